@@ -1,0 +1,82 @@
+// Package kernels is the catalogue of numbers: the formats that tensors are
+// stored in and what each kernel computes. It calls nothing.
+package kernels
+
+import "fmt"
+
+// Format is how the elements of a tensor are stored: a plain number type or a
+// block of quantized numbers that share scales. Block layouts are those of
+// GGUF (ggml-common.h), byte for byte.
+type Format uint8
+
+// The formats vapp reads. Invalid is the zero value on purpose.
+const (
+	Invalid Format = iota
+	F32            // IEEE 754 binary32
+	F16            // IEEE 754 binary16
+	BF16           // the upper half of a binary32
+	I32            // 32-bit signed integer (token ids, page numbers)
+	U32            // 32-bit unsigned integer (bit masks)
+	Q8_0           // 32 × int8, one binary16 scale d: x = d·q
+	Q4_0           // 32 × 4 bit, one binary16 scale d: x = d·(q−8)
+	Q4_1           // 32 × 4 bit, binary16 scale d and minimum m: x = d·q + m
+	Q4_K           // 256 × 4 bit, binary16 d and dmin, 8 six-bit scales and minima
+	Q6_K           // 256 × 6 bit, 16 int8 scales, one binary16 d
+	numFormats
+)
+
+type shape struct {
+	name  string
+	elems int // elements a block holds
+	bytes int // bytes a block takes
+}
+
+var shapes = [numFormats]shape{
+	Invalid: {"invalid", 1, 0},
+	F32:     {"f32", 1, 4},
+	F16:     {"f16", 1, 2},
+	BF16:    {"bf16", 1, 2},
+	I32:     {"i32", 1, 4},
+	U32:     {"u32", 1, 4},
+	Q8_0:    {"q8_0", 32, 34},
+	Q4_0:    {"q4_0", 32, 18},
+	Q4_1:    {"q4_1", 32, 20},
+	Q4_K:    {"q4_k", 256, 144},
+	Q6_K:    {"q6_k", 256, 210},
+}
+
+// String returns the short lower-case name used in plans and logs: "q4_1".
+func (f Format) String() string {
+	if f < numFormats {
+		return shapes[f].name
+	}
+	return fmt.Sprintf("format(%d)", uint8(f))
+}
+
+// Block returns how many elements one block holds and the bytes it takes;
+// plain number types are blocks of one element.
+func (f Format) Block() (elems, bytes int) {
+	if f >= numFormats {
+		return 1, 0
+	}
+	return shapes[f].elems, shapes[f].bytes
+}
+
+// Quantized reports whether elements share scales in blocks.
+func (f Format) Quantized() bool { return f >= Q8_0 && f < numFormats }
+
+// Bytes returns the storage of n elements, n a multiple of the block.
+func (f Format) Bytes(n int64) int64 {
+	e, b := f.Block()
+	return n / int64(e) * int64(b)
+}
+
+// Parse is the inverse of String.
+func Parse(name string) (Format, bool) {
+	for f := F32; f < numFormats; f++ {
+		if shapes[f].name == name {
+			return f, true
+		}
+	}
+	return Invalid, false
+}
