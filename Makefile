@@ -1,0 +1,7 @@
+help: ## print the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+test: ## unit tests
+	go vet ./... && go test ./...
+
+ci: test ## everything continuous integration runs

@@ -1,0 +1,151 @@
+// Package backend is the seam between model code and the machines that run it:
+// recorded programs, the ops they are made of, the memory they use, and the
+// interfaces a backend implements. It knows no model, request or scheduler.
+//
+// A backend has two halves. Its Layout is pure: from Facts alone it says how
+// many bytes a packed weight takes, which kernel serves it and how much
+// workspace a Program needs; the planner uses nothing else. Its Device owns
+// memory and threads and does the arithmetic. Because a Device allocates by the
+// same Layout, the plan and the allocation cannot differ.
+package backend
+
+import (
+	"errors"
+	"fmt"
+
+	"vapp.dev/kernels"
+)
+
+// ErrUnsupported is wrapped by every refusal of something a backend cannot do.
+// The wrapping error names the op, format or setting and why.
+var ErrUnsupported = errors.New("unsupported")
+
+// Unsupported makes a refusal: backend, what was asked for, and the reason.
+func Unsupported(backend, what, why string) error {
+	return fmt.Errorf("backend %s: %s: %w: %s", backend, what, ErrUnsupported, why)
+}
+
+// Opener is one backend as cmd/vapp lists it.
+type Opener interface {
+	// Name is the word a profile uses: "cpu", "ref".
+	Name() string
+	// Probe reads the facts of this machine. It allocates nothing.
+	Probe() (Facts, error)
+	// Layout is the pure half for a machine with these facts.
+	Layout(Facts, Settings) (Layout, error)
+	// Open takes the memory in Reservation, all of it at once, and starts
+	// the threads. A binary built without the backend's native half returns
+	// ErrUnsupported.
+	Open(Facts, Settings, Reservation) (Device, error)
+}
+
+// Settings are the profile's choices about a backend. The zero value means
+// the backend's own choice everywhere.
+type Settings struct {
+	// Threads that compute; 0 lets the layout derive it from Facts.
+	Threads int
+	// HTTPShare is the share of the machine's CPU time, 0 to 1, that the
+	// compute threads leave to everything else.
+	HTTPShare float64
+	// Variant forces an instruction set: "avx2", "avx512", "amx"; empty
+	// picks the best one in Facts.
+	Variant string
+}
+
+// Layout is the pure half of a backend: arithmetic on Facts and Settings.
+type Layout interface {
+	// Choices names what was picked: "variant" → "avx512", "threads" → "2".
+	Choices() []Choice
+	// Weight says how a weight is stored and which kernel reads it.
+	Weight(WeightSpec) (Packed, error)
+	// KVFormats lists the formats attention can read, the preferred first.
+	KVFormats() []kernels.Format
+	// Workspace is the memory besides values that p's ops need, in bytes; it
+	// fails with ErrUnsupported when an op has no kernel.
+	Workspace(p *Program) (int64, error)
+	// Round returns the bytes an arena of n bytes takes: n rounded up to
+	// the backend's allocation unit.
+	Round(n int64) int64
+}
+
+// Choice is one decision of a Layout, for the plan to print.
+type Choice struct{ Name, Value, Why string }
+
+// Packed is how a Layout stores a weight.
+type Packed struct {
+	Format kernels.Format // as stored; differs from the source's if converted
+	Bytes  int64          // in the weight arena, alignment included
+	Kernel string         // the kernel and variant that reads it
+	Note   string         // why it was converted, else empty
+}
+
+// Reservation is every byte a Device may use, as the ledger lists it. A
+// Device allocates exactly these arenas (already Rounded) and nothing else.
+type Reservation struct {
+	Weights  []WeightSpec
+	Packed   []Packed // of Weights, from Layout.Weight
+	Arenas   [NumArenas]int64
+	Step     StepShape
+	Classes  []KVClass
+	Programs []*Program
+}
+
+// Arena is one of the regions a Device owns.
+type Arena uint8
+
+// The arenas. Offsets in Values, weights and pages are relative to them.
+const (
+	Weights   Arena = iota // packed weights, in the order of the specs
+	KV                     // slabs of pages
+	Scratch                // Values of a running Program
+	Workspace              // per-thread room of the kernels
+	StepIO                 // step buffers, two sets
+	NumArenas
+)
+
+var arenaNames = [NumArenas]string{"weights", "kv", "scratch", "workspace", "step"}
+
+// String is the arena's name in ledgers and metrics.
+func (a Arena) String() string { return arenaNames[a] }
+
+// Device runs programs. All methods but Usage are called from one goroutine.
+type Device interface {
+	// Pack stores weight i of the reservation, reading it through src.
+	// Packing different weights from several goroutines at once is allowed.
+	Pack(i int, src RowReader) error
+	// Compile prepares a program of the reservation.
+	Compile(*Program) (Executable, error)
+	// Step returns the buffers of a set, 0 or 1, at addresses that never
+	// change.
+	Step(set int) *Step
+	// Launch starts e on the set's buffers and returns at once. Launches run
+	// in order. Negative entries of Step.Tokens refer to the other set.
+	Launch(e Executable, b Binding) error
+	// Wait blocks until the last Launch on the set has finished; its error
+	// is the launch's.
+	Wait(set int) error
+	// Usage is the bytes each arena really took from the system.
+	Usage() [NumArenas]int64
+	// CopyPages copies whole pages inside a class's arena: from[i] → to[i].
+	CopyPages(class int, from, to []int32) error
+	// Close stops the threads and gives all memory back.
+	Close() error
+}
+
+// Executable is a compiled Program; it belongs to the Device that made it.
+type Executable interface{ Program() *Program }
+
+// Binding gives the row symbols of a Launch their values.
+type Binding struct {
+	Set     int // which step buffers, 0 or 1
+	Tokens  int // T: rows of PerToken values
+	Seqs    int // S: sequences in the step
+	Samples int // L: rows of PerSample values
+}
+
+// RowReader streams rows of checkpoint tensors.
+type RowReader interface {
+	// ReadRows fills dst with rows [row0, row0+rows) of the named tensor, in
+	// the tensor's own format; a vector is one row.
+	ReadRows(name string, row0, rows int, dst []byte) error
+}

@@ -1,0 +1,137 @@
+package backend
+
+import (
+	"fmt"
+
+	"vapp.dev/kernels"
+)
+
+// Rows is a row symbol: bound by each Launch.
+type Rows uint8
+
+// The symbols.
+const (
+	PerToken  Rows = iota // T rows
+	PerSample             // L rows
+)
+
+// Value is an activation: an index into Program.Values.
+type Value int32
+
+// NoValue marks an absent operand.
+const NoValue Value = -1
+
+// ValueInfo is a value's shape and its fixed place in the scratch arena.
+type ValueInfo struct {
+	Name   string
+	Format kernels.Format
+	Rows   Rows
+	Cols   int
+	Offset int64 // bytes into Scratch, a multiple of ValueAlign
+	Bytes  int64 // at the bucket's largest row count
+}
+
+// ValueAlign is the alignment of values in scratch, in bytes.
+const ValueAlign = 64
+
+// Bucket is the largest value of each row symbol a Program is recorded for.
+type Bucket struct{ Tokens, Seqs, Samples int }
+
+// Program is a recorded forward pass: ops over values at fixed offsets.
+type Program struct {
+	Name    string
+	Bucket  Bucket
+	Ops     []Op
+	Values  []ValueInfo
+	Scratch int64 // bytes: the peak of live values
+	Weights []WeightSpec
+	Classes []KVClass
+	Vocab   int
+	Shard   Shard
+}
+
+// Rows returns the bucket's row count for a symbol.
+func (p *Program) Rows(r Rows) int {
+	if r == PerSample {
+		return p.Bucket.Samples
+	}
+	return p.Bucket.Tokens
+}
+
+// Recorder builds a Program. Values are placed first fit when they are made and
+// give their room back when freed, so Scratch is the peak, known before start.
+type Recorder struct {
+	p    *Program
+	live []span // sorted by offset
+	at   map[Value]int64
+	err  error
+}
+
+type span struct{ off, end int64 }
+
+// Record starts a program; the caller fills Weights, Classes and Vocab in p.
+func Record(p *Program) *Recorder {
+	if p.Shard.World == 0 {
+		p.Shard = Whole
+	}
+	return &Recorder{p: p, at: map[Value]int64{}}
+}
+
+// New makes a live value.
+func (r *Recorder) New(name string, f kernels.Format, rows Rows, cols int) Value {
+	n := f.Bytes(int64(r.p.Rows(rows)) * int64(cols))
+	size := (n + ValueAlign - 1) / ValueAlign * ValueAlign
+	off, i := int64(0), 0
+	for ; i < len(r.live); i++ {
+		if r.live[i].off-off >= size {
+			break
+		}
+		off = r.live[i].end
+	}
+	r.live = append(r.live, span{})
+	copy(r.live[i+1:], r.live[i:])
+	r.live[i] = span{off, off + size}
+	r.p.Scratch = max(r.p.Scratch, off+size)
+	v := Value(len(r.p.Values))
+	r.p.Values = append(r.p.Values, ValueInfo{Name: name, Format: f, Rows: rows, Cols: cols, Offset: off, Bytes: size})
+	r.at[v] = off
+	return v
+}
+
+// Free ends the life of values: later ones may take their room.
+func (r *Recorder) Free(vs ...Value) {
+	for _, v := range vs {
+		off, ok := r.at[v]
+		if !ok {
+			r.err = fmt.Errorf("program %s: value %d freed twice", r.p.Name, v)
+			return
+		}
+		delete(r.at, v)
+		for i, s := range r.live {
+			if s.off == off && s.end == off+r.p.Values[v].Bytes {
+				r.live = append(r.live[:i], r.live[i+1:]...)
+				break
+			}
+		}
+	}
+}
+
+// Do appends an op. Collectives of a single rank are left out: they cost nothing.
+func (r *Recorder) Do(op Op) {
+	if _, ok := op.(AllReduce); ok && r.p.Shard.World == 1 {
+		return
+	}
+	r.p.Ops = append(r.p.Ops, op)
+}
+
+// Program returns what was recorded, checked: every operand exists and every
+// value was freed.
+func (r *Recorder) Program() (*Program, error) {
+	if r.err != nil {
+		return nil, r.err
+	}
+	if len(r.at) > 0 {
+		return nil, fmt.Errorf("program %s: %d values never freed", r.p.Name, len(r.at))
+	}
+	return r.p, nil
+}

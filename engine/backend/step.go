@@ -1,0 +1,164 @@
+package backend
+
+import (
+	"unsafe"
+)
+
+// StepShape sizes the step buffers; the plan fixes it.
+type StepShape struct {
+	Tokens   int // T at most
+	Seqs     int // S at most
+	Samples  int // L at most
+	Vocab    int
+	MaxPages []int // page-table width per class
+	Bias     int   // logit edits a row may carry
+	Logprobs int   // top logprobs a row may ask for
+}
+
+// Step is one set of step buffers: host-visible memory at fixed addresses.
+// The runner fills the inputs before Launch and reads the outputs after Wait.
+type Step struct {
+	// Inputs.
+	Tokens    []int32     // [T] token id, or −1−r: row r of the other set's Sampled
+	Positions []int32     // [T] position in its sequence
+	Seq       []int32     // [T] which sequence of the step
+	First     []int32     // [S+1] first token row of each sequence; [S] is T
+	Pages     [][]int32   // per class [S·MaxPages] page numbers; −1 none
+	Rows      []int32     // [L] token row that each sampled row reads
+	Sampling  []SampleRow // [L]
+	Grammar   []uint32    // [L·Words] bit set: token allowed by the grammar
+	Allowed   []uint32    // [L·Words] bit set: token in allowed_token_ids
+	Bias      []BiasEntry // [L·Bias]
+	// Outputs.
+	Sampled  []int32   // [L] the token; −1 when Status says so
+	Status   []int32   // [L] RowOK, RowNaN
+	Logprob  []float32 // [L] raw logprob of the token
+	Rank     []int32   // [L] tokens whose raw logprob is ≥ the token's
+	TopIDs   []int32   // [L·Logprobs] best first
+	TopProbs []float32 // [L·Logprobs] raw logprobs
+
+	Words int // 32-bit words of a mask row
+}
+
+// Row outcomes.
+const (
+	RowOK  = 0
+	RowNaN = 1 // a logit was NaN or +Inf, or every one was −Inf
+)
+
+// Flags of a SampleRow.
+const (
+	UseGrammar  = 1 << iota // apply the row of Grammar
+	UseAllowed              // apply the row of Allowed
+	WantLogprob             // fill Logprob, Rank and NumTop of TopIDs, TopProbs
+	UseTarget               // do not draw: Target is the token (prompt logprobs)
+)
+
+// SampleRow is how one row becomes a token. C code reads it as it lies: 80
+// bytes, little endian, no padding.
+type SampleRow struct {
+	Seed        uint64 // of the request and choice
+	Position    int32  // position the token will have: the random counter
+	Seq         int32  // sequence of the step, for its history
+	Flags       uint32
+	NumTop      int32
+	NumBias     int32   // entries of the row's Bias
+	TopK        int32   // 0: off
+	Temperature float32 // < 1e-5: arg max, lowest id of equals
+	TopP        float32 // 1: off
+	MinP        float32 // 0: off
+	Repetition  float32 // 1: off
+	Frequency   float32 // 0: off
+	Presence    float32 // 0: off
+	PromptLen   int32   // history positions below it are prompt
+	HistoryLen  int32   // tokens in the plane that count, this step's included
+	Target      int32
+	_           [3]int32
+}
+
+// BiasEntry adds Value to the logit of Token; −Inf forbids it.
+type BiasEntry struct {
+	Token int32
+	Value float32
+}
+
+// MaskWords is the 32-bit words of a vocabulary mask.
+func (s StepShape) MaskWords() int { return (s.Vocab + 31) / 32 }
+
+// setBytes walks the buffers of one set in order.
+func (s StepShape) walk(f func(elems int, size int64)) {
+	f(s.Tokens, 4)
+	f(s.Tokens, 4)
+	f(s.Tokens, 4)
+	f(s.Seqs+1, 4)
+	for _, w := range s.MaxPages {
+		f(s.Seqs*w, 4)
+	}
+	f(s.Samples, 4)
+	f(s.Samples, int64(unsafe.Sizeof(SampleRow{})))
+	f(s.Samples*s.MaskWords(), 4)
+	f(s.Samples*s.MaskWords(), 4)
+	f(s.Samples*s.Bias, 8)
+	for range 4 {
+		f(s.Samples, 4)
+	}
+	f(s.Samples*s.Logprobs, 4)
+	f(s.Samples*s.Logprobs, 4)
+}
+
+func align64(n int64) int64 { return (n + 63) / 64 * 64 }
+
+// SetBytes is what one set of buffers takes.
+func (s StepShape) SetBytes() int64 {
+	var n int64
+	s.walk(func(e int, size int64) { n += align64(int64(e) * size) })
+	return n
+}
+
+// Bytes is both sets: what the step arena holds.
+func (s StepShape) Bytes() int64 { return 2 * s.SetBytes() }
+
+// Carve lays a set out over mem, which has SetBytes bytes and 64-byte
+// alignment. The slices have their full capacity.
+func (s StepShape) Carve(mem []byte) *Step {
+	var off int64
+	i32 := func(n int) []int32 { return carve[int32](mem, &off, n) }
+	st := &Step{Words: s.MaskWords()}
+	st.Tokens, st.Positions, st.Seq = i32(s.Tokens), i32(s.Tokens), i32(s.Tokens)
+	st.First = i32(s.Seqs + 1)
+	for _, w := range s.MaxPages {
+		st.Pages = append(st.Pages, i32(s.Seqs*w))
+	}
+	st.Rows = i32(s.Samples)
+	st.Sampling = carve[SampleRow](mem, &off, s.Samples)
+	st.Grammar = carve[uint32](mem, &off, s.Samples*st.Words)
+	st.Allowed = carve[uint32](mem, &off, s.Samples*st.Words)
+	st.Bias = carve[BiasEntry](mem, &off, s.Samples*s.Bias)
+	st.Sampled, st.Status = i32(s.Samples), i32(s.Samples)
+	st.Logprob = carve[float32](mem, &off, s.Samples)
+	st.Rank = i32(s.Samples)
+	st.TopIDs = i32(s.Samples * s.Logprobs)
+	st.TopProbs = carve[float32](mem, &off, s.Samples*s.Logprobs)
+	return st
+}
+
+func carve[T any](mem []byte, off *int64, n int) []T {
+	var z T
+	size := int64(n) * int64(unsafe.Sizeof(z))
+	b := mem[*off : *off+size]
+	*off = align64(*off + size)
+	if n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
+}
+
+// Random returns the uniform number in [0,1) that position pos of a request
+// with this seed draws: SplitMix64 over both, top 53 bits. Every backend uses
+// the same function, so that a request's tokens depend on nothing else.
+func Random(seed uint64, pos int32) float64 {
+	z := seed + 0x9e3779b97f4a7c15*(uint64(uint32(pos))+1)
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return float64((z^z>>31)>>11) / (1 << 53)
+}
