@@ -1,0 +1,125 @@
+package schema
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"cuelang.org/go/cue/ast"
+	"cuelang.org/go/cue/build"
+	"cuelang.org/go/cue/load"
+	"cuelang.org/go/cue/parser"
+	"cuelang.org/go/mod/modconfig"
+	"cuelang.org/go/mod/modfile"
+	"cuelang.org/go/mod/module"
+)
+
+// bareModule stands for the module file of a folder that has none.
+const bareModule = "module: \"profile.local\"\nlanguage: version: \"v0.16.0\"\n"
+
+// instance parses the profile and everything it imports. The schema is laid
+// over the folder in memory.
+func instance(name string, data []byte) (*build.Instance, error) {
+	file, err := filepath.Abs(name)
+	if err != nil {
+		return nil, problem(Unreadable, name, "%v", err)
+	}
+	dir := filepath.Dir(file)
+	root := moduleRoot(dir)
+	over := map[string]load.Source{file: load.FromBytes(data)}
+	if root == "" {
+		root = dir
+		over[filepath.Join(root, "cue.mod", "module.cue")] = load.FromString(bareModule)
+	}
+	if err := overlaySchema(over, root); err != nil {
+		return nil, problem(Unreadable, name, "%v", err)
+	}
+	cfg := &load.Config{
+		Dir: dir, ModuleRoot: root, Overlay: over, Registry: noRegistry{},
+		AcceptLegacyModules: true, ParseFile: parseFile,
+	}
+	list := load.Instances([]string{"./" + filepath.Base(file)}, cfg)
+	if len(list) != 1 {
+		return nil, problem(Unreadable, name, "not a CUE file")
+	}
+	if list[0].Err != nil {
+		return nil, explainLoad(list[0].Err, file)
+	}
+	return list[0], guard(list[0])
+}
+
+// moduleRoot is the nearest folder upwards that has a cue.mod, or "".
+func moduleRoot(dir string) string {
+	for {
+		if info, err := os.Stat(filepath.Join(dir, "cue.mod")); err == nil && info.IsDir() {
+			return dir
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return ""
+		}
+		dir = up
+	}
+}
+
+// overlaySchema lays the embedded files where CUE looks for them below root,
+// and empties files that a vendored copy has and this binary has not.
+func overlaySchema(over map[string]load.Source, root string) error {
+	own := filepath.Join(root, "schema")
+	where := filepath.Join(root, "cue.mod", "pkg", "vapp.dev", "schema")
+	if ownModule(root) {
+		where = own
+	}
+	for _, dir := range []string{where, filepath.Join(root, "cue.mod", "gen", "vapp.dev", "schema"), filepath.Join(root, "cue.mod", "usr", "vapp.dev", "schema")} {
+		stale, _ := filepath.Glob(filepath.Join(dir, "*.cue"))
+		for _, f := range stale {
+			over[f] = load.FromString("package schema\n")
+		}
+	}
+	for _, name := range cueNames() {
+		text, err := cueFiles.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		over[filepath.Join(where, name)] = load.FromBytes(text)
+	}
+	return nil
+}
+
+// ownModule says whether root is the module that publishes the schema.
+func ownModule(root string) bool {
+	path := filepath.Join(root, "cue.mod", "module.cue")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return false
+	}
+	f, err := modfile.ParseNonStrict(text, path)
+	return err == nil && strings.Split(f.Module, "@")[0] == modulePath
+}
+
+// parseFile is the parser of load.Instances behind the reader's limits.
+func parseFile(name string, src any, cfg parser.Config) (*ast.File, error) {
+	if err := withinLimits(name, src); err != nil {
+		return nil, err
+	}
+	return parser.ParseFile(name, src, cfg)
+}
+
+// errOffline is the answer to every question about a module in a registry.
+var errOffline = errors.New("modules are not fetched: put the package into the folder's module or its cue.mod/pkg")
+
+type noRegistry struct{}
+
+var _ modconfig.Registry = noRegistry{}
+
+func (noRegistry) ModFile(context.Context, module.Version) (*modfile.File, error) {
+	return nil, errOffline
+}
+
+func (noRegistry) Fetch(context.Context, module.Version) (module.SourceLoc, error) {
+	return module.SourceLoc{}, errOffline
+}
+
+func (noRegistry) ModuleVersions(context.Context, string) ([]string, error) { return nil, errOffline }

@@ -1,0 +1,125 @@
+// Package schema is what a profile may say: CUE definitions, the Go structs
+// that mirror them, and Load. Meaning, bounds, defaults and reload classes are
+// in the .cue files of this folder and nowhere else; a test holds the mirror
+// against them. It knows no engine and reads nothing but profiles.
+package schema
+
+// Profile mirrors #Profile, resolved: defaults filled in, sizes in bytes or
+// tokens. A value comes from Load or Parse only; treat it as read-only.
+type Profile struct {
+	Name         string       `json:"name"`
+	Model        Model        `json:"model"`
+	Backend      string       `json:"backend"`      // auto, cuda, cpu, ref
+	Quantization string       `json:"quantization"` // none, fp8, int8, mxfp4
+	MaxModelLen  Count        `json:"maxModelLen"`  // tokens, or Auto
+	Memory       Memory       `json:"memory"`
+	Scheduler    Scheduler    `json:"scheduler"`
+	Cudagraph    *Cudagraph   `json:"cudagraph,omitempty"`
+	Parsers      Parsers      `json:"parsers"`
+	Speculative  *Speculative `json:"speculative,omitempty"`
+	Parallel     Parallel     `json:"parallel"`
+	CPU          CPU          `json:"cpu"`
+	Serve        Serve        `json:"serve"`
+	Sampling     Sampling     `json:"sampling"`
+	Log          Log          `json:"log"`
+	Reload       Reload       `json:"reload"`
+	Require      *Require     `json:"require,omitempty"`
+
+	origin origin // where it was written; not part of the value
+}
+
+// Model mirrors #Model. For Source see Profile.Paths.
+type Model struct {
+	Source     string `json:"source"`
+	Revision   string `json:"revision,omitempty"`
+	Dtype      string `json:"dtype"`      // auto, bfloat16, float16, float32
+	LoadFormat string `json:"loadFormat"` // auto, safetensors, gguf, dummy
+}
+
+// Memory mirrors #Memory. Exactly one of Utilization and KVCache is not zero.
+type Memory struct {
+	Utilization  float64 `json:"utilization,omitempty"`
+	KVCache      Bytes   `json:"kvCache,omitempty"`
+	KVCacheDtype string  `json:"kvCacheDtype"`
+	SwapSpace    Bytes   `json:"swapSpace"`
+	BlockSize    int     `json:"blockSize"` // tokens a KV page holds
+	KVRebuild    bool    `json:"kvRebuild"`
+	Reserve      Bytes   `json:"reserve"`
+}
+
+// Scheduler mirrors #Scheduler. ITLTarget 0: none.
+type Scheduler struct {
+	MaxNumSeqs          int      `json:"maxNumSeqs"`
+	MaxNumBatchedTokens int      `json:"maxNumBatchedTokens"`
+	PrefixCaching       bool     `json:"prefixCaching"`
+	ChunkedPrefill      bool     `json:"chunkedPrefill"`
+	Policy              string   `json:"policy"` // fcfs, priority
+	Overlap             bool     `json:"overlap"`
+	ITLTarget           Duration `json:"itlTarget,omitempty"`
+}
+
+// Cudagraph mirrors #Cudagraph. CaptureSizes nil: vLLM's rule.
+type Cudagraph struct {
+	Mode         string `json:"mode"`
+	CaptureSizes []int  `json:"captureSizes,omitempty"`
+}
+
+// Parsers mirrors #Parsers. Reasoning, ToolCall and ChatTemplate are "" where
+// the profile names none.
+type Parsers struct {
+	Reasoning                string `json:"reasoning,omitempty"`
+	ToolCall                 string `json:"toolCall,omitempty"`
+	AutoToolChoice           bool   `json:"autoToolChoice"`
+	ChatTemplate             string `json:"chatTemplate,omitempty"`
+	TrustRequestChatTemplate bool   `json:"trustRequestChatTemplate"`
+}
+
+// Speculative mirrors #Speculative.
+type Speculative struct {
+	Method    string `json:"method"`
+	NumTokens int    `json:"numTokens"`
+	Model     string `json:"model,omitempty"`
+}
+
+// Parallel mirrors #Parallel.
+type Parallel struct {
+	Tensor   int `json:"tensor"`
+	Pipeline int `json:"pipeline"`
+}
+
+// CPU mirrors #CPU.
+type CPU struct {
+	Threads   Count   `json:"threads"`   // a number, or Auto
+	HTTPShare float64 `json:"httpShare"` // fraction of CPU time
+	Variant   string  `json:"variant"`   // auto, avx2, avx512, amx
+}
+
+// Sampling mirrors #Sampling: nil where the profile leaves a parameter to
+// GenerationConfig.
+type Sampling struct {
+	GenerationConfig  string   `json:"generationConfig"` // auto, vllm
+	Temperature       *float64 `json:"temperature,omitempty"`
+	TopP              *float64 `json:"topP,omitempty"`
+	TopK              *int     `json:"topK,omitempty"`
+	MinP              *float64 `json:"minP,omitempty"`
+	RepetitionPenalty *float64 `json:"repetitionPenalty,omitempty"`
+	MaxTokens         *int     `json:"maxTokens,omitempty"`
+}
+
+// Log mirrors #Log.
+type Log struct {
+	Level  string `json:"level"`  // debug, info, warn, error
+	Format string `json:"format"` // text, json
+}
+
+// Reload mirrors #Reload.
+type Reload struct {
+	Watch      bool     `json:"watch"`
+	Debounce   Duration `json:"debounce"`
+	Structural string   `json:"structural"` // report, swap
+}
+
+// Require mirrors #Require. Concurrency maps ">=N" to a length in tokens.
+type Require struct {
+	Concurrency map[string]Count `json:"concurrency,omitempty"`
+}

@@ -1,0 +1,107 @@
+package schema
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"log/slog"
+)
+
+// Serve mirrors #Serve.
+type Serve struct {
+	Host                string   `json:"host"`
+	Port                int      `json:"port"` // 0: any free one
+	ServedModelName     []string `json:"servedModelName"`
+	APIKeys             []Key    `json:"apiKeys"`
+	GuardMetrics        bool     `json:"guardMetrics"`
+	Limits              Limits   `json:"limits"`
+	DrainTimeout        Duration `json:"drainTimeout"`
+	CORS                CORS     `json:"cors"`
+	AccessLog           bool     `json:"accessLog"`
+	PromptTokensDetails bool     `json:"promptTokensDetails"`
+	MetricsCompat       bool     `json:"metricsCompat"`
+	StatsInterval       Duration `json:"statsInterval"` // 0: none
+}
+
+// Limits mirrors #Limits. RequestTimeout 0: none; MaxLogprobs -1: all.
+type Limits struct {
+	MaxQueue              int      `json:"maxQueue"`
+	MaxConcurrentRequests int      `json:"maxConcurrentRequests"`
+	MaxBodyBytes          Bytes    `json:"maxBodyBytes"`
+	MaxChoices            int      `json:"maxChoices"`
+	MaxLogprobs           int      `json:"maxLogprobs"`
+	RequestTimeout        Duration `json:"requestTimeout"`
+}
+
+// CORS mirrors #Cors.
+type CORS struct {
+	AllowedOrigins   []string `json:"allowedOrigins"`
+	AllowedMethods   []string `json:"allowedMethods"`
+	AllowedHeaders   []string `json:"allowedHeaders"`
+	AllowCredentials bool     `json:"allowCredentials"`
+}
+
+// Key mirrors #Key: exactly one of File (one key a line), Env (name of a
+// variable) and the clear text is set. Nothing that prints or marshals a Key
+// shows the clear text; Secret does.
+type Key struct {
+	File string
+	Env  string
+
+	secret string
+}
+
+// hidden stands where a clear-text key would be printed.
+const hidden = "(hidden)"
+
+// Secret is the key in clear text; "" for one in a file or in a variable.
+func (k Key) Secret() string { return k.secret }
+
+// String names the place of the key, never the key.
+func (k Key) String() string {
+	switch {
+	case k.File != "":
+		return "file " + k.File
+	case k.Env != "":
+		return "env " + k.Env
+	}
+	return hidden
+}
+
+// GoString is String, so that %#v hides the key too.
+func (k Key) GoString() string { return k.String() }
+
+// LogValue is String, for log/slog.
+func (k Key) LogValue() slog.Value { return slog.StringValue(k.String()) }
+
+// MarshalJSON writes {"file": …}, {"env": …} or "(hidden)".
+func (k Key) MarshalJSON() ([]byte, error) {
+	switch {
+	case k.File != "":
+		return json.Marshal(map[string]string{"file": k.File})
+	case k.Env != "":
+		return json.Marshal(map[string]string{"env": k.Env})
+	}
+	return json.Marshal(hidden)
+}
+
+// UnmarshalJSON reads what #Key allows.
+func (k *Key) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '"' {
+		return json.Unmarshal(b, &k.secret)
+	}
+	var ref struct {
+		File string `json:"file"`
+		Env  string `json:"env"`
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&ref); err != nil {
+		return err
+	}
+	if (ref.File == "") == (ref.Env == "") {
+		return errors.New("a key has either file or env")
+	}
+	k.File, k.Env = ref.File, ref.Env
+	return nil
+}

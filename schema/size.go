@@ -1,0 +1,167 @@
+package schema
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"strings"
+	"time"
+)
+
+// Bytes is a number of bytes; in a profile an int or a string such as "20GiB".
+type Bytes int64
+
+// Count is a number of tokens or threads, or Auto; in a profile an int, a
+// string such as "256K", or "auto".
+type Count int64
+
+// Auto is the Count that the planner chooses.
+const Auto Count = -1
+
+// Duration is a time; in a profile a string such as "30s".
+type Duration time.Duration
+
+// SizeError is a size or a time that cannot be read. Allowed says what can.
+type SizeError struct {
+	Text, Reason, Allowed string
+}
+
+func (e *SizeError) Error() string {
+	return fmt.Sprintf("%q: %s; allowed: %s", e.Text, e.Reason, e.Allowed)
+}
+
+const (
+	bytesAllowed = `an int or a number with B, KiB, MiB, GiB, TiB (1024-fold), kB, MB, GB, TB (1000-fold), K, M, G, T (1024-fold) or k, m, g, t (1000-fold)`
+	countAllowed = `an int, a number with K, M, G (1024-fold) or k, m, g (1000-fold), or "auto"`
+)
+
+// units are the factors of the suffixes. A single letter is vLLM's: capital
+// 1024-fold, small 1000-fold.
+var units = map[string]int64{
+	"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12,
+	"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40,
+	"B": 1, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
+	"kiB": 1 << 10, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40,
+}
+
+// ParseBytes reads a size as #Size writes it: "20GiB", "20GB", "512K", "4096".
+// The error is a *SizeError.
+func ParseBytes(s string) (Bytes, error) {
+	n, reason := quantity(s, len("TiB"))
+	if reason != "" {
+		return 0, &SizeError{s, reason, bytesAllowed}
+	}
+	return Bytes(n), nil
+}
+
+// ParseCount reads a number as #Tokens writes it: "256K" is 262144, "256k" is
+// 256000, "auto" is Auto. The error is a *SizeError.
+func ParseCount(s string) (Count, error) {
+	if s == "auto" {
+		return Auto, nil
+	}
+	n, reason := quantity(s, 1)
+	if reason != "" {
+		return 0, &SizeError{s, reason, countAllowed}
+	}
+	return Count(n), nil
+}
+
+// ParseDuration reads a time as #Duration writes it. The error is a *SizeError.
+func ParseDuration(s string) (Duration, error) {
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 {
+		return 0, &SizeError{s, "not a time", `parts of h, m, s, ms, such as "1m30s"`}
+	}
+	return Duration(d), nil
+}
+
+// quantity reads DIGITS[.DIGITS][SUFFIX] exactly; the reason is "" if it could.
+func quantity(s string, longestSuffix int) (n int64, reason string) {
+	if len(s) > 32 {
+		return 0, "too long for a size"
+	}
+	end := strings.LastIndexAny(s, "0123456789") + 1
+	factor, known := units[s[end:]]
+	switch {
+	case end == 0 || strings.Trim(s[:end], "0123456789.") != "" || s[0] == '.':
+		return 0, "not a size"
+	case !known || len(s)-end > longestSuffix:
+		return 0, fmt.Sprintf("unknown unit %q", s[end:])
+	}
+	value, ok := new(big.Rat).SetString(s[:end])
+	if !ok {
+		return 0, "not a size"
+	}
+	value.Mul(value, new(big.Rat).SetInt64(factor))
+	switch {
+	case !value.IsInt():
+		return 0, "not a whole number"
+	case !value.Num().IsInt64():
+		return 0, "too large"
+	}
+	return value.Num().Int64(), ""
+}
+
+// String writes the largest 1024-fold unit that divides b: "20GiB", "1000B".
+func (b Bytes) String() string {
+	for _, u := range []string{"TiB", "GiB", "MiB", "KiB"} {
+		if f := Bytes(units[u]); b != 0 && b%f == 0 {
+			return fmt.Sprintf("%d%s", b/f, u)
+		}
+	}
+	return fmt.Sprintf("%dB", int64(b))
+}
+
+// UnmarshalJSON reads an int or a string for ParseBytes.
+func (b *Bytes) UnmarshalJSON(text []byte) error {
+	if len(text) > 0 && text[0] != '"' {
+		return json.Unmarshal(text, (*int64)(b))
+	}
+	return fromString(text, b, ParseBytes)
+}
+
+// String writes the number, or auto.
+func (c Count) String() string {
+	if c == Auto {
+		return "auto"
+	}
+	return fmt.Sprint(int64(c))
+}
+
+// MarshalJSON writes a number, or "auto".
+func (c Count) MarshalJSON() ([]byte, error) {
+	if c == Auto {
+		return []byte(`"auto"`), nil
+	}
+	return json.Marshal(int64(c))
+}
+
+// UnmarshalJSON reads an int or a string for ParseCount.
+func (c *Count) UnmarshalJSON(text []byte) error {
+	if len(text) > 0 && text[0] != '"' {
+		return json.Unmarshal(text, (*int64)(c))
+	}
+	return fromString(text, c, ParseCount)
+}
+
+// String writes the time as time.Duration does: "1m30s".
+func (d Duration) String() string { return time.Duration(d).String() }
+
+// MarshalJSON writes String.
+func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }
+
+// UnmarshalJSON reads a string for ParseDuration.
+func (d *Duration) UnmarshalJSON(text []byte) error { return fromString(text, d, ParseDuration) }
+
+func fromString[T any](text []byte, into *T, parse func(string) (T, error)) error {
+	var s string
+	if err := json.Unmarshal(text, &s); err != nil {
+		return err
+	}
+	v, err := parse(s)
+	if err == nil {
+		*into = v
+	}
+	return err
+}
