@@ -1,0 +1,124 @@
+package models_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"vapp.dev/engine/enginetest"
+)
+
+// smolLM2 is the real model; `make model` fetches it.
+const smolLM2 = "../../models/SmolLM2-135M-Instruct.Q4_1.gguf"
+
+// goldens are the recorded runs: golden file → prompt tokens, steps, kept ids.
+var goldens = map[string][3]int{
+	"smollm2-chat":      {266, 32, 128},
+	"smollm2-prose":     {307, 32, 128},
+	"smollm2-code":      {635, 32, 128},
+	"tiny-llama3-tied":  {128, 40, 448},
+	"tiny-mha-f16":      {96, 40, 320},
+	"tiny-mha-q8_0":     {96, 40, 320},
+	"tiny-mha-q4_1":     {96, 40, 320},
+	"tiny-bias":         {100, 40, 331},
+	"tiny-sharded-bf16": {96, 40, 384},
+	"tiny-llama3-long":  {300, 40, 320},
+}
+
+func readGolden(t testing.TB, name string) *enginetest.Golden {
+	t.Helper()
+	g, err := enginetest.ReadGolden(filepath.Join("testdata/golden", name+".safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// TestGoldenFiles says that every recorded file is whole, agrees with itself, and
+// belongs to the checkpoint beside it.
+func TestGoldenFiles(t *testing.T) {
+	found, err := filepath.Glob("testdata/golden/*.safetensors")
+	if err != nil || len(found) != len(goldens) {
+		t.Errorf("%d golden files (%v), %d are listed here", len(found), err, len(goldens))
+	}
+	for name, want := range goldens {
+		t.Run(name, func(t *testing.T) {
+			g := readGolden(t, name)
+			if got := [3]int{len(g.InputIDs), len(g.DecodeIDs), len(g.SampleIDs)}; got != want {
+				t.Errorf("prompt, steps, kept ids are %v, want %v", got, want)
+			}
+			if g.Facts.Architecture != "LlamaForCausalLM" || g.Facts.Compute != "float32" {
+				t.Errorf("facts: %+v", g.Facts)
+			}
+			checkRows(t, g)
+			for file, sum := range g.Facts.Checkpoint {
+				checkFile(t, name, file, sum)
+			}
+		})
+	}
+}
+
+// checkRows compares what a file says twice: the steps follow the largest
+// logits, and the kept logits agree with the top two and with the full rows.
+func checkRows(t *testing.T, g *enginetest.Golden) {
+	full := 0
+	for i := range g.Rows() {
+		row := g.Row(i)
+		if next := i + 1 - len(g.InputIDs); next >= 0 && next < len(g.DecodeIDs) && g.DecodeIDs[next] != row.TopIDs[0] {
+			t.Errorf("step %d feeds %d, the row before it chose %d", next, g.DecodeIDs[next], row.TopIDs[0])
+		}
+		for j, id := range g.SampleIDs {
+			x := row.Sample[j]
+			if x > row.Top[0] || x > row.Top[1] && id != row.TopIDs[0] {
+				t.Fatalf("row %d: logit %g of token %d is above the top two %v", i, x, id, row.Top)
+			}
+			if row.Full != nil && row.Full[id] != x {
+				t.Fatalf("row %d: logit of token %d is both %g and %g", i, id, x, row.Full[id])
+			}
+		}
+		if row.Full == nil && len(g.SampleIDs) < g.Facts.VocabSize {
+			continue
+		}
+		full++
+		logits := row.Full
+		if logits == nil {
+			logits = row.Sample
+		}
+		if d, err := g.Compare(i, logits); err != nil || d.Max != 0 || d.Flipped && d.Gap > 0 {
+			t.Errorf("row %d compared with itself: %+v, %v", i, d, err)
+		}
+	}
+	if full < 4 {
+		t.Errorf("all logits are kept of %d rows only", full)
+	}
+}
+
+// checkFile compares a weight file with the hash it had when the logits were recorded.
+func checkFile(t *testing.T, name, file, want string) {
+	path := filepath.Join("testdata", name, file)
+	if strings.HasPrefix(name, "smollm2-") {
+		path = smolLM2
+	}
+	f, err := os.Open(path)
+	if path == smolLM2 && errors.Is(err, fs.ErrNotExist) {
+		t.Logf("hash of %s not compared: the file is absent, run make model", file)
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		t.Fatal(err)
+	}
+	if got := hex.EncodeToString(h.Sum(nil)); got != want {
+		t.Errorf("%s has changed since the logits were recorded (SHA-256 %s, then %s)", path, got, want)
+	}
+}
