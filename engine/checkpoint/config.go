@@ -1,0 +1,164 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// Bounds of what a config may say; beyond them a number is a mistake or an
+// attack, not a model.
+const (
+	maxLayers       = 1024
+	maxHidden       = 1 << 20
+	maxIntermediate = 1 << 24
+	maxHeads        = 1 << 14
+	maxHeadDim      = 1 << 14
+	maxVocab        = 1 << 24
+	maxPositions    = 1 << 28
+)
+
+// Config is what a model family needs to know, in the words of config.json,
+// checked: sizes are positive and bounded, numbers are finite.
+type Config struct {
+	Architecture string // "LlamaForCausalLM"
+	ModelType    string // "llama"
+
+	HiddenSize       int
+	IntermediateSize int // 0 only where a family with experts has no dense MLP
+	NumLayers        int // num_hidden_layers
+	NumHeads         int // num_attention_heads
+	NumKVHeads       int // num_key_value_heads, divides NumHeads
+	HeadDim          int
+	VocabSize        int // rows of the embedding
+
+	MaxPositionEmbeddings int
+	RMSNormEps            float64
+	RopeTheta             float64
+	RopeScaling           RopeScaling
+	PartialRotaryFactor   float64 // 1: the whole head is rotated
+	// RopeByLayerType is set instead of RopeTheta and RopeScaling where
+	// rope_parameters has one entry for each of several layer types.
+	RopeByLayerType map[string]Rope
+	LayerTypes      []string // layer_types, one a layer, or nil
+	SlidingWindow   int      // sliding_window, 0 where there is none
+
+	TieWordEmbeddings bool
+	AttentionBias     bool
+	MLPBias           bool
+	HiddenAct         string // "silu"
+	TorchDtype        string // "bfloat16"; "" where the file does not say
+	BosTokenID        int    // -1 where there is none
+	EosTokenIDs       []int
+
+	// QuantizationConfig is quantization_config as it stands, nil without one.
+	QuantizationConfig json.RawMessage
+	// Raw is config.json whole, or GGUF's scalar metadata as a JSON object.
+	Raw json.RawMessage
+	// Dialect says which of the two Raw is: "huggingface" or "gguf".
+	Dialect string
+}
+
+// ParseConfig reads a config.json. name is the file's name for errors. A
+// config with a text_config is read through it; keys that it lacks are looked
+// up in the outer object.
+func ParseConfig(name string, data []byte) (Config, error) {
+	f, err := newFields(name, "", data)
+	if err != nil {
+		return Config{}, err
+	}
+	c := Config{Dialect: "huggingface", Raw: slices.Clone(json.RawMessage(data))}
+	c.Architecture = f.architecture()
+	c.ModelType = f.text("model_type", "")
+	if c.ModelType == "" {
+		f.fail("model_type", "is missing")
+	}
+	if v, ok := f.raw("quantization_config"); ok {
+		c.QuantizationConfig = slices.Clone(v)
+	}
+	if f.err != nil {
+		return Config{}, f.err
+	}
+	if v, ok := f.raw("text_config"); ok {
+		inner, err := newFields(name, "text_config.", v)
+		if err != nil {
+			return Config{}, err
+		}
+		inner.outer = f.m
+		f = inner
+	}
+	c.readSizes(f)
+	c.readRope(f)
+	c.readRest(f)
+	if f.outer != nil && f.err == nil {
+		top := &fields{file: name, m: f.outer}
+		c.EosTokenIDs = union(top.ids("eos_token_id", c.VocabSize), c.EosTokenIDs)
+		f.err = top.err
+	}
+	if f.err != nil {
+		return Config{}, f.err
+	}
+	return c, nil
+}
+
+func (f *fields) architecture() string {
+	var list []string
+	v, ok := f.raw("architectures")
+	if !ok {
+		f.fail("architectures", "is missing")
+		return ""
+	}
+	if json.Unmarshal(v, &list) != nil || len(list) != 1 || list[0] == "" || len(list[0]) > 256 {
+		f.fail("architectures", "is %s, not a list of one name", clip(string(v)))
+		return ""
+	}
+	return list[0]
+}
+
+func (c *Config) readSizes(f *fields) {
+	c.HiddenSize = f.count("hidden_size", 1, maxHidden)
+	if f.has("intermediate_size") || !f.has("moe_intermediate_size") {
+		c.IntermediateSize = f.count("intermediate_size", 1, maxIntermediate)
+	}
+	c.NumLayers = f.count("num_hidden_layers", 1, maxLayers)
+	c.NumHeads = f.count("num_attention_heads", 1, maxHeads)
+	c.NumKVHeads = f.countOr("num_key_value_heads", 1, maxHeads, int64(c.NumHeads))
+	c.VocabSize = f.count("vocab_size", 1, maxVocab)
+	c.MaxPositionEmbeddings = f.count("max_position_embeddings", 1, maxPositions)
+	c.RMSNormEps = f.real("rms_norm_eps", 1e-30, 1)
+	c.SlidingWindow = f.countOr("sliding_window", 0, maxPositions, 0)
+	if f.err != nil {
+		return
+	}
+	if c.NumHeads%c.NumKVHeads != 0 {
+		f.fail("num_key_value_heads", "is %d, which does not divide num_attention_heads %d", c.NumKVHeads, c.NumHeads)
+	}
+	c.HeadDim = f.countOr("head_dim", 2, maxHeadDim, 0)
+	if c.HeadDim != 0 {
+		if c.HeadDim%2 != 0 {
+			f.fail("head_dim", "is %d, rotary embedding needs an even number", c.HeadDim)
+		}
+		return
+	}
+	c.HeadDim = c.HiddenSize / c.NumHeads
+	if c.HiddenSize%c.NumHeads != 0 || c.HeadDim%2 != 0 {
+		f.fail("hidden_size", "is %d, which %d num_attention_heads do not divide into heads of an even size; set head_dim", c.HiddenSize, c.NumHeads)
+	}
+}
+
+func (c *Config) readRest(f *fields) {
+	c.TieWordEmbeddings = f.flag("tie_word_embeddings", false)
+	c.AttentionBias = f.flag("attention_bias", false)
+	c.MLPBias = f.flag("mlp_bias", false)
+	c.HiddenAct = f.text("hidden_act", f.text("hidden_activation", "silu"))
+	c.TorchDtype = f.text("dtype", f.text("torch_dtype", ""))
+	if f.err != nil {
+		return // vocab_size may be unknown
+	}
+	c.BosTokenID = f.oneID("bos_token_id", c.VocabSize)
+	c.EosTokenIDs = f.ids("eos_token_id", c.VocabSize)
+	if v, ok := f.raw("layer_types"); ok {
+		if json.Unmarshal(v, &c.LayerTypes) != nil || len(c.LayerTypes) != c.NumLayers {
+			f.fail("layer_types", "is not a list of %d strings, one a layer", c.NumLayers)
+		}
+	}
+}

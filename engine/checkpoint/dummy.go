@@ -1,0 +1,166 @@
+package checkpoint
+
+import (
+	"encoding/binary"
+	"errors"
+	"io/fs"
+	"math"
+	"strings"
+
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/ref"
+)
+
+// dummyDeviation is the standard deviation of made-up weights, that of freshly
+// initialised models (initializer_range).
+const dummyDeviation = 0.02
+
+// Dummy returns a checkpoint whose weights are made up: seeded numbers, equal
+// for equal (seed, tensor name, row) whatever the order they are read in. Norm
+// weights are 1, everything else is spread around 0. layout lists the tensors
+// with name, shape and format; the rest of each is ignored. The tokenizer is
+// SyntheticTokenizer's.
+func Dummy(cfg Config, layout []TensorInfo, seed uint64) (*Checkpoint, error) {
+	c := &Checkpoint{path: "dummy weights", cfg: cfg}
+	c.text = syntheticText(cfg)
+	return c.WithDummyWeights(layout, seed)
+}
+
+// WithDummyWeights returns a checkpoint with c's config, tokenizer and
+// templates, and Dummy's weights. Where c has no tokenizer.json it gets the
+// synthetic one. c may be closed afterwards, unless it is a GGUF file.
+func (c *Checkpoint) WithDummyWeights(layout []TensorInfo, seed uint64) (*Checkpoint, error) {
+	d := &Checkpoint{path: c.path, cfg: c.cfg, text: c.text, byName: map[string]int{}, dummy: &dummy{seed: seed, fillers: fillers()}}
+	real := c.text.tokenizer
+	d.text.tokenizer = func() ([]byte, error) {
+		b, err := real()
+		if errors.Is(err, fs.ErrNotExist) {
+			return SyntheticTokenizer(c.cfg)
+		}
+		return b, err
+	}
+	if d.text.templates["default"] == "" {
+		synthetic := syntheticText(c.cfg)
+		d.text.templates = synthetic.templates
+	}
+	for _, t := range layout {
+		bytes, wrong := measure(t.Format, t.Shape)
+		if wrong == "" && d.dummy.fillers[t.Format] == nil {
+			wrong = "has format " + t.Format.String() + ", for which there are no dummy weights"
+		}
+		if wrong != "" {
+			return nil, fault(c.path, t.Name, "%s", wrong)
+		}
+		if err := d.add(TensorInfo{Name: t.Name, Shape: t.Shape, Format: t.Format, Bytes: bytes}); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// dummy makes up weights.
+type dummy struct {
+	seed    uint64
+	fillers map[kernels.Format]func(at uint64, row []byte)
+}
+
+// golden is the step of the counter: 2^64 over the golden ratio.
+const golden = 0x9e3779b97f4a7c15
+
+// mix is the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// fill writes rows row0 and on of t to dst.
+func (d *dummy) fill(t TensorInfo, row0, rows int, dst []byte) {
+	if len(t.Shape) == 1 && strings.HasSuffix(t.Name, "norm.weight") {
+		ones := make([]float32, t.RowElements())
+		for i := range ones {
+			ones[i] = 1
+		}
+		if !t.Format.Quantized() {
+			for range rows {
+				ref.Quantize(t.Format, ones, dst)
+			}
+			return
+		}
+	}
+	key := mix(d.seed + golden)
+	for _, b := range []byte(t.Name) {
+		key = mix(key ^ uint64(b))
+	}
+	size := t.RowBytes()
+	fill := d.fillers[t.Format]
+	for r := range rows {
+		start := mix(key + uint64(row0+r)*golden)
+		fill(start, dst[int64(r)*size:int64(r+1)*size])
+	}
+}
+
+// fillers returns what fills a row of each format from a counter.
+func fillers() map[kernels.Format]func(at uint64, row []byte) {
+	var levels [256]float32
+	for i := range levels {
+		// Even steps over [−√3σ, √3σ]: a uniform distribution of deviation σ.
+		levels[i] = (float32(i) - 127.5) / 127.5 * dummyDeviation * 1.7320508
+	}
+	words, halves, bhalves := wordTable(levels), halfTable(levels, ref.FloatToHalf), halfTable(levels, ref.FloatToBFloat)
+	m := map[kernels.Format]func(at uint64, row []byte){
+		kernels.F32:  func(at uint64, row []byte) { fillWords(at, row, words) },
+		kernels.F16:  func(at uint64, row []byte) { fillHalves(at, row, halves) },
+		kernels.BF16: func(at uint64, row []byte) { fillHalves(at, row, bhalves) },
+	}
+	for _, f := range []kernels.Format{kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q4_K, kernels.Q6_K} {
+		_, size := f.Block()
+		scale := blockScale(f)
+		m[f] = func(at uint64, row []byte) { fillBlocks(at, row, size, scale) }
+	}
+	return m
+}
+
+func wordTable(levels [256]float32) *[256]uint32 {
+	var t [256]uint32
+	for i, x := range levels {
+		t[i] = math.Float32bits(x)
+	}
+	return &t
+}
+
+func halfTable(levels [256]float32, round func(float32) uint16) *[256]uint16 {
+	var t [256]uint16
+	for i, x := range levels {
+		t[i] = round(x)
+	}
+	return &t
+}
+
+// fillWords gives each 4-byte element the level of one random byte.
+func fillWords(at uint64, row []byte, t *[256]uint32) {
+	for len(row) > 0 {
+		r := mix(at)
+		at += golden
+		for range min(8, len(row)/4) {
+			binary.LittleEndian.PutUint32(row, t[byte(r)])
+			row, r = row[4:], r>>8
+		}
+	}
+}
+
+// fillHalves is fillWords for 2-byte elements.
+func fillHalves(at uint64, row []byte, t *[256]uint16) {
+	for len(row) >= 16 {
+		r := mix(at)
+		at += golden
+		lo := uint64(t[byte(r)]) | uint64(t[byte(r>>8)])<<16 | uint64(t[byte(r>>16)])<<32 | uint64(t[byte(r>>24)])<<48
+		hi := uint64(t[byte(r>>32)]) | uint64(t[byte(r>>40)])<<16 | uint64(t[byte(r>>48)])<<32 | uint64(t[byte(r>>56)])<<48
+		binary.LittleEndian.PutUint64(row, lo)
+		binary.LittleEndian.PutUint64(row[8:], hi)
+		row = row[16:]
+	}
+	for r := mix(at); len(row) > 0; row, r = row[2:], r>>8 {
+		binary.LittleEndian.PutUint16(row, t[byte(r)])
+	}
+}

@@ -1,0 +1,55 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Error says what is wrong with a file of a checkpoint, in one line. File is
+// the path that was read, Field the place in it (a config key, a tensor, a
+// metadata key; empty when it is the file as a whole), Msg what is wrong and,
+// where there is one, the remedy. Everything that this package refuses is an
+// *Error.
+type Error struct {
+	File  string
+	Field string
+	Msg   string
+	Err   error // the cause where another package reported one; may be nil
+}
+
+func (e *Error) Error() string {
+	s := e.File
+	if e.Field != "" {
+		s += ": " + clip(e.Field)
+	}
+	return s + ": " + e.Msg
+}
+
+// Unwrap returns the cause, so that errors.Is(err, fs.ErrNotExist) works.
+func (e *Error) Unwrap() error { return e.Err }
+
+func fault(file, field, format string, args ...any) *Error {
+	return &Error{File: file, Field: field, Msg: fmt.Sprintf(format, args...)}
+}
+
+func failed(file, field string, err error) *Error {
+	var own *Error
+	if errors.As(err, &own) {
+		return own
+	}
+	return &Error{File: file, Field: field, Msg: err.Error(), Err: err}
+}
+
+// clip bounds text that came out of a hostile file before it is printed.
+func clip(s string) string {
+	const most = 120
+	if len(s) > most {
+		return fmt.Sprintf("%q… (%d bytes)", s[:most], len(s))
+	}
+	for _, r := range s {
+		if r < ' ' || r == 0xfffd {
+			return fmt.Sprintf("%q", s)
+		}
+	}
+	return s
+}

@@ -1,0 +1,101 @@
+package checkpoint
+
+import (
+	"io"
+	"os"
+	"runtime/debug"
+)
+
+// file is one open weight file and its read-only mapping.
+type file struct {
+	path string
+	f    *os.File
+	data []byte // the whole file, mapped; never written to
+}
+
+func openFile(path string) (*file, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, openFailed(path, err)
+	}
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		err = fault(path, "", "is not a regular file")
+	}
+	if err == nil && st.Size() == 0 {
+		err = fault(path, "", "is empty")
+	}
+	if err == nil && int64(int(st.Size())) != st.Size() {
+		err = fault(path, "", "has %d bytes, more than this machine can map", st.Size())
+	}
+	var data []byte
+	if err == nil {
+		data, err = mapFile(f, int(st.Size()))
+	}
+	if err != nil {
+		f.Close()
+		return nil, failed(path, "", err)
+	}
+	return &file{path: path, f: f, data: data}, nil
+}
+
+func (f *file) close() error {
+	err := unmapFile(f.data)
+	f.data = nil
+	if e := f.f.Close(); err == nil {
+		err = e
+	}
+	return err
+}
+
+// readAt fills dst from the file by reading, not through the mapping: the bytes
+// never count as resident memory of this process, and a file that shrank is an
+// error instead of a fault.
+func (f *file) readAt(dst []byte, off int64) error {
+	if _, err := f.f.ReadAt(dst, off); err != nil {
+		return &Error{File: f.path, Msg: "changed or unreadable while it was open: " + err.Error(), Err: err}
+	}
+	return nil
+}
+
+// guarded runs fn, which looks at mapped bytes of path. A file that shrinks
+// under its mapping faults; that becomes an *Error and not a crash.
+func guarded(path string, fn func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		r := recover()
+		if r == nil {
+			return
+		}
+		if _, ok := r.(interface{ Addr() uintptr }); !ok {
+			panic(r)
+		}
+		err = fault(path, "", "changed or unreadable while it was mapped")
+	}()
+	return fn()
+}
+
+// readSmall returns a whole text file of at most limit bytes.
+func readSmall(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, openFailed(path, err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, openFailed(path, err)
+	}
+	if int64(len(b)) > limit {
+		return nil, fault(path, "", "is larger than the limit of %d bytes", limit)
+	}
+	return b, nil
+}
+
+func openFailed(path string, err error) *Error {
+	msg := err.Error()
+	if pe, ok := err.(*os.PathError); ok {
+		msg = pe.Err.Error()
+	}
+	return &Error{File: path, Msg: msg, Err: err}
+}

@@ -1,0 +1,150 @@
+package checkpoint
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// readTensors reads the tensor list and checks that each lies in the file,
+// aligned, apart from the others.
+func (g *gguf) readTensors(c *ggufCursor, count uint64) {
+	align := int64(32)
+	if n, ok, err := g.integer("general.alignment"); err != nil {
+		c.err = err
+	} else if ok {
+		align = n
+	}
+	if align < 1 || align > 1<<20 || align&(align-1) != 0 {
+		c.fail("general.alignment", "is %d, not a power of two up to 2^20", align)
+	}
+	seen := map[string]bool{}
+	for i := uint64(0); i < count && c.err == nil; i++ {
+		t := c.tensor(fmt.Sprintf("tensor %d", i), align)
+		if c.err == nil && seen[t.Name] {
+			c.fail(t.Name, "is in the file twice")
+		}
+		seen[t.Name] = true
+		g.tensors = append(g.tensors, t)
+	}
+	if c.err != nil {
+		return
+	}
+	base := (int64(c.pos) + align - 1) / align * align
+	g.place(c, base, align)
+}
+
+// tensor reads one entry; Offset is still relative to the data section.
+func (c *ggufCursor) tensor(field string, align int64) TensorInfo {
+	t := TensorInfo{Name: c.name(field), File: c.path}
+	if c.err == nil {
+		field = t.Name
+	}
+	dims := c.u32(field)
+	if c.err == nil && (dims < 1 || dims > ggufDims) {
+		c.fail(field, "has %d dimensions, allowed are 1 to %d", dims, ggufDims)
+	}
+	for i := uint32(0); i < dims && c.err == nil; i++ {
+		d := c.u64(field)
+		if d > maxElements {
+			c.fail(field, "has a dimension of %d", d)
+		}
+		t.Shape = append(t.Shape, int64(d))
+	}
+	slices.Reverse(t.Shape) // GGUF lists the fastest dimension first
+	kind := c.u32(field)
+	offset := c.u64(field)
+	if c.err != nil {
+		return t
+	}
+	f, ok := ggufTypes[kind]
+	if !ok {
+		name := ggufTypeNames[kind]
+		if name == "" {
+			name = fmt.Sprintf("number %d", kind)
+		}
+		c.fail(field, "tensor type %s is not read (F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q4_K and Q6_K are)", name)
+		return t
+	}
+	size, wrong := measure(f, t.Shape)
+	if wrong != "" {
+		c.fail(field, "shape %v %s", t.Shape, wrong)
+	}
+	if offset > uint64(len(c.data)) {
+		c.fail(field, "begins %d bytes into the data, the file has %d", offset, len(c.data))
+	} else if int64(offset)%align != 0 {
+		c.fail(field, "offset %d is no multiple of the alignment %d", offset, align)
+	}
+	t.Format, t.Bytes, t.Offset = f, size, int64(offset)
+	return t
+}
+
+// place makes offsets absolute and sorts. As in ggml, one tensor follows the
+// other with nothing but padding between.
+func (g *gguf) place(c *ggufCursor, base, align int64) {
+	slices.SortStableFunc(g.tensors, func(a, b TensorInfo) int {
+		return int(min(max(a.Offset-b.Offset, -1), 1))
+	})
+	end := base
+	for i := range g.tensors {
+		t := &g.tensors[i]
+		t.Offset += base
+		switch {
+		case t.Offset < end:
+			c.fail(t.Name, "overlaps %s", clip(g.tensors[i-1].Name))
+		case t.Offset-end >= align:
+			c.fail(t.Name, "begins %d bytes after the tensor before it ends, more than padding", t.Offset-end)
+		case t.Bytes > int64(len(c.data))-t.Offset:
+			c.fail(t.Name, "ends at byte %d, the file has %d", t.Offset+t.Bytes, len(c.data))
+		}
+		if c.err != nil {
+			return
+		}
+		end = t.Offset + t.Bytes
+	}
+}
+
+// ggufNames are the Hugging Face names of the parts of a layer.
+var ggufNames = map[string]string{
+	"attn_norm":   "input_layernorm",
+	"attn_q":      "self_attn.q_proj",
+	"attn_k":      "self_attn.k_proj",
+	"attn_v":      "self_attn.v_proj",
+	"attn_output": "self_attn.o_proj",
+	"ffn_norm":    "post_attention_layernorm",
+	"ffn_gate":    "mlp.gate_proj",
+	"ffn_up":      "mlp.up_proj",
+	"ffn_down":    "mlp.down_proj",
+}
+
+// ropeFreqs is GGUF's tensor of llama3 rope factors; Config carries its values.
+const ropeFreqs = "rope_freqs.weight"
+
+// huggingFaceName translates a GGUF tensor name; part is the layer's part for
+// a tensor of a layer ("attn_q").
+func huggingFaceName(name string, layers int) (hf, part string, ok bool) {
+	switch name {
+	case "token_embd.weight":
+		return "model.embed_tokens.weight", "", true
+	case "output_norm.weight":
+		return "model.norm.weight", "", true
+	case "output.weight":
+		return "lm_head.weight", "", true
+	}
+	rest, ok := strings.CutPrefix(name, "blk.")
+	if !ok {
+		return "", "", false
+	}
+	number, rest, _ := strings.Cut(rest, ".")
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 0 || n >= layers || strconv.Itoa(n) != number {
+		return "", "", false
+	}
+	part, kind, _ := strings.Cut(rest, ".")
+	to, ok := ggufNames[part]
+	if !ok || kind != "weight" && kind != "bias" {
+		return "", "", false
+	}
+	return fmt.Sprintf("model.layers.%d.%s.%s", n, to, kind), part, true
+}

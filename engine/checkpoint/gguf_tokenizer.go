@@ -1,0 +1,219 @@
+package checkpoint
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Values of tokenizer.ggml.token_type.
+const (
+	tokenNormal      = 1
+	tokenUnknown     = 2
+	tokenControl     = 3
+	tokenUserDefined = 4
+	tokenUnused      = 5
+)
+
+// tokenizerJSON writes the tokenizer.json that the metadata describes: byte
+// level BPE, id = index. Control and user-defined tokens are added tokens, the
+// former special. Unused tokens, which pad the embedding, are left out.
+func (g *gguf) tokenizerJSON(kind bpeKind, special SpecialTokens) ([]byte, error) {
+	tokens, err := g.strings("tokenizer.ggml.tokens")
+	if err != nil {
+		return nil, err
+	}
+	merges, err := g.strings("tokenizer.ggml.merges")
+	if err != nil {
+		return nil, err
+	}
+	types, err := g.tokenTypes(len(tokens))
+	if err != nil {
+		return nil, err
+	}
+	vocab := make(map[string]int, len(tokens))
+	for i, t := range tokens {
+		if types[i] == tokenUnused {
+			continue
+		}
+		if j, twice := vocab[t]; twice {
+			return nil, fault(g.path, "tokenizer.ggml.tokens", "token %d is token %d again: %s", i, j, clip(t))
+		}
+		vocab[t] = i
+	}
+	b := make([]byte, 0, 32*(len(tokens)+len(merges))+4096)
+	b = append(b, `{"version":"1.0","truncation":null,"padding":null,"added_tokens":[`...)
+	b = appendAdded(b, tokens, types)
+	b = append(b, `],"normalizer":`+kind.normalizer+`,"pre_tokenizer":`+kind.pretokenizer+`,"post_processor":`...)
+	if b, err = g.appendPost(b, kind, special); err != nil {
+		return nil, err
+	}
+	b = append(b, `,"decoder":`+decoderJSON+`,"model":{"type":"BPE","dropout":null,"unk_token":null,"continuing_subword_prefix":null,`+
+		`"end_of_word_suffix":null,"fuse_unk":false,"byte_fallback":false,"ignore_merges":`...)
+	b = strconv.AppendBool(b, kind.ignoreMerges)
+	b = append(b, `,"vocab":{`...)
+	first := true
+	for i, t := range tokens {
+		if types[i] == tokenUnused {
+			continue
+		}
+		b = comma(b, &first)
+		b = append(appendString(b, t), ':')
+		b = strconv.AppendInt(b, int64(i), 10)
+	}
+	b = append(b, `},"merges":[`...)
+	if b, err = g.appendMerges(b, merges, vocab); err != nil {
+		return nil, err
+	}
+	return append(b, `]}}`...), nil
+}
+
+const decoderJSON = `{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true,"use_regex":true}`
+
+// tokenTypes returns the type of every token; without the key all are normal.
+func (g *gguf) tokenTypes(n int) ([]int64, error) {
+	const key = "tokenizer.ggml.token_type"
+	out := make([]int64, n)
+	v, ok := g.values[key]
+	if ok && (v.kind != kindArray || v.elem.size() == 0 || v.n != n) {
+		return nil, fault(g.path, key, "is no array of %d numbers", n)
+	}
+	for i := range out {
+		out[i] = tokenNormal
+		if !ok {
+			continue
+		}
+		t, whole := v.element(i)
+		if !whole || t < tokenNormal || t > tokenUnused {
+			return nil, fault(g.path, key, "token %d has type %d; a BPE vocabulary has types 1 to 5", i, t)
+		}
+		out[i] = t
+	}
+	return out, nil
+}
+
+func appendAdded(b []byte, tokens []string, types []int64) []byte {
+	first := true
+	for i, t := range tokens {
+		if types[i] == tokenNormal || types[i] == tokenUnused {
+			continue
+		}
+		b = comma(b, &first)
+		b = append(b, `{"id":`...)
+		b = strconv.AppendInt(b, int64(i), 10)
+		b = append(b, `,"content":`...)
+		b = appendString(b, t)
+		b = append(b, `,"single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":`...)
+		b = strconv.AppendBool(b, types[i] != tokenUserDefined)
+		b = append(b, '}')
+	}
+	return b
+}
+
+// appendPost writes the post-processor: ByteLevel where the kind has one, and
+// the template that adds BOS and EOS where the file asks for them.
+func (g *gguf) appendPost(b []byte, kind bpeKind, special SpecialTokens) ([]byte, error) {
+	f := &ggufFields{g: g}
+	addEOS := f.flag("tokenizer.ggml.add_eos_token", false)
+	if f.err != nil {
+		return nil, f.err
+	}
+	var before, after []Token
+	if special.AddBOS {
+		before = []Token{special.BOS}
+	}
+	if addEOS {
+		after = []Token{special.EOS}
+	}
+	for _, t := range append(before, after...) {
+		if t.ID < 0 {
+			return nil, fault(g.path, "tokenizer.ggml.add_bos_token", "is set, but the file names no such token")
+		}
+	}
+	template := ""
+	if len(before)+len(after) > 0 {
+		template = templateJSON(before, after)
+	}
+	switch {
+	case kind.postBytes == "" && template == "":
+		return append(b, "null"...), nil
+	case template == "":
+		return append(b, kind.postBytes...), nil
+	case kind.postBytes == "":
+		return append(b, template...), nil
+	}
+	return append(b, `{"type":"Sequence","processors":[`+kind.postBytes+`,`+template+`]}`...), nil
+}
+
+// templateJSON writes a TemplateProcessing that puts tokens around a text.
+func templateJSON(before, after []Token) string {
+	piece := func(t Token, id int) string {
+		return `{"SpecialToken":{"id":` + quoted(t.Text) + `,"type_id":` + strconv.Itoa(id) + `}}`
+	}
+	sequence := func(name string, id int) string {
+		var parts []string
+		for _, t := range before {
+			parts = append(parts, piece(t, id))
+		}
+		parts = append(parts, `{"Sequence":{"id":"`+name+`","type_id":`+strconv.Itoa(id)+`}}`)
+		for _, t := range after {
+			parts = append(parts, piece(t, id))
+		}
+		return strings.Join(parts, ",")
+	}
+	var names []string
+	seen := map[string]bool{}
+	for _, t := range append(append([]Token{}, before...), after...) {
+		if !seen[t.Text] {
+			seen[t.Text] = true
+			names = append(names, quoted(t.Text)+`:{"id":`+quoted(t.Text)+`,"ids":[`+strconv.Itoa(t.ID)+`],"tokens":[`+quoted(t.Text)+`]}`)
+		}
+	}
+	return `{"type":"TemplateProcessing","single":[` + sequence("A", 0) + `],"pair":[` + sequence("A", 0) + `,` + sequence("B", 1) +
+		`],"special_tokens":{` + strings.Join(names, ",") + `}}`
+}
+
+// appendMerges writes the merges as pairs; both halves and their joint must be
+// tokens, else the tokenizer library would refuse the file without saying where.
+func (g *gguf) appendMerges(b []byte, merges []string, vocab map[string]int) ([]byte, error) {
+	first := true
+	for i, m := range merges {
+		l, r, ok := strings.Cut(m, " ")
+		_, okL := vocab[l]
+		_, okR := vocab[r]
+		_, okM := vocab[l+r]
+		if !ok || !okL || !okR || !okM {
+			return nil, fault(g.path, "tokenizer.ggml.merges", "merge %d joins no two tokens to a token: %s", i, clip(m))
+		}
+		b = comma(b, &first)
+		b = append(appendString(append(b, '['), l), ',')
+		b = append(appendString(b, r), ']')
+	}
+	return b, nil
+}
+
+func comma(b []byte, first *bool) []byte {
+	if *first {
+		*first = false
+		return b
+	}
+	return append(b, ',')
+}
+
+func quoted(s string) string { return string(appendString(nil, s)) }
+
+// appendString writes s, valid UTF-8, as a JSON string.
+func appendString(b []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	b = append(b, '"')
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c < ' ':
+			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		default:
+			b = append(b, c)
+		}
+	}
+	return append(b, '"')
+}

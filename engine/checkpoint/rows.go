@@ -1,0 +1,118 @@
+package checkpoint
+
+import "math"
+
+// ReadRows fills dst with rows row0 to row0+rows-1 of a tensor, in its stored
+// Format and in Hugging Face row order (see TensorInfo.SourceRow). A vector or
+// scalar is one row. len(dst) must be rows·RowBytes.
+func (c *Checkpoint) ReadRows(name string, row0, rows int, dst []byte) error {
+	t, ok := c.Tensor(name)
+	if !ok {
+		return fault(c.path, name, "is not in the checkpoint")
+	}
+	size := t.RowBytes()
+	if row0 < 0 || rows < 0 || int64(row0) > t.Rows()-int64(rows) {
+		return fault(t.file(c), name, "rows %d to %d asked for, it has %d", row0, row0+rows, t.Rows())
+	}
+	if int64(len(dst)) != int64(rows)*size {
+		return fault(t.file(c), name, "%d bytes given for %d rows of %d bytes", len(dst), rows, size)
+	}
+	if c.dummy != nil {
+		c.dummy.fill(t, row0, rows, dst)
+		return nil
+	}
+	f := c.files[t.File]
+	if f == nil {
+		return fault(t.File, name, "is closed")
+	}
+	switch {
+	case t.RopeHead == 0:
+		return f.readAt(dst, t.Offset+int64(row0)*size)
+	case len(t.Shape) == 1:
+		return readBias(f, t, dst)
+	}
+	return readHeads(f, t, int64(row0), dst)
+}
+
+// readHeads reads rows whose order within a head differs in the file, a head at
+// a time through one buffer.
+func readHeads(f *file, t TensorInfo, row0 int64, dst []byte) error {
+	size, d := t.RowBytes(), t.RopeHead
+	buf := make([]byte, d*size)
+	loaded := int64(-1)
+	for n := range int64(len(dst)) / size {
+		src := t.SourceRow(row0 + n)
+		if head := src / d; head != loaded {
+			if err := f.readAt(buf, t.Offset+head*d*size); err != nil {
+				return err
+			}
+			loaded = head
+		}
+		at := src % d * size
+		copy(dst[n*size:(n+1)*size], buf[at:at+size])
+	}
+	return nil
+}
+
+// readBias reorders the elements of a Q or K bias.
+func readBias(f *file, t TensorInfo, dst []byte) error {
+	buf := make([]byte, len(dst))
+	if err := f.readAt(buf, t.Offset); err != nil {
+		return err
+	}
+	_, size := t.Format.Block()
+	for i := range len(dst) / size {
+		at := int(t.SourceRow(int64(i))) * size
+		copy(dst[i*size:(i+1)*size], buf[at:at+size])
+	}
+	return nil
+}
+
+// View returns the mapped bytes of a tensor as the file has them: read-only,
+// Q and K rows not yet put in order (SourceRow says where they are), valid
+// until Close. Reading them counts as this process's memory until Release.
+func (c *Checkpoint) View(name string) ([]byte, error) {
+	b, err := c.mapped(name)
+	if err == nil {
+		prefetch(b)
+	}
+	return b, err
+}
+
+// Release drops the mapped pages of a tensor from this process; a later look
+// at its View reads them again.
+func (c *Checkpoint) Release(name string) error {
+	b, err := c.mapped(name)
+	if err != nil {
+		return err
+	}
+	if err := drop(b); err != nil {
+		return failed(c.path, name, err)
+	}
+	return nil
+}
+
+// DropPages drops all mapped pages of all files from this process.
+func (c *Checkpoint) DropPages() error {
+	for _, f := range c.files {
+		if err := drop(f.data); err != nil {
+			return failed(f.path, "", err)
+		}
+	}
+	return nil
+}
+
+func (c *Checkpoint) mapped(name string) ([]byte, error) {
+	t, ok := c.Tensor(name)
+	if !ok {
+		return nil, fault(c.path, name, "is not in the checkpoint")
+	}
+	f := c.files[t.File]
+	if f == nil {
+		return nil, fault(t.file(c), name, "has no bytes on disk (dummy weights, or closed)")
+	}
+	return f.data[t.Offset : t.Offset+t.Bytes : t.Offset+t.Bytes], nil
+}
+
+// finite reports whether x is a number one can calculate with.
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

@@ -1,0 +1,161 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	"vapp.dev/kernels"
+)
+
+// maxHeader is the most bytes of a safetensors header, the limit of the
+// reference implementation.
+const maxHeader = 100_000_000
+
+// stTypes are the safetensors dtypes that vapp reads.
+var stTypes = map[string]kernels.Format{
+	"F32": kernels.F32, "F16": kernels.F16, "BF16": kernels.BF16,
+	"I32": kernels.I32, "U32": kernels.U32,
+}
+
+type stEntry struct {
+	DType   *string  `json:"dtype"`
+	Shape   *[]int64 `json:"shape"`
+	Offsets []int64  `json:"data_offsets"`
+}
+
+// parseSafetensors reads the header of a safetensors file whose bytes are data:
+// {u64 length, JSON, tensor bytes}. The tensors, in the order of their bytes,
+// must cover the rest of the file exactly: no overlap, no hole.
+func parseSafetensors(path string, data []byte) ([]TensorInfo, error) {
+	if len(data) < 8 {
+		return nil, fault(path, "header length", "the file has %d bytes, too few for a safetensors header", len(data))
+	}
+	n := binary.LittleEndian.Uint64(data)
+	if n > maxHeader {
+		return nil, fault(path, "header length", "is %d bytes, more than the limit of %d", n, maxHeader)
+	}
+	if n > uint64(len(data)-8) {
+		return nil, fault(path, "header length", "is %d bytes, the file has only %d", n, len(data)-8)
+	}
+	if n < 2 || data[8] != '{' {
+		return nil, fault(path, "header", "is not a JSON object")
+	}
+	base := 8 + int64(n)
+	list, err := stHeader(path, data[8:base], base)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(list, func(a, b TensorInfo) int {
+		if a.Offset != b.Offset {
+			return int(min(max(a.Offset-b.Offset, -1), 1))
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return list, contiguous(path, list, base, int64(len(data)))
+}
+
+// stHeader decodes the JSON entry by entry, so that a name that is there twice
+// is seen.
+func stHeader(path string, head []byte, base int64) ([]TensorInfo, error) {
+	dec := json.NewDecoder(bytes.NewReader(head))
+	if _, err := dec.Token(); err != nil {
+		return nil, fault(path, "header", "is not JSON: %v", err)
+	}
+	var list []TensorInfo
+	seen := map[string]bool{}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return nil, fault(path, "header", "is not JSON: %v", err)
+		}
+		name, _ := key.(string)
+		if seen[name] {
+			return nil, fault(path, name, "is in the header twice")
+		}
+		seen[name] = true
+		if name == "__metadata__" {
+			var meta map[string]string
+			if err := dec.Decode(&meta); err != nil {
+				return nil, fault(path, name, "is not a map of strings: %v", jsonCause(err))
+			}
+			continue
+		}
+		var e stEntry
+		if err := dec.Decode(&e); err != nil {
+			return nil, fault(path, name, "is not a tensor entry: %v", jsonCause(err))
+		}
+		t, err := e.tensor(path, name, base)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, t)
+	}
+	if _, err := dec.Token(); err != nil {
+		return nil, fault(path, "header", "is not JSON: %v", err)
+	}
+	if rest := bytes.TrimSpace(head[dec.InputOffset():]); len(rest) > 0 {
+		return nil, fault(path, "header", "has %d bytes after the JSON object", len(rest))
+	}
+	return list, nil
+}
+
+func (e stEntry) tensor(path, name string, base int64) (TensorInfo, error) {
+	t := TensorInfo{Name: name, File: path}
+	if e.DType == nil || e.Shape == nil || len(e.Offsets) != 2 {
+		return t, fault(path, name, "needs dtype, shape and two data_offsets")
+	}
+	f, ok := stTypes[*e.DType]
+	if !ok {
+		return t, fault(path, name, "dtype %s is not read (BF16, F16, F32, I32 and U32 are)", clip(*e.DType))
+	}
+	size, wrong := measure(f, *e.Shape)
+	if wrong != "" {
+		return t, fault(path, name, "shape %s", wrong)
+	}
+	lo, hi := e.Offsets[0], e.Offsets[1]
+	if lo < 0 || hi < lo || hi > maxElements*8 {
+		return t, fault(path, name, "data_offsets [%d, %d] are not a range", lo, hi)
+	}
+	if hi-lo != size {
+		return t, fault(path, name, "data_offsets span %d bytes, dtype and shape make %d", hi-lo, size)
+	}
+	t.Format, t.Shape, t.Offset, t.Bytes = f, *e.Shape, base+lo, size
+	return t, nil
+}
+
+// contiguous checks that sorted tensors fill base to end exactly.
+func contiguous(path string, list []TensorInfo, base, end int64) error {
+	at, before := base, "the header"
+	for _, t := range list {
+		switch {
+		case t.Offset+t.Bytes > end:
+			return fault(path, t.Name, "ends at byte %d, the file has %d", t.Offset+t.Bytes, end)
+		case t.Offset < at:
+			return fault(path, t.Name, "overlaps %s", clip(before))
+		case t.Offset > at:
+			return fault(path, t.Name, "begins %d bytes after the end of %s; a safetensors file has no holes", t.Offset-at, clip(before))
+		}
+		at, before = t.Offset+t.Bytes, t.Name
+	}
+	if at != end {
+		return fault(path, "header", "%d bytes after the last tensor belong to none", end-at)
+	}
+	return nil
+}
+
+// jsonCause says a decoding error without Go's type names.
+func jsonCause(err error) string {
+	var ue *json.UnmarshalTypeError
+	if errors.As(err, &ue) {
+		field := ""
+		if ue.Field != "" {
+			field = ue.Field + ": "
+		}
+		return field + "unexpected " + clip(ue.Value)
+	}
+	return err.Error()
+}

@@ -1,0 +1,91 @@
+package checkpoint
+
+import (
+	"math"
+
+	"vapp.dev/kernels"
+)
+
+// Most elements a tensor may have, and most dimensions.
+const (
+	maxElements = 1 << 48
+	maxDims     = 8
+)
+
+// TensorInfo is one tensor of a checkpoint under its Hugging Face name.
+type TensorInfo struct {
+	Name   string
+	Shape  []int64 // row-major: [out, in] for a linear; [] is a scalar
+	Format kernels.Format
+	File   string // path of the file that holds it, "" for dummy weights
+	Offset int64  // of the first byte in File
+	Bytes  int64
+
+	// RopeHead is the rows of one attention head when the file keeps Q or K rows
+	// as interleaved rotary pairs (GGUF, llama), else 0. See SourceRow.
+	RopeHead int64
+}
+
+// Elements returns the product of the shape.
+func (t TensorInfo) Elements() int64 {
+	n := int64(1)
+	for _, d := range t.Shape {
+		n *= d
+	}
+	return n
+}
+
+// RowElements returns the length of a row: the last dimension. A vector is one
+// row, a stack of experts [E, out, in] has E·out rows.
+func (t TensorInfo) RowElements() int64 {
+	if len(t.Shape) == 0 {
+		return 1
+	}
+	return t.Shape[len(t.Shape)-1]
+}
+
+// Rows returns how many rows of RowElements the tensor has.
+func (t TensorInfo) Rows() int64 { return t.Elements() / t.RowElements() }
+
+// RowBytes returns the stored bytes of a row.
+func (t TensorInfo) RowBytes() int64 { return t.Format.Bytes(t.RowElements()) }
+
+// SourceRow returns the row of the file that holds row r of the Hugging Face
+// tensor. Hugging Face rotates element i of a head with element i+d/2; GGUF's
+// llama files rotate 2i with 2i+1, and the converter moved the rows of Q and K
+// to suit: within a head of d rows, source row 2i+p is row i + p·d/2. Blocks of
+// a quantized format run along a row, so moving rows never splits one. For a
+// bias the "row" is an element.
+func (t TensorInfo) SourceRow(r int64) int64 {
+	d := t.RopeHead
+	if d == 0 {
+		return r
+	}
+	in := r % d
+	return r - in + in%(d/2)*2 + in/(d/2)
+}
+
+// measure checks a shape that came from a file and returns its bytes.
+func measure(f kernels.Format, shape []int64) (bytes int64, wrong string) {
+	if len(shape) > maxDims {
+		return 0, "has more than 8 dimensions"
+	}
+	n := int64(1)
+	for _, d := range shape {
+		if d < 1 {
+			return 0, "has a dimension below 1"
+		}
+		if d > maxElements || n > maxElements/d {
+			return 0, "has more than 2^48 elements"
+		}
+		n *= d
+	}
+	block, size := f.Block()
+	if block > 1 && (len(shape) == 0 || shape[len(shape)-1]%int64(block) != 0) {
+		return 0, "has rows that are no whole number of " + f.String() + " blocks"
+	}
+	if n/int64(block) > math.MaxInt64/int64(size) {
+		return 0, "is too large"
+	}
+	return f.Bytes(n), ""
+}
