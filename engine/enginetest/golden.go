@@ -56,6 +56,23 @@ func (g *Golden) Rows() int { return len(g.rows) }
 // Row returns what was kept after position i, 0 ≤ i < Rows.
 func (g *Golden) Row(i int) GoldenRow { return g.rows[i] }
 
+// Spread is σ, the standard deviation of a row's logits over SampleIDs (root mean
+// square over the rows): the unit of the small checkpoints' bounds.
+func (g *Golden) Spread() float64 {
+	var sum float64
+	for _, r := range g.rows {
+		var mean, square float64
+		for _, x := range r.Sample {
+			mean += float64(x) / float64(len(r.Sample))
+		}
+		for _, x := range r.Sample {
+			square += (float64(x) - mean) * (float64(x) - mean) / float64(len(r.Sample))
+		}
+		sum += square
+	}
+	return math.Sqrt(sum / float64(len(g.rows)))
+}
+
 // GoldenDiff is how one row of logits differs from the reference.
 type GoldenDiff struct {
 	Max     float32 // largest |Δ| over every logit that was kept
@@ -134,6 +151,11 @@ type GoldenBound struct {
 	Max float32 // of |Δ| of every logit
 	RMS float64 // of GoldenTally.RMS
 	Gap float32 // above this gap the largest logit is the reference's
+}
+
+// Times scales a bound that is stated in units of Spread.
+func (b GoldenBound) Times(sigma float64) GoldenBound {
+	return GoldenBound{Max: b.Max * float32(sigma), RMS: b.RMS * sigma, Gap: b.Gap * float32(sigma)}
 }
 
 // Within says whether the rows keep a bound.

@@ -106,6 +106,21 @@ func TestGoldenTally(t *testing.T) {
 	}
 }
 
+func TestGoldenSpread(t *testing.T) {
+	g, err := ParseGolden(small(t, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Rows (4, -1), (0, 2.5), (9, 0): half the distances are 2.5, 1.25, 4.5.
+	want := math.Sqrt((2.5*2.5 + 1.25*1.25 + 4.5*4.5) / 3)
+	if got := g.Spread(); math.Abs(got-want) > 1e-12 {
+		t.Errorf("spread is %g, want %g", got, want)
+	}
+	if got, want := (GoldenBound{1, 2, 3}).Times(2), (GoldenBound{2, 4, 6}); got != want {
+		t.Errorf("twice the bound is %+v, want %+v", got, want)
+	}
+}
+
 func TestParseGoldenRefuses(t *testing.T) {
 	tensor := func(name, key string, value any) func(_, h map[string]any) {
 		return func(_, h map[string]any) { h[name].(map[string]any)[key] = value }

@@ -37,16 +37,16 @@ class Hidden:
 
 
 @torch.no_grad()
-def forward(model, ids, steps, tokens=None):
+def forward(model, ids, steps, tokens=None, cache=None):
     """Prefill `ids` in one pass, then `steps` cached steps of one token each.
 
     The token of a step is the argmax of the row before it, or tokens[i] when tokens are given.
-    Returns prefill logits [T, V], fed tokens [steps], their logits [steps, V], and the hidden state
+    `cache` takes the place of the model's own KV cache. Returns prefill logits [T, V], fed tokens [steps], their logits [steps, V], and the hidden state
     after the final norm at the last prompt position [H]; all float32.
     """
     hidden = Hidden(model)
     try:
-        out = model(input_ids=ids.view(1, -1), use_cache=True)
+        out = model(input_ids=ids.view(1, -1), past_key_values=cache, use_cache=True)
         last_hidden = hidden.value[0, -1].float()
         prefill = out.logits[0].float()
         row, fed, rows = prefill[-1], [], []
