@@ -150,10 +150,10 @@ func (c *Config) ggufTensorFacts(f *ggufFields) {
 			c.TorchDtype = torchName(t.Format)
 		case "output.weight":
 			c.TieWordEmbeddings = false
-		case "blk.0.attn_output.bias":
-			c.AttentionBias = true
-		case "blk.0.ffn_down.bias":
-			c.MLPBias = true
+		case "blk.0.attn_q.bias":
+			c.AttentionBias = c.ModelType == "llama" // qwen2 has it without saying so
+		case "blk.0.ffn_up.bias":
+			c.MLPBias = c.ModelType == "llama"
 		}
 	}
 	if c.VocabSize == 0 {

@@ -1,0 +1,88 @@
+package enginetest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"vapp.dev/engine/checkpoint"
+)
+
+// ChatTemplate is the template that toys carry.
+const ChatTemplate = `{{ bos_token }}{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}
+{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}`
+
+// WriteLlama writes a whole Hugging Face directory to dir, which it creates:
+// config.json, generation_config.json, tokenizer.json (one token a byte, BOS
+// <|bos|> and EOS <|eos|> as the last two ids), tokenizer_config.json with
+// ChatTemplate, and the weights in o.Shards files.
+func WriteLlama(dir string, o Llama) error {
+	o = o.whole()
+	cfg, err := o.Config()
+	if err != nil {
+		return err
+	}
+	weights, err := o.Weights()
+	if err != nil {
+		return err
+	}
+	tokenizer, err := checkpoint.SyntheticTokenizer(cfg)
+	if err != nil {
+		return err
+	}
+	files := map[string][]byte{
+		"config.json":    o.ConfigJSON(),
+		"tokenizer.json": tokenizer,
+		"generation_config.json": mustJSON(map[string]any{
+			"bos_token_id": o.Vocab - 2, "eos_token_id": []int{o.Vocab - 1}, "do_sample": true, "temperature": 0.6, "top_p": 0.9,
+		}),
+		"tokenizer_config.json": mustJSON(map[string]any{
+			"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<|bos|>", "eos_token": "<|eos|>",
+			"model_max_length": o.MaxPos, "chat_template": ChatTemplate,
+		}),
+	}
+	if err := o.shard(files, weights); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for name, b := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shard adds the weight files, and an index where there are several.
+func (o Llama) shard(files map[string][]byte, weights map[string][]float32) error {
+	layout := o.Layout()
+	data := map[string][]byte{}
+	for _, t := range layout {
+		data[t.Name] = encode(o.DType, weights[t.Name])
+	}
+	where, total := map[string]string{}, 0
+	for i := range o.Shards {
+		name := "model.safetensors"
+		if o.Shards > 1 {
+			name = fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, o.Shards)
+		}
+		part := layout[i*len(layout)/o.Shards : (i+1)*len(layout)/o.Shards]
+		b, err := safetensors(part, data)
+		if err != nil {
+			return err
+		}
+		files[name] = b
+		for _, t := range part {
+			where[t.Name] = name
+			total += len(data[t.Name])
+		}
+	}
+	if o.Shards > 1 {
+		files["model.safetensors.index.json"] = mustJSON(map[string]any{
+			"metadata": map[string]int{"total_size": total}, "weight_map": where,
+		})
+	}
+	return nil
+}
