@@ -116,6 +116,12 @@ func (r *Recorder) Free(vs ...Value) {
 	}
 }
 
+// Info returns what is known of a value.
+func (r *Recorder) Info(v Value) ValueInfo { return r.p.Values[v] }
+
+// Class returns the geometry of a KV class of the program.
+func (r *Recorder) Class(i int) KVClass { return r.p.Classes[i] }
+
 // Do appends an op. Collectives of a single rank are left out: they cost nothing.
 func (r *Recorder) Do(op Op) {
 	if _, ok := op.(AllReduce); ok && r.p.Shard.World == 1 {

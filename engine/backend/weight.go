@@ -20,7 +20,7 @@ type WeightSpec struct {
 	Group  string         // ledger group: "embedding", "attention", "mlp", "norm", "head"
 	Rows   int            // output features; 1 for vectors
 	Cols   int            // input features
-	Source kernels.Format // format in the checkpoint
+	Source kernels.Format // format in the checkpoint; Invalid where parts differ
 	Use    Use
 	Parts  []Part
 }
@@ -28,14 +28,16 @@ type WeightSpec struct {
 // Elems is Rows × Cols.
 func (w WeightSpec) Elems() int64 { return int64(w.Rows) * int64(w.Cols) }
 
-// Part is a run of rows of a checkpoint tensor, or literal values.
+// Part is a run of rows of a checkpoint tensor, or literal values. The parts of
+// a Vector are joined end to end: each is one row of Elems elements.
 type Part struct {
 	Tensor string
 	Row0   int
 	Rows   int
+	Elems  int            // of a Vector's part; 0 otherwise
 	Format kernels.Format // of this tensor; parts may differ
 	// Values replaces Tensor for vectors the model code computes (rope
-	// frequencies): float32, length Rows × Cols.
+	// frequencies).
 	Values []float32
 }
 

@@ -1,0 +1,151 @@
+// Package models is the model families, one file each: which weights a family
+// has, which KV classes, and its forward pass, recorded once against the ops
+// of engine/backend.
+package models
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/checkpoint"
+	"vapp.dev/kernels"
+)
+
+// Model is a family applied to one checkpoint and one rank of it.
+type Model interface {
+	// Weights lists what a device must hold, in arena order.
+	Weights() []backend.WeightSpec
+	// Classes is the KV geometry for a block size and format; slabs are not
+	// placed yet.
+	Classes(blockSize int, f kernels.Format) []backend.KVClass
+	// Record writes the forward pass of a step into p, whose Name, Bucket and
+	// Classes the caller has set.
+	Record(p *backend.Program) (*backend.Program, error)
+	// Vocab is the width of the logits.
+	Vocab() int
+}
+
+// family is one row of the table of architectures.
+type family struct {
+	architecture string
+	tensors      func(checkpoint.Config) []checkpoint.TensorInfo
+	build        func(checkpoint.Config, *loader) (Model, error)
+	check        func(checkpoint.Config) error
+}
+
+// families is the closed list of what the engine runs.
+var families = []family{
+	{"LlamaForCausalLM", llamaTensors, newLlama, checkLlama},
+}
+
+// UnsupportedError names an architecture or setting that no family covers.
+type UnsupportedError struct{ What, Why string }
+
+func (e *UnsupportedError) Error() string {
+	return fmt.Sprintf("model: %s is not supported: %s", e.What, e.Why)
+}
+
+func find(cfg checkpoint.Config) (family, error) {
+	var known []string
+	for _, f := range families {
+		if f.architecture == cfg.Architecture {
+			return f, f.check(cfg)
+		}
+		known = append(known, f.architecture)
+	}
+	return family{}, &UnsupportedError{"architecture " + cfg.Architecture, "vapp runs " + strings.Join(known, ", ")}
+}
+
+// Tensors lists the tensors that a checkpoint with this config has, in the
+// format its torch_dtype names: what a dummy checkpoint is made of.
+func Tensors(cfg checkpoint.Config) ([]checkpoint.TensorInfo, error) {
+	f, err := find(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return f.tensors(cfg), nil
+}
+
+// Dtype is the number format that a torch_dtype names; F16 for GGUF files,
+// whose activations have none.
+func Dtype(cfg checkpoint.Config) kernels.Format {
+	switch cfg.TorchDtype {
+	case "float32":
+		return kernels.F32
+	case "bfloat16":
+		return kernels.BF16
+	case "float16":
+		return kernels.F16
+	}
+	if cfg.Dialect == "gguf" {
+		return kernels.F16
+	}
+	return kernels.F32
+}
+
+// New applies the family of c's architecture. It reads headers only, and
+// fails where the checkpoint's tensors disagree with its config, naming the first
+// few and their number.
+func New(c *checkpoint.Checkpoint, shard backend.Shard) (Model, error) {
+	cfg := c.Config()
+	f, err := find(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if len(cfg.QuantizationConfig) > 0 && string(cfg.QuantizationConfig) != "null" {
+		return nil, &UnsupportedError{"quantization_config", "quantized Hugging Face checkpoints are planned only; use a bf16 checkpoint or a GGUF file"}
+	}
+	if err := agree(c, f.tensors(cfg)); err != nil {
+		return nil, err
+	}
+	return f.build(cfg, &loader{src: c, shard: shard})
+}
+
+// MismatchError says where a checkpoint's tensors disagree with its config.
+type MismatchError struct {
+	Path     string
+	Problems []string
+}
+
+func (e *MismatchError) Error() string {
+	const show = 3
+	n := len(e.Problems)
+	text := strings.Join(e.Problems[:min(n, show)], "; ")
+	if n > show {
+		text += fmt.Sprintf("; and %d more", n-show)
+	}
+	return fmt.Sprintf("%s: %d tensors disagree with the config: %s", e.Path, n, text)
+}
+
+// agree compares the checkpoint's tensors with those the config asks for.
+func agree(c *checkpoint.Checkpoint, want []checkpoint.TensorInfo) error {
+	var bad []string
+	known := map[string]bool{}
+	for _, w := range want {
+		known[w.Name] = true
+		t, ok := c.Tensor(w.Name)
+		switch {
+		case !ok:
+			bad = append(bad, w.Name+" is missing")
+		case !slices.Equal(t.Shape, w.Shape):
+			bad = append(bad, fmt.Sprintf("%s has shape %v instead of %v", w.Name, t.Shape, w.Shape))
+		}
+	}
+	for _, t := range c.Tensors() {
+		if !known[t.Name] && !ignorable(t.Name) {
+			bad = append(bad, t.Name+" is not part of the model")
+		}
+	}
+	if len(bad) > 0 {
+		return &MismatchError{c.Path(), bad}
+	}
+	return nil
+}
+
+// ignorable names tensors that checkpoints carry and nobody reads: a tied
+// head's second copy and tables that are computed from the config.
+func ignorable(name string) bool {
+	return name == "lm_head.weight" || strings.HasSuffix(name, ".rotary_emb.inv_freq") || name == "rope_freqs.weight"
+}
