@@ -1,0 +1,123 @@
+package host
+
+import (
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// group is the memory of one control group, in bytes; limit 0 is none.
+type group struct{ limit, used int64 }
+
+// unlimited is what version 1 prints (PAGE_COUNTER_MAX, in bytes) when there is
+// no limit; any limit as large is none.
+const unlimited = 1 << 60
+
+// groups lists the memory groups of this process, the innermost first. A
+// container may see its own group as the root of the mount, while
+// /proc/self/cgroup still names the path of the host; so paths that do not
+// exist are walked up to the root.
+func groups(root fs.FS) []group {
+	var gs []group
+	v2, v1 := paths(root, "memory")
+	for _, dir := range upwards(v2) {
+		at := "sys/fs/cgroup" + dir + "/"
+		if g, ok := readGroup(root, at, "memory.max", "memory.current", "inactive_file"); ok {
+			gs = append(gs, g)
+		}
+	}
+	for _, dir := range upwards(v1) {
+		at := "sys/fs/cgroup/memory" + dir + "/"
+		if g, ok := readGroup(root, at, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"); ok {
+			gs = append(gs, g)
+		}
+	}
+	return gs
+}
+
+func readGroup(root fs.FS, at, limit, used, cached string) (group, bool) {
+	s := text(root, at+limit)
+	if s == "" {
+		return group{}, false
+	}
+	var g group
+	if n, err := strconv.ParseInt(s, 10, 64); err == nil && n < unlimited {
+		g.limit = n
+	}
+	n, _ := strconv.ParseInt(text(root, at+used), 10, 64)
+	g.used = max(0, n-fields(text(root, at+"memory.stat"))[cached])
+	return g, true
+}
+
+// paths returns the group of this process under version 2 and, for one
+// controller, under version 1; "-" stands for none.
+func paths(root fs.FS, controller string) (v2, v1 string) {
+	v2, v1 = "-", "-"
+	for line := range strings.Lines(text(root, "proc/self/cgroup")) {
+		id, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		list, dir, ok := strings.Cut(rest, ":")
+		if !ok {
+			continue
+		}
+		if id == "0" && list == "" {
+			v2 = dir
+		}
+		for c := range strings.SplitSeq(list, ",") {
+			if c == controller {
+				v1 = dir
+			}
+		}
+	}
+	return v2, v1
+}
+
+// upwards lists "/a/b", "/a" and "" for "/a/b".
+func upwards(dir string) []string {
+	if dir == "-" {
+		return nil
+	}
+	var out []string
+	for dir = path.Clean("/" + dir); dir != "/"; dir = path.Dir(dir) {
+		out = append(out, dir)
+	}
+	return append(out, "")
+}
+
+// quota is the CPUs that the lowest CPU quota of the groups amounts to, rounded
+// up; 0 is no quota.
+func quota(root fs.FS) int {
+	least := 0
+	see := func(quota, period int64) {
+		if quota <= 0 || period <= 0 {
+			return
+		}
+		n := int(min((quota+period-1)/period, 1<<20))
+		if least == 0 || n < least {
+			least = n
+		}
+	}
+	v2, v1 := paths(root, "cpu")
+	for _, dir := range upwards(v2) {
+		w := strings.Fields(text(root, "sys/fs/cgroup"+dir+"/cpu.max"))
+		if len(w) == 2 {
+			see(number(w[0]), number(w[1]))
+		}
+	}
+	for _, dir := range upwards(v1) {
+		for _, mount := range []string{"cpu", "cpu,cpuacct"} {
+			at := "sys/fs/cgroup/" + mount + dir + "/"
+			see(number(text(root, at+"cpu.cfs_quota_us")), number(text(root, at+"cpu.cfs_period_us")))
+		}
+	}
+	return least
+}
+
+// number reads a count; what is not one ("max", "") is 0.
+func number(s string) int64 {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 || n > unlimited {
+		return 0
+	}
+	return n
+}
