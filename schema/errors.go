@@ -21,6 +21,10 @@ const (
 	Invalid    Kind = "invalid"    // wrong type, out of bounds, not one of the words
 	Missing    Kind = "missing"    // a field without value
 	Conflict   Kind = "conflict"   // fields that exclude each other, or two values for one
+
+	// Unsupported is a field that is well formed and cannot be honoured yet; made
+	// by Profile.Reject for those who plan, never by Load.
+	Unsupported Kind = "unsupported"
 )
 
 // Position is a place in a file. Line and Column count from 1; 0 is the file

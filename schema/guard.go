@@ -1,8 +1,6 @@
 package schema
 
-import (
-	"cuelang.org/go/cue/build"
-)
+import "cuelang.org/go/cue/build"
 
 func withinLimits(name string, src any) error {
 	if b, ok := src.([]byte); ok && len(b) > maxBytes {
@@ -11,4 +9,4 @@ func withinLimits(name string, src any) error {
 	return nil
 }
 
-func guard(*build.Instance) error { return nil }
+func guard(*build.Instance, *origin) error { return nil }

@@ -21,33 +21,36 @@ const bareModule = "module: \"profile.local\"\nlanguage: version: \"v0.16.0\"\n"
 
 // instance parses the profile and everything it imports. The schema is laid
 // over the folder in memory.
-func instance(name string, data []byte) (*build.Instance, error) {
+func instance(name string, data []byte) (origin, *build.Instance, error) {
+	src := origin{name: name}
 	file, err := filepath.Abs(name)
 	if err != nil {
-		return nil, problem(Unreadable, name, "%v", err)
+		return src, nil, problem(Unreadable, name, "%v", err)
 	}
 	dir := filepath.Dir(file)
-	root := moduleRoot(dir)
+	src.file, src.root = file, moduleRoot(dir)
 	over := map[string]load.Source{file: load.FromBytes(data)}
-	if root == "" {
-		root = dir
-		over[filepath.Join(root, "cue.mod", "module.cue")] = load.FromString(bareModule)
+	if src.root == "" {
+		src.root = dir
+		over[filepath.Join(dir, "cue.mod", "module.cue")] = load.FromString(bareModule)
 	}
-	if err := overlaySchema(over, root); err != nil {
-		return nil, problem(Unreadable, name, "%v", err)
+	if src.schema, err = overlaySchema(over, src.root); err != nil {
+		return src, nil, problem(Unreadable, name, "embedded schema: %v", err)
 	}
-	cfg := &load.Config{
-		Dir: dir, ModuleRoot: root, Overlay: over, Registry: noRegistry{},
+	if err := withinLimits(name, data); err != nil {
+		return src, nil, err
+	}
+	list := load.Instances([]string{"./" + filepath.Base(file)}, &load.Config{
+		Dir: dir, ModuleRoot: src.root, Overlay: over, Registry: noRegistry{},
 		AcceptLegacyModules: true, ParseFile: parseFile,
-	}
-	list := load.Instances([]string{"./" + filepath.Base(file)}, cfg)
+	})
 	if len(list) != 1 {
-		return nil, problem(Unreadable, name, "not a CUE file")
+		return src, nil, problem(Unreadable, name, "not a CUE file")
 	}
 	if list[0].Err != nil {
-		return nil, explainLoad(list[0].Err, file)
+		return src, nil, explainLoad(list[0].Err, &src)
 	}
-	return list[0], guard(list[0])
+	return src, list[0], guard(list[0], &src)
 }
 
 // moduleRoot is the nearest folder upwards that has a cue.mod, or "".
@@ -65,14 +68,16 @@ func moduleRoot(dir string) string {
 }
 
 // overlaySchema lays the embedded files where CUE looks for them below root,
-// and empties files that a vendored copy has and this binary has not.
-func overlaySchema(over map[string]load.Source, root string) error {
-	own := filepath.Join(root, "schema")
-	where := filepath.Join(root, "cue.mod", "pkg", "vapp.dev", "schema")
-	if ownModule(root) {
-		where = own
+// and empties the files of vendored copies. It returns the folder.
+func overlaySchema(over map[string]load.Source, root string) (where string, err error) {
+	vendored := func(kind string) string {
+		return filepath.Join(root, "cue.mod", kind, filepath.FromSlash(ImportPath))
 	}
-	for _, dir := range []string{where, filepath.Join(root, "cue.mod", "gen", "vapp.dev", "schema"), filepath.Join(root, "cue.mod", "usr", "vapp.dev", "schema")} {
+	where = vendored("pkg")
+	if ownModule(root) {
+		where = filepath.Join(root, "schema")
+	}
+	for _, dir := range []string{where, vendored("pkg"), vendored("gen"), vendored("usr")} {
 		stale, _ := filepath.Glob(filepath.Join(dir, "*.cue"))
 		for _, f := range stale {
 			over[f] = load.FromString("package schema\n")
@@ -81,11 +86,11 @@ func overlaySchema(over map[string]load.Source, root string) error {
 	for _, name := range cueNames() {
 		text, err := cueFiles.ReadFile(name)
 		if err != nil {
-			return err
+			return "", err
 		}
 		over[filepath.Join(where, name)] = load.FromBytes(text)
 	}
-	return nil
+	return where, nil
 }
 
 // ownModule says whether root is the module that publishes the schema.

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -85,7 +84,7 @@ func reason(err error) error {
 // beforehand (see guard.go); one that still takes longer than five seconds is
 // refused as TooLarge, and its goroutine ends when the evaluation does.
 func Parse(name string, data []byte) (*Profile, error) {
-	inst, err := instance(name, data)
+	src, inst, err := instance(name, data)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +94,7 @@ func Parse(name string, data []byte) (*Profile, error) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		p, err := evaluate(name, inst)
+		p, err := evaluate(src, inst)
 		done <- result{p, err}
 	}()
 	timer := time.NewTimer(maxTime)
@@ -109,57 +108,31 @@ func Parse(name string, data []byte) (*Profile, error) {
 }
 
 // evaluate builds the instance, unifies it with #Profile and decodes it.
-func evaluate(name string, inst *build.Instance) (*Profile, error) {
+func evaluate(src origin, inst *build.Instance) (*Profile, error) {
 	ctx := cuecontext.New()
-	def, err := definition(ctx)
+	v := ctx.BuildInstance(inst) // before the schema: an instance that it imports is built once
+	lang, err := languageOf(ctx, inst)
 	if err != nil {
-		return nil, err
+		return nil, problem(Unreadable, src.name, "embedded schema: %v", err)
 	}
-	v := ctx.BuildInstance(inst).Unify(def)
-	src := sources(name, inst)
+	v = v.Unify(lang.profile)
+	src.read(inst)
+	x := &explainer{lang: lang, src: src}
 	if err := v.Validate(cue.Concrete(true), cue.Final()); err != nil {
-		return nil, explain(err, v, src)
+		return nil, x.explain(err)
+	}
+	if err := x.quantities(lang.root, v); err != nil {
+		return nil, err
 	}
 	text, err := v.MarshalJSON()
 	if err != nil {
-		return nil, explain(err, v, src)
+		return nil, x.explain(err)
 	}
 	p := &Profile{origin: src}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(p); err != nil {
-		return nil, problem(Invalid, name, "%v", err)
+		return nil, problem(Invalid, src.name, "%v", err)
 	}
 	return p, nil
-}
-
-// definition is #Profile of the embedded schema.
-func definition(ctx *cue.Context) (cue.Value, error) {
-	inst := build.NewContext().NewInstance("schema", nil)
-	inst.ImportPath, inst.PkgName = ImportPath, "schema"
-	for _, name := range cueNames() {
-		text, err := cueFiles.ReadFile(name)
-		if err != nil {
-			return cue.Value{}, err
-		}
-		if err := inst.AddFile(name, text); err != nil {
-			return cue.Value{}, err
-		}
-	}
-	if err := inst.Complete(); err != nil {
-		return cue.Value{}, err
-	}
-	v := ctx.BuildInstance(inst)
-	return v.LookupPath(cue.ParsePath("#Profile")), v.Err()
-}
-
-// cueNames are the embedded files, sorted.
-func cueNames() []string {
-	entries, _ := cueFiles.ReadDir(".") // the root of an embed.FS always reads
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	slices.Sort(names)
-	return names
 }

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 
@@ -12,20 +13,25 @@ import (
 
 // origin is where a profile was written.
 type origin struct {
-	name string               // as the caller gave it
-	file string               // absolute
-	root string               // the module root, or the file's folder
-	at   map[string]token.Pos // path of a field → its place in the profile's file
+	name   string // as the caller gave it
+	file   string // absolute
+	root   string // the module root, or the file's folder
+	schema string // the folder that the schema was laid over
+	said   map[string][]saying
 }
 
-// sources indexes the places of the fields in the profile's own file.
-func sources(name string, inst *build.Instance) origin {
-	o := origin{name: name, root: inst.Root, at: map[string]token.Pos{}}
-	o.file, _ = filepath.Abs(name) // instance has found it absolute before
+// saying is one place that gives a field a value.
+type saying struct {
+	label token.Pos
+	value ast.Expr
+}
+
+// read indexes what the profile's own file says. References are not followed.
+func (o *origin) read(inst *build.Instance) {
+	o.said = map[string][]saying{}
 	for _, f := range inst.Files {
 		o.declarations("", f.Decls)
 	}
-	return o
 }
 
 func (o *origin) declarations(path string, decls []ast.Decl) {
@@ -39,9 +45,7 @@ func (o *origin) declarations(path string, decls []ast.Decl) {
 				continue
 			}
 			at := join(path, name)
-			if _, seen := o.at[at]; !seen {
-				o.at[at] = d.Label.Pos()
-			}
+			o.said[at] = append(o.said[at], saying{d.Label.Pos(), d.Value})
 			o.expression(at, d.Value)
 		}
 	}
@@ -54,8 +58,16 @@ func (o *origin) expression(path string, e ast.Expr) {
 	case *ast.ParenExpr:
 		o.expression(path, e.X)
 	case *ast.BinaryExpr:
-		o.expression(path, e.X)
-		o.expression(path, e.Y)
+		if e.Op == token.AND {
+			o.expression(path, e.X)
+			o.expression(path, e.Y)
+		}
+	case *ast.ListLit:
+		for i, x := range e.Elts {
+			at := fmt.Sprintf("%s[%d]", path, i)
+			o.said[at] = append(o.said[at], saying{x.Pos(), x})
+			o.expression(at, x)
+		}
 	}
 }
 
@@ -73,28 +85,41 @@ func join(path, label string) string {
 // position is the place of the field, else of the nearest field around it, else
 // the start of the file.
 func (o *origin) position(path string) Position {
-	for {
-		if at, ok := o.at[path]; ok {
-			return o.place(at)
+	for path != "" {
+		if s := o.said[path]; len(s) > 0 {
+			return o.place(s[0].label)
 		}
-		i := strings.LastIndexByte(path, '.')
-		if i < 0 {
-			return Position{File: shown(o.name), Line: 1, Column: 1}
-		}
-		path = path[:i]
+		path = path[:max(0, strings.LastIndexAny(path, ".["))]
 	}
+	return Position{File: shown(o.name), Line: 1, Column: 1}
 }
 
 // place shows a position of CUE's.
 func (o *origin) place(at token.Pos) Position {
 	p := at.Position()
-	if p.Filename == o.file {
+	if p.Filename == o.file || p.Filename == "" {
 		p.Filename = o.name
 	}
 	return Position{File: shown(p.Filename), Line: p.Line, Column: p.Column}
+}
+
+// own says whether the position is in a file of the user's, not in the schema.
+func (o *origin) own(at token.Pos) bool {
+	name := at.Position().Filename
+	return filepath.IsAbs(name) && filepath.Dir(name) != o.schema
 }
 
 // Pos is where the profile's file says the field, such as "memory.swapSpace":
 // the field itself, else the nearest one around it, else the file's start. For
 // errors that are found only when the profile is planned.
 func (p *Profile) Pos(path string) Position { return p.origin.position(path) }
+
+// Says tells whether the profile's own file gives the field a value, so that a
+// default is told from a wish.
+func (p *Profile) Says(path string) bool { return len(p.origin.said[path]) > 0 }
+
+// Reject is the error of a field that is well formed and cannot be honoured, at
+// its place. Kind is Unsupported.
+func (p *Profile) Reject(path, format string, args ...any) *Error {
+	return &Error{List: []Problem{{Kind: Unsupported, Pos: p.Pos(path), Path: path, Message: fmt.Sprintf(format, args...)}}}
+}

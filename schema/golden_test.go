@@ -1,0 +1,114 @@
+package schema
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what Load says into testdata/*.txtar")
+
+// minimal is the profile that want.diff compares with.
+const minimal = `import "vapp.dev/schema"
+
+schema.#Profile & {
+	name: "minimal"
+	model: source: "org/model"
+}
+`
+
+// TestGolden loads profile.cue (or the folder, where there is none) of each
+// archive. want.json is the resolved profile, want.diff its difference from the
+// minimal one, want.err the error. Rewrite: go test ./schema -rewrite
+func TestGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no goldens", err)
+	}
+	base := parse(t, minimal)
+	for _, file := range files {
+		file, err := filepath.Abs(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, loadErr := Load(unpack(t, archive))
+			for i, f := range archive.Files {
+				if !strings.HasPrefix(f.Name, "want.") {
+					continue
+				}
+				got := outcome(f.Name, base, p, loadErr)
+				archive.Files[i].Data = []byte(got)
+				if d := cmp.Diff(string(f.Data), got); d != "" && !*rewrite {
+					t.Errorf("%s (-want +got):\n%s", f.Name, d)
+				}
+			}
+			if *rewrite {
+				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// unpack writes the inputs into a new working directory and returns the path to
+// load.
+func unpack(t *testing.T, archive *txtar.Archive) string {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	path, wants := ".", 0
+	for _, f := range archive.Files {
+		if strings.HasPrefix(f.Name, "want.") {
+			wants++
+			continue
+		}
+		if f.Name == "profile.cue" || path == "." && strings.HasSuffix(f.Name, "/profile.cue") {
+			path = f.Name
+		}
+		if err := os.MkdirAll(filepath.Dir(f.Name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(f.Name, f.Data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if wants != 1 {
+		t.Fatalf("%d files named want.json, want.diff or want.err; one is needed", wants)
+	}
+	return path
+}
+
+func outcome(want string, base, p *Profile, err error) string {
+	if err != nil {
+		return err.Error() + "\n"
+	}
+	if want == "want.diff" {
+		return Diff(base, p).String() + "\n"
+	}
+	text, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		return err.Error()
+	}
+	return string(text) + "\n"
+}
+
+// parse fails the test where Parse does.
+func parse(t testing.TB, text string) *Profile {
+	t.Helper()
+	p, err := Parse(filepath.Join(t.TempDir(), "profile.cue"), []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}

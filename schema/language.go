@@ -1,0 +1,92 @@
+package schema
+
+import (
+	"slices"
+
+	"cuelang.org/go/cue"
+	"cuelang.org/go/cue/ast"
+	"cuelang.org/go/cue/build"
+	"cuelang.org/go/cue/parser"
+)
+
+// language is the schema as this package uses it.
+type language struct {
+	profile cue.Value   // #Profile
+	size    cue.Value   // #Size
+	tokens  cue.Value   // #Tokens
+	defs    definitions // the syntax behind each definition
+	root    *field      // the tree below #Profile
+}
+
+// languageOf takes the schema that the instance imports (it is the embedded
+// one, laid over), else reads it.
+func languageOf(ctx *cue.Context, inst *build.Instance) (*language, error) {
+	for _, i := range inst.Imports {
+		if i.ImportPath == ImportPath {
+			return newLanguage(ctx, i)
+		}
+	}
+	return readLanguage(ctx)
+}
+
+// readLanguage reads the embedded schema.
+func readLanguage(ctx *cue.Context) (*language, error) {
+	inst := build.NewContext().NewInstance("", nil)
+	inst.ImportPath, inst.PkgName = ImportPath, "schema"
+	for _, name := range cueNames() {
+		text, err := cueFiles.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		f, err := parser.ParseFile(name, text)
+		if err != nil {
+			return nil, err
+		}
+		if err := inst.AddSyntax(f); err != nil {
+			return nil, err
+		}
+	}
+	if err := inst.Complete(); err != nil {
+		return nil, err
+	}
+	return newLanguage(ctx, inst)
+}
+
+func newLanguage(ctx *cue.Context, inst *build.Instance) (*language, error) {
+	v := ctx.BuildInstance(inst)
+	if err := v.Err(); err != nil {
+		return nil, err
+	}
+	at := func(def string) cue.Value { return v.LookupPath(cue.ParsePath(def)) }
+	l := &language{profile: at("#Profile"), size: at("#Size"), tokens: at("#Tokens"), defs: definitions{}}
+	l.readFields(inst.Files)
+	return l, nil
+}
+
+// readFields fills defs and root.
+func (l *language) readFields(files []*ast.File) {
+	for _, f := range files {
+		for _, d := range f.Decls {
+			if d, ok := d.(*ast.Field); ok {
+				if name, _, err := ast.LabelName(d.Label); err == nil {
+					l.defs[name] = d
+				}
+			}
+		}
+	}
+	l.root = &field{class: Structural}
+	if d := l.defs["#Profile"]; d != nil {
+		l.defs.fill(l.root, d.Value)
+	}
+}
+
+// cueNames are the embedded files, sorted.
+func cueNames() []string {
+	entries, _ := cueFiles.ReadDir(".") // the root of an embed.FS always reads
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	slices.Sort(names)
+	return names
+}
