@@ -28,7 +28,7 @@ type Profile struct {
 	origin origin // where it was written; not part of the value
 }
 
-// Model mirrors #Model. For Source see Profile.Paths.
+// Model mirrors #Model. For Source see Profile.Path.
 type Model struct {
 	Source     string `json:"source"`
 	Revision   string `json:"revision,omitempty"`
