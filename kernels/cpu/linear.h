@@ -1,0 +1,60 @@
+/* linear.h: Y [rows,out] = X [rows,in] · Wᵀ (+ bias [out]) on packed weights.
+ *
+ * Every result is the same bits for any number of rows and any number of parts:
+ * each output sums its K products in one order that only variant and format fix.
+ * The packed layouts are in linear_layout.go. */
+#ifndef VAPP_CPU_LINEAR_H
+#define VAPP_CPU_LINEAR_H
+#include <stdint.h>
+
+/* Formats, numbered as kernels.Format; a Go test keeps the two equal. */
+enum {
+	VAPP_F32 = 1,
+	VAPP_F16 = 2,
+	VAPP_BF16 = 3,
+	VAPP_Q8_0 = 6,
+	VAPP_Q4_0 = 7,
+	VAPP_Q4_1 = 8,
+};
+
+/* Instruction sets. */
+enum {
+	VAPP_GENERIC = 0,
+	VAPP_AVX2 = 1,   /* AVX2, FMA, F16C */
+	VAPP_AVX512 = 2, /* AVX-512 F, BW, DQ, VL */
+	VAPP_AMX = 3,    /* AVX-512 with BF16, AMX-TILE, AMX-BF16 */
+};
+
+/* One call of Linear. All pointers but bias are aligned to 64 bytes; x and y need
+ * the alignment of float only. ldx and ldy are in floats. shared is one room for
+ * all parts, work one room for each: LinearWorkspace gives both sizes. */
+typedef struct {
+	const void *w;     /* packed weight, LinearLayout bytes */
+	const float *bias; /* [out], or NULL */
+	const float *x;
+	int64_t ldx;
+	float *y;
+	int64_t ldy;
+	int32_t rows, in, out;
+	int32_t format; /* as stored: VAPP_BF16 … */
+	void *shared;
+	int64_t shared_bytes;
+	void *work; /* of this part */
+	int64_t work_bytes;
+} vapp_linear;
+
+typedef void (*vapp_linear_fn)(const vapp_linear *a, int part, int parts);
+
+/* A kernel: all parts run prepare (where there is one), meet at a barrier, then
+ * all run. row unpacks row r of a weight to dst [in], for Embed on tied weights. */
+typedef struct {
+	vapp_linear_fn prepare;
+	vapp_linear_fn run;
+	void (*row)(const void *w, int32_t format, int32_t in, int32_t out, int32_t r, float *dst);
+} vapp_linear_kernel;
+
+/* vapp_linear_for returns the kernel of a variant for a stored format, or NULL
+ * where this build has none. The caller has checked that the CPU has the variant. */
+const vapp_linear_kernel *vapp_linear_for(int variant, int format);
+
+#endif
