@@ -22,11 +22,10 @@ enum {
 	VAPP_GENERIC = 0,
 	VAPP_AVX2 = 1,   /* AVX2, FMA, F16C */
 	VAPP_AVX512 = 2, /* AVX-512 F, BW, DQ, VL */
-	VAPP_AMX = 3,    /* AVX-512 with BF16, AMX-TILE, AMX-BF16 */
+	VAPP_AMX = 3,    /* AVX512 and AVX-512 BF16, AMX-TILE, AMX-BF16 */
 };
 
-/* One call of Linear. All pointers but bias are aligned to 64 bytes; x and y need
- * the alignment of float only. ldx and ldy are in floats. shared is one room for
+/* One call of Linear. w, shared and work are aligned to 64 bytes. ldx and ldy are in floats. shared is one room for
  * all parts, work one room for each: LinearWorkspace gives both sizes. */
 typedef struct {
 	const void *w;     /* packed weight, LinearLayout bytes */
@@ -45,10 +44,13 @@ typedef struct {
 
 typedef void (*vapp_linear_fn)(const vapp_linear *a, int part, int parts);
 
-/* A kernel: all parts run prepare (where there is one), meet at a barrier, then
- * all run. row unpacks row r of a weight to dst [in], for Embed on tied weights. */
+/* A kernel. With prepare_rows rows or more all parts run prepare and meet at a
+ * barrier first (prepare fills shared); then all run. Where prepare is NULL, or
+ * with fewer rows, run alone is enough and shared is not read. x, y and w do not
+ * overlap. row unpacks row r of a weight to dst [in], for Embed on tied weights. */
 typedef struct {
 	vapp_linear_fn prepare;
+	int32_t prepare_rows;
 	vapp_linear_fn run;
 	void (*row)(const void *w, int32_t format, int32_t in, int32_t out, int32_t r, float *dst);
 } vapp_linear_kernel;
