@@ -1,0 +1,8 @@
+// Package cpu is the kernels in C, one file per op and instruction set, behind
+// thin cgo calls. It allocates nothing, starts no thread and knows no backend.
+//
+// What a planner needs, packed sizes and workspaces, is plain Go without cgo:
+// linear_layout.go and its like. The variants are instruction sets: generic
+// (portable C), avx2, avx512, amx; whoever calls has checked that the CPU has
+// the one it names.
+package cpu

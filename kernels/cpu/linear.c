@@ -1,0 +1,25 @@
+/* linear.c: the table of Linear kernels. */
+#include "linear_panel.h"
+
+static int known(int format) {
+	switch (format) {
+	case VAPP_F32:
+	case VAPP_F16:
+	case VAPP_BF16:
+	case VAPP_Q8_0:
+	case VAPP_Q4_0:
+	case VAPP_Q4_1: return 1;
+	}
+	return 0;
+}
+
+const vapp_linear_kernel *vapp_linear_for(int variant, int format) {
+	if (!known(format)) return NULL;
+	switch (variant) {
+	case VAPP_GENERIC: return vapp_linear_generic(format);
+#if defined(__x86_64__)
+	case VAPP_AVX512: return vapp_linear_avx512(format);
+#endif
+	}
+	return NULL;
+}

@@ -1,0 +1,116 @@
+//go:build cgo
+
+package cpu
+
+/*
+#include "linear_panel.h"
+
+static void vapp_linear_call(const vapp_linear_kernel *k, int prepare, vapp_linear *a, int part, int parts,
+	const void *w, const float *bias, const float *x, float *y, void *shared, void *work)
+{
+	a->w = w, a->bias = bias, a->x = x, a->y = y, a->shared = shared, a->work = work;
+	if (!prepare) k->run(a, part, parts);
+	else if (k->prepare && a->rows >= k->prepare_rows) k->prepare(a, part, parts);
+}
+
+static void vapp_linear_row_call(const vapp_linear_kernel *k, const void *w, int format, int in, int out, int r, float *dst)
+{
+	k->row(w, format, in, out, r, dst);
+}
+*/
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+
+	"vapp.dev/kernels"
+)
+
+var variantNumbers = map[string]C.int{
+	"generic": C.VAPP_GENERIC,
+	"avx2":    C.VAPP_AVX2,
+	"avx512":  C.VAPP_AVX512,
+	"amx":     C.VAPP_AMX,
+}
+
+// LinearKernel is Linear of one variant for one stored format.
+type LinearKernel struct {
+	c       *C.vapp_linear_kernel
+	variant string
+	format  kernels.Format
+}
+
+// LinearFor returns the kernel of a variant; false where this build has none.
+// The CPU must have the variant's instructions.
+func LinearFor(variant string, f kernels.Format) (LinearKernel, bool) {
+	n, ok := variantNumbers[variant]
+	if !ok {
+		return LinearKernel{}, false
+	}
+	k := C.vapp_linear_for(n, C.int(f))
+	return LinearKernel{k, variant, f}, k != nil
+}
+
+// LinearArgs is Y [Rows,Out] = X [Rows,In] · Wᵀ + Bias. W is a packed weight.
+// Rows of X and Y are LdX and LdY floats apart. Shared and Work have at least
+// the bytes of LinearWorkspace; they and W are aligned to 64 bytes. Parts that
+// run at once have Work of their own. Bias may be empty.
+type LinearArgs struct {
+	Rows, In, Out int
+	W             []byte
+	Bias, X, Y    []float32
+	LdX, LdY      int
+	Shared, Work  []byte
+}
+
+// Prepare does part of parts of what must be finished before the first Run.
+func (k LinearKernel) Prepare(a *LinearArgs, part, parts int) { k.call(a, 1, part, parts) }
+
+// Run computes part of parts of Y.
+func (k LinearKernel) Run(a *LinearArgs, part, parts int) { k.call(a, 0, part, parts) }
+
+// Row unpacks row r of a packed weight [out,in] to dst [in].
+func (k LinearKernel) Row(w []byte, in, out, r int, dst []float32) {
+	if packed, _, ok := LinearLayout(k.variant, k.format, out, in); !ok || int64(len(w)) < packed || r < 0 || r >= out || len(dst) < in {
+		panic(fmt.Sprintf("cpu: row %d of [%d,%d] %v in %d bytes to %d floats", r, out, in, k.format, len(w), len(dst)))
+	}
+	C.vapp_linear_row_call(k.c, unsafe.Pointer(&w[0]), C.int(k.format), C.int(in), C.int(out), C.int(r), floatPointer(dst))
+}
+
+func (k LinearKernel) call(a *LinearArgs, prepare, part, parts int) {
+	if a.Rows == 0 {
+		return
+	}
+	k.check(a, part, parts)
+	c := C.vapp_linear{
+		ldx: C.int64_t(a.LdX), ldy: C.int64_t(a.LdY), rows: C.int32_t(a.Rows), in: C.int32_t(a.In), out: C.int32_t(a.Out),
+		format: C.int32_t(k.format), shared_bytes: C.int64_t(len(a.Shared)), work_bytes: C.int64_t(len(a.Work)),
+	}
+	C.vapp_linear_call(k.c, C.int(prepare), &c, C.int(part), C.int(parts), unsafe.Pointer(&a.W[0]), floatPointer(a.Bias),
+		floatPointer(a.X), floatPointer(a.Y), unsafe.Pointer(unsafe.SliceData(a.Shared)), unsafe.Pointer(unsafe.SliceData(a.Work)))
+}
+
+// check panics where the slices are too short for the shapes.
+func (k LinearKernel) check(a *LinearArgs, part, parts int) {
+	packed, _, ok := LinearLayout(k.variant, k.format, a.Out, a.In)
+	shared, work := LinearWorkspace(k.variant, k.format, a.Rows, a.In, a.Out, parts)
+	switch {
+	case !ok, int64(len(a.W)) < packed, a.Rows < 0, part < 0, part >= parts:
+	case len(a.Bias) > 0 && len(a.Bias) < a.Out, a.LdX < a.In, a.LdY < a.Out:
+	case len(a.X) < (a.Rows-1)*a.LdX+a.In, len(a.Y) < (a.Rows-1)*a.LdY+a.Out:
+	case int64(len(a.Shared)) < shared, int64(len(a.Work)) < work:
+	default:
+		return
+	}
+	panic(fmt.Sprintf("cpu: Linear %s %v [%d,%d]·[%d,%d]ᵀ part %d of %d: a slice is too short", k.variant, k.format,
+		a.Rows, a.In, a.Out, a.In, part, parts))
+}
+
+// floatPointer is NULL for an empty slice.
+func floatPointer(s []float32) *C.float {
+	if len(s) == 0 {
+		return nil
+	}
+	return (*C.float)(unsafe.Pointer(&s[0]))
+}

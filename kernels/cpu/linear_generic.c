@@ -1,0 +1,75 @@
+/* linear_generic.c: Linear in portable C. One code path computes every lane, so
+ * that a compiler's choice of fused or separate rounding is the same for all rows. */
+#include "linear_panel.h"
+
+/* element returns the value at k, lane of one panel. */
+static float element(int32_t format, const uint8_t *p, int64_t k, int lane) {
+	float f;
+	switch (format) {
+	case VAPP_F32: memcpy(&f, p + k * 128 + lane * 4, 4); return f;
+	case VAPP_F16: return half_float(load16(p + k * 64 + lane * 2));
+	case VAPP_BF16: return bf16_float(load16(p + k / 2 * 128 + lane * 4 + k % 2 * 2));
+	}
+	p += panel_k(format, k & ~(int64_t)31);
+	int j = k % 32;
+	float d = half_float(load16(p + lane * 2));
+	if (format == VAPP_Q8_0) return (float)(int8_t)p[64 + j * 32 + lane] * d;
+	const uint8_t *q = p + (format == VAPP_Q4_1 ? 128 : 64);
+	int nibble = q[j / 8 * 128 + lane * 4 + j % 8 / 2] >> (j % 2 * 4) & 15;
+	if (format == VAPP_Q4_0) return (float)(nibble - 8) * d;
+	return (float)nibble * d + half_float(load16(p + 64 + lane * 2));
+}
+
+void vapp_linear_row(const void *w, int32_t format, int32_t in, int32_t out, int32_t r, float *dst) {
+	(void)out;
+	const uint8_t *p = (const uint8_t *)w + r / PANEL * panel_k(format, in);
+	for (int64_t k = 0; k < in; k++) dst[k] = element(format, p, k, r % PANEL);
+}
+
+/* unpack writes k0 … k0+n of a panel as [n][32] floats. */
+static void unpack(int32_t format, const uint8_t *p, int64_t k0, int64_t n, float *dst) {
+	for (int64_t k = 0; k < n; k++)
+		for (int lane = 0; lane < PANEL; lane++) dst[k * PANEL + lane] = element(format, p, k0 + k, lane);
+}
+
+/* multiply adds n products to each of the 32 sums. */
+static __attribute__((noinline)) void multiply(const float *w, const float *x, int64_t n, float *sum) {
+	for (int64_t k = 0; k < n; k++) {
+		float v = x[k];
+		for (int lane = 0; lane < PANEL; lane++) sum[lane] += w[k * PANEL + lane] * v;
+	}
+}
+
+static void panel_rows(const vapp_linear *a, int64_t panel, int64_t row0, int64_t row1) {
+	const uint8_t *p = panel_at(a, panel);
+	int64_t o0 = panel * PANEL, lanes = a->out - o0 < PANEL ? a->out - o0 : PANEL;
+	float *block = a->work, sum[PANEL];
+	for (int64_t k0 = 0; k0 < a->in; k0 += KBLOCK) {
+		int64_t n = a->in - k0 < KBLOCK ? a->in - k0 : KBLOCK;
+		unpack(a->format, p, k0, n, block);
+		for (int64_t r = row0; r < row1; r++) {
+			float *y = a->y + r * a->ldy + o0;
+			memset(sum, 0, sizeof sum);
+			if (k0 > 0) memcpy(sum, y, lanes * sizeof *y);
+			multiply(block, a->x + r * a->ldx + k0, n, sum);
+			if (k0 + n == a->in && a->bias)
+				for (int64_t l = 0; l < lanes; l++) sum[l] += a->bias[o0 + l];
+			memcpy(y, sum, lanes * sizeof *y);
+		}
+	}
+}
+
+static void run(const vapp_linear *a, int part, int parts) {
+	linear_grid g = grid_of(a, 1, part, parts);
+	for (int64_t u = g.first; u < g.last; u++) {
+		int64_t c = u % g.chunks;
+		panel_rows(a, u / g.chunks, g.tiles * c / g.chunks, g.tiles * (c + 1) / g.chunks);
+	}
+}
+
+static const vapp_linear_kernel kernel = {NULL, 0, run, vapp_linear_row};
+
+const vapp_linear_kernel *vapp_linear_generic(int format) {
+	(void)format;
+	return &kernel;
+}

@@ -1,0 +1,228 @@
+//go:build linux && cgo
+
+package cpu
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	xcpu "golang.org/x/sys/cpu"
+
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/ref"
+)
+
+// present says whether this CPU runs a variant.
+func present(variant string) bool {
+	x := xcpu.X86
+	avx2 := x.HasAVX2 && x.HasFMA
+	avx512 := avx2 && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL
+	switch variant {
+	case "generic":
+		return true
+	case "avx2":
+		return avx2
+	case "avx512":
+		return avx512
+	case "amx":
+		return avx512 && x.HasAVX512BF16 && x.HasAMXTile && x.HasAMXBF16
+	}
+	return false
+}
+
+// eachKernel runs f for every variant and format; what this machine or build
+// lacks is skipped by name.
+func eachKernel(t *testing.T, f func(t *testing.T, variant string, k LinearKernel)) {
+	for _, variant := range linearVariants {
+		for _, format := range SupportedFormats(variant) {
+			t.Run(variant+"/"+format.String(), func(t *testing.T) {
+				k, ok := LinearFor(variant, format)
+				switch {
+				case !ok:
+					t.Skip("not run: this build has no", variant)
+				case !present(variant):
+					t.Skip("not run: this CPU has no", variant)
+				}
+				f(t, variant, k)
+			})
+		}
+	}
+}
+
+// problem is a Linear with random operands in guarded memory.
+type problem struct {
+	LinearArgs
+	weights []float32 // [Out,In], as the format means them
+}
+
+// shape of a problem; pad is what rows of X and Y are apart beyond their length.
+type shape struct {
+	rows, in, out, pad int
+	bias               bool
+}
+
+func (s shape) String() string { return fmt.Sprintf("%dx%dx%d+%d", s.rows, s.in, s.out, s.pad) }
+
+func newProblem(t testing.TB, k LinearKernel, s shape, parts int) *problem {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(uint64(s.in), uint64(s.out)))
+	random := func(x []float32) []float32 {
+		for i := range x {
+			x[i] = float32(rng.NormFloat64())
+		}
+		return x
+	}
+	packed, _, ok := LinearLayout(k.variant, k.format, s.out, s.in)
+	if !ok {
+		t.Fatalf("no layout for %v", s)
+	}
+	shared, work := LinearWorkspace(k.variant, k.format, s.rows, s.in, s.out, parts)
+	stored := make([]byte, k.format.Bytes(int64(s.in*s.out)))
+	ref.Quantize(k.format, random(make([]float32, s.in*s.out)), stored)
+	p := &problem{weights: make([]float32, s.in*s.out), LinearArgs: LinearArgs{
+		Rows: s.rows, In: s.in, Out: s.out, LdX: s.in + s.pad, LdY: s.out + s.pad,
+		W: guarded(t, int(packed)), Shared: guarded(t, int(shared)), Work: guarded(t, int(work)),
+		X: random(guardedFloats(t, s.rows*(s.in+s.pad)-s.pad)), Y: guardedFloats(t, s.rows*(s.out+s.pad)-s.pad),
+	}}
+	if s.bias {
+		p.Bias = random(guardedFloats(t, s.out))
+	}
+	ref.Dequantize(k.format, stored, p.weights)
+	// Padding is whatever the memory held: it may not reach a result.
+	for i := range p.W {
+		p.W[i] = 0xff
+	}
+	PackRows(k.variant, k.format, p.W, s.out, s.in, 0, stored)
+	return p
+}
+
+// compute runs all parts, the last first, over scribbled rooms and results.
+func (p *problem) compute(k LinearKernel, parts int) {
+	for i := range p.Y {
+		p.Y[i] = float32(math.NaN())
+	}
+	for i := range p.Shared {
+		p.Shared[i] = 0xff
+	}
+	for part := parts - 1; part >= 0; part-- {
+		k.Prepare(&p.LinearArgs, part, parts)
+	}
+	for part := parts - 1; part >= 0; part-- {
+		for i := range p.Work {
+			p.Work[i] = 0xff
+		}
+		k.Run(&p.LinearArgs, part, parts)
+	}
+}
+
+// exact is output o of row r in float64 and the sum of its terms' magnitudes.
+func (p *problem) exact(r, o int) (sum, size float64) {
+	for i, x := range p.X[r*p.LdX : r*p.LdX+p.In] {
+		term := float64(x) * float64(p.weights[o*p.In+i])
+		sum, size = sum+term, size+math.Abs(term)
+	}
+	if len(p.Bias) > 0 {
+		sum, size = sum+float64(p.Bias[o]), size+math.Abs(float64(p.Bias[o]))
+	}
+	return sum, size
+}
+
+// linearShapes are the odd ones: single, partial and several panels and tiles.
+func linearShapes(f kernels.Format) []shape {
+	shapes := []shape{
+		{1, 32, 1, 0, true}, {1, 64, 33, 3, false}, {2, 32, 31, 0, false}, {3, 160, 64, 1, true}, {11, 96, 40, 5, false},
+		{12, 256, 32, 0, true}, {13, 288, 65, 2, true}, {25, 416, 97, 0, false}, {40, 128, 5, 7, true},
+	}
+	if f.Quantized() {
+		return shapes
+	}
+	return append(shapes, shape{1, 1, 1, 0, true}, shape{1, 33, 70, 0, false}, shape{5, 3, 2, 1, false},
+		shape{4, 129, 34, 0, true}, shape{14, 255, 66, 3, false}, shape{30, 257, 16, 1, true})
+}
+
+// TestLinear compares with float64. The rounding errors of a chain of n fused
+// sums grow like a random walk: (8 + √n)·2⁻²⁴ of the terms' sizes bounds them.
+func TestLinear(t *testing.T) {
+	eachKernel(t, func(t *testing.T, variant string, k LinearKernel) {
+		for _, s := range linearShapes(k.format) {
+			p := newProblem(t, k, s, 3)
+			p.compute(k, 3)
+			p.compare(t, s, (8+math.Sqrt(float64(s.in)))*0x1p-24)
+		}
+	})
+}
+
+// compare checks each result to a relative bound, and that what lies between the
+// rows of Y is untouched.
+func (p *problem) compare(t *testing.T, s shape, bound float64) {
+	t.Helper()
+	for i, got := range p.Y {
+		r, o := i/p.LdY, i%p.LdY
+		if o >= p.Out {
+			if !math.IsNaN(float64(got)) {
+				t.Errorf("%v: row %d: wrote %d floats past its end", s, r, o-p.Out+1)
+			}
+			continue
+		}
+		want, size := p.exact(r, o)
+		if diff := math.Abs(float64(got) - want); !(diff <= bound*size) {
+			t.Fatalf("%v: row %d output %d is %v, want %v: off by %.3g of %.3g", s, r, o, got, want, diff, bound*size)
+		}
+	}
+}
+
+// TestLinearBatch says that the bits of a row depend neither on the rows beside
+// it nor on the number of parts.
+func TestLinearBatch(t *testing.T) {
+	eachKernel(t, func(t *testing.T, variant string, k LinearKernel) {
+		for _, s := range []shape{{40, 288, 97, 3, true}, {27, 64, 33, 0, false}} {
+			p := newProblem(t, k, s, 1)
+			alone := make([]float32, s.rows*s.out)
+			one := *p
+			for r := range s.rows {
+				one.Rows, one.X, one.Y = 1, p.X[r*p.LdX:r*p.LdX+p.In], alone[r*s.out:(r+1)*s.out]
+				one.compute(k, 1)
+			}
+			for _, rows := range []int{1, 2, 5, 12, 13, 24, 26, s.rows} {
+				for _, parts := range []int{1, 2, 3, 17} {
+					some := *p
+					some.Rows = min(rows, s.rows)
+					some.compute(k, parts)
+					sameBits(t, &some, alone, fmt.Sprintf("%v: %d rows in %d parts", s, rows, parts))
+				}
+			}
+		}
+	})
+}
+
+func sameBits(t *testing.T, p *problem, want []float32, what string) {
+	t.Helper()
+	for r := range p.Rows {
+		for o := range p.Out {
+			got, want := p.Y[r*p.LdY+o], want[r*p.Out+o]
+			if math.Float32bits(got) != math.Float32bits(want) {
+				t.Fatalf("%s: row %d output %d is %v, alone %v", what, r, o, got, want)
+			}
+		}
+	}
+}
+
+// TestLinearRow says that a packed row is what the format means, bit for bit.
+func TestLinearRow(t *testing.T) {
+	eachKernel(t, func(t *testing.T, variant string, k LinearKernel) {
+		for _, s := range linearShapes(k.format) {
+			p := newProblem(t, k, s, 1)
+			got := guardedFloats(t, s.in)
+			for r := range s.out {
+				k.Row(p.W, s.in, s.out, r, got)
+				for i := range got {
+					if want := p.weights[r*s.in+i]; math.Float32bits(got[i]) != math.Float32bits(want) {
+						t.Fatalf("%v: row %d element %d is %v, want %v", s, r, i, got[i], want)
+					}
+				}
+			}
+		}
+	})
+}
