@@ -149,3 +149,12 @@ type RowReader interface {
 	// the tensor's own format; a vector is one row.
 	ReadRows(name string, row0, rows int, dst []byte) error
 }
+
+// Inspector is what a Device has so that tests can look into it: backendtest
+// compares ops with it, golden tests read logits with it.
+type Inspector interface {
+	// Scratch returns the bytes of a value of p at the bucket's row count, as the
+	// last Launch that was waited for left them; ops that ran later may have
+	// taken the value's room. The caller only reads.
+	Scratch(v Value, p *Program) []byte
+}

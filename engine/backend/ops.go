@@ -12,7 +12,8 @@ type Op interface{ opName() string }
 func OpName(op Op) string { return op.opName() }
 
 // Tokens resolves Step.Tokens into Out [T,1] I32: an entry ≥ 0 is a token id,
-// an entry −1−r stands for row r of the other set's Step.Sampled.
+// an entry −1−r stands for row r of the other set's Step.Sampled. A Sampled of
+// −1 (its row had no token) reads as token 0: the row is dropped at Commit.
 type Tokens struct{ Out Value }
 
 // StoreTokens writes Ids [T,1] I32 into the token plane of class Class, at

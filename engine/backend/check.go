@@ -1,0 +1,101 @@
+package backend
+
+import (
+	"fmt"
+
+	"vapp.dev/kernels"
+)
+
+// ProgramError says which op of a program does not fit its operands.
+type ProgramError struct {
+	Program string
+	Op      int // index into Ops
+	Name    string
+	Why     string
+}
+
+func (e *ProgramError) Error() string {
+	return fmt.Sprintf("program %s: op %d, %s: %s", e.Program, e.Op, e.Name, e.Why)
+}
+
+// Check compares every op with the shapes and formats of its values, weights
+// and classes: what holds at the bucket's size holds at every launch. Backends
+// call it in Compile; a Device may rely on it afterwards. Its error is a
+// *ProgramError.
+func (p *Program) Check() error {
+	for i, op := range p.Ops {
+		c := checker{p: p}
+		c.op(op)
+		if c.why != "" {
+			return &ProgramError{p.Name, i, OpName(op), c.why}
+		}
+	}
+	return nil
+}
+
+// checker keeps the first complaint about one op.
+type checker struct {
+	p   *Program
+	why string
+}
+
+func (c *checker) fail(format string, args ...any) {
+	if c.why == "" {
+		c.why = fmt.Sprintf(format, args...)
+	}
+}
+
+func (c *checker) that(ok bool, format string, args ...any) {
+	if !ok {
+		c.fail(format, args...)
+	}
+}
+
+// value checks an operand and returns it; cols 0 asks for no width.
+func (c *checker) value(name string, v Value, f kernels.Format, rows Rows, cols int) ValueInfo {
+	if v < 0 || int(v) >= len(c.p.Values) {
+		c.fail("%s is value %d of %d", name, v, len(c.p.Values))
+		return ValueInfo{}
+	}
+	in := c.p.Values[v]
+	need := in.Format.Bytes(int64(c.p.Rows(in.Rows)) * int64(in.Cols))
+	c.that(in.Offset >= 0 && in.Offset%ValueAlign == 0 && in.Bytes >= need && in.Offset+in.Bytes <= c.p.Scratch, "%s (%s) lies outside of the scratch of %d bytes", name, in.Name, c.p.Scratch)
+	c.that(in.Format == f, "%s (%s) is %v, not %v", name, in.Name, in.Format, f)
+	c.that(in.Rows == rows, "%s (%s) has rows of another kind", name, in.Name)
+	c.that(cols == 0 && in.Cols > 0 || in.Cols == cols, "%s (%s) has %d columns, not %d", name, in.Name, in.Cols, cols)
+	return in
+}
+
+// like is the format, rows and columns of a value that others follow.
+func (c *checker) like(v Value) ValueInfo {
+	if v < 0 || int(v) >= len(c.p.Values) {
+		return ValueInfo{Format: kernels.F32, Cols: 1}
+	}
+	return c.p.Values[v]
+}
+
+// weight checks a weight; rows or cols 0 asks for none.
+func (c *checker) weight(name string, w WeightID, use Use, rows, cols int) WeightSpec {
+	if w < 0 || int(w) >= len(c.p.Weights) {
+		c.fail("%s is weight %d of %d", name, w, len(c.p.Weights))
+		return WeightSpec{}
+	}
+	s := c.p.Weights[w]
+	c.that(s.Use&use != 0, "%s (%s) is packed for another use", name, s.Name)
+	c.that((rows == 0 || s.Rows == rows) && (cols == 0 || s.Cols == cols), "%s (%s) is %d×%d, not %d×%d", name, s.Name, s.Rows, s.Cols, rows, cols)
+	return s
+}
+
+func (c *checker) class(i, layer int) KVClass {
+	if i < 0 || i >= len(c.p.Classes) {
+		c.fail("class %d of %d", i, len(c.p.Classes))
+		return KVClass{}
+	}
+	k := c.p.Classes[i]
+	c.that(layer >= 0 && layer < max(k.Layers, 1), "layer %d of the %d of class %s", layer, k.Layers, k.Name)
+	return k
+}
+
+func (c *checker) heads(heads, kv, dim int) {
+	c.that(heads > 0 && kv > 0 && dim > 0 && heads%kv == 0, "%d heads, %d key/value heads of %d", heads, kv, dim)
+}

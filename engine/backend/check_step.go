@@ -1,0 +1,120 @@
+package backend
+
+import "fmt"
+
+// StepError says what a Launch was given that its program cannot run.
+type StepError struct{ Field, Why string }
+
+func (e *StepError) Error() string { return fmt.Sprintf("step: %s: %s", e.Field, e.Why) }
+
+// Check says that a launch of p with binding b stays inside the buffers of a
+// set, the vocabulary and the pages of the KV arena of kvBytes: a Device whose
+// kernels do not check bounds calls it in Launch. It reads the inputs once. Its
+// error is a *StepError.
+func (s *Step) Check(p *Program, b Binding, kvBytes int64) error {
+	switch {
+	case b.Tokens < 1 || b.Tokens > p.Bucket.Tokens || b.Tokens > len(s.Tokens):
+		return &StepError{"Binding.Tokens", fmt.Sprintf("%d, at most %d", b.Tokens, min(p.Bucket.Tokens, len(s.Tokens)))}
+	case b.Seqs < 1 || b.Seqs > p.Bucket.Seqs || b.Seqs > len(s.First)-1:
+		return &StepError{"Binding.Seqs", fmt.Sprintf("%d, at most %d", b.Seqs, min(p.Bucket.Seqs, len(s.First)-1))}
+	case b.Samples < 0 || b.Samples > p.Bucket.Samples || b.Samples > len(s.Rows):
+		return &StepError{"Binding.Samples", fmt.Sprintf("%d, at most %d", b.Samples, min(p.Bucket.Samples, len(s.Rows)))}
+	}
+	if err := s.checkTokens(p, b); err != nil {
+		return err
+	}
+	for class := range p.Classes {
+		if err := s.checkPages(p, b, class, kvBytes); err != nil {
+			return err
+		}
+	}
+	for r := range b.Samples {
+		if err := s.checkRow(p, b, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Step) checkTokens(p *Program, b Binding) error {
+	if s.First[0] != 0 || int(s.First[b.Seqs]) != b.Tokens {
+		return &StepError{"First", fmt.Sprintf("begins with %d and ends with %d; the step has %d tokens", s.First[0], s.First[b.Seqs], b.Tokens)}
+	}
+	for seq := range b.Seqs {
+		from, to := s.First[seq], s.First[seq+1]
+		if from > to || from < 0 || int(to) > b.Tokens {
+			return &StepError{"First", fmt.Sprintf("sequence %d has rows %d to %d", seq, from, to)}
+		}
+		for t := from; t < to; t++ {
+			switch id := s.Tokens[t]; {
+			case int(id) >= p.Vocab:
+				return &StepError{"Tokens", fmt.Sprintf("row %d is token %d of %d", t, id, p.Vocab)}
+			case int(-1-id) >= len(s.Sampled):
+				return &StepError{"Tokens", fmt.Sprintf("row %d refers to row %d of %d", t, -1-id, len(s.Sampled))}
+			case int(s.Seq[t]) != seq:
+				return &StepError{"Seq", fmt.Sprintf("row %d is of sequence %d, by First of %d", t, s.Seq[t], seq)}
+			case s.Positions[t] < 0 || s.Positions[t] != s.Positions[from]+t-from:
+				return &StepError{"Positions", fmt.Sprintf("row %d is at %d, its sequence begins at %d", t, s.Positions[t], s.Positions[from])}
+			}
+		}
+	}
+	return nil
+}
+
+// checkPages looks at the pages that the step's positions need.
+func (s *Step) checkPages(p *Program, b Binding, class int, kvBytes int64) error {
+	c := p.Classes[class]
+	if class >= len(s.Pages) || len(s.Pages[class]) < b.Seqs*c.MaxPages {
+		return &StepError{"Pages", fmt.Sprintf("class %s has no table of %d×%d", c.Name, b.Seqs, c.MaxPages)}
+	}
+	for seq := range b.Seqs {
+		if s.First[seq] == s.First[seq+1] {
+			continue
+		}
+		need := int(s.Positions[s.First[seq+1]-1])/c.BlockSize + 1
+		if need > c.MaxPages {
+			return &StepError{"Positions", fmt.Sprintf("sequence %d needs %d pages of class %s, a table has %d", seq, need, c.Name, c.MaxPages)}
+		}
+		for i, page := range s.Pages[class][seq*c.MaxPages:][:need] {
+			if page < 0 || c.Address(page)+c.PageBytes() > kvBytes {
+				return &StepError{"Pages", fmt.Sprintf("page %d of sequence %d is %d, outside of the arena of %d bytes", i, seq, page, kvBytes)}
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Step) checkRow(p *Program, b Binding, r int) error {
+	row := &s.Sampling[r]
+	wrong := func(format string, args ...any) error {
+		return &StepError{fmt.Sprintf("Sampling[%d]", r), fmt.Sprintf(format, args...)}
+	}
+	tops, bias := len(s.TopIDs)/len(s.Rows), len(s.Bias)/len(s.Rows)
+	switch {
+	case s.Rows[r] < 0 || int(s.Rows[r]) >= b.Tokens:
+		return &StepError{"Rows", fmt.Sprintf("row %d reads token row %d of %d", r, s.Rows[r], b.Tokens)}
+	case row.Seq < 0 || int(row.Seq) >= b.Seqs:
+		return wrong("sequence %d of %d", row.Seq, b.Seqs)
+	case row.NumTop < 0 || int(row.NumTop) > tops:
+		return wrong("%d top logprobs, at most %d", row.NumTop, tops)
+	case row.NumBias < 0 || int(row.NumBias) > bias:
+		return wrong("%d logit edits, at most %d", row.NumBias, bias)
+	case row.Flags&UseTarget != 0 && (row.Target < 0 || int(row.Target) >= p.Vocab):
+		return wrong("target %d of %d", row.Target, p.Vocab)
+	case row.TopK < 0 || !(row.TopP >= 0) || !(row.MinP >= 0 && row.MinP <= 1) || !(row.Temperature >= 0):
+		return wrong("top_k %d, top_p %g, min_p %g, temperature %g", row.TopK, row.TopP, row.MinP, row.Temperature)
+	}
+	for _, e := range s.Bias[r*bias:][:row.NumBias] {
+		if e.Token < 0 || int(e.Token) >= p.Vocab {
+			return wrong("edit of token %d of %d", e.Token, p.Vocab)
+		}
+	}
+	var tokens int32
+	if end := s.First[row.Seq+1]; end > s.First[row.Seq] {
+		tokens = s.Positions[end-1] + 1
+	}
+	if row.PromptLen < 0 || row.HistoryLen < 0 || row.HistoryLen > tokens {
+		return wrong("history of %d tokens, %d of them prompt; the sequence has %d", row.HistoryLen, row.PromptLen, tokens)
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package ref
+
+import (
+	"fmt"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/ref"
+)
+
+// executable is a checked program.
+type executable struct {
+	d   *device
+	p   *backend.Program
+	ops []op
+}
+
+// Program is what was compiled.
+func (e *executable) Program() *backend.Program { return e.p }
+
+// Compile checks every shape once: what passes cannot fail in a step.
+func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
+	if p.Scratch > int64(len(d.arenas[backend.Scratch])) || len(p.Weights) != len(d.weights) {
+		return nil, fmt.Errorf("backend %s: program %s is not one of the reservation", name, p.Name)
+	}
+	if n, err := d.layout.Workspace(p); err != nil {
+		return nil, err
+	} else if n > int64(len(d.arenas[backend.Workspace])) {
+		return nil, short("program "+p.Name, n, int64(len(d.arenas[backend.Workspace])))
+	}
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	e := &executable{d: d, p: p}
+	for _, op := range p.Ops {
+		e.ops = append(e.ops, compile(op))
+	}
+	return e, nil
+}
+
+// known says whether compile has the op.
+func known(op backend.Op) bool { return compile(op) != nil }
+
+func compile(o backend.Op) op {
+	switch o := o.(type) {
+	case backend.Tokens:
+		return tokens{o}
+	case backend.StoreTokens:
+		return storeTokens{o}
+	case backend.Embed:
+		return embed{o}
+	case backend.Norm:
+		return norm{o}
+	case backend.Linear:
+		return linear{o}
+	case backend.Angles:
+		return angles{o}
+	case backend.Rope:
+		return rope{o}
+	case backend.Attention:
+		return attention{o}
+	case backend.StoreKV:
+		return storeKV{o}
+	case backend.SwiGLU:
+		return swiglu{o}
+	case backend.Gather:
+		return gather{o}
+	case backend.Sample:
+		return sample{o}
+	case backend.AllReduce:
+		return allReduce{o}
+	case backend.AllGather:
+		return allGather{o}
+	}
+	return nil
+}
+
+// pages is a layer of a class as kernels/ref sees it.
+func (l *launch) pages(class, layer int) ref.Pages {
+	c := l.e.p.Classes[class]
+	return ref.Pages{
+		Arena: l.d.arenas[backend.KV], Format: c.Format, BlockSize: c.BlockSize, KVHeads: c.KVHeads, HeadDim: c.HeadDim,
+		PageBytes: c.PageBytes(), SlabBytes: c.SlabBytes, PagesPerSlab: c.PagesPerSlab, K: c.KOffset(layer), V: c.VOffset(layer),
+	}
+}
+
+// slot is where token row t lies in a class: its page and the place in it.
+func (l *launch) slot(class, t int) (page int32, slot int) {
+	c, pos := l.e.p.Classes[class], int(l.s.Positions[t])
+	return l.s.Pages[class][int(l.s.Seq[t])*c.MaxPages+pos/c.BlockSize], pos % c.BlockSize
+}
+
+// plane is the token plane of a page.
+func (l *launch) plane(class int, page int32) []int32 {
+	c := l.e.p.Classes[class]
+	at := c.Address(page) + c.TokenOffset()
+	return view[int32](l.d.arenas[backend.KV][at:][:c.BlockSize*4])
+}
+
+// rowOf is row i of a matrix whose rows have n elements.
+func rowOf[T any](m []T, i, n int) []T { return m[i*n : (i+1)*n] }
+
+// cols is a value's width.
+func (l *launch) cols(v backend.Value) int { return l.e.p.Values[v].Cols }
+
+// rowsOf is a value's row count in this launch.
+func (l *launch) rowsOf(v backend.Value) int {
+	if l.e.p.Values[v].Rows == backend.PerSample {
+		return l.b.Samples
+	}
+	return l.b.Tokens
+}
+
+// elementBytes is what n elements of a plain format take.
+func elementBytes(f kernels.Format, n int) int { return int(f.Bytes(int64(n))) }

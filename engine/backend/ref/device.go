@@ -1,0 +1,128 @@
+package ref
+
+import (
+	"fmt"
+	"unsafe"
+
+	"vapp.dev/engine/backend"
+)
+
+// device owns the arenas and the goroutines that compute.
+type device struct {
+	layout  layout
+	r       backend.Reservation
+	arenas  [backend.NumArenas][]byte
+	weights []weight
+	steps   [2]*backend.Step
+	sets    [2]set
+	queue   chan *launch
+	pool    *pool
+}
+
+// weight is a packed weight: its bytes in the arena.
+type weight struct {
+	backend.Packed
+	data []byte
+}
+
+func open(l layout, r backend.Reservation) (*device, error) {
+	d := &device{layout: l, r: r}
+	for _, p := range r.Programs {
+		n, err := l.Workspace(p)
+		if err != nil {
+			return nil, err
+		}
+		if n > r.Arenas[backend.Workspace] || p.Scratch > r.Arenas[backend.Scratch] {
+			return nil, short("program "+p.Name, max(n, p.Scratch), min(r.Arenas[backend.Workspace], r.Arenas[backend.Scratch]))
+		}
+	}
+	if n := r.Step.Bytes(); n > r.Arenas[backend.StepIO] {
+		return nil, short("step buffers", n, r.Arenas[backend.StepIO])
+	}
+	for a, n := range r.Arenas {
+		if n != l.Round(n) {
+			return nil, short(fmt.Sprintf("the %v arena is not rounded:", backend.Arena(a)), l.Round(n), n)
+		}
+		d.arenas[a] = make([]byte, n)
+		if n > 0 && uintptr(unsafe.Pointer(&d.arenas[a][0]))%64 != 0 {
+			return nil, fmt.Errorf("backend %s: Go's heap gave %d bytes that are not aligned to 64", name, n)
+		}
+	}
+	var at int64
+	for i, p := range r.Packed {
+		if at+p.Bytes > int64(len(d.arenas[backend.Weights])) {
+			return nil, short("weight "+r.Weights[i].Name, at+p.Bytes, r.Arenas[backend.Weights])
+		}
+		d.weights = append(d.weights, weight{p, d.arenas[backend.Weights][at : at+p.Bytes]})
+		at += p.Bytes
+	}
+	size := r.Step.SetBytes()
+	for i := range d.steps {
+		d.steps[i] = r.Step.Carve(d.arenas[backend.StepIO][int64(i)*size : int64(i+1)*size])
+		d.sets[i].done = make(chan error, 1)
+	}
+	d.pool = newPool(l.threads)
+	d.queue = make(chan *launch, len(d.sets))
+	go d.serve()
+	return d, nil
+}
+
+// short refuses a reservation that does not hold what it lists.
+func short(what string, need, have int64) error {
+	return fmt.Errorf("backend %s: reservation: %s needs %d bytes, %d are reserved", name, what, need, have)
+}
+
+// Step returns a set's buffers.
+func (d *device) Step(set int) *backend.Step { return d.steps[set] }
+
+// Usage is what the arenas' slices hold.
+func (d *device) Usage() [backend.NumArenas]int64 {
+	var u [backend.NumArenas]int64
+	for a, m := range d.arenas {
+		u[a] = int64(cap(m))
+	}
+	return u
+}
+
+// CopyPages copies pages of a class, one after the other.
+func (d *device) CopyPages(class int, from, to []int32) error {
+	if class < 0 || class >= len(d.r.Classes) || len(from) != len(to) {
+		return fmt.Errorf("backend %s: CopyPages of class %d, %d pages to %d", name, class, len(from), len(to))
+	}
+	c, kv := d.r.Classes[class], d.arenas[backend.KV]
+	at := func(n int32) []byte {
+		if a := c.Address(n); n >= 0 && a+c.PageBytes() <= int64(len(kv)) {
+			return kv[a : a+c.PageBytes()]
+		}
+		return nil
+	}
+	for i := range from {
+		a, b := at(from[i]), at(to[i])
+		if a == nil || b == nil {
+			return fmt.Errorf("backend %s: CopyPages %d to %d of class %s: outside of the arena of %d bytes", name, from[i], to[i], c.Name, len(kv))
+		}
+		copy(b, a)
+	}
+	return nil
+}
+
+// Scratch is backend.Inspector's.
+func (d *device) Scratch(v backend.Value, p *backend.Program) []byte {
+	in := p.Values[v]
+	n := in.Format.Bytes(int64(p.Rows(in.Rows)) * int64(in.Cols))
+	return d.arenas[backend.Scratch][in.Offset : in.Offset+n]
+}
+
+// Close waits for what is running, stops the goroutines and lets the arenas go.
+func (d *device) Close() error {
+	if d.queue == nil {
+		return nil
+	}
+	for i := range d.sets {
+		d.Wait(i)
+	}
+	close(d.queue)
+	d.pool.close()
+	d.queue, d.arenas, d.weights = nil, [backend.NumArenas][]byte{}, nil
+	return nil
+}

@@ -1,0 +1,114 @@
+package ref
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"vapp.dev/engine/backend"
+)
+
+// set is what is known of a set of step buffers.
+type set struct {
+	launch  launch
+	done    chan error
+	running bool
+	err     error
+}
+
+// launch is one run of a program: what its ops see.
+type launch struct {
+	d       *device
+	e       *executable
+	b       backend.Binding
+	s       *backend.Step
+	sampled []int32 // of the other set
+}
+
+// Launch checks the step and queues it.
+func (d *device) Launch(e backend.Executable, b backend.Binding) error {
+	x, ok := e.(*executable)
+	if !ok || x.d != d {
+		return fmt.Errorf("backend %s: Launch of a program that another device compiled", name)
+	}
+	if b.Set < 0 || b.Set > 1 {
+		return &backend.StepError{Field: "Binding.Set", Why: fmt.Sprintf("%d, not 0 or 1", b.Set)}
+	}
+	st := &d.sets[b.Set]
+	if st.running {
+		return &backend.StepError{Field: "Binding.Set", Why: fmt.Sprintf("set %d is still running: Wait for it first", b.Set)}
+	}
+	s := d.steps[b.Set]
+	if err := s.Check(x.p, b, int64(len(d.arenas[backend.KV]))); err != nil {
+		return err
+	}
+	st.launch = launch{d: d, e: x, b: b, s: s, sampled: d.steps[1-b.Set].Sampled}
+	st.running = true
+	d.queue <- &st.launch
+	return nil
+}
+
+// Wait returns the error of the set's last launch.
+func (d *device) Wait(set int) error {
+	st := &d.sets[set]
+	if st.running {
+		st.err = <-st.done
+		st.running = false
+	}
+	return st.err
+}
+
+// serve runs launches in order.
+func (d *device) serve() {
+	for l := range d.queue {
+		d.sets[l.b.Set].done <- l.run()
+	}
+}
+
+// run runs the ops in order. A panic is a bug here: it becomes the launch's
+// error, with its place, and the server that asked lives.
+func (l *launch) run() (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("backend %s: program %s: %v\n%s", name, l.e.p.Name, r, debug.Stack())
+		}
+	}()
+	for i, op := range l.e.ops {
+		if err := l.d.pool.run(l, op); err != nil {
+			return fmt.Errorf("backend %s: program %s, op %d: %w", name, l.e.p.Name, i, err)
+		}
+	}
+	return nil
+}
+
+// bytes is a value at the launch's row count.
+func (l *launch) bytes(v backend.Value) []byte {
+	in := l.e.p.Values[v]
+	rows := l.b.Tokens
+	if in.Rows == backend.PerSample {
+		rows = l.b.Samples
+	}
+	return l.d.arenas[backend.Scratch][in.Offset:][:in.Format.Bytes(int64(rows)*int64(in.Cols))]
+}
+
+func (l *launch) floats(v backend.Value) []float32 { return floats(l.bytes(v)) }
+func (l *launch) ints(v backend.Value) []int32     { return view[int32](l.bytes(v)) }
+
+// vector is a weight kept as F32.
+func (l *launch) vector(w backend.WeightID) []float32 {
+	return floats(l.d.weights[w].data)[:l.e.p.Weights[w].Cols]
+}
+
+// room is a worker's part of the workspace.
+func (l *launch) room(worker int) *room {
+	n := int64(len(l.d.arenas[backend.Workspace])) / int64(l.d.layout.threads) / 64 * 64
+	return &room{l.d.arenas[backend.Workspace][int64(worker)*n:][:n]}
+}
+
+// room gives out parts of a worker's workspace.
+type room struct{ free []byte }
+
+func take[T any](r *room, n int, size int64) []T {
+	b := r.free[:int64(n)*size]
+	r.free = r.free[align(int64(n)*size):]
+	return view[T](b)
+}

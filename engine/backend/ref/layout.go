@@ -1,0 +1,104 @@
+package ref
+
+import (
+	"fmt"
+	"strconv"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
+)
+
+// page is the unit in which Go's heap gives out large objects: a slice of whole
+// pages takes exactly its length and begins at a page.
+const page = 8192
+
+// layout is the pure half: every weight as it comes.
+type layout struct{ threads int }
+
+func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
+	if s.Variant != "" && s.Variant != "go" {
+		return layout{}, backend.Unsupported(name, "variant "+s.Variant, `it has one, "go"`)
+	}
+	if s.Threads < 0 || s.Threads > 1024 {
+		return layout{}, backend.Unsupported(name, fmt.Sprintf("%d threads", s.Threads), "0 (every core) to 1024")
+	}
+	threads := s.Threads
+	if threads == 0 {
+		threads = max(1, int(float64(f.Cores)*(1-s.HTTPShare)))
+	}
+	return layout{threads}, nil
+}
+
+func (l layout) Choices() []backend.Choice {
+	return []backend.Choice{
+		{Name: "variant", Value: "go", Why: "plain Go"},
+		{Name: "threads", Value: strconv.Itoa(l.threads), Why: "cores less the share left to HTTP, or as set"},
+	}
+}
+
+// Weight keeps a matrix in its own format; vectors, and matrices whose parts
+// have several formats, become F32.
+func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
+	p := backend.Packed{Format: w.Source, Kernel: "go"}
+	switch {
+	case w.Use&backend.Vector != 0:
+		p.Format = kernels.F32
+	case w.Source == kernels.Invalid:
+		p.Format, p.Note = kernels.F32, "its parts have several formats"
+	}
+	for _, part := range w.Parts {
+		if part.Format == kernels.I32 || part.Format == kernels.U32 || part.Format == kernels.Invalid {
+			return p, backend.Unsupported(name, "weight "+w.Name, "it is stored as "+part.Format.String())
+		}
+	}
+	if block, _ := p.Format.Block(); w.Cols%block != 0 {
+		return p, backend.Unsupported(name, "weight "+w.Name, fmt.Sprintf("rows of %d are no whole %v blocks", w.Cols, p.Format))
+	}
+	p.Bytes = align(int64(w.Rows) * p.Format.Bytes(int64(w.Cols)))
+	return p, nil
+}
+
+func (l layout) KVFormats() []kernels.Format {
+	return []kernels.Format{kernels.F32, kernels.F16, kernels.BF16}
+}
+
+// Workspace is the largest room of an op, once for every thread.
+func (l layout) Workspace(p *backend.Program) (int64, error) {
+	if p.Shard.World > 1 {
+		return 0, backend.Unsupported(name, fmt.Sprintf("%d ranks", p.Shard.World), "it is a single device")
+	}
+	var room int64
+	for _, op := range p.Ops {
+		if !known(op) {
+			return 0, backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")
+		}
+		room = max(room, roomOf(p, op))
+	}
+	return int64(l.threads) * room, nil
+}
+
+func (l layout) Round(n int64) int64 { return (n + page - 1) / page * page }
+
+func align(n int64) int64 { return (n + 63) / 64 * 64 }
+
+// roomOf is the bytes an op needs for itself on one thread.
+func roomOf(p *backend.Program, op backend.Op) int64 {
+	switch o := op.(type) {
+	case backend.Linear:
+		return align(4 * int64(p.Values[o.X].Cols))
+	case backend.Attention:
+		n, d := positions(p, o.Class), int64(o.HeadDim)
+		return 2*align(4*n*d) + align(8*n) + align(8*d)
+	case backend.Sample:
+		return 3*align(4*int64(p.Vocab)) + align(4*positions(p, o.Class))
+	}
+	return 0
+}
+
+// positions is how long a sequence of a class can be.
+func positions(p *backend.Program, class int) int64 {
+	if class < 0 || class >= len(p.Classes) {
+		return 0
+	}
+	return int64(p.Classes[class].MaxPages) * int64(p.Classes[class].BlockSize)
+}
