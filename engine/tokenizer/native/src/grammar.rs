@@ -1,0 +1,194 @@
+//! Grammar-constrained decoding on llguidance.
+use crate::abi::*;
+use crate::text::{shared, Shared};
+use crate::vocab::{self, Table};
+use llguidance::api::{StopReason, TopLevelGrammar};
+use llguidance::{Matcher, ParserFactory};
+use std::ffi::c_void;
+use std::sync::Arc;
+use toktrie::{TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
+
+/// llguidance's view of a tokenizer: the trie of token bytes, and encoding for forced text.
+struct Trie {
+    trie: TokTrie,
+    tok: Arc<Shared>,
+}
+
+impl TokenizerEnv for Trie {
+    fn tok_trie(&self) -> &TokTrie {
+        &self.trie
+    }
+
+    fn tokenize_bytes(&self, s: &[u8]) -> Vec<TokenId> {
+        self.trie.tokenize_with_greedy_fallback(s, |s| match self.tok.inner().map(|t| t.encode_fast(s, false)) {
+            Ok(Ok(e)) => e.get_ids().to_vec(),
+            _ => self.trie.greedy_tokenize(s.as_bytes()),
+        })
+    }
+}
+
+pub struct Grammars {
+    factory: ParserFactory,
+    vocab: usize,
+}
+
+fn wrong(e: impl std::fmt::Display) -> Fail {
+    fail(Code::Grammar, e.to_string())
+}
+
+/// The words of the trie: special tokens and ids without a token carry a marker that no text can hold.
+fn words(table: &Table, size: usize) -> Vec<Vec<u8>> {
+    let marked = |text: &[u8]| [&[TokTrie::SPECIAL_TOKEN_MARKER], text].concat();
+    (0..size)
+        .map(|id| match table.flags.get(id) {
+            Some(f) if f & vocab::SPECIAL != 0 => marked(table.token(id)),
+            Some(f) if f & vocab::KNOWN != 0 && !table.token(id).is_empty() => table.token(id).to_vec(),
+            _ => marked(format!("<[{id}]>").as_bytes()),
+        })
+        .collect()
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn vapptext_grammars_new(
+    t: *const c_void,
+    n_vocab: u32,
+    eos: *const u32,
+    n_eos: usize,
+    out: *mut *mut c_void,
+    err: *mut Error,
+) -> i32 {
+    guard(err, || {
+        let tok = shared(t)?;
+        let eos = slice(eos, n_eos)?;
+        let table = Table::new(tok.inner()?)?;
+        if table.join == vocab::Join::Whole {
+            return Err(fail(Code::Grammar, "this tokenizer's decoder does not give the bytes of single tokens"));
+        }
+        let size = table.flags.len().max(n_vocab as usize);
+        let first = *eos.first().ok_or_else(|| fail(Code::Grammar, "no end-of-sequence token"))?;
+        if let Some(bad) = eos.iter().find(|&&e| e as usize >= size) {
+            return Err(fail(Code::Grammar, format!("end-of-sequence id {bad} is outside the vocabulary of {size}")));
+        }
+        let trie = TokTrie::from(&TokRxInfo::new(size as u32, first), &words(&table, size)).with_eos_tokens(eos);
+        let env: TokEnv = Arc::new(Trie { trie, tok });
+        let mut factory = ParserFactory::new_simple(&env).map_err(wrong)?;
+        factory.quiet();
+        factory.limits_mut().verbose_errors = false;
+        give(out, Grammars { factory, vocab: size });
+        Ok(())
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn vapptext_grammars_vocab(g: *const c_void) -> u32 {
+    lent::<Grammars, _>(g).map_or(0, |g| g.vocab as u32)
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn vapptext_grammars_free(g: *mut c_void) {
+    taken::<Grammars, _>(g)
+}
+
+fn top_level(kind: &str, src: &str) -> Res<TopLevelGrammar> {
+    if kind != "choice" {
+        return TopLevelGrammar::from_tagged_str(kind, src).map_err(wrong);
+    }
+    let list: Vec<String> = serde_json::from_str(src).map_err(|e| wrong(format!("choice: {e}")))?;
+    if list.is_empty() {
+        return Err(wrong("choice: the list is empty"));
+    }
+    let quoted: Vec<String> = list.iter().map(|s| serde_json::Value::from(s.as_str()).to_string()).collect();
+    Ok(TopLevelGrammar::from_lark(format!("start: {}", quoted.join(" | "))))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn vapptext_matcher_new(
+    g: *const c_void,
+    kind: *const u8,
+    kind_len: usize,
+    src: *const u8,
+    src_len: usize,
+    out: *mut *mut c_void,
+    err: *mut Error,
+) -> i32 {
+    guard(err, || {
+        let g = lent::<Grammars, _>(g)?;
+        let m = Matcher::new(g.factory.create_parser(top_level(text(kind, kind_len)?, text(src, src_len)?)?));
+        match m.get_error() {
+            Some(e) => Err(wrong(e)),
+            None => {
+                give(out, m);
+                Ok(())
+            }
+        }
+    })
+}
+
+unsafe fn matcher<'a>(m: *mut c_void) -> Res<&'a mut Matcher> {
+    m.cast::<Matcher>().as_mut().ok_or_else(|| fail(Code::Argument, "null matcher"))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn vapptext_matcher_clone(m: *mut c_void, out: *mut *mut c_void, err: *mut Error) -> i32 {
+    guard(err, || {
+        give(out, matcher(m)?.deep_clone());
+        Ok(())
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn vapptext_matcher_free(m: *mut c_void) {
+    taken::<Matcher, _>(m)
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn vapptext_matcher_mask(m: *mut c_void, bits: *mut u32, words: usize, err: *mut Error) -> i32 {
+    guard(err, || {
+        let mask = matcher(m)?.compute_mask_or_eos().map_err(wrong)?;
+        let n = mask.len().div_ceil(32);
+        if words < n || bits.is_null() {
+            return Err(fail(Code::Argument, format!("the mask needs {n} words, not {words}")));
+        }
+        let out = std::slice::from_raw_parts_mut(bits, words);
+        out[..n].copy_from_slice(&mask.as_slice()[..n]);
+        out[n..].fill(0);
+        Ok(())
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn vapptext_matcher_commit(m: *mut c_void, ids: *const u32, n: usize, err: *mut Error) -> i32 {
+    guard(err, || matcher(m)?.consume_tokens(slice(ids, n)?).map_err(wrong))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn vapptext_matcher_validate(m: *mut c_void, ids: *const u32, n: usize, accepted: *mut usize, err: *mut Error) -> i32 {
+    guard(err, || {
+        accepted.write(matcher(m)?.validate_tokens(slice(ids, n)?).map_err(wrong)?);
+        Ok(())
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn vapptext_matcher_forced(m: *mut c_void, out: *mut Buf, err: *mut Error) -> i32 {
+    guard(err, || {
+        out.write(Buf::from_ids(&matcher(m)?.compute_ff_tokens()));
+        Ok(())
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn vapptext_matcher_rollback(m: *mut c_void, n: usize, err: *mut Error) -> i32 {
+    guard(err, || matcher(m)?.rollback(n).map_err(wrong))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn vapptext_matcher_state(m: *mut c_void, flags: *mut u32, err: *mut Error) -> i32 {
+    guard(err, || {
+        let m = matcher(m)?;
+        let stopped = m.stop_reason() != StopReason::NotStopped;
+        let accepting = m.is_accepting().map_err(wrong)?;
+        flags.write(accepting as u32 | (stopped as u32) << 1);
+        Ok(())
+    })
+}

@@ -1,0 +1,19 @@
+//! vapp's text library: tokenizer, chat templates and grammars behind one C ABI
+//! (include/vapptext.h). Everything that can panic runs under abi::guard.
+mod abi;
+mod content;
+mod filters;
+mod grammar;
+mod json;
+mod methods;
+mod pystr;
+mod strftime;
+mod template;
+mod text;
+mod vocab;
+
+/// The C ABI that the Go package github.com/daulet/tokenizers calls, from its own source.
+#[allow(warnings)]
+mod daulet {
+    include!(env!("DAULET_LIB"));
+}

@@ -1,0 +1,122 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Limits bounds one render; 0 is the default.
+type Limits struct {
+	Steps       uint64 // instructions, 5 million by default
+	OutputBytes int    // of the text, 16 MiB by default
+}
+
+const (
+	defaultSteps  = 5_000_000
+	defaultOutput = 16 << 20
+	maxTemplate   = 4 << 20 // bytes of a template's source
+)
+
+func (l Limits) orDefault() Limits {
+	if l.Steps == 0 {
+		l.Steps = defaultSteps
+	}
+	if l.OutputBytes <= 0 {
+		l.OutputBytes = defaultOutput
+	}
+	return l
+}
+
+// Template is a compiled chat template that renders as transformers' Jinja2 does.
+// It is safe for use by many goroutines.
+//
+// Its limits bound steps and output, not the memory of a template that builds
+// large values and never prints them: a template that came with a request is
+// rendered by a Sandbox.
+type Template struct {
+	obj    *lease
+	limits Limits
+}
+
+// NewTemplate compiles a chat template. The error is a *TemplateError with the
+// line of the template.
+func NewTemplate(source string, l Limits) (*Template, error) {
+	if len(source) > maxTemplate {
+		return nil, failure(KindTemplate, 0, "the template is over 4 MiB")
+	}
+	l = l.orDefault()
+	p, err := templateNew(source, l.Steps)
+	if err != nil {
+		return nil, err
+	}
+	return &Template{newLease(p, "the template", templateFree), l}, nil
+}
+
+// Close frees the template once no render is using it.
+func (t *Template) Close() { t.obj.close() }
+
+// The shapes of message content that a template can want.
+const (
+	ContentString = "string" // one text
+	ContentOpenAI = "openai" // a list of {"type": "text", "text": …} and the like
+)
+
+// ContentFormat returns the shape of message content that the template wants,
+// found as vLLM finds it: ContentOpenAI if the template has a loop over the
+// content of a message, else ContentString.
+func (t *Template) ContentFormat() string {
+	p, err := t.obj.hold()
+	if err != nil {
+		return ContentString
+	}
+	defer t.obj.release()
+	if templateWantsParts(p) {
+		return ContentOpenAI
+	}
+	return ContentString
+}
+
+// Render renders the template with vars, at the present time.
+func (t *Template) Render(vars any) (string, error) { return t.RenderAt(time.Now(), vars) }
+
+// RenderAt renders the template with strftime_now telling the wall clock of now.
+// vars is a JSON object as []byte or json.RawMessage, or what marshals to one:
+// messages, tools, documents, add_generation_prompt, bos_token, eos_token and the
+// request's own. The order of its keys is kept. The error is a *TemplateError;
+// one of KindRaised carries the message of raise_exception.
+func (t *Template) RenderAt(now time.Time, vars any) (string, error) {
+	b, err := marshalVars(vars)
+	if err != nil {
+		return "", err
+	}
+	return t.render(localSeconds(now), b)
+}
+
+func (t *Template) render(now int64, vars []byte) (string, error) {
+	p, err := t.obj.hold()
+	if err != nil {
+		return "", err
+	}
+	defer t.obj.release()
+	return templateRender(p, vars, now, t.limits)
+}
+
+// localSeconds is the wall clock of t as if its zone were UTC.
+func localSeconds(t time.Time) int64 {
+	_, offset := t.Zone()
+	return t.Unix() + int64(offset)
+}
+
+func marshalVars(vars any) ([]byte, error) {
+	switch v := vars.(type) {
+	case []byte:
+		return v, nil
+	case json.RawMessage:
+		return v, nil
+	}
+	b, err := json.Marshal(vars)
+	if err != nil {
+		return nil, failure(KindVars, 0, err.Error())
+	}
+	return b, nil
+}
