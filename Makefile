@@ -1,7 +1,10 @@
 help: ## print the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-test: ## unit tests
+native: ## build the text library
+	./scripts/build-native.sh
+
+test: native ## unit tests
 	go vet ./... && go test ./...
 
 ci: test ## everything continuous integration runs
