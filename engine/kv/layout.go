@@ -1,0 +1,147 @@
+package kv
+
+import (
+	"errors"
+	"math"
+	"sort"
+)
+
+// Layout says how the KV arena is cut: into slabs of one size, each lent to one
+// class at a time and holding PagesPerSlab of its pages.
+type Layout struct {
+	Specs        []Spec
+	SlabBytes    int64
+	PagesPerSlab []int // per class
+}
+
+// Slabs are at least this large, so that there are few of them, and at most
+// maxSlab unless a page is larger.
+const (
+	minSlab = 1 << 20
+	maxSlab = 4 << 20
+)
+
+// NewLayout chooses the slab size, a function of the specs only: among the
+// multiples of each class's page between 1 MiB (or the largest page, if that is
+// more) and four times as much, the one that leaves the least at the ends of
+// slabs, the smallest of equals. One class therefore wastes nothing. The error is a
+// *SpecError, or says that there are no or too many classes.
+func NewLayout(specs []Spec) (Layout, error) {
+	if len(specs) == 0 || len(specs) > maxClasses {
+		return Layout{}, errors.New("kv: a layout has 1 to 64 classes of page")
+	}
+	least := int64(minSlab)
+	for _, s := range specs {
+		if err := s.check(); err != nil {
+			return Layout{}, err
+		}
+		least = max(least, s.PageBytes)
+	}
+	most := max(maxSlab, 4*least)
+	best, waste := int64(0), math.Inf(1)
+	for _, s := range specs {
+		for n := (least + s.PageBytes - 1) / s.PageBytes; ; n++ {
+			size := n * s.PageBytes
+			if size > most && best > 0 {
+				break
+			}
+			w := wasted(specs, size)
+			if w < waste || (w == waste && size < best) {
+				best, waste = size, w
+			}
+			if waste == 0 && size >= best {
+				break
+			}
+		}
+	}
+	l := Layout{Specs: append([]Spec(nil), specs...), SlabBytes: best}
+	for _, s := range specs {
+		l.PagesPerSlab = append(l.PagesPerSlab, int(best/s.PageBytes))
+	}
+	return l, nil
+}
+
+// wasted sums over the classes the share of a slab that no page covers.
+func wasted(specs []Spec, size int64) float64 {
+	var w float64
+	for _, s := range specs {
+		w += float64(size%s.PageBytes) / float64(size)
+	}
+	return w
+}
+
+// Slabs is how many whole slabs an arena of that many bytes has.
+func (l Layout) Slabs(bytes int64) int {
+	if bytes <= 0 {
+		return 0
+	}
+	return int(min(bytes/l.SlabBytes, int64(l.maxSlabs())))
+}
+
+// maxSlabs keeps page numbers inside int32.
+func (l Layout) maxSlabs() int {
+	n := math.MaxInt32
+	for _, p := range l.PagesPerSlab {
+		n = min(n, math.MaxInt32/p)
+	}
+	return n
+}
+
+// Pages is how many pages of a class that many slabs hold.
+func (l Layout) Pages(class, slabs int) int { return slabs * l.PagesPerSlab[class] }
+
+// SequencePages is how many pages of a class a sequence of that many tokens
+// holds at steady state: all blocks, those that a window can touch, or one state.
+func (l Layout) SequencePages(class, tokens int) int {
+	if tokens <= 0 {
+		return 0
+	}
+	s := l.Specs[class]
+	n := s.blocks(tokens)
+	if s.Kind == Window {
+		n = min(n, (s.Window-1+s.BlockSize-1)/s.BlockSize+1)
+	}
+	return n
+}
+
+// SequenceSlabs is how many slabs suffice for one sequence of that many tokens
+// that has the arena to itself. A window's pages wander through their slabs, so
+// that they may touch one slab more than they fill.
+func (l Layout) SequenceSlabs(tokens int) int {
+	var slabs int
+	for c := range l.Specs {
+		n := l.SequencePages(c, tokens)
+		per := l.PagesPerSlab[c]
+		if l.Specs[c].Kind == Window && n > 0 && n < l.Specs[c].blocks(tokens) {
+			slabs += (n-1+per-1)/per + 1
+			continue
+		}
+		slabs += (n + per - 1) / per
+	}
+	return slabs
+}
+
+// Sequences is how many sequences of that many tokens fit at steady state.
+func (l Layout) Sequences(slabs, tokens int) int {
+	if tokens <= 0 || slabs <= 0 {
+		return 0
+	}
+	fits := func(n int) bool {
+		var need int64
+		for c, per := range l.PagesPerSlab {
+			pages := int64(n) * int64(l.SequencePages(c, tokens))
+			need += (pages + int64(per) - 1) / int64(per)
+		}
+		return need <= int64(slabs)
+	}
+	most := math.MaxInt
+	for c := range l.Specs {
+		most = min(most, l.Pages(c, slabs)/l.SequencePages(c, tokens))
+	}
+	return sort.Search(most+1, func(n int) bool { return !fits(n) }) - 1
+}
+
+// Tokens is how many tokens the first class could hold if it had all slabs.
+func (l Layout) Tokens(slabs int) int64 {
+	return int64(l.Pages(0, slabs)) * int64(max(1, l.Specs[0].BlockSize))
+}

@@ -1,0 +1,94 @@
+// Package kv keeps the books of KV memory: which classes of page there are, how
+// slabs are lent to them, which pages a sequence has, and which hold a prefix
+// that another sequence may reuse. It deals in integers only and holds no
+// device memory.
+package kv
+
+import "fmt"
+
+// Kind says how a class of page grows with its sequence.
+type Kind uint8
+
+// The kinds.
+const (
+	Full   Kind = iota // every token's K and V stay
+	Window             // the last Window tokens stay
+	State              // one page a sequence, whatever its length
+)
+
+// String is the word that plans print.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("Kind(%d)", uint8(k))
+}
+
+var kindNames = [...]string{"full", "window", "state"}
+
+// Spec is one class of page.
+type Spec struct {
+	Name      string
+	Kind      Kind
+	PageBytes int64
+	BlockSize int // tokens a page holds; 0 for State
+	// Window is how many tokens a query sees, itself included; 0 unless Kind is
+	// Window.
+	Window int
+}
+
+// SpecError says which field of which class is wrong.
+type SpecError struct {
+	Class, Field string
+	Value        int64
+	Want         string
+}
+
+func (e *SpecError) Error() string {
+	return fmt.Sprintf("kv class %s: %s is %d, want %s", e.Class, e.Field, e.Value, e.Want)
+}
+
+// Limits that keep every product of this package inside 63 bits.
+const (
+	maxPageBytes = 1 << 42
+	maxBlockSize = 1 << 20
+	maxWindow    = 1 << 31
+	maxClasses   = 64
+)
+
+func (s Spec) check() error {
+	wrong := func(field string, v int64, want string) error {
+		return &SpecError{s.Name, field, v, want}
+	}
+	switch {
+	case s.Kind > State:
+		return wrong("kind", int64(s.Kind), "full, window or state")
+	case s.PageBytes < 1 || s.PageBytes > maxPageBytes:
+		return wrong("page bytes", s.PageBytes, "1 to 2^42")
+	case s.Kind != State && (s.BlockSize < 1 || s.BlockSize > maxBlockSize):
+		return wrong("block size", int64(s.BlockSize), "1 to 2^20 tokens")
+	case s.Kind == State && s.BlockSize != 0:
+		return wrong("block size", int64(s.BlockSize), "0 for a state")
+	case s.Kind == Window && (s.Window < 1 || s.Window > maxWindow):
+		return wrong("window", int64(s.Window), "1 to 2^31 tokens")
+	case s.Kind != Window && s.Window != 0:
+		return wrong("window", int64(s.Window), "0 for a class that is no window")
+	}
+	return nil
+}
+
+// blocks is how many blocks n tokens take.
+func (s Spec) blocks(n int) int {
+	if s.Kind == State {
+		return 1
+	}
+	return n/s.BlockSize + (n%s.BlockSize+s.BlockSize-1)/s.BlockSize
+}
+
+// kept is the first block that a query at position pos still reads.
+func (s Spec) kept(pos int) int {
+	if s.Kind != Window || pos < s.Window {
+		return 0
+	}
+	return (pos - s.Window + 1) / s.BlockSize
+}

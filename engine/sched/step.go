@@ -1,0 +1,76 @@
+package sched
+
+// Step is what to compute next. It is valid until it is committed; the
+// scheduler then uses it again.
+type Step struct {
+	Rows    []Row
+	Tokens  int // to compute, over all rows
+	Samples int // sampled rows, over all rows
+	Stats   Stats
+}
+
+// Stats counts what Next decided.
+type Stats struct {
+	PromptTokens int // prompt tokens computed for the first time
+	Preempted    int // sequences that lost their pages
+	Scheduled    int // sequences scheduled for the first time
+	// CacheQueries and CacheHits count the prompt tokens of sequences scheduled for
+	// the first time, and those of them that the prefix cache had.
+	CacheQueries, CacheHits int
+}
+
+// Row is one sequence's part of a step: the positions From to From+Count−1 are
+// computed.
+type Row struct {
+	Seq   *Seq
+	From  int
+	Count int
+	// Tokens are the ids of these positions. It is empty when Ref ≥ 0: the one
+	// token is what row Ref of the step before sampled.
+	Tokens []int32
+	Ref    int
+	// Targets is how many of the row's positions, from TargetFrom on, have their
+	// successor's logprob taken; their sampled rows are Sample and following.
+	Targets    int
+	TargetFrom int
+	// Draw says that the last position draws the next token; its sampled row
+	// follows those of the targets.
+	Draw   bool
+	Sample int // first sampled row; see Targets and Draw
+	epoch  int
+}
+
+// DrawRow is the sampled row of the drawn token, meaningful with Draw.
+func (r *Row) DrawRow() int { return r.Sample + r.Targets }
+
+// Result is what the device found, by sampled row: the step's Sampled and Status.
+type Result struct {
+	Tokens []int32
+	Status []int32 // 0: fine
+}
+
+// Finish says why a sequence ended; NotFinished while it has not.
+type Finish uint8
+
+// The reasons.
+const (
+	NotFinished  Finish = iota
+	FinishStop          // EOS or a stop token
+	FinishLength        // max_tokens or the model length
+	FinishError         // the row had no token: NaN logits, or every token forbidden
+)
+
+// Output is what a committed step gave a sequence.
+type Output struct {
+	Seq   *Seq
+	Token int32 // −1: none in this step
+	Row   int   // sampled row of Token, −1 without one
+	First bool  // Token is the sequence's first
+	// Finish, and the id that stopped it: −1 unless it is one of stop_token_ids
+	// or an EOS beside the tokenizer's own.
+	Finish    Finish
+	StopToken int32
+	// Targets prompt logprobs: of positions TargetPos and following, in sampled
+	// rows TargetRow and following.
+	Targets, TargetPos, TargetRow int
+}
