@@ -1,0 +1,212 @@
+package backendtest
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/ref"
+)
+
+// heads, K/V heads.
+var groups = [][2]int{{9, 3}, {4, 4}, {8, 1}}
+
+// attention tests Attention and StoreKV together: sequences of several lengths in
+// one batch, cut into chunks, on pages in random order that hold NaN from an
+// earlier user.
+func (s *subject) attention(t *testing.T) {
+	for _, f := range kvFormats {
+		for i, dim := range []int{32, 64, 96, 128} {
+			for j, g := range groups {
+				block := 16 << ((i + j) % 2)
+				long := 70
+				if dim == 64 {
+					long = 530 // several spans of any kernel
+				}
+				t.Run(fmt.Sprintf("%v/%d heads of %d, %d kv, blocks of %d", f, g[0], dim, g[1], block), func(t *testing.T) {
+					c := attentionCase{format: f, heads: g[0], kv: g[1], dim: dim, block: block}
+					c.test(t, s, long)
+				})
+			}
+		}
+	}
+}
+
+// attentionCase is one geometry.
+type attentionCase struct {
+	format                kernels.Format
+	heads, kv, dim, block int
+	x                     []float32 // [vocab, (heads+2·kv)·dim], the last row NaN
+	cols, vocab           int
+}
+
+// schedules: the chunks of three sequences, step by step; 0 leaves one out.
+func schedules(long int) [][]int {
+	var c []int
+	for left := long; left > 0; left -= 33 {
+		c = append(c, min(33, left))
+	}
+	return [][]int{{7, 1, 1, 1}, {16, 0, 17, 1}, c}
+}
+
+func (c attentionCase) test(t *testing.T, s *subject, long int) {
+	const most, scale = 66, 0.17
+	plans := schedules(long)
+	lengths, total := make([]int, len(plans)), 0
+	for i, p := range plans {
+		for _, n := range p {
+			lengths[i] += n
+		}
+		total += lengths[i]
+	}
+	c.cols, c.vocab = (c.heads+2*c.kv)*c.dim, total+1
+	r, m := rng(uint64(c.dim*c.heads)), &tensors{}
+	c.x = normal(r, c.vocab*c.cols, 1)
+	for i := range c.cols {
+		c.x[total*c.cols+i] = float32(math.NaN())
+	}
+	table, inv := m.table("x", c.x, c.cols), m.literal("freqs", make([]float32, c.dim/2))
+	width := (long + most + c.block - 1) / c.block
+	k := class(c.format, c.block, 2, c.kv, c.dim, width)
+	var y backend.Value
+	rig := s.rig(t, plan{tensors: m, vocab: c.vocab, bucket: backend.Bucket{Tokens: most, Seqs: 3, Samples: 1}, classes: []backend.KVClass{k}, pages: 3 * width,
+		record: func(rec *backend.Recorder) { y = c.record(rec, table, inv, scale) }})
+	pages := make([][]int32, len(plans))
+	for i, p := range r.Perm(3 * width) {
+		pages[i%3] = append(pages[i%3], int32(p))
+	}
+	for _, p := range pages { // the earlier user
+		for at := 0; at < width*c.block; at += most {
+			rig.run(feed{tokens: repeat(int32(total), min(most, width*c.block-at)), at: at, pages: p})
+		}
+	}
+	want, unit := make([][]float32, len(plans)), make([][]float64, len(plans))
+	for i, first := 0, 0; i < len(plans); i++ {
+		want[i], unit[i] = c.oracle(first, lengths[i], scale)
+		first += lengths[i]
+	}
+	c.steps(t, rig, y, plans, pages, want, unit)
+}
+
+// record is Rope by angles of 0, which leaves its input, then attention on the
+// second of two layers.
+func (c attentionCase) record(rec *backend.Recorder, table, inv backend.WeightID, scale float32) backend.Value {
+	in := input(rec, table, c.cols)
+	angles := rec.New("angles", kernels.F32, backend.PerToken, c.dim)
+	rec.Do(backend.Angles{InvFreq: inv, Scale: 1, Y: angles})
+	q := rec.New("q", kernels.F32, backend.PerToken, c.heads*c.dim)
+	k, v := rec.New("k", c.format, backend.PerToken, c.kv*c.dim), rec.New("v", c.format, backend.PerToken, c.kv*c.dim)
+	rec.Do(backend.Rope{QKV: in, Angles: angles, Q: q, K: k, V: v, Heads: c.heads, KVHeads: c.kv, HeadDim: c.dim, Rotary: c.dim})
+	y := rec.New("y", kernels.F32, backend.PerToken, c.heads*c.dim)
+	rec.Do(backend.Attention{Q: q, K: k, V: v, Y: y, Layer: 1, Heads: c.heads, KVHeads: c.kv, HeadDim: c.dim, Scale: scale})
+	rec.Do(backend.StoreKV{K: k, V: v, Layer: 1})
+	return y
+}
+
+// steps runs the schedule and compares every row.
+func (c attentionCase) steps(t *testing.T, rig *rig, y backend.Value, plans [][]int, pages [][]int32, want [][]float32, unit [][]float64) {
+	t.Helper()
+	at, width := make([]int, len(plans)), c.heads*c.dim
+	for step := range plans[2] {
+		var feeds []feed
+		var who []int
+		for i, p := range plans {
+			if step >= len(p) || p[step] == 0 {
+				continue
+			}
+			first := at[i]
+			for j := range i {
+				first += len(want[j]) / width
+			}
+			ids := make([]int32, p[step])
+			for j := range ids {
+				ids[j] = int32(first + j)
+			}
+			feeds, who = append(feeds, feed{tokens: ids, at: at[i], pages: pages[i]}), append(who, i)
+		}
+		b := rig.run(feeds...)
+		got, row := rig.floats(y, b.Tokens), 0
+		for j, f := range feeds {
+			i, n := who[j], len(f.tokens)
+			compareUnits(t, fmt.Sprintf("step %d, sequence %d from %d", step, i, at[i]),
+				got[row*width:(row+n)*width], want[i][at[i]*width:(at[i]+n)*width], unit[i][at[i]*width:(at[i]+n)*width])
+			row, at[i] = row+n, at[i]+n
+		}
+	}
+}
+
+// oracle is attention of table rows first to first+n-1 as one chunk without
+// history, and the standard error of each result that is allowed:
+//
+//   - scores: float32 sums, 2⁻²⁴·(√dim·√Σ(q·k)² + 4·|s|) · scale; with BF16 pages
+//     queries and weights may be rounded to bf16, 2⁻⁹·√Σ(q·k)²·scale and 2⁻⁹;
+//   - a score's error e moves a result by p·e·(v − y); sums over n positions are float32.
+func (c attentionCase) oracle(first, n int, scale float32) (want []float32, unit []float64) {
+	width, kvWidth := c.heads*c.dim, c.kv*c.dim
+	var q, k, v []float32
+	positions := make([]int32, n)
+	for t := range n {
+		row := c.x[(first+t)*c.cols:][:c.cols]
+		q, k, v = append(q, row[:width]...), append(k, row[width:width+kvWidth]...), append(v, row[width+kvWidth:]...)
+		positions[t] = int32(t)
+	}
+	a := ref.AttentionArgs{
+		Q: q, Y: make([]float32, n*width), K: encode(c.format, k), V: encode(c.format, v), First: []int32{0, int32(n)}, Positions: positions,
+		Pages: ref.Pages{Format: c.format, BlockSize: c.block, KVHeads: c.kv, HeadDim: c.dim}, Heads: c.heads, Scale: scale,
+		Room: ref.AttentionRoom{K: make([]float32, n*c.dim), V: make([]float32, n*c.dim), P: make([]float64, n), Acc: make([]float64, c.dim)},
+	}
+	for h := range c.kv {
+		ref.Attention(a, 0, h)
+	}
+	return a.Y, c.units(q, decode(c.format, a.K), decode(c.format, a.V), a.Y, float64(scale))
+}
+
+func (c attentionCase) units(q, k, v, y []float32, scale float64) []float64 {
+	width, kvWidth := c.heads*c.dim, c.kv*c.dim
+	n, round := len(q)/width, 1.0/(1<<24)
+	if c.format == kernels.BF16 {
+		round = 1.0 / (1 << 9)
+	}
+	unit, p, e := make([]float64, len(y)), make([]float64, n), make([]float64, n)
+	for t := range n {
+		for h := range c.heads {
+			qh, sum, top := q[t*width+h*c.dim:][:c.dim], 0.0, math.Inf(-1)
+			kvAt := h / (c.heads / c.kv) * c.dim
+			for j := range t + 1 {
+				var s, square float64
+				for d, x := range k[j*kvWidth+kvAt:][:c.dim] {
+					s += float64(qh[d]) * float64(x)
+					square += float64(qh[d]) * float64(qh[d]) * float64(x) * float64(x)
+				}
+				p[j], e[j] = s*scale, (math.Sqrt(square)*(math.Sqrt(float64(c.dim))/(1<<24)+round)+4*math.Abs(s)/(1<<24))*scale+round
+				top = max(top, p[j])
+			}
+			for j := range t + 1 {
+				p[j] = math.Exp(p[j] - top)
+				sum += p[j]
+			}
+			for d := range c.dim {
+				out := (t*c.heads+h)*c.dim + d
+				var square, abs float64
+				for j := range t + 1 {
+					x := float64(v[j*kvWidth+kvAt+d])
+					move := p[j] / sum * (e[j]*math.Abs(x-float64(y[out])) + round*math.Abs(x))
+					square += move * move
+					abs += p[j] / sum * math.Abs(x)
+				}
+				unit[out] = math.Sqrt(square) + abs*math.Sqrt(float64(t+8))/(1<<24) + 1e-30
+			}
+		}
+	}
+	return unit
+}
+
+func repeat(id int32, n int) []int32 {
+	ids := make([]int32, n)
+	for i := range ids {
+		ids[i] = id
+	}
+	return ids
+}

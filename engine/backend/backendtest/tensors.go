@@ -1,0 +1,138 @@
+package backendtest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/ref"
+)
+
+// tensors is a checkpoint in memory, and the weights that programs see of it.
+type tensors struct {
+	specs []backend.WeightSpec
+	data  map[string]tensor
+}
+
+type tensor struct {
+	format     kernels.Format
+	rows, cols int
+	bytes      []byte
+}
+
+// ReadRows implements backend.RowReader.
+func (m *tensors) ReadRows(name string, row0, rows int, dst []byte) error {
+	t, ok := m.data[name]
+	size := t.format.Bytes(int64(t.cols))
+	if !ok || row0 < 0 || rows < 0 || row0+rows > t.rows || int64(len(dst)) != int64(rows)*size {
+		return fmt.Errorf("tensor %q, rows %d to %d into %d bytes: there are %d rows of %d", name, row0, row0+rows, len(dst), t.rows, size)
+	}
+	copy(dst, t.bytes[int64(row0)*size:])
+	return nil
+}
+
+// stored keeps a tensor's bytes.
+func (m *tensors) stored(name string, f kernels.Format, rows, cols int, b []byte) {
+	if m.data == nil {
+		m.data = map[string]tensor{}
+	}
+	m.data[name] = tensor{f, rows, cols, b}
+}
+
+// matrix adds a weight of one tensor with these bytes.
+func (m *tensors) matrix(name string, use backend.Use, f kernels.Format, rows, cols int, b []byte) backend.WeightID {
+	m.stored(name, f, rows, cols, b)
+	m.specs = append(m.specs, backend.WeightSpec{
+		Name: name, Group: "test", Rows: rows, Cols: cols, Source: f, Use: use,
+		Parts: []backend.Part{{Tensor: name, Rows: rows, Format: f}},
+	})
+	return backend.WeightID(len(m.specs) - 1)
+}
+
+// table adds an F32 lookup table: how tests give a program its inputs.
+func (m *tensors) table(name string, x []float32, cols int) backend.WeightID {
+	return m.matrix(name, backend.Lookup, kernels.F32, len(x)/cols, cols, encode(kernels.F32, x))
+}
+
+// vector adds a vector as a checkpoint has it, stored as f.
+func (m *tensors) vector(name string, f kernels.Format, x []float32) backend.WeightID {
+	m.stored(name, f, 1, len(x), encode(f, x))
+	m.specs = append(m.specs, backend.WeightSpec{
+		Name: name, Group: "test", Rows: 1, Cols: len(x), Source: f, Use: backend.Vector,
+		Parts: []backend.Part{{Tensor: name, Rows: 1, Elems: len(x), Format: f}},
+	})
+	return backend.WeightID(len(m.specs) - 1)
+}
+
+// literal adds a vector of values.
+func (m *tensors) literal(name string, x []float32) backend.WeightID {
+	m.specs = append(m.specs, backend.WeightSpec{
+		Name: name, Group: "test", Rows: 1, Cols: len(x), Source: kernels.F32, Use: backend.Vector,
+		Parts: []backend.Part{{Rows: 1, Elems: len(x), Format: kernels.F32, Values: x}},
+	})
+	return backend.WeightID(len(m.specs) - 1)
+}
+
+// encode stores values as a format that Quantize has.
+func encode(f kernels.Format, x []float32) []byte {
+	b := make([]byte, f.Bytes(int64(len(x))))
+	ref.Quantize(f, x, b)
+	return b
+}
+
+// decode is what bytes of a format say.
+func decode(f kernels.Format, b []byte) []float32 {
+	elems, size := f.Block()
+	x := make([]float32, len(b)/size*elems)
+	ref.Dequantize(f, b, x)
+	return x
+}
+
+// normal is n seeded numbers of a standard deviation.
+func normal(r *rand.Rand, n int, deviation float64) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(r.NormFloat64() * deviation)
+	}
+	return x
+}
+
+// random is the bytes of n elements of any format, about as wide as deviation.
+func random(r *rand.Rand, f kernels.Format, n int, deviation float64) []byte {
+	if f != kernels.Q4_K && f != kernels.Q6_K {
+		return encode(f, normal(r, n, deviation))
+	}
+	b := make([]byte, f.Bytes(int64(n)))
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	half := func(at int, x float64) {
+		binary.LittleEndian.PutUint16(b[at:], ref.FloatToHalf(float32(x)))
+	}
+	_, size := f.Block()
+	for at := 0; at < len(b); at += size {
+		if f == kernels.Q4_K { // x = d·scale·q − dmin·min of about 32·(7.5 ± 4.6): centred where dmin is 7.5·d
+			half(at, deviation/160)
+			half(at+2, 7.5*deviation/160)
+		} else { // x = d·scale·(q−32), both factors about uniform
+			half(at+208, deviation/(74*18.5))
+		}
+	}
+	return b
+}
+
+// rng is the numbers of one test: the same in every run.
+func rng(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)) }
+
+// bits says whether two rows are the same bits, and where not.
+func bits(a, b []float32) int {
+	for i := range a {
+		if math.Float32bits(a[i]) != math.Float32bits(b[i]) {
+			return i
+		}
+	}
+	return -1
+}

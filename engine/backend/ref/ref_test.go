@@ -1,0 +1,11 @@
+package ref_test
+
+import (
+	"testing"
+
+	"vapp.dev/engine/backend/backendtest"
+	"vapp.dev/engine/backend/ref"
+)
+
+// TestSuite is what every backend passes.
+func TestSuite(t *testing.T) { backendtest.Run(t, ref.Opener{}) }
