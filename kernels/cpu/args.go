@@ -1,0 +1,165 @@
+package cpu
+
+import "vapp.dev/kernels"
+
+// Op numbers the functions of kernels.h.
+type Op int32
+
+// The ops. Those of Linear are two: all parts of LinearPrepare are finished
+// before the first of LinearRun begins.
+const (
+	OpTokens Op = iota
+	OpStoreTokens
+	OpEmbed
+	OpNorm
+	OpLinearPrepare
+	OpLinearRun
+	OpAngles
+	OpRope
+	OpAttention
+	OpStoreKV
+	OpSwiGLU
+	OpGather
+	OpSample
+)
+
+// The structs below are those of kernels.h, field by field. Addresses are of
+// memory that Go's collector does not move or free while an op may run.
+
+// Pages is one class of page and one layer's place in it.
+type Pages struct {
+	Arena, Table                                    uintptr
+	PageBytes, SlabBytes, K, V                      int64
+	PerSlab, Width, Block, Format, KVHeads, HeadDim int32
+}
+
+// Tokens are the operands of OpTokens.
+type Tokens struct {
+	IDs, Sampled, Out uintptr
+	Samples, Vocab    int32
+}
+
+// StoreTokens are the operands of OpStoreTokens; Pages.K is the token plane.
+type StoreTokens struct {
+	Pages               Pages
+	IDs, Seq, Positions uintptr
+}
+
+// Embed are the operands of OpEmbed. Row is a LinearKernel's or 0.
+type Embed struct {
+	IDs, Table, Y, Row uintptr
+	Format, Cols, Rows int32
+	Scale              float32
+}
+
+// Norm are the operands of OpNorm.
+type Norm struct {
+	X, Residual, W, Y uintptr
+	Symbol, Cols      int32
+	Eps               float32
+	_                 int32
+}
+
+// Angles are the operands of OpAngles.
+type Angles struct {
+	Positions, Freq, Y uintptr
+	Half               int32
+	Scale              float32
+}
+
+// Rope are the operands of OpRope.
+type Rope struct {
+	QKV, Angles, Q, K, V                    uintptr
+	Heads, KVHeads, HeadDim, Rotary, Format int32
+	_                                       int32
+}
+
+// Attention are the operands of OpAttention. Work is AttentionWorkspace bytes
+// for each part.
+type Attention struct {
+	Pages                              Pages
+	Q, K, V, Y, Positions, First, Work uintptr
+	WorkBytes                          int64
+	Heads                              int32
+	Scale                              float32
+}
+
+// StoreKV are the operands of OpStoreKV.
+type StoreKV struct {
+	Pages                Pages
+	K, V, Seq, Positions uintptr
+}
+
+// SwiGLU are the operands of OpSwiGLU.
+type SwiGLU struct {
+	X, Y         uintptr
+	Symbol, Cols int32
+}
+
+// Gather are the operands of OpGather; Bytes is a row's.
+type Gather struct {
+	X, Rows, Y uintptr
+	Bytes      int64
+}
+
+// Sample are the operands of OpSample. Work is SampleWorkspace bytes for each
+// part.
+type Sample struct {
+	Pages                                  Pages
+	Logits, Rows, Grammar, Allowed, Bias   uintptr
+	Sampled, Status, Logprob, Rank, TopIDs uintptr
+	TopProbs, Work                         uintptr
+	WorkBytes                              int64
+	Vocab, Words, MaxBias, MaxTop          int32
+}
+
+// Linear are the operands of OpLinearPrepare and OpLinearRun. Work is WorkBytes
+// for each part.
+type Linear struct {
+	W, Bias, X    uintptr
+	LdX           int64
+	Y             uintptr
+	LdY           int64
+	Rows, In, Out int32 // Rows is set by each call
+	Format        int32
+	Shared        uintptr
+	SharedBytes   int64
+	Work          uintptr
+	WorkBytes     int64
+	Kernel        uintptr
+	WorkStride    int64
+	Symbol        int32
+	_             int32
+}
+
+// The constants of kernels.h; a test keeps them equal.
+const (
+	attentionSpan = 256
+	attentionTile = 32
+	attentionDim  = 512
+	sampleBins    = 2048
+)
+
+// MaxGroup is the most query heads that may share a KV head, MaxHeadDim the
+// widest head.
+const (
+	MaxGroup   = attentionTile
+	MaxHeadDim = attentionDim
+)
+
+// AttentionWorkspace is what a part of OpAttention needs, a multiple of 64.
+func AttentionWorkspace(headDim int) int64 {
+	wide := roundUp(int64(headDim), 16)
+	floats := 3*attentionTile*wide + 2*16*wide + attentionTile*attentionSpan + 2*attentionTile
+	return roundUp(4*floats, 64)
+}
+
+// SampleWorkspace is what a part of OpSample needs, a multiple of 64.
+func SampleWorkspace(vocab int) int64 {
+	return roundUp(sampleBins*12+8*int64(vocab), 64)
+}
+
+// Lookup reports whether OpEmbed reads rows of f as a checkpoint stores them.
+func Lookup(f kernels.Format) bool {
+	return f == kernels.F32 || f == kernels.F16 || f == kernels.BF16 || f.Quantized()
+}

@@ -1,0 +1,339 @@
+/* attention_body.h: causal attention over pages and the step's own K and V.
+ *
+ * Keys are taken in blocks of 16 at absolute positions and in spans of SPAN keys.
+ * A span has a softmax of its own (its largest score, the sum of the exponentials,
+ * the weighted values); spans are joined in the order of positions. A score is
+ * four sums over every fourth dimension, joined as (0+1)+(2+3). So the bits of a row
+ * depend on its own keys alone. Queries are taken in tiles of up to TILE rows (a
+ * row is a token and a head) that share the loads of K and V. */
+#include "vec.h"
+
+#define BLOCK 16
+#define SPAN VAPP_ATTENTION_SPAN
+#define TILE VAPP_ATTENTION_TILE
+#define NV (BLOCK / VW) /* vectors in a block of keys */
+
+/* tile is the queries of one piece of work and the room it needs. */
+typedef struct {
+	const vapp_attention *a;
+	int32_t seq, head;     /* of K and V */
+	int32_t token, tokens; /* first token row and how many */
+	int32_t history;       /* positions below it are in pages */
+	int32_t rows, group;   /* rows = tokens · group */
+	int32_t dim, wide;     /* head dimension; rounded up to 16 */
+	float *q;              /* [TILE][wide] */
+	float *k;              /* [wide][BLOCK] */
+	float *v;              /* [BLOCK][wide] */
+	float *score;          /* [TILE][SPAN] */
+	float *part, *out;     /* [TILE][wide]: of the span, of all spans */
+	float *top, *sum;      /* [TILE] of all spans */
+} tile;
+
+static int32_t position(const tile *t, int32_t row) { return t->a->positions[t->token + row / t->group]; }
+
+/* A side is K or V of a block: where its rows come from and how they are laid. */
+static const uint8_t *history(const tile *t, int32_t at, int64_t *slot)
+{
+	const vapp_pages *p = &t->a->pages;
+	*slot = at % p->block;
+	return vapp_page(p, p->table[(int64_t)t->seq * p->width + at / p->block]);
+}
+
+/* first_new is the first position of a block that the step's own rows hold. */
+static int32_t first_new(const tile *t, int32_t at) { return at > t->history ? at : t->history; }
+
+static const uint8_t *own(const tile *t, const void *side, int32_t pos)
+{
+	const vapp_pages *p = &t->a->pages;
+	int64_t row = (int64_t)t->a->first[t->seq] + pos - t->history;
+	return (const uint8_t *)side + (row * p->kv_heads + t->head) * t->dim * vapp_element(p->format);
+}
+
+/* load_keys fills k with the keys of positions [at, end), at most a block. */
+static void load_keys(const tile *t, int32_t at, int32_t end)
+{
+	const vapp_pages *p = &t->a->pages;
+	int64_t e = vapp_element(p->format), d = t->dim;
+	if (at < t->history) {
+		int64_t slot;
+		const uint8_t *k = history(t, at, &slot) + p->k + (t->head * d * p->block) * e;
+		k += slot * e;
+		for (int64_t i = 0; i < d; i++, k += p->block * e)
+			for (int j = 0; j < NV; j++)
+				vf_store(t->k + i * BLOCK + j * VW, vf_widen(p->format, k + j * VW * e));
+	}
+	for (int32_t pos = first_new(t, at); pos < end; pos++) {
+		float row[VAPP_ATTENTION_DIM];
+		vapp_dequantize(p->format, own(t, t->a->k, pos), d, row);
+		for (int64_t i = 0; i < d; i++)
+			t->k[i * BLOCK + pos - at] = row[i];
+	}
+}
+
+static void widen_row(const tile *t, const uint8_t *src, float *dst)
+{
+	int32_t f = t->a->pages.format;
+	int64_t i = 0, e = vapp_element(f);
+	for (; i + VW <= t->dim; i += VW)
+		vf_store(dst + i, vf_widen(f, src + i * e));
+	if (i < t->dim)
+		vapp_dequantize(f, src + i * e, t->dim - i, dst + i);
+}
+
+/* load_values fills v likewise. */
+static void load_values(const tile *t, int32_t at, int32_t end)
+{
+	const vapp_pages *p = &t->a->pages;
+	int64_t e = vapp_element(p->format), d = t->dim;
+	int32_t fresh = first_new(t, at);
+	if (at < t->history) {
+		int64_t slot;
+		const uint8_t *v = history(t, at, &slot) + p->v;
+		v += (t->head * p->block + slot) * d * e;
+		for (int32_t pos = at; pos < end && pos < fresh; pos++, v += d * e)
+			widen_row(t, v, t->v + (pos - at) * t->wide);
+	}
+	for (int32_t pos = fresh; pos < end; pos++)
+		widen_row(t, own(t, t->a->v, pos), t->v + (pos - at) * t->wide);
+}
+
+/* scores of n ≤ 4 rows with the block: row r to s[r·SPAN]. */
+static inline __attribute__((always_inline)) void scores(const tile *t, const float *q, int n, float *s)
+{
+	const vf scale = vf_set(t->a->scale);
+	for (int j = 0; j < NV; j++) {
+		vf acc[4][4];
+		const float *k = t->k + j * VW;
+		for (int r = 0; r < n; r++)
+			for (int i = 0; i < 4; i++)
+				acc[r][i] = vf_set(0);
+		for (int32_t d = 0; d < t->wide; d += 4)
+			for (int i = 0; i < 4; i++) {
+				vf key = vf_load(k + (d + i) * BLOCK);
+				for (int r = 0; r < n; r++)
+					acc[r][i] = vf_fma(vf_set(q[r * t->wide + d + i]), key, acc[r][i]);
+			}
+		for (int r = 0; r < n; r++)
+			vf_store(s + r * SPAN + j * VW, ((acc[r][0] + acc[r][1]) + (acc[r][2] + acc[r][3])) * scale);
+	}
+}
+
+/* weigh adds the values of keys [0, keys) of the block to n ≤ 4 rows. */
+static inline __attribute__((always_inline)) void weigh(const tile *t, const float *p, int n, int keys, float *out)
+{
+	int32_t i = 0;
+	for (; i + 2 * VW <= t->wide; i += 2 * VW) {
+		vf acc[4][2];
+		for (int r = 0; r < n; r++)
+			for (int h = 0; h < 2; h++)
+				acc[r][h] = vf_load(out + r * t->wide + i + h * VW);
+		for (int j = 0; j < keys; j++) {
+			vf v0 = vf_load(t->v + j * t->wide + i), v1 = vf_load(t->v + j * t->wide + i + VW);
+			for (int r = 0; r < n; r++) {
+				vf w = vf_set(p[r * SPAN + j]);
+				acc[r][0] = vf_fma(w, v0, acc[r][0]);
+				acc[r][1] = vf_fma(w, v1, acc[r][1]);
+			}
+		}
+		for (int r = 0; r < n; r++)
+			for (int h = 0; h < 2; h++)
+				vf_store(out + r * t->wide + i + h * VW, acc[r][h]);
+	}
+	for (; i < t->wide; i += VW)
+		for (int r = 0; r < n; r++) {
+			vf acc = vf_load(out + r * t->wide + i);
+			for (int j = 0; j < keys; j++)
+				acc = vf_fma(vf_set(p[r * SPAN + j]), vf_load(t->v + j * t->wide + i), acc);
+			vf_store(out + r * t->wide + i, acc);
+		}
+}
+
+/* seen is how many keys of [at, at+n) a row sees. */
+static int32_t seen(const tile *t, int32_t row, int32_t at, int32_t n)
+{
+	int32_t k = position(t, row) + 1 - at;
+	return k < 0 ? 0 : k > n ? n : k;
+}
+
+static void score_span(const tile *t, int32_t at, int32_t end)
+{
+	for (int32_t b = at; b < end; b += BLOCK) {
+		float *s = t->score + (b - at);
+		int32_t r = 0;
+		load_keys(t, b, b + BLOCK < end ? b + BLOCK : end);
+		for (; r + 4 <= t->rows; r += 4)
+			scores(t, t->q + r * t->wide, 4, s + r * SPAN);
+		if (t->rows - r == 3)
+			scores(t, t->q + r * t->wide, 3, s + r * SPAN);
+		else if (t->rows - r == 2)
+			scores(t, t->q + r * t->wide, 2, s + r * SPAN);
+		else if (t->rows - r == 1)
+			scores(t, t->q + r * t->wide, 1, s + r * SPAN);
+	}
+}
+
+/* soften turns a row's n scores into weights; returns the largest score and sets
+ * sum. What lies above n in its block of 16 becomes 0. */
+static float soften(float *s, int32_t n, float *sum)
+{
+	int32_t end = (n + BLOCK - 1) / BLOCK * BLOCK;
+	for (int32_t i = n; i < end; i++)
+		s[i] = -INFINITY;
+	vf top = vf_set(-INFINITY), acc = vf_set(0);
+	for (int32_t i = 0; i < end; i += VW)
+		top = vf_max(vf_load(s + i), top);
+	float m = vf_top(top);
+	for (int32_t i = 0; i < end; i += VW) {
+		vf p = vf_exp(vf_load(s + i) - vf_set(m));
+		acc = acc + p;
+		vf_store(s + i, p);
+	}
+	*sum = vf_sum(acc);
+	return m;
+}
+
+static void weigh_span(const tile *t, int32_t at, int32_t end)
+{
+	memset(t->part, 0, (size_t)t->rows * t->wide * sizeof(float));
+	for (int32_t b = at; b < end; b += BLOCK) {
+		const float *p = t->score + (b - at);
+		int32_t r = 0;
+		load_values(t, b, b + BLOCK < end ? b + BLOCK : end);
+		while (r < t->rows) {
+			int32_t n = seen(t, r, b, BLOCK), last = r + 4 <= t->rows ? r + 3 : t->rows - 1;
+			float *out = t->part + r * t->wide;
+			if (n != seen(t, last, b, BLOCK))
+				last = r;
+			switch (last - r) {
+			case 3:
+				weigh(t, p + r * SPAN, 4, n, out);
+				break;
+			case 2:
+				weigh(t, p + r * SPAN, 3, n, out);
+				break;
+			case 1:
+				weigh(t, p + r * SPAN, 2, n, out);
+				break;
+			default:
+				weigh(t, p + r * SPAN, 1, n, out);
+			}
+			r = last + 1;
+		}
+	}
+}
+
+/* join adds a span's result to a row's. */
+static void join(const tile *t, int32_t r, float top, float sum)
+{
+	float *out = t->out + r * t->wide, *part = t->part + r * t->wide;
+	float m = top > t->top[r] || top != top ? top : t->top[r], old[VW], new[VW];
+	vf_store(old, vf_exp(vf_set(t->top[r] - m)));
+	vf_store(new, vf_exp(vf_set(top - m)));
+	vf a = vf_set(old[0]), b = vf_set(new[0]);
+	for (int32_t i = 0; i < t->wide; i += VW)
+		vf_store(out + i, vf_fma(vf_load(part + i), b, vf_load(out + i) * a));
+	float x = t->sum[r] * old[0], y = sum * new[0];
+	t->sum[r] = x + y;
+	t->top[r] = m;
+}
+
+static void start(tile *t)
+{
+	const vapp_attention *a = t->a;
+	memset(t->q, 0, (size_t)t->rows * t->wide * sizeof(float));
+	memset(t->k, 0, (size_t)t->wide * BLOCK * sizeof(float));
+	memset(t->v, 0, (size_t)BLOCK * t->wide * sizeof(float));
+	for (int32_t r = 0; r < t->rows; r++) {
+		int64_t row = (int64_t)(t->token + r / t->group) * a->heads + t->head * t->group + r % t->group;
+		memcpy(t->q + r * t->wide, a->q + row * t->dim, (size_t)t->dim * sizeof(float));
+	}
+}
+
+static void finish(const tile *t)
+{
+	const vapp_attention *a = t->a;
+	for (int32_t r = 0; r < t->rows; r++) {
+		int64_t row = (int64_t)(t->token + r / t->group) * a->heads + t->head * t->group + r % t->group;
+		float *y = a->y + row * t->dim;
+		const float *out = t->out + r * t->wide;
+		for (int32_t i = 0; i < t->dim; i++)
+			y[i] = out[i] / t->sum[r];
+	}
+}
+
+static void run(tile *t)
+{
+	int32_t end = position(t, t->rows - 1) + 1;
+	start(t);
+	for (int32_t at = 0; at < end; at += SPAN) {
+		int32_t stop = at + SPAN < end ? at + SPAN : end;
+		float top[TILE], sum[TILE];
+		score_span(t, at, stop);
+		for (int32_t r = 0; r < t->rows; r++) {
+			int32_t n = seen(t, r, at, SPAN);
+			sum[r] = 0;
+			top[r] = n > 0 ? soften(t->score + r * SPAN, n, &sum[r]) : -INFINITY;
+		}
+		weigh_span(t, at, stop);
+		if (at == 0) {
+			memcpy(t->out, t->part, (size_t)t->rows * t->wide * sizeof(float));
+			memcpy(t->top, top, (size_t)t->rows * sizeof(float));
+			memcpy(t->sum, sum, (size_t)t->rows * sizeof(float));
+			continue;
+		}
+		for (int32_t r = 0; r < t->rows; r++)
+			if (seen(t, r, at, SPAN) > 0)
+				join(t, r, top[r], sum[r]);
+	}
+	finish(t);
+}
+
+static tile rooms(const vapp_attention *a, int part)
+{
+	tile t = {.a = a, .dim = a->pages.head_dim, .group = a->heads / a->pages.kv_heads};
+	float *f = (float *)(a->work + a->work_bytes * part);
+	t.wide = (t.dim + 15) / 16 * 16;
+	t.q = f, f += TILE * t.wide;
+	t.k = f, f += t.wide * BLOCK;
+	t.v = f, f += t.wide * BLOCK;
+	t.score = f, f += TILE * SPAN;
+	t.part = f, f += TILE * t.wide;
+	t.out = f, f += TILE * t.wide;
+	t.top = f, f += TILE;
+	t.sum = f;
+	return t;
+}
+
+/* cost of a sequence's tile: the keys its rows see, in units that only the
+ * sharing among parts uses. */
+static int64_t cost(const vapp_attention *a, int32_t token, int32_t tokens)
+{
+	return (int64_t)tokens * (a->positions[token + tokens - 1] + 64);
+}
+
+/* Work is (sequence, tile of tokens, KV head); a part takes the pieces whose
+ * middle falls into its share of the total cost. */
+void VAPP_NAME(attention)(const void *args, const vapp_call *c)
+{
+	const vapp_attention *a = args;
+	tile t = rooms(a, c->part);
+	int32_t step = TILE / t.group, heads = a->pages.kv_heads;
+	int64_t total = 0, done = 0;
+	for (int32_t s = 0; s < c->rows[VAPP_SEQS]; s++)
+		for (int32_t k = a->first[s]; k < a->first[s + 1]; k += step)
+			total += cost(a, k, a->first[s + 1] - k < step ? a->first[s + 1] - k : step) * heads;
+	for (t.seq = 0; t.seq < c->rows[VAPP_SEQS]; t.seq++) {
+		int32_t last = a->first[t.seq + 1];
+		if (a->first[t.seq] == last)
+			continue;
+		t.history = a->positions[a->first[t.seq]];
+		for (t.token = a->first[t.seq]; t.token < last; t.token += step) {
+			t.tokens = last - t.token < step ? last - t.token : step;
+			t.rows = t.tokens * t.group;
+			int64_t w = cost(a, t.token, t.tokens);
+			for (t.head = 0; t.head < heads; t.head++, done += w)
+				if ((done + w / 2) * c->parts / total == c->part)
+					run(&t);
+		}
+	}
+}

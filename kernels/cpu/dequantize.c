@@ -1,0 +1,105 @@
+#include <string.h>
+
+#include "kernels.h"
+
+/* The block layouts are GGUF's, see kernels.Format and kernels/ref/quant.go. */
+
+static float half_at(const uint8_t *p)
+{
+	uint16_t h;
+	memcpy(&h, p, 2);
+	return vapp_half_to_float(h);
+}
+
+static void q8_0(const uint8_t *s, float *y)
+{
+	float d = half_at(s);
+	for (int i = 0; i < 32; i++)
+		y[i] = (float)(int8_t)s[2 + i] * d;
+}
+
+static void q4_0(const uint8_t *s, float *y)
+{
+	float d = half_at(s);
+	for (int i = 0; i < 16; i++) {
+		y[i] = (float)((s[2 + i] & 15) - 8) * d;
+		y[i + 16] = (float)((s[2 + i] >> 4) - 8) * d;
+	}
+}
+
+static void q4_1(const uint8_t *s, float *y)
+{
+	float d = half_at(s), m = half_at(s + 2);
+	for (int i = 0; i < 16; i++) {
+		volatile float lo = (float)(s[4 + i] & 15) * d, hi = (float)(s[4 + i] >> 4) * d;
+		y[i] = lo + m;
+		y[i + 16] = hi + m;
+	}
+}
+
+static void q4_k(const uint8_t *s, float *y)
+{
+	float d = half_at(s), dmin = half_at(s + 2);
+	const uint8_t *pk = s + 4, *q = s + 16;
+	for (int j = 0; j < 8; j++) {
+		int sc = j < 4 ? pk[j] & 63 : (pk[j + 4] & 15) | pk[j - 4] >> 6 << 4;
+		int mn = j < 4 ? pk[j + 4] & 63 : pk[j + 4] >> 4 | pk[j] >> 6 << 4;
+		float scale = d * (float)sc, min = dmin * (float)mn;
+		for (int i = 0; i < 32; i++) {
+			volatile float v = scale * (float)(q[j / 2 * 32 + i] >> (j % 2 * 4) & 15);
+			y[j * 32 + i] = v - min;
+		}
+	}
+}
+
+static void q6_k(const uint8_t *s, float *y)
+{
+	float d = half_at(s + 208);
+	for (int h = 0; h < 2; h++) {
+		const uint8_t *ql = s + 64 * h, *qh = s + 128 + 32 * h, *sc = s + 192 + 8 * h;
+		for (int k = 0; k < 4; k++)
+			for (int i = 0; i < 32; i++) {
+				int low = ql[k % 2 * 32 + i] >> (k / 2 * 4) & 15, high = qh[i] >> (2 * k) & 3;
+				y[128 * h + 32 * k + i] = d * (float)(int8_t)sc[k * 2 + i / 16] * (float)((low | high << 4) - 32);
+			}
+	}
+}
+
+static void blocks(void (*f)(const uint8_t *, float *), const uint8_t *s, int64_t n, int bytes, int elems, float *y)
+{
+	for (int64_t i = 0; i < n / elems; i++)
+		f(s + i * bytes, y + i * elems);
+}
+
+void vapp_dequantize(int32_t format, const void *src, int64_t n, float *dst)
+{
+	const uint16_t *h = src;
+	switch (format) {
+	case VAPP_F32:
+		memcpy(dst, src, (size_t)n * 4);
+		return;
+	case VAPP_F16:
+		for (int64_t i = 0; i < n; i++)
+			dst[i] = vapp_half_to_float(h[i]);
+		return;
+	case VAPP_BF16:
+		for (int64_t i = 0; i < n; i++)
+			dst[i] = vapp_bfloat_to_float(h[i]);
+		return;
+	case VAPP_Q8_0:
+		blocks(q8_0, src, n, 34, 32, dst);
+		return;
+	case VAPP_Q4_0:
+		blocks(q4_0, src, n, 18, 32, dst);
+		return;
+	case VAPP_Q4_1:
+		blocks(q4_1, src, n, 20, 32, dst);
+		return;
+	case VAPP_Q4_K:
+		blocks(q4_k, src, n, 144, 256, dst);
+		return;
+	case VAPP_Q6_K:
+		blocks(q6_k, src, n, 210, 256, dst);
+		return;
+	}
+}

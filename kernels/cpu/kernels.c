@@ -1,0 +1,70 @@
+#include <stddef.h>
+
+#include "kernels.h"
+
+void vapp_op_tokens(const void *, const vapp_call *);
+void vapp_op_store_tokens(const void *, const vapp_call *);
+void vapp_op_embed(const void *, const vapp_call *);
+void vapp_op_angles(const void *, const vapp_call *);
+void vapp_op_store_kv(const void *, const vapp_call *);
+void vapp_op_gather(const void *, const vapp_call *);
+void vapp_op_linear_prepare(const void *, const vapp_call *);
+void vapp_op_linear(const void *, const vapp_call *);
+
+static vapp_fn plain(int op)
+{
+	switch (op) {
+	case VAPP_OP_TOKENS:
+		return vapp_op_tokens;
+	case VAPP_OP_STORE_TOKENS:
+		return vapp_op_store_tokens;
+	case VAPP_OP_EMBED:
+		return vapp_op_embed;
+	case VAPP_OP_LINEAR_PREPARE:
+		return vapp_op_linear_prepare;
+	case VAPP_OP_LINEAR:
+		return vapp_op_linear;
+	case VAPP_OP_ANGLES:
+		return vapp_op_angles;
+	case VAPP_OP_STORE_KV:
+		return vapp_op_store_kv;
+	case VAPP_OP_GATHER:
+		return vapp_op_gather;
+	}
+	return NULL;
+}
+
+/* The rows of this table are variants; AMX serves Linear alone and takes the
+ * rest from AVX-512. */
+vapp_fn vapp_kernel(int op, int variant)
+{
+	vapp_fn f = plain(op);
+	if (f)
+		return f;
+#define VAPP_CASE(isa) \
+	switch (op) { \
+	case VAPP_OP_NORM: \
+		return vapp_norm_##isa; \
+	case VAPP_OP_ROPE: \
+		return vapp_rope_##isa; \
+	case VAPP_OP_ATTENTION: \
+		return vapp_attention_##isa; \
+	case VAPP_OP_SWIGLU: \
+		return vapp_swiglu_##isa; \
+	case VAPP_OP_SAMPLE: \
+		return vapp_sample_##isa; \
+	} \
+	return NULL;
+	if (variant == VAPP_GENERIC) {
+		VAPP_CASE(generic)
+	}
+#if defined(__x86_64__)
+	if (variant == VAPP_AVX2) {
+		VAPP_CASE(avx2)
+	}
+	if (variant == VAPP_AVX512 || variant == VAPP_AMX) {
+		VAPP_CASE(avx512)
+	}
+#endif
+	return NULL;
+}

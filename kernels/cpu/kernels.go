@@ -1,0 +1,62 @@
+//go:build cgo
+
+package cpu
+
+/*
+#cgo LDFLAGS: -lm
+#include "kernels.h"
+#include "sizes.h"
+*/
+import "C"
+
+import (
+	"unsafe"
+
+	"vapp.dev/kernels"
+)
+
+// Kernel returns the address of an op's function, a vapp_fn of kernels.h, in a
+// variant; false where this build has none.
+func Kernel(op Op, variant string) (uintptr, bool) {
+	n, ok := variantNumbers[variant]
+	if !ok {
+		return 0, false
+	}
+	f := C.vapp_kernel(C.int(op), n)
+	return uintptr(unsafe.Pointer(f)), f != nil
+}
+
+// Address is the kernel as Linear.Kernel wants it.
+func (k LinearKernel) Address() uintptr { return uintptr(unsafe.Pointer(k.c)) }
+
+// RowAddress is the kernel's row function as Embed.Row wants it.
+func (k LinearKernel) RowAddress() uintptr { return uintptr(unsafe.Pointer(k.c.row)) }
+
+// PrepareRows is the number of rows from which on Linear needs OpLinearPrepare;
+// 0 where it never does.
+func (k LinearKernel) PrepareRows() int {
+	if k.c.prepare == nil {
+		return 0
+	}
+	return max(1, int(k.c.prepare_rows))
+}
+
+// Dequantize decodes len(dst) elements stored as f, any but I32 and U32, whole
+// blocks; src has exactly their bytes.
+func Dequantize(f kernels.Format, src []byte, dst []float32) {
+	if elems, _ := f.Block(); len(dst)%elems != 0 || !Lookup(f) || int64(len(src)) != f.Bytes(int64(len(dst))) {
+		panic("cpu: Dequantize: lengths do not fit the format")
+	}
+	if len(dst) > 0 {
+		C.vapp_dequantize(C.int32_t(f), unsafe.Pointer(&src[0]), C.int64_t(len(dst)), (*C.float)(&dst[0]))
+	}
+}
+
+// mirrors are the sizes of the C structs of args.go, in the order of the Go ones
+// in kernels_test.go, then the constants.
+func mirrors() (structs [13]int, constants [4]int) {
+	for i := range structs {
+		structs[i] = int(C.vapp_size(C.int(i)))
+	}
+	return structs, [4]int{C.VAPP_ATTENTION_SPAN, C.VAPP_ATTENTION_TILE, C.VAPP_ATTENTION_DIM, C.VAPP_SAMPLE_BINS}
+}

@@ -1,0 +1,221 @@
+/* kernels.h: the ops of a program but Linear, which is in linear.h.
+ *
+ * Every op has the same signature, so that a pool runs a list of them without
+ * knowing what they do. A call computes part `part` of `parts`; parts write
+ * disjoint memory and a result never depends on how many there are. Structs
+ * hold addresses first, then 32-bit words; args.go mirrors them. */
+#ifndef VAPP_CPU_KERNELS_H
+#define VAPP_CPU_KERNELS_H
+#include <stdint.h>
+
+#include "linear.h"
+
+/* The remaining formats of kernels.Format. */
+enum { VAPP_I32 = 4, VAPP_U32 = 5, VAPP_Q4_K = 9, VAPP_Q6_K = 10 };
+
+/* Row symbols: which count of a launch an op's rows are. */
+enum { VAPP_PER_TOKEN = 0, VAPP_PER_SAMPLE = 1, VAPP_SEQS = 2, VAPP_SYMBOLS = 3 };
+
+typedef struct {
+	int32_t part, parts;
+	int32_t rows[VAPP_SYMBOLS];
+} vapp_call;
+
+typedef void (*vapp_fn)(const void *args, const vapp_call *c);
+
+/* vapp_pages is one class of page, and one layer's place in it. */
+typedef struct {
+	uint8_t *arena;
+	const int32_t *table; /* [S, width] page numbers, below 0: none */
+	int64_t page_bytes, slab_bytes;
+	int64_t k, v; /* where the layer's K and V begin in a page; k is the token plane's place for token ops */
+	int32_t per_slab, width, block, format, kv_heads, head_dim;
+} vapp_pages;
+
+static inline uint8_t *vapp_page(const vapp_pages *p, int32_t n)
+{
+	return p->arena + (int64_t)(n / p->per_slab) * p->slab_bytes + (int64_t)(n % p->per_slab) * p->page_bytes;
+}
+
+/* out[t] = id[t], or sampled[-1-id[t]] of the other set where id[t] < 0. */
+typedef struct {
+	const int32_t *ids, *sampled;
+	int32_t *out;
+	int32_t samples, vocab; /* bounds of sampled and of an id */
+} vapp_tokens;
+
+typedef struct {
+	vapp_pages pages;
+	const int32_t *ids, *seq, *positions;
+} vapp_store_tokens;
+
+/* y[t] = scale · row ids[t]; row is NULL for a table stored row by row. */
+typedef struct {
+	const int32_t *ids;
+	const void *table;
+	float *y;
+	void (*row)(const void *w, int32_t format, int32_t in, int32_t out, int32_t r, float *dst);
+	int32_t format, cols, rows;
+	float scale;
+} vapp_embed;
+
+typedef struct {
+	const float *x;
+	float *residual; /* or NULL */
+	const float *w;
+	float *y;
+	int32_t symbol, cols;
+	float eps;
+	int32_t pad;
+} vapp_norm;
+
+typedef struct {
+	const int32_t *positions;
+	const float *freq;
+	float *y;
+	int32_t half;
+	float scale;
+} vapp_angles;
+
+typedef struct {
+	const float *qkv, *angles;
+	float *q;
+	void *k, *v;
+	int32_t heads, kv_heads, head_dim, rotary, format, pad;
+} vapp_rope;
+
+/* work is one room of work_bytes for each part: AttentionWorkspace. A span is the
+ * keys that share a softmax, a tile the (token, head) rows that share loads. */
+enum { VAPP_ATTENTION_SPAN = 256, VAPP_ATTENTION_TILE = 32, VAPP_ATTENTION_DIM = 512 };
+typedef struct {
+	vapp_pages pages;
+	const float *q;
+	const void *k, *v;
+	float *y;
+	const int32_t *positions, *first;
+	uint8_t *work;
+	int64_t work_bytes;
+	int32_t heads;
+	float scale;
+} vapp_attention;
+
+typedef struct {
+	vapp_pages pages;
+	const void *k, *v;
+	const int32_t *seq, *positions;
+} vapp_store_kv;
+
+typedef struct {
+	const float *x;
+	float *y;
+	int32_t symbol, cols;
+} vapp_swiglu;
+
+typedef struct {
+	const uint8_t *x;
+	const int32_t *rows;
+	uint8_t *y;
+	int64_t bytes; /* of a row */
+} vapp_gather;
+
+/* vapp_sample_row is backend.SampleRow. */
+typedef struct {
+	uint64_t seed;
+	int32_t position, seq;
+	uint32_t flags;
+	int32_t num_top, num_bias, top_k;
+	float temperature, top_p, min_p, repetition, frequency, presence;
+	int32_t prompt_len, history_len, target, pad[3];
+} vapp_sample_row;
+
+typedef struct {
+	int32_t token;
+	float value;
+} vapp_bias;
+
+/* work is one room of work_bytes for each part: SampleWorkspace. */
+enum { VAPP_SAMPLE_BINS = 2048 };
+typedef struct {
+	vapp_pages pages; /* k: the token plane */
+	float *logits;
+	const vapp_sample_row *rows;
+	const uint32_t *grammar, *allowed;
+	const vapp_bias *bias;
+	int32_t *sampled, *status;
+	float *logprob;
+	int32_t *rank, *top_ids;
+	float *top_probs;
+	uint8_t *work;
+	int64_t work_bytes;
+	int32_t vocab, words, max_bias, max_top;
+} vapp_sample;
+
+typedef struct {
+	vapp_linear a; /* rows is set at each call */
+	const vapp_linear_kernel *kernel;
+	int64_t work_stride;
+	int32_t symbol, pad;
+} vapp_linear_op;
+
+/* The ops, numbered as the Go constants. */
+enum {
+	VAPP_OP_TOKENS,
+	VAPP_OP_STORE_TOKENS,
+	VAPP_OP_EMBED,
+	VAPP_OP_NORM,
+	VAPP_OP_LINEAR_PREPARE,
+	VAPP_OP_LINEAR,
+	VAPP_OP_ANGLES,
+	VAPP_OP_ROPE,
+	VAPP_OP_ATTENTION,
+	VAPP_OP_STORE_KV,
+	VAPP_OP_SWIGLU,
+	VAPP_OP_GATHER,
+	VAPP_OP_SAMPLE,
+	VAPP_OPS
+};
+
+/* vapp_kernel returns the function of an op in a variant, or NULL where this
+ * build has none. The caller has checked that the CPU has the variant. */
+vapp_fn vapp_kernel(int op, int variant);
+
+/* vapp_dequantize decodes n elements, n a multiple of the block. */
+void vapp_dequantize(int32_t format, const void *src, int64_t n, float *dst);
+
+/* Halves, rounded to nearest even. */
+float vapp_half_to_float(uint16_t h);
+uint16_t vapp_float_to_half(float f);
+uint16_t vapp_float_to_bfloat(float f);
+
+static inline float vapp_bfloat_to_float(uint16_t b)
+{
+	union { uint32_t u; float f; } x = {(uint32_t)b << 16};
+	return x.f;
+}
+
+/* vapp_random is backend.Random. */
+static inline double vapp_random(uint64_t seed, int32_t pos)
+{
+	uint64_t z = seed + UINT64_C(0x9e3779b97f4a7c15) * ((uint64_t)(uint32_t)pos + 1);
+	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+	return (double)((z ^ z >> 31) >> 11) / 9007199254740992.0;
+}
+
+/* vapp_share gives part i of n things to a part: [from, to). */
+static inline void vapp_share(int64_t n, const vapp_call *c, int64_t *from, int64_t *to)
+{
+	*from = n * c->part / c->parts;
+	*to = n * (c->part + 1) / c->parts;
+}
+
+/* The functions that each instruction set has its own of. */
+#define VAPP_EACH_VARIANT(X) X(norm) X(rope) X(swiglu) X(attention) X(sample)
+#define VAPP_DECLARE(name) \
+	void vapp_##name##_generic(const void *, const vapp_call *); \
+	void vapp_##name##_avx2(const void *, const vapp_call *); \
+	void vapp_##name##_avx512(const void *, const vapp_call *);
+VAPP_EACH_VARIANT(VAPP_DECLARE)
+#undef VAPP_DECLARE
+
+#endif

@@ -1,0 +1,26 @@
+//go:build cgo
+
+package cpu
+
+import (
+	"testing"
+	"unsafe"
+)
+
+// TestMirrors compares the Go structs and constants with C's.
+func TestMirrors(t *testing.T) {
+	structs, constants := mirrors()
+	want := [13]uintptr{
+		unsafe.Sizeof(Pages{}), unsafe.Sizeof(Tokens{}), unsafe.Sizeof(StoreTokens{}), unsafe.Sizeof(Embed{}), unsafe.Sizeof(Norm{}),
+		unsafe.Sizeof(Angles{}), unsafe.Sizeof(Rope{}), unsafe.Sizeof(Attention{}), unsafe.Sizeof(StoreKV{}), unsafe.Sizeof(SwiGLU{}),
+		unsafe.Sizeof(Gather{}), unsafe.Sizeof(Sample{}), unsafe.Sizeof(Linear{}),
+	}
+	for i, n := range structs {
+		if uintptr(n) != want[i] {
+			t.Errorf("struct %d has %d bytes in C and %d in Go", i, n, want[i])
+		}
+	}
+	if constants != [4]int{attentionSpan, attentionTile, attentionDim, sampleBins} {
+		t.Errorf("constants are %v in C", constants)
+	}
+}

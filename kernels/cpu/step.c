@@ -1,0 +1,153 @@
+#include <math.h>
+#include <string.h>
+
+#include "kernels.h"
+
+/* The ops that move numbers and need no instruction set of their own. */
+
+void vapp_op_tokens(const void *args, const vapp_call *c)
+{
+	const vapp_tokens *a = args;
+	int64_t from, to;
+	vapp_share(c->rows[VAPP_PER_TOKEN], c, &from, &to);
+	for (int64_t t = from; t < to; t++) {
+		int32_t id = a->ids[t];
+		if (id < 0)
+			id = -1 - id < a->samples ? a->sampled[-1 - id] : 0;
+		/* A row that failed has no token; its sequence ends with this step. */
+		a->out[t] = id < 0 || id >= a->vocab ? 0 : id;
+	}
+}
+
+/* slot finds where token t of a sequence lies; NULL when no page was given. */
+static uint8_t *slot(const vapp_pages *p, int32_t seq, int32_t pos, int32_t *at)
+{
+	int32_t b = pos / p->block;
+	int32_t page = b < p->width ? p->table[(int64_t)seq * p->width + b] : -1;
+	*at = pos % p->block;
+	return page < 0 ? NULL : vapp_page(p, page);
+}
+
+void vapp_op_store_tokens(const void *args, const vapp_call *c)
+{
+	const vapp_store_tokens *a = args;
+	int64_t from, to;
+	vapp_share(c->rows[VAPP_PER_TOKEN], c, &from, &to);
+	for (int64_t t = from; t < to; t++) {
+		int32_t at;
+		uint8_t *page = slot(&a->pages, a->seq[t], a->positions[t], &at);
+		if (page)
+			memcpy(page + a->pages.k + (int64_t)at * 4, &a->ids[t], 4);
+	}
+}
+
+static int64_t row_bytes(int32_t format, int64_t n)
+{
+	switch (format) {
+	case VAPP_F32:
+		return n * 4;
+	case VAPP_Q8_0:
+		return n / 32 * 34;
+	case VAPP_Q4_0:
+		return n / 32 * 18;
+	case VAPP_Q4_1:
+		return n / 32 * 20;
+	case VAPP_Q4_K:
+		return n / 256 * 144;
+	case VAPP_Q6_K:
+		return n / 256 * 210;
+	}
+	return n * 2;
+}
+
+void vapp_op_embed(const void *args, const vapp_call *c)
+{
+	const vapp_embed *a = args;
+	int64_t from, to, bytes = row_bytes(a->format, a->cols);
+	vapp_share(c->rows[VAPP_PER_TOKEN], c, &from, &to);
+	for (int64_t t = from; t < to; t++) {
+		float *y = a->y + t * a->cols;
+		int32_t id = a->ids[t];
+		if (a->row)
+			a->row(a->table, a->format, a->cols, a->rows, id, y);
+		else
+			vapp_dequantize(a->format, (const uint8_t *)a->table + id * bytes, a->cols, y);
+		if (a->scale != 1)
+			for (int32_t i = 0; i < a->cols; i++)
+				y[i] *= a->scale;
+	}
+}
+
+void vapp_op_angles(const void *args, const vapp_call *c)
+{
+	const vapp_angles *a = args;
+	int64_t from, to;
+	vapp_share(c->rows[VAPP_PER_TOKEN], c, &from, &to);
+	for (int64_t t = from; t < to; t++) {
+		float *y = a->y + t * 2 * a->half, pos = (float)a->positions[t];
+		for (int32_t i = 0; i < a->half; i++) {
+			float x = pos * a->freq[i]; /* rounded to float: as transformers does */
+			y[i] = (float)cos((double)x) * a->scale;
+			y[a->half + i] = (float)sin((double)x) * a->scale;
+		}
+	}
+}
+
+static void store_key(uint8_t *dst, const uint8_t *src, const vapp_pages *p)
+{
+	int64_t n = (int64_t)p->kv_heads * p->head_dim;
+	if (p->format == VAPP_F32)
+		for (int64_t i = 0; i < n; i++)
+			memcpy(dst + i * p->block * 4, src + i * 4, 4);
+	else
+		for (int64_t i = 0; i < n; i++)
+			memcpy(dst + i * p->block * 2, src + i * 2, 2);
+}
+
+void vapp_op_store_kv(const void *args, const vapp_call *c)
+{
+	const vapp_store_kv *a = args;
+	const vapp_pages *p = &a->pages;
+	int64_t from, to, e = p->format == VAPP_F32 ? 4 : 2, d = e * p->head_dim, n = d * p->kv_heads;
+	vapp_share(c->rows[VAPP_PER_TOKEN], c, &from, &to);
+	for (int64_t t = from; t < to; t++) {
+		int32_t at;
+		uint8_t *page = slot(p, a->seq[t], a->positions[t], &at);
+		if (!page)
+			continue;
+		store_key(page + p->k + at * e, (const uint8_t *)a->k + t * n, p);
+		for (int32_t h = 0; h < p->kv_heads; h++)
+			memcpy(page + p->v + ((int64_t)h * p->block + at) * d, (const uint8_t *)a->v + t * n + h * d, (size_t)d);
+	}
+}
+
+void vapp_op_gather(const void *args, const vapp_call *c)
+{
+	const vapp_gather *a = args;
+	int64_t from, to;
+	vapp_share(c->rows[VAPP_PER_SAMPLE], c, &from, &to);
+	for (int64_t i = from; i < to; i++)
+		memcpy(a->y + i * a->bytes, a->x + a->rows[i] * a->bytes, (size_t)a->bytes);
+}
+
+void vapp_op_linear_prepare(const void *args, const vapp_call *c)
+{
+	const vapp_linear_op *o = args;
+	vapp_linear a = o->a;
+	a.rows = c->rows[o->symbol];
+	if (a.rows < o->kernel->prepare_rows || a.rows == 0)
+		return;
+	a.work = (uint8_t *)o->a.work + o->work_stride * c->part;
+	o->kernel->prepare(&a, c->part, c->parts);
+}
+
+void vapp_op_linear(const void *args, const vapp_call *c)
+{
+	const vapp_linear_op *o = args;
+	vapp_linear a = o->a;
+	a.rows = c->rows[o->symbol];
+	if (a.rows == 0)
+		return;
+	a.work = (uint8_t *)o->a.work + o->work_stride * c->part;
+	o->kernel->run(&a, c->part, c->parts);
+}

@@ -1,0 +1,242 @@
+/* vec.h: one vector of VW floats in the instruction set that the including file
+ * was compiled for (VAPP_VECTOR bits, 0: any), so that a kernel's body is written once.
+ *
+ * Every sum over a vector is a fixed tree, and vf_fma rounds once where the set
+ * has a fused multiply-add and twice where it has none: within a variant equal
+ * operands give equal bits, whatever the loop around them. */
+#ifndef VAPP_CPU_VEC_H
+#define VAPP_CPU_VEC_H
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "kernels.h"
+
+#define VAPP_JOIN2(a, b) a##b
+#define VAPP_JOIN(a, b) VAPP_JOIN2(a, b)
+
+#if VAPP_VECTOR == 512
+#define VAPP_NAME(f) VAPP_JOIN(vapp_, VAPP_JOIN(f, _avx512))
+#define VW 16
+typedef __m512 vf;
+#define vf_load(p) _mm512_loadu_ps(p)
+#define vf_store(p, v) _mm512_storeu_ps(p, v)
+#define vf_set(x) _mm512_set1_ps(x)
+#define vf_fma(a, b, c) _mm512_fmadd_ps(a, b, c)
+#define vf_max(a, b) _mm512_max_ps(a, b)
+#define vf_min(a, b) _mm512_min_ps(a, b)
+#define vf_any_gt(a, b) (_mm512_cmp_ps_mask(a, b, _CMP_GT_OQ) != 0)
+#define vf_count_ge(a, b) __builtin_popcount(_mm512_cmp_ps_mask(a, b, _CMP_GE_OQ))
+/* a where a >= b, else 0 (also where either is NaN) */
+#define vf_keep_ge(x, a, b) _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a, b, _CMP_GE_OQ), x)
+/* x unless a < b, then 0: a NaN passes */
+#define vf_drop_lt(x, a, b) _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a, b, _CMP_NLT_UQ), x)
+#define vf_round(x) _mm512_roundscale_ps(x, 8)
+#define vf_scale2(x, n) _mm512_scalef_ps(x, n)
+#define vf_half(p) _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(p)))
+#define vf_bfloat(p) _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(p))), 16))
+static inline float vf_sum(vf v) { return _mm512_reduce_add_ps(v); }
+static inline float vf_top(vf v) { return _mm512_reduce_max_ps(v); }
+static inline void vf_add_doubles(double *acc, vf v)
+{
+	__m512d lo = _mm512_cvtps_pd(_mm512_castps512_ps256(v));
+	__m512d hi = _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));
+	_mm512_storeu_pd(acc, _mm512_add_pd(_mm512_loadu_pd(acc), lo));
+	_mm512_storeu_pd(acc + 8, _mm512_add_pd(_mm512_loadu_pd(acc + 8), hi));
+}
+static inline void vf_store_half(uint16_t *p, vf v)
+{
+	_mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+#elif VAPP_VECTOR == 256
+#define VAPP_NAME(f) VAPP_JOIN(vapp_, VAPP_JOIN(f, _avx2))
+#define VW 8
+typedef __m256 vf;
+#define vf_load(p) _mm256_loadu_ps(p)
+#define vf_store(p, v) _mm256_storeu_ps(p, v)
+#define vf_set(x) _mm256_set1_ps(x)
+#define vf_fma(a, b, c) _mm256_fmadd_ps(a, b, c)
+#define vf_max(a, b) _mm256_max_ps(a, b)
+#define vf_min(a, b) _mm256_min_ps(a, b)
+#define vf_any_gt(a, b) (_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ)) != 0)
+#define vf_count_ge(a, b) __builtin_popcount(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GE_OQ)))
+#define vf_keep_ge(x, a, b) _mm256_and_ps(x, _mm256_cmp_ps(a, b, _CMP_GE_OQ))
+#define vf_drop_lt(x, a, b) _mm256_and_ps(x, _mm256_cmp_ps(a, b, _CMP_NLT_UQ))
+#define vf_round(x) _mm256_round_ps(x, 8)
+static inline vf vf_scale2(vf x, vf n)
+{
+	return x * _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
+}
+#define vf_half(p) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p)))
+#define vf_bfloat(p) _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(p))), 16))
+static inline float vf_sum(vf v)
+{
+	__m128 x = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+	x = _mm_add_ps(x, _mm_movehl_ps(x, x));
+	return _mm_cvtss_f32(_mm_add_ss(x, _mm_shuffle_ps(x, x, 1)));
+}
+static inline float vf_top(vf v)
+{
+	__m128 x = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+	x = _mm_max_ps(x, _mm_movehl_ps(x, x));
+	return _mm_cvtss_f32(_mm_max_ss(x, _mm_shuffle_ps(x, x, 1)));
+}
+static inline void vf_add_doubles(double *acc, vf v)
+{
+	_mm256_storeu_pd(acc, _mm256_add_pd(_mm256_loadu_pd(acc), _mm256_cvtps_pd(_mm256_castps256_ps128(v))));
+	_mm256_storeu_pd(acc + 4, _mm256_add_pd(_mm256_loadu_pd(acc + 4), _mm256_cvtps_pd(_mm256_extractf128_ps(v, 1))));
+}
+static inline void vf_store_half(uint16_t *p, vf v)
+{
+	_mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+#else
+#define VAPP_NAME(f) VAPP_JOIN(vapp_, VAPP_JOIN(f, _generic))
+#define VW 4
+typedef float vf __attribute__((vector_size(16)));
+typedef int32_t vi __attribute__((vector_size(16)));
+static inline vf vf_load(const float *p)
+{
+	vf v;
+	memcpy(&v, p, sizeof v);
+	return v;
+}
+static inline void vf_store(float *p, vf v) { memcpy(p, &v, sizeof v); }
+static inline vf vf_set(float x) { return (vf){x, x, x, x}; }
+static inline vf vf_select(vi m, vf a, vf b) { return (vf)(((vi)a & m) | ((vi)b & ~m)); }
+/* One rounding on machines whose compiler fuses anyway, two elsewhere. */
+static inline vf vf_fma(vf a, vf b, vf c)
+{
+#ifdef __FP_FAST_FMAF
+	return (vf){__builtin_fmaf(a[0], b[0], c[0]), __builtin_fmaf(a[1], b[1], c[1]),
+		__builtin_fmaf(a[2], b[2], c[2]), __builtin_fmaf(a[3], b[3], c[3])};
+#else
+	return a * b + c;
+#endif
+}
+static inline vf vf_max(vf a, vf b) { return vf_select(a > b, a, b); }
+static inline vf vf_min(vf a, vf b) { return vf_select(a < b, a, b); }
+static inline int vf_any_gt(vf a, vf b)
+{
+	vi m = a > b;
+	return (m[0] | m[1] | m[2] | m[3]) != 0;
+}
+static inline int vf_count_ge(vf a, vf b)
+{
+	vi m = a >= b;
+	return -(m[0] + m[1] + m[2] + m[3]);
+}
+static inline vf vf_keep_ge(vf x, vf a, vf b) { return (vf)((vi)x & (a >= b)); }
+static inline vf vf_drop_lt(vf x, vf a, vf b) { return (vf)((vi)x & ~(a < b)); }
+static inline vf vf_round(vf x)
+{
+	const vf magic = vf_set(12582912.0f); /* 1.5 · 2^23: for |x| < 2^22 */
+	return (x + magic) - magic;
+}
+static inline vf vf_scale2(vf x, vf n) { return x * (vf)((__builtin_convertvector(n, vi) + 127) << 23); }
+static inline vf vf_half(const uint16_t *p)
+{
+	return (vf){vapp_half_to_float(p[0]), vapp_half_to_float(p[1]), vapp_half_to_float(p[2]), vapp_half_to_float(p[3])};
+}
+static inline vf vf_bfloat(const uint16_t *p)
+{
+	return (vf){vapp_bfloat_to_float(p[0]), vapp_bfloat_to_float(p[1]), vapp_bfloat_to_float(p[2]), vapp_bfloat_to_float(p[3])};
+}
+static inline float vf_sum(vf v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+static inline float vf_top(vf v)
+{
+	float a = v[0] > v[1] ? v[0] : v[1], b = v[2] > v[3] ? v[2] : v[3];
+	return a > b ? a : b;
+}
+static inline void vf_add_doubles(double *acc, vf v)
+{
+	for (int i = 0; i < VW; i++)
+		acc[i] += (double)v[i];
+}
+static inline void vf_store_half(uint16_t *p, vf v)
+{
+	for (int i = 0; i < VW; i++)
+		p[i] = vapp_float_to_half(v[i]);
+}
+#endif
+
+/* vf_apart keeps a product from being fused with the sum that follows. */
+#if VAPP_VECTOR == 512
+#define vf_apart(v) __asm__("" : "+v"(v))
+#elif VAPP_VECTOR == 256
+#define vf_apart(v) __asm__("" : "+x"(v))
+#elif defined(__aarch64__)
+#define vf_apart(v) __asm__("" : "+w"(v))
+#else
+#define vf_apart(v) (void)(v)
+#endif
+
+/* vf_exp is e^x: Cody and Waite's reduction by ln 2 and a polynomial of degree 6;
+ * the error is below 1.5 units in the last place. Below −87.3 the result is 0,
+ * above 88.3 it is e^88.3; a NaN stays one. */
+static inline vf vf_exp(vf x)
+{
+	const vf low = vf_set(-87.3f);
+	vf y = vf_max(low, vf_min(vf_set(88.3f), x));
+	vf n = vf_round(y * vf_set(1.44269504088896341f));
+	vf r = vf_fma(n, vf_set(-0.693359375f), y);
+	r = vf_fma(n, vf_set(2.12194440e-4f), r);
+	vf p = vf_set(1.9875691500e-4f);
+	p = vf_fma(p, r, vf_set(1.3981999507e-3f));
+	p = vf_fma(p, r, vf_set(8.3334519073e-3f));
+	p = vf_fma(p, r, vf_set(4.1665795894e-2f));
+	p = vf_fma(p, r, vf_set(1.6666665459e-1f));
+	p = vf_fma(p, r, vf_set(5.0000001201e-1f));
+	p = vf_fma(p, r * r, r) + vf_set(1.0f);
+	return vf_drop_lt(vf_scale2(p, n), x, low);
+}
+
+/* vf_widen loads VW elements stored as F32, F16 or BF16. */
+static inline vf vf_widen(int32_t format, const uint8_t *p)
+{
+	if (format == VAPP_F16)
+		return vf_half((const uint16_t *)p);
+	if (format == VAPP_BF16)
+		return vf_bfloat((const uint16_t *)p);
+	return vf_load((const float *)p);
+}
+
+/* vf_narrow stores n ≤ VW elements of v as F32, F16 or BF16. */
+static inline void vf_narrow(int32_t format, uint8_t *p, vf v, int n)
+{
+	float f[VW];
+	if (format == VAPP_F16 && n == VW) {
+		vf_store_half((uint16_t *)p, v);
+		return;
+	}
+	vf_store(f, v);
+	if (format == VAPP_F32)
+		memcpy(p, f, (size_t)n * 4);
+	else
+		for (int i = 0; i < n; i++)
+			((uint16_t *)p)[i] = format == VAPP_F16 ? vapp_float_to_half(f[i]) : vapp_float_to_bfloat(f[i]);
+}
+
+/* The head and the tail of an array: n ≤ VW elements, the rest of v is 0. */
+static inline vf vf_head(const float *p, int64_t n)
+{
+	if (n >= VW)
+		return vf_load(p);
+	float f[VW] = {0};
+	memcpy(f, p, (size_t)n * 4);
+	return vf_load(f);
+}
+static inline void vf_put(float *p, vf v, int64_t n)
+{
+	if (n >= VW) {
+		vf_store(p, v);
+		return;
+	}
+	float f[VW];
+	vf_store(f, v);
+	memcpy(p, f, (size_t)n * 4);
+}
+
+static inline int64_t vapp_element(int32_t format) { return format == VAPP_F32 ? 4 : 2; }
+
+#endif
