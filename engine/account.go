@@ -1,0 +1,87 @@
+package engine
+
+import (
+	"fmt"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/dry"
+	"vapp.dev/engine/kv"
+	"vapp.dev/engine/sched"
+	"vapp.dev/kernels"
+)
+
+// Options is everything that a plan decides about an engine.
+type Options struct {
+	MaxModelLen         int // tokens, prompt and output
+	MaxNumSeqs          int
+	MaxNumBatchedTokens int
+	MaxQueue            int // waiting requests at most; 0: no bound
+	BlockSize           int // tokens a KV page holds
+	KVFormat            kernels.Format
+	KVBytes             int64 // of the KV arena: whole slabs
+	PrefixCaching       bool
+	ChunkedPrefill      bool
+	Overlap             bool // launch step n+1 before step n is committed
+	Policy              sched.Policy
+	Backend             backend.Settings
+}
+
+// Limits of a request that the step buffers are sized by.
+const (
+	MaxLogprobs = 20   // top logprobs a request may ask for, as vLLM's default
+	MaxBias     = 1024 // logit edits a row may carry
+)
+
+// Account is what an engine with these options will hold, derived on dry from
+// the model's own load and programs.
+type Account struct {
+	Layout      backend.Layout
+	Reservation backend.Reservation
+	KV          kv.Layout
+}
+
+// NewAccount runs m's load and its largest step on dry, over the layout that op
+// has for a machine with these facts. It opens no device.
+func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Account, error) {
+	l, err := op.Layout(f, o.Backend)
+	if err != nil {
+		return nil, err
+	}
+	if err := supported(l, op.Name(), o.KVFormat); err != nil {
+		return nil, err
+	}
+	classes, layout, err := placeKV(o, m)
+	if err != nil {
+		return nil, err
+	}
+	samples := o.MaxNumSeqs
+	p, err := m.Family.Record(&backend.Program{
+		Name:    "step",
+		Bucket:  backend.Bucket{Tokens: o.MaxNumBatchedTokens, Seqs: o.MaxNumSeqs, Samples: samples},
+		Classes: classes,
+	})
+	if err != nil {
+		return nil, err
+	}
+	step := backend.StepShape{
+		Tokens: o.MaxNumBatchedTokens, Seqs: o.MaxNumSeqs, Samples: samples,
+		Vocab: m.Family.Vocab(), Bias: MaxBias, Logprobs: MaxLogprobs,
+	}
+	for _, c := range classes {
+		step.MaxPages = append(step.MaxPages, c.MaxPages)
+	}
+	r, err := dry.Run(l, m.Family.Weights(), []*backend.Program{p}, step, o.KVBytes)
+	if err != nil {
+		return nil, err
+	}
+	return &Account{Layout: l, Reservation: r, KV: layout}, nil
+}
+
+func supported(l backend.Layout, name string, f kernels.Format) error {
+	for _, k := range l.KVFormats() {
+		if k == f {
+			return nil
+		}
+	}
+	return backend.Unsupported(name, "KV cache in "+f.String(), fmt.Sprintf("it keeps %v", l.KVFormats()))
+}

@@ -1,0 +1,219 @@
+package engine
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"vapp.dev/engine/runner"
+	"vapp.dev/engine/sample"
+	"vapp.dev/engine/sched"
+)
+
+// schedOptions are the scheduler's part of the options.
+func schedOptions(o Options, lag int) sched.Options {
+	return sched.Options{
+		MaxModelLen: o.MaxModelLen, MaxNumSeqs: o.MaxNumSeqs, MaxNumBatchedTokens: o.MaxNumBatchedTokens,
+		MaxSamples: o.MaxNumSeqs, Lag: lag, ChunkedPrefill: o.ChunkedPrefill, Policy: o.Policy,
+	}
+}
+
+// newSeqs makes the sequences of a request's choices. A request without a seed
+// gets one that nobody can foresee; its choices derive theirs from it.
+func newSeqs(r Request, n int) []*sched.Seq {
+	seed := r.Params.Seed
+	if !r.Params.HasSeed {
+		seed = rand.Uint64()
+	}
+	params := r.Params
+	out := make([]*sched.Seq, n)
+	for i := range out {
+		out[i] = sched.NewSeq(sched.Spec{
+			ID: r.ID, Prompt: r.Prompt, Params: &params, Seed: sample.ChoiceSeed(seed, i),
+			Priority: r.Priority, Salt: r.Salt, Lead: out[0],
+		})
+	}
+	return out
+}
+
+// receive takes what others asked for.
+func (l *loop) receive() {
+	l.mail = l.e.in.take(l.mail)
+	for _, m := range l.mail {
+		switch {
+		case m.do != nil:
+			m.do(l)
+		case m.cancel != nil:
+			l.cancel(m.cancel)
+		case l.policy != nil:
+			l.held = append(l.held, m.add...)
+		default:
+			l.add(m.add)
+		}
+	}
+	clear(l.mail)
+	if l.policy != nil && l.sched.Idle() {
+		l.sched.SetPolicy(*l.policy)
+		l.policy = nil
+		l.add(l.held)
+		l.held = nil
+	}
+	if now := time.Now(); !l.soonest.IsZero() && !now.Before(l.soonest) {
+		l.expire(now)
+	}
+}
+
+// tooLong is the scheduler's refusal in the engine's words.
+func tooLong(err error) error {
+	var e *sched.NeverFitsError
+	if !errors.As(err, &e) {
+		return err
+	}
+	what := "the model's maximum context length"
+	if e.Arena {
+		what = "what the KV cache holds"
+	}
+	return &TooLongError{Prompt: e.Prompt, Output: e.Output, Limit: e.Limit, What: what}
+}
+
+func (l *loop) add(cs []*choice) {
+	for _, c := range cs {
+		if err := l.sched.Add(c.seq); err != nil {
+			l.finish(c, FinishError, tooLong(err), time.Now())
+			continue
+		}
+		l.choices[c.seq] = c
+		if !c.deadline.IsZero() && (l.soonest.IsZero() || c.deadline.Before(l.soonest)) {
+			l.soonest = c.deadline
+		}
+	}
+}
+
+// cancel aborts a choice wherever it is; its pages are free at once.
+func (l *loop) cancel(c *choice) {
+	if c.stats.Finish != NotFinished {
+		return
+	}
+	for i, h := range l.held {
+		if h == c {
+			l.held = append(l.held[:i], l.held[i+1:]...)
+			break
+		}
+	}
+	l.sched.Cancel(c.seq)
+	l.finish(c, FinishAbort, nil, time.Now())
+}
+
+// expire aborts the choices whose deadline has passed, and finds the next one.
+func (l *loop) expire(now time.Time) {
+	l.soonest = time.Time{}
+	for _, c := range l.choices {
+		switch {
+		case c.deadline.IsZero():
+		case !now.Before(c.deadline):
+			l.cancel(c)
+		case l.soonest.IsZero() || c.deadline.Before(l.soonest):
+			l.soonest = c.deadline
+		}
+	}
+}
+
+// deliver gives a sequence's stream what a committed step brought.
+func (l *loop) deliver(set int, o sched.Output, now time.Time, report *StepStats) {
+	c := l.choices[o.Seq]
+	if c == nil {
+		return
+	}
+	p := o.Seq.Params()
+	prompt := o.Seq.Prompt()
+	for k := range o.Targets {
+		lp := l.runner.Logprob(set, o.TargetRow+k, p.PromptLogprobs)
+		c.prompt = append(c.prompt, logprobOf(prompt[o.TargetPos+k+1], lp))
+	}
+	if o.Token < 0 && o.Finish == sched.NotFinished {
+		return
+	}
+	ev := Event{Token: o.Token, Finish: finishes[o.Finish], StopToken: o.StopToken, At: now}
+	if ev.Finish == FinishError {
+		ev.Err = ErrNoToken
+	}
+	if o.Token >= 0 {
+		if p.Logprobs >= 0 {
+			lp := logprobOf(o.Token, l.runner.Logprob(set, o.Row, p.Logprobs))
+			ev.Logprob = &lp
+		}
+		l.count(c, now, report)
+	}
+	if !c.started {
+		c.started = true
+		c.stats.CachedTokens = o.Seq.Cached()
+		ev.Cached, ev.Prompt = c.stats.CachedTokens, c.prompt
+		c.prompt = nil
+	}
+	if ev.Finish != NotFinished {
+		l.ended(c, ev.Finish, now)
+	}
+	c.stream.push(ev)
+}
+
+// finishes are the engine's words for the scheduler's.
+var finishes = [...]Finish{
+	sched.NotFinished: NotFinished, sched.FinishStop: FinishStop,
+	sched.FinishLength: FinishLength, sched.FinishError: FinishError,
+}
+
+// count adds a generated token to the figures.
+func (l *loop) count(c *choice, now time.Time, report *StepStats) {
+	report.GenerationTokens++
+	if c.stats.GenerationTokens == 0 {
+		c.stats.FirstToken = now
+		report.FirstTokens = append(report.FirstTokens, now.Sub(c.stats.Arrival))
+	} else {
+		report.BetweenTokens = append(report.BetweenTokens, now.Sub(c.stats.LastToken))
+	}
+	c.stats.GenerationTokens++
+	c.stats.LastToken = now
+}
+
+// finish ends a choice without a token.
+func (l *loop) finish(c *choice, f Finish, why error, now time.Time) {
+	l.ended(c, f, now)
+	c.stream.push(Event{Token: -1, StopToken: -1, Finish: f, Err: why, At: now})
+}
+
+// ended forgets a choice and tells its figures.
+func (l *loop) ended(c *choice, f Finish, now time.Time) {
+	delete(l.choices, c.seq)
+	c.stats.Finish, c.stats.Finished = f, now
+	l.e.open.Add(-1)
+	if l.hooks.Finished != nil {
+		l.hooks.Finished(c.stats)
+	}
+}
+
+// account adds what the scheduler decided to a step's figures.
+func (l *loop) account(s *sched.Step, report *StepStats) {
+	report.PromptTokens, report.Preempted = s.Stats.PromptTokens, s.Stats.Preempted
+	report.CacheQueries, report.CacheHits = s.Stats.CacheQueries, s.Stats.CacheHits
+	l.lost += int64(s.Stats.Preempted)
+}
+
+// publish shows the state to Stats.
+func (l *loop) publish() {
+	running, waiting := l.sched.Counts()
+	use := l.pool.Usage(0)
+	l.e.stats.Store(&Stats{
+		Running: running, Waiting: waiting + len(l.held),
+		KVPages: l.e.pages, KVUsed: l.pool.Share(), KVCached: use.Cached,
+		Preemptions: l.lost, Steps: l.steps,
+	})
+}
+
+// logprobOf copies a row out of the step buffers.
+func logprobOf(token int32, lp runner.Logprob) Logprob {
+	out := Logprob{Token: token, Logprob: lp.Logprob, Rank: lp.Rank}
+	for i, id := range lp.TopIDs {
+		out.Top = append(out.Top, TopLogprob{Token: id, Logprob: lp.TopProbs[i]})
+	}
+	return out
+}

@@ -1,0 +1,180 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/kv"
+	"vapp.dev/engine/runner"
+	"vapp.dev/engine/sched"
+)
+
+// Config is what Open needs: the plan's decisions and the account they led to.
+type Config struct {
+	Options Options
+	Model   *Model
+	Opener  backend.Opener
+	Facts   backend.Facts
+	Account *Account
+	Hooks   Hooks
+	// Progress is told how far loading has come, from one goroutine at a time;
+	// nil: nobody is.
+	Progress func(Progress)
+}
+
+// Engine runs one model. Its methods may be called from any goroutine.
+type Engine struct {
+	opts  Options
+	dev   backend.Device
+	in    *inbox
+	stats atomic.Pointer[Stats]
+	queue atomic.Int64  // most waiting requests; 0: no bound
+	open  atomic.Int64  // choices submitted and not ended
+	done  chan struct{} // closed when the loop has ended
+	pages int           // of the first class
+	kv    kv.Layout
+
+	close  sync.Once
+	closed error
+}
+
+// Open takes the memory of the account, loads the model and starts the loop.
+// Cancelling ctx stops the load.
+func Open(ctx context.Context, c Config) (*Engine, error) {
+	if err := c.Model.Loadable(); err != nil {
+		return nil, err
+	}
+	r := c.Account.Reservation
+	dev, err := c.Opener.Open(c.Facts, c.Options.Backend, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := load(ctx, c.Model, dev, r, c.Facts.Cores, c.Progress); err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	run, err := runner.New(dev, r)
+	if err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	e := &Engine{opts: c.Options, dev: dev, in: newInbox(), done: make(chan struct{}), kv: c.Account.KV}
+	e.queue.Store(int64(c.Options.MaxQueue))
+	slabs := e.kv.Slabs(r.Arenas[backend.KV])
+	e.pages = e.kv.Pages(0, slabs)
+	e.stats.Store(&Stats{KVPages: e.pages})
+	pool := kv.NewPool(e.kv, slabs, c.Options.PrefixCaching)
+	l := newLoop(e, run, pool, c)
+	go l.run()
+	return e, nil
+}
+
+// Usage is what each arena of the device really took, for the ledger.
+func (e *Engine) Usage() [backend.NumArenas]int64 { return e.dev.Usage() }
+
+// Stats is the state after the last step.
+func (e *Engine) Stats() Stats { return *e.stats.Load() }
+
+// SetMaxQueue changes how many requests may wait; 0: no bound.
+func (e *Engine) SetMaxQueue(n int) { e.queue.Store(int64(n)) }
+
+// Submit queues a request and returns one Stream for each of its choices. The
+// error is a *TooLongError, ErrOverloaded, ErrClosed, or wraps ErrDead.
+func (e *Engine) Submit(_ context.Context, r Request) ([]*Stream, error) {
+	if err := e.admissible(r); err != nil {
+		return nil, err
+	}
+	n := max(1, r.N)
+	now := time.Now()
+	var add []*choice
+	var out []*Stream
+	for i, seq := range newSeqs(r, n) {
+		c := &choice{seq: seq, deadline: r.Deadline}
+		c.stream = newStream(r.ID, func() { _ = e.in.put(message{cancel: c}) })
+		c.stats = RequestStats{ID: r.ID, PromptTokens: len(r.Prompt), MaxTokens: r.Params.MaxTokens, N: n, Choice: i, Arrival: now, Queued: now}
+		add, out = append(add, c), append(out, c.stream)
+	}
+	e.open.Add(int64(n))
+	if err := e.in.put(message{add: add}); err != nil {
+		e.open.Add(-int64(n))
+		return nil, err
+	}
+	return out, nil
+}
+
+// admissible refuses what could never run, and what the queue has no room for.
+func (e *Engine) admissible(r Request) error {
+	if err := e.in.reason(); err != nil {
+		return err
+	}
+	if len(r.Prompt) == 0 {
+		return errors.New("the prompt has no tokens")
+	}
+	if n := len(r.Prompt) + r.Params.MaxTokens; n > e.opts.MaxModelLen {
+		return &TooLongError{Prompt: len(r.Prompt), Output: r.Params.MaxTokens, Limit: e.opts.MaxModelLen, What: "the model's maximum context length"}
+	}
+	if most := e.queue.Load(); most > 0 && int64(e.Stats().Waiting) >= most {
+		return fmt.Errorf("%w: %d requests wait", ErrOverloaded, most)
+	}
+	return nil
+}
+
+// SetPolicy changes the order of waiting requests. Requests that arrive from now
+// on wait until the running ones have ended, and then run under the new policy.
+func (e *Engine) SetPolicy(p sched.Policy) {
+	_ = e.in.put(message{do: func(l *loop) { l.policy = &p }})
+}
+
+// Check verifies between two steps that every KV page is accounted for once.
+func (e *Engine) Check(ctx context.Context) error {
+	answer := make(chan error, 1)
+	if err := e.in.put(message{do: func(l *loop) { answer <- l.pool.Check() }}); err != nil {
+		return err
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-e.done:
+		return ErrClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Drain refuses new requests and waits until the running and waiting ones have
+// ended, or ctx has.
+func (e *Engine) Drain(ctx context.Context) error {
+	e.in.shut(ErrClosed)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for e.open.Load() > 0 {
+		select {
+		case <-tick.C:
+		case <-e.done:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// Done is closed when the loop has ended: by Close, or because the device failed.
+func (e *Engine) Done() <-chan struct{} { return e.done }
+
+// Err is why the engine takes no more requests: nil while it does, ErrClosed, or
+// an error that wraps ErrDead.
+func (e *Engine) Err() error { return e.in.reason() }
+
+// Close aborts what is left, stops the loop and gives all memory back. The
+// Model stays open.
+func (e *Engine) Close() error {
+	e.in.shut(ErrClosed)
+	_ = e.in.put(message{do: func(l *loop) { l.closing = true }})
+	<-e.done
+	e.close.Do(func() { e.closed = e.dev.Close() })
+	return e.closed
+}

@@ -1,0 +1,31 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The sentinels that callers of Submit and Stream.Next tell apart.
+var (
+	// ErrOverloaded: the waiting queue is full.
+	ErrOverloaded = errors.New("the request queue is full")
+	// ErrClosed: the engine is draining or closed.
+	ErrClosed = errors.New("the engine is shutting down")
+	// ErrDead: the engine's loop failed; it takes no more requests.
+	ErrDead = errors.New("the engine has failed")
+	// ErrNoToken: a step's logits held no usable number, or every token was
+	// forbidden.
+	ErrNoToken = errors.New("the model gave no token: its logits are not numbers, or every token is forbidden")
+)
+
+// TooLongError refuses a request that can never fit; its numbers say why.
+type TooLongError struct {
+	Prompt int // tokens
+	Output int // tokens asked for
+	Limit  int // tokens: the model length, or what the KV arena holds
+	What   string
+}
+
+func (e *TooLongError) Error() string {
+	return fmt.Sprintf("the request needs %d tokens (%d prompt + %d output) but %s is %d tokens", e.Prompt+e.Output, e.Prompt, e.Output, e.What, e.Limit)
+}

@@ -1,0 +1,47 @@
+package engine
+
+import "time"
+
+// Hooks are called by the loop as things happen; nil ones are skipped. They
+// must not block: the loop waits for them.
+type Hooks struct {
+	// Step is called after every committed step.
+	Step func(StepStats)
+	// Finished is called once a choice, when it ends.
+	Finished func(RequestStats)
+}
+
+// StepStats is what one step did.
+type StepStats struct {
+	PromptTokens     int // prompt tokens computed
+	GenerationTokens int
+	Preempted        int             // sequences preempted for lack of pages
+	FirstTokens      []time.Duration // arrival → first token, of choices that got theirs
+	BetweenTokens    []time.Duration // since the choice's previous token
+	// CacheQueries and CacheHits count prompt tokens of newly scheduled prompts.
+	CacheQueries, CacheHits int
+	Duration                time.Duration // launch → committed
+}
+
+// RequestStats is the life of one choice.
+type RequestStats struct {
+	ID                              string
+	Finish                          Finish
+	PromptTokens, CachedTokens      int
+	GenerationTokens                int
+	MaxTokens                       int
+	N                               int // choices of its request
+	Choice                          int // 0 is the first: counts the request once
+	Arrival, Queued, Scheduled      time.Time
+	FirstToken, LastToken, Finished time.Time // zero where it never came so far
+}
+
+// Stats is a snapshot, cheap to take and never older than the last step.
+type Stats struct {
+	Running, Waiting int
+	KVPages          int     // pages the arena can hold (first class)
+	KVUsed           float64 // share of pages in use, 0..1
+	KVCached         int     // free pages that still hold a cached prefix
+	Preemptions      int64
+	Steps            int64
+}

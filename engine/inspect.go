@@ -1,0 +1,147 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/checkpoint"
+	"vapp.dev/engine/models"
+	"vapp.dev/kernels"
+)
+
+// Where says where a model's facts come from.
+type Where string
+
+// The places, from most to least.
+const (
+	FromCheckpoint Where = "checkpoint" // config and tensors of a directory or file
+	FromConfig     Where = "config"     // a directory's config alone: weights are absent
+	FromCatalogue  Where = "catalogue"  // the embedded config of a known name
+)
+
+// Source names a model.
+type Source struct {
+	Path   string        // a directory or file; may not exist
+	Name   string        // as the profile writes it, for the catalogue
+	Format string        // auto, safetensors, gguf, dummy
+	Seed   uint64        // of dummy weights
+	Shard  backend.Shard // zero: Whole
+}
+
+// Model is what is known of a model before anything is loaded.
+type Model struct {
+	Source     Source
+	Where      Where
+	Checkpoint *checkpoint.Checkpoint // headers; dummy weights where there are none
+	Config     checkpoint.Config
+	Family     models.Model
+	Dtype      kernels.Format // of activations as stored: what kvCacheDtype auto follows
+}
+
+// MissingError says that a model's weights are not on this machine.
+type MissingError struct{ Source Source }
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("model %s: no directory or GGUF file at %s, and the catalogue does not know the name (it knows %s); put the files there or set model.source",
+		e.Source.Name, e.Source.Path, strings.Join(models.CatalogueNames(), ", "))
+}
+
+// Inspect reads headers only. Where the weights are absent it falls back to
+// the directory's config, then to the catalogue; Loadable then refuses to load.
+// The caller closes the Model.
+func Inspect(s Source) (*Model, error) {
+	if s.Shard.World == 0 {
+		s.Shard = backend.Whole
+	}
+	m := &Model{Source: s, Where: FromCheckpoint}
+	if err := m.open(); err != nil {
+		return nil, err
+	}
+	fam, err := models.New(m.Checkpoint, s.Shard)
+	if err != nil {
+		m.Close()
+		return nil, err
+	}
+	m.Family, m.Config = fam, m.Checkpoint.Config()
+	m.Dtype = models.Dtype(m.Config)
+	return m, nil
+}
+
+func (m *Model) open() error {
+	s := m.Source
+	if st, err := os.Stat(s.Path); err == nil {
+		return m.openPath(st.IsDir())
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	cfg, known, err := models.Catalogued(s.Name)
+	if err != nil {
+		return err
+	}
+	if !known {
+		return &MissingError{s}
+	}
+	m.Where = FromCatalogue
+	tensors, err := models.Tensors(cfg)
+	if err != nil {
+		return err
+	}
+	m.Checkpoint, err = checkpoint.Dummy(cfg, tensors, s.Seed)
+	return err
+}
+
+func (m *Model) openPath(dir bool) (err error) {
+	s := m.Source
+	isGGUF := !dir
+	switch {
+	case s.Format == "safetensors" && isGGUF:
+		return fmt.Errorf("model %s: loadFormat is safetensors but the source is a file; name the directory", s.Name)
+	case s.Format == "gguf" && dir:
+		return fmt.Errorf("model %s: loadFormat is gguf but the source is a directory; name the .gguf file", s.Name)
+	}
+	hasWeights := isGGUF
+	for _, name := range []string{"model.safetensors", "model.safetensors.index.json"} {
+		if _, err := os.Stat(filepath.Join(s.Path, name)); dir && err == nil {
+			hasWeights = true
+		}
+	}
+	if hasWeights && s.Format != "dummy" {
+		m.Checkpoint, err = checkpoint.Open(s.Path)
+		return err
+	}
+	meta, err := checkpoint.OpenMetadata(s.Path)
+	if err != nil {
+		return err
+	}
+	m.Where = FromConfig
+	tensors := meta.Tensors()
+	if !isGGUF {
+		if tensors, err = models.Tensors(meta.Config()); err != nil {
+			meta.Close()
+			return err
+		}
+	}
+	m.Checkpoint, err = meta.WithDummyWeights(tensors, s.Seed)
+	if err != nil || !isGGUF {
+		meta.Close()
+	}
+	return err
+}
+
+// Loadable reports why the model cannot be loaded, nil when it can: real
+// weights are there, or the profile asked for dummy ones.
+func (m *Model) Loadable() error {
+	if m.Source.Format == "dummy" || m.Where == FromCheckpoint {
+		return nil
+	}
+	return fmt.Errorf("model %s: its weights are not at %s (planned from the %s); put the files there, or set model.loadFormat to \"dummy\"",
+		m.Source.Name, m.Source.Path, m.Where)
+}
+
+// Close unmaps the files.
+func (m *Model) Close() error { return m.Checkpoint.Close() }

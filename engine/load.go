@@ -1,0 +1,70 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"vapp.dev/engine/backend"
+)
+
+// Progress is how far loading has come, in bytes of packed weights.
+type Progress struct {
+	Done, Total int64
+}
+
+// load packs all weights of the reservation, several at a time, and then drops
+// the checkpoint's mapped pages.
+func load(ctx context.Context, m *Model, dev backend.Device, r backend.Reservation, workers int, report func(Progress)) error {
+	var total int64
+	for _, p := range r.Packed {
+		total += p.Bytes
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var next, done atomic.Int64
+	var told sync.Mutex
+	var wg sync.WaitGroup
+	for range max(1, workers) {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(r.Weights) {
+					return
+				}
+				if err := packOne(m, dev, r, i); err != nil {
+					stop(err)
+					return
+				}
+				told.Lock()
+				if n := done.Add(r.Packed[i].Bytes); report != nil {
+					report(Progress{Done: n, Total: total})
+				}
+				told.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return fmt.Errorf("load %s: %w", m.Source.Name, err)
+	}
+	return m.Checkpoint.DropPages()
+}
+
+// packOne packs a weight and gives its mapped pages back at once, so that a
+// load never holds more of the file than the weights in work.
+func packOne(m *Model, dev backend.Device, r backend.Reservation, i int) error {
+	if err := dev.Pack(i, m.Checkpoint); err != nil {
+		return fmt.Errorf("weight %s: %w", r.Weights[i].Name, err)
+	}
+	for _, p := range r.Weights[i].Parts {
+		if p.Tensor == "" || m.Where != FromCheckpoint {
+			continue
+		}
+		if err := m.Checkpoint.Release(p.Tensor); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"vapp.dev/engine/kv"
+	"vapp.dev/engine/runner"
+	"vapp.dev/engine/sched"
+)
+
+// loop owns device, KV pages and scheduler: nothing else touches them, and
+// nothing in them locks. Its beats are Next → Run → Commit. In the plain form a
+// step is committed before the next is chosen. In the overlapped form step n+1 is
+// chosen and launched while step n runs: it refers to n's tokens where they lie on
+// the device, and n is committed afterwards. Both forms emit the same tokens.
+type loop struct {
+	e      *Engine
+	hooks  Hooks
+	pool   *kv.Pool
+	sched  *sched.Scheduler
+	runner *runner.Runner
+
+	lag     int      // launched steps that may wait for their commit while the next is chosen
+	flights []flight // launched and not committed, the oldest first
+	set     int      // step buffers of the next launch
+
+	choices map[*sched.Seq]*choice
+	mail    []message
+	held    []*choice     // arrived while a policy change waits
+	policy  *sched.Policy // to change to when all has ended
+	soonest time.Time     // the next deadline; zero: none
+	closing bool
+	steps   int64
+	lost    int64 // preemptions so far
+}
+
+// flight is a step on the device.
+type flight struct {
+	set  int
+	step *sched.Step
+	at   time.Time
+}
+
+func newLoop(e *Engine, r *runner.Runner, pool *kv.Pool, c Config) *loop {
+	lag := 0
+	if c.Options.Overlap {
+		lag = 1
+	}
+	return &loop{
+		e: e, hooks: c.Hooks, pool: pool, runner: r, lag: lag,
+		sched:   sched.New(schedOptions(c.Options, lag), pool),
+		choices: map[*sched.Seq]*choice{},
+	}
+}
+
+// run is the loop's goroutine, on a thread of its own: the device may be bound
+// to it.
+func (l *loop) run() {
+	runtime.LockOSThread()
+	defer close(l.e.done)
+	err := l.beats()
+	why := ErrClosed
+	if err != nil {
+		why = fmt.Errorf("%w: %w", ErrDead, err)
+	}
+	l.e.in.shut(why)
+	l.end(why, err)
+}
+
+// beats runs steps until the engine closes or the device fails.
+func (l *loop) beats() (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	for {
+		l.receive()
+		if l.closing {
+			return l.settle()
+		}
+		step := l.sched.Next()
+		if step != nil {
+			if err := l.launch(step); err != nil {
+				return err
+			}
+		}
+		switch {
+		case len(l.flights) > l.lag, len(l.flights) > 0 && step == nil:
+			if err := l.commit(); err != nil {
+				return err
+			}
+		case step == nil:
+			l.publish()
+			l.e.in.wait(l.soonest)
+		}
+	}
+}
+
+// launch hands a step to the device.
+func (l *loop) launch(s *sched.Step) error {
+	f := flight{set: l.set, step: s, at: time.Now()}
+	if err := l.runner.Launch(f.set, s); err != nil {
+		return err
+	}
+	for _, r := range s.Rows {
+		if c := l.choices[r.Seq]; c != nil && c.stats.Scheduled.IsZero() {
+			c.stats.Scheduled = f.at
+		}
+	}
+	l.flights = append(l.flights, f)
+	l.set = 1 - l.set
+	return nil
+}
+
+// commit waits for the oldest step and delivers what it gave.
+func (l *loop) commit() error {
+	f := l.flights[0]
+	l.flights = append(l.flights[:0], l.flights[1:]...)
+	res, err := l.runner.Wait(f.set, f.step)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	report := StepStats{Duration: now.Sub(f.at)}
+	l.account(f.step, &report)
+	for _, o := range l.sched.Commit(f.step, res) {
+		l.deliver(f.set, o, now, &report)
+	}
+	l.steps++
+	l.publish()
+	if l.hooks.Step != nil {
+		l.hooks.Step(report)
+	}
+	return nil
+}
+
+// settle waits for what is still on the device.
+func (l *loop) settle() error {
+	var errs []error
+	for _, f := range l.flights {
+		_, err := l.runner.Wait(f.set, f.step)
+		errs = append(errs, err)
+	}
+	l.flights = nil
+	return errors.Join(errs...)
+}
+
+// end gives every choice that is left its last event: an abort when the engine
+// was closed, an error when it failed.
+func (l *loop) end(why, failed error) {
+	finish := FinishAbort
+	if failed != nil {
+		finish = FinishError
+	} else {
+		why = nil
+	}
+	l.mail = l.e.in.take(l.mail)
+	for _, m := range l.mail {
+		l.held = append(l.held, m.add...)
+		if m.do != nil {
+			m.do(l)
+		}
+	}
+	for _, c := range l.held {
+		l.finish(c, finish, why, time.Now())
+	}
+	for _, c := range l.choices {
+		l.finish(c, finish, why, time.Now())
+	}
+}

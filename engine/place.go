@@ -1,0 +1,34 @@
+package engine
+
+import (
+	"fmt"
+	"math"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/kv"
+)
+
+// placeKV cuts the KV arena: the classes of m's family with slabs and the width
+// of their page tables filled in (pages that a sequence of MaxModelLen tokens
+// holds), and the layout that the pool will follow.
+func placeKV(o Options, m *Model) ([]backend.KVClass, kv.Layout, error) {
+	classes := m.Family.Classes(o.BlockSize, o.KVFormat)
+	specs := make([]kv.Spec, len(classes))
+	for i, c := range classes {
+		specs[i] = kv.Spec{Name: c.Name, Kind: kv.Full, PageBytes: c.PageBytes(), BlockSize: c.BlockSize}
+	}
+	layout, err := kv.NewLayout(specs)
+	if err != nil {
+		return nil, kv.Layout{}, fmt.Errorf("model %s: %w", m.Source.Name, err)
+	}
+	for i := range classes {
+		classes[i].SlabBytes = layout.SlabBytes
+		classes[i].PagesPerSlab = layout.PagesPerSlab[i]
+		classes[i].MaxPages = layout.SequencePages(i, o.MaxModelLen)
+		if n := classes[i].MaxPages; o.MaxNumSeqs > 0 && n > math.MaxInt32/o.MaxNumSeqs {
+			return nil, kv.Layout{}, fmt.Errorf("kv class %s: page tables of %d sequences of %d pages exceed 2^31 entries; lower maxNumSeqs or maxModelLen, or raise blockSize",
+				classes[i].Name, o.MaxNumSeqs, n)
+		}
+	}
+	return classes, layout, nil
+}

@@ -1,0 +1,130 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"vapp.dev/engine/sample"
+)
+
+// Request is one prompt and the choices to generate for it, in tokens.
+type Request struct {
+	ID       string
+	Prompt   []int32       // at least one token
+	Params   sample.Params // validated; MaxTokens ≥ 1 and within the model length
+	N        int           // choices; each has its own Stream
+	Priority int           // lower runs first, under the priority policy
+	Deadline time.Time     // zero: none; past it the request is aborted
+	Salt     string        // separates prefix-cache contents
+}
+
+// Finish says why a stream ended; NotFinished while it has not.
+type Finish uint8
+
+// The reasons, named as clients see them.
+const (
+	NotFinished  Finish = iota
+	FinishStop          // EOS or a stop token
+	FinishLength        // max_tokens or the model length
+	FinishAbort         // cancelled, client gone, deadline, shutdown
+	FinishError         // NaN logits or an engine failure
+)
+
+// String is the finish_reason of the API.
+func (f Finish) String() string {
+	return [...]string{"", "stop", "length", "abort", "error"}[f]
+}
+
+// Logprob is one token's raw log probability, as before any edit.
+type Logprob struct {
+	Token   int32
+	Logprob float32
+	Rank    int32 // tokens at least as likely; 1 is the best
+	Top     []TopLogprob
+}
+
+// TopLogprob is one entry of a row's best tokens, best first.
+type TopLogprob struct {
+	Token   int32
+	Logprob float32
+}
+
+// Event is what a step gave a stream.
+type Event struct {
+	// Token is the generated token, −1 in an event that only finishes.
+	Token   int32
+	Logprob *Logprob // when asked for
+	// Prompt holds the prompt logprobs of positions 1.. when asked for; it comes
+	// once, with or before the first token.
+	Prompt []Logprob
+	Cached int // prompt tokens taken from the prefix cache; in the first event
+	Finish Finish
+	// StopToken is the stop token id that ended the stream (stop_token_ids or
+	// an additional EOS of the generation config), −1 for the tokenizer's EOS.
+	StopToken int32
+	Err       error // with FinishError
+	At        time.Time
+}
+
+// Stream delivers the events of one choice. The loop never waits for it: its
+// ring has room for every token the request may generate.
+type Stream struct {
+	ID     string
+	cancel func()
+
+	mu     sync.Mutex
+	ring   []Event
+	read   int
+	done   bool
+	signal chan struct{} // capacity 1
+}
+
+// NewStream makes a stream and the function that feeds it; an engine that is
+// not this package (a fake in a test) uses it too. cancel is called by Cancel.
+func NewStream(id string, cancel func()) (*Stream, func(Event)) {
+	s := newStream(id, cancel)
+	return s, s.push
+}
+
+func newStream(id string, cancel func()) *Stream {
+	return &Stream{ID: id, cancel: cancel, signal: make(chan struct{}, 1)}
+}
+
+// Next returns all events that have come since the last call, waiting for
+// at least one. After the event with a Finish it returns nil, nil. When ctx ends
+// first it returns its error; the request goes on until Cancel.
+func (s *Stream) Next(ctx context.Context) ([]Event, error) {
+	for {
+		s.mu.Lock()
+		evs, done := s.ring[s.read:], s.done
+		s.read = len(s.ring)
+		s.mu.Unlock()
+		if len(evs) > 0 || done {
+			return evs, nil
+		}
+		select {
+		case <-s.signal:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Cancel aborts the choice; its pages are free within one step. Calling it
+// after the end, or twice, does nothing.
+func (s *Stream) Cancel() { s.cancel() }
+
+// push is called by the loop only.
+func (s *Stream) push(e Event) {
+	s.mu.Lock()
+	if !s.done {
+		s.ring = append(s.ring, e)
+		s.done = e.Finish != NotFinished
+	}
+	s.mu.Unlock()
+	select {
+	case s.signal <- struct{}{}:
+	default:
+	}
+}

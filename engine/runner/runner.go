@@ -1,0 +1,123 @@
+// Package runner turns a scheduler's Step into device work: it fills the step
+// buffers, launches the recorded program and hands back what was sampled. It
+// decides nothing about requests.
+package runner
+
+import (
+	"fmt"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/sample"
+	"vapp.dev/engine/sched"
+)
+
+// Runner runs steps on one device. It is used by the loop only.
+type Runner struct {
+	dev     backend.Device
+	exe     backend.Executable
+	shape   backend.StepShape
+	classes []backend.KVClass
+}
+
+// New compiles the reservation's program.
+func New(dev backend.Device, r backend.Reservation) (*Runner, error) {
+	if len(r.Programs) != 1 {
+		return nil, fmt.Errorf("runner: %d programs instead of one", len(r.Programs))
+	}
+	exe, err := dev.Compile(r.Programs[0])
+	if err != nil {
+		return nil, err
+	}
+	return &Runner{dev: dev, exe: exe, shape: r.Step, classes: r.Classes}, nil
+}
+
+// Launch fills the buffers of a set and starts the step; it does not wait. The
+// set's previous step must have been waited for.
+func (r *Runner) Launch(set int, s *sched.Step) error {
+	if s.Tokens > r.shape.Tokens || len(s.Rows) > r.shape.Seqs || s.Samples > r.shape.Samples {
+		return fmt.Errorf("runner: a step of %d tokens, %d sequences, %d sampled rows exceeds its buffers of %d, %d, %d",
+			s.Tokens, len(s.Rows), s.Samples, r.shape.Tokens, r.shape.Seqs, r.shape.Samples)
+	}
+	b := r.dev.Step(set)
+	t := 0
+	for i := range s.Rows {
+		t = r.pack(b, &s.Rows[i], i, t)
+	}
+	b.First[len(s.Rows)] = int32(t)
+	return r.dev.Launch(r.exe, backend.Binding{Set: set, Tokens: s.Tokens, Seqs: len(s.Rows), Samples: s.Samples})
+}
+
+// pack writes sequence i of the step, whose first token row is t, and returns
+// the next sequence's.
+func (r *Runner) pack(b *backend.Step, row *sched.Row, i, t int) int {
+	b.First[i] = int32(t)
+	for k := range row.Count {
+		b.Positions[t+k] = int32(row.From + k)
+		b.Seq[t+k] = int32(i)
+	}
+	if row.Ref >= 0 {
+		b.Tokens[t] = int32(-1 - row.Ref)
+	} else {
+		copy(b.Tokens[t:], row.Tokens)
+	}
+	for c := range r.classes {
+		w := r.shape.MaxPages[c]
+		table := b.Pages[c][i*w : (i+1)*w]
+		n := copy(table, row.Seq.Pages(c))
+		for ; n < w; n++ {
+			table[n] = -1
+		}
+	}
+	r.rows(b, row, i, t)
+	return t + row.Count
+}
+
+// rows writes the sampled rows of sequence i: its prompt logprobs, then its draw.
+func (r *Runner) rows(b *backend.Step, row *sched.Row, i, t int) {
+	q := row.Seq
+	p := q.Params()
+	at := func(pos int) sample.At {
+		return sample.At{Seq: int32(i), Seed: q.Seed(), Position: pos + 1, Prompt: len(q.Prompt()), Output: q.Output()}
+	}
+	for k := range row.Targets {
+		pos := row.TargetFrom + k
+		n := row.Sample + k
+		b.Rows[n] = int32(t + pos - row.From)
+		p.Target(b, n, at(pos), q.Prompt()[pos+1])
+	}
+	if row.Draw {
+		n, pos := row.DrawRow(), row.From+row.Count-1
+		b.Rows[n] = int32(t + row.Count - 1)
+		p.Row(b, n, at(pos))
+	}
+}
+
+// Wait blocks until the step of a set has run and returns what it sampled. The
+// result lies in the set's buffers: it is valid until the set's next Launch.
+func (r *Runner) Wait(set int, s *sched.Step) (sched.Result, error) {
+	if err := r.dev.Wait(set); err != nil {
+		return sched.Result{}, err
+	}
+	b := r.dev.Step(set)
+	return sched.Result{Tokens: b.Sampled[:s.Samples], Status: b.Status[:s.Samples]}, nil
+}
+
+// Logprob is what a sampled row says of its token: raw log probabilities.
+type Logprob struct {
+	Logprob float32
+	Rank    int32 // tokens at least as likely; 1 is the best
+	// TopIDs and TopProbs are the likeliest tokens, best first.
+	TopIDs   []int32
+	TopProbs []float32
+}
+
+// Logprob reads sampled row n of a set, with its top likeliest tokens. The
+// slices are the set's buffers.
+func (r *Runner) Logprob(set, n, top int) Logprob {
+	b := r.dev.Step(set)
+	w := n * r.shape.Logprobs
+	return Logprob{
+		Logprob: b.Logprob[n], Rank: b.Rank[n],
+		TopIDs: b.TopIDs[w : w+top], TopProbs: b.TopProbs[w : w+top],
+	}
+}
