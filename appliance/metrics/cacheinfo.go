@@ -1,0 +1,65 @@
+package metrics
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// CacheConfig is what vllm:cache_config_info says of the KV cache.
+type CacheConfig struct {
+	BlockSize     int     // tokens of a page
+	Pages         int     // pages of the arena: num_gpu_blocks
+	Dtype         string  // cache_dtype, in vLLM's words
+	PrefixCaching bool    //
+	Utilization   float64 // of memory.utilization; 0: not given
+	Bytes         int64   // of memory.kvCache; 0: not given
+	SlidingWindow int     // tokens; 0: none
+	SwapBytes     int64   // host memory for preempted sequences
+}
+
+// cacheInfo is a gauge of 1 whose labels are settings in Python's spelling, as
+// vLLM's consumers expect. Labels that name nothing vapp has say None.
+func cacheInfo(c Config) prometheus.Collector {
+	const none = "None"
+	k := c.Cache
+	orNone := func(set bool, v string) string {
+		if set {
+			return v
+		}
+		return none
+	}
+	labels := prometheus.Labels{
+		"block_size":               strconv.Itoa(k.BlockSize),
+		"cache_dtype":              k.Dtype,
+		"calculate_kv_scales":      "False",
+		"cpu_kvcache_space_bytes":  none,
+		"enable_prefix_caching":    pythonBool(k.PrefixCaching),
+		"engine":                   strconv.Itoa(c.Engine),
+		"gpu_memory_utilization":   orNone(k.Utilization > 0, strconv.FormatFloat(k.Utilization, 'g', -1, 64)),
+		"is_attention_free":        "False",
+		"kv_cache_memory_bytes":    orNone(k.Bytes > 0, strconv.FormatInt(k.Bytes, 10)),
+		"kv_offloading_backend":    none,
+		"kv_offloading_size":       none,
+		"mamba_block_size":         none,
+		"mamba_cache_dtype":        none,
+		"num_cpu_blocks":           none,
+		"num_gpu_blocks":           strconv.Itoa(k.Pages),
+		"num_gpu_blocks_override":  none,
+		"prefix_caching_hash_algo": orNone(k.PrefixCaching, "sha256"),
+		"sliding_window":           orNone(k.SlidingWindow > 0, strconv.Itoa(k.SlidingWindow)),
+		"swap_space":               strconv.FormatInt(k.SwapBytes>>30, 10),
+	}
+	g := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "vllm:cache_config_info", Help: "Settings of the KV cache, as labels.", ConstLabels: labels,
+	})
+	g.Set(1)
+	return g
+}
+
+func pythonBool(b bool) string {
+	if b {
+		return "True"
+	}
+	return "False"
+}

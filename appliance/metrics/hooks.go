@@ -1,0 +1,124 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vapp.dev/engine"
+)
+
+// Hooks feed the series from the engine's loop. They are called by that one
+// goroutine.
+func (m *Metrics) Hooks() engine.Hooks {
+	f := &finisher{series: m.engine, open: map[parent]longest{}}
+	return engine.Hooks{
+		Step: func(s engine.StepStats) {
+			m.engine.step(s)
+			m.interval.add(s)
+		},
+		Finished: f.finished,
+	}
+}
+
+// step counts prompt tokens as they are computed; those of the prefix cache
+// count when their prompt is first scheduled.
+func (e *engineSeries) step(s engine.StepStats) {
+	add(e.promptTokens, s.PromptTokens+s.CacheHits)
+	add(e.localCompute, s.PromptTokens)
+	add(e.localHit, s.CacheHits)
+	add(e.cachedTokens, s.CacheHits)
+	add(e.generationTokens, s.GenerationTokens)
+	add(e.cacheQueries, s.CacheQueries)
+	add(e.cacheHits, s.CacheHits)
+	add(e.preemptions, s.Preempted)
+	for _, d := range s.FirstTokens {
+		e.firstToken.Observe(seconds(d))
+	}
+	for _, d := range s.BetweenTokens {
+		e.betweenTokens.Observe(seconds(d))
+	}
+	e.iteration.Observe(float64(s.PromptTokens + s.GenerationTokens))
+}
+
+// add leaves out sums below zero: a counter would panic, and end the loop.
+func add(c prometheus.Counter, n int) { c.Add(float64(max(0, n))) }
+
+// parent tells the choices of one request from those of another that has the
+// same id: clients choose ids.
+type parent struct {
+	id      string
+	arrival time.Time
+}
+
+// longest is what is known of a request some of whose choices have ended.
+type longest struct {
+	left   int // choices that have not ended
+	tokens int // of the longest output so far
+}
+
+// finisher puts the choices of a request together.
+type finisher struct {
+	series *engineSeries
+	open   map[parent]longest // requests with n > 1 of which some choice has ended
+}
+
+func (f *finisher) finished(r engine.RequestStats) {
+	e := f.series
+	if c := e.success[r.Finish]; c != nil {
+		c.Inc()
+	}
+	e.times(r)
+	e.promptLength.Observe(float64(r.PromptTokens))
+	e.generationLength.Observe(float64(r.GenerationTokens))
+	e.maxTokens.Observe(float64(r.MaxTokens))
+	e.computed.Observe(float64(r.PromptTokens - r.CachedTokens))
+	if r.Choice == 0 {
+		e.choices.Observe(float64(max(1, r.N)))
+	}
+	f.together(r)
+}
+
+// times observes the phases that the choice went through; one that ended in
+// the queue was queued to its end.
+func (e *engineSeries) times(r engine.RequestStats) {
+	e.endToEnd.Observe(seconds(r.Finished.Sub(r.Arrival)))
+	if r.Scheduled.IsZero() {
+		e.queued.Observe(seconds(r.Finished.Sub(r.Queued)))
+		return
+	}
+	e.queued.Observe(seconds(r.Scheduled.Sub(r.Queued)))
+	if r.FirstToken.IsZero() {
+		return
+	}
+	decode := r.LastToken.Sub(r.FirstToken)
+	e.prefill.Observe(seconds(r.FirstToken.Sub(r.Scheduled)))
+	e.decode.Observe(seconds(decode))
+	e.inference.Observe(seconds(r.LastToken.Sub(r.Scheduled)))
+	if r.GenerationTokens > 1 {
+		e.timePerToken.Observe(seconds(decode) / float64(r.GenerationTokens-1))
+	} else {
+		e.timePerToken.Observe(0)
+	}
+}
+
+// together observes the longest choice once the last has ended.
+func (f *finisher) together(r engine.RequestStats) {
+	if r.N <= 1 {
+		f.series.longestChoice.Observe(float64(r.GenerationTokens))
+		return
+	}
+	key := parent{r.ID, r.Arrival}
+	l, ok := f.open[key]
+	if !ok {
+		l.left = r.N
+	}
+	l.left--
+	l.tokens = max(l.tokens, r.GenerationTokens)
+	if l.left > 0 {
+		f.open[key] = l
+		return
+	}
+	delete(f.open, key)
+	f.series.longestChoice.Observe(float64(l.tokens))
+}

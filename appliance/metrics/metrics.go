@@ -1,0 +1,115 @@
+// Package metrics is the Prometheus view of engine.Stats and engine.Hooks, of
+// the HTTP side and of the ledger: the series of GET /metrics under vLLM's
+// names, what only vapp has under vapp_, and the periodic line of figures in
+// the log. It is fed by the loop and by HTTP goroutines, never blocks them for
+// longer than an addition, and holds nothing but sums.
+package metrics
+
+import (
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"vapp.dev/engine"
+)
+
+// Config is what is known of a server before its engine is open.
+type Config struct {
+	Model       string // label model_name: the first served name
+	Engine      int    // label engine: the index of the replica
+	MaxModelLen int    // tokens; bounds the buckets of lengths
+	Version     string // of vapp
+	Compat      bool   // also expose the names of older vLLM releases
+	Cache       CacheConfig
+}
+
+// Metrics is one registry and the series in it. All methods may be called from
+// any goroutine.
+type Metrics struct {
+	cfg      Config
+	registry *prometheus.Registry
+	stats    atomic.Pointer[func() engine.Stats]
+	engine   *engineSeries
+	http     *httpSeries
+	vapp     *vappSeries
+	interval interval
+}
+
+// New makes a registry in which every series stands at 0.
+func New(c Config) *Metrics {
+	m := &Metrics{cfg: c, registry: prometheus.NewRegistry()}
+	m.registry.MustRegister(
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewGoCollector(),
+	)
+	labelled := prometheus.WrapRegistererWith(prometheus.Labels{
+		"model_name": c.Model, "engine": strconv.Itoa(c.Engine),
+	}, m.registry)
+	m.engine = newEngineSeries(labelled, c.MaxModelLen)
+	gauges := newGauges(m.snapshot)
+	labelled.MustRegister(gauges)
+	if c.Compat {
+		labelled.MustRegister(m.oldNames(gauges)...)
+	}
+	m.registry.MustRegister(cacheInfo(c))
+	m.http = newHTTPSeries(m.registry)
+	m.vapp = newVappSeries(m.registry)
+	m.vapp.build.WithLabelValues(c.Version, runtime.Version()).Set(1)
+	return m
+}
+
+// Watch makes the gauges follow an engine: stats is called at each scrape and
+// for each line of figures, and must be cheap. Before the first call, and
+// after Watch(nil), an idle engine is shown.
+func (m *Metrics) Watch(stats func() engine.Stats) {
+	if stats == nil {
+		m.stats.Store(nil)
+		return
+	}
+	m.stats.Store(&stats)
+}
+
+func (m *Metrics) snapshot() engine.Stats {
+	if f := m.stats.Load(); f != nil {
+		return (*f)()
+	}
+	return engine.Stats{}
+}
+
+// gauges shows one snapshot of the engine, so that a scrape never mixes two.
+type gauges struct {
+	stats                   func() engine.Stats
+	running, waiting, usage *prometheus.Desc
+}
+
+func newGauges(stats func() engine.Stats) *gauges {
+	return &gauges{
+		stats:   stats,
+		running: prometheus.NewDesc("vllm:num_requests_running", "Requests in the running batch.", nil, nil),
+		waiting: prometheus.NewDesc("vllm:num_requests_waiting", "Requests that wait for their first step.", nil, nil),
+		usage:   prometheus.NewDesc("vllm:kv_cache_usage_perc", "Used share of the KV pages, 0 to 1.", nil, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (g *gauges) Describe(out chan<- *prometheus.Desc) {
+	out <- g.running
+	out <- g.waiting
+	out <- g.usage
+}
+
+// Collect implements prometheus.Collector.
+func (g *gauges) Collect(out chan<- prometheus.Metric) {
+	s := g.stats()
+	out <- prometheus.MustNewConstMetric(g.running, prometheus.GaugeValue, float64(s.Running))
+	out <- prometheus.MustNewConstMetric(g.waiting, prometheus.GaugeValue, float64(s.Waiting))
+	out <- prometheus.MustNewConstMetric(g.usage, prometheus.GaugeValue, s.KVUsed)
+}
+
+// seconds is what histograms of time observe; clocks that ran backwards count
+// as no time.
+func seconds(d time.Duration) float64 { return max(0, d.Seconds()) }

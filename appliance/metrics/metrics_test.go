@@ -1,0 +1,233 @@
+package metrics
+
+import (
+	"flag"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"vapp.dev/engine"
+)
+
+var update = flag.Bool("update", false, "write the golden files again")
+
+func testConfig() Config {
+	return Config{
+		Model: "smollm2", MaxModelLen: 4096, Version: "v1.2.3",
+		Cache: CacheConfig{BlockSize: 16, Pages: 2048, Dtype: "bfloat16", PrefixCaching: true, Bytes: 1 << 30},
+	}
+}
+
+// scrape is the answer of GET /metrics.
+func scrape(t *testing.T, m *Metrics, accept string) (string, http.Header) {
+	t.Helper()
+	r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+	if accept != "" {
+		r.Header.Set("Accept", accept)
+	}
+	w := httptest.NewRecorder()
+	m.Handler().ServeHTTP(w, r)
+	if w.Code != http.StatusOK {
+		t.Fatalf("GET /metrics: %d: %s", w.Code, w.Body)
+	}
+	return w.Body.String(), w.Header()
+}
+
+// ours leaves out the series of the Go runtime and of the process, and what
+// depends on the Go version.
+func ours(text string) string {
+	var b strings.Builder
+	for _, line := range strings.SplitAfter(text, "\n") {
+		name := strings.TrimPrefix(strings.TrimPrefix(line, "# HELP "), "# TYPE ")
+		if strings.HasPrefix(name, "go_") || strings.HasPrefix(name, "process_") || strings.HasPrefix(name, "vapp_build_info{") {
+			continue
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Errorf("%s (-want +got; -update writes it again):\n%s", path, d)
+	}
+}
+
+// TestIdle says that every series exists, at 0, from the start.
+func TestIdle(t *testing.T) {
+	m := New(testConfig())
+	m.ExpectReloads([]string{"live", "structural"}, []string{"applied", "reported"})
+	text, h := scrape(t, m, "")
+	golden(t, "idle.txt", ours(text))
+	if ct := h.Get("Content-Type"); !strings.HasPrefix(ct, "text/plain; version=") || !strings.Contains(ct, "charset=utf-8") {
+		t.Errorf("Content-Type %q", ct)
+	}
+	for _, want := range []string{"go_goroutines ", `vapp_build_info{goversion="go1.`, `version="v1.2.3"} 1`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+}
+
+// played is a short life: a prompt with a cache hit, a request of two choices,
+// one that is aborted in the queue, a reload, a ledger.
+func played(c Config) *Metrics {
+	m := New(c)
+	h := m.Hooks()
+	t0 := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	at := func(ms int) time.Time { return t0.Add(time.Duration(ms) * time.Millisecond) }
+	h.Step(engine.StepStats{
+		PromptTokens: 84, CacheQueries: 100, CacheHits: 16, GenerationTokens: 3,
+		FirstTokens: []time.Duration{30 * time.Millisecond, 30 * time.Millisecond, 700 * time.Millisecond},
+	})
+	h.Step(engine.StepStats{GenerationTokens: 2, Preempted: 1, BetweenTokens: []time.Duration{20 * time.Millisecond, 2 * time.Second}})
+	one := engine.RequestStats{
+		ID: "a", Finish: engine.FinishStop, PromptTokens: 40, CachedTokens: 16, GenerationTokens: 1, MaxTokens: 5, N: 1,
+		Arrival: at(0), Queued: at(1), Scheduled: at(2), FirstToken: at(702), LastToken: at(702), Finished: at(703),
+	}
+	h.Finished(one)
+	for choice, tokens := range []int{7, 3} {
+		h.Finished(engine.RequestStats{
+			ID: "b", Finish: engine.FinishLength, PromptTokens: 60, GenerationTokens: tokens, MaxTokens: 7, N: 2, Choice: choice,
+			Arrival: at(0), Queued: at(0), Scheduled: at(400), FirstToken: at(430), LastToken: at(2430), Finished: at(2431),
+		})
+	}
+	h.Finished(engine.RequestStats{ID: "c", Finish: engine.FinishAbort, PromptTokens: 9, MaxTokens: 9, N: 1, Arrival: at(0), Queued: at(0), Finished: at(12000)})
+	m.Watch(func() engine.Stats {
+		return engine.Stats{Running: 2, Waiting: 3, KVPages: 2048, KVUsed: 0.25}
+	})
+	m.SetPlan("weights", 1<<27)
+	m.SetActual("weights", 1<<27)
+	m.Reloaded("live", "applied", at(500))
+	return m
+}
+
+// TestPlayed pins every value after a short life.
+func TestPlayed(t *testing.T) {
+	text, _ := scrape(t, played(testConfig()), "")
+	golden(t, "played.txt", ours(text))
+}
+
+func TestCompat(t *testing.T) {
+	c := testConfig()
+	plain, _ := scrape(t, played(c), "")
+	c.Compat = true
+	text, _ := scrape(t, played(c), "")
+	had := map[string]bool{}
+	for _, line := range strings.Split(ours(plain), "\n") {
+		had[line] = true
+	}
+	var added []string
+	for _, line := range strings.Split(ours(text), "\n") {
+		if !had[line] {
+			added = append(added, line)
+		}
+	}
+	golden(t, "compat.txt", strings.Join(added, "\n")+"\n")
+}
+
+func TestOpenMetrics(t *testing.T) {
+	text, h := scrape(t, played(testConfig()), "application/openmetrics-text; version=1.0.0")
+	if ct := h.Get("Content-Type"); !strings.HasPrefix(ct, "application/openmetrics-text") {
+		t.Errorf("Content-Type %q", ct)
+	}
+	if !strings.HasSuffix(text, "# EOF\n") {
+		t.Errorf("no end: %q", text[max(0, len(text)-40):])
+	}
+	for _, want := range []string{
+		"# TYPE vllm:generation_tokens counter\n",
+		`vllm:generation_tokens_total{engine="0",model_name="smollm2"} 5.0` + "\n",
+		`le="1.0"`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+}
+
+// TestHostileName says that a model's name cannot write lines or bounds.
+func TestHostileName(t *testing.T) {
+	c := testConfig()
+	c.Model = "x\",le=\"7\n} 1\nvllm:forged 1\n"
+	text, _ := scrape(t, New(c), "")
+	if strings.Contains(text, "\nvllm:forged") {
+		t.Error("the name forged a line")
+	}
+	want := `vllm:iteration_tokens_total_bucket{engine="0",model_name="x\",le=\"7\n} 1\nvllm:forged 1\n",le="8.0"} 0`
+	if !strings.Contains(text, want) {
+		t.Errorf("no %s", want)
+	}
+}
+
+func TestLengthBuckets(t *testing.T) {
+	for _, c := range []struct {
+		max  int
+		want string
+	}{
+		{0, "1"}, {1, "1"}, {4, "1 2"}, {5, "1 2 5"}, {4096, "1 2 5 10 20 50 100 200 500 1000 2000"},
+		{8192, "1 2 5 10 20 50 100 200 500 1000 2000 5000"},
+	} {
+		var got []string
+		for _, b := range lengthBuckets(c.max) {
+			got = append(got, strconv.FormatFloat(b, 'f', -1, 64))
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%d: %s, want %s", c.max, strings.Join(got, " "), c.want)
+		}
+	}
+}
+
+func TestFloatBound(t *testing.T) {
+	for in, want := range map[string]string{
+		`a_bucket{le="1"} 3`:                `a_bucket{le="1.0"} 3`,
+		`a_bucket{x="y",le="0.001"} 3`:      `a_bucket{x="y",le="0.001"} 3`,
+		`a_bucket{x="y",le="1e+06"} 3`:      `a_bucket{x="y",le="1000000.0"} 3`,
+		`a_bucket{x="y",le="+Inf"} 3`:       `a_bucket{x="y",le="+Inf"} 3`,
+		`a{file="1"} 3`:                     `a{file="1"} 3`,
+		`# HELP a what le="1" means`:        `# HELP a what le="1" means`,
+		`# HELP a is {le="1"}`:              `# HELP a is {le="1"}`,
+		`a_bucket{x="{le=\"1\"",le="2"} 3`:  `a_bucket{x="{le=\"1\"",le="2.0"} 3`,
+		`a 3`:                               `a 3`,
+		``:                                  ``,
+		`a_bucket{le="1`:                    `a_bucket{le="1`,
+		`a_bucket{x="y",le="16384"} 3 # {}`: `a_bucket{x="y",le="16384.0"} 3 # {}`,
+	} {
+		if got := string(floatBound([]byte(in))); got != want {
+			t.Errorf("%s:\n got %s\nwant %s", in, got, want)
+		}
+	}
+}
+
+func TestSplitWrites(t *testing.T) {
+	w := httptest.NewRecorder()
+	f := &floatBounds{ResponseWriter: w}
+	f.Header().Set("Content-Type", "text/plain; version=0.0.4")
+	for _, part := range []string{"a_bucket{l", `e="1"} `, "2\nb 1\nc", "_bucket{le=\"2\"} 5"} {
+		if n, err := io.WriteString(f, part); n != len(part) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	f.end()
+	if got, want := w.Body.String(), "a_bucket{le=\"1.0\"} 2\nb 1\nc_bucket{le=\"2.0\"} 5"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -1,0 +1,116 @@
+package metrics
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"vapp.dev/engine"
+)
+
+// recent is how many steps that scheduled new prompts the hit rate of the line
+// of figures looks back.
+const recent = 1000
+
+// interval is what happened since the last line of figures.
+type interval struct {
+	mu                           sync.Mutex
+	prompt, generated, preempted int
+	hits, queries                int      // sums over window
+	window                       [][2]int // hits and queries, the oldest first
+}
+
+func (i *interval) add(s engine.StepStats) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.prompt += s.PromptTokens
+	i.generated += s.GenerationTokens
+	i.preempted += s.Preempted
+	if s.CacheQueries == 0 {
+		return
+	}
+	i.hits += s.CacheHits
+	i.queries += s.CacheQueries
+	i.window = append(i.window, [2]int{s.CacheHits, s.CacheQueries})
+	if len(i.window) > recent {
+		i.hits -= i.window[0][0]
+		i.queries -= i.window[0][1]
+		i.window = append(i.window[:0], i.window[1:]...)
+	}
+}
+
+// figures are what one line says.
+type figures struct {
+	prompt, generated float64 // tokens a second
+	preempted         int
+	hitRate           float64 // percent
+}
+
+// take reads the figures of the time since the last call, and begins anew.
+func (i *interval) take(since time.Duration) figures {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var f figures
+	if s := since.Seconds(); s > 0 {
+		f.prompt, f.generated = float64(i.prompt)/s, float64(i.generated)/s
+	}
+	f.preempted = i.preempted
+	if i.queries > 0 {
+		f.hitRate = 100 * float64(i.hits) / float64(i.queries)
+	}
+	i.prompt, i.generated, i.preempted = 0, 0, 0
+	return f
+}
+
+// line is vLLM's wording.
+func (f figures) line(index int, s engine.Stats) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Engine %03d: Avg prompt throughput: %.1f tokens/s, Avg generation throughput: %.1f tokens/s, Running: %d reqs, Waiting: %d reqs, ",
+		index, f.prompt, f.generated, s.Running, s.Waiting)
+	if f.preempted > 0 {
+		fmt.Fprintf(&b, "Preemptions: %d, ", f.preempted)
+	}
+	fmt.Fprintf(&b, "GPU KV cache usage: %.1f%%, Prefix cache hit rate: %.1f%%", 100*s.KVUsed, f.hitRate)
+	return b.String()
+}
+
+// busy tells whether anything was computed.
+func (f figures) busy() bool { return f.prompt > 0 || f.generated > 0 }
+
+// LogFigures writes a line of figures each interval, until ctx ends: at info
+// while there was throughput in this interval or the one before, at debug
+// afterwards, so that an idle server is silent after one line of zeros. every
+// may change at any time; 0 or less: no line.
+func (m *Metrics) LogFigures(ctx context.Context, log *slog.Logger, every func() time.Duration) {
+	last, busy := time.Now(), false
+	for {
+		due := every()
+		pause := time.Second // until due may have changed
+		if due > 0 {
+			pause = min(pause, due-time.Since(last))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		took := time.Since(last)
+		if due <= 0 || took < due {
+			continue
+		}
+		last = last.Add(took)
+		f := m.interval.take(took)
+		log.Log(ctx, level(f.busy() || busy), f.line(m.cfg.Engine, m.snapshot()))
+		busy = f.busy()
+	}
+}
+
+func level(busy bool) slog.Level {
+	if busy {
+		return slog.LevelInfo
+	}
+	return slog.LevelDebug
+}

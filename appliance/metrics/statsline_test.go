@@ -1,0 +1,108 @@
+package metrics
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"vapp.dev/engine"
+)
+
+func TestLine(t *testing.T) {
+	for _, c := range []struct {
+		f     figures
+		s     engine.Stats
+		index int
+		want  string
+	}{
+		{
+			figures{prompt: 12.34, generated: 5.06}, engine.Stats{Running: 1}, 0,
+			"Engine 000: Avg prompt throughput: 12.3 tokens/s, Avg generation throughput: 5.1 tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 0.0%, Prefix cache hit rate: 0.0%",
+		},
+		{
+			figures{preempted: 2, hitRate: 33.333}, engine.Stats{Waiting: 7, KVUsed: 0.5}, 12,
+			"Engine 012: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 0.0 tokens/s, Running: 0 reqs, Waiting: 7 reqs, Preemptions: 2, GPU KV cache usage: 50.0%, Prefix cache hit rate: 33.3%",
+		},
+	} {
+		if got := c.f.line(c.index, c.s); got != c.want {
+			t.Errorf("\n got %s\nwant %s", got, c.want)
+		}
+	}
+}
+
+// TestHitRateWindow says that the rate forgets what is old.
+func TestHitRateWindow(t *testing.T) {
+	var i interval
+	i.add(engine.StepStats{CacheQueries: 50, CacheHits: 50})
+	if f := i.take(time.Second); f.hitRate != 100 {
+		t.Errorf("hit rate %v, want 100", f.hitRate)
+	}
+	for range recent - 1 {
+		i.add(engine.StepStats{CacheQueries: 50, CacheHits: 0})
+		i.add(engine.StepStats{GenerationTokens: 1})
+	}
+	if f := i.take(time.Second); f.hitRate != 100.0/recent {
+		t.Errorf("hit rate %v, want %v", f.hitRate, 100.0/recent)
+	}
+	i.add(engine.StepStats{CacheQueries: 50, CacheHits: 0})
+	if f := i.take(time.Second); f.hitRate != 0 || len(i.window) != recent {
+		t.Errorf("hit rate %v over %d, want 0 over %d", f.hitRate, len(i.window), recent)
+	}
+}
+
+// TestLogFigures runs on a fake clock: busy, one line of zeros, silence, busy
+// again, and an interval that changes.
+func TestLogFigures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}}))
+		m := New(testConfig())
+		step := m.Hooks().Step
+		every := 10 * time.Second
+		ctx, cancel := context.WithCancel(t.Context())
+		go m.LogFigures(ctx, log, func() time.Duration { return every })
+
+		after := func(d time.Duration, want ...string) {
+			t.Helper()
+			time.Sleep(d)
+			synctest.Wait()
+			got := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+			if out.Len() == 0 {
+				got = nil
+			}
+			out.Reset()
+			if len(got) != len(want) {
+				t.Fatalf("%d lines, want %d: %q", len(got), len(want), got)
+			}
+			for i, w := range want {
+				if !strings.HasPrefix(got[i], "level=INFO") || !strings.Contains(got[i], w) {
+					t.Errorf("line %q, want info with %q", got[i], w)
+				}
+			}
+		}
+		const zero = "Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 0.0 tokens/s"
+		step(engine.StepStats{PromptTokens: 100, GenerationTokens: 25})
+		after(9 * time.Second)
+		after(1500*time.Millisecond, "Avg prompt throughput: 10.0 tokens/s, Avg generation throughput: 2.5 tokens/s")
+		after(10*time.Second, zero)
+		after(100 * time.Second)
+		step(engine.StepStats{GenerationTokens: 10})
+		after(10*time.Second, "Avg generation throughput: 1.0 tokens/s")
+		every = 0
+		step(engine.StepStats{GenerationTokens: 10})
+		after(100 * time.Second)
+		every = 2 * time.Second
+		after(1*time.Second, "Avg generation throughput")
+		cancel()
+		synctest.Wait()
+	})
+}

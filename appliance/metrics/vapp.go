@@ -1,0 +1,52 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// vappSeries are the series that vLLM has no word for.
+type vappSeries struct {
+	plan, actual *prometheus.GaugeVec
+	reloads      *prometheus.CounterVec
+	lastReload   prometheus.Gauge
+	build        *prometheus.GaugeVec
+}
+
+func newVappSeries(r prometheus.Registerer) *vappSeries {
+	f := factory{r}
+	s := &vappSeries{
+		plan:       f.gauges("vapp_plan_bytes", "What the plan gives an item of the ledger.", "item"),
+		actual:     f.gauges("vapp_actual_bytes", "What an item of the ledger takes in this process.", "item"),
+		reloads:    f.counters("vapp_reload_total", "Times the profile was read again, by the class of the change and what became of it.", "class", "outcome"),
+		lastReload: f.gauge("vapp_last_reload_timestamp_seconds", "When the profile was last read again; 0: never."),
+		build:      f.gauges("vapp_build_info", "The version of vapp and of the Go that built it.", "version", "goversion"),
+	}
+	return s
+}
+
+// SetPlan shows the bytes that the plan gives an item.
+func (m *Metrics) SetPlan(item string, bytes int64) {
+	m.vapp.plan.WithLabelValues(item).Set(float64(bytes))
+}
+
+// SetActual shows the bytes that an item takes.
+func (m *Metrics) SetActual(item string, bytes int64) {
+	m.vapp.actual.WithLabelValues(item).Set(float64(bytes))
+}
+
+// ExpectReloads makes series at 0 for every class with every outcome.
+func (m *Metrics) ExpectReloads(classes, outcomes []string) {
+	for _, c := range classes {
+		for _, o := range outcomes {
+			m.vapp.reloads.WithLabelValues(c, o)
+		}
+	}
+}
+
+// Reloaded counts a reload.
+func (m *Metrics) Reloaded(class, outcome string, at time.Time) {
+	m.vapp.reloads.WithLabelValues(class, outcome).Inc()
+	m.vapp.lastReload.Set(float64(at.UnixMilli()) / 1000)
+}
