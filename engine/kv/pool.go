@@ -2,26 +2,95 @@ package kv
 
 // Pool lends slabs to classes and pages to sequences. It is not safe for
 // concurrent use.
+//
+// A page is owned by one or more tables; or cached: owned by none, but findable by
+// the hash of what it holds; or free. Cached pages are evicted, least recently
+// used first, when nothing else is left. A slab whose pages are all free goes
+// back; one whose pages are all free or cached is idle and is taken back when
+// another class needs it.
 type Pool struct {
 	layout  Layout
-	slabs   int
 	caching bool
+	classes []class
+	slabs   []slab
+	unlent  []int32 // slabs that no class has, the next one last
+	near    []link  // of slabs, in the avail list of their class
+	rest    []link  // of slabs, in idle
+	idle    list    // slabs without owned pages, in order of becoming so
+	nIdle   int
+	tables  map[*Table]struct{} // those that may own pages
+	groups  []int               // block sizes; the classes of one share a hash chain
+	freed   uint64
+	need    []int  // scratch of Extend: pages to take
+	was     []int  // scratch of Extend: blocks before
+	buf     []byte // scratch of hashing
+}
+
+// class is the state of one class of page.
+type class struct {
+	spec  Spec
+	per   int32 // pages a slab
+	group int   // index into Pool.groups; none for State
+	pages []page
+	links []link // of pages: LRU while cached, next only in a slab's free list
+	byKey map[Key]int32
+	lru   list // cached pages, the next to evict first
+	avail list // lent slabs with a free page
+
+	lent, idle   int // slabs
+	used, cached int // pages
+}
+
+type page struct {
+	refs   int32
+	hashed bool
+	key    Key
+}
+
+type slab struct {
+	class        int32 // none: unlent
+	used, cached int32 // pages
+	free         int32 // first page of its list of free pages
+	bump         int32 // pages from here on were not touched since the slab was lent
+	avail, idle  bool  // is in these lists
 }
 
 // NewPool makes a pool of that many slabs, all free. caching says whether
 // full blocks stay findable after their sequence has gone.
 func NewPool(l Layout, slabs int, caching bool) *Pool {
-	return &Pool{layout: l, slabs: slabs, caching: caching}
+	slabs = max(0, min(slabs, l.maxSlabs()))
+	p := &Pool{
+		layout: l, caching: caching, idle: empty,
+		slabs: make([]slab, slabs), near: make([]link, slabs), rest: make([]link, slabs),
+		tables: map[*Table]struct{}{}, need: make([]int, len(l.Specs)), was: make([]int, len(l.Specs)),
+	}
+	for i := range slabs {
+		p.slabs[i].class = none
+		p.unlent = append(p.unlent, int32(slabs-1-i))
+	}
+	for i, s := range l.Specs {
+		n := l.Pages(i, slabs)
+		p.classes = append(p.classes, class{
+			spec: s, per: int32(l.PagesPerSlab[i]), group: p.groupOf(s),
+			pages: make([]page, n), links: make([]link, n),
+			byKey: map[Key]int32{}, lru: empty, avail: empty,
+		})
+	}
+	return p
 }
 
-// Layout is what the pool was made with; Slabs how many it has.
+// Layout is what the pool was made with.
 func (p *Pool) Layout() Layout { return p.layout }
 
 // Slabs is how many slabs the pool has.
-func (p *Pool) Slabs() int { return p.slabs }
+func (p *Pool) Slabs() int { return len(p.slabs) }
 
 // Caching says whether prefixes are reused.
 func (p *Pool) Caching() bool { return p.caching }
+
+// Freed counts how often a page lost its last owner: while it stays the same,
+// what did not fit does not fit now.
+func (p *Pool) Freed() uint64 { return p.freed }
 
 // Usage counts the pages of one class.
 type Usage struct {
@@ -31,11 +100,88 @@ type Usage struct {
 }
 
 // Usage counts the pages of a class.
-func (p *Pool) Usage(class int) Usage { return Usage{} }
+func (p *Pool) Usage(class int) Usage {
+	c := &p.classes[class]
+	return Usage{Pages: len(c.pages), Used: c.used, Cached: c.cached}
+}
 
 // Share is how much of the arena sequences own, 0 to 1.
-func (p *Pool) Share() float64 { return 0 }
+func (p *Pool) Share() float64 {
+	if len(p.slabs) == 0 {
+		return 0
+	}
+	var slabs float64
+	for i := range p.classes {
+		slabs += float64(p.classes[i].used) / float64(p.classes[i].per)
+	}
+	return slabs / float64(len(p.slabs))
+}
 
-// Check verifies that every page is accounted for exactly once: free, cached,
-// or owned by as many tables as it counts, and every slab by its pages.
-func (p *Pool) Check() error { return nil }
+// Fits says whether need more pages of each class could be had now, at the
+// cost of what is cached.
+func (p *Pool) Fits(need []int) bool {
+	have := len(p.unlent) + p.nIdle
+	for i := range p.classes {
+		c := &p.classes[i]
+		// Pages beside the owned ones, in slabs that have owned ones.
+		beside := (c.lent-c.idle)*int(c.per) - c.used
+		if more := need[i] - beside; more > 0 {
+			have -= (more + int(c.per) - 1) / int(c.per)
+		}
+	}
+	return have >= 0
+}
+
+// take gives an owned page of class ci: a free one, else one of a slab that no
+// class has, else the cached one that was not used for longest, else one of
+// another class's slab that was idle for longest.
+func (p *Pool) take(ci int) (int32, bool) {
+	c := &p.classes[ci]
+	if c.avail.head == none && !p.lend(ci) {
+		if c.lru.head != none {
+			n := c.lru.head
+			p.uncache(c, n)
+			p.own(c, n)
+			return n, true
+		}
+		if p.idle.head == none {
+			return none, false
+		}
+		p.forget(p.idle.head)
+		p.lend(ci)
+	}
+	si := c.avail.head
+	s := &p.slabs[si]
+	n := s.free
+	if n != none {
+		s.free = c.links[n].next
+	} else {
+		n = si*c.per + s.bump
+		s.bump++
+	}
+	p.own(c, n)
+	return n, true
+}
+
+// lend gives class ci a slab that no class has.
+func (p *Pool) lend(ci int) bool {
+	last := len(p.unlent) - 1
+	if last < 0 {
+		return false
+	}
+	si := p.unlent[last]
+	p.unlent = p.unlent[:last]
+	p.slabs[si] = slab{class: int32(ci), free: none, avail: true}
+	p.classes[ci].lent++
+	p.classes[ci].avail.push(p.near, si)
+	return true
+}
+
+// own makes a free page owned once.
+func (p *Pool) own(c *class, n int32) {
+	c.pages[n].refs = 1
+	c.used++
+	s := n / c.per
+	p.slabs[s].used++
+	p.settle(s)
+}

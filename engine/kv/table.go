@@ -2,18 +2,118 @@ package kv
 
 // Table holds the pages of one sequence, in every class. A Table is made once
 // per sequence and survives Free, so that the block hashes it has computed
-// are not computed again when the sequence comes back.
+// are not computed again when the sequence comes back: a sequence's tokens may be
+// appended to, never changed.
 type Table struct {
 	salt  string
-	pages [][]int32 // per class; −1 where a block has no page
-	chain [][]Key   // per class, of full blocks; shared by classes of one block size
-	seal  []int     // per class: blocks below it were sealed or have no page
+	parts []part  // per class
+	chain [][]Key // per group of block size: hashes of full blocks
+}
+
+// part is a Table in one class.
+type part struct {
+	pages  []int32 // one a block; none where it has no page
+	low    int     // blocks below it have no page
+	held   int     // pages owned
+	sealed int     // blocks below it were offered to the cache
+}
+
+// NewTable makes the table of a sequence. Sequences of different salt never share
+// a page.
+func (p *Pool) NewTable(salt string) *Table {
+	return &Table{salt: salt, parts: make([]part, len(p.classes)), chain: make([][]Key, len(p.groups))}
 }
 
 // Pages is the page table of a class: one page number a block, −1 where the
 // window has left the block behind. It is valid until the Pool changes.
-func (t *Table) Pages(class int) []int32 { return t.pages[class] }
+func (t *Table) Pages(class int) []int32 { return t.parts[class].pages }
 
-// Key names the content of a block: its tokens, all tokens before it and the
-// salt of its sequence. 128 bits of SHA-256.
-type Key [16]byte
+// Need adds to need what the table lacks to hold a sequence of that many tokens
+// at steady state.
+func (p *Pool) Need(t *Table, tokens int, need []int) {
+	for i := range t.parts {
+		need[i] += max(0, p.layout.SequencePages(i, tokens)-t.parts[i].held)
+	}
+}
+
+// Extend prepares the computing of positions from to to−1: pages that a window
+// left behind before from are released, and every block that a later position
+// will read has a page. False: there are not enough pages and t has no new one.
+func (p *Pool) Extend(t *Table, from, to int) bool {
+	lacking := false
+	for i := range t.parts {
+		c, part := &p.classes[i], &t.parts[i]
+		p.slide(c, part, c.spec.kept(from))
+		p.need[i] = 0
+		if end := c.spec.blocks(to); end > len(part.pages) {
+			p.need[i] = end - max(len(part.pages), c.spec.kept(to))
+			lacking = true
+		}
+	}
+	if !lacking {
+		return true
+	}
+	if !p.Fits(p.need) {
+		return false
+	}
+	p.tables[t] = struct{}{}
+	for i := range t.parts {
+		c, part := &p.classes[i], &t.parts[i]
+		p.was[i] = len(part.pages)
+		end := c.spec.blocks(to)
+		for b := len(part.pages); b < end; b++ {
+			if b < c.spec.kept(to) {
+				part.pages = append(part.pages, none)
+				continue
+			}
+			n, ok := p.take(i)
+			if !ok {
+				p.undo(t, i)
+				return false
+			}
+			part.pages = append(part.pages, n)
+			part.held++
+		}
+	}
+	return true
+}
+
+// undo takes back what Extend gave t in classes up to i.
+func (p *Pool) undo(t *Table, i int) {
+	for k := range i + 1 {
+		c, part := &p.classes[k], &t.parts[k]
+		for b := len(part.pages) - 1; b >= p.was[k]; b-- {
+			if n := part.pages[b]; n != none {
+				part.held--
+				p.release(c, n)
+			}
+		}
+		part.pages = part.pages[:p.was[k]]
+	}
+}
+
+// slide releases the blocks below keep.
+func (p *Pool) slide(c *class, t *part, keep int) {
+	for ; t.low < min(keep, len(t.pages)); t.low++ {
+		if n := t.pages[t.low]; n != none {
+			t.pages[t.low] = none
+			t.held--
+			p.release(c, n)
+		}
+	}
+}
+
+// Free gives all pages back. What is findable stays so, the beginning of the
+// sequence longest.
+func (p *Pool) Free(t *Table) {
+	for i := range t.parts {
+		c, held := &p.classes[i], t.parts[i]
+		for b := len(held.pages) - 1; b >= held.low; b-- {
+			if n := held.pages[b]; n != none {
+				p.release(c, n)
+			}
+		}
+		t.parts[i] = part{pages: held.pages[:0]}
+	}
+	delete(p.tables, t)
+}

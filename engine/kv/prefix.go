@@ -1,0 +1,156 @@
+package kv
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+)
+
+// Key names what a block holds: its tokens, all tokens before it and the salt
+// of its sequence, as 128 bits of SHA-256. A block's key is the hash of its
+// parent's key and its tokens; the first block's parent is the hash of the salt.
+type Key [16]byte
+
+// groupOf is the index of the hash chain that a class uses.
+func (p *Pool) groupOf(s Spec) int {
+	if s.Kind == State {
+		return none
+	}
+	if i := slices.Index(p.groups, s.BlockSize); i >= 0 {
+		return i
+	}
+	p.groups = append(p.groups, s.BlockSize)
+	return len(p.groups) - 1
+}
+
+// key is the key of block b of a sequence with these tokens, computed at most
+// once a table.
+func (p *Pool) key(t *Table, group, b int, tokens []int32) Key {
+	size := p.groups[group]
+	for have := len(t.chain[group]); have <= b; have++ {
+		parent := rootKey(t.salt)
+		if have > 0 {
+			parent = t.chain[group][have-1]
+		}
+		p.buf = append(append(p.buf[:0], 'b'), parent[:]...)
+		for _, id := range tokens[have*size:][:size] {
+			p.buf = binary.LittleEndian.AppendUint32(p.buf, uint32(id))
+		}
+		sum := sha256.Sum256(p.buf)
+		t.chain[group] = append(t.chain[group], Key(sum[:16]))
+	}
+	return t.chain[group][b]
+}
+
+func rootKey(salt string) Key {
+	sum := sha256.Sum256(append([]byte{'r'}, salt...))
+	return Key(sum[:16])
+}
+
+// find is the page that holds a block.
+func (p *Pool) find(t *Table, c *class, b int, tokens []int32) (int32, bool) {
+	n, ok := c.byKey[p.key(t, c.group, b, tokens)]
+	return n, ok
+}
+
+// Match gives t, which has no pages, those of the longest prefix of tokens that
+// every class still holds, and returns its length: whole blocks, and never all
+// of the tokens, since the last one must be computed to draw from. A State class
+// keeps no prefixes, so that its models match nothing.
+func (p *Pool) Match(t *Table, tokens []int32) int {
+	if !p.caching || len(tokens) < 2 {
+		return 0
+	}
+	n := p.longest(t, tokens)
+	if n == 0 {
+		return 0
+	}
+	p.tables[t] = struct{}{}
+	for i := range t.parts {
+		c, part := &p.classes[i], &t.parts[i]
+		part.low, part.sealed = c.spec.kept(n), n/c.spec.BlockSize
+		for b := range part.sealed {
+			if b < part.low {
+				part.pages = append(part.pages, none)
+				continue
+			}
+			page, _ := p.find(t, c, b, tokens)
+			p.share(c, page)
+			part.pages = append(part.pages, page)
+			part.held++
+		}
+	}
+	return n
+}
+
+// longest is the length of the longest prefix, below len(tokens), that all
+// classes hold as far as a position after it reads it.
+func (p *Pool) longest(t *Table, tokens []int32) int {
+	n := len(tokens) - 1
+	for i := range p.classes {
+		if c := &p.classes[i]; c.spec.Kind == Full {
+			n = p.prefix(t, c, tokens, n)
+		} else if c.spec.Kind == State {
+			return 0
+		}
+	}
+	for was := -1; n != was && n > 0; {
+		was = n
+		for i := range p.classes {
+			c := &p.classes[i]
+			n -= n % c.spec.BlockSize
+			if c.spec.Kind == Window {
+				n = p.suffix(t, c, tokens, n)
+			}
+		}
+	}
+	return n
+}
+
+// prefix is how many of the first n tokens class c holds without a gap.
+func (p *Pool) prefix(t *Table, c *class, tokens []int32, n int) int {
+	b := 0
+	for ; (b+1)*c.spec.BlockSize <= n; b++ {
+		if _, ok := p.find(t, c, b, tokens); !ok {
+			break
+		}
+	}
+	return b * c.spec.BlockSize
+}
+
+// suffix is the largest length up to n, in whole blocks, whose window class c
+// holds without a gap.
+func (p *Pool) suffix(t *Table, c *class, tokens []int32, n int) int {
+	end := n / c.spec.BlockSize
+	for b := end - 1; b >= 0 && b >= c.spec.kept(end*c.spec.BlockSize); b-- {
+		if _, ok := p.find(t, c, b, tokens); !ok {
+			end = b
+		}
+	}
+	return end * c.spec.BlockSize
+}
+
+// Seal makes findable the full blocks among the first done tokens, which must
+// have been computed. A block that another page already holds stays private.
+func (p *Pool) Seal(t *Table, tokens []int32, done int) {
+	if !p.caching {
+		return
+	}
+	for i := range t.parts {
+		c, part := &p.classes[i], &t.parts[i]
+		if c.group == none {
+			continue
+		}
+		for ; (part.sealed+1)*c.spec.BlockSize <= done; part.sealed++ {
+			key := p.key(t, c.group, part.sealed, tokens)
+			n := part.pages[part.sealed]
+			if n == none || c.pages[n].hashed {
+				continue
+			}
+			if _, taken := c.byKey[key]; !taken {
+				c.byKey[key] = n
+				c.pages[n].hashed, c.pages[n].key = true, key
+			}
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package kv
+
+// share adds an owner to a page that is owned or cached.
+func (p *Pool) share(c *class, n int32) {
+	pg := &c.pages[n]
+	pg.refs++
+	if pg.refs > 1 {
+		return
+	}
+	c.lru.remove(c.links, n)
+	c.cached--
+	c.used++
+	s := n / c.per
+	p.slabs[s].cached--
+	p.slabs[s].used++
+	p.settle(s)
+}
+
+// release takes one owner from a page; without owners it is cached or free.
+func (p *Pool) release(c *class, n int32) {
+	pg := &c.pages[n]
+	pg.refs--
+	if pg.refs > 0 {
+		return
+	}
+	p.freed++
+	c.used--
+	si := n / c.per
+	s := &p.slabs[si]
+	s.used--
+	if pg.hashed {
+		c.lru.push(c.links, n)
+		c.cached++
+		s.cached++
+	} else {
+		c.links[n].next = s.free
+		s.free = n
+	}
+	p.settle(si)
+}
+
+// uncache forgets what a cached page holds. The page is in no list afterwards;
+// the caller owns it or frees it.
+func (p *Pool) uncache(c *class, n int32) {
+	pg := &c.pages[n]
+	delete(c.byKey, pg.key)
+	pg.hashed = false
+	c.lru.remove(c.links, n)
+	c.cached--
+	p.slabs[n/c.per].cached--
+}
+
+// settle puts slab si into the lists that its counts call for.
+func (p *Pool) settle(si int32) {
+	s := &p.slabs[si]
+	c := &p.classes[s.class]
+	if avail := s.used+s.cached < c.per; avail != s.avail {
+		s.avail = avail
+		if avail {
+			c.avail.push(p.near, si)
+		} else {
+			c.avail.remove(p.near, si)
+		}
+	}
+	if idle := s.used == 0; idle != s.idle {
+		s.idle = idle
+		if idle {
+			p.idle.push(p.rest, si)
+			c.idle++
+			p.nIdle++
+		} else {
+			p.idle.remove(p.rest, si)
+			c.idle--
+			p.nIdle--
+		}
+	}
+	if s.used == 0 && s.cached == 0 {
+		p.takeBack(si)
+	}
+}
+
+// takeBack ends the loan of a slab whose pages are all free.
+func (p *Pool) takeBack(si int32) {
+	s := &p.slabs[si]
+	c := &p.classes[s.class]
+	c.avail.remove(p.near, si)
+	if s.idle {
+		p.idle.remove(p.rest, si)
+		c.idle--
+		p.nIdle--
+	}
+	c.lent--
+	*s = slab{class: none}
+	p.unlent = append(p.unlent, si)
+}
+
+// forget empties an idle slab and takes it back.
+func (p *Pool) forget(si int32) {
+	c := &p.classes[p.slabs[si].class]
+	for n := si * c.per; n < (si+1)*c.per; n++ {
+		if c.pages[n].hashed {
+			p.uncache(c, n)
+		}
+	}
+	if !p.slabs[si].avail {
+		p.slabs[si].avail = true
+		c.avail.push(p.near, si)
+	}
+	p.takeBack(si)
+}
+
+// Drop forgets every cached page; owned pages stay findable. Afterwards idle
+// slabs belong to no class.
+func (p *Pool) Drop() {
+	for i := range p.classes {
+		c := &p.classes[i]
+		for c.lru.head != none {
+			n := c.lru.head
+			p.uncache(c, n)
+			si := n / c.per
+			c.links[n].next = p.slabs[si].free
+			p.slabs[si].free = n
+			p.settle(si)
+		}
+	}
+}
