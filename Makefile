@@ -1,10 +1,80 @@
+# vapp. `make` prints the targets; `make up` and `make test` are all a newcomer needs.
+
+MODEL   := models/SmolLM2-135M-Instruct.Q4_1.gguf
+PROFILE ?= profiles/smollm2.cue
+FUZZTIME ?= 10s
+# Packages whose goroutines meet: what the race detector watches.
+RACE := ./engine ./engine/sched ./engine/kv ./engine/runner ./appliance/...
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
+
+.DEFAULT_GOAL := help
+# One thing at a time: two cores are all there may be, and the go command and
+# cargo fill them by themselves.
+.NOTPARALLEL:
+.PHONY: help tools modules native build model up test vet fmt cross race fuzz ci soak golden bench size lint
+
 help: ## print the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-native: ## build the text library
-	./scripts/build-native.sh
+up: build model ## get what is missing, build, and serve $(PROFILE)
+	bin/vapp up $(PROFILE)
 
-test: native ## unit tests
-	go vet ./... && go test ./...
+build: native ## build bin/vapp
+	go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/vapp ./cmd/vapp
 
-ci: test ## everything continuous integration runs
+model: ## fetch the default model into models/
+	@scripts/model.sh
+
+test: native model-if-there vet fmt cross ## every test that needs no GPU: unit, golden, script, import law
+	go test ./...
+
+lint: native vet fmt ## go vet, gofmt, and staticcheck where it is installed
+	@if command -v staticcheck >/dev/null; then staticcheck ./...; \
+	else echo "lint: staticcheck is not on the path: not run"; fi
+
+race: native ## the race detector on the packages whose goroutines meet
+	go test -race $(RACE)
+
+fuzz: native ## fuzz every target for FUZZTIME (10s)
+	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
+
+ci: test race fuzz ## what continuous integration runs, in under an hour
+
+soak: native model ## hours: long fuzzing, and the race detector over shuffled repetitions
+	FUZZTIME=5m scripts/fuzz.sh
+	go test -race -shuffle=on -count=5 -timeout 2h $(RACE)
+
+golden: model ## record the reference logits again (needs Python and a network)
+	scripts/golden.sh
+
+bench: build model ## tokens/s beside this machine's limits
+	bin/vapp bench
+
+size: ## print the sizes of the tree: a thermometer, not a gate
+	@scripts/size.sh
+
+# The steps that the targets above share.
+
+tools:
+	@scripts/check-tools.sh
+
+# All of them at once, the tests' own included: what comes later works offline.
+modules: tools
+	@go mod download || { echo "vapp: cannot fetch the Go modules; the first build needs a network" >&2; exit 1; }
+
+native: modules
+	@scripts/build-native.sh
+
+.PHONY: model-if-there
+model-if-there:
+	@scripts/model.sh || echo "test: without the default model the tests that need it are skipped, and say so" >&2
+
+vet:
+	go vet ./...
+
+fmt:
+	@out=$$(git ls-files -co --exclude-standard -- '*.go' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done | xargs gofmt -l); \
+	[ -z "$$out" ] || { echo "not as gofmt would have it:"; echo "$$out"; exit 1; }
+
+cross:
+	@scripts/cross.sh

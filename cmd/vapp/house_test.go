@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// tracked are the files that git knows, from the root.
+func tracked(t *testing.T) []string {
+	t.Helper()
+	const root = "../.."
+	if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
+		t.Skip("not run: this is no git checkout, so nothing says which files belong to it")
+	}
+	cmd := exec.Command("git", "-C", root, "ls-files", "-z")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("git ls-files: %v", err)
+	}
+	files := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+	return slices.DeleteFunc(files, func(f string) bool {
+		st, err := os.Lstat(filepath.Join(root, f))
+		return err != nil || !st.Mode().IsRegular() // removed, and not committed yet
+	})
+}
+
+// pattern is what no tracked file may hold.
+type pattern struct {
+	what string
+	re   *regexp.Regexp
+}
+
+// foreign are words that tie the tree to a machine or to a registry. They are
+// put together here so that this file does not hold them.
+var foreign = []pattern{
+	{"a path of one machine", regexp.MustCompile(`(?:^|[^\w./-])/(?:` + `wor` + `k|roo` + `t|opt/whe` + `els)(?:/|\b)`)},
+	{"a path of one machine", regexp.MustCompile(`(?:^|[^\w.-])/(?:ho` + `me|Use` + `rs)/\w`)},
+	{"a host of a package registry", regexp.MustCompile(strings.Join([]string{
+		`\bpypi\.` + `org`, `python` + `hosted\.org`, `\bcrates\.` + `io\b`, `(?:proxy|sum)\.` + `golang\.org`,
+		`registry\.` + `npmjs`, `conda\.` + `anaconda\.org`,
+	}, "|"))},
+}
+
+// TestNothingForeign looks for machine paths and registry hosts. Cargo writes
+// the name of its registry into its lock file; no other file may.
+func TestNothingForeign(t *testing.T) {
+	for _, f := range tracked(t) {
+		data, err := os.ReadFile(filepath.Join("../..", f))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if filepath.Base(f) == "Cargo.lock" || bytes.IndexByte(data[:min(len(data), 8192)], 0) >= 0 {
+			continue
+		}
+		for n, line := range bytes.Split(data, []byte{'\n'}) {
+			for _, p := range foreign {
+				if m := p.re.Find(line); m != nil {
+					t.Errorf("%s:%d: %s: %q", f, n+1, p.what, m)
+				}
+			}
+		}
+	}
+}
+
+// TestForeignPatterns holds the patterns against what they must and must not find.
+func TestForeignPatterns(t *testing.T) {
+	for text, want := range map[string]bool{
+		`see /wor` + `k/main`: true, `"/roo` + `t/x"`: true, `/ho` + `me/jo/x`: true, `https://pypi.` + `org/simple`: true,
+		`a crates.` + `io crate`: true, `cd "$HOME/work/x"`: false, `api/work/steps`: false, `./root/x`: false,
+		`/v1/models`: false, `golang.org/x/sys`: false,
+	} {
+		found := slices.ContainsFunc(foreign, func(p pattern) bool { return p.re.MatchString(text) })
+		if found != want {
+			t.Errorf("%s: found %v, want %v", text, found, want)
+		}
+	}
+}
+
+// TestSmallFiles: models and data sets are fetched or made, not committed.
+func TestSmallFiles(t *testing.T) {
+	const most = 5 << 20
+	for _, f := range tracked(t) {
+		st, err := os.Stat(filepath.Join("../..", f))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.Size() > most {
+			t.Errorf("%s: %d bytes, at most %d", f, st.Size(), most)
+		}
+	}
+}

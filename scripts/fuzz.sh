@@ -1,0 +1,40 @@
+#!/bin/sh
+# Fuzzes every Fuzz target of the tree, one after the other, for FUZZTIME each
+# (default 10s). Arguments narrow it down to folders: scripts/fuzz.sh schema
+# A failing input is written to the package's testdata/fuzz by the go command:
+# commit it with the fix.
+set -eu
+cd "$(dirname "$0")/.."
+
+time=${FUZZTIME:-10s}
+targets=$(git ls-files -co --exclude-standard -- '*_test.go' | LC_ALL=C sort | while read -r f; do
+	[ -f "$f" ] && sed -n "s|^func \(Fuzz[A-Za-z0-9_]*\)(.*|$(dirname "$f") \1|p" "$f"
+done)
+[ -n "$targets" ] || { echo "fuzz: no targets" >&2; exit 1; }
+
+n=0
+failed=
+while read -r dir name; do
+	if [ $# -gt 0 ]; then
+		wanted=no
+		for arg in "$@"; do
+			arg=${arg#./}
+			case $dir/ in "${arg%/}"/*) wanted=yes ;; esac
+		done
+		[ $wanted = yes ] || continue
+	fi
+	n=$((n + 1))
+	echo "== $dir $name, $time"
+	# The elapsed lines of a passing run say nothing.
+	if ! out=$(go test "./$dir" -run '^$' -fuzz "^$name\$" -fuzztime "$time" -parallel 2 2>&1); then
+		echo "$out"
+		failed="$failed $dir/$name"
+	else
+		echo "$out" | tail -n 3
+	fi
+done <<EOF
+$targets
+EOF
+echo "fuzz: $n targets, $time each"
+[ -z "$failed" ] || { echo "fuzz: failed:$failed" >&2; exit 1; }
+[ $n -gt 0 ] || { echo "fuzz: no target in: $*" >&2; exit 1; }
