@@ -1,8 +1,6 @@
 package metrics
 
 import (
-	"io"
-	"net/http"
 	"slices"
 	"strconv"
 	"time"
@@ -40,92 +38,33 @@ var uncounted = []string{"/metrics", "/metrics/", "/health", "/livez", "/readyz"
 // methods that become a label as they are; clients may invent others.
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
-// Instrument counts the requests that next answers. route names the pattern
-// that serves a request, "" when none does; it is the handler label, so it
-// must come from a closed set.
-func (m *Metrics) Instrument(next http.Handler, route func(*http.Request) string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if slices.Contains(uncounted, r.URL.Path) {
-			next.ServeHTTP(w, r)
-			return
-		}
-		s := sample{handler: route(r), method: r.Method, start: time.Now()}
-		in := &countedBody{ReadCloser: r.Body}
-		if r.Body != nil {
-			r.Body = in
-		}
-		out := &countedWriter{ResponseWriter: w}
-		// Deferred, so that a handler that panics is counted too.
-		defer func() {
-			s.in, s.out, s.status = in.n, out.n, out.status
-			m.http.observe(s)
-		}()
-		next.ServeHTTP(out, r)
-	})
+// Answered is one HTTP request and its answer.
+type Answered struct {
+	Method, Handler string // Handler is the route's pattern, of a closed set; "" for an unknown path
+	Status          int
+	Duration        time.Duration
+	In, Out         int64 // bytes of the bodies
 }
 
-// sample is one request that was answered.
-type sample struct {
-	handler, method string
-	status          int // 0: nothing was written
-	in, out         int64
-	start           time.Time
+// Answered counts a request, unless it was a probe's or a scraper's.
+func (m *Metrics) Answered(a Answered) {
+	if slices.Contains(uncounted, a.Handler) {
+		return
+	}
+	m.http.observe(a)
 }
 
-func (h *httpSeries) observe(s sample) {
-	if s.handler == "" {
-		s.handler = "none"
+func (h *httpSeries) observe(a Answered) {
+	if a.Handler == "" {
+		a.Handler = "none"
 	}
-	if !slices.Contains(methods, s.method) {
-		s.method = "other"
+	if !slices.Contains(methods, a.Method) {
+		a.Method = "other"
 	}
-	if s.status == 0 {
-		s.status = http.StatusOK
-	}
-	took := seconds(time.Since(s.start))
-	h.requests.WithLabelValues(s.method, strconv.Itoa(s.status/100)+"xx", s.handler).Inc()
-	h.sizeIn.WithLabelValues(s.handler).Observe(float64(s.in))
-	h.sizeOut.WithLabelValues(s.handler).Observe(float64(s.out))
-	h.duration.WithLabelValues(s.handler, s.method).Observe(took)
+	took := seconds(a.Duration)
+	h.requests.WithLabelValues(a.Method, strconv.Itoa(a.Status/100)+"xx", a.Handler).Inc()
+	h.sizeIn.WithLabelValues(a.Handler).Observe(float64(a.In))
+	h.sizeOut.WithLabelValues(a.Handler).Observe(float64(a.Out))
+	h.duration.WithLabelValues(a.Handler, a.Method).Observe(took)
 	h.durationFine.Observe(took)
-}
-
-// countedBody counts what a handler reads.
-type countedBody struct {
-	io.ReadCloser
-	n int64
-}
-
-func (b *countedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	b.n += int64(n)
-	return n, err
-}
-
-// countedWriter counts what a handler writes. Flush and the like reach the
-// writer under it through http.ResponseController.
-type countedWriter struct {
-	http.ResponseWriter
-	status int
-	n      int64
-}
-
-// Unwrap is for http.ResponseController.
-func (w *countedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// WriteHeader remembers the status; informational ones are not the answer.
-func (w *countedWriter) WriteHeader(status int) {
-	if w.status == 0 && status >= http.StatusOK {
-		w.status = status
-	}
-	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *countedWriter) Write(p []byte) (int, error) {
-	if w.status == 0 {
-		w.status = http.StatusOK
-	}
-	n, err := w.ResponseWriter.Write(p)
-	w.n += int64(n)
-	return n, err
 }
