@@ -5,6 +5,8 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,11 +56,34 @@ func TestHitRateWindow(t *testing.T) {
 	}
 }
 
+// logged are lines of a log.
+type logged struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+// take reads the lines since the last call.
+func (l *logged) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.buf.Reset()
+	if l.buf.Len() == 0 {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(l.buf.String(), "\n"), "\n")
+}
+
 // TestLogFigures runs on a fake clock: busy, one line of zeros, silence, busy
 // again, and an interval that changes.
 func TestLogFigures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out logged
 		log := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
@@ -67,19 +92,16 @@ func TestLogFigures(t *testing.T) {
 		}}))
 		m := New(testConfig())
 		step := m.Hooks().Step
-		every := 10 * time.Second
+		var every atomic.Int64
+		every.Store(int64(10 * time.Second))
 		ctx, cancel := context.WithCancel(t.Context())
-		go m.LogFigures(ctx, log, func() time.Duration { return every })
+		go m.LogFigures(ctx, log, func() time.Duration { return time.Duration(every.Load()) })
 
 		after := func(d time.Duration, want ...string) {
 			t.Helper()
 			time.Sleep(d)
 			synctest.Wait()
-			got := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
-			if out.Len() == 0 {
-				got = nil
-			}
-			out.Reset()
+			got := out.take()
 			if len(got) != len(want) {
 				t.Fatalf("%d lines, want %d: %q", len(got), len(want), got)
 			}
@@ -97,10 +119,10 @@ func TestLogFigures(t *testing.T) {
 		after(100 * time.Second)
 		step(engine.StepStats{GenerationTokens: 10})
 		after(10*time.Second, "Avg generation throughput: 1.0 tokens/s")
-		every = 0
+		every.Store(0)
 		step(engine.StepStats{GenerationTokens: 10})
 		after(100 * time.Second)
-		every = 2 * time.Second
+		every.Store(int64(2 * time.Second))
 		after(1*time.Second, "Avg generation throughput")
 		cancel()
 		synctest.Wait()
