@@ -1,0 +1,81 @@
+package plan
+
+import (
+	"encoding/json"
+	"io"
+
+	"vapp.dev/engine/backend"
+)
+
+// Version is that of the JSON form: it changes when a field's meaning does.
+const Version = 1
+
+// document is the JSON form of a Plan. Sizes are bytes, lengths tokens.
+type document struct {
+	Version       int           `json:"version"`
+	Profile       string        `json:"profile"`
+	Model         Model         `json:"model"`
+	Backend       string        `json:"backend"`
+	Machine       backend.Facts `json:"machine"`
+	Options       options       `json:"options"`
+	Budget        Budget        `json:"budget"`
+	TotalBytes    int64         `json:"total_bytes"`
+	Ledger        Ledger        `json:"ledger"`
+	Capacity      Capacity      `json:"capacity"`
+	Choices       []choice      `json:"choices"`
+	Kernels       []Kernel      `json:"kernels"`
+	Converted     []string      `json:"converted"`
+	Warnings      []string      `json:"warnings"`
+	GoMemoryLimit int64         `json:"go_memory_limit"`
+}
+
+// options is engine.Options in the words of the profile, snake_case.
+type options struct {
+	MaxModelLen         int     `json:"max_model_len"`
+	MaxNumSeqs          int     `json:"max_num_seqs"`
+	MaxNumBatchedTokens int     `json:"max_num_batched_tokens"`
+	BlockSize           int     `json:"block_size"`
+	KVCacheDtype        string  `json:"kv_cache_dtype"`
+	KVCacheBytes        int64   `json:"kv_cache_bytes"`
+	PrefixCaching       bool    `json:"prefix_caching"`
+	ChunkedPrefill      bool    `json:"chunked_prefill"`
+	Overlap             bool    `json:"overlap"`
+	Policy              string  `json:"policy"`
+	Threads             int     `json:"threads"` // 0: see choices
+	HTTPShare           float64 `json:"http_share"`
+	Variant             string  `json:"variant"` // "": see choices
+}
+
+type choice struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+	Why   string `json:"why"`
+}
+
+// MarshalJSON writes the documented form: field names are stable, lists are
+// never null.
+func (p *Plan) MarshalJSON() ([]byte, error) {
+	o := p.Options
+	d := document{
+		Version: Version, Profile: p.Profile, Model: p.Model, Backend: p.Backend, Machine: p.Facts,
+		Options: options{
+			o.MaxModelLen, o.MaxNumSeqs, o.MaxNumBatchedTokens, o.BlockSize, word(o.KVFormat), o.KVBytes, o.PrefixCaching,
+			o.ChunkedPrefill, o.Overlap, o.Policy.String(), o.Backend.Threads, o.Backend.HTTPShare, o.Backend.Variant,
+		},
+		Budget: p.Budget, TotalBytes: p.Ledger.Total(), Ledger: p.Ledger, Capacity: p.Capacity, Choices: []choice{},
+		Kernels: p.Kernels, Converted: append([]string{}, p.Converted...), Warnings: append([]string{}, p.Warnings...),
+		GoMemoryLimit: p.GoMemoryLimit,
+	}
+	for _, c := range p.Choices {
+		d.Choices = append(d.Choices, choice(c))
+	}
+	return json.Marshal(d)
+}
+
+// JSON prints the plan for a program, indented.
+func (p *Plan) JSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(p)
+}

@@ -1,0 +1,123 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	"vapp.dev/engine/backend"
+)
+
+// Basis is how sure a ledger line is.
+type Basis string
+
+// The bases. Exact lines are allocated to the byte; a Bound is a ceiling that
+// the server keeps (Go's memory limit) or that was measured once; Held is what
+// the profile keeps free; Apart is not this server's memory at all.
+const (
+	Exact Basis = "exact"
+	Bound Basis = "bound"
+	Held  Basis = "held"
+	Apart Basis = "apart"
+)
+
+// Item is one line of the ledger.
+type Item struct {
+	Name  string `json:"item"` // "weights", "kv", …: the label of vapp_plan_bytes
+	Bytes int64  `json:"bytes"`
+	Basis Basis  `json:"basis"`
+	Rule  string `json:"rule"` // the formula that gave the bytes
+	// Parts splits Bytes further, for weights by group.
+	Parts []Item `json:"parts,omitempty"`
+}
+
+// Ledger is every byte the server will hold.
+type Ledger []Item
+
+// Total is the sum of all lines but those apart; it does not wrap.
+func (l Ledger) Total() int64 {
+	var n int64
+	for _, i := range l {
+		if i.Basis != Apart {
+			n = add(n, i.Bytes)
+		}
+	}
+	return n
+}
+
+// Fixed is the sum of the lines other than the KV arena.
+func (l Ledger) Fixed() int64 { return l.Total() - l.Bytes(backend.KV.String()) }
+
+// Bytes is the size of a line, 0 when there is none.
+func (l Ledger) Bytes(name string) int64 {
+	for _, i := range l {
+		if i.Name == name {
+			return i.Bytes
+		}
+	}
+	return 0
+}
+
+// Arenas is what a Device must report after start, by arena.
+func (l Ledger) Arenas() map[string]int64 {
+	out := map[string]int64{}
+	for a := backend.Arena(0); a < backend.NumArenas; a++ {
+		out[a.String()] = l.Bytes(a.String())
+	}
+	return out
+}
+
+// weightItem sums packed weights by group; what rounding the arena adds is a
+// part of its own.
+func weightItem(r backend.Reservation) Item {
+	it := Item{Name: backend.Weights.String(), Bytes: r.Arenas[backend.Weights], Basis: Exact}
+	at := map[string]int{}
+	formats := map[string]string{}
+	var sum int64
+	for i, w := range r.Weights {
+		p := r.Packed[i]
+		k, ok := at[w.Group]
+		if !ok {
+			k = len(it.Parts)
+			at[w.Group] = k
+			it.Parts = append(it.Parts, Item{Name: w.Group, Basis: Exact})
+		}
+		it.Parts[k].Bytes += p.Bytes
+		sum += p.Bytes
+		f := w.Source.String()
+		if p.Format != w.Source {
+			f += "→" + p.Format.String()
+		}
+		if w.Use != backend.Vector && !strings.Contains(formats[w.Group], f) {
+			formats[w.Group] = strings.TrimPrefix(formats[w.Group]+", "+f, ", ")
+		}
+	}
+	for k, p := range it.Parts {
+		if f := formats[p.Name]; f != "" {
+			it.Parts[k].Rule = "packed " + f
+		} else {
+			it.Parts[k].Rule = "vectors, f32"
+		}
+	}
+	if pad := it.Bytes - sum; pad > 0 {
+		it.Parts = append(it.Parts, Item{Name: "rounding", Bytes: pad, Basis: Exact, Rule: "to the arena's allocation unit"})
+	}
+	it.Rule = fmt.Sprintf("%d weights in the layout of their kernels", len(r.Weights))
+	return it
+}
+
+// converted lists the weights that a layout does not keep in their format.
+func converted(r backend.Reservation) []string {
+	var out []string
+	seen := map[string]int{}
+	for i := range r.Weights {
+		if n := r.Packed[i].Note; n != "" {
+			if seen[n]++; seen[n] == 1 {
+				out = append(out, n)
+			}
+		}
+	}
+	for i, n := range out {
+		out[i] = fmt.Sprintf("%s: %s", numberOf(seen[n], "weight"), n)
+	}
+	return out
+}

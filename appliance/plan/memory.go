@@ -1,0 +1,130 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+
+	"vapp.dev/engine"
+	"vapp.dev/engine/backend"
+)
+
+// Bounds of what cannot be derived. The text library was measured on x86-64
+// Linux by its resident memory beyond the file's text: reading a tokenizer.json
+// peaks at 1.0 KiB a token (SmolLM2, 49,152 tokens, 48,900 merges; Qwen's size,
+// 151,936 of each) to 1.9 KiB (Llama 3's size, 128,256 tokens, 277,016 merges),
+// and 64 threads that encode and decode at once leave 37 to 72 MiB beyond it,
+// less than the peak has given back by then.
+const (
+	textBase     = 32 << 20 // caches and arenas of threads
+	textPerToken = 2 << 10  // of the vocabulary
+)
+
+// Bounds of the process itself. The Go heap is kept by GOMEMLIMIT.
+const (
+	heapBase    = 96 << 20  // code's data, routes, metrics, a queue of prompts, a body
+	heapPerSeq  = 256 << 10 // goroutines, buffers and history of a running sequence
+	heapPerPage = 256       // books of a KV page and the ids it holds
+	heapPerWord = 512       // a token of the vocabulary: tokenizer.json as text, bytes of a token
+	binaryPages = 64 << 20  // resident pages of the binary and its libraries
+	perThread   = 512 << 10 // stack and allocator of a thread outside Go
+)
+
+// Names of the ledger's lines that are no arena.
+const (
+	textItem    = "text"
+	runtimeItem = "runtime"
+	reserveItem = "reserve"
+	mappedItem  = "mapped"
+	heapPart    = "go heap"
+)
+
+// ledger lists what a server with these options holds.
+func (w want) ledger(o engine.Options, a *engine.Account) Ledger {
+	r := a.Reservation
+	l := Ledger{
+		weightItem(r),
+		{Name: backend.KV.String(), Bytes: r.Arenas[backend.KV], Basis: Exact, Rule: kvRule(o, a)},
+		{Name: backend.Scratch.String(), Bytes: r.Arenas[backend.Scratch], Basis: Exact,
+			Rule: fmt.Sprintf("peak of a step's values: %s tokens, %s sequences", Group(int64(o.MaxNumBatchedTokens)), Group(int64(o.MaxNumSeqs)))},
+		{Name: backend.Workspace.String(), Bytes: r.Arenas[backend.Workspace], Basis: Exact, Rule: "room of the kernels, by thread"},
+		{Name: backend.StepIO.String(), Bytes: r.Arenas[backend.StepIO], Basis: Exact, Rule: "two sets of step buffers: ids, page tables, sampling, masks"},
+		w.text(),
+		w.runtime(o, a),
+	}
+	if w.reserve > 0 {
+		l = append(l, Item{Name: reserveItem, Bytes: w.reserve, Basis: Held, Rule: "memory.reserve: left to others"})
+	}
+	if n := w.mapped(); n > 0 {
+		l = append(l, Item{Name: mappedItem, Bytes: n, Basis: Apart, Rule: "the checkpoint's file, mapped while loading; its pages are dropped after packing"})
+	}
+	return l
+}
+
+func kvRule(o engine.Options, a *engine.Account) string {
+	slabs := a.KV.Slabs(o.KVBytes)
+	return fmt.Sprintf("%s slabs of %s: %s pages of %d tokens, %v", Group(int64(slabs)), Size(a.KV.SlabBytes),
+		Group(int64(a.KV.Pages(0, slabs))), o.BlockSize, o.KVFormat)
+}
+
+func (w want) text() Item {
+	vocab := int64(w.in.Model.Config.VocabSize)
+	return Item{Name: textItem, Bytes: textBase + textPerToken*vocab, Basis: Bound,
+		Rule: fmt.Sprintf("tokenizer and templates: %s + %s × %s tokens of the vocabulary", Size(textBase), Size(textPerToken), Group(vocab))}
+}
+
+func (w want) runtime(o engine.Options, a *engine.Account) Item {
+	var pages int64
+	for c := range a.KV.Specs {
+		pages += int64(a.KV.Pages(c, a.KV.Slabs(o.KVBytes)))
+	}
+	vocab := int64(w.in.Model.Config.VocabSize)
+	heap := heapBase + heapPerSeq*int64(o.MaxNumSeqs) + heapPerWord*vocab + heapPerPage*pages
+	threads := int64(max(1, w.in.Facts.Cores, o.Backend.Threads))
+	rest := binaryPages + perThread*threads
+	return Item{Name: runtimeItem, Bytes: heap + rest, Basis: Bound, Rule: "the process itself", Parts: []Item{
+		{Name: heapPart, Bytes: heap, Basis: Bound, Rule: fmt.Sprintf("GOMEMLIMIT: %s + %s a sequence + %d B a KV page + %d B a token of the vocabulary",
+			Size(heapBase), Size(heapPerSeq), heapPerPage, heapPerWord)},
+		{Name: "binary, threads", Bytes: rest, Basis: Bound, Rule: fmt.Sprintf("%s + %s × %d threads", Size(binaryPages), Size(perThread), threads)},
+	}}
+}
+
+// mapped is the bytes of tensors that lie in files.
+func (w want) mapped() int64 {
+	var n int64
+	for _, t := range w.in.Model.Checkpoint.Tensors() {
+		if t.File != "" {
+			n += t.Bytes
+		}
+	}
+	return n
+}
+
+// goMemoryLimit is the bound of the Go heap. Backend ref keeps its arenas
+// there, so that they count.
+func goMemoryLimit(backendName string, l Ledger) int64 {
+	var n int64
+	for _, i := range l {
+		if i.Name != runtimeItem {
+			continue
+		}
+		for _, p := range i.Parts {
+			if p.Name == heapPart {
+				n = p.Bytes
+			}
+		}
+	}
+	if backendName == "ref" {
+		for _, b := range l.Arenas() {
+			n = add(n, b)
+		}
+	}
+	return n
+}
+
+// add sums bytes and stays at the largest number instead of wrapping.
+func add(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}

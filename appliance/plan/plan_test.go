@@ -1,0 +1,92 @@
+package plan_test
+
+import (
+	"bytes"
+	"path/filepath"
+	"testing"
+
+	"vapp.dev/appliance/plan"
+	"vapp.dev/engine"
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/ref"
+	"vapp.dev/engine/enginetest"
+	"vapp.dev/kernels"
+	"vapp.dev/schema"
+)
+
+// server is the machine of the goldens: 16 cores, 64 GiB, from a catalogue.
+var server = backend.Facts{
+	Backend: "ref", Device: "16-core server", TotalBytes: 64 << 30, Cores: 16, Variants: []string{"go"},
+	PageBytes: 4096, HugeBytes: 2 << 20, L2Bytes: 1 << 20, MemoryLimit: "system",
+}
+
+func profile(t testing.TB, name, text string) *schema.Profile {
+	t.Helper()
+	p, err := schema.Parse(filepath.Join("testdata", name), []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func shipped(t testing.TB, name string) *schema.Profile {
+	t.Helper()
+	p, err := schema.Load("../../profiles/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func inspect(t testing.TB, s engine.Source) *engine.Model {
+	t.Helper()
+	m, err := engine.Inspect(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
+// llama1B is the catalogue's model: nothing of it is on disk.
+func llama1B(t testing.TB) *engine.Model {
+	return inspect(t, engine.Source{Path: "testdata/absent", Name: "meta-llama/Llama-3.2-1B", Format: "auto"})
+}
+
+// toy is a checkpoint of 2 layers with real files.
+func toy(t testing.TB) *engine.Model {
+	dir := t.TempDir()
+	if err := enginetest.WriteLlama(dir, enginetest.Llama{DType: kernels.BF16, Tied: true}); err != nil {
+		t.Fatal(err)
+	}
+	return inspect(t, engine.Source{Path: dir, Name: "toy", Format: "auto"})
+}
+
+func in(p *schema.Profile, m *engine.Model, f backend.Facts) plan.Inputs {
+	return plan.Inputs{Profile: p, Model: m, Opener: ref.Opener{}, Facts: f}
+}
+
+func make_(t testing.TB, i plan.Inputs) *plan.Plan {
+	t.Helper()
+	p, err := plan.Make(i)
+	if err != nil {
+		t.Fatalf("%+v", err)
+	}
+	return p
+}
+
+func printed(t testing.TB, p *plan.Plan) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := p.Text(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+func TestPrints(t *testing.T) {
+	t.Log("\n" + printed(t, make_(t, in(shipped(t, "llama-3.2-1b.cue"), llama1B(t), server))))
+	small := server
+	small.TotalBytes = 5 << 30
+	_, err := plan.Make(in(shipped(t, "llama-3.2-1b.cue"), llama1B(t), small))
+	t.Logf("\n%v\n\n%+v", err, err)
+}

@@ -1,0 +1,127 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+	"sort"
+
+	"vapp.dev/engine"
+	"vapp.dev/engine/backend"
+)
+
+// solution is a choice of the open numbers that fits.
+type solution struct{ options engine.Options }
+
+// shortError says that a want does not fit and by how much.
+type shortError struct {
+	need, have int64 // bytes; have is the budget, or the KV cache the profile fixed
+	kvOnly     bool  // the KV cache as fixed is too small for one sequence
+	one        int64 // of the KV arena for one sequence
+	ledger     Ledger
+	tokens     int // the length that was tried
+}
+
+func (e *shortError) Error() string {
+	return fmt.Sprintf("needs %d bytes, has %d", e.need, e.have)
+}
+
+// budget is what the ledger may sum to.
+func (w want) budget() Budget {
+	total := w.in.Facts.TotalBytes
+	switch {
+	case w.utilization > 0:
+		return Budget{int64(math.Floor(w.utilization * float64(total))), fmt.Sprintf("utilization %g of %s", w.utilization, Size(total))}
+	case total > 0:
+		return Budget{total, "all memory; the KV cache is fixed by memory.kvCache"}
+	}
+	return Budget{0, "unknown; the KV cache is fixed by memory.kvCache"}
+}
+
+// limit is the budget as a number to compare with.
+func (w want) limit() int64 {
+	if b := w.budget().Bytes; b > 0 || w.utilization > 0 {
+		return b
+	}
+	return math.MaxInt64
+}
+
+// solve finds the KV arena, and the model length where it is auto: the longest,
+// in whole blocks, of which one sequence fits.
+func (w want) solve() (solution, error) {
+	if w.options.MaxModelLen > 0 {
+		return w.solveLen(w.options.MaxModelLen)
+	}
+	longest := w.in.Model.Config.MaxPositionEmbeddings
+	if !w.options.ChunkedPrefill {
+		longest = min(longest, w.options.MaxNumBatchedTokens)
+	}
+	s, err := w.solveLen(longest)
+	if _, short := err.(*shortError); !short {
+		return s, err
+	}
+	block := w.options.BlockSize
+	n := sort.Search(longest/block, func(i int) bool {
+		_, err := w.solveLen((i + 1) * block)
+		return err != nil
+	})
+	return w.solveLen(max(1, n) * block)
+}
+
+// solveLen finds the KV arena for a model length: all that the budget leaves,
+// or what the profile fixed. It must hold one sequence.
+func (w want) solveLen(tokens int) (solution, error) {
+	if err := w.check(); err != nil {
+		return solution{}, err
+	}
+	o := w.options
+	o.MaxModelLen, o.KVBytes = tokens, 0
+	acct, err := engine.NewAccount(o, w.in.Model, w.in.Opener, w.in.Facts)
+	if err != nil {
+		return solution{}, err
+	}
+	one := acct.KV.SequenceSlabs(tokens)
+	slabs := acct.KV.Slabs(w.kvCache)
+	if w.kvCache == 0 {
+		slabs = w.largest(o, acct)
+	}
+	if slabs >= one {
+		if l := w.withSlabs(o, acct, slabs); l.Total() <= w.limit() {
+			o.KVBytes = int64(slabs) * acct.KV.SlabBytes
+			return solution{o}, nil
+		}
+	}
+	return solution{}, w.short(o, acct, one, slabs)
+}
+
+// largest is the number of slabs that the budget leaves room for. The ledger
+// grows with every slab, so that a search finds it.
+func (w want) largest(o engine.Options, acct *engine.Account) int {
+	room := acct.KV.Slabs(w.limit())
+	return sort.Search(room, func(n int) bool {
+		return w.withSlabs(o, acct, n+1).Total() > w.limit()
+	})
+}
+
+// withSlabs is the ledger with an arena of that many slabs, without a second
+// account: nothing but the arena depends on it.
+func (w want) withSlabs(o engine.Options, acct *engine.Account, slabs int) Ledger {
+	a := *acct
+	a.Reservation.Arenas[backend.KV] = a.Layout.Round(int64(slabs) * a.KV.SlabBytes)
+	o.KVBytes = int64(slabs) * a.KV.SlabBytes
+	return w.ledger(o, &a)
+}
+
+func (w want) short(o engine.Options, acct *engine.Account, one, slabs int) error {
+	e := &shortError{tokens: o.MaxModelLen, one: int64(one) * acct.KV.SlabBytes}
+	if w.kvCache > 0 && slabs < one {
+		e.kvOnly, e.need, e.have = true, e.one, w.kvCache
+		e.ledger = w.withSlabs(o, acct, one)
+		return e
+	}
+	if w.kvCache > 0 {
+		one = slabs
+	}
+	e.ledger = w.withSlabs(o, acct, one)
+	e.need, e.have = e.ledger.Total(), w.limit()
+	return e
+}

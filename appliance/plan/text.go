@@ -1,0 +1,213 @@
+package plan
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// TextWidth is the width that Text prints to, in columns.
+const TextWidth = 100
+
+// Text prints String.
+func (p *Plan) Text(w io.Writer) error {
+	_, err := io.WriteString(w, p.String())
+	return err
+}
+
+// String is the plan for a person: what fits, the ledger, what was decided.
+func (p *Plan) String() string {
+	t := &text{width: TextWidth}
+	p.head(t)
+	p.fits(t)
+	t.line("")
+	t.line("memory, in bytes")
+	p.Ledger.table(t)
+	p.sum(t)
+	p.decided(t)
+	for _, c := range p.Converted {
+		t.note("converted", c)
+	}
+	for _, c := range p.Warnings {
+		t.note("warning", c)
+	}
+	return t.b.String()
+}
+
+func (p *Plan) head(t *text) {
+	m, f := p.Model, p.Facts
+	t.line("vapp plan: %s", p.Profile)
+	t.line("")
+	t.pair("model", fmt.Sprintf("%s · %s · %s parameters · %s", m.Source, m.Architecture, short(m.Weights), m.Dtype))
+	t.pair("", fmt.Sprintf("%d layers, hidden %s, heads %d/%d × %d, vocabulary %s, up to %s tokens",
+		m.Layers, Group(int64(m.Hidden)), m.Heads, m.KVHeads, m.HeadDim, Group(int64(m.Vocab)), Group(int64(m.Longest))))
+	t.pair("", "from "+whereFrom[string(m.Where)])
+	machine := fmt.Sprintf("%s · %s · %s", p.Backend, f.Device, numberOf(f.Cores, "core"))
+	if f.TotalBytes > 0 {
+		machine += " · " + Size(f.TotalBytes)
+		if f.MemoryLimit == "cgroup" {
+			machine += " (limit of the control group)"
+		}
+	}
+	t.pair("machine", machine)
+	if f.Measured {
+		t.pair("", "measured here"+freeNow(f.FreeBytes))
+	} else {
+		t.pair("", "from the catalogue, not measured")
+	}
+}
+
+var whereFrom = map[string]string{
+	"checkpoint": "the checkpoint: config and tensor headers",
+	"config":     "the directory's config; its weights are absent",
+	"catalogue":  "the embedded catalogue; its weights are absent",
+}
+
+func freeNow(n int64) string {
+	if n <= 0 {
+		return ""
+	}
+	return ", " + Size(n) + " available now"
+}
+
+// fits prints what the KV arena carries.
+func (p *Plan) fits(t *text) {
+	c := p.Capacity
+	t.line("")
+	t.line("what fits")
+	t.pair("KV cache", fmt.Sprintf("%s tokens in %s: %s, %s a token", Group(c.Tokens), Size(p.Ledger.Bytes("kv")), c.Classes[0].Format, Size(c.BytesPerToken)))
+	t.pair("concurrency", fmt.Sprintf("%.2fx at %s tokens a sequence; at most %d run at once (maxNumSeqs)", c.Concurrency, Group(int64(p.Options.MaxModelLen)), p.Options.MaxNumSeqs))
+	tokens, held, run := []string{}, []string{}, []string{}
+	for _, l := range c.Lengths {
+		tokens = append(tokens, Group(int64(l.Tokens)))
+		held = append(held, Group(int64(l.Sequences)))
+		run = append(run, Group(int64(l.Running)))
+	}
+	t.columns([]string{"of length", "they fit", "and run"}, tokens, held, run)
+}
+
+// columns prints rows of right-aligned cells under each other.
+func (t *text) columns(names []string, rows ...[]string) {
+	for i, name := range names {
+		var b strings.Builder
+		for k := range rows[0] {
+			wide := 0
+			for _, r := range rows {
+				wide = max(wide, len(r[k]))
+			}
+			fmt.Fprintf(&b, "%*s  ", wide, rows[i][k])
+		}
+		t.pair(name, strings.TrimRight(b.String(), " "))
+	}
+}
+
+// sum prints what the ledger is held against.
+func (p *Plan) sum(t *text) {
+	total := p.Ledger.Total()
+	t.row("total", Group(total), Size(total), "", "")
+	if n := p.Budget.Bytes; n > 0 {
+		t.row("budget", Group(n), Size(n), "", p.Budget.Rule)
+		t.row("unused", Group(n-total), Size(n-total), "", "")
+	} else {
+		t.row("budget", "", "", "", p.Budget.Rule)
+	}
+}
+
+func (p *Plan) decided(t *text) {
+	t.line("")
+	t.line("decided")
+	for _, c := range p.Choices {
+		text := c.Value
+		if c.Why != "" {
+			text += "  (" + c.Why + ")"
+		}
+		t.wide(16, c.Name, text)
+	}
+	for i, k := range p.Kernels {
+		name := ""
+		if i == 0 {
+			name = "kernels"
+		}
+		t.wide(16, name, fmt.Sprintf("%-5s %-14s %s, %s", k.Format, k.Name, numberOf(k.Count, "weight"), Size(k.Bytes)))
+	}
+	t.wide(16, "go memory limit", Size(p.GoMemoryLimit))
+}
+
+// table prints the ledger, its parts below their line.
+func (l Ledger) table(t *text) {
+	for _, i := range l {
+		t.row(i.Name, Group(i.Bytes), Size(i.Bytes), string(i.Basis), i.Rule)
+		for _, p := range i.Parts {
+			t.row("  "+p.Name, Group(p.Bytes), Size(p.Bytes), "", p.Rule)
+		}
+	}
+}
+
+// text collects lines no wider than width where words allow it.
+type text struct {
+	b     strings.Builder
+	width int
+}
+
+func (t *text) line(format string, args ...any) {
+	fmt.Fprintf(&t.b, strings.TrimRight(format, " ")+"\n", args...)
+}
+
+func (t *text) pair(name, value string) { t.wide(12, name, value) }
+
+// wide prints a name in a column and the value beside it, wrapped.
+func (t *text) wide(column int, name, value string) {
+	t.hang(fmt.Sprintf("  %-*s ", column, name), value)
+}
+
+func (t *text) note(kind, value string) {
+	t.line("")
+	t.hang(kind+": ", value)
+}
+
+func (t *text) row(name, bytes, size, basis, rule string) {
+	t.hang(fmt.Sprintf("  %-16s %18s %11s  %-5s  ", name, bytes, size, basis), rule)
+}
+
+// hang prints value after lead, and its further lines below its first.
+func (t *text) hang(lead, value string) {
+	at := utf8.RuneCountInString(lead)
+	for _, line := range wrap(value, t.width-at) {
+		t.b.WriteString(strings.TrimRight(lead+line, " ") + "\n")
+		lead = strings.Repeat(" ", at)
+	}
+}
+
+// wrap cuts a text at spaces; runs of spaces stay as they are.
+func wrap(s string, width int) []string {
+	var out []string
+	for utf8.RuneCountInString(s) > width {
+		cut, n := -1, 0
+		for i, r := range s {
+			if n++; n > width+1 {
+				break
+			}
+			if r == ' ' {
+				cut = i
+			}
+		}
+		if cut <= 0 {
+			break
+		}
+		out = append(out, s[:cut])
+		s = strings.TrimLeft(s[cut:], " ")
+	}
+	return append(out, s)
+}
+
+// short prints a count as people say it: 1.24 B.
+func short(n int64) string {
+	switch {
+	case n >= 1e9:
+		return fmt.Sprintf("%.2f B", float64(n)/1e9)
+	case n >= 1e6:
+		return fmt.Sprintf("%.0f M", float64(n)/1e6)
+	}
+	return Group(n)
+}
