@@ -69,6 +69,3 @@ func lengths(longest int) []int {
 	}
 	return append(out, longest)
 }
-
-// Pages is how many pages of the first class the arena holds.
-func (p *Plan) Pages() int { return p.Capacity.Classes[0].Pages }
