@@ -1,5 +1,5 @@
 // Package backendtest is the suite every backend passes: ops against
-// kernels/ref, at odd shapes and with stated bounds.
+// kernels/ref, bit equality of rows, sampling, and the rules about memory.
 //
 // It drives a backend through backend.Opener alone: inputs come from Embed on
 // tables that the tests pack, outputs are read through backend.Inspector. What a
@@ -49,6 +49,11 @@ func Run(t *testing.T, o backend.Opener, settings ...backend.Settings) {
 			t.Run("rows", sub.rows)
 			t.Run("rope", sub.rope)
 			t.Run("attention", sub.attention)
+			t.Run("equal", sub.equal)
+			t.Run("tokens", sub.tokens)
+			t.Run("sample", sub.sample)
+			t.Run("memory", sub.memory)
+			t.Run("refusals", sub.refusals)
 		})
 	}
 }

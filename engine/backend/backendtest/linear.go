@@ -77,13 +77,14 @@ func linearUnits(x, w []float32, rows, in, out int, source, stored kernels.Forma
 	unit := make([]float64, rows*out)
 	for r := range rows {
 		row := x[r*in : (r+1)*in]
+		tops := blockTops(row)
 		for o := range out {
 			var square, blocks float64
 			for i, xi := range row {
 				wi := float64(w[o*in+i])
 				square += float64(xi) * float64(xi) * wi * wi
 				if stored.Quantized() {
-					d := float64(blockMax(row, i)) / 254
+					d := tops[i/32] / 254
 					blocks += d * d * wi * wi
 				}
 			}
@@ -94,13 +95,13 @@ func linearUnits(x, w []float32, rows, in, out int, source, stored kernels.Forma
 	return unit
 }
 
-// blockMax is the largest |x| of element i's block of 32.
-func blockMax(x []float32, i int) float32 {
-	var m float32
-	for _, v := range x[i/32*32 : min(len(x), i/32*32+32)] {
-		m = max(m, float32(math.Abs(float64(v))))
+// blockTops is the largest |x| of every block of 32.
+func blockTops(x []float32) []float64 {
+	tops := make([]float64, (len(x)+31)/32)
+	for i, v := range x {
+		tops[i/32] = max(tops[i/32], math.Abs(float64(v)))
 	}
-	return m
+	return tops
 }
 
 // compareUnits bounds differences measured in units: 1 in the root mean

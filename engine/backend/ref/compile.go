@@ -18,7 +18,8 @@ type executable struct {
 // Program is what was compiled.
 func (e *executable) Program() *backend.Program { return e.p }
 
-// Compile checks every shape once: what passes cannot fail in a step.
+// Compile checks every shape once (Workspace does): what passes cannot fail in a
+// step.
 func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
 	if p.Scratch > int64(len(d.arenas[backend.Scratch])) || len(p.Weights) != len(d.weights) {
 		return nil, fmt.Errorf("backend %s: program %s is not one of the reservation", name, p.Name)
@@ -27,9 +28,6 @@ func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
 		return nil, err
 	} else if n > int64(len(d.arenas[backend.Workspace])) {
 		return nil, short("program "+p.Name, n, int64(len(d.arenas[backend.Workspace])))
-	}
-	if err := p.Check(); err != nil {
-		return nil, err
 	}
 	e := &executable{d: d, p: p}
 	for _, op := range p.Ops {

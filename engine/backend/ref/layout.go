@@ -62,10 +62,13 @@ func (l layout) KVFormats() []kernels.Format {
 	return []kernels.Format{kernels.F32, kernels.F16, kernels.BF16}
 }
 
-// Workspace is the largest room of an op, once for every thread.
+// Workspace is the largest room of an op, once for every thread. It checks p.
 func (l layout) Workspace(p *backend.Program) (int64, error) {
 	if p.Shard.World > 1 {
 		return 0, backend.Unsupported(name, fmt.Sprintf("%d ranks", p.Shard.World), "it is a single device")
+	}
+	if err := p.Check(); err != nil {
+		return 0, err
 	}
 	var room int64
 	for _, op := range p.Ops {

@@ -3,9 +3,12 @@ package ref_test
 import (
 	"testing"
 
+	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/backendtest"
 	"vapp.dev/engine/backend/ref"
 )
 
 // TestSuite is what every backend passes.
 func TestSuite(t *testing.T) { backendtest.Run(t, ref.Opener{}) }
+
+func BenchmarkOps(b *testing.B) { backendtest.Bench(b, ref.Opener{}, backend.Settings{}) }

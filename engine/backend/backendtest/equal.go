@@ -1,0 +1,146 @@
+package backendtest
+
+import (
+	"fmt"
+	"testing"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
+)
+
+// equal says that a row's logits are the same bits whatever shares the step:
+// alone, in a batch, chunked differently, on other pages, with other threads.
+func (s *subject) equal(t *testing.T) {
+	for i, f := range weightFormats {
+		for j, kv := range kvFormats {
+			if f == kernels.BF16 || f == kernels.Q8_0 || i%len(kvFormats) == j { // every pair matters for the two, one for the rest
+				t.Run(fmt.Sprintf("%v on %v", f, kv), func(t *testing.T) { s.equalNet(t, f, kv) })
+			}
+		}
+	}
+}
+
+// Sequences of the test: their lengths, at most netMax.
+var netLengths = []int{1, 5, 23, 60}
+
+// netSequences are their tokens.
+func netSequences() [][]int32 {
+	r := rng(5)
+	var out [][]int32
+	for _, n := range netLengths {
+		var ids []int32
+		for range n {
+			ids = append(ids, int32(r.IntN(netVocab)))
+		}
+		out = append(out, ids)
+	}
+	return out
+}
+
+func (s *subject) equalNet(t *testing.T, f, kv kernels.Format) {
+	seqs := netSequences()
+	n := net{weights: f, pages: kv, block: 16, rows: 80, seqs: len(seqs)}
+	rig := n.rig(t, s, len(seqs))
+	inOrder := netPages(rig, len(seqs), upTo(rig.pageCount()))
+	var want [][][]float32
+	for i, ids := range seqs {
+		want = append(want, n.runs(rig, [][]int32{ids}, inOrder[i:], []int{len(ids)})[0])
+	}
+	var mixed []int32
+	for _, p := range rng(8).Perm(rig.pageCount()) {
+		mixed = append(mixed, int32(p))
+	}
+	shuffled := netPages(rig, len(seqs), mixed)
+	for _, c := range []struct {
+		what   string
+		pages  [][]int32
+		chunks []int
+	}{
+		{"in a batch", inOrder, []int{16}},
+		{"in a batch, in chunks of 1", inOrder, []int{1}},
+		{"in a batch, in chunks of 3, 7, 1, 15", inOrder, []int{3, 7, 1, 15}},
+		{"in a batch, on other pages", shuffled, []int{5, 11, 13}},
+	} {
+		sameLogits(t, c.what, n.runs(rig, seqs, c.pages, c.chunks), want)
+	}
+	other := net{weights: f, pages: kv, block: 32, rows: 80, seqs: len(seqs)}
+	wide := other.rig(t, s, len(seqs))
+	sameLogits(t, "on pages of 32", other.runs(wide, seqs, netPages(wide, len(seqs), upTo(wide.pageCount())), []int{9}), want)
+	for _, threads := range []int{1, 3} {
+		sub := *s
+		sub.settings.Threads = threads
+		layout, err := s.opener.Layout(s.facts, sub.settings)
+		check(t, err)
+		sub.layout = layout
+		again := net{weights: f, pages: kv, block: 16, rows: 80, seqs: len(seqs)}
+		r := again.rig(t, &sub, len(seqs))
+		sameLogits(t, fmt.Sprintf("with %d threads", threads), again.runs(r, seqs, netPages(r, len(seqs), upTo(r.pageCount())), []int{16}), want)
+	}
+}
+
+// pageCount is how many pages the first class has in the arena.
+func (r *rig) pageCount() int {
+	c, n := r.p.Classes[0], 0
+	for c.Address(int32(n))+c.PageBytes() <= r.res.Arenas[backend.KV] {
+		n++
+	}
+	return n
+}
+
+// netPages deals page numbers to sequences.
+func netPages(r *rig, seqs int, numbers []int32) [][]int32 {
+	out, width := make([][]int32, seqs), r.p.Classes[0].MaxPages
+	for i := range out {
+		out[i] = numbers[i*width : (i+1)*width]
+	}
+	return out
+}
+
+// runs feeds the sequences together, each in chunks (the last size again), and
+// returns the logits of every token of each.
+func (n *net) runs(r *rig, seqs, pages [][]int32, chunks []int) [][][]float32 {
+	r.t.Helper()
+	out, at := make([][][]float32, len(seqs)), make([]int, len(seqs))
+	for step := 0; ; step++ {
+		var feeds []feed
+		var who []int
+		for i, ids := range seqs {
+			size := min(chunks[min(step, len(chunks)-1)], len(ids)-at[i])
+			if size > 0 {
+				feeds = append(feeds, feed{tokens: ids[at[i] : at[i]+size], at: at[i], pages: pages[i], sampled: all(size)})
+				who, at[i] = append(who, i), at[i]+size
+			}
+		}
+		if len(feeds) == 0 {
+			return out
+		}
+		b := r.run(feeds...)
+		logits, row := r.floats(n.logits, b.Samples), 0
+		for j, f := range feeds {
+			for range f.tokens {
+				out[who[j]] = append(out[who[j]], logits[row*netVocab:(row+1)*netVocab])
+				row++
+			}
+		}
+	}
+}
+
+func all(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+func sameLogits(t *testing.T, what string, got, want [][][]float32) {
+	t.Helper()
+	for i := range want {
+		for pos := range want[i] {
+			if at := bits(got[i][pos], want[i][pos]); at >= 0 {
+				t.Errorf("%s: sequence %d, position %d: logit %d is %v, alone it is %v", what, i, pos, at, got[i][pos][at], want[i][pos][at])
+				return
+			}
+		}
+	}
+}
