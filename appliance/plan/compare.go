@@ -8,13 +8,13 @@ import (
 
 // Line compares a ledger line with what was really taken, in bytes.
 type Line struct {
-	Item   string
-	Plan   int64
-	Actual int64
+	Item    string
+	Planned int64
+	Actual  int64
 }
 
-// Difference is Actual less Plan; 0 is the promise for arenas.
-func (l Line) Difference() int64 { return l.Actual - l.Plan }
+// Difference is Actual less Planned; 0 is the promise for arenas.
+func (l Line) Difference() int64 { return l.Actual - l.Planned }
 
 // String is the line that is logged at start.
 func (l Line) String() string {
@@ -23,11 +23,11 @@ func (l Line) String() string {
 	if d != 0 {
 		s = sign(d) + Group(abs(d))
 	}
-	return fmt.Sprintf("memory %s: plan %s bytes (%s), actual %s, difference %s", l.Item, Group(l.Plan), Size(l.Plan), Group(l.Actual), s)
+	return fmt.Sprintf("memory %s: plan %s bytes (%s), actual %s, difference %s", l.Item, Group(l.Planned), Size(l.Planned), Group(l.Actual), s)
 }
 
 // Compare holds the ledger's arenas against what a Device took of each.
-func Compare(l Ledger, usage [backend.NumArenas]int64) []Line {
+func (l Ledger) Compare(usage [backend.NumArenas]int64) []Line {
 	var out []Line
 	for a := backend.Arena(0); a < backend.NumArenas; a++ {
 		out = append(out, Line{a.String(), l.Bytes(a.String()), usage[a]})
