@@ -86,6 +86,9 @@ var rooms = map[string]room{
 		parts: []string{"schema", "engine", "engine/kv", "engine/backend", "engine/sched", "kernels"}, not: value,
 	},
 	"appliance/chat":       {parts: []string{"engine", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP},
+	"appliance/chat/chattest": {
+		parts: []string{"appliance/chat", "engine", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP,
+	},
 	"appliance/api/openai": {parts: []string{"appliance/chat"}, not: functions},
 	"appliance/api": {
 		parts: []string{"appliance/chat", "appliance/api/openai"}, modules: []string{"github.com/labstack/echo/v4"},

@@ -1,0 +1,115 @@
+package api
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"vapp.dev/appliance/api/openai"
+	"vapp.dev/appliance/chat"
+)
+
+// body reads the whole body, which must say that it is JSON.
+func (s *Server) body(c echo.Context) ([]byte, error) {
+	r := c.Request()
+	kind, _, err := mime.ParseMediaType(r.Header.Get(echo.HeaderContentType))
+	if err != nil || kind != echo.MIMEApplicationJSON {
+		return nil, chat.Errorf(chat.Malformed, "", "Unsupported Media Type: Only 'application/json' is allowed")
+	}
+	b, err := io.ReadAll(http.MaxBytesReader(c.Response(), r.Body, settings(c).MaxBodyBytes))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, echo.NewHTTPError(http.StatusRequestEntityTooLarge)
+	case err != nil && r.Context().Err() != nil:
+		return nil, r.Context().Err()
+	case err != nil:
+		return nil, chat.Errorf(chat.Malformed, "", "The body could not be read to its end.")
+	}
+	return b, nil
+}
+
+// dialect is what a protocol's request knows of its reply.
+type dialect interface {
+	Reply(*chat.Run, []chat.Reply) []byte
+	Stream(*chat.Run) openai.Stream
+}
+
+func (s *Server) chat(c echo.Context, svc *chat.Service) error {
+	b, err := s.body(c)
+	if err != nil {
+		return err
+	}
+	r, err := openai.DecodeChat(b)
+	if err != nil {
+		return err
+	}
+	return s.generate(c, svc, job{r, &r.Ask, &r.Wire, "chatcmpl-"})
+}
+
+func (s *Server) completion(c echo.Context, svc *chat.Service) error {
+	b, err := s.body(c)
+	if err != nil {
+		return err
+	}
+	r, err := openai.DecodeCompletion(b)
+	if err != nil {
+		return err
+	}
+	return s.generate(c, svc, job{r, &r.Ask, &r.Wire, "cmpl-"})
+}
+
+// job is a decoded request for tokens.
+type job struct {
+	dialect
+	ask    *chat.Ask
+	wire   *openai.Wire
+	prefix string // of the id
+}
+
+// generate answers a request for tokens.
+func (s *Server) generate(c echo.Context, svc *chat.Service, j job) error {
+	set, ctx := settings(c), c.Request().Context()
+	defer s.inFlight.Add(-1)
+	if n := s.inFlight.Add(1); set.MaxConcurrent > 0 && n > int64(set.MaxConcurrent) {
+		return chat.Errorf(chat.Overloaded, "", "The server is overloaded: %d requests are open. Please try again later.", set.MaxConcurrent)
+	}
+	s.logIgnored(c, j.wire)
+	j.ask.ID = s.replyID(c, j)
+	req, err := chat.NewRequest(*j.ask, &set.Chat)
+	if err != nil {
+		return err
+	}
+	run, err := svc.Start(ctx, req)
+	if err != nil {
+		return err
+	}
+	defer run.Close()
+	if j.wire.Stream {
+		return s.stream(c, run, j.Stream(run))
+	}
+	replies, err := run.Wait(ctx)
+	if err != nil {
+		return err
+	}
+	return c.JSONBlob(http.StatusOK, j.Reply(run, replies))
+}
+
+// replyID is the client's own, from the header or else the body, or a fresh one.
+func (s *Server) replyID(c echo.Context, j job) string {
+	id := c.Get(idKey).(string)
+	if own := j.ask.ID; own != "" && len(own) <= maxID && c.Request().Header.Get(echo.HeaderXRequestID) == "" {
+		id = own
+	}
+	return j.prefix + id
+}
+
+// logIgnored says which fields had no effect.
+func (s *Server) logIgnored(c echo.Context, w *openai.Wire) {
+	if len(w.Unknown) > 0 {
+		s.cfg.Log.DebugContext(c.Request().Context(), "unknown fields ignored", "id", c.Get(idKey), "fields", w.Unknown)
+	}
+}

@@ -1,0 +1,194 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"sort"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"vapp.dev/appliance/chat"
+	"vapp.dev/appliance/chat/chattest"
+	"vapp.dev/engine"
+)
+
+var update = flag.Bool("update", false, "rewrite the goldens")
+
+// state is a fixed State.
+type state struct {
+	svc   *chat.Service
+	phase string
+}
+
+func (s *state) Phase() string          { return s.phase }
+func (s *state) Service() *chat.Service { return s.svc }
+
+// testSettings are usual ones.
+func testSettings() Settings {
+	return Settings{
+		MaxBodyBytes: 1 << 20, CORS: CORS{Origins: []string{"*"}, Methods: []string{"*"}, Headers: []string{"*"}},
+		Chat: chattest.Settings(),
+	}
+}
+
+// testServer serves a model under fixed ids and time.
+func testServer(m *chattest.Model, set Settings) *Server {
+	var n atomic.Int64
+	return New(Config{
+		State: &state{chattest.Service(m), "ready"}, Version: "0.1.0",
+		NewID: func() string { return fmt.Sprintf("id%d", n.Add(1)) },
+		Log:   slog.New(slog.DiscardHandler),
+	}, set)
+}
+
+// knobs are the lines a golden's settings may hold.
+var knobs = map[string]func(*Settings, *chattest.Model){
+	"trust template": func(s *Settings, _ *chattest.Model) { s.Chat.TrustRequestChatTemplate = true },
+	"parts template": func(s *Settings, _ *chattest.Model) { s.Chat.Template = chattest.Template{Format: "openai"} },
+	"no template":    func(s *Settings, _ *chattest.Model) { s.Chat.Template = nil },
+	"cached details": func(s *Settings, m *chattest.Model) { s.Chat.PromptTokensDetails, m.Cached = true, 4 },
+	"key":            func(s *Settings, _ *chattest.Model) { s.Keys = []string{"other", "secret"} },
+	"small body":     func(s *Settings, _ *chattest.Model) { s.MaxBodyBytes = 16 },
+	"overloaded":     func(_ *Settings, m *chattest.Model) { m.Refuse = fmt.Errorf("%w: 3 wait", engine.ErrOverloaded) },
+	"closed":         func(_ *Settings, m *chattest.Model) { m.Refuse = engine.ErrClosed },
+	"dead":           func(_ *Settings, m *chattest.Model) { m.Refuse = engine.ErrDead },
+	"stop token": func(_ *Settings, m *chattest.Model) {
+		say := m.Say
+		m.Say = func(r engine.Request, i int) chattest.Script {
+			s := say(r, i)
+			s.StopToken = chattest.Turn
+			return s
+		}
+	},
+	"breaks": func(_ *Settings, m *chattest.Model) {
+		say := m.Say
+		m.Say = func(r engine.Request, i int) chattest.Script {
+			s := say(r, i)
+			s.Finish, s.Err = engine.FinishError, errors.New("the logits are NaN")
+			return s
+		}
+	},
+	"aborts": func(_ *Settings, m *chattest.Model) {
+		say := m.Say
+		m.Say = func(r engine.Request, i int) chattest.Script {
+			s := say(r, i)
+			s.Finish = engine.FinishAbort
+			return s
+		}
+	},
+}
+
+// TestGolden sends the requests of testdata: each file holds what the model says
+// ("say", one line a choice), settings, and pairs of request and reply.
+func TestGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no goldens", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			a, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			runGolden(t, file, a)
+		})
+	}
+}
+
+func runGolden(t *testing.T, file string, a *txtar.Archive) {
+	m, set := &chattest.Model{}, testSettings()
+	said := []string{"Hello!"}
+	m.Say = func(_ engine.Request, i int) chattest.Script { return chattest.Script{Text: said[i%len(said)]} }
+	var out []txtar.File
+	var server *Server
+	for i := 0; i < len(a.Files); i++ {
+		f := a.Files[i]
+		out = append(out, f)
+		switch {
+		case f.Name == "say":
+			said = strings.Split(strings.TrimSuffix(string(f.Data), "\n"), "\n")
+		case f.Name == "settings":
+			for _, line := range strings.Fields(strings.ReplaceAll(string(f.Data), " ", "_")) {
+				knob := knobs[strings.ReplaceAll(line, "_", " ")]
+				if knob == nil {
+					t.Fatalf("no setting %q", line)
+				}
+				knob(&set, m)
+			}
+		case strings.HasPrefix(f.Name, "request"):
+			if server == nil {
+				server = testServer(m, set)
+			}
+			reply := txtar.File{Name: strings.Replace(f.Name, "request", "reply", 1), Data: send(t, server, f.Data)}
+			if i+1 < len(a.Files) && a.Files[i+1].Name == reply.Name {
+				i++
+				if !*update && !bytes.Equal(reply.Data, a.Files[i].Data) {
+					t.Errorf("%s of %s: got\n%s\nwant\n%s", f.Name, file, reply.Data, a.Files[i].Data)
+				}
+			} else if !*update {
+				t.Errorf("%s: no %s; run with -update", file, reply.Name)
+			}
+			out = append(out, reply)
+		}
+	}
+	if *update {
+		writeGolden(t, file, &txtar.Archive{Comment: a.Comment, Files: out})
+	}
+}
+
+// send sends "METHOD path", headers, an empty line and a body; a body without
+// headers is JSON.
+func send(t *testing.T, s *Server, text []byte) []byte {
+	head, body, _ := strings.Cut(string(text), "\n\n")
+	lines := strings.Split(strings.TrimSpace(head), "\n")
+	method, path, _ := strings.Cut(lines[0], " ")
+	r := httptest.NewRequest(method, path, strings.NewReader(strings.TrimSuffix(body, "\n")))
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for _, l := range lines[1:] {
+		name, value, _ := strings.Cut(l, ": ")
+		if r.Header.Set(name, value); value == "" {
+			r.Header.Del(name)
+		}
+	}
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, r)
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%d %s\n", w.Code, http.StatusText(w.Code))
+	names := []string{}
+	for name := range w.Header() {
+		if name != "X-Request-Id" && name != "Content-Length" || r.Header.Get("X-Request-Id") != "" {
+			names = append(names, name)
+		}
+	}
+	sort.Strings(names)
+	for _, n := range names {
+		fmt.Fprintf(&b, "%s: %s\n", n, strings.Join(w.Header()[n], ", "))
+	}
+	b.WriteByte('\n')
+	in := bufio.NewReader(w.Body)
+	for {
+		line, err := in.ReadString('\n')
+		b.WriteString(line)
+		if err != nil {
+			if err != io.EOF {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	return append(bytes.TrimRight(b.Bytes(), "\n"), '\n')
+}

@@ -1,0 +1,129 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"vapp.dev/appliance/api/openai"
+	"vapp.dev/appliance/chat"
+)
+
+// models lists every served name.
+func (s *Server) models(c echo.Context, svc *chat.Service) error {
+	var list []openai.Model
+	for _, name := range settings(c).Chat.Models {
+		list = append(list, s.describe(name, svc))
+	}
+	return c.JSONBlob(http.StatusOK, openai.ModelList(list))
+}
+
+// model describes one name; names may hold slashes.
+func (s *Server) model(c echo.Context, svc *chat.Service) error {
+	name := c.Param("*")
+	if plain, err := url.PathUnescape(name); err == nil {
+		name = plain
+	}
+	if !slices.Contains(settings(c).Chat.Models, name) {
+		return chat.Errorf(chat.NotFound, "model", "The model `%s` does not exist.", name)
+	}
+	return c.JSONBlob(http.StatusOK, s.describe(name, svc).Body())
+}
+
+func (s *Server) describe(name string, svc *chat.Service) openai.Model {
+	return openai.NewModel(name, s.cfg.NewID(), openai.ModelFacts{
+		Root: svc.ModelRoot(), ModelLen: svc.ModelLen(), Created: svc.Now().Unix(),
+	})
+}
+
+func (s *Server) tokenize(c echo.Context, svc *chat.Service) error {
+	b, err := s.body(c)
+	if err != nil {
+		return err
+	}
+	ask, err := openai.DecodeTokenize(b)
+	if err != nil {
+		return err
+	}
+	t, err := svc.Tokenize(c.Request().Context(), ask, &settings(c).Chat)
+	if err != nil {
+		return err
+	}
+	return c.JSONBlob(http.StatusOK, openai.TokenizeReply(t, svc.ModelLen()))
+}
+
+func (s *Server) detokenize(c echo.Context, svc *chat.Service) error {
+	b, err := s.body(c)
+	if err != nil {
+		return err
+	}
+	ask, err := openai.DecodeDetokenize(b)
+	if err != nil {
+		return err
+	}
+	text, err := svc.Detokenize(ask.Model, ask.Tokens, &settings(c).Chat)
+	if err != nil {
+		return err
+	}
+	return c.JSONBlob(http.StatusOK, openai.DetokenizeReply(text))
+}
+
+// health is empty when requests are answered.
+func (s *Server) health(c echo.Context) error {
+	if s.cfg.State.Service() == nil {
+		return s.notReady()
+	}
+	return c.NoContent(http.StatusOK)
+}
+
+// alive is that there is a process at all.
+func (s *Server) alive(c echo.Context) error { return s.phase(c, http.StatusOK) }
+
+// readiness is whether requests are answered.
+func (s *Server) readiness(c echo.Context) error {
+	if s.cfg.State.Service() == nil {
+		return s.phase(c, http.StatusServiceUnavailable)
+	}
+	return s.phase(c, http.StatusOK)
+}
+
+func (s *Server) phase(c echo.Context, status int) error {
+	return answer(c, status, map[string]string{"phase": s.cfg.State.Phase()})
+}
+
+func (s *Server) version(c echo.Context) error {
+	return answer(c, http.StatusOK, map[string]string{"version": s.cfg.Version})
+}
+
+func (s *Server) load(c echo.Context) error {
+	return answer(c, http.StatusOK, map[string]int{"server_load": s.InFlight()})
+}
+
+func (s *Server) notScaling(c echo.Context) error {
+	return answer(c, http.StatusOK, map[string]bool{"is_scaling_elastic_ep": false})
+}
+
+func answer(c echo.Context, status int, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return c.JSONBlob(status, b)
+}
+
+// later are the routes of vLLM that this server knows and does not have.
+var later = []string{
+	"/v1/responses", "/v1/responses/:id", "/v1/responses/:id/cancel", "/v1/messages", "/v1/messages/count_tokens",
+	"/v1/chat/completions/render", "/v1/completions/render", "/v1/chat/completions/batch", "/inference/v1/generate",
+	"/invocations", "/v1/embeddings", "/pooling", "/classify", "/score", "/v1/score", "/rerank", "/v1/rerank", "/v2/rerank",
+	"/v1/audio/transcriptions", "/v1/audio/translations", "/scale_elastic_ep", "/v1/realtime", "/v2/embed",
+	"/v1/load_lora_adapter", "/v1/unload_lora_adapter",
+}
+
+func (s *Server) later(c echo.Context) error {
+	return chat.Errorf(chat.Unsupported, "", "%s is not available in this deployment.", strings.TrimRight(c.Request().URL.Path, "/"))
+}

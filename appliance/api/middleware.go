@@ -1,0 +1,122 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"vapp.dev/appliance/api/openai"
+	"vapp.dev/appliance/chat"
+)
+
+const (
+	settingsKey = "settings"
+	idKey       = "id"
+)
+
+// settings are those the request began with.
+func settings(c echo.Context) *live { return c.Get(settingsKey).(*live) }
+
+// maxID bounds a request id that a client chose.
+const maxID = 256
+
+// watch is around everything: it fixes settings and id, and tells log and metrics
+// how the request ended.
+func (s *Server) watch(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		start, l := time.Now(), s.settings.Load()
+		c.Set(settingsKey, l)
+		r := c.Request()
+		id := r.Header.Get(echo.HeaderXRequestID)
+		if id == "" || len(id) > maxID {
+			id = s.cfg.NewID()
+		}
+		c.Set(idKey, id)
+		c.Response().Header().Set(echo.HeaderXRequestID, id)
+		counted := &counter{r.Body, 0}
+		r.Body = counted
+		if err := next(c); err != nil {
+			s.fail(err, c)
+		}
+		o := Observation{
+			Method: r.Method, Handler: c.Path(), Status: c.Response().Status, Duration: time.Since(start),
+			In: counted.n, Out: c.Response().Size,
+		}
+		if s.cfg.Observe != nil {
+			s.cfg.Observe(o)
+		}
+		if l.AccessLog {
+			s.cfg.Log.LogAttrs(r.Context(), accessLevel, "request", accessAttrs(c, o)...)
+		}
+		return nil
+	}
+}
+
+// recovered turns a panic into an error of this request alone.
+func (s *Server) recovered(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) (err error) {
+		defer func() {
+			p := recover()
+			if p == nil {
+				return
+			}
+			if p == http.ErrAbortHandler {
+				panic(p)
+			}
+			s.cfg.Log.Error("panic", "id", c.Get(idKey), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			err = chat.Errorf(chat.Internal, "", "Internal server error.")
+		}()
+		return next(c)
+	}
+}
+
+// ready refuses requests while there is no service.
+func (s *Server) ready(next func(echo.Context, *chat.Service) error) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		svc := s.cfg.State.Service()
+		if svc == nil {
+			c.Response().Header().Set(echo.HeaderRetryAfter, "1")
+			return s.notReady()
+		}
+		return next(c, svc)
+	}
+}
+
+func (s *Server) notReady() error {
+	return chat.Errorf(chat.Unavailable, "", "The server is not ready: %s.", s.cfg.State.Phase())
+}
+
+// fail answers an error. Once the reply has begun, or when the client has left,
+// there is nobody to tell.
+func (s *Server) fail(err error, c echo.Context) {
+	w := c.Response()
+	if w.Committed {
+		return
+	}
+	if h, ok := err.(*echo.HTTPError); ok {
+		text := http.StatusText(h.Code)
+		_ = c.JSONBlob(h.Code, openai.ErrorOf(h.Code, text, "", text))
+		return
+	}
+	e := chat.AsError(err)
+	s.explain(c, e)
+	if e.Kind == chat.Gone && c.Request().Context().Err() != nil {
+		w.Status = openai.StatusClientClosed
+		return
+	}
+	if e.Kind == chat.Overloaded {
+		w.Header().Set(echo.HeaderRetryAfter, "1")
+	}
+	_ = c.JSONBlob(openai.Status(e), openai.Error(e))
+}
+
+// explain logs what the client is not told.
+func (s *Server) explain(c echo.Context, e *chat.Error) {
+	if e.Kind == chat.Internal {
+		s.cfg.Log.ErrorContext(context.WithoutCancel(c.Request().Context()), "request failed", "id", c.Get(idKey), "error", e.Error())
+	}
+}

@@ -1,0 +1,94 @@
+package openai
+
+import (
+	"encoding/json"
+
+	"vapp.dev/appliance/chat"
+)
+
+// ChatRequest is a decoded body of POST /v1/chat/completions.
+type ChatRequest struct {
+	Ask  chat.Ask
+	Wire Wire
+}
+
+// DecodeChat reads the body of POST /v1/chat/completions. Its errors are
+// *chat.Error.
+func DecodeChat(b []byte) (*ChatRequest, error) {
+	f, bad := body(b)
+	if bad != nil {
+		return nil, bad
+	}
+	r := &ChatRequest{}
+	common(f, &r.Ask, &r.Wire)
+	r.Ask.MaxTokens = f.intOpt("max_tokens")
+	if n := f.intOpt("max_completion_tokens"); n != nil {
+		r.Ask.MaxTokens = n
+	}
+	r.Ask.AddSpecialTokens = f.flag("add_special_tokens", false)
+	f.flag("include_reasoning", true) // no parser tells reasoning from content
+	chatLogprobs(f, r)
+	r.Ask.Chat = conversation(f)
+	tools(f, r.Ask.Chat)
+	if f.err != nil {
+		return nil, f.err
+	}
+	r.Wire.Unknown = f.unknown()
+	return r, nil
+}
+
+func chatLogprobs(f *fields, r *ChatRequest) {
+	on, top := f.flag("logprobs", false), f.intOpt("top_logprobs")
+	if top != nil && *top < -1 {
+		f.fail(malformed("top_logprobs", "`top_logprobs` must be a positive value or -1."))
+		return
+	}
+	if top != nil && *top != 0 && !on {
+		f.fail(malformed("top_logprobs", "when using `top_logprobs`, `logprobs` must be set to true."))
+		return
+	}
+	if on {
+		n := 0
+		if top != nil {
+			n = *top
+		}
+		r.Ask.Logprobs, r.Wire.TopLogprobs = &n, n
+	}
+}
+
+// conversation reads what a chat template renders; /tokenize takes it too.
+func conversation(f *fields) *chat.Conversation {
+	c := &chat.Conversation{
+		AddGenerationPrompt: f.flag("add_generation_prompt", true),
+		ContinueFinal:       f.flag("continue_final_message", false),
+		Template:            f.str("chat_template"),
+		TemplateKwargs:      f.object("chat_template_kwargs"),
+		ReasoningEffort:     f.str("reasoning_effort"),
+		Documents:           f.list("documents"),
+	}
+	if raw, ok := c.TemplateKwargs["chat_template"]; ok {
+		if json.Unmarshal(raw, &c.Template) != nil {
+			f.wrong("chat_template_kwargs.chat_template", "a string")
+		}
+		delete(c.TemplateKwargs, "chat_template")
+	}
+	if !f.has("messages") {
+		f.fail(malformed("messages", "Field required: `messages`."))
+		return c
+	}
+	for i, raw := range f.list("messages") {
+		m, err := message(i, raw)
+		if err != nil {
+			f.fail(err)
+			return c
+		}
+		c.Messages = append(c.Messages, m)
+	}
+	if len(c.Messages) == 0 {
+		f.fail(malformed("messages", "`messages` must be an array of at least one message."))
+	}
+	if c.ContinueFinal && c.AddGenerationPrompt {
+		f.fail(malformed("continue_final_message", "Cannot set both `continue_final_message` and `add_generation_prompt` to True."))
+	}
+	return c
+}

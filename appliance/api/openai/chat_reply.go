@@ -1,0 +1,62 @@
+package openai
+
+import "vapp.dev/appliance/chat"
+
+type chatReply struct {
+	ID                string                     `json:"id"`
+	Object            string                     `json:"object"`
+	Created           int64                      `json:"created"`
+	Model             string                     `json:"model"`
+	Choices           []chatChoice               `json:"choices"`
+	ServiceTier       *string                    `json:"service_tier"`
+	SystemFingerprint *string                    `json:"system_fingerprint"`
+	Usage             *usage                     `json:"usage"`
+	PromptLogprobs    []map[string]promptLogprob `json:"prompt_logprobs"`
+	PromptTokenIDs    []int32                    `json:"prompt_token_ids"`
+	KVTransferParams  *struct{}                  `json:"kv_transfer_params"`
+}
+
+type chatChoice struct {
+	Index        int              `json:"index"`
+	Message      chatMessage      `json:"message"`
+	Logprobs     *chatLogprobList `json:"logprobs"`
+	FinishReason string           `json:"finish_reason"`
+	StopReason   any              `json:"stop_reason"`
+	TokenIDs     []int32          `json:"token_ids"`
+}
+
+// chatMessage keeps the keys that a text reply leaves null: clients expect them.
+type chatMessage struct {
+	Role         string     `json:"role"`
+	Content      *string    `json:"content"`
+	Refusal      *string    `json:"refusal"`
+	Annotations  *struct{}  `json:"annotations"`
+	Audio        *struct{}  `json:"audio"`
+	FunctionCall *struct{}  `json:"function_call"`
+	ToolCalls    []struct{} `json:"tool_calls"`
+	Reasoning    *string    `json:"reasoning"`
+}
+
+// Reply is the body of a whole reply.
+func (r *ChatRequest) Reply(run *chat.Run, replies []chat.Reply) []byte {
+	w := &r.Wire
+	out := chatReply{
+		ID: run.ID, Object: "chat.completion", Created: run.Created, Model: run.Model, Usage: usageOf(run.Usage()),
+		PromptLogprobs: w.prompt(run.Prompts[0].Logprobs),
+	}
+	if w.ReturnTokenIDs {
+		out.PromptTokenIDs = run.Prompts[0].Tokens
+	}
+	for _, reply := range replies {
+		text := run.Lead + reply.Text
+		c := chatChoice{
+			Index: reply.Choice, Message: chatMessage{Role: run.Role, Content: &text, ToolCalls: []struct{}{}},
+			Logprobs: w.chat(reply.Logprobs), FinishReason: reply.Finish, StopReason: reply.Stop,
+		}
+		if w.ReturnTokenIDs {
+			c.TokenIDs = reply.Tokens
+		}
+		out.Choices = append(out.Choices, c)
+	}
+	return encode(out)
+}

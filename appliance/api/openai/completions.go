@@ -1,0 +1,98 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"vapp.dev/appliance/chat"
+)
+
+// CompletionRequest is a decoded body of POST /v1/completions.
+type CompletionRequest struct {
+	Ask  chat.Ask
+	Wire Wire
+}
+
+// defaultMaxTokens of a completion.
+const defaultMaxTokens = 16
+
+// DecodeCompletion reads the body of POST /v1/completions. Its errors are
+// *chat.Error.
+func DecodeCompletion(b []byte) (*CompletionRequest, error) {
+	f, bad := body(b)
+	if bad != nil {
+		return nil, bad
+	}
+	r := &CompletionRequest{}
+	common(f, &r.Ask, &r.Wire)
+	most := f.intOr("max_tokens", defaultMaxTokens)
+	r.Ask.MaxTokens = &most
+	r.Ask.AddSpecialTokens = f.flag("add_special_tokens", true)
+	if n := f.intOpt("logprobs"); n != nil {
+		if *n < 0 {
+			f.fail(malformed("logprobs", "`logprobs` must be a positive value."))
+		}
+		r.Ask.Logprobs, r.Wire.TopLogprobs = n, *n
+	}
+	if r.Ask.Echo && r.Ask.Logprobs != nil && r.Ask.PromptLogprobs == nil {
+		r.Ask.PromptLogprobs = r.Ask.Logprobs
+	}
+	if f.has("suffix") && f.str("suffix") != "" {
+		f.fail(chat.Errorf(chat.Invalid, "suffix", "suffix is not currently supported"))
+	}
+	r.Ask.Prompts = prompts(f)
+	if f.err != nil {
+		return nil, f.err
+	}
+	r.Wire.Unknown = f.unknown()
+	return r, nil
+}
+
+// prompts reads a string, an array of strings, an array of ids, or an array of
+// arrays of ids.
+func prompts(f *fields) []chat.Prompt {
+	v, ok := f.get("prompt")
+	if !ok {
+		f.fail(malformed("prompt", "Either prompt or prompt_embeds must be provided and non-empty."))
+		return nil
+	}
+	if v[0] == '"' {
+		return []chat.Prompt{{Text: f.str("prompt")}}
+	}
+	const want = "a string, an array of strings, an array of token ids or an array of arrays of token ids"
+	if v[0] != '[' {
+		f.wrong("prompt", want)
+		return nil
+	}
+	if first := bytes.TrimLeft(v[1:], " \t\r\n"); first[0] != '"' && first[0] != '[' && first[0] != ']' {
+		ids, ok := tokens(v)
+		if !ok {
+			f.wrong("prompt", want)
+			return nil
+		}
+		return []chat.Prompt{{Tokens: ids}}
+	}
+	var out []chat.Prompt
+	for _, item := range f.list("prompt") {
+		p := chat.Prompt{}
+		ok := false
+		switch item[0] {
+		case '"':
+			ok = json.Unmarshal(item, &p.Text) == nil
+		case '[':
+			p.Tokens, ok = tokens(item)
+		}
+		if !ok {
+			f.wrong("prompt", want)
+			return nil
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// tokens reads an array of token ids.
+func tokens(v json.RawMessage) ([]int32, bool) {
+	ids := []int32{}
+	return ids, json.Unmarshal(v, &ids) == nil
+}

@@ -1,0 +1,124 @@
+package openai
+
+import "vapp.dev/appliance/chat"
+
+type textReply struct {
+	ID                string       `json:"id"`
+	Object            string       `json:"object"`
+	Created           int64        `json:"created"`
+	Model             string       `json:"model"`
+	Choices           []textChoice `json:"choices"`
+	ServiceTier       *string      `json:"service_tier"`
+	SystemFingerprint *string      `json:"system_fingerprint"`
+	Usage             *usage       `json:"usage"`
+	KVTransferParams  *struct{}    `json:"kv_transfer_params"`
+}
+
+type textChoice struct {
+	Index          int                        `json:"index"`
+	Text           string                     `json:"text"`
+	Logprobs       *textLogprobs              `json:"logprobs"`
+	FinishReason   *string                    `json:"finish_reason"`
+	StopReason     any                        `json:"stop_reason"`
+	TokenIDs       []int32                    `json:"token_ids"`
+	PromptLogprobs []map[string]promptLogprob `json:"prompt_logprobs"`
+	PromptTokenIDs []int32                    `json:"prompt_token_ids"`
+}
+
+// Reply is the body of a whole reply.
+func (r *CompletionRequest) Reply(run *chat.Run, replies []chat.Reply) []byte {
+	w := &r.Wire
+	out := textReply{ID: run.ID, Object: "text_completion", Created: run.Created, Model: run.Model, Usage: usageOf(run.Usage())}
+	for _, reply := range replies {
+		p := run.Prompts[reply.Prompt]
+		c := textChoice{
+			Index: reply.Choice, Text: reply.Text, FinishReason: &reply.Finish, StopReason: reply.Stop,
+			PromptLogprobs: w.prompt(p.Logprobs),
+		}
+		c.Logprobs, _ = w.text(reply.Logprobs, 0)
+		if w.ReturnTokenIDs {
+			c.TokenIDs, c.PromptTokenIDs = notNil(reply.Tokens), p.Tokens
+		}
+		out.Choices = append(out.Choices, c)
+	}
+	return encode(out)
+}
+
+func notNil(ids []int32) []int32 {
+	if ids == nil {
+		return []int32{}
+	}
+	return ids
+}
+
+// textChunk is one record of a stream, written with all its fields.
+type textChunk struct {
+	ID      string            `json:"id"`
+	Object  string            `json:"object"`
+	Created int64             `json:"created"`
+	Model   string            `json:"model"`
+	Choices []textChunkChoice `json:"choices"`
+	Usage   *usage            `json:"usage"`
+}
+
+type textChunkChoice struct {
+	Index          int           `json:"index"`
+	Text           string        `json:"text"`
+	Logprobs       *textLogprobs `json:"logprobs"`
+	FinishReason   *string       `json:"finish_reason"`
+	StopReason     any           `json:"stop_reason"`
+	PromptTokenIDs []int32       `json:"prompt_token_ids"`
+	TokenIDs       []int32       `json:"token_ids"`
+}
+
+// TextStream writes the records of one streamed completion.
+type TextStream struct {
+	run    *chat.Run
+	wire   *Wire
+	offset []int  // characters of text so far, a choice
+	begun  []bool // the choice's first chunk was written
+}
+
+// Stream starts a streamed reply.
+func (r *CompletionRequest) Stream(run *chat.Run) Stream {
+	n := run.Choices()
+	return &TextStream{run: run, wire: &r.Wire, offset: make([]int, n), begun: make([]bool, n)}
+}
+
+// Begin writes nothing: a completion has no role.
+func (s *TextStream) Begin(buf []byte) []byte { return buf }
+
+// Add writes one delta.
+func (s *TextStream) Add(buf []byte, d chat.Delta) []byte {
+	c := textChunkChoice{Index: d.Choice, Text: d.Text, StopReason: d.Stop}
+	c.Logprobs, s.offset[d.Choice] = s.wire.text(d.Logprobs, s.offset[d.Choice])
+	if s.wire.ReturnTokenIDs {
+		c.TokenIDs = notNil(d.Tokens)
+		if !s.begun[d.Choice] {
+			c.PromptTokenIDs = s.run.Prompts[s.run.PromptOf(d.Choice)].Tokens
+		}
+	}
+	if d.Finish != "" {
+		c.FinishReason = &d.Finish
+	}
+	if d.Text == "" && d.Finish == "" && c.Logprobs == nil && len(c.TokenIDs) == 0 {
+		return buf
+	}
+	s.begun[d.Choice] = true
+	out := textChunk{ID: s.run.ID, Object: "text_completion", Created: s.run.Created, Model: s.run.Model, Choices: []textChunkChoice{c}}
+	if s.wire.ContinuousUsage {
+		out.Usage = usageOf(s.run.Usage())
+	}
+	return record(buf, out)
+}
+
+// End writes the usage if it was asked for, and the last record.
+func (s *TextStream) End(buf []byte) []byte {
+	if s.wire.IncludeUsage {
+		buf = record(buf, textChunk{
+			ID: s.run.ID, Object: "text_completion", Created: s.run.Created, Model: s.run.Model,
+			Choices: []textChunkChoice{}, Usage: usageOf(s.run.Usage()),
+		})
+	}
+	return append(buf, done...)
+}

@@ -1,0 +1,75 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"regexp"
+
+	"vapp.dev/appliance/chat"
+)
+
+// ErrorBody is the error object; all four keys are always there.
+type ErrorBody struct {
+	Error struct {
+		Message string  `json:"message"`
+		Type    string  `json:"type"`
+		Param   *string `json:"param"`
+		Code    int     `json:"code"`
+	} `json:"error"`
+}
+
+// statuses maps a Kind to its HTTP status and the type in the body.
+var statuses = map[chat.Kind]struct {
+	status int
+	kind   string
+}{
+	chat.Internal:     {http.StatusInternalServerError, "InternalServerError"},
+	chat.Malformed:    {http.StatusBadRequest, "Bad Request"},
+	chat.Invalid:      {http.StatusBadRequest, "BadRequestError"},
+	chat.TooLong:      {http.StatusBadRequest, "BadRequestError"},
+	chat.NotFound:     {http.StatusNotFound, "NotFoundError"},
+	chat.Unauthorized: {http.StatusUnauthorized, "AuthenticationError"},
+	chat.Unsupported:  {http.StatusNotImplemented, "NotImplementedError"},
+	chat.Overloaded:   {http.StatusServiceUnavailable, "ServiceUnavailableError"},
+	chat.Unavailable:  {http.StatusServiceUnavailable, "ServiceUnavailableError"},
+	chat.Gone:         {StatusClientClosed, "ClientClosedRequest"},
+}
+
+// StatusClientClosed is logged for a client that left; nobody reads it.
+const StatusClientClosed = 499
+
+// Status is the HTTP status of an error.
+func Status(e *chat.Error) int { return statuses[e.Kind].status }
+
+// Error is the body of an error. Only the message is for clients; the cause is not.
+func Error(e *chat.Error) []byte {
+	s := statuses[e.Kind]
+	return ErrorOf(s.status, s.kind, e.Param, e.Message)
+}
+
+// addresses are Go's and Python's ways to print where a value lives.
+var addresses = regexp.MustCompile(` at 0x[0-9a-fA-F]+>|0xc[0-9a-f]{9}`)
+
+// ErrorOf is the body of an error that has no Kind, such as 404 and 405.
+func ErrorOf(status int, kind, param, message string) []byte {
+	var b ErrorBody
+	b.Error.Message = addresses.ReplaceAllString(message, ">")
+	b.Error.Type, b.Error.Code = kind, status
+	if param != "" {
+		b.Error.Param = &param
+	}
+	return encode(b)
+}
+
+// encode writes JSON as other servers do, without escaping HTML. The types of
+// this package cannot fail to encode.
+func encode(v any) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		panic("openai: " + err.Error())
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte{'\n'})
+}

@@ -1,0 +1,149 @@
+package openai
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"vapp.dev/appliance/chat"
+)
+
+// message reads one element of messages.
+func message(i int, raw json.RawMessage) (chat.Message, *chat.Error) {
+	at := fmt.Sprintf("messages.%d", i)
+	var obj map[string]json.RawMessage
+	if json.Unmarshal(raw, &obj) != nil || obj == nil {
+		return chat.Message{}, malformed(at, "`%s` must be an object.", at)
+	}
+	f := newFields(at+".", obj)
+	m := chat.Message{
+		Role: f.str("role"), Name: f.str("name"), ToolCallID: f.str("tool_call_id"), Reasoning: f.strOpt("reasoning"),
+	}
+	if old := f.strOpt("reasoning_content"); m.Reasoning == nil {
+		m.Reasoning = old
+	}
+	if m.Role == "" {
+		f.fail(malformed(at+".role", "Field required: `%s.role`.", at))
+	}
+	content(f, &m)
+	m.ToolCalls = toolCalls(f)
+	if f.err != nil {
+		return m, f.err
+	}
+	return m, nil
+}
+
+// content reads a string, null, or an array of parts.
+func content(f *fields, m *chat.Message) {
+	v, ok := f.get("content")
+	if !ok {
+		return
+	}
+	m.HasContent = true
+	switch v[0] {
+	case '"':
+		m.Text = f.str("content")
+	case '[':
+		m.Parts = []chat.Part{}
+		for i, raw := range f.list("content") {
+			p, err := part(fmt.Sprintf("%scontent.%d", f.at, i), raw)
+			if err != nil {
+				f.fail(err)
+				return
+			}
+			m.Parts = append(m.Parts, p)
+		}
+	default:
+		f.wrong("content", "a string, null or an array of parts")
+	}
+}
+
+// textParts names the field that holds the text of each kind of part.
+var textParts = map[string]string{
+	"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal", "thinking": "thinking",
+}
+
+// mediaParts are the kinds that a text model cannot take; the short forms have
+// the kind as their only name.
+var mediaParts = []string{"image_url", "input_audio", "audio_url", "video_url", "image_pil", "image_embeds", "audio_embeds", "file", "input_image"}
+
+func part(at string, raw json.RawMessage) (chat.Part, *chat.Error) {
+	var bare string
+	if json.Unmarshal(raw, &bare) == nil && raw[0] == '"' {
+		return chat.Part{Type: "text", Text: bare}, nil
+	}
+	var obj map[string]json.RawMessage
+	if json.Unmarshal(raw, &obj) != nil || obj == nil {
+		return chat.Part{}, malformed(at, "`%s` must be a string or an object with a type.", at)
+	}
+	f := newFields(at+".", obj)
+	kind := f.str("type")
+	if kind == "" {
+		kind = shortForm(f)
+	}
+	for _, media := range mediaParts {
+		if kind == media {
+			return chat.Part{}, chat.Errorf(chat.Invalid, "messages", "%s: the served model is not a multimodal model and takes no part of type %q.", at, kind)
+		}
+	}
+	field, ok := textParts[kind]
+	if !ok {
+		f.fail(malformed(at+".type", "Unknown part type: %q in `%s`.", kind, at))
+	} else if !f.has(field) {
+		f.fail(malformed(at+"."+field, "Field required: `%s.%s`.", at, field))
+	}
+	p := chat.Part{Type: kind, Text: f.str(field)}
+	if f.err != nil {
+		return p, f.err
+	}
+	return p, nil
+}
+
+// shortForm is the type of a part that names none: {"text": …}, {"image_url": …}.
+func shortForm(f *fields) string {
+	for _, media := range mediaParts {
+		if f.has(media) {
+			return media
+		}
+	}
+	for _, kind := range []string{"text", "refusal", "thinking"} {
+		if f.has(kind) {
+			return kind
+		}
+	}
+	return ""
+}
+
+// toolCalls reads the calls of an assistant's turn; an empty array is as none.
+func toolCalls(f *fields) []chat.ToolCall {
+	var out []chat.ToolCall
+	for i, raw := range f.list("tool_calls") {
+		at := fmt.Sprintf("%stool_calls.%d.", f.at, i)
+		var obj map[string]json.RawMessage
+		if json.Unmarshal(raw, &obj) != nil || obj == nil {
+			f.fail(malformed(at[:len(at)-1], "`%s` must be an object.", at[:len(at)-1]))
+			return nil
+		}
+		call := newFields(at, obj)
+		fn := newFields(at+"function.", call.object("function"))
+		if fn.raw == nil {
+			call.wrong("function", "an object")
+		}
+		c := chat.ToolCall{ID: call.str("id"), Name: fn.str("name")}
+		if v, ok := fn.get("arguments"); ok && v[0] == '{' {
+			c.Arguments = string(v)
+		} else {
+			c.Arguments = fn.str("arguments")
+		}
+		if c.Name == "" {
+			fn.fail(malformed(at+"function.name", "Field required: `%sfunction.name`.", at))
+		}
+		for _, part := range []*fields{call, fn} {
+			if part.err != nil {
+				f.fail(part.err)
+				return nil
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}

@@ -1,0 +1,163 @@
+// Package openai converts between OpenAI's wire format, as vLLM serves it, and
+// chat types: pure functions, no input or output.
+package openai
+
+import (
+	"strconv"
+
+	"vapp.dev/appliance/chat"
+)
+
+// Wire is what a request says about the form of its reply.
+type Wire struct {
+	Stream          bool
+	IncludeUsage    bool // a chunk with the usage ends the stream
+	ContinuousUsage bool // every chunk tells it
+	ReturnTokenIDs  bool
+	TokensAsIDs     bool     // logprobs name tokens token_id:<n>
+	PromptLogprobs  bool     // the reply carries them
+	TopLogprobs     int      // entries of each list; -1: all
+	Unknown         []string // fields that were ignored
+	Deprecated      []string // fields with a newer name
+}
+
+// common reads the fields that chat and completions share.
+func common(f *fields, a *chat.Ask, w *Wire) {
+	a.Model = f.str("model")
+	a.ID = f.str("request_id")
+	a.N = f.intOr("n", 1)
+	a.BestOf = f.intOpt("best_of")
+	a.Temperature, a.TopP, a.MinP = f.number("temperature"), f.number("top_p"), f.number("min_p")
+	a.RepetitionPenalty, a.TopK = f.number("repetition_penalty"), f.intOpt("top_k")
+	a.FrequencyPenalty, a.PresencePenalty = f.numberOr("frequency_penalty", 0), f.numberOr("presence_penalty", 0)
+	a.Seed = f.integer("seed")
+	a.Stop = f.strings("stop")
+	a.StopTokenIDs = f.ints("stop_token_ids")
+	a.IncludeStop = f.flag("include_stop_str_in_output", false)
+	a.IgnoreEOS = f.flag("ignore_eos", false)
+	a.MinTokens = f.intOr("min_tokens", 0)
+	a.LogitBias = logitBias(f)
+	a.AllowedTokenIDs = f.ints("allowed_token_ids")
+	a.BadWords = f.strings("bad_words")
+	a.PromptLogprobs = f.intOpt("prompt_logprobs")
+	a.SkipSpecialTokens = f.flag("skip_special_tokens", true)
+	f.flag("spaces_between_special_tokens", true) // for tokenizers that are not "fast" only
+	a.Echo = f.flag("echo", false)
+	a.Truncate = f.intOpt("truncate_prompt_tokens")
+	a.Priority = f.intOr("priority", 0)
+	a.CacheSalt = f.strOpt("cache_salt")
+	w.Stream = f.flag("stream", false)
+	w.ReturnTokenIDs = f.flag("return_token_ids", false)
+	w.TokensAsIDs = f.flag("return_tokens_as_token_ids", false)
+	w.PromptLogprobs = a.PromptLogprobs != nil
+	streamOptions(f, w)
+	refuseLater(f)
+	for _, name := range withoutEffect {
+		f.seen[name] = true
+	}
+	if a.PromptLogprobs != nil {
+		checkPromptLogprobs(f, *a.PromptLogprobs, w.Stream)
+	}
+}
+
+// withoutEffect are OpenAI's fields that are accepted and change nothing.
+var withoutEffect = []string{
+	"user", "metadata", "store", "service_tier", "prompt_cache_key", "safety_identifier", "prompt_cache_retention",
+	"length_penalty", "verbosity", "modalities", "prediction",
+}
+
+func streamOptions(f *fields, w *Wire) {
+	raw := f.object("stream_options")
+	if raw == nil {
+		return
+	}
+	if !w.Stream {
+		f.fail(malformed("stream_options", "Stream options can only be defined when `stream=True`."))
+		return
+	}
+	o := newFields("stream_options.", raw)
+	w.IncludeUsage = o.flag("include_usage", false)
+	w.ContinuousUsage = o.flag("continuous_usage_stats", false) && w.IncludeUsage
+	if o.err != nil {
+		f.fail(o.err)
+	}
+}
+
+func checkPromptLogprobs(f *fields, n int, stream bool) {
+	switch {
+	case stream && n != 0:
+		f.fail(malformed("prompt_logprobs", "`prompt_logprobs` are not available when `stream=True`."))
+	case n < -1:
+		f.fail(malformed("prompt_logprobs", "`prompt_logprobs` must be a positive value or -1."))
+	}
+}
+
+// logitBias reads the map from token ids, as strings, to biases.
+func logitBias(f *fields) map[int]float64 {
+	raw := f.object("logit_bias")
+	if len(raw) == 0 {
+		return nil
+	}
+	o := newFields("logit_bias.", raw)
+	out := make(map[int]float64, len(raw))
+	for name := range raw {
+		id, err := strconv.ParseInt(name, 10, 32)
+		if err != nil {
+			f.fail(malformed("logit_bias", "`logit_bias` must map token ids to numbers, got the key %q.", name))
+			return nil
+		}
+		out[int(id)] = min(max(o.numberOr(name, 0), -100), 100)
+	}
+	if o.err != nil {
+		f.fail(o.err)
+	}
+	return out
+}
+
+// later are fields that mean something this server cannot do yet, with what is
+// missing.
+var later = []struct{ name, what string }{
+	{"structured_outputs", "structured outputs"},
+	{"guided_json", "structured outputs"},
+	{"guided_regex", "structured outputs"},
+	{"guided_choice", "structured outputs"},
+	{"guided_grammar", "structured outputs"},
+	{"thinking_token_budget", "a budget for thinking"},
+	{"kv_transfer_params", "KV transfer"},
+	{"repetition_detection", "repetition detection"},
+	{"vllm_xargs", "extension arguments"},
+	{"mm_processor_kwargs", "multimodal input"},
+	{"media_io_kwargs", "multimodal input"},
+	{"prompt_embeds", "prompt embeddings"},
+	{"audio", "audio output"},
+}
+
+func refuseLater(f *fields) {
+	for _, l := range later {
+		if f.has(l.name) {
+			f.fail(chat.Errorf(chat.Invalid, l.name, "`%s` is not supported by this server: %s are planned for a later release. Leave the field out.", l.name, l.what))
+		}
+	}
+	f.seen["guided_decoding_backend"] = true
+	if f.flag("use_beam_search", false) {
+		f.fail(chat.Errorf(chat.Invalid, "use_beam_search", "`use_beam_search` is not supported by this server: beam search is planned for a later release. Leave the field out."))
+	}
+	responseFormat(f)
+}
+
+func responseFormat(f *fields) {
+	raw := f.object("response_format")
+	if raw == nil {
+		return
+	}
+	o := newFields("response_format.", raw)
+	switch kind := o.str("type"); {
+	case o.err != nil:
+		f.fail(o.err)
+	case kind == "text":
+	case kind == "json_object", kind == "json_schema", kind == "structural_tag":
+		f.fail(chat.Errorf(chat.Invalid, "response_format", "`response_format` of type %q is not supported by this server: structured outputs are planned for a later release. Use \"text\" or leave the field out.", kind))
+	default:
+		f.fail(malformed("response_format.type", "`response_format.type` must be text, json_object, json_schema or structural_tag, got %q.", kind))
+	}
+}

@@ -1,0 +1,74 @@
+package openai
+
+import "vapp.dev/appliance/chat"
+
+// DecodeTokenize reads the body of POST /tokenize, with a prompt or with
+// messages. Its errors are *chat.Error.
+func DecodeTokenize(b []byte) (chat.TokenizeAsk, error) {
+	f, bad := body(b)
+	if bad != nil {
+		return chat.TokenizeAsk{}, bad
+	}
+	a := chat.TokenizeAsk{Model: f.str("model"), Strings: f.flag("return_token_strs", false)}
+	switch {
+	case f.has("messages"):
+		a.AddSpecialTokens = f.flag("add_special_tokens", false)
+		a.Chat = conversation(f)
+		a.Chat.Tools = f.list("tools")
+		if _, bad := toolNames(a.Chat.Tools); bad != nil {
+			f.fail(bad)
+		}
+	case f.has("prompt"):
+		a.AddSpecialTokens = f.flag("add_special_tokens", true)
+		a.Text = f.str("prompt")
+	default:
+		f.fail(malformed("prompt", "Field required: `prompt` or `messages`."))
+	}
+	if f.err != nil {
+		return a, f.err
+	}
+	return a, nil
+}
+
+// TokenizeReply is the body of a reply of POST /tokenize.
+func TokenizeReply(t chat.Tokenized, modelLen int) []byte {
+	return encode(struct {
+		Count       int      `json:"count"`
+		MaxModelLen int      `json:"max_model_len"`
+		Tokens      []int32  `json:"tokens"`
+		TokenStrs   []string `json:"token_strs"`
+	}{len(t.Tokens), modelLen, t.Tokens, t.Strings})
+}
+
+// Detokenize is a decoded body of POST /detokenize.
+type Detokenize struct {
+	Model  string
+	Tokens []int32
+}
+
+// DecodeDetokenize reads the body of POST /detokenize. Its errors are
+// *chat.Error.
+func DecodeDetokenize(b []byte) (Detokenize, error) {
+	f, bad := body(b)
+	if bad != nil {
+		return Detokenize{}, bad
+	}
+	d := Detokenize{Model: f.str("model"), Tokens: []int32{}}
+	if !f.has("tokens") {
+		f.fail(malformed("tokens", "Field required: `tokens`."))
+	}
+	for _, id := range f.ints("tokens") {
+		d.Tokens = append(d.Tokens, int32(id))
+	}
+	if f.err != nil {
+		return d, f.err
+	}
+	return d, nil
+}
+
+// DetokenizeReply is the body of a reply of POST /detokenize.
+func DetokenizeReply(text string) []byte {
+	return encode(struct {
+		Prompt string `json:"prompt"`
+	}{text})
+}

@@ -1,0 +1,148 @@
+// Package api is HTTP: routes, keys, limits, server-sent events, and the status
+// of every error. What is in the bodies is converted elsewhere.
+package api
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"log/slog"
+	"net/http"
+	"sort"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"vapp.dev/appliance/chat"
+)
+
+// State is how far the appliance is.
+type State interface {
+	// Phase says in a few words what it is doing, such as "loading weights".
+	Phase() string
+	// Service answers requests; nil while it cannot.
+	Service() *chat.Service
+}
+
+// Config is what a Server stands on. Nil handlers have no route, nil functions
+// are not called.
+type Config struct {
+	State   State
+	Version string
+	Metrics http.Handler // GET /metrics
+	Reloads http.Handler // GET /admin/reloads
+	Observe func(Observation)
+	Log     *slog.Logger  // nil: slog.Default
+	NewID   func() string // 32 hex digits; nil: random ones
+}
+
+// Observation is one request that has been answered, for metrics.
+type Observation struct {
+	Method, Handler string // Handler is the route, "" for an unknown path
+	Status          int
+	Duration        time.Duration
+	In, Out         int64 // bytes of the bodies
+}
+
+// Server answers HTTP requests.
+type Server struct {
+	cfg      Config
+	settings atomic.Pointer[live]
+	inFlight atomic.Int64
+	echo     *echo.Echo
+}
+
+// New makes a server; it answers from now on, with 503 until State has a Service.
+func New(c Config, s Settings) *Server {
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	if c.NewID == nil {
+		c.NewID = randomID
+	}
+	out := &Server{cfg: c, echo: echo.New()}
+	out.SetSettings(s)
+	out.echo.HTTPErrorHandler = out.fail
+	out.echo.Use(out.watch, out.recovered, out.cors, out.guard)
+	out.routes()
+	return out
+}
+
+// SetSettings changes all settings at once, for requests that begin from now on.
+func (s *Server) SetSettings(n Settings) { s.settings.Store(newLive(n)) }
+
+// Handler answers the requests.
+func (s *Server) Handler() http.Handler { return s.echo }
+
+// InFlight is how many requests for tokens are open.
+func (s *Server) InFlight() int { return int(s.inFlight.Load()) }
+
+func (s *Server) routes() {
+	e := s.echo
+	e.POST("/v1/chat/completions", s.ready(s.chat))
+	e.POST("/v1/completions", s.ready(s.completion))
+	e.GET("/v1/models", s.ready(s.models))
+	e.GET("/v1/models/*", s.ready(s.model))
+	e.POST("/tokenize", s.ready(s.tokenize))
+	e.POST("/detokenize", s.ready(s.detokenize))
+	e.GET("/health", s.health)
+	e.GET("/ping", s.health)
+	e.POST("/ping", s.health)
+	e.GET("/livez", s.alive)
+	e.GET("/readyz", s.readiness)
+	e.GET("/version", s.version)
+	e.GET("/load", s.load)
+	if s.cfg.Metrics != nil {
+		e.GET("/metrics", echo.WrapHandler(s.cfg.Metrics))
+		e.GET("/metrics/", echo.WrapHandler(s.cfg.Metrics))
+	}
+	if s.cfg.Reloads != nil {
+		e.GET("/admin/reloads", echo.WrapHandler(s.cfg.Reloads))
+	}
+	e.POST("/is_scaling_elastic_ep", s.notScaling)
+	for _, path := range later {
+		e.Any(path, s.later)
+	}
+}
+
+// Route is one path and its methods, sorted.
+type Route struct {
+	Path    string
+	Methods []string
+}
+
+// Routes lists what is served, by path; routes that only say that they are not
+// available are left out.
+func (s *Server) Routes() []Route {
+	methods := map[string][]string{}
+	for _, r := range s.echo.Routes() {
+		if !strings.HasPrefix(r.Method, "echo_") {
+			methods[r.Path] = append(methods[r.Path], r.Method)
+		}
+	}
+	for _, path := range later {
+		delete(methods, path)
+	}
+	var out []Route
+	for path, m := range methods {
+		sort.Strings(m)
+		out = append(out, Route{path, m})
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Path < out[j].Path })
+	return out
+}
+
+// LogRoutes writes the table as vLLM does.
+func (s *Server) LogRoutes() {
+	s.cfg.Log.Info("Available routes are:")
+	for _, r := range s.Routes() {
+		s.cfg.Log.Info("Route: " + r.Path + ", Methods: " + strings.Join(r.Methods, ", "))
+	}
+}
+
+func randomID() string {
+	b := make([]byte, 16)
+	rand.Read(b)
+	return hex.EncodeToString(b)
+}

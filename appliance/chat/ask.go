@@ -1,0 +1,143 @@
+package chat
+
+import "strings"
+
+// Ask is everything a client may ask for, before it is checked. Exactly one of
+// Chat and Prompts is set.
+type Ask struct {
+	ID    string // names request and reply, such as chatcmpl-…
+	Model string // "": the first served one
+
+	Chat    *Conversation
+	Prompts []Prompt
+	Echo    bool // the reply begins with the prompt (chat: with the last message)
+
+	Sampling          // nil: the next layer decides
+	N                 int
+	BestOf            *int
+	FrequencyPenalty  float64
+	PresencePenalty   float64
+	Seed              *int64
+	Stop              []string
+	StopTokenIDs      []int
+	IncludeStop       bool // include_stop_str_in_output
+	IgnoreEOS         bool
+	MinTokens         int
+	LogitBias         map[int]float64
+	AllowedTokenIDs   []int // nil: all
+	BadWords          []string
+	Logprobs          *int // alternatives of each token; 0 the chosen one only, -1 all, nil none
+	PromptLogprobs    *int
+	SkipSpecialTokens bool
+	AddSpecialTokens  bool
+	Truncate          *int // truncate_prompt_tokens
+	Priority          int
+	CacheSalt         *string
+}
+
+// Request is an Ask that has been checked, with the settings it was checked
+// against; only NewRequest makes one.
+type Request struct {
+	ask      Ask
+	model    string
+	settings *Settings
+}
+
+// maxChoicesInAll bounds prompts · n of one request.
+const maxChoicesInAll = 16384
+
+// NewRequest checks what can be checked without the model. Its errors are
+// *Error.
+func NewRequest(a Ask, s *Settings) (*Request, error) {
+	model, err := s.Name(a.Model)
+	if err != nil {
+		return nil, err
+	}
+	for _, check := range []func(*Ask, *Settings) error{
+		checkPrompt, checkConversation, checkChoices, checkStop, checkScheduling,
+	} {
+		if err := check(&a, s); err != nil {
+			return nil, err
+		}
+	}
+	return &Request{ask: a, model: model, settings: s}, nil
+}
+
+func checkPrompt(a *Ask, _ *Settings) error {
+	if a.Chat != nil {
+		return nil
+	}
+	missing := Errorf(Malformed, "prompt", "Either prompt or prompt_embeds must be provided and non-empty.")
+	if len(a.Prompts) == 0 {
+		return missing
+	}
+	for _, p := range a.Prompts {
+		if p.Text == "" && len(p.Tokens) == 0 {
+			return missing
+		}
+	}
+	return nil
+}
+
+func checkConversation(a *Ask, s *Settings) error {
+	c := a.Chat
+	switch {
+	case c == nil:
+		return nil
+	case len(c.Messages) == 0:
+		return Errorf(Malformed, "messages", "`messages` must hold at least one message.")
+	case c.ContinueFinal && c.AddGenerationPrompt:
+		return Errorf(Malformed, "continue_final_message", "Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
+	case c.Template != "" && !s.TrustRequestChatTemplate:
+		return invalid("chat_template", "Chat template is passed with request, but --trust-request-chat-template is not set. Refused request with untrusted chat template.")
+	case c.Template == "" && s.Template == nil:
+		return invalid("messages", "The model has no chat template; give one in the profile (parsers.chatTemplate) or use /v1/completions.")
+	}
+	return nil
+}
+
+func checkChoices(a *Ask, s *Settings) error {
+	total := a.N * max(1, len(a.Prompts))
+	switch {
+	case a.N < 1:
+		return invalid("n", "n must be at least 1, got %d.", a.N)
+	case a.N > s.MaxChoices:
+		return invalid("n", "n must be at most %d, got %d.", s.MaxChoices, a.N)
+	case total > maxChoicesInAll:
+		return invalid("prompt", "one request may have at most %d choices in all, got %d prompts times n=%d.", maxChoicesInAll, len(a.Prompts), a.N)
+	case a.BestOf != nil && *a.BestOf < a.N:
+		return invalid("best_of", "best_of must be greater than or equal to n, got n=%d and best_of=%d.", a.N, *a.BestOf)
+	case a.BestOf != nil && *a.BestOf > a.N:
+		return invalid("best_of", "best_of above n is not supported: ask for n=%d choices and rank them by their logprobs, got best_of=%d.", *a.BestOf, *a.BestOf)
+	}
+	return nil
+}
+
+func checkStop(a *Ask, _ *Settings) error {
+	if len(a.Stop) > maxStops {
+		return invalid("stop", "stop may hold at most %d strings, got %d.", maxStops, len(a.Stop))
+	}
+	for _, s := range a.Stop {
+		if s == "" {
+			return invalid("stop", "stop cannot contain an empty string.")
+		}
+	}
+	return nil
+}
+
+func checkScheduling(a *Ask, s *Settings) error {
+	switch {
+	case a.Priority != 0 && !s.PriorityScheduling:
+		return invalid("priority", "Got priority %d but priority scheduling is not enabled.", a.Priority)
+	case a.CacheSalt != nil && *a.CacheSalt == "":
+		return Errorf(Malformed, "cache_salt", "Parameter 'cache_salt' must be a non-empty string if provided.")
+	case len(a.BadWords) > maxStops:
+		return invalid("bad_words", "bad_words may hold at most %d strings, got %d.", maxStops, len(a.BadWords))
+	}
+	for _, w := range a.BadWords {
+		if strings.TrimSpace(w) == "" {
+			return invalid("bad_words", "bad_words cannot contain an empty string.")
+		}
+	}
+	return nil
+}

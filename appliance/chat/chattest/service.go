@@ -1,0 +1,44 @@
+package chattest
+
+import (
+	"context"
+	"time"
+
+	"vapp.dev/appliance/chat"
+	"vapp.dev/engine/checkpoint"
+	"vapp.dev/engine/sample"
+)
+
+// Now is the time of every service.
+var Now = time.Unix(1700000000, 0)
+
+// ModelLen of every service, in tokens.
+const ModelLen = 200
+
+// Service is a service of a model.
+func Service(m *Model) *chat.Service { return chat.New(Config(m)) }
+
+// Config is what Service makes it of.
+func Config(m *Model) chat.Config {
+	return chat.Config{
+		Engine: m, Text: m, Vocabulary: m,
+		ModelLen: ModelLen, ModelRoot: "test/root",
+		Special: checkpoint.SpecialTokens{
+			BOS: checkpoint.Token{ID: BOS, Text: specials[BOS]}, EOS: checkpoint.Token{ID: EOS, Text: specials[EOS]},
+			PAD: checkpoint.Token{ID: -1}, UNK: checkpoint.Token{ID: -1},
+		},
+		EOS:    []int{Turn, EOS},
+		Limits: sample.Limits{Vocab: Vocab, Logprobs: 20, Bias: 300},
+		Sandbox: func(_ context.Context, source string) (chat.Template, error) {
+			return Template{Prefix: source}, nil
+		},
+		Now: func() time.Time { return Now },
+	}
+}
+
+// Settings are usual ones: the model is called test, or also.
+func Settings() chat.Settings {
+	return chat.Settings{
+		Models: []string{"test", "also"}, MaxChoices: 128, MaxLogprobs: 20, GenerationConfig: true, Template: Template{},
+	}
+}

@@ -1,0 +1,152 @@
+package chat
+
+import (
+	"fmt"
+
+	"vapp.dev/engine"
+)
+
+// choice is one reply on its way from tokens to text.
+type choice struct {
+	prompt int
+	stream *engine.Stream // nil: nothing to compute
+	text   Text
+	dec    Decoder
+	scan   *scanner
+	source *Prompted
+
+	prefix    string // comes before the reply's text: echo
+	echoed    bool   // the prompt's logprobs go with the first delta
+	include   bool   // the text of a final stop token is kept
+	minTokens int
+	discard   bool // asked for no tokens; the one that must be computed is dropped
+	asTold    int  // alternatives each entry of logprobs has at most
+	tokens    int  // generated so far
+	cached    int
+	done      bool
+}
+
+// choice makes the pipeline of one stream.
+func (s *Service) choice(a *Ask, run *Run, prompt int, st *engine.Stream) *choice {
+	p := &run.Prompts[prompt]
+	c := &choice{
+		prompt: prompt, stream: st, text: s.cfg.Text, source: p,
+		dec:       s.cfg.Text.NewDecoder(a.SkipSpecialTokens),
+		scan:      newScanner(a.Stop, a.IncludeStop),
+		include:   a.IncludeStop,
+		minTokens: a.MinTokens,
+		discard:   p.output == 0,
+	}
+	if a.Echo && a.Chat == nil {
+		c.prefix, c.echoed = p.text, a.Logprobs != nil
+	}
+	return c
+}
+
+// only is the delta of a choice that computes nothing.
+func (c *choice) only() Delta {
+	c.done = true
+	return Delta{Text: c.lead(), Finish: engine.FinishLength.String()}
+}
+
+// lead gives the prefix out, once.
+func (c *choice) lead() string {
+	p := c.prefix
+	c.prefix = ""
+	return p
+}
+
+// feed turns events into one delta. What comes after a stop string is lost, and
+// the stream is cancelled.
+func (c *choice) feed(evs []engine.Event) (Delta, error) {
+	d := Delta{Text: c.lead()}
+	for _, ev := range evs {
+		if ev.Finish == engine.FinishError {
+			return d, fmt.Errorf("generation failed: %w", orUnknown(ev.Err))
+		}
+		c.cached = max(c.cached, ev.Cached)
+		c.promptLogprobs(ev, &d)
+		if c.discard {
+			if ev.Token >= 0 || ev.Finish != engine.NotFinished {
+				c.stream.Cancel()
+				return c.end(d, engine.FinishLength.String(), nil), nil
+			}
+			continue
+		}
+		if c.token(ev, &d); c.done {
+			return d, nil
+		}
+	}
+	return d, nil
+}
+
+func orUnknown(err error) error {
+	if err == nil {
+		return engine.ErrDead
+	}
+	return err
+}
+
+// promptLogprobs keeps those of the prompt, and with echo also reports them.
+func (c *choice) promptLogprobs(ev engine.Event, d *Delta) {
+	if ev.Prompt == nil && !(c.echoed && ev.Token >= 0) {
+		return
+	}
+	if c.source.Logprobs == nil {
+		first := c.source.Tokens[0]
+		c.source.Logprobs = []TokenLogprob{{Token: first, Text: c.text.TokenText(first)}}
+		for _, l := range ev.Prompt {
+			c.source.Logprobs = append(c.source.Logprobs, tokenLogprob(l, c.text))
+		}
+	}
+	if c.echoed {
+		d.Logprobs = append(d.Logprobs, c.source.Logprobs...)
+		c.echoed = false
+	}
+}
+
+// token takes one event: its token, and the end if it is the last.
+func (c *choice) token(ev engine.Event, d *Delta) {
+	if ev.Token >= 0 {
+		c.tokens++
+		d.Tokens = append(d.Tokens, ev.Token)
+		if ev.Logprob != nil {
+			d.Logprobs = append(d.Logprobs, tokenLogprob(*ev.Logprob, c.text))
+		}
+		if ev.Finish != engine.FinishStop || c.include {
+			if c.write(d, c.dec.Push(ev.Token)) {
+				return
+			}
+		}
+	}
+	if ev.Finish == engine.NotFinished {
+		return
+	}
+	if c.write(d, c.dec.Flush()) {
+		return
+	}
+	d.Text += c.scan.flush()
+	var stop any
+	if ev.Finish == engine.FinishStop && ev.StopToken >= 0 {
+		stop = ev.StopToken
+	}
+	*d = c.end(*d, ev.Finish.String(), stop)
+}
+
+// write passes text through the scanner and reports that a stop string ended it.
+func (c *choice) write(d *Delta, text string) bool {
+	out, stopped := c.scan.push(text, c.tokens >= c.minTokens)
+	d.Text += out
+	if stopped {
+		c.stream.Cancel()
+		*d = c.end(*d, engine.FinishStop.String(), c.scan.reason())
+	}
+	return stopped
+}
+
+// end finishes the choice.
+func (c *choice) end(d Delta, finish string, stop any) Delta {
+	c.done = true
+	d.Finish, d.Stop = finish, stop
+	return d
+}

@@ -1,0 +1,115 @@
+package chat
+
+import (
+	"errors"
+	"math"
+	"slices"
+
+	"vapp.dev/engine/sample"
+)
+
+// params layers the sampling parameters of a request, makes them the engine's
+// and has them checked.
+func (s *Service) params(r *Request, p *Prompted) (sample.Params, error) {
+	a, set := &r.ask, r.settings
+	open := a.Sampling.over(set.Sampling)
+	if set.GenerationConfig {
+		open = open.over(generation(s.cfg.Generation))
+	}
+	open = open.over(neutral())
+	out := sample.Params{
+		Temperature: *open.Temperature, TopP: *open.TopP, TopK: *open.TopK, MinP: *open.MinP,
+		Repetition: *open.RepetitionPenalty, Frequency: a.FrequencyPenalty, Presence: a.PresencePenalty,
+		MaxTokens: max(1, p.output), MinTokens: a.MinTokens,
+		StopTokenIDs: ids(a.StopTokenIDs), EOS: s.eos, IgnoreEOS: a.IgnoreEOS,
+		LogitBias: bias(a.LogitBias), AllowedTokenIDs: ids(a.AllowedTokenIDs),
+		Logprobs: s.alternatives(a.Logprobs), PromptLogprobs: s.alternatives(a.PromptLogprobs),
+	}
+	if a.Seed != nil && *a.Seed != -1 {
+		out.Seed, out.HasSeed = uint64(*a.Seed), true
+	}
+	if p.output == 0 {
+		out.MinTokens = 0
+	}
+	var err error
+	if out.BadWords, err = s.badWords(a.BadWords); err != nil {
+		return out, err
+	}
+	if err := out.Validate(s.limits(set)); err != nil {
+		return out, paramError(err)
+	}
+	return out, paramError(out.ValidateN(a.N))
+}
+
+// paramError gives the sampler's own error a Kind; its text is the API's.
+func paramError(err error) error {
+	var e *sample.ParamError
+	if errors.As(err, &e) {
+		return &Error{Kind: Invalid, Param: e.Param, Message: e.Text}
+	}
+	return err
+}
+
+// limits are the engine's, and of logprobs what the operator allows of it.
+func (s *Service) limits(set *Settings) sample.Limits {
+	l := s.cfg.Limits
+	if set.MaxLogprobs >= 0 {
+		l.Logprobs = min(l.Logprobs, set.MaxLogprobs)
+	}
+	return l
+}
+
+// alternatives is how many the sampler is asked for: -1 none at all, and the
+// whole vocabulary for a client's -1.
+func (s *Service) alternatives(n *int) int {
+	switch {
+	case n == nil:
+		return -1
+	case *n == -1:
+		return s.cfg.Limits.Vocab
+	}
+	return *n
+}
+
+// badWords encodes each word as it is at the start of a text and after a space.
+func (s *Service) badWords(words []string) ([][]int32, error) {
+	var out [][]int32
+	for _, w := range words {
+		for _, form := range []string{w, " " + w} {
+			seq, err := s.cfg.Text.Encode(form, false)
+			if err != nil {
+				return nil, invalid("bad_words", "bad_words: %q cannot be tokenized: %v.", w, err)
+			}
+			same := func(o []int32) bool { return slices.Equal(o, seq) }
+			if len(seq) > 0 && !slices.ContainsFunc(out, same) {
+				out = append(out, seq)
+			}
+		}
+	}
+	return out, nil
+}
+
+// bias is logit_bias in the order of tokens.
+func bias(m map[int]float64) []sample.Bias {
+	var out []sample.Bias
+	for id, v := range m {
+		out = append(out, sample.Bias{Token: clamp(id), Value: v})
+	}
+	slices.SortFunc(out, func(a, b sample.Bias) int { return int(a.Token) - int(b.Token) })
+	return out
+}
+
+// ids keeps nil apart from empty: no list, and a list that allows nothing.
+func ids(list []int) []int32 {
+	if list == nil {
+		return nil
+	}
+	out := make([]int32, len(list))
+	for i, id := range list {
+		out[i] = clamp(id)
+	}
+	return out
+}
+
+// clamp keeps an id that is out of 32 bits out of the vocabulary too.
+func clamp(id int) int32 { return int32(min(max(id, -1), math.MaxInt32)) }

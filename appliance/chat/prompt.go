@@ -1,0 +1,168 @@
+package chat
+
+import (
+	"context"
+	"unicode/utf8"
+)
+
+// Prompted is one prompt of a run, in tokens.
+type Prompted struct {
+	Tokens []int32
+	// Logprobs of the prompt's tokens when asked for; the first has none. It is
+	// there once the first Delta of a choice of this prompt has come.
+	Logprobs []TokenLogprob
+
+	text    string // as it was given; for echo
+	output  int    // tokens each choice may have
+	nothing bool   // echo alone: there is nothing to compute
+}
+
+// prompts fills the prompts of the run and decides how long replies may get.
+func (s *Service) prompts(ctx context.Context, r *Request, run *Run) error {
+	a := &r.ask
+	list := a.Prompts
+	if c := a.Chat; c != nil {
+		text, err := s.render(ctx, c, r.settings)
+		if err != nil {
+			return err
+		}
+		list = []Prompt{{Text: text}}
+		run.Role = c.replyRole()
+		if last := c.Messages[len(c.Messages)-1]; a.Echo && last.Role == run.Role {
+			run.Lead = last.text()
+		}
+	}
+	for _, p := range list {
+		ready, err := s.prompt(r, p)
+		if err != nil {
+			return err
+		}
+		run.Prompts = append(run.Prompts, ready)
+	}
+	return nil
+}
+
+// prompt encodes, truncates and measures one prompt.
+func (s *Service) prompt(r *Request, p Prompt) (Prompted, error) {
+	a := &r.ask
+	asked, err := s.asked(r)
+	if err != nil {
+		return Prompted{}, err
+	}
+	if err := s.preCheck(p.Text, asked, a.Truncate != nil); err != nil {
+		return Prompted{}, err
+	}
+	ids, err := s.encode(p, a.AddSpecialTokens, a.Chat != nil)
+	if err != nil {
+		return Prompted{}, err
+	}
+	truncated := len(ids)
+	if ids, err = s.truncate(ids, a.Truncate, asked); err != nil {
+		return Prompted{}, err
+	}
+	out := Prompted{Tokens: ids, text: p.Text}
+	if a.Echo && a.Chat == nil && (p.Tokens != nil || truncated != len(ids)) {
+		if out.text, err = s.cfg.Text.Decode(ids, a.SkipSpecialTokens); err != nil {
+			return Prompted{}, err
+		}
+	}
+	out.output, err = s.room(r, len(ids), asked)
+	out.nothing = out.output == 0 && a.Logprobs == nil && a.PromptLogprobs == nil
+	return out, err
+}
+
+// asked is how many tokens the request asks for, nil for as many as there is
+// room for.
+func (s *Service) asked(r *Request) (*int, error) {
+	asked := r.ask.MaxTokens
+	switch {
+	case asked == nil:
+		return nil, nil
+	case *asked == 0 && r.ask.Echo && r.ask.Chat == nil:
+		return asked, nil
+	case *asked < 1:
+		return nil, invalid("max_tokens", "max_tokens must be at least 1, got %d.", *asked)
+	case *asked > s.cfg.ModelLen:
+		return nil, invalid("max_tokens", "max_tokens=%d cannot be greater than max_model_len=%d. Please request fewer output tokens.", *asked, s.cfg.ModelLen)
+	}
+	return asked, nil
+}
+
+// preCheck refuses a text that is too long whatever its tokens are, before any
+// time is spent on encoding it.
+func (s *Service) preCheck(text string, asked *int, truncated bool) error {
+	room := s.cfg.ModelLen - deref(asked)
+	if truncated || len(text) <= room*s.maxRunes {
+		return nil
+	}
+	if n := utf8.RuneCountInString(text); n > room*s.maxRunes {
+		return Errorf(TooLong, "input_text", "This model's maximum context length is %d tokens. However, you requested %d output tokens and your prompt contains %d characters (more than %d characters, which is the upper bound for %d input tokens). Please reduce the length of the input prompt or the number of requested output tokens.",
+			s.cfg.ModelLen, deref(asked), n, room*s.maxRunes, room)
+	}
+	return nil
+}
+
+// encode turns a prompt into tokens; a template's own BOS is not doubled.
+func (s *Service) encode(p Prompt, addSpecial, templated bool) ([]int32, error) {
+	if p.Tokens != nil {
+		return p.Tokens, s.inVocabulary("prompt", p.Tokens)
+	}
+	ids, err := s.cfg.Text.Encode(p.Text, addSpecial)
+	if err != nil {
+		return nil, invalid("", "The text cannot be tokenized: %v.", err)
+	}
+	if bos := int32(s.cfg.Special.BOS.ID); templated && addSpecial && bos >= 0 && len(ids) > 1 && ids[0] == bos && ids[1] == bos {
+		ids = ids[1:]
+	}
+	if len(ids) == 0 {
+		return nil, invalid("prompt", "The prompt has no tokens.")
+	}
+	return ids, nil
+}
+
+// truncate keeps the last tokens that truncate_prompt_tokens allows; -1 keeps as
+// many as there is room for.
+func (s *Service) truncate(ids []int32, keep, asked *int) ([]int32, error) {
+	if keep == nil {
+		return ids, nil
+	}
+	room, n := s.cfg.ModelLen-max(1, deref(asked)), *keep
+	switch {
+	case n < -1 || n == 0:
+		return nil, invalid("truncate_prompt_tokens", "truncate_prompt_tokens must be -1 or at least 1, got %d.", n)
+	case n > room:
+		return nil, invalid("truncate_prompt_tokens", "truncate_prompt_tokens value (%d) is greater than max_model_len - requested output tokens (%d). Please request a smaller truncation size.", n, room)
+	case n == -1:
+		n = room
+	}
+	return ids[max(0, len(ids)-n):], nil
+}
+
+// room decides the length of each reply to a prompt of n tokens, in tokens; 0
+// for echo alone.
+func (s *Service) room(r *Request, n int, asked *int) (int, error) {
+	left := s.cfg.ModelLen - n
+	switch {
+	case left < deref(asked) || left < 0:
+		out := deref(asked)
+		return 0, Errorf(TooLong, "input_tokens", "This model's maximum context length is %d tokens. However, you requested %d output tokens and your prompt contains %d input tokens, for a total of %d tokens. Please reduce the length of the input prompt or the number of requested output tokens.",
+			s.cfg.ModelLen, out, n, n+out)
+	case asked == nil && left == 0:
+		return 0, Errorf(TooLong, "max_tokens", "max_tokens must be at least 1, got 0.")
+	case asked != nil:
+		left = *asked
+	case r.settings.GenerationConfig && deref(s.cfg.Generation.MaxNewTokens) > 0:
+		left = min(left, *s.cfg.Generation.MaxNewTokens)
+	}
+	if most := r.settings.Sampling.MaxTokens; most != nil {
+		left = min(left, *most)
+	}
+	return left, nil
+}
+
+func deref(p *int) int {
+	if p == nil {
+		return 0
+	}
+	return *p
+}

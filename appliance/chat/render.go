@@ -1,0 +1,183 @@
+package chat
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"vapp.dev/engine/checkpoint"
+	"vapp.dev/engine/tokenizer"
+)
+
+// Template is a compiled chat template.
+type Template interface {
+	// Render renders the variables, a JSON object. What the template refuses is a
+	// *tokenizer.TemplateError.
+	Render(ctx context.Context, vars []byte) (string, error)
+	// ContentFormat is tokenizer.ContentOpenAI where the template loops over
+	// message.content, and so takes content as a list of parts.
+	ContentFormat() string
+}
+
+// vars are the variables of a template. encoding/json sorts the keys of maps and
+// keeps raw values as they came, so that objects keep the client's order.
+type vars map[string]any
+
+// render turns a conversation into the prompt's text.
+func (s *Service) render(ctx context.Context, c *Conversation, set *Settings) (string, error) {
+	tmpl := set.Template
+	if c.Template != "" {
+		var err error
+		if tmpl, err = s.sandboxed(ctx, c.Template); err != nil {
+			return "", err
+		}
+	}
+	b, err := json.Marshal(s.variables(c, set, tmpl.ContentFormat() == tokenizer.ContentOpenAI))
+	if err != nil {
+		return "", fmt.Errorf("template variables: %w", err)
+	}
+	text, err := tmpl.Render(ctx, b)
+	if err != nil {
+		return "", templateError(ctx, err)
+	}
+	if c.ContinueFinal {
+		return cutAfterFinal(text, c.Messages[len(c.Messages)-1])
+	}
+	return text, nil
+}
+
+// sandboxed compiles a template that came with the request.
+func (s *Service) sandboxed(ctx context.Context, source string) (Template, error) {
+	if s.cfg.Sandbox == nil {
+		return nil, invalid("chat_template", "This server cannot render a chat template that comes with a request.")
+	}
+	tmpl, err := s.cfg.Sandbox(ctx, source)
+	if err != nil {
+		return nil, templateError(ctx, err)
+	}
+	return tmpl, nil
+}
+
+// templateError is the client's fault, raise_exception's text word for word,
+// unless what renders has failed.
+func templateError(ctx context.Context, err error) error {
+	var e *tokenizer.TemplateError
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case !errors.As(err, &e), e.Kind == tokenizer.KindPanic, e.Kind == tokenizer.KindSandbox, e.Kind == tokenizer.KindClosed:
+		return err
+	case e.Kind == tokenizer.KindRaised:
+		return invalid("", "%s", e.Msg)
+	}
+	return invalid("", "%s", e.Error())
+}
+
+func (s *Service) variables(c *Conversation, set *Settings, parts bool) vars {
+	v := vars{}
+	for name, t := range map[string]checkpoint.Token{
+		"bos_token": s.cfg.Special.BOS, "eos_token": s.cfg.Special.EOS, "pad_token": s.cfg.Special.PAD, "unk_token": s.cfg.Special.UNK,
+	} {
+		if t.ID >= 0 {
+			v[name] = t.Text
+		}
+	}
+	for k, x := range set.TemplateKwargs {
+		v[k] = x
+	}
+	if c.ReasoningEffort != "" {
+		v["reasoning_effort"] = c.ReasoningEffort
+	}
+	for k, x := range c.TemplateKwargs {
+		v[k] = x
+	}
+	messages := make([]vars, len(c.Messages))
+	for i, m := range c.Messages {
+		messages[i] = messageVars(m, parts)
+	}
+	v["messages"] = messages
+	v["tools"], v["documents"] = nil, nil
+	if len(c.Tools) > 0 {
+		v["tools"] = c.Tools
+	}
+	if c.Documents != nil {
+		v["documents"] = c.Documents
+	}
+	v["add_generation_prompt"] = c.AddGenerationPrompt
+	return v
+}
+
+func messageVars(m Message, parts bool) vars {
+	v := vars{"role": m.Role}
+	switch {
+	case !parts:
+		v["content"] = m.text()
+	case m.Parts != nil:
+		list := make([]vars, len(m.Parts))
+		for i, p := range m.Parts {
+			list[i] = vars{"type": "text", "text": p.Text}
+		}
+		v["content"] = list
+	case m.HasContent:
+		v["content"] = []vars{{"type": "text", "text": m.Text}}
+	default:
+		v["content"] = []vars{}
+	}
+	if m.Name != "" {
+		v["name"] = m.Name
+	}
+	if m.ToolCallID != "" {
+		v["tool_call_id"] = m.ToolCallID
+	}
+	if m.Reasoning != nil {
+		v["reasoning"], v["reasoning_content"] = *m.Reasoning, *m.Reasoning
+	}
+	if len(m.ToolCalls) > 0 {
+		v["tool_calls"] = callVars(m.ToolCalls)
+	}
+	return v
+}
+
+// callVars gives arguments that are JSON objects as objects, as templates expect,
+// and any other text as it is.
+func callVars(calls []ToolCall) []vars {
+	list := make([]vars, len(calls))
+	for i, c := range calls {
+		var args any = c.Arguments
+		trimmed := strings.TrimSpace(c.Arguments)
+		if strings.HasPrefix(trimmed, "{") && json.Valid([]byte(trimmed)) {
+			args = json.RawMessage(trimmed)
+		} else if trimmed == "" {
+			args = vars{}
+		}
+		list[i] = vars{"type": "function", "function": vars{"name": c.Name, "arguments": args}}
+		if c.ID != "" {
+			list[i]["id"] = c.ID
+		}
+	}
+	return list
+}
+
+// cutAfterFinal ends the text right after that of the last message, so that the
+// model goes on with it.
+func cutAfterFinal(text string, last Message) (string, error) {
+	final := last.Text
+	if n := len(last.Parts); n > 0 {
+		final = last.Parts[n-1].Text
+	}
+	bare := strings.TrimSpace(final)
+	if bare == "" {
+		return "", invalid("continue_final_message", "continue_final_message is set but the last message has no text to continue.")
+	}
+	at := strings.LastIndex(text, bare)
+	if at < 0 {
+		return "", invalid("continue_final_message", "continue_final_message is set but the final message does not appear in the chat after applying the chat template.")
+	}
+	// a template that keeps white space at the end keeps it here too
+	if left := strings.TrimLeft(final, " \t\r\n\v\f"); strings.HasPrefix(text[at:], left) {
+		return text[:at+len(left)], nil
+	}
+	return text[:at+len(bare)], nil
+}

@@ -1,0 +1,163 @@
+package chat
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"slices"
+	"time"
+
+	"vapp.dev/engine"
+	"vapp.dev/engine/checkpoint"
+	"vapp.dev/engine/sample"
+)
+
+// Engine runs token requests; engine.Engine is one.
+type Engine interface {
+	// Submit queues a request and returns one Stream for each of its choices.
+	Submit(context.Context, engine.Request) ([]*engine.Stream, error)
+}
+
+// Text turns text into tokens and back.
+type Text interface {
+	// Encode tokenizes; addSpecial adds what the tokenizer puts around a text.
+	Encode(text string, addSpecial bool) ([]int32, error)
+	// Decode is the text of tokens.
+	Decode(ids []int32, skipSpecial bool) (string, error)
+	// TokenText is one token alone, decoded.
+	TokenText(id int32) string
+	// NewDecoder decodes a reply token by token.
+	NewDecoder(skipSpecial bool) Decoder
+}
+
+// Vocabulary is what a tokenizer knows of each id.
+type Vocabulary interface {
+	// VocabSize is one more than the highest id.
+	VocabSize() int
+	// Token is the vocabulary's own spelling, "" where an id has no token.
+	Token(id int32) string
+	// TokenBytes is what the token adds to a text.
+	TokenBytes(id int32) []byte
+}
+
+// Decoder gives the text of tokens one after the other and never half a
+// character.
+type Decoder interface {
+	// Push adds a token and returns the text that is now complete.
+	Push(id int32) string
+	// Flush returns what is left at the end.
+	Flush() string
+}
+
+// Config is what a Service stands on; it stays as long as the model is loaded.
+type Config struct {
+	Engine     Engine
+	Text       Text
+	Vocabulary Vocabulary
+	ModelLen   int    // tokens of prompt and reply together
+	ModelRoot  string // what /v1/models calls root
+	Generation checkpoint.GenerationConfig
+	Special    checkpoint.SpecialTokens
+	EOS        []int // every id that ends a reply
+	// Limits are what the engine's step buffers hold; Vocab ids have logits.
+	Limits sample.Limits
+	// Sandbox compiles a template that came with a request, to be rendered where
+	// it can do no harm; nil: such templates are refused.
+	Sandbox func(ctx context.Context, source string) (Template, error)
+	Now     func() time.Time // nil: time.Now
+}
+
+// Service answers requests with one model. It holds no state of its own and may
+// be used from any goroutine.
+type Service struct {
+	cfg      Config
+	eos      []int32 // the tokenizer's own first
+	maxRunes int     // most characters a token stands for
+}
+
+// New makes the service of a loaded model.
+func New(c Config) *Service {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	s := &Service{cfg: c, maxRunes: 1, eos: eosIDs(c)}
+	for id := range int32(c.Vocabulary.VocabSize()) {
+		s.maxRunes = max(s.maxRunes, len(c.Vocabulary.TokenBytes(id)))
+	}
+	return s
+}
+
+// eosIDs puts the tokenizer's own EOS first.
+func eosIDs(c Config) []int32 {
+	all := ids(c.EOS)
+	if own := int32(c.Special.EOS.ID); own >= 0 && c.Special.EOS.Text != "" {
+		all = append([]int32{own}, slices.DeleteFunc(all, func(id int32) bool { return id == own })...)
+	}
+	return all
+}
+
+// ModelLen is how many tokens prompt and reply may have together.
+func (s *Service) ModelLen() int { return s.cfg.ModelLen }
+
+// ModelRoot is where the model came from.
+func (s *Service) ModelRoot() string { return s.cfg.ModelRoot }
+
+// Now is the service's clock.
+func (s *Service) Now() time.Time { return s.cfg.Now() }
+
+// Start renders, encodes and submits a request. Its errors are *Error. The
+// caller reads the Run to its end or closes it; when ctx ends the choices are
+// cancelled.
+func (s *Service) Start(ctx context.Context, r *Request) (*Run, error) {
+	run := &Run{ID: r.ask.ID, Model: r.model, Created: s.cfg.Now().Unix(), Role: "assistant", tellCached: r.settings.PromptTokensDetails}
+	if err := s.prompts(ctx, r, run); err != nil {
+		return nil, AsError(err)
+	}
+	ctx, run.stop = context.WithCancel(ctx)
+	for i := range run.Prompts {
+		if err := s.submit(ctx, r, run, i); err != nil {
+			run.Close()
+			return nil, AsError(err)
+		}
+	}
+	run.open(ctx)
+	return run, nil
+}
+
+// submit hands one prompt to the engine and adds its choices to the run.
+func (s *Service) submit(ctx context.Context, r *Request, run *Run, prompt int) error {
+	a, p := &r.ask, &run.Prompts[prompt]
+	if p.nothing {
+		for range a.N {
+			run.choices = append(run.choices, s.choice(a, run, prompt, nil))
+		}
+		return nil
+	}
+	params, err := s.params(r, p)
+	if err != nil {
+		return err
+	}
+	req := engine.Request{
+		ID: a.ID + "-" + randomHex(4), Prompt: p.Tokens, Params: params, N: a.N, Priority: a.Priority,
+	}
+	if a.CacheSalt != nil {
+		req.Salt = *a.CacheSalt
+	}
+	if t := r.settings.RequestTimeout; t > 0 {
+		req.Deadline = s.cfg.Now().Add(t)
+	}
+	streams, err := s.cfg.Engine.Submit(ctx, req)
+	if err != nil {
+		return err
+	}
+	for _, st := range streams {
+		run.choices = append(run.choices, s.choice(a, run, prompt, st))
+	}
+	return nil
+}
+
+func randomHex(bytes int) string {
+	b := make([]byte, bytes)
+	rand.Read(b)
+	return hex.EncodeToString(b)
+}

@@ -1,0 +1,75 @@
+package chat
+
+import "context"
+
+// TokenizeAsk asks for the tokens of a text or, when Chat is set, of a rendered
+// conversation.
+type TokenizeAsk struct {
+	Model            string
+	Text             string
+	Chat             *Conversation
+	AddSpecialTokens bool
+	Strings          bool // the vocabulary's spelling of each token too
+}
+
+// Tokenized are tokens; Strings is nil unless it was asked for.
+type Tokenized struct {
+	Tokens  []int32
+	Strings []string
+}
+
+// Tokenize encodes a text as a request would. Its errors are *Error.
+func (s *Service) Tokenize(ctx context.Context, a TokenizeAsk, set *Settings) (Tokenized, error) {
+	if _, err := set.Name(a.Model); err != nil {
+		return Tokenized{}, err
+	}
+	p := Prompt{Text: a.Text}
+	if a.Chat != nil {
+		if err := checkConversation(&Ask{Chat: a.Chat}, set); err != nil {
+			return Tokenized{}, err
+		}
+		var err error
+		if p.Text, err = s.render(ctx, a.Chat, set); err != nil {
+			return Tokenized{}, AsError(err)
+		}
+	}
+	out := Tokenized{Tokens: []int32{}}
+	if p.Text != "" {
+		var err error
+		if out.Tokens, err = s.encode(p, a.AddSpecialTokens, a.Chat != nil); err != nil {
+			return Tokenized{}, AsError(err)
+		}
+	}
+	if a.Strings {
+		out.Strings = make([]string, len(out.Tokens))
+		for i, id := range out.Tokens {
+			out.Strings[i] = s.cfg.Vocabulary.Token(id)
+		}
+	}
+	return out, nil
+}
+
+// Detokenize is the text of tokens, special ones included. Its errors are *Error.
+func (s *Service) Detokenize(model string, ids []int32, set *Settings) (string, error) {
+	if _, err := set.Name(model); err != nil {
+		return "", err
+	}
+	if err := s.inVocabulary("tokens", ids); err != nil {
+		return "", err
+	}
+	text, err := s.cfg.Text.Decode(ids, false)
+	if err != nil {
+		return "", AsError(err)
+	}
+	return text, nil
+}
+
+func (s *Service) inVocabulary(param string, ids []int32) error {
+	size := s.cfg.Vocabulary.VocabSize()
+	for _, id := range ids {
+		if id < 0 || int(id) >= size {
+			return invalid(param, "Token id %d is out of vocabulary: ids must be in 0..%d.", id, size-1)
+		}
+	}
+	return nil
+}
