@@ -85,7 +85,7 @@ var rooms = map[string]room{
 	"appliance/plan": {
 		parts: []string{"schema", "engine", "engine/kv", "engine/backend", "engine/sched", "kernels"}, not: value,
 	},
-	"appliance/chat":       {parts: []string{"engine", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP},
+	"appliance/chat": {parts: []string{"engine", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP},
 	"appliance/chat/chattest": {
 		parts: []string{"appliance/chat", "engine", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP,
 	},
@@ -96,7 +96,9 @@ var rooms = map[string]room{
 	"appliance/metrics": {parts: []string{"engine"}, modules: []string{"github.com/prometheus/client_golang"}},
 	"appliance": {
 		parts: []string{
-			"schema", "appliance/...", "engine", "engine/backend", "engine/checkpoint", "engine/sched", "engine/tokenizer",
+			"schema", "appliance/...", "engine",
+			// The words in which a profile becomes options of the engine's parts.
+			"engine/backend", "engine/checkpoint", "engine/sample", "engine/sched", "engine/tokenizer",
 		},
 		modules: []string{"github.com/fsnotify/fsnotify"},
 	},

@@ -52,10 +52,7 @@ var foreign = []pattern{
 // the name of its registry into its lock file; no other file may.
 func TestNothingForeign(t *testing.T) {
 	for _, f := range tracked(t) {
-		data, err := os.ReadFile(filepath.Join("../..", f))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := read(t, f)
 		if filepath.Base(f) == "Cargo.lock" || bytes.IndexByte(data[:min(len(data), 8192)], 0) >= 0 {
 			continue
 		}
@@ -95,4 +92,48 @@ func TestSmallFiles(t *testing.T) {
 			t.Errorf("%s: %d bytes, at most %d", f, st.Size(), most)
 		}
 	}
+}
+
+// TestDependenciesAreListed holds docs/dependencies.md against the modules that
+// the tree imports and the crates that the text library names.
+func TestDependenciesAreListed(t *testing.T) {
+	doc := string(read(t, "docs/dependencies.md"))
+	versions := map[string]string{} // of every module in go.mod
+	for _, m := range regexp.MustCompile(`(?m)^\s*(?:require )?(\S+\.\S+) (v\S+)`).FindAllStringSubmatch(string(read(t, "go.mod")), -1) {
+		versions[m[1]] = m[2]
+	}
+	used := map[string]string{}
+	_, files := sources(t)
+	for _, s := range files {
+		for _, p := range imports(s.file) {
+			for name, version := range versions {
+				if within(p, name) {
+					used[name] = version
+				}
+			}
+		}
+	}
+	crates := regexp.MustCompile(`(?m)^([\w-]+) = (?:"|\{ version = ")([^"]+)"`)
+	_, deps, _ := strings.Cut(string(read(t, "engine/tokenizer/native/Cargo.toml")), "[dependencies]")
+	deps, _, _ = strings.Cut(deps, "\n[")
+	for _, m := range crates.FindAllStringSubmatch(deps, -1) {
+		used[m[1]] = m[2]
+	}
+	if used["cuelang.org/go"] == "" || used["minijinja"] == "" {
+		t.Fatalf("go.mod or Cargo.toml was not understood: %v", used)
+	}
+	for name, version := range used {
+		if row := "| `" + name + "` | " + version + " |"; !strings.Contains(doc, row) {
+			t.Errorf("docs/dependencies.md lacks the row %s", row)
+		}
+	}
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("../..", path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
 }
