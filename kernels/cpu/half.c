@@ -54,3 +54,9 @@ uint16_t vapp_float_to_bfloat(float f)
 		return (uint16_t)(b >> 16 | 0x40);
 	return (uint16_t)((b + 0x7fff + (b >> 16 & 1)) >> 16);
 }
+
+void vapp_round_bf16(const float *src, int64_t n, uint16_t *dst)
+{
+	for (int64_t i = 0; i < n; i++)
+		dst[i] = vapp_float_to_bfloat(src[i]);
+}

@@ -52,6 +52,16 @@ func Dequantize(f kernels.Format, src []byte, dst []float32) {
 	}
 }
 
+// RoundBF16 rounds src to bfloat16, ties to even, in dst: 2·len(src) bytes.
+func RoundBF16(src []float32, dst []byte) {
+	if len(dst) != 2*len(src) {
+		panic("cpu: RoundBF16: lengths differ")
+	}
+	if len(src) > 0 {
+		C.vapp_round_bf16((*C.float)(&src[0]), C.int64_t(len(src)), (*C.uint16_t)(unsafe.Pointer(&dst[0])))
+	}
+}
+
 // mirrors are the sizes of the C structs of args.go, in the order of the Go ones
 // in kernels_test.go, then the constants.
 func mirrors() (structs [13]int, constants [4]int) {

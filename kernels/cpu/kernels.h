@@ -182,6 +182,8 @@ vapp_fn vapp_kernel(int op, int variant);
 /* vapp_dequantize decodes n elements, n a multiple of the block. */
 void vapp_dequantize(int32_t format, const void *src, int64_t n, float *dst);
 
+void vapp_round_bf16(const float *src, int64_t n, uint16_t *dst);
+
 /* Halves, rounded to nearest even. */
 float vapp_half_to_float(uint16_t h);
 uint16_t vapp_float_to_half(float f);

@@ -1,0 +1,182 @@
+//go:build cgo && linux
+
+package cpu
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"vapp.dev/engine/backend"
+	kcpu "vapp.dev/kernels/cpu"
+)
+
+// executable is a program as two lists of phases, one for each set of step
+// buffers, with every address resolved.
+type executable struct {
+	d     *device
+	p     *backend.Program
+	lists [2]list
+}
+
+// Program is what was compiled.
+func (e *executable) Program() *backend.Program { return e.p }
+
+// phase is vapp_phase of pool.h.
+type phase struct {
+	fn, args                   uintptr
+	symbol, units, grain, flow int32
+}
+
+// list is n phases at a pinned address.
+type list struct {
+	at uintptr
+	n  int
+}
+
+// Compile checks every shape once: what passes cannot leave its operands in a
+// step. The lists lie on Go's heap, pinned until the executable is collected.
+func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
+	if d.pool == nil {
+		return nil, errClosed
+	}
+	if p.Scratch > d.arenas[backend.Scratch].bytes || len(p.Weights) != len(d.weights) {
+		return nil, fmt.Errorf("backend %s: program %s is not one of the reservation", name, p.Name)
+	}
+	if err := p.Check(); err != nil {
+		return nil, err
+	}
+	if n, err := d.layout.Workspace(p); err != nil {
+		return nil, err
+	} else if n > d.arenas[backend.Workspace].bytes {
+		return nil, short("program "+p.Name, n, d.arenas[backend.Workspace].bytes)
+	}
+	for _, c := range p.Classes {
+		if c.BlockSize <= 0 || c.BlockSize%16 != 0 || c.PagesPerSlab <= 0 {
+			return nil, backend.Unsupported(name, "class "+c.Name, fmt.Sprintf("%d tokens a page, %d pages a slab; a page holds a multiple of 16", c.BlockSize, c.PagesPerSlab))
+		}
+	}
+	e := &executable{d: d, p: p}
+	mem := &pinned{}
+	for set := range e.lists {
+		c := compiler{d: d, p: p, set: set, s: d.steps[set], o: d.steps[1-set], mem: mem}
+		for i, op := range p.Ops {
+			if err := c.op(op); err != nil {
+				mem.pins.Unpin()
+				return nil, fmt.Errorf("program %s: op %d: %w", p.Name, i, err)
+			}
+		}
+		c.overlap()
+		e.lists[set] = c.list()
+	}
+	runtime.AddCleanup(e, func(m *pinned) { m.pins.Unpin() }, mem)
+	return e, nil
+}
+
+// pinned is memory that C reads while a program runs: it holds no Go pointers
+// and does not move.
+type pinned struct {
+	pins runtime.Pinner
+	room []uint64
+}
+
+// put copies v to pinned memory and returns its address.
+func put[T any](m *pinned, v T) uintptr {
+	const chunk = 8192
+	words := (int(unsafe.Sizeof(v)) + 63) / 64 * 8
+	if words > len(m.room) {
+		m.room = make([]uint64, max(chunk, words))
+		m.pins.Pin(&m.room[0])
+	}
+	at := unsafe.Pointer(&m.room[0])
+	*(*T)(at) = v
+	m.room = m.room[words:]
+	return uintptr(at)
+}
+
+// compiler appends phases of one set.
+type compiler struct {
+	d      *device
+	p      *backend.Program
+	set    int
+	s, o   *backend.Step // of the set and of the other one
+	mem    *pinned
+	phases []phase
+}
+
+// Work that is worth waking a thread for, in elements that a thread moves.
+const worth = 8192
+
+// add appends an op of kernels/cpu with its operands. units and grain say how many
+// threads it is worth: see pool.h.
+func add[T any](c *compiler, op kcpu.Op, args T, symbol backend.Rows, units, grain int) error {
+	fn, ok := kcpu.Kernel(op, c.d.layout.variant)
+	if !ok {
+		return backend.Unsupported(name, fmt.Sprintf("%T", args), "this binary has no "+c.d.layout.variant+" kernel of it")
+	}
+	c.phases = append(c.phases, phase{fn: fn, args: put(c.mem, args), symbol: int32(symbol), units: int32(units), grain: int32(grain)})
+	return nil
+}
+
+// rows is a grain for ops that share rows of n elements.
+func rows(n int) int { return max(1, worth/max(1, n)) }
+
+// overlap lets StoreKV begin while other threads are still at Attention: it writes
+// slots that no query of this step reads from pages.
+func (c *compiler) overlap() {
+	attention, _ := kcpu.Kernel(kcpu.OpAttention, c.d.layout.variant)
+	store, _ := kcpu.Kernel(kcpu.OpStoreKV, c.d.layout.variant)
+	for i := 1; i < len(c.phases); i++ {
+		if c.phases[i-1].fn == attention && c.phases[i].fn == store {
+			c.phases[i-1].flow = 1
+		}
+	}
+}
+
+// list pins the phases.
+func (c *compiler) list() list {
+	if len(c.phases) == 0 {
+		return list{}
+	}
+	c.mem.pins.Pin(&c.phases[0])
+	return list{uintptr(unsafe.Pointer(&c.phases[0])), len(c.phases)}
+}
+
+// address of a slice of step buffers.
+func address[T any](s []T) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(s))) }
+
+// value is where a value lies; 0 for NoValue.
+func (c *compiler) value(v backend.Value) uintptr {
+	if v == backend.NoValue {
+		return 0
+	}
+	return c.d.arenas[backend.Scratch].address(c.p.Values[v].Offset)
+}
+
+// weight is where a weight lies; 0 for NoWeight.
+func (c *compiler) weight(w backend.WeightID) uintptr {
+	if w == backend.NoWeight {
+		return 0
+	}
+	return c.d.arenas[backend.Weights].address(c.d.weights[w].off)
+}
+
+func (c *compiler) info(v backend.Value) backend.ValueInfo { return c.p.Values[v] }
+
+// pages is a layer of a class.
+func (c *compiler) pages(class, layer int) kcpu.Pages {
+	k := c.p.Classes[class]
+	return kcpu.Pages{
+		Arena: c.d.arenas[backend.KV].address(0), Table: address(c.s.Pages[class]),
+		PageBytes: k.PageBytes(), SlabBytes: k.SlabBytes, K: k.KOffset(layer), V: k.VOffset(layer),
+		PerSlab: int32(k.PagesPerSlab), Width: int32(k.MaxPages), Block: int32(k.BlockSize), Format: int32(k.Format),
+		KVHeads: int32(k.KVHeads), HeadDim: int32(k.HeadDim),
+	}
+}
+
+// plane is a class's token plane.
+func (c *compiler) plane(class int) kcpu.Pages {
+	p := c.pages(class, 0)
+	p.K = c.p.Classes[class].TokenOffset()
+	return p
+}

@@ -1,0 +1,137 @@
+//go:build cgo && linux
+
+package cpu
+
+import (
+	"vapp.dev/engine/backend"
+	kcpu "vapp.dev/kernels/cpu"
+)
+
+// op appends the phases of one op of a checked program.
+func (c *compiler) op(op backend.Op) error {
+	switch o := op.(type) {
+	case backend.Tokens:
+		return add(c, kcpu.OpTokens, kcpu.Tokens{
+			IDs: address(c.s.Tokens), Sampled: address(c.o.Sampled), Out: c.value(o.Out),
+			Samples: int32(len(c.o.Sampled)), Vocab: int32(c.p.Vocab),
+		}, backend.PerToken, 1, worth)
+	case backend.StoreTokens:
+		return add(c, kcpu.OpStoreTokens, kcpu.StoreTokens{
+			Pages: c.plane(o.Class), IDs: c.value(o.Ids), Seq: address(c.s.Seq), Positions: address(c.s.Positions),
+		}, backend.PerToken, 1, worth)
+	case backend.Embed:
+		return c.embed(o)
+	case backend.Norm:
+		y := c.info(o.Y)
+		return add(c, kcpu.OpNorm, kcpu.Norm{
+			X: c.value(o.X), Residual: c.value(o.Residual), W: c.weight(o.W), Y: c.value(o.Y),
+			Symbol: int32(y.Rows), Cols: int32(y.Cols), Eps: o.Eps,
+		}, y.Rows, 1, rows(y.Cols))
+	case backend.Linear:
+		return c.linear(o)
+	case backend.SwiGLU:
+		y := c.info(o.Y)
+		return add(c, kcpu.OpSwiGLU, kcpu.SwiGLU{X: c.value(o.X), Y: c.value(o.Y), Symbol: int32(y.Rows), Cols: int32(y.Cols)},
+			y.Rows, y.Cols, worth/2)
+	case backend.Gather:
+		y := c.info(o.Y)
+		return add(c, kcpu.OpGather, kcpu.Gather{
+			X: c.value(o.X), Rows: address(c.s.Rows), Y: c.value(o.Y), Bytes: y.Format.Bytes(int64(y.Cols)),
+		}, backend.PerSample, 1, rows(y.Cols))
+	case backend.Sample:
+		return c.sample(o)
+	}
+	return c.attention(op)
+}
+
+func (c *compiler) attention(op backend.Op) error {
+	switch o := op.(type) {
+	case backend.Angles:
+		half := c.info(o.Y).Cols / 2
+		return add(c, kcpu.OpAngles, kcpu.Angles{
+			Positions: address(c.s.Positions), Freq: c.weight(o.InvFreq), Y: c.value(o.Y), Half: int32(half), Scale: o.Scale,
+		}, backend.PerToken, 1, rows(128*half))
+	case backend.Rope:
+		return add(c, kcpu.OpRope, kcpu.Rope{
+			QKV: c.value(o.QKV), Angles: c.value(o.Angles), Q: c.value(o.Q), K: c.value(o.K), V: c.value(o.V),
+			Heads: int32(o.Heads), KVHeads: int32(o.KVHeads), HeadDim: int32(o.HeadDim), Rotary: int32(o.Rotary),
+			Format: int32(c.info(o.K).Format),
+		}, backend.PerToken, 1, rows((o.Heads+2*o.KVHeads)*o.HeadDim))
+	case backend.Attention:
+		return add(c, kcpu.OpAttention, kcpu.Attention{
+			Pages: c.pages(o.Class, o.Layer), Q: c.value(o.Q), K: c.value(o.K), V: c.value(o.V), Y: c.value(o.Y),
+			Positions: address(c.s.Positions), First: address(c.s.First), Work: c.room(0),
+			WorkBytes: kcpu.AttentionWorkspace(o.HeadDim), Heads: int32(o.Heads), Scale: o.Scale,
+		}, backend.PerToken, 1, 0)
+	case backend.StoreKV:
+		k := c.p.Classes[o.Class]
+		return add(c, kcpu.OpStoreKV, kcpu.StoreKV{
+			Pages: c.pages(o.Class, o.Layer), K: c.value(o.K), V: c.value(o.V), Seq: address(c.s.Seq), Positions: address(c.s.Positions),
+		}, backend.PerToken, 1, rows(8*k.KVHeads*k.HeadDim))
+	}
+	return backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")
+}
+
+// room is a place in the workspace.
+func (c *compiler) room(off int64) uintptr { return c.d.arenas[backend.Workspace].address(off) }
+
+// embed reads a table row by row, or a packed weight through its kernel.
+func (c *compiler) embed(o backend.Embed) error {
+	w, y := c.p.Weights[o.Table], c.info(o.Y)
+	a := kcpu.Embed{
+		IDs: c.value(o.Ids), Table: c.weight(o.Table), Y: c.value(o.Y),
+		Format: int32(c.d.weights[o.Table].Format), Cols: int32(w.Cols), Rows: int32(w.Rows), Scale: o.Scale,
+	}
+	if w.Use&backend.Multiply != 0 {
+		k, err := c.kernel(o.Table)
+		if err != nil {
+			return err
+		}
+		a.Row = k.RowAddress()
+	}
+	return add(c, kcpu.OpEmbed, a, backend.PerToken, 1, rows(4*y.Cols))
+}
+
+func (c *compiler) kernel(w backend.WeightID) (kcpu.LinearKernel, error) {
+	l, f := c.d.layout, c.d.weights[w].Format
+	k, ok := kcpu.LinearFor(l.variant, f)
+	if !ok {
+		return k, backend.Unsupported(name, "weight "+c.p.Weights[w].Name, "this binary has no "+l.variant+" kernel for "+f.String())
+	}
+	return k, nil
+}
+
+func (c *compiler) linear(o backend.Linear) error {
+	k, err := c.kernel(o.W)
+	if err != nil {
+		return err
+	}
+	r, err := c.d.layout.linearRooms(c.p, o)
+	if err != nil {
+		return err
+	}
+	x, y := c.info(o.X), c.info(o.Y)
+	a := kcpu.Linear{
+		W: c.weight(o.W), Bias: c.weight(o.Bias), X: c.value(o.X), LdX: int64(x.Cols), Y: c.value(o.Y), LdY: int64(y.Cols),
+		In: int32(x.Cols), Out: int32(y.Cols), Format: int32(c.d.weights[o.W].Format),
+		Shared: c.room(0), SharedBytes: r.shared, Work: c.room(r.shared), WorkBytes: r.each,
+		Kernel: k.Address(), WorkStride: r.each, Symbol: int32(y.Rows),
+	}
+	if n := k.PrepareRows(); n > 0 && c.p.Rows(y.Rows) >= n {
+		if err := add(c, kcpu.OpLinearPrepare, a, y.Rows, 1, max(n, rows(x.Cols))); err != nil {
+			return err
+		}
+	}
+	return add(c, kcpu.OpLinearRun, a, y.Rows, 1, 0)
+}
+
+func (c *compiler) sample(o backend.Sample) error {
+	samples := max(1, len(c.s.Sampled))
+	return add(c, kcpu.OpSample, kcpu.Sample{
+		Pages: c.plane(o.Class), Logits: c.value(o.Logits), Rows: address(c.s.Sampling), Grammar: address(c.s.Grammar),
+		Allowed: address(c.s.Allowed), Bias: address(c.s.Bias), Sampled: address(c.s.Sampled), Status: address(c.s.Status),
+		Logprob: address(c.s.Logprob), Rank: address(c.s.Rank), TopIDs: address(c.s.TopIDs), TopProbs: address(c.s.TopProbs),
+		Work: c.room(0), WorkBytes: kcpu.SampleWorkspace(c.p.Vocab),
+		Vocab: int32(c.p.Vocab), Words: int32(c.s.Words), MaxBias: int32(len(c.s.Bias) / samples), MaxTop: int32(len(c.s.TopIDs) / samples),
+	}, backend.PerSample, 1, 1)
+}

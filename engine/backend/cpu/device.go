@@ -1,0 +1,175 @@
+//go:build cgo && linux
+
+package cpu
+
+/*
+#include "pool.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"vapp.dev/engine/backend"
+)
+
+// device owns the arenas and the pool.
+type device struct {
+	layout  layout
+	r       backend.Reservation
+	arenas  [backend.NumArenas]arena
+	weights []weight
+	steps   [2]*backend.Step
+	sets    [2]set
+	pool    *C.vapp_pool
+}
+
+// weight is a packed weight and where it begins in its arena.
+type weight struct {
+	backend.Packed
+	off int64
+}
+
+var _ backend.Inspector = (*device)(nil)
+
+// Open maps the arenas of r and starts the threads. It refuses a variant that
+// this machine lacks, wherever the facts come from.
+func (Opener) Open(f backend.Facts, s backend.Settings, r backend.Reservation) (backend.Device, error) {
+	l, err := newLayout(f, s)
+	if err != nil {
+		return nil, err
+	}
+	if have := variants(); !slices.Contains(have, l.variant) {
+		return nil, backend.Unsupported(name, "variant "+l.variant, fmt.Sprintf("the facts list it, but this machine has %v", have))
+	}
+	d := &device{layout: l, r: r}
+	if err := d.check(); err != nil {
+		return nil, err
+	}
+	if err := d.open(); err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+// check says that the reservation holds what it lists.
+func (d *device) check() error {
+	r := &d.r
+	for _, p := range r.Programs {
+		n, err := d.layout.Workspace(p)
+		if err != nil {
+			return err
+		}
+		if n > r.Arenas[backend.Workspace] {
+			return short("program "+p.Name, n, r.Arenas[backend.Workspace])
+		}
+		if p.Scratch > r.Arenas[backend.Scratch] {
+			return short("program "+p.Name, p.Scratch, r.Arenas[backend.Scratch])
+		}
+	}
+	if n := r.Step.Bytes(); n > r.Arenas[backend.StepIO] {
+		return short("step buffers", n, r.Arenas[backend.StepIO])
+	}
+	if len(r.Packed) != len(r.Weights) {
+		return fmt.Errorf("backend %s: reservation: %d weights, %d are laid out", name, len(r.Weights), len(r.Packed))
+	}
+	var at int64
+	for i, w := range r.Weights {
+		p, err := d.layout.Weight(w)
+		if err != nil {
+			return err
+		}
+		if p != r.Packed[i] {
+			return fmt.Errorf("backend %s: reservation: weight %s was laid out for another machine or setting (%s, here %s)", name, w.Name, r.Packed[i].Kernel, p.Kernel)
+		}
+		d.weights = append(d.weights, weight{p, at})
+		at += p.Bytes
+	}
+	if at > r.Arenas[backend.Weights] {
+		return short("weights", at, r.Arenas[backend.Weights])
+	}
+	for a, n := range r.Arenas {
+		if n < 0 || n != d.layout.Round(n) {
+			return short(fmt.Sprintf("the %v arena is not rounded:", backend.Arena(a)), d.layout.Round(n), n)
+		}
+	}
+	return nil
+}
+
+// short refuses a reservation that does not hold what it lists.
+func short(what string, need, have int64) error {
+	return fmt.Errorf("backend %s: reservation: %s needs %d bytes, %d are reserved", name, what, need, have)
+}
+
+func (d *device) open() error {
+	for a, n := range d.r.Arenas {
+		m, err := mapArena(backend.Arena(a), n, d.layout.unit)
+		if err != nil {
+			return err
+		}
+		d.arenas[a] = m
+	}
+	size := d.r.Step.SetBytes()
+	for i := range d.steps {
+		d.steps[i] = d.r.Step.Carve(d.arenas[backend.StepIO].slice(int64(i)*size, size))
+	}
+	pool, err := C.vapp_pool_start(C.int(d.layout.threads), C.double(d.layout.share))
+	if pool == nil {
+		return fmt.Errorf("backend %s: starting %d threads: %w", name, d.layout.threads, err)
+	}
+	d.pool = pool
+	return nil
+}
+
+// Step returns a set's buffers.
+func (d *device) Step(set int) *backend.Step { return d.steps[set] }
+
+// Usage is what the system mapped.
+func (d *device) Usage() [backend.NumArenas]int64 {
+	var u [backend.NumArenas]int64
+	for a, m := range d.arenas {
+		u[a] = m.bytes
+	}
+	return u
+}
+
+// CopyPages waits for what was launched and copies pages, one after the other.
+func (d *device) CopyPages(class int, from, to []int32) error {
+	if class < 0 || class >= len(d.r.Classes) || len(from) != len(to) {
+		return fmt.Errorf("backend %s: CopyPages of class %d, %d pages to %d", name, class, len(from), len(to))
+	}
+	c, kv := d.r.Classes[class], d.arenas[backend.KV]
+	inside := func(n int32) bool { return n >= 0 && c.Address(n)+c.PageBytes() <= kv.bytes }
+	for i := range from {
+		if !inside(from[i]) || !inside(to[i]) {
+			return fmt.Errorf("backend %s: CopyPages %d to %d of class %s: outside of the arena of %d bytes", name, from[i], to[i], c.Name, kv.bytes)
+		}
+	}
+	d.drain()
+	for i := range from {
+		copy(kv.slice(c.Address(to[i]), c.PageBytes()), kv.slice(c.Address(from[i]), c.PageBytes()))
+	}
+	return nil
+}
+
+// Scratch is backend.Inspector's.
+func (d *device) Scratch(v backend.Value, p *backend.Program) []byte {
+	in := p.Values[v]
+	return d.arenas[backend.Scratch].slice(in.Offset, in.Format.Bytes(int64(p.Rows(in.Rows))*int64(in.Cols)))
+}
+
+// Close waits for what is running, stops the threads and unmaps the arenas.
+func (d *device) Close() error {
+	if d.pool != nil {
+		C.vapp_pool_stop(d.pool)
+		d.pool = nil
+	}
+	var errs []error
+	for a := range d.arenas {
+		errs = append(errs, d.arenas[a].unmap())
+	}
+	d.steps, d.sets = [2]*backend.Step{}, [2]set{}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,77 @@
+//go:build cgo && linux
+
+package cpu
+
+/*
+#include "pool.h"
+
+static uint32_t launch_at(vapp_pool *p, uintptr_t list, int n, int32_t tokens, int32_t samples, int32_t seqs)
+{
+	return vapp_pool_launch(p, (const vapp_phase *)list, n, tokens, samples, seqs);
+}
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+
+	"vapp.dev/engine/backend"
+)
+
+// errClosed is what a closed device answers.
+var errClosed = errors.New("backend cpu: the device is closed")
+
+// set is what is known of a set of step buffers.
+type set struct {
+	number  C.uint32_t // of the pool's last launch on it
+	running bool
+}
+
+// Launch checks the step and hands the program's list for the set to the pool.
+func (d *device) Launch(e backend.Executable, b backend.Binding) error {
+	x, ok := e.(*executable)
+	if !ok || x.d != d {
+		return fmt.Errorf("backend %s: Launch of a program that another device compiled", name)
+	}
+	if d.pool == nil {
+		return errClosed
+	}
+	if b.Set < 0 || b.Set > 1 {
+		return &backend.StepError{Field: "Binding.Set", Why: fmt.Sprintf("%d, not 0 or 1", b.Set)}
+	}
+	st := &d.sets[b.Set]
+	if st.running {
+		return &backend.StepError{Field: "Binding.Set", Why: fmt.Sprintf("set %d is still running: Wait for it first", b.Set)}
+	}
+	if err := d.steps[b.Set].Check(x.p, b, d.arenas[backend.KV].bytes); err != nil {
+		return err
+	}
+	l := &x.lists[b.Set]
+	st.number = C.launch_at(d.pool, C.uintptr_t(l.at), C.int(l.n), C.int32_t(b.Tokens), C.int32_t(b.Samples), C.int32_t(b.Seqs))
+	st.running = true
+	return nil
+}
+
+// Wait blocks in the kernel until the set's launch has finished. A launch that
+// was accepted does not fail: rows without a token say so in their Status.
+func (d *device) Wait(set int) error {
+	if d.pool == nil {
+		return errClosed
+	}
+	st := &d.sets[set]
+	if st.running {
+		C.vapp_pool_wait(d.pool, st.number)
+		st.running = false
+	}
+	return nil
+}
+
+// drain waits for both sets without taking their Wait away.
+func (d *device) drain() {
+	for i := range d.sets {
+		if d.sets[i].running {
+			C.vapp_pool_wait(d.pool, d.sets[i].number)
+		}
+	}
+}

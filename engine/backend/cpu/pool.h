@@ -1,0 +1,50 @@
+/* pool.h: threads that run lists of phases, one launch after the other.
+ *
+ * A phase is a function of kernels/cpu and its operands. All workers run a
+ * phase, each its part, and meet at a barrier; no call of Go is made. */
+#ifndef VAPP_POOL_H
+#define VAPP_POOL_H
+#include <stdint.h>
+
+/* vapp_call and vapp_fn are those of kernels/cpu/kernels.h. */
+typedef struct {
+	int32_t part, parts;
+	int32_t rows[3];
+} vapp_call;
+
+typedef void (*vapp_fn)(const void *args, const vapp_call *c);
+
+typedef struct {
+	vapp_fn fn;
+	const void *args;
+	int32_t symbol; /* which of rows the work grows with */
+	int32_t units;  /* of work in a row */
+	int32_t grain;  /* units that are worth a thread; 0: all threads at any size */
+	int32_t flow;   /* 1: the next phase needs nothing of this one */
+} vapp_phase;
+
+typedef struct vapp_pool vapp_pool;
+
+/* vapp_pool_start makes a pool of n threads, pinned to the first n of the cpus
+ * where there are as many; NULL and errno where the system refuses. share is the
+ * part of the time, 0 to below 1, that is left to others who want it. */
+vapp_pool *vapp_pool_start(int n, double share);
+
+/* vapp_pool_launch queues a list; its number is what vapp_pool_wait takes. At
+ * most VAPP_POOL_QUEUE launches may be unfinished. */
+enum { VAPP_POOL_QUEUE = 4 };
+uint32_t vapp_pool_launch(vapp_pool *p, const vapp_phase *list, int n, int32_t tokens, int32_t samples, int32_t seqs);
+
+/* vapp_pool_wait returns when the launch has finished. */
+void vapp_pool_wait(vapp_pool *p, uint32_t launch);
+
+/* vapp_pool_done says whether it has. */
+int vapp_pool_done(vapp_pool *p, uint32_t launch);
+
+/* vapp_pool_stop finishes what was queued, ends the threads and frees the pool. */
+void vapp_pool_stop(vapp_pool *p);
+
+/* vapp_pool_rested is the nanoseconds that the first thread slept for others. */
+int64_t vapp_pool_rested(vapp_pool *p);
+
+#endif
