@@ -1,0 +1,85 @@
+package models_test
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"testing"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/enginetest"
+	"vapp.dev/kernels"
+)
+
+// RunGoldens runs the golden files on a backend and holds them to bounds: every
+// small checkpoint in every K/V format, each also in other chunks and on other
+// pages, which must give the same bits; then SmolLM2. Where that takes long, its
+// first prompt alone runs, with f32 pages; VAPP_GOLDEN=all runs everything.
+func RunGoldens(t *testing.T, o backend.Opener, s backend.Settings, limit bound, slow bool) {
+	for name := range goldens {
+		if !tiny(name) {
+			continue
+		}
+		for _, kv := range []kernels.Format{kernels.F32, kernels.F16, kernels.BF16} {
+			t.Run(fmt.Sprintf("%s/%v", name, kv), func(t *testing.T) {
+				want := runBound(t, goldenRun{Opener: o, Settings: s, KV: kv, Block: 16, Chunks: []int{1 << 20}}, name, limit)
+				for _, other := range []goldenRun{
+					{Opener: o, Settings: s, KV: kv, Block: 16, Chunks: []int{7, 1, 33, 16}},
+					{Opener: o, Settings: s, KV: kv, Block: 32, Chunks: []int{1}},
+				} {
+					sameRows(t, fmt.Sprintf("in chunks of %v", other.Chunks), runBound(t, other, name, limit), want)
+				}
+			})
+		}
+	}
+	for _, name := range []string{"smollm2-chat", "smollm2-prose", "smollm2-code"} {
+		for _, kv := range []kernels.Format{kernels.F32, kernels.F16, kernels.BF16} {
+			t.Run(fmt.Sprintf("%s/%v", name, kv), func(t *testing.T) {
+				if slow && os.Getenv("VAPP_GOLDEN") != "all" && (name != "smollm2-chat" || kv != kernels.F32 || testing.Short()) {
+					t.Skip("not run: it is slow on this backend; VAPP_GOLDEN=all runs it")
+				}
+				runBound(t, goldenRun{Opener: o, Settings: s, KV: kv, Block: 16, Chunks: []int{256}}, name, limit)
+			})
+		}
+	}
+}
+
+// runBound runs a golden file, checks its bound and returns the logits.
+func runBound(t *testing.T, r goldenRun, name string, limit bound) [][]float32 {
+	t.Helper()
+	g, unit, sigma := readGolden(t, name), "", 1.0
+	if tiny(name) {
+		unit, sigma = " σ", g.Spread()
+	}
+	tally, rows := RunGolden(t, r, g, checkpointOf(t, name))
+	t.Logf("chunks of %v: max |Δ| %.2g%s, rms %.2g%s, %d of %d rows flipped, at gaps up to %.2g%s", r.Chunks,
+		float64(tally.Max)/sigma, unit, tally.RMS()/sigma, unit, tally.Flips, tally.Rows, float64(tally.FlippedGap)/sigma, unit)
+	if err := tally.Within(limit(name, r.KV).Times(sigma)); err != nil {
+		t.Error(err)
+	}
+	return rows
+}
+
+// sameRows compares logits bit for bit.
+func sameRows(t *testing.T, what string, got, want [][]float32) {
+	t.Helper()
+	for i := range want {
+		for id, x := range want[i] {
+			if math.Float32bits(got[i][id]) != math.Float32bits(x) {
+				t.Fatalf("%s: row %d, token %d: logit %v, in one chunk %v", what, i, id, got[i][id], x)
+			}
+		}
+	}
+}
+
+// boundFloat is the bound of float32 arithmetic.
+func boundFloat(golden string, kv kernels.Format) enginetest.GoldenBound {
+	if tiny(golden) {
+		return map[kernels.Format]enginetest.GoldenBound{
+			kernels.F32: {Max: 1e-4, RMS: 1e-5, Gap: 1e-4}, kernels.F16: {Max: 0.01, RMS: 0.0015, Gap: 0.01}, kernels.BF16: {Max: 0.1, RMS: 0.013, Gap: 0.05},
+		}[kv]
+	}
+	return map[kernels.Format]enginetest.GoldenBound{
+		kernels.F32: {Max: 1e-3, RMS: 1e-4, Gap: 1e-3}, kernels.F16: {Max: 0.1, RMS: 0.006, Gap: 0.02}, kernels.BF16: {Max: 1, RMS: 0.05, Gap: 0.05},
+	}[kv]
+}
