@@ -14,6 +14,9 @@ func (m *Metrics) Hooks() engine.Hooks {
 	f := &finisher{series: m.engine, open: map[parent]longest{}}
 	return engine.Hooks{
 		Step: func(s engine.StepStats) {
+			if !m.cfg.Cache.PrefixCaching {
+				s.CacheQueries, s.CacheHits = 0, 0 // nothing was looked up
+			}
 			m.engine.step(s)
 			m.interval.add(s)
 		},

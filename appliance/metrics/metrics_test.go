@@ -145,6 +145,19 @@ func TestCompat(t *testing.T) {
 	golden(t, "compat.txt", strings.Join(added, "\n")+"\n")
 }
 
+func TestNoPrefixCache(t *testing.T) {
+	c := testConfig()
+	c.Cache.PrefixCaching = false
+	m := New(c)
+	m.Hooks().Step(engine.StepStats{PromptTokens: 10, CacheQueries: 10})
+	text, _ := scrape(t, m, "")
+	for _, want := range []string{"vllm:prefix_cache_queries_total{engine=\"0\",model_name=\"smollm2\"} 0\n", "vllm:prompt_tokens_total{engine=\"0\",model_name=\"smollm2\"} 10\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+}
+
 func TestOpenMetrics(t *testing.T) {
 	text, h := scrape(t, played(testConfig()), "application/openmetrics-text; version=1.0.0")
 	if ct := h.Get("Content-Type"); !strings.HasPrefix(ct, "application/openmetrics-text") {

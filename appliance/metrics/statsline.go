@@ -11,16 +11,25 @@ import (
 	"vapp.dev/engine"
 )
 
-// recent is how many steps that scheduled new prompts the hit rate of the line
-// of figures looks back.
+// recent is how many requests the hit rate of the line of figures looks back.
 const recent = 1000
 
 // interval is what happened since the last line of figures.
 type interval struct {
 	mu                           sync.Mutex
 	prompt, generated, preempted int
-	hits, queries                int      // sums over window
-	window                       [][2]int // hits and queries, the oldest first
+	window                       []lookups // the oldest first
+	sum                          lookups   // of window
+}
+
+// lookups are what steps asked of the prefix cache. Requests are counted when
+// they have their first token, with the step that last looked up prompts.
+type lookups struct {
+	hits, queries, requests int
+}
+
+func (l lookups) plus(o lookups, sign int) lookups {
+	return lookups{l.hits + sign*o.hits, l.queries + sign*o.queries, l.requests + sign*o.requests}
 }
 
 func (i *interval) add(s engine.StepStats) {
@@ -29,15 +38,19 @@ func (i *interval) add(s engine.StepStats) {
 	i.prompt += s.PromptTokens
 	i.generated += s.GenerationTokens
 	i.preempted += s.Preempted
-	if s.CacheQueries == 0 {
+	if s.CacheQueries > 0 {
+		i.window = append(i.window, lookups{})
+	}
+	if len(i.window) == 0 {
 		return
 	}
-	i.hits += s.CacheHits
-	i.queries += s.CacheQueries
-	i.window = append(i.window, [2]int{s.CacheHits, s.CacheQueries})
-	if len(i.window) > recent {
-		i.hits -= i.window[0][0]
-		i.queries -= i.window[0][1]
+	l := lookups{s.CacheHits, s.CacheQueries, len(s.FirstTokens)}
+	last := &i.window[len(i.window)-1]
+	*last = last.plus(l, 1)
+	i.sum = i.sum.plus(l, 1)
+	// Every entry is at least one request, though it may end without a token.
+	for len(i.window) > recent || i.sum.requests-i.window[0].requests >= recent {
+		i.sum = i.sum.plus(i.window[0], -1)
 		i.window = append(i.window[:0], i.window[1:]...)
 	}
 }
@@ -58,8 +71,8 @@ func (i *interval) take(since time.Duration) figures {
 		f.prompt, f.generated = float64(i.prompt)/s, float64(i.generated)/s
 	}
 	f.preempted = i.preempted
-	if i.queries > 0 {
-		f.hitRate = 100 * float64(i.hits) / float64(i.queries)
+	if i.sum.queries > 0 {
+		f.hitRate = 100 * float64(i.sum.hits) / float64(i.sum.queries)
 	}
 	i.prompt, i.generated, i.preempted = 0, 0, 0
 	return f

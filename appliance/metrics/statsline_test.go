@@ -36,23 +36,29 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// TestHitRateWindow says that the rate forgets what is old.
+// TestHitRateWindow says that the rate forgets what is old: after as many
+// requests, or as many steps that looked prompts up.
 func TestHitRateWindow(t *testing.T) {
-	var i interval
-	i.add(engine.StepStats{CacheQueries: 50, CacheHits: 50})
-	if f := i.take(time.Second); f.hitRate != 100 {
-		t.Errorf("hit rate %v, want 100", f.hitRate)
-	}
-	for range recent - 1 {
-		i.add(engine.StepStats{CacheQueries: 50, CacheHits: 0})
-		i.add(engine.StepStats{GenerationTokens: 1})
-	}
-	if f := i.take(time.Second); f.hitRate != 100.0/recent {
-		t.Errorf("hit rate %v, want %v", f.hitRate, 100.0/recent)
-	}
-	i.add(engine.StepStats{CacheQueries: 50, CacheHits: 0})
-	if f := i.take(time.Second); f.hitRate != 0 || len(i.window) != recent {
-		t.Errorf("hit rate %v over %d, want 0 over %d", f.hitRate, len(i.window), recent)
+	for name, requests := range map[string]int{"steps": 0, "requests": 4} {
+		var i interval
+		i.add(engine.StepStats{FirstTokens: make([]time.Duration, 3)}) // of no lookup that was seen
+		first := make([]time.Duration, requests)
+		i.add(engine.StepStats{CacheQueries: 50, CacheHits: 50, FirstTokens: first})
+		if f := i.take(time.Second); f.hitRate != 100 {
+			t.Errorf("%s: hit rate %v, want 100", name, f.hitRate)
+		}
+		more := recent/max(1, requests) - 1
+		for range more {
+			i.add(engine.StepStats{CacheQueries: 50})
+			i.add(engine.StepStats{FirstTokens: first}) // later than the lookup
+		}
+		if f, want := i.take(time.Second), 100/float64(more+1); f.hitRate != want {
+			t.Errorf("%s: hit rate %v, want %v", name, f.hitRate, want)
+		}
+		i.add(engine.StepStats{CacheQueries: 50, FirstTokens: first})
+		if f := i.take(time.Second); f.hitRate != 0 || len(i.window) != more+1 {
+			t.Errorf("%s: hit rate %v over %d, want 0 over %d", name, f.hitRate, len(i.window), more+1)
+		}
 	}
 }
 
