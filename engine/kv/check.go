@@ -21,11 +21,11 @@ func (p *Pool) checkClass(ci int) error {
 	for t := range p.tables {
 		part, held := &t.parts[ci], 0
 		for b, n := range part.pages {
-			if n == none {
+			if n == none || b < part.low {
 				continue
 			}
-			if int(n) >= len(refs) || n < 0 || b < part.low {
-				return fmt.Errorf("block %d of a table, of which %d on may have pages, has page %d of %d", b, part.low, n, len(refs))
+			if int(n) >= len(refs) || n < 0 {
+				return fmt.Errorf("block %d of a table has page %d of %d", b, n, len(refs))
 			}
 			refs[n]++
 			held++

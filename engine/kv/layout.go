@@ -99,7 +99,7 @@ func (l Layout) SequencePages(class, tokens int) int {
 	s := l.Specs[class]
 	n := s.blocks(tokens)
 	if s.Kind == Window {
-		n = min(n, (s.Window-1+s.BlockSize-1)/s.BlockSize+1)
+		n = min(n, (max(2, s.Window)-2+s.BlockSize-1)/s.BlockSize+1)
 	}
 	return n
 }

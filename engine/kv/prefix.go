@@ -69,6 +69,7 @@ func (p *Pool) Match(t *Table, tokens []int32) int {
 	for i := range t.parts {
 		c, part := &p.classes[i], &t.parts[i]
 		part.low, part.sealed = c.spec.kept(n), n/c.spec.BlockSize
+		part.stale = part.low
 		for b := range part.sealed {
 			if b < part.low {
 				part.pages = append(part.pages, none)
@@ -144,7 +145,7 @@ func (p *Pool) Seal(t *Table, tokens []int32, done int) {
 		for ; (part.sealed+1)*c.spec.BlockSize <= done; part.sealed++ {
 			key := p.key(t, c.group, part.sealed, tokens)
 			n := part.pages[part.sealed]
-			if n == none || c.pages[n].hashed {
+			if part.sealed < part.low || n == none || c.pages[n].hashed {
 				continue
 			}
 			if _, taken := c.byKey[key]; !taken {

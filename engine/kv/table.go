@@ -13,7 +13,8 @@ type Table struct {
 // part is a Table in one class.
 type part struct {
 	pages  []int32 // one a block; none where it has no page
-	low    int     // blocks below it have no page
+	low    int     // blocks below it own no page
+	stale  int     // blocks from it to low still name the page that this step reads
 	held   int     // pages owned
 	sealed int     // blocks below it were offered to the cache
 }
@@ -24,8 +25,9 @@ func (p *Pool) NewTable(salt string) *Table {
 	return &Table{salt: salt, parts: make([]part, len(p.classes)), chain: make([][]Key, len(p.groups))}
 }
 
-// Pages is the page table of a class: one page number a block, −1 where the
-// window has left the block behind. It is valid until the Pool changes.
+// Pages is the page table of a class: one page number a block, −1 where a
+// window has left the block behind. It is for the step that was last prepared by
+// Extend, and valid until the Pool changes.
 func (t *Table) Pages(class int) []int32 { return t.parts[class].pages }
 
 // Need adds to need what the table lacks to hold a sequence of that many tokens
@@ -36,14 +38,18 @@ func (p *Pool) Need(t *Table, tokens int, need []int) {
 	}
 }
 
-// Extend prepares the computing of positions from to to−1: pages that a window
-// left behind before from are released, and every block that a later position
-// will read has a page. False: there are not enough pages and t has no new one.
+// Extend prepares the computing of positions from to to−1: every block that a
+// later position reads has a page, and what none reads is released. Pages that
+// only this step still reads are released already, though t names them until the
+// next Extend: a step reads a layer's history before it stores the layer's new K
+// and V, so that even this step may store into them. False: there are not enough
+// pages and t got none; the caller asks again for the same positions within the
+// same step, or frees t.
 func (p *Pool) Extend(t *Table, from, to int) bool {
 	lacking := false
 	for i := range t.parts {
 		c, part := &p.classes[i], &t.parts[i]
-		p.slide(c, part, c.spec.kept(from))
+		p.slide(c, part, from, to)
 		p.need[i] = 0
 		if end := c.spec.blocks(to); end > len(part.pages) {
 			p.need[i] = end - max(len(part.pages), c.spec.kept(to))
@@ -92,11 +98,13 @@ func (p *Pool) undo(t *Table, i int) {
 	}
 }
 
-// slide releases the blocks below keep.
-func (p *Pool) slide(c *class, t *part, keep int) {
-	for ; t.low < min(keep, len(t.pages)); t.low++ {
+// slide releases the blocks that no position from to on reads.
+func (p *Pool) slide(c *class, t *part, from, to int) {
+	for ; t.stale < min(c.spec.kept(from), len(t.pages)); t.stale++ {
+		t.pages[t.stale] = none
+	}
+	for ; t.low < min(c.spec.kept(to), len(t.pages)); t.low++ {
 		if n := t.pages[t.low]; n != none {
-			t.pages[t.low] = none
 			t.held--
 			p.release(c, n)
 		}

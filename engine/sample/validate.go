@@ -1,5 +1,11 @@
 package sample
 
+import (
+	"fmt"
+	"math"
+	"strconv"
+)
+
 // Limits are what a step's buffers and the model allow a request.
 type Limits struct {
 	Vocab    int
@@ -16,12 +22,131 @@ type ParamError struct {
 
 func (e *ParamError) Error() string { return e.Text }
 
-// Validate checks every rule that the parameters alone decide. The error is a
-// *ParamError.
-func (p *Params) Validate(l Limits) error { return nil }
+func wrong(param string, v any, format string, args ...any) error {
+	return &ParamError{param, v, fmt.Sprintf(format, args...)}
+}
+
+// Validate checks every rule that the parameters alone decide, in the words of
+// vLLM. The error is a *ParamError. NaN and infinities are out of every range.
+func (p *Params) Validate(l Limits) error {
+	for _, check := range []func(Limits) error{p.checkPenalties, p.checkNumbers, p.checkLengths, p.checkLogprobs, p.checkTokens} {
+		if err := check(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Params) checkPenalties(Limits) error {
+	in := func(v float64) bool { return v >= -2 && v <= 2 }
+	switch {
+	case !in(p.Presence):
+		return wrong("presence_penalty", p.Presence, "presence_penalty must be in [-2, 2], got %s.", number(p.Presence))
+	case !in(p.Frequency):
+		return wrong("frequency_penalty", p.Frequency, "frequency_penalty must be in [-2, 2], got %s.", number(p.Frequency))
+	case !(p.Repetition > 0) || math.IsInf(p.Repetition, 1):
+		return wrong("repetition_penalty", p.Repetition, "repetition_penalty must be greater than zero, got %s.", number(p.Repetition))
+	}
+	return nil
+}
+
+func (p *Params) checkNumbers(Limits) error {
+	switch {
+	case !(p.Temperature >= 0) || math.IsInf(p.Temperature, 1):
+		return wrong("temperature", p.Temperature, "temperature must be non-negative, got %s.", number(p.Temperature))
+	case !(p.TopP > 0 && p.TopP <= 1):
+		return wrong("top_p", p.TopP, "top_p must be in (0, 1], got %s.", number(p.TopP))
+	case p.TopK < -1:
+		return wrong("top_k", p.TopK, "top_k must be 0 (disable), or at least 1, got %d.", p.TopK)
+	case !(p.MinP >= 0 && p.MinP <= 1):
+		return wrong("min_p", p.MinP, "min_p must be in [0, 1], got %s.", number(p.MinP))
+	}
+	return nil
+}
+
+func (p *Params) checkLengths(Limits) error {
+	switch {
+	case p.MaxTokens < 1:
+		return wrong("max_tokens", p.MaxTokens, "max_tokens must be at least 1, got %d.", p.MaxTokens)
+	case p.MinTokens < 0:
+		return wrong("min_tokens", p.MinTokens, "min_tokens must be greater than or equal to 0, got %d.", p.MinTokens)
+	case p.MinTokens > p.MaxTokens:
+		return wrong("min_tokens", p.MinTokens, "min_tokens must be less than or equal to max_tokens=%d, got %d.", p.MaxTokens, p.MinTokens)
+	}
+	return nil
+}
+
+func (p *Params) checkLogprobs(l Limits) error {
+	switch {
+	case p.Logprobs < -1:
+		return wrong("logprobs", p.Logprobs, "`logprobs` must be a positive value.")
+	case p.Logprobs > l.Logprobs:
+		return wrong("logprobs", p.Logprobs, "Requested sample logprobs of %d, which is greater than max allowed: %d", p.Logprobs, l.Logprobs)
+	case p.PromptLogprobs < -1:
+		return wrong("prompt_logprobs", p.PromptLogprobs, "`prompt_logprobs` must be a positive value.")
+	case p.PromptLogprobs > l.Logprobs:
+		return wrong("prompt_logprobs", p.PromptLogprobs, "Requested prompt logprobs of %d, which is greater than max allowed: %d", p.PromptLogprobs, l.Logprobs)
+	}
+	return nil
+}
+
+func (p *Params) checkTokens(l Limits) error {
+	in := func(id int32) bool { return id >= 0 && int(id) < l.Vocab }
+	for _, b := range p.LogitBias {
+		if !in(b.Token) {
+			return wrong("logit_bias", b.Token, "token_id %d in logit_bias is an out-of-vocab token id. Vocabulary size: %d", b.Token, l.Vocab)
+		}
+		if math.IsNaN(b.Value) {
+			return wrong("logit_bias", b.Value, "logit_bias of token_id %d must be a number, got nan.", b.Token)
+		}
+	}
+	if p.AllowedTokenIDs != nil && len(p.AllowedTokenIDs) == 0 {
+		return wrong("allowed_token_ids", p.AllowedTokenIDs, "allowed_token_ids is not None and empty!")
+	}
+	for _, id := range p.AllowedTokenIDs {
+		if !in(id) {
+			return wrong("allowed_token_ids", id, "allowed_token_ids contains out-of-vocab token id %d! Vocabulary size: %d", id, l.Vocab)
+		}
+	}
+	for _, w := range p.BadWords {
+		if len(w) == 0 {
+			return wrong("bad_words", "", "bad_words cannot contain an empty string.")
+		}
+		for _, id := range w {
+			if !in(id) {
+				return wrong("bad_words", id, "bad_words contains out-of-vocab token id %d! Vocabulary size: %d", id, l.Vocab)
+			}
+		}
+	}
+	if n := p.edits(); n > l.Bias {
+		return wrong("logit_bias", n, "logit_bias, bad_words and the stop ids that min_tokens holds back edit up to %d logits, which is greater than max allowed: %d", n, l.Bias)
+	}
+	return nil
+}
 
 // ValidateN checks how many choices a request with these parameters asks for.
-func (p *Params) ValidateN(n int) error { return nil }
+// The error is a *ParamError.
+func (p *Params) ValidateN(n int) error {
+	switch {
+	case n < 1:
+		return wrong("n", n, "n must be at least 1, got %d.", n)
+	case n > 1 && p.Greedy():
+		return wrong("n", n, "n must be 1 when using greedy sampling, got %d.", n)
+	}
+	return nil
+}
 
-// ChoiceSeed is the seed of a request's choice: seed itself for the first.
-func ChoiceSeed(seed uint64, choice int) uint64 { return seed }
+// number writes a float as the clients of vLLM read it, in Python's form.
+func number(v float64) string {
+	switch a := math.Abs(v); {
+	case math.IsNaN(v):
+		return "nan"
+	case math.IsInf(v, 0):
+		return map[bool]string{true: "inf", false: "-inf"}[v > 0]
+	case a != 0 && (a < 1e-4 || a >= 1e16):
+		return strconv.FormatFloat(v, 'e', -1, 64)
+	case v == math.Trunc(v):
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(v, 'f', -1, 64)
+}

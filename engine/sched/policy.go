@@ -1,6 +1,9 @@
 package sched
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Policy is the order in which sequences run.
 type Policy uint8
@@ -28,4 +31,36 @@ func ParsePolicy(s string) (Policy, error) {
 		return Priority, nil
 	}
 	return 0, fmt.Errorf("scheduling policy %q: want fcfs or priority", s)
+}
+
+// compare orders sequences: which comes first runs first and is preempted last.
+func (p Policy) compare(a, b *Seq) int {
+	if p == Priority && a.spec.Priority != b.spec.Priority {
+		if a.spec.Priority < b.spec.Priority {
+			return -1
+		}
+		return 1
+	}
+	switch {
+	case a.arrival < b.arrival:
+		return -1
+	case a.arrival > b.arrival:
+		return 1
+	}
+	return 0
+}
+
+// insert puts q where the order wants it.
+func (p Policy) insert(list []*Seq, q *Seq) []*Seq {
+	i, _ := slices.BinarySearchFunc(list, q, p.compare)
+	return slices.Insert(list, i, q)
+}
+
+// remove takes q out of a list in order.
+func (p Policy) remove(list []*Seq, q *Seq) []*Seq {
+	i, ok := slices.BinarySearchFunc(list, q, p.compare)
+	if !ok {
+		return list
+	}
+	return slices.Delete(list, i, i+1)
 }

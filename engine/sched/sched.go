@@ -3,63 +3,132 @@
 package sched
 
 import (
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+
 	"vapp.dev/engine/kv"
 )
 
-// Options bound what a step may hold.
-type Options struct {
-	MaxModelLen         int // tokens of a sequence, prompt and output
-	MaxNumSeqs          int // sequences that run at once
-	MaxNumBatchedTokens int // tokens of a step
-	MaxSamples          int // sampled rows of a step
-	// Lag is how many steps may be uncommitted when Next is called: 0, or 1 for
-	// the overlapped loop.
-	Lag            int
-	ChunkedPrefill bool // a prompt may be computed in several steps
-	Policy         Policy
-}
-
-// Validate says what is wrong with the options.
-func (o Options) Validate() error { return nil }
-
 // Scheduler decides. It is not safe for concurrent use.
 type Scheduler struct {
-	opts Options
-	pool *kv.Pool
+	opts    Options
+	pool    *kv.Pool
+	running []*Seq // in the policy's order
+	waiting []*Seq // in the policy's order
+	flight  []*Step
+	spare   []*Step
+	out     []Output
+	step    *Step // being made by Next
+	stats   Stats // since the last step
+	count   uint64
+	need    []int
+	blocked struct { // the admission that did not fit, while nothing was freed
+		seq   *Seq
+		freed uint64
+	}
 }
 
 // New makes a scheduler over a pool. It panics unless o.Validate is nil.
-func New(o Options, pool *kv.Pool) *Scheduler { return &Scheduler{opts: o, pool: pool} }
-
-// Add queues a sequence. It refuses with a *NeverFitsError.
-func (s *Scheduler) Add(q *Seq) error { return nil }
-
-// Cancel ends a sequence without output; what is in flight for it is dropped
-// and its pages are free at once. False: it had ended before.
-func (s *Scheduler) Cancel(q *Seq) bool { return false }
-
-// Next decides a step, nil when nothing can run before a Commit or an Add.
-func (s *Scheduler) Next() *Step { return nil }
-
-// Commit takes the oldest uncommitted step's result. The outputs are valid
-// until the next Commit, in the order of the step's rows.
-func (s *Scheduler) Commit(st *Step, r Result) []Output { return nil }
-
-// Counts is how many sequences run and wait.
-func (s *Scheduler) Counts() (running, waiting int) { return 0, 0 }
-
-// Idle says that there is nothing to run and nothing in flight.
-func (s *Scheduler) Idle() bool { return true }
-
-// SetPolicy changes the order of what waits and runs.
-func (s *Scheduler) SetPolicy(p Policy) {}
+func New(o Options, pool *kv.Pool) *Scheduler {
+	if err := o.Validate(); err != nil {
+		panic(err)
+	}
+	return &Scheduler{opts: o, pool: pool, need: make([]int, len(pool.Layout().Specs))}
+}
 
 // NeverFitsError refuses a sequence that could never run to its end.
 type NeverFitsError struct {
-	Prompt int // tokens
-	Output int // max_tokens
-	Limit  int // tokens: of the model length, or of what the KV arena holds
-	Arena  bool
+	Prompt int  // tokens
+	Output int  // tokens asked for
+	Limit  int  // tokens
+	Arena  bool // Limit is what the KV arena holds, else the model length
 }
 
-func (e *NeverFitsError) Error() string { return "" }
+func (e *NeverFitsError) Error() string {
+	what := "the model length"
+	if e.Arena {
+		what = "the KV arena"
+	}
+	return fmt.Sprintf("a prompt of %d tokens and an output of %d never fit: %s is %d tokens", e.Prompt, e.Output, what, e.Limit)
+}
+
+// Add queues a sequence that NewSeq made. It refuses with a *NeverFitsError a
+// prompt that leaves no room for a token within the model length, and a sequence
+// whose max_tokens, cut to the model length, would need more pages than there
+// are.
+func (s *Scheduler) Add(q *Seq) error {
+	if q.state != made {
+		return errors.New("scheduler: a sequence is added once")
+	}
+	n, want := len(q.spec.Prompt), q.spec.Params.MaxTokens
+	switch {
+	case n == 0:
+		return errors.New("scheduler: the prompt has no tokens")
+	case want < 1:
+		return fmt.Errorf("scheduler: max_tokens is %d, want at least 1", want)
+	case n+1 > s.opts.MaxModelLen:
+		return &NeverFitsError{n, want, s.opts.MaxModelLen, false}
+	}
+	q.limit = s.opts.MaxModelLen
+	if want < q.limit-n {
+		q.limit = n + want
+	}
+	// The last token is drawn and never computed.
+	if l := s.pool.Layout(); l.SequenceSlabs(q.limit-1) > s.pool.Slabs() {
+		return &NeverFitsError{n, q.limit - n, s.longest(), true}
+	}
+	s.count++
+	q.arrival, q.state = s.count, waiting
+	q.table = s.pool.NewTable(q.spec.Salt)
+	s.waiting = s.opts.Policy.insert(s.waiting, q)
+	return nil
+}
+
+// longest is the longest sequence, output included, that the arena can hold.
+func (s *Scheduler) longest() int {
+	l := s.pool.Layout()
+	n := sort.Search(s.opts.MaxModelLen, func(n int) bool { return l.SequenceSlabs(n) > s.pool.Slabs() })
+	if n <= 1 {
+		return 0
+	}
+	return n
+}
+
+// Cancel ends a sequence without output; what is in flight for it is dropped
+// and its pages are free at once: the steps that may use them next come after
+// those in flight. False: it had ended before, or was never added.
+func (s *Scheduler) Cancel(q *Seq) bool {
+	if q.state != waiting && q.state != running {
+		return false
+	}
+	s.end(q)
+	return true
+}
+
+func (s *Scheduler) end(q *Seq) {
+	if q.state == running {
+		s.running = s.opts.Policy.remove(s.running, q)
+	} else {
+		s.waiting = s.opts.Policy.remove(s.waiting, q)
+	}
+	s.pool.Free(q.table)
+	q.state = ended
+}
+
+// Counts is how many sequences run and wait.
+func (s *Scheduler) Counts() (running, waiting int) { return len(s.running), len(s.waiting) }
+
+// Idle says that there is nothing to run and nothing in flight.
+func (s *Scheduler) Idle() bool {
+	return len(s.running)+len(s.waiting)+len(s.flight) == 0
+}
+
+// SetPolicy changes the order of what waits and runs, from the next step on.
+func (s *Scheduler) SetPolicy(p Policy) {
+	s.opts.Policy = p
+	slices.SortFunc(s.running, p.compare)
+	slices.SortFunc(s.waiting, p.compare)
+	s.blocked.seq = nil
+}

@@ -8,8 +8,8 @@ import (
 // Spec is what a sequence is made of.
 type Spec struct {
 	ID       string
-	Prompt   []int32        // at least one token; kept, not copied
-	Params   *sample.Params // validated; shared by the choices of a request
+	Prompt   []int32        // at least one token; kept, not copied, never changed
+	Params   *sample.Params // validated; may be shared by the choices of a request
 	Seed     uint64         // of this choice
 	Priority int            // lower runs first, under Priority
 	Salt     string         // separates prefix-cache contents
@@ -19,36 +19,85 @@ type Spec struct {
 	Lead *Seq
 }
 
+// state is where a sequence is.
+type state uint8
+
+const (
+	made state = iota
+	waiting
+	running
+	ended
+)
+
 // Seq is one choice of a request on its way through the scheduler.
 type Seq struct {
-	spec   Spec
-	tokens []int32 // prompt and committed output
-	table  kv.Table
-	cached int
+	spec    Spec
+	arrival uint64
+	state   state
+	tokens  []int32 // prompt and committed output
+	limit   int     // tokens at which it ends: max_tokens or the model length
+	table   *kv.Table
+
+	sent    int // positions computed or in flight
+	done    int // positions computed, by what is committed
+	pending int // drawn tokens in flight
+	drawn   int // sampled row of the newest one
+	epoch   int // counts preemptions: rows of an older one have lost their pages
+	target  int // next position whose prompt logprob is to be taken
+	counted int // prompt positions that Stats has seen
+	row     int // index in the step being made, −1 if not in it
+	cached  int
+	seen    bool // was scheduled before
 }
 
 // NewSeq makes a sequence for Add.
-func NewSeq(s Spec) *Seq { return &Seq{spec: s} }
+func NewSeq(s Spec) *Seq {
+	q := &Seq{spec: s, row: -1, target: len(s.Prompt)}
+	if s.Params.PromptLogprobs >= 0 {
+		q.target = 1
+	}
+	q.tokens = append(make([]int32, 0, len(s.Prompt)+16), s.Prompt...)
+	return q
+}
 
 // ID is the request's.
-func (s *Seq) ID() string { return s.spec.ID }
+func (q *Seq) ID() string { return q.spec.ID }
 
 // Params are the request's.
-func (s *Seq) Params() *sample.Params { return s.spec.Params }
+func (q *Seq) Params() *sample.Params { return q.spec.Params }
 
 // Seed is of the request and choice.
-func (s *Seq) Seed() uint64 { return s.spec.Seed }
+func (q *Seq) Seed() uint64 { return q.spec.Seed }
 
 // Prompt is the prompt's tokens.
-func (s *Seq) Prompt() []int32 { return s.spec.Prompt }
+func (q *Seq) Prompt() []int32 { return q.tokens[:len(q.spec.Prompt)] }
 
 // Output is the tokens committed so far.
-func (s *Seq) Output() []int32 { return s.tokens[len(s.spec.Prompt):] }
+func (q *Seq) Output() []int32 { return q.tokens[len(q.spec.Prompt):] }
 
 // Cached is how many prompt tokens came from the prefix cache when the sequence
 // was first scheduled.
-func (s *Seq) Cached() int { return s.cached }
+func (q *Seq) Cached() int { return q.cached }
 
 // Pages is the sequence's page table of a class, valid until the next call of
 // the Scheduler.
-func (s *Seq) Pages(class int) []int32 { return s.table.Pages(class) }
+func (q *Seq) Pages(class int) []int32 { return q.table.Pages(class) }
+
+// Ended says that the sequence has finished or was cancelled.
+func (q *Seq) Ended() bool { return q.state == ended }
+
+// total is how many tokens the sequence has, those in flight included.
+func (q *Seq) total() int { return len(q.tokens) + q.pending }
+
+// left is how many positions can be computed now.
+func (q *Seq) left() int { return q.total() - q.sent }
+
+// stuck says that nothing can be scheduled before a commit: the token in flight
+// is surely the last, or must be known for the next row's logit edits.
+func (q *Seq) stuck() bool {
+	return q.pending > 0 && (q.total() >= q.limit || q.spec.Params.NeedsOutput())
+}
+
+// wantsTargets says that prompt logprobs are still to be taken, so that the
+// prompt cannot come from the prefix cache.
+func (q *Seq) wantsTargets() bool { return q.target < len(q.spec.Prompt) }

@@ -1,21 +1,25 @@
 package sched
 
-// Step is what to compute next. It is valid until it is committed; the
-// scheduler then uses it again.
+// Step is what to compute next. Its rows, tokens and page tables are valid until
+// the scheduler's next call of any kind, by when they must be in the step
+// buffers; its Stats until the Next after its Commit.
 type Step struct {
 	Rows    []Row
 	Tokens  int // to compute, over all rows
 	Samples int // sampled rows, over all rows
 	Stats   Stats
+
+	preempted int
 }
 
-// Stats counts what Next decided.
+// Stats counts what was decided since the step before.
 type Stats struct {
 	PromptTokens int // prompt tokens computed for the first time
 	Preempted    int // sequences that lost their pages
 	Scheduled    int // sequences scheduled for the first time
 	// CacheQueries and CacheHits count the prompt tokens of sequences scheduled for
-	// the first time, and those of them that the prefix cache had.
+	// the first time, and those of them that the prefix cache had; 0 without
+	// prefix caching.
 	CacheQueries, CacheHits int
 }
 
@@ -25,18 +29,19 @@ type Row struct {
 	Seq   *Seq
 	From  int
 	Count int
-	// Tokens are the ids of these positions. It is empty when Ref ≥ 0: the one
-	// token is what row Ref of the step before sampled.
+	// Tokens are the ids of these positions. It is nil when Ref ≥ 0: then Count is
+	// 1, and the token is what sampled row Ref of the step before drew.
 	Tokens []int32
 	Ref    int
-	// Targets is how many of the row's positions, from TargetFrom on, have their
-	// successor's logprob taken; their sampled rows are Sample and following.
-	Targets    int
-	TargetFrom int
-	// Draw says that the last position draws the next token; its sampled row
-	// follows those of the targets.
+	// Targets tokens of the prompt have their logprob taken, at the positions from
+	// TargetPos on: sampled row Sample+i reads position TargetPos+i−1 and its
+	// target is the prompt's token TargetPos+i.
+	Targets   int
+	TargetPos int
+	// Draw says that the last position draws the next token, in sampled row
+	// DrawRow.
 	Draw   bool
-	Sample int // first sampled row; see Targets and Draw
+	Sample int // first sampled row of the sequence
 	epoch  int
 }
 
@@ -57,7 +62,7 @@ const (
 	NotFinished  Finish = iota
 	FinishStop          // EOS or a stop token
 	FinishLength        // max_tokens or the model length
-	FinishError         // the row had no token: NaN logits, or every token forbidden
+	FinishError         // a row had no token: NaN logits, or every token forbidden
 )
 
 // Output is what a committed step gave a sequence.
@@ -70,7 +75,7 @@ type Output struct {
 	// or an EOS beside the tokenizer's own.
 	Finish    Finish
 	StopToken int32
-	// Targets prompt logprobs: of positions TargetPos and following, in sampled
-	// rows TargetRow and following.
+	// Targets prompt logprobs, of positions TargetPos and following, are in
+	// sampled rows TargetRow and following.
 	Targets, TargetPos, TargetRow int
 }

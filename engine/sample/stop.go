@@ -1,0 +1,42 @@
+package sample
+
+import "slices"
+
+// Stop is what a new token means for its sequence.
+type Stop uint8
+
+// The outcomes.
+const (
+	GoOn    Stop = iota
+	AtEOS        // the tokenizer's own EOS
+	AtToken      // one of StopTokenIDs, or an EOS of the generation config
+)
+
+// StopAt says whether the token that makes n generated ones ends the sequence.
+// Before MinTokens nothing does; IgnoreEOS switches every EOS off, unless
+// StopTokenIDs names it too.
+func (p *Params) StopAt(token int32, n int) Stop {
+	if n < p.MinTokens {
+		return GoOn
+	}
+	i := slices.Index(p.EOS, token)
+	switch {
+	case i == 0 && !p.IgnoreEOS:
+		return AtEOS
+	case slices.Contains(p.StopTokenIDs, token), i > 0 && !p.IgnoreEOS:
+		return AtToken
+	}
+	return GoOn
+}
+
+// ChoiceSeed is the seed of a request's choice: the request's own for the first,
+// others drawn from it by SplitMix64.
+func ChoiceSeed(seed uint64, choice int) uint64 {
+	if choice == 0 {
+		return seed
+	}
+	z := seed + 0xd1b54a32d192ed03*uint64(choice)
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}

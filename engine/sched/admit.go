@@ -1,0 +1,133 @@
+package sched
+
+import "slices"
+
+// wholeStep says that without chunked prefill the next prompt fits into a step,
+// but not beside the decoding sequences: it then goes first.
+func (s *Scheduler) wholeStep() bool {
+	if s.opts.ChunkedPrefill || len(s.waiting) == 0 {
+		return false
+	}
+	return len(s.waiting[0].tokens)+len(s.running) > s.opts.MaxNumBatchedTokens
+}
+
+// admit begins waiting sequences, in order, while the step has room and the pool
+// has pages for all tokens they have. Whoever comes first is not overtaken,
+// except while it waits for its Lead.
+func (s *Scheduler) admit() {
+	for i := 0; i < len(s.waiting); {
+		q := s.waiting[i]
+		if q.pending > 0 || s.follows(q) {
+			i++
+			continue
+		}
+		if len(s.running) >= s.opts.running() || !s.begun(q) {
+			return
+		}
+	}
+}
+
+// follows says that q will share the pages that its Lead is computing now.
+func (s *Scheduler) follows(q *Seq) bool {
+	lead := q.spec.Lead
+	if lead == nil || lead.state != running || !s.pool.Caching() || q.wantsTargets() {
+		return false
+	}
+	n := len(lead.spec.Prompt)
+	return lead.done < n && n > s.pool.Layout().Specs[0].BlockSize
+}
+
+// begun moves q from waiting to running and into the step, or leaves it as it was.
+func (s *Scheduler) begun(q *Seq) bool {
+	if s.step.Tokens == s.opts.MaxNumBatchedTokens || s.step.Samples == s.opts.MaxSamples {
+		return false
+	}
+	if s.blocked.seq == q && s.blocked.freed == s.pool.Freed() {
+		return false
+	}
+	if !q.wantsTargets() {
+		q.sent = s.pool.Match(q.table, q.tokens)
+	}
+	if !s.room(q) {
+		s.pool.Free(q.table)
+		q.sent = 0
+		if len(s.running) > 0 {
+			s.blocked.seq, s.blocked.freed = q, s.pool.Freed()
+			return false
+		}
+		// Alone it fits, if the cached pages it matched do not pin their slabs.
+		s.pool.Drop()
+	}
+	p, ok := s.cut(q, q.left())
+	if ok && !s.opts.ChunkedPrefill && !q.wantsTargets() {
+		ok = p.draw
+	}
+	if !ok || !s.pool.Extend(q.table, q.sent, q.sent+p.count) {
+		s.pool.Free(q.table)
+		q.sent = 0
+		return false
+	}
+	s.waiting = s.opts.Policy.remove(s.waiting, q)
+	s.running = s.opts.Policy.insert(s.running, q)
+	q.state, q.done = running, q.sent
+	if !q.seen {
+		q.seen, q.cached = true, q.sent
+		s.stats.Scheduled++
+		if s.pool.Caching() {
+			s.stats.CacheQueries += len(q.spec.Prompt)
+			s.stats.CacheHits += q.sent
+		}
+	}
+	s.add(q, p)
+	return true
+}
+
+// room says that the pool has pages for all tokens q has and one more, beside
+// what the running sequences need for theirs and another block each, so that q
+// is not preempted at once.
+func (s *Scheduler) room(q *Seq) bool {
+	clear(s.need)
+	s.pool.Need(q.table, min(len(q.tokens)+1, q.limit-1), s.need)
+	ahead := s.pool.Layout().Specs[0].BlockSize
+	for _, r := range s.running {
+		s.pool.Need(r.table, min(r.total()+ahead, r.limit-1), s.need)
+	}
+	return s.pool.Fits(s.need)
+}
+
+// preempt takes a running sequence's pages; it waits again and recomputes what
+// it had. Tokens in flight for it still arrive.
+func (s *Scheduler) preempt(q *Seq) {
+	if q.row >= 0 {
+		s.unschedule(q)
+	}
+	s.running = s.opts.Policy.remove(s.running, q)
+	s.waiting = s.opts.Policy.insert(s.waiting, q)
+	s.pool.Free(q.table)
+	q.state, q.sent, q.done = waiting, 0, 0
+	q.epoch++
+	s.step.preempted++
+	if len(s.running) == 0 {
+		s.pool.Drop()
+	}
+}
+
+// unschedule takes q's row out of the step that is being made.
+func (s *Scheduler) unschedule(q *Seq) {
+	st := s.step
+	r := st.Rows[q.row]
+	st.Tokens -= r.Count
+	st.Samples -= r.Targets
+	if r.Targets > 0 {
+		q.target = r.TargetPos
+	}
+	if r.Draw {
+		st.Samples--
+		q.pending--
+	}
+	st.Rows = slices.Delete(st.Rows, q.row, q.row+1)
+	for i := q.row; i < len(st.Rows); i++ {
+		st.Rows[i].Seq.row = i
+	}
+	q.row = -1
+}

@@ -1,0 +1,155 @@
+package sched
+
+// Next decides a step: first a token of every sequence that decodes, then more
+// of the prompts begun, then new sequences in the policy's order. It is nil when
+// nothing can run before a Commit or an Add, and while more than Lag steps are
+// uncommitted.
+func (s *Scheduler) Next() *Step {
+	if len(s.flight) > s.opts.Lag {
+		return nil
+	}
+	s.begin()
+	if s.wholeStep() {
+		s.admit()
+	}
+	s.decode()
+	s.prefill()
+	// What was taken from one sequence is not for a new one, unless none runs.
+	if s.step.preempted == 0 || len(s.running) == 0 {
+		s.admit()
+	}
+	return s.finish()
+}
+
+func (s *Scheduler) begin() {
+	if n := len(s.spare); n > 0 {
+		s.step, s.spare = s.spare[n-1], s.spare[:n-1]
+	} else {
+		s.step = &Step{}
+	}
+	clear(s.step.Rows)
+	*s.step = Step{Rows: s.step.Rows[:0]}
+}
+
+// decode schedules the sequences that have one token to compute.
+func (s *Scheduler) decode() {
+	for i := 0; i < len(s.running); {
+		q := s.running[i]
+		if q.row < 0 && q.left() == 1 && !q.stuck() && !s.extend(q, 1) && q.state != running {
+			continue // preempted: the next one has its index
+		}
+		i++
+	}
+}
+
+// prefill goes on with prompts, and recomputed outputs, of several tokens.
+func (s *Scheduler) prefill() {
+	for i := 0; i < len(s.running); {
+		q := s.running[i]
+		if q.row < 0 && q.left() > 1 && !s.extend(q, q.left()) && q.state != running {
+			continue
+		}
+		i++
+	}
+}
+
+// extend schedules up to n positions of a running sequence, preempting the last
+// ones in order for their pages. False: the step has no room for it, or it was
+// itself preempted.
+func (s *Scheduler) extend(q *Seq, n int) bool {
+	for {
+		c, ok := s.cut(q, n)
+		if !ok {
+			return false
+		}
+		if s.pool.Extend(q.table, q.sent, q.sent+c.count) {
+			s.add(q, c)
+			return true
+		}
+		victim := s.running[len(s.running)-1]
+		s.preempt(victim)
+		if victim == q {
+			return false
+		}
+	}
+}
+
+// part is what of a sequence goes into a step.
+type part struct {
+	count   int
+	draw    bool
+	targets int
+	from    int // position of the first target
+}
+
+// cut fits n positions of q into what the step has left of tokens and sampled
+// rows.
+func (s *Scheduler) cut(q *Seq, n int) (part, bool) {
+	rows := s.opts.MaxSamples - s.step.Samples
+	p := part{count: min(n, s.opts.MaxNumBatchedTokens-s.step.Tokens), from: max(q.target, q.sent+1)}
+	targets := func() int { return max(0, min(q.sent+p.count, len(q.spec.Prompt)-1)-p.from+1) }
+	p.targets = targets()
+	if p.targets > rows {
+		p.count = p.from - 1 + rows - q.sent
+		p.targets = targets()
+	}
+	p.draw = p.count == q.left()
+	if p.draw && p.targets == rows {
+		p.count--
+		p.draw, p.targets = false, targets()
+	}
+	return p, p.count > 0
+}
+
+// add puts a row into the step.
+func (s *Scheduler) add(q *Seq, p part) {
+	r := Row{Seq: q, From: q.sent, Count: p.count, Ref: -1, Targets: p.targets, Draw: p.draw, epoch: q.epoch}
+	if p.targets > 0 {
+		r.TargetPos = p.from
+		q.target = p.from + p.targets
+	}
+	s.step.Samples += p.targets
+	if q.sent == len(q.tokens) {
+		r.Ref = q.drawn
+	} else {
+		r.Tokens = q.tokens[q.sent : q.sent+p.count]
+	}
+	if p.draw {
+		s.step.Samples++
+		q.pending++
+	}
+	q.sent += p.count
+	q.row = len(s.step.Rows)
+	s.step.Tokens += p.count
+	s.step.Rows = append(s.step.Rows, r)
+}
+
+// finish numbers the sampled rows and hands the step out.
+func (s *Scheduler) finish() *Step {
+	st := s.step
+	s.step = nil
+	s.stats.Preempted += st.preempted
+	if len(st.Rows) == 0 {
+		s.spare = append(s.spare, st)
+		return nil
+	}
+	next := 0
+	for i := range st.Rows {
+		r := &st.Rows[i]
+		q := r.Seq
+		r.Sample = next
+		next += r.Targets
+		if r.Draw {
+			q.drawn = next
+			next++
+		}
+		q.row = -1
+		if end := min(r.From+r.Count, len(q.spec.Prompt)); end > q.counted {
+			s.stats.PromptTokens += end - max(q.counted, r.From)
+			q.counted = end
+		}
+	}
+	st.Stats, s.stats = s.stats, Stats{}
+	s.flight = append(s.flight, st)
+	return st
+}

@@ -1,0 +1,161 @@
+package sched
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"vapp.dev/engine/kv"
+	"vapp.dev/engine/sample"
+)
+
+var (
+	full   = kv.Spec{Name: "full", Kind: kv.Full, PageBytes: 1 << 20, BlockSize: 4}
+	narrow = kv.Spec{Name: "window", Kind: kv.Window, PageBytes: 700 << 10, BlockSize: 4, Window: 7}
+)
+
+// workload is one random test: options and a stream of arrivals.
+type workload struct {
+	rng     *rand.Rand
+	opts    Options
+	layout  kv.Layout
+	slabs   int
+	caching bool
+	cancels bool
+}
+
+func newWorkload(t testing.TB, seed uint64) *workload {
+	w := &workload{rng: rand.New(rand.NewPCG(seed, 7))}
+	r := w.rng
+	w.opts = Options{
+		MaxModelLen: 8 + r.IntN(60), MaxNumSeqs: 1 + r.IntN(8), MaxNumBatchedTokens: 1 + r.IntN(40),
+		ChunkedPrefill: r.IntN(4) > 0, Policy: Policy(r.IntN(2)), Lag: r.IntN(2),
+	}
+	w.opts.MaxSamples = 1 + r.IntN(w.opts.MaxNumSeqs+2)
+	if !w.opts.ChunkedPrefill {
+		w.opts.MaxNumBatchedTokens += w.opts.MaxModelLen
+	}
+	specs := []kv.Spec{full}
+	if r.IntN(3) == 0 {
+		specs = append(specs, narrow)
+	}
+	l, err := kv.NewLayout(specs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.layout = l
+	w.slabs = l.SequenceSlabs(w.opts.MaxModelLen) + r.IntN(12)
+	w.caching, w.cancels = r.IntN(3) > 0, r.IntN(3) == 0
+	return w
+}
+
+func (w *workload) params() *sample.Params {
+	r, p := w.rng, sample.Default()
+	p.MaxTokens = 1 + r.IntN(30)
+	p.EOS = []int32{int32(r.IntN(vocab)), int32(r.IntN(vocab))}
+	p.IgnoreEOS = r.IntN(3) == 0
+	if r.IntN(3) == 0 {
+		p.StopTokenIDs = []int32{int32(r.IntN(vocab))}
+	}
+	if r.IntN(4) == 0 {
+		p.MinTokens = r.IntN(p.MaxTokens + 1)
+	}
+	if r.IntN(4) == 0 {
+		p.BadWords = [][]int32{{int32(r.IntN(vocab)), int32(r.IntN(vocab))}}
+	}
+	if r.IntN(5) == 0 {
+		p.PromptLogprobs = r.IntN(3)
+	}
+	return &p
+}
+
+func (w *workload) spec(id int) Spec {
+	r := w.rng
+	sp := Spec{ID: fmt.Sprint(id), Params: w.params(), Seed: r.Uint64(), Priority: r.IntN(3)}
+	for range 1 + r.IntN(w.opts.MaxModelLen-1) {
+		sp.Prompt = append(sp.Prompt, int32(r.IntN(8)/7))
+	}
+	if r.IntN(5) == 0 {
+		sp.Salt = "salt"
+	}
+	return sp
+}
+
+// run plays the workload to its end and returns the sequences that were not
+// cancelled.
+func (w *workload) run(g *rig, requests int) ([]*Seq, error) {
+	var seqs []*Seq
+	gone := map[*Seq]bool{}
+	for made, idle := 0, 0; ; {
+		for made < requests && w.rng.IntN(3) == 0 {
+			sp := w.spec(made)
+			for choice := range 1 + w.rng.IntN(3)*w.rng.IntN(2) {
+				c := sp
+				c.Seed = sample.ChoiceSeed(sp.Seed, choice)
+				if choice > 0 {
+					c.ID, c.Lead = fmt.Sprintf("%s.%d", sp.ID, choice), seqs[len(seqs)-choice]
+				}
+				q := NewSeq(c)
+				if err := g.s.Add(q); err != nil {
+					return nil, err
+				}
+				seqs = append(seqs, q)
+			}
+			made++
+		}
+		if w.cancels && len(seqs) > 0 && w.rng.IntN(10) == 0 {
+			if q := seqs[w.rng.IntN(len(seqs))]; g.s.Cancel(q) {
+				gone[q] = true
+			}
+		}
+		busy, err := g.beat()
+		if err != nil {
+			return nil, fmt.Errorf("step %d: %w", g.steps, err)
+		}
+		if busy {
+			idle = 0
+		} else if idle++; idle > 100 || g.steps > 100000 {
+			return nil, fmt.Errorf("no progress after step %d", g.steps)
+		}
+		if made == requests && g.s.Idle() {
+			break
+		}
+	}
+	var kept []*Seq
+	for _, q := range seqs {
+		if !gone[q] {
+			kept = append(kept, q)
+		}
+	}
+	return kept, nil
+}
+
+// TestRandomWorkloads: whatever runs together, in whatever order, chunks, lag,
+// with caching, preemption and cancelling, every sequence gives the tokens that it
+// gives alone, and all pages come back.
+func TestRandomWorkloads(t *testing.T) {
+	var preempted, hits, chunked int
+	for seed := range uint64(300) {
+		w := newWorkload(t, seed)
+		g := newRig(t, w.opts, w.layout, w.slabs, w.caching)
+		seqs, err := w.run(g, 25)
+		if err != nil {
+			t.Fatalf("seed %d, %+v, %d slabs: %v", seed, w.opts, w.slabs, err)
+		}
+		for _, q := range seqs {
+			if err := g.verify(q); err != nil {
+				t.Fatalf("seed %d, %+v: %v", seed, w.opts, err)
+			}
+		}
+		if n := g.pool.Share(); n != 0 {
+			t.Fatalf("seed %d: %g of the arena is still owned", seed, n)
+		}
+		preempted += g.total.Preempted
+		hits += g.total.CacheHits
+		chunked += g.steps
+	}
+	t.Logf("%d steps, %d preemptions, %d tokens from the cache", chunked, preempted, hits)
+	if preempted < 100 || hits < 1000 {
+		t.Errorf("%d preemptions and %d cached tokens: the workloads test too little", preempted, hits)
+	}
+}

@@ -1,0 +1,334 @@
+package sched
+
+import (
+	"fmt"
+	"hash/maphash"
+	"testing"
+
+	"vapp.dev/engine/kv"
+	"vapp.dev/engine/sample"
+)
+
+// device runs steps as a real one would: strictly in order, over pages that hold
+// what was last stored. A slot's content stands for K and V: a hash of the tokens
+// up to it. A drawn token is a function of that hash and the seed, so that any
+// wrong page shows in the tokens.
+type device struct {
+	layout kv.Layout
+	mem    []map[slot]uint64
+	truth  map[*Seq][]uint64 // what the slots of a sequence must hold
+	last   []int32           // sampled rows of the step before
+}
+
+type slot struct {
+	page int32
+	at   int
+}
+
+func newDevice(l kv.Layout) *device {
+	d := &device{layout: l, truth: map[*Seq][]uint64{}}
+	for range l.Specs {
+		d.mem = append(d.mem, map[slot]uint64{})
+	}
+	return d
+}
+
+const vocab = 29
+
+var hashSeed = maphash.MakeSeed()
+
+func extendHash(h uint64, salt string, id int32) uint64 {
+	return maphash.Comparable(hashSeed, struct {
+		h    uint64
+		salt string
+		id   int32
+	}{h, salt, id})
+}
+
+// draw is the toy model: token of a sequence whose prefix hashes to h.
+func draw(h, seed uint64) int32 {
+	return int32((h ^ seed*0x9e3779b97f4a7c15) % 1000003 % vocab)
+}
+
+// launch runs a step and returns its result.
+func (d *device) launch(st *Step) (Result, error) {
+	r := Result{Tokens: make([]int32, st.Samples), Status: make([]int32, st.Samples)}
+	seen := make([]int, st.Samples)
+	for i := range st.Rows {
+		if err := d.read(&st.Rows[i]); err != nil {
+			return r, err
+		}
+	}
+	tokens := 0
+	for i := range st.Rows {
+		row := &st.Rows[i]
+		q := row.Seq
+		tokens += row.Count
+		ids := row.Tokens
+		if row.Ref >= 0 {
+			if row.Count != 1 || row.Tokens != nil || row.Ref >= len(d.last) {
+				return r, fmt.Errorf("%s: row refers to %d of %d with %d tokens", q.ID(), row.Ref, len(d.last), row.Count)
+			}
+			ids = d.last[row.Ref : row.Ref+1]
+		}
+		if len(ids) != row.Count {
+			return r, fmt.Errorf("%s: %d tokens for %d positions", q.ID(), len(ids), row.Count)
+		}
+		for k, id := range ids {
+			d.store(q, row.From+k, id)
+		}
+		for k := range row.Targets {
+			if id := q.Prompt()[row.TargetPos+k]; row.TargetPos+k-1 < row.From || row.TargetPos+k > row.From+row.Count {
+				return r, fmt.Errorf("%s: target %d (token %d) is not of positions %d+%d", q.ID(), row.TargetPos+k, id, row.From, row.Count)
+			}
+			r.Tokens[row.Sample+k] = q.Prompt()[row.TargetPos+k]
+			seen[row.Sample+k]++
+		}
+		if row.Draw {
+			r.Tokens[row.DrawRow()] = d.sample(q, row.From+row.Count)
+			seen[row.DrawRow()]++
+		}
+	}
+	for i, n := range seen {
+		if n != 1 {
+			return r, fmt.Errorf("sampled row %d is used %d times", i, n)
+		}
+	}
+	if tokens != st.Tokens {
+		return r, fmt.Errorf("the step says %d tokens and has %d", st.Tokens, tokens)
+	}
+	d.last = r.Tokens
+	return r, nil
+}
+
+// read looks at all history that attention would read.
+func (d *device) read(row *Row) error {
+	q := row.Seq
+	for p := len(d.truth[q]); p < row.From; p++ { // matched: the memory must hold it
+		d.know(q, p, q.tokens[p])
+	}
+	for c, spec := range d.layout.Specs {
+		first := 0
+		if spec.Kind == kv.Window {
+			first = max(0, row.From-spec.Window+1)
+		}
+		for p := first; p < row.From; p++ {
+			page := q.Pages(c)[p/spec.BlockSize]
+			if got := d.mem[c][slot{page, p % spec.BlockSize}]; got != d.truth[q][p] {
+				return fmt.Errorf("%s: class %s: page %d does not hold position %d of %d", q.ID(), spec.Name, page, p, row.From)
+			}
+		}
+	}
+	return nil
+}
+
+// know computes what the slot of position p must hold.
+func (d *device) know(q *Seq, p int, id int32) uint64 {
+	var h uint64
+	if p > 0 {
+		h = d.truth[q][p-1]
+	}
+	h = extendHash(h, q.spec.Salt, id)
+	if p == len(d.truth[q]) {
+		d.truth[q] = append(d.truth[q], h)
+	}
+	return h
+}
+
+func (d *device) store(q *Seq, p int, id int32) {
+	h := d.know(q, p, id)
+	for c, spec := range d.layout.Specs {
+		if page := q.Pages(c)[p/spec.BlockSize]; page >= 0 {
+			d.mem[c][slot{page, p % spec.BlockSize}] = h
+		}
+	}
+}
+
+// sample draws the token at position p, which bad words and min_tokens edit.
+func (d *device) sample(q *Seq, p int) int32 {
+	h := d.truth[q][p-1]
+	return edited(q.Params(), q.Output(), p-len(q.Prompt()), draw(h, q.Seed()))
+}
+
+// edited moves a token on while it is forbidden.
+func edited(p *sample.Params, output []int32, n int, id int32) int32 {
+	for range vocab {
+		bad := n < p.MinTokens && p.StopAt(id, p.MinTokens) != sample.GoOn
+		for _, w := range p.BadWords {
+			if k := len(w) - 1; w[k] == id && len(output) >= k && fmt.Sprint(output[len(output)-k:]) == fmt.Sprint(w[:k]) {
+				bad = true
+			}
+		}
+		if !bad {
+			return id
+		}
+		id = (id + 1) % vocab
+	}
+	return id
+}
+
+// alone is what a sequence must come to whatever runs beside it.
+func alone(o Options, sp Spec) (out []int32, why Finish) {
+	var h uint64
+	for _, id := range sp.Prompt {
+		h = extendHash(h, sp.Salt, id)
+	}
+	for {
+		id := edited(sp.Params, out, len(out), draw(h, sp.Seed))
+		out = append(out, id)
+		switch {
+		case sp.Params.StopAt(id, len(out)) != sample.GoOn:
+			return out, FinishStop
+		case len(out) >= sp.Params.MaxTokens, len(sp.Prompt)+len(out) >= o.MaxModelLen:
+			return out, FinishLength
+		}
+		h = extendHash(h, sp.Salt, id)
+	}
+}
+
+// rig runs a scheduler against the device as the engine's loop does.
+type rig struct {
+	t       testing.TB
+	opts    Options
+	s       *Scheduler
+	pool    *kv.Pool
+	dev     *device
+	flight  []launched
+	out     map[*Seq][]int32
+	targets map[*Seq]int
+	finish  map[*Seq]Finish
+	steps   int
+	total   Stats
+	trace   func(format string, args ...any)
+}
+
+type launched struct {
+	step   *Step
+	result Result
+}
+
+func newRig(t testing.TB, o Options, l kv.Layout, slabs int, caching bool) *rig {
+	pool := kv.NewPool(l, slabs, caching)
+	return &rig{
+		t: t, opts: o, s: New(o, pool), pool: pool, dev: newDevice(l),
+		out: map[*Seq][]int32{}, targets: map[*Seq]int{}, finish: map[*Seq]Finish{},
+		trace: func(string, ...any) {},
+	}
+}
+
+// beat is one turn of the loop: next, launch, and a commit when one is due.
+func (g *rig) beat() (busy bool, err error) {
+	st := g.s.Next()
+	if st != nil {
+		g.steps++
+		g.total.Preempted += st.Stats.Preempted
+		g.total.PromptTokens += st.Stats.PromptTokens
+		g.total.CacheHits += st.Stats.CacheHits
+		g.trace("%s", describe(st))
+		if err := g.bounds(st); err != nil {
+			return false, err
+		}
+		r, err := g.dev.launch(st)
+		if err != nil {
+			return false, err
+		}
+		g.flight = append(g.flight, launched{st, r})
+	}
+	if len(g.flight) > g.opts.Lag || (st == nil && len(g.flight) > 0) {
+		l := g.flight[0]
+		g.flight = g.flight[1:]
+		if err := g.take(g.s.Commit(l.step, l.result)); err != nil {
+			return false, err
+		}
+		st = l.step
+	}
+	return st != nil, g.pool.Check()
+}
+
+func (g *rig) bounds(st *Step) error {
+	running, _ := g.s.Counts()
+	switch {
+	case st.Tokens > g.opts.MaxNumBatchedTokens:
+		return fmt.Errorf("%d tokens in a step", st.Tokens)
+	case st.Samples > g.opts.MaxSamples:
+		return fmt.Errorf("%d sampled rows in a step", st.Samples)
+	case len(st.Rows) > g.opts.MaxNumSeqs || running > g.opts.MaxNumSeqs:
+		return fmt.Errorf("%d sequences in a step, %d running", len(st.Rows), running)
+	}
+	return nil
+}
+
+func (g *rig) take(outs []Output) error {
+	for _, o := range outs {
+		if g.finish[o.Seq] != NotFinished {
+			return fmt.Errorf("%s: output after its end", o.Seq.ID())
+		}
+		if o.Targets > 0 {
+			if g.targets[o.Seq] == 0 {
+				g.targets[o.Seq] = 1
+			}
+			if o.TargetPos != g.targets[o.Seq] {
+				return fmt.Errorf("%s: prompt logprobs from %d, want %d", o.Seq.ID(), o.TargetPos, g.targets[o.Seq])
+			}
+			g.targets[o.Seq] += o.Targets
+		}
+		if o.Token >= 0 {
+			if o.First != (len(g.out[o.Seq]) == 0) {
+				return fmt.Errorf("%s: wrong First", o.Seq.ID())
+			}
+			g.out[o.Seq] = append(g.out[o.Seq], o.Token)
+		}
+		g.finish[o.Seq] = o.Finish
+		g.trace("  %s", describeOutput(o))
+	}
+	return nil
+}
+
+// verify compares a finished sequence with what it gives alone.
+func (g *rig) verify(q *Seq) error {
+	want, why := alone(g.opts, q.spec)
+	if fmt.Sprint(g.out[q]) != fmt.Sprint(want) || g.finish[q] != why {
+		return fmt.Errorf("%s: gave %v (%d), alone %v (%d)", q.ID(), g.out[q], g.finish[q], want, why)
+	}
+	if n := g.targets[q]; q.Params().PromptLogprobs >= 0 && len(q.Prompt()) > 1 && n != len(q.Prompt()) {
+		return fmt.Errorf("%s: prompt logprobs up to %d of %d", q.ID(), n, len(q.Prompt()))
+	}
+	return nil
+}
+
+func describe(st *Step) string {
+	s := fmt.Sprintf("step %d tokens %d rows:", st.Tokens, st.Samples)
+	for _, r := range st.Rows {
+		s += fmt.Sprintf(" %s[%d:%d]", r.Seq.ID(), r.From, r.From+r.Count)
+		if r.Ref >= 0 {
+			s += fmt.Sprintf("<%d", r.Ref)
+		}
+		if r.Targets > 0 {
+			s += fmt.Sprintf("?%d+%d", r.TargetPos, r.Targets)
+		}
+		if r.Draw {
+			s += fmt.Sprintf(">%d", r.DrawRow())
+		}
+	}
+	if v := st.Stats; v != (Stats{}) {
+		s += fmt.Sprintf(" prompt=%d preempted=%d new=%d cache=%d/%d", v.PromptTokens, v.Preempted, v.Scheduled, v.CacheHits, v.CacheQueries)
+	}
+	return s
+}
+
+func describeOutput(o Output) string {
+	s := fmt.Sprintf("%s:", o.Seq.ID())
+	if o.Targets > 0 {
+		s += fmt.Sprintf(" logprobs %d+%d", o.TargetPos, o.Targets)
+	}
+	if o.Token >= 0 {
+		s += fmt.Sprintf(" token %d", len(o.Seq.Output()))
+	}
+	if o.Finish != NotFinished {
+		s += " " + [...]string{"", "stop", "length", "error"}[o.Finish]
+		if o.StopToken >= 0 {
+			s += fmt.Sprintf("(%d)", o.StopToken)
+		}
+	}
+	return s
+}
