@@ -30,21 +30,29 @@ func Dequantize(f kernels.Format, src []byte, dst []float32) {
 
 func dequantizePlain(f kernels.Format, src []byte, dst []float32) {
 	le := binary.LittleEndian
-	for i := range dst {
-		switch f {
-		case kernels.F32:
+	switch f {
+	case kernels.F32:
+		for i := range dst {
 			dst[i] = math.Float32frombits(le.Uint32(src[4*i:]))
-		case kernels.F16:
-			dst[i] = HalfToFloat(le.Uint16(src[2*i:]))
-		case kernels.BF16:
-			dst[i] = BFloatToFloat(le.Uint16(src[2*i:]))
-		case kernels.I32:
-			dst[i] = float32(int32(le.Uint32(src[4*i:])))
-		case kernels.U32:
-			dst[i] = float32(le.Uint32(src[4*i:]))
-		default:
-			panic(fmt.Sprintf("ref: Dequantize has no rule for %v", f))
 		}
+	case kernels.F16:
+		for i := range dst {
+			dst[i] = HalfToFloat(le.Uint16(src[2*i:]))
+		}
+	case kernels.BF16:
+		for i := range dst {
+			dst[i] = BFloatToFloat(le.Uint16(src[2*i:]))
+		}
+	case kernels.I32:
+		for i := range dst {
+			dst[i] = float32(int32(le.Uint32(src[4*i:])))
+		}
+	case kernels.U32:
+		for i := range dst {
+			dst[i] = float32(le.Uint32(src[4*i:]))
+		}
+	default:
+		panic(fmt.Sprintf("ref: Dequantize has no rule for %v", f))
 	}
 }
 

@@ -45,6 +45,7 @@ func Run(t *testing.T, o backend.Opener, settings ...backend.Settings) {
 		}
 		t.Run(title, func(t *testing.T) {
 			sub := open(t, o, s)
+			t.Run("pack", sub.pack)
 			t.Run("linear", sub.linear)
 			t.Run("rows", sub.rows)
 			t.Run("rope", sub.rope)
