@@ -11,24 +11,25 @@ import (
 )
 
 // DoesNotFitError says that memory is too small for one sequence of the model
-// length. %v is one line with the smallest change that fits; %+v adds the ledger
-// and every single change that fits.
+// length, or for the KV cache that the profile fixes. %v is one line with the
+// smallest change that fits; %+v adds the ledger and every single change that
+// fits.
 type DoesNotFitError struct {
 	Pos     schema.Position
-	What    string // "memory", or "memory.kvCache" where the profile fixed too little
-	Need    int64  // bytes that one sequence of Tokens takes with everything else
+	Path    string // memory, or memory.kvCache where the profile fixes too little
+	What    string // that does not fit
+	Need    int64  // bytes, everything included
 	Have    int64
 	Missing int64
-	Tokens  int // the model length; the least there can be where it is auto
-	Rule    string
+	Rule    string   // what Have is
 	Ledger  Ledger   // as it would be
 	Changes []Change // the smallest first
 }
 
 // Error is one line.
 func (e *DoesNotFitError) Error() string {
-	return fmt.Sprintf("%v: %s: does not fit: %s missing: one sequence of %s tokens needs %s, there is %s (%s); %s",
-		e.Pos, e.What, Size(e.Missing), Group(int64(e.Tokens)), Size(e.Need), Size(e.Have), e.Rule, e.remedy())
+	return fmt.Sprintf("%v: %s: does not fit: %s missing: %s needs %s, there is %s (%s); %s",
+		e.Pos, e.Path, Size(e.Missing), e.What, Size(e.Need), Size(e.Have), e.Rule, e.remedy())
 }
 
 func (e *DoesNotFitError) remedy() string {
@@ -47,8 +48,10 @@ func (e *DoesNotFitError) Format(f fmt.State, verb rune) {
 	fmt.Fprintf(f, "\n\nwhat it would hold, bytes:\n")
 	t := &text{width: TextWidth}
 	e.Ledger.table(t)
+	t.row("needs", Group(e.Need), Size(e.Need), "", e.What)
+	t.row("there is", Group(e.Have), Size(e.Have), "", e.Rule)
+	t.row("missing", Group(e.Missing), Size(e.Missing), "", "")
 	io.WriteString(f, t.b.String())
-	fmt.Fprintf(f, "  there is %s bytes (%s), %s missing\n", Group(e.Have), e.Rule, Group(e.Missing))
 	if len(e.Changes) == 0 {
 		return
 	}
@@ -65,11 +68,15 @@ func (w want) explain(err error) error {
 		return err
 	}
 	e := &DoesNotFitError{
-		Pos: w.in.Profile.Pos("memory"), What: "memory", Need: s.need, Have: s.have, Missing: s.need - s.have,
-		Tokens: s.tokens, Rule: w.budget().Rule, Ledger: s.ledger,
+		Pos: w.in.Profile.Pos("memory"), Path: "memory", Need: s.need, Have: s.have, Missing: s.need - s.have,
+		What: fmt.Sprintf("one sequence of %s tokens, with all else,", Group(int64(s.tokens))), Rule: w.budget().Rule, Ledger: s.ledger,
 	}
-	if s.kvOnly {
-		e.Pos, e.What, e.Rule = w.in.Profile.Pos("memory.kvCache"), "memory.kvCache", "as fixed by the profile"
+	switch {
+	case s.kvOnly:
+		e.Pos, e.Path = w.in.Profile.Pos("memory.kvCache"), "memory.kvCache"
+		e.What, e.Rule = fmt.Sprintf("one sequence of %s tokens", Group(int64(s.tokens))), "as the profile fixes it"
+	case w.kvCache > 0:
+		e.What = fmt.Sprintf("a KV cache of %v, with all else,", schema.Bytes(w.kvCache))
 	}
 	for _, knob := range knobs {
 		e.Changes = append(e.Changes, knob(w, s)...)

@@ -99,9 +99,9 @@ func weightItem(r backend.Reservation) Item {
 		}
 	}
 	if pad := it.Bytes - sum; pad > 0 {
-		it.Parts = append(it.Parts, Item{Name: "rounding", Bytes: pad, Basis: Exact, Rule: "to the arena's allocation unit"})
+		it.Parts = append(it.Parts, Item{Name: "rounding", Bytes: pad, Basis: Exact, Rule: "to the allocation unit"})
 	}
-	it.Rule = fmt.Sprintf("%d weights in the layout of their kernels", len(r.Weights))
+	it.Rule = fmt.Sprintf("%s as their kernels read them", numberOf(len(r.Weights), "weight"))
 	return it
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
+	"vapp.dev/schema"
 )
 
 // Bounds of what cannot be derived. The text library was measured on x86-64
@@ -23,7 +24,7 @@ const (
 const (
 	heapBase    = 96 << 20  // code's data, routes, metrics, a queue of prompts, a body
 	heapPerSeq  = 256 << 10 // goroutines, buffers and history of a running sequence
-	heapPerPage = 256       // books of a KV page and the ids it holds
+	heapPerPage = 384       // books of a KV page and the ids it holds
 	heapPerWord = 512       // a token of the vocabulary: tokenizer.json as text, bytes of a token
 	binaryPages = 64 << 20  // resident pages of the binary and its libraries
 	perThread   = 512 << 10 // stack and allocator of a thread outside Go
@@ -45,31 +46,30 @@ func (w want) ledger(o engine.Options, a *engine.Account) Ledger {
 		weightItem(r),
 		{Name: backend.KV.String(), Bytes: r.Arenas[backend.KV], Basis: Exact, Rule: kvRule(o, a)},
 		{Name: backend.Scratch.String(), Bytes: r.Arenas[backend.Scratch], Basis: Exact,
-			Rule: fmt.Sprintf("peak of a step's values: %s tokens, %s sequences", Group(int64(o.MaxNumBatchedTokens)), Group(int64(o.MaxNumSeqs)))},
-		{Name: backend.Workspace.String(), Bytes: r.Arenas[backend.Workspace], Basis: Exact, Rule: "room of the kernels, by thread"},
-		{Name: backend.StepIO.String(), Bytes: r.Arenas[backend.StepIO], Basis: Exact, Rule: "two sets of step buffers: ids, page tables, sampling, masks"},
+			Rule: fmt.Sprintf("peak of a step of %s tokens, %s sequences", Group(int64(o.MaxNumBatchedTokens)), Group(int64(o.MaxNumSeqs)))},
+		{Name: backend.Workspace.String(), Bytes: r.Arenas[backend.Workspace], Basis: Exact, Rule: "room of the kernels and threads"},
+		{Name: backend.StepIO.String(), Bytes: r.Arenas[backend.StepIO], Basis: Exact, Rule: "step buffers, two sets: ids, page tables, masks"},
 		w.text(),
 		w.runtime(o, a),
 	}
 	if w.reserve > 0 {
-		l = append(l, Item{Name: reserveItem, Bytes: w.reserve, Basis: Held, Rule: "memory.reserve: left to others"})
+		l = append(l, Item{Name: reserveItem, Bytes: w.reserve, Basis: Held, Rule: "memory.reserve, left to others"})
 	}
 	if n := w.mapped(); n > 0 {
-		l = append(l, Item{Name: mappedItem, Bytes: n, Basis: Apart, Rule: "the checkpoint's file, mapped while loading; its pages are dropped after packing"})
+		l = append(l, Item{Name: mappedItem, Bytes: n, Basis: Apart, Rule: "the model's files, while loading; dropped after packing"})
 	}
 	return l
 }
 
 func kvRule(o engine.Options, a *engine.Account) string {
 	slabs := a.KV.Slabs(o.KVBytes)
-	return fmt.Sprintf("%s slabs of %s: %s pages of %d tokens, %v", Group(int64(slabs)), Size(a.KV.SlabBytes),
-		Group(int64(a.KV.Pages(0, slabs))), o.BlockSize, o.KVFormat)
+	return fmt.Sprintf("%s slabs, %s pages × %d tokens, %v", Group(int64(slabs)), Group(int64(a.KV.Pages(0, slabs))), o.BlockSize, o.KVFormat)
 }
 
 func (w want) text() Item {
 	vocab := int64(w.in.Model.Config.VocabSize)
 	return Item{Name: textItem, Bytes: textBase + textPerToken*vocab, Basis: Bound,
-		Rule: fmt.Sprintf("tokenizer and templates: %s + %s × %s tokens of the vocabulary", Size(textBase), Size(textPerToken), Group(vocab))}
+		Rule: fmt.Sprintf("tokenizer: %v + %v × %s token ids", schema.Bytes(textBase), schema.Bytes(textPerToken), Group(vocab))}
 }
 
 func (w want) runtime(o engine.Options, a *engine.Account) Item {
@@ -81,10 +81,10 @@ func (w want) runtime(o engine.Options, a *engine.Account) Item {
 	heap := heapBase + heapPerSeq*int64(o.MaxNumSeqs) + heapPerWord*vocab + heapPerPage*pages
 	threads := int64(max(1, w.in.Facts.Cores, o.Backend.Threads))
 	rest := binaryPages + perThread*threads
-	return Item{Name: runtimeItem, Bytes: heap + rest, Basis: Bound, Rule: "the process itself", Parts: []Item{
-		{Name: heapPart, Bytes: heap, Basis: Bound, Rule: fmt.Sprintf("GOMEMLIMIT: %s + %s a sequence + %d B a KV page + %d B a token of the vocabulary",
-			Size(heapBase), Size(heapPerSeq), heapPerPage, heapPerWord)},
-		{Name: "binary, threads", Bytes: rest, Basis: Bound, Rule: fmt.Sprintf("%s + %s × %d threads", Size(binaryPages), Size(perThread), threads)},
+	return Item{Name: runtimeItem, Bytes: heap + rest, Basis: Bound, Rule: "this process apart from its arenas", Parts: []Item{
+		{Name: heapPart, Bytes: heap, Basis: Bound, Rule: fmt.Sprintf("%v + %v × %d seqs + %v × %s pages + %v × %s ids",
+			schema.Bytes(heapBase), schema.Bytes(heapPerSeq), o.MaxNumSeqs, schema.Bytes(heapPerPage), Group(pages), schema.Bytes(heapPerWord), Group(vocab))},
+		{Name: "binary", Bytes: rest, Basis: Bound, Rule: fmt.Sprintf("%v + %v × %d threads", schema.Bytes(binaryPages), schema.Bytes(perThread), threads)},
 	}}
 }
 

@@ -2,7 +2,9 @@ package plan_test
 
 import (
 	"bytes"
-	"path/filepath"
+	"errors"
+	"fmt"
+	"os"
 	"testing"
 
 	"vapp.dev/appliance/plan"
@@ -22,7 +24,7 @@ var server = backend.Facts{
 
 func profile(t testing.TB, name, text string) *schema.Profile {
 	t.Helper()
-	p, err := schema.Parse(filepath.Join("testdata", name), []byte(text))
+	p, err := schema.Parse(name, []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +68,7 @@ func in(p *schema.Profile, m *engine.Model, f backend.Facts) plan.Inputs {
 	return plan.Inputs{Profile: p, Model: m, Opener: ref.Opener{}, Facts: f}
 }
 
-func make_(t testing.TB, i plan.Inputs) *plan.Plan {
+func made(t testing.TB, i plan.Inputs) *plan.Plan {
 	t.Helper()
 	p, err := plan.Make(i)
 	if err != nil {
@@ -75,18 +77,35 @@ func make_(t testing.TB, i plan.Inputs) *plan.Plan {
 	return p
 }
 
-func printed(t testing.TB, p *plan.Plan) string {
+// smol has the shapes of SmolLM2-135M in bf16: a directory with a config alone.
+func smol(t testing.TB) *engine.Model {
+	t.Chdir(t.TempDir())
+	config := enginetest.Llama{
+		Layers: 30, Hidden: 576, Heads: 9, KVHeads: 3, HeadDim: 64, Vocab: 49152, Intermediate: 1536, MaxPos: 8192,
+		Tied: true, DType: kernels.BF16,
+	}.ConfigJSON()
+	if err := os.MkdirAll("smol", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("smol/config.json", config, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return inspect(t, engine.Source{Path: "smol", Name: "smol", Format: "auto"})
+}
+
+// says prints what Make returns: the plan, or the error in short and long.
+func says(t testing.TB, i plan.Inputs) string {
 	t.Helper()
+	p, err := plan.Make(i)
+	if short := (*plan.DoesNotFitError)(nil); errors.As(err, &short) {
+		return fmt.Sprintf("%v\n\n%+v\n", err, err)
+	}
+	if err != nil {
+		return err.Error() + "\n"
+	}
 	var b bytes.Buffer
 	if err := p.Text(&b); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
-}
-func TestPrints(t *testing.T) {
-	t.Log("\n" + printed(t, make_(t, in(shipped(t, "llama-3.2-1b.cue"), llama1B(t), server))))
-	small := server
-	small.TotalBytes = 5 << 30
-	_, err := plan.Make(in(shipped(t, "llama-3.2-1b.cue"), llama1B(t), small))
-	t.Logf("\n%v\n\n%+v", err, err)
 }

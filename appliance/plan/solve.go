@@ -32,9 +32,9 @@ func (w want) budget() Budget {
 	case w.utilization > 0:
 		return Budget{int64(math.Floor(w.utilization * float64(total))), fmt.Sprintf("utilization %g of %s", w.utilization, Size(total))}
 	case total > 0:
-		return Budget{total, "all memory; the KV cache is fixed by memory.kvCache"}
+		return Budget{total, "all memory; memory.kvCache fixes the KV cache"}
 	}
-	return Budget{0, "unknown; the KV cache is fixed by memory.kvCache"}
+	return Budget{0, "memory unknown; memory.kvCache fixes the KV cache"}
 }
 
 // limit is the budget as a number to compare with.

@@ -25,6 +25,7 @@ func (p *Plan) String() string {
 	t.line("memory, in bytes")
 	p.Ledger.table(t)
 	p.sum(t)
+	t.hang("  ", legend)
 	p.decided(t)
 	for _, c := range p.Converted {
 		t.note("converted", c)
@@ -108,11 +109,14 @@ func (p *Plan) sum(t *text) {
 	t.row("total", Group(total), Size(total), "", "")
 	if n := p.Budget.Bytes; n > 0 {
 		t.row("budget", Group(n), Size(n), "", p.Budget.Rule)
-		t.row("unused", Group(n-total), Size(n-total), "", "")
+		t.row("left over", Group(n-total), Size(n-total), "", "")
 	} else {
 		t.row("budget", "", "", "", p.Budget.Rule)
 	}
 }
+
+// legend says what the bases mean: what was derived and what was measured.
+const legend = "exact: derived to the byte · bound: measured ceiling · held: kept free · apart: not counted"
 
 func (p *Plan) decided(t *text) {
 	t.line("")
@@ -167,7 +171,7 @@ func (t *text) note(kind, value string) {
 }
 
 func (t *text) row(name, bytes, size, basis, rule string) {
-	t.hang(fmt.Sprintf("  %-16s %18s %11s  %-5s  ", name, bytes, size, basis), rule)
+	t.hang(fmt.Sprintf("  %-13s %15s %11s  %-5s  ", name, bytes, size, basis), rule)
 }
 
 // hang prints value after lead, and its further lines below its first.
