@@ -18,6 +18,7 @@ const vapp_linear_kernel *vapp_linear_for(int variant, int format) {
 	switch (variant) {
 	case VAPP_GENERIC: return vapp_linear_generic(format);
 #if defined(__x86_64__)
+	case VAPP_AVX2: return vapp_linear_avx2(format);
 	case VAPP_AVX512: return vapp_linear_avx512(format);
 #endif
 	}

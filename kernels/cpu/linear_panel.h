@@ -19,7 +19,6 @@
 
 enum {
 	PANEL = 32,  /* rows of a weight in a panel */
-	TILE = 12,   /* rows of x multiplied at once */
 	KBLOCK = 128 /* k unpacked at once: a block of floats and its x stay in L1 */
 };
 

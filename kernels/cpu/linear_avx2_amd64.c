@@ -1,0 +1,51 @@
+/* linear_avx2_amd64.c: Linear with AVX2, FMA and F16C. */
+#include <immintrin.h>
+#include <stdint.h>
+
+#define FN __attribute__((target("avx2,fma,f16c")))
+#define V static inline __attribute__((always_inline)) FN
+#define LANES 8
+#define TILE 6
+#define SLIM 2 /* 12 sums, 2 weights and an x take 15 of 16 registers */
+#define WIDE_ROWS 2
+
+typedef __m256 vec;
+typedef __m256i dwords;
+typedef __m256i nibble_table;
+
+V vec v_set(float x) { return _mm256_set1_ps(x); }
+V vec v_load(const float *p) { return _mm256_loadu_ps(p); }
+V void v_store(float *p, vec v) { _mm256_storeu_ps(p, v); }
+V vec v_add(vec a, vec b) { return _mm256_add_ps(a, b); }
+V vec v_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
+V vec v_fma(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }
+V __m256i some(int64_t n) {
+	int count = n >= LANES ? LANES : n <= 0 ? 0 : (int)n;
+	return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+V vec v_load_some(const float *p, int64_t n) { return n >= LANES ? v_load(p) : _mm256_maskload_ps(p, some(n)); }
+V void v_store_some(float *p, int64_t n, vec v) {
+	if (n >= LANES)
+		v_store(p, v);
+	else
+		_mm256_maskstore_ps(p, some(n), v);
+}
+V vec v_halves(const uint8_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const void *)p)); }
+V vec v_bytes(const uint8_t *p) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)p))); }
+V dwords v_dwords(const uint8_t *p) { return _mm256_loadu_si256((const void *)p); }
+V vec v_even(dwords q) { return _mm256_castsi256_ps(_mm256_slli_epi32(q, 16)); }
+V vec v_odd(dwords q) { return _mm256_castsi256_ps(_mm256_and_si256(q, _mm256_set1_epi32((int)0xffff0000))); }
+V nibble_table nibbles(int zero) { return _mm256_set1_epi32(zero); }
+V vec v_nibble(dwords q, int j, nibble_table zero) {
+	dwords n = _mm256_and_si256(_mm256_srli_epi32(q, 4 * j), _mm256_set1_epi32(15));
+	return _mm256_cvtepi32_ps(_mm256_sub_epi32(n, zero));
+}
+
+#include "linear_body.h"
+
+static const vapp_linear_kernel kernel = {prepare, 2, run, vapp_linear_row};
+
+const vapp_linear_kernel *vapp_linear_avx2(int format) {
+	(void)format;
+	return &kernel;
+}

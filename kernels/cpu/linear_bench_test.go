@@ -1,0 +1,95 @@
+//go:build linux && cgo
+
+package cpu
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"vapp.dev/kernels"
+)
+
+// huge returns n bytes backed by huge pages where the system has them.
+func huge(tb testing.TB, n int64) []byte {
+	const page = 2 << 20
+	all, err := syscall.Mmap(-1, 0, int(n)+page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = syscall.Munmap(all) })
+	skip := -int(uintptr(unsafe.Pointer(&all[0]))) & (page - 1)
+	_ = syscall.Madvise(all[skip:], syscall.MADV_HUGEPAGE)
+	return all[skip : skip+int(n)]
+}
+
+// pair runs f(part, parts) on threads of their own for n rounds with a barrier
+// after each.
+func pair(parts, n int, f func(round, part, parts int)) {
+	var wg sync.WaitGroup
+	for part := range parts {
+		wg.Add(1)
+		go func() {
+			runtime.LockOSThread()
+			defer wg.Done()
+			for round := range n {
+				f(round, part, parts)
+			}
+		}()
+	}
+	wg.Wait()
+}
+
+// BenchmarkLinear multiplies with weights larger than the caches, one after the
+// other as the layers of a model are, on two threads.
+func BenchmarkLinear(b *testing.B) {
+	const in, out, parts = 2048, 8192, 2
+	for _, variant := range linearVariants {
+		for _, f := range SupportedFormats(variant) {
+			for _, rows := range []int{1, 2, 4, 8, 16, 64, 512} {
+				k, ok := LinearFor(variant, f)
+				if !ok || !present(variant) {
+					continue
+				}
+				b.Run(fmt.Sprintf("%s/%v/%d", variant, f, rows), func(b *testing.B) { benchLinear(b, k, rows, in, out, parts) })
+			}
+		}
+	}
+}
+
+func benchLinear(b *testing.B, k LinearKernel, rows, in, out, parts int) {
+	packed, _, _ := LinearLayout(k.variant, k.format, out, in)
+	copies := int(1 + (256<<20)/packed)
+	weights := huge(b, packed*int64(copies))
+	if k.format == kernels.F32 || k.format == kernels.F16 || k.format == kernels.BF16 {
+		clear(weights)
+	} else {
+		for i := range weights {
+			weights[i] = byte(i) & 0x3f
+		}
+	}
+	shared, work := LinearWorkspace(k.variant, k.format, rows, in, out, parts)
+	sharedRoom, workRoom := huge(b, shared), huge(b, work*int64(parts))
+	x := make([]float32, rows*in)
+	for i := range x {
+		x[i] = float32(i%7) * 0.25
+	}
+	y := make([]float32, rows*out)
+	each := func(round, part, parts int, f func(*LinearArgs, int, int)) {
+		w := weights[int64(round%copies)*packed:]
+		f(&LinearArgs{Rows: rows, In: in, Out: out, LdX: in, LdY: out, W: w[:packed], X: x, Y: y,
+			Shared: sharedRoom, Work: workRoom[int64(part)*work : int64(part+1)*work]}, part, parts)
+	}
+	pair(parts, 1, func(r, p, n int) { each(r, p, n, k.Prepare) })
+	b.ResetTimer()
+	start := time.Now()
+	pair(parts, b.N, func(r, p, n int) { each(r, p, n, k.Run) })
+	s := time.Since(start).Seconds() / float64(b.N)
+	b.ReportMetric(float64(packed)/s/1e9, "GB/s")
+	b.ReportMetric(2*float64(rows)*float64(in)*float64(out)/s/1e9, "GFLOP/s")
+	b.ReportMetric(float64(in)*float64(out)/s/1e9, "Gweights/s")
+}
