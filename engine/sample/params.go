@@ -20,7 +20,7 @@ type Params struct {
 	MaxTokens    int
 	MinTokens    int
 	StopTokenIDs []int32
-	EOS          []int32 // the tokenizer's own first, then those of the generation config
+	EOS          []int32 // the tokenizer's own first (−1: it has none), then those of the generation config
 	IgnoreEOS    bool
 
 	LogitBias       []Bias    // sorted or not; of equal tokens the values add up

@@ -13,7 +13,6 @@ type At struct {
 	Position int     // that the sampled token will have
 	Prompt   int     // tokens of the prompt
 	Output   []int32 // tokens generated so far; may lack the last one unless NeedsOutput
-	Vocab    int     // width of the logits: stop ids beyond it need no edit
 }
 
 // Row fills row r of a step: its SampleRow, its mask of allowed tokens and its
@@ -84,8 +83,8 @@ func (p *Params) bias(dst []backend.BiasEntry, at At) int {
 		dst = append(dst, backend.BiasEntry{Token: b.Token, Value: float32(min(max(b.Value, -100), 100))})
 	}
 	if at.Position-at.Prompt < p.MinTokens {
-		dst = forbid(dst, p.EOS, at.Vocab)
-		dst = forbid(dst, p.StopTokenIDs, at.Vocab)
+		dst = forbid(dst, p.EOS)
+		dst = forbid(dst, p.StopTokenIDs)
 	}
 	for _, w := range p.BadWords {
 		if endsWith(at.Output, w[:len(w)-1]) {
@@ -95,9 +94,9 @@ func (p *Params) bias(dst []backend.BiasEntry, at At) int {
 	return len(dst)
 }
 
-func forbid(dst []backend.BiasEntry, ids []int32, vocab int) []backend.BiasEntry {
+func forbid(dst []backend.BiasEntry, ids []int32) []backend.BiasEntry {
 	for _, id := range ids {
-		if id >= 0 && int(id) < vocab {
+		if id >= 0 {
 			dst = append(dst, backend.BiasEntry{Token: id, Value: never})
 		}
 	}

@@ -3,6 +3,7 @@ package sample
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 )
 
@@ -28,13 +29,32 @@ func wrong(param string, v any, format string, args ...any) error {
 
 // Validate checks every rule that the parameters alone decide, in the words of
 // vLLM. The error is a *ParamError. NaN and infinities are out of every range.
+// As with vLLM a stop id may lie outside of the vocabulary; since it never comes,
+// Validate writes −1 in its place.
 func (p *Params) Validate(l Limits) error {
 	for _, check := range []func(Limits) error{p.checkPenalties, p.checkNumbers, p.checkLengths, p.checkLogprobs, p.checkTokens} {
 		if err := check(l); err != nil {
 			return err
 		}
 	}
+	p.EOS, p.StopTokenIDs = within(p.EOS, l.Vocab), within(p.StopTokenIDs, l.Vocab)
 	return nil
+}
+
+// within replaces the ids outside of the vocabulary by −1, in a copy if there are
+// any.
+func within(ids []int32, vocab int) []int32 {
+	out := ids
+	for i, id := range ids {
+		if id >= 0 && int(id) < vocab {
+			continue
+		}
+		if &out[0] == &ids[0] {
+			out = slices.Clone(ids)
+		}
+		out[i] = -1
+	}
+	return out
 }
 
 func (p *Params) checkPenalties(Limits) error {
