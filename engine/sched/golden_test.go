@@ -1,0 +1,173 @@
+package sched
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"vapp.dev/engine/kv"
+	"vapp.dev/engine/sample"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata")
+
+// TestGolden plays testdata/*.txtar. Section "in" has one command a line:
+//
+//	options maxModelLen=64 maxNumSeqs=4 maxNumBatchedTokens=16 maxSamples=4 lag=0 chunked=true policy=fcfs pages=16 block=4 caching=true
+//	add ID prompt=N maxTokens=N [text=LETTERS] [salt=S] [priority=N] [lead=ID] [promptLogprobs=N] [badWords=1]
+//	cancel ID
+//	policy NAME
+//	beat [N]        turns of the loop
+//	run             turns until it is idle
+//
+// and "out" is the trace: ID[from:to] are the positions computed, <r the sampled
+// row of the step before that they refer to, ?p+n the prompt logprobs taken, >r
+// the row that draws.
+func TestGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no goldens", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			a, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out strings.Builder
+			g := &script{t: t, out: &out, seqs: map[string]*Seq{}}
+			for line := range strings.Lines(string(a.Files[0].Data)) {
+				g.line(strings.TrimSpace(line))
+			}
+			if *update {
+				a.Files = append(a.Files[:1], txtar.File{Name: "out", Data: []byte(out.String())})
+				if err := os.WriteFile(file, txtar.Format(a), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if len(a.Files) < 2 || string(a.Files[1].Data) != out.String() {
+				t.Errorf("got\n%s", out.String())
+			}
+		})
+	}
+}
+
+// script is one golden being played.
+type script struct {
+	t    *testing.T
+	out  *strings.Builder
+	rig  *rig
+	seqs map[string]*Seq
+}
+
+func (g *script) line(line string) {
+	if line == "" || line[0] == '#' {
+		return
+	}
+	fmt.Fprintf(g.out, "%s\n", line)
+	words := strings.Fields(line)
+	opts := map[string]string{}
+	for _, w := range words[1:] {
+		if k, v, ok := strings.Cut(w, "="); ok {
+			opts[k] = v
+		}
+	}
+	switch words[0] {
+	case "options":
+		g.start(opts)
+	case "add":
+		g.add(words[1], opts)
+	case "cancel":
+		fmt.Fprintf(g.out, "  %v\n", g.rig.s.Cancel(g.seqs[words[1]]))
+	case "policy":
+		p, err := ParsePolicy(words[1])
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		g.rig.s.SetPolicy(p)
+	case "beat":
+		n := 1
+		if len(words) > 1 {
+			n = g.number(words[1], 1)
+		}
+		for range n {
+			g.beat()
+		}
+	case "run":
+		for i := 0; !g.rig.s.Idle(); i++ {
+			if g.beat(); i > 1000 {
+				g.t.Fatal("never idle")
+			}
+		}
+	default:
+		g.t.Fatalf("unknown command %q", line)
+	}
+	running, waiting := g.rig.s.Counts()
+	use := g.rig.pool.Usage(0)
+	fmt.Fprintf(g.out, "  = running %d waiting %d pages %d cached %d\n", running, waiting, use.Used, use.Cached)
+}
+
+func (g *script) beat() {
+	if _, err := g.rig.beat(); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+func (g *script) number(s string, def int) int {
+	if s == "" {
+		return def
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return n
+}
+
+func (g *script) start(m map[string]string) {
+	policy, err := ParsePolicy(m["policy"])
+	if m["policy"] != "" && err != nil {
+		g.t.Fatal(err)
+	}
+	o := Options{
+		MaxModelLen: g.number(m["maxModelLen"], 64), MaxNumSeqs: g.number(m["maxNumSeqs"], 4),
+		MaxNumBatchedTokens: g.number(m["maxNumBatchedTokens"], 16), MaxSamples: g.number(m["maxSamples"], 4),
+		Lag: g.number(m["lag"], 0), ChunkedPrefill: m["chunked"] != "false", Policy: policy,
+	}
+	l, err := kv.NewLayout([]kv.Spec{{Name: "full", PageBytes: 1 << 20, BlockSize: g.number(m["block"], 4)}})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.rig = newRig(g.t, o, l, g.number(m["pages"], 16), m["caching"] != "false")
+	g.rig.trace = func(format string, args ...any) { fmt.Fprintf(g.out, "  "+format+"\n", args...) }
+}
+
+func (g *script) add(id string, m map[string]string) {
+	p := sample.Default()
+	p.MaxTokens = g.number(m["maxTokens"], 16)
+	p.PromptLogprobs = g.number(m["promptLogprobs"], -1)
+	if m["badWords"] != "" {
+		p.BadWords = [][]int32{{vocab + 1, vocab + 2}}
+	}
+	sp := Spec{ID: id, Params: &p, Salt: m["salt"], Priority: g.number(m["priority"], 0), Lead: g.seqs[m["lead"]]}
+	text := m["text"]
+	if text == "" {
+		text = id
+	}
+	for i := range g.number(m["prompt"], 1) {
+		sp.Prompt = append(sp.Prompt, int32(text[i%len(text)]))
+	}
+	q := NewSeq(sp)
+	if err := g.rig.s.Add(q); err != nil {
+		fmt.Fprintf(g.out, "  %v\n", err)
+		return
+	}
+	g.seqs[id] = q
+}
