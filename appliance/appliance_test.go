@@ -1,0 +1,290 @@
+package appliance
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/ref"
+	"vapp.dev/engine/enginetest"
+)
+
+// server is an appliance that runs in this process, on a toy and backend ref.
+type server struct {
+	*Appliance
+	url     string
+	profile string
+	log     *logBuffer
+	drain   context.CancelFunc
+	ended   chan error
+}
+
+// logBuffer is a log that tests read while it grows.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// profileText is a profile of the toy; more is added to it.
+func profileText(toy, more string) string {
+	return fmt.Sprintf(`package profiles
+import "vapp.dev/schema"
+schema.#Profile & {
+	name: "toy"
+	model: source: %q
+	backend: "ref"
+	maxModelLen: 256
+	memory: {kvCache: "32MiB", reserve: 0}
+	scheduler: {maxNumSeqs: 16, maxNumBatchedTokens: 128}
+	serve: {host: "127.0.0.1", port: 0}
+	reload: debounce: "20ms"
+	%s
+}
+`, toy, more)
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// start serves the toy under a profile with these additions.
+func start(t *testing.T, more string) *server {
+	t.Helper()
+	dir := t.TempDir()
+	toy := filepath.Join(dir, "toy")
+	if err := enginetest.WriteLlama(toy, enginetest.Llama{Seed: 3}); err != nil {
+		t.Fatal(err)
+	}
+	s := &server{profile: filepath.Join(dir, "p.cue"), log: &logBuffer{}, ended: make(chan error, 1)}
+	writeFile(t, s.profile, profileText(toy, more))
+	a, err := New(Config{Profile: s.profile, Machine: Machine{Backends: []backend.Opener{ref.Opener{}}}, Version: "test", Log: s.log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Appliance, s.url = a, "http://"+a.Addr().String()
+	ctx, drain := context.WithCancel(context.Background())
+	s.drain = drain
+	go func() { s.ended <- a.Run(ctx) }()
+	t.Cleanup(func() {
+		drain()
+		a.Abort(errors.New("the test is over"))
+		<-s.ended
+	})
+	s.eventually(t, "ready", func() bool { return s.status(t, "/readyz") == http.StatusOK })
+	return s
+}
+
+// eventually polls a condition for ten seconds.
+func (s *server) eventually(t *testing.T, what string, yes func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if yes() {
+			return
+		}
+	}
+	t.Fatalf("never: %s\n%s", what, s.log)
+}
+
+func (s *server) get(t *testing.T, path string) (int, string) {
+	t.Helper()
+	r, err := http.Get(s.url + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(r.Body)
+	if err := errors.Join(err, r.Body.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return r.StatusCode, string(b)
+}
+
+func (s *server) status(t *testing.T, path string) int {
+	t.Helper()
+	code, _ := s.get(t, path)
+	return code
+}
+
+// ask sends a completion; the caller closes the body.
+func (s *server) ask(ctx context.Context, model string, tokens int, stream bool) (*http.Response, error) {
+	body := fmt.Sprintf(`{"model":%q,"prompt":"hello there","max_tokens":%d,"ignore_eos":true,"temperature":0,"stream":%v}`, model, tokens, stream)
+	r, err := http.NewRequestWithContext(ctx, "POST", s.url+"/v1/completions", strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	return http.DefaultClient.Do(r)
+}
+
+// modelName is what the toy is served as.
+func (s *server) modelName() string { return s.live.Load().profile.Serve.ServedModelName[0] }
+
+// stream reads a streamed completion to its end and returns its finish reason.
+func (s *server) stream(tokens int, begun func()) (finish string, err error) {
+	r, err := s.ask(context.Background(), s.modelName(), tokens, true)
+	if err != nil {
+		return "", err
+	}
+	defer r.Body.Close()
+	done := false
+	for lines := bufio.NewScanner(r.Body); lines.Scan(); {
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		if !ok {
+			continue
+		}
+		if begun != nil {
+			begun()
+			begun = nil
+		}
+		var chunk struct {
+			Choices []struct {
+				Finish string `json:"finish_reason"`
+			}
+		}
+		if data == "[DONE]" {
+			done = true
+		} else if err := json.Unmarshal([]byte(data), &chunk); err != nil {
+			return "", fmt.Errorf("%s: %w", data, err)
+		}
+		if len(chunk.Choices) > 0 && chunk.Choices[0].Finish != "" {
+			finish = chunk.Choices[0].Finish
+		}
+	}
+	if !done {
+		return finish, errors.New("the stream broke off")
+	}
+	return finish, nil
+}
+
+// streams starts n long streams and returns when all have begun; wait collects
+// their ends.
+func (s *server) streams(t *testing.T, n int) (wait func()) {
+	t.Helper()
+	var begun, ended sync.WaitGroup
+	begun.Add(n)
+	for range n {
+		ended.Go(func() {
+			finish, err := s.stream(200, begun.Done)
+			if err != nil || finish != "length" {
+				t.Errorf("stream ended with %q: %v", finish, err)
+			}
+		})
+	}
+	begun.Wait()
+	return ended.Wait
+}
+
+func TestPlanIsTheAllocator(t *testing.T) {
+	s := start(t, "")
+	_, text := s.get(t, "/metrics")
+	planned := map[string]string{}
+	for _, line := range strings.Split(text, "\n") {
+		if name, value, ok := strings.Cut(line, " "); ok {
+			planned[name] = value
+		}
+	}
+	for a := backend.Arena(0); a < backend.NumArenas; a++ {
+		plan := planned[fmt.Sprintf(`vapp_plan_bytes{item="%s"}`, a)]
+		actual := planned[fmt.Sprintf(`vapp_actual_bytes{item="%s"}`, a)]
+		if plan == "" || plan != actual {
+			t.Errorf("%s: planned %q, actual %q", a, plan, actual)
+		}
+		if !strings.Contains(s.log.String(), fmt.Sprintf("item=%s ", a)) {
+			t.Errorf("no log line for %s", a)
+		}
+	}
+	if strings.Count(s.log.String(), "difference=0") != int(backend.NumArenas) {
+		t.Errorf("log:\n%s", s.log)
+	}
+}
+
+func TestDrainLetsStreamsEnd(t *testing.T) {
+	s := start(t, "")
+	wait := s.streams(t, 16)
+	s.drain()
+	s.eventually(t, "drain", func() bool { return s.phase.get() == Draining })
+	wait()
+	if err := <-s.ended; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	s.ended <- nil
+}
+
+func TestDrainTimeout(t *testing.T) {
+	s := start(t, `serve: drainTimeout: "1ms"`)
+	var ended sync.WaitGroup
+	begun := make(chan bool)
+	ended.Go(func() { _, _ = s.stream(200, func() { close(begun) }) })
+	<-begun
+	s.drain()
+	err := <-s.ended
+	if err == nil || !strings.Contains(err.Error(), "serve.drainTimeout") {
+		t.Errorf("Run: %v", err)
+	}
+	ended.Wait()
+	s.ended <- nil
+}
+
+func TestAbort(t *testing.T) {
+	s := start(t, "")
+	var ended sync.WaitGroup
+	begun := make(chan bool)
+	ended.Go(func() { _, _ = s.stream(200, func() { close(begun) }) })
+	<-begun
+	s.drain()
+	why := errors.New("a second signal")
+	s.Abort(why)
+	if err := <-s.ended; err != nil && !errors.Is(err, why) {
+		t.Errorf("Run: %v", err)
+	}
+	ended.Wait()
+	s.ended <- nil
+}
+
+// TestDisconnect says that the pages of a client that has gone are free.
+func TestDisconnect(t *testing.T) {
+	s := start(t, "scheduler: prefixCaching: false")
+	ctx, leave := context.WithCancel(context.Background())
+	r, err := s.ask(ctx, s.modelName(), 200, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Body.Read(make([]byte, 10)); err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	r.Body.Close()
+	s.eventually(t, "no page in use", func() bool { return s.engine.Stats().KVUsed == 0 && s.engine.Stats().Running == 0 })
+	if err := s.engine.Check(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if n := s.engine.Stats().Steps; n > 150 {
+		t.Errorf("%d steps: the request ran on", n)
+	}
+}

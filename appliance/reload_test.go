@@ -1,0 +1,206 @@
+package appliance
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// edit rewrites the server's profile with other additions, in one of the ways
+// that files change.
+func (s *server) edit(t *testing.T, how, more string) {
+	t.Helper()
+	toy := filepath.Join(filepath.Dir(s.profile), "toy")
+	s.write(t, how, profileText(toy, more))
+}
+
+func (s *server) write(t *testing.T, how, text string) {
+	t.Helper()
+	switch how {
+	case "in place":
+		writeFile(t, s.profile, text)
+	case "rename":
+		writeFile(t, s.profile+"~", text)
+		if err := os.Rename(s.profile+"~", s.profile); err != nil {
+			t.Fatal(err)
+		}
+	case "symlink":
+		dir, err := os.MkdirTemp(filepath.Dir(s.profile), "..")
+		if err != nil {
+			t.Fatal(err)
+		}
+		writeFile(t, filepath.Join(dir, "p.cue"), text)
+		if err := os.Symlink(filepath.Join(filepath.Base(dir), "p.cue"), s.profile+".new"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(s.profile+".new", s.profile); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// serves says whether a request for a model's name is answered.
+func (s *server) serves(t *testing.T, model string) bool {
+	t.Helper()
+	r, err := s.ask(context.Background(), model, 1, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Body.Close()
+	return r.StatusCode == http.StatusOK
+}
+
+// latest waits for a reload with this outcome and returns it.
+func (s *server) latest(t *testing.T, want Outcome) Reload {
+	t.Helper()
+	var r Reload
+	s.eventually(t, string(want), func() bool {
+		if l := s.Reloads(); len(l) > 0 {
+			r = l[0]
+		}
+		return r.Outcome == want
+	})
+	return r
+}
+
+// TestLiveReload changes the served name while streams run, in every way that a
+// file changes: each is in force within a second and no stream is lost.
+func TestLiveReload(t *testing.T) {
+	s := start(t, `serve: servedModelName: ["first"]`)
+	wait := s.streams(t, 8)
+	for i, how := range []string{"in place", "rename", "symlink", "rename", "symlink", "in place"} {
+		name := "name-" + string(rune('a'+i))
+		at := time.Now()
+		s.edit(t, how, `serve: servedModelName: ["`+name+`", "first"]`)
+		s.eventually(t, how, func() bool { return s.serves(t, name) })
+		t.Logf("%s: %v", how, time.Since(at))
+		if r := s.Reloads()[0]; r.Class != "live" || r.Outcome != Applied || r.Trigger != TriggerFile {
+			t.Errorf("%s: %+v", how, r)
+		}
+	}
+	wait()
+	if s.serves(t, "name-a") {
+		t.Error("an old name is still served")
+	}
+}
+
+func TestStructuralReloadIsReported(t *testing.T) {
+	s := start(t, "")
+	s.edit(t, "rename", `scheduler: maxNumSeqs: 8, serve: servedModelName: ["other"]`)
+	if r := s.latest(t, Rejected); !strings.Contains(r.Error, "maxNumSeqs") {
+		t.Errorf("two values for one field: %+v", r)
+	}
+	toy := filepath.Join(filepath.Dir(s.profile), "toy")
+	s.write(t, "in place", strings.Replace(profileText(toy, `serve: servedModelName: ["other"]`), "maxNumSeqs: 16", "maxNumSeqs: 8", 1))
+	r := s.latest(t, Reported)
+	if r.Class != "structural" || !strings.Contains(r.Plan, "maxNumSeqs") || !strings.Contains(strings.Join(r.Changes, "\n"), "scheduler.maxNumSeqs") {
+		t.Errorf("%+v", r)
+	}
+	if s.serves(t, "other") {
+		t.Error("the live half of a structural change was applied")
+	}
+	if !s.serves(t, s.modelName()) {
+		t.Error("the server does not answer after a structural change")
+	}
+}
+
+func TestBrokenProfileKeepsServing(t *testing.T) {
+	s := start(t, "")
+	s.edit(t, "in place", `serve: limits: maxQueue: -1, backned: "x"`)
+	r := s.latest(t, Rejected)
+	if !strings.Contains(r.Error, "p.cue:") || !strings.Contains(r.Error, "backend") {
+		t.Errorf("the error has no place or no nearest name: %s", r.Error)
+	}
+	if !s.serves(t, s.modelName()) {
+		t.Error("the server does not answer after a broken profile")
+	}
+	if err := os.Remove(s.profile); err != nil {
+		t.Fatal(err)
+	}
+	s.eventually(t, "the missing file is noticed", func() bool { return strings.Contains(s.Reloads()[0].Error, "no such file") })
+	s.edit(t, "rename", `serve: servedModelName: ["mended"]`)
+	s.eventually(t, "mended", func() bool { return s.serves(t, "mended") })
+}
+
+func TestSignalAndAudit(t *testing.T) {
+	s := start(t, "reload: watch: false")
+	s.Reload(TriggerSignal)
+	if r := s.latest(t, Unchanged); r.Trigger != TriggerSignal {
+		t.Errorf("%+v", r)
+	}
+	s.edit(t, "rename", `reload: watch: false, serve: apiKeys: ["secret-word"]`)
+	s.Reload(TriggerSignal)
+	s.latest(t, Applied)
+	if code := s.status(t, "/v1/models"); code != http.StatusUnauthorized {
+		t.Errorf("/v1/models without the new key: %d", code)
+	}
+	r, err := http.NewRequest("GET", s.url+"/admin/reloads", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer secret-word")
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var got struct{ Reloads []Reload }
+	if err := json.NewDecoder(resp.Body).Decode(&got); err != nil || len(got.Reloads) != 2 {
+		t.Fatalf("%+v: %v", got, err)
+	}
+	for _, c := range got.Reloads[0].Changes {
+		if strings.Contains(c, "secret-word") {
+			t.Error("the audit shows a key")
+		}
+	}
+	if strings.Contains(s.log.String(), "secret-word") {
+		t.Error("the log shows a key")
+	}
+}
+
+// TestKeyFile changes a file that the profile names.
+func TestKeyFile(t *testing.T) {
+	keys := filepath.Join(t.TempDir(), "keys")
+	writeFile(t, keys, "one\n")
+	s := start(t, `serve: apiKeys: [{file: "`+keys+`"}]`)
+	with := func(key string) int {
+		r, err := http.NewRequest("GET", s.url+"/v1/models", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+key)
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	if got := with("one"); got != http.StatusOK {
+		t.Fatalf("first key: %d", got)
+	}
+	writeFile(t, keys, "two\n")
+	s.eventually(t, "the new key", func() bool { return with("two") == http.StatusOK })
+	if got := with("one"); got != http.StatusUnauthorized {
+		t.Errorf("old key: %d", got)
+	}
+}
+
+// TestDrainClass changes the policy under load: it is in force when the running
+// requests have ended, and those that came meanwhile are answered.
+func TestDrainClass(t *testing.T) {
+	s := start(t, "")
+	wait := s.streams(t, 8)
+	s.edit(t, "rename", `scheduler: policy: "priority"`)
+	if r := s.latest(t, Pending); r.Class != "drain" {
+		t.Errorf("%+v", r)
+	}
+	more := s.streams(t, 8)
+	wait()
+	more()
+}
