@@ -6,9 +6,8 @@
 package ref
 
 import (
-	"runtime"
-
 	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/host"
 )
 
 const name = "ref"
@@ -21,12 +20,11 @@ var _ backend.Opener = Opener{}
 // Name is "ref".
 func (Opener) Name() string { return name }
 
-// Probe says what Go knows: CPUs and page size. Memory is not probed.
+// Probe returns the facts of this machine; the one variant is "go".
 func (Opener) Probe() (backend.Facts, error) {
-	return backend.Facts{
-		Backend: name, Device: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.GOMAXPROCS(0),
-		Variants: []string{"go"}, PageBytes: page, Measured: true,
-	}, nil
+	f, err := host.Probe(name)
+	f.Variants = []string{"go"}
+	return f, err
 }
 
 // Layout is the pure half.
