@@ -111,7 +111,7 @@ func TestStructuralReloadIsReported(t *testing.T) {
 
 func TestBrokenProfileKeepsServing(t *testing.T) {
 	s := start(t, "")
-	s.edit(t, "in place", `serve: limits: maxQueue: -1, backned: "x"`)
+	s.edit(t, "in place", `backned: "x"`)
 	r := s.latest(t, Rejected)
 	if !strings.Contains(r.Error, "p.cue:") || !strings.Contains(r.Error, "backend") {
 		t.Errorf("the error has no place or no nearest name: %s", r.Error)
