@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -19,11 +20,11 @@ func (s *Server) body(c echo.Context) ([]byte, error) {
 	if err != nil || kind != echo.MIMEApplicationJSON {
 		return nil, chat.Errorf(chat.Malformed, "", "Unsupported Media Type: Only 'application/json' is allowed")
 	}
-	b, err := io.ReadAll(http.MaxBytesReader(c.Response(), r.Body, settings(c).MaxBodyBytes))
+	b, err := io.ReadAll(http.MaxBytesReader(c.Response().Writer, r.Body, settings(c).MaxBodyBytes))
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return nil, echo.NewHTTPError(http.StatusRequestEntityTooLarge)
+		return nil, echo.NewHTTPError(http.StatusRequestEntityTooLarge, fmt.Sprintf("The body is larger than %d bytes.", large.Limit))
 	case err != nil && r.Context().Err() != nil:
 		return nil, r.Context().Err()
 	case err != nil:

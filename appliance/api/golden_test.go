@@ -159,7 +159,8 @@ func send(t *testing.T, s *Server, text []byte) []byte {
 		r.Header.Set("Content-Type", "application/json")
 	}
 	for _, l := range lines[1:] {
-		name, value, _ := strings.Cut(l, ": ")
+		name, value, _ := strings.Cut(l, ":")
+		value = strings.TrimSpace(value)
 		if r.Header.Set(name, value); value == "" {
 			r.Header.Del(name)
 		}

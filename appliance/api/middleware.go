@@ -90,20 +90,22 @@ func (s *Server) notReady() error {
 	return chat.Errorf(chat.Unavailable, "", "The server is not ready: %s.", s.cfg.State.Phase())
 }
 
-// fail answers an error. Once the reply has begun, or when the client has left,
-// there is nobody to tell.
+// fail answers an error, in a stream that has begun with a record. When the
+// client has left there is nobody to tell.
 func (s *Server) fail(err error, c echo.Context) {
 	w := c.Response()
-	if w.Committed {
-		return
-	}
-	if h, ok := err.(*echo.HTTPError); ok {
-		text := http.StatusText(h.Code)
-		_ = c.JSONBlob(h.Code, openai.ErrorOf(h.Code, text, "", text))
+	if h, ok := err.(*echo.HTTPError); ok && !w.Committed {
+		_ = c.JSONBlob(h.Code, openai.ErrorOf(h.Code, http.StatusText(h.Code), "", fmt.Sprint(h.Message)))
 		return
 	}
 	e := chat.AsError(err)
 	s.explain(c, e)
+	if w.Committed {
+		if e.Kind != chat.Gone && w.Header().Get(echo.HeaderContentType) == eventStream {
+			_ = s.flush(w, openai.Broken(nil, e))
+		}
+		return
+	}
 	if e.Kind == chat.Gone && c.Request().Context().Err() != nil {
 		w.Status = openai.StatusClientClosed
 		return

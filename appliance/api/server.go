@@ -51,7 +51,12 @@ type Server struct {
 	settings atomic.Pointer[live]
 	inFlight atomic.Int64
 	echo     *echo.Echo
+
+	writeTimeout time.Duration
 }
+
+// clientPatience ends a stream whose client takes nothing for so long.
+const clientPatience = 2 * time.Minute
 
 // New makes a server; it answers from now on, with 503 until State has a Service.
 func New(c Config, s Settings) *Server {
@@ -61,7 +66,7 @@ func New(c Config, s Settings) *Server {
 	if c.NewID == nil {
 		c.NewID = randomID
 	}
-	out := &Server{cfg: c, echo: echo.New()}
+	out := &Server{cfg: c, echo: echo.New(), writeTimeout: clientPatience}
 	out.SetSettings(s)
 	out.echo.HTTPErrorHandler = out.fail
 	out.echo.Use(out.watch, out.recovered, out.cors, out.guard)

@@ -19,12 +19,12 @@ type Ask struct {
 	PresencePenalty   float64
 	Seed              *int64
 	Stop              []string
-	StopTokenIDs      []int
+	StopTokenIDs      []int32
 	IncludeStop       bool // include_stop_str_in_output
 	IgnoreEOS         bool
 	MinTokens         int
-	LogitBias         map[int]float64
-	AllowedTokenIDs   []int // nil: all
+	LogitBias         map[int32]float64
+	AllowedTokenIDs   []int32 // nil: all
 	BadWords          []string
 	Logprobs          *int // alternatives of each token; 0 the chosen one only, -1 all, nil none
 	PromptLogprobs    *int
@@ -114,8 +114,11 @@ func checkChoices(a *Ask, s *Settings) error {
 }
 
 func checkStop(a *Ask, _ *Settings) error {
-	if len(a.Stop) > maxStops {
+	switch {
+	case len(a.Stop) > maxStops:
 		return invalid("stop", "stop may hold at most %d strings, got %d.", maxStops, len(a.Stop))
+	case len(a.StopTokenIDs) > maxStops:
+		return invalid("stop_token_ids", "stop_token_ids may hold at most %d ids, got %d.", maxStops, len(a.StopTokenIDs))
 	}
 	for _, s := range a.Stop {
 		if s == "" {

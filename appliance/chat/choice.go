@@ -2,6 +2,7 @@ package chat
 
 import (
 	"fmt"
+	"unicode/utf8"
 
 	"vapp.dev/engine"
 )
@@ -23,6 +24,7 @@ type choice struct {
 	asTold    int  // alternatives each entry of logprobs has at most
 	tokens    int  // generated so far
 	cached    int
+	chars     int // of text so far, what is held back included
 	done      bool
 }
 
@@ -39,6 +41,7 @@ func (s *Service) choice(a *Ask, run *Run, prompt int, st *engine.Stream) *choic
 	}
 	if a.Echo && a.Chat == nil {
 		c.prefix, c.echoed = p.text, a.Logprobs != nil
+		c.chars = utf8.RuneCountInString(p.text)
 	}
 	return c
 }
@@ -93,16 +96,31 @@ func (c *choice) promptLogprobs(ev engine.Event, d *Delta) {
 		return
 	}
 	if c.source.Logprobs == nil {
-		first := c.source.Tokens[0]
-		c.source.Logprobs = []TokenLogprob{{Token: first, Text: c.text.TokenText(first)}}
-		for _, l := range ev.Prompt {
-			c.source.Logprobs = append(c.source.Logprobs, tokenLogprob(l, c.text))
-		}
+		c.source.Logprobs = c.ofPrompt(ev.Prompt)
 	}
 	if c.echoed {
 		d.Logprobs = append(d.Logprobs, c.source.Logprobs...)
 		c.echoed = false
 	}
+}
+
+// ofPrompt are the logprobs of the prompt's tokens, with their places in its text.
+func (c *choice) ofPrompt(list []engine.Logprob) []TokenLogprob {
+	first := c.source.Tokens[0]
+	out := []TokenLogprob{{Token: first, Text: c.text.TokenText(first)}}
+	for _, l := range list {
+		out = append(out, tokenLogprob(l, c.text))
+	}
+	if c.echoed {
+		dec, chars := c.text.NewDecoder(c.source.skip), 0
+		for i := range out {
+			out[i].Offset = chars
+			if i > 0 || !c.source.added {
+				chars += utf8.RuneCountInString(dec.Push(out[i].Token))
+			}
+		}
+	}
+	return out
 }
 
 // token takes one event: its token, and the end if it is the last.
@@ -111,7 +129,9 @@ func (c *choice) token(ev engine.Event, d *Delta) {
 		c.tokens++
 		d.Tokens = append(d.Tokens, ev.Token)
 		if ev.Logprob != nil {
-			d.Logprobs = append(d.Logprobs, tokenLogprob(*ev.Logprob, c.text))
+			l := tokenLogprob(*ev.Logprob, c.text)
+			l.Offset = c.chars
+			d.Logprobs = append(d.Logprobs, l)
 		}
 		if ev.Finish != engine.FinishStop || c.include {
 			if c.write(d, c.dec.Push(ev.Token)) {
@@ -135,6 +155,7 @@ func (c *choice) token(ev engine.Event, d *Delta) {
 
 // write passes text through the scanner and reports that a stop string ended it.
 func (c *choice) write(d *Delta, text string) bool {
+	c.chars += utf8.RuneCountInString(text)
 	out, stopped := c.scan.push(text, c.tokens >= c.minTokens)
 	d.Text += out
 	if stopped {

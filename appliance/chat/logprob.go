@@ -11,6 +11,7 @@ type TokenLogprob struct {
 	Logprob float32
 	Rank    int32
 	Top     []TopLogprob // best first
+	Offset  int          // characters of the choice's text before it
 }
 
 // TopLogprob is one alternative.

@@ -1,8 +1,8 @@
 package chat
 
 import (
+	"cmp"
 	"errors"
-	"math"
 	"slices"
 
 	"vapp.dev/engine/sample"
@@ -21,8 +21,8 @@ func (s *Service) params(r *Request, p *Prompted) (sample.Params, error) {
 		Temperature: *open.Temperature, TopP: *open.TopP, TopK: *open.TopK, MinP: *open.MinP,
 		Repetition: *open.RepetitionPenalty, Frequency: a.FrequencyPenalty, Presence: a.PresencePenalty,
 		MaxTokens: max(1, p.output), MinTokens: a.MinTokens,
-		StopTokenIDs: ids(a.StopTokenIDs), EOS: s.eos, IgnoreEOS: a.IgnoreEOS,
-		LogitBias: bias(a.LogitBias), AllowedTokenIDs: ids(a.AllowedTokenIDs),
+		StopTokenIDs: a.StopTokenIDs, EOS: s.eos, IgnoreEOS: a.IgnoreEOS,
+		LogitBias: bias(a.LogitBias), AllowedTokenIDs: a.AllowedTokenIDs,
 		Logprobs: s.alternatives(a.Logprobs), PromptLogprobs: s.alternatives(a.PromptLogprobs),
 	}
 	if a.Seed != nil && *a.Seed != -1 {
@@ -90,26 +90,11 @@ func (s *Service) badWords(words []string) ([][]int32, error) {
 }
 
 // bias is logit_bias in the order of tokens.
-func bias(m map[int]float64) []sample.Bias {
+func bias(m map[int32]float64) []sample.Bias {
 	var out []sample.Bias
 	for id, v := range m {
-		out = append(out, sample.Bias{Token: clamp(id), Value: v})
+		out = append(out, sample.Bias{Token: id, Value: v})
 	}
-	slices.SortFunc(out, func(a, b sample.Bias) int { return int(a.Token) - int(b.Token) })
+	slices.SortFunc(out, func(a, b sample.Bias) int { return cmp.Compare(a.Token, b.Token) })
 	return out
 }
-
-// ids keeps nil apart from empty: no list, and a list that allows nothing.
-func ids(list []int) []int32 {
-	if list == nil {
-		return nil
-	}
-	out := make([]int32, len(list))
-	for i, id := range list {
-		out[i] = clamp(id)
-	}
-	return out
-}
-
-// clamp keeps an id that is out of 32 bits out of the vocabulary too.
-func clamp(id int) int32 { return int32(min(max(id, -1), math.MaxInt32)) }

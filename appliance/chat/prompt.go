@@ -2,6 +2,7 @@ package chat
 
 import (
 	"context"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -13,6 +14,8 @@ type Prompted struct {
 	Logprobs []TokenLogprob
 
 	text    string // as it was given; for echo
+	skip    bool   // special tokens are not in text
+	added   bool   // nor is the first token, which encoding added
 	output  int    // tokens each choice may have
 	nothing bool   // echo alone: there is nothing to compute
 }
@@ -61,8 +64,10 @@ func (s *Service) prompt(r *Request, p Prompt) (Prompted, error) {
 		return Prompted{}, err
 	}
 	out := Prompted{Tokens: ids, text: p.Text}
+	out.added = p.Tokens == nil && a.AddSpecialTokens && int(ids[0]) == s.cfg.Special.BOS.ID && !strings.HasPrefix(p.Text, s.cfg.Special.BOS.Text)
 	if a.Echo && a.Chat == nil && (p.Tokens != nil || truncated != len(ids)) {
-		if out.text, err = s.cfg.Text.Decode(ids, a.SkipSpecialTokens); err != nil {
+		out.skip, out.added = a.SkipSpecialTokens, false
+		if out.text, err = s.cfg.Text.Decode(ids, out.skip); err != nil {
 			return Prompted{}, err
 		}
 	}

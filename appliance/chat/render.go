@@ -28,6 +28,9 @@ type vars map[string]any
 // render turns a conversation into the prompt's text.
 func (s *Service) render(ctx context.Context, c *Conversation, set *Settings) (string, error) {
 	tmpl := set.Template
+	if len(c.Tools) > 0 && set.ToolTemplate != nil {
+		tmpl = set.ToolTemplate
+	}
 	if c.Template != "" {
 		var err error
 		if tmpl, err = s.sandboxed(ctx, c.Template); err != nil {
@@ -89,6 +92,9 @@ func (s *Service) variables(c *Conversation, set *Settings, parts bool) vars {
 	}
 	if c.ReasoningEffort != "" {
 		v["reasoning_effort"] = c.ReasoningEffort
+	}
+	if c.ReasoningEffort == "none" {
+		v["enable_thinking"] = false
 	}
 	for k, x := range c.TemplateKwargs {
 		v[k] = x

@@ -89,7 +89,10 @@ func New(c Config) *Service {
 
 // eosIDs puts the tokenizer's own EOS first.
 func eosIDs(c Config) []int32 {
-	all := ids(c.EOS)
+	all := make([]int32, len(c.EOS))
+	for i, id := range c.EOS {
+		all[i] = int32(id)
+	}
 	if own := int32(c.Special.EOS.ID); own >= 0 && c.Special.EOS.Text != "" {
 		all = append([]int32{own}, slices.DeleteFunc(all, func(id int32) bool { return id == own })...)
 	}

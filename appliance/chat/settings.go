@@ -19,6 +19,7 @@ type Settings struct {
 	Sampling                 Sampling // of the profile: before the model's own, MaxTokens caps every reply
 	GenerationConfig         bool     // the model's generation_config.json counts
 	Template                 Template // nil: none, chats are refused
+	ToolTemplate             Template // for chats with tools; nil: Template
 	TemplateKwargs           map[string]json.RawMessage
 	TrustRequestChatTemplate bool
 	PromptTokensDetails      bool // usage tells cached tokens

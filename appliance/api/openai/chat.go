@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"slices"
 
 	"vapp.dev/appliance/chat"
 )
@@ -56,6 +57,17 @@ func chatLogprobs(f *fields, r *ChatRequest) {
 	}
 }
 
+// efforts are the words that reasoning_effort may be.
+var efforts = []string{"", "none", "minimal", "low", "medium", "high", "xhigh", "max"}
+
+func effort(f *fields) string {
+	e := f.str("reasoning_effort")
+	if !slices.Contains(efforts, e) {
+		f.fail(malformed("reasoning_effort", "`reasoning_effort` must be one of none, minimal, low, medium, high, xhigh, max, got %q.", e))
+	}
+	return e
+}
+
 // conversation reads what a chat template renders; /tokenize takes it too.
 func conversation(f *fields) *chat.Conversation {
 	c := &chat.Conversation{
@@ -63,7 +75,7 @@ func conversation(f *fields) *chat.Conversation {
 		ContinueFinal:       f.flag("continue_final_message", false),
 		Template:            f.str("chat_template"),
 		TemplateKwargs:      f.object("chat_template_kwargs"),
-		ReasoningEffort:     f.str("reasoning_effort"),
+		ReasoningEffort:     effort(f),
 		Documents:           f.list("documents"),
 	}
 	if raw, ok := c.TemplateKwargs["chat_template"]; ok {

@@ -90,9 +90,3 @@ func prompts(f *fields) []chat.Prompt {
 	}
 	return out
 }
-
-// tokens reads an array of token ids.
-func tokens(v json.RawMessage) ([]int32, bool) {
-	ids := []int32{}
-	return ids, json.Unmarshal(v, &ids) == nil
-}

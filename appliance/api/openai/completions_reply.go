@@ -33,9 +33,8 @@ func (r *CompletionRequest) Reply(run *chat.Run, replies []chat.Reply) []byte {
 		p := run.Prompts[reply.Prompt]
 		c := textChoice{
 			Index: reply.Choice, Text: reply.Text, FinishReason: &reply.Finish, StopReason: reply.Stop,
-			PromptLogprobs: w.prompt(p.Logprobs),
+			Logprobs: w.text(reply.Logprobs), PromptLogprobs: w.prompt(p.Logprobs),
 		}
-		c.Logprobs, _ = w.text(reply.Logprobs, 0)
 		if w.ReturnTokenIDs {
 			c.TokenIDs, c.PromptTokenIDs = notNil(reply.Tokens), p.Tokens
 		}
@@ -73,16 +72,14 @@ type textChunkChoice struct {
 
 // TextStream writes the records of one streamed completion.
 type TextStream struct {
-	run    *chat.Run
-	wire   *Wire
-	offset []int  // characters of text so far, a choice
-	begun  []bool // the choice's first chunk was written
+	run   *chat.Run
+	wire  *Wire
+	begun []bool // the choice's first chunk was written
 }
 
 // Stream starts a streamed reply.
 func (r *CompletionRequest) Stream(run *chat.Run) Stream {
-	n := run.Choices()
-	return &TextStream{run: run, wire: &r.Wire, offset: make([]int, n), begun: make([]bool, n)}
+	return &TextStream{run: run, wire: &r.Wire, begun: make([]bool, run.Choices())}
 }
 
 // Begin writes nothing: a completion has no role.
@@ -90,8 +87,7 @@ func (s *TextStream) Begin(buf []byte) []byte { return buf }
 
 // Add writes one delta.
 func (s *TextStream) Add(buf []byte, d chat.Delta) []byte {
-	c := textChunkChoice{Index: d.Choice, Text: d.Text, StopReason: d.Stop}
-	c.Logprobs, s.offset[d.Choice] = s.wire.text(d.Logprobs, s.offset[d.Choice])
+	c := textChunkChoice{Index: d.Choice, Text: d.Text, StopReason: d.Stop, Logprobs: s.wire.text(d.Logprobs)}
 	if s.wire.ReturnTokenIDs {
 		c.TokenIDs = notNil(d.Tokens)
 		if !s.begun[d.Choice] {

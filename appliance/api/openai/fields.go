@@ -28,14 +28,12 @@ func body(b []byte) (*fields, *chat.Error) {
 	if err := checkDepth(b); err != nil {
 		return nil, err
 	}
-	var raw map[string]json.RawMessage
-	if err := json.Unmarshal(b, &raw); err != nil {
-		if t := bytes.TrimSpace(b); json.Valid(t) {
-			return nil, malformed("", "The body must be a JSON object.")
-		}
+	var whole json.RawMessage
+	if err := json.Unmarshal(b, &whole); err != nil {
 		return nil, malformed("", "JSON decode error: %s.", jsonReason(err))
 	}
-	if raw == nil {
+	raw, ok := object(whole)
+	if !ok {
 		return nil, malformed("", "The body must be a JSON object.")
 	}
 	return newFields("", raw), nil
@@ -55,6 +53,41 @@ func jsonReason(err error) string {
 		return fmt.Sprintf("%s at byte %d", s.Error(), s.Offset)
 	}
 	return err.Error()
+}
+
+// maxItems bounds what an array or object may hold before it is taken apart,
+// arrays of token ids excepted.
+const maxItems = 1 << 17
+
+// items is at least the number of elements of an array or object.
+func items(v json.RawMessage) int {
+	n, depth, quoted := 1, 0, false
+	for i := 0; i < len(v); i++ {
+		switch c := v[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			depth--
+		case c == ',' && depth == 1:
+			n++
+		}
+	}
+	return n
+}
+
+// object takes an object apart; a null is none.
+func object(v json.RawMessage) (map[string]json.RawMessage, bool) {
+	v = bytes.TrimSpace(v)
+	if len(v) == 0 || v[0] != '{' || items(v) > maxItems {
+		return nil, false
+	}
+	var out map[string]json.RawMessage
+	return out, json.Unmarshal(v, &out) == nil
 }
 
 // checkDepth refuses deep nesting before anything recursive sees it.
@@ -174,6 +207,9 @@ func (f *fields) integer(name string) *int64 {
 }
 
 func wholeNumber(v json.RawMessage) (int64, bool) {
+	if v[0] != '-' && (v[0] < '0' || v[0] > '9') {
+		return 0, false
+	}
 	if x, err := strconv.ParseInt(string(v), 10, 64); err == nil {
 		return x, true
 	}
@@ -212,28 +248,25 @@ func (f *fields) list(name string) []json.RawMessage {
 		return nil
 	}
 	out := []json.RawMessage{}
-	if json.Unmarshal(v, &out) != nil {
-		f.wrong(name, "an array")
+	if v[0] != '[' || items(v) > maxItems || json.Unmarshal(v, &out) != nil {
+		f.wrong(name, fmt.Sprintf("an array of at most %d elements", maxItems))
 		return nil
 	}
 	return out
 }
 
 // ints reads an array of integers of 32 bits; nil when absent.
-func (f *fields) ints(name string) []int {
-	var out []int
-	if list := f.list(name); list != nil {
-		out = make([]int, len(list))
-		for i, v := range list {
-			x, ok := wholeNumber(v)
-			if !ok || x != int64(int32(x)) {
-				f.wrong(name, "an array of integers")
-				return nil
-			}
-			out[i] = int(x)
-		}
+func (f *fields) ints(name string) []int32 {
+	v, ok := f.get(name)
+	if !ok {
+		return nil
 	}
-	return out
+	list, ok := tokens(v)
+	if !ok {
+		f.wrong(name, "an array of integers of 32 bits")
+		return nil
+	}
+	return list
 }
 
 // strings reads an array of strings, or one string when alone.
@@ -246,7 +279,7 @@ func (f *fields) strings(name string) []string {
 		return []string{f.str(name)}
 	}
 	var out []*string
-	if json.Unmarshal(v, &out) != nil {
+	if v[0] != '[' || items(v) > maxItems || json.Unmarshal(v, &out) != nil {
 		f.wrong(name, "a string or an array of strings")
 		return nil
 	}
@@ -267,12 +300,20 @@ func (f *fields) object(name string) map[string]json.RawMessage {
 	if !ok {
 		return nil
 	}
-	var out map[string]json.RawMessage
-	if json.Unmarshal(v, &out) != nil {
-		f.wrong(name, "an object")
+	out, ok := object(v)
+	if !ok {
+		f.wrong(name, fmt.Sprintf("an object of at most %d names", maxItems))
 		return nil
 	}
 	return out
+}
+
+// tokens reads an array of integers of 32 bits.
+func tokens(v json.RawMessage) ([]int32, bool) {
+	ids := []int32{}
+	// a null would be read as 0
+	ok := v[0] == '[' && bytes.IndexByte(v, 'n') < 0 && json.Unmarshal(v, &ids) == nil
+	return ids, ok
 }
 
 // unknown lists the fields that nobody has asked for.

@@ -1,8 +1,8 @@
 package openai
 
 import (
+	"slices"
 	"strconv"
-	"unicode/utf8"
 
 	"vapp.dev/appliance/chat"
 )
@@ -70,32 +70,30 @@ type textLogprobs struct {
 	TopLogprobs   []map[string]float32 `json:"top_logprobs"`
 }
 
-// text converts the logprobs of a delta that starts offset characters into the
-// returned text, and returns where the next one starts.
-func (w *Wire) text(list []chat.TokenLogprob, offset int) (*textLogprobs, int) {
+// text converts the logprobs of a delta.
+func (w *Wire) text(list []chat.TokenLogprob) *textLogprobs {
 	if len(list) == 0 {
-		return nil, offset
+		return nil
 	}
 	out := &textLogprobs{}
 	for _, l := range list {
 		name := w.name(l.Token, l.Text)
-		out.TextOffset = append(out.TextOffset, offset)
+		out.TextOffset = append(out.TextOffset, l.Offset)
 		out.Tokens = append(out.Tokens, name)
-		offset += utf8.RuneCountInString(l.Text)
 		if !l.Known {
 			out.TokenLogprobs = append(out.TokenLogprobs, nil)
 			out.TopLogprobs = append(out.TopLogprobs, nil)
 			continue
 		}
 		top := map[string]float32{}
-		for _, t := range cut(l.Top, w.TopLogprobs) {
-			top[w.name(t.Token, t.Text)] = t.Logprob
+		for _, t := range slices.Backward(cut(l.Top, w.TopLogprobs)) {
+			top[w.name(t.Token, t.Text)] = t.Logprob // of tokens with the same text the best counts
 		}
 		top[name] = l.Logprob
 		out.TokenLogprobs = append(out.TokenLogprobs, &l.Logprob)
 		out.TopLogprobs = append(out.TopLogprobs, top)
 	}
-	return out, offset
+	return out
 }
 
 // promptLogprob is one entry of prompt_logprobs, by token id.

@@ -10,8 +10,8 @@ import (
 // message reads one element of messages.
 func message(i int, raw json.RawMessage) (chat.Message, *chat.Error) {
 	at := fmt.Sprintf("messages.%d", i)
-	var obj map[string]json.RawMessage
-	if json.Unmarshal(raw, &obj) != nil || obj == nil {
+	obj, ok := object(raw)
+	if !ok {
 		return chat.Message{}, malformed(at, "`%s` must be an object.", at)
 	}
 	f := newFields(at+".", obj)
@@ -71,8 +71,8 @@ func part(at string, raw json.RawMessage) (chat.Part, *chat.Error) {
 	if json.Unmarshal(raw, &bare) == nil && raw[0] == '"' {
 		return chat.Part{Type: "text", Text: bare}, nil
 	}
-	var obj map[string]json.RawMessage
-	if json.Unmarshal(raw, &obj) != nil || obj == nil {
+	obj, ok := object(raw)
+	if !ok {
 		return chat.Part{}, malformed(at, "`%s` must be a string or an object with a type.", at)
 	}
 	f := newFields(at+".", obj)
@@ -118,8 +118,8 @@ func toolCalls(f *fields) []chat.ToolCall {
 	var out []chat.ToolCall
 	for i, raw := range f.list("tool_calls") {
 		at := fmt.Sprintf("%stool_calls.%d.", f.at, i)
-		var obj map[string]json.RawMessage
-		if json.Unmarshal(raw, &obj) != nil || obj == nil {
+		obj, ok := object(raw)
+		if !ok {
 			f.fail(malformed(at[:len(at)-1], "`%s` must be an object.", at[:len(at)-1]))
 			return nil
 		}

@@ -18,7 +18,6 @@ type Wire struct {
 	PromptLogprobs  bool     // the reply carries them
 	TopLogprobs     int      // entries of each list; -1: all
 	Unknown         []string // fields that were ignored
-	Deprecated      []string // fields with a newer name
 }
 
 // common reads the fields that chat and completions share.
@@ -93,20 +92,20 @@ func checkPromptLogprobs(f *fields, n int, stream bool) {
 }
 
 // logitBias reads the map from token ids, as strings, to biases.
-func logitBias(f *fields) map[int]float64 {
+func logitBias(f *fields) map[int32]float64 {
 	raw := f.object("logit_bias")
 	if len(raw) == 0 {
 		return nil
 	}
 	o := newFields("logit_bias.", raw)
-	out := make(map[int]float64, len(raw))
+	out := make(map[int32]float64, len(raw))
 	for name := range raw {
 		id, err := strconv.ParseInt(name, 10, 32)
 		if err != nil {
 			f.fail(malformed("logit_bias", "`logit_bias` must map token ids to numbers, got the key %q.", name))
 			return nil
 		}
-		out[int(id)] = min(max(o.numberOr(name, 0), -100), 100)
+		out[int32(id)] = min(max(o.numberOr(name, 0), -100), 100)
 	}
 	if o.err != nil {
 		f.fail(o.err)

@@ -53,12 +53,9 @@ func DecodeDetokenize(b []byte) (Detokenize, error) {
 	if bad != nil {
 		return Detokenize{}, bad
 	}
-	d := Detokenize{Model: f.str("model"), Tokens: []int32{}}
+	d := Detokenize{Model: f.str("model"), Tokens: f.ints("tokens")}
 	if !f.has("tokens") {
 		f.fail(malformed("tokens", "Field required: `tokens`."))
-	}
-	for _, id := range f.ints("tokens") {
-		d.Tokens = append(d.Tokens, int32(id))
 	}
 	if f.err != nil {
 		return d, f.err

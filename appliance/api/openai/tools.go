@@ -82,8 +82,8 @@ func toolNames(list []json.RawMessage) (map[string]bool, *chat.Error) {
 	names := map[string]bool{}
 	for i, raw := range list {
 		at := fmt.Sprintf("tools.%d", i)
-		var obj map[string]json.RawMessage
-		if json.Unmarshal(raw, &obj) != nil || obj == nil {
+		obj, ok := object(raw)
+		if !ok {
 			return nil, malformed(at, "`%s` must be an object.", at)
 		}
 		tool := newFields(at+".", obj)

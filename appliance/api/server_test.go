@@ -1,0 +1,268 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"vapp.dev/appliance/chat"
+	"vapp.dev/appliance/chat/chattest"
+	"vapp.dev/engine"
+)
+
+const hello = `{"messages":[{"role":"user","content":"hi"}]}`
+
+func post(s *Server, path, body string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest("POST", path, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, r)
+	return w
+}
+
+func get(s *Server, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+	return w
+}
+
+func TestNotReady(t *testing.T) {
+	st := &state{nil, "loading weights"}
+	s := New(Config{State: st, Log: slog.New(slog.DiscardHandler)}, testSettings())
+	for path, want := range map[string]int{
+		"/livez": 200, "/readyz": 503, "/health": 503, "/v1/models": 503, "/version": 200, "/load": 200, "/metrics": 404,
+	} {
+		w := get(s, path)
+		if w.Code != want {
+			t.Errorf("%s: %d, want %d", path, w.Code, want)
+		}
+		if want == 503 && !strings.Contains(w.Body.String(), "loading weights") {
+			t.Errorf("%s does not tell the phase: %s", path, w.Body)
+		}
+	}
+	w := post(s, "/v1/chat/completions", hello)
+	if w.Code != 503 || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), `"type":"ServiceUnavailableError"`) {
+		t.Errorf("chat: %d %s", w.Code, w.Body)
+	}
+	st.svc, st.phase = chattest.Service(&chattest.Model{}), "ready"
+	if w := post(s, "/v1/chat/completions", hello); w.Code != 200 {
+		t.Errorf("when ready: %d %s", w.Code, w.Body)
+	}
+}
+
+// TestDisconnect: the client of a stream, and of a plain reply, leaves; the
+// engine is told at once.
+func TestDisconnect(t *testing.T) {
+	for _, stream := range []string{"true", "false"} {
+		for _, n := range []string{"1", "3"} {
+			m := &chattest.Model{Say: func(engine.Request, int) chattest.Script {
+				return chattest.Script{Text: "abc ", Endless: true}
+			}}
+			cfg := chattest.Config(m)
+			cfg.ModelLen = 1 << 30 // an endless reply
+			s := New(Config{State: &state{chat.New(cfg), "ready"}, Log: slog.New(slog.DiscardHandler)}, testSettings())
+			srv := httptest.NewServer(s.Handler())
+			ctx, leave := context.WithCancel(context.Background())
+			body := `{"messages":[{"role":"user","content":"x"}],"stream":` + stream + `,"n":` + n + `}`
+			r, _ := http.NewRequestWithContext(ctx, "POST", srv.URL+"/v1/chat/completions", strings.NewReader(body))
+			r.Header.Set("Content-Type", "application/json")
+			time.AfterFunc(30*time.Millisecond, leave)
+			if resp, err := http.DefaultClient.Do(r); err == nil {
+				_, _ = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+			}
+			want := len(m.Requests()) * int(n[0]-'0')
+			for m.Cancelled() < want || s.InFlight() > 0 { // the test's own timeout ends a failure
+				time.Sleep(time.Millisecond)
+			}
+			srv.Close()
+		}
+	}
+}
+
+// TestSettingsChange: a running stream keeps its settings, the next request has
+// the new ones, all of them.
+func TestSettingsChange(t *testing.T) {
+	release := make(chan struct{})
+	m := &chattest.Model{}
+	set := testSettings()
+	s := testServer(m, set)
+	m.Say = func(engine.Request, int) chattest.Script {
+		<-release
+		return chattest.Script{Text: "x"}
+	}
+	var old *httptest.ResponseRecorder
+	var wg sync.WaitGroup
+	wg.Go(func() { old = post(s, "/v1/completions", `{"prompt":"a","model":"also","stream":true}`) })
+	for s.InFlight() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	set.Chat.Models, set.Keys = []string{"new"}, []string{"k"}
+	s.SetSettings(set)
+	if w := get(s, "/v1/models"); w.Code != 401 {
+		t.Errorf("without the new key: %d", w.Code)
+	}
+	close(release)
+	wg.Wait()
+	if old.Code != 200 || !strings.Contains(old.Body.String(), `"model":"also"`) || !strings.HasSuffix(old.Body.String(), "data: [DONE]\n\n") {
+		t.Errorf("the stream that ran: %d %s", old.Code, old.Body)
+	}
+	r := httptest.NewRequest("GET", "/v1/models", nil)
+	r.Header.Set("Authorization", "Bearer k")
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, r)
+	if !strings.Contains(w.Body.String(), `"id":"new"`) || strings.Contains(w.Body.String(), "also") {
+		t.Errorf("models: %s", w.Body)
+	}
+}
+
+func TestConcurrencyLimit(t *testing.T) {
+	release := make(chan struct{})
+	m := &chattest.Model{Say: func(engine.Request, int) chattest.Script {
+		<-release
+		return chattest.Script{Text: "x"}
+	}}
+	set := testSettings()
+	set.MaxConcurrent = 1
+	s := testServer(m, set)
+	var wg sync.WaitGroup
+	wg.Go(func() { post(s, "/v1/chat/completions", hello) })
+	for s.InFlight() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if w := get(s, "/load"); w.Body.String() != `{"server_load":1}` {
+		t.Errorf("load: %s", w.Body)
+	}
+	w := post(s, "/v1/completions", `{"prompt":"x"}`)
+	if w.Code != 503 || !strings.Contains(w.Body.String(), "1 requests are open") {
+		t.Errorf("over the limit: %d %s", w.Code, w.Body)
+	}
+	close(release)
+	wg.Wait()
+	if w := post(s, "/v1/completions", `{"prompt":"x"}`); w.Code != 200 {
+		t.Errorf("afterwards: %d %s", w.Code, w.Body)
+	}
+}
+
+// TestPanic: one request fails, with its stack in the log, and the next is
+// answered.
+func TestPanic(t *testing.T) {
+	m := &chattest.Model{Say: func(engine.Request, int) chattest.Script { panic("boom at 0xc000123456") }}
+	var out bytes.Buffer
+	s := New(Config{State: &state{chattest.Service(m), "ready"}, Log: slog.New(slog.NewTextHandler(&out, nil))}, testSettings())
+	w := post(s, "/v1/chat/completions", hello)
+	if w.Code != 500 || !strings.Contains(w.Body.String(), `"type":"InternalServerError"`) || strings.Contains(w.Body.String(), "boom") {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+	if !strings.Contains(out.String(), "boom") || !strings.Contains(out.String(), "TestPanic") {
+		t.Errorf("log without the panic: %s", out.String())
+	}
+	if w := get(s, "/health"); w.Code != 200 || s.InFlight() != 0 {
+		t.Errorf("afterwards: %d, %d in flight", w.Code, s.InFlight())
+	}
+}
+
+func TestObservationAndAccessLog(t *testing.T) {
+	var seen []Observation
+	var out bytes.Buffer
+	set := testSettings()
+	set.AccessLog = true
+	s := New(Config{
+		State: &state{chattest.Service(&chattest.Model{}), "ready"}, Observe: func(o Observation) { seen = append(seen, o) },
+		Log:     slog.New(slog.NewJSONHandler(&out, nil)),
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "m 1\n") }),
+	}, set)
+	post(s, "/v1/chat/completions", hello)
+	get(s, "/nothing")
+	if w := get(s, "/metrics"); w.Body.String() != "m 1\n" {
+		t.Errorf("metrics: %s", w.Body)
+	}
+	if len(seen) != 3 {
+		t.Fatalf("%d observations", len(seen))
+	}
+	o := seen[0]
+	if o.Method != "POST" || o.Handler != "/v1/chat/completions" || o.Status != 200 || o.In != int64(len(hello)) || o.Out < 100 || o.Duration <= 0 {
+		t.Errorf("chat: %+v", o)
+	}
+	if o := seen[1]; o.Status != 404 || o.Handler != "" {
+		t.Errorf("unknown path: %+v", o)
+	}
+	var line map[string]any
+	first, _, _ := strings.Cut(out.String(), "\n")
+	if err := json.Unmarshal([]byte(first), &line); err != nil || line["path"] != "/v1/chat/completions" || line["status"] != 200.0 {
+		t.Errorf("access line: %s", first)
+	}
+}
+
+func TestRoutes(t *testing.T) {
+	s := New(Config{
+		State: &state{}, Metrics: http.NotFoundHandler(), Reloads: http.NotFoundHandler(), Log: slog.New(slog.DiscardHandler),
+	}, testSettings())
+	var got []string
+	for _, r := range s.Routes() {
+		got = append(got, strings.Join(r.Methods, ",")+" "+r.Path)
+	}
+	want := []string{
+		"GET /admin/reloads", "POST /detokenize", "GET /health", "POST /is_scaling_elastic_ep", "GET /livez", "GET /load",
+		"GET /metrics", "GET /metrics/", "GET,POST /ping", "GET /readyz", "POST /tokenize", "POST /v1/chat/completions",
+		"POST /v1/completions", "GET /v1/models", "GET /v1/models/*", "GET /version",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func TestGuardMetrics(t *testing.T) {
+	set := testSettings()
+	set.Keys = []string{"k"}
+	cfg := Config{State: &state{}, Metrics: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), Log: slog.New(slog.DiscardHandler)}
+	s := New(cfg, set)
+	if w := get(s, "/metrics"); w.Code != 200 {
+		t.Errorf("unguarded: %d", w.Code)
+	}
+	set.GuardMetrics = true
+	s.SetSettings(set)
+	for _, path := range []string{"/metrics", "/metrics/"} {
+		if w := get(s, path); w.Code != 401 {
+			t.Errorf("guarded %s: %d", path, w.Code)
+		}
+	}
+}
+
+// TestClientHangs: a client that reads nothing cannot hold a goroutine for ever:
+// its connection ends and the engine is told.
+func TestClientHangs(t *testing.T) {
+	m := &chattest.Model{Say: func(engine.Request, int) chattest.Script {
+		return chattest.Script{Text: strings.Repeat("x", 1000), Endless: true}
+	}}
+	cfg := chattest.Config(m)
+	cfg.ModelLen = 1 << 30
+	s := New(Config{State: &state{chat.New(cfg), "ready"}, Log: slog.New(slog.DiscardHandler)}, testSettings())
+	s.writeTimeout = 50 * time.Millisecond
+	srv := httptest.NewServer(s.Handler())
+	defer srv.Close()
+	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	body := `{"prompt":"x","stream":true,"max_tokens":1000000000}`
+	_, err = io.WriteString(conn, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "+
+		"52\r\n\r\n"+body)
+	if err != nil || len(body) != 52 {
+		t.Fatal(err, len(body))
+	}
+	for m.Cancelled() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+}
