@@ -69,14 +69,14 @@ func (w want) explain(err error) error {
 	}
 	e := &DoesNotFitError{
 		Pos: w.in.Profile.Pos("memory"), Path: "memory", Need: s.need, Have: s.have, Missing: s.need - s.have,
-		What: fmt.Sprintf("one sequence of %s tokens, with all else,", Group(int64(s.tokens))), Rule: w.budget().Rule, Ledger: s.ledger,
+		What: fmt.Sprintf("one sequence of %s tokens with everything else", Group(int64(s.tokens))), Rule: w.budget().Rule, Ledger: s.ledger,
 	}
 	switch {
 	case s.kvOnly:
 		e.Pos, e.Path = w.in.Profile.Pos("memory.kvCache"), "memory.kvCache"
 		e.What, e.Rule = fmt.Sprintf("one sequence of %s tokens", Group(int64(s.tokens))), "as the profile fixes it"
 	case w.kvCache > 0:
-		e.What = fmt.Sprintf("a KV cache of %v, with all else,", schema.Bytes(w.kvCache))
+		e.What = fmt.Sprintf("a KV cache of %v with everything else", schema.Bytes(w.kvCache))
 	}
 	for _, knob := range knobs {
 		e.Changes = append(e.Changes, knob(w, s)...)
