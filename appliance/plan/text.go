@@ -128,12 +128,16 @@ func (p *Plan) decided(t *text) {
 		}
 		t.wide(16, c.Name, text)
 	}
+	width := 0
+	for _, k := range p.Kernels {
+		width = max(width, len(k.Name))
+	}
 	for i, k := range p.Kernels {
 		name := ""
 		if i == 0 {
 			name = "kernels"
 		}
-		t.wide(16, name, fmt.Sprintf("%-5s %-14s %s, %s", k.Format, k.Name, numberOf(k.Count, "weight"), Size(k.Bytes)))
+		t.wide(16, name, fmt.Sprintf("%-5s %-*s  %s, %s", k.Format, width, k.Name, numberOf(k.Count, "weight"), Size(k.Bytes)))
 	}
 	t.wide(16, "go memory limit", Size(p.GoMemoryLimit))
 }
