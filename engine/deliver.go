@@ -128,7 +128,7 @@ func (l *loop) deliver(set int, o sched.Output, now time.Time, report *StepStats
 	prompt := o.Seq.Prompt()
 	for k := range o.Targets {
 		lp := l.runner.Logprob(set, o.TargetRow+k, p.PromptLogprobs)
-		c.prompt = append(c.prompt, logprobOf(prompt[o.TargetPos+k+1], lp))
+		c.prompt = append(c.prompt, logprobOf(prompt[o.TargetPos+k], lp))
 	}
 	if o.Token < 0 && o.Finish == sched.NotFinished {
 		return

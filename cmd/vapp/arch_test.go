@@ -189,12 +189,19 @@ func TestImportLaw(t *testing.T) {
 			switch {
 			case s.test:
 				why = testMay(s.dir, p)
+			case ok && strings.HasSuffix(p, "test") && within(p, module) && !strings.HasSuffix(s.dir, "test"):
+				why = "what tests are made of does not ship in the binary"
 			case ok:
 				why = r.may(p)
 			}
 			if why != "" {
 				t.Errorf("%s imports %s: %s", s.path, p, why)
 			}
+		}
+	}
+	for dir := range rooms {
+		if !seen[dir] {
+			t.Errorf("the import law has a room for %s, which does not exist", dir)
 		}
 	}
 }

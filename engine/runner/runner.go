@@ -80,7 +80,7 @@ func (r *Runner) rows(b *backend.Step, row *sched.Row, i, t int) {
 		return sample.At{Seq: int32(i), Seed: q.Seed(), Position: pos + 1, Prompt: len(q.Prompt()), Output: q.Output()}
 	}
 	for k := range row.Targets {
-		pos := row.TargetFrom + k
+		pos := row.TargetPos + k - 1 // whose logits foretell the target
 		n := row.Sample + k
 		b.Rows[n] = int32(t + pos - row.From)
 		p.Target(b, n, at(pos), q.Prompt()[pos+1])

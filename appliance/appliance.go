@@ -1,0 +1,188 @@
+// Package appliance is the life of a server: plan, listen, load, serve, reload,
+// drain, close. It is the only package that sees all parts; it contains no
+// arithmetic, no parsing and no routes.
+package appliance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"vapp.dev/appliance/api"
+	"vapp.dev/appliance/chat"
+	"vapp.dev/appliance/metrics"
+	"vapp.dev/engine"
+	"vapp.dev/engine/tokenizer"
+)
+
+// Config is what a command gives an Appliance.
+type Config struct {
+	Profile string // path
+	Machine Machine
+	Version string
+	Log     io.Writer
+	// Progress is told how far loading has come; nil: nobody is.
+	Progress func(engine.Progress)
+	// Sandbox renders templates that come with requests.
+	Sandbox tokenizer.Sandbox
+}
+
+// Appliance is one server. New plans it, Run runs it.
+type Appliance struct {
+	cfg      Config
+	log      *slog.Logger
+	level    *slog.LevelVar
+	prepared *Prepared // what the engine was opened with
+	metrics  *metrics.Metrics
+	server   *api.Server
+	phase    phase
+	listener net.Listener
+
+	// live is everything that changes without a new engine, all or none.
+	live    atomic.Pointer[live]
+	service atomic.Pointer[chat.Service] // nil until the model is loaded
+	engine  *engine.Engine               // set before the phase is Ready
+
+	audit     audit
+	reloading sync.Mutex
+	kick      chan string     // a trigger for the reload goroutine
+	hard      context.Context // ends when Run must end at once
+	abort     context.CancelCauseFunc
+}
+
+// New plans the profile and listens. An error says what is wrong with the
+// profile, the model or the machine; nothing was loaded then.
+func New(c Config) (*Appliance, error) {
+	p, err := Prepare(c.Profile, c.Machine)
+	if err != nil {
+		return nil, err
+	}
+	a := &Appliance{cfg: c, prepared: p, level: &slog.LevelVar{}, kick: make(chan string, 1)}
+	a.hard, a.abort = context.WithCancelCause(context.Background())
+	a.log = newLog(c.Log, p.Profile.Log.Format, a.level)
+	if err := a.begin(); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return a, nil
+}
+
+func (a *Appliance) begin() error {
+	p := a.prepared
+	if err := p.Model.Loadable(); err != nil {
+		return p.Profile.Reject("model.source", "%v", err)
+	}
+	if err := p.Plan.CheckFree(p.Plan.Facts.FreeBytes); err != nil {
+		return err
+	}
+	l, err := a.newLive(p.Profile, p.Model)
+	if err != nil {
+		return err
+	}
+	a.metrics = a.newMetrics()
+	a.server = api.New(api.Config{
+		State: a, Version: a.cfg.Version, Metrics: a.metrics.Handler(), Reloads: http.HandlerFunc(a.serveReloads), Log: a.log,
+		Observe: func(o api.Observation) { a.metrics.Answered(metrics.Answered(o)) },
+	}, l.api)
+	a.apply(l)
+	at := net.JoinHostPort(p.Profile.Serve.Host, fmt.Sprint(p.Profile.Serve.Port))
+	if a.listener, err = net.Listen("tcp", at); err != nil {
+		return p.Profile.Reject("serve.port", "cannot listen on %s: %v; set another port, or stop what holds it", at, reasonOf(err))
+	}
+	return nil
+}
+
+// Addr is where the server listens.
+func (a *Appliance) Addr() net.Addr { return a.listener.Addr() }
+
+// Abort ends Run at once: running requests are aborted.
+func (a *Appliance) Abort(why error) { a.abort(why) }
+
+// Run serves until ctx ends, then drains: it refuses new requests, waits for the
+// running ones up to serve.drainTimeout, and returns nil when all have ended.
+func (a *Appliance) Run(ctx context.Context) error {
+	hard := a.hard
+	defer a.abort(nil)
+	defer a.prepared.Close()
+	debug.SetMemoryLimit(a.prepared.Plan.GoMemoryLimit)
+	server := &http.Server{Handler: a.server.Handler(), ReadHeaderTimeout: 30 * time.Second, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug)}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(a.listener) }()
+	a.server.LogRoutes()
+	a.log.Info("listening", "address", a.Addr().String(), "profile", a.cfg.Profile)
+	loading, stopLoading := context.WithCancel(hard)
+	defer context.AfterFunc(ctx, stopLoading)()
+	if err := a.load(loading); err != nil {
+		server.Close()
+		if ctx.Err() != nil && hard.Err() == nil {
+			a.log.Info("stopped while loading")
+			return nil
+		}
+		return errors.Join(context.Cause(hard), err)
+	}
+	background, stop := context.WithCancel(hard)
+	defer stop()
+	var tasks sync.WaitGroup
+	tasks.Go(func() { a.watch(background) })
+	tasks.Go(func() { a.statistics(background) })
+	defer tasks.Wait()
+	defer stop()
+	select {
+	case <-ctx.Done():
+	case <-hard.Done():
+	case err := <-failed:
+		return errors.Join(fmt.Errorf("serve: %w", err), a.engine.Close())
+	case <-a.engine.Done():
+		err := a.engine.Err()
+		a.phase.set(Failed)
+		server.Close()
+		return errors.Join(err, a.engine.Close())
+	}
+	return a.drain(hard, server)
+}
+
+// drain ends the service; hard cuts it short.
+func (a *Appliance) drain(hard context.Context, server *http.Server) error {
+	a.phase.set(Draining)
+	limit := time.Duration(a.live.Load().profile.Serve.DrainTimeout)
+	running := a.engine.Stats()
+	a.log.Info("draining", "running", running.Running, "waiting", running.Waiting, "timeout", limit.String())
+	soft, stop := context.WithTimeout(hard, limit)
+	defer stop()
+	err := a.engine.Drain(soft)
+	if err == nil {
+		// The last tokens are on their way: let the handlers write them.
+		err = server.Shutdown(soft)
+	}
+	left := a.engine.Stats()
+	closed := errors.Join(a.engine.Close(), server.Close())
+	switch {
+	case hard.Err() != nil:
+		return context.Cause(hard)
+	case err != nil:
+		return errors.Join(fmt.Errorf("drain: after %s %d requests had not ended and were aborted; serve.drainTimeout is the limit", limit, left.Running+left.Waiting), closed)
+	}
+	a.log.Info("drained")
+	return closed
+}
+
+// reasonOf is the last cause of a network error, without address and verb.
+func reasonOf(err error) error {
+	var op *net.OpError
+	var sys *os.SyscallError
+	switch {
+	case errors.As(err, &sys):
+		return sys.Err
+	case errors.As(err, &op):
+		return op.Err
+	}
+	return err
+}

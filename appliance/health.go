@@ -1,0 +1,49 @@
+package appliance
+
+import (
+	"encoding/json"
+	"net/http"
+	"sync/atomic"
+
+	"vapp.dev/appliance/chat"
+)
+
+// Phase is where a server is in its life.
+type Phase int32
+
+// The phases.
+const (
+	Loading Phase = iota
+	Ready
+	Draining
+	Failed
+)
+
+// String is the phase as /readyz and 503 answers say it.
+func (p Phase) String() string {
+	return [...]string{"loading", "ready", "draining", "failed"}[p]
+}
+
+// phase holds the Phase.
+type phase struct{ now atomic.Int32 }
+
+func (p *phase) set(to Phase) { p.now.Store(int32(to)) }
+func (p *phase) get() Phase   { return Phase(p.now.Load()) }
+
+// Phase is the word for /readyz and for what is refused meanwhile.
+func (a *Appliance) Phase() string { return a.phase.get().String() }
+
+// Service answers requests; nil unless the server is ready.
+func (a *Appliance) Service() *chat.Service {
+	if a.phase.get() != Ready {
+		return nil
+	}
+	return a.service.Load()
+}
+
+// serveReloads is GET /admin/reloads.
+func (a *Appliance) serveReloads(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	// An error here is a client that has gone.
+	_ = json.NewEncoder(w).Encode(map[string]any{"profile": a.cfg.Profile, "hash": a.live.Load().profile.Hash(), "reloads": a.Reloads()})
+}

@@ -1,0 +1,162 @@
+package appliance
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"vapp.dev/appliance/api"
+	"vapp.dev/appliance/chat"
+	"vapp.dev/engine"
+	"vapp.dev/engine/tokenizer"
+	"vapp.dev/schema"
+)
+
+// live is everything that may change while requests run. It is built whole
+// before it is swapped in, so that a change applies in all its parts or in none.
+type live struct {
+	profile *schema.Profile
+	hash    string       // of the profile and of the files it names
+	api     api.Settings // a request keeps those it started with
+	files   []string     // to watch: the profile's own and those it names
+}
+
+// newLive reads the files a profile names and compiles its template.
+func (a *Appliance) newLive(p *schema.Profile, m *engine.Model) (*live, error) {
+	l := &live{profile: p, files: []string{p.File()}, api: settings(p)}
+	sum := sha256.New()
+	fmt.Fprintln(sum, p.Hash())
+	if err := l.readKeys(p, sum.Write); err != nil {
+		return nil, err
+	}
+	source := m.Checkpoint.ChatTemplate()
+	if t := p.Parsers.ChatTemplate; t != "" {
+		var err error
+		if source, err = l.readTemplate(p, t); err != nil {
+			return nil, err
+		}
+	}
+	fmt.Fprintln(sum, source)
+	l.hash = hex.EncodeToString(sum.Sum(nil))
+	if source == "" {
+		return l, nil
+	}
+	t, err := tokenizer.NewTemplate(source, tokenizer.Limits{})
+	if err != nil {
+		if p.Parsers.ChatTemplate == "" {
+			return nil, fmt.Errorf("model %s: chat template: %w; set parsers.chatTemplate to another one", p.Model.Source, err)
+		}
+		return nil, p.Reject("parsers.chatTemplate", "%v", err)
+	}
+	l.api.Chat.Template = template{t}
+	return l, nil
+}
+
+// settings are what a profile says about requests; keys and template are read
+// from elsewhere.
+func settings(p *schema.Profile) api.Settings {
+	s, l, c := p.Sampling, p.Serve.Limits, p.Serve.CORS
+	return api.Settings{
+		GuardMetrics:  p.Serve.GuardMetrics,
+		MaxBodyBytes:  int64(l.MaxBodyBytes),
+		MaxConcurrent: l.MaxConcurrentRequests,
+		AccessLog:     p.Serve.AccessLog,
+		CORS: api.CORS{
+			Origins: c.AllowedOrigins, Methods: c.AllowedMethods, Headers: c.AllowedHeaders, Credentials: c.AllowCredentials,
+		},
+		Chat: chat.Settings{
+			Models:         p.Serve.ServedModelName,
+			MaxChoices:     l.MaxChoices,
+			MaxLogprobs:    l.MaxLogprobs,
+			RequestTimeout: time.Duration(l.RequestTimeout),
+			Sampling: chat.Sampling{
+				Temperature: s.Temperature, TopP: s.TopP, MinP: s.MinP, RepetitionPenalty: s.RepetitionPenalty,
+				TopK: s.TopK, MaxTokens: s.MaxTokens,
+			},
+			GenerationConfig:         s.GenerationConfig == "auto",
+			TrustRequestChatTemplate: p.Parsers.TrustRequestChatTemplate,
+			PromptTokensDetails:      p.Serve.PromptTokensDetails,
+			PriorityScheduling:       p.Scheduler.Policy == "priority",
+		},
+	}
+}
+
+// maxFile bounds a file that a profile names.
+const maxFile = 1 << 20
+
+// readKeys resolves the profile's keys: clear text, variables, and files with
+// one key a line. What was read goes to hash too.
+func (l *live) readKeys(p *schema.Profile, hash func([]byte) (int, error)) error {
+	for i, k := range p.Serve.APIKeys {
+		at := fmt.Sprintf("serve.apiKeys[%d]", i)
+		n := len(l.api.Keys)
+		switch {
+		case k.File != "":
+			path := p.Path(k.File)
+			l.files = append(l.files, path)
+			b, err := readSmall(path)
+			if err != nil {
+				return p.Reject(at, "%v", err)
+			}
+			for s := bufio.NewScanner(bytes.NewReader(b)); s.Scan(); {
+				if line := strings.TrimSpace(s.Text()); line != "" {
+					l.api.Keys = append(l.api.Keys, line)
+				}
+			}
+		case k.Env != "":
+			if v := os.Getenv(k.Env); v != "" {
+				l.api.Keys = append(l.api.Keys, v)
+			}
+		default:
+			l.api.Keys = append(l.api.Keys, k.Secret())
+		}
+		if len(l.api.Keys) == n {
+			return p.Reject(at, "%s holds no key; a server without its guard would answer anybody", k)
+		}
+	}
+	for _, k := range l.api.Keys {
+		_, _ = hash([]byte(k + "\n")) // a hash never fails
+	}
+	return nil
+}
+
+// readTemplate is the template itself, or the file it names.
+func (l *live) readTemplate(p *schema.Profile, t string) (string, error) {
+	if strings.Contains(t, "{{") || strings.Contains(t, "{%") {
+		return t, nil
+	}
+	path := p.Path(t)
+	l.files = append(l.files, path)
+	b, err := readSmall(path)
+	if err != nil {
+		return "", p.Reject("parsers.chatTemplate", "%v", err)
+	}
+	return string(b), nil
+}
+
+func readSmall(path string) ([]byte, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if st.IsDir() || st.Size() > maxFile {
+		return nil, fmt.Errorf("%s is not a file of at most %d bytes", path, maxFile)
+	}
+	return os.ReadFile(path)
+}
+
+// apply puts l in force: one pointer for requests, and the switches that are
+// not theirs.
+func (a *Appliance) apply(l *live) {
+	a.level.Set(levels[l.profile.Log.Level])
+	a.live.Store(l)
+	a.server.SetSettings(l.api)
+	if a.engine != nil {
+		a.engine.SetMaxQueue(l.profile.Serve.Limits.MaxQueue)
+	}
+}

@@ -1,0 +1,144 @@
+package appliance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"vapp.dev/appliance/chat"
+	"vapp.dev/appliance/metrics"
+	"vapp.dev/engine"
+	"vapp.dev/engine/sample"
+	"vapp.dev/engine/tokenizer"
+	"vapp.dev/schema"
+)
+
+// EngineConfig is what opens the planned engine.
+func (p *Prepared) EngineConfig(h engine.Hooks, progress func(engine.Progress)) engine.Config {
+	return engine.Config{
+		Options: p.Plan.Options, Model: p.Model, Opener: p.Opener,
+		Facts: p.Plan.Facts, Account: p.Plan.Account, Hooks: h, Progress: progress,
+	}
+}
+
+// load opens the engine and the tokenizer, compares the ledger with what was
+// taken, and makes the server ready.
+func (a *Appliance) load(ctx context.Context) error {
+	start := time.Now()
+	p := a.prepared
+	if err := a.showPlan(); err != nil {
+		return err
+	}
+	type loaded struct {
+		t   *tokenizer.Tokenizer
+		err error
+	}
+	tok := make(chan loaded, 1)
+	go func() {
+		t, err := loadTokenizer(p.Model)
+		tok <- loaded{t, err}
+	}()
+	eng, err := engine.Open(ctx, p.EngineConfig(a.metrics.Hooks(), a.cfg.Progress))
+	got := <-tok
+	if err == nil && got.err != nil {
+		err = errors.Join(got.err, eng.Close())
+	}
+	if err != nil {
+		return err
+	}
+	a.engine = eng
+	a.compare()
+	s := a.newService(got.t)
+	if err := ctx.Err(); err != nil {
+		return errors.Join(err, eng.Close())
+	}
+	a.metrics.Watch(eng.Stats)
+	a.service.Store(s)
+	a.phase.set(Ready)
+	a.log.Info("ready", "models", p.Profile.Serve.ServedModelName, "address", a.Addr().String(), "after", time.Since(start).Round(time.Millisecond).String())
+	return nil
+}
+
+func loadTokenizer(m *engine.Model) (*tokenizer.Tokenizer, error) {
+	b, err := m.Checkpoint.TokenizerJSON()
+	if err != nil {
+		return nil, err
+	}
+	t, err := tokenizer.Load(b, tokenizer.LoadOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("model %s: %w", m.Source.Name, err)
+	}
+	return t, nil
+}
+
+// newService is the pipeline over the loaded model.
+func (a *Appliance) newService(t *tokenizer.Tokenizer) *chat.Service {
+	p := a.prepared
+	c := p.Model.Checkpoint
+	return chat.New(chat.Config{
+		Engine:     a.engine,
+		Text:       text{t},
+		Vocabulary: t,
+		ModelLen:   p.Plan.Options.MaxModelLen,
+		ModelRoot:  p.Model.Source.Name,
+		Generation: c.GenerationConfig(),
+		Special:    c.SpecialTokens(),
+		EOS:        c.EOSTokenIDs(),
+		Limits:     sample.Limits{Vocab: p.Model.Family.Vocab(), Logprobs: engine.MaxLogprobs, Bias: engine.MaxBias},
+		Sandbox:    sandbox(a.cfg.Sandbox),
+	})
+}
+
+// compare logs and exports, for every arena, what was planned and what was
+// taken.
+func (a *Appliance) compare() {
+	for _, c := range a.prepared.Plan.Ledger.Compare(a.engine.Usage()) {
+		a.metrics.SetActual(c.Item, c.Actual)
+		log := a.log.Info
+		if c.Difference() != 0 {
+			log = a.log.Error
+		}
+		log("ledger", "item", c.Item, "plan_bytes", c.Planned, "actual_bytes", c.Actual, "difference", c.Difference())
+	}
+}
+
+// showPlan writes the plan for people, or as one record for collectors.
+func (a *Appliance) showPlan() error {
+	p := a.prepared
+	if p.Profile.Log.Format != "json" {
+		return p.Plan.Text(a.cfg.Log)
+	}
+	a.log.Info("plan", "plan", p.Plan)
+	return nil
+}
+
+func (a *Appliance) newMetrics() *metrics.Metrics {
+	p := a.prepared
+	o := p.Plan.Options
+	m := metrics.New(metrics.Config{
+		Model:       p.Profile.Serve.ServedModelName[0],
+		MaxModelLen: o.MaxModelLen,
+		Version:     a.cfg.Version,
+		Compat:      p.Profile.Serve.MetricsCompat,
+		Cache: metrics.CacheConfig{
+			BlockSize: o.BlockSize, Pages: p.Plan.Capacity.Classes[0].Pages, Dtype: p.Profile.Memory.KVCacheDtype, PrefixCaching: o.PrefixCaching,
+			Utilization: p.Profile.Memory.Utilization, Bytes: int64(p.Profile.Memory.KVCache),
+		},
+	})
+	for _, i := range p.Plan.Ledger {
+		m.SetPlan(i.Name, i.Bytes)
+	}
+	m.ExpectReloads(
+		[]string{"none", string(schema.Live), string(schema.Drain), string(schema.Structural)},
+		[]string{string(Applied), string(Pending), string(Reported), string(Rejected), string(Unchanged)},
+	)
+	return m
+}
+
+// statistics writes the periodic line of figures.
+func (a *Appliance) statistics(ctx context.Context) {
+	a.metrics.LogFigures(ctx, a.log, func() time.Duration {
+		return time.Duration(a.live.Load().profile.Serve.StatsInterval)
+	})
+}

@@ -1,0 +1,20 @@
+package appliance
+
+import (
+	"io"
+	"log/slog"
+)
+
+// newLog writes for people (text) or for collectors (json).
+func newLog(w io.Writer, format string, level *slog.LevelVar) *slog.Logger {
+	o := &slog.HandlerOptions{Level: level}
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// levels are the profile's words.
+var levels = map[string]slog.Level{
+	"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
+}

@@ -1,0 +1,151 @@
+package appliance
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"vapp.dev/appliance/plan"
+	"vapp.dev/engine/sched"
+	"vapp.dev/schema"
+)
+
+// What makes the profile be read again.
+const (
+	TriggerFile   = "file"
+	TriggerSignal = "SIGHUP"
+)
+
+// Reload asks for the profile to be read again; it returns at once. Several
+// requests before the reading starts are one.
+func (a *Appliance) Reload(trigger string) {
+	select {
+	case a.kick <- trigger:
+	default:
+	}
+}
+
+// Reloads are the last outcomes, the newest first.
+func (a *Appliance) Reloads() []Reload { return a.audit.reloads() }
+
+// watch reads the profile again whenever its files change or somebody asks.
+func (a *Appliance) watch(ctx context.Context) {
+	p := a.live.Load().profile
+	if p.Reload.Watch {
+		w, err := newWatcher()
+		if err != nil {
+			a.log.Error("the profile is not watched; SIGHUP reloads it", "error", err)
+		} else {
+			defer w.close()
+			go a.follow(ctx, w)
+		}
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case trigger := <-a.kick:
+			a.reload(trigger)
+		}
+	}
+}
+
+// follow turns bursts of file events into reloads.
+func (a *Appliance) follow(ctx context.Context, w *watcher) {
+	for {
+		l := a.live.Load()
+		if err := w.follow(l.files); err != nil {
+			a.log.Warn("a folder of the profile is not watched", "error", err)
+		}
+		if !w.wait(ctx, time.Duration(l.profile.Reload.Debounce)) {
+			return
+		}
+		a.Reload(TriggerFile)
+	}
+}
+
+// reload reads the profile, decides, applies, and tells. Whatever is wrong, the
+// last good profile stays in force.
+func (a *Appliance) reload(trigger string) {
+	r := a.reread()
+	r.Trigger, r.At = trigger, time.Now()
+	if r.Outcome == Unchanged && trigger == TriggerFile {
+		return // an editor's backup, a file beside it
+	}
+	a.metrics.Reloaded(r.Class, string(r.Outcome), r.At)
+	a.audit.add(r)
+	args := []any{"trigger", trigger, "class", r.Class, "outcome", r.Outcome}
+	switch {
+	case r.Error != "":
+		a.log.Error("profile reload", append(args, "error", r.Error)...)
+	case r.Outcome == Reported:
+		a.log.Warn("profile reload: a structural change needs a restart; nothing was applied",
+			append(args, "changes", strings.Join(r.Changes, "; "), "plan", r.Plan)...)
+	default:
+		a.log.Info("profile reload", append(args, "changes", strings.Join(r.Changes, "; "))...)
+	}
+}
+
+// reread is reload without the telling.
+func (a *Appliance) reread() Reload {
+	old := a.live.Load()
+	r := Reload{Class: "none"}
+	fail := func(err error) Reload {
+		r.Outcome, r.Error = Rejected, err.Error()
+		return r
+	}
+	p, err := schema.Load(a.cfg.Profile)
+	if err != nil {
+		return fail(err)
+	}
+	if err := plan.Refuse(p); err != nil {
+		return fail(err)
+	}
+	r.Hash = p.Hash()
+	changes := schema.Diff(old.profile, p)
+	for _, c := range changes {
+		r.Changes = append(r.Changes, c.String())
+	}
+	if c := changes.Class(); c != "" {
+		r.Class = string(c)
+	}
+	if changes.Class() == schema.Structural {
+		return a.structural(p, r)
+	}
+	next, err := a.newLive(p, a.prepared.Model)
+	switch {
+	case err != nil:
+		return fail(err)
+	case next.hash == old.hash:
+		r.Outcome = Unchanged
+		return r
+	case len(changes) == 0: // a key file or a template changed
+		r.Class, r.Changes = string(schema.Live), []string{"a file that the profile names"}
+	}
+	r.Outcome = Applied
+	if changes.Class() == schema.Drain {
+		policy, err := sched.ParsePolicy(p.Scheduler.Policy)
+		if err != nil {
+			return fail(err)
+		}
+		a.engine.SetPolicy(policy)
+		r.Outcome = Pending
+	}
+	a.apply(next)
+	return r
+}
+
+// structural plans the changed profile and reports what would differ.
+func (a *Appliance) structural(p *schema.Profile, r Reload) Reload {
+	next, err := PrepareProfile(p, a.cfg.Machine)
+	if err != nil {
+		r.Outcome, r.Error = Rejected, err.Error()
+		return r
+	}
+	r.Outcome, r.Plan = Reported, plan.Diff(a.prepared.Plan, next.Plan).String()
+	if err := errors.Join(next.Close()); err != nil {
+		r.Error = err.Error()
+	}
+	return r
+}

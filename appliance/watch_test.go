@@ -1,0 +1,106 @@
+package appliance
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestWatcherSeesEdits changes a file in every way that editors and Kubernetes
+// do, and expects one wake-up for each.
+func TestWatcherSeesEdits(t *testing.T) {
+	write := func(t *testing.T, path, text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must := func(t *testing.T, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		make func(t *testing.T, dir string) string // returns the file to watch
+		edit func(t *testing.T, dir string)
+	}{
+		"in place": {
+			func(t *testing.T, dir string) string { write(t, dir+"/p.cue", "a"); return dir + "/p.cue" },
+			func(t *testing.T, dir string) { write(t, dir+"/p.cue", "b") },
+		},
+		"rename": {
+			func(t *testing.T, dir string) string { write(t, dir+"/p.cue", "a"); return dir + "/p.cue" },
+			func(t *testing.T, dir string) {
+				write(t, dir+"/p.cue~", "b")
+				must(t, os.Rename(dir+"/p.cue~", dir+"/p.cue"))
+			},
+		},
+		"config map": {
+			func(t *testing.T, dir string) string {
+				must(t, os.Mkdir(dir+"/..1", 0o755))
+				write(t, dir+"/..1/p.cue", "a")
+				must(t, os.Symlink("..1", dir+"/..data"))
+				must(t, os.Symlink("..data/p.cue", dir+"/p.cue"))
+				return dir + "/p.cue"
+			},
+			func(t *testing.T, dir string) {
+				must(t, os.Mkdir(dir+"/..2", 0o755))
+				write(t, dir+"/..2/p.cue", "b")
+				must(t, os.Symlink("..2", dir+"/..tmp"))
+				must(t, os.Rename(dir+"/..tmp", dir+"/..data"))
+				must(t, os.RemoveAll(dir+"/..1"))
+			},
+		},
+		"link to a file elsewhere": {
+			func(t *testing.T, dir string) string {
+				must(t, os.Mkdir(dir+"/there", 0o755))
+				must(t, os.Mkdir(dir+"/here", 0o755))
+				write(t, dir+"/there/p.cue", "a")
+				must(t, os.Symlink("../there/p.cue", dir+"/here/p.cue"))
+				return dir + "/here/p.cue"
+			},
+			func(t *testing.T, dir string) { write(t, dir+"/there/p.cue", "b") },
+		},
+		"link swapped": {
+			func(t *testing.T, dir string) string {
+				must(t, os.Mkdir(dir+"/there", 0o755))
+				write(t, dir+"/there/a.cue", "a")
+				write(t, dir+"/there/b.cue", "b")
+				must(t, os.Symlink("there/a.cue", dir+"/p.cue"))
+				return dir + "/p.cue"
+			},
+			func(t *testing.T, dir string) {
+				must(t, os.Symlink("there/b.cue", dir+"/tmp"))
+				must(t, os.Rename(dir+"/tmp", dir+"/p.cue"))
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, err := filepath.EvalSymlinks(t.TempDir())
+			must(t, err)
+			file := c.make(t, dir)
+			w, err := newWatcher()
+			must(t, err)
+			defer w.close()
+			must(t, w.follow([]string{file}))
+			ctx, stop := context.WithTimeout(context.Background(), 20*time.Second)
+			defer stop()
+			c.edit(t, dir)
+			if !w.wait(ctx, 20*time.Millisecond) {
+				t.Fatal("the edit was not seen")
+			}
+			must(t, w.follow([]string{file}))
+			// The folders followed now are those of the new file: a second
+			// edit of what the path leads to is seen as well.
+			to, err := filepath.EvalSymlinks(file)
+			must(t, err)
+			write(t, to, "c")
+			if !w.wait(ctx, 20*time.Millisecond) {
+				t.Fatal("the edit after the swap was not seen")
+			}
+		})
+	}
+}

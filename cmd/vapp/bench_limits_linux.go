@@ -1,0 +1,21 @@
+//go:build cgo
+
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"vapp.dev/appliance"
+	"vapp.dev/engine/backend/cpu"
+)
+
+// limits measures what the machine can do at most, with as many threads as the
+// plan computes with.
+func limits(p *appliance.Prepared) (ceiling, error) {
+	if p.Opener.Name() != "cpu" {
+		return ceiling{}, fmt.Errorf("bench: limits are measured for backend cpu only, not %s", p.Opener.Name())
+	}
+	l, err := cpu.MeasureLimits(p.Plan.Options.Backend.Threads, 3*time.Second)
+	return ceiling{read: l.Read, f32: l.F32, bf16: l.BF16}, err
+}

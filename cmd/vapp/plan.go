@@ -1,0 +1,53 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"vapp.dev/appliance"
+	"vapp.dev/engine/backend"
+	"vapp.dev/schema"
+)
+
+func newPlan() *cobra.Command {
+	var asJSON bool
+	var memory string
+	c := &cobra.Command{
+		Use:   "plan PROFILE",
+		Short: "Say what a server will hold in memory and how many requests it carries",
+		Long: `Plan says, from the profile, the headers of the model's files and the facts of
+this machine alone, what "vapp up" will hold in memory, byte for byte, and how
+many requests it carries. Nothing is loaded. Where the weights are absent it
+plans from the config, or from the embedded catalogue.`,
+		Args: needArgs(1, 1, "one profile"),
+		RunE: func(c *cobra.Command, args []string) error {
+			m := appliance.Machine{Backends: machines()}
+			if memory != "" {
+				n, err := schema.ParseBytes(memory)
+				if err != nil {
+					return &usageError{fmt.Errorf("--memory %s: %w", memory, err), c.CommandPath()}
+				}
+				m.Facts = func(f backend.Facts) backend.Facts {
+					f.TotalBytes, f.FreeBytes, f.Measured, f.MemoryLimit = int64(n), 0, false, "flag"
+					return f
+				}
+			}
+			p, err := appliance.Prepare(args[0], m)
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			if asJSON {
+				e := json.NewEncoder(c.OutOrStdout())
+				e.SetIndent("", "  ")
+				return e.Encode(p.Plan)
+			}
+			return p.Plan.Text(c.OutOrStdout())
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the plan as JSON")
+	c.Flags().StringVar(&memory, "memory", "", "plan for a machine with this much memory, such as 64GiB")
+	return c
+}

@@ -1,0 +1,280 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"vapp.dev/engine"
+	"vapp.dev/engine/backend/ref"
+	"vapp.dev/engine/enginetest"
+	"vapp.dev/engine/sample"
+	"vapp.dev/kernels"
+)
+
+// toy is a small Llama and the options that most tests run it with.
+type toy struct {
+	dir   string
+	opts  engine.Options
+	slabs int
+	hooks engine.Hooks
+}
+
+func newToy(t testing.TB) *toy {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "toy")
+	// Pages of 128 KiB: the smallest arena holds one sequence of 128 tokens.
+	if err := enginetest.WriteLlama(dir, enginetest.Llama{Layers: 4, KVHeads: 4, HeadDim: 64, Seed: 7}); err != nil {
+		t.Fatal(err)
+	}
+	return &toy{dir: dir, slabs: 16, opts: engine.Options{
+		MaxModelLen: 128, MaxNumSeqs: 8, MaxNumBatchedTokens: 64, BlockSize: 16,
+		KVFormat: kernels.F32, PrefixCaching: true, ChunkedPrefill: true, Overlap: true,
+	}}
+}
+
+// open starts an engine whose KV arena has y.slabs slabs.
+func (y *toy) open(t testing.TB) *engine.Engine {
+	t.Helper()
+	m, err := engine.Inspect(engine.Source{Path: y.dir, Name: "toy", Format: "auto"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	op := ref.Opener{}
+	facts, err := op.Probe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	acc, err := engine.NewAccount(y.opts, m, op, facts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	y.opts.KVBytes = int64(y.slabs) * acc.KV.SlabBytes
+	if acc, err = engine.NewAccount(y.opts, m, op, facts); err != nil {
+		t.Fatal(err)
+	}
+	e, err := engine.Open(context.Background(), engine.Config{
+		Options: y.opts, Model: m, Opener: op, Facts: facts, Account: acc, Hooks: y.hooks,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(e.Close(), m.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+// request i of a mixed load: greedy and sampled, short and long.
+func request(i int) engine.Request {
+	prompt := make([]int32, 3+(i*17)%60)
+	for k := range prompt {
+		prompt[k] = int32((i*31 + k*7) % 300)
+	}
+	p := sample.Default()
+	p.MaxTokens, p.IgnoreEOS = 5+(i*5)%25, true
+	switch i % 3 {
+	case 0:
+		p.Temperature = 0
+	case 1:
+		p.Seed, p.HasSeed, p.TopP, p.Repetition = uint64(i), true, 0.9, 1.2
+	case 2:
+		p.Seed, p.HasSeed, p.Temperature, p.TopK, p.Frequency = uint64(i), true, 1.3, 40, 0.5
+	}
+	p.Logprobs = i%2 - 1
+	return engine.Request{ID: fmt.Sprint("r", i), Prompt: prompt, Params: p, N: 1 + i%2}
+}
+
+// collect reads a stream to its end.
+func collect(t testing.TB, s *engine.Stream) (tokens []int32, last engine.Event) {
+	t.Helper()
+	for {
+		evs, err := s.Next(context.Background())
+		if err != nil {
+			t.Error(err)
+			return tokens, last
+		}
+		if len(evs) == 0 {
+			return tokens, last
+		}
+		for _, ev := range evs {
+			if ev.Token >= 0 {
+				tokens = append(tokens, ev.Token)
+			}
+			last = ev
+		}
+	}
+}
+
+// runAll submits requests at once, or one after the other, and returns the
+// tokens of every choice.
+func runAll(t *testing.T, e *engine.Engine, n int, together bool) [][]int32 {
+	t.Helper()
+	out := make([][]int32, 0, 2*n)
+	var wg sync.WaitGroup
+	var at []int
+	var mu sync.Mutex
+	for i := range n {
+		streams, err := e.Submit(context.Background(), request(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range streams {
+			k := len(out)
+			out, at = append(out, nil), append(at, i)
+			wg.Go(func() {
+				tokens, last := collect(t, s)
+				mu.Lock()
+				defer mu.Unlock()
+				if want := request(i).Params.MaxTokens; last.Finish != engine.FinishLength || len(tokens) != want {
+					t.Errorf("request %d ended with %v after %d tokens, want length after %d (%v)", at[k], last.Finish, len(tokens), want, last.Err)
+				}
+				out[k] = tokens
+			})
+			if !together {
+				wg.Wait()
+			}
+		}
+	}
+	wg.Wait()
+	if err := e.Check(context.Background()); err != nil {
+		t.Error(err)
+	}
+	return out
+}
+
+// TestTokensDependOnNothingElse runs the same requests alone, together, in both
+// forms of the loop, without prefix cache, with chunks of 16 tokens, and with so
+// few pages that sequences are preempted: every choice gets the same tokens.
+func TestTokensDependOnNothingElse(t *testing.T) {
+	const n = 24
+	y := newToy(t)
+	want := runAll(t, y.open(t), n, false)
+	for name, change := range map[string]func(*toy){
+		"together, overlapped": func(*toy) {},
+		"together, plain":      func(y *toy) { y.opts.Overlap = false },
+		"no prefix cache":      func(y *toy) { y.opts.PrefixCaching = false },
+		"small chunks":         func(y *toy) { y.opts.MaxNumBatchedTokens = 16 },
+		"few sequences":        func(y *toy) { y.opts.MaxNumSeqs = 3 },
+		"preempted":            func(y *toy) { y.slabs = 1 },
+		"preempted, plain":     func(y *toy) { y.slabs = 1; y.opts.Overlap = false },
+	} {
+		t.Run(name, func(t *testing.T) {
+			y := newToy(t)
+			change(y)
+			e := y.open(t)
+			got := runAll(t, e, n, true)
+			for i := range want {
+				if !slices.Equal(got[i], want[i]) {
+					t.Errorf("choice %d: %v, alone %v", i, got[i], want[i])
+				}
+			}
+			s := e.Stats()
+			if few := y.slabs == 1; few != (s.Preemptions > 0) {
+				t.Errorf("%d preemptions with %d slabs", s.Preemptions, y.slabs)
+			}
+			if s.Running != 0 || s.Waiting != 0 || s.KVUsed != 0 {
+				t.Errorf("at the end %+v", s)
+			}
+		})
+	}
+}
+
+// TestCancelFreesPages cancels a running choice and a waiting one; the pages
+// are free after at most one step.
+func TestCancelFreesPages(t *testing.T) {
+	y := newToy(t)
+	y.opts.MaxNumSeqs = 1
+	e := y.open(t)
+	r := request(0)
+	r.N, r.Params.MaxTokens = 2, 60
+	streams, err := e.Submit(context.Background(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := streams[0].Next(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range streams {
+		s.Cancel()
+		s.Cancel()
+	}
+	for _, s := range streams {
+		if _, last := collect(t, s); last.Finish != engine.FinishAbort {
+			t.Errorf("finish %v, want abort", last.Finish)
+		}
+	}
+	if err := e.Check(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if s := e.Stats(); s.KVUsed != 0 {
+		t.Errorf("pages in use after cancel: %+v", s)
+	}
+}
+
+// TestDeadline aborts a request that takes longer than it may.
+func TestDeadline(t *testing.T) {
+	e := newToy(t).open(t)
+	r := request(0)
+	r.Deadline = time.Now().Add(-time.Millisecond)
+	streams, err := e.Submit(context.Background(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, last := collect(t, streams[0]); last.Finish != engine.FinishAbort {
+		t.Errorf("finish %v, want abort", last.Finish)
+	}
+}
+
+// TestRefusals are the errors of Submit.
+func TestRefusals(t *testing.T) {
+	e := newToy(t).open(t)
+	r := request(0)
+	r.Params.MaxTokens = 128
+	var long *engine.TooLongError
+	if _, err := e.Submit(context.Background(), r); !errors.As(err, &long) || long.Limit != 128 {
+		t.Errorf("too long: %v", err)
+	}
+	if err := e.Drain(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if _, err := e.Submit(context.Background(), request(0)); !errors.Is(err, engine.ErrClosed) {
+		t.Errorf("after Drain: %v", err)
+	}
+}
+
+// TestCloseAborts closes an engine with running and waiting choices: each gets
+// a last event.
+func TestCloseAborts(t *testing.T) {
+	y := newToy(t)
+	y.opts.MaxNumSeqs = 2
+	e := y.open(t)
+	var all []*engine.Stream
+	for i := range 6 {
+		r := request(i)
+		r.Params.MaxTokens = 60
+		s, err := e.Submit(context.Background(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, s...)
+	}
+	if _, err := all[0].Next(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all {
+		if _, last := collect(t, s); last.Finish != engine.FinishAbort && last.Finish != engine.FinishLength {
+			t.Errorf("finish %v", last.Finish)
+		}
+	}
+}
