@@ -1,7 +1,6 @@
 # vapp. `make` prints the targets; `make up` and `make test` are all a newcomer needs.
 
-MODEL   := models/SmolLM2-135M-Instruct.Q4_1.gguf
-PROFILE ?= profiles/smollm2.cue
+PROFILE  ?= profiles/smollm2.cue
 FUZZTIME ?= 10s
 # Packages whose goroutines meet: what the race detector watches.
 RACE := ./engine ./engine/sched ./engine/kv ./engine/runner ./appliance/...
@@ -16,7 +15,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-up: build model ## get what is missing, build, and serve $(PROFILE)
+up: build model ## get what is missing, build, and serve PROFILE (the default model)
 	bin/vapp up $(PROFILE)
 
 build: native ## build bin/vapp
@@ -48,7 +47,7 @@ golden: model ## record the reference logits again (needs Python and a network)
 	scripts/golden.sh
 
 bench: build model ## tokens/s beside this machine's limits
-	bin/vapp bench
+	bin/vapp bench engine profiles/smollm2.cue profiles/llama-3.2-1b.cue
 
 size: ## print the sizes of the tree: a thermometer, not a gate
 	@scripts/size.sh
@@ -60,7 +59,8 @@ tools:
 
 # All of them at once, the tests' own included: what comes later works offline.
 modules: tools
-	@go mod download || { echo "vapp: cannot fetch the Go modules; the first build needs a network" >&2; exit 1; }
+	@go mod download || go list -deps -test ./... >/dev/null || \
+	{ echo "vapp: the Go modules are not all here and cannot be fetched; the first build needs a network" >&2; exit 1; }
 
 native: modules
 	@scripts/build-native.sh
