@@ -73,10 +73,7 @@ func (w want) text() Item {
 }
 
 func (w want) runtime(o engine.Options, a *engine.Account) Item {
-	var pages int64
-	for c := range a.KV.Specs {
-		pages += int64(a.KV.Pages(c, a.KV.Slabs(o.KVBytes)))
-	}
+	pages := pageHeap(a, a.KV.Slabs(o.KVBytes)) / heapPerPage
 	vocab := int64(w.in.Model.Config.VocabSize)
 	heap := heapBase + heapPerSeq*int64(o.MaxNumSeqs) + heapPerWord*vocab + heapPerPage*pages
 	threads := int64(max(1, w.in.Facts.Cores, o.Backend.Threads))
@@ -86,6 +83,15 @@ func (w want) runtime(o engine.Options, a *engine.Account) Item {
 			schema.Bytes(heapBase), schema.Bytes(heapPerSeq), o.MaxNumSeqs, schema.Bytes(heapPerPage), Group(pages), schema.Bytes(heapPerWord), Group(vocab))},
 		{Name: "binary", Bytes: rest, Basis: Bound, Rule: fmt.Sprintf("%v + %v × %d threads", schema.Bytes(binaryPages), schema.Bytes(perThread), threads)},
 	}}
+}
+
+// pageHeap is what the books of an arena of that many slabs take of Go's heap.
+func pageHeap(a *engine.Account, slabs int) int64 {
+	var pages int64
+	for c := range a.KV.Specs {
+		pages += int64(a.KV.Pages(c, slabs))
+	}
+	return heapPerPage * pages
 }
 
 // mapped is the bytes of tensors that lie in files.

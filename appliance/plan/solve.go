@@ -93,12 +93,13 @@ func (w want) solveLen(tokens int) (solution, error) {
 	return solution{}, w.short(o, acct, one, slabs)
 }
 
-// largest is the number of slabs that the budget leaves room for. The ledger
-// grows with every slab, so that a search finds it.
+// largest is the number of slabs that the budget leaves room for: the arena
+// and the books of its pages are all that grows with it.
 func (w want) largest(o engine.Options, acct *engine.Account) int {
-	room := acct.KV.Slabs(w.limit())
-	return sort.Search(room, func(n int) bool {
-		return w.withSlabs(o, acct, n+1).Total() > w.limit()
+	room := w.limit() - w.withSlabs(o, acct, 0).Total()
+	return sort.Search(acct.KV.Slabs(room), func(i int) bool {
+		n := i + 1
+		return acct.Layout.Round(int64(n)*acct.KV.SlabBytes)+pageHeap(acct, n) > room
 	})
 }
 
