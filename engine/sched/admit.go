@@ -98,7 +98,7 @@ func (s *Scheduler) room(q *Seq) bool {
 // preempt takes a running sequence's pages; it waits again and recomputes what
 // it had. Tokens in flight for it still arrive.
 func (s *Scheduler) preempt(q *Seq) {
-	if q.row >= 0 {
+	if q.inStep {
 		s.unschedule(q)
 	}
 	s.running = s.opts.Policy.remove(s.running, q)
@@ -106,7 +106,7 @@ func (s *Scheduler) preempt(q *Seq) {
 	s.pool.Free(q.table)
 	q.state, q.sent, q.done = waiting, 0, 0
 	q.epoch++
-	s.step.preempted++
+	s.stats.Preempted++
 	if len(s.running) == 0 {
 		s.pool.Drop()
 	}
@@ -115,7 +115,8 @@ func (s *Scheduler) preempt(q *Seq) {
 // unschedule takes q's row out of the step that is being made.
 func (s *Scheduler) unschedule(q *Seq) {
 	st := s.step
-	r := st.Rows[q.row]
+	i := slices.IndexFunc(st.Rows, func(r Row) bool { return r.Seq == q })
+	r := st.Rows[i]
 	st.Tokens -= r.Count
 	st.Samples -= r.Targets
 	if r.Targets > 0 {
@@ -125,9 +126,6 @@ func (s *Scheduler) unschedule(q *Seq) {
 		st.Samples--
 		q.pending--
 	}
-	st.Rows = slices.Delete(st.Rows, q.row, q.row+1)
-	for i := q.row; i < len(st.Rows); i++ {
-		st.Rows[i].Seq.row = i
-	}
-	q.row = -1
+	st.Rows = slices.Delete(st.Rows, i, i+1)
+	q.inStep = false
 }

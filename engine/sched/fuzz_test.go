@@ -28,7 +28,7 @@ func FuzzSched(f *testing.F) {
 	f.Add([]byte("0123456789abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz"))
 	f.Add([]byte("\x20\x07\x05\x06\x01\x00\x01\x00\x01\x00\x10\x10\x00\x00\x00\x10\x10\x00\x00\x06\x06\x06\x06\x04\x00\x00\x08\x1f"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		in := reader(data)
+		in := reader(data[:min(len(data), 2000)])
 		o := Options{
 			MaxModelLen: 2 + in.next(48), MaxNumSeqs: 1 + in.next(8), MaxNumBatchedTokens: 1 + in.next(32),
 			MaxSamples: 1 + in.next(10), Lag: in.next(2), ChunkedPrefill: in.next(4) > 0, Policy: Policy(in.next(2)),

@@ -45,6 +45,13 @@ func TestGolden(t *testing.T) {
 			for line := range strings.Lines(string(a.Files[0].Data)) {
 				g.line(strings.TrimSpace(line))
 			}
+			for _, q := range g.seqs {
+				if q.Ended() && g.rig.finish[q] != NotFinished {
+					if err := g.rig.verify(q); err != nil {
+						t.Error(err)
+					}
+				}
+			}
 			if *update {
 				a.Files = append(a.Files[:1], txtar.File{Name: "out", Data: []byte(out.String())})
 				if err := os.WriteFile(file, txtar.Format(a), 0o644); err != nil {

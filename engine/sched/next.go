@@ -14,10 +14,7 @@ func (s *Scheduler) Next() *Step {
 	}
 	s.decode()
 	s.prefill()
-	// What was taken from one sequence is not for a new one, unless none runs.
-	if s.step.preempted == 0 || len(s.running) == 0 {
-		s.admit()
-	}
+	s.admit()
 	return s.finish()
 }
 
@@ -35,7 +32,7 @@ func (s *Scheduler) begin() {
 func (s *Scheduler) decode() {
 	for i := 0; i < len(s.running); {
 		q := s.running[i]
-		if q.row < 0 && q.left() == 1 && !q.stuck() && !s.extend(q, 1) && q.state != running {
+		if !q.inStep && q.left() == 1 && !q.stuck() && !s.extend(q, 1) && q.state != running {
 			continue // preempted: the next one has its index
 		}
 		i++
@@ -46,7 +43,7 @@ func (s *Scheduler) decode() {
 func (s *Scheduler) prefill() {
 	for i := 0; i < len(s.running); {
 		q := s.running[i]
-		if q.row < 0 && q.left() > 1 && !s.extend(q, q.left()) && q.state != running {
+		if !q.inStep && q.left() > 1 && !s.extend(q, q.left()) && q.state != running {
 			continue
 		}
 		i++
@@ -119,7 +116,7 @@ func (s *Scheduler) add(q *Seq, p part) {
 		q.pending++
 	}
 	q.sent += p.count
-	q.row = len(s.step.Rows)
+	q.inStep = true
 	s.step.Tokens += p.count
 	s.step.Rows = append(s.step.Rows, r)
 }
@@ -128,7 +125,6 @@ func (s *Scheduler) add(q *Seq, p part) {
 func (s *Scheduler) finish() *Step {
 	st := s.step
 	s.step = nil
-	s.stats.Preempted += st.preempted
 	if len(st.Rows) == 0 {
 		s.spare = append(s.spare, st)
 		return nil
@@ -143,7 +139,7 @@ func (s *Scheduler) finish() *Step {
 			q.drawn = next
 			next++
 		}
-		q.row = -1
+		q.inStep = false
 		if end := min(r.From+r.Count, len(q.spec.Prompt)); end > q.counted {
 			s.stats.PromptTokens += end - max(q.counted, r.From)
 			q.counted = end

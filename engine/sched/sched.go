@@ -130,5 +130,4 @@ func (s *Scheduler) SetPolicy(p Policy) {
 	s.opts.Policy = p
 	slices.SortFunc(s.running, p.compare)
 	slices.SortFunc(s.waiting, p.compare)
-	s.blocked.seq = nil
 }

@@ -45,14 +45,14 @@ type Seq struct {
 	epoch   int // counts preemptions: rows of an older one have lost their pages
 	target  int // next position whose prompt logprob is to be taken
 	counted int // prompt positions that Stats has seen
-	row     int // index in the step being made, −1 if not in it
 	cached  int
 	seen    bool // was scheduled before
+	inStep  bool // has a row in the step that is being made
 }
 
 // NewSeq makes a sequence for Add.
 func NewSeq(s Spec) *Seq {
-	q := &Seq{spec: s, row: -1, target: len(s.Prompt)}
+	q := &Seq{spec: s, target: len(s.Prompt)}
 	if s.Params.PromptLogprobs >= 0 {
 		q.target = 1
 	}

@@ -8,8 +8,6 @@ type Step struct {
 	Tokens  int // to compute, over all rows
 	Samples int // sampled rows, over all rows
 	Stats   Stats
-
-	preempted int
 }
 
 // Stats counts what was decided since the step before.
