@@ -21,7 +21,34 @@ const (
 	OpSwiGLU
 	OpGather
 	OpSample
+	OpRead // of memory; this and the rest measure limits
+	OpFMA
+	OpDotBF16   // avx512, on CPUs with AVX-512 BF16
+	OpTilesBF16 // amx
 )
+
+// Limit are the operands of the ops that measure limits. Sink is 64 bytes for each
+// part.
+type Limit struct {
+	Buffer        uintptr
+	Bytes, Rounds int64
+	Sink          uintptr
+}
+
+// LimitFLOP is the floating-point operations of one round of OpFMA, OpDotBF16 or
+// OpTilesBF16; 0 for other ops.
+func LimitFLOP(op Op, variant string) int64 {
+	lanes := map[string]int64{"generic": 4, "avx2": 8, "avx512": 16, "amx": 16}[variant]
+	switch op {
+	case OpFMA:
+		return 12 * lanes * 2
+	case OpDotBF16:
+		return 12 * 16 * 4
+	case OpTilesBF16:
+		return 4 * 16 * 16 * 32 * 2
+	}
+	return 0
+}
 
 // The structs below are those of kernels.h, field by field. Addresses are of
 // memory that Go's collector does not move or free while an op may run.

@@ -10,6 +10,8 @@ void vapp_op_store_kv(const void *, const vapp_call *);
 void vapp_op_gather(const void *, const vapp_call *);
 void vapp_op_linear_prepare(const void *, const vapp_call *);
 void vapp_op_linear(const void *, const vapp_call *);
+void vapp_dot_bf16(const void *, const vapp_call *);
+void vapp_tiles_bf16(const void *, const vapp_call *);
 
 static vapp_fn plain(int op)
 {
@@ -53,12 +55,20 @@ vapp_fn vapp_kernel(int op, int variant)
 		return vapp_swiglu_##isa; \
 	case VAPP_OP_SAMPLE: \
 		return vapp_sample_##isa; \
+	case VAPP_OP_READ: \
+		return vapp_read_##isa; \
+	case VAPP_OP_FMA: \
+		return vapp_fma_##isa; \
 	} \
 	return NULL;
 	if (variant == VAPP_GENERIC) {
 		VAPP_CASE(generic)
 	}
 #if defined(__x86_64__)
+	if (op == VAPP_OP_DOT_BF16 && variant >= VAPP_AVX512)
+		return vapp_dot_bf16;
+	if (op == VAPP_OP_TILES_BF16 && variant == VAPP_AMX)
+		return vapp_tiles_bf16;
 	if (variant == VAPP_AVX2) {
 		VAPP_CASE(avx2)
 	}

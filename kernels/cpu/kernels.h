@@ -157,6 +157,13 @@ typedef struct {
 	int32_t symbol, pad;
 } vapp_linear_op;
 
+/* The measurements of limits: sink is 16 floats for each part. */
+typedef struct {
+	const float *buffer;
+	int64_t bytes, rounds;
+	float *sink;
+} vapp_limit;
+
 /* The ops, numbered as the Go constants. */
 enum {
 	VAPP_OP_TOKENS,
@@ -172,6 +179,10 @@ enum {
 	VAPP_OP_SWIGLU,
 	VAPP_OP_GATHER,
 	VAPP_OP_SAMPLE,
+	VAPP_OP_READ,      /* limits */
+	VAPP_OP_FMA,
+	VAPP_OP_DOT_BF16,
+	VAPP_OP_TILES_BF16,
 	VAPP_OPS
 };
 
@@ -212,7 +223,7 @@ static inline void vapp_share(int64_t n, const vapp_call *c, int64_t *from, int6
 }
 
 /* The functions that each instruction set has its own of. */
-#define VAPP_EACH_VARIANT(X) X(norm) X(rope) X(swiglu) X(attention) X(sample)
+#define VAPP_EACH_VARIANT(X) X(norm) X(rope) X(swiglu) X(attention) X(sample) X(read) X(fma)
 #define VAPP_DECLARE(name) \
 	void vapp_##name##_generic(const void *, const vapp_call *); \
 	void vapp_##name##_avx2(const void *, const vapp_call *); \

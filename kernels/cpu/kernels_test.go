@@ -10,10 +10,10 @@ import (
 // TestMirrors compares the Go structs and constants with C's.
 func TestMirrors(t *testing.T) {
 	structs, constants := mirrors()
-	want := [13]uintptr{
+	want := [14]uintptr{
 		unsafe.Sizeof(Pages{}), unsafe.Sizeof(Tokens{}), unsafe.Sizeof(StoreTokens{}), unsafe.Sizeof(Embed{}), unsafe.Sizeof(Norm{}),
 		unsafe.Sizeof(Angles{}), unsafe.Sizeof(Rope{}), unsafe.Sizeof(Attention{}), unsafe.Sizeof(StoreKV{}), unsafe.Sizeof(SwiGLU{}),
-		unsafe.Sizeof(Gather{}), unsafe.Sizeof(Sample{}), unsafe.Sizeof(Linear{}),
+		unsafe.Sizeof(Gather{}), unsafe.Sizeof(Sample{}), unsafe.Sizeof(Linear{}), unsafe.Sizeof(Limit{}),
 	}
 	for i, n := range structs {
 		if uintptr(n) != want[i] {

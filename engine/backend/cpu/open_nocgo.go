@@ -2,9 +2,20 @@
 
 package cpu
 
-import "vapp.dev/engine/backend"
+import (
+	"time"
+
+	"vapp.dev/engine/backend"
+)
+
+const why = "this binary was built without cgo, or not for Linux; it plans but does not run"
 
 // Open is refused: this binary has the layout half only.
 func (Opener) Open(backend.Facts, backend.Settings, backend.Reservation) (backend.Device, error) {
-	return nil, backend.Unsupported(name, "opening a device", "this binary was built without cgo, or not for Linux; it plans but does not run")
+	return nil, backend.Unsupported(name, "opening a device", why)
+}
+
+// MeasureLimits is refused likewise.
+func MeasureLimits(int, time.Duration) (Limits, error) {
+	return Limits{}, backend.Unsupported(name, "measuring limits", why)
 }

@@ -3,7 +3,6 @@
 package cpu_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -31,5 +30,4 @@ func TestSuite(t *testing.T) {
 			backendtest.Run(t, cpu.Opener{}, settings...)
 		})
 	}
-	fmt.Println(facts.Variants)
 }

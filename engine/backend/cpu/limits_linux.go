@@ -1,0 +1,99 @@
+//go:build cgo
+
+package cpu
+
+/*
+#include "pool.h"
+
+static void run_at(vapp_pool *p, uintptr_t list)
+{
+	vapp_pool_wait(p, vapp_pool_launch(p, (const vapp_phase *)list, 1, 1, 0, 0));
+}
+*/
+import "C"
+
+import (
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/cpu"
+
+	"vapp.dev/engine/backend"
+	kcpu "vapp.dev/kernels/cpu"
+)
+
+// What a measurement reads: more than the caches of any one socket of today.
+const limitBytes = 1 << 29
+
+// MeasureLimits runs each measurement for a third of d on a pool of its own and
+// returns the best of what it saw. threads 0 is one for each core. It takes half a
+// gigabyte for the time it runs.
+func MeasureLimits(threads int, d time.Duration) (Limits, error) {
+	facts, err := Opener{}.Probe()
+	if err != nil {
+		return Limits{}, err
+	}
+	l, err := newLayout(facts, backend.Settings{Threads: threads})
+	if err != nil {
+		return Limits{}, err
+	}
+	room, err := mapArena(backend.Workspace, l.Round(limitBytes), l.unit)
+	if err != nil {
+		return Limits{}, err
+	}
+	defer room.unmap()
+	pool, err := C.vapp_pool_start(C.int(l.threads), 0)
+	if pool == nil {
+		return Limits{}, fmt.Errorf("backend %s: starting %d threads: %w", name, l.threads, err)
+	}
+	defer C.vapp_pool_stop(pool)
+	m := meter{pool: pool, l: l, room: room, mem: &pinned{}}
+	defer m.mem.pins.Unpin()
+	out := Limits{Variant: l.variant, Threads: l.threads}
+	out.Read = m.best(kcpu.OpRead, limitBytes, d/3)
+	out.F32 = m.rate(kcpu.OpFMA, d/3)
+	out.BF16 = out.F32
+	switch {
+	case l.variant == amx:
+		out.BF16 = m.rate(kcpu.OpTilesBF16, d/3)
+	case l.variant == avx512 && cpu.X86.HasAVX512BF16:
+		out.BF16 = m.rate(kcpu.OpDotBF16, d/3)
+	}
+	return out, nil
+}
+
+type meter struct {
+	pool *C.vapp_pool
+	l    layout
+	room arena
+	mem  *pinned
+}
+
+// rounds of arithmetic in one launch: some milliseconds.
+const limitRounds = 1 << 19
+
+// rate is floating-point operations in a second.
+func (m meter) rate(op kcpu.Op, d time.Duration) float64 {
+	return m.best(op, float64(m.l.threads)*limitRounds*float64(kcpu.LimitFLOP(op, m.l.variant)), d)
+}
+
+// best is work over the shortest time that a launch took within d, at least one.
+func (m meter) best(op kcpu.Op, work float64, d time.Duration) float64 {
+	fn, ok := kcpu.Kernel(op, m.l.variant)
+	if !ok {
+		return 0
+	}
+	sink := make([]float32, 16*m.l.threads)
+	m.mem.pins.Pin(&sink[0])
+	args := put(m.mem, kcpu.Limit{Buffer: m.room.address(0), Bytes: limitBytes, Rounds: limitRounds, Sink: address(sink)})
+	list := put(m.mem, phase{fn: fn, args: args})
+	shortest := time.Hour
+	for begin := time.Now(); ; {
+		start := time.Now()
+		C.run_at(m.pool, C.uintptr_t(list))
+		shortest = min(shortest, time.Since(start))
+		if time.Since(begin) > d {
+			return work / shortest.Seconds()
+		}
+	}
+}
