@@ -20,6 +20,8 @@ const vapp_linear_kernel *vapp_linear_for(int variant, int format) {
 #if defined(__x86_64__)
 	case VAPP_AVX2: return vapp_linear_avx2(format);
 	case VAPP_AVX512: return vapp_linear_avx512(format);
+	case VAPP_AMX: return vapp_linear_amx(format);
+	case VAPP_AMX_SOFT: return vapp_linear_amx_soft(format);
 #endif
 	}
 	return NULL;

@@ -52,6 +52,13 @@ func LinearFor(variant string, f kernels.Format) (LinearKernel, bool) {
 	return LinearKernel{k, variant, f}, k != nil
 }
 
+// softTiles is the AMX kernel on tiles kept in memory: what tests run on a machine
+// that has its other instructions. Workspaces are those of "amx".
+func softTiles(f kernels.Format) (LinearKernel, bool) {
+	k := C.vapp_linear_for(C.VAPP_AMX_SOFT, C.int(f))
+	return LinearKernel{k, "amx", f}, k != nil
+}
+
 // LinearArgs is Y [Rows,Out] = X [Rows,In] · Wᵀ + Bias. W is a packed weight.
 // Rows of X and Y are LdX and LdY floats apart. Shared and Work have at least
 // the bytes of LinearWorkspace; they and W are aligned to 64 bytes. Parts that

@@ -23,6 +23,7 @@ enum {
 	VAPP_AVX2 = 1,   /* AVX2, FMA, F16C */
 	VAPP_AVX512 = 2, /* AVX-512 F, BW, DQ, VL */
 	VAPP_AMX = 3,    /* AVX512 and AVX-512 BF16, AMX-TILE, AMX-BF16 */
+	VAPP_AMX_SOFT = 4, /* AMX with the tiles in memory, for tests of it */
 };
 
 /* One call of Linear. w, shared and work are aligned to 64 bytes. ldx and ldy are in floats. shared is one room for

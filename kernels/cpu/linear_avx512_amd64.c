@@ -1,39 +1,9 @@
 /* linear_avx512_amd64.c: Linear with AVX-512. */
-#include <immintrin.h>
-#include <stdint.h>
-
 #define FN __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")))
-#define V static inline __attribute__((always_inline)) FN
-#define LANES 16
 #define TILE 12
 #define SLIM 2 /* 24 sums, 2 weights and an x take 27 of 32 registers */
 #define WIDE_ROWS 2
-
-typedef __m512 vec;
-typedef __m512i dwords;
-typedef __m512 nibble_table;
-
-V vec v_set(float x) { return _mm512_set1_ps(x); }
-V vec v_load(const float *p) { return _mm512_loadu_ps(p); }
-V void v_store(float *p, vec v) { _mm512_storeu_ps(p, v); }
-V vec v_add(vec a, vec b) { return _mm512_add_ps(a, b); }
-V vec v_mul(vec a, vec b) { return _mm512_mul_ps(a, b); }
-V vec v_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); }
-V __mmask16 some(int64_t n) { return n >= LANES ? 0xffff : n <= 0 ? 0 : (1 << n) - 1; }
-V vec v_load_some(const float *p, int64_t n) { return _mm512_maskz_loadu_ps(some(n), p); }
-V void v_store_some(float *p, int64_t n, vec v) { _mm512_mask_storeu_ps(p, some(n), v); }
-V vec v_halves(const uint8_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p)); }
-V vec v_bytes(const uint8_t *p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)p))); }
-V dwords v_dwords(const uint8_t *p) { return _mm512_loadu_si512(p); }
-V vec v_even(dwords q) { return _mm512_castsi512_ps(_mm512_slli_epi32(q, 16)); }
-V vec v_odd(dwords q) { return _mm512_castsi512_ps(_mm512_and_si512(q, _mm512_set1_epi32((int)0xffff0000))); }
-
-/* The low four bits of each dword pick one of 16 floats, so no mask is needed. */
-V nibble_table nibbles(int zero) {
-	__m512i i = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-	return _mm512_cvtepi32_ps(_mm512_sub_epi32(i, _mm512_set1_epi32(zero)));
-}
-V vec v_nibble(dwords q, int j, nibble_table t) { return _mm512_permutexvar_ps(_mm512_srli_epi32(q, 4 * j), t); }
+#include "linear_vec512.h"
 
 #include "linear_body.h"
 

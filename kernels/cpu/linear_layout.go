@@ -9,8 +9,10 @@ import (
 // The layout constants of linear_panel.h; a test keeps them equal.
 const (
 	panelRows = 32  // rows of a weight in a panel
-	tileRows  = 12  // rows of x multiplied at once
 	kBlock    = 128 // inputs unpacked at once
+	amxRows   = 16  // rows of x in a tile of AMX
+	amxK      = 32  // inputs in a tile of AMX
+	amxBlock  = 256 // inputs in a block of AMX
 )
 
 // The names of the variants that Linear has, the plainest first.
@@ -42,14 +44,25 @@ func LinearLayout(variant string, f kernels.Format, rows, cols int) (packed int6
 // threads threads, in bytes: one room shared by all of them and one for each.
 // Both are multiples of 64. LinearLayout has accepted variant and f.
 func LinearWorkspace(variant string, f kernels.Format, maxRows, in, out, threads int) (shared, perThread int64) {
-	if variant == "generic" {
-		return 0, kBlock * panelRows * 4
+	perThread = kBlock * panelRows * 4
+	switch {
+	case variant == "amx" && f != kernels.F32 && f != kernels.F16:
+		tiles := (int64(maxRows) + amxRows - 1) / amxRows
+		shared = tiles * amxRows * roundUp(int64(in), amxK) * 2
+		perThread += amxBlock*panelRows*2 + tiles*amxRows*panelRows*4
+	case variant != "generic" && maxRows > 1:
+		tile := tileRows(variant)
+		shared = roundUp(roundUp(int64(maxRows), tile)*int64(in)*4, 64)
 	}
-	if maxRows > 1 {
-		tiles := (int64(maxRows) + tileRows - 1) / tileRows
-		shared = roundUp(tiles*tileRows*int64(in)*4, 64)
+	return shared, perThread
+}
+
+// tileRows is the rows of x that a variant with vectors multiplies at once.
+func tileRows(variant string) int64 {
+	if variant == "avx2" {
+		return 6
 	}
-	return shared, kBlock * panelRows * 4
+	return 12
 }
 
 // panelBytes is the storage of one panel of cols inputs; BF16 pads odd cols.

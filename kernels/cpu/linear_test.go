@@ -28,24 +28,32 @@ func present(variant string) bool {
 		return avx512
 	case "amx":
 		return avx512 && x.HasAVX512BF16 && x.HasAMXTile && x.HasAMXBF16
+	case softAMX:
+		return avx512 && x.HasAVX512BF16
 	}
 	return false
 }
 
+// softAMX is the AMX kernel on tiles in memory.
+const softAMX = "amx-soft"
+
 // eachKernel runs f for every variant and format; what this machine or build
 // lacks is skipped by name.
-func eachKernel(t *testing.T, f func(t *testing.T, variant string, k LinearKernel)) {
-	for _, variant := range linearVariants {
-		for _, format := range SupportedFormats(variant) {
+func eachKernel(t *testing.T, f func(t *testing.T, k LinearKernel)) {
+	for _, variant := range append([]string{softAMX}, linearVariants...) {
+		for _, format := range SupportedFormats("generic") {
 			t.Run(variant+"/"+format.String(), func(t *testing.T) {
 				k, ok := LinearFor(variant, format)
+				if variant == softAMX {
+					k, ok = softTiles(format)
+				}
 				switch {
 				case !ok:
 					t.Skip("not run: this build has no", variant)
 				case !present(variant):
 					t.Skip("not run: this CPU has no", variant)
 				}
-				f(t, variant, k)
+				f(t, k)
 			})
 		}
 	}
@@ -55,6 +63,7 @@ func eachKernel(t *testing.T, f func(t *testing.T, variant string, k LinearKerne
 type problem struct {
 	LinearArgs
 	weights []float32 // [Out,In], as the format means them
+	bf16    bool      // whether operands are rounded to BF16
 }
 
 // shape of a problem; pad is what rows of X and Y are apart beyond their length.
@@ -81,7 +90,8 @@ func newProblem(t testing.TB, k LinearKernel, s shape, parts int) *problem {
 	shared, work := LinearWorkspace(k.variant, k.format, s.rows, s.in, s.out, parts)
 	stored := make([]byte, k.format.Bytes(int64(s.in*s.out)))
 	ref.Quantize(k.format, random(make([]float32, s.in*s.out)), stored)
-	p := &problem{weights: make([]float32, s.in*s.out), LinearArgs: LinearArgs{
+	rounds := k.variant == "amx" && k.format != kernels.F32 && k.format != kernels.F16
+	p := &problem{bf16: rounds, weights: make([]float32, s.in*s.out), LinearArgs: LinearArgs{
 		Rows: s.rows, In: s.in, Out: s.out, LdX: s.in + s.pad, LdY: s.out + s.pad,
 		W: guarded(t, int(packed)), Shared: guarded(t, int(shared)), Work: guarded(t, int(work)),
 		X: random(guardedFloats(t, s.rows*(s.in+s.pad)-s.pad)), Y: guardedFloats(t, s.rows*(s.out+s.pad)-s.pad),
@@ -120,7 +130,11 @@ func (p *problem) compute(k LinearKernel, parts int) {
 // exact is output o of row r in float64 and the sum of its terms' magnitudes.
 func (p *problem) exact(r, o int) (sum, size float64) {
 	for i, x := range p.X[r*p.LdX : r*p.LdX+p.In] {
-		term := float64(x) * float64(p.weights[o*p.In+i])
+		w := p.weights[o*p.In+i]
+		if p.bf16 {
+			x, w = ref.BFloatToFloat(ref.FloatToBFloat(x)), ref.BFloatToFloat(ref.FloatToBFloat(w))
+		}
+		term := float64(x) * float64(w)
 		sum, size = sum+term, size+math.Abs(term)
 	}
 	if len(p.Bias) > 0 {
@@ -145,7 +159,7 @@ func linearShapes(f kernels.Format) []shape {
 // TestLinear compares with float64. The rounding errors of a chain of n fused
 // sums grow like a random walk: (8 + √n)·2⁻²⁴ of the terms' sizes bounds them.
 func TestLinear(t *testing.T) {
-	eachKernel(t, func(t *testing.T, variant string, k LinearKernel) {
+	eachKernel(t, func(t *testing.T, k LinearKernel) {
 		for _, s := range linearShapes(k.format) {
 			p := newProblem(t, k, s, 3)
 			p.compute(k, 3)
@@ -176,7 +190,7 @@ func (p *problem) compare(t *testing.T, s shape, bound float64) {
 // TestLinearBatch says that the bits of a row depend neither on the rows beside
 // it nor on the number of parts.
 func TestLinearBatch(t *testing.T) {
-	eachKernel(t, func(t *testing.T, variant string, k LinearKernel) {
+	eachKernel(t, func(t *testing.T, k LinearKernel) {
 		for _, s := range []shape{{40, 288, 97, 3, true}, {27, 64, 33, 0, false}} {
 			p := newProblem(t, k, s, 1)
 			alone := make([]float32, s.rows*s.out)
@@ -211,7 +225,7 @@ func sameBits(t *testing.T, p *problem, want []float32, what string) {
 
 // TestLinearRow says that a packed row is what the format means, bit for bit.
 func TestLinearRow(t *testing.T) {
-	eachKernel(t, func(t *testing.T, variant string, k LinearKernel) {
+	eachKernel(t, func(t *testing.T, k LinearKernel) {
 		for _, s := range linearShapes(k.format) {
 			p := newProblem(t, k, s, 1)
 			got := guardedFloats(t, s.in)

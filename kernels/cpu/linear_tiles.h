@@ -1,0 +1,87 @@
+/* linear_tiles.h: the eight tile registers of AMX, all of 16 rows of 64 bytes. With
+ * VAPP_SOFT_TILES they are memory, so that the kernel runs on a machine without.
+ *
+ * Numbers of tiles are constants. tile_products adds to c, 16 rows of x by 16
+ * outputs of float, the products of a, 16 rows of x by 32 k of bf16, and b, 16 pairs
+ * of k by 16 outputs by two bf16. */
+#ifndef VAPP_CPU_LINEAR_TILES_H
+#define VAPP_CPU_LINEAR_TILES_H
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+#define TILES_TARGET "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,f16c"
+
+#if !defined(VAPP_SOFT_TILES)
+
+#define FN __attribute__((target(TILES_TARGET ",amx-tile,amx-bf16")))
+#define tile_zero(t) _tile_zero(t)
+#define tile_load(t, p, stride) _tile_loadd(t, p, stride)
+#define tile_store(t, p, stride) _tile_stored(t, p, stride)
+#define tile_products(c, a, b) _tile_dpbf16ps(c, a, b)
+#define tiles_end() _tile_release()
+/* Some compilers do not know that tile_load reads memory. */
+#define tiles_see_memory() __asm__ volatile("" ::: "memory")
+
+typedef struct {
+	uint8_t palette, start_row, reserved[14];
+	uint16_t row_bytes[16];
+	uint8_t rows[16];
+} tile_config;
+
+/* The barrier makes the whole configuration reach memory: some compilers take the
+ * instruction to read no more than its first bytes. */
+FN static inline void tiles_begin(void) {
+	tile_config c = {.palette = 1};
+	for (int t = 0; t < 8; t++) c.row_bytes[t] = 64, c.rows[t] = 16;
+	__asm__ volatile("" ::"r"(&c) : "memory");
+	_tile_loadconfig(&c);
+}
+
+#else
+
+#define FN __attribute__((target(TILES_TARGET)))
+
+static __thread uint8_t soft_tiles[8][16][64];
+
+static inline void tiles_begin(void) { memset(soft_tiles, 0, sizeof soft_tiles); }
+static inline void tiles_end(void) {}
+static inline void tiles_see_memory(void) {}
+static inline void tile_zero(int t) { memset(soft_tiles[t], 0, sizeof soft_tiles[t]); }
+static inline void tile_load(int t, const void *p, int64_t stride) {
+	for (int r = 0; r < 16; r++) memcpy(soft_tiles[t][r], (const uint8_t *)p + r * stride, 64);
+}
+static inline void tile_store(int t, void *p, int64_t stride) {
+	for (int r = 0; r < 16; r++) memcpy((uint8_t *)p + r * stride, soft_tiles[t][r], 64);
+}
+
+/* soft_float is a bf16 as TDPBF16PS reads it: denormals are zero. */
+static inline float soft_float(const uint8_t *p) {
+	uint16_t h;
+	memcpy(&h, p, 2);
+	uint32_t bits = (uint32_t)((h & 0x7f80) == 0 ? h & 0x8000 : h) << 16;
+	float f;
+	memcpy(&f, &bits, 4);
+	return f;
+}
+
+static inline float soft_flush(float f) { return __builtin_fabsf(f) < 0x1p-126f ? __builtin_copysignf(0, f) : f; }
+
+/* As the instruction is documented: even and odd k's are summed apart, each by fused
+ * multiply-adds, then both are added and that to the tile; denormals are zero. */
+FN static void tile_products(int c, int a, int b) {
+	for (int r = 0; r < 16; r++)
+		for (int n = 0; n < 16; n++) {
+			float even = 0, odd = 0, sum;
+			for (int k = 0; k < 16; k++) {
+				even = soft_flush(__builtin_fmaf(soft_float(&soft_tiles[a][r][4 * k]), soft_float(&soft_tiles[b][k][4 * n]), even));
+				odd = soft_flush(__builtin_fmaf(soft_float(&soft_tiles[a][r][4 * k + 2]), soft_float(&soft_tiles[b][k][4 * n + 2]), odd));
+			}
+			memcpy(&sum, &soft_tiles[c][r][4 * n], 4);
+			sum = soft_flush(soft_flush(sum) + soft_flush(even + odd));
+			memcpy(&soft_tiles[c][r][4 * n], &sum, 4);
+		}
+}
+
+#endif
+#endif
