@@ -4,10 +4,6 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-if [ ! -f cmd/vapp/main.go ]; then
-	echo "cross: there is no command yet"
-	exit 0
-fi
 for os in linux darwin windows; do
 	for arch in amd64 arm64; do
 		echo "CGO_ENABLED=0 GOOS=$os GOARCH=$arch go build ./cmd/vapp"

@@ -127,6 +127,11 @@ func TestDependenciesAreListed(t *testing.T) {
 			t.Errorf("docs/dependencies.md lacks the row %s", row)
 		}
 	}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([^` ]+\\.[^` ]+/[^` ]*)` \\|").FindAllStringSubmatch(doc, -1) {
+		if versions[m[1]] == "" {
+			t.Errorf("docs/dependencies.md lists %s, which go.mod does not name", m[1])
+		}
+	}
 }
 
 func read(t *testing.T, path string) []byte {
