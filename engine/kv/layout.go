@@ -14,11 +14,12 @@ type Layout struct {
 	PagesPerSlab []int // per class
 }
 
-// Slabs are at least this large, so that there are few of them, and at most
-// maxSlab unless a page is larger.
 const (
+	// minSlab keeps the slabs few.
 	minSlab = 1 << 20
-	maxSlab = 4 << 20
+	// candidates is about how many slab sizes are tried for a class: of small pages
+	// not every multiple.
+	candidates = 4096
 )
 
 // NewLayout chooses the slab size, a function of the specs only: among the
@@ -37,20 +38,14 @@ func NewLayout(specs []Spec) (Layout, error) {
 		}
 		least = max(least, s.PageBytes)
 	}
-	most := max(maxSlab, 4*least)
-	best, waste := int64(0), math.Inf(1)
+	most, best, waste := 4*least, int64(0), math.Inf(1)
 	for _, s := range specs {
-		for n := (least + s.PageBytes - 1) / s.PageBytes; ; n++ {
+		first, last := (least+s.PageBytes-1)/s.PageBytes, most/s.PageBytes
+		stride := max(1, (last-first)/candidates)
+		for n := first; n <= last; n += stride {
 			size := n * s.PageBytes
-			if size > most && best > 0 {
-				break
-			}
-			w := wasted(specs, size)
-			if w < waste || (w == waste && size < best) {
+			if w := wasted(specs, size); w < waste || (w == waste && size < best) {
 				best, waste = size, w
-			}
-			if waste == 0 && size >= best {
-				break
 			}
 		}
 	}

@@ -139,7 +139,7 @@ func TestPoolAtRandom(t *testing.T) {
 	} {
 		for seed := range uint64(4) {
 			s := newSim(t, specs, 3+int(seed)*4, seed)
-			for i := range 1500 {
+			for i := range 700 {
 				if err := s.step(); err != nil {
 					t.Fatalf("%d classes, seed %d, step %d: %v", len(specs), seed, i, err)
 				}

@@ -1,0 +1,156 @@
+package kv
+
+import (
+	"errors"
+	"math"
+	"testing"
+)
+
+func layoutOf(t testing.TB, specs ...Spec) Layout {
+	l, err := NewLayout(specs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestOneClassWastesNothing(t *testing.T) {
+	for _, page := range []int64{64, 4096, 100_000, 368_640, 1 << 20, 5 << 20, 78 << 20, 3 << 30} {
+		l := layoutOf(t, Spec{Name: "full", PageBytes: page, BlockSize: 16})
+		if l.SlabBytes != int64(l.PagesPerSlab[0])*page {
+			t.Errorf("page of %d: slab of %d holds %d", page, l.SlabBytes, l.PagesPerSlab[0])
+		}
+		if page <= 1<<20 && (l.SlabBytes < 1<<20 || l.SlabBytes > 4<<20) || page > 1<<20 && l.PagesPerSlab[0] != 1 {
+			t.Errorf("page of %d: slab of %d", page, l.SlabBytes)
+		}
+	}
+}
+
+// TestSlabSizeOfTwoClasses: gpt-oss pages of 16 tokens are alike, so nothing is
+// lost; Gemma 4's are not, and of all sizes the best is found.
+func TestSlabSizeOfTwoClasses(t *testing.T) {
+	const k = 1 << 10
+	l := layoutOf(t, Spec{"full", Full, 12 * 32 * k, 16, 0}, Spec{"window", Window, 12 * 32 * k, 16, 128})
+	if w := wasted(l.Specs, l.SlabBytes); w != 0 || l.PagesPerSlab[0] != l.PagesPerSlab[1] {
+		t.Errorf("%+v wastes %g", l, w)
+	}
+	l = layoutOf(t, Spec{"full", Full, 5 * 64 * k, 16, 0}, Spec{"window", Window, 25 * 128 * k, 16, 1024})
+	if w := wasted(l.Specs, l.SlabBytes); w != 0 || l.SlabBytes != 3200*k {
+		t.Errorf("%+v wastes %g", l, w)
+	}
+	l = layoutOf(t, Spec{"full", Full, 700_001, 16, 0}, Spec{"state", State, 3_000_017, 0, 0})
+	got := wasted(l.Specs, l.SlabBytes)
+	for n := int64(5); n*700_001 < 12_000_068; n++ {
+		if w := wasted(l.Specs, n*700_001); w < got {
+			t.Errorf("slab of %d wastes %g, one of %d %g", l.SlabBytes, got, n*700_001, w)
+		}
+	}
+}
+
+func TestLayoutRefuses(t *testing.T) {
+	for field, s := range map[string]Spec{
+		"kind":       {Kind: 3, PageBytes: 1, BlockSize: 1},
+		"page bytes": {PageBytes: 0, BlockSize: 1},
+		"block size": {PageBytes: 1, BlockSize: 0},
+		"window":     {Kind: Window, PageBytes: 1, BlockSize: 1},
+	} {
+		var e *SpecError
+		if _, err := NewLayout([]Spec{s}); !errors.As(err, &e) || e.Field != field {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	var e *SpecError
+	if _, err := NewLayout([]Spec{{Name: "x", PageBytes: math.MaxInt64, BlockSize: 1}}); !errors.As(err, &e) {
+		t.Error(err)
+	}
+	for _, s := range []Spec{
+		{Kind: State, PageBytes: 1, BlockSize: 4}, {PageBytes: 1, BlockSize: 4, Window: 4}, {PageBytes: 1, BlockSize: 1 << 21},
+	} {
+		if _, err := NewLayout([]Spec{s}); err == nil {
+			t.Errorf("%+v was taken", s)
+		}
+	}
+	if _, err := NewLayout(nil); err == nil {
+		t.Error("a layout without classes was made")
+	}
+	// Absurd together, valid each: quick, and nothing overflows.
+	l := layoutOf(t, Spec{"a", Full, 1, 1, 0}, Spec{"b", Full, 1 << 42, 1 << 20, 0})
+	if l.Slabs(math.MaxInt64) != 0 || l.Sequences(l.Slabs(math.MaxInt64), math.MaxInt) != 0 {
+		t.Errorf("%+v", l)
+	}
+}
+
+func TestCapacity(t *testing.T) {
+	l := layoutOf(t, Spec{"full", Full, 1 << 20, 16, 0})
+	if n := l.Slabs(10<<20 + 5); n != 10 {
+		t.Errorf("%d slabs", n)
+	}
+	if l.Slabs(-1) != 0 || l.Slabs(1<<20-1) != 0 {
+		t.Error("slabs out of nothing")
+	}
+	if n := l.Tokens(10); n != 160 {
+		t.Errorf("%d tokens", n)
+	}
+	for tokens, want := range map[int]int{0: 0, 1: 10, 16: 10, 17: 5, 33: 3, 160: 1, 161: 0} {
+		if n := l.Sequences(10, tokens); n != want {
+			t.Errorf("%d sequences of %d tokens, want %d", n, tokens, want)
+		}
+	}
+	// A window of 20 tokens reads 19 before the next one: 16+2 of them begin
+	// inside of a block, so that 3 blocks of 16 are touched at most.
+	w := layoutOf(t, Spec{"full", Full, 1 << 20, 16, 0}, Spec{"window", Window, 1 << 20, 16, 20}, Spec{"state", State, 1 << 20, 0, 0})
+	for tokens, want := range map[int][3]int{1: {1, 1, 1}, 17: {2, 2, 1}, 33: {3, 3, 1}, 1600: {100, 3, 1}} {
+		for c := range want {
+			if n := w.SequencePages(c, tokens); n != want[c] {
+				t.Errorf("%d tokens take %d pages of class %d, want %d", tokens, n, c, want[c])
+			}
+		}
+	}
+	if n := w.Sequences(1040, 1600); n != 10 {
+		t.Errorf("%d sequences beside windows and states", n)
+	}
+	if n := w.SequenceSlabs(1600); n != 100+3+1 {
+		t.Errorf("a sequence takes %d slabs", n)
+	}
+	// Four pages a slab: the window's three may lie in two of them.
+	small := layoutOf(t, Spec{"full", Full, 1 << 18, 16, 0}, Spec{"window", Window, 1 << 18, 16, 20})
+	for tokens, want := range map[int]int{1: 2, 1600: 25 + 2} {
+		if n := small.SequenceSlabs(tokens); n != want {
+			t.Errorf("a sequence of %d tokens takes %d slabs of four pages, want %d", tokens, n, want)
+		}
+	}
+}
+
+// TestCapacityIsReal: as many sequences as the layout promises do fit, and no
+// more, one class.
+func TestCapacityIsReal(t *testing.T) {
+	l := layoutOf(t, fullSpec)
+	for _, tokens := range []int{1, 4, 5, 30} {
+		p := NewPool(l, 7, false)
+		n := 0
+		for ; p.Extend(p.NewTable(""), 0, tokens); n++ {
+		}
+		if want := l.Sequences(7, tokens); n != want {
+			t.Errorf("%d sequences of %d tokens fit, promised are %d", n, tokens, want)
+		}
+	}
+}
+
+func FuzzLayout(f *testing.F) {
+	f.Add(int64(1000), 16, int64(3000), 8, 100, int64(1<<40), 5000)
+	f.Fuzz(func(t *testing.T, a int64, blockA int, b int64, blockB, window int, bytes int64, tokens int) {
+		l, err := NewLayout([]Spec{{"a", Full, a, blockA, 0}, {"b", Window, b, blockB, window}})
+		if err != nil {
+			return
+		}
+		for c, s := range l.Specs {
+			if per := int64(l.PagesPerSlab[c]); per < 1 || per*s.PageBytes > l.SlabBytes || (per+1)*s.PageBytes <= l.SlabBytes {
+				t.Fatalf("%+v", l)
+			}
+		}
+		n := l.Slabs(bytes)
+		if n < 0 || int64(n) > max(0, bytes)/l.SlabBytes || l.Sequences(n, tokens) < 0 || l.Tokens(n) < 0 || l.SequenceSlabs(tokens) < 0 {
+			t.Fatalf("%+v: %d slabs", l, n)
+		}
+	})
+}
