@@ -70,6 +70,23 @@ func (s *subject) memory(t *testing.T) {
 		t.Errorf("after launches the arenas take %v bytes, reserved were %v", got, r.res.Arenas)
 	}
 	s.shortReservation(t, r.res)
+	s.closed(t)
+}
+
+// closed: Close may be called twice, and what comes after it is refused.
+func (s *subject) closed(t *testing.T) {
+	n := net{weights: kernels.F32, pages: kernels.F32, block: 16, rows: 8, seqs: 1}
+	r := n.rig(t, s, 1)
+	b := r.fill(0, []feed{{tokens: []int32{1}, pages: upTo(6)}})
+	check(t, r.dev.Launch(r.exe, b)) // Close waits for it
+	for range 2 {
+		if err := r.dev.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	}
+	if r.dev.Launch(r.exe, b) == nil || r.dev.Pack(0, failing{}) == nil {
+		t.Error("Launch or Pack after Close: no error")
+	}
 }
 
 // addresses of both sets' first and last buffers.

@@ -41,7 +41,7 @@ func open(l layout, r backend.Reservation) (*device, error) {
 	}
 	for a, n := range r.Arenas {
 		if n != l.Round(n) {
-			return nil, short(fmt.Sprintf("the %v arena is not rounded:", backend.Arena(a)), l.Round(n), n)
+			return nil, short(fmt.Sprintf("the %v arena, rounded,", backend.Arena(a)), l.Round(n), n)
 		}
 		d.arenas[a] = make([]byte, n)
 		if n > 0 && uintptr(unsafe.Pointer(&d.arenas[a][0]))%64 != 0 {
@@ -69,7 +69,7 @@ func open(l layout, r backend.Reservation) (*device, error) {
 
 // short refuses a reservation that does not hold what it lists.
 func short(what string, need, have int64) error {
-	return fmt.Errorf("backend %s: reservation: %s needs %d bytes, %d are reserved", name, what, need, have)
+	return fmt.Errorf("backend %s: reservation: %s needs %d bytes, there are %d", name, what, need, have)
 }
 
 // Step returns a set's buffers.

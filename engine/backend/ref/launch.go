@@ -30,6 +30,9 @@ func (d *device) Launch(e backend.Executable, b backend.Binding) error {
 	if !ok || x.d != d {
 		return fmt.Errorf("backend %s: Launch of a program that another device compiled", name)
 	}
+	if d.queue == nil {
+		return fmt.Errorf("backend %s: Launch after Close", name)
+	}
 	if b.Set < 0 || b.Set > 1 {
 		return &backend.StepError{Field: "Binding.Set", Why: fmt.Sprintf("%d, not 0 or 1", b.Set)}
 	}

@@ -1,6 +1,8 @@
 package ref
 
 import (
+	"fmt"
+
 	"vapp.dev/engine/backend"
 	"vapp.dev/kernels/ref"
 )
@@ -13,6 +15,9 @@ func (o tokens) run(l *launch, _, _ int) error {
 		id := l.s.Tokens[t]
 		if id < 0 {
 			id = max(0, l.sampled[-1-id])
+		}
+		if int(id) >= l.e.p.Vocab {
+			return fmt.Errorf("row %d: the other set sampled %d, the vocabulary has %d", t, id, l.e.p.Vocab)
 		}
 		out[t] = id
 	}

@@ -32,11 +32,19 @@ func (Opener) Layout(f backend.Facts, s backend.Settings) (backend.Layout, error
 	return newLayout(f, s)
 }
 
-// Open takes the arenas of r from Go's heap.
+// Open takes the arenas of r from Go's heap; more than the machine has is
+// refused, because Go cannot refuse it.
 func (Opener) Open(f backend.Facts, s backend.Settings, r backend.Reservation) (backend.Device, error) {
 	l, err := newLayout(f, s)
 	if err != nil {
 		return nil, err
+	}
+	var sum int64
+	for _, n := range r.Arenas {
+		sum += n
+	}
+	if f.TotalBytes > 0 && sum > f.TotalBytes {
+		return nil, short("the arenas", sum, f.TotalBytes)
 	}
 	return open(l, r)
 }
