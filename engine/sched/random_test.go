@@ -12,6 +12,10 @@ import (
 var (
 	full   = kv.Spec{Name: "full", Kind: kv.Full, PageBytes: 1 << 20, BlockSize: 4}
 	narrow = kv.Spec{Name: "window", Kind: kv.Window, PageBytes: 700 << 10, BlockSize: 4, Window: 7}
+	// Several pages a slab: what one sequence leaves behind may be in the way of
+	// another class.
+	small   = kv.Spec{Name: "small", Kind: kv.Full, PageBytes: 200 << 10, BlockSize: 4}
+	smaller = kv.Spec{Name: "smaller", Kind: kv.Window, PageBytes: 250 << 10, BlockSize: 4, Window: 18}
 )
 
 // workload is one random test: options and a stream of arrivals.
@@ -36,15 +40,18 @@ func newWorkload(t testing.TB, seed uint64) *workload {
 		w.opts.MaxNumBatchedTokens += w.opts.MaxModelLen
 	}
 	specs := []kv.Spec{full}
-	if r.IntN(3) == 0 {
+	switch r.IntN(4) {
+	case 0:
 		specs = append(specs, narrow)
+	case 1:
+		specs = []kv.Spec{small, smaller}
 	}
 	l, err := kv.NewLayout(specs)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.layout = l
-	w.slabs = l.SequenceSlabs(w.opts.MaxModelLen) + r.IntN(12)
+	w.slabs = l.SequenceSlabs(w.opts.MaxModelLen) + r.IntN(12)/len(specs)/len(specs)
 	w.caching, w.cancels = r.IntN(3) > 0, r.IntN(3) == 0
 	return w
 }
