@@ -17,6 +17,7 @@ const (
 	OpAngles
 	OpRope
 	OpAttention
+	OpAttentionJoin // with the operands of OpAttention, after all of its parts
 	OpStoreKV
 	OpSwiGLU
 	OpGather
@@ -101,14 +102,17 @@ type Rope struct {
 	_                                       int32
 }
 
-// Attention are the operands of OpAttention. Work is AttentionWorkspace bytes
-// for each part.
+// Attention are the operands of OpAttention and OpAttentionJoin. Work is
+// AttentionWorkspace bytes for each part, Shared is AttentionShared for all.
 type Attention struct {
-	Pages                              Pages
-	Q, K, V, Y, Positions, First, Work uintptr
-	WorkBytes                          int64
-	Heads                              int32
-	Scale                              float32
+	Pages                        Pages
+	Q, K, V, Y, Positions, First uintptr
+	Work, Shared                 uintptr
+	WorkBytes, SharedBytes       int64
+	Heads                        int32
+	Scale                        float32
+	Threads                      int32
+	_                            int32
 }
 
 // StoreKV are the operands of OpStoreKV.
@@ -179,6 +183,15 @@ func AttentionWorkspace(headDim int) int64 {
 	wide := roundUp(int64(headDim), 16)
 	floats := 3*attentionTile*wide + 2*16*wide + attentionTile*attentionSpan + 2*attentionTile
 	return roundUp(4*floats, 64)
+}
+
+// AttentionShared is the room that all threads share for results of spans; with
+// less of it a long sequence is not spread over threads.
+func AttentionShared(threads int) int64 {
+	if threads == 1 {
+		return 0
+	}
+	return int64(threads) << 18
 }
 
 // SampleWorkspace is what a part of OpSample needs, a multiple of 64.

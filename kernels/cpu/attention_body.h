@@ -5,7 +5,11 @@
  * the weighted values); spans are joined in the order of positions. A score is
  * four sums over every fourth dimension, joined as (0+1)+(2+3). So the bits of a row
  * depend on its own keys alone. Queries are taken in tiles of up to TILE rows (a
- * row is a token and a head) that share the loads of K and V. */
+ * row is a token and a head) that share the loads of K and V.
+ *
+ * Where there are fewer tiles than threads want, the spans of a tile are shared
+ * among parts: their results are kept, and attention_join joins them as a tile's
+ * own loop would. */
 #include "vec.h"
 
 #define BLOCK 16
@@ -68,6 +72,31 @@ static void load_keys(const tile *t, int32_t at, int32_t end)
 		for (int64_t i = 0; i < d; i++)
 			t->k[i * BLOCK + pos - at] = row[i];
 	}
+}
+
+/* The lines of a block's keys or values in a page are asked for while the block
+ * before is at work; positions outside of the history are left alone. */
+static void ask_keys(const tile *t, int32_t at)
+{
+	const vapp_pages *p = &t->a->pages;
+	int64_t e = vapp_element(p->format), row = p->block * e, slot;
+	if (at >= t->history)
+		return;
+	const uint8_t *k = history(t, at, &slot) + p->k + t->head * t->dim * row + slot * e;
+	for (int64_t i = 0; i < t->dim; i += row < 64 ? 64 / row : 1)
+		__builtin_prefetch(k + i * row);
+}
+
+static void ask_values(const tile *t, int32_t at)
+{
+	const vapp_pages *p = &t->a->pages;
+	int64_t e = vapp_element(p->format), slot;
+	if (at >= t->history)
+		return;
+	const uint8_t *v = history(t, at, &slot) + p->v;
+	v += (t->head * p->block + slot) * t->dim * e;
+	for (int64_t i = 0; i < BLOCK * t->dim * e; i += 64)
+		__builtin_prefetch(v + i);
 }
 
 static void widen_row(const tile *t, const uint8_t *src, float *dst)
@@ -160,6 +189,10 @@ static void score_span(const tile *t, int32_t at, int32_t end)
 	for (int32_t b = at; b < end; b += BLOCK) {
 		float *s = t->score + (b - at);
 		int32_t r = 0;
+		if (b + BLOCK < end)
+			ask_keys(t, b + BLOCK);
+		else
+			ask_values(t, at);
 		load_keys(t, b, b + BLOCK < end ? b + BLOCK : end);
 		for (; r + 4 <= t->rows; r += 4)
 			scores(t, t->q + r * t->wide, 4, s + r * SPAN);
@@ -198,6 +231,10 @@ static void weigh_span(const tile *t, int32_t at, int32_t end)
 	for (int32_t b = at; b < end; b += BLOCK) {
 		const float *p = t->score + (b - at);
 		int32_t r = 0;
+		if (b + BLOCK < end)
+			ask_values(t, b + BLOCK);
+		else
+			ask_keys(t, b + BLOCK);
 		load_values(t, b, b + BLOCK < end ? b + BLOCK : end);
 		while (r < t->rows) {
 			int32_t n = seen(t, r, b, BLOCK), last = r + 4 <= t->rows ? r + 3 : t->rows - 1;
@@ -261,20 +298,28 @@ static void finish(const tile *t)
 	}
 }
 
+/* span fills part, top and sum of every row with the keys of [at, stop). */
+static void span(const tile *t, int32_t at, int32_t stop, float *top, float *sum)
+{
+	score_span(t, at, stop);
+	for (int32_t r = 0; r < t->rows; r++) {
+		int32_t n = seen(t, r, at, SPAN);
+		sum[r] = 0;
+		top[r] = n > 0 ? soften(t->score + r * SPAN, n, &sum[r]) : -INFINITY;
+	}
+	weigh_span(t, at, stop);
+}
+
+/* end is the first position that no row of the tile sees. */
+static int32_t end_of(const tile *t) { return position(t, t->rows - 1) + 1; }
+
 static void run(tile *t)
 {
-	int32_t end = position(t, t->rows - 1) + 1;
+	int32_t end = end_of(t);
 	start(t);
 	for (int32_t at = 0; at < end; at += SPAN) {
-		int32_t stop = at + SPAN < end ? at + SPAN : end;
 		float top[TILE], sum[TILE];
-		score_span(t, at, stop);
-		for (int32_t r = 0; r < t->rows; r++) {
-			int32_t n = seen(t, r, at, SPAN);
-			sum[r] = 0;
-			top[r] = n > 0 ? soften(t->score + r * SPAN, n, &sum[r]) : -INFINITY;
-		}
-		weigh_span(t, at, stop);
+		span(t, at, at + SPAN < end ? at + SPAN : end, top, sum);
 		if (at == 0) {
 			memcpy(t->out, t->part, (size_t)t->rows * t->wide * sizeof(float));
 			memcpy(t->top, top, (size_t)t->rows * sizeof(float));
@@ -290,7 +335,7 @@ static void run(tile *t)
 
 static tile rooms(const vapp_attention *a, int part)
 {
-	tile t = {.a = a, .dim = a->pages.head_dim, .group = a->heads / a->pages.kv_heads};
+	tile t = {.a = a, .seq = -1, .dim = a->pages.head_dim, .group = a->heads / a->pages.kv_heads};
 	float *f = (float *)(a->work + a->work_bytes * part);
 	t.wide = (t.dim + 15) / 16 * 16;
 	t.q = f, f += TILE * t.wide;
@@ -304,36 +349,103 @@ static tile rooms(const vapp_attention *a, int part)
 	return t;
 }
 
-/* cost of a sequence's tile: the keys its rows see, in units that only the
- * sharing among parts uses. */
-static int64_t cost(const vapp_attention *a, int32_t token, int32_t tokens)
+/* next moves to the tile after t's, or to the first where t's seq is -1; 0 at the end. */
+static int next(tile *t, int32_t seqs)
 {
-	return (int64_t)tokens * (a->positions[token + tokens - 1] + 64);
+	const vapp_attention *a = t->a;
+	int32_t step = TILE / t->group, token = t->token + t->tokens;
+	while (t->seq < 0 || token >= a->first[t->seq + 1]) {
+		if (++t->seq >= seqs)
+			return 0;
+		token = a->first[t->seq];
+		if (token < a->first[t->seq + 1])
+			t->history = a->positions[token];
+	}
+	int32_t left = a->first[t->seq + 1] - token;
+	t->token = token;
+	t->tokens = left < step ? left : step;
+	t->rows = t->tokens * t->group;
+	return 1;
 }
 
-/* Work is (sequence, tile of tokens, KV head); a part takes the pieces whose
- * middle falls into its share of the total cost. */
+/* cost of a tile with n keys, in units that only the sharing among parts uses. */
+static int64_t cost(const tile *t, int32_t n) { return (int64_t)(t->tokens + 1) * (n + 64); }
+
+static int32_t spans_of(const tile *t) { return (end_of(t) + SPAN - 1) / SPAN; }
+
+/* slot_floats is the room of one span's result: part, top and sum of every row. */
+static int64_t slot_floats(const tile *t) { return ((int64_t)t->rows * (t->wide + 2) + 15) / 16 * 16; }
+
+/* split says that the tiles are too few for the threads, and that the results of
+ * all spans find room. */
+static int split(const vapp_attention *a, const vapp_call *c)
+{
+	int32_t heads = a->pages.kv_heads, spans = 0;
+	int64_t tiles = 0, floats = 0;
+	tile t = rooms(a, 0);
+	if (a->threads < 2)
+		return 0;
+	while (next(&t, c->rows[VAPP_SEQS])) {
+		tiles += heads;
+		floats += heads * spans_of(&t) * slot_floats(&t);
+		spans = spans_of(&t) > spans ? spans_of(&t) : spans;
+		if (tiles >= 4 * a->threads || floats * 4 > a->shared_bytes)
+			return 0;
+	}
+	return spans > 1;
+}
+
+/* A part takes the pieces of work whose middle falls into its share of the total
+ * cost: (sequence, tile of tokens, KV head), and span where they are split. */
 void VAPP_NAME(attention)(const void *args, const vapp_call *c)
 {
 	const vapp_attention *a = args;
 	tile t = rooms(a, c->part);
-	int32_t step = TILE / t.group, heads = a->pages.kv_heads;
+	int32_t heads = a->pages.kv_heads, seqs = c->rows[VAPP_SEQS];
 	int64_t total = 0, done = 0;
-	for (int32_t s = 0; s < c->rows[VAPP_SEQS]; s++)
-		for (int32_t k = a->first[s]; k < a->first[s + 1]; k += step)
-			total += cost(a, k, a->first[s + 1] - k < step ? a->first[s + 1] - k : step) * heads;
-	for (t.seq = 0; t.seq < c->rows[VAPP_SEQS]; t.seq++) {
-		int32_t last = a->first[t.seq + 1];
-		if (a->first[t.seq] == last)
-			continue;
-		t.history = a->positions[a->first[t.seq]];
-		for (t.token = a->first[t.seq]; t.token < last; t.token += step) {
-			t.tokens = last - t.token < step ? last - t.token : step;
-			t.rows = t.tokens * t.group;
-			int64_t w = cost(a, t.token, t.tokens);
-			for (t.head = 0; t.head < heads; t.head++, done += w)
-				if ((done + w / 2) * c->parts / total == c->part)
-					run(&t);
+	int apart = split(a, c);
+	float *slot = (float *)a->shared;
+	while (next(&t, seqs))
+		total += cost(&t, end_of(&t)) * heads;
+	for (t.seq = -1, t.tokens = 0; next(&t, seqs);) {
+		int32_t end = end_of(&t);
+		int64_t w = cost(&t, end), size = slot_floats(&t), n = spans_of(&t);
+		for (t.head = 0; t.head < heads; t.head++) {
+			for (int32_t i = 0, started = 0; apart && i < n; i++, slot += size) {
+				int64_t from = w * i / n, to = w * (i + 1) / n;
+				if ((done + (from + to) / 2) * c->parts / total != c->part)
+					continue;
+				if (!started++)
+					start(&t);
+				t.part = slot;
+				span(&t, i * SPAN, (i + 1) * SPAN < end ? (i + 1) * SPAN : end, slot + t.rows * t.wide, slot + t.rows * (t.wide + 1));
+			}
+			if (!apart && (done + w / 2) * c->parts / total == c->part)
+				run(&t);
+			done += w;
+		}
+	}
+}
+
+/* The join of what was split; nothing to do where nothing was. */
+void VAPP_NAME(attention_join)(const void *args, const vapp_call *c)
+{
+	const vapp_attention *a = args;
+	tile t = rooms(a, c->part);
+	if (!split(a, c))
+		return;
+	float *slot = (float *)a->shared;
+	while (next(&t, c->rows[VAPP_SEQS])) {
+		int64_t size = slot_floats(&t), n = spans_of(&t), out = (int64_t)t.rows * t.wide;
+		for (t.head = 0; t.head < a->pages.kv_heads; t.head++, slot += size * n) {
+			t.out = slot, t.top = slot + out, t.sum = slot + out + t.rows;
+			for (int64_t i = 1; i < n; i++) {
+				t.part = slot + i * size;
+				for (int32_t r = 0; r < t.rows; r++)
+					if (seen(&t, r, (int32_t)i * SPAN, SPAN) > 0)
+						join(&t, r, t.part[out + r], t.part[out + t.rows + r]);
+			}
+			finish(&t);
 		}
 	}
 }

@@ -51,6 +51,8 @@ vapp_fn vapp_kernel(int op, int variant)
 		return vapp_rope_##isa; \
 	case VAPP_OP_ATTENTION: \
 		return vapp_attention_##isa; \
+	case VAPP_OP_ATTENTION_JOIN: \
+		return vapp_attention_join_##isa; \
 	case VAPP_OP_SWIGLU: \
 		return vapp_swiglu_##isa; \
 	case VAPP_OP_SAMPLE: \

@@ -93,10 +93,11 @@ typedef struct {
 	const void *k, *v;
 	float *y;
 	const int32_t *positions, *first;
-	uint8_t *work;
-	int64_t work_bytes;
+	uint8_t *work, *shared; /* shared: results of spans that wait for the join */
+	int64_t work_bytes, shared_bytes;
 	int32_t heads;
 	float scale;
+	int32_t threads, pad; /* of the pool, whatever a call's parts are */
 } vapp_attention;
 
 typedef struct {
@@ -175,6 +176,7 @@ enum {
 	VAPP_OP_ANGLES,
 	VAPP_OP_ROPE,
 	VAPP_OP_ATTENTION,
+	VAPP_OP_ATTENTION_JOIN,
 	VAPP_OP_STORE_KV,
 	VAPP_OP_SWIGLU,
 	VAPP_OP_GATHER,
@@ -223,7 +225,7 @@ static inline void vapp_share(int64_t n, const vapp_call *c, int64_t *from, int6
 }
 
 /* The functions that each instruction set has its own of. */
-#define VAPP_EACH_VARIANT(X) X(norm) X(rope) X(swiglu) X(attention) X(sample) X(read) X(fma)
+#define VAPP_EACH_VARIANT(X) X(norm) X(rope) X(swiglu) X(attention) X(attention_join) X(sample) X(read) X(fma)
 #define VAPP_DECLARE(name) \
 	void vapp_##name##_generic(const void *, const vapp_call *); \
 	void vapp_##name##_avx2(const void *, const vapp_call *); \

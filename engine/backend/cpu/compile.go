@@ -121,10 +121,14 @@ func add[T any](c *compiler, op kcpu.Op, args T, symbol backend.Rows, units, gra
 // rows is a grain for ops that share rows of n elements.
 func rows(n int) int { return max(1, worth/max(1, n)) }
 
-// overlap lets StoreKV begin while other threads are still at Attention: it writes
-// slots that no query of this step reads from pages.
+// overlap lets StoreKV begin while other threads are still at Attention or its
+// join: it writes slots that no query of this step reads from pages.
 func (c *compiler) overlap() {
-	attention, _ := kcpu.Kernel(kcpu.OpAttention, c.d.layout.variant)
+	last := kcpu.OpAttentionJoin
+	if c.d.layout.threads == 1 {
+		last = kcpu.OpAttention
+	}
+	attention, _ := kcpu.Kernel(last, c.d.layout.variant)
 	store, _ := kcpu.Kernel(kcpu.OpStoreKV, c.d.layout.variant)
 	for i := 1; i < len(c.phases); i++ {
 		if c.phases[i-1].fn == attention && c.phases[i].fn == store {

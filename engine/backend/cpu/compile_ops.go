@@ -58,11 +58,7 @@ func (c *compiler) attention(op backend.Op) error {
 			Format: int32(c.info(o.K).Format),
 		}, backend.PerToken, 1, rows((o.Heads+2*o.KVHeads)*o.HeadDim))
 	case backend.Attention:
-		return add(c, kcpu.OpAttention, kcpu.Attention{
-			Pages: c.pages(o.Class, o.Layer), Q: c.value(o.Q), K: c.value(o.K), V: c.value(o.V), Y: c.value(o.Y),
-			Positions: address(c.s.Positions), First: address(c.s.First), Work: c.room(0),
-			WorkBytes: kcpu.AttentionWorkspace(o.HeadDim), Heads: int32(o.Heads), Scale: o.Scale,
-		}, backend.PerToken, 1, 0)
+		return c.attend(o)
 	case backend.StoreKV:
 		k := c.p.Classes[o.Class]
 		return add(c, kcpu.OpStoreKV, kcpu.StoreKV{
@@ -70,6 +66,21 @@ func (c *compiler) attention(op backend.Op) error {
 		}, backend.PerToken, 1, rows(8*k.KVHeads*k.HeadDim))
 	}
 	return backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")
+}
+
+// attend is attention and, on one thread, the join of what was split.
+func (c *compiler) attend(o backend.Attention) error {
+	threads := c.d.layout.threads
+	shared := kcpu.AttentionShared(threads)
+	a := kcpu.Attention{
+		Pages: c.pages(o.Class, o.Layer), Q: c.value(o.Q), K: c.value(o.K), V: c.value(o.V), Y: c.value(o.Y),
+		Positions: address(c.s.Positions), First: address(c.s.First), Work: c.room(shared), Shared: c.room(0),
+		WorkBytes: kcpu.AttentionWorkspace(o.HeadDim), SharedBytes: shared, Heads: int32(o.Heads), Scale: o.Scale, Threads: int32(threads),
+	}
+	if err := add(c, kcpu.OpAttention, a, backend.PerToken, 1, 0); err != nil || threads == 1 {
+		return err
+	}
+	return add(c, kcpu.OpAttentionJoin, a, backend.PerToken, 0, 1)
 }
 
 // room is a place in the workspace.

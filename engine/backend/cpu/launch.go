@@ -15,6 +15,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"vapp.dev/engine/backend"
 )
@@ -74,4 +75,13 @@ func (d *device) drain() {
 			C.vapp_pool_wait(d.pool, d.sets[i].number)
 		}
 	}
+}
+
+// Share is how long a thread of the pool had a processor since Open and how long it
+// slept for others: what Settings.HTTPShare leaves them. Both are 0 without one.
+func (d *device) Share() (worked, rested time.Duration) {
+	if d.pool == nil {
+		return 0, 0
+	}
+	return time.Duration(C.vapp_pool_worked(d.pool)), time.Duration(C.vapp_pool_rested(d.pool))
 }

@@ -32,40 +32,34 @@ func load(b testing.TB, s backend.Settings, tokens, seqs, length int) *loaded {
 	if _, err := os.Stat(smolLM2); err != nil {
 		b.Skipf("not run: %s is absent, make model fetches it", smolLM2)
 	}
-	must := func(err error) {
-		b.Helper()
-		if err != nil {
-			b.Fatal(err)
-		}
-	}
 	ck, err := checkpoint.Open(smolLM2)
-	must(err)
+	must(b, err)
 	b.Cleanup(func() { ck.Close() })
 	m, err := models.New(ck, backend.Whole)
-	must(err)
+	must(b, err)
 	o := cpu.Opener{}
 	facts, err := o.Probe()
-	must(err)
+	must(b, err)
 	layout, err := o.Layout(facts, s)
-	must(err)
+	must(b, err)
 	classes := m.Classes(16, kernels.F16)
 	c := &classes[0]
 	c.MaxPages, c.PagesPerSlab = (length+15)/16, 1
 	c.SlabBytes = c.PageBytes()
 	p, err := m.Record(&backend.Program{Name: "bench", Bucket: backend.Bucket{Tokens: tokens, Seqs: seqs, Samples: seqs}, Classes: classes})
-	must(err)
+	must(b, err)
 	shape := backend.StepShape{Tokens: tokens, Seqs: seqs, Samples: seqs, Vocab: m.Vocab(), MaxPages: []int{c.MaxPages}, Bias: 1, Logprobs: 1}
 	l := &loaded{}
 	l.res, err = dry.Run(layout, m.Weights(), []*backend.Program{p}, shape, int64(seqs*c.MaxPages)*c.SlabBytes)
-	must(err)
+	must(b, err)
 	l.dev, err = o.Open(facts, s, l.res)
-	must(err)
+	must(b, err)
 	b.Cleanup(func() { l.dev.Close() })
 	for i := range l.res.Weights {
-		must(l.dev.Pack(i, ck))
+		must(b, l.dev.Pack(i, ck))
 	}
 	l.exe, err = l.dev.Compile(p)
-	must(err)
+	must(b, err)
 	for set := range 2 {
 		for s := range seqs {
 			for i := range c.MaxPages {

@@ -44,7 +44,9 @@ int vapp_pool_done(vapp_pool *p, uint32_t launch);
 /* vapp_pool_stop finishes what was queued, ends the threads and frees the pool. */
 void vapp_pool_stop(vapp_pool *p);
 
-/* vapp_pool_rested is the nanoseconds that the first thread slept for others. */
+/* The nanoseconds that the first thread slept for others, and those that it had a
+ * processor, as of its last look; both 0 where the share is. */
 int64_t vapp_pool_rested(vapp_pool *p);
+int64_t vapp_pool_worked(vapp_pool *p);
 
 #endif

@@ -17,8 +17,8 @@
 /* How long a thread spins before it sleeps: at a barrier the others are about to
  * arrive, between launches nobody knows. */
 enum { BARRIER_SPIN = 60000, IDLE_SPIN = 30000 };
-/* The longest rest after a launch. */
-enum { MAX_REST = 100000000 };
+/* Who wants a processor shows within a window; the longest rest after a launch. */
+enum { WINDOW = 50000000, MAX_REST = 100000000 };
 enum { STACK = 1 << 20 };
 
 /* event is a number that only grows, and those who sleep until it does. */
@@ -39,7 +39,7 @@ typedef struct {
 	pthread_t thread;
 	int64_t wall, busy; /* when the window of the share began */
 	long switches;
-	_Atomic int64_t rested;
+	_Atomic int64_t rested, worked;
 } worker;
 
 struct vapp_pool {
@@ -139,8 +139,8 @@ static void run(vapp_pool *p, const launch *l, int index)
 }
 
 /* rest leaves the share of this thread's time to others, if there are any: if the
- * system took the processor away since the last look, somebody wanted it. The time
- * is counted from that look on, sleep and waiting included. */
+ * system took the processor away, somebody wanted it. The share is of the time since
+ * the window began, what others had and what the thread slept or waited included. */
 static void rest(worker *w, double share)
 {
 	struct rusage u;
@@ -148,10 +148,11 @@ static void rest(worker *w, double share)
 		return;
 	getrusage(RUSAGE_THREAD, &u);
 	int64_t wall = now(CLOCK_MONOTONIC), busy = now(CLOCK_THREAD_CPUTIME_ID);
+	if (u.ru_nivcsw == w->switches && wall - w->wall < WINDOW)
+		return;
 	if (u.ru_nivcsw != w->switches) {
 		int64_t left = (int64_t)((double)(busy - w->busy) / (1 - share)) - (wall - w->wall);
-		if (left > MAX_REST)
-			left = MAX_REST;
+		left = left > MAX_REST ? MAX_REST : left;
 		if (left > 0) {
 			struct timespec t = {left / 1000000000, left % 1000000000};
 			nanosleep(&t, NULL);
@@ -160,6 +161,7 @@ static void rest(worker *w, double share)
 		}
 	}
 	w->wall = wall, w->busy = busy, w->switches = u.ru_nivcsw;
+	atomic_store(&w->worked, busy);
 }
 
 static void *work(void *arg)
@@ -270,3 +272,5 @@ void vapp_pool_stop(vapp_pool *p)
 }
 
 int64_t vapp_pool_rested(vapp_pool *p) { return atomic_load(&p->workers[0].rested); }
+
+int64_t vapp_pool_worked(vapp_pool *p) { return atomic_load(&p->workers[0].worked); }

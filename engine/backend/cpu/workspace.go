@@ -40,7 +40,7 @@ func (l layout) rooms(p *backend.Program, op backend.Op) (rooms, error) {
 		case o.KVHeads > 0 && o.Heads/o.KVHeads > kcpu.MaxGroup:
 			return rooms{}, backend.Unsupported(name, fmt.Sprintf("%d query heads for a key/value head", o.Heads/o.KVHeads), fmt.Sprintf("at most %d", kcpu.MaxGroup))
 		}
-		return rooms{each: kcpu.AttentionWorkspace(o.HeadDim)}, nil
+		return rooms{kcpu.AttentionShared(l.threads), kcpu.AttentionWorkspace(o.HeadDim)}, nil
 	case backend.Sample:
 		return rooms{each: kcpu.SampleWorkspace(p.Vocab)}, nil
 	case backend.Tokens, backend.StoreTokens, backend.Embed, backend.Norm, backend.Angles, backend.Rope,

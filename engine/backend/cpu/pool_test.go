@@ -1,0 +1,114 @@
+//go:build cgo && linux
+
+package cpu_test
+
+import (
+	"math/rand/v2"
+	"runtime"
+	"testing"
+	"time"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
+)
+
+var small = tiny{heads: 2, kv: 1, dim: 16, vocab: 101, tokens: 8, seqs: 4, length: 64, format: kernels.F32}
+
+// TestPoolStress launches a tiny program ten thousand times, with pauses that let
+// the threads fall asleep between launches and between a launch and its Wait. Every
+// step's token must be the first one's: a phase that began too early or a wake-up
+// that was lost would show as a wrong token or as a hang.
+func TestPoolStress(t *testing.T) {
+	d := small.open(t, backend.Settings{Threads: 2})
+	r := rand.New(rand.NewPCG(3, 3))
+	nap := func() {
+		if r.IntN(50) == 0 {
+			time.Sleep(time.Duration(r.IntN(200)) * time.Microsecond)
+		}
+	}
+	var want [2][4]int32
+	for i := range 10_000 {
+		set := i % 2
+		if i >= 2 {
+			must(t, d.Wait(set))
+			got := [4]int32(d.Step(set).Sampled)
+			if i < 4 {
+				want[set] = got
+			}
+			if got != want[set] {
+				t.Fatalf("launch %d: tokens %v, before %v", i-2, got, want[set])
+			}
+		}
+		b := d.fill(set, 4, 1+set, 9*set)
+		nap()
+		must(t, d.Launch(d.exe, b))
+		nap()
+	}
+	must(t, d.Wait(0))
+	must(t, d.Wait(1))
+}
+
+// TestStepAllocates asserts that a step allocates nothing on Go's heap.
+func TestStepAllocates(t *testing.T) {
+	d := small.open(t, backend.Settings{Threads: 2})
+	b := d.fill(0, 4, 1, 0)
+	if n := testing.AllocsPerRun(100, func() { d.run(t, b) }); n != 0 {
+		t.Errorf("%g allocations in a step", n)
+	}
+}
+
+// TestTokensOfTheOtherSet feeds a step the tokens that the step before has not
+// sampled yet when it is launched.
+func TestTokensOfTheOtherSet(t *testing.T) {
+	d := small.open(t, backend.Settings{Threads: 2})
+	first := d.fill(0, 4, 2, 0)
+	must(t, d.Launch(d.exe, first))
+	second := d.fill(1, 4, 1, 2)
+	s := d.Step(1)
+	for q := range 4 {
+		s.Tokens[q] = int32(-1 - q)
+	}
+	must(t, d.Launch(d.exe, second))
+	must(t, d.Wait(0))
+	must(t, d.Wait(1))
+	ahead, tokens := [4]int32(s.Sampled), [4]int32(d.Step(0).Sampled)
+	second = d.fill(1, 4, 1, 2)
+	copy(s.Tokens, tokens[:])
+	d.run(t, second)
+	if plain := [4]int32(s.Sampled); plain != ahead {
+		t.Errorf("tokens %v when launched ahead, %v when waited for", ahead, plain)
+	}
+}
+
+// TestHTTPShare runs steps beside threads that want the processors all the time:
+// the pool must leave them the share. Fair scheduling alone would leave one half.
+func TestHTTPShare(t *testing.T) {
+	const share = 0.8
+	n := tiny{heads: 8, kv: 8, dim: 64, vocab: 5000, tokens: 64, seqs: 1, length: 64, format: kernels.F32}
+	d := n.open(t, backend.Settings{Threads: 2, HTTPShare: share})
+	stop := make(chan bool)
+	defer close(stop)
+	for range runtime.NumCPU() {
+		go func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		}()
+	}
+	b, begin := d.fill(0, 1, 64, 0), time.Now()
+	for time.Since(begin) < 400*time.Millisecond {
+		d.run(t, b)
+	}
+	wall := time.Since(begin)
+	worked, rested := d.Device.(interface {
+		Share() (worked, rested time.Duration)
+	}).Share()
+	t.Logf("worked %v and rested %v of %v", worked, rested, wall)
+	if most := time.Duration(float64(wall)*(1-share)) + 50*time.Millisecond; worked > most {
+		t.Errorf("a thread worked %v of %v, at most %v with a share of %g", worked, wall, most, share)
+	}
+}
