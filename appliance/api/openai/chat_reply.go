@@ -54,7 +54,7 @@ func (r *ChatRequest) Reply(run *chat.Run, replies []chat.Reply) []byte {
 			Logprobs: w.chat(reply.Logprobs), FinishReason: reply.Finish, StopReason: reply.Stop,
 		}
 		if w.ReturnTokenIDs {
-			c.TokenIDs = reply.Tokens
+			c.TokenIDs = notNil(reply.Tokens)
 		}
 		out.Choices = append(out.Choices, c)
 	}

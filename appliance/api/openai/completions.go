@@ -37,7 +37,7 @@ func DecodeCompletion(b []byte) (*CompletionRequest, error) {
 	if r.Ask.Echo && r.Ask.Logprobs != nil && r.Ask.PromptLogprobs == nil {
 		r.Ask.PromptLogprobs = r.Ask.Logprobs
 	}
-	if f.has("suffix") && f.str("suffix") != "" {
+	if f.has("suffix") {
 		f.fail(chat.Errorf(chat.Invalid, "suffix", "suffix is not currently supported"))
 	}
 	r.Ask.Prompts = prompts(f)
