@@ -10,7 +10,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 # One thing at a time: two cores are all there may be, and the go command and
 # cargo fill them by themselves.
 .NOTPARALLEL:
-.PHONY: help tools modules native build model up test vet fmt cross race fuzz ci soak golden bench size lint
+.PHONY: help tools modules native build model up test vet fmt cross clients race fuzz ci soak golden bench size lint
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,7 +37,15 @@ race: native ## the race detector on the packages whose goroutines meet
 fuzz: native ## fuzz every target for FUZZTIME (10s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
 
-ci: test race fuzz ## what continuous integration runs, in under an hour
+clients: build model .venv-clients/ready ## openai-go, openai for Python and 64 streams against the real server
+	go test -tags clients -count=1 -timeout 40m -v ./tests/clients
+
+.venv-clients/ready: tests/clients/requirements.txt
+	python3 -m venv .venv-clients
+	.venv-clients/bin/pip install --quiet --disable-pip-version-check -r tests/clients/requirements.txt
+	@touch $@
+
+ci: test clients race fuzz ## what continuous integration runs, in under an hour
 
 soak: native model ## hours: long fuzzing, and the race detector over shuffled repetitions
 	FUZZTIME=5m scripts/fuzz.sh

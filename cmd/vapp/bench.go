@@ -13,6 +13,7 @@ import (
 	"vapp.dev/appliance"
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
+	"vapp.dev/schema"
 )
 
 // benchOptions are the flags of bench engine.
@@ -34,7 +35,8 @@ func newBench() *cobra.Command {
 of this machine (the limits), then prefill and decode tokens per second of the
 engine, each also as a share of its limit. Decode is limited by reading the
 weights once a step, prefill by two operations for each weight and token.
-A model whose weights are absent runs with loadFormat "dummy".`,
+A model whose weights are absent runs with random ones (loadFormat "dummy"). The
+KV cache is cut to what the run needs.`,
 		Args: needArgs(1, -1, "profiles"),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt)
@@ -57,7 +59,7 @@ A model whose weights are absent runs with loadFormat "dummy".`,
 
 // benchEngine measures one profile.
 func benchEngine(ctx context.Context, w io.Writer, path string, o benchOptions) error {
-	p, err := appliance.Prepare(path, appliance.Machine{Backends: machines()})
+	p, err := o.prepare(path)
 	if err != nil {
 		return err
 	}
@@ -72,7 +74,17 @@ func benchEngine(ctx context.Context, w io.Writer, path string, o benchOptions) 
 	}
 	defer eng.Close()
 	cost := costOf(p.Plan.Account.Reservation)
-	fmt.Fprintf(w, "%s on %s (%s)\n", p.Profile.Name, p.Plan.Facts.Device, p.Plan.Facts.Backend)
+	weights := "weights of the checkpoint"
+	if p.Profile.Model.LoadFormat == "dummy" {
+		weights = "random weights"
+	}
+	fmt.Fprintf(w, "%s, %s, on %s", p.Profile.Name, weights, p.Plan.Facts.Device)
+	for _, c := range p.Plan.Choices {
+		if c.Name == "variant" || c.Name == "threads" {
+			fmt.Fprintf(w, ", %s %s", c.Name, c.Value)
+		}
+	}
+	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "work\ttokens/s\tlimit\tshare\tof\t\n")
 	row := func(name string, rate, limit float64, what string) {
@@ -96,6 +108,34 @@ func benchEngine(ctx context.Context, w io.Writer, path string, o benchOptions) 
 	_, err = fmt.Fprintf(w, "limits measured in this run: read bandwidth %.1f GB/s, matrix rate %.0f GFLOP/s in f32, %.0f in bf16\n\n",
 		top.read/1e9, top.f32/1e9, top.bf16/1e9)
 	return err
+}
+
+// prepare plans a profile for the run: room for its streams, and random weights
+// where there are no others.
+func (o benchOptions) prepare(path string) (*appliance.Prepared, error) {
+	profile, err := schema.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	const block = 16
+	length := (o.prompt + o.output + block - 1) / block * block
+	profile.MaxModelLen = schema.Count(length)
+	profile.Scheduler.MaxNumSeqs = min(profile.Scheduler.MaxNumSeqs, max(o.streams, 1))
+	profile.Memory.KVCache, profile.Memory.Utilization = 0, 1
+	m := appliance.Machine{Backends: machines()}
+	p, err := appliance.PrepareProfile(profile, m)
+	if err != nil {
+		return nil, err
+	}
+	perToken := p.Plan.Capacity.BytesPerToken
+	profile.Memory.KVCache, profile.Memory.Utilization = schema.Bytes(perToken*int64(length*(o.streams+1))+64<<20), 0
+	if p.Model.Loadable() != nil {
+		profile.Model.LoadFormat = "dummy"
+	}
+	if err := p.Close(); err != nil {
+		return nil, err
+	}
+	return appliance.PrepareProfile(profile, m)
 }
 
 // ceiling is what the machine does at most: bytes read a second, and

@@ -1,0 +1,297 @@
+//go:build clients
+
+package clients
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// requests in all, and how many at once.
+const (
+	total   = 300
+	streams = 64
+)
+
+// prompt i of a mixed load: a few words to some hundred.
+func prompt(i int) string {
+	topics := []string{"the sea", "bread", "trains", "winter", "music", "mountains", "tea", "stars"}
+	text := fmt.Sprintf("Question %d: tell me about %s.", i, topics[i%len(topics)])
+	for k := range (i * 7) % 60 {
+		text += fmt.Sprintf(" Remember item %d.", k)
+	}
+	return text
+}
+
+func maxTokens(i int) int { return 4 + (i*11)%29 }
+
+// reply streams chat i from a server and returns its text.
+func reply(url string, i int) (string, error) {
+	body, err := json.Marshal(map[string]any{
+		"model": modelName, "stream": true, "temperature": 0, "max_tokens": maxTokens(i),
+		"messages": []any{map[string]string{"role": "user", "content": prompt(i)}},
+	})
+	if err != nil {
+		return "", err
+	}
+	r, err := http.Post(url+"/v1/chat/completions", "application/json", bytes.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	defer r.Body.Close()
+	if r.StatusCode != http.StatusOK {
+		b, _ := io.ReadAll(r.Body)
+		return "", fmt.Errorf("request %d: %s: %s", i, r.Status, b)
+	}
+	text, finish, done := "", "", false
+	for s := bufio.NewScanner(r.Body); s.Scan(); {
+		data, ok := strings.CutPrefix(s.Text(), "data: ")
+		switch {
+		case !ok:
+		case data == "[DONE]":
+			done = true
+		default:
+			var c struct {
+				Choices []struct {
+					Delta  struct{ Content string }
+					Finish string `json:"finish_reason"`
+				}
+			}
+			if err := json.Unmarshal([]byte(data), &c); err != nil {
+				return "", fmt.Errorf("request %d: %s: %w", i, data, err)
+			}
+			for _, ch := range c.Choices {
+				text += ch.Delta.Content
+				finish += ch.Finish
+			}
+		}
+	}
+	if !done || finish != "stop" && finish != "length" {
+		return "", fmt.Errorf("request %d: broke off (finish %q)", i, finish)
+	}
+	return text, nil
+}
+
+// together sends all requests, streams at a time, and returns their texts.
+func together(t *testing.T, url string) []string {
+	t.Helper()
+	out := make([]string, total)
+	next := make(chan int)
+	var wg sync.WaitGroup
+	for range streams {
+		wg.Go(func() {
+			for i := range next {
+				text, err := reply(url, i)
+				if err != nil {
+					t.Error(err)
+				}
+				out[i] = text
+			}
+		})
+	}
+	for i := range total {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+	return out
+}
+
+// alone are the replies that each request gets with the server to itself, of the
+// server that all tests share; a prefix cache would hide nothing here, since
+// its pages hold what the same kernels computed.
+var alone = sync.OnceValues(func() ([]string, error) {
+	out := make([]string, total)
+	for i := range out {
+		var err error
+		if out[i], err = reply(base, i); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+})
+
+// metric reads the sum of a metric's series.
+func metric(t *testing.T, url, name string) float64 {
+	t.Helper()
+	r, err := http.Get(url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	sum := 0.0
+	for s := bufio.NewScanner(r.Body); s.Scan(); {
+		rest, ok := strings.CutPrefix(s.Text(), name)
+		if !ok || rest == "" || rest[0] != '{' && rest[0] != ' ' || strings.Contains(rest, `item="mapped"`) {
+			continue
+		}
+		v, err := strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += v
+	}
+	return sum
+}
+
+// peakRSS is the most resident memory a process has had, in bytes.
+func peakRSS(t *testing.T, pid int) float64 {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Skip("not run: no /proc on this machine")
+	}
+	for _, line := range strings.Split(string(b), "\n") {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "VmHWM:" {
+			kb, err := strconv.ParseFloat(f[1], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return kb * 1024
+		}
+	}
+	t.Fatal("no VmHWM")
+	return 0
+}
+
+// TestLoad says that none of 300 requests over 64 streams is lost, that each gets
+// what it gets alone, and that the process stays inside its plan; once with room
+// for all, once with so few pages that sequences are preempted.
+func TestLoad(t *testing.T) {
+	want, err := alone()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		more      string
+		preempted bool
+	}{
+		"room for all": {memory, false},
+		"few pages":    {`memory: kvCache: "96MiB"`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := startServer(c.more)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := time.Now()
+			got := together(t, s.url)
+			took := time.Since(at)
+			different := 0
+			for i := range want {
+				if got[i] != want[i] {
+					different++
+					if different <= 3 {
+						t.Errorf("request %d: %q, alone %q", i, got[i], want[i])
+					}
+				}
+			}
+			preemptions := metric(t, s.url, "vllm:num_preemptions_total")
+			if (preemptions > 0) != c.preempted {
+				t.Errorf("%v preemptions", preemptions)
+			}
+			plan, rss := metric(t, s.url, "vapp_plan_bytes"), peakRSS(t, s.cmd.Process.Pid)
+			if rss >= plan {
+				t.Errorf("resident memory peaked at %.0f bytes, above the plan's %.0f", rss, plan)
+			}
+			t.Logf("%d requests, %d streams in %v: %d different, %.0f preemptions, peak RSS %.0f of planned %.0f bytes",
+				total, streams, took.Round(time.Millisecond), different, preemptions, rss, plan)
+			if err := s.stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestReloadUnderLoad changes the profile while 64 streams run: a live change is
+// served within a second, a structural and a broken one change nothing, and no
+// stream is lost.
+func TestReloadUnderLoad(t *testing.T) {
+	s, err := startServer(memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for i := range streams {
+		wg.Go(func() {
+			if _, err := reply(s.url, i+200); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	text, err := os.ReadFile(s.profile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edit := func(from, to string) {
+		t.Helper()
+		if err := os.WriteFile(s.profile+".new", []byte(strings.Replace(string(text), from, to, 1)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(s.profile+".new", s.profile); err != nil {
+			t.Fatal(err)
+		}
+	}
+	within := func(what string, yes func() bool) {
+		t.Helper()
+		at := time.Now()
+		for !yes() {
+			if time.Since(at) > 20*time.Second {
+				t.Fatalf("never: %s\n%s", what, s.log)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Logf("%s after %v", what, time.Since(at).Round(time.Millisecond))
+	}
+	edit(`["smollm2"]`, `["smollm2", "newname"]`)
+	within("the new name is served", func() bool {
+		r, err := http.Get(s.url + "/v1/models/newname")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		return r.StatusCode == http.StatusOK
+	})
+	edit("maxNumSeqs: 64", "maxNumSeqs: 32")
+	within("the structural change is reported", func() bool { return strings.Contains(s.log.String(), "structural change needs a restart") })
+	edit("maxNumSeqs: 64", "maxNumSeqs: many")
+	within("the broken profile is refused", func() bool { return strings.Contains(s.log.String(), "outcome=rejected") })
+	wg.Wait()
+	if err := s.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTerminate sends SIGTERM while 16 streams run: all end as they should, and
+// the exit code is 0.
+func TestTerminate(t *testing.T) {
+	s, err := startServer(memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			if _, err := reply(s.url, i*4+3); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for metric(t, s.url, "vllm:num_requests_running") < 16 {
+		time.Sleep(2 * time.Millisecond)
+	}
+	if err := s.stop(); err != nil {
+		t.Error(err)
+	}
+	wg.Wait()
+}

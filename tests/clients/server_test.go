@@ -1,0 +1,164 @@
+//go:build clients
+
+// Package clients drives the real binary, serving the real default model, with
+// the clients that people have: openai-go and openai for Python.
+package clients
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// base is the URL of the server that all tests share.
+var base string
+
+const modelName = "smollm2"
+
+func TestMain(m *testing.M) {
+	s, err := startServer(os.Getenv("VAPP_PROFILE_EXTRA"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "clients:", err)
+		os.Exit(1)
+	}
+	base = s.url
+	code := m.Run()
+	if err := s.stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "clients: the server did not end well:", err)
+		code = 1
+	}
+	os.RemoveAll(s.dir)
+	os.Exit(code)
+}
+
+// server is one `vapp up` of its own.
+type server struct {
+	url, dir, profile string
+	cmd               *exec.Cmd
+	log               *tail
+}
+
+// tail keeps what a server wrote and finds where it listens.
+type tail struct {
+	mu   sync.Mutex
+	text strings.Builder
+	addr chan string
+}
+
+var listening = regexp.MustCompile(`msg=listening address=\S*:(\d+)`)
+
+func (t *tail) follow(r io.Reader) {
+	for s := bufio.NewScanner(r); s.Scan(); {
+		t.mu.Lock()
+		t.text.WriteString(s.Text() + "\n")
+		t.mu.Unlock()
+		if m := listening.FindStringSubmatch(s.Text()); m != nil {
+			t.addr <- m[1]
+		}
+	}
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.text.String()
+}
+
+// profileText serves the default model on a free port; more is added.
+func profileText(model, more string) string {
+	return fmt.Sprintf(`package profiles
+
+import "vapp.dev/schema"
+
+schema.#Profile & {
+	name: "clients"
+	model: source: %q
+	maxModelLen: "4K"
+	scheduler: maxNumSeqs: 64
+	serve: {host: "127.0.0.1", port: 0, servedModelName: [%q], accessLog: false, drainTimeout: "10m"}
+	%s
+}
+`, model, modelName, more)
+}
+
+// memory is the KV cache unless a test says otherwise.
+const memory = "memory: kvCache: \"512MiB\""
+
+// startServer runs bin/vapp and waits until it is ready.
+func startServer(more string) (*server, error) {
+	if more == "" {
+		more = memory
+	}
+	bin, err := filepath.Abs("../../bin/vapp")
+	if err != nil {
+		return nil, err
+	}
+	model, err := filepath.Abs("../../models/SmolLM2-135M-Instruct.Q4_1.gguf")
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range []string{bin, model} {
+		if _, err := os.Stat(f); err != nil {
+			return nil, fmt.Errorf("%w; `make build model` makes it", err)
+		}
+	}
+	dir, err := os.MkdirTemp("", "vapp-clients-")
+	if err != nil {
+		return nil, err
+	}
+	s := &server{dir: dir, profile: filepath.Join(dir, "p.cue"), log: &tail{addr: make(chan string, 1)}}
+	if err := os.WriteFile(s.profile, []byte(profileText(model, more)), 0o644); err != nil {
+		return nil, err
+	}
+	s.cmd = exec.Command(bin, "up", s.profile)
+	out, err := s.cmd.StderrPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go s.log.follow(out)
+	select {
+	case port := <-s.log.addr:
+		s.url = "http://127.0.0.1:" + port
+	case <-time.After(time.Minute):
+		return nil, fmt.Errorf("the server does not listen:\n%s", s.log)
+	}
+	return s, s.ready()
+}
+
+func (s *server) ready() error {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		r, err := http.Get(s.url + "/readyz")
+		if err != nil {
+			return err
+		}
+		r.Body.Close()
+		if r.StatusCode == http.StatusOK {
+			return nil
+		}
+	}
+	return fmt.Errorf("the server is not ready after two minutes:\n%s", s.log)
+}
+
+// stop drains the server; an exit code other than 0 is an error.
+func (s *server) stop() error {
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	if err := s.cmd.Wait(); err != nil {
+		return fmt.Errorf("%w:\n%s", err, s.log)
+	}
+	return nil
+}
