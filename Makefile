@@ -79,6 +79,7 @@ model-if-there:
 
 vet:
 	go vet ./...
+	go vet -tags clients ./tests/...
 
 fmt:
 	@out=$$(git ls-files -co --exclude-standard -- '*.go' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done | xargs gofmt -l); \
