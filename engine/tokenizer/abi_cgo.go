@@ -50,6 +50,7 @@ var kinds = map[C.int32_t]Kind{
 	C.VAPPTEXT_ARGUMENT: KindArgument, C.VAPPTEXT_TOKENIZER: KindTokenizer, C.VAPPTEXT_TEMPLATE: KindTemplate,
 	C.VAPPTEXT_RAISED: KindRaised, C.VAPPTEXT_FUEL: KindSteps, C.VAPPTEXT_OUTPUT: KindOutput,
 	C.VAPPTEXT_CONTEXT: KindVars, C.VAPPTEXT_GRAMMAR: KindGrammar, C.VAPPTEXT_PANIC: KindPanic,
+	C.VAPPTEXT_MEMORY: KindMemory, C.VAPPTEXT_TIME: KindTime,
 }
 
 func check(code C.int32_t, e *C.vapptext_error) error {

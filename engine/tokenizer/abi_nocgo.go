@@ -20,7 +20,7 @@ func tokenizerTable(unsafe.Pointer) (table, error)         { return table{}, noC
 func tokenID(unsafe.Pointer, string) (int32, bool)         { return 0, false }
 func tokenSpelling(unsafe.Pointer, int32) string           { return "" }
 func decode(unsafe.Pointer, []int32, bool) (string, error) { return "", noCgo() }
-func templateNew(string, uint64) (unsafe.Pointer, error)   { return nil, noCgo() }
+func templateNew(string, Limits) (unsafe.Pointer, error)   { return nil, noCgo() }
 func templateFree(unsafe.Pointer)                          {}
 func templateWantsParts(unsafe.Pointer) bool               { return false }
 func grammarsFree(unsafe.Pointer)                          {}

@@ -7,10 +7,10 @@ import "C"
 
 import "unsafe"
 
-func templateNew(source string, steps uint64) (p unsafe.Pointer, err error) {
+func templateNew(source string, l Limits) (p unsafe.Pointer, err error) {
 	var e C.vapptext_error
 	s, n := textOf(source)
-	code := C.vapptext_template_new(s, n, C.uint64_t(steps), &p, &e)
+	code := C.vapptext_template_new(s, n, C.uint64_t(l.Steps), C.bool(!l.smallStack), &p, &e)
 	return p, asTemplate(check(code, &e))
 }
 
@@ -19,7 +19,10 @@ func templateFree(p unsafe.Pointer) { C.vapptext_template_free(p) }
 func templateWantsParts(p unsafe.Pointer) bool { return bool(C.vapptext_template_wants_parts(p)) }
 
 func templateRender(p unsafe.Pointer, vars []byte, now int64, l Limits) (string, error) {
-	budget := C.vapptext_budget{now: C.int64_t(now), fuel: C.uint64_t(l.Steps), output: C.size_t(l.OutputBytes)}
+	budget := C.vapptext_budget{
+		now: C.int64_t(now), output: C.size_t(l.OutputBytes), memory: C.size_t(l.MemoryBytes),
+		millis: C.uint64_t(l.Time.Milliseconds()), own_stack: C.bool(!l.smallStack),
+	}
 	var out C.vapptext_buf
 	var e C.vapptext_error
 	b, n := bytesOf(vars)

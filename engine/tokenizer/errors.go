@@ -32,9 +32,10 @@ const (
 	KindGrammar
 	// KindPanic is a fault in the native library; the process is unharmed.
 	KindPanic
-	// KindMemory is a sandboxed render that ran into its memory limit.
+	// KindMemory is a render that ran into its limit of memory, or of lists and
+	// dicts.
 	KindMemory
-	// KindTime is a sandboxed render that ran into its time limit.
+	// KindTime is a render that ran into its limit of time.
 	KindTime
 	// KindSandbox is a sandbox process that could not be started or that broke.
 	KindSandbox
@@ -88,7 +89,7 @@ func failure(kind Kind, line int, msg string) error {
 	switch kind {
 	case KindRaised:
 		return &TemplateError{kind, line, clip(msg, maxRaised)}
-	case KindTemplate, KindSteps, KindOutput, KindVars:
+	case KindTemplate, KindSteps, KindOutput, KindVars, KindMemory, KindTime:
 		return &TemplateError{kind, line, oneLine(msg)}
 	}
 	return &Error{kind, oneLine(msg)}

@@ -83,7 +83,7 @@ func (s Sandbox) orDefault() Sandbox {
 
 func (s Sandbox) call(ctx context.Context, source string, vars []byte) (sandboxReply, error) {
 	if len(source) > maxTemplate {
-		return sandboxReply{}, failure(KindTemplate, 0, "the template is over 4 MiB")
+		return sandboxReply{}, failure(KindTemplate, 0, "the template is over 1 MiB")
 	}
 	s = s.orDefault()
 	in, err := json.Marshal(sandboxCall{source, vars, localSeconds(time.Now()), s.Limits, s.Memory})
@@ -154,6 +154,7 @@ func ServeSandbox(r io.Reader, w io.Writer) error {
 }
 
 func (r *sandboxReply) render(c sandboxCall) (err error) {
+	c.Limits.smallStack = true
 	t, err := NewTemplate(c.Source, c.Limits)
 	if err != nil {
 		return err

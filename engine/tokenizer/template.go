@@ -7,14 +7,20 @@ import (
 
 // Limits bounds one render; 0 is the default.
 type Limits struct {
-	Steps       uint64 // instructions, 5 million by default
-	OutputBytes int    // of the text, 16 MiB by default
+	Steps       uint64        // instructions, 10 million by default
+	OutputBytes int           // of the text, 16 MiB by default
+	MemoryBytes int           // live at one time beyond vars, 128 MiB by default
+	Time        time.Duration // 10 s by default
+
+	smallStack bool // render on the caller's stack: for a process that may die
 }
 
 const (
-	defaultSteps  = 5_000_000
+	defaultSteps  = 10_000_000
 	defaultOutput = 16 << 20
-	maxTemplate   = 4 << 20 // bytes of a template's source
+	defaultMemory = 128 << 20
+	defaultTime   = 10 * time.Second
+	maxTemplate   = 1 << 20 // bytes of a template's source
 )
 
 func (l Limits) orDefault() Limits {
@@ -24,15 +30,21 @@ func (l Limits) orDefault() Limits {
 	if l.OutputBytes <= 0 {
 		l.OutputBytes = defaultOutput
 	}
+	if l.MemoryBytes <= 0 {
+		l.MemoryBytes = defaultMemory
+	}
+	if l.Time <= 0 {
+		l.Time = defaultTime
+	}
 	return l
 }
 
 // Template is a compiled chat template that renders as transformers' Jinja2 does.
 // It is safe for use by many goroutines.
 //
-// Its limits bound steps and output, not the memory of a template that builds
-// large values and never prints them: a template that came with a request is
-// rendered by a Sandbox.
+// A render is bounded in steps, output, memory, time and depth, so that the
+// template of a hostile checkpoint cannot harm the process. A template that came
+// with a request is rendered by a Sandbox all the same.
 type Template struct {
 	obj    *lease
 	limits Limits
@@ -42,10 +54,10 @@ type Template struct {
 // line of the template.
 func NewTemplate(source string, l Limits) (*Template, error) {
 	if len(source) > maxTemplate {
-		return nil, failure(KindTemplate, 0, "the template is over 4 MiB")
+		return nil, failure(KindTemplate, 0, "the template is over 1 MiB")
 	}
 	l = l.orDefault()
-	p, err := templateNew(source, l.Steps)
+	p, err := templateNew(source, l)
 	if err != nil {
 		return nil, err
 	}

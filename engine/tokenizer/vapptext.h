@@ -16,7 +16,9 @@ enum {
   VAPPTEXT_OUTPUT = 6,    /* rendered text over the limit */
   VAPPTEXT_CONTEXT = 7,   /* the context is not a JSON object */
   VAPPTEXT_GRAMMAR = 8,
-  VAPPTEXT_PANIC = 9 /* a Rust panic was caught */
+  VAPPTEXT_PANIC = 9,   /* a Rust panic was caught */
+  VAPPTEXT_MEMORY = 10, /* a render over its limit of memory */
+  VAPPTEXT_TIME = 11    /* a render over its limit of time */
 };
 
 typedef struct {
@@ -54,11 +56,14 @@ int32_t vapptext_table(const void *t, vapptext_vocab *out, vapptext_error *err);
 
 /* Chat templates. */
 typedef struct {
-  int64_t now;   /* local wall clock, as seconds */
-  uint64_t fuel; /* steps */
-  size_t output; /* bytes */
+  int64_t now;    /* local wall clock, as seconds */
+  size_t output;  /* bytes of the rendered text */
+  size_t memory;  /* bytes live at one time, beyond the context */
+  uint64_t millis;
+  bool own_stack; /* render on a thread with 256 MiB of stack, which no template can exhaust */
 } vapptext_budget;
-int32_t vapptext_template_new(const uint8_t *src, size_t n, uint64_t fuel, void **out, vapptext_error *err);
+/* fuel: instructions of one render; own_stack: compile on a thread as above */
+int32_t vapptext_template_new(const uint8_t *src, size_t n, uint64_t fuel, bool own_stack, void **out, vapptext_error *err);
 void vapptext_template_free(void *t);
 bool vapptext_template_wants_parts(const void *t);
 int32_t vapptext_template_render(const void *t, const uint8_t *ctx_json, size_t n, const vapptext_budget *b, vapptext_buf *out,

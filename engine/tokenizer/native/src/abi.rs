@@ -16,6 +16,8 @@ pub enum Code {
     Context = 7,
     Grammar = 8,
     Panic = 9,
+    Memory = 10,
+    Time = 11,
 }
 
 /// An error: what kind, on which template line (0: none), in words.
@@ -83,6 +85,20 @@ fn quiet_under_guard() {
             }
         }));
     });
+}
+
+/// Runs f on a thread of its own with so much stack.
+pub fn on_stack<T: Send>(bytes: usize, f: impl FnOnce() -> Res<T> + Send) -> Res<T> {
+    std::thread::scope(|s| {
+        let quiet = || {
+            GUARDED.with(|g| g.set(true));
+            f()
+        };
+        match std::thread::Builder::new().stack_size(bytes).spawn_scoped(s, quiet) {
+            Ok(t) => t.join().unwrap_or_else(|p| Err(fail(Code::Panic, panic_text(&*p)))),
+            Err(e) => Err(fail(Code::Memory, format!("no thread for it: {e}"))),
+        }
+    })
 }
 
 /// Runs f; an error or a panic goes to *err. Returns the code, 0 for success.

@@ -1,25 +1,24 @@
 //! Which shape of message content a template expects, read from its syntax tree.
-use crate::filters::syntax;
 use minijinja::machinery::ast::{Call, CallArg, Expr, Macro, Stmt};
-use minijinja::machinery::parse;
 use std::collections::{HashMap, HashSet};
+
+/// Names that are set after their use in the text are found in later passes, of which there are this many.
+const PASSES: usize = 16;
 
 /// True if the template has a loop over the content of a message: over message.content,
 /// message['content'], or a variable that was set from it, where message is a loop variable
 /// over messages or an item of it. Such a template wants lists of parts, any other one text.
-pub fn wants_parts(src: &str) -> bool {
-    let Ok(syntax) = syntax() else { return false };
-    let Ok(root) = parse(src, "chat", syntax) else { return false };
+pub fn wants_parts(root: &Stmt) -> bool {
     let mut scan = Scan::default();
     scan.lists.insert("messages".into());
-    // names may be set after their use in the text (macros, loops): repeat until nothing is new
-    loop {
+    for _ in 0..PASSES {
         let before = scan.size();
-        scan.stmt(&root);
+        scan.stmt(root);
         if scan.found || scan.size() == before {
-            return scan.found;
+            break;
         }
     }
+    scan.found
 }
 
 #[derive(Default)]

@@ -1,9 +1,9 @@
 //! Filters, tests and functions that must act as Jinja2's, and the environment that holds them.
 use crate::methods::{self, strip};
-use crate::pystr::{self, bad};
-use crate::{json, strftime};
+use crate::pystr::{self, bad, type_name};
+use crate::{budget, json, operators, strftime};
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Kwargs, Rest, Value, ValueKind};
+use minijinja::value::{Kwargs, Rest, Value, ValueKind, ValueOrKwargs};
 use minijinja::{AutoEscape, Environment, Error, Output, State, UndefinedBehavior};
 use std::fmt;
 
@@ -86,20 +86,6 @@ fn float(v: &Value, default: Option<Value>, kw: Kwargs) -> Result<Value, Error> 
     })
 }
 
-/// Python's name of a value's type, for error texts.
-fn type_name(v: &Value) -> &'static str {
-    match v.kind() {
-        ValueKind::None => "NoneType",
-        ValueKind::Bool => "bool",
-        ValueKind::Number if v.is_integer() => "int",
-        ValueKind::Number => "float",
-        ValueKind::String => "str",
-        ValueKind::Seq => "list",
-        ValueKind::Map => "dict",
-        _ => "object",
-    }
-}
-
 fn length(v: &Value) -> Result<usize, Error> {
     match v.kind() {
         ValueKind::Undefined => Ok(0),
@@ -110,10 +96,196 @@ fn length(v: &Value) -> Result<usize, Error> {
 /// replace(s, old, new, count=None)
 fn replace(v: &Value, old: &Value, new: &Value, count: Option<i64>) -> Result<String, Error> {
     let (s, old, new) = (pystr::str(v)?, pystr::str(old)?, pystr::str(new)?);
-    Ok(match count.and_then(|n| usize::try_from(n).ok()) {
-        Some(n) => s.replacen(&old, &new, n),
-        None => s.replace(&old, &new),
-    })
+    replaced(&s, &old, &new, count)
+}
+
+/// str.replace: at most count times if count is not below zero.
+pub fn replaced(s: &str, old: &str, new: &str, count: Option<i64>) -> Result<String, Error> {
+    let most = count.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
+    if new.len() > old.len() {
+        let hits = s.matches(old).take(most).count();
+        budget::room(s.len().saturating_add(hits.saturating_mul(new.len())))?;
+    }
+    Ok(s.replacen(old, new, most))
+}
+
+/// join(value, d="", attribute=None)
+fn join(state: &mut State, v: &Value, args: Rest<Value>, kw: Kwargs) -> Result<String, Error> {
+    let d = args.first().cloned().or(kw.get("d")?).unwrap_or(Value::from(""));
+    let attribute: Option<Value> = args.get(1).cloned().or(kw.get("attribute")?);
+    kw.assert_all_used()?;
+    let d = pystr::str(&d)?;
+    match attribute.filter(|a| !a.is_none()) {
+        Some(a) => joined(&d, &state.apply_filter("map", &[v.clone(), Value::from(Kwargs::from_iter([("attribute", a)]))])?, pystr::str),
+        None => joined(&d, v, pystr::str),
+    }
+}
+
+/// The items' texts with d between them.
+pub fn joined(d: &str, v: &Value, text: fn(&Value) -> Result<String, Error>) -> Result<String, Error> {
+    let mut out = String::new();
+    for (i, item) in v.try_iter()?.checked().enumerate() {
+        if i > 0 {
+            out.push_str(d);
+        }
+        out.push_str(&text(&item?)?);
+        budget::check()?;
+    }
+    Ok(out)
+}
+
+/// list(x): the characters of a text, the items of anything else.
+fn list(state: &mut State, v: Value) -> Result<Value, Error> {
+    let items = v.as_str().map(str::len).or_else(|| v.len()).unwrap_or(0);
+    budget::room(items.saturating_mul(size_of::<Value>()))?;
+    minijinja::filters::list(state, v)
+}
+
+/// sum(x, attribute=None, start=0) of numbers, or of lists.
+fn sum(state: &mut State, v: Value, args: Rest<Value>, kw: Kwargs) -> Result<Value, Error> {
+    let attribute = args.first().cloned().or(kw.get("attribute")?).filter(|a: &Value| !a.is_none());
+    let start = args.get(1).cloned().or(kw.get("start")?).unwrap_or(Value::from(0));
+    kw.assert_all_used()?;
+    let v = match attribute {
+        Some(a) => state.apply_filter("map", &[v, Value::from(Kwargs::from_iter([("attribute", a)]))])?,
+        None => v,
+    };
+    if start.kind() != ValueKind::Seq {
+        return Value::from_function(minijinja::filters::sum).call(state, &[v, Value::from(()), start]);
+    }
+    let mut all: Vec<Value> = start.try_iter()?.collect();
+    for list in v.try_iter()?.checked() {
+        for item in list?.try_iter()?.checked() {
+            all.push(item?);
+            budget::check()?;
+        }
+    }
+    Ok(Value::from(all))
+}
+
+/// pprint(x), on one line.
+fn pprint(v: &Value) -> Result<String, Error> {
+    let mut out = String::new();
+    pystr::repr(v, &mut out, 0)?;
+    Ok(out)
+}
+
+/// Adds a filter of minijinja's that walks over its first argument, once there is room for a list of its items.
+fn add_walker<F, Rv, Args>(env: &mut Environment<'static>, name: &'static str, f: F)
+where
+    F: minijinja::functions::Function<Rv, Args>,
+    Rv: minijinja::value::FunctionResult,
+    Args: for<'a> minijinja::value::FunctionArgs<'a>,
+{
+    let f = Value::from_function(f);
+    env.add_filter(name, move |state: &mut State, args: Rest<ValueOrKwargs>| -> Result<Value, Error> {
+        let args = args.into_values();
+        let items = args.first().map_or(0, |v| v.as_str().map(str::len).or_else(|| v.len()).unwrap_or(0));
+        budget::room(items.saturating_mul(2 * size_of::<Value>()))?;
+        f.call(state, &args)
+    });
+}
+
+/// indent(s, width=4, first=False, blank=False); width may be a text.
+fn indent(v: &Value, args: Rest<Value>, kw: Kwargs) -> Result<String, Error> {
+    let arg = |i: usize, name: &str| -> Result<Option<Value>, Error> {
+        Ok(args.get(i).cloned().or(kw.get::<Option<Value>>(name)?))
+    };
+    let (width, first, blank) = (arg(0, "width")?, arg(1, "first")?, arg(2, "blank")?);
+    kw.assert_all_used()?;
+    let yes = |v: Option<Value>| v.is_some_and(|v| v.is_true());
+    let (first, blank) = (yes(first), yes(blank));
+    let pad = match width {
+        Some(w) if w.as_str().is_some() => w.to_string(),
+        Some(w) => " ".repeat(i64::try_from(w)?.clamp(0, 10_000) as usize),
+        None => " ".repeat(4),
+    };
+    let s = pystr::str(v)?;
+    budget::room(s.matches('\n').count().saturating_mul(pad.len()).saturating_add(s.len()))?;
+    let mut out = String::with_capacity(s.len());
+    for (i, line) in s.split('\n').enumerate() {
+        if i > 0 {
+            out.push('\n');
+        }
+        if if i == 0 { first } else { blank || !line.is_empty() } {
+            out.push_str(&pad);
+        }
+        out.push_str(line);
+    }
+    Ok(out)
+}
+
+/// default(value, default_value="", boolean=False)
+fn default(v: &Value, args: Rest<Value>, kw: Kwargs) -> Result<Value, Error> {
+    let other = args.first().cloned().or(kw.get("default_value")?).unwrap_or(Value::from(""));
+    let boolean = args.get(1).cloned().or(kw.get("boolean")?).is_some_and(|b| b.is_true());
+    kw.assert_all_used()?;
+    Ok(if v.is_undefined() || boolean && !v.is_true() { other } else { v.clone() })
+}
+
+/// attr(x, name): an attribute, never an item.
+fn attr(v: &Value, name: &Value) -> Result<Value, Error> {
+    match v.kind() {
+        ValueKind::Map | ValueKind::Seq | ValueKind::String => Ok(Value::UNDEFINED),
+        _ => minijinja::filters::attr(v, name),
+    }
+}
+
+/// batch(x, n, fill) and slice(x, n, fill): n values or lists at most, the fill included.
+fn few(v: &Value, n: &Value) -> Result<(), Error> {
+    let n = usize::try_from(n.clone())?;
+    budget::room(v.len().unwrap_or(0).saturating_add(n).saturating_mul(4 * size_of::<Value>()))
+}
+
+fn batch(state: &mut State, v: &Value, n: &Value, fill: Option<Value>) -> Result<Value, Error> {
+    few(v, n)?;
+    Value::from_function(minijinja::filters::batch).call(state, &[v.clone(), n.clone(), fill.unwrap_or(Value::from(()))])
+}
+
+fn slice(state: &mut State, v: &Value, n: &Value, fill: Option<Value>) -> Result<Value, Error> {
+    few(v, n)?;
+    Value::from_function(minijinja::filters::slice).call(state, &[v.clone(), n.clone(), fill.unwrap_or(Value::from(()))])
+}
+
+fn format(state: &mut State, v: &Value, args: Rest<Value>) -> Result<Value, Error> {
+    operators::printf(state, v, &args)
+}
+
+fn capitalize(v: &Value) -> Result<String, Error> {
+    Ok(methods::capitalize(&pystr::str(v)?))
+}
+
+/// title(s): a capital after white space, hyphens and opening brackets, unlike str.title().
+fn title(v: &Value) -> Result<String, Error> {
+    let s = pystr::str(v)?;
+    let mut out = String::with_capacity(s.len());
+    let mut inside = false;
+    for c in s.chars() {
+        if inside {
+            out.extend(c.to_lowercase());
+        } else {
+            out.extend(c.to_uppercase());
+        }
+        inside = !(methods::is_space(c) || matches!(c, '-' | '(' | '{' | '[' | '<'));
+    }
+    Ok(out)
+}
+
+/// escape(s), in the spelling of Python's markupsafe.
+fn escape(v: &Value) -> Result<String, Error> {
+    let s = pystr::str(v)?;
+    let mut out = String::with_capacity(s.len());
+    for c in s.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '\'' => out.push_str("&#39;"),
+            '"' => out.push_str("&#34;"),
+            c => out.push(c),
+        }
+    }
+    Ok(out)
 }
 
 /// dictsort(value, case_sensitive=False, by="key", reverse=False), also with positional arguments.
@@ -131,7 +303,7 @@ fn dictsort(state: &mut State, v: &Value, args: Rest<Value>, kw: Kwargs) -> Resu
 }
 
 fn is_callable(v: &Value) -> bool {
-    v.kind() == ValueKind::Plain
+    matches!(v.kind(), ValueKind::Plain | ValueKind::Undefined)
 }
 
 fn is_sequence(v: &Value) -> bool {
@@ -143,6 +315,7 @@ fn is_iterable(v: &Value) -> bool {
 }
 
 fn write(out: &mut Output, _: &mut State, v: &Value) -> Result<(), Error> {
+    budget::check()?;
     match v.as_str() {
         Some(s) => out.write_str(s).map_err(Error::from),
         None => out.write_str(&pystr::str(v)?).map_err(Error::from),
@@ -179,6 +352,36 @@ pub fn environment(fuel: u64) -> Result<Environment<'static>, Error> {
     env.add_filter("count", length);
     env.add_filter("replace", replace);
     env.add_filter("dictsort", dictsort);
+    env.add_filter("join", join);
+    env.add_filter("list", list);
+    env.add_filter("indent", indent);
+    env.add_filter("default", default);
+    env.add_filter("d", default);
+    env.add_filter("attr", attr);
+    env.add_filter("batch", batch);
+    env.add_filter("slice", slice);
+    env.add_filter("format", format);
+    env.add_filter("capitalize", capitalize);
+    env.add_filter("title", title);
+    env.add_filter("escape", escape);
+    env.add_filter("e", escape);
+    env.add_filter("sum", sum);
+    env.add_filter("pprint", pprint);
+    add_walker(&mut env, "map", minijinja::filters::map);
+    add_walker(&mut env, "select", minijinja::filters::select);
+    add_walker(&mut env, "reject", minijinja::filters::reject);
+    add_walker(&mut env, "selectattr", minijinja::filters::selectattr);
+    add_walker(&mut env, "rejectattr", minijinja::filters::rejectattr);
+    add_walker(&mut env, "sort", minijinja::filters::sort);
+    add_walker(&mut env, "unique", minijinja::filters::unique);
+    add_walker(&mut env, "groupby", minijinja::filters::groupby);
+    add_walker(&mut env, "reverse", minijinja::filters::reverse);
+    add_walker(&mut env, "min", minijinja::filters::min);
+    add_walker(&mut env, "max", minijinja::filters::max);
+    for other in ["lines", "split", "chain", "zip", "bool"] {
+        env.remove_filter(other); // Jinja2 has none of that name
+    }
+    operators::add_to(&mut env);
     env.add_test("callable", is_callable);
     env.add_test("sequence", is_sequence);
     env.add_test("iterable", is_iterable);

@@ -1,4 +1,5 @@
 //! The tojson filter as transformers sets it: json.dumps without HTML escaping, ensure_ascii off.
+use crate::budget;
 use crate::pystr::{self, bad, MAX_DEPTH};
 use minijinja::value::{Kwargs, Rest, Value, ValueKind};
 use minijinja::{Error, ErrorKind};
@@ -140,6 +141,7 @@ impl Dump {
     }
 
     fn value(&self, v: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
+        budget::check()?;
         if depth > MAX_DEPTH {
             return Err(refuse("value nested too deeply"));
         }

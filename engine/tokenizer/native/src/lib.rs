@@ -1,11 +1,14 @@
 //! vapp's text library: tokenizer, chat templates and grammars behind one C ABI
 //! (include/vapptext.h). Everything that can panic runs under abi::guard.
 mod abi;
+mod budget;
 mod content;
 mod filters;
 mod grammar;
 mod json;
 mod methods;
+mod operators;
+mod program;
 mod pystr;
 mod strftime;
 mod template;

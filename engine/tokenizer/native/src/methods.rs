@@ -1,10 +1,16 @@
 //! Methods of Python's str, list and dict, where minijinja's pycompat lacks or differs.
-use crate::pystr::bad;
+use crate::budget;
+use crate::filters::{joined, replaced};
+use crate::operators::sane_widths;
+use crate::pystr::{bad, type_name};
 use minijinja::value::{from_args, Kwargs, Tuple, Value, ValueKind};
 use minijinja::{Error, State};
 
 /// Padding wider than this is refused.
 const MAX_WIDTH: usize = 100_000;
+
+/// More parts of one split are refused.
+const MAX_PARTS: usize = 1_000_000;
 
 /// str.isspace(): Unicode white space and the four ASCII separators.
 pub fn is_space(c: char) -> bool {
@@ -73,7 +79,7 @@ fn of_str(s: &str, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
             let (keep, kw): (Option<bool>, Kwargs) = from_args(args)?;
             let keep = keep.or(kw.get("keepends")?).unwrap_or(false);
             kw.assert_all_used()?;
-            split_lines(s, keep)
+            split_lines(s, keep)?
         }
         "split" | "rsplit" => {
             let (sep, max, kw): (Option<&str>, Option<i64>, Kwargs) = from_args(args)?;
@@ -106,6 +112,19 @@ fn of_str(s: &str, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
             Value::from(sign.to_string() + &pad(digits, width.saturating_sub(sign.len()), "0", "rjust")?)
         }
         "title" => Value::from(title(s)),
+        "capitalize" => Value::from(capitalize(s)),
+        "replace" => {
+            let (old, new, count): (&str, &str, Option<i64>) = from_args(args)?;
+            Value::from(replaced(s, old, new, count)?)
+        }
+        "join" => {
+            let (items,): (&Value,) = from_args(args)?;
+            Value::from(joined(s, items, only_text)?)
+        }
+        "format" => {
+            sane_widths(s)?;
+            return Ok(None);
+        }
         "casefold" => Value::from(s.to_lowercase()),
         "swapcase" => Value::from(s.chars().map(swap_case).collect::<String>()),
         _ => return Ok(None),
@@ -121,6 +140,13 @@ fn swap_case(c: char) -> String {
     }
 }
 
+/// The title case of a letter: ß becomes Ss.
+fn title_case(c: char, out: &mut String) {
+    let mut upper = c.to_uppercase();
+    out.extend(upper.next());
+    out.extend(upper.flat_map(char::to_lowercase));
+}
+
 pub fn title(s: &str) -> String {
     let mut out = String::with_capacity(s.len());
     let mut inside = false;
@@ -128,11 +154,27 @@ pub fn title(s: &str) -> String {
         if inside {
             out.extend(c.to_lowercase());
         } else {
-            out.extend(c.to_uppercase());
+            title_case(c, &mut out);
         }
         inside = c.is_alphabetic();
     }
     out
+}
+
+pub fn capitalize(s: &str) -> String {
+    let mut out = String::with_capacity(s.len());
+    let mut rest = s.chars();
+    rest.next().into_iter().for_each(|c| title_case(c, &mut out));
+    out.push_str(&rest.as_str().to_lowercase());
+    out
+}
+
+/// str.join takes texts only.
+fn only_text(v: &Value) -> Result<String, Error> {
+    match v.as_str() {
+        Some(s) => Ok(s.to_string()),
+        None => Err(bad(format!("sequence item: expected str instance, {} found", type_name(v)))),
+    }
 }
 
 fn pad(s: &str, width: usize, fill: &str, how: &str) -> Result<String, Error> {
@@ -165,10 +207,11 @@ fn partition(s: &str, args: &[Value], first: bool) -> Result<Value, Error> {
     Ok(Value::from(Tuple::from(parts.map(Value::from))))
 }
 
-fn split_lines(s: &str, keep: bool) -> Value {
+fn split_lines(s: &str, keep: bool) -> Result<Value, Error> {
     let ends = ['\n', '\r', '\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{85}', '\u{2028}', '\u{2029}'];
     let mut lines = Vec::new();
     let mut rest = s;
+    budget::room(s.matches(ends).count().saturating_mul(2 * size_of::<Value>()))?;
     while let Some(i) = rest.find(ends) {
         let wide = if rest[i..].starts_with("\r\n") { 2 } else { rest[i..].chars().next().map_or(1, char::len_utf8) };
         lines.push(Value::from(&rest[..if keep { i + wide } else { i }]));
@@ -177,11 +220,13 @@ fn split_lines(s: &str, keep: bool) -> Value {
     if !rest.is_empty() {
         lines.push(Value::from(rest));
     }
-    Value::from(lines)
+    Ok(Value::from(lines))
 }
 
 /// str.split / str.rsplit with at most max splits.
 fn split(s: &str, sep: Option<&str>, max: usize, right: bool) -> Result<Value, Error> {
+    budget::room(s.len())?;
+    let max = max.min(MAX_PARTS);
     let mut parts: Vec<&str> = match sep {
         Some("") => return Err(bad("empty separator")),
         Some(sep) if right => s.rsplitn(max.saturating_add(1), sep).collect(),
@@ -189,6 +234,9 @@ fn split(s: &str, sep: Option<&str>, max: usize, right: bool) -> Result<Value, E
         None if right => right_words(s, max),
         None => words(s, max),
     };
+    if parts.len() > MAX_PARTS {
+        return Err(bad(format!("split into more than {MAX_PARTS} parts")));
+    }
     if right {
         parts.reverse();
     }

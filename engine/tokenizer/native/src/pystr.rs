@@ -1,4 +1,5 @@
 //! Python's str() and repr() of template values.
+use crate::budget;
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 use std::fmt::Write;
@@ -8,6 +9,20 @@ pub const MAX_DEPTH: usize = 200;
 
 pub fn bad(msg: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidOperation, msg.into())
+}
+
+/// Python's name of a value's type, for error texts.
+pub fn type_name(v: &Value) -> &'static str {
+    match v.kind() {
+        ValueKind::None => "NoneType",
+        ValueKind::Bool => "bool",
+        ValueKind::Number if v.is_integer() => "int",
+        ValueKind::Number => "float",
+        ValueKind::String => "str",
+        ValueKind::Seq => "list",
+        ValueKind::Map => "dict",
+        _ => "object",
+    }
 }
 
 /// repr(float): the shortest digits that round-trip, an exponent below 1e-4 and from 1e16 on.
@@ -75,6 +90,7 @@ fn repr_items(v: &Value, brackets: (char, char), out: &mut String, depth: usize)
             out.push_str(", ");
         }
         repr(&item?, out, depth + 1)?;
+        budget::check()?;
         n += 1;
     }
     if n == 1 && brackets.0 == '(' {
@@ -88,6 +104,7 @@ fn repr_map(v: &Value, out: &mut String, depth: usize) -> Result<(), Error> {
     out.push('{');
     for (i, key) in v.try_iter()?.checked().enumerate() {
         let key = key?;
+        budget::check()?;
         if i > 0 {
             out.push_str(", ");
         }

@@ -1,64 +1,110 @@
 //! Chat templates: compile once, render many times, each render within its budget.
 use crate::abi::*;
+use crate::budget::{self, Over};
 use crate::content;
-use crate::filters::{environment, Raised};
+use crate::filters::{environment, syntax, Raised};
+use crate::program::Program;
 use crate::strftime;
+use minijinja::machinery::{eval, make_string_output, parse, tokenize, Token};
+use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Value;
-use minijinja::{Environment, Error as JinjaError, ErrorKind};
+use minijinja::{AutoEscape, Environment, Error as JinjaError, ErrorKind};
 use serde_json::Value as Json;
 use std::ffi::c_void;
-use std::io;
+use std::time::Duration;
 
 const NAME: &str = "chat";
 
 /// A compiled template. Rendering does not change it: many threads may share one.
 pub struct Template {
-    src: String,
-    fuel: u64,
-    env: Environment<'static>,
+    /// Borrows from src, which must stay after it in this list to be dropped after it.
+    program: Program<'static>,
+    env: Box<Environment<'static>>,
     parts: bool,
+    _src: Box<str>,
 }
 
 impl Template {
-    pub fn new(src: &str, fuel: u64) -> Res<Template> {
+    pub fn new(src: &str, fuel: u64, own_stack: bool) -> Res<Template> {
         // Jinja2 reads every line end as \n
-        let src = generation_tags(&src.replace("\r\n", "\n").replace('\r', "\n"));
-        let env = compiled(&src, fuel)?;
-        Ok(Template { parts: content::wants_parts(&src), src, fuel, env })
+        let src = generation_tags(&src.replace("\r\n", "\n").replace('\r', "\n")).into_boxed_str();
+        let env = Box::new(environment(fuel).map_err(|e| failure(&e))?);
+        let compile = move || {
+            // SAFETY: the text stays where it is, in a box, until the program that borrows it is gone.
+            let text: &'static str = unsafe { &*(&*src as *const str) };
+            let syntax = syntax().map_err(|e| failure(&e))?;
+            not_too_deep(text, &syntax)?;
+            let root = parse(text, NAME, syntax).map_err(|e| failure(&e))?;
+            Ok(Template { program: Program::new(NAME, text, &root), env, parts: content::wants_parts(&root), _src: src })
+        };
+        if own_stack {
+            return on_stack(budget::STACK, compile);
+        }
+        compile()
     }
 
-    pub fn render(&self, ctx: Json, b: &Budget) -> Res<Vec<u8>> {
+    pub fn render(&self, ctx: &[u8], b: &Budget) -> Res<String> {
+        if b.own_stack {
+            return on_stack(budget::STACK, || self.run(ctx, b));
+        }
+        self.run(ctx, b)
+    }
+
+    fn run(&self, ctx: &[u8], b: &Budget) -> Res<String> {
+        let ctx: Json = serde_json::from_slice(ctx).map_err(|e| fail(Code::Context, e.to_string()))?;
+        if !ctx.is_object() {
+            return Err(fail(Code::Context, "not an object"));
+        }
         strftime::set_now(b.now);
-        let mut out = Limited { buf: Vec::new(), max: b.output, over: false };
-        let other;
-        let env = match b.fuel {
-            f if f == self.fuel => &self.env,
-            // minijinja keeps the fuel in the environment: another amount needs another one
-            f => {
-                other = compiled(&self.src, f)?;
-                &other
-            }
-        };
-        let done = env.get_template(NAME).and_then(|t| t.render_captured_to(to_value(ctx), &mut out).map(drop));
+        let root = to_value(ctx);
+        budget::start(b.memory, b.time);
+        // SAFETY: what eval borrows from self for 'static, its state, is dropped before this returns.
+        let (env, program) = unsafe { (&*(&*self.env as *const Environment<'static>), &*(&self.program as *const Program<'static>)) };
+        let mut text = String::new();
+        let done = eval(env, &program.main, root, &program.blocks, &mut make_string_output(&mut text), AutoEscape::None).map(drop);
+        let too_long = || fail(Code::Output, format!("the rendered text is over the limit of {} bytes", b.output));
         match done {
-            Ok(()) => Ok(out.buf),
-            Err(_) if out.over => Err(fail(Code::Output, format!("the rendered text is over the limit of {} bytes", b.output))),
-            Err(e) => Err(failure(&e)),
+            Ok(()) if text.len() > b.output => Err(too_long()),
+            Ok(()) => Ok(text),
+            Err(e) => Err(match failure(&e) {
+                f if f.code == Code::Memory && text.len() > b.output => too_long(),
+                f => f,
+            }),
         }
     }
 }
 
-/// What one render may use: the clock it sees (local seconds), steps, bytes of output.
+/// What one render may use: the clock it sees (local seconds), and its limits.
 pub struct Budget {
     pub now: i64,
-    pub fuel: u64,
     pub output: usize,
+    pub memory: usize,
+    pub time: Duration,
+    pub own_stack: bool,
 }
 
-fn compiled(src: &str, fuel: u64) -> Res<Environment<'static>> {
-    let mut env = environment(fuel).map_err(|e| failure(&e))?;
-    env.add_template_owned(NAME, src.to_string()).map_err(|e| failure(&e))?;
-    Ok(env)
+/// Tokens of one tag, and branches of all ifs: both nest the syntax tree without brackets.
+const MAX_TOKENS: usize = 5_000;
+const MAX_ELIFS: usize = 1_000;
+
+/// Refuses what would make the parser or the compiler recurse without end.
+fn not_too_deep(src: &str, syntax: &SyntaxConfig) -> Res<()> {
+    let (mut tokens, mut elifs) = (0, 0);
+    for item in tokenize(src, false, syntax.clone()) {
+        // the parser reports what is wrong with it
+        let Ok((token, span)) = item else { return Ok(()) };
+        tokens += 1;
+        match token {
+            Token::VariableEnd | Token::BlockEnd => tokens = 0,
+            Token::Ident("elif") => elifs += 1,
+            _ => {}
+        }
+        if tokens > MAX_TOKENS || elifs > MAX_ELIFS {
+            let what = if tokens > MAX_TOKENS { "a tag is longer than 5000 tokens" } else { "more than 1000 elifs" };
+            return Err(Fail { code: Code::Template, line: span.start_line as u32, text: what.into() });
+        }
+    }
+    Ok(())
 }
 
 /// transformers' {% generation %} marks assistant text; it renders its body in a scope of its own, as {% with %} does.
@@ -121,6 +167,10 @@ fn failure(e: &JinjaError) -> Fail {
         if let Some(r) = x.downcast_ref::<Raised>() {
             return Fail { code: Code::Raised, line: f.line, text: r.0.clone() };
         }
+        if let Some(o) = x.downcast_ref::<Over>() {
+            let code = if *o == Over::Time { Code::Time } else { Code::Memory };
+            return Fail { code, line: f.line, text: o.to_string() };
+        }
         match x.downcast_ref::<JinjaError>() {
             Some(j) => {
                 if j.kind() == ErrorKind::OutOfFuel {
@@ -138,32 +188,10 @@ fn failure(e: &JinjaError) -> Fail {
     f
 }
 
-/// Refuses to grow past a limit.
-struct Limited {
-    buf: Vec<u8>,
-    max: usize,
-    over: bool,
-}
-
-impl io::Write for Limited {
-    fn write(&mut self, b: &[u8]) -> io::Result<usize> {
-        if self.buf.len() + b.len() > self.max {
-            self.over = true;
-            return Err(io::Error::other("over the limit"));
-        }
-        self.buf.extend_from_slice(b);
-        Ok(b.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[no_mangle]
-pub unsafe extern "C" fn vapptext_template_new(src: *const u8, n: usize, fuel: u64, out: *mut *mut c_void, err: *mut Error) -> i32 {
+pub unsafe extern "C" fn vapptext_template_new(src: *const u8, n: usize, fuel: u64, own_stack: bool, out: *mut *mut c_void, err: *mut Error) -> i32 {
     guard(err, || {
-        give(out, Template::new(text(src, n)?, fuel)?);
+        give(out, Template::new(text(src, n)?, fuel, own_stack)?);
         Ok(())
     })
 }
@@ -182,8 +210,10 @@ pub unsafe extern "C" fn vapptext_template_wants_parts(t: *const c_void) -> bool
 #[repr(C)]
 pub struct CBudget {
     now: i64,
-    fuel: u64,
     output: usize,
+    memory: usize,
+    millis: u64,
+    own_stack: bool,
 }
 
 #[no_mangle]
@@ -198,12 +228,9 @@ pub unsafe extern "C" fn vapptext_template_render(
     guard(err, || {
         let t = lent::<Template, _>(t)?;
         let b = lent::<CBudget, _>(budget)?;
-        let ctx: Json = serde_json::from_slice(slice(ctx, n)?).map_err(|e| fail(Code::Context, e.to_string()))?;
-        if !ctx.is_object() {
-            return Err(fail(Code::Context, "not an object"));
-        }
-        let text = t.render(ctx, &Budget { now: b.now, fuel: b.fuel, output: b.output })?;
-        out.write(Buf::new(text));
+        let time = Duration::from_millis(b.millis);
+        let text = t.render(slice(ctx, n)?, &Budget { now: b.now, output: b.output, memory: b.memory, time, own_stack: b.own_stack })?;
+        out.write(Buf::new(text.into_bytes()));
         Ok(())
     })
 }
