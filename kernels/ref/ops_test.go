@@ -166,4 +166,8 @@ func TestAttention(t *testing.T) {
 	}
 	Attention(a, 0, 0)
 	close32(t, "attention", a.Y, 1, 10, 1, 10 /* 0 */, 2, 20, 2, 20 /* 1 */, 5, 50, 3, 30 /* 2 */)
+	q[10], q[11] = 2, 0 // scores 1, 1, 0
+	Attention(a, 0, 0)
+	e := float32(math.E)
+	close32(t, "weights", a.Y[10:], (e+3*e+5)/(2*e+1), 10*(e+3*e+5)/(2*e+1))
 }

@@ -58,8 +58,8 @@ func TestGreedy(t *testing.T) {
 	if got := Sample(a); got.Token != 1 || got.Rank != 2 || !slices.Equal(a.TopIDs, []int32{1, 2, 3}) || a.TopProbs[0] != got.Logprob {
 		t.Errorf("%+v, top %v %v", got, a.TopIDs, a.TopProbs)
 	}
-	// 0.001 counts as 0.01: the neighbour at a hundredth below keeps its share.
-	a = row(0, 0.01)
+	// 0.001 counts as 0.01: a hundredth below, a logit keeps a share.
+	a = row(0.01, 0)
 	a.Temperature = 0.001
 	if got := kept(a); !slices.Equal(got, []int32{0, 1}) {
 		t.Errorf("temperature 0.001 keeps %v", got)

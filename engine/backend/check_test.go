@@ -1,0 +1,153 @@
+package backend
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"vapp.dev/kernels"
+)
+
+// small is a program with an op of every kind that Check compares, and a step
+// that it accepts: two sequences, of 3 tokens from 0 and of 1 from 20.
+func small(t *testing.T) (*Program, *Step, Binding, int64) {
+	t.Helper()
+	c := KVClass{Name: "full", Format: kernels.F16, BlockSize: 16, Layers: 1, KVHeads: 1, HeadDim: 16, PagesPerSlab: 2, MaxPages: 2, Plane: true}
+	c.SlabBytes = 2 * c.PageBytes()
+	p := &Program{Name: "small", Bucket: Bucket{Tokens: 4, Seqs: 2, Samples: 2}, Classes: []KVClass{c}, Vocab: 48, Weights: []WeightSpec{
+		{Name: "table", Rows: 48, Cols: 48, Use: Lookup | Multiply}, {Name: "norm", Rows: 1, Cols: 48, Use: Vector}, {Name: "freqs", Rows: 1, Cols: 8, Use: Vector},
+	}}
+	r := Record(p)
+	ids := r.New("ids", kernels.I32, PerToken, 1)
+	x, angles := r.New("x", kernels.F32, PerToken, 48), r.New("angles", kernels.F32, PerToken, 16)
+	q, y := r.New("q", kernels.F32, PerToken, 16), r.New("y", kernels.F32, PerToken, 16)
+	k, v := r.New("k", kernels.F16, PerToken, 16), r.New("v", kernels.F16, PerToken, 16)
+	last, logits := r.New("last", kernels.F32, PerSample, 48), r.New("logits", kernels.F32, PerSample, 48)
+	for _, op := range []Op{
+		Tokens{ids}, StoreTokens{Ids: ids}, Embed{ids, 0, x, 1}, Angles{2, 1, angles}, Norm{x, NoValue, 1, 1e-5, x},
+		Rope{QKV: x, Angles: angles, Q: q, K: k, V: v, Heads: 1, KVHeads: 1, HeadDim: 16, Rotary: 16},
+		Attention{Q: q, K: k, V: v, Y: y, Heads: 1, KVHeads: 1, HeadDim: 16, Scale: 1}, StoreKV{K: k, V: v},
+		Gather{x, last}, Linear{last, 0, NoWeight, logits}, Sample{Logits: logits},
+	} {
+		r.Do(op)
+	}
+	shape := StepShape{Tokens: 4, Seqs: 2, Samples: 2, Vocab: 48, MaxPages: []int{2}, Bias: 2, Logprobs: 3}
+	s := shape.Carve(make([]byte, shape.SetBytes()))
+	copy(s.Tokens, []int32{1, 2, 3, -2})
+	copy(s.Positions, []int32{0, 1, 2, 20})
+	copy(s.Seq, []int32{0, 0, 0, 1})
+	copy(s.First, []int32{0, 3, 4})
+	copy(s.Pages[0], []int32{0, -1, 2, 3})
+	copy(s.Rows, []int32{2, 3})
+	for i := range s.Sampling {
+		s.Sampling[i] = SampleRow{Seq: int32(i), TopP: 1, Repetition: 1, HistoryLen: 3, PromptLen: 3, NumTop: 3, NumBias: 2}
+	}
+	return p, s, Binding{Tokens: 4, Seqs: 2, Samples: 2}, 2 * c.SlabBytes
+}
+
+func TestProgramCheck(t *testing.T) {
+	p, _, _, _ := small(t)
+	if err := p.Check(); err != nil {
+		t.Fatal(err)
+	}
+	for want, op := range map[string]Op{
+		"Out is value 99 of 9":      Tokens{99},
+		"Out (x) is f32, not i32":   Tokens{1},
+		"class 1 of 1":              StoreTokens{Ids: 0, Class: 1},
+		"Table is weight 3":         Embed{0, 3, 1, 1},
+		"packed for another use":    Embed{0, 1, 1, 1},
+		"1×8, not 1×48":             Norm{1, NoValue, 2, 1e-5, 1},
+		"Residual (q) has 16 col":   Norm{1, 3, 1, 1e-5, 1},
+		"rows of another kind":      Norm{1, NoValue, 1, 1e-5, 7},
+		"X is Y":                    Linear{7, 0, NoWeight, 7},
+		"Bias (freqs) is 1×8":       Linear{7, 0, 2, 8},
+		"48 columns, not 32":        SwiGLU{1, 4},
+		"X (last) has rows":         Gather{7, 8},
+		"Y (y) has 16 columns":      AllGather{1, 4},
+		"Logits (x) has rows":       Sample{Logits: 1},
+		"1×8, not 1×24":             Angles{2, 1, 1},
+		"17 rotated dimensions":     Rope{QKV: 1, Angles: 2, Q: 3, K: 5, V: 6, Heads: 1, KVHeads: 1, HeadDim: 16, Rotary: 17},
+		"K is i32":                  Rope{QKV: 1, Angles: 2, Q: 3, K: 0, V: 6, Heads: 1, KVHeads: 1, HeadDim: 16, Rotary: 16},
+		"3 heads, 2 key/value":      Attention{Q: 3, K: 5, V: 6, Y: 4, Heads: 3, KVHeads: 2, HeadDim: 16},
+		"layer 1 of the 1":          StoreKV{K: 5, V: 6, Layer: 1},
+		"K (q) is f32, not f16":     StoreKV{K: 3, V: 6},
+		"has 1 heads of 16, not 1 ": Attention{Q: 3, K: 5, V: 6, Y: 4, Heads: 1, KVHeads: 1, HeadDim: 8},
+	} {
+		p, _, _, _ := small(t)
+		p.Shard.World = 2
+		p.Ops = append(p.Ops, op)
+		var bad *ProgramError
+		if err := p.Check(); !errors.As(err, &bad) || bad.Op != len(p.Ops)-1 || !strings.Contains(bad.Why, want) {
+			t.Errorf("%+v: %v, want %q", op, err, want)
+		}
+	}
+	p.Values[1].Offset = p.Scratch
+	if p.Check() == nil {
+		t.Error("a value outside of scratch passes")
+	}
+}
+
+func TestStepCheck(t *testing.T) {
+	p, s, b, kv := small(t)
+	if err := s.Check(p, b, kv); err != nil {
+		t.Fatal(err)
+	}
+	for what, spoil := range map[string]func(s *Step, b *Binding, kv *int64){
+		"no tokens":              func(s *Step, b *Binding, kv *int64) { b.Tokens = 0 },
+		"too many tokens":        func(s *Step, b *Binding, kv *int64) { b.Tokens = 5 },
+		"no sequences":           func(s *Step, b *Binding, kv *int64) { b.Seqs = 0 },
+		"too many sequences":     func(s *Step, b *Binding, kv *int64) { b.Seqs = 3 },
+		"too many samples":       func(s *Step, b *Binding, kv *int64) { b.Samples = 3 },
+		"samples below 0":        func(s *Step, b *Binding, kv *int64) { b.Samples = -1 },
+		"a token of 48":          func(s *Step, b *Binding, kv *int64) { s.Tokens[0] = 48 },
+		"a row of 2":             func(s *Step, b *Binding, kv *int64) { s.Tokens[0] = -3 },
+		"the lowest token":       func(s *Step, b *Binding, kv *int64) { s.Tokens[0] = -1 << 31 },
+		"another sequence":       func(s *Step, b *Binding, kv *int64) { s.Seq[1] = 1 },
+		"First begins later":     func(s *Step, b *Binding, kv *int64) { s.First[0] = 1 },
+		"First ends earlier":     func(s *Step, b *Binding, kv *int64) { s.First[2] = 3 },
+		"First runs away":        func(s *Step, b *Binding, kv *int64) { s.First[1] = 1 << 30 },
+		"First goes back":        func(s *Step, b *Binding, kv *int64) { s.First[1] = -1 },
+		"a position below 0":     func(s *Step, b *Binding, kv *int64) { s.Positions[3] = -1 },
+		"a hole":                 func(s *Step, b *Binding, kv *int64) { s.Positions[2] = 3 },
+		"beyond the table":       func(s *Step, b *Binding, kv *int64) { s.Positions[3] = 32 },
+		"no page":                func(s *Step, b *Binding, kv *int64) { s.Pages[0][0] = -1 },
+		"no page of the history": func(s *Step, b *Binding, kv *int64) { s.Pages[0][2] = -1 },
+		"a page outside":         func(s *Step, b *Binding, kv *int64) { s.Pages[0][3] = 4 },
+		"a smaller arena":        func(s *Step, b *Binding, kv *int64) { *kv-- },
+		"a row outside":          func(s *Step, b *Binding, kv *int64) { s.Rows[1] = 4 },
+		"a row below 0":          func(s *Step, b *Binding, kv *int64) { s.Rows[1] = -1 },
+		"a sequence outside":     func(s *Step, b *Binding, kv *int64) { s.Sampling[1].Seq = 2 },
+		"a sequence below 0":     func(s *Step, b *Binding, kv *int64) { s.Sampling[1].Seq = -1 },
+		"too many logprobs":      func(s *Step, b *Binding, kv *int64) { s.Sampling[1].NumTop = 4 },
+		"logprobs below 0":       func(s *Step, b *Binding, kv *int64) { s.Sampling[1].NumTop = -1 },
+		"too many edits":         func(s *Step, b *Binding, kv *int64) { s.Sampling[1].NumBias = 3 },
+		"edits below 0":          func(s *Step, b *Binding, kv *int64) { s.Sampling[1].NumBias = -1 },
+		"an edit outside":        func(s *Step, b *Binding, kv *int64) { s.Bias[3].Token = 48 },
+		"an edit below 0":        func(s *Step, b *Binding, kv *int64) { s.Bias[2].Token = -1 },
+		"a target outside":       func(s *Step, b *Binding, kv *int64) { s.Sampling[1].Flags, s.Sampling[1].Target = UseTarget, 48 },
+		"top_k below 0":          func(s *Step, b *Binding, kv *int64) { s.Sampling[1].TopK = -1 },
+		"top_p below 0":          func(s *Step, b *Binding, kv *int64) { s.Sampling[1].TopP = -0.5 },
+		"min_p above 1":          func(s *Step, b *Binding, kv *int64) { s.Sampling[1].MinP = 1.5 },
+		"a history too long":     func(s *Step, b *Binding, kv *int64) { s.Sampling[0].HistoryLen = 4 },
+		"a history below 0":      func(s *Step, b *Binding, kv *int64) { s.Sampling[0].HistoryLen = -1 },
+		"a prompt below 0":       func(s *Step, b *Binding, kv *int64) { s.Sampling[0].PromptLen = -1 },
+	} {
+		p, s, b, kv := small(t)
+		spoil(s, &b, &kv)
+		var bad *StepError
+		if err := s.Check(p, b, kv); !errors.As(err, &bad) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	// A sequence without tokens has no history, and its pages do not matter.
+	copy(s.First, []int32{0, 4, 4})
+	copy(s.Positions, []int32{0, 1, 2, 3})
+	s.Seq[3], s.Pages[0][2], s.Sampling[1].Seq = 0, 99, 0
+	if err := s.Check(p, b, kv); err != nil {
+		t.Errorf("an empty sequence: %v", err)
+	}
+	s.Sampling[1].Seq = 1
+	if s.Check(p, b, kv) == nil {
+		t.Error("an empty sequence with a history passes")
+	}
+}
