@@ -45,11 +45,7 @@ type flight struct {
 	at   time.Time
 }
 
-func newLoop(e *Engine, r *runner.Runner, pool *kv.Pool, c Config) *loop {
-	lag := 0
-	if c.Options.Overlap {
-		lag = 1
-	}
+func newLoop(e *Engine, r *runner.Runner, pool *kv.Pool, c Config, lag int) *loop {
 	return &loop{
 		e: e, hooks: c.Hooks, pool: pool, runner: r, lag: lag,
 		sched:   sched.New(schedOptions(c.Options, lag), pool),
