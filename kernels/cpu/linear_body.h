@@ -123,18 +123,34 @@ static void run(const vapp_linear *a, int part, int parts) {
 	}
 }
 
-/* prepare writes x as [tile][k][TILE], so that a tile is one stream. */
+/* transpose writes rows (4 or 1) of n floats as columns of dst [n][TILE]. */
+static inline void transpose(const float *x, int64_t ldx, int rows, int64_t n, float *dst) {
+	int64_t k = 0;
+	for (; rows == 4 && k + 4 <= n; k += 4) {
+		__m128 c0 = _mm_loadu_ps(x + k), c1 = _mm_loadu_ps(x + ldx + k);
+		__m128 c2 = _mm_loadu_ps(x + 2 * ldx + k), c3 = _mm_loadu_ps(x + 3 * ldx + k);
+		_MM_TRANSPOSE4_PS(c0, c1, c2, c3);
+		_mm_storeu_ps(dst + k * TILE, c0);
+		_mm_storeu_ps(dst + (k + 1) * TILE, c1);
+		_mm_storeu_ps(dst + (k + 2) * TILE, c2);
+		_mm_storeu_ps(dst + (k + 3) * TILE, c3);
+	}
+	for (; k < n; k++)
+		for (int r = 0; r < rows; r++) dst[k * TILE + r] = x[r * ldx + k];
+}
+
+/* prepare writes x as [tile][k][TILE], so that a tile is one stream: a block of k
+ * of a tile at a time, four rows by four k where they last. */
 static void prepare(const vapp_linear *a, int part, int parts) {
 	int64_t tiles = ((int64_t)a->rows + TILE - 1) / TILE, blocks = ((int64_t)a->in + KBLOCK - 1) / KBLOCK;
 	int64_t units = tiles * blocks;
 	for (int64_t u = units * part / parts; u < units * (part + 1) / parts; u++) {
 		int64_t t = u / blocks, k0 = u % blocks * KBLOCK;
-		int64_t k1 = k0 + KBLOCK < a->in ? k0 + KBLOCK : a->in;
-		int64_t rows = a->rows - t * TILE < TILE ? a->rows - t * TILE : TILE;
-		float *dst = (float *)a->shared + t * a->in * TILE;
-		for (int64_t r = 0; r < rows; r++) {
-			const float *x = a->x + (t * TILE + r) * a->ldx;
-			for (int64_t k = k0; k < k1; k++) dst[k * TILE + r] = x[k];
-		}
+		int64_t n = a->in - k0 < KBLOCK ? a->in - k0 : KBLOCK;
+		int64_t rows = a->rows - t * TILE < TILE ? a->rows - t * TILE : TILE, r = 0;
+		const float *x = a->x + t * TILE * a->ldx + k0;
+		float *dst = (float *)a->shared + (t * a->in + k0) * TILE;
+		for (; r + 4 <= rows; r += 4) transpose(x + r * a->ldx, a->ldx, 4, n, dst + r);
+		for (; r < rows; r++) transpose(x + r * a->ldx, a->ldx, 1, n, dst + r);
 	}
 }

@@ -26,18 +26,57 @@ void vapp_linear_row(const void *w, int32_t format, int32_t in, int32_t out, int
 	for (int64_t k = 0; k < in; k++) dst[k] = element(format, p, k, r % PANEL);
 }
 
-/* unpack writes k0 … k0+n of a panel as [n][32] floats. */
-static void unpack(int32_t format, const uint8_t *p, int64_t k0, int64_t n, float *dst) {
-	for (int64_t k = 0; k < n; k++)
-		for (int lane = 0; lane < PANEL; lane++) dst[k * PANEL + lane] = element(format, p, k0 + k, lane);
+/* unpack writes n k's of a panel from p on as [n][32] floats. */
+static void unpack_plain(int32_t format, const uint8_t *p, int64_t n, float *dst) {
+	if (format == VAPP_F32) {
+		memcpy(dst, p, n * PANEL * sizeof *dst);
+		return;
+	}
+	for (int64_t k = 0; k < n; k++, dst += PANEL)
+		for (int lane = 0; lane < PANEL; lane++)
+			dst[lane] = format == VAPP_F16 ? half_float(load16(p + k * 64 + lane * 2))
+			                               : bf16_float(load16(p + k / 2 * 128 + lane * 4 + k % 2 * 2));
 }
 
-/* multiply adds n products to each of the 32 sums. */
-static __attribute__((noinline)) void multiply(const float *w, const float *x, int64_t n, float *sum) {
-	for (int64_t k = 0; k < n; k++) {
-		float v = x[k];
-		for (int lane = 0; lane < PANEL; lane++) sum[lane] += w[k * PANEL + lane] * v;
+static void unpack_blocks(int32_t format, const uint8_t *p, int64_t n, float *dst) {
+	float d[PANEL], m[PANEL];
+	for (int64_t b = 0; b < n; b += 32, p += panel_k(format, 32)) {
+		for (int lane = 0; lane < PANEL; lane++) {
+			d[lane] = half_float(load16(p + lane * 2));
+			m[lane] = format == VAPP_Q4_1 ? half_float(load16(p + 64 + lane * 2)) : 0;
+		}
+		const uint8_t *q = p + (format == VAPP_Q4_1 ? 128 : 64);
+		for (int j = 0; j < 32; j++, dst += PANEL) {
+			if (format == VAPP_Q8_0) {
+				for (int lane = 0; lane < PANEL; lane++) dst[lane] = (float)(int8_t)q[j * 32 + lane] * d[lane];
+				continue;
+			}
+			int zero = format == VAPP_Q4_0 ? 8 : 0;
+			for (int lane = 0; lane < PANEL; lane++) {
+				uint32_t eight;
+				memcpy(&eight, q + j / 8 * 128 + lane * 4, 4);
+				dst[lane] = (float)((int)(eight >> (j % 8 * 4) & 15) - zero) * d[lane];
+			}
+			if (format == VAPP_Q4_1)
+				for (int lane = 0; lane < PANEL; lane++) dst[lane] += m[lane];
+		}
 	}
+}
+
+static void unpack(int32_t format, const uint8_t *p, int64_t n, float *dst) {
+	if (format == VAPP_F32 || format == VAPP_F16 || format == VAPP_BF16)
+		unpack_plain(format, p, n, dst);
+	else
+		unpack_blocks(format, p, n, dst);
+}
+
+/* multiply adds n products to each of the 32 sums: the one loop that all rows take. */
+static __attribute__((noinline)) void multiply(const float *w, const float *x, int64_t n, float *out) {
+	float sum[PANEL];
+	memcpy(sum, out, sizeof sum);
+	for (int64_t k = 0; k < n; k++, w += PANEL)
+		for (int lane = 0; lane < PANEL; lane++) sum[lane] += w[lane] * x[k];
+	memcpy(out, sum, sizeof sum);
 }
 
 static void panel_rows(const vapp_linear *a, int64_t panel, int64_t row0, int64_t row1) {
@@ -46,7 +85,7 @@ static void panel_rows(const vapp_linear *a, int64_t panel, int64_t row0, int64_
 	float *block = a->work, sum[PANEL];
 	for (int64_t k0 = 0; k0 < a->in; k0 += KBLOCK) {
 		int64_t n = a->in - k0 < KBLOCK ? a->in - k0 : KBLOCK;
-		unpack(a->format, p, k0, n, block);
+		unpack(a->format, p + panel_k(a->format, k0), n, block);
 		for (int64_t r = row0; r < row1; r++) {
 			float *y = a->y + r * a->ldy + o0;
 			memset(sum, 0, sizeof sum);
