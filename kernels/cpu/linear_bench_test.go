@@ -24,11 +24,11 @@ func huge(tb testing.TB, n int64) []byte {
 	tb.Cleanup(func() { _ = syscall.Munmap(all) })
 	skip := -int(uintptr(unsafe.Pointer(&all[0]))) & (page - 1)
 	_ = syscall.Madvise(all[skip:], syscall.MADV_HUGEPAGE)
-	return all[skip : skip+int(n)]
+	return all[skip : skip+int(n) : skip+int(n)]
 }
 
-// pair runs f(part, parts) on threads of their own for n rounds with a barrier
-// after each.
+// pair runs n rounds of f(round, part, parts) on a thread for each part; no part
+// waits for another.
 func pair(parts, n int, f func(round, part, parts int)) {
 	var wg sync.WaitGroup
 	for part := range parts {
@@ -59,6 +59,36 @@ func BenchmarkLinear(b *testing.B) {
 			}
 		}
 	}
+}
+
+// BenchmarkRead is what Linear's GB/s compare with: two threads that only read.
+func BenchmarkRead(b *testing.B) {
+	const parts = 2
+	words := unsafe.Slice((*uint64)(unsafe.Pointer(&huge(b, 1<<28)[0])), 1<<25)
+	for i := range words {
+		words[i] = uint64(i)
+	}
+	var sums [parts]uint64
+	b.ResetTimer()
+	start := time.Now()
+	pair(parts, b.N, func(_, part, parts int) {
+		sums[part] += total(words[len(words)*part/parts : len(words)*(part+1)/parts])
+	})
+	b.ReportMetric(float64(b.N)*float64(8*len(words))/time.Since(start).Seconds()/1e9, "GB/s")
+	if sums == [parts]uint64{} {
+		b.Fatal("read nothing")
+	}
+}
+
+func total(words []uint64) (sum uint64) {
+	var s [4]uint64
+	for ; len(words) >= 8; words = words[8:] {
+		s[0] += words[0] + words[4]
+		s[1] += words[1] + words[5]
+		s[2] += words[2] + words[6]
+		s[3] += words[3] + words[7]
+	}
+	return s[0] + s[1] + s[2] + s[3]
 }
 
 func benchLinear(b *testing.B, k LinearKernel, rows, in, out, parts int) {
