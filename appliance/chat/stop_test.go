@@ -116,6 +116,13 @@ func TestScannerUnarmed(t *testing.T) {
 	if out, stopped = s.push("ND", true); out != "" || !stopped {
 		t.Fatalf("got %q, %v; a stop string that ends when armed counts", out, stopped)
 	}
+	s = newScanner([]string{"abab"}, false)
+	if out, _ = s.push("abab", false); out != "ab" {
+		t.Fatalf("got %q; the border of an unarmed stop string may go on", out)
+	}
+	if out, stopped = s.push("ab", true); out != "" || !stopped {
+		t.Fatalf("got %q, %v; a stop string that began when unarmed counts", out, stopped)
+	}
 }
 
 func TestScannerUTF8(t *testing.T) {
