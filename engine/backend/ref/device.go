@@ -63,7 +63,7 @@ func open(l layout, r backend.Reservation) (*device, error) {
 	}
 	d.pool = newPool(l.threads)
 	d.queue = make(chan *launch, len(d.sets))
-	go d.serve()
+	go d.serve(d.queue)
 	return d, nil
 }
 

@@ -60,9 +60,9 @@ func (d *device) Wait(set int) error {
 	return st.err
 }
 
-// serve runs launches in order.
-func (d *device) serve() {
-	for l := range d.queue {
+// serve runs launches in order, until the queue is closed.
+func (d *device) serve(queue <-chan *launch) {
+	for l := range queue {
 		d.sets[l.b.Set].done <- l.run()
 	}
 }
