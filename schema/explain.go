@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,6 +17,9 @@ import (
 type explainer struct {
 	lang *language
 	src  origin
+	gone erased // see search
+
+	caused []string // paths of what the erased fields took with them
 }
 
 // group is what CUE says about one field.
@@ -26,19 +30,22 @@ type group struct {
 	errs []cueerrors.Error
 }
 
-// explain never returns an empty list: err is not nil.
-func (x *explainer) explain(err error) error {
+// explain never returns an empty list in the first round: err is not nil.
+func (x *explainer) explain(err error) []Problem {
 	var list []Problem
 	groups := x.group(cueerrors.Errors(err))
 	for _, g := range groups {
-		if !g.consequence(groups, x) {
+		switch {
+		case x.gone.caused(g, x.src.said[g.path]):
+			x.caused = append(x.caused, g.path)
+		case !g.consequence(groups, x):
 			list = append(list, x.problems(g)...)
 		}
 	}
-	if len(list) == 0 {
-		return problem(Invalid, x.src.name, "%s", oneLine(err.Error()))
+	if len(list) == 0 && len(x.gone) == 0 {
+		return problem(Invalid, x.src.name, "%s", oneLine(err.Error())).List
 	}
-	return newError(list)
+	return list
 }
 
 // group collects errors by field. Errors below a field that the schema lacks,
@@ -101,7 +108,7 @@ func (x *explainer) problems(g *group) []Problem {
 	for _, e := range g.errs {
 		if text := message(e); text == "field is required but not present" {
 			return x.missing(p, g)
-		} else if text == "field not allowed" && g.path != "" {
+		} else if text == "field not allowed" && g.path != "" && len(e.Path()) == len(labels(g.path)) {
 			g.f = nil
 		} else if format, _ := e.Msg(); format == "%s" && g.f != nil {
 			p.Kind, p.Message = Conflict, text
@@ -203,8 +210,8 @@ func (x *explainer) unknown(g *group, p *Problem) {
 		p.Allowed = g.in.allowed
 	}
 	p.Nearest = nearest(label, g.in.names())
-	if p.Nearest == "" {
-		p.Nearest = x.lang.root.elsewhere(label)
+	if folded(p.Nearest) != folded(label) {
+		p.Nearest = cmp.Or(x.lang.root.elsewhere(label), p.Nearest)
 	}
 }
 
@@ -306,13 +313,10 @@ func nearestImport(text string) string {
 // quantities checks sizes, numbers of tokens and times that are written as
 // strings: what the expressions of the schema cannot say of a string, their
 // bounds say of its value.
-func (x *explainer) quantities(f *field, v cue.Value) error {
+func (x *explainer) quantities(f *field, v cue.Value) []Problem {
 	var list []Problem
 	x.walk(f, v, "", &list)
-	if len(list) == 0 {
-		return nil
-	}
-	return newError(list)
+	return list
 }
 
 func (x *explainer) walk(f *field, v cue.Value, path string, list *[]Problem) {
@@ -332,6 +336,9 @@ func (x *explainer) walk(f *field, v cue.Value, path string, list *[]Problem) {
 		return
 	}
 	for fields.Next() {
+		if fields.Selector().LabelType() != cue.StringLabel {
+			continue // an element of a list that holds an error
+		}
 		label := fields.Selector().Unquoted()
 		if m := f.member(label); m != nil {
 			x.walk(m, fields.Value(), join(path, label), list)

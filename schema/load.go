@@ -3,6 +3,7 @@ package schema
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -10,7 +11,6 @@ import (
 	"time"
 
 	"cuelang.org/go/cue"
-	"cuelang.org/go/cue/build"
 	"cuelang.org/go/cue/cuecontext"
 )
 
@@ -84,18 +84,20 @@ func reason(err error) error {
 // beforehand (see guard.go); one that still takes longer than five seconds is
 // refused as TooLarge, and its goroutine ends when the evaluation does.
 func Parse(name string, data []byte) (*Profile, error) {
-	src, inst, err := instance(name, data)
-	if err != nil {
-		return nil, err
-	}
 	type result struct {
 		p   *Profile
 		err error
 	}
 	done := make(chan result, 1)
 	go func() {
-		p, err := evaluate(src, inst)
-		done <- result{p, err}
+		var r result
+		defer func() {
+			if cause := recover(); cause != nil { // a defect of CUE's on odd input
+				r = result{err: problem(Invalid, name, "CUE cannot evaluate this: %s", oneLine(fmt.Sprint(cause)))}
+			}
+			done <- r
+		}()
+		r.p, r.err = resolve(name, data)
 	}()
 	timer := time.NewTimer(maxTime)
 	defer timer.Stop()
@@ -107,32 +109,48 @@ func Parse(name string, data []byte) (*Profile, error) {
 	}
 }
 
-// evaluate builds the instance, unifies it with #Profile and decodes it.
-func evaluate(src origin, inst *build.Instance) (*Profile, error) {
+func resolve(name string, data []byte) (*Profile, error) {
+	x, v, err := evaluate(name, data)
+	if err != nil {
+		return nil, err
+	}
+	if list := x.check(v); len(list) > 0 {
+		return nil, newError((&search{name: name, text: bytes.Clone(data)}).run(x, list))
+	}
+	text, err := v.MarshalJSON()
+	if err != nil {
+		return nil, newError(x.explain(err))
+	}
+	p := &Profile{origin: x.src}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(p); err != nil {
+		return nil, problem(Invalid, name, "%v", err)
+	}
+	return p, nil
+}
+
+// evaluate builds the instance and unifies it with #Profile.
+func evaluate(name string, data []byte) (*explainer, cue.Value, error) {
+	src, inst, err := instance(name, data)
+	if err != nil {
+		return nil, cue.Value{}, err
+	}
 	ctx := cuecontext.New()
 	v := ctx.BuildInstance(inst) // before the schema: an instance that it imports is built once
 	lang, err := languageOf(ctx, inst)
 	if err != nil {
-		return nil, problem(Unreadable, src.name, "embedded schema: %v", err)
+		return nil, v, problem(Unreadable, name, "embedded schema: %v", err)
 	}
-	v = v.Unify(lang.profile)
 	src.read(inst)
-	x := &explainer{lang: lang, src: src}
+	return &explainer{lang: lang, src: src}, v.Unify(lang.profile), nil
+}
+
+// check is what CUE says about the value, and what quantities adds.
+func (x *explainer) check(v cue.Value) []Problem {
+	var list []Problem
 	if err := v.Validate(cue.Concrete(true), cue.Final()); err != nil {
-		return nil, x.explain(err)
+		list = x.explain(err)
 	}
-	if err := x.quantities(lang.root, v); err != nil {
-		return nil, err
-	}
-	text, err := v.MarshalJSON()
-	if err != nil {
-		return nil, x.explain(err)
-	}
-	p := &Profile{origin: src}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(p); err != nil {
-		return nil, problem(Invalid, src.name, "%v", err)
-	}
-	return p, nil
+	return append(list, x.quantities(x.lang.root, v)...)
 }

@@ -24,6 +24,7 @@ type origin struct {
 type saying struct {
 	label token.Pos
 	value ast.Expr
+	whole ast.Node // the field with its label, or the element of a list
 }
 
 // read indexes what the profile's own file says. References are not followed.
@@ -40,12 +41,12 @@ func (o *origin) declarations(path string, decls []ast.Decl) {
 		case *ast.EmbedDecl:
 			o.expression(path, d.Expr)
 		case *ast.Field:
-			name, _, err := ast.LabelName(d.Label)
-			if err != nil {
-				continue
+			name, ident, err := ast.LabelName(d.Label)
+			if err != nil || d.Constraint == token.OPTION || ident && strings.HasPrefix(strings.TrimPrefix(name, "_"), "#") || ident && name[0] == '_' {
+				continue // a pattern, a definition, a hidden field: none of the profile's
 			}
 			at := join(path, name)
-			o.said[at] = append(o.said[at], saying{d.Label.Pos(), d.Value})
+			o.said[at] = append(o.said[at], saying{d.Label.Pos(), d.Value, d})
 			o.expression(at, d.Value)
 		}
 	}
@@ -65,7 +66,7 @@ func (o *origin) expression(path string, e ast.Expr) {
 	case *ast.ListLit:
 		for i, x := range e.Elts {
 			at := fmt.Sprintf("%s[%d]", path, i)
-			o.said[at] = append(o.said[at], saying{x.Pos(), x})
+			o.said[at] = append(o.said[at], saying{x.Pos(), x, x})
 			o.expression(at, x)
 		}
 	}
