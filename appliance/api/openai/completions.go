@@ -34,8 +34,8 @@ func DecodeCompletion(b []byte) (*CompletionRequest, error) {
 		}
 		r.Ask.Logprobs, r.Wire.TopLogprobs = n, *n
 	}
-	if r.Ask.Echo && r.Ask.Logprobs != nil && r.Ask.PromptLogprobs == nil {
-		r.Ask.PromptLogprobs = r.Ask.Logprobs
+	if n, p := r.Ask.Logprobs, r.Ask.PromptLogprobs; r.Ask.Echo && n != nil && (p == nil || *p >= 0 && *p < *n) {
+		r.Ask.PromptLogprobs = n // those of the prompt are told beside the reply's
 	}
 	if f.has("suffix") {
 		f.fail(chat.Errorf(chat.Invalid, "suffix", "suffix is not currently supported"))

@@ -105,7 +105,7 @@ type promptLogprob struct {
 
 // prompt converts prompt_logprobs: null first, then a map a token.
 func (w *Wire) prompt(list []chat.TokenLogprob) []map[string]promptLogprob {
-	if !w.PromptLogprobs || len(list) == 0 {
+	if w.PromptLogprobs == nil || len(list) == 0 {
 		return nil
 	}
 	out := make([]map[string]promptLogprob, len(list))
@@ -114,7 +114,7 @@ func (w *Wire) prompt(list []chat.TokenLogprob) []map[string]promptLogprob {
 			continue
 		}
 		out[i] = map[string]promptLogprob{}
-		for rank, t := range l.Top {
+		for rank, t := range cut(l.Top, *w.PromptLogprobs) {
 			out[i][strconv.Itoa(int(t.Token))] = promptLogprob{t.Logprob, int32(rank + 1), t.Text}
 		}
 		out[i][strconv.Itoa(int(l.Token))] = promptLogprob{l.Logprob, l.Rank, l.Text}

@@ -15,7 +15,7 @@ type Wire struct {
 	ContinuousUsage bool // every chunk tells it
 	ReturnTokenIDs  bool
 	TokensAsIDs     bool     // logprobs name tokens token_id:<n>
-	PromptLogprobs  bool     // the reply carries them
+	PromptLogprobs  *int     // entries of each map of the reply's prompt_logprobs; -1: all, nil: none
 	TopLogprobs     int      // entries of each list; -1: all
 	Unknown         []string // fields that were ignored
 }
@@ -48,7 +48,7 @@ func common(f *fields, a *chat.Ask, w *Wire) {
 	w.Stream = f.flag("stream", false)
 	w.ReturnTokenIDs = f.flag("return_token_ids", false)
 	w.TokensAsIDs = f.flag("return_tokens_as_token_ids", false)
-	w.PromptLogprobs = a.PromptLogprobs != nil
+	w.PromptLogprobs = a.PromptLogprobs
 	streamOptions(f, w)
 	refuseLater(f)
 	for _, name := range withoutEffect {
