@@ -33,7 +33,7 @@ func prompt(i int) string {
 	return text
 }
 
-func maxTokens(i int) int { return 4 + (i*11)%29 }
+func maxTokens(i int) int { return 4 + (i*11)%61 }
 
 // reply streams chat i from a server and returns its text.
 func reply(url string, i int) (string, error) {
@@ -177,7 +177,7 @@ func TestLoad(t *testing.T) {
 		preempted bool
 	}{
 		"room for all": {memory, false},
-		"few pages":    {`memory: kvCache: "96MiB"`, true},
+		"few pages":    {`maxModelLen: "2K", memory: kvCache: "48MiB"`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := startServer(c.more)

@@ -83,7 +83,6 @@ import "vapp.dev/schema"
 schema.#Profile & {
 	name: "clients"
 	model: source: %q
-	maxModelLen: "4K"
 	scheduler: maxNumSeqs: 64
 	serve: {host: "127.0.0.1", port: 0, servedModelName: [%q], accessLog: false, drainTimeout: "10m"}
 	%s
@@ -92,7 +91,7 @@ schema.#Profile & {
 }
 
 // memory is the KV cache unless a test says otherwise.
-const memory = "memory: kvCache: \"512MiB\""
+const memory = "maxModelLen: \"4K\", memory: kvCache: \"512MiB\""
 
 // startServer runs bin/vapp and waits until it is ready.
 func startServer(more string) (*server, error) {
