@@ -1,0 +1,338 @@
+package schema
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"cuelang.org/go/cue/ast"
+	"cuelang.org/go/cue/build"
+	"cuelang.org/go/cue/token"
+)
+
+// What references and comprehensions may unfold to.
+const (
+	maxWeight  = 4 << 20 // values and characters
+	maxDepth   = 200     // of references that refer on
+	maxChoices = 8       // alternatives of structs or references: n of them make 2^n
+)
+
+// The calls that a profile may make: none of them makes much out of little
+// beyond the product of its arguments, which is what scale counts.
+var (
+	calledBuiltins = []string{"len", "close", "and", "div", "mod", "quo", "rem", "error"}
+	calledPackages = []string{"strings", "list", "path", "regexp"}
+	growing        = []string{"Repeat", "Range", "Permutations", "Combinations"}
+)
+
+// guard refuses what could make an evaluation explode: values that unfold by
+// references to references, by for or by calls, and products of alternatives.
+func guard(inst *build.Instance, src *origin) error {
+	s := &scale{decls: map[string][]ast.Expr{}, memo: map[string]mass{}, src: src, imported: map[string]bool{}, texts: map[string]bool{}}
+	s.collect(inst)
+	for _, f := range s.files {
+		for _, d := range f.Decls {
+			if l := s.decl(d); l.weight > maxWeight || l.depth > maxDepth {
+				s.refuse(d, "unfolds to more than %d values or %d references deep", maxWeight, maxDepth)
+			}
+		}
+	}
+	if s.choices > maxChoices {
+		s.refuse(inst.Files[0], "more than %d alternatives (|) of structs or references", maxChoices)
+	}
+	if s.err != nil {
+		return s.err
+	}
+	return nil
+}
+
+// mass is a bound of what an expression unfolds to.
+type mass struct {
+	weight float64
+	depth  int
+}
+
+func (l mass) plus(m mass) mass { return mass{l.weight + m.weight, max(l.depth, m.depth)} }
+
+// scale weighs expressions. Names are told apart by their text alone: where two
+// fields share one, both are counted.
+type scale struct {
+	src      *origin
+	files    []*ast.File
+	decls    map[string][]ast.Expr
+	memo     map[string]mass
+	imported map[string]bool // import paths that were collected
+	choices  int
+	texts    map[string]bool // memo of textualName
+	err      *Error
+}
+
+func (s *scale) refuse(at ast.Node, format string, args ...any) {
+	if s.err == nil {
+		s.err = &Error{List: []Problem{{Kind: TooLarge, Pos: s.src.place(at.Pos()), Message: fmt.Sprintf(format, args...)}}}
+	}
+}
+
+// collect takes the files of the instance and of what it imports from folders,
+// the schema aside, and indexes what their names stand for.
+func (s *scale) collect(inst *build.Instance) {
+	if inst.ImportPath == ImportPath || inst.ImportPath != "" && s.imported[inst.ImportPath] {
+		return
+	}
+	s.imported[inst.ImportPath] = true
+	for _, f := range inst.Files {
+		s.files = append(s.files, f)
+		ast.Walk(f, func(n ast.Node) bool {
+			s.index(n)
+			return true
+		}, nil)
+	}
+	for _, i := range inst.Imports {
+		s.collect(i)
+	}
+}
+
+func (s *scale) index(n ast.Node) {
+	name := func(id *ast.Ident, e ast.Expr) {
+		if id != nil && e != nil {
+			s.decls[id.Name] = append(s.decls[id.Name], e)
+		}
+	}
+	switch n := n.(type) {
+	case *ast.Field:
+		if label, _, err := ast.LabelName(n.Label); err == nil {
+			s.decls[label] = append(s.decls[label], n.Value)
+		}
+		if a, ok := n.Label.(*ast.Alias); ok {
+			name(a.Ident, n.Value)
+			if label, ok := a.Expr.(ast.Label); ok {
+				if text, _, err := ast.LabelName(label); err == nil {
+					s.decls[text] = append(s.decls[text], n.Value)
+				}
+			}
+		}
+	case *ast.Alias:
+		name(n.Ident, n.Expr)
+	case *ast.LetClause:
+		name(n.Ident, n.Expr)
+	case *ast.ForClause:
+		name(n.Key, n.Source)
+		name(n.Value, n.Source)
+	case *ast.BinaryExpr:
+		if n.Op == token.OR && !(scalar(n.X) && scalar(n.Y)) {
+			s.choices++
+		}
+	}
+}
+
+// scalar says whether an alternative is a plain value or type.
+func scalar(e ast.Expr) bool {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		return true
+	case *ast.UnaryExpr:
+		return scalar(e.X)
+	case *ast.ParenExpr:
+		return scalar(e.X)
+	case *ast.BinaryExpr:
+		return scalar(e.X) && scalar(e.Y)
+	case *ast.Ident:
+		return typeNames[e.Name] != ""
+	}
+	return false
+}
+
+func (s *scale) decl(d ast.Decl) mass {
+	switch d := d.(type) {
+	case *ast.Field:
+		return s.expr(d.Value).plus(mass{weight: 1})
+	case *ast.EmbedDecl:
+		return s.expr(d.Expr)
+	case *ast.LetClause:
+		return s.expr(d.Expr)
+	case *ast.Comprehension:
+		return s.comprehension(d)
+	case *ast.Alias:
+		return s.expr(d.Expr)
+	}
+	return mass{}
+}
+
+// comprehension is its body, once for each element of each source.
+func (s *scale) comprehension(c *ast.Comprehension) mass {
+	total := s.expr(c.Value).plus(mass{weight: 1})
+	for _, clause := range c.Clauses {
+		switch clause := clause.(type) {
+		case *ast.ForClause:
+			total = total.times(s.expr(clause.Source))
+		case *ast.IfClause:
+			total = total.plus(s.expr(clause.Condition))
+		case *ast.LetClause:
+			total = total.plus(s.expr(clause.Expr))
+		}
+	}
+	return total
+}
+
+func (l mass) times(m mass) mass {
+	return mass{l.weight * (1 + m.weight), max(l.depth, m.depth)}
+}
+
+func (s *scale) expr(e ast.Expr) mass {
+	one := mass{weight: 1}
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		return mass{weight: 1 + float64(len(e.Value))/16}
+	case *ast.Ident:
+		return s.name(e)
+	case *ast.SelectorExpr:
+		return s.selector(e)
+	case *ast.IndexExpr:
+		return s.expr(e.X).plus(s.expr(e.Index))
+	case *ast.SliceExpr:
+		return s.expr(e.X)
+	case *ast.ParenExpr:
+		return s.expr(e.X)
+	case *ast.UnaryExpr:
+		return s.expr(e.X)
+	case *ast.BinaryExpr:
+		return s.binary(e)
+	case *ast.Alias:
+		return s.expr(e.Expr)
+	case *ast.Comprehension:
+		return s.comprehension(e)
+	case *ast.CallExpr:
+		return s.call(e)
+	case *ast.Ellipsis, *ast.BottomLit:
+		return one
+	case *ast.Interpolation:
+		return s.sum(e.Elts)
+	case *ast.ListLit:
+		return s.sum(e.Elts)
+	case *ast.StructLit:
+		for _, d := range e.Elts {
+			one = one.plus(s.decl(d))
+		}
+		return one
+	}
+	s.refuse(e, "this kind of expression is not read in a profile")
+	return one
+}
+
+func (s *scale) sum(list []ast.Expr) mass {
+	total := mass{weight: 1}
+	for _, x := range list {
+		total = total.plus(s.expr(x))
+	}
+	return total
+}
+
+// name is what an identifier stands for; a cycle, which CUE refuses or closes
+// by itself, counts nothing.
+func (s *scale) name(id *ast.Ident) mass {
+	_, imported := id.Node.(*ast.ImportSpec)
+	if id.Node != nil && !imported && len(s.decls[id.Name]) == 0 {
+		s.refuse(id, "%s: this kind of name is not read in a profile", id.Name)
+	}
+	return s.named(id.Name)
+}
+
+func (s *scale) named(name string) mass {
+	known, ok := s.memo[name]
+	if ok {
+		return known
+	}
+	total := mass{weight: 1}
+	s.memo[name] = total // while it is weighed
+	for _, e := range s.decls[name] {
+		total = total.plus(s.expr(e))
+	}
+	total.depth++
+	s.memo[name] = total
+	return total
+}
+
+// selector weighs all of what it selects from, and what has the selected name
+// where that is another package.
+func (s *scale) selector(e *ast.SelectorExpr) mass {
+	total := s.expr(e.X)
+	if id, ok := e.X.(*ast.Ident); ok && len(s.decls[id.Name]) == 0 {
+		if name, _, err := ast.LabelName(e.Sel); err == nil {
+			total = total.plus(s.named(name))
+		}
+	}
+	return total
+}
+
+func (s *scale) binary(e *ast.BinaryExpr) mass {
+	total := s.expr(e.X).plus(s.expr(e.Y))
+	if e.Op != token.MUL {
+		return total
+	}
+	for _, side := range [][2]ast.Expr{{e.X, e.Y}, {e.Y, e.X}} {
+		if !s.textual(side[0]) {
+			continue
+		}
+		n := math.Inf(1)
+		if lit, ok := side[1].(*ast.BasicLit); ok && lit.Kind == token.INT {
+			n, _ = strconv.ParseFloat(lit.Value, 64)
+		}
+		total.weight *= 1 + n
+	}
+	return total
+}
+
+// textual says whether the expression may be a string: "x" * 3 repeats it.
+func (s *scale) textual(e ast.Expr) bool {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		return e.Kind == token.STRING
+	case *ast.ParenExpr:
+		return s.textual(e.X)
+	case *ast.UnaryExpr:
+		return s.textual(e.X)
+	case *ast.BinaryExpr:
+		return s.textual(e.X) || s.textual(e.Y)
+	case *ast.SelectorExpr:
+		name, _, err := ast.LabelName(e.Sel)
+		return err != nil || s.textualName(name)
+	case *ast.Ident:
+		return typeNames[e.Name] == "" && s.textualName(e.Name)
+	}
+	return true
+}
+
+func (s *scale) textualName(name string) bool {
+	if known, ok := s.texts[name]; ok {
+		return known
+	}
+	s.texts[name] = false // while it is looked at
+	found := len(s.decls[name]) == 0
+	for _, x := range s.decls[name] {
+		found = found || s.textual(x)
+	}
+	s.texts[name] = found
+	return found
+}
+
+// call is the product of the arguments.
+func (s *scale) call(e *ast.CallExpr) mass {
+	allowed := false
+	switch f := e.Fun.(type) {
+	case *ast.Ident:
+		allowed = slices.Contains(calledBuiltins, f.Name)
+	case *ast.SelectorExpr:
+		pkg, ok := f.X.(*ast.Ident)
+		name, _, err := ast.LabelName(f.Sel)
+		allowed = ok && err == nil && slices.Contains(calledPackages, pkg.Name) && !slices.Contains(growing, name)
+	}
+	if !allowed {
+		s.refuse(e, "%s is not called in a profile (%v and most of the packages %v are)", source(e.Fun), calledBuiltins, calledPackages)
+	}
+	total := mass{weight: 1}
+	for _, x := range e.Args {
+		total = total.times(s.expr(x))
+	}
+	return total
+}
