@@ -66,7 +66,7 @@ type GrammarSpec struct {
 	Source string
 }
 
-const maxGrammar = 1 << 20 // bytes of a grammar's source
+const maxGrammar = 256 << 10 // bytes of a grammar's source
 
 // Compile compiles a grammar. What the compiler cannot honour (in JSON schemas
 // not, uniqueItems and regular expressions with look-around, for example) is
@@ -78,7 +78,7 @@ func (g *GrammarEnv) Compile(s GrammarSpec) (*Matcher, error) {
 		return nil, failure(KindGrammar, 0, "no kind of grammar is called "+s.Kind)
 	}
 	if len(s.Source) > maxGrammar {
-		return nil, failure(KindGrammar, 0, "the grammar is over 1 MiB")
+		return nil, failure(KindGrammar, 0, "the grammar is over 256 KiB")
 	}
 	p, err := g.obj.hold()
 	if err != nil {

@@ -5,6 +5,7 @@ package tokenizer
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math/bits"
 	"strings"
 	"sync"
@@ -106,6 +107,26 @@ func TestGrammarRefused(t *testing.T) {
 		if !errors.As(err, &e) || e.Kind != KindGrammar || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s %.40q: %v", s.Kind, s.Source, err)
 		}
+	}
+}
+
+// A chain of rules as long as a grammar may be costs a stack frame a rule.
+func TestGrammarChain(t *testing.T) {
+	_, g := grammars(t)
+	var b strings.Builder
+	b.WriteString("start: a0\n")
+	n := 0
+	for ; b.Len() < maxGrammar-40; n++ {
+		fmt.Fprintf(&b, "a%x: a%x\n", n, n+1)
+	}
+	fmt.Fprintf(&b, "a%x: \"x\"\n", n)
+	m, err := g.Compile(GrammarSpec{GrammarLark, b.String()})
+	if err == nil {
+		m.Close()
+	}
+	var e *Error
+	if err != nil && (!errors.As(err, &e) || e.Kind != KindGrammar) {
+		t.Errorf("got %v", err)
 	}
 }
 

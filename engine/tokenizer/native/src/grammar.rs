@@ -1,5 +1,6 @@
 //! Grammar-constrained decoding on llguidance.
 use crate::abi::*;
+use crate::budget;
 use crate::text::{shared, Shared};
 use crate::vocab::{self, Table};
 use llguidance::api::{StopReason, TopLevelGrammar};
@@ -113,7 +114,9 @@ pub unsafe extern "C" fn vapptext_matcher_new(
 ) -> i32 {
     guard(err, || {
         let g = lent::<Grammars, _>(g)?;
-        let m = Matcher::new(g.factory.create_parser(top_level(text(kind, kind_len)?, text(src, src_len)?)?));
+        let (kind, src) = (text(kind, kind_len)?, text(src, src_len)?);
+        // a chain of rules costs a stack frame a rule
+        let m = on_stack(budget::STACK, || Ok(Matcher::new(g.factory.create_parser(top_level(kind, src)?))))?;
         match m.get_error() {
             Some(e) => Err(wrong(e)),
             None => {
