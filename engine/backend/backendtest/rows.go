@@ -20,6 +20,7 @@ func (s *subject) rows(t *testing.T) {
 		t.Run(fmt.Sprintf("swiglu/%d", n), func(t *testing.T) { s.swiglu(t, n) })
 	}
 	t.Run("gather", s.gather)
+	t.Run("collectives", s.collectives)
 }
 
 // embed is exact: lookups only widen what the layout stores.
@@ -130,6 +131,27 @@ func (s *subject) gather(t *testing.T) {
 	for i, p := range picked {
 		if at := bits(got[i*cols:(i+1)*cols], x[p*cols:(p+1)*cols]); at >= 0 {
 			t.Errorf("row %d is not row %d (column %d)", i, p, at)
+		}
+	}
+}
+
+// collectives of one rank change nothing: a sum of one, a copy.
+func (s *subject) collectives(t *testing.T) {
+	const cols, most = 33, 17
+	m := &tensors{}
+	x := normal(rng(4), most*cols, 1)
+	table := m.table("x", x, cols)
+	var v, y backend.Value
+	r := s.rig(t, plan{tensors: m, vocab: most, bucket: backend.Bucket{Tokens: most, Seqs: 1, Samples: 1}, record: func(rec *backend.Recorder) {
+		v = input(rec, table, cols)
+		rec.Do(backend.AllReduce{X: v}) // left out by the recorder
+		y = rec.New("y", kernels.F32, backend.PerToken, cols)
+		rec.Do(backend.AllGather{X: v, Y: y})
+	}})
+	r.run(feed{tokens: upTo(5)})
+	for what, got := range map[string][]float32{"all_reduce": r.floats(v, 5), "all_gather": r.floats(y, 5)} {
+		if at := bits(got, x[:5*cols]); at >= 0 {
+			t.Errorf("%s of one rank: element %d is %v, want %v", what, at, got[at], x[at])
 		}
 	}
 }
