@@ -31,30 +31,47 @@ func (a *Appliance) newLive(p *schema.Profile, m *engine.Model) (*live, error) {
 	l := &live{profile: p, files: []string{p.File()}, api: settings(p)}
 	sum := sha256.New()
 	fmt.Fprintln(sum, p.Hash())
-	if err := l.readKeys(p, sum.Write); err != nil {
+	err := l.readKeys(p, sum.Write)
+	if err != nil {
 		return nil, err
 	}
 	source := m.Checkpoint.ChatTemplate()
 	if t := p.Parsers.ChatTemplate; t != "" {
-		var err error
 		if source, err = l.readTemplate(p, t); err != nil {
 			return nil, err
 		}
 	}
 	fmt.Fprintln(sum, source)
 	l.hash = hex.EncodeToString(sum.Sum(nil))
+	if l.api.Chat.Template, err = compile(source); err != nil {
+		return nil, l.refuse(p, err)
+	}
+	if p.Parsers.ChatTemplate == "" {
+		if l.api.Chat.ToolTemplate, err = compile(m.Checkpoint.ChatTemplates()["tool_use"]); err != nil {
+			return nil, l.refuse(p, err)
+		}
+	}
+	return l, nil
+}
+
+// compile makes a template; "" is none.
+func compile(source string) (chat.Template, error) {
 	if source == "" {
-		return l, nil
+		return nil, nil
 	}
 	t, err := tokenizer.NewTemplate(source, tokenizer.Limits{})
 	if err != nil {
-		if p.Parsers.ChatTemplate == "" {
-			return nil, fmt.Errorf("model %s: chat template: %w; set parsers.chatTemplate to another one", p.Model.Source, err)
-		}
-		return nil, p.Reject("parsers.chatTemplate", "%v", err)
+		return nil, err
 	}
-	l.api.Chat.Template = template{t}
-	return l, nil
+	return template{t}, nil
+}
+
+// refuse gives a template's error its place.
+func (l *live) refuse(p *schema.Profile, err error) error {
+	if p.Parsers.ChatTemplate == "" {
+		return fmt.Errorf("model %s: chat template: %w; set parsers.chatTemplate to another one", p.Model.Source, err)
+	}
+	return p.Reject("parsers.chatTemplate", "%v", err)
 }
 
 // settings are what a profile says about requests; keys and template are read

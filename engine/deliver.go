@@ -44,7 +44,7 @@ func (l *loop) receive() {
 		case m.do != nil:
 			m.do(l)
 		case m.cancel != nil:
-			l.cancel(m.cancel)
+			l.cancel(m.cancel, m.finish)
 		case l.policy != nil:
 			l.held = append(l.held, m.add...)
 		default:
@@ -89,8 +89,8 @@ func (l *loop) add(cs []*choice) {
 	}
 }
 
-// cancel aborts a choice wherever it is; its pages are free at once.
-func (l *loop) cancel(c *choice) {
+// cancel ends a choice wherever it is; its pages are free at once.
+func (l *loop) cancel(c *choice, f Finish) {
 	if c.stats.Finish != NotFinished {
 		return
 	}
@@ -101,7 +101,7 @@ func (l *loop) cancel(c *choice) {
 		}
 	}
 	l.sched.Cancel(c.seq)
-	l.finish(c, FinishAbort, nil, time.Now())
+	l.finish(c, f, nil, time.Now())
 }
 
 // expire aborts the choices whose deadline has passed, and finds the next one.
@@ -111,7 +111,7 @@ func (l *loop) expire(now time.Time) {
 		switch {
 		case c.deadline.IsZero():
 		case !now.Before(c.deadline):
-			l.cancel(c)
+			l.cancel(c, FinishAbort)
 		case l.soonest.IsZero() || c.deadline.Before(l.soonest):
 			l.soonest = c.deadline
 		}

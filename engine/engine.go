@@ -100,7 +100,7 @@ func (e *Engine) Submit(_ context.Context, r Request) ([]*Stream, error) {
 	var out []*Stream
 	for i, seq := range newSeqs(r, n) {
 		c := &choice{seq: seq, deadline: r.Deadline}
-		c.stream = newStream(r.ID, func() { _ = e.in.put(message{cancel: c}) })
+		c.stream = newStream(r.ID, func(f Finish) { _ = e.in.put(message{cancel: c, finish: f}) })
 		c.stats = RequestStats{ID: r.ID, PromptTokens: len(r.Prompt), MaxTokens: r.Params.MaxTokens, N: n, Choice: i, Arrival: now, Queued: now}
 		add, out = append(add, c), append(out, c.stream)
 	}

@@ -11,6 +11,7 @@ import (
 type message struct {
 	add    []*choice
 	cancel *choice
+	finish Finish      // of cancel
 	do     func(*loop) // runs between two steps
 }
 

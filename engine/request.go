@@ -71,7 +71,7 @@ type Event struct {
 // ring has room for every token the request may generate.
 type Stream struct {
 	ID     string
-	cancel func()
+	cancel func(Finish)
 
 	mu     sync.Mutex
 	ring   []Event
@@ -83,11 +83,11 @@ type Stream struct {
 // NewStream makes a stream and the function that feeds it; an engine that is
 // not this package (a fake in a test) uses it too. cancel is called by Cancel.
 func NewStream(id string, cancel func()) (*Stream, func(Event)) {
-	s := newStream(id, cancel)
+	s := newStream(id, func(Finish) { cancel() })
 	return s, s.push
 }
 
-func newStream(id string, cancel func()) *Stream {
+func newStream(id string, cancel func(Finish)) *Stream {
 	return &Stream{ID: id, cancel: cancel, signal: make(chan struct{}, 1)}
 }
 
@@ -113,7 +113,11 @@ func (s *Stream) Next(ctx context.Context) ([]Event, error) {
 
 // Cancel aborts the choice; its pages are free within one step. Calling it
 // after the end, or twice, does nothing.
-func (s *Stream) Cancel() { s.cancel() }
+func (s *Stream) Cancel() { s.cancel(FinishAbort) }
+
+// Stop is Cancel for a choice whose reader has found its end in the text: it
+// counts as stopped, not as aborted.
+func (s *Stream) Stop() { s.cancel(FinishStop) }
 
 // push is called by the loop only.
 func (s *Stream) push(e Event) {

@@ -159,7 +159,7 @@ func (c *choice) write(d *Delta, text string) bool {
 	out, stopped := c.scan.push(text, c.tokens >= c.minTokens)
 	d.Text += out
 	if stopped {
-		c.stream.Cancel()
+		c.stream.Stop()
 		*d = c.end(*d, engine.FinishStop.String(), c.scan.reason())
 	}
 	return stopped
