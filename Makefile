@@ -47,9 +47,10 @@ clients: build model .venv-clients/ready ## openai-go, openai for Python and 64 
 
 ci: test clients race fuzz ## what continuous integration runs, in under an hour
 
-soak: native model ## hours: long fuzzing, and the race detector over shuffled repetitions
+soak: build model ## hours: long fuzzing, races over shuffled repetitions, load on the real server
 	FUZZTIME=5m scripts/fuzz.sh
 	go test -race -shuffle=on -count=5 -timeout 2h $(RACE)
+	go test -tags clients -count=5 -timeout 4h -run 'TestLoad|TestReload|TestTerminate' ./tests/clients
 
 golden: model ## record the reference logits again (needs Python and a network)
 	scripts/golden.sh
