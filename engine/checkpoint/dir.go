@@ -86,7 +86,7 @@ func parseIndex(path string, raw []byte) (map[string]string, error) {
 	shards := map[string]bool{}
 	for _, tensor := range slices.Sorted(maps.Keys(index.WeightMap)) {
 		name := index.WeightMap[tensor]
-		if name != filepath.Base(name) || strings.ContainsAny(name, `/\`) || name == "." || name == ".." {
+		if name != filepath.Base(name) || strings.ContainsAny(name, `/\`) || name == "." || name == ".." || clip(name) != name {
 			return nil, fault(path, tensor, "names %s, which is no file of this directory", clip(name))
 		}
 		shards[name] = true

@@ -14,14 +14,11 @@ type file struct {
 }
 
 func openFile(path string) (*file, error) {
-	f, err := os.Open(path)
+	f, err := openRegular(path)
 	if err != nil {
-		return nil, openFailed(path, err)
+		return nil, err
 	}
 	st, err := f.Stat()
-	if err == nil && !st.Mode().IsRegular() {
-		err = fault(path, "", "is not a regular file")
-	}
 	if err == nil && st.Size() == 0 {
 		err = fault(path, "", "is empty")
 	}
@@ -75,11 +72,27 @@ func guarded(path string, fn func() error) (err error) {
 	return fn()
 }
 
-// readSmall returns a whole text file of at most limit bytes.
-func readSmall(path string, limit int64) ([]byte, error) {
+// openRegular opens a file, but nothing whose reading may wait or never end.
+func openRegular(path string) (*os.File, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, openFailed(path, err)
+	}
+	if !st.Mode().IsRegular() {
+		return nil, fault(path, "", "is not a regular file")
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, openFailed(path, err)
+	}
+	return f, nil
+}
+
+// readSmall returns a whole text file of at most limit bytes.
+func readSmall(path string, limit int64) ([]byte, error) {
+	f, err := openRegular(path)
+	if err != nil {
+		return nil, err
 	}
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, limit+1))

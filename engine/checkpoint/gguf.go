@@ -9,11 +9,10 @@ import (
 
 // Limits of a GGUF header; the format itself allows 2^64 of everything.
 const (
-	ggufVersion   = 3
-	maxGGUFKeys   = 1 << 16
-	maxGGUFKey    = 1<<16 - 1
-	maxGGUFTensor = 1 << 20
-	ggufDims      = 4
+	ggufVersion = 3
+	maxGGUFKeys = 1 << 16
+	maxGGUFKey  = 1<<16 - 1
+	ggufDims    = 4
 )
 
 // ggufKind is the type of a metadata value.
@@ -206,8 +205,8 @@ func parseGGUF(path string, data []byte) (*gguf, error) {
 	if keys > maxGGUFKeys {
 		c.fail("metadata_kv_count", "is %d, more than the limit of %d", keys, maxGGUFKeys)
 	}
-	if tensors > maxGGUFTensor || tensors == 0 {
-		c.fail("tensor_count", "is %d, allowed are 1 to %d", tensors, maxGGUFTensor)
+	if tensors > maxTensors || tensors == 0 {
+		c.fail("tensor_count", "is %d, allowed are 1 to %d", tensors, maxTensors)
 	}
 	g := &gguf{path: path, values: map[string]ggufValue{}}
 	for i := uint64(0); i < keys && c.err == nil; i++ {

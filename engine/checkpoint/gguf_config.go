@@ -173,7 +173,7 @@ func (c *Config) ggufRope(f *ggufFields, name string, data []byte) {
 	switch kind := f.text(key+"type", "none"); kind {
 	case "none":
 	case "linear":
-		c.RopeScaling = RopeScaling{Type: "linear", Factor: f.real(key+"factor", 1e-6, maxFactor, -1)}
+		c.RopeScaling = RopeScaling{Type: "linear", Factor: f.real(key+"factor", minFactor, maxFactor, -1)}
 	default:
 		f.fail(key+"type", "%s is not read (none and linear are; llama3 is the tensor %s)", clip(kind), ropeFreqs)
 	}
@@ -188,8 +188,8 @@ func (c *Config) ggufRope(f *ggufFields, name string, data []byte) {
 		factors := make([]float32, c.HeadDim/2)
 		ref.Dequantize(t.Format, data[t.Offset:t.Offset+t.Bytes], factors)
 		for i, x := range factors {
-			if !(x > 0 && x <= maxFactor) {
-				f.fail(t.Name, "factor %d is %v, not a number above 0", i, x)
+			if !(x >= minFactor && x <= maxFactor) {
+				f.fail(t.Name, "factor %d is %v, allowed are %v to %v", i, x, minFactor, maxFactor)
 			}
 		}
 		if c.RopeScaling.Type != "" {

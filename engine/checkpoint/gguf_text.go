@@ -37,7 +37,10 @@ func bpeKinds() map[string]bpeKind {
 	return map[string]bpeKind{
 		"llama-bpe": llama3,
 		"llama3":    llama3,
-		"qwen2":     {normalizer: `{"type":"NFC"}`, pretokenizer: splitThen("", byteLevelQwen), postBytes: byteLevelQwen},
+		"qwen2": {
+			normalizer: `{"type":"NFC"}`, pretokenizer: splitThen("", byteLevelQwen), postBytes: byteLevelQwen,
+			alsoEnds: []string{"<|im_end|>", "<|endoftext|>"},
+		},
 		"smollm": {normalizer: "null", pretokenizer: `{"type":"Sequence","pretokenizers":[{"type":"Digits","individual_digits":true},` +
 			byteLevelRegex + `]}`},
 	}

@@ -5,8 +5,11 @@ import "math"
 // DefaultRopeTheta is what transformers takes where a config names none.
 const DefaultRopeTheta = 10000
 
-// maxFactor bounds rope scaling factors.
-const maxFactor = 1 << 20
+// Bounds of rope scaling factors.
+const (
+	minFactor = 1e-6
+	maxFactor = 1 << 20
+)
 
 // RopeScaling stretches rotary positions beyond the trained length.
 type RopeScaling struct {

@@ -92,14 +92,14 @@ func (p *part) scaling() RopeScaling {
 		s.Type = ""
 	case s.Type == "llama3":
 		s.Factor = p.real("factor", 1, maxFactor)
-		s.LowFreqFactor = p.real("low_freq_factor", 1e-6, maxFactor)
-		s.HighFreqFactor = p.real("high_freq_factor", 1e-6, maxFactor)
+		s.LowFreqFactor = p.real("low_freq_factor", minFactor, maxFactor)
+		s.HighFreqFactor = p.real("high_freq_factor", minFactor, maxFactor)
 		s.OriginalMaxPositionEmbeddings = p.count("original_max_position_embeddings", 1, maxPositions)
 		if p.err == nil && s.HighFreqFactor <= s.LowFreqFactor {
 			p.fail("high_freq_factor", "is %v, not above low_freq_factor %v", s.HighFreqFactor, s.LowFreqFactor)
 		}
 	default:
-		s.Factor = p.realOr("factor", 1e-6, maxFactor, 0)
+		s.Factor = p.realOr("factor", minFactor, maxFactor, 0)
 		s.OriginalMaxPositionEmbeddings = p.countOr("original_max_position_embeddings", 1, maxPositions, 0)
 		if s.Type == "linear" && s.Factor == 0 {
 			p.fail("factor", "is missing")

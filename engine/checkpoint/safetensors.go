@@ -15,6 +15,9 @@ import (
 // reference implementation.
 const maxHeader = 100_000_000
 
+// maxEntry is the most bytes of one tensor's entry in a header.
+const maxEntry = 4096
+
 // stTypes are the safetensors dtypes that vapp reads.
 var stTypes = map[string]kernels.Format{
 	"F32": kernels.F32, "F16": kernels.F16, "BF16": kernels.BF16,
@@ -78,21 +81,18 @@ func stHeader(path string, head []byte, base int64) ([]TensorInfo, error) {
 		}
 		seen[name] = true
 		if name == "__metadata__" {
-			var meta map[string]string
-			if err := dec.Decode(&meta); err != nil {
-				return nil, fault(path, name, "is not a map of strings: %v", jsonCause(err))
+			if err := skipMetadata(path, name, dec); err != nil {
+				return nil, err
 			}
 			continue
 		}
-		var e stEntry
-		if err := dec.Decode(&e); err != nil {
-			return nil, fault(path, name, "is not a tensor entry: %v", jsonCause(err))
-		}
-		t, err := e.tensor(path, name, base)
+		t, err := stTensor(path, name, dec, base)
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, t)
+		if list = append(list, t); len(list) > maxTensors {
+			return nil, fault(path, "header", "has more than %d tensors", maxTensors)
+		}
 	}
 	if _, err := dec.Token(); err != nil {
 		return nil, fault(path, "header", "is not JSON: %v", err)
@@ -101,6 +101,40 @@ func stHeader(path string, head []byte, base int64) ([]TensorInfo, error) {
 		return nil, fault(path, "header", "has %d bytes after the JSON object", len(rest))
 	}
 	return list, nil
+}
+
+// skipMetadata checks the map of strings, of which nothing is used.
+func skipMetadata(path, name string, dec *json.Decoder) error {
+	t, err := dec.Token()
+	for open := t == json.Delim('{'); err == nil && open; {
+		if t, err = dec.Token(); t == json.Delim('}') {
+			return nil
+		}
+		if _, open = t.(string); open { // a key, and what is decoded is its value
+			t, err = dec.Token()
+			_, open = t.(string)
+		}
+	}
+	if err != nil {
+		return fault(path, name, "is not JSON: %v", err)
+	}
+	return fault(path, name, "is not a map of strings")
+}
+
+// stTensor decodes one entry. Its JSON is bounded before it becomes lists.
+func stTensor(path, name string, dec *json.Decoder, base int64) (TensorInfo, error) {
+	var raw json.RawMessage
+	if err := dec.Decode(&raw); err != nil {
+		return TensorInfo{}, fault(path, name, "is not JSON: %v", jsonCause(err))
+	}
+	if len(raw) > maxEntry {
+		return TensorInfo{}, fault(path, name, "has an entry of %d bytes, more than the limit of %d", len(raw), maxEntry)
+	}
+	var e stEntry
+	if err := json.Unmarshal(raw, &e); err != nil {
+		return TensorInfo{}, fault(path, name, "is not a tensor entry: %v", jsonCause(err))
+	}
+	return e.tensor(path, name, base)
 }
 
 func (e stEntry) tensor(path, name string, base int64) (TensorInfo, error) {

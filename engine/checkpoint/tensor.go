@@ -6,8 +6,9 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Most elements a tensor may have, and most dimensions.
+// Most elements a tensor may have, most dimensions, and most tensors of a file.
 const (
+	maxTensors  = 1 << 20
 	maxElements = 1 << 48
 	maxDims     = 8
 )
