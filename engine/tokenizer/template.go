@@ -42,6 +42,12 @@ func (l Limits) orDefault() Limits {
 // Template is a compiled chat template that renders as transformers' Jinja2 does.
 // It is safe for use by many goroutines.
 //
+// Where it is known to differ: |safe marks nothing as escaped, tojson takes what
+// map and select return where Python's refuses a generator, self is not defined,
+// and the filters urlencode, urlize, wordcount, wordwrap, truncate, striptags,
+// xmlattr, filesizeformat, forceescape and random are missing, which is an error
+// of KindTemplate.
+//
 // A render is bounded in steps, output, memory, time and depth, so that the
 // template of a hostile checkpoint cannot harm the process. A template that came
 // with a request is rendered by a Sandbox all the same.

@@ -84,16 +84,17 @@ impl fmt::Display for Over {
 impl std::error::Error for Over {}
 
 /// Lists, dicts and the like that one render may make. Each may hold the one before, and dropping or
-/// printing such a chain takes one stack frame a link: STACK holds this many.
-const MAX_VALUES: u32 = 100_000;
+/// printing such a chain takes one stack frame a link: STACK holds MANY, any thread's stack holds FEW.
+pub const MANY: u32 = 100_000;
+pub const FEW: u32 = 2_000;
 
-/// Stack of a thread that compiles or renders; only what is touched costs memory.
+/// Stack of a thread that compiles, or renders more than FEW; only what is touched costs memory.
 pub const STACK: usize = 256 << 20;
 
-/// Limits what this thread does from now on: bytes beyond those live now, and time.
-pub fn start(bytes: usize, time: Duration) {
+/// Limits what this thread does from now on: bytes beyond those live now, time, values that hold values.
+pub fn start(bytes: usize, time: Duration, values: u32) {
     let live = LIVE.with(Cell::get).saturating_add(isize::try_from(bytes).unwrap_or(isize::MAX));
-    LIMITS.with(|l| l.set(Limits { live, values: MAX_VALUES, end: Instant::now().checked_add(time) }));
+    LIMITS.with(|l| l.set(Limits { live, values, end: Instant::now().checked_add(time) }));
     VALUES.with(|n| n.set(0));
 }
 
@@ -127,4 +128,9 @@ pub fn value() -> Result<(), Error> {
         true => Err(over(Over::Values)),
         false => Ok(()),
     }
+}
+
+/// True if the limit of values was the one that was met.
+pub fn too_many_values() -> bool {
+    VALUES.with(Cell::get) > LIMITS.with(Cell::get).values
 }

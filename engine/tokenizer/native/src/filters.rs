@@ -1,28 +1,9 @@
-//! Filters, tests and functions that must act as Jinja2's, and the environment that holds them.
+//! Filters that must act as Jinja2's, or that must ask for room before they make something large.
 use crate::methods::{self, strip};
 use crate::pystr::{self, bad, type_name};
-use crate::{budget, json, operators, strftime};
-use minijinja::syntax::SyntaxConfig;
+use crate::{budget, json, operators};
 use minijinja::value::{Kwargs, Rest, Value, ValueKind, ValueOrKwargs};
-use minijinja::{AutoEscape, Environment, Error, Output, State, UndefinedBehavior};
-use std::fmt;
-
-/// Marks an error made by raise_exception().
-#[derive(Debug)]
-pub struct Raised(pub String);
-
-impl fmt::Display for Raised {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Raised {}
-
-fn raise_exception(msg: &Value) -> Result<Value, Error> {
-    let text = pystr::str(msg)?;
-    Err(bad("raised by the template").with_source(Raised(text)))
-}
+use minijinja::{Environment, Error, State};
 
 fn string(v: &Value) -> Result<Value, Error> {
     match v.as_str() {
@@ -170,22 +151,6 @@ fn pprint(v: &Value) -> Result<String, Error> {
     Ok(out)
 }
 
-/// Adds a filter of minijinja's that walks over its first argument, once there is room for a list of its items.
-fn add_walker<F, Rv, Args>(env: &mut Environment<'static>, name: &'static str, f: F)
-where
-    F: minijinja::functions::Function<Rv, Args>,
-    Rv: minijinja::value::FunctionResult,
-    Args: for<'a> minijinja::value::FunctionArgs<'a>,
-{
-    let f = Value::from_function(f);
-    env.add_filter(name, move |state: &mut State, args: Rest<ValueOrKwargs>| -> Result<Value, Error> {
-        let args = args.into_values();
-        let items = args.first().map_or(0, |v| v.as_str().map(str::len).or_else(|| v.len()).unwrap_or(0));
-        budget::room(items.saturating_mul(2 * size_of::<Value>()))?;
-        f.call(state, &args)
-    });
-}
-
 /// indent(s, width=4, first=False, blank=False); width may be a text.
 fn indent(v: &Value, args: Rest<Value>, kw: Kwargs) -> Result<String, Error> {
     let arg = |i: usize, name: &str| -> Result<Option<Value>, Error> {
@@ -302,47 +267,24 @@ fn dictsort(state: &mut State, v: &Value, args: Rest<Value>, kw: Kwargs) -> Resu
     Value::from_function(minijinja::filters::dictsort).call(state, &[v.clone(), Value::from(Kwargs::from_iter(named))])
 }
 
-fn is_callable(v: &Value) -> bool {
-    matches!(v.kind(), ValueKind::Plain | ValueKind::Undefined)
+/// Adds a filter of minijinja's that walks over its first argument, once there is room for a list of its items.
+fn add_walker<F, Rv, Args>(env: &mut Environment<'static>, name: &'static str, f: F)
+where
+    F: minijinja::functions::Function<Rv, Args>,
+    Rv: minijinja::value::FunctionResult,
+    Args: for<'a> minijinja::value::FunctionArgs<'a>,
+{
+    let f = Value::from_function(f);
+    env.add_filter(name, move |state: &mut State, args: Rest<ValueOrKwargs>| -> Result<Value, Error> {
+        let args = args.into_values();
+        let items = args.first().map_or(0, |v| v.as_str().map(str::len).or_else(|| v.len()).unwrap_or(0));
+        budget::room(items.saturating_mul(2 * size_of::<Value>()))?;
+        f.call(state, &args)
+    });
 }
 
-fn is_sequence(v: &Value) -> bool {
-    is_iterable(v) && (v.kind() != ValueKind::Iterable || v.len().is_some())
-}
-
-fn is_iterable(v: &Value) -> bool {
-    matches!(v.kind(), ValueKind::String | ValueKind::Seq | ValueKind::Map | ValueKind::Undefined | ValueKind::Iterable)
-}
-
-fn write(out: &mut Output, _: &mut State, v: &Value) -> Result<(), Error> {
-    budget::check()?;
-    match v.as_str() {
-        Some(s) => out.write_str(s).map_err(Error::from),
-        None => out.write_str(&pystr::str(v)?).map_err(Error::from),
-    }
-}
-
-/// The delimiters and white space rules of transformers' environment.
-pub fn syntax() -> Result<SyntaxConfig, Error> {
-    SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()
-}
-
-/// Jinja2's ImmutableSandboxedEnvironment as transformers builds it; fuel bounds the steps of a render.
-pub fn environment(fuel: u64) -> Result<Environment<'static>, Error> {
-    let mut env = Environment::new();
-    env.set_syntax(syntax()?);
-    env.set_auto_escape_callback(|_| AutoEscape::None);
-    env.set_undefined_behavior(UndefinedBehavior::Lenient);
-    env.set_formatter(write);
-    env.set_recursion_limit(200);
-    env.set_debug(true); // names the variable in "'x' is undefined"
-    env.set_fuel(Some(fuel));
-    env.set_unknown_method_callback(methods::call);
-    env.remove_global("debug");
-    env.add_function("raise_exception", raise_exception);
-    env.add_function("strftime_now", strftime::strftime_now);
-    env.add_function("joiner", minijinja_contrib::globals::joiner);
-    env.add_function("cycler", minijinja_contrib::globals::cycler);
+/// Adds all of them to an environment.
+pub fn add_to(env: &mut Environment<'static>) {
     env.add_filter("tojson", json::tojson);
     env.add_filter("string", string);
     env.add_filter("trim", trim);
@@ -367,23 +309,15 @@ pub fn environment(fuel: u64) -> Result<Environment<'static>, Error> {
     env.add_filter("e", escape);
     env.add_filter("sum", sum);
     env.add_filter("pprint", pprint);
-    add_walker(&mut env, "map", minijinja::filters::map);
-    add_walker(&mut env, "select", minijinja::filters::select);
-    add_walker(&mut env, "reject", minijinja::filters::reject);
-    add_walker(&mut env, "selectattr", minijinja::filters::selectattr);
-    add_walker(&mut env, "rejectattr", minijinja::filters::rejectattr);
-    add_walker(&mut env, "sort", minijinja::filters::sort);
-    add_walker(&mut env, "unique", minijinja::filters::unique);
-    add_walker(&mut env, "groupby", minijinja::filters::groupby);
-    add_walker(&mut env, "reverse", minijinja::filters::reverse);
-    add_walker(&mut env, "min", minijinja::filters::min);
-    add_walker(&mut env, "max", minijinja::filters::max);
-    for other in ["lines", "split", "chain", "zip", "bool"] {
-        env.remove_filter(other); // Jinja2 has none of that name
-    }
-    operators::add_to(&mut env);
-    env.add_test("callable", is_callable);
-    env.add_test("sequence", is_sequence);
-    env.add_test("iterable", is_iterable);
-    Ok(env)
+    add_walker(env, "map", minijinja::filters::map);
+    add_walker(env, "select", minijinja::filters::select);
+    add_walker(env, "reject", minijinja::filters::reject);
+    add_walker(env, "selectattr", minijinja::filters::selectattr);
+    add_walker(env, "rejectattr", minijinja::filters::rejectattr);
+    add_walker(env, "sort", minijinja::filters::sort);
+    add_walker(env, "unique", minijinja::filters::unique);
+    add_walker(env, "groupby", minijinja::filters::groupby);
+    add_walker(env, "reverse", minijinja::filters::reverse);
+    add_walker(env, "min", minijinja::filters::min);
+    add_walker(env, "max", minijinja::filters::max);
 }

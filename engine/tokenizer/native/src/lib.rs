@@ -3,6 +3,7 @@
 mod abi;
 mod budget;
 mod content;
+mod environment;
 mod filters;
 mod grammar;
 mod json;
@@ -10,6 +11,7 @@ mod methods;
 mod operators;
 mod program;
 mod pystr;
+mod slicing;
 mod strftime;
 mod template;
 mod text;

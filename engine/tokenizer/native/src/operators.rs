@@ -1,7 +1,8 @@
 //! The operators that program.rs puts in the place of minijinja's, and its checks.
 use crate::budget;
 use crate::pystr::{self, bad, type_name};
-use minijinja::value::{Tuple, Value, ValueKind};
+use crate::slicing;
+use minijinja::value::{Value, ValueKind};
 use minijinja::{Environment, Error, State};
 use std::cmp::Ordering;
 
@@ -10,7 +11,7 @@ pub fn add_to(env: &mut Environment<'_>) {
     env.add_filter("!summable", summable);
     env.add_filter("!toolarge", |_: &Value| -> Result<Value, Error> { Err(bad("a constant is too large")) });
     env.add_filter("!mul", mul);
-    env.add_filter("!slice", slice);
+    env.add_filter("!slice", slicing::slice);
     env.add_filter("!rem", rem);
     env.add_filter("!lt", |a: &Value, b: &Value| ordered("<", a, b).map(Ordering::is_lt));
     env.add_filter("!le", |a: &Value, b: &Value| ordered("<=", a, b).map(Ordering::is_le));
@@ -42,11 +43,11 @@ fn summable(a: Value, b: Value) -> Result<Value, Error> {
     Ok(Value::from(vec![b, a]))
 }
 
-fn is_list(v: &Value) -> bool {
+pub fn is_list(v: &Value) -> bool {
     matches!(v.kind(), ValueKind::Seq | ValueKind::Iterable)
 }
 
-fn whole(v: &Value) -> Option<i128> {
+pub fn whole(v: &Value) -> Option<i128> {
     match v.kind() {
         ValueKind::Bool => Some(v.is_true() as i128),
         ValueKind::Number if v.is_integer() => i128::try_from(v.clone()).ok(),
@@ -93,72 +94,6 @@ fn mul(a: &Value, b: &Value) -> Result<Value, Error> {
     budget::value()?;
     let items: Vec<Value> = v.try_iter()?.collect();
     Ok(std::iter::repeat_n(items, n).flatten().collect())
-}
-
-/// v[start:stop:step] of a text or a list.
-fn slice(v: Value, start: Value, stop: Value, step: Value) -> Result<Value, Error> {
-    let step = bound(&step)?.unwrap_or(1);
-    if step == 0 {
-        return Err(bad("slice step cannot be zero"));
-    }
-    if let Some(s) = v.as_str() {
-        let n = s.chars().count() as i128;
-        let range = Range::new(n, bound(&start)?, bound(&stop)?, step);
-        if step == 1 {
-            return Ok(s.chars().skip(range.at as usize).take(range.n).collect::<String>().into());
-        }
-        budget::room(s.len().saturating_mul(size_of::<char>()))?;
-        let chars: Vec<char> = s.chars().collect();
-        return Ok(range.map(|i| chars[i]).collect::<String>().into());
-    }
-    if v.is_undefined() {
-        return Err(Error::new(minijinja::ErrorKind::UndefinedError, "an undefined value cannot be sliced"));
-    }
-    if !is_list(&v) {
-        return Err(bad(format!("'{}' object is not subscriptable", type_name(&v))));
-    }
-    budget::room(v.len().unwrap_or(0).saturating_mul(size_of::<Value>()))?;
-    let items: Vec<Value> = v.try_iter()?.checked().collect::<Result<_, _>>()?;
-    let picked = Range::new(items.len() as i128, bound(&start)?, bound(&stop)?, step).map(|i| items[i].clone());
-    Ok(if v.is_tuple() { Value::from(Tuple::from(picked.collect::<Vec<_>>())) } else { picked.collect() })
-}
-
-fn bound(v: &Value) -> Result<Option<i128>, Error> {
-    match (v.kind(), whole(v)) {
-        (ValueKind::None, _) => Ok(None),
-        (_, Some(i)) => Ok(Some(i)),
-        _ => Err(bad("slice indices must be integers or None")),
-    }
-}
-
-/// The places that a slice picks, as Python's slice.indices() gives them.
-struct Range {
-    at: i128,
-    n: usize,
-    step: i128,
-}
-
-impl Range {
-    fn new(len: i128, start: Option<i128>, stop: Option<i128>, step: i128) -> Range {
-        let (low, high) = if step > 0 { (0, len) } else { (-1, len - 1) };
-        let place = |i: i128| if i < 0 { i.saturating_add(len).max(low) } else { i.min(high) };
-        let at = start.map_or(if step > 0 { low } else { high }, place);
-        let end = stop.map_or(if step > 0 { high } else { low }, place);
-        let span = if step > 0 { end - at } else { at - end };
-        let n = if span <= 0 { 0 } else { (span - 1) / step.saturating_abs() + 1 };
-        Range { at, n: n as usize, step }
-    }
-}
-
-impl Iterator for Range {
-    type Item = usize;
-
-    fn next(&mut self) -> Option<usize> {
-        let i = self.at;
-        self.n = self.n.checked_sub(1)?;
-        self.at = i.saturating_add(self.step);
-        Some(i as usize)
-    }
 }
 
 /// Python's %: the remainder has the divisor's sign; on a text it formats.

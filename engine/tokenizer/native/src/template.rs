@@ -2,7 +2,7 @@
 use crate::abi::*;
 use crate::budget::{self, Over};
 use crate::content;
-use crate::filters::{environment, syntax, Raised};
+use crate::environment::{environment, syntax, Raised};
 use crate::program::Program;
 use crate::strftime;
 use minijinja::machinery::{eval, make_string_output, parse, tokenize, Token};
@@ -44,20 +44,23 @@ impl Template {
     }
 
     pub fn render(&self, ctx: &[u8], b: &Budget) -> Res<String> {
-        if b.own_stack {
-            return on_stack(budget::STACK, || self.run(ctx, b));
+        if !b.own_stack {
+            return self.run(ctx, b, budget::MANY);
         }
-        self.run(ctx, b)
+        match self.run(ctx, b, budget::FEW) {
+            Err(_) if budget::too_many_values() => on_stack(budget::STACK, || self.run(ctx, b, budget::MANY)),
+            done => done,
+        }
     }
 
-    fn run(&self, ctx: &[u8], b: &Budget) -> Res<String> {
+    fn run(&self, ctx: &[u8], b: &Budget, values: u32) -> Res<String> {
         let ctx: Json = serde_json::from_slice(ctx).map_err(|e| fail(Code::Context, e.to_string()))?;
         if !ctx.is_object() {
             return Err(fail(Code::Context, "not an object"));
         }
         strftime::set_now(b.now);
         let root = to_value(ctx);
-        budget::start(b.memory, b.time);
+        budget::start(b.memory, b.time, values);
         // SAFETY: what eval borrows from self for 'static, its state, is dropped before this returns.
         let (env, program) = unsafe { (&*(&*self.env as *const Environment<'static>), &*(&self.program as *const Program<'static>)) };
         let mut text = String::new();
