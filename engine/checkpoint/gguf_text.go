@@ -7,6 +7,7 @@ type bpeKind struct {
 	normalizer   string // JSON
 	pretokenizer string // JSON
 	postBytes    string // JSON of the post-processor's ByteLevel
+	decoder      string // JSON
 	ignoreMerges bool   // a word that is a token is taken whole
 	addBOS       bool   // what the kind does where the file does not say
 	alsoEnds     []string
@@ -16,6 +17,7 @@ const (
 	byteLevelSplit = `{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false}`
 	byteLevelRegex = `{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true}`
 	byteLevelPost  = `{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":false,"use_regex":true}`
+	byteLevelAll   = `{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true,"use_regex":true}`
 	byteLevelQwen  = `{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":false,"use_regex":false}`
 
 	splitHead = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}`
@@ -31,18 +33,18 @@ func splitThen(digits, byteLevel string) string {
 func bpeKinds() map[string]bpeKind {
 	llama3 := bpeKind{
 		normalizer: "null", pretokenizer: splitThen("{1,3}", byteLevelSplit), postBytes: byteLevelPost,
-		ignoreMerges: true, addBOS: true,
+		decoder: byteLevelAll, ignoreMerges: true, addBOS: true,
 		alsoEnds: []string{"<|end_of_text|>", "<|eom_id|>", "<|eot_id|>"},
 	}
 	return map[string]bpeKind{
 		"llama-bpe": llama3,
 		"llama3":    llama3,
 		"qwen2": {
-			normalizer: `{"type":"NFC"}`, pretokenizer: splitThen("", byteLevelQwen), postBytes: byteLevelQwen,
+			normalizer: `{"type":"NFC"}`, pretokenizer: splitThen("", byteLevelQwen), postBytes: byteLevelQwen, decoder: byteLevelQwen,
 			alsoEnds: []string{"<|im_end|>", "<|endoftext|>"},
 		},
 		"smollm": {normalizer: "null", pretokenizer: `{"type":"Sequence","pretokenizers":[{"type":"Digits","individual_digits":true},` +
-			byteLevelRegex + `]}`},
+			byteLevelRegex + `]}`, decoder: byteLevelAll},
 	}
 }
 

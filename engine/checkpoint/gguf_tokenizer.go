@@ -47,7 +47,7 @@ func (g *gguf) tokenizerJSON(kind bpeKind, special SpecialTokens) ([]byte, error
 	if b, err = g.appendPost(b, kind, special); err != nil {
 		return nil, err
 	}
-	b = append(b, `,"decoder":`+decoderJSON+`,"model":{"type":"BPE","dropout":null,"unk_token":null,"continuing_subword_prefix":null,`+
+	b = append(b, `,"decoder":`+kind.decoder+`,"model":{"type":"BPE","dropout":null,"unk_token":null,"continuing_subword_prefix":null,`+
 		`"end_of_word_suffix":null,"fuse_unk":false,"byte_fallback":false,"ignore_merges":`...)
 	b = strconv.AppendBool(b, kind.ignoreMerges)
 	b = append(b, `,"vocab":{`...)
@@ -66,8 +66,6 @@ func (g *gguf) tokenizerJSON(kind bpeKind, special SpecialTokens) ([]byte, error
 	}
 	return append(b, `]}}`...), nil
 }
-
-const decoderJSON = `{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true,"use_regex":true}`
 
 // tokenTypes returns the type of every token; without the key all are normal.
 func (g *gguf) tokenTypes(n int) ([]int64, error) {

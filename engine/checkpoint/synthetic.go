@@ -68,7 +68,7 @@ func SyntheticTokenizer(cfg Config) ([]byte, error) {
 			b = fmt.Appendf(b, `{"id":%d,"content":%s,"single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":true}`, id, quoted(name))
 		}
 	}
-	b = append(b, `],"normalizer":null,"pre_tokenizer":`+byteLevelRegex+`,"post_processor":null,"decoder":`+decoderJSON+
+	b = append(b, `],"normalizer":null,"pre_tokenizer":`+byteLevelRegex+`,"post_processor":null,"decoder":`+byteLevelAll+
 		`,"model":{"type":"BPE","dropout":null,"unk_token":null,"continuing_subword_prefix":null,"end_of_word_suffix":null,`+
 		`"fuse_unk":false,"byte_fallback":false,"ignore_merges":false,"vocab":{`...)
 	letters, next := byteLetters(), 0
