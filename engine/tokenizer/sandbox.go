@@ -93,7 +93,8 @@ func (s Sandbox) call(ctx context.Context, source string, vars []byte) (sandboxR
 	timed, cancel := context.WithTimeout(ctx, s.Time)
 	defer cancel()
 	cmd := exec.CommandContext(timed, s.Exe, s.Args...)
-	cmd.Env = append(os.Environ(), "MALLOC_ARENA_MAX=1", "GOMAXPROCS=1")
+	// not the parent's environment: what it holds is nobody else's business
+	cmd.Env = []string{"MALLOC_ARENA_MAX=1", "GOMAXPROCS=1", "LD_LIBRARY_PATH=" + os.Getenv("LD_LIBRARY_PATH")}
 	cmd.WaitDelay = time.Second
 	// a character may take six bytes in JSON
 	out, complaint := &capped{max: 6*s.Limits.OutputBytes + 64<<10}, &capped{max: 64 << 10, drop: true}

@@ -2,11 +2,11 @@ package tokenizer
 
 // LoadOptions bounds what a tokenizer may be. The zero value is the usual.
 type LoadOptions struct {
-	// MaxJSON bounds tokenizer.json, in bytes; 0 is 256 MiB.
+	// MaxJSON bounds tokenizer.json, in bytes; 0 is 96 MiB.
 	MaxJSON int
 }
 
-const defaultMaxJSON = 256 << 20
+const defaultMaxJSON = 96 << 20
 
 // Tokenizer is a tokenizer.json at work. It is safe for use by many goroutines.
 type Tokenizer struct {
