@@ -3,12 +3,17 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
+
+	"vapp.dev/appliance/plan"
+	"vapp.dev/schema"
 )
 
 // version is set by the build; without that it is the module's.
@@ -36,6 +41,7 @@ func run(args []string) int {
 	err := root.Execute()
 	var usage *usageError
 	var code exitError
+	var aborted abortedError
 	switch {
 	case err == nil:
 		return 0
@@ -44,17 +50,38 @@ func run(args []string) int {
 	case errors.As(err, &usage):
 		fmt.Fprintf(os.Stderr, "vapp: %v\nRun '%s --help' for usage.\n", err, usage.cmd)
 		return 2
+	case errors.As(err, &aborted):
+		fmt.Fprintf(os.Stderr, "vapp: %v\n", aborted)
+		return 1
+	case errors.Is(err, context.Canceled):
+		fmt.Fprintln(os.Stderr, "vapp: interrupted")
+		return 130 // as shells say it: 128 + SIGINT
 	}
-	fmt.Fprintf(os.Stderr, "vapp: %v\n", err)
+	fmt.Fprint(os.Stderr, complaint(err))
 	return 1
+}
+
+// complaint is an error as people read it. What has a place in a profile begins
+// with it, as compilers do; what does not fit comes with all that would help.
+func complaint(err error) string {
+	var short *plan.DoesNotFitError
+	var placed *schema.Error
+	switch {
+	case errors.As(err, &short):
+		return strings.TrimRight(fmt.Sprintf("%+v", short), "\n") + "\n"
+	case errors.As(err, &placed) && len(placed.List) > 0 && placed.List[0].Pos.Line > 0:
+		return fmt.Sprintln(err)
+	}
+	return fmt.Sprintf("vapp: %v\n", err)
 }
 
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "vapp",
 		Short: "Plan and serve language models from one declarative profile",
-		Long: `vapp turns a profile (CUE) into a running LLM server.
+		Long: `vapp turns a profile (one CUE file) into a running LLM server.
 
+  vapp init DIR       make a folder with a first profile
   vapp vet  PROFILE   say what is wrong with a profile
   vapp plan PROFILE   say what the server will hold in memory and how much it carries
   vapp up   PROFILE   start exactly that`,
@@ -65,18 +92,12 @@ func newRoot() *cobra.Command {
 	root.SetVersionTemplate("vapp {{.Version}}\n")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return &usageError{err, c.CommandPath()} })
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newVet(), newPlan(), newUp(), newInit(), newBench(), newTemplateSandbox())
+	root.SetHelpCommand(newHelp())
+	bench := newBench()
+	root.AddCommand(newVet(), newPlan(), newUp(), newInit(), bench, newVersion(), newTemplateSandbox())
+	onlyCommands(root)
+	onlyCommands(bench)
 	return root
-}
-
-// needArgs is cobra's ExactArgs as a usageError; max < 0: no upper bound.
-func needArgs(min, max int, what string) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		if len(args) < min || max >= 0 && len(args) > max {
-			return &usageError{fmt.Errorf("%s takes %s, not %d arguments", c.CommandPath(), what, len(args)), c.CommandPath()}
-		}
-		return nil
-	}
 }
 
 // buildVersion is what `vapp --version` and GET /version say.

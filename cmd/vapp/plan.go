@@ -27,7 +27,10 @@ plans from the config, or from the embedded catalogue.`,
 			if memory != "" {
 				n, err := schema.ParseBytes(memory)
 				if err != nil {
-					return &usageError{fmt.Errorf("--memory %s: %w", memory, err), c.CommandPath()}
+					return &usageError{fmt.Errorf("--memory %w", err), c.CommandPath()}
+				}
+				if n <= 0 {
+					return &usageError{fmt.Errorf("--memory %q: no memory to plan for; give a size such as 64GiB", memory), c.CommandPath()}
 				}
 				m.Facts = func(f backend.Facts) backend.Facts {
 					f.TotalBytes, f.FreeBytes, f.Measured, f.MemoryLimit = int64(n), 0, false, "flag"

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -17,13 +16,24 @@ func newUp() *cobra.Command {
 		Use:   "up PROFILE",
 		Short: "Plan, load and serve a model",
 		Long: `Up plans the profile, refuses what does not fit, listens, loads the model and
-serves it. It watches the profile: see "reload" there.
+serves it. GET /readyz answers 503 with the phase until the model is ready.
 
-SIGHUP reads the profile again. SIGTERM and Ctrl-C let the running requests end
-(serve.drainTimeout); a second one aborts them.`,
+It watches the profile (reload.watch): what may change in a running server
+changes at once, the rest is reported with the difference of the plans, and a
+broken profile changes nothing. SIGHUP reads the profile again.
+
+SIGTERM and Ctrl-C let the running requests end (serve.drainTimeout), and the
+exit code is 0; a second one aborts them, and it is 1.`,
 		Args: needArgs(1, 1, "one profile"),
 		RunE: func(c *cobra.Command, args []string) error { return up(args[0]) },
 	}
+}
+
+// abortedError ends up at once: a signal came while it drained.
+type abortedError struct{ by os.Signal }
+
+func (e abortedError) Error() string {
+	return "aborted by a second signal (" + e.by.String() + "); running requests were cut off"
 }
 
 // up runs the appliance until a signal or an error ends it.
@@ -56,7 +66,7 @@ func up(profile string) error {
 			case ctx.Err() == nil:
 				drain()
 			default:
-				a.Abort(fmt.Errorf("aborted by a second %s", s))
+				a.Abort(abortedError{s})
 			}
 		}
 	}()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -16,7 +17,11 @@ func newVet() *cobra.Command {
 	return &cobra.Command{
 		Use:   "vet FILE|DIR...",
 		Short: "Check profiles: every error with its place, what is allowed, and the nearest name",
-		Args:  needArgs(1, -1, "files or folders"),
+		Long: `Vet checks profiles, one by one, and of a folder every .cue file. Each error is
+one line: file:line:col, the field, what is wrong, what is allowed, and the
+nearest name for a typo. Without errors it says nothing and ends with code 0,
+else with 1. It looks at profiles alone: "vapp plan" looks at the model too.`,
+		Args: needArgs(1, -1, "files or folders"),
 		RunE: func(c *cobra.Command, args []string) error {
 			files, err := profileFiles(args)
 			if err != nil {
@@ -37,6 +42,15 @@ func newVet() *cobra.Command {
 	}
 }
 
+// unreadable says why a path cannot be read, without the name of the call.
+func unreadable(path string, err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		err = at.Err
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}
+
 // profileFiles lists the .cue files that args name; folders are walked, but
 // not their cue.mod.
 func profileFiles(args []string) ([]string, error) {
@@ -44,7 +58,7 @@ func profileFiles(args []string) ([]string, error) {
 	for _, a := range args {
 		st, err := os.Stat(a)
 		if err != nil {
-			return nil, err
+			return nil, unreadable(a, err)
 		}
 		if !st.IsDir() {
 			out = append(out, a)

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"vapp.dev/engine/enginetest"
+)
+
+// TestMain makes this test binary the command vapp as well, so that scripts run
+// the real main in a process of its own and can send it signals.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"vapp": main})
+}
+
+// TestScript runs testdata/script: the command line as its users see it.
+// UPDATE_SCRIPTS=1 writes what the commands said into the files that cmp reads.
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"await": await, "code": code, "field": field, "hold": hold, "http": request, "ready": ready, "signal": deliver, "toy": toy,
+		},
+	})
+}
+
+// toy DIR writes a model of random weights.
+func toy(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 1, "toy DIR")
+	ts.Check(enginetest.WriteLlama(ts.MkAbs(args[0]), enginetest.Llama{}))
+}
+
+// code N COMMAND... runs the command and wants that exit code.
+func code(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) >= 2, "code N COMMAND...")
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	err = ts.Exec(args[1], args[2:]...)
+	if exit, ok := err.(interface{ ExitCode() int }); ok {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// field FILE PATH REGEXP holds a value of a JSON file, such as
+// choices.0.message.content, against a pattern that must match it whole.
+func field(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, len(args) == 3, "[!] field FILE PATH REGEXP")
+	d := json.NewDecoder(strings.NewReader(ts.ReadFile(args[0])))
+	d.UseNumber()
+	var v any
+	ts.Check(d.Decode(&v))
+	for _, step := range strings.Split(args[1], ".") {
+		switch in := v.(type) {
+		case map[string]any:
+			v = in[step]
+		case []any:
+			i, err := strconv.Atoi(step)
+			ts.Check(err)
+			if v = nil; i < len(in) {
+				v = in[i]
+			}
+		default:
+			v = nil
+		}
+	}
+	got := fmt.Sprint(v)
+	if regexp.MustCompile(`^(?s:`+args[2]+`)$`).MatchString(got) == neg {
+		ts.Fatalf("%s is %s", args[1], got)
+	}
+}
+
+// hold NAME listens on a free port for as long as the script runs, and puts the
+// number of the port into the variable.
+func hold(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 1, "hold NAME")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Defer(func() { l.Close() })
+	ts.Setenv(args[0], strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+}
+
+// patience bounds waiting for what should happen at once.
+const patience = 2 * time.Minute
+
+// await LOG REGEXP waits until the file LOG matches.
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 2, "await LOG REGEXP")
+	find(ts, args[0], regexp.MustCompile("(?m)"+args[1]))
+}
+
+// find waits for a match in a file that a server writes.
+func find(ts *testscript.TestScript, file string, want *regexp.Regexp) []string {
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		log, err := os.ReadFile(ts.MkAbs(file))
+		if err != nil && !os.IsNotExist(err) {
+			ts.Check(err)
+		}
+		if at := want.FindStringSubmatch(string(log)); at != nil {
+			return at
+		}
+		if bytes.Contains(log, []byte("\nvapp: ")) || time.Now().After(deadline) {
+			ts.Fatalf("%s has no %s:\n%s", file, want, log)
+		}
+	}
+}
+
+// Lines in which a server says where it is, and that it is ready.
+var (
+	listening = regexp.MustCompile(`msg=listening address=(\S+)`)
+	serving   = regexp.MustCompile(`msg=ready `)
+)
+
+// ready LOG waits until the server that writes the file LOG is ready, by its
+// log and by GET /readyz, and puts its address into the variable ADDR.
+func ready(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 1, "ready LOG")
+	at := find(ts, args[0], listening)[1]
+	find(ts, args[0], serving)
+	r, err := http.Get("http://" + at + "/readyz")
+	ts.Check(err)
+	r.Body.Close()
+	if r.StatusCode != http.StatusOK {
+		ts.Fatalf("it says that it is ready, but /readyz answers %s", r.Status)
+	}
+	ts.Setenv("ADDR", at)
+}
+
+// signal TERM|HUP goes to every process in the background.
+func deliver(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 1, "signal TERM|HUP")
+	s, ok := map[string]os.Signal{"TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP}[args[0]]
+	usage(ts, ok, "signal TERM|HUP")
+	for _, c := range ts.BackgroundCmds() {
+		ts.Check(c.Process.Signal(s))
+	}
+}
+
+// http STATUS METHOD URL [BODY] sends the file BODY as JSON, wants the status
+// and writes the answer to standard output.
+func request(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && slices.Contains([]int{3, 4}, len(args)), "http STATUS METHOD URL [BODY]")
+	var body io.Reader
+	if len(args) == 4 {
+		body = strings.NewReader(ts.ReadFile(args[3]))
+	}
+	r, err := http.NewRequest(args[1], args[2], body)
+	ts.Check(err)
+	r.Header.Set("Content-Type", "application/json")
+	answer, err := (&http.Client{Timeout: patience}).Do(r)
+	ts.Check(err)
+	defer answer.Body.Close()
+	_, err = io.Copy(ts.Stdout(), answer.Body)
+	ts.Check(err)
+	if got := strconv.Itoa(answer.StatusCode); got != args[0] {
+		ts.Fatalf("%s %s: status %s, want %s", args[1], args[2], got, args[0])
+	}
+}
+
+func usage(ts *testscript.TestScript, ok bool, want string) {
+	if !ok {
+		ts.Fatalf("usage: %s", want)
+	}
+}

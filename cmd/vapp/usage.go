@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// needArgs is cobra's ExactArgs as a usageError; max < 0: no upper bound.
+func needArgs(min, max int, what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) >= min && (max < 0 || len(args) <= max) {
+			return nil
+		}
+		given := fmt.Sprintf("%d were given", len(args))
+		switch len(args) {
+		case 0:
+			given = "none was given"
+		case 1:
+			given = fmt.Sprintf("%q was given", args[0])
+		}
+		name := strings.TrimPrefix(c.CommandPath(), c.Root().Name()+" ")
+		return &usageError{fmt.Errorf("%s takes %s; %s", name, what, given), c.CommandPath()}
+	}
+}
+
+// onlyCommands makes c a group: alone it prints its help, and any other word
+// than those of its commands is a usageError with the nearest of them.
+func onlyCommands(c *cobra.Command) {
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return unknownCommand(c, args[0])
+	}
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	// A group is run by naming a command, so that its bare name is no usage.
+	c.SetUsageTemplate(strings.Replace(c.UsageTemplate(), "{{if .Runnable}}", "{{if and .Runnable (not .HasAvailableSubCommands)}}", 1))
+}
+
+func unknownCommand(c *cobra.Command, word string) error {
+	err := fmt.Errorf("unknown command %q", word)
+	c.SuggestionsMinimumDistance = 2
+	if near := c.SuggestionsFor(word); len(near) > 0 {
+		err = fmt.Errorf("%w; did you mean %s?", err, strings.Join(near, " or "))
+	}
+	return &usageError{err, c.CommandPath()}
+}
+
+// newHelp is cobra's help command, but for a word that is no command.
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Help about any command",
+		RunE: func(c *cobra.Command, args []string) error {
+			found, rest, err := c.Root().Find(args)
+			switch {
+			case err != nil:
+				return &usageError{err, c.Root().CommandPath()}
+			case len(rest) > 0:
+				return unknownCommand(found, rest[0])
+			}
+			// Execute adds these only to the command that it runs.
+			found.InitDefaultHelpFlag()
+			found.InitDefaultVersionFlag()
+			return found.Help()
+		},
+	}
+}
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  needArgs(0, 0, "no arguments"),
+		RunE: func(c *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintf(c.OutOrStdout(), "vapp %s\n", buildVersion())
+			return err
+		},
+	}
+}
