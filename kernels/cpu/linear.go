@@ -27,6 +27,22 @@ import (
 	"vapp.dev/kernels"
 )
 
+// Numbers that C and Go share: a difference is a type error.
+var (
+	_ [C.VAPP_F32]struct{}  = [kernels.F32]struct{}{}
+	_ [C.VAPP_F16]struct{}  = [kernels.F16]struct{}{}
+	_ [C.VAPP_BF16]struct{} = [kernels.BF16]struct{}{}
+	_ [C.VAPP_Q8_0]struct{} = [kernels.Q8_0]struct{}{}
+	_ [C.VAPP_Q4_0]struct{} = [kernels.Q4_0]struct{}{}
+	_ [C.VAPP_Q4_1]struct{} = [kernels.Q4_1]struct{}{}
+
+	_ [C.PANEL]struct{}             = [panelRows]struct{}{}
+	_ [C.KBLOCK]struct{}            = [kBlock]struct{}{}
+	_ [C.TILE_ROWS]struct{}         = [amxRows]struct{}{}
+	_ [C.TILE_K]struct{}            = [amxK]struct{}{}
+	_ [C.KTILES * C.TILE_K]struct{} = [amxBlock]struct{}{}
+)
+
 var variantNumbers = map[string]C.int{
 	"generic": C.VAPP_GENERIC,
 	"avx2":    C.VAPP_AVX2,

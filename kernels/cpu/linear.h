@@ -7,7 +7,7 @@
 #define VAPP_CPU_LINEAR_H
 #include <stdint.h>
 
-/* Formats, numbered as kernels.Format; a Go test keeps the two equal. */
+/* Formats, numbered as kernels.Format; linear.go keeps the two equal. */
 enum {
 	VAPP_F32 = 1,
 	VAPP_F16 = 2,
@@ -17,7 +17,9 @@ enum {
 	VAPP_Q4_1 = 8,
 };
 
-/* Instruction sets. */
+/* Instruction sets. x and the sums are float, and weights the floats that their
+ * format means, but for VAPP_AMX, which rounds x and quantized weights to bf16 for
+ * every format but F32 and F16. */
 enum {
 	VAPP_GENERIC = 0,
 	VAPP_AVX2 = 1,   /* AVX2, FMA, F16C */
@@ -26,8 +28,9 @@ enum {
 	VAPP_AMX_SOFT = 4, /* AMX with the tiles in memory, for tests of it */
 };
 
-/* One call of Linear. w, shared and work are aligned to 64 bytes. ldx and ldy are in floats. shared is one room for
- * all parts, work one room for each: LinearWorkspace gives both sizes. */
+/* One call of Linear. w, shared and work are aligned to 64 bytes; ldx and ldy are in
+ * floats. shared is one room for all parts, work one room for each: LinearWorkspace
+ * gives both sizes. */
 typedef struct {
 	const void *w;     /* packed weight, LinearLayout bytes */
 	const float *bias; /* [out], or NULL */

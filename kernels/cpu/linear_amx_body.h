@@ -20,8 +20,6 @@
 #define B0 6
 #define B1 7
 
-enum { KTILES = 8 }; /* k tiles in a block */
-
 typedef struct {
 	float floats[KBLOCK * PANEL];
 	uint16_t pairs[KTILES * TILE_K * PANEL];

@@ -6,7 +6,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// The layout constants of linear_panel.h; a test keeps them equal.
+// The constants of linear_panel.h; linear.go keeps them equal.
 const (
 	panelRows = 32  // rows of a weight in a panel
 	kBlock    = 128 // inputs unpacked at once

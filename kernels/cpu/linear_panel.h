@@ -21,7 +21,8 @@ enum {
 	PANEL = 32,  /* rows of a weight in a panel */
 	KBLOCK = 128, /* k unpacked at once: a block of floats and its x stay in L1 */
 	TILE_ROWS = 16, /* AMX: rows of x, and lanes, in a tile of sums */
-	TILE_K = 32     /* AMX: k's in a tile of operands */
+	TILE_K = 32,    /* AMX: k's in a tile of operands */
+	KTILES = 8      /* AMX: tiles of k unpacked at once */
 };
 
 #define INLINE static inline __attribute__((always_inline))
