@@ -279,7 +279,7 @@ func message(e cueerrors.Error) string {
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // explainLoad turns errors of reading and parsing into Problems.
-func explainLoad(err error, src *origin) error {
+func explainLoad(err error, src *origin) *Error {
 	if own := (*Error)(nil); errors.As(err, &own) {
 		return own
 	}
@@ -289,12 +289,11 @@ func explainLoad(err error, src *origin) error {
 		if at := e.Position(); at.IsValid() {
 			p.Pos = src.place(at)
 		}
-		if i := strings.Index(p.Message, "cannot find package"); i >= 0 {
-			p.Kind, p.Message = Import, p.Message[i:]
+		if i := strings.Index(e.Error(), "cannot find package"); i >= 0 {
+			text, _, _ := strings.Cut(e.Error()[i:], ": ")
+			p.Kind, p.Message = Import, oneLine(text)
 			p.Allowed = `"` + ImportPath + `", a package of CUE's own library, or one in this folder's module`
-			if _, args := e.Msg(); len(args) > 0 {
-				p.Nearest = nearestImport(p.Message)
-			}
+			p.Nearest = nearestImport(p.Message)
 		}
 		list = append(list, p)
 	}

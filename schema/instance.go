@@ -19,6 +19,9 @@ import (
 // bareModule stands for the module file of a folder that has none.
 const bareModule = "module: \"profile.local\"\nlanguage: version: \"v0.16.0\"\n"
 
+// maxImports bounds how many imports are tried alone.
+const maxImports = 64
+
 // instance parses the profile and everything it imports. The schema is laid
 // over the folder in memory.
 func instance(name string, data []byte) (origin, *build.Instance, error) {
@@ -40,17 +43,48 @@ func instance(name string, data []byte) (origin, *build.Instance, error) {
 	if err := withinLimits(name, data); err != nil {
 		return src, nil, err
 	}
-	list := load.Instances([]string{"./" + filepath.Base(file)}, &load.Config{
+	cfg := &load.Config{
 		Dir: dir, ModuleRoot: src.root, Overlay: over, Registry: noRegistry{},
 		AcceptLegacyModules: true, ParseFile: parseFile,
-	})
+	}
+	list := load.Instances([]string{"./" + filepath.Base(file)}, cfg)
 	if len(list) != 1 {
 		return src, nil, problem(Unreadable, name, "not a CUE file")
 	}
-	if list[0].Err != nil {
-		return src, nil, explainLoad(list[0].Err, &src)
+	if list[0].Err == nil {
+		return src, list[0], guard(list[0], &src)
 	}
-	return src, list[0], guard(list[0], &src)
+	e := explainLoad(list[0].Err, &src)
+	if e.Kind() == Import {
+		e = newError(append(e.List, otherImports(data, cfg, &src)...))
+	}
+	return src, nil, e
+}
+
+// otherImports tries each import of the file alone: CUE names but one that
+// fails.
+func otherImports(data []byte, cfg *load.Config, src *origin) []Problem {
+	f, err := parser.ParseFile(src.file, data, parser.ImportsOnly)
+	if err != nil {
+		return nil
+	}
+	var list []Problem
+	tried := 0
+	for spec := range f.ImportSpecs() {
+		if tried++; tried > maxImports {
+			break
+		}
+		cfg.Overlay[src.file] = load.FromString("import " + spec.Path.Value + "\n")
+		one := load.Instances([]string{"./" + filepath.Base(src.file)}, cfg)
+		if len(one) != 1 || one[0].Err == nil {
+			continue
+		}
+		for _, p := range explainLoad(one[0].Err, src).List {
+			p.Pos = src.place(spec.Pos())
+			list = append(list, p)
+		}
+	}
+	return list
 }
 
 // moduleRoot is the nearest folder upwards that has a cue.mod, or "".

@@ -24,7 +24,7 @@ type search struct {
 }
 
 // erased are the fields that were blanked, by path; the value is the label of
-// one that the schema lacks, else "".
+// one that went whole, else "".
 type erased map[string]string
 
 // run returns the first round's problems and all that follow.
@@ -62,11 +62,12 @@ func (s *search) tell(news []Problem) []Problem {
 }
 
 // blank takes the wrong fields out of the text; false if it changed nothing. A
-// field that the schema lacks goes whole, of another one the value.
+// field that the schema lacks, or that another excludes, goes whole; of any
+// other the value goes, so that what refers to it still can.
 func (s *search) blank(x *explainer, wrong []Problem) bool {
 	changed := false
 	for _, path := range x.caused {
-		wrong = append(wrong, Problem{Kind: Conflict, Path: path})
+		wrong = append(wrong, Problem{Kind: Invalid, Path: path})
 	}
 	for _, p := range wrong {
 		said := x.src.said[p.Path]
@@ -75,7 +76,7 @@ func (s *search) blank(x *explainer, wrong []Problem) bool {
 		}
 		s.gone[p.Path] = ""
 		for _, at := range said {
-			if p.Kind == Unknown {
+			if p.Kind == Unknown || p.Kind == Conflict {
 				s.gone[p.Path] = lastLabel(p.Path)
 				s.over(at.whole, "{}")
 			} else {
