@@ -166,16 +166,17 @@ type Linear struct {
 // The constants of kernels.h; a test keeps them equal.
 const (
 	attentionSpan = 256
-	attentionTile = 32
+	attentionTile = 48
 	attentionDim  = 512
 	sampleBins    = 2048
 )
 
 // MaxGroup is the most query heads that may share a KV head, MaxHeadDim the
-// widest head.
+// widest head, MaxVocab the most logits that OpSample takes.
 const (
 	MaxGroup   = attentionTile
 	MaxHeadDim = attentionDim
+	MaxVocab   = sampleBins * 1024
 )
 
 // AttentionWorkspace is what a part of OpAttention needs, a multiple of 64.
@@ -196,7 +197,7 @@ func AttentionShared(threads int) int64 {
 
 // SampleWorkspace is what a part of OpSample needs, a multiple of 64.
 func SampleWorkspace(vocab int) int64 {
-	return roundUp(sampleBins*12+8*int64(vocab), 64)
+	return roundUp(sampleBins*12+12*int64(vocab), 64)
 }
 
 // Lookup reports whether OpEmbed reads rows of f as a checkpoint stores them.

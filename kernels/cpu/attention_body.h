@@ -53,6 +53,16 @@ static const uint8_t *own(const tile *t, const void *side, int32_t pos)
 	return (const uint8_t *)side + (row * p->kv_heads + t->head) * t->dim * vapp_element(p->format);
 }
 
+static void widen_row(const tile *t, const uint8_t *src, float *dst)
+{
+	int32_t f = t->a->pages.format;
+	int64_t i = 0, e = vapp_element(f);
+	for (; i + VW <= t->dim; i += VW)
+		vf_store(dst + i, vf_widen(f, src + i * e));
+	if (i < t->dim)
+		vapp_dequantize(f, src + i * e, t->dim - i, dst + i);
+}
+
 /* load_keys fills k with the keys of positions [at, end), at most a block. */
 static void load_keys(const tile *t, int32_t at, int32_t end)
 {
@@ -68,7 +78,7 @@ static void load_keys(const tile *t, int32_t at, int32_t end)
 	}
 	for (int32_t pos = first_new(t, at); pos < end; pos++) {
 		float row[VAPP_ATTENTION_DIM];
-		vapp_dequantize(p->format, own(t, t->a->k, pos), d, row);
+		widen_row(t, own(t, t->a->k, pos), row);
 		for (int64_t i = 0; i < d; i++)
 			t->k[i * BLOCK + pos - at] = row[i];
 	}
@@ -97,16 +107,6 @@ static void ask_values(const tile *t, int32_t at)
 	v += (t->head * p->block + slot) * t->dim * e;
 	for (int64_t i = 0; i < BLOCK * t->dim * e; i += 64)
 		__builtin_prefetch(v + i);
-}
-
-static void widen_row(const tile *t, const uint8_t *src, float *dst)
-{
-	int32_t f = t->a->pages.format;
-	int64_t i = 0, e = vapp_element(f);
-	for (; i + VW <= t->dim; i += VW)
-		vf_store(dst + i, vf_widen(f, src + i * e));
-	if (i < t->dim)
-		vapp_dequantize(f, src + i * e, t->dim - i, dst + i);
 }
 
 /* load_values fills v likewise. */

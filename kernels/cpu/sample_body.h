@@ -7,19 +7,23 @@ enum { GRAMMAR = 1, ALLOWED = 2, LOGPROB = 4, TARGET = 8 };
 enum { NAN_ROW = 1 };
 #define BINS VAPP_SAMPLE_BINS
 
-/* room is what one part needs, SampleWorkspace. */
+/* room is the work of one part, SampleWorkspace bytes. */
 typedef struct {
-	double mass[BINS];
-	int32_t count[BINS];
-	int32_t *seen; /* [vocab] */
-	float *raw;    /* [vocab] */
+	double *mass;   /* [BINS] */
+	int32_t *count; /* [BINS] */
+	int32_t *seen;  /* [vocab] how often; then the ids of a list */
+	float *raw;     /* [vocab] logits before the edits */
+	float *w;       /* [vocab] weights */
 } room;
 
-static room *room_of(const vapp_sample *a, int part)
+static room room_of(const vapp_sample *a, int part)
 {
-	room *r = (room *)(a->work + a->work_bytes * part);
-	r->seen = (int32_t *)(r + 1);
-	r->raw = (float *)(r->seen + a->vocab);
+	room r;
+	r.mass = (double *)(a->work + a->work_bytes * part);
+	r.count = (int32_t *)(r.mass + BINS);
+	r.seen = r.count + BINS;
+	r.raw = (float *)(r.seen + a->vocab);
+	r.w = r.raw + a->vocab;
 	return r;
 }
 
@@ -33,24 +37,22 @@ static inline uint32_t ordered(float f)
 }
 
 /* usable: no logit is NaN or +Inf and one is finite. */
-static int usable(const float *z, int64_t n)
+static int usable(const float *z, int32_t n)
 {
-	float top = -INFINITY;
-	int bad = 0;
-	int64_t i = 0;
-	vf t = vf_set(-INFINITY), sick = vf_set(0);
+	const vf most = vf_set(3.40282347e38f);
+	vf t = vf_set(-INFINITY);
+	int32_t i = 0, good = 0;
 	for (; i + VW <= n; i += VW) {
 		vf v = vf_load(z + i);
 		t = vf_max(v, t);
-		sick = sick + v * vf_set(0); /* NaN where v is not finite and stays so */
+		good += vf_count_ge(most, v);
 	}
-	top = vf_top(t);
-	if (vf_sum(sick) != 0 || i < n) /* −Inf is allowed: look closer */
-		for (i = 0; i < n; i++) {
-			bad |= z[i] != z[i] || z[i] > 3.40282347e38f;
-			top = z[i] > top ? z[i] : top;
-		}
-	return !bad && top >= -3.40282347e38f && top <= 3.40282347e38f;
+	float top = vf_top(t);
+	for (; i < n; i++) {
+		good += z[i] <= 3.40282347e38f;
+		top = z[i] > top ? z[i] : top;
+	}
+	return good == n && top >= -3.40282347e38f;
 }
 
 static void mask(float *z, const uint32_t *bits, int32_t n)
@@ -113,17 +115,24 @@ static int32_t argmax(const float *z, int32_t n)
 	return 0;
 }
 
-static double total(const float *w, int32_t n)
+#define CHUNK 1024 /* weights whose sum is kept */
+
+/* total sums the weights in order, in chunks; sums gets one for each. */
+static double total(const float *w, int32_t n, double *sums)
 {
-	double sums[VW] = {0}, sum = 0;
-	int32_t i = 0;
-	for (; i + VW <= n; i += VW)
-		vf_add_doubles(sums, vf_load(w + i));
-	for (int j = 0; j < VW; j++)
-		sum += sums[j];
-	for (; i < n; i++)
-		sum += (double)w[i];
-	return sum;
+	double all = 0;
+	for (int32_t at = 0; at < n; at += CHUNK) {
+		int32_t end = n - at < CHUNK ? n : at + CHUNK, i = at;
+		double lanes[VW] = {0}, sum = 0;
+		for (; i + VW <= end; i += VW)
+			vf_add_doubles(lanes, vf_load(w + i));
+		for (int j = 0; j < VW; j++)
+			sum += lanes[j];
+		for (; i < end; i++)
+			sum += (double)w[i];
+		all += sums[at / CHUNK] = sum;
+	}
+	return all;
 }
 
 /* cut is where a walk from the best down ends: the bits of the last value, and how
@@ -144,8 +153,8 @@ static cut descend(room *r, const float *z, const float *w, int32_t n, double en
 	int first = 1;
 	for (int level = 0; level < 3; level++) {
 		int shift = shifts[level], bits = level == 2 ? 10 : 11, b;
-		memset(r->mass, 0, sizeof r->mass);
-		memset(r->count, 0, sizeof r->count);
+		memset(r->mass, 0, BINS * sizeof *r->mass);
+		memset(r->count, 0, BINS * sizeof *r->count);
 		for (int32_t i = 0; i < n; i++) {
 			uint32_t key = ordered(z[i]);
 			if (level && key >> (shift + bits) != prefix)
@@ -179,29 +188,107 @@ static cut descend(room *r, const float *z, const float *w, int32_t n, double en
 	return c;
 }
 
-/* weights turns z into e^((z−top)/t), 0 below min_p and below least. */
-static void weights(float *z, int32_t n, float top, float t, float min_p, float least)
+/* weights fills w with e^((z−top)/t), 0 below min_p. */
+static void weights(const float *z, float *w, int32_t n, float top, float t, float min_p)
 {
 	for (int32_t i = 0; i < n; i += VW) {
-		vf x = vf_head(z + i, n - i), w = vf_exp((x - vf_set(top)) / vf_set(t));
-		w = vf_keep_ge(w, w, vf_set(min_p));
-		vf_put(z + i, vf_keep_ge(w, x, vf_set(least)), n - i);
+		vf v = vf_exp((vf_head(z + i, n - i) - vf_set(top)) / vf_set(t));
+		vf_put(w + i, vf_keep_ge(v, v, vf_set(min_p)), n - i);
 	}
 }
 
-/* draw is the first id at which the sum of the weights exceeds u. */
-static int32_t draw(const float *w, int32_t n, double u)
+/* draw is the index of the first weight at which the sum exceeds u, of the last
+ * one that is not 0 where rounding lets none. */
+static int32_t draw(const float *w, int32_t n, const double *sums, double u)
 {
-	double sum = 0;
-	int32_t last = 0;
-	for (int32_t i = 0; i < n; i++) {
-		if (w[i] == 0)
+	double before = 0;
+	for (int32_t at = 0; at < n; at += CHUNK) {
+		double sum = before;
+		before += sums[at / CHUNK];
+		if (before <= u)
 			continue;
-		last = i;
-		if ((sum += (double)w[i]) > u)
-			break;
+		for (int32_t i = at; i < n && i < at + CHUNK; i++)
+			if (w[i] != 0 && (sum += (double)w[i]) > u)
+				return i;
 	}
-	return last;
+	while (n > 1 && w[n - 1] == 0)
+		n--;
+	return n - 1;
+}
+
+/* list is the tokens that are left, in the order of ids; ids is NULL while it is
+ * all of them. */
+typedef struct {
+	int32_t n, *ids;
+	float *z, *w;
+} list;
+
+/* keep drops what lies below least in by, which is z or w. */
+static void keep(list *l, const float *by, float least, int32_t *ids)
+{
+	int32_t k = 0;
+	for (int32_t i = 0; i < l->n; i += VW) {
+		if (i + VW <= l->n && !vf_count_ge(vf_load(by + i), vf_set(least)))
+			continue;
+		for (int32_t j = i; j < l->n && j < i + VW; j++) {
+			if (!(by[j] >= least))
+				continue;
+			float w = l->w[j];
+			ids[k] = l->ids ? l->ids[j] : j;
+			l->z[k] = l->z[j], l->w[k] = w;
+			k++;
+		}
+	}
+	l->n = k, l->ids = ids;
+}
+
+static float value(uint32_t key)
+{
+	float f;
+	key = key & 0x80000000 ? key & 0x7fffffff : ~key;
+	memcpy(&f, &key, 4);
+	return f;
+}
+
+/* top_k keeps the logits that are no less than the k-th largest. Of the largest of
+ * each few tokens the k-th is a bound that leaves little to search. */
+static void top_k(list *l, int32_t k, room *m)
+{
+	enum { FEW = 64 };
+	int32_t groups = l->n / FEW;
+	if (k <= groups) {
+		for (int32_t g = 0; g < groups; g++) {
+			vf t = vf_set(-INFINITY);
+			for (int i = 0; i < FEW; i += VW)
+				t = vf_max(vf_load(l->z + g * FEW + i), t);
+			l->w[g] = vf_top(t);
+		}
+		keep(l, l->z, value(descend(m, l->w, NULL, groups, k).key), m->seen);
+	}
+	keep(l, l->z, value(descend(m, l->z, NULL, l->n, k).key), m->seen);
+}
+
+/* top_p keeps the best whose weights before them sum to less than p of all. What
+ * is lighter than a bound cannot be among them once the heavier are enough. */
+static void top_p(list *l, float p, room *m)
+{
+	double enough = (double)p * total(l->w, l->n, m->mass);
+	for (float least = 0x1p-4f; least > 0x1p-40f; least *= 0x1p-4f) {
+		vf acc = vf_set(0);
+		for (int32_t i = 0; i < l->n; i += VW) {
+			vf v = vf_head(l->w + i, l->n - i);
+			acc = acc + vf_keep_ge(v, v, vf_set(least));
+		}
+		if ((double)vf_sum(acc) > enough * 1.01) { /* far beyond the rounding of this sum */
+			keep(l, l->w, least, m->seen);
+			break;
+		}
+	}
+	cut c = descend(m, l->z, l->w, l->n, enough);
+	float least = value(c.key);
+	for (int32_t i = 0; i < l->n; i++)
+		if (l->z[i] < least || (l->z[i] == least && c.equals-- <= 0))
+			l->w[i] = 0;
 }
 
 /* choose is steps 3 to 10; −1 where no token is left. */
@@ -222,29 +309,16 @@ static int32_t choose(const vapp_sample *a, int64_t l, float *z, room *m)
 	int32_t best = argmax(z, n);
 	if (r->temperature < 1e-5f)
 		return best;
-	float top = z[best], least = -INFINITY;
-	float t = r->temperature < 0.01f ? 0.01f : r->temperature;
-	int nucleus = r->top_p < 1, some = r->top_k > 0 && r->top_k < n;
-	if (some) {
-		uint32_t key = descend(m, z, NULL, n, r->top_k).key;
-		key = key & 0x80000000 ? key & 0x7fffffff : ~key;
-		memcpy(&least, &key, 4);
-	}
-	float *w = z;
-	if (nucleus) { /* the order of logits and the weights are both needed */
-		w = (float *)m->seen;
-		memcpy(w, z, (size_t)n * sizeof(float));
-	}
-	weights(w, n, top, t, r->min_p, least);
-	if (nucleus) {
-		cut c = descend(m, z, w, n, (double)r->top_p * total(w, n));
-		for (int32_t i = 0; i < n; i++) {
-			uint32_t key = ordered(z[i]);
-			if (key < c.key || (key == c.key && c.equals-- <= 0))
-				w[i] = 0;
-		}
-	}
-	return draw(w, n, vapp_random(r->seed, r->position) * total(w, n));
+	float top = z[best], t = r->temperature < 0.01f ? 0.01f : r->temperature;
+	list left = {n, NULL, z, m->w};
+	if (r->top_k > 0 && r->top_k < n)
+		top_k(&left, r->top_k, m);
+	weights(left.z, left.w, left.n, top, t, r->min_p);
+	if (r->top_p < 1)
+		top_p(&left, r->top_p, m);
+	double all = total(left.w, left.n, m->mass);
+	int32_t at = draw(left.w, left.n, m->mass, vapp_random(r->seed, r->position) * all);
+	return left.ids ? left.ids[at] : at;
 }
 
 static double log_sum_exp(const float *z, int32_t n)
@@ -334,11 +408,11 @@ static int32_t one(const vapp_sample *a, int64_t l, room *m)
 void VAPP_NAME(sample)(const void *args, const vapp_call *c)
 {
 	const vapp_sample *a = args;
-	room *m = room_of(a, c->part);
+	room m = room_of(a, c->part);
 	int64_t from, to;
 	vapp_share(c->rows[VAPP_PER_SAMPLE], c, &from, &to);
 	for (int64_t l = from; l < to; l++) {
-		a->sampled[l] = one(a, l, m);
+		a->sampled[l] = one(a, l, &m);
 		a->status[l] = a->sampled[l] < 0 ? NAN_ROW : 0;
 	}
 }

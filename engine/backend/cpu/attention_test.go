@@ -50,3 +50,21 @@ func TestAttentionBits(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkAttention is one layer of SmolLM2's shape in a cache: a token of one
+// sequence at several lengths, and a chunk of a prompt.
+func BenchmarkAttention(b *testing.B) {
+	for _, c := range [][2]int{{1, 256}, {1, 1024}, {256, 0}, {256, 256}} {
+		b.Run(fmt.Sprintf("tokens=%d/at=%d", c[0], c[1]), func(b *testing.B) {
+			n := tiny{heads: 9, kv: 3, dim: 64, vocab: 997, tokens: 256, seqs: 1, length: c[0] + c[1], format: kernels.F16}
+			d := n.open(b, backend.Settings{Threads: 1})
+			for at := 0; at < c[1]; at += 256 {
+				d.run(b, d.fill(0, 1, 256, at))
+			}
+			bind := d.fill(0, 1, c[0], c[1])
+			for b.Loop() {
+				d.run(b, bind)
+			}
+		})
+	}
+}

@@ -78,7 +78,7 @@ func (d *device) drain() {
 }
 
 // Share is how long a thread of the pool had a processor since Open and how long it
-// slept for others: what Settings.HTTPShare leaves them. Both are 0 without one.
+// slept for others: what Settings.HTTPShare leaves them.
 func (d *device) Share() (worked, rested time.Duration) {
 	if d.pool == nil {
 		return 0, 0

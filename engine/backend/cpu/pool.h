@@ -45,7 +45,7 @@ int vapp_pool_done(vapp_pool *p, uint32_t launch);
 void vapp_pool_stop(vapp_pool *p);
 
 /* The nanoseconds that the first thread slept for others, and those that it had a
- * processor, as of its last look; both 0 where the share is. */
+ * processor. */
 int64_t vapp_pool_rested(vapp_pool *p);
 int64_t vapp_pool_worked(vapp_pool *p);
 

@@ -39,7 +39,7 @@ typedef struct {
 	pthread_t thread;
 	int64_t wall, busy; /* when the window of the share began */
 	long switches;
-	_Atomic int64_t rested, worked;
+	_Atomic int64_t rested;
 } worker;
 
 struct vapp_pool {
@@ -161,7 +161,6 @@ static void rest(worker *w, double share)
 		}
 	}
 	w->wall = wall, w->busy = busy, w->switches = u.ru_nivcsw;
-	atomic_store(&w->worked, busy);
 }
 
 static void *work(void *arg)
@@ -273,4 +272,8 @@ void vapp_pool_stop(vapp_pool *p)
 
 int64_t vapp_pool_rested(vapp_pool *p) { return atomic_load(&p->workers[0].rested); }
 
-int64_t vapp_pool_worked(vapp_pool *p) { return atomic_load(&p->workers[0].worked); }
+int64_t vapp_pool_worked(vapp_pool *p)
+{
+	clockid_t c;
+	return pthread_getcpuclockid(p->workers[0].thread, &c) == 0 ? now(c) : 0;
+}

@@ -42,6 +42,9 @@ func (l layout) rooms(p *backend.Program, op backend.Op) (rooms, error) {
 		}
 		return rooms{kcpu.AttentionShared(l.threads), kcpu.AttentionWorkspace(o.HeadDim)}, nil
 	case backend.Sample:
+		if p.Vocab > kcpu.MaxVocab {
+			return rooms{}, backend.Unsupported(name, fmt.Sprintf("a vocabulary of %d", p.Vocab), fmt.Sprintf("at most %d", kcpu.MaxVocab))
+		}
 		return rooms{each: kcpu.SampleWorkspace(p.Vocab)}, nil
 	case backend.Tokens, backend.StoreTokens, backend.Embed, backend.Norm, backend.Angles, backend.Rope,
 		backend.StoreKV, backend.SwiGLU, backend.Gather:
