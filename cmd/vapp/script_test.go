@@ -36,15 +36,22 @@ func TestScript(t *testing.T) {
 		RequireUniqueNames:  true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"await": await, "code": code, "field": field, "hold": hold, "http": request, "ready": ready, "signal": deliver, "toy": toy,
+			"await": await, "code": code, "field": field, "hang": hang, "hold": hold, "http": request, "ready": ready, "signal": deliver, "toy": toy,
 		},
 	})
 }
 
-// toy DIR writes a model of random weights.
+// toy DIR [TOKENS] writes a model of random weights, for sequences of 512 tokens
+// or as many as it says.
 func toy(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, !neg && len(args) == 1, "toy DIR")
-	ts.Check(enginetest.WriteLlama(ts.MkAbs(args[0]), enginetest.Llama{}))
+	usage(ts, !neg && slices.Contains([]int{1, 2}, len(args)), "toy DIR [TOKENS]")
+	o := enginetest.Llama{}
+	if len(args) == 2 {
+		n, err := strconv.Atoi(args[1])
+		ts.Check(err)
+		o.MaxPos = n
+	}
+	ts.Check(enginetest.WriteLlama(ts.MkAbs(args[0]), o))
 }
 
 // code N COMMAND... runs the command and wants that exit code.
@@ -176,6 +183,18 @@ func request(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	if got := strconv.Itoa(answer.StatusCode); got != args[0] {
 		ts.Fatalf("%s %s: status %s, want %s", args[1], args[2], got, args[0])
+	}
+}
+
+// hang URL BODY starts a streaming request and stays with it, without reading,
+// until the script ends.
+func hang(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 2, "hang URL BODY")
+	r, err := http.Post(args[0], "application/json", strings.NewReader(ts.ReadFile(args[1])))
+	ts.Check(err)
+	ts.Defer(func() { r.Body.Close() })
+	if r.StatusCode != http.StatusOK {
+		ts.Fatalf("%s: %s", args[0], r.Status)
 	}
 }
 
