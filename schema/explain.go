@@ -285,7 +285,7 @@ func explainLoad(err error, src *origin) *Error {
 	}
 	var list []Problem
 	for _, e := range cueerrors.Errors(err) {
-		p := Problem{Kind: Syntax, Pos: Position{File: shown(src.name)}, Message: message(e)}
+		p := Problem{Kind: Syntax, Pos: Position{File: shown(src.name)}, Message: cmp.Or(message(e), oneLine(e.Error()), "not CUE")}
 		if at := e.Position(); at.IsValid() {
 			p.Pos = src.place(at)
 		}

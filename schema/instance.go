@@ -43,6 +43,10 @@ func instance(name string, data []byte) (origin, *build.Instance, error) {
 	if err := withinLimits(name, data); err != nil {
 		return src, nil, err
 	}
+	// The loader reads the imports by itself first, and says less about bad syntax.
+	if _, err := parser.ParseFile(file, data); err != nil {
+		return src, nil, explainLoad(err, &src)
+	}
 	cfg := &load.Config{
 		Dir: dir, ModuleRoot: src.root, Overlay: over, Registry: noRegistry{},
 		AcceptLegacyModules: true, ParseFile: parseFile,
