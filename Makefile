@@ -19,7 +19,7 @@ up: build model ## get what is missing, build, and serve PROFILE (the default mo
 	bin/vapp up $(PROFILE)
 
 build: native ## build bin/vapp
-	go build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/vapp ./cmd/vapp
+	go build -trimpath -ldflags "-X main.version=$(VERSION) -extldflags=-Wl,--gc-sections" -o bin/vapp ./cmd/vapp
 
 model: ## fetch the default model into models/
 	@scripts/model.sh
