@@ -85,9 +85,10 @@ func newRoot() *cobra.Command {
   vapp vet  PROFILE   say what is wrong with a profile
   vapp plan PROFILE   say what the server will hold in memory and how much it carries
   vapp up   PROFILE   start exactly that`,
-		Version:       buildVersion(),
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Version:           buildVersion(),
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		PersistentPreRunE: enough,
 	}
 	root.SetVersionTemplate("vapp {{.Version}}\n")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return &usageError{err, c.CommandPath()} })

@@ -48,6 +48,19 @@ func unknownCommand(c *cobra.Command, word string) error {
 	return &usageError{err, c.CommandPath()}
 }
 
+// least is the smallest value of each flag that counts something.
+var least = map[string]int{"prompt-len": 1, "output-len": 2, "streams": 1, "repeat": 1}
+
+// enough refuses smaller ones.
+func enough(c *cobra.Command, _ []string) error {
+	for name, min := range least {
+		if n, err := c.Flags().GetInt(name); err == nil && n < min {
+			return &usageError{fmt.Errorf("--%s %d: give %d or more", name, n, min), c.CommandPath()}
+		}
+	}
+	return nil
+}
+
 // newHelp is cobra's help command, but for a word that is no command.
 func newHelp() *cobra.Command {
 	return &cobra.Command{
