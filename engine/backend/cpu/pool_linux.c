@@ -47,6 +47,7 @@ struct vapp_pool {
 	_Alignas(64) _Atomic uint32_t arrived;
 	_Alignas(64) launch queue[VAPP_POOL_QUEUE];
 	int n;
+	int64_t spin; /* at a barrier */
 	double share;
 	worker *workers;
 };
@@ -105,7 +106,7 @@ static void meet(vapp_pool *p)
 		atomic_store(&p->arrived, 0);
 		advance(&p->barrier);
 	} else {
-		await(&p->barrier, old, BARRIER_SPIN);
+		await(&p->barrier, old, p->spin);
 	}
 }
 
@@ -191,6 +192,7 @@ static void place(vapp_pool *p)
 {
 	cpu_set_t set;
 	int next = 0, all = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+	p->spin = p->n <= all ? BARRIER_SPIN : 0; /* who spins may be in the way of whom it waits for */
 	for (int i = 0; i < p->n; i++)
 		p->workers[i].cpu = -1;
 	for (int c = 0; c < CPU_SETSIZE && next < p->n && p->n > 1 && p->n <= all; c++)
