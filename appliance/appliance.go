@@ -108,6 +108,8 @@ func (a *Appliance) Abort(why error) { a.abort(why) }
 
 // Run serves until ctx ends, then drains: it refuses new requests, waits for the
 // running ones up to serve.drainTimeout, and returns nil when all have ended.
+// In order: answer HTTP (503 with the phase), load (load.go), watch the profile
+// (reload.go), wait for ctx, Abort, the listener's or the engine's failure, drain.
 func (a *Appliance) Run(ctx context.Context) error {
 	hard := a.hard
 	defer a.abort(nil)
@@ -168,7 +170,7 @@ func (a *Appliance) drain(hard context.Context, server *http.Server) error {
 	case hard.Err() != nil:
 		return context.Cause(hard)
 	case err != nil:
-		return errors.Join(fmt.Errorf("drain: after %s %d requests had not ended and were aborted; serve.drainTimeout is the limit", limit, left.Running+left.Waiting), closed)
+		return errors.Join(fmt.Errorf("drain: requests that had not ended after %s were aborted: %d; serve.drainTimeout is the limit", limit, left.Running+left.Waiting), closed)
 	}
 	a.log.Info("drained")
 	return closed

@@ -1,5 +1,7 @@
 // Package kernels is the catalogue of numbers: the formats that tensors are
-// stored in and what each kernel computes. It calls nothing.
+// stored in, their blocks and their bytes. It calls nothing. What each kernel
+// computes is defined by the plain loops of kernels/ref, one file an op; the
+// files of kernels/cpu with the same stem compute the same fast.
 package kernels
 
 import "fmt"

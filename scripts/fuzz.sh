@@ -26,7 +26,7 @@ while read -r dir name; do
 	n=$((n + 1))
 	echo "== $dir $name, $time"
 	# The elapsed lines of a passing run say nothing.
-	if ! out=$(go test "./$dir" -run '^$' -fuzz "^$name\$" -fuzztime "$time" -parallel 2 2>&1); then
+	if ! out=$(go test "./$dir" -run '^$' -fuzz "^$name\$" -fuzztime "$time" -fuzzminimizetime 5x -parallel 2 2>&1); then
 		echo "$out"
 		failed="$failed $dir/$name"
 	else

@@ -108,7 +108,9 @@ func (s *Service) ModelRoot() string { return s.cfg.ModelRoot }
 // Now is the service's clock.
 func (s *Service) Now() time.Time { return s.cfg.Now() }
 
-// Start renders, encodes and submits a request. Its errors are *Error. The
+// Start is the one pipeline: prompts renders and encodes (prompt.go, render.go),
+// submit hands tokens to the engine, and the Run it returns turns each choice's
+// tokens back into text (choice.go, stop.go). Its errors are *Error. The
 // caller reads the Run to its end or closes it; when ctx ends the choices are
 // cancelled.
 func (s *Service) Start(ctx context.Context, r *Request) (*Run, error) {

@@ -78,7 +78,9 @@ type Kernel struct {
 	Bytes  int64  `json:"bytes"`
 }
 
-// Make plans. The error is a *schema.Error for a field that cannot be honoured,
+// Make plans: wishes (wish.go) turns the profile into what is wanted, solve
+// (solve.go) finds the options that fit, and plan writes the ledger (memory.go).
+// The error is a *schema.Error for a field that cannot be honoured,
 // a *DoesNotFitError where memory is too small, or names what the backend or
 // the family lacks.
 func Make(in Inputs) (*Plan, error) {

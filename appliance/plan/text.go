@@ -52,9 +52,12 @@ func (p *Plan) head(t *text) {
 		}
 	}
 	t.pair("machine", machine)
-	if f.Measured {
+	switch {
+	case f.Measured:
 		t.pair("", "measured here"+freeNow(f.FreeBytes))
-	} else {
+	case f.MemoryLimit == "flag":
+		t.pair("", "memory as given by --memory, not measured")
+	default:
 		t.pair("", "from the catalogue, not measured")
 	}
 }
