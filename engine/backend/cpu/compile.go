@@ -24,8 +24,9 @@ func (e *executable) Program() *backend.Program { return e.p }
 
 // phase is vapp_phase of pool.h.
 type phase struct {
-	fn, args                   uintptr
-	symbol, units, grain, flow int32
+	fn, args             uintptr
+	symbol, units, grain int32
+	_                    int32
 }
 
 // list is n phases at a pinned address.
@@ -45,6 +46,9 @@ func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
 	}
 	if err := p.Check(); err != nil {
 		return nil, err
+	}
+	if len(p.Ops) == 0 {
+		return nil, fmt.Errorf("backend %s: program %s has no ops", name, p.Name)
 	}
 	if n, err := d.layout.Workspace(p); err != nil {
 		return nil, err
@@ -66,7 +70,6 @@ func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
 				return nil, fmt.Errorf("program %s: op %d: %w", p.Name, i, err)
 			}
 		}
-		c.overlap()
 		e.lists[set] = c.list()
 	}
 	runtime.AddCleanup(e, func(m *pinned) { m.pins.Unpin() }, mem)
@@ -104,7 +107,7 @@ type compiler struct {
 	phases []phase
 }
 
-// Work that is worth waking a thread for, in elements that a thread moves.
+// Work that is worth a thread of its own, in elements that are moved.
 const worth = 8192
 
 // add appends an op of kernels/cpu with its operands. units and grain say how many
@@ -121,27 +124,8 @@ func add[T any](c *compiler, op kcpu.Op, args T, symbol backend.Rows, units, gra
 // rows is a grain for ops that share rows of n elements.
 func rows(n int) int { return max(1, worth/max(1, n)) }
 
-// overlap lets StoreKV begin while other threads are still at Attention or its
-// join: it writes slots that no query of this step reads from pages.
-func (c *compiler) overlap() {
-	last := kcpu.OpAttentionJoin
-	if c.d.layout.threads == 1 {
-		last = kcpu.OpAttention
-	}
-	attention, _ := kcpu.Kernel(last, c.d.layout.variant)
-	store, _ := kcpu.Kernel(kcpu.OpStoreKV, c.d.layout.variant)
-	for i := 1; i < len(c.phases); i++ {
-		if c.phases[i-1].fn == attention && c.phases[i].fn == store {
-			c.phases[i-1].flow = 1
-		}
-	}
-}
-
 // list pins the phases.
 func (c *compiler) list() list {
-	if len(c.phases) == 0 {
-		return list{}
-	}
 	c.mem.pins.Pin(&c.phases[0])
 	return list{uintptr(unsafe.Pointer(&c.phases[0])), len(c.phases)}
 }

@@ -4,7 +4,7 @@
 //
 // Its layout half is plain Go and runs anywhere; opening a device needs cgo and
 // Linux. What a step costs beside the kernels is one call into C: the pool has
-// the program as a list, and its threads meet at barriers between the ops.
+// the program as a list, and its threads take the parts of one op after the other.
 package cpu
 
 import (

@@ -1,7 +1,8 @@
 /* pool.h: threads that run lists of phases, one launch after the other.
  *
- * A phase is a function of kernels/cpu and its operands. All workers run a
- * phase, each its part, and meet at a barrier; no call of Go is made. */
+ * A phase is a function of kernels/cpu and its operands, cut into parts. Threads
+ * take parts; a phase begins when all parts of the one before are finished. No call
+ * of Go is made. */
 #ifndef VAPP_POOL_H
 #define VAPP_POOL_H
 #include <stdint.h>
@@ -19,8 +20,8 @@ typedef struct {
 	const void *args;
 	int32_t symbol; /* which of rows the work grows with */
 	int32_t units;  /* of work in a row */
-	int32_t grain;  /* units that are worth a thread; 0: all threads at any size */
-	int32_t flow;   /* 1: the next phase needs nothing of this one */
+	int32_t grain;  /* units that are worth a part; 0: a part for every thread at any size */
+	int32_t pad;
 } vapp_phase;
 
 typedef struct vapp_pool vapp_pool;

@@ -14,9 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How long a thread spins before it sleeps: at a barrier the others are about to
- * arrive, between launches nobody knows. */
-enum { BARRIER_SPIN = 60000, IDLE_SPIN = 30000 };
+/* How long a thread without work spins before it sleeps: within a launch the others
+ * are about to finish a phase, between launches nobody knows. */
+enum { PHASE_SPIN = 60000, IDLE_SPIN = 30000 };
 /* Who wants a processor shows within a window; the longest rest after a launch. */
 enum { WINDOW = 50000000, MAX_REST = 100000000 };
 enum { STACK = 1 << 20 };
@@ -28,8 +28,9 @@ typedef struct {
 } event;
 
 typedef struct {
-	const vapp_phase *list; /* NULL: the pool stops */
+	const vapp_phase *list;
 	int n;
+	uint32_t number;
 	int32_t rows[3];
 } launch;
 
@@ -42,12 +43,40 @@ typedef struct {
 	_Atomic int64_t rested;
 } worker;
 
+/* The state of the pool is one word: the launch that is next or at work, its phase,
+ * the parts of that phase, and the next part that nobody has taken. A thread takes
+ * a part by exchanging the word; who finishes the last part of a phase publishes
+ * the next one. So a thread that sleeps, or that the system has put aside between two
+ * parts, holds nobody up: the others take its work. */
+enum { LAUNCH_BITS = 20, PHASE_BITS = 20, PART_BITS = 12 };
+#define IDLE ((1u << PHASE_BITS) - 1) /* a phase: the launch is not posted */
+
+typedef struct {
+	uint32_t launch, phase, parts, next;
+} place;
+
+static uint64_t pack(place s)
+{
+	return ((uint64_t)(s.launch & ((1u << LAUNCH_BITS) - 1)) << (PHASE_BITS + 2 * PART_BITS)) |
+	       ((uint64_t)s.phase << (2 * PART_BITS)) | ((uint64_t)s.parts << PART_BITS) | s.next;
+}
+
+static place unpack(uint64_t w)
+{
+	const uint64_t part = (1u << PART_BITS) - 1;
+	return (place){(uint32_t)(w >> (PHASE_BITS + 2 * PART_BITS)), (uint32_t)(w >> (2 * PART_BITS)) & IDLE,
+		(uint32_t)(w >> PART_BITS & part), (uint32_t)(w & part)};
+}
+
 struct vapp_pool {
-	event posted, finished, barrier;
-	_Alignas(64) _Atomic uint32_t arrived;
+	event turn, finished; /* turn: the state is another phase's */
+	_Alignas(64) _Atomic uint64_t state;
+	_Alignas(64) _Atomic uint32_t done; /* parts of the phase */
 	_Alignas(64) launch queue[VAPP_POOL_QUEUE];
+	_Atomic uint32_t posted;
+	_Atomic int stop;
 	int n;
-	int64_t spin; /* at a barrier */
+	int64_t spin; /* within a launch */
 	double share;
 	worker *workers;
 };
@@ -97,19 +126,6 @@ static void await(event *e, uint32_t old, int64_t spin)
 	atomic_fetch_sub(&e->sleepers, 1);
 }
 
-static void meet(vapp_pool *p)
-{
-	uint32_t old = atomic_load(&p->barrier.word);
-	if (p->n == 1)
-		return;
-	if (atomic_fetch_add(&p->arrived, 1) + 1 == (uint32_t)p->n) {
-		atomic_store(&p->arrived, 0);
-		advance(&p->barrier);
-	} else {
-		await(&p->barrier, old, p->spin);
-	}
-}
-
 /* width is how many parts a phase is worth at these rows. */
 static int32_t width(const vapp_phase *f, const int32_t *rows, int32_t n)
 {
@@ -119,24 +135,50 @@ static int32_t width(const vapp_phase *f, const int32_t *rows, int32_t n)
 	return w < 1 ? 1 : w < n ? (int32_t)w : n;
 }
 
-static void run(vapp_pool *p, const launch *l, int index)
+static launch *launch_of(vapp_pool *p, uint32_t number) { return &p->queue[number % VAPP_POOL_QUEUE]; }
+
+static void publish(vapp_pool *p, place s)
 {
-	int wide = 0; /* since the last barrier more than one thread worked */
-	int n = l->n; /* the slot may be another launch's after the last barrier */
-	vapp_call c = {index, 1, {l->rows[0], l->rows[1], l->rows[2]}};
-	c.parts = width(&l->list[0], c.rows, p->n);
-	for (int k = 0; k < n; k++) {
-		const vapp_phase *f = &l->list[k];
-		if (index < c.parts)
-			f->fn(f->args, &c);
-		wide |= c.parts > 1;
-		if (k + 1 < n)
-			c.parts = width(f + 1, c.rows, p->n);
-		if (f->flow || (!wide && c.parts == 1 && k + 1 < n))
-			continue;
-		meet(p);
-		wide = 0;
+	atomic_store(&p->state, pack(s));
+	advance(&p->turn);
+}
+
+/* begin publishes the first phase of a launch if it is posted and nobody has. Who
+ * posts calls it, and who finishes the launch before: one of them sees both. */
+static void begin(vapp_pool *p, uint32_t number)
+{
+	uint64_t idle = pack((place){number, IDLE, 0, 0});
+	if ((int32_t)(atomic_load(&p->posted) - number) <= 0)
+		return;
+	launch *l = launch_of(p, number);
+	uint64_t first = pack((place){number, 0, (uint32_t)width(&l->list[0], l->rows, p->n), 0});
+	if (atomic_compare_exchange_strong(&p->state, &idle, first))
+		advance(&p->turn);
+}
+
+static void work_on(const launch *l, uint32_t phase, int32_t part, int32_t parts)
+{
+	const vapp_phase *f = &l->list[phase];
+	vapp_call c = {part, parts, {l->rows[0], l->rows[1], l->rows[2]}};
+	f->fn(f->args, &c);
+}
+
+/* proceed follows a finished phase: what one thread is enough for runs at once, what
+ * is worth more is published; after the last phase the launch is finished. */
+static void proceed(vapp_pool *p, launch *l, uint32_t phase)
+{
+	for (phase++; phase < (uint32_t)l->n; phase++) {
+		int32_t parts = width(&l->list[phase], l->rows, p->n);
+		if (parts > 1) {
+			publish(p, (place){l->number, phase, (uint32_t)parts, 0});
+			return;
+		}
+		work_on(l, phase, 0, 1);
 	}
+	uint32_t next = l->number + 1;
+	publish(p, (place){next, IDLE, 0, 0});
+	advance(&p->finished);
+	begin(p, next);
 }
 
 /* rest leaves the share of this thread's time to others, if there are any: if the
@@ -175,24 +217,39 @@ static void *work(void *arg)
 		sched_setaffinity(0, sizeof set, &set); /* refused: the thread floats */
 	}
 	w->wall = now(CLOCK_MONOTONIC), w->busy = now(CLOCK_THREAD_CPUTIME_ID);
-	for (uint32_t number = 0;; number++) {
-		await(&p->posted, number, IDLE_SPIN);
-		const launch *l = &p->queue[number % VAPP_POOL_QUEUE];
-		if (!l->list)
-			return NULL;
-		run(p, l, w->index);
-		if (w->index == 0)
-			advance(&p->finished);
-		rest(w, p->share);
+	for (uint32_t last = 0;;) {
+		uint32_t turn = atomic_load(&p->turn.word);
+		uint64_t word = atomic_load(&p->state);
+		place s = unpack(word);
+		if (s.launch != last) {
+			rest(w, p->share);
+			last = s.launch;
+			continue;
+		}
+		if (s.next >= s.parts) {
+			if (atomic_load(&p->stop))
+				return NULL;
+			await(&p->turn, turn, s.phase == IDLE ? IDLE_SPIN : p->spin);
+			continue;
+		}
+		uint64_t taken = word + 1; /* s.next + 1 */
+		if (!atomic_compare_exchange_weak(&p->state, &word, taken))
+			continue;
+		launch *l = launch_of(p, s.launch);
+		work_on(l, s.phase, (int32_t)s.next, (int32_t)s.parts);
+		if (atomic_fetch_add(&p->done, 1) + 1 == s.parts) {
+			atomic_store(&p->done, 0);
+			proceed(p, l, s.phase);
+		}
 	}
 }
 
-/* place gives each worker a processor of its own where there are enough. */
-static void place(vapp_pool *p)
+/* settle gives each worker a processor of its own where there are enough. */
+static void settle(vapp_pool *p)
 {
 	cpu_set_t set;
 	int next = 0, all = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
-	p->spin = p->n <= all ? BARRIER_SPIN : 0; /* who spins may be in the way of whom it waits for */
+	p->spin = p->n <= all ? PHASE_SPIN : 0; /* who spins may be in the way of whom it waits for */
 	for (int i = 0; i < p->n; i++)
 		p->workers[i].cpu = -1;
 	for (int c = 0; c < CPU_SETSIZE && next < p->n && p->n > 1 && p->n <= all; c++)
@@ -231,9 +288,10 @@ vapp_pool *vapp_pool_start(int n, double share)
 	memset(p, 0, sizeof *p);
 	memset(w, 0, sizeof *w * (size_t)n);
 	p->n = n, p->share = share, p->workers = w;
+	p->state = pack((place){0, IDLE, 0, 0});
 	for (int i = 0; i < n; i++)
 		w[i].pool = p, w[i].index = i;
-	place(p);
+	settle(p);
 	int err = start(p);
 	if (err) {
 		vapp_pool_stop(p);
@@ -245,9 +303,10 @@ vapp_pool *vapp_pool_start(int n, double share)
 
 uint32_t vapp_pool_launch(vapp_pool *p, const vapp_phase *list, int n, int32_t tokens, int32_t samples, int32_t seqs)
 {
-	uint32_t number = atomic_load(&p->posted.word);
-	p->queue[number % VAPP_POOL_QUEUE] = (launch){list, n, {tokens, samples, seqs}};
-	advance(&p->posted);
+	uint32_t number = atomic_load(&p->posted);
+	*launch_of(p, number) = (launch){list, n, number, {tokens, samples, seqs}};
+	atomic_store(&p->posted, number + 1);
+	begin(p, number);
 	return number;
 }
 
@@ -265,7 +324,11 @@ void vapp_pool_wait(vapp_pool *p, uint32_t launch)
 
 void vapp_pool_stop(vapp_pool *p)
 {
-	vapp_pool_launch(p, NULL, 0, 0, 0, 0);
+	uint32_t posted = atomic_load(&p->posted);
+	if (posted > 0 && p->n > 0)
+		vapp_pool_wait(p, posted - 1);
+	atomic_store(&p->stop, 1);
+	advance(&p->turn);
 	for (int i = 0; i < p->n; i++)
 		pthread_join(p->workers[i].thread, NULL);
 	free(p->workers);
