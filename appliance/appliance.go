@@ -103,6 +103,18 @@ func (a *Appliance) begin() error {
 // Addr is where the server listens.
 func (a *Appliance) Addr() net.Addr { return a.listener.Addr() }
 
+// url is the base of the API for a client on this machine.
+func (a *Appliance) url() string {
+	host, port, err := net.SplitHostPort(a.Addr().String())
+	if err != nil {
+		return a.Addr().String()
+	}
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = "localhost"
+	}
+	return "http://" + net.JoinHostPort(host, port) + "/v1"
+}
+
 // Abort ends Run at once: running requests are aborted.
 func (a *Appliance) Abort(why error) { a.abort(why) }
 

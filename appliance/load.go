@@ -56,7 +56,7 @@ func (a *Appliance) load(ctx context.Context) error {
 	a.metrics.Watch(eng.Stats)
 	a.service.Store(s)
 	a.phase.set(Ready)
-	a.log.Info("ready", "models", p.Profile.Serve.ServedModelName, "address", a.Addr().String(), "after", time.Since(start).Round(time.Millisecond).String())
+	a.log.Info("ready", "models", p.Profile.Serve.ServedModelName, "url", a.url(), "after", time.Since(start).Round(time.Millisecond).String())
 	return nil
 }
 
