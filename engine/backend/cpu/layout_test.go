@@ -1,0 +1,130 @@
+package cpu
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
+)
+
+var machine = backend.Facts{Cores: 4, Variants: []string{avx512, avx2, generic}, PageBytes: 4096, HugeBytes: 2 << 20}
+
+func TestLayoutChoices(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		facts   backend.Facts
+		set     backend.Settings
+		variant string
+		threads int
+		refused string
+	}{
+		{"the machine's best", machine, backend.Settings{}, avx512, 4, ""},
+		{"forced", machine, backend.Settings{Variant: avx2, Threads: 3, HTTPShare: 0.2}, avx2, 3, ""},
+		{"facts of a catalogue without variants", backend.Facts{Cores: 0}, backend.Settings{}, generic, 1, ""},
+		{"forced but missing", machine, backend.Settings{Variant: amx}, "", 0, "this machine has avx512, avx2, generic"},
+		{"unheard of", machine, backend.Settings{Variant: "sse9"}, "", 0, "this machine has"},
+		{"negative threads", machine, backend.Settings{Threads: -1}, "", 0, "0 (one for each core) to 1024"},
+		{"the whole machine to others", machine, backend.Settings{HTTPShare: 1}, "", 0, "below 1"},
+	} {
+		l, err := newLayout(c.facts, c.set)
+		switch {
+		case c.refused != "":
+			if !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), c.refused) {
+				t.Errorf("%s: error %v, want one with %q", c.name, err, c.refused)
+			}
+		case err != nil || l.variant != c.variant || l.threads != c.threads || l.share != c.set.HTTPShare:
+			t.Errorf("%s: %+v, %v", c.name, l, err)
+		case len(l.Choices()) != 3:
+			t.Errorf("%s: choices %v", c.name, l.Choices())
+		}
+	}
+}
+
+func TestLayoutWeight(t *testing.T) {
+	l, err := newLayout(machine, backend.Settings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := backend.Multiply | backend.Lookup
+	for _, c := range []struct {
+		name      string
+		use       backend.Use
+		rows      int
+		cols      int
+		formats   []kernels.Format
+		want      kernels.Format
+		converted string // in the note
+		bytes     int64  // 0: not checked
+	}{
+		{"native", backend.Multiply, 64, 64, []kernels.Format{kernels.Q4_1}, kernels.Q4_1, "", 64 * 40},
+		{"tied", both, 64, 64, []kernels.Format{kernels.BF16}, kernels.BF16, "", 64 * 128},
+		{"no kernel", both, 64, 256, []kernels.Format{kernels.Q6_K}, kernels.BF16, "no kernel multiplies q6_k", 64 * 512},
+		{"several formats", backend.Multiply, 64, 256, []kernels.Format{kernels.F32, kernels.Q8_0}, kernels.BF16, "several formats", 64 * 512},
+		{"looked up only", backend.Lookup, 3, 256, []kernels.Format{kernels.Q4_K}, kernels.Q4_K, "", 448},
+		{"vector", backend.Vector, 1, 33, []kernels.Format{kernels.F16}, kernels.F32, "", 192},
+		{"no whole blocks", backend.Multiply, 64, 33, []kernels.Format{kernels.Q8_0}, kernels.Invalid, "", 0},
+		{"numbers of tokens", backend.Multiply, 64, 64, []kernels.Format{kernels.I32}, kernels.Invalid, "", 0},
+		{"nothing", backend.Multiply, 0, 64, []kernels.Format{kernels.F32}, kernels.Invalid, "", 0},
+	} {
+		w := backend.WeightSpec{Name: c.name, Rows: c.rows, Cols: c.cols, Use: c.use, Source: c.formats[0]}
+		for _, f := range c.formats {
+			w.Parts = append(w.Parts, backend.Part{Tensor: c.name, Rows: c.rows / len(c.formats), Format: f})
+			if f != w.Source {
+				w.Source = kernels.Invalid
+			}
+		}
+		p, err := l.Weight(w)
+		if c.want == kernels.Invalid {
+			if !errors.Is(err, backend.ErrUnsupported) {
+				t.Errorf("%s: %+v, %v; want a refusal", c.name, p, err)
+			}
+			continue
+		}
+		if err != nil || p.Format != c.want || (c.bytes > 0 && p.Bytes != c.bytes) || p.Bytes%64 != 0 || p.Kernel == "" {
+			t.Errorf("%s: %+v, %v; want %v in %d bytes", c.name, p, err, c.want, c.bytes)
+		}
+		if (c.converted == "") != (p.Note == "") || !strings.Contains(p.Note, c.converted) {
+			t.Errorf("%s: note %q, want %q", c.name, p.Note, c.converted)
+		}
+	}
+}
+
+func TestRound(t *testing.T) {
+	for _, c := range []struct{ huge, page, n, want int64 }{
+		{2 << 20, 4096, 0, 0}, {2 << 20, 4096, 1, 2 << 20}, {2 << 20, 4096, 2 << 20, 2 << 20},
+		{0, 4096, 4097, 8192}, {0, 0, 5, 4096}, {0, 65536, 1, 65536},
+	} {
+		l, err := newLayout(backend.Facts{HugeBytes: c.huge, PageBytes: c.page}, backend.Settings{})
+		if got := l.Round(c.n); err != nil || got != c.want {
+			t.Errorf("pages of %d and %d: %d rounds to %d, want %d", c.huge, c.page, c.n, got, c.want)
+		}
+	}
+}
+
+// TestWorkspaceRefuses names what no kernel does.
+func TestWorkspaceRefuses(t *testing.T) {
+	l, err := newLayout(machine, backend.Settings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, p := range map[string]*backend.Program{
+		"2 ranks":        {Shard: backend.Shard{World: 2}},
+		"heads of 1024":  {Shard: backend.Whole, Ops: []backend.Op{backend.Attention{Heads: 1, KVHeads: 1, HeadDim: 1024}}},
+		"64 query heads": {Shard: backend.Whole, Ops: []backend.Op{backend.Attention{Heads: 64, KVHeads: 1, HeadDim: 64}}},
+		"vocabulary":     {Shard: backend.Whole, Vocab: 1 << 30, Ops: []backend.Op{backend.Sample{}}},
+	} {
+		if _, err := l.Workspace(p); !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+// TestProbe: whatever the machine, portable C is the last resort.
+func TestProbe(t *testing.T) {
+	f, err := Opener{}.Probe()
+	if err != nil || len(f.Variants) == 0 || f.Variants[len(f.Variants)-1] != generic || f.Backend != name {
+		t.Errorf("%+v, %v", f, err)
+	}
+}
