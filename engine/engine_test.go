@@ -119,7 +119,6 @@ func runAll(t *testing.T, e *engine.Engine, n int, together bool) [][]int32 {
 	t.Helper()
 	out := make([][]int32, 0, 2*n)
 	var wg sync.WaitGroup
-	var at []int
 	var mu sync.Mutex
 	for i := range n {
 		streams, err := e.Submit(context.Background(), request(i))
@@ -127,14 +126,16 @@ func runAll(t *testing.T, e *engine.Engine, n int, together bool) [][]int32 {
 			t.Fatal(err)
 		}
 		for _, s := range streams {
+			mu.Lock()
 			k := len(out)
-			out, at = append(out, nil), append(at, i)
+			out = append(out, nil)
+			mu.Unlock()
 			wg.Go(func() {
 				tokens, last := collect(t, s)
 				mu.Lock()
 				defer mu.Unlock()
 				if want := request(i).Params.MaxTokens; last.Finish != engine.FinishLength || len(tokens) != want {
-					t.Errorf("request %d ended with %v after %d tokens, want length after %d (%v)", at[k], last.Finish, len(tokens), want, last.Err)
+					t.Errorf("request %d ended with %v after %d tokens, want length after %d (%v)", i, last.Finish, len(tokens), want, last.Err)
 				}
 				out[k] = tokens
 			})
