@@ -84,8 +84,8 @@ static void load_keys(const tile *t, int32_t at, int32_t end)
 	}
 }
 
-/* The lines of a block's keys or values in a page are asked for while the block
- * before is at work; positions outside of the history are left alone. */
+/* The lines of a block in a page are asked for, into the second cache, while
+ * blocks before it are at work; positions outside of the history are left alone. */
 static void ask_keys(const tile *t, int32_t at)
 {
 	const vapp_pages *p = &t->a->pages;
@@ -94,7 +94,7 @@ static void ask_keys(const tile *t, int32_t at)
 		return;
 	const uint8_t *k = history(t, at, &slot) + p->k + t->head * t->dim * row + slot * e;
 	for (int64_t i = 0; i < t->dim; i += row < 64 ? 64 / row : 1)
-		__builtin_prefetch(k + i * row);
+		__builtin_prefetch(k + i * row, 0, 2);
 }
 
 static void ask_values(const tile *t, int32_t at)
@@ -106,7 +106,7 @@ static void ask_values(const tile *t, int32_t at)
 	const uint8_t *v = history(t, at, &slot) + p->v;
 	v += (t->head * p->block + slot) * t->dim * e;
 	for (int64_t i = 0; i < BLOCK * t->dim * e; i += 64)
-		__builtin_prefetch(v + i);
+		__builtin_prefetch(v + i, 0, 2);
 }
 
 /* load_values fills v likewise. */
@@ -189,10 +189,8 @@ static void score_span(const tile *t, int32_t at, int32_t end)
 	for (int32_t b = at; b < end; b += BLOCK) {
 		float *s = t->score + (b - at);
 		int32_t r = 0;
-		if (b + BLOCK < end)
-			ask_keys(t, b + BLOCK);
-		else
-			ask_values(t, at);
+		ask_keys(t, b + 2 * BLOCK);
+		ask_values(t, b);
 		load_keys(t, b, b + BLOCK < end ? b + BLOCK : end);
 		for (; r + 4 <= t->rows; r += 4)
 			scores(t, t->q + r * t->wide, 4, s + r * SPAN);
@@ -231,10 +229,6 @@ static void weigh_span(const tile *t, int32_t at, int32_t end)
 	for (int32_t b = at; b < end; b += BLOCK) {
 		const float *p = t->score + (b - at);
 		int32_t r = 0;
-		if (b + BLOCK < end)
-			ask_values(t, b + BLOCK);
-		else
-			ask_keys(t, b + BLOCK);
 		load_values(t, b, b + BLOCK < end ? b + BLOCK : end);
 		while (r < t->rows) {
 			int32_t n = seen(t, r, b, BLOCK), last = r + 4 <= t->rows ? r + 3 : t->rows - 1;
