@@ -84,6 +84,7 @@ func newRoot() *cobra.Command {
   vapp init DIR       make a folder with a first profile
   vapp vet  PROFILE   say what is wrong with a profile
   vapp plan PROFILE   say what the server will hold in memory and how much it carries
+  vapp diff OLD NEW   say what changes between two profiles
   vapp up   PROFILE   start exactly that`,
 		Version:           buildVersion(),
 		SilenceUsage:      true,
@@ -95,7 +96,7 @@ func newRoot() *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetHelpCommand(newHelp())
 	bench := newBench()
-	root.AddCommand(newVet(), newPlan(), newUp(), newInit(), bench, newVersion(), newTemplateSandbox())
+	root.AddCommand(newVet(), newPlan(), newDiff(), newUp(), newInit(), bench, newVersion(), newTemplateSandbox())
 	onlyCommands(root)
 	onlyCommands(bench)
 	return root
