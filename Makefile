@@ -4,6 +4,8 @@ PROFILE  ?= profiles/smollm2.cue
 FUZZTIME ?= 10s
 # Packages whose goroutines meet: what the race detector watches.
 RACE := ./engine ./engine/sched ./engine/kv ./engine/runner ./appliance/...
+# Breaks the code in small ways and sees whether a test fails.
+MUTANTS := go run github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 
 .DEFAULT_GOAL := help
@@ -47,9 +49,10 @@ clients: build model .venv-clients/ready ## openai-go, openai for Python and 64 
 
 ci: test clients race fuzz ## what continuous integration runs, in under an hour
 
-soak: build model ## hours: long fuzzing, races over shuffled repetitions, load on the real server
+soak: build model ## hours: long fuzzing, races over repetitions, mutants, load on the real server
 	FUZZTIME=5m scripts/fuzz.sh
 	go test -race -shuffle=on -count=5 -timeout 2h $(RACE)
+	@for p in kv sched sample; do $(MUTANTS) unleash --workers 1 --timeout-coefficient 5 --threshold-efficacy 70 ./engine/$$p || exit 1; done
 	go test -tags clients -count=5 -timeout 4h -run 'TestLoad|TestReload|TestTerminate' ./tests/clients
 
 golden: model ## record the reference logits again (needs Python and a network)

@@ -13,8 +13,8 @@ import (
 
 // RunGoldens runs the golden files on a backend and holds them to bounds: every
 // small checkpoint in every K/V format, each also in other chunks and on other
-// pages, which must give the same bits; then SmolLM2. Where that takes long, its
-// first prompt alone runs, with f32 pages; VAPP_GOLDEN=all runs everything.
+// pages, which must give the same bits; then SmolLM2. Where that takes long, it
+// runs with f32 pages alone; VAPP_GOLDEN=all runs everything.
 func RunGoldens(t *testing.T, o backend.Opener, s backend.Settings, limit bound, slow bool) {
 	for name := range goldens {
 		if !tiny(name) {
@@ -35,7 +35,7 @@ func RunGoldens(t *testing.T, o backend.Opener, s backend.Settings, limit bound,
 	for _, name := range []string{"smollm2-chat", "smollm2-prose", "smollm2-code"} {
 		for _, kv := range []kernels.Format{kernels.F32, kernels.F16, kernels.BF16} {
 			t.Run(fmt.Sprintf("%s/%v", name, kv), func(t *testing.T) {
-				if slow && os.Getenv("VAPP_GOLDEN") != "all" && (name != "smollm2-chat" || kv != kernels.F32 || testing.Short()) {
+				if slow && os.Getenv("VAPP_GOLDEN") != "all" && (kv != kernels.F32 || testing.Short()) {
 					t.Skip("not run: it is slow on this backend; VAPP_GOLDEN=all runs it")
 				}
 				runBound(t, goldenRun{Opener: o, Settings: s, KV: kv, Block: 16, Chunks: []int{256}}, name, limit)
