@@ -40,9 +40,12 @@ func prompt(i int) string {
 func maxTokens(i int) int { return 4 + (i*11)%97 }
 
 // reply streams chat i from a server and returns its text.
-func reply(url string, i int) (string, error) {
+func reply(url string, i int) (string, error) { return replyOf(url, i, maxTokens(i)) }
+
+// replyOf is reply with that many tokens.
+func replyOf(url string, i, tokens int) (string, error) {
 	body, err := json.Marshal(map[string]any{
-		"model": modelName, "stream": true, "temperature": 0, "max_tokens": maxTokens(i), "ignore_eos": true,
+		"model": modelName, "stream": true, "temperature": 0, "max_tokens": tokens, "ignore_eos": true,
 		"messages": []any{map[string]string{"role": "user", "content": prompt(i)}},
 	})
 	if err != nil {
@@ -286,13 +289,15 @@ func TestTerminate(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 16 {
 		wg.Go(func() {
-			if _, err := reply(s.url, i*4+3); err != nil {
+			if _, err := replyOf(s.url, i, 200); err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	for metric(t, s.url, "vllm:num_requests_running") < 16 {
-		time.Sleep(2 * time.Millisecond)
+	for at := time.Now(); metric(t, s.url, "vllm:num_requests_running") < 16; time.Sleep(2 * time.Millisecond) {
+		if time.Since(at) > time.Minute {
+			t.Fatalf("16 streams do not run at once\n%s", s.log)
+		}
 	}
 	if err := s.stop(); err != nil {
 		t.Error(err)
