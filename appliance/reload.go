@@ -2,7 +2,6 @@ package appliance
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
@@ -31,14 +30,24 @@ func (a *Appliance) Reloads() []Reload { return a.audit.reloads() }
 
 // watch reads the profile again whenever its files change or somebody asks.
 func (a *Appliance) watch(ctx context.Context) {
-	p := a.live.Load().profile
-	if p.Reload.Watch {
+	follow := func() {}
+	if a.live.Load().profile.Reload.Watch {
 		w, err := newWatcher()
 		if err != nil {
 			a.log.Error("the profile is not watched; SIGHUP reloads it", "error", err)
 		} else {
 			defer w.close()
-			go a.follow(ctx, w)
+			follow = func() {
+				added, err := w.follow(a.live.Load().files)
+				if err != nil {
+					a.log.Warn("a folder of the profile is not watched", "error", err)
+				}
+				if added {
+					a.Reload(TriggerFile)
+				}
+			}
+			follow()
+			go a.notice(ctx, w)
 		}
 	}
 	for {
@@ -47,20 +56,14 @@ func (a *Appliance) watch(ctx context.Context) {
 			return
 		case trigger := <-a.kick:
 			a.reload(trigger)
+			follow() // the files that the profile names now, and where links lead now
 		}
 	}
 }
 
-// follow turns bursts of file events into reloads.
-func (a *Appliance) follow(ctx context.Context, w *watcher) {
-	for {
-		l := a.live.Load()
-		if err := w.follow(l.files); err != nil {
-			a.log.Warn("a folder of the profile is not watched", "error", err)
-		}
-		if !w.wait(ctx, time.Duration(l.profile.Reload.Debounce)) {
-			return
-		}
+// notice turns bursts of file events into reloads.
+func (a *Appliance) notice(ctx context.Context, w *watcher) {
+	for w.wait(ctx, time.Duration(a.live.Load().profile.Reload.Debounce)) {
 		a.Reload(TriggerFile)
 	}
 }
@@ -144,7 +147,7 @@ func (a *Appliance) structural(p *schema.Profile, r Reload) Reload {
 		return r
 	}
 	r.Outcome, r.Plan = Reported, plan.Diff(a.prepared.Plan, next.Plan).String()
-	if err := errors.Join(next.Close()); err != nil {
+	if err := next.Close(); err != nil {
 		r.Error = err.Error()
 	}
 	return r

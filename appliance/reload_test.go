@@ -191,6 +191,17 @@ func TestKeyFile(t *testing.T) {
 	}
 }
 
+// TestKeyFileOfReload changes a file that the profile names only since a reload.
+func TestKeyFileOfReload(t *testing.T) {
+	keys := filepath.Join(t.TempDir(), "keys")
+	writeFile(t, keys, "one\n")
+	s := start(t, "")
+	s.edit(t, "rename", `serve: apiKeys: [{file: "`+keys+`"}]`)
+	s.latest(t, Applied)
+	writeFile(t, keys, "two\n")
+	s.eventually(t, "the changed key file", func() bool { return len(s.Reloads()) == 2 && s.Reloads()[0].Outcome == Applied })
+}
+
 // TestDrainClass changes the policy under load: it is in force when the running
 // requests have ended, and those that came meanwhile are answered.
 func TestDrainClass(t *testing.T) {

@@ -27,8 +27,9 @@ func newWatcher() (*watcher, error) {
 }
 
 // follow makes the folders of these files the ones that are watched. A folder
-// that cannot be watched is an error, but the others are.
-func (w *watcher) follow(files []string) error {
+// that cannot be watched is an error, but the others are. It reports whether a
+// folder is new: what changed there before is known only to who reads it again.
+func (w *watcher) follow(files []string) (added bool, err error) {
 	want := map[string]bool{}
 	for _, f := range files {
 		for _, dir := range foldersOf(f) {
@@ -44,7 +45,7 @@ func (w *watcher) follow(files []string) error {
 			errs = append(errs, err)
 			continue
 		}
-		w.folders[dir] = true
+		w.folders[dir], added = true, true
 	}
 	for dir := range w.folders {
 		if !want[dir] {
@@ -53,7 +54,7 @@ func (w *watcher) follow(files []string) error {
 			delete(w.folders, dir)
 		}
 	}
-	return errors.Join(errs...)
+	return added, errors.Join(errs...)
 }
 
 // foldersOf lists the folders to watch for a file: its own, those of the links

@@ -23,6 +23,11 @@ func TestWatcherSeesEdits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	follow := func(t *testing.T, w *watcher, file string) {
+		t.Helper()
+		_, err := w.follow([]string{file})
+		must(t, err)
+	}
 	for name, c := range map[string]struct {
 		make func(t *testing.T, dir string) string // returns the file to watch
 		edit func(t *testing.T, dir string)
@@ -85,14 +90,14 @@ func TestWatcherSeesEdits(t *testing.T) {
 			w, err := newWatcher()
 			must(t, err)
 			defer w.close()
-			must(t, w.follow([]string{file}))
+			follow(t, w, file)
 			ctx, stop := context.WithTimeout(context.Background(), 20*time.Second)
 			defer stop()
 			c.edit(t, dir)
 			if !w.wait(ctx, 20*time.Millisecond) {
 				t.Fatal("the edit was not seen")
 			}
-			must(t, w.follow([]string{file}))
+			follow(t, w, file)
 			// The folders followed now are those of the new file: a second
 			// edit of what the path leads to is seen as well.
 			to, err := filepath.EvalSymlinks(file)
