@@ -52,11 +52,10 @@ type Appliance struct {
 	service atomic.Pointer[chat.Service] // nil until the model is loaded
 	engine  *engine.Engine               // set before the phase is Ready
 
-	audit     audit
-	reloading sync.Mutex
-	kick      chan string     // a trigger for the reload goroutine
-	hard      context.Context // ends when Run must end at once
-	abort     context.CancelCauseFunc
+	audit audit
+	kick  chan string     // a trigger for the reload goroutine
+	hard  context.Context // ends when Run must end at once
+	abort context.CancelCauseFunc
 }
 
 // New plans the profile and listens. An error says what is wrong with the

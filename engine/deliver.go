@@ -11,7 +11,11 @@ import (
 )
 
 // schedOptions are the scheduler's part of the options.
-func schedOptions(o Options, lag int) sched.Options {
+func schedOptions(o Options) sched.Options {
+	lag := 0
+	if o.Overlap {
+		lag = 1
+	}
 	return sched.Options{
 		MaxModelLen: o.MaxModelLen, MaxNumSeqs: o.MaxNumSeqs, MaxNumBatchedTokens: o.MaxNumBatchedTokens,
 		MaxSamples: o.MaxNumSeqs, Lag: lag, ChunkedPrefill: o.ChunkedPrefill, Policy: o.Policy,

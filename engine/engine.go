@@ -49,11 +49,8 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err := c.Model.Loadable(); err != nil {
 		return nil, err
 	}
-	lag := 0
-	if c.Options.Overlap {
-		lag = 1
-	}
-	if err := schedOptions(c.Options, lag).Validate(); err != nil {
+	beats := schedOptions(c.Options)
+	if err := beats.Validate(); err != nil {
 		return nil, err
 	}
 	r := c.Account.Reservation
@@ -74,7 +71,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	e.pages = e.kv.Pages(0, slabs)
 	e.stats.Store(&Stats{KVPages: e.pages})
 	pool := kv.NewPool(e.kv, slabs, c.Options.PrefixCaching)
-	l := newLoop(e, run, pool, c, lag)
+	l := newLoop(e, run, pool, beats, c.Hooks)
 	go l.run()
 	return e, nil
 }

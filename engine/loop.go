@@ -45,10 +45,10 @@ type flight struct {
 	at   time.Time
 }
 
-func newLoop(e *Engine, r *runner.Runner, pool *kv.Pool, c Config, lag int) *loop {
+func newLoop(e *Engine, r *runner.Runner, pool *kv.Pool, o sched.Options, h Hooks) *loop {
 	return &loop{
-		e: e, hooks: c.Hooks, pool: pool, runner: r, lag: lag,
-		sched:   sched.New(schedOptions(c.Options, lag), pool),
+		e: e, hooks: h, pool: pool, runner: r, lag: o.Lag,
+		sched:   sched.New(o, pool),
 		choices: map[*sched.Seq]*choice{},
 	}
 }

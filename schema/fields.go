@@ -158,17 +158,6 @@ func (f *field) names() []string {
 	return list
 }
 
-// find walks to the field of a path such as memory.kvCache or
-// serve.apiKeys[0]; nil where the schema has none.
-func (f *field) find(path string) *field {
-	for _, label := range labels(path) {
-		if f = f.member(label); f == nil {
-			return nil
-		}
-	}
-	return f
-}
-
 // labels cuts a path at dots and brackets outside quotes.
 func labels(path string) []string {
 	var list []string

@@ -93,43 +93,35 @@ func newEngineSeries(r prometheus.Registerer, maxModelLen int) *engineSeries {
 type factory struct{ prometheus.Registerer }
 
 func (f factory) counter(name, help string) prometheus.Counter {
-	c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-	f.MustRegister(c)
-	return c
+	return registered(f, prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help}))
 }
 
 func (f factory) counters(name, help string, labels ...string) *prometheus.CounterVec {
-	c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-	f.MustRegister(c)
-	return c
+	return registered(f, prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels))
 }
 
 func (f factory) gauge(name, help string) prometheus.Gauge {
-	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-	f.MustRegister(g)
-	return g
+	return registered(f, prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help}))
 }
 
 func (f factory) gauges(name, help string, labels ...string) *prometheus.GaugeVec {
-	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
-	f.MustRegister(g)
-	return g
+	return registered(f, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels))
 }
 
 func (f factory) histogram(name, help string, buckets []float64) prometheus.Histogram {
-	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets})
-	f.MustRegister(h)
-	return h
+	return registered(f, prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}))
 }
 
 func (f factory) histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
-	f.MustRegister(h)
-	return h
+	return registered(f, prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels))
 }
 
 func (f factory) summaries(name, help string, labels ...string) *prometheus.SummaryVec {
-	s := prometheus.NewSummaryVec(prometheus.SummaryOpts{Name: name, Help: help}, labels)
-	f.MustRegister(s)
-	return s
+	return registered(f, prometheus.NewSummaryVec(prometheus.SummaryOpts{Name: name, Help: help}, labels))
+}
+
+// registered is c, registered.
+func registered[C prometheus.Collector](f factory, c C) C {
+	f.MustRegister(c)
+	return c
 }

@@ -44,9 +44,6 @@ func (l Ledger) Total() int64 {
 	return n
 }
 
-// Fixed is the sum of the lines other than the KV arena.
-func (l Ledger) Fixed() int64 { return l.Total() - l.Bytes(backend.KV.String()) }
-
 // Bytes is the size of a line, 0 when there is none.
 func (l Ledger) Bytes(name string) int64 {
 	for _, i := range l {

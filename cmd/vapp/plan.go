@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -33,9 +32,7 @@ plans from the config, or from the embedded catalogue.`,
 			}
 			defer p.Close()
 			if asJSON {
-				e := json.NewEncoder(c.OutOrStdout())
-				e.SetIndent("", "  ")
-				return e.Encode(p.Plan)
+				return p.Plan.JSON(c.OutOrStdout())
 			}
 			return p.Plan.Text(c.OutOrStdout())
 		},
