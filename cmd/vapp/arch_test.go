@@ -53,7 +53,11 @@ var rooms = map[string]room{
 	"kernels/ref": {parts: []string{"kernels"}, not: noHTTP},
 	"kernels/cpu": {parts: []string{"kernels"}, modules: []string{"golang.org/x/sys"}, not: noHTTP},
 
-	"engine/backend":      {parts: []string{"kernels"}, not: noHTTP},
+	"engine/backend": {parts: []string{"kernels"}, not: noHTTP},
+	// What an error suggests; the catalogues of models and devices use it.
+	"engine/nearest":         {not: noHTTP},
+	"engine/backend/devices": {parts: []string{"engine/backend", "engine/nearest"}, not: noHTTP},
+
 	"engine/backend/dry":  {parts: []string{"engine/backend", "kernels"}, not: noHTTP},
 	"engine/backend/host": {parts: []string{"engine/backend"}, modules: []string{"golang.org/x/sys"}, not: noHTTP},
 	"engine/backend/ref":  {parts: []string{"engine/backend", "engine/backend/host", "kernels", "kernels/ref"}, not: noHTTP},
@@ -67,7 +71,7 @@ var rooms = map[string]room{
 	"engine/checkpoint": {parts: []string{"kernels", "kernels/ref"}, modules: []string{"golang.org/x/sys"}, not: noHTTP},
 	"engine/tokenizer":  {modules: []string{"github.com/daulet/tokenizers", "golang.org/x/sys"}, not: noHTTP},
 	"engine/kv":         {parts: []string{"kernels"}, not: pure},
-	"engine/models":     {parts: []string{"engine/backend", "engine/checkpoint", "engine/kv", "kernels"}, not: noHTTP},
+	"engine/models":     {parts: []string{"engine/backend", "engine/checkpoint", "engine/kv", "engine/nearest", "kernels"}, not: noHTTP},
 	"engine/sample":     {parts: []string{"engine/backend"}, not: pure},
 	"engine/sched":      {parts: []string{"engine/kv", "engine/sample"}, not: pure},
 	"engine/runner": {
@@ -83,7 +87,7 @@ var rooms = map[string]room{
 	},
 
 	"appliance/plan": {
-		parts: []string{"schema", "engine", "engine/kv", "engine/backend", "engine/sched", "kernels"}, not: value,
+		parts: []string{"schema", "engine", "engine/kv", "engine/backend", "engine/backend/devices", "engine/sched", "kernels"}, not: value,
 	},
 	"appliance/chat": {parts: []string{"engine", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP},
 	"appliance/chat/chattest": {
@@ -98,7 +102,7 @@ var rooms = map[string]room{
 		parts: []string{
 			"schema", "appliance/...", "engine",
 			// The words in which a profile becomes options of the engine's parts.
-			"engine/backend", "engine/checkpoint", "engine/sample", "engine/sched", "engine/tokenizer",
+			"engine/backend", "engine/backend/devices", "engine/checkpoint", "engine/sample", "engine/sched", "engine/tokenizer",
 		},
 		modules: []string{"github.com/fsnotify/fsnotify"},
 	},

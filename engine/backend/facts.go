@@ -1,19 +1,31 @@
 package backend
 
 // Facts are what a machine is, as far as a Layout needs to know. They come
-// from Probe or from a catalogue, and print as JSON in plans.
+// from Probe or from a catalogue (engine/backend/devices), and print as JSON in
+// plans.
 type Facts struct {
 	Backend     string   `json:"backend"`
-	Device      string   `json:"device"`                 // "AMD EPYC 9R14"
+	Device      string   `json:"device"`                 // as the system or driver prints it: "AMD EPYC 9R14", "NVIDIA H200"
 	TotalBytes  int64    `json:"total_bytes"`            // memory, or the cgroup's limit if lower
 	FreeBytes   int64    `json:"free_bytes"`             // available now; 0 when not probed
-	Cores       int      `json:"cores"`                  // CPUs this process may run on
+	Cores       int      `json:"cores"`                  // CPUs this process may run on; 0 for a GPU of a catalogue
 	Variants    []string `json:"variants"`               // instruction sets, best first
 	PageBytes   int64    `json:"page_bytes"`             // base page of the system
 	HugeBytes   int64    `json:"huge_bytes"`             // transparent huge page; 0 when off
-	L2Bytes     int64    `json:"l2_bytes"`               // per core; 0 when unknown
+	L2Bytes     int64    `json:"l2_bytes"`               // per core, of a GPU the whole; 0 when unknown
 	Measured    bool     `json:"measured"`               // from Probe rather than a catalogue
-	MemoryLimit string   `json:"memory_limit,omitempty"` // "cgroup" or "system": what TotalBytes is
+	MemoryLimit string   `json:"memory_limit,omitempty"` // "cgroup" or "system": what TotalBytes is; "flag": the user's word
+
+	// What follows is 0 or "" where it is not known.
+
+	SMs         int     `json:"sms,omitempty"`          // streaming multiprocessors, or compute units
+	Capability  string  `json:"capability,omitempty"`   // CUDA's compute capability: "8.0"
+	SharedBytes int64   `json:"shared_bytes,omitempty"` // shared memory of an SM
+	Bandwidth   float64 `json:"bandwidth,omitempty"`    // of memory, bytes a second
+	MatrixRate  float64 `json:"matrix_rate,omitempty"`  // dense 16-bit products, FLOP a second
+	Driver      string  `json:"driver,omitempty"`       // its version, when probed
+	// PlanOnly is why nothing runs on the device, "" where it does.
+	PlanOnly string `json:"plan_only,omitempty"`
 }
 
 // Shard says which part of every weight this rank holds.

@@ -1,0 +1,169 @@
+// Package devices is the catalogue of machines that a plan can be made for
+// without having one: GPUs by name, and CPUs by their size.
+//
+// Every figure of a GPU is that of devices.json. Its memory is what the driver
+// reports, which is less than what is advertised, and Source says who reported
+// it or that it is assumed; rates and bandwidths are the vendor's peaks, dense
+// and, for 16 and 8 bits, summed in float32. A CPU's name says its size
+// (cpu-16c-64g, cpu-16c-64g-amx); see cpu.go for what is assumed of it.
+package devices
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/nearest"
+)
+
+//go:embed devices.json
+var table []byte
+
+// The kinds of Device: what Kind says, and the backends that serve them.
+const (
+	GPU = "gpu"
+	CPU = "cpu"
+)
+
+// Device is one row of the catalogue. What is not known is 0.
+type Device struct {
+	Name       string   `json:"name"` // "a100-80g"
+	Kind       string   `json:"kind"` // GPU or CPU
+	DriverName string   `json:"driver_name"`
+	Aliases    []string `json:"aliases"`
+	TotalBytes int64    `json:"total_bytes"` // memory as the driver reports it
+	Source     string   `json:"source"`      // of TotalBytes
+	// Of a CPU.
+	Cores    int      `json:"cores,omitempty"`
+	Variants []string `json:"variants"` // instruction sets, best first
+	// Of a GPU.
+	SMs         int    `json:"sms,omitempty"`
+	Capability  string `json:"capability,omitempty"`   // CUDA's compute capability, "8.0"; of AMD the target, "gfx942"
+	SharedBytes int64  `json:"shared_bytes,omitempty"` // shared memory of an SM
+
+	L2Bytes   int64   `json:"l2_bytes"`  // of a GPU the whole, of a CPU a core's
+	Bandwidth float64 `json:"bandwidth"` // of memory, bytes a second
+	FP16      float64 `json:"fp16"`      // dense products of fp16 or bf16, FLOP a second
+	FP8       float64 `json:"fp8,omitempty"`
+	FP4       float64 `json:"fp4,omitempty"`
+	// Batch is vLLM's default for a GPU of this name and memory.
+	Batch Batch `json:"batch"`
+	// PlanOnly is why nothing runs on it, "" where it does.
+	PlanOnly string `json:"plan_only,omitempty"`
+}
+
+// Batch is a pair of batch limits; zeroes where vLLM has no rule.
+type Batch struct {
+	Tokens int `json:"max_num_batched_tokens"`
+	Seqs   int `json:"max_num_seqs"`
+}
+
+// BatchDefaults is what vLLM's API server (0.17 and later) takes where the user
+// sets neither limit: by the device's name as its driver prints it and its memory.
+func BatchDefaults(driverName string, totalBytes int64) Batch {
+	if totalBytes >= 70<<30 && !strings.Contains(strings.ToLower(driverName), "a100") {
+		return Batch{Tokens: 8192, Seqs: 1024}
+	}
+	return Batch{Tokens: 2048, Seqs: 256}
+}
+
+// UnknownError says that the catalogue has no such device.
+type UnknownError struct {
+	Name string
+	Near []string // of names that it has
+}
+
+func (e *UnknownError) Error() string {
+	hint := "\"vapp devices\" lists them"
+	switch {
+	case strings.HasPrefix(strings.ToLower(e.Name), "cpu"):
+		hint = "a CPU is named by its size, such as cpu-16c-64g, and may end in -avx2, -avx512 or -amx"
+	case len(e.Near) > 0:
+		hint = "did you mean " + strings.Join(e.Near, ", ") + "?"
+	}
+	name := e.Name
+	if len(name) > 64 {
+		name = name[:64] + "…"
+	}
+	return fmt.Sprintf("device %q is not in the catalogue; %s", name, hint)
+}
+
+// Find returns the device of a name: that of the catalogue, an alias, or the one
+// a driver prints; case and signs do not count. The error is an *UnknownError.
+func Find(name string) (Device, error) {
+	t, err := read()
+	if err != nil {
+		return Device{}, err
+	}
+	if d, ok := sizedCPU(name); ok {
+		return d, nil
+	}
+	key := nearest.Folded(name)
+	var names []string
+	for _, d := range t.GPUs {
+		for _, n := range append([]string{d.Name, d.DriverName}, d.Aliases...) {
+			if key != "" && nearest.Folded(n) == key {
+				return d, nil
+			}
+		}
+		names = append(names, d.Name)
+	}
+	for _, c := range t.CPUs {
+		names = append(names, cpuName(c[0], c[1], ""))
+	}
+	return Device{}, &UnknownError{Name: name, Near: nearest.Names(name, names, 3)}
+}
+
+// List is the whole catalogue: GPUs by age, then usual sizes of CPUs.
+func List() ([]Device, error) {
+	t, err := read()
+	if err != nil {
+		return nil, err
+	}
+	out := t.GPUs
+	for _, c := range t.CPUs {
+		for _, v := range variants {
+			out = append(out, newCPU(c[0], c[1], v.name))
+		}
+	}
+	return out, nil
+}
+
+// catalogue is the form of devices.json.
+type catalogue struct {
+	GPUs []Device `json:"gpus"`
+	CPUs [][2]int `json:"cpus"` // cores and GiB
+}
+
+func read() (catalogue, error) {
+	var t catalogue
+	if err := json.Unmarshal(table, &t); err != nil {
+		return t, fmt.Errorf("catalogue of devices: %w", err)
+	}
+	for i := range t.GPUs {
+		d := &t.GPUs[i]
+		d.Kind = GPU
+		d.Batch = BatchDefaults(d.DriverName, d.TotalBytes)
+		d.Variants = []string{d.Capability}
+		if major, minor, ok := strings.Cut(d.Capability, "."); ok {
+			d.Variants[0] = "sm_" + major + minor
+		}
+	}
+	return t, nil
+}
+
+// Facts are the device's as a backend's Layout wants them: nothing is measured,
+// and no memory is in use.
+func (d Device) Facts(backendName string) backend.Facts {
+	f := backend.Facts{
+		Backend: backendName, Device: d.DriverName, TotalBytes: d.TotalBytes, Cores: d.Cores, Variants: d.Variants,
+		PageBytes: 4096, L2Bytes: d.L2Bytes, SMs: d.SMs, Capability: d.Capability, SharedBytes: d.SharedBytes,
+		Bandwidth: d.Bandwidth, MatrixRate: d.FP16, PlanOnly: d.PlanOnly, MemoryLimit: "device",
+	}
+	if d.Kind == CPU {
+		f.HugeBytes, f.MemoryLimit = 2<<20, "system"
+	}
+	return f
+}
