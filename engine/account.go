@@ -6,6 +6,7 @@ import (
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/dry"
 	"vapp.dev/engine/kv"
+	"vapp.dev/engine/models"
 	"vapp.dev/engine/sched"
 	"vapp.dev/kernels"
 )
@@ -22,6 +23,7 @@ type Options struct {
 	PrefixCaching       bool
 	ChunkedPrefill      bool
 	Overlap             bool // launch step n+1 before step n is committed
+	Drafts              int  // proposed tokens that a step verifies for each sequence
 	Policy              sched.Policy
 	Backend             backend.Settings
 }
@@ -38,6 +40,9 @@ type Account struct {
 	Layout      backend.Layout
 	Reservation backend.Reservation
 	KV          kv.Layout
+	// PlanOnly is why a device of this layout would refuse the reservation; nil: it
+	// would not.
+	PlanOnly error
 }
 
 // NewAccount runs m's load and its largest step on dry, over the layout that op
@@ -54,12 +59,8 @@ func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Accou
 	if err != nil {
 		return nil, err
 	}
-	samples := o.MaxNumSeqs
-	p, err := m.Family.Record(&backend.Program{
-		Name:    "step",
-		Bucket:  backend.Bucket{Tokens: o.MaxNumBatchedTokens, Seqs: o.MaxNumSeqs, Samples: samples},
-		Classes: classes,
-	})
+	samples := o.MaxNumSeqs * (1 + o.Drafts)
+	programs, err := record(o, m, classes)
 	if err != nil {
 		return nil, err
 	}
@@ -70,11 +71,39 @@ func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Accou
 	for _, c := range classes {
 		step.MaxPages = append(step.MaxPages, c.MaxPages)
 	}
-	r, err := dry.Run(l, m.Family.Weights(), []*backend.Program{p}, step, o.KVBytes)
+	r, err := dry.Run(l, m.Family.Weights(), programs, step, o.KVBytes)
 	if err != nil {
 		return nil, err
 	}
-	return &Account{Layout: l, Reservation: r, KV: layout}, nil
+	a := &Account{Layout: l, Reservation: r, KV: layout}
+	for _, p := range programs {
+		if err := l.Runs(r.Weights, p); err != nil && a.PlanOnly == nil {
+			a.PlanOnly = err
+		}
+	}
+	return a, nil
+}
+
+// record makes the programs that an engine compiles: the step, and the pass of
+// the vision tower where the model keeps one.
+func record(o Options, m *Model, classes []backend.KVClass) ([]*backend.Program, error) {
+	step, err := m.Family.Record(&backend.Program{
+		Name:    "step",
+		Bucket:  backend.Bucket{Tokens: o.MaxNumBatchedTokens, Seqs: o.MaxNumSeqs, Samples: o.MaxNumSeqs * (1 + o.Drafts)},
+		Classes: classes,
+	})
+	if err != nil {
+		return nil, err
+	}
+	enc, ok := m.Family.(models.Encoder)
+	if !ok || !m.Source.Build.Vision {
+		return []*backend.Program{step}, nil
+	}
+	vision, err := enc.RecordEncoder(&backend.Program{Name: "vision", Bucket: backend.Bucket{Tokens: enc.Patches(), Seqs: 1, Samples: 1}})
+	if err != nil {
+		return nil, err
+	}
+	return []*backend.Program{step, vision}, nil
 }
 
 func supported(l backend.Layout, name string, f kernels.Format) error {

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"vapp.dev/engine/backend"
 	"vapp.dev/engine/checkpoint"
 	"vapp.dev/engine/models"
 	"vapp.dev/kernels"
@@ -26,11 +25,11 @@ const (
 
 // Source names a model.
 type Source struct {
-	Path   string        // a directory or file; may not exist
-	Name   string        // as the profile writes it, for the catalogue
-	Format string        // auto, safetensors, gguf, dummy
-	Seed   uint64        // of dummy weights
-	Shard  backend.Shard // zero: Whole
+	Path   string // a directory or file; may not exist
+	Name   string // as the profile writes it, for the catalogue
+	Format string // auto, safetensors, gguf, dummy
+	Seed   uint64 // of dummy weights
+	Build  models.Build
 }
 
 // Model is what is known of a model before anything is loaded.
@@ -55,14 +54,11 @@ func (e *MissingError) Error() string {
 // the directory's config, then to the catalogue; Loadable then refuses to load.
 // The caller closes the Model.
 func Inspect(s Source) (*Model, error) {
-	if s.Shard.World == 0 {
-		s.Shard = backend.Whole
-	}
 	m := &Model{Source: s, Where: FromCheckpoint}
 	if err := m.open(); err != nil {
 		return nil, err
 	}
-	fam, err := models.New(m.Checkpoint, s.Shard)
+	fam, err := models.New(m.Checkpoint, s.Build)
 	if err != nil {
 		m.Close()
 		return nil, err

@@ -15,7 +15,7 @@ func placeKV(o Options, m *Model) ([]backend.KVClass, kv.Layout, error) {
 	classes := m.Family.Classes(o.BlockSize, o.KVFormat)
 	specs := make([]kv.Spec, len(classes))
 	for i, c := range classes {
-		specs[i] = kv.Spec{Name: c.Name, Kind: kv.Full, PageBytes: c.PageBytes(), BlockSize: c.BlockSize}
+		specs[i] = kv.Spec{Name: c.Name, Kind: kindOf(c), PageBytes: c.PageBytes(), BlockSize: c.BlockSize, Window: c.Window}
 	}
 	layout, err := kv.NewLayout(specs)
 	if err != nil {
@@ -31,4 +31,15 @@ func placeKV(o Options, m *Model) ([]backend.KVClass, kv.Layout, error) {
 		}
 	}
 	return classes, layout, nil
+}
+
+// kindOf is how a class grows with its sequence.
+func kindOf(c backend.KVClass) kv.Kind {
+	switch {
+	case c.State != nil:
+		return kv.State
+	case c.Window > 0:
+		return kv.Window
+	}
+	return kv.Full
 }

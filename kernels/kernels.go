@@ -24,6 +24,10 @@ const (
 	Q4_1           // 32 × 4 bit, binary16 scale d and minimum m: x = d·q + m
 	Q4_K           // 256 × 4 bit, binary16 d and dmin, 8 six-bit scales and minima
 	Q6_K           // 256 × 6 bit, 16 int8 scales, one binary16 d
+	F8E4M3         // 8-bit float, 4 bits of exponent, no infinities (OCP E4M3)
+	F8E5M2         // 8-bit float, 5 bits of exponent (OCP E5M2)
+	MXFP4          // 32 × 4-bit float E2M1, one power of two (E8M0): x = 2^(s−127)·q
+	U8             // a byte: halves and scales of packed tensors as checkpoints store them
 	numFormats
 )
 
@@ -45,6 +49,10 @@ var shapes = [numFormats]shape{
 	Q4_1:    {"q4_1", 32, 20},
 	Q4_K:    {"q4_k", 256, 144},
 	Q6_K:    {"q6_k", 256, 210},
+	F8E4M3:  {"f8_e4m3", 1, 1},
+	F8E5M2:  {"f8_e5m2", 1, 1},
+	MXFP4:   {"mxfp4", 32, 17},
+	U8:      {"u8", 1, 1},
 }
 
 // String returns the short lower-case name used in plans and logs: "q4_1".
@@ -65,7 +73,7 @@ func (f Format) Block() (elems, bytes int) {
 }
 
 // Quantized reports whether elements share scales in blocks.
-func (f Format) Quantized() bool { return f >= Q8_0 && f < numFormats }
+func (f Format) Quantized() bool { return f >= Q8_0 && f < U8 }
 
 // Bytes returns the storage of n elements, n a multiple of the block.
 func (f Format) Bytes(n int64) int64 {

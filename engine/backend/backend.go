@@ -50,6 +50,14 @@ type Settings struct {
 	// Variant forces an instruction set: "avx2", "avx512", "amx"; empty
 	// picks the best one in Facts.
 	Variant string
+	// Graphs says which steps are captured; backend cuda only.
+	Graphs Graphs
+}
+
+// Graphs says which steps are captured into graphs, in vLLM's words.
+type Graphs struct {
+	Mode  string // "none", "piecewise", "full", "full_decode_only", "full_and_piecewise"; "" is none
+	Sizes []int  // tokens of the captured steps, ascending
 }
 
 // Layout is the pure half of a backend: arithmetic on Facts and Settings.
@@ -60,12 +68,33 @@ type Layout interface {
 	Weight(WeightSpec) (Packed, error)
 	// KVFormats lists the formats attention can read, the preferred first.
 	KVFormats() []kernels.Format
-	// Workspace is the memory besides values that p's ops need, in bytes; it
-	// fails with ErrUnsupported when an op has no kernel.
+	// Workspace is the memory besides values that p's ops need, in bytes, also
+	// of ops that the backend plans and cannot run yet. It fails with
+	// ErrUnsupported for a shape that no kernel will have.
 	Workspace(p *Program) (int64, error)
+	// Runs says whether a Device would run the weights and p: nil, or ErrUnsupported with
+	// the first op, format or setting that is planned only, and why.
+	Runs(weights []WeightSpec, p *Program) error
 	// Round returns the bytes an arena of n bytes takes: n rounded up to
 	// the backend's allocation unit.
 	Round(n int64) int64
+}
+
+// Overheads is what a Layout has whose device holds memory beside the arenas.
+type Overheads interface {
+	// Overheads lists it for a reservation: a driver's context, loaded code,
+	// captured graphs.
+	Overheads(Reservation) []Overhead
+}
+
+// Overhead is memory that cannot be derived: measured once for a device and a
+// driver, or fitted on others' logs.
+type Overhead struct {
+	Name  string // "context", "graphs"
+	Bytes int64
+	// Fitted says that Bytes is an estimate with a known error; else it is a bound.
+	Fitted bool
+	Rule   string
 }
 
 // Choice is one decision of a Layout, for the plan to print.

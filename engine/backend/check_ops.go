@@ -12,17 +12,12 @@ func (c *checker) op(op Op) {
 		c.value("Ids", o.Ids, i32, PerToken, 1)
 		c.that(c.class(o.Class, 0).Plane, "class %d has no token plane", o.Class)
 	case Embed:
-		c.value("Ids", o.Ids, i32, PerToken, 1)
-		y := c.value("Y", o.Y, f32, PerToken, 0)
+		y := c.like(o.Y)
+		c.value("Ids", o.Ids, i32, y.Rows, 1)
+		c.value("Y", o.Y, f32, y.Rows, 0)
 		c.weight("Table", o.Table, Lookup, 0, y.Cols)
 	case Norm:
-		y := c.like(o.Y)
-		c.value("Y", o.Y, f32, y.Rows, 0)
-		c.value("X", o.X, f32, y.Rows, y.Cols)
-		if o.Residual != NoValue {
-			c.value("Residual", o.Residual, f32, y.Rows, y.Cols)
-		}
-		c.weight("W", o.W, Vector, 1, y.Cols)
+		c.norm(o)
 	case Linear:
 		y := c.like(o.Y)
 		c.value("Y", o.Y, f32, y.Rows, 0)
@@ -32,11 +27,6 @@ func (c *checker) op(op Op) {
 			c.weight("Bias", o.Bias, Vector, 1, y.Cols)
 		}
 		c.that(o.X != o.Y, "X is Y")
-	case SwiGLU:
-		y := c.like(o.Y)
-		c.value("Y", o.Y, f32, y.Rows, 0)
-		c.value("X", o.X, f32, y.Rows, 2*y.Cols)
-		c.that(o.X != o.Y, "X is Y")
 	case Gather:
 		x := c.like(o.X)
 		c.value("X", o.X, x.Format, PerToken, 0)
@@ -44,6 +34,13 @@ func (c *checker) op(op Op) {
 	case Sample:
 		c.value("Logits", o.Logits, f32, PerSample, c.p.Vocab)
 		c.that(c.class(o.Class, 0).Plane, "class %d has no token plane", o.Class)
+	case GatherLast:
+		x := c.like(o.X)
+		c.value("X", o.X, x.Format, PerToken, 0)
+		c.value("Y", o.Y, x.Format, PerSeq, x.Cols)
+	case Drafted:
+		c.value("Ids", o.Ids, i32, PerToken, 1)
+		c.value("Out", o.Out, i32, PerToken, 1)
 	case AllReduce:
 		x := c.like(o.X)
 		c.value("X", o.X, f32, x.Rows, 0)
@@ -53,7 +50,115 @@ func (c *checker) op(op Op) {
 		c.value("Y", o.Y, f32, x.Rows, x.Cols*c.p.Shard.World)
 	default:
 		c.attention(op)
+		c.elementwise(op)
+		c.mixture(op)
 	}
+}
+
+func (c *checker) norm(o Norm) {
+	y, f32 := c.like(o.Y), kernels.F32
+	c.value("Y", o.Y, f32, y.Rows, 0)
+	c.value("X", o.X, f32, y.Rows, y.Cols)
+	if o.Residual != NoValue {
+		c.value("Residual", o.Residual, f32, y.Rows, y.Cols)
+	}
+	n := y.Cols
+	if o.Segment > 0 {
+		n = o.Segment
+		c.that(y.Cols%n == 0, "Y has %d columns, no whole segments of %d", y.Cols, n)
+	}
+	if o.W != NoWeight {
+		c.weight("W", o.W, Vector, 1, n)
+	}
+	if o.Gated {
+		c.value("Gate", o.Gate, f32, y.Rows, y.Cols)
+	}
+	if o.Plain && o.Bias != NoWeight {
+		c.weight("Bias", o.Bias, Vector, 1, n)
+	}
+}
+
+func (c *checker) elementwise(op Op) {
+	f32 := kernels.F32
+	switch o := op.(type) {
+	case Add:
+		into := c.like(o.Into)
+		c.value("Into", o.Into, f32, into.Rows, 0)
+		c.value("X", o.X, f32, into.Rows, into.Cols)
+		if o.Scale != NoWeight {
+			c.weight("Scale", o.Scale, Vector, 1, 1)
+		}
+	case Concat:
+		a, b := c.like(o.A), c.like(o.B)
+		c.value("A", o.A, f32, a.Rows, 0)
+		c.value("B", o.B, f32, a.Rows, 0)
+		c.value("Y", o.Y, f32, a.Rows, a.Cols+b.Cols)
+	case Softcap:
+		c.value("X", o.X, f32, c.like(o.X).Rows, 0)
+		c.that(o.Cap > 0, "a cap of %g", o.Cap)
+	case Activate:
+		c.value("X", o.X, f32, c.like(o.X).Rows, 0)
+	case GLU:
+		y := c.like(o.Y)
+		c.value("Y", o.Y, f32, y.Rows, 0)
+		c.value("X", o.X, f32, y.Rows, 2*y.Cols)
+		c.that(o.X != o.Y, "X is Y")
+	}
+}
+
+func (c *checker) mixture(op Op) {
+	f32 := kernels.F32
+	switch o := op.(type) {
+	case Route:
+		l := c.like(o.Logits)
+		c.value("Logits", o.Logits, f32, l.Rows, 0)
+		c.that(o.Top > 0 && o.Top <= l.Cols, "the best %d of %d experts", o.Top, l.Cols)
+		c.value("Ids", o.Ids, kernels.I32, l.Rows, o.Top)
+		c.value("Weights", o.Weights, f32, l.Rows, o.Top)
+		if o.Scale != NoWeight {
+			c.weight("Scale", o.Scale, Vector, 1, l.Cols)
+		}
+	case Experts:
+		x := c.like(o.X)
+		c.value("X", o.X, f32, x.Rows, 0)
+		c.value("Y", o.Y, f32, x.Rows, x.Cols)
+		c.value("Ids", o.Ids, kernels.I32, x.Rows, o.Top)
+		c.value("Weights", o.Weights, f32, x.Rows, o.Top)
+		up := c.weight("GateUp", o.GateUp, Multiply, 2*o.Width, x.Cols)
+		down := c.weight("Down", o.Down, Multiply, x.Cols, o.Width)
+		c.that(up.Experts > 0 && up.Experts == down.Experts, "stacks of %d and %d experts", up.Experts, down.Experts)
+		if o.GateUpBias != NoWeight {
+			c.weight("GateUpBias", o.GateUpBias, Vector, 1, up.Experts*up.Rows)
+		}
+		if o.DownBias != NoWeight {
+			c.weight("DownBias", o.DownBias, Vector, 1, down.Experts*down.Rows)
+		}
+	case Conv:
+		k := c.state(o.Class, o.Layer)
+		x := c.value("X", o.X, f32, PerToken, k.ConvCols)
+		c.value("Y", o.Y, f32, PerToken, x.Cols)
+		c.weight("W", o.W, Vector, 1, x.Cols*o.Kernel)
+		c.that(o.Kernel > 1 && k.ConvRows >= o.Kernel-1, "a state of %d rows for a kernel of %d", k.ConvRows, o.Kernel)
+	case DeltaNet:
+		k := c.state(o.Class, o.Layer)
+		c.that(o.KeyHeads > 0 && o.ValueHeads > 0 && o.ValueHeads%o.KeyHeads == 0, "%d value heads, %d key heads", o.ValueHeads, o.KeyHeads)
+		c.that(k.Heads == o.ValueHeads && k.Rows == o.KeyDim && k.Cols == o.ValueDim, "a state of %d×%d×%d", k.Heads, k.Rows, k.Cols)
+		c.value("QKV", o.QKV, f32, PerToken, 2*o.KeyHeads*o.KeyDim+o.ValueHeads*o.ValueDim)
+		c.value("BA", o.BA, f32, PerToken, 2*o.ValueHeads)
+		c.value("Y", o.Y, f32, PerToken, o.ValueHeads*o.ValueDim)
+		c.weight("ALog", o.ALog, Vector, 1, o.ValueHeads)
+		c.weight("DtBias", o.DtBias, Vector, 1, o.ValueHeads)
+	}
+}
+
+// state checks the class of a recurrent op.
+func (c *checker) state(class, layer int) StateShape {
+	k := c.class(class, layer)
+	if k.State == nil {
+		c.fail("class %s holds no recurrent state", k.Name)
+		return StateShape{}
+	}
+	return *k.State
 }
 
 func (c *checker) attention(op Op) {
@@ -63,23 +168,9 @@ func (c *checker) attention(op Op) {
 		c.weight("InvFreq", o.InvFreq, Vector, 1, y.Cols/2)
 		c.that(y.Cols%2 == 0, "Y has %d columns, an odd number", y.Cols)
 	case Rope:
-		c.heads(o.Heads, o.KVHeads, o.HeadDim)
-		c.value("QKV", o.QKV, kernels.F32, PerToken, (o.Heads+2*o.KVHeads)*o.HeadDim)
-		c.that(o.Rotary > 0 && o.Rotary%2 == 0 && o.Rotary <= o.HeadDim, "%d rotated dimensions of %d", o.Rotary, o.HeadDim)
-		c.value("Angles", o.Angles, kernels.F32, PerToken, o.Rotary)
-		c.value("Q", o.Q, kernels.F32, PerToken, o.Heads*o.HeadDim)
-		f := c.like(o.K).Format
-		c.that(storable(f), "K is %v; f32, f16 and bf16 can be stored", f)
-		c.value("K", o.K, f, PerToken, o.KVHeads*o.HeadDim)
-		c.value("V", o.V, f, PerToken, o.KVHeads*o.HeadDim)
+		c.rope(o)
 	case Attention:
-		c.heads(o.Heads, o.KVHeads, o.HeadDim)
-		k := c.class(o.Class, o.Layer)
-		c.that(k.KVHeads == o.KVHeads && k.HeadDim == o.HeadDim, "class %s has %d heads of %d, not %d of %d", k.Name, k.KVHeads, k.HeadDim, o.KVHeads, o.HeadDim)
-		c.value("Q", o.Q, kernels.F32, PerToken, o.Heads*o.HeadDim)
-		c.value("Y", o.Y, kernels.F32, PerToken, o.Heads*o.HeadDim)
-		c.value("K", o.K, k.Format, PerToken, o.KVHeads*o.HeadDim)
-		c.value("V", o.V, k.Format, PerToken, o.KVHeads*o.HeadDim)
+		c.attend(o)
 	case StoreKV:
 		k := c.class(o.Class, o.Layer)
 		c.value("K", o.K, k.Format, PerToken, k.KVHeads*k.HeadDim)
@@ -87,6 +178,56 @@ func (c *checker) attention(op Op) {
 	}
 }
 
+func (c *checker) rope(o Rope) {
+	c.heads(o.Heads, o.KVHeads, o.HeadDim)
+	in := o.Heads + 2*o.KVHeads
+	if o.Gated {
+		in += o.Heads
+		c.value("Gate", o.Gate, kernels.F32, PerToken, o.Heads*o.HeadDim)
+	}
+	if o.Shared {
+		in -= o.KVHeads
+	}
+	c.value("QKV", o.QKV, kernels.F32, PerToken, in*o.HeadDim)
+	c.that(o.Rotary > 0 && o.Rotary%2 == 0 && o.Rotary <= o.HeadDim, "%d rotated dimensions of %d", o.Rotary, o.HeadDim)
+	c.value("Angles", o.Angles, kernels.F32, PerToken, o.Rotary)
+	c.value("Q", o.Q, kernels.F32, PerToken, o.Heads*o.HeadDim)
+	f := c.like(o.K).Format
+	c.that(storable(f), "K is %v; f32, f16, bf16 and 8-bit floats can be stored", f)
+	c.value("K", o.K, f, PerToken, o.KVHeads*o.HeadDim)
+	c.value("V", o.V, f, PerToken, o.KVHeads*o.HeadDim)
+	if o.Norm != nil {
+		c.weight("Norm.Q", o.Norm.Q, Vector, 1, o.HeadDim)
+		c.weight("Norm.K", o.Norm.K, Vector, 1, o.HeadDim)
+	}
+}
+
+func (c *checker) attend(o Attention) {
+	c.heads(o.Heads, o.KVHeads, o.HeadDim)
+	f := c.like(o.K).Format
+	if !o.Both {
+		k := c.class(o.Class, o.Layer)
+		f = k.Format
+		c.that(k.KVHeads == o.KVHeads && k.HeadDim == o.HeadDim, "class %s has %d heads of %d, not %d of %d", k.Name, k.KVHeads, k.HeadDim, o.KVHeads, o.HeadDim)
+		c.that(k.Window == 0 || o.Window > 0 && o.Window <= k.Window, "class %s keeps %d tokens, the op sees %d (0: all)", k.Name, k.Window, o.Window)
+		c.that((k.KeyDim == 0) == (o.Rebuild == nil), "class %s stores %d numbers of a key, the op rebuilds: %t", k.Name, k.keyDim(), o.Rebuild != nil)
+	}
+	c.value("Q", o.Q, kernels.F32, PerToken, o.Heads*o.HeadDim)
+	c.value("Y", o.Y, kernels.F32, PerToken, o.Heads*o.HeadDim)
+	c.value("K", o.K, f, PerToken, o.KVHeads*o.HeadDim)
+	c.value("V", o.V, f, PerToken, o.KVHeads*o.HeadDim)
+	if o.Sinked {
+		c.weight("Sinks", o.Sinks, Vector, 1, o.Heads)
+	}
+	if o.Rebuild != nil {
+		c.weight("Rebuild.Weight", o.Rebuild.Weight, Vector, 1, o.HeadDim)
+	}
+}
+
 func storable(f kernels.Format) bool {
-	return f == kernels.F32 || f == kernels.F16 || f == kernels.BF16
+	switch f {
+	case kernels.F32, kernels.F16, kernels.BF16, kernels.F8E4M3, kernels.F8E5M2:
+		return true
+	}
+	return false
 }

@@ -10,11 +10,20 @@ import "vapp.dev/kernels"
 // [BlockSize] I32: the ids whose K and V the page holds.
 type KVClass struct {
 	Name      string
-	Format    kernels.Format // F32, F16 or BF16
-	BlockSize int            // tokens a page holds; a multiple of 16
+	Format    kernels.Format // of K and V: F32, F16, BF16 or an 8-bit float
+	BlockSize int            // tokens a page holds, a multiple of 16; 0 for a State
 	Layers    int
 	KVHeads   int
 	HeadDim   int
+	// Window is how many tokens a query sees, itself included: the class keeps no
+	// more. 0: all.
+	Window int
+	// KeyDim is how many numbers of a head's key are stored, where the others can be
+	// had from its value (Attention.Rebuild). 0: HeadDim.
+	KeyDim int
+	// State is what a page holds in place of keys and values: one page a sequence.
+	// nil: the class is of attention.
+	State *StateShape
 	// SlabBytes and PagesPerSlab place page n: slab n/PagesPerSlab of the KV
 	// arena, page n%PagesPerSlab in it.
 	SlabBytes    int64
@@ -26,28 +35,71 @@ type KVClass struct {
 	Plane bool
 }
 
-// half is the bytes of K (or V) of one layer in a page.
-func (c KVClass) half() int64 {
+// StateShape is the recurrent state of one layer: the last inputs of a causal
+// convolution, then a matrix for each head, in Copies (one for each token that a
+// step may verify).
+type StateShape struct {
+	ConvRows, ConvCols int            // inputs kept × channels
+	ConvFormat         kernels.Format // of the inputs
+	Heads, Rows, Cols  int            // the matrices, F32
+	Copies             int            // of the matrices, at least 1
+}
+
+// ConvBytes is what the convolution's inputs take, in bytes.
+func (s StateShape) ConvBytes() int64 {
+	return s.ConvFormat.Bytes(int64(s.ConvRows) * int64(s.ConvCols))
+}
+
+// MatrixBytes is what one copy of the matrices takes, in bytes.
+func (s StateShape) MatrixBytes() int64 {
+	return 4 * int64(s.Heads) * int64(s.Rows) * int64(s.Cols)
+}
+
+// Bytes is the state of one layer.
+func (s StateShape) Bytes() int64 { return s.ConvBytes() + int64(s.Copies)*s.MatrixBytes() }
+
+// keyDim is how many numbers of a head's key are stored.
+func (c KVClass) keyDim() int {
+	if c.KeyDim > 0 {
+		return c.KeyDim
+	}
+	return c.HeadDim
+}
+
+// keys is the bytes of K of one layer in a page, values those of V.
+func (c KVClass) keys() int64 {
+	return c.Format.Bytes(int64(c.KVHeads) * int64(c.keyDim()) * int64(c.BlockSize))
+}
+
+func (c KVClass) values() int64 {
 	return c.Format.Bytes(int64(c.KVHeads) * int64(c.HeadDim) * int64(c.BlockSize))
+}
+
+// layer is the bytes of one layer in a page.
+func (c KVClass) layer() int64 {
+	if c.State != nil {
+		return c.State.Bytes()
+	}
+	return c.keys() + c.values()
 }
 
 // PageBytes is what one page takes, a multiple of 64.
 func (c KVClass) PageBytes() int64 {
-	n := 2 * c.half() * int64(c.Layers)
+	n := c.layer() * int64(c.Layers)
 	if c.Plane {
 		n += int64(c.BlockSize) * 4
 	}
 	return (n + 63) / 64 * 64
 }
 
-// KOffset is where layer l's K begins in a page.
-func (c KVClass) KOffset(l int) int64 { return 2 * c.half() * int64(l) }
+// KOffset is where layer l's K, or its state, begins in a page.
+func (c KVClass) KOffset(l int) int64 { return c.layer() * int64(l) }
 
 // VOffset is where layer l's V begins in a page.
-func (c KVClass) VOffset(l int) int64 { return c.KOffset(l) + c.half() }
+func (c KVClass) VOffset(l int) int64 { return c.KOffset(l) + c.keys() }
 
 // TokenOffset is where the token plane begins in a page.
-func (c KVClass) TokenOffset() int64 { return 2 * c.half() * int64(c.Layers) }
+func (c KVClass) TokenOffset() int64 { return c.layer() * int64(c.Layers) }
 
 // Address is the byte offset of a page in the KV arena.
 func (c KVClass) Address(page int32) int64 {

@@ -23,23 +23,55 @@ type StoreTokens struct {
 	Class int
 }
 
-// Embed sets Y [T,cols] to the rows of Table that Ids [T,1] I32 name, times Scale.
+// Embed sets Y [rows,cols] to the rows of Table that Ids [rows,1] I32 name, times
+// Scale. Row0 is the id of the table's first row: ids outside of it (another
+// rank has them) give zeros.
 type Embed struct {
 	Ids   Value
 	Table WeightID
 	Y     Value
 	Scale float32
+	Row0  int
 }
 
 // Norm is RMSNorm with an optional residual, row by row. With Residual ≥ 0 it
 // first adds X into Residual (in place) and normalises that, else X:
-// Y = r / sqrt(mean(r²) + Eps) · W. X, Residual, Y are [rows, cols]. Y may be X.
+// Y = r / sqrt(mean(r²) + Eps) · (Offset + W) · Scale. X, Residual, Y are
+// [rows, cols]. Y may be X.
 type Norm struct {
 	X        Value
-	Residual Value // NoValue: none
-	W        WeightID
+	Residual Value    // NoValue: none
+	W        WeightID // [cols], or [Segment]; NoWeight: ones
 	Eps      float32
 	Y        Value
+	// Offset is added to every weight: 1 where the checkpoint keeps weights around 0.
+	Offset float32
+	// Scale multiplies the result; 0: 1.
+	Scale float32
+	// Segment is how many columns are normalised together; 0: all.
+	Segment int
+	// Gated says that the result is multiplied by silu(Gate), Gate [rows, cols].
+	Gated bool
+	Gate  Value
+	// Plain is LayerNorm in place of RMSNorm: the mean is taken off first and Bias
+	// added last. Vision towers have it.
+	Plain bool
+	Bias  WeightID // with Plain only
+}
+
+// Add is Into [rows,cols] = (Into + X) · Scale[0], Scale a vector of one number.
+type Add struct {
+	X, Into Value
+	Scale   WeightID // NoWeight: 1
+}
+
+// Concat is Y [rows,a+b]: the columns of A, then those of B.
+type Concat struct{ A, B, Y Value }
+
+// Softcap is X [rows,cols] = Cap · tanh(X / Cap), in place.
+type Softcap struct {
+	X   Value
+	Cap float32
 }
 
 // Linear is Y [rows,out] = X [rows,in] · Wᵀ (+ Bias [out]). The weight carries
@@ -51,49 +83,16 @@ type Linear struct {
 	Y    Value
 }
 
-// Angles fills Y [T,2·half] with cos then sin of position · InvFreq [half],
-// times Scale: the product in F32 as transformers does it, cos and sin of
-// that product rounded to F32.
-type Angles struct {
-	InvFreq WeightID
-	Scale   float32
-	Y       Value
-}
-
-// Rope splits the fused QKV [T,(Heads+2·KVHeads)·HeadDim] and rotates Q and
-// K by halves (NeoX): pair (i, i+Rotary/2). Q [T,Heads·HeadDim] is F32; K and V
-// [T,KVHeads·HeadDim] are rounded to the class's format.
-type Rope struct {
-	QKV, Angles             Value
-	Q, K, V                 Value
-	Heads, KVHeads, HeadDim int
-	Rotary                  int // rotated dimensions, ≤ HeadDim
-}
-
-// Attention is causal attention of the step's queries over the paged history
-// of each sequence and the step's own K and V, which StoreKV stores afterwards.
-// Token t at position p of its sequence sees positions 0..p: those before the
-// sequence's first token in this step from pages, the others from K and V.
-// Scores are accumulated, and the softmax is split, at absolute positions, so that
-// a row's result does not depend on chunking, batch, page numbers or threads.
-type Attention struct {
-	Q, K, V, Y              Value // Q, Y [T,Heads·HeadDim]; K, V [T,KVHeads·HeadDim]
-	Class, Layer            int   // Layer counts within the class
-	Heads, KVHeads, HeadDim int
-	Scale                   float32
-}
-
-// StoreKV writes K and V [T,KVHeads·HeadDim] into the pages of their sequences.
-type StoreKV struct {
-	K, V         Value
-	Class, Layer int
-}
-
-// SwiGLU is Y [rows,cols] = silu(X[:, :cols]) · X[:, cols:], X [rows,2·cols].
-type SwiGLU struct{ X, Y Value }
+// Drafted makes the input of a model's own head: Out [T,1] I32 is each token's
+// successor, the next row of its sequence or, for the last one, what the step
+// sampled last.
+type Drafted struct{ Ids, Out Value }
 
 // Gather picks the rows Step.Rows of X [T,cols] into Y [L,cols].
 type Gather struct{ X, Y Value }
+
+// GatherLast picks the last row of each sequence of X [T,cols] into Y [S,cols].
+type GatherLast struct{ X, Y Value }
 
 // Sample turns Logits [L,vocab] into tokens: masks, raw logprobs, edits,
 // penalties, temperature, min-p, top-k, top-p, draw, in that order, each row by
@@ -112,14 +111,24 @@ type AllGather struct{ X, Y Value }
 func (Tokens) opName() string      { return "tokens" }
 func (StoreTokens) opName() string { return "store_tokens" }
 func (Embed) opName() string       { return "embed" }
+func (Add) opName() string         { return "add" }
+func (Concat) opName() string      { return "concat" }
+func (Softcap) opName() string     { return "softcap" }
+func (Activate) opName() string    { return "activate" }
+func (Route) opName() string       { return "route" }
+func (Experts) opName() string     { return "experts" }
+func (Conv) opName() string        { return "conv" }
+func (DeltaNet) opName() string    { return "delta_net" }
+func (Drafted) opName() string     { return "drafted" }
 func (Norm) opName() string        { return "norm" }
 func (Linear) opName() string      { return "linear" }
 func (Angles) opName() string      { return "angles" }
 func (Rope) opName() string        { return "rope" }
 func (Attention) opName() string   { return "attention" }
 func (StoreKV) opName() string     { return "store_kv" }
-func (SwiGLU) opName() string      { return "swiglu" }
+func (GLU) opName() string         { return "glu" }
 func (Gather) opName() string      { return "gather" }
+func (GatherLast) opName() string  { return "gather_last" }
 func (Sample) opName() string      { return "sample" }
 func (AllReduce) opName() string   { return "all_reduce" }
 func (AllGather) opName() string   { return "all_gather" }

@@ -13,6 +13,7 @@ type Rows uint8
 const (
 	PerToken  Rows = iota // T rows
 	PerSample             // L rows
+	PerSeq                // S rows
 )
 
 // Value is an activation: an index into Program.Values.
@@ -52,8 +53,11 @@ type Program struct {
 
 // Rows returns the bucket's row count for a symbol.
 func (p *Program) Rows(r Rows) int {
-	if r == PerSample {
+	switch r {
+	case PerSample:
 		return p.Bucket.Samples
+	case PerSeq:
+		return p.Bucket.Seqs
 	}
 	return p.Bucket.Tokens
 }

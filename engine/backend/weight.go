@@ -23,10 +23,73 @@ type WeightSpec struct {
 	Source kernels.Format // format in the checkpoint; Invalid where parts differ
 	Use    Use
 	Parts  []Part
+	// Experts is how many matrices of Rows × Cols lie one after the other, each
+	// for an expert; 0: one matrix.
+	Experts int
+	// Target is what the weight is quantized to while it is packed (the profile's
+	// quantization); Invalid: it stays as stored.
+	Target kernels.Format
+	// Scaling of an 8-bit float format, as stored or as Target gets it.
+	Scaling Scaling
 }
 
-// Elems is Rows × Cols.
-func (w WeightSpec) Elems() int64 { return int64(w.Rows) * int64(w.Cols) }
+// Elems is Rows × Cols, of all experts.
+func (w WeightSpec) Elems() int64 {
+	return int64(max(1, w.Experts)) * int64(w.Rows) * int64(w.Cols)
+}
+
+// Stored is the format that kernels read where a layout has them for it.
+func (w WeightSpec) Stored() kernels.Format {
+	if w.Target != kernels.Invalid {
+		return w.Target
+	}
+	return w.Source
+}
+
+// Scaling says which weights share a scale. Formats whose blocks carry their own
+// scale (GGUF's, MXFP4) have none.
+type Scaling uint8
+
+// The scalings. A scale is one F32.
+const (
+	NoScale    Scaling = iota
+	PerTensor          // one for each part (each expert's, if there are any)
+	PerChannel         // one for each output feature
+	PerBlock           // one for each 128 × 128 block of a part
+)
+
+// ScaleBlock is the side of a PerBlock block.
+const ScaleBlock = 128
+
+var scalingNames = [...]string{"", "per tensor", "per channel", "per 128x128 block"}
+
+// String is the word that plans print; "" for NoScale.
+func (s Scaling) String() string { return scalingNames[min(int(s), len(scalingNames)-1)] }
+
+// Scales is how many F32 scales lie beside the weights.
+func (w WeightSpec) Scales() int64 {
+	experts := int64(max(1, w.Experts))
+	switch w.Scaling {
+	case PerTensor:
+		if w.Experts > 0 {
+			return experts
+		}
+		return int64(len(w.Parts))
+	case PerChannel:
+		return experts * int64(w.Rows)
+	case PerBlock:
+		var n int64
+		blocks := func(n int) int64 { return (int64(n) + ScaleBlock - 1) / ScaleBlock }
+		if w.Experts > 0 {
+			return experts * blocks(w.Rows) * blocks(w.Cols)
+		}
+		for _, p := range w.Parts {
+			n += blocks(p.Rows) * blocks(w.Cols)
+		}
+		return n
+	}
+	return 0
+}
 
 // Part is a run of rows of a checkpoint tensor, or literal values. The parts of
 // a Vector are joined end to end: each is one row of Elems elements.
@@ -36,6 +99,11 @@ type Part struct {
 	Rows   int
 	Elems  int            // of a Vector's part; 0 otherwise
 	Format kernels.Format // of this tensor; parts may differ
+	// Col0 is the first column this rank holds, Cols how many; 0: all from the first.
+	Col0, Cols int
+	// Scale names the tensor of the scales, where Tensor has some: of an 8-bit float
+	// by the spec's Scaling; of MXFP4 one byte for each 32 weights. "" where none.
+	Scale string
 	// Values replaces Tensor for vectors the model code computes (rope
 	// frequencies).
 	Values []float32

@@ -96,7 +96,7 @@ func openGolden(t testing.TB, r goldenRun, g *enginetest.Golden, path string) *g
 	ck, err := checkpoint.Open(path)
 	must(t, err)
 	t.Cleanup(func() { ck.Close() })
-	model, err := models.New(ck, backend.Whole)
+	model, err := models.New(ck, models.Build{})
 	must(t, err)
 	facts, err := r.Opener.Probe()
 	must(t, err)

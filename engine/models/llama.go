@@ -78,14 +78,14 @@ func llamaTensors(c checkpoint.Config) []checkpoint.TensorInfo {
 }
 
 func newLlama(c checkpoint.Config, l *loader) (Model, error) {
-	if w := l.shard.World; c.NumHeads%w != 0 || c.NumKVHeads%w != 0 || c.IntermediateSize%w != 0 {
+	if w := l.Shard.World; c.NumHeads%w != 0 || c.NumKVHeads%w != 0 || c.IntermediateSize%w != 0 {
 		return nil, &UnsupportedError{fmt.Sprintf("tensor parallel size %d", w),
 			fmt.Sprintf("it must divide %d heads, %d key/value heads and intermediate size %d", c.NumHeads, c.NumKVHeads, c.IntermediateSize)}
 	}
-	if l.shard.World > 1 && (c.AttentionBias || c.MLPBias) {
+	if l.Shard.World > 1 && (c.AttentionBias || c.MLPBias) {
 		return nil, &UnsupportedError{"tensor parallelism of a Llama with biases", "its biases are not split over ranks"}
 	}
-	m := &llama{cfg: c, shard: l.shard}
+	m := &llama{cfg: c, shard: l.Shard}
 	freqs, err := c.RopeInvFreq()
 	if err != nil {
 		return nil, err
@@ -239,7 +239,7 @@ func (m *llama) mlp(r *backend.Recorder, n backend.Value, rows backend.Rows, w l
 	r.Do(backend.Linear{X: n, W: w.gateUp, Bias: w.gateUpBias, Y: gu})
 	r.Free(n)
 	a := r.New("act", kernels.F32, rows, width)
-	r.Do(backend.SwiGLU{X: gu, Y: a})
+	r.Do(backend.GLU{X: gu, Y: a})
 	r.Free(gu)
 	d := r.New("delta", kernels.F32, rows, m.cfg.HiddenSize)
 	r.Do(backend.Linear{X: a, W: w.down, Bias: w.downBias, Y: d})

@@ -8,8 +8,8 @@ import (
 
 // loader collects the weights of a model as its constructor names them.
 type loader struct {
+	Build
 	src   *checkpoint.Checkpoint
-	shard backend.Shard
 	specs []backend.WeightSpec
 }
 
@@ -22,8 +22,8 @@ func (l *loader) matrix(name, group string, use backend.Use, split bool, tensors
 		t, _ := l.src.Tensor(n)
 		rows, row0 := int(t.Rows()), 0
 		if split {
-			rows /= l.shard.World
-			row0 = rows * l.shard.Rank
+			rows /= l.Shard.World
+			row0 = rows * l.Shard.Rank
 		}
 		spec.Cols = int(t.RowElements())
 		spec.Rows += rows
@@ -40,7 +40,7 @@ func (l *loader) matrix(name, group string, use backend.Use, split bool, tensors
 // columns adds a matrix whose input features the ranks share (row parallel).
 func (l *loader) columns(name, group, tensor string) backend.WeightID {
 	id := l.matrix(name, group, backend.Multiply, false, tensor)
-	l.specs[id].Cols /= l.shard.World
+	l.specs[id].Cols /= l.Shard.World
 	return id
 }
 

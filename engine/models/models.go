@@ -13,6 +13,22 @@ import (
 	"vapp.dev/kernels"
 )
 
+// Build says how a family is applied to a checkpoint. The zero value is the whole
+// model as it is stored, text only.
+type Build struct {
+	Shard backend.Shard // of the weights; zero: Whole
+	// Quantize is what linear layers and experts become while they are packed;
+	// Invalid: they stay as stored.
+	Quantize kernels.Format
+	// Draft is how many tokens the model's own head proposes a step; 0: its weights
+	// are left out.
+	Draft int
+	// Vision keeps the vision tower.
+	Vision bool
+	// Rebuild stores of K only what cannot be had from V.
+	Rebuild bool
+}
+
 // Model is a family applied to one checkpoint and one rank of it.
 type Model interface {
 	// Weights lists what a device must hold, in arena order.
@@ -25,6 +41,14 @@ type Model interface {
 	Record(p *backend.Program) (*backend.Program, error)
 	// Vocab is the width of the logits.
 	Vocab() int
+}
+
+// Encoder is what a Model with a vision tower has besides.
+type Encoder interface {
+	// Patches is the most patches that one item of a request may have.
+	Patches() int
+	// RecordEncoder writes the tower's pass over p.Bucket.Tokens patches into p.
+	RecordEncoder(p *backend.Program) (*backend.Program, error)
 }
 
 // family is one row of the table of architectures.
@@ -88,7 +112,10 @@ func Dtype(cfg checkpoint.Config) kernels.Format {
 // New applies the family of c's architecture. It reads headers only, and
 // fails where the checkpoint's tensors disagree with its config, naming the first
 // few and their number.
-func New(c *checkpoint.Checkpoint, shard backend.Shard) (Model, error) {
+func New(c *checkpoint.Checkpoint, b Build) (Model, error) {
+	if b.Shard.World == 0 {
+		b.Shard = backend.Whole
+	}
 	cfg := c.Config()
 	f, err := find(cfg)
 	if err != nil {
@@ -100,7 +127,7 @@ func New(c *checkpoint.Checkpoint, shard backend.Shard) (Model, error) {
 	if err := agree(c, f.tensors(cfg)); err != nil {
 		return nil, err
 	}
-	return f.build(cfg, &loader{src: c, shard: shard})
+	return f.build(cfg, &loader{src: c, Build: b})
 }
 
 // MismatchError says where a checkpoint's tensors disagree with its config.

@@ -108,7 +108,7 @@ func (n *net) record(r *backend.Recorder, w netWeights) {
 		r.Do(backend.Linear{X: y, W: l.out, Bias: backend.NoWeight, Y: delta})
 		r.Do(backend.Norm{X: delta, Residual: x, W: l.norm2, Eps: 1e-5, Y: normed})
 		r.Do(backend.Linear{X: normed, W: l.up, Bias: backend.NoWeight, Y: up})
-		r.Do(backend.SwiGLU{X: up, Y: act})
+		r.Do(backend.GLU{X: up, Y: act})
 		r.Do(backend.Linear{X: act, W: l.down, Bias: backend.NoWeight, Y: delta})
 	}
 	r.Do(backend.Norm{X: delta, Residual: x, W: w.norm, Eps: 1e-5, Y: normed})

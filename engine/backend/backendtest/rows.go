@@ -100,7 +100,7 @@ func (s *subject) swiglu(t *testing.T, n int) {
 	rig := s.rig(t, plan{tensors: m, vocab: most, bucket: backend.Bucket{Tokens: most, Seqs: 1, Samples: 1}, record: func(rec *backend.Recorder) {
 		v := input(rec, table, 2*n)
 		y = rec.New("y", kernels.F32, backend.PerToken, n)
-		rec.Do(backend.SwiGLU{X: v, Y: y})
+		rec.Do(backend.GLU{X: v, Y: y})
 	}})
 	for _, rows := range []int{1, 3, 17, most} {
 		rig.run(feed{tokens: upTo(rows)})

@@ -29,7 +29,7 @@ func (c *compiler) op(op backend.Op) error {
 		}, y.Rows, 1, rows(y.Cols))
 	case backend.Linear:
 		return c.linear(o)
-	case backend.SwiGLU:
+	case backend.GLU:
 		y := c.info(o.Y)
 		return add(c, kcpu.OpSwiGLU, kcpu.SwiGLU{X: c.value(o.X), Y: c.value(o.Y), Symbol: int32(y.Rows), Cols: int32(y.Cols)},
 			y.Rows, y.Cols, worth/2)

@@ -58,6 +58,9 @@ func (Opener) Open(f backend.Facts, s backend.Settings, r backend.Reservation) (
 func (d *device) check() error {
 	r := &d.r
 	for _, p := range r.Programs {
+		if err := d.layout.Runs(r.Weights, p); err != nil {
+			return err
+		}
 		n, err := d.layout.Workspace(p)
 		if err != nil {
 			return err

@@ -64,9 +64,9 @@ func (l layout) Choices() []backend.Choice {
 }
 
 // KVFormats are all that attention reads: half precision with the longer
-// mantissa, then with the wider range, then single precision.
+// mantissa, then with the wider range, then single precision; 8-bit floats are planned.
 func (l layout) KVFormats() []kernels.Format {
-	return []kernels.Format{kernels.F16, kernels.BF16, kernels.F32}
+	return []kernels.Format{kernels.F16, kernels.BF16, kernels.F32, kernels.F8E4M3, kernels.F8E5M2}
 }
 
 // Round is up to whole huge pages, or pages where those are off.
@@ -94,13 +94,16 @@ func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
 	if w.Use&backend.Vector != 0 {
 		return backend.Packed{Format: kernels.F32, Bytes: align(4 * w.Elems()), Kernel: "vector"}, nil
 	}
-	p := backend.Packed{Format: w.Source}
+	p := backend.Packed{Format: w.Stored()}
 	if w.Source == kernels.Invalid {
 		p.Format, p.Note = kernels.BF16, "its parts have several formats: converted to bf16"
 	}
 	if w.Use&backend.Multiply == 0 {
 		p.Bytes, p.Kernel = align(int64(w.Rows)*p.Format.Bytes(int64(w.Cols))), "rows"
 		return p, nil
+	}
+	if w.Experts > 0 || planned(p.Format) {
+		return l.plannedWeight(w, p)
 	}
 	if !slices.Contains(kcpu.SupportedFormats(l.variant), p.Format) {
 		p.Format, p.Note = kernels.BF16, fmt.Sprintf("no kernel multiplies %v: converted to bf16", w.Source)
@@ -109,6 +112,24 @@ func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
 	if p.Bytes, p.Kernel, ok = kcpu.LinearLayout(l.variant, p.Format, w.Rows, w.Cols); !ok {
 		return p, backend.Unsupported(name, "weight "+w.Name, fmt.Sprintf("no %s kernel multiplies %d×%d %v", l.variant, w.Rows, w.Cols, p.Format))
 	}
+	return p, nil
+}
+
+// planned are the formats that will be multiplied as they are and have no kernel yet.
+func planned(f kernels.Format) bool {
+	return f == kernels.F8E4M3 || f == kernels.F8E5M2 || f == kernels.MXFP4
+}
+
+// panel is how many output features lie side by side in a packed matrix.
+const panel = 16
+
+// plannedWeight is the room of a weight that Runs refuses for now: panels of
+// output features as every format has them, and F32 scales.
+func (l layout) plannedWeight(w backend.WeightSpec, p backend.Packed) (backend.Packed, error) {
+	rows := (int64(w.Rows) + panel - 1) / panel * panel
+	each := align(rows * p.Format.Bytes(int64(w.Cols)))
+	p.Bytes = int64(max(1, w.Experts))*each + align(4*w.Scales())
+	p.Kernel = "planned"
 	return p, nil
 }
 

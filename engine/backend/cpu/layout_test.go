@@ -110,7 +110,6 @@ func TestWorkspaceRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, p := range map[string]*backend.Program{
-		"2 ranks":        {Shard: backend.Shard{World: 2}},
 		"heads of 1024":  {Shard: backend.Whole, Ops: []backend.Op{backend.Attention{Heads: 1, KVHeads: 1, HeadDim: 1024}}},
 		"64 query heads": {Shard: backend.Whole, Ops: []backend.Op{backend.Attention{Heads: 64, KVHeads: 1, HeadDim: 64}}},
 		"vocabulary":     {Shard: backend.Whole, Vocab: 1 << 30, Ops: []backend.Op{backend.Sample{}}},
@@ -118,6 +117,28 @@ func TestWorkspaceRefuses(t *testing.T) {
 		if _, err := l.Workspace(p); !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
+	}
+}
+
+// TestRunsRefuses names what is planned and has no kernel yet.
+func TestRunsRefuses(t *testing.T) {
+	l, err := newLayout(machine, backend.Settings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, p := range map[string]*backend.Program{
+		"2 ranks":                 {Shard: backend.Shard{World: 2}},
+		"op attention with sinks": {Ops: []backend.Op{backend.Attention{Sinked: true}}},
+		"op delta_net":            {Ops: []backend.Op{backend.DeltaNet{}}},
+		"KV class old: a window":  {Classes: []backend.KVClass{{Name: "old", Window: 128}}},
+	} {
+		if err := l.Runs(nil, p); !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	w := backend.WeightSpec{Name: "mixed", Rows: 32, Cols: 64, Source: kernels.MXFP4, Use: backend.Multiply}
+	if err := l.Runs([]backend.WeightSpec{w}, &backend.Program{}); err == nil || !strings.Contains(err.Error(), "weight mixed in mxfp4") {
+		t.Error(err)
 	}
 }
 

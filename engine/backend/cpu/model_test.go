@@ -35,7 +35,7 @@ func load(b testing.TB, s backend.Settings, tokens, seqs, length int) *loaded {
 	ck, err := checkpoint.Open(smolLM2)
 	must(b, err)
 	b.Cleanup(func() { ck.Close() })
-	m, err := models.New(ck, backend.Whole)
+	m, err := models.New(ck, models.Build{})
 	must(b, err)
 	o := cpu.Opener{}
 	facts, err := o.Probe()

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"fmt"
+	"slices"
 
 	"vapp.dev/engine/backend"
 	kcpu "vapp.dev/kernels/cpu"
@@ -11,12 +12,8 @@ import (
 // then one for each. Ops run one after the other, so all begin at its start.
 type rooms struct{ shared, each int64 }
 
-// Workspace is the largest rooms of an op. It refuses ops, fields and shapes
-// that no kernel has.
+// Workspace is the largest rooms of an op. It refuses shapes that no kernel has.
 func (l layout) Workspace(p *backend.Program) (int64, error) {
-	if p.Shard.World > 1 {
-		return 0, backend.Unsupported(name, fmt.Sprintf("%d ranks", p.Shard.World), "it is a single device")
-	}
 	var most int64
 	for _, op := range p.Ops {
 		r, err := l.rooms(p, op)
@@ -46,11 +43,57 @@ func (l layout) rooms(p *backend.Program, op backend.Op) (rooms, error) {
 			return rooms{}, backend.Unsupported(name, fmt.Sprintf("a vocabulary of %d", p.Vocab), fmt.Sprintf("at most %d", kcpu.MaxVocab))
 		}
 		return rooms{each: kcpu.SampleWorkspace(p.Vocab)}, nil
+	case backend.Experts:
+		return l.expertRooms(p, o)
+	case backend.DeltaNet:
+		return rooms{each: deltaRoom(o)}, nil
 	case backend.Tokens, backend.StoreTokens, backend.Embed, backend.Norm, backend.Angles, backend.Rope,
-		backend.StoreKV, backend.SwiGLU, backend.Gather:
+		backend.StoreKV, backend.GLU, backend.Gather, backend.GatherLast, backend.Add, backend.Concat, backend.Softcap,
+		backend.Activate, backend.Route, backend.Conv, backend.Drafted, backend.AllReduce, backend.AllGather:
 		return rooms{}, nil
 	}
 	return rooms{}, backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")
+}
+
+// Runs refuses what is planned and has no kernel yet.
+func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
+	if p.Shard.World > 1 {
+		return backend.Unsupported(name, fmt.Sprintf("%d ranks", p.Shard.World), "it is a single device")
+	}
+	if what := backend.NewerIn(p); what != "" {
+		return backend.Unsupported(name, what, "it has no kernel yet")
+	}
+	for _, w := range weights {
+		packed, err := l.Weight(w)
+		if err != nil {
+			return err
+		}
+		if w.Use&backend.Multiply != 0 && !slices.Contains(kcpu.SupportedFormats(l.variant), packed.Format) {
+			return backend.Unsupported(name, "weight "+w.Name+" in "+packed.Format.String(), "it has no kernel yet")
+		}
+	}
+	return nil
+}
+
+// expertRooms holds the rows of a mixture sorted by expert: the tokens' picks,
+// then what gate, up and their product give for each, F32.
+func (l layout) expertRooms(p *backend.Program, o backend.Experts) (rooms, error) {
+	if int(o.GateUp) >= len(p.Weights) || o.GateUp < 0 || int(o.X) >= len(p.Values) || o.X < 0 {
+		return rooms{}, fmt.Errorf("backend %s: program %s: experts of weight %d and value %d, which it lacks", name, p.Name, o.GateUp, o.X)
+	}
+	rows := int64(p.Rows(p.Values[o.X].Rows)) * int64(o.Top)
+	shared := align(8*rows) + align(4*rows*3*int64(o.Width)) + align(4*rows*int64(p.Values[o.X].Cols))
+	return rooms{shared: shared, each: align(4 * int64(max(2*o.Width, p.Values[o.X].Cols)))}, nil
+}
+
+// deltaChunk is how many tokens the chunked form of the delta rule takes at once.
+const deltaChunk = 64
+
+// deltaRoom is a thread's room for a chunk of one value head: queries, keys,
+// values and their corrections, the chunk's triangle, and the state, F32.
+func deltaRoom(o backend.DeltaNet) int64 {
+	k, v := int64(o.KeyDim), int64(o.ValueDim)
+	return align(4 * (deltaChunk*(3*k+2*v) + 2*deltaChunk*deltaChunk + k*v + 4*deltaChunk))
 }
 
 func (l layout) linearRooms(p *backend.Program, o backend.Linear) (rooms, error) {

@@ -25,7 +25,9 @@ func Run(l backend.Layout, weights []backend.WeightSpec, programs []*backend.Pro
 		if err != nil {
 			return r, err
 		}
-		r.Classes = p.Classes
+		if len(p.Classes) > 0 {
+			r.Classes = p.Classes
+		}
 		r.Arenas[backend.Workspace] = max(r.Arenas[backend.Workspace], n)
 		r.Arenas[backend.Scratch] = max(r.Arenas[backend.Scratch], p.Scratch)
 	}

@@ -24,6 +24,9 @@ func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
 	if p.Scratch > int64(len(d.arenas[backend.Scratch])) || len(p.Weights) != len(d.weights) {
 		return nil, fmt.Errorf("backend %s: program %s is not one of the reservation", name, p.Name)
 	}
+	if err := d.layout.Runs(p.Weights, p); err != nil {
+		return nil, err
+	}
 	if n, err := d.layout.Workspace(p); err != nil {
 		return nil, err
 	} else if n > int64(len(d.arenas[backend.Workspace])) {
@@ -59,7 +62,7 @@ func compile(o backend.Op) op {
 		return attention{o}
 	case backend.StoreKV:
 		return storeKV{o}
-	case backend.SwiGLU:
+	case backend.GLU:
 		return swiglu{o}
 	case backend.Gather:
 		return gather{o}

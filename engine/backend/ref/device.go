@@ -28,6 +28,9 @@ type weight struct {
 func open(l layout, r backend.Reservation) (*device, error) {
 	d := &device{layout: l, r: r}
 	for _, p := range r.Programs {
+		if err := l.Runs(r.Weights, p); err != nil {
+			return nil, err
+		}
 		n, err := l.Workspace(p)
 		if err != nil {
 			return nil, err

@@ -39,7 +39,7 @@ func (l layout) Choices() []backend.Choice {
 // Weight keeps a matrix in its own format; vectors, and matrices whose parts
 // have several formats, become F32.
 func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
-	p := backend.Packed{Format: w.Source, Kernel: "go"}
+	p := backend.Packed{Format: w.Stored(), Kernel: "go"}
 	switch {
 	case w.Use&backend.Vector != 0:
 		p.Format = kernels.F32
@@ -54,7 +54,7 @@ func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
 	if block, _ := p.Format.Block(); w.Cols%block != 0 {
 		return p, backend.Unsupported(name, "weight "+w.Name, fmt.Sprintf("rows of %d are no whole %v blocks", w.Cols, p.Format))
 	}
-	p.Bytes = align(int64(w.Rows) * p.Format.Bytes(int64(w.Cols)))
+	p.Bytes = align(int64(max(1, w.Experts)*w.Rows)*p.Format.Bytes(int64(w.Cols))) + align(4*w.Scales())
 	return p, nil
 }
 
@@ -64,20 +64,35 @@ func (l layout) KVFormats() []kernels.Format {
 
 // Workspace is the largest room of an op, once for every thread. It checks p.
 func (l layout) Workspace(p *backend.Program) (int64, error) {
-	if p.Shard.World > 1 {
-		return 0, backend.Unsupported(name, fmt.Sprintf("%d ranks", p.Shard.World), "it is a single device")
-	}
 	if err := p.Check(); err != nil {
 		return 0, err
 	}
 	var room int64
 	for _, op := range p.Ops {
-		if !known(op) {
-			return 0, backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")
-		}
 		room = max(room, roomOf(p, op))
 	}
 	return int64(l.threads) * room, nil
+}
+
+// Runs refuses what is planned and has no kernel yet.
+func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
+	if p.Shard.World > 1 {
+		return backend.Unsupported(name, fmt.Sprintf("%d ranks", p.Shard.World), "it is a single device")
+	}
+	if what := backend.NewerIn(p); what != "" {
+		return backend.Unsupported(name, what, "it has no kernel yet")
+	}
+	for _, op := range p.Ops {
+		if !known(op) {
+			return backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")
+		}
+	}
+	for _, w := range weights {
+		if f := w.Stored(); w.Experts > 0 || w.Scaling != backend.NoScale || f == kernels.MXFP4 {
+			return backend.Unsupported(name, "weight "+w.Name+" in "+f.String(), "it has no kernel yet")
+		}
+	}
+	return nil
 }
 
 func (l layout) Round(n int64) int64 { return (n + page - 1) / page * page }
@@ -89,6 +104,10 @@ func roomOf(p *backend.Program, op backend.Op) int64 {
 	switch o := op.(type) {
 	case backend.Linear:
 		return align(4 * int64(p.Values[o.X].Cols))
+	case backend.Experts:
+		return align(4*int64(3*o.Width)) + align(4*int64(max(o.Width, p.Values[o.X].Cols)))
+	case backend.DeltaNet:
+		return align(4 * int64(2*o.KeyDim+2*o.ValueDim))
 	case backend.Attention:
 		n, d := positions(p, o.Class), int64(o.HeadDim)
 		return 2*align(4*n*d) + align(8*n) + align(8*d)

@@ -82,7 +82,7 @@ func (o linear) run(l *launch, worker, i int) error {
 	return nil
 }
 
-type swiglu struct{ backend.SwiGLU }
+type swiglu struct{ backend.GLU }
 
 func (o swiglu) units(l *launch) int { return l.rowsOf(o.Y) }
 func (o swiglu) run(l *launch, _, r int) error {

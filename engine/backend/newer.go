@@ -1,0 +1,58 @@
+package backend
+
+import (
+	"fmt"
+
+	"vapp.dev/kernels"
+)
+
+// Newer names what an op asks for beyond dense attention over whole histories and
+// silu MLPs: "attention with a window". It is "" for ops that every backend runs
+// since its first form. Backends refuse by it what their kernels do not do.
+func Newer(op Op) string {
+	switch o := op.(type) {
+	case Add, Concat, Softcap, Activate, Route, Experts, Conv, DeltaNet, Drafted, GatherLast:
+		return OpName(op)
+	case Embed:
+		return first(op, o.Row0 != 0, "a part of the table")
+	case Norm:
+		return first(op, o.W == NoWeight, "no weights", o.Offset != 0, "an offset", o.Scale != 0, "a scale", o.Segment != 0, "segments", o.Gated, "a gate", o.Plain, "a mean")
+	case Rope:
+		return first(op, o.Norm != nil, "normalised heads", o.Gated, "gated queries", o.Shared, "V from K")
+	case Attention:
+		return first(op, o.Both, "both directions", o.Window > 0, "a window", o.Sinked, "sinks", o.Softcap != 0, "a softcap", o.Rebuild != nil, "keys rebuilt from values")
+	case GLU:
+		return first(op, o.Act != SiLU, o.Act.String(), o.Limit != 0 || o.Alpha != 0 || o.Shift != 0, "clamping", o.Paired, "paired columns")
+	}
+	return ""
+}
+
+// first is the op's name with the first thing that holds of pairs (bool, string).
+func first(op Op, pairs ...any) string {
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i].(bool) {
+			return fmt.Sprintf("%s with %s", OpName(op), pairs[i+1])
+		}
+	}
+	return ""
+}
+
+// NewerIn is the first of a program's ops or classes that Newer names, "" if none.
+func NewerIn(p *Program) string {
+	for _, op := range p.Ops {
+		if s := Newer(op); s != "" {
+			return "op " + s
+		}
+	}
+	for _, c := range p.Classes {
+		switch {
+		case c.State != nil:
+			return "KV class " + c.Name + ": recurrent state"
+		case c.Window > 0:
+			return "KV class " + c.Name + ": a window"
+		case c.Format == kernels.F8E4M3 || c.Format == kernels.F8E5M2:
+			return "KV class " + c.Name + " in " + c.Format.String()
+		}
+	}
+	return ""
+}

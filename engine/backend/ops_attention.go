@@ -1,0 +1,79 @@
+package backend
+
+// Angles fills Y [T,2·half] with cos then sin of position · InvFreq [half],
+// times Scale: the product in F32 as transformers does it, cos and sin of
+// that product rounded to F32.
+type Angles struct {
+	InvFreq WeightID
+	Scale   float32
+	Y       Value
+}
+
+// Rope splits the fused QKV [T,(Heads+2·KVHeads)·HeadDim], normalises heads where
+// Norm says so, and rotates Q and K by halves (NeoX): pair (i, i+Rotary/2). Q
+// [T,Heads·HeadDim] is F32; K and V [T,KVHeads·HeadDim] are rounded to the class's
+// format.
+type Rope struct {
+	QKV, Angles             Value
+	Q, K, V                 Value
+	Heads, KVHeads, HeadDim int
+	Rotary                  int // rotated dimensions, ≤ HeadDim
+	Norm                    *HeadNorm
+	// Gated says that each head's query is followed by its gate, HeadDim columns
+	// more, which go to Gate [T,Heads·HeadDim].
+	Gated bool
+	Gate  Value
+	// Shared says that QKV has no columns for V: it is K before Norm and rotation.
+	Shared bool
+}
+
+// HeadNorm is RMSNorm of each head of Q and K before they are rotated, and of V.
+type HeadNorm struct {
+	Q, K   WeightID // [HeadDim]
+	V      bool     // V is normalised too, with ones for weights
+	Eps    float32
+	Offset float32 // added to every weight
+}
+
+// Attention is causal attention of the step's queries over the paged history
+// of each sequence and the step's own K and V, which StoreKV stores afterwards.
+// Token t at position p of its sequence sees positions 0..p: those before the
+// sequence's first token in this step from pages, the others from K and V.
+// Scores are accumulated, and the softmax is split, at absolute positions, so that
+// a row's result does not depend on chunking, batch, page numbers or threads.
+type Attention struct {
+	Q, K, V, Y              Value // Q, Y [T,Heads·HeadDim]; K, V [T,KVHeads·HeadDim]
+	Class, Layer            int   // Layer counts within the class
+	Heads, KVHeads, HeadDim int
+	Scale                   float32
+	// Window is how many positions a token sees, its own included; 0: all.
+	Window int
+	// Sinked says that each head's softmax has one term more, exp(Sinks[head]), which
+	// takes weight and gives no value. Sinks [Heads].
+	Sinked bool
+	Sinks  WeightID
+	// Softcap bounds scores: Softcap · tanh(score / Softcap); 0: none.
+	Softcap float32
+	// Rebuild gives the part of a key that pages do not hold; nil: they hold it all.
+	Rebuild *Rebuild
+	// Both says that a token sees those after it too, and that nothing is paged:
+	// Class is not read. Vision towers have it.
+	Both bool
+}
+
+// Rebuild says that a page holds of a key only its Rotary rotated dimensions: the
+// others are those of V times Weight, as before rotation (Gemma 4,
+// whose K and V are one projection).
+type Rebuild struct {
+	Weight WeightID // [HeadDim]: that of the norm of K
+	Rotary int
+}
+
+// StoreKV writes K and V [T,KVHeads·HeadDim] into the pages of their sequences; of
+// a class with a KeyDim, only the KeyDim numbers of each head's key that were rotated. Tokens that
+// have left the class's window by the end of the step have no page and are
+// passed over.
+type StoreKV struct {
+	K, V         Value
+	Class, Layer int
+}

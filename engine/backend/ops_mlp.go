@@ -1,0 +1,61 @@
+package backend
+
+// GLU is a gated activation: Y [rows,cols] = act(gate) · up, X [rows,2·cols]
+// being the columns of gate, then those of up.
+type GLU struct {
+	X, Y Value
+	Activation
+}
+
+// Activation is the function of a gated MLP.
+type Activation struct {
+	Act Act
+	// Limit clamps gate from above and up on both sides; 0: none. Alpha multiplies
+	// gate inside of the sigmoid, and Shift is added to up (gpt-oss: 7, 1.702, 1).
+	Limit, Alpha, Shift float32
+	// Paired says that gate and up take turns: columns 2i and 2i+1.
+	Paired bool
+}
+
+// Act names a function of one number.
+type Act uint8
+
+// The functions.
+const (
+	SiLU     Act = iota // x · sigmoid(x)
+	GELUTanh            // 0.5 · x · (1 + tanh(√(2/π) · (x + 0.044715·x³)))
+)
+
+// String is the name that configs use.
+func (a Act) String() string {
+	if a == GELUTanh {
+		return "gelu_pytorch_tanh"
+	}
+	return "silu"
+}
+
+// Activate is X [rows,cols] = Act(X), in place.
+type Activate struct {
+	X   Value
+	Act Act
+}
+
+// Route picks the Top experts of each row of Logits [rows,E]: Ids [rows,Top] I32,
+// the largest first, the lowest id of equals, and Weights [rows,Top] F32, the
+// softmax over the picked logits, each times Scale[expert].
+type Route struct {
+	Logits, Ids, Weights Value
+	Top                  int
+	Scale                WeightID // [E]; NoWeight: ones
+}
+
+// Experts is the mixture: Y [rows,cols] = Σ Weights[k] · mlp of expert Ids[k] of X
+// [rows,cols], where an expert's mlp is Down · act(GateUp · X). Sums over k run in the
+// order of Ids. Biases are [E, out].
+type Experts struct {
+	X, Ids, Weights, Y   Value
+	GateUp, Down         WeightID // stacks: [E, 2·width, cols], [E, cols, width]
+	GateUpBias, DownBias WeightID // NoWeight: none
+	Top, Width           int
+	Activation
+}

@@ -1,0 +1,28 @@
+package backend
+
+// Conv is a causal convolution of each column of X [T,cols] over the Kernel last
+// rows of its sequence, followed by silu: Y[t,c] = silu(Σ W[c,k] · X[t−Kernel+1+k,c]).
+// Rows before the step come from the state of Class, which it moves on.
+type Conv struct {
+	X, Y         Value
+	W            WeightID // [cols, Kernel]
+	Kernel       int
+	Class, Layer int
+}
+
+// DeltaNet is the gated delta rule, the recurrence of one linear-attention layer
+// (transformers: Qwen3.5's GatedDeltaNet): QKV [T, 2·KeyHeads·KeyDim +
+// ValueHeads·ValueDim] are queries, keys and values after the convolution, BA [T,
+// 2·ValueHeads] the inputs of β and of the decay. Queries and keys are L2-normalised
+// by head; value head h reads key head h·KeyHeads/ValueHeads. With g = −exp(ALog) ·
+// softplus(a + DtBias) and β = sigmoid(b), each token does
+// S ← exp(g)·S; S ← S + k·(β·(v − Sᵀk))ᵀ; y = Sᵀq / √KeyDim.
+// S [ValueHeads, KeyDim, ValueDim] F32 is the state of Class. Chunks of prefill begin
+// at absolute positions. Y [T,ValueHeads·ValueDim].
+type DeltaNet struct {
+	QKV, BA, Y           Value
+	ALog, DtBias         WeightID // [ValueHeads]
+	KeyHeads, ValueHeads int
+	KeyDim, ValueDim     int
+	Class, Layer         int
+}
