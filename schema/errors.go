@@ -22,6 +22,8 @@ const (
 	Missing    Kind = "missing"    // a field without value
 	Conflict   Kind = "conflict"   // fields that exclude each other, or two values for one
 
+	Policy Kind = "policy" // against a policy of the folder or of one above it
+
 	// Unsupported is a field that is well formed and cannot be honoured yet; made
 	// by Profile.Reject for those who plan, never by Load.
 	Unsupported Kind = "unsupported"

@@ -289,6 +289,11 @@ func explainLoad(err error, src *origin) *Error {
 		if at := e.Position(); at.IsValid() {
 			p.Pos = src.place(at)
 		}
+		if p.Message == "import failed" { // the cause is but in the whole text
+			text := oneLine(e.Error())
+			p.Kind, p.Message = Import, "import failed: "+text[strings.LastIndex(text, "import failed")+len("import failed"):]
+			p.Message = strings.Replace(p.Message, ": : ", ": ", 1)
+		}
 		if i := strings.Index(e.Error(), "cannot find package"); i >= 0 {
 			text, _, _ := strings.Cut(e.Error()[i:], ": ")
 			p.Kind, p.Message = Import, oneLine(text)

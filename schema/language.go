@@ -6,6 +6,7 @@ import (
 	"cuelang.org/go/cue"
 	"cuelang.org/go/cue/ast"
 	"cuelang.org/go/cue/build"
+	"cuelang.org/go/cue/cuecontext"
 	"cuelang.org/go/cue/parser"
 )
 
@@ -27,6 +28,15 @@ func languageOf(ctx *cue.Context, inst *build.Instance) (*language, error) {
 		}
 	}
 	return readLanguage(ctx)
+}
+
+// freshLanguage is the schema in a context of its own.
+func freshLanguage() (*language, error) {
+	lang, err := readLanguage(cuecontext.New())
+	if err != nil {
+		return nil, problem(Unreadable, "", "embedded schema: %v", err)
+	}
+	return lang, nil
 }
 
 // readLanguage reads the embedded schema.

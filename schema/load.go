@@ -20,8 +20,8 @@ const (
 	maxTime  = 5 * time.Second // of the evaluation; see Parse
 )
 
-// Load reads the profile in a .cue file, or the single one in a folder. Nothing
-// is written and nothing but files is read: `import "vapp.dev/schema"` resolves
+// Load reads the profile in a .cue file, or the single one in a folder, and
+// holds it against the policies above it (see PolicyFile). Nothing is written and nothing but files is read: `import "vapp.dev/schema"` resolves
 // to the definitions in this binary, also where the folder has a copy. The
 // error is an *Error with everything that is wrong.
 func Load(path string) (*Profile, error) {
@@ -29,16 +29,28 @@ func Load(path string) (*Profile, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, oserr := os.Open(file)
-	if oserr != nil {
-		return nil, problem(Unreadable, file, "%v", reason(oserr))
+	if filepath.Base(file) == PolicyFile {
+		return nil, problem(Invalid, file, "a policy, not a profile; name a profile below it")
 	}
-	defer f.Close()
-	data, oserr := io.ReadAll(io.LimitReader(f, maxBytes+1))
-	if oserr != nil {
-		return nil, problem(Unreadable, file, "%v", reason(oserr))
+	data, err := readFile(file)
+	if err != nil {
+		return nil, err
 	}
 	return Parse(file, data)
+}
+
+// readFile reads no more than is refused as TooLarge anyway.
+func readFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, problem(Unreadable, name, "%v", reason(err))
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
+	if err != nil {
+		return nil, problem(Unreadable, name, "%v", reason(err))
+	}
+	return data, nil
 }
 
 // profileFile is path itself, or the one .cue file in the folder path.
@@ -56,7 +68,7 @@ func profileFile(path string) (string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), ".cue") && !strings.HasPrefix(e.Name(), ".") {
+		if strings.HasSuffix(e.Name(), ".cue") && !strings.HasPrefix(e.Name(), ".") && e.Name() != PolicyFile {
 			names = append(names, e.Name())
 		}
 	}
@@ -84,6 +96,11 @@ func reason(err error) error {
 // beforehand (see guard.go); one that still takes longer than five seconds is
 // refused as TooLarge, and its goroutine ends when the evaluation does.
 func Parse(name string, data []byte) (*Profile, error) {
+	return within(name, func() (*Profile, error) { return resolve(name, data) })
+}
+
+// within runs an evaluation in maxTime.
+func within(name string, evaluate func() (*Profile, error)) (*Profile, error) {
 	type result struct {
 		p   *Profile
 		err error
@@ -97,7 +114,7 @@ func Parse(name string, data []byte) (*Profile, error) {
 			}
 			done <- r
 		}()
-		r.p, r.err = resolve(name, data)
+		r.p, r.err = evaluate()
 	}()
 	timer := time.NewTimer(maxTime)
 	defer timer.Stop()
@@ -126,6 +143,9 @@ func resolve(name string, data []byte) (*Profile, error) {
 	d.DisallowUnknownFields()
 	if err := d.Decode(p); err != nil {
 		return nil, problem(Invalid, name, "%v", err)
+	}
+	if err := x.policies(p); err != nil {
+		return nil, err
 	}
 	return p, nil
 }

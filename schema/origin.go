@@ -18,6 +18,8 @@ type origin struct {
 	root   string // the module root, or the file's folder
 	schema string // the folder that the schema was laid over
 	said   map[string][]saying
+
+	policies []string // absolute; see Profile.Policies
 }
 
 // saying is one place that gives a field a value.

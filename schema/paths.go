@@ -3,6 +3,7 @@ package schema
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -32,6 +33,10 @@ func (p *Profile) Path(text string) string {
 	}
 	return below
 }
+
+// Policies are the files, absolute, whose change may forbid or allow the profile:
+// the policies that bind it, and in its module also those that are not there yet.
+func (p *Profile) Policies() []string { return slices.Clone(p.origin.policies) }
 
 // File is the profile's own file, absolute.
 func (p *Profile) File() string { return p.origin.file }
