@@ -92,7 +92,8 @@ func (w WeightSpec) Scales() int64 {
 }
 
 // Part is a run of rows of a checkpoint tensor, or literal values. The parts of
-// a Vector are joined end to end: each is one row of Elems elements.
+// a Vector are joined end to end: each is one row of Elems elements from Col0 on.
+// Of a stack of experts, Row0 and Rows count within each expert.
 type Part struct {
 	Tensor string
 	Row0   int

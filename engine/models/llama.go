@@ -40,41 +40,26 @@ func checkLlama(c checkpoint.Config) error {
 // llamaTensors lists a checkpoint's tensors: names and shapes of
 // transformers' LlamaForCausalLM.
 func llamaTensors(c checkpoint.Config) []checkpoint.TensorInfo {
-	var out []checkpoint.TensorInfo
-	f := Dtype(c)
-	add := func(name string, shape ...int) {
-		t := checkpoint.TensorInfo{Name: name, Format: f}
-		for _, d := range shape {
-			t.Shape = append(t.Shape, int64(d))
-		}
-		t.Bytes = f.Bytes(t.Elements())
-		out = append(out, t)
-	}
+	l := tensorsOf(c)
 	h, q, kv := c.HiddenSize, c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
-	add("model.embed_tokens.weight", c.VocabSize, h)
+	l.add("model.embed_tokens.weight", c.VocabSize, h)
 	for i := range c.NumLayers {
 		p := fmt.Sprintf("model.layers.%d.", i)
-		linear := func(name string, bias bool, rows, cols int) {
-			add(p+name+".weight", rows, cols)
-			if bias {
-				add(p+name+".bias", rows)
-			}
-		}
-		add(p+"input_layernorm.weight", h)
-		linear("self_attn.q_proj", c.AttentionBias, q, h)
-		linear("self_attn.k_proj", c.AttentionBias, kv, h)
-		linear("self_attn.v_proj", c.AttentionBias, kv, h)
-		linear("self_attn.o_proj", c.AttentionBias, h, q)
-		add(p+"post_attention_layernorm.weight", h)
-		linear("mlp.gate_proj", c.MLPBias, c.IntermediateSize, h)
-		linear("mlp.up_proj", c.MLPBias, c.IntermediateSize, h)
-		linear("mlp.down_proj", c.MLPBias, h, c.IntermediateSize)
+		l.add(p+"input_layernorm.weight", h)
+		l.linear(p+"self_attn.q_proj", c.AttentionBias, q, h)
+		l.linear(p+"self_attn.k_proj", c.AttentionBias, kv, h)
+		l.linear(p+"self_attn.v_proj", c.AttentionBias, kv, h)
+		l.linear(p+"self_attn.o_proj", c.AttentionBias, h, q)
+		l.add(p+"post_attention_layernorm.weight", h)
+		l.linear(p+"mlp.gate_proj", c.MLPBias, c.IntermediateSize, h)
+		l.linear(p+"mlp.up_proj", c.MLPBias, c.IntermediateSize, h)
+		l.linear(p+"mlp.down_proj", c.MLPBias, h, c.IntermediateSize)
 	}
-	add("model.norm.weight", h)
+	l.add("model.norm.weight", h)
 	if !c.TieWordEmbeddings {
-		add("lm_head.weight", c.VocabSize, h)
+		l.add("lm_head.weight", c.VocabSize, h)
 	}
-	return out
+	return l.list
 }
 
 func newLlama(c checkpoint.Config, l *loader) (Model, error) {
@@ -94,15 +79,15 @@ func newLlama(c checkpoint.Config, l *loader) (Model, error) {
 	if c.TieWordEmbeddings {
 		use |= backend.Multiply
 	}
-	m.embed = l.matrix("embed", "embedding", use, false, "model.embed_tokens.weight")
+	m.embed = l.matrix(matrix{name: "embed", group: "embedding", use: use}, all("model.embed_tokens.weight"))
 	m.freqs = l.literal("rope.inv_freq", "attention", freqs)
 	for i := range c.NumLayers {
 		m.layers = append(m.layers, newLlamaLayer(c, l, i))
 	}
-	m.norm = l.vector("norm", "norm", "model.norm.weight")
+	m.norm = l.vector("norm", "norm", all("model.norm.weight"))
 	m.head = m.embed
 	if !c.TieWordEmbeddings {
-		m.head = l.matrix("head", "head", backend.Multiply, false, "lm_head.weight")
+		m.head = l.matrix(matrix{name: "head", group: "head"}, all("lm_head.weight"))
 	}
 	m.weights = l.specs
 	return m, nil
@@ -110,32 +95,29 @@ func newLlama(c checkpoint.Config, l *loader) (Model, error) {
 
 func newLlamaLayer(c checkpoint.Config, l *loader, i int) llamaLayer {
 	p, n := fmt.Sprintf("model.layers.%d.", i), fmt.Sprintf("layers.%d.", i)
-	names := func(kind string, of ...string) []string {
-		for j := range of {
-			of[j] = p + of[j] + kind
-		}
-		return of
-	}
-	bias := func(yes bool, name, group string, of ...string) backend.WeightID {
+	d, inner := c.HeadDim, c.IntermediateSize
+	attn, mlp := p+"self_attn.", p+"mlp."
+	bias := func(yes bool, name, group string, of ...piece) backend.WeightID {
 		if !yes {
 			return backend.NoWeight
 		}
-		return l.vector(n+name, group, names(".bias", of...)...)
+		return l.vector(n+name, group, of...)
 	}
-	q, k, v, o := "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"
-	gate, up, down := "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"
-	return llamaLayer{
-		attnNorm:   l.vector(n+"attn_norm", "norm", p+"input_layernorm.weight"),
-		qkv:        l.matrix(n+"qkv", "attention", backend.Multiply, true, names(".weight", q, k, v)...),
-		qkvBias:    bias(c.AttentionBias, "qkv_bias", "attention", q, k, v),
-		out:        l.columns(n+"out", "attention", p+o+".weight"),
-		outBias:    bias(c.AttentionBias, "out_bias", "attention", o),
-		mlpNorm:    l.vector(n+"mlp_norm", "norm", p+"post_attention_layernorm.weight"),
-		gateUp:     l.matrix(n+"gate_up", "mlp", backend.Multiply, true, names(".weight", gate, up)...),
-		gateUpBias: bias(c.MLPBias, "gate_up_bias", "mlp", gate, up),
-		down:       l.columns(n+"down", "mlp", p+down+".weight"),
-		downBias:   bias(c.MLPBias, "down_bias", "mlp", down),
+	w := llamaLayer{
+		attnNorm: l.vector(n+"attn_norm", "norm", all(p+"input_layernorm.weight")),
+		qkv: l.linear(n+"qkv", "attention", l.rows(attn+"q_proj.weight", c.NumHeads, d),
+			l.rows(attn+"k_proj.weight", c.NumKVHeads, d), l.rows(attn+"v_proj.weight", c.NumKVHeads, d)),
+		qkvBias: bias(c.AttentionBias, "qkv_bias", "attention", l.cols(attn+"q_proj.bias", c.NumHeads, d),
+			l.cols(attn+"k_proj.bias", c.NumKVHeads, d), l.cols(attn+"v_proj.bias", c.NumKVHeads, d)),
+		out:        l.linear(n+"out", "attention", l.cols(attn+"o_proj.weight", c.NumHeads, d)),
+		outBias:    bias(c.AttentionBias, "out_bias", "attention", all(attn+"o_proj.bias")),
+		mlpNorm:    l.vector(n+"mlp_norm", "norm", all(p+"post_attention_layernorm.weight")),
+		gateUp:     l.linear(n+"gate_up", "mlp", l.rows(mlp+"gate_proj.weight", inner, 1), l.rows(mlp+"up_proj.weight", inner, 1)),
+		gateUpBias: bias(c.MLPBias, "gate_up_bias", "mlp", l.cols(mlp+"gate_proj.bias", inner, 1), l.cols(mlp+"up_proj.bias", inner, 1)),
+		down:       l.linear(n+"down", "mlp", l.cols(mlp+"down_proj.weight", inner, 1)),
+		downBias:   bias(c.MLPBias, "down_bias", "mlp", all(mlp+"down_proj.bias")),
 	}
+	return w
 }
 
 func (m *llama) Weights() []backend.WeightSpec { return m.weights }

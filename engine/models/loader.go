@@ -10,49 +10,163 @@ import (
 type loader struct {
 	Build
 	src   *checkpoint.Checkpoint
+	quant quant
 	specs []backend.WeightSpec
 }
 
-// matrix adds the rows of tensors one after the other. split says that ranks
-// share the rows (column parallel); each tensor is split by itself, so that
-// q, k and v stay whole heads.
-func (l *loader) matrix(name, group string, use backend.Use, split bool, tensors ...string) backend.WeightID {
-	spec := backend.WeightSpec{Name: name, Group: group, Use: use}
-	for i, n := range tensors {
-		t, _ := l.src.Tensor(n)
-		rows, row0 := int(t.Rows()), 0
-		if split {
-			rows /= l.Shard.World
-			row0 = rows * l.Shard.Rank
+// piece is the part of a checkpoint tensor that this rank holds: rows and
+// columns of a matrix, of every expert of a stack, or elements of a vector.
+type piece struct {
+	tensor     string
+	row0, rows int // rows 0: all
+	col0, cols int // cols 0: all; of a vector its elements
+}
+
+// all is a tensor that every rank holds whole.
+func all(tensor string) piece { return piece{tensor: tensor} }
+
+// alls is all of several tensors.
+func alls(tensors ...string) []piece {
+	var out []piece
+	for _, t := range tensors {
+		out = append(out, all(t))
+	}
+	return out
+}
+
+// part is the rank's part of n things, never less than one: ranks that outnumber
+// them share one (key/value heads).
+func (b Build) part(n int) (first, count int) {
+	w := b.Shard.World
+	if n < w {
+		return b.Shard.Rank * n / w, 1
+	}
+	return b.Shard.Rank * (n / w), n / w
+}
+
+// rows is the rank's part of a tensor of n groups of size rows (column parallel).
+func (l *loader) rows(tensor string, n, size int) piece {
+	first, count := l.part(n)
+	return piece{tensor: tensor, row0: first * size, rows: count * size}
+}
+
+// cols is the rank's part of a tensor of n groups of size columns (row parallel),
+// or of a vector's elements.
+func (l *loader) cols(tensor string, n, size int) piece {
+	first, count := l.part(n)
+	return piece{tensor: tensor, col0: first * size, cols: count * size}
+}
+
+// matrix is what a constructor says of a weight.
+type matrix struct {
+	name, group string
+	use         backend.Use
+	// experts is how many matrices the tensors stack; 0: one matrix.
+	experts int
+	// linear says that the profile's quantization may convert it.
+	linear bool
+}
+
+// matrix adds the rows of pieces one after the other.
+func (l *loader) matrix(m matrix, pieces ...piece) backend.WeightID {
+	spec := backend.WeightSpec{Name: m.name, Group: m.group, Use: m.use, Experts: m.experts}
+	if spec.Use == 0 {
+		spec.Use = backend.Multiply
+	}
+	for i, p := range pieces {
+		part, cols, scaling := l.matrixPart(p, m.experts)
+		spec.Rows += part.Rows
+		spec.Cols = cols
+		spec.Parts = append(spec.Parts, part)
+		if i == 0 {
+			spec.Source, spec.Scaling = part.Format, scaling
+		} else if part.Format != spec.Source || scaling != spec.Scaling {
+			spec.Source, spec.Scaling = kernels.Invalid, backend.NoScale
 		}
-		spec.Cols = int(t.RowElements())
-		spec.Rows += rows
-		spec.Parts = append(spec.Parts, backend.Part{Tensor: n, Row0: row0, Rows: rows, Format: t.Format})
-		if i > 0 && t.Format != spec.Parts[0].Format {
-			spec.Source = kernels.Invalid
-		} else if i == 0 {
-			spec.Source = t.Format
-		}
+	}
+	if m.linear && l.Quantize != kernels.Invalid && plain(spec.Source) {
+		spec.Target, spec.Scaling = l.Quantize, scalingOf(l.Quantize)
 	}
 	return l.add(spec)
 }
 
-// columns adds a matrix whose input features the ranks share (row parallel).
-func (l *loader) columns(name, group, tensor string) backend.WeightID {
-	id := l.matrix(name, group, backend.Multiply, false, tensor)
-	l.specs[id].Cols /= l.Shard.World
-	return id
+// linear is a matrix that the profile's quantization may convert.
+func (l *loader) linear(name, group string, pieces ...piece) backend.WeightID {
+	return l.matrix(matrix{name: name, group: group, linear: true}, pieces...)
 }
 
-// vector adds vectors end to end, kept as F32.
-func (l *loader) vector(name, group string, tensors ...string) backend.WeightID {
+// plain says that weights are stored one by one: quantization at load converts
+// these, and leaves what is quantized as it is.
+func plain(f kernels.Format) bool {
+	return f == kernels.F32 || f == kernels.F16 || f == kernels.BF16
+}
+
+// scalingOf is how weights that are quantized at load are scaled.
+func scalingOf(f kernels.Format) backend.Scaling {
+	if f == kernels.F8E4M3 {
+		return backend.PerChannel
+	}
+	return backend.NoScale
+}
+
+// matrixPart reads the shape of a piece's tensor: its columns, and the tensor of
+// its scales. The rows of a stack count within one expert.
+func (l *loader) matrixPart(p piece, experts int) (part backend.Part, cols int, s backend.Scaling) {
+	if blocks, ok := l.src.Tensor(p.tensor + mxBlocks); ok {
+		return l.mxPart(p, blocks)
+	}
+	t, _ := l.src.Tensor(p.tensor)
+	rows := int(t.Rows()) / max(1, experts)
+	part = backend.Part{Tensor: p.tensor, Row0: p.row0, Rows: rows, Col0: p.col0, Cols: p.cols, Format: t.Format}
+	if p.rows > 0 {
+		part.Rows = p.rows
+	}
+	cols = int(t.RowElements())
+	if p.cols > 0 {
+		cols = p.cols
+	}
+	if t.Format == kernels.F8E4M3 || t.Format == kernels.F8E5M2 {
+		part.Scale, s = l.quant.scaleTensor(l.src, p.tensor)
+	}
+	return part, cols, s
+}
+
+// Suffixes of the two tensors of an MXFP4 matrix: [experts, rows, cols/32, 16]
+// halves, [experts, rows, cols/32] exponents.
+const (
+	mxBlocks = "_blocks"
+	mxScales = "_scales"
+)
+
+func (l *loader) mxPart(p piece, blocks checkpoint.TensorInfo) (backend.Part, int, backend.Scaling) {
+	shape := blocks.Shape
+	part := backend.Part{Tensor: p.tensor + mxBlocks, Scale: p.tensor + mxScales, Format: kernels.MXFP4, Row0: p.row0, Col0: p.col0, Cols: p.cols}
+	if len(shape) != 4 {
+		return part, 0, backend.NoScale // agree refuses it
+	}
+	part.Rows = int(shape[1])
+	if p.rows > 0 {
+		part.Rows = p.rows
+	}
+	cols := int(shape[2]) * 2 * int(shape[3])
+	if p.cols > 0 {
+		cols = p.cols
+	}
+	return part, cols, backend.NoScale
+}
+
+// vector adds vectors end to end, kept as F32. Of a piece, columns are elements.
+func (l *loader) vector(name, group string, pieces ...piece) backend.WeightID {
 	spec := backend.WeightSpec{Name: name, Group: group, Rows: 1, Use: backend.Vector}
-	for _, n := range tensors {
-		t, _ := l.src.Tensor(n)
+	for _, p := range pieces {
+		t, _ := l.src.Tensor(p.tensor)
 		e := int(t.Elements())
+		if p.cols > 0 {
+			e = p.cols
+		}
 		spec.Source = t.Format
 		spec.Cols += e
-		spec.Parts = append(spec.Parts, backend.Part{Tensor: n, Rows: 1, Elems: e, Format: t.Format})
+		spec.Parts = append(spec.Parts, backend.Part{Tensor: p.tensor, Rows: 1, Elems: e, Col0: p.col0, Format: t.Format})
 	}
 	return l.add(spec)
 }

@@ -121,13 +121,14 @@ func New(c *checkpoint.Checkpoint, b Build) (Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(cfg.QuantizationConfig) > 0 && string(cfg.QuantizationConfig) != "null" {
-		return nil, &UnsupportedError{"quantization_config", "quantized Hugging Face checkpoints are planned only; use a bf16 checkpoint or a GGUF file"}
+	q, err := quantOf(cfg)
+	if err != nil {
+		return nil, err
 	}
 	if err := agree(c, f.tensors(cfg)); err != nil {
 		return nil, err
 	}
-	return f.build(cfg, &loader{src: c, Build: b})
+	return f.build(cfg, &loader{src: c, Build: b, quant: q})
 }
 
 // MismatchError says where a checkpoint's tensors disagree with its config.

@@ -77,7 +77,7 @@ func (l layout) Round(n int64) int64 { return (n + l.unit - 1) / l.unit * l.unit
 // where Linear has a kernel for it, else converted to BF16.
 func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
 	for _, p := range w.Parts {
-		if !kcpu.Lookup(p.Format) {
+		if !kcpu.Lookup(p.Format) && !planned(p.Format) {
 			return backend.Packed{}, backend.Unsupported(name, "weight "+w.Name, "a part is stored as "+p.Format.String())
 		}
 		n := w.Cols
@@ -115,7 +115,7 @@ func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
 	return p, nil
 }
 
-// planned are the formats that will be multiplied as they are and have no kernel yet.
+// planned says of a format that it will be multiplied as it is and has no kernel yet.
 func planned(f kernels.Format) bool {
 	return f == kernels.F8E4M3 || f == kernels.F8E5M2 || f == kernels.MXFP4
 }

@@ -1,0 +1,63 @@
+package models
+
+import (
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/checkpoint"
+	"vapp.dev/kernels"
+)
+
+// tensorList is the tensors that a checkpoint with a config has: names and
+// shapes of transformers' modules, in the formats of torch_dtype and
+// quantization_config.
+type tensorList struct {
+	list  []checkpoint.TensorInfo
+	dtype kernels.Format
+	quant quant
+}
+
+// tensorsOf starts a list. A quantization that cannot be read is refused by New.
+func tensorsOf(c checkpoint.Config) *tensorList {
+	q, _ := quantOf(c)
+	return &tensorList{dtype: Dtype(c), quant: q}
+}
+
+// put adds a tensor in a format.
+func (l *tensorList) put(f kernels.Format, name string, shape ...int) {
+	t := checkpoint.TensorInfo{Name: name, Format: f}
+	for _, d := range shape {
+		t.Shape = append(t.Shape, int64(d))
+	}
+	t.Bytes = f.Bytes(t.Elements())
+	l.list = append(l.list, t)
+}
+
+// add adds a tensor in the model's own format.
+func (l *tensorList) add(name string, shape ...int) { l.put(l.dtype, name, shape...) }
+
+// linear adds the weight of a module [rows, cols], its scales where the
+// checkpoint is quantized there, and its bias.
+func (l *tensorList) linear(module string, bias bool, rows, cols int) {
+	l.weight(module, rows, cols)
+	if bias {
+		l.add(module+".bias", rows)
+	}
+}
+
+func (l *tensorList) weight(module string, rows, cols int) {
+	q := l.quant
+	if q.format != kernels.F8E4M3 || !q.converts(module) {
+		l.add(module+".weight", rows, cols)
+		return
+	}
+	l.put(kernels.F8E4M3, module+".weight", rows, cols)
+	name := module + ".weight" + q.suffix
+	up := func(n int) int { return (n + backend.ScaleBlock - 1) / backend.ScaleBlock }
+	switch q.scaling {
+	case backend.PerBlock:
+		l.add(name, up(rows), up(cols))
+	case backend.PerChannel:
+		l.add(name, rows, 1)
+	case backend.PerTensor:
+		l.put(kernels.F32, name)
+	}
+}
