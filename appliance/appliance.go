@@ -34,6 +34,12 @@ type Config struct {
 	Progress func(engine.Progress)
 	// Sandbox renders templates that come with requests.
 	Sandbox tokenizer.Sandbox
+	// Admit is asked before a profile comes into force, at start and on reload;
+	// its error refuses it. nil: every profile is admitted.
+	Admit func(*Prepared) error
+	// Follow are files, absolute, beyond those of the profile whose change is a
+	// reason to read it again.
+	Follow []string
 }
 
 // Appliance is one server. New plans it, Run runs it.
@@ -65,6 +71,9 @@ func New(c Config) (*Appliance, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.admit(p); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
 	a := &Appliance{cfg: c, prepared: p, level: &slog.LevelVar{}, kick: make(chan string, 1)}
 	a.hard, a.abort = context.WithCancelCause(context.Background())
 	a.log = newLog(c.Log, p.Profile.Log.Format, a.level)
@@ -72,6 +81,13 @@ func New(c Config) (*Appliance, error) {
 		return nil, errors.Join(err, p.Close())
 	}
 	return a, nil
+}
+
+func (c *Config) admit(p *Prepared) error {
+	if c.Admit == nil {
+		return nil
+	}
+	return c.Admit(p)
 }
 
 func (a *Appliance) begin() error {

@@ -23,12 +23,13 @@ type live struct {
 	profile *schema.Profile
 	hash    string       // of the profile and of the files it names
 	api     api.Settings // a request keeps those it started with
-	files   []string     // to watch: the profile's own and those it names
+	files   []string     // to watch: the profile's own, its policies and those it names
 }
 
 // newLive reads the files a profile names and compiles its template.
 func (a *Appliance) newLive(p *schema.Profile, m *engine.Model) (*live, error) {
-	l := &live{profile: p, files: []string{p.File()}, api: settings(p)}
+	l := &live{profile: p, files: append([]string{p.File()}, p.Policies()...), api: settings(p)}
+	l.files = append(l.files, a.cfg.Follow...)
 	sum := sha256.New()
 	fmt.Fprintln(sum, p.Hash())
 	err := l.readKeys(p, sum.Write)

@@ -126,6 +126,11 @@ func (a *Appliance) reread() Reload {
 	case len(changes) == 0: // a key file or a template changed
 		r.Class, r.Changes = string(schema.Live), []string{"a file that the profile names"}
 	}
+	now := *a.prepared // a change that is not structural leaves model and plan as they are
+	now.Profile = p
+	if err := a.cfg.admit(&now); err != nil {
+		return fail(err)
+	}
 	r.Outcome = Applied
 	if changes.Class() == schema.Drain {
 		policy, err := sched.ParsePolicy(p.Scheduler.Policy)

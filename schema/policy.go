@@ -179,7 +179,7 @@ func (x *explainer) breaches(q *policy, data cue.Value) []Problem {
 	if err := both.Validate(cue.Concrete(true), cue.Final()); err != nil {
 		groups := x.group(cueerrors.Errors(err))
 		for _, g := range groups {
-			if !g.consequence(groups, x) {
+			if !g.consequence(groups, x) && !q.met(g, data) {
 				told[g.path] = true
 				list = append(list, x.breach(q, g, data))
 			}
@@ -246,23 +246,16 @@ func (x *explainer) breach(q *policy, g *group, data cue.Value) Problem {
 
 // valueAt is what the resolved profile has for the field, "" where nothing.
 func (x *explainer) valueAt(g *group, data cue.Value) string {
-	for _, label := range labels(g.path) {
-		if data.IncompleteKind() == cue.ListKind {
-			data = data.LookupPath(cue.ParsePath("[" + label + "]"))
-		} else if data.IncompleteKind() == cue.StructKind {
-			data = data.LookupPath(cue.ParsePath(label))
-		}
-	}
-	text, err := data.MarshalJSON()
-	said := x.src.said[g.path]
+	at := lookup(data, g.path)
+	text, err := at.MarshalJSON()
 	switch {
-	case !data.Exists() || err != nil:
+	case !at.Exists() || err != nil:
 		return ""
 	case x.secret(g.path):
 		return hidden
 	case !short(string(text)):
 		return "this value"
-	case len(said) > 0 || strings.HasSuffix(g.path, "]"):
+	case len(x.src.said[g.path]) > 0 || strings.HasSuffix(g.path, "]"):
 		return string(text)
 	}
 	return string(text) + " (default)"

@@ -2,8 +2,10 @@ package schema
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
+	"cuelang.org/go/cue"
 	"cuelang.org/go/cue/ast"
 	"cuelang.org/go/cue/literal"
 	"cuelang.org/go/cue/token"
@@ -78,4 +80,61 @@ func messageOf(f *ast.Field, around string) string {
 		}
 	}
 	return around
+}
+
+// lookup follows a path into what is given, optional or stands for any element.
+func lookup(v cue.Value, path string) cue.Value {
+	for _, label := range labels(path) {
+		var next cue.Value
+		if n, err := strconv.Atoi(label); err == nil && v.IncompleteKind() == cue.ListKind {
+			if next = v.LookupPath(cue.MakePath(cue.Index(n))); !next.Exists() {
+				next = v.LookupPath(cue.MakePath(cue.AnyIndex))
+			}
+		} else {
+			if text, err := literal.Unquote(label); err == nil {
+				label = text
+			}
+			next = v.LookupPath(cue.MakePath(cue.Str(label).Optional()))
+		}
+		v = next
+	}
+	return v
+}
+
+// met says whether the profile meets one alternative of a constraint where CUE
+// sees several that are still open: {file!: _} | {env!: _} of {env: "KEY"}.
+func (q *policy) met(g *group, data cue.Value) bool {
+	rule, given := lookup(q.value, g.path), lookup(data, g.path)
+	if !rule.Exists() || !given.Exists() {
+		return false
+	}
+	for _, one := range disjuncts(rule, maxChoices) {
+		if subsumed(one, given) {
+			return true
+		}
+	}
+	return false
+}
+
+// disjuncts are the alternatives of a value, but for one that has none; n bounds
+// how deep they are looked for.
+func disjuncts(v cue.Value, n int) []cue.Value {
+	op, args := v.Expr()
+	if op != cue.OrOp || n == 0 {
+		return nil
+	}
+	var list []cue.Value
+	for _, a := range args {
+		if more := disjuncts(a, n-1); more != nil {
+			list = append(list, more...)
+		} else {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// subsumed says whether what is given meets the rule and has all that it asks for.
+func subsumed(rule, given cue.Value) bool {
+	return rule.Unify(given).Validate(cue.Concrete(true), cue.Final()) == nil
 }
