@@ -2,36 +2,128 @@ package models
 
 import (
 	"embed"
+	"encoding/json"
+	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"vapp.dev/engine/checkpoint"
+	"vapp.dev/engine/nearest"
 )
 
-// The configs of models that plan without their files, as published (see
-// docs/dependencies.md for their sources and licences).
+// The configs of models that plan without their files, as published, and
+// index.json, which names them (catalogue/SOURCES.md has their sources).
 //
 //go:embed catalogue/*.json
 var catalogue embed.FS
 
-// Catalogued returns the config of a model known by name: the last element of
-// a hub name, whatever its case, with or without "-instruct".
-func Catalogued(name string) (checkpoint.Config, bool, error) {
-	key := strings.TrimSuffix(strings.ToLower(path.Base(name)), "-instruct")
-	data, err := catalogue.ReadFile("catalogue/" + key + ".json")
+// Entry is a model of the catalogue.
+type Entry struct {
+	Name         string   `json:"name"`    // on the hub: "meta-llama/Llama-3.2-1B-Instruct"
+	Aliases      []string `json:"aliases"` // other hub names of the same config
+	About        string   `json:"about"`
+	Parameters   int64    `json:"parameters"`   // weights as trained; scales of quantized ones are not counted
+	Quantization string   `json:"quantization"` // as published: "bf16", "fp8 128x128", "mxfp4"
+	Licence      string   `json:"licence"`
+	File         string   `json:"file"` // of its config in the catalogue, without .json
+}
+
+// Config parses the entry's config.
+func (e Entry) Config() (checkpoint.Config, error) {
+	data, err := catalogue.ReadFile("catalogue/" + e.File + ".json")
 	if err != nil {
-		return checkpoint.Config{}, false, nil
+		return checkpoint.Config{}, fmt.Errorf("catalogue of models: %s: %w", e.Name, err)
 	}
-	c, err := checkpoint.ParseConfig(name+" (embedded config)", data)
+	return checkpoint.ParseConfig(e.Name+" (embedded config)", data)
+}
+
+// Catalogue lists what is known by name, family by family. No config is parsed.
+func Catalogue() ([]Entry, error) {
+	var out []Entry
+	data, err := catalogue.ReadFile("catalogue/index.json")
+	if err == nil {
+		err = json.Unmarshal(data, &out)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("catalogue of models: %w", err)
+	}
+	return out, nil
+}
+
+// Listed finds a model by its hub name, whatever its case; the organisation may
+// be another's or left out, and where no entry has the very name, "-instruct" and
+// "-it" at its end do not count.
+func Listed(name string) (Entry, bool, error) {
+	list, err := Catalogue()
+	if err != nil {
+		return Entry{}, false, err
+	}
+	for _, same := range []func(string) string{whole, short, stem} {
+		key := same(name)
+		for _, e := range list {
+			if slices.ContainsFunc(e.names(), func(n string) bool { return same(n) == key }) {
+				return e, true, nil
+			}
+		}
+	}
+	return Entry{}, false, nil
+}
+
+func (e Entry) names() []string { return append([]string{e.Name}, e.Aliases...) }
+
+// whole is a hub name to compare; short is without the organisation, stem also
+// without the suffix of instruction tuning.
+func whole(name string) string { return strings.ToLower(name) }
+
+func short(name string) string { return path.Base(whole(name)) }
+
+func stem(name string) string {
+	name = short(name)
+	for _, suffix := range []string{"-instruct", "-it"} {
+		if s, ok := strings.CutSuffix(name, suffix); ok {
+			return s
+		}
+	}
+	return name
+}
+
+// Catalogued returns the config of a model that Listed finds.
+func Catalogued(name string) (checkpoint.Config, bool, error) {
+	e, ok, err := Listed(name)
+	if !ok || err != nil {
+		return checkpoint.Config{}, false, err
+	}
+	c, err := e.Config()
 	return c, true, err
 }
 
-// CatalogueNames lists what Catalogued knows.
+// CatalogueNames lists the hub names of the catalogue, aliases apart.
 func CatalogueNames() []string {
 	var out []string
-	entries, _ := catalogue.ReadDir("catalogue")
-	for _, e := range entries {
-		out = append(out, strings.TrimSuffix(e.Name(), ".json"))
+	list, _ := Catalogue()
+	for _, e := range list {
+		out = append(out, e.Name)
+	}
+	return out
+}
+
+// Near lists up to three names of the catalogue that an unknown name was probably
+// meant to be.
+func Near(name string) []string {
+	names := map[string]string{}
+	var keys []string
+	list, _ := Catalogue()
+	for _, e := range list {
+		key := stem(e.Name)
+		if _, twice := names[key]; !twice {
+			names[key] = e.Name
+			keys = append(keys, key)
+		}
+	}
+	var out []string
+	for _, key := range nearest.Names(stem(name), keys, 3) {
+		out = append(out, names[key])
 	}
 	return out
 }
