@@ -17,6 +17,8 @@ type Profile struct {
 	Cudagraph    *Cudagraph   `json:"cudagraph,omitempty"`
 	Parsers      Parsers      `json:"parsers"`
 	Speculative  *Speculative `json:"speculative,omitempty"`
+	Multimodal   *Multimodal  `json:"multimodal,omitempty"`
+	LoRA         *LoRA        `json:"lora,omitempty"`
 	Parallel     Parallel     `json:"parallel"`
 	CPU          CPU          `json:"cpu"`
 	Serve        Serve        `json:"serve"`
@@ -79,6 +81,24 @@ type Speculative struct {
 	Method    string `json:"method"`
 	NumTokens int    `json:"numTokens"`
 	Model     string `json:"model,omitempty"`
+}
+
+// Multimodal mirrors #Multimodal.
+type Multimodal struct {
+	Limits MediaLimits `json:"limits"`
+}
+
+// MediaLimits are the most items of a kind in one request.
+type MediaLimits struct {
+	Image int `json:"image"`
+	Video int `json:"video"`
+	Audio int `json:"audio"`
+}
+
+// LoRA mirrors #LoRA.
+type LoRA struct {
+	MaxLoras int `json:"maxLoras"`
+	MaxRank  int `json:"maxRank"`
 }
 
 // Parallel mirrors #Parallel.
