@@ -3,11 +3,13 @@ package appliance
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"vapp.dev/appliance/plan"
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/devices"
 	"vapp.dev/schema"
 )
 
@@ -23,8 +25,13 @@ type Prepared struct {
 type Machine struct {
 	// Backends that this binary has, the preferred first.
 	Backends []backend.Opener
-	// Facts replaces what the machine says of itself; nil asks it.
-	Facts func(backend.Facts) backend.Facts
+	// Device is the one of the catalogue to plan for; nil: this machine.
+	Device *devices.Device
+	// Memory replaces the bytes that the machine or the Device has; 0: it does not.
+	Memory int64
+	// Config is a config.json, or a directory with one, that is planned in place
+	// of the model that the profile names; "": none.
+	Config string
 }
 
 // Prepare loads the profile at path, inspects its model and plans it for the
@@ -42,19 +49,16 @@ func PrepareProfile(p *schema.Profile, m Machine) (*Prepared, error) {
 	if err := plan.Refuse(p); err != nil {
 		return nil, err
 	}
-	op, err := choose(p, m.Backends)
+	op, err := m.choose(p)
 	if err != nil {
 		return nil, err
 	}
-	facts, err := op.Probe()
+	facts, err := m.facts(op)
 	if err != nil {
-		return nil, fmt.Errorf("backend %s: read the facts of this machine: %w", op.Name(), err)
-	}
-	if m.Facts != nil {
-		facts = m.Facts(facts)
+		return nil, err
 	}
 	model, err := engine.Inspect(engine.Source{
-		Path: p.Path(p.Model.Source), Name: p.Model.Source, Format: p.Model.LoadFormat,
+		Path: p.Path(p.Model.Source), Name: p.Model.Source, Format: p.Model.LoadFormat, Config: m.Config,
 	})
 	if err != nil {
 		return nil, placed(p, err)
@@ -78,14 +82,47 @@ func placed(p *schema.Profile, err error) error {
 	return err
 }
 
-// choose finds the backend that a profile asks for; auto takes the first.
-func choose(p *schema.Profile, list []backend.Opener) (backend.Opener, error) {
+// servers are the backends that can plan for a kind of device, the one that auto
+// takes first.
+var servers = map[string][]string{devices.GPU: {"cuda"}, devices.CPU: {"cpu", "ref"}}
+
+// choose finds the backend that a profile asks for; auto takes the first, or the
+// one for the kind of the device.
+func (m Machine) choose(p *schema.Profile) (backend.Opener, error) {
+	asked := p.Backend
+	if d := m.Device; d != nil {
+		able := servers[d.Kind]
+		switch {
+		case asked == "auto":
+			asked = able[0]
+		case !slices.Contains(able, asked):
+			return nil, p.Reject("backend", "%s does not serve %s, a %s; allowed for it: auto, %s", asked, d.Name, strings.ToUpper(d.Kind), strings.Join(able, ", "))
+		}
+	}
 	var names []string
-	for _, op := range list {
-		if op.Name() == p.Backend || p.Backend == "auto" {
+	for _, op := range m.Backends {
+		if op.Name() == asked || asked == "auto" {
 			return op, nil
 		}
 		names = append(names, op.Name())
 	}
-	return nil, p.Reject("backend", "this binary has no backend %s; it has %s", p.Backend, strings.Join(names, ", "))
+	return nil, p.Reject("backend", "this binary has no backend %s; it has %s", asked, strings.Join(names, ", "))
+}
+
+// facts are the Device's, or those that op reads of this machine, with the
+// Memory that replaces theirs.
+func (m Machine) facts(op backend.Opener) (backend.Facts, error) {
+	var f backend.Facts
+	if m.Device != nil {
+		f = m.Device.Facts(op.Name())
+	} else {
+		var err error
+		if f, err = op.Probe(); err != nil {
+			return f, fmt.Errorf("backend %s: read the facts of this machine: %w", op.Name(), err)
+		}
+	}
+	if m.Memory > 0 {
+		f.TotalBytes, f.FreeBytes, f.Measured, f.MemoryLimit = m.Memory, 0, false, "flag"
+	}
+	return f, nil
 }

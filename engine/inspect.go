@@ -19,7 +19,7 @@ type Where string
 // The places, from most to least.
 const (
 	FromCheckpoint Where = "checkpoint" // config and tensors of a directory or file
-	FromConfig     Where = "config"     // a directory's config alone: weights are absent
+	FromConfig     Where = "config"     // a config alone: weights are absent
 	FromCatalogue  Where = "catalogue"  // the embedded config of a known name
 )
 
@@ -29,6 +29,9 @@ type Source struct {
 	Name   string // as the profile writes it, for the catalogue
 	Format string // auto, safetensors, gguf, dummy
 	Seed   uint64 // of dummy weights
+	// Config is a config.json, or a directory with one, that is planned in place of
+	// what Path and Name say, and then is the name; "": none.
+	Config string
 	Build  models.Build
 }
 
@@ -46,8 +49,12 @@ type Model struct {
 type MissingError struct{ Source Source }
 
 func (e *MissingError) Error() string {
-	return fmt.Sprintf("model %s: no directory or GGUF file at %s, and the catalogue does not know the name (it knows %s); put the files there or set model.source",
-		e.Source.Name, e.Source.Path, strings.Join(models.CatalogueNames(), ", "))
+	hint := ""
+	if near := models.Near(e.Source.Name); len(near) > 0 {
+		hint = "; did you mean " + strings.Join(near, ", ") + "?"
+	}
+	return fmt.Sprintf("model %s: no directory or GGUF file at %s, and the catalogue does not know the name%s (\"vapp models\" lists it; \"vapp plan --config\" plans any config.json); put the files there or set model.source",
+		e.Source.Name, e.Source.Path, hint)
 }
 
 // Inspect reads headers only. Where the weights are absent it falls back to
@@ -70,6 +77,9 @@ func Inspect(s Source) (*Model, error) {
 
 func (m *Model) open() error {
 	s := m.Source
+	if s.Config != "" {
+		return m.openConfig()
+	}
 	if st, err := os.Stat(s.Path); err == nil {
 		return m.openPath(st.IsDir())
 	} else if !errors.Is(err, fs.ErrNotExist) {
@@ -83,11 +93,29 @@ func (m *Model) open() error {
 		return &MissingError{s}
 	}
 	m.Where = FromCatalogue
+	return m.derive(cfg)
+}
+
+// openConfig takes the model's facts from the config of Source.Config alone.
+func (m *Model) openConfig() error {
+	if m.Source.Format == "gguf" {
+		return fmt.Errorf("model %s: loadFormat is gguf, and a config.json does not say how a GGUF file stores its weights; name the .gguf file as model.source", m.Source.Name)
+	}
+	cfg, err := checkpoint.ReadConfig(m.Source.Config)
+	if err != nil {
+		return err
+	}
+	m.Where, m.Source.Name = FromConfig, m.Source.Config
+	return m.derive(cfg)
+}
+
+// derive makes the checkpoint that a config asks for, of dummy weights.
+func (m *Model) derive(cfg checkpoint.Config) error {
 	tensors, err := models.Tensors(cfg)
 	if err != nil {
 		return err
 	}
-	m.Checkpoint, err = checkpoint.Dummy(cfg, tensors, s.Seed)
+	m.Checkpoint, err = checkpoint.Dummy(cfg, tensors, m.Source.Seed)
 	return err
 }
 

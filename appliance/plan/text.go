@@ -44,7 +44,11 @@ func (p *Plan) head(t *text) {
 	t.pair("", fmt.Sprintf("%d layers, hidden %s, heads %d/%d × %d, vocabulary %s, up to %s tokens",
 		m.Layers, Group(int64(m.Hidden)), m.Heads, m.KVHeads, m.HeadDim, Group(int64(m.Vocab)), Group(int64(m.Longest))))
 	t.pair("", "from "+whereFrom[string(m.Where)])
-	machine := fmt.Sprintf("%s · %s · %s", p.Backend, f.Device, numberOf(f.Cores, "core"))
+	units := numberOf(f.Cores, "core")
+	if f.SMs > 0 {
+		units = numberOf(f.SMs, "SM")
+	}
+	machine := fmt.Sprintf("%s · %s · %s", p.Backend, f.Device, units)
 	if f.TotalBytes > 0 {
 		machine += " · " + Size(f.TotalBytes)
 		if f.MemoryLimit == "cgroup" {
@@ -60,11 +64,14 @@ func (p *Plan) head(t *text) {
 	default:
 		t.pair("", "from the catalogue, not measured")
 	}
+	if f.PlanOnly != "" {
+		t.pair("", "plan only: "+f.PlanOnly)
+	}
 }
 
 var whereFrom = map[string]string{
 	"checkpoint": "the checkpoint: config and tensor headers",
-	"config":     "the directory's config; its weights are absent",
+	"config":     "the config alone; its weights are absent",
 	"catalogue":  "the embedded catalogue; its weights are absent",
 }
 

@@ -12,7 +12,7 @@ import (
 
 func newDiff() *cobra.Command {
 	var exitCode bool
-	var memory string
+	var target target
 	c := &cobra.Command{
 		Use:   "diff OLD NEW",
 		Short: "Say what changes between two profiles: fields, reload classes, bytes, capacity",
@@ -21,7 +21,7 @@ differs with its class (live, drain, structural), and what the plan holds and
 carries before and after. Nothing is loaded.`,
 		Args: needArgs(2, 2, "two profiles"),
 		RunE: func(c *cobra.Command, args []string) error {
-			m, err := machineOf(c, memory)
+			m, err := target.machine(c)
 			if err != nil {
 				return err
 			}
@@ -50,7 +50,7 @@ carries before and after. Nothing is loaded.`,
 			return nil
 		},
 	}
-	memoryFlag(c, &memory)
+	target.flags(c)
 	c.Flags().BoolVar(&exitCode, "exit-code", false, "exit with 1 where the profiles differ")
 	return c
 }

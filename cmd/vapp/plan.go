@@ -1,18 +1,14 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"vapp.dev/appliance"
-	"vapp.dev/engine/backend"
-	"vapp.dev/schema"
 )
 
 func newPlan() *cobra.Command {
 	var asJSON bool
-	var memory string
+	var target target
 	c := &cobra.Command{
 		Use:   "plan PROFILE",
 		Short: "Say what a server will hold in memory and how many requests it carries",
@@ -22,7 +18,7 @@ many requests it carries. Nothing is loaded. Where the weights are absent it
 plans from the config, or from the embedded catalogue.`,
 		Args: needArgs(1, 1, "one profile"),
 		RunE: func(c *cobra.Command, args []string) error {
-			m, err := machineOf(c, memory)
+			m, err := target.machine(c)
 			if err != nil {
 				return err
 			}
@@ -38,30 +34,7 @@ plans from the config, or from the embedded catalogue.`,
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the plan as JSON")
-	memoryFlag(c, &memory)
+	target.flags(c)
+	target.configFlag(c)
 	return c
-}
-
-func memoryFlag(c *cobra.Command, memory *string) {
-	c.Flags().StringVar(memory, "memory", "", "plan for a machine with this much memory, such as 64GiB")
-}
-
-// machineOf is this machine, with the memory that --memory gives it.
-func machineOf(c *cobra.Command, memory string) (appliance.Machine, error) {
-	m := appliance.Machine{Backends: machines()}
-	if memory == "" {
-		return m, nil
-	}
-	n, err := schema.ParseBytes(memory)
-	if err != nil {
-		return m, &usageError{fmt.Errorf("--memory %w", err), c.CommandPath()}
-	}
-	if n <= 0 {
-		return m, &usageError{fmt.Errorf("--memory %q: no memory to plan for; give a size such as 64GiB", memory), c.CommandPath()}
-	}
-	m.Facts = func(f backend.Facts) backend.Facts {
-		f.TotalBytes, f.FreeBytes, f.Measured, f.MemoryLimit = int64(n), 0, false, "flag"
-		return f
-	}
-	return m, nil
 }

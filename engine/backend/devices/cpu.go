@@ -80,7 +80,7 @@ func newCPU(cores, gib int, set string) Device {
 	v := variants[i]
 	d := Device{
 		Name: cpuName(cores, gib, set), Kind: CPU, Aliases: []string{},
-		DriverName: fmt.Sprintf("%d cores with %s, %d GiB", cores, v.name, gib),
+		DriverName: "x86-64 with " + v.name,
 		TotalBytes: int64(gib) << 30, Source: "assumed: the process may use all of it",
 		Cores: cores, Variants: v.sets, L2Bytes: v.l2,
 		Bandwidth: min(float64(cores)*coreBandwidth, v.bandwidth), FP16: float64(cores) * v.rate,

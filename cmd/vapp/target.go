@@ -1,0 +1,53 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"vapp.dev/appliance"
+	"vapp.dev/engine/backend/devices"
+	"vapp.dev/schema"
+)
+
+// target is what the flags of a command say to plan for.
+type target struct{ gpu, memory, config string }
+
+// flags adds --gpu and --memory.
+func (t *target) flags(c *cobra.Command) {
+	c.Flags().StringVar(&t.gpu, "gpu", "", "plan for a device of the catalogue (vapp devices), such as a100-80g or cpu-16c-64g")
+	c.Flags().StringVar(&t.memory, "memory", "", "plan for a machine with this much memory, such as 64GiB")
+}
+
+// configFlag adds --config.
+func (t *target) configFlag(c *cobra.Command) {
+	c.Flags().StringVar(&t.config, "config", "", "plan the model of this config.json, or of the one in this folder, in place of model.source")
+}
+
+// machine is this machine, or the one that the flags name.
+func (t *target) machine(c *cobra.Command) (appliance.Machine, error) {
+	m := appliance.Machine{Backends: machines(), Config: t.config}
+	if t.gpu != "" {
+		d, err := devices.Find(t.gpu)
+		var unknown *devices.UnknownError
+		if errors.As(err, &unknown) {
+			return m, &usageError{fmt.Errorf("--gpu: %w", err), c.CommandPath()}
+		} else if err != nil {
+			return m, err
+		}
+		m.Device = &d
+	}
+	if t.memory == "" {
+		return m, nil
+	}
+	n, err := schema.ParseBytes(t.memory)
+	if err != nil {
+		return m, &usageError{fmt.Errorf("--memory %w", err), c.CommandPath()}
+	}
+	if n <= 0 {
+		return m, &usageError{fmt.Errorf("--memory %q: no memory to plan for; give a size such as 64GiB", t.memory), c.CommandPath()}
+	}
+	m.Memory = int64(n)
+	return m, nil
+}
