@@ -1,0 +1,82 @@
+package review
+
+import (
+	"encoding/json"
+	"io"
+
+	"vapp.dev/schema"
+)
+
+// Version is that of the JSON form: it changes when a field's meaning does.
+const Version = 1
+
+// document is the JSON form; docs/gitops.md describes it. Lists are never null.
+type document struct {
+	Version   int          `json:"version"`
+	Old       string       `json:"old"`
+	New       string       `json:"new"`
+	ExitCode  int          `json:"exit_code"`
+	Headline  string       `json:"headline"`
+	Class     schema.Class `json:"class"` // "", live, drain, structural
+	Unchanged int          `json:"unchanged"`
+	Profiles  []profile    `json:"profiles"`
+}
+
+type profile struct {
+	Path   string       `json:"path"`
+	Status Status       `json:"status"`
+	Class  schema.Class `json:"class"`
+	Fields []field      `json:"fields"`
+	Worse  []string     `json:"worse"`
+	Better []string     `json:"better"`
+	Old    *side        `json:"old"` // null: not there
+	New    *side        `json:"new"`
+}
+
+// field is a change of the profile; values are JSON texts, "" where absent.
+type field struct {
+	Path  string       `json:"path"`
+	Old   string       `json:"old"`
+	New   string       `json:"new"`
+	Class schema.Class `json:"class"`
+}
+
+type side struct {
+	Name  string   `json:"name,omitempty"`
+	Hash  string   `json:"hash,omitempty"` // of the resolved profile
+	Error string   `json:"error,omitempty"`
+	Plan  *Figures `json:"plan,omitempty"`
+}
+
+// JSON prints the review for a program, indented.
+func (r *Review) JSON(w io.Writer) error {
+	d := document{
+		Version: Version, Old: r.Old, New: r.New, ExitCode: r.ExitCode(), Headline: r.Headline(), Class: r.Class(),
+		Unchanged: r.Same, Profiles: []profile{},
+	}
+	for _, c := range r.Changes {
+		p := profile{
+			Path: c.Path, Status: c.Status, Class: c.Class, Fields: []field{}, Worse: append([]string{}, c.Worse...),
+			Better: append([]string{}, c.Better...), Old: sideOf(c.Old), New: sideOf(c.New),
+		}
+		for _, f := range c.Fields {
+			p.Fields = append(p.Fields, field(f))
+		}
+		d.Profiles = append(d.Profiles, p)
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(d)
+}
+
+func sideOf(s *State) *side {
+	if s == nil {
+		return nil
+	}
+	out := &side{Error: s.Err, Plan: s.Figures}
+	if s.Profile != nil {
+		out.Name, out.Hash = s.Profile.Name, s.Profile.Hash()
+	}
+	return out
+}
