@@ -65,6 +65,8 @@ var rooms = map[string]room{
 		parts:   []string{"engine/backend", "engine/backend/host", "kernels", "kernels/cpu"},
 		modules: []string{"golang.org/x/sys"}, not: noHTTP,
 	},
+	// Its layout half alone: plain Go.
+	"engine/backend/cuda":        {parts: []string{"engine/backend", "kernels"}, not: noHTTP},
 	"engine/backend/backendtest": {parts: []string{"engine/backend", "kernels", "kernels/ref"}, not: noHTTP},
 
 	// The block formats are decoded in kernels/ref, and nowhere else in Go.

@@ -1,0 +1,164 @@
+package cuda
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
+)
+
+// granule is the unit in which the driver maps device memory; arenas are whole
+// granules.
+const granule = 2 << 20
+
+// align is the alignment of a weight, in bytes: four sectors of the memory.
+const align = 256
+
+// panel is how many output features lie side by side in a packed matrix: the
+// width of the matrix units' tiles.
+const panel = 16
+
+// layout is the pure half.
+type layout struct {
+	facts  backend.Facts
+	cc     int // compute capability × 10: 80, 89, 90, 100, 120
+	sms    int
+	graphs backend.Graphs
+	other  string // the architecture of a device that is not CUDA's, else ""
+}
+
+// Newest architecture whose SMs are assumed where a device does not say.
+const someSMs = 132
+
+func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
+	l := layout{facts: f, sms: f.SMs, graphs: s.Graphs}
+	if l.sms <= 0 {
+		l.sms = someSMs
+	}
+	switch {
+	case s.Variant != "":
+		return layout{}, backend.Unsupported(name, "variant "+s.Variant, "kernels follow the device's compute capability")
+	case f.Capability == "":
+		return layout{}, backend.Unsupported(name, "a device without a compute capability", "name one of the catalogue with --gpu")
+	}
+	major, minor, ok := strings.Cut(f.Capability, ".")
+	a, errA := strconv.Atoi(major)
+	b, errB := strconv.Atoi(minor)
+	if !ok || errA != nil || errB != nil || a < 1 || a > 99 || b < 0 || b > 9 {
+		l.other, l.cc = f.Capability, 90 // laid out like a GPU of its size
+		return l, nil
+	}
+	l.cc = 10*a + b
+	return l, nil
+}
+
+// arch is the architecture that kernels are built for.
+func (l layout) arch() string {
+	switch {
+	case l.other != "":
+		return l.other
+	case l.cc == 90:
+		return "sm_90a"
+	}
+	return "sm_" + strconv.Itoa(l.cc)
+}
+
+// Choices names the architecture and the steps that are captured.
+func (l layout) Choices() []backend.Choice {
+	mode, why := l.graphs.Mode, "no step is captured"
+	if mode == "" || mode == "none" {
+		mode = "none"
+	} else if n := len(l.graphs.Sizes); n > 0 {
+		why = fmt.Sprintf("%d sizes, the largest of %d tokens", n, l.graphs.Sizes[n-1])
+	}
+	return []backend.Choice{
+		{Name: "architecture", Value: l.arch(), Why: "compute capability of " + l.facts.Device},
+		{Name: "graphs", Value: mode, Why: why},
+	}
+}
+
+// half is the 16-bit format of the matrix units: Volta and Turing have no bf16.
+func (l layout) half() kernels.Format {
+	if l.cc < 80 {
+		return kernels.F16
+	}
+	return kernels.BF16
+}
+
+// KVFormats are all that attention reads: 16 bits, then the 8-bit floats, which
+// every architecture widens in registers.
+func (l layout) KVFormats() []kernels.Format {
+	if l.cc < 80 {
+		return []kernels.Format{kernels.F16, kernels.F8E4M3, kernels.F8E5M2}
+	}
+	return []kernels.Format{kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.F8E5M2}
+}
+
+// Round is up to whole granules.
+func (l layout) Round(n int64) int64 { return (n + granule - 1) / granule * granule }
+
+func up(n, unit int64) int64 { return (n + unit - 1) / unit * unit }
+
+// Weight stores vectors as F32 and matrices as they come, in panels of output
+// features, with F32 scales behind. bf16 becomes fp16 where the matrix units
+// lack it.
+func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
+	if w.Rows <= 0 || w.Cols <= 0 {
+		return backend.Packed{}, backend.Unsupported(name, "weight "+w.Name, fmt.Sprintf("its shape is %d×%d", w.Rows, w.Cols))
+	}
+	if w.Use&backend.Vector != 0 {
+		return backend.Packed{Format: kernels.F32, Bytes: up(4*w.Elems(), align), Kernel: "vector"}, nil
+	}
+	p := backend.Packed{Format: w.Stored()}
+	switch {
+	case p.Format == kernels.Invalid:
+		p.Format, p.Note = l.half(), "its parts have several formats: converted to "+l.half().String()
+	case p.Format == kernels.BF16 && l.half() != kernels.BF16:
+		p.Format, p.Note = kernels.F16, l.arch()+" has no bf16: converted to f16"
+	case p.Format == kernels.I32 || p.Format == kernels.U32 || p.Format == kernels.U8:
+		return p, backend.Unsupported(name, "weight "+w.Name, "it is stored as "+p.Format.String())
+	}
+	block, _ := p.Format.Block()
+	if w.Cols%block != 0 {
+		return p, backend.Unsupported(name, "weight "+w.Name, fmt.Sprintf("rows of %d are no whole %v blocks", w.Cols, p.Format))
+	}
+	rows := int64(w.Rows)
+	p.Kernel = "rows"
+	if w.Use&backend.Multiply != 0 {
+		rows = up(rows, panel)
+		p.Kernel = l.linear(p.Format, w.Experts > 0)
+	}
+	p.Bytes = up(int64(max(1, w.Experts))*rows*p.Format.Bytes(int64(w.Cols)), align)
+	if n := w.Scales(); n > 0 {
+		p.Bytes += up(4*n, align)
+	}
+	return p, nil
+}
+
+// linear names the kernels that multiply a format: what the matrix units take as
+// it is, or after it was widened in registers.
+func (l layout) linear(f kernels.Format, experts bool) string {
+	op := "linear"
+	if experts {
+		op = "experts"
+	}
+	native := f == kernels.F16 || f == kernels.BF16 ||
+		f == kernels.F8E4M3 && l.cc >= 89 || f == kernels.MXFP4 && l.cc >= 100
+	if native {
+		return fmt.Sprintf("%s.%s.%v", op, l.arch(), f)
+	}
+	return fmt.Sprintf("%s.%s.%v>%v", op, l.arch(), f, l.half())
+}
+
+// Runs says that nothing runs yet, the device's own reason first.
+func (l layout) Runs(_ []backend.WeightSpec, p *backend.Program) error {
+	if l.facts.PlanOnly != "" {
+		return backend.Unsupported(name, l.facts.Device, l.facts.PlanOnly)
+	}
+	if p.Shard.World > 1 {
+		return backend.Unsupported(name, fmt.Sprintf("%d ranks", p.Shard.World), "parallel sizes above 1 are planned only")
+	}
+	return backend.Unsupported(name, "running on "+l.facts.Device, planOnly)
+}
