@@ -81,7 +81,7 @@ func newCPU(cores, gib int, set string) Device {
 	d := Device{
 		Name: cpuName(cores, gib, set), Kind: CPU, Aliases: []string{},
 		DriverName: "x86-64 with " + v.name,
-		TotalBytes: int64(gib) << 30, Source: "assumed: the process may use all of it",
+		TotalBytes: int64(gib) << 30, Source: "assumed: the process may use all of it; bandwidth and rate are assumed too",
 		Cores: cores, Variants: v.sets, L2Bytes: v.l2,
 		Bandwidth: min(float64(cores)*coreBandwidth, v.bandwidth), FP16: float64(cores) * v.rate,
 	}

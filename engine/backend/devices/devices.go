@@ -12,6 +12,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"vapp.dev/engine/backend"
@@ -101,19 +102,24 @@ func Find(name string) (Device, error) {
 		return d, nil
 	}
 	key := nearest.Folded(name)
+	owner := map[string]string{} // of every name
 	var names []string
 	for _, d := range t.GPUs {
 		for _, n := range append([]string{d.Name, d.DriverName}, d.Aliases...) {
 			if key != "" && nearest.Folded(n) == key {
 				return d, nil
 			}
+			owner[n] = d.Name
+			names = append(names, n)
 		}
-		names = append(names, d.Name)
 	}
-	for _, c := range t.CPUs {
-		names = append(names, cpuName(c[0], c[1], ""))
+	e := &UnknownError{Name: name}
+	for _, n := range nearest.Names(name, names, len(names)) {
+		if n = owner[n]; len(e.Near) < 3 && !slices.Contains(e.Near, n) {
+			e.Near = append(e.Near, n)
+		}
 	}
-	return Device{}, &UnknownError{Name: name, Near: nearest.Names(name, names, 3)}
+	return Device{}, e
 }
 
 // List is the whole catalogue: GPUs by age, then usual sizes of CPUs.

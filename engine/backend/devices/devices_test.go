@@ -26,8 +26,7 @@ func TestFind(t *testing.T) {
 
 func TestFindNothing(t *testing.T) {
 	for _, c := range []struct{ name, near string }{
-		{"a100-81g", "a100-80g"}, {"h101", "h100"}, {"rtx-4080", "rtx-4090"}, {"cpu-8c-32g-avx9", "cpu-8c-32g"},
-		{"cpu-0c-32g", "cpu-8c-32g"}, {"cpu-8c-032g", "cpu-8c-32g"}, {"cpu-2000c-1g", ""}, {"", ""}, {"--", ""}, {"toaster", ""},
+		{"a100-81g", "a100-80g"}, {"h101", "h100"}, {"rtx-4080", "rtx-4090"}, {"cpu-0c-32g", ""}, {"cpu-8c-032g", ""}, {"cpu-2000c-1g", ""}, {"", ""}, {"--", ""}, {"toaster", ""},
 		{strings.Repeat("x", 1<<20), ""},
 	} {
 		_, err := Find(c.name)
