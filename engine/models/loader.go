@@ -12,6 +12,7 @@ type loader struct {
 	src   *checkpoint.Checkpoint
 	quant quant
 	specs []backend.WeightSpec
+	err   error // the first thing that cannot be built; New returns it
 }
 
 // piece is the part of a checkpoint tensor that this rank holds: rows and

@@ -5,7 +5,6 @@ package models
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"vapp.dev/engine/backend"
@@ -57,11 +56,14 @@ type family struct {
 	tensors      func(checkpoint.Config) []checkpoint.TensorInfo
 	build        func(checkpoint.Config, *loader) (Model, error)
 	check        func(checkpoint.Config) error
+	// skip names tensors that a build which does not ask for them never reads: vision
+	// towers, heads that draft. They may be absent. nil: none.
+	skip func(tensor string) bool
 }
 
 // families is the closed list of what the engine runs.
 var families = []family{
-	{"LlamaForCausalLM", llamaTensors, newLlama, checkLlama},
+	{architecture: "LlamaForCausalLM", tensors: llamaTensors, build: newLlama, check: checkLlama},
 }
 
 // UnsupportedError names an architecture or setting that no family covers.
@@ -125,55 +127,16 @@ func New(c *checkpoint.Checkpoint, b Build) (Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := agree(c, f.tensors(cfg)); err != nil {
+	if err := agree(c, f, f.tensors(cfg)); err != nil {
 		return nil, err
 	}
-	return f.build(cfg, &loader{src: c, Build: b, quant: q})
-}
-
-// MismatchError says where a checkpoint's tensors disagree with its config.
-type MismatchError struct {
-	Path     string
-	Problems []string
-}
-
-func (e *MismatchError) Error() string {
-	const show = 3
-	n := len(e.Problems)
-	text := strings.Join(e.Problems[:min(n, show)], "; ")
-	if n > show {
-		text += fmt.Sprintf("; and %d more", n-show)
+	l := &loader{src: c, Build: b, quant: q}
+	m, err := f.build(cfg, l)
+	if err == nil {
+		err = l.err
 	}
-	return fmt.Sprintf("%s: %d tensors disagree with the config: %s", e.Path, n, text)
-}
-
-// agree compares the checkpoint's tensors with those the config asks for.
-func agree(c *checkpoint.Checkpoint, want []checkpoint.TensorInfo) error {
-	var bad []string
-	known := map[string]bool{}
-	for _, w := range want {
-		known[w.Name] = true
-		t, ok := c.Tensor(w.Name)
-		switch {
-		case !ok:
-			bad = append(bad, w.Name+" is missing")
-		case !slices.Equal(t.Shape, w.Shape):
-			bad = append(bad, fmt.Sprintf("%s has shape %v instead of %v", w.Name, t.Shape, w.Shape))
-		}
+	if err != nil {
+		return nil, err
 	}
-	for _, t := range c.Tensors() {
-		if !known[t.Name] && !ignorable(t.Name) {
-			bad = append(bad, t.Name+" is not part of the model")
-		}
-	}
-	if len(bad) > 0 {
-		return &MismatchError{c.Path(), bad}
-	}
-	return nil
-}
-
-// ignorable names tensors that checkpoints carry and nobody reads: a tied
-// head's second copy and tables that are computed from the config.
-func ignorable(name string) bool {
-	return name == "lm_head.weight" || strings.HasSuffix(name, ".rotary_emb.inv_freq") || name == "rope_freqs.weight"
+	return m, nil
 }
