@@ -24,12 +24,18 @@ func Below(dir string) ([]string, error) {
 		switch {
 		case d.IsDir() && path != dir && (name == "cue.mod" || name[0] == '.'):
 			return fs.SkipDir
-		case !d.IsDir() && name != PolicyFile && strings.HasSuffix(name, ".cue") && name[0] != '.' && !defines(path):
+		case !d.IsDir() && IsProfile(path):
 			out = append(out, path)
 		}
 		return nil
 	})
 	return out, err
+}
+
+// IsProfile says whether a file is one by its name and by what it says.
+func IsProfile(path string) bool {
+	name := filepath.Base(path)
+	return strings.HasSuffix(name, ".cue") && name[0] != '.' && name != PolicyFile && !defines(path)
 }
 
 // defines says whether a file holds definitions for others and nothing else.

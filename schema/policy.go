@@ -53,7 +53,13 @@ func policyFiles(src *origin) (there, all []string, err error) {
 	name := filepath.Dir(src.name)
 	for dir := filepath.Dir(src.file); len(all) < maxParents; dir, name = filepath.Dir(dir), filepath.Join(name, "..") {
 		file := filepath.Join(name, PolicyFile)
-		st, err := os.Stat(filepath.Join(dir, PolicyFile))
+		at := filepath.Join(dir, PolicyFile)
+		st, err := os.Lstat(at)
+		if err == nil && st.Mode()&fs.ModeSymlink != 0 {
+			if st, err = os.Stat(at); errors.Is(err, fs.ErrNotExist) {
+				return nil, nil, problem(Unreadable, file, "a link that leads nowhere, so that nothing is known of the policy of what is below")
+			}
+		}
 		switch {
 		case err == nil && !st.Mode().IsRegular():
 			return nil, nil, problem(Unreadable, file, "not a regular file, so that nothing can be read as the policy of what is below")
@@ -63,7 +69,7 @@ func policyFiles(src *origin) (there, all []string, err error) {
 			return nil, nil, problem(Unreadable, file, "%v", reason(err))
 		}
 		if err == nil || stop != "" {
-			all = append(all, filepath.Join(dir, PolicyFile))
+			all = append(all, at)
 		}
 		if dir == stop || dir == filepath.Dir(dir) {
 			break

@@ -66,6 +66,23 @@ func TestPolicyReach(t *testing.T) {
 	}
 }
 
+// TestPolicyLink: a link is followed, and one that leads nowhere is no leave.
+func TestPolicyLink(t *testing.T) {
+	dir := write(t, map[string]string{"p.cue": governed, "shared/strict.cue": "memory: utilization?: <=0.5\n"})
+	for to, want := range map[string]Kind{"shared/strict.cue": Policy, "nowhere.cue": Unreadable} {
+		if err := os.Symlink(to, filepath.Join(dir, PolicyFile)); err != nil {
+			t.Skip("not run: no symlinks here:", err)
+		}
+		_, err := Load(filepath.Join(dir, "p.cue"))
+		if err == nil || err.(*Error).Kind() != want {
+			t.Errorf("%s: %v, want %s", to, err, want)
+		}
+		if err := os.Remove(filepath.Join(dir, PolicyFile)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestPoliciesAreFollowed: what a reload must watch.
 func TestPoliciesAreFollowed(t *testing.T) {
 	dir := write(t, map[string]string{

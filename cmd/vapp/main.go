@@ -84,7 +84,7 @@ func newRoot() *cobra.Command {
   vapp init DIR       make a folder with a first profile
   vapp vet  PROFILE   say what is wrong with a profile
   vapp plan PROFILE   say what the server will hold in memory and how much it carries
-  vapp diff OLD NEW   say what changes between two profiles
+  vapp diff OLD NEW   say what changes between profiles, folders or commits
   vapp up   PROFILE   start exactly that`,
 		Version:           buildVersion(),
 		SilenceUsage:      true,
