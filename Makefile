@@ -12,7 +12,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 # One thing at a time: two cores are all there may be, and the go command and
 # cargo fill them by themselves.
 .NOTPARALLEL:
-.PHONY: help tools modules native build model up test vet fmt cross clients race fuzz ci soak golden bench size lint
+.PHONY: help tools modules native build model up test vet fmt cross clients race fuzz ci soak golden bench docs size lint
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ golden: model ## record the reference logits again (needs Python and a network)
 
 bench: build model ## tokens/s beside this machine's limits
 	bin/vapp bench engine profiles/smollm2.cue profiles/llama-3.2-1b.cue
+
+docs: ## write docs/planning-figures.md: what vLLM logged beside what is computed
+	go test ./appliance/compat -count=1 -run TestDocs -update
 
 size: ## print the sizes of the tree: a thermometer, not a gate
 	@scripts/size.sh

@@ -92,6 +92,7 @@ var rooms = map[string]room{
 		parts: []string{"schema", "engine", "engine/kv", "engine/backend", "engine/backend/devices", "engine/sched", "kernels"}, not: value,
 	},
 	"appliance/review": {parts: []string{"schema", "appliance/plan"}, not: value},
+	"appliance/compat": {parts: []string{"engine/checkpoint"}, not: value},
 	"appliance/chat":   {parts: []string{"engine", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP},
 	"appliance/chat/chattest": {
 		parts: []string{"appliance/chat", "engine", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP,

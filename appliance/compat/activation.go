@@ -1,0 +1,104 @@
+package compat
+
+import "math/bits"
+
+// Bytes of cuBLAS's workspace, before Hopper and on it.
+const (
+	cublas       = 8_519_680
+	cublasHopper = 32 << 20
+)
+
+// piece is a named part of the activation peak.
+type piece struct {
+	Name  string
+	Bytes int64
+}
+
+// activation is the peak of allocated bytes while one step is profiled:
+// memory-planning section 4.
+type activation struct {
+	sampler, text, kept []piece
+}
+
+func total(p []piece) int64 {
+	var n int64
+	for _, x := range p {
+		n += x.Bytes
+	}
+	return n
+}
+
+// peak is max(text step, sampler with the hidden states) + what is kept.
+func (a activation) peak() int64 { return max(total(a.text), total(a.sampler)) + total(a.kept) }
+
+// pieces are those that make the peak.
+func (a activation) pieces() []piece {
+	if total(a.text) > total(a.sampler) {
+		return append(append([]piece{}, a.text...), a.kept...)
+	}
+	return append(append([]piece{}, a.sampler...), a.kept...)
+}
+
+func (in *run) activation() activation {
+	s, r := in.shape, in.r
+	e, t, tp := in.dtype, int64(r.MaxNumBatchedTokens), int64(r.TensorParallel)
+	rows := min(int64(r.MaxNumSeqs), t)
+	hidden := t * s.hidden * e
+	a := activation{sampler: []piece{{"sampler", in.samplerBytes(rows)}, {"hidden", hidden}}}
+	if in.rel == V07 {
+		a.sampler = append(a.sampler, piece{"pruned hidden", rows * s.hidden * e})
+	}
+	if s.family != gptOSS {
+		width := s.inter / tp
+		a.text = []piece{{"hidden+residual", 2 * hidden}, {"gate_up", 2 * t * width * e}, {"act", t * width * e}}
+		if in.nativeFp8() {
+			a.text = append(a.text, piece{"act fp8", t * width})
+		}
+	}
+	if in.drafts() {
+		a.text = append(a.text, piece{"target hidden kept", hidden})
+	}
+	if s.vision != nil && !r.TextOnly && s.family == gemma4 {
+		v := s.vision
+		a.kept = append(a.kept,
+			piece{"video pixels", v.frames * v.pixelPatches * v.patch * 4},
+			piece{"encoder out", v.frames * v.itemTokens * s.hidden * e})
+	}
+	if s.experts > 0 {
+		m, h := s.expertInter/tp, s.hidden
+		if s.quant.scheme == mxfp4 {
+			m, h = s.mxfp4Padding(tp)
+		}
+		a.kept = append(a.kept, piece{"moe workspace", t * s.topK * (max(m, h) + max(2*m, h)) * e})
+	}
+	w := int64(cublas)
+	if in.d.Major == 9 {
+		w = cublasHopper
+	}
+	a.kept = append(a.kept, piece{"cublas", w})
+	return a
+}
+
+// samplerBytes is the sampler's peak on a number of rows of logits.
+func (in *run) samplerBytes(rows int64) int64 {
+	v, e := in.shape.vocab, in.dtype
+	switch in.rel {
+	case V07:
+		return rows * v * (e + 4 + 4 + 8 + 8 + 4 + 8)
+	case V2025Aug:
+		return rows * v * (e + 4 + 4 + 4)
+	}
+	sms := int64(in.d.SMs)
+	p := min(int64(1)<<bits.Len64(uint64(min(sms, rows)-1)), sms)
+	return rows*v*(e+4+4+4) + p*v*4
+}
+
+// encoderBudget is the encoder cache's size in tokens: the largest item with
+// its begin, end and timestamp tokens, or the batch.
+func (in *run) encoderBudget() int64 {
+	v := in.shape.vision
+	if v == nil || in.r.TextOnly || in.shape.family != gemma4 {
+		return 0
+	}
+	return max(int64(in.r.MaxNumBatchedTokens), v.frames*(v.itemTokens+2+6))
+}

@@ -1,0 +1,96 @@
+package compat
+
+import "slices"
+
+// checkRanks holds parallel sizes against the model.
+func (in *run) checkRanks() error {
+	s, tp, pp := in.shape, int64(in.r.TensorParallel), int64(in.r.PipelineParallel)
+	if pp > s.layers {
+		return fault("parallel.pipeline", "is %d, the model has %d layers", pp, s.layers)
+	}
+	if tp == 1 {
+		return nil
+	}
+	divides := []struct {
+		name string
+		n    int64
+	}{{"num_attention_heads", s.heads}, {"the padded vocabulary", roundUp(s.vocab, 64)}}
+	if s.family != gptOSS {
+		divides = append(divides, struct {
+			name string
+			n    int64
+		}{"intermediate_size", s.inter})
+	}
+	for _, l := range []struct {
+		name string
+		n    int64
+	}{{"linear_num_key_heads", s.keyHeads}, {"linear_num_value_heads", s.valueHeads}, {"hidden_size", s.hidden * int64(b2i(in.drafts()))}} {
+		if l.n > 0 {
+			divides = append(divides, l)
+		}
+	}
+	if s.family == gemma4 && s.experts > 0 {
+		divides = append(divides, struct {
+			name string
+			n    int64
+		}{"moe_intermediate_size", s.expertInter})
+	}
+	for _, d := range divides {
+		if d.n%tp != 0 {
+			return fault("parallel.tensor", "%d does not divide %s %d", tp, d.name, d.n)
+		}
+	}
+	for _, kv := range []int64{s.kvHeads, s.globalKV} {
+		if kv > 0 && kv%tp != 0 && tp%kv != 0 {
+			return fault("parallel.tensor", "%d and %d key/value heads: neither divides the other", tp, kv)
+		}
+	}
+	return nil
+}
+
+func (in *run) checkSpeculation() error {
+	sp, s := &in.r.Speculative, in.shape
+	switch sp.Method {
+	case "":
+		if sp.Tokens != 0 {
+			return fault("speculative.method", "is missing beside numTokens %d", sp.Tokens)
+		}
+		return nil
+	case "ngram", "mtp":
+	default:
+		return fault("speculative.method", "is %q: known here are mtp and ngram", clip(sp.Method))
+	}
+	if sp.Tokens == 0 {
+		return fault("speculative.numTokens", "is missing")
+	}
+	if sp.Method == "mtp" && (s.family != qwen35 || s.mtpLayers == 0) {
+		return fault("speculative.method", "mtp: the checkpoint has no MTP head")
+	}
+	if sp.Method == "mtp" && in.r.PipelineParallel > 1 {
+		return fault("parallel.pipeline", "is %d: this release drafts on one stage alone", in.r.PipelineParallel)
+	}
+	return nil
+}
+
+// checkCache holds block size and cache mode against the release.
+func (in *run) checkCache() error {
+	b := in.r.BlockSize
+	allowed := []int{1, 8, 16, 32, 64, 128}
+	if in.rel == V07 {
+		allowed = []int{8, 16, 32}
+	}
+	if in.rel.atLeast(V017) {
+		if b%16 != 0 {
+			return fault("memory.blockSize", "is %d, not a multiple of 16", b)
+		}
+	} else if !slices.Contains(allowed, b) {
+		return fault("memory.blockSize", "is %d, %v allows %v", b, in.rel, allowed)
+	}
+	if !slices.Contains([]string{"", "none", "align", "all"}, in.r.MambaCacheMode) {
+		return fault("memory.mambaCacheMode", "is %q, allowed are none, align, all", clip(in.r.MambaCacheMode))
+	}
+	if in.rel.Reconstructed() && !slices.Contains(in.shape.kinds, linear) {
+		return fault("compat", "%v is known for models with linear-attention layers alone", in.rel)
+	}
+	return nil
+}

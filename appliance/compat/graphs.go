@@ -1,0 +1,172 @@
+package compat
+
+import (
+	"slices"
+)
+
+// graphPlan is which CUDA graphs a release captures.
+type graphPlan struct {
+	sizes     []int // cudagraph_capture_sizes as configured
+	piecewise []int
+	full      []int
+	profiled  int64 // largest size of the trial capture, before the state blocks cap it
+}
+
+func most(sizes []int) int64 {
+	if len(sizes) == 0 {
+		return 0
+	}
+	return int64(slices.Max(sizes))
+}
+
+// captureSizes is memory-planning section 5.1.
+func (in *run) captureSizes() ([]int, error) {
+	r, rel := in.r, in.rel
+	seqs, tokens := r.MaxNumSeqs, r.MaxNumBatchedTokens
+	if len(r.Cudagraph.Sizes) > 0 {
+		return in.givenSizes()
+	}
+	if rel == V07 {
+		out := []int{1, 2, 4}
+		for n := 8; out[len(out)-1] < seqs; n += 8 {
+			out = append(out, n)
+		}
+		for len(out) > 1 && out[len(out)-2] >= seqs {
+			out = out[:len(out)-1]
+		}
+		return out, nil
+	}
+	q, largest := 1+r.Speculative.Tokens, 512
+	if in.shape.family == gptOSS {
+		largest = 1024
+	}
+	top := min(seqs*q*2, largest, tokens)
+	if in.shape.family == gptOSS {
+		top = min(largest, tokens)
+	}
+	if rel == V2025Aug {
+		top = min(seqs*2, 512, tokens)
+	}
+	var out []int
+	for _, n := range []int{1, 2, 4} {
+		if n <= top {
+			out = append(out, n)
+		}
+	}
+	step := 8
+	for n := 8; n <= top; n += step {
+		if n >= 256 && rel != V2025Aug {
+			step = 16
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+func (in *run) givenSizes() ([]int, error) {
+	if len(in.r.Cudagraph.Sizes) > 4096 {
+		return nil, fault("cudagraph.captureSizes", "has %d entries, allowed are 4096", len(in.r.Cudagraph.Sizes))
+	}
+	out := slices.Clone(in.r.Cudagraph.Sizes)
+	slices.Sort(out)
+	out = slices.Compact(out)
+	limit, name := in.r.MaxNumBatchedTokens, "maxNumBatchedTokens"
+	if in.rel == V07 {
+		limit, name = in.r.MaxNumSeqs, "maxNumSeqs"
+	}
+	if out[0] < 1 || out[len(out)-1] > limit {
+		return nil, fault("cudagraph.captureSizes", "%d is not in 1 to scheduler.%s %d: such a batch never runs", out[0]*b2i(out[0] < 1)+out[len(out)-1]*b2i(out[0] >= 1), name, limit)
+	}
+	return out, nil
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// modes of cudagraph_mode: what is captured piecewise, what whole.
+var modes = map[string]struct{ piecewise, full, decodeOnly bool }{
+	"none": {}, "piecewise": {piecewise: true}, "full": {full: true},
+	"full_decode_only": {full: true, decodeOnly: true}, "full_and_piecewise": {true, true, true},
+}
+
+// graphs plans the capture. stateBlocks caps the sizes of models with states;
+// 0: no cap.
+func (in *run) graphs(stateBlocks int64) (graphPlan, error) {
+	if in.r.Cudagraph.EnforceEager || in.mode == "none" {
+		return graphPlan{}, nil
+	}
+	sizes, err := in.captureSizes()
+	if err != nil {
+		return graphPlan{}, err
+	}
+	p := graphPlan{sizes: sizes, profiled: most(sizes)}
+	q := 1 + in.r.Speculative.Tokens
+	use := sizes
+	if in.rel.atLeast(V017) && q > 1 {
+		use = nil
+		for _, n := range sizes {
+			if up := (n + q - 1) / q * q; int64(up) <= most(sizes) {
+				use = append(use, up)
+			}
+		}
+		use = slices.Compact(use)
+	}
+	if stateBlocks > 0 {
+		use = slices.DeleteFunc(slices.Clone(use), func(n int) bool { return int64(n) > stateBlocks })
+	}
+	m := modes[in.mode]
+	if m.piecewise {
+		p.piecewise = use
+	}
+	for _, n := range use {
+		if m.full && (!m.decodeOnly || n <= in.r.MaxNumSeqs*q) {
+			p.full = append(p.full, n)
+		}
+	}
+	return p, nil
+}
+
+// graphMode checks cudagraph_mode against the release, "" is its own.
+func (in *run) graphMode() (string, error) {
+	own := map[Release]string{V07: "full", V2025Aug: "piecewise"}
+	mode := in.r.Cudagraph.Mode
+	if mode == "" || mode == "auto" {
+		if d, ok := own[in.rel]; ok {
+			return d, nil
+		}
+		return "full_and_piecewise", nil
+	}
+	if _, ok := modes[mode]; !ok {
+		return "", fault("cudagraph.mode", "no mode %q: known are none, piecewise, full, full_decode_only, full_and_piecewise", clip(mode))
+	}
+	if in.rel == V07 && mode != "full" && mode != "none" || in.rel == V2025Aug && (mode == "full_decode_only" || mode == "full_and_piecewise") {
+		return "", fault("cudagraph.mode", "%v has no %s", in.rel, mode)
+	}
+	return mode, nil
+}
+
+// graphBytes is what the captured graphs hold, and by how much it may be off:
+// memory-planning section 5.2. Fitted.
+func (in *run) graphBytes(p graphPlan) (bytes, off int64) {
+	layers := ceilDiv(in.shape.layers, int64(in.r.PipelineParallel))
+	if len(p.piecewise) == 0 {
+		n := int64(len(p.full)) * layers * 861 << 10 // 0.84 MiB a layer and size
+		if in.rel == V07 {
+			return n, max(n/50, 10<<20)
+		}
+		return n, n
+	}
+	f := 1.0
+	switch {
+	case in.shape.family == gptOSS:
+		f = 1.2
+	case in.shape.experts > 0:
+		f = 2.2
+	}
+	n := int64(0.28 * (1 << 20) * float64(len(p.piecewise)) * float64(layers+1) * f)
+	return n, max(n/10, 50<<20)
+}

@@ -1,0 +1,158 @@
+package compat
+
+import "slices"
+
+// maxPage bounds a page, so that products of it stay in 64 bits.
+const maxPage = 1 << 40
+
+// layout groups the layers and makes their pages one size: memory-planning
+// sections 6 and 7.
+func layout(rel Release, layers []kvLayer, r Request, stages int64) (*cache, error) {
+	c := &cache{spec: int64(r.Speculative.Tokens), flight: int64(r.MaxNumBatchedTokens), mode: r.mambaMode(), block: int64(r.BlockSize)}
+	for _, l := range layers {
+		if l.token > maxPage/maxBlock || l.state() > maxPage/4 {
+			return nil, fault("config", "describes a KV cache of %d bytes a token and layer", max(l.token, l.state()))
+		}
+		if l.kind == linear {
+			c.states++
+			c.state = max(c.state, l.state())
+		} else {
+			c.attn++
+		}
+	}
+	if c.states > 0 && r.NoHybridManager {
+		return nil, fault("memory.hybridKVCacheManager", "cannot be off: states and attention have no common page without it")
+	}
+	if r.NoHybridManager || rel == V07 {
+		layers = slices.Clone(layers)
+		for i := range layers {
+			if layers[i].kind == sliding {
+				layers[i].kind, layers[i].window = full, 0
+			}
+		}
+	}
+	kinds := gather(layers)
+	if c.states > 0 {
+		if c.attn == 0 {
+			return nil, fault("config.layer_types", "has no attention layer: the block size of states alone is not known here")
+		}
+		if err := c.bump(layers); err != nil {
+			return nil, err
+		}
+	}
+	if len(kinds) > 1 && !slices.ContainsFunc(layers, func(l kvLayer) bool { return l.kind != full }) {
+		c.ownPages(layers, stages)
+		return c, nil
+	}
+	return c, c.cut(layers, kinds, stages)
+}
+
+// gather sorts layers of equal spec together, in order of first appearance.
+func gather(layers []kvLayer) [][]int {
+	var kinds [][]int
+	for i, l := range layers {
+		at := slices.IndexFunc(kinds, func(k []int) bool { return layers[k[0]].same(l) == 0 })
+		if at < 0 {
+			kinds = append(kinds, nil)
+			at = len(kinds) - 1
+		}
+		kinds[at] = append(kinds[at], i)
+	}
+	return kinds
+}
+
+// bump makes the attention block large enough that its page holds a state.
+func (c *cache) bump(layers []kvLayer) error {
+	var token int64
+	for _, l := range layers {
+		if l.kind != linear {
+			token = max(token, l.token)
+		}
+	}
+	step := int64(16)
+	if c.mode == "all" {
+		step = 64 // lcm of the delta net's chunk and 16
+	}
+	need := step * ceilDiv(c.state, step*token)
+	if need > 1<<30/token*maxBlock/16 || need > 1<<24 {
+		return fault("memory.blockSize", "a state of %d bytes beside %d bytes a token needs blocks of %d tokens", c.state, token, need)
+	}
+	if need > c.block {
+		c.bumped, c.block = need, need
+	}
+	c.padded = float64(c.block*token-c.state) / float64(c.state) * 100
+	return nil
+}
+
+// ownPages is one group of full attention layers that differ in size.
+func (c *cache) ownPages(layers []kvLayer, stages int64) {
+	g := kvGroup{kind: full, block: c.block}
+	sums := make([]int64, stages)
+	for i, l := range layers {
+		g.layers = append(g.layers, i)
+		sums[l.stage] += c.block * l.token
+	}
+	c.groups, c.slabs, c.size = []kvGroup{g}, sums, int64(len(layers))
+}
+
+// cut makes groups of one size, with padding where layers are missing.
+func (c *cache) cut(layers []kvLayer, kinds [][]int, stages int64) error {
+	for _, k := range kinds {
+		if l := layers[k[0]]; l.kind != linear {
+			c.page = max(c.page, l.token*c.block)
+		}
+	}
+	least, most := len(kinds[0]), len(kinds[0])
+	for _, k := range kinds {
+		least, most = min(least, len(k)), max(most, len(k))
+	}
+	size := least
+	if 2*most < 3*least {
+		size = most
+	}
+	for _, k := range kinds {
+		l := layers[k[0]]
+		block := c.block
+		if l.kind != linear {
+			if c.page%(l.token*c.block) != 0 {
+				return fault("memory.kvCacheDtype", "pages of %d and %d bytes: the smaller does not divide the larger, and this release refuses to unify them", l.token*c.block, c.page)
+			}
+			block = c.page / l.token
+		}
+		n := (len(k) + size - 1) / size
+		groups := make([]kvGroup, n)
+		for j, i := range k {
+			groups[j%n].layers = append(groups[j%n].layers, i)
+		}
+		for _, g := range groups {
+			g.kind, g.block, g.window, g.page = l.kind, block, l.window, c.page
+			c.groups = append(c.groups, g)
+		}
+		if p := n*size - len(k); p > 0 {
+			c.padding = append(c.padding, padding{int64(p), int64(len(k))})
+		}
+	}
+	c.slabs = make([]int64, stages)
+	for _, g := range c.groups {
+		on := make([]int64, stages)
+		for _, i := range g.layers {
+			on[layers[i].stage]++
+		}
+		for stage, n := range on {
+			c.slabs[stage] = max(c.slabs[stage], n*c.page)
+		}
+		c.size = max(c.size, slices.Max(on))
+	}
+	return nil
+}
+
+// mambaMode is mamba_cache_mode: align with prefix caching, none without.
+func (r Request) mambaMode() string {
+	if r.MambaCacheMode != "" {
+		return r.MambaCacheMode
+	}
+	if r.PrefixCaching == "off" {
+		return "none"
+	}
+	return "align"
+}

@@ -1,0 +1,178 @@
+package compat
+
+import (
+	"cmp"
+	"slices"
+)
+
+// kvLayer is what one layer keeps on one GPU.
+type kvLayer struct {
+	kind       layerKind
+	token      int64 // bytes a token; 0 for a state
+	window     int64
+	conv, ssm  int64 // bytes of a state: its convolution, its recurrence
+	stage      int64 // pipeline stage
+	speculated int64 // tokens: each keeps an own ssm copy in the ideal allocator
+}
+
+func (l kvLayer) state() int64 { return l.conv + l.ssm }
+
+// kvOptions decide what a layer keeps.
+type kvOptions struct {
+	tp, stages int64
+	spec       int64 // speculative tokens
+	drafter    bool
+	elem       int64   // bytes of a K or V element
+	dtype      int64   // of the model, for the convolution's state
+	rebuild    Rebuild // of full layers, the ideal allocator's alone
+}
+
+// kvLayers lists the layers that own KV pages, in order, the drafter's last.
+// Pages: heads a GPU x (key + value size) x bytes a token; states:
+// memory-planning section 6.
+func (s *shape) kvLayers(o kvOptions) []kvLayer {
+	var out []kvLayer
+	stage := int64(0)
+	_, last := stageLayers(s.layers, o.stages, 0)
+	for i := range s.layers - s.sharedKV {
+		for i >= last && stage < o.stages-1 {
+			stage++
+			_, last = stageLayers(s.layers, o.stages, stage)
+		}
+		out = append(out, s.kvLayer(s.kinds[i], stage, o))
+	}
+	if o.drafter {
+		for range s.mtpLayers {
+			out = append(out, s.kvLayer(full, o.stages-1, o))
+		}
+	}
+	return out
+}
+
+func (s *shape) kvLayer(k layerKind, stage int64, o kvOptions) kvLayer {
+	l := kvLayer{kind: k, stage: stage}
+	switch k {
+	case linear:
+		kd, vd := s.keyHeads*s.keyDim, s.valueHeads*s.valueDim
+		l.conv = (s.convKernel - 1 + o.spec) * ((2*kd + vd) / o.tp) * o.dtype
+		l.ssm = s.valueHeads / o.tp * s.valueDim * s.keyDim * s.stateBytes
+		l.speculated = o.spec
+	case sliding:
+		l.window = s.window
+		l.token = max(1, s.kvHeads/o.tp) * 2 * s.headDim * o.elem
+	default:
+		heads, dim := s.kvHeads, s.headDim
+		if s.family == gemma4 {
+			heads, dim = s.globalKV, s.globalHeadDim
+		}
+		l.token = max(1, heads/o.tp) * s.stored(o.rebuild, dim) * o.elem
+	}
+	return l
+}
+
+// kvGroup is layers of one kind that share block ids.
+type kvGroup struct {
+	kind   layerKind
+	block  int64 // tokens a block
+	window int64
+	layers []int // indices into the layers
+	page   int64 // bytes of a layer's page
+}
+
+// cache is the KV cache's geometry.
+type cache struct {
+	groups  []kvGroup
+	page    int64   // bytes of a page, where all layers have one size
+	size    int64   // layers of the largest group on any one stage
+	slabs   []int64 // bytes of one block id, by pipeline stage: page x size, or the sum of the pages
+	block   int64   // the smallest block size, tokens
+	bumped  int64   // the block size that a state forced, 0 where none did
+	padded  float64
+	padding []padding
+	attn    int64 // attention layers, the drafter's included
+	states  int64 // state layers
+	state   int64 // bytes of a state before padding
+	mode    string
+	spec    int64
+	flight  int64 // tokens in flight: max_num_batched_tokens
+	newer   bool  // charge windows and states as the engine of mid 2026 does
+}
+
+// padding is layers that a group lacks.
+type padding struct{ layers, of int64 }
+
+// need is the blocks that one request of n tokens takes, summed over groups.
+func (c *cache) need(n int64) int64 {
+	var sum int64
+	for _, g := range c.groups {
+		sum += g.need(n, c)
+	}
+	return sum
+}
+
+func (g kvGroup) need(n int64, c *cache) int64 {
+	switch g.kind {
+	case sliding:
+		flight := c.flight
+		if c.newer {
+			flight *= 2
+		}
+		return ceilDiv(min(g.window-1+flight, n), g.block) + 1
+	case linear:
+		if c.mode == "all" {
+			blocks := ceilDiv(n, g.block)
+			if c.newer {
+				blocks += c.spec
+			}
+			return blocks
+		}
+		if c.mode == "align" {
+			return 2 + c.spec
+		}
+		return 1 + c.spec
+	}
+	return ceilDiv(n, g.block)
+}
+
+// steady is need once the prefill is over: a window holds itself alone.
+func (c *cache) steady(n int64) int64 {
+	var sum int64
+	for _, g := range c.groups {
+		if g.kind == sliding {
+			sum += min(ceilDiv(n, g.block), ceilDiv(g.window, g.block)+1)
+			continue
+		}
+		sum += g.need(n, c)
+	}
+	return sum
+}
+
+// blocks is how many block ids the bytes of one GPU of a stage hold: available
+// // page // size, which is available // (page x size).
+func (c *cache) blocks(available, stage int64) int64 {
+	if available <= 0 || c.slabs[stage] == 0 {
+		return 0
+	}
+	return available / c.slabs[stage]
+}
+
+// slab is the bytes of a block id on the GPU where it takes most.
+func (c *cache) slab() int64 { return slices.Max(c.slabs) }
+
+// longest is the largest length of which one request fits, 0 when none does.
+func (c *cache) longest(blocks, most int64) int64 {
+	lo, hi := int64(0), most
+	for lo < hi {
+		mid := lo + (hi-lo+1)/2
+		if c.need(mid) <= blocks {
+			lo = mid
+		} else {
+			hi = mid - 1
+		}
+	}
+	return lo
+}
+
+func (l kvLayer) same(o kvLayer) int {
+	return cmp.Or(cmp.Compare(l.kind, o.kind), cmp.Compare(l.token, o.token), cmp.Compare(l.window, o.window))
+}

@@ -1,0 +1,129 @@
+package compat
+
+import "fmt"
+
+// cacheLines are blocks, tokens and concurrency.
+func (o *outcome) cacheLines(r *Report) {
+	c := o.cache
+	stage, _ := o.least()
+	basis, residual := o.fundBasis(stage)
+	if o.rel.Reconstructed() {
+		basis, residual = Reconstructed, max(residual, 0)
+	}
+	note := fmt.Sprintf("%d group(s) x %d layers, %s B a page", len(c.groups), c.size, grouped(c.page))
+	if c.page == 0 {
+		note = fmt.Sprintf("1 group of %d layers with pages of their own, %s B a block", c.size, grouped(c.slab()))
+	}
+	blocks := Line{Key: "number of blocks", Value: float64(o.blocks), Unit: "blocks", Basis: basis, Residual: residual, Note: note,
+		Text: fmt.Sprintf("# GPU blocks: %d", o.blocks)}
+	if o.rel == V07 {
+		swap := o.cpuBlocks()
+		blocks.Text = fmt.Sprintf("# CUDA blocks: %d, # CPU blocks: %d", o.blocks, swap)
+		blocks.Note = fmt.Sprintf("%s B a block", grouped(c.slab()))
+		r.add(blocks)
+		r.add(Line{Key: "CPU blocks", Value: float64(swap), Unit: "blocks", Basis: Exact, Text: fmt.Sprintf("  swap space: %d blocks", swap)})
+	} else {
+		r.add(blocks)
+		r.add(Line{Key: "GPU KV cache size", Value: float64(o.tokens()), Unit: "tokens", Basis: basis, Residual: residual, Note: o.tokensNote(),
+			Text: fmt.Sprintf("GPU KV cache size: %s tokens", grouped(o.tokens()))})
+	}
+	x := o.concurrency(o.length)
+	note = fmt.Sprintf("%d blocks a request, %s tokens in all", c.need(o.length), grouped(int64(x*float64(o.length))))
+	if o.pool != nil {
+		note = fmt.Sprintf("%d attention blocks, state pool for %d request(s)", o.pool.attention, o.pool.requests)
+	}
+	if o.auto {
+		r.add(Line{Key: "maximum length", Value: float64(o.length), Unit: "tokens", Basis: basis, Residual: residual,
+			Text: fmt.Sprintf("Auto-fit max_model_len: using %d tokens", o.length)})
+	}
+	r.add(Line{Key: "maximum concurrency", Value: x, Unit: "x", Basis: basis, Residual: residual, Note: note, Text: o.rel.concurrency(o.length, x)})
+}
+
+// tokensNote warns that a hybrid model's figure is not its capacity.
+func (o *outcome) tokensNote() string {
+	if len(o.cache.groups) == 1 || o.pool != nil {
+		return ""
+	}
+	return "logged style: blocks // groups x block; not the capacity, which is concurrency x length"
+}
+
+// cpuBlocks is what the swap space holds, vllm-0.7 alone.
+func (o *outcome) cpuBlocks() int64 {
+	swap := o.r.SwapSpace
+	switch swap {
+	case 0:
+		swap = 4 << 30
+	case -1:
+		swap = 0
+	}
+	return swap / o.cache.slab()
+}
+
+// graphLines are what is captured and what it holds.
+func (o *outcome) graphLines(r *Report) {
+	p := o.graphs
+	if len(p.sizes) == 0 {
+		return
+	}
+	basis := Exact
+	if len(o.r.Cudagraph.Sizes) > 0 || o.r.Cudagraph.Mode != "" {
+		basis = Derived
+	}
+	r.add(Line{Key: "capture sizes", Value: float64(len(p.sizes)), Unit: "sizes", Basis: basis,
+		Text: fmt.Sprintf("cudagraph_capture_sizes: %d sizes, largest %d", len(p.sizes), most(p.sizes))})
+	if o.rel.atLeast(V017) {
+		piecewise := fmt.Sprintf("PIECEWISE=%d (largest=%d)", len(p.piecewise), most(p.piecewise))
+		r.add(Line{Key: "graphs", Value: float64(len(p.piecewise) + len(p.full)), Unit: "graphs", Basis: basis,
+			Text: fmt.Sprintf("Profiling CUDA graph memory: %s, FULL=%d (largest=%d)", piecewise, len(p.full), most(p.full)), Note: o.capNote()})
+		r.add(Line{Key: "num_gpu_blocks_override", Value: float64(p.profiled), Unit: "blocks", Basis: basis,
+			Text: fmt.Sprintf("Overriding num_gpu_blocks with num_gpu_blocks_override=%d", p.profiled), Note: "while graphs are profiled"})
+	}
+	bytes, by := o.graphBytes(p)
+	r.add(Line{Key: "graph memory", Value: gib(bytes), Unit: "GiB", Basis: Fitted, Residual: off(gib(by), gib(bytes)),
+		Text: fmt.Sprintf("Graph capturing finished, took %.2f GiB", gib(bytes))})
+	if o.rel.atLeast(V017) {
+		o.hint(r)
+	}
+}
+
+func (o *outcome) capNote() string {
+	if n := o.stateBlocks(); o.cache.states > 0 && n < o.graphs.profiled {
+		return fmt.Sprintf("capped by %d state blocks", n)
+	}
+	return ""
+}
+
+// hint is the utilization that the release recommends beside its own estimate
+// of the graphs.
+func (o *outcome) hint(r *Report) {
+	est, by := o.graphBytes(o.graphs)
+	by = est * 2 / 5
+	basis := Fitted
+	if n := o.r.Cudagraph.EstimateBytes; n > 0 {
+		est, by, basis = n, 5<<20, Derived
+	}
+	u := o.r.Utilization + float64(est)/float64(o.d.TotalBytes)
+	l := Line{Key: "utilization hint", Value: u, Basis: basis, Text: fmt.Sprintf("increase --gpu-memory-utilization from %.4f to %.4f to maintain the same effective KV cache size", o.r.Utilization, u)}
+	if basis == Fitted {
+		l.Residual = off(float64(by)/float64(o.d.TotalBytes), u)
+	}
+	r.add(l)
+}
+
+// afterwards are figures that no log of these releases prints.
+func (o *outcome) afterwards(r *Report) {
+	if o.rel == V07 || o.pool != nil {
+		return
+	}
+	stage, _ := o.least()
+	basis, residual := o.fundBasis(stage)
+	if basis == Exact {
+		basis = Derived
+	}
+	need, x, tokens := o.newer()
+	r.add(Line{Key: "newer engine", Value: x, Unit: "x", Basis: basis, Residual: residual,
+		Text: fmt.Sprintf("  under the formulas of mid 2026: %.2fx, %s tokens", x, grouped(tokens)), Note: fmt.Sprintf("%d blocks a request", need)})
+	steady := float64(o.blocks-1) / float64(o.cache.steady(o.length))
+	r.add(Line{Key: "steady decode", Value: steady, Unit: "x", Basis: basis, Residual: residual,
+		Text: fmt.Sprintf("  held once prefills are done: %.2fx", steady), Note: "windows alone, without the null block"})
+}

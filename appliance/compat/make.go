@@ -1,0 +1,226 @@
+// Package compat says what a given vLLM release would log for a model, a device
+// and a request: weights, KV cache, concurrency, graphs, in that release's own
+// words, each figure with how sure it is.
+package compat
+
+import "fmt"
+
+// outcome is every figure, before it is worded.
+type outcome struct {
+	*run
+	stages     []loaded
+	activation activation
+	nonTorch   int64
+	nonTorchBy int64 // how far it may be off
+	estimate   int64 // graphs that the budget subtracts
+	estimateBy int64
+	available  []int64 // KV bytes by stage
+	cache      *cache
+	blocks     int64
+	graphs     graphPlan
+	pool       *statePool // where states have one of their own
+}
+
+// Make works out what the release would log. The error is an *Error with the
+// field that cannot be, or a *DoesNotFitError.
+func Make(i Inputs) (Report, error) {
+	o, err := work(i)
+	if err != nil {
+		return Report{}, err
+	}
+	return o.report(), nil
+}
+
+func work(i Inputs) (*outcome, error) {
+	in, err := start(i)
+	if err != nil {
+		return nil, err
+	}
+	o := &outcome{run: in}
+	for stage := range int64(in.r.PipelineParallel) {
+		l, err := in.load(stage)
+		if err != nil {
+			return nil, err
+		}
+		o.stages = append(o.stages, l)
+	}
+	if o.cache, err = in.layout(); err != nil {
+		return nil, err
+	}
+	o.activation = in.activation()
+	if o.graphs, err = in.graphs(0); err != nil {
+		return nil, err
+	}
+	o.fund()
+	if err := o.fit(); err != nil {
+		return nil, err
+	}
+	if o.cache.states > 0 && in.rel.atLeast(V017) {
+		o.graphs, err = in.graphs(o.stateBlocks())
+	}
+	return o, err
+}
+
+// layout is the KV cache of the inputs.
+func (in *run) layout() (*cache, error) {
+	pp := int64(in.r.PipelineParallel)
+	layers := in.shape.kvLayers(kvOptions{
+		tp: int64(in.r.TensorParallel), stages: pp, spec: int64(in.r.Speculative.Tokens),
+		drafter: in.drafts(), elem: in.elem, dtype: in.dtype,
+	})
+	return layout(in.rel, layers, in.r, pp)
+}
+
+// fund works out the bytes for the KV cache: memory-planning section 3.
+func (o *outcome) fund() {
+	r := o.r
+	o.nonTorch, o.nonTorchBy = r.NonTorchBytes, 5<<20
+	if o.nonTorch == 0 {
+		o.nonTorch, o.nonTorchBy = o.fittedNonTorch()
+	}
+	if o.rel.atLeast(V017) && r.Cudagraph.Estimate && len(o.graphs.sizes) > 0 {
+		o.estimate, o.estimateBy = o.graphBytes(o.graphs)
+		o.estimateBy = o.estimate * 2 / 5 // the engine's own is off by as much
+		if n := r.Cudagraph.EstimateBytes; n > 0 {
+			o.estimate, o.estimateBy = n, 5<<20
+		}
+	}
+	for _, l := range o.stages {
+		n := o.budget() - l.total - o.activation.peak() - o.nonTorch - o.estimate
+		if r.KVBytes > 0 {
+			n = r.KVBytes
+		}
+		o.available = append(o.available, n)
+	}
+}
+
+// Memory outside the allocator: 0.15 GiB on one GPU, 0.50 on two.
+const (
+	nonTorchOne  = 161_061_273
+	nonTorchMore = 512 << 20
+)
+
+// fittedNonTorch is 0.15 GiB on one GPU and 0.50 on two, fitted on logs of
+// compute capability 7.0, 8.0 and 12.0; elsewhere the bound doubles.
+func (o *outcome) fittedNonTorch() (bytes, by int64) {
+	bytes, by = nonTorchOne, 184<<20
+	ranks := o.r.TensorParallel * o.r.PipelineParallel
+	switch {
+	case ranks == 2:
+		bytes, by = nonTorchMore, 256<<20
+	case ranks > 2:
+		bytes, by = nonTorchMore, 512<<20
+	}
+	if c := o.d.capability(); c != 70 && c != 80 && c != 120 {
+		by *= 2
+	}
+	return bytes, by
+}
+
+// least is the stage with the fewest blocks, which counts.
+func (o *outcome) least() (stage int, blocks int64) {
+	blocks = -1
+	for i, n := range o.available {
+		if b := o.cache.blocks(n, int64(i)); blocks < 0 || b < blocks {
+			stage, blocks = i, b
+		}
+	}
+	return stage, blocks
+}
+
+// fit counts blocks, takes the automatic length, and refuses what does not fit.
+func (o *outcome) fit() error {
+	stage, blocks := o.least()
+	o.blocks = blocks
+	if o.auto {
+		o.length = o.cache.longest(blocks, o.length)
+	}
+	need := o.cache.need(o.length)
+	if blocks == 0 || o.length == 0 || need > blocks {
+		longest := o.cache.longest(blocks, o.length)
+		if need := need * o.cache.slabs[stage]; o.length > 0 {
+			return &DoesNotFitError{o.rel, int(o.length), need, o.available[stage], int(longest)}
+		}
+		return &DoesNotFitError{o.rel, 1, o.cache.need(1) * o.cache.slabs[stage], o.available[stage], 0}
+	}
+	if o.rel.Reconstructed() {
+		return o.splitStates(o.available[stage])
+	}
+	return nil
+}
+
+// tokens is the logged "GPU KV cache size": of a hybrid model not its capacity.
+func (o *outcome) tokens() int64 {
+	if o.pool != nil {
+		return o.pool.attention * o.cache.block
+	}
+	return o.blocks / int64(len(o.cache.groups)) * o.cache.block
+}
+
+// concurrency is how many requests of a length the release says fit.
+func (o *outcome) concurrency(length int64) float64 {
+	if o.pool != nil {
+		return o.pool.concurrency
+	}
+	if o.rel == V07 {
+		return float64(o.blocks*o.cache.block) / float64(length)
+	}
+	return float64(o.blocks) / float64(o.cache.need(length))
+}
+
+// stateBlocks caps the sizes of graphs.
+func (o *outcome) stateBlocks() int64 {
+	if o.pool != nil {
+		return o.pool.attention
+	}
+	return o.blocks
+}
+
+// newer is the same blocks under the engine of July and August 2026: section 7.
+func (o *outcome) newer() (need int64, x float64, tokens int64) {
+	c := *o.cache
+	c.newer = true
+	need = c.need(o.length)
+	x = float64(o.blocks) / float64(need)
+	return need, x, o.blocks * o.length / need
+}
+
+// statePool is where a state of the pull request keeps states apart.
+type statePool struct {
+	requests    int64 // the pool is sized for these
+	attention   int64 // blocks left
+	concurrency float64
+}
+
+// splitStates reconstructs the two states of the pull request: memory-planning
+// section 8.
+func (o *outcome) splitStates(available int64) error {
+	c := o.cache
+	per := 2 + c.spec
+	page := c.page
+	attn := c.attn * page
+	whole := ceilDiv(o.length, c.block)
+	state := c.states * page * per
+	p := &statePool{}
+	if o.rel == V017PullA {
+		p.requests = max(1, available/(state+attn*whole))
+	} else {
+		state = c.states * c.state * per
+		least := o.blocks / int64(len(c.groups))
+		p.requests = max(0, min(int64(o.r.MaxNumSeqs), (available-least*attn)/state))
+	}
+	p.attention = (available - state*p.requests) / attn
+	if p.attention <= 0 || p.requests == 0 {
+		return fault("memory", "%v has no room for the states of one request beside attention: %d bytes", o.rel, available)
+	}
+	p.concurrency = float64(p.attention) / float64(whole)
+	if o.rel == V017PullA {
+		p.concurrency = float64(p.requests)
+	}
+	o.pool = p
+	return nil
+}
+
+func (p padding) String() string {
+	return fmt.Sprintf("Add %d padding layers, may waste at most %.2f%% KV cache memory", p.layers, float64(p.layers)/float64(p.of)*100)
+}

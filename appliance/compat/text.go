@@ -1,0 +1,55 @@
+package compat
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// grouped prints 1,215,552.
+func grouped(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// rounded is Python's str(round(x, 2)): "48.5".
+func rounded(x float64) string {
+	s := strings.TrimRight(strconv.FormatFloat(x, 'f', 2, 64), "0")
+	if strings.HasSuffix(s, ".") {
+		s += "0"
+	}
+	return s
+}
+
+// loading words the weights.
+func (r Release) loading(n int64) string {
+	switch {
+	case r == V07:
+		return fmt.Sprintf("Loading model weights took %.4f GB", gib(n))
+	case r == V2025Aug:
+		return fmt.Sprintf("Model loading took %.4f GiB", gib(n))
+	}
+	return fmt.Sprintf("Model loading took %s GiB memory", rounded(gib(n)))
+}
+
+// available words the KV cache's memory.
+func (r Release) available(n int64) string {
+	switch {
+	case r == V07:
+		return fmt.Sprintf("the rest of the memory reserved for KV Cache is %.2fGiB.", gib(n))
+	case r == V2025Aug:
+		return fmt.Sprintf("Available KV cache memory: %.2f GiB", gib(n))
+	}
+	return fmt.Sprintf("Available KV cache memory: %s GiB", rounded(gib(n)))
+}
+
+// concurrency words how many requests of a length fit.
+func (r Release) concurrency(length int64, x float64) string {
+	if r == V07 {
+		return fmt.Sprintf("Maximum concurrency for %d tokens per request: %.2fx", length, x)
+	}
+	return fmt.Sprintf("Maximum concurrency for %s tokens per request: %.2fx", grouped(length), x)
+}

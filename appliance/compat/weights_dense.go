@@ -1,0 +1,104 @@
+package compat
+
+import "fmt"
+
+// attention makes fused q, k, v and the output matrix of a layer of nh/kv heads
+// of a size; gate doubles q.
+type attention struct {
+	heads, kv, dim int64
+	gate           int64 // 2 where q carries an output gate, else 1
+	prefix         string
+	kOnly          bool // the checkpoint has no v
+}
+
+func (w *rank) attention(a attention) {
+	shards := []string{a.prefix + "q_proj", a.prefix + "k_proj"}
+	if !a.kOnly {
+		shards = append(shards, a.prefix+"v_proj")
+	}
+	w.matrix((a.gate*w.share(a.heads)+2*w.kv(a.kv))*a.dim, w.hidden, w.attnBias, shards...)
+	w.matrix(w.hidden, w.share(a.heads)*a.dim, w.attnOutBias, a.prefix+"o_proj")
+}
+
+func (w *rank) mlp(prefix string) {
+	w.matrix(2*w.share(w.inter), w.hidden, w.mlpBias, prefix+"gate_proj", prefix+"up_proj")
+	w.matrix(w.hidden, w.share(w.inter), w.mlpBias, prefix+"down_proj")
+}
+
+// embedding is on the first stage, and on the last where the head is tied.
+func (w *rank) embedding() {
+	if w.first == 0 || w.tied && w.last == w.layers {
+		w.param(w.vocabRows(), w.hidden)
+	}
+}
+
+// head is the final norm and the output matrix.
+func (w *rank) head() {
+	if w.last != w.layers {
+		return
+	}
+	w.param(w.hidden)
+	if !w.tied {
+		w.param(w.vocabRows(), w.hidden)
+	}
+}
+
+// eachLayer calls f for the layers of this stage.
+func (w *rank) eachLayer(f func(prefix string, k layerKind)) {
+	for i := w.first; i < w.last && w.err == nil; i++ {
+		w.layer = i
+		f(fmt.Sprintf("%slayers.%d.", w.prefix, i), w.kinds[i])
+	}
+}
+
+// makeLlama makes Llama and Qwen2: the two differ in the bias of q, k and v.
+func (w *rank) makeLlama() {
+	w.embedding()
+	w.eachLayer(func(p string, k layerKind) {
+		w.attention(attention{w.heads, w.kvHeads, w.headDim, 1, p + "self_attn.", false})
+		w.rotaryTable(k)
+		w.scales()
+		w.mlp(p + "mlp.")
+		w.norms(2, w.hidden)
+	})
+	w.head()
+}
+
+// makeGptOSS makes gpt-oss with its experts in the Marlin layout of mxfp4,
+// which pads the hidden size to 256 and the experts' width to 128.
+func (w *rank) makeGptOSS() {
+	w.embedding()
+	w.eachLayer(func(p string, k layerKind) {
+		w.rotaryTable(k)
+		w.param(w.share(w.heads)) // sinks
+		w.attention(attention{w.heads, w.kvHeads, w.headDim, 1, p + "self_attn.", false})
+		w.scales()
+		w.param(w.experts, w.hidden)
+		w.param(w.experts)
+		w.mxfp4Experts()
+		w.norms(2, w.hidden)
+	})
+	w.head()
+}
+
+// mxfp4Padding is the width and the hidden size that the Marlin layout has.
+func (s *shape) mxfp4Padding(tp int64) (inter, hidden int64) {
+	return roundUp(ceilDiv(s.expertInter, tp), 128), roundUp(s.hidden, 256)
+}
+
+func (w *rank) mxfp4Experts() {
+	e := w.experts
+	if w.quant.scheme != mxfp4 {
+		w.param(e, 2*w.share(w.expertInter), w.hidden)
+		w.param(e, 2*w.share(w.expertInter))
+		w.param(e, w.hidden, w.share(w.expertInter))
+		w.param(e, w.hidden)
+		return
+	}
+	i, h := w.mxfp4Padding(w.tp)
+	l := []*block{
+		w.tensor(1, e, 2*i, h/2), w.tensor(1, e, 2*i, h/32), w.param(e, 2*i),
+		w.tensor(1, e, h, i/2), w.tensor(1, e, h, i/32), w.param(e, h),
+	}
+	w.experts4 = append(w.experts4, []*block{l[0], l[3], l[1], l[4], l[2], l[5]})
+}
