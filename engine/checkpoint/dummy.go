@@ -17,7 +17,7 @@ const dummyDeviation = 0.02
 
 // Dummy returns a checkpoint whose weights are made up: seeded numbers, equal
 // for equal (seed, tensor name, row) whatever the order they are read in. Norm
-// weights are 1, everything else is spread around 0. layout lists the tensors
+// weights are 1, scales fit the weights beside them, everything else is spread around 0. layout lists the tensors
 // with name, shape and format; the rest of each is ignored. The tokenizer is
 // SyntheticTokenizer's.
 func Dummy(cfg Config, layout []TensorInfo, seed uint64) (*Checkpoint, error) {
@@ -81,7 +81,8 @@ func (d *dummy) fill(t TensorInfo, row0, rows int, dst []byte) {
 		for i := range ones {
 			ones[i] = 1
 		}
-		if !t.Format.Quantized() {
+		switch t.Format {
+		case kernels.F32, kernels.F16, kernels.BF16:
 			for range rows {
 				ref.Quantize(t.Format, ones, dst)
 			}
@@ -95,8 +96,10 @@ func (d *dummy) fill(t TensorInfo, row0, rows int, dst []byte) {
 	size := t.RowBytes()
 	fill := d.fillers[t.Format]
 	for r := range rows {
-		start := mix(key + uint64(row0+r)*golden)
-		fill(start, dst[int64(r)*size:int64(r+1)*size])
+		start, row := mix(key+uint64(row0+r)*golden), dst[int64(r)*size:int64(r+1)*size]
+		if !fillScales(t, start, row) {
+			fill(start, row)
+		}
 	}
 }
 
@@ -112,6 +115,11 @@ func fillers() map[kernels.Format]func(at uint64, row []byte) {
 		kernels.F32:  func(at uint64, row []byte) { fillWords(at, row, words) },
 		kernels.F16:  func(at uint64, row []byte) { fillHalves(at, row, halves) },
 		kernels.BF16: func(at uint64, row []byte) { fillHalves(at, row, bhalves) },
+	}
+	m[kernels.U8] = fillRandom
+	for _, f := range []kernels.Format{kernels.F8E4M3, kernels.F8E5M2} {
+		table := byteTable(levels, f)
+		m[f] = func(at uint64, row []byte) { fillBytes(at, row, table) }
 	}
 	for _, f := range []kernels.Format{kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q4_K, kernels.Q6_K} {
 		_, size := f.Block()

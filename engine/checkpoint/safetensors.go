@@ -18,10 +18,12 @@ const maxHeader = 100_000_000
 // maxEntry is the most bytes of one tensor's entry in a header.
 const maxEntry = 4096
 
-// stTypes are the safetensors dtypes that vapp reads.
+// stTypes are the safetensors dtypes that vapp reads. F8_E8M0 is a power of two,
+// a byte of its exponent.
 var stTypes = map[string]kernels.Format{
 	"F32": kernels.F32, "F16": kernels.F16, "BF16": kernels.BF16,
-	"I32": kernels.I32, "U32": kernels.U32,
+	"I32": kernels.I32, "U32": kernels.U32, "U8": kernels.U8, "F8_E8M0": kernels.U8,
+	"F8_E4M3": kernels.F8E4M3, "F8_E5M2": kernels.F8E5M2,
 }
 
 type stEntry struct {
@@ -144,7 +146,7 @@ func (e stEntry) tensor(path, name string, base int64) (TensorInfo, error) {
 	}
 	f, ok := stTypes[*e.DType]
 	if !ok {
-		return t, fault(path, name, "dtype %s is not read (BF16, F16, F32, I32 and U32 are)", clip(*e.DType))
+		return t, fault(path, name, "dtype %s is not read (BF16, F16, F32, F8_E4M3, F8_E5M2, F8_E8M0, I32, U32 and U8 are)", clip(*e.DType))
 	}
 	size, wrong := measure(f, *e.Shape)
 	if wrong != "" {

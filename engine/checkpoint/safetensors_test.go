@@ -97,6 +97,7 @@ func TestCutSafetensors(t *testing.T) {
 
 func FuzzSafetensors(f *testing.F) {
 	f.Add(stFile(`{"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"BF16","shape":[2,2],"data_offsets":[8,16]}}`, 16))
+	f.Add(stFile(`{"a":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2,2],"data_offsets":[2,6]},"c":{"dtype":"F8_E8M0","shape":[2],"data_offsets":[6,8]}}`, 8))
 	f.Add(stFile(`{}`, 0))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		list, err := parseSafetensors("m.safetensors", b)

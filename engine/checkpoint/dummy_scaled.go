@@ -1,0 +1,96 @@
+package checkpoint
+
+import (
+	"encoding/binary"
+	"math"
+	"strings"
+
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/ref"
+)
+
+// Made-up weights whose scales are tensors of their own: 8-bit floats deviate by
+// dummyDeviation/scaleOfF8, halves of MXFP4 are any bytes, and the scales bring
+// both to dummyDeviation.
+const scaleOfF8 = 1.0 / (1 << 13)
+
+// fillScales fills rows of a tensor of scales, where the name says that t is one.
+func fillScales(t TensorInfo, at uint64, row []byte) bool {
+	switch {
+	case t.Format == kernels.U8 && strings.HasSuffix(t.Name, "_scales"):
+		fillRandom(at, row)
+		for i, r := range row {
+			// E2M1 numbers of random bits deviate by 2.93: 2^-8 and 2^-7 make 0.011 and 0.023.
+			row[i] = 127 - 8 + r&1
+		}
+	case strings.HasSuffix(t.Name, ".weight_scale") || strings.HasSuffix(t.Name, ".weight_scale_inv"):
+		n := t.RowElements()
+		values := make([]float32, n)
+		for i := range values {
+			values[i] = scaleOfF8 * (0.85 + 0.1*float32(mix(at+uint64(i)*golden)&3))
+		}
+		if _, size := t.Format.Block(); t.Format.Quantized() || len(row) != int(n)*size {
+			return false
+		}
+		ref.Quantize(t.Format, values, row)
+	default:
+		return false
+	}
+	return true
+}
+
+// byteTable is the levels of dummyDeviation, over scaleOfF8, in an 8-bit float.
+func byteTable(levels [256]float32, f kernels.Format) *[256]byte {
+	var t [256]byte
+	for i, x := range levels {
+		t[i] = nearestF8(f, float64(x)/scaleOfF8)
+	}
+	return &t
+}
+
+// nearestF8 is the code of the finite number nearest to x. Codes of positive
+// numbers are in order.
+func nearestF8(f kernels.Format, x float64) byte {
+	last := byte(0x7e) // 448; 0x7f is NaN
+	if f == kernels.F8E5M2 {
+		last = 0x7b // 57344; above are infinity and NaNs
+	}
+	size, best := math.Abs(x), byte(0)
+	for code := byte(0); code <= last; code++ {
+		if math.Abs(valueF8(f, code)-size) < math.Abs(valueF8(f, best)-size) {
+			best = code
+		}
+	}
+	if x < 0 {
+		best |= 0x80
+	}
+	return best
+}
+
+// valueF8 is the number of a positive, finite code (OCP 8-bit floating point,
+// revision 1.0): E4M3 has a bias of 7, E5M2 of 15.
+func valueF8(f kernels.Format, code byte) float64 {
+	bits, bias := 3, 7
+	if f == kernels.F8E5M2 {
+		bits, bias = 2, 15
+	}
+	e, m := int(code)>>bits, int(code)&(1<<bits-1)
+	if e == 0 {
+		return math.Ldexp(float64(m), 1-bias-bits)
+	}
+	return math.Ldexp(float64(m+1<<bits), e-bias-bits)
+}
+
+// fillBytes gives each byte the level of one random byte.
+func fillBytes(at uint64, row []byte, t *[256]byte) {
+	var eight [8]byte
+	for len(row) > 0 {
+		binary.LittleEndian.PutUint64(eight[:], mix(at))
+		at += golden
+		n := min(8, len(row))
+		for i, r := range eight[:n] {
+			row[i] = t[r]
+		}
+		row = row[n:]
+	}
+}
