@@ -14,6 +14,9 @@ type AttentionArgs struct {
 	Pages     Pages // the history: positions before a sequence's first token
 	Heads     int
 	Scale     float32
+	Window    int       // positions a token sees, its own included; 0: all
+	Sinks     []float32 // [Heads]: one term more in each head's softmax; nil: none
+	Softcap   float32   // 0: none
 	Room      AttentionRoom
 }
 
@@ -27,8 +30,10 @@ type AttentionRoom struct {
 // Attention computes the query heads that read KV head kv, for all tokens of
 // sequence seq: a token at position p sees positions 0 to p, the history from pages
 // and the rest from K and V. Per token and head, in float64 and in the order of
-// the positions: s = (q·k)·Scale, m = max s, y = Σ e^(s−m)·v / Σ e^(s−m), and y is
-// rounded to float32 once. Nothing depends on where the history ends.
+// the positions: s = (q·k)·Scale, capped where Softcap says so, m = max s, y = Σ e^(s−m)·v / Σ e^(s−m), and y is
+// rounded to float32 once. A sink takes part in m and in the lower sum. Nothing
+// depends on where the history ends; of a Window, pages of blocks that lie before
+// it are not read.
 func Attention(a AttentionArgs, seq, kv int) {
 	first, last := int(a.First[seq]), int(a.First[seq+1])
 	if first == last {
@@ -38,7 +43,11 @@ func Attention(a AttentionArgs, seq, kv int) {
 	history := int(a.Positions[first])
 	n := history + last - first
 	k, v := a.Room.K[:n*d], a.Room.V[:n*d]
-	p.Load(a.Tables[seq*a.Width:(seq+1)*a.Width], kv, history, k, v)
+	old := 0
+	if a.Window > 0 {
+		old = max(0, history-a.Window+1)
+	}
+	p.Load(a.Tables[seq*a.Width:(seq+1)*a.Width], kv, old, history, k, v)
 	size := p.Format.Bytes(int64(d))
 	for t := first; t < last; t++ {
 		at, row := int64(t*p.KVHeads+kv)*size, (history+t-first)*d
@@ -47,25 +56,37 @@ func Attention(a AttentionArgs, seq, kv int) {
 	}
 	group := a.Heads / p.KVHeads
 	for t := first; t < last; t++ {
-		seen := (history + t - first + 1) * d
+		last := history + t - first + 1
+		from := 0
+		if a.Window > 0 {
+			from = max(0, last-a.Window)
+		}
 		for h := kv * group; h < (kv+1)*group; h++ {
 			at := (t*a.Heads + h) * d
-			attend(a.Q[at:at+d], k[:seen], v[:seen], a.Scale, a.Room, a.Y[at:at+d])
+			a.attend(h, a.Q[at:at+d], k[from*d:last*d], v[from*d:last*d], a.Y[at:at+d])
 		}
 	}
 }
 
-// attend is one query over len(k)/len(q) positions.
-func attend(q, k, v []float32, scale float32, room AttentionRoom, y []float32) {
+// attend is one query of head h over len(k)/len(q) positions.
+func (a *AttentionArgs) attend(h int, q, k, v, y []float32) {
 	d := len(q)
-	p, acc := room.P[:len(k)/d], room.Acc[:d]
-	m := math.Inf(-1)
+	p, acc := a.Room.P[:len(k)/d], a.Room.Acc[:d]
+	m, sum := math.Inf(-1), 0.0
+	if a.Sinks != nil {
+		m = float64(a.Sinks[h])
+	}
 	for i := range p {
-		p[i] = dot(q, k[i*d:(i+1)*d]) * float64(scale)
+		p[i] = dot(q, k[i*d:(i+1)*d]) * float64(a.Scale)
+		if a.Softcap > 0 {
+			p[i] = float64(a.Softcap) * math.Tanh(p[i]/float64(a.Softcap))
+		}
 		m = max(m, p[i])
 	}
+	if a.Sinks != nil {
+		sum = math.Exp(float64(a.Sinks[h]) - m)
+	}
 	clear(acc)
-	sum := 0.0
 	for i, s := range p {
 		e := math.Exp(s - m)
 		sum += e

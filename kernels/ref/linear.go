@@ -8,6 +8,7 @@ type LinearArgs struct {
 	X             []float32      // [Rows, In]
 	W             []byte         // [Out, In], every row stored as Format
 	Format        kernels.Format // any that Dequantize reads
+	Scales        *Scales        // of an 8-bit float; nil: none
 	Bias          []float32      // [Out], or nil
 	Y             []float32      // [Rows, Out]
 	From, To      int            // the output features to compute; the others stay as they are
@@ -23,6 +24,7 @@ func Linear(a LinearArgs) {
 	w := a.Row[:a.In]
 	for o := a.From; o < a.To; o++ {
 		Dequantize(a.Format, a.W[int64(o)*size:int64(o+1)*size], w)
+		a.Scales.Apply(o, w)
 		bias := 0.0
 		if a.Bias != nil {
 			bias = float64(a.Bias[o])

@@ -6,8 +6,15 @@ import "math"
 // float32 and in place, and normalises that, else x:
 // y = w · (r / √(mean(r²) + eps)). The squares are summed in float64 and the root
 // is taken there; its inverse is rounded to float32, and the two products are
-// float32 (Hugging Face LlamaRMSNorm). y may be x. residual may be nil.
+// float32 (Hugging Face LlamaRMSNorm). y may be x. residual may be nil; a nil w is
+// ones.
 func Norm(x, residual, w []float32, eps float32, y []float32) {
+	NormOffset(x, residual, w, 0, eps, y)
+}
+
+// NormOffset is Norm with weights offset + w, added in float32 (1 + w where a
+// checkpoint keeps weights around zero).
+func NormOffset(x, residual, w []float32, offset, eps float32, y []float32) {
 	r := x
 	if residual != nil {
 		for i := range residual {
@@ -21,6 +28,31 @@ func Norm(x, residual, w []float32, eps float32, y []float32) {
 	}
 	inv := float32(1 / math.Sqrt(sum/float64(len(r))+float64(eps)))
 	for i, v := range r {
-		y[i] = w[i] * float32(v*inv)
+		n := float32(v * inv)
+		if w != nil {
+			n *= offset + w[i]
+		}
+		y[i] = n
+	}
+}
+
+// LayerNorm is y = w · (x − mean) / √(var + eps) + b of one row, the moments in
+// float64. y may be x; a nil b is zeros.
+func LayerNorm(x, w, b []float32, eps float32, y []float32) {
+	n, mean, vari := float64(len(x)), 0.0, 0.0
+	for _, v := range x {
+		mean += float64(v)
+	}
+	mean /= n
+	for _, v := range x {
+		d := float64(v) - mean
+		vari += d * d
+	}
+	inv := 1 / math.Sqrt(vari/n+float64(eps))
+	for i, v := range x {
+		y[i] = float32((float64(v)-mean)*inv) * w[i]
+		if b != nil {
+			y[i] += b[i]
+		}
 	}
 }

@@ -50,11 +50,12 @@ func (p Pages) Store(page int32, slot int, k, v []byte) {
 	}
 }
 
-// Load reads the keys and values of a head at positions 0 to n-1 of the
-// sequence whose pages are table, as float32 [n, HeadDim] each.
-func (p Pages) Load(table []int32, head, n int, k, v []float32) {
+// Load reads the keys and values of a head at positions from to n-1 of the
+// sequence whose pages are table, as float32 [n, HeadDim] each; rows before from
+// stay as they are.
+func (p Pages) Load(table []int32, head, from, n int, k, v []float32) {
 	e := p.Format.Bytes(1)
-	for pos := range n {
+	for pos := from; pos < n; pos++ {
 		b, slot := p.Page(table[pos/p.BlockSize]), pos%p.BlockSize
 		row := k[pos*p.HeadDim:][:p.HeadDim]
 		at, step := p.key(head, 0, slot), e*int64(p.BlockSize)
@@ -72,6 +73,8 @@ func widen(f kernels.Format, b []byte) float32 {
 		return halfAt(b)
 	case kernels.BF16:
 		return BFloatToFloat(binary.LittleEndian.Uint16(b))
+	case kernels.F8E4M3, kernels.F8E5M2:
+		return float8Values(f)[b[0]]
 	}
 	return math.Float32frombits(binary.LittleEndian.Uint32(b))
 }

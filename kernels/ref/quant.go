@@ -17,6 +17,12 @@ func Dequantize(f kernels.Format, src []byte, dst []float32) {
 	if size == 0 || len(dst)%elems != 0 || int64(len(src)) < f.Bytes(int64(len(dst))) {
 		panic(fmt.Sprintf("ref: Dequantize %d bytes of %v to %d elements", len(src), f, len(dst)))
 	}
+	if t := float8Values(f); t != nil {
+		for i := range dst {
+			dst[i] = t[src[i]]
+		}
+		return
+	}
 	if !f.Quantized() {
 		dequantizePlain(f, src, dst)
 		return
@@ -58,6 +64,8 @@ func dequantizePlain(f kernels.Format, src []byte, dst []float32) {
 
 func blockDecoder(f kernels.Format) func(src []byte, dst []float32) {
 	switch f {
+	case kernels.MXFP4:
+		return mxfp4
 	case kernels.Q8_0:
 		return decodeQ8_0
 	case kernels.Q4_0:

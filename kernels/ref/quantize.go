@@ -8,7 +8,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Quantize stores src as f: F32, F16, BF16, Q8_0, Q4_0 or Q4_1; it panics for
+// Quantize stores src as f: F32, F16, BF16, F8E4M3, F8E5M2, Q8_0, Q4_0 or Q4_1; it panics for
 // another format. len(src) is a multiple of f's block, dst holds at least
 // f.Bytes(len(src)) bytes. Rounding is GGUF's reference (ggml-quants.c,
 // quantize_row_*_ref), values are finite.
@@ -27,6 +27,10 @@ func Quantize(f kernels.Format, src []float32, dst []byte) {
 			le.PutUint16(out, FloatToHalf(x[0]))
 		case kernels.BF16:
 			le.PutUint16(out, FloatToBFloat(x[0]))
+		case kernels.F8E4M3:
+			out[0] = FloatToE4M3(x[0])
+		case kernels.F8E5M2:
+			out[0] = FloatToE5M2(x[0])
 		case kernels.Q8_0:
 			encodeQ8_0(x, out)
 		case kernels.Q4_0:

@@ -1,0 +1,77 @@
+package ref
+
+import "math"
+
+// Conv is a causal convolution of one channel's value x at a token, over state,
+// the kernel−1 values before it, the oldest first; then silu. It moves the state
+// on. w is the channel's kernel, the newest value's weight last. Sums run in
+// float64 from the oldest.
+func Conv(w, state []float32, x float32) float32 {
+	sum := 0.0
+	for i, s := range state {
+		sum += float64(w[i]) * float64(s)
+	}
+	sum += float64(w[len(w)-1]) * float64(x)
+	copy(state, state[1:])
+	state[len(state)-1] = x
+	return SiLU(float32(sum))
+}
+
+// DeltaArgs are the operands of Delta: one value head at one token.
+type DeltaArgs struct {
+	Q, K  []float32 // [KeyDim], before normalisation
+	V     []float32 // [ValueDim]
+	B, A  float32   // inputs of β and of the decay
+	ALog  float32
+	Bias  float32   // dt_bias
+	State []float32 // [KeyDim, ValueDim], moved on
+	Y     []float32 // [ValueDim]
+}
+
+// deltaEps is added to the square of a vector's length before it is divided by
+// its root (transformers: l2norm).
+const deltaEps = 1e-6
+
+// Delta is one step of the gated delta rule (transformers:
+// torch_recurrent_gated_delta_rule), its sums in float64:
+// S ← e^g·S; S ← S + k·(β·(v − Sᵀk))ᵀ; y = Sᵀq/√KeyDim, with
+// g = −e^ALog · softplus(A + Bias) and β = sigmoid(B), q and k of length one.
+func Delta(a DeltaArgs) {
+	n, d := len(a.K), len(a.V)
+	iq, ik := inverseLength(a.Q)/math.Sqrt(float64(n)), inverseLength(a.K)
+	g := math.Exp(-math.Exp(float64(a.ALog)) * softplus(float64(a.A+a.Bias)))
+	beta := 1 / (1 + math.Exp(-float64(a.B)))
+	for i := range a.State {
+		a.State[i] = float32(float64(a.State[i]) * g)
+	}
+	for j := range d {
+		seen := 0.0
+		for i := range n {
+			seen += float64(a.State[i*d+j]) * float64(a.K[i]) * ik
+		}
+		delta := beta * (float64(a.V[j]) - seen)
+		y := 0.0
+		for i := range n {
+			s := float64(a.State[i*d+j]) + float64(a.K[i])*ik*delta
+			a.State[i*d+j] = float32(s)
+			y += s * float64(a.Q[i]) * iq
+		}
+		a.Y[j] = float32(y)
+	}
+}
+
+func inverseLength(x []float32) float64 {
+	sum := 0.0
+	for _, v := range x {
+		sum += float64(v) * float64(v)
+	}
+	return 1 / math.Sqrt(sum+deltaEps)
+}
+
+// softplus is log(1 + e^x); PyTorch's is x above 20.
+func softplus(x float64) float64 {
+	if x > 20 {
+		return x
+	}
+	return math.Log1p(math.Exp(x))
+}
