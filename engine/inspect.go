@@ -65,6 +65,10 @@ func Inspect(s Source) (*Model, error) {
 	if err := m.open(); err != nil {
 		return nil, err
 	}
+	if err := m.bounded(); err != nil {
+		m.Close()
+		return nil, err
+	}
 	fam, err := models.New(m.Checkpoint, s.Build)
 	if err != nil {
 		m.Close()
@@ -73,6 +77,21 @@ func Inspect(s Source) (*Model, error) {
 	m.Family, m.Config = fam, m.Checkpoint.Config()
 	m.Dtype = models.Dtype(m.Config)
 	return m, nil
+}
+
+// maxBytes of a checkpoint: beyond it a config is a mistake or an attack, and
+// sums would not be numbers any more.
+const maxBytes = 1 << 50
+
+// bounded refuses a checkpoint whose tensors sum to more.
+func (m *Model) bounded() error {
+	var sum int64
+	for _, t := range m.Checkpoint.Tensors() {
+		if sum += t.Bytes; sum > maxBytes {
+			return &checkpoint.Error{File: m.Source.Name, Msg: "asks for more than 2^50 bytes of weights: that is no model"}
+		}
+	}
+	return nil
 }
 
 func (m *Model) open() error {
