@@ -48,6 +48,10 @@ func (c *checker) op(op Op) {
 		x := c.like(o.X)
 		c.value("X", o.X, f32, x.Rows, 0)
 		c.value("Y", o.Y, f32, x.Rows, x.Cols*c.p.Shard.World)
+	case Receive:
+		c.value("Y", o.Y, f32, c.like(o.Y).Rows, 0)
+	case Send:
+		c.value("X", o.X, f32, c.like(o.X).Rows, 0)
 	default:
 		c.attention(op)
 		c.elementwise(op)

@@ -64,6 +64,8 @@ func TestProgramCheck(t *testing.T) {
 		"48 columns, not 32":        GLU{X: 1, Y: 4},
 		"X (last) has rows":         Gather{7, 8},
 		"Y (y) has 16 columns":      AllGather{1, 4},
+		"Y is value 99 of 9":        Receive{99},
+		"X (ids) is i32, not f32":   Send{0},
 		"Logits (x) has rows":       Sample{Logits: 1},
 		"1×8, not 1×24":             Angles{2, 1, 1},
 		"17 rotated dimensions":     Rope{QKV: 1, Angles: 2, Q: 3, K: 5, V: 6, Heads: 1, KVHeads: 1, HeadDim: 16, Rotary: 17},

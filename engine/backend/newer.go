@@ -11,7 +11,7 @@ import (
 // since its first form. Backends refuse by it what their kernels do not do.
 func Newer(op Op) string {
 	switch o := op.(type) {
-	case Add, Concat, Softcap, Activate, Route, Experts, Conv, DeltaNet, Drafted, GatherLast:
+	case Add, Concat, Softcap, Activate, Route, Experts, Conv, DeltaNet, Drafted, GatherLast, Send, Receive:
 		return OpName(op)
 	case Embed:
 		return first(op, o.Row0 != 0, "a part of the table")

@@ -108,6 +108,14 @@ type AllReduce struct{ X Value }
 // AllGather joins the ranks' columns of X [rows,cols] into Y [rows,cols·World].
 type AllGather struct{ X, Y Value }
 
+// Receive fills Y [rows,cols] with what the pipeline rank before this one sent.
+type Receive struct{ Y Value }
+
+// Send gives X [rows,cols] to the pipeline rank after this one.
+type Send struct{ X Value }
+
+func (Receive) opName() string     { return "receive" }
+func (Send) opName() string        { return "send" }
 func (Tokens) opName() string      { return "tokens" }
 func (StoreTokens) opName() string { return "store_tokens" }
 func (Embed) opName() string       { return "embed" }

@@ -29,10 +29,12 @@ func (s *subject) packParts(t *testing.T) {
 	}
 	var tables []backend.WeightID
 	var want [][]float32
-	for _, formats := range [][]kernels.Format{
-		{kernels.F32, kernels.F32, kernels.F32}, {kernels.Q8_0, kernels.Q8_0, kernels.Q8_0}, {kernels.BF16, kernels.BF16, kernels.BF16}, {kernels.Q4_1, kernels.F32, kernels.Q6_K},
+	for _, formats := range [][]kernels.Format{ // of three parts, and what they are converted to
+		{kernels.F32, kernels.F32, kernels.F32, 0}, {kernels.Q8_0, kernels.Q8_0, kernels.Q8_0, 0}, {kernels.BF16, kernels.BF16, kernels.BF16, 0}, {kernels.Q4_1, kernels.F32, kernels.Q6_K, 0},
+		{kernels.BF16, kernels.BF16, kernels.BF16, kernels.F32}, {kernels.F32, kernels.F32, kernels.F32, kernels.BF16}, {kernels.F16, kernels.F32, kernels.BF16, kernels.F32},
 	} {
-		spec := backend.WeightSpec{Name: fmt.Sprint(formats), Group: "test", Cols: cols, Use: backend.Lookup | backend.Multiply, Source: formats[0]}
+		spec := backend.WeightSpec{Name: fmt.Sprint(formats), Group: "test", Cols: cols, Use: backend.Lookup | backend.Multiply, Source: formats[0], Target: formats[3]}
+		formats = formats[:3]
 		if formats[0] != formats[1] {
 			spec.Source = kernels.Invalid
 		}
@@ -58,7 +60,11 @@ func (s *subject) packParts(t *testing.T) {
 	}})
 	rig.run(feed{tokens: upTo(rows)})
 	for i, v := range ys {
-		if f := rig.res.Packed[tables[i]].Format; f != m.specs[tables[i]].Source { // converted at load
+		f := rig.res.Packed[tables[i]].Format
+		if to := m.specs[tables[i]].Target; to != kernels.Invalid && f != to {
+			t.Errorf("weight %s: stored as %v", m.specs[tables[i]].Name, f)
+		}
+		if f != m.specs[tables[i]].Source { // converted at load
 			want[i] = decode(f, encode(f, want[i]))
 		}
 		if at := bits(rig.floats(v, rows), want[i]); at >= 0 {

@@ -95,7 +95,7 @@ func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
 		return backend.Packed{Format: kernels.F32, Bytes: align(4 * w.Elems()), Kernel: "vector"}, nil
 	}
 	p := backend.Packed{Format: w.Stored()}
-	if w.Source == kernels.Invalid {
+	if p.Format == kernels.Invalid {
 		p.Format, p.Note = kernels.BF16, "its parts have several formats: converted to bf16"
 	}
 	if w.Use&backend.Multiply == 0 {

@@ -140,6 +140,14 @@ func TestRunsRefuses(t *testing.T) {
 	if err := l.Runs([]backend.WeightSpec{w}, &backend.Program{}); err == nil || !strings.Contains(err.Error(), "weight mixed in mxfp4") {
 		t.Error(err)
 	}
+	w = backend.WeightSpec{Name: "cast", Rows: 32, Cols: 64, Source: kernels.BF16, Target: kernels.F16, Use: backend.Multiply}
+	if err := l.Runs([]backend.WeightSpec{w}, &backend.Program{}); err == nil || !strings.Contains(err.Error(), "weight cast converted to f16") {
+		t.Error(err)
+	}
+	w.Target = kernels.F32
+	if err := l.Runs([]backend.WeightSpec{w}, &backend.Program{}); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestProbe: whatever the machine, portable C is the last resort.

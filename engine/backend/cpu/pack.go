@@ -87,11 +87,8 @@ func (k *packer) store(from kernels.Format, b []byte, n int) {
 		k.done += int64(n)
 		return
 	}
-	if from != k.to { // to is BF16 where they differ
-		k.wide, k.narrow = grow(k.wide, n), grow(k.narrow, 2*n)
-		kcpu.Dequantize(from, b, k.wide[:n])
-		kcpu.RoundBF16(k.wide[:n], k.narrow[:2*n])
-		b = k.narrow[:2*n]
+	if from != k.to {
+		b = k.convert(from, b, n)
 	}
 	if k.spec.Use&backend.Multiply == 0 {
 		copy(k.out[k.to.Bytes(k.done):], b)
@@ -99,6 +96,19 @@ func (k *packer) store(from kernels.Format, b []byte, n int) {
 		kcpu.PackRows(k.variant, k.to, k.out, k.spec.Rows, k.spec.Cols, int(k.done/int64(k.spec.Cols)), b)
 	}
 	k.done += int64(n)
+}
+
+// convert gives n elements stored as from in the weight's format: BF16 where no
+// kernel multiplies from or the profile asks for it, or F32 (Runs refuses others).
+func (k *packer) convert(from kernels.Format, b []byte, n int) []byte {
+	k.wide = grow(k.wide, n)
+	kcpu.Dequantize(from, b, k.wide[:n])
+	if k.to == kernels.F32 {
+		return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(k.wide))), 4*n)
+	}
+	k.narrow = grow(k.narrow, 2*n)
+	kcpu.RoundBF16(k.wide[:n], k.narrow[:2*n])
+	return k.narrow[:2*n]
 }
 
 func grow[T any](s []T, n int) []T {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
 	kcpu "vapp.dev/kernels/cpu"
 )
 
@@ -49,7 +50,8 @@ func (l layout) rooms(p *backend.Program, op backend.Op) (rooms, error) {
 		return rooms{each: deltaRoom(o)}, nil
 	case backend.Tokens, backend.StoreTokens, backend.Embed, backend.Norm, backend.Angles, backend.Rope,
 		backend.StoreKV, backend.GLU, backend.Gather, backend.GatherLast, backend.Add, backend.Concat, backend.Softcap,
-		backend.Activate, backend.Route, backend.Conv, backend.Drafted, backend.AllReduce, backend.AllGather:
+		backend.Activate, backend.Route, backend.Conv, backend.Drafted, backend.AllReduce, backend.AllGather,
+		backend.Send, backend.Receive:
 		return rooms{}, nil
 	}
 	return rooms{}, backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")
@@ -70,6 +72,9 @@ func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
 		}
 		if w.Use&backend.Multiply != 0 && !slices.Contains(kcpu.SupportedFormats(l.variant), packed.Format) {
 			return backend.Unsupported(name, "weight "+w.Name+" in "+packed.Format.String(), "it has no kernel yet")
+		}
+		if packed.Format == kernels.F16 && w.Source != kernels.F16 {
+			return backend.Unsupported(name, "weight "+w.Name+" converted to f16", "weights are converted to bf16 and f32 only")
 		}
 	}
 	return nil

@@ -62,16 +62,41 @@ func compile(o backend.Op) op {
 		return attention{o}
 	case backend.StoreKV:
 		return storeKV{o}
-	case backend.GLU:
-		return swiglu{o}
 	case backend.Gather:
 		return gather{o}
+	case backend.GatherLast:
+		return gatherLast{o}
+	case backend.Concat:
+		return concat{o}
 	case backend.Sample:
 		return sample{o}
 	case backend.AllReduce:
 		return allReduce{o}
 	case backend.AllGather:
 		return allGather{o}
+	}
+	return compileLayer(o)
+}
+
+// compileLayer compiles what layers are made of beside attention.
+func compileLayer(o backend.Op) op {
+	switch o := o.(type) {
+	case backend.GLU:
+		return glu{o}
+	case backend.Activate:
+		return activate{o}
+	case backend.Softcap:
+		return softcap{o}
+	case backend.Add:
+		return addTo{o}
+	case backend.Route:
+		return route{o}
+	case backend.Experts:
+		return experts{o}
+	case backend.Conv:
+		return conv{o}
+	case backend.DeltaNet:
+		return deltaNet{o}
 	}
 	return nil
 }
@@ -85,11 +110,30 @@ func (l *launch) pages(class, layer int) ref.Pages {
 	}
 }
 
-// slot is where token row t lies in a class: its page and the place in it.
+// slot is where token row t is stored in a class: its page and the place in it;
+// −1 where the class's window has left it by the end of the step.
 func (l *launch) slot(class, t int) (page int32, slot int) {
-	c, pos := l.e.p.Classes[class], int(l.s.Positions[t])
-	return l.s.Pages[class][int(l.s.Seq[t])*c.MaxPages+pos/c.BlockSize], pos % c.BlockSize
+	c, pos, seq := l.e.p.Classes[class], int(l.s.Positions[t]), int(l.s.Seq[t])
+	to := int(l.s.Positions[l.s.First[seq+1]-1]) + 1
+	e := c.StoreEntry(pos/c.BlockSize, to)
+	if e < 0 {
+		return -1, 0
+	}
+	return l.s.Pages[class][seq*c.MaxPages+e], pos % c.BlockSize
 }
+
+// state is a layer's recurrent state of a sequence, in its page: the inputs of the
+// convolution, then the matrices. A sequence that begins in this step has zeros.
+func (l *launch) state(class, layer, seq int) (c backend.KVClass, conv []byte, matrices []float32) {
+	c = l.e.p.Classes[class]
+	at := c.Address(l.s.Pages[class][seq*c.MaxPages]) + c.KOffset(layer)
+	mem := l.d.arenas[backend.KV][at : at+c.State.Bytes()]
+	n := c.State.ConvBytes()
+	return c, mem[:n], floats(mem[n : n+c.State.MatrixBytes()])
+}
+
+// begins says that a sequence's first token is in this step.
+func (l *launch) begins(seq int) bool { return l.s.Positions[l.s.First[seq]] == 0 }
 
 // plane is the token plane of a page.
 func (l *launch) plane(class int, page int32) []int32 {

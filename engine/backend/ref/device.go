@@ -19,10 +19,33 @@ type device struct {
 	pool    *pool
 }
 
-// weight is a packed weight: its bytes in the arena.
+// weight is a packed weight: its bytes in the arena, and the scales behind them.
 type weight struct {
 	backend.Packed
-	data []byte
+	spec   backend.WeightSpec
+	data   []byte
+	scales *ref.Scales // nil: none
+}
+
+// matrixBytes is what the elements take, without their scales.
+func (w *weight) matrixBytes() int64 {
+	return int64(max(1, w.spec.Experts)*w.spec.Rows) * w.Format.Bytes(int64(w.spec.Cols))
+}
+
+// place finds the scales: they begin at the next multiple of 64. Those of several
+// parts lie one after the other, as rows of blocks; where a part has one scale, every
+// row of it has its own copy in Pack.
+func (w *weight) place() {
+	n := w.spec.Scales()
+	if n == 0 || w.Format == kernels.F32 {
+		return
+	}
+	s := &ref.Scales{Values: floats(w.data[align(w.matrixBytes()):])[:n], Rows: 1, Cols: w.spec.Cols, Across: 1}
+	if w.spec.Scaling == backend.PerBlock {
+		s.Rows, s.Cols = backend.ScaleBlock, backend.ScaleBlock
+		s.Across = (w.spec.Cols + backend.ScaleBlock - 1) / backend.ScaleBlock
+	}
+	w.scales = s
 }
 
 func open(l layout, r backend.Reservation) (*device, error) {

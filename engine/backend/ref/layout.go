@@ -43,7 +43,7 @@ func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
 	switch {
 	case w.Use&backend.Vector != 0:
 		p.Format = kernels.F32
-	case w.Source == kernels.Invalid:
+	case p.Format == kernels.Invalid:
 		p.Format, p.Note = kernels.F32, "its parts have several formats"
 	}
 	for _, part := range w.Parts {
@@ -79,17 +79,17 @@ func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
 	if p.Shard.World > 1 {
 		return backend.Unsupported(name, fmt.Sprintf("%d ranks", p.Shard.World), "it is a single device")
 	}
-	if what := backend.NewerIn(p); what != "" {
-		return backend.Unsupported(name, what, "it has no kernel yet")
-	}
 	for _, op := range p.Ops {
+		if a, ok := op.(backend.Attention); ok && a.Rebuild != nil {
+			return backend.Unsupported(name, "attention with keys rebuilt from values", "it has no kernel yet")
+		}
 		if !known(op) {
-			return backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")
+			return backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel yet")
 		}
 	}
-	for _, w := range weights {
-		if f := w.Stored(); w.Experts > 0 || w.Scaling != backend.NoScale || f == kernels.MXFP4 {
-			return backend.Unsupported(name, "weight "+w.Name+" in "+f.String(), "it has no kernel yet")
+	for _, c := range p.Classes {
+		if c.State != nil && c.State.Copies > 1 {
+			return backend.Unsupported(name, "KV class "+c.Name+": several copies of a state", "speculation over recurrent layers is planned only")
 		}
 	}
 	return nil
@@ -105,16 +105,26 @@ func roomOf(p *backend.Program, op backend.Op) int64 {
 	case backend.Linear:
 		return align(4 * int64(p.Values[o.X].Cols))
 	case backend.Experts:
-		return align(4*int64(3*o.Width)) + align(4*int64(max(o.Width, p.Values[o.X].Cols)))
-	case backend.DeltaNet:
-		return align(4 * int64(2*o.KeyDim+2*o.ValueDim))
+		n := int64(p.Values[o.X].Cols)
+		return align(4*2*int64(o.Width)) + align(4*int64(o.Width)) + align(4*n) + align(4*max(n, int64(o.Width)))
 	case backend.Attention:
-		n, d := positions(p, o.Class), int64(o.HeadDim)
+		n, d := spanOf(p, o), int64(o.HeadDim)
 		return 2*align(4*n*d) + align(8*n) + align(8*d)
 	case backend.Sample:
 		return 3*align(4*int64(p.Vocab)) + align(4*positions(p, o.Class))
 	}
 	return 0
+}
+
+// spanOf is how many positions a query's keys and values may lie apart.
+func spanOf(p *backend.Program, o backend.Attention) int64 {
+	switch {
+	case o.Both:
+		return int64(p.Bucket.Tokens)
+	case o.Window > 0:
+		return int64(o.Window) + int64(p.Bucket.Tokens)
+	}
+	return positions(p, o.Class)
 }
 
 // positions is how long a sequence of a class can be.

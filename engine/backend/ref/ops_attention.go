@@ -20,14 +20,32 @@ func (o rope) run(l *launch, _, t int) error {
 	d, kv := o.HeadDim, o.KVHeads*o.HeadDim
 	x := rowOf(l.floats(o.QKV), t, l.cols(o.QKV))
 	a := rowOf(l.floats(o.Angles), t, o.Rotary)
-	q := rowOf(l.floats(o.Q), t, o.Heads*d)
+	q, step := rowOf(l.floats(o.Q), t, o.Heads*d), 1
+	if o.Gated {
+		step = 2
+	}
+	var wq, wk []float32
+	if o.Norm != nil {
+		wq, wk = l.vector(o.Norm.Q), l.vector(o.Norm.K)
+	}
 	for h := range o.Heads {
-		ref.Rotate(rowOf(x, h, d), a, rowOf(q, h, d))
+		head := rowOf(x, step*h, d)
+		if o.Gated {
+			copy(rowOf(rowOf(l.floats(o.Gate), t, o.Heads*d), h, d), rowOf(x, 2*h+1, d))
+		}
+		o.turn(head, wq, a, rowOf(q, h, d))
 	}
 	// K turns where it lies: QKV is not read again.
-	k, v := x[o.Heads*d:][:kv], x[o.Heads*d+kv:]
+	k := x[step*o.Heads*d:][:kv]
+	v := x[step*o.Heads*d+kv:]
+	if o.Shared {
+		v = append([]float32(nil), k...)
+	}
 	for h := range o.KVHeads {
-		ref.Rotate(rowOf(k, h, d), a, rowOf(k, h, d))
+		o.turn(rowOf(k, h, d), wk, a, rowOf(k, h, d))
+		if o.Norm != nil && o.Norm.V {
+			ref.Norm(rowOf(v, h, d), nil, nil, o.Norm.Eps, rowOf(v, h, d))
+		}
 	}
 	f := l.e.p.Values[o.K].Format
 	n := elementBytes(f, kv)
@@ -36,19 +54,35 @@ func (o rope) run(l *launch, _, t int) error {
 	return nil
 }
 
+// turn normalises a head, where w is given, and rotates it. y may be x.
+func (o rope) turn(x, w, angles, y []float32) {
+	if w != nil {
+		ref.NormOffset(x, nil, w, o.Norm.Offset, o.Norm.Eps, x)
+	}
+	ref.Rotate(x, angles, y)
+}
+
 type attention struct{ backend.Attention }
 
 func (o attention) units(l *launch) int { return l.b.Seqs * o.KVHeads }
 func (o attention) run(l *launch, worker, i int) error {
-	room, n, d := l.room(worker), int(positions(l.e.p, o.Class)), o.HeadDim
-	ref.Attention(ref.AttentionArgs{
-		Q: l.floats(o.Q), Y: l.floats(o.Y), K: l.bytes(o.K), V: l.bytes(o.V),
-		First: l.s.First, Positions: l.s.Positions, Tables: l.s.Pages[o.Class], Width: l.e.p.Classes[o.Class].MaxPages,
-		Pages: l.pages(o.Class, o.Layer), Heads: o.Heads, Scale: o.Scale,
+	room, n, d := l.room(worker), int(spanOf(l.e.p, o.Attention)), o.HeadDim
+	a := ref.AttentionArgs{
+		Q: l.floats(o.Q), Y: l.floats(o.Y), K: l.bytes(o.K), V: l.bytes(o.V), First: l.s.First, Positions: l.s.Positions,
+		Heads: o.Heads, Scale: o.Scale, Window: o.Window, Softcap: o.Softcap, Both: o.Both,
 		Room: ref.AttentionRoom{
 			K: take[float32](room, n*d, 4), V: take[float32](room, n*d, 4), P: take[float64](room, n, 8), Acc: take[float64](room, d, 8),
 		},
-	}, i/o.KVHeads, i%o.KVHeads)
+	}
+	if o.Both {
+		a.Pages = ref.Pages{Format: l.e.p.Values[o.K].Format, KVHeads: o.KVHeads, HeadDim: d}
+	} else {
+		a.Tables, a.Width, a.Pages = l.s.Pages[o.Class], l.e.p.Classes[o.Class].MaxPages, l.pages(o.Class, o.Layer)
+	}
+	if o.Sinked {
+		a.Sinks = l.vector(o.Sinks)
+	}
+	ref.Attention(a, i/o.KVHeads, i%o.KVHeads)
 	return nil
 }
 
@@ -59,6 +93,9 @@ func (o storeKV) run(l *launch, _, t int) error {
 	p := l.pages(o.Class, o.Layer)
 	n := elementBytes(p.Format, p.KVHeads*p.HeadDim)
 	page, slot := l.slot(o.Class, t)
+	if page < 0 {
+		return nil
+	}
 	p.Store(page, slot, rowOf(l.bytes(o.K), t, n), rowOf(l.bytes(o.V), t, n))
 	return nil
 }

@@ -37,10 +37,15 @@ func (o storeTokens) run(l *launch, _, _ int) error {
 
 type embed struct{ backend.Embed }
 
-func (o embed) units(l *launch) int { return l.b.Tokens }
+func (o embed) units(l *launch) int { return l.rowsOf(o.Y) }
 func (o embed) run(l *launch, _, t int) error {
-	w := l.d.weights[o.Table]
-	ref.Embed(w.Format, w.data, l.ints(o.Ids)[t], o.Scale, rowOf(l.floats(o.Y), t, l.cols(o.Y)))
+	w, id := l.d.weights[o.Table], int(l.ints(o.Ids)[t])-o.Row0
+	y := rowOf(l.floats(o.Y), t, l.cols(o.Y))
+	if id < 0 || id >= l.e.p.Weights[o.Table].Rows {
+		clear(y)
+		return nil
+	}
+	ref.Embed(w.Format, w.data, int32(id), o.Scale, y)
 	return nil
 }
 
@@ -53,8 +58,47 @@ func (o norm) run(l *launch, _, r int) error {
 	if o.Residual != backend.NoValue {
 		residual = rowOf(l.floats(o.Residual), r, n)
 	}
-	ref.Norm(rowOf(l.floats(o.X), r, n), residual, l.vector(o.W), o.Eps, rowOf(l.floats(o.Y), r, n))
+	x, y := rowOf(l.floats(o.X), r, n), rowOf(l.floats(o.Y), r, n)
+	if o.Segment == 0 || o.Segment == n {
+		o.one(l, x, residual, y)
+	} else {
+		if residual != nil {
+			ref.Add(residual, x)
+			x = residual
+		}
+		for i := 0; i < n; i += o.Segment {
+			o.one(l, x[i:i+o.Segment], nil, y[i:i+o.Segment])
+		}
+	}
+	for i := range y {
+		if o.Scale != 0 {
+			y[i] *= o.Scale
+		}
+		if o.Gated {
+			y[i] *= ref.SiLU(l.floats(o.Gate)[r*n+i])
+		}
+	}
 	return nil
+}
+
+// one normalises what is normalised together.
+func (o norm) one(l *launch, x, residual, y []float32) {
+	var w, b []float32
+	if o.W != backend.NoWeight {
+		w = l.vector(o.W)
+	}
+	if !o.Plain {
+		ref.NormOffset(x, residual, w, o.Offset, o.Eps, y)
+		return
+	}
+	if residual != nil {
+		ref.Add(residual, x)
+		x = residual
+	}
+	if o.Bias != backend.NoWeight {
+		b = l.vector(o.Bias)
+	}
+	ref.LayerNorm(x, w, b, o.Eps, y)
 }
 
 type linear struct{ backend.Linear }
@@ -72,7 +116,7 @@ func (o linear) units(l *launch) int {
 func (o linear) run(l *launch, worker, i int) error {
 	w, in, out := l.d.weights[o.W], l.cols(o.X), l.cols(o.Y)
 	a := ref.LinearArgs{
-		Rows: l.rowsOf(o.Y), In: in, Out: out, X: l.floats(o.X), W: w.data, Format: w.Format, Y: l.floats(o.Y),
+		Rows: l.rowsOf(o.Y), In: in, Out: out, X: l.floats(o.X), W: w.data, Format: w.Format, Scales: w.scales, Y: l.floats(o.Y),
 		From: i * linearUnit, To: min((i+1)*linearUnit, out), Row: take[float32](l.room(worker), in, 4),
 	}
 	if o.Bias != backend.NoWeight {
@@ -82,22 +126,33 @@ func (o linear) run(l *launch, worker, i int) error {
 	return nil
 }
 
-type swiglu struct{ backend.GLU }
-
-func (o swiglu) units(l *launch) int { return l.rowsOf(o.Y) }
-func (o swiglu) run(l *launch, _, r int) error {
-	n := l.cols(o.Y)
-	x := rowOf(l.floats(o.X), r, 2*n)
-	ref.SwiGLU(x[:n], x[n:], rowOf(l.floats(o.Y), r, n))
-	return nil
-}
-
 type gather struct{ backend.Gather }
 
 func (o gather) units(l *launch) int { return l.b.Samples }
 func (o gather) run(l *launch, _, r int) error {
 	n := elementBytes(l.e.p.Values[o.X].Format, l.cols(o.X))
 	copy(rowOf(l.bytes(o.Y), r, n), rowOf(l.bytes(o.X), int(l.s.Rows[r]), n))
+	return nil
+}
+
+type gatherLast struct{ backend.GatherLast }
+
+func (o gatherLast) units(l *launch) int { return l.b.Seqs }
+func (o gatherLast) run(l *launch, _, seq int) error {
+	n := elementBytes(l.e.p.Values[o.X].Format, l.cols(o.X))
+	if last := int(l.s.First[seq+1]) - 1; last >= int(l.s.First[seq]) {
+		copy(rowOf(l.bytes(o.Y), seq, n), rowOf(l.bytes(o.X), last, n))
+	}
+	return nil
+}
+
+type concat struct{ backend.Concat }
+
+func (o concat) units(l *launch) int { return l.rowsOf(o.Y) }
+func (o concat) run(l *launch, _, r int) error {
+	y := rowOf(l.floats(o.Y), r, l.cols(o.Y))
+	n := copy(y, rowOf(l.floats(o.A), r, l.cols(o.A)))
+	copy(y[n:], rowOf(l.floats(o.B), r, l.cols(o.B)))
 	return nil
 }
 

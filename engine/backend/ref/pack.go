@@ -65,7 +65,13 @@ func packPart(p backend.Part, rows, cols int, f kernels.Format, out []byte, src 
 		if err := src.ReadRows(p.Tensor, p.Row0+row, n, b); err != nil {
 			return err
 		}
-		ref.Dequantize(p.Format, b, floats(dst)) // f is F32 where formats differ
+		if f == kernels.F32 {
+			ref.Dequantize(p.Format, b, floats(dst))
+			continue
+		}
+		wide := make([]float32, n*cols)
+		ref.Dequantize(p.Format, b, wide)
+		ref.Quantize(f, wide, dst)
 	}
 	return nil
 }
