@@ -1,0 +1,190 @@
+package lock
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Kind is what drifted.
+type Kind string
+
+// The kinds. Absent is a file of the lock that is not here: drift for who wants
+// to serve it, nothing to see for who has no weights.
+const (
+	Build   Kind = "vapp"
+	Field   Kind = "profile"
+	Figures Kind = "plan"
+	Target  Kind = "machine"
+	Weights Kind = "checkpoint"
+	Absent  Kind = "absent"
+)
+
+// Drift is one difference between a lock and what is there now. Locked and Now
+// are "" where a side has nothing.
+type Drift struct {
+	Kind        Kind
+	Path        string
+	Locked, Now string
+}
+
+// String is one line.
+func (d Drift) String() string {
+	kind := d.Kind
+	if kind == Absent {
+		kind = Weights
+	}
+	text := fmt.Sprintf("%s: %s: locked %s, now %s", kind, d.Path, orNothing(d.Locked), orNothing(d.Now))
+	if d.Path == "" {
+		text = fmt.Sprintf("%s: locked %s, now %s", kind, orNothing(d.Locked), orNothing(d.Now))
+	}
+	return oneLine(text)
+}
+
+func orNothing(s string) string {
+	if s == "" {
+		return "nothing"
+	}
+	return clip(s)
+}
+
+// Compare is what differs, in the order version, profile, plan, machine,
+// checkpoint. The machine is named only where the plan drifts: it is why.
+func (l *Lock) Compare(now *Lock) []Drift {
+	var list []Drift
+	if l.Vapp != now.Vapp {
+		list = append(list, Drift{Build, "", l.Vapp, now.Vapp})
+	}
+	if l.Profile.SHA256 != now.Profile.SHA256 {
+		fields := trees(Field, l.Profile.Resolved, now.Profile.Resolved)
+		if len(fields) == 0 {
+			fields = []Drift{{Field, "serve.apiKeys", "another key in clear text", "this one"}}
+		}
+		list = append(list, fields...)
+	}
+	if moved := trees(Figures, l.Plan, now.Plan); len(moved) > 0 {
+		list = append(list, moved...)
+		list = append(list, trees(Target, l.Machine.Facts, now.Machine.Facts)...)
+	}
+	return append(list, l.Checkpoint.compare(now.Checkpoint)...)
+}
+
+func (c Checkpoint) compare(now Checkpoint) []Drift {
+	var list []Drift
+	if c.Source != now.Source {
+		list = append(list, Drift{Weights, "source", c.Source, now.Source})
+	}
+	was, is := filesByName(c.Files), filesByName(now.Files)
+	for _, name := range slices.Sorted(maps.Keys(was)) {
+		a := was[name]
+		b, here := is[name]
+		switch {
+		case !here:
+			list = append(list, Drift{Absent, name, a.words(), "not here"})
+		case a.Size != b.Size || a.SHA256 != b.SHA256:
+			list = append(list, Drift{Weights, name, a.words(), b.words()})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(is)) {
+		if _, known := was[name]; !known {
+			list = append(list, Drift{Weights, name, "", is[name].words()})
+		}
+	}
+	return list
+}
+
+func filesByName(list []File) map[string]File {
+	out := map[string]File{}
+	for _, f := range list {
+		out[f.Name] = f
+	}
+	return out
+}
+
+// words are a file's size and the head of its hash.
+func (f File) words() string { return fmt.Sprintf("%d bytes sha256 %.12s", f.Size, f.SHA256) }
+
+// trees compares two values by the leaves of their JSON; a list is one leaf.
+func trees(kind Kind, locked, now any) []Drift {
+	a, b := leavesOf(locked), leavesOf(now)
+	paths := map[string]bool{}
+	for p := range a {
+		paths[p] = true
+	}
+	for p := range b {
+		paths[p] = true
+	}
+	var list []Drift
+	for _, p := range slices.Sorted(maps.Keys(paths)) {
+		if a[p] != b[p] {
+			list = append(list, Drift{kind, p, a[p], b[p]})
+		}
+	}
+	return list
+}
+
+// leavesOf is the text of every leaf by its path.
+func leavesOf(v any) map[string]string {
+	out := map[string]string{}
+	var plain any
+	if err := transcode(v, &plain); err != nil {
+		return map[string]string{"": err.Error()}
+	}
+	leaves(out, "", plain)
+	return out
+}
+
+func leaves(into map[string]string, path string, v any) {
+	m, ok := v.(map[string]any)
+	if !ok {
+		text, err := json.Marshal(v)
+		if err != nil {
+			text = []byte(fmt.Sprint(v))
+		}
+		into[path] = string(text)
+		return
+	}
+	for k, x := range m {
+		at := k
+		if path != "" {
+			at = path + "." + k
+		}
+		leaves(into, at, x)
+	}
+}
+
+// DriftError refuses a server that is not what was locked.
+type DriftError struct {
+	Profile string // file
+	Drifts  []Drift
+}
+
+// Error is a line for each difference.
+func (e *DriftError) Error() string {
+	lines := make([]string, len(e.Drifts))
+	for i, d := range e.Drifts {
+		lines[i] = e.Profile + ": not as locked: " + d.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// clip cuts a long value.
+func clip(s string) string {
+	const most = 120
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return s
+}
+
+// oneLine drops what would break a line or a terminal.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return ' '
+		}
+		return r
+	}, s)
+}
