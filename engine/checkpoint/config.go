@@ -15,6 +15,7 @@ const (
 	maxHeadDim      = 1 << 14
 	maxVocab        = 1 << 24
 	maxPositions    = 1 << 28
+	maxExperts      = 1 << 14
 )
 
 // Config is what a model family needs to know, in the words of config.json,
@@ -41,6 +42,14 @@ type Config struct {
 	RopeByLayerType map[string]Rope
 	LayerTypes      []string // layer_types, one a layer, or nil
 	SlidingWindow   int      // sliding_window, 0 where there is none
+
+	// NumExperts is num_experts or num_local_experts, 0 without a mixture.
+	// ExpertsPerToken is how many of them serve a token (num_experts_per_tok,
+	// top_k_experts), MoEIntermediateSize their width, 0 where the config has none.
+	NumExperts, ExpertsPerToken, MoEIntermediateSize int
+
+	// FinalLogitSoftcap is final_logit_softcapping, 0 where there is none.
+	FinalLogitSoftcap float64
 
 	TieWordEmbeddings bool
 	AttentionBias     bool
@@ -149,6 +158,10 @@ func (c *Config) readRest(f *fields) {
 	c.TieWordEmbeddings = f.flag("tie_word_embeddings", false)
 	c.AttentionBias = f.flag("attention_bias", false)
 	c.MLPBias = f.flag("mlp_bias", false)
+	c.NumExperts = f.countOr("num_experts", 0, maxExperts, int64(f.countOr("num_local_experts", 0, maxExperts, 0)))
+	c.ExpertsPerToken = f.countOr("num_experts_per_tok", 0, maxExperts, int64(f.countOr("top_k_experts", 0, maxExperts, 0)))
+	c.MoEIntermediateSize = f.countOr("moe_intermediate_size", 0, maxIntermediate, 0)
+	c.FinalLogitSoftcap = f.realOr("final_logit_softcapping", 0, 1e6, 0)
 	c.HiddenAct = f.text("hidden_act", f.text("hidden_activation", "silu"))
 	c.TorchDtype = f.text("dtype", f.text("torch_dtype", ""))
 	if f.err != nil {

@@ -18,6 +18,13 @@ type RopeScaling struct {
 	LowFreqFactor                 float64 // llama3
 	HighFreqFactor                float64 // llama3
 	OriginalMaxPositionEmbeddings int     // llama3, yarn
+	// Of yarn: how many turns over the trained length mark the ends of the ramp,
+	// whether those ends are whole dimensions, and the factor on cos and sin
+	// (0: from Factor, or from MScale and MScaleAllDim where both are set).
+	BetaFast, BetaSlow   float64
+	Truncate             bool
+	AttentionFactor      float64
+	MScale, MScaleAllDim float64
 	// Factors divides each of the HeadDim/2 frequencies. A GGUF file carries
 	// llama3 scaling as this list (rope_freqs.weight) and not as the four
 	// numbers above, which are then 0.
@@ -54,7 +61,7 @@ func (c Config) RopeInvFreq() ([]float32, error) {
 		case s.Type == "llama3":
 			inv = s.llama3(inv)
 		default:
-			return nil, fault("config", "rope_scaling.rope_type", "%s is not supported (llama3, linear and default are)", clip(s.Type))
+			return nil, fault("config", "rope_scaling.rope_type", "%s is not supported here (llama3, linear and default are)", clip(s.Type))
 		}
 		out[i] = float32(inv)
 	}

@@ -98,6 +98,15 @@ func (p *part) scaling() RopeScaling {
 		if p.err == nil && s.HighFreqFactor <= s.LowFreqFactor {
 			p.fail("high_freq_factor", "is %v, not above low_freq_factor %v", s.HighFreqFactor, s.LowFreqFactor)
 		}
+	case s.Type == "yarn":
+		s.Factor = p.real("factor", 1, maxFactor)
+		s.OriginalMaxPositionEmbeddings = p.count("original_max_position_embeddings", 1, maxPositions)
+		s.BetaFast = p.realOr("beta_fast", minFactor, maxFactor, 32)
+		s.BetaSlow = p.realOr("beta_slow", minFactor, maxFactor, 1)
+		s.AttentionFactor = p.realOr("attention_factor", minFactor, maxFactor, 0)
+		s.MScale = p.realOr("mscale", 0, maxFactor, 0)
+		s.MScaleAllDim = p.realOr("mscale_all_dim", 0, maxFactor, 0)
+		s.Truncate = p.flag("truncate", true)
 	default:
 		s.Factor = p.realOr("factor", minFactor, maxFactor, 0)
 		s.OriginalMaxPositionEmbeddings = p.countOr("original_max_position_embeddings", 1, maxPositions, 0)
