@@ -25,6 +25,9 @@ func placeKV(o Options, m *Model) ([]backend.KVClass, kv.Layout, error) {
 		classes[i].SlabBytes = layout.SlabBytes
 		classes[i].PagesPerSlab = layout.PagesPerSlab[i]
 		classes[i].MaxPages = layout.SequencePages(i, o.MaxModelLen)
+		if classes[i].Window > 0 {
+			classes[i].MaxPages *= 2
+		}
 		if n := classes[i].MaxPages; o.MaxNumSeqs > 0 && n > math.MaxInt32/o.MaxNumSeqs {
 			return nil, kv.Layout{}, fmt.Errorf("kv class %s: page tables of %d sequences of %d pages exceed 2^31 entries; lower maxNumSeqs or maxModelLen, or raise blockSize",
 				classes[i].Name, o.MaxNumSeqs, n)

@@ -71,13 +71,38 @@ func (s *Step) checkPages(p *Program, b Binding, class int, kvBytes int64) error
 		if s.First[seq] == s.First[seq+1] {
 			continue
 		}
-		need := int(s.Positions[s.First[seq+1]-1])/c.BlockSize + 1
-		if need > c.MaxPages {
-			return &StepError{"Positions", fmt.Sprintf("sequence %d needs %d pages of class %s, a table has %d", seq, need, c.Name, c.MaxPages)}
+		if err := s.checkTable(c, b, class, seq, kvBytes); err != nil {
+			return err
 		}
-		for i, page := range s.Pages[class][seq*c.MaxPages:][:need] {
-			if page < 0 || c.Address(page)+c.PageBytes() > kvBytes {
-				return &StepError{"Pages", fmt.Sprintf("page %d of sequence %d is %d, outside of the arena of %d bytes", i, seq, page, kvBytes)}
+	}
+	return nil
+}
+
+// checkTable looks at the entries of one sequence that the step reads or stores to.
+func (s *Step) checkTable(c KVClass, b Binding, class, seq int, kvBytes int64) error {
+	table := s.Pages[class][seq*c.MaxPages:][:c.MaxPages]
+	from, to := int(s.Positions[s.First[seq]]), int(s.Positions[s.First[seq+1]-1])+1
+	page := func(entry, block int) error {
+		if entry >= len(table) {
+			return &StepError{"Positions", fmt.Sprintf("sequence %d needs %d pages of class %s, a table has %d", seq, entry+1, c.Name, c.MaxPages)}
+		}
+		if n := table[entry]; n < 0 || c.Address(n)+c.PageBytes() > kvBytes {
+			return &StepError{"Pages", fmt.Sprintf("page %d of sequence %d is %d, outside of the arena of %d bytes", block, seq, n, kvBytes)}
+		}
+		return nil
+	}
+	if c.State != nil {
+		return page(0, 0)
+	}
+	for block := c.Kept(from); block*c.BlockSize < from; block++ {
+		if err := page(c.Entry(block, from), block); err != nil {
+			return err
+		}
+	}
+	for block := from / c.BlockSize; block*c.BlockSize < to; block++ {
+		if e := c.StoreEntry(block, to); e >= 0 {
+			if err := page(e, block); err != nil {
+				return err
 			}
 		}
 	}

@@ -28,8 +28,8 @@ type KVClass struct {
 	// arena, page n%PagesPerSlab in it.
 	SlabBytes    int64
 	PagesPerSlab int
-	// MaxPages is the width of the class's page table: pages a sequence of
-	// the model's length needs.
+	// MaxPages is the width of the class's page table: the pages that a sequence of
+	// the model's length holds; of a window twice as many (see Entry).
 	MaxPages int
 	// Plane says the class carries the token plane.
 	Plane bool
@@ -105,4 +105,32 @@ func (c KVClass) TokenOffset() int64 { return c.layer() * int64(c.Layers) }
 func (c KVClass) Address(page int32) int64 {
 	s, i := int(page)/c.PagesPerSlab, int(page)%c.PagesPerSlab
 	return int64(s)*c.SlabBytes + int64(i)*c.PageBytes()
+}
+
+// Kept is the first block that a query at position pos reads.
+func (c KVClass) Kept(pos int) int {
+	if c.Window == 0 || pos < c.Window {
+		return 0
+	}
+	return (pos - c.Window + 1) / c.BlockSize
+}
+
+// Entry is where a sequence's page table names the page of a block that the step,
+// whose first position is from, reads: of a window the table begins with the block
+// that from still sees.
+func (c KVClass) Entry(block, from int) int { return block - c.Kept(from) }
+
+// StoreEntry is where it names the page that a block is stored to, to being the
+// position after the step's last; −1 for a block that has left the window by then. Of a
+// window these entries are the table's second half: a step reads a layer's history
+// before it stores, so that a page may be in both halves for different blocks.
+func (c KVClass) StoreEntry(block, to int) int {
+	if c.Window == 0 {
+		return block
+	}
+	b := block - c.Kept(to)
+	if b < 0 {
+		return -1
+	}
+	return c.MaxPages/2 + b
 }

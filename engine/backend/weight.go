@@ -103,8 +103,12 @@ type Part struct {
 	// Col0 is the first column this rank holds, Cols how many; 0: all from the first.
 	Col0, Cols int
 	// Scale names the tensor of the scales, where Tensor has some: of an 8-bit float
-	// by the spec's Scaling; of MXFP4 one byte for each 32 weights. "" where none.
-	Scale string
+	// by the spec's Scaling, stored as ScaleFormat; of MXFP4 one byte for each 32
+	// weights. "" where none.
+	Scale       string
+	ScaleFormat kernels.Format
+	// Stride is the rows from one expert to the next in Tensor; 0 where there is none.
+	Stride int
 	// Values replaces Tensor for vectors the model code computes (rope
 	// frequencies).
 	Values []float32

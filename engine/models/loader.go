@@ -126,8 +126,13 @@ func (l *loader) matrixPart(p piece, experts int) (part backend.Part, cols int, 
 	if p.cols > 0 {
 		cols = p.cols
 	}
+	if experts > 0 {
+		part.Stride = rows
+	}
 	if t.Format == kernels.F8E4M3 || t.Format == kernels.F8E5M2 {
 		part.Scale, s = l.quant.scaleTensor(l.src, p.tensor)
+		scale, _ := l.src.Tensor(part.Scale)
+		part.ScaleFormat = scale.Format
 	}
 	return part, cols, s
 }
@@ -145,7 +150,7 @@ func (l *loader) mxPart(p piece, blocks checkpoint.TensorInfo) (backend.Part, in
 	if len(shape) != 4 {
 		return part, 0, backend.NoScale // agree refuses it
 	}
-	part.Rows = int(shape[1])
+	part.Rows, part.Stride, part.ScaleFormat = int(shape[1]), int(shape[1]), kernels.U8
 	if p.rows > 0 {
 		part.Rows = p.rows
 	}

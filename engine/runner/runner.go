@@ -63,13 +63,30 @@ func (r *Runner) pack(b *backend.Step, row *sched.Row, i, t int) int {
 	for c := range r.classes {
 		w := r.shape.MaxPages[c]
 		table := b.Pages[c][i*w : (i+1)*w]
-		n := copy(table, row.Seq.Pages(c))
-		for ; n < w; n++ {
-			table[n] = -1
-		}
+		r.table(c, table, row)
 	}
 	r.rows(b, row, i, t)
 	return t + row.Count
+}
+
+// table writes the page table of class c for one sequence: all its pages, or of a
+// window those that the step reads, then those that it stores to.
+func (r *Runner) table(c int, table []int32, row *sched.Row) {
+	k, pages := &r.classes[c], row.Seq.Pages(c)
+	n := 0
+	if k.Window == 0 {
+		n = copy(table, pages)
+	} else {
+		from, to, half := min(k.Kept(row.From), len(pages)), min(k.Kept(row.From+row.Count), len(pages)), len(table)/2
+		last := min(len(pages), (row.From+k.BlockSize-1)/k.BlockSize)
+		for n = copy(table[:half], pages[from:max(from, last)]); n < half; n++ {
+			table[n] = -1
+		}
+		n += copy(table[half:], pages[to:])
+	}
+	for ; n < len(table); n++ {
+		table[n] = -1
+	}
 }
 
 // rows writes the sampled rows of sequence i: its prompt logprobs, then its draw.

@@ -9,7 +9,7 @@ type AttentionArgs struct {
 	K, V      []byte    // [T, KVHeads·HeadDim], stored as Pages.Format
 	First     []int32   // [S+1]
 	Positions []int32   // [T]
-	Tables    []int32   // [S, Width] page numbers
+	Tables    []int32   // [S, Width] page numbers: of a Window from its first block on
 	Width     int
 	Pages     Pages // the history: positions before a sequence's first token
 	Heads     int
@@ -17,6 +17,7 @@ type AttentionArgs struct {
 	Window    int       // positions a token sees, its own included; 0: all
 	Sinks     []float32 // [Heads]: one term more in each head's softmax; nil: none
 	Softcap   float32   // 0: none
+	Both      bool      // tokens see those after them, and there is no history
 	Room      AttentionRoom
 }
 
@@ -41,29 +42,41 @@ func Attention(a AttentionArgs, seq, kv int) {
 	}
 	d, p := a.Pages.HeadDim, a.Pages
 	history := int(a.Positions[first])
-	n := history + last - first
-	k, v := a.Room.K[:n*d], a.Room.V[:n*d]
-	old := 0
+	old := 0 // the first position that is read
+	if a.Both {
+		history = 0
+	}
 	if a.Window > 0 {
 		old = max(0, history-a.Window+1)
 	}
-	p.Load(a.Tables[seq*a.Width:(seq+1)*a.Width], kv, old, history, k, v)
+	n := history - old + last - first
+	k, v := a.Room.K[:n*d], a.Room.V[:n*d]
+	if old < history {
+		skip := 0
+		if a.Window > 0 {
+			skip = old / p.BlockSize
+		}
+		p.Load(a.Tables[seq*a.Width:(seq+1)*a.Width], skip, kv, old, history, k, v)
+	}
 	size := p.Format.Bytes(int64(d))
 	for t := first; t < last; t++ {
-		at, row := int64(t*p.KVHeads+kv)*size, (history+t-first)*d
+		at, row := int64(t*p.KVHeads+kv)*size, (history-old+t-first)*d
 		Dequantize(p.Format, a.K[at:at+size], k[row:row+d])
 		Dequantize(p.Format, a.V[at:at+size], v[row:row+d])
 	}
 	group := a.Heads / p.KVHeads
 	for t := first; t < last; t++ {
-		last := history + t - first + 1
+		end := history - old + t - first + 1
+		if a.Both {
+			end = n
+		}
 		from := 0
 		if a.Window > 0 {
-			from = max(0, last-a.Window)
+			from = max(0, end-a.Window)
 		}
 		for h := kv * group; h < (kv+1)*group; h++ {
 			at := (t*a.Heads + h) * d
-			a.attend(h, a.Q[at:at+d], k[from*d:last*d], v[from*d:last*d], a.Y[at:at+d])
+			a.attend(h, a.Q[at:at+d], k[from*d:end*d], v[from*d:end*d], a.Y[at:at+d])
 		}
 	}
 }

@@ -56,3 +56,10 @@ func LayerNorm(x, w, b []float32, eps float32, y []float32) {
 		}
 	}
 }
+
+// Add adds x to into, in float32.
+func Add(into, x []float32) {
+	for i, v := range x {
+		into[i] += v
+	}
+}

@@ -51,18 +51,18 @@ func (p Pages) Store(page int32, slot int, k, v []byte) {
 }
 
 // Load reads the keys and values of a head at positions from to n-1 of the
-// sequence whose pages are table, as float32 [n, HeadDim] each; rows before from
-// stay as they are.
-func (p Pages) Load(table []int32, head, from, n int, k, v []float32) {
+// sequence whose pages are table, the first of them of block skip, as float32
+// [n−from, HeadDim] each.
+func (p Pages) Load(table []int32, skip, head, from, n int, k, v []float32) {
 	e := p.Format.Bytes(1)
 	for pos := from; pos < n; pos++ {
-		b, slot := p.Page(table[pos/p.BlockSize]), pos%p.BlockSize
-		row := k[pos*p.HeadDim:][:p.HeadDim]
+		b, slot := p.Page(table[pos/p.BlockSize-skip]), pos%p.BlockSize
+		row := k[(pos-from)*p.HeadDim:][:p.HeadDim]
 		at, step := p.key(head, 0, slot), e*int64(p.BlockSize)
 		for d := range row {
 			row[d] = widen(p.Format, b[at+int64(d)*step:])
 		}
-		Dequantize(p.Format, b[p.value(head, slot):], v[pos*p.HeadDim:][:p.HeadDim])
+		Dequantize(p.Format, b[p.value(head, slot):], v[(pos-from)*p.HeadDim:][:p.HeadDim])
 	}
 }
 

@@ -19,35 +19,6 @@ type device struct {
 	pool    *pool
 }
 
-// weight is a packed weight: its bytes in the arena, and the scales behind them.
-type weight struct {
-	backend.Packed
-	spec   backend.WeightSpec
-	data   []byte
-	scales *ref.Scales // nil: none
-}
-
-// matrixBytes is what the elements take, without their scales.
-func (w *weight) matrixBytes() int64 {
-	return int64(max(1, w.spec.Experts)*w.spec.Rows) * w.Format.Bytes(int64(w.spec.Cols))
-}
-
-// place finds the scales: they begin at the next multiple of 64. Those of several
-// parts lie one after the other, as rows of blocks; where a part has one scale, every
-// row of it has its own copy in Pack.
-func (w *weight) place() {
-	n := w.spec.Scales()
-	if n == 0 || w.Format == kernels.F32 {
-		return
-	}
-	s := &ref.Scales{Values: floats(w.data[align(w.matrixBytes()):])[:n], Rows: 1, Cols: w.spec.Cols, Across: 1}
-	if w.spec.Scaling == backend.PerBlock {
-		s.Rows, s.Cols = backend.ScaleBlock, backend.ScaleBlock
-		s.Across = (w.spec.Cols + backend.ScaleBlock - 1) / backend.ScaleBlock
-	}
-	w.scales = s
-}
-
 func open(l layout, r backend.Reservation) (*device, error) {
 	d := &device{layout: l, r: r}
 	for _, p := range r.Programs {
@@ -79,7 +50,7 @@ func open(l layout, r backend.Reservation) (*device, error) {
 		if at+p.Bytes > int64(len(d.arenas[backend.Weights])) {
 			return nil, short("weight "+r.Weights[i].Name, at+p.Bytes, r.Arenas[backend.Weights])
 		}
-		d.weights = append(d.weights, weight{p, d.arenas[backend.Weights][at : at+p.Bytes]})
+		d.weights = append(d.weights, newWeight(r.Weights[i], p, d.arenas[backend.Weights][at:at+p.Bytes]))
 		at += p.Bytes
 	}
 	size := r.Step.SetBytes()

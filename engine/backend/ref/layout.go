@@ -47,14 +47,14 @@ func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
 		p.Format, p.Note = kernels.F32, "its parts have several formats"
 	}
 	for _, part := range w.Parts {
-		if part.Format == kernels.I32 || part.Format == kernels.U32 || part.Format == kernels.Invalid {
+		if part.Format == kernels.I32 || part.Format == kernels.U32 || part.Format == kernels.U8 || part.Format == kernels.Invalid {
 			return p, backend.Unsupported(name, "weight "+w.Name, "it is stored as "+part.Format.String())
 		}
 	}
 	if block, _ := p.Format.Block(); w.Cols%block != 0 {
 		return p, backend.Unsupported(name, "weight "+w.Name, fmt.Sprintf("rows of %d are no whole %v blocks", w.Cols, p.Format))
 	}
-	p.Bytes = align(int64(max(1, w.Experts)*w.Rows)*p.Format.Bytes(int64(w.Cols))) + align(4*w.Scales())
+	p.Bytes = align(matrixBytes(w, p.Format)) + align(4*scalesOf(w, p.Format))
 	return p, nil
 }
 

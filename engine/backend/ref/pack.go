@@ -12,30 +12,142 @@ import (
 // packChunk is about how many bytes of a tensor are read at a time.
 const packChunk = 1 << 20
 
-// Pack reads weight i part by part. What keeps its format is read straight into
-// the arena; the rest goes through a buffer of packChunk bytes.
+// Pack reads weight i part by part, expert by expert. What keeps its format is read
+// straight into the arena; the rest goes through a buffer of packChunk bytes.
 func (d *device) Pack(i int, src backend.RowReader) error {
 	if i < 0 || i >= len(d.weights) {
 		return fmt.Errorf("backend %s: Pack of weight %d, there are %d", name, i, len(d.weights))
 	}
-	spec, w := d.r.Weights[i], d.weights[i]
-	out := w.data
-	for _, p := range spec.Parts {
-		rows, cols := p.Rows, spec.Cols
+	k := packing{spec: d.r.Weights[i], w: &d.weights[i], src: src}
+	for k.expert = range max(1, k.spec.Experts) {
+		if err := k.matrix(); err != nil {
+			return fmt.Errorf("backend %s: weight %s: %w", name, k.spec.Name, err)
+		}
+	}
+	return nil
+}
+
+// packing is a weight on its way into the arena.
+type packing struct {
+	spec   backend.WeightSpec
+	w      *weight
+	src    backend.RowReader
+	expert int
+}
+
+// matrix packs the parts of one matrix, or of a vector.
+func (k *packing) matrix() error {
+	row, at := 0, int64(0)
+	size := matrixBytes(k.spec, k.w.Format) / int64(max(1, k.spec.Experts))
+	out := k.w.data[int64(k.expert)*size:][:size]
+	for _, p := range k.spec.Parts {
+		rows, cols := p.Rows, k.spec.Cols
 		if p.Elems > 0 {
 			rows, cols = 1, p.Elems
 		}
-		n := int64(rows) * w.Format.Bytes(int64(cols))
-		if n > int64(len(out)) {
-			return fmt.Errorf("backend %s: weight %s: its parts have more than %d×%d elements", name, spec.Name, spec.Rows, spec.Cols)
+		n := int64(rows) * k.w.Format.Bytes(int64(cols))
+		if at+n > size {
+			return fmt.Errorf("its parts have more than %d×%d elements", k.spec.Rows, k.spec.Cols)
 		}
-		if err := packPart(p, rows, cols, w.Format, out[:n], src); err != nil {
-			return fmt.Errorf("weight %s: %w", spec.Name, err)
+		if err := k.part(p, rows, cols, row, out[at:at+n]); err != nil {
+			return err
 		}
-		out = out[n:]
+		at += n
+		row += rows
 	}
-	if left := int64(len(out)) - (int64(len(w.data)) - int64(spec.Rows)*w.Format.Bytes(int64(spec.Cols))); left != 0 {
-		return fmt.Errorf("backend %s: weight %s: its parts have fewer than %d×%d elements", name, spec.Name, spec.Rows, spec.Cols)
+	if at != size {
+		return fmt.Errorf("its parts have fewer than %d×%d elements", k.spec.Rows, k.spec.Cols)
+	}
+	return nil
+}
+
+// part packs one part, whose first row is row of its matrix.
+func (k *packing) part(p backend.Part, rows, cols, row int, out []byte) error {
+	p.Row0 += k.expert * p.Stride
+	switch {
+	case p.Format == kernels.MXFP4:
+		return k.mxfp4(p, rows, cols, out)
+	case k.w.scales != nil && plain(p.Format):
+		return k.quantize(p, rows, cols, row, out)
+	}
+	if err := packPart(p, rows, cols, k.w.Format, out, k.src); err != nil || k.w.scales == nil {
+		return err
+	}
+	return k.scales(p, rows, row)
+}
+
+func plain(f kernels.Format) bool {
+	return f == kernels.F32 || f == kernels.F16 || f == kernels.BF16
+}
+
+// mxfp4 joins the two tensors of a part.
+func (k *packing) mxfp4(p backend.Part, rows, cols int, out []byte) error {
+	per := cols / 32
+	halves, exponents := make([]byte, 16*per), make([]byte, per)
+	for r := range rows {
+		if err := k.src.ReadRows(p.Tensor, (p.Row0+r)*per, per, halves); err != nil {
+			return err
+		}
+		if err := k.src.ReadRows(p.Scale, p.Row0+r, 1, exponents); err != nil {
+			return err
+		}
+		block := out[17*per*r:][:17*per]
+		ref.JoinMXFP4(halves, exponents, block)
+	}
+	return nil
+}
+
+// most is the largest number of an 8-bit float: a row's largest weight becomes it.
+const most = 448
+
+// quantize scales each row by its largest weight.
+func (k *packing) quantize(p backend.Part, rows, cols, row int, out []byte) error {
+	raw, x := make([]byte, p.Format.Bytes(int64(cols))), make([]float32, cols)
+	size := k.w.Format.Bytes(int64(cols))
+	scales := k.w.expertScales(k.expert)
+	for r := range rows {
+		if err := k.src.ReadRows(p.Tensor, p.Row0+r, 1, raw); err != nil {
+			return err
+		}
+		ref.Dequantize(p.Format, raw, x)
+		largest := float32(0)
+		for _, v := range x {
+			largest = max(largest, v, -v)
+		}
+		scale := largest / most
+		if scale == 0 {
+			scale = 1
+		}
+		for i := range x {
+			x[i] /= scale
+		}
+		ref.Quantize(k.w.Format, x, out[int64(r)*size:][:size])
+		scales.Values[row+r] = scale
+	}
+	return nil
+}
+
+// scales copies a part's scales to every row that shares them.
+func (k *packing) scales(p backend.Part, rows, row int) error {
+	s, one := k.w.expertScales(k.expert), 1
+	first, n := p.Row0, rows
+	switch k.spec.Scaling {
+	case backend.PerTensor:
+		first, n, one = k.expert, 1, rows
+	case backend.PerBlock:
+		first, one = p.Row0/backend.ScaleBlock, backend.ScaleBlock
+		n = (rows + one - 1) / one
+	}
+	size := p.ScaleFormat.Bytes(int64(s.Across))
+	raw, x := make([]byte, size), make([]float32, s.Across)
+	for i := range n {
+		if err := k.src.ReadRows(p.Scale, first+i, 1, raw); err != nil {
+			return err
+		}
+		ref.Dequantize(p.ScaleFormat, raw, x)
+		for r := i * one; r < min((i+1)*one, rows); r++ {
+			copy(s.Values[(row+r)*s.Across:][:s.Across], x)
+		}
 	}
 	return nil
 }

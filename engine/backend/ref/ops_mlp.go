@@ -1,0 +1,205 @@
+package ref
+
+import (
+	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/ref"
+)
+
+type glu struct{ backend.GLU }
+
+func (o glu) units(l *launch) int { return l.rowsOf(o.Y) }
+func (o glu) run(l *launch, _, r int) error {
+	n := l.cols(o.Y)
+	gated(o.Activation, rowOf(l.floats(o.X), r, 2*n), rowOf(l.floats(o.Y), r, n))
+	return nil
+}
+
+// gated is a gated activation of one row x [2·len(y)]. Where gate and up take
+// turns, x is put in order first.
+func gated(a backend.Activation, x, y []float32) {
+	n := len(y)
+	if a.Paired {
+		apart := make([]float32, 2*n)
+		for i := range n {
+			apart[i], apart[n+i] = x[2*i], x[2*i+1]
+		}
+		x = apart
+	}
+	gate, up := x[:n], x[n:]
+	switch {
+	case a.Limit != 0 || a.Alpha != 0 || a.Shift != 0:
+		ref.ClampedGLU(gate, up, a.Limit, a.Alpha, a.Shift, y)
+	case a.Act == backend.GELUTanh:
+		ref.GeGLU(gate, up, y)
+	default:
+		ref.SwiGLU(gate, up, y)
+	}
+}
+
+type activate struct{ backend.Activate }
+
+func (o activate) units(l *launch) int { return l.rowsOf(o.X) }
+func (o activate) run(l *launch, _, r int) error {
+	for i, x := range rowOf(l.floats(o.X), r, l.cols(o.X)) {
+		y := ref.SiLU(x)
+		if o.Act == backend.GELUTanh {
+			y = ref.GELUTanh(x)
+		}
+		l.floats(o.X)[r*l.cols(o.X)+i] = y
+	}
+	return nil
+}
+
+type softcap struct{ backend.Softcap }
+
+func (o softcap) units(l *launch) int { return l.rowsOf(o.X) }
+func (o softcap) run(l *launch, _, r int) error {
+	x := rowOf(l.floats(o.X), r, l.cols(o.X))
+	for i := range x {
+		x[i] = ref.Softcap(x[i], o.Cap)
+	}
+	return nil
+}
+
+type addTo struct{ backend.Add }
+
+func (o addTo) units(l *launch) int { return l.rowsOf(o.Into) }
+func (o addTo) run(l *launch, _, r int) error {
+	n := l.cols(o.Into)
+	into := rowOf(l.floats(o.Into), r, n)
+	ref.Add(into, rowOf(l.floats(o.X), r, n))
+	if o.Scale != backend.NoWeight {
+		s := l.vector(o.Scale)[0]
+		for i := range into {
+			into[i] *= s
+		}
+	}
+	return nil
+}
+
+type route struct{ backend.Route }
+
+func (o route) units(l *launch) int { return l.rowsOf(o.Logits) }
+func (o route) run(l *launch, _, r int) error {
+	var scale []float32
+	if o.Scale != backend.NoWeight {
+		scale = l.vector(o.Scale)
+	}
+	ref.Route(rowOf(l.floats(o.Logits), r, l.cols(o.Logits)), scale, rowOf(l.ints(o.Ids), r, o.Top), rowOf(l.floats(o.Weights), r, o.Top))
+	return nil
+}
+
+type experts struct{ backend.Experts }
+
+func (o experts) units(l *launch) int { return l.rowsOf(o.X) }
+func (o experts) run(l *launch, worker, r int) error {
+	n, room := l.cols(o.X), l.room(worker)
+	up, act, out := take[float32](room, 2*o.Width, 4), take[float32](room, o.Width, 4), take[float32](room, n, 4)
+	row := take[float32](room, max(n, o.Width), 4)
+	x, y := rowOf(l.floats(o.X), r, n), rowOf(l.floats(o.Y), r, n)
+	sum := make([]float64, n)
+	for k, id := range rowOf(l.ints(o.Ids), r, o.Top) {
+		l.expert(o.GateUp, o.GateUpBias, int(id), x, up, row)
+		gated(o.Activation, up, act)
+		l.expert(o.Down, o.DownBias, int(id), act, out, row)
+		w := float64(rowOf(l.floats(o.Weights), r, o.Top)[k])
+		for i, v := range out {
+			sum[i] += w * float64(v)
+		}
+	}
+	for i, s := range sum {
+		y[i] = float32(s)
+	}
+	return nil
+}
+
+// expert is y = x · Wᵀ + bias with one matrix of a stack.
+func (l *launch) expert(id, bias backend.WeightID, expert int, x, y, row []float32) {
+	w := l.d.weights[id]
+	in, out := len(x), len(y)
+	size := w.Format.Bytes(int64(in)) * int64(out)
+	a := ref.LinearArgs{
+		Rows: 1, In: in, Out: out, X: x, W: w.data[int64(expert)*size:][:size], Format: w.Format, Scales: w.expertScales(expert),
+		Y: y, To: out, Row: row,
+	}
+	if bias != backend.NoWeight {
+		a.Bias = rowOf(l.vector(bias), expert, out)
+	}
+	ref.Linear(a)
+}
+
+type conv struct{ backend.Conv }
+
+// A unit is a sequence: its tokens follow one another.
+func (o conv) units(l *launch) int { return l.b.Seqs }
+func (o conv) run(l *launch, _, seq int) error {
+	if l.s.First[seq] == l.s.First[seq+1] {
+		return nil
+	}
+	n, w := l.cols(o.X), l.vector(o.W)
+	c, stored, _ := l.state(o.Class, o.Layer, seq)
+	f, keep := c.State.ConvFormat, o.Kernel-1
+	state := make([]float32, keep*n) // [channel][keep]
+	if !l.begins(seq) {
+		row := make([]float32, n)
+		for k := range keep {
+			ref.Dequantize(f, stored[f.Bytes(int64(k*n)):], row)
+			for ch, v := range row {
+				state[ch*keep+k] = v
+			}
+		}
+	}
+	for t := int(l.s.First[seq]); t < int(l.s.First[seq+1]); t++ {
+		x, y := rowOf(l.floats(o.X), t, n), rowOf(l.floats(o.Y), t, n)
+		for ch := range y {
+			y[ch] = ref.Conv(w[ch*o.Kernel:(ch+1)*o.Kernel], state[ch*keep:(ch+1)*keep], rounded(f, x[ch]))
+		}
+	}
+	row := make([]float32, n)
+	for k := range keep {
+		for ch := range row {
+			row[ch] = state[ch*keep+k]
+		}
+		ref.Quantize(f, row, stored[f.Bytes(int64(k*n)):])
+	}
+	return nil
+}
+
+// rounded is x as format f keeps it, so that a chunk's border changes nothing.
+func rounded(f kernels.Format, x float32) float32 {
+	if f == kernels.F32 {
+		return x
+	}
+	var b [4]byte
+	y := []float32{x}
+	ref.Quantize(f, y, b[:f.Bytes(1)])
+	ref.Dequantize(f, b[:], y)
+	return y[0]
+}
+
+type deltaNet struct{ backend.DeltaNet }
+
+// A unit is a value head of a sequence.
+func (o deltaNet) units(l *launch) int { return l.b.Seqs * o.ValueHeads }
+func (o deltaNet) run(l *launch, _, i int) error {
+	seq, h := i/o.ValueHeads, i%o.ValueHeads
+	if l.s.First[seq] == l.s.First[seq+1] {
+		return nil
+	}
+	_, _, all := l.state(o.Class, o.Layer, seq)
+	state := rowOf(all, h, o.KeyDim*o.ValueDim)
+	if l.begins(seq) {
+		clear(state)
+	}
+	keys, group := o.KeyHeads*o.KeyDim, o.ValueHeads/o.KeyHeads
+	for t := int(l.s.First[seq]); t < int(l.s.First[seq+1]); t++ {
+		x, ba := rowOf(l.floats(o.QKV), t, l.cols(o.QKV)), rowOf(l.floats(o.BA), t, 2*o.ValueHeads)
+		ref.Delta(ref.DeltaArgs{
+			Q: rowOf(x, h/group, o.KeyDim), K: rowOf(x[keys:], h/group, o.KeyDim), V: rowOf(x[2*keys:], h, o.ValueDim),
+			B: ba[h], A: ba[o.ValueHeads+h], ALog: l.vector(o.ALog)[h], Bias: l.vector(o.DtBias)[h],
+			State: state, Y: rowOf(rowOf(l.floats(o.Y), t, l.cols(o.Y)), h, o.ValueDim),
+		})
+	}
+	return nil
+}

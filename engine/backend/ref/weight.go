@@ -1,0 +1,60 @@
+package ref
+
+import (
+	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/ref"
+)
+
+// weight is a packed weight: its bytes in the arena, and the scales behind them.
+type weight struct {
+	backend.Packed
+	data   []byte
+	scales *ref.Scales // of every expert; nil: none
+	rows   int         // of an expert
+}
+
+// newWeight finds a weight's parts in its bytes. Scales begin at the next multiple
+// of 64 behind the elements: each row has its own, whatever the checkpoint shares.
+func newWeight(w backend.WeightSpec, p backend.Packed, data []byte) weight {
+	out := weight{Packed: p, data: data, rows: w.Rows}
+	if n := scalesOf(w, p.Format); n > 0 {
+		at := align(matrixBytes(w, p.Format))
+		out.scales = &ref.Scales{Values: floats(data[at:])[:n], Rows: 1, Cols: w.Cols, Across: 1}
+		if w.Scaling == backend.PerBlock {
+			out.scales.Cols, out.scales.Across = backend.ScaleBlock, across(w)
+		}
+	}
+	return out
+}
+
+// expertScales are those of one matrix of a stack.
+func (w *weight) expertScales(expert int) *ref.Scales {
+	if w.scales == nil {
+		return nil
+	}
+	s := *w.scales
+	s.Values = s.Values[expert*w.rows*s.Across:]
+	return &s
+}
+
+// matrixBytes is what the elements take, without their scales.
+func matrixBytes(w backend.WeightSpec, f kernels.Format) int64 {
+	return int64(max(1, w.Experts)) * int64(w.Rows) * f.Bytes(int64(w.Cols))
+}
+
+// scalesOf is how many scales lie behind a weight that is stored as f.
+func scalesOf(w backend.WeightSpec, f kernels.Format) int64 {
+	if w.Scaling == backend.NoScale || f != kernels.F8E4M3 && f != kernels.F8E5M2 {
+		return 0
+	}
+	return int64(max(1, w.Experts)) * int64(w.Rows) * int64(across(w))
+}
+
+// across is how many scales a row has.
+func across(w backend.WeightSpec) int {
+	if w.Scaling == backend.PerBlock {
+		return (w.Cols + backend.ScaleBlock - 1) / backend.ScaleBlock
+	}
+	return 1
+}
