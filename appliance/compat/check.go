@@ -2,6 +2,20 @@ package compat
 
 import "slices"
 
+// checkDevice holds the device against the engine that the release has for it.
+func (in *run) checkDevice() error {
+	c := in.d.capability()
+	switch {
+	case in.rel == V07 && (c < 70 || c > 90):
+		return fault("device", "%v has kernels for compute capability 7.0 to 9.0, %s has %d.%d", in.rel, clip(in.d.Name), in.d.Major, in.d.Minor)
+	case in.rel == V2025Aug && c < 80:
+		return fault("device", "on compute capability %d.%d %v falls back to the V0 engine, whose figures there are not known", in.d.Major, in.d.Minor, in.rel)
+	case c < 70:
+		return fault("device", "%s has compute capability %d.%d, %v needs 7.0", clip(in.d.Name), in.d.Major, in.d.Minor, in.rel)
+	}
+	return nil
+}
+
 // checkRanks holds parallel sizes against the model.
 func (in *run) checkRanks() error {
 	s, tp, pp := in.shape, int64(in.r.TensorParallel), int64(in.r.PipelineParallel)
@@ -11,29 +25,22 @@ func (in *run) checkRanks() error {
 	if tp == 1 {
 		return nil
 	}
-	divides := []struct {
+	type divided struct {
 		name string
 		n    int64
-	}{{"num_attention_heads", s.heads}, {"the padded vocabulary", roundUp(s.vocab, 64)}}
+	}
+	divides := []divided{
+		{"num_attention_heads", s.heads}, {"the padded vocabulary", roundUp(s.vocab, 64)},
+		{"linear_num_key_heads", s.keyHeads}, {"linear_num_value_heads", s.valueHeads},
+	}
 	if s.family != gptOSS {
-		divides = append(divides, struct {
-			name string
-			n    int64
-		}{"intermediate_size", s.inter})
+		divides = append(divides, divided{"intermediate_size", s.inter})
 	}
-	for _, l := range []struct {
-		name string
-		n    int64
-	}{{"linear_num_key_heads", s.keyHeads}, {"linear_num_value_heads", s.valueHeads}, {"hidden_size", s.hidden * int64(b2i(in.drafts()))}} {
-		if l.n > 0 {
-			divides = append(divides, l)
-		}
+	if s.family == gemma4 {
+		divides = append(divides, divided{"moe_intermediate_size", s.expertInter})
 	}
-	if s.family == gemma4 && s.experts > 0 {
-		divides = append(divides, struct {
-			name string
-			n    int64
-		}{"moe_intermediate_size", s.expertInter})
+	if in.drafts() {
+		divides = append(divides, divided{"hidden_size", s.hidden})
 	}
 	for _, d := range divides {
 		if d.n%tp != 0 {

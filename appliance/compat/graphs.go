@@ -74,17 +74,12 @@ func (in *run) givenSizes() ([]int, error) {
 	if in.rel == V07 {
 		limit, name = in.r.MaxNumSeqs, "maxNumSeqs"
 	}
-	if out[0] < 1 || out[len(out)-1] > limit {
-		return nil, fault("cudagraph.captureSizes", "%d is not in 1 to scheduler.%s %d: such a batch never runs", out[0]*b2i(out[0] < 1)+out[len(out)-1]*b2i(out[0] >= 1), name, limit)
+	for _, n := range []int{out[0], out[len(out)-1]} {
+		if n < 1 || n > limit {
+			return nil, fault("cudagraph.captureSizes", "%d is not in 1 to scheduler.%s %d: such a batch never runs", n, name, limit)
+		}
 	}
 	return out, nil
-}
-
-func b2i(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // modes of cudagraph_mode: what is captured piecewise, what whole.
@@ -155,8 +150,8 @@ func (in *run) graphBytes(p graphPlan) (bytes, off int64) {
 	layers := ceilDiv(in.shape.layers, int64(in.r.PipelineParallel))
 	if len(p.piecewise) == 0 {
 		n := int64(len(p.full)) * layers * 861 << 10 // 0.84 MiB a layer and size
-		if in.rel == V07 {
-			return n, max(n/50, 10<<20)
+		if in.rel == V07 {                           // one log
+			return n, n / 5
 		}
 		return n, n
 	}
@@ -168,5 +163,9 @@ func (in *run) graphBytes(p graphPlan) (bytes, off int64) {
 		f = 2.2
 	}
 	n := int64(0.28 * (1 << 20) * float64(len(p.piecewise)) * float64(layers+1) * f)
-	return n, max(n/10, 50<<20)
+	by := n / 10
+	if in.shape.family == qwen2 || in.shape.family == qwen3 {
+		by *= 2 // no log of these
+	}
+	return n, max(by, 50<<20)
 }

@@ -74,7 +74,7 @@ func (c *cache) bump(layers []kvLayer) error {
 		step = 64 // lcm of the delta net's chunk and 16
 	}
 	need := step * ceilDiv(c.state, step*token)
-	if need > 1<<30/token*maxBlock/16 || need > 1<<24 {
+	if need > maxPage/token {
 		return fault("memory.blockSize", "a state of %d bytes beside %d bytes a token needs blocks of %d tokens", c.state, token, need)
 	}
 	if need > c.block {

@@ -101,7 +101,6 @@ func (i Ideal) layers() ([]kvLayer, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &run{shape: s, r: Request{TensorParallel: max(1, i.TensorParallel), PipelineParallel: 1}}
 	elem := int64(2)
 	if i.ElementBytes > 0 {
 		elem = int64(i.ElementBytes)
@@ -109,16 +108,17 @@ func (i Ideal) layers() ([]kvLayer, error) {
 	if i.TensorParallel < 0 || i.TensorParallel > maxRanks || i.Speculative < 0 || i.Speculative > 256 || elem > 4 || i.StateCopies < 0 || i.StateCopies > 257 {
 		return nil, fault("parallel.tensor", "tensor parallel %d, speculative %d, %d B elements, %d state copies: out of bounds", i.TensorParallel, i.Speculative, elem, i.StateCopies)
 	}
+	in := &run{shape: s, dtype: 2, elem: elem, r: Request{TensorParallel: max(1, i.TensorParallel), PipelineParallel: 1}}
+	if i.Speculative > 0 {
+		in.r.Speculative = Speculative{Method: "mtp", Tokens: i.Speculative}
+	}
 	if err := in.checkRanks(); err != nil {
 		return nil, err
 	}
 	if i.Rebuild != KeepKV && !s.kFromV {
 		return nil, fault("memory.kvRebuild", "K is no function of V in this model")
 	}
-	return s.kvLayers(kvOptions{
-		tp: int64(in.r.TensorParallel), stages: 1, spec: int64(i.Speculative), drafter: i.Speculative > 0,
-		elem: elem, dtype: 2, rebuild: i.Rebuild,
-	}), nil
+	return in.kvLayers(i.Rebuild), nil
 }
 
 // stored is how many numbers of K and V a head of full attention stores.

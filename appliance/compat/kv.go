@@ -17,55 +17,47 @@ type kvLayer struct {
 
 func (l kvLayer) state() int64 { return l.conv + l.ssm }
 
-// kvOptions decide what a layer keeps.
-type kvOptions struct {
-	tp, stages int64
-	spec       int64 // speculative tokens
-	drafter    bool
-	elem       int64   // bytes of a K or V element
-	dtype      int64   // of the model, for the convolution's state
-	rebuild    Rebuild // of full layers, the ideal allocator's alone
-}
-
 // kvLayers lists the layers that own KV pages, in order, the drafter's last.
 // Pages: heads a GPU x (key + value size) x bytes a token; states:
-// memory-planning section 6.
-func (s *shape) kvLayers(o kvOptions) []kvLayer {
+// memory-planning section 6. rebuild is of full layers, for the ideal allocator
+// alone.
+func (in *run) kvLayers(rebuild Rebuild) []kvLayer {
 	var out []kvLayer
-	stage := int64(0)
-	_, last := stageLayers(s.layers, o.stages, 0)
+	s, stage := in.shape, int64(0)
+	_, last := in.stageLayers(0)
 	for i := range s.layers - s.sharedKV {
-		for i >= last && stage < o.stages-1 {
+		for i >= last {
 			stage++
-			_, last = stageLayers(s.layers, o.stages, stage)
+			_, last = in.stageLayers(stage)
 		}
-		out = append(out, s.kvLayer(s.kinds[i], stage, o))
+		out = append(out, in.kvLayer(s.kinds[i], stage, rebuild))
 	}
-	if o.drafter {
+	if in.drafts() {
 		for range s.mtpLayers {
-			out = append(out, s.kvLayer(full, o.stages-1, o))
+			out = append(out, in.kvLayer(full, stage, rebuild))
 		}
 	}
 	return out
 }
 
-func (s *shape) kvLayer(k layerKind, stage int64, o kvOptions) kvLayer {
+func (in *run) kvLayer(k layerKind, stage int64, rebuild Rebuild) kvLayer {
+	s, tp := in.shape, int64(in.r.TensorParallel)
 	l := kvLayer{kind: k, stage: stage}
 	switch k {
 	case linear:
 		kd, vd := s.keyHeads*s.keyDim, s.valueHeads*s.valueDim
-		l.conv = (s.convKernel - 1 + o.spec) * ((2*kd + vd) / o.tp) * o.dtype
-		l.ssm = s.valueHeads / o.tp * s.valueDim * s.keyDim * s.stateBytes
-		l.speculated = o.spec
+		l.speculated = int64(in.r.Speculative.Tokens)
+		l.conv = (s.convKernel - 1 + l.speculated) * ((2*kd + vd) / tp) * in.dtype
+		l.ssm = s.valueHeads / tp * s.valueDim * s.keyDim * s.stateBytes
 	case sliding:
 		l.window = s.window
-		l.token = max(1, s.kvHeads/o.tp) * 2 * s.headDim * o.elem
+		l.token = max(1, s.kvHeads/tp) * 2 * s.headDim * in.elem
 	default:
 		heads, dim := s.kvHeads, s.headDim
 		if s.family == gemma4 {
 			heads, dim = s.globalKV, s.globalHeadDim
 		}
-		l.token = max(1, heads/o.tp) * s.stored(o.rebuild, dim) * o.elem
+		l.token = max(1, heads/tp) * s.stored(rebuild, dim) * in.elem
 	}
 	return l
 }

@@ -34,7 +34,7 @@ func (o *outcome) loggedWeights() bool {
 	case s.family == gemma4:
 		return o.rel == V019 && one && s.quant.scheme == plain && (o.r.Quantization == "" || ampere) && !o.r.TextOnly
 	}
-	return o.rel.era() == V017.era() && o.r.TensorParallel == 2 && o.r.PipelineParallel == 1 && s.quant.scheme == fp8Blocks && o.d.capability() >= 89 && o.r.TextOnly && o.drafts()
+	return s.family == qwen35 && o.rel.era() == V017.era() && o.r.TensorParallel == 2 && o.r.PipelineParallel == 1 && s.quant.scheme == fp8Blocks && o.d.capability() >= 89 && o.r.TextOnly && o.drafts()
 }
 
 func (o *outcome) weightLines(r *Report) {
@@ -88,10 +88,16 @@ func (o *outcome) cacheWarnings(r *Report) {
 	}
 }
 
-// arithmetic is the basis of what follows without fitting from a pinned figure.
+// arithmetic is the basis of what follows without fitting from a pinned figure:
+// exact for what a log confirms.
 func (o *outcome) arithmetic() Basis {
-	if o.rel.Reconstructed() {
+	logged := map[family]Release{llama: V2025Aug, qwen2: V07, gptOSS: V019, gemma4: V019, qwen35: V017}
+	r := o.r
+	switch {
+	case o.rel.Reconstructed():
 		return Reconstructed
+	case o.rel != logged[o.shape.family] || r.PipelineParallel > 1 || r.NoHybridManager || o.elem != 2 || o.cache.mode == "all":
+		return Derived
 	}
 	return Exact
 }
@@ -140,8 +146,6 @@ func (o *outcome) fundBasis(stage int) (Basis, float64) {
 	switch {
 	case o.r.KVBytes > 0:
 		return o.arithmetic(), 0
-	case o.r.NonTorchBytes > 0 && o.estimateBy == 0 && o.rel == V07:
-		return Derived, 0
 	}
 	return Fitted, off(gib(o.nonTorchBy+o.estimateBy), gib(o.available[stage]))
 }

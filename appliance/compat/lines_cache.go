@@ -8,7 +8,7 @@ func (o *outcome) cacheLines(r *Report) {
 	stage, _ := o.least()
 	basis, residual := o.fundBasis(stage)
 	if o.rel.Reconstructed() {
-		basis, residual = Reconstructed, max(residual, 0)
+		basis = Reconstructed
 	}
 	note := fmt.Sprintf("%d group(s) x %d layers, %s B a page", len(c.groups), c.size, grouped(c.page))
 	if c.page == 0 {
@@ -16,6 +16,9 @@ func (o *outcome) cacheLines(r *Report) {
 	}
 	blocks := Line{Key: "number of blocks", Value: float64(o.blocks), Unit: "blocks", Basis: basis, Residual: residual, Note: note,
 		Text: fmt.Sprintf("# GPU blocks: %d", o.blocks)}
+	if o.rel.atLeast(V017) {
+		blocks.Text = fmt.Sprintf("  blocks: %d", o.blocks)
+	}
 	if o.rel == V07 {
 		swap := o.cpuBlocks()
 		blocks.Text = fmt.Sprintf("# CUDA blocks: %d, # CPU blocks: %d", o.blocks, swap)
@@ -24,11 +27,11 @@ func (o *outcome) cacheLines(r *Report) {
 		r.add(Line{Key: "CPU blocks", Value: float64(swap), Unit: "blocks", Basis: Exact, Text: fmt.Sprintf("  swap space: %d blocks", swap)})
 	} else {
 		r.add(blocks)
-		r.add(Line{Key: "GPU KV cache size", Value: float64(o.tokens()), Unit: "tokens", Basis: basis, Residual: residual, Note: o.tokensNote(),
+		r.add(Line{Key: "GPU KV cache size", Value: float64(o.tokens()), Unit: "tokens", Basis: basis, Residual: o.coarse(residual), Note: o.tokensNote(),
 			Text: fmt.Sprintf("GPU KV cache size: %s tokens", grouped(o.tokens()))})
 	}
 	x := o.concurrency(o.length)
-	note = fmt.Sprintf("%d blocks a request, %s tokens in all", c.need(o.length), grouped(int64(x*float64(o.length))))
+	note = fmt.Sprintf("%d blocks a request, %s tokens in all", c.need(o.length), count(x*float64(o.length), basis))
 	if o.pool != nil {
 		note = fmt.Sprintf("%d attention blocks, state pool for %d request(s)", o.pool.attention, o.pool.requests)
 	}
@@ -37,6 +40,14 @@ func (o *outcome) cacheLines(r *Report) {
 			Text: fmt.Sprintf("Auto-fit max_model_len: using %d tokens", o.length)})
 	}
 	r.add(Line{Key: "maximum concurrency", Value: x, Unit: "x", Basis: basis, Residual: residual, Note: note, Text: o.rel.concurrency(o.length, x)})
+}
+
+// coarse widens a bound by one step of the logged tokens.
+func (o *outcome) coarse(residual float64) float64 {
+	if residual == 0 {
+		return 0
+	}
+	return min(100, residual+off(float64(o.cache.block), float64(o.tokens())))
 }
 
 // tokensNote warns that a hybrid model's figure is not its capacity.
@@ -79,6 +90,9 @@ func (o *outcome) graphLines(r *Report) {
 			Text: fmt.Sprintf("Overriding num_gpu_blocks with num_gpu_blocks_override=%d", p.profiled), Note: "while graphs are profiled"})
 	}
 	bytes, by := o.graphBytes(p)
+	if o.rel.atLeast(V017) {
+		o.estimated(r, bytes)
+	}
 	r.add(Line{Key: "graph memory", Value: gib(bytes), Unit: "GiB", Basis: Fitted, Residual: off(gib(by), gib(bytes)),
 		Text: fmt.Sprintf("Graph capturing finished, took %.2f GiB", gib(bytes))})
 	if o.rel.atLeast(V017) {
@@ -91,6 +105,17 @@ func (o *outcome) capNote() string {
 		return fmt.Sprintf("capped by %d state blocks", n)
 	}
 	return ""
+}
+
+// estimated is the engine's own trial, which is off by up to 38 % of what it
+// then captures.
+func (o *outcome) estimated(r *Report, bytes int64) {
+	l := Line{Key: "graph estimate", Unit: "GiB", Basis: Fitted, Residual: 40}
+	if n := o.r.Cudagraph.EstimateBytes; n > 0 {
+		bytes, l.Basis, l.Residual, l.Note = n, Derived, 0, "as measured"
+	}
+	l.Value, l.Text = gib(bytes), fmt.Sprintf("Estimated CUDA graph memory: %.2f GiB total", gib(bytes))
+	r.add(l)
 }
 
 // hint is the utilization that the release recommends beside its own estimate
@@ -122,7 +147,7 @@ func (o *outcome) afterwards(r *Report) {
 	}
 	need, x, tokens := o.newer()
 	r.add(Line{Key: "newer engine", Value: x, Unit: "x", Basis: basis, Residual: residual,
-		Text: fmt.Sprintf("  under the formulas of mid 2026: %.2fx, %s tokens", x, grouped(tokens)), Note: fmt.Sprintf("%d blocks a request", need)})
+		Text: fmt.Sprintf("  under the formulas of mid 2026: %.2fx, %s tokens", x, count(float64(tokens), basis)), Note: fmt.Sprintf("%d blocks a request", need)})
 	steady := float64(o.blocks-1) / float64(o.cache.steady(o.length))
 	r.add(Line{Key: "steady decode", Value: steady, Unit: "x", Basis: basis, Residual: residual,
 		Text: fmt.Sprintf("  held once prefills are done: %.2fx", steady), Note: "windows alone, without the null block"})

@@ -3,7 +3,7 @@ package compat
 // load makes every tensor of one rank and returns what stays allocated.
 func (in *run) load(stage int64) (loaded, error) {
 	s, r, d := in.shape, in.r, in.d
-	first, last := stageLayers(s.layers, int64(r.PipelineParallel), stage)
+	first, last := in.stageLayers(stage)
 	w := &rank{
 		shape: s, rel: in.rel, dtype: in.dtype, tp: int64(r.TensorParallel), first: first, last: last,
 		sms: int64(d.SMs), built: map[rotary]bool{},
@@ -29,24 +29,26 @@ func (in *run) load(stage int64) (loaded, error) {
 	out := loaded{target: w.a.allocated}
 	if w.err == nil && r.Speculative.Method == "mtp" && last == s.layers {
 		w.makeMTP()
-		w.repackLinear()
 	}
 	out.total, out.bytes, out.tensors = w.a.allocated, w.bytes, w.count
 	return out, w.err
 }
 
-// stageLayers are the layers of a pipeline stage: as even as can be, what is
-// left over goes to the stages before the last, from the back.
-func stageLayers(layers, stages, stage int64) (first, last int64) {
-	size := func(i int64) int64 {
-		n, rest := layers/stages, layers%stages
-		if from := stages - 1 - i; from >= 1 && from <= rest {
+// stageLayers are the layers of a pipeline stage: as even as can be. What is
+// left over goes to the last stage in vllm-0.7, later to the stages before it,
+// from the back.
+func (in *run) stageLayers(stage int64) (first, last int64) {
+	stages := int64(in.r.PipelineParallel)
+	each, rest := in.shape.layers/stages, in.shape.layers%stages
+	for i := range stage + 1 {
+		n := each
+		if from := stages - 1 - i; in.rel != V07 && from >= 1 && from <= rest {
 			n++
 		}
-		return n
+		if in.rel == V07 && i == stages-1 {
+			n += rest
+		}
+		first, last = last, last+n
 	}
-	for i := range stage {
-		first += size(i)
-	}
-	return first, first + size(stage)
+	return first, last
 }

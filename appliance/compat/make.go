@@ -63,12 +63,7 @@ func work(i Inputs) (*outcome, error) {
 
 // layout is the KV cache of the inputs.
 func (in *run) layout() (*cache, error) {
-	pp := int64(in.r.PipelineParallel)
-	layers := in.shape.kvLayers(kvOptions{
-		tp: int64(in.r.TensorParallel), stages: pp, spec: int64(in.r.Speculative.Tokens),
-		drafter: in.drafts(), elem: in.elem, dtype: in.dtype,
-	})
-	return layout(in.rel, layers, in.r, pp)
+	return layout(in.rel, in.kvLayers(KeepKV), in.r, int64(in.r.PipelineParallel))
 }
 
 // fund works out the bytes for the KV cache: memory-planning section 3.
@@ -138,10 +133,10 @@ func (o *outcome) fit() error {
 	need := o.cache.need(o.length)
 	if blocks == 0 || o.length == 0 || need > blocks {
 		longest := o.cache.longest(blocks, o.length)
-		if need := need * o.cache.slabs[stage]; o.length > 0 {
+		if need := times(need, o.cache.slabs[stage]); o.length > 0 {
 			return &DoesNotFitError{o.rel, int(o.length), need, o.available[stage], int(longest)}
 		}
-		return &DoesNotFitError{o.rel, 1, o.cache.need(1) * o.cache.slabs[stage], o.available[stage], 0}
+		return &DoesNotFitError{o.rel, 1, times(o.cache.need(1), o.cache.slabs[stage]), o.available[stage], 0}
 	}
 	if o.rel.Reconstructed() {
 		return o.splitStates(o.available[stage])
@@ -182,7 +177,7 @@ func (o *outcome) newer() (need int64, x float64, tokens int64) {
 	c.newer = true
 	need = c.need(o.length)
 	x = float64(o.blocks) / float64(need)
-	return need, x, o.blocks * o.length / need
+	return need, x, int64(x * float64(o.length))
 }
 
 // statePool is where a state of the pull request keeps states apart.

@@ -47,6 +47,9 @@ func start(i Inputs) (*run, error) {
 	if first := since[in.shape.family]; !in.rel.atLeast(first) {
 		return nil, fault("compat", "%v does not know %s; %v is the first here that does", in.rel, i.Config.Architecture, first)
 	}
+	if err := in.checkDevice(); err != nil {
+		return nil, err
+	}
 	for _, f := range []func() error{in.setLength, in.setDtype, in.setQuantization, in.setKVDtype, in.checkRanks, in.checkSpeculation, in.checkCache} {
 		if err := f(); err != nil {
 			return nil, err

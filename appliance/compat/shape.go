@@ -14,6 +14,7 @@ const (
 	gptOSS
 	gemma4
 	qwen35
+	qwen3
 )
 
 // layerKind is what a layer keeps of the past.
@@ -70,11 +71,11 @@ type vision struct {
 
 var architectures = map[string]family{
 	"LlamaForCausalLM": llama, "Qwen2ForCausalLM": qwen2, "GptOssForCausalLM": gptOSS,
-	"Gemma4ForConditionalGeneration": gemma4, "Qwen3_5ForConditionalGeneration": qwen35,
+	"Qwen3ForCausalLM": qwen3, "Gemma4ForConditionalGeneration": gemma4, "Qwen3_5ForConditionalGeneration": qwen35,
 }
 
 // since is the first release here that has a family.
-var since = map[family]Release{llama: V07, qwen2: V07, gptOSS: V017, gemma4: V019, qwen35: V017}
+var since = map[family]Release{llama: V07, qwen2: V07, qwen3: V2025Aug, gptOSS: V017, gemma4: V019, qwen35: V017}
 
 // Bounds of what only this package reads out of a config.json.
 const (
@@ -164,10 +165,10 @@ func plausible(c checkpoint.Config) error {
 // readKinds takes the kind of every layer.
 func (s *shape) readKinds(c checkpoint.Config, text *object) {
 	s.kinds = make([]layerKind, s.layers)
-	if s.family == qwen2 && text.flag("use_sliding_window", false) {
+	if (s.family == qwen2 || s.family == qwen3) && text.flag("use_sliding_window", false) {
 		text.fail("use_sliding_window", "is true: no figure of a release with it is known here")
 	}
-	if s.family == llama || s.family == qwen2 {
+	if s.family == llama || s.family == qwen2 || s.family == qwen3 {
 		return
 	}
 	if len(c.LayerTypes) == 0 {

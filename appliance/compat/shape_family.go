@@ -94,10 +94,10 @@ func (s *shape) readQwen35(text, outer *object) {
 func (s *shape) readRope(c checkpoint.Config) {
 	s.rope = map[layerKind]rotary{}
 	positions := func(r checkpoint.RopeScaling) int64 {
-		if r.Type == "yarn" && r.OriginalMaxPositionEmbeddings > 0 && r.Factor > 0 {
-			return int64(float64(r.OriginalMaxPositionEmbeddings) * r.Factor)
+		if r.Type != "yarn" || r.OriginalMaxPositionEmbeddings <= 0 || !(r.Factor > 0) {
+			return s.maxPositions
 		}
-		return s.maxPositions
+		return int64(min(float64(r.OriginalMaxPositionEmbeddings)*r.Factor, 1<<28))
 	}
 	turned := func(dim int64, partial float64) int64 { return max(2, int64(float64(dim)*partial)) }
 	switch s.family {

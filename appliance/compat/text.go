@@ -2,6 +2,7 @@ package compat
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -22,6 +23,33 @@ func rounded(x float64) string {
 		s += "0"
 	}
 	return s
+}
+
+// about is a fitted count with the digits it can stand for.
+func about(n float64) string {
+	switch {
+	case n >= 1e6:
+		return strconv.FormatFloat(n/1e6, 'g', 3, 64) + " M"
+	case n >= 1e3:
+		return strconv.FormatFloat(n/1e3, 'g', 3, 64) + " K"
+	}
+	return strconv.FormatFloat(n, 'g', 3, 64)
+}
+
+// count is a number of tokens as sure as its basis.
+func count(n float64, b Basis) string {
+	if b == Fitted {
+		return "about " + about(n)
+	}
+	return grouped(int64(n))
+}
+
+// times is a product that does not wrap.
+func times(a, b int64) int64 {
+	if a > 0 && b > math.MaxInt64/a {
+		return math.MaxInt64
+	}
+	return a * b
 }
 
 // loading words the weights.

@@ -51,13 +51,17 @@ func (w *rank) eachLayer(f func(prefix string, k layerKind)) {
 	}
 }
 
-// makeLlama makes Llama and Qwen2: the two differ in the bias of q, k and v.
+// makeLlama makes Llama, Qwen2 with its bias of q, k and v, and Qwen3 with its
+// norms of q and k.
 func (w *rank) makeLlama() {
 	w.embedding()
 	w.eachLayer(func(p string, k layerKind) {
 		w.attention(attention{w.heads, w.kvHeads, w.headDim, 1, p + "self_attn.", false})
 		w.rotaryTable(k)
 		w.scales()
+		if w.family == qwen3 {
+			w.norms(2, w.headDim)
+		}
 		w.mlp(p + "mlp.")
 		w.norms(2, w.hidden)
 	})

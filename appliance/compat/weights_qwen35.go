@@ -32,24 +32,19 @@ func (w *rank) deltaNet(p string) {
 	kd, vd := w.keyHeads*w.keyDim, w.valueHeads*w.valueDim
 	w.param(w.share(2*kd+vd), w.convKernel)
 	w.matrix(w.share(2*kd+2*vd), w.hidden, false, p+"in_proj_qkv", p+"in_proj_z")
-	if w.quant.skips(p+"in_proj_b") || w.quant.scheme == plain {
-		w.param(2*w.share(w.valueHeads), w.hidden)
-	} else {
-		w.matrix(2*w.share(w.valueHeads), w.hidden, false, p+"in_proj_b", p+"in_proj_a")
-	}
+	w.matrix(2*w.share(w.valueHeads), w.hidden, false, p+"in_proj_b", p+"in_proj_a")
 	w.norms(1, w.share(w.valueHeads))
 	w.tensor(4, w.share(w.valueHeads))
 	w.norms(1, w.valueDim)
 	w.matrix(w.hidden, w.share(vd), false, p+"out_proj")
 }
 
-// makeMTP makes the drafter: its embedding and head are loaded, then shared
+// makeMTP makes the drafter. Its embedding and head are loaded, then shared
 // with the target and dropped.
 func (w *rank) makeMTP() {
 	w.part = drafter
-	kept := w.bytes
-	embed, head := w.param(w.vocabRows(), w.hidden), (*block)(nil)
-	w.param(w.share(w.hidden), 2*w.hidden)
+	embed := w.passing(w.dtype, w.vocabRows(), w.hidden)
+	w.matrix(w.share(w.hidden), 2*w.hidden, false, "mtp.fc")
 	for i := range w.mtpLayers {
 		p := fmt.Sprintf("mtp.layers.%d.", i)
 		w.gatedAttention(p + "self_attn.")
@@ -57,10 +52,12 @@ func (w *rank) makeMTP() {
 		w.norms(2, w.hidden)
 	}
 	w.norms(3, w.hidden)
-	head = w.param(w.vocabRows(), w.hidden)
-	w.a.release(embed, head)
-	dropped := 2 * w.vocabRows() * w.hidden * w.dtype
-	w.bytes[drafter] = max(kept[drafter], w.bytes[drafter]-dropped)
+	head := w.passing(w.dtype, w.vocabRows(), w.hidden)
+	if w.err == nil {
+		w.convert()
+		w.repackLinear()
+		w.a.release(embed, head)
+	}
 }
 
 func (w *rank) qwenVision() {
