@@ -59,7 +59,7 @@ func Listed(name string) (Entry, bool, error) {
 	if err != nil {
 		return Entry{}, false, err
 	}
-	for _, same := range []func(string) string{whole, short, stem} {
+	for _, same := range []func(string) string{hubName, lastName, untuned} {
 		key := same(name)
 		for _, e := range list {
 			if slices.ContainsFunc(e.names(), func(n string) bool { return same(n) == key }) {
@@ -72,14 +72,14 @@ func Listed(name string) (Entry, bool, error) {
 
 func (e Entry) names() []string { return append([]string{e.Name}, e.Aliases...) }
 
-// whole is a hub name to compare; short is without the organisation, stem also
+// hubName is a name to compare; lastName is without the organisation, untuned also
 // without the suffix of instruction tuning.
-func whole(name string) string { return strings.ToLower(name) }
+func hubName(name string) string { return strings.ToLower(name) }
 
-func short(name string) string { return path.Base(whole(name)) }
+func lastName(name string) string { return path.Base(hubName(name)) }
 
-func stem(name string) string {
-	name = short(name)
+func untuned(name string) string {
+	name = lastName(name)
 	for _, suffix := range []string{"-instruct", "-it"} {
 		if s, ok := strings.CutSuffix(name, suffix); ok {
 			return s
@@ -115,14 +115,14 @@ func Near(name string) []string {
 	var keys []string
 	list, _ := Catalogue()
 	for _, e := range list {
-		key := stem(e.Name)
+		key := untuned(e.Name)
 		if _, twice := names[key]; !twice {
 			names[key] = e.Name
 			keys = append(keys, key)
 		}
 	}
 	var out []string
-	for _, key := range nearest.Names(stem(name), keys, 3) {
+	for _, key := range nearest.Names(untuned(name), keys, 3) {
 		out = append(out, names[key])
 	}
 	return out

@@ -16,32 +16,32 @@ import (
 // inventory is the form of testdata/inventory: what a published checkpoint
 // holds, by patterns of names.
 type inventory struct {
-	Tensors  int   `json:"tensors_in_checkpoint"`
-	Elements int64 `json:"elements"`
-	Trained  int64 `json:"elements_without_scales"` // four-bit pairs count once
-	Bytes    int64 `json:"bytes"`
-	Rows     []row `json:"tensors"`
+	Tensors  int            `json:"tensors_in_checkpoint"`
+	Elements int64          `json:"elements"`
+	Trained  int64          `json:"elements_without_scales"` // four-bit pairs count once
+	Bytes    int64          `json:"bytes"`
+	Rows     []inventoryRow `json:"tensors"`
 }
 
-// row is [pattern, how many, shape, dtype]; {i} in a pattern is a number, {a,b}
+// inventoryRow is [pattern, how many, shape, dtype]; {i} in a pattern is a number, {a,b}
 // one of the words, and what follows a space is a remark.
-type row struct {
+type inventoryRow struct {
 	pattern string
 	count   int
 	shape   []int64
 	dtype   string
 }
 
-func (r *row) UnmarshalJSON(data []byte) error {
+func (r *inventoryRow) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &[]any{&r.pattern, &r.count, &r.shape, &r.dtype})
 }
 
-var braces = regexp.MustCompile(`\\\{[^}]*\\\}`)
+var patternBraces = regexp.MustCompile(`\\\{[^}]*\\\}`)
 
 // names is the expression that matches whole names of the pattern.
-func (r row) names() *regexp.Regexp {
+func (r inventoryRow) names() *regexp.Regexp {
 	name, _, _ := strings.Cut(r.pattern, " ")
-	return regexp.MustCompile("^" + braces.ReplaceAllStringFunc(regexp.QuoteMeta(name), func(s string) string {
+	return regexp.MustCompile("^" + patternBraces.ReplaceAllStringFunc(regexp.QuoteMeta(name), func(s string) string {
 		if s == `\{i\}` {
 			return `\d+`
 		}
@@ -49,7 +49,7 @@ func (r row) names() *regexp.Regexp {
 	}) + "$")
 }
 
-var dtypes = map[string]kernels.Format{"BF16": kernels.BF16, "U8": kernels.U8, "F8_E4M3": kernels.F8E4M3}
+var publishedDtypes = map[string]kernels.Format{"BF16": kernels.BF16, "U8": kernels.U8, "F8_E4M3": kernels.F8E4M3}
 
 // TestInventory: the tensors that a family derives from a published config are
 // those of the published checkpoint: names, shapes, formats, sums.
@@ -71,7 +71,7 @@ func TestInventory(t *testing.T) {
 				t.Fatalf("in the catalogue: %v, %v", ok, err)
 			}
 			tensors, err := Tensors(cfg)
-			if missing(t, err) {
+			if skipMissing(t, err) {
 				return
 			}
 			for _, problem := range want.against(tensors) {
@@ -96,7 +96,7 @@ func (want inventory) against(tensors []checkpoint.TensorInfo) (problems []strin
 	for _, r := range want.Rows {
 		n, names := 0, r.names()
 		for i, t := range tensors {
-			if !claimed[i] && names.MatchString(t.Name) && slices.Equal(t.Shape, r.shape) && t.Format == dtypes[r.dtype] {
+			if !claimed[i] && names.MatchString(t.Name) && slices.Equal(t.Shape, r.shape) && t.Format == publishedDtypes[r.dtype] {
 				claimed[i] = true
 				n++
 			}
@@ -120,7 +120,7 @@ func TestInventoryCanFail(t *testing.T) {
 		i.Bytes = f.Bytes(i.Elements())
 		return i
 	}
-	want := inventory{Tensors: 3, Elements: 20, Bytes: 40, Rows: []row{
+	want := inventory{Tensors: 3, Elements: 20, Bytes: 40, Rows: []inventoryRow{
 		{"layers.{i}.{q,k}.weight (full)", 2, []int64{2, 4}, "BF16"}, {"norm", 1, []int64{4}, "BF16"},
 	}}
 	good := []checkpoint.TensorInfo{w("layers.0.q.weight", kernels.BF16, 2, 4), w("norm", kernels.BF16, 4), w("layers.10.k.weight", kernels.BF16, 2, 4)}

@@ -67,10 +67,10 @@ func TestCatalogue(t *testing.T) {
 	for _, e := range list {
 		used[e.File+".json"] = true
 		for _, n := range e.names() {
-			if names[whole(n)] || strings.Count(n, "/") != 1 {
+			if names[hubName(n)] || strings.Count(n, "/") != 1 {
 				t.Errorf("%s: the name %s is another's too, or no hub name", e.Name, n)
 			}
-			names[whole(n)] = true
+			names[hubName(n)] = true
 		}
 		if e.About == "" || e.Licence == "" || e.Quantization == "" {
 			t.Errorf("%s: %+v", e.Name, e)
@@ -93,7 +93,7 @@ func checkEntry(t *testing.T, e Entry) {
 		t.Errorf("quantization %q, the config says %s", e.Quantization, cfg.QuantizationConfig)
 	}
 	tensors, err := Tensors(cfg)
-	if missing(t, err) {
+	if skipMissing(t, err) {
 		return
 	}
 	if got := trained(tensors); got != e.Parameters {
@@ -104,7 +104,7 @@ func checkEntry(t *testing.T, e Entry) {
 		t.Fatal(err)
 	}
 	m, err := New(c, Build{Shard: backend.Whole})
-	if missing(t, err) {
+	if skipMissing(t, err) {
 		return
 	}
 	if m.Vocab() != cfg.VocabSize || len(m.Weights()) == 0 {
@@ -112,8 +112,8 @@ func checkEntry(t *testing.T, e Entry) {
 	}
 }
 
-// missing skips a test of a family that is not there, and fails on other errors.
-func missing(t *testing.T, err error) bool {
+// skipMissing skips a test of a family that is not there, and fails on other errors.
+func skipMissing(t *testing.T, err error) bool {
 	t.Helper()
 	var unsupported *UnsupportedError
 	if errors.As(err, &unsupported) {
