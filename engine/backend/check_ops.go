@@ -38,9 +38,6 @@ func (c *checker) op(op Op) {
 		x := c.like(o.X)
 		c.value("X", o.X, x.Format, PerToken, 0)
 		c.value("Y", o.Y, x.Format, PerSeq, x.Cols)
-	case Drafted:
-		c.value("Ids", o.Ids, i32, PerToken, 1)
-		c.value("Out", o.Out, i32, PerToken, 1)
 	case AllReduce:
 		x := c.like(o.X)
 		c.value("X", o.X, f32, x.Rows, 0)
@@ -53,6 +50,7 @@ func (c *checker) op(op Op) {
 	case Send:
 		c.value("X", o.X, f32, c.like(o.X).Rows, 0)
 	default:
+		c.drafts(op)
 		c.attention(op)
 		c.elementwise(op)
 		c.mixture(op)
@@ -102,6 +100,11 @@ func (c *checker) elementwise(op Op) {
 		c.that(o.Cap > 0, "a cap of %g", o.Cap)
 	case Activate:
 		c.value("X", o.X, f32, c.like(o.X).Rows, 0)
+	case Gate:
+		x := c.like(o.X)
+		c.value("X", o.X, f32, x.Rows, 0)
+		c.value("Gate", o.Gate, f32, x.Rows, x.Cols)
+		c.that(o.X != o.Gate, "X is Gate")
 	case GLU:
 		y := c.like(o.Y)
 		c.value("Y", o.Y, f32, y.Rows, 0)
@@ -168,7 +171,7 @@ func (c *checker) state(class, layer int) StateShape {
 func (c *checker) attention(op Op) {
 	switch o := op.(type) {
 	case Angles:
-		y := c.value("Y", o.Y, kernels.F32, PerToken, 0)
+		y := c.value("Y", o.Y, kernels.F32, c.ahead(o.Ahead), 0)
 		c.weight("InvFreq", o.InvFreq, Vector, 1, y.Cols/2)
 		c.that(y.Cols%2 == 0, "Y has %d columns, an odd number", y.Cols)
 	case Rope:
@@ -176,30 +179,32 @@ func (c *checker) attention(op Op) {
 	case Attention:
 		c.attend(o)
 	case StoreKV:
-		k := c.class(o.Class, o.Layer)
-		c.value("K", o.K, k.Format, PerToken, k.KVHeads*k.HeadDim)
-		c.value("V", o.V, k.Format, PerToken, k.KVHeads*k.HeadDim)
+		k, rows := c.class(o.Class, o.Layer), c.ahead(o.Ahead)
+		c.value("K", o.K, k.Format, rows, k.KVHeads*k.HeadDim)
+		c.value("V", o.V, k.Format, rows, k.KVHeads*k.HeadDim)
 	}
 }
 
 func (c *checker) rope(o Rope) {
 	c.heads(o.Heads, o.KVHeads, o.HeadDim)
+	rows := c.like(o.QKV).Rows
+	c.that(rows != PerSample, "rows are sampled rows, not tokens or sequences")
 	in := o.Heads + 2*o.KVHeads
 	if o.Gated {
 		in += o.Heads
-		c.value("Gate", o.Gate, kernels.F32, PerToken, o.Heads*o.HeadDim)
+		c.value("Gate", o.Gate, kernels.F32, rows, o.Heads*o.HeadDim)
 	}
 	if o.Shared {
 		in -= o.KVHeads
 	}
-	c.value("QKV", o.QKV, kernels.F32, PerToken, in*o.HeadDim)
+	c.value("QKV", o.QKV, kernels.F32, rows, in*o.HeadDim)
 	c.that(o.Rotary > 0 && o.Rotary%2 == 0 && o.Rotary <= o.HeadDim, "%d rotated dimensions of %d", o.Rotary, o.HeadDim)
-	c.value("Angles", o.Angles, kernels.F32, PerToken, o.Rotary)
-	c.value("Q", o.Q, kernels.F32, PerToken, o.Heads*o.HeadDim)
+	c.value("Angles", o.Angles, kernels.F32, rows, o.Rotary)
+	c.value("Q", o.Q, kernels.F32, rows, o.Heads*o.HeadDim)
 	f := c.like(o.K).Format
 	c.that(storable(f), "K is %v; f32, f16, bf16 and 8-bit floats can be stored", f)
-	c.value("K", o.K, f, PerToken, o.KVHeads*o.HeadDim)
-	c.value("V", o.V, f, PerToken, o.KVHeads*o.HeadDim)
+	c.value("K", o.K, f, rows, o.KVHeads*o.HeadDim)
+	c.value("V", o.V, f, rows, o.KVHeads*o.HeadDim)
 	if o.Norm != nil {
 		c.weight("Norm.Q", o.Norm.Q, Vector, 1, o.HeadDim)
 		c.weight("Norm.K", o.Norm.K, Vector, 1, o.HeadDim)
@@ -208,6 +213,8 @@ func (c *checker) rope(o Rope) {
 
 func (c *checker) attend(o Attention) {
 	c.heads(o.Heads, o.KVHeads, o.HeadDim)
+	rows := c.ahead(o.Ahead)
+	c.that(o.Ahead == nil || !o.Both, "rows ahead see no token after them")
 	f := c.like(o.K).Format
 	if !o.Both {
 		k := c.class(o.Class, o.Layer)
@@ -216,10 +223,10 @@ func (c *checker) attend(o Attention) {
 		c.that(k.Window == 0 || o.Window > 0 && o.Window <= k.Window, "class %s keeps %d tokens, the op sees %d (0: all)", k.Name, k.Window, o.Window)
 		c.that((k.KeyDim == 0) == (o.Rebuild == nil), "class %s stores %d numbers of a key, the op rebuilds: %t", k.Name, k.keyDim(), o.Rebuild != nil)
 	}
-	c.value("Q", o.Q, kernels.F32, PerToken, o.Heads*o.HeadDim)
-	c.value("Y", o.Y, kernels.F32, PerToken, o.Heads*o.HeadDim)
-	c.value("K", o.K, f, PerToken, o.KVHeads*o.HeadDim)
-	c.value("V", o.V, f, PerToken, o.KVHeads*o.HeadDim)
+	c.value("Q", o.Q, kernels.F32, rows, o.Heads*o.HeadDim)
+	c.value("Y", o.Y, kernels.F32, rows, o.Heads*o.HeadDim)
+	c.value("K", o.K, f, rows, o.KVHeads*o.HeadDim)
+	c.value("V", o.V, f, rows, o.KVHeads*o.HeadDim)
 	if o.Sinked {
 		c.weight("Sinks", o.Sinks, Vector, 1, o.Heads)
 	}

@@ -24,7 +24,7 @@ func small(t *testing.T) (*Program, *Step, Binding, int64) {
 	k, v := r.New("k", kernels.F16, PerToken, 16), r.New("v", kernels.F16, PerToken, 16)
 	last, logits := r.New("last", kernels.F32, PerSample, 48), r.New("logits", kernels.F32, PerSample, 48)
 	for _, op := range []Op{
-		Tokens{ids}, StoreTokens{Ids: ids}, Embed{ids, 0, x, 1, 0}, Angles{2, 1, angles}, Norm{X: x, Residual: NoValue, W: 1, Eps: 1e-5, Y: x},
+		Tokens{ids}, StoreTokens{Ids: ids}, Embed{ids, 0, x, 1, 0}, Angles{InvFreq: 2, Scale: 1, Y: angles}, Norm{X: x, Residual: NoValue, W: 1, Eps: 1e-5, Y: x},
 		Rope{QKV: x, Angles: angles, Q: q, K: k, V: v, Heads: 1, KVHeads: 1, HeadDim: 16, Rotary: 16},
 		Attention{Q: q, K: k, V: v, Y: y, Heads: 1, KVHeads: 1, HeadDim: 16, Scale: 1}, StoreKV{K: k, V: v},
 		Gather{x, last}, Linear{last, 0, NoWeight, logits}, Sample{Logits: logits},
@@ -67,7 +67,7 @@ func TestProgramCheck(t *testing.T) {
 		"Y is value 99 of 9":        Receive{99},
 		"X (ids) is i32, not f32":   Send{0},
 		"Logits (x) has rows":       Sample{Logits: 1},
-		"1×8, not 1×24":             Angles{2, 1, 1},
+		"1×8, not 1×24":             Angles{InvFreq: 2, Scale: 1, Y: 1},
 		"17 rotated dimensions":     Rope{QKV: 1, Angles: 2, Q: 3, K: 5, V: 6, Heads: 1, KVHeads: 1, HeadDim: 16, Rotary: 17},
 		"K is i32":                  Rope{QKV: 1, Angles: 2, Q: 3, K: 0, V: 6, Heads: 1, KVHeads: 1, HeadDim: 16, Rotary: 16},
 		"3 heads, 2 key/value":      Attention{Q: 3, K: 5, V: 6, Y: 4, Heads: 3, KVHeads: 2, HeadDim: 16},

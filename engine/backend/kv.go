@@ -92,6 +92,18 @@ func (c KVClass) PageBytes() int64 {
 	return (n + 63) / 64 * 64
 }
 
+// CheckpointBytes is what the state of a sequence takes at one position, for a prefix
+// that others may begin from: a page of one copy. 0 where the class has no State.
+func (c KVClass) CheckpointBytes() int64 {
+	if c.State == nil {
+		return 0
+	}
+	s := *c.State
+	s.Copies = 1
+	c.State = &s
+	return c.PageBytes()
+}
+
 // KOffset is where layer l's K, or its state, begins in a page.
 func (c KVClass) KOffset(l int) int64 { return c.layer() * int64(l) }
 

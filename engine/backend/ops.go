@@ -83,11 +83,6 @@ type Linear struct {
 	Y    Value
 }
 
-// Drafted makes the input of a model's own head: Out [T,1] I32 is each token's
-// successor, the next row of its sequence or, for the last one, what the step
-// sampled last.
-type Drafted struct{ Ids, Out Value }
-
 // Gather picks the rows Step.Rows of X [T,cols] into Y [L,cols].
 type Gather struct{ X, Y Value }
 
@@ -127,7 +122,11 @@ func (Route) opName() string       { return "route" }
 func (Experts) opName() string     { return "experts" }
 func (Conv) opName() string        { return "conv" }
 func (DeltaNet) opName() string    { return "delta_net" }
+func (Gate) opName() string        { return "gate" }
 func (Drafted) opName() string     { return "drafted" }
+func (Verify) opName() string      { return "verify" }
+func (GatherKept) opName() string  { return "gather_kept" }
+func (Propose) opName() string     { return "propose" }
 func (Norm) opName() string        { return "norm" }
 func (Linear) opName() string      { return "linear" }
 func (Angles) opName() string      { return "angles" }

@@ -7,12 +7,13 @@ type Angles struct {
 	InvFreq WeightID
 	Scale   float32
 	Y       Value
+	Ahead   *Ahead // nil: rows are tokens; else Y is [S,2·half]
 }
 
 // Rope splits the fused QKV [T,(Heads+2·KVHeads)·HeadDim], normalises heads where
 // Norm says so, and rotates Q and K by halves (NeoX): pair (i, i+Rotary/2). Q
 // [T,Heads·HeadDim] is F32; K and V [T,KVHeads·HeadDim] are rounded to the class's
-// format.
+// format. Rows are tokens, or sequences where Angles has them.
 type Rope struct {
 	QKV, Angles             Value
 	Q, K, V                 Value
@@ -56,6 +57,8 @@ type Attention struct {
 	Softcap float32
 	// Rebuild gives the part of a key that pages do not hold; nil: they hold it all.
 	Rebuild *Rebuild
+	// Ahead says that rows are sequences, each at a position of its own; nil: tokens.
+	Ahead *Ahead
 	// Both says that a token sees those after it too, and that nothing is paged:
 	// Class is not read. Vision towers have it.
 	Both bool
@@ -76,4 +79,5 @@ type Rebuild struct {
 type StoreKV struct {
 	K, V         Value
 	Class, Layer int
+	Ahead        *Ahead // nil: rows are tokens
 }

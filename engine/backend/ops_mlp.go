@@ -40,6 +40,9 @@ type Activate struct {
 	Act Act
 }
 
+// Gate is X [rows,cols] = X · sigmoid(Gate), in place.
+type Gate struct{ X, Gate Value }
+
 // Route picks the Top experts of each row of Logits [rows,E]: Ids [rows,Top] I32,
 // the largest first, the lowest id of equals, and Weights [rows,Top] F32, the
 // softmax over the picked logits, each times Scale[expert].

@@ -2,7 +2,9 @@ package backend
 
 // Conv is a causal convolution of each column of X [T,cols] over the Kernel last
 // rows of its sequence, followed by silu: Y[t,c] = silu(Σ W[c,k] · X[t−Kernel+1+k,c]).
-// Rows before the step come from the state of Class, which it moves on.
+// Rows before the step come from the state of Class, which it moves on: Kernel−1 rows,
+// oldest first; where it has more (steps that verify proposals), the row of position p
+// is p mod ConvRows, so that those before any row of the last step are there.
 type Conv struct {
 	X, Y         Value
 	W            WeightID // [cols, Kernel]
@@ -17,7 +19,10 @@ type Conv struct {
 // by head; value head h reads key head h·KeyHeads/ValueHeads. With g = −exp(ALog) ·
 // softplus(a + DtBias) and β = sigmoid(b), each token does
 // S ← exp(g)·S; S ← S + k·(β·(v − Sᵀk))ᵀ; y = Sᵀq / √KeyDim.
-// S [ValueHeads, KeyDim, ValueDim] F32 is the state of Class. Chunks of prefill begin
+// S [ValueHeads, KeyDim, ValueDim] F32 is the state of Class. Of several Copies the one
+// after position p is copy p mod Copies: each sampled row and the last of a sequence
+// leave theirs, and the next step begins with the one before its first position,
+// however many proposals were kept. Chunks of prefill begin
 // at absolute positions. Y [T,ValueHeads·ValueDim].
 type DeltaNet struct {
 	QKV, BA, Y           Value

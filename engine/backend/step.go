@@ -13,6 +13,7 @@ type StepShape struct {
 	MaxPages []int // page-table width per class
 	Bias     int   // logit edits a row may carry
 	Logprobs int   // top logprobs a row may ask for
+	Drafts   int   // tokens that the model's own head proposes for each sequence
 }
 
 // Step is one set of step buffers: host-visible memory at fixed addresses.
@@ -36,6 +37,8 @@ type Step struct {
 	Rank     []int32   // [L] tokens whose raw logprob is ≥ the token's
 	TopIDs   []int32   // [L·Logprobs] best first
 	TopProbs []float32 // [L·Logprobs] raw logprobs
+	Accepted []int32   // [S] of Verify: sampled rows that count; nil without Drafts
+	Drafts   []int32   // [S·Drafts] of Propose: what comes after them
 
 	Words int // 32-bit words of a mask row
 }
@@ -104,6 +107,16 @@ func (s StepShape) walk(f func(elems int, size int64)) {
 	}
 	f(s.Samples*s.Logprobs, 4)
 	f(s.Samples*s.Logprobs, 4)
+	f(s.accepted(), 4)
+	f(s.Seqs*s.Drafts, 4)
+}
+
+// accepted is how many sequences have their verified rows counted.
+func (s StepShape) accepted() int {
+	if s.Drafts == 0 {
+		return 0
+	}
+	return s.Seqs
 }
 
 func align64(n int64) int64 { return (n + 63) / 64 * 64 }
@@ -139,6 +152,7 @@ func (s StepShape) Carve(mem []byte) *Step {
 	st.Rank = i32(s.Samples)
 	st.TopIDs = i32(s.Samples * s.Logprobs)
 	st.TopProbs = carve[float32](mem, &off, s.Samples*s.Logprobs)
+	st.Accepted, st.Drafts = i32(s.accepted()), i32(s.Seqs*s.Drafts)
 	return st
 }
 

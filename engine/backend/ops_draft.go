@@ -1,0 +1,38 @@
+package backend
+
+// Ops of a model's own head, which proposes tokens that the next step verifies.
+// They come after Sample. A sequence whose proposals are verified has its last
+// token and then the proposals as its last rows, and all of these are sampled.
+
+// Drafted makes the head's input: Out [T,1] I32 is each token's successor, what
+// the step sampled for its row (by the first of Step.Rows that names it), else the
+// next row of its sequence. A sequence's last row has to be sampled: within a
+// prompt with UseTarget, the target being the next token of the prompt. Rows
+// behind a proposal that Verify does not keep have no successor that counts.
+type Drafted struct{ Ids, Out Value }
+
+// Verify compares what was sampled with what was proposed. Of a sequence's rows a
+// row is kept if it is not sampled, or the first that is, or if Ids [T,1] I32 has
+// there what was sampled for the row before it and that one is kept: with a
+// random number for each position, a proposal is kept exactly where decoding
+// without proposals gives the same token. Kept [S,1] I32 is the last row that is
+// kept, Step.Accepted the number of sampled rows that are.
+type Verify struct{ Ids, Kept Value }
+
+// GatherKept picks row Kept[s] of X [T,cols] into Y [S,cols].
+type GatherKept struct{ X, Kept, Y Value }
+
+// Propose makes proposal N of Of, counted from 0: Ids [S,1] I32 is the largest of
+// Logits [S,vocab], the lowest id of equals, and goes to Step.Drafts.
+type Propose struct {
+	Logits, Ids Value
+	N, Of       int
+}
+
+// Ahead says of an op that its rows are sequences: row s is at the position of
+// token row Kept[s] and By more. It sees all its positions before that one in pages. A
+// position that the page table does not reach is passed over.
+type Ahead struct {
+	Kept Value // [S,1] I32
+	By   int
+}
