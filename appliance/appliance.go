@@ -37,9 +37,6 @@ type Config struct {
 	// Admit is asked before a profile comes into force, at start and on reload;
 	// its error refuses it. nil: every profile is admitted.
 	Admit func(*Prepared) error
-	// Follow are files, absolute, beyond those of the profile whose change is a
-	// reason to read it again.
-	Follow []string
 }
 
 // Appliance is one server. New plans it, Run runs it.
@@ -71,8 +68,10 @@ func New(c Config) (*Appliance, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.admit(p); err != nil {
-		return nil, errors.Join(err, p.Close())
+	if c.Admit != nil {
+		if err := c.Admit(p); err != nil {
+			return nil, errors.Join(err, p.Close())
+		}
 	}
 	a := &Appliance{cfg: c, prepared: p, level: &slog.LevelVar{}, kick: make(chan string, 1)}
 	a.hard, a.abort = context.WithCancelCause(context.Background())
@@ -81,13 +80,6 @@ func New(c Config) (*Appliance, error) {
 		return nil, errors.Join(err, p.Close())
 	}
 	return a, nil
-}
-
-func (c *Config) admit(p *Prepared) error {
-	if c.Admit == nil {
-		return nil
-	}
-	return c.Admit(p)
 }
 
 func (a *Appliance) begin() error {

@@ -29,7 +29,6 @@ type live struct {
 // newLive reads the files a profile names and compiles its template.
 func (a *Appliance) newLive(p *schema.Profile, m *engine.Model) (*live, error) {
 	l := &live{profile: p, files: append([]string{p.File()}, p.Policies()...), api: settings(p)}
-	l.files = append(l.files, a.cfg.Follow...)
 	sum := sha256.New()
 	fmt.Fprintln(sum, p.Hash())
 	err := l.readKeys(p, sum.Write)

@@ -2,6 +2,7 @@ package appliance
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -126,9 +127,7 @@ func (a *Appliance) reread() Reload {
 	case len(changes) == 0: // a key file or a template changed
 		r.Class, r.Changes = string(schema.Live), []string{"a file that the profile names"}
 	}
-	now := *a.prepared // a change that is not structural leaves model and plan as they are
-	now.Profile = p
-	if err := a.cfg.admit(&now); err != nil {
+	if err := a.readmit(p); err != nil {
 		return fail(err)
 	}
 	r.Outcome = Applied
@@ -142,6 +141,18 @@ func (a *Appliance) reread() Reload {
 	}
 	a.apply(next)
 	return r
+}
+
+// readmit asks Config.Admit for a changed profile.
+func (a *Appliance) readmit(p *schema.Profile) error {
+	if a.cfg.Admit == nil {
+		return nil
+	}
+	next, err := PrepareProfile(p, a.cfg.Machine)
+	if err != nil {
+		return err
+	}
+	return errors.Join(a.cfg.Admit(next), next.Close())
 }
 
 // structural plans the changed profile and reports what would differ.

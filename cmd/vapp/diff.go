@@ -70,6 +70,8 @@ the comparison fails or a profile of the new side cannot be planned.`,
 			if errors.As(err, &usage) {
 				usage.cmd = c.CommandPath()
 				return err
+			} else if err != nil && ctx.Err() != nil {
+				return ctx.Err()
 			} else if err != nil {
 				fmt.Fprint(c.ErrOrStderr(), complaint(err))
 				return exitError(2)
@@ -189,7 +191,7 @@ func (d *differ) compare(ctx context.Context, sides [2]side, pairs []pair) (*rev
 		})
 	}
 	running.Wait()
-	return review.Of(sides[0].name, sides[1].name, files), context.Cause(ctx)
+	return review.Of(sides[0].name, sides[1].name, files), ctx.Err()
 }
 
 func (d *differ) plan(sides [2]side, p pair) review.File {

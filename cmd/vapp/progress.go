@@ -16,15 +16,20 @@ import (
 
 // loadProgress shows how far loading has come: a bar on a terminal, elsewhere a
 // plain line for every tenth.
-func loadProgress(f *os.File) func(engine.Progress) {
+func loadProgress(f *os.File) func(engine.Progress) { return progress(f, "Loading weights") }
+
+// hashProgress shows how far the hashing of files has come.
+func hashProgress(f *os.File) func(engine.Progress) { return progress(f, "Hashing files") }
+
+func progress(f *os.File, what string) func(engine.Progress) {
 	if term.IsTerminal(int(f.Fd())) {
-		return loadBar(f)
+		return progressBar(f, what)
 	}
-	return loadLines(f)
+	return progressLines(f, what)
 }
 
-// loadBar makes the bar with the first report and ends it with the last.
-func loadBar(f *os.File) func(engine.Progress) {
+// progressBar makes the bar with the first report and ends it with the last.
+func progressBar(f *os.File, what string) func(engine.Progress) {
 	var once sync.Once
 	var bars *mpb.Progress
 	var bar *mpb.Bar
@@ -32,7 +37,7 @@ func loadBar(f *os.File) func(engine.Progress) {
 		once.Do(func() {
 			bars = mpb.New(mpb.WithOutput(f), mpb.WithWidth(60), mpb.WithRefreshRate(100*time.Millisecond))
 			bar = bars.AddBar(p.Total,
-				mpb.PrependDecorators(decor.Name("Loading weights ")),
+				mpb.PrependDecorators(decor.Name(what+" ")),
 				mpb.AppendDecorators(decor.CountersKibiByte("% .1f / % .1f"), decor.Percentage(decor.WCSyncSpace)))
 		})
 		bar.SetCurrent(p.Done)
@@ -43,7 +48,7 @@ func loadBar(f *os.File) func(engine.Progress) {
 	}
 }
 
-func loadLines(f *os.File) func(engine.Progress) {
+func progressLines(f *os.File, what string) func(engine.Progress) {
 	shown := int64(-1)
 	return func(p engine.Progress) {
 		tenth := int64(10)
@@ -54,6 +59,6 @@ func loadLines(f *os.File) func(engine.Progress) {
 			return
 		}
 		shown = tenth
-		fmt.Fprintf(f, "Loading weights: %3d%% (%s of %s)\n", tenth*10, plan.Size(p.Done), plan.Size(p.Total))
+		fmt.Fprintf(f, "%s: %3d%% (%s of %s)\n", what, tenth*10, plan.Size(p.Done), plan.Size(p.Total))
 	}
 }

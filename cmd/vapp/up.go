@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -9,10 +11,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"vapp.dev/appliance"
+	"vapp.dev/appliance/lock"
 )
 
 func newUp() *cobra.Command {
-	return &cobra.Command{
+	var locked bool
+	c := &cobra.Command{
 		Use:   "up PROFILE",
 		Short: "Plan, load and serve a model",
 		Long: `Up plans the profile, refuses what does not fit, listens, loads the model and
@@ -22,11 +26,17 @@ It watches the profile (reload.watch): what may change in a running server
 changes at once, the rest is reported with the difference of the plans, and a
 broken profile changes nothing. SIGHUP reads the profile again.
 
+With --locked it serves only what the lock file beside the profile says ("vapp
+lock"): each difference in profile, plan, checkpoint or version is a line, and
+nothing is loaded. A change of the profile is then in force when its lock is.
+
 SIGTERM and Ctrl-C let the running requests end (serve.drainTimeout), and the
 exit code is 0; a second one aborts them, and it is 1.`,
 		Args: needArgs(1, 1, "one profile"),
-		RunE: func(c *cobra.Command, args []string) error { return up(args[0]) },
+		RunE: func(c *cobra.Command, args []string) error { return up(args[0], locked) },
 	}
+	c.Flags().BoolVar(&locked, "locked", false, "refuse what differs from the profile's lock file")
+	return c
 }
 
 // abortedError ends up at once: a signal came while it drained.
@@ -37,20 +47,27 @@ func (e abortedError) Error() string {
 }
 
 // up runs the appliance until a signal or an error ends it.
-func up(profile string) error {
+func up(profile string, locked bool) error {
 	box, err := templateSandbox()
 	if err != nil {
 		return err
 	}
-	a, err := appliance.New(appliance.Config{
+	config := appliance.Config{
 		Profile:  profile,
 		Machine:  appliance.Machine{Backends: machines()},
 		Version:  buildVersion(),
 		Log:      os.Stderr,
 		Progress: loadProgress(os.Stderr),
 		Sandbox:  box,
-	})
-	if err != nil {
+	}
+	if locked {
+		admitLocked(&config)
+	}
+	a, err := appliance.New(config)
+	if drift := (*lock.DriftError)(nil); errors.As(err, &drift) {
+		fmt.Fprintln(os.Stderr, drift) // each line has its place
+		return exitError(1)
+	} else if err != nil {
 		return err
 	}
 	signals := make(chan os.Signal, 4)

@@ -1,0 +1,274 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"vapp.dev/appliance"
+	"vapp.dev/appliance/lock"
+	"vapp.dev/engine"
+	"vapp.dev/schema"
+)
+
+func newLock() *cobra.Command {
+	var target target
+	var check bool
+	c := &cobra.Command{
+		Use:   "lock PROFILE|DIR...",
+		Short: "Write down what a server is agreed to be, or check that it still is",
+		Long: `Lock plans profiles and writes beside each, as NAME.lock.json, what a server of
+it is: the resolved profile, the plan and the machine it was made for, the
+SHA-256 of every file of the model, and the version of vapp. "vapp up --locked"
+serves exactly that.
+
+A file of the model whose size and time are those of the lock is not read again.
+Where the model is not here the plan is locked without its files, and "vapp up
+--locked" refuses it until it is locked where they are.
+
+A profile that was locked for a device (--gpu, --memory) stays so: --gpu= plans
+for this machine again.
+
+--check writes nothing. It prints a line for each difference, and for profiles
+of a folder without a lock or locks without a profile, and ends with code 1.
+Files that are not here are not checked where no weights are.`,
+		Args: needArgs(1, -1, "profiles or folders"),
+		RunE: func(c *cobra.Command, args []string) error {
+			files, err := profileFiles(args)
+			if err != nil {
+				return err
+			}
+			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt)
+			defer stop()
+			l := &locker{c: c, ctx: ctx, target: target}
+			l.digests.progress = func() func(engine.Progress) { return hashProgress(os.Stderr) }
+			each := l.write
+			if check {
+				each = l.check
+				if err := l.orphans(args); err != nil {
+					return err
+				}
+			}
+			for _, f := range files {
+				if filepath.Base(f) == schema.PolicyFile {
+					continue
+				}
+				if err := each(f); err != nil && ctx.Err() != nil {
+					return ctx.Err()
+				} else if err != nil {
+					l.bad = true
+					fmt.Fprint(c.ErrOrStderr(), complaint(err))
+				}
+			}
+			if l.bad {
+				return exitError(1)
+			}
+			return nil
+		},
+	}
+	target.flags(c)
+	c.Flags().BoolVar(&check, "check", false, "compare with the locks that are there")
+	return c
+}
+
+// locker locks one profile after the other.
+type locker struct {
+	c       *cobra.Command
+	ctx     context.Context
+	target  target
+	digests digests
+	bad     bool
+}
+
+// readLock is the lock of a profile; nil where it has none.
+func readLock(profile string) (*lock.Lock, error) {
+	name := lock.FileOf(profile)
+	st, err := os.Stat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, unreadable(name, err)
+	case !st.Mode().IsRegular() || st.Size() > lock.MaxBytes:
+		return nil, &lock.Error{File: name, Reason: fmt.Sprintf("not a file of at most %d bytes", lock.MaxBytes)}
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, unreadable(name, err)
+	}
+	return lock.Parse(name, data)
+}
+
+// now is what a lock of the profile would say, for the machine of the flags or
+// of the old lock.
+func (l *locker) now(file string, old *lock.Lock) (*lock.Lock, error) {
+	t := l.target
+	if old != nil && !l.c.Flags().Changed("gpu") && !l.c.Flags().Changed("memory") {
+		t.gpu, t.memory = old.Machine.GPU, old.Machine.Memory
+	}
+	m, err := t.machine(l.c)
+	if err != nil {
+		return nil, err
+	}
+	p, err := appliance.Prepare(file, m)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	return l.digests.lockOf(l.ctx, p, old, t)
+}
+
+// lockOf makes the lock of what was prepared for t.
+func (d *digests) lockOf(ctx context.Context, p *appliance.Prepared, old *lock.Lock, t target) (*lock.Lock, error) {
+	files, err := modelFiles(p)
+	if err != nil {
+		return nil, err
+	}
+	hashed, err := d.of(ctx, files, old)
+	if err != nil {
+		return nil, err
+	}
+	return lock.Of(lock.Inputs{Vapp: buildVersion(), Profile: p.Profile, Plan: p.Plan, GPU: t.gpu, Memory: t.memory, Files: hashed})
+}
+
+func (l *locker) write(file string) error {
+	old, err := readLock(file)
+	if broken := (*lock.Error)(nil); err != nil && !errors.As(err, &broken) {
+		return err
+	}
+	now, err := l.now(file, old)
+	if err != nil {
+		return err
+	}
+	text, err := now.Marshal()
+	if err != nil {
+		return err
+	}
+	if now.Checkpoint.Facts != string(engine.FromCheckpoint) {
+		fmt.Fprintf(l.c.ErrOrStderr(), "%s: locked without the model's weights (planned from the %s); `vapp up --locked` needs a lock from where they are\n", file, now.Checkpoint.Facts)
+	}
+	name := lock.FileOf(file)
+	if was, err := os.ReadFile(name); err == nil && string(was) == string(text) {
+		fmt.Fprintf(l.c.OutOrStdout(), "%s: up to date\n", name)
+		return nil
+	}
+	if err := replaceFile(name, text); err != nil {
+		return err
+	}
+	fmt.Fprintf(l.c.OutOrStdout(), "%s: written\n", name)
+	return nil
+}
+
+// replaceFile writes a file whole or not at all.
+func replaceFile(name string, data []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	if err != nil {
+		return unreadable(name, err)
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+		return unreadable(name, err)
+	}
+	return os.Rename(f.Name(), name)
+}
+
+func (l *locker) check(file string) error {
+	old, err := readLock(file)
+	if err != nil {
+		return err
+	}
+	if old == nil {
+		return fmt.Errorf("%s: not locked; write %s with `vapp lock`", file, lock.FileOf(file))
+	}
+	now, err := l.now(file, old)
+	if err != nil {
+		return err
+	}
+	drift := old.Compare(now)
+	if absent, rest := withoutAbsent(drift); len(absent) > 0 && now.Checkpoint.Facts != string(engine.FromCheckpoint) {
+		drift = rest
+		fmt.Fprintf(l.c.ErrOrStderr(), "%s: %d files of the model are not here and were not checked\n", file, len(absent))
+	}
+	for _, d := range drift {
+		l.bad = true
+		fmt.Fprintf(l.c.ErrOrStderr(), "%s: not as locked: %v\n", file, d)
+	}
+	return nil
+}
+
+// withoutAbsent parts the files that are not here from the rest.
+func withoutAbsent(list []lock.Drift) (absent, rest []lock.Drift) {
+	for _, d := range list {
+		if d.Kind == lock.Absent {
+			absent = append(absent, d)
+		} else {
+			rest = append(rest, d)
+		}
+	}
+	return absent, rest
+}
+
+// orphans tells the locks in folders whose profile is gone.
+func (l *locker) orphans(args []string) error {
+	for _, dir := range args {
+		if st, err := os.Stat(dir); err != nil || !st.IsDir() {
+			continue
+		}
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case d.IsDir() && path != dir && strings.HasPrefix(d.Name(), "."):
+				return fs.SkipDir
+			case d.IsDir() || !strings.HasSuffix(path, lock.Extension):
+				return nil
+			}
+			profile := strings.TrimSuffix(path, lock.Extension) + ".cue"
+			if _, err := os.Stat(profile); errors.Is(err, fs.ErrNotExist) {
+				l.bad = true
+				fmt.Fprintf(l.c.ErrOrStderr(), "%s: the profile %s is gone\n", path, profile)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// admitLocked makes the appliance serve nothing that differs from the lock, which
+// it reads again for each change in the profile's folder, its own too.
+func admitLocked(c *appliance.Config) {
+	d := &digests{progress: func() func(engine.Progress) { return hashProgress(os.Stderr) }}
+	c.Admit = func(p *appliance.Prepared) error {
+		file := p.Profile.Pos("").File
+		old, err := readLock(file)
+		if err != nil {
+			return err
+		}
+		if old == nil {
+			return fmt.Errorf("%s: not locked; write %s with `vapp lock`, or start without --locked", file, lock.FileOf(file))
+		}
+		now, err := d.lockOf(context.Background(), p, old, target{})
+		if err != nil {
+			return err
+		}
+		if drift := old.Compare(now); len(drift) > 0 {
+			return &lock.DriftError{Profile: file, Drifts: drift}
+		}
+		return nil
+	}
+}
