@@ -74,19 +74,25 @@ func (l *loader) matrix(m matrix, pieces ...piece) backend.WeightID {
 	if spec.Use == 0 {
 		spec.Use = backend.Multiply
 	}
+	convertible := true
 	for i, p := range pieces {
 		part, cols, scaling := l.matrixPart(p, m.experts)
 		spec.Rows += part.Rows
 		spec.Cols = cols
 		spec.Parts = append(spec.Parts, part)
+		convertible = convertible && plain(part.Format)
 		if i == 0 {
 			spec.Source, spec.Scaling = part.Format, scaling
 		} else if part.Format != spec.Source || scaling != spec.Scaling {
 			spec.Source, spec.Scaling = kernels.Invalid, backend.NoScale
 		}
 	}
-	if m.linear && l.Quantize != kernels.Invalid && plain(spec.Source) {
+	switch {
+	case !convertible:
+	case m.linear && l.Quantize != kernels.Invalid:
 		spec.Target, spec.Scaling = l.Quantize, scalingOf(l.Quantize)
+	case l.Dtype != kernels.Invalid && l.Dtype != spec.Source:
+		spec.Target = l.Dtype
 	}
 	return l.add(spec)
 }
@@ -110,62 +116,35 @@ func scalingOf(f kernels.Format) backend.Scaling {
 	return backend.NoScale
 }
 
-// matrixPart reads the shape of a piece's tensor: its columns, and the tensor of
-// its scales. The rows of a stack count within one expert.
-func (l *loader) matrixPart(p piece, experts int) (part backend.Part, cols int, s backend.Scaling) {
-	if blocks, ok := l.src.Tensor(p.tensor + mxBlocks); ok {
-		return l.mxPart(p, blocks)
+// fail keeps the first error of a build.
+func (l *loader) fail(err error) {
+	if l.err == nil {
+		l.err = err
 	}
-	t, _ := l.src.Tensor(p.tensor)
-	rows := int(t.Rows()) / max(1, experts)
-	part = backend.Part{Tensor: p.tensor, Row0: p.row0, Rows: rows, Col0: p.col0, Cols: p.cols, Format: t.Format}
-	if p.rows > 0 {
-		part.Rows = p.rows
-	}
-	cols = int(t.RowElements())
-	if p.cols > 0 {
-		cols = p.cols
-	}
-	if experts > 0 {
-		part.Stride = rows
-	}
-	if t.Format == kernels.F8E4M3 || t.Format == kernels.F8E5M2 {
-		part.Scale, s = l.quant.scaleTensor(l.src, p.tensor)
-		scale, _ := l.src.Tensor(part.Scale)
-		part.ScaleFormat = scale.Format
-	}
-	return part, cols, s
 }
 
-// Suffixes of the two tensors of an MXFP4 matrix: [experts, rows, cols/32, 16]
-// halves, [experts, rows, cols/32] exponents.
-const (
-	mxBlocks = "_blocks"
-	mxScales = "_scales"
-)
-
-func (l *loader) mxPart(p piece, blocks checkpoint.TensorInfo) (backend.Part, int, backend.Scaling) {
-	shape := blocks.Shape
-	part := backend.Part{Tensor: p.tensor + mxBlocks, Scale: p.tensor + mxScales, Format: kernels.MXFP4, Row0: p.row0, Col0: p.col0, Cols: p.cols}
-	if len(shape) != 4 {
-		return part, 0, backend.NoScale // agree refuses it
+// finish is what was wrong with the build, if anything.
+func (l *loader) finish() error {
+	if l.err != nil || l.Quantize == kernels.Invalid {
+		return l.err
 	}
-	part.Rows, part.Stride, part.ScaleFormat = int(shape[1]), int(shape[1]), kernels.U8
-	if p.rows > 0 {
-		part.Rows = p.rows
+	stored := kernels.Invalid
+	for _, w := range l.specs {
+		if w.Target == l.Quantize {
+			return nil
+		}
+		if w.Use == backend.Multiply {
+			stored = w.Source
+		}
 	}
-	cols := int(shape[2]) * 2 * int(shape[3])
-	if p.cols > 0 {
-		cols = p.cols
-	}
-	return part, cols, backend.NoScale
+	return &UnsupportedError{"quantization to " + l.Quantize.String(), "no linear layer is stored as f32, f16 or bf16; they are " + stored.String()}
 }
 
 // vector adds vectors end to end, kept as F32. Of a piece, columns are elements.
 func (l *loader) vector(name, group string, pieces ...piece) backend.WeightID {
 	spec := backend.WeightSpec{Name: name, Group: group, Rows: 1, Use: backend.Vector}
 	for _, p := range pieces {
-		t, _ := l.src.Tensor(p.tensor)
+		t := l.tensor(p.tensor)
 		e := int(t.Elements())
 		if p.cols > 0 {
 			e = p.cols

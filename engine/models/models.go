@@ -15,9 +15,14 @@ import (
 // Build says how a family is applied to a checkpoint. The zero value is the whole
 // model as it is stored, text only.
 type Build struct {
-	Shard backend.Shard // of the weights; zero: Whole
-	// Quantize is what linear layers and experts become while they are packed;
-	// Invalid: they stay as stored.
+	Shard backend.Shard // of the weights: tensor parallel; zero: Whole
+	// Pipe is the rank's place in the list of layers: pipeline parallel; zero: Whole.
+	Pipe backend.Shard
+	// Dtype is what unquantized weights become while they are packed, and what
+	// activations count as: F32, F16 or BF16; Invalid: as stored.
+	Dtype kernels.Format
+	// Quantize is what linear layers and experts become while they are packed,
+	// F8E4M3; Invalid: they stay as stored.
 	Quantize kernels.Format
 	// Draft is how many tokens the model's own head proposes a step; 0: its weights
 	// are left out.
@@ -59,11 +64,16 @@ type family struct {
 	// skip names tensors that a build which does not ask for them never reads: vision
 	// towers, heads that draft. They may be absent. nil: none.
 	skip func(tensor string) bool
+	// pipes says that build honours Build.Pipe.
+	pipes bool
 }
 
 // families is the closed list of what the engine runs.
 var families = []family{
-	{architecture: "LlamaForCausalLM", tensors: llamaTensors, build: newLlama, check: checkLlama},
+	denseFamily("LlamaForCausalLM", llamaStyle),
+	denseFamily("Qwen2ForCausalLM", qwen2Style),
+	denseFamily("Qwen3ForCausalLM", qwen3Style),
+	denseFamily("MistralForCausalLM", mistralStyle),
 }
 
 // UnsupportedError names an architecture or setting that no family covers.
@@ -77,6 +87,9 @@ func find(cfg checkpoint.Config) (family, error) {
 	var known []string
 	for _, f := range families {
 		if f.architecture == cfg.Architecture {
+			if _, ok := torchDtypes[cfg.TorchDtype]; !ok && cfg.TorchDtype != "" {
+				return f, &UnsupportedError{"dtype " + cfg.TorchDtype, "float32, float16 and bfloat16 are read"}
+			}
 			return f, f.check(cfg)
 		}
 		known = append(known, f.architecture)
@@ -85,25 +98,40 @@ func find(cfg checkpoint.Config) (family, error) {
 }
 
 // Tensors lists the tensors that a checkpoint with this config has, in the
-// format its torch_dtype names: what a dummy checkpoint is made of.
+// formats that its torch_dtype and quantization_config name: what a dummy
+// checkpoint is made of.
 func Tensors(cfg checkpoint.Config) ([]checkpoint.TensorInfo, error) {
 	f, err := find(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return f.tensors(cfg), nil
+	if _, err := quantOf(cfg); err != nil {
+		return nil, err
+	}
+	return bounded(f.tensors(cfg))
 }
 
-// Dtype is the number format that a torch_dtype names; F16 for GGUF files,
-// whose activations have none.
+// maxBytes is more than any model has: a config that asks for it is a mistake.
+const maxBytes = 1 << 50
+
+func bounded(list []checkpoint.TensorInfo) ([]checkpoint.TensorInfo, error) {
+	var n int64
+	for _, t := range list {
+		if n += t.Bytes; t.Bytes > maxBytes || n > maxBytes {
+			return nil, &UnsupportedError{"a model of more than 2^50 bytes of weights", "the sizes in its config are no model's"}
+		}
+	}
+	return list, nil
+}
+
+// torchDtypes are the words of torch_dtype.
+var torchDtypes = map[string]kernels.Format{"float32": kernels.F32, "bfloat16": kernels.BF16, "float16": kernels.F16}
+
+// Dtype is the number format that a torch_dtype names: F32 where there is none, as
+// in transformers, and F16 for GGUF files, whose activations have none.
 func Dtype(cfg checkpoint.Config) kernels.Format {
-	switch cfg.TorchDtype {
-	case "float32":
-		return kernels.F32
-	case "bfloat16":
-		return kernels.BF16
-	case "float16":
-		return kernels.F16
+	if f, ok := torchDtypes[cfg.TorchDtype]; ok {
+		return f
 	}
 	if cfg.Dialect == "gguf" {
 		return kernels.F16
@@ -111,13 +139,19 @@ func Dtype(cfg checkpoint.Config) kernels.Format {
 	return kernels.F32
 }
 
+// Activations is the format that a KV cache of dtype auto follows: that of the
+// build, or of the checkpoint.
+func (b Build) Activations(cfg checkpoint.Config) kernels.Format {
+	if b.Dtype != kernels.Invalid {
+		return b.Dtype
+	}
+	return Dtype(cfg)
+}
+
 // New applies the family of c's architecture. It reads headers only, and
 // fails where the checkpoint's tensors disagree with its config, naming the first
 // few and their number.
 func New(c *checkpoint.Checkpoint, b Build) (Model, error) {
-	if b.Shard.World == 0 {
-		b.Shard = backend.Whole
-	}
 	cfg := c.Config()
 	f, err := find(cfg)
 	if err != nil {
@@ -127,16 +161,49 @@ func New(c *checkpoint.Checkpoint, b Build) (Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := agree(c, f, f.tensors(cfg)); err != nil {
+	if b, err = b.whole(); err != nil {
+		return nil, err
+	}
+	if err := b.formats(q); err != nil {
+		return nil, err
+	}
+	if b.Quantize == q.format {
+		b.Quantize = kernels.Invalid // as stored
+	}
+	if b.Pipe.World > 1 && !f.pipes {
+		return nil, &UnsupportedError{fmt.Sprintf("pipeline parallel size %d of %s", b.Pipe.World, f.architecture), "its layers are not split over ranks"}
+	}
+	want, err := bounded(f.tensors(cfg))
+	if err != nil {
+		return nil, err
+	}
+	if err := agree(c, f, want); err != nil {
 		return nil, err
 	}
 	l := &loader{src: c, Build: b, quant: q}
 	m, err := f.build(cfg, l)
 	if err == nil {
-		err = l.err
+		err = l.finish()
 	}
 	if err != nil {
 		return nil, err
 	}
 	return m, nil
+}
+
+// formats refuses number formats that nothing is converted to.
+func (b Build) formats(q quant) error {
+	if b.Dtype != kernels.Invalid && !plain(b.Dtype) {
+		return &UnsupportedError{"dtype " + b.Dtype.String(), "weights are computed with as f32, f16 or bf16"}
+	}
+	if b.Quantize == kernels.Invalid {
+		return nil
+	}
+	if b.Quantize != kernels.F8E4M3 {
+		return &UnsupportedError{"quantization to " + b.Quantize.String(), "weights are quantized to f8_e4m3 at load"}
+	}
+	if q.format != kernels.Invalid && q.format != b.Quantize {
+		return &UnsupportedError{"quantization to " + b.Quantize.String(), "the checkpoint is quantized already, to " + q.format.String()}
+	}
+	return nil
 }

@@ -3,8 +3,8 @@ package models
 import (
 	"encoding/json"
 	"fmt"
-	"path"
-	"strings"
+	"slices"
+	"strconv"
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/checkpoint"
@@ -17,115 +17,142 @@ type quant struct {
 	format  kernels.Format // F8E4M3, MXFP4, or Invalid
 	scaling backend.Scaling
 	suffix  string   // of the tensor of scales: "_scale_inv"
-	skip    []string // patterns of modules that stay as torch_dtype says
+	skip    patterns // of modules that stay as torch_dtype says
+}
+
+// quantization is a quantization_config, the words of all dialects.
+type quantization struct {
+	Method   string                     `json:"quant_method"`
+	Fmt      string                     `json:"fmt"` // of the dialect fp8
+	Block    []int                      `json:"weight_block_size"`
+	Skip     []string                   `json:"modules_to_not_convert"`
+	Ignored  []string                   `json:"ignored_layers"`
+	Ignore   []string                   `json:"ignore"`
+	Groups   map[string]compressedGroup `json:"config_groups"` // of compressed-tensors, as is what follows
+	Sparsity struct {
+		Format string `json:"format"`
+	} `json:"sparsity_config"`
 }
 
 // quantOf reads the dialects of Hugging Face checkpoints: "fp8" (scales per
 // tensor or per 128 × 128 block), "fbgemm_fp8" (per channel), "compressed-tensors"
-// (float-quantized: per tensor or channel) and "mxfp4". Others are refused by name.
+// (8-bit floats: per tensor, channel or block) and "mxfp4". Others are refused by name.
 func quantOf(c checkpoint.Config) (quant, error) {
 	if len(c.QuantizationConfig) == 0 || string(c.QuantizationConfig) == "null" {
 		return quant{}, nil
 	}
-	var q struct {
-		Method  string                     `json:"quant_method"`
-		Format  string                     `json:"fmt"`
-		Block   []int                      `json:"weight_block_size"`
-		Skip    []string                   `json:"modules_to_not_convert"`
-		Ignored []string                   `json:"ignored_layers"`
-		Ignore  []string                   `json:"ignore"`
-		Groups  map[string]compressedGroup `json:"config_groups"`
-	}
+	var q quantization
 	if json.Unmarshal(c.QuantizationConfig, &q) != nil {
 		return quant{}, &UnsupportedError{"quantization_config", "it is not an object of the known shape"}
 	}
-	out := quant{format: kernels.F8E4M3, suffix: "_scale", skip: append(append(q.Skip, q.Ignored...), q.Ignore...)}
+	skip, err := patternsOf(slices.Concat(q.Skip, q.Ignored, q.Ignore))
+	if err != nil {
+		return quant{}, err
+	}
+	out := quant{format: kernels.F8E4M3, suffix: scale, skip: skip}
 	switch q.Method {
 	case "mxfp4":
 		out.format = kernels.MXFP4
 		return out, nil
 	case "fp8":
-		if q.Format != "" && q.Format != "e4m3" {
-			return quant{}, &UnsupportedError{"quantization_config fmt " + q.Format, "8-bit weights are read as e4m3"}
-		}
-		if len(q.Block) == 0 {
-			out.scaling = backend.PerTensor
-			return out, nil
-		}
-		if len(q.Block) != 2 || q.Block[0] != backend.ScaleBlock || q.Block[1] != backend.ScaleBlock {
-			return quant{}, &UnsupportedError{fmt.Sprintf("weight_block_size %v", q.Block), "blocks of scales are 128 by 128"}
-		}
-		out.scaling, out.suffix = backend.PerBlock, "_scale_inv"
-		return out, nil
+		return out.fp8(q)
 	case "fbgemm_fp8":
 		out.scaling = backend.PerChannel
 		return out, nil
 	case "compressed-tensors":
-		return out.compressed(q.Groups)
+		return out.compressed(q)
 	}
-	return quant{}, &UnsupportedError{"quantization_config quant_method " + q.Method, "fp8, fbgemm_fp8, compressed-tensors (fp8) and mxfp4 are read"}
+	return quant{}, &UnsupportedError{"quantization_config quant_method " + strconv.Quote(clip(q.Method)), "fp8, fbgemm_fp8, compressed-tensors (fp8) and mxfp4 are read"}
+}
+
+func (out quant) fp8(q quantization) (quant, error) {
+	if q.Fmt != "" && q.Fmt != "e4m3" {
+		return quant{}, &UnsupportedError{"quantization_config fmt " + strconv.Quote(clip(q.Fmt)), "8-bit weights are read as e4m3"}
+	}
+	if len(q.Block) == 0 {
+		out.scaling = backend.PerTensor
+		return out, nil
+	}
+	if err := squares(q.Block); err != nil {
+		return quant{}, err
+	}
+	out.scaling, out.suffix = backend.PerBlock, scaleInv
+	return out, nil
+}
+
+// squares refuses blocks of another size than ScaleBlock.
+func squares(block []int) error {
+	if len(block) == 2 && block[0] == backend.ScaleBlock && block[1] == backend.ScaleBlock {
+		return nil
+	}
+	return &UnsupportedError{"quantization_config: scales of blocks " + clip(fmt.Sprint(block)), "blocks of 128 by 128 are read"}
+}
+
+// clip bounds text of a config before it is printed.
+func clip(s string) string {
+	if len(s) > 64 {
+		return s[:64] + "…"
+	}
+	return s
 }
 
 // compressedGroup is an entry of compressed-tensors' config_groups.
 type compressedGroup struct {
-	Weights struct {
+	Targets []string `json:"targets"`
+	Weights *struct {
 		Bits     int    `json:"num_bits"`
 		Type     string `json:"type"`
 		Strategy string `json:"strategy"`
+		Block    []int  `json:"block_structure"`
 	} `json:"weights"`
 }
 
-func (q quant) compressed(groups map[string]compressedGroup) (quant, error) {
-	if len(groups) != 1 {
-		return quant{}, &UnsupportedError{fmt.Sprintf("compressed-tensors with %d config_groups", len(groups)), "one group is read"}
+func (out quant) compressed(q quantization) (quant, error) {
+	refuse := func(what, why string) (quant, error) {
+		return quant{}, &UnsupportedError{"compressed-tensors " + what, why}
 	}
-	for _, g := range groups {
+	if f := q.Sparsity.Format; f != "" && f != "dense" {
+		return refuse("sparsity "+strconv.Quote(clip(f)), "weights without holes are read")
+	}
+	if len(q.Groups) != 1 {
+		return refuse(fmt.Sprintf("with %d config_groups", len(q.Groups)), "one group is read")
+	}
+	for _, g := range q.Groups {
 		w := g.Weights
-		if w.Bits != 8 || w.Type != "float" {
-			return quant{}, &UnsupportedError{fmt.Sprintf("compressed-tensors of %d-bit %s", w.Bits, w.Type), "8-bit floats are read"}
+		switch {
+		case w == nil:
+			return refuse("without weights in its group", "8-bit floats are read")
+		case len(g.Targets) != 1 || g.Targets[0] != "Linear":
+			return refuse("targets "+clip(fmt.Sprintf("%q", g.Targets)), `"Linear" is read`)
+		case w.Bits != 8 || w.Type != "float":
+			return refuse(fmt.Sprintf("of %d-bit %s", w.Bits, strconv.Quote(clip(w.Type))), "8-bit floats are read")
 		}
 		switch w.Strategy {
 		case "tensor":
-			q.scaling = backend.PerTensor
+			out.scaling = backend.PerTensor
 		case "channel":
-			q.scaling = backend.PerChannel
+			out.scaling = backend.PerChannel
+		case "block":
+			if err := squares(w.Block); err != nil {
+				return quant{}, err
+			}
+			out.scaling = backend.PerBlock
 		default:
-			return quant{}, &UnsupportedError{"compressed-tensors strategy " + w.Strategy, "tensor and channel are read"}
+			return refuse("strategy "+strconv.Quote(clip(w.Strategy)), "tensor, channel and block are read")
 		}
 	}
-	return q, nil
+	return out, nil
 }
 
 // converts says whether a module's weight is quantized in the checkpoint: its
-// linear layers are, but those that a pattern names, itself or a module above it.
+// linear layers are, but those that a pattern names.
 func (q quant) converts(module string) bool {
-	if q.format == kernels.Invalid {
-		return false
-	}
-	for _, p := range q.skip {
-		if re, ok := strings.CutPrefix(p, "re:"); ok {
-			p = strings.Trim(strings.NewReplacer(".*", "*", `\.`, ".", "^", "", "$", "").Replace(re), " ")
-		}
-		for m := module; m != ""; m = above(m) {
-			if ok, _ := path.Match(p, m); ok || m == p {
-				return false
-			}
-		}
-	}
-	return true
+	return q.format != kernels.Invalid && !q.skip.match(module)
 }
 
-// above is the module that holds m: "a.b" for "a.b.c", "" for "a".
-func above(m string) string {
-	if i := strings.LastIndexByte(m, '.'); i >= 0 {
-		return m[:i]
-	}
-	return ""
-}
-
-// scaleTensor finds the scales of an 8-bit tensor by name and shape.
+// scaleTensor finds the scales of an 8-bit tensor, in either spelling.
 func (q quant) scaleTensor(c *checkpoint.Checkpoint, tensor string) (string, backend.Scaling) {
-	for _, suffix := range []string{q.suffix, "_scale_inv", "_scale"} {
+	for _, suffix := range []string{q.suffix, otherSpelling(q.suffix)} {
 		if _, ok := c.Tensor(tensor + suffix); ok && suffix != "" {
 			return tensor + suffix, q.scaling
 		}

@@ -1,0 +1,211 @@
+package models
+
+import (
+	"fmt"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/checkpoint"
+	"vapp.dev/kernels"
+)
+
+// style is where the dense architectures differ: which matrices have biases, and
+// whether heads of Q and K are normalised before they are rotated.
+type style struct {
+	qkvBias, outBias, mlpBias bool
+	headNorm                  bool
+}
+
+// Styles of transformers' modules, by architecture.
+func llamaStyle(c checkpoint.Config) style {
+	return style{qkvBias: c.AttentionBias, outBias: c.AttentionBias, mlpBias: c.MLPBias}
+}
+
+func qwen2Style(checkpoint.Config) style { return style{qkvBias: true} }
+
+func qwen3Style(c checkpoint.Config) style {
+	return style{qkvBias: c.AttentionBias, outBias: c.AttentionBias, headNorm: true}
+}
+
+func mistralStyle(checkpoint.Config) style { return style{} }
+
+// denseFamily is the row of an architecture of pre-norm blocks: grouped-query
+// attention with rotary positions over the whole history, and a SwiGLU MLP.
+func denseFamily(architecture string, of func(checkpoint.Config) style) family {
+	return family{
+		architecture: architecture,
+		tensors:      func(c checkpoint.Config) []checkpoint.TensorInfo { return denseTensors(c, of(c)) },
+		build:        func(c checkpoint.Config, l *loader) (Model, error) { return newDense(c, of(c), l) },
+		check:        checkDense,
+		pipes:        true,
+	}
+}
+
+// checkDense refuses what the recorded forward does not do.
+func checkDense(c checkpoint.Config) error {
+	if c.HiddenAct != "silu" {
+		return &UnsupportedError{"hidden_act " + c.HiddenAct, c.Architecture + " has silu"}
+	}
+	if c.IntermediateSize == 0 {
+		return &UnsupportedError{c.Architecture + " without intermediate_size", "its MLP is dense"}
+	}
+	window := c.SlidingWindow != 0
+	if c.ModelType == "qwen2" || c.ModelType == "qwen3" { // which name a window and say apart whether it is used
+		s, err := c.Section("")
+		if err != nil {
+			return err
+		}
+		window = s.FlagOr("use_sliding_window", false)
+		if err := s.Err(); err != nil {
+			return err
+		}
+	}
+	if window {
+		return &UnsupportedError{"sliding_window of " + c.Architecture, "its layers are recorded with full attention; set use_sliding_window to false, or sliding_window to null, where the checkpoint allows it"}
+	}
+	for i, kind := range c.LayerTypes {
+		if kind != "full_attention" {
+			return &UnsupportedError{fmt.Sprintf("layer_types %q of layer %d", kind, i), c.Architecture + " has full_attention"}
+		}
+	}
+	_, err := c.RopeInvFreq()
+	return err
+}
+
+// denseTensors lists a checkpoint's tensors: names and shapes of transformers'
+// modules.
+func denseTensors(c checkpoint.Config, s style) []checkpoint.TensorInfo {
+	l := tensorsOf(c)
+	h, q, kv := c.HiddenSize, c.NumHeads*c.HeadDim, c.NumKVHeads*c.HeadDim
+	l.add("model.embed_tokens.weight", c.VocabSize, h)
+	for i := range c.NumLayers {
+		p := fmt.Sprintf("model.layers.%d.", i)
+		l.add(p+"input_layernorm.weight", h)
+		l.linear(p+"self_attn.q_proj", s.qkvBias, q, h)
+		l.linear(p+"self_attn.k_proj", s.qkvBias, kv, h)
+		l.linear(p+"self_attn.v_proj", s.qkvBias, kv, h)
+		l.linear(p+"self_attn.o_proj", s.outBias, h, q)
+		if s.headNorm {
+			l.add(p+"self_attn.q_norm.weight", c.HeadDim)
+			l.add(p+"self_attn.k_norm.weight", c.HeadDim)
+		}
+		l.add(p+"post_attention_layernorm.weight", h)
+		l.linear(p+"mlp.gate_proj", s.mlpBias, c.IntermediateSize, h)
+		l.linear(p+"mlp.up_proj", s.mlpBias, c.IntermediateSize, h)
+		l.linear(p+"mlp.down_proj", s.mlpBias, h, c.IntermediateSize)
+	}
+	l.add("model.norm.weight", h)
+	if !c.TieWordEmbeddings {
+		l.add("lm_head.weight", c.VocabSize, h)
+	}
+	return l.list
+}
+
+// dense is an architecture of denseFamily applied to a checkpoint and a rank.
+type dense struct {
+	vocabulary
+	cfg     checkpoint.Config
+	stage   stage
+	weights []backend.WeightSpec
+	layers  []denseLayer // of the stage
+
+	freqs, norm backend.WeightID
+	// Of this rank.
+	heads, kvHeads, width int
+}
+
+type denseLayer struct {
+	attnNorm, qkv, qkvBias, out, outBias        backend.WeightID
+	mlpNorm, gateUp, gateUpBias, down, downBias backend.WeightID
+	headNorm                                    *backend.HeadNorm
+}
+
+func newDense(c checkpoint.Config, s style, l *loader) (Model, error) {
+	st, err := l.stage(c.NumLayers)
+	for _, e := range []error{
+		l.even(c.NumHeads, "attention heads"), l.shared(c.NumKVHeads, "key/value heads"),
+		l.even(c.IntermediateSize, "columns of the MLP (intermediate_size)"), l.even(c.VocabSize, "tokens (vocab_size)"),
+	} {
+		if err == nil {
+			err = e
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	freqs, err := c.RopeInvFreq()
+	if err != nil {
+		return nil, err
+	}
+	m := &dense{cfg: c, stage: st}
+	m.vocabulary = vocabulary{Build: l.Build, size: c.VocabSize, hidden: c.HiddenSize, scale: 1, embed: backend.NoWeight, head: backend.NoWeight}
+	_, m.heads = l.part(c.NumHeads)
+	_, m.kvHeads = l.part(c.NumKVHeads)
+	_, m.width = l.part(c.IntermediateSize)
+	const table = "model.embed_tokens.weight"
+	if st.first {
+		m.embed = l.embedding(table, c.VocabSize, c.TieWordEmbeddings && st.last)
+	}
+	m.freqs = l.literal("rope.inv_freq", "attention", freqs)
+	for i := range st.layers {
+		m.layers = append(m.layers, newDenseLayer(c, s, l, st.layer0+i))
+	}
+	if st.last {
+		m.norm = l.vector("norm", "norm", all("model.norm.weight"))
+		switch {
+		case !c.TieWordEmbeddings:
+			m.head = l.head("lm_head.weight", c.VocabSize)
+		case st.first:
+			m.head = m.embed
+		default:
+			m.head = l.head(table, c.VocabSize)
+		}
+	}
+	m.weights = l.specs
+	return m, nil
+}
+
+func newDenseLayer(c checkpoint.Config, s style, l *loader, i int) denseLayer {
+	p, n := fmt.Sprintf("model.layers.%d.", i), fmt.Sprintf("layers.%d.", i)
+	d, inner := c.HeadDim, c.IntermediateSize
+	attn, mlp := p+"self_attn.", p+"mlp."
+	bias := func(yes bool, name, group string, of ...piece) backend.WeightID {
+		if !yes {
+			return backend.NoWeight
+		}
+		return l.vector(n+name, group, of...)
+	}
+	w := denseLayer{outBias: backend.NoWeight, downBias: backend.NoWeight}
+	w.attnNorm = l.vector(n+"attn_norm", "norm", all(p+"input_layernorm.weight"))
+	w.qkv = l.linear(n+"qkv", "attention", l.rows(attn+"q_proj.weight", c.NumHeads, d),
+		l.rows(attn+"k_proj.weight", c.NumKVHeads, d), l.rows(attn+"v_proj.weight", c.NumKVHeads, d))
+	w.qkvBias = bias(s.qkvBias, "qkv_bias", "attention", l.cols(attn+"q_proj.bias", c.NumHeads, d),
+		l.cols(attn+"k_proj.bias", c.NumKVHeads, d), l.cols(attn+"v_proj.bias", c.NumKVHeads, d))
+	if s.headNorm {
+		w.headNorm = &backend.HeadNorm{Eps: float32(c.RMSNormEps),
+			Q: l.vector(n+"q_norm", "norm", all(attn+"q_norm.weight")), K: l.vector(n+"k_norm", "norm", all(attn+"k_norm.weight"))}
+	}
+	w.out = l.linear(n+"out", "attention", l.cols(attn+"o_proj.weight", c.NumHeads, d))
+	if s.outBias {
+		w.outBias = l.outBias(n+"out_bias", "attention", attn+"o_proj.bias")
+	}
+	w.mlpNorm = l.vector(n+"mlp_norm", "norm", all(p+"post_attention_layernorm.weight"))
+	w.gateUp = l.linear(n+"gate_up", "mlp", l.rows(mlp+"gate_proj.weight", inner, 1), l.rows(mlp+"up_proj.weight", inner, 1))
+	w.gateUpBias = bias(s.mlpBias, "gate_up_bias", "mlp", l.cols(mlp+"gate_proj.bias", inner, 1), l.cols(mlp+"up_proj.bias", inner, 1))
+	w.down = l.linear(n+"down", "mlp", l.cols(mlp+"down_proj.weight", inner, 1))
+	if s.mlpBias {
+		w.downBias = l.outBias(n+"down_bias", "mlp", mlp+"down_proj.bias")
+	}
+	return w
+}
+
+func (m *dense) Weights() []backend.WeightSpec { return m.weights }
+func (m *dense) Vocab() int                    { return m.size }
+
+// Classes is one class: full attention over all layers of the stage. The
+// rank that samples keeps the tokens.
+func (m *dense) Classes(blockSize int, f kernels.Format) []backend.KVClass {
+	return []backend.KVClass{{
+		Name: "full", Format: f, BlockSize: blockSize, Layers: m.stage.layers,
+		KVHeads: m.kvHeads, HeadDim: m.cfg.HeadDim, Plane: m.stage.last,
+	}}
+}

@@ -1,0 +1,94 @@
+package models
+
+import (
+	"fmt"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/checkpoint"
+	"vapp.dev/kernels"
+)
+
+// matrixPart reads the shape of a piece's tensor: its columns, and the tensor of
+// its scales. The rows of a stack count within one expert.
+func (l *loader) matrixPart(p piece, experts int) (part backend.Part, cols int, s backend.Scaling) {
+	if blocks, ok := l.src.Tensor(p.tensor + mxBlocks); ok {
+		return l.mxPart(p, blocks)
+	}
+	t := l.tensor(p.tensor)
+	rows := int(t.Rows()) / max(1, experts)
+	part = backend.Part{Tensor: p.tensor, Row0: p.row0, Rows: rows, Col0: p.col0, Cols: p.cols, Format: t.Format}
+	if p.rows > 0 {
+		part.Rows = p.rows
+	}
+	cols = int(t.RowElements())
+	if p.cols > 0 {
+		cols = p.cols
+	}
+	if experts > 0 {
+		part.Stride = rows
+	}
+	block, _ := t.Format.Block()
+	l.aligned(p.tensor, "columns", p.col0, cols, int(t.RowElements()), block)
+	if t.Format == kernels.F8E4M3 || t.Format == kernels.F8E5M2 {
+		part.Scale, s = l.quant.scaleTensor(l.src, p.tensor)
+		scale, _ := l.src.Tensor(part.Scale)
+		part.ScaleFormat = scale.Format
+	}
+	if s == backend.PerBlock {
+		l.aligned(p.tensor, "rows", p.row0, part.Rows, rows, backend.ScaleBlock)
+		l.aligned(p.tensor, "columns", p.col0, cols, int(t.RowElements()), backend.ScaleBlock)
+	}
+	return part, cols, s
+}
+
+// aligned refuses a part of n rows or columns that begins or ends inside of a
+// block of those that share scales.
+func (l *loader) aligned(tensor, what string, first, n, of, block int) {
+	if first+n > of {
+		l.fail(&UnsupportedError{fmt.Sprintf("%s %d to %d of %s", what, first, first+n-1, tensor), fmt.Sprintf("it has %d", of)})
+		return
+	}
+	if first%block == 0 && (n%block == 0 || first+n == of) {
+		return
+	}
+	l.fail(&UnsupportedError{fmt.Sprintf("tensor parallel size %d", l.Shard.World),
+		fmt.Sprintf("a rank's %d %s of %s are no whole blocks of %d", n, what, tensor, block)})
+}
+
+// tensor finds a tensor that is read; agree has not asked for those that the family skips.
+func (l *loader) tensor(name string) checkpoint.TensorInfo {
+	t, ok := l.src.Tensor(name)
+	if !ok {
+		l.fail(&MismatchError{l.src.Path(), []string{name + " is missing"}})
+		return checkpoint.TensorInfo{Name: name, Shape: []int64{1, 1}, Format: kernels.F32}
+	}
+	return t
+}
+
+// Suffixes of the two tensors of an MXFP4 matrix: [experts, rows, cols/32, 16]
+// halves, [experts, rows, cols/32] exponents.
+const (
+	mxBlocks = "_blocks"
+	mxScales = "_scales"
+)
+
+func (l *loader) mxPart(p piece, blocks checkpoint.TensorInfo) (backend.Part, int, backend.Scaling) {
+	shape := blocks.Shape
+	part := backend.Part{Tensor: p.tensor + mxBlocks, Scale: p.tensor + mxScales, Format: kernels.MXFP4, Row0: p.row0, Col0: p.col0, Cols: p.cols}
+	if len(shape) != 4 {
+		l.fail(&MismatchError{l.src.Path(), []string{fmt.Sprintf("%s has shape %v, not four dimensions", blocks.Name, shape)}})
+		return part, 0, backend.NoScale
+	}
+	part.Rows, part.Stride, part.ScaleFormat = int(shape[1]), int(shape[1]), kernels.U8
+	if p.rows > 0 {
+		part.Rows = p.rows
+	}
+	all := int(shape[2]) * 2 * int(shape[3])
+	cols := all
+	if p.cols > 0 {
+		cols = p.cols
+	}
+	block, _ := kernels.MXFP4.Block()
+	l.aligned(p.tensor, "columns", p.col0, cols, all, block)
+	return part, cols, backend.NoScale
+}

@@ -1,0 +1,125 @@
+package models
+
+import (
+	"fmt"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
+)
+
+// maxRanks bounds parallel sizes.
+const maxRanks = 1024
+
+// whole puts Whole in the place of shards that are not set, and refuses those that
+// are no rank of their world.
+func (b Build) whole() (Build, error) {
+	for i, s := range []*backend.Shard{&b.Shard, &b.Pipe} {
+		if s.World == 0 {
+			*s = backend.Whole
+		}
+		if s.World < 1 || s.World > maxRanks || s.Rank < 0 || s.Rank >= s.World {
+			return b, &UnsupportedError{fmt.Sprintf("rank %d of %s parallel size %d", s.Rank, []string{"tensor", "pipeline"}[i], s.World),
+				fmt.Sprintf("sizes are 1 to %d, and ranks below them", maxRanks)}
+		}
+	}
+	return b, nil
+}
+
+// even refuses n things that the tensor parallel ranks cannot share evenly: "14
+// attention heads".
+func (b Build) even(n int, things string) error {
+	if w := b.Shard.World; n%w != 0 {
+		return &UnsupportedError{fmt.Sprintf("tensor parallel size %d", w), fmt.Sprintf("it does not divide %d %s", n, things)}
+	}
+	return nil
+}
+
+// shared is even for things that several ranks may hold one of: key/value heads.
+func (b Build) shared(n int, things string) error {
+	if w := b.Shard.World; n > 0 && w > n && w%n == 0 {
+		return nil
+	}
+	return b.even(n, things)
+}
+
+// stage is the run of layers that a pipeline rank holds. The first one has the
+// embedding too, the last one the final norm and the head.
+type stage struct {
+	first, last bool
+	layer0      int
+	layers      int
+}
+
+// stage cuts n layers as vLLM does: evenly, and the rest one each to the ranks
+// before the last, from the back.
+func (b Build) stage(n int) (stage, error) {
+	r, w := b.Pipe.Rank, b.Pipe.World
+	if n < w {
+		return stage{}, &UnsupportedError{fmt.Sprintf("pipeline parallel size %d", w), fmt.Sprintf("the model has %d layers, less than one for each rank", n)}
+	}
+	s := stage{first: r == 0, last: r == w-1, layers: n / w, layer0: r * (n / w)}
+	rest := n % w
+	more := w - 1 - rest // the first rank that has one more
+	if r >= more && r < w-1 {
+		s.layers++
+	}
+	s.layer0 += min(max(0, r-more), rest)
+	return s, nil
+}
+
+// embedding adds the rank's rows of the table of n token embeddings; tied
+// says that the head multiplies with it.
+func (l *loader) embedding(tensor string, n int, tied bool) backend.WeightID {
+	use := backend.Lookup
+	if tied {
+		use |= backend.Multiply
+	}
+	return l.matrix(matrix{name: "embed", group: "embedding", use: use}, l.rows(tensor, n, 1))
+}
+
+// head adds the rank's rows of the matrix that makes n logits.
+func (l *loader) head(tensor string, n int) backend.WeightID {
+	return l.matrix(matrix{name: "head", group: "head"}, l.rows(tensor, n, 1))
+}
+
+// outBias adds the bias of a row-parallel matrix: the ranks' results are summed,
+// so that rank 0 alone holds it.
+func (l *loader) outBias(name, group, tensor string) backend.WeightID {
+	if l.Shard.Rank != 0 {
+		return backend.NoWeight
+	}
+	return l.vector(name, group, all(tensor))
+}
+
+// vocabulary is what a program begins and ends with: the embedding and the head.
+type vocabulary struct {
+	Build
+	embed, head backend.WeightID
+	size        int // of the whole vocabulary
+	hidden      int
+	scale       float32 // of embeddings
+}
+
+// lookup writes the embeddings of ids [rows,1] into a new value [rows,hidden].
+func (v vocabulary) lookup(r *backend.Recorder, ids backend.Value, name string) backend.Value {
+	first, _ := v.part(v.size)
+	x := r.New(name, kernels.F32, r.Info(ids).Rows, v.hidden)
+	r.Do(backend.Embed{Ids: ids, Table: v.embed, Y: x, Scale: v.scale, Row0: first})
+	r.Do(backend.AllReduce{X: x})
+	return x
+}
+
+// logits writes those of x [rows,hidden] into a new value [rows,size].
+func (v vocabulary) logits(r *backend.Recorder, x backend.Value) backend.Value {
+	rows := r.Info(x).Rows
+	_, n := v.part(v.size)
+	part := r.New("logits", kernels.F32, rows, n)
+	r.Do(backend.Linear{X: x, W: v.head, Bias: backend.NoWeight, Y: part})
+	if v.Shard.World == 1 {
+		return part
+	}
+	whole := r.New("logits.all", kernels.F32, rows, v.size)
+	r.Do(backend.AllGather{X: part, Y: whole})
+	r.Free(part)
+	return whole
+}
