@@ -105,12 +105,7 @@ func readShape(c checkpoint.Config) (*shape, error) {
 	if _, ok := outer.raw("text_config"); ok {
 		text = outer.inner("text_config")
 	}
-	s := &shape{
-		family: f, hidden: int64(c.HiddenSize), inter: int64(c.IntermediateSize), layers: int64(c.NumLayers),
-		heads: int64(c.NumHeads), kvHeads: int64(c.NumKVHeads), headDim: int64(c.HeadDim),
-		vocab: int64(c.VocabSize), maxPositions: int64(c.MaxPositionEmbeddings), tied: c.TieWordEmbeddings,
-		attnBias: c.AttentionBias, attnOutBias: c.AttentionBias, mlpBias: c.MLPBias, modelDtype: c.TorchDtype, prefix: "model.",
-	}
+	s := sizes(f, c)
 	s.readKinds(c, text)
 	switch f {
 	case qwen2:
@@ -136,6 +131,16 @@ func readShape(c checkpoint.Config) (*shape, error) {
 		return nil, s.quant.err
 	}
 	return s, s.checkSize()
+}
+
+// sizes takes what checkpoint.Config has already read and bounded.
+func sizes(f family, c checkpoint.Config) *shape {
+	return &shape{
+		family: f, hidden: int64(c.HiddenSize), inter: int64(c.IntermediateSize), layers: int64(c.NumLayers),
+		heads: int64(c.NumHeads), kvHeads: int64(c.NumKVHeads), headDim: int64(c.HeadDim),
+		vocab: int64(c.VocabSize), maxPositions: int64(c.MaxPositionEmbeddings), tied: c.TieWordEmbeddings,
+		attnBias: c.AttentionBias, attnOutBias: c.AttentionBias, mlpBias: c.MLPBias, modelDtype: c.TorchDtype, prefix: "model.",
+	}
 }
 
 // plausible holds a Config that was not parsed from a file against the bounds
