@@ -89,6 +89,8 @@ func compileLayer(o backend.Op) op {
 		return softcap{o}
 	case backend.Add:
 		return addTo{o}
+	case backend.Gate:
+		return gate{o}
 	case backend.Route:
 		return route{o}
 	case backend.Experts:

@@ -78,6 +78,18 @@ func (o addTo) run(l *launch, _, r int) error {
 	return nil
 }
 
+type gate struct{ backend.Gate }
+
+func (o gate) units(l *launch) int { return l.rowsOf(o.X) }
+func (o gate) run(l *launch, _, r int) error {
+	n := l.cols(o.X)
+	x, g := rowOf(l.floats(o.X), r, n), rowOf(l.floats(o.Gate), r, n)
+	for i := range x {
+		x[i] *= ref.Sigmoid(g[i])
+	}
+	return nil
+}
+
 type route struct{ backend.Route }
 
 func (o route) units(l *launch) int { return l.rowsOf(o.Logits) }
