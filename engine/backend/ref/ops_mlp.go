@@ -83,7 +83,7 @@ type gate struct{ backend.Gate }
 func (o gate) units(l *launch) int { return l.rowsOf(o.X) }
 func (o gate) run(l *launch, _, r int) error {
 	n := l.cols(o.X)
-	x, g := rowOf(l.floats(o.X), r, n), rowOf(l.floats(o.Gate), r, n)
+	x, g := rowOf(l.floats(o.X), r, n), rowOf(l.floats(o.Gate.Gate), r, n)
 	for i := range x {
 		x[i] *= ref.Sigmoid(g[i])
 	}
