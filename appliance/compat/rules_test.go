@@ -32,6 +32,10 @@ func TestAllocator(t *testing.T) {
 	if w := a.alloc(7 * mib); w.addr != 0 || w.size != 8*mib {
 		t.Errorf("neighbours merge, and a rest of 1 MiB stays: at %d, %d bytes", w.addr, w.size)
 	}
+	var own allocator
+	if own.alloc(10 * mib); own.top != 10*mib {
+		t.Errorf("10 MiB took a segment of %d bytes, want its own", own.top)
+	}
 	// 10 MiB has no room in the rest of a shared segment unless it fits there.
 	if v := a.alloc(10 * mib); v.addr != 20*mib {
 		t.Errorf("10 MiB lie at %d, want a segment of their own", v.addr)
@@ -121,6 +125,11 @@ func TestRanksBeyondHeads(t *testing.T) {
 	}
 	if page(8) != 16*2*128*2 || page(16) != page(8) || page(4) != 2*page(8) {
 		t.Errorf("pages at 4, 8, 16: %d, %d, %d", page(4), page(8), page(16))
+	}
+	i.Request.TensorParallel = 16
+	elements := int64(32*((2+2)*128*4096+2*128*4096+3*896*4096+2*4096) + 2*8016*4096 + 4096)
+	if got := must(t, i).stages[0].bytes[resident]; got != 2*elements {
+		t.Errorf("at 16: %d bytes of parameters, want %d", got, 2*elements)
 	}
 	wide := must(t, i).activation.kept
 	if wide[len(wide)-1].Bytes != 32*mib {
