@@ -120,6 +120,12 @@ type denseLayer struct {
 }
 
 func newDense(c checkpoint.Config, s style, l *loader) (Model, error) {
+	if l.Draft > 0 {
+		return nil, &UnsupportedError{"drafting with " + c.Architecture, "it has no head of its own for that"}
+	}
+	if l.Rebuild {
+		return nil, &UnsupportedError{"keys rebuilt from values in " + c.Architecture, "its keys and values are two projections"}
+	}
 	st, err := l.stage(c.NumLayers)
 	for _, e := range []error{
 		l.even(c.NumHeads, "attention heads"), l.shared(c.NumKVHeads, "key/value heads"),

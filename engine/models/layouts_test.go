@@ -1,0 +1,220 @@
+package models
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"testing"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/cpu"
+	"vapp.dev/engine/backend/dry"
+	"vapp.dev/engine/backend/ref"
+	"vapp.dev/engine/checkpoint"
+	"vapp.dev/kernels"
+)
+
+// machine is what layouts are made for here, whatever runs the tests.
+var machine = backend.Facts{Cores: 8, Variants: []string{"amx", "avx512", "avx2", "generic"}, PageBytes: 4096, HugeBytes: 2 << 20}
+
+// layouts are those of every backend and variant.
+func layouts(t testing.TB) map[string]backend.Layout {
+	t.Helper()
+	out := map[string]backend.Layout{}
+	add := func(o backend.Opener, s backend.Settings) {
+		l, err := o.Layout(machine, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[o.Name()+" "+s.Variant] = l
+	}
+	add(ref.Opener{}, backend.Settings{})
+	for _, v := range machine.Variants {
+		add(cpu.Opener{}, backend.Settings{Variant: v})
+	}
+	return out
+}
+
+// altered is the config of a catalogued model with other values for some keys.
+func altered(t testing.TB, name string, change map[string]any) checkpoint.Config {
+	t.Helper()
+	c, ok, err := Catalogued(name)
+	if err != nil || !ok {
+		t.Fatalf("%s: %v, %v", name, ok, err)
+	}
+	var m map[string]any
+	if err := json.Unmarshal(c.Raw, &m); err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(m, change)
+	raw, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err = checkpoint.ParseConfig(name, raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// built is a config's model for one rank, on made-up weights.
+func built(c checkpoint.Config, b Build) (Model, error) {
+	tensors, err := Tensors(c)
+	if err != nil {
+		return nil, err
+	}
+	ck, err := checkpoint.Dummy(c, tensors, 1)
+	if err != nil {
+		return nil, err
+	}
+	return New(ck, b)
+}
+
+// bucket is a step of 2048 tokens of 64 sequences.
+var bucket = backend.Bucket{Tokens: 2048, Seqs: 64, Samples: 64}
+
+// recorded is the largest step of a model with pages of 16 tokens, checked.
+func recorded(m Model, f kernels.Format, b backend.Bucket) (*backend.Program, error) {
+	classes := m.Classes(16, f)
+	for i := range classes {
+		c := &classes[i]
+		c.PagesPerSlab, c.MaxPages, c.SlabBytes = 1, 64, c.PageBytes()
+	}
+	p, err := m.Record(&backend.Program{Name: "step", Bucket: b, Classes: classes})
+	if err != nil {
+		return nil, err
+	}
+	return p, p.Check()
+}
+
+// dried runs a model on dry over a layout.
+func dried(l backend.Layout, m Model, p *backend.Program) (backend.Reservation, error) {
+	s := backend.StepShape{Tokens: p.Bucket.Tokens, Seqs: p.Bucket.Seqs, Samples: p.Bucket.Samples, Vocab: m.Vocab(), Bias: 1, Logprobs: 1}
+	for range p.Classes {
+		s.MaxPages = append(s.MaxPages, 64)
+	}
+	return dry.Run(l, m.Weights(), []*backend.Program{p}, s, 1<<20)
+}
+
+// quantizations are the forms in which dense checkpoints come, or are turned into
+// while they are packed: the change of the config, and the build.
+var quantizations = []struct {
+	name   string
+	config map[string]any
+	build  Build
+	source kernels.Format  // of the linear layers in the checkpoint
+	stored kernels.Format  // of them when they are packed
+	scales backend.Scaling // of them
+}{
+	{"bf16", nil, Build{}, kernels.BF16, kernels.BF16, backend.NoScale},
+	{"fp16", nil, Build{Dtype: kernels.F16}, kernels.BF16, kernels.F16, backend.NoScale},
+	{"fp32", nil, Build{Dtype: kernels.F32}, kernels.BF16, kernels.F32, backend.NoScale},
+	{"fp16 stored", map[string]any{"torch_dtype": "float16"}, Build{}, kernels.F16, kernels.F16, backend.NoScale},
+	{"fp8 online", nil, Build{Quantize: kernels.F8E4M3}, kernels.BF16, kernels.F8E4M3, backend.PerChannel},
+	{"fp8 block", quantized(`{"quant_method":"fp8","weight_block_size":[128,128]}`), Build{}, kernels.F8E4M3, kernels.F8E4M3, backend.PerBlock},
+	{"fp8 tensor", quantized(`{"quant_method":"fp8","activation_scheme":"static","ignored_layers":["lm_head"]}`), Build{Quantize: kernels.F8E4M3}, kernels.F8E4M3, kernels.F8E4M3, backend.PerTensor},
+	{"fp8 channel", quantized(string(compressed("channel", `["lm_head"]`))), Build{}, kernels.F8E4M3, kernels.F8E4M3, backend.PerChannel},
+	{"fbgemm", quantized(`{"quant_method":"fbgemm_fp8","modules_to_not_convert":["lm_head"]}`), Build{Dtype: kernels.F16}, kernels.F8E4M3, kernels.F8E4M3, backend.PerChannel},
+}
+
+func quantized(config string) map[string]any {
+	return map[string]any{"quantization_config": json.RawMessage(config)}
+}
+
+// TestDense plans the dense families in every form, on every layout, for every
+// rank: programs are sound, linear layers are stored as they should, all else is not.
+func TestDense(t *testing.T) {
+	all := layouts(t)
+	for _, name := range []string{"meta-llama/Llama-3.2-1B", "Qwen/Qwen2-7B", "Qwen/Qwen3-8B", "Qwen/Qwen2-0.5B"} {
+		for _, q := range quantizations {
+			for _, world := range []int{1, 2, 4, 8} {
+				t.Run(fmt.Sprintf("%s/%s/tp%d", name, q.name, world), func(t *testing.T) {
+					cfg := altered(t, name, q.config)
+					for _, rank := range []int{0, world - 1} {
+						b := q.build
+						b.Shard = backend.Shard{Rank: rank, World: world}
+						m, err := built(cfg, b)
+						if why := undivided(cfg, world, q.scales == backend.PerBlock); why != "" {
+							var refused *UnsupportedError
+							if !errors.As(err, &refused) {
+								t.Fatalf("%s, and yet: %v", why, err)
+							}
+							t.Skip(err)
+						}
+						if err != nil {
+							t.Fatal(err)
+						}
+						checkStored(t, m, q.source, q.stored, q.scales)
+						p, err := recorded(m, kernels.BF16, bucket)
+						if err != nil {
+							t.Fatal(err)
+						}
+						for on, l := range all {
+							r, err := dried(l, m, p)
+							if err != nil {
+								t.Errorf("%s: %v", on, err)
+							} else if r.Arenas[backend.Weights] < elements(m) || r.Arenas[backend.Scratch] < p.Scratch {
+								t.Errorf("%s: arenas of %v", on, r.Arenas)
+							}
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// undivided says why a config cannot be shared by so many ranks, "" if it can.
+func undivided(c checkpoint.Config, world int, blocks bool) string {
+	switch {
+	case c.NumHeads%world != 0:
+		return "heads do not divide"
+	case c.NumKVHeads%world != 0 && world%c.NumKVHeads != 0:
+		return "key/value heads do not divide"
+	case blocks && c.IntermediateSize/world%backend.ScaleBlock != 0,
+		blocks && world > 1 && max(1, c.NumKVHeads/world)*c.HeadDim%backend.ScaleBlock != 0,
+		blocks && world > 1 && c.NumHeads/world*c.HeadDim%backend.ScaleBlock != 0:
+		return "blocks do not divide"
+	}
+	return ""
+}
+
+func checkStored(t *testing.T, m Model, source, stored kernels.Format, scales backend.Scaling) {
+	t.Helper()
+	linears := 0
+	for _, w := range m.Weights() {
+		switch {
+		case w.Use&backend.Vector != 0:
+			if w.Target != kernels.Invalid || w.Scaling != backend.NoScale {
+				t.Errorf("%s, a vector, becomes %v, scaled %v", w.Name, w.Target, w.Scaling)
+			}
+		case w.Group == "attention" || w.Group == "mlp":
+			linears++
+			if w.Source != source || w.Stored() != stored || w.Scaling != scales {
+				t.Errorf("%s is %v, stored as %v, scaled %v; want %v, %v, %v", w.Name, w.Source, w.Stored(), w.Scaling, source, stored, scales)
+			}
+			for _, p := range w.Parts {
+				if (p.Scale != "") != (source == kernels.F8E4M3) {
+					t.Errorf("%s: the scales of %s are %q", w.Name, p.Tensor, p.Scale)
+				}
+			}
+		default:
+			if f := w.Stored(); !plain(f) || w.Scaling != backend.NoScale || plain(stored) && f != stored {
+				t.Errorf("%s is stored as %v", w.Name, f)
+			}
+		}
+	}
+	if linears == 0 {
+		t.Error("no linear layer")
+	}
+}
+
+// elements is what a model's weights hold.
+func elements(m Model) (n int64) {
+	for _, w := range m.Weights() {
+		n += w.Elems()
+	}
+	return n
+}

@@ -1,0 +1,125 @@
+package models
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"vapp.dev/engine/checkpoint"
+)
+
+// TestConverts holds the lists of published checkpoints against the names of
+// their modules.
+func TestConverts(t *testing.T) {
+	published := func(name string) json.RawMessage {
+		c, ok, err := Catalogued(name)
+		if err != nil || !ok {
+			t.Fatalf("%s: %v, %v", name, ok, err)
+		}
+		return c.QuantizationConfig
+	}
+	for _, c := range []struct {
+		name      string
+		config    json.RawMessage
+		converted []string
+		kept      []string
+	}{
+		{"gpt-oss", published("openai/gpt-oss-20b"),
+			[]string{"model.layers.0.mlp.experts", "model.layers.23.mlp.experts.gate_up_proj"},
+			[]string{"model.layers.0.self_attn.q_proj", "model.layers.23.self_attn.o_proj", "model.layers.7.mlp.router", "model.embed_tokens", "lm_head", "model.layers.3.self_attn"}},
+		{"Qwen3.5", published("qwen3.5-27b-fp8"),
+			[]string{"model.language_model.layers.0.linear_attn.in_proj_qkv", "model.language_model.layers.0.linear_attn.in_proj_z", "model.language_model.layers.3.self_attn.q_proj",
+				"model.language_model.layers.0.mlp.gate_proj", "mtp.layers.0.self_attn.q_proj", "mtp.layers.0.mlp.down_proj"},
+			[]string{"lm_head", "model.language_model.embed_tokens", "model.language_model.layers.0.linear_attn.conv1d", "model.language_model.layers.62.linear_attn.in_proj_a",
+				"model.language_model.layers.0.linear_attn.in_proj_b", "model.visual.blocks.0.attn.qkv", "model.visual.merger.linear_fc1", "mtp.fc"}},
+		{"Llama 3.1 405B, fbgemm", json.RawMessage(`{"quant_method":"fbgemm_fp8","activation_scale_ub":1200.0,"modules_to_not_convert":[
+			"model.layers.0.mlp.down_proj","model.layers.0.mlp.gate_proj","model.layers.125.mlp.up_proj","lm_head","model.layers.1.self_attn.k_proj"]}`),
+			[]string{"model.layers.1.mlp.down_proj", "model.layers.12.mlp.gate_proj", "model.layers.0.mlp.up_proj", "model.layers.1.self_attn.q_proj", "model.layers.10.mlp.down_proj", "model.layers.11.self_attn.k_proj"},
+			[]string{"model.layers.0.mlp.down_proj", "model.layers.0.mlp.gate_proj", "model.layers.125.mlp.up_proj", "lm_head", "model.layers.1.self_attn.k_proj"}},
+		{"neuralmagic, compressed-tensors", compressed("channel", `["lm_head"]`),
+			[]string{"model.layers.0.self_attn.q_proj", "model.layers.0.mlp.down_proj"}, []string{"lm_head", "language_model.lm_head"}},
+		{"compressed-tensors with expressions", compressed("tensor", `["re:.*lm_head","re:vision_tower.*","re:.*\\.mlp\\.gate$","model.layers.2"]`),
+			[]string{"model.layers.0.mlp.gate_proj", "model.vision_tower.x", "model.layers.20.mlp.up_proj"},
+			[]string{"lm_head", "model.lm_head", "vision_tower.blocks.0", "model.layers.5.mlp.gate", "model.layers.2.mlp.up_proj"}},
+		{"AutoFP8", json.RawMessage(`{"quant_method":"fp8","activation_scheme":"static","ignored_layers":["lm_head","self_attn"]}`),
+			[]string{"model.layers.0.mlp.up_proj", "model.layers.0.self_attn_x.up_proj"}, []string{"lm_head", "model.layers.0.self_attn.q_proj"}},
+		{"nothing named", json.RawMessage(`{"quant_method":"fp8","modules_to_not_convert":null}`), []string{"model.layers.0.mlp.up_proj", "a"}, nil},
+	} {
+		q, err := quantOf(checkpoint.Config{QuantizationConfig: c.config})
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		for _, m := range c.converted {
+			if !q.converts(m) {
+				t.Errorf("%s: %s is kept", c.name, m)
+			}
+		}
+		for _, m := range c.kept {
+			if q.converts(m) {
+				t.Errorf("%s: %s is converted", c.name, m)
+			}
+		}
+	}
+	if (quant{}).converts("model.layers.0.mlp.up_proj") {
+		t.Error("a checkpoint without quantization_config converts")
+	}
+}
+
+// compressed is a quantization_config as llm-compressor writes it.
+func compressed(strategy, ignore string) json.RawMessage {
+	return json.RawMessage(`{"quant_method":"compressed-tensors","format":"float-quantized","quantization_status":"compressed","kv_cache_scheme":null,"ignore":` + ignore + `,
+		"config_groups":{"group_0":{"targets":["Linear"],"input_activations":{"dynamic":true,"num_bits":8,"strategy":"token","type":"float"},"output_activations":null,
+		"weights":{"actorder":null,"block_structure":null,"dynamic":false,"group_size":null,"num_bits":8,"observer":"minmax","strategy":"` + strategy + `","symmetric":true,"type":"float"}}}}`)
+}
+
+// TestQuantRefusals: what cannot be read is refused by its name.
+func TestQuantRefusals(t *testing.T) {
+	many := `"` + strings.Repeat(`a*","`, 100) + `b"`
+	for _, c := range []struct{ config, want string }{
+		{`{"quant_method":"awq","bits":4,"group_size":128,"version":"gemm","zero_point":true}`, `"awq"`},
+		{`{"quant_method":"gptq","bits":4}`, `"gptq"`},
+		{`{"quant_method":"bitsandbytes","load_in_4bit":true}`, `"bitsandbytes"`},
+		{`{"quant_method":"quark"}`, `"quark"`},
+		{`{}`, `""`}, {`[]`, "known shape"}, {`7`, "known shape"}, {`{"quant_method":7}`, "known shape"},
+		{`{"quant_method":"fp8","weight_block_size":[64,64]}`, "128 by 128"},
+		{`{"quant_method":"fp8","weight_block_size":[128]}`, "128 by 128"},
+		{`{"quant_method":"fp8","fmt":"e5m2"}`, `"e5m2"`},
+		{`{"quant_method":"fp8","modules_to_not_convert":"lm_head"}`, "known shape"},
+		{`{"quant_method":"fp8","modules_to_not_convert":[` + many + `]}`, "at most 64 patterns"},
+		{`{"quant_method":"fp8","modules_to_not_convert":["` + strings.Repeat("*", 2000) + `"]}`, "of 1024 bytes"},
+		{`{"quant_method":"fp8","ignored_layers":["re:(?!lm_head).*"]}`, "no regular expression"},
+		{string(compressed("token", `[]`)), `strategy "token"`}, {string(compressed("group", `[]`)), `strategy "group"`},
+		{strings.Replace(string(compressed("tensor", `[]`)), `"type":"float"}}`, `"type":"int"}}`, 1), "8-bit \"int\""},
+		{strings.Replace(string(compressed("tensor", `[]`)), `"Linear"`, `"re:.*mlp.*"`, 1), "targets"},
+		{strings.Replace(string(compressed("tensor", `[]`)), `"config_groups"`, `"sparsity_config":{"format":"sparse-24-bitmask"},"config_groups"`, 1), "sparse-24-bitmask"},
+		{`{"quant_method":"compressed-tensors","config_groups":{}}`, "0 config_groups"},
+		{`{"quant_method":"compressed-tensors","config_groups":{"a":{"targets":["Linear"]}}}`, "without weights"},
+	} {
+		_, err := quantOf(checkpoint.Config{QuantizationConfig: json.RawMessage(c.config)})
+		var refused *UnsupportedError
+		if !errors.As(err, &refused) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") || len(err.Error()) > 400 {
+			t.Errorf("%.80s: %v, want %s", c.config, err, c.want)
+		}
+	}
+}
+
+// TestPatternsAreBounded: the longest lists that are read are matched name by name.
+func TestPatternsAreBounded(t *testing.T) {
+	var list []string
+	for i := range maxPatterns {
+		list = append(list, strings.Repeat("*a", 200)+fmt.Sprint(i))
+	}
+	for i := range 200_000 {
+		list = append(list, fmt.Sprintf("model.layers.%d.mlp", i))
+	}
+	p, err := patternsOf(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.match("model.layers.0.mlp_"+strings.Repeat("a", 60)) || p.match("model.layers.0.mlpx.up") || !p.match("model.layers.199999.mlp.up") {
+		t.Error("a name of a long list is not itself")
+	}
+}
