@@ -84,6 +84,9 @@ func New(c Config) (*Appliance, error) {
 
 func (a *Appliance) begin() error {
 	p := a.prepared
+	if err := p.Refuse(); err != nil {
+		return err
+	}
 	if err := p.Model.Loadable(); err != nil {
 		return p.Profile.Reject("model.source", "%v", err)
 	}

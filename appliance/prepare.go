@@ -46,9 +46,6 @@ func Prepare(path string, m Machine) (*Prepared, error) {
 
 // PrepareProfile is Prepare for a profile at hand.
 func PrepareProfile(p *schema.Profile, m Machine) (*Prepared, error) {
-	if err := plan.Refuse(p); err != nil {
-		return nil, err
-	}
 	op, err := m.choose(p)
 	if err != nil {
 		return nil, err
@@ -57,11 +54,9 @@ func PrepareProfile(p *schema.Profile, m Machine) (*Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	model, err := engine.Inspect(engine.Source{
-		Path: p.Path(p.Model.Source), Name: p.Model.Source, Format: p.Model.LoadFormat, Config: m.Config,
-	})
+	model, err := inspect(p, plan.Source(p, m.Config))
 	if err != nil {
-		return nil, placed(p, err)
+		return nil, err
 	}
 	pl, err := plan.Make(plan.Inputs{Profile: p, Model: model, Opener: op, Facts: facts})
 	if err != nil {
@@ -73,13 +68,36 @@ func PrepareProfile(p *schema.Profile, m Machine) (*Prepared, error) {
 // Close gives the model's files back.
 func (p *Prepared) Close() error { return p.Model.Close() }
 
-// placed gives an error about the model the place in the profile that named it.
-func placed(p *schema.Profile, err error) error {
-	var missing *engine.MissingError
-	if errors.As(err, &missing) {
-		return p.Reject("model.source", "%v", err)
+// Refuse says why the plan cannot be run, with the word "plan-only"; nil where it
+// can.
+func (p *Prepared) Refuse() error {
+	if err := plan.Refuse(p.Profile); err != nil {
+		return err
 	}
-	return err
+	if err := p.Plan.Runs(); err != nil {
+		return p.Profile.Reject("model.source", "%v", err)
+	}
+	return nil
+}
+
+// inspect reads the model's headers. What is wrong with it, or with what the
+// profile wants of it, gets the place in the profile that asks for it.
+func inspect(p *schema.Profile, s engine.Source) (*engine.Model, error) {
+	m, err := engine.Inspect(s)
+	var missing *engine.MissingError
+	switch {
+	case err == nil:
+		return m, nil
+	case errors.As(err, &missing):
+		return nil, p.Reject("model.source", "%v", err)
+	}
+	return nil, plan.Placed(p, s, err, func(s engine.Source) error {
+		m, err := engine.Inspect(s)
+		if err != nil {
+			return err
+		}
+		return m.Close()
+	})
 }
 
 // servers are the backends that can plan for a kind of device, the one that auto

@@ -1,63 +1,161 @@
 package plan
 
 import (
+	"sort"
+
 	"vapp.dev/engine"
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/kv"
 )
 
 // Capacity is what the KV arena carries.
 type Capacity struct {
-	Tokens        int64   `json:"kv_tokens"`       // all pages full
-	BytesPerToken int64   `json:"bytes_per_token"` // of the first class, rounding included
+	// Tokens is concurrency × maxModelLen; where one class holds all tokens of a
+	// sequence, that is every page full.
+	Tokens int64 `json:"kv_tokens"`
+	// GrowingTokens is how many tokens the first class holds if it has all slabs: of
+	// a hybrid model no capacity, since windows and states take slabs too.
+	GrowingTokens int64   `json:"growing_tokens"`
+	BytesPerToken int64   `json:"bytes_per_token"` // of the arena by Tokens, rounded up
 	SlabBytes     int64   `json:"slab_bytes"`
 	Slabs         int     `json:"slabs"`
 	Classes       []Class `json:"classes"`
 	Lengths       []Fit   `json:"lengths"` // the last is maxModelLen
-	// Concurrency is how often the tokens hold maxModelLen: what vLLM logs as
-	// "Maximum concurrency".
+	// Concurrency is how many sequences of maxModelLen the arena holds at steady
+	// state, as a fraction: its slabs by the slabs of one, where a page counts for its
+	// share of a slab.
 	Concurrency float64 `json:"concurrency"`
+	// Ideal is the same for exact pools: each class sized to the token, a window to
+	// its window, without pages, slabs or rounding.
+	Ideal float64 `json:"ideal_concurrency"`
 }
 
 // Class is a class of KV page.
 type Class struct {
-	Name      string `json:"name"`
-	Kind      string `json:"kind"`
-	Format    string `json:"format"`
-	BlockSize int    `json:"block_size"` // tokens
-	PageBytes int64  `json:"page_bytes"`
-	Pages     int    `json:"pages"` // if it had all slabs
+	Name          string `json:"name"`
+	Kind          string `json:"kind"` // full, window, state
+	Format        string `json:"format"`
+	Layers        int    `json:"layers"`
+	Window        int    `json:"window,omitempty"`          // tokens
+	BytesPerToken int64  `json:"bytes_per_token,omitempty"` // of all its layers
+	StateBytes    int64  `json:"state_bytes,omitempty"`     // of all its layers, one sequence
+	BlockSize     int    `json:"block_size"`                // tokens
+	PageBytes     int64  `json:"page_bytes"`
+	PagesPerSlab  int    `json:"pages_per_slab"`
+	Pages         int    `json:"pages"`          // if it had all slabs
+	SequencePages int    `json:"sequence_pages"` // of one sequence of maxModelLen, at steady state
 }
 
-// Fit is how many sequences of a length the arena holds at steady state.
+// Fit is how many sequences of a length the arena carries.
 type Fit struct {
-	Tokens    int `json:"tokens"`
+	Tokens int `json:"tokens"`
+	// Sequences is at steady state: what they hold once their prompts are computed,
+	// windows only.
 	Sequences int `json:"sequences"`
-	Running   int `json:"running"` // those that maxNumSeqs lets run at once
+	// Admitted is how many the scheduler begins: for each it wants pages for all its
+	// tokens and one more, and for those that run already a block beyond theirs.
+	Admitted int `json:"admitted"`
+	Running  int `json:"running"` // of Admitted, those that maxNumSeqs lets run at once
+	// Concurrency is Sequences as a fraction, Ideal that of exact pools.
+	Concurrency float64 `json:"concurrency"`
+	Ideal       float64 `json:"ideal"`
 }
 
-func capacityOf(o engine.Options, a *engine.Account) Capacity {
+// Loss is the share of the ideal that pages and slabs round away, 0 to 1.
+func (f Fit) Loss() float64 {
+	if f.Ideal <= 0 {
+		return 0
+	}
+	return max(0, 1-f.Concurrency/f.Ideal)
+}
+
+func (w want) capacity(o engine.Options, a *engine.Account) Capacity {
 	slabs := a.KV.Slabs(o.KVBytes)
-	c := Capacity{Tokens: a.KV.Tokens(slabs), SlabBytes: a.KV.SlabBytes, Slabs: slabs}
+	c := Capacity{SlabBytes: a.KV.SlabBytes, Slabs: slabs, GrowingTokens: a.KV.Tokens(slabs)}
 	for i, s := range a.KV.Specs {
 		k := a.Reservation.Classes[i]
-		c.Classes = append(c.Classes, Class{
-			Name: s.Name, Kind: s.Kind.String(), Format: k.Format.String(), BlockSize: s.BlockSize,
-			PageBytes: s.PageBytes, Pages: a.KV.Pages(i, slabs),
-		})
+		cl := Class{
+			Name: s.Name, Kind: s.Kind.String(), Format: k.Format.String(), Layers: k.Layers, Window: k.Window, BlockSize: s.BlockSize,
+			PageBytes: s.PageBytes, PagesPerSlab: a.KV.PagesPerSlab[i], Pages: a.KV.Pages(i, slabs), SequencePages: a.KV.SequencePages(i, o.MaxModelLen),
+		}
+		if k.State != nil {
+			cl.StateBytes = exact(k, 1)
+		} else {
+			cl.BytesPerToken = exact(k, 1)
+		}
+		c.Classes = append(c.Classes, cl)
+	}
+	granted := max(o.KVBytes, w.kvCache)
+	for _, n := range lengths(o.MaxModelLen) {
+		f := Fit{Tokens: n, Sequences: a.KV.Sequences(slabs, n), Admitted: admitted(a.KV, slabs, n, o.MaxModelLen)}
+		f.Running = min(f.Admitted, o.MaxNumSeqs)
+		f.Concurrency = float64(slabs) / a.KV.Share(n)
+		f.Ideal = float64(granted) / ideal(a.Reservation.Classes, n)
+		c.Lengths = append(c.Lengths, f)
+	}
+	whole := c.Lengths[len(c.Lengths)-1]
+	c.Concurrency, c.Ideal = whole.Concurrency, whole.Ideal
+	if c.Tokens = c.GrowingTokens; hybrid(a.KV) {
+		c.Tokens = int64(c.Concurrency * float64(o.MaxModelLen))
 	}
 	if c.Tokens > 0 {
 		c.BytesPerToken = (o.KVBytes + c.Tokens - 1) / c.Tokens
 	}
-	for _, n := range lengths(o.MaxModelLen) {
-		fit := a.KV.Sequences(slabs, n)
-		c.Lengths = append(c.Lengths, Fit{n, fit, min(fit, o.MaxNumSeqs)})
-	}
-	c.Concurrency = float64(c.Tokens) / float64(o.MaxModelLen)
 	return c
+}
+
+// hybrid says that not every class keeps every token.
+func hybrid(l kv.Layout) bool { return len(l.Specs) > 1 || l.Specs[0].Kind != kv.Full }
+
+// ideal is the bytes of one sequence of that many tokens in exact pools.
+func ideal(classes []backend.KVClass, tokens int) float64 {
+	var n float64
+	for _, c := range classes {
+		kept := tokens
+		if c.Window > 0 {
+			kept = min(kept, c.Window)
+		}
+		n += float64(exact(c, kept))
+	}
+	return n
+}
+
+// exact is what tokens of one sequence take in all layers of a class, without
+// pages: of a state the whole of it, whatever the tokens.
+func exact(c backend.KVClass, tokens int) int64 {
+	if c.State != nil {
+		return int64(c.Layers) * c.State.Bytes()
+	}
+	key := c.HeadDim
+	if c.KeyDim > 0 {
+		key = c.KeyDim
+	}
+	return int64(c.Layers) * c.Format.Bytes(int64(tokens)*int64(c.KVHeads)*int64(key+c.HeadDim))
+}
+
+// admitted is how many sequences, each of that many tokens with its reply, the
+// scheduler runs at once when they come one after the other: it begins one when
+// there are pages for its prompt (all but the last token) and one token more, and
+// for each that runs already a block beyond its prompt, none past the model length
+// (engine/sched: the last token is drawn and never computed).
+func admitted(l kv.Layout, slabs, tokens, longest int) int {
+	block := max(1, l.Specs[0].BlockSize)
+	prompt, last := max(1, tokens-1), max(1, longest-1)
+	fits := func(n int) bool {
+		var need int64
+		for c, per := range l.PagesPerSlab {
+			pages := int64(n-1)*int64(l.SequencePages(c, min(prompt+block, last))) + int64(l.SequencePages(c, min(prompt+1, last)))
+			need += (pages + int64(per) - 1) / int64(per)
+		}
+		return need <= int64(slabs)
+	}
+	most := l.Sequences(slabs, prompt) + 1
+	return sort.Search(most, func(n int) bool { return !fits(n + 1) })
 }
 
 // lengths are those worth a column, below the longest and with it.
 func lengths(longest int) []int {
-	steps := []int{1 << 10, 4 << 10, 8 << 10, 32 << 10, 128 << 10, 512 << 10}
+	steps := []int{1 << 10, 4 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 512 << 10}
 	if longest <= steps[0] {
 		steps = []int{64, 256}
 	}

@@ -52,7 +52,7 @@ func (e *NotFreeError) Error() string {
 func (p *Plan) CheckFree(free int64) error {
 	var need int64
 	for _, i := range p.Ledger {
-		if i.Basis == Exact || i.Basis == Bound {
+		if i.Basis.counts() && i.Basis != Held {
 			need = add(need, i.Bytes)
 		}
 	}

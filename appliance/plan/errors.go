@@ -1,11 +1,9 @@
 package plan
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"vapp.dev/schema"
 )
@@ -47,7 +45,7 @@ func (e *DoesNotFitError) Format(f fmt.State, verb rune) {
 	}
 	fmt.Fprintf(f, "\n\nwhat it would hold, bytes:\n")
 	t := &text{width: TextWidth}
-	e.Ledger.table(t)
+	e.Ledger.table(t, Basis.counts)
 	t.row("needs", Group(e.Need), Size(e.Need), "", e.What)
 	t.row("there is", Group(e.Have), Size(e.Have), "", e.Rule)
 	t.row("missing", Group(e.Missing), Size(e.Missing), "", "")
@@ -56,9 +54,7 @@ func (e *DoesNotFitError) Format(f fmt.State, verb rune) {
 		return
 	}
 	fmt.Fprintf(f, "\nany one of these changes makes it fit:\n")
-	for _, c := range e.Changes {
-		fmt.Fprintf(f, "  %v\n", c)
-	}
+	io.WriteString(f, listed(e.Changes))
 }
 
 // explain turns a shortage into the error with its remedies.
@@ -78,9 +74,6 @@ func (w want) explain(err error) error {
 	case w.kvCache > 0:
 		e.What = fmt.Sprintf("a KV cache of %v with everything else", schema.Bytes(w.kvCache))
 	}
-	for _, knob := range knobs {
-		e.Changes = append(e.Changes, knob(w, s)...)
-	}
-	slices.SortStableFunc(e.Changes, func(a, b Change) int { return cmp.Compare(a.far, b.far) })
+	e.Changes = w.changes(s)
 	return e
 }

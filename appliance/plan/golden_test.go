@@ -14,13 +14,17 @@ import (
 
 	"vapp.dev/appliance/plan"
 	"vapp.dev/engine"
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/cuda"
+	"vapp.dev/engine/backend/devices"
+	"vapp.dev/engine/backend/ref"
 	"vapp.dev/schema"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write what is printed into testdata/*.txtar")
 
 // TestGolden plans what each file describes: lines of "key: value" (model:
-// llama-3.2-1b, smol or toy; memory, cores; shipped: a profile of the
+// llama-3.2-1b, smol or toy; memory, cores; device, a GPU of the catalogue; shipped: a profile of the
 // repository), profile.cue, and what is printed.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
@@ -48,8 +52,13 @@ func golden(t *testing.T, file string) {
 		sections[f.Name] = string(f.Data)
 	}
 	got := map[string]string{}
-	i := described(t, string(a.Comment), sections["profile.cue"])
-	got["text"] = says(t, i)
+	i, err := described(t, string(a.Comment), sections["profile.cue"])
+	if got["text"] = says(t, i); err != nil {
+		got["text"] = err.Error() + "\n"
+	}
+	if err := plan.Refuse(i.Profile); err != nil {
+		got["refuse"] = err.Error() + "\n"
+	}
 	for n, line := range strings.Split(got["text"], "\n") {
 		if w := utf8.RuneCountInString(line); w > plan.TextWidth && !strings.Contains(line, ".cue:") {
 			t.Errorf("line %d has %d columns", n+1, w)
@@ -80,9 +89,29 @@ func golden(t *testing.T, file string) {
 	}
 }
 
+// built has the model as the profile wants it; the error is the refusal of a
+// family that cannot be built so.
+func built(i plan.Inputs) (plan.Inputs, error) {
+	try := func(s engine.Source) error {
+		m, err := i.Model.With(s.Build)
+		if err == nil {
+			i.Model = m
+		}
+		return err
+	}
+	s, was := plan.Source(i.Profile, ""), i.Model
+	if err := try(s); err != nil {
+		err = plan.Placed(i.Profile, s, err, try)
+		i.Model = was
+		return i, err
+	}
+	return i, nil
+}
+
 // described reads the lines before the first section.
-func described(t *testing.T, lines, text string) plan.Inputs {
+func described(t *testing.T, lines, text string) (plan.Inputs, error) {
 	facts := server
+	var opener backend.Opener = ref.Opener{}
 	var p *schema.Profile
 	m := ""
 	for _, line := range strings.Split(lines, "\n") {
@@ -99,6 +128,12 @@ func described(t *testing.T, lines, text string) plan.Inputs {
 				t.Fatal(err)
 			}
 			facts.TotalBytes = int64(n)
+		case "device":
+			d, err := devices.Find(value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			opener, facts = cuda.Opener{}, d.Facts("cuda")
 		case "cores":
 			facts.Cores, _ = strconv.Atoi(value)
 		case "shipped":
@@ -112,5 +147,7 @@ func described(t *testing.T, lines, text string) plan.Inputs {
 	if p == nil {
 		p = profile(t, "profile.cue", text)
 	}
-	return in(p, model, facts)
+	i := in(p, model, facts)
+	i.Opener = opener
+	return built(i)
 }

@@ -18,14 +18,17 @@ type document struct {
 	Backend       string        `json:"backend"`
 	Machine       backend.Facts `json:"machine"`
 	Options       options       `json:"options"`
+	Devices       int           `json:"devices"`
 	Budget        Budget        `json:"budget"`
 	TotalBytes    int64         `json:"total_bytes"`
+	HostBytes     int64         `json:"host_bytes"`
 	Ledger        Ledger        `json:"ledger"`
 	Capacity      Capacity      `json:"capacity"`
 	Choices       []choice      `json:"choices"`
 	Kernels       []Kernel      `json:"kernels"`
 	Converted     []string      `json:"converted"`
 	Warnings      []string      `json:"warnings"`
+	PlanOnly      []string      `json:"plan_only"`
 	GoMemoryLimit int64         `json:"go_memory_limit"`
 }
 
@@ -44,6 +47,9 @@ type options struct {
 	Threads             int     `json:"threads"` // 0: see choices
 	HTTPShare           float64 `json:"http_share"`
 	Variant             string  `json:"variant"` // "": see choices
+	Drafts              int     `json:"drafts"`
+	GraphMode           string  `json:"cudagraph_mode"`
+	GraphSizes          []int   `json:"cudagraph_sizes"`
 }
 
 type choice struct {
@@ -61,15 +67,24 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 		Options: options{
 			o.MaxModelLen, o.MaxNumSeqs, o.MaxNumBatchedTokens, o.BlockSize, word(o.KVFormat), o.KVBytes, o.PrefixCaching,
 			o.ChunkedPrefill, o.Overlap, o.Policy.String(), o.Backend.Threads, o.Backend.HTTPShare, o.Backend.Variant,
+			o.Drafts, p.graphMode(), append([]int{}, o.Backend.Graphs.Sizes...),
 		},
-		Budget: p.Budget, TotalBytes: p.Ledger.Total(), Ledger: p.Ledger, Capacity: p.Capacity, Choices: []choice{},
+		Devices: p.Ranks, Budget: p.Budget, TotalBytes: p.Ledger.Total(), HostBytes: p.Ledger.HostTotal(), Ledger: p.Ledger, Capacity: p.Capacity, Choices: []choice{},
 		Kernels: p.Kernels, Converted: append([]string{}, p.Converted...), Warnings: append([]string{}, p.Warnings...),
+		PlanOnly:      append([]string{}, p.PlanOnly...),
 		GoMemoryLimit: p.GoMemoryLimit,
 	}
 	for _, c := range p.Choices {
 		d.Choices = append(d.Choices, choice(c))
 	}
 	return json.Marshal(d)
+}
+
+func (p *Plan) graphMode() string {
+	if m := p.Options.Backend.Graphs.Mode; m != "" {
+		return m
+	}
+	return "none"
 }
 
 // JSON prints the plan for a program, indented.

@@ -11,14 +11,21 @@ import (
 type Basis string
 
 // The bases. Exact lines are allocated to the byte; a Bound is a ceiling that
-// the server keeps (Go's memory limit) or that was measured once; Held is what
-// the profile keeps free; Apart is not this server's memory at all.
+// the server keeps (Go's memory limit) or that was measured once; Fitted is an
+// estimate whose rule states its error; Held is what the profile keeps free;
+// Apart is not this server's memory at all. Host lines lie in the machine's memory
+// where the ledger is that of a device with its own, and count against no budget.
 const (
-	Exact Basis = "exact"
-	Bound Basis = "bound"
-	Held  Basis = "held"
-	Apart Basis = "apart"
+	Exact  Basis = "exact"
+	Bound  Basis = "bound"
+	Fitted Basis = "fitted"
+	Held   Basis = "held"
+	Apart  Basis = "apart"
+	Host   Basis = "host"
 )
+
+// counts says that the line is part of what the budget is held against.
+func (b Basis) counts() bool { return b != Apart && b != Host }
 
 // Item is one line of the ledger.
 type Item struct {
@@ -30,14 +37,26 @@ type Item struct {
 	Parts []Item `json:"parts,omitempty"`
 }
 
-// Ledger is every byte the server will hold.
+// Ledger is every byte the server will hold; of several devices, on each.
 type Ledger []Item
 
-// Total is the sum of all lines but those apart; it does not wrap.
+// Total is the sum of all lines that count against the budget: none that is apart
+// or on the host. It does not wrap.
 func (l Ledger) Total() int64 {
 	var n int64
 	for _, i := range l {
-		if i.Basis != Apart {
+		if i.Basis.counts() {
+			n = add(n, i.Bytes)
+		}
+	}
+	return n
+}
+
+// HostTotal is what a device's server holds in the machine's own memory.
+func (l Ledger) HostTotal() int64 {
+	var n int64
+	for _, i := range l {
+		if i.Basis == Host {
 			n = add(n, i.Bytes)
 		}
 	}

@@ -28,6 +28,7 @@ const (
 	heapPerWord = 512       // a token of the vocabulary: tokenizer.json as text, bytes of a token
 	binaryPages = 64 << 20  // resident pages of the binary and its libraries
 	perThread   = 512 << 10 // stack and allocator of a thread outside Go
+	hostThreads = 64        // of a machine with a GPU, whose cores no catalogue knows
 )
 
 // Names of the ledger's lines that are no arena.
@@ -36,6 +37,8 @@ const (
 	runtimeItem = "runtime"
 	reserveItem = "reserve"
 	mappedItem  = "mapped"
+	swapItem    = "swap"
+	loraItem    = "lora"
 	heapPart    = "go heap"
 )
 
@@ -49,16 +52,78 @@ func (w want) ledger(o engine.Options, a *engine.Account) Ledger {
 			Rule: fmt.Sprintf("peak of a step of %s tokens, %s sequences", Group(int64(o.MaxNumBatchedTokens)), Group(int64(o.MaxNumSeqs)))},
 		{Name: backend.Workspace.String(), Bytes: r.Arenas[backend.Workspace], Basis: Exact, Rule: "room of the kernels and threads"},
 		{Name: backend.StepIO.String(), Bytes: r.Arenas[backend.StepIO], Basis: Exact, Rule: "step buffers, two sets: ids, page tables, masks"},
-		w.text(),
-		w.runtime(o, a),
+	}
+	if it, any := w.lora(a); any {
+		l = append(l, it)
+	}
+	l = append(l, overheads(a)...)
+	process := w.process(o, a)
+	if !w.onGPU() {
+		l = append(l, process...)
 	}
 	if w.reserve > 0 {
 		l = append(l, Item{Name: reserveItem, Bytes: w.reserve, Basis: Held, Rule: "memory.reserve, left to others"})
 	}
-	if n := w.mapped(); n > 0 {
-		l = append(l, Item{Name: mappedItem, Bytes: n, Basis: Apart, Rule: "the model's files, while loading; dropped after packing"})
+	mapped := Item{Name: mappedItem, Bytes: w.mapped(), Basis: Apart, Rule: "the model's files, while loading; dropped after packing"}
+	if w.onGPU() {
+		for i := range process {
+			process[i].Basis = Host
+		}
+		l, mapped.Basis = append(l, process...), Host
+	}
+	if mapped.Bytes > 0 {
+		l = append(l, mapped)
 	}
 	return l
+}
+
+// process lists what lies in the machine's memory whatever the backend.
+func (w want) process(o engine.Options, a *engine.Account) []Item {
+	out := []Item{w.text(), w.runtime(o, a)}
+	if n := int64(w.in.Profile.Memory.SwapSpace); n > 0 {
+		out = append(out, Item{Name: swapItem, Bytes: n, Basis: Bound, Rule: fmt.Sprintf("memory.swapSpace: %s KV slabs of preempted sequences", Group(n/a.KV.SlabBytes))})
+	}
+	return out
+}
+
+// overheads are what a device's driver and graphs take beside the arenas.
+func overheads(a *engine.Account) []Item {
+	from, has := a.Layout.(backend.Overheads)
+	if !has {
+		return nil
+	}
+	var out []Item
+	for _, o := range from.Overheads(a.Reservation) {
+		it := Item{Name: o.Name, Bytes: o.Bytes, Basis: Bound, Rule: o.Rule}
+		if o.Fitted {
+			it.Basis = Fitted
+		}
+		out = append(out, it)
+	}
+	return out
+}
+
+// lora is the room for adapters: for every slot, the two factors of each linear
+// layer of the text model, 2 bytes a number: rank rows of its inputs for each
+// projection that is fused into it, and rank columns of its outputs. Embedding,
+// head, experts and vision tower take none.
+func (w want) lora(a *engine.Account) (Item, bool) {
+	p := w.in.Profile.LoRA
+	if p == nil {
+		return Item{}, false
+	}
+	var numbers int64
+	layers := 0
+	for _, s := range a.Reservation.Weights {
+		if s.Use != backend.Multiply || s.Experts > 0 || s.Group == "head" || s.Group == "vision" || s.Group == "router" {
+			continue
+		}
+		layers++
+		numbers += int64(max(1, len(s.Parts)))*int64(s.Cols) + int64(s.Rows)
+	}
+	n := a.Layout.Round(2 * int64(p.MaxLoras) * int64(p.MaxRank) * numbers)
+	return Item{Name: loraItem, Bytes: n, Basis: Bound,
+		Rule: fmt.Sprintf("%s × rank %d × %s inputs and outputs of %s × 2 B", numberOf(p.MaxLoras, "slot"), p.MaxRank, Group(numbers), numberOf(layers, "linear layer"))}, true
 }
 
 func kvRule(o engine.Options, a *engine.Account) string {
@@ -77,6 +142,9 @@ func (w want) runtime(o engine.Options, a *engine.Account) Item {
 	vocab := int64(w.in.Model.Config.VocabSize)
 	heap := heapBase + heapPerSeq*int64(o.MaxNumSeqs) + heapPerWord*vocab + heapPerPage*pages
 	threads := int64(max(1, w.in.Facts.Cores, o.Backend.Threads))
+	if w.onGPU() {
+		threads = hostThreads
+	}
 	rest := binaryPages + perThread*threads
 	return Item{Name: runtimeItem, Bytes: heap + rest, Basis: Bound, Rule: "this process apart from its arenas", Parts: []Item{
 		{Name: heapPart, Bytes: heap, Basis: Bound, Rule: fmt.Sprintf("%v + %v × %d seqs + %v × %s pages + %v × %s ids",

@@ -15,6 +15,7 @@ import (
 
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
+	"vapp.dev/engine/models"
 	"vapp.dev/schema"
 )
 
@@ -43,6 +44,10 @@ type Plan struct {
 	Kernels   []Kernel // who reads the weights
 	Converted []string // weights that are not kept in the checkpoint's format
 	Warnings  []string
+	// PlanOnly is why vapp up would refuse what is planned; empty: it would not.
+	PlanOnly []string
+	// Ranks is how many devices hold a ledger like this one, at least 1.
+	Ranks int
 	// GoMemoryLimit is the Go runtime's memory limit (GOMEMLIMIT) in bytes,
 	// which keeps the runtime line's bound.
 	GoMemoryLimit int64
@@ -80,9 +85,10 @@ type Kernel struct {
 
 // Make plans: wishes (wish.go) turns the profile into what is wanted, solve
 // (solve.go) finds the options that fit, and plan writes the ledger (memory.go).
-// The error is a *schema.Error for a field that cannot be honoured,
-// a *DoesNotFitError where memory is too small, or names what the backend or
-// the family lacks.
+// The error is a *schema.Error for a field that cannot be honoured, a
+// *DoesNotFitError where memory is too small, a *ContractError where the plan does
+// not meet what the profile requires, or names what the backend or the family
+// lacks.
 func Make(in Inputs) (*Plan, error) {
 	w, err := wishes(in)
 	if err != nil {
@@ -92,30 +98,36 @@ func Make(in Inputs) (*Plan, error) {
 	if err != nil {
 		return nil, w.explain(err)
 	}
-	return w.plan(s)
+	p, err := w.plan(s)
+	if err != nil {
+		return nil, err
+	}
+	return p, w.required(p)
 }
 
 // plan turns a solution into the Plan that prints.
 func (w want) plan(s solution) (*Plan, error) {
-	acct, err := engine.NewAccount(s.options, w.in.Model, w.in.Opener, w.in.Facts)
-	if err != nil {
-		return nil, err
-	}
+	acct := *s.account
+	acct.Reservation.Arenas[backend.KV] = acct.Layout.Round(s.options.KVBytes)
 	p := &Plan{
 		Profile: w.in.Profile.Name, Model: modelFacts(w.in.Model), Backend: w.in.Opener.Name(), Facts: w.in.Facts,
-		Options: s.options, Account: acct, Ledger: w.ledger(s.options, acct), Budget: w.budget(),
+		Options: s.options, Account: &acct, Ledger: w.ledger(s.options, &acct), Budget: w.budget(),
+		Ranks: ranks(w.in.Model.Source.Build),
 	}
 	if total := p.Ledger.Total(); p.Budget.Bytes > 0 && total > p.Budget.Bytes {
 		return nil, fmt.Errorf("plan: the ledger sums to %d bytes, above its budget of %d", total, p.Budget.Bytes)
 	}
-	p.Capacity = capacityOf(s.options, acct)
+	p.Capacity = w.capacity(s.options, &acct)
 	p.Choices = append(acct.Layout.Choices(), w.choices(s.options)...)
 	p.Kernels = kernelsOf(acct.Reservation)
 	p.Converted = converted(acct.Reservation)
-	p.Warnings = w.warnings()
+	p.Warnings, p.PlanOnly = w.warnings(), w.planOnly(&acct)
 	p.GoMemoryLimit = goMemoryLimit(p.Backend, p.Ledger)
 	return p, nil
 }
+
+// ranks is how many devices a model built so lies on.
+func ranks(b models.Build) int { return max(1, b.Shard.World) * max(1, b.Pipe.World) }
 
 func modelFacts(m *engine.Model) Model {
 	c := m.Config
@@ -124,7 +136,14 @@ func modelFacts(m *engine.Model) Model {
 		Heads: c.NumHeads, KVHeads: c.NumKVHeads, HeadDim: c.HeadDim, Vocab: c.VocabSize,
 		Longest: c.MaxPositionEmbeddings, Dtype: m.Dtype.String(),
 	}
-	for _, w := range m.Family.Weights() {
+	whole := m
+	if b := m.Source.Build; ranks(b) > 1 {
+		b.Shard, b.Pipe = backend.Whole, backend.Whole
+		if all, err := m.With(b); err == nil {
+			whole = all
+		}
+	}
+	for _, w := range whole.Family.Weights() {
 		if len(w.Parts) > 0 && w.Parts[0].Values == nil {
 			out.Weights += w.Elems()
 		}

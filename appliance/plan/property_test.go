@@ -8,6 +8,7 @@ import (
 
 	"vapp.dev/appliance/plan"
 	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/devices"
 	"vapp.dev/schema"
 )
 
@@ -119,11 +120,31 @@ func text(t *testing.T, p *plan.Plan) string {
 func helps(t *testing.T, i plan.Inputs, no *plan.DoesNotFitError) {
 	t.Helper()
 	for _, c := range no.Changes {
-		p := applied(t, i.Profile, c)
-		if _, err := plan.Make(plan.Inputs{Profile: p, Model: i.Model, Opener: i.Opener, Facts: i.Facts}); err != nil {
+		if _, err := plan.Make(changed(t, i, c)); err != nil {
 			t.Errorf("%v does not make it fit: %v", c, err)
 		}
 	}
+}
+
+// changed is what is planned after the change: the profile, and the model as the
+// profile then builds it, or another device.
+func changed(t *testing.T, i plan.Inputs, c plan.Change) plan.Inputs {
+	t.Helper()
+	if c.Path == "--gpu" {
+		d, err := devices.Find(c.New)
+		if err != nil {
+			t.Fatal(err)
+		}
+		i.Facts = d.Facts(i.Opener.Name())
+		return i
+	}
+	i.Profile = applied(t, i.Profile, c)
+	m, err := i.Model.With(plan.Source(i.Profile, "").Build)
+	if err != nil {
+		t.Fatalf("%v: %v", c, err)
+	}
+	i.Model = m
+	return i
 }
 
 // applied is the profile with the change, read as the profile's text would be.
@@ -151,6 +172,15 @@ func applied(t *testing.T, old *schema.Profile, c plan.Change) *schema.Profile {
 		read(&p.Scheduler.MaxNumSeqs)
 	case "scheduler.maxNumBatchedTokens":
 		read(&p.Scheduler.MaxNumBatchedTokens)
+	case "quantization":
+		read(&p.Quantization)
+	case "memory.kvRebuild":
+		read(&p.Memory.KVRebuild)
+	case "parallel.tensor":
+		read(&p.Parallel.Tensor)
+	case "cudagraph.mode":
+		p.Cudagraph = &schema.Cudagraph{}
+		read(&p.Cudagraph.Mode)
 	default:
 		t.Fatalf("change of %s", c.Path)
 	}
@@ -178,6 +208,9 @@ func TestSmallestChanges(t *testing.T) {
 	}
 	for _, c := range no.Changes {
 		less, known := nearer[c.Path]
+		if c.Path == "--gpu" {
+			continue
+		}
 		if !known {
 			t.Errorf("unexpected %v", c)
 			continue

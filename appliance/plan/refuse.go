@@ -1,32 +1,66 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
 	"vapp.dev/engine"
+	"vapp.dev/engine/backend"
 	"vapp.dev/schema"
 )
 
 // Refuse returns one error for all fields that ask for what this release plans
-// but cannot run ("planned only"), and for limits beyond its step buffers.
+// but cannot run, each with the word "plan-only". `vapp up` asks it; a plan
+// prints them (Plan.PlanOnly).
 func Refuse(p *schema.Profile) error {
 	var all schema.Error
-	reject := func(path, format string, args ...any) {
-		all.List = append(all.List, p.Reject(path, format, args...).List...)
-	}
 	for _, r := range planned(p) {
 		if r.asks {
-			reject(r.path, "%s: planned only, this release does not run it; leave the field out", r.what)
+			all.List = append(all.List, p.Reject(r.path, "plan-only: %s: this release plans it and does not run it; leave the field out", r.what).List...)
 		}
-	}
-	if n := p.Serve.Limits.MaxLogprobs; n < 0 || n > engine.MaxLogprobs {
-		reject("serve.limits.maxLogprobs", "%d alternatives a token are more than a step has room for; allowed: 0 to %d", n, engine.MaxLogprobs)
 	}
 	if len(all.List) == 0 {
 		return nil
 	}
 	return &all
+}
+
+// Runs says why the planned engine would not run though the profile asks for
+// nothing that is plan-only: its device or its model's ops are. It is nil where
+// it would.
+func (p *Plan) Runs() error {
+	if p.Account.PlanOnly == nil {
+		return nil
+	}
+	return fmt.Errorf("plan-only: %w", p.Account.PlanOnly)
+}
+
+// planOnly lists why `vapp up` would refuse.
+func (w want) planOnly(a *engine.Account) []string {
+	var out []string
+	if a.PlanOnly != nil {
+		out = append(out, because(a.PlanOnly))
+	}
+	for _, r := range planned(w.in.Profile) {
+		if r.asks {
+			out = append(out, r.path+": "+r.what)
+		}
+	}
+	return out
+}
+
+// because is a backend's refusal without the word for its kind.
+func because(err error) string {
+	return strings.Replace(err.Error(), ": "+backend.ErrUnsupported.Error()+":", ":", 1)
+}
+
+// checkLimits refuses what has no room in a step.
+func checkLimits(p *schema.Profile) error {
+	if n := p.Serve.Limits.MaxLogprobs; n < 0 || n > engine.MaxLogprobs {
+		return p.Reject("serve.limits.maxLogprobs", "%d alternatives a token are more than a step has room for; allowed: 0 to %d", n, engine.MaxLogprobs)
+	}
+	return nil
 }
 
 // wish is a field that asks for something planned only.
@@ -43,17 +77,18 @@ func planned(p *schema.Profile) []wish {
 		{"quantization", p.Quantization != "none", "quantization at load (" + p.Quantization + ")"},
 		{"memory.kvCacheDtype", strings.HasPrefix(p.Memory.KVCacheDtype, "fp8"), "a KV cache in " + p.Memory.KVCacheDtype},
 		{"memory.swapSpace", p.Memory.SwapSpace > 0, "swap space (preempted sequences are recomputed)"},
-		{"memory.kvRebuild", p.Memory.KVRebuild, "rebuilding V from K"},
+		{"memory.kvRebuild", p.Memory.KVRebuild, "rebuilding K from V"},
 		{"scheduler.itlTarget", p.Scheduler.ITLTarget > 0, "a target for inter-token latency"},
 		{"cudagraph.mode", p.Cudagraph != nil && p.Cudagraph.Mode != "none", "CUDA graphs"},
 		{"parsers.reasoning", p.Parsers.Reasoning != "", "reasoning parsers"},
 		{"parsers.toolCall", p.Parsers.ToolCall != "", "tool-call parsers"},
 		{"parsers.autoToolChoice", p.Parsers.AutoToolChoice, "automatic tool choice"},
 		{"speculative", p.Speculative != nil, "speculative decoding"},
+		{"multimodal", vision(p), "images and video"},
+		{"lora", p.LoRA != nil, "LoRA adapters"},
 		{"parallel.tensor", p.Parallel.Tensor > 1, "tensor parallelism"},
 		{"parallel.pipeline", p.Parallel.Pipeline > 1, "pipeline parallelism"},
 		{"reload.structural", p.Reload.Structural == "swap", "swapping engines on a structural change"},
-		{"require", p.Require != nil, "contracts"},
 	}
 }
 
@@ -63,4 +98,30 @@ func numberOf(n int, noun string) string {
 		return fmt.Sprintf("1 %s", noun)
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Placed gives a family's refusal of a Build the place in the profile of the
+// wish that it refuses: the one without which the model can be built. try builds
+// the model of a source. Other errors stay as they are.
+func Placed(p *schema.Profile, s engine.Source, err error, try func(engine.Source) error) error {
+	for _, c := range []struct {
+		path string
+		drop func(*engine.Source)
+	}{
+		{"parallel.tensor", func(s *engine.Source) { s.Build.Shard = backend.Whole }},
+		{"parallel.pipeline", func(s *engine.Source) { s.Build.Pipe = backend.Whole }},
+		{"model.dtype", func(s *engine.Source) { s.Build.Dtype = 0 }},
+		{"quantization", func(s *engine.Source) { s.Build.Quantize = 0 }},
+		{"speculative.method", func(s *engine.Source) { s.Build.Draft = 0 }},
+		{"multimodal.limits", func(s *engine.Source) { s.Build.Vision = false }},
+		{"memory.kvRebuild", func(s *engine.Source) { s.Build.Rebuild = false }},
+	} {
+		less := s
+		c.drop(&less)
+		var placed *schema.Error
+		if less.Build != s.Build && !errors.As(err, &placed) && try(less) == nil {
+			return p.Reject(c.path, "%v", err)
+		}
+	}
+	return err
 }

@@ -9,8 +9,39 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// solution is a choice of the open numbers that fits.
-type solution struct{ options engine.Options }
+// solution is a choice of the open numbers that fits, and what it takes.
+type solution struct {
+	options engine.Options
+	account *engine.Account // but for the KV arena's size
+}
+
+// accounts are those made so far. What the key has not is the same for all of
+// them, or changes nothing but the KV arena.
+type accounts map[accountKey]*engine.Account
+
+type accountKey struct {
+	model                           *engine.Model
+	device                          string
+	total                           int64
+	length, seqs, batch, block, off int
+	kv                              string
+}
+
+// account is engine.NewAccount without a KV arena, made once for equal options.
+func (w want) account(o engine.Options) (*engine.Account, error) {
+	key := accountKey{w.in.Model, w.in.Facts.Device, w.in.Facts.TotalBytes, o.MaxModelLen, o.MaxNumSeqs, o.MaxNumBatchedTokens, o.BlockSize, 0, o.KVFormat.String()}
+	if w.graphsOff {
+		key.off = 1
+	}
+	if a, ok := w.accounts[key]; ok {
+		return a, nil
+	}
+	a, err := engine.NewAccount(o, w.in.Model, w.in.Opener, w.in.Facts)
+	if err == nil {
+		w.accounts[key] = a
+	}
+	return a, err
+}
 
 // shortError says that a want does not fit and by how much.
 type shortError struct {
@@ -75,7 +106,13 @@ func (w want) solveLen(tokens int) (solution, error) {
 	}
 	o := w.options
 	o.MaxModelLen, o.KVBytes = tokens, 0
-	acct, err := engine.NewAccount(o, w.in.Model, w.in.Opener, w.in.Facts)
+	if w.onGPU() {
+		var err error
+		if o.Backend.Graphs, err = w.graphs(); err != nil {
+			return solution{}, err
+		}
+	}
+	acct, err := w.account(o)
 	if err != nil {
 		return solution{}, err
 	}
@@ -87,7 +124,7 @@ func (w want) solveLen(tokens int) (solution, error) {
 	if slabs >= one {
 		if l := w.withSlabs(o, acct, slabs); l.Total() <= w.limit() {
 			o.KVBytes = int64(slabs) * acct.KV.SlabBytes
-			return solution{o}, nil
+			return solution{o, acct}, nil
 		}
 	}
 	return solution{}, w.short(o, acct, one, slabs)
@@ -97,9 +134,13 @@ func (w want) solveLen(tokens int) (solution, error) {
 // and the books of its pages are all that grows with it.
 func (w want) largest(o engine.Options, acct *engine.Account) int {
 	room := w.limit() - w.withSlabs(o, acct, 0).Total()
+	heap := pageHeap
+	if w.onGPU() {
+		heap = func(*engine.Account, int) int64 { return 0 } // on the host
+	}
 	return sort.Search(acct.KV.Slabs(room), func(i int) bool {
 		n := i + 1
-		return acct.Layout.Round(int64(n)*acct.KV.SlabBytes)+pageHeap(acct, n) > room
+		return acct.Layout.Round(int64(n)*acct.KV.SlabBytes)+heap(acct, n) > room
 	})
 }
 

@@ -1,36 +1,65 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
 	"sort"
+	"unicode/utf8"
 
-	"vapp.dev/kernels"
 	"vapp.dev/schema"
 )
 
 // Change is one field that, changed alone, makes the profile fit: the change
 // was planned like the profile itself.
 type Change struct {
-	Path string `json:"path"` // memory.utilization
-	Old  string `json:"old"`  // as the profile would say it
+	// Path is of the profile (memory.utilization), or "--gpu" or "--why-not": the
+	// device, and what was asked for.
+	Path string `json:"path"`
+	Old  string `json:"old"` // as the profile would say it
 	New  string `json:"new"`
+	// Cost is what the change takes from somebody, in plain words.
+	Cost string `json:"cost"`
 
-	far float64 // how far New is from Old: 0 not at all, 1 as far as can be
+	far float64 // how far New is from Old: 0 not at all, 1 as far as can be, more for other machines
 }
 
 // String is "memory.utilization: 0.95 (now 0.9)".
 func (c Change) String() string { return fmt.Sprintf("%s: %s (now %s)", c.Path, c.New, c.Old) }
 
-// knobs are the fields that can make room, each by itself.
-var knobs = []func(want, *shortError) []Change{
-	byUtilization, byModelLen, bySeqs, byBatch, byReserve, byKVCache, byDtype,
+// listed prints changes and their costs.
+func listed(cs []Change) string {
+	t := &text{width: TextWidth}
+	width := 0
+	for _, c := range cs {
+		width = max(width, utf8.RuneCountInString(c.String()))
+	}
+	for _, c := range cs {
+		t.hang(fmt.Sprintf("  %-*s  ", width, c), c.Cost)
+	}
+	return t.b.String()
 }
 
+// knobs are the fields with a number that can make room, each by itself.
+var knobs = []func(want, *shortError) []Change{
+	byUtilization, byModelLen, bySeqs, byBatch, byReserve, byKVCache, byVariant, byDevice,
+}
+
+// changes are those that make it fit, the smallest first.
+func (w want) changes(s *shortError) []Change {
+	var out []Change
+	for _, knob := range knobs {
+		out = append(out, knob(w, s)...)
+	}
+	slices.SortStableFunc(out, func(a, b Change) int { return cmp.Compare(a.far, b.far) })
+	return out
+}
+
+// fits says that a solution exists which meets the goal.
 func (w want) fits() bool {
-	_, err := w.solve()
-	return err == nil
+	s, err := w.solve()
+	return err == nil && w.goal.met(s.options, s.account, s.account.KV.Slabs(s.options.KVBytes))
 }
 
 // most finds the largest n in [lo, hi] for which try(n) fits; n is tried.
@@ -55,8 +84,9 @@ func distance(old, new float64) float64 {
 	return math.Abs(new-old) / math.Max(math.Abs(new), math.Abs(old))
 }
 
-func change(path, old, new string, a, b float64) []Change {
-	return []Change{{path, old, new, distance(a, b)}}
+// numbered is a change of a number, as the profile writes it.
+func numbered(path string, old, new int64, cost string) []Change {
+	return []Change{{path, fmt.Sprint(old), fmt.Sprint(new), cost, distance(float64(old), float64(new))}}
 }
 
 // byUtilization raises the share, in hundredths.
@@ -72,36 +102,39 @@ func byUtilization(w want, _ *shortError) []Change {
 	if !ok {
 		return nil
 	}
-	new := float64(n) / 100
-	return change("memory.utilization", fmt.Sprint(old), fmt.Sprint(new), old, new)
+	w.utilization = float64(n) / 100
+	left := w.in.Facts.TotalBytes - w.limit()
+	return []Change{{"memory.utilization", fmt.Sprint(old), fmt.Sprint(w.utilization),
+		fmt.Sprintf("leaves %s of %s to everything else", Size(left), Size(w.in.Facts.TotalBytes)), distance(old, w.utilization)}}
 }
 
-// byModelLen shortens it, in whole blocks.
+// byModelLen shortens it, in whole blocks, not below the goal's length.
 func byModelLen(w want, _ *shortError) []Change {
 	old, block := w.options.MaxModelLen, int64(w.options.BlockSize)
 	if old == 0 {
 		return nil
 	}
-	n, ok := most(1, int64(old-1)/block, func(n int64) bool {
+	lo := (int64(w.goal.tokens) + block - 1) / block
+	n, ok := most(max(1, lo), int64(old-1)/block, func(n int64) bool {
 		w.options.MaxModelLen = int(n * block)
 		return w.fits()
 	})
 	if !ok {
 		return nil
 	}
-	return change("maxModelLen", fmt.Sprint(old), fmt.Sprint(n*block), float64(old), float64(n*block))
+	return numbered("maxModelLen", int64(old), n*block, fmt.Sprintf("no request may be longer than %s tokens", Group(n*block)))
 }
 
 func bySeqs(w want, _ *shortError) []Change {
 	old := w.options.MaxNumSeqs
-	n, ok := most(1, int64(old-1), func(n int64) bool {
+	n, ok := most(int64(max(1, w.goal.seqs)), int64(old-1), func(n int64) bool {
 		w.options.MaxNumSeqs = int(n)
 		return w.fits()
 	})
 	if !ok {
 		return nil
 	}
-	return change("scheduler.maxNumSeqs", fmt.Sprint(old), fmt.Sprint(n), float64(old), float64(n))
+	return numbered("scheduler.maxNumSeqs", int64(old), n, fmt.Sprintf("at most %s at once, the others wait", numberOf(int(n), "request")))
 }
 
 func byBatch(w want, _ *shortError) []Change {
@@ -117,7 +150,7 @@ func byBatch(w want, _ *shortError) []Change {
 	if !ok {
 		return nil
 	}
-	return change("scheduler.maxNumBatchedTokens", fmt.Sprint(old), fmt.Sprint(n), float64(old), float64(n))
+	return numbered("scheduler.maxNumBatchedTokens", int64(old), n, "prompts are computed in more and smaller steps")
 }
 
 // mib is the step in which sizes are proposed.
@@ -139,14 +172,14 @@ func byReserve(w want, _ *shortError) []Change {
 	if !ok || old == 0 {
 		return nil
 	}
-	return change("memory.reserve", size(old), size(n*mib), float64(old), float64(n*mib))
+	return []Change{{"memory.reserve", size(old), size(n * mib), fmt.Sprintf("%s less kept free for others", Size(old-n*mib)), distance(float64(old), float64(n*mib))}}
 }
 
-// byKVCache fixes the KV arena: raised to what a sequence needs, lowered to what
+// byKVCache fixes the KV arena: raised to what is asked for, lowered to what
 // there is room for, or in place of a share of memory.
 func byKVCache(w want, s *shortError) []Change {
 	old, share := w.kvCache, w.utilization
-	if w.in.Facts.TotalBytes <= 0 && !s.kvOnly {
+	if w.in.Facts.TotalBytes <= 0 && !s.kvOnly && w.goal.seqs == 0 {
 		return nil
 	}
 	w.utilization = 0
@@ -156,35 +189,23 @@ func byKVCache(w want, s *shortError) []Change {
 	}
 	var n int64
 	var ok bool
-	least := max(1, (s.one+mib-1)/mib)
-	if old > 0 && !s.kvOnly {
-		n, ok = most(least, (old-1)/mib, try)
+	lo := max(1, (s.one+mib-1)/mib)
+	if old > 0 && !s.kvOnly && w.goal.seqs == 0 {
+		n, ok = most(lo, (old-1)/mib, try)
 	} else {
-		n, ok = least, try(least)
+		n, ok = lo, try(lo)
 	}
 	if !ok {
 		return nil
 	}
 	if old == 0 {
-		return []Change{{"memory.kvCache", fmt.Sprintf("utilization %v", share), size(n * mib), 1}}
+		return []Change{{"memory.kvCache", fmt.Sprintf("utilization %v", share), size(n * mib), "the KV cache takes no more, whatever is free", 1}}
 	}
-	return change("memory.kvCache", size(old), size(n*mib), float64(old), float64(n*mib))
-}
-
-// byDtype stores K and V in fewer bytes.
-func byDtype(w want, _ *shortError) []Change {
-	var out []Change
-	old := w.options.KVFormat
-	for _, f := range []kernels.Format{kernels.BF16, kernels.F16} {
-		if f.Bytes(1) >= old.Bytes(1) || !slices.Contains(w.layout.KVFormats(), f) {
-			continue
-		}
-		w.options.KVFormat = f
-		if w.fits() {
-			out = append(out, Change{"memory.kvCacheDtype", quoted(w.in.Profile.Memory.KVCacheDtype), quoted(word(f)), 0.5})
-		}
+	cost := fmt.Sprintf("%s more of the memory", Size(n*mib-old))
+	if n*mib < old {
+		cost = fmt.Sprintf("%s less for sequences and prefixes", Size(old-n*mib))
 	}
-	return out
+	return []Change{{"memory.kvCache", size(old), size(n * mib), cost, distance(float64(old), float64(n*mib))}}
 }
 
 func quoted(s string) string { return `"` + s + `"` }

@@ -22,9 +22,10 @@ func (p *Plan) String() string {
 	p.head(t)
 	p.fits(t)
 	t.line("")
-	t.line("memory, in bytes")
-	p.Ledger.table(t)
+	t.line("%s", p.memoryTitle())
+	p.Ledger.table(t, Basis.counts)
 	p.sum(t)
+	p.elsewhere(t)
 	t.hang("  ", legend)
 	p.decided(t)
 	for _, c := range p.Converted {
@@ -32,6 +33,9 @@ func (p *Plan) String() string {
 	}
 	for _, c := range p.Warnings {
 		t.note("warning", c)
+	}
+	if len(p.PlanOnly) > 0 {
+		t.note("plan-only", strings.Join(p.PlanOnly, "; "))
 	}
 	return t.b.String()
 }
@@ -64,8 +68,8 @@ func (p *Plan) head(t *text) {
 	default:
 		t.pair("", "from the catalogue, not measured")
 	}
-	if f.PlanOnly != "" {
-		t.pair("", "plan only: "+f.PlanOnly)
+	if p.Ranks > 1 {
+		t.pair("", fmt.Sprintf("%d devices like it, each holding what follows", p.Ranks))
 	}
 }
 
@@ -88,15 +92,42 @@ func (p *Plan) fits(t *text) {
 	t.line("")
 	t.line("what fits")
 	t.pair("KV cache", fmt.Sprintf("%s tokens in %s: %s, %s a token", Group(c.Tokens), Size(p.Ledger.Bytes("kv")), c.Classes[0].Format, Size(c.BytesPerToken)))
-	t.pair("concurrency", fmt.Sprintf("%.2fx at %s tokens a sequence; at most %d run at once (maxNumSeqs)", c.Concurrency, Group(int64(p.Options.MaxModelLen)), p.Options.MaxNumSeqs))
-	tokens, held, run := []string{}, []string{}, []string{}
-	for _, l := range c.Lengths {
-		tokens = append(tokens, Group(int64(l.Tokens)))
-		held = append(held, Group(int64(l.Sequences)))
-		run = append(run, Group(int64(l.Running)))
+	if p.hybrid() {
+		t.pair("", fmt.Sprintf("that is concurrency × length; pages of class %s alone: %s tokens, no capacity", c.Classes[0].Name, Group(c.GrowingTokens)))
 	}
-	t.columns([]string{"of length", "they fit", "and run"}, tokens, held, run)
+	t.pair("concurrency", fmt.Sprintf("%.2fx at %s tokens a sequence, steady (exact pools: %.2fx, %.2f %% lost to pages and slabs)",
+		c.Concurrency, Group(int64(p.Options.MaxModelLen)), c.Ideal, 100*c.Lengths[len(c.Lengths)-1].Loss()))
+	rows := make([][]string, 5)
+	for _, l := range c.Lengths {
+		for i, s := range []string{Group(int64(l.Tokens)), Group(int64(l.Sequences)), Group(int64(l.Admitted)), Group(int64(l.Running)), fmt.Sprintf("%.1f", l.Ideal)} {
+			rows[i] = append(rows[i], s)
+		}
+	}
+	t.columns([]string{"of length", "steady", "admitted", "and run", "exact pools"}, rows...)
+	t.pair("", fmt.Sprintf("steady: held once prompts are computed · admitted: begun by the scheduler, which keeps a block beyond each · and run: at most maxNumSeqs, %d", p.Options.MaxNumSeqs))
+	for i, cl := range c.Classes {
+		name := ""
+		if i == 0 {
+			name = "KV classes"
+		}
+		t.pair(name, cl.String())
+	}
 }
+
+// String says how a class is cut: layers, what a token takes, pages, slabs.
+func (c Class) String() string {
+	s := fmt.Sprintf("%s: %s × ", c.Name, numberOf(c.Layers, "layer"))
+	if c.Kind == "state" {
+		return s + fmt.Sprintf("%s of state a sequence, %d a slab", Size(c.StateBytes/int64(c.Layers)), c.PagesPerSlab)
+	}
+	s += fmt.Sprintf("%s a token, pages of %d tokens %s, %d a slab", Size(c.BytesPerToken/int64(c.Layers)), c.BlockSize, Size(c.PageBytes), c.PagesPerSlab)
+	if c.Window > 0 {
+		s += fmt.Sprintf(", the last %s tokens", Group(int64(c.Window)))
+	}
+	return s
+}
+
+func (p *Plan) hybrid() bool { return hybrid(p.Account.KV) }
 
 // columns prints rows of right-aligned cells under each other.
 func (t *text) columns(names []string, rows ...[]string) {
@@ -113,6 +144,24 @@ func (t *text) columns(names []string, rows ...[]string) {
 	}
 }
 
+// memoryTitle says whose memory it is.
+func (p *Plan) memoryTitle() string {
+	if p.Ranks > 1 {
+		return fmt.Sprintf("memory per GPU × %d, in bytes", p.Ranks)
+	}
+	return "memory, in bytes"
+}
+
+// elsewhere prints the lines that count against no budget.
+func (p *Plan) elsewhere(t *text) {
+	p.Ledger.table(t, func(b Basis) bool { return b == Apart })
+	if p.Ledger.HostTotal() == 0 {
+		return
+	}
+	t.line("memory of the host, in bytes")
+	p.Ledger.table(t, func(b Basis) bool { return b == Host })
+}
+
 // sum prints what the ledger is held against.
 func (p *Plan) sum(t *text) {
 	total := p.Ledger.Total()
@@ -126,7 +175,7 @@ func (p *Plan) sum(t *text) {
 }
 
 // legend says what the bases mean: what was derived and what was measured.
-const legend = "exact: derived to the byte · bound: measured ceiling · held: kept free · apart: not counted"
+const legend = "exact: derived to the byte · bound: ceiling · fitted: estimate, error beside it · held: kept free · host, apart: not counted"
 
 func (p *Plan) decided(t *text) {
 	t.line("")
@@ -138,23 +187,26 @@ func (p *Plan) decided(t *text) {
 		}
 		t.wide(16, c.Name, text)
 	}
-	width := 0
+	width, format := 0, 0
 	for _, k := range p.Kernels {
-		width = max(width, len(k.Name))
+		width, format = max(width, len(k.Name)), max(format, len(k.Format))
 	}
 	for i, k := range p.Kernels {
 		name := ""
 		if i == 0 {
 			name = "kernels"
 		}
-		t.wide(16, name, fmt.Sprintf("%-5s %-*s  %s, %s", k.Format, width, k.Name, numberOf(k.Count, "weight"), Size(k.Bytes)))
+		t.wide(16, name, fmt.Sprintf("%-*s  %-*s  %s, %s", format, k.Format, width, k.Name, numberOf(k.Count, "weight"), Size(k.Bytes)))
 	}
 	t.wide(16, "go memory limit", Size(p.GoMemoryLimit))
 }
 
-// table prints the ledger, its parts below their line.
-func (l Ledger) table(t *text) {
+// table prints the lines of some bases, their parts below them.
+func (l Ledger) table(t *text, of func(Basis) bool) {
 	for _, i := range l {
+		if !of(i.Basis) {
+			continue
+		}
 		t.row(i.Name, Group(i.Bytes), Size(i.Bytes), string(i.Basis), i.Rule)
 		for _, p := range i.Parts {
 			t.row("  "+p.Name, Group(p.Bytes), Size(p.Bytes), "", p.Rule)
@@ -185,7 +237,7 @@ func (t *text) note(kind, value string) {
 }
 
 func (t *text) row(name, bytes, size, basis, rule string) {
-	t.hang(fmt.Sprintf("  %-13s %15s %11s  %-5s  ", name, bytes, size, basis), rule)
+	t.hang(fmt.Sprintf("  %-13s %15s %11s  %-6s  ", name, bytes, size, basis), rule)
 }
 
 // hang prints value after lead, and its further lines below its first.

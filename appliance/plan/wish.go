@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"vapp.dev/engine"
@@ -26,12 +27,18 @@ type want struct {
 	utilization float64 // 0 where kvCache is given
 	kvCache     int64
 	reserve     int64
+	graphsOff   bool // whatever the profile says, no step is captured
+	goal        goal // what must fit besides one sequence of the model length
+	accounts    accounts
 }
+
+// onGPU says that the arenas lie in a device's own memory, apart from the host's.
+func (w want) onGPU() bool { return w.in.Opener.Name() == "cuda" }
 
 // wishes checks a profile against model and backend.
 func wishes(in Inputs) (want, error) {
 	p := in.Profile
-	if err := Refuse(p); err != nil {
+	if err := checkLimits(p); err != nil {
 		return want{}, err
 	}
 	if p.Backend != "auto" && p.Backend != in.Opener.Name() {
@@ -46,18 +53,30 @@ func wishes(in Inputs) (want, error) {
 	}
 	w := want{
 		in: in, utilization: p.Memory.Utilization, kvCache: int64(p.Memory.KVCache), reserve: int64(p.Memory.Reserve),
+		accounts: accounts{},
 		options: engine.Options{
 			MaxNumSeqs: p.Scheduler.MaxNumSeqs, MaxNumBatchedTokens: p.Scheduler.MaxNumBatchedTokens,
 			MaxQueue: p.Serve.Limits.MaxQueue, BlockSize: p.Memory.BlockSize,
 			PrefixCaching: p.Scheduler.PrefixCaching, ChunkedPrefill: p.Scheduler.ChunkedPrefill,
-			Overlap: p.Scheduler.Overlap, Policy: policy, Backend: settings(p, in.Opener.Name()),
+			Overlap: p.Scheduler.Overlap, Drafts: drafts(p), Policy: policy, Backend: settings(p, in.Opener.Name()),
 		},
 	}
 	if p.MaxModelLen != schema.Auto {
 		w.options.MaxModelLen = int(p.MaxModelLen)
 	}
-	w.layout, err = in.Opener.Layout(in.Facts, w.options.Backend)
-	if err != nil {
+	return w.laidOut()
+}
+
+// laidOut asks the backend for its layout, and checks what depends on it.
+func (w want) laidOut() (want, error) {
+	in, p := w.in, w.in.Profile
+	var err error
+	if w.onGPU() {
+		if w.options.Backend.Graphs, err = w.graphs(); err != nil {
+			return want{}, err
+		}
+	}
+	if w.layout, err = in.Opener.Layout(in.Facts, w.options.Backend); err != nil {
 		if errors.Is(err, backend.ErrUnsupported) && p.Says("cpu") {
 			return want{}, p.Reject("cpu", "%v", err)
 		}
@@ -66,7 +85,13 @@ func wishes(in Inputs) (want, error) {
 	if w.options.KVFormat, err = w.kvFormat(); err != nil {
 		return want{}, err
 	}
-	return w, w.check()
+	if err := errors.Join(w.checkBuild(), w.check()); err != nil {
+		return want{}, err
+	}
+	if w.in.Model.Source.Build.Pipe.World > 1 {
+		w.in.Model, err = w.heaviest()
+	}
+	return w, err
 }
 
 // settings are the profile's wishes about backend cpu; others have none.
@@ -91,31 +116,44 @@ func checkModel(in Inputs) error {
 		return p.Reject("maxModelLen", "%d tokens, but %s was made for %d (max_position_embeddings); allowed: at most %d, or \"auto\"",
 			p.MaxModelLen, m.Source.Name, longest, longest)
 	}
-	if asked, ok := dtypes[p.Model.Dtype]; ok && asked != m.Dtype {
-		return p.Reject("model.dtype", "%s is planned only: the model is %v, and converting it at load is not done by this release; leave the field out",
-			p.Model.Dtype, m.Dtype)
-	}
 	return nil
 }
 
-// dtypes are the words of model.dtype and memory.kvCacheDtype that are formats.
-var dtypes = map[string]kernels.Format{"bfloat16": kernels.BF16, "float16": kernels.F16, "float32": kernels.F32}
+// dtypes are the words of model.dtype and memory.kvCacheDtype that are formats;
+// of several words for one, plans print the first.
+var dtypes = []struct {
+	word   string
+	format kernels.Format
+}{
+	{"bfloat16", kernels.BF16}, {"float16", kernels.F16}, {"float32", kernels.F32},
+	{"fp8", kernels.F8E4M3}, {"fp8_e4m3", kernels.F8E4M3}, {"fp8_e5m2", kernels.F8E5M2},
+}
+
+func dtypeOf(word string) (kernels.Format, bool) {
+	for _, d := range dtypes {
+		if d.word == word {
+			return d.format, true
+		}
+	}
+	return kernels.Invalid, false
+}
 
 // kvFormat is how K and V are stored. auto follows the model's activations, or
 // takes the layout's preferred format where it cannot keep those.
 func (w want) kvFormat() (kernels.Format, error) {
-	word, kept := w.in.Profile.Memory.KVCacheDtype, w.layout.KVFormats()
-	f, named := dtypes[word]
+	p, kept := w.in.Profile, w.layout.KVFormats()
+	f, named := dtypeOf(p.Memory.KVCacheDtype)
 	if !named {
 		f = w.in.Model.Dtype
-	}
-	for _, k := range kept {
-		if k == f {
-			return f, nil
+		if asked, ok := dtypeOf(p.Model.Dtype); ok {
+			f = asked
 		}
 	}
+	if slices.Contains(kept, f) {
+		return f, nil
+	}
 	if named || len(kept) == 0 {
-		return f, w.in.Profile.Reject("memory.kvCacheDtype", "backend %s cannot keep %s; allowed: auto, %s", w.in.Opener.Name(), word, words(kept))
+		return f, p.Reject("memory.kvCacheDtype", "backend %s cannot keep %s; allowed: auto, %s", w.in.Opener.Name(), p.Memory.KVCacheDtype, words(kept))
 	}
 	return kept[0], nil
 }
@@ -130,9 +168,9 @@ func words(fs []kernels.Format) string {
 }
 
 func word(f kernels.Format) string {
-	for w, g := range dtypes {
-		if g == f {
-			return w
+	for _, d := range dtypes {
+		if d.format == f {
+			return d.word
 		}
 	}
 	return f.String()
@@ -163,9 +201,11 @@ const modelLenChoice = "max model len"
 func (w want) choices(o engine.Options) []backend.Choice {
 	p, m := w.in.Profile, w.in.Model
 	why := "memory.kvCacheDtype"
-	if _, named := dtypes[p.Memory.KVCacheDtype]; !named {
+	if _, named := dtypeOf(p.Memory.KVCacheDtype); !named {
 		why = "auto: as the model"
-		if o.KVFormat != m.Dtype {
+		if o.KVFormat == asked(p.Model.Dtype) {
+			why = "auto: as model.dtype"
+		} else if o.KVFormat != m.Dtype {
 			why = fmt.Sprintf("auto: the model is %v, which backend %s does not keep", m.Dtype, w.in.Opener.Name())
 		}
 	}
@@ -189,6 +229,18 @@ func (w want) warnings() []string {
 	if err := m.Loadable(); err != nil {
 		out = append(out, err.Error())
 	}
+	if w.in.Profile.Cudagraph != nil && w.in.Profile.Cudagraph.Mode != "none" && !w.onGPU() {
+		out = append(out, "cudagraph: backend "+w.in.Opener.Name()+" captures no graphs, so that the plan has none")
+	}
+	if b := m.Source.Build; b.Pipe.World > 1 {
+		out = append(out, fmt.Sprintf("pipeline: the ledger is that of rank %d of %d, which holds the most", b.Pipe.Rank, b.Pipe.World))
+	}
+	if b := m.Source.Build; b.Quantize != kernels.Invalid && !converts(m) {
+		out = append(out, "quantization: "+w.in.Profile.Quantization+" converts nothing: the checkpoint's linear layers are quantized already, and stay as they are")
+	}
+	if w.hasState() && w.options.PrefixCaching {
+		out = append(out, "prefix caching: the engine keeps no checkpoints of recurrent state, so that prompts of this model share no prefix; none are planned")
+	}
 	if f.TotalBytes <= 0 {
 		out = append(out, "the machine's memory is unknown: whether the ledger fits was not checked")
 	}
@@ -196,4 +248,14 @@ func (w want) warnings() []string {
 		out = append(out, "the instruction sets of the machine are unknown: kernels may differ there")
 	}
 	return out
+}
+
+// converts says that quantization at load changes at least one weight.
+func converts(m *engine.Model) bool {
+	return slices.ContainsFunc(m.Family.Weights(), func(s backend.WeightSpec) bool { return s.Target != kernels.Invalid })
+}
+
+// hasState says that a class of the model's memory is recurrent.
+func (w want) hasState() bool {
+	return slices.ContainsFunc(w.in.Model.Family.Classes(w.options.BlockSize, w.options.KVFormat), func(c backend.KVClass) bool { return c.State != nil })
 }

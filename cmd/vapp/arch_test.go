@@ -89,7 +89,7 @@ var rooms = map[string]room{
 	},
 
 	"appliance/plan": {
-		parts: []string{"schema", "engine", "engine/kv", "engine/backend", "engine/backend/devices", "engine/sched", "kernels"}, not: value,
+		parts: []string{"schema", "engine", "engine/kv", "engine/models", "engine/backend", "engine/backend/devices", "engine/sched", "kernels"}, not: value,
 	},
 	"appliance/review": {parts: []string{"schema", "appliance/plan"}, not: value},
 	"appliance/compat": {parts: []string{"engine/checkpoint"}, not: value},

@@ -20,13 +20,17 @@ const (
 	// candidates is about how many slab sizes are tried for a class: of small pages
 	// not every multiple.
 	candidates = 4096
+	// negligible is the share of a slab at its end that is not worth a larger slab,
+	// summed over the classes.
+	negligible = 1.0 / 512
 )
 
 // NewLayout chooses the slab size, a function of the specs only: among the
 // multiples of each class's page between 1 MiB (or the largest page, if that is
-// more) and four times as much, the one that leaves the least at the ends of
-// slabs, the smallest of equals. One class therefore wastes nothing. The error is a
-// *SpecError, or says that there are no or too many classes.
+// more) and four times as much, the smallest that leaves next to nothing at the ends
+// of slabs, since the end of the arena that fills no slab is lost too; where there
+// is none, the one that leaves the least. The error is a *SpecError, or says that
+// there are no or too many classes.
 func NewLayout(specs []Spec) (Layout, error) {
 	if len(specs) == 0 || len(specs) > maxClasses {
 		return Layout{}, errors.New("kv: a layout has 1 to 64 classes of page")
@@ -39,12 +43,18 @@ func NewLayout(specs []Spec) (Layout, error) {
 		least = max(least, s.PageBytes)
 	}
 	most, best, waste := 4*least, int64(0), math.Inf(1)
+	better := func(size int64, w float64) bool {
+		if w <= negligible && waste <= negligible {
+			return size < best
+		}
+		return w < waste || w == waste && size < best
+	}
 	for _, s := range specs {
 		first, last := (least+s.PageBytes-1)/s.PageBytes, most/s.PageBytes
 		stride := max(1, (last-first)/candidates)
 		for n := first; n <= last; n += stride {
 			size := n * s.PageBytes
-			if w := wasted(specs, size); w < waste || (w == waste && size < best) {
+			if w := wasted(specs, size); better(size, w) {
 				best, waste = size, w
 			}
 		}
@@ -114,6 +124,16 @@ func (l Layout) SequenceSlabs(tokens int) int {
 		slabs += (n + per - 1) / per
 	}
 	return slabs
+}
+
+// Share is how many slabs one sequence of that many tokens takes at steady state
+// where others fill them up with it: each page for its share of a slab.
+func (l Layout) Share(tokens int) float64 {
+	var n float64
+	for c, per := range l.PagesPerSlab {
+		n += float64(l.SequencePages(c, tokens)) / float64(per)
+	}
+	return n
 }
 
 // Sequences is how many sequences of that many tokens fit at steady state.

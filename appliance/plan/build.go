@@ -1,0 +1,180 @@
+package plan
+
+import (
+	"slices"
+
+	"vapp.dev/engine"
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/models"
+	"vapp.dev/kernels"
+	"vapp.dev/schema"
+)
+
+// Source is the model that a profile names, built as it asks: the first rank's
+// part, in a number format, quantized at load, with its own draft head, with its vision tower, without the
+// keys that values give. config replaces what the profile names, "" does not.
+func Source(p *schema.Profile, config string) engine.Source {
+	return engine.Source{
+		Path: p.Path(p.Model.Source), Name: p.Model.Source, Format: p.Model.LoadFormat, Config: config,
+		Build: models.Build{
+			Shard: backend.Shard{World: max(1, p.Parallel.Tensor)}, Pipe: backend.Shard{World: max(1, p.Parallel.Pipeline)},
+			Dtype: asked(p.Model.Dtype),
+			Quantize: quantized[p.Quantization], Draft: ownDrafts(p), Vision: vision(p), Rebuild: p.Memory.KVRebuild,
+		},
+	}
+}
+
+// asked is the format of a word of model.dtype, Invalid for auto.
+func asked(word string) kernels.Format {
+	f, _ := dtypeOf(word)
+	return f
+}
+
+// quantized are the words of quantization; int8 is 32 integers with a scale.
+var quantized = map[string]kernels.Format{"fp8": kernels.F8E4M3, "int8": kernels.Q8_0, "mxfp4": kernels.MXFP4}
+
+// ownDrafts is how many tokens the model's own head proposes a step.
+func ownDrafts(p *schema.Profile) int {
+	if s := p.Speculative; s != nil && s.Method == "mtp" {
+		return s.NumTokens
+	}
+	return 0
+}
+
+// drafts is how many proposed tokens a step verifies for each sequence.
+func drafts(p *schema.Profile) int {
+	if p.Speculative == nil {
+		return 0
+	}
+	return p.Speculative.NumTokens
+}
+
+// vision says that requests may carry what a vision tower reads.
+func vision(p *schema.Profile) bool {
+	return p.Multimodal != nil && p.Multimodal.Limits.Image+p.Multimodal.Limits.Video > 0
+}
+
+// heaviest is the model of the pipeline's rank whose part takes the most memory:
+// the first has the embedding, the last the head and the sampled rows.
+func (w want) heaviest() (*engine.Model, error) {
+	m := w.in.Model
+	b := m.Source.Build
+	var most int64
+	for _, rank := range []int{0, b.Pipe.World - 1} {
+		b.Pipe.Rank = rank
+		v := w
+		var err error
+		if v.in.Model, err = w.in.Model.With(b); err != nil {
+			return nil, err
+		}
+		o := v.options
+		if o.MaxModelLen == 0 {
+			o.MaxModelLen = m.Config.MaxPositionEmbeddings
+		}
+		a, err := v.account(o)
+		if err != nil {
+			return nil, err
+		}
+		if n := v.withSlabs(o, a, 0).Total(); n > most {
+			most, m = n, v.in.Model
+		}
+	}
+	return m, nil
+}
+
+// checkBuild refuses what the profile asks of the model and the model has not.
+func (w want) checkBuild() error {
+	p, b := w.in.Profile, w.in.Model.Source.Build
+	name := w.in.Model.Source.Name
+	if p.Multimodal != nil && p.Multimodal.Limits.Audio > 0 {
+		return p.Reject("multimodal.limits.audio", "%d clips a request, but no family of this release hears; allowed: 0", p.Multimodal.Limits.Audio)
+	}
+	if _, sees := w.in.Model.Family.(models.Encoder); b.Vision && !sees {
+		path := "multimodal.limits.image"
+		if p.Multimodal != nil && p.Multimodal.Limits.Image == 0 {
+			path = "multimodal.limits.video"
+		}
+		return p.Reject(path, "%s has no vision tower; allowed: 0", name)
+	}
+	if s := p.Speculative; s != nil && s.Method == "draft_model" {
+		return p.Reject("speculative.method", "draft_model: a second model beside the first is not planned by this release; allowed: ngram, and mtp where the model has its own head")
+	}
+	if b.Draft > 0 && !w.without(func(b *models.Build) { b.Draft = 0 }, ownWeights) {
+		return p.Reject("speculative.method", "mtp: %s has no head of its own that drafts; allowed: ngram", name)
+	}
+	if b.Rebuild && !w.without(func(b *models.Build) { b.Rebuild = false }, ownPages) {
+		return p.Reject("memory.kvRebuild", "in %s no key can be had from its value; leave the field out", name)
+	}
+	return nil
+}
+
+// without says that what `of` counts differs when the model is built without
+// something.
+func (w want) without(less func(*models.Build), of func(want, *engine.Model) int64) bool {
+	b := w.in.Model.Source.Build
+	less(&b)
+	m, err := w.in.Model.With(b)
+	return err != nil || of(w, m) != of(w, w.in.Model)
+}
+
+func ownWeights(_ want, m *engine.Model) int64 { return int64(len(m.Family.Weights())) }
+
+func ownPages(w want, m *engine.Model) int64 {
+	var n int64
+	for _, c := range m.Family.Classes(w.options.BlockSize, w.options.KVFormat) {
+		n += c.PageBytes()
+	}
+	return n
+}
+
+// graphs are the steps that backend cuda captures, by vLLM's rule where the
+// profile names no sizes: 1, 2, 4, every 8 below 256, every 16 from there, up to
+// min(maxNumSeqs × q × 2, 512) and never above a step; q is a sequence's tokens
+// in a step that verifies drafts, and sizes are its multiples. A mode that
+// captures decoding alone stops at maxNumSeqs × q.
+func (w want) graphs() (backend.Graphs, error) {
+	p, o := w.in.Profile, w.options
+	g := backend.Graphs{Mode: "full_and_piecewise"}
+	if p.Cudagraph != nil {
+		g.Mode = p.Cudagraph.Mode
+	}
+	if w.graphsOff {
+		g.Mode = "none"
+	}
+	if g.Mode == "none" {
+		return g, nil
+	}
+	q := 1 + o.Drafts
+	if p.Cudagraph != nil && len(p.Cudagraph.CaptureSizes) > 0 {
+		g.Sizes = slices.Compact(slices.Sorted(slices.Values(p.Cudagraph.CaptureSizes)))
+		if n := g.Sizes[len(g.Sizes)-1]; n > o.MaxNumBatchedTokens {
+			return g, p.Reject("cudagraph.captureSizes", "%d tokens are more than a step has; allowed: at most maxNumBatchedTokens, %d", n, o.MaxNumBatchedTokens)
+		}
+	} else {
+		g.Sizes = defaultSizes(min(o.MaxNumSeqs*q*2, 512, o.MaxNumBatchedTokens), q)
+	}
+	if g.Mode == "full" || g.Mode == "full_decode_only" {
+		g.Sizes = slices.DeleteFunc(g.Sizes, func(n int) bool { return n > o.MaxNumSeqs*q })
+	}
+	return g, nil
+}
+
+func defaultSizes(largest, q int) []int {
+	var out []int
+	for n := 1; n <= largest; {
+		if size := (n + q - 1) / q * q; size <= largest && (len(out) == 0 || size > out[len(out)-1]) {
+			out = append(out, size)
+		}
+		switch {
+		case n < 4:
+			n *= 2
+		case n < 8:
+			n = 8
+		case n < 256:
+			n += 8
+		default:
+			n += 16
+		}
+	}
+	return out
+}

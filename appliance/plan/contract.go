@@ -1,0 +1,104 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"vapp.dev/engine"
+	"vapp.dev/schema"
+)
+
+// goal is a number of sequences of a length that must be able to run at once. The
+// zero value asks for nothing.
+type goal struct{ seqs, tokens int }
+
+// String is "16 sequences of 32,768 tokens".
+func (g goal) String() string {
+	return fmt.Sprintf("%s of %s tokens", numberOf(g.seqs, "sequence"), Group(int64(g.tokens)))
+}
+
+// met says that so many slabs hold the goal at steady state, and that neither the
+// model length nor maxNumSeqs forbids it.
+func (g goal) met(o engine.Options, a *engine.Account, slabs int) bool {
+	if g.seqs == 0 {
+		return true
+	}
+	return g.tokens <= o.MaxModelLen && g.seqs <= o.MaxNumSeqs && a.KV.Sequences(slabs, g.tokens) >= g.seqs
+}
+
+// ContractError says that a plan fits the machine but not what the profile
+// requires of it. Its Changes were planned, each alone meets the contract.
+type ContractError struct {
+	Pos     schema.Position
+	Path    string // require.concurrency.">=8"
+	Want    int    // sequences
+	Tokens  int    // of each
+	Have    int    // sequences
+	Missing int64  // bytes of KV cache; 0 where memory is not what is missing
+	Changes []Change
+}
+
+// Error is one line.
+func (e *ContractError) Error() string {
+	why := fmt.Sprintf("%d fit", e.Have)
+	if e.Missing > 0 {
+		why += fmt.Sprintf(", %s of KV cache missing", Size(e.Missing))
+	}
+	remedy := "no single change of the profile meets it"
+	if len(e.Changes) > 0 {
+		remedy = "the smallest change that meets it is " + e.Changes[0].String()
+	}
+	return fmt.Sprintf("%v: %s: requires %s at once, %s; %s", e.Pos, e.Path, goal{e.Want, e.Tokens}, why, remedy)
+}
+
+// required checks the profile's contracts, the highest number first.
+func (w want) required(p *Plan) error {
+	r := w.in.Profile.Require
+	if r == nil {
+		return nil
+	}
+	type contract struct {
+		key string
+		goal
+	}
+	var all []contract
+	for key, tokens := range r.Concurrency {
+		n, err := strconv.Atoi(strings.TrimPrefix(key, ">="))
+		if err != nil || tokens <= 0 {
+			return w.in.Profile.Reject("require.concurrency", "%q of %d tokens: a contract is \">=N\": LENGTH", key, tokens)
+		}
+		all = append(all, contract{key, goal{n, int(tokens)}})
+	}
+	slices.SortFunc(all, func(a, b contract) int { return cmp.Compare(b.seqs, a.seqs) })
+	for _, c := range all {
+		slabs := p.Capacity.Slabs
+		if c.met(p.Options, p.Account, slabs) {
+			continue
+		}
+		path := fmt.Sprintf("require.concurrency.%q", c.key)
+		e := &ContractError{Pos: w.in.Profile.Pos(path), Path: path, Want: c.seqs, Tokens: c.tokens}
+		if c.tokens <= p.Options.MaxModelLen {
+			e.Have = min(p.Account.KV.Sequences(slabs, c.tokens), p.Options.MaxNumSeqs)
+		}
+		if need := w.slabsFor(p.Account, c.goal); need > slabs {
+			e.Missing = int64(need-slabs) * p.Capacity.SlabBytes
+		}
+		w.goal = c.goal
+		e.Changes = w.changes(&shortError{one: int64(w.slabsFor(p.Account, c.goal)) * p.Capacity.SlabBytes})
+		return e
+	}
+	return nil
+}
+
+// slabsFor is how many slabs hold the goal.
+func (w want) slabsFor(a *engine.Account, g goal) int {
+	var need int64
+	for c, per := range a.KV.PagesPerSlab {
+		pages := int64(g.seqs) * int64(a.KV.SequencePages(c, g.tokens))
+		need += (pages + int64(per) - 1) / int64(per)
+	}
+	return int(need)
+}

@@ -1,0 +1,175 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/devices"
+	"vapp.dev/engine/models"
+	"vapp.dev/kernels"
+)
+
+// variant is a want with one field that takes another word, fitting or not.
+type variant struct {
+	Change
+	want want
+}
+
+// byVariant lists the words that fit alone.
+func byVariant(w want, _ *shortError) []Change {
+	var out []Change
+	seen := map[string]bool{} // of several sizes of one field the first that fits
+	for _, v := range w.variants() {
+		if !seen[v.Path] && v.want.fits() {
+			seen[v.Path] = true
+			out = append(out, v.Change)
+		}
+	}
+	return out
+}
+
+// variants are the words that can make room: K and V in fewer bytes, weights
+// quantized at load, no graphs, keys from values, more ranks, and the goal's own
+// numbers where the profile's are below them.
+func (w want) variants() []variant {
+	out := w.raised()
+	out = append(out, w.dtypes()...)
+	if w.onGPU() && w.in.Model.Source.Build.Quantize == kernels.Invalid {
+		out = w.built(out, "quantization", "none", "fp8", 0.6, func(b *models.Build) { b.Quantize = kernels.F8E4M3 })
+	}
+	if w.onGPU() && len(w.options.Backend.Graphs.Sizes) > 0 {
+		v := w
+		v.graphsOff = true
+		out = append(out, variant{Change{"cudagraph.mode", quoted(w.options.Backend.Graphs.Mode), `"none"`,
+			"every kernel of a step is launched by itself: slower where batches are small", 0.3}, v})
+	}
+	if !w.in.Model.Source.Build.Rebuild {
+		out = w.built(out, "memory.kvRebuild", "false", "true", 0.4, func(b *models.Build) { b.Rebuild = true })
+	}
+	if w.onGPU() {
+		ranks := max(1, w.in.Model.Source.Build.Shard.World)
+		for n := 2 * ranks; n <= 8; n *= 2 {
+			out = w.built(out, "parallel.tensor", fmt.Sprint(ranks), fmt.Sprint(n), 1+float64(n)/100, func(b *models.Build) { b.Shard = backend.Shard{World: n} })
+		}
+	}
+	return out
+}
+
+// raised are the goal's numbers in place of smaller ones of the profile.
+func (w want) raised() []variant {
+	var out []variant
+	o := w.options
+	if n := w.goal.tokens; o.MaxModelLen > 0 && n > o.MaxModelLen && n <= w.in.Model.Config.MaxPositionEmbeddings {
+		v := w
+		v.options.MaxModelLen = n
+		out = append(out, variant{Change{"maxModelLen", fmt.Sprint(o.MaxModelLen), fmt.Sprint(n),
+			"longer requests may come, and take the room of several", distance(float64(o.MaxModelLen), float64(n))}, v})
+	}
+	if n := w.goal.seqs; n > o.MaxNumSeqs && n <= o.MaxNumBatchedTokens {
+		v := w
+		v.options.MaxNumSeqs = n
+		out = append(out, variant{Change{"scheduler.maxNumSeqs", fmt.Sprint(o.MaxNumSeqs), fmt.Sprint(n),
+			"each running request gets its tokens later", distance(float64(o.MaxNumSeqs), float64(n))}, v})
+	}
+	return out
+}
+
+func (w want) dtypes() []variant {
+	var out []variant
+	old := w.options.KVFormat
+	for _, f := range []kernels.Format{kernels.BF16, kernels.F16, kernels.F8E4M3} {
+		if f.Bytes(1) >= old.Bytes(1) || !slices.Contains(w.layout.KVFormats(), f) {
+			continue
+		}
+		v := w
+		v.options.KVFormat = f
+		cost := fmt.Sprintf("keys and values keep %d bits of %d", 8*f.Bytes(1), 8*old.Bytes(1))
+		if f == kernels.F8E4M3 {
+			cost += ": about one digit of precision, half the bytes; plan-only"
+		}
+		out = append(out, variant{Change{"memory.kvCacheDtype", quoted(w.in.Profile.Memory.KVCacheDtype), quoted(word(f)), cost, 0.5}, v})
+	}
+	return out
+}
+
+// built adds the model built another way, where its family can be and it makes a
+// difference.
+func (w want) built(out []variant, path, old, new string, far float64, how func(*models.Build)) []variant {
+	b := w.in.Model.Source.Build
+	how(&b)
+	m, err := w.in.Model.With(b)
+	if err != nil {
+		return out
+	}
+	v := w
+	v.in.Model = m
+	less := w.weightBytes() - v.weightBytes()
+	var cost string
+	switch path {
+	case "quantization":
+		if !converts(m) {
+			return out
+		}
+		cost = fmt.Sprintf("linear layers rounded to 8 bits while they load: weights −%s; plan-only", Size(less))
+		old, new = quoted(old), quoted(new)
+	case "memory.kvRebuild":
+		if ownPages(w, m) == ownPages(w, w.in.Model) {
+			return out
+		}
+		cost = "keys are made from values in every step: more arithmetic, slightly other rounding; plan-only"
+	case "parallel.tensor":
+		cost = fmt.Sprintf("%d GPUs like this one, each with −%s of weights, and an exchange in every layer; plan-only", b.Shard.World, Size(less))
+	}
+	return append(out, variant{Change{path, old, new, cost, far}, v})
+}
+
+// weightBytes is what the weights take on the device, packed.
+func (w want) weightBytes() int64 {
+	var n int64
+	for _, s := range w.in.Model.Family.Weights() {
+		p, err := w.layout.Weight(s)
+		if err != nil {
+			return 0
+		}
+		n += p.Bytes
+	}
+	return n
+}
+
+// moreDevices is how many larger devices are proposed.
+const moreDevices = 2
+
+// byDevice takes the next larger ones of the catalogue, of the same kind.
+func byDevice(w want, _ *shortError) []Change {
+	list, err := devices.List()
+	if err != nil || w.in.Facts.TotalBytes <= 0 {
+		return nil
+	}
+	kind := devices.CPU
+	if w.onGPU() {
+		kind = devices.GPU
+	}
+	slices.SortStableFunc(list, func(a, b devices.Device) int { return int((a.TotalBytes - b.TotalBytes) >> 20) })
+	var out []Change
+	last := w.in.Facts.TotalBytes
+	for _, d := range list {
+		if d.Kind != kind || d.TotalBytes <= last {
+			continue
+		}
+		v := w
+		v.in.Facts = d.Facts(w.in.Opener.Name())
+		if v, err = v.laidOut(); err != nil || !v.fits() {
+			continue
+		}
+		last = d.TotalBytes
+		cost := fmt.Sprintf("another machine, with %s", Size(d.TotalBytes))
+		if d.PlanOnly != "" {
+			cost += "; plan-only: " + d.PlanOnly
+		}
+		if out = append(out, Change{"--gpu", w.in.Facts.Device, d.Name, cost, 2 + float64(len(out))}); len(out) == moreDevices {
+			break
+		}
+	}
+	return out
+}
