@@ -92,7 +92,7 @@ func (w WeightSpec) Scales() int64 {
 }
 
 // Part is a run of rows of a checkpoint tensor, or literal values. The parts of
-// a Vector are joined end to end: each is one row of Elems elements from Col0 on.
+// a Vector are joined end to end: each is Rows rows of Elems elements in all, or one row from Col0 on.
 // Of a stack of experts, Row0 and Rows count within each expert.
 type Part struct {
 	Tensor string
@@ -102,6 +102,9 @@ type Part struct {
 	Format kernels.Format // of this tensor; parts may differ
 	// Col0 is the first column this rank holds, Cols how many; 0: all from the first.
 	Col0, Cols int
+	// Fold is how many rows of Tensor make one row here (the kernel of a convolution
+	// that a matrix product does); 0: 1. Row0 and Rows count rows here.
+	Fold int
 	// Scale names the tensor of the scales, where Tensor has some: of an 8-bit float
 	// by the spec's Scaling, stored as ScaleFormat; of MXFP4 one byte for each 32
 	// weights. "" where none.

@@ -53,7 +53,8 @@ type packer struct {
 func (k *packer) part(p backend.Part) error {
 	rows, cols := p.Rows, k.spec.Cols
 	if p.Elems > 0 {
-		rows, cols = 1, p.Elems
+		rows = max(1, p.Rows)
+		cols = p.Elems / rows
 	}
 	if k.done+int64(rows)*int64(cols) > k.spec.Elems() {
 		return fmt.Errorf("its parts have more than %d×%d elements", k.spec.Rows, k.spec.Cols)
@@ -67,12 +68,12 @@ func (k *packer) part(p backend.Part) error {
 		return nil
 	}
 	size := p.Format.Bytes(int64(cols))
-	step := int(max(1, packChunk/size))
+	step, fold := int(max(1, packChunk/size)), max(1, p.Fold)
 	k.raw = grow(k.raw, int(size)*min(step, rows))
 	for row := 0; row < rows; row += step {
 		n := min(step, rows-row)
 		b := k.raw[:int64(n)*size]
-		if err := k.src.ReadRows(p.Tensor, p.Row0+row, n, b); err != nil {
+		if err := k.src.ReadRows(p.Tensor, (p.Row0+row)*fold, n*fold, b); err != nil {
 			return err
 		}
 		k.store(p.Format, b, n*cols)

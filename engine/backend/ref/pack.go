@@ -43,7 +43,8 @@ func (k *packing) matrix() error {
 	for _, p := range k.spec.Parts {
 		rows, cols := p.Rows, k.spec.Cols
 		if p.Elems > 0 {
-			rows, cols = 1, p.Elems
+			rows = max(1, p.Rows)
+			cols = p.Elems / rows
 		}
 		n := int64(rows) * k.w.Format.Bytes(int64(cols))
 		if at+n > size {
@@ -158,7 +159,7 @@ func packPart(p backend.Part, rows, cols int, f kernels.Format, out []byte, src 
 		ref.Quantize(f, p.Values[:cols], out)
 		return nil
 	}
-	from := p.Format.Bytes(int64(cols))
+	from, fold := p.Format.Bytes(int64(cols)), max(1, p.Fold)
 	step := int(max(1, packChunk/from))
 	var buf []byte
 	if p.Format != f {
@@ -168,13 +169,13 @@ func packPart(p backend.Part, rows, cols int, f kernels.Format, out []byte, src 
 		n := min(step, rows-row)
 		dst := out[int64(row)*f.Bytes(int64(cols)):][:int64(n)*f.Bytes(int64(cols))]
 		if p.Format == f {
-			if err := src.ReadRows(p.Tensor, p.Row0+row, n, dst); err != nil {
+			if err := src.ReadRows(p.Tensor, (p.Row0+row)*fold, n*fold, dst); err != nil {
 				return err
 			}
 			continue
 		}
 		b := buf[:int64(n)*from]
-		if err := src.ReadRows(p.Tensor, p.Row0+row, n, b); err != nil {
+		if err := src.ReadRows(p.Tensor, (p.Row0+row)*fold, n*fold, b); err != nil {
 			return err
 		}
 		if f == kernels.F32 {
