@@ -55,6 +55,7 @@ fi
 export OMP_NUM_THREADS=2 MKL_NUM_THREADS=2 PYTHONHASHSEED=0 PYTHONDONTWRITEBYTECODE=1
 
 nice -n 5 "$venv/bin/python" "$data/record_llama.py" --model "$model"
+nice -n 5 "$venv/bin/python" "$data/record_families.py"
 if [[ $bounds == yes ]]; then
 	nice -n 5 "$venv/bin/python" "$data/bounds_llama.py" --model "$model"
 fi

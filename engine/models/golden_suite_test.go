@@ -72,9 +72,15 @@ func sameRows(t *testing.T, what string, got, want [][]float32) {
 	}
 }
 
-// boundFloat is the bound of float32 arithmetic.
+// boundFloat is the bound of float32 arithmetic. Where K and V are rounded, a token
+// of a mixture may be sent to another expert than in the reference: a step in its logits.
 func boundFloat(golden string, kv kernels.Format) enginetest.GoldenBound {
-	if tiny(golden) {
+	switch {
+	case mixture(golden):
+		return map[kernels.Format]enginetest.GoldenBound{
+			kernels.F32: {Max: 1e-4, RMS: 1e-5, Gap: 1e-4}, kernels.F16: {Max: 0.25, RMS: 0.01, Gap: 0.05}, kernels.BF16: {Max: 1.2, RMS: 0.05, Gap: 0.25},
+		}[kv]
+	case tiny(golden):
 		return map[kernels.Format]enginetest.GoldenBound{
 			kernels.F32: {Max: 1e-4, RMS: 1e-5, Gap: 1e-4}, kernels.F16: {Max: 0.01, RMS: 0.0015, Gap: 0.01}, kernels.BF16: {Max: 0.1, RMS: 0.013, Gap: 0.05},
 		}[kv]
@@ -83,3 +89,6 @@ func boundFloat(golden string, kv kernels.Format) enginetest.GoldenBound {
 		kernels.F32: {Max: 1e-3, RMS: 1e-4, Gap: 1e-3}, kernels.F16: {Max: 0.1, RMS: 0.006, Gap: 0.02}, kernels.BF16: {Max: 1, RMS: 0.05, Gap: 0.05},
 	}[kv]
 }
+
+// mixture tells checkpoints with experts.
+func mixture(golden string) bool { return golden == "tiny-gpt-oss" || golden == "tiny-gemma4-moe" }

@@ -1,0 +1,28 @@
+"""Record the reference logits of the families beside Llama, on small random checkpoints.
+
+    python record_families.py [NAME...]
+
+Rewrites tiny-*/ and golden/tiny-*.safetensors of these families. README.md has the formats.
+"""
+
+import os
+import sys
+
+import torch
+
+import golden
+import tiny_families
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def main():
+    golden.setup()
+    for name in sys.argv[1:] or tiny_families.CHECKPOINTS:
+        model, files = tiny_families.write(HERE, name)
+        tensors = golden.record(model, tiny_families.prompt(name), tiny_families.STEPS, torch.arange(model.config.vocab_size))
+        golden.save(f"{HERE}/golden/{name}.safetensors", tensors, model, files)
+
+
+if __name__ == "__main__":
+    main()
