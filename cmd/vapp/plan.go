@@ -15,7 +15,9 @@ func newPlan() *cobra.Command {
 		Long: `Plan says, from the profile, the headers of the model's files and the facts of
 this machine alone, what "vapp up" will hold in memory, byte for byte, and how
 many requests it carries. Nothing is loaded. Where the weights are absent it
-plans from the config, or from the embedded catalogue.`,
+plans from the config, or from the embedded catalogue (vapp models); --config
+plans any config.json of a family that vapp knows. --gpu and --memory plan for a
+machine that is not here (vapp devices).`,
 		Args: needArgs(1, 1, "one profile"),
 		RunE: func(c *cobra.Command, args []string) error {
 			m, err := target.machine(c)
