@@ -20,6 +20,10 @@ func nearest(word string, candidates []string) string {
 	return best
 }
 
+// Nearest is the candidate that word was probably meant to be, or "". What reads
+// other names than fields, such as flags, says "did you mean" by the same rule.
+func Nearest(word string, candidates []string) string { return nearest(word, candidates) }
+
 // folded drops what people write differently: case, _, - and quotes.
 func folded(s string) string {
 	return strings.ToLower(strings.NewReplacer("_", "", "-", "", `"`, "", "#", "").Replace(s))

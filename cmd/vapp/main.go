@@ -96,7 +96,7 @@ func newRoot() *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetHelpCommand(newHelp())
 	bench := newBench()
-	root.AddCommand(newVet(), newPlan(), newDiff(), newLock(), newUp(), newInit(), newModels(), newDevices(), bench, newVersion(), newTemplateSandbox())
+	root.AddCommand(newVet(), newPlan(), newDiff(), newLock(), newUp(), newInit(), newImport(), newModels(), newDevices(), bench, newVersion(), newTemplateSandbox())
 	onlyCommands(root)
 	onlyCommands(bench)
 	return root

@@ -1,0 +1,123 @@
+package importer
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// Flags of docker run (podman, nerdctl) that take no value; all others do.
+var dockerAlone = []string{
+	"--rm", "--detach", "--interactive", "--tty", "--privileged", "--init", "--read-only", "--publish-all", "--no-healthcheck",
+	"--oom-kill-disable", "--sig-proxy", "--disable-content-trust", "--quiet", "--replace", "--tls-verify", "--no-hosts", "--rmi", "--env-host",
+}
+
+// Short flags of docker run that take a value.
+const dockerShort = "acehlmpuvw"
+
+// indexOfDocker is where "docker run" ends, or -1.
+func indexOfDocker(words []word) int {
+	for i, w := range words {
+		if !slices.Contains([]string{"docker", "podman", "nerdctl"}, path.Base(w.text)) {
+			continue
+		}
+		for j := i + 1; j < len(words); j++ {
+			switch {
+			case words[j].text == "run":
+				return j + 1
+			case words[j].text != "container" && !strings.HasPrefix(words[j].text, "-"):
+				return -1
+			}
+		}
+	}
+	return -1
+}
+
+// dockerCommand reads docker run: variables, published ports, the image, and
+// what is given to it. at is where the flags of docker begin.
+func dockerCommand(words []word, at, depth int) (*command, error) {
+	c := &command{}
+	var entry []word
+	i := at
+	for ; i < len(words) && strings.HasPrefix(words[i].text, "-"); i++ {
+		name, value, n := dockerFlag(words[i:])
+		if n == 2 && i+1 >= len(words) {
+			return nil, failure(Missing, words[i].at, "", "docker's %s wants a value", name)
+		}
+		i += n - 1
+		switch name {
+		case "-e", "--env":
+			if v, ok := assignment(value); ok {
+				c.vars = append(c.vars, v)
+			} else if nameLen(value.text) == len(value.text) { // from docker's own environment
+				c.vars = append(c.vars, variable{value.text, word{text: "$" + value.text, missing: "$" + value.text, at: value.at}})
+			}
+		case "-p", "--publish":
+			c.publish(value.text)
+		case "--entrypoint":
+			entry = []word{value}
+		}
+	}
+	if i >= len(words) {
+		return nil, failure(Missing, words[at-1].at, "name it behind docker's own flags", "docker run without an image")
+	}
+	got, err := commandOfImage(words[i].text, append(entry, words[i+1:]...), depth)
+	if got == nil || err != nil {
+		return nil, err
+	}
+	got.vars, got.ports = append(c.vars, got.vars...), c.ports
+	return got, nil
+}
+
+// dockerFlag is the name and the value of a flag, and how many words they take.
+func dockerFlag(words []word) (name string, value word, n int) {
+	w := words[0]
+	if name, text, ok := strings.Cut(w.text, "="); ok && strings.HasPrefix(w.text, "--") {
+		w.text = text
+		return name, w, 1
+	}
+	if strings.HasPrefix(w.text, "--") {
+		if slices.Contains(dockerAlone, w.text) {
+			return w.text, word{}, 1
+		}
+	} else if letters := w.text[1:]; letters != "" {
+		at := strings.IndexAny(letters, dockerShort)
+		if at < 0 { // -it
+			return w.text, word{}, 1
+		}
+		name = "-" + letters[at:at+1]
+		if rest := letters[at+1:]; rest != "" { // -p8000:8000
+			w.text = rest
+			return name, w, 1
+		}
+		w.text = name
+	}
+	if len(words) > 1 {
+		return w.text, words[1], 2
+	}
+	return w.text, word{}, 2
+}
+
+// publish notes a port that has another number outside: HOST:8080:8000.
+func (c *command) publish(ports string) {
+	parts := strings.Split(strings.TrimSuffix(ports, "/tcp"), ":")
+	if n := len(parts); n >= 2 && parts[n-1] != parts[n-2] && !strings.ContainsAny(ports, "$ \n") {
+		c.ports = ports
+	}
+}
+
+// commandOfImage is what a container runs: the words given to its image. An
+// image whose name has vllm in it starts the server by itself.
+func commandOfImage(image string, words []word, depth int) (*command, error) {
+	c, err := commandOfWords(words, depth)
+	if c != nil || err != nil || !servesVLLM(image) {
+		return c, err
+	}
+	return &command{words: words}, nil
+}
+
+// servesVLLM tells by an image's name, such as vllm/vllm-openai:v0.19.0.
+func servesVLLM(image string) bool {
+	image, _, _ = strings.Cut(image, "@")
+	return strings.Contains(strings.ToLower(image), "vllm")
+}

@@ -1,0 +1,194 @@
+package importer
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"vapp.dev/schema"
+)
+
+// arity is how a flag takes values.
+type arity uint8
+
+const (
+	boolean arity = iota // --x, --no-x, --x=false, --x false
+	one                  // one value
+	many                 // values up to the next flag
+	object               // JSON, or --x.key value
+)
+
+// becomes carries a setting into the draft.
+type becomes func(d *draft, s setting)
+
+// flag is a row of the table.
+type flag struct {
+	names string // the name, then its other names
+	arity arity
+	to    becomes // nil: it has no counterpart, and
+	why   string  // says why
+}
+
+// name is the first of the names.
+func (f *flag) name() string {
+	name, _, _ := strings.Cut(f.names, " ")
+	return name
+}
+
+// setting is a flag as it was given.
+type setting struct {
+	flag   *flag
+	given  string         // as written, such as --max_model_len
+	values []word         // at least one where the arity asks for it
+	on     bool           // of a boolean
+	keys   map[string]any // of an object: decoded, numbers as json.Number
+	at     Place
+}
+
+// value is the text of the first value.
+func (s setting) value() string {
+	if len(s.values) == 0 {
+		return ""
+	}
+	return s.values[0].text
+}
+
+// missing is a reference in the values that nothing resolves.
+func (s setting) missing() string {
+	for _, v := range s.values {
+		if v.missing != "" {
+			return v.missing
+		}
+	}
+	return ""
+}
+
+// lexicon finds flags by name.
+type lexicon struct {
+	byName map[string]*flag
+	names  []string // sorted
+}
+
+// newLexicon reads the table.
+func newLexicon() *lexicon {
+	l := &lexicon{byName: map[string]*flag{}}
+	for _, rows := range [][]flag{modelFlags, parallelFlags, memoryFlags, engineFlags, serveFlags} {
+		for i := range rows {
+			for _, n := range strings.Fields(rows[i].names) {
+				l.byName[n] = &rows[i]
+				l.names = append(l.names, n)
+			}
+		}
+	}
+	slices.Sort(l.names)
+	return l
+}
+
+// match is what a flag's written name means.
+type match struct {
+	flag    *flag
+	off     bool   // --no-x
+	sub     string // a.b of --x.a.b
+	value   string // that follows without blank, as in -O3
+	glued   bool   // there is one
+	unclear []string
+}
+
+// find resolves a name as vLLM's parser does: _ is -, a dot begins a key, a
+// unique beginning is enough, --no- turns a boolean off.
+func (l *lexicon) find(name string) match {
+	stem, sub, _ := strings.Cut(name, ".")
+	if !strings.HasPrefix(stem, "--") {
+		if f := l.byName[stem]; f != nil {
+			return match{flag: f, sub: sub}
+		}
+		if len(name) > 2 && l.byName[name[:2]] != nil { // -O3, -qfp8
+			return match{flag: l.byName[name[:2]], value: name[2:], glued: true}
+		}
+		return match{}
+	}
+	stem = strings.ReplaceAll(stem, "_", "-")
+	if f := l.byName[stem]; f != nil {
+		return match{flag: f, sub: sub}
+	}
+	if rest, ok := strings.CutPrefix(stem, "--no-"); ok && l.byName["--"+rest] != nil && l.byName["--"+rest].arity == boolean {
+		return match{flag: l.byName["--"+rest], off: true, sub: sub}
+	}
+	if len(stem) < 5 {
+		return match{}
+	}
+	at, _ := slices.BinarySearch(l.names, stem)
+	var m match
+	for ; at < len(l.names) && strings.HasPrefix(l.names[at], stem); at++ {
+		m.unclear = append(m.unclear, l.names[at])
+		m.flag, m.sub = l.byName[l.names[at]], sub
+	}
+	if len(m.unclear) > 1 {
+		m.flag = nil
+	}
+	return m
+}
+
+// nearest is the flag that was probably meant, or "".
+func (l *lexicon) nearest(name string) string {
+	stem, _, _ := strings.Cut(name, ".")
+	return schema.Nearest(stem, l.names)
+}
+
+// json reads the value of an object flag. The numbers stay as written.
+func decodeObject(text string) (map[string]any, bool) {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	var m map[string]any
+	if d.Decode(&m) != nil || d.More() || m == nil {
+		return nil, false
+	}
+	return m, true
+}
+
+// put stores a value below dotted keys; false: a key of the way holds no object.
+func put(m map[string]any, path, text string) bool {
+	keys := strings.Split(strings.ReplaceAll(path, "-", "_"), ".")
+	if len(keys) > 8 {
+		return false
+	}
+	for _, k := range keys[:len(keys)-1] {
+		inner, ok := m[k].(map[string]any)
+		if !ok && m[k] != nil {
+			return false
+		}
+		if !ok {
+			inner = map[string]any{}
+			m[k] = inner
+		}
+		m = inner
+	}
+	last, appends := strings.CutSuffix(keys[len(keys)-1], "+")
+	if last == "" {
+		return false
+	}
+	value := looseValue(text)
+	if appends {
+		list, _ := m[last].([]any)
+		value = append(list, value)
+	}
+	m[last] = value
+	return true
+}
+
+// looseValue is JSON where the text is, else the text.
+func looseValue(text string) any {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber()
+	var v any
+	if d.Decode(&v) != nil || d.More() {
+		switch text {
+		case "True":
+			return true
+		case "False":
+			return false
+		}
+		return text
+	}
+	return v
+}

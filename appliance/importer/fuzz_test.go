@@ -1,0 +1,109 @@
+package importer
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	cueparser "cuelang.org/go/cue/parser"
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+// FuzzParse reads any bytes as a line and as a file, up to the CUE text: no
+// panic, errors are typed and of one line each, and what is written is CUE. The
+// goldens hold it against the schema.
+func FuzzParse(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, in := range archive.Files {
+			if !strings.Contains(in.Name, "/want.") {
+				f.Add(in.Data)
+			}
+		}
+	}
+	f.Add([]byte("$(${x:-\"`')}"))
+	f.Add([]byte("a=$a$a a=$a$a vllm serve $a"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		text, err := readable("in", data)
+		if err != nil {
+			typed(t, err)
+			return
+		}
+		single := !strings.Contains(text, "\n")
+		c, err := commandOfScript(text, source{single: single})
+		drafted(t, c, err)
+		switch formOf(text) {
+		case formDockerfile:
+			c, err = commandOfDockerfile(text, source{name: "in"})
+		case formYAML:
+			c, err = commandOfManifest(text, source{name: "in"}, "")
+		default:
+			return
+		}
+		drafted(t, c, err)
+	})
+}
+
+// drafted takes a command to the CUE text.
+func drafted(t *testing.T, c *command, err error) {
+	if err != nil {
+		typed(t, err)
+		return
+	}
+	d := &draft{lex: newLexicon(), fields: map[string]field{}}
+	d.carry(c, strings.NewReader("port: 1"))
+	if d.finish(); len(d.problems) > 0 {
+		typed(t, d.failed())
+		return
+	}
+	out, err := d.render()
+	if err != nil {
+		t.Fatalf("no CUE: %v", err)
+	}
+	if _, err := cueparser.ParseFile("out.cue", out); err != nil {
+		t.Fatalf("no CUE: %v\n%s", err, out)
+	}
+}
+
+func typed(t *testing.T, err error) {
+	var e *Error
+	if !errors.As(err, &e) || len(e.List) == 0 {
+		t.Fatalf("an error without a type: %v", err)
+	}
+	for _, p := range e.List {
+		if s := p.String(); s == "" || strings.ContainsAny(s, "\n\r") || p.Kind == "" {
+			t.Fatalf("no line: %q", s)
+		}
+	}
+}
+
+// TestBounded: input that grows is refused.
+func TestBounded(t *testing.T) {
+	double := strings.Repeat("a=$a$a\n", 64)
+	for name, in := range map[string]string{
+		"bytes":     strings.Repeat("x", maxBytes+1),
+		"word":      "vllm serve " + strings.Repeat("x", maxWord+1),
+		"words":     "vllm serve " + strings.Repeat("x ", maxWords+1),
+		"doubling":  "a=xx\n" + double + "vllm serve $a",
+		"shells":    strings.Repeat("sh -c '", 8) + "vllm" + strings.Repeat("'", 8),
+		"variables": strings.Repeat("a=1\n", maxVars+2) + "vllm serve x",
+		"nesting":   strings.Repeat("[", 300) + strings.Repeat("]", 300),
+		"aliases":   "a: &a [x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e]\nimage: vllm\ncommand: [*f,*f,*f,*f,*f,*f,*f,*f]\n",
+	} {
+		_, err := Text("in", []byte(in), Options{})
+		var e *Error
+		if !errors.As(err, &e) {
+			t.Errorf("%s: %v", name, err)
+		} else if len(err.Error()) > 2000 {
+			t.Errorf("%s: a message of %d bytes", name, len(err.Error()))
+		}
+	}
+}

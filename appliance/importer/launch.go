@@ -1,0 +1,198 @@
+package importer
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// command is a vLLM server as somebody starts it.
+type command struct {
+	words []word    // of vllm serve: the model and the flags
+	vars  variables // of its process
+	front []word    // what runs it, such as numactl; not part of a profile
+	ports string    // docker's -p, where it publishes another port
+	file  []setting // from a config file, before the words
+}
+
+// commandOfScript finds the one command of a script that starts vLLM. The error
+// is an *Error.
+func commandOfScript(text string, at source) (*command, error) {
+	return scriptCommand(text, at, nil)
+}
+
+// scriptCommand is commandOfScript with variables from around the script.
+func scriptCommand(text string, at source, vars variables) (*command, error) {
+	all, err := parseScript(text, at)
+	if err != nil {
+		return nil, err
+	}
+	var found *command
+	for _, raw := range all {
+		var count *int
+		if at.single {
+			count = new(int)
+		}
+		words, err := vars.words(raw, at, count)
+		if err != nil {
+			return nil, err
+		}
+		if len(words) == 0 {
+			continue
+		}
+		if own, alone := settled(words); alone {
+			vars = append(vars, own...)
+			if err := vars.within(words[0].at); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if found != nil && strings.HasPrefix(words[0].text, "-") {
+			return nil, failure(Syntax, words[0].at, "is a backslash missing at the end of the line before?", "%s begins a line of its own", words[0].text)
+		}
+		c, err := commandOfWords(words, at.depth)
+		if err != nil {
+			return nil, err
+		}
+		if c == nil {
+			continue
+		}
+		if found != nil {
+			return nil, failure(NotFound, words[0].at, "import one at a time", "a second command that starts vLLM")
+		}
+		c.vars = append(slices.Clone(vars), c.vars...)
+		found = c
+	}
+	if found == nil {
+		return nil, notFound(Place{Name: at.name}, "no command here starts a vLLM server")
+	}
+	return found, nil
+}
+
+// settled is the assignments of a command that is nothing else.
+func settled(words []word) (variables, bool) {
+	if slices.Contains([]string{"export", "set", "declare"}, words[0].text) {
+		words = words[1:]
+	}
+	if len(words) > 0 && words[0].text == "-x" {
+		words = words[1:]
+	}
+	own := assignments(words)
+	return own, len(own) == len(words)
+}
+
+// commandOfWords finds vLLM in the words of one command; nil: it is another
+// command. The error is an *Error.
+func commandOfWords(words []word, depth int) (*command, error) {
+	for len(words) > 0 && slices.Contains([]string{"$", "%", ">", "#"}, words[0].text) { // a prompt that was copied too
+		words = words[1:]
+	}
+	if len(words) == 0 {
+		return nil, nil
+	}
+	if strings.HasPrefix(words[0].text, "-") {
+		return &command{words: words}, nil
+	}
+	if i := indexOfDocker(words); i >= 0 {
+		return dockerCommand(words, i, depth)
+	}
+	for i := range words {
+		if script := shellScript(words[i:]); script != nil {
+			return insideShell(words[:i], *script, depth)
+		}
+		n, err := launches(words[i:])
+		if err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			c := &command{words: words[i+n:]}
+			c.before(words[:i])
+			return c, nil
+		}
+	}
+	return nil, nil
+}
+
+// launches is how many words at the front of these start the server; 0: none.
+func launches(words []word) (int, error) {
+	second := ""
+	if len(words) > 1 {
+		second = words[1].text
+	}
+	first := words[0].text
+	switch {
+	case strings.TrimSuffix(path.Base(first), ".exe") == "vllm":
+		switch second {
+		case "serve":
+			return 2, nil
+		case "bench", "chat", "complete", "run-batch", "collect-env":
+			return 0, failure(Refused, words[1].at, "give the command line of vllm serve", "vllm %s starts no server", second)
+		}
+	case first == "-m" && slices.Contains([]string{"vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server"}, second):
+		return 2, nil
+	case first == "-m" && (second == "vllm" || second == "vllm.entrypoints.cli.main"):
+		if len(words) > 2 && words[2].text == "serve" {
+			return 3, nil
+		}
+	case path.Base(first) == "api_server.py":
+		return 1, nil
+	}
+	return 0, nil
+}
+
+// shellScript is the text that words give to a shell with -c, or nil.
+func shellScript(words []word) *word {
+	if !slices.Contains([]string{"sh", "bash", "dash", "ash", "zsh"}, path.Base(words[0].text)) {
+		return nil
+	}
+	for i, w := range words[1:] {
+		switch {
+		case !strings.HasPrefix(w.text, "-") || strings.HasPrefix(w.text, "--"):
+			return nil
+		case strings.HasSuffix(w.text, "c") && i+2 < len(words):
+			return &words[i+2]
+		}
+	}
+	return nil
+}
+
+// insideShell imports the script of sh -c.
+func insideShell(before []word, script word, depth int) (*command, error) {
+	if depth >= maxDepth {
+		return nil, failure(TooLarge, script.at, "give the innermost command", "more than %d shells inside each other", maxDepth)
+	}
+	at := source{name: script.at.Name, line: script.at.Line - 1, depth: depth + 1, fixed: true}
+	if script.at.Line == 0 {
+		at.single = true
+	}
+	outer := &command{}
+	outer.before(before)
+	c, err := scriptCommand(script.text, at, outer.vars)
+	if err != nil {
+		return nil, err
+	}
+	c.front = append(outer.front, c.front...)
+	return c, nil
+}
+
+// words in front of a command that say nothing about it.
+var silent = []string{
+	"sudo", "exec", "nohup", "env", "time", "command", "python", "python3", "if", "then", "else", "do", "while", "until", "!", "{", "-u", "-E",
+	"tini", "--", "-g", "dumb-init",
+}
+
+// tools that find the Python to run; their own words say nothing either.
+var pythons = []string{"uv", "uvx", "poetry", "conda", "mamba", "pdm", "hatch", "rye", "pixi", "pipx"}
+
+// before takes the words in front: variables, and what else runs the command.
+func (c *command) before(words []word) {
+	for _, w := range words {
+		if v, ok := assignment(w); ok {
+			c.vars = append(c.vars, v)
+		} else if name := path.Base(w.text); slices.Contains(pythons, name) {
+			return
+		} else if !slices.Contains(silent, name) && !strings.HasPrefix(name, "python3.") {
+			c.front = append(c.front, w)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package importer
+
+import (
+	"strconv"
+	"strings"
+)
+
+// mediaKinds are what a request may carry beside text.
+const mediaKinds = "image video audio"
+
+// mediaLimits carries items per request over: {"image": 2}, {"image": {"count":
+// 2}}, or image=2,video=1 as older releases had it.
+func mediaLimits(d *draft, s setting) {
+	if s.keys == nil {
+		s.keys = map[string]any{}
+		for _, pair := range strings.Split(s.value(), ",") {
+			kind, n, ok := strings.Cut(pair, "=")
+			if !ok {
+				d.invalid(s, `a JSON object, such as {"image": 2}`)
+				return
+			}
+			s.keys[kind] = looseValue(n)
+		}
+	}
+	for _, kind := range sortedKeys(s.keys) {
+		v := s.keys[kind]
+		one := setting{flag: s.flag, given: s.flag.name() + "." + kind, values: []word{{text: compact(v), at: s.at}}, at: s.at}
+		if m, ok := v.(map[string]any); ok {
+			for _, k := range sortedKeys(m) {
+				if k != "count" {
+					d.note(one.given+"."+k+" "+short(compact(m[k])), mediaOnly)
+				}
+			}
+			if v = m["count"]; v == nil {
+				continue
+			}
+		}
+		switch n, err := strconv.Atoi(compact(v)); {
+		case !strings.Contains(" "+mediaKinds+" ", " "+kind+" "):
+			d.note(d.written(one), no+"multimodal.limits has image, video and audio")
+		case err != nil:
+			d.invalid(one, "a number of items")
+		default:
+			d.set("multimodal.limits."+kind, strconv.Itoa(n), one)
+		}
+	}
+}
+
+// languageOnly is what a profile without multimodal says.
+func languageOnly(d *draft, s setting) {
+	for _, kind := range strings.Fields(mediaKinds) {
+		delete(d.fields, "multimodal.limits."+kind)
+	}
+	d.noted(s, "vapp loads no vision tower where multimodal is absent")
+}
+
+// adapters keeps what concerns LoRA until all of it is known.
+func adapters(key string) becomes {
+	return func(d *draft, s setting) { d.fields["?"+key] = field{by: s} }
+}
+
+// settleAdapters writes the room for adapters; the numbers mean nothing to vLLM
+// without --enable-lora. Its defaults are the schema's: one adapter of rank 16.
+func (d *draft) settleAdapters() {
+	on, n, rank := d.fields["?enable"].by, d.fields["?maxLoras"].by, d.fields["?maxRank"].by
+	for _, key := range []string{"?enable", "?maxLoras", "?maxRank"} {
+		delete(d.fields, key)
+	}
+	for i, s := range []setting{n, rank} {
+		switch {
+		case s.given == "":
+		case !on.on:
+			d.noted(s, "without effect without --enable-lora")
+		default:
+			integer([]string{"lora.maxLoras", "lora.maxRank"}[i])(d, s)
+		}
+	}
+	if on.on && n.given == "" {
+		d.set("lora.maxLoras", "1", on)
+	}
+}

@@ -1,0 +1,179 @@
+package importer
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// wantObject reports a value that is no JSON object.
+func (d *draft) wantObject(s setting) bool {
+	if s.keys != nil {
+		return true
+	}
+	if strings.Contains(s.value(), "'") {
+		d.problem(Invalid, s.at, "JSON has double quotes, and the shell single ones around it", "%s: %s is no JSON object", s.given, d.shown(s))
+	} else {
+		d.invalid(s, `a JSON object, such as {"key": 1}`)
+	}
+	return false
+}
+
+// generation are the keys of a generation config that vapp has fields for.
+var generation = map[string]string{
+	"temperature": "temperature", "top_p": "topP", "top_k": "topK", "min_p": "minP", "repetition_penalty": "repetitionPenalty",
+	"max_new_tokens": "maxTokens", "max_tokens": "maxTokens",
+}
+
+// overrideGeneration carries defaults of sampling over.
+func overrideGeneration(d *draft, s setting) {
+	if !d.wantObject(s) {
+		return
+	}
+	for _, key := range sortedKeys(s.keys) {
+		v := compact(s.keys[key])
+		one := setting{flag: s.flag, given: s.flag.name() + "." + key, values: []word{{text: v, at: s.at}}, at: s.at}
+		field, ok := generation[key]
+		switch n, number := decimal(v); {
+		case !ok:
+			d.note(d.written(one), no+"sampling has no such default")
+		case s.keys[key] == nil:
+		case !number:
+			d.invalid(one, "a number")
+		default:
+			d.set("sampling."+field, n, one)
+		}
+	}
+}
+
+// structuredOutputs has one key that concerns more than grammars.
+func structuredOutputs(d *draft, s setting) {
+	if !d.wantObject(s) {
+		return
+	}
+	for _, key := range sortedKeys(s.keys) {
+		one := setting{flag: s.flag, given: s.flag.name() + "." + key, values: []word{{text: compact(s.keys[key]), at: s.at}}, at: s.at}
+		if name, ok := s.keys[key].(string); ok && key == "reasoning_parser" {
+			if name != "" {
+				d.set("parsers.reasoning", quote(name), one)
+			}
+			continue
+		}
+		d.note(d.written(one), grammar)
+	}
+}
+
+// specPart is one key of a speculative config as a flag of its own. The parts
+// meet in settleSpeculative.
+func specPart(key string) becomes {
+	return func(d *draft, s setting) {
+		s.keys = map[string]any{key: s.value()}
+		speculative(d, s)
+	}
+}
+
+// speculative collects the keys of a speculative config.
+func speculative(d *draft, s setting) {
+	if !d.wantObject(s) {
+		return
+	}
+	for _, key := range sortedKeys(s.keys) {
+		given := s.given
+		if s.flag.arity == object {
+			given = s.flag.name() + "." + key
+		}
+		one := setting{flag: s.flag, given: given, values: []word{{text: compact(s.keys[key]), at: s.at}}, at: s.at}
+		switch key {
+		case "method", "model", "num_speculative_tokens":
+			if s.keys[key] != nil {
+				d.spec(key, one)
+			}
+		default:
+			if near := nearestKey(key, []string{"method", "model", "num_speculative_tokens"}); near != "" && !slices.Contains(specKeys, key) {
+				d.problem(Unknown, s.at, "did you mean "+near+"?", "%s: no such key of %s", short(key), s.flag.name())
+				continue
+			}
+			d.note(d.written(one), no+"speculative has method, numTokens and model")
+		}
+	}
+	d.settleSpeculative()
+}
+
+// specKeys are the other keys of a speculative config.
+var specKeys = []string{
+	"draft_tensor_parallel_size", "quantization", "max_model_len", "revision", "code_revision", "disable_by_batch_size", "prompt_lookup_max",
+	"prompt_lookup_min", "enforce_eager", "disable_padded_drafter_batch", "speculative_token_tree", "rejection_sample_method", "draft_sample_method",
+	"suffix_decoding_max_tree_depth", "suffix_decoding_max_cached_requests", "suffix_decoding_max_spec_factor", "suffix_decoding_min_token_prob",
+	"parallel_drafting", "use_local_argmax_reduction", "acceptance_method", "moe_backend", "attention_backend", "tensor_parallel_size",
+}
+
+// spec keeps a key under a name of no field until all are known.
+func (d *draft) spec(key string, s setting) { d.fields["?"+key] = field{by: s} }
+
+// settleSpeculative writes the fields that the keys known so far give.
+func (d *draft) settleSpeculative() {
+	method, model, n := d.fields["?method"].by, d.fields["?model"].by, d.fields["?num_speculative_tokens"].by
+	for _, f := range []string{"method", "numTokens", "model"} {
+		delete(d.fields, "speculative."+f)
+	}
+	name := specMethod(strings.ToLower(method.value()), strings.ToLower(model.value()))
+	switch {
+	case name == "":
+		return
+	case strings.Contains(name, " "):
+		return // noted in the end
+	}
+	by := method
+	if by.given == "" {
+		by = model
+	}
+	d.set("speculative.method", quote(name), by)
+	if model.value() != "" && name != "ngram" && !strings.HasPrefix(model.value(), "[") {
+		d.set("speculative.model", quote(model.value()), model)
+	}
+	if num, err := strconv.Atoi(n.value()); err == nil {
+		d.set("speculative.numTokens", strconv.Itoa(num), n)
+	} else if n.given != "" {
+		d.set("speculative.numTokens", "0", n) // the schema says what is allowed
+	}
+}
+
+// specMethod is vapp's word for a method; "": none given; with blanks: why not.
+func specMethod(method, model string) string {
+	switch {
+	case method == "ngram" || method == "[ngram]" || model == "ngram" || model == "[ngram]" || method == "ngram_gpu":
+		return "ngram"
+	case method == "mtp" || strings.HasSuffix(method, "_mtp"):
+		return "mtp"
+	case method == "draft_model":
+		return "draft_model"
+	case method == "" && model == "":
+		return ""
+	case method == "" && !strings.Contains(model, "eagle") && !strings.Contains(model, "medusa") && !strings.Contains(model, "speculator"):
+		return "draft_model"
+	}
+	return no + "vapp proposes by ngram, draft_model or mtp"
+}
+
+// finishSpeculative reports what is left open.
+func (d *draft) finishSpeculative() {
+	method, model, n := d.fields["?method"].by, d.fields["?model"].by, d.fields["?num_speculative_tokens"].by
+	for _, key := range []string{"?method", "?model", "?num_speculative_tokens"} {
+		delete(d.fields, key)
+	}
+	if method.given == "" && model.given == "" && n.given == "" {
+		return
+	}
+	switch name := specMethod(strings.ToLower(method.value()), strings.ToLower(model.value())); {
+	case name == "":
+		d.problem(Missing, n.at, `add the method, such as {"method": "ngram"}, or the draft model`, "%s: nothing says how tokens are proposed", n.given)
+	case strings.Contains(name, " "):
+		for _, s := range []setting{method, model, n} {
+			if s.given != "" {
+				d.noted(s, "%s", name)
+			}
+		}
+	case n.given == "":
+		d.problem(Missing, d.fields["speculative.method"].by.at, "add num_speculative_tokens; vLLM takes it from the model's config", "%s: nothing says how many tokens are proposed", d.fields["speculative.method"].by.given)
+	}
+}

@@ -1,0 +1,190 @@
+package importer
+
+import (
+	"slices"
+	"strings"
+)
+
+// parser takes the words of vllm serve apart.
+type parser struct {
+	d     *draft
+	words []word
+	pos   int
+	out   []setting
+	model *word // the word that is no flag
+}
+
+// settings are the flags of a command and its model, as written. What is wrong
+// is noted in the draft.
+func (d *draft) settings(words []word) (list []setting, model *word) {
+	p := &parser{d: d, words: words}
+	for p.pos < len(words) {
+		p.next()
+	}
+	return p.out, p.model
+}
+
+func (p *parser) next() {
+	w := p.words[p.pos]
+	p.pos++
+	if w.text == "--" {
+		return
+	}
+	if !isFlag(w.text) {
+		p.positional(w)
+		return
+	}
+	name, value, attached := strings.Cut(w.text, "=")
+	m := p.d.lex.find(name)
+	if m.flag == nil {
+		p.unknown(w, name, m.unclear)
+		return
+	}
+	s := setting{flag: m.flag, given: name, at: w.at}
+	if m.glued {
+		s.given, value, attached = m.flag.names, m.value+strings.TrimPrefix(w.text, name), true
+		s.given = m.flag.short()
+		value = strings.TrimPrefix(value, "=")
+	}
+	if m.sub != "" && m.flag.arity != object {
+		p.d.problem(Unknown, w.at, "give the value to "+m.flag.name()+" itself", "%s: %s takes no keys", name, m.flag.name())
+		p.skip()
+		return
+	}
+	if attached {
+		given := w
+		given.text = value
+		s.values = []word{given}
+	} else {
+		p.values(&s)
+	}
+	p.keep(s, m)
+}
+
+// short is the name with one dash.
+func (f *flag) short() string {
+	for _, n := range strings.Fields(f.names) {
+		if len(n) == 2 {
+			return n
+		}
+	}
+	return f.name()
+}
+
+// values takes the words that belong to a flag.
+func (p *parser) values(s *setting) {
+	for p.pos < len(p.words) && !isFlag(p.words[p.pos].text) {
+		w := p.words[p.pos]
+		if s.flag.arity == boolean && !slices.Contains([]string{"true", "false"}, strings.ToLower(w.text)) {
+			return
+		}
+		p.pos++
+		s.values = append(s.values, w)
+		if s.flag.arity != many {
+			return
+		}
+	}
+}
+
+// keep checks the values of a setting by its arity.
+func (p *parser) keep(s setting, m match) {
+	switch s.flag.arity {
+	case boolean:
+		s.on = !m.off
+		if len(s.values) > 0 {
+			switch v := strings.ToLower(s.value()); {
+			case m.off || v != "true" && v != "false" && v != "1" && v != "0":
+				p.d.problem(Invalid, s.at, "allowed: true, false", "%s: %q is no value for it", s.given, p.d.shown(s))
+				return
+			default:
+				s.on = v == "true" || v == "1"
+			}
+		}
+	default:
+		if len(s.values) == 0 {
+			p.d.problem(Missing, s.at, "", "%s: a value must follow", s.given)
+			return
+		}
+	}
+	if s.flag.arity == object && !p.object(&s, m.sub) {
+		return
+	}
+	p.out = append(p.out, s)
+}
+
+// object reads JSON, or adds a dotted key to what was given before.
+func (p *parser) object(s *setting, sub string) bool {
+	if s.flag.to == nil || s.missing() != "" { // its values are not looked at
+		return true
+	}
+	if sub == "" {
+		if keys, ok := decodeObject(s.value()); ok {
+			s.keys = keys
+		} // else: a number or a word, which some of them take
+		return true
+	}
+	at := slices.IndexFunc(p.out, func(o setting) bool { return o.flag == s.flag && o.keys != nil })
+	if at < 0 {
+		s.keys = map[string]any{}
+	} else {
+		s.keys = p.out[at].keys
+	}
+	if !put(s.keys, sub, s.value()) {
+		p.d.problem(Invalid, s.at, "", "%s: cannot be put beside what was given before", s.given)
+		return false
+	}
+	s.given = s.flag.name()
+	return at < 0
+}
+
+func (p *parser) positional(w word) {
+	switch {
+	case p.model == nil:
+		p.model = &w
+	case w.missing != "" || p.model.missing != "":
+		p.d.unresolved(w, "")
+	default:
+		p.d.problem(Invalid, w.at, "quote it if it belongs to the flag before", "%q: vllm serve takes one model, and %q was given before", short(w.text), short(p.model.text))
+	}
+}
+
+// unknown reports a flag that is in no table, and skips what may be its values.
+func (p *parser) unknown(w word, name string, unclear []string) {
+	p.skip()
+	switch near := p.d.lex.nearest(name); {
+	case name == "-h" || name == "--help" || name == "-v" || name == "--version":
+		p.d.problem(Refused, w.at, "leave it out", "%s: vLLM prints something and ends", name)
+	case w.missing != "":
+		p.d.unresolved(w, "")
+	case len(unclear) > 0:
+		p.d.problem(Unknown, w.at, "write one of them out", "%s: may be %s", short(name), strings.Join(unclear[:min(len(unclear), 6)], ", "))
+	case near != "":
+		p.d.problem(Unknown, w.at, "did you mean "+near+"?", "%s: vllm serve has no such flag", short(name))
+	default:
+		p.d.problem(Unknown, w.at, "leave it out if it is not vLLM's", "%s: vllm serve has no such flag", short(name))
+	}
+}
+
+// skip passes over what may be the values of a flag that is wrong.
+func (p *parser) skip() {
+	for p.pos < len(p.words) && !isFlag(p.words[p.pos].text) {
+		p.pos++
+	}
+}
+
+// isFlag tells a flag from a value: a dash, and no number.
+func isFlag(s string) bool {
+	if len(s) < 2 || s[0] != '-' || s[1] == ' ' {
+		return false
+	}
+	return strings.Trim(s[1:], "0123456789.eE") != "" || s == "--"
+}
+
+// short keeps messages and comments readable.
+func short(s string) string {
+	s = strings.Map(printable, s)
+	if r := []rune(s); len(r) > 64 {
+		return string(r[:60]) + "…"
+	}
+	return s
+}

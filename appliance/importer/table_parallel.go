@@ -1,0 +1,78 @@
+package importer
+
+// Reasons that several flags share.
+const (
+	oneEngine  = no + "vapp is one process with one engine; run several behind a load balancer"
+	oneMachine = no + "a profile is planned for the devices of one machine"
+	noExperts  = no + "vapp splits by tensor and pipeline only"
+	ranks      = no + "vapp runs its ranks itself"
+)
+
+// parallelFlags are how many devices share the work.
+var parallelFlags = []flag{
+	{"--tensor-parallel-size -tp", one, integer("parallel.tensor"), ""},
+	{"--pipeline-parallel-size -pp", one, integer("parallel.pipeline"), ""},
+
+	{"--data-parallel-size -dp", one, nil, oneEngine},
+	{"--data-parallel-size-local -dpl", one, nil, oneEngine},
+	{"--data-parallel-rank -dpn", one, nil, oneEngine},
+	{"--data-parallel-start-rank -dpr", one, nil, oneEngine},
+	{"--data-parallel-address -dpa", one, nil, oneEngine},
+	{"--data-parallel-rpc-port -dpp", one, nil, oneEngine},
+	{"--data-parallel-backend -dpb", one, nil, oneEngine},
+	{"--data-parallel-hybrid-lb -dph", boolean, nil, oneEngine},
+	{"--data-parallel-external-lb -dpe", boolean, nil, oneEngine},
+	{"--data-parallel-multi-port-external-lb -dpm", boolean, nil, oneEngine},
+	{"--data-parallel-supervisor-port", one, nil, oneEngine},
+	{"--dp-supervisor-probe-interval-s", one, nil, oneEngine},
+	{"--dp-supervisor-probe-timeout-s", one, nil, oneEngine},
+	{"--dp-supervisor-probe-failure-threshold", one, nil, oneEngine},
+	{"--dp-sync-interval", one, nil, oneEngine},
+	{"--disable-nccl-for-dp-synchronization", boolean, nil, oneEngine},
+	{"--aggregate-engine-logging", boolean, nil, oneEngine},
+	{"--api-server-count -asc", one, nil, oneEngine},
+	{"--headless", boolean, nil, oneEngine},
+	{"--node-rank -r", one, nil, oneMachine},
+	{"--nnodes -n", one, nil, oneMachine},
+	{"--master-addr", one, nil, oneMachine},
+	{"--master-port", one, nil, oneMachine},
+	{"--distributed-timeout-seconds", one, nil, oneMachine},
+	{"--cpu-distributed-timeout-seconds", one, nil, oneMachine},
+	{"--distributed-executor-backend", one, nil, ranks},
+	{"--worker-use-ray", boolean, nil, ranks},
+	{"--engine-use-ray", boolean, nil, ranks},
+	{"--ray-workers-use-nsight", boolean, nil, ranks},
+	{"--worker-cls", one, nil, noCode},
+	{"--worker-extension-cls", one, nil, noCode},
+	{"--enable-fault-tolerance", boolean, nil, ranks},
+	{"--fault-tolerance-config", object, nil, ranks},
+	{"--enable-nccl-comm-suspend", boolean, nil, ranks},
+	{"--disable-custom-all-reduce", boolean, nil, kernelChoice},
+	{"--max-parallel-loading-workers", one, nil, safeReader},
+	{"--device-ids", one, nil, no + "CUDA_VISIBLE_DEVICES says which devices vapp sees"},
+	{"--numa-bind", boolean, nil, no + "put numactl before vapp up"},
+	{"--numa-bind-nodes", many, nil, no + "put numactl before vapp up"},
+	{"--numa-bind-cpus", many, nil, no + "put numactl before vapp up"},
+	{"--decode-context-parallel-size -dcp", one, nil, noExperts},
+	{"--prefill-context-parallel-size -pcp", one, nil, noExperts},
+	{"--dcp-comm-backend", one, nil, noExperts},
+	{"--dcp-q-replicate", boolean, nil, noExperts},
+	{"--dcp-kv-cache-interleave-size", one, nil, noExperts},
+	{"--cp-kv-cache-interleave-size", one, nil, noExperts},
+	{"--enable-expert-parallel -ep", boolean, nil, noExperts},
+	{"--enable-batch-sharded-sampling", boolean, nil, noExperts},
+	{"--enable-ep-weight-filter", boolean, nil, noExperts},
+	{"--enable-elastic-ep", boolean, nil, noExperts},
+	{"--enable-eplb", boolean, nil, noExperts},
+	{"--eplb-config", object, nil, noExperts},
+	{"--eplb-window-size", one, nil, noExperts},
+	{"--eplb-step-interval", one, nil, noExperts},
+	{"--eplb-log-balancedness", boolean, nil, noExperts},
+	{"--num-redundant-experts", one, nil, noExperts},
+	{"--expert-placement-strategy", one, nil, noExperts},
+	{"--all2all-backend", one, nil, noExperts},
+	{"--enable-dbo", boolean, nil, noExperts},
+	{"--ubatch-size", one, nil, noExperts},
+	{"--dbo-decode-token-threshold", one, nil, noExperts},
+	{"--dbo-prefill-token-threshold", one, nil, noExperts},
+}

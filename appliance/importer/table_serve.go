@@ -1,0 +1,84 @@
+package importer
+
+// Reasons that several flags share.
+const (
+	noTLS       = no + "vapp speaks plain HTTP; put a proxy with the certificate before it"
+	quietLogs   = no + "vapp never logs prompts or replies"
+	contentForm = no + "vapp sees from the template how it takes content"
+	limitsOfOur = no + "vapp bounds headers by itself, and serve.limits.maxBodyBytes bounds bodies"
+	noCohere    = no + "vapp speaks OpenAI's protocol"
+)
+
+// serveFlags are the HTTP side.
+var serveFlags = []flag{
+	{"--host", one, text("serve.host"), ""},
+	{"--port", one, integer("serve.port"), ""},
+	{"--api-key", many, apiKeys, ""},
+	{"--tool-call-parser", one, text("parsers.toolCall"), ""},
+	{"--reasoning-parser", one, text("parsers.reasoning"), ""},
+	{"--enable-auto-tool-choice", boolean, yes("parsers.autoToolChoice"), ""},
+	{"--chat-template", one, chatTemplate, ""},
+	{"--trust-request-chat-template", boolean, yes("parsers.trustRequestChatTemplate"), ""},
+	{"--allowed-origins", many, jsonWords("serve.cors.allowedOrigins"), ""},
+	{"--allowed-methods", many, jsonWords("serve.cors.allowedMethods"), ""},
+	{"--allowed-headers", many, jsonWords("serve.cors.allowedHeaders"), ""},
+	{"--allow-credentials", boolean, yes("serve.cors.allowCredentials"), ""},
+	{"--max-logprobs", one, integer("serve.limits.maxLogprobs"), ""},
+	{"--max-num-queued-reqs", one, integer("serve.limits.maxQueue"), ""},
+	{"--shutdown-timeout", one, seconds("serve.drainTimeout"), ""},
+	{"--enable-prompt-tokens-details", boolean, yes("serve.promptTokensDetails"), ""},
+	{"--disable-uvicorn-access-log", boolean, not("serve.accessLog"), ""},
+	{"--disable-log-stats", boolean, quietStats, ""},
+	{"--uvicorn-log-level", one, choice("log.level", logLevels), ""},
+	{"--config", one, configRefused, ""},
+
+	{"--uds", one, nil, no + "vapp listens on TCP; bind serve.host to 127.0.0.1 and put a proxy before it"},
+	{"--grpc", boolean, nil, no + "vapp speaks HTTP"},
+	{"--ssl-keyfile", one, nil, noTLS},
+	{"--ssl-certfile", one, nil, noTLS},
+	{"--ssl-ca-certs", one, nil, noTLS},
+	{"--ssl-cert-reqs", one, nil, noTLS},
+	{"--ssl-ciphers", one, nil, noTLS},
+	{"--enable-ssl-refresh", boolean, nil, noTLS},
+	{"--root-path", one, nil, no + "a proxy that serves below a path takes it off itself"},
+	{"--middleware", many, nil, noCode},
+	{"--reasoning-parser-plugin", one, nil, noCode},
+	{"--tool-parser-plugin", one, nil, noCode},
+	{"--tool-server", one, nil, no + "clients run tools, vapp does not"},
+	{"--enable-reasoning", boolean, nil, no + "parsers.reasoning is enough"},
+	{"--chat-template-content-format", one, nil, contentForm},
+	{"--default-chat-template-kwargs", object, nil, no + "a request brings chat_template_kwargs; parsers.chatTemplate can set what is not given"},
+	{"--chat-template-text-format", one, nil, contentForm},
+	{"--response-role", one, nil, no + "replies have the role assistant"},
+	{"--exclude-tools-when-tool-choice-none", boolean, nil, no + "vapp leaves tools out of the prompt where tool_choice is none"},
+	{"--return-tokens-as-token-ids", boolean, nil, no + "a request asks for it: return_tokens_as_token_ids"},
+	{"--disable-access-log-for-endpoints", one, nil, no + "serve.accessLog is on or off"},
+	{"--disable-log-requests", boolean, nil, quietLogs},
+	{"--enable-log-requests", boolean, nil, quietLogs},
+	{"--enable-log-outputs", boolean, nil, quietLogs},
+	{"--enable-log-deltas", boolean, nil, quietLogs},
+	{"--max-log-len", one, nil, quietLogs},
+	{"--log-config-file", one, nil, no + "log.level and log.format say what is written"},
+	{"--log-error-stack", boolean, nil, no + "log.level and log.format say what is written"},
+	{"--enable-request-id-headers", boolean, nil, no + "every reply carries X-Request-Id"},
+	{"--enable-server-load-tracking", boolean, nil, no + "GET /load always tells it"},
+	{"--enable-force-include-usage", boolean, nil, no + "a request asks for usage: stream_options.include_usage"},
+	{"--enable-per-request-metrics", boolean, nil, counters},
+	{"--enable-tokenizer-info-endpoint", boolean, nil, no + "vapp does not tell the tokenizer's settings"},
+	{"--tokens-only", boolean, nil, no + "vapp serves all its routes"},
+	{"--disable-fastapi-docs", boolean, nil, no + "vapp has no FastAPI pages"},
+	{"--enable-offline-docs", boolean, nil, no + "vapp has no FastAPI pages"},
+	{"--disable-frontend-multiprocessing", boolean, nil, oneEngine},
+	{"--h11-max-incomplete-event-size", one, nil, limitsOfOur},
+	{"--h11-max-header-count", one, nil, limitsOfOur},
+	{"--fingerprint-mode", one, nil, no + "vapp sends no fingerprint"},
+	{"--fingerprint-value", one, nil, no + "vapp sends no fingerprint"},
+	{"--enable-flash-late-interaction", boolean, nil, textOnly},
+	{"--cohere-is-reasoning-model", boolean, nil, noCohere},
+	{"--cohere-format", one, nil, noCohere},
+}
+
+// logLevels in vapp's words.
+var logLevels = map[string]string{
+	"trace": "debug", "debug": "debug", "info": "info", "warning": "warn", "error": "error", "critical": "error",
+}

@@ -1,0 +1,174 @@
+package importer
+
+import (
+	"strings"
+	"testing"
+
+	"vapp.dev/schema"
+)
+
+// tables are all rows.
+func tables() [][]flag {
+	return [][]flag{modelFlags, parallelFlags, memoryFlags, engineFlags, serveFlags}
+}
+
+// TestTable: a flag either becomes something or says why not, and no name is
+// there twice.
+func TestTable(t *testing.T) {
+	seen := map[string]bool{}
+	for _, rows := range tables() {
+		for _, f := range rows {
+			if (f.to == nil) == (f.why == "") {
+				t.Errorf("%s: either it becomes something, or it says why not", f.names)
+			}
+			if f.why != "" && !strings.HasPrefix(f.why, no) {
+				t.Errorf("%s: the reason %q does not begin with %q", f.names, f.why, no)
+			}
+			for i, n := range strings.Fields(f.names) {
+				if seen[n] {
+					t.Errorf("%s: a second time", n)
+				}
+				seen[n] = true
+				if i == 0 && !strings.HasPrefix(n, "--") || n != strings.ToLower(n) && n != "-O" || strings.Contains(n, "_") {
+					t.Errorf("%s: no name as vLLM writes them", n)
+				}
+			}
+		}
+	}
+	if len(seen) < 380 {
+		t.Errorf("%d names, want vLLM's 380 and more", len(seen))
+	}
+}
+
+// TestReferenceFlags: every flag of vllm serve that the reference pages name.
+func TestReferenceFlags(t *testing.T) {
+	const names = `--api-key --attention-backend --block-size --chat-template --chat-template-content-format --config --cudagraph-capture-sizes
+		--disable-access-log-for-endpoints --download-dir --dtype --enable-auto-tool-choice --enable-chunked-prefill --enable-log-requests
+		--enable-prefix-caching --enable-prompt-tokens-details --enable-request-id-headers --enforce-eager --exclude-tools-when-tool-choice-none
+		--fail-on-environ-validation --generation-config --gpu-memory-utilization --host --kv-cache-dtype --kv-cache-memory --kv-cache-memory-bytes
+		--kv-events-config --kv-offloading-size --language-model-only --limit-mm-per-prompt --load-format --long-prefill-token-threshold
+		--max-cudagraph-capture-size --max-model-len --max-num-batched-tokens --max-num-seqs --model --otlp-traces-endpoint
+		--override-generation-config --pipeline-parallel-size --port --prefix-caching-hash-algo --quantization --reasoning-parser --revision
+		--scheduling-policy --seed --served-model-name --shutdown-timeout --speculative-config --speculative-config.method
+		--speculative-config.num_speculative_tokens --speculative-config.rejection_sample_method --ssl-certfile --ssl-keyfile
+		--tensor-parallel-size --tokenizer --tool-call-parser --trust-remote-code --trust-request-chat-template --uds --watermark
+		-O3 -cc.mode -cc.cudagraph_mode -tp -pp -q`
+	lex := newLexicon()
+	for _, n := range strings.Fields(names) {
+		if lex.find(n).flag == nil {
+			t.Errorf("%s is in no table", n)
+		}
+	}
+}
+
+// samples are values for the flags that become something; the others take any.
+var samples = map[string]string{
+	"--dtype": "half", "--quantization": "fp8", "--load-format": "dummy", "--max-model-len": "8K", "--generation-config": "vllm",
+	"--override-generation-config": `{"top_k": 3}`, "--task": "generate", "--runner": "auto", "--convert": "none",
+	"--language-model-only": "true", "--limit-mm-per-prompt": `{"image": 1}`, "--tensor-parallel-size": "2", "--pipeline-parallel-size": "2",
+	"--gpu-memory-utilization": "0.5", "--kv-cache-memory-bytes": "1G", "--kv-cache-dtype": "fp8", "--swap-space": "4", "--block-size": "32",
+	"--max-loras": "2", "--max-lora-rank": "16", "--max-num-seqs": "2", "--max-num-batched-tokens": "8k", "--scheduling-policy": "priority",
+	"--cudagraph-capture-sizes": "1", "--max-cudagraph-capture-size": "8", "--compilation-config": "0", "--optimization-level": "1",
+	"--speculative-config": `{"method": "ngram", "num_speculative_tokens": 2}`, "--device": "cpu", "--structured-outputs-config": `{"backend": "auto"}`,
+	"--show-hidden-metrics-for-version": "0.9", "--port": "1", "--allowed-origins": `["*"]`, "--allowed-methods": `["*"]`, "--allowed-headers": `["*"]`,
+	"--max-logprobs": "5", "--max-num-queued-reqs": "9", "--shutdown-timeout": "30", "--uvicorn-log-level": "debug",
+}
+
+// TestEveryFlag imports every flag alone: the profile loads, and it differs from
+// that of the model alone, be it by a comment.
+func TestEveryFlag(t *testing.T) {
+	alone := written(t, "org/model")
+	for _, rows := range tables() {
+		for _, f := range rows {
+			args := []string{"org/model", f.name()}
+			if f.arity != boolean {
+				value := samples[f.name()]
+				if value == "" {
+					value = "x1"
+				}
+				args = append(args, value)
+			}
+			switch f.name() {
+			case "--config", "--spec-method", "--spec-model", "--spec-tokens": // wants more, or a file; see the goldens
+				continue
+			case "--task", "--runner", "--convert", "--model": // says what is so anyway
+				written(t, args...)
+				continue
+			}
+			if got := written(t, args...); got == alone {
+				t.Errorf("%v: nothing came of it", args)
+			}
+		}
+	}
+}
+
+// written imports the words of vllm serve without the schema's check, which the
+// goldens make: it would take seconds here.
+func written(t *testing.T, args ...string) string {
+	t.Helper()
+	var list []word
+	for _, a := range args {
+		list = append(list, word{text: a})
+	}
+	d := &draft{lex: newLexicon(), fields: map[string]field{}}
+	d.carry(&command{words: list}, nil)
+	d.finish()
+	if len(d.problems) > 0 {
+		t.Fatalf("%v: %v", args, d.failed())
+	}
+	text, err := d.render()
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return string(text)
+}
+
+// TestAllTogether: every flag that becomes something, at once, is a valid
+// profile.
+func TestAllTogether(t *testing.T) {
+	args := []string{"vllm", "serve", "org/model", "--enable-lora"}
+	for _, rows := range tables() {
+		for _, f := range rows {
+			if f.to == nil || f.name() == "--config" || strings.HasPrefix(f.name(), "--spec-") {
+				continue
+			}
+			value := samples[f.name()]
+			switch {
+			case f.arity == boolean:
+				args = append(args, f.name())
+				continue
+			case value == "":
+				value = "x1"
+			}
+			args = append(args, f.name(), value)
+		}
+	}
+	text, err := Args(args, Options{Name: "all"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := loads(t, text)
+	if p.Name != "all" || p.Parallel.Tensor != 2 || p.Serve.Port != 1 || p.Scheduler.MaxNumBatchedTokens != 8000 || p.Memory.KVCache != schema.Bytes(1<<30) {
+		t.Errorf("not what was asked for:\n%s", text)
+	}
+}
+
+// TestNothingSecret: neither profile nor message shows a key or a token.
+func TestNothingSecret(t *testing.T) {
+	for _, line := range []string{
+		"vllm serve org/model --api-key hunter2 hunter2b --hf-token hunter2",
+		"VLLM_API_KEY=hunter2 HF_TOKEN=hunter2 MY_PASSWORD=hunter2 vllm serve org/model",
+		"vllm serve org/model --api-key=hunter2 --frobnicate",
+		"docker run -e VLLM_API_KEY=hunter2 vllm/vllm-openai --model org/model --api-key hunter2 --port x",
+		"vllm serve org/model --api-key=hunter2$X --enable-auto-tool-choice",
+	} {
+		text, err := Args([]string{line}, Options{})
+		said := string(text)
+		if err != nil {
+			said = err.Error()
+		}
+		if strings.Contains(said, "hunter2") {
+			t.Errorf("%s\n%s", line, said)
+		}
+	}
+}

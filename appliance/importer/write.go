@@ -1,0 +1,137 @@
+package importer
+
+import (
+	"slices"
+	"strings"
+
+	"cuelang.org/go/cue/format"
+)
+
+// order is that of the fields in a profile, as the schema has it.
+var order = []string{
+	"name", "model", "source", "revision", "dtype", "loadFormat", "backend", "quantization", "maxModelLen",
+	"memory", "utilization", "kvCache", "kvCacheDtype", "swapSpace", "blockSize", "kvRebuild", "reserve",
+	"scheduler", "maxNumSeqs", "maxNumBatchedTokens", "prefixCaching", "chunkedPrefill", "policy", "overlap",
+	"cudagraph", "mode", "captureSizes",
+	"parsers", "reasoning", "toolCall", "autoToolChoice", "chatTemplate", "trustRequestChatTemplate",
+	"speculative", "method", "numTokens", "speculative.model", "lora", "maxLoras", "maxRank", "multimodal", "limits", "image", "video", "audio",
+	"parallel", "tensor", "pipeline",
+	"serve", "host", "port", "servedModelName", "apiKeys", "maxQueue", "maxLogprobs", "drainTimeout", "cors",
+	"allowedOrigins", "allowedMethods", "allowedHeaders", "allowCredentials", "accessLog", "promptTokensDetails", "metricsCompat", "statsInterval",
+	"sampling", "generationConfig", "temperature", "topP", "topK", "minP", "repetitionPenalty", "maxTokens",
+	"log", "level",
+}
+
+// tree is the profile by nested names.
+type tree struct {
+	name string
+	path string
+	leaf *field
+	kids []*tree
+}
+
+// width is where a struct on one line becomes too long.
+const width = 96
+
+// render writes the profile.
+func (d *draft) render() ([]byte, error) {
+	root := &tree{}
+	for path, f := range d.fields {
+		at := root
+		for _, name := range strings.Split(path, ".") {
+			at = at.kid(name)
+		}
+		at.leaf = &f
+	}
+	root.sort()
+	var b strings.Builder
+	b.WriteString("package profiles\n\nimport \"vapp.dev/schema\"\n\n// Imported from a command line of vLLM.\nschema.#Profile & {\n")
+	for _, k := range root.kids {
+		k.write(&b)
+	}
+	if len(d.notes) > 0 {
+		b.WriteString("\n")
+	}
+	for _, n := range d.notes {
+		comment(&b, n.what+": "+n.why)
+	}
+	b.WriteString("}\n")
+	return format.Source([]byte(b.String()))
+}
+
+func (t *tree) kid(name string) *tree {
+	for _, k := range t.kids {
+		if k.name == name {
+			return k
+		}
+	}
+	k := &tree{name: name, path: t.path + "." + name}
+	t.kids = append(t.kids, k)
+	return k
+}
+
+func (t *tree) sort() {
+	slices.SortFunc(t.kids, func(a, b *tree) int { return a.rank() - b.rank() })
+	for _, k := range t.kids {
+		k.sort()
+	}
+}
+
+// rank is the place in the order, of the whole path where it stands there.
+func (t *tree) rank() int {
+	return max(slices.Index(order, t.name), slices.Index(order, strings.TrimPrefix(t.path, ".")))
+}
+
+// write is name: value, name: only: value, name: {a: 1, b: 2}, or a struct over
+// several lines where that is long or has comments.
+func (t *tree) write(b *strings.Builder) {
+	if line, ok := t.line(); ok {
+		b.WriteString(line + "\n")
+		return
+	}
+	if t.leaf != nil {
+		for _, r := range t.leaf.remarks {
+			comment(b, r)
+		}
+		b.WriteString(t.name + ": " + t.leaf.cue + "\n")
+		return
+	}
+	b.WriteString(t.name + ": {\n")
+	for _, k := range t.kids {
+		k.write(b)
+	}
+	b.WriteString("}\n")
+}
+
+// line is the tree on one line; false: it does not go there.
+func (t *tree) line() (string, bool) {
+	if t.leaf != nil {
+		return t.name + ": " + t.leaf.cue, len(t.leaf.remarks) == 0
+	}
+	var parts []string
+	for _, k := range t.kids {
+		s, ok := k.line()
+		if !ok {
+			return "", false
+		}
+		parts = append(parts, s)
+	}
+	s := t.name + ": " + strings.Join(parts, ", ")
+	if len(parts) > 1 {
+		s = t.name + ": {" + strings.Join(parts, ", ") + "}"
+	}
+	return s, len(s) <= width || len(t.kids) == 1
+}
+
+// comment writes text as one comment, over as many lines as it takes.
+func comment(b *strings.Builder, text string) {
+	line := "//"
+	for _, w := range strings.Fields(strings.Map(printable, text)) {
+		if len(line)+1+len(w) > width && line != "//" {
+			b.WriteString(line + "\n")
+			line = "//  "
+		}
+		line += " " + w
+	}
+	b.WriteString(line + "\n")
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"vapp.dev/appliance/importer"
+)
+
+// importFlags are where the profile goes, and what the command cannot say.
+type importFlags struct {
+	out, name, container string
+	force                bool
+}
+
+func newImport() *cobra.Command {
+	var f importFlags
+	c := &cobra.Command{
+		Use:   "import COMMAND... | import -",
+		Short: "Write the profile for a vLLM command line that you already have",
+		Long: `Import reads the command with which you start vLLM and writes the profile that
+says the same, with one comment for each flag that has no counterpart. It takes
+
+  vapp import "vllm serve MODEL --max-model-len 8K"     a line, as you would type it
+  vapp import vllm serve MODEL --max-model-len 8K       the same as words
+  vapp import "docker run ... vllm/vllm-openai --model MODEL ..."
+  vapp import "python -m vllm.entrypoints.openai.api_server --model MODEL ..."
+
+and on standard input, as "-", a script, a Dockerfile, a Kubernetes or Compose
+manifest, a list of arguments, or the file of vLLM's --config:
+
+  kubectl get deploy x -o yaml | vapp import -
+  vapp import - -o x.cue < Dockerfile
+
+The profile goes to standard output, or to the file of -o. Flags of vapp stand
+before the command, or behind it where it is one quoted argument. Nothing is
+started and nothing is downloaded. A flag that vLLM does not have, or a value
+that only your shell knows, is an error with its place. Keys are never copied:
+the profile names the variable to put them in.`,
+		Args: needArgs(1, -1, "a command line, or - for standard input"),
+	}
+	c.Flags().SetInterspersed(false)
+	c.Flags().StringVarP(&f.out, "output", "o", "", "write to this file, which must not exist")
+	c.Flags().BoolVar(&f.force, "force", false, "overwrite the file of -o")
+	c.Flags().StringVar(&f.name, "name", "", "name of the profile (default: of the model)")
+	c.Flags().StringVar(&f.container, "container", "", "which container of a manifest, where several run vLLM")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) > 1 && (args[0] == "-" || strings.ContainsAny(args[0], " \t\n")) {
+			if err := c.Flags().Parse(args[1:]); err != nil {
+				return &usageError{err, c.CommandPath()}
+			}
+			if c.Flags().NArg() > 0 {
+				return &usageError{fmt.Errorf("import takes one quoted command, or the words of one; %q stands behind it", c.Flags().Arg(0)), c.CommandPath()}
+			}
+			args = args[:1]
+		}
+		return f.run(c, args)
+	}
+	return c
+}
+
+func (f *importFlags) run(c *cobra.Command, args []string) error {
+	o := importer.Options{Name: f.name, Container: f.container}
+	var text []byte
+	var err error
+	if args[0] == "-" {
+		data, readErr := io.ReadAll(io.LimitReader(c.InOrStdin(), 2<<20))
+		if readErr != nil {
+			return fmt.Errorf("standard input: %w", readErr)
+		}
+		text, err = importer.Text("stdin", data, o)
+	} else {
+		o.Stdin = c.InOrStdin()
+		text, err = importer.Args(args, o)
+	}
+	if err != nil {
+		if st, statErr := os.Stat(args[0]); statErr == nil && len(args) == 1 && !st.IsDir() {
+			return fmt.Errorf("%s: a file; give it as vapp import - < %s", args[0], args[0])
+		}
+		return told(c, err)
+	}
+	if f.out == "" {
+		_, err = c.OutOrStdout().Write(text)
+		return err
+	}
+	return f.save(text)
+}
+
+// told prints every problem of a command line on a line of its own.
+func told(c *cobra.Command, err error) error {
+	var e *importer.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	for _, p := range e.List {
+		fmt.Fprintf(c.ErrOrStderr(), "vapp: %s\n", p)
+	}
+	return exitError(1)
+}
+
+// save writes the file, which is not there unless --force was given.
+func (f *importFlags) save(text []byte) error {
+	mode := os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	if f.force {
+		mode = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	}
+	file, err := os.OpenFile(f.out, mode, 0o644)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return fmt.Errorf("%s: is there already; --force overwrites it", f.out)
+	case err != nil:
+		return unreadable(f.out, err)
+	}
+	if _, err = file.Write(text); err != nil {
+		file.Close()
+		return err
+	}
+	return file.Close()
+}
