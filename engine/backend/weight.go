@@ -112,6 +112,10 @@ type Part struct {
 	ScaleFormat kernels.Format
 	// Stride is the rows from one expert to the next in Tensor; 0 where there is none.
 	Stride int
+	// Transposed says that Tensor keeps the matrix, or each of a stack, as [in, out]:
+	// rows and columns above are of the matrix as it is multiplied, Row0 and Rows being
+	// columns of Tensor.
+	Transposed bool
 	// Values replaces Tensor for vectors the model code computes (rope
 	// frequencies).
 	Values []float32

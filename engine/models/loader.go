@@ -21,6 +21,8 @@ type piece struct {
 	tensor     string
 	row0, rows int // rows 0: all
 	col0, cols int // cols 0: all; of a vector its elements
+	// transposed says that the tensor keeps the matrix, or each of a stack, as [in, out].
+	transposed bool
 }
 
 // all is a tensor that every rank holds whole.

@@ -74,6 +74,9 @@ var families = []family{
 	denseFamily("Qwen2ForCausalLM", qwen2Style),
 	denseFamily("Qwen3ForCausalLM", qwen3Style),
 	denseFamily("MistralForCausalLM", mistralStyle),
+	{architecture: "GptOssForCausalLM", tensors: gptOssTensors, build: newGptOss, check: checkGptOss, pipes: true},
+	qwen35Family(qwen35Text),
+	qwen35Family(qwen35Multimodal),
 }
 
 // UnsupportedError names an architecture or setting that no family covers.
@@ -133,8 +136,11 @@ func Dtype(cfg checkpoint.Config) kernels.Format {
 	if f, ok := torchDtypes[cfg.TorchDtype]; ok {
 		return f
 	}
-	if cfg.Dialect == "gguf" {
+	switch {
+	case cfg.Dialect == "gguf":
 		return kernels.F16
+	case cfg.ModelType == "gpt_oss": // whose configs do not say it
+		return kernels.BF16
 	}
 	return kernels.F32
 }

@@ -2,6 +2,7 @@ package models
 
 import (
 	"fmt"
+	"slices"
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/checkpoint"
@@ -15,8 +16,11 @@ func (l *loader) matrixPart(p piece, experts int) (part backend.Part, cols int, 
 		return l.mxPart(p, blocks)
 	}
 	t := l.tensor(p.tensor)
+	if p.transposed {
+		t = transpose(t)
+	}
 	rows := int(t.Rows()) / max(1, experts)
-	part = backend.Part{Tensor: p.tensor, Row0: p.row0, Rows: rows, Col0: p.col0, Cols: p.cols, Format: t.Format}
+	part = backend.Part{Tensor: p.tensor, Row0: p.row0, Rows: rows, Col0: p.col0, Cols: p.cols, Format: t.Format, Transposed: p.transposed}
 	if p.rows > 0 {
 		part.Rows = p.rows
 	}
@@ -26,6 +30,9 @@ func (l *loader) matrixPart(p piece, experts int) (part backend.Part, cols int, 
 	}
 	if experts > 0 {
 		part.Stride = rows
+		if p.transposed {
+			part.Stride = int(t.RowElements())
+		}
 	}
 	block, _ := t.Format.Block()
 	l.aligned(p.tensor, "columns", p.col0, cols, int(t.RowElements()), block)
@@ -39,6 +46,17 @@ func (l *loader) matrixPart(p piece, experts int) (part backend.Part, cols int, 
 		l.aligned(p.tensor, "columns", p.col0, cols, int(t.RowElements()), backend.ScaleBlock)
 	}
 	return part, cols, s
+}
+
+// transpose is t with its last two dimensions in each other's place.
+func transpose(t checkpoint.TensorInfo) checkpoint.TensorInfo {
+	n := len(t.Shape)
+	if n < 2 {
+		return t
+	}
+	t.Shape = slices.Clone(t.Shape)
+	t.Shape[n-2], t.Shape[n-1] = t.Shape[n-1], t.Shape[n-2]
+	return t
 }
 
 // aligned refuses a part of n rows or columns that begins or ends inside of a

@@ -70,6 +70,9 @@ func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
 		if err != nil {
 			return err
 		}
+		if len(w.Parts) > 0 && w.Parts[0].Transposed {
+			return backend.Unsupported(name, "weight "+w.Name+" stored as [in, out]", "it is packed from rows of [out, in]")
+		}
 		if w.Use&backend.Multiply != 0 && !slices.Contains(kcpu.SupportedFormats(l.variant), packed.Format) {
 			return backend.Unsupported(name, "weight "+w.Name+" in "+packed.Format.String(), "it has no kernel yet")
 		}

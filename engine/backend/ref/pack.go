@@ -68,6 +68,8 @@ func (k *packing) part(p backend.Part, rows, cols, row int, out []byte) error {
 	switch {
 	case p.Format == kernels.MXFP4:
 		return k.mxfp4(p, rows, cols, out)
+	case p.Transposed:
+		return k.transposed(p, rows, cols, row, out)
 	case k.w.scales != nil && plain(p.Format):
 		return k.quantize(p, rows, cols, row, out)
 	}
@@ -75,6 +77,38 @@ func (k *packing) part(p backend.Part, rows, cols, row int, out []byte) error {
 		return err
 	}
 	return k.scales(p, rows, row)
+}
+
+// transposed packs a matrix whose tensor has a row for each of its columns. It
+// reads them all at once, and then packs rows as if they had been stored.
+func (k *packing) transposed(p backend.Part, rows, cols, row int, out []byte) error {
+	size := p.Format.Bytes(1)
+	raw := make([]byte, int64(rows)*int64(cols)*size)
+	if err := k.src.ReadRows(p.Tensor, p.Row0, cols, raw); err != nil {
+		return err
+	}
+	turned := make(matrixRows, len(raw))
+	for r := range rows {
+		for c := range cols {
+			copy(turned[(int64(r)*int64(cols)+int64(c))*size:][:size], raw[(int64(c)*int64(rows)+int64(r))*size:])
+		}
+	}
+	in := *k
+	in.src, p.Transposed, p.Row0 = turned, false, 0
+	p.Stride = 0
+	return in.part(p, rows, cols, row, out)
+}
+
+// matrixRows are the rows of one matrix, in its own format.
+type matrixRows []byte
+
+// ReadRows is of rows as long as dst divides into.
+func (m matrixRows) ReadRows(_ string, row0, rows int, dst []byte) error {
+	size := len(dst) / rows
+	if copy(dst, m[row0*size:]) < len(dst) {
+		return fmt.Errorf("rows %d to %d of a matrix of %d bytes", row0, row0+rows-1, len(m))
+	}
+	return nil
 }
 
 func plain(f kernels.Format) bool {

@@ -1,0 +1,177 @@
+package models
+
+import (
+	"fmt"
+	"slices"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/checkpoint"
+	"vapp.dev/kernels"
+)
+
+// The words of layer_types that attention has.
+const (
+	fullAttention    = "full_attention"
+	slidingAttention = "sliding_attention"
+)
+
+// pageAt is where a layer's keys and values lie: its class, and which of the class's
+// layers it is.
+type pageAt struct{ class, layer int }
+
+// layerTypes is layer_types, or where the config has none every period-th layer
+// full and the others sliding.
+func layerTypes(c checkpoint.Config, period int) []string {
+	if c.LayerTypes != nil {
+		return c.LayerTypes
+	}
+	out := make([]string, c.NumLayers)
+	for i := range out {
+		out[i] = slidingAttention
+		if (i+1)%period == 0 {
+			out[i] = fullAttention
+		}
+	}
+	return out
+}
+
+// checkLayerTypes refuses words that have no class, windows without a size, and
+// models without a full layer, whose pages hold the tokens of a sequence.
+func checkLayerTypes(types []string, window int) error {
+	full := false
+	for i, t := range types {
+		switch {
+		case t == fullAttention:
+			full = true
+		case t != slidingAttention:
+			return &UnsupportedError{fmt.Sprintf("layer_types[%d] %q", i, short(t)), "it is " + fullAttention + " or " + slidingAttention}
+		case window < 1:
+			return &UnsupportedError{"layer_types with " + slidingAttention, "the config has no sliding_window"}
+		}
+	}
+	if !full {
+		return &UnsupportedError{"a model of sliding windows alone", "at least one of layer_types must be " + fullAttention}
+	}
+	return nil
+}
+
+// short keeps a word of a config short enough for an error.
+func short(s string) string { return s[:min(len(s), 40)] }
+
+// paging says where the layers of a stage keep their pages: the full class comes
+// first, and carries the tokens on the rank that samples, which has one even where
+// all of its layers slide; then the window's, where a layer slides.
+type paging struct {
+	at           []pageAt // by layer of the stage
+	full, window int      // layers of each class
+	tokens       bool
+}
+
+func pagingOf(types []string, s stage) paging {
+	p := paging{tokens: s.last}
+	types = types[s.layer0:][:s.layers]
+	sliding := 0
+	if p.tokens || slices.Contains(types, fullAttention) {
+		sliding = 1
+	}
+	for _, t := range types {
+		if t == slidingAttention {
+			p.at = append(p.at, pageAt{sliding, p.window})
+			p.window++
+			continue
+		}
+		p.at = append(p.at, pageAt{0, p.full})
+		p.full++
+	}
+	return p
+}
+
+// classes fills in two geometries.
+func (p paging) classes(full, window backend.KVClass, blockSize int, f kernels.Format) []backend.KVClass {
+	full.Name, full.Layers, full.Plane = "full", p.full, p.tokens
+	window.Name, window.Layers = "window", p.window
+	var out []backend.KVClass
+	if p.full > 0 || p.tokens {
+		out = append(out, full)
+	}
+	if p.window > 0 {
+		out = append(out, window)
+	}
+	for i := range out {
+		out[i].BlockSize, out[i].Format = blockSize, f
+	}
+	return out
+}
+
+// ends adds the embedding and the head, where the stage has them. head is the
+// tensor of the head, "" where the embedding is it.
+func (l *loader) ends(c checkpoint.Config, s stage, table, head string, scale float32) vocabulary {
+	v := vocabulary{Build: l.Build, size: c.VocabSize, hidden: c.HiddenSize, scale: scale, embed: backend.NoWeight, head: backend.NoWeight}
+	if s.first {
+		v.embed = l.embedding(table, c.VocabSize, head == "" && s.last)
+	}
+	switch {
+	case !s.last:
+	case head != "":
+		v.head = l.head(head, c.VocabSize)
+	case s.first:
+		v.head = v.embed
+	default:
+		v.head = l.head(table, c.VocabSize)
+	}
+	return v
+}
+
+// enter begins the residual stream [T, hidden]: embeddings, or what the stage
+// before sent. The stage that samples stores the tokens of its pages.
+func enter(r *backend.Recorder, v vocabulary, s stage) backend.Value {
+	ids := backend.NoValue
+	if s.first || s.last {
+		ids = r.New("ids", kernels.I32, backend.PerToken, 1)
+		r.Do(backend.Tokens{Out: ids})
+	}
+	if s.last {
+		r.Do(backend.StoreTokens{Ids: ids})
+	}
+	var x backend.Value
+	if s.first {
+		x = v.lookup(r, ids, "residual")
+	} else {
+		x = r.New("residual", kernels.F32, backend.PerToken, v.hidden)
+		r.Do(backend.Receive{Y: x})
+	}
+	if ids != backend.NoValue {
+		r.Free(ids)
+	}
+	return x
+}
+
+// checkRanks refuses a number of tensor parallel ranks that cannot share a model's
+// heads or tokens.
+func (l *loader) checkRanks(c checkpoint.Config, kvHeads ...int) error {
+	err := l.even(c.NumHeads, "attention heads")
+	for _, n := range kvHeads {
+		if err == nil {
+			err = l.shared(n, "key/value heads")
+		}
+	}
+	if err == nil {
+		err = l.even(c.VocabSize, "tokens (vocab_size)")
+	}
+	return err
+}
+
+// checkExperts refuses mixtures that cannot be, and those so large that they are a
+// mistake.
+func checkExperts(c checkpoint.Config) error {
+	const most = 1 << 16
+	switch {
+	case c.NumExperts < 1:
+		return &UnsupportedError{"a mixture without experts", "the config's number of experts is missing or 0"}
+	case c.ExpertsPerToken < 1 || c.ExpertsPerToken > c.NumExperts:
+		return &UnsupportedError{fmt.Sprintf("%d experts a token", c.ExpertsPerToken), fmt.Sprintf("there are %d", c.NumExperts)}
+	case c.NumExperts*c.NumLayers > most:
+		return &UnsupportedError{fmt.Sprintf("%d layers of %d experts", c.NumLayers, c.NumExperts), fmt.Sprintf("at most %d experts in all", most)}
+	}
+	return nil
+}
