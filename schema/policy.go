@@ -257,7 +257,7 @@ func (x *explainer) valueAt(g *group, data cue.Value) string {
 	switch {
 	case !at.Exists() || err != nil:
 		return ""
-	case x.secret(g.path):
+	case x.secret(g.path) && string(text) != "[]":
 		return hidden
 	case !short(string(text)):
 		return "this value"

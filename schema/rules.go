@@ -2,6 +2,7 @@ package schema
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -108,33 +109,20 @@ func (q *policy) met(g *group, data cue.Value) bool {
 	if !rule.Exists() || !given.Exists() {
 		return false
 	}
-	for _, one := range disjuncts(rule, maxChoices) {
-		if subsumed(one, given) {
-			return true
-		}
-	}
-	return false
+	op, _ := rule.Expr()
+	return (op == cue.OrOp || op == cue.AndOp) && meets(rule, given, maxChoices)
 }
 
-// disjuncts are the alternatives of a value, but for one that has none; n bounds
-// how deep they are looked for.
-func disjuncts(v cue.Value, n int) []cue.Value {
-	op, args := v.Expr()
-	if op != cue.OrOp || n == 0 {
-		return nil
+// meets says whether what is given meets a rule by its parts: one alternative of
+// each disjunction. n bounds how deep they are taken apart.
+func meets(rule, given cue.Value, n int) bool {
+	op, args := rule.Expr()
+	one := func(v cue.Value) bool { return meets(v, given, n-1) }
+	switch {
+	case op == cue.OrOp && n > 0:
+		return slices.ContainsFunc(args, one)
+	case op == cue.AndOp && n > 0:
+		return !slices.ContainsFunc(args, func(v cue.Value) bool { return !one(v) })
 	}
-	var list []cue.Value
-	for _, a := range args {
-		if more := disjuncts(a, n-1); more != nil {
-			list = append(list, more...)
-		} else {
-			list = append(list, a)
-		}
-	}
-	return list
-}
-
-// subsumed says whether what is given meets the rule and has all that it asks for.
-func subsumed(rule, given cue.Value) bool {
 	return rule.Unify(given).Validate(cue.Concrete(true), cue.Final()) == nil
 }

@@ -34,6 +34,9 @@ gets worse. Nothing is loaded.
   --git A...B   those of B since it branched off A
   --git A       those of the working tree since A
 
+Without --gpu and --memory a profile that was locked for a device (vapp lock
+--gpu) is planned for that, any other for this machine.
+
 PATHs restrict --git to folders or files. Models that are not in the repository
 are looked for where they are now. Policies count: those of each side bind its
 profiles.
@@ -50,14 +53,14 @@ the comparison fails or a profile of the new side cannot be planned.`,
 			if markdown && asJSON {
 				return &usageError{errors.New("--markdown and --json: give one of them"), c.CommandPath()}
 			}
-			m, err := target.machine(c)
-			if err != nil {
+			d := &differ{c: c, flags: target, given: c.Flags().Changed("gpu") || c.Flags().Changed("memory")}
+			if _, err := target.machine(c); err != nil {
 				return err
 			}
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt)
 			defer stop()
-			d := &differ{machine: m}
 			var r *review.Review
+			var err error
 			if c.Flags().Changed("git") {
 				r, err = d.revisions(ctx, revisions, args)
 			} else {
@@ -107,7 +110,39 @@ func printReview(c *cobra.Command, r *review.Review, markdown, asJSON bool) erro
 }
 
 // differ plans the two sides of a comparison.
-type differ struct{ machine appliance.Machine }
+type differ struct {
+	c     *cobra.Command
+	flags target
+	given bool // the flags name a machine
+}
+
+// targets are the machines to plan a pair for: those of the flags, else those
+// that the locks name; where only one side has a lock it is for both.
+func (d *differ) targets(p pair) ([2]target, error) {
+	both := [2]target{d.flags, d.flags}
+	if d.given {
+		return both, nil
+	}
+	var locked [2]bool
+	for i, file := range p.files {
+		if file == "" {
+			continue
+		}
+		l, err := readLock(file)
+		if err != nil {
+			return both, err
+		}
+		if l != nil {
+			locked[i], both[i] = true, target{gpu: l.Machine.GPU, memory: l.Machine.Memory}
+		}
+	}
+	for i := range both {
+		if !locked[i] && locked[1-i] {
+			both[i] = both[1-i]
+		}
+	}
+	return both, nil
+}
 
 // operands compares two files or two folders.
 func (d *differ) operands(ctx context.Context, old, new string) (*review.Review, error) {
@@ -203,7 +238,8 @@ func (d *differ) plan(sides [2]side, p pair) review.File {
 		}
 	}
 	a, b := states[0], states[1]
-	same := a != nil && b != nil && a.Profile != nil && b.Profile != nil && sources[0] == sources[1] && a.Profile.Hash() == b.Profile.Hash()
+	targets, broken := d.targets(p)
+	same := targets[0] == targets[1] && a != nil && b != nil && a.Profile != nil && b.Profile != nil && sources[0] == sources[1] && a.Profile.Hash() == b.Profile.Hash()
 	for i, s := range sides {
 		if states[i] == nil || states[i].Profile == nil {
 			continue
@@ -212,17 +248,27 @@ func (d *differ) plan(sides [2]side, p pair) review.File {
 			b.Figures = a.Figures
 			continue
 		}
-		prepared, err := appliance.PrepareProfile(states[i].Profile, d.machine)
-		if err != nil {
-			states[i].Err = s.words(err)
-			continue
+		err := broken
+		if err == nil {
+			states[i].Figures, err = d.figures(states[i].Profile, targets[i])
 		}
-		states[i].Figures = review.FiguresOf(prepared.Plan)
-		if err := prepared.Close(); err != nil {
+		if err != nil {
 			states[i].Figures, states[i].Err = nil, s.words(err)
 		}
 	}
 	return review.File{Path: p.name, Old: a, New: b}
+}
+
+func (d *differ) figures(p *schema.Profile, t target) (*review.Figures, error) {
+	m, err := t.machine(d.c)
+	if err != nil {
+		return nil, err
+	}
+	prepared, err := appliance.PrepareProfile(p, m)
+	if err != nil {
+		return nil, err
+	}
+	return review.FiguresOf(prepared.Plan), prepared.Close()
 }
 
 // load reads a profile, and finds its model: the path, the same on both sides

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -36,7 +37,7 @@ func TestScript(t *testing.T) {
 		RequireUniqueNames:  true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"await": await, "code": code, "field": field, "hang": hang, "hold": hold, "http": request, "ready": ready, "signal": deliver, "toy": toy,
+			"await": await, "code": code, "example": example, "field": field, "hang": hang, "hold": hold, "http": request, "ready": ready, "signal": deliver, "toy": toy,
 		},
 	})
 }
@@ -52,6 +53,17 @@ func toy(ts *testscript.TestScript, neg bool, args []string) {
 		o.MaxPos = n
 	}
 	ts.Check(enginetest.WriteLlama(ts.MkAbs(args[0]), o))
+}
+
+// example NAME DIR copies a folder of examples, and the hooks of this repository
+// beside it, as pre-commit-hooks.yaml.
+func example(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 2, "example NAME DIR")
+	to := ts.MkAbs(args[1])
+	ts.Check(os.CopyFS(to, os.DirFS(filepath.Join("../../examples", args[0]))))
+	hooks, err := os.ReadFile("../../.pre-commit-hooks.yaml")
+	ts.Check(err)
+	ts.Check(os.WriteFile(filepath.Join(to, "pre-commit-hooks.yaml"), hooks, 0o644))
 }
 
 // code N COMMAND... runs the command and wants that exit code.

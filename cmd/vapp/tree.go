@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 
+	"vapp.dev/appliance/lock"
 	"vapp.dev/schema"
 )
 
@@ -22,7 +23,7 @@ const (
 	maxTreeBytes = 256 << 20
 )
 
-// tree is a commit, laid out as far as it is read: every CUE file, every
+// tree is a commit, laid out as far as it is read: every CUE file, lock and
 // cue.mod, and what profiles name. Its folder stands below temp where the
 // repository's stands below the root, so that "../models" leads from one to the
 // same place as from the other.
@@ -63,7 +64,7 @@ func (r *repository) layOut(id, temp string) (*tree, error) {
 			return nil, fmt.Errorf("git ls-tree: odd entry %q", line)
 		}
 		t.entries[name] = entry{f[0], f[2], size}
-		if strings.HasSuffix(name, ".cue") || strings.HasPrefix(name, "cue.mod/") || strings.Contains(name, "/cue.mod/") || path.Base(name) == "cue.mod" {
+		if strings.HasSuffix(name, ".cue") || strings.HasSuffix(name, lock.Extension) || strings.HasPrefix(name, "cue.mod/") || strings.Contains(name, "/cue.mod/") || path.Base(name) == "cue.mod" {
 			wanted = append(wanted, name)
 		}
 	}
