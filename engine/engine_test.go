@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"vapp.dev/engine"
+	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/ref"
 	"vapp.dev/engine/enginetest"
 	"vapp.dev/engine/sample"
@@ -45,21 +46,10 @@ func (y *toy) open(t testing.TB) *engine.Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	op := ref.Opener{}
-	facts, err := op.Probe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	acc, err := engine.NewAccount(y.opts, m, op, facts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	y.opts.KVBytes = int64(y.slabs) * acc.KV.SlabBytes
-	if acc, err = engine.NewAccount(y.opts, m, op, facts); err != nil {
-		t.Fatal(err)
-	}
+	y.opts.KVBytes = int64(y.slabs) * y.account(t, m).KV.SlabBytes
+	acc := y.account(t, m)
 	e, err := engine.Open(context.Background(), engine.Config{
-		Options: y.opts, Model: m, Opener: op, Facts: facts, Account: acc, Hooks: y.hooks,
+		Options: y.opts, Model: m, Opener: ref.Opener{}, Facts: refFacts(t), Account: acc, Hooks: y.hooks,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -70,6 +60,25 @@ func (y *toy) open(t testing.TB) *engine.Engine {
 		}
 	})
 	return e
+}
+
+func refFacts(t testing.TB) backend.Facts {
+	t.Helper()
+	facts, err := ref.Opener{}.Probe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return facts
+}
+
+// account is what an engine with y's options holds.
+func (y *toy) account(t testing.TB, m *engine.Model) *engine.Account {
+	t.Helper()
+	acc, err := engine.NewAccount(y.opts, m, ref.Opener{}, refFacts(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return acc
 }
 
 // request i of a mixed load: greedy and sampled, short and long.
