@@ -67,8 +67,20 @@ func checkDense(c checkpoint.Config) error {
 			return &UnsupportedError{fmt.Sprintf("layer_types %q of layer %d", kind, i), c.Architecture + " has full_attention"}
 		}
 	}
-	_, err := c.RopeInvFreq()
+	_, err := denseRope(c)
 	return err
+}
+
+// denseRope is the one rope of all layers, which turns whole heads.
+func denseRope(c checkpoint.Config) (checkpoint.RopeAngles, error) {
+	if c.RopeByLayerType != nil || c.PartialRotaryFactor != 1 {
+		return checkpoint.RopeAngles{}, &UnsupportedError{"a rope that differs by layer or turns part of a head", c.Architecture + " has one for all"}
+	}
+	r, err := c.Rope("")
+	if err != nil {
+		return checkpoint.RopeAngles{}, err
+	}
+	return r.Angles(c.HeadDim)
 }
 
 // denseTensors lists a checkpoint's tensors: names and shapes of transformers'
@@ -109,6 +121,7 @@ type dense struct {
 	layers  []denseLayer // of the stage
 
 	freqs, norm backend.WeightID
+	ropeScale   float32
 	// Of this rank.
 	heads, kvHeads, width int
 }
@@ -127,44 +140,34 @@ func newDense(c checkpoint.Config, s style, l *loader) (Model, error) {
 		return nil, &UnsupportedError{"keys rebuilt from values in " + c.Architecture, "its keys and values are two projections"}
 	}
 	st, err := l.stage(c.NumLayers)
-	for _, e := range []error{
-		l.even(c.NumHeads, "attention heads"), l.shared(c.NumKVHeads, "key/value heads"),
-		l.even(c.IntermediateSize, "columns of the MLP (intermediate_size)"), l.even(c.VocabSize, "tokens (vocab_size)"),
-	} {
-		if err == nil {
-			err = e
-		}
+	if err == nil {
+		err = l.checkRanks(c, c.NumKVHeads)
+	}
+	if err == nil {
+		err = l.even(c.IntermediateSize, "columns of the MLP (intermediate_size)")
 	}
 	if err != nil {
 		return nil, err
 	}
-	freqs, err := c.RopeInvFreq()
+	rope, err := denseRope(c)
 	if err != nil {
 		return nil, err
 	}
-	m := &dense{cfg: c, stage: st}
-	m.vocabulary = vocabulary{Build: l.Build, size: c.VocabSize, hidden: c.HiddenSize, scale: 1, embed: backend.NoWeight, head: backend.NoWeight}
+	m := &dense{cfg: c, stage: st, ropeScale: rope.Scale}
 	_, m.heads = l.part(c.NumHeads)
 	_, m.kvHeads = l.part(c.NumKVHeads)
 	_, m.width = l.part(c.IntermediateSize)
-	const table = "model.embed_tokens.weight"
-	if st.first {
-		m.embed = l.embedding(table, c.VocabSize, c.TieWordEmbeddings && st.last)
+	head := "lm_head.weight"
+	if c.TieWordEmbeddings {
+		head = ""
 	}
-	m.freqs = l.literal("rope.inv_freq", "attention", freqs)
+	m.vocabulary = l.ends(c, st, "model.embed_tokens.weight", head, 1)
+	m.freqs = l.literal("rope.inv_freq", "attention", rope.InvFreq)
 	for i := range st.layers {
 		m.layers = append(m.layers, newDenseLayer(c, s, l, st.layer0+i))
 	}
 	if st.last {
 		m.norm = l.vector("norm", "norm", all("model.norm.weight"))
-		switch {
-		case !c.TieWordEmbeddings:
-			m.head = l.head("lm_head.weight", c.VocabSize)
-		case st.first:
-			m.head = m.embed
-		default:
-			m.head = l.head(table, c.VocabSize)
-		}
 	}
 	m.weights = l.specs
 	return m, nil

@@ -13,9 +13,9 @@ func (m *dense) Record(p *backend.Program) (*backend.Program, error) {
 	c := m.cfg
 	p.Weights, p.Vocab, p.Shard = m.weights, m.size, m.Shard
 	r := backend.Record(p)
-	x := m.enter(r)
+	x := enter(r, m.vocabulary, m.stage)
 	angles := r.New("angles", kernels.F32, backend.PerToken, c.HeadDim)
-	r.Do(backend.Angles{InvFreq: m.freqs, Scale: 1, Y: angles})
+	r.Do(backend.Angles{InvFreq: m.freqs, Scale: m.ropeScale, Y: angles})
 	delta := backend.NoValue
 	rows := backend.PerToken
 	for i, w := range m.layers {
@@ -48,30 +48,6 @@ func (m *dense) Record(p *backend.Program) (*backend.Program, error) {
 	r.Do(backend.Sample{Logits: logits})
 	r.Free(last, logits)
 	return r.Program()
-}
-
-// enter begins the residual stream [T, hidden]: embeddings, or what the stage
-// before sent. The stage that samples keeps the tokens of its pages.
-func (m *dense) enter(r *backend.Recorder) backend.Value {
-	ids := backend.NoValue
-	if m.stage.first || m.stage.last {
-		ids = r.New("ids", kernels.I32, backend.PerToken, 1)
-		r.Do(backend.Tokens{Out: ids})
-	}
-	if m.stage.last {
-		r.Do(backend.StoreTokens{Ids: ids})
-	}
-	var x backend.Value
-	if m.stage.first {
-		x = m.lookup(r, ids, "residual")
-	} else {
-		x = r.New("residual", kernels.F32, backend.PerToken, m.hidden)
-		r.Do(backend.Receive{Y: x})
-	}
-	if ids != backend.NoValue {
-		r.Free(ids)
-	}
-	return x
 }
 
 func (m *dense) normed(x, delta backend.Value, w backend.WeightID, y backend.Value) backend.Norm {

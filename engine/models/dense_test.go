@@ -3,6 +3,7 @@ package models
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -195,6 +196,23 @@ func TestStages(t *testing.T) {
 	}
 }
 
+// TestYarn: the longer context that Qwen's model cards describe.
+func TestYarn(t *testing.T) {
+	m, err := built(altered(t, "Qwen/Qwen3-8B", map[string]any{"rope_scaling": map[string]any{"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}}), Build{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := recorded(m, kernels.BF16, bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, op := range p.Ops {
+		if a, ok := op.(backend.Angles); ok && math.Abs(float64(a.Scale)-(0.1*math.Log(4)+1)) > 1e-6 {
+			t.Errorf("cos and sin are multiplied by %v", a.Scale)
+		}
+	}
+}
+
 // TestBuildRefusals: what cannot be built is refused with the numbers.
 func TestBuildRefusals(t *testing.T) {
 	ranks := func(n int) Build { return Build{Shard: backend.Shard{World: n}} }
@@ -208,7 +226,7 @@ func TestBuildRefusals(t *testing.T) {
 		want   string
 	}{
 		{qwen2, nil, ranks(8), "tensor parallel size 8 is not supported: it does not divide 28 attention heads"},
-		{"HuggingFaceTB/SmolLM2-135M", nil, ranks(9), "1536 columns of the MLP"},
+		{"HuggingFaceTB/SmolLM2-135M", nil, ranks(9), "49152 tokens"},
 		{llama, map[string]any{"num_attention_heads": 30, "num_key_value_heads": 10, "hidden_size": 1920}, ranks(6), "10 key/value heads"},
 		{llama, map[string]any{"vocab_size": 128257}, ranks(2), "128257 tokens"},
 		{llama, map[string]any{"intermediate_size": 8190}, ranks(4), "8190 columns"},
@@ -228,6 +246,7 @@ func TestBuildRefusals(t *testing.T) {
 		{qwen2, map[string]any{"hidden_act": "gelu"}, Build{}, "hidden_act gelu"},
 		{qwen2, map[string]any{"num_attention_heads": 1 << 14, "num_key_value_heads": 1 << 14, "head_dim": 1 << 14, "hidden_size": 1 << 20}, Build{}, "2^50 bytes"},
 		{qwen2, nil, Build{Draft: 2}, "drafting"},
+		{llama, map[string]any{"partial_rotary_factor": 0.5}, Build{}, "turns part of a head"},
 		{qwen2, nil, Build{Rebuild: true}, "rebuilt"},
 	} {
 		_, err := built(altered(t, c.name, c.change), c.build)

@@ -28,15 +28,6 @@ type piece struct {
 // all is a tensor that every rank holds whole.
 func all(tensor string) piece { return piece{tensor: tensor} }
 
-// alls is all of several tensors.
-func alls(tensors ...string) []piece {
-	var out []piece
-	for _, t := range tensors {
-		out = append(out, all(t))
-	}
-	return out
-}
-
 // part is the rank's part of n things, never less than one: ranks that outnumber
 // them share one (key/value heads).
 func (b Build) part(n int) (first, count int) {
