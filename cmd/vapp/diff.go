@@ -296,6 +296,7 @@ func (s side) words(err error) string {
 	text := strings.TrimRight(err.Error(), "\n")
 	if s.tree != nil {
 		text = strings.ReplaceAll(text, s.tree.root+string(filepath.Separator), s.name+":")
+		text = strings.ReplaceAll(text, s.tree.temp, "") // outside the repository: as it is there
 	}
 	return text
 }

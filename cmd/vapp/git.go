@@ -92,7 +92,7 @@ func parseRange(text string) (revisionRange, error) {
 		return bad("no commit")
 	case strings.HasPrefix(r.old, "-"), strings.HasPrefix(r.new, "-"):
 		return bad("no commit begins with -")
-	case strings.Contains(r.new, ".."):
+	case strings.Contains(r.new, ".."), strings.HasPrefix(r.new, "."):
 		return bad("two ranges")
 	case strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c == 0x7f }):
 		return bad("a space or control character")
@@ -100,7 +100,7 @@ func parseRange(text string) (revisionRange, error) {
 	if r.old == "" {
 		r.old = "HEAD"
 	}
-	if r.new == "" {
+	if r.new == "" && !r.workingTree {
 		r.new = "HEAD"
 	}
 	return r, nil

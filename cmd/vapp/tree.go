@@ -2,10 +2,8 @@ package main
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -33,6 +31,7 @@ type tree struct {
 	root    string // temp + the repository's top
 	entries map[string]entry
 	mu      sync.Mutex // held while files are added
+	laid    map[string]bool
 	bytes   int64
 }
 
@@ -46,7 +45,7 @@ func (e entry) link() bool { return e.mode == "120000" }
 
 // layOut writes what of the commit is read anyway.
 func (r *repository) layOut(id, temp string) (*tree, error) {
-	t := &tree{repo: r, temp: temp, entries: map[string]entry{}}
+	t := &tree{repo: r, temp: temp, entries: map[string]entry{}, laid: map[string]bool{}}
 	t.root = filepath.Join(temp, strings.TrimPrefix(r.top, filepath.VolumeName(r.top)))
 	out, err := r.run("ls-tree", "-r", "-z", "-l", "--full-tree", id)
 	if err != nil {
@@ -74,11 +73,8 @@ func (r *repository) layOut(id, temp string) (*tree, error) {
 	return t, t.write(wanted)
 }
 
-// write lays the files out; links lead only to what is in the tree.
+// write lays the files out, and what links among them lead to.
 func (t *tree) write(names []string) error {
-	if len(names) > maxTreeFiles {
-		return fmt.Errorf("--git: more than %d files to read in one commit", maxTreeFiles)
-	}
 	c := t.repo.command("cat-file", "--batch")
 	in, err := c.StdinPipe()
 	if err != nil {
@@ -91,29 +87,7 @@ func (t *tree) write(names []string) error {
 	if err := c.Start(); err != nil {
 		return err
 	}
-	out := bufio.NewReader(pipe)
-	for i := 0; i < len(names) && err == nil; i++ {
-		var data []byte
-		e := t.entries[names[i]]
-		if data, err = t.blob(in, out, names[i], e); err != nil {
-			break
-		}
-		if !e.link() {
-			err = put(t.at(names[i]), data)
-			continue
-		}
-		to := path.Join(path.Dir(names[i]), string(data))
-		if path.IsAbs(string(data)) || !filepath.IsLocal(filepath.FromSlash(to)) {
-			err = fmt.Errorf("%s: a symlink that leads out of the repository is not followed", names[i])
-			break
-		}
-		if _, ok := t.entries[to]; ok && !strings.HasSuffix(to, ".cue") {
-			names = append(names, to)
-		}
-		if err = os.MkdirAll(filepath.Dir(t.at(names[i])), 0o755); err == nil {
-			err = os.Symlink(filepath.FromSlash(string(data)), t.at(names[i]))
-		}
-	}
+	err = t.copy(names, in, bufio.NewReader(pipe))
 	in.Close()
 	if err != nil {
 		_ = c.Process.Kill() // it has nothing more to say
@@ -121,6 +95,54 @@ func (t *tree) write(names []string) error {
 		return err
 	}
 	return c.Wait()
+}
+
+func (t *tree) copy(names []string, in io.Writer, out *bufio.Reader) error {
+	for i := 0; i < len(names); i++ {
+		name := names[i]
+		if t.laid[name] {
+			continue
+		}
+		t.laid[name] = true
+		if len(t.laid) > maxTreeFiles {
+			return fmt.Errorf("--git: more than %d files to read in one commit", maxTreeFiles)
+		}
+		e := t.entries[name]
+		data, err := t.blob(in, out, name, e)
+		if err != nil {
+			return err
+		}
+		if !e.link() {
+			err = put(t.at(name), data)
+		} else if to := path.Join(path.Dir(name), string(data)); path.IsAbs(string(data)) || !filepath.IsLocal(filepath.FromSlash(to)) {
+			err = fmt.Errorf("%s: a symlink that leads out of the repository is not followed", name)
+		} else {
+			names = append(names, t.below(to)...)
+			err = link(filepath.FromSlash(string(data)), t.at(name))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// below are the files of the commit at a path: one, or those in the folder.
+func (t *tree) below(name string) []string {
+	var names []string
+	for n := range t.entries {
+		if n == name || strings.HasPrefix(n, name+"/") || name == "." {
+			names = append(names, n)
+		}
+	}
+	return names
+}
+
+func link(to, at string) error {
+	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		return err
+	}
+	return os.Symlink(to, at)
 }
 
 // blob asks for one object and reads it.
@@ -177,23 +199,10 @@ func (t *tree) provide(file string) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	real := filepath.Join(filepath.VolumeName(t.repo.top)+string(filepath.Separator), rel)
-	var names []string
 	if name, err := filepath.Rel(t.root, file); err == nil && filepath.IsLocal(name) {
-		name = filepath.ToSlash(name)
-		for n := range t.entries {
-			if n == name || strings.HasPrefix(n, name+"/") {
-				names = append(names, n)
-			}
+		if names := t.below(filepath.ToSlash(name)); len(names) > 0 {
+			return file, t.write(names)
 		}
-	}
-	var missing []string
-	for _, n := range names {
-		if _, err := os.Lstat(t.at(n)); errors.Is(err, fs.ErrNotExist) {
-			missing = append(missing, n)
-		}
-	}
-	if len(names) > 0 {
-		return file, t.write(missing)
 	}
 	if _, err := os.Lstat(file); err == nil {
 		return real, nil // made for another profile
@@ -201,8 +210,5 @@ func (t *tree) provide(file string) (string, error) {
 	if _, err := os.Stat(real); err != nil {
 		return real, nil // a name of the hub
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return "", err
-	}
-	return real, os.Symlink(real, file)
+	return real, link(real, file)
 }
