@@ -28,6 +28,9 @@ func configSettings(n *node, at source) ([]setting, error) {
 	var out []setting
 	for i, k := range n.keys {
 		place := at.place(n.values[i].line)
+		if len(d.problems) >= maxProblems {
+			break
+		}
 		if k == "model_tag" {
 			k = "model"
 		}

@@ -23,7 +23,7 @@ func (m *manifest) container(n *node, name string) error {
 	}
 	c, err := commandOfImage(image, words, 0)
 	if err != nil {
-		if strings.Contains(strings.ToLower(name+image), "vllm") || mentions(words) {
+		if servesVLLM(image) || mentions(words) {
 			return err
 		}
 		c = nil // another container, whose script need not be readable here
@@ -36,6 +36,14 @@ func (m *manifest) container(n *node, name string) error {
 	c.vars = append(vars, c.vars...)
 	for _, p := range n.get("ports").scalars() {
 		c.publish(p.text)
+	}
+	for _, v := range n.get("volumes").scalars() {
+		c.mount(v.text)
+	}
+	for _, key := range []string{"envFrom", "env_file"} {
+		if n.get(key) != nil {
+			c.outside(key)
+		}
 	}
 	m.found = append(m.found, container{name: name, where: n, got: c})
 	return nil

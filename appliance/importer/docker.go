@@ -52,8 +52,12 @@ func dockerCommand(words []word, at, depth int) (*command, error) {
 			} else if nameLen(value.text) == len(value.text) { // from docker's own environment
 				c.vars = append(c.vars, variable{value.text, word{text: "$" + value.text, missing: "$" + value.text, at: value.at}})
 			}
+		case "--env-file":
+			c.outside("--env-file " + short(value.text))
 		case "-p", "--publish":
 			c.publish(value.text)
+		case "-v", "--volume":
+			c.mount(value.text)
 		case "--entrypoint":
 			entry = []word{value}
 		}
@@ -65,7 +69,7 @@ func dockerCommand(words []word, at, depth int) (*command, error) {
 	if got == nil || err != nil {
 		return nil, err
 	}
-	got.vars, got.ports = append(c.vars, got.vars...), c.ports
+	got.vars, got.notes, got.mounts = append(c.vars, got.vars...), c.notes, c.mounts
 	return got, nil
 }
 
@@ -102,7 +106,37 @@ func dockerFlag(words []word) (name string, value word, n int) {
 func (c *command) publish(ports string) {
 	parts := strings.Split(strings.TrimSuffix(ports, "/tcp"), ":")
 	if n := len(parts); n >= 2 && parts[n-1] != parts[n-2] && !strings.ContainsAny(ports, "$ \n") {
-		c.ports = ports
+		c.notes = append(c.notes, note{"port " + short(ports), no + "clients of the container used the outer port; serve.port is the inner one"})
+	}
+}
+
+// outside notes variables that come from a file or an object of their own.
+func (c *command) outside(what string) {
+	c.notes = append(c.notes, note{what, no + "the variables in it are not read here"})
+}
+
+// mount is a folder of the machine as a container sees it.
+type mount struct{ outer, inner string }
+
+// mount takes SOURCE:TARGET or SOURCE:TARGET:ro.
+func (c *command) mount(volume string) {
+	parts := strings.Split(volume, ":")
+	if len(parts) >= 2 && parts[0] != "" && strings.HasPrefix(parts[1], "/") {
+		c.mounts = append(c.mounts, mount{parts[0], strings.TrimSuffix(parts[1], "/")})
+	}
+}
+
+// relocate remarks on paths that have another name outside the container.
+func (d *draft) relocate(mounts []mount) {
+	for _, field := range []string{"model.source", "parsers.chatTemplate"} {
+		f, ok := d.fields[field]
+		for _, m := range mounts {
+			if path := f.by.value(); ok && (path == m.inner || strings.HasPrefix(path, m.inner+"/")) {
+				f.remarks = append(f.remarks, short("A path in the container, which saw "+m.outer+" as "+m.inner+"."))
+				d.fields[field] = f
+				break
+			}
+		}
 	}
 }
 

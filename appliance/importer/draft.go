@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // draft is the profile while it is made.
@@ -33,6 +34,12 @@ const no = "no counterpart: "
 
 // carry brings a command into the draft.
 func (d *draft) carry(c *command, stdin io.Reader) {
+	for _, w := range c.words {
+		if len(w.text) > maxWord {
+			d.problem(TooLarge, w.at, "", "a word has more than %d bytes", maxWord)
+			return
+		}
+	}
 	list, model := d.settings(c.words)
 	list = append(slices.Clone(c.file), list...)
 	list = d.configFile(list, stdin)
@@ -50,9 +57,10 @@ func (d *draft) carry(c *command, stdin io.Reader) {
 		}
 		d.note(short(strings.Join(words, " ")), no+"it stood before the command, put it before vapp up")
 	}
-	if c.ports != "" {
-		d.note("-p "+c.ports, no+"clients of the container used its outer port; serve.port is the inner one")
+	for _, n := range c.notes {
+		d.note(n.what, n.why)
 	}
+	d.relocate(c.mounts)
 }
 
 // one carries a setting over, or notes why not.
@@ -92,6 +100,9 @@ func (d *draft) written(s setting) string {
 		if !s.on {
 			out += "=false"
 		}
+		return out
+	}
+	if s.glued {
 		return out
 	}
 	return strings.TrimSpace(out + " " + d.shown(s))
@@ -137,7 +148,7 @@ func (d *draft) failed() *Error {
 	})
 	var list []Problem
 	for _, p := range d.problems {
-		if !slices.Contains(list, p) && len(list) < 100 {
+		if !slices.Contains(list, p) && len(list) < maxProblems {
 			list = append(list, p)
 		}
 	}
@@ -163,6 +174,10 @@ func (d *draft) finish() {
 		d.name = d.profileName()
 	}
 	d.set("name", quote(d.name), setting{given: "the profile's name"})
+	source := d.fields["model.source"].by
+	if _, named := d.fields["serve.servedModelName"]; !named && strings.ContainsFunc(source.value(), unicode.IsSpace) {
+		d.set("serve.servedModelName", quotes([]string{d.name}), source, "vLLM's would be the path, which has a blank.")
+	}
 }
 
 // profileName is made of the served name, else of the model's last part.

@@ -140,7 +140,7 @@ func statsVariable(d *draft, v variable, s setting) {
 // cpuCacheVariable is the KV cache of vLLM on a CPU, in GiB.
 func cpuCacheVariable(d *draft, v variable, s setting) {
 	if n, ok := sizeOf(v.value.text, 1<<30); ok && n > 0 {
-		d.set("memory.kvCache", size(n), s)
+		d.set("memory.kvCache", size(n), s, "vLLM takes this on a CPU: "+v.name+".")
 		return
 	}
 	d.note(environWritten(v), no+"memory.kvCache is a size, such as 40GiB")

@@ -39,6 +39,7 @@ func (f *flag) name() string {
 type setting struct {
 	flag   *flag
 	given  string         // as written, such as --max_model_len
+	glued  bool           // with its value, such as -O3
 	values []word         // at least one where the arity asks for it
 	on     bool           // of a boolean
 	keys   map[string]any // of an object: decoded, numbers as json.Number

@@ -8,20 +8,26 @@ import (
 
 // command is a vLLM server as somebody starts it.
 type command struct {
-	words []word    // of vllm serve: the model and the flags
-	vars  variables // of its process
-	front []word    // what runs it, such as numactl; not part of a profile
-	ports string    // docker's -p, where it publishes another port
-	file  []setting // from a config file, before the words
+	words  []word    // of vllm serve: the model and the flags
+	vars   variables // of its process
+	front  []word    // what runs it, such as numactl; not part of a profile
+	notes  []note    // of the container around it
+	mounts []mount   // likewise
+	file   []setting // from a config file, before the words
 }
 
 // commandOfScript finds the one command of a script that starts vLLM. The error
 // is an *Error.
 func commandOfScript(text string, at source) (*command, error) {
-	return scriptCommand(text, at, nil)
+	c, err := scriptCommand(text, at, nil)
+	if err == nil && c == nil {
+		return nil, notFound(Place{Name: at.name}, "no command here starts a vLLM server")
+	}
+	return c, err
 }
 
-// scriptCommand is commandOfScript with variables from around the script.
+// scriptCommand is commandOfScript with variables from around the script; nil:
+// nothing in it starts vLLM.
 func scriptCommand(text string, at source, vars variables) (*command, error) {
 	all, err := parseScript(text, at)
 	if err != nil {
@@ -62,9 +68,6 @@ func scriptCommand(text string, at source, vars variables) (*command, error) {
 		}
 		c.vars = append(slices.Clone(vars), c.vars...)
 		found = c
-	}
-	if found == nil {
-		return nil, notFound(Place{Name: at.name}, "no command here starts a vLLM server")
 	}
 	return found, nil
 }
@@ -168,11 +171,10 @@ func insideShell(before []word, script word, depth int) (*command, error) {
 	outer := &command{}
 	outer.before(before)
 	c, err := scriptCommand(script.text, at, outer.vars)
-	if err != nil {
-		return nil, err
+	if c != nil {
+		c.front = append(outer.front, c.front...)
 	}
-	c.front = append(outer.front, c.front...)
-	return c, nil
+	return c, err
 }
 
 // words in front of a command that say nothing about it.

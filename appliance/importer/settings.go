@@ -5,6 +5,9 @@ import (
 	"strings"
 )
 
+// maxProblems is where reading on helps nobody.
+const maxProblems = 20
+
 // parser takes the words of vllm serve apart.
 type parser struct {
 	d     *draft
@@ -18,7 +21,7 @@ type parser struct {
 // is noted in the draft.
 func (d *draft) settings(words []word) (list []setting, model *word) {
 	p := &parser{d: d, words: words}
-	for p.pos < len(words) {
+	for p.pos < len(words) && len(d.problems) < maxProblems {
 		p.next()
 	}
 	return p.out, p.model
@@ -42,9 +45,8 @@ func (p *parser) next() {
 	}
 	s := setting{flag: m.flag, given: name, at: w.at}
 	if m.glued {
-		s.given, value, attached = m.flag.names, m.value+strings.TrimPrefix(w.text, name), true
-		s.given = m.flag.short()
-		value = strings.TrimPrefix(value, "=")
+		s.given, s.glued = w.text, true
+		value, attached = m.value+strings.TrimPrefix(w.text, name), true
 	}
 	if m.sub != "" && m.flag.arity != object {
 		p.d.problem(Unknown, w.at, "give the value to "+m.flag.name()+" itself", "%s: %s takes no keys", name, m.flag.name())
@@ -59,16 +61,6 @@ func (p *parser) next() {
 		p.values(&s)
 	}
 	p.keep(s, m)
-}
-
-// short is the name with one dash.
-func (f *flag) short() string {
-	for _, n := range strings.Fields(f.names) {
-		if len(n) == 2 {
-			return n
-		}
-	}
-	return f.name()
 }
 
 // values takes the words that belong to a flag.
