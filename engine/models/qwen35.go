@@ -1,0 +1,187 @@
+package models
+
+import (
+	"fmt"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/checkpoint"
+	"vapp.dev/kernels"
+)
+
+// linearAttention is the word of layer_types for a gated delta net.
+const linearAttention = "linear_attention"
+
+// qwen35 is Qwen3.5 (transformers: Qwen3_5ForConditionalGeneration, and
+// Qwen3_5ForCausalLM without the vision tower): most layers are gated delta nets,
+// whose state has a fixed size, every fourth one is attention with a gate on its
+// output. Norms keep their weights around 0, but for those of the delta nets.
+//
+// Rotary positions are multimodal: each frequency of a quarter of a head
+// turns by the time, the row or the column of a token, in turns. Text has the same
+// position in all three, and there it is plain rotary embedding; so it is
+// recorded unless the build keeps the vision tower.
+type qwen35 struct {
+	vocabulary
+	cfg     qwen35Config
+	stage   stage
+	weights []backend.WeightSpec
+	layers  []qwen35Layer // of the stage
+	freqs   backend.WeightID
+	norm    backend.WeightID
+	rank    qwen35Rank
+	convAs  kernels.Format // of the convolution's inputs in the state
+	drafter *qwen35Drafter // nil: it proposes nothing
+}
+
+// qwen35Rank is what one of the ranks has of a layer's heads and columns.
+type qwen35Rank struct{ heads, kvHeads, keyHeads, valueHeads, width int }
+
+// qwen35Config is the words of the config that the family reads besides.
+type qwen35Config struct {
+	checkpoint.Config
+	prefix           string // of the text model's tensors
+	types            []string
+	kernel           int
+	keyHeads, keyDim int
+	valueHeads       int
+	valueDim         int
+	rope             checkpoint.RopeAngles
+	mtpLayers        int  // layers of the head that drafts; 0: there is none
+	mtpOwnEmbeddings bool // it has a table of its own
+	gated, biased    bool
+	stateDtype       string
+	vision           *qwen35Vision // nil: there is none
+}
+
+const (
+	qwen35Text       = "Qwen3_5ForCausalLM"
+	qwen35Multimodal = "Qwen3_5ForConditionalGeneration"
+)
+
+func qwen35Family(architecture string) family {
+	return family{architecture: architecture, tensors: qwen35Tensors, build: newQwen35, check: checkQwen35, skip: qwen35Skips, pipes: true}
+}
+
+// readQwen35 reads the config; defaults are transformers'.
+func readQwen35(c checkpoint.Config) (qwen35Config, error) {
+	q := qwen35Config{Config: c, prefix: "model."}
+	if c.Architecture == qwen35Multimodal {
+		q.prefix = "model.language_model."
+	}
+	s, err := c.Section("")
+	if err != nil {
+		return q, err
+	}
+	const most = 1 << 14 // heads, and dimensions of a head
+	q.kernel = s.CountOr("linear_conv_kernel_dim", 2, 256, 4)
+	q.keyHeads = s.CountOr("linear_num_key_heads", 1, most, 16)
+	q.valueHeads = s.CountOr("linear_num_value_heads", 1, most, 32)
+	q.keyDim = s.CountOr("linear_key_head_dim", 1, most, 128)
+	q.valueDim = s.CountOr("linear_value_head_dim", 1, most, 128)
+	q.mtpLayers = s.CountOr("mtp_num_hidden_layers", 0, 64, 0)
+	q.mtpOwnEmbeddings = s.FlagOr("mtp_use_dedicated_embeddings", false)
+	q.gated, q.biased = s.FlagOr("attn_output_gate", true), s.FlagOr("attention_bias", false)
+	q.stateDtype = s.TextOr("mamba_ssm_dtype", "float32")
+	q.types = c.LayerTypes
+	if q.types == nil {
+		q.types = qwen35Types(c.NumLayers, s.CountOr("full_attention_interval", 1, 1<<20, 4))
+	}
+	if err := s.Err(); err != nil {
+		return q, err
+	}
+	rope, err := c.Rope(fullAttention)
+	if err != nil {
+		return q, err
+	}
+	const quarter = 0.25 // where the config names no part
+	if of := s.Section("rope_parameters"); !s.Has("partial_rotary_factor") && (of == nil || !of.Has("partial_rotary_factor")) {
+		rope.PartialRotaryFactor = quarter
+	}
+	if q.rope, err = rope.Angles(c.HeadDim); err != nil {
+		return q, err
+	}
+	q.vision, err = readQwen35Vision(c)
+	return q, err
+}
+
+// qwen35Types makes every period-th layer one of full attention.
+func qwen35Types(layers, period int) []string {
+	out := make([]string, layers)
+	for i := range out {
+		out[i] = linearAttention
+		if (i+1)%period == 0 {
+			out[i] = fullAttention
+		}
+	}
+	return out
+}
+
+// checkQwen35 refuses what the recorded forward does not do.
+func checkQwen35(c checkpoint.Config) error {
+	q, err := readQwen35(c)
+	if err != nil {
+		return err
+	}
+	full := false
+	for i, kind := range q.types {
+		full = full || kind == fullAttention
+		if kind != fullAttention && kind != linearAttention {
+			return &UnsupportedError{fmt.Sprintf("layer_types %q of layer %d", kind[:min(len(kind), 40)], i), "Qwen3.5 has " + linearAttention + " and " + fullAttention}
+		}
+	}
+	switch {
+	case !full:
+		return &UnsupportedError{"layer_types of " + linearAttention + " alone", "pages of at least one layer of " + fullAttention + " hold the tokens of a sequence"}
+	case c.HiddenAct != "silu":
+		return &UnsupportedError{"hidden_act " + c.HiddenAct, "Qwen3.5 has silu"}
+	case c.IntermediateSize == 0 || c.NumExperts > 0:
+		return &UnsupportedError{"a Qwen3.5 with experts", "its dense architectures are recorded"}
+	case q.biased:
+		return &UnsupportedError{"attention_bias", "Qwen3.5's projections have none"}
+	case !q.gated:
+		return &UnsupportedError{"attn_output_gate false", "transformers gates every layer of attention"}
+	case q.stateDtype != "float32":
+		return &UnsupportedError{"mamba_ssm_dtype " + q.stateDtype, "recurrent states are kept as float32"}
+	case q.valueHeads%q.keyHeads != 0:
+		return &UnsupportedError{fmt.Sprintf("linear_num_value_heads %d", q.valueHeads), fmt.Sprintf("%d key heads do not divide them", q.keyHeads)}
+	}
+	return nil
+}
+
+// channels is how many columns the convolution of n key heads and m value heads has.
+func (q qwen35Config) channels(n, m int) int { return 2*n*q.keyDim + m*q.valueDim }
+
+// Classes is attention over the whole history, and the states of the delta nets.
+// A step that verifies proposals leaves a state behind each, so that there are as
+// many copies of a layer's matrices, and as many more of the convolution's inputs.
+func (m *qwen35) Classes(blockSize int, f kernels.Format) []backend.KVClass {
+	inputs := m.convAs
+	if f == kernels.F32 {
+		inputs = f // kept as keys and values are
+	}
+	full := backend.KVClass{Name: "full", Format: f, BlockSize: blockSize, KVHeads: m.rank.kvHeads, HeadDim: m.cfg.HeadDim, Plane: true}
+	state := backend.KVClass{Name: "state", Format: kernels.F32, State: &backend.StateShape{
+		ConvRows: m.cfg.kernel - 1 + m.Draft, ConvCols: m.cfg.channels(m.rank.keyHeads, m.rank.valueHeads), ConvFormat: inputs,
+		Heads: m.rank.valueHeads, Rows: m.cfg.keyDim, Cols: m.cfg.valueDim, Copies: 1 + m.Draft,
+	}}
+	for _, l := range m.layers {
+		if l.attention != nil {
+			full.Layers++
+		} else {
+			state.Layers++
+		}
+	}
+	if m.drafter != nil {
+		full.Layers++ // the last one
+	}
+	var out []backend.KVClass
+	for _, c := range []backend.KVClass{full, state} {
+		if c.Layers > 0 {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func (m *qwen35) Weights() []backend.WeightSpec { return m.weights }
+func (m *qwen35) Vocab() int                    { return m.size }

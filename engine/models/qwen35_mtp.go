@@ -1,0 +1,180 @@
+package models
+
+import (
+	"fmt"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
+)
+
+// Qwen3.5's own head (multi-token prediction, vLLM's method "mtp") as part of the
+// step's program. From the last hidden state h[t] and the embedding of token t+1 one
+// block of full attention guesses token t+2; fed with its own hidden state and
+// guess it goes on. Embedding and head are the target's.
+//
+// What a step does, for a sequence whose last Sampled token is x and whose
+// proposals from the step before are d1 … dk:
+//
+//  1. The target runs on x, d1 … dk (or on a chunk of the prompt) and every row of
+//     these is sampled: row i gives the token that belongs behind it, with the random
+//     number of its position and, in the history that penalties read, d1 … di,
+//     which StoreTokens has put into the plane. A row is good for as long as
+//     the proposals before it are what was sampled. So greedy and drawn tokens
+//     are those that decoding alone would give, token by token: no other test
+//     of acceptance is needed, and the samples of the step after it (seqs · (1 + k))
+//     are what Account reserves.
+//  2. Verify counts the good rows on the device (Step.Accepted) and
+//     leaves the last one in kept [S,1].
+//  3. The drafter runs on all rows of the step at their own positions, for its keys
+//     and values: row t needs h[t], the target's state after its last norm, and
+//     the token behind it (Drafted). The rows behind kept are of proposals that
+//     were refused; the next step begins there and overwrites their pages, as it does
+//     in the target's layers. A prompt's chunk that is not the last has its last
+//     row "sampled" with UseTarget, the target being the prompt's next token.
+//  4. The first proposal is read off the kept rows only: GatherKept, then the block's
+//     MLP, norm, head and Propose on S rows.
+//  5. Each further one is a pass of S rows, n positions ahead of kept: its key goes
+//     into the page as the next pass reads it, and is overwritten by the next step.
+//     The last pass has no reader and stores nothing. The scheduler reserves pages for
+//     Draft − 2 positions beyond the step's; what the table does not reach is
+//     passed over.
+//  6. Step.Drafts has the proposals. The next step's tokens are Sampled of the kept
+//     row and Drafts, at positions that Accepted says; the host fills them
+//     in after Wait.
+//
+// Proposals are the head's best tokens. Drawing them would not be accepted more
+// often: against one fixed proposal the chance is the target's probability of it.
+//
+// States of delta nets: one copy behind each row of (1), named by its position
+// modulo 1 + Draft, so that the next step finds the copy of kept without being told.
+//
+// A prefix hit reuses this block's pages too. The last token of the hit was stored
+// with the successor it had in another sequence; that may cost a proposal, never
+// a token.
+
+// maxDraft bounds proposals of a step.
+const maxDraft = 32
+
+// mtpTensors lists the head's tensors, under vLLM's names.
+func (q qwen35Config) mtpTensors(l *tensorList) {
+	if q.mtpLayers == 0 {
+		return
+	}
+	h := q.HiddenSize
+	l.linear("mtp.fc", false, h, 2*h)
+	for _, n := range []string{"norm", "pre_fc_norm_embedding", "pre_fc_norm_hidden"} {
+		l.add("mtp."+n+".weight", h)
+	}
+	if q.mtpOwnEmbeddings {
+		l.add("mtp.embed_tokens.weight", q.VocabSize, h)
+	}
+	for i := range q.mtpLayers {
+		p := fmt.Sprintf("mtp.layers.%d.", i)
+		q.attentionTensors(l, p+"self_attn.")
+		q.blockTensors(l, p)
+	}
+}
+
+// checkBuild refuses proposals of a head that is not there or not recorded.
+func (q qwen35Config) checkBuild(b Build) error {
+	switch {
+	case b.Draft == 0:
+		return nil
+	case b.Draft < 0 || b.Draft > maxDraft:
+		return &UnsupportedError{fmt.Sprintf("%d proposed tokens", b.Draft), fmt.Sprintf("0 to %d are", maxDraft)}
+	case q.mtpLayers == 0:
+		return &UnsupportedError{"speculation by the model's own head", "its config has no mtp_num_hidden_layers"}
+	case q.mtpLayers > 1:
+		return &UnsupportedError{fmt.Sprintf("mtp_num_hidden_layers %d", q.mtpLayers), "a head of one layer is recorded"}
+	case q.mtpOwnEmbeddings:
+		return &UnsupportedError{"mtp_use_dedicated_embeddings", "the head shares the model's table"}
+	case b.Shard.World > 0 && q.HiddenSize%b.Shard.World != 0:
+		return b.even(q.HiddenSize, "rows of mtp.fc (hidden_size)")
+	}
+	return nil
+}
+
+// qwen35Drafter is the head's weights.
+type qwen35Drafter struct {
+	*qwen35
+	embedNorm, hiddenNorm, fc, norm backend.WeightID
+	layer                           qwen35Layer
+}
+
+// newDrafter adds them; slot is its layer in the full class.
+func (m *qwen35) newDrafter(l *loader, slot int) *qwen35Drafter {
+	n := len(l.specs)
+	d := &qwen35Drafter{
+		qwen35:     m,
+		embedNorm:  l.vector("mtp.embed_norm", "norm", all("mtp.pre_fc_norm_embedding.weight")),
+		hiddenNorm: l.vector("mtp.hidden_norm", "norm", all("mtp.pre_fc_norm_hidden.weight")),
+		fc:         l.matrix(matrix{name: "mtp.fc", group: "drafter"}, l.rows("mtp.fc.weight", m.hidden, 1)),
+		layer:      m.block(l, "mtp.layers.0.", "mtp.", fullAttention),
+		norm:       l.vector("mtp.norm", "norm", all("mtp.norm.weight")),
+	}
+	d.layer.slot = slot
+	for i := range l.specs[n:] {
+		l.specs[n+i].Group = "drafter"
+	}
+	return d
+}
+
+// record consumes ids [T,1], hidden [T,hidden] and angles.
+func (d *qwen35Drafter) record(r *backend.Recorder, ids, hidden, angles backend.Value) {
+	next, kept := r.New("next", kernels.I32, backend.PerToken, 1), r.New("kept", kernels.I32, backend.PerSeq, 1)
+	r.Do(backend.Drafted{Ids: ids, Out: next})
+	r.Do(backend.Verify{Ids: ids, Kept: kept})
+	s := d.begin(r, next, hidden, backend.PerToken)
+	s.angles = angles
+	y := s.attend(s.normed(d.layer.mixerNorm), d.layer, true)
+	s.x, y = keptRows(r, s.x, kept), keptRows(r, y, kept)
+	s.rows = backend.PerSeq
+	r.Free(ids, angles)
+	for n := 1; ; n++ {
+		s.project(y, d.layer)
+		hidden = s.finish(d.norm)
+		id := r.New("proposed", kernels.I32, backend.PerSeq, 1)
+		logits := d.logits(r, hidden)
+		r.Do(backend.Propose{Logits: logits, Ids: id, N: n - 1, Of: d.Draft})
+		r.Free(logits)
+		if n == d.Draft {
+			r.Free(id, hidden, kept)
+			return
+		}
+		s = d.begin(r, id, hidden, backend.PerSeq)
+		s.ahead = &backend.Ahead{Kept: kept, By: n}
+		s.angles = d.turn(r, s.ahead)
+		y = s.attend(s.normed(d.layer.mixerNorm), d.layer, n < d.Draft-1)
+		r.Free(s.angles)
+	}
+}
+
+// begin consumes tokens and hidden states: fc of both, each normalised.
+func (d *qwen35Drafter) begin(r *backend.Recorder, ids, hidden backend.Value, rows backend.Rows) *qwen35Pass {
+	s := &qwen35Pass{qwen35: d.qwen35, r: r, delta: backend.NoValue, rows: rows, angles: backend.NoValue}
+	e := d.lookup(r, ids, "embedding")
+	r.Do(d.zeroCentred(e, d.embedNorm, e))
+	r.Do(d.zeroCentred(hidden, d.hiddenNorm, hidden))
+	both := r.New("both", kernels.F32, rows, 2*d.hidden)
+	r.Do(backend.Concat{A: e, B: hidden, Y: both})
+	r.Free(ids, e, hidden)
+	_, n := d.part(d.hidden)
+	s.x = s.linear(both, d.fc, "residual", n)
+	r.Free(both)
+	if d.Shard.World > 1 {
+		all := r.New("residual.all", kernels.F32, rows, d.hidden)
+		r.Do(backend.AllGather{X: s.x, Y: all})
+		r.Free(s.x)
+		s.x = all
+	}
+	return s
+}
+
+// keptRows consumes x [T,cols]: a row of each sequence.
+func keptRows(r *backend.Recorder, x, kept backend.Value) backend.Value {
+	in := r.Info(x)
+	y := r.New(in.Name+".kept", in.Format, backend.PerSeq, in.Cols)
+	r.Do(backend.GatherKept{X: x, Kept: kept, Y: y})
+	r.Free(x)
+	return y
+}

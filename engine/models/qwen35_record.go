@@ -1,0 +1,226 @@
+package models
+
+import (
+	"math"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
+)
+
+// qwen35Pass is a run of blocks over rows of one kind.
+type qwen35Pass struct {
+	*qwen35
+	r      *backend.Recorder
+	x      backend.Value // the residual stream [rows,hidden]
+	delta  backend.Value // what is to be added to it; NoValue: nothing
+	rows   backend.Rows
+	angles backend.Value  // NoValue where the stage has no attention
+	ahead  *backend.Ahead // where the rows are, nil: tokens
+}
+
+// Record is the forward pass of the stage. The residual stream stays F32. Without
+// proposals the last layer's MLP and the head run on sampled rows only; with them
+// the drafter reads every token's normalised hidden state.
+func (m *qwen35) Record(p *backend.Program) (*backend.Program, error) {
+	p.Weights, p.Vocab, p.Shard = m.weights, m.size, m.Shard
+	r := backend.Record(p)
+	ids, x := m.enter(r)
+	s := &qwen35Pass{qwen35: m, r: r, x: x, delta: backend.NoValue, rows: backend.PerToken, angles: m.turn(r, nil)}
+	for i := range m.layers {
+		s.block(m.layers[i], m.stage.last && m.drafter == nil && i == len(m.layers)-1)
+	}
+	if !m.stage.last {
+		r.Do(backend.Add{X: s.delta, Into: s.x, Scale: backend.NoWeight})
+		r.Do(backend.Send{X: s.x})
+		r.Free(s.delta, s.x)
+		free(r, ids, s.angles)
+		return r.Program()
+	}
+	last := s.finish(m.norm)
+	if m.drafter != nil {
+		m.sample(r, gathered(r, last))
+		m.drafter.record(r, ids, last, s.angles)
+		return r.Program()
+	}
+	free(r, s.angles)
+	m.sample(r, last)
+	return r.Program()
+}
+
+// sample consumes x [L,hidden].
+func (m *qwen35) sample(r *backend.Recorder, x backend.Value) {
+	logits := m.logits(r, x)
+	r.Do(backend.Sample{Logits: logits})
+	r.Free(x, logits)
+}
+
+// enter begins the residual stream: embeddings, or what the stage before sent. The
+// tokens live on where they are proposed from.
+func (m *qwen35) enter(r *backend.Recorder) (ids, x backend.Value) {
+	ids = backend.NoValue
+	if m.stage.first || m.stage.last {
+		ids = r.New("ids", kernels.I32, backend.PerToken, 1)
+		r.Do(backend.Tokens{Out: ids})
+	}
+	if m.stage.last {
+		r.Do(backend.StoreTokens{Ids: ids})
+	}
+	if m.stage.first {
+		x = m.lookup(r, ids, "residual")
+	} else {
+		x = r.New("residual", kernels.F32, backend.PerToken, m.hidden)
+		r.Do(backend.Receive{Y: x})
+	}
+	if m.drafter == nil && ids != backend.NoValue {
+		r.Free(ids)
+		ids = backend.NoValue
+	}
+	return ids, x
+}
+
+// turn records the angles of the rows, where a layer of the stage reads them.
+func (m *qwen35) turn(r *backend.Recorder, ahead *backend.Ahead) backend.Value {
+	reads := m.drafter != nil
+	for _, w := range m.layers {
+		reads = reads || w.attention != nil
+	}
+	if !reads {
+		return backend.NoValue
+	}
+	rows := backend.PerToken
+	if ahead != nil {
+		rows = backend.PerSeq
+	}
+	y := r.New("angles", kernels.F32, rows, 2*len(m.cfg.rope.InvFreq))
+	r.Do(backend.Angles{InvFreq: m.freqs, Scale: m.cfg.rope.Scale, Y: y, Ahead: ahead})
+	return y
+}
+
+// block is one layer. gather says that what follows the mixer runs on sampled rows.
+func (s *qwen35Pass) block(w qwen35Layer, gather bool) {
+	n := s.normed(w.mixerNorm)
+	var y backend.Value
+	if w.delta != nil {
+		y = s.deltaNet(n, w)
+	} else {
+		y = s.attend(n, w, true)
+	}
+	if gather {
+		y, s.x = sampled(s.r, y), sampled(s.r, s.x)
+		s.rows = backend.PerSample
+	}
+	s.project(y, w)
+}
+
+// project consumes what a mixer gave, and runs the MLP.
+func (s *qwen35Pass) project(y backend.Value, w qwen35Layer) {
+	s.delta = s.reduced(y, w.out)
+	n := s.normed(w.mlpNorm)
+	gu := s.linear(n, w.gateUp, "gate_up", 2*s.rank.width)
+	s.r.Free(n)
+	a := s.r.New("act", kernels.F32, s.rows, s.rank.width)
+	s.r.Do(backend.GLU{X: gu, Y: a})
+	s.r.Free(gu)
+	s.delta = s.reduced(a, w.down)
+}
+
+// linear writes W·x into a new value.
+func (s *qwen35Pass) linear(x backend.Value, w backend.WeightID, name string, cols int) backend.Value {
+	y := s.r.New(name, kernels.F32, s.rows, cols)
+	s.r.Do(backend.Linear{X: x, W: w, Bias: backend.NoWeight, Y: y})
+	return y
+}
+
+// reduced consumes x: W·x, summed over the ranks.
+func (s *qwen35Pass) reduced(x backend.Value, w backend.WeightID) backend.Value {
+	y := s.linear(x, w, "delta", s.hidden)
+	s.r.Do(backend.AllReduce{X: y})
+	s.r.Free(x)
+	return y
+}
+
+// normed adds what is due into the residual stream and normalises it.
+func (s *qwen35Pass) normed(w backend.WeightID) backend.Value {
+	y := s.r.New("normed", kernels.F32, s.rows, s.hidden)
+	n := s.zeroCentred(s.x, w, y)
+	if s.delta != backend.NoValue {
+		n.X, n.Residual = s.delta, s.x
+	}
+	s.r.Do(n)
+	free(s.r, s.delta)
+	s.delta = backend.NoValue
+	return y
+}
+
+// finish is the last norm; the residual stream ends.
+func (s *qwen35Pass) finish(w backend.WeightID) backend.Value {
+	y := s.normed(w)
+	s.r.Free(s.x)
+	return y
+}
+
+func (m *qwen35) zeroCentred(x backend.Value, w backend.WeightID, y backend.Value) backend.Norm {
+	return backend.Norm{X: x, Residual: backend.NoValue, W: w, Eps: float32(m.cfg.RMSNormEps), Y: y, Offset: 1}
+}
+
+// attend consumes n: attention over the history, each head's result times the
+// sigmoid of its gate. store says that a later op or step reads the rows' keys.
+func (s *qwen35Pass) attend(n backend.Value, w qwen35Layer, store bool) backend.Value {
+	r, heads, kv, d := s.r, s.rank.heads, s.rank.kvHeads, s.cfg.HeadDim
+	f := r.Class(w.class).Format
+	qkv := s.linear(n, w.attention.qkv, "qkv", 2*(heads+kv)*d)
+	r.Free(n)
+	q, gate := r.New("q", kernels.F32, s.rows, heads*d), r.New("gate", kernels.F32, s.rows, heads*d)
+	k, v := r.New("k", f, s.rows, kv*d), r.New("v", f, s.rows, kv*d)
+	norm := &backend.HeadNorm{Q: w.attention.qNorm, K: w.attention.kNorm, Eps: float32(s.cfg.RMSNormEps), Offset: 1}
+	r.Do(backend.Rope{QKV: qkv, Angles: s.angles, Q: q, K: k, V: v, Heads: heads, KVHeads: kv, HeadDim: d,
+		Rotary: 2 * len(s.cfg.rope.InvFreq), Norm: norm, Gated: true, Gate: gate})
+	r.Free(qkv)
+	y := r.New("attn", kernels.F32, s.rows, heads*d)
+	r.Do(backend.Attention{Q: q, K: k, V: v, Y: y, Class: w.class, Layer: w.slot, Heads: heads, KVHeads: kv, HeadDim: d,
+		Scale: float32(1 / math.Sqrt(float64(d))), Ahead: s.ahead})
+	if store {
+		r.Do(backend.StoreKV{K: k, V: v, Class: w.class, Layer: w.slot, Ahead: s.ahead})
+	}
+	r.Do(backend.Gate{X: y, Gate: gate})
+	r.Free(q, k, v, gate)
+	return y
+}
+
+// deltaNet consumes n: the convolution, the recurrence, and a norm of each head
+// gated by z.
+func (s *qwen35Pass) deltaNet(n backend.Value, w qwen35Layer) backend.Value {
+	r, q, d := s.r, s.cfg, w.delta
+	cols, values := q.channels(s.rank.keyHeads, s.rank.valueHeads), s.rank.valueHeads*q.valueDim
+	in := s.linear(n, d.qkv, "qkv", cols)
+	ba := s.linear(n, d.ba, "ba", 2*s.rank.valueHeads)
+	z := s.linear(n, d.z, "z", values)
+	r.Free(n)
+	qkv := r.New("conv", kernels.F32, s.rows, cols)
+	r.Do(backend.Conv{X: in, Y: qkv, W: d.conv, Kernel: q.kernel, Class: w.class, Layer: w.slot})
+	r.Free(in)
+	y := r.New("delta_net", kernels.F32, s.rows, values)
+	r.Do(backend.DeltaNet{QKV: qkv, BA: ba, Y: y, ALog: d.aLog, DtBias: d.dtBias, KeyHeads: s.rank.keyHeads, ValueHeads: s.rank.valueHeads,
+		KeyDim: q.keyDim, ValueDim: q.valueDim, Class: w.class, Layer: w.slot})
+	r.Free(qkv, ba)
+	r.Do(backend.Norm{X: y, Residual: backend.NoValue, W: d.norm, Eps: float32(q.RMSNormEps), Y: y, Segment: q.valueDim, Gated: true, Gate: z})
+	r.Free(z)
+	return y
+}
+
+// gathered is the sampled rows of a value that lives on.
+func gathered(r *backend.Recorder, v backend.Value) backend.Value {
+	in := r.Info(v)
+	y := r.New(in.Name+".sampled", in.Format, backend.PerSample, in.Cols)
+	r.Do(backend.Gather{X: v, Y: y})
+	return y
+}
+
+// free is Free of values that may be absent.
+func free(r *backend.Recorder, vs ...backend.Value) {
+	for _, v := range vs {
+		if v != backend.NoValue {
+			r.Free(v)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package models
+
+import (
+	"fmt"
+
+	"vapp.dev/engine/checkpoint"
+)
+
+// qwen35Vision is the words of vision_config.
+type qwen35Vision struct {
+	depth, hidden, inner, heads int
+	channels, patch, frames     int // of a patch: colours, pixels of a side, frames
+	merge                       int // patches of a side that make a token
+	out                         int // the text model's hidden size
+	side                        int // of the square grid of learned positions
+}
+
+// readQwen35Vision reads the tower's config, nil where there is none; defaults are
+// transformers'.
+func readQwen35Vision(c checkpoint.Config) (*qwen35Vision, error) {
+	if c.Architecture != qwen35Multimodal {
+		return nil, nil
+	}
+	s, err := c.Section("vision_config")
+	if s == nil || err != nil {
+		return nil, err
+	}
+	const most = 1 << 16
+	v := &qwen35Vision{
+		depth: s.CountOr("depth", 1, 1024, 27), hidden: s.CountOr("hidden_size", 1, most, 1152), inner: s.CountOr("intermediate_size", 1, 1<<20, 4304),
+		heads: s.CountOr("num_heads", 1, most, 16), channels: s.CountOr("in_channels", 1, 64, 3), patch: s.CountOr("patch_size", 1, 256, 16),
+		frames: s.CountOr("temporal_patch_size", 1, 64, 2), merge: s.CountOr("spatial_merge_size", 1, 64, 2), out: s.CountOr("out_hidden_size", 1, 1<<20, 3584),
+	}
+	places := s.CountOr("num_position_embeddings", 1, 1<<24, 2304)
+	act := s.TextOr("hidden_act", "gelu_pytorch_tanh")
+	if err := s.Err(); err != nil {
+		return nil, err
+	}
+	for v.side = 1; v.side*v.side < places; v.side++ {
+	}
+	switch {
+	case v.side*v.side != places:
+		return nil, &UnsupportedError{fmt.Sprintf("num_position_embeddings %d", places), "learned positions are a square grid"}
+	case v.hidden%v.heads != 0 || v.hidden/v.heads%4 != 0:
+		return nil, &UnsupportedError{fmt.Sprintf("a vision tower of hidden size %d with %d heads", v.hidden, v.heads), "rows and columns each turn half of a head, in pairs"}
+	case v.out != c.HiddenSize:
+		return nil, &UnsupportedError{fmt.Sprintf("out_hidden_size %d", v.out), fmt.Sprintf("the text model's hidden_size is %d", c.HiddenSize)}
+	case act != "gelu_pytorch_tanh":
+		return nil, &UnsupportedError{"hidden_act " + act + " of the vision tower", "it has gelu_pytorch_tanh"}
+	}
+	return v, nil
+}
+
+// visionTensors lists the tower's tensors.
+func (v *qwen35Vision) visionTensors(l *tensorList) {
+	if v == nil {
+		return
+	}
+	const p = "model.visual."
+	pair := func(name string, rows int, shape ...int) {
+		l.add(p+name+".weight", append([]int{rows}, shape...)...)
+		l.add(p+name+".bias", rows)
+	}
+	pair("patch_embed.proj", v.hidden, v.channels, v.frames, v.patch, v.patch)
+	l.add(p+"pos_embed.weight", v.side*v.side, v.hidden)
+	for i := range v.depth {
+		b := fmt.Sprintf("blocks.%d.", i)
+		pair(b+"norm1", v.hidden)
+		pair(b+"norm2", v.hidden)
+		pair(b+"attn.qkv", 3*v.hidden, v.hidden)
+		pair(b+"attn.proj", v.hidden, v.hidden)
+		pair(b+"mlp.linear_fc1", v.inner, v.hidden)
+		pair(b+"mlp.linear_fc2", v.hidden, v.inner)
+	}
+	merged := v.hidden * v.merge * v.merge
+	pair("merger.norm", v.hidden)
+	pair("merger.linear_fc1", merged, merged)
+	pair("merger.linear_fc2", v.out, merged)
+}

@@ -1,0 +1,235 @@
+package models
+
+import (
+	"fmt"
+	"strings"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/checkpoint"
+)
+
+// qwen35Tensors lists a checkpoint's tensors: names and shapes of transformers'
+// modules, then those of the head that drafts (which transformers skips) and of
+// the vision tower.
+func qwen35Tensors(c checkpoint.Config) []checkpoint.TensorInfo {
+	q, _ := readQwen35(c) // checkQwen35 has asked
+	l := tensorsOf(c)
+	l.add(q.prefix+"embed_tokens.weight", c.VocabSize, c.HiddenSize)
+	for i, kind := range q.types {
+		p := fmt.Sprintf("%slayers.%d.", q.prefix, i)
+		if kind == linearAttention {
+			q.deltaTensors(l, p+"linear_attn.")
+		} else {
+			q.attentionTensors(l, p+"self_attn.")
+		}
+		q.blockTensors(l, p)
+	}
+	l.add(q.prefix+"norm.weight", c.HiddenSize)
+	if !c.TieWordEmbeddings {
+		l.add("lm_head.weight", c.VocabSize, c.HiddenSize)
+	}
+	q.mtpTensors(l)
+	q.vision.visionTensors(l)
+	return l.list
+}
+
+func (q qwen35Config) deltaTensors(l *tensorList, p string) {
+	h, values := q.HiddenSize, q.valueHeads*q.valueDim
+	l.linear(p+"in_proj_qkv", false, q.channels(q.keyHeads, q.valueHeads), h)
+	l.linear(p+"in_proj_z", false, values, h)
+	l.linear(p+"in_proj_b", false, q.valueHeads, h)
+	l.linear(p+"in_proj_a", false, q.valueHeads, h)
+	l.add(p+"conv1d.weight", q.channels(q.keyHeads, q.valueHeads), 1, q.kernel)
+	l.add(p+"A_log", q.valueHeads)
+	l.add(p+"dt_bias", q.valueHeads)
+	l.add(p+"norm.weight", q.valueDim)
+	l.linear(p+"out_proj", false, h, values)
+}
+
+func (q qwen35Config) attentionTensors(l *tensorList, p string) {
+	h, d := q.HiddenSize, q.HeadDim
+	l.linear(p+"q_proj", false, 2*q.NumHeads*d, h)
+	l.linear(p+"k_proj", false, q.NumKVHeads*d, h)
+	l.linear(p+"v_proj", false, q.NumKVHeads*d, h)
+	l.linear(p+"o_proj", false, h, q.NumHeads*d)
+	l.add(p+"q_norm.weight", d)
+	l.add(p+"k_norm.weight", d)
+}
+
+// blockTensors is what every layer has.
+func (q qwen35Config) blockTensors(l *tensorList, p string) {
+	l.add(p+"input_layernorm.weight", q.HiddenSize)
+	l.add(p+"post_attention_layernorm.weight", q.HiddenSize)
+	l.linear(p+"mlp.gate_proj", false, q.IntermediateSize, q.HiddenSize)
+	l.linear(p+"mlp.up_proj", false, q.IntermediateSize, q.HiddenSize)
+	l.linear(p+"mlp.down_proj", false, q.HiddenSize, q.IntermediateSize)
+}
+
+// qwen35Skips names what a text build without proposals leaves out.
+func qwen35Skips(tensor string) bool {
+	return strings.HasPrefix(tensor, "mtp.") || strings.HasPrefix(tensor, "model.visual.")
+}
+
+// qwen35Layer is a block: one of the two mixers, then the MLP.
+type qwen35Layer struct {
+	mixerNorm, mlpNorm backend.WeightID
+	attention          *qwen35Attention
+	delta              *qwen35Delta
+	out, gateUp, down  backend.WeightID
+	class, slot        int // where the layer's pages are
+}
+
+type qwen35Attention struct{ qkv, qNorm, kNorm backend.WeightID }
+
+type qwen35Delta struct{ qkv, z, ba, conv, aLog, dtBias, norm backend.WeightID }
+
+// newQwen35 splits heads of both kinds and the MLP's columns over the ranks; key/value
+// heads are repeated where there are fewer of them than ranks.
+func newQwen35(c checkpoint.Config, l *loader) (Model, error) {
+	q, err := readQwen35(c)
+	if err != nil {
+		return nil, err
+	}
+	st, err := l.stage(c.NumLayers)
+	for _, e := range []error{
+		l.even(c.NumHeads, "attention heads"), l.shared(c.NumKVHeads, "key/value heads"),
+		l.even(q.keyHeads, "key heads of linear attention"), l.even(q.valueHeads, "value heads of linear attention"),
+		l.even(c.IntermediateSize, "columns of the MLP (intermediate_size)"), l.even(c.VocabSize, "tokens (vocab_size)"),
+		q.checkBuild(l.Build),
+	} {
+		if err == nil {
+			err = e
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := &qwen35{cfg: q, stage: st, convAs: l.Activations(c), freqs: backend.NoWeight}
+	m.vocabulary = vocabulary{Build: l.Build, size: c.VocabSize, hidden: c.HiddenSize, scale: 1, embed: backend.NoWeight, head: backend.NoWeight}
+	_, m.rank.heads = l.part(c.NumHeads)
+	_, m.rank.kvHeads = l.part(c.NumKVHeads)
+	_, m.rank.keyHeads = l.part(q.keyHeads)
+	_, m.rank.valueHeads = l.part(q.valueHeads)
+	_, m.rank.width = l.part(c.IntermediateSize)
+	if err := m.load(l); err != nil {
+		return nil, err
+	}
+	m.weights = l.specs
+	return m, nil
+}
+
+// load names the stage's weights in the order of the arena.
+func (m *qwen35) load(l *loader) error {
+	q := m.cfg
+	table := q.prefix + "embed_tokens.weight"
+	drafts := m.Draft > 0 && m.stage.last
+	tied := q.TieWordEmbeddings && m.stage.last
+	if m.stage.first || drafts {
+		m.embed = l.embedding(table, q.VocabSize, tied)
+	}
+	m.freqs = l.literal("rope.inv_freq", "attention", q.rope.InvFreq)
+	var slots [2]int
+	for i := range m.stage.layers {
+		at := m.stage.layer0 + i
+		w := m.block(l, fmt.Sprintf("%slayers.%d.", q.prefix, at), fmt.Sprintf("layers.%d.", at), q.types[at])
+		if w.delta != nil {
+			w.class = 1
+		}
+		w.slot = slots[w.class]
+		slots[w.class]++
+		m.layers = append(m.layers, w)
+	}
+	switch full := slots[0] > 0; {
+	case !full && m.stage.last && !drafts:
+		return &UnsupportedError{fmt.Sprintf("pipeline parallel size %d", m.Pipe.World), "the last rank has no layer of " + fullAttention + ", whose pages hold the tokens of a sequence"}
+	case !full && !drafts:
+		for i := range m.layers {
+			m.layers[i].class = 0
+		}
+	}
+	if m.stage.last {
+		m.norm = l.vector("norm", "norm", all(q.prefix+"norm.weight"))
+		switch {
+		case !q.TieWordEmbeddings:
+			m.head = l.head("lm_head.weight", q.VocabSize)
+		case m.stage.first || drafts:
+			m.head = m.embed
+		default:
+			m.head = l.head(table, q.VocabSize)
+		}
+	}
+	if drafts {
+		m.drafter = m.newDrafter(l, slots[0])
+	}
+	return nil
+}
+
+// block adds a layer's weights: p is its module, n its name here.
+func (m *qwen35) block(l *loader, p, n, kind string) qwen35Layer {
+	inner := m.cfg.IntermediateSize
+	w := qwen35Layer{mixerNorm: l.vector(n+"mixer_norm", "norm", all(p+"input_layernorm.weight"))}
+	if kind == linearAttention {
+		w.delta, w.out = m.newDelta(l, p+"linear_attn.", n)
+	} else {
+		w.attention, w.out = m.newAttention(l, p+"self_attn.", n)
+	}
+	w.mlpNorm = l.vector(n+"mlp_norm", "norm", all(p+"post_attention_layernorm.weight"))
+	w.gateUp = l.linear(n+"gate_up", "mlp", l.rows(p+"mlp.gate_proj.weight", inner, 1), l.rows(p+"mlp.up_proj.weight", inner, 1))
+	w.down = l.linear(n+"down", "mlp", l.cols(p+"mlp.down_proj.weight", inner, 1))
+	return w
+}
+
+// newAttention: a head's rows of q_proj are its query's, then its gate's.
+func (m *qwen35) newAttention(l *loader, p, n string) (*qwen35Attention, backend.WeightID) {
+	q, d := m.cfg, m.cfg.HeadDim
+	a := &qwen35Attention{
+		qkv: l.linear(n+"qkv", "attention", l.rows(p+"q_proj.weight", q.NumHeads, 2*d),
+			l.rows(p+"k_proj.weight", q.NumKVHeads, d), l.rows(p+"v_proj.weight", q.NumKVHeads, d)),
+		qNorm: l.vector(n+"q_norm", "norm", all(p+"q_norm.weight")),
+		kNorm: l.vector(n+"k_norm", "norm", all(p+"k_norm.weight")),
+	}
+	return a, l.linear(n+"out", "attention", l.cols(p+"o_proj.weight", q.NumHeads, d))
+}
+
+// shareOf is the rank's channels of a tensor that holds those of all queries, then
+// keys, then values.
+func (q qwen35Config) shareOf(l *loader, tensor string) []piece {
+	if l.Shard.World == 1 {
+		return []piece{{tensor: tensor, rows: q.channels(q.keyHeads, q.valueHeads)}}
+	}
+	keys := q.keyHeads * q.keyDim
+	query, key, value := l.rows(tensor, q.keyHeads, q.keyDim), l.rows(tensor, q.keyHeads, q.keyDim), l.rows(tensor, q.valueHeads, q.valueDim)
+	key.row0 += keys
+	value.row0 += 2 * keys
+	return []piece{query, key, value}
+}
+
+// kernels is the convolution's kernel of each of these channels, a vector [channels, kernel].
+func (q qwen35Config) kernels(l *loader, name, group, tensor string, channels []piece) backend.WeightSpec {
+	t := l.tensor(tensor)
+	spec := backend.WeightSpec{Name: name, Group: group, Rows: 1, Use: backend.Vector, Source: t.Format}
+	for _, c := range channels {
+		spec.Cols += c.rows * q.kernel
+		spec.Parts = append(spec.Parts, backend.Part{Tensor: tensor, Row0: c.row0, Rows: c.rows, Elems: c.rows * q.kernel, Format: t.Format})
+	}
+	return spec
+}
+
+// newDelta: in_proj_qkv and the convolution hold all queries, all keys, all values;
+// a rank has its heads of each.
+func (m *qwen35) newDelta(l *loader, p, n string) (*qwen35Delta, backend.WeightID) {
+	const group = "linear_attention"
+	q := m.cfg
+	groups := q.shareOf(l, p+"in_proj_qkv.weight")
+	d := &qwen35Delta{
+		qkv: l.linear(n+"in_qkv", group, groups...),
+		z:   l.linear(n+"in_z", group, l.rows(p+"in_proj_z.weight", q.valueHeads, q.valueDim)),
+		ba: l.matrix(matrix{name: n + "in_ba", group: group},
+			l.rows(p+"in_proj_b.weight", q.valueHeads, 1), l.rows(p+"in_proj_a.weight", q.valueHeads, 1)),
+		conv:   l.add(q.kernels(l, n+"conv", group, p+"conv1d.weight", groups)),
+		aLog:   l.vector(n+"a_log", group, l.cols(p+"A_log", q.valueHeads, 1)),
+		dtBias: l.vector(n+"dt_bias", group, l.cols(p+"dt_bias", q.valueHeads, 1)),
+		norm:   l.vector(n+"delta_norm", "norm", all(p+"norm.weight")),
+	}
+	return d, l.linear(n+"delta_out", group, l.cols(p+"out_proj.weight", q.valueHeads, q.valueDim))
+}
