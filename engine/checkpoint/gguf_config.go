@@ -16,6 +16,7 @@ type ggufArch struct {
 var ggufArchs = map[string]ggufArch{
 	"llama": {"LlamaForCausalLM", true},
 	"qwen2": {"Qwen2ForCausalLM", false},
+	"qwen3": {"Qwen3ForCausalLM", false},
 }
 
 // openGGUF reads the header of a GGUF file.
@@ -86,7 +87,7 @@ func (g *gguf) config(data []byte) (Config, ggufArch, error) {
 	name := f.text("general.architecture", "")
 	arch, ok := ggufArchs[name]
 	if f.err == nil && !ok {
-		f.fail("general.architecture", "%s is not read (llama and qwen2 are)", clip(name))
+		f.fail("general.architecture", "%s is not read (llama, qwen2 and qwen3 are)", clip(name))
 	}
 	if f.err != nil {
 		return Config{}, arch, f.err

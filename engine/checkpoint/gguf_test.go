@@ -21,6 +21,34 @@ func TestToyGGUF(t *testing.T) {
 	}
 }
 
+// TestQwenGGUF: Qwen's converters keep the rows of Q and K where they are, and
+// Qwen3's norms of heads have names.
+func TestQwenGGUF(t *testing.T) {
+	for name, want := range map[string]string{"qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"} {
+		m := newToy("qwen2").set("general.architecture", name).set(name+".attention.key_length", uint32(16))
+		for i := range m.pairs {
+			m.pairs[i].key = strings.Replace(m.pairs[i].key, "llama.", name+".", 1)
+		}
+		for _, n := range []string{"attn_q", "attn_k", "attn_q_norm", "attn_k_norm"} {
+			m.tensors = append(m.tensors, entry{"blk.0." + n + ".weight", []uint64{16}, 0, uint64(m.data)})
+			m.data += 64
+		}
+		c, err := Open(written(t, name+".gguf", m.bytes()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if cfg := c.Config(); cfg.Architecture != want || cfg.HeadDim != 16 || cfg.AttentionBias {
+			t.Errorf("%s: %+v", name, cfg)
+		}
+		for _, n := range []string{"q_proj", "k_proj", "q_norm", "k_norm"} {
+			if x, ok := c.Tensor("model.layers.0.self_attn." + n + ".weight"); !ok || x.RopeHead != 0 {
+				t.Errorf("%s: %s is %+v, %v", name, n, x, ok)
+			}
+		}
+	}
+}
+
 // badGGUF are files that are refused, with the field that the error names.
 var badGGUF = map[string]struct {
 	field string
