@@ -3,12 +3,10 @@ package review
 import (
 	"cmp"
 	"fmt"
-	"html"
 	"io"
 	"strings"
 
 	"vapp.dev/appliance/plan"
-	"vapp.dev/schema"
 )
 
 // maxMarkdown bounds the text, in bytes: GitHub refuses a comment of more than
@@ -124,126 +122,4 @@ func arrow(both [2]*Figures, of func(*Figures) string) string {
 		return a
 	}
 	return a + " → " + b
-}
-
-// section is the folded part of one profile.
-func (c *Change) section(b *strings.Builder) {
-	fmt.Fprintf(b, "\n<details>\n<summary><code>%s</code>: %s", html.EscapeString(clean(c.Path)), c.Status)
-	if c.Class != "" {
-		fmt.Fprintf(b, ", %s", c.Class)
-	}
-	b.WriteString("</summary>\n")
-	if c.New != nil && c.New.Err != "" {
-		fmt.Fprintf(b, "\nIt cannot be planned:\n\n%s", fenced(c.New.Err))
-	}
-	if c.Old != nil && c.Old.Err != "" {
-		fmt.Fprintf(b, "\nBefore, it could not be planned:\n\n%s", fenced(c.Old.Err))
-	}
-	c.fields(b)
-	c.figured(b)
-	b.WriteString("\n</details>\n")
-}
-
-// figured is the plan before and after, where it says more than the summary.
-func (c *Change) figured(b *strings.Builder) {
-	both := c.figures()
-	switch {
-	case c.New == nil || c.New.Figures == nil:
-		return
-	case both[0] != nil && both[0].same(both[1]):
-		b.WriteString("\nThe plan stays as it is.\n")
-		return
-	}
-	if d := c.decided(); len(d) > 0 {
-		b.WriteString("\n| decided | before | after |\n|:--|:--|:--|\n")
-		for _, d := range d {
-			fmt.Fprintf(b, "| %s | %s | %s |\n", clean(d[0]), cellCode(d[1]), cellCode(d[2]))
-		}
-	}
-	rows(b, "capacity", c.capacity(), both[0] == nil)
-	rows(b, "memory, bytes", c.memory(), both[0] == nil)
-	if len(c.Better) > 0 {
-		fmt.Fprintf(b, "\nBetter: %s\n", strings.Join(c.Better, "; "))
-	}
-	fmt.Fprintf(b, "\nPlanned for %s", code(both[1].Machine))
-	if both[0] != nil && both[0].Machine != both[1].Machine {
-		fmt.Fprintf(b, ", before for %s", code(both[0].Machine))
-	}
-	b.WriteString("\n")
-}
-
-func (c *Change) fields(b *strings.Builder) {
-	if len(c.Fields) == 0 {
-		return
-	}
-	b.WriteString("\n| field | before | after | reload |\n|:--|:--|:--|:--|\n")
-	for _, f := range c.Fields {
-		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", cellCode(f.Path), cellCode(f.Old), cellCode(f.New), cmp.Or(f.Class, schema.Structural))
-	}
-}
-
-// rows prints figures, those that move in bold; of a new profile only its own.
-func rows(b *strings.Builder, title string, list []row, fresh bool) {
-	if fresh {
-		fmt.Fprintf(b, "\n| %s | planned |\n|:--|--:|\n", title)
-		for _, r := range list {
-			fmt.Fprintf(b, "| %s | %s |\n", r.name, cell(r.new))
-		}
-		return
-	}
-	fmt.Fprintf(b, "\n| %s | before | after | change |\n|:--|--:|--:|--:|\n", title)
-	for _, r := range list {
-		bold := ""
-		if r.old != nil && r.new != nil && r.moved() {
-			bold = "**"
-		}
-		fmt.Fprintf(b, "| %s | %s | %s%s%s | %s |\n", r.name, cell(r.old), bold, cell(r.new), bold, r.change())
-	}
-}
-
-// clip cuts a long value.
-func clip(s string) string {
-	const most = 300
-	if r := []rune(s); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return s
-}
-
-// code makes a code span of a text that is not ours: nothing in it is Markdown.
-func code(s string) string {
-	s = strings.TrimSpace(clean(s))
-	if s == "" {
-		return "–"
-	}
-	mark := strings.Repeat("`", longestRun(s)+1)
-	if strings.HasPrefix(s, "`") || strings.HasSuffix(s, "`") {
-		s = " " + s + " "
-	}
-	return mark + s + mark
-}
-
-// cellCode is code in a table, where a bar ends the cell also inside a span.
-func cellCode(s string) string {
-	return strings.ReplaceAll(code(clip(s)), "|", `\|`)
-}
-
-// fenced is a block of text that is not ours.
-func fenced(s string) string {
-	mark := strings.Repeat("`", max(3, longestRun(s)+1))
-	return mark + "text\n" + strings.TrimLeft(indented(s), "\n") + mark + "\n"
-}
-
-// longestRun is the length of the longest run of backticks.
-func longestRun(s string) int {
-	most, n := 0, 0
-	for _, r := range s {
-		if r != '`' {
-			n = 0
-			continue
-		}
-		n++
-		most = max(most, n)
-	}
-	return most
 }

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"vapp.dev/appliance"
+	"vapp.dev/appliance/review"
+	"vapp.dev/schema"
+)
+
+// differ plans the two sides of a comparison.
+type differ struct {
+	c     *cobra.Command
+	flags target
+	given bool // the flags name a machine
+}
+
+// targets are the machines to plan a pair for: those of the flags, else those
+// that the locks name; where only one side has a lock it is for both.
+func (d *differ) targets(p pair) ([2]target, error) {
+	both := [2]target{d.flags, d.flags}
+	if d.given {
+		return both, nil
+	}
+	var locked [2]bool
+	for i, file := range p.files {
+		if file == "" {
+			continue
+		}
+		l, err := readLock(file)
+		if err != nil {
+			return both, err
+		}
+		if l != nil {
+			locked[i], both[i] = true, target{gpu: l.Machine.GPU, memory: l.Machine.Memory}
+		}
+	}
+	for i := range both {
+		if !locked[i] && locked[1-i] {
+			both[i] = both[1-i]
+		}
+	}
+	return both, nil
+}
+
+// operands compares two files or two folders.
+func (d *differ) operands(ctx context.Context, old, new string) (*review.Review, error) {
+	var folders [2]bool
+	for i, path := range []string{old, new} {
+		st, err := os.Stat(path)
+		if err != nil {
+			return nil, unreadable(path, err)
+		}
+		folders[i] = st.IsDir()
+	}
+	if folders[0] != folders[1] {
+		return nil, &usageError{err: fmt.Errorf("%s and %s: one is a folder; give two profiles or two folders", old, new)}
+	}
+	if !folders[0] {
+		name := new
+		if old != new {
+			name = old + " → " + new
+		}
+		return d.compare(ctx, [2]side{{name: old}, {name: new}}, []pair{{name, [2]string{old, new}}})
+	}
+	pairs := map[string]*pair{}
+	for i, dir := range []string{old, new} {
+		files, err := schema.Below(dir)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range files {
+			rel, err := filepath.Rel(dir, f)
+			if err != nil {
+				return nil, err
+			}
+			add(pairs, filepath.ToSlash(rel), i, f)
+		}
+	}
+	return d.compare(ctx, [2]side{{name: old}, {name: new}}, ordered(pairs))
+}
+
+// side is where the profiles of one side are from; a working tree and plain
+// folders have no tree.
+type side struct {
+	name string
+	tree *tree
+}
+
+// pair is one profile on both sides: the files to read, "" where there is none.
+type pair struct {
+	name  string
+	files [2]string
+}
+
+func add(pairs map[string]*pair, name string, side int, file string) {
+	p := pairs[name]
+	if p == nil {
+		p = &pair{name: name}
+		pairs[name] = p
+	}
+	p.files[side] = file
+}
+
+func ordered(pairs map[string]*pair) []pair {
+	var out []pair
+	for _, p := range pairs {
+		out = append(out, *p)
+	}
+	return out // review.Of sorts
+}
+
+// compare plans every pair, several at a time.
+func (d *differ) compare(ctx context.Context, sides [2]side, pairs []pair) (*review.Review, error) {
+	files := make([]review.File, len(pairs))
+	room := make(chan struct{}, runtime.GOMAXPROCS(0))
+	var running sync.WaitGroup
+	for i, p := range pairs {
+		room <- struct{}{}
+		running.Go(func() {
+			defer func() { <-room }()
+			if ctx.Err() == nil {
+				files[i] = d.plan(sides, p)
+			}
+		})
+	}
+	running.Wait()
+	return review.Of(sides[0].name, sides[1].name, files), ctx.Err()
+}
+
+func (d *differ) plan(sides [2]side, p pair) review.File {
+	var states [2]*review.State
+	var sources [2]string
+	for i, s := range sides {
+		if p.files[i] != "" {
+			states[i], sources[i] = s.load(p.files[i])
+		}
+	}
+	a, b := states[0], states[1]
+	targets, broken := d.targets(p)
+	same := targets[0] == targets[1] && a != nil && b != nil && a.Profile != nil && b.Profile != nil && sources[0] == sources[1] && a.Profile.Hash() == b.Profile.Hash()
+	for i, s := range sides {
+		if states[i] == nil || states[i].Profile == nil {
+			continue
+		}
+		if i == 1 && same && a.Err == "" { // an error has its own places
+			b.Figures = a.Figures
+			continue
+		}
+		err := broken
+		if err == nil {
+			states[i].Figures, err = d.figures(states[i].Profile, targets[i])
+		}
+		if err != nil {
+			states[i].Figures, states[i].Err = nil, s.words(err)
+		}
+	}
+	return review.File{Path: p.name, Old: a, New: b}
+}
+
+func (d *differ) figures(p *schema.Profile, t target) (*review.Figures, error) {
+	m, err := t.machine(d.c)
+	if err != nil {
+		return nil, err
+	}
+	prepared, err := appliance.PrepareProfile(p, m)
+	if err != nil {
+		return nil, err
+	}
+	return review.FiguresOf(prepared.Plan), prepared.Close()
+}
+
+// load reads a profile, and finds its model: the path, the same on both sides
+// where the model is no part of either.
+func (s side) load(file string) (state *review.State, source string) {
+	state = &review.State{}
+	p, err := schema.Load(file)
+	if err != nil {
+		state.Err = s.words(err)
+		return state, ""
+	}
+	source = p.Path(p.Model.Source)
+	if s.tree != nil {
+		if source, err = s.tree.provide(source); err != nil {
+			state.Err = s.words(err)
+			return state, ""
+		}
+	}
+	state.Profile = p
+	return state, source
+}
+
+// words are an error's, with the places of a tree as git names them: A:path.
+func (s side) words(err error) string {
+	text := strings.TrimRight(err.Error(), "\n")
+	if s.tree != nil {
+		text = strings.ReplaceAll(text, s.tree.root+string(filepath.Separator), s.name+":")
+		text = strings.ReplaceAll(text, s.tree.temp, "") // outside the repository: as it is there
+	}
+	return text
+}
