@@ -1,6 +1,8 @@
 package models
 
 import (
+	"fmt"
+
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/checkpoint"
 	"vapp.dev/kernels"
@@ -78,6 +80,7 @@ func (l *loader) matrix(m matrix, pieces ...piece) backend.WeightID {
 			spec.Source, spec.Scaling = part.Format, scaling
 		} else if part.Format != spec.Source || scaling != spec.Scaling {
 			spec.Source, spec.Scaling = kernels.Invalid, backend.NoScale
+			l.mixed(m.name, spec.Parts)
 		}
 	}
 	switch {
@@ -88,6 +91,19 @@ func (l *loader) matrix(m matrix, pieces ...piece) backend.WeightID {
 		spec.Target = l.Dtype
 	}
 	return l.add(spec)
+}
+
+// mixed refuses parts of one matrix of which only some have scales of their own
+// in other tensors; other formats are converted to one.
+func (l *loader) mixed(name string, parts []backend.Part) {
+	for _, p := range parts {
+		if p.Scale != "" {
+			first, last := parts[0], parts[len(parts)-1]
+			l.fail(&UnsupportedError{"a checkpoint where parts of one matrix are quantized and others are not",
+				fmt.Sprintf("%s is made of %s in %v and %s in %v", name, first.Tensor, first.Format, last.Tensor, last.Format)})
+			return
+		}
+	}
 }
 
 // linear is a matrix that the profile's quantization may convert.
