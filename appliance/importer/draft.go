@@ -97,7 +97,7 @@ func (d *draft) noted(s setting, format string, args ...any) {
 func (d *draft) written(s setting) string {
 	out := s.given
 	if s.flag.arity == boolean {
-		if !s.on {
+		if !s.on && !strings.HasPrefix(s.given, "--no") {
 			out += "=false"
 		}
 		return out

@@ -136,7 +136,7 @@ func (l *lexicon) nearest(name string) string {
 	return schema.Nearest(stem, l.names)
 }
 
-// json reads the value of an object flag. The numbers stay as written.
+// decodeObject reads the value of an object flag; numbers stay as written.
 func decodeObject(text string) (map[string]any, bool) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()

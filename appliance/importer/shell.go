@@ -67,7 +67,7 @@ func parseScript(text string, at source) ([][]rawWord, error) {
 	return s.out, nil
 }
 
-// plain are the bytes that mean something outside quotes.
+// special are the bytes that mean something outside quotes.
 const special = " \t\r\n;&|()<>#\\'\"$`"
 
 func (s *shell) next() error {
