@@ -24,7 +24,7 @@ func (r *Review) Markdown(w io.Writer) error {
 		fmt.Fprintf(&b, " · **%s**: %s", c, meaning[c])
 	}
 	if r.Same > 0 {
-		fmt.Fprintf(&b, " · %s the same", profiles(r.Same))
+		fmt.Fprintf(&b, " · %s unchanged", plan.Group(int64(r.Same)))
 	}
 	b.WriteString("\n")
 	r.losses(&b)
@@ -83,28 +83,28 @@ func (r *Review) summary(b *strings.Builder) {
 	if len(r.Changes) == 0 {
 		return
 	}
-	b.WriteString("\n| profile | change | reload | KV cache, tokens | longest sequence | sequences that long | memory |\n|:--|:--|:--|--:|--:|--:|--:|\n")
+	b.WriteString("\n| profile | change | reload | KV cache, tokens | sequences × longest | memory |\n|:--|:--|:--|--:|--:|--:|\n")
 	for i := range r.Changes {
 		if i == most {
-			fmt.Fprintf(b, "| and %d more | | | | | | |\n", len(r.Changes)-most)
+			fmt.Fprintf(b, "| and %d more | | | | | |\n", len(r.Changes)-most)
 			break
 		}
 		c := &r.Changes[i]
 		both := c.figures()
-		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %s |\n", cellCode(c.Path), c.Status, cmp.Or(string(c.Class), "–"),
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s |\n", cellCode(c.Path), c.Status, cmp.Or(string(c.Class), "–"),
 			arrow(both, func(f *Figures) string { return plan.Group(f.KVTokens) }),
-			arrow(both, func(f *Figures) string { return plan.Group(int64(f.MaxModelLen)) }),
 			arrow(both, func(f *Figures) string { return f.ofLongest() }),
 			arrow(both, func(f *Figures) string { return plan.Size(f.Total) }))
 	}
 }
 
-// ofLongest is how many sequences of the longest length fit.
+// ofLongest is how many sequences of the longest length fit: 4 × 16,384.
 func (f *Figures) ofLongest() string {
+	longest := plan.Group(int64(f.MaxModelLen))
 	if len(f.Lengths) == 0 {
-		return "–"
+		return longest
 	}
-	return plan.Group(int64(f.Lengths[len(f.Lengths)-1].Sequences))
+	return plan.Group(int64(f.Lengths[len(f.Lengths)-1].Sequences)) + " × " + longest
 }
 
 // arrow is a figure before and after, once where it stays.
