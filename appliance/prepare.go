@@ -46,23 +46,33 @@ func Prepare(path string, m Machine) (*Prepared, error) {
 
 // PrepareProfile is Prepare for a profile at hand.
 func PrepareProfile(p *schema.Profile, m Machine) (*Prepared, error) {
-	op, err := m.choose(p)
+	in, err := m.inputs(p)
 	if err != nil {
 		return nil, err
+	}
+	pl, err := plan.Make(in)
+	if err != nil {
+		return nil, errors.Join(err, in.Model.Close())
+	}
+	return &Prepared{Profile: p, Model: in.Model, Opener: in.Opener, Plan: pl}, nil
+}
+
+// inputs are everything that a plan of p for the machine depends on. The caller
+// closes the Model.
+func (m Machine) inputs(p *schema.Profile) (plan.Inputs, error) {
+	op, err := m.choose(p)
+	if err != nil {
+		return plan.Inputs{}, err
 	}
 	facts, err := m.facts(op)
 	if err != nil {
-		return nil, err
+		return plan.Inputs{}, err
 	}
 	model, err := inspect(p, plan.Source(p, m.Config))
 	if err != nil {
-		return nil, err
+		return plan.Inputs{}, err
 	}
-	pl, err := plan.Make(plan.Inputs{Profile: p, Model: model, Opener: op, Facts: facts})
-	if err != nil {
-		return nil, errors.Join(err, model.Close())
-	}
-	return &Prepared{Profile: p, Model: model, Opener: op, Plan: pl}, nil
+	return plan.Inputs{Profile: p, Model: model, Opener: op, Facts: facts}, nil
 }
 
 // Close gives the model's files back.

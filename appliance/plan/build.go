@@ -18,7 +18,7 @@ func Source(p *schema.Profile, config string) engine.Source {
 		Path: p.Path(p.Model.Source), Name: p.Model.Source, Format: p.Model.LoadFormat, Config: config,
 		Build: models.Build{
 			Shard: backend.Shard{World: max(1, p.Parallel.Tensor)}, Pipe: backend.Shard{World: max(1, p.Parallel.Pipeline)},
-			Dtype: asked(p.Model.Dtype),
+			Dtype:    asked(p.Model.Dtype),
 			Quantize: quantized[p.Quantization], Draft: ownDrafts(p), Vision: vision(p), Rebuild: p.Memory.KVRebuild,
 		},
 	}
@@ -99,26 +99,10 @@ func (w want) checkBuild() error {
 	if s := p.Speculative; s != nil && s.Method == "draft_model" {
 		return p.Reject("speculative.method", "draft_model: a second model beside the first is not planned by this release; allowed: ngram, and mtp where the model has its own head")
 	}
-	if b.Draft > 0 && !w.without(func(b *models.Build) { b.Draft = 0 }, ownWeights) {
-		return p.Reject("speculative.method", "mtp: %s has no head of its own that drafts; allowed: ngram", name)
-	}
-	if b.Rebuild && !w.without(func(b *models.Build) { b.Rebuild = false }, ownPages) {
-		return p.Reject("memory.kvRebuild", "in %s no key can be had from its value; leave the field out", name)
-	}
 	return nil
 }
 
-// without says that what `of` counts differs when the model is built without
-// something.
-func (w want) without(less func(*models.Build), of func(want, *engine.Model) int64) bool {
-	b := w.in.Model.Source.Build
-	less(&b)
-	m, err := w.in.Model.With(b)
-	return err != nil || of(w, m) != of(w, w.in.Model)
-}
-
-func ownWeights(_ want, m *engine.Model) int64 { return int64(len(m.Family.Weights())) }
-
+// ownPages is what a page of each class takes together.
 func ownPages(w want, m *engine.Model) int64 {
 	var n int64
 	for _, c := range m.Family.Classes(w.options.BlockSize, w.options.KVFormat) {

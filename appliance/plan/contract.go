@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,15 +44,28 @@ type ContractError struct {
 
 // Error is one line.
 func (e *ContractError) Error() string {
-	why := fmt.Sprintf("%d fit", e.Have)
-	if e.Missing > 0 {
-		why += fmt.Sprintf(", %s of KV cache missing", Size(e.Missing))
-	}
 	remedy := "no single change of the profile meets it"
 	if len(e.Changes) > 0 {
 		remedy = "the smallest change that meets it is " + e.Changes[0].String()
 	}
-	return fmt.Sprintf("%v: %s: requires %s at once, %s; %s", e.Pos, e.Path, goal{e.Want, e.Tokens}, why, remedy)
+	return fmt.Sprintf("%v: %s: %s; %s", e.Pos, e.Path, e.Brief(), remedy)
+}
+
+// Brief is what is required and what there is, without place and remedy.
+func (e *ContractError) Brief() string {
+	s := fmt.Sprintf("requires %s at once, %d fit", goal{e.Want, e.Tokens}, e.Have)
+	if e.Missing > 0 {
+		s += fmt.Sprintf(", %s of KV cache missing", Size(e.Missing))
+	}
+	return s
+}
+
+// Format adds every single change that meets it for %+v.
+func (e *ContractError) Format(f fmt.State, verb rune) {
+	io.WriteString(f, e.Error())
+	if verb == 'v' && f.Flag('+') && len(e.Changes) > 0 {
+		fmt.Fprintf(f, "\n\nany one of these changes meets it:\n%s", listed(e.Changes))
+	}
 }
 
 // required checks the profile's contracts, the highest number first.

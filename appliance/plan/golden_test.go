@@ -64,6 +64,18 @@ func golden(t *testing.T, file string) {
 			t.Errorf("line %d has %d columns", n+1, w)
 		}
 	}
+	for name := range sections {
+		if ask, ok := strings.CutPrefix(name, "why-not "); ok {
+			got[name] = whyNot(t, i, ask)
+		}
+		if item, ok := strings.CutPrefix(name, "explain "); ok {
+			if e, err := made(t, i).Explain(item); err != nil {
+				got[name] = err.Error() + "\n"
+			} else {
+				got[name] = e.String()
+			}
+		}
+	}
 	if _, ok := sections["json"]; ok {
 		var b strings.Builder
 		if err := made(t, i).JSON(&b); err != nil {
@@ -87,6 +99,18 @@ func golden(t *testing.T, file string) {
 			t.Fatal(err)
 		}
 	}
+}
+
+func whyNot(t *testing.T, i plan.Inputs, ask string) string {
+	seqs, tokens, err := plan.ParseGoal(ask)
+	if err != nil {
+		return err.Error() + "\n"
+	}
+	a, err := plan.WhyNot(i, seqs, tokens)
+	if err != nil {
+		return err.Error() + "\n"
+	}
+	return a.String()
 }
 
 // built has the model as the profile wants it; the error is the refusal of a

@@ -46,8 +46,13 @@ var knobs = []func(want, *shortError) []Change{
 	byUtilization, byModelLen, bySeqs, byBatch, byReserve, byKVCache, byVariant, byDevice,
 }
 
+// beside are the knobs that are tried beside a variant: the likely ones.
+var beside = []func(want, *shortError) []Change{byUtilization, bySeqs, byKVCache, byVariant, byDevice}
+
 // changes are those that make it fit, the smallest first.
-func (w want) changes(s *shortError) []Change {
+func (w want) changes(s *shortError) []Change { return w.turned(knobs, s) }
+
+func (w want) turned(knobs []func(want, *shortError) []Change, s *shortError) []Change {
 	var out []Change
 	for _, knob := range knobs {
 		out = append(out, knob(w, s)...)
@@ -199,7 +204,13 @@ func byKVCache(w want, s *shortError) []Change {
 		return nil
 	}
 	if old == 0 {
-		return []Change{{"memory.kvCache", fmt.Sprintf("utilization %v", share), size(n * mib), "the KV cache takes no more, whatever is free", 1}}
+		cost := "the KV cache takes this, whatever is free"
+		if total := w.in.Facts.TotalBytes; total > 0 {
+			sol, _ := w.solve()
+			taken := w.withSlabs(sol.options, sol.account, sol.account.KV.Slabs(sol.options.KVBytes)).Total()
+			cost = fmt.Sprintf("the server takes %.0f %% of the memory, the KV cache this much", 100*float64(taken)/float64(total))
+		}
+		return []Change{{"memory.kvCache", fmt.Sprintf("utilization %v", share), size(n * mib), cost, 1}}
 	}
 	cost := fmt.Sprintf("%s more of the memory", Size(n*mib-old))
 	if n*mib < old {

@@ -235,9 +235,6 @@ func (w want) warnings() []string {
 	if b := m.Source.Build; b.Pipe.World > 1 {
 		out = append(out, fmt.Sprintf("pipeline: the ledger is that of rank %d of %d, which holds the most", b.Pipe.Rank, b.Pipe.World))
 	}
-	if b := m.Source.Build; b.Quantize != kernels.Invalid && !converts(m) {
-		out = append(out, "quantization: "+w.in.Profile.Quantization+" converts nothing: the checkpoint's linear layers are quantized already, and stay as they are")
-	}
 	if w.hasState() && w.options.PrefixCaching {
 		out = append(out, "prefix caching: the engine keeps no checkpoints of recurrent state, so that prompts of this model share no prefix; none are planned")
 	}

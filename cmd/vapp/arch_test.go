@@ -89,12 +89,13 @@ var rooms = map[string]room{
 	},
 
 	"appliance/plan": {
-		parts: []string{"schema", "engine", "engine/kv", "engine/models", "engine/backend", "engine/backend/devices", "engine/sched", "kernels"}, not: value,
+		parts: []string{"schema", "engine", "engine/kv", "engine/models", "engine/nearest", "engine/backend", "engine/backend/devices", "engine/sched", "kernels"}, not: value,
 	},
-	"appliance/review": {parts: []string{"schema", "appliance/plan"}, not: value},
-	"appliance/compat": {parts: []string{"engine/checkpoint"}, not: value},
-	"appliance/lock":   {parts: []string{"schema", "appliance/plan"}, not: map[string]string{"net/http": "HTTP belongs to appliance/api", "os": "the caller reads the files"}},
-	"appliance/chat":   {parts: []string{"engine", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP},
+	"appliance/plan/picture": {parts: []string{"appliance/plan"}, not: value},
+	"appliance/review":       {parts: []string{"schema", "appliance/plan"}, not: value},
+	"appliance/compat":       {parts: []string{"engine/checkpoint"}, not: value},
+	"appliance/lock":         {parts: []string{"schema", "appliance/plan"}, not: map[string]string{"net/http": "HTTP belongs to appliance/api", "os": "the caller reads the files"}},
+	"appliance/chat":         {parts: []string{"engine", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP},
 	"appliance/chat/chattest": {
 		parts: []string{"appliance/chat", "engine", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP,
 	},
@@ -103,7 +104,7 @@ var rooms = map[string]room{
 		parts: []string{"appliance/chat", "appliance/api/openai"}, modules: []string{"github.com/labstack/echo/v4"},
 	},
 	"appliance/importer": {parts: []string{"schema"}, modules: []string{"cuelang.org/go"}, not: noHTTP},
-	"appliance/metrics": {parts: []string{"engine"}, modules: []string{"github.com/prometheus/client_golang"}},
+	"appliance/metrics":  {parts: []string{"engine"}, modules: []string{"github.com/prometheus/client_golang"}},
 	"appliance": {
 		parts: []string{
 			"schema", "appliance/...", "engine",

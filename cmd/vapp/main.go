@@ -65,8 +65,11 @@ func run(args []string) int {
 // with it, as compilers do; what does not fit comes with all that would help.
 func complaint(err error) string {
 	var short *plan.DoesNotFitError
+	var contract *plan.ContractError
 	var placed *schema.Error
 	switch {
+	case errors.As(err, &contract):
+		return strings.TrimRight(fmt.Sprintf("%+v", contract), "\n") + "\n"
 	case errors.As(err, &short):
 		return strings.TrimRight(fmt.Sprintf("%+v", short), "\n") + "\n"
 	case errors.As(err, &placed) && len(placed.List) > 0 && placed.List[0].Pos.Line > 0:
@@ -84,6 +87,7 @@ func newRoot() *cobra.Command {
   vapp init DIR       make a folder with a first profile
   vapp vet  PROFILE   say what is wrong with a profile
   vapp plan PROFILE   say what the server will hold in memory and how much it carries
+  vapp fit  MODEL     say on which devices it fits, and how much it carries there
   vapp diff OLD NEW   say what changes between profiles, folders or commits
   vapp up   PROFILE   start exactly that`,
 		Version:           buildVersion(),
@@ -96,7 +100,7 @@ func newRoot() *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetHelpCommand(newHelp())
 	bench := newBench()
-	root.AddCommand(newVet(), newPlan(), newDiff(), newLock(), newUp(), newInit(), newImport(), newModels(), newDevices(), bench, newVersion(), newTemplateSandbox())
+	root.AddCommand(newVet(), newPlan(), newFit(), newDiff(), newLock(), newUp(), newInit(), newImport(), newModels(), newDevices(), bench, newVersion(), newTemplateSandbox())
 	onlyCommands(root)
 	onlyCommands(bench)
 	return root

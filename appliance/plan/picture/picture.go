@@ -1,0 +1,129 @@
+// Package picture shows a plan at a glance: one bar of the device's memory and
+// the curve of how many sequences of which length it carries, on a terminal and as
+// a page of HTML. It adds no figure to the plan's own.
+package picture
+
+import (
+	"math"
+
+	"vapp.dev/appliance/plan"
+)
+
+// Segment is a part of the bar.
+type Segment struct {
+	Name  string
+	Bytes int64
+	What  string // the ledger's lines in it
+}
+
+// Point is one length of the curve.
+type Point struct{ Tokens, Sequences int }
+
+// Picture is what is drawn.
+type Picture struct {
+	Segments []Segment // the last is what is free
+	Total    int64     // bytes: the device's memory, or the ledger's sum where that is unknown
+	Points   []Point   // from the shortest to maxModelLen
+	Cap      int       // maxNumSeqs
+}
+
+// parts of the bar, from the left, and the ledger's lines in each.
+var parts = []struct {
+	name  string
+	lines []string
+}{
+	{"weights", []string{"weights"}},
+	{"KV cache", []string{"kv"}},
+	{"scratch", []string{"scratch", "workspace", "step"}},
+	{"adapters", []string{"lora"}},
+	{"driver, graphs", []string{"context", "modules", "graphs"}},
+	{"process", []string{"text", "runtime", "swap"}},
+	{"reserve", []string{"reserve"}},
+}
+
+// samples is how many lengths the curve is made of.
+const samples = 96
+
+// Of takes the figures out of a plan.
+func Of(p *plan.Plan) Picture {
+	pic := Picture{Cap: p.Options.MaxNumSeqs}
+	counted := map[string]int64{}
+	for _, i := range p.Ledger {
+		if i.Basis != plan.Host && i.Basis != plan.Apart {
+			counted[i.Name] = i.Bytes
+		}
+	}
+	for _, part := range parts {
+		s := Segment{Name: part.name}
+		for _, l := range part.lines {
+			if n := counted[l]; n > 0 {
+				s.Bytes += n
+				if s.What != "" {
+					s.What += ", "
+				}
+				s.What += l
+			}
+		}
+		if s.Bytes > 0 {
+			pic.Segments = append(pic.Segments, s)
+		}
+	}
+	used := p.Ledger.Total()
+	if pic.Total = used; p.Facts.TotalBytes > used {
+		pic.Total = p.Facts.TotalBytes
+		pic.Segments = append(pic.Segments, Segment{"free", pic.Total - used, "left to others"})
+	}
+	pic.Points = curve(p)
+	return pic
+}
+
+// curve is the steady count at lengths that lie evenly on a logarithmic scale.
+func curve(p *plan.Plan) []Point {
+	last := p.Options.MaxModelLen
+	first := min(256, max(1, last/4))
+	var out []Point
+	for i := range samples {
+		n := int(math.Round(float64(first) * math.Pow(float64(last)/float64(first), float64(i)/(samples-1))))
+		if len(out) > 0 && n == out[len(out)-1].Tokens {
+			continue
+		}
+		out = append(out, Point{n, p.Account.KV.Sequences(p.Capacity.Slabs, n)})
+	}
+	return out
+}
+
+// at is the point nearest to a share of the way, 0 to 1.
+func (p Picture) at(share float64) Point {
+	return p.Points[int(math.Round(share*float64(len(p.Points)-1)))]
+}
+
+// height is where a count lies between none and the largest, on a logarithmic
+// scale, 0 to 1.
+func (p Picture) height(sequences int) float64 {
+	top := 0
+	for _, q := range p.Points {
+		top = max(top, q.Sequences)
+	}
+	if top == 0 {
+		return 0
+	}
+	return math.Log1p(float64(sequences)) / math.Log1p(float64(top))
+}
+
+// columns shares out n columns by bytes, none for nothing and at least one for
+// something.
+func (p Picture) columns(n int) []int {
+	out := make([]int, len(p.Segments))
+	left, widest := n, 0
+	for i, s := range p.Segments {
+		out[i] = max(1, int(math.Round(float64(s.Bytes)/float64(p.Total)*float64(n))))
+		left -= out[i]
+		if out[i] > out[widest] {
+			widest = i
+		}
+	}
+	if len(out) > 0 {
+		out[widest] = max(1, out[widest]+left)
+	}
+	return out
+}

@@ -1,0 +1,105 @@
+package picture
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"unicode/utf8"
+
+	"vapp.dev/appliance/plan"
+)
+
+// Bounds of a terminal's width that is drawn to, in columns.
+const (
+	narrowest = 40
+	widest    = 120
+)
+
+// rows is how high the curve is.
+const rows = 7
+
+// fills tell the bar's parts apart where there are no colours.
+var fills = []string{"█", "▓", "▒", "▚", "▞", "╱", "╲", "·"}
+
+// colours of the parts, as the terminal's own palette has them.
+var colours = map[string]int{
+	"weights": 34, "KV cache": 32, "scratch": 33, "adapters": 36, "driver, graphs": 35, "process": 36, "reserve": 31, "free": 90,
+}
+
+// Terminal draws p for a terminal of that width. Without colour the parts of the
+// bar differ by their fill.
+func Terminal(p *plan.Plan, width int, colour bool) string {
+	width = min(widest, max(narrowest, width))
+	pic := Of(p)
+	var b strings.Builder
+	pic.bar(&b, width, colour)
+	b.WriteByte('\n')
+	pic.curve(&b, width, colour)
+	return b.String()
+}
+
+// paint colours a text.
+func paint(s, part string, colour bool) string {
+	if !colour {
+		return s
+	}
+	return fmt.Sprintf("\x1b[%dm%s\x1b[0m", colours[part], s)
+}
+
+func (p Picture) fill(i int, colour bool) string {
+	switch {
+	case p.Segments[i].Name == "free":
+		return "·"
+	case colour:
+		return "█"
+	}
+	return fills[i%(len(fills)-1)]
+}
+
+func (p Picture) bar(b *strings.Builder, width int, colour bool) {
+	b.WriteString("  ")
+	for i, n := range p.columns(width - 4) {
+		b.WriteString(paint(strings.Repeat(p.fill(i, colour), n), p.Segments[i].Name, colour))
+	}
+	fmt.Fprintf(b, "\n  0%*s\n", width-5, plan.Size(p.Total))
+	line, used := "  ", 2
+	for i, s := range p.Segments {
+		text := fmt.Sprintf("%s %s", s.Name, plan.Size(s.Bytes))
+		n := utf8.RuneCountInString(text) + 5
+		if used+n > width && used > 2 {
+			b.WriteString(strings.TrimRight(line, " ") + "\n")
+			line, used = "  ", 2
+		}
+		line += paint(p.fill(i, colour), s.Name, colour) + " " + text + "   "
+		used += n
+	}
+	b.WriteString(strings.TrimRight(line, " ") + "\n")
+}
+
+// eighths of a row, from the bottom.
+var eighths = []rune(" ▁▂▃▄▅▆▇█")
+
+func (p Picture) curve(b *strings.Builder, width int, colour bool) {
+	label := len(plan.Group(int64(p.at(0).Sequences)))
+	cols := width - label - 5
+	fmt.Fprintf(b, "  sequences that fit, by their length (both scales logarithmic; at most %d run)\n", p.Cap)
+	for row := rows - 1; row >= 0; row-- {
+		var line strings.Builder
+		for c := range cols {
+			h := p.height(p.at(float64(c)/float64(cols-1)).Sequences)*rows - float64(row)
+			line.WriteRune(eighths[int(math.Round(8*min(1, max(0, h))))])
+		}
+		text := ""
+		switch row {
+		case rows - 1:
+			text = plan.Group(int64(p.at(0).Sequences))
+		case 0:
+			text = plan.Group(int64(p.at(1).Sequences))
+		}
+		fmt.Fprintf(b, "  %*s %s\n", label, text, paint(strings.TrimRight(line.String(), " "), "KV cache", colour))
+	}
+	from, to := plan.Group(int64(p.at(0).Tokens)), plan.Group(int64(p.at(1).Tokens))
+	middle := plan.Group(int64(p.at(0.5).Tokens))
+	gap := (cols - len(middle)) / 2
+	fmt.Fprintf(b, "  %*s %s%*s%*s tokens\n", label, "", from, max(1, gap-len(from))+len(middle), middle, max(1, cols-gap-len(middle)-7), to)
+}

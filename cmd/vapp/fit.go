@@ -1,0 +1,133 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"vapp.dev/appliance"
+	"vapp.dev/appliance/plan"
+	"vapp.dev/engine/backend/devices"
+	"vapp.dev/engine/models"
+	"vapp.dev/schema"
+)
+
+func newFit() *cobra.Command {
+	var over, config string
+	var json bool
+	c := &cobra.Command{
+		Use:   "fit MODEL|PROFILE",
+		Short: "Say on which devices a model or a profile fits, and how much it carries there",
+		Long: `Fit plans a profile, or a model of the catalogue (vapp models) with nothing else
+said of it, for every device of a list: all GPUs of the catalogue (vapp devices),
+or those of --over. Each row is a plan of its own: weights, KV cache, the longest
+sequence that fits, and how many of 4K, 32K and the model length are held at once.`,
+		Args: needArgs(1, 1, "one model or profile"),
+		RunE: func(c *cobra.Command, args []string) error {
+			p, err := profileOrModel(args[0])
+			if err != nil {
+				return err
+			}
+			list, err := fitDevices(c, over)
+			if err != nil {
+				return err
+			}
+			var rows []plan.Row
+			for _, d := range list {
+				r, err := appliance.Fit(p, appliance.Machine{Backends: machines(), Config: config, Device: &d})
+				if err != nil {
+					return err
+				}
+				rows = append(rows, r)
+			}
+			if json {
+				return asJSON(c.OutOrStdout(), struct {
+					Version int        `json:"version"`
+					Profile string     `json:"profile"`
+					Rows    []plan.Row `json:"rows"`
+				}{plan.Version, p.Name, rows})
+			}
+			return fitTable(c, rows)
+		},
+	}
+	c.Flags().StringVar(&over, "over", "", "devices to plan for, separated by commas; default: every GPU of the catalogue")
+	c.Flags().StringVar(&config, "config", "", "plan the model of this config.json, or of the one in this folder")
+	c.Flags().BoolVar(&json, "json", false, "print JSON")
+	return c
+}
+
+// profileOrModel loads the profile at that path; any other word names a model.
+func profileOrModel(arg string) (*schema.Profile, error) {
+	if st, err := os.Stat(arg); err == nil && !st.IsDir() || strings.HasSuffix(arg, ".cue") {
+		return schema.Load(arg)
+	}
+	e, known, err := models.Listed(arg)
+	if err != nil {
+		return nil, err
+	}
+	if !known {
+		hint := "\"vapp models\" lists them"
+		if near := models.Near(arg); len(near) > 0 {
+			hint = "did you mean " + strings.Join(near, ", ") + "?"
+		}
+		return nil, fmt.Errorf("%q is neither a profile nor a model of the catalogue; %s", arg, hint)
+	}
+	return plan.Default(e.Name)
+}
+
+// fitDevices reads --over.
+func fitDevices(c *cobra.Command, over string) ([]devices.Device, error) {
+	if over == "" {
+		all, err := devices.List()
+		var gpus []devices.Device
+		for _, d := range all {
+			if d.Kind == devices.GPU {
+				gpus = append(gpus, d)
+			}
+		}
+		return gpus, err
+	}
+	var out []devices.Device
+	for _, name := range strings.Split(over, ",") {
+		d, err := devices.Find(strings.TrimSpace(name))
+		var unknown *devices.UnknownError
+		if errors.As(err, &unknown) {
+			return nil, &usageError{fmt.Errorf("--over: %w", err), c.CommandPath()}
+		} else if err != nil {
+			return nil, err
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+func fitTable(c *cobra.Command, rows []plan.Row) error {
+	count := func(n int) string {
+		if n == 0 {
+			return "-"
+		}
+		return plan.Group(int64(n))
+	}
+	bytes := func(n int64) string {
+		if n == 0 {
+			return "-"
+		}
+		return plan.Size(n)
+	}
+	var cells [][]string
+	for _, r := range rows {
+		note := r.Reason
+		if r.Fits {
+			note = "fits"
+		}
+		if len(r.PlanOnly) > 0 && r.Fits {
+			note = "fits, plan-only"
+		}
+		cells = append(cells, []string{r.Device, bytes(r.Total), bytes(r.Weights), bytes(r.KV), count(r.Longest), count(r.At4K), count(r.At32K), count(r.AtMax), note})
+	}
+	table(c.OutOrStdout(), "lrrrrrrrl", []string{"DEVICE", "MEMORY", "WEIGHTS", "KV CACHE", "LONGEST", "4K", "32K", "MAX", ""}, cells)
+	return nil
+}
