@@ -149,6 +149,11 @@ func checkStage(t *testing.T, p *backend.Program, b Build) {
 	n := map[string]int{}
 	for _, op := range p.Ops {
 		n[backend.OpName(op)]++
+		if e, ok := op.(backend.Embed); ok {
+			if part := p.Weights[e.Table].Parts[0]; e.Row0 != part.Row0 || part.Row0 != b.Shard.Rank*p.Vocab/b.Shard.World {
+				t.Errorf("rank %d of %d looks up from token %d in a table from token %d", b.Shard.Rank, b.Shard.World, e.Row0, part.Row0)
+			}
+		}
 	}
 	layers := p.Classes[0].Layers
 	first, last := b.Pipe.Rank == 0, b.Pipe.Rank == b.Pipe.World-1

@@ -43,8 +43,8 @@ func TestConverts(t *testing.T) {
 		{"compressed-tensors with expressions", compressed("tensor", `["re:.*lm_head","re:vision_tower.*","re:.*\\.mlp\\.gate$","model.layers.2"]`),
 			[]string{"model.layers.0.mlp.gate_proj", "model.vision_tower.x", "model.layers.20.mlp.up_proj"},
 			[]string{"lm_head", "model.lm_head", "vision_tower.blocks.0", "model.layers.5.mlp.gate", "model.layers.2.mlp.up_proj"}},
-		{"AutoFP8", json.RawMessage(`{"quant_method":"fp8","activation_scheme":"static","ignored_layers":["lm_head","self_attn"]}`),
-			[]string{"model.layers.0.mlp.up_proj", "model.layers.0.self_attn_x.up_proj"}, []string{"lm_head", "model.layers.0.self_attn.q_proj"}},
+		{"AutoFP8", json.RawMessage(`{"quant_method":"fp8","activation_scheme":"static","ignored_layers":["lm_head","self_attn","visual.*","*.gate"]}`),
+			[]string{"model.audiovisual.proj", "visual", "model.layers.0.mlp.gate_proj", "model.layers.0.mlp.up_proj", "model.layers.0.self_attn_x.up_proj"}, []string{"lm_head", "model.layers.0.self_attn.q_proj", "model.visual.proj", "visual.blocks.0.proj", "model.layers.0.mlp.gate"}},
 		{"nothing named", json.RawMessage(`{"quant_method":"fp8","modules_to_not_convert":null}`), []string{"model.layers.0.mlp.up_proj", "a"}, nil},
 	} {
 		q, err := quantOf(checkpoint.Config{QuantizationConfig: c.config})
