@@ -54,6 +54,7 @@ func (c *checker) op(op Op) {
 		c.attention(op)
 		c.elementwise(op)
 		c.mixture(op)
+		c.vision(op)
 	}
 }
 
@@ -172,8 +173,14 @@ func (c *checker) attention(op Op) {
 	switch o := op.(type) {
 	case Angles:
 		y := c.value("Y", o.Y, kernels.F32, c.ahead(o.Ahead), 0)
-		c.weight("InvFreq", o.InvFreq, Vector, 1, y.Cols/2)
-		c.that(y.Cols%2 == 0, "Y has %d columns, an odd number", y.Cols)
+		parts := 2
+		if o.Grid {
+			parts = 4
+			c.value("Across", o.Across, kernels.I32, PerToken, 1)
+			c.value("Down", o.Down, kernels.I32, PerToken, 1)
+		}
+		c.weight("InvFreq", o.InvFreq, Vector, 1, y.Cols/parts)
+		c.that(y.Cols%parts == 0, "Y has %d columns, which are no %d parts", y.Cols, parts)
 	case Rope:
 		c.rope(o)
 	case Attention:
@@ -199,6 +206,7 @@ func (c *checker) rope(o Rope) {
 	}
 	c.value("QKV", o.QKV, kernels.F32, rows, in*o.HeadDim)
 	c.that(o.Rotary > 0 && o.Rotary%2 == 0 && o.Rotary <= o.HeadDim, "%d rotated dimensions of %d", o.Rotary, o.HeadDim)
+	c.that(!o.Grid || o.Rotary%4 == 0, "%d rotated dimensions for two positions", o.Rotary)
 	c.value("Angles", o.Angles, kernels.F32, rows, o.Rotary)
 	c.value("Q", o.Q, kernels.F32, rows, o.Heads*o.HeadDim)
 	f := c.like(o.K).Format
@@ -231,6 +239,7 @@ func (c *checker) attend(o Attention) {
 		c.weight("Sinks", o.Sinks, Vector, 1, o.Heads)
 	}
 	if o.Rebuild != nil {
+		c.that(o.Rebuild.Rotary > 0 && o.Rebuild.Rotary%2 == 0 && (o.Both || o.Rebuild.Rotary == c.class(o.Class, o.Layer).KeyDim), "pages hold %d numbers of a key, %d turn", c.class(o.Class, o.Layer).KeyDim, o.Rebuild.Rotary)
 		c.weight("Rebuild.Weight", o.Rebuild.Weight, Vector, 1, o.HeadDim)
 	}
 }

@@ -8,6 +8,10 @@ type Angles struct {
 	Scale   float32
 	Y       Value
 	Ahead   *Ahead // nil: rows are tokens; else Y is [S,2·half]
+	// Grid says that a row has two positions, Across and Down [T,1] I32, in place of
+	// the step's: Y [T,4·half] is cos and sin of the first, then of the second.
+	Grid         bool
+	Across, Down Value
 }
 
 // Rope splits the fused QKV [T,(Heads+2·KVHeads)·HeadDim], normalises heads where
@@ -26,6 +30,10 @@ type Rope struct {
 	Gate  Value
 	// Shared says that QKV has no columns for V: it is K before Norm and rotation.
 	Shared bool
+	// Grid says that Angles are of two positions: the first half of the Rotary
+	// dimensions is rotated, by halves of its own, by those of Across, the second by
+	// those of Down.
+	Grid bool
 }
 
 // HeadNorm is RMSNorm of each head of Q and K before they are rotated, and of V.
@@ -59,13 +67,17 @@ type Attention struct {
 	Rebuild *Rebuild
 	// Ahead says that rows are sequences, each at a position of its own; nil: tokens.
 	Ahead *Ahead
+	// Items says that the tokens that stand for one item see each other, later ones
+	// too, within Window (Gemma 4's use_bidirectional_attention "vision").
+	Items bool
 	// Both says that a token sees those after it too, and that nothing is paged:
 	// Class is not read. Vision towers have it.
 	Both bool
 }
 
-// Rebuild says that a page holds of a key only its Rotary rotated dimensions: the
-// others are those of V times Weight, as before rotation (Gemma 4,
+// Rebuild says that a page holds of a key only the Rotary dimensions that turn: of
+// each half of the head the first Rotary/2, in this order (a rope of HeadDim whose
+// other frequencies are 0). The others are those of V times Weight, as before rotation (Gemma 4,
 // whose K and V are one projection).
 type Rebuild struct {
 	Weight WeightID // [HeadDim]: that of the norm of K

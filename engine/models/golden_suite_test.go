@@ -77,6 +77,14 @@ func sameRows(t *testing.T, what string, got, want [][]float32) {
 // of a mixture may be sent to another expert than in the reference: a step in its logits.
 func boundFloat(golden string, kv kernels.Format) enginetest.GoldenBound {
 	switch {
+	case sharp(golden):
+		return map[kernels.Format]enginetest.GoldenBound{
+			kernels.F32: {Max: 2e-4, RMS: 1e-5, Gap: 1e-4}, kernels.F16: {Max: 0.1, RMS: 0.01, Gap: 0.02}, kernels.BF16: {Max: 0.6, RMS: 0.07, Gap: 0.15},
+		}[kv]
+	case sharp(strings.TrimSuffix(golden, "-moe")):
+		return map[kernels.Format]enginetest.GoldenBound{
+			kernels.F32: {Max: 3e-4, RMS: 2.5e-5, Gap: 1e-4}, kernels.F16: {Max: 4, RMS: 0.3, Gap: 1.2}, kernels.BF16: {Max: 5, RMS: 0.6, Gap: 3},
+		}[kv]
 	case mixture(golden):
 		return map[kernels.Format]enginetest.GoldenBound{
 			kernels.F32: {Max: 1e-4, RMS: 1e-5, Gap: 1e-4}, kernels.F16: {Max: 0.25, RMS: 0.01, Gap: 0.05}, kernels.BF16: {Max: 1.2, RMS: 0.05, Gap: 0.25},
@@ -99,6 +107,12 @@ func boundFloat(golden string, kv kernels.Format) enginetest.GoldenBound {
 // the first tokens, whose state holds little, it is the sign of a product that may be
 // near zero, and bf16 inputs of the convolution flip it.
 func recurrent(golden string) bool { return strings.HasPrefix(golden, "tiny-qwen35") }
+
+// sharp tells checkpoints whose queries and keys are normalised and not scaled: on
+// random weights their softmax is close to a choice, which rounded keys move. Six such
+// layers one after the other, and experts that are chosen by the result, leave little of
+// what 16-bit pages would show; the F32 bound is the one that proves the forward.
+func sharp(golden string) bool { return golden == "tiny-gemma4" }
 
 // mixture tells checkpoints with experts.
 func mixture(golden string) bool { return golden == "tiny-gpt-oss" || golden == "tiny-gemma4-moe" }

@@ -75,6 +75,8 @@ var families = []family{
 	denseFamily("Qwen3ForCausalLM", qwen3Style),
 	denseFamily("MistralForCausalLM", mistralStyle),
 	{architecture: "GptOssForCausalLM", tensors: gptOssTensors, build: newGptOss, check: checkGptOss, pipes: true},
+	gemmaFamily(gemmaWhole),
+	gemmaFamily(gemmaAlone),
 	qwen35Family(qwen35Text),
 	qwen35Family(qwen35Multimodal),
 }

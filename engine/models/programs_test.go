@@ -52,7 +52,7 @@ func passes(t testing.TB, m Model) []*backend.Program {
 // TestHybrids records the published configs whole and in parts, as they are
 // stored and in 8 bits, and asks both layouts for their weights and workspace.
 func TestHybrids(t *testing.T) {
-	for _, name := range []string{"gpt-oss-20b"} {
+	for _, name := range []string{"gpt-oss-20b", "gemma-4-26b-a4b", "gemma-4-31b"} {
 		for _, world := range []int{1, 2, 4} {
 			for _, pipe := range []int{1, 2} {
 				t.Run(fmt.Sprintf("%s/tp%d-pp%d", name, world, pipe), func(t *testing.T) {
@@ -93,6 +93,9 @@ func TestPrograms(t *testing.T) {
 	}{
 		{"gpt-oss-20b", "gpt-oss-20b", Build{}},
 		{"gpt-oss-20b-tp4", "gpt-oss-20b", Build{Shard: backend.Shard{Rank: 3, World: 4}}},
+		{"gemma-4-26b-a4b", "gemma-4-26b-a4b", Build{Vision: true}},
+		{"gemma-4-26b-a4b-fp8-rebuild", "gemma-4-26b-a4b", Build{Quantize: kernels.F8E4M3, Rebuild: true}},
+		{"gemma-4-31b-tp2", "gemma-4-31b", Build{Shard: backend.Shard{Rank: 1, World: 2}}},
 	} {
 		t.Run(c.file, func(t *testing.T) {
 			m := published(t, c.model, c.build)

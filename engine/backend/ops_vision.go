@@ -1,0 +1,69 @@
+package backend
+
+import "vapp.dev/kernels"
+
+// A vision tower is a program of its own: Bucket.Tokens are the patches of one item
+// (an image, or a frame of a video), Bucket.Samples the rows that it gives. Positions in
+// the grid of patches are values, since they are two.
+
+// Patches reads the item that the pass encodes: Pixels [T,cols] F32 are the colours of
+// each patch, 0 to 1, times Scale plus Shift, Across and Down [T,1] I32 its column
+// and row in the grid.
+type Patches struct {
+	Pixels, Across, Down Value
+	Scale, Shift         float32
+}
+
+// Pool sets Y [L,cols] to the mean of each Size × Size square of patches of X
+// [T,cols], times Scale. Squares are counted row by row of the grid; there are T/Size²
+// of them.
+type Pool struct {
+	X, Across, Down, Y Value
+	Size               int
+	Scale              float32
+}
+
+// Standardize is X [rows,cols] = (X − Mean) · Scale, in place; Mean and Scale [cols].
+type Standardize struct {
+	X           Value
+	Mean, Scale WeightID
+}
+
+// Encoded hands X [L,cols] over: what Merge puts in the place of the item's tokens.
+type Encoded struct{ X Value }
+
+// Merge puts encoded rows into those rows of X [T,cols] whose token stands for a
+// part of an item; the others stay.
+type Merge struct{ X Value }
+
+func (Patches) opName() string     { return "patches" }
+func (Pool) opName() string        { return "pool" }
+func (Standardize) opName() string { return "standardize" }
+func (Encoded) opName() string     { return "encoded" }
+func (Merge) opName() string       { return "merge" }
+
+// vision checks the ops of towers.
+func (c *checker) vision(op Op) {
+	f32, i32 := kernels.F32, kernels.I32
+	switch o := op.(type) {
+	case Patches:
+		c.value("Pixels", o.Pixels, f32, PerToken, 0)
+		c.value("Across", o.Across, i32, PerToken, 1)
+		c.value("Down", o.Down, i32, PerToken, 1)
+	case Pool:
+		x := c.value("X", o.X, f32, PerToken, 0)
+		c.value("Across", o.Across, i32, PerToken, 1)
+		c.value("Down", o.Down, i32, PerToken, 1)
+		c.value("Y", o.Y, f32, PerSample, x.Cols)
+		c.that(o.Size > 0 && c.p.Bucket.Samples*o.Size*o.Size >= c.p.Bucket.Tokens, "squares of %d × %d patches: %d rows for %d patches", o.Size, o.Size, c.p.Bucket.Samples, c.p.Bucket.Tokens)
+	case Standardize:
+		in := c.like(o.X)
+		c.value("X", o.X, f32, in.Rows, 0)
+		c.weight("Mean", o.Mean, Vector, 1, in.Cols)
+		c.weight("Scale", o.Scale, Vector, 1, in.Cols)
+	case Encoded:
+		c.value("X", o.X, f32, PerSample, 0)
+	case Merge:
+		c.value("X", o.X, f32, PerToken, 0)
+	}
+}

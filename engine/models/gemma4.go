@@ -1,0 +1,240 @@
+package models
+
+import (
+	"fmt"
+	"strings"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/checkpoint"
+	"vapp.dev/kernels"
+)
+
+// gemmaText is what Gemma 4's text model says beside checkpoint.Config.
+type gemmaText struct {
+	prefix      string // of its tensors
+	types       []string
+	headDim     int // of sliding layers, those of full ones next
+	fullHeadDim int
+	kvHeads     int
+	fullKVHeads int
+	// shared says that full layers have one projection for K and V
+	// (attention_k_eq_v), tied that the head is the embedding.
+	shared, tied  bool
+	moe           bool
+	seesItems     bool // use_bidirectional_attention "vision": of images, in sliding layers
+	sliding, full checkpoint.Rope
+}
+
+// Architectures of Gemma 4.
+const (
+	gemmaWhole = "Gemma4ForConditionalGeneration"
+	gemmaAlone = "Gemma4ForCausalLM" // the text model without its towers
+)
+
+// gemmaFamily is the row of one of them.
+func gemmaFamily(architecture string) family {
+	return family{
+		architecture: architecture, tensors: gemmaTensors, build: newGemma, check: checkGemma, pipes: true,
+		skip: func(tensor string) bool {
+			return strings.HasPrefix(tensor, "model.vision_tower.") || strings.HasPrefix(tensor, "model.embed_vision.")
+		},
+	}
+}
+
+// gemmaOf reads the words of the text config, as strictly as checkpoint does.
+// Absent ones have transformers' defaults.
+func gemmaOf(c checkpoint.Config) (gemmaText, error) {
+	s, err := c.Section("")
+	if err != nil {
+		return gemmaText{}, err
+	}
+	const most = 1 << 14
+	g := gemmaText{
+		prefix: "model.language_model.", headDim: c.HeadDim, kvHeads: c.NumKVHeads, fullKVHeads: c.NumKVHeads,
+		fullHeadDim: s.CountOr("global_head_dim", 2, most, 512),
+		shared:      s.FlagOr("attention_k_eq_v", false),
+		tied:        s.FlagOr("tie_word_embeddings", true),
+		moe:         s.FlagOr("enable_moe_block", false),
+		seesItems:   s.TextOr("use_bidirectional_attention", "") == "vision",
+	}
+	if c.Architecture == gemmaAlone {
+		g.prefix = "model."
+	}
+	if g.shared {
+		g.fullKVHeads = s.CountOr("num_global_key_value_heads", 1, most, int64(c.NumKVHeads))
+	}
+	if err := gemmaRefused(s); err != nil {
+		return g, err
+	}
+	if err := s.Err(); err != nil {
+		return g, err
+	}
+	g.types = append(g.types, layerTypes(c, 6)...)
+	g.types[len(g.types)-1] = fullAttention // as transformers does, whatever the config says
+	if c.RopeByLayerType == nil {
+		g.sliding = checkpoint.Rope{Theta: 1e4, PartialRotaryFactor: 1}
+		g.full = checkpoint.Rope{Theta: 1e6, PartialRotaryFactor: 0.25, Scaling: checkpoint.RopeScaling{Type: "proportional"}}
+		return g, nil
+	}
+	if g.full, err = c.Rope(fullAttention); err != nil {
+		return g, err
+	}
+	if _, ok := c.RopeByLayerType[slidingAttention]; ok || !allFull(g.types) {
+		g.sliding, err = c.Rope(slidingAttention)
+	}
+	return g, err
+}
+
+func allFull(types []string) bool {
+	for _, t := range types {
+		if t != fullAttention {
+			return false
+		}
+	}
+	return true
+}
+
+// gemmaRefused refuses what the smaller models of the generation have and the
+// recorded forward does not do. Absent keys have transformers' defaults.
+func gemmaRefused(s *checkpoint.Section) error {
+	switch {
+	case s.CountOr("hidden_size_per_layer_input", 0, 1<<20, 256) != 0:
+		return &UnsupportedError{"hidden_size_per_layer_input", "Gemma 4 is recorded without per-layer embeddings (those of E2B and E4B)"}
+	case s.CountOr("num_kv_shared_layers", 0, 1<<10, 0) != 0:
+		return &UnsupportedError{"num_kv_shared_layers", "every layer of a recorded Gemma 4 has keys and values of its own"}
+	case s.FlagOr("use_double_wide_mlp", false):
+		return &UnsupportedError{"use_double_wide_mlp", "it belongs to layers that share keys and values"}
+	case s.TextOr("use_bidirectional_attention", "") == "all":
+		return &UnsupportedError{"use_bidirectional_attention all", "a model that generates is causal"}
+	case s.FlagOr("attention_bias", false):
+		return &UnsupportedError{"attention_bias of Gemma 4", "no published model has it"}
+	}
+	return nil
+}
+
+// checkGemma refuses what the recorded forward does not do.
+func checkGemma(c checkpoint.Config) error {
+	if c.HiddenAct != "gelu_pytorch_tanh" {
+		return &UnsupportedError{"hidden_activation " + short(c.HiddenAct), "Gemma 4 uses gelu_pytorch_tanh"}
+	}
+	if c.IntermediateSize == 0 {
+		return &UnsupportedError{"Gemma 4 without intermediate_size", "each of its layers has a dense MLP"}
+	}
+	g, err := gemmaOf(c)
+	if err != nil {
+		return err
+	}
+	if err := checkLayerTypes(g.types, c.SlidingWindow); err != nil {
+		return err
+	}
+	switch {
+	case g.fullHeadDim%2 != 0:
+		return &UnsupportedError{fmt.Sprintf("global_head_dim %d", g.fullHeadDim), "rotary embedding needs an even number"}
+	case c.NumHeads%g.fullKVHeads != 0:
+		return &UnsupportedError{fmt.Sprintf("num_global_key_value_heads %d", g.fullKVHeads), fmt.Sprintf("it must divide %d num_attention_heads", c.NumHeads)}
+	case g.moe && c.MoEIntermediateSize == 0:
+		return &UnsupportedError{"experts without moe_intermediate_size", "their width is not known"}
+	}
+	if g.moe {
+		if err := checkExperts(c); err != nil {
+			return err
+		}
+	}
+	if _, err := g.full.Angles(g.fullHeadDim); err != nil {
+		return err
+	}
+	if !allFull(g.types) {
+		if _, err := g.sliding.Angles(g.headDim); err != nil {
+			return err
+		}
+	}
+	if q, err := quantOf(c); err != nil {
+		return err
+	} else if q.format != kernels.Invalid && (g.moe || q.format != kernels.F8E4M3) {
+		return &UnsupportedError{"a quantized checkpoint of Gemma 4 with experts", "its experts are read as bf16, f16 or f32, and quantized at load"}
+	}
+	_, err = gemmaVisionOf(c)
+	return err
+}
+
+// gemmaTensors lists a checkpoint's tensors: names and shapes of transformers'
+// Gemma4ForConditionalGeneration or Gemma4ForCausalLM. New has checked the config.
+func gemmaTensors(c checkpoint.Config) []checkpoint.TensorInfo {
+	l := tensorsOf(c)
+	g, err := gemmaOf(c)
+	if err != nil {
+		return nil
+	}
+	l.add(g.prefix+"embed_tokens.weight", c.VocabSize, c.HiddenSize)
+	for i := range c.NumLayers {
+		l.gemmaLayer(c, g, i)
+	}
+	l.add(g.prefix+"norm.weight", c.HiddenSize)
+	if !g.tied {
+		l.add("lm_head.weight", c.VocabSize, c.HiddenSize)
+	}
+	if v, err := gemmaVisionOf(c); err == nil && v != nil {
+		l.gemmaTower(v, c.HiddenSize)
+	}
+	return l.list
+}
+
+func (l *tensorList) gemmaLayer(c checkpoint.Config, g gemmaText, i int) {
+	p, h, k := fmt.Sprintf("%slayers.%d.", g.prefix, i), c.HiddenSize, g.kind(i)
+	attn, mlp := p+"self_attn.", p+"mlp."
+	l.linear(attn+"q_proj", false, c.NumHeads*k.headDim, h)
+	l.linear(attn+"k_proj", false, k.kvHeads*k.headDim, h)
+	if !k.shared {
+		l.linear(attn+"v_proj", false, k.kvHeads*k.headDim, h)
+	}
+	l.linear(attn+"o_proj", false, h, c.NumHeads*k.headDim)
+	l.add(attn+"q_norm.weight", k.headDim)
+	l.add(attn+"k_norm.weight", k.headDim)
+	l.linear(mlp+"gate_proj", false, c.IntermediateSize, h)
+	l.linear(mlp+"up_proj", false, c.IntermediateSize, h)
+	l.linear(mlp+"down_proj", false, h, c.IntermediateSize)
+	for _, norm := range []string{"input", "post_attention", "pre_feedforward", "post_feedforward"} {
+		l.add(p+norm+"_layernorm.weight", h)
+	}
+	l.add(p+"layer_scalar", 1)
+	if !g.moe {
+		return
+	}
+	e, m := c.NumExperts, c.MoEIntermediateSize
+	l.add(p+"experts.gate_up_proj", e, 2*m, h)
+	l.add(p+"experts.down_proj", e, h, m)
+	l.add(p+"router.proj.weight", e, h)
+	l.add(p+"router.scale", h)
+	l.add(p+"router.per_expert_scale", e)
+	for _, norm := range []string{"post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2"} {
+		l.add(p+norm+".weight", h)
+	}
+}
+
+// gemmaKind is what the layers of one kind have in common.
+type gemmaKind struct {
+	full, shared     bool
+	headDim, kvHeads int
+	rope             checkpoint.Rope
+}
+
+func (g gemmaText) kind(layer int) gemmaKind {
+	if g.types[layer] == fullAttention {
+		return gemmaKind{full: true, shared: g.shared, headDim: g.fullHeadDim, kvHeads: g.fullKVHeads, rope: g.full}
+	}
+	return gemmaKind{headDim: g.headDim, kvHeads: g.kvHeads, rope: g.sliding}
+}
+
+func (m *gemma) Weights() []backend.WeightSpec { return m.weights }
+func (m *gemma) Vocab() int                    { return m.size }
+
+// Classes are the full layers' and the windows'. With Build.Rebuild the full ones
+// store of each key only the dimensions that turn.
+func (m *gemma) Classes(blockSize int, f kernels.Format) []backend.KVClass {
+	full := backend.KVClass{KVHeads: m.kv(m.text.fullKVHeads), HeadDim: m.text.fullHeadDim}
+	if m.Rebuild {
+		full.KeyDim = m.text.full.Turning(m.text.fullHeadDim)
+	}
+	window := backend.KVClass{KVHeads: m.kv(m.text.kvHeads), HeadDim: m.text.headDim, Window: m.cfg.SlidingWindow}
+	return m.paging.classes(full, window, blockSize, f)
+}

@@ -1,0 +1,168 @@
+package models
+
+import (
+	"math"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
+)
+
+// Record is the forward pass of the stage. The residual stream x stays F32; the
+// last layer's MLP and the head run on sampled rows only.
+func (m *gemma) Record(p *backend.Program) (*backend.Program, error) {
+	p.Weights, p.Vocab, p.Shard = m.weights, m.size, m.Shard
+	r := backend.Record(p)
+	x := enter(r, m.vocabulary, m.stage)
+	if m.Vision && m.stage.first {
+		r.Do(backend.Merge{X: x})
+	}
+	sliding, full := backend.NoValue, backend.NoValue
+	if m.paging.window > 0 {
+		sliding = m.slidingAngles.record(r, "angles.sliding")
+	}
+	if m.paging.full > 0 {
+		full = m.fullAngles.record(r, "angles.full")
+	}
+	for i, w := range m.layers {
+		attn := m.attention(r, x, i, sliding, full)
+		if m.stage.last && i == len(m.layers)-1 {
+			attn, x = sampled(r, attn), sampled(r, x)
+		}
+		delta := m.projected(r, attn, w.out)
+		m.normInto(r, delta, w.attnPost)
+		n := m.normed(r, backend.Norm{X: delta, Residual: x, W: w.mlpNorm})
+		r.Free(delta)
+		delta = m.mlp(r, n, w)
+		if m.text.moe {
+			m.normInto(r, delta, w.densePost)
+			experts := m.mixture(r, x, w)
+			m.normInto(r, experts, w.expertPost)
+			r.Do(backend.Add{X: experts, Into: delta, Scale: backend.NoWeight})
+			r.Free(experts)
+		}
+		m.normInto(r, delta, w.mlpPost)
+		r.Do(backend.Add{X: delta, Into: x, Scale: w.scalar})
+		r.Free(delta)
+	}
+	for _, v := range []backend.Value{sliding, full} {
+		if v != backend.NoValue {
+			r.Free(v)
+		}
+	}
+	if !m.stage.last {
+		r.Do(backend.Send{X: x})
+		r.Free(x)
+		return r.Program()
+	}
+	last := m.normed(r, backend.Norm{X: x, Residual: backend.NoValue, W: m.norm})
+	r.Free(x)
+	logits := m.logits(r, last)
+	if m.cfg.FinalLogitSoftcap > 0 {
+		r.Do(backend.Softcap{X: logits, Cap: float32(m.cfg.FinalLogitSoftcap)})
+	}
+	r.Do(backend.Sample{Logits: logits})
+	r.Free(last, logits)
+	return r.Program()
+}
+
+func (a gemmaAngles) record(r *backend.Recorder, name string) backend.Value {
+	y := r.New(name, kernels.F32, backend.PerToken, a.rotary)
+	r.Do(backend.Angles{InvFreq: a.freqs, Scale: a.scale, Y: y})
+	return y
+}
+
+// normed completes n with a new result and the config's epsilon.
+func (m *gemma) normed(r *backend.Recorder, n backend.Norm) backend.Value {
+	in := r.Info(n.X)
+	n.Eps, n.Y = float32(m.cfg.RMSNormEps), r.New("normed", kernels.F32, in.Rows, in.Cols)
+	r.Do(n)
+	return n.Y
+}
+
+// normInto normalises x in place.
+func (m *gemma) normInto(r *backend.Recorder, x backend.Value, w backend.WeightID) {
+	r.Do(backend.Norm{X: x, Residual: backend.NoValue, W: w, Eps: float32(m.cfg.RMSNormEps), Y: x})
+}
+
+// kv is how many of n key/value heads this rank has.
+func (m *gemma) kv(n int) int {
+	_, own := m.part(n)
+	return own
+}
+
+// attention returns the heads' outputs [T, heads·headDim] for the norm of x.
+func (m *gemma) attention(r *backend.Recorder, x backend.Value, layer int, sliding, full backend.Value) backend.Value {
+	w, at, k := m.layers[layer], m.paging.at[layer], m.text.kind(m.stage.layer0+layer)
+	class, kv, d := r.Class(at.class), m.kv(k.kvHeads), k.headDim
+	angles, rope := sliding, m.slidingAngles
+	op := backend.Attention{Class: at.class, Layer: at.layer, Heads: m.heads, KVHeads: kv, HeadDim: d, Scale: 1, Window: class.Window,
+		Items: m.Vision && !k.full && m.text.seesItems}
+	cols := m.heads + 2*kv
+	if k.full {
+		angles, rope = full, m.fullAngles
+		if m.Rebuild {
+			op.Rebuild = &backend.Rebuild{Weight: w.heads.K, Rotary: class.KeyDim}
+		}
+	}
+	if k.shared {
+		cols -= kv
+	}
+	n := m.normed(r, backend.Norm{X: x, Residual: backend.NoValue, W: w.attnNorm})
+	qkv := r.New("qkv", kernels.F32, backend.PerToken, cols*d)
+	r.Do(backend.Linear{X: n, W: w.qkv, Bias: backend.NoWeight, Y: qkv})
+	r.Free(n)
+	op.Q = r.New("q", kernels.F32, backend.PerToken, m.heads*d)
+	op.K = r.New("k", class.Format, backend.PerToken, kv*d)
+	op.V = r.New("v", class.Format, backend.PerToken, kv*d)
+	r.Do(backend.Rope{QKV: qkv, Angles: angles, Q: op.Q, K: op.K, V: op.V, Heads: m.heads, KVHeads: kv, HeadDim: d,
+		Rotary: rope.rotary, Norm: &w.heads, Shared: k.shared})
+	r.Free(qkv)
+	op.Y = r.New("attn", kernels.F32, backend.PerToken, m.heads*d)
+	r.Do(op)
+	r.Do(backend.StoreKV{K: op.K, V: op.V, Class: at.class, Layer: at.layer})
+	r.Free(op.Q, op.K, op.V)
+	return op.Y
+}
+
+// projected consumes x and returns its product with a row-parallel matrix.
+func (m *gemma) projected(r *backend.Recorder, x backend.Value, w backend.WeightID) backend.Value {
+	d := r.New("delta", kernels.F32, r.Info(x).Rows, m.hidden)
+	r.Do(backend.Linear{X: x, W: w, Bias: backend.NoWeight, Y: d})
+	r.Do(backend.AllReduce{X: d})
+	r.Free(x)
+	return d
+}
+
+// mlp consumes n and returns what the dense MLP gives.
+func (m *gemma) mlp(r *backend.Recorder, n backend.Value, w gemmaLayer) backend.Value {
+	rows := r.Info(n).Rows
+	gu := r.New("gate_up", kernels.F32, rows, 2*m.width)
+	r.Do(backend.Linear{X: n, W: w.gateUp, Bias: backend.NoWeight, Y: gu})
+	r.Free(n)
+	a := r.New("act", kernels.F32, rows, m.width)
+	r.Do(backend.GLU{X: gu, Y: a, Activation: backend.Activation{Act: backend.GELUTanh}})
+	r.Free(gu)
+	return m.projected(r, a, w.down)
+}
+
+// mixture returns what the experts give for x, the residual before the MLP: the
+// router sees it normalised and scaled, the experts through a norm of their own.
+func (m *gemma) mixture(r *backend.Recorder, x backend.Value, w gemmaLayer) backend.Value {
+	c, rows := m.cfg, r.Info(x).Rows
+	n := m.normed(r, backend.Norm{X: x, Residual: backend.NoValue, W: w.routerScale, Scale: float32(1 / math.Sqrt(float64(m.hidden)))})
+	logits := r.New("router", kernels.F32, rows, c.NumExperts)
+	r.Do(backend.Linear{X: n, W: w.router, Bias: backend.NoWeight, Y: logits})
+	r.Free(n)
+	ids := r.New("expert_ids", kernels.I32, rows, c.ExpertsPerToken)
+	shares := r.New("expert_weights", kernels.F32, rows, c.ExpertsPerToken)
+	r.Do(backend.Route{Logits: logits, Ids: ids, Weights: shares, Top: c.ExpertsPerToken, Scale: w.expertScale})
+	r.Free(logits)
+	n = m.normed(r, backend.Norm{X: x, Residual: backend.NoValue, W: w.expertNorm})
+	y := r.New("experts", kernels.F32, rows, m.hidden)
+	r.Do(backend.Experts{X: n, Ids: ids, Weights: shares, Y: y, GateUp: w.expertGateUp, Down: w.expertDown,
+		GateUpBias: backend.NoWeight, DownBias: backend.NoWeight, Top: c.ExpertsPerToken, Width: m.expertWidth,
+		Activation: backend.Activation{Act: backend.GELUTanh}})
+	r.Do(backend.AllReduce{X: y})
+	r.Free(n, ids, shares)
+	return y
+}

@@ -1,0 +1,187 @@
+package models
+
+import (
+	"fmt"
+	"math"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/checkpoint"
+	"vapp.dev/kernels"
+)
+
+// gemma is Gemma 4: blocks with a norm before and after attention and MLP, five
+// windows to one full layer with heads of another size, keys and values normalised,
+// in full layers from one projection, and a learned scalar on each block's result.
+// The mixture of the A4B stands beside each dense MLP.
+type gemma struct {
+	vocabulary
+	cfg     checkpoint.Config
+	text    gemmaText
+	stage   stage
+	paging  paging
+	weights []backend.WeightSpec
+	layers  []gemmaLayer // of the stage
+	vision  *gemmaTower  // nil without Build.Vision
+
+	norm                      backend.WeightID
+	slidingAngles, fullAngles gemmaAngles
+	// Of this rank.
+	heads, width, expertWidth int
+}
+
+// gemmaAngles is the rope of one kind of layer.
+type gemmaAngles struct {
+	freqs  backend.WeightID
+	scale  float32
+	rotary int
+}
+
+type gemmaLayer struct {
+	attnNorm, qkv, out, attnPost      backend.WeightID
+	heads                             backend.HeadNorm
+	mlpNorm, gateUp, down, mlpPost    backend.WeightID
+	scalar                            backend.WeightID
+	router, routerScale, expertScale  backend.WeightID
+	expertNorm, expertPost, densePost backend.WeightID
+	expertGateUp, expertDown          backend.WeightID
+}
+
+func newGemma(c checkpoint.Config, l *loader) (Model, error) {
+	g, err := gemmaOf(c)
+	if err != nil {
+		return nil, err
+	}
+	st, err := l.stage(c.NumLayers)
+	if err != nil {
+		return nil, err
+	}
+	err = l.checkRanks(c, g.kvHeads, g.fullKVHeads)
+	if err == nil {
+		err = l.even(c.IntermediateSize, "columns of the MLP (intermediate_size)")
+	}
+	if err == nil && g.moe {
+		err = l.even(c.MoEIntermediateSize, "columns of an expert (moe_intermediate_size)")
+	}
+	if err == nil && l.Rebuild {
+		err = g.rebuilds()
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := &gemma{cfg: c, text: g, stage: st, paging: pagingOf(g.types, st)}
+	_, m.heads = l.part(c.NumHeads)
+	_, m.width = l.part(c.IntermediateSize)
+	_, m.expertWidth = l.part(c.MoEIntermediateSize)
+	head := ""
+	if !g.tied {
+		head = "lm_head.weight"
+	}
+	table := l.Dtype
+	if table == kernels.Invalid {
+		table = Dtype(c)
+	}
+	m.vocabulary = l.ends(c, st, g.prefix+"embed_tokens.weight", head, rounded(math.Sqrt(float64(c.HiddenSize)), table))
+	if m.paging.window > 0 {
+		if m.slidingAngles, err = l.gemmaAngles("rope.sliding", g.sliding, g.headDim); err != nil {
+			return nil, err
+		}
+	}
+	if m.paging.full > 0 {
+		if m.fullAngles, err = l.gemmaAngles("rope.full", g.full, g.fullHeadDim); err != nil {
+			return nil, err
+		}
+	}
+	for i := range st.layers {
+		w := newGemmaLayer(c, g, l, st.layer0+i)
+		if g.moe {
+			w.mixture(c, g, l, st.layer0+i)
+		}
+		m.layers = append(m.layers, w)
+	}
+	if st.last {
+		m.norm = l.vector("norm", "norm", all(g.prefix+"norm.weight"))
+	}
+	if l.Vision && st.first {
+		if m.vision, err = newGemmaTower(c, l); err != nil {
+			return nil, err
+		}
+	}
+	m.weights = l.specs
+	return m, nil
+}
+
+// rebuilds refuses keys that are no function of their values and a part of
+// themselves.
+func (g gemmaText) rebuilds() error {
+	turning := g.full.Turning(g.fullHeadDim)
+	if !g.shared || g.full.Scaling.Type != "proportional" || turning < 2 || turning >= g.fullHeadDim {
+		return &UnsupportedError{"rebuilding keys from values", "the full layers must have attention_k_eq_v and a proportional rope that turns a part of each head"}
+	}
+	return nil
+}
+
+// rounded is x as a model of the format keeps its scalars: transformers casts the
+// scale of embeddings to the dtype of their table.
+func rounded(x float64, f kernels.Format) float32 {
+	bits := map[kernels.Format]int{kernels.BF16: 8, kernels.F16: 11}[f]
+	if bits == 0 {
+		return float32(x)
+	}
+	frac, exp := math.Frexp(x)
+	return float32(math.Ldexp(math.RoundToEven(math.Ldexp(frac, bits)), exp-bits))
+}
+
+func (l *loader) gemmaAngles(name string, r checkpoint.Rope, headDim int) (gemmaAngles, error) {
+	a, err := r.Angles(headDim)
+	if err != nil {
+		return gemmaAngles{}, err
+	}
+	return gemmaAngles{l.literal(name+".inv_freq", "attention", a.InvFreq), a.Scale, 2 * len(a.InvFreq)}, nil
+}
+
+func newGemmaLayer(c checkpoint.Config, g gemmaText, l *loader, i int) gemmaLayer {
+	p, n, k := fmt.Sprintf("%slayers.%d.", g.prefix, i), fmt.Sprintf("layers.%d.", i), g.kind(i)
+	attn, mlp, inner := p+"self_attn.", p+"mlp.", c.IntermediateSize
+	norm := func(name, tensor string) backend.WeightID {
+		return l.vector(n+name, "norm", all(p+tensor))
+	}
+	qkv := []piece{l.rows(attn+"q_proj.weight", c.NumHeads, k.headDim), l.rows(attn+"k_proj.weight", k.kvHeads, k.headDim)}
+	if !k.shared {
+		qkv = append(qkv, l.rows(attn+"v_proj.weight", k.kvHeads, k.headDim))
+	}
+	return gemmaLayer{
+		attnNorm: norm("attn_norm", "input_layernorm.weight"),
+		qkv:      l.linear(n+"qkv", "attention", qkv...),
+		heads: backend.HeadNorm{Q: norm("q_norm", "self_attn.q_norm.weight"), K: norm("k_norm", "self_attn.k_norm.weight"),
+			V: true, Eps: float32(c.RMSNormEps)},
+		out:      l.linear(n+"out", "attention", l.cols(attn+"o_proj.weight", c.NumHeads, k.headDim)),
+		attnPost: norm("attn_post", "post_attention_layernorm.weight"),
+		mlpNorm:  norm("mlp_norm", "pre_feedforward_layernorm.weight"),
+		gateUp:   l.linear(n+"gate_up", "mlp", l.rows(mlp+"gate_proj.weight", inner, 1), l.rows(mlp+"up_proj.weight", inner, 1)),
+		down:     l.linear(n+"down", "mlp", l.cols(mlp+"down_proj.weight", inner, 1)),
+		mlpPost:  norm("mlp_post", "post_feedforward_layernorm.weight"),
+		scalar:   norm("scalar", "layer_scalar"),
+	}
+}
+
+// mixture adds the experts that stand beside the MLP of layer i.
+func (w *gemmaLayer) mixture(c checkpoint.Config, g gemmaText, l *loader, i int) {
+	p, n, inner := fmt.Sprintf("%slayers.%d.", g.prefix, i), fmt.Sprintf("layers.%d.", i), c.MoEIntermediateSize
+	stack := func(name string) matrix {
+		return matrix{name: n + name, group: "experts", experts: c.NumExperts, linear: true}
+	}
+	w.router = l.matrix(matrix{name: n + "router", group: "router"}, all(p+"router.proj.weight"))
+	w.routerScale = l.vector(n+"router_scale", "router", all(p+"router.scale"))
+	w.expertScale = l.vector(n+"expert_scale", "router", all(p+"router.per_expert_scale"))
+	up := []piece{all(p + "experts.gate_up_proj")}
+	if l.Shard.World > 1 { // the columns of gate, then those of up
+		gate := l.rows(p+"experts.gate_up_proj", inner, 1)
+		up = []piece{gate, gate}
+		up[1].row0 += inner
+	}
+	w.expertGateUp = l.matrix(stack("expert_gate_up"), up...)
+	w.expertDown = l.matrix(stack("expert_down"), l.cols(p+"experts.down_proj", inner, 1))
+	w.densePost = l.vector(n+"dense_post", "norm", all(p+"post_feedforward_layernorm_1.weight"))
+	w.expertNorm = l.vector(n+"expert_norm", "norm", all(p+"pre_feedforward_layernorm_2.weight"))
+	w.expertPost = l.vector(n+"expert_post", "norm", all(p+"post_feedforward_layernorm_2.weight"))
+}
