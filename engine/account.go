@@ -66,7 +66,7 @@ func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Accou
 	}
 	step := backend.StepShape{
 		Tokens: o.MaxNumBatchedTokens, Seqs: o.MaxNumSeqs, Samples: samples,
-		Vocab: m.Family.Vocab(), Bias: MaxBias, Logprobs: MaxLogprobs, Drafts: m.Source.Build.Draft,
+		Vocab: m.Family.Vocab(), Bias: MaxBias, Logprobs: MaxLogprobs, Drafts: m.Source.Build.Draft, Axes: programs[0].Axes,
 	}
 	for _, c := range classes {
 		step.MaxPages = append(step.MaxPages, c.MaxPages)
@@ -96,7 +96,7 @@ func record(o Options, m *Model, classes []backend.KVClass) ([]*backend.Program,
 		return nil, err
 	}
 	enc, ok := m.Family.(models.Encoder)
-	if !ok || !m.Source.Build.Vision {
+	if !ok || !m.Source.Build.Vision || enc.Patches() == 0 { // a pipeline rank may have no tower
 		return []*backend.Program{step}, nil
 	}
 	vision, err := enc.RecordEncoder(&backend.Program{Name: "vision", Bucket: backend.Bucket{Tokens: enc.Patches(), Seqs: 1, Samples: 1}})

@@ -22,6 +22,8 @@ func (c *checker) drafts(op Op) {
 		c.value("Logits", o.Logits, f32, PerSeq, c.p.Vocab)
 		c.value("Ids", o.Ids, i32, PerSeq, 1)
 		c.that(o.N >= 0 && o.N < o.Of, "proposal %d of %d", o.N, o.Of)
+	default:
+		c.grid(op)
 	}
 }
 

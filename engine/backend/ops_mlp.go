@@ -24,12 +24,16 @@ type Act uint8
 const (
 	SiLU     Act = iota // x · sigmoid(x)
 	GELUTanh            // 0.5 · x · (1 + tanh(√(2/π) · (x + 0.044715·x³)))
+	GELU                // 0.5 · x · (1 + erf(x / √2))
 )
 
 // String is the name that configs use.
 func (a Act) String() string {
-	if a == GELUTanh {
+	switch a {
+	case GELUTanh:
 		return "gelu_pytorch_tanh"
+	case GELU:
+		return "gelu"
 	}
 	return "silu"
 }

@@ -48,7 +48,10 @@ type Program struct {
 	Weights []WeightSpec
 	Classes []KVClass
 	Vocab   int
-	Shard   Shard
+	// Axes is how many positions a token has in Step.Places (time, row and column of
+	// multimodal models); 0: none but Step.Positions.
+	Axes  int
+	Shard Shard
 }
 
 // Rows returns the bucket's row count for a symbol.

@@ -13,6 +13,7 @@ type StepShape struct {
 	MaxPages []int // page-table width per class
 	Bias     int   // logit edits a row may carry
 	Logprobs int   // top logprobs a row may ask for
+	Axes     int   // positions of a token besides
 	Drafts   int   // tokens that the model's own head proposes for each sequence
 }
 
@@ -30,6 +31,7 @@ type Step struct {
 	Grammar   []uint32    // [L·Words] bit set: token allowed by the grammar
 	Allowed   []uint32    // [L·Words] bit set: token in allowed_token_ids
 	Bias      []BiasEntry // [L·Bias]
+	Places    []int32     // [T·Axes] the token's positions for rotation, where it has several
 	// Outputs.
 	Sampled  []int32   // [L] the token; −1 when Status says so
 	Status   []int32   // [L] RowOK, RowNaN
@@ -107,6 +109,7 @@ func (s StepShape) walk(f func(elems int, size int64)) {
 	}
 	f(s.Samples*s.Logprobs, 4)
 	f(s.Samples*s.Logprobs, 4)
+	f(s.Tokens*s.Axes, 4)
 	f(s.accepted(), 4)
 	f(s.Seqs*s.Drafts, 4)
 }
@@ -152,6 +155,7 @@ func (s StepShape) Carve(mem []byte) *Step {
 	st.Rank = i32(s.Samples)
 	st.TopIDs = i32(s.Samples * s.Logprobs)
 	st.TopProbs = carve[float32](mem, &off, s.Samples*s.Logprobs)
+	st.Places = i32(s.Tokens * s.Axes)
 	st.Accepted, st.Drafts = i32(s.accepted()), i32(s.Seqs*s.Drafts)
 	return st
 }

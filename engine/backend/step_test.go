@@ -24,7 +24,7 @@ func TestCarve(t *testing.T) {
 	if n := unsafe.Sizeof(SampleRow{}); n != 80 {
 		t.Errorf("SampleRow has %d bytes", n)
 	}
-	s := StepShape{Tokens: 5, Seqs: 3, Samples: 2, Vocab: 33, MaxPages: []int{7, 2}, Bias: 3, Logprobs: 4, Drafts: 2}
+	s := StepShape{Tokens: 5, Seqs: 3, Samples: 2, Vocab: 33, MaxPages: []int{7, 2}, Bias: 3, Logprobs: 4, Drafts: 2, Axes: 3}
 	mem := make([]byte, s.SetBytes()+64)
 	mem = mem[-uintptr(unsafe.Pointer(&mem[0]))&63:][:s.SetBytes()]
 	st := s.Carve(mem)
@@ -47,10 +47,10 @@ func TestCarve(t *testing.T) {
 	add(unsafe.Pointer(&st.Rank[0]), len(st.Rank), 4)
 	add(unsafe.Pointer(&st.TopIDs[0]), len(st.TopIDs), 4)
 	add(unsafe.Pointer(&st.TopProbs[0]), len(st.TopProbs), 4)
-	for _, b := range [][]int32{st.Accepted, st.Drafts} {
+	for _, b := range [][]int32{st.Places, st.Accepted, st.Drafts} {
 		add(unsafe.Pointer(&b[0]), len(b), 4)
 	}
-	if len(st.Accepted) != 3 || len(st.Drafts) != 6 {
+	if len(st.Places) != 15 || len(st.Accepted) != 3 || len(st.Drafts) != 6 {
 		t.Errorf("%d accepted, %d drafts", len(st.Accepted), len(st.Drafts))
 	}
 	end := uintptr(unsafe.Pointer(&mem[0]))
