@@ -42,29 +42,39 @@ func fillScales(t TensorInfo, at uint64, row []byte) bool {
 // byteTable is the levels of dummyDeviation, over scaleOfF8, in an 8-bit float.
 func byteTable(levels [256]float32, f kernels.Format) *[256]byte {
 	var t [256]byte
+	values := finiteF8(f)
 	for i, x := range levels {
-		t[i] = nearestF8(f, float64(x)/scaleOfF8)
+		t[i] = nearestF8(values, float64(x)/scaleOfF8)
 	}
 	return &t
 }
 
-// nearestF8 is the code of the finite number nearest to x. Codes of positive
-// numbers are in order.
-func nearestF8(f kernels.Format, x float64) byte {
+// finiteF8 lists the positive, finite numbers of an 8-bit float: that of code i is
+// the i-th, and they ascend.
+func finiteF8(f kernels.Format) []float64 {
 	last := byte(0x7e) // 448; 0x7f is NaN
 	if f == kernels.F8E5M2 {
 		last = 0x7b // 57344; above are infinity and NaNs
 	}
-	size, best := math.Abs(x), byte(0)
+	out := make([]float64, 0, 128)
 	for code := byte(0); code <= last; code++ {
-		if math.Abs(valueF8(f, code)-size) < math.Abs(valueF8(f, best)-size) {
+		out = append(out, valueF8(f, code))
+	}
+	return out
+}
+
+// nearestF8 is the code of the number of finiteF8 that is nearest to x.
+func nearestF8(values []float64, x float64) byte {
+	size, best := math.Abs(x), 0
+	for code, v := range values {
+		if math.Abs(v-size) < math.Abs(values[best]-size) {
 			best = code
 		}
 	}
 	if x < 0 {
-		best |= 0x80
+		return byte(best) | 0x80
 	}
-	return best
+	return byte(best)
 }
 
 // valueF8 is the number of a positive, finite code (OCP 8-bit floating point,
