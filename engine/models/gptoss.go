@@ -126,6 +126,9 @@ func (l *tensorList) transposed(name string, experts, rows, cols int) {
 }
 
 func newGptOss(c checkpoint.Config, l *loader) (Model, error) {
+	if l.Rebuild {
+		return nil, &UnsupportedError{"rebuilding keys from values", "gpt-oss projects them apart"}
+	}
 	if err := l.checkRanks(c, c.NumKVHeads); err != nil {
 		return nil, err
 	}
@@ -171,20 +174,23 @@ func newGptOss(c checkpoint.Config, l *loader) (Model, error) {
 }
 
 // expertWidth is a rank's part of the width of every expert, in whole blocks of
-// 32 where the width has those: the first ranks have one block more than the last
-// where their number does not divide the blocks.
+// 32 where the width has those: where the ranks do not divide the blocks, the first
+// have one more than the last.
 func expertWidth(width int, s backend.Shard) (first, count int, err error) {
 	unit := 1
 	if width%mxBlock == 0 {
 		unit = mxBlock
 	}
 	blocks := width / unit
-	each := (blocks + s.World - 1) / s.World
-	if each*(s.World-1) >= blocks {
-		return 0, 0, &UnsupportedError{fmt.Sprintf("tensor parallel size %d", s.World), fmt.Sprintf("an expert's width of %d leaves the last rank nothing", width)}
+	if blocks < s.World {
+		return 0, 0, &UnsupportedError{fmt.Sprintf("tensor parallel size %d", s.World), fmt.Sprintf("an expert's width has %d blocks of %d, less than one for each rank", blocks, unit)}
 	}
-	first = each * s.Rank
-	return first * unit, min(each, blocks-first) * unit, nil
+	each, more := blocks/s.World, blocks%s.World
+	first, count = s.Rank*each+min(s.Rank, more), each
+	if s.Rank < more {
+		count++
+	}
+	return first * unit, count * unit, nil
 }
 
 func gptOssAttention(c checkpoint.Config, l *loader, i int) gptOssLayer {

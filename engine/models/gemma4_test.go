@@ -1,0 +1,255 @@
+package models
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"strings"
+	"testing"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/checkpoint"
+	"vapp.dev/kernels"
+)
+
+// TestHybridPages holds bytes of pages against memory-planning's figures: a block of
+// 16 tokens of one layer, and a token of all full layers.
+func TestHybridPages(t *testing.T) {
+	for _, c := range []struct {
+		model               string
+		rebuild             bool
+		window, full, token int64 // bytes: a layer's block of either class, a token of all full layers
+	}{
+		{"gpt-oss-20b", false, 32_768, 32_768, 24_576},
+		{"gemma-4-26b-a4b", false, 131_072, 65_536, 20_480},
+		{"gemma-4-26b-a4b", true, 131_072, 40_960, 12_800},
+		{"gemma-4-31b", false, 262_144, 131_072, 81_920},
+		{"gemma-4-31b", true, 262_144, 81_920, 51_200},
+	} {
+		m := published(t, c.model, Build{Rebuild: c.rebuild})
+		k := m.Classes(16, kernels.BF16)
+		if len(k) != 2 || k[0].Name != "full" || k[1].Name != "window" || !k[0].Plane || k[1].Plane {
+			t.Fatalf("%s: classes %+v", c.model, k)
+		}
+		full := k[0].KOffset(1)
+		if token := full * int64(k[0].Layers) / 16; full != c.full || k[1].KOffset(1) != c.window || token != c.token {
+			t.Errorf("%s, rebuilt %t: blocks of %d and %d bytes, a token takes %d; want %d, %d, %d",
+				c.model, c.rebuild, full, k[1].KOffset(1), token, c.full, c.window, c.token)
+		}
+		if want := full*int64(k[0].Layers) + 16*4; k[0].PageBytes() != want {
+			t.Errorf("%s: a page of %d bytes, want %d", c.model, k[0].PageBytes(), want)
+		}
+	}
+}
+
+// TestGemmaQuantized: experts and linear layers of the text model become 8-bit,
+// and nothing else does.
+func TestGemmaQuantized(t *testing.T) {
+	for _, w := range published(t, "gemma-4-26b-a4b", Build{Quantize: kernels.F8E4M3, Vision: true}).Weights() {
+		want := kernels.BF16
+		switch {
+		case w.Use&backend.Vector != 0:
+			continue
+		case w.Group == "attention" || w.Group == "mlp" || w.Group == "experts":
+			want = kernels.F8E4M3
+		case w.Group != "embedding" && w.Group != "router" && w.Group != "vision":
+			t.Errorf("%s is of group %s", w.Name, w.Group)
+		}
+		if w.Stored() != want || (want == kernels.F8E4M3) != (w.Scaling == backend.PerChannel) {
+			t.Errorf("%s is stored as %v, scaled %v", w.Name, w.Stored(), w.Scaling)
+		}
+	}
+}
+
+// rect is a part of a tensor.
+type rect struct{ row0, rows, col0, cols int64 }
+
+// TestRanksCover: the parts of all ranks, each counted once, are the whole checkpoint.
+func TestRanksCover(t *testing.T) {
+	for _, c := range []struct {
+		model       string
+		world, pipe int
+	}{
+		{"gpt-oss-20b", 1, 1}, {"gpt-oss-20b", 4, 1}, {"gpt-oss-20b", 2, 3}, {"gpt-oss-20b", 16, 1},
+		{"gemma-4-26b-a4b", 1, 1}, {"gemma-4-26b-a4b", 4, 1}, {"gemma-4-26b-a4b", 2, 4}, {"gemma-4-31b", 8, 2},
+	} {
+		t.Run(fmt.Sprintf("%s-tp%d-pp%d", c.model, c.world, c.pipe), func(t *testing.T) {
+			cfg := altered(t, c.model, nil)
+			tensors, err := Tensors(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			shapes, read := map[string]checkpoint.TensorInfo{}, map[string]map[rect]bool{}
+			for _, w := range tensors {
+				shapes[w.Name] = w
+			}
+			for rank := range c.world * c.pipe {
+				m, err := built(cfg, Build{Vision: true, Shard: backend.Shard{Rank: rank / c.pipe, World: c.world}, Pipe: backend.Shard{Rank: rank % c.pipe, World: c.pipe}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, w := range m.Weights() {
+					for _, p := range w.Parts {
+						collect(t, read, shapes, w, p)
+					}
+				}
+			}
+			for name, info := range shapes {
+				if strings.HasSuffix(name, mxScales) {
+					continue // beside its blocks
+				}
+				var n int64
+				for r := range read[name] {
+					n += r.rows * r.cols
+				}
+				if strings.HasSuffix(name, mxBlocks) {
+					n /= 2 // two weights a byte
+				}
+				if n != info.Elements() {
+					t.Errorf("%s %v: ranks read %d elements in %d parts", name, info.Shape, n, len(read[name]))
+				}
+			}
+		})
+	}
+}
+
+func collect(t *testing.T, read map[string]map[rect]bool, shapes map[string]checkpoint.TensorInfo, w backend.WeightSpec, p backend.Part) {
+	if p.Values != nil {
+		return
+	}
+	info, ok := shapes[p.Tensor]
+	if !ok {
+		t.Fatalf("%s reads %s, which is no tensor", w.Name, p.Tensor)
+	}
+	if read[p.Tensor] == nil {
+		read[p.Tensor] = map[rect]bool{}
+	}
+	if w.Use&backend.Vector != 0 {
+		rows := int64(max(1, p.Rows))
+		read[p.Tensor][rect{int64(p.Row0), rows, int64(p.Col0), int64(p.Elems) / rows}] = true
+		return
+	}
+	cols := int64(w.Cols)
+	per := info.Rows()
+	if w.Experts > 0 {
+		per = int64(p.Stride)
+	}
+	if int64(p.Row0+p.Rows) > per {
+		t.Errorf("%s reads rows %d to %d of %d of %s", w.Name, p.Row0, p.Row0+p.Rows, per, p.Tensor)
+	}
+	read[p.Tensor][rect{int64(p.Row0), int64(p.Rows) * int64(max(1, w.Experts)), int64(p.Col0), cols}] = true
+}
+
+// TestGemmaAlone: the text model by itself has the same weights under other names.
+func TestGemmaAlone(t *testing.T) {
+	whole := altered(t, "gemma-4-26b-a4b", nil)
+	text := altered(t, "gemma-4-26b-a4b", map[string]any{"architectures": []string{gemmaAlone}})
+	a, err := built(whole, Build{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := built(text, Build{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(a.Weights()) != len(b.Weights()) || elements(a) != elements(b) {
+		t.Errorf("%d weights of %d, alone %d of %d", len(a.Weights()), elements(a), len(b.Weights()), elements(b))
+	}
+	list, err := Tensors(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range list {
+		if strings.Contains(w.Name, "vision") || strings.Contains(w.Name, "language_model") {
+			t.Errorf("the text model has %s", w.Name)
+		}
+	}
+	var refused *UnsupportedError
+	if _, err := built(text, Build{Vision: true}); !errors.As(err, &refused) {
+		t.Errorf("a tower of the text model: %v", err)
+	}
+}
+
+// TestGemmaRefusals: what the smaller models have, and what cannot be.
+func TestGemmaRefusals(t *testing.T) {
+	for _, c := range []struct {
+		inner  string
+		change map[string]any
+		want   string
+	}{
+		{"text_config", map[string]any{"hidden_size_per_layer_input": 256}, "hidden_size_per_layer_input"},
+		{"text_config", map[string]any{"hidden_size_per_layer_input": nil}, "hidden_size_per_layer_input"},
+		{"text_config", map[string]any{"num_kv_shared_layers": 4}, "num_kv_shared_layers"},
+		{"text_config", map[string]any{"use_double_wide_mlp": true}, "use_double_wide_mlp"},
+		{"text_config", map[string]any{"use_bidirectional_attention": "all"}, "use_bidirectional_attention"},
+		{"text_config", map[string]any{"num_experts": nil}, "without experts"},
+		{"text_config", map[string]any{"top_k_experts": 129}, "129 experts a token"},
+		{"text_config", map[string]any{"moe_intermediate_size": nil}, "moe_intermediate_size"},
+		{"text_config", map[string]any{"global_head_dim": 511}, "global_head_dim 511"},
+		{"text_config", map[string]any{"global_head_dim": 1e9}, "text_config.global_head_dim"},
+		{"text_config", map[string]any{"num_global_key_value_heads": 3}, "num_global_key_value_heads 3"},
+		{"text_config", map[string]any{"sliding_window": 0}, "sliding_window"},
+		{"text_config", map[string]any{"hidden_activation": "silu"}, "hidden_activation silu"},
+		{"text_config", map[string]any{"attention_k_eq_v": 1}, "attention_k_eq_v"},
+		{"text_config", map[string]any{"rope_parameters": map[string]any{"full_attention": map[string]any{"rope_theta": 1e4, "rope_type": "default"}}}, "rope_parameters.sliding_attention"},
+		{"vision_config", map[string]any{"head_dim": 70}, "heads of 70"},
+		{"vision_config", map[string]any{"use_clipped_linears": true}, "use_clipped_linears"},
+		{"vision_config", map[string]any{"num_hidden_layers": 1e6}, "vision_config.num_hidden_layers"},
+		{"vision_config", map[string]any{"patch_size": "16"}, "vision_config.patch_size"},
+	} {
+		t.Run(c.want, func(t *testing.T) {
+			cfg, err := within(t, "gemma-4-26b-a4b", c.inner, c.change)
+			if err == nil {
+				_, err = Tensors(cfg)
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%v: %v", c.change, err)
+			}
+		})
+	}
+	var refused *UnsupportedError
+	plain, err := within(t, "gemma-4-26b-a4b", "text_config", map[string]any{"attention_k_eq_v": false})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := built(plain, Build{Rebuild: true}); !errors.As(err, &refused) {
+		t.Errorf("rebuilding what is not shared: %v", err)
+	}
+	if _, err := built(altered(t, "gpt-oss-20b", nil), Build{Rebuild: true}); !errors.As(err, &refused) {
+		t.Errorf("rebuilding gpt-oss: %v", err)
+	}
+}
+
+// within is altered for an object inside the config.
+func within(t testing.TB, name, key string, change map[string]any) (checkpoint.Config, error) {
+	t.Helper()
+	cfg := altered(t, name, nil)
+	m := map[string]any{}
+	if err := json.Unmarshal(cfg.Raw, &m); err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(m[key].(map[string]any), change)
+	raw, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return checkpoint.ParseConfig(name, raw)
+}
+
+// TestRounded: 53.066 and 73.321, the roots of the hidden sizes, are 53 and 73.5
+// where the table of embeddings is bf16.
+func TestRounded(t *testing.T) {
+	for _, c := range []struct {
+		n    float64
+		f    kernels.Format
+		want float32
+	}{
+		{2816, kernels.BF16, 53}, {5376, kernels.BF16, 73.5}, {5376, kernels.F16, 73.3125}, {5376, kernels.F32, 73.32121}, {64, kernels.BF16, 8},
+	} {
+		if got := rounded(math.Sqrt(c.n), c.f); math.Abs(float64(got-c.want)) > 1e-5 {
+			t.Errorf("√%v in %v is %v, want %v", c.n, c.f, got, c.want)
+		}
+	}
+}
