@@ -18,8 +18,8 @@ type Build struct {
 	Shard backend.Shard // of the weights: tensor parallel; zero: Whole
 	// Pipe is the rank's place in the list of layers: pipeline parallel; zero: Whole.
 	Pipe backend.Shard
-	// Dtype is what unquantized weights become while they are packed, and what
-	// activations count as: F32, F16 or BF16; Invalid: as stored.
+	// Dtype is what unquantized matrices become while they are packed: F32, F16 or
+	// BF16; Invalid: as stored.
 	Dtype kernels.Format
 	// Quantize is what linear layers and experts become while they are packed,
 	// F8E4M3; Invalid: they stay as stored.
@@ -145,15 +145,6 @@ func Dtype(cfg checkpoint.Config) kernels.Format {
 		return kernels.BF16
 	}
 	return kernels.F32
-}
-
-// Activations is the format that a KV cache of dtype auto follows: that of the
-// build, or of the checkpoint.
-func (b Build) Activations(cfg checkpoint.Config) kernels.Format {
-	if b.Dtype != kernels.Invalid {
-		return b.Dtype
-	}
-	return Dtype(cfg)
 }
 
 // New applies the family of c's architecture. It reads headers only, and
