@@ -147,6 +147,15 @@ func Dtype(cfg checkpoint.Config) kernels.Format {
 	return kernels.F32
 }
 
+// Activations is the format that activations count as: that of the build, or of
+// the checkpoint.
+func (b Build) Activations(cfg checkpoint.Config) kernels.Format {
+	if b.Dtype != kernels.Invalid {
+		return b.Dtype
+	}
+	return Dtype(cfg)
+}
+
 // New applies the family of c's architecture. It reads headers only, and
 // fails where the checkpoint's tensors disagree with its config, naming the first
 // few and their number.
