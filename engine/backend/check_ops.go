@@ -179,6 +179,9 @@ func (c *checker) attention(op Op) {
 			c.value("Across", o.Across, kernels.I32, PerToken, 1)
 			c.value("Down", o.Down, kernels.I32, PerToken, 1)
 		}
+		c.that(!o.Joined || o.Grid, "joined angles of one position")
+		c.that(o.Sections == [3]int{} || c.p.Axes == 3 && !o.Grid, "sections of %v for tokens of %d positions", o.Sections, c.p.Axes)
+		c.that(min(o.Sections[0], o.Sections[1], o.Sections[2]) >= 0, "sections of %v", o.Sections)
 		c.weight("InvFreq", o.InvFreq, Vector, 1, y.Cols/parts)
 		c.that(y.Cols%parts == 0, "Y has %d columns, which are no %d parts", y.Cols, parts)
 	case Rope:

@@ -12,14 +12,14 @@ import (
 func Newer(op Op) string {
 	switch o := op.(type) {
 	case Add, Concat, Softcap, Activate, Route, Experts, Conv, DeltaNet, Drafted, Verify, GatherKept, Propose, Gate, GatherLast, Send, Receive,
-		Patches, Pool, Standardize, Encoded, Merge:
+		Patches, Pool, Standardize, Encoded, Merge, Resample, Join:
 		return OpName(op)
 	case Embed:
 		return first(op, o.Row0 != 0, "a part of the table")
 	case Norm:
 		return first(op, o.W == NoWeight, "no weights", o.Offset != 0, "an offset", o.Scale != 0, "a scale", o.Segment != 0, "segments", o.Gated, "a gate", o.Plain, "a mean")
 	case Angles:
-		return first(op, o.Ahead != nil, "rows ahead", o.Grid, "two positions")
+		return first(op, o.Ahead != nil, "rows ahead", o.Grid, "two positions", o.Sections != [3]int{}, "three positions")
 	case StoreKV:
 		return first(op, o.Ahead != nil, "rows ahead")
 	case Rope:

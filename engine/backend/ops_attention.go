@@ -12,6 +12,14 @@ type Angles struct {
 	// the step's: Y [T,4·half] is cos and sin of the first, then of the second.
 	Grid         bool
 	Across, Down Value
+	// Joined puts the cosines of both before the sines of both, for a Rope that
+	// turns a head as one.
+	Joined bool
+	// Sections says that a token's positions are the three of Step.Places, time, row
+	// and column: frequency i turns by that of axis i mod 3 where i < 3 · Sections[axis],
+	// else by the time (transformers: interleaved mrope). Rows ahead count from the
+	// token's on all axes. Zero: one position.
+	Sections [3]int
 }
 
 // Rope splits the fused QKV [T,(Heads+2·KVHeads)·HeadDim], normalises heads where
@@ -77,8 +85,9 @@ type Attention struct {
 
 // Rebuild says that a page holds of a key only the Rotary dimensions that turn: of
 // each half of the head the first Rotary/2, in this order (a rope of HeadDim whose
-// other frequencies are 0). The others are those of V times Weight, as before rotation (Gemma 4,
-// whose K and V are one projection).
+// other frequencies are 0). The others are those of V, as it is stored, times Weight
+// (Gemma 4, whose K and V are one projection): of the step's own keys too, so that
+// chunks do not change a result.
 type Rebuild struct {
 	Weight WeightID // [HeadDim]: that of the norm of K
 	Rotary int

@@ -12,6 +12,12 @@ import "vapp.dev/kernels"
 type Patches struct {
 	Pixels, Across, Down Value
 	Scale, Shift         float32
+	// Frames is how many frames a patch has, of which the colours lie plane by plane:
+	// channel, frame, row, column; 0: one, pixel by pixel.
+	Frames int
+	// Square says that patches come in squares of so many columns and rows, one
+	// after the other; 0: row by row of the grid.
+	Square int
 }
 
 // Pool sets Y [L,cols] to the mean of each Size × Size square of patches of X
@@ -33,8 +39,12 @@ type Standardize struct {
 type Encoded struct{ X Value }
 
 // Merge puts encoded rows into those rows of X [T,cols] whose token stands for a
-// part of an item; the others stay.
-type Merge struct{ X Value }
+// part of an item; the others stay. Next says that a row stands for its token's
+// successor (Drafted).
+type Merge struct {
+	X    Value
+	Next bool
+}
 
 func (Patches) opName() string     { return "patches" }
 func (Pool) opName() string        { return "pool" }

@@ -31,6 +31,7 @@ type qwen35 struct {
 	rank    qwen35Rank
 	convAs  kernels.Format // of the convolution's inputs in the state
 	drafter *qwen35Drafter // nil: it proposes nothing
+	tower   *qwen35Tower   // nil: text only, or a later stage
 }
 
 // qwen35Rank is what one of the ranks has of a layer's heads and columns.

@@ -153,6 +153,9 @@ func (d *qwen35Drafter) record(r *backend.Recorder, ids, hidden, angles backend.
 func (d *qwen35Drafter) begin(r *backend.Recorder, ids, hidden backend.Value, rows backend.Rows) *qwen35Pass {
 	s := &qwen35Pass{qwen35: d.qwen35, r: r, delta: backend.NoValue, rows: rows, angles: backend.NoValue}
 	e := d.lookup(r, ids, "embedding")
+	if d.Vision && rows == backend.PerToken {
+		r.Do(backend.Merge{X: e, Next: true})
+	}
 	r.Do(d.zeroCentred(e, d.embedNorm, e))
 	r.Do(d.zeroCentred(hidden, d.hiddenNorm, hidden))
 	both := r.New("both", kernels.F32, rows, 2*d.hidden)

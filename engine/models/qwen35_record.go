@@ -23,6 +23,9 @@ type qwen35Pass struct {
 // the drafter reads every token's normalised hidden state.
 func (m *qwen35) Record(p *backend.Program) (*backend.Program, error) {
 	p.Weights, p.Vocab, p.Shard = m.weights, m.size, m.Shard
+	if m.Vision {
+		p.Axes = 3
+	}
 	r := backend.Record(p)
 	ids, x := m.enter(r)
 	s := &qwen35Pass{qwen35: m, r: r, x: x, delta: backend.NoValue, rows: backend.PerToken, angles: m.turn(r, nil)}
@@ -67,6 +70,9 @@ func (m *qwen35) enter(r *backend.Recorder) (ids, x backend.Value) {
 	}
 	if m.stage.first {
 		x = m.lookup(r, ids, "residual")
+		if m.Vision {
+			r.Do(backend.Merge{X: x})
+		}
 	} else {
 		x = r.New("residual", kernels.F32, backend.PerToken, m.hidden)
 		r.Do(backend.Receive{Y: x})
@@ -92,7 +98,11 @@ func (m *qwen35) turn(r *backend.Recorder, ahead *backend.Ahead) backend.Value {
 		rows = backend.PerSeq
 	}
 	y := r.New("angles", kernels.F32, rows, 2*len(m.cfg.rope.InvFreq))
-	r.Do(backend.Angles{InvFreq: m.freqs, Scale: m.cfg.rope.Scale, Y: y, Ahead: ahead})
+	a := backend.Angles{InvFreq: m.freqs, Scale: m.cfg.rope.Scale, Y: y, Ahead: ahead}
+	if m.Vision {
+		a.Sections = m.cfg.vision.sections
+	}
+	r.Do(a)
 	return y
 }
 

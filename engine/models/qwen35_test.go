@@ -150,7 +150,7 @@ func TestQwen35Weights(t *testing.T) {
 // TestQwen35Split: the ranks together hold every element of every tensor, and of
 // those that are split no element twice.
 func TestQwen35Split(t *testing.T) {
-	whole := map[string]int64{}
+	whole, scales := map[string]int64{}, 0
 	c := altered(t, qwen27, nil)
 	list, err := Tensors(c)
 	if err != nil {
@@ -158,11 +158,16 @@ func TestQwen35Split(t *testing.T) {
 	}
 	for _, i := range list {
 		whole[i.Name] = i.Elements()
+		if isScale(i.Name) {
+			scales++
+		}
 	}
 	for _, world := range []int{2, 4, 8} {
 		held := map[string]map[[4]int]int{}
 		for r := range world {
-			for _, w := range published(t, qwen27, draftBuild(r, world, 1)).Weights() {
+			b := draftBuild(r, world, 1)
+			b.Vision = true
+			for _, w := range published(t, qwen27, b).Weights() {
 				for _, p := range w.Parts {
 					if p.Values != nil {
 						continue
@@ -177,6 +182,9 @@ func TestQwen35Split(t *testing.T) {
 					held[p.Tensor][[4]int{p.Row0, p.Rows, p.Col0, cols}]++
 				}
 			}
+		}
+		if len(held) != len(list)-scales {
+			t.Errorf("%d ranks hold %d of %d tensors", world, len(held), len(list)-scales)
 		}
 		for name, parts := range held {
 			var n int64
@@ -243,6 +251,7 @@ func TestQwen35Programs(t *testing.T) {
 	for file, b := range map[string]Build{
 		"qwen3.5-27b-fp8":            {},
 		"qwen3.5-27b-fp8-tp2-draft2": draftBuild(0, 2, 2),
+		"qwen3.5-27b-fp8-vision":     {Vision: true, Draft: 1},
 	} {
 		t.Run(file, func(t *testing.T) {
 			m := published(t, qwen27, b)
@@ -250,7 +259,11 @@ func TestQwen35Programs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := listing(m, []*backend.Program{p})
+			programs := []*backend.Program{p}
+			if b.Vision {
+				programs = append(programs, towerPass(t, m))
+			}
+			got := listing(m, programs)
 			path := filepath.Join("testdata", "programs", file+".txt")
 			if *rewrite {
 				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
@@ -263,4 +276,18 @@ func TestQwen35Programs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// towerPass is the largest pass of a model's vision tower, checked.
+func towerPass(t *testing.T, m Model) *backend.Program {
+	t.Helper()
+	e := m.(Encoder)
+	p, err := e.RecordEncoder(&backend.Program{Name: "vision", Bucket: backend.Bucket{Tokens: e.Patches(), Seqs: 1, Samples: 1}})
+	if err == nil {
+		err = p.Check()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }

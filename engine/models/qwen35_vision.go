@@ -1,6 +1,7 @@
 package models
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"vapp.dev/engine/checkpoint"
@@ -13,6 +14,8 @@ type qwen35Vision struct {
 	merge                       int // patches of a side that make a token
 	out                         int // the text model's hidden size
 	side                        int // of the square grid of learned positions
+	theta                       float64
+	sections                    [3]int // of the text model's rotation: time, row, column
 }
 
 // readQwen35Vision reads the tower's config, nil where there is none; defaults are
@@ -34,6 +37,16 @@ func readQwen35Vision(c checkpoint.Config) (*qwen35Vision, error) {
 	places := s.CountOr("num_position_embeddings", 1, 1<<24, 2304)
 	act := s.TextOr("hidden_act", "gelu_pytorch_tanh")
 	if err := s.Err(); err != nil {
+		return nil, err
+	}
+	v.theta = 10000
+	if rope := s.Section("rope_parameters"); rope != nil {
+		v.theta = rope.RealOr("rope_theta", 1, 1e15, v.theta)
+		if err := rope.Err(); err != nil {
+			return nil, err
+		}
+	}
+	if v.sections, err = mropeSections(c); err != nil {
 		return nil, err
 	}
 	for v.side = 1; v.side*v.side < places; v.side++ {
@@ -76,4 +89,31 @@ func (v *qwen35Vision) visionTensors(l *tensorList) {
 	pair("merger.norm", v.hidden)
 	pair("merger.linear_fc1", merged, merged)
 	pair("merger.linear_fc2", v.out, merged)
+}
+
+// mropeSections reads mrope_section of the text model's rope_parameters:
+// frequencies that turn by time, row and column. transformers has 11, 11, 10.
+func mropeSections(c checkpoint.Config) ([3]int, error) {
+	var raw struct {
+		Text struct {
+			Rope struct {
+				Section     []int `json:"mrope_section"`
+				Interleaved *bool `json:"mrope_interleaved"`
+			} `json:"rope_parameters"`
+		} `json:"text_config"`
+	}
+	raw.Text.Rope.Section = []int{11, 11, 10}
+	if err := json.Unmarshal(c.Raw, &raw); err != nil || len(raw.Text.Rope.Section) != 3 {
+		return [3]int{}, &UnsupportedError{"mrope_section", "it is not a list of three whole numbers"}
+	}
+	if in := raw.Text.Rope.Interleaved; in != nil && !*in {
+		return [3]int{}, &UnsupportedError{"mrope_interleaved false", "transformers' Qwen3.5 takes the axes in turns"}
+	}
+	out := [3]int(raw.Text.Rope.Section)
+	for _, n := range out {
+		if n < 0 || n > 1<<14 {
+			return out, &UnsupportedError{fmt.Sprintf("mrope_section %v", out), "a section is 0 to 16384 frequencies"}
+		}
+	}
+	return out, nil
 }

@@ -161,7 +161,12 @@ func (m *qwen35) load(l *loader) error {
 	if drafts {
 		m.drafter = m.newDrafter(l, slots[0])
 	}
-	return nil
+	if !m.Vision {
+		return nil
+	}
+	tower, err := q.vision.newTower(q.Config, l, m.stage.first)
+	m.tower = tower
+	return err
 }
 
 // block adds a layer's weights: p is its module, n its name here.

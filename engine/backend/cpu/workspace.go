@@ -49,7 +49,7 @@ func (l layout) rooms(p *backend.Program, op backend.Op) (rooms, error) {
 	case backend.DeltaNet:
 		return rooms{each: deltaRoom(o)}, nil
 	case backend.Tokens, backend.StoreTokens, backend.Embed, backend.Norm, backend.Angles, backend.Rope,
-		backend.StoreKV, backend.GLU, backend.Gather, backend.GatherLast, backend.Patches, backend.Pool, backend.Standardize, backend.Encoded, backend.Merge, backend.Add, backend.Concat, backend.Softcap,
+		backend.StoreKV, backend.GLU, backend.Gather, backend.GatherLast, backend.Patches, backend.Pool, backend.Standardize, backend.Encoded, backend.Merge, backend.Resample, backend.Join, backend.Add, backend.Concat, backend.Softcap,
 		backend.Activate, backend.Route, backend.Conv, backend.Drafted, backend.AllReduce, backend.AllGather,
 		backend.Send, backend.Receive, backend.Gate, backend.Verify, backend.GatherKept, backend.Propose:
 		return rooms{}, nil
