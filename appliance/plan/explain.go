@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -14,10 +13,11 @@ import (
 // Explanation is how a figure of a plan came about: the formula with its numbers,
 // and where the formula is from.
 type Explanation struct {
-	Item   string   `json:"item"`
-	Value  string   `json:"value"`
-	Steps  []string `json:"steps"`
-	Source string   `json:"source"`
+	Version int      `json:"version"`
+	Item    string   `json:"item"`
+	Value   string   `json:"value"`
+	Steps   []string `json:"steps"`
+	Source  string   `json:"source"`
 }
 
 // UnknownItemError names an item that the plan has not, with those near to it.
@@ -60,7 +60,7 @@ func (p *Plan) Items() []string {
 
 // Explain says how an item of Items came about. The error is an *UnknownItemError.
 func (p *Plan) Explain(item string) (*Explanation, error) {
-	e := &Explanation{Item: item}
+	e := &Explanation{Version: Version, Item: item}
 	name, part, _ := strings.Cut(item, ".")
 	switch {
 	case !slices.Contains(p.Items(), item):
@@ -241,9 +241,4 @@ func (e *Explanation) String() string {
 }
 
 // JSON prints the explanation for a program, indented.
-func (e *Explanation) JSON(w io.Writer) error {
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	enc.SetEscapeHTML(false)
-	return enc.Encode(e)
-}
+func (e *Explanation) JSON(w io.Writer) error { return indented(w, e) }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"errors"
+	"io"
 	"strconv"
 
 	"vapp.dev/schema"
@@ -23,6 +24,18 @@ type Row struct {
 	Max      int      `json:"max_model_len"`
 	Reason   string   `json:"reason"` // why it does not fit, "" where it does
 	PlanOnly []string `json:"plan_only"`
+}
+
+// matrix is the JSON form of rows.
+type matrix struct {
+	Version int    `json:"version"`
+	Profile string `json:"profile"`
+	Rows    []Row  `json:"rows"`
+}
+
+// Rows prints a matrix for a program, indented.
+func Rows(w io.Writer, profile string, rows []Row) error {
+	return indented(w, matrix{Version, profile, rows})
 }
 
 // FitOn plans in for its device and says what fits. Name is the device's, as the

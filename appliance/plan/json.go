@@ -7,8 +7,9 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// Version is that of the JSON form: it changes when a field's meaning does.
-const Version = 1
+// Version is that of the JSON forms (docs/plan-json.md): it changes when a field's
+// meaning does or a field goes; new fields do not change it.
+const Version = 2
 
 // document is the JSON form of a Plan. Sizes are bytes, lengths tokens.
 type document struct {
@@ -88,9 +89,11 @@ func (p *Plan) graphMode() string {
 }
 
 // JSON prints the plan for a program, indented.
-func (p *Plan) JSON(w io.Writer) error {
+func (p *Plan) JSON(w io.Writer) error { return indented(w, p) }
+
+func indented(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)
-	return e.Encode(p)
+	return e.Encode(v)
 }

@@ -236,8 +236,11 @@ func (t *text) note(kind, value string) {
 	t.hang(kind+": ", value)
 }
 
+// row is a line of the ledger; a name that is longer than its column takes some of
+// the next one's room.
 func (t *text) row(name, bytes, size, basis, rule string) {
-	t.hang(fmt.Sprintf("  %-13s %15s %11s  %-6s  ", name, bytes, size, basis), rule)
+	room := 29 - max(13, utf8.RuneCountInString(name))
+	t.hang(fmt.Sprintf("  %-13s %*s %11s  %-6s  ", name, room-1, bytes, size, basis), rule)
 }
 
 // hang prints value after lead, and its further lines below its first.

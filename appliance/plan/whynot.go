@@ -2,7 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -15,6 +14,7 @@ import (
 // Answer says whether a number of sequences of a length fits, and what would
 // make it fit.
 type Answer struct {
+	Version int    `json:"version"`
 	Profile string `json:"profile"`
 	Seqs    int    `json:"sequences"`
 	Tokens  int    `json:"tokens"` // of each, prompt and reply
@@ -55,7 +55,7 @@ func WhyNot(in Inputs, seqs, tokens int) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Answer{Profile: in.Profile.Name, Seqs: seqs, Tokens: tokens, Changes: []Change{}, Pairs: [][2]Change{}}
+	a := &Answer{Version: Version, Profile: in.Profile.Name, Seqs: seqs, Tokens: tokens, Changes: []Change{}, Pairs: [][2]Change{}}
 	w.goal = goal{seqs, tokens}
 	if longest := in.Model.Config.MaxPositionEmbeddings; tokens > longest {
 		a.Reason = fmt.Sprintf("%s was made for %s tokens, and nothing changes that", in.Model.Source.Name, Group(int64(longest)))
@@ -177,9 +177,4 @@ func (a *Answer) String() string {
 }
 
 // JSON prints the answer for a program, indented.
-func (a *Answer) JSON(w io.Writer) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	return e.Encode(a)
-}
+func (a *Answer) JSON(w io.Writer) error { return indented(w, a) }

@@ -44,11 +44,7 @@ sequence that fits, and how many of 4K, 32K and the model length are held at onc
 				rows = append(rows, r)
 			}
 			if json {
-				return asJSON(c.OutOrStdout(), struct {
-					Version int        `json:"version"`
-					Profile string     `json:"profile"`
-					Rows    []plan.Row `json:"rows"`
-				}{plan.Version, p.Name, rows})
+				return plan.Rows(c.OutOrStdout(), p.Name, rows)
 			}
 			return fitTable(c, rows)
 		},
