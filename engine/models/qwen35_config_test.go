@@ -1,0 +1,126 @@
+package models
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"vapp.dev/engine/checkpoint"
+	"vapp.dev/kernels"
+)
+
+// textAlone is the published text_config as the config of a text model.
+func textAlone(t *testing.T, change func(map[string]any)) checkpoint.Config {
+	t.Helper()
+	var m map[string]any
+	if err := json.Unmarshal(altered(t, qwen27, nil).Raw, &m); err != nil {
+		t.Fatal(err)
+	}
+	text := m["text_config"].(map[string]any)
+	text["architectures"] = []string{qwen35Text}
+	if change != nil {
+		change(text)
+	}
+	raw, err := json.Marshal(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := checkpoint.ParseConfig("config.json", raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestQwen35Text: the text model's config stands by itself, its tensors have other
+// names and no tower, in bf16 no scales; and it may tie its head.
+func TestQwen35Text(t *testing.T) {
+	c := textAlone(t, nil)
+	list, err := Tensors(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var elements int64
+	for _, i := range list {
+		if strings.HasPrefix(i.Name, "model.language_model.") || strings.HasPrefix(i.Name, "model.visual.") || isScale(i.Name) {
+			t.Errorf("%s is not a text model's", i.Name)
+		}
+		elements += i.Elements()
+	}
+	const tower = 460_730_096
+	if elements != 27_781_427_952-tower { // published without scales
+		t.Errorf("%d elements, %d less than published", elements, 27_781_427_952-elements)
+	}
+	m, err := built(c, Build{Draft: 1, Quantize: kernels.F8E4M3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range m.Weights() {
+		eight := w.Target == kernels.F8E4M3
+		if linear := slices.Contains([]string{"attention", "mlp", "linear_attention"}, w.Group) && w.Use == 1 && !strings.HasSuffix(w.Name, "in_ba"); linear && !eight {
+			t.Errorf("%s stays %v", w.Name, w.Stored())
+		}
+		if small := strings.HasSuffix(w.Name, "in_ba") || w.Name == "mtp.fc" || w.Group == "head" || w.Group == "embedding"; small && eight {
+			t.Errorf("%s is quantized", w.Name)
+		}
+	}
+	m, err = built(textAlone(t, func(m map[string]any) { m["tie_word_embeddings"] = true }), Build{Draft: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range m.Weights() {
+		if w.Group == "head" {
+			t.Error("a tied model has a head")
+		}
+	}
+	if _, err := recorded(m, kernels.BF16, draftBucket(1)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestQwen35Defaults: what the config leaves out is as in transformers.
+func TestQwen35Defaults(t *testing.T) {
+	q, err := readQwen35(textAlone(t, func(m map[string]any) {
+		for _, k := range []string{"layer_types", "partial_rotary_factor", "linear_num_value_heads", "linear_conv_kernel_dim"} {
+			delete(m, k)
+		}
+		delete(m["rope_parameters"].(map[string]any), "partial_rotary_factor")
+		m["full_attention_interval"] = 8
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(q.rope.InvFreq); n != 32 || q.valueHeads != 32 || q.kernel != 4 {
+		t.Errorf("%d frequencies, %d value heads, a kernel of %d", n, q.valueHeads, q.kernel)
+	}
+	for i, kind := range q.types {
+		if (kind == fullAttention) != (i%8 == 7) {
+			t.Errorf("layer %d is %s", i, kind)
+		}
+	}
+	whole, err := readQwen35(textAlone(t, func(m map[string]any) {
+		m["rope_parameters"].(map[string]any)["partial_rotary_factor"] = 1.0
+	}))
+	if err != nil || len(whole.rope.InvFreq) != 128 {
+		t.Errorf("a head that turns whole: %d frequencies, %v", len(whole.rope.InvFreq), err)
+	}
+}
+
+// TestQwen35Absent: checkpoints from transformers lack the head that drafts; a
+// build that asks for it says what is missing.
+func TestQwen35Absent(t *testing.T) {
+	ck, err := checkpoint.Open("testdata/tiny-qwen35")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ck.Close()
+	if _, err := New(ck, Build{}); err != nil {
+		t.Error(err)
+	}
+	var missing *MismatchError
+	if _, err := New(ck, Build{Draft: 1}); !errors.As(err, &missing) || !strings.Contains(err.Error(), "mtp.") {
+		t.Errorf("a head that is not there: %v", err)
+	}
+}
