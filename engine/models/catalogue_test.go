@@ -1,7 +1,6 @@
 package models
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -51,8 +50,8 @@ func TestNear(t *testing.T) {
 	}
 }
 
-// TestCatalogue holds every entry against its config and, where the family is
-// there, against the tensors that the config asks for and the model made of them.
+// TestCatalogue holds every entry against its config, the tensors that it asks
+// for and the model made of them.
 func TestCatalogue(t *testing.T) {
 	list, err := Catalogue()
 	if err != nil {
@@ -93,8 +92,8 @@ func checkEntry(t *testing.T, e Entry) {
 		t.Errorf("quantization %q, the config says %s", e.Quantization, cfg.QuantizationConfig)
 	}
 	tensors, err := Tensors(cfg)
-	if skipMissing(t, err) {
-		return
+	if err != nil {
+		t.Fatal(err)
 	}
 	if got := trained(tensors); got != e.Parameters {
 		t.Errorf("%d parameters, the tensors hold %d", e.Parameters, got)
@@ -104,25 +103,12 @@ func checkEntry(t *testing.T, e Entry) {
 		t.Fatal(err)
 	}
 	m, err := New(c, Build{Shard: backend.Whole})
-	if skipMissing(t, err) {
-		return
+	if err != nil {
+		t.Fatal(err)
 	}
 	if m.Vocab() != cfg.VocabSize || len(m.Weights()) == 0 {
 		t.Errorf("vocabulary %d of %d, %d weights", m.Vocab(), cfg.VocabSize, len(m.Weights()))
 	}
-}
-
-// skipMissing skips a test of a family that is not there, and fails on other errors.
-func skipMissing(t *testing.T, err error) bool {
-	t.Helper()
-	var unsupported *UnsupportedError
-	if errors.As(err, &unsupported) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return false
 }
 
 // trained counts weights as trained: packed ones each, scales not at all.
