@@ -18,6 +18,7 @@ import (
 type planFlags struct {
 	json                  bool
 	html, whyNot, explain string
+	compat                string
 }
 
 func newPlan() *cobra.Command {
@@ -36,7 +37,7 @@ machine that is not here (vapp devices).
 On a terminal the plan begins with a picture of the memory (plain with NO_COLOR);
 --html writes it as a page. --why-not 16x32K says what would make 16 sequences of
 32K tokens fit, --explain ITEM how a figure came about (kv, weights.attention,
-concurrency, …).`,
+concurrency, …), --compat RELEASE what vLLM would have logged.`,
 		Args: needArgs(1, 1, "one profile"),
 		RunE: func(c *cobra.Command, args []string) error {
 			m, err := target.machine(c)
@@ -51,6 +52,9 @@ concurrency, …).`,
 				return err
 			}
 			defer p.Close()
+			if show.compat != "" {
+				return printCompat(c, p, show.compat, show.json)
+			}
 			return show.print(c, p.Plan)
 		},
 	}
@@ -58,7 +62,8 @@ concurrency, …).`,
 	c.Flags().StringVar(&show.html, "html", "", "write the plan as one self-contained page to this file")
 	c.Flags().StringVar(&show.whyNot, "why-not", "", "say what would make so many sequences of a length fit, such as 16x32K")
 	c.Flags().StringVar(&show.explain, "explain", "", "say how an item of the plan came about, such as kv or weights.attention")
-	c.MarkFlagsMutuallyExclusive("html", "why-not", "explain")
+	c.Flags().StringVar(&show.compat, "compat", "", "print beside it what a vLLM release would log: vllm-0.7, vllm-2025-08, vllm-0.17, vllm-0.19")
+	c.MarkFlagsMutuallyExclusive("html", "why-not", "explain", "compat")
 	target.flags(c)
 	target.configFlag(c)
 	return c
