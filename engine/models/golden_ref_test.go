@@ -2,15 +2,55 @@ package models_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/ref"
+	"vapp.dev/engine/enginetest"
+	"vapp.dev/engine/models"
 	"vapp.dev/kernels"
 )
 
 // TestGoldenRef holds ref to the bounds of float32 arithmetic.
 func TestGoldenRef(t *testing.T) { RunGoldens(t, ref.Opener{}, backend.Settings{}, boundFloat, true) }
+
+// TestConversions turns weights into other formats while they are packed: wider
+// ones change no logit, narrower ones change all of them a little. Unit of the
+// bounds is Golden.Spread.
+func TestConversions(t *testing.T) {
+	// A mantissa of 3 bits rounds 32 times as coarsely as one of 8; this is twice what
+	// was measured, and about 32 times what bf16 does to f16.
+	eight := enginetest.GoldenBound{Max: 2.4, RMS: 0.32, Gap: 0.7}
+	for _, c := range []struct {
+		name  string
+		build models.Build
+		limit enginetest.GoldenBound // zero: no bit changes
+	}{
+		{"tiny-sharded-bf16", models.Build{Dtype: kernels.F32}, enginetest.GoldenBound{}},
+		{"tiny-mha-f16", models.Build{Dtype: kernels.F32}, enginetest.GoldenBound{}},
+		{"tiny-mha-f16", models.Build{Dtype: kernels.BF16}, enginetest.GoldenBound{Max: 0.1, RMS: 0.013, Gap: 0.05}},
+		{"tiny-sharded-bf16", models.Build{Quantize: kernels.F8E4M3}, eight},
+		{"tiny-qwen2", models.Build{Quantize: kernels.F8E4M3, Dtype: kernels.BF16}, eight},
+	} {
+		g, run := readGolden(t, c.name), goldenRun{Opener: ref.Opener{}, KV: kernels.F32, Block: 16, Chunks: []int{1 << 20}}
+		_, want := RunGolden(t, run, g, checkpointOf(t, c.name))
+		run.Build = c.build
+		tally, got := RunGolden(t, run, g, checkpointOf(t, c.name))
+		if c.limit == (enginetest.GoldenBound{}) {
+			sameRows(t, fmt.Sprintf("%s, %+v", c.name, c.build), got, want)
+			continue
+		}
+		sigma := g.Spread()
+		t.Logf("%s, %+v: max |Δ| %.2g σ, rms %.2g σ, gaps up to %.2g σ", c.name, c.build, float64(tally.Max)/sigma, tally.RMS()/sigma, float64(tally.FlippedGap)/sigma)
+		if err := tally.Within(c.limit.Times(sigma)); err != nil {
+			t.Errorf("%s, %+v: %v", c.name, c.build, err)
+		}
+		if slices.Equal(got[0], want[0]) {
+			t.Errorf("%s, %+v: nothing was converted", c.name, c.build)
+		}
+	}
+}
 
 // BenchmarkSmolRef is tokens a second of SmolLM2 on ref: a prompt of 256 in one
 // step, and steps of one token after it. Every row's logits are computed.

@@ -30,8 +30,9 @@ type goldenRun struct {
 	Opener   backend.Opener
 	Settings backend.Settings
 	KV       kernels.Format
-	Block    int   // tokens a page holds
-	Chunks   []int // prompt tokens of each step, the last again until the prompt ends; decode is one by one
+	Block    int          // tokens a page holds
+	Build    models.Build // of the weights
+	Chunks   []int        // prompt tokens of each step, the last again until the prompt ends; decode is one by one
 }
 
 // checkpointOf is the weights that a golden file was recorded from.
@@ -98,7 +99,7 @@ func openGolden(t testing.TB, r goldenRun, g *enginetest.Golden, path string) *g
 	ck, err := checkpoint.Open(path)
 	must(t, err)
 	t.Cleanup(func() { ck.Close() })
-	var build models.Build
+	build := r.Build
 	if recurrent(filepath.Base(path)) {
 		build.Dtype = kernels.F32 // the state keeps inputs in the format of activations; the reference has float32
 	}
