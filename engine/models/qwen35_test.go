@@ -195,6 +195,13 @@ func TestQwen35Split(t *testing.T) {
 					t.Errorf("%d ranks: %d of them hold %v of %s", world, times, at, name)
 				}
 			}
+			for a := range parts {
+				for b := range parts {
+					if a != b && max(a[0], b[0]) < min(a[0]+a[1], b[0]+b[1]) && max(a[2], b[2]) < min(a[2]+a[3], b[2]+b[3]) {
+						t.Errorf("%d ranks: %v and %v of %s overlap", world, a, b, name)
+					}
+				}
+			}
 			if n != whole[name] {
 				t.Errorf("%d ranks hold %d elements of %s, which has %d", world, n, name, whole[name])
 			}

@@ -30,6 +30,11 @@ func TestQwen35Tower(t *testing.T) {
 			if p.Bucket.Tokens != 65536 || p.Bucket.Samples != 16384 {
 				t.Errorf("%d patches, %d rows", p.Bucket.Tokens, p.Bucket.Samples)
 			}
+			for _, op := range p.Ops {
+				if a, ok := op.(backend.Angles); ok && (p.Values[a.Across].Name != "down" || p.Values[a.Down].Name != "across" || !a.Joined) {
+					t.Error("a head's first frequencies turn by columns, transformers has rows first")
+				}
+			}
 			n := countOps(p)
 			if n["attention"] != 27 || n["norm"] != 55 || n["linear"] != 27*4+3 || n["activate"] != 28 || n["all_reduce"] != (27*2+1)*min(1, world-1) {
 				t.Errorf("%v", n)
