@@ -22,7 +22,7 @@ func (e *MismatchError) Error() string {
 	if n > show {
 		text += fmt.Sprintf("; and %d more", n-show)
 	}
-	return fmt.Sprintf("%s: %d tensors disagree with the config: %s", e.Path, n, text)
+	return line(fmt.Sprintf("%s: %d tensors disagree with the config: %s", e.Path, n, text))
 }
 
 // agree compares the checkpoint's tensors with those the config asks for. Those

@@ -201,6 +201,40 @@ func TestStages(t *testing.T) {
 	}
 }
 
+// TestMistral: configs of Mistral 7B v0.3 and Nemo hold what was published; the
+// window of v0.1 is refused.
+func TestMistral(t *testing.T) {
+	config := func(hidden, inner, layers, vocab int, more string) (Model, error) {
+		c, err := checkpoint.ParseConfig("config.json", fmt.Appendf(nil, `{"architectures":["MistralForCausalLM"],"model_type":"mistral","hidden_act":"silu","hidden_size":%d,
+			"intermediate_size":%d,"num_hidden_layers":%d,"vocab_size":%d,"num_attention_heads":32,"num_key_value_heads":8,"rms_norm_eps":1e-05,"rope_theta":1000000.0,
+			"max_position_embeddings":32768,"tie_word_embeddings":false,"torch_dtype":"bfloat16"%s}`, hidden, inner, layers, vocab, more))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return built(c, Build{})
+	}
+	const freqs = 64
+	for want, m := range map[int64]func() (Model, error){
+		7_248_023_552:  func() (Model, error) { return config(4096, 14336, 32, 32768, `,"sliding_window":null`) },
+		12_247_782_400: func() (Model, error) { return config(5120, 14336, 40, 131072, `,"head_dim":128`) },
+	} {
+		m, err := m()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := elements(m) - freqs; got != want {
+			t.Errorf("%d elements, published are %d", got, want)
+		}
+		if _, err := recorded(m, kernels.BF16, bucket); err != nil {
+			t.Error(err)
+		}
+	}
+	var refused *UnsupportedError
+	if _, err := config(4096, 14336, 32, 32000, `,"sliding_window":4096`); !errors.As(err, &refused) || !strings.Contains(err.Error(), "sliding_window of MistralForCausalLM") {
+		t.Error(err)
+	}
+}
+
 // TestYarn: the longer context that Qwen's model cards describe.
 func TestYarn(t *testing.T) {
 	m, err := built(altered(t, "Qwen/Qwen3-8B", map[string]any{"rope_scaling": map[string]any{"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}}), Build{})

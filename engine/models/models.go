@@ -6,6 +6,7 @@ package models
 import (
 	"fmt"
 	"strings"
+	"unicode"
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/checkpoint"
@@ -85,7 +86,22 @@ var families = []family{
 type UnsupportedError struct{ What, Why string }
 
 func (e *UnsupportedError) Error() string {
-	return fmt.Sprintf("model: %s is not supported: %s", e.What, e.Why)
+	return line(fmt.Sprintf("model: %s is not supported: %s", e.What, e.Why))
+}
+
+// line makes one line, of bounded length, of text with words of foreign files.
+func line(s string) string {
+	const most = 2048
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, s)
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
 }
 
 func find(cfg checkpoint.Config) (family, error) {

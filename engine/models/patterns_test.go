@@ -138,3 +138,25 @@ func TestPatternsAreBounded(t *testing.T) {
 		t.Error("a name of a long list is not itself")
 	}
 }
+
+// FuzzQuantization reads whatever quantization_config says: an error is short and
+// typed, and what is read answers for any module.
+func FuzzQuantization(f *testing.F) {
+	for _, q := range quantizations {
+		if c, ok := q.config["quantization_config"].(json.RawMessage); ok {
+			f.Add([]byte(c), "model.layers.0.mlp.down_proj")
+		}
+	}
+	f.Add([]byte(compressed("tensor", `["re:.*lm_head","*.gate","visual.*"]`)), "lm_head")
+	f.Add([]byte(`{"quant_method":"mxfp4","modules_to_not_convert":["model.layers.*.self_attn"]}`), "model.layers.1.self_attn.q_proj")
+	f.Fuzz(func(t *testing.T, config []byte, module string) {
+		q, err := quantOf(checkpoint.Config{QuantizationConfig: config})
+		if err != nil {
+			if !typed(err) || len(err.Error()) > 4096 || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%T of %d bytes: %v", err, len(err.Error()), err)
+			}
+			return
+		}
+		q.converts(module)
+	})
+}
