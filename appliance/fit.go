@@ -2,24 +2,56 @@ package appliance
 
 import (
 	"errors"
+	"runtime"
+	"sync"
 
 	"vapp.dev/appliance/plan"
+	"vapp.dev/engine"
+	"vapp.dev/engine/backend/devices"
 	"vapp.dev/schema"
 )
 
-// Fit plans p for the device of m and says what fits there. It opens nothing.
-// m.Device is needed. An error is about the profile or the model, not about the
-// device; a wish that a device's backend refuses is the row's reason.
-func Fit(p *schema.Profile, m Machine) (plan.Row, error) {
-	in, err := m.inputs(p)
+// Fit plans p for each of the devices and says what fits there, in their order. It
+// opens nothing; m's own Device does not count. An error is about the profile or the
+// model; what one device's backend refuses is its row's reason.
+func Fit(p *schema.Profile, m Machine, over []devices.Device) ([]plan.Row, error) {
+	model, err := inspect(p, plan.Source(p, m.Config))
 	if err != nil {
-		return plan.Row{}, err
+		return nil, err
 	}
-	r, err := plan.FitOn(in, m.Device.Name)
+	rows := make([]plan.Row, len(over))
+	var wait sync.WaitGroup
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for i := range over {
+		wait.Go(func() {
+			slots <- struct{}{}
+			rows[i] = m.fit(p, model, over[i])
+			<-slots
+		})
+	}
+	wait.Wait()
+	return rows, model.Close()
+}
+
+func (m Machine) fit(p *schema.Profile, model *engine.Model, d devices.Device) plan.Row {
+	refused := plan.Row{Device: d.Name, Total: d.TotalBytes, PlanOnly: []string{}}
+	m.Device = &d
+	op, err := m.choose(p)
 	if err != nil {
-		r.Reason, err = err.Error(), nil
+		refused.Reason = err.Error()
+		return refused
 	}
-	return r, errors.Join(err, in.Model.Close())
+	facts, err := m.facts(op)
+	if err != nil {
+		refused.Reason = err.Error()
+		return refused
+	}
+	r, err := plan.FitOn(plan.Inputs{Profile: p, Model: model, Opener: op, Facts: facts}, d.Name)
+	if err != nil {
+		refused.Reason = err.Error()
+		return refused
+	}
+	return r
 }
 
 // WhyNot says what would make so many sequences of a length fit, of the profile at

@@ -136,7 +136,7 @@ func exact(c backend.KVClass, tokens int) int64 {
 // admitted is how many sequences, each of that many tokens with its reply, the
 // scheduler runs at once when they come one after the other: it begins one when
 // there are pages for its prompt (all but the last token) and one token more, and
-// for each that runs already a block beyond its prompt, none past the model length
+// for each that runs already a block beyond those, none past the model length
 // (engine/sched: the last token is drawn and never computed).
 func admitted(l kv.Layout, slabs, tokens, longest int) int {
 	block := max(1, l.Specs[0].BlockSize)
@@ -144,7 +144,7 @@ func admitted(l kv.Layout, slabs, tokens, longest int) int {
 	fits := func(n int) bool {
 		var need int64
 		for c, per := range l.PagesPerSlab {
-			pages := int64(n-1)*int64(l.SequencePages(c, min(prompt+block, last))) + int64(l.SequencePages(c, min(prompt+1, last)))
+			pages := int64(n-1)*int64(l.SequencePages(c, min(prompt+1+block, last))) + int64(l.SequencePages(c, min(prompt+1, last)))
 			need += (pages + int64(per) - 1) / int64(per)
 		}
 		return need <= int64(slabs)

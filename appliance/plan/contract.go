@@ -68,11 +68,23 @@ func (e *ContractError) Format(f fmt.State, verb rune) {
 	}
 }
 
-// required checks the profile's contracts, the highest number first.
+// required checks the profile's contracts, and looks for what would meet them.
 func (w want) required(p *Plan) error {
+	e, err := w.unmet(p)
+	if e == nil {
+		return err
+	}
+	w.goal = goal{e.Want, e.Tokens}
+	e.Changes = w.changes(&shortError{one: int64(w.slabsFor(p.Account, w.goal)) * p.Capacity.SlabBytes})
+	return e
+}
+
+// unmet is the first contract that the plan does not meet, nil where it meets all;
+// the highest number comes first.
+func (w want) unmet(p *Plan) (*ContractError, error) {
 	r := w.in.Profile.Require
 	if r == nil {
-		return nil
+		return nil, nil
 	}
 	type contract struct {
 		key string
@@ -82,7 +94,7 @@ func (w want) required(p *Plan) error {
 	for key, tokens := range r.Concurrency {
 		n, err := strconv.Atoi(strings.TrimPrefix(key, ">="))
 		if err != nil || tokens <= 0 {
-			return w.in.Profile.Reject("require.concurrency", "%q of %d tokens: a contract is \">=N\": LENGTH", key, tokens)
+			return nil, w.in.Profile.Reject("require.concurrency", "%q of %d tokens: a contract is \">=N\": LENGTH", key, tokens)
 		}
 		all = append(all, contract{key, goal{n, int(tokens)}})
 	}
@@ -100,11 +112,9 @@ func (w want) required(p *Plan) error {
 		if need := w.slabsFor(p.Account, c.goal); need > slabs {
 			e.Missing = int64(need-slabs) * p.Capacity.SlabBytes
 		}
-		w.goal = c.goal
-		e.Changes = w.changes(&shortError{one: int64(w.slabsFor(p.Account, c.goal)) * p.Capacity.SlabBytes})
-		return e
+		return e, nil
 	}
-	return nil
+	return nil, nil
 }
 
 // slabsFor is how many slabs hold the goal.

@@ -63,6 +63,13 @@ func (w want) explain(err error) error {
 	if !errors.As(err, &s) {
 		return err
 	}
+	e := w.lacking(s)
+	e.Changes = w.changes(s)
+	return e
+}
+
+// lacking is the error of a shortage without its remedies.
+func (w want) lacking(s *shortError) *DoesNotFitError {
 	e := &DoesNotFitError{
 		Pos: w.in.Profile.Pos("memory"), Path: "memory", Need: s.need, Have: s.have, Missing: s.need - s.have,
 		What: fmt.Sprintf("one sequence of %s tokens with everything else", Group(int64(s.tokens))), Rule: w.budget().Rule, Ledger: s.ledger,
@@ -74,6 +81,5 @@ func (w want) explain(err error) error {
 	case w.kvCache > 0:
 		e.What = fmt.Sprintf("a KV cache of %v with everything else", schema.Bytes(w.kvCache))
 	}
-	e.Changes = w.changes(s)
 	return e
 }

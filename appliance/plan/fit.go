@@ -38,36 +38,56 @@ func Rows(w io.Writer, profile string, rows []Row) error {
 	return indented(w, matrix{Version, profile, rows})
 }
 
-// FitOn plans in for its device and says what fits. Name is the device's, as the
-// catalogue has it. It errs only where the profile itself is wrong.
+// FitOn plans in for its device and says what fits, without looking for changes
+// that would. Name is the device's, as the catalogue has it. It errs only where the
+// profile itself is wrong.
 func FitOn(in Inputs, name string) (Row, error) {
 	r := Row{Device: name, Total: in.Facts.TotalBytes, PlanOnly: []string{}}
-	p, err := Make(in)
-	auto := *in.Profile
-	auto.MaxModelLen, auto.Require = schema.Auto, nil
-	var short *DoesNotFitError
-	var contract *ContractError
-	switch {
-	case err == nil:
-		r.fill(p)
-		r.Fits = true
-	case errors.As(err, &short):
-		r.Reason = Size(short.Missing) + " missing: " + short.What
-	case errors.As(err, &contract):
-		r.Reason = contract.Brief()
-	default:
+	w, err := wishes(in)
+	if err != nil {
 		return r, err
 	}
-	in.Profile = &auto
-	long, err := Make(in)
+	s, err := w.solve()
+	var short *shortError
+	if err != nil && !errors.As(err, &short) {
+		return r, err
+	}
 	if err != nil {
-		return r, nil // nothing fits: Reason says by how much
+		r.Reason = Size(short.need-short.have) + " missing: " + w.lacking(short).What
+	} else if err := r.take(w, s); err != nil {
+		return r, err
 	}
-	if r.Longest = long.Options.MaxModelLen; !r.Fits {
-		r.fill(long)
-		r.AtMax = 0
+	if w.options.MaxModelLen > 0 {
+		w.options.MaxModelLen = 0
+		if s, err = w.solve(); err != nil {
+			return r, nil // nothing fits: Reason says by how much
+		}
 	}
+	if r.Longest = s.options.MaxModelLen; r.KV > 0 || r.Longest == 0 {
+		return r, nil
+	}
+	p, err := w.plan(s)
+	if err != nil {
+		return r, err
+	}
+	r.fill(p)
+	r.AtMax = 0
 	return r, nil
+}
+
+// take fills the row in with what fits, and holds it against the contracts.
+func (r *Row) take(w want, s solution) error {
+	p, err := w.plan(s)
+	if err != nil {
+		return err
+	}
+	r.fill(p)
+	r.Fits = true
+	e, err := w.unmet(p)
+	if e != nil {
+		r.Fits, r.Reason = false, e.Brief()
+	}
+	return err
 }
 
 func (r *Row) fill(p *Plan) {

@@ -91,6 +91,9 @@ func (w want) solve() (solution, error) {
 		return s, err
 	}
 	block := w.options.BlockSize
+	if _, err := w.solveLen(block); err != nil {
+		return solution{}, err
+	}
 	n := sort.Search(longest/block, func(i int) bool {
 		_, err := w.solveLen((i + 1) * block)
 		return err != nil

@@ -35,13 +35,9 @@ sequence that fits, and how many of 4K, 32K and the model length are held at onc
 			if err != nil {
 				return err
 			}
-			var rows []plan.Row
-			for _, d := range list {
-				r, err := appliance.Fit(p, appliance.Machine{Backends: machines(), Config: config, Device: &d})
-				if err != nil {
-					return err
-				}
-				rows = append(rows, r)
+			rows, err := appliance.Fit(p, appliance.Machine{Backends: machines(), Config: config}, list)
+			if err != nil {
+				return err
 			}
 			if json {
 				return plan.Rows(c.OutOrStdout(), p.Name, rows)

@@ -1,0 +1,43 @@
+package plan_test
+
+import (
+	"testing"
+
+	"vapp.dev/appliance/plan"
+	"vapp.dev/engine/kv"
+	"vapp.dev/engine/sample"
+	"vapp.dev/engine/sched"
+)
+
+// TestAdmittedIsScheduled begins prompts on the scheduler itself, over a pool of
+// the planned slabs: it runs as many as the plan says, and no more, though more
+// wait.
+func TestAdmittedIsScheduled(t *testing.T) {
+	p := shipped(t, "smollm2.cue")
+	p.MaxModelLen, p.Memory.KVCache, p.Memory.Utilization = 2048, 96<<20, 0
+	p.Scheduler.MaxNumSeqs, p.Scheduler.MaxNumBatchedTokens = 512, 1024
+	made := made(t, in(p, smol(t), server))
+	for _, f := range made.Capacity.Lengths {
+		if got := running(t, made, f.Tokens); got != f.Admitted {
+			t.Errorf("of %d tokens %d run, planned are %d (steady %d)", f.Tokens, got, f.Admitted, f.Sequences)
+		}
+	}
+}
+
+// running is how many sequences of a length, the last token of which is a reply,
+// the scheduler runs before any of them has ended.
+func running(t *testing.T, p *plan.Plan, tokens int) int {
+	o := p.Options
+	s := sched.New(sched.Options{
+		MaxModelLen: o.MaxModelLen, MaxNumSeqs: o.MaxNumSeqs, MaxNumBatchedTokens: 1 << 24, // all prompts in one step
+		MaxSamples: o.MaxNumSeqs, ChunkedPrefill: true,
+	}, kv.NewPool(p.Account.KV, p.Capacity.Slabs, false))
+	for range o.MaxNumSeqs {
+		prompt := make([]int32, tokens-1)
+		q := sched.NewSeq(sched.Spec{Prompt: prompt, Params: &sample.Params{MaxTokens: o.MaxModelLen - len(prompt), PromptLogprobs: -1}})
+		if err := s.Add(q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return len(s.Next().Rows)
+}
