@@ -24,7 +24,7 @@ import (
 var rewrite = flag.Bool("rewrite", false, "write what is printed into testdata/*.txtar")
 
 // TestGolden plans what each file describes: lines of "key: value" (model:
-// llama-3.2-1b, smol or toy; memory, cores; device, a GPU of the catalogue; shipped: a profile of the
+// smol, toy or a name of the catalogue; memory, cores; device, a GPU of the catalogue; shipped: a profile of the
 // repository), profile.cue, and what is printed.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
@@ -132,6 +132,17 @@ func built(i plan.Inputs) (plan.Inputs, error) {
 	return i, nil
 }
 
+// catalogued is a model that is known by name.
+func catalogued(t testing.TB, name string) *engine.Model {
+	t.Helper()
+	m, err := engine.Inspect(engine.Source{Name: name, Format: "auto"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
+}
+
 // described reads the lines before the first section.
 func described(t *testing.T, lines, text string) (plan.Inputs, error) {
 	facts := server
@@ -167,7 +178,11 @@ func described(t *testing.T, lines, text string) (plan.Inputs, error) {
 		}
 	}
 	models := map[string]func(testing.TB) *engine.Model{"llama-3.2-1b": llama1B, "smol": smol, "toy": toy}
-	model := models[m](t)
+	load, ok := models[m]
+	if !ok {
+		load = func(t testing.TB) *engine.Model { return catalogued(t, m) }
+	}
+	model := load(t)
 	if p == nil {
 		p = profile(t, "profile.cue", text)
 	}
