@@ -19,9 +19,18 @@ const (
 	OpAttention
 	OpAttentionJoin // with the operands of OpAttention, after all of its parts
 	OpStoreKV
-	OpSwiGLU
+	OpGLU
 	OpGather
 	OpSample
+	OpAdd
+	OpGate
+	OpActivate
+	OpSoftcap
+	OpConcat
+	OpGatherLast
+	OpRoute
+	OpConv
+	OpDelta
 	OpRead // of memory; this and the rest measure limits
 	OpFMA
 	OpDotBF16   // avx512, on CPUs with AVX-512 BF16
@@ -78,14 +87,7 @@ type Embed struct {
 	IDs, Table, Y, Row uintptr
 	Format, Cols, Rows int32
 	Scale              float32
-}
-
-// Norm are the operands of OpNorm.
-type Norm struct {
-	X, Residual, W, Y uintptr
-	Symbol, Cols      int32
-	Eps               float32
-	_                 int32
+	Symbol, Row0       int32
 }
 
 // Angles are the operands of OpAngles.
@@ -93,13 +95,6 @@ type Angles struct {
 	Positions, Freq, Y uintptr
 	Half               int32
 	Scale              float32
-}
-
-// Rope are the operands of OpRope.
-type Rope struct {
-	QKV, Angles, Q, K, V                    uintptr
-	Heads, KVHeads, HeadDim, Rotary, Format int32
-	_                                       int32
 }
 
 // Attention are the operands of OpAttention and OpAttentionJoin. Work is
@@ -119,12 +114,6 @@ type Attention struct {
 type StoreKV struct {
 	Pages                Pages
 	K, V, Seq, Positions uintptr
-}
-
-// SwiGLU are the operands of OpSwiGLU.
-type SwiGLU struct {
-	X, Y         uintptr
-	Symbol, Cols int32
 }
 
 // Gather are the operands of OpGather; Bytes is a row's.

@@ -8,6 +8,9 @@ void vapp_op_embed(const void *, const vapp_call *);
 void vapp_op_angles(const void *, const vapp_call *);
 void vapp_op_store_kv(const void *, const vapp_call *);
 void vapp_op_gather(const void *, const vapp_call *);
+void vapp_op_gather_last(const void *, const vapp_call *);
+void vapp_op_concat(const void *, const vapp_call *);
+void vapp_op_route(const void *, const vapp_call *);
 void vapp_op_linear_prepare(const void *, const vapp_call *);
 void vapp_op_linear(const void *, const vapp_call *);
 void vapp_dot_bf16(const void *, const vapp_call *);
@@ -32,6 +35,12 @@ static vapp_fn plain(int op)
 		return vapp_op_store_kv;
 	case VAPP_OP_GATHER:
 		return vapp_op_gather;
+	case VAPP_OP_GATHER_LAST:
+		return vapp_op_gather_last;
+	case VAPP_OP_CONCAT:
+		return vapp_op_concat;
+	case VAPP_OP_ROUTE:
+		return vapp_op_route;
 	}
 	return NULL;
 }
@@ -53,8 +62,20 @@ vapp_fn vapp_kernel(int op, int variant)
 		return vapp_attention_##isa; \
 	case VAPP_OP_ATTENTION_JOIN: \
 		return vapp_attention_join_##isa; \
-	case VAPP_OP_SWIGLU: \
-		return vapp_swiglu_##isa; \
+	case VAPP_OP_GLU: \
+		return vapp_glu_##isa; \
+	case VAPP_OP_ADD: \
+		return vapp_add_##isa; \
+	case VAPP_OP_GATE: \
+		return vapp_gate_##isa; \
+	case VAPP_OP_ACTIVATE: \
+		return vapp_activate_##isa; \
+	case VAPP_OP_SOFTCAP: \
+		return vapp_softcap_##isa; \
+	case VAPP_OP_CONV: \
+		return vapp_conv_##isa; \
+	case VAPP_OP_DELTA: \
+		return vapp_delta_##isa; \
 	case VAPP_OP_SAMPLE: \
 		return vapp_sample_##isa; \
 	case VAPP_OP_READ: \

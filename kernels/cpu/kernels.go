@@ -64,9 +64,9 @@ func RoundBF16(src []float32, dst []byte) {
 
 // mirrors are the sizes of the C structs of args.go, in the order of the Go ones
 // in kernels_test.go, then the constants.
-func mirrors() (structs [14]int, constants [4]int) {
+func mirrors() (structs [20]int, constants [7]int) {
 	for i := range structs {
 		structs[i] = int(C.vapp_size(C.int(i)))
 	}
-	return structs, [4]int{C.VAPP_ATTENTION_SPAN, C.VAPP_ATTENTION_TILE, C.VAPP_ATTENTION_DIM, C.VAPP_SAMPLE_BINS}
+	return structs, [7]int{C.VAPP_ATTENTION_SPAN, C.VAPP_ATTENTION_TILE, C.VAPP_ATTENTION_DIM, C.VAPP_SAMPLE_BINS, C.VAPP_CONV_KERNEL, C.VAPP_DELTA_COLS, C.VAPP_DELTA_KEYS}
 }

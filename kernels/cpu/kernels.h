@@ -49,7 +49,8 @@ typedef struct {
 	const int32_t *ids, *seq, *positions;
 } vapp_store_tokens;
 
-/* y[t] = scale · row ids[t]; row is NULL for a table stored row by row. */
+/* y[t] = scale · row ids[t] − row0, zeros outside of the table; row is NULL for a table
+ * stored row by row. */
 typedef struct {
 	const int32_t *ids;
 	const void *table;
@@ -57,15 +58,19 @@ typedef struct {
 	void (*row)(const void *w, int32_t format, int32_t in, int32_t out, int32_t r, float *dst);
 	int32_t format, cols, rows;
 	float scale;
+	int32_t symbol, row0;
 } vapp_embed;
 
+/* Segments of cols columns are rows: each counts segments times. */
 typedef struct {
 	const float *x;
 	float *residual; /* or NULL */
-	const float *w;
+	const float *w;  /* or NULL: ones */
 	float *y;
-	int32_t symbol, cols;
-	float eps;
+	const float *gate; /* or NULL */
+	const float *bias; /* or NULL; of a plain norm */
+	int32_t symbol, cols, segments, plain;
+	float eps, offset, scale; /* scale 0: 1 */
 	int32_t pad;
 } vapp_norm;
 
@@ -81,7 +86,11 @@ typedef struct {
 	const float *qkv, *angles;
 	float *q;
 	void *k, *v;
-	int32_t heads, kv_heads, head_dim, rotary, format, pad;
+	float *gate;          /* or NULL: heads have none */
+	const float *wq, *wk; /* norms of heads; NULL: not normalised */
+	int32_t heads, kv_heads, head_dim, rotary, format, symbol;
+	int32_t norm_v, shared; /* V is normalised; V is K as it comes */
+	float eps, offset;
 } vapp_rope;
 
 /* work is one room of work_bytes for each part: AttentionWorkspace. A span is the
@@ -106,11 +115,73 @@ typedef struct {
 	const int32_t *seq, *positions;
 } vapp_store_kv;
 
+/* vapp_activation is a function of gate and up. VAPP_CLAMPED is gpt-oss's: its limit is
+ * infinite where there is none. */
+enum { VAPP_SILU, VAPP_GELU_TANH, VAPP_CLAMPED };
+typedef struct {
+	int32_t kind, paired;
+	float limit, alpha, shift;
+} vapp_activation;
+
 typedef struct {
 	const float *x;
 	float *y;
 	int32_t symbol, cols;
-} vapp_swiglu;
+	vapp_activation act;
+	int32_t pad;
+} vapp_glu;
+
+/* Ops on every number of x, in place: add (other, times *scale or NULL), gate (other),
+ * activate (act), softcap (cap). */
+typedef struct {
+	float *x;
+	const float *other, *scale;
+	int32_t symbol, cols, act;
+	float cap;
+} vapp_elements;
+
+typedef struct {
+	const float *a, *b;
+	float *y;
+	int32_t symbol, a_cols, b_cols, pad;
+} vapp_concat;
+
+typedef struct {
+	const uint8_t *x;
+	const int32_t *first;
+	uint8_t *y;
+	int64_t bytes; /* of a row */
+} vapp_gather_last;
+
+typedef struct {
+	const float *logits, *scale; /* scale [experts] or NULL */
+	int32_t *ids;
+	float *weights;
+	int32_t symbol, experts, top, pad;
+} vapp_route;
+
+/* The state of a convolution: conv_rows rows of cols inputs in pages.format at pages.k.
+ * Kernel − 1 rows lie oldest first; where there are more, that of position p is p mod
+ * conv_rows. */
+enum { VAPP_CONV_KERNEL = 16, VAPP_CONV_COLS = 64 };
+typedef struct {
+	vapp_pages pages;
+	const float *x, *w; /* w [cols, kernel] */
+	float *y;
+	const int32_t *positions, *first;
+	int32_t cols, kernel, conv_rows, pad;
+} vapp_conv;
+
+/* The matrices lie at pages.k, in copies copy_bytes apart. */
+enum { VAPP_DELTA_COLS = 64, VAPP_DELTA_KEYS = 256 };
+typedef struct {
+	vapp_pages pages;
+	const float *qkv, *ba, *a_log, *dt_bias;
+	float *y;
+	const int32_t *positions, *first, *rows; /* rows: those that sample */
+	int64_t copy_bytes;
+	int32_t key_heads, value_heads, key_dim, value_dim, copies, pad;
+} vapp_delta;
 
 typedef struct {
 	const uint8_t *x;
@@ -178,9 +249,18 @@ enum {
 	VAPP_OP_ATTENTION,
 	VAPP_OP_ATTENTION_JOIN,
 	VAPP_OP_STORE_KV,
-	VAPP_OP_SWIGLU,
+	VAPP_OP_GLU,
 	VAPP_OP_GATHER,
 	VAPP_OP_SAMPLE,
+	VAPP_OP_ADD,
+	VAPP_OP_GATE,
+	VAPP_OP_ACTIVATE,
+	VAPP_OP_SOFTCAP,
+	VAPP_OP_CONCAT,
+	VAPP_OP_GATHER_LAST,
+	VAPP_OP_ROUTE,
+	VAPP_OP_CONV,
+	VAPP_OP_DELTA,
 	VAPP_OP_READ,      /* limits */
 	VAPP_OP_FMA,
 	VAPP_OP_DOT_BF16,
@@ -225,7 +305,8 @@ static inline void vapp_share(int64_t n, const vapp_call *c, int64_t *from, int6
 }
 
 /* The functions that each instruction set has its own of. */
-#define VAPP_EACH_VARIANT(X) X(norm) X(rope) X(swiglu) X(attention) X(attention_join) X(sample) X(read) X(fma)
+#define VAPP_EACH_VARIANT(X) X(norm) X(rope) X(glu) X(add) X(gate) X(activate) X(softcap) X(conv) X(delta) \
+	X(attention) X(attention_join) X(sample) X(read) X(fma)
 #define VAPP_DECLARE(name) \
 	void vapp_##name##_generic(const void *, const vapp_call *); \
 	void vapp_##name##_avx2(const void *, const vapp_call *); \

@@ -10,17 +10,18 @@ import (
 // TestMirrors compares the Go structs and constants with C's.
 func TestMirrors(t *testing.T) {
 	structs, constants := mirrors()
-	want := [14]uintptr{
+	want := [20]uintptr{
 		unsafe.Sizeof(Pages{}), unsafe.Sizeof(Tokens{}), unsafe.Sizeof(StoreTokens{}), unsafe.Sizeof(Embed{}), unsafe.Sizeof(Norm{}),
-		unsafe.Sizeof(Angles{}), unsafe.Sizeof(Rope{}), unsafe.Sizeof(Attention{}), unsafe.Sizeof(StoreKV{}), unsafe.Sizeof(SwiGLU{}),
+		unsafe.Sizeof(Angles{}), unsafe.Sizeof(Rope{}), unsafe.Sizeof(Attention{}), unsafe.Sizeof(StoreKV{}), unsafe.Sizeof(GLU{}),
 		unsafe.Sizeof(Gather{}), unsafe.Sizeof(Sample{}), unsafe.Sizeof(Linear{}), unsafe.Sizeof(Limit{}),
+		unsafe.Sizeof(Elements{}), unsafe.Sizeof(Concat{}), unsafe.Sizeof(GatherLast{}), unsafe.Sizeof(Route{}), unsafe.Sizeof(Conv{}), unsafe.Sizeof(Delta{}),
 	}
 	for i, n := range structs {
 		if uintptr(n) != want[i] {
 			t.Errorf("struct %d has %d bytes in C and %d in Go", i, n, want[i])
 		}
 	}
-	if constants != [4]int{attentionSpan, attentionTile, attentionDim, sampleBins} {
+	if constants != [7]int{attentionSpan, attentionTile, attentionDim, sampleBins, MaxConvKernel, deltaCols, MaxKeyDim} {
 		t.Errorf("constants are %v in C", constants)
 	}
 }

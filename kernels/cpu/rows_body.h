@@ -1,30 +1,88 @@
 /* rows_body.h: the ops that work row by row. */
-#include "vec.h"
+#include "act.h"
+
+/* inverse_rms is 1 / sqrt(mean(r²) + eps), the squares summed in double. */
+static inline float inverse_rms(const float *r, int64_t n, float eps)
+{
+	double sums[VW] = {0}, sum = 0;
+	for (int64_t i = 0; i < n; i += VW) {
+		vf v = vf_head(r + i, n - i);
+		vf_add_doubles(sums, v * v);
+	}
+	for (int i = 0; i < VW; i++)
+		sum += sums[i];
+	return (float)(1 / sqrt(sum / (double)n + (double)eps));
+}
+
+/* rms is r times inv and offset + w; without w times inv alone. */
+static inline void rms(const float *r, const float *w, int64_t n, float offset, float inv, float *y)
+{
+	for (int64_t i = 0; i < n; i += VW) {
+		vf v = vf_head(r + i, n - i) * vf_set(inv);
+		if (w)
+			v = (vf_set(offset) + vf_head(w + i, n - i)) * v;
+		vf_put(y + i, v, n - i);
+	}
+}
+
+/* layer_norm takes the mean off first and adds the bias last. */
+static void layer_norm(const vapp_norm *a, const float *r, int64_t n, float *y)
+{
+	double sums[VW] = {0}, sum = 0;
+	for (int64_t i = 0; i < n; i += VW)
+		vf_add_doubles(sums, vf_head(r + i, n - i));
+	for (int i = 0; i < VW; i++)
+		sum += sums[i];
+	float mean = (float)(sum / (double)n);
+	sum = 0;
+	memset(sums, 0, sizeof sums);
+	for (int64_t i = 0; i < n; i += VW) {
+		vf d = vf_head(r + i, n - i) - vf_set(mean);
+		if (n - i < VW) { /* columns that are not there count nothing */
+			float f[VW] = {0};
+			vf_put(f, d, n - i);
+			d = vf_load(f);
+		}
+		vf_add_doubles(sums, d * d);
+	}
+	for (int i = 0; i < VW; i++)
+		sum += sums[i];
+	vf inv = vf_set((float)(1 / sqrt(sum / (double)n + (double)a->eps)));
+	for (int64_t i = 0; i < n; i += VW) {
+		vf v = (vf_head(r + i, n - i) - vf_set(mean)) * inv;
+		vf w = vf_set(1), b = vf_set(0);
+		if (a->w)
+			w = vf_head(a->w + i, n - i);
+		if (a->bias)
+			b = vf_head(a->bias + i, n - i);
+		vf_put(y + i, vf_fma(v, w, b), n - i);
+	}
+}
 
 void VAPP_NAME(norm)(const void *args, const vapp_call *c)
 {
 	const vapp_norm *a = args;
 	int64_t from, to, n = a->cols;
-	vapp_share(c->rows[a->symbol], c, &from, &to);
+	vapp_share((int64_t)c->rows[a->symbol] * a->segments, c, &from, &to);
 	for (int64_t t = from; t < to; t++) {
 		const float *x = a->x + t * n, *r = x;
 		float *y = a->y + t * n;
-		double sums[VW] = {0}, sum = 0;
 		if (a->residual) {
 			float *s = a->residual + t * n;
 			for (int64_t i = 0; i < n; i += VW)
 				vf_put(s + i, vf_head(s + i, n - i) + vf_head(x + i, n - i), n - i);
 			r = s;
 		}
-		for (int64_t i = 0; i < n; i += VW) {
-			vf v = vf_head(r + i, n - i);
-			vf_add_doubles(sums, v * v);
-		}
-		for (int i = 0; i < VW; i++)
-			sum += sums[i];
-		vf inv = vf_set((float)(1 / sqrt(sum / (double)n + (double)a->eps)));
-		for (int64_t i = 0; i < n; i += VW)
-			vf_put(y + i, vf_head(a->w + i, n - i) * (vf_head(r + i, n - i) * inv), n - i);
+		if (a->plain)
+			layer_norm(a, r, n, y);
+		else
+			rms(r, a->w, n, a->offset, inverse_rms(r, n, a->eps), y);
+		if (a->scale != 0)
+			for (int64_t i = 0; i < n; i += VW)
+				vf_put(y + i, vf_head(y + i, n - i) * vf_set(a->scale), n - i);
+		if (a->gate)
+			for (int64_t i = 0; i < n; i += VW)
+				vf_put(y + i, vf_head(y + i, n - i) * vf_silu(vf_head(a->gate + t * n + i, n - i)), n - i);
 	}
 }
 
@@ -55,42 +113,42 @@ static void rotate(const float *x, const float *angles, int32_t rotary, int32_t 
 	}
 }
 
+/* A head is normalised into room, where it is at all. */
+static inline const float *normed(const vapp_rope *a, const float *x, const float *w, int ones, float *room)
+{
+	if (!w && !ones)
+		return x;
+	rms(x, w, a->head_dim, a->offset, inverse_rms(x, a->head_dim, a->eps), room);
+	return room;
+}
+
+/* A unit is a head of Q, with its gate, or one of K and V. */
 void VAPP_NAME(rope)(const void *args, const vapp_call *c)
 {
 	const vapp_rope *a = args;
-	int64_t from, to, d = a->head_dim, width = (a->heads + 2 * a->kv_heads) * d, kv = a->kv_heads * d;
-	int64_t e = vapp_element(a->format);
-	vapp_share(c->rows[VAPP_PER_TOKEN], c, &from, &to);
-	for (int64_t t = from; t < to; t++) {
+	int64_t from, to, d = a->head_dim, e = vapp_element(a->format), heads = a->heads, kv = a->kv_heads;
+	int64_t step = a->gate ? 2 : 1, width = (heads * step + kv * (a->shared ? 1 : 2)) * d;
+	float room[VAPP_ATTENTION_DIM];
+	vapp_share(c->rows[a->symbol] * (heads + kv), c, &from, &to);
+	for (int64_t u = from; u < to; u++) {
+		int64_t t = u / (heads + kv), h = u % (heads + kv);
 		const float *x = a->qkv + t * width, *angles = a->angles + t * a->rotary;
-		uint8_t *k = (uint8_t *)a->k + t * kv * e, *v = (uint8_t *)a->v + t * kv * e;
-		for (int32_t h = 0; h < a->heads; h++, x += d)
-			rotate(x, angles, a->rotary, a->head_dim, VAPP_F32, (uint8_t *)(a->q + (t * a->heads + h) * d));
-		for (int32_t h = 0; h < a->kv_heads; h++, x += d)
-			rotate(x, angles, a->rotary, a->head_dim, a->format, k + h * d * e);
-		for (int64_t i = 0; i < kv; i += VW) {
-			int n = kv - i < VW ? (int)(kv - i) : VW;
-			vf_narrow(a->format, v + i * e, vf_head(x + i, n), n);
+		if (h < heads) {
+			x += h * step * d;
+			if (a->gate)
+				memcpy(a->gate + (t * heads + h) * d, x + d, (size_t)d * 4);
+			x = normed(a, x, a->wq, 0, room);
+			rotate(x, angles, a->rotary, a->head_dim, VAPP_F32, (uint8_t *)(a->q + (t * heads + h) * d));
+			continue;
 		}
-	}
-}
-
-/* The columns are shared, not the rows: one row of a decode step is enough for
- * all parts. */
-void VAPP_NAME(swiglu)(const void *args, const vapp_call *c)
-{
-	const vapp_swiglu *a = args;
-	int64_t from, to, n = a->cols, rows = c->rows[a->symbol];
-	vapp_share((rows * n + VW - 1) / VW, c, &from, &to);
-	for (int64_t t = from * VW / n; t < rows && t * n < to * VW; t++) {
-		int64_t i = from * VW - t * n, end = to * VW - t * n;
-		const float *g = a->x + t * 2 * n;
-		float *y = a->y + t * n;
-		end = end < n ? end : n;
-		for (i = i > 0 ? i : 0; i < end; i += VW) {
-			int64_t w = end - i;
-			vf v = vf_head(g + i, w), one = vf_set(1);
-			vf_put(y + i, v / (one + vf_exp(vf_set(0) - v)) * vf_head(g + n + i, w), w);
+		h -= heads;
+		const float *k = x + (heads * step + h) * d, *v = a->shared ? k : k + kv * d;
+		uint8_t *ky = (uint8_t *)a->k + (t * kv + h) * d * e, *vy = (uint8_t *)a->v + (t * kv + h) * d * e;
+		rotate(normed(a, k, a->wk, 0, room), angles, a->rotary, a->head_dim, a->format, ky);
+		v = normed(a, v, NULL, a->norm_v, room);
+		for (int64_t i = 0; i < d; i += VW) {
+			int n = d - i < VW ? (int)(d - i) : VW;
+			vf_narrow(a->format, vy + i * e, vf_head(v + i, n), n);
 		}
 	}
 }

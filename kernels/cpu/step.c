@@ -64,10 +64,14 @@ void vapp_op_embed(const void *args, const vapp_call *c)
 {
 	const vapp_embed *a = args;
 	int64_t from, to, bytes = row_bytes(a->format, a->cols);
-	vapp_share(c->rows[VAPP_PER_TOKEN], c, &from, &to);
+	vapp_share(c->rows[a->symbol], c, &from, &to);
 	for (int64_t t = from; t < to; t++) {
 		float *y = a->y + t * a->cols;
-		int32_t id = a->ids[t];
+		int32_t id = a->ids[t] - a->row0;
+		if (id < 0 || id >= a->rows) {
+			memset(y, 0, (size_t)a->cols * 4);
+			continue;
+		}
 		if (a->row)
 			a->row(a->table, a->format, a->cols, a->rows, id, y);
 		else
@@ -128,6 +132,64 @@ void vapp_op_gather(const void *args, const vapp_call *c)
 	vapp_share(c->rows[VAPP_PER_SAMPLE], c, &from, &to);
 	for (int64_t i = from; i < to; i++)
 		memcpy(a->y + i * a->bytes, a->x + a->rows[i] * a->bytes, (size_t)a->bytes);
+}
+
+/* A sequence without tokens keeps its row. */
+void vapp_op_gather_last(const void *args, const vapp_call *c)
+{
+	const vapp_gather_last *a = args;
+	int64_t from, to;
+	vapp_share(c->rows[VAPP_SEQS], c, &from, &to);
+	for (int64_t s = from; s < to; s++)
+		if (a->first[s + 1] > a->first[s])
+			memcpy(a->y + s * a->bytes, a->x + (a->first[s + 1] - 1) * a->bytes, (size_t)a->bytes);
+}
+
+void vapp_op_concat(const void *args, const vapp_call *c)
+{
+	const vapp_concat *a = args;
+	int64_t from, to, n = a->a_cols, m = a->b_cols;
+	vapp_share(c->rows[a->symbol], c, &from, &to);
+	for (int64_t t = from; t < to; t++) {
+		memcpy(a->y + t * (n + m), a->a + t * n, (size_t)n * 4);
+		memcpy(a->y + t * (n + m) + n, a->b + t * m, (size_t)m * 4);
+	}
+}
+
+/* pick inserts expert e into the k best so far; what is not greater goes behind. */
+static void pick(const float *x, int32_t e, int32_t *ids, int32_t k, int32_t top)
+{
+	int32_t at = k;
+	while (at > 0 && x[e] > x[ids[at - 1]])
+		at--;
+	if (at == top)
+		return;
+	for (int32_t i = k < top ? k : top - 1; i > at; i--)
+		ids[i] = ids[i - 1];
+	ids[at] = e;
+}
+
+/* The softmax runs in double, as the oracle's: a row is short. */
+void vapp_op_route(const void *args, const vapp_call *c)
+{
+	const vapp_route *a = args;
+	int64_t from, to;
+	vapp_share(c->rows[a->symbol], c, &from, &to);
+	for (int64_t t = from; t < to; t++) {
+		const float *x = a->logits + t * a->experts;
+		int32_t *ids = a->ids + t * a->top;
+		float *w = a->weights + t * a->top;
+		double sum = 0;
+		for (int32_t e = 0; e < a->experts; e++)
+			pick(x, e, ids, e < a->top ? e : a->top, a->top);
+		for (int32_t k = 0; k < a->top; k++)
+			sum += exp((double)x[ids[k]] - (double)x[ids[0]]);
+		for (int32_t k = 0; k < a->top; k++) {
+			w[k] = (float)(exp((double)x[ids[k]] - (double)x[ids[0]]) / sum);
+			if (a->scale)
+				w[k] *= a->scale[ids[k]];
+		}
+	}
 }
 
 void vapp_op_linear_prepare(const void *args, const vapp_call *c)

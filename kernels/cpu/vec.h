@@ -48,6 +48,25 @@ static inline void vf_store_half(uint16_t *p, vf v)
 {
 	_mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
 }
+static inline vf vf_round_bfloat(vf v)
+{
+	__m512i u = _mm512_castps_si512(v), odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+	__m512i r = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+	r = _mm512_mask_or_epi32(r, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), u, _mm512_set1_epi32(0x400000));
+	return _mm512_castsi512_ps(_mm512_and_si512(r, _mm512_set1_epi32((int)0xffff0000)));
+}
+static inline void vf_store_bfloat(uint16_t *p, vf v)
+{
+	__m512i u = _mm512_srli_epi32(_mm512_castps_si512(vf_round_bfloat(v)), 16);
+	_mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(u));
+}
+static inline void vf_pairs(const float *p, vf *even, vf *odd)
+{
+	const __m512i i = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+	vf a = vf_load(p), b = vf_load(p + 16);
+	*even = _mm512_permutex2var_ps(a, i, b);
+	*odd = _mm512_permutex2var_ps(a, _mm512_add_epi32(i, _mm512_set1_epi32(1)), b);
+}
 #elif VAPP_VECTOR == 256
 #define VAPP_NAME(f) VAPP_JOIN(vapp_, VAPP_JOIN(f, _avx2))
 #define VW 8
@@ -89,6 +108,26 @@ static inline void vf_add_doubles(double *acc, vf v)
 static inline void vf_store_half(uint16_t *p, vf v)
 {
 	_mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+static inline vf vf_round_bfloat(vf v)
+{
+	__m256i u = _mm256_castps_si256(v), odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+	__m256i r = _mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+	__m256i nan = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
+	r = _mm256_blendv_epi8(r, nan, _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q)));
+	return _mm256_castsi256_ps(_mm256_and_si256(r, _mm256_set1_epi32((int)0xffff0000)));
+}
+static inline void vf_store_bfloat(uint16_t *p, vf v)
+{
+	__m256i u = _mm256_srli_epi32(_mm256_castps_si256(vf_round_bfloat(v)), 16);
+	_mm_storeu_si128((__m128i *)p, _mm_packus_epi32(_mm256_castsi256_si128(u), _mm256_extracti128_si256(u, 1)));
+}
+static inline void vf_pairs(const float *p, vf *even, vf *odd)
+{
+	vf a = vf_load(p), b = vf_load(p + 8);
+	vf e = _mm256_shuffle_ps(a, b, 0x88), o = _mm256_shuffle_ps(a, b, 0xdd);
+	*even = _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(e), 0xd8));
+	*odd = _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(o), 0xd8));
 }
 #else
 #define VAPP_NAME(f) VAPP_JOIN(vapp_, VAPP_JOIN(f, _generic))
@@ -158,6 +197,23 @@ static inline void vf_store_half(uint16_t *p, vf v)
 	for (int i = 0; i < VW; i++)
 		p[i] = vapp_float_to_half(v[i]);
 }
+static inline void vf_store_bfloat(uint16_t *p, vf v)
+{
+	for (int i = 0; i < VW; i++)
+		p[i] = vapp_float_to_bfloat(v[i]);
+}
+static inline vf vf_round_bfloat(vf v)
+{
+	for (int i = 0; i < VW; i++)
+		v[i] = vapp_bfloat_to_float(vapp_float_to_bfloat(v[i]));
+	return v;
+}
+/* vf_pairs loads 2·VW floats: those at even and at odd places. */
+static inline void vf_pairs(const float *p, vf *even, vf *odd)
+{
+	*even = (vf){p[0], p[2], p[4], p[6]};
+	*odd = (vf){p[1], p[3], p[5], p[7]};
+}
 #endif
 
 /* vf_apart keeps a product from being fused with the sum that follows. */
@@ -191,6 +247,20 @@ static inline vf vf_exp(vf x)
 	return vf_drop_lt(vf_scale2(p, n), x, low);
 }
 
+/* vf_tanh is a polynomial below 0.625 (Cephes) and 1 − 2/(e^2x + 1) above; the error is
+ * below 3 units in the last place, and a NaN stays one. */
+static inline vf vf_tanh(vf x)
+{
+	vf one = vf_set(1), s = x * x, size = vf_max(x, vf_set(0) - x);
+	vf p = vf_set(-5.70498872745e-3f);
+	p = vf_fma(p, s, vf_set(2.06390887954e-2f));
+	p = vf_fma(p, s, vf_set(-5.37397155531e-2f));
+	p = vf_fma(p, s, vf_set(1.33314422036e-1f));
+	p = vf_fma(p, s, vf_set(-3.33332819422e-1f));
+	vf low = vf_fma(p * s, x, x), high = one - vf_set(2) / (vf_exp(x + x) + one);
+	return vf_keep_ge(low, vf_set(0.625f), size) + vf_drop_lt(high, size, vf_set(0.62500006f));
+}
+
 /* vf_widen loads VW elements stored as F32, F16 or BF16. */
 static inline vf vf_widen(int32_t format, const uint8_t *p)
 {
@@ -207,6 +277,10 @@ static inline void vf_narrow(int32_t format, uint8_t *p, vf v, int n)
 	float f[VW];
 	if (format == VAPP_F16 && n == VW) {
 		vf_store_half((uint16_t *)p, v);
+		return;
+	}
+	if (format == VAPP_BF16 && n == VW) {
+		vf_store_bfloat((uint16_t *)p, v);
 		return;
 	}
 	vf_store(f, v);

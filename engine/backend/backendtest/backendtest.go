@@ -48,6 +48,8 @@ func Run(t *testing.T, o backend.Opener, settings ...backend.Settings) {
 			t.Run("pack", sub.pack)
 			t.Run("linear", sub.linear)
 			t.Run("rows", sub.rows)
+			t.Run("norms", sub.norms)
+			t.Run("elements", sub.elements)
 			t.Run("rope", sub.rope)
 			t.Run("attention", sub.attention)
 			t.Run("equal", sub.equal)

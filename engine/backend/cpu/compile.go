@@ -59,7 +59,7 @@ func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
 		return nil, short("program "+p.Name, n, d.arenas[backend.Workspace].bytes)
 	}
 	for _, c := range p.Classes {
-		if c.BlockSize <= 0 || c.BlockSize%16 != 0 || c.PagesPerSlab <= 0 {
+		if c.State == nil && (c.BlockSize <= 0 || c.BlockSize%16 != 0) || c.PagesPerSlab <= 0 {
 			return nil, backend.Unsupported(name, "class "+c.Name, fmt.Sprintf("%d tokens a page, %d pages a slab; a page holds a multiple of 16", c.BlockSize, c.PagesPerSlab))
 		}
 	}

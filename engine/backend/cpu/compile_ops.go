@@ -21,27 +21,24 @@ func (c *compiler) op(op backend.Op) error {
 		}, backend.PerToken, 1, worth)
 	case backend.Embed:
 		return c.embed(o)
-	case backend.Norm:
-		y := c.info(o.Y)
-		return add(c, kcpu.OpNorm, kcpu.Norm{
-			X: c.value(o.X), Residual: c.value(o.Residual), W: c.weight(o.W), Y: c.value(o.Y),
-			Symbol: int32(y.Rows), Cols: int32(y.Cols), Eps: o.Eps,
-		}, y.Rows, 1, rows(y.Cols))
 	case backend.Linear:
 		return c.linear(o)
-	case backend.GLU:
-		y := c.info(o.Y)
-		return add(c, kcpu.OpSwiGLU, kcpu.SwiGLU{X: c.value(o.X), Y: c.value(o.Y), Symbol: int32(y.Rows), Cols: int32(y.Cols)},
-			y.Rows, y.Cols, worth/2)
 	case backend.Gather:
 		y := c.info(o.Y)
 		return add(c, kcpu.OpGather, kcpu.Gather{
 			X: c.value(o.X), Rows: address(c.s.Rows), Y: c.value(o.Y), Bytes: y.Format.Bytes(int64(y.Cols)),
 		}, backend.PerSample, 1, rows(y.Cols))
+	case backend.GatherLast:
+		y := c.info(o.Y)
+		return add(c, kcpu.OpGatherLast, kcpu.GatherLast{
+			X: c.value(o.X), First: address(c.s.First), Y: c.value(o.Y), Bytes: y.Format.Bytes(int64(y.Cols)),
+		}, backend.PerSeq, 1, rows(y.Cols))
 	case backend.Sample:
 		return c.sample(o)
+	case backend.Angles, backend.Rope, backend.Attention, backend.StoreKV:
+		return c.attention(op)
 	}
-	return c.attention(op)
+	return c.layer(op)
 }
 
 func (c *compiler) attention(op backend.Op) error {
@@ -52,11 +49,7 @@ func (c *compiler) attention(op backend.Op) error {
 			Positions: address(c.s.Positions), Freq: c.weight(o.InvFreq), Y: c.value(o.Y), Half: int32(half), Scale: o.Scale,
 		}, backend.PerToken, 1, rows(128*half))
 	case backend.Rope:
-		return add(c, kcpu.OpRope, kcpu.Rope{
-			QKV: c.value(o.QKV), Angles: c.value(o.Angles), Q: c.value(o.Q), K: c.value(o.K), V: c.value(o.V),
-			Heads: int32(o.Heads), KVHeads: int32(o.KVHeads), HeadDim: int32(o.HeadDim), Rotary: int32(o.Rotary),
-			Format: int32(c.info(o.K).Format),
-		}, backend.PerToken, 1, rows((o.Heads+2*o.KVHeads)*o.HeadDim))
+		return c.rope(o)
 	case backend.Attention:
 		return c.attend(o)
 	case backend.StoreKV:
@@ -92,6 +85,7 @@ func (c *compiler) embed(o backend.Embed) error {
 	a := kcpu.Embed{
 		IDs: c.value(o.Ids), Table: c.weight(o.Table), Y: c.value(o.Y),
 		Format: int32(c.d.weights[o.Table].Format), Cols: int32(w.Cols), Rows: int32(w.Rows), Scale: o.Scale,
+		Symbol: int32(y.Rows), Row0: int32(o.Row0),
 	}
 	if w.Use&backend.Multiply != 0 {
 		k, err := c.kernel(o.Table)
@@ -100,7 +94,7 @@ func (c *compiler) embed(o backend.Embed) error {
 		}
 		a.Row = k.RowAddress()
 	}
-	return add(c, kcpu.OpEmbed, a, backend.PerToken, 1, rows(4*y.Cols))
+	return add(c, kcpu.OpEmbed, a, y.Rows, 1, rows(4*y.Cols))
 }
 
 func (c *compiler) kernel(w backend.WeightID) (kcpu.LinearKernel, error) {

@@ -112,6 +112,8 @@ func TestWorkspaceRefuses(t *testing.T) {
 	for want, p := range map[string]*backend.Program{
 		"heads of 1024":  {Shard: backend.Whole, Ops: []backend.Op{backend.Attention{Heads: 1, KVHeads: 1, HeadDim: 1024}}},
 		"64 query heads": {Shard: backend.Whole, Ops: []backend.Op{backend.Attention{Heads: 64, KVHeads: 1, HeadDim: 64}}},
+		"convolution of": {Shard: backend.Whole, Ops: []backend.Op{backend.Conv{Kernel: 17}}},
+		"keys of 512":    {Shard: backend.Whole, Ops: []backend.Op{backend.DeltaNet{KeyDim: 512}}},
 		"vocabulary":     {Shard: backend.Whole, Vocab: 1 << 30, Ops: []backend.Op{backend.Sample{}}},
 	} {
 		if _, err := l.Workspace(p); !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), want) {
@@ -129,7 +131,7 @@ func TestRunsRefuses(t *testing.T) {
 	for want, p := range map[string]*backend.Program{
 		"2 ranks":                 {Shard: backend.Shard{World: 2}},
 		"op attention with sinks": {Ops: []backend.Op{backend.Attention{Sinked: true}}},
-		"op delta_net":            {Ops: []backend.Op{backend.DeltaNet{}}},
+		"op verify":               {Ops: []backend.Op{backend.Verify{}}},
 		"KV class old: a window":  {Classes: []backend.KVClass{{Name: "old", Window: 128}}},
 	} {
 		if err := l.Runs(nil, p); !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), want) {

@@ -2,10 +2,8 @@ package cpu
 
 import (
 	"fmt"
-	"slices"
 
 	"vapp.dev/engine/backend"
-	"vapp.dev/kernels"
 	kcpu "vapp.dev/kernels/cpu"
 )
 
@@ -47,40 +45,19 @@ func (l layout) rooms(p *backend.Program, op backend.Op) (rooms, error) {
 	case backend.Experts:
 		return l.expertRooms(p, o)
 	case backend.DeltaNet:
-		return rooms{each: deltaRoom(o)}, nil
-	case backend.Tokens, backend.StoreTokens, backend.Embed, backend.Norm, backend.Angles, backend.Rope,
-		backend.StoreKV, backend.GLU, backend.Gather, backend.GatherLast, backend.Patches, backend.Pool, backend.Standardize, backend.Encoded, backend.Merge, backend.Resample, backend.Join, backend.Add, backend.Concat, backend.Softcap,
-		backend.Activate, backend.Route, backend.Conv, backend.Drafted, backend.AllReduce, backend.AllGather,
+		return rooms{}, within("keys", o.KeyDim, kcpu.MaxKeyDim)
+	case backend.Conv:
+		return rooms{}, within("a convolution", o.Kernel, kcpu.MaxConvKernel)
+	case backend.Rope:
+		return rooms{}, within("heads", o.HeadDim, kcpu.MaxHeadDim)
+	case backend.Tokens, backend.StoreTokens, backend.Embed, backend.Norm, backend.Angles,
+		backend.StoreKV, backend.GLU, backend.Gather, backend.GatherLast, backend.Add, backend.Concat, backend.Softcap,
+		backend.Patches, backend.Pool, backend.Standardize, backend.Encoded, backend.Merge, backend.Resample, backend.Join,
+		backend.Activate, backend.Route, backend.Drafted, backend.AllReduce, backend.AllGather,
 		backend.Send, backend.Receive, backend.Gate, backend.Verify, backend.GatherKept, backend.Propose:
 		return rooms{}, nil
 	}
 	return rooms{}, backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")
-}
-
-// Runs refuses what is planned and has no kernel yet.
-func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
-	if p.Shard.World > 1 {
-		return backend.Unsupported(name, fmt.Sprintf("%d ranks", p.Shard.World), "it is a single device")
-	}
-	if what := backend.NewerIn(p); what != "" {
-		return backend.Unsupported(name, what, "it has no kernel yet")
-	}
-	for _, w := range weights {
-		packed, err := l.Weight(w)
-		if err != nil {
-			return err
-		}
-		if len(w.Parts) > 0 && w.Parts[0].Transposed {
-			return backend.Unsupported(name, "weight "+w.Name+" stored as [in, out]", "it is packed from rows of [out, in]")
-		}
-		if w.Use&backend.Multiply != 0 && !slices.Contains(kcpu.SupportedFormats(l.variant), packed.Format) {
-			return backend.Unsupported(name, "weight "+w.Name+" in "+packed.Format.String(), "it has no kernel yet")
-		}
-		if packed.Format == kernels.F16 && w.Source != kernels.F16 {
-			return backend.Unsupported(name, "weight "+w.Name+" converted to f16", "weights are converted to bf16 and f32 only")
-		}
-	}
-	return nil
 }
 
 // expertRooms holds the rows of a mixture sorted by expert: the tokens' picks,
@@ -94,14 +71,12 @@ func (l layout) expertRooms(p *backend.Program, o backend.Experts) (rooms, error
 	return rooms{shared: shared, each: align(4 * int64(max(2*o.Width, p.Values[o.X].Cols)))}, nil
 }
 
-// deltaChunk is how many tokens the chunked form of the delta rule takes at once.
-const deltaChunk = 64
-
-// deltaRoom is a thread's room for a chunk of one value head: queries, keys,
-// values and their corrections, the chunk's triangle, and the state, F32.
-func deltaRoom(o backend.DeltaNet) int64 {
-	k, v := int64(o.KeyDim), int64(o.ValueDim)
-	return align(4 * (deltaChunk*(3*k+2*v) + 2*deltaChunk*deltaChunk + k*v + 4*deltaChunk))
+// within refuses what is wider than kernels have room for.
+func within(what string, n, most int) error {
+	if n <= most {
+		return nil
+	}
+	return backend.Unsupported(name, fmt.Sprintf("%s of %d", what, n), fmt.Sprintf("at most %d", most))
 }
 
 func (l layout) linearRooms(p *backend.Program, o backend.Linear) (rooms, error) {

@@ -151,9 +151,15 @@ func rowOf[T any](m []T, i, n int) []T { return m[i*n : (i+1)*n] }
 func (l *launch) cols(v backend.Value) int { return l.e.p.Values[v].Cols }
 
 // rowsOf is a value's row count in this launch.
-func (l *launch) rowsOf(v backend.Value) int {
-	if l.e.p.Values[v].Rows == backend.PerSample {
+func (l *launch) rowsOf(v backend.Value) int { return l.count(l.e.p.Values[v].Rows) }
+
+// count is how many rows of a kind this launch has.
+func (l *launch) count(r backend.Rows) int {
+	switch r {
+	case backend.PerSample:
 		return l.b.Samples
+	case backend.PerSeq:
+		return l.b.Seqs
 	}
 	return l.b.Tokens
 }

@@ -86,10 +86,7 @@ func (l *launch) run() (err error) {
 // bytes is a value at the launch's row count.
 func (l *launch) bytes(v backend.Value) []byte {
 	in := l.e.p.Values[v]
-	rows := l.b.Tokens
-	if in.Rows == backend.PerSample {
-		rows = l.b.Samples
-	}
+	rows := l.count(in.Rows)
 	return l.d.arenas[backend.Scratch][in.Offset:][:in.Format.Bytes(int64(rows)*int64(in.Cols))]
 }
 

@@ -1,0 +1,79 @@
+package cpu
+
+import (
+	"fmt"
+	"slices"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
+	kcpu "vapp.dev/kernels/cpu"
+)
+
+// Runs refuses what is planned and has no kernel yet.
+func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
+	if p.Shard.World > 1 {
+		return backend.Unsupported(name, fmt.Sprintf("%d ranks", p.Shard.World), "it is a single device")
+	}
+	for _, op := range p.Ops {
+		if what := missing(op); what != "" {
+			return backend.Unsupported(name, "op "+what, "it has no kernel yet")
+		}
+	}
+	for _, c := range p.Classes {
+		if what := missingClass(c); what != "" {
+			return backend.Unsupported(name, "KV class "+c.Name+": "+what, "it has no kernel yet")
+		}
+	}
+	for _, w := range weights {
+		packed, err := l.Weight(w)
+		if err != nil {
+			return err
+		}
+		if len(w.Parts) > 0 && w.Parts[0].Transposed {
+			return backend.Unsupported(name, "weight "+w.Name+" stored as [in, out]", "it is packed from rows of [out, in]")
+		}
+		if w.Use&backend.Multiply != 0 && !slices.Contains(kcpu.SupportedFormats(l.variant), packed.Format) {
+			return backend.Unsupported(name, "weight "+w.Name+" in "+packed.Format.String(), "it has no kernel yet")
+		}
+		if packed.Format == kernels.F16 && w.Source != kernels.F16 {
+			return backend.Unsupported(name, "weight "+w.Name+" converted to f16", "weights are converted to bf16 and f32 only")
+		}
+	}
+	return nil
+}
+
+// missing names what of an op has no kernel; "" where all of it has. Fields that have
+// one are cleared before the rest is looked at.
+func missing(op backend.Op) string {
+	switch o := op.(type) {
+	case backend.Add, backend.Concat, backend.Softcap, backend.Activate, backend.Gate, backend.GatherLast, backend.Route, backend.Conv, backend.DeltaNet:
+		return ""
+	case backend.Embed:
+		o.Row0 = 0
+		return backend.Newer(o)
+	case backend.Norm:
+		o.W, o.Offset, o.Scale, o.Segment, o.Gated, o.Plain = 0, 0, 0, 0, false, false
+		return backend.Newer(o)
+	case backend.Rope:
+		o.Norm, o.Gated, o.Shared = nil, false, false
+		return backend.Newer(o)
+	case backend.GLU:
+		o.Activation = backend.Activation{}
+		return backend.Newer(o)
+	}
+	return backend.Newer(op)
+}
+
+// missingClass names what of a class's pages no kernel reads.
+func missingClass(c backend.KVClass) string {
+	switch {
+	case c.Window > 0:
+		return "a window"
+	case c.Format == kernels.F8E4M3 || c.Format == kernels.F8E5M2:
+		return "pages in " + c.Format.String()
+	}
+	if s := c.State; s != nil && s.ConvFormat != kernels.F32 && s.ConvFormat != kernels.F16 && s.ConvFormat != kernels.BF16 {
+		return fmt.Sprintf("a convolution's inputs in %v", s.ConvFormat)
+	}
+	return ""
+}

@@ -1,0 +1,228 @@
+/* state_body.h: recurrent layers, whose state lies in one page of each sequence.
+ *
+ * A number of the state is moved on token by token in one order, whatever the step's
+ * cut: so the bits depend neither on chunks nor on parts. */
+#include "act.h"
+
+static inline uint8_t *state_page(const vapp_pages *p, int64_t seq) { return vapp_page(p, p->table[seq * p->width]) + p->k; }
+
+/* keep is x as format has it. */
+static inline vf keep(int32_t format, vf x)
+{
+	if (format == VAPP_BF16)
+		return vf_round_bfloat(x);
+	if (format == VAPP_F16) {
+		uint16_t h[VW];
+		vf_store_half(h, x);
+		return vf_half(h);
+	}
+	return x;
+}
+
+/* row_of is where the state keeps the input of position pos, at a step that ends
+ * before position end. */
+static inline int64_t row_of(const vapp_conv *a, int64_t pos, int64_t end)
+{
+	if (a->conv_rows >= a->kernel)
+		return pos % a->conv_rows;
+	return pos - (end - a->conv_rows);
+}
+
+/* conv_columns is up to VW columns, n from column col on, of one sequence. */
+static void conv_columns(const vapp_conv *a, int64_t seq, int64_t col, int n)
+{
+	int32_t k = a->kernel, f = a->pages.format;
+	int64_t e = vapp_element(f), first = a->first[seq], rows = a->first[seq + 1] - first;
+	int64_t start = a->positions[first], end = start + rows;
+	uint8_t *page = state_page(&a->pages, seq) + col * e;
+	float w[VAPP_CONV_KERNEL * VW] = {0};
+	vf past[VAPP_CONV_KERNEL]; /* the last inputs, the oldest first; then the token's own */
+	for (int32_t j = 0; j < k; j++)
+		for (int i = 0; i < n; i++)
+			w[j * VW + i] = a->w[(col + i) * k + j];
+	for (int32_t j = 0; j < k - 1; j++) {
+		int64_t pos = start - (k - 1) + j;
+		float row[VW] = {0};
+		if (pos >= 0)
+			vapp_dequantize(f, page + row_of(a, pos, start) * a->cols * e, n, row);
+		past[j] = vf_load(row);
+	}
+	for (int64_t t = 0; t < rows; t++) {
+		vf sum = vf_set(0);
+		past[k - 1] = keep(f, vf_head(a->x + (first + t) * a->cols + col, n));
+		for (int32_t j = 0; j < k; j++)
+			sum = vf_fma(vf_load(w + j * VW), past[j], sum);
+		vf_put(a->y + (first + t) * a->cols + col, vf_silu(sum), n);
+		if (a->conv_rows >= k && start + t >= end - a->conv_rows)
+			vf_narrow(f, page + row_of(a, start + t, end) * a->cols * e, past[k - 1], n);
+		for (int32_t j = 0; j < k - 1; j++)
+			past[j] = past[j + 1];
+	}
+	if (a->conv_rows < k)
+		for (int32_t j = 0; j < k - 1; j++)
+			vf_narrow(f, page + j * a->cols * e, past[j], n);
+}
+
+/* A unit is a sequence and some columns. */
+void VAPP_NAME(conv)(const void *args, const vapp_call *c)
+{
+	const vapp_conv *a = args;
+	int64_t from, to, units = (a->cols + VAPP_CONV_COLS - 1) / VAPP_CONV_COLS;
+	vapp_share(c->rows[VAPP_SEQS] * units, c, &from, &to);
+	for (int64_t u = from; u < to; u++) {
+		int64_t seq = u / units, col = u % units * VAPP_CONV_COLS, end = col + VAPP_CONV_COLS;
+		if (a->first[seq] == a->first[seq + 1])
+			continue;
+		for (end = end < a->cols ? end : a->cols; col < end; col += VW)
+			conv_columns(a, seq, col, end - col < VW ? (int)(end - col) : VW);
+	}
+}
+
+/* gates is what a token does to all columns of a value head. */
+typedef struct {
+	const float *q, *k;
+	float decay, beta, q_scale, k_scale;
+} gates;
+
+static inline double square_sum(const float *x, int64_t n)
+{
+	double sums[VW] = {0}, sum = 0;
+	for (int64_t i = 0; i < n; i += VW) {
+		vf v = vf_head(x + i, n - i);
+		vf_add_doubles(sums, v * v);
+	}
+	for (int i = 0; i < VW; i++)
+		sum += sums[i];
+	return sum;
+}
+
+static gates token_gates(const vapp_delta *a, int64_t token, int64_t head)
+{
+	int64_t n = a->key_dim, keys = a->key_heads * n, own = head / (a->value_heads / a->key_heads);
+	const float *qkv = a->qkv + token * (2 * keys + (int64_t)a->value_heads * a->value_dim), *ba = a->ba + token * 2 * a->value_heads;
+	gates g = {.q = qkv + own * n, .k = qkv + keys + own * n};
+	double x = (double)(ba[a->value_heads + head] + a->dt_bias[head]), soft = x > 20 ? x : log1p(exp(x));
+	g.decay = (float)exp(-exp((double)a->a_log[head]) * soft);
+	g.beta = (float)(1 / (1 + exp(-(double)ba[head])));
+	g.q_scale = (float)(1 / sqrt((square_sum(g.q, n) + 1e-6) * (double)n));
+	g.k_scale = (float)(1 / sqrt(square_sum(g.k, n) + 1e-6));
+	return g;
+}
+
+/* delta_rows is one token for NV vectors of columns of the state s, whose rows are `stride`
+ * floats apart. Sums over rows are four, of every fourth row, joined as (0+1)+(2+3). */
+#define NV 2
+static inline __attribute__((always_inline)) void delta_rows(const gates *g, float *s, int64_t dim, int64_t stride, const float *v, float *y)
+{
+	const vf decay = vf_set(g->decay);
+	vf acc[4][NV], step[NV];
+	for (int r = 0; r < 4; r++)
+		for (int j = 0; j < NV; j++)
+			acc[r][j] = vf_set(0);
+	for (int64_t i = 0; i < dim; i += 4)
+		for (int r = 0; r < 4 && i + r < dim; r++)
+			for (int j = 0; j < NV; j++)
+				acc[r][j] = vf_fma(vf_load(s + (i + r) * stride + j * VW), vf_set(g->k[i + r]), acc[r][j]);
+	for (int j = 0; j < NV; j++) {
+		vf seen = ((acc[0][j] + acc[1][j]) + (acc[2][j] + acc[3][j])) * vf_set(g->k_scale);
+		vf gap = vf_fma(vf_set(0) - decay, seen, vf_load(v + j * VW));
+		step[j] = gap * vf_set(g->beta) * vf_set(g->k_scale);
+	}
+	for (int r = 0; r < 4; r++)
+		for (int j = 0; j < NV; j++)
+			acc[r][j] = vf_set(0);
+	for (int64_t i = 0; i < dim; i += 4)
+		for (int r = 0; r < 4 && i + r < dim; r++)
+			for (int j = 0; j < NV; j++) {
+				float *at = s + (i + r) * stride + j * VW;
+				vf now = vf_fma(vf_set(g->k[i + r]), step[j], vf_load(at) * decay);
+				vf_store(at, now);
+				acc[r][j] = vf_fma(now, vf_set(g->q[i + r]), acc[r][j]);
+			}
+	for (int j = 0; j < NV; j++)
+		vf_store(y + j * VW, ((acc[0][j] + acc[1][j]) + (acc[2][j] + acc[3][j])) * vf_set(g->q_scale));
+}
+
+/* run is n tokens of one sequence, from row token on, for columns of one head. */
+typedef struct {
+	const vapp_delta *a;
+	int64_t seq, head, token, n;
+} run;
+
+/* copy is where the state after position pos is kept. */
+static float *copy(const run *r, int64_t pos)
+{
+	const vapp_delta *a = r->a;
+	uint8_t *p = state_page(&a->pages, r->seq) + (a->copies > 1 ? pos % a->copies * a->copy_bytes : 0);
+	return (float *)p + r->head * a->key_dim * a->value_dim;
+}
+
+/* sampled says whether a row of the step is among those that sample. */
+static int sampled(const vapp_delta *a, const vapp_call *c, int64_t token)
+{
+	for (int32_t i = 0; i < c->rows[VAPP_PER_SAMPLE]; i++)
+		if (a->rows[i] == token)
+			return 1;
+	return 0;
+}
+
+enum { WIDE = NV * VW };
+
+/* move copies n columns of the state between a copy and a room of WIDE columns. */
+static void move(float *to, int64_t to_stride, const float *from, int64_t from_stride, int64_t rows, int64_t n)
+{
+	for (int64_t i = 0; i < rows; i++)
+		memcpy(to + i * to_stride, from + i * from_stride, (size_t)n * 4);
+}
+
+/* delta_columns takes n ≤ WIDE columns from col on through all tokens. They work where
+ * they lie when that is where they stay: one copy of whole vectors. */
+static void delta_columns(const run *r, const vapp_call *c, const gates *g, int64_t col, int64_t n)
+{
+	const vapp_delta *a = r->a;
+	int64_t dim = a->key_dim, d = a->value_dim, pos = a->positions[r->token];
+	int64_t keys = 2 * (int64_t)a->key_heads * dim, cols = keys + a->value_heads * d;
+	float room[VAPP_DELTA_KEYS * WIDE], v[WIDE] = {0}, y[WIDE], *s = room;
+	int64_t stride = WIDE;
+	if (a->copies == 1 && n == WIDE) {
+		s = copy(r, 0) + col;
+		stride = d;
+		if (pos == 0)
+			for (int64_t i = 0; i < dim; i++)
+				memset(s + i * d, 0, sizeof v);
+	} else {
+		memset(room, 0, (size_t)dim * sizeof v);
+		if (pos > 0)
+			move(room, WIDE, copy(r, pos - 1) + col, d, dim, n);
+	}
+	for (int64_t t = 0; t < r->n; t++) {
+		memcpy(v, a->qkv + (r->token + t) * cols + keys + r->head * d + col, (size_t)n * 4);
+		delta_rows(&g[t], s, dim, stride, v, y);
+		memcpy(a->y + ((r->token + t) * a->value_heads + r->head) * d + col, y, (size_t)n * 4);
+		int end = t == r->n - 1;
+		if (s == room && (end || (a->copies > 1 && sampled(a, c, r->token + t))))
+			move(copy(r, pos + t) + col, d, room, WIDE, dim, n);
+	}
+}
+
+/* A unit is a sequence, a value head and some of its columns. */
+void VAPP_NAME(delta)(const void *args, const vapp_call *c)
+{
+	enum { TOKENS = 64 };
+	const vapp_delta *a = args;
+	gates g[TOKENS];
+	int64_t from, to, blocks = (a->value_dim + VAPP_DELTA_COLS - 1) / VAPP_DELTA_COLS, units = a->value_heads * blocks;
+	vapp_share(c->rows[VAPP_SEQS] * units, c, &from, &to);
+	for (int64_t u = from; u < to; u++) {
+		run r = {.a = a, .seq = u / units, .head = u % units / blocks};
+		int64_t col = u % blocks * VAPP_DELTA_COLS, end = col + VAPP_DELTA_COLS, stop = a->first[r.seq + 1];
+		end = end < a->value_dim ? end : a->value_dim;
+		for (r.token = a->first[r.seq]; r.token < stop; r.token += r.n) {
+			r.n = stop - r.token < TOKENS ? stop - r.token : TOKENS;
+			for (int64_t t = 0; t < r.n; t++)
+				g[t] = token_gates(a, r.token + t, r.head);
+			for (int64_t at = col; at < end; at += WIDE)
+				delta_columns(&r, c, g, at, end - at < WIDE ? end - at : WIDE);
+		}
+	}
+}
