@@ -63,8 +63,13 @@ func TestGemmaQuantized(t *testing.T) {
 	}
 }
 
-// rect is a part of a tensor.
-type rect struct{ row0, rows, col0, cols int64 }
+// rect is a part of a tensor, or of each matrix of a stack.
+type rect struct{ experts, row0, rows, col0, cols int64 }
+
+// meets says that two parts share elements.
+func (r rect) meets(o rect) bool {
+	return r.row0 < o.row0+o.rows && o.row0 < r.row0+r.rows && r.col0 < o.col0+o.cols && o.col0 < r.col0+r.cols
+}
 
 // TestRanksCover: the parts of all ranks, each counted once, are the whole checkpoint.
 func TestRanksCover(t *testing.T) {
@@ -102,7 +107,12 @@ func TestRanksCover(t *testing.T) {
 				}
 				var n int64
 				for r := range read[name] {
-					n += r.rows * r.cols
+					n += r.experts * r.rows * r.cols
+					for other := range read[name] {
+						if r != other && r.meets(other) {
+							t.Errorf("%s: ranks read %v and %v", name, r, other)
+						}
+					}
 				}
 				if strings.HasSuffix(name, mxBlocks) {
 					n /= 2 // two weights a byte
@@ -128,7 +138,7 @@ func collect(t *testing.T, read map[string]map[rect]bool, shapes map[string]chec
 	}
 	if w.Use&backend.Vector != 0 {
 		rows := int64(max(1, p.Rows))
-		read[p.Tensor][rect{int64(p.Row0), rows, int64(p.Col0), int64(p.Elems) / rows}] = true
+		read[p.Tensor][rect{1, int64(p.Row0), rows, int64(p.Col0), int64(p.Elems) / rows}] = true
 		return
 	}
 	cols := int64(w.Cols)
@@ -139,7 +149,7 @@ func collect(t *testing.T, read map[string]map[rect]bool, shapes map[string]chec
 	if int64(p.Row0+p.Rows) > per {
 		t.Errorf("%s reads rows %d to %d of %d of %s", w.Name, p.Row0, p.Row0+p.Rows, per, p.Tensor)
 	}
-	read[p.Tensor][rect{int64(p.Row0), int64(p.Rows) * int64(max(1, w.Experts)), int64(p.Col0), cols}] = true
+	read[p.Tensor][rect{int64(max(1, w.Experts)), int64(p.Row0), int64(p.Rows), int64(p.Col0), cols}] = true
 }
 
 // TestGemmaAlone: the text model by itself has the same weights under other names.
