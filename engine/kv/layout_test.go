@@ -47,6 +47,18 @@ func TestSlabSizeOfTwoClasses(t *testing.T) {
 	}
 }
 
+// TestSlabsStaySmall: a page of 17 layers' keys and values beside 48 layers of
+// recurrent state. A slab of three states would fit a few bytes better, and lose far
+// more where the arena ends inside of one.
+func TestSlabsStaySmall(t *testing.T) {
+	for _, state := range []int64{77_955_072, 153_944_064, 228_950_016} {
+		l := layoutOf(t, Spec{"full", Full, 557_120, 16, 0}, Spec{"state", State, state, 0, 0})
+		if l.SlabBytes > state+state/100 || l.PagesPerSlab[1] != 1 || wasted(l.Specs, l.SlabBytes) > negligible {
+			t.Errorf("state of %d: slab of %d with %v pages wastes %g", state, l.SlabBytes, l.PagesPerSlab, wasted(l.Specs, l.SlabBytes))
+		}
+	}
+}
+
 func TestLayoutRefuses(t *testing.T) {
 	for field, s := range map[string]Spec{
 		"kind":       {Kind: 3, PageBytes: 1, BlockSize: 1},
