@@ -88,7 +88,7 @@ func (o *oracle) weight(id backend.WeightID) (out []float64) {
 		}
 		all := o.tensor(p.Tensor)
 		if s.Use&backend.Vector != 0 {
-			out = append(out, all...)
+			out = append(out, all[p.Col0:][:p.Elems]...)
 			continue
 		}
 		out = append(out, all[p.Row0*s.Cols:][:p.Rows*s.Cols]...)

@@ -1,0 +1,160 @@
+package models
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/checkpoint"
+)
+
+// TestQwen35TowerRecorded runs the recorded tower op by op, as the ops are
+// documented, in float64, and holds what comes out against transformers'
+// (testdata/record_tower_qwen35.py).
+func TestQwen35TowerRecorded(t *testing.T) {
+	ck, err := checkpoint.Open("testdata/tiny-qwen35-tower")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ck.Close()
+	cfg := ck.Config()
+	q, err := readQwen35(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &loader{src: ck, Build: Build{Shard: backend.Whole, Pipe: backend.Whole, Vision: true}}
+	tower, err := q.vision.newTower(cfg, l, true)
+	if err != nil || l.err != nil {
+		t.Fatal(err, l.err)
+	}
+	m := &qwen35{vocabulary: vocabulary{Build: l.Build}, cfg: q, tower: tower, weights: l.specs}
+	p, err := m.RecordEncoder(&backend.Program{Name: "vision", Bucket: backend.Bucket{Tokens: 48, Seqs: 1}})
+	if err == nil {
+		err = p.Check()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := sight{oracle{t: t, ck: ck, p: p, values: map[backend.Value][]float64{}}}
+	for _, op := range p.Ops {
+		run.op(op)
+	}
+	want := run.tensor("output")
+	if len(run.out) != len(want) || len(want) != 12*cfg.HiddenSize {
+		t.Fatalf("%d numbers, want %d", len(run.out), len(want))
+	}
+	var most, size float64
+	for i, w := range want {
+		most, size = max(most, math.Abs(run.out[i]-w)), max(size, math.Abs(w))
+	}
+	t.Logf("largest difference %.2g of %.2g", most, size)
+	if most > 2e-5*size {
+		t.Errorf("the tower is off by %g, its largest number is %g", most, size)
+	}
+}
+
+// sight is an oracle that has the ops of Qwen3.5's tower too.
+type sight struct{ oracle }
+
+func (o *sight) op(op backend.Op) {
+	cols := func(v backend.Value) int { return o.p.Values[v].Cols }
+	switch op := op.(type) {
+	case backend.Linear:
+		o.oracle.op(op)
+		bias := o.weight(op.Bias)
+		for i := range o.values[op.Y] {
+			o.values[op.Y][i] += bias[i%len(bias)]
+		}
+	case backend.Norm:
+		o.layerNorm(op, cols(op.X))
+	case backend.Angles:
+		w, y := o.weight(op.InvFreq), o.make(op.Y)
+		n := len(w)
+		for i, at := range [][]float64{o.values[op.Across], o.values[op.Down]} {
+			for t, pos := range at {
+				for k, f := range w {
+					y[t*4*n+i*n+k], y[t*4*n+2*n+i*n+k] = math.Cos(pos*f), math.Sin(pos*f)
+				}
+			}
+		}
+	case backend.Rope:
+		o.turn(op)
+	case backend.Activate:
+		for i, x := range o.values[op.X] {
+			y := 0.5 * x * (1 + math.Erf(x/math.Sqrt2))
+			if op.Act == backend.GELUTanh {
+				y = 0.5 * x * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
+			}
+			o.values[op.X][i] = y
+		}
+	case backend.Resample:
+		o.resample(op, cols(op.X))
+	case backend.Join:
+		o.values[op.Y] = slices.Clone(o.values[op.X])
+	default:
+		o.oracle.op(op)
+	}
+}
+
+func (o *sight) layerNorm(op backend.Norm, n int) {
+	x := o.values[op.X]
+	if op.Residual != backend.NoValue {
+		r := o.values[op.Residual]
+		for i := range r {
+			r[i] += x[i]
+		}
+		x = r
+	}
+	y, w, b := o.make(op.Y), o.weight(op.W), o.weight(op.Bias)
+	for row := 0; row < len(x); row += n {
+		mean, square := 0.0, 0.0
+		for _, v := range x[row:][:n] {
+			mean += v / float64(n)
+		}
+		for _, v := range x[row:][:n] {
+			square += (v - mean) * (v - mean) / float64(n)
+		}
+		for i := range n {
+			y[row+i] = (x[row+i]-mean)/math.Sqrt(square+float64(op.Eps))*w[i] + b[i]
+		}
+	}
+}
+
+// turn cuts heads and turns queries and keys by halves.
+func (o *sight) turn(op backend.Rope) {
+	d, n, half := op.HeadDim, op.Heads, op.Rotary/2
+	qkv, angles := o.values[op.QKV], o.values[op.Angles]
+	outs := [][]float64{o.make(op.Q), o.make(op.K), o.make(op.V)}
+	for i := range len(qkv) / d {
+		t, h := i/(3*n), i%(3*n)
+		y := outs[h/n][(t*n+h%n)*d:][:d]
+		copy(y, qkv[i*d:])
+		if h/n == 2 {
+			continue
+		}
+		row := angles[t*op.Rotary:]
+		for k := range half {
+			a, b := y[k], y[half+k]
+			y[k], y[half+k] = a*row[k]-b*row[half+k], b*row[k]+a*row[half+k]
+		}
+	}
+}
+
+func (o *sight) resample(op backend.Resample, n int) {
+	x, table := o.values[op.X], o.weight(op.Table)
+	across, down := o.values[op.Across], o.values[op.Down]
+	at := func(v float64, all []float64) (low, high int, part float64) {
+		v *= float64(op.Side-1) / max(1, slices.Max(all))
+		low = int(v)
+		return low, min(low+1, op.Side-1), v - math.Floor(v)
+	}
+	for t := range across {
+		c0, c1, cp := at(across[t], across)
+		r0, r1, rp := at(down[t], down)
+		for i := range n {
+			get := func(r, c int) float64 { return table[(r*op.Side+c)*n+i] }
+			x[t*n+i] += (1-rp)*((1-cp)*get(r0, c0)+cp*get(r0, c1)) + rp*((1-cp)*get(r1, c0)+cp*get(r1, c1))
+		}
+	}
+}
