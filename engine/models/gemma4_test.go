@@ -227,8 +227,15 @@ func TestGemmaRefusals(t *testing.T) {
 	if _, err := built(plain, Build{Rebuild: true}); !errors.As(err, &refused) {
 		t.Errorf("rebuilding what is not shared: %v", err)
 	}
-	if _, err := built(altered(t, "gpt-oss-20b", nil), Build{Rebuild: true}); !errors.As(err, &refused) {
-		t.Errorf("rebuilding gpt-oss: %v", err)
+	for _, name := range []string{"gpt-oss-20b", "qwen3.5-27b-fp8"} {
+		if _, err := built(altered(t, name, nil), Build{Rebuild: true}); !errors.As(err, &refused) {
+			t.Errorf("rebuilding %s: %v", name, err)
+		}
+	}
+	for _, name := range []string{"gpt-oss-20b", "gemma-4-31b"} {
+		if _, err := built(altered(t, name, nil), Build{Draft: 1}); !errors.As(err, &refused) {
+			t.Errorf("drafting with %s: %v", name, err)
+		}
 	}
 }
 

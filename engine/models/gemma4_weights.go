@@ -51,6 +51,9 @@ func newGemma(c checkpoint.Config, l *loader) (Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	if l.Draft > 0 {
+		return nil, &UnsupportedError{"drafting with " + c.Architecture, "it has no head of its own for that"}
+	}
 	st, err := l.stage(c.NumLayers)
 	if err != nil {
 		return nil, err

@@ -32,6 +32,9 @@ type gptOssLayer struct {
 }
 
 func newGptOss(c checkpoint.Config, l *loader) (Model, error) {
+	if l.Draft > 0 {
+		return nil, &UnsupportedError{"drafting with " + c.Architecture, "it has no head of its own for that"}
+	}
 	if l.Rebuild {
 		return nil, &UnsupportedError{"rebuilding keys from values", "gpt-oss projects them apart"}
 	}

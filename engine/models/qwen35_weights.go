@@ -90,6 +90,9 @@ func newQwen35(c checkpoint.Config, l *loader) (Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	if l.Rebuild {
+		return nil, &UnsupportedError{"keys rebuilt from values in " + c.Architecture, "its keys and values are two projections"}
+	}
 	st, err := l.stage(c.NumLayers)
 	for _, e := range []error{
 		l.even(c.NumHeads, "attention heads"), l.shared(c.NumKVHeads, "key/value heads"),
