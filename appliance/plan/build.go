@@ -19,7 +19,7 @@ func Source(p *schema.Profile, config string) engine.Source {
 		Build: models.Build{
 			Shard: backend.Shard{World: max(1, p.Parallel.Tensor)}, Pipe: backend.Shard{World: max(1, p.Parallel.Pipeline)},
 			Dtype:    asked(p.Model.Dtype),
-			Quantize: quantized[p.Quantization], Draft: ownDrafts(p), Vision: vision(p), Rebuild: p.Memory.KVRebuild,
+			Quantize: quantized[p.Quantization], Draft: ownDrafts(p), Verify: drafts(p), Vision: vision(p), Rebuild: p.Memory.KVRebuild,
 		},
 	}
 }

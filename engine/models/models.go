@@ -28,6 +28,9 @@ type Build struct {
 	// Draft is how many tokens the model's own head proposes a step; 0: its weights
 	// are left out.
 	Draft int
+	// Verify is how many proposed tokens a step verifies for each sequence, whoever
+	// proposes them: models with recurrent state keep one behind each. Below Draft: Draft.
+	Verify int
 	// Vision keeps the vision tower.
 	Vision bool
 	// Rebuild stores of K only what cannot be had from V.

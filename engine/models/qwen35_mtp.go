@@ -78,10 +78,10 @@ func (q qwen35Config) mtpTensors(l *tensorList) {
 // checkBuild refuses proposals of a head that is not there or not recorded.
 func (q qwen35Config) checkBuild(b Build) error {
 	switch {
+	case min(b.Draft, b.Verify) < 0 || max(b.Draft, b.Verify) > maxDraft:
+		return &UnsupportedError{fmt.Sprintf("%d proposed tokens, %d verified", b.Draft, b.Verify), fmt.Sprintf("0 to %d are", maxDraft)}
 	case b.Draft == 0:
 		return nil
-	case b.Draft < 0 || b.Draft > maxDraft:
-		return &UnsupportedError{fmt.Sprintf("%d proposed tokens", b.Draft), fmt.Sprintf("0 to %d are", maxDraft)}
 	case q.mtpLayers == 0:
 		return &UnsupportedError{"speculation by the model's own head", "its config has no mtp_num_hidden_layers"}
 	case q.mtpLayers > 1:

@@ -65,6 +65,7 @@ func TestQwen35Refusals(t *testing.T) {
 		"divide 12 key heads":          {map[string]any{"linear_num_key_heads": 12}, draftBuild(0, 8, 0)},
 		"33 proposed tokens":           {nil, Build{Draft: 33}},
 		"-1 proposed tokens":           {nil, Build{Draft: -1}},
+		"40 verified":                  {nil, Build{Verify: 40}},
 		"no mtp_num_hidden_layers":     {map[string]any{"mtp_num_hidden_layers": 0}, Build{Draft: 1}},
 		"mtp_num_hidden_layers 2":      {map[string]any{"mtp_num_hidden_layers": 2}, Build{Draft: 1}},
 		"mtp_use_dedicated_embeddings": {map[string]any{"mtp_use_dedicated_embeddings": true}, Build{Draft: 1}},

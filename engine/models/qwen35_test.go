@@ -113,6 +113,9 @@ func TestQwen35State(t *testing.T) {
 	if c := published(t, qwen27, draftBuild(0, 8, 0)).Classes(16, kernels.F8E4M3); c[0].KVHeads != 1 || c[0].Layers != 16 || c[1].State.Copies != 1 || c[1].State.ConvRows != 3 {
 		t.Errorf("eight ranks, no proposals: %+v, %+v", c[0], c[1].State)
 	}
+	if c := published(t, qwen27, Build{Verify: 4}).Classes(16, kernels.BF16); c[0].Layers != 16 || c[1].State.Copies != 5 || c[1].State.ConvRows != 7 {
+		t.Errorf("four proposals of others: %+v, %+v", c[0], c[1].State)
+	}
 	if c := published(t, qwen27, Build{Dtype: kernels.F32}).Classes(16, kernels.F32); c[1].State.ConvFormat != kernels.F32 {
 		t.Errorf("in float32 the convolution's inputs are %v", c[1].State.ConvFormat)
 	}
