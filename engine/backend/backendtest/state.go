@@ -1,0 +1,156 @@
+package backendtest
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"vapp.dev/engine/backend"
+)
+
+// recurrent is a program of one op with a state, over sequences whose tokens are rows
+// of tables. The tables' last row is NaN: what an earlier user of a page left.
+type recurrent struct {
+	lengths []int
+	most    int // tokens of a step
+	shape   backend.StateShape
+	tensors *tensors
+	y       backend.Value
+	width   int // of a result
+	record  func(rec *backend.Recorder) backend.Value
+}
+
+// total is how many tokens all sequences have.
+func (c *recurrent) total() int {
+	n := 0
+	for _, l := range c.lengths {
+		n += l
+	}
+	return n
+}
+
+// inputs are random rows for all tokens, and the row of NaN.
+func (c *recurrent) inputs(seed uint64, cols int, deviation float64) []float32 {
+	x := normal(rng(seed), (c.total()+1)*cols, deviation)
+	for i := range cols {
+		x[c.total()*cols+i] = float32(math.NaN())
+	}
+	return x
+}
+
+// rig opens the program; the state of the op is that of the second of two layers.
+func (c *recurrent) rig(t *testing.T, s *subject) *rig {
+	k := backend.KVClass{Name: "state", Layers: 2, State: &c.shape, PagesPerSlab: 2, MaxPages: 1}
+	k.SlabBytes = 2*k.PageBytes() + 64
+	return s.rig(t, plan{
+		tensors: c.tensors, vocab: c.total() + 1, bucket: backend.Bucket{Tokens: c.most, Seqs: len(c.lengths), Samples: c.most},
+		classes: []backend.KVClass{k}, pages: len(c.lengths) + 1,
+		record: func(rec *backend.Recorder) { c.y = c.record(rec) },
+	})
+}
+
+// tokens are a sequence's ids, n from position at on.
+func (c *recurrent) tokens(seq, at, n int) []int32 {
+	first := at
+	for i := range seq {
+		first += c.lengths[i]
+	}
+	ids := upTo(n)
+	for i := range ids {
+		ids[i] += int32(first)
+	}
+	return ids
+}
+
+// page is where a sequence's state lies.
+func (c *recurrent) page(seq int) []int32 { return []int32{int32(len(c.lengths) - seq)} }
+
+// runs feeds the sequences together in chunks, the last size again, and returns the
+// results of each. What was in the pages before is NaN.
+func (c *recurrent) runs(r *rig, seqs []int, chunks []int) [][]float32 {
+	r.t.Helper()
+	for seq := range c.lengths {
+		r.run(feed{tokens: []int32{int32(c.total())}, pages: c.page(seq)})
+	}
+	out, at := make([][]float32, len(c.lengths)), make([]int, len(c.lengths))
+	for step := 0; ; step++ {
+		var feeds []feed
+		var who []int
+		left := c.most
+		for _, seq := range seqs {
+			n := min(chunks[min(step, len(chunks)-1)], c.lengths[seq]-at[seq], left)
+			if n > 0 {
+				feeds, who = append(feeds, feed{tokens: c.tokens(seq, at[seq], n), at: at[seq], pages: c.page(seq)}), append(who, seq)
+				at[seq], left = at[seq]+n, left-n
+			}
+		}
+		if len(feeds) == 0 {
+			return out
+		}
+		got := r.floats(c.y, r.run(feeds...).Tokens)
+		for i, f := range feeds {
+			n := len(f.tokens) * c.width
+			out[who[i]], got = append(out[who[i]], got[:n]...), got[n:]
+		}
+	}
+}
+
+// test compares with what is wanted, each number within its bound, and then the bits of
+// other cuts of the work.
+func (c *recurrent) test(t *testing.T, s *subject, want [][]float32, bound func(seq, i int) float64) {
+	every := all(len(c.lengths))
+	r := c.rig(t, s)
+	first := c.runs(r, every, []int{c.most})
+	for seq := range want {
+		for i, w := range want[seq] {
+			if d := math.Abs(float64(first[seq][i] - w)); !(d <= bound(seq, i)) {
+				t.Fatalf("sequence %d, token %d, column %d: %v, want %v within %.2g", seq, i/c.width, i%c.width, first[seq][i], w, bound(seq, i))
+			}
+		}
+	}
+	for _, chunks := range [][]int{{1}, {16}, {3, 7, 1, 64, 5}} {
+		c.same(t, fmt.Sprintf("in chunks of %v", chunks), c.runs(r, every, chunks), first)
+	}
+	for _, seq := range []int{0, len(c.lengths) - 1} {
+		alone := c.runs(r, []int{seq}, []int{64})
+		c.same(t, "alone", alone[seq:seq+1], first[seq:seq+1])
+	}
+	for _, threads := range []int{1, 3} {
+		sub := *s
+		sub.settings.Threads = threads
+		layout, err := s.opener.Layout(s.facts, sub.settings)
+		check(t, err)
+		sub.layout = layout
+		again := *c
+		c.same(t, fmt.Sprintf("with %d threads", threads), again.runs(again.rig(t, &sub), every, []int{20}), first)
+	}
+}
+
+// rollback proposes tokens that the next step does not keep: it begins at a position
+// that the last step passed. Every row samples, so that every state is there.
+func (c *recurrent) rollback(t *testing.T, s *subject, want []float32, drafts int) {
+	r := c.rig(t, s)
+	r.run(feed{tokens: []int32{int32(c.total())}, pages: c.page(0)})
+	for at, n := 0, 20; at < c.lengths[0]; at, n = at+n, 1+(at+n)%(drafts+1) {
+		n = min(n, c.lengths[0]-at)
+		ids := c.tokens(0, at, n)
+		right, samples := len(ids), []int{n - 1}
+		if at > 0 { // what is wrong about it are another sequence's tokens
+			ids, samples = append(ids, c.tokens(1, at/2, drafts+1-n)...), all(drafts+1)
+		}
+		b := r.run(feed{tokens: ids, at: at, pages: c.page(0), sampled: samples})
+		got := r.floats(c.y, b.Tokens)[:right*c.width]
+		if i := bits(got, want[at*c.width:(at+right)*c.width]); i >= 0 {
+			t.Fatalf("token %d, column %d: %v, without proposals %v", at+i/c.width, i%c.width, got[i], want[at*c.width+i])
+		}
+	}
+}
+
+func (c *recurrent) same(t *testing.T, what string, got, want [][]float32) {
+	t.Helper()
+	for seq := range want {
+		if at := bits(want[seq], got[seq]); at >= 0 {
+			t.Fatalf("%s: sequence %d, token %d, column %d: %v, before %v", what, seq, at/c.width, at%c.width, got[seq][at], want[seq][at])
+		}
+	}
+}
