@@ -137,8 +137,12 @@ func (w want) weightBytes() int64 {
 	return n
 }
 
-// moreDevices is how many larger devices are proposed.
-const moreDevices = 2
+// moreDevices is how many larger devices are proposed, of those whose memory is
+// alike (by a fiftieth) one.
+const (
+	moreDevices = 2
+	alike       = 50
+)
 
 // byDevice takes the next larger ones of the catalogue, of the same kind.
 func byDevice(w want, _ *shortError) []Change {
@@ -154,7 +158,7 @@ func byDevice(w want, _ *shortError) []Change {
 	var out []Change
 	last := w.in.Facts.TotalBytes
 	for _, d := range list {
-		if d.Kind != kind || d.TotalBytes <= last {
+		if d.Kind != kind || d.TotalBytes <= last+last/alike {
 			continue
 		}
 		v := w

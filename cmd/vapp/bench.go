@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -132,7 +133,7 @@ func (o benchOptions) prepare(path string) (*appliance.Prepared, error) {
 	if p.Model.Loadable() != nil {
 		profile.Model.LoadFormat = "dummy"
 	}
-	if err := p.Close(); err != nil {
+	if err := errors.Join(p.Refuse(), p.Close()); err != nil {
 		return nil, err
 	}
 	return appliance.PrepareProfile(profile, m)
