@@ -59,10 +59,15 @@ func (c *checker) value(name string, v Value, f kernels.Format, rows Rows, cols 
 	}
 	in := c.p.Values[v]
 	need := in.Format.Bytes(int64(c.p.Rows(in.Rows)) * int64(in.Cols))
-	c.that(in.Offset >= 0 && in.Offset%ValueAlign == 0 && in.Bytes >= need && in.Offset+in.Bytes <= c.p.Scratch, "%s (%s) lies outside of the scratch of %d bytes", name, in.Name, c.p.Scratch)
+	inside := in.Offset >= 0 && in.Offset%ValueAlign == 0 && in.Bytes >= need && in.Offset+in.Bytes <= c.p.Scratch
+	wide := cols == 0 && in.Cols > 0 || in.Cols == cols
+	if inside && in.Format == f && in.Rows == rows && wide {
+		return in // without the words of a refusal, which cost a planner's search a third of its time
+	}
+	c.that(inside, "%s (%s) lies outside of the scratch of %d bytes", name, in.Name, c.p.Scratch)
 	c.that(in.Format == f, "%s (%s) is %v, not %v", name, in.Name, in.Format, f)
 	c.that(in.Rows == rows, "%s (%s) has rows of another kind", name, in.Name)
-	c.that(cols == 0 && in.Cols > 0 || in.Cols == cols, "%s (%s) has %d columns, not %d", name, in.Name, in.Cols, cols)
+	c.that(wide, "%s (%s) has %d columns, not %d", name, in.Name, in.Cols, cols)
 	return in
 }
 
