@@ -80,7 +80,8 @@ QWEN35_VISION = dict(
 
 def qwen35(quantized, **text):
     out = dict(architectures=["Qwen3_5ForConditionalGeneration"], model_type="qwen3_5", tie_word_embeddings=False,
-               text_config=QWEN35_TEXT | text, vision_config=QWEN35_VISION)
+               text_config=QWEN35_TEXT | text,
+               vision_config=QWEN35_VISION | dict(out_hidden_size=text.get("hidden_size", QWEN35_TEXT["hidden_size"])))
     if quantized:
         out["quantization_config"] = dict(
             activation_scheme="dynamic", fmt="e4m3", quant_method="fp8", weight_block_size=[128, 128],
