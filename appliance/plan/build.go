@@ -114,7 +114,7 @@ func ownPages(w want, m *engine.Model) int64 {
 // graphs are the steps that backend cuda captures, by vLLM's rule where the
 // profile names no sizes: 1, 2, 4, every 8 below 256, every 16 from there, up to
 // min(maxNumSeqs × q × 2, 512) and never above a step; q is a sequence's tokens
-// in a step that verifies drafts, and sizes are its multiples. A mode that
+// in a step that verifies drafts, and all sizes are its multiples. A mode that
 // captures decoding alone stops at maxNumSeqs × q.
 func (w want) graphs() (backend.Graphs, error) {
 	p, o := w.in.Profile, w.options
@@ -129,26 +129,24 @@ func (w want) graphs() (backend.Graphs, error) {
 		return g, nil
 	}
 	q := 1 + o.Drafts
+	sizes := defaultSizes(min(o.MaxNumSeqs*q*2, 512, o.MaxNumBatchedTokens))
 	if p.Cudagraph != nil && len(p.Cudagraph.CaptureSizes) > 0 {
-		g.Sizes = slices.Compact(slices.Sorted(slices.Values(p.Cudagraph.CaptureSizes)))
-		if n := g.Sizes[len(g.Sizes)-1]; n > o.MaxNumBatchedTokens {
+		sizes = slices.Sorted(slices.Values(p.Cudagraph.CaptureSizes))
+		if n := sizes[len(sizes)-1]; n > o.MaxNumBatchedTokens {
 			return g, p.Reject("cudagraph.captureSizes", "%d tokens are more than a step has; allowed: at most maxNumBatchedTokens, %d", n, o.MaxNumBatchedTokens)
 		}
-	} else {
-		g.Sizes = defaultSizes(min(o.MaxNumSeqs*q*2, 512, o.MaxNumBatchedTokens), q)
 	}
+	g.Sizes = multiples(sizes, q)
 	if g.Mode == "full" || g.Mode == "full_decode_only" {
 		g.Sizes = slices.DeleteFunc(g.Sizes, func(n int) bool { return n > o.MaxNumSeqs*q })
 	}
 	return g, nil
 }
 
-func defaultSizes(largest, q int) []int {
+func defaultSizes(largest int) []int {
 	var out []int
 	for n := 1; n <= largest; {
-		if size := (n + q - 1) / q * q; size <= largest && (len(out) == 0 || size > out[len(out)-1]) {
-			out = append(out, size)
-		}
+		out = append(out, n)
 		switch {
 		case n < 4:
 			n *= 2
@@ -158,6 +156,19 @@ func defaultSizes(largest, q int) []int {
 			n += 8
 		default:
 			n += 16
+		}
+	}
+	return out
+}
+
+// multiples rounds sizes, ascending, up to multiples of q. What then is above the
+// largest of them is dropped, as is what was there before.
+func multiples(sizes []int, q int) []int {
+	var out []int
+	for _, n := range sizes {
+		n = (n + q - 1) / q * q
+		if n <= sizes[len(sizes)-1] && (len(out) == 0 || n > out[len(out)-1]) {
+			out = append(out, n)
 		}
 	}
 	return out

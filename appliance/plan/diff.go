@@ -40,6 +40,8 @@ func Diff(old, new *Plan) *Difference {
 	moved(&d.Options, "maxNumSeqs", int64(o.MaxNumSeqs), int64(n.MaxNumSeqs))
 	moved(&d.Options, "maxNumBatchedTokens", int64(o.MaxNumBatchedTokens), int64(n.MaxNumBatchedTokens))
 	moved(&d.Options, "blockSize", int64(o.BlockSize), int64(n.BlockSize))
+	moved(&d.Options, "devices", int64(old.Ranks), int64(new.Ranks))
+	moved(&d.Options, "drafted tokens", int64(o.Drafts), int64(n.Drafts))
 	reworded(&d.Options, "model", old.Model.Source, new.Model.Source)
 	reworded(&d.Options, "backend", old.Backend, new.Backend)
 	was := map[string]string{}

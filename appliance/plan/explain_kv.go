@@ -36,6 +36,7 @@ func (p *Plan) explainClass(e *Explanation, name string) {
 			e.step("matrices: %s × %d heads × %d × %d × 4 B = %s a layer", copies(s.Copies), s.Heads, s.Rows, s.Cols, bytesOf(int64(s.Copies)*s.MatrixBytes()))
 			e.step("× %s = %s", numberOf(k.Layers, "layer"), bytesOf(int64(k.Layers)*s.Bytes()))
 			e.step("one page a sequence, whatever its length")
+			e.step("a checkpoint, from which other prompts could begin, would take %s; the engine keeps none, and none is planned", bytesOf(k.CheckpointBytes()))
 			return
 		}
 		key := k.HeadDim

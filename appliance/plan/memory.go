@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
@@ -106,7 +107,7 @@ func overheads(a *engine.Account) []Item {
 // lora is the room for adapters: for every slot, the two factors of each linear
 // layer of the text model, 2 bytes a number: rank rows of its inputs for each
 // projection that is fused into it, and rank columns of its outputs. Embedding,
-// head, experts and vision tower take none.
+// head, experts, drafter and vision tower take none.
 func (w want) lora(a *engine.Account) (Item, bool) {
 	p := w.in.Profile.LoRA
 	if p == nil {
@@ -115,7 +116,7 @@ func (w want) lora(a *engine.Account) (Item, bool) {
 	var numbers int64
 	layers := 0
 	for _, s := range a.Reservation.Weights {
-		if s.Use != backend.Multiply || s.Experts > 0 || s.Group == "head" || s.Group == "vision" || s.Group == "router" {
+		if s.Use != backend.Multiply || s.Experts > 0 || slices.Contains([]string{"head", "vision", "router", "drafter"}, s.Group) {
 			continue
 		}
 		layers++
