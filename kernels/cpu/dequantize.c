@@ -1,3 +1,4 @@
+#include <math.h>
 #include <string.h>
 
 #include "kernels.h"
@@ -65,6 +66,27 @@ static void q6_k(const uint8_t *s, float *y)
 	}
 }
 
+static float half_of(uint16_t h, float unit) { return vapp_half_to_float(h) * unit; }
+
+/* The bits of an 8-bit float are those of a half: E4M3's as value · 2⁻⁸. */
+static void f8_e4m3(const uint8_t *s, float *y)
+{
+	uint16_t sign = (uint16_t)((*s & 0x80) << 8), rest = *s & 0x7f;
+	*y = rest == 0x7f ? half_of(sign | 0x7e00, 1) : half_of((uint16_t)(sign | rest << 7), 0x1p8f);
+}
+
+static void f8_e5m2(const uint8_t *s, float *y) { *y = half_of((uint16_t)(*s << 8), 1); }
+
+static void mxfp4(const uint8_t *s, float *y)
+{
+	static const float q[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, 0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+	float scale = s[16] == 255 ? NAN : ldexpf(1, s[16] - 127);
+	for (int i = 0; i < 16; i++) {
+		y[2 * i] = scale * q[s[i] & 15];
+		y[2 * i + 1] = scale * q[s[i] >> 4];
+	}
+}
+
 static void blocks(void (*f)(const uint8_t *, float *), const uint8_t *s, int64_t n, int bytes, int elems, float *y)
 {
 	for (int64_t i = 0; i < n / elems; i++)
@@ -100,6 +122,15 @@ void vapp_dequantize(int32_t format, const void *src, int64_t n, float *dst)
 		return;
 	case VAPP_Q6_K:
 		blocks(q6_k, src, n, 210, 256, dst);
+		return;
+	case VAPP_F8_E4M3:
+		blocks(f8_e4m3, src, n, 1, 1, dst);
+		return;
+	case VAPP_F8_E5M2:
+		blocks(f8_e5m2, src, n, 1, 1, dst);
+		return;
+	case VAPP_MXFP4:
+		blocks(mxfp4, src, n, 17, 32, dst);
 		return;
 	}
 }

@@ -2,7 +2,12 @@
 #include "linear_panel.h"
 
 static int known(int format) {
+	switch (format % VAPP_SCALES) {
+	case VAPP_F8_E4M3:
+	case VAPP_F8_E5M2: return 1;
+	}
 	switch (format) {
+	case VAPP_MXFP4:
 	case VAPP_F32:
 	case VAPP_F16:
 	case VAPP_BF16:

@@ -36,6 +36,16 @@ var (
 	_ [C.VAPP_Q4_0]struct{} = [kernels.Q4_0]struct{}{}
 	_ [C.VAPP_Q4_1]struct{} = [kernels.Q4_1]struct{}{}
 
+	_ [C.VAPP_F8_E4M3]struct{} = [kernels.F8E4M3]struct{}{}
+	_ [C.VAPP_F8_E5M2]struct{} = [kernels.F8E5M2]struct{}{}
+	_ [C.VAPP_MXFP4]struct{}   = [kernels.MXFP4]struct{}{}
+
+	_ [C.VAPP_CHANNEL_SCALES]struct{} = [ChannelScales]struct{}{}
+	_ [C.VAPP_BLOCK_SCALES]struct{}   = [BlockScales]struct{}{}
+	_ [C.VAPP_PANEL_SCALES]struct{}   = [PanelScales]struct{}{}
+	_ [C.SCALE_K]struct{}             = [scaleK]struct{}{}
+	_ [C.MX_K]struct{}                = [mxK]struct{}{}
+
 	_ [C.PANEL]struct{}             = [panelRows]struct{}{}
 	_ [C.KBLOCK]struct{}            = [kBlock]struct{}{}
 	_ [C.TILE_ROWS]struct{}         = [amxRows]struct{}{}
@@ -55,6 +65,7 @@ type LinearKernel struct {
 	c       *C.vapp_linear_kernel
 	variant string
 	format  kernels.Format
+	scales  Scales
 }
 
 // LinearFor returns the kernel of a variant; false where this build has none.
@@ -65,14 +76,30 @@ func LinearFor(variant string, f kernels.Format) (LinearKernel, bool) {
 		return LinearKernel{}, false
 	}
 	k := C.vapp_linear_for(n, C.int(f))
-	return LinearKernel{k, variant, f}, k != nil
+	return LinearKernel{c: k, variant: variant, format: f}, k != nil
+}
+
+// Kernel is the kernel that multiplies with m; false where this build has none.
+func (m Matrix) Kernel() (LinearKernel, bool) {
+	k, ok := LinearFor(m.Variant, m.Format)
+	k.scales = m.Scales
+	return k, ok
+}
+
+// Code is the kernel's stored format and scales, as Linear.Format and Embed.Format
+// want them.
+func (k LinearKernel) Code() int32 { return int32(k.format) + C.VAPP_SCALES*int32(k.scales) }
+
+// matrix is a weight [rows,cols] of the kernel.
+func (k LinearKernel) matrix(rows, cols int) Matrix {
+	return Matrix{k.variant, k.format, k.scales, rows, cols}
 }
 
 // softTiles is the AMX kernel on tiles kept in memory: what tests run on a machine
 // that has its other instructions. Workspaces are those of "amx".
 func softTiles(f kernels.Format) (LinearKernel, bool) {
 	k := C.vapp_linear_for(C.VAPP_AMX_SOFT, C.int(f))
-	return LinearKernel{k, "amx", f}, k != nil
+	return LinearKernel{c: k, variant: "amx", format: f}, k != nil
 }
 
 // LinearArgs is Y [Rows,Out] = X [Rows,In] · Wᵀ + Bias. W is a packed weight.
@@ -95,10 +122,10 @@ func (k LinearKernel) Run(a *LinearArgs, part, parts int) { k.call(a, 0, part, p
 
 // Row unpacks row r of a packed weight [out,in] to dst [in].
 func (k LinearKernel) Row(w []byte, in, out, r int, dst []float32) {
-	if packed, _, ok := LinearLayout(k.variant, k.format, out, in); !ok || int64(len(w)) < packed || r < 0 || r >= out || len(dst) < in {
+	if packed, _, ok := k.matrix(out, in).Layout(); !ok || int64(len(w)) < packed || r < 0 || r >= out || len(dst) < in {
 		panic(fmt.Sprintf("cpu: row %d of [%d,%d] %v in %d bytes to %d floats", r, out, in, k.format, len(w), len(dst)))
 	}
-	C.vapp_linear_row_call(k.c, unsafe.Pointer(&w[0]), C.int(k.format), C.int(in), C.int(out), C.int(r), floatPointer(dst))
+	C.vapp_linear_row_call(k.c, unsafe.Pointer(&w[0]), C.int(k.Code()), C.int(in), C.int(out), C.int(r), floatPointer(dst))
 }
 
 func (k LinearKernel) call(a *LinearArgs, prepare, part, parts int) {
@@ -108,7 +135,7 @@ func (k LinearKernel) call(a *LinearArgs, prepare, part, parts int) {
 	k.check(a, part, parts)
 	c := C.vapp_linear{
 		ldx: C.int64_t(a.LdX), ldy: C.int64_t(a.LdY), rows: C.int32_t(a.Rows), in: C.int32_t(a.In), out: C.int32_t(a.Out),
-		format: C.int32_t(k.format), shared_bytes: C.int64_t(len(a.Shared)), work_bytes: C.int64_t(len(a.Work)),
+		format: C.int32_t(k.Code()), shared_bytes: C.int64_t(len(a.Shared)), work_bytes: C.int64_t(len(a.Work)),
 	}
 	C.vapp_linear_call(k.c, C.int(prepare), &c, C.int(part), C.int(parts), unsafe.Pointer(&a.W[0]), floatPointer(a.Bias),
 		floatPointer(a.X), floatPointer(a.Y), unsafe.Pointer(unsafe.SliceData(a.Shared)), unsafe.Pointer(unsafe.SliceData(a.Work)))
@@ -116,7 +143,7 @@ func (k LinearKernel) call(a *LinearArgs, prepare, part, parts int) {
 
 // check panics where the slices are too short for the shapes.
 func (k LinearKernel) check(a *LinearArgs, part, parts int) {
-	packed, _, ok := LinearLayout(k.variant, k.format, a.Out, a.In)
+	packed, _, ok := k.matrix(a.Out, a.In).Layout()
 	shared, work := LinearWorkspace(k.variant, k.format, a.Rows, a.In, a.Out, parts)
 	switch {
 	case !ok, int64(len(a.W)) < packed, a.Rows < 0, part < 0, part >= parts:

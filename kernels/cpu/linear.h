@@ -15,6 +15,18 @@ enum {
 	VAPP_Q8_0 = 6,
 	VAPP_Q4_0 = 7,
 	VAPP_Q4_1 = 8,
+	VAPP_F8_E4M3 = 11,
+	VAPP_F8_E5M2 = 12,
+	VAPP_MXFP4 = 13,
+};
+
+/* Scales of 8-bit floats, in the upper bits of a weight's format. */
+enum {
+	VAPP_SCALES = 256, /* times one of these */
+	VAPP_NO_SCALES = 0,
+	VAPP_CHANNEL_SCALES = 1, /* one for each output */
+	VAPP_BLOCK_SCALES = 2,   /* one for each output and 128 inputs */
+	VAPP_PANEL_SCALES = 3,   /* one for each panel and 128 inputs */
 };
 
 /* Instruction sets. x and the sums are float, and weights the floats that their
@@ -39,7 +51,7 @@ typedef struct {
 	float *y;
 	int64_t ldy;
 	int32_t rows, in, out;
-	int32_t format; /* as stored: VAPP_BF16 … */
+	int32_t format; /* as stored: VAPP_BF16 …, and scales */
 	void *shared;
 	int64_t shared_bytes;
 	void *work; /* of this part */

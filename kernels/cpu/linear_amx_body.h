@@ -1,6 +1,7 @@
 /* linear_amx_body.h: Linear with AMX tiles: bf16 operands, float sums.
  *
- * x is rounded to bf16, and so are quantized weights, to nearest even. A tile of
+ * x is rounded to bf16, and so are quantized weights, to nearest even; 8-bit floats
+ * with one scale for an output are multiplied as they are and their sums scaled. A tile of
  * sums takes 32 k at a time in the order of k, every row alike, so a row's bits do
  * not depend on the rows beside it. The bias is added last.
  *
@@ -40,13 +41,34 @@ FN static void narrow(const float *src, int64_t n, uint16_t *dst) {
 		}
 }
 
-/* unpack makes n k's of a quantized panel pairs of bf16. */
-FN static void unpack(int32_t format, const uint8_t *p, int64_t n, room *w) {
-	for (int64_t k = 0; k < n; k += KBLOCK) {
-		int64_t some_k = n - k < KBLOCK ? n - k : KBLOCK;
+/* scaled_last says that the sums of an output are scaled, not its weights. */
+INLINE int scaled_last(int32_t format) {
+	int scales = format / VAPP_SCALES;
+	return group_k(format) == SCALE_K && (scales == VAPP_NO_SCALES || scales == VAPP_CHANNEL_SCALES);
+}
+
+/* scale multiplies [n][32] floats with the scales of their groups. */
+FN static void scale(int32_t format, const uint8_t *scales, int64_t n, float *w) {
+	int64_t group = group_k(format);
+	for (int64_t k = 0; k < n; scales += group_step(format)) {
+		vec lo = v_group_scale(format, scales, 0), hi = v_group_scale(format, scales, LANES);
+		for (int64_t end = n - k < group ? n : k + group; k < end; k++, w += PANEL) {
+			v_store(w, v_mul(v_load(w), lo));
+			v_store(w + LANES, v_mul(v_load(w + LANES), hi));
+		}
+	}
+}
+
+/* unpack makes n k's of a quantized panel from k0 on pairs of bf16, those past
+ * the end zeros. */
+FN static void unpack(const vapp_linear *a, int64_t panel, int64_t k0, int64_t n, room *w) {
+	for (int64_t end = k0 + n, k = k0; k < end; k += KBLOCK) {
+		int64_t all = end - k < KBLOCK ? end - k : KBLOCK, real = a->in - k < all ? a->in - k : all;
 		sink out = {.block = w->floats};
-		each(format, p + panel_k(format, k), 0, some_k, &out, 0, WIDE, 1);
-		narrow(w->floats, some_k, w->pairs + k * PANEL);
+		each(a->format, panel_at(a, panel) + panel_k(a->format, k), 0, real, &out, 0, WIDE, 1);
+		memset(w->floats + real * PANEL, 0, (all - real) * PANEL * sizeof *w->floats);
+		if (group_k(a->format) && !scaled_last(a->format)) scale(a->format, scales_at(a, panel, k), real, w->floats);
+		narrow(w->floats, all, w->pairs + (k - k0) * PANEL);
 	}
 }
 
@@ -58,7 +80,7 @@ FN static const uint16_t *pairs_of(const vapp_linear *a, int64_t panel, int64_t 
 	int64_t left = a->in - k0;
 	*n = left < TILE_K ? 1 : left / TILE_K < KTILES ? left / TILE_K : KTILES;
 	if (a->format != VAPP_BF16) {
-		unpack(a->format, p, *n * TILE_K, w);
+		unpack(a, panel, k0, *n * TILE_K, w);
 		return w->pairs;
 	}
 	if (left >= TILE_K) return (const uint16_t *)p;
@@ -125,8 +147,9 @@ FN static void finish(const vapp_linear *a, int64_t panel, int64_t t, const floa
 	for (int h = 0; h < 2; h++) {
 		int64_t output = panel * PANEL + 16 * h, lanes = a->out - output;
 		vec bias = a->bias ? v_load_some(a->bias + output, lanes) : v_set(0);
+		vec d = scaled_last(a->format) ? v_group_scale(a->format, scales_at(a, panel, 0), 16 * h) : v_set(1);
 		for (int64_t r = 0; r < rows; r++) {
-			vec sum = v_load(sums + 256 * h + 16 * r);
+			vec sum = v_mul(v_load(sums + 256 * h + 16 * r), d);
 			if (a->bias) sum = v_add(sum, bias);
 			v_store_some(a->y + (t * TILE_ROWS + r) * a->ldy + output, lanes, sum);
 		}

@@ -11,7 +11,9 @@
 
 typedef __m256 vec;
 typedef __m256i dwords;
+typedef __m128i words;
 typedef __m256i nibble_table;
+typedef __m256 fp4_table;
 
 V vec v_set(float x) { return _mm256_set1_ps(x); }
 V vec v_load(const float *p) { return _mm256_loadu_ps(p); }
@@ -39,6 +41,28 @@ V nibble_table nibbles(int zero) { return _mm256_set1_epi32(zero); }
 V vec v_nibble(dwords q, int j, nibble_table zero) {
 	dwords n = _mm256_and_si256(_mm256_srli_epi32(q, 4 * j), _mm256_set1_epi32(15));
 	return _mm256_cvtepi32_ps(_mm256_sub_epi32(n, zero));
+}
+V fp4_table fp4(void) { return _mm256_setr_ps(0, 0.5f, 1, 1.5f, 2, 3, 4, 6); }
+V vec v_fp4(dwords q, int j, fp4_table t) {
+	__m256 size = _mm256_permutevar8x32_ps(t, _mm256_srli_epi32(q, 4 * j));
+	__m256i sign = _mm256_and_si256(_mm256_slli_epi32(q, 28 - 4 * j), _mm256_set1_epi32((int)0x80000000));
+	return _mm256_or_ps(size, _mm256_castsi256_ps(sign));
+}
+V vec v_exponents(const uint8_t *p) {
+	__m256i e = _mm256_slli_epi32(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p)), 23);
+	return _mm256_castsi256_ps(_mm256_max_epu32(e, _mm256_set1_epi32(0x400000)));
+}
+
+/* Pairs of 8-bit floats: see float8_half. The sign comes along twice, once too often. */
+V words v_pairs(const uint8_t *p) { return _mm_loadu_si128((const void *)p); }
+V vec v_second8(words q, const int e5m2) {
+	__m128i h = e5m2 ? _mm_and_si128(q, _mm_set1_epi16((short)0xff00))
+	                 : _mm_and_si128(_mm_srai_epi16(q, 1), _mm_set1_epi16((short)0xbf80));
+	return _mm256_cvtph_ps(h);
+}
+V vec v_first8(words q, const int e5m2) {
+	q = _mm_slli_epi16(q, 8);
+	return e5m2 ? _mm256_cvtph_ps(q) : v_second8(q, 0);
 }
 
 #include "linear_body.h"

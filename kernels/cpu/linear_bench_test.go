@@ -49,13 +49,14 @@ func pair(parts, n int, f func(round, part, parts int)) {
 func BenchmarkLinear(b *testing.B) {
 	const in, out, parts = 2048, 8192, 2
 	for _, variant := range linearVariants {
-		for _, f := range SupportedFormats(variant) {
+		for _, m := range linearMatrices() {
 			for _, rows := range []int{1, 2, 4, 8, 16, 64, 512} {
-				k, ok := LinearFor(variant, f)
+				m.Variant = variant
+				k, ok := m.Kernel()
 				if !ok || !present(variant) {
 					continue
 				}
-				b.Run(fmt.Sprintf("%s/%v/%d", variant, f, rows), func(b *testing.B) { benchLinear(b, k, rows, in, out, parts) })
+				b.Run(fmt.Sprintf("%s/%v/%d", variant, m, rows), func(b *testing.B) { benchLinear(b, k, rows, in, out, parts) })
 			}
 		}
 	}
@@ -92,7 +93,7 @@ func total(words []uint64) (sum uint64) {
 }
 
 func benchLinear(b *testing.B, k LinearKernel, rows, in, out, parts int) {
-	packed, _, _ := LinearLayout(k.variant, k.format, out, in)
+	packed, _, _ := k.matrix(out, in).Layout()
 	copies := int(1 + (256<<20)/packed)
 	weights := huge(b, packed*int64(copies))
 	if k.format == kernels.F32 || k.format == kernels.F16 || k.format == kernels.BF16 {

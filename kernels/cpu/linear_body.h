@@ -15,6 +15,7 @@ typedef struct {
 	float *block;     /* the slice as [n][lanes], if kept */
 	const float *x;   /* [n][stride] */
 	int64_t stride, n;
+	const uint8_t *scales; /* of the groups from this k on, if there are any */
 	float *y; /* at this row and lane */
 	int64_t ldy;
 	const float *bias; /* of these lanes, in the last step; else NULL */
@@ -45,24 +46,84 @@ FN_INLINE void end_step(const step *s, sink *out, const int rows, const int nv) 
 	}
 }
 
+/* A weight with group_k has raw products summed from 0 in each group, and the sum
+ * is added times the group's scale to the total of those before it. fold does that. */
+FN_INLINE void fold(sink *out, sink *total, int32_t format, const uint8_t *scales, int lane, const int rows, const int nv) {
+#pragma GCC unroll 4
+	for (int v = 0; v < nv; v++) {
+		vec d = v_group_scale(format, scales, lane + v * LANES);
+#pragma GCC unroll 12
+		for (int r = 0; r < rows; r++) {
+			total->sum[r][v] = v_fma(out->sum[r][v], d, total->sum[r][v]);
+			out->sum[r][v] = v_set(0);
+		}
+	}
+}
+
+FN_INLINE void begin_groups(const step *s, sink *out, sink *total, const int rows, const int nv) {
+	begin_step(s, total, rows, nv);
+	*out = (sink){.block = s->block, .x = s->x, .stride = s->stride};
+#pragma GCC unroll 12
+	for (int r = 0; r < rows; r++)
+#pragma GCC unroll 4
+		for (int v = 0; v < nv; v++) out->sum[r][v] = v_set(0);
+}
+
+/* format is known when compiling, but for its scales. */
+FN_INLINE void group_steps(const step *s, const int format, const int rows, const int nv, const int keep) {
+	const int64_t group = group_k(format), next = group_step(s->format);
+	const uint8_t *p = s->p, *scales = s->scales;
+	sink out, total;
+	begin_groups(s, &out, &total, rows, nv);
+	for (int64_t k = 0; k < s->n; k += group, p += panel_k(format, group), scales += next) {
+		each(format, p, s->lane, s->n - k < group ? s->n - k : group, &out, rows, nv, keep);
+		fold(&out, &total, s->format, scales, s->lane, rows, nv);
+	}
+	end_step(s, &total, rows, nv);
+}
+
 /* packed_step reads the packed weights and may keep the block for block_step. */
 FN_INLINE void packed_step(const step *s, const int rows, const int nv, const int keep) {
+	switch (s->format % VAPP_SCALES) {
+	case VAPP_F8_E4M3: group_steps(s, VAPP_F8_E4M3, rows, nv, keep); return;
+	case VAPP_F8_E5M2: group_steps(s, VAPP_F8_E5M2, rows, nv, keep); return;
+	case VAPP_MXFP4: group_steps(s, VAPP_MXFP4, rows, nv, keep); return;
+	}
 	sink out;
 	begin_step(s, &out, rows, nv);
 	each(s->format, s->p, s->lane, s->n, &out, rows, nv, keep);
 	end_step(s, &out, rows, nv);
 }
 
-FN_INLINE void block_step(const step *s, const int rows) {
-	sink out;
+FN_INLINE void take_block(sink *out, const float *p, int64_t n, const int rows) {
 	vec w[WIDE];
-	begin_step(s, &out, rows, SLIM);
-	const float *p = s->block;
-	for (int64_t k = s->n; k > 0; k--, p += SLIM * LANES) {
+	for (; n > 0; n--, p += SLIM * LANES) {
 #pragma GCC unroll 4
 		for (int v = 0; v < SLIM; v++) w[v] = v_load(p + v * LANES);
-		take(&out, rows, SLIM, 0, w);
+		take(out, rows, SLIM, 0, w);
 	}
+}
+
+FN_INLINE void block_groups(const step *s, int64_t group, const int rows) {
+	const uint8_t *scales = s->scales;
+	sink out, total;
+	begin_groups(s, &out, &total, rows, SLIM);
+	for (int64_t k = 0; k < s->n; k += group, scales += group_step(s->format)) {
+		take_block(&out, s->block + k * SLIM * LANES, s->n - k < group ? s->n - k : group, rows);
+		fold(&out, &total, s->format, scales, s->lane, rows, SLIM);
+	}
+	end_step(s, &total, rows, SLIM);
+}
+
+FN_INLINE void block_step(const step *s, const int rows) {
+	int64_t group = group_k(s->format);
+	if (group) {
+		block_groups(s, group, rows);
+		return;
+	}
+	sink out;
+	begin_step(s, &out, rows, SLIM);
+	take_block(&out, s->block, s->n, rows);
 	end_step(s, &out, rows, SLIM);
 }
 
@@ -102,6 +163,7 @@ static void slice_tiles(const vapp_linear *a, int64_t panel, int lane, int64_t t
 	for (int64_t k0 = 0; k0 < a->in; k0 += s.n) {
 		s.n = a->in - k0 < block ? a->in - k0 : block;
 		s.p = panel_at(a, panel) + panel_k(a->format, k0);
+		s.scales = scales_at(a, panel, k0);
 		s.first = k0 == 0;
 		s.bias = a->bias && k0 + s.n == a->in ? a->bias + output : NULL;
 		for (int64_t t = t0; t < t1; t++) {

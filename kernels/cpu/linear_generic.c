@@ -2,13 +2,18 @@
  * that a compiler's choice of fused or separate rounding is the same for all rows. */
 #include "linear_panel.h"
 
-/* element returns the value at k, lane of one panel. */
+static const float fp4[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, 0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+
+/* element returns the value at k, lane of one panel, without the scale of a group. */
 static float element(int32_t format, const uint8_t *p, int64_t k, int lane) {
 	float f;
-	switch (format) {
+	switch (format % VAPP_SCALES) {
 	case VAPP_F32: memcpy(&f, p + k * 128 + lane * 4, 4); return f;
 	case VAPP_F16: return half_float(load16(p + k * 64 + lane * 2));
 	case VAPP_BF16: return bf16_float(load16(p + k / 2 * 128 + lane * 4 + k % 2 * 2));
+	case VAPP_F8_E4M3:
+	case VAPP_F8_E5M2: return half_float(float8_half(format, p[k / 2 * 64 + lane * 2 + k % 2]));
+	case VAPP_MXFP4: return fp4[p[k / 8 * 128 + lane * 4 + k % 8 / 2] >> (k % 2 * 4) & 15];
 	}
 	p += panel_k(format, k & ~(int64_t)31);
 	int j = k % 32;
@@ -21,9 +26,13 @@ static float element(int32_t format, const uint8_t *p, int64_t k, int lane) {
 }
 
 void vapp_linear_row(const void *w, int32_t format, int32_t in, int32_t out, int32_t r, float *dst) {
-	(void)out;
-	const uint8_t *p = (const uint8_t *)w + r / PANEL * panel_k(format, in);
-	for (int64_t k = 0; k < in; k++) dst[k] = element(format, p, k, r % PANEL);
+	const vapp_linear a = {.w = w, .format = format, .in = in, .out = out};
+	const uint8_t *p = panel_at(&a, r / PANEL);
+	int64_t group = group_k(format);
+	for (int64_t k = 0; k < in; k++) {
+		dst[k] = element(format, p, k, r % PANEL);
+		if (group) dst[k] *= group_scale(format, scales_at(&a, r / PANEL, k), r % PANEL);
+	}
 }
 
 /* unpack writes n k's of a panel from p on as [n][32] floats. */
@@ -63,8 +72,21 @@ static void unpack_blocks(int32_t format, const uint8_t *p, int64_t n, float *ds
 	}
 }
 
-static void unpack(int32_t format, const uint8_t *p, int64_t n, float *dst) {
-	if (format == VAPP_F32 || format == VAPP_F16 || format == VAPP_BF16)
+/* unpack_groups multiplies with the scales of the groups from scales on. */
+static void unpack_groups(int32_t format, const uint8_t *p, const uint8_t *scales, int64_t n, float *dst) {
+	int64_t group = group_k(format);
+	float d[PANEL];
+	for (int64_t k = 0; k < n; k++, dst += PANEL) {
+		if (k % group == 0)
+			for (int lane = 0; lane < PANEL; lane++) d[lane] = group_scale(format, scales + k / group * group_step(format), lane);
+		for (int lane = 0; lane < PANEL; lane++) dst[lane] = element(format, p, k, lane) * d[lane];
+	}
+}
+
+static void unpack(int32_t format, const uint8_t *p, const uint8_t *scales, int64_t n, float *dst) {
+	if (group_k(format))
+		unpack_groups(format, p, scales, n, dst);
+	else if (format == VAPP_F32 || format == VAPP_F16 || format == VAPP_BF16)
 		unpack_plain(format, p, n, dst);
 	else
 		unpack_blocks(format, p, n, dst);
@@ -85,7 +107,7 @@ static void panel_rows(const vapp_linear *a, int64_t panel, int64_t row0, int64_
 	float *block = a->work, sum[PANEL];
 	for (int64_t k0 = 0; k0 < a->in; k0 += KBLOCK) {
 		int64_t n = a->in - k0 < KBLOCK ? a->in - k0 : KBLOCK;
-		unpack(a->format, p + panel_k(a->format, k0), n, block);
+		unpack(a->format, p + panel_k(a->format, k0), scales_at(a, panel, k0), n, block);
 		for (int64_t r = row0; r < row1; r++) {
 			float *y = a->y + r * a->ldy + o0;
 			memset(sum, 0, sizeof sum);

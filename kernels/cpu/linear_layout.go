@@ -13,6 +13,8 @@ const (
 	amxRows   = 16  // rows of x in a tile of AMX
 	amxK      = 32  // inputs in a tile of AMX
 	amxBlock  = 256 // inputs in a block of AMX
+	scaleK    = 128 // inputs that share a scale of an 8-bit float
+	mxK       = 32  // inputs that share an exponent of MXFP4
 )
 
 // The names of the variants that Linear has, the plainest first.
@@ -24,7 +26,91 @@ func SupportedFormats(variant string) []kernels.Format {
 	if !slices.Contains(linearVariants, variant) {
 		return nil
 	}
-	return []kernels.Format{kernels.F32, kernels.F16, kernels.BF16, kernels.Q8_0, kernels.Q4_0, kernels.Q4_1}
+	return []kernels.Format{kernels.F32, kernels.F16, kernels.BF16, kernels.Q8_0, kernels.Q4_0, kernels.Q4_1,
+		kernels.F8E4M3, kernels.F8E5M2, kernels.MXFP4}
+}
+
+// Scales says which elements of a packed 8-bit float share a scale, an F32.
+type Scales int32
+
+// The kinds of Scales.
+const (
+	NoScales      Scales = iota
+	ChannelScales        // one for each row
+	BlockScales          // one for each row and 128 inputs
+	PanelScales          // one for each panel of 32 rows and 128 inputs
+)
+
+// PanelRows is how many rows share PanelScales, ScaleInputs how many inputs.
+const (
+	PanelRows   = panelRows
+	ScaleInputs = scaleK
+)
+
+// Matrix is a weight [Rows,Cols] as a variant keeps it: stored as Format, an 8-bit
+// float with Scales.
+type Matrix struct {
+	Variant    string
+	Format     kernels.Format
+	Scales     Scales
+	Rows, Cols int
+}
+
+// Layout is LinearLayout, with the room of the scales.
+func (m Matrix) Layout() (packed int64, kernel string, ok bool) {
+	elems, _ := m.Format.Block()
+	if m.Rows <= 0 || m.Cols <= 0 || m.Cols%elems != 0 || !slices.Contains(SupportedFormats(m.Variant), m.Format) {
+		return 0, "", false
+	}
+	kernel = "linear." + m.Variant + "." + m.Format.String()
+	if m.Scales != NoScales {
+		if !float8(m.Format) || m.Scales < 0 || m.Scales > PanelScales {
+			return 0, "", false
+		}
+		kernel += [...]string{"", "+channel", "+block", "+panel"}[m.Scales]
+	}
+	panels := (int64(m.Rows) + panelRows - 1) / panelRows
+	return panels * m.panelBytes(), kernel, true
+}
+
+func float8(f kernels.Format) bool { return f == kernels.F8E4M3 || f == kernels.F8E5M2 }
+
+// panelBytes is the storage of one panel: its elements, then its scales.
+func (m Matrix) panelBytes() int64 { return m.elements() + roundUp(m.scaleBytes(), 64) }
+
+// elements is the storage of a panel's elements; pairs pad odd Cols.
+func (m Matrix) elements() int64 {
+	cols := int64(m.Cols)
+	switch {
+	case m.Format == kernels.MXFP4:
+		return panelRows * cols / 2
+	case m.Format == kernels.BF16, float8(m.Format):
+		cols += cols % 2
+	}
+	return panelRows * m.Format.Bytes(cols)
+}
+
+func (m Matrix) scaleBytes() int64 {
+	if m.Format == kernels.MXFP4 {
+		return panelRows * int64(m.Cols) / mxK
+	}
+	switch m.Scales {
+	case ChannelScales:
+		return panelRows * 4
+	case BlockScales:
+		return panelRows * 4 * int64(m.across())
+	case PanelScales:
+		return 4 * int64(m.across())
+	}
+	return 0
+}
+
+// across is how many scales a row has.
+func (m Matrix) across() int {
+	if m.Scales == ChannelScales {
+		return 1
+	}
+	return (m.Cols + scaleK - 1) / scaleK
 }
 
 // LinearLayout says how a weight [rows,cols] stored as f is packed for a variant:
@@ -32,12 +118,7 @@ func SupportedFormats(variant string) []kernels.Format {
 // false where the variant has no kernel for f or cols is not a whole number of
 // f's blocks. The layout is described in linear_panel.h.
 func LinearLayout(variant string, f kernels.Format, rows, cols int) (packed int64, kernel string, ok bool) {
-	elems, _ := f.Block()
-	if rows <= 0 || cols <= 0 || cols%elems != 0 || !slices.Contains(SupportedFormats(variant), f) {
-		return 0, "", false
-	}
-	panels := (int64(rows) + panelRows - 1) / panelRows
-	return panels * panelBytes(f, cols), "linear." + variant + "." + f.String(), true
+	return Matrix{Variant: variant, Format: f, Rows: rows, Cols: cols}.Layout()
 }
 
 // LinearWorkspace is the room that a Linear of at most maxRows rows needs on
@@ -63,14 +144,6 @@ func tileRows(variant string) int64 {
 		return 6
 	}
 	return 12
-}
-
-// panelBytes is the storage of one panel of cols inputs; BF16 pads odd cols.
-func panelBytes(f kernels.Format, cols int) int64 {
-	if f == kernels.BF16 {
-		cols += cols % 2
-	}
-	return panelRows * f.Bytes(int64(cols))
 }
 
 func roundUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }

@@ -10,7 +10,14 @@
  *   Q4_0   per 32 k: [32] half d, [4][32] dword; nibble j of dword g is k 8·g+j
  *   Q4_1   per 32 k: [32] half d, [32] half m, dwords as Q4_0
  *
- * So nothing but the padding is added, and one vector holds one k of 16 rows. */
+ *   F8     [k/2][32][2] bytes, an odd end padded with zero
+ *   MXFP4  per 32 k: dwords as Q4_0
+ *
+ * Behind the elements of its panel an 8-bit float has its scales, float: [32] for
+ * VAPP_CHANNEL_SCALES, [k/128][32] for VAPP_BLOCK_SCALES, [k/128] for VAPP_PANEL_SCALES;
+ * and MXFP4 its exponents, [k/32][32] bytes; both padded to 64 bytes.
+ *
+ * So little but the padding is added, and one vector holds one k of 16 rows. */
 #ifndef VAPP_CPU_LINEAR_PANEL_H
 #define VAPP_CPU_LINEAR_PANEL_H
 #include "linear.h"
@@ -22,25 +29,67 @@ enum {
 	KBLOCK = 128, /* k unpacked at once: a block of floats and its x stay in L1 */
 	TILE_ROWS = 16, /* AMX: rows of x, and lanes, in a tile of sums */
 	TILE_K = 32,    /* AMX: k's in a tile of operands */
-	KTILES = 8      /* AMX: tiles of k unpacked at once */
+	KTILES = 8,     /* AMX: tiles of k unpacked at once */
+	SCALE_K = 128, /* k's that share a scale of an 8-bit float */
+	MX_K = 32      /* k's that share an exponent of MXFP4 */
 };
 
 #define INLINE static inline __attribute__((always_inline))
 
 /* panel_k returns the bytes of n k's (whole blocks or pairs) of a panel. */
 INLINE int64_t panel_k(int32_t format, int64_t n) {
-	switch (format) {
+	switch (format % VAPP_SCALES) {
 	case VAPP_F32: return n * 128;
 	case VAPP_F16: return n * 64;
 	case VAPP_BF16: return (n + 1) / 2 * 128;
 	case VAPP_Q8_0: return n / 32 * 1088;
 	case VAPP_Q4_0: return n / 32 * 576;
+	case VAPP_F8_E4M3:
+	case VAPP_F8_E5M2: return (n + 1) / 2 * 64;
+	case VAPP_MXFP4: return n / 32 * 512;
 	default: return n / 32 * 640; /* VAPP_Q4_1 */
 	}
 }
 
+/* group_k returns how many k's are summed before they are scaled; 0: weights
+ * have their scales in them. */
+INLINE int64_t group_k(int32_t format) {
+	switch (format % VAPP_SCALES) {
+	case VAPP_F8_E4M3:
+	case VAPP_F8_E5M2: return SCALE_K;
+	case VAPP_MXFP4: return MX_K;
+	default: return 0;
+	}
+}
+
+/* group_step returns the bytes from one group's scales to the next one's. */
+INLINE int64_t group_step(int32_t format) {
+	if (format == VAPP_MXFP4) return PANEL;
+	switch (format / VAPP_SCALES) {
+	case VAPP_BLOCK_SCALES: return PANEL * 4;
+	case VAPP_PANEL_SCALES: return 4;
+	default: return 0;
+	}
+}
+
+/* panel_bytes returns the bytes of a panel of in k's and its scales. */
+INLINE int64_t panel_bytes(int32_t format, int64_t in) {
+	int64_t group = group_k(format), scales = 0;
+	if (format / VAPP_SCALES == VAPP_CHANNEL_SCALES)
+		scales = PANEL * 4;
+	else if (group)
+		scales = (in + group - 1) / group * group_step(format);
+	return panel_k(format, in) + (scales + 63) / 64 * 64;
+}
+
 INLINE const uint8_t *panel_at(const vapp_linear *a, int64_t panel) {
-	return (const uint8_t *)a->w + panel * panel_k(a->format, a->in);
+	return (const uint8_t *)a->w + panel * panel_bytes(a->format, a->in);
+}
+
+/* scales_at returns the scales of the group that k0 begins. */
+INLINE const uint8_t *scales_at(const vapp_linear *a, int64_t panel, int64_t k0) {
+	int64_t group = group_k(a->format);
+	return group ? panel_at(a, panel) + panel_k(a->format, a->in) + k0 / group * group_step(a->format) : NULL;
 }
 
 INLINE int64_t panels_of(const vapp_linear *a) { return (a->out + PANEL - 1) / PANEL; }
@@ -89,6 +138,39 @@ INLINE float bf16_float(uint16_t h) {
 	float f;
 	memcpy(&f, &bits, 4);
 	return f;
+}
+
+INLINE float load_float(const uint8_t *p) {
+	float f;
+	memcpy(&f, p, 4);
+	return f;
+}
+
+/* An 8-bit float as the half whose bits hold its own: E4M3 as value · 2⁻⁸. NaNs of
+ * E4M3 are refused when weights are packed. */
+INLINE uint16_t float8_half(int32_t format, uint8_t b) {
+	if (format % VAPP_SCALES == VAPP_F8_E5M2) return (uint16_t)(b << 8);
+	return (uint16_t)((b & 0x80) << 8 | (b & 0x7f) << 7);
+}
+
+INLINE float float8_unit(int32_t format) { return format % VAPP_SCALES == VAPP_F8_E4M3 ? 0x1p8f : 1; }
+
+/* exponent_float returns 2^(e−127), e below 255. */
+INLINE float exponent_float(uint8_t e) {
+	uint32_t bits = e ? (uint32_t)e << 23 : 0x400000;
+	float f;
+	memcpy(&f, &bits, 4);
+	return f;
+}
+
+/* group_scale returns what the sum of a group's raw products is multiplied with. */
+INLINE float group_scale(int32_t format, const uint8_t *scales, int lane) {
+	if (format == VAPP_MXFP4) return exponent_float(scales[lane]);
+	switch (format / VAPP_SCALES) {
+	case VAPP_NO_SCALES: return float8_unit(format);
+	case VAPP_PANEL_SCALES: return load_float(scales) * float8_unit(format);
+	default: return load_float(scales + lane * 4) * float8_unit(format);
+	}
 }
 
 INLINE uint16_t load16(const uint8_t *p) {

@@ -41,12 +41,13 @@ const softAMX = "amx-soft"
 // lacks is skipped by name.
 func eachKernel(t *testing.T, f func(t *testing.T, k LinearKernel)) {
 	for _, variant := range append([]string{softAMX}, linearVariants...) {
-		for _, format := range SupportedFormats("generic") {
-			t.Run(variant+"/"+format.String(), func(t *testing.T) {
-				k, ok := LinearFor(variant, format)
+		for _, m := range linearMatrices() {
+			t.Run(variant+"/"+m.String(), func(t *testing.T) {
+				k, ok := LinearFor(variant, m.Format)
 				if variant == softAMX {
-					k, ok = softTiles(format)
+					k, ok = softTiles(m.Format)
 				}
+				k.scales = m.Scales
 				switch {
 				case !ok:
 					t.Skip("not run: this build has no", variant)
@@ -59,11 +60,28 @@ func eachKernel(t *testing.T, f func(t *testing.T, k LinearKernel)) {
 	}
 }
 
+// linearMatrices are the formats, and 8-bit floats with each kind of scales.
+func linearMatrices() (all []Matrix) {
+	for _, f := range SupportedFormats("generic") {
+		all = append(all, Matrix{Format: f})
+	}
+	for _, s := range []Scales{ChannelScales, BlockScales, PanelScales} {
+		all = append(all, Matrix{Format: kernels.F8E4M3, Scales: s})
+	}
+	return append(all, Matrix{Format: kernels.F8E5M2, Scales: BlockScales})
+}
+
+// String is the format and its scales.
+func (m Matrix) String() string {
+	return m.Format.String() + [...]string{"", "+channel", "+block", "+panel"}[m.Scales]
+}
+
 // problem is a Linear with random operands in guarded memory.
 type problem struct {
 	LinearArgs
 	weights []float32 // [Out,In], as the format means them
-	bf16    bool      // whether operands are rounded to BF16
+	bf16    bool      // whether x is rounded to BF16
+	coarse  bool      // whether weights are too: not those that are scaled last
 }
 
 // shape of a problem; pad is what rows of X and Y are apart beyond their length.
@@ -83,15 +101,16 @@ func newProblem(t testing.TB, k LinearKernel, s shape, parts int) *problem {
 		}
 		return x
 	}
-	packed, _, ok := LinearLayout(k.variant, k.format, s.out, s.in)
+	m := k.matrix(s.out, s.in)
+	packed, _, ok := m.Layout()
 	if !ok {
 		t.Fatalf("no layout for %v", s)
 	}
 	shared, work := LinearWorkspace(k.variant, k.format, s.rows, s.in, s.out, parts)
-	stored := make([]byte, k.format.Bytes(int64(s.in*s.out)))
-	ref.Quantize(k.format, random(make([]float32, s.in*s.out)), stored)
+	stored := storedRandom(rng, k.format, s.in*s.out)
 	rounds := k.variant == "amx" && k.format != kernels.F32 && k.format != kernels.F16
-	p := &problem{bf16: rounds, weights: make([]float32, s.in*s.out), LinearArgs: LinearArgs{
+	exact := float8(k.format) && k.scales <= ChannelScales
+	p := &problem{bf16: rounds, coarse: rounds && !exact, weights: make([]float32, s.in*s.out), LinearArgs: LinearArgs{
 		Rows: s.rows, In: s.in, Out: s.out, LdX: s.in + s.pad, LdY: s.out + s.pad,
 		W: guarded(t, int(packed)), Shared: guarded(t, int(shared)), Work: guarded(t, int(work)),
 		X: random(guardedFloats(t, s.rows*(s.in+s.pad)-s.pad)), Y: guardedFloats(t, s.rows*(s.out+s.pad)-s.pad),
@@ -104,8 +123,50 @@ func newProblem(t testing.TB, k LinearKernel, s shape, parts int) *problem {
 	for i := range p.W {
 		p.W[i] = 0xff
 	}
-	PackRows(k.variant, k.format, p.W, s.out, s.in, 0, stored)
+	m.PackRows(p.W, 0, stored)
+	p.scale(m, rng)
 	return p
+}
+
+// storedRandom is n elements as a checkpoint has them.
+func storedRandom(rng *rand.Rand, f kernels.Format, n int) []byte {
+	stored := make([]byte, f.Bytes(int64(n)))
+	if f == kernels.MXFP4 {
+		for i := range stored {
+			if stored[i] = byte(rng.Uint32()); i%17 == 16 {
+				stored[i] = byte(100 + rng.IntN(40))
+			}
+		}
+		return stored
+	}
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(rng.NormFloat64())
+		if f == kernels.F8E4M3 && i%3 == 0 {
+			x[i] *= 0x1p-7 // among what has no leading one
+		}
+	}
+	ref.Quantize(f, x, stored)
+	return stored
+}
+
+// scale gives the weights random scales, of all sizes, some below 0.
+func (p *problem) scale(m Matrix, rng *rand.Rand) {
+	if m.Scales == NoScales {
+		return
+	}
+	scales := make([]float32, m.across())
+	for r := range m.Rows {
+		if m.Scales != PanelScales || r%panelRows == 0 {
+			for i := range scales {
+				scales[i] = float32(math.Ldexp(rng.Float64()-0.2, rng.IntN(12)-6))
+			}
+		}
+		m.PackScales(p.W, r, scales)
+		for i := range m.Cols {
+			p.weights[r*m.Cols+i] *= scales[i*len(scales)/((m.Cols+scaleK-1)/scaleK*scaleK)]
+		}
+	}
 }
 
 // compute runs all parts, the last first, over scribbled rooms and results.
@@ -132,7 +193,10 @@ func (p *problem) exact(r, o int) (sum, size float64) {
 	for i, x := range p.X[r*p.LdX : r*p.LdX+p.In] {
 		w := p.weights[o*p.In+i]
 		if p.bf16 {
-			x, w = ref.BFloatToFloat(ref.FloatToBFloat(x)), ref.BFloatToFloat(ref.FloatToBFloat(w))
+			x = ref.BFloatToFloat(ref.FloatToBFloat(x))
+		}
+		if p.coarse {
+			w = ref.BFloatToFloat(ref.FloatToBFloat(w))
 		}
 		term := float64(x) * float64(w)
 		sum, size = sum+term, size+math.Abs(term)
@@ -146,14 +210,14 @@ func (p *problem) exact(r, o int) (sum, size float64) {
 // linearShapes are the odd ones: single, partial and several panels and tiles.
 func linearShapes(f kernels.Format) []shape {
 	shapes := []shape{
-		{1, 32, 1, 0, true}, {1, 64, 33, 3, false}, {2, 32, 31, 0, false}, {3, 160, 64, 1, true}, {11, 96, 40, 5, false},
+		{1, 32, 1, 0, true}, {1, 64, 33, 3, false}, {1, 672, 64, 0, true}, {2, 32, 31, 0, false}, {3, 160, 64, 1, true}, {11, 96, 40, 5, false},
 		{12, 256, 32, 0, true}, {13, 288, 65, 2, true}, {25, 416, 97, 0, false}, {40, 128, 5, 7, true},
 	}
-	if f.Quantized() {
+	if f.Quantized() && !float8(f) {
 		return shapes
 	}
 	return append(shapes, shape{1, 1, 1, 0, true}, shape{1, 33, 70, 0, false}, shape{5, 3, 2, 1, false},
-		shape{4, 129, 34, 0, true}, shape{14, 255, 66, 3, false}, shape{30, 257, 16, 1, true})
+		shape{4, 129, 34, 0, true}, shape{1, 385, 40, 0, true}, shape{14, 255, 66, 3, false}, shape{30, 257, 16, 1, true})
 }
 
 // TestLinear compares with float64. The rounding errors of a chain of n fused

@@ -127,13 +127,61 @@ FN_INLINE void each_q4(const uint8_t *p, int lane, int64_t n, sink *s, const int
 	}
 }
 
+/* e5m2 says F8_E5M2, else F8_E4M3: raw halves, that the group's scale makes weights. */
+FN_INLINE void each_f8(const uint8_t *p, int lane, int64_t n, sink *s, const int rows, const int nv, const int keep,
+                       const int e5m2) {
+	vec w[WIDE];
+	words q[WIDE];
+	for (int64_t k = 0; k < n; k += 2, p += 64) {
+		ahead(p, 1);
+#pragma GCC unroll 4
+		for (int v = 0; v < nv; v++) q[v] = v_pairs(p + (lane + v * LANES) * 2), w[v] = v_first8(q[v], e5m2);
+		take(s, rows, nv, keep, w);
+		if (k + 1 == n) break;
+#pragma GCC unroll 4
+		for (int v = 0; v < nv; v++) w[v] = v_second8(q[v], e5m2);
+		take(s, rows, nv, keep, w);
+	}
+}
+
+/* Numbers of four bits, without their exponents. */
+FN_INLINE void each_mxfp4(const uint8_t *p, int lane, int64_t n, sink *s, const int rows, const int nv, const int keep) {
+	fp4_table t = fp4();
+	vec w[WIDE];
+	dwords q[WIDE];
+	for (int64_t b = 0; b < n; b += 8, p += 128) {
+		ahead(p, 2);
+#pragma GCC unroll 4
+		for (int v = 0; v < nv; v++) q[v] = v_dwords(p + (lane + v * LANES) * 4);
+#pragma GCC unroll 8
+		for (int j = 0; j < 8; j++) {
+#pragma GCC unroll 4
+			for (int v = 0; v < nv; v++) w[v] = v_fp4(q[v], j, t);
+			take(s, rows, nv, keep, w);
+		}
+	}
+}
+
+/* v_group_scale is group_scale of the lanes from lane on. */
+FN_INLINE vec v_group_scale(int32_t format, const uint8_t *scales, int lane) {
+	if (format == VAPP_MXFP4) return v_exponents(scales + lane);
+	switch (format / VAPP_SCALES) {
+	case VAPP_NO_SCALES:
+	case VAPP_PANEL_SCALES: return v_set(group_scale(format, scales, 0));
+	default: return v_mul(v_load((const float *)scales + lane), v_set(float8_unit(format)));
+	}
+}
+
 FN_INLINE void each(int32_t format, const uint8_t *p, int lane, int64_t n, sink *s, const int rows, const int nv, const int keep) {
-	switch (format) {
+	switch (format % VAPP_SCALES) {
 	case VAPP_F32: each_f32(p, lane, n, s, rows, nv, keep); break;
 	case VAPP_F16: each_f16(p, lane, n, s, rows, nv, keep); break;
 	case VAPP_BF16: each_bf16(p, lane, n, s, rows, nv, keep); break;
 	case VAPP_Q8_0: each_q8_0(p, lane, n, s, rows, nv, keep); break;
 	case VAPP_Q4_0: each_q4(p, lane, n, s, rows, nv, keep, 0); break;
 	case VAPP_Q4_1: each_q4(p, lane, n, s, rows, nv, keep, 1); break;
+	case VAPP_F8_E4M3: each_f8(p, lane, n, s, rows, nv, keep, 0); break;
+	case VAPP_F8_E5M2: each_f8(p, lane, n, s, rows, nv, keep, 1); break;
+	case VAPP_MXFP4: each_mxfp4(p, lane, n, s, rows, nv, keep); break;
 	}
 }

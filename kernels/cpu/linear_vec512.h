@@ -8,7 +8,8 @@
 
 typedef __m512 vec;
 typedef __m512i dwords;
-typedef __m512 nibble_table;
+typedef __m256i words;
+typedef __m512 nibble_table, fp4_table;
 
 V vec v_set(float x) { return _mm512_set1_ps(x); }
 V vec v_load(const float *p) { return _mm512_loadu_ps(p); }
@@ -31,3 +32,24 @@ V nibble_table nibbles(int zero) {
 	return _mm512_cvtepi32_ps(_mm512_sub_epi32(i, _mm512_set1_epi32(zero)));
 }
 V vec v_nibble(dwords q, int j, nibble_table t) { return _mm512_permutexvar_ps(_mm512_srli_epi32(q, 4 * j), t); }
+
+V fp4_table fp4(void) {
+	return _mm512_setr_ps(0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6);
+}
+V vec v_fp4(dwords q, int j, fp4_table t) { return v_nibble(q, j, t); }
+V vec v_exponents(const uint8_t *p) {
+	__m512i e = _mm512_slli_epi32(_mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)p)), 23);
+	return _mm512_castsi512_ps(_mm512_max_epu32(e, _mm512_set1_epi32(0x400000)));
+}
+
+/* Pairs of 8-bit floats: see float8_half. The sign comes along twice, once too often. */
+V words v_pairs(const uint8_t *p) { return _mm256_loadu_si256((const void *)p); }
+V vec v_second8(words q, const int e5m2) {
+	__m256i h = e5m2 ? _mm256_and_si256(q, _mm256_set1_epi16((short)0xff00))
+	                 : _mm256_and_si256(_mm256_srai_epi16(q, 1), _mm256_set1_epi16((short)0xbf80));
+	return _mm512_cvtph_ps(h);
+}
+V vec v_first8(words q, const int e5m2) {
+	q = _mm256_slli_epi16(q, 8);
+	return e5m2 ? _mm512_cvtph_ps(q) : v_second8(q, 0);
+}

@@ -3,33 +3,56 @@ package cpu
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 
 	"vapp.dev/kernels"
 )
 
-// PackRows stores rows [row0, row0+n) of a weight [rows,cols] in dst, the whole
-// packed weight of LinearLayout bytes. src holds the n rows in format f as a
-// checkpoint lays them out: row after row, GGUF's blocks. Rows may come in any
+// PackRows is Matrix.PackRows of a weight without scales.
+func PackRows(variant string, f kernels.Format, dst []byte, rows, cols, row0 int, src []byte) {
+	Matrix{Variant: variant, Format: f, Rows: rows, Cols: cols}.PackRows(dst, row0, src)
+}
+
+// PackRows stores rows [row0, row0+n) of a weight in dst, the whole packed weight of Layout
+// bytes. src holds the n rows in its format as a checkpoint lays them out: row after
+// row, GGUF's blocks, MXFP4's of 17 bytes. Rows may come in any
 // order and any number at a time; different rows may be packed from several
 // goroutines at once. A length that does not fit is a programming error and panics.
-func PackRows(variant string, f kernels.Format, dst []byte, rows, cols, row0 int, src []byte) {
-	packed, _, ok := LinearLayout(variant, f, rows, cols)
-	rowBytes := int(f.Bytes(int64(cols)))
-	if !ok || int64(len(dst)) < packed || len(src)%rowBytes != 0 || row0 < 0 || len(src)/rowBytes > rows-row0 {
-		panic(fmt.Sprintf("cpu: PackRows %d bytes of %v at row %d of [%d,%d] for %s to %d bytes",
-			len(src), f, row0, rows, cols, variant, len(dst)))
+func (m Matrix) PackRows(dst []byte, row0 int, src []byte) {
+	packed, _, ok := m.Layout()
+	rowBytes := int(m.Format.Bytes(int64(m.Cols)))
+	if !ok || int64(len(dst)) < packed || len(src)%rowBytes != 0 || row0 < 0 || len(src)/rowBytes > m.Rows-row0 {
+		panic(fmt.Sprintf("cpu: PackRows %d bytes at row %d of %+v to %d bytes", len(src), row0, m, len(dst)))
 	}
-	size := int(panelBytes(f, cols))
+	size := int(m.panelBytes())
 	for r := row0; len(src) > 0; r++ {
 		at := r / panelRows * size
-		packRow(f, dst[at:at+size], r%panelRows, src[:rowBytes])
+		m.packRow(dst[at:at+size], r%panelRows, src[:rowBytes])
 		src = src[rowBytes:]
 	}
 }
 
+// PackScales stores the scales of one row: one for ChannelScales, else one for each
+// 128 inputs. Of the rows that share PanelScales the first one's are kept.
+func (m Matrix) PackScales(dst []byte, row int, scales []float32) {
+	packed, _, ok := m.Layout()
+	if !ok || m.Scales == NoScales || int64(len(dst)) < packed || row < 0 || row >= m.Rows || len(scales) != m.across() {
+		panic(fmt.Sprintf("cpu: PackScales %d scales of row %d of %+v to %d bytes", len(scales), row, m, len(dst)))
+	}
+	at, step := int64(row/panelRows)*m.panelBytes()+m.elements(), 4*panelRows
+	if m.Scales != PanelScales {
+		at += int64(row%panelRows) * 4
+	} else if step = 4; row%panelRows > 0 {
+		return
+	}
+	for i, s := range scales {
+		binary.LittleEndian.PutUint32(dst[at+int64(i*step):], math.Float32bits(s))
+	}
+}
+
 // packRow stores one row as lane of a panel.
-func packRow(f kernels.Format, panel []byte, lane int, src []byte) {
-	switch f {
+func (m Matrix) packRow(panel []byte, lane int, src []byte) {
+	switch m.Format {
 	case kernels.F32:
 		spread(panel[lane*4:], src, 4)
 	case kernels.F16:
@@ -42,6 +65,10 @@ func packRow(f kernels.Format, panel []byte, lane int, src []byte) {
 		packNibbles(panel, lane, src, 1)
 	case kernels.Q4_1:
 		packNibbles(panel, lane, src, 2)
+	case kernels.F8E4M3, kernels.F8E5M2:
+		packPairsOf8(panel[lane*2:], src)
+	case kernels.MXFP4:
+		packMXFP4(panel[lane*4:], panel[m.elements()+int64(lane):], src)
 	}
 }
 
@@ -61,6 +88,30 @@ func packPairs(dst, src []byte) {
 	}
 	if whole < len(src) {
 		le.PutUint32(dst[whole*panelRows:], uint32(le.Uint16(src[whole:])))
+	}
+}
+
+// packPairsOf8 keeps two neighbours together; the odd end gets a zero.
+func packPairsOf8(dst, src []byte) {
+	le := binary.LittleEndian
+	whole := len(src) &^ 1
+	for k := 0; k < whole; k += 2 {
+		le.PutUint16(dst[k*panelRows:], le.Uint16(src[k:]))
+	}
+	if whole < len(src) {
+		le.PutUint16(dst[whole*panelRows:], uint16(src[whole]))
+	}
+}
+
+// packMXFP4 turns {q [16]byte, e}, where byte i holds elements 2i and 2i+1, into four
+// dwords of eight neighbours, and an exponent.
+func packMXFP4(quants, exponents, src []byte) {
+	le := binary.LittleEndian
+	for b := 0; len(src) > 0; src, b = src[17:], b+1 {
+		for g := range 4 {
+			le.PutUint32(quants[(4*b+g)*4*panelRows:], le.Uint32(src[4*g:]))
+		}
+		exponents[b*panelRows] = src[16]
 	}
 }
 

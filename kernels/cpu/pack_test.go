@@ -81,10 +81,22 @@ func TestLinearLayout(t *testing.T) {
 	}{
 		{kernels.F32, 1, 1, 128}, {kernels.F16, 33, 3, 384}, {kernels.BF16, 32, 33, 2176}, {kernels.BF16, 64, 576, 73728},
 		{kernels.Q8_0, 49152, 576, 49152 * 576 / 32 * 34}, {kernels.Q4_0, 31, 32, 576}, {kernels.Q4_1, 3072, 576, 3072 * 576 / 32 * 20},
+		{kernels.F8E4M3, 33, 129, 2 * 130 * 32}, {kernels.F8E5M2, 32, 64, 2048}, {kernels.MXFP4, 64, 2880, 64 * 2880 / 32 * 17}, {kernels.MXFP4, 32, 32, 576},
 	} {
 		got, _, ok := LinearLayout("avx512", c.f, c.rows, c.cols)
 		if !ok || got != c.want {
 			t.Errorf("%v [%d,%d]: %d bytes, %v, want %d", c.f, c.rows, c.cols, got, ok, c.want)
+		}
+	}
+	for s, want := range []int64{2 * 300 * 32, 2 * (300*32 + 128), 2 * (300*32 + 3*128), 2 * (300*32 + 64)} {
+		m := Matrix{Variant: "avx512", Format: kernels.F8E4M3, Scales: Scales(s), Rows: 40, Cols: 300}
+		if got, _, ok := m.Layout(); !ok || got != want {
+			t.Errorf("%v: %d bytes, %v, want %d", m, got, ok, want)
+		}
+		if m.Format = kernels.BF16; s > 0 {
+			if _, _, ok := m.Layout(); ok {
+				t.Errorf("%v was accepted", m)
+			}
 		}
 	}
 	for _, c := range []string{"avx1024/f32/4/4", "avx512/q4_k/4/256", "avx512/q8_0/4/33", "avx512/f32/0/4", "avx512/f32/4/0", "avx512/i32/4/4"} {
