@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"vapp.dev/engine/backend"
 	"vapp.dev/engine/nearest"
 )
 
@@ -73,6 +72,8 @@ func (p *Plan) Explain(item string) (*Explanation, error) {
 		p.explainClass(e, part)
 	case name == "scratch":
 		p.explainScratch(e)
+	case name == "workspace":
+		p.explainWorkspace(e)
 	case name == "step":
 		p.explainStep(e)
 	case name == "capacity" || name == "concurrency":
@@ -126,107 +127,6 @@ func lineSource(name string, b Basis) string {
 		return fromLayout
 	}
 	return fromPlanner
-}
-
-// explainWeights lists the shapes of a group, or of all; layers alike are one
-// line.
-func (p *Plan) explainWeights(e *Explanation, group string) {
-	r := p.Account.Reservation
-	count, bytes := map[string]int{}, map[string]int64{}
-	var order []string
-	var sum int64
-	for i, w := range r.Weights {
-		if group != "" && w.Group != group {
-			continue
-		}
-		k := shapeOf(w, r.Packed[i])
-		if count[k] == 0 {
-			order = append(order, k)
-		}
-		count[k]++
-		bytes[k] += r.Packed[i].Bytes
-		sum += r.Packed[i].Bytes
-	}
-	if group == "rounding" || group == "" {
-		pad := r.Arenas[backend.Weights] - weightSum(r)
-		if group == "rounding" {
-			sum = pad
-		} else {
-			sum += pad
-		}
-		defer e.step("rounding of the arena to the allocation unit = %s", bytesOf(pad))
-	}
-	for _, k := range order {
-		e.step("%d × %s = %s", count[k], k, bytesOf(bytes[k]))
-	}
-	e.Value, e.Source = bytesOf(sum)+", exact", fromLayout
-}
-
-func weightSum(r backend.Reservation) int64 {
-	var n int64
-	for _, p := range r.Packed {
-		n += p.Bytes
-	}
-	return n
-}
-
-// shapeOf is a weight without the number of its layer.
-func shapeOf(w backend.WeightSpec, p backend.Packed) string {
-	var name []string
-	for _, s := range strings.Split(w.Name, ".") {
-		if strings.Trim(s, "0123456789") == "" {
-			s = "*"
-		}
-		name = append(name, s)
-	}
-	s := fmt.Sprintf("%s %s × %s", strings.Join(name, "."), Group(int64(w.Rows)), Group(int64(w.Cols)))
-	if w.Experts > 0 {
-		s += fmt.Sprintf(" × %d experts", w.Experts)
-	}
-	s += " " + p.Format.String()
-	if n := w.Scales(); n > 0 {
-		s += fmt.Sprintf(", %s scales %v", Group(n), w.Scaling)
-	}
-	return s
-}
-
-// explainScratch names the largest values of the recorded step.
-func (p *Plan) explainScratch(e *Explanation) {
-	e.Value, e.Source = bytesOf(p.Account.Reservation.Arenas[backend.Scratch])+", exact", fromRecord
-	for _, pr := range p.Account.Reservation.Programs {
-		e.step("program %s: %d values over %d ops, each at a fixed offset; what lives at once peaks at %s", pr.Name, len(pr.Values), len(pr.Ops), bytesOf(pr.Scratch))
-		byName := map[string]backend.ValueInfo{}
-		for _, v := range pr.Values {
-			if v.Bytes > byName[v.Name].Bytes {
-				byName[v.Name] = v
-			}
-		}
-		var list []backend.ValueInfo
-		for _, v := range byName {
-			list = append(list, v)
-		}
-		slices.SortFunc(list, func(a, b backend.ValueInfo) int {
-			if a.Bytes != b.Bytes {
-				return int(min(1, max(-1, b.Bytes-a.Bytes)))
-			}
-			return strings.Compare(a.Name, b.Name)
-		})
-		for _, v := range list[:min(5, len(list))] {
-			e.step("%s: %s rows × %s %v = %s", v.Name, Group(int64(pr.Rows(v.Rows))), Group(int64(v.Cols)), v.Format, bytesOf(v.Bytes))
-		}
-	}
-}
-
-func (p *Plan) explainStep(e *Explanation) {
-	s := p.Account.Reservation.Step
-	e.Value, e.Source = bytesOf(p.Account.Reservation.Arenas[backend.StepIO])+", exact", "the step buffers' own layout (engine/backend)"
-	e.step("two sets of %s: one is filled while the other runs", bytesOf(s.SetBytes()))
-	e.step("%s tokens × 12 B, %s sequences, %s sampled rows", Group(int64(s.Tokens)), Group(int64(s.Seqs)), Group(int64(s.Samples)))
-	for i, w := range s.MaxPages {
-		e.step("page table of %s: %s sequences × %s pages × 4 B", p.Capacity.Classes[i].Name, Group(int64(s.Seqs)), Group(int64(w)))
-	}
-	e.step("two bit masks of the vocabulary for every sampled row: %s × 2 × %s words × 4 B", Group(int64(s.Samples)), Group(int64(s.MaskWords())))
-	e.step("logit edits: %s rows × %s × 8 B", Group(int64(s.Samples)), Group(int64(s.Bias)))
 }
 
 // String is the explanation for a person.

@@ -53,6 +53,7 @@ func FitOn(in Inputs, name string) (Row, error) {
 		return r, err
 	}
 	if err != nil {
+		r.Weights = short.ledger.Bytes("weights")
 		r.Reason = Size(short.need-short.have) + " missing: " + w.lacking(short).What
 	} else if err := r.take(w, s); err != nil {
 		return r, err

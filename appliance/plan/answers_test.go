@@ -1,0 +1,89 @@
+package plan_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"vapp.dev/appliance/plan"
+	"vapp.dev/engine/backend/devices"
+	"vapp.dev/schema"
+)
+
+// TestEveryItemIsExplained: of every family each line, part and class has a formula
+// with numbers, and those of the ledger say the ledger's bytes.
+func TestEveryItemIsExplained(t *testing.T) {
+	for _, f := range families {
+		p := made(t, on(t, f.model, f.fields, "b200"))
+		for _, item := range p.Items() {
+			e, err := p.Explain(item)
+			if err != nil {
+				t.Errorf("%s: %v", f.model, err)
+				continue
+			}
+			if len(e.Steps) == 0 || e.Value == "" || e.Source == "" || !strings.ContainsAny(strings.Join(e.Steps, ""), "0123456789") && !strings.HasPrefix(item, "reserve") && !strings.HasPrefix(item, "mapped") && item != "context" && item != "modules" {
+				t.Errorf("%s: %s is explained by %+v", f.model, item, e)
+			}
+			if n := p.Ledger.Bytes(item); n > 0 && item != "kv" && !strings.HasPrefix(e.Value, plan.Group(n)+" B") {
+				t.Errorf("%s: %s is %s, the ledger has %s", f.model, item, e.Value, plan.Group(n))
+			}
+		}
+	}
+}
+
+// TestFitOnIsMake: a row of the matrix says what a plan for that device says.
+func TestFitOnIsMake(t *testing.T) {
+	fits, not := 0, 0
+	for _, f := range families[3:] {
+		for _, name := range []string{"t4", "l40s", "a100-80g", "b200"} {
+			d, err := devices.Find(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			i := on(t, f.model, f.fields, name)
+			q := *i.Profile
+			q.MaxModelLen, q.Require = 64<<10, &schema.Require{Concurrency: map[string]schema.Count{">=2": 32 << 10}}
+			i.Profile = &q
+			row, err := plan.FitOn(i, d.Name)
+			if err != nil {
+				t.Errorf("%s on %s: %v", f.model, name, err)
+				continue
+			}
+			p, err := plan.Make(i)
+			if row.Fits != (err == nil) || row.Fits == (row.Reason != "") {
+				t.Errorf("%s on %s: %+v, planned: %v", f.model, name, row, err)
+			}
+			if not++; err == nil {
+				fits++
+				not--
+				if row.KV != p.Ledger.Bytes("kv") || row.Max != p.Options.MaxModelLen || row.AtMax < 1 {
+					t.Errorf("%s on %s: %+v", f.model, name, row)
+				}
+			}
+			q.MaxModelLen, q.Require = schema.Auto, nil
+			auto, err := plan.Make(i)
+			var short *plan.DoesNotFitError
+			if errors.As(err, &short) && row.Longest != 0 || err == nil && row.Longest != auto.Options.MaxModelLen {
+				t.Errorf("%s on %s: the longest is %d: %v", f.model, name, row.Longest, err)
+			}
+		}
+	}
+	if fits < 4 || not < 4 {
+		t.Errorf("only %d fit and %d do not", fits, not)
+	}
+}
+
+func FuzzParseGoal(f *testing.F) {
+	for _, s := range []string{"16x32K", "1x1", "x", "16x", "0x5", "-1x5", "99999999999x1", "4K", "1x4.5K", "1xauto"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		seqs, tokens, err := plan.ParseGoal(s)
+		if err == nil && (seqs < 1 || seqs > 1<<20 || tokens < 1 || tokens > 1<<30) {
+			t.Errorf("%q is %d sequences of %d tokens", s, seqs, tokens)
+		}
+		if err != nil && (len(err.Error()) > 2*len(s)*4+200 || strings.Contains(err.Error(), "\n")) {
+			t.Errorf("%q: %v", s, err)
+		}
+	})
+}
