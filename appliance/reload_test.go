@@ -198,7 +198,11 @@ func TestKeyFileOfReload(t *testing.T) {
 	s := start(t, "")
 	s.edit(t, "rename", `serve: apiKeys: [{file: "`+keys+`"}]`)
 	s.latest(t, Applied)
-	writeFile(t, keys, "two\n")
+	// Renamed into place: between truncation and writing the file would hold no key.
+	writeFile(t, keys+".new", "two\n")
+	if err := os.Rename(keys+".new", keys); err != nil {
+		t.Fatal(err)
+	}
 	s.eventually(t, "the changed key file", func() bool { return len(s.Reloads()) == 2 && s.Reloads()[0].Outcome == Applied })
 }
 
