@@ -175,8 +175,9 @@ static void move(float *to, int64_t to_stride, const float *from, int64_t from_s
 		memcpy(to + i * to_stride, from + i * from_stride, (size_t)n * 4);
 }
 
-/* delta_columns takes n ≤ WIDE columns from col on through all tokens. They work where
- * they lie when that is where they stay: one copy of whole vectors. */
+/* delta_columns takes n ≤ WIDE columns from col on through all tokens. One token works
+ * where they lie if that is where they stay; for several they are brought together, since
+ * rows that lie apart share few sets of the first cache. */
 static void delta_columns(const run *r, const vapp_call *c, const gates *g, int64_t col, int64_t n)
 {
 	const vapp_delta *a = r->a;
@@ -184,7 +185,7 @@ static void delta_columns(const run *r, const vapp_call *c, const gates *g, int6
 	int64_t keys = 2 * (int64_t)a->key_heads * dim, cols = keys + a->value_heads * d;
 	float room[VAPP_DELTA_KEYS * WIDE], v[WIDE] = {0}, y[WIDE], *s = room;
 	int64_t stride = WIDE;
-	if (a->copies == 1 && n == WIDE) {
+	if (a->copies == 1 && n == WIDE && r->n == 1) {
 		s = copy(r, 0) + col;
 		stride = d;
 		if (pos == 0)

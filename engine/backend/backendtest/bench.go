@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"testing"
+	"time"
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/kernels"
@@ -23,6 +24,11 @@ func Bench(b *testing.B, o backend.Opener, s backend.Settings) {
 		for _, tokens := range []int{1, 64} {
 			b.Run(fmt.Sprintf("attention/%v/%d", f, tokens), func(b *testing.B) { sub.benchAttention(b, f, tokens) })
 		}
+	}
+	for _, tokens := range []int{1, 16, 256} {
+		b.Run(fmt.Sprintf("delta_net/%d", tokens), func(b *testing.B) { sub.benchDelta(b, tokens) })
+		b.Run(fmt.Sprintf("conv/%d", tokens), func(b *testing.B) { sub.benchConv(b, tokens) })
+		b.Run(fmt.Sprintf("norm/%d", tokens), func(b *testing.B) { sub.benchRows(b, tokens) })
 	}
 	b.Run("step", sub.benchStep)
 }
@@ -57,7 +63,7 @@ func (s *subject) benchAttention(b *testing.B, f kernels.Format, tokens int) {
 	rig := s.rig(b, plan{
 		tensors: m, vocab: 1, bucket: backend.Bucket{Tokens: 64, Seqs: 1, Samples: 1},
 		classes: []backend.KVClass{class(f, block, 2, c.kv, c.dim, width)}, pages: width,
-		record: func(rec *backend.Recorder) { c.record(rec, table, inv, 0.125) },
+		record: func(rec *backend.Recorder) { c.record(rec, table, inv, backend.NoWeight, 0.125) },
 	})
 	for at := 0; at < history; at += 64 {
 		rig.run(feed{tokens: repeat(0, 64), at: at, pages: upTo(width)})
@@ -84,4 +90,54 @@ func (s *subject) benchStep(b *testing.B) {
 	for b.Loop() {
 		rig.launch(step)
 	}
+}
+
+// benchDelta is one layer of Qwen3.5-27B's recurrence: 48 matrices of 128×128.
+func (s *subject) benchDelta(b *testing.B, tokens int) {
+	c := deltaCase{keyHeads: 16, valueHeads: 48, keyDim: 128, valueDim: 128}
+	c.open(0)
+	seconds := s.benchState(b, &c.recurrent, tokens)
+	b.ReportMetric(2*float64(c.shape.MatrixBytes())/seconds/1e9, "state-GB/s")
+	b.ReportMetric(float64(tokens)*8*float64(c.valueHeads*c.keyDim*c.valueDim)/seconds/1e9, "GFLOP/s")
+}
+
+// benchConv is its convolution: 10240 columns, the last four rows.
+func (s *subject) benchConv(b *testing.B, tokens int) {
+	c, _, _ := newConv(kernels.BF16, 10240, 4, 0)
+	b.ReportMetric(float64(tokens)*10240/s.benchState(b, c, tokens)/1e9, "Gcolumns/s")
+}
+
+// benchState is a step of a sequence that has a state. Embed, which gives it its rows,
+// is measured with it. It returns the seconds of the best step.
+func (s *subject) benchState(b *testing.B, c *recurrent, tokens int) float64 {
+	c.most = tokens
+	rig := c.rig(b, s)
+	rig.run(feed{tokens: []int32{0}, pages: c.page(0)})
+	return rig.best(b, rig.fill(0, []feed{{tokens: repeat(1, tokens), at: 1, pages: c.page(0)}}))
+}
+
+// best measures a step: the seconds of the fastest, which others on the machine
+// disturbed least.
+func (r *rig) best(b *testing.B, step backend.Binding) float64 {
+	r.launch(step)
+	best := time.Hour
+	for b.Loop() {
+		start := time.Now()
+		r.launch(step)
+		best = min(best, time.Since(start))
+	}
+	b.ReportMetric(best.Seconds()*1e6, "best-µs")
+	return best.Seconds()
+}
+
+// benchRows is the gated norm of 48 heads of 128, with Embed that gives it its rows.
+func (s *subject) benchRows(b *testing.B, tokens int) {
+	const cols = 48 * 128
+	m := &tensors{}
+	table, w := m.table("x", normal(rng(1), cols, 1), cols), m.vector("w", kernels.F32, normal(rng(2), 128, 1))
+	rig := s.rig(b, plan{tensors: m, vocab: 1, bucket: backend.Bucket{Tokens: tokens, Seqs: 1, Samples: 1}, record: func(rec *backend.Recorder) {
+		x, gate := input(rec, table, cols), input(rec, table, cols)
+		rec.Do(backend.Norm{X: x, Residual: backend.NoValue, W: w, Eps: 1e-6, Y: x, Segment: 128, Gated: true, Gate: gate})
+	}})
+	b.ReportMetric(float64(tokens)*cols/rig.best(b, rig.fill(0, []feed{{tokens: repeat(0, tokens)}}))/1e9, "Gcolumns/s")
 }

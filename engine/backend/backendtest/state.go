@@ -39,7 +39,7 @@ func (c *recurrent) inputs(seed uint64, cols int, deviation float64) []float32 {
 }
 
 // rig opens the program; the state of the op is that of the second of two layers.
-func (c *recurrent) rig(t *testing.T, s *subject) *rig {
+func (c *recurrent) rig(t testing.TB, s *subject) *rig {
 	k := backend.KVClass{Name: "state", Layers: 2, State: &c.shape, PagesPerSlab: 2, MaxPages: 1}
 	k.SlabBytes = 2*k.PageBytes() + 64
 	return s.rig(t, plan{

@@ -3,6 +3,7 @@
 package cpu_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -32,5 +33,12 @@ func TestSuite(t *testing.T) {
 			}
 			backendtest.Run(t, cpu.Opener{}, settings...)
 		})
+	}
+}
+
+// BenchmarkOps measures ops on the best instruction set, on one thread and on two.
+func BenchmarkOps(b *testing.B) {
+	for n := 1; n <= 2; n++ {
+		b.Run(fmt.Sprintf("threads=%d", n), func(b *testing.B) { backendtest.Bench(b, cpu.Opener{}, backend.Settings{Threads: n}) })
 	}
 }
