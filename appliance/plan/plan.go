@@ -108,6 +108,12 @@ func Make(in Inputs) (*Plan, error) {
 // plan turns a solution into the Plan that prints.
 func (w want) plan(s solution) (*Plan, error) {
 	acct := *s.account
+	if derived(s.account) {
+		var err error
+		if acct, err = w.settled(s); err != nil {
+			return nil, err
+		}
+	}
 	acct.Reservation.Arenas[backend.KV] = acct.Layout.Round(s.options.KVBytes)
 	p := &Plan{
 		Profile: w.in.Profile.Name, Model: modelFacts(w.in.Model), Backend: w.in.Opener.Name(), Facts: w.in.Facts,

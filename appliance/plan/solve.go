@@ -27,7 +27,8 @@ type accountKey struct {
 	kv                              string
 }
 
-// account is engine.NewAccount without a KV arena, made once for equal options.
+// account is engine.NewAccount without a KV arena, made once for equal options. On
+// a GPU those of other lengths are derived from the first.
 func (w want) account(o engine.Options) (*engine.Account, error) {
 	key := accountKey{w.in.Model, w.in.Facts.Device, w.in.Facts.TotalBytes, o.MaxModelLen, o.MaxNumSeqs, o.MaxNumBatchedTokens, o.BlockSize, 0, o.KVFormat.String()}
 	if w.graphsOff {
@@ -36,11 +37,40 @@ func (w want) account(o engine.Options) (*engine.Account, error) {
 	if a, ok := w.accounts[key]; ok {
 		return a, nil
 	}
+	first := key
+	first.length = 0
+	if a, ok := w.accounts[first]; ok && w.onGPU() {
+		a, err := a.AtLength(o, w.in.Model)
+		if err == nil {
+			w.accounts[key] = a
+		}
+		return a, err
+	}
 	a, err := engine.NewAccount(o, w.in.Model, w.in.Opener, w.in.Facts)
 	if err == nil {
-		w.accounts[key] = a
+		w.accounts[key], w.accounts[first] = a, a
 	}
 	return a, err
+}
+
+// settled is the solution with an account that an engine can be opened with: the
+// programs know the page tables of its length.
+func (w want) settled(s solution) (engine.Account, error) {
+	o := s.options
+	o.KVBytes = 0
+	a, err := engine.NewAccount(o, w.in.Model, w.in.Opener, w.in.Facts)
+	if err != nil {
+		return engine.Account{}, err
+	}
+	if a.Reservation.Arenas != s.account.Reservation.Arenas {
+		return engine.Account{}, fmt.Errorf("plan: %d tokens take %v bytes, derived from another length %v", o.MaxModelLen, a.Reservation.Arenas, s.account.Reservation.Arenas)
+	}
+	return *a, nil
+}
+
+// derived says that the account was made for another length.
+func derived(a *engine.Account) bool {
+	return len(a.Reservation.Programs) > 0 && len(a.Reservation.Classes) > 0 && &a.Reservation.Classes[0] != &a.Reservation.Programs[0].Classes[0]
 }
 
 // shortError says that a want does not fit and by how much.
