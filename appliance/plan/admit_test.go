@@ -14,7 +14,7 @@ import (
 // wait.
 func TestAdmittedIsScheduled(t *testing.T) {
 	p := shipped(t, "smollm2.cue")
-	p.MaxModelLen, p.Memory.KVCache, p.Memory.Utilization = 2048, 96<<20, 0
+	p.MaxModelLen, p.Memory.KVCache, p.Memory.Utilization = 2048, 2<<30, 0
 	p.Scheduler.MaxNumSeqs, p.Scheduler.MaxNumBatchedTokens = 512, 1024
 	made := made(t, in(p, smol(t), server))
 	for _, f := range made.Capacity.Lengths {
