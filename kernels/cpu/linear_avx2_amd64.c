@@ -8,6 +8,8 @@
 #define TILE 6
 #define SLIM 2 /* 12 sums, 2 weights and an x take 15 of 16 registers */
 #define WIDE_ROWS 2
+#define LOCK_F8 2
+#define LOCK_MXFP4 1 /* 4 sums, 4 dwords, a table */
 
 typedef __m256 vec;
 typedef __m256i dwords;
@@ -54,7 +56,7 @@ V vec v_exponents(const uint8_t *p) {
 }
 
 /* Pairs of 8-bit floats: see float8_half. The sign comes along twice, once too often. */
-V words v_pairs(const uint8_t *p) { return _mm_loadu_si128((const void *)p); }
+V words v_words(const uint8_t *p) { return _mm_loadu_si128((const void *)p); }
 V vec v_second8(words q, const int e5m2) {
 	__m128i h = e5m2 ? _mm_and_si128(q, _mm_set1_epi16((short)0xff00))
 	                 : _mm_and_si128(_mm_srai_epi16(q, 1), _mm_set1_epi16((short)0xbf80));

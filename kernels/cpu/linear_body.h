@@ -143,7 +143,85 @@ static const struct {
 } steps[TILE + 1] = {{NULL, NULL}, EACH_ROWS(ENTRY)};
 
 FN static void keeping_step(const step *s) { packed_step(s, TILE, SLIM, 1); }
-FN static void wide_step_1(const step *s) { packed_step(s, 1, WIDE, 0); }
+/* One row has but WIDE sums, each a chain of additions: LOCK groups at once keep the
+ * core busy, and are added in their order. */
+FN_INLINE void lock_f8(const uint8_t *p, const float *x, vec sum[][WIDE], const int lock, const int e5m2) {
+	words q[WIDE];
+	for (int64_t k = 0; k < SCALE_K; k += 2, p += 64, x += 2)
+#pragma GCC unroll 4
+		for (int g = 0; g < lock; g++) {
+			const uint8_t *at = p + g * SCALE_K / 2 * 64;
+			__builtin_prefetch(at + AHEAD);
+#pragma GCC unroll 4
+			for (int v = 0; v < WIDE; v++) {
+				q[v] = v_words(at + v * LANES * 2);
+				sum[g][v] = v_fma(v_first8(q[v], e5m2), v_set(x[g * SCALE_K]), sum[g][v]);
+				sum[g][v] = v_fma(v_second8(q[v], e5m2), v_set(x[g * SCALE_K + 1]), sum[g][v]);
+			}
+		}
+}
+
+FN_INLINE void lock_mxfp4(const uint8_t *p, const float *x, vec sum[][WIDE], const int lock) {
+	fp4_table t = fp4();
+	dwords q[4][WIDE];
+	for (int b = 0; b < MX_K; b += 8, p += 128, x += 8) {
+#pragma GCC unroll 4
+		for (int g = 0; g < lock; g++) {
+			ahead(p + g * 512, 2);
+#pragma GCC unroll 4
+			for (int v = 0; v < WIDE; v++) q[g][v] = v_dwords(p + g * 512 + v * LANES * 4);
+		}
+#pragma GCC unroll 8
+		for (int j = 0; j < 8; j++)
+#pragma GCC unroll 4
+			for (int g = 0; g < lock; g++)
+#pragma GCC unroll 4
+				for (int v = 0; v < WIDE; v++) sum[g][v] = v_fma(v_fp4(q[g][v], j, t), v_set(x[g * MX_K + j]), sum[g][v]);
+	}
+}
+
+FN_INLINE void locked_step(const step *s, const int format, const int lock) {
+	const int64_t group = group_k(format), next = group_step(s->format);
+	int64_t k = 0;
+	sink total, out;
+	const uint8_t *scales = s->scales;
+	begin_step(s, &total, 1, WIDE);
+	for (; k + lock * group <= s->n; k += lock * group) {
+		const uint8_t *p = s->p + panel_k(format, k);
+		vec sum[4][WIDE];
+#pragma GCC unroll 4
+		for (int g = 0; g < lock; g++)
+#pragma GCC unroll 4
+			for (int v = 0; v < WIDE; v++) sum[g][v] = v_set(0);
+		if (format == VAPP_MXFP4)
+			lock_mxfp4(p, s->x + k, sum, lock);
+		else
+			lock_f8(p, s->x + k, sum, lock, format == VAPP_F8_E5M2);
+#pragma GCC unroll 4
+		for (int g = 0; g < lock; g++)
+#pragma GCC unroll 4
+			for (int v = 0; v < WIDE; v++)
+				total.sum[0][v] = v_fma(sum[g][v], v_group_scale(s->format, scales + g * next, v * LANES), total.sum[0][v]);
+		scales += lock * next;
+	}
+	out.x = s->x + k, out.stride = 1, out.block = NULL;
+	for (; k < s->n; k += group, scales += next) {
+#pragma GCC unroll 4
+		for (int v = 0; v < WIDE; v++) out.sum[0][v] = v_set(0);
+		each(format, s->p + panel_k(format, k), 0, s->n - k < group ? s->n - k : group, &out, 1, WIDE, 0);
+		fold(&out, &total, s->format, scales, 0, 1, WIDE);
+	}
+	end_step(s, &total, 1, WIDE);
+}
+
+FN static void wide_step_1(const step *s) {
+	switch (s->format % VAPP_SCALES) {
+	case VAPP_F8_E4M3: locked_step(s, VAPP_F8_E4M3, LOCK_F8); return;
+	case VAPP_F8_E5M2: locked_step(s, VAPP_F8_E5M2, LOCK_F8); return;
+	case VAPP_MXFP4: locked_step(s, VAPP_MXFP4, LOCK_MXFP4); return;
+	}
+	packed_step(s, 1, WIDE, 0);
+}
 FN static void wide_step_2(const step *s) { packed_step(s, 2, WIDE, 0); }
 
 /* step_for returns the step of a tile: one that is alone reads packed weights, else

@@ -135,7 +135,7 @@ FN_INLINE void each_f8(const uint8_t *p, int lane, int64_t n, sink *s, const int
 	for (int64_t k = 0; k < n; k += 2, p += 64) {
 		ahead(p, 1);
 #pragma GCC unroll 4
-		for (int v = 0; v < nv; v++) q[v] = v_pairs(p + (lane + v * LANES) * 2), w[v] = v_first8(q[v], e5m2);
+		for (int v = 0; v < nv; v++) q[v] = v_words(p + (lane + v * LANES) * 2), w[v] = v_first8(q[v], e5m2);
 		take(s, rows, nv, keep, w);
 		if (k + 1 == n) break;
 #pragma GCC unroll 4

@@ -1,0 +1,77 @@
+package cpu
+
+import "vapp.dev/kernels"
+
+// Stack are the operands of one of the two products of a mixture; X and Y are in the
+// order of picks.
+type Stack struct {
+	W, Bias, X, Y, Kernel uintptr
+	Bytes, TileBytes      int64
+	In, Out, Format, Tile int32
+}
+
+// Experts are the operands of an ExpertPhase, on rows [Row0, Row0+Most). GLU is the
+// function of OpGLU. Work is WorkBytes for each part.
+type Experts struct {
+	X, IDs, Weights, Y                               uintptr
+	GateUp, Down                                     Stack
+	GLU, First, Before, Place                        uintptr
+	Picked, Up, Act, Shared, Work                    uintptr
+	WorkBytes                                        int64
+	Symbol, Experts, Top, Cols, Width, Row0, Most, _ int32
+	Activation                                       Activation
+	_                                                int32
+}
+
+// ExpertRows is how many rows of a mixture are worked on at a time: more go in
+// several rounds, so that the room is bounded.
+const ExpertRows = 512
+
+// ExpertShape is what the room of a mixture depends on: its weights, at most how many
+// rows there are, of Top picks each, and how many experts.
+type ExpertShape struct {
+	GateUp, Down       Matrix // of one expert
+	Rows, Top, Experts int
+}
+
+// ExpertRoom is the workspace of a mixture: offsets into what all threads share, its
+// bytes, and those of each thread's room; all multiples of 64.
+type ExpertRoom struct {
+	First, Before, Place, Picked, Up, Act, Shared, Bytes, Each int64
+}
+
+// Room lays the workspace out. Layout has accepted both matrices.
+func (s ExpertShape) Room() (r ExpertRoom) {
+	picks := int64(min(s.Rows, ExpertRows)) * int64(s.Top)
+	take := func(n int64) int64 {
+		at := r.Bytes
+		r.Bytes += roundUp(n, 64)
+		return at
+	}
+	r.First, r.Before, r.Place = take(4*int64(s.Experts+1)), take(4*int64(s.Experts)), take(4*picks)
+	r.Picked = take(4 * picks * int64(s.GateUp.Cols))
+	r.Up = take(4 * picks * int64(s.GateUp.Rows))
+	r.Act = take(4 * picks * int64(s.Down.Cols))
+	shared := int64(0)
+	for _, m := range []Matrix{s.GateUp, s.Down} {
+		tile, bytes := m.Tile()
+		shared = max(shared, (picks/int64(tile)+min(picks, int64(s.Experts)))*bytes)
+		_, each := LinearWorkspace(m.Variant, m.Format, int(picks), m.Cols, m.Rows, 1)
+		r.Each = max(r.Each, roundUp(each, 64))
+	}
+	r.Shared = take(shared)
+	return r
+}
+
+// Tile is how many rows of x the kernel of m multiplies at once, and the bytes of so
+// many as OpLinearPrepare writes them, a multiple of 64.
+func (m Matrix) Tile() (rows int, bytes int64) {
+	switch {
+	case m.Variant == "generic":
+		return 1, 0
+	case m.Variant == "amx" && m.Format != kernels.F32 && m.Format != kernels.F16:
+		return amxRows, amxRows * 2 * roundUp(int64(m.Cols), amxK)
+	}
+	rows = int(tileRows(m.Variant))
+	return rows, roundUp(4*int64(rows)*int64(m.Cols), 64)
+}

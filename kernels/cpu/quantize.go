@@ -1,0 +1,37 @@
+//go:build cgo
+
+package cpu
+
+/*
+#include "quantize.h"
+*/
+import "C"
+
+import (
+	"math"
+	"unsafe"
+)
+
+// QuantizeE4M3 stores a row x as F8E4M3 in dst [len(x)] and returns its scale,
+// max|x|/448, or 1 for zeros: what x was divided by, in float32, before it was rounded
+// to the nearest, ties to even. ok is false where x has a NaN or an infinity.
+func QuantizeE4M3(x []float32, dst []byte) (scale float32, ok bool) {
+	if len(dst) != len(x) {
+		panic("cpu: QuantizeE4M3: lengths differ")
+	}
+	if len(x) == 0 {
+		return 1, true
+	}
+	s := float64(C.vapp_quantize_e4m3((*C.float)(&x[0]), C.int64_t(len(x)), (*C.uint8_t)(&dst[0])))
+	return float32(s), !math.IsNaN(s) && !math.IsInf(s, 0)
+}
+
+// RoundF16 rounds src to binary16, ties to even, in dst: 2·len(src) bytes.
+func RoundF16(src []float32, dst []byte) {
+	if len(dst) != 2*len(src) {
+		panic("cpu: RoundF16: lengths differ")
+	}
+	if len(src) > 0 {
+		C.vapp_round_f16((*C.float)(&src[0]), C.int64_t(len(src)), (*C.uint16_t)(unsafe.Pointer(&dst[0])))
+	}
+}
