@@ -24,6 +24,7 @@ type toy struct {
 	opts  engine.Options
 	slabs int
 	hooks engine.Hooks
+	on    backend.Opener // nil: ref
 }
 
 func newToy(t testing.TB) *toy {
@@ -49,7 +50,7 @@ func (y *toy) open(t testing.TB) *engine.Engine {
 	y.opts.KVBytes = int64(y.slabs) * y.account(t, m).KV.SlabBytes
 	acc := y.account(t, m)
 	e, err := engine.Open(context.Background(), engine.Config{
-		Options: y.opts, Model: m, Opener: ref.Opener{}, Facts: refFacts(t), Account: acc, Hooks: y.hooks,
+		Options: y.opts, Model: m, Opener: y.opener(), Facts: y.facts(t), Account: acc, Hooks: y.hooks,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -62,9 +63,16 @@ func (y *toy) open(t testing.TB) *engine.Engine {
 	return e
 }
 
-func refFacts(t testing.TB) backend.Facts {
+func (y *toy) opener() backend.Opener {
+	if y.on != nil {
+		return y.on
+	}
+	return ref.Opener{}
+}
+
+func (y *toy) facts(t testing.TB) backend.Facts {
 	t.Helper()
-	facts, err := ref.Opener{}.Probe()
+	facts, err := y.opener().Probe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +82,7 @@ func refFacts(t testing.TB) backend.Facts {
 // account is what an engine with y's options holds.
 func (y *toy) account(t testing.TB, m *engine.Model) *engine.Account {
 	t.Helper()
-	acc, err := engine.NewAccount(y.opts, m, ref.Opener{}, refFacts(t))
+	acc, err := engine.NewAccount(y.opts, m, y.opener(), y.facts(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,15 +2,15 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"testing"
 
 	"vapp.dev/engine"
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/ref"
 	"vapp.dev/engine/enginetest"
-	"vapp.dev/engine/models"
 	"vapp.dev/engine/sample"
 	"vapp.dev/kernels"
 )
@@ -19,7 +19,9 @@ import (
 // windows that move, states that are carried, steps that overlap. What it
 // generates is what transformers generated, whatever runs beside it, also where
 // sequences are preempted or begin with a prefix that is still there.
-func TestFamilies(t *testing.T) {
+func TestFamilies(t *testing.T) { families(t, ref.Opener{}) }
+
+func families(t *testing.T, on backend.Opener) {
 	for _, name := range []string{"tiny-qwen2", "tiny-qwen3", "tiny-gpt-oss", "tiny-gemma4", "tiny-gemma4-moe", "tiny-qwen35", "tiny-qwen35-fp8"} {
 		t.Run(name, func(t *testing.T) {
 			g, err := enginetest.ReadGolden(filepath.Join("models/testdata/golden", name+".safetensors"))
@@ -31,27 +33,21 @@ func TestFamilies(t *testing.T) {
 				slabs   int
 				caching bool
 			}{{"room", 40, false}, {"prefixes", 40, true}, {"little room", 0, true}} {
-				t.Run(c.what, func(t *testing.T) { family(t, name, g, c.slabs, c.caching) })
+				t.Run(c.what, func(t *testing.T) {
+					y := &toy{dir: filepath.Join("models/testdata", name), slabs: c.slabs, on: on, opts: engine.Options{
+						MaxModelLen: g.Rows() + 1, MaxNumSeqs: 4, MaxNumBatchedTokens: 50, BlockSize: 16,
+						KVFormat: kernels.F32, PrefixCaching: c.caching, ChunkedPrefill: true, Overlap: true,
+					}}
+					y.family(t, g)
+				})
 			}
 		})
 	}
 }
 
-// family runs a checkpoint with that many slabs; 0: as few as one sequence needs.
-func family(t *testing.T, name string, g *enginetest.Golden, slabs int, caching bool) {
-	y := &toy{dir: filepath.Join("models/testdata", name), slabs: slabs, opts: engine.Options{
-		MaxModelLen: g.Rows() + 1, MaxNumSeqs: 4, MaxNumBatchedTokens: 50, BlockSize: 16,
-		KVFormat: kernels.F32, PrefixCaching: caching, ChunkedPrefill: true, Overlap: true,
-	}}
-	var unknown *models.UnsupportedError
-	if m, err := engine.Inspect(engine.Source{Path: y.dir, Name: name, Format: "auto"}); errors.As(err, &unknown) {
-		t.Skip("not run: " + err.Error())
-	} else if err != nil {
-		t.Fatal(err)
-	} else {
-		m.Close()
-	}
-	if slabs == 0 {
+// family runs a checkpoint; without slabs with as few as one sequence needs.
+func (y *toy) family(t *testing.T, g *enginetest.Golden) {
+	if y.slabs == 0 {
 		y.slabs = y.least(t)
 	}
 	e := y.open(t)
