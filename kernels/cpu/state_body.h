@@ -42,10 +42,11 @@ static void conv_columns(const vapp_conv *a, int64_t seq, int64_t col, int n)
 			w[j * VW + i] = a->w[(col + i) * k + j];
 	for (int32_t j = 0; j < k - 1; j++) {
 		int64_t pos = start - (k - 1) + j;
-		float row[VW] = {0};
-		if (pos >= 0)
-			vapp_dequantize(f, page + row_of(a, pos, start) * a->cols * e, n, row);
-		past[j] = vf_load(row);
+		const uint8_t *row = page + row_of(a, pos, start) * a->cols * e;
+		float some[VW] = {0};
+		if (pos >= 0 && n < VW)
+			vapp_dequantize(f, row, n, some);
+		past[j] = pos >= 0 && n == VW ? vf_widen(f, row) : vf_load(some);
 	}
 	for (int64_t t = 0; t < rows; t++) {
 		vf sum = vf_set(0);
@@ -78,7 +79,11 @@ void VAPP_NAME(conv)(const void *args, const vapp_call *c)
 	}
 }
 
-/* gates is what a token does to all columns of a value head. */
+/* The delta rule is done token by token, not in chunks: a token costs four vector
+ * operations for each vector of the state, which is what the products of a chunk would
+ * cost, and the work of a layer's projections is a hundred times as much.
+ *
+ * gates is what a token does to all columns of a value head. */
 typedef struct {
 	const float *q, *k;
 	float decay, beta, q_scale, k_scale;

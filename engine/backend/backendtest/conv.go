@@ -26,9 +26,16 @@ func (s *subject) conv(t *testing.T) {
 	}
 	t.Run("proposals", func(t *testing.T) {
 		const drafts = 3
-		c, _, _ := newConv(kernels.BF16, 48, 4, drafts)
+		c, w, x := newConv(kernels.BF16, 48, 4, drafts)
 		r := c.rig(t, s)
-		c.rollback(t, s, c.runs(r, []int{0}, []int{16})[0], drafts)
+		plain := c.runs(r, []int{0}, []int{16})[0]
+		want, size := convOracle(c, kernels.BF16, w, x)
+		for i, y := range want[0] {
+			if d := math.Abs(float64(plain[i] - y)); !(d <= size[0][i]/(1<<20)) {
+				t.Fatalf("number %d: %v, want %v", i, plain[i], y)
+			}
+		}
+		c.rollback(t, s, plain, drafts)
 	})
 }
 

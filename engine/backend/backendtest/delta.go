@@ -30,7 +30,13 @@ func (s *subject) delta(t *testing.T) {
 		c := deltaCase{keyHeads: 2, valueHeads: 4, keyDim: 32, valueDim: 40}
 		c.open(drafts)
 		r := c.rig(t, s)
-		c.rollback(t, s, c.runs(r, []int{0}, []int{16})[0], drafts)
+		plain, want := c.runs(r, []int{0}, []int{16})[0], c.oracle()
+		for i, bound := range c.bounds(want)[0] {
+			if d := math.Abs(float64(plain[i] - want[0][i])); !(d <= bound) {
+				t.Fatalf("number %d: %v, want %v", i, plain[i], want[0][i])
+			}
+		}
+		c.rollback(t, s, plain, drafts)
 	})
 }
 
