@@ -68,6 +68,8 @@ type Pages struct {
 	Arena, Table                                    uintptr
 	PageBytes, SlabBytes, K, V                      int64
 	PerSlab, Width, Block, Format, KVHeads, HeadDim int32
+	Window                                          int32 // tokens that the class keeps; 0: all
+	_                                               int32
 }
 
 // Tokens are the operands of OpTokens.
@@ -78,8 +80,8 @@ type Tokens struct {
 
 // StoreTokens are the operands of OpStoreTokens; Pages.K is the token plane.
 type StoreTokens struct {
-	Pages               Pages
-	IDs, Seq, Positions uintptr
+	Pages                      Pages
+	IDs, Seq, Positions, First uintptr
 }
 
 // Embed are the operands of OpEmbed. Row is a LinearKernel's or 0.
@@ -102,18 +104,20 @@ type Angles struct {
 type Attention struct {
 	Pages                        Pages
 	Q, K, V, Y, Positions, First uintptr
+	Sinks                        uintptr // or 0
 	Work, Shared                 uintptr
 	WorkBytes, SharedBytes       int64
 	Heads                        int32
-	Scale                        float32
+	Scale, Softcap               float32 // Softcap 0: none
+	Window                       int32   // positions that a token sees; 0: all
+	Both                         int32   // tokens see those after them, nothing is paged
 	Threads                      int32
-	_                            int32
 }
 
 // StoreKV are the operands of OpStoreKV.
 type StoreKV struct {
-	Pages                Pages
-	K, V, Seq, Positions uintptr
+	Pages                       Pages
+	K, V, Seq, Positions, First uintptr
 }
 
 // Gather are the operands of OpGather; Bytes is a row's.

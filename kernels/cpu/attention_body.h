@@ -1,10 +1,12 @@
-/* attention_body.h: causal attention over pages and the step's own K and V.
+/* attention_body.h: attention over pages and the step's own K and V: causal, in a
+ * window or not, or (both) of all tokens of a sequence.
  *
  * Keys are taken in blocks of 16 at absolute positions and in spans of SPAN keys.
  * A span has a softmax of its own (its largest score, the sum of the exponentials,
  * the weighted values); spans are joined in the order of positions. A score is
  * four sums over every fourth dimension, joined as (0+1)+(2+3). So the bits of a row
- * depend on its own keys alone. Queries are taken in tiles of up to TILE rows (a
+ * depend on its own keys alone. What lies before the window of all queries is not
+ * read, and what a row does not see counts nothing, whatever it is. Queries are taken in tiles of up to TILE rows (a
  * row is a token and a head) that share the loads of K and V.
  *
  * Where there are fewer tiles than threads want, the spans of a tile are shared
@@ -23,6 +25,7 @@ typedef struct {
 	int32_t seq, head;     /* of K and V */
 	int32_t token, tokens; /* first token row and how many */
 	int32_t history;       /* positions below it are in pages */
+	int32_t kept;          /* the block that the page table begins with */
 	int32_t rows, group;   /* rows = tokens · group */
 	int32_t dim, wide;     /* head dimension; rounded up to 16 */
 	float *q;              /* [TILE][wide] */
@@ -33,14 +36,31 @@ typedef struct {
 	float *top, *sum;      /* [TILE] of all spans */
 } tile;
 
-static int32_t position(const tile *t, int32_t row) { return t->a->positions[t->token + row / t->group]; }
+/* A row sees the positions [low, high). */
+static int32_t high(const tile *t, int32_t row)
+{
+	const int32_t *first = t->a->first + t->seq;
+	return t->history + (t->a->both ? first[1] : t->token + row / t->group + 1) - first[0];
+}
+
+static int32_t low(const tile *t, int32_t row)
+{
+	int32_t n = high(t, row) - t->a->window;
+	return t->a->window && n > 0 ? n : 0;
+}
+
+/* The tile sees [begin_of, end_of), from a whole block on. */
+static int32_t begin_of(const tile *t) { return low(t, 0) / BLOCK * BLOCK; }
+static int32_t end_of(const tile *t) { return high(t, t->rows - 1); }
+
+static int32_t within(int32_t x, int32_t from, int32_t to) { return x < from ? from : x > to ? to : x; }
 
 /* A side is K or V of a block: where its rows come from and how they are laid. */
 static const uint8_t *history(const tile *t, int32_t at, int64_t *slot)
 {
 	const vapp_pages *p = &t->a->pages;
 	*slot = at % p->block;
-	return vapp_page(p, p->table[(int64_t)t->seq * p->width + at / p->block]);
+	return vapp_page(p, p->table[(int64_t)t->seq * p->width + at / p->block - t->kept]);
 }
 
 /* first_new is the first position of a block that the step's own rows hold. */
@@ -53,14 +73,41 @@ static const uint8_t *own(const tile *t, const void *side, int32_t pos)
 	return (const uint8_t *)side + (row * p->kv_heads + t->head) * t->dim * vapp_element(p->format);
 }
 
+/* IN_FORMAT calls f with the pages' format as a constant, so that loops have no choice
+ * to make. */
+#define INLINE static inline __attribute__((always_inline))
+#define IN_FORMAT(f, format, ...) \
+	switch (format) { \
+	case VAPP_F16: f(VAPP_F16, __VA_ARGS__); break; \
+	case VAPP_BF16: f(VAPP_BF16, __VA_ARGS__); break; \
+	case VAPP_F8_E4M3: f(VAPP_F8_E4M3, __VA_ARGS__); break; \
+	case VAPP_F8_E5M2: f(VAPP_F8_E5M2, __VA_ARGS__); break; \
+	default: f(VAPP_F32, __VA_ARGS__); \
+	}
+
+INLINE void widen(int32_t format, const uint8_t *src, int64_t n, float *dst)
+{
+	int64_t i = 0, e = vapp_element(format);
+	for (; i + VW <= n; i += VW)
+		vf_store(dst + i, vf_widen(format, src + i * e));
+	if (i < n) {
+		uint8_t rest[4 * VW] = {0};
+		memcpy(rest, src + i * e, (size_t)((n - i) * e));
+		vf_put(dst + i, vf_widen(format, rest), n - i);
+	}
+}
+
 static void widen_row(const tile *t, const uint8_t *src, float *dst)
 {
-	int32_t f = t->a->pages.format;
-	int64_t i = 0, e = vapp_element(f);
-	for (; i + VW <= t->dim; i += VW)
-		vf_store(dst + i, vf_widen(f, src + i * e));
-	if (i < t->dim)
-		vapp_dequantize(f, src + i * e, t->dim - i, dst + i);
+	IN_FORMAT(widen, t->a->pages.format, src, t->dim, dst)
+}
+
+/* columns widens n dimensions of a block of keys, step bytes apart. */
+INLINE void columns(int32_t format, const uint8_t *k, int64_t n, int64_t step, float *dst)
+{
+	for (int64_t i = 0; i < n; i++, k += step)
+		for (int j = 0; j < NV; j++)
+			vf_store(dst + i * BLOCK + j * VW, vf_widen(format, k + j * VW * vapp_element(format)));
 }
 
 /* load_keys fills k with the keys of positions [at, end), at most a block. */
@@ -72,9 +119,7 @@ static void load_keys(const tile *t, int32_t at, int32_t end)
 		int64_t slot;
 		const uint8_t *k = history(t, at, &slot) + p->k + (t->head * d * p->block) * e;
 		k += slot * e;
-		for (int64_t i = 0; i < d; i++, k += p->block * e)
-			for (int j = 0; j < NV; j++)
-				vf_store(t->k + i * BLOCK + j * VW, vf_widen(p->format, k + j * VW * e));
+		IN_FORMAT(columns, p->format, k, d, p->block * e, t->k)
 	}
 	for (int32_t pos = first_new(t, at); pos < end; pos++) {
 		float row[VAPP_ATTENTION_DIM];
@@ -127,7 +172,7 @@ static void load_values(const tile *t, int32_t at, int32_t end)
 }
 
 /* scores of n ≤ 4 rows with the block: row r to s[r·SPAN]. */
-static inline __attribute__((always_inline)) void scores(const tile *t, const float *q, int n, float *s)
+INLINE void scores(const tile *t, const float *q, int n, float *s)
 {
 	const vf scale = vf_set(t->a->scale);
 	for (int j = 0; j < NV; j++) {
@@ -147,8 +192,8 @@ static inline __attribute__((always_inline)) void scores(const tile *t, const fl
 	}
 }
 
-/* weigh adds the values of keys [0, keys) of the block to n ≤ 4 rows. */
-static inline __attribute__((always_inline)) void weigh(const tile *t, const float *p, int n, int keys, float *out)
+/* weigh adds the values of keys [from, keys) of the block to n ≤ 4 rows. */
+INLINE void weigh(const tile *t, const float *p, int n, int from, int keys, float *out)
 {
 	int32_t i = 0;
 	for (; i + 2 * VW <= t->wide; i += 2 * VW) {
@@ -156,7 +201,7 @@ static inline __attribute__((always_inline)) void weigh(const tile *t, const flo
 		for (int r = 0; r < n; r++)
 			for (int h = 0; h < 2; h++)
 				acc[r][h] = vf_load(out + r * t->wide + i + h * VW);
-		for (int j = 0; j < keys; j++) {
+		for (int j = from; j < keys; j++) {
 			vf v0 = vf_load(t->v + j * t->wide + i), v1 = vf_load(t->v + j * t->wide + i + VW);
 			for (int r = 0; r < n; r++) {
 				vf w = vf_set(p[r * SPAN + j]);
@@ -171,17 +216,17 @@ static inline __attribute__((always_inline)) void weigh(const tile *t, const flo
 	for (; i < t->wide; i += VW)
 		for (int r = 0; r < n; r++) {
 			vf acc = vf_load(out + r * t->wide + i);
-			for (int j = 0; j < keys; j++)
+			for (int j = from; j < keys; j++)
 				acc = vf_fma(vf_set(p[r * SPAN + j]), vf_load(t->v + j * t->wide + i), acc);
 			vf_store(out + r * t->wide + i, acc);
 		}
 }
 
-/* seen is how many keys of [at, at+n) a row sees. */
-static int32_t seen(const tile *t, int32_t row, int32_t at, int32_t n)
+/* seen says which keys of [at, at+n) a row sees: [from, to), counted from at. */
+static int seen(const tile *t, int32_t row, int32_t at, int32_t n, int32_t *from, int32_t *to)
 {
-	int32_t k = position(t, row) + 1 - at;
-	return k < 0 ? 0 : k > n ? n : k;
+	*from = within(low(t, row) - at, 0, n), *to = within(high(t, row) - at, 0, n);
+	return *from < *to;
 }
 
 static void score_span(const tile *t, int32_t at, int32_t end)
@@ -203,18 +248,28 @@ static void score_span(const tile *t, int32_t at, int32_t end)
 	}
 }
 
-/* soften turns a row's n scores into weights; returns the largest score and sets
- * sum. What lies above n in its block of 16 becomes 0. */
-static float soften(float *s, int32_t n, float *sum)
+static void cap_scores(float *s, int32_t begin, int32_t end, float cap)
 {
-	int32_t end = (n + BLOCK - 1) / BLOCK * BLOCK;
-	for (int32_t i = n; i < end; i++)
+	for (int32_t i = begin; i < end; i += VW)
+		vf_store(s + i, vf_set(cap) * vf_tanh(vf_load(s + i) / vf_set(cap)));
+}
+
+/* soften turns a row's scores [from, to) into weights; returns the largest score and
+ * sets sum. What lies beside them in their blocks of 16 becomes 0. */
+static float soften(float *s, int32_t from, int32_t to, float cap, float *sum)
+{
+	int32_t begin = from / BLOCK * BLOCK, end = (to + BLOCK - 1) / BLOCK * BLOCK;
+	if (cap > 0)
+		cap_scores(s, begin, end, cap);
+	for (int32_t i = begin; i < from; i++)
+		s[i] = -INFINITY;
+	for (int32_t i = to; i < end; i++)
 		s[i] = -INFINITY;
 	vf top = vf_set(-INFINITY), acc = vf_set(0);
-	for (int32_t i = 0; i < end; i += VW)
+	for (int32_t i = begin; i < end; i += VW)
 		top = vf_max(vf_load(s + i), top);
 	float m = vf_top(top);
-	for (int32_t i = 0; i < end; i += VW) {
+	for (int32_t i = begin; i < end; i += VW) {
 		vf p = vf_exp(vf_load(s + i) - vf_set(m));
 		acc = acc + p;
 		vf_store(s + i, p);
@@ -231,39 +286,55 @@ static void weigh_span(const tile *t, int32_t at, int32_t end)
 		int32_t r = 0;
 		load_values(t, b, b + BLOCK < end ? b + BLOCK : end);
 		while (r < t->rows) {
-			int32_t n = seen(t, r, b, BLOCK), last = r + 4 <= t->rows ? r + 3 : t->rows - 1;
+			int32_t from, n, from2, n2, last = r + 4 <= t->rows ? r + 3 : t->rows - 1;
 			float *out = t->part + r * t->wide;
-			if (n != seen(t, last, b, BLOCK))
+			seen(t, r, b, BLOCK, &from, &n);
+			seen(t, last, b, BLOCK, &from2, &n2);
+			if (from != from2 || n != n2)
 				last = r;
-			switch (last - r) {
+			switch (from < n ? last - r : -1) {
 			case 3:
-				weigh(t, p + r * SPAN, 4, n, out);
+				weigh(t, p + r * SPAN, 4, from, n, out);
 				break;
 			case 2:
-				weigh(t, p + r * SPAN, 3, n, out);
+				weigh(t, p + r * SPAN, 3, from, n, out);
 				break;
 			case 1:
-				weigh(t, p + r * SPAN, 2, n, out);
+				weigh(t, p + r * SPAN, 2, from, n, out);
 				break;
-			default:
-				weigh(t, p + r * SPAN, 1, n, out);
+			case 0:
+				weigh(t, p + r * SPAN, 1, from, n, out);
 			}
 			r = last + 1;
 		}
 	}
 }
 
-/* join adds a span's result to a row's. */
-static void join(const tile *t, int32_t r, float top, float sum)
+static float exp_of(float x)
+{
+	float e[VW];
+	vf_store(e, vf_exp(vf_set(x)));
+	return e[0];
+}
+
+/* join adds the result of the span at `at` to a row's, which begins with its first. */
+static void join(const tile *t, int32_t r, int32_t at, float top, float sum)
 {
 	float *out = t->out + r * t->wide, *part = t->part + r * t->wide;
-	float m = top > t->top[r] || top != top ? top : t->top[r], old[VW], new[VW];
-	vf_store(old, vf_exp(vf_set(t->top[r] - m)));
-	vf_store(new, vf_exp(vf_set(top - m)));
-	vf a = vf_set(old[0]), b = vf_set(new[0]);
+	int32_t from, to;
+	if (!seen(t, r, at, SPAN, &from, &to))
+		return;
+	if (low(t, r) >= at) {
+		memcpy(out, part, (size_t)t->wide * sizeof(float));
+		t->top[r] = top, t->sum[r] = sum;
+		return;
+	}
+	float m = top > t->top[r] || top != top ? top : t->top[r];
+	float old = exp_of(t->top[r] - m), new = exp_of(top - m);
+	vf a = vf_set(old), b = vf_set(new);
 	for (int32_t i = 0; i < t->wide; i += VW)
 		vf_store(out + i, vf_fma(vf_load(part + i), b, vf_load(out + i) * a));
-	float x = t->sum[r] * old[0], y = sum * new[0];
+	float x = t->sum[r] * old, y = sum * new;
 	t->sum[r] = x + y;
 	t->top[r] = m;
 }
@@ -285,44 +356,41 @@ static void finish(const tile *t)
 	const vapp_attention *a = t->a;
 	for (int32_t r = 0; r < t->rows; r++) {
 		int64_t row = (int64_t)(t->token + r / t->group) * a->heads + t->head * t->group + r % t->group;
-		float *y = a->y + row * t->dim;
+		float *y = a->y + row * t->dim, sum = t->sum[r], scale = 1;
 		const float *out = t->out + r * t->wide;
+		if (a->sinks) {
+			float sink = a->sinks[row % a->heads], m = sink > t->top[r] ? sink : t->top[r];
+			scale = exp_of(t->top[r] - m);
+			sum = sum * scale + exp_of(sink - m);
+		}
 		for (int32_t i = 0; i < t->dim; i++)
-			y[i] = out[i] / t->sum[r];
+			y[i] = out[i] * scale / sum;
 	}
 }
 
-/* span fills part, top and sum of every row with the keys of [at, stop). */
-static void span(const tile *t, int32_t at, int32_t stop, float *top, float *sum)
+/* span fills part, top and sum of every row with the keys that the tile sees of the
+ * span at `at`. */
+static void span(const tile *t, int32_t at, float *top, float *sum)
 {
-	score_span(t, at, stop);
+	int32_t begin = within(begin_of(t), at, at + SPAN), end = within(end_of(t), at, at + SPAN);
+	score_span(t, begin, end);
 	for (int32_t r = 0; r < t->rows; r++) {
-		int32_t n = seen(t, r, at, SPAN);
-		sum[r] = 0;
-		top[r] = n > 0 ? soften(t->score + r * SPAN, n, &sum[r]) : -INFINITY;
+		int32_t from, to;
+		sum[r] = 0, top[r] = -INFINITY;
+		if (seen(t, r, begin, end - begin, &from, &to))
+			top[r] = soften(t->score + r * SPAN, from, to, t->a->softcap, &sum[r]);
 	}
-	weigh_span(t, at, stop);
+	weigh_span(t, begin, end);
 }
-
-/* end is the first position that no row of the tile sees. */
-static int32_t end_of(const tile *t) { return position(t, t->rows - 1) + 1; }
 
 static void run(tile *t)
 {
-	int32_t end = end_of(t);
 	start(t);
-	for (int32_t at = 0; at < end; at += SPAN) {
+	for (int32_t at = begin_of(t) / SPAN * SPAN; at < end_of(t); at += SPAN) {
 		float top[TILE], sum[TILE];
-		span(t, at, at + SPAN < end ? at + SPAN : end, top, sum);
-		if (at == 0) {
-			memcpy(t->out, t->part, (size_t)t->rows * t->wide * sizeof(float));
-			memcpy(t->top, top, (size_t)t->rows * sizeof(float));
-			memcpy(t->sum, sum, (size_t)t->rows * sizeof(float));
-			continue;
-		}
+		span(t, at, top, sum);
 		for (int32_t r = 0; r < t->rows; r++)
-			if (seen(t, r, at, SPAN) > 0)
-				join(t, r, top[r], sum[r]);
+			join(t, r, at, top[r], sum[r]);
 	}
 	finish(t);
 }
@@ -352,8 +420,10 @@ static int next(tile *t, int32_t seqs)
 		if (++t->seq >= seqs)
 			return 0;
 		token = a->first[t->seq];
-		if (token < a->first[t->seq + 1])
+		if (token < a->first[t->seq + 1] && !a->both) {
 			t->history = a->positions[token];
+			t->kept = vapp_kept(&a->pages, t->history);
+		}
 	}
 	int32_t left = a->first[t->seq + 1] - token;
 	t->token = token;
@@ -362,10 +432,10 @@ static int next(tile *t, int32_t seqs)
 	return 1;
 }
 
-/* cost of a tile with n keys, in units that only the sharing among parts uses. */
-static int64_t cost(const tile *t, int32_t n) { return (int64_t)(t->tokens + 1) * (n + 64); }
+/* cost of a tile, in units that only the sharing among parts uses. */
+static int64_t cost(const tile *t) { return (int64_t)(t->tokens + 1) * (end_of(t) - begin_of(t) + 64); }
 
-static int32_t spans_of(const tile *t) { return (end_of(t) + SPAN - 1) / SPAN; }
+static int32_t spans_of(const tile *t) { return (end_of(t) + SPAN - 1) / SPAN - begin_of(t) / SPAN; }
 
 /* slot_floats is the room of one span's result: part, top and sum of every row. */
 static int64_t slot_floats(const tile *t) { return ((int64_t)t->rows * (t->wide + 2) + 15) / 16 * 16; }
@@ -400,10 +470,10 @@ void VAPP_NAME(attention)(const void *args, const vapp_call *c)
 	int apart = split(a, c);
 	float *slot = (float *)a->shared;
 	while (next(&t, seqs))
-		total += cost(&t, end_of(&t)) * heads;
+		total += cost(&t) * heads;
 	for (t.seq = -1, t.tokens = 0; next(&t, seqs);) {
-		int32_t end = end_of(&t);
-		int64_t w = cost(&t, end), size = slot_floats(&t), n = spans_of(&t);
+		int32_t begin = begin_of(&t) / SPAN * SPAN;
+		int64_t w = cost(&t), size = slot_floats(&t), n = spans_of(&t);
 		for (t.head = 0; t.head < heads; t.head++) {
 			for (int32_t i = 0, started = 0; apart && i < n; i++, slot += size) {
 				int64_t from = w * i / n, to = w * (i + 1) / n;
@@ -412,7 +482,7 @@ void VAPP_NAME(attention)(const void *args, const vapp_call *c)
 				if (!started++)
 					start(&t);
 				t.part = slot;
-				span(&t, i * SPAN, (i + 1) * SPAN < end ? (i + 1) * SPAN : end, slot + t.rows * t.wide, slot + t.rows * (t.wide + 1));
+				span(&t, begin + i * SPAN, slot + t.rows * t.wide, slot + t.rows * (t.wide + 1));
 			}
 			if (!apart && (done + w / 2) * c->parts / total == c->part)
 				run(&t);
@@ -431,13 +501,13 @@ void VAPP_NAME(attention_join)(const void *args, const vapp_call *c)
 	float *slot = (float *)a->shared;
 	while (next(&t, c->rows[VAPP_SEQS])) {
 		int64_t size = slot_floats(&t), n = spans_of(&t), out = (int64_t)t.rows * t.wide;
+		int32_t begin = begin_of(&t) / SPAN * SPAN;
 		for (t.head = 0; t.head < a->pages.kv_heads; t.head++, slot += size * n) {
 			t.out = slot, t.top = slot + out, t.sum = slot + out + t.rows;
 			for (int64_t i = 1; i < n; i++) {
 				t.part = slot + i * size;
 				for (int32_t r = 0; r < t.rows; r++)
-					if (seen(&t, r, (int32_t)i * SPAN, SPAN) > 0)
-						join(&t, r, t.part[out + r], t.part[out + t.rows + r]);
+					join(&t, r, begin + (int32_t)i * SPAN, t.part[out + r], t.part[out + t.rows + r]);
 			}
 			finish(&t);
 		}

@@ -6,6 +6,7 @@
  * hold addresses first, then 32-bit words; args.go mirrors them. */
 #ifndef VAPP_CPU_KERNELS_H
 #define VAPP_CPU_KERNELS_H
+#include <math.h>
 #include <stdint.h>
 
 #include "linear.h"
@@ -30,11 +31,18 @@ typedef struct {
 	int64_t page_bytes, slab_bytes;
 	int64_t k, v; /* where the layer's K and V begin in a page; k is the token plane's place for token ops */
 	int32_t per_slab, width, block, format, kv_heads, head_dim;
+	int32_t window, pad; /* tokens that the class keeps; 0: all */
 } vapp_pages;
 
 static inline uint8_t *vapp_page(const vapp_pages *p, int32_t n)
 {
 	return p->arena + (int64_t)(n / p->per_slab) * p->slab_bytes + (int64_t)(n % p->per_slab) * p->page_bytes;
+}
+
+/* vapp_kept is backend.KVClass.Kept: the first block that a query at pos reads. */
+static inline int32_t vapp_kept(const vapp_pages *p, int32_t pos)
+{
+	return p->window == 0 || pos < p->window ? 0 : (pos - p->window + 1) / p->block;
 }
 
 /* out[t] = id[t], or sampled[-1-id[t]] of the other set where id[t] < 0. */
@@ -46,7 +54,7 @@ typedef struct {
 
 typedef struct {
 	vapp_pages pages;
-	const int32_t *ids, *seq, *positions;
+	const int32_t *ids, *seq, *positions, *first;
 } vapp_store_tokens;
 
 /* y[t] = scale · row ids[t] − row0, zeros outside of the table; row is NULL for a table
@@ -102,17 +110,20 @@ typedef struct {
 	const void *k, *v;
 	float *y;
 	const int32_t *positions, *first;
+	const float *sinks;     /* [heads]: one term more in the softmax; or NULL */
 	uint8_t *work, *shared; /* shared: results of spans that wait for the join */
 	int64_t work_bytes, shared_bytes;
 	int32_t heads;
-	float scale;
-	int32_t threads, pad; /* of the pool, whatever a call's parts are */
+	float scale, softcap; /* softcap 0: none */
+	int32_t window;       /* positions that a token sees, its own included; 0: all */
+	int32_t both;         /* tokens see those after them, and nothing is paged */
+	int32_t threads;      /* of the pool, whatever a call's parts are */
 } vapp_attention;
 
 typedef struct {
 	vapp_pages pages;
 	const void *k, *v;
-	const int32_t *seq, *positions;
+	const int32_t *seq, *positions, *first;
 } vapp_store_kv;
 
 /* vapp_activation is a function of gate and up. VAPP_CLAMPED is gpt-oss's: its limit is
@@ -272,6 +283,12 @@ enum {
  * build has none. The caller has checked that the CPU has the variant. */
 vapp_fn vapp_kernel(int op, int variant);
 
+/* vapp_element is the bytes of a number of pages, or of K and V. */
+static inline int64_t vapp_element(int32_t format)
+{
+	return format == VAPP_F32 ? 4 : format == VAPP_F8_E4M3 || format == VAPP_F8_E5M2 ? 1 : 2;
+}
+
 /* vapp_dequantize decodes n elements, n a multiple of the block. */
 void vapp_dequantize(int32_t format, const void *src, int64_t n, float *dst);
 
@@ -287,6 +304,34 @@ static inline float vapp_bfloat_to_float(uint16_t b)
 	union { uint32_t u; float f; } x = {(uint32_t)b << 16};
 	return x.f;
 }
+
+/* 8-bit floats: one NaN of each sign in E4M3; E5M2 is the upper half of a binary16. */
+static inline float vapp_e4m3_to_float(uint8_t b)
+{
+	union { uint32_t u; float f; } x = {(uint32_t)(b & 0x7f) << 20 | (uint32_t)(b & 0x80) << 24};
+	return (b & 0x7f) == 0x7f ? NAN : x.f * 0x1p120f;
+}
+
+static inline float vapp_e5m2_to_float(uint8_t b) { return vapp_half_to_float((uint16_t)(b << 8)); }
+
+/* vapp_float_to_float8 rounds to nearest even, what lies beyond ±most to ±most; NaN stays
+ * one. Below the least normal number the sum with unit, whose last place is the least
+ * number, does the rounding. mantissa is the format's bits of it. */
+static inline uint8_t vapp_float_to_float8(float f, int mantissa, uint32_t bias, float most, float least, float unit, uint32_t nan)
+{
+	union { float f; uint32_t u; } x = {f}, a = {f}, s, one = {unit};
+	int drop = 23 - mantissa;
+	a.u &= 0x7fffffff;
+	uint32_t is_nan = a.u > 0x7f800000;
+	a.f = a.f > most ? most : a.f;
+	s.f = a.f + unit;
+	uint32_t normal = ((a.u + (UINT32_C(1) << (drop - 1)) - 1 + (a.u >> drop & 1)) >> drop) - ((127 - bias) << mantissa);
+	uint32_t code = a.f < least ? s.u - one.u : normal;
+	return (uint8_t)((is_nan ? nan : code) | (x.u >> 24 & 0x80));
+}
+
+static inline uint8_t vapp_float_to_e4m3(float f) { return vapp_float_to_float8(f, 3, 7, 448, 0x1p-6f, 0x1p14f, 0x7f); }
+static inline uint8_t vapp_float_to_e5m2(float f) { return vapp_float_to_float8(f, 2, 15, 57344, 0x1p-14f, 0x1p7f, 0x7e); }
 
 /* vapp_random is backend.Random. */
 static inline double vapp_random(uint64_t seed, int32_t pos)

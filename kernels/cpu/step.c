@@ -19,10 +19,17 @@ void vapp_op_tokens(const void *args, const vapp_call *c)
 	}
 }
 
-/* slot finds where token t of a sequence lies; NULL when no page was given. */
-static uint8_t *slot(const vapp_pages *p, int32_t seq, int32_t pos, int32_t *at)
+/* slot finds where token t of a sequence is stored (backend.KVClass.StoreEntry); NULL
+ * where no page was given, or its block has left the window by the end of the step. */
+static uint8_t *slot(const vapp_pages *p, const int32_t *positions, const int32_t *first, int32_t seq, int32_t pos, int32_t *at)
 {
 	int32_t b = pos / p->block;
+	if (p->window) {
+		b -= vapp_kept(p, positions[first[seq + 1] - 1] + 1);
+		if (b < 0)
+			return NULL;
+		b += p->width / 2;
+	}
 	int32_t page = b < p->width ? p->table[(int64_t)seq * p->width + b] : -1;
 	*at = pos % p->block;
 	return page < 0 ? NULL : vapp_page(p, page);
@@ -35,7 +42,7 @@ void vapp_op_store_tokens(const void *args, const vapp_call *c)
 	vapp_share(c->rows[VAPP_PER_TOKEN], c, &from, &to);
 	for (int64_t t = from; t < to; t++) {
 		int32_t at;
-		uint8_t *page = slot(&a->pages, a->seq[t], a->positions[t], &at);
+		uint8_t *page = slot(&a->pages, a->positions, a->first, a->seq[t], a->positions[t], &at);
 		if (page)
 			memcpy(page + a->pages.k + (int64_t)at * 4, &a->ids[t], 4);
 	}
@@ -100,23 +107,30 @@ void vapp_op_angles(const void *args, const vapp_call *c)
 static void store_key(uint8_t *dst, const uint8_t *src, const vapp_pages *p)
 {
 	int64_t n = (int64_t)p->kv_heads * p->head_dim;
-	if (p->format == VAPP_F32)
+	switch (vapp_element(p->format)) {
+	case 4:
 		for (int64_t i = 0; i < n; i++)
 			memcpy(dst + i * p->block * 4, src + i * 4, 4);
-	else
+		return;
+	case 2:
 		for (int64_t i = 0; i < n; i++)
 			memcpy(dst + i * p->block * 2, src + i * 2, 2);
+		return;
+	default:
+		for (int64_t i = 0; i < n; i++)
+			dst[i * p->block] = src[i];
+	}
 }
 
 void vapp_op_store_kv(const void *args, const vapp_call *c)
 {
 	const vapp_store_kv *a = args;
 	const vapp_pages *p = &a->pages;
-	int64_t from, to, e = p->format == VAPP_F32 ? 4 : 2, d = e * p->head_dim, n = d * p->kv_heads;
+	int64_t from, to, e = vapp_element(p->format), d = e * p->head_dim, n = d * p->kv_heads;
 	vapp_share(c->rows[VAPP_PER_TOKEN], c, &from, &to);
 	for (int64_t t = from; t < to; t++) {
 		int32_t at;
-		uint8_t *page = slot(p, a->seq[t], a->positions[t], &at);
+		uint8_t *page = slot(p, a->positions, a->first, a->seq[t], a->positions[t], &at);
 		if (!page)
 			continue;
 		store_key(page + p->k + at * e, (const uint8_t *)a->k + t * n, p);

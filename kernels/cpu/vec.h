@@ -35,6 +35,15 @@ typedef __m512 vf;
 #define vf_scale2(x, n) _mm512_scalef_ps(x, n)
 #define vf_half(p) _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(p)))
 #define vf_bfloat(p) _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(p))), 16))
+static inline vf vf_e4m3(const uint8_t *p)
+{
+	__m256i h = _mm256_slli_epi16(_mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p)), 7);
+	h = _mm256_and_si256(h, _mm256_set1_epi16((short)0xbfff));
+	__m256i top = _mm256_and_si256(h, _mm256_set1_epi16(0x3f80));
+	h = _mm256_or_si256(h, _mm256_cmpeq_epi16(top, _mm256_set1_epi16(0x3f80))); /* NaN */
+	return _mm512_mul_ps(_mm512_cvtph_ps(h), _mm512_set1_ps(256));
+}
+#define vf_e5m2(p) _mm512_cvtph_ps(_mm256_slli_epi16(_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(p))), 8))
 static inline float vf_sum(vf v) { return _mm512_reduce_add_ps(v); }
 static inline float vf_top(vf v) { return _mm512_reduce_max_ps(v); }
 static inline void vf_add_doubles(double *acc, vf v)
@@ -88,6 +97,16 @@ static inline vf vf_scale2(vf x, vf n)
 }
 #define vf_half(p) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p)))
 #define vf_bfloat(p) _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(p))), 16))
+/* The bits of an E4M3 are those of a half of 2⁻⁸ its value, but for its NaNs. */
+static inline vf vf_e4m3(const uint8_t *p)
+{
+	__m128i h = _mm_slli_epi16(_mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)p)), 7);
+	h = _mm_and_si128(h, _mm_set1_epi16((short)0xbfff));
+	__m128i top = _mm_and_si128(h, _mm_set1_epi16(0x3f80));
+	h = _mm_or_si128(h, _mm_cmpeq_epi16(top, _mm_set1_epi16(0x3f80))); /* NaN */
+	return _mm256_mul_ps(_mm256_cvtph_ps(h), _mm256_set1_ps(256));
+}
+#define vf_e5m2(p) _mm256_cvtph_ps(_mm_slli_epi16(_mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)(p))), 8))
 static inline float vf_sum(vf v)
 {
 	__m128 x = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
@@ -181,6 +200,14 @@ static inline vf vf_bfloat(const uint16_t *p)
 {
 	return (vf){vapp_bfloat_to_float(p[0]), vapp_bfloat_to_float(p[1]), vapp_bfloat_to_float(p[2]), vapp_bfloat_to_float(p[3])};
 }
+static inline vf vf_e4m3(const uint8_t *p)
+{
+	return (vf){vapp_e4m3_to_float(p[0]), vapp_e4m3_to_float(p[1]), vapp_e4m3_to_float(p[2]), vapp_e4m3_to_float(p[3])};
+}
+static inline vf vf_e5m2(const uint8_t *p)
+{
+	return (vf){vapp_e5m2_to_float(p[0]), vapp_e5m2_to_float(p[1]), vapp_e5m2_to_float(p[2]), vapp_e5m2_to_float(p[3])};
+}
 static inline float vf_sum(vf v) { return (v[0] + v[2]) + (v[1] + v[3]); }
 static inline float vf_top(vf v)
 {
@@ -261,17 +288,23 @@ static inline vf vf_tanh(vf x)
 	return vf_keep_ge(low, vf_set(0.625f), size) + vf_drop_lt(high, size, vf_set(0.62500006f));
 }
 
-/* vf_widen loads VW elements stored as F32, F16 or BF16. */
-static inline vf vf_widen(int32_t format, const uint8_t *p)
+/* vf_widen loads VW elements stored as F32, F16, BF16 or an 8-bit float. */
+static inline __attribute__((always_inline)) vf vf_widen(int32_t format, const uint8_t *p)
 {
-	if (format == VAPP_F16)
+	switch (format) {
+	case VAPP_F16:
 		return vf_half((const uint16_t *)p);
-	if (format == VAPP_BF16)
+	case VAPP_BF16:
 		return vf_bfloat((const uint16_t *)p);
+	case VAPP_F8_E4M3:
+		return vf_e4m3(p);
+	case VAPP_F8_E5M2:
+		return vf_e5m2(p);
+	}
 	return vf_load((const float *)p);
 }
 
-/* vf_narrow stores n ≤ VW elements of v as F32, F16 or BF16. */
+/* vf_narrow stores n ≤ VW elements of v as F32, F16, BF16 or an 8-bit float. */
 static inline void vf_narrow(int32_t format, uint8_t *p, vf v, int n)
 {
 	float f[VW];
@@ -284,7 +317,12 @@ static inline void vf_narrow(int32_t format, uint8_t *p, vf v, int n)
 		return;
 	}
 	vf_store(f, v);
-	if (format == VAPP_F32)
+	if (format == VAPP_F8_E4M3 || format == VAPP_F8_E5M2) {
+		uint8_t b[VW];
+		for (int i = 0; i < VW; i++)
+			b[i] = format == VAPP_F8_E4M3 ? vapp_float_to_e4m3(f[i]) : vapp_float_to_e5m2(f[i]);
+		memcpy(p, b, (size_t)n);
+	} else if (format == VAPP_F32)
 		memcpy(p, f, (size_t)n * 4);
 	else
 		for (int i = 0; i < n; i++)
@@ -310,7 +348,5 @@ static inline void vf_put(float *p, vf v, int64_t n)
 	vf_store(f, v);
 	memcpy(p, f, (size_t)n * 4);
 }
-
-static inline int64_t vapp_element(int32_t format) { return format == VAPP_F32 ? 4 : 2; }
 
 #endif

@@ -9,7 +9,7 @@ type AttentionArgs struct {
 	K, V      []byte    // [T, KVHeads·HeadDim], stored as Pages.Format
 	First     []int32   // [S+1]
 	Positions []int32   // [T]
-	Tables    []int32   // [S, Width] page numbers: of a Window from its first block on
+	Tables    []int32   // [S, Width] page numbers: of a class with a Window from the block that it keeps on
 	Width     int
 	Pages     Pages // the history: positions before a sequence's first token
 	Heads     int
@@ -52,11 +52,7 @@ func Attention(a AttentionArgs, seq, kv int) {
 	n := history - old + last - first
 	k, v := a.Room.K[:n*d], a.Room.V[:n*d]
 	if old < history {
-		skip := 0
-		if a.Window > 0 {
-			skip = old / p.BlockSize
-		}
-		p.Load(a.Tables[seq*a.Width:(seq+1)*a.Width], skip, kv, old, history, k, v)
+		p.Load(a.Tables[seq*a.Width:(seq+1)*a.Width], p.kept(history), kv, old, history, k, v)
 	}
 	size := p.Format.Bytes(int64(d))
 	for t := first; t < last; t++ {

@@ -12,14 +12,23 @@ import (
 // [KVHeads][BlockSize][HeadDim], both stored as Format.
 type Pages struct {
 	Arena        []byte
-	Format       kernels.Format // F32, F16 or BF16
+	Format       kernels.Format // F32, F16, BF16 or an 8-bit float
 	BlockSize    int            // tokens a page holds
 	KVHeads      int
 	HeadDim      int
+	Window       int // tokens that the class keeps; 0: all
 	PageBytes    int64
 	SlabBytes    int64
 	PagesPerSlab int
 	K, V         int64 // where the layer's K and V begin in a page
+}
+
+// kept is the block that a table begins with, of a sequence whose step begins at pos.
+func (p Pages) kept(pos int) int {
+	if p.Window == 0 || pos < p.Window {
+		return 0
+	}
+	return (pos - p.Window + 1) / p.BlockSize
 }
 
 // Page returns the bytes of page n.

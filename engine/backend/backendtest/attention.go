@@ -38,6 +38,11 @@ func (s *subject) attention(t *testing.T) {
 type attentionCase struct {
 	format                kernels.Format
 	heads, kv, dim, block int
+	window, keeps         int // of the op, of its class
+	sinks                 []float32
+	sink                  backend.WeightID
+	softcap               float32
+	both                  bool
 	x                     []float32 // [vocab, (heads+2·kv)·dim], the last row NaN
 	cols, vocab           int
 }
@@ -68,8 +73,13 @@ func (c attentionCase) test(t *testing.T, s *subject, long int) {
 		c.x[total*c.cols+i] = float32(math.NaN())
 	}
 	table, inv := m.table("x", c.x, c.cols), m.literal("freqs", make([]float32, c.dim/2))
-	width := (long + most + c.block - 1) / c.block
+	c.sink = m.literal("sinks", append(c.sinks, make([]float32, c.heads-len(c.sinks))...))
+	width, stride := (long+most+c.block-1)/c.block, most
 	k := class(c.format, c.block, 2, c.kv, c.dim, width)
+	if c.keeps > 0 {
+		width, stride = (c.keeps+c.block-1)/c.block+1, c.block
+		k.Window, k.MaxPages = c.keeps, 2*width
+	}
 	var y backend.Value
 	rig := s.rig(t, plan{tensors: m, vocab: c.vocab, bucket: backend.Bucket{Tokens: most, Seqs: 3, Samples: 1}, classes: []backend.KVClass{k}, pages: 3 * width,
 		record: func(rec *backend.Recorder) { y = c.record(rec, table, inv, scale) }})
@@ -78,8 +88,8 @@ func (c attentionCase) test(t *testing.T, s *subject, long int) {
 		pages[i%3] = append(pages[i%3], int32(p))
 	}
 	for _, p := range pages { // the earlier user
-		for at := 0; at < width*c.block; at += most {
-			rig.run(feed{tokens: repeat(int32(total), min(most, width*c.block-at)), at: at, pages: p})
+		for at := 0; at < width*c.block; at += stride {
+			rig.run(feed{tokens: repeat(int32(total), min(stride, width*c.block-at)), at: at, pages: p})
 		}
 	}
 	want, unit := make([][]float32, len(plans)), make([][]float64, len(plans))
@@ -100,7 +110,16 @@ func (c attentionCase) record(rec *backend.Recorder, table, inv backend.WeightID
 	k, v := rec.New("k", c.format, backend.PerToken, c.kv*c.dim), rec.New("v", c.format, backend.PerToken, c.kv*c.dim)
 	rec.Do(backend.Rope{QKV: in, Angles: angles, Q: q, K: k, V: v, Heads: c.heads, KVHeads: c.kv, HeadDim: c.dim, Rotary: c.dim})
 	y := rec.New("y", kernels.F32, backend.PerToken, c.heads*c.dim)
-	rec.Do(backend.Attention{Q: q, K: k, V: v, Y: y, Layer: 1, Heads: c.heads, KVHeads: c.kv, HeadDim: c.dim, Scale: scale})
+	a := backend.Attention{Q: q, K: k, V: v, Y: y, Layer: 1, Heads: c.heads, KVHeads: c.kv, HeadDim: c.dim, Scale: scale, Softcap: c.softcap, Window: c.window}
+	if len(c.sinks) > 0 {
+		a.Sinked, a.Sinks = true, c.sink
+	}
+	if c.both {
+		a.Both, a.Class, a.Layer = true, 1<<20, 1<<20 // not read
+		rec.Do(a)
+		return y
+	}
+	rec.Do(a)
 	rec.Do(backend.StoreKV{K: k, V: v, Layer: 1})
 	return y
 }
@@ -142,6 +161,7 @@ func (c attentionCase) steps(t *testing.T, rig *rig, y backend.Value, plans [][]
 //
 //   - scores: float32 sums, 2⁻²⁴·(√dim·√Σ(q·k)² + 4·|s|) · scale; with BF16 pages
 //     queries and weights may be rounded to bf16, 2⁻⁹·√Σ(q·k)²·scale and 2⁻⁹;
+//   - a softcap adds 4·2⁻²⁴ of its own size to a score;
 //   - a score's error e moves a result by p·e·(v − y); sums over n positions are float32.
 func (c attentionCase) oracle(first, n int, scale float32) (want []float32, unit []float64) {
 	width, kvWidth := c.heads*c.dim, c.kv*c.dim
@@ -155,6 +175,7 @@ func (c attentionCase) oracle(first, n int, scale float32) (want []float32, unit
 	a := ref.AttentionArgs{
 		Q: q, Y: make([]float32, n*width), K: encode(c.format, k), V: encode(c.format, v), First: []int32{0, int32(n)}, Positions: positions,
 		Pages: ref.Pages{Format: c.format, BlockSize: c.block, KVHeads: c.kv, HeadDim: c.dim}, Heads: c.heads, Scale: scale,
+		Window: c.window, Softcap: c.softcap, Sinks: c.sinks, Both: c.both,
 		Room: ref.AttentionRoom{K: make([]float32, n*c.dim), V: make([]float32, n*c.dim), P: make([]float64, n), Acc: make([]float64, c.dim)},
 	}
 	for h := range c.kv {
@@ -174,33 +195,53 @@ func (c attentionCase) units(q, k, v, y []float32, scale float64) []float64 {
 		for h := range c.heads {
 			qh, sum, top := q[t*width+h*c.dim:][:c.dim], 0.0, math.Inf(-1)
 			kvAt := h / (c.heads / c.kv) * c.dim
-			for j := range t + 1 {
+			from, to := c.seen(t, n)
+			for j := from; j < to; j++ {
 				var s, square float64
 				for d, x := range k[j*kvWidth+kvAt:][:c.dim] {
 					s += float64(qh[d]) * float64(x)
 					square += float64(qh[d]) * float64(qh[d]) * float64(x) * float64(x)
 				}
 				p[j], e[j] = s*scale, (math.Sqrt(square)*(math.Sqrt(float64(c.dim))/(1<<24)+round)+4*math.Abs(s)/(1<<24))*scale+round
+				if bound := float64(c.softcap); bound > 0 {
+					p[j], e[j] = bound*math.Tanh(p[j]/bound), e[j]+4*bound/(1<<24)
+				}
 				top = max(top, p[j])
 			}
-			for j := range t + 1 {
+			if len(c.sinks) > 0 {
+				top = max(top, float64(c.sinks[h]))
+				sum = math.Exp(float64(c.sinks[h]) - top)
+			}
+			for j := from; j < to; j++ {
 				p[j] = math.Exp(p[j] - top)
 				sum += p[j]
 			}
 			for d := range c.dim {
 				out := (t*c.heads+h)*c.dim + d
 				var square, abs float64
-				for j := range t + 1 {
+				for j := from; j < to; j++ {
 					x := float64(v[j*kvWidth+kvAt+d])
 					move := p[j] / sum * (e[j]*math.Abs(x-float64(y[out])) + round*math.Abs(x))
 					square += move * move
 					abs += p[j] / sum * math.Abs(x)
 				}
-				unit[out] = math.Sqrt(square) + abs*math.Sqrt(float64(t+8))/(1<<24) + 1e-30
+				unit[out] = math.Sqrt(square) + abs*math.Sqrt(float64(to-from+8))/(1<<24) + 1e-30
 			}
 		}
 	}
 	return unit
+}
+
+// seen is the positions that token t of n sees: from, to.
+func (c attentionCase) seen(t, n int) (int, int) {
+	to := t + 1
+	if c.both {
+		to = n
+	}
+	if c.window > 0 {
+		return max(0, to-c.window), to
+	}
+	return 0, to
 }
 
 func repeat(id int32, n int) []int32 {

@@ -131,10 +131,26 @@ func (r *rig) fill(set int, feeds []feed) backend.Binding {
 			for i := range table {
 				table[i] = -1
 			}
-			copy(table, f.pages)
+			if k.Window == 0 {
+				copy(table, f.pages)
+			} else {
+				place(k, f, table)
+			}
 		}
 	}
 	return b
+}
+
+// place writes the table of a class with a window: its blocks take the sequence's pages
+// in turn, so that a page of a block that left is stored to again.
+func place(k backend.KVClass, f feed, table []int32) {
+	to := f.at + len(f.tokens)
+	for b := k.Kept(f.at); b*k.BlockSize < f.at; b++ {
+		table[k.Entry(b, f.at)] = f.pages[b%len(f.pages)]
+	}
+	for b := k.Kept(to); b*k.BlockSize < to; b++ {
+		table[k.StoreEntry(b, to)] = f.pages[b%len(f.pages)]
+	}
 }
 
 // run runs a step to its end.

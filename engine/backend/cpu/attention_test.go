@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/cpu"
 	"vapp.dev/kernels"
 )
 
@@ -51,6 +52,52 @@ func TestAttentionBits(t *testing.T) {
 	}
 }
 
+// TestAttentionKindsBits is the same of windows, sinks, softcaps and pages of 8-bit
+// floats, on every instruction set.
+func TestAttentionKindsBits(t *testing.T) {
+	facts, err := cpu.Opener{}.Probe()
+	must(t, err)
+	base := tiny{heads: 8, kv: 2, dim: 32, vocab: 499, tokens: 600, seqs: 1, length: 600, format: kernels.F16}
+	kinds := map[string]func(*tiny){
+		"window of 21":        func(n *tiny) { n.window = 21 },
+		"window of 300":       func(n *tiny) { n.window, n.sinked, n.kv = 300, true, 1 },
+		"sinks and a cap":     func(n *tiny) { n.sinked, n.softcap = true, 3 },
+		"pages in f8_e4m3":    func(n *tiny) { n.format = kernels.F8E4M3 },
+		"a window of f8_e5m2": func(n *tiny) { n.format, n.window = kernels.F8E5M2, 128 },
+	}
+	for _, variant := range facts.Variants {
+		for name, kind := range kinds {
+			t.Run(variant+"/"+name, func(t *testing.T) {
+				n := base
+				kind(&n)
+				var want []byte
+				for threads := 1; threads <= 2; threads++ {
+					d := n.open(t, backend.Settings{Variant: variant, Threads: threads})
+					for _, chunk := range []int{n.length, 250, 7} {
+						got := d.chunked(t, chunk)
+						if want == nil {
+							want = got
+						}
+						if !bytes.Equal(got, want) {
+							t.Errorf("chunks of %d on %d threads: bits differ from one chunk on one thread", chunk, threads)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// chunked is attention's result for every position, in steps of chunk.
+func (d *device) chunked(t *testing.T, chunk int) (rows []byte) {
+	for at := 0; at < d.spec.length; at += chunk {
+		n := min(chunk, d.spec.length-at)
+		d.run(t, d.fill(0, 1, n, at))
+		rows = append(rows, d.rows(n)...)
+	}
+	return rows
+}
+
 // BenchmarkAttention is one layer of SmolLM2's shape in a cache: a token of one
 // sequence at several lengths, and a chunk of a prompt.
 func BenchmarkAttention(b *testing.B) {
@@ -66,5 +113,45 @@ func BenchmarkAttention(b *testing.B) {
 				d.run(b, bind)
 			}
 		})
+	}
+}
+
+// BenchmarkAttentionKinds is a token of one sequence and a chunk of 64, one layer of real models'
+// heads on pages in F16 and F8: what is read of pages a second, one thread. Of a window
+// the time does not grow with the history.
+func BenchmarkAttentionKinds(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		tiny
+	}{
+		{"gpt-oss in a window", tiny{heads: 64, kv: 8, dim: 64, format: kernels.BF16, window: 128, sinked: true}},
+		{"gpt-oss", tiny{heads: 64, kv: 8, dim: 64, format: kernels.BF16, sinked: true}},
+		{"gemma4", tiny{heads: 16, kv: 2, dim: 512, format: kernels.BF16}},
+		{"gemma4 in f8_e4m3", tiny{heads: 16, kv: 2, dim: 512, format: kernels.F8E4M3}},
+		{"qwen3.5", tiny{heads: 24, kv: 4, dim: 256, format: kernels.BF16}},
+		{"qwen3.5 in f8_e4m3", tiny{heads: 24, kv: 4, dim: 256, format: kernels.F8E4M3}},
+	} {
+		for _, at := range []int{1024, 8192} {
+			for _, tokens := range []int{1, 64} {
+				b.Run(fmt.Sprintf("%s/tokens=%d/at=%d", c.name, tokens, at), func(b *testing.B) {
+					n := c.tiny
+					n.vocab, n.tokens, n.seqs, n.length = 16, 64, 1, at+64
+					d := n.open(b, backend.Settings{Threads: 1})
+					bind := d.fill(0, 1, tokens, at)
+					d.run(b, bind)
+					read := at
+					if n.window > 0 {
+						read = n.window
+					}
+					for b.Loop() {
+						d.run(b, bind)
+					}
+					bytes := 2 * n.format.Bytes(int64(read)*int64(n.kv)*int64(n.dim))
+					seconds := b.Elapsed().Seconds() / float64(b.N)
+					b.ReportMetric(float64(bytes)/seconds/1e9, "GB/s")
+					b.ReportMetric(4*float64(tokens)*float64(read)*float64(n.heads*n.dim)/seconds/1e9, "GFLOP/s")
+				})
+			}
+		}
 	}
 }

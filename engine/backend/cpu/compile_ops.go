@@ -17,7 +17,7 @@ func (c *compiler) op(op backend.Op) error {
 		}, backend.PerToken, 1, worth)
 	case backend.StoreTokens:
 		return add(c, kcpu.OpStoreTokens, kcpu.StoreTokens{
-			Pages: c.plane(o.Class), IDs: c.value(o.Ids), Seq: address(c.s.Seq), Positions: address(c.s.Positions),
+			Pages: c.plane(o.Class), IDs: c.value(o.Ids), Seq: address(c.s.Seq), Positions: address(c.s.Positions), First: address(c.s.First),
 		}, backend.PerToken, 1, worth)
 	case backend.Embed:
 		return c.embed(o)
@@ -55,7 +55,8 @@ func (c *compiler) attention(op backend.Op) error {
 	case backend.StoreKV:
 		k := c.p.Classes[o.Class]
 		return add(c, kcpu.OpStoreKV, kcpu.StoreKV{
-			Pages: c.pages(o.Class, o.Layer), K: c.value(o.K), V: c.value(o.V), Seq: address(c.s.Seq), Positions: address(c.s.Positions),
+			Pages: c.pages(o.Class, o.Layer), K: c.value(o.K), V: c.value(o.V),
+			Seq: address(c.s.Seq), Positions: address(c.s.Positions), First: address(c.s.First),
 		}, backend.PerToken, 1, rows(8*k.KVHeads*k.HeadDim))
 	}
 	return backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")
@@ -66,9 +67,19 @@ func (c *compiler) attend(o backend.Attention) error {
 	threads := c.d.layout.threads
 	shared := kcpu.AttentionShared(threads)
 	a := kcpu.Attention{
-		Pages: c.pages(o.Class, o.Layer), Q: c.value(o.Q), K: c.value(o.K), V: c.value(o.V), Y: c.value(o.Y),
+		Q: c.value(o.Q), K: c.value(o.K), V: c.value(o.V), Y: c.value(o.Y),
 		Positions: address(c.s.Positions), First: address(c.s.First), Work: c.room(shared), Shared: c.room(0),
-		WorkBytes: kcpu.AttentionWorkspace(o.HeadDim), SharedBytes: shared, Heads: int32(o.Heads), Scale: o.Scale, Threads: int32(threads),
+		WorkBytes: kcpu.AttentionWorkspace(o.HeadDim), SharedBytes: shared, Heads: int32(o.Heads), Threads: int32(threads),
+		Scale: o.Scale, Softcap: o.Softcap, Window: int32(o.Window),
+	}
+	if o.Sinked {
+		a.Sinks = c.weight(o.Sinks)
+	}
+	if o.Both {
+		a.Both = 1
+		a.Pages = kcpu.Pages{Format: int32(c.info(o.K).Format), KVHeads: int32(o.KVHeads), HeadDim: int32(o.HeadDim)}
+	} else {
+		a.Pages = c.pages(o.Class, o.Layer)
 	}
 	if err := add(c, kcpu.OpAttention, a, backend.PerToken, 1, 0); err != nil || threads == 1 {
 		return err

@@ -64,7 +64,7 @@ func (l layout) Choices() []backend.Choice {
 }
 
 // KVFormats are all that attention reads: half precision with the longer
-// mantissa, then with the wider range, then single precision; 8-bit floats are planned.
+// mantissa, then with the wider range, then single precision, then 8-bit floats.
 func (l layout) KVFormats() []kernels.Format {
 	return []kernels.Format{kernels.F16, kernels.BF16, kernels.F32, kernels.F8E4M3, kernels.F8E5M2}
 }

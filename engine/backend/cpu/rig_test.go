@@ -33,6 +33,9 @@ func (n noise) ReadRows(tensor string, row0, rows int, dst []byte) error {
 type tiny struct {
 	heads, kv, dim, vocab, tokens, seqs, length int
 	format                                      kernels.Format
+	window                                      int // also of the class
+	sinked                                      bool
+	softcap                                     float32
 }
 
 // device is the program on the backend.
@@ -57,9 +60,13 @@ func (n tiny) record(t testing.TB) (*backend.Program, noise, backend.Value) {
 	}
 	c := backend.KVClass{Name: "full", Format: n.format, BlockSize: 16, Layers: 1, KVHeads: n.kv, HeadDim: n.dim, PagesPerSlab: 4, MaxPages: (n.length + 15) / 16, Plane: true}
 	c.SlabBytes = 4 * c.PageBytes()
+	if n.window > 0 {
+		c.Window, c.MaxPages = n.window, 2*((n.window+15)/16+1)
+	}
 	p.Classes = []backend.KVClass{c}
 	wide := (n.heads + 2*n.kv) * n.dim
 	table, inv, head := weight("table", backend.Lookup, n.vocab, wide), weight("inv", backend.Vector, 1, n.dim/2), weight("head", backend.Multiply, n.vocab, n.heads*n.dim)
+	sinks := weight("sinks", backend.Vector, 1, n.heads)
 	r := backend.Record(p)
 	ids := r.New("ids", kernels.I32, backend.PerToken, 1)
 	r.Do(backend.Tokens{Out: ids})
@@ -70,7 +77,7 @@ func (n tiny) record(t testing.TB) (*backend.Program, noise, backend.Value) {
 	q, k, v := r.New("q", kernels.F32, backend.PerToken, n.heads*n.dim), r.New("k", n.format, backend.PerToken, n.kv*n.dim), r.New("v", n.format, backend.PerToken, n.kv*n.dim)
 	r.Do(backend.Rope{QKV: x, Angles: angles, Q: q, K: k, V: v, Heads: n.heads, KVHeads: n.kv, HeadDim: n.dim, Rotary: n.dim})
 	y := r.New("y", kernels.F32, backend.PerToken, n.heads*n.dim)
-	r.Do(backend.Attention{Q: q, K: k, V: v, Y: y, Heads: n.heads, KVHeads: n.kv, HeadDim: n.dim, Scale: 0.1})
+	r.Do(backend.Attention{Q: q, K: k, V: v, Y: y, Heads: n.heads, KVHeads: n.kv, HeadDim: n.dim, Scale: 0.1, Window: n.window, Sinked: n.sinked, Sinks: sinks, Softcap: n.softcap})
 	r.Do(backend.StoreKV{K: k, V: v})
 	last, logits := r.New("last", kernels.F32, backend.PerSample, n.heads*n.dim), r.New("logits", kernels.F32, backend.PerSample, n.vocab)
 	r.Do(backend.Gather{X: y, Y: last})
@@ -110,7 +117,8 @@ func (n tiny) open(t testing.TB, s backend.Settings) *device {
 
 // fill makes a step of n tokens of each sequence from position at on.
 func (d *device) fill(set, seqs, n, at int) backend.Binding {
-	s, width := d.Step(set), d.exe.Program().Classes[0].MaxPages
+	s, c := d.Step(set), d.exe.Program().Classes[0]
+	width := c.MaxPages
 	for q := range seqs {
 		for i := range n {
 			r := q*n + i
@@ -119,10 +127,29 @@ func (d *device) fill(set, seqs, n, at int) backend.Binding {
 		for i := range width {
 			s.Pages[0][q*width+i] = int32(q*width + i)
 		}
+		if c.Window > 0 {
+			d.window(s.Pages[0][q*width:][:width], q, at, at+n)
+		}
 		s.First[q], s.First[q+1], s.Rows[q] = int32(q*n), int32(q*n+n), int32(q*n+n-1)
 		s.Sampling[q] = backend.SampleRow{TopP: 1, Repetition: 1, Seq: int32(q), HistoryLen: int32(at + n)}
 	}
 	return backend.Binding{Set: set, Tokens: seqs * n, Seqs: seqs, Samples: seqs}
+}
+
+// window writes the table of sequence q: its blocks take half as many pages as the
+// table names, in turn.
+func (d *device) window(table []int32, q, from, to int) {
+	c := d.exe.Program().Classes[0]
+	page := func(b int) int32 { return int32(q*c.MaxPages + b%(c.MaxPages/2)) }
+	for i := range table {
+		table[i] = -1
+	}
+	for b := c.Kept(from); b*c.BlockSize < from; b++ {
+		table[c.Entry(b, from)] = page(b)
+	}
+	for b := c.Kept(to); b*c.BlockSize < to; b++ {
+		table[c.StoreEntry(b, to)] = page(b)
+	}
 }
 
 // run is a step, waited for.

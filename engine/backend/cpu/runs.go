@@ -32,7 +32,7 @@ func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
 		if len(w.Parts) > 0 && w.Parts[0].Transposed {
 			return backend.Unsupported(name, "weight "+w.Name+" stored as [in, out]", "it is packed from rows of [out, in]")
 		}
-		if w.Use&backend.Multiply != 0 && !slices.Contains(kcpu.SupportedFormats(l.variant), packed.Format) {
+		if w.Use&backend.Multiply != 0 && (packed.Kernel == "planned" || !slices.Contains(kcpu.SupportedFormats(l.variant), packed.Format)) {
 			return backend.Unsupported(name, "weight "+w.Name+" in "+packed.Format.String(), "it has no kernel yet")
 		}
 		if packed.Format == kernels.F16 && w.Source != kernels.F16 {
@@ -57,6 +57,9 @@ func missing(op backend.Op) string {
 	case backend.Rope:
 		o.Norm, o.Gated, o.Shared = nil, false, false
 		return backend.Newer(o)
+	case backend.Attention:
+		o.Both, o.Window, o.Sinked, o.Softcap = false, 0, false, 0
+		return backend.Newer(o)
 	case backend.GLU:
 		o.Activation = backend.Activation{}
 		return backend.Newer(o)
@@ -66,11 +69,8 @@ func missing(op backend.Op) string {
 
 // missingClass names what of a class's pages no kernel reads.
 func missingClass(c backend.KVClass) string {
-	switch {
-	case c.Window > 0:
-		return "a window"
-	case c.Format == kernels.F8E4M3 || c.Format == kernels.F8E5M2:
-		return "pages in " + c.Format.String()
+	if c.KeyDim > 0 {
+		return "keys rebuilt from values"
 	}
 	if s := c.State; s != nil && s.ConvFormat != kernels.F32 && s.ConvFormat != kernels.F16 && s.ConvFormat != kernels.BF16 {
 		return fmt.Sprintf("a convolution's inputs in %v", s.ConvFormat)

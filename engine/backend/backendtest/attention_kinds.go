@@ -1,0 +1,80 @@
+package backendtest
+
+import (
+	"fmt"
+	"testing"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
+)
+
+// attentionKinds tests what attention has beside whole histories: windows that are
+// smaller than a block, that no block divides, that the history does not fill, of a class
+// that keeps as much, more, or all; sinks above and below all scores; softcaps; the
+// heads of real models; pages of 8-bit floats; no history and both directions.
+func (s *subject) attentionKinds(t *testing.T) {
+	sinks := []float32{-90, -3, 0, 1, 2, 5, 30, 120}
+	for _, k := range []struct {
+		name string
+		long int
+		attentionCase
+	}{
+		{"window below a block", 70, attentionCase{format: kernels.F16, heads: 8, kv: 1, dim: 64, block: 32, window: 5, keeps: 5}},
+		{"window of 1", 70, attentionCase{format: kernels.F32, heads: 2, kv: 2, dim: 32, block: 16, window: 1, keeps: 1}},
+		{"window of a block", 70, attentionCase{format: kernels.F32, heads: 4, kv: 4, dim: 64, block: 16, window: 16, keeps: 16}},
+		{"window of several blocks and a part", 130, attentionCase{format: kernels.BF16, heads: 9, kv: 3, dim: 96, block: 16, window: 41, keeps: 41}},
+		{"window above the history", 70, attentionCase{format: kernels.F16, heads: 4, kv: 2, dim: 64, block: 16, window: 200, keeps: 200}},
+		{"window in a class that keeps more", 130, attentionCase{format: kernels.F16, heads: 4, kv: 2, dim: 64, block: 16, window: 20, keeps: 49}},
+		{"window in a class that keeps all", 130, attentionCase{format: kernels.F16, heads: 4, kv: 2, dim: 64, block: 32, window: 20}},
+		{"window beyond a span", 600, attentionCase{format: kernels.F32, heads: 2, kv: 1, dim: 32, block: 16, window: 270, keeps: 270}},
+		{"gpt-oss", 300, attentionCase{format: kernels.BF16, heads: 8, kv: 1, dim: 64, block: 32, window: 128, keeps: 128, sinks: sinks}},
+		{"sinks over a whole history", 300, attentionCase{format: kernels.F32, heads: 8, kv: 2, dim: 64, block: 16, sinks: sinks}},
+		{"softcap", 300, attentionCase{format: kernels.F32, heads: 4, kv: 2, dim: 64, block: 16, softcap: 2.5}},
+		{"softcap, sinks and a window", 70, attentionCase{format: kernels.F16, heads: 8, kv: 2, dim: 72, block: 16, softcap: 5, window: 33, keeps: 33, sinks: sinks}},
+		{"gemma4 in a window", 70, attentionCase{format: kernels.F16, heads: 16, kv: 8, dim: 256, block: 16, window: 48, keeps: 48}},
+		{"gemma4 over all", 70, attentionCase{format: kernels.F16, heads: 16, kv: 2, dim: 512, block: 16}},
+		{"qwen3.5", 70, attentionCase{format: kernels.BF16, heads: 24, kv: 4, dim: 256, block: 32}},
+		{"f8_e4m3", 300, attentionCase{format: kernels.F8E4M3, heads: 8, kv: 2, dim: 64, block: 16}},
+		{"f8_e4m3 heads of 72 in a window", 70, attentionCase{format: kernels.F8E4M3, heads: 4, kv: 4, dim: 72, block: 32, window: 21, keeps: 21}},
+		{"f8_e5m2", 70, attentionCase{format: kernels.F8E5M2, heads: 8, kv: 2, dim: 128, block: 16}},
+	} {
+		t.Run(k.name, func(t *testing.T) { k.test(t, s, k.long) })
+	}
+	for _, f := range []kernels.Format{kernels.F32, kernels.F16} {
+		for _, dim := range []int{64, 72} {
+			t.Run(fmt.Sprintf("both directions/%v, heads of %d", f, dim), func(t *testing.T) {
+				c := attentionCase{format: f, heads: 6, kv: 3, dim: dim, both: true}
+				c.unpaged(t, s, []int{70, 1, 300})
+			})
+		}
+	}
+}
+
+// unpaged is one step of whole sequences without pages.
+func (c attentionCase) unpaged(t *testing.T, s *subject, lengths []int) {
+	const scale = 0.17
+	total := 0
+	for _, n := range lengths {
+		total += n
+	}
+	c.cols, c.vocab = (c.heads+2*c.kv)*c.dim, total
+	m := &tensors{}
+	c.x = normal(rng(uint64(c.dim)), total*c.cols, 1)
+	table, inv := m.table("x", c.x, c.cols), m.literal("freqs", make([]float32, c.dim/2))
+	var y backend.Value
+	rig := s.rig(t, plan{tensors: m, vocab: total, bucket: backend.Bucket{Tokens: total, Seqs: len(lengths), Samples: 1},
+		record: func(rec *backend.Recorder) { y = c.record(rec, table, inv, scale) }})
+	var feeds []feed
+	ids := upTo(total)
+	for _, n := range lengths {
+		feeds = append(feeds, feed{tokens: ids[:n]})
+		ids = ids[n:]
+	}
+	rig.run(feeds...)
+	got, first, width := rig.floats(y, total), 0, c.heads*c.dim
+	for i, n := range lengths {
+		want, unit := c.oracle(first, n, scale)
+		compareUnits(t, fmt.Sprintf("sequence %d", i), got[first*width:(first+n)*width], want, unit)
+		first += n
+	}
+}
