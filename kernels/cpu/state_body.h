@@ -28,6 +28,30 @@ static inline int64_t row_of(const vapp_conv *a, int64_t pos, int64_t end)
 	return pos - (end - a->conv_rows);
 }
 
+/* conv_weights turns the weights of n columns, [n, k], into k vectors. Kernels of four, as
+ * models have them, take two rounds of pairs. */
+static inline void conv_weights(const float *w, int32_t k, int n, float *out)
+{
+	float even[2 * VW], odd[2 * VW];
+	vf a, b;
+	if (k != 4 || n != VW) {
+		for (int32_t j = 0; j < k; j++)
+			for (int i = 0; i < n; i++)
+				out[j * VW + i] = w[i * k + j];
+		return;
+	}
+	for (int i = 0; i < 2; i++) {
+		vf_pairs(w + 2 * i * VW, &a, &b);
+		vf_store(even + i * VW, a);
+		vf_store(odd + i * VW, b);
+	}
+	for (int i = 0; i < 2; i++) {
+		vf_pairs(i ? odd : even, &a, &b);
+		vf_store(out + i * VW, a);
+		vf_store(out + (i + 2) * VW, b);
+	}
+}
+
 /* conv_columns is up to VW columns, n from column col on, of one sequence. */
 static void conv_columns(const vapp_conv *a, int64_t seq, int64_t col, int n)
 {
@@ -37,9 +61,7 @@ static void conv_columns(const vapp_conv *a, int64_t seq, int64_t col, int n)
 	uint8_t *page = state_page(&a->pages, seq) + col * e;
 	float w[VAPP_CONV_KERNEL * VW] = {0};
 	vf past[VAPP_CONV_KERNEL]; /* the last inputs, the oldest first; then the token's own */
-	for (int32_t j = 0; j < k; j++)
-		for (int i = 0; i < n; i++)
-			w[j * VW + i] = a->w[(col + i) * k + j];
+	conv_weights(a->w + col * k, k, n, w);
 	for (int32_t j = 0; j < k - 1; j++) {
 		int64_t pos = start - (k - 1) + j;
 		const uint8_t *row = page + row_of(a, pos, start) * a->cols * e;
