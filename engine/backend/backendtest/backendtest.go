@@ -47,6 +47,8 @@ func Run(t *testing.T, o backend.Opener, settings ...backend.Settings) {
 			sub := open(t, o, s)
 			t.Run("pack", sub.pack)
 			t.Run("linear", sub.linear)
+			t.Run("linear of scaled weights", sub.scaled)
+			t.Run("experts", sub.mixtures)
 			t.Run("rows", sub.rows)
 			t.Run("norms", sub.norms)
 			t.Run("elements", sub.elements)

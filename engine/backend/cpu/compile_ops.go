@@ -23,6 +23,8 @@ func (c *compiler) op(op backend.Op) error {
 		return c.embed(o)
 	case backend.Linear:
 		return c.linear(o)
+	case backend.Experts:
+		return c.experts(o)
 	case backend.Gather:
 		y := c.info(o.Y)
 		return add(c, kcpu.OpGather, kcpu.Gather{
@@ -103,14 +105,14 @@ func (c *compiler) embed(o backend.Embed) error {
 		if err != nil {
 			return err
 		}
-		a.Row = k.RowAddress()
+		a.Row, a.Format = k.RowAddress(), k.Code()
 	}
 	return add(c, kcpu.OpEmbed, a, y.Rows, 1, rows(4*y.Cols))
 }
 
 func (c *compiler) kernel(w backend.WeightID) (kcpu.LinearKernel, error) {
 	l, f := c.d.layout, c.d.weights[w].Format
-	k, ok := kcpu.LinearFor(l.variant, f)
+	k, ok := l.matrix(c.p.Weights[w], f).Kernel()
 	if !ok {
 		return k, backend.Unsupported(name, "weight "+c.p.Weights[w].Name, "this binary has no "+l.variant+" kernel for "+f.String())
 	}
@@ -129,7 +131,7 @@ func (c *compiler) linear(o backend.Linear) error {
 	x, y := c.info(o.X), c.info(o.Y)
 	a := kcpu.Linear{
 		W: c.weight(o.W), Bias: c.weight(o.Bias), X: c.value(o.X), LdX: int64(x.Cols), Y: c.value(o.Y), LdY: int64(y.Cols),
-		In: int32(x.Cols), Out: int32(y.Cols), Format: int32(c.d.weights[o.W].Format),
+		In: int32(x.Cols), Out: int32(y.Cols), Format: k.Code(),
 		Shared: c.room(0), SharedBytes: r.shared, Work: c.room(r.shared), WorkBytes: r.each,
 		Kernel: k.Address(), WorkStride: r.each, Symbol: int32(y.Rows),
 	}

@@ -138,17 +138,55 @@ func TestRunsRefuses(t *testing.T) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
-	w := backend.WeightSpec{Name: "mixed", Rows: 32, Cols: 64, Source: kernels.MXFP4, Use: backend.Multiply}
-	if err := l.Runs([]backend.WeightSpec{w}, &backend.Program{}); err == nil || !strings.Contains(err.Error(), "weight mixed in mxfp4") {
-		t.Error(err)
+}
+
+// TestWeightFormats says how 8- and 4-bit floats are laid out, to the byte, and what
+// is refused.
+func TestWeightFormats(t *testing.T) {
+	l, err := newLayout(machine, backend.Settings{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	w = backend.WeightSpec{Name: "cast", Rows: 32, Cols: 64, Source: kernels.BF16, Target: kernels.F16, Use: backend.Multiply}
-	if err := l.Runs([]backend.WeightSpec{w}, &backend.Program{}); err == nil || !strings.Contains(err.Error(), "weight cast converted to f16") {
-		t.Error(err)
-	}
-	w.Target = kernels.F32
-	if err := l.Runs([]backend.WeightSpec{w}, &backend.Program{}); err != nil {
-		t.Error(err)
+	const block = 8 * 16 * 4096 // panels of 32 rows by 128 columns, of 4096 bytes
+	for _, c := range []struct {
+		name    string
+		source  kernels.Format
+		target  kernels.Format
+		scaling backend.Scaling
+		row0    int
+		experts int
+		bytes   int64 // of [256,2048] weights
+		refused string
+	}{
+		{"f8", kernels.F8E4M3, 0, backend.NoScale, 0, 0, block, ""},
+		{"f8 per tensor", kernels.F8E4M3, 0, backend.PerTensor, 0, 0, block + 256*4, ""},
+		{"f8 per channel", kernels.F8E4M3, 0, backend.PerChannel, 0, 0, block + 256*4, ""},
+		{"f8 per block", kernels.F8E4M3, 0, backend.PerBlock, 0, 0, block + 8*64, ""},
+		{"f8 per block, from the middle of one", kernels.F8E4M3, 0, backend.PerBlock, 8, 0, block + 256*16*4, ""},
+		{"experts in f8", kernels.F8E4M3, 0, backend.PerBlock, 0, 5, 5 * (block + 8*64), ""},
+		{"experts in mxfp4", kernels.MXFP4, 0, backend.NoScale, 0, 3, 3 * block / 32 * 17, ""},
+		{"online", kernels.BF16, kernels.F8E4M3, backend.PerChannel, 0, 0, block + 256*4, ""},
+		{"cast", kernels.BF16, kernels.F16, backend.NoScale, 0, 0, 2 * block, ""},
+		{"online per block", kernels.BF16, kernels.F8E4M3, backend.PerBlock, 0, 0, 0, "a scale for each output"},
+		{"online e5m2", kernels.BF16, kernels.F8E5M2, backend.PerChannel, 0, 0, 0, "quantized to f8_e5m2"},
+		{"blocks across", kernels.MXFP4, 0, backend.NoScale, -1, 0, 0, "stored as [in, out]"},
+	} {
+		w := backend.WeightSpec{
+			Name: c.name, Rows: 256, Cols: 2048, Experts: c.experts, Source: c.source, Target: c.target, Scaling: c.scaling, Use: backend.Multiply,
+			Parts: []backend.Part{{Tensor: "w", Row0: max(0, c.row0), Rows: 256, Format: c.source, Transposed: c.row0 < 0}},
+		}
+		p, err := l.Weight(w)
+		if err == nil {
+			err = l.Runs([]backend.WeightSpec{w}, &backend.Program{})
+		}
+		switch {
+		case c.refused != "":
+			if !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), c.refused) {
+				t.Errorf("%s: %v", c.name, err)
+			}
+		case err != nil || p.Bytes != c.bytes || p.Format != w.Stored():
+			t.Errorf("%s: %+v, %v; want %d bytes", c.name, p, err, c.bytes)
+		}
 	}
 }
 

@@ -12,11 +12,11 @@ import (
 )
 
 // packChunk is about how many bytes of a tensor are read at a time; a call of
-// Pack uses a few times as much.
+// Pack uses a few times as much, and twice a matrix that is stored as [in, out].
 const packChunk = 1 << 20
 
-// Pack reads weight i part by part, a chunk of rows at a time, and stores it as
-// Layout.Weight says. Several weights may be packed at once.
+// Pack reads weight i expert by expert and part by part, a chunk of rows at a time,
+// and stores it as Layout.Weight says. Several weights may be packed at once.
 func (d *device) Pack(i int, src backend.RowReader) error {
 	if d.pool == nil {
 		return errClosed
@@ -25,30 +25,42 @@ func (d *device) Pack(i int, src backend.RowReader) error {
 		return fmt.Errorf("backend %s: Pack of weight %d, there are %d", name, i, len(d.weights))
 	}
 	spec, w := d.r.Weights[i], d.weights[i]
-	k := packer{spec: spec, to: w.Format, out: d.arenas[backend.Weights].slice(w.off, w.Bytes), src: src, variant: d.layout.variant}
-	for _, p := range spec.Parts {
-		if err := k.part(p); err != nil {
-			return fmt.Errorf("backend %s: weight %s: %w", name, spec.Name, err)
+	experts := max(1, spec.Experts)
+	out := d.arenas[backend.Weights].slice(w.off, w.Bytes)
+	each := len(out) / experts
+	k := packer{spec: spec, to: w.Format, matrix: d.layout.matrix(spec, w.Format), src: src}
+	for e := range experts {
+		k.expert, k.done, k.out = e, 0, out[e*each:(e+1)*each]
+		for _, p := range spec.Parts {
+			if err := k.part(p); err != nil {
+				return fmt.Errorf("backend %s: weight %s: %w", name, spec.Name, err)
+			}
 		}
-	}
-	if k.done != spec.Elems() {
-		return fmt.Errorf("backend %s: weight %s: its parts have %d elements, not %d×%d", name, spec.Name, k.done, spec.Rows, spec.Cols)
+		if k.done != k.elems() {
+			return fmt.Errorf("backend %s: weight %s: its parts have %d elements, not %d×%d", name, spec.Name, k.done, spec.Rows, spec.Cols)
+		}
 	}
 	return nil
 }
 
-// packer stores a weight, in the order of its elements.
+// packer stores a matrix or a vector, in the order of its elements.
 type packer struct {
-	spec    backend.WeightSpec
-	variant string
-	to      kernels.Format
-	out     []byte
-	src     backend.RowReader
-	done    int64 // elements stored
-	raw     []byte
-	wide    []float32
-	narrow  []byte
+	spec   backend.WeightSpec
+	matrix kcpu.Matrix // of what is multiplied
+	expert int
+	to     kernels.Format
+	out    []byte
+	src    backend.RowReader
+	done   int64 // elements stored
+	raw    []byte
+	second []byte // of a part of two tensors
+	wide   []float32
+	narrow []byte
+	scales scaleReader
 }
+
+// elems of one matrix.
+func (k *packer) elems() int64 { return int64(k.spec.Rows) * int64(k.spec.Cols) }
 
 func (k *packer) part(p backend.Part) error {
 	rows, cols := p.Rows, k.spec.Cols
@@ -56,7 +68,7 @@ func (k *packer) part(p backend.Part) error {
 		rows = max(1, p.Rows)
 		cols = p.Elems / rows
 	}
-	if k.done+int64(rows)*int64(cols) > k.spec.Elems() {
+	if k.done+int64(rows)*int64(cols) > k.elems() {
 		return fmt.Errorf("its parts have more than %d×%d elements", k.spec.Rows, k.spec.Cols)
 	}
 	if p.Values != nil {
@@ -67,49 +79,114 @@ func (k *packer) part(p backend.Part) error {
 		k.done += int64(len(p.Values))
 		return nil
 	}
+	src, first := k.src, p.Row0+k.expert*p.Stride
+	if p.Transposed {
+		turned, err := k.turned(p, first, rows, cols)
+		if err != nil {
+			return err
+		}
+		src, first = turned, 0
+	}
+	k.scales = scaleReader{part: p, scaling: k.spec.Scaling, expert: k.expert, cols: cols, src: k.src}
 	size := p.Format.Bytes(int64(cols))
-	step, fold := int(max(1, packChunk/size)), max(1, p.Fold)
+	step := int(max(1, packChunk/size))
 	k.raw = grow(k.raw, int(size)*min(step, rows))
 	for row := 0; row < rows; row += step {
 		n := min(step, rows-row)
 		b := k.raw[:int64(n)*size]
-		if err := k.src.ReadRows(p.Tensor, (p.Row0+row)*fold, n*fold, b); err != nil {
+		if err := k.read(src, p, first+row, n, cols, b); err != nil {
 			return err
 		}
-		k.store(p.Format, b, n*cols)
+		if err := k.store(p, row, b, n, cols); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// store takes n elements stored as from.
-func (k *packer) store(from kernels.Format, b []byte, n int) {
-	if k.spec.Use&backend.Vector != 0 {
-		kcpu.Dequantize(from, b, floats(k.out[4*k.done:])[:n])
-		k.done += int64(n)
-		return
+// read fills b with n rows of a part; MXFP4 of two tensors is put together.
+func (k *packer) read(src backend.RowReader, p backend.Part, row, n, cols int, b []byte) error {
+	if p.Format != kernels.MXFP4 || p.Scale == "" {
+		fold := max(1, p.Fold)
+		return src.ReadRows(p.Tensor, row*fold, n*fold, b)
 	}
-	if from != k.to {
-		b = k.convert(from, b, n)
+	blocks := n * cols / mxElems
+	k.second = grow(k.second, len(b))
+	halves, exponents := k.second[:16*blocks], k.second[16*blocks:17*blocks]
+	if err := src.ReadRows(p.Tensor, row*cols/mxElems, blocks, halves); err != nil {
+		return err
+	}
+	if err := src.ReadRows(p.Scale, row, n, exponents); err != nil {
+		return err
+	}
+	for i, e := range exponents {
+		copy(b[17*i:], halves[16*i:16*i+16])
+		b[17*i+16] = e
+	}
+	return nil
+}
+
+// mxElems is how many elements an MXFP4 block has.
+const mxElems = 32
+
+// turned reads a matrix whose tensor has a row for each of its columns, from row first
+// on, and turns it.
+func (k *packer) turned(p backend.Part, first, rows, cols int) (matrixRows, error) {
+	size := int(p.Format.Bytes(1))
+	raw := make([]byte, rows*cols*size)
+	if err := k.src.ReadRows(p.Tensor, first, cols, raw); err != nil {
+		return nil, err
+	}
+	out := make(matrixRows, len(raw))
+	for r := range rows {
+		to := out[r*cols*size:][:cols*size]
+		for c := range cols {
+			copy(to[c*size:(c+1)*size], raw[(c*rows+r)*size:])
+		}
+	}
+	return out, nil
+}
+
+// matrixRows are the rows of one matrix, in its own format.
+type matrixRows []byte
+
+// ReadRows is of rows as long as dst divides into.
+func (m matrixRows) ReadRows(_ string, row0, rows int, dst []byte) error {
+	size := len(dst) / rows
+	if copy(dst, m[row0*size:]) < len(dst) {
+		return fmt.Errorf("rows %d to %d of a matrix of %d bytes", row0, row0+rows-1, len(m))
+	}
+	return nil
+}
+
+// store takes n rows of a part, from its row on.
+func (k *packer) store(p backend.Part, row int, b []byte, n, cols int) error {
+	elems := n * cols
+	if k.spec.Use&backend.Vector != 0 {
+		kcpu.Dequantize(p.Format, b, floats(k.out[4*k.done:])[:elems])
+		k.done += int64(elems)
+		return nil
+	}
+	at := int(k.done / int64(k.spec.Cols))
+	var err error
+	switch {
+	case p.Format == k.to:
+		err = k.keep(row, at, b, n)
+	case k.to == kernels.F8E4M3:
+		b, err = k.quantize(p, row, at, b, n)
+	default:
+		b, err = k.convert(p, row, b, n)
+	}
+	if err != nil {
+		return err
 	}
 	if k.spec.Use&backend.Multiply == 0 {
 		copy(k.out[k.to.Bytes(k.done):], b)
 	} else {
-		kcpu.PackRows(k.variant, k.to, k.out, k.spec.Rows, k.spec.Cols, int(k.done/int64(k.spec.Cols)), b)
+		k.matrix.PackRows(k.out, at, b)
 	}
-	k.done += int64(n)
-}
-
-// convert gives n elements stored as from in the weight's format: BF16 where no
-// kernel multiplies from or the profile asks for it, or F32 (Runs refuses others).
-func (k *packer) convert(from kernels.Format, b []byte, n int) []byte {
-	k.wide = grow(k.wide, n)
-	kcpu.Dequantize(from, b, k.wide[:n])
-	if k.to == kernels.F32 {
-		return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(k.wide))), 4*n)
-	}
-	k.narrow = grow(k.narrow, 2*n)
-	kcpu.RoundBF16(k.wide[:n], k.narrow[:2*n])
-	return k.narrow[:2*n]
+	k.done += int64(elems)
+	return nil
 }
 
 func grow[T any](s []T, n int) []T {

@@ -2,11 +2,9 @@ package cpu
 
 import (
 	"fmt"
-	"slices"
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/kernels"
-	kcpu "vapp.dev/kernels/cpu"
 )
 
 // Runs refuses what is planned and has no kernel yet.
@@ -25,18 +23,8 @@ func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
 		}
 	}
 	for _, w := range weights {
-		packed, err := l.Weight(w)
-		if err != nil {
+		if _, err := l.Weight(w); err != nil {
 			return err
-		}
-		if len(w.Parts) > 0 && w.Parts[0].Transposed {
-			return backend.Unsupported(name, "weight "+w.Name+" stored as [in, out]", "it is packed from rows of [out, in]")
-		}
-		if w.Use&backend.Multiply != 0 && (packed.Kernel == "planned" || !slices.Contains(kcpu.SupportedFormats(l.variant), packed.Format)) {
-			return backend.Unsupported(name, "weight "+w.Name+" in "+packed.Format.String(), "it has no kernel yet")
-		}
-		if packed.Format == kernels.F16 && w.Source != kernels.F16 {
-			return backend.Unsupported(name, "weight "+w.Name+" converted to f16", "weights are converted to bf16 and f32 only")
 		}
 	}
 	return nil
@@ -46,7 +34,7 @@ func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
 // one are cleared before the rest is looked at.
 func missing(op backend.Op) string {
 	switch o := op.(type) {
-	case backend.Add, backend.Concat, backend.Softcap, backend.Activate, backend.Gate, backend.GatherLast, backend.Route, backend.Conv, backend.DeltaNet:
+	case backend.Add, backend.Concat, backend.Softcap, backend.Activate, backend.Gate, backend.GatherLast, backend.Route, backend.Experts, backend.Conv, backend.DeltaNet:
 		return ""
 	case backend.Embed:
 		o.Row0 = 0

@@ -60,15 +60,38 @@ func (l layout) rooms(p *backend.Program, op backend.Op) (rooms, error) {
 	return rooms{}, backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")
 }
 
-// expertRooms holds the rows of a mixture sorted by expert: the tokens' picks,
-// then what gate, up and their product give for each, F32.
+// expertRooms holds the rows of a mixture sorted by expert, and what gate, up and
+// their product give for each.
 func (l layout) expertRooms(p *backend.Program, o backend.Experts) (rooms, error) {
-	if int(o.GateUp) >= len(p.Weights) || o.GateUp < 0 || int(o.X) >= len(p.Values) || o.X < 0 {
-		return rooms{}, fmt.Errorf("backend %s: program %s: experts of weight %d and value %d, which it lacks", name, p.Name, o.GateUp, o.X)
+	s, err := l.expertShape(p, o)
+	if err != nil {
+		return rooms{}, err
 	}
-	rows := int64(p.Rows(p.Values[o.X].Rows)) * int64(o.Top)
-	shared := align(8*rows) + align(4*rows*3*int64(o.Width)) + align(4*rows*int64(p.Values[o.X].Cols))
-	return rooms{shared: shared, each: align(4 * int64(max(2*o.Width, p.Values[o.X].Cols)))}, nil
+	r := s.Room()
+	return rooms{shared: r.Bytes, each: r.Each}, nil
+}
+
+func (l layout) expertShape(p *backend.Program, o backend.Experts) (s kcpu.ExpertShape, err error) {
+	in := func(w backend.WeightID) bool { return w >= 0 && int(w) < len(p.Weights) }
+	if !in(o.GateUp) || !in(o.Down) || int(o.X) >= len(p.Values) || o.X < 0 || o.Top < 1 {
+		return s, fmt.Errorf("backend %s: program %s: experts of weights %d, %d and value %d, which it lacks", name, p.Name, o.GateUp, o.Down, o.X)
+	}
+	up, down := p.Weights[o.GateUp], p.Weights[o.Down]
+	s.Rows, s.Top, s.Experts = p.Rows(p.Values[o.X].Rows), o.Top, up.Experts
+	for _, w := range []struct {
+		spec backend.WeightSpec
+		to   *kcpu.Matrix
+	}{{up, &s.GateUp}, {down, &s.Down}} {
+		packed, err := l.Weight(w.spec)
+		if err != nil {
+			return s, err
+		}
+		*w.to = l.matrix(w.spec, packed.Format)
+	}
+	if up.Experts < 1 || down.Experts != up.Experts {
+		return s, fmt.Errorf("backend %s: program %s: stacks of %d and %d experts", name, p.Name, up.Experts, down.Experts)
+	}
+	return s, nil
 }
 
 // within refuses what is wider than kernels have room for.

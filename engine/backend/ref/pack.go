@@ -170,7 +170,8 @@ func (k *packing) scales(p backend.Part, rows, row int) error {
 	case backend.PerTensor:
 		first, n, one = k.expert, 1, rows
 	case backend.PerBlock:
-		first, one = p.Row0/backend.ScaleBlock, backend.ScaleBlock
+		one = backend.ScaleBlock
+		first = (p.Row0-k.expert*p.Stride)/one + k.expert*((p.Stride+one-1)/one) // each expert begins a block
 		n = (rows + one - 1) / one
 	}
 	size := p.ScaleFormat.Bytes(int64(s.Across))

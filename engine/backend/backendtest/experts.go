@@ -1,0 +1,150 @@
+package backendtest
+
+import (
+	"math"
+	"testing"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/ref"
+)
+
+// mixture is a case of Experts.
+type mixture struct {
+	format              scaledFormat
+	experts, top        int
+	cols, width         int
+	biases              bool
+	activation          backend.Activation
+	x, gateUp, down     []float32
+	upBias, downBias    []float32
+	logits              []float32
+	ids, shares, result backend.Value
+}
+
+// Rows of a mixture's test: more than any backend is likely to take at once.
+const mixtureRows = 600
+
+// mixtures checks Experts: formats, biases, activations, many and few rows.
+func (s *subject) mixtures(t *testing.T) {
+	clamped := backend.Activation{Limit: 7, Alpha: 1.702, Shift: 1, Paired: true}
+	for i, f := range scaledFormats {
+		m := mixture{format: f, experts: 8, top: 2 + i%3, cols: 160, width: 96, biases: i%2 == 1}
+		switch i % 3 {
+		case 0:
+			m.activation = clamped
+		case 1:
+			m.activation.Act = backend.GELUTanh
+		}
+		t.Run(f.name, func(t *testing.T) { s.mixture(t, &m) })
+	}
+}
+
+func (s *subject) mixture(t *testing.T, m *mixture) {
+	r := m.rig(t, s)
+	r.run(feed{tokens: upTo(mixtureRows)})
+	all := r.floats(m.result, mixtureRows)
+	ids, shares := r.ints(m.ids, mixtureRows), r.floats(m.shares, mixtureRows)
+	var square, off float64
+	for row := range 40 {
+		for i, want := range m.row(row, ids[row*m.top:][:m.top], shares[row*m.top:][:m.top]) {
+			d := want - float64(all[row*m.cols+i])
+			square, off = square+want*want, off+d*d
+		}
+	}
+	if !(off <= square*0.01*0.01) { // x, weights and what is between rounded to bf16 stays below
+		t.Errorf("differs by %.3g of the results' size", math.Sqrt(off/square))
+	}
+	for _, threads := range []int{0, 1, 3} {
+		sub := *s
+		sub.settings.Threads = threads
+		layout, err := s.opener.Layout(s.facts, sub.settings)
+		check(t, err)
+		sub.layout = layout
+		other := *m
+		r := other.rig(t, &sub)
+		for _, rows := range []int{mixtureRows, 17, 3, 1} {
+			first := mixtureRows - rows
+			r.run(feed{tokens: upTo(mixtureRows)[first:]})
+			got := r.floats(other.result, rows)
+			if at := bits(got, all[first*m.cols:]); at >= 0 {
+				t.Errorf("%d rows on %d threads: row %d, column %d is %v, among %d rows %v", rows, threads, first+at/m.cols, at%m.cols, got[at], mixtureRows, all[first*m.cols+at])
+			}
+		}
+	}
+}
+
+// rig opens a device with the case; its numbers are the same each time.
+func (m *mixture) rig(t *testing.T, s *subject) *rig {
+	r, all := rng(uint64(m.top)), &tensors{}
+	m.x, m.logits = normal(r, mixtureRows*m.cols, 1), normal(r, mixtureRows*m.experts, 1)
+	for i := range m.logits { // the last expert has no rows but one's
+		if i%m.experts == m.experts-1 && i/m.experts != 5 {
+			m.logits[i] = -9
+		}
+	}
+	x, logits := all.table("x", m.x, m.cols), all.table("logits", m.logits, m.experts)
+	op := backend.Experts{Top: m.top, Width: m.width, Activation: m.activation, GateUpBias: backend.NoWeight, DownBias: backend.NoWeight}
+	op.GateUp, m.gateUp = m.format.stack(all, r, "gate_up", m.experts, []int{m.width, m.width}, m.cols)
+	op.Down, m.down = m.format.stack(all, r, "down", m.experts, []int{m.cols}, m.width)
+	if m.biases {
+		m.upBias, m.downBias = normal(r, m.experts*2*m.width, 1), normal(r, m.experts*m.cols, 1)
+		op.GateUpBias, op.DownBias = all.vector("up_bias", kernels.F32, m.upBias), all.vector("down_bias", kernels.F32, m.downBias)
+	}
+	return s.rig(t, plan{tensors: all, vocab: mixtureRows, bucket: backend.Bucket{Tokens: mixtureRows, Seqs: 1, Samples: 1}, record: func(rec *backend.Recorder) {
+		op.X = input(rec, x, m.cols)
+		l := input(rec, logits, m.experts)
+		m.ids, m.shares = rec.New("picks", kernels.I32, backend.PerToken, m.top), rec.New("shares", kernels.F32, backend.PerToken, m.top)
+		m.result = rec.New("result", kernels.F32, backend.PerToken, m.cols)
+		rec.Do(backend.Route{Logits: l, Ids: m.ids, Weights: m.shares, Top: m.top, Scale: backend.NoWeight})
+		op.Ids, op.Weights, op.Y = m.ids, m.shares, m.result
+		rec.Do(op)
+	}})
+}
+
+// row is one row's result, from what was picked.
+func (m *mixture) row(row int, ids []int32, shares []float32) []float64 {
+	sum := make([]float64, m.cols)
+	up, act := make([]float32, 2*m.width), make([]float32, m.width)
+	out := make([]float32, m.cols)
+	for k, e := range ids {
+		product(m.gateUp[int(e)*len(up)*m.cols:], m.upBias, int(e), m.x[row*m.cols:][:m.cols], up)
+		m.activate(up, act)
+		product(m.down[int(e)*m.cols*m.width:], m.downBias, int(e), act, out)
+		for i, v := range out {
+			sum[i] += float64(shares[k]) * float64(v)
+		}
+	}
+	return sum
+}
+
+func product(w, bias []float32, expert int, x, y []float32) {
+	for o := range y {
+		s := 0.0
+		if bias != nil {
+			s = float64(bias[expert*len(y)+o])
+		}
+		for i, v := range x {
+			s += float64(v) * float64(w[o*len(x)+i])
+		}
+		y[o] = float32(s)
+	}
+}
+
+func (m *mixture) activate(x, y []float32) {
+	gate, up := x[:m.width], x[m.width:]
+	if m.activation.Paired {
+		gate, up = make([]float32, m.width), make([]float32, m.width)
+		for i := range gate {
+			gate[i], up[i] = x[2*i], x[2*i+1]
+		}
+	}
+	switch a := m.activation; {
+	case a.Alpha != 0:
+		ref.ClampedGLU(gate, up, a.Limit, a.Alpha, a.Shift, y)
+	case a.Act == backend.GELUTanh:
+		ref.GeGLU(gate, up, y)
+	default:
+		ref.SwiGLU(gate, up, y)
+	}
+}

@@ -1,0 +1,196 @@
+package backendtest
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/ref"
+)
+
+// scaledFormat is a weight as checkpoints of 8- and 4-bit floats have it, or as one is
+// quantized while it is packed.
+type scaledFormat struct {
+	name           string
+	source, target kernels.Format
+	scaling        backend.Scaling
+	transposed     bool
+}
+
+var scaledFormats = []scaledFormat{
+	{"f8", kernels.F8E4M3, 0, backend.NoScale, false},
+	{"f8 per tensor", kernels.F8E4M3, 0, backend.PerTensor, false},
+	{"f8 per channel", kernels.F8E4M3, 0, backend.PerChannel, false},
+	{"f8 per block", kernels.F8E4M3, 0, backend.PerBlock, false},
+	{"f8 e5m2 per channel", kernels.F8E5M2, 0, backend.PerChannel, false},
+	{"mxfp4", kernels.MXFP4, 0, backend.NoScale, false},
+	{"bf16 to f8", kernels.BF16, kernels.F8E4M3, backend.PerChannel, false},
+	{"bf16 to f16", kernels.BF16, kernels.F16, backend.NoScale, false},
+	{"bf16 stored as [in, out]", kernels.BF16, 0, backend.NoScale, true},
+}
+
+// stack adds a weight of experts matrices (0: one) [rows,cols], in parts of these
+// rows, each of a tensor of its own, and returns its values in float32: [experts][rows][cols].
+func (f scaledFormat) stack(m *tensors, r *rand.Rand, name string, experts int, parts []int, cols int) (backend.WeightID, []float32) {
+	spec := backend.WeightSpec{
+		Name: name, Group: "test", Cols: cols, Source: f.source, Target: f.target, Scaling: f.scaling, Experts: experts,
+		Use: backend.Multiply,
+	}
+	n := max(1, experts)
+	values := make([][]float32, n)
+	for i, rows := range parts {
+		p := backend.Part{Tensor: fmt.Sprintf("%s.%d", name, i), Rows: rows, Format: f.source, Transposed: f.transposed}
+		if p.Stride = rows; f.transposed {
+			p.Stride = cols
+		}
+		x := f.tensor(m, r, &p, n, rows, cols)
+		for e := range values {
+			values[e] = append(values[e], x[e*rows*cols:(e+1)*rows*cols]...)
+		}
+		spec.Rows += rows
+		spec.Parts = append(spec.Parts, p)
+	}
+	m.specs = append(m.specs, spec)
+	var all []float32
+	for _, v := range values {
+		all = append(all, v...)
+	}
+	return backend.WeightID(len(m.specs) - 1), all
+}
+
+// tensor stores the matrices of a part, and its scales.
+func (f scaledFormat) tensor(m *tensors, r *rand.Rand, p *backend.Part, n, rows, cols int) []float32 {
+	if f.source == kernels.MXFP4 {
+		return mxfp4Tensor(m, r, p, n, rows, cols)
+	}
+	b := random(r, f.source, n*rows*cols, 1)
+	x := decode(f.source, b)
+	switch {
+	case f.transposed:
+		x = turn(x, n, cols, rows)
+		m.stored(p.Tensor, f.source, n*cols, rows, b)
+		return x
+	case f.target == kernels.F8E4M3:
+		quantizeRows(x, cols)
+	case f.target != kernels.Invalid:
+		x = decode(f.target, encode(f.target, x))
+	case f.scaling != backend.NoScale:
+		f.scale(m, r, p, x, n, rows, cols)
+	}
+	m.stored(p.Tensor, f.source, n*rows, cols, b)
+	return x
+}
+
+// scale stores a part's scales and applies them.
+func (f scaledFormat) scale(m *tensors, r *rand.Rand, p *backend.Part, x []float32, n, rows, cols int) {
+	high, wide := rows, cols // of a block
+	switch f.scaling {
+	case backend.PerChannel:
+		high = 1
+	case backend.PerBlock:
+		high, wide = backend.ScaleBlock, backend.ScaleBlock
+	}
+	down, across := (rows+high-1)/high, (cols+wide-1)/wide
+	scales := normal(r, n*down*across, 0.02)
+	p.Scale, p.ScaleFormat = p.Tensor+".scale", kernels.F32
+	m.stored(p.Scale, kernels.F32, n*down, across, encode(kernels.F32, scales))
+	for i := range x {
+		e, row, col := i/(rows*cols), i/cols%rows, i%cols
+		x[i] *= scales[(e*down+row/high)*across+col/wide]
+	}
+}
+
+func mxfp4Tensor(m *tensors, r *rand.Rand, p *backend.Part, n, rows, cols int) []float32 {
+	blocks := n * rows * cols / 32
+	halves, exponents, joined := make([]byte, 16*blocks), make([]byte, blocks), make([]byte, 17*blocks)
+	for i := range halves {
+		halves[i] = byte(r.Uint32())
+	}
+	for i := range exponents {
+		exponents[i] = byte(118 + r.IntN(6))
+	}
+	p.Scale, p.ScaleFormat = p.Tensor+".scales", kernels.U8
+	m.stored(p.Tensor, kernels.U8, blocks, 16, halves)
+	m.stored(p.Scale, kernels.U8, n*rows, cols/32, exponents)
+	ref.JoinMXFP4(halves, exponents, joined)
+	return decode(kernels.MXFP4, joined)
+}
+
+// turn makes n matrices [rows,cols] of as many [cols,rows].
+func turn(x []float32, n, cols, rows int) []float32 {
+	out := make([]float32, len(x))
+	for i := range out {
+		e, r, c := i/(rows*cols), i/cols%rows, i%cols
+		out[i] = x[(e*cols+c)*rows+r]
+	}
+	return out
+}
+
+// quantizeRows is F8E4M3 with each row's largest number at 448.
+func quantizeRows(x []float32, cols int) {
+	for ; len(x) > 0; x = x[cols:] {
+		top := float32(0)
+		for _, v := range x[:cols] {
+			top = max(top, v, -v)
+		}
+		scale := top / 448
+		for i, v := range x[:cols] {
+			x[i] = decode(kernels.F8E4M3, encode(kernels.F8E4M3, []float32{v / scale}))[0] * scale
+		}
+	}
+}
+
+// scaled compares Linear with the weights' values for each way of storing them: parts
+// that do and do not begin at a block, columns that are no whole blocks.
+func (s *subject) scaled(t *testing.T) {
+	for _, f := range scaledFormats {
+		for i, shape := range [][3]int{{128, 40, 160}, {7, 33, 416}, {256, 0, 96}, {50, 17, 129}} {
+			if shape[2]%32 == 0 || f.source != kernels.MXFP4 {
+				t.Run(fmt.Sprintf("%s/%v", f.name, shape), func(t *testing.T) { s.scaledShape(t, f, shape, i) })
+			}
+		}
+	}
+}
+
+func (s *subject) scaledShape(t *testing.T, f scaledFormat, shape [3]int, seed int) {
+	const most = 64
+	r, m := rng(uint64(100+seed)), &tensors{}
+	parts, in := []int{shape[0]}, shape[2]
+	if shape[1] > 0 {
+		parts = append(parts, shape[1])
+	}
+	out := shape[0] + shape[1]
+	x := normal(r, most*in, 1)
+	table := m.table("x", x, in)
+	weight, w := f.stack(m, r, "w", 0, parts, in)
+	var y backend.Value
+	rig := s.rig(t, plan{tensors: m, vocab: most, bucket: backend.Bucket{Tokens: most, Seqs: 1, Samples: 1}, record: func(rec *backend.Recorder) {
+		v := input(rec, table, in)
+		y = rec.New("y", kernels.F32, backend.PerToken, out)
+		rec.Do(backend.Linear{X: v, W: weight, Bias: backend.NoWeight, Y: y})
+	}})
+	want, unit := make([]float32, most*out), make([]float64, most*out)
+	for i := range want {
+		sum, square := 0.0, 0.0
+		for k := range in {
+			term := float64(x[i/out*in+k]) * float64(w[i%out*in+k])
+			sum, square = sum+term, square+term*term
+		}
+		// float32 sums, x and weights rounded to bf16
+		want[i], unit[i] = float32(sum), math.Sqrt(square)*(math.Sqrt(float64(in))/(1<<24)+2.0/512)+1e-30
+	}
+	var all []float32
+	for _, rows := range []int{most, 3, 1} {
+		rig.run(feed{tokens: upTo(rows)})
+		got := rig.floats(y, rows)
+		compareUnits(t, fmt.Sprintf("%d rows", rows), got, want[:rows*out], unit[:rows*out])
+		if all == nil {
+			all = got
+		} else if at := bits(got, all); at >= 0 {
+			t.Errorf("%d rows: element %d is %v, among %d rows %v", rows, at, got[at], most, all[at])
+		}
+	}
+}

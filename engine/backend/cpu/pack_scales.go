@@ -1,0 +1,172 @@
+//go:build cgo && linux
+
+package cpu
+
+import (
+	"encoding/binary"
+	"fmt"
+	"unsafe"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
+	kcpu "vapp.dev/kernels/cpu"
+)
+
+// keep stores the scales of n rows that stay as they are, the first being row of
+// its part and row at of the matrix.
+func (k *packer) keep(row, at int, b []byte, n int) error {
+	if err := finite(k.to, b); err != nil {
+		return err
+	}
+	if k.matrix.Scales == kcpu.NoScales {
+		return nil
+	}
+	for i := range n {
+		scales, err := k.scales.row(row + i)
+		if err != nil {
+			return err
+		}
+		k.matrix.PackScales(k.out, at+i, scales)
+	}
+	return nil
+}
+
+// finite refuses what kernels do not read: NaNs of E4M3 and of MXFP4's exponents.
+func finite(f kernels.Format, b []byte) error {
+	switch f {
+	case kernels.F8E4M3:
+		i := 0
+		for ; i+8 <= len(b); i += 8 {
+			if (binary.LittleEndian.Uint64(b[i:])&0x7f7f7f7f7f7f7f7f+0x0101010101010101)&0x8080808080808080 != 0 {
+				return errNaN
+			}
+		}
+		for ; i < len(b); i++ {
+			if b[i]&0x7f == 0x7f {
+				return errNaN
+			}
+		}
+	case kernels.MXFP4:
+		for i := 16; i < len(b); i += 17 {
+			if b[i] == 0xff {
+				return errNaN
+			}
+		}
+	}
+	return nil
+}
+
+var errNaN = fmt.Errorf("it holds a NaN or an infinity: the checkpoint is damaged")
+
+// widen is n rows of a part in float32, times their scales.
+func (k *packer) widen(p backend.Part, row int, b []byte, n int) ([]float32, error) {
+	cols := k.spec.Cols
+	k.wide = grow(k.wide, n*cols)
+	kcpu.Dequantize(p.Format, b, k.wide)
+	if p.Scale == "" || p.Format != kernels.F8E4M3 && p.Format != kernels.F8E5M2 {
+		return k.wide, nil
+	}
+	for i := range n {
+		scales, err := k.scales.row(row + i)
+		if err != nil {
+			return nil, err
+		}
+		for c, line := 0, k.wide[i*cols:(i+1)*cols]; c < cols; c++ {
+			line[c] *= scales[c/k.scales.shared()]
+		}
+	}
+	return k.wide, nil
+}
+
+// quantize makes n rows F8E4M3, each with a scale of its own.
+func (k *packer) quantize(p backend.Part, row, at int, b []byte, n int) ([]byte, error) {
+	x, err := k.widen(p, row, b, n)
+	if err != nil {
+		return nil, err
+	}
+	cols := k.spec.Cols
+	k.narrow = grow(k.narrow, n*cols)
+	for i := range n {
+		scale, ok := kcpu.QuantizeE4M3(x[i*cols:(i+1)*cols], k.narrow[i*cols:(i+1)*cols])
+		if !ok {
+			return nil, fmt.Errorf("row %d: %w", row+i, errNaN)
+		}
+		k.matrix.PackScales(k.out, at+i, []float32{scale})
+	}
+	return k.narrow, nil
+}
+
+// convert gives n rows in the weight's plain format: BF16 where no kernel multiplies
+// what is stored, or what the profile asks for.
+func (k *packer) convert(p backend.Part, row int, b []byte, n int) ([]byte, error) {
+	x, err := k.widen(p, row, b, n)
+	if err != nil {
+		return nil, err
+	}
+	if k.to == kernels.F32 {
+		return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x)), nil
+	}
+	k.narrow = grow(k.narrow, 2*len(x))
+	if k.to == kernels.F16 {
+		kcpu.RoundF16(x, k.narrow)
+	} else {
+		kcpu.RoundBF16(x, k.narrow)
+	}
+	return k.narrow, nil
+}
+
+// scaleReader reads the scales of a part's rows, which follow one another. The zero
+// of cache is none.
+type scaleReader struct {
+	part    backend.Part
+	scaling backend.Scaling
+	expert  int
+	cols    int
+	src     backend.RowReader
+	at      int // row of the tensor of scales that values holds, plus 1
+	values  []float32
+}
+
+// shared is how many columns share a scale.
+func (s *scaleReader) shared() int {
+	if s.scaling == backend.PerBlock {
+		return backend.ScaleBlock
+	}
+	return max(1, s.cols)
+}
+
+// row gives the scales of a row of the part; ones where the part has none.
+func (s *scaleReader) row(r int) ([]float32, error) {
+	p := s.part
+	n, at := (s.cols+s.shared()-1)/s.shared(), s.expert
+	if s.values == nil {
+		s.values = make([]float32, n)
+	}
+	if p.Scale == "" {
+		for i := range s.values {
+			s.values[i] = 1
+		}
+		return s.values, nil
+	}
+	switch s.scaling {
+	case backend.PerChannel:
+		at = p.Row0 + s.expert*p.Stride + r
+	case backend.PerBlock:
+		at = (p.Row0+r)/backend.ScaleBlock + s.expert*((p.Stride+backend.ScaleBlock-1)/backend.ScaleBlock)
+	}
+	if s.at == at+1 {
+		return s.values, nil
+	}
+	raw := make([]byte, p.ScaleFormat.Bytes(int64(n)))
+	if err := s.src.ReadRows(p.Scale, at, 1, raw); err != nil {
+		return nil, err
+	}
+	kcpu.Dequantize(p.ScaleFormat, raw, s.values)
+	for _, v := range s.values {
+		if v-v != 0 {
+			return nil, fmt.Errorf("scales in %s: %w", p.Scale, errNaN)
+		}
+	}
+	s.at = at + 1
+	return s.values, nil
+}
