@@ -74,8 +74,6 @@ func planned(p *schema.Profile) []wish {
 	return []wish{
 		{"backend", p.Backend == "cuda", "backend cuda"},
 		{"model.revision", p.Model.Revision != "", "revisions of hub models (name the directory)"},
-		{"quantization", p.Quantization != "none", "quantization at load (" + p.Quantization + ")"},
-		{"memory.kvCacheDtype", strings.HasPrefix(p.Memory.KVCacheDtype, "fp8"), "a KV cache in " + p.Memory.KVCacheDtype},
 		{"memory.swapSpace", p.Memory.SwapSpace > 0, "swap space (preempted sequences are recomputed)"},
 		{"memory.kvRebuild", p.Memory.KVRebuild, "rebuilding K from V"},
 		{"scheduler.itlTarget", p.Scheduler.ITLTarget > 0, "a target for inter-token latency"},
