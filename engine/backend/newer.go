@@ -1,10 +1,6 @@
 package backend
 
-import (
-	"fmt"
-
-	"vapp.dev/kernels"
-)
+import "fmt"
 
 // Newer names what an op asks for beyond dense attention over whole histories and
 // silu MLPs: "attention with a window". It is "" for ops that every backend runs
@@ -37,26 +33,6 @@ func first(op Op, pairs ...any) string {
 	for i := 0; i < len(pairs); i += 2 {
 		if pairs[i].(bool) {
 			return fmt.Sprintf("%s with %s", OpName(op), pairs[i+1])
-		}
-	}
-	return ""
-}
-
-// NewerIn is the first of a program's ops or classes that Newer names, "" if none.
-func NewerIn(p *Program) string {
-	for _, op := range p.Ops {
-		if s := Newer(op); s != "" {
-			return "op " + s
-		}
-	}
-	for _, c := range p.Classes {
-		switch {
-		case c.State != nil:
-			return "KV class " + c.Name + ": recurrent state"
-		case c.Window > 0:
-			return "KV class " + c.Name + ": a window"
-		case c.Format == kernels.F8E4M3 || c.Format == kernels.F8E5M2:
-			return "KV class " + c.Name + " in " + c.Format.String()
 		}
 	}
 	return ""

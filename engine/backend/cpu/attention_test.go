@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"testing"
+	"time"
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/cpu"
@@ -73,13 +74,14 @@ func TestAttentionKindsBits(t *testing.T) {
 				var want []byte
 				for threads := 1; threads <= 2; threads++ {
 					d := n.open(t, backend.Settings{Variant: variant, Threads: threads})
-					for _, chunk := range []int{n.length, 250, 7} {
+					for i, chunk := range []int{n.length, 250, 7} {
+						d.back = i == 1 // in another order
 						got := d.chunked(t, chunk)
 						if want == nil {
 							want = got
 						}
 						if !bytes.Equal(got, want) {
-							t.Errorf("chunks of %d on %d threads: bits differ from one chunk on one thread", chunk, threads)
+							t.Errorf("chunks of %d on %d threads, pages backwards %t: bits differ from one chunk on one thread", chunk, threads, d.back)
 						}
 					}
 				}
@@ -143,11 +145,14 @@ func BenchmarkAttentionKinds(b *testing.B) {
 					if n.window > 0 {
 						read = n.window
 					}
+					best := time.Hour // which others on the machine disturbed least
 					for b.Loop() {
+						start := time.Now()
 						d.run(b, bind)
+						best = min(best, time.Since(start))
 					}
 					bytes := 2 * n.format.Bytes(int64(read)*int64(n.kv)*int64(n.dim))
-					seconds := b.Elapsed().Seconds() / float64(b.N)
+					seconds := best.Seconds()
 					b.ReportMetric(float64(bytes)/seconds/1e9, "GB/s")
 					b.ReportMetric(4*float64(tokens)*float64(read)*float64(n.heads*n.dim)/seconds/1e9, "GFLOP/s")
 				})

@@ -44,6 +44,7 @@ type device struct {
 	exe  backend.Executable
 	y    backend.Value
 	spec tiny
+	back bool // pages are taken from the last on
 }
 
 func (n tiny) record(t testing.TB) (*backend.Program, noise, backend.Value) {
@@ -125,7 +126,7 @@ func (d *device) fill(set, seqs, n, at int) backend.Binding {
 			s.Tokens[r], s.Positions[r], s.Seq[r] = int32((q*31+(at+i)*7)%d.spec.vocab), int32(at+i), int32(q)
 		}
 		for i := range width {
-			s.Pages[0][q*width+i] = int32(q*width + i)
+			s.Pages[0][q*width+i] = d.page(q, i)
 		}
 		if c.Window > 0 {
 			d.window(s.Pages[0][q*width:][:width], q, at, at+n)
@@ -140,7 +141,7 @@ func (d *device) fill(set, seqs, n, at int) backend.Binding {
 // table names, in turn.
 func (d *device) window(table []int32, q, from, to int) {
 	c := d.exe.Program().Classes[0]
-	page := func(b int) int32 { return int32(q*c.MaxPages + b%(c.MaxPages/2)) }
+	page := func(b int) int32 { return d.page(q, b%(c.MaxPages/2)) }
 	for i := range table {
 		table[i] = -1
 	}
@@ -150,6 +151,15 @@ func (d *device) window(table []int32, q, from, to int) {
 	for b := c.Kept(to); b*c.BlockSize < to; b++ {
 		table[c.StoreEntry(b, to)] = page(b)
 	}
+}
+
+// page is the i-th page of sequence q.
+func (d *device) page(q, i int) int32 {
+	n := q*d.exe.Program().Classes[0].MaxPages + i
+	if d.back {
+		n = d.spec.seqs*d.exe.Program().Classes[0].MaxPages - 1 - n
+	}
+	return int32(n)
 }
 
 // run is a step, waited for.
