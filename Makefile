@@ -27,7 +27,7 @@ model: ## fetch the default model into models/
 	@scripts/model.sh
 
 test: native model-if-there vet fmt cross ## every test that needs no GPU: unit, golden, script, import law
-	go test ./...
+	go test -timeout 20m ./...
 
 lint: native vet fmt ## go vet, gofmt, and staticcheck where it is installed
 	@if command -v staticcheck >/dev/null; then staticcheck ./...; \
