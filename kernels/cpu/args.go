@@ -180,12 +180,14 @@ func AttentionWorkspace(headDim int) int64 {
 }
 
 // AttentionShared is the room that all threads share for results of spans; with
-// less of it a long sequence is not spread over threads.
-func AttentionShared(threads int) int64 {
+// less of it a long sequence is not spread over threads. It holds 128 spans for each
+// thread, of a token with group query heads to a KV head.
+func AttentionShared(threads, group, headDim int) int64 {
 	if threads == 1 {
 		return 0
 	}
-	return int64(threads) << 18
+	span := 4 * roundUp(int64(group)*(roundUp(int64(headDim), 16)+2), 16)
+	return int64(threads) * max(1<<18, 128*span)
 }
 
 // SampleWorkspace is what a part of OpSample needs, a multiple of 64.

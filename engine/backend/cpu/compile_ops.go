@@ -67,7 +67,7 @@ func (c *compiler) attention(op backend.Op) error {
 // attend is attention and, on one thread, the join of what was split.
 func (c *compiler) attend(o backend.Attention) error {
 	threads := c.d.layout.threads
-	shared := kcpu.AttentionShared(threads)
+	shared := kcpu.AttentionShared(threads, o.Heads/o.KVHeads, o.HeadDim)
 	a := kcpu.Attention{
 		Q: c.value(o.Q), K: c.value(o.K), V: c.value(o.V), Y: c.value(o.Y),
 		Positions: address(c.s.Positions), First: address(c.s.First), Work: c.room(shared), Shared: c.room(0),

@@ -36,7 +36,7 @@ func (l layout) rooms(p *backend.Program, op backend.Op) (rooms, error) {
 		case o.KVHeads > 0 && o.Heads/o.KVHeads > kcpu.MaxGroup:
 			return rooms{}, backend.Unsupported(name, fmt.Sprintf("%d query heads for a key/value head", o.Heads/o.KVHeads), fmt.Sprintf("at most %d", kcpu.MaxGroup))
 		}
-		return rooms{kcpu.AttentionShared(l.threads), kcpu.AttentionWorkspace(o.HeadDim)}, nil
+		return rooms{kcpu.AttentionShared(l.threads, o.Heads/max(1, o.KVHeads), o.HeadDim), kcpu.AttentionWorkspace(o.HeadDim)}, nil
 	case backend.Sample:
 		if p.Vocab > kcpu.MaxVocab {
 			return rooms{}, backend.Unsupported(name, fmt.Sprintf("a vocabulary of %d", p.Vocab), fmt.Sprintf("at most %d", kcpu.MaxVocab))
