@@ -69,6 +69,7 @@ func (c attentionCase) test(t *testing.T, s *subject, long int) {
 	c.cols, c.vocab = (c.heads+2*c.kv)*c.dim, total+1
 	r, m := rng(uint64(c.dim*c.heads)), &tensors{}
 	c.x = normal(r, c.vocab*c.cols, 1)
+	c.saturate()
 	for i := range c.cols {
 		c.x[total*c.cols+i] = float32(math.NaN())
 	}
