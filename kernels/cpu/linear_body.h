@@ -151,7 +151,7 @@ FN_INLINE void lock_f8(const uint8_t *p, const float *x, vec sum[][WIDE], const 
 #pragma GCC unroll 4
 		for (int g = 0; g < lock; g++) {
 			const uint8_t *at = p + g * SCALE_K / 2 * 64;
-			__builtin_prefetch(at + AHEAD);
+			__builtin_prefetch(at + lock * SCALE_K / 2 * 64);
 #pragma GCC unroll 4
 			for (int v = 0; v < WIDE; v++) {
 				q[v] = v_words(at + v * LANES * 2);

@@ -221,7 +221,10 @@ func linearShapes(f kernels.Format) []shape {
 }
 
 // TestLinear compares with float64. The rounding errors of a chain of n fused
-// sums grow like a random walk: (8 + √n)·2⁻²⁴ of the terms' sizes bounds them.
+// sums grow like a random walk: (8 + √n)·2⁻²⁴ of the terms' sizes bounds them,
+// in every format: 8-bit floats and MXFP4, whose sums are scaled group by group, add
+// no error to that of what they mean. AMX rounds x to bf16 before, and weights to bf16
+// but those of 8-bit floats with one scale for an output.
 func TestLinear(t *testing.T) {
 	eachKernel(t, func(t *testing.T, k LinearKernel) {
 		for _, s := range linearShapes(k.format) {

@@ -32,21 +32,25 @@ var scaledFormats = []scaledFormat{
 	{"bf16 stored as [in, out]", kernels.BF16, 0, backend.NoScale, true},
 }
 
-// stack adds a weight of experts matrices (0: one) [rows,cols], in parts of these
-// rows, each of a tensor of its own, and returns its values in float32: [experts][rows][cols].
-func (f scaledFormat) stack(m *tensors, r *rand.Rand, name string, experts int, parts []int, cols int) (backend.WeightID, []float32) {
+// matrices are n of [rows,cols].
+type matrices struct{ n, rows, cols int }
+
+// stack adds a weight of shape.n experts' matrices (0: one) of shape.cols, in parts of
+// these rows, each of a tensor of its own, and returns its values in float32: [experts][rows][cols].
+func (f scaledFormat) stack(m *tensors, r *rand.Rand, name string, shape matrices, parts ...int) (backend.WeightID, []float32) {
+	cols := shape.cols
 	spec := backend.WeightSpec{
-		Name: name, Group: "test", Cols: cols, Source: f.source, Target: f.target, Scaling: f.scaling, Experts: experts,
+		Name: name, Group: "test", Cols: cols, Source: f.source, Target: f.target, Scaling: f.scaling, Experts: shape.n,
 		Use: backend.Multiply,
 	}
-	n := max(1, experts)
+	n := max(1, shape.n)
 	values := make([][]float32, n)
 	for i, rows := range parts {
 		p := backend.Part{Tensor: fmt.Sprintf("%s.%d", name, i), Rows: rows, Format: f.source, Transposed: f.transposed}
 		if p.Stride = rows; f.transposed {
 			p.Stride = cols
 		}
-		x := f.tensor(m, r, &p, n, rows, cols)
+		x := f.tensor(m, r, &p, matrices{n, rows, cols})
 		for e := range values {
 			values[e] = append(values[e], x[e*rows*cols:(e+1)*rows*cols]...)
 		}
@@ -62,10 +66,11 @@ func (f scaledFormat) stack(m *tensors, r *rand.Rand, name string, experts int, 
 }
 
 // tensor stores the matrices of a part, and its scales.
-func (f scaledFormat) tensor(m *tensors, r *rand.Rand, p *backend.Part, n, rows, cols int) []float32 {
+func (f scaledFormat) tensor(m *tensors, r *rand.Rand, p *backend.Part, shape matrices) []float32 {
 	if f.source == kernels.MXFP4 {
-		return mxfp4Tensor(m, r, p, n, rows, cols)
+		return mxfp4Tensor(m, r, p, shape)
 	}
+	n, rows, cols := shape.n, shape.rows, shape.cols
 	b := random(r, f.source, n*rows*cols, 1)
 	x := decode(f.source, b)
 	switch {
@@ -78,14 +83,15 @@ func (f scaledFormat) tensor(m *tensors, r *rand.Rand, p *backend.Part, n, rows,
 	case f.target != kernels.Invalid:
 		x = decode(f.target, encode(f.target, x))
 	case f.scaling != backend.NoScale:
-		f.scale(m, r, p, x, n, rows, cols)
+		f.scale(m, r, p, x, shape)
 	}
 	m.stored(p.Tensor, f.source, n*rows, cols, b)
 	return x
 }
 
 // scale stores a part's scales and applies them.
-func (f scaledFormat) scale(m *tensors, r *rand.Rand, p *backend.Part, x []float32, n, rows, cols int) {
+func (f scaledFormat) scale(m *tensors, r *rand.Rand, p *backend.Part, x []float32, shape matrices) {
+	n, rows, cols := shape.n, shape.rows, shape.cols
 	high, wide := rows, cols // of a block
 	switch f.scaling {
 	case backend.PerChannel:
@@ -103,7 +109,8 @@ func (f scaledFormat) scale(m *tensors, r *rand.Rand, p *backend.Part, x []float
 	}
 }
 
-func mxfp4Tensor(m *tensors, r *rand.Rand, p *backend.Part, n, rows, cols int) []float32 {
+func mxfp4Tensor(m *tensors, r *rand.Rand, p *backend.Part, shape matrices) []float32 {
+	n, rows, cols := shape.n, shape.rows, shape.cols
 	blocks := n * rows * cols / 32
 	halves, exponents, joined := make([]byte, 16*blocks), make([]byte, blocks), make([]byte, 17*blocks)
 	for i := range halves {
@@ -165,7 +172,7 @@ func (s *subject) scaledShape(t *testing.T, f scaledFormat, shape [3]int, seed i
 	out := shape[0] + shape[1]
 	x := normal(r, most*in, 1)
 	table := m.table("x", x, in)
-	weight, w := f.stack(m, r, "w", 0, parts, in)
+	weight, w := f.stack(m, r, "w", matrices{cols: in}, parts...)
 	var y backend.Value
 	rig := s.rig(t, plan{tensors: m, vocab: most, bucket: backend.Bucket{Tokens: most, Seqs: 1, Samples: 1}, record: func(rec *backend.Recorder) {
 		v := input(rec, table, in)

@@ -94,7 +94,7 @@ func (k *packer) part(p backend.Part) error {
 	for row := 0; row < rows; row += step {
 		n := min(step, rows-row)
 		b := k.raw[:int64(n)*size]
-		if err := k.read(src, p, first+row, n, cols, b); err != nil {
+		if err := k.read(src, p, first+row, n, b); err != nil {
 			return err
 		}
 		if err := k.store(p, row, b, n, cols); err != nil {
@@ -105,11 +105,12 @@ func (k *packer) part(p backend.Part) error {
 }
 
 // read fills b with n rows of a part; MXFP4 of two tensors is put together.
-func (k *packer) read(src backend.RowReader, p backend.Part, row, n, cols int, b []byte) error {
+func (k *packer) read(src backend.RowReader, p backend.Part, row, n int, b []byte) error {
 	if p.Format != kernels.MXFP4 || p.Scale == "" {
 		fold := max(1, p.Fold)
 		return src.ReadRows(p.Tensor, row*fold, n*fold, b)
 	}
+	cols := k.spec.Cols
 	blocks := n * cols / mxElems
 	k.second = grow(k.second, len(b))
 	halves, exponents := k.second[:16*blocks], k.second[16*blocks:17*blocks]
