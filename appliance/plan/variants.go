@@ -86,7 +86,7 @@ func (w want) dtypes() []variant {
 		v.options.KVFormat = f
 		cost := fmt.Sprintf("keys and values keep %d bits of %d", 8*f.Bytes(1), 8*old.Bytes(1))
 		if f == kernels.F8E4M3 {
-			cost += ": about one digit of precision, half the bytes; plan-only"
+			cost += ": about one digit of precision, half the bytes"
 		}
 		out = append(out, variant{Change{"memory.kvCacheDtype", quoted(w.in.Profile.Memory.KVCacheDtype), quoted(word(f)), cost, 0.5}, v})
 	}
@@ -111,7 +111,7 @@ func (w want) built(out []variant, path, old, new string, far float64, how func(
 		if !converts(m) {
 			return out
 		}
-		cost = fmt.Sprintf("linear layers rounded to 8 bits while they load: weights −%s; plan-only", Size(less))
+		cost = fmt.Sprintf("linear layers rounded to 8 bits while they load: weights −%s", Size(less))
 		old, new = quoted(old), quoted(new)
 	case "memory.kvRebuild":
 		if ownPages(w, m) == ownPages(w, w.in.Model) {
