@@ -68,15 +68,18 @@ func (p Problem) String() string {
 	if p.Nearest != "" {
 		b.WriteString("; did you mean " + p.Nearest + "?")
 	}
-	return strings.Map(printable, b.String())
+	return OneLine(b.String())
 }
 
-// printable keeps a problem on one line, whatever the profile holds.
-func printable(r rune) rune {
-	if r < ' ' || r == 0x7f {
-		return ' '
-	}
-	return r
+// OneLine keeps a problem on one line, whatever the input holds: control
+// characters become spaces.
+func OneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s)
 }
 
 // Error is everything wrong with a profile, by place. Load and Parse return no

@@ -3,6 +3,8 @@ package importer
 import (
 	"fmt"
 	"strings"
+
+	"vapp.dev/schema"
 )
 
 // Kind is what keeps a command line from becoming a profile.
@@ -60,15 +62,7 @@ func (p Problem) String() string {
 	if p.Remedy != "" {
 		s += "; " + p.Remedy
 	}
-	return strings.Map(printable, s)
-}
-
-// printable keeps a problem on one line, whatever the input holds.
-func printable(r rune) rune {
-	if r < ' ' || r == 0x7f {
-		return ' '
-	}
-	return r
+	return schema.OneLine(s)
 }
 
 // Error is everything that is in the way, in the order of the command line.

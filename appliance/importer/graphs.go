@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"vapp.dev/schema"
 )
 
 // eager turns graphs off.
@@ -140,29 +142,14 @@ func captureSizes(d *draft, s setting) {
 	d.sizes(s, list)
 }
 
-// largestCapture writes the sizes that vLLM's rule gives up to a largest one:
-// 1, 2, 4, every 8th below 256, every 16th from there.
+// largestCapture writes the sizes that vLLM's rule gives up to a largest one.
 func largestCapture(d *draft, s setting) {
 	n, err := strconv.Atoi(s.value())
 	if err != nil || n < 0 || n > 65536 {
 		d.invalid(s, "a number of tokens from 0 to 65536")
 		return
 	}
-	var sizes []int
-	for i := 1; i <= n; {
-		sizes = append(sizes, i)
-		switch {
-		case i < 4:
-			i *= 2
-		case i < 8:
-			i = 8
-		case i < 256:
-			i += 8
-		default:
-			i += 16
-		}
-	}
-	d.captured(s, sizes)
+	d.captured(s, schema.CaptureSizes(n))
 }
 
 // settleGraphs drops sizes where nothing is captured.

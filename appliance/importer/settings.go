@@ -3,6 +3,8 @@ package importer
 import (
 	"slices"
 	"strings"
+
+	"vapp.dev/schema"
 )
 
 // maxProblems is where reading on helps nobody.
@@ -174,7 +176,7 @@ func isFlag(s string) bool {
 
 // short keeps messages and comments readable.
 func short(s string) string {
-	s = strings.Map(printable, s)
+	s = schema.OneLine(s)
 	if r := []rune(s); len(r) > 64 {
 		return string(r[:60]) + "…"
 	}

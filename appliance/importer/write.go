@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"cuelang.org/go/cue/format"
+
+	"vapp.dev/schema"
 )
 
 // order is that of the fields in a profile, as the schema has it.
@@ -126,7 +128,7 @@ func (t *tree) line() (string, bool) {
 // comment writes text as one comment, over as many lines as it takes.
 func comment(b *strings.Builder, text string) {
 	line := "//"
-	for _, w := range strings.Fields(strings.Map(printable, text)) {
+	for _, w := range strings.Fields(schema.OneLine(text)) {
 		if len(line)+1+len(w) > width && line != "//" {
 			b.WriteString(line + "\n")
 			line = "//  "

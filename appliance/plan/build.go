@@ -129,7 +129,7 @@ func (w want) graphs() (backend.Graphs, error) {
 		return g, nil
 	}
 	q := 1 + o.Drafts
-	sizes := defaultSizes(min(o.MaxNumSeqs*q*2, 512, o.MaxNumBatchedTokens))
+	sizes := schema.CaptureSizes(min(o.MaxNumSeqs*q*2, 512, o.MaxNumBatchedTokens))
 	if p.Cudagraph != nil && len(p.Cudagraph.CaptureSizes) > 0 {
 		sizes = slices.Sorted(slices.Values(p.Cudagraph.CaptureSizes))
 		if n := sizes[len(sizes)-1]; n > o.MaxNumBatchedTokens {
@@ -141,24 +141,6 @@ func (w want) graphs() (backend.Graphs, error) {
 		g.Sizes = slices.DeleteFunc(g.Sizes, func(n int) bool { return n > o.MaxNumSeqs*q })
 	}
 	return g, nil
-}
-
-func defaultSizes(largest int) []int {
-	var out []int
-	for n := 1; n <= largest; {
-		out = append(out, n)
-		switch {
-		case n < 4:
-			n *= 2
-		case n < 8:
-			n = 8
-		case n < 256:
-			n += 8
-		default:
-			n += 16
-		}
-	}
-	return out
 }
 
 // multiples rounds sizes, ascending, up to multiples of q. What then is above the
