@@ -125,17 +125,14 @@ func (l *launch) slot(class, t int) (page int32, slot int) {
 }
 
 // state is a layer's recurrent state of a sequence, in its page: the inputs of the
-// convolution, then the matrices. A sequence that begins in this step has zeros.
+// convolution, then the copies of the matrices. Before position 0 all is zero.
 func (l *launch) state(class, layer, seq int) (c backend.KVClass, conv []byte, matrices []float32) {
 	c = l.e.p.Classes[class]
 	at := c.Address(l.s.Pages[class][seq*c.MaxPages]) + c.KOffset(layer)
 	mem := l.d.arenas[backend.KV][at : at+c.State.Bytes()]
 	n := c.State.ConvBytes()
-	return c, mem[:n], floats(mem[n : n+c.State.MatrixBytes()])
+	return c, mem[:n], floats(mem[n:])
 }
-
-// begins says that a sequence's first token is in this step.
-func (l *launch) begins(seq int) bool { return l.s.Positions[l.s.First[seq]] == 0 }
 
 // plane is the token plane of a page.
 func (l *launch) plane(class int, page int32) []int32 {

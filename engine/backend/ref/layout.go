@@ -87,11 +87,6 @@ func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
 			return backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel yet")
 		}
 	}
-	for _, c := range p.Classes {
-		if c.State != nil && c.State.Copies > 1 {
-			return backend.Unsupported(name, "KV class "+c.Name+": several copies of a state", "speculation over recurrent layers is planned only")
-		}
-	}
 	return nil
 }
 

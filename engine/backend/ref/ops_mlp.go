@@ -2,7 +2,6 @@ package ref
 
 import (
 	"vapp.dev/engine/backend"
-	"vapp.dev/kernels"
 	"vapp.dev/kernels/ref"
 )
 
@@ -139,79 +138,4 @@ func (l *launch) expert(id, bias backend.WeightID, expert int, x, y, row []float
 		a.Bias = rowOf(l.vector(bias), expert, out)
 	}
 	ref.Linear(a)
-}
-
-type conv struct{ backend.Conv }
-
-// A unit is a sequence: its tokens follow one another.
-func (o conv) units(l *launch) int { return l.b.Seqs }
-func (o conv) run(l *launch, _, seq int) error {
-	if l.s.First[seq] == l.s.First[seq+1] {
-		return nil
-	}
-	n, w := l.cols(o.X), l.vector(o.W)
-	c, stored, _ := l.state(o.Class, o.Layer, seq)
-	f, keep := c.State.ConvFormat, o.Kernel-1
-	state := make([]float32, keep*n) // [channel][keep]
-	if !l.begins(seq) {
-		row := make([]float32, n)
-		for k := range keep {
-			ref.Dequantize(f, stored[f.Bytes(int64(k*n)):], row)
-			for ch, v := range row {
-				state[ch*keep+k] = v
-			}
-		}
-	}
-	for t := int(l.s.First[seq]); t < int(l.s.First[seq+1]); t++ {
-		x, y := rowOf(l.floats(o.X), t, n), rowOf(l.floats(o.Y), t, n)
-		for ch := range y {
-			y[ch] = ref.Conv(w[ch*o.Kernel:(ch+1)*o.Kernel], state[ch*keep:(ch+1)*keep], rounded(f, x[ch]))
-		}
-	}
-	row := make([]float32, n)
-	for k := range keep {
-		for ch := range row {
-			row[ch] = state[ch*keep+k]
-		}
-		ref.Quantize(f, row, stored[f.Bytes(int64(k*n)):])
-	}
-	return nil
-}
-
-// rounded is x as format f keeps it, so that a chunk's border changes nothing.
-func rounded(f kernels.Format, x float32) float32 {
-	if f == kernels.F32 {
-		return x
-	}
-	var b [4]byte
-	y := []float32{x}
-	ref.Quantize(f, y, b[:f.Bytes(1)])
-	ref.Dequantize(f, b[:], y)
-	return y[0]
-}
-
-type deltaNet struct{ backend.DeltaNet }
-
-// A unit is a value head of a sequence.
-func (o deltaNet) units(l *launch) int { return l.b.Seqs * o.ValueHeads }
-func (o deltaNet) run(l *launch, _, i int) error {
-	seq, h := i/o.ValueHeads, i%o.ValueHeads
-	if l.s.First[seq] == l.s.First[seq+1] {
-		return nil
-	}
-	_, _, all := l.state(o.Class, o.Layer, seq)
-	state := rowOf(all, h, o.KeyDim*o.ValueDim)
-	if l.begins(seq) {
-		clear(state)
-	}
-	keys, group := o.KeyHeads*o.KeyDim, o.ValueHeads/o.KeyHeads
-	for t := int(l.s.First[seq]); t < int(l.s.First[seq+1]); t++ {
-		x, ba := rowOf(l.floats(o.QKV), t, l.cols(o.QKV)), rowOf(l.floats(o.BA), t, 2*o.ValueHeads)
-		ref.Delta(ref.DeltaArgs{
-			Q: rowOf(x, h/group, o.KeyDim), K: rowOf(x[keys:], h/group, o.KeyDim), V: rowOf(x[2*keys:], h, o.ValueDim),
-			B: ba[h], A: ba[o.ValueHeads+h], ALog: l.vector(o.ALog)[h], Bias: l.vector(o.DtBias)[h],
-			State: state, Y: rowOf(rowOf(l.floats(o.Y), t, l.cols(o.Y)), h, o.ValueDim),
-		})
-	}
-	return nil
 }
