@@ -16,6 +16,9 @@ func placeKV(o Options, m *Model) ([]backend.KVClass, kv.Layout, error) {
 	specs := make([]kv.Spec, len(classes))
 	for i, c := range classes {
 		specs[i] = kv.Spec{Name: c.Name, Kind: kindOf(c), PageBytes: c.PageBytes(), BlockSize: c.BlockSize, Window: c.Window}
+		if c.Window > 0 {
+			specs[i].Ahead = m.Source.Build.Verify
+		}
 	}
 	layout, err := kv.NewLayout(specs)
 	if err != nil {

@@ -67,6 +67,10 @@ func pagesRule(l kv.Layout, class, tokens int) string {
 	case kv.State:
 		return "1 page"
 	case kv.Window:
+		if s.Ahead > 0 {
+			return fmt.Sprintf("min(⌈%s / %d⌉, ⌈(%d − 2 + %d) / %d⌉ + 1) = %s pages: a window may begin inside of one, and does not move past tokens that a step may take back",
+				Group(int64(tokens)), s.BlockSize, s.Window, s.Ahead, s.BlockSize, n)
+		}
 		return fmt.Sprintf("min(⌈%s / %d⌉, ⌈(%d − 2) / %d⌉ + 1) = %s pages: a window may begin inside of one", Group(int64(tokens)), s.BlockSize, s.Window, s.BlockSize, n)
 	}
 	return fmt.Sprintf("⌈%s / %d⌉ = %s pages", Group(int64(tokens)), s.BlockSize, n)

@@ -44,8 +44,9 @@ func TestCheckSees(t *testing.T) {
 func TestAloneAlwaysFits(t *testing.T) {
 	for _, specs := range [][]Spec{
 		{fullSpec, windowSpec},
-		{fullSpec, {"small", Window, 60 << 10, 4, 21}, wideSpec},
-		{{"small", Full, 60 << 10, 2, 0}, {"window", Window, 130 << 10, 4, 40}, stateSpec},
+		{fullSpec, fartherSpec},
+		{fullSpec, {"small", Window, 60 << 10, 4, 21, 0}, wideSpec},
+		{{"small", Full, 60 << 10, 2, 0, 0}, {"window", Window, 130 << 10, 4, 40, 0}, stateSpec},
 	} {
 		for seed := range uint64(6) {
 			const tokens = 150
@@ -63,7 +64,7 @@ func TestAloneAlwaysFits(t *testing.T) {
 			q := &simSeq{t: s.pool.NewTable("x"), tokens: ids(tokens, 0)}
 			for q.done < tokens {
 				to := min(tokens, q.done+1+s.rng.IntN(1+s.rng.IntN(30)))
-				ok, err := s.compute(q, to)
+				ok, err := s.compute(q, to, to, 0)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -96,7 +96,8 @@ func (l Layout) maxSlabs() int {
 func (l Layout) Pages(class, slabs int) int { return slabs * l.PagesPerSlab[class] }
 
 // SequencePages is how many pages of a class a sequence of that many tokens
-// holds at steady state: all blocks, those that a window can touch, or one state.
+// holds at steady state: all blocks, those that a window and what is ahead of it can
+// touch, or one state.
 func (l Layout) SequencePages(class, tokens int) int {
 	if tokens <= 0 {
 		return 0
@@ -104,7 +105,7 @@ func (l Layout) SequencePages(class, tokens int) int {
 	s := l.Specs[class]
 	n := s.blocks(tokens)
 	if s.Kind == Window {
-		n = min(n, (max(2, s.Window)-2+s.BlockSize-1)/s.BlockSize+1)
+		n = min(n, (max(2, s.Window)-2+s.Ahead+s.BlockSize-1)/s.BlockSize+1)
 	}
 	return n
 }

@@ -30,15 +30,15 @@ func TestOneClassWastesNothing(t *testing.T) {
 // lost; Gemma 4's are not, and of all sizes the best is found.
 func TestSlabSizeOfTwoClasses(t *testing.T) {
 	const k = 1 << 10
-	l := layoutOf(t, Spec{"full", Full, 12 * 32 * k, 16, 0}, Spec{"window", Window, 12 * 32 * k, 16, 128})
+	l := layoutOf(t, Spec{"full", Full, 12 * 32 * k, 16, 0, 0}, Spec{"window", Window, 12 * 32 * k, 16, 128, 0})
 	if w := wasted(l.Specs, l.SlabBytes); w != 0 || l.PagesPerSlab[0] != l.PagesPerSlab[1] {
 		t.Errorf("%+v wastes %g", l, w)
 	}
-	l = layoutOf(t, Spec{"full", Full, 5 * 64 * k, 16, 0}, Spec{"window", Window, 25 * 128 * k, 16, 1024})
+	l = layoutOf(t, Spec{"full", Full, 5 * 64 * k, 16, 0, 0}, Spec{"window", Window, 25 * 128 * k, 16, 1024, 0})
 	if w := wasted(l.Specs, l.SlabBytes); w != 0 || l.SlabBytes != 3200*k {
 		t.Errorf("%+v wastes %g", l, w)
 	}
-	l = layoutOf(t, Spec{"full", Full, 700_001, 16, 0}, Spec{"state", State, 3_000_017, 0, 0})
+	l = layoutOf(t, Spec{"full", Full, 700_001, 16, 0, 0}, Spec{"state", State, 3_000_017, 0, 0, 0})
 	got := wasted(l.Specs, l.SlabBytes)
 	for n := int64(5); n*700_001 < 12_000_068; n++ {
 		if w := wasted(l.Specs, n*700_001); w < got {
@@ -52,7 +52,7 @@ func TestSlabSizeOfTwoClasses(t *testing.T) {
 // more where the arena ends inside of one.
 func TestSlabsStaySmall(t *testing.T) {
 	for _, state := range []int64{77_955_072, 153_944_064, 228_950_016} {
-		l := layoutOf(t, Spec{"full", Full, 557_120, 16, 0}, Spec{"state", State, state, 0, 0})
+		l := layoutOf(t, Spec{"full", Full, 557_120, 16, 0, 0}, Spec{"state", State, state, 0, 0, 0})
 		if l.SlabBytes > state+state/100 || l.PagesPerSlab[1] != 1 || wasted(l.Specs, l.SlabBytes) > negligible {
 			t.Errorf("state of %d: slab of %d with %v pages wastes %g", state, l.SlabBytes, l.PagesPerSlab, wasted(l.Specs, l.SlabBytes))
 		}
@@ -65,6 +65,8 @@ func TestLayoutRefuses(t *testing.T) {
 		"page bytes": {PageBytes: 0, BlockSize: 1},
 		"block size": {PageBytes: 1, BlockSize: 0},
 		"window":     {Kind: Window, PageBytes: 1, BlockSize: 1},
+
+		"tokens ahead": {Kind: Window, PageBytes: 1, BlockSize: 1, Window: 5, Ahead: 4},
 	} {
 		var e *SpecError
 		if _, err := NewLayout([]Spec{s}); !errors.As(err, &e) || e.Field != field {
@@ -76,7 +78,7 @@ func TestLayoutRefuses(t *testing.T) {
 		t.Error(err)
 	}
 	for _, s := range []Spec{
-		{Kind: State, PageBytes: 1, BlockSize: 4}, {PageBytes: 1, BlockSize: 4, Window: 4}, {PageBytes: 1, BlockSize: 1 << 21},
+		{Kind: State, PageBytes: 1, BlockSize: 4}, {PageBytes: 1, BlockSize: 4, Ahead: 1}, {Kind: Window, PageBytes: 1, BlockSize: 4, Window: 4, Ahead: -1}, {PageBytes: 1, BlockSize: 4, Window: 4}, {PageBytes: 1, BlockSize: 1 << 21},
 	} {
 		if _, err := NewLayout([]Spec{s}); err == nil {
 			t.Errorf("%+v was taken", s)
@@ -86,14 +88,14 @@ func TestLayoutRefuses(t *testing.T) {
 		t.Error("a layout without classes was made")
 	}
 	// Absurd together, valid each: quick, and nothing overflows.
-	l := layoutOf(t, Spec{"a", Full, 1, 1, 0}, Spec{"b", Full, 1 << 42, 1 << 20, 0})
+	l := layoutOf(t, Spec{"a", Full, 1, 1, 0, 0}, Spec{"b", Full, 1 << 42, 1 << 20, 0, 0})
 	if l.Slabs(math.MaxInt64) != 0 || l.Sequences(l.Slabs(math.MaxInt64), math.MaxInt) != 0 {
 		t.Errorf("%+v", l)
 	}
 }
 
 func TestCapacity(t *testing.T) {
-	l := layoutOf(t, Spec{"full", Full, 1 << 20, 16, 0})
+	l := layoutOf(t, Spec{"full", Full, 1 << 20, 16, 0, 0})
 	if n := l.Slabs(10<<20 + 5); n != 10 {
 		t.Errorf("%d slabs", n)
 	}
@@ -110,7 +112,7 @@ func TestCapacity(t *testing.T) {
 	}
 	// A window of 20 tokens reads 19 before the next one: 16+2 of them begin
 	// inside of a block, so that 3 blocks of 16 are touched at most.
-	w := layoutOf(t, Spec{"full", Full, 1 << 20, 16, 0}, Spec{"window", Window, 1 << 20, 16, 20}, Spec{"state", State, 1 << 20, 0, 0})
+	w := layoutOf(t, Spec{"full", Full, 1 << 20, 16, 0, 0}, Spec{"window", Window, 1 << 20, 16, 20, 0}, Spec{"state", State, 1 << 20, 0, 0, 0})
 	for tokens, want := range map[int][3]int{1: {1, 1, 1}, 17: {2, 2, 1}, 33: {3, 3, 1}, 1600: {100, 3, 1}} {
 		for c := range want {
 			if n := w.SequencePages(c, tokens); n != want[c] {
@@ -124,8 +126,15 @@ func TestCapacity(t *testing.T) {
 	if n := w.SequenceSlabs(1600); n != 100+3+1 {
 		t.Errorf("a sequence takes %d slabs", n)
 	}
+	// What is ahead takes pages of its own.
+	ahead := layoutOf(t, Spec{"window", Window, 1 << 20, 16, 20, 16})
+	for tokens, want := range map[int]int{1: 1, 33: 3, 49: 4, 1600: 4} {
+		if n := ahead.SequencePages(0, tokens); n != want {
+			t.Errorf("%d tokens and those ahead take %d pages, want %d", tokens, n, want)
+		}
+	}
 	// Four pages a slab: the window's three may lie in two of them.
-	small := layoutOf(t, Spec{"full", Full, 1 << 18, 16, 0}, Spec{"window", Window, 1 << 18, 16, 20})
+	small := layoutOf(t, Spec{"full", Full, 1 << 18, 16, 0, 0}, Spec{"window", Window, 1 << 18, 16, 20, 0})
 	for tokens, want := range map[int]int{1: 2, 1600: 25 + 2} {
 		if n := small.SequenceSlabs(tokens); n != want {
 			t.Errorf("a sequence of %d tokens takes %d slabs of four pages, want %d", tokens, n, want)
@@ -140,7 +149,7 @@ func TestCapacityIsReal(t *testing.T) {
 	for _, tokens := range []int{1, 4, 5, 30} {
 		p := NewPool(l, 7, false)
 		n := 0
-		for ; p.Extend(p.NewTable(""), 0, tokens); n++ {
+		for ; p.Extend(p.NewTable(""), 0, tokens, tokens); n++ {
 		}
 		if want := l.Sequences(7, tokens); n != want {
 			t.Errorf("%d sequences of %d tokens fit, promised are %d", n, tokens, want)
@@ -151,7 +160,7 @@ func TestCapacityIsReal(t *testing.T) {
 func FuzzLayout(f *testing.F) {
 	f.Add(int64(1000), 16, int64(3000), 8, 100, int64(1<<40), 5000)
 	f.Fuzz(func(t *testing.T, a int64, blockA int, b int64, blockB, window int, bytes int64, tokens int) {
-		l, err := NewLayout([]Spec{{"a", Full, a, blockA, 0}, {"b", Window, b, blockB, window}})
+		l, err := NewLayout([]Spec{{"a", Full, a, blockA, 0, 0}, {"b", Window, b, blockB, window, 0}})
 		if err != nil {
 			return
 		}

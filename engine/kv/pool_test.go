@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -13,6 +14,7 @@ type simSeq struct {
 	salt   string
 	tokens []int32
 	done   int
+	most   int // positions that have had a page
 }
 
 // sim drives a pool and remembers what every page holds.
@@ -35,13 +37,25 @@ func newSim(t testing.TB, specs []Spec, slabs int, seed uint64) *sim {
 	return s
 }
 
-func text(q *simSeq, n int) string { return q.salt + fmt.Sprint(q.tokens[:n]) }
+func text(q *simSeq, n int) string {
+	var b strings.Builder
+	b.WriteString(q.salt)
+	for i := range n {
+		if i < len(q.tokens) {
+			fmt.Fprint(&b, q.tokens[i], " ")
+		} else {
+			b.WriteString("proposed ")
+		}
+	}
+	return b.String()
+}
 
-// compute writes the positions from to to−1 of q, as a device would.
-func (s *sim) compute(q *simSeq, to int) (bool, error) {
-	if !s.pool.Extend(q.t, q.done, to) {
+// compute writes the positions from to to−1 of q, as a device would; those from
+// sure on are of proposed tokens, of which kept turn out right.
+func (s *sim) compute(q *simSeq, sure, to, kept int) (bool, error) {
+	if !s.pool.Extend(q.t, q.done, sure, to) {
 		s.pool.Free(q.t)
-		q.done = 0
+		q.done, q.most = 0, 0
 		return false, nil
 	}
 	if err := s.verify(q); err != nil {
@@ -57,14 +71,28 @@ func (s *sim) compute(q *simSeq, to int) (bool, error) {
 			}
 		}
 	}
-	q.done = to
+	if err := s.stored(q, to); err != nil {
+		return false, err
+	}
+	q.done, q.most = sure+kept, max(q.most, to)
 	s.pool.Seal(q.t, q.tokens, q.done)
 	for c := range s.content {
-		if most := s.pool.layout.SequencePages(c, to); q.t.parts[c].held > most {
+		if most := s.pool.layout.SequencePages(c, q.most); q.t.parts[c].held > most {
 			return false, fmt.Errorf("class %d holds %d pages for %d tokens, planned are %d", c, q.t.parts[c].held, to, most)
 		}
 	}
 	return true, nil
+}
+
+// stored says that a step up to position to leaves out no page that a later one reads
+// where it stores: it stores what its last position sees.
+func (s *sim) stored(q *simSeq, to int) error {
+	for _, spec := range s.pool.layout.Specs {
+		if spec.Kind == Window && spec.Ahead > 0 && to-q.done <= 1+spec.Ahead && q.done/spec.BlockSize < spec.kept(to) {
+			return fmt.Errorf("class %s: position %d is out of sight of %d", spec.Name, q.done, to)
+		}
+	}
+	return nil
 }
 
 // verify says that every page a next position reads holds what q computed.
@@ -78,12 +106,23 @@ func (s *sim) verify(q *simSeq) error {
 			if page < 0 {
 				return fmt.Errorf("class %s: block %d of %d tokens has no page", spec.Name, b, q.done)
 			}
-			if want := text(q, min(q.done, (b+1)*spec.BlockSize)); s.content[c][page] != want {
+			if want := text(q, min(q.done, (b+1)*spec.BlockSize)); !strings.HasPrefix(s.content[c][page], want) {
 				return fmt.Errorf("class %s: page %d holds %q, want %q", spec.Name, page, s.content[c][page], want)
 			}
 		}
 	}
 	return nil
+}
+
+// ahead is a number of proposals that all classes have room for.
+func (s *sim) ahead() int {
+	most := 8
+	for _, spec := range s.pool.layout.Specs {
+		if spec.Kind == Window {
+			most = min(most, spec.Ahead)
+		}
+	}
+	return s.rng.IntN(most + 1)
 }
 
 func (s *sim) step() error {
@@ -110,7 +149,16 @@ func (s *sim) step() error {
 		if q.done == len(q.tokens) {
 			q.tokens = append(q.tokens, int32(s.rng.IntN(2)))
 		}
-		if _, err := s.compute(q, q.done+1+s.rng.IntN(len(q.tokens)-q.done)); err != nil {
+		to := q.done + 1 + s.rng.IntN(len(q.tokens)-q.done)
+		sure, kept := to, 0
+		if n := s.ahead(); q.done == len(q.tokens)-1 && n > 0 {
+			// The newest token and proposals, of which the first few are right.
+			to, kept = sure+n, s.rng.IntN(n+1)
+			for range kept {
+				q.tokens = append(q.tokens, int32(s.rng.IntN(2)))
+			}
+		}
+		if _, err := s.compute(q, sure, to, kept); err != nil {
 			return err
 		}
 	}
@@ -123,10 +171,12 @@ func (s *sim) step() error {
 }
 
 var (
-	fullSpec   = Spec{Name: "full", Kind: Full, PageBytes: 300 << 10, BlockSize: 4}
-	windowSpec = Spec{Name: "window", Kind: Window, PageBytes: 500 << 10, BlockSize: 4, Window: 6}
-	wideSpec   = Spec{Name: "wide", Kind: Window, PageBytes: 900 << 10, BlockSize: 8, Window: 9}
-	stateSpec  = Spec{Name: "state", Kind: State, PageBytes: 700 << 10}
+	fullSpec    = Spec{Name: "full", Kind: Full, PageBytes: 300 << 10, BlockSize: 4}
+	windowSpec  = Spec{Name: "window", Kind: Window, PageBytes: 500 << 10, BlockSize: 4, Window: 6}
+	wideSpec    = Spec{Name: "wide", Kind: Window, PageBytes: 900 << 10, BlockSize: 8, Window: 9}
+	aheadSpec   = Spec{Name: "ahead", Kind: Window, PageBytes: 600 << 10, BlockSize: 4, Window: 6, Ahead: 4}
+	fartherSpec = Spec{Name: "farther", Kind: Window, PageBytes: 600 << 10, BlockSize: 2, Window: 21, Ahead: 7}
+	stateSpec   = Spec{Name: "state", Kind: State, PageBytes: 700 << 10}
 )
 
 func TestPoolAtRandom(t *testing.T) {
@@ -136,6 +186,8 @@ func TestPoolAtRandom(t *testing.T) {
 		{windowSpec},
 		{fullSpec, windowSpec, wideSpec},
 		{fullSpec, stateSpec},
+		{fullSpec, aheadSpec},
+		{aheadSpec, fartherSpec},
 	} {
 		for seed := range uint64(4) {
 			s := newSim(t, specs, 3+int(seed)*4, seed)

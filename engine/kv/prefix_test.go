@@ -18,7 +18,7 @@ func ids(n int, v int32) []int32 {
 func filled(t testing.TB, p *Pool, salt string, tokens []int32) *Table {
 	tab := p.NewTable(salt)
 	done := p.Match(tab, tokens)
-	if !p.Extend(tab, done, len(tokens)) {
+	if !p.Extend(tab, done, len(tokens), len(tokens)) {
 		t.Fatal("no room")
 	}
 	p.Seal(tab, tokens, len(tokens))
@@ -77,11 +77,11 @@ func TestSaltIsNoBlock(t *testing.T) {
 // TestEvictionOrder: of what was used least recently the ends go first, so that
 // the beginnings stay findable.
 func TestEvictionOrder(t *testing.T) {
-	p := NewPool(layoutOf(t, Spec{"full", Full, 1 << 20, 4, 0}), 8, true)
+	p := NewPool(layoutOf(t, Spec{"full", Full, 1 << 20, 4, 0, 0}), 8, true)
 	p.Free(filled(t, p, "a", ids(16, 0)))
 	p.Free(filled(t, p, "b", ids(16, 0)))
 	c := p.NewTable("c")
-	if !p.Extend(c, 0, 8) {
+	if !p.Extend(c, 0, 8, 8) {
 		t.Fatal("no room")
 	}
 	for salt, want := range map[string]int{"a": 8, "b": 16} {
@@ -123,12 +123,12 @@ func TestSharedPages(t *testing.T) {
 // TestWindowMatch: a window's blocks that left it stay findable until they are
 // reused; a hit needs only those that the next position reads.
 func TestWindowMatch(t *testing.T) {
-	w := Spec{"window", Window, 1 << 20, 4, 6}
-	p := NewPool(layoutOf(t, Spec{"full", Full, 1 << 20, 4, 0}, w), 20, true)
+	w := Spec{"window", Window, 1 << 20, 4, 6, 0}
+	p := NewPool(layoutOf(t, Spec{"full", Full, 1 << 20, 4, 0, 0}, w), 20, true)
 	tokens := ids(33, 0)
 	tab := p.NewTable("")
 	for n := range 32 {
-		if !p.Extend(tab, n, n+1) {
+		if !p.Extend(tab, n, n+1, n+1) {
 			t.Fatal("no room")
 		}
 		p.Seal(tab, tokens, n+1)
@@ -162,13 +162,13 @@ func TestWindowMatch(t *testing.T) {
 
 // TestSlabsMove: what one class has cached is given up for another.
 func TestSlabsMove(t *testing.T) {
-	p := NewPool(layoutOf(t, Spec{"full", Full, 400 << 10, 4, 0}, Spec{"window", Window, 700 << 10, 4, 4000}), 6, true)
+	p := NewPool(layoutOf(t, Spec{"full", Full, 400 << 10, 4, 0, 0}, Spec{"window", Window, 700 << 10, 4, 4000, 0}), 6, true)
 	per := p.layout.PagesPerSlab
 	full, window := p.NewTable("f"), p.NewTable("w")
 	// Both classes grow with the sequence until the pool runs out.
 	tokens := ids(per[0]*6*4, 0)
 	most := 0
-	for p.Extend(full, most, most+1) {
+	for p.Extend(full, most, most+1, most+1) {
 		most++
 	}
 	p.Seal(full, tokens, most)
@@ -176,7 +176,7 @@ func TestSlabsMove(t *testing.T) {
 	if p.Usage(0).Cached == 0 || len(p.unlent) > 1 {
 		t.Fatalf("%+v, %d slabs are unlent", p.Usage(0), len(p.unlent))
 	}
-	if !p.Extend(window, 0, most) {
+	if !p.Extend(window, 0, most, most) {
 		t.Fatal("cached pages are in the way")
 	}
 	if err := p.Check(); err != nil {
@@ -200,7 +200,7 @@ func TestFitsIsExact(t *testing.T) {
 		}
 	}
 	free := s.pool.Usage(0).Pages - s.pool.Usage(0).Used
-	if tab := s.pool.NewTable("x"); !s.pool.Extend(tab, 0, 4*free) || s.pool.Extend(tab, 4*free, 4*free+1) {
+	if tab := s.pool.NewTable("x"); !s.pool.Extend(tab, 0, 4*free, 4*free) || s.pool.Extend(tab, 4*free, 4*free+1, 4*free+1) {
 		t.Error("the last page cannot be had, or one more can")
 	}
 }

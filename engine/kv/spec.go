@@ -35,6 +35,9 @@ type Spec struct {
 	// Window is how many tokens a query sees, itself included; 0 unless Kind is
 	// Window.
 	Window int
+	// Ahead is how many tokens at most a step computes that may be taken back after
+	// it, so that the window does not pass them; 0 unless Kind is Window.
+	Ahead int
 }
 
 // SpecError says which field of which class is wrong.
@@ -73,6 +76,10 @@ func (s Spec) check() error {
 		return wrong("window", int64(s.Window), "1 to 2^31 tokens")
 	case s.Kind != Window && s.Window != 0:
 		return wrong("window", int64(s.Window), "0 for a class that is no window")
+	case s.Kind != Window && s.Ahead != 0:
+		return wrong("tokens ahead", int64(s.Ahead), "0 for a class that is no window")
+	case s.Ahead < 0 || s.Ahead > 0 && s.Ahead > s.Window-2:
+		return wrong("tokens ahead", int64(s.Ahead), "0 to two less than the window: a step stores no position that its last one does not see")
 	}
 	return nil
 }

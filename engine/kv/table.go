@@ -38,21 +38,22 @@ func (p *Pool) Need(t *Table, tokens int, need []int) {
 	}
 }
 
-// Extend prepares the computing of positions from to to−1: every block that a
-// later position reads has a page, and what none reads is released. Pages that
-// only this step still reads are released already, though t names them until the
-// next Extend: a step reads a layer's history before it stores the layer's new K
-// and V, so that even this step may store into them. False: there are not enough
-// pages and t got none; the caller asks again for the same positions within the
-// same step, or frees t.
-func (p *Pool) Extend(t *Table, from, to int) bool {
+// Extend prepares the computing of positions from to to−1, those from sure on for
+// proposed tokens: the next Extend may begin anywhere from sure to to. Every block
+// that a position from sure on reads has a page, and what none reads is released.
+// Pages that only this step still reads are released already, though t names them
+// until the next Extend: a step reads a layer's history before it stores the layer's
+// new K and V, so that even this step may store into them. False: there are not enough
+// pages and t got none; the caller asks again for the same from and sure within
+// the same step, or frees t.
+func (p *Pool) Extend(t *Table, from, sure, to int) bool {
 	lacking := false
 	for i := range t.parts {
 		c, part := &p.classes[i], &t.parts[i]
-		p.slide(c, part, from, to)
+		p.slide(c, part, from, sure)
 		p.need[i] = 0
 		if end := c.spec.blocks(to); end > len(part.pages) {
-			p.need[i] = end - max(len(part.pages), c.spec.kept(to))
+			p.need[i] = end - max(len(part.pages), c.spec.kept(sure))
 			lacking = true
 		}
 	}
@@ -68,7 +69,7 @@ func (p *Pool) Extend(t *Table, from, to int) bool {
 		p.was[i] = len(part.pages)
 		end := c.spec.blocks(to)
 		for b := len(part.pages); b < end; b++ {
-			if b < c.spec.kept(to) {
+			if b < c.spec.kept(sure) {
 				part.pages = append(part.pages, none)
 				continue
 			}
@@ -98,16 +99,16 @@ func (p *Pool) undo(t *Table, i int) {
 	}
 }
 
-// slide releases the blocks that no position from to on reads.
-func (p *Pool) slide(c *class, t *part, from, to int) {
-	for ; t.stale < min(c.spec.kept(from), len(t.pages)); t.stale++ {
-		t.pages[t.stale] = none
-	}
-	for ; t.low < min(c.spec.kept(to), len(t.pages)); t.low++ {
+// slide releases the blocks that no position from sure on reads.
+func (p *Pool) slide(c *class, t *part, from, sure int) {
+	for ; t.low < min(c.spec.kept(sure), len(t.pages)); t.low++ {
 		if n := t.pages[t.low]; n != none {
 			t.held--
 			p.release(c, n)
 		}
+	}
+	for ; t.stale < min(c.spec.kept(from), len(t.pages)); t.stale++ {
+		t.pages[t.stale] = none
 	}
 }
 

@@ -62,7 +62,7 @@ func (s *Scheduler) begun(q *Seq) bool {
 	if ok && !s.opts.ChunkedPrefill && !q.wantsTargets() {
 		ok = p.draw
 	}
-	if !ok || !s.pool.Extend(q.table, q.sent, q.sent+p.count) {
+	if !ok || !s.pool.Extend(q.table, q.sent, q.sent+p.count, q.sent+p.count) {
 		s.pool.Free(q.table)
 		q.sent = 0
 		return false

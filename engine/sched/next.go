@@ -59,7 +59,7 @@ func (s *Scheduler) extend(q *Seq, n int) bool {
 		if !ok {
 			return false
 		}
-		if s.pool.Extend(q.table, q.sent, q.sent+c.count) {
+		if s.pool.Extend(q.table, q.sent, q.sent+c.count, q.sent+c.count) {
 			s.add(q, c)
 			return true
 		}
