@@ -27,7 +27,7 @@ model: ## fetch the default model into models/
 	@scripts/model.sh
 
 test: native model-if-there vet fmt cross ## every test that needs no GPU: unit, golden, script, import law
-	go test -timeout 20m ./...
+	go test -tags invariants -timeout 20m ./...
 
 lint: native vet fmt ## go vet, gofmt, and staticcheck where it is installed
 	@if command -v staticcheck >/dev/null; then staticcheck ./...; \
@@ -86,6 +86,7 @@ model-if-there:
 
 vet:
 	go vet ./...
+	go vet -tags invariants ./engine/...
 	go vet -tags clients ./tests/...
 
 fmt:

@@ -132,10 +132,11 @@ func (e *Engine) SetPolicy(p sched.Policy) {
 	_ = e.in.put(message{do: func(l *loop) { l.policy = &p }})
 }
 
-// Check verifies between two steps that every KV page is accounted for once.
+// Check verifies between two steps that every KV page is accounted for once and the
+// scheduler agrees with itself.
 func (e *Engine) Check(ctx context.Context) error {
 	answer := make(chan error, 1)
-	if err := e.in.put(message{do: func(l *loop) { answer <- l.pool.Check() }}); err != nil {
+	if err := e.in.put(message{do: func(l *loop) { answer <- l.sched.Check() }}); err != nil {
 		return err
 	}
 	select {

@@ -128,9 +128,23 @@ func (l *loop) commit() error {
 		l.deliver(f.set, o, now, &report)
 	}
 	l.steps++
+	if err := l.check(); err != nil {
+		return err
+	}
 	l.publish()
 	if l.hooks.Step != nil {
 		l.hooks.Step(report)
+	}
+	return nil
+}
+
+// check verifies the books in builds with the tag invariants.
+func (l *loop) check() error {
+	if !invariants {
+		return nil
+	}
+	if err := l.sched.Check(); err != nil {
+		return fmt.Errorf("after step %d: %w", l.steps, err)
 	}
 	return nil
 }

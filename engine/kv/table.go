@@ -30,6 +30,18 @@ func (p *Pool) NewTable(salt string) *Table {
 // Extend, and valid until the Pool changes.
 func (t *Table) Pages(class int) []int32 { return t.parts[class].pages }
 
+// Held is how many pages t owns, over all classes.
+func (t *Table) Held() int {
+	var n int
+	for i := range t.parts {
+		n += t.parts[i].held
+	}
+	return n
+}
+
+// Tables is how many tables own pages.
+func (p *Pool) Tables() int { return len(p.tables) }
+
 // Need adds to need what the table lacks to hold a sequence of that many tokens
 // at steady state.
 func (p *Pool) Need(t *Table, tokens int, need []int) {

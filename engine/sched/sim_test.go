@@ -242,7 +242,7 @@ func (g *rig) beat() (busy bool, err error) {
 		}
 		st = l.step
 	}
-	return st != nil, g.pool.Check()
+	return st != nil, g.s.Check()
 }
 
 func (g *rig) bounds(st *Step) error {

@@ -1,0 +1,65 @@
+package sched
+
+import "fmt"
+
+// Check verifies what the scheduler says of itself, between two of its calls: who
+// runs and waits, in what order, what of each is computed and in flight, and that
+// the pool accounts for every page once. It takes time in the number of pages.
+func (s *Scheduler) Check() error {
+	if err := s.pool.Check(); err != nil {
+		return err
+	}
+	if len(s.running) > s.opts.running() {
+		return fmt.Errorf("scheduler: %d sequences run, at most %d may", len(s.running), s.opts.running())
+	}
+	if len(s.flight) > s.opts.Lag+1 {
+		return fmt.Errorf("scheduler: %d steps are uncommitted, at most %d may be", len(s.flight), s.opts.Lag+1)
+	}
+	if n := s.pool.Tables(); n != len(s.running) {
+		return fmt.Errorf("scheduler: %d sequences run and %d own pages", len(s.running), n)
+	}
+	flying, drawn := map[*Seq]int{}, map[*Seq]int{}
+	for _, st := range s.flight {
+		for i := range st.Rows {
+			if r := &st.Rows[i]; r.epoch == r.Seq.epoch {
+				flying[r.Seq] += r.Count
+			}
+			if st.Rows[i].Draw {
+				drawn[st.Rows[i].Seq]++
+			}
+		}
+	}
+	for _, l := range []struct {
+		is   state
+		list []*Seq
+	}{{running, s.running}, {waiting, s.waiting}} {
+		for i, q := range l.list {
+			if i > 0 && s.opts.Policy.compare(l.list[i-1], q) >= 0 {
+				return fmt.Errorf("scheduler: %s stands behind %s", q.ID(), l.list[i-1].ID())
+			}
+			if q.state != l.is || q.inStep {
+				return fmt.Errorf("scheduler: %s is in state %d among those in state %d, in the step: %v", q.ID(), q.state, l.is, q.inStep)
+			}
+			if err := q.check(flying[q], drawn[q]); err != nil {
+				return fmt.Errorf("scheduler: %s %w", q.ID(), err)
+			}
+		}
+	}
+	return nil
+}
+
+// check holds q's counts against each other: flying positions and drawn tokens are
+// in flight for it.
+func (q *Seq) check(flying, drawn int) error {
+	switch {
+	case q.pending != drawn:
+		return fmt.Errorf("counts %d tokens in flight, there are %d", q.pending, drawn)
+	case len(q.tokens) < len(q.spec.Prompt) || q.total() > q.limit:
+		return fmt.Errorf("has %d tokens and %d in flight, of %d to %d", len(q.tokens), q.pending, len(q.spec.Prompt), q.limit)
+	case q.state == waiting && (q.sent != 0 || q.done != 0 || q.table.Held() != 0):
+		return fmt.Errorf("waits with %d pages, %d positions computed of %d sent", q.table.Held(), q.done, q.sent)
+	case q.state == running && (q.sent != q.done+flying || q.sent > q.total() || q.sent == 0):
+		return fmt.Errorf("has %d positions computed, %d in flight and %d sent, of %d", q.done, flying, q.sent, q.total())
+	}
+	return nil
+}
