@@ -41,7 +41,7 @@ func TestInvariantsStopTheLoop(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	if err := e.in.put(message{do: func(l *loop) { l.pool.Extend(l.pool.NewTable(""), 0, 16) }}); err != nil {
+	if err := e.in.put(message{do: func(l *loop) { l.pool.Extend(l.pool.NewTable(""), 0, 16, 16) }}); err != nil {
 		t.Fatal(err)
 	}
 	p := sample.Default()
