@@ -96,7 +96,8 @@ var rooms = map[string]room{
 	"appliance/review":       {parts: []string{"schema", "appliance/plan"}, not: value},
 	"appliance/compat":       {parts: []string{"engine/checkpoint"}, not: value},
 	"appliance/lock":         {parts: []string{"schema", "appliance/plan"}, not: map[string]string{"net/http": "HTTP belongs to appliance/api", "os": "the caller reads the files"}},
-	"appliance/chat":         {parts: []string{"engine", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP},
+	"appliance/chat/dialect": {not: functions},
+	"appliance/chat":         {parts: []string{"appliance/chat/dialect", "engine", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP},
 	"appliance/chat/chattest": {
 		parts: []string{"appliance/chat", "engine", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP,
 	},

@@ -1,0 +1,47 @@
+package dialect
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// fuzzed holds a text against itself, cut at random, for every reasoning parser
+// beside one of tool calls: no panic, and what is read does not depend on the cuts.
+func fuzzed(f *testing.F, tools string) {
+	for _, e := range append(Tools(), Reasonings()...) {
+		f.Add(e.Example, uint64(1))
+		f.Add(e.Example[:len(e.Example)*2/3], uint64(2))
+	}
+	f.Add(strings.Join(Markers(), " a "), uint64(3))
+	f.Fuzz(func(t *testing.T, text string, seed uint64) {
+		text = strings.ToValidUTF8(text, "?")
+		if len(text) > 2000 {
+			return
+		}
+		r := rand.New(rand.NewPCG(seed, 1))
+		for _, pair := range pairs() {
+			if pair[1] != tools {
+				continue
+			}
+			o := Options{Reasoning: pair[0], Tools: tools, Choice: []string{Auto, None, Required, Named}[seed%4], Function: "f", OneCall: seed%3 == 0}
+			for _, reason := range []string{"stop", "length"} {
+				o.NewID = ids()
+				want, finish, err := Parse(o, text, reason)
+				if err != nil {
+					t.Fatal(err)
+				}
+				o.NewID = ids()
+				got, f := stream(t, o, runes(text, func() int { return 1 + r.IntN(9) }), false, reason)
+				if !reflect.DeepEqual(got, want) || f != finish {
+					t.Fatalf("%+v: %q:\n got %+v %s\nwant %+v %s", pair, text, got, f, want, finish)
+				}
+			}
+			stream(t, o, tokenized(text, r), true, "stop")
+		}
+	})
+}
+
+func FuzzReasoning(f *testing.F) { fuzzed(f, "") }
+func FuzzHermes(f *testing.F)    { fuzzed(f, "hermes") }

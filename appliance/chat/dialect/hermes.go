@@ -1,0 +1,107 @@
+package dialect
+
+import "strings"
+
+// hermes: <tool_call>{"name": N, "arguments": {…}}</tool_call>, as often as there
+// are calls. A block that is no such object is content.
+type hermes struct {
+	out   *sink
+	state hermesState
+	call  callReader
+}
+
+type hermesState uint8
+
+const (
+	outside   hermesState = iota
+	openBlock             // nothing but white space yet, or after an object
+	inObject
+	badBlock // content up to the marker
+)
+
+const (
+	toolOpen  = "<tool_call>"
+	toolClose = "</tool_call>"
+)
+
+var hermesMarkers = []string{toolOpen, toolClose}
+
+func newHermes(p *Parser) machine { return &hermes{out: &p.out} }
+
+func (h *hermes) markers() []string { return hermesMarkers }
+
+func (h *hermes) text(s string) {
+	for s != "" {
+		switch h.state {
+		case outside, badBlock:
+			h.out.content(s)
+			return
+		case openBlock:
+			// what models leave behind an object: white space, one bracket too many
+			s = strings.TrimLeft(s, " \t\r\n}]")
+			if s == "" {
+				return
+			}
+			if s[0] != '{' {
+				h.state = badBlock
+				continue
+			}
+			h.call, h.state = callReader{out: h.out}, inObject
+		case inObject:
+			n, st := h.call.read(s)
+			s = s[n:]
+			switch st {
+			case complete:
+				h.state = openBlock
+			case notCall:
+				h.state = badBlock
+				h.out.content(string(h.call.raw))
+			}
+		}
+	}
+}
+
+func (h *hermes) mark(m string) {
+	if h.state == inObject {
+		if h.call.f.quoted() && !h.call.broken {
+			h.text(m) // part of an argument
+			return
+		}
+		h.stop()
+	}
+	h.state = outside
+	if m == toolOpen {
+		h.state = openBlock
+	}
+}
+
+// stop ends an object that is not complete.
+func (h *hermes) stop() {
+	if h.call.cut() == notCall && h.call.f.depth() > 0 {
+		h.out.content(string(h.call.raw))
+	}
+}
+
+// end: of a block that was cut before its name nothing is shown.
+func (h *hermes) end() {
+	if h.state == inObject {
+		h.call.cut()
+	}
+}
+
+// renderHermes writes calls as the template of Qwen2.5 and Qwen3 does.
+func renderHermes(m *Message) string {
+	var b strings.Builder
+	for _, c := range m.Calls {
+		b.WriteString("\n" + toolOpen + "\n{\"name\": " + quote(c.Name) + ", \"arguments\": " + orEmpty(c.Arguments) + "}\n" + toolClose)
+	}
+	return b.String()
+}
+
+// orEmpty is an empty object for no arguments.
+func orEmpty(arguments string) string {
+	if arguments == "" {
+		return "{}"
+	}
+	return arguments
+}

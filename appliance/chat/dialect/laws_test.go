@@ -1,0 +1,382 @@
+package dialect
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// pairs are the dialects that the laws are held for.
+func pairs() [][2]string {
+	var out [][2]string
+	rs, ts := append([]Entry{{}}, Reasonings()...), append([]Entry{{}}, Tools()...)
+	for _, r := range rs {
+		for _, t := range ts {
+			if (r.Name == "openai_gptoss") == (t.Name == "openai") || r.Name == "" {
+				out = append(out, [2]string{r.Name, t.Name})
+			}
+		}
+	}
+	return out
+}
+
+// stream reads a text in pieces and checks what every stream must keep to.
+func stream(t *testing.T, o Options, pieces []string, tokens bool, reason string) (Message, string) {
+	t.Helper()
+	marks := map[string]bool{}
+	if tokens {
+		for _, m := range Markers() {
+			marks[m] = true
+		}
+		o.Token = func(m string) bool { return marks[m] }
+	}
+	p, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m Message
+	seen := map[int]string{}
+	take := func(ds []Delta) {
+		for _, d := range ds {
+			id, known := seen[d.Index]
+			switch {
+			case d.Kind != ToolCall && d.Text == "":
+				t.Fatalf("an empty delta: %+v", d)
+			case d.Kind != ToolCall:
+			case !known && (d.Index != len(seen) || d.ID == "" || d.Name == ""):
+				t.Fatalf("the first delta of a call has no id, no name or a wrong index: %+v", d)
+			case known && (d.ID != "" || d.Name != "" || d.Text == ""):
+				t.Fatalf("a later delta of call %s: %+v", id, d)
+			case !known:
+				for _, other := range seen {
+					if other == d.ID {
+						t.Fatalf("id %s twice", d.ID)
+					}
+				}
+				seen[d.Index] = d.ID
+			}
+			if !utf8.ValidString(d.Text) {
+				t.Fatalf("half a character: %q", d.Text)
+			}
+			m.Add(d)
+		}
+	}
+	for _, s := range pieces {
+		if marks[s] {
+			take(p.Mark(s))
+		} else {
+			take(p.Feed(s))
+		}
+	}
+	last, finish := p.Finish(reason)
+	take(last)
+	return m, finish
+}
+
+// cuts are the ways in which a text comes.
+func cuts(text string, r *rand.Rand) map[string][]string {
+	out := map[string][]string{"whole": {text}}
+	for _, n := range []int{1, 3, 7} {
+		out[fmt.Sprint(n)] = runes(text, func() int { return n })
+	}
+	out["random"] = runes(text, func() int { return 1 + r.IntN(20) })
+	return out
+}
+
+func runes(text string, size func() int) []string {
+	var out []string
+	for list := []rune(text); len(list) > 0; {
+		n := min(size(), len(list))
+		out = append(out, string(list[:n]))
+		list = list[n:]
+	}
+	return out
+}
+
+// tokenized cuts a text where markers are, and at random between them.
+func tokenized(text string, r *rand.Rand) []string {
+	var out []string
+	for text != "" {
+		at, marker := len(text), ""
+		for _, m := range Markers() {
+			if i := strings.Index(text, m); i >= 0 && (i < at || i == at && len(m) > len(marker)) {
+				at, marker = i, m
+			}
+		}
+		out = append(out, runes(text[:at], func() int { return 1 + r.IntN(4) })...)
+		if marker != "" {
+			out = append(out, marker)
+		}
+		text = text[at+len(marker):]
+	}
+	return out
+}
+
+// ids makes the ids of a parser c1, c2, ….
+func ids() func() string {
+	n := 0
+	return func() string { n++; return fmt.Sprintf("c%d", n) }
+}
+
+// same reports that every way of cutting gives what the whole text gives.
+func same(t *testing.T, o Options, text, reason string, r *rand.Rand) (Message, string) {
+	t.Helper()
+	o.NewID = ids()
+	want, finish, err := Parse(o, text, reason)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for how, pieces := range cuts(text, r) {
+		o.NewID = ids()
+		if got, f := stream(t, o, pieces, false, reason); !reflect.DeepEqual(got, want) || f != finish {
+			t.Fatalf("%s+%s, %q cut %s:\n got %+v %s\nwant %+v %s", o.Reasoning, o.Tools, text, how, got, f, want, finish)
+		}
+	}
+	return want, finish
+}
+
+// checked compares messages: content trimmed where there are calls, arguments as
+// the values they are.
+func checked(t *testing.T, what string, got, want Message) {
+	t.Helper()
+	if len(want.Calls) > 0 {
+		got.Content, want.Content = strings.TrimSpace(got.Content), strings.TrimSpace(want.Content)
+	}
+	bad := got.Reasoning != want.Reasoning || got.Content != want.Content || len(got.Calls) != len(want.Calls)
+	for i := 0; !bad && i < len(got.Calls); i++ {
+		var a, b any
+		g, w := got.Calls[i], want.Calls[i]
+		bad = g.Name != w.Name || g.ID == "" || json.Unmarshal([]byte(g.Arguments), &a) != nil ||
+			json.Unmarshal([]byte(w.Arguments), &b) != nil || !reflect.DeepEqual(a, b)
+	}
+	if bad {
+		t.Fatalf("%s:\n got %+v\nwant %+v", what, got, want)
+	}
+}
+
+// rounds is how many messages each pair of dialects is tried with.
+const rounds = 250
+
+// TestParseOfRender: parse(render(m)) = m, for every pair of dialects, cut in every
+// way, markers as text and as tokens.
+func TestParseOfRender(t *testing.T) {
+	for _, pair := range pairs() {
+		t.Run(pair[0]+"+"+pair[1], func(t *testing.T) {
+			r := rand.New(rand.NewPCG(11, 12))
+			for range rounds {
+				g := generator{r, pair[1]}
+				m, functions := g.message(pair[0] != "")
+				text, err := Render(pair[0], pair[1], m)
+				if err != nil {
+					t.Fatal(err)
+				}
+				o := Options{Reasoning: pair[0], Tools: pair[1], Functions: functions}
+				got, finish := same(t, o, text, "stop", r)
+				checked(t, fmt.Sprintf("%q", text), got, m)
+				if want := map[bool]string{true: "tool_calls", false: "stop"}[len(m.Calls) > 0]; finish != want {
+					t.Fatalf("%q: finish_reason %s, want %s", text, finish, want)
+				}
+				got, _ = stream(t, o, tokenized(text, r), true, "stop")
+				checked(t, fmt.Sprintf("%q in tokens", text), got, m)
+			}
+		})
+	}
+}
+
+// TestTruncated: a text that is cut anywhere is read the same however it comes, its
+// calls are the first ones, what was said before the calls is there, and markup is
+// never shown.
+func TestTruncated(t *testing.T) {
+	for _, pair := range pairs() {
+		t.Run(pair[0]+"+"+pair[1], func(t *testing.T) {
+			r := rand.New(rand.NewPCG(21, 22))
+			for range rounds / 5 {
+				g := generator{r, pair[1]}
+				m, functions := g.message(pair[0] != "")
+				text, _ := Render(pair[0], pair[1], m)
+				o := Options{Reasoning: pair[0], Tools: pair[1], Functions: functions}
+				for range 8 {
+					cut := text[:r.IntN(len(text)+1)]
+					for !utf8.ValidString(cut) {
+						cut = cut[:len(cut)-1]
+					}
+					got, finish := same(t, o, cut, "length", r)
+					if finish != "length" {
+						t.Fatalf("%q: finish_reason %s", cut, finish)
+					}
+					got.Reasoning, got.Content = uncut(got.Reasoning), uncut(got.Content)
+					if !strings.HasPrefix(m.Reasoning, got.Reasoning) || len(got.Calls) > len(m.Calls) {
+						t.Fatalf("%q: %+v of %+v", cut, got, m)
+					}
+					if !strings.HasPrefix(strings.TrimSpace(m.Content), strings.TrimSpace(got.Content)) {
+						t.Fatalf("%q: content %q of %q", cut, got.Content, m.Content)
+					}
+					for i, c := range got.Calls {
+						if c.Name != m.Calls[i].Name {
+							t.Fatalf("%q: call %+v of %+v", cut, c, m.Calls[i])
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// uncut takes off the beginning of a marker, less than half of it.
+func uncut(s string) string {
+	most := 0
+	for _, m := range Markers() {
+		for n := 1; n <= len(m)/2; n++ {
+			if strings.HasSuffix(s, m[:n]) {
+				most = max(most, n)
+			}
+		}
+	}
+	return s[:len(s)-most]
+}
+
+// TestAnything: whatever a model writes, all ways of cutting it agree.
+func TestAnything(t *testing.T) {
+	for _, pair := range pairs() {
+		t.Run(pair[0]+"+"+pair[1], func(t *testing.T) {
+			r := rand.New(rand.NewPCG(31, 32))
+			pieces := append(Markers(), fragments...)
+			for range rounds {
+				text := ""
+				for range r.IntN(12) {
+					text += pieces[r.IntN(len(pieces))]
+				}
+				choice := []string{Auto, None, Auto, Auto}[r.IntN(4)]
+				o := Options{Reasoning: pair[0], Tools: pair[1], Choice: choice, OneCall: r.IntN(4) == 0}
+				m, _ := same(t, o, text, []string{"stop", "length"}[r.IntN(2)], r)
+				if choice == None && len(m.Calls) > 0 || o.OneCall && len(m.Calls) > 1 {
+					t.Fatalf("%q, choice %s: %+v", text, choice, m)
+				}
+				a := tokenized(text, r)
+				o.NewID = ids()
+				one, _ := stream(t, o, a, true, "stop")
+				o.NewID = ids()
+				two, _ := stream(t, o, tokenized(text, r), true, "stop")
+				if !reflect.DeepEqual(one, two) {
+					t.Fatalf("%q in tokens: %+v and %+v", text, one, two)
+				}
+			}
+		})
+	}
+}
+
+// fragments are pieces of what models write, right and wrong.
+var fragments = []string{
+	"a", " ", "\n", "thought\n", "thought", "hm", "日本", "🙂", "<", "</", "{", "}", "[", "]", "\"", "\\", ":", ",", "1", "-2.5", "true", "null",
+	`{"name": "f", "arguments": {"x": 1}}`, `{"name": "f", "parameters": {"x": "y"}}`, `{"arguments": [], "name": "g"}`, `{"name": 3}`,
+	`{"name": "f", "arguments": {`, `"name"`, `"arguments"`, "; ", "f(", "g(a=1)", "(x='y', z=[1, {'a': None}])", ")", "'", "\"\"\"",
+	"<function=f>", "</function>", "<parameter=x>", "</parameter>", "<function=", "<parameter=", "call:f{", "x:1", "call:", "f", "[{", "}]",
+	" to=functions.f", "analysis", "commentary", "final", "json", "functions.g", "assistant",
+}
+
+// generator makes messages that a dialect can carry.
+type generator struct {
+	*rand.Rand
+	tool string
+}
+
+// words do not hold a marker of any dialect, but much that looks like one.
+var words = []string{
+	"a", "The", " ", "  ", "\n", "é", "日本", "🙂", "<", ">", "</", "<tool", "<|", "|>", "{", "}", "[", "]", "(", ")", "\"", "'", "\\", ":", ",", "=",
+	"1", "-2.5", "true", "None", "thought", "call:", "name", "arguments", "\t", "&", "#", "\\n", "\\u00e9", "%", "<func", "</para", "<para",
+}
+
+func (g generator) text(most int) string {
+	var b strings.Builder
+	for range g.IntN(most + 1) {
+		b.WriteString(words[g.IntN(len(words))])
+	}
+	return b.String()
+}
+
+func (g generator) message(reasons bool) (Message, []json.RawMessage) {
+	var m Message
+	if reasons && g.IntN(3) > 0 {
+		m.Reasoning = strings.TrimSpace(g.text(12))
+	}
+	if g.IntN(3) > 0 {
+		m.Content = strings.TrimSpace(g.text(12))
+	}
+	var functions []json.RawMessage
+	if g.tool == "" {
+		return m, nil
+	}
+	for i := range g.IntN(4) {
+		name := []string{"get_weather", "f", "a.b-c", "übersetze"}[g.IntN(4)]
+		if g.tool != "hermes" {
+			name = []string{"get_weather", "f", "x_y", "long_name_2"}[g.IntN(4)]
+		}
+		name = fmt.Sprintf("%s%d", name, i)
+		args, schema := g.arguments()
+		m.Calls = append(m.Calls, Call{ID: "x", Name: name, Arguments: args})
+		functions = append(functions, json.RawMessage(fmt.Sprintf(`{"type": "function", "function": {"name": %q, "parameters": %s}}`, name, schema)))
+	}
+	m.Content = g.allowed(m.Content, len(m.Calls) > 0)
+	return m, functions
+}
+
+// allowed is content that a dialect can carry beside calls.
+func (g generator) allowed(content string, calls bool) string {
+	switch {
+	case g.tool == "pythonic" && calls:
+		return "" // the whole text is the list
+	case g.tool == "llama3_json":
+		return strings.NewReplacer("{", "", ";", "").Replace(content)
+	}
+	return content
+}
+
+// arguments is an object and the schema that declares its values.
+func (g generator) arguments() (args, schema string) {
+	values, props := map[string]any{}, map[string]any{}
+	for i := range g.IntN(4) {
+		key := fmt.Sprintf("%s%d", []string{"k", "place", "x_y"}[g.IntN(3)], i)
+		v, kind := g.value(2)
+		values[key], props[key] = v, kind
+	}
+	a, _ := json.Marshal(values)
+	b, _ := json.Marshal(map[string]any{"type": "object", "properties": props})
+	return string(a), string(b)
+}
+
+// value is one with the schema that it obeys.
+func (g generator) value(depth int) (v any, schema map[string]any) {
+	kind := g.IntN(7)
+	if depth == 0 {
+		kind %= 5
+	}
+	switch kind {
+	case 0:
+		return g.IntN(2000) - 1000, map[string]any{"type": "integer"}
+	case 1:
+		return float64(g.IntN(1000)) / 8, map[string]any{"type": "number"}
+	case 2:
+		return g.IntN(2) == 0, map[string]any{"type": "boolean"}
+	case 3:
+		return nil, map[string]any{"type": []string{"string", "null"}}
+	case 4:
+		return g.text(8), map[string]any{"type": "string"}
+	case 5:
+		list := []any{}
+		item, schema := g.value(0)
+		for range g.IntN(3) {
+			list = append(list, item)
+		}
+		return list, map[string]any{"type": "array", "items": schema}
+	}
+	obj, props := map[string]any{}, map[string]any{}
+	for i := range g.IntN(3) {
+		k := fmt.Sprintf("n%d", i)
+		obj[k], props[k] = g.value(depth - 1)
+	}
+	return obj, map[string]any{"type": "object", "properties": props}
+}

@@ -1,0 +1,164 @@
+package dialect
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// Parser reads one reply. It belongs to one goroutine.
+type Parser struct {
+	opts Options
+	scan scanner
+	out  sink
+}
+
+// UnknownError says that a dialect has no such name.
+type UnknownError struct {
+	What  string // reasoning or tool call
+	Name  string
+	Known []string
+}
+
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("no %s parser is called %q; there are %s", e.What, e.Name, strings.Join(e.Known, ", "))
+}
+
+// Check reports a name that is not known, as an *UnknownError.
+func Check(reasoning, tools string) error {
+	if _, ok := findReasoning(reasoning); reasoning != "" && !ok {
+		return &UnknownError{"reasoning", reasoning, names(Reasonings())}
+	}
+	if _, ok := findTool(tools); tools != "" && !ok {
+		return &UnknownError{"tool call", tools, names(Tools())}
+	}
+	return nil
+}
+
+func names(list []Entry) []string {
+	var out []string
+	for _, e := range list {
+		out = append(out, e.Name)
+		out = append(out, e.Aliases...)
+	}
+	return out
+}
+
+// New makes the parser of one reply. The error is an *UnknownError.
+func New(o Options) (*Parser, error) {
+	if err := Check(o.Reasoning, o.Tools); err != nil {
+		return nil, err
+	}
+	p := &Parser{opts: o}
+	p.scan.token = o.Token
+	if o.Token == nil {
+		p.scan.token = func(string) bool { return false }
+	}
+	p.out.opts, p.out.newID = &p.opts, o.NewID
+	tool, _ := findTool(o.Tools)
+	if o.NewID == nil {
+		p.out.newID = randomID
+		if tool.newID != nil {
+			p.out.newID = tool.newID
+		}
+	}
+	think, _ := findReasoning(o.Reasoning)
+	p.scan.m = p.machine(think, tool)
+	return p, nil
+}
+
+// machine puts the two halves together.
+func (p *Parser) machine(think reasoning, tool tools) machine {
+	var body machine
+	switch {
+	case p.opts.Choice == Required:
+		body = &required{calls: callReader{out: &p.out}}
+	case p.opts.Choice == Named:
+		body = &named{out: &p.out, name: p.opts.Function}
+	case tool.body != nil:
+		body = tool.body(p)
+	default:
+		body = &plain{out: &p.out}
+	}
+	if think.spec == nil || !think.always && !p.opts.thinks() {
+		return body
+	}
+	return newThinker(p, think.spec, body)
+}
+
+// Feed takes the next piece of text and returns what is certain now.
+func (p *Parser) Feed(text string) []Delta {
+	p.scan.feed(text)
+	return p.out.take()
+}
+
+// Mark takes a marker that came as one token.
+func (p *Parser) Mark(marker string) []Delta {
+	p.scan.mark(marker)
+	return p.out.take()
+}
+
+// Finish takes why the reply ended (stop, length, abort) and returns what was held
+// back and the finish_reason for the client: tool_calls where the model stopped
+// after calling.
+func (p *Parser) Finish(reason string) ([]Delta, string) {
+	p.scan.end(reason != "stop")
+	p.out.end()
+	if reason == "stop" && p.out.calls > 0 && p.opts.Choice != None && p.opts.Choice != Named {
+		reason = "tool_calls"
+	}
+	return p.out.take(), reason
+}
+
+// pieceBytes is how much of a whole text is looked at at a time: markers are
+// searched in what is held.
+const pieceBytes = 4096
+
+// Parse reads a whole reply that ended for the given reason.
+func Parse(o Options, text, reason string) (Message, string, error) {
+	p, err := New(o)
+	if err != nil {
+		return Message{}, "", err
+	}
+	var m Message
+	for text != "" {
+		n := min(pieceBytes, len(text))
+		m.Add(p.Feed(text[:n])...)
+		text = text[n:]
+	}
+	last, reason := p.Finish(reason)
+	m.Add(last...)
+	return m, reason, nil
+}
+
+// Add joins deltas to the message that they make.
+func (m *Message) Add(deltas ...Delta) {
+	for _, d := range deltas {
+		switch d.Kind {
+		case Reasoning:
+			m.Reasoning += d.Text
+		case Content:
+			m.Content += d.Text
+		case ToolCall:
+			if d.Name != "" {
+				m.Calls = append(m.Calls, Call{ID: d.ID, Name: d.Name})
+			}
+			m.Calls[d.Index].Arguments += d.Text
+		}
+	}
+}
+
+// plain is the machine of a text without calls.
+type plain struct{ out *sink }
+
+func (p *plain) markers() []string { return nil }
+func (p *plain) text(s string)     { p.out.content(s) }
+func (p *plain) mark(string)       {}
+func (p *plain) end()              {}
+
+func randomID() string {
+	b := make([]byte, 16)
+	rand.Read(b)
+	return "chatcmpl-tool-" + hex.EncodeToString(b)
+}

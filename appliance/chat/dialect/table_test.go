@@ -1,0 +1,144 @@
+package dialect
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestTables: what each dialect makes of texts, in testdata/*.txt. A line that
+// begins with "#" is a comment, one with "@" sets options as JSON for the lines
+// after it, every other line is a text, "=>" and what it is parsed to, both JSON;
+// "=>|" says that the text was cut by max_tokens.
+func TestTables(t *testing.T) {
+	files, err := os.ReadDir("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if name, is := strings.CutSuffix(f.Name(), ".txt"); is {
+			t.Run(name, func(t *testing.T) { table(t, "testdata/"+f.Name()) })
+		}
+	}
+}
+
+// settings are the options of a line of a table.
+type settings struct {
+	Reasoning, Tools, Choice, Function, Prompt string
+	OneCall, HideReasoning                     bool
+	Functions                                  []json.RawMessage
+	Kwargs                                     map[string]json.RawMessage
+	Tokens                                     bool // markers are tokens
+}
+
+// row is what a text is parsed to; a call is its name and its arguments.
+type row struct {
+	Reasoning, Content string
+	Calls              [][2]string
+	Finish             string
+}
+
+func table(t *testing.T, path string) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var set settings
+	for n, line := range strings.Split(string(b), "\n") {
+		at := fmt.Sprintf("%s:%d", path, n+1)
+		rest, isSet := strings.CutPrefix(line, "@")
+		switch {
+		case line == "" || line[0] == '#':
+		case isSet:
+			set = settings{}
+			if err := json.Unmarshal([]byte(rest), &set); err != nil {
+				t.Fatalf("%s: %v", at, err)
+			}
+		default:
+			tableRow(t, at, set, line)
+		}
+	}
+}
+
+func tableRow(t *testing.T, at string, set settings, line string) {
+	left, right, ok := strings.Cut(line, " => ")
+	reason := "stop"
+	if !ok {
+		left, right, ok = strings.Cut(line, " =>| ")
+		reason = "length"
+	}
+	var text string
+	var want row
+	if !ok || json.Unmarshal([]byte(left), &text) != nil || json.Unmarshal([]byte(right), &want) != nil {
+		t.Fatalf("%s: not a row: %s", at, line)
+	}
+	if want.Finish == "" {
+		want.Finish = reason
+		if reason == "stop" && len(want.Calls) > 0 {
+			want.Finish = "tool_calls"
+		}
+	}
+	r := rand.New(rand.NewPCG(1, uint64(len(line))))
+	o := Options{
+		Reasoning: set.Reasoning, Tools: set.Tools, Choice: set.Choice, Function: set.Function, Prompt: set.Prompt,
+		OneCall: set.OneCall, HideReasoning: set.HideReasoning, Functions: set.Functions, Kwargs: set.Kwargs,
+	}
+	var m Message
+	var finish string
+	if set.Tokens {
+		m, finish = stream(t, o, tokenized(text, r), true, reason)
+	} else {
+		m, finish = same(t, o, text, reason, r)
+	}
+	got := row{Reasoning: m.Reasoning, Content: m.Content, Finish: finish}
+	for _, c := range m.Calls {
+		got.Calls = append(got.Calls, [2]string{c.Name, c.Arguments})
+	}
+	if got.Reasoning != want.Reasoning || got.Content != want.Content || got.Finish != want.Finish || !slices.Equal(got.Calls, want.Calls) {
+		t.Errorf("%s: %q\n got %+v\nwant %+v", at, text, got, want)
+	}
+}
+
+func TestUnknownNames(t *testing.T) {
+	for _, o := range []Options{{Reasoning: "x"}, {Tools: "y"}} {
+		_, err := New(o)
+		if _, is := err.(*UnknownError); !is || !strings.Contains(err.Error(), "hermes") && !strings.Contains(err.Error(), "qwen3") {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}
+
+// TestMarkersAreNoPrefixes: the scanner takes the first marker that fits.
+func TestMarkersAreNoPrefixes(t *testing.T) {
+	for _, pair := range pairs() {
+		p, err := New(Options{Reasoning: pair[0], Tools: pair[1]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := p.scan.m.markers()
+		for _, a := range list {
+			for _, b := range list {
+				if a != b && strings.HasPrefix(b, a) {
+					t.Errorf("%v: %s begins %s", pair, a, b)
+				}
+			}
+		}
+	}
+}
+
+// TestIDs: ids are in the form that clients know, and differ.
+func TestIDs(t *testing.T) {
+	m, _, err := Parse(Options{Tools: "hermes"}, strings.Repeat(`<tool_call>{"name": "f", "arguments": {}}</tool_call>`, 3), "stop")
+	if err != nil || len(m.Calls) != 3 {
+		t.Fatal(m, err)
+	}
+	for i, c := range m.Calls {
+		if !strings.HasPrefix(c.ID, "chatcmpl-tool-") || len(c.ID) != 46 || i > 0 && c.ID == m.Calls[i-1].ID {
+			t.Errorf("id %q", c.ID)
+		}
+	}
+}

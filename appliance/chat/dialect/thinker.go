@@ -1,0 +1,204 @@
+package dialect
+
+import (
+	"slices"
+	"strings"
+)
+
+// thinking is the reasoning half of a dialect, as data.
+type thinking struct {
+	open, close string
+	inside      bool     // a reply begins in a thought unless the prompt says otherwise
+	ends        []string // starts of tool calls: they end an open thought
+	label       string   // comes first in a thought and is no part of it
+	reopens     bool     // thoughts may begin in the content
+	swallows    bool     // a close marker in the content is dropped
+	trims       bool     // white space at the end of the reasoning is dropped
+}
+
+// turns begin a message in the prompts of the families; a thought does not reach
+// over one.
+var turns = []string{"<|im_start|>", "<｜Assistant｜>", "<｜User｜>", "<|turn>", "<start_of_turn>", "<|start_header_id|>", "[/INST]", "[INST]"}
+
+// begins says whether a reply to prompt begins in a thought.
+func (t *thinking) begins(prompt string) bool {
+	from := 0
+	for _, b := range turns {
+		from = max(from, strings.LastIndex(prompt, b)+1)
+	}
+	open, shut := strings.LastIndex(prompt[from:], t.open), strings.LastIndex(prompt[from:], t.close)
+	if open == shut { // neither
+		return t.inside
+	}
+	return open > shut
+}
+
+// thinker is the machine of a thought with a body behind it.
+type thinker struct {
+	*thinking
+	out  *sink
+	body machine
+	in   []string // markers in a thought
+	list []string // markers in the body, made anew each time
+
+	thought bool   // the state
+	opened  bool   // the open marker has come
+	start   bool   // of a thought: nothing but white space and open markers so far
+	lead    string // what came at the start: white space, or part of the label
+	space   string // white space at the end of the thought, where it is trimmed
+	maybe   []byte // content that is a thought if the close marker comes
+	unsure  bool   // the content so far may lack its open marker
+}
+
+func newThinker(p *Parser, spec *thinking, body machine) *thinker {
+	t := &thinker{thinking: spec, out: &p.out, body: body, thought: spec.begins(p.opts.Prompt), start: true}
+	t.in = append([]string{spec.open, spec.close}, spec.ends...)
+	// the prompt holds the label where it holds the open marker
+	t.unsure = spec.label != "" && !t.thought
+	if t.thought && spec.label != "" {
+		t.start = false
+	}
+	return t
+}
+
+func (t *thinker) markers() []string {
+	if t.thought {
+		return t.in
+	}
+	t.list = append(t.list[:0], t.body.markers()...)
+	if t.reopens {
+		t.list = append(t.list, t.open)
+	}
+	if t.swallows {
+		t.list = append(t.list, t.close)
+	}
+	return t.list
+}
+
+func (t *thinker) text(s string) {
+	switch {
+	case !t.thought && t.unsure:
+		t.guess(s)
+	case !t.thought:
+		t.body.text(s)
+	case !t.start:
+		t.think(s)
+	case t.label != "":
+		t.begin(s)
+	default:
+		t.lead += s
+		if strings.TrimSpace(t.lead) != "" {
+			t.settle()
+		}
+	}
+}
+
+// begin takes the start of a thought that may be its label.
+func (t *thinker) begin(s string) {
+	t.lead += s
+	if rest, is := strings.CutPrefix(t.lead, t.label); is {
+		t.start, t.lead = false, ""
+		t.think(rest)
+	} else if !strings.HasPrefix(t.label, t.lead) {
+		t.settle()
+	}
+}
+
+// settle gives the start of a thought out as a part of it.
+func (t *thinker) settle() {
+	lead := t.lead
+	t.start, t.lead = false, ""
+	t.think(lead)
+}
+
+// guess takes the start of a content that may be a thought without its open
+// marker: it has the label.
+func (t *thinker) guess(s string) {
+	t.maybe = append(t.maybe, s...)
+	if n := min(len(t.maybe), len(t.label)); string(t.maybe[:n]) != t.label[:n] {
+		t.sure()
+	}
+}
+
+// sure gives it out as content.
+func (t *thinker) sure() {
+	t.unsure = false
+	if text := string(t.maybe); text != "" {
+		t.maybe = nil
+		t.body.text(text)
+	}
+}
+
+// think adds to the reasoning.
+func (t *thinker) think(s string) {
+	if t.trims {
+		s = t.space + s
+		cut := strings.TrimRight(s, " \t\r\n")
+		s, t.space = cut, s[len(cut):]
+	}
+	if s != "" {
+		t.out.reasoning(s)
+	}
+}
+
+func (t *thinker) mark(m string) {
+	if t.thought {
+		t.inThought(m)
+		return
+	}
+	if t.unsure && m == t.close && strings.HasPrefix(string(t.maybe), t.label) {
+		t.think(string(t.maybe[len(t.label):]))
+		t.maybe, t.unsure = nil, false
+		return
+	}
+	if t.unsure {
+		t.sure()
+	}
+	switch {
+	case !t.out.inCall && m == t.close && t.swallows:
+	case !t.out.inCall && m == t.open && t.reopens:
+		t.thought, t.opened, t.start = true, true, true
+	case slices.Contains(t.body.markers(), m):
+		t.body.mark(m)
+	default:
+		t.body.text(m)
+	}
+}
+
+func (t *thinker) inThought(m string) {
+	switch {
+	case m == t.open && t.start:
+		t.opened, t.lead = true, ""
+	case m == t.open && !t.opened:
+		t.opened = true
+	case m == t.open:
+		t.think(m)
+	default: // the end of it, by its own marker or by a call
+		t.leave()
+		if m == t.close {
+			return
+		}
+		if slices.Contains(t.body.markers(), m) {
+			t.body.mark(m)
+		} else {
+			t.body.text(m)
+		}
+	}
+}
+
+// leave ends a thought; a label that never got further is none of it.
+func (t *thinker) leave() {
+	if t.start && (t.label == "" || !strings.HasPrefix(t.label, t.lead)) {
+		t.think(t.lead)
+	}
+	t.thought, t.start, t.lead = false, false, ""
+}
+
+func (t *thinker) end() {
+	if t.thought {
+		t.leave()
+	} else if t.unsure {
+		t.sure()
+	}
+	t.body.end()
+}
