@@ -84,13 +84,7 @@ func New(c Config) (*Appliance, error) {
 
 func (a *Appliance) begin() error {
 	p := a.prepared
-	if err := p.Refuse(); err != nil {
-		return err
-	}
-	if err := p.Model.Loadable(); err != nil {
-		return p.Profile.Reject("model.source", "%v", err)
-	}
-	if err := p.Plan.CheckFree(p.Plan.Facts.FreeBytes); err != nil {
+	if err := p.startable(); err != nil {
 		return err
 	}
 	l, err := a.newLive(p.Profile, p.Model)

@@ -35,23 +35,33 @@ func (a *Appliance) newLive(p *schema.Profile, m *engine.Model) (*live, error) {
 	if err != nil {
 		return nil, err
 	}
-	source := m.Checkpoint.ChatTemplate()
-	if t := p.Parsers.ChatTemplate; t != "" {
-		if source, err = l.readTemplate(p, t); err != nil {
-			return nil, err
-		}
+	source, err := l.readTemplates(p, m)
+	if err != nil {
+		return nil, err
 	}
 	fmt.Fprintln(sum, source)
 	l.hash = hex.EncodeToString(sum.Sum(nil))
+	return l, nil
+}
+
+// readTemplates compiles the profile's template or the model's own ones, and
+// returns the text of the first.
+func (l *live) readTemplates(p *schema.Profile, m *engine.Model) (source string, err error) {
+	source = m.Checkpoint.ChatTemplate()
+	if t := p.Parsers.ChatTemplate; t != "" {
+		if source, err = l.readTemplate(p, t); err != nil {
+			return "", err
+		}
+	}
 	if l.api.Chat.Template, err = compile(source); err != nil {
-		return nil, l.refuse(p, err)
+		return "", l.refuse(p, err)
 	}
 	if p.Parsers.ChatTemplate == "" {
 		if l.api.Chat.ToolTemplate, err = compile(m.Checkpoint.ChatTemplates()["tool_use"]); err != nil {
-			return nil, l.refuse(p, err)
+			return "", l.refuse(p, err)
 		}
 	}
-	return l, nil
+	return source, nil
 }
 
 // compile makes a template; "" is none.

@@ -30,6 +30,25 @@ func (a *Appliance) load(ctx context.Context) error {
 	if err := a.showPlan(); err != nil {
 		return err
 	}
+	eng, t, err := p.open(ctx, a.metrics.Hooks(), a.cfg.Progress)
+	if err != nil {
+		return err
+	}
+	a.engine = eng
+	a.compare()
+	s := p.service(eng, t, a.cfg.Sandbox)
+	if err := ctx.Err(); err != nil {
+		return errors.Join(err, eng.Close())
+	}
+	a.metrics.Watch(eng.Stats)
+	a.service.Store(s)
+	a.phase.set(Ready)
+	a.log.Info("ready", "models", p.Profile.Serve.ServedModelName, "url", a.url(), "after", time.Since(start).Round(time.Millisecond).String())
+	return nil
+}
+
+// open loads weights and tokenizer at the same time.
+func (p *Prepared) open(ctx context.Context, h engine.Hooks, progress func(engine.Progress)) (*engine.Engine, *tokenizer.Tokenizer, error) {
 	type loaded struct {
 		t   *tokenizer.Tokenizer
 		err error
@@ -39,25 +58,15 @@ func (a *Appliance) load(ctx context.Context) error {
 		t, err := loadTokenizer(p.Model)
 		tok <- loaded{t, err}
 	}()
-	eng, err := engine.Open(ctx, p.EngineConfig(a.metrics.Hooks(), a.cfg.Progress))
+	eng, err := engine.Open(ctx, p.EngineConfig(h, progress))
 	got := <-tok
 	if err == nil && got.err != nil {
 		err = errors.Join(got.err, eng.Close())
 	}
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	a.engine = eng
-	a.compare()
-	s := a.newService(got.t)
-	if err := ctx.Err(); err != nil {
-		return errors.Join(err, eng.Close())
-	}
-	a.metrics.Watch(eng.Stats)
-	a.service.Store(s)
-	a.phase.set(Ready)
-	a.log.Info("ready", "models", p.Profile.Serve.ServedModelName, "url", a.url(), "after", time.Since(start).Round(time.Millisecond).String())
-	return nil
+	return eng, got.t, nil
 }
 
 func loadTokenizer(m *engine.Model) (*tokenizer.Tokenizer, error) {
@@ -72,12 +81,11 @@ func loadTokenizer(m *engine.Model) (*tokenizer.Tokenizer, error) {
 	return t, nil
 }
 
-// newService is the pipeline over the loaded model.
-func (a *Appliance) newService(t *tokenizer.Tokenizer) *chat.Service {
-	p := a.prepared
+// service is the pipeline over the loaded model.
+func (p *Prepared) service(e *engine.Engine, t *tokenizer.Tokenizer, box tokenizer.Sandbox) *chat.Service {
 	c := p.Model.Checkpoint
 	return chat.New(chat.Config{
-		Engine:     a.engine,
+		Engine:     e,
 		Text:       text{t},
 		Vocabulary: t,
 		ModelLen:   p.Plan.Options.MaxModelLen,
@@ -86,7 +94,7 @@ func (a *Appliance) newService(t *tokenizer.Tokenizer) *chat.Service {
 		Special:    c.SpecialTokens(),
 		EOS:        c.EOSTokenIDs(),
 		Limits:     sample.Limits{Vocab: p.Model.Family.Vocab(), Logprobs: engine.MaxLogprobs, Bias: engine.MaxBias},
-		Sandbox:    sandbox(a.cfg.Sandbox),
+		Sandbox:    sandbox(box),
 	})
 }
 

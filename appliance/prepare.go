@@ -90,6 +90,18 @@ func (p *Prepared) Refuse() error {
 	return nil
 }
 
+// startable says why the planned engine cannot be opened here and now; nil where
+// it can.
+func (p *Prepared) startable() error {
+	if err := p.Refuse(); err != nil {
+		return err
+	}
+	if err := p.Model.Loadable(); err != nil {
+		return p.Profile.Reject("model.source", "%v", err)
+	}
+	return p.Plan.CheckFree(p.Plan.Facts.FreeBytes)
+}
+
 // inspect reads the model's headers. What is wrong with it, or with what the
 // profile wants of it, gets the place in the profile that asks for it.
 func inspect(p *schema.Profile, s engine.Source) (*engine.Model, error) {

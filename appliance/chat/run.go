@@ -220,7 +220,8 @@ type Reply struct {
 	Delta
 }
 
-// Wait reads the run to its end and returns all choices in order.
+// Wait reads the run to its end and returns all choices in order. With an error
+// they hold what had come until then.
 func (r *Run) Wait(ctx context.Context) ([]Reply, error) {
 	out := make([]Reply, len(r.choices))
 	for i, c := range r.choices {
@@ -230,7 +231,7 @@ func (r *Run) Wait(ctx context.Context) ([]Reply, error) {
 	for {
 		ds, err := r.Next(ctx)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		if ds == nil {
 			return out, nil

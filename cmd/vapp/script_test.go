@@ -167,11 +167,11 @@ func ready(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("ADDR", at)
 }
 
-// signal TERM|HUP goes to every process in the background.
+// signal TERM|HUP|INT goes to every process in the background.
 func deliver(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, !neg && len(args) == 1, "signal TERM|HUP")
-	s, ok := map[string]os.Signal{"TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP}[args[0]]
-	usage(ts, ok, "signal TERM|HUP")
+	usage(ts, !neg && len(args) == 1, "signal TERM|HUP|INT")
+	s, ok := map[string]os.Signal{"TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "INT": syscall.SIGINT}[args[0]]
+	usage(ts, ok, "signal TERM|HUP|INT")
 	for _, c := range ts.BackgroundCmds() {
 		ts.Check(c.Process.Signal(s))
 	}

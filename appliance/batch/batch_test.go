@@ -1,0 +1,195 @@
+package batch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"vapp.dev/appliance/chat"
+	"vapp.dev/appliance/chat/chattest"
+	"vapp.dev/engine"
+)
+
+// parrot answers as say does to a prompt's text.
+func parrot(say func(prompt string) chattest.Script) *chattest.Model {
+	return &chattest.Model{Say: func(r engine.Request, _ int) chattest.Script {
+		var b []byte
+		for _, t := range r.Prompt[1:] { // the first one is added by the tokenizer
+			b = append(b, byte(t))
+		}
+		return say(string(b))
+	}}
+}
+
+func runner(m *chattest.Model) Runner {
+	return Runner{Service: chattest.Service(m), Settings: new(chattest.Settings()), Slots: 3}
+}
+
+// results are what All told.
+func results(t *testing.T, r Runner, ctx context.Context, items []Item) ([]Result, error) {
+	t.Helper()
+	var out []Result
+	err := r.All(ctx, items, func(res Result) error { out = append(out, res); return nil })
+	return out, err
+}
+
+func TestOrder(t *testing.T) {
+	m := parrot(func(p string) chattest.Script { return chattest.Script{Text: strings.Repeat("x", 50-len(p))} })
+	var text strings.Builder
+	for i := range 40 {
+		fmt.Fprintln(&text, strings.Repeat("p", i+1))
+	}
+	got, err := results(t, runner(m), t.Context(), Form{Raw: true}.Lines([]byte(text.String())))
+	if err != nil || len(got) != 40 {
+		t.Fatalf("%d results, %v", len(got), err)
+	}
+	for i, r := range got {
+		if r.Err != nil || len(r.Replies[0].Text) != 49-i || r.Item.Prompt != strings.Repeat("p", i+1) {
+			t.Errorf("result %d: prompt %q, %v, reply %q", i, r.Item.Prompt, r.Err, r.Replies[0].Text)
+		}
+	}
+}
+
+// TestOthersGoOn: one prompt whose generation fails takes nobody with it.
+func TestOthersGoOn(t *testing.T) {
+	m := parrot(func(p string) chattest.Script {
+		if p == "bad" {
+			return chattest.Script{Text: "half", Finish: engine.FinishError, Err: errors.New("NaN logits")}
+		}
+		return chattest.Script{Text: "fine"}
+	})
+	got, err := results(t, runner(m), t.Context(), Form{Raw: true}.Lines([]byte("a\nbad\nb\n")))
+	if err != nil || len(got) != 3 {
+		t.Fatalf("%d results, %v", len(got), err)
+	}
+	if got[0].Err != nil || got[2].Err != nil || got[1].Err == nil || got[1].Interrupted() {
+		t.Fatalf("errors %v, %v, %v", got[0].Err, got[1].Err, got[2].Err)
+	}
+	if line := string(got[1].Lines(1)); !strings.Contains(line, "NaN logits") || !strings.Contains(line, `"line":2`) {
+		t.Errorf("the reason is lost: %s", line)
+	}
+}
+
+// TestInterrupted: what was begun is told as far as it came, the rest is not.
+func TestInterrupted(t *testing.T) {
+	m := parrot(func(p string) chattest.Script {
+		return chattest.Script{Text: "word ", Endless: p != "a"}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var got []Result
+	form := Form{Raw: true, Params: map[string]any{"max_tokens": 100}}
+	err := runner(m).All(ctx, form.Lines([]byte("a\n"+strings.Repeat("b\n", 30))), func(r Result) error {
+		got = append(got, r)
+		cancel()
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) || len(got) == 0 || len(got) > 31 || got[0].Err != nil {
+		t.Fatalf("%v, %d results", err, len(got))
+	}
+	for i, r := range got[1:] {
+		if r.Interrupted() && !strings.Contains(string(r.Lines(i)), `"finish_reason":"abort"`) {
+			t.Errorf("%s", r.Lines(i))
+		}
+	}
+}
+
+// TestTellFails: results that cannot be written end the run.
+func TestTellFails(t *testing.T) {
+	full := errors.New("disk full")
+	m := parrot(func(string) chattest.Script { return chattest.Script{Text: "x", Endless: true} })
+	err := runner(m).All(t.Context(), Form{Raw: true, Params: map[string]any{"max_tokens": 3}}.Lines([]byte(strings.Repeat("a\n", 50))), func(Result) error { return full })
+	if err != full {
+		t.Fatalf("%v", err)
+	}
+}
+
+func TestLines(t *testing.T) {
+	form := Form{System: "Be brief.", Params: map[string]any{"max_tokens": 9, "temperature": 0.5}}
+	for line, want := range map[string]string{
+		`{"prompt":"hi"}`:                               ``,
+		`{"prompt":"hi","max_tokens":3}`:                ``,
+		`{"messages":[{"role":"user","content":"hi"}]}`: ``,
+		`[]`:                             `not a JSON object`,
+		`null`:                           `not a JSON object`,
+		`{}`:                             "either `prompt` or `messages`",
+		`{"prompt":"a","messages":[]}`:   "either `prompt` or `messages`",
+		`{"prompt":7}`:                   "must be a string",
+		`{"prompt":null}`:                "must be a string",
+		`{"prompt":[1,2]}`:               "must be a string",
+		`{"messages":{}}`:                "`messages` must be an array",
+		`{"prompt":"a","stream":true}`:   "`stream` is not available",
+		`{"prompt":"a","logprobs":true}`: "whole reply",
+		`{"prompt":"a","temprature":1}`:  "unknown field: temprature",
+		`{"custom_id":4,"prompt":"a"}`:   "`custom_id` must be a string",
+		`{"url":"/v1/rerank","body":{}}`: "`url` must be",
+		`{"method":"GET","url":"/v1/completions","body":{"prompt":"a"}}`: "`method` must be POST",
+		`{"url":"/v1/completions","body":{"prompt":"a","stream":true}}`:  "`stream` is not available",
+		`{"url":"/v1/completions","body":[]}`:                            "must be a JSON object",
+		`{"url":"/v1/completions"}`:                                      "JSON",
+	} {
+		items := form.JSONL([]byte("\n" + line + "\r\n"))
+		if len(items) != 1 || items[0].line != 2 {
+			t.Errorf("%s: %+v", line, items)
+			continue
+		}
+		got := ""
+		if items[0].err != nil {
+			got = items[0].err.Error()
+		}
+		if (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
+	a := form.JSONL([]byte(`{"prompt":"hi","max_tokens":3}`))[0].ask
+	if *a.MaxTokens != 3 || *a.Temperature != 0.5 || len(a.Chat.Messages) != 2 || a.Chat.Messages[0].Text != "Be brief." || a.Chat.Messages[1].Text != "hi" {
+		t.Errorf("the line, else the flags: %+v", a)
+	}
+	own := form.JSONL([]byte(`{"messages":[{"role":"system","content":"mine"},{"role":"user","content":"hi"}]}`))[0].ask
+	if len(own.Chat.Messages) != 2 || own.Chat.Messages[0].Text != "mine" {
+		t.Errorf("a system message of its own counts: %+v", own.Chat.Messages)
+	}
+	if r := (Form{Raw: true}).Text("hi"); r.ask.MaxTokens != nil || r.ask.Prompts[0].Text != "hi" {
+		t.Errorf("a raw prompt: %+v", r.ask)
+	}
+	if b := form.JSONL([]byte(`{"url":"/v1/completions","body":{"prompt":"hi","temperature":1}}`))[0].ask; *b.MaxTokens != 9 || *b.Temperature != 1 {
+		t.Errorf("OpenAI's form: %+v", b)
+	}
+}
+
+// FuzzJSONL: whatever a line holds, it becomes one item, and its result one line
+// of JSON or one a choice.
+func FuzzJSONL(f *testing.F) {
+	for _, s := range []string{
+		`{"prompt":"hi","n":2}`, `{"messages":[{"role":"user","content":[{"type":"text","text":"x"}]}]}`, `[[[[`,
+		`{"custom_id":"a","method":"POST","url":"/v1/completions","body":{"prompt":["a","b"]}}`, "{}\n\n\x00", `{"body":null}`,
+	} {
+		f.Add(s, false)
+		f.Add(s, true)
+	}
+	run := runner(parrot(func(string) chattest.Script { return chattest.Script{Text: "ok"} }))
+	f.Fuzz(func(t *testing.T, text string, raw bool) {
+		items := Form{Raw: raw, System: "s", Params: map[string]any{"max_tokens": 2, "stop": []string{"q"}}}.JSONL([]byte(text))
+		if len(items) > 20 {
+			return
+		}
+		for i, it := range items {
+			if (it.ask == nil) == (it.err == nil) && it.err == nil {
+				t.Fatalf("item %d is neither a request nor an error", i)
+			}
+			if it.err == nil && (it.ask.N > 8 || len(it.ask.Prompts) > 8) {
+				continue
+			}
+			for _, line := range strings.Split(strings.TrimSuffix(string(run.Answer(context.Background(), it).Lines(i)), "\n"), "\n") {
+				var v map[string]any
+				if err := json.Unmarshal([]byte(line), &v); err != nil {
+					t.Fatalf("%v: %q", err, line)
+				}
+			}
+		}
+	})
+}
+
+var _ Starter = (*chat.Service)(nil)

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"vapp.dev/appliance"
+	"vapp.dev/appliance/batch"
+)
+
+// runOptions are the flags of run.
+type runOptions struct {
+	prompts []string // --prompt, each one prompt
+	file    string   // --prompts
+	jsonl   bool
+	raw     bool
+	system  string
+	output  string
+}
+
+func newRun() *cobra.Command {
+	var o runOptions
+	c := &cobra.Command{
+		Use:   "run PROFILE",
+		Short: "Answer prompts here, without a server",
+		Long: `Run plans and loads the model as "vapp up" does, answers prompts and ends.
+
+One --prompt is answered as text, while it is generated. Several of them, or
+--prompts FILE with one prompt a line, are answered together: each result is a
+line of JSON on standard output, or in the file --output, in the order of the
+prompts. "-" reads standard input: --prompt - one prompt, --prompts - lines.
+
+FILE may be JSON Lines (its name ends with .jsonl, or --jsonl). A line is
+
+  {"prompt": "…"} or {"messages": [{"role": "user", "content": "…"}]}
+
+with any parameter of the API beside it ("max_tokens": 64) and perhaps a
+"custom_id" that the result repeats, or a request of OpenAI's batch form:
+
+  {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": {…}}
+
+A prompt is what a user says in a chat. With --raw, or where the model has no
+chat template, it is a text to be completed as it is. Sampling parameters come
+from the line, else from flags, the profile, the model's generation_config.json.
+
+Speeds go to standard error at the end. A prompt that fails is told in its own
+result and does not stop the others; the exit code is 1 then. Ctrl-C ends with
+what there is and code 130.`,
+		Args: needArgs(1, 1, "one profile"),
+	}
+	flags := c.Flags()
+	flags.StringArrayVar(&o.prompts, "prompt", nil, "a prompt; may be given more than once; - reads one from standard input")
+	flags.StringVar(&o.file, "prompts", "", "file with one prompt a line, or JSON Lines; - is standard input")
+	flags.BoolVar(&o.jsonl, "jsonl", false, "what --prompts names is JSON Lines, whatever its name")
+	flags.BoolVar(&o.raw, "raw", false, "complete prompts as they are, without the chat template")
+	flags.StringVar(&o.system, "system", "", "system message of each chat that has none")
+	flags.StringVarP(&o.output, "output", "o", "", "file for the results, as JSON Lines")
+	samplingFlags(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		form := batch.Form{Raw: o.raw, System: o.system, Params: samplingParams(c)}
+		if err := o.check(); err != nil {
+			return &usageError{err, c.CommandPath()}
+		}
+		return o.run(c, args[0], form)
+	}
+	return c
+}
+
+// check refuses flags that do not go together.
+func (o runOptions) check() error {
+	stdin := 0
+	for _, p := range append([]string{o.file}, o.prompts...) {
+		if p == "-" {
+			stdin++
+		}
+	}
+	switch {
+	case len(o.prompts) == 0 && o.file == "":
+		return errors.New("run needs prompts: give --prompt TEXT or --prompts FILE (- is standard input)")
+	case len(o.prompts) > 0 && o.file != "":
+		return errors.New("give either --prompt or --prompts")
+	case stdin > 1:
+		return errors.New("standard input can be read once: give one -")
+	case o.jsonl && o.file == "":
+		return errors.New("--jsonl says what --prompts FILE holds; there is none")
+	case o.raw && o.system != "":
+		return errors.New("--system is a message of a chat, and --raw makes none")
+	}
+	return nil
+}
+
+// run answers the prompts of the flags.
+func (o runOptions) run(c *cobra.Command, profile string, form batch.Form) error {
+	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	input, err := o.read(c.InOrStdin())
+	if err != nil {
+		return err
+	}
+	p, err := appliance.Prepare(profile, appliance.Machine{Backends: machines()})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	box, err := templateSandbox()
+	if err != nil {
+		return err
+	}
+	results, err := o.results(c.OutOrStdout())
+	if err != nil {
+		return err
+	}
+	m, err := appliance.OpenOffline(ctx, p, appliance.OfflineConfig{Progress: loadProgress(os.Stderr), Sandbox: box})
+	if err != nil {
+		return errors.Join(err, results.Close())
+	}
+	defer m.Close()
+	for _, w := range m.Warnings {
+		fmt.Fprintln(os.Stderr, "vapp:", w)
+	}
+	form.Raw = form.Raw || m.Settings.Template == nil
+	items := input.items(form)
+	s := session{
+		runner: batch.Runner{Service: m, Settings: &m.Settings, Slots: m.Slots},
+		out:    results, err: os.Stderr, terminal: isTerminal(results.Writer),
+	}
+	if len(o.prompts) == 1 && o.output == "" {
+		err = s.one(ctx, items[0])
+	} else {
+		err = s.many(ctx, items)
+	}
+	return errors.Join(err, results.Close())
+}
+
+// promptInput is what the flags give, before it is made into items.
+type promptInput struct {
+	prompts []string
+	text    []byte // of --prompts
+	jsonl   bool
+	file    bool
+}
+
+// maxPrompts bounds the bytes of prompts: all of them are held at once.
+const maxPrompts = 1 << 30
+
+// read gets the prompts, before anything is loaded.
+func (o runOptions) read(stdin io.Reader) (promptInput, error) {
+	in := promptInput{prompts: o.prompts, file: o.file != "", jsonl: o.jsonl}
+	if !in.file {
+		for i, p := range in.prompts {
+			if p == "-" {
+				text, err := readPrompts(stdin, "standard input")
+				if err != nil {
+					return in, err
+				}
+				in.prompts[i] = strings.TrimRight(string(text), "\r\n")
+			}
+		}
+		return in, nil
+	}
+	if ext := filepath.Ext(o.file); ext == ".jsonl" || ext == ".ndjson" {
+		in.jsonl = true
+	}
+	if o.file == "-" {
+		text, err := readPrompts(stdin, "standard input")
+		in.text = text
+		return in, err
+	}
+	f, err := os.Open(o.file)
+	if err != nil {
+		return in, unreadable(o.file, err)
+	}
+	defer f.Close()
+	in.text, err = readPrompts(f, o.file)
+	return in, err
+}
+
+func readPrompts(r io.Reader, name string) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxPrompts+1))
+	switch {
+	case err != nil:
+		return nil, unreadable(name, err)
+	case len(text) > maxPrompts:
+		return nil, fmt.Errorf("%s: more than %d bytes of prompts; split them", name, maxPrompts)
+	case len(strings.TrimSpace(string(text))) == 0:
+		return nil, fmt.Errorf("%s: no prompts there", name)
+	}
+	return text, nil
+}
+
+// items makes the prompts into requests.
+func (in promptInput) items(f batch.Form) []batch.Item {
+	switch {
+	case in.jsonl:
+		return f.JSONL(in.text)
+	case in.file:
+		return f.Lines(in.text)
+	}
+	var out []batch.Item
+	for _, p := range in.prompts {
+		out = append(out, f.Text(p))
+	}
+	return out
+}
+
+// resultFile is where results go; Close keeps it.
+type resultFile struct {
+	io.Writer
+	file *os.File // nil: standard output, which is not closed
+}
+
+// results opens --output, before anything is loaded.
+func (o runOptions) results(stdout io.Writer) (*resultFile, error) {
+	if o.output == "" {
+		return &resultFile{Writer: stdout}, nil
+	}
+	f, err := os.Create(o.output)
+	if err != nil {
+		return nil, unreadable(o.output, err)
+	}
+	return &resultFile{Writer: f, file: f}, nil
+}
+
+// Close closes the file of --output, and tells what could not be written.
+func (r *resultFile) Close() error {
+	if r.file == nil {
+		return nil
+	}
+	return r.file.Close()
+}
+
+func isTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// rate is a count over a time, for people.
+func rate(n int, d time.Duration) string {
+	if n <= 0 || d <= 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f tokens/s", float64(n)/d.Seconds())
+}
