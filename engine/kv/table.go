@@ -124,6 +124,24 @@ func (p *Pool) slide(c *class, t *part, from, sure int) {
 	}
 }
 
+// Trim gives back the pages of blocks that begin at position n or behind it: what they
+// hold was taken back, and none of it is findable.
+func (p *Pool) Trim(t *Table, n int) {
+	for i := range t.parts {
+		c, part := &p.classes[i], &t.parts[i]
+		if c.spec.Kind == State {
+			continue
+		}
+		for b := len(part.pages) - 1; b >= c.spec.blocks(n); b-- {
+			if page := part.pages[b]; page != none && b >= part.low {
+				part.held--
+				p.release(c, page)
+			}
+			part.pages = part.pages[:b]
+		}
+	}
+}
+
 // Free gives all pages back. What is findable stays so, the beginning of the
 // sequence longest.
 func (p *Pool) Free(t *Table) {

@@ -39,7 +39,7 @@ func (s *Scheduler) follows(q *Seq) bool {
 
 // begun moves q from waiting to running and into the step, or leaves it as it was.
 func (s *Scheduler) begun(q *Seq) bool {
-	if s.step.Tokens == s.opts.MaxNumBatchedTokens || s.step.Samples == s.opts.MaxSamples {
+	if s.left() <= 0 || s.step.Samples == s.opts.MaxSamples {
 		return false
 	}
 	if s.blocked.seq == q && s.blocked.freed == s.pool.Freed() {
@@ -104,6 +104,7 @@ func (s *Scheduler) preempt(q *Seq) {
 	s.running = s.opts.Policy.remove(s.running, q)
 	s.waiting = s.opts.Policy.insert(s.waiting, q)
 	s.pool.Free(q.table)
+	s.unindex(q)
 	q.state, q.sent, q.done = waiting, 0, 0
 	q.epoch++
 	s.stats.Preempted++
@@ -118,13 +119,12 @@ func (s *Scheduler) unschedule(q *Seq) {
 	i := slices.IndexFunc(st.Rows, func(r Row) bool { return r.Seq == q })
 	r := st.Rows[i]
 	st.Tokens -= r.Count
-	st.Samples -= r.Targets
+	st.Samples -= r.Targets + r.draws()
 	if r.Targets > 0 {
 		q.target = r.TargetPos
 	}
 	if r.Draw {
-		st.Samples--
-		q.pending--
+		q.pending -= r.draws()
 	}
 	st.Rows = slices.Delete(st.Rows, i, i+1)
 	q.inStep = false

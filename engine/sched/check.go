@@ -25,7 +25,7 @@ func (s *Scheduler) Check() error {
 				flying[r.Seq] += r.Count
 			}
 			if st.Rows[i].Draw {
-				drawn[st.Rows[i].Seq]++
+				drawn[st.Rows[i].Seq] += st.Rows[i].draws()
 			}
 		}
 	}

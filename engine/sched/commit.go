@@ -4,8 +4,9 @@ import "vapp.dev/engine/sample"
 
 // Commit takes the result of the oldest uncommitted step: tokens are appended,
 // sequences end, full blocks become findable, pages are freed. Rows of sequences
-// that have ended since are dropped. The outputs are valid until the next Commit,
-// in the order of the step's rows. It panics when st is another step.
+// that have ended since are dropped, as are tokens behind one that ends its sequence.
+// The outputs are valid until the next Commit, in the order of the step's rows. It
+// panics when st is another step.
 func (s *Scheduler) Commit(st *Step, r Result) []Output {
 	if len(s.flight) == 0 || s.flight[0] != st {
 		panic("scheduler: steps are committed once, in order")
@@ -13,38 +14,39 @@ func (s *Scheduler) Commit(st *Step, r Result) []Output {
 	s.flight = append(s.flight[:0], s.flight[1:]...)
 	s.out = s.out[:0]
 	for i := range st.Rows {
-		if row := &st.Rows[i]; row.Seq.state != ended {
-			s.commit(row, r)
+		if st.Rows[i].Seq.state != ended {
+			s.commit(st, i, r)
 		}
 	}
 	s.spare = append(s.spare, st)
 	return s.out
 }
 
-func (s *Scheduler) commit(row *Row, r Result) {
+func (s *Scheduler) commit(st *Step, i int, r Result) {
+	row := &st.Rows[i]
 	q := row.Seq
 	out := Output{Seq: q, Token: -1, Row: -1, StopToken: -1}
-	for i := row.Sample; i < row.Sample+row.Targets; i++ {
-		if r.Status[i] != 0 {
+	for t := row.Sample; t < row.Sample+row.Targets; t++ {
+		if r.Status[t] != 0 {
 			out.Finish = FinishError
 		}
 	}
 	if row.Targets > 0 {
 		out.Targets, out.TargetPos, out.TargetRow = row.Targets, row.TargetPos, row.Sample
 	}
+	done := row.From + row.Count
 	if row.Draw {
-		q.pending--
-		if at := row.DrawRow(); r.Status[at] != 0 || r.Tokens[at] < 0 {
-			out.Finish = FinishError
-		} else if out.Finish == NotFinished {
-			out.Token, out.Row, out.First = r.Tokens[at], at, len(q.tokens) == len(q.spec.Prompt)
-			q.tokens = append(q.tokens, out.Token)
-			out.Finish, out.StopToken = s.ends(q, out.Token)
-		}
+		q.pending -= row.draws()
+		n := s.accepted(st, i, r)
+		done += n - row.draws()
+		out = s.draw(row, n, r, out)
 	}
 	if row.epoch == q.epoch && out.Finish != FinishError {
-		q.done = row.From + row.Count
+		q.done = min(done, len(q.tokens))
 		s.pool.Seal(q.table, q.tokens, q.done)
+		if row.Draw && s.opts.Verify > 0 {
+			s.rewind(q, i, r)
+		}
 	}
 	if out.Finish != NotFinished {
 		s.end(q)
@@ -52,6 +54,27 @@ func (s *Scheduler) commit(row *Row, r Result) {
 	if out.Token >= 0 || out.Targets > 0 || out.Finish != NotFinished {
 		s.out = append(s.out, out)
 	}
+}
+
+// draw appends the first n drawn tokens of a row to its sequence, until one ends it,
+// and returns the Output of the last; out is the first's.
+func (s *Scheduler) draw(row *Row, n int, r Result, out Output) Output {
+	q := row.Seq
+	for at := row.DrawRow(); at < row.DrawRow()+n && out.Finish == NotFinished; at++ {
+		if out.Token >= 0 {
+			s.out = append(s.out, out)
+			out = Output{Seq: q, StopToken: -1, More: true}
+		}
+		out.Token, out.Row = -1, -1
+		if r.Status[at] != 0 || r.Tokens[at] < 0 {
+			out.Finish = FinishError
+			break
+		}
+		out.Token, out.Row, out.First = r.Tokens[at], at, len(q.tokens) == len(q.spec.Prompt)
+		q.tokens = append(q.tokens, out.Token)
+		out.Finish, out.StopToken = s.ends(q, out.Token)
+	}
+	return out
 }
 
 // ends says whether the newest token is the last: a stop token first, then the

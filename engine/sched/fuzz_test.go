@@ -6,6 +6,7 @@ import (
 
 	"vapp.dev/engine/kv"
 	"vapp.dev/engine/sample"
+	"vapp.dev/engine/speculate"
 )
 
 // reader hands out bytes, then zeros.
@@ -37,6 +38,17 @@ func FuzzSched(f *testing.F) {
 			o.MaxNumBatchedTokens += o.MaxModelLen
 		}
 		specs := []kv.Spec{full, narrow}[:1+in.next(2)]
+		if how := in.next(3); how > 0 && o.Lag == 0 {
+			o.Verify = 1 + in.next(5)
+			if how == 1 {
+				o.Lookup = speculate.NGram{Min: 1, Max: 2}
+			} else {
+				o.Drafts = o.Verify
+			}
+			if len(specs) > 1 {
+				specs[1].Ahead = o.Verify
+			}
+		}
 		l, err := kv.NewLayout(specs)
 		if err != nil {
 			t.Fatal(err)

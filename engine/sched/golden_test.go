@@ -13,6 +13,7 @@ import (
 
 	"vapp.dev/engine/kv"
 	"vapp.dev/engine/sample"
+	"vapp.dev/engine/speculate"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata")
@@ -20,7 +21,8 @@ var update = flag.Bool("update", false, "rewrite testdata")
 // TestGolden plays testdata/*.txtar. Section "in" has one command a line:
 //
 //	options maxModelLen=64 maxNumSeqs=4 maxNumBatchedTokens=16 maxSamples=4 lag=0 chunked=true policy=fcfs pages=16 block=4 caching=true
-//	add ID prompt=N maxTokens=N [text=LETTERS] [salt=S] [priority=N] [lead=ID] [promptLogprobs=N] [badWords=1]
+//	        verify=N drafts=N lookup=MIN-MAX
+//	add ID prompt=N maxTokens=N [text=LETTERS] [salt=S] [priority=N] [lead=ID] [promptLogprobs=N] [badWords=1] [seed=N] [stop=N]
 //	cancel ID
 //	policy NAME
 //	beat [N]        turns of the loop
@@ -28,7 +30,9 @@ var update = flag.Bool("update", false, "rewrite testdata")
 //
 // and "out" is the trace: ID[from:to] are the positions computed, <r the sampled
 // row of the step before that they refer to, ?p+n the prompt logprobs taken, >r
-// the row that draws.
+// the row that draws, +n the proposals before it, =r the row of a known token. The
+// device proposes now right, now wrong, always alike; the tokens of a sequence of odd
+// seed follow from the one before.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -147,6 +151,13 @@ func (g *script) start(m map[string]string) {
 		MaxModelLen: g.number(m["maxModelLen"], 64), MaxNumSeqs: g.number(m["maxNumSeqs"], 4),
 		MaxNumBatchedTokens: g.number(m["maxNumBatchedTokens"], 16), MaxSamples: g.number(m["maxSamples"], 4),
 		Lag: g.number(m["lag"], 0), ChunkedPrefill: m["chunked"] != "false", Policy: policy,
+		Verify: g.number(m["verify"], 0), Drafts: g.number(m["drafts"], 0),
+	}
+	if from, to, ok := strings.Cut(m["lookup"], "-"); ok {
+		o.Lookup = speculate.NGram{Min: g.number(from, 1), Max: g.number(to, 1)}
+	}
+	if err := o.Validate(); err != nil {
+		g.t.Fatal(err)
 	}
 	l, err := kv.NewLayout([]kv.Spec{{Name: "full", PageBytes: 1 << 20, BlockSize: g.number(m["block"], 4)}})
 	if err != nil {
@@ -163,7 +174,10 @@ func (g *script) add(id string, m map[string]string) {
 	if m["badWords"] != "" {
 		p.BadWords = [][]int32{{vocab + 1, vocab + 2}}
 	}
-	sp := Spec{ID: id, Params: &p, Salt: m["salt"], Priority: g.number(m["priority"], 0), Lead: g.seqs[m["lead"]]}
+	sp := Spec{ID: id, Params: &p, Salt: m["salt"], Priority: g.number(m["priority"], 0), Seed: uint64(g.number(m["seed"], 0)), Lead: g.seqs[m["lead"]]}
+	if m["stop"] != "" {
+		p.StopTokenIDs = []int32{int32(g.number(m["stop"], 0))}
+	}
 	text := m["text"]
 	if text == "" {
 		text = id

@@ -1,7 +1,8 @@
 package sched
 
 // Next decides a step: first a token of every sequence that decodes, then more
-// of the prompts begun, then new sequences in the policy's order. It is nil when
+// of the prompts begun, then new sequences in the policy's order, then proposed
+// tokens. It is nil when
 // nothing can run before a Commit or an Add, and while more than Lag steps are
 // uncommitted.
 func (s *Scheduler) Next() *Step {
@@ -13,8 +14,10 @@ func (s *Scheduler) Next() *Step {
 		s.admit()
 	}
 	s.decode()
+	s.guess()
 	s.prefill()
 	s.admit()
+	s.verify()
 	return s.finish()
 }
 
@@ -25,7 +28,8 @@ func (s *Scheduler) begin() {
 		s.step = &Step{}
 	}
 	clear(s.step.Rows)
-	*s.step = Step{Rows: s.step.Rows[:0]}
+	*s.step = Step{Rows: s.step.Rows[:0], Speculation: Speculation{PerPosition: s.step.Speculation.PerPosition[:0]}}
+	s.ahead = 0
 }
 
 // decode schedules the sequences that have one token to compute.
@@ -75,6 +79,7 @@ func (s *Scheduler) extend(q *Seq, n int) bool {
 type part struct {
 	count   int
 	draw    bool
+	next    bool // the last position is sampled though the token after it is known
 	targets int
 	from    int // position of the first target
 }
@@ -83,7 +88,7 @@ type part struct {
 // rows.
 func (s *Scheduler) cut(q *Seq, n int) (part, bool) {
 	rows := s.opts.MaxSamples - s.step.Samples
-	p := part{count: min(n, s.opts.MaxNumBatchedTokens-s.step.Tokens), from: max(q.target, q.sent+1)}
+	p := part{count: min(n, s.left()), from: max(q.target, q.sent+1)}
 	targets := func() int { return max(0, min(q.sent+p.count, len(q.spec.Prompt)-1)-p.from+1) }
 	p.targets = targets()
 	if p.targets > rows {
@@ -95,26 +100,40 @@ func (s *Scheduler) cut(q *Seq, n int) (part, bool) {
 		p.count--
 		p.draw, p.targets = false, targets()
 	}
+	if p.next = s.opts.Drafts > 0 && !p.draw && p.count > 0 && !p.ends(q); p.next && p.targets == rows {
+		p.count, p.next = max(0, p.from+p.targets-1-q.sent), false
+		if p.targets == 0 {
+			p.count = 0
+		}
+	}
 	return p, p.count > 0
 }
 
+// ends says that the last position is that of a target.
+func (p part) ends(q *Seq) bool { return p.targets > 0 && p.from+p.targets == q.sent+p.count+1 }
+
+// left is how many tokens the step has left, those kept for proposals apart.
+func (s *Scheduler) left() int { return s.opts.MaxNumBatchedTokens - s.ahead - s.step.Tokens }
+
 // add puts a row into the step.
 func (s *Scheduler) add(q *Seq, p part) {
-	r := Row{Seq: q, From: q.sent, Count: p.count, Ref: -1, Targets: p.targets, Draw: p.draw, epoch: q.epoch}
+	r := Row{Seq: q, From: q.sent, Count: p.count, Ref: -1, Targets: p.targets, Draw: p.draw, Next: -1, epoch: q.epoch}
 	if p.targets > 0 {
 		r.TargetPos = p.from
 		q.target = p.from + p.targets
 	}
-	s.step.Samples += p.targets
+	if p.next {
+		r.Next = q.tokens[q.sent+p.count]
+	}
 	if q.sent == len(q.tokens) {
 		r.Ref = q.drawn
 	} else {
 		r.Tokens = q.tokens[q.sent : q.sent+p.count]
 	}
 	if p.draw {
-		s.step.Samples++
 		q.pending++
 	}
+	s.step.Samples += p.targets + r.draws()
 	q.sent += p.count
 	q.inStep = true
 	s.step.Tokens += p.count
@@ -135,10 +154,8 @@ func (s *Scheduler) finish() *Step {
 		q := r.Seq
 		r.Sample = next
 		next += r.Targets
-		if r.Draw {
-			q.drawn = next
-			next++
-		}
+		q.drawn = next
+		next += r.draws()
 		q.inStep = false
 		if end := min(r.From+r.Count, len(q.spec.Prompt)); end > q.counted {
 			s.stats.PromptTokens += end - max(q.counted, r.From)

@@ -1,6 +1,10 @@
 package sched
 
-import "fmt"
+import (
+	"fmt"
+
+	"vapp.dev/engine/speculate"
+)
 
 // Options bound what a step may hold.
 type Options struct {
@@ -16,6 +20,13 @@ type Options struct {
 	// logprobs need more sampled rows than a step has is still cut.
 	ChunkedPrefill bool
 	Policy         Policy
+	// Verify is how many proposed tokens a step may verify for a sequence, at lag 0
+	// only. They come from Lookup in the sequence's own tokens, or Drafts of them from
+	// the device after each step (Result.Drafts): for these every row that is a
+	// sequence's last in a step is sampled.
+	Verify int
+	Lookup speculate.NGram
+	Drafts int
 }
 
 // OptionError says which option is wrong.
@@ -45,10 +56,16 @@ func (o Options) Validate() error {
 	case !o.ChunkedPrefill && o.MaxNumBatchedTokens < o.MaxModelLen:
 		return &OptionError{"maxNumBatchedTokens", o.MaxNumBatchedTokens,
 			fmt.Sprintf("at least maxModelLen (%d) without chunkedPrefill", o.MaxModelLen)}
+	case o.Verify < 0 || o.Verify > 0 && o.Lag != 0:
+		return &OptionError{"lag", o.Lag, "0 where proposed tokens are verified: the next step needs to know which were accepted"}
+	case o.Drafts < 0 || o.Drafts > o.Verify:
+		return &OptionError{"drafted tokens", o.Drafts, fmt.Sprintf("0 to %d, which are verified", o.Verify)}
+	case (o.Verify > 0) != (o.Drafts > 0 || o.Lookup != speculate.NGram{}) || o.Drafts > 0 && o.Lookup != (speculate.NGram{}):
+		return &OptionError{"verified tokens", o.Verify, "just where one method proposes some"}
 	case o.Policy > Priority:
 		return &OptionError{"policy", int(o.Policy), "fcfs or priority"}
 	}
-	return nil
+	return o.Lookup.Validate()
 }
 
 // running is how many sequences may run: each needs a token and a sampled row

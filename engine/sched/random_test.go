@@ -3,10 +3,12 @@ package sched
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"vapp.dev/engine/kv"
 	"vapp.dev/engine/sample"
+	"vapp.dev/engine/speculate"
 )
 
 var (
@@ -46,6 +48,7 @@ func newWorkload(t testing.TB, seed uint64) *workload {
 	case 1:
 		specs = []kv.Spec{small, smaller}
 	}
+	specs = w.speculate(specs)
 	l, err := kv.NewLayout(specs)
 	if err != nil {
 		t.Fatal(err)
@@ -54,6 +57,28 @@ func newWorkload(t testing.TB, seed uint64) *workload {
 	w.slabs = l.SequenceSlabs(w.opts.MaxModelLen) + r.IntN(12)/len(specs)/len(specs)
 	w.caching, w.cancels = r.IntN(3) > 0, r.IntN(3) == 0
 	return w
+}
+
+// speculate lets half of the workloads at lag 0 propose tokens.
+func (w *workload) speculate(specs []kv.Spec) []kv.Spec {
+	r := w.rng
+	if w.opts.Lag > 0 || r.IntN(2) == 0 {
+		return specs
+	}
+	w.opts.Verify = 1 + r.IntN(5)
+	if r.IntN(2) == 0 {
+		w.opts.Drafts = 1 + r.IntN(w.opts.Verify)
+	} else {
+		w.opts.Lookup = speculate.NGram{Min: 1, Max: 1 + r.IntN(3)}
+	}
+	w.opts.MaxSamples += r.IntN(w.opts.MaxNumSeqs*w.opts.Verify + 1)
+	specs = slices.Clone(specs)
+	for i := range specs {
+		if specs[i].Kind == kv.Window {
+			specs[i].Ahead = w.opts.Verify
+		}
+	}
+	return specs
 }
 
 func (w *workload) params() *sample.Params {
@@ -142,6 +167,7 @@ func (w *workload) run(g *rig, requests int) ([]*Seq, error) {
 // gives alone, and all pages come back.
 func TestRandomWorkloads(t *testing.T) {
 	var preempted, hits, chunked int
+	var guessed Speculation
 	for seed := range uint64(300) {
 		w := newWorkload(t, seed)
 		g := newRig(t, w.opts, w.layout, w.slabs, w.caching)
@@ -160,8 +186,13 @@ func TestRandomWorkloads(t *testing.T) {
 		preempted += g.total.Preempted
 		hits += g.total.CacheHits
 		chunked += g.steps
+		guessed.Proposed += g.guessed.Proposed
+		guessed.Accepted += g.guessed.Accepted
 	}
-	t.Logf("%d steps, %d preemptions, %d tokens from the cache", chunked, preempted, hits)
+	t.Logf("%d steps, %d preemptions, %d tokens from the cache, %d proposed, %d accepted", chunked, preempted, hits, guessed.Proposed, guessed.Accepted)
+	if guessed.Accepted < 1000 || guessed.Proposed-guessed.Accepted < 1000 {
+		t.Errorf("%d of %d proposals accepted: the workloads test too little", guessed.Accepted, guessed.Proposed)
+	}
 	if preempted < 100 || hits < 1000 {
 		t.Errorf("%d preemptions and %d cached tokens: the workloads test too little", preempted, hits)
 	}

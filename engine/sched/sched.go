@@ -13,18 +13,22 @@ import (
 
 // Scheduler decides. It is not safe for concurrent use.
 type Scheduler struct {
-	opts    Options
-	pool    *kv.Pool
-	running []*Seq // in the policy's order
-	waiting []*Seq // in the policy's order
-	flight  []*Step
-	spare   []*Step
-	out     []Output
-	step    *Step // being made by Next
-	stats   Stats // since the last step
-	count   uint64
-	need    []int
-	blocked struct { // the admission that did not fit, while nothing was freed
+	opts     Options
+	pool     *kv.Pool
+	running  []*Seq // in the policy's order
+	waiting  []*Seq // in the policy's order
+	flight   []*Step
+	spare    []*Step
+	out      []Output
+	step     *Step // being made by Next
+	ahead    int   // its tokens that are kept for proposals
+	indexed  int   // tokens in the indexes of all sequences
+	mayIndex int   // at most so many
+	reaches  bool  // pages are taken for what the device proposes behind a step
+	stats    Stats // since the last step
+	count    uint64
+	need     []int
+	blocked  struct { // the admission that did not fit, while nothing was freed
 		seq   *Seq
 		freed uint64
 	}
@@ -35,7 +39,12 @@ func New(o Options, pool *kv.Pool) *Scheduler {
 	if err := o.Validate(); err != nil {
 		panic(err)
 	}
-	return &Scheduler{opts: o, pool: pool, need: make([]int, len(pool.Layout().Specs))}
+	l := pool.Layout()
+	s := &Scheduler{opts: o, pool: pool, need: make([]int, len(l.Specs)), mayIndex: int(l.Tokens(pool.Slabs())), reaches: o.Drafts > 2}
+	for _, c := range l.Specs {
+		s.reaches = s.reaches && c.Kind != kv.Window
+	}
+	return s
 }
 
 // NeverFitsError refuses a sequence that could never run to its end.
@@ -114,6 +123,7 @@ func (s *Scheduler) end(q *Seq) {
 		s.waiting = s.opts.Policy.remove(s.waiting, q)
 	}
 	s.pool.Free(q.table)
+	s.unindex(q)
 	q.state = ended
 }
 

@@ -3,6 +3,7 @@ package sched
 import (
 	"vapp.dev/engine/kv"
 	"vapp.dev/engine/sample"
+	"vapp.dev/engine/speculate"
 )
 
 // Spec is what a sequence is made of.
@@ -48,6 +49,10 @@ type Seq struct {
 	cached  int
 	seen    bool // was scheduled before
 	inStep  bool // has a row in the step that is being made
+
+	index  *speculate.Index // of its tokens, where its proposals come from; nil: none
+	drafts []int32          // what the device proposes to follow its tokens
+	guess  []int32          // its newest token and the proposals of the step that is being made
 }
 
 // NewSeq makes a sequence for Add.

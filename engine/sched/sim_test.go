@@ -3,6 +3,7 @@ package sched
 import (
 	"fmt"
 	"hash/maphash"
+	"math/rand/v2"
 	"testing"
 
 	"vapp.dev/engine/kv"
@@ -14,10 +15,13 @@ import (
 // up to it. A drawn token is a function of that hash and the seed, so that any
 // wrong page shows in the tokens.
 type device struct {
-	layout kv.Layout
-	mem    []map[slot]uint64
-	truth  map[*Seq][]uint64 // what the slots of a sequence must hold
-	last   []int32           // sampled rows of the step before
+	layout  kv.Layout
+	mem     []map[slot]uint64
+	truth   map[*Seq][]uint64 // what the slots of a sequence must hold
+	last    []int32           // sampled rows of the step before
+	drafts  int               // proposals after each step
+	rng     *rand.Rand        // of how many of them are right
+	guessed uint64            // hash of the tokens up to the newest proposal
 }
 
 type slot struct {
@@ -45,8 +49,12 @@ func extendHash(h uint64, salt string, id int32) uint64 {
 	}{h, salt, id})
 }
 
-// draw is the toy model: token of a sequence whose prefix hashes to h.
-func draw(h, seed uint64) int32 {
+// draw is the toy model: token of a sequence whose prefix hashes to h and ends with
+// last. With odd seeds it depends on the last token alone, so that it repeats itself.
+func draw(h, seed uint64, last int32) int32 {
+	if seed%2 == 1 {
+		h = uint64(last) * 6
+	}
 	return int32((h ^ seed*0x9e3779b97f4a7c15) % 1000003 % vocab)
 }
 
@@ -74,6 +82,7 @@ func (d *device) launch(st *Step) (Result, error) {
 		if len(ids) != row.Count {
 			return r, fmt.Errorf("%s: %d tokens for %d positions", q.ID(), len(ids), row.Count)
 		}
+		d.truth[q] = d.truth[q][:min(len(d.truth[q]), row.From)]
 		for k, id := range ids {
 			d.store(q, row.From+k, id)
 		}
@@ -84,9 +93,8 @@ func (d *device) launch(st *Step) (Result, error) {
 			r.Tokens[row.Sample+k] = q.Prompt()[row.TargetPos+k]
 			seen[row.Sample+k]++
 		}
-		if row.Draw {
-			r.Tokens[row.DrawRow()] = d.sample(q, row.From+row.Count)
-			seen[row.DrawRow()]++
+		if err := d.draws(i, row, ids, &r, seen); err != nil {
+			return r, err
 		}
 	}
 	for i, n := range seen {
@@ -99,6 +107,60 @@ func (d *device) launch(st *Step) (Result, error) {
 	}
 	d.last = r.Tokens
 	return r, nil
+}
+
+// draws samples behind the last position and behind each that is proposed, says how
+// many of these are right, and proposes what follows.
+func (d *device) draws(i int, row *Row, ids []int32, r *Result, seen []int) error {
+	q, first := row.Seq, row.From+row.Count-row.Proposed
+	n := row.Targets
+	if row.Draw {
+		n++
+		for k := range 1 + row.Proposed {
+			at := row.DrawRow() + k
+			r.Tokens[at] = d.sample(q, first+k, ids[len(ids)-1-row.Proposed+k])
+			seen[at]++
+			if k > 0 && n == row.Targets+k && r.Tokens[at-1] == ids[len(ids)-1-row.Proposed+k] {
+				n++
+			}
+		}
+	}
+	if row.Next >= 0 {
+		if row.Draw || row.Next != q.tokens[row.From+row.Count] {
+			return fmt.Errorf("%s: %d is not the token at %d", q.ID(), row.Next, row.From+row.Count)
+		}
+		seen[row.DrawRow()]++
+		n++
+	}
+	last := row.Draw || row.Next >= 0 || row.Targets > 0 && row.TargetPos+row.Targets == row.From+row.Count+1
+	if d.drafts > 0 && !last {
+		return fmt.Errorf("%s: position %d is not sampled", q.ID(), row.From+row.Count-1)
+	}
+	r.Accepted = append(r.Accepted, int32(n))
+	at := first + n - row.Targets - 1 // of the last token drawn that counts
+	for k := range d.drafts {
+		id := int32(-1)
+		if row.Draw && k == 0 {
+			id = r.Tokens[row.DrawRow()+n-row.Targets-1]
+		} else if row.Draw {
+			id = r.Drafts[len(r.Drafts)-1]
+		}
+		if row.Draw {
+			var h uint64
+			if k == 0 {
+				h = d.truth[q][at-1]
+			} else {
+				h = d.guessed
+			}
+			d.guessed = extendHash(h, q.spec.Salt, id)
+			id = edited(q.Params(), nil, at+1+k-len(q.Prompt()), draw(d.guessed, q.Seed(), id))
+			if d.rng.IntN(3) == 0 {
+				id = (id + 1) % vocab
+			}
+		}
+		r.Drafts = append(r.Drafts, id)
+	}
+	return nil
 }
 
 // read looks at all history that attention would read.
@@ -144,10 +206,11 @@ func (d *device) store(q *Seq, p int, id int32) {
 	}
 }
 
-// sample draws the token at position p, which bad words and min_tokens edit.
-func (d *device) sample(q *Seq, p int) int32 {
+// sample draws the token at position p behind last, which bad words and min_tokens
+// edit.
+func (d *device) sample(q *Seq, p int, last int32) int32 {
 	h := d.truth[q][p-1]
-	return edited(q.Params(), q.Output(), p-len(q.Prompt()), draw(h, q.Seed()))
+	return edited(q.Params(), q.Output(), p-len(q.Prompt()), draw(h, q.Seed(), last))
 }
 
 // edited moves a token on while it is forbidden.
@@ -170,11 +233,12 @@ func edited(p *sample.Params, output []int32, n int, id int32) int32 {
 // alone is what a sequence must come to whatever runs beside it.
 func alone(o Options, sp Spec) (out []int32, why Finish) {
 	var h uint64
-	for _, id := range sp.Prompt {
+	var id int32
+	for _, id = range sp.Prompt {
 		h = extendHash(h, sp.Salt, id)
 	}
 	for {
-		id := edited(sp.Params, out, len(out), draw(h, sp.Seed))
+		id = edited(sp.Params, out, len(out), draw(h, sp.Seed, id))
 		out = append(out, id)
 		switch {
 		case sp.Params.StopAt(id, len(out)) != sample.GoOn:
@@ -199,6 +263,7 @@ type rig struct {
 	finish  map[*Seq]Finish
 	steps   int
 	total   Stats
+	guessed Speculation
 	trace   func(format string, args ...any)
 }
 
@@ -209,8 +274,10 @@ type launched struct {
 
 func newRig(t testing.TB, o Options, l kv.Layout, slabs int, caching bool) *rig {
 	pool := kv.NewPool(l, slabs, caching)
+	dev := newDevice(l)
+	dev.drafts, dev.rng = o.Drafts, rand.New(rand.NewPCG(3, 4))
 	return &rig{
-		t: t, opts: o, s: New(o, pool), pool: pool, dev: newDevice(l),
+		t: t, opts: o, s: New(o, pool), pool: pool, dev: dev,
 		out: map[*Seq][]int32{}, targets: map[*Seq]int{}, finish: map[*Seq]Finish{},
 		trace: func(string, ...any) {},
 	}
@@ -241,8 +308,22 @@ func (g *rig) beat() (busy bool, err error) {
 			return false, err
 		}
 		st = l.step
+		g.add(st.Speculation)
+	}
+	if err := g.trimmed(); err != nil {
+		return false, err
 	}
 	return st != nil, g.s.Check()
+}
+
+// add counts proposals.
+func (g *rig) add(v Speculation) {
+	g.guessed.Drafts += v.Drafts
+	g.guessed.Proposed += v.Proposed
+	g.guessed.Accepted += v.Accepted
+	if v.Drafts > 0 {
+		g.trace("  drafts %d proposed %d accepted %d %v", v.Drafts, v.Proposed, v.Accepted, v.PerPosition)
+	}
 }
 
 func (g *rig) bounds(st *Step) error {
@@ -255,11 +336,32 @@ func (g *rig) bounds(st *Step) error {
 	case len(st.Rows) > g.opts.MaxNumSeqs || running > g.opts.MaxNumSeqs:
 		return fmt.Errorf("%d sequences in a step, %d running", len(st.Rows), running)
 	}
+	for i := range st.Rows {
+		r := &st.Rows[i]
+		switch q := r.Seq; {
+		case r.From+r.Count >= q.limit:
+			return fmt.Errorf("%s: position %d is computed, the sequence ends at %d", q.ID(), r.From+r.Count-1, q.limit)
+		case r.Proposed > g.opts.Verify || r.Proposed > 0 && (!r.Draw || r.Count != 1+r.Proposed || q.Params().NeedsOutput()):
+			return fmt.Errorf("%s: %d proposals in a row of %d", q.ID(), r.Proposed, r.Count)
+		}
+	}
+	return nil
+}
+
+// trimmed says that between steps no page is kept for what was taken back.
+func (g *rig) trimmed() error {
+	for _, q := range g.s.running {
+		for c, spec := range g.dev.layout.Specs {
+			if n := len(q.Pages(c)); spec.BlockSize > 0 && len(g.flight) == 0 && n*spec.BlockSize >= q.sent+spec.BlockSize {
+				return fmt.Errorf("%s: %d pages of class %s for %d tokens", q.ID(), n, spec.Name, q.sent)
+			}
+		}
+	}
 	return nil
 }
 
 func (g *rig) take(outs []Output) error {
-	for _, o := range outs {
+	for i, o := range outs {
 		if g.finish[o.Seq] != NotFinished {
 			return fmt.Errorf("%s: output after its end", o.Seq.ID())
 		}
@@ -273,13 +375,13 @@ func (g *rig) take(outs []Output) error {
 			g.targets[o.Seq] += o.Targets
 		}
 		if o.Token >= 0 {
-			if o.First != (len(g.out[o.Seq]) == 0) {
+			if o.First != (len(g.out[o.Seq]) == 0) || o.More != (i > 0 && outs[i-1].Seq == o.Seq) {
 				return fmt.Errorf("%s: wrong First", o.Seq.ID())
 			}
 			g.out[o.Seq] = append(g.out[o.Seq], o.Token)
 		}
 		g.finish[o.Seq] = o.Finish
-		g.trace("  %s", describeOutput(o))
+		g.trace("  %s", describeOutput(o, len(g.out[o.Seq])))
 	}
 	return nil
 }
@@ -300,11 +402,17 @@ func describe(st *Step) string {
 	s := fmt.Sprintf("step %d tokens %d rows:", st.Tokens, st.Samples)
 	for _, r := range st.Rows {
 		s += fmt.Sprintf(" %s[%d:%d]", r.Seq.ID(), r.From, r.From+r.Count)
+		if r.Proposed > 0 {
+			s += fmt.Sprintf("+%d", r.Proposed)
+		}
 		if r.Ref >= 0 {
 			s += fmt.Sprintf("<%d", r.Ref)
 		}
 		if r.Targets > 0 {
 			s += fmt.Sprintf("?%d+%d", r.TargetPos, r.Targets)
+		}
+		if r.Next >= 0 {
+			s += fmt.Sprintf("=%d", r.DrawRow())
 		}
 		if r.Draw {
 			s += fmt.Sprintf(">%d", r.DrawRow())
@@ -316,13 +424,13 @@ func describe(st *Step) string {
 	return s
 }
 
-func describeOutput(o Output) string {
+func describeOutput(o Output, tokens int) string {
 	s := fmt.Sprintf("%s:", o.Seq.ID())
 	if o.Targets > 0 {
 		s += fmt.Sprintf(" logprobs %d+%d", o.TargetPos, o.Targets)
 	}
 	if o.Token >= 0 {
-		s += fmt.Sprintf(" token %d", len(o.Seq.Output()))
+		s += fmt.Sprintf(" token %d", tokens)
 	}
 	if o.Finish != NotFinished {
 		s += " " + [...]string{"", "stop", "length", "error"}[o.Finish]

@@ -8,6 +8,8 @@ type Step struct {
 	Tokens  int // to compute, over all rows
 	Samples int // sampled rows, over all rows
 	Stats   Stats
+	// Speculation is what Commit found.
+	Speculation Speculation
 }
 
 // Stats counts what was decided since the step before.
@@ -19,6 +21,16 @@ type Stats struct {
 	// the first time, and those of them that the prefix cache had; 0 without
 	// prefix caching.
 	CacheQueries, CacheHits int
+}
+
+// Speculation counts the proposed tokens of a step.
+type Speculation struct {
+	Drafts   int // sequences that had proposals
+	Proposed int // tokens
+	Accepted int // of these
+	// PerPosition is how many sequences had their first, second, … proposal accepted,
+	// Options.Verify numbers.
+	PerPosition []int
 }
 
 // Row is one sequence's part of a step: the positions From to From+Count−1 are
@@ -37,19 +49,39 @@ type Row struct {
 	Targets   int
 	TargetPos int
 	// Draw says that the last position draws the next token, in sampled row
-	// DrawRow.
-	Draw   bool
+	// DrawRow. With proposals the last Proposed of Tokens are these, and each draws in a
+	// row of its own after it.
+	Draw     bool
+	Proposed int
+	// Next is the token after the last position where that is known and yet sampled,
+	// in row DrawRow, with Next as the target; −1: it is not.
+	Next   int32
 	Sample int // first sampled row of the sequence
 	epoch  int
 }
 
-// DrawRow is the sampled row of the drawn token, meaningful with Draw.
+// DrawRow is the sampled row of the first drawn token, meaningful with Draw and Next.
 func (r *Row) DrawRow() int { return r.Sample + r.Targets }
 
-// Result is what the device found, by sampled row: the step's Sampled and Status.
+// draws is how many sampled rows come after the targets.
+func (r *Row) draws() int {
+	switch {
+	case r.Draw:
+		return 1 + r.Proposed
+	case r.Next >= 0:
+		return 1
+	}
+	return 0
+}
+
+// Result is what the device found, by sampled row: the step's Sampled and Status; and
+// by row of the step: what Step.Accepted and Step.Drafts have, with Options.Verify
+// and Options.Drafts.
 type Result struct {
-	Tokens []int32
-	Status []int32 // 0: fine
+	Tokens   []int32
+	Status   []int32 // 0: fine
+	Accepted []int32 // sampled rows that count, targets included
+	Drafts   []int32 // [rows·Options.Drafts] tokens proposed to follow
 }
 
 // Finish says why a sequence ended; NotFinished while it has not.
@@ -63,12 +95,13 @@ const (
 	FinishError         // a row had no token: NaN logits, or every token forbidden
 )
 
-// Output is what a committed step gave a sequence.
+// Output is what a committed step gave a sequence: one for each token, in order.
 type Output struct {
 	Seq   *Seq
 	Token int32 // −1: none in this step
 	Row   int   // sampled row of Token, −1 without one
 	First bool  // Token is the sequence's first
+	More  bool  // Token comes with the one of the Output before
 	// Finish, and the id that stopped it: −1 unless it is one of stop_token_ids
 	// or an EOS beside the tokenizer's own.
 	Finish    Finish

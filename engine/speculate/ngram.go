@@ -84,13 +84,16 @@ func NewIndex(g NGram) *Index {
 // Read takes up to most of the tokens that were not read before and returns how
 // many. A sequence's tokens may be appended to, never changed.
 func (x *Index) Read(tokens []int32, most int) int {
-	n := min(len(tokens)-x.read, most)
+	n := max(0, min(len(tokens)-x.read, most))
 	for range n {
 		x.read++
 		x.add(tokens[:x.read])
 	}
 	return n
 }
+
+// Len is how many tokens were read.
+func (x *Index) Len() int { return x.read }
 
 // add looks up the n-grams at the end of tokens, and keeps those that are new.
 func (x *Index) add(tokens []int32) {
