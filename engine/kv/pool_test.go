@@ -209,3 +209,43 @@ func TestPoolAtRandom(t *testing.T) {
 		}
 	}
 }
+
+// TestCachedPagesGiveWay: pages that one class has cached, spread over all slabs, are no
+// reason to refuse what Fits: they are dropped where evicting them one by one would
+// take the slab that another class needs.
+func TestCachedPagesGiveWay(t *testing.T) {
+	l, err := NewLayout([]Spec{
+		{Name: "full", Kind: Full, PageBytes: 1 << 20, BlockSize: 4},
+		{Name: "state", Kind: State, PageBytes: 600 << 10},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	per := l.PagesPerSlab[0]
+	p := NewPool(l, 5, true)
+	scatter := make([]*Table, 3*per)
+	for i := range scatter { // a page each in three slabs, the state in a fourth
+		scatter[i] = p.NewTable("")
+		if !p.Extend(scatter[i], 0, 4, 4) {
+			t.Fatal("no page")
+		}
+		p.Seal(scatter[i], []int32{int32(i), 1, 2, 3}, 4*(1-min(1, i%per)))
+	}
+	for _, s := range scatter {
+		p.Free(s)
+	}
+	if u := p.Usage(0); u.Cached != 3 || u.Used != 0 {
+		t.Fatalf("usage %+v, want three cached pages", u)
+	}
+	table, tokens := p.NewTable(""), 4*(4*per-1)
+	need := make([]int, 2)
+	if p.Need(table, tokens, need); !p.Fits(need) {
+		t.Fatalf("%v pages do not fit into an empty pool of %d slabs", need, p.Slabs())
+	}
+	if !p.Extend(table, 0, tokens, tokens) {
+		t.Error("what fits was refused")
+	}
+	if err := p.Check(); err != nil {
+		t.Error(err)
+	}
+}

@@ -76,6 +76,17 @@ func (p *Pool) Extend(t *Table, from, sure, to int) bool {
 		return false
 	}
 	p.tables[t] = struct{}{}
+	if p.grow(t, sure, to) {
+		return true
+	}
+	// Fits counts on cached pages that were in the way of another class.
+	p.Drop()
+	return p.grow(t, sure, to)
+}
+
+// grow is Extend's taking: pages for the blocks up to position to. False: a class found
+// none, and t has what it had.
+func (p *Pool) grow(t *Table, sure, to int) bool {
 	for i := range t.parts {
 		c, part := &p.classes[i], &t.parts[i]
 		p.was[i] = len(part.pages)

@@ -8,7 +8,8 @@ func (s *Scheduler) wholeStep() bool {
 	if s.opts.ChunkedPrefill || len(s.waiting) == 0 {
 		return false
 	}
-	return len(s.waiting[0].tokens)+len(s.running) > s.opts.MaxNumBatchedTokens
+	q := s.waiting[0]
+	return len(q.tokens)-q.kept+len(s.running) > s.opts.MaxNumBatchedTokens
 }
 
 // admit begins waiting sequences, in order, while the step has room and the pool
@@ -30,7 +31,7 @@ func (s *Scheduler) admit() {
 // follows says that q will share the pages that its Lead is computing now.
 func (s *Scheduler) follows(q *Seq) bool {
 	lead := q.spec.Lead
-	if lead == nil || lead.state != running || !s.pool.Caching() || q.wantsTargets() {
+	if lead == nil || lead.state != running || q.saved != nil || !s.pool.Caching() || q.wantsTargets() {
 		return false
 	}
 	n := len(lead.spec.Prompt)
@@ -42,30 +43,48 @@ func (s *Scheduler) begun(q *Seq) bool {
 	if s.left() <= 0 || s.step.Samples == s.opts.MaxSamples {
 		return false
 	}
-	if s.blocked.seq == q && s.blocked.freed == s.pool.Freed() {
+	mark := len(s.moves)
+	if q.saved != nil && len(s.step.Rows) > 0 || !s.placed(q) {
 		return false
-	}
-	if !q.wantsTargets() {
-		q.sent = s.pool.Match(q.table, q.tokens)
-	}
-	if !s.room(q) {
-		s.pool.Free(q.table)
-		q.sent = 0
-		if len(s.running) > 0 {
-			s.blocked.seq, s.blocked.freed = q, s.pool.Freed()
-			return false
-		}
-		// Alone it fits, if the cached pages it matched do not pin their slabs.
-		s.pool.Drop()
 	}
 	p, ok := s.cut(q, q.left())
 	if ok && !s.opts.ChunkedPrefill && !q.wantsTargets() {
 		ok = p.draw
 	}
 	if !ok || !s.pool.Extend(q.table, q.sent, q.sent+p.count, q.sent+p.count) {
-		s.pool.Free(q.table)
-		q.sent = 0
+		s.empty(q, mark)
 		return false
+	}
+	s.start(q)
+	s.add(q, p)
+	return true
+}
+
+// placed gives q pages for what it need not compute, if there is room for all it has,
+// or leaves it as it was.
+func (s *Scheduler) placed(q *Seq) bool {
+	if s.blocked.seq == q && s.blocked.freed == s.pool.Freed() {
+		return false
+	}
+	mark := len(s.moves)
+	if s.fill(q) && s.room(q) {
+		return true
+	}
+	s.empty(q, mark)
+	if len(s.running) > 0 {
+		s.blocked.seq, s.blocked.freed = q, s.pool.Freed()
+		return false
+	}
+	// Alone it fits, if the cached pages it matched do not pin their slabs.
+	s.pool.Drop()
+	return s.fill(q)
+}
+
+// start moves q, which has its pages, from waiting to running.
+func (s *Scheduler) start(q *Seq) {
+	if q.saved != nil {
+		s.forget(q)
+		s.stats.SwappedIn++
 	}
 	s.waiting = s.opts.Policy.remove(s.waiting, q)
 	s.running = s.opts.Policy.insert(s.running, q)
@@ -78,8 +97,6 @@ func (s *Scheduler) begun(q *Seq) bool {
 			s.stats.CacheHits += q.sent
 		}
 	}
-	s.add(q, p)
-	return true
 }
 
 // room says that the pool has pages for all tokens q has and one more, beside
@@ -95,14 +112,15 @@ func (s *Scheduler) room(q *Seq) bool {
 	return s.pool.Fits(s.need)
 }
 
-// preempt takes a running sequence's pages; it waits again and recomputes what
-// it had. Tokens in flight for it still arrive.
+// preempt takes a running sequence's pages; it waits again, and then has them
+// back from the host or recomputes what it had. Tokens in flight for it still arrive.
 func (s *Scheduler) preempt(q *Seq) {
 	if q.inStep {
 		s.unschedule(q)
 	}
 	s.running = s.opts.Policy.remove(s.running, q)
 	s.waiting = s.opts.Policy.insert(s.waiting, q)
+	s.save(q)
 	s.pool.Free(q.table)
 	s.unindex(q)
 	q.state, q.sent, q.done = waiting, 0, 0
@@ -128,4 +146,5 @@ func (s *Scheduler) unschedule(q *Seq) {
 	}
 	st.Rows = slices.Delete(st.Rows, i, i+1)
 	q.inStep = false
+	q.sent = r.From
 }

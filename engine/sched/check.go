@@ -9,6 +9,20 @@ func (s *Scheduler) Check() error {
 	if err := s.pool.Check(); err != nil {
 		return err
 	}
+	if s.swap != nil {
+		if err := s.swap.Check(); err != nil {
+			return fmt.Errorf("swap: %w", err)
+		}
+		saved := 0
+		for _, q := range s.waiting {
+			if q.saved != nil {
+				saved++
+			}
+		}
+		if n := s.swap.Tables(); n != saved {
+			return fmt.Errorf("scheduler: %d waiting sequences have pages on the host and %d own some", saved, n)
+		}
+	}
 	if len(s.running) > s.opts.running() {
 		return fmt.Errorf("scheduler: %d sequences run, at most %d may", len(s.running), s.opts.running())
 	}
@@ -58,6 +72,8 @@ func (q *Seq) check(flying, drawn int) error {
 		return fmt.Errorf("has %d tokens and %d in flight, of %d to %d", len(q.tokens), q.pending, len(q.spec.Prompt), q.limit)
 	case q.state == waiting && (q.sent != 0 || q.done != 0 || q.table.Held() != 0):
 		return fmt.Errorf("waits with %d pages, %d positions computed of %d sent", q.table.Held(), q.done, q.sent)
+	case (q.saved != nil) != (q.kept > 0) || q.kept > 0 && (q.state == running || q.kept > q.total()):
+		return fmt.Errorf("has the pages of %d positions on the host, in state %d with %d tokens", q.kept, q.state, q.total())
 	case q.state == running && (q.sent != q.done+flying || q.sent > q.total() || q.sent == 0):
 		return fmt.Errorf("has %d positions computed, %d in flight and %d sent, of %d", q.done, flying, q.sent, q.total())
 	}

@@ -37,7 +37,7 @@ func FuzzSched(f *testing.F) {
 		if !o.ChunkedPrefill {
 			o.MaxNumBatchedTokens += o.MaxModelLen
 		}
-		specs := []kv.Spec{full, narrow}[:1+in.next(2)]
+		specs := []kv.Spec{full, narrow, recur}[:1+in.next(3)]
 		if how := in.next(3); how > 0 && o.Lag == 0 {
 			o.Verify = 1 + in.next(5)
 			if how == 1 {
@@ -54,6 +54,7 @@ func FuzzSched(f *testing.F) {
 			t.Fatal(err)
 		}
 		g := newRig(t, o, l, l.SequenceSlabs(o.MaxModelLen)+in.next(8), in.next(4) > 0)
+		g.swap(in.next(6))
 		play(t, g, &in)
 	})
 }

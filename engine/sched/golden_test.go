@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "rewrite testdata")
 
 // TestGolden plays testdata/*.txtar. Section "in" has one command a line:
 //
-//	options maxModelLen=64 maxNumSeqs=4 maxNumBatchedTokens=16 maxSamples=4 lag=0 chunked=true policy=fcfs pages=16 block=4 caching=true
+//	options maxModelLen=64 maxNumSeqs=4 maxNumBatchedTokens=16 maxSamples=4 lag=0 chunked=true policy=fcfs pages=16 block=4 caching=true swap=0
 //	        verify=N drafts=N lookup=MIN-MAX
 //	add ID prompt=N maxTokens=N [text=LETTERS] [salt=S] [priority=N] [lead=ID] [promptLogprobs=N] [badWords=1] [seed=N] [stop=N]
 //	cancel ID
@@ -163,7 +163,7 @@ func (g *script) start(m map[string]string) {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	g.rig = newRig(g.t, o, l, g.number(m["pages"], 16), m["caching"] != "false")
+	g.rig = newRig(g.t, o, l, g.number(m["pages"], 16), m["caching"] != "false").swap(g.number(m["swap"], 0))
 	g.rig.trace = func(format string, args ...any) { fmt.Fprintf(g.out, "  "+format+"\n", args...) }
 }
 

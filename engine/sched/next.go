@@ -10,6 +10,7 @@ func (s *Scheduler) Next() *Step {
 		return nil
 	}
 	s.begin()
+	s.restore()
 	if s.wholeStep() {
 		s.admit()
 	}
@@ -28,7 +29,7 @@ func (s *Scheduler) begin() {
 		s.step = &Step{}
 	}
 	clear(s.step.Rows)
-	*s.step = Step{Rows: s.step.Rows[:0], Speculation: Speculation{PerPosition: s.step.Speculation.PerPosition[:0]}}
+	*s.step = Step{Rows: s.step.Rows[:0], Moves: s.step.Moves[:0], Speculation: Speculation{PerPosition: s.step.Speculation.PerPosition[:0]}}
 	s.ahead = 0
 }
 
@@ -162,6 +163,7 @@ func (s *Scheduler) finish() *Step {
 			q.counted = end
 		}
 	}
+	st.Moves, s.moves = append(st.Moves, s.moves...), s.moves[:0]
 	st.Stats, s.stats = s.stats, Stats{}
 	s.flight = append(s.flight, st)
 	return st

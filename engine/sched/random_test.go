@@ -17,6 +17,7 @@ var (
 	// Several pages a slab: what one sequence leaves behind may be in the way of
 	// another class.
 	small   = kv.Spec{Name: "small", Kind: kv.Full, PageBytes: 200 << 10, BlockSize: 4}
+	recur   = kv.Spec{Name: "state", Kind: kv.State, PageBytes: 600 << 10}
 	smaller = kv.Spec{Name: "smaller", Kind: kv.Window, PageBytes: 250 << 10, BlockSize: 4, Window: 18}
 )
 
@@ -26,6 +27,7 @@ type workload struct {
 	opts    Options
 	layout  kv.Layout
 	slabs   int
+	host    int // slabs of swap space
 	caching bool
 	cancels bool
 }
@@ -42,7 +44,9 @@ func newWorkload(t testing.TB, seed uint64) *workload {
 		w.opts.MaxNumBatchedTokens += w.opts.MaxModelLen
 	}
 	specs := []kv.Spec{full}
-	switch r.IntN(4) {
+	switch r.IntN(5) {
+	case 4:
+		specs = append(specs, recur)
 	case 0:
 		specs = append(specs, narrow)
 	case 1:
@@ -55,6 +59,7 @@ func newWorkload(t testing.TB, seed uint64) *workload {
 	}
 	w.layout = l
 	w.slabs = l.SequenceSlabs(w.opts.MaxModelLen) + r.IntN(12)/len(specs)/len(specs)
+	w.host = max(0, r.IntN(3)-1) * (1 + r.IntN(2*w.slabs))
 	w.caching, w.cancels = r.IntN(3) > 0, r.IntN(3) == 0
 	return w
 }
@@ -166,11 +171,11 @@ func (w *workload) run(g *rig, requests int) ([]*Seq, error) {
 // with caching, preemption and cancelling, every sequence gives the tokens that it
 // gives alone, and all pages come back.
 func TestRandomWorkloads(t *testing.T) {
-	var preempted, hits, chunked int
+	var preempted, hits, chunked, out, in int
 	var guessed Speculation
 	for seed := range uint64(300) {
 		w := newWorkload(t, seed)
-		g := newRig(t, w.opts, w.layout, w.slabs, w.caching)
+		g := newRig(t, w.opts, w.layout, w.slabs, w.caching).swap(w.host)
 		seqs, err := w.run(g, 25)
 		if err != nil {
 			t.Fatalf("seed %d, %+v, %d slabs: %v", seed, w.opts, w.slabs, err)
@@ -188,12 +193,14 @@ func TestRandomWorkloads(t *testing.T) {
 		chunked += g.steps
 		guessed.Proposed += g.guessed.Proposed
 		guessed.Accepted += g.guessed.Accepted
+		out += g.total.SwappedOut
+		in += g.total.SwappedIn
 	}
-	t.Logf("%d steps, %d preemptions, %d tokens from the cache, %d proposed, %d accepted", chunked, preempted, hits, guessed.Proposed, guessed.Accepted)
+	t.Logf("%d steps, %d preemptions, %d swapped out, %d in, %d tokens from the cache, %d proposed, %d accepted", chunked, preempted, out, in, hits, guessed.Proposed, guessed.Accepted)
 	if guessed.Accepted < 1000 || guessed.Proposed-guessed.Accepted < 1000 {
 		t.Errorf("%d of %d proposals accepted: the workloads test too little", guessed.Accepted, guessed.Proposed)
 	}
-	if preempted < 100 || hits < 1000 {
-		t.Errorf("%d preemptions and %d cached tokens: the workloads test too little", preempted, hits)
+	if preempted < 100 || hits < 1000 || in < 100 || out < in {
+		t.Errorf("%d preemptions, %d out, %d in and %d cached tokens: the workloads test too little", preempted, out, in, hits)
 	}
 }

@@ -15,17 +15,20 @@ import (
 type Scheduler struct {
 	opts     Options
 	pool     *kv.Pool
-	running  []*Seq // in the policy's order
-	waiting  []*Seq // in the policy's order
+	swap     *kv.Pool // pages on the host, nil without
+	running  []*Seq   // in the policy's order
+	waiting  []*Seq   // in the policy's order
 	flight   []*Step
 	spare    []*Step
 	out      []Output
-	step     *Step // being made by Next
-	ahead    int   // its tokens that are kept for proposals
-	indexed  int   // tokens in the indexes of all sequences
-	mayIndex int   // at most so many
-	reaches  bool  // pages are taken for what the device proposes behind a step
-	stats    Stats // since the last step
+	step     *Step     // being made by Next
+	moves    []Move    // of pages, since the last step
+	paths    []kv.Move // scratch
+	ahead    int       // its tokens that are kept for proposals
+	indexed  int       // tokens in the indexes of all sequences
+	mayIndex int       // at most so many
+	reaches  bool      // pages are taken for what the device proposes behind a step
+	stats    Stats     // since the last step
 	count    uint64
 	need     []int
 	blocked  struct { // the admission that did not fit, while nothing was freed
@@ -46,6 +49,11 @@ func New(o Options, pool *kv.Pool) *Scheduler {
 	}
 	return s
 }
+
+// SetSwap gives the scheduler pages on the host, of the layout of its pool: sequences
+// that are preempted leave their pages there while there is room. It is called before
+// the first Add.
+func (s *Scheduler) SetSwap(host *kv.Pool) { s.swap = host }
 
 // NeverFitsError refuses a sequence that could never run to its end.
 type NeverFitsError struct {
@@ -124,6 +132,7 @@ func (s *Scheduler) end(q *Seq) {
 	}
 	s.pool.Free(q.table)
 	s.unindex(q)
+	s.forget(q)
 	q.state = ended
 }
 

@@ -38,6 +38,8 @@ type Seq struct {
 	tokens  []int32 // prompt and committed output
 	limit   int     // tokens at which it ends: max_tokens or the model length
 	table   *kv.Table
+	saved   *kv.Table // its pages on the host, while it waits for its own
+	kept    int       // positions that these hold, 0 without
 
 	sent    int // positions computed or in flight
 	done    int // positions computed, by what is committed

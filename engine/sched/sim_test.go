@@ -17,6 +17,7 @@ import (
 type device struct {
 	layout  kv.Layout
 	mem     []map[slot]uint64
+	host    []map[slot]uint64
 	truth   map[*Seq][]uint64 // what the slots of a sequence must hold
 	last    []int32           // sampled rows of the step before
 	drafts  int               // proposals after each step
@@ -32,7 +33,7 @@ type slot struct {
 func newDevice(l kv.Layout) *device {
 	d := &device{layout: l, truth: map[*Seq][]uint64{}}
 	for range l.Specs {
-		d.mem = append(d.mem, map[slot]uint64{})
+		d.mem, d.host = append(d.mem, map[slot]uint64{}), append(d.host, map[slot]uint64{})
 	}
 	return d
 }
@@ -62,6 +63,9 @@ func draw(h, seed uint64, last int32) int32 {
 func (d *device) launch(st *Step) (Result, error) {
 	r := Result{Tokens: make([]int32, st.Samples), Status: make([]int32, st.Samples)}
 	seen := make([]int, st.Samples)
+	for _, m := range st.Moves {
+		d.move(m)
+	}
 	for i := range st.Rows {
 		if err := d.read(&st.Rows[i]); err != nil {
 			return r, err
@@ -163,6 +167,17 @@ func (d *device) draws(i int, row *Row, ids []int32, r *Result, seen []int) erro
 	return nil
 }
 
+// move copies a page, whatever it holds.
+func (d *device) move(m Move) {
+	to, at, from, n := d.mem[m.Class], m.Page, d.host[m.Class], m.Slot
+	if m.Out {
+		to, at, from, n = from, n, to, at
+	}
+	for i := range max(copies, d.layout.Specs[m.Class].BlockSize) {
+		to[slot{at, i}] = from[slot{n, i}]
+	}
+}
+
 // read looks at all history that attention would read.
 func (d *device) read(row *Row) error {
 	q := row.Seq
@@ -170,6 +185,12 @@ func (d *device) read(row *Row) error {
 		d.know(q, p, q.tokens[p])
 	}
 	for c, spec := range d.layout.Specs {
+		if spec.Kind == kv.State {
+			if err := d.readState(row, c); err != nil {
+				return err
+			}
+			continue
+		}
 		first := 0
 		if spec.Kind == kv.Window {
 			first = max(0, row.From-spec.Window+1)
@@ -180,6 +201,18 @@ func (d *device) read(row *Row) error {
 				return fmt.Errorf("%s: class %s: page %d does not hold position %d of %d", q.ID(), spec.Name, page, p, row.From)
 			}
 		}
+	}
+	return nil
+}
+
+// copies of a state: more than a step verifies.
+const copies = 8
+
+// readState looks at the state that a row goes on from.
+func (d *device) readState(row *Row, c int) error {
+	page := row.Seq.Pages(c)[0]
+	if row.From > 0 && d.mem[c][slot{page, (row.From - 1) % copies}] != d.truth[row.Seq][row.From-1] {
+		return fmt.Errorf("%s: page %d does not hold the state at %d", row.Seq.ID(), page, row.From)
 	}
 	return nil
 }
@@ -200,6 +233,10 @@ func (d *device) know(q *Seq, p int, id int32) uint64 {
 func (d *device) store(q *Seq, p int, id int32) {
 	h := d.know(q, p, id)
 	for c, spec := range d.layout.Specs {
+		if spec.Kind == kv.State {
+			d.mem[c][slot{q.Pages(c)[0], p % copies}] = h
+			continue
+		}
 		if page := q.Pages(c)[p/spec.BlockSize]; page >= 0 {
 			d.mem[c][slot{page, p % spec.BlockSize}] = h
 		}
@@ -283,6 +320,14 @@ func newRig(t testing.TB, o Options, l kv.Layout, slabs int, caching bool) *rig 
 	}
 }
 
+// swap gives the rig that many slabs on the host.
+func (g *rig) swap(slabs int) *rig {
+	if slabs > 0 {
+		g.s.SetSwap(kv.NewPool(g.dev.layout, slabs, false))
+	}
+	return g
+}
+
 // beat is one turn of the loop: next, launch, and a commit when one is due.
 func (g *rig) beat() (busy bool, err error) {
 	st := g.s.Next()
@@ -291,6 +336,8 @@ func (g *rig) beat() (busy bool, err error) {
 		g.total.Preempted += st.Stats.Preempted
 		g.total.PromptTokens += st.Stats.PromptTokens
 		g.total.CacheHits += st.Stats.CacheHits
+		g.total.SwappedOut += st.Stats.SwappedOut
+		g.total.SwappedIn += st.Stats.SwappedIn
 		g.trace("%s", describe(st))
 		if err := g.bounds(st); err != nil {
 			return false, err
@@ -420,6 +467,9 @@ func describe(st *Step) string {
 	}
 	if v := st.Stats; v != (Stats{}) {
 		s += fmt.Sprintf(" prompt=%d preempted=%d new=%d cache=%d/%d", v.PromptTokens, v.Preempted, v.Scheduled, v.CacheHits, v.CacheQueries)
+		if v.SwappedOut+v.SwappedIn > 0 {
+			s += fmt.Sprintf(" out=%d in=%d moves=%d", v.SwappedOut, v.SwappedIn, len(st.Moves))
+		}
 	}
 	return s
 }

@@ -7,15 +7,28 @@ type Step struct {
 	Rows    []Row
 	Tokens  int // to compute, over all rows
 	Samples int // sampled rows, over all rows
-	Stats   Stats
+	// Moves of pages between device and host, in order, after the steps before
+	// and before this one.
+	Moves []Move
+	Stats Stats
 	// Speculation is what Commit found.
 	Speculation Speculation
+}
+
+// Move is a page that leaves the device for a slot on the host, or comes back.
+type Move struct {
+	Class int
+	Out   bool // page to slot, else slot to page
+	Page  int32
+	Slot  int32
 }
 
 // Stats counts what was decided since the step before.
 type Stats struct {
 	PromptTokens int // prompt tokens computed for the first time
 	Preempted    int // sequences that lost their pages
+	SwappedOut   int // of these, sequences whose pages went to the host
+	SwappedIn    int // sequences whose pages came back
 	Scheduled    int // sequences scheduled for the first time
 	// CacheQueries and CacheHits count the prompt tokens of sequences scheduled for
 	// the first time, and those of them that the prefix cache had; 0 without
