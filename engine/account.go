@@ -20,6 +20,7 @@ type Options struct {
 	BlockSize           int // tokens a KV page holds
 	KVFormat            kernels.Format
 	KVBytes             int64 // of the KV arena: whole slabs
+	SwapBytes           int64 // on the host, for the pages of preempted sequences: what holds whole slabs is used
 	PrefixCaching       bool
 	ChunkedPrefill      bool
 	Overlap             bool // launch step n+1 before step n is committed
@@ -75,6 +76,7 @@ func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Accou
 	if err != nil {
 		return nil, err
 	}
+	r.Arenas[backend.Swap] = l.Round(int64(layout.Slabs(o.SwapBytes)) * layout.SlabBytes)
 	a := &Account{Layout: l, Reservation: r, KV: layout}
 	for _, p := range programs {
 		if err := l.Runs(r.Weights, p); err != nil && a.PlanOnly == nil {

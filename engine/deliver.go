@@ -198,6 +198,7 @@ func (l *loop) ended(c *choice, f Finish, now time.Time) {
 // account adds what the scheduler decided to a step's figures.
 func (l *loop) account(s *sched.Step, report *StepStats) {
 	report.PromptTokens, report.Preempted = s.Stats.PromptTokens, s.Stats.Preempted
+	report.SwappedOut, report.SwappedIn = s.Stats.SwappedOut, s.Stats.SwappedIn
 	report.CacheQueries, report.CacheHits = s.Stats.CacheQueries, s.Stats.CacheHits
 	l.lost += int64(s.Stats.Preempted)
 }
@@ -206,9 +207,13 @@ func (l *loop) account(s *sched.Step, report *StepStats) {
 func (l *loop) publish() {
 	running, waiting := l.sched.Counts()
 	use := l.pool.Usage(0)
+	swapped, swapUsed := 0, 0.0
+	if l.swap != nil {
+		swapped, swapUsed = l.swap.Tables(), l.swap.Share()
+	}
 	l.e.stats.Store(&Stats{
 		Running: running, Waiting: waiting + len(l.held),
-		KVPages: l.e.pages, KVUsed: l.pool.Share(), KVCached: use.Cached,
+		KVPages: l.e.pages, KVUsed: l.pool.Share(), KVCached: use.Cached, Swapped: swapped, SwapUsed: swapUsed,
 		Preemptions: l.lost, Steps: l.steps,
 	})
 }

@@ -72,6 +72,10 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	e.stats.Store(&Stats{KVPages: e.pages})
 	pool := kv.NewPool(e.kv, slabs, c.Options.PrefixCaching)
 	l := newLoop(e, run, pool, beats, c.Hooks)
+	if n := e.kv.Slabs(r.Arenas[backend.Swap]); n > 0 {
+		l.swap = kv.NewPool(e.kv, n, false)
+		l.sched.SetSwap(l.swap)
+	}
 	go l.run()
 	return e, nil
 }

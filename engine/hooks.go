@@ -16,6 +16,8 @@ type StepStats struct {
 	PromptTokens     int // prompt tokens computed
 	GenerationTokens int
 	Preempted        int             // sequences preempted for lack of pages
+	SwappedOut       int             // of these, sequences whose pages went to swap space
+	SwappedIn        int             // sequences whose pages came back
 	FirstTokens      []time.Duration // arrival → first token, of choices that got theirs
 	BetweenTokens    []time.Duration // since the choice's previous token
 	// CacheQueries and CacheHits count prompt tokens of newly scheduled prompts.
@@ -42,6 +44,8 @@ type Stats struct {
 	KVPages          int     // pages the arena can hold (first class)
 	KVUsed           float64 // share of pages in use, 0..1
 	KVCached         int     // free pages that still hold a cached prefix
+	Swapped          int     // of Waiting, those whose pages are in swap space
+	SwapUsed         float64 // share of swap space in use, 0..1
 	Preemptions      int64
 	Steps            int64
 }

@@ -21,6 +21,7 @@ type loop struct {
 	e      *Engine
 	hooks  Hooks
 	pool   *kv.Pool
+	swap   *kv.Pool // nil without swap space
 	sched  *sched.Scheduler
 	runner *runner.Runner
 

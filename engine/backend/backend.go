@@ -50,6 +50,9 @@ type Settings struct {
 	// Variant forces an instruction set: "avx2", "avx512", "amx"; empty
 	// picks the best one in Facts.
 	Variant string
+	// SwapDir is the directory of the file that a host backend keeps its Swap arena
+	// in; "": the system's for files that may be large, $TMPDIR or /var/tmp.
+	SwapDir string
 	// Graphs says which steps are captured; backend cuda only.
 	Graphs Graphs
 }
@@ -129,10 +132,11 @@ const (
 	Scratch                // Values of a running Program
 	Workspace              // per-thread room of the kernels
 	StepIO                 // step buffers, two sets
+	Swap                   // slots for pages that are off the device: whole slabs, as KV
 	NumArenas
 )
 
-var arenaNames = [NumArenas]string{"weights", "kv", "scratch", "workspace", "step"}
+var arenaNames = [NumArenas]string{"weights", "kv", "scratch", "workspace", "step", "swap"}
 
 // String is the arena's name in ledgers and metrics.
 func (a Arena) String() string { return arenaNames[a] }
@@ -157,8 +161,21 @@ type Device interface {
 	Usage() [NumArenas]int64
 	// CopyPages copies whole pages inside a class's arena: from[i] → to[i].
 	CopyPages(class int, from, to []int32) error
+	// Move copies pages between the KV arena and slots of the Swap arena, one after
+	// the other: after all launches before it, before all that come later. An error
+	// leaves the contents of what it names unknown.
+	Move([]PageMove) error
 	// Close stops the threads and gives all memory back.
 	Close() error
+}
+
+// PageMove is one page that leaves the device or comes back. Slots lie in the Swap
+// arena as pages do in that of KV.
+type PageMove struct {
+	Class int
+	Out   bool // page to slot, else slot to page
+	Page  int32
+	Slot  int32
 }
 
 // Executable is a compiled Program; it belongs to the Device that made it.

@@ -17,6 +17,7 @@ type Runner struct {
 	exe     backend.Executable
 	shape   backend.StepShape
 	classes []backend.KVClass
+	moves   []backend.PageMove // of the step being launched
 }
 
 // New compiles the reservation's program.
@@ -38,6 +39,9 @@ func (r *Runner) Launch(set int, s *sched.Step) error {
 		return fmt.Errorf("runner: a step of %d tokens, %d sequences, %d sampled rows exceeds its buffers of %d, %d, %d",
 			s.Tokens, len(s.Rows), s.Samples, r.shape.Tokens, r.shape.Seqs, r.shape.Samples)
 	}
+	if err := r.move(s.Moves); err != nil {
+		return err
+	}
 	b := r.dev.Step(set)
 	t := 0
 	for i := range s.Rows {
@@ -45,6 +49,18 @@ func (r *Runner) Launch(set int, s *sched.Step) error {
 	}
 	b.First[len(s.Rows)] = int32(t)
 	return r.dev.Launch(r.exe, backend.Binding{Set: set, Tokens: s.Tokens, Seqs: len(s.Rows), Samples: s.Samples})
+}
+
+// move copies pages between the device and its swap space.
+func (r *Runner) move(moves []sched.Move) error {
+	if len(moves) == 0 {
+		return nil
+	}
+	r.moves = r.moves[:0]
+	for _, m := range moves {
+		r.moves = append(r.moves, backend.PageMove(m))
+	}
+	return r.dev.Move(r.moves)
 }
 
 // pack writes sequence i of the step, whose first token row is t, and returns

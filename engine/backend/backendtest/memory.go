@@ -15,7 +15,7 @@ const launchAllocs = 4
 
 // memory tests that a device uses what was reserved, at fixed addresses.
 func (s *subject) memory(t *testing.T) {
-	n := net{weights: kernels.Q8_0, pages: kernels.F16, block: 16, rows: 80, seqs: 4, sampled: true, tops: 2}
+	n := net{weights: kernels.Q8_0, pages: kernels.F16, block: 16, rows: 80, seqs: 4, sampled: true, tops: 2, swap: true}
 	r := n.rig(t, s, 4)
 	if got := r.dev.Usage(); got != r.res.Arenas {
 		t.Errorf("arenas take %v bytes, reserved were %v", got, r.res.Arenas)

@@ -17,6 +17,7 @@ type net struct {
 	rows, seqs     int // of the bucket
 	sampled        bool
 	tops           int
+	swap           bool // as many slots as pages
 
 	logits backend.Value
 }
@@ -41,7 +42,7 @@ func (n *net) rig(t testing.TB, s *subject, sequences int) *rig {
 	width := netMax / n.block
 	return s.rig(t, plan{
 		tensors: m, vocab: netVocab, bucket: backend.Bucket{Tokens: n.rows, Seqs: n.seqs, Samples: n.rows},
-		classes: []backend.KVClass{class(n.pages, n.block, netLayers, netKV, netDim, width)}, pages: sequences * width, bias: 4, tops: n.tops,
+		classes: []backend.KVClass{class(n.pages, n.block, netLayers, netKV, netDim, width)}, pages: sequences * width, bias: 4, tops: n.tops, swap: n.swap,
 		record: func(rec *backend.Recorder) { n.record(rec, w) },
 	})
 }

@@ -27,6 +27,7 @@ type plan struct {
 	vocab   int
 	bias    int
 	tops    int
+	swap    bool // as many slots as pages
 	record  func(*backend.Recorder)
 }
 
@@ -66,6 +67,9 @@ func (s *subject) reserve(t testing.TB, pl plan) backend.Reservation {
 	if len(pl.classes) > 0 {
 		r.Arenas[backend.KV] = pl.classes[0].Address(int32(pl.pages-1)) + pl.classes[0].PageBytes()
 	}
+	if pl.swap {
+		r.Arenas[backend.Swap] = r.Arenas[backend.KV]
+	}
 	r.Arenas[backend.StepIO] = r.Step.Bytes()
 	for a, n := range r.Arenas {
 		r.Arenas[a] = s.layout.Round(n)
@@ -78,7 +82,11 @@ func (s *subject) rig(t testing.TB, pl plan) *rig {
 	t.Helper()
 	r := &rig{t: t, res: s.reserve(t, pl)}
 	var err error
-	r.dev, err = s.opener.Open(s.facts, s.settings, r.res)
+	settings := s.settings
+	if pl.swap {
+		settings.SwapDir = s.swapDir(t, r.res)
+	}
+	r.dev, err = s.opener.Open(s.facts, settings, r.res)
 	check(t, err)
 	t.Cleanup(func() {
 		if err := r.dev.Close(); err != nil {

@@ -14,6 +14,7 @@ func (s *subject) tokens(t *testing.T) {
 	t.Run("resolve", s.resolve)
 	t.Run("overlap", s.overlap)
 	t.Run("copy pages", s.copyPages)
+	t.Run("move pages", s.movePages)
 }
 
 // resolve: ids pass, −1−r is row r of the other set, a row without token is 0.

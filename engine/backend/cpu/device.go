@@ -24,6 +24,7 @@ type device struct {
 	steps   [2]*backend.Step
 	sets    [2]set
 	pool    *C.vapp_pool
+	swap    *swapFile // nil without
 }
 
 // weight is a packed weight and where it begins in its arena.
@@ -48,7 +49,7 @@ func (Opener) Open(f backend.Facts, s backend.Settings, r backend.Reservation) (
 	if err := d.check(); err != nil {
 		return nil, err
 	}
-	if err := d.open(); err != nil {
+	if err := d.open(s.SwapDir); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
@@ -106,8 +107,15 @@ func short(what string, need, have int64) error {
 	return fmt.Errorf("backend %s: reservation: %s needs %d bytes, %d are reserved", name, what, need, have)
 }
 
-func (d *device) open() error {
+func (d *device) open(swapDir string) error {
+	var err error
+	if d.swap, err = openSwap(swapDir, d.r.Arenas[backend.Swap]); err != nil {
+		return fmt.Errorf("backend %s: %w", name, err)
+	}
 	for a, n := range d.r.Arenas {
+		if backend.Arena(a) == backend.Swap {
+			continue
+		}
 		m, err := mapArena(backend.Arena(a), n, d.layout.unit)
 		if err != nil {
 			return err
@@ -129,12 +137,13 @@ func (d *device) open() error {
 // Step returns a set's buffers.
 func (d *device) Step(set int) *backend.Step { return d.steps[set] }
 
-// Usage is what the system mapped.
+// Usage is what the system mapped, and the length of the swap file.
 func (d *device) Usage() [backend.NumArenas]int64 {
 	var u [backend.NumArenas]int64
 	for a, m := range d.arenas {
 		u[a] = m.bytes
 	}
+	u[backend.Swap] = d.swap.size()
 	return u
 }
 
@@ -169,7 +178,7 @@ func (d *device) Close() error {
 		C.vapp_pool_stop(d.pool)
 		d.pool = nil
 	}
-	var errs []error
+	errs := []error{d.swap.close()}
 	for a := range d.arenas {
 		errs = append(errs, d.arenas[a].unmap())
 	}

@@ -103,6 +103,25 @@ func (d *device) CopyPages(class int, from, to []int32) error {
 	return nil
 }
 
+// Move waits for what was launched and copies pages, one after the other.
+func (d *device) Move(moves []backend.PageMove) error {
+	kv, swap := d.arenas[backend.KV], d.arenas[backend.Swap]
+	d.drain()
+	for _, m := range moves {
+		if err := m.Check(d.r.Classes, int64(len(kv)), int64(len(swap))); err != nil {
+			return fmt.Errorf("backend %s: %w", name, err)
+		}
+		c := d.r.Classes[m.Class]
+		page, slot := kv[c.Address(m.Page):][:c.PageBytes()], swap[c.Address(m.Slot):][:c.PageBytes()]
+		if m.Out {
+			copy(slot, page)
+		} else {
+			copy(page, slot)
+		}
+	}
+	return nil
+}
+
 // Scratch is backend.Inspector's.
 func (d *device) Scratch(v backend.Value, p *backend.Program) []byte {
 	in := p.Values[v]

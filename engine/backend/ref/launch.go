@@ -60,6 +60,16 @@ func (d *device) Wait(set int) error {
 	return st.err
 }
 
+// drain waits for both sets; what Wait will say of them stays.
+func (d *device) drain() {
+	for i := range d.sets {
+		if st := &d.sets[i]; st.running {
+			st.err = <-st.done
+			st.running = false
+		}
+	}
+}
+
 // serve runs launches in order, until the queue is closed.
 func (d *device) serve(queue <-chan *launch) {
 	for l := range queue {
