@@ -43,5 +43,7 @@ func fuzzed(f *testing.F, tools string) {
 	})
 }
 
-func FuzzReasoning(f *testing.F) { fuzzed(f, "") }
-func FuzzHermes(f *testing.F)    { fuzzed(f, "hermes") }
+func FuzzReasoning(f *testing.F)  { fuzzed(f, "") }
+func FuzzHermes(f *testing.F)     { fuzzed(f, "hermes") }
+func FuzzGemma4(f *testing.F)     { fuzzed(f, "gemma4") }
+func FuzzQwen3Coder(f *testing.F) { fuzzed(f, "qwen3_coder") }

@@ -30,11 +30,23 @@ func reasonings() []reasoning {
 	return []reasoning{
 		{Entry: Entry{Name: "deepseek_r1", Models: "DeepSeek-R1 and its distills", Example: "<think>2 + 2 is 4</think>It is 4."}, spec: deepseekR1, always: true},
 		{Entry: Entry{Name: "qwen3", Models: "Qwen3, Qwen3.5", Example: "<think>\n2 + 2 is 4\n</think>\n\nIt is 4."}, spec: qwen3},
+		{Entry: Entry{Name: "gemma4", Models: "Gemma 4", Example: "<|channel>thought\n2 + 2 is 4<channel|>It is 4."}, spec: gemma4Thinking, always: true},
 	}
 }
 
 func toolList() []tools {
 	return []tools{
+		{
+			Entry: Entry{Name: "gemma4", Models: "Gemma 4", Example: `<|tool_call>call:greet{name:<|"|>Ada<|"|>,times:2}<tool_call|>`},
+			body:  newGemma4, render: renderGemma4, marks: gemmaMarkers,
+		},
+		{
+			Entry: Entry{
+				Name: "qwen3_coder", Aliases: []string{"qwen3_xml"}, Models: "Qwen3-Coder, Qwen3.5",
+				Example: "<tool_call>\n<function=add>\n<parameter=a>\n2\n</parameter>\n</function>\n</tool_call>",
+			},
+			body: newQwenCoder, render: renderQwenCoder, marks: coderMarkers[:2],
+		},
 		{
 			Entry: Entry{Name: "hermes", Models: "Hermes, Qwen2.5, Qwen3", Example: `<tool_call>{"name": "add", "arguments": {"a": 2}}</tool_call>`},
 			body:  newHermes, render: renderHermes, marks: hermesMarkers,

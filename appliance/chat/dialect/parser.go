@@ -103,7 +103,7 @@ func (p *Parser) Mark(marker string) []Delta {
 // back and the finish_reason for the client: tool_calls where the model stopped
 // after calling.
 func (p *Parser) Finish(reason string) ([]Delta, string) {
-	p.scan.end(reason != "stop")
+	p.scan.end(reason != "stop", p.out.markup)
 	p.out.end()
 	if reason == "stop" && p.out.calls > 0 && p.opts.Choice != None && p.opts.Choice != Named {
 		reason = "tool_calls"

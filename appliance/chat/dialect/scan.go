@@ -51,10 +51,11 @@ func (s *scanner) mark(m string) {
 	s.m.text(m)
 }
 
-// end ends the text. Where it was cut, half of a marker and more is markup.
-func (s *scanner) end(cut bool) {
+// end ends the text. Where it was cut, half of a marker or five bytes of it are
+// markup, and within markup any of it.
+func (s *scanner) end(cut, markup bool) {
 	for _, m := range s.m.markers() {
-		if cut && !s.token(m) && len(s.held) >= (len(m)+1)/2 && strings.HasPrefix(m, s.held) {
+		if cut && !s.token(m) && (markup || len(s.held) >= min(5, (len(m)+1)/2)) && strings.HasPrefix(m, s.held) {
 			s.held = ""
 		}
 	}

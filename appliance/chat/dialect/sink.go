@@ -11,6 +11,7 @@ type sink struct {
 	inCall  bool   // between begin and close
 	space   string // white space since the start or the last call, not sent yet
 	written bool   // content since the start or the last call
+	markup  bool   // within markup around calls, where the text is none of a call
 }
 
 // reasoning adds to the thought.
@@ -50,7 +51,15 @@ func (s *sink) arguments(t string) {
 	}
 }
 
-func (s *sink) close() { s.inCall = false }
+// close ends the call that began last.
+func (s *sink) close() { s.inCall, s.space, s.written = false, "", false }
+
+// block says that the text is markup around calls now, or no longer.
+func (s *sink) block(is bool) {
+	if is != s.markup {
+		s.space, s.written, s.markup = "", false, is
+	}
+}
 
 // reported says whether the client is told of the call that began last.
 func (s *sink) reported() bool {
@@ -71,7 +80,7 @@ func (s *sink) add(d Delta) {
 
 // end sends the white space that no call made needless.
 func (s *sink) end() {
-	if s.calls == 0 && s.space != "" {
+	if s.calls == 0 && s.space != "" && !s.markup {
 		s.add(Delta{Kind: Content, Text: s.space})
 	}
 	s.space = ""
