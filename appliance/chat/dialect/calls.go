@@ -1,6 +1,9 @@
 package dialect
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // callReader reads {"name": …, "arguments": …} (or "parameters") as it comes. The
 // call begins once its name is known and its arguments are under way, that is
@@ -198,9 +201,20 @@ func (r *callReader) cut() status {
 	return complete
 }
 
-// looksCut reports that an object that was cut could have become a call: its keys
-// are those of calls, and name comes first of those that tell.
+// under reports that the arguments of a call with a name are under way.
+func (r *callReader) under() bool {
+	return r.name != "" && !r.extra && (r.have != noArgs || r.kind() != noArgs && len(r.value) > 0)
+}
+
+// looksCut reports that what there is of an object could become a call.
 func (r *callReader) looksCut() bool {
-	return !r.extra && (r.name != "" && (r.have != noArgs || r.kind() != noArgs || string(r.key) == `"name"`) ||
-		r.name == "" && string(r.key) == `"name"`)
+	if r.extra {
+		return false
+	}
+	for _, known := range []string{`"name"`, `"parameters"`, `"arguments"`, `"type"`, `"id"`} {
+		if strings.HasPrefix(known, string(r.key)) {
+			return true
+		}
+	}
+	return false
 }

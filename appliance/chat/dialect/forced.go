@@ -67,7 +67,7 @@ func (r *required) between(s string) string {
 	return s[1:]
 }
 
-func (r *required) end() {
+func (r *required) end(bool) {
 	if r.state == inElement {
 		r.calls.cut()
 	}
@@ -92,7 +92,7 @@ func (n *named) text(s string) {
 	n.out.arguments(s)
 }
 
-func (n *named) end() {
+func (n *named) end(bool) {
 	if !n.out.inCall {
 		n.out.begin(n.name)
 		n.out.arguments("{}")

@@ -160,7 +160,7 @@ func (g *gemma4) inHead(m string) {
 }
 
 // end: a call is salvaged once its object has begun.
-func (g *gemma4) end() {
+func (g *gemma4) end(bool) {
 	if g.state == gemmaIn {
 		g.args.end()
 		g.close()

@@ -83,7 +83,7 @@ func (h *hermes) stop() {
 }
 
 // end: of a block that was cut before its name nothing is shown.
-func (h *hermes) end() {
+func (h *hermes) end(bool) {
 	if h.state == inObject {
 		h.call.cut()
 	}

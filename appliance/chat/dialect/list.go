@@ -31,6 +31,8 @@ func reasonings() []reasoning {
 		{Entry: Entry{Name: "deepseek_r1", Models: "DeepSeek-R1 and its distills", Example: "<think>2 + 2 is 4</think>It is 4."}, spec: deepseekR1, always: true},
 		{Entry: Entry{Name: "qwen3", Models: "Qwen3, Qwen3.5", Example: "<think>\n2 + 2 is 4\n</think>\n\nIt is 4."}, spec: qwen3},
 		{Entry: Entry{Name: "gemma4", Models: "Gemma 4", Example: "<|channel>thought\n2 + 2 is 4<channel|>It is 4."}, spec: gemma4Thinking, always: true},
+		{Entry: Entry{Name: "mistral", Models: "Magistral", Example: "[THINK]2 + 2 is 4[/THINK]It is 4."}, spec: mistralThinking, always: true},
+		{Entry: Entry{Name: gptOSS, Models: "gpt-oss, with tool calls by openai", Example: "<|channel|>analysis<|message|>2 + 2 is 4<|end|><|start|>assistant<|channel|>final<|message|>It is 4.<|return|>"}},
 	}
 }
 
@@ -51,8 +53,34 @@ func toolList() []tools {
 			Entry: Entry{Name: "hermes", Models: "Hermes, Qwen2.5, Qwen3", Example: `<tool_call>{"name": "add", "arguments": {"a": 2}}</tool_call>`},
 			body:  newHermes, render: renderHermes, marks: hermesMarkers,
 		},
+		{
+			Entry: Entry{Name: "llama3_json", Models: "Llama 3.1, 3.2, 3.3", Example: `{"name": "add", "parameters": {"a": 2}}`},
+			body:  newLlama3JSON, render: renderLlama3JSON, marks: llama3Markers,
+		},
+		{
+			Entry: Entry{Name: "pythonic", Models: "Llama 3.2 and 4 with pythonic templates", Example: `[add(a=2, b=3), greet(name="Ada")]`},
+			body:  newPythonic, render: renderPythonic, marks: pythonicMarkers,
+		},
+		{
+			Entry: Entry{Name: "mistral", Models: "Mistral, Ministral, Devstral, Magistral", Example: `[TOOL_CALLS]add[ARGS]{"a": 2}`},
+			body:  newMistral, render: renderMistral, newID: mistralCallName, marks: mistralMarkers,
+		},
+		{
+			Entry: Entry{Name: openAI, Models: "gpt-oss, with the reasoning of openai_gptoss", Example: `<|channel|>commentary to=functions.add <|constrain|>json<|message|>{"a": 2}<|call|>`},
+			body:  newHarmony, marks: harmonyMarkers,
+		},
 	}
 }
+
+// The two halves of harmony: each has its name, and they go together.
+const (
+	gptOSS = "openai_gptoss"
+	openAI = "openai"
+)
+
+// Harmony reports that the two names are those of harmony, whose prompts have a
+// renderer of their own.
+func Harmony(reasoning, tools string) bool { return reasoning == gptOSS || tools == openAI }
 
 // Reasonings lists the reasoning parsers.
 func Reasonings() []Entry {
@@ -112,6 +140,9 @@ func Markers() []string {
 func Render(reasoning, tools string, m Message) (string, error) {
 	if err := Check(reasoning, tools); err != nil {
 		return "", err
+	}
+	if Harmony(reasoning, tools) {
+		return renderHarmony(m), nil
 	}
 	text := ""
 	if r, ok := findReasoning(reasoning); ok && m.Reasoning != "" {

@@ -25,7 +25,8 @@ func (e *UnknownError) Error() string {
 	return fmt.Sprintf("no %s parser is called %q; there are %s", e.What, e.Name, strings.Join(e.Known, ", "))
 }
 
-// Check reports a name that is not known, as an *UnknownError.
+// Check reports a name that is not known, as an *UnknownError, and names that do
+// not go together, as a *PairError.
 func Check(reasoning, tools string) error {
 	if _, ok := findReasoning(reasoning); reasoning != "" && !ok {
 		return &UnknownError{"reasoning", reasoning, names(Reasonings())}
@@ -33,7 +34,17 @@ func Check(reasoning, tools string) error {
 	if _, ok := findTool(tools); tools != "" && !ok {
 		return &UnknownError{"tool call", tools, names(Tools())}
 	}
+	if Harmony(reasoning, tools) && reasoning != "" && tools != "" && (reasoning != gptOSS || tools != openAI) {
+		return &PairError{reasoning, tools}
+	}
 	return nil
+}
+
+// PairError says that two parsers cannot read one text.
+type PairError struct{ Reasoning, Tools string }
+
+func (e *PairError) Error() string {
+	return fmt.Sprintf("reasoning parser %s and tool call parser %s do not go together: %s and %s are one format", e.Reasoning, e.Tools, gptOSS, openAI)
 }
 
 func names(list []Entry) []string {
@@ -45,7 +56,7 @@ func names(list []Entry) []string {
 	return out
 }
 
-// New makes the parser of one reply. The error is an *UnknownError.
+// New makes the parser of one reply. The errors are those of Check.
 func New(o Options) (*Parser, error) {
 	if err := Check(o.Reasoning, o.Tools); err != nil {
 		return nil, err
@@ -72,6 +83,8 @@ func New(o Options) (*Parser, error) {
 func (p *Parser) machine(think reasoning, tool tools) machine {
 	var body machine
 	switch {
+	case Harmony(p.opts.Reasoning, p.opts.Tools):
+		return newHarmony(p)
 	case p.opts.Choice == Required:
 		body = &required{calls: callReader{out: &p.out}}
 	case p.opts.Choice == Named:
@@ -155,7 +168,7 @@ type plain struct{ out *sink }
 func (p *plain) markers() []string { return nil }
 func (p *plain) text(s string)     { p.out.content(s) }
 func (p *plain) mark(string)       {}
-func (p *plain) end()              {}
+func (p *plain) end(bool)          {}
 
 func randomID() string {
 	b := make([]byte, 16)

@@ -237,7 +237,7 @@ func (q *qwenCoder) afterShut(m string) {
 	q.inValue(m)
 }
 
-func (q *qwenCoder) end() {
+func (q *qwenCoder) end(bool) {
 	switch q.state {
 	case coderValue, coderShut:
 		q.endValue()

@@ -13,8 +13,8 @@ type machine interface {
 	text(s string)
 	// mark takes one of markers.
 	mark(m string)
-	// end says that nothing follows.
-	end()
+	// end says that nothing follows; cut, that more would have.
+	end(cut bool)
 }
 
 // scanner finds markers in a text that comes in pieces. It holds back the longest
@@ -60,7 +60,7 @@ func (s *scanner) end(cut, markup bool) {
 		}
 	}
 	s.release(len(s.held))
-	s.m.end()
+	s.m.end(cut)
 }
 
 // release hands the first n bytes over as text.

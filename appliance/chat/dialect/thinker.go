@@ -194,11 +194,11 @@ func (t *thinker) leave() {
 	t.thought, t.start, t.lead = false, false, ""
 }
 
-func (t *thinker) end() {
+func (t *thinker) end(cut bool) {
 	if t.thought {
 		t.leave()
 	} else if t.unsure {
 		t.sure()
 	}
-	t.body.end()
+	t.body.end(cut)
 }

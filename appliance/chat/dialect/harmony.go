@@ -1,0 +1,275 @@
+package dialect
+
+import "strings"
+
+// harmony is the format of gpt-oss, reasoning and tools in one: messages with a
+// header that says to whom they go, [role][ to=recipient]<|channel|>channel
+// [<|constrain|>type]<|message|>body<|end|>.
+type harmony struct {
+	out  *sink
+	in   bool   // a body; otherwise a header
+	head string // of a header, markers included
+	to   harmonyKind
+	said map[harmonyKind]bool // a message of that kind has had text
+	next bool                 // the present message has not
+}
+
+// harmonyKind is where a message goes.
+type harmonyKind uint8
+
+const (
+	ignored harmonyKind = iota
+	toReasoning
+	toContent
+	toCall
+)
+
+const (
+	harmonyStart     = "<|start|>"
+	harmonyEnd       = "<|end|>"
+	harmonyMessage   = "<|message|>"
+	harmonyChannel   = "<|channel|>"
+	harmonyConstrain = "<|constrain|>"
+	harmonyReturn    = "<|return|>"
+	harmonyCall      = "<|call|>"
+)
+
+var harmonyMarkers = []string{harmonyStart, harmonyEnd, harmonyMessage, harmonyChannel, harmonyConstrain, harmonyReturn, harmonyCall}
+
+// newHarmony begins where the prompt ends: in a header, or in the body of a message
+// that goes on.
+func newHarmony(p *Parser) machine {
+	h := &harmony{out: &p.out, said: map[harmonyKind]bool{}}
+	if p.opts.Tools == "" {
+		p.opts.Choice = None
+	}
+	tail := p.opts.Prompt[strings.LastIndex(p.opts.Prompt, harmonyStart)+1:]
+	if len(tail) == len(p.opts.Prompt) {
+		return h
+	}
+	header, body, open := strings.Cut(tail[len(harmonyStart)-1:], harmonyMessage)
+	switch {
+	case open && !strings.Contains(body, harmonyEnd):
+		h.head = header
+		h.enter()
+		h.next = false
+	case !open:
+		h.head = header
+	}
+	return h
+}
+
+func (h *harmony) markers() []string { return harmonyMarkers }
+
+func (h *harmony) text(s string) {
+	if !h.in {
+		h.head += s
+		return
+	}
+	h.say(s)
+}
+
+// say adds to the present message; those of a kind are joined by line ends.
+func (h *harmony) say(s string) {
+	lead := ""
+	if h.next && h.said[h.to] {
+		lead = "\n"
+	}
+	switch h.to {
+	case toReasoning:
+		h.out.reasoning(lead + s)
+	case toContent:
+		h.out.content(lead + s)
+	case toCall:
+		h.out.arguments(s)
+	}
+	h.next, h.said[h.to] = false, true
+}
+
+func (h *harmony) mark(m string) {
+	switch m {
+	case harmonyMessage:
+		if !h.in {
+			h.enter()
+		}
+	case harmonyStart:
+		h.leave()
+		h.head = m
+	case harmonyChannel:
+		if h.in { // the end of the message is missing
+			h.leave()
+		}
+		h.head += m
+	case harmonyConstrain:
+		if !h.in {
+			h.head += m
+			return
+		}
+		h.say(m)
+	default:
+		h.leave()
+	}
+}
+
+// enter begins the body that the header announces.
+func (h *harmony) enter() {
+	header := parseHeader(h.head)
+	h.begin(header)
+}
+
+func (h *harmony) begin(header header) {
+	h.in, h.head, h.next = true, "", true
+	h.to = header.kind()
+	if h.to == toCall {
+		h.out.begin(header.function())
+	}
+}
+
+// leave ends a message. A header that never came to its body has the body in what
+// is left of it.
+func (h *harmony) leave() {
+	if !h.in && h.head != "" {
+		h.recover()
+	}
+	if h.in && h.to == toCall {
+		h.out.close()
+	}
+	h.in, h.head = false, ""
+}
+
+// recover takes a header without <|message|> as a message.
+func (h *harmony) recover() {
+	header := parseHeader(h.head)
+	if !header.channelled {
+		if text := strings.TrimPrefix(h.head, harmonyStart); !strings.HasPrefix(h.head, harmonyStart) && strings.TrimSpace(text) != "" {
+			h.to, h.next = toContent, true
+			h.say(text)
+		}
+		return
+	}
+	if header.rest != "" {
+		h.begin(header)
+		h.say(header.rest)
+	}
+}
+
+// end: an open body is what it is; a header that was cut is markup, but for a text
+// without any.
+func (h *harmony) end(cut bool) {
+	if cut && !h.in && strings.Contains(h.head, "<|") {
+		return
+	}
+	h.leave()
+}
+
+// header is what stands before a body.
+type header struct {
+	role       string // "": the assistant
+	recipient  string
+	channel    string
+	channelled bool
+	rest       string // of the text, behind the channel: the type, or the body where it has no marker
+}
+
+// parseHeader takes a header apart. The recipient may stand before or behind the
+// channel; one that begins with a marker is a content type.
+func parseHeader(text string) header {
+	var h header
+	text, started := strings.CutPrefix(text, harmonyStart)
+	before, after, channelled := strings.Cut(text, harmonyChannel)
+	h.channelled = channelled
+	before = h.takeRecipient(before)
+	if fields := strings.Fields(before); started && len(fields) > 0 {
+		h.role = fields[0]
+	}
+	after = h.takeRecipient(after)
+	n := strings.IndexAny(after, " \t\r\n")
+	if i := strings.Index(after, harmonyConstrain); i >= 0 && (n < 0 || i < n) {
+		n = i
+	}
+	if n < 0 {
+		n = len(after)
+	}
+	h.channel = after[:n]
+	h.rest = strings.TrimSpace(after[n:])
+	if typed, is := strings.CutPrefix(h.rest, harmonyConstrain); is {
+		// what is left behind the type's name would be a body
+		_, h.rest, _ = strings.Cut(strings.TrimLeft(typed, " "), " ")
+	}
+	return h
+}
+
+// takeRecipient cuts " to=NAME" out of a part of a header.
+func (h *header) takeRecipient(part string) string {
+	before, after, found := strings.Cut(part, "to=")
+	if !found || before != "" && !strings.HasSuffix(before, " ") {
+		return part
+	}
+	n := strings.IndexAny(after, " \t\r\n")
+	if n < 0 {
+		n = len(after)
+	}
+	if i := strings.Index(after[:n], "<|"); i >= 0 {
+		n = i
+	}
+	if n > 0 {
+		h.recipient = after[:n]
+	}
+	return before + after[n:]
+}
+
+// builtin reports a recipient that is no function of the client's.
+func (h *header) builtin() bool {
+	first, _, _ := strings.Cut(h.recipient, ".")
+	return first == "assistant" || first == "python" || first == "browser" || first == "container"
+}
+
+// function is the name of the function that is called.
+func (h *header) function() string { return strings.TrimPrefix(h.recipient, "functions.") }
+
+// kind is where the message goes.
+func (h *header) kind() harmonyKind {
+	switch {
+	case h.role != "" && h.role != "assistant": // a tool speaks
+		return ignored
+	case h.recipient != "" && !h.builtin() && h.function() != "":
+		return toCall
+	case h.channel == "analysis":
+		return toReasoning
+	case h.channel == "final", h.channel == "commentary" && h.recipient == "":
+		return toContent
+	}
+	return ignored
+}
+
+// renderHarmony writes a message as gpt-oss does behind <|start|>assistant.
+func renderHarmony(m Message) string {
+	var list []string
+	if m.Reasoning != "" {
+		list = append(list, harmonyChannel+"analysis"+harmonyMessage+m.Reasoning)
+	}
+	channel := "final"
+	if len(m.Calls) > 0 {
+		channel = "commentary"
+	}
+	if m.Content != "" {
+		list = append(list, harmonyChannel+channel+harmonyMessage+m.Content)
+	}
+	const next = harmonyStart + "assistant"
+	text := strings.Join(list, harmonyEnd+next)
+	if len(m.Calls) == 0 {
+		if text == "" {
+			return ""
+		}
+		return text + harmonyReturn
+	}
+	for i, c := range m.Calls {
+		if i > 0 {
+			text += next
+		} else if text != "" {
+			text += harmonyEnd + next
+		}
+		text += harmonyChannel + "commentary to=functions." + c.Name + " " + harmonyConstrain + "json" + harmonyMessage + orEmpty(c.Arguments) + harmonyCall
+	}
+	return text
+}

@@ -1,0 +1,236 @@
+package dialect
+
+import (
+	"crypto/rand"
+	"strings"
+)
+
+// mistralThinking: [THINK] R [/THINK] C, of Magistral.
+var mistralThinking = &thinking{open: "[THINK]", close: "[/THINK]", reopens: true, swallows: true}
+
+// mistral: [TOOL_CALLS]name[ARGS]{…} for each call, without [ARGS] for tokenizers
+// that have none; before v11 [TOOL_CALLS] and an array of objects.
+type mistral struct {
+	out   *sink
+	state mistralState
+	head  string // behind the marker, as far as it has come
+	call  callReader
+	args  follower // of the present call
+	begun bool
+	bad   bool // its arguments are no JSON
+}
+
+type mistralState uint8
+
+const (
+	mistralOutside mistralState = iota
+	mistralHead                 // a name, or an array
+	mistralID                   // behind [CALL_ID]
+	mistralArgs
+	mistralArray   // between its elements
+	mistralElement // of the array
+)
+
+const (
+	mistralCalls  = "[TOOL_CALLS]"
+	mistralArgsM  = "[ARGS]"
+	mistralCallID = "[CALL_ID]"
+)
+
+var mistralMarkers = []string{mistralCalls, mistralArgsM, mistralCallID}
+
+func newMistral(p *Parser) machine { return &mistral{out: &p.out} }
+
+func (t *mistral) markers() []string { return mistralMarkers }
+
+func (t *mistral) text(s string) {
+	for s != "" {
+		switch t.state {
+		case mistralOutside:
+			t.out.content(s)
+			return
+		case mistralHead:
+			s = t.name(s)
+		case mistralID:
+			n := strings.IndexByte(s, '{')
+			if n < 0 {
+				return
+			}
+			s = s[n:]
+			t.state = mistralArgs
+		case mistralArgs:
+			s = t.arguments(s)
+		case mistralArray:
+			s = t.between(s)
+		case mistralElement:
+			n, st := t.call.read(s)
+			s = s[n:]
+			switch st {
+			case complete:
+				t.state = mistralArray
+			case notCall:
+				t.state = mistralOutside
+				t.out.content(string(t.call.raw))
+			}
+		}
+	}
+}
+
+// name takes what stands before a bracket: a name before "{", junk before "[".
+func (t *mistral) name(s string) string {
+	n := strings.IndexAny(s, "{[")
+	if n < 0 {
+		if t.head += s; len(t.head) > maxName {
+			t.unhead()
+		}
+		return ""
+	}
+	t.head += s[:n]
+	s = s[n:]
+	switch {
+	case s[0] == '[':
+		if strings.TrimSpace(t.head) != "" {
+			t.out.content(t.head)
+		}
+		t.out.block(false)
+		t.state = mistralArray
+		return s[1:]
+	case !t.named():
+		t.unhead()
+	default:
+		t.state = mistralArgs
+	}
+	return s
+}
+
+// named reports that the head is a name.
+func (t *mistral) named() bool {
+	name := strings.TrimSpace(t.head)
+	return name != "" && len(name) <= maxName && !strings.ContainsAny(name, " \t\r\n\"'(){}[]<>,:;=")
+}
+
+// unhead gives a head that is no name out as content.
+func (t *mistral) unhead() {
+	t.state = mistralOutside
+	t.out.block(false)
+	if strings.TrimSpace(t.head) != "" {
+		t.out.content(t.head)
+	}
+}
+
+// arguments takes one JSON value.
+func (t *mistral) arguments(s string) string {
+	if !t.begun {
+		if s = strings.TrimLeft(s, " \t\r\n"); s == "" {
+			return s
+		}
+		if s[0] != '{' {
+			t.unhead()
+			return s
+		}
+		t.begin()
+	}
+	n := len(s)
+	for i := 0; i < len(s) && !t.bad; i++ {
+		if t.bad = !t.args.next(s[i]); !t.bad && t.args.over() {
+			n = i + 1
+			t.state = mistralOutside
+			break
+		}
+	}
+	t.out.arguments(s[:n])
+	if t.state == mistralOutside {
+		t.out.close()
+	}
+	return s[n:]
+}
+
+func (t *mistral) begin() {
+	t.begun, t.bad, t.args = true, false, follower{}
+	t.out.block(false)
+	t.out.begin(strings.TrimSpace(t.head))
+}
+
+// between takes what separates the elements of an array.
+func (t *mistral) between(s string) string {
+	s = strings.TrimLeft(s, " \t\r\n,")
+	switch {
+	case s == "":
+	case s[0] == '{':
+		t.state, t.call = mistralElement, callReader{out: t.out}
+	case s[0] == ']':
+		t.state = mistralOutside
+		return s[1:]
+	default:
+		t.state = mistralOutside
+	}
+	return s
+}
+
+func (t *mistral) mark(m string) {
+	switch {
+	case t.state == mistralElement && t.call.f.quoted() && !t.call.broken,
+		t.state == mistralArgs && t.begun && t.args.quoted() && !t.bad:
+		t.text(m) // part of an argument
+	case m == mistralCalls:
+		t.stop()
+		t.state, t.head, t.begun = mistralHead, "", false
+		t.out.block(true)
+	case t.state == mistralHead && t.named() && m == mistralArgsM, t.state == mistralID && m == mistralArgsM:
+		t.state = mistralArgs
+	case t.state == mistralHead && t.named():
+		t.state = mistralID
+	case t.state == mistralHead:
+		t.unhead()
+	}
+}
+
+// stop ends what is open.
+func (t *mistral) stop() {
+	switch {
+	case t.state == mistralElement:
+		if t.call.cut() == notCall {
+			t.out.content(string(t.call.raw))
+		}
+	case t.state == mistralArgs && t.begun:
+		t.out.close()
+	case t.state == mistralArgs, t.state == mistralID:
+		t.begin()
+		t.out.arguments("{}")
+		t.out.close()
+	case t.state == mistralHead:
+		t.unhead()
+	}
+	t.state = mistralOutside
+}
+
+// end: a name that was cut is no call, and is not shown.
+func (t *mistral) end(bool) {
+	switch {
+	case t.state == mistralHead && (t.named() || strings.TrimSpace(t.head) == ""):
+	case t.state == mistralElement:
+		t.call.cut()
+	default:
+		t.stop()
+	}
+}
+
+// renderMistral writes calls as tokenizers from v11 on do.
+func renderMistral(m *Message) string {
+	var b strings.Builder
+	for _, c := range m.Calls {
+		b.WriteString(mistralCalls + c.Name + mistralArgsM + orEmpty(c.Arguments))
+	}
+	return b.String()
+}
+
+// mistralCallName is an id as Mistral's templates ask for it: 9 letters and digits.
+func mistralCallName() string {
+	const letters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	b := make([]byte, 9)
+	rand.Read(b)
+	for i := range b {
+		b[i] = letters[int(b[i])%len(letters)]
+	}
+	return string(b)
+}

@@ -1,0 +1,119 @@
+package dialect
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// pythonic: the whole text is a Python list of calls with keyword arguments. What
+// stands behind the list decides whether it is one, so that calls are given out at
+// the end; a text that cannot be such a list any more is content at once.
+type pythonic struct {
+	out   *sink
+	none  bool
+	held  []byte // held back
+	next  int    // how long held is when it is looked at again
+	prose bool   // the text is content
+}
+
+const (
+	pythonStart = "<|python_start|>"
+	pythonEnd   = "<|python_end|>"
+)
+
+var pythonicMarkers = []string{pythonStart, pythonEnd}
+
+func newPythonic(p *Parser) machine { return &pythonic{out: &p.out, none: p.opts.Choice == None} }
+
+func (p *pythonic) markers() []string { return pythonicMarkers }
+func (p *pythonic) mark(string)       {} // they wrap the list
+
+func (p *pythonic) text(s string) {
+	if p.prose || p.none {
+		p.out.content(s)
+		return
+	}
+	p.held = append(p.held, s...)
+	if len(p.held) < p.next {
+		return
+	}
+	p.next = len(p.held) + len(p.held)/2
+	if _, st := pythonCalls(string(p.held)); st == notPython {
+		p.spill()
+	}
+}
+
+// spill gives all that was held out as content.
+func (p *pythonic) spill() {
+	p.prose = true
+	if len(p.held) > 0 {
+		p.out.content(string(p.held))
+		p.held = nil
+	}
+}
+
+func (p *pythonic) end(cut bool) {
+	if p.prose {
+		return
+	}
+	calls, st := pythonCalls(string(p.held))
+	if st == notPython || len(calls) == 0 && !cut {
+		p.spill()
+		return
+	}
+	for _, c := range calls {
+		p.out.begin(c.Name)
+		p.out.arguments(c.Arguments)
+		p.out.close()
+	}
+}
+
+// renderPythonic writes calls as Llama 4's pythonic template asks for them.
+func renderPythonic(m *Message) string {
+	var b strings.Builder
+	for i, c := range m.Calls {
+		b.WriteString(map[bool]string{true: "[", false: ", "}[i == 0] + c.Name + "(")
+		for j, a := range members(c.Arguments) {
+			if j > 0 {
+				b.WriteString(", ")
+			}
+			b.WriteString(a.key + "=")
+			python(&b, a.value)
+		}
+		b.WriteByte(')')
+	}
+	return b.String() + "]"
+}
+
+// python writes a JSON value as a Python literal.
+func python(b *strings.Builder, v json.RawMessage) {
+	var list []json.RawMessage
+	switch s, isText := unquote(v); {
+	case isText:
+		b.WriteByte('\'')
+		b.WriteString(strings.NewReplacer(`\`, `\\`, `'`, `\'`, "\n", `\n`, "\r", `\r`, "\t", `\t`).Replace(s))
+		b.WriteByte('\'')
+	case v[0] == '{':
+		b.WriteByte('{')
+		for i, m := range members(string(v)) {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			python(b, json.RawMessage(quote(m.key)))
+			b.WriteString(": ")
+			python(b, m.value)
+		}
+		b.WriteByte('}')
+	case v[0] == '[' && json.Unmarshal(v, &list) == nil:
+		b.WriteByte('[')
+		for i, x := range list {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			python(b, x)
+		}
+		b.WriteByte(']')
+	default:
+		b.WriteString(strings.NewReplacer("true", "True", "false", "False", "null", "None").Replace(string(v)))
+	}
+}
