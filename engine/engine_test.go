@@ -14,6 +14,7 @@ import (
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/ref"
 	"vapp.dev/engine/enginetest"
+	"vapp.dev/engine/models"
 	"vapp.dev/engine/sample"
 	"vapp.dev/kernels"
 )
@@ -25,7 +26,13 @@ type toy struct {
 	slabs int
 	hooks engine.Hooks
 	on    backend.Opener // nil: ref
+	build models.Build
+	fat   bool          // pages take more than they hold
+	model *engine.Model // set by open
 }
+
+// least is as few slabs as one sequence of the longest length needs.
+const least = -1
 
 func newToy(t testing.TB) *toy {
 	t.Helper()
@@ -40,14 +47,21 @@ func newToy(t testing.TB) *toy {
 	}}
 }
 
-// open starts an engine whose KV arena has y.slabs slabs.
+// open starts an engine whose KV arena has y.slabs slabs, or the least.
 func (y *toy) open(t testing.TB) *engine.Engine {
 	t.Helper()
-	m, err := engine.Inspect(engine.Source{Path: y.dir, Name: "toy", Format: "auto"})
+	m, err := engine.Inspect(engine.Source{Path: y.dir, Name: "toy", Format: "auto", Build: y.build})
 	if err != nil {
 		t.Fatal(err)
 	}
-	y.opts.KVBytes = int64(y.slabs) * y.account(t, m).KV.SlabBytes
+	if y.model = m; y.fat {
+		m.Family = fat{m.Family}
+	}
+	kv := y.account(t, m).KV
+	if y.slabs == least {
+		y.slabs = kv.SequenceSlabs(y.opts.MaxModelLen)
+	}
+	y.opts.KVBytes = int64(y.slabs) * kv.SlabBytes
 	acc := y.account(t, m)
 	e, err := engine.Open(context.Background(), engine.Config{
 		Options: y.opts, Model: m, Opener: y.opener(), Facts: y.facts(t), Account: acc, Hooks: y.hooks,

@@ -5,86 +5,209 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/ref"
 	"vapp.dev/engine/enginetest"
+	"vapp.dev/engine/models"
 	"vapp.dev/engine/sample"
 	"vapp.dev/kernels"
 )
 
-// TestFamilies runs the small checkpoint of each family through the whole engine:
-// windows that move, states that are carried, steps that overlap. What it
-// generates is what transformers generated, whatever runs beside it, also where
-// sequences are preempted or begin with a prefix that is still there.
-func TestFamilies(t *testing.T) { families(t, ref.Opener{}) }
+// twinFamilies are the small checkpoints of the families.
+var twinFamilies = []string{"tiny-llama3-tied", "tiny-qwen2", "tiny-qwen3", "tiny-gpt-oss", "tiny-gemma4", "tiny-gemma4-moe", "tiny-qwen35"}
 
-func families(t *testing.T, on backend.Opener) {
-	for _, name := range []string{"tiny-qwen2", "tiny-qwen3", "tiny-gpt-oss", "tiny-gemma4", "tiny-gemma4-moe", "tiny-qwen35", "tiny-qwen35-fp8"} {
+// axes are the ways to run the same requests that change no token. The first is
+// the plain one that the others are held against: a step at a time, a request
+// at a time, nothing remembered, prompts whole. A new way of running (swap,
+// proposals, checkpoints of states) is one more row.
+var axes = []axis{
+	{name: "plain, alone", alone: true},
+	{name: "in a batch"},
+	{name: "overlapped", change: func(y *toy) { y.opts.Overlap = true }},
+	{name: "prefixes, twice", rounds: 2, change: func(y *toy) { y.opts.Overlap, y.opts.PrefixCaching = true, true }, took: hits},
+	{name: "chunks of 16", change: func(y *toy) { y.opts.Overlap, y.opts.MaxNumBatchedTokens = true, 16 }},
+	{name: "chunks of 64, alone", alone: true, change: func(y *toy) { y.opts.MaxNumBatchedTokens = 64 }},
+	{name: "preempted", change: func(y *toy) { y.slabs, y.fat = least, true }, took: preempted},
+	{name: "preempted, overlapped, prefixes", took: preempted, change: func(y *toy) {
+		y.slabs, y.fat, y.opts.PrefixCaching, y.opts.Overlap = least, true, true, true
+	}},
+}
+
+// axis is one way to run the requests.
+type axis struct {
+	name   string
+	change func(*toy) // of the plain way; nil: nothing
+	alone  bool       // one request after the other, in place of all at once
+	rounds int        // of all requests on one engine; 0: one
+	// took says why the run was no such run: what had to happen did not. nil: nothing has to.
+	took func(name string, r *twinRun) error
+}
+
+// twinRun is what a run did.
+type twinRun struct {
+	tokens [][]int32 // of each request
+	hits   int       // prompt tokens that were not computed
+	stats  engine.Stats
+	hybrid bool // the model has recurrent states
+}
+
+func hits(_ string, r *twinRun) error {
+	if r.hits == 0 && !r.hybrid {
+		return fmt.Errorf("no prefix was found again")
+	}
+	return nil
+}
+
+func preempted(_ string, r *twinRun) error {
+	if r.stats.Preemptions == 0 {
+		return fmt.Errorf("nothing was preempted")
+	}
+	return nil
+}
+
+// TestFamilies runs the small checkpoints of each family through the whole engine
+// in every way of axes: windows that move, states that are carried, steps that
+// overlap. Each way gives the tokens of the plain one, which are transformers'.
+func TestFamilies(t *testing.T) { families(t, ref.Opener{}, backend.Settings{}) }
+
+func families(t *testing.T, on backend.Opener, s backend.Settings) {
+	for _, name := range twinFamilies {
 		t.Run(name, func(t *testing.T) {
 			g, err := enginetest.ReadGolden(filepath.Join("models/testdata/golden", name+".safetensors"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, c := range []struct {
-				what    string
-				slabs   int
-				caching bool
-			}{{"room", 40, false}, {"prefixes", 40, true}, {"little room", 0, true}} {
-				t.Run(c.what, func(t *testing.T) {
-					y := &toy{dir: filepath.Join("models/testdata", name), slabs: c.slabs, on: on, opts: engine.Options{
-						MaxModelLen: g.Rows() + 1, MaxNumSeqs: 4, MaxNumBatchedTokens: 50, BlockSize: 16,
-						KVFormat: kernels.F32, PrefixCaching: c.caching, ChunkedPrefill: true, Overlap: true,
+			var plain [][]int32
+			for _, a := range axes {
+				t.Run(a.name, func(t *testing.T) {
+					y := &toy{dir: filepath.Join("models/testdata", name), slabs: 16, on: on, opts: engine.Options{
+						MaxModelLen: g.Rows() + 1, MaxNumSeqs: 16, MaxNumBatchedTokens: 2048, BlockSize: 16,
+						KVFormat: kernels.F32, ChunkedPrefill: true, Backend: s,
 					}}
-					y.family(t, g)
+					got := a.run(t, y, g)
+					if plain == nil {
+						plain = got
+						if want := g.DecodeIDs; s.Variant != "amx" && !slices.Equal(got[0][:len(want)], want) {
+							t.Errorf("%v, transformers %v", got[0], want)
+						}
+						return
+					}
+					for i := range plain {
+						if !slices.Equal(got[i], plain[i]) {
+							t.Errorf("request %d: %v, plain %v", i, got[i], plain[i])
+						}
+					}
 				})
 			}
 		})
 	}
 }
 
-// family runs a checkpoint; without slabs with as few as one sequence needs.
-func (y *toy) family(t *testing.T, g *enginetest.Golden) {
-	if y.slabs == 0 {
-		y.slabs = y.least(t)
+// fat is a family whose pages take more than they hold, so that a slab has few.
+type fat struct{ models.Model }
+
+func (f fat) Classes(blockSize int, format kernels.Format) []backend.KVClass {
+	const pages = 6
+	out := f.Model.Classes(blockSize, format)
+	for i := range out {
+		for out[i].PageBytes() < 1<<20/pages {
+			out[i].Layers++ // that no op names
+		}
+	}
+	return out
+}
+
+// run opens an engine and submits the requests as the axis says.
+func (a axis) run(t *testing.T, y *toy, g *enginetest.Golden) [][]int32 {
+	t.Helper()
+	r := &twinRun{}
+	if a.change != nil {
+		a.change(y)
+	}
+	var mu sync.Mutex
+	arrived := make(chan struct{}) // all requests: else the first ones may be gone when the last come
+	if a.alone {
+		close(arrived)
+	}
+	y.hooks.Step = func(s engine.StepStats) {
+		<-arrived
+		mu.Lock()
+		defer mu.Unlock()
+		r.hits += s.CacheHits
 	}
 	e := y.open(t)
-	submit := func(prompt []int32, n int) *engine.Stream {
-		p := sample.Default()
-		p.Temperature, p.MaxTokens, p.IgnoreEOS = 0, n, true
-		s, err := e.Submit(context.Background(), engine.Request{ID: fmt.Sprint(len(prompt), n), Prompt: prompt, Params: p, N: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return s[0]
+	for _, c := range y.account(t, y.model).KV.Specs {
+		r.hybrid = r.hybrid || c.Kind.String() == "state"
 	}
-	for round := range 2 {
-		streams := []*engine.Stream{submit(g.InputIDs, len(g.DecodeIDs)+1)}
-		for i := 1; i <= 3; i++ { // the recorded run, begun later
-			at := 10 * i
-			streams = append(streams, submit(append(slices.Clone(g.InputIDs), g.DecodeIDs[:at]...), len(g.DecodeIDs)-at+1))
-		}
-		for i, s := range streams {
-			got, _ := collect(t, s)
-			if want := g.DecodeIDs[10*i:]; len(got) <= len(want) || !slices.Equal(got[:len(want)], want) {
-				t.Errorf("round %d, begun after %d steps: %v, transformers %v", round, 10*i, got, want)
+	for round := range max(a.rounds, 1) {
+		var streams []*engine.Stream
+		tokens := make([][]int32, len(twinRequests(g)))
+		for i, q := range twinRequests(g) {
+			s, err := e.Submit(context.Background(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if streams = append(streams, s...); a.alone {
+				tokens[i], _ = collect(t, s[0])
 			}
 		}
+		if round == 0 && !a.alone {
+			close(arrived)
+		}
+		for i, s := range streams {
+			if !a.alone {
+				tokens[i], _ = collect(t, s)
+			}
+		}
+		if r.tokens != nil && !slices.EqualFunc(r.tokens, tokens, slices.Equal[[]int32]) {
+			t.Errorf("another round gives other tokens: %v, then %v", r.tokens, tokens)
+		}
+		r.tokens = tokens
 	}
 	if err := e.Check(context.Background()); err != nil {
 		t.Error(err)
 	}
+	r.stats = e.Stats()
+	mu.Lock()
+	defer mu.Unlock()
+	if a.took != nil {
+		if err := a.took(a.name, r); err != nil {
+			t.Error(err)
+		}
+	}
+	return r.tokens
 }
 
-// least is the slabs that one sequence of the longest length needs.
-func (y *toy) least(t *testing.T) int {
-	m, err := engine.Inspect(engine.Source{Path: y.dir, Name: "toy", Format: "auto"})
-	if err != nil {
-		t.Fatal(err)
+// twinRequests are 16 requests over a recorded run: the run itself, parts of it
+// that begin like it (prefixes), and parts from elsewhere, greedy and sampled, past
+// the borders of blocks, windows and chunks. Some are short
+// and generate much: together they begin, and their pages run out.
+func twinRequests(g *enginetest.Golden) []engine.Request {
+	all := g.Tokens()
+	out := make([]engine.Request, 16)
+	for i := range out {
+		p := sample.Default()
+		p.Temperature, p.MaxTokens, p.IgnoreEOS = 0, 9+i%5, true
+		from, n := 0, 15+(i*23)%57
+		if i%4 == 3 {
+			from = 5 * i
+		}
+		if i >= 1 && i <= 5 {
+			from, n, p.MaxTokens = 2*i, 14, 36
+		}
+		switch {
+		case i == 0:
+			n, p.MaxTokens = len(g.InputIDs), len(g.DecodeIDs)+1
+		case i%3 == 1:
+			p.Seed, p.HasSeed, p.Temperature, p.TopP, p.Repetition = uint64(i), true, 0.9, 0.9, 1.2
+		case i%3 == 2:
+			p.Seed, p.HasSeed, p.Temperature, p.TopK, p.Frequency = uint64(i), true, 1.3, 40, 0.5
+		}
+		out[i] = engine.Request{ID: fmt.Sprint("r", i), Prompt: slices.Clone(all[from : from+n]), Params: p, N: 1}
 	}
-	defer m.Close()
-	acc := y.account(t, m)
-	return acc.KV.SequenceSlabs(y.opts.MaxModelLen)
+	return out
 }

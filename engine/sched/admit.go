@@ -51,13 +51,26 @@ func (s *Scheduler) begun(q *Seq) bool {
 	if ok && !s.opts.ChunkedPrefill && !q.wantsTargets() {
 		ok = p.draw
 	}
-	if !ok || !s.pool.Extend(q.table, q.sent, q.sent+p.count, q.sent+p.count) {
+	if ok && !s.pages(q, p) && len(s.running) == 0 {
+		// Alone it fits, if cached pages do not lie about in more slabs than they fill.
+		s.empty(q, mark)
+		s.pool.Drop()
+		if ok = s.fill(q); ok {
+			p, ok = s.cut(q, q.left())
+		}
+	}
+	if !ok || !s.pages(q, p) {
 		s.empty(q, mark)
 		return false
 	}
 	s.start(q)
 	s.add(q, p)
 	return true
+}
+
+// pages gives q those of a part that is computed next; where it has them, nothing.
+func (s *Scheduler) pages(q *Seq, p part) bool {
+	return s.pool.Extend(q.table, q.sent, q.sent+p.count, q.sent+p.count)
 }
 
 // placed gives q pages for what it need not compute, if there is room for all it has,
