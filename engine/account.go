@@ -67,7 +67,7 @@ func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Accou
 	}
 	step := backend.StepShape{
 		Tokens: o.MaxNumBatchedTokens, Seqs: o.MaxNumSeqs, Samples: samples,
-		Vocab: m.Family.Vocab(), Bias: MaxBias, Logprobs: MaxLogprobs, Drafts: m.Source.Build.Draft, Axes: programs[0].Axes,
+		Vocab: m.Family.Vocab(), Bias: MaxBias, Logprobs: MaxLogprobs, Drafts: m.Source.Build.Draft, Verify: o.Drafts, Axes: programs[0].Axes,
 	}
 	for _, c := range classes {
 		step.MaxPages = append(step.MaxPages, c.MaxPages)

@@ -14,7 +14,8 @@ type StepShape struct {
 	Bias     int   // logit edits a row may carry
 	Logprobs int   // top logprobs a row may ask for
 	Axes     int   // positions of a token besides
-	Drafts   int   // tokens that the model's own head proposes for each sequence
+	Drafts   int   // tokens that a model's own head or a second model proposes for each sequence
+	Verify   int   // proposals that a step verifies for each sequence, whoever makes them
 }
 
 // Step is one set of step buffers: host-visible memory at fixed addresses.
@@ -39,7 +40,7 @@ type Step struct {
 	Rank     []int32   // [L] tokens whose raw logprob is ≥ the token's
 	TopIDs   []int32   // [L·Logprobs] best first
 	TopProbs []float32 // [L·Logprobs] raw logprobs
-	Accepted []int32   // [S] of Verify: sampled rows that count; nil without Drafts
+	Accepted []int32   // [S] of Verify: sampled rows that count; nil where no proposals are verified
 	Drafts   []int32   // [S·Drafts] of Propose: what comes after them
 
 	Words int // 32-bit words of a mask row
@@ -116,7 +117,7 @@ func (s StepShape) walk(f func(elems int, size int64)) {
 
 // accepted is how many sequences have their verified rows counted.
 func (s StepShape) accepted() int {
-	if s.Drafts == 0 {
+	if max(s.Drafts, s.Verify) == 0 {
 		return 0
 	}
 	return s.Seqs

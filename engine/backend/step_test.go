@@ -53,6 +53,14 @@ func TestCarve(t *testing.T) {
 	if len(st.Places) != 15 || len(st.Accepted) != 3 || len(st.Drafts) != 6 {
 		t.Errorf("%d accepted, %d drafts", len(st.Accepted), len(st.Drafts))
 	}
+	s.Drafts = 0
+	if st := s.Carve(mem); st.Accepted != nil || st.Drafts != nil {
+		t.Error("there are buffers of proposals without any")
+	}
+	s.Verify = 2
+	if st := s.Carve(mem); len(st.Accepted) != 3 || st.Drafts != nil {
+		t.Errorf("%d accepted of proposals that the host makes, %d drafts", len(st.Accepted), len(st.Drafts))
+	}
 	end := uintptr(unsafe.Pointer(&mem[0]))
 	for i, b := range all {
 		if b.at%64 != 0 || b.at < end || b.bytes == 0 {
@@ -60,6 +68,7 @@ func TestCarve(t *testing.T) {
 		}
 		end = b.at + b.bytes
 	}
+	s.Drafts = 2
 	if last := uintptr(unsafe.Pointer(&mem[0])) + uintptr(s.SetBytes()); end > last || last-end >= 64 {
 		t.Errorf("the last buffer ends at %#x, the set at %#x", end, last)
 	}
