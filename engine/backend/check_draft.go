@@ -1,6 +1,32 @@
 package backend
 
-import "vapp.dev/kernels"
+import (
+	"fmt"
+
+	"vapp.dev/kernels"
+)
+
+// Fits says that what p verifies and proposes has its place in steps of this shape. A
+// Device calls it in Compile. Its error is a *ProgramError.
+func (p *Program) Fits(s StepShape) error {
+	for i, op := range p.Ops {
+		why := ""
+		switch o := op.(type) {
+		case Verify:
+			if s.accepted() < p.Bucket.Seqs {
+				why = fmt.Sprintf("it verifies proposals of %d sequences, Step.Accepted has room for %d", p.Bucket.Seqs, s.accepted())
+			}
+		case Propose:
+			if o.Of != s.Drafts || s.Seqs < p.Bucket.Seqs {
+				why = fmt.Sprintf("it is one of %d for %d sequences, Step.Drafts has %d columns of %d", o.Of, p.Bucket.Seqs, s.Drafts, s.Seqs)
+			}
+		}
+		if why != "" {
+			return &ProgramError{p.Name, i, OpName(op), why}
+		}
+	}
+	return nil
+}
 
 // drafts checks the ops of a head that proposes tokens.
 func (c *checker) drafts(op Op) {
@@ -33,6 +59,12 @@ func (c *checker) ahead(a *Ahead) Rows {
 		return PerToken
 	}
 	c.value("Ahead.Kept", a.Kept, kernels.I32, PerSeq, 1)
-	c.that(a.By > 0, "rows are %d positions ahead", a.By)
+	c.that(a.By > 0 && a.By <= c.p.Ahead, "rows are %d positions ahead, the program says at most %d", a.By, c.p.Ahead)
 	return PerSeq
+}
+
+// aheadOf checks also that the class keeps what rows ahead see.
+func (c *checker) aheadOf(a *Ahead, k KVClass) Rows {
+	c.that(a == nil || k.Window == 0, "rows ahead of class %s, which keeps %d tokens", k.Name, k.Window)
+	return c.ahead(a)
 }

@@ -25,6 +25,7 @@ func TestDraftChecks(t *testing.T) {
 		attend, StoreKV{K: k, V: v, Ahead: one}, Gate{y, q}, Propose{logits, id, 1, 2},
 	}
 	before := len(p.Ops)
+	p.Ahead = 1
 	p.Ops = append(p.Ops, good...)
 	if err := p.Check(); err != nil {
 		t.Fatal(err)
@@ -34,6 +35,10 @@ func TestDraftChecks(t *testing.T) {
 			t.Errorf("%s is not newer", OpName(op))
 		}
 	}
+	windowed := attend
+	windowed.Class, windowed.Window = 1, 8
+	p.Classes = append(p.Classes, p.Classes[0])
+	p.Classes[1].Window = 8
 	past, both := attend, attend
 	past.Ahead, both.Both = &Ahead{Kept: kept}, true
 	for want, op := range map[string]Op{
@@ -45,11 +50,14 @@ func TestDraftChecks(t *testing.T) {
 		"Q (seq.q) has rows":       Attention{Q: q, K: k, V: v, Y: y, Heads: 1, KVHeads: 1, HeadDim: 16, Scale: 1},
 		"0 positions ahead":        past,
 		"no token after them":      both,
+		"positions ahead, the":     StoreKV{K: k, V: v, Ahead: &Ahead{Kept: kept, By: 2}},
 		"K (seq.k) has rows":       StoreKV{K: k, V: v},
 		"K (k) has rows":           StoreKV{K: 5, V: 6, Ahead: one},
 		"Ahead.Kept (next) has":    StoreKV{K: k, V: v, Ahead: &Ahead{Kept: next, By: 1}},
 		"Angles (angles) has rows": Rope{QKV: qkv, Angles: 2, Q: q, K: k, V: v, Heads: 1, KVHeads: 1, HeadDim: 16, Rotary: 16},
 		"not tokens or sequences":  Rope{QKV: 7, Angles: angles, Q: q, K: k, V: v, Heads: 1, KVHeads: 1, HeadDim: 16, Rotary: 16},
+		"rows ahead of class":      windowed,
+		"which keeps 8 tokens":     StoreKV{K: k, V: v, Class: 1, Ahead: one},
 		"X is Gate":                Gate{y, y},
 		"Gate (x) has rows":        Gate{y, 1},
 		"Logits (logits) has rows": Propose{8, id, 0, 1},
@@ -59,6 +67,24 @@ func TestDraftChecks(t *testing.T) {
 		var bad *ProgramError
 		if err := p.Check(); !errors.As(err, &bad) || !strings.Contains(bad.Why, want) {
 			t.Errorf("%+v: %v, want %q", op, err, want)
+		}
+	}
+}
+
+// TestFits: what is verified and proposed has a place in the step's buffers.
+func TestFits(t *testing.T) {
+	p := &Program{Name: "p", Bucket: Bucket{Tokens: 8, Seqs: 4, Samples: 8}, Ops: []Op{Verify{}}}
+	for want, s := range map[string]StepShape{
+		"has room for 0": {Seqs: 4}, "of 4 sequences": {Seqs: 3, Verify: 1}, "": {Seqs: 4, Verify: 1},
+	} {
+		if err := p.Fits(s); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", s, err, want)
+		}
+	}
+	p.Ops = append(p.Ops, Propose{N: 1, Of: 2})
+	for want, s := range map[string]StepShape{"has 0 columns": {Seqs: 4, Verify: 2}, "has 3 columns": {Seqs: 4, Drafts: 3}, "": {Seqs: 5, Drafts: 2}} {
+		if err := p.Fits(s); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", s, err, want)
 		}
 	}
 }

@@ -189,7 +189,8 @@ func (c *checker) attention(op Op) {
 	case Attention:
 		c.attend(o)
 	case StoreKV:
-		k, rows := c.class(o.Class, o.Layer), c.ahead(o.Ahead)
+		k := c.class(o.Class, o.Layer)
+		rows := c.aheadOf(o.Ahead, k)
 		c.value("K", o.K, k.Format, rows, k.KVHeads*k.HeadDim)
 		c.value("V", o.V, k.Format, rows, k.KVHeads*k.HeadDim)
 	}
@@ -229,6 +230,7 @@ func (c *checker) attend(o Attention) {
 	f := c.like(o.K).Format
 	if !o.Both {
 		k := c.class(o.Class, o.Layer)
+		c.aheadOf(o.Ahead, k)
 		f = k.Format
 		c.that(k.KVHeads == o.KVHeads && k.HeadDim == o.HeadDim, "class %s has %d heads of %d, not %d of %d", k.Name, k.KVHeads, k.HeadDim, o.KVHeads, o.HeadDim)
 		c.that(k.Window == 0 || o.Window > 0 && o.Window <= k.Window, "class %s keeps %d tokens, the op sees %d (0: all)", k.Name, k.Window, o.Window)

@@ -71,15 +71,16 @@ func (s *Step) checkPages(p *Program, b Binding, class int, kvBytes int64) error
 		if s.First[seq] == s.First[seq+1] {
 			continue
 		}
-		if err := s.checkTable(c, b, class, seq, kvBytes); err != nil {
+		if err := s.checkTable(c, p.Ahead, class, seq, kvBytes); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkTable looks at the entries of one sequence that the step reads or stores to.
-func (s *Step) checkTable(c KVClass, b Binding, class, seq int, kvBytes int64) error {
+// checkTable looks at the entries of one sequence that the step reads or stores to. Those
+// of positions ahead may name no page.
+func (s *Step) checkTable(c KVClass, ahead, class, seq int, kvBytes int64) error {
 	table := s.Pages[class][seq*c.MaxPages:][:c.MaxPages]
 	from, to := int(s.Positions[s.First[seq]]), int(s.Positions[s.First[seq+1]-1])+1
 	page := func(entry, block int) error {
@@ -102,6 +103,16 @@ func (s *Step) checkTable(c KVClass, b Binding, class, seq int, kvBytes int64) e
 	for block := from / c.BlockSize; block*c.BlockSize < to; block++ {
 		if e := c.StoreEntry(block, to); e >= 0 {
 			if err := page(e, block); err != nil {
+				return err
+			}
+		}
+	}
+	if c.Window > 0 {
+		return nil
+	}
+	for block := (to + c.BlockSize - 1) / c.BlockSize; block*c.BlockSize < to+ahead && block < len(table); block++ {
+		if table[block] >= 0 {
+			if err := page(block, block); err != nil {
 				return err
 			}
 		}

@@ -8,7 +8,8 @@ package backend
 // the step sampled for its row (by the first of Step.Rows that names it), else the
 // next row of its sequence. A sequence's last row has to be sampled: within a
 // prompt with UseTarget, the target being the next token of the prompt. Rows
-// behind a proposal that Verify does not keep have no successor that counts.
+// behind a proposal that Verify does not keep have no successor that counts. A row
+// whose sample failed, and a last row that is not sampled, have token 0.
 type Drafted struct{ Ids, Out Value }
 
 // Verify compares what was sampled with what was proposed. Of a sequence's rows a
@@ -16,14 +17,15 @@ type Drafted struct{ Ids, Out Value }
 // there what was sampled for the row before it and that one is kept: with a
 // random number for each position, a proposal is kept exactly where decoding
 // without proposals gives the same token. Kept [S,1] I32 is the last row that is
-// kept, Step.Accepted the number of sampled rows that are.
+// kept, −1 of a sequence without rows; Step.Accepted the number of sampled rows that are.
 type Verify struct{ Ids, Kept Value }
 
-// GatherKept picks row Kept[s] of X [T,cols] into Y [S,cols].
+// GatherKept picks row Kept[s] of X [T,cols] into Y [S,cols]; zeros where Kept is −1.
 type GatherKept struct{ X, Kept, Y Value }
 
 // Propose makes proposal N of Of, counted from 0: Ids [S,1] I32 is the largest of
-// Logits [S,vocab], the lowest id of equals, and goes to Step.Drafts.
+// Logits [S,vocab], the lowest id of equals (NaN is less than any), and goes to
+// Step.Drafts, which has Of columns.
 type Propose struct {
 	Logits, Ids Value
 	N, Of       int
@@ -31,8 +33,24 @@ type Propose struct {
 
 // Ahead says of an op that its rows are sequences: row s is at the position of
 // token row Kept[s] and By more. It sees all its positions before that one in pages. A
-// position that the page table does not reach is passed over.
+// position that the page table does not reach is passed over: it is not stored, and
+// attention sees the positions before the table's first missing page and the row's own.
+// Rows of sequences whose Kept is −1 hold nothing. Of a class with a window there are no
+// rows ahead.
 type Ahead struct {
 	Kept Value // [S,1] I32
 	By   int
+}
+
+// AheadOf is how an op's rows are ahead; nil: they are not.
+func AheadOf(op Op) *Ahead {
+	switch o := op.(type) {
+	case Angles:
+		return o.Ahead
+	case Attention:
+		return o.Ahead
+	case StoreKV:
+		return o.Ahead
+	}
+	return nil
 }

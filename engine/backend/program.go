@@ -50,7 +50,10 @@ type Program struct {
 	Vocab   int
 	// Axes is how many positions a token has in Step.Places (time, row and column of
 	// multimodal models); 0: none but Step.Positions.
-	Axes  int
+	Axes int
+	// Ahead is how far behind a sequence's last token rows ahead are, at most; 0: there
+	// are none.
+	Ahead int
 	Shard Shard
 }
 
@@ -133,6 +136,9 @@ func (r *Recorder) Class(i int) KVClass { return r.p.Classes[i] }
 func (r *Recorder) Do(op Op) {
 	if _, ok := op.(AllReduce); ok && r.p.Shard.World == 1 {
 		return
+	}
+	if a := AheadOf(op); a != nil {
+		r.p.Ahead = max(r.p.Ahead, a.By)
 	}
 	r.p.Ops = append(r.p.Ops, op)
 }

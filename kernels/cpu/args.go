@@ -31,6 +31,10 @@ const (
 	OpRoute
 	OpConv
 	OpDelta
+	OpDrafted // OpDrafted and OpVerify are one part of work
+	OpVerify
+	OpGatherKept
+	OpPropose
 	OpRead // of memory; this and the rest measure limits
 	OpFMA
 	OpDotBF16   // avx512, on CPUs with AVX-512 BF16
@@ -92,11 +96,12 @@ type Embed struct {
 	Symbol, Row0       int32
 }
 
-// Angles are the operands of OpAngles.
+// Angles are the operands of OpAngles. Kept is the address of backend.Ahead's, or 0.
 type Angles struct {
-	Positions, Freq, Y uintptr
-	Half               int32
-	Scale              float32
+	Positions, Kept, Freq, Y uintptr
+	Half, By                 int32
+	Scale                    float32
+	_                        int32
 }
 
 // Attention are the operands of OpAttention and OpAttentionJoin. Work is
@@ -104,20 +109,23 @@ type Angles struct {
 type Attention struct {
 	Pages                        Pages
 	Q, K, V, Y, Positions, First uintptr
-	Sinks                        uintptr // or 0
+	Kept, Sinks                  uintptr // or 0
 	Work, Shared                 uintptr
 	WorkBytes, SharedBytes       int64
 	Heads                        int32
 	Scale, Softcap               float32 // Softcap 0: none
 	Window                       int32   // positions that a token sees; 0: all
 	Both                         int32   // tokens see those after them, nothing is paged
-	Threads                      int32
+	Threads, By                  int32
+	_                            int32
 }
 
 // StoreKV are the operands of OpStoreKV.
 type StoreKV struct {
-	Pages                       Pages
-	K, V, Seq, Positions, First uintptr
+	Pages                             Pages
+	K, V, Seq, Positions, First, Kept uintptr // Kept: or 0
+	By                                int32
+	_                                 int32
 }
 
 // Gather are the operands of OpGather; Bytes is a row's.

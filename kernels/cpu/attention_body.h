@@ -23,7 +23,8 @@
 typedef struct {
 	const vapp_attention *a;
 	int32_t seq, head;     /* of K and V */
-	int32_t token, tokens; /* first token row and how many */
+	int32_t begin, end;    /* the sequence's rows */
+	int32_t token, tokens; /* the tile's first row and how many */
 	int32_t history;       /* positions below it are in pages */
 	int32_t kept;          /* the block that the page table begins with */
 	int32_t rows, group;   /* rows = tokens · group */
@@ -39,8 +40,7 @@ typedef struct {
 /* A row sees the positions [low, high). */
 static int32_t high(const tile *t, int32_t row)
 {
-	const int32_t *first = t->a->first + t->seq;
-	return t->history + (t->a->both ? first[1] : t->token + row / t->group + 1) - first[0];
+	return t->history + (t->a->both ? t->end : t->token + row / t->group + 1) - t->begin;
 }
 
 static int32_t low(const tile *t, int32_t row)
@@ -69,7 +69,7 @@ static int32_t first_new(const tile *t, int32_t at) { return at > t->history ? a
 static const uint8_t *own(const tile *t, const void *side, int32_t pos)
 {
 	const vapp_pages *p = &t->a->pages;
-	int64_t row = (int64_t)t->a->first[t->seq] + pos - t->history;
+	int64_t row = (int64_t)t->begin + pos - t->history;
 	return (const uint8_t *)side + (row * p->kv_heads + t->head) * t->dim * vapp_element(p->format);
 }
 
@@ -411,21 +411,42 @@ static tile rooms(const vapp_attention *a, int part)
 	return t;
 }
 
+/* reach is how many positions of a sequence its pages hold before the row ahead. Those
+ * up to the step's last are there. */
+static int32_t reach(const vapp_attention *a, int32_t seq)
+{
+	const vapp_pages *p = &a->pages;
+	int32_t pos = vapp_at(a->positions, a->kept, a->by, seq), b = a->positions[a->first[seq + 1] - 1] / p->block + 1;
+	for (; b * p->block < pos; b++)
+		if (b >= p->width || p->table[(int64_t)seq * p->width + b] < 0)
+			return b * p->block;
+	return pos;
+}
+
+/* enter moves to the rows of a sequence. */
+static void enter(tile *t, int32_t seq)
+{
+	const vapp_attention *a = t->a;
+	t->seq = seq;
+	t->begin = a->kept ? seq : a->first[seq];
+	t->end = !a->kept ? a->first[seq + 1] : a->kept[seq] < 0 ? seq : seq + 1;
+	if (t->begin == t->end || a->both)
+		return;
+	t->history = a->kept ? reach(a, seq) : a->positions[t->begin];
+	t->kept = vapp_kept(&a->pages, t->history);
+}
+
 /* next moves to the tile after t's, or to the first where t's seq is -1; 0 at the end. */
 static int next(tile *t, int32_t seqs)
 {
-	const vapp_attention *a = t->a;
 	int32_t step = TILE / t->group, token = t->token + t->tokens;
-	while (t->seq < 0 || token >= a->first[t->seq + 1]) {
-		if (++t->seq >= seqs)
+	while (t->seq < 0 || token >= t->end) {
+		if (t->seq + 1 >= seqs)
 			return 0;
-		token = a->first[t->seq];
-		if (token < a->first[t->seq + 1] && !a->both) {
-			t->history = a->positions[token];
-			t->kept = vapp_kept(&a->pages, t->history);
-		}
+		enter(t, t->seq + 1);
+		token = t->begin;
 	}
-	int32_t left = a->first[t->seq + 1] - token;
+	int32_t left = t->end - token;
 	t->token = token;
 	t->tokens = left < step ? left : step;
 	t->rows = t->tokens * t->group;

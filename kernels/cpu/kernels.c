@@ -11,6 +11,9 @@ void vapp_op_gather(const void *, const vapp_call *);
 void vapp_op_gather_last(const void *, const vapp_call *);
 void vapp_op_concat(const void *, const vapp_call *);
 void vapp_op_route(const void *, const vapp_call *);
+void vapp_op_drafted(const void *, const vapp_call *);
+void vapp_op_verify(const void *, const vapp_call *);
+void vapp_op_gather_kept(const void *, const vapp_call *);
 void vapp_op_linear_prepare(const void *, const vapp_call *);
 void vapp_op_linear(const void *, const vapp_call *);
 void vapp_dot_bf16(const void *, const vapp_call *);
@@ -41,6 +44,12 @@ static vapp_fn plain(int op)
 		return vapp_op_concat;
 	case VAPP_OP_ROUTE:
 		return vapp_op_route;
+	case VAPP_OP_DRAFTED:
+		return vapp_op_drafted;
+	case VAPP_OP_VERIFY:
+		return vapp_op_verify;
+	case VAPP_OP_GATHER_KEPT:
+		return vapp_op_gather_kept;
 	}
 	return NULL;
 }
@@ -78,6 +87,8 @@ vapp_fn vapp_kernel(int op, int variant)
 		return vapp_delta_##isa; \
 	case VAPP_OP_SAMPLE: \
 		return vapp_sample_##isa; \
+	case VAPP_OP_PROPOSE: \
+		return vapp_propose_##isa; \
 	case VAPP_OP_READ: \
 		return vapp_read_##isa; \
 	case VAPP_OP_FMA: \

@@ -64,7 +64,7 @@ func RoundBF16(src []float32, dst []byte) {
 
 // mirrors are the sizes of the C structs of args.go, in the order of the Go ones
 // in kernels_test.go, then the constants.
-func mirrors() (structs [20]int, constants [7]int) {
+func mirrors() (structs [24]int, constants [7]int) {
 	for i := range structs {
 		structs[i] = int(C.vapp_size(C.int(i)))
 	}

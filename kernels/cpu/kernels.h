@@ -82,12 +82,22 @@ typedef struct {
 	int32_t pad;
 } vapp_norm;
 
+/* vapp_at is the position of a row: of a token, or where kept is given by more than that
+ * of a sequence's kept token; −1 of a sequence without one. */
+static inline int32_t vapp_at(const int32_t *positions, const int32_t *kept, int32_t by, int64_t row)
+{
+	if (!kept)
+		return positions[row];
+	return kept[row] < 0 ? -1 : positions[kept[row]] + by;
+}
+
 typedef struct {
-	const int32_t *positions;
+	const int32_t *positions, *kept; /* kept: or NULL */
 	const float *freq;
 	float *y;
-	int32_t half;
+	int32_t half, by;
 	float scale;
+	int32_t pad;
 } vapp_angles;
 
 typedef struct {
@@ -110,6 +120,7 @@ typedef struct {
 	const void *k, *v;
 	float *y;
 	const int32_t *positions, *first;
+	const int32_t *kept;    /* or NULL: rows are sequences, by ahead of it */
 	const float *sinks;     /* [heads]: one term more in the softmax; or NULL */
 	uint8_t *work, *shared; /* shared: results of spans that wait for the join */
 	int64_t work_bytes, shared_bytes;
@@ -118,13 +129,40 @@ typedef struct {
 	int32_t window;       /* positions that a token sees, its own included; 0: all */
 	int32_t both;         /* tokens see those after them, and nothing is paged */
 	int32_t threads;      /* of the pool, whatever a call's parts are */
+	int32_t by, pad;
 } vapp_attention;
 
 typedef struct {
 	vapp_pages pages;
 	const void *k, *v;
-	const int32_t *seq, *positions, *first;
+	const int32_t *seq, *positions, *first, *kept; /* kept: or NULL */
+	int32_t by, pad;
 } vapp_store_kv;
+
+/* What is known of proposals: map has room for a number for each token row. */
+typedef struct {
+	const int32_t *ids, *first, *rows, *sampled; /* rows: which token row a sampled one is */
+	int32_t *map, *out;
+} vapp_drafted;
+
+typedef struct {
+	const int32_t *ids, *first, *seq, *rows, *sampled;
+	int32_t *map, *kept, *accepted;
+} vapp_verify;
+
+typedef struct {
+	const uint8_t *x;
+	const int32_t *kept;
+	uint8_t *y;
+	int64_t bytes; /* of a row */
+} vapp_gather_kept;
+
+/* ids[s] = drafts[s·of + n] = the largest of the row of logits. */
+typedef struct {
+	const float *logits;
+	int32_t *ids, *drafts;
+	int32_t vocab, n, of, pad;
+} vapp_propose;
 
 /* vapp_activation is a function of gate and up. VAPP_CLAMPED is gpt-oss's: its limit is
  * infinite where there is none. */
@@ -272,6 +310,10 @@ enum {
 	VAPP_OP_ROUTE,
 	VAPP_OP_CONV,
 	VAPP_OP_DELTA,
+	VAPP_OP_DRAFTED,
+	VAPP_OP_VERIFY,
+	VAPP_OP_GATHER_KEPT,
+	VAPP_OP_PROPOSE,
 	VAPP_OP_READ,      /* limits */
 	VAPP_OP_FMA,
 	VAPP_OP_DOT_BF16,
@@ -351,7 +393,7 @@ static inline void vapp_share(int64_t n, const vapp_call *c, int64_t *from, int6
 
 /* The functions that each instruction set has its own of. */
 #define VAPP_EACH_VARIANT(X) X(norm) X(rope) X(glu) X(add) X(gate) X(activate) X(softcap) X(conv) X(delta) \
-	X(attention) X(attention_join) X(sample) X(read) X(fma)
+	X(attention) X(attention_join) X(sample) X(propose) X(read) X(fma)
 #define VAPP_DECLARE(name) \
 	void vapp_##name##_generic(const void *, const vapp_call *); \
 	void vapp_##name##_avx2(const void *, const vapp_call *); \

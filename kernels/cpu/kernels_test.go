@@ -10,11 +10,12 @@ import (
 // TestMirrors compares the Go structs and constants with C's.
 func TestMirrors(t *testing.T) {
 	structs, constants := mirrors()
-	want := [20]uintptr{
+	want := [24]uintptr{
 		unsafe.Sizeof(Pages{}), unsafe.Sizeof(Tokens{}), unsafe.Sizeof(StoreTokens{}), unsafe.Sizeof(Embed{}), unsafe.Sizeof(Norm{}),
 		unsafe.Sizeof(Angles{}), unsafe.Sizeof(Rope{}), unsafe.Sizeof(Attention{}), unsafe.Sizeof(StoreKV{}), unsafe.Sizeof(GLU{}),
 		unsafe.Sizeof(Gather{}), unsafe.Sizeof(Sample{}), unsafe.Sizeof(Linear{}), unsafe.Sizeof(Limit{}),
 		unsafe.Sizeof(Elements{}), unsafe.Sizeof(Concat{}), unsafe.Sizeof(GatherLast{}), unsafe.Sizeof(Route{}), unsafe.Sizeof(Conv{}), unsafe.Sizeof(Delta{}),
+		unsafe.Sizeof(Drafted{}), unsafe.Sizeof(Verify{}), unsafe.Sizeof(GatherKept{}), unsafe.Sizeof(Propose{}),
 	}
 	for i, n := range structs {
 		if uintptr(n) != want[i] {

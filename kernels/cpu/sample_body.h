@@ -416,3 +416,13 @@ void VAPP_NAME(sample)(const void *args, const vapp_call *c)
 		a->status[l] = a->sampled[l] < 0 ? NAN_ROW : 0;
 	}
 }
+
+/* The numbers are those of the rows of a head that drafts: sequences. */
+void VAPP_NAME(propose)(const void *args, const vapp_call *c)
+{
+	const vapp_propose *a = args;
+	int64_t from, to;
+	vapp_share(c->rows[VAPP_SEQS], c, &from, &to);
+	for (int64_t s = from; s < to; s++)
+		a->drafts[s * a->of + a->n] = a->ids[s] = argmax(a->logits + s * a->vocab, a->vocab);
+}

@@ -93,9 +93,10 @@ void vapp_op_angles(const void *args, const vapp_call *c)
 {
 	const vapp_angles *a = args;
 	int64_t from, to;
-	vapp_share(c->rows[VAPP_PER_TOKEN], c, &from, &to);
+	vapp_share(c->rows[a->kept ? VAPP_SEQS : VAPP_PER_TOKEN], c, &from, &to);
 	for (int64_t t = from; t < to; t++) {
-		float *y = a->y + t * 2 * a->half, pos = (float)a->positions[t];
+		int32_t at = vapp_at(a->positions, a->kept, a->by, t);
+		float *y = a->y + t * 2 * a->half, pos = at < 0 ? 0 : (float)at;
 		for (int32_t i = 0; i < a->half; i++) {
 			float x = pos * a->freq[i]; /* rounded to float: as transformers does */
 			y[i] = (float)cos((double)x) * a->scale;
@@ -127,10 +128,10 @@ void vapp_op_store_kv(const void *args, const vapp_call *c)
 	const vapp_store_kv *a = args;
 	const vapp_pages *p = &a->pages;
 	int64_t from, to, e = vapp_element(p->format), d = e * p->head_dim, n = d * p->kv_heads;
-	vapp_share(c->rows[VAPP_PER_TOKEN], c, &from, &to);
+	vapp_share(c->rows[a->kept ? VAPP_SEQS : VAPP_PER_TOKEN], c, &from, &to);
 	for (int64_t t = from; t < to; t++) {
-		int32_t at;
-		uint8_t *page = slot(p, a->positions, a->first, a->seq[t], a->positions[t], &at);
+		int32_t at, pos = vapp_at(a->positions, a->kept, a->by, t), seq = a->kept ? (int32_t)t : a->seq[t];
+		uint8_t *page = pos < 0 ? NULL : slot(p, a->positions, a->first, seq, pos, &at);
 		if (!page)
 			continue;
 		store_key(page + p->k + at * e, (const uint8_t *)a->k + t * n, p);

@@ -62,6 +62,8 @@ func Run(t *testing.T, o backend.Opener, settings ...backend.Settings) {
 			t.Run("equal", sub.equal)
 			t.Run("tokens", sub.tokens)
 			t.Run("sample", sub.sample)
+			t.Run("drafts", sub.drafts)
+			t.Run("rows ahead", sub.ahead)
 			t.Run("memory", sub.memory)
 			t.Run("refusals", sub.refusals)
 		})

@@ -28,6 +28,7 @@ type plan struct {
 	bias    int
 	tops    int
 	swap    bool // as many slots as pages
+	drafts  int  // proposals that a step verifies and makes
 	record  func(*backend.Recorder)
 }
 
@@ -59,7 +60,7 @@ func (s *subject) reserve(t testing.TB, pl plan) backend.Reservation {
 	check(t, err)
 	r.Arenas[backend.Workspace], r.Arenas[backend.Scratch] = n, p.Scratch
 	r.Step = backend.StepShape{
-		Tokens: pl.bucket.Tokens, Seqs: pl.bucket.Seqs, Samples: pl.bucket.Samples, Vocab: pl.vocab, Bias: max(1, pl.bias), Logprobs: max(1, pl.tops),
+		Tokens: pl.bucket.Tokens, Seqs: pl.bucket.Seqs, Samples: pl.bucket.Samples, Vocab: pl.vocab, Bias: max(1, pl.bias), Logprobs: max(1, pl.tops), Drafts: pl.drafts, Verify: pl.drafts,
 	}
 	for _, c := range pl.classes {
 		r.Step.MaxPages = append(r.Step.MaxPages, c.MaxPages)

@@ -50,6 +50,9 @@ func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
 	if len(p.Ops) == 0 {
 		return nil, fmt.Errorf("backend %s: program %s has no ops", name, p.Name)
 	}
+	if err := p.Fits(d.r.Step); err != nil {
+		return nil, err
+	}
 	if err := d.layout.Runs(p.Weights, p); err != nil {
 		return nil, err
 	}

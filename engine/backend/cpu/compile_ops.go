@@ -39,6 +39,8 @@ func (c *compiler) op(op backend.Op) error {
 		return c.sample(o)
 	case backend.Angles, backend.Rope, backend.Attention, backend.StoreKV:
 		return c.attention(op)
+	case backend.Drafted, backend.Verify, backend.GatherKept, backend.Propose:
+		return c.draft(op)
 	}
 	return c.layer(op)
 }
@@ -48,8 +50,8 @@ func (c *compiler) attention(op backend.Op) error {
 	case backend.Angles:
 		half := c.info(o.Y).Cols / 2
 		return add(c, kcpu.OpAngles, kcpu.Angles{
-			Positions: address(c.s.Positions), Freq: c.weight(o.InvFreq), Y: c.value(o.Y), Half: int32(half), Scale: o.Scale,
-		}, backend.PerToken, 1, rows(128*half))
+			Positions: address(c.s.Positions), Kept: c.kept(o.Ahead), By: by(o.Ahead), Freq: c.weight(o.InvFreq), Y: c.value(o.Y), Half: int32(half), Scale: o.Scale,
+		}, c.info(o.Y).Rows, 1, rows(128*half))
 	case backend.Rope:
 		return c.rope(o)
 	case backend.Attention:
@@ -58,8 +60,8 @@ func (c *compiler) attention(op backend.Op) error {
 		k := c.p.Classes[o.Class]
 		return add(c, kcpu.OpStoreKV, kcpu.StoreKV{
 			Pages: c.pages(o.Class, o.Layer), K: c.value(o.K), V: c.value(o.V),
-			Seq: address(c.s.Seq), Positions: address(c.s.Positions), First: address(c.s.First),
-		}, backend.PerToken, 1, rows(8*k.KVHeads*k.HeadDim))
+			Seq: address(c.s.Seq), Positions: address(c.s.Positions), First: address(c.s.First), Kept: c.kept(o.Ahead), By: by(o.Ahead),
+		}, c.info(o.K).Rows, 1, rows(8*k.KVHeads*k.HeadDim))
 	}
 	return backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")
 }
@@ -70,7 +72,7 @@ func (c *compiler) attend(o backend.Attention) error {
 	shared := kcpu.AttentionShared(threads, o.Heads/o.KVHeads, o.HeadDim)
 	a := kcpu.Attention{
 		Q: c.value(o.Q), K: c.value(o.K), V: c.value(o.V), Y: c.value(o.Y),
-		Positions: address(c.s.Positions), First: address(c.s.First), Work: c.room(shared), Shared: c.room(0),
+		Positions: address(c.s.Positions), First: address(c.s.First), Kept: c.kept(o.Ahead), By: by(o.Ahead), Work: c.room(shared), Shared: c.room(0),
 		WorkBytes: kcpu.AttentionWorkspace(o.HeadDim), SharedBytes: shared, Heads: int32(o.Heads), Threads: int32(threads),
 		Scale: o.Scale, Softcap: o.Softcap, Window: int32(o.Window),
 	}
@@ -83,10 +85,11 @@ func (c *compiler) attend(o backend.Attention) error {
 	} else {
 		a.Pages = c.pages(o.Class, o.Layer)
 	}
-	if err := add(c, kcpu.OpAttention, a, backend.PerToken, 1, 0); err != nil || threads == 1 {
+	symbol := c.info(o.Y).Rows
+	if err := add(c, kcpu.OpAttention, a, symbol, 1, 0); err != nil || threads == 1 {
 		return err
 	}
-	return add(c, kcpu.OpAttentionJoin, a, backend.PerToken, 0, 1)
+	return add(c, kcpu.OpAttentionJoin, a, symbol, 0, 1)
 }
 
 // room is a place in the workspace.

@@ -34,7 +34,8 @@ func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
 // one are cleared before the rest is looked at.
 func missing(op backend.Op) string {
 	switch o := op.(type) {
-	case backend.Add, backend.Concat, backend.Softcap, backend.Activate, backend.Gate, backend.GatherLast, backend.Route, backend.Experts, backend.Conv, backend.DeltaNet:
+	case backend.Add, backend.Concat, backend.Softcap, backend.Activate, backend.Gate, backend.GatherLast, backend.Route, backend.Experts, backend.Conv, backend.DeltaNet,
+		backend.Drafted, backend.Verify, backend.GatherKept, backend.Propose:
 		return ""
 	case backend.Embed:
 		o.Row0 = 0
@@ -45,8 +46,14 @@ func missing(op backend.Op) string {
 	case backend.Rope:
 		o.Norm, o.Gated, o.Shared = nil, false, false
 		return backend.Newer(o)
+	case backend.Angles:
+		o.Ahead = nil
+		return backend.Newer(o)
+	case backend.StoreKV:
+		o.Ahead = nil
+		return backend.Newer(o)
 	case backend.Attention:
-		o.Both, o.Window, o.Sinked, o.Softcap = false, 0, false, 0
+		o.Ahead, o.Both, o.Window, o.Sinked, o.Softcap = nil, false, 0, false, 0
 		return backend.Newer(o)
 	case backend.GLU:
 		o.Activation = backend.Activation{}

@@ -24,6 +24,9 @@ func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
 	if p.Scratch > int64(len(d.arenas[backend.Scratch])) || len(p.Weights) != len(d.weights) {
 		return nil, fmt.Errorf("backend %s: program %s is not one of the reservation", name, p.Name)
 	}
+	if err := p.Fits(d.r.Step); err != nil {
+		return nil, err
+	}
 	if err := d.layout.Runs(p.Weights, p); err != nil {
 		return nil, err
 	}
@@ -100,6 +103,21 @@ func compileLayer(o backend.Op) op {
 	case backend.DeltaNet:
 		return deltaNet{o}
 	}
+	return compileDraft(o)
+}
+
+// compileDraft compiles what verifies proposals and makes them.
+func compileDraft(o backend.Op) op {
+	switch o := o.(type) {
+	case backend.Drafted:
+		return drafted{o}
+	case backend.Verify:
+		return verify{o}
+	case backend.GatherKept:
+		return gatherKept{o}
+	case backend.Propose:
+		return propose{o}
+	}
 	return nil
 }
 
@@ -112,16 +130,38 @@ func (l *launch) pages(class, layer int) ref.Pages {
 	}
 }
 
-// slot is where token row t is stored in a class: its page and the place in it;
-// −1 where the class's window has left it by the end of the step.
-func (l *launch) slot(class, t int) (page int32, slot int) {
-	c, pos, seq := l.e.p.Classes[class], int(l.s.Positions[t]), int(l.s.Seq[t])
+// slot is where a row is stored in a class: its page and the place in it; −1 where
+// the class's window has left a token by the end of the step, or no page of the table
+// is for the position of a row ahead.
+func (l *launch) slot(class, row int, a *backend.Ahead) (page int32, slot int) {
+	c := l.e.p.Classes[class]
+	if a != nil {
+		pos := l.position(row, a)
+		if pos < 0 || pos/c.BlockSize >= c.MaxPages {
+			return -1, 0
+		}
+		return l.s.Pages[class][row*c.MaxPages+pos/c.BlockSize], pos % c.BlockSize
+	}
+	pos, seq := int(l.s.Positions[row]), int(l.s.Seq[row])
 	to := int(l.s.Positions[l.s.First[seq+1]-1]) + 1
 	e := c.StoreEntry(pos/c.BlockSize, to)
 	if e < 0 {
 		return -1, 0
 	}
 	return l.s.Pages[class][seq*c.MaxPages+e], pos % c.BlockSize
+}
+
+// position is where a row is in its sequence; −1 for a row ahead of a sequence that has
+// no token in the step.
+func (l *launch) position(row int, a *backend.Ahead) int {
+	if a == nil {
+		return int(l.s.Positions[row])
+	}
+	t := l.ints(a.Kept)[row]
+	if t < 0 {
+		return -1
+	}
+	return int(l.s.Positions[t]) + a.By
 }
 
 // state is a layer's recurrent state of a sequence, in its page: the inputs of the

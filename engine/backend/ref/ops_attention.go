@@ -7,15 +7,15 @@ import (
 
 type angles struct{ backend.Angles }
 
-func (o angles) units(l *launch) int { return l.b.Tokens }
+func (o angles) units(l *launch) int { return l.rowsOf(o.Y) }
 func (o angles) run(l *launch, _, t int) error {
-	ref.Angles(l.s.Positions[t], l.vector(o.InvFreq), o.Scale, rowOf(l.floats(o.Y), t, l.cols(o.Y)))
+	ref.Angles(int32(max(0, l.position(t, o.Ahead))), l.vector(o.InvFreq), o.Scale, rowOf(l.floats(o.Y), t, l.cols(o.Y)))
 	return nil
 }
 
 type rope struct{ backend.Rope }
 
-func (o rope) units(l *launch) int { return l.b.Tokens }
+func (o rope) units(l *launch) int { return l.rowsOf(o.QKV) }
 func (o rope) run(l *launch, _, t int) error {
 	d, kv := o.HeadDim, o.KVHeads*o.HeadDim
 	x := rowOf(l.floats(o.QKV), t, l.cols(o.QKV))
@@ -82,17 +82,42 @@ func (o attention) run(l *launch, worker, i int) error {
 	if o.Sinked {
 		a.Sinks = l.vector(o.Sinks)
 	}
-	ref.Attention(a, i/o.KVHeads, i%o.KVHeads)
+	seq := i / o.KVHeads
+	if o.Ahead != nil {
+		if l.position(seq, o.Ahead) < 0 {
+			return nil
+		}
+		a.First, a.Positions = o.ahead(l)
+	}
+	ref.Attention(a, seq, i%o.KVHeads)
 	return nil
+}
+
+// ahead is First and Positions of rows that are sequences: each has one token, behind
+// the positions that pages hold for it. That is its own, or where the page table ends.
+func (o attention) ahead(l *launch) (first, positions []int32) {
+	c := l.e.p.Classes[o.Class]
+	first = append(first, 0)
+	for seq := range l.b.Seqs {
+		pos, table := max(0, l.position(seq, o.Ahead)), rowOf(l.s.Pages[o.Class], seq, c.MaxPages)
+		for b := range (pos + c.BlockSize - 1) / c.BlockSize {
+			if b >= len(table) || table[b] < 0 {
+				pos = b * c.BlockSize
+				break
+			}
+		}
+		first, positions = append(first, int32(seq+1)), append(positions, int32(pos))
+	}
+	return first, positions
 }
 
 type storeKV struct{ backend.StoreKV }
 
-func (o storeKV) units(l *launch) int { return l.b.Tokens }
+func (o storeKV) units(l *launch) int { return l.rowsOf(o.K) }
 func (o storeKV) run(l *launch, _, t int) error {
 	p := l.pages(o.Class, o.Layer)
 	n := elementBytes(p.Format, p.KVHeads*p.HeadDim)
-	page, slot := l.slot(o.Class, t)
+	page, slot := l.slot(o.Class, t, o.Ahead)
 	if page < 0 {
 		return nil
 	}

@@ -29,7 +29,7 @@ type storeTokens struct{ backend.StoreTokens }
 func (storeTokens) units(*launch) int { return 1 }
 func (o storeTokens) run(l *launch, _, _ int) error {
 	for t, id := range l.ints(o.Ids) {
-		page, slot := l.slot(o.Class, t)
+		page, slot := l.slot(o.Class, t, nil)
 		l.plane(o.Class, page)[slot] = id
 	}
 	return nil

@@ -1,0 +1,48 @@
+//go:build cgo && linux
+
+package cpu
+
+import (
+	"vapp.dev/engine/backend"
+	kcpu "vapp.dev/kernels/cpu"
+)
+
+// draft appends what verifies proposals and makes them.
+func (c *compiler) draft(op backend.Op) error {
+	switch o := op.(type) {
+	case backend.Drafted:
+		return add(c, kcpu.OpDrafted, kcpu.Drafted{
+			IDs: c.value(o.Ids), First: address(c.s.First), Rows: address(c.s.Rows), Sampled: address(c.s.Sampled), Map: c.room(0), Out: c.value(o.Out),
+		}, backend.PerToken, 0, 1)
+	case backend.Verify:
+		return add(c, kcpu.OpVerify, kcpu.Verify{
+			IDs: c.value(o.Ids), First: address(c.s.First), Seq: address(c.s.Seq), Rows: address(c.s.Rows), Sampled: address(c.s.Sampled),
+			Map: c.room(0), Kept: c.value(o.Kept), Accepted: address(c.s.Accepted),
+		}, backend.PerToken, 0, 1)
+	case backend.GatherKept:
+		y := c.info(o.Y)
+		return add(c, kcpu.OpGatherKept, kcpu.GatherKept{
+			X: c.value(o.X), Kept: c.value(o.Kept), Y: c.value(o.Y), Bytes: y.Format.Bytes(int64(y.Cols)),
+		}, backend.PerSeq, 1, rows(y.Cols))
+	case backend.Propose:
+		return add(c, kcpu.OpPropose, kcpu.Propose{
+			Logits: c.value(o.Logits), IDs: c.value(o.Ids), Drafts: address(c.s.Drafts), Vocab: int32(c.p.Vocab), N: int32(o.N), Of: int32(o.Of),
+		}, backend.PerSeq, 1, rows(c.p.Vocab))
+	}
+	return backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")
+}
+
+// kept is where the rows that others are ahead of lie; 0 for rows that are tokens.
+func (c *compiler) kept(a *backend.Ahead) uintptr {
+	if a == nil {
+		return 0
+	}
+	return c.value(a.Kept)
+}
+
+func by(a *backend.Ahead) int32 {
+	if a == nil {
+		return 0
+	}
+	return int32(a.By)
+}

@@ -1,0 +1,70 @@
+#include <string.h>
+
+#include "kernels.h"
+
+/* The ops between a step's samples and what is proposed behind them. A token row that
+ * is not sampled is NONE in the map, one that is not kept REFUSED; the others are the
+ * first sampled row that names them. */
+enum { NONE = -1, REFUSED = -2 };
+
+static void fill(int32_t *map, const int32_t *rows, const vapp_call *c)
+{
+	for (int32_t t = 0; t < c->rows[VAPP_PER_TOKEN]; t++)
+		map[t] = NONE;
+	for (int32_t r = c->rows[VAPP_PER_SAMPLE] - 1; r >= 0; r--)
+		map[rows[r]] = r;
+}
+
+void vapp_op_drafted(const void *args, const vapp_call *c)
+{
+	const vapp_drafted *a = args;
+	fill(a->map, a->rows, c);
+	for (int32_t s = 0; s < c->rows[VAPP_SEQS]; s++)
+		for (int32_t t = a->first[s], end = a->first[s + 1]; t < end; t++) {
+			int32_t next = t + 1 < end ? a->ids[t + 1] : 0;
+			if (a->map[t] != NONE)
+				next = a->sampled[a->map[t]];
+			a->out[t] = next < 0 ? 0 : next;
+		}
+}
+
+/* holds says whether row t, sampled and not the first of its sequence that is, has what
+ * was sampled for the row before it. */
+static int holds(const vapp_verify *a, int32_t t)
+{
+	int32_t before = a->map[t - 1];
+	return before >= 0 && a->ids[t] == a->sampled[before];
+}
+
+void vapp_op_verify(const void *args, const vapp_call *c)
+{
+	const vapp_verify *a = args;
+	fill(a->map, a->rows, c);
+	for (int32_t s = 0; s < c->rows[VAPP_SEQS]; s++) {
+		int sampled = 0;
+		a->kept[s] = -1, a->accepted[s] = 0;
+		for (int32_t t = a->first[s]; t < a->first[s + 1]; t++) {
+			int known = a->map[t] == NONE || !sampled || holds(a, t);
+			sampled |= a->map[t] != NONE;
+			if (known)
+				a->kept[s] = t;
+			else
+				a->map[t] = REFUSED;
+		}
+	}
+	for (int32_t r = 0; r < c->rows[VAPP_PER_SAMPLE]; r++)
+		if (a->map[a->rows[r]] != REFUSED)
+			a->accepted[a->seq[a->rows[r]]]++;
+}
+
+void vapp_op_gather_kept(const void *args, const vapp_call *c)
+{
+	const vapp_gather_kept *a = args;
+	int64_t from, to;
+	vapp_share(c->rows[VAPP_SEQS], c, &from, &to);
+	for (int64_t s = from; s < to; s++)
+		if (a->kept[s] >= 0)
+			memcpy(a->y + s * a->bytes, a->x + a->kept[s] * a->bytes, (size_t)a->bytes);
+		else
+			memset(a->y + s * a->bytes, 0, (size_t)a->bytes);
+}
