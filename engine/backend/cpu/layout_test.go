@@ -130,8 +130,8 @@ func TestRunsRefuses(t *testing.T) {
 	}
 	for want, p := range map[string]*backend.Program{
 		"2 ranks":                                {Shard: backend.Shard{World: 2}},
-		"op attention with rows ahead":           {Ops: []backend.Op{backend.Attention{Sinked: true, Window: 128, Ahead: &backend.Ahead{}}}},
-		"op verify":                              {Ops: []backend.Op{backend.Verify{}}},
+		"op attention with items that see":       {Ops: []backend.Op{backend.Attention{Sinked: true, Window: 128, Items: true}}},
+		"op merge":                               {Ops: []backend.Op{backend.Merge{}}},
 		"KV class old: keys rebuilt from values": {Classes: []backend.KVClass{{Name: "old", Window: 128, Format: kernels.F8E4M3, KeyDim: 32}}},
 	} {
 		if err := l.Runs(nil, p); !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), want) {

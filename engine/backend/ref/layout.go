@@ -119,7 +119,11 @@ func spanOf(p *backend.Program, o backend.Attention) int64 {
 	case o.Window > 0:
 		return int64(o.Window) + int64(p.Bucket.Tokens)
 	}
-	return positions(p, o.Class) + 1 // and a row ahead of them
+	n := positions(p, o.Class)
+	if o.Ahead != nil {
+		n++ // a row behind all of them
+	}
+	return n
 }
 
 // positions is how long a sequence of a class can be.
