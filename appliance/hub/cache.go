@@ -1,0 +1,166 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// folder is a repository's place in the cache.
+func (s Settings) folder(n Name) string {
+	return filepath.Join(s.Cache, "models--"+strings.ReplaceAll(n.Repo, "/", "--"))
+}
+
+// snapshot is the folder of a commit's files.
+func (s Settings) snapshot(n Name, commit string) string {
+	return filepath.Join(s.folder(n), "snapshots", commit)
+}
+
+// blob is where a content lies.
+func (s Settings) blob(n Name, id string) string {
+	return filepath.Join(s.folder(n), "blobs", id)
+}
+
+// Cached is a model that lies in the cache whole.
+type Cached struct {
+	Path   string // the folder with its files, or the GGUF file
+	Commit string
+}
+
+// Find looks for a model in the cache; nothing is asked of the hub. ok is false
+// where it is not there, or not whole.
+func (s Settings) Find(n Name, w Want) (c Cached, ok bool) {
+	if s.Cache == "" {
+		return c, false
+	}
+	commit, ok := s.commit(n)
+	if !ok {
+		return c, false
+	}
+	dir := s.snapshot(n, commit)
+	list, err := local(dir)
+	if err != nil {
+		return c, false
+	}
+	picked, err := pick(n, w, list, func(index File) ([]byte, error) {
+		return readAtMost(filepath.Join(dir, filepath.FromSlash(index.Path)), maxIndex)
+	})
+	if err != nil {
+		return c, false
+	}
+	return Cached{picked.path(dir), commit}, true
+}
+
+// commit is the one that the cache has for n's revision.
+func (s Settings) commit(n Name) (string, bool) {
+	r := n.revision()
+	if commitPattern.MatchString(r) {
+		return r, true
+	}
+	b, err := readAtMost(filepath.Join(s.folder(n), "refs", filepath.FromSlash(r)), 64)
+	commit := strings.TrimSpace(string(b))
+	return commit, err == nil && commitPattern.MatchString(commit)
+}
+
+// local lists the files of a snapshot whose blobs are there.
+func local(dir string) ([]File, error) {
+	var out []File
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		st, err := os.Stat(path)
+		if err != nil || !st.Mode().IsRegular() {
+			return nil // a link whose blob is gone
+		}
+		rel, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		if len(out) == maxFiles {
+			return fs.SkipAll
+		}
+		out = append(out, File{Path: filepath.ToSlash(rel), Size: st.Size()})
+		return nil
+	})
+	return out, err
+}
+
+func readAtMost(path string, most int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(b)) > most {
+		return nil, fmt.Errorf("%s is longer than %d bytes", filepath.Base(path), most)
+	}
+	return b, err
+}
+
+// remember writes down the commit of a branch or tag.
+func (s Settings) remember(n Name, commit string) error {
+	r := n.revision()
+	if r == commit {
+		return nil
+	}
+	path := filepath.Join(s.folder(n), "refs", filepath.FromSlash(r))
+	if b, err := readAtMost(path, 64); err == nil && string(b) == commit {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	return replace(path, []byte(commit))
+}
+
+// replace writes a file whole or not at all.
+func replace(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+		os.Remove(f.Name())
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		os.Remove(f.Name())
+		return err
+	}
+	return nil
+}
+
+// link puts a blob into the snapshot: a relative link, or where the system has
+// none a second name of the same file.
+func (s Settings) link(n Name, commit string, f File) error {
+	to := filepath.Join(s.snapshot(n, commit), filepath.FromSlash(f.Path))
+	blob := s.blob(n, f.Blob)
+	if a, err := os.Stat(to); err == nil {
+		if b, err := os.Stat(blob); err == nil && os.SameFile(a, b) {
+			return nil
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o777); err != nil {
+		return err
+	}
+	target, err := filepath.Rel(filepath.Dir(to), blob)
+	if err != nil {
+		return err
+	}
+	// Made beside and renamed, so that no reader finds it missing.
+	made := to + ".vapp-link"
+	os.Remove(made)
+	if err := os.Symlink(target, made); err != nil {
+		if second := os.Link(blob, made); second != nil {
+			return errors.Join(err, second)
+		}
+	}
+	return os.Rename(made, to)
+}

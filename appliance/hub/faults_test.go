@@ -1,0 +1,245 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"vapp.dev/appliance/hub/hubtest"
+)
+
+// TestFaultsPass: what goes wrong once or twice does not show.
+func TestFaultsPass(t *testing.T) {
+	for name, fault := range map[string]func(hubtest.Request) *hubtest.Fault{
+		"cuts": func(r hubtest.Request) *hubtest.Fault {
+			if r.Store && r.N == 0 {
+				return &hubtest.Fault{Cut: 1000}
+			}
+			return nil
+		},
+		"no answer to the list": func(r hubtest.Request) *hubtest.Fault {
+			if strings.HasPrefix(r.Path, "/api/") && r.N < 3 {
+				return &hubtest.Fault{Status: 500 + r.N}
+			}
+			return nil
+		},
+		"busy": func(r hubtest.Request) *hubtest.Fault {
+			if r.Store && r.N < 2 {
+				return &hubtest.Fault{Status: 429, RetryAfter: "0"}
+			}
+			return nil
+		},
+		"stalls": func(r hubtest.Request) *hubtest.Fault {
+			if r.Store && r.N == 0 && strings.HasPrefix(r.Range, "bytes=16384") {
+				return &hubtest.Fault{Stall: time.Minute}
+			}
+			return nil
+		},
+		"damage": func(r hubtest.Request) *hubtest.Fault {
+			if r.Store && r.N == 0 && strings.HasPrefix(r.Range, "bytes=0-") {
+				return &hubtest.Fault{Flip: true}
+			}
+			return nil
+		},
+		"no ranges": func(r hubtest.Request) *hubtest.Fault { return &hubtest.Fault{NoRange: true} },
+		"cuts, unranged": func(r hubtest.Request) *hubtest.Fault {
+			return &hubtest.Fault{NoRange: true, Cut: 1000 * (1 - min(1, r.N))}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, _, c := start(t)
+			c.Stall = 300 * time.Millisecond
+			h.Misbehave(fault)
+			got, err := pull(c, named(t, model), Want{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			holds(t, got.Path, tiny(), served...)
+		})
+	}
+}
+
+// TestFaultsStay: what stays wrong is told in one line, and leaves no file that
+// looks whole.
+func TestFaultsStay(t *testing.T) {
+	shard := hubtest.Blob(tiny()["model-00001-of-00002.safetensors"])
+	of := func(f hubtest.Fault) func(hubtest.Request) *hubtest.Fault {
+		return func(r hubtest.Request) *hubtest.Fault {
+			if strings.HasSuffix(r.Path, shard) {
+				return &f
+			}
+			return nil
+		}
+	}
+	for name, c := range map[string]struct {
+		fault func(hubtest.Request) *hubtest.Fault
+		kind  Kind
+		msg   string
+	}{
+		"damage":       {of(hubtest.Fault{Flip: true}), Damaged, "came twice with another content"},
+		"shorter file": {of(hubtest.Fault{Content: noise(50_000, 9)}), Damaged, "lists model-00001-of-00002.safetensors with 100000 bytes and "},
+		"longer file":  {of(hubtest.Fault{Content: noise(200_000, 9)}), Damaged, "and sends 200000"},
+		"errors":       {of(hubtest.Fault{Status: 502}), Unreachable, "answered 502 Bad Gateway; try again later"},
+		"cuts":         {of(hubtest.Fault{Cut: 1}), Unreachable, "cannot be reached: unexpected EOF"},
+		"stalls":       {of(hubtest.Fault{Stall: time.Minute}), Unreachable, "nothing came for too long"},
+		"round":        {of(hubtest.Fault{Redirect: "/" + shard}), Unreachable, "redirects more than"},
+		"file scheme":  {of(hubtest.Fault{Redirect: "file:///etc/passwd"}), Unreachable, "not followed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, _, cl := start(t)
+			cl.Stall = 100 * time.Millisecond
+			h.Misbehave(c.fault)
+			_, err := pull(cl, named(t, model), Want{})
+			refused(t, name, err, c.kind, c.msg)
+			if _, err := os.Stat(cl.blob(named(t, model), shard)); err == nil {
+				t.Error("a blob is there though it never came whole")
+			}
+			if _, ok := cl.Find(named(t, model), Want{}); ok {
+				t.Error("the model is found")
+			}
+		})
+	}
+}
+
+// TestToken: it goes to the endpoint, never to where that sends on.
+func TestToken(t *testing.T) {
+	h, repo, c := start(t)
+	repo.Gated, repo.Private, repo.Token = true, true, "hf_secret"
+	c.Token = "hf_secret"
+	if _, err := pull(c, named(t, model), Want{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range h.Requests() {
+		if want := "Bearer hf_secret"; !r.Store && r.Token != want || r.Store && r.Token != "" {
+			t.Errorf("%+v", r)
+		}
+	}
+	// The endpoint's own name and port with another token's worth: a user in the
+	// address or another port is elsewhere.
+	h.Misbehave(func(r hubtest.Request) *hubtest.Fault {
+		if strings.HasPrefix(r.Path, "/api/") && !r.Store {
+			return &hubtest.Fault{Redirect: h.Store + "/api/x"}
+		}
+		return nil
+	})
+	_, err := pull(client(t, h, t.TempDir()), named(t, model), Want{})
+	if err == nil || strings.Contains(err.Error(), "hf_secret") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	h, repo, c := start(t)
+	repo.Gated, repo.Token = true, "right"
+	_, err := pull(c, named(t, model), Want{})
+	refused(t, "gated", err, Gated, "asked for anonymously: set HF_TOKEN")
+	refused(t, "gated", err, Gated, "accept its terms at "+h.URL+"/"+model)
+	c.Token = "wrong"
+	_, err = pull(c, named(t, model), Want{})
+	refused(t, "gated, wrong token", err, Gated, "with your token")
+	repo.Private = true
+	_, err = pull(c, named(t, model), Want{})
+	refused(t, "private", err, NotFound, "no such model, or it is private")
+	_, err = pull(c, named(t, "acme/none"), Want{})
+	refused(t, "missing", err, NotFound, "has no such model; mind the spelling")
+	c.Offline = true
+	_, err = pull(c, named(t, model), Want{})
+	refused(t, "offline", err, Offline, "fetch it first with `vapp pull acme/tiny`")
+	h.Close()
+	c.Offline = false
+	_, err = pull(c, named(t, model), Want{})
+	refused(t, "nobody there", err, Unreachable, "cannot be reached: ")
+	if strings.Contains(err.Error(), "Get ") {
+		t.Errorf("not for people: %v", err)
+	}
+}
+
+// TestHostileListing: names and ids that lead elsewhere are refused before
+// anything is written.
+func TestHostileListing(t *testing.T) {
+	outside := t.TempDir()
+	for _, name := range []string{
+		"../evil.json", "/etc/passwd", "a/../../evil", "a\x00b", "a\\..\\b", "./config.json", "a//b", "", "..", filepath.Join(outside, "x"), strings.Repeat("a", 300),
+	} {
+		h, repo, c := start(t)
+		repo.Listing = listing(t, hubtest.Commit(0), map[string]any{"rfilename": name, "size": 1, "blobId": hubtest.Blob(nil)})
+		_, err := pull(c, named(t, model), Want{})
+		refused(t, name, err, Untrusted, "nothing was fetched")
+		if left, _ := os.ReadDir(c.Cache); len(left) > 0 {
+			t.Errorf("%q: the cache has %v", name, left)
+		}
+		h.Close()
+	}
+	for what, body := range map[string][]byte{
+		"commit":    listing(t, "../../x"),
+		"blob":      listing(t, hubtest.Commit(0), file("config.json", 7, "../../../evil"), file("tokenizer.json", 1, hubtest.Blob(nil)), file("model.safetensors", 1, hubtest.Blob(nil))),
+		"size":      listing(t, hubtest.Commit(0), file("config.json", 1<<60, hubtest.Blob(nil)), file("tokenizer.json", 1, hubtest.Blob(nil)), file("model.safetensors", 1, hubtest.Blob(nil))),
+		"two alike": listing(t, hubtest.Commit(0), file("config.json", 1, hubtest.Blob(nil)), file("config.json", 1, hubtest.Blob(nil))),
+	} {
+		_, repo, c := start(t)
+		repo.Listing = body
+		_, err := pull(c, named(t, model), Want{})
+		refused(t, what, err, Untrusted, "")
+	}
+	_, repo, c := start(t)
+	repo.Listing = []byte("<html>")
+	_, err := pull(c, named(t, model), Want{})
+	refused(t, "html", err, Unreachable, "is HF_ENDPOINT a Hugging Face hub?")
+	// An index that names what is not below it.
+	evil := tiny()
+	evil["model.safetensors.index.json"] = []byte(`{"weight_map":{"x":"../../../../evil.safetensors"}}`)
+	repo.Listing, repo.Trees[hubtest.Commit(0)] = nil, evil
+	_, err = pull(c, named(t, model), Want{})
+	refused(t, "index", err, Unsuitable, "no safetensors file below it")
+}
+
+func file(name string, size int64, blob string) map[string]any {
+	return map[string]any{"rfilename": name, "size": size, "blobId": blob}
+}
+
+func listing(t *testing.T, commit string, files ...map[string]any) []byte {
+	t.Helper()
+	b, err := json.Marshal(map[string]any{"sha": commit, "siblings": files})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestWithoutHashes: sizes and hashes are asked of each file where the list has
+// none.
+func TestWithoutHashes(t *testing.T) {
+	_, repo, c := start(t)
+	repo.NoHashes = true
+	got, err := pull(c, named(t, model), Want{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	holds(t, got.Path, tiny(), served...)
+}
+
+// TestCancel: a fetch that is given up ends at once, and says so by its context.
+func TestCancel(t *testing.T) {
+	h, _, c := start(t)
+	c.Stall = time.Minute
+	ctx, cancel := context.WithCancel(t.Context())
+	h.Misbehave(func(r hubtest.Request) *hubtest.Fault {
+		if r.Store {
+			cancel()
+			return &hubtest.Fault{Stall: time.Minute}
+		}
+		return nil
+	})
+	p, err := c.Open(ctx, named(t, model), Want{})
+	if err == nil {
+		_, err = p.Weights(ctx)
+	}
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}

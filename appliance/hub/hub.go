@@ -1,0 +1,165 @@
+// Package hub gets models from the Hugging Face hub into Hugging Face's own cache
+// and finds those that are there: its layout, variables and locks, so that
+// huggingface_hub and this package use each other's files.
+//
+//	CACHE/models--ORG--NAME/refs/REVISION           the commit of a branch or tag
+//	CACHE/models--ORG--NAME/snapshots/COMMIT/FILE   a link to its blob
+//	CACHE/models--ORG--NAME/blobs/ETAG              SHA-256, or git's SHA-1 of a small file
+//	CACHE/.locks/models--ORG--NAME/ETAG.lock        held while that blob is fetched
+//
+// What a hub says is not trusted: names stay below the cache, sizes and hashes
+// are checked, answers are bounded, and the token goes to the endpoint alone.
+package hub
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// DefaultEndpoint is the hub where HF_ENDPOINT names no other.
+const DefaultEndpoint = "https://huggingface.co"
+
+// Settings say where the hub and its cache are. FromEnv reads them as
+// huggingface_hub does.
+type Settings struct {
+	Cache    string // folder; "": no cache, nothing is found
+	Endpoint string
+	Token    string // "": anonymous
+	Offline  bool   // HF_HUB_OFFLINE: nothing is fetched
+	// Stall is how long nothing may come before a request is made again.
+	Stall time.Duration
+}
+
+// defaultStall is longer than a busy hub takes to answer.
+const defaultStall = 30 * time.Second
+
+// FromEnv reads HF_HUB_CACHE, HF_HOME, HF_ENDPOINT, HF_TOKEN or the token file,
+// HF_HUB_OFFLINE and HF_HUB_DOWNLOAD_TIMEOUT. getenv is os.Getenv.
+func FromEnv(getenv func(string) string) Settings {
+	expand := func(path string) string {
+		if path = os.Expand(path, getenv); path == "~" || strings.HasPrefix(path, "~/") {
+			path = filepath.Join(getenv("HOME"), path[1:])
+		}
+		return path
+	}
+	first := func(names ...string) string {
+		for _, n := range names {
+			if v := strings.TrimSpace(getenv(n)); v != "" {
+				return v
+			}
+		}
+		return ""
+	}
+	home := expand(first("HF_HOME"))
+	if home == "" {
+		if base := first("XDG_CACHE_HOME"); base != "" {
+			home = filepath.Join(expand(base), "huggingface")
+		} else if dir, err := os.UserHomeDir(); err == nil {
+			home = filepath.Join(dir, ".cache", "huggingface")
+		}
+	}
+	s := Settings{
+		Cache: expand(first("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")), Endpoint: strings.TrimRight(first("HF_ENDPOINT"), "/"),
+		Token: first("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"), Offline: on(first("HF_HUB_OFFLINE")) || on(first("TRANSFORMERS_OFFLINE")),
+		Stall: defaultStall,
+	}
+	if s.Cache == "" && home != "" {
+		s.Cache = filepath.Join(home, "hub")
+	}
+	if s.Endpoint == "" {
+		s.Endpoint = DefaultEndpoint
+	}
+	if s.Token == "" {
+		file := expand(first("HF_TOKEN_PATH"))
+		if file == "" && home != "" {
+			file = filepath.Join(home, "token")
+		}
+		s.Token = readToken(file)
+	}
+	if n, err := strconv.Atoi(first("HF_HUB_DOWNLOAD_TIMEOUT")); err == nil && n > 0 {
+		s.Stall = time.Duration(n) * time.Second
+	}
+	return s
+}
+
+func on(v string) bool {
+	return slices.Contains([]string{"1", "ON", "YES", "TRUE"}, strings.ToUpper(v))
+}
+
+// maxToken bounds the token's file.
+const maxToken = 4096
+
+// readToken is the token that `hf auth login` left, "" where there is none.
+func readToken(file string) string {
+	f, err := os.Open(file)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxToken))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// Progress is how far a fetch has come, in bytes over all its files.
+type Progress struct{ Done, Total int64 }
+
+// Client talks to a hub and fills the cache.
+type Client struct {
+	Settings
+	// Agent is the User-Agent of requests.
+	Agent string
+	// Say is told, in one line, what is about to happen and what takes long; nil:
+	// nobody is. It may be called from several goroutines.
+	Say func(string)
+	// Progress is told of bytes as they come, never twice at once; nil: nobody is.
+	Progress func(Progress)
+
+	// http makes one request and follows no redirect.
+	http *http.Client
+	// wait is how long to stay away after a failed attempt; tests shorten it.
+	wait func(attempt int) time.Duration
+	// part is how many bytes one request asks for.
+	part int64
+	// open holds one for each request for bytes.
+	open chan struct{}
+	// free is how many bytes a folder's disk has left.
+	free func(dir string) (int64, error)
+}
+
+const (
+	connections = 8        // requests for bytes at once
+	files       = 4        // that are fetched at once
+	partBytes   = 32 << 20 // of one request
+	attempts    = 6        // without progress, before giving up
+)
+
+// NewClient makes the client of a hub.
+func NewClient(s Settings, agent string) *Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DisableCompression = true // sizes are those of the files
+	transport.ResponseHeaderTimeout = s.Stall
+	transport.MaxIdleConnsPerHost = connections
+	transport.MaxResponseHeaderBytes = 1 << 18
+	return &Client{
+		Settings: s, Agent: agent, part: partBytes, wait: backoff, free: freeBytes, open: make(chan struct{}, connections),
+		http: &http.Client{
+			Transport:     transport,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+}
+
+func (c *Client) say(text string) {
+	if c.Say != nil {
+		c.Say(text)
+	}
+}

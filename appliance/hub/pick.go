@@ -1,0 +1,178 @@
+package hub
+
+import (
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Want says what a model is needed for.
+type Want struct {
+	// Format is model.loadFormat: auto, safetensors, gguf, or dummy, which needs no
+	// weights.
+	Format string
+}
+
+// picked are the files of a model that are read when it is served.
+type picked struct {
+	beside  []File // config, tokenizer, template, generation config, index
+	weights []File
+	gguf    bool // weights is one GGUF file, which holds all
+}
+
+// path is where the engine finds the model in a snapshot.
+func (p picked) path(dir string) string {
+	if p.gguf {
+		return filepath.Join(dir, filepath.FromSlash(p.weights[0].Path))
+	}
+	return dir
+}
+
+func (p picked) files() []File { return append(slices.Clone(p.beside), p.weights...) }
+
+// Files of a checkpoint's folder that are read besides weights.
+const (
+	configFile    = "config.json"
+	tokenizerFile = "tokenizer.json"
+	indexFile     = "model.safetensors.index.json"
+	singleFile    = "model.safetensors"
+)
+
+var optionalFiles = []string{"tokenizer_config.json", "generation_config.json", "chat_template.jinja"}
+
+// maxIndex bounds the index of safetensors files.
+const maxIndex = 64 << 20
+
+// pick chooses from the files of a repository; readIndex gets the one file whose
+// content decides. The error is an *Error.
+func pick(n Name, w Want, list []File, readIndex func(File) ([]byte, error)) (picked, error) {
+	by := map[string]File{}
+	var gguf []File
+	for _, f := range list {
+		by[f.Path] = f
+		if isGGUF(f.Path) {
+			gguf = append(gguf, f)
+		}
+	}
+	_, single := by[singleFile]
+	index, sharded := by[indexFile]
+	switch {
+	case n.File != "":
+		f, ok := by[n.File]
+		if !ok {
+			return picked{}, n.errorf(NoFile, "it has no file %s%s", n.File, listed("; its GGUF files: ", gguf))
+		}
+		return picked{gguf: true, weights: []File{f}}, nil
+	case w.Format == "gguf" || w.Format != "safetensors" && w.Format != "dummy" && !single && !sharded && len(gguf) > 0:
+		return oneGGUF(n, gguf)
+	}
+	p := picked{}
+	for _, name := range []string{configFile, tokenizerFile} {
+		f, ok := by[name]
+		if !ok {
+			return p, n.errorf(Unsuitable, "it has no %s, which is needed%s", name, pickles(list))
+		}
+		p.beside = append(p.beside, f)
+	}
+	for _, name := range optionalFiles {
+		if f, ok := by[name]; ok {
+			p.beside = append(p.beside, f)
+		}
+	}
+	switch {
+	case w.Format == "dummy":
+	case single:
+		p.weights = []File{by[singleFile]}
+	case sharded:
+		p.beside = append(p.beside, index)
+		text, err := readIndex(index)
+		if err != nil {
+			var known *Error
+			if errors.As(err, &known) {
+				return p, err
+			}
+			return p, n.errorf(Unsuitable, "%s: %v", indexFile, err)
+		}
+		shards, err := parseIndex(text)
+		if err != nil {
+			return p, n.errorf(Unsuitable, "%s: %v", indexFile, err)
+		}
+		for _, name := range shards {
+			f, ok := by[name]
+			if !ok {
+				return p, n.errorf(Unsuitable, "its index names %.80q, which is not among its files", name)
+			}
+			p.weights = append(p.weights, f)
+		}
+	default:
+		return p, n.errorf(Unsuitable, "it has neither safetensors nor GGUF files%s", pickles(list))
+	}
+	return p, nil
+}
+
+// oneGGUF is the only one there is; of several the profile must say which.
+func oneGGUF(n Name, gguf []File) (picked, error) {
+	switch len(gguf) {
+	case 0:
+		return picked{}, n.errorf(Unsuitable, "it has no GGUF file")
+	case 1:
+		return picked{gguf: true, weights: gguf}, nil
+	}
+	return picked{}, n.errorf(Unsuitable, "it has %d GGUF files: name one, as %s:%s%s", len(gguf), n.Repo, gguf[0].Path, listed("; there are ", gguf))
+}
+
+// maxListed is how many files an error names.
+const maxListed = 12
+
+func listed(lead string, files []File) string {
+	if len(files) == 0 {
+		return ""
+	}
+	var names []string
+	for _, f := range files {
+		if len(names) == maxListed {
+			names = append(names, "…")
+			break
+		}
+		names = append(names, f.Path)
+	}
+	return lead + strings.Join(names, ", ")
+}
+
+// pickles says that there are weights of a kind that is not read.
+func pickles(list []File) string {
+	for _, f := range list {
+		if ext := filepath.Ext(f.Path); ext == ".bin" || ext == ".pth" || ext == ".pt" || ext == ".h5" || ext == ".msgpack" {
+			return "; files such as " + f.Path + " are not read: ask for a conversion to safetensors"
+		}
+	}
+	return ""
+}
+
+// parseIndex are the files that an index names, sorted.
+func parseIndex(text []byte) ([]string, error) {
+	var index struct {
+		Weights map[string]string `json:"weight_map"`
+	}
+	if err := json.Unmarshal(text, &index); err != nil {
+		return nil, err
+	}
+	names := map[string]bool{}
+	for _, file := range index.Weights {
+		if !localName(file) || !strings.HasSuffix(file, ".safetensors") {
+			return nil, errors.New("it names a file that is no safetensors file below it")
+		}
+		names[file] = true
+	}
+	if len(names) == 0 || len(names) > maxFiles {
+		return nil, errors.New("it names no files")
+	}
+	var out []string
+	for name := range names {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out, nil
+}

@@ -1,0 +1,292 @@
+package hub
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"vapp.dev/appliance/hub/hubtest"
+)
+
+const model = "acme/tiny"
+
+// noise is n bytes that no compression shortens and no part resembles.
+func noise(n int, seed uint64) []byte {
+	b := make([]byte, n)
+	r := rand.NewChaCha8([32]byte{byte(seed)})
+	_, _ = r.Read(b)
+	return b
+}
+
+// tiny is a model of several parts a file.
+func tiny() map[string][]byte {
+	return map[string][]byte{
+		"config.json": []byte(`{"a":1}`), "tokenizer.json": noise(3000, 1), "tokenizer_config.json": []byte(`{}`),
+		"model.safetensors.index.json":     []byte(`{"weight_map":{"x":"model-00001-of-00002.safetensors","y":"model-00002-of-00002.safetensors"}}`),
+		"model-00001-of-00002.safetensors": noise(100_000, 2), "model-00002-of-00002.safetensors": noise(70_001, 3),
+		"pytorch_model.bin": noise(5000, 4), "README.md": []byte("# tiny"), "original/model.safetensors": noise(5000, 5),
+	}
+}
+
+// start runs a hub with the model, and a client with an empty cache.
+func start(t *testing.T) (*hubtest.Hub, *hubtest.Repo, *Client) {
+	t.Helper()
+	h := hubtest.Start()
+	t.Cleanup(h.Close)
+	repo := h.Add(model, tiny())
+	return h, repo, client(t, h, t.TempDir())
+}
+
+func client(t *testing.T, h *hubtest.Hub, cache string) *Client {
+	c := NewClient(Settings{Cache: cache, Endpoint: h.URL, Stall: 10 * time.Second}, "vapp/test")
+	c.part = 16 << 10
+	c.wait = func(int) time.Duration { return time.Millisecond }
+	t.Cleanup(c.http.CloseIdleConnections)
+	return c
+}
+
+func named(t *testing.T, text string) Name {
+	t.Helper()
+	n, ok := ParseName(text)
+	if !ok {
+		t.Fatalf("%q is no name", text)
+	}
+	return n
+}
+
+// pull fetches a model whole.
+func pull(c *Client, n Name, w Want) (Cached, error) {
+	p, err := c.Open(context.Background(), n, w)
+	if err != nil {
+		return Cached{}, err
+	}
+	return p.Weights(context.Background())
+}
+
+// holds fails unless the snapshot has exactly those files of the tree, byte for
+// byte.
+func holds(t *testing.T, dir string, tree map[string][]byte, want ...string) {
+	t.Helper()
+	var got []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rel, _ := filepath.Rel(dir, path)
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(b, tree[filepath.ToSlash(rel)]) {
+			t.Errorf("%s has %d bytes that are not the hub's", rel, len(b))
+		}
+		got = append(got, filepath.ToSlash(rel))
+		return nil
+	})
+	if err != nil || len(got) != len(want) {
+		t.Errorf("the snapshot has %q, want %q (%v)", got, want, err)
+	}
+}
+
+var served = []string{
+	"config.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json", "tokenizer.json", "tokenizer_config.json",
+}
+
+func TestPull(t *testing.T) {
+	h, _, c := start(t)
+	var last Progress
+	c.Progress = func(p Progress) { last = p }
+	got, err := pull(c, named(t, model), Want{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	holds(t, got.Path, tiny(), served...)
+	if last != (Progress{170_001, 170_001}) {
+		t.Errorf("progress ended with %+v", last)
+	}
+	// Huggingface's layout, to the letter.
+	root := filepath.Join(c.Cache, "models--acme--tiny")
+	if ref, err := os.ReadFile(filepath.Join(root, "refs", "main")); string(ref) != hubtest.Commit(0) {
+		t.Errorf("refs/main is %q, %v", ref, err)
+	}
+	link, err := os.Readlink(filepath.Join(root, "snapshots", hubtest.Commit(0), "model-00001-of-00002.safetensors"))
+	if want := filepath.Join("..", "..", "blobs", hubtest.Blob(tiny()["model-00001-of-00002.safetensors"])); link != want || err != nil {
+		t.Errorf("the link is %q, %v; want %q", link, err, want)
+	}
+	left, _ := filepath.Glob(filepath.Join(root, "blobs", "*incomplete*"))
+	if len(left) > 0 {
+		t.Errorf("left over: %q", left)
+	}
+	// What is there is found without the hub, and not fetched again.
+	h.Requests()
+	if found, ok := c.Find(named(t, model), Want{}); !ok || found != got {
+		t.Errorf("found %+v, %v", found, ok)
+	}
+	if _, err := pull(c, named(t, model), Want{}); err != nil {
+		t.Error(err)
+	}
+	for _, r := range h.Requests() {
+		if strings.Contains(r.Path, "resolve") || r.Store {
+			t.Errorf("fetched again: %+v", r)
+		}
+	}
+}
+
+func TestWants(t *testing.T) {
+	h, _, c := start(t)
+	h.Add("acme/gguf", map[string][]byte{"a.Q4_0.gguf": noise(5000, 6), "sub/b.gguf": noise(6000, 7), "README.md": nil})
+	h.Add("acme/one", map[string][]byte{"only.gguf": noise(5000, 8)})
+	h.Add("acme/old", map[string][]byte{"config.json": []byte("{}"), "tokenizer.json": []byte("{}"), "pytorch_model.bin": noise(5000, 9)})
+	for text, want := range map[string]string{
+		"acme/gguf:sub/b.gguf": "sub/b.gguf", "acme/one": "only.gguf",
+	} {
+		got, err := pull(c, named(t, text), Want{})
+		if err != nil || !strings.HasSuffix(filepath.ToSlash(got.Path), "/"+want) {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+		if found, ok := c.Find(named(t, text), Want{}); !ok || found != got {
+			t.Errorf("%s: found %+v, %v", text, found, ok)
+		}
+	}
+	for text, want := range map[string]struct {
+		kind Kind
+		msg  string
+	}{
+		"acme/gguf":        {Unsuitable, "2 GGUF files: name one, as acme/gguf:a.Q4_0.gguf"},
+		"acme/gguf:c.gguf": {NoFile, "no file c.gguf; its GGUF files: a.Q4_0.gguf, sub/b.gguf"},
+		"acme/old":         {Unsuitable, "pytorch_model.bin are not read"},
+	} {
+		_, err := pull(c, named(t, text), Want{})
+		refused(t, text, err, want.kind, want.msg)
+	}
+	got, err := pull(c, named(t, model), Want{Format: "dummy"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	holds(t, got.Path, tiny(), "config.json", "tokenizer.json", "tokenizer_config.json")
+	if _, ok := c.Find(named(t, model), Want{}); ok {
+		t.Error("a snapshot without weights is found as whole")
+	}
+}
+
+func refused(t *testing.T, what string, err error, kind Kind, msg string) {
+	t.Helper()
+	var e *Error
+	if !errors.As(err, &e) || e.Kind != kind || !strings.Contains(err.Error(), msg) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("%s: %v; want kind %d and %q in one line", what, err, kind, msg)
+	}
+}
+
+func TestRevisions(t *testing.T) {
+	_, repo, c := start(t)
+	next := tiny()
+	next["config.json"] = []byte(`{"a":2}`)
+	repo.Trees[hubtest.Commit(1)] = next
+	repo.Refs["v2"], repo.Refs["refs/pr/7"] = hubtest.Commit(1), hubtest.Commit(1)
+	for _, r := range []string{"v2", hubtest.Commit(1), "refs/pr/7"} {
+		n := named(t, model+"@"+r)
+		got, err := pull(c, n, Want{})
+		if err != nil || got.Commit != hubtest.Commit(1) {
+			t.Fatalf("%s: %+v, %v", r, got, err)
+		}
+		holds(t, got.Path, next, served...)
+		if found, ok := c.Find(n, Want{}); !ok || found != got {
+			t.Errorf("%s: found %+v, %v", r, found, ok)
+		}
+	}
+	if _, ok := c.Find(named(t, model), Want{}); ok {
+		t.Error("main was never fetched, and is found")
+	}
+	_, err := pull(c, named(t, model+"@v3"), Want{})
+	refused(t, "v3", err, BadRevision, `no branch, tag or commit "v3"`)
+	// The branch moves between two pulls: the cache follows.
+	if _, err := pull(c, named(t, model), Want{}); err != nil {
+		t.Fatal(err)
+	}
+	repo.Refs["main"] = hubtest.Commit(1)
+	if got, err := pull(c, named(t, model), Want{}); err != nil || got.Commit != hubtest.Commit(1) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// TestResume: what a cut leaves behind is not fetched again.
+func TestResume(t *testing.T) {
+	h, _, c := start(t)
+	c.open = make(chan struct{}, 1) // parts come one after the other
+	h.Misbehave(func(r hubtest.Request) *hubtest.Fault {
+		if r.Store && r.Range == "bytes=65536-81919" {
+			return &hubtest.Fault{Status: 403}
+		}
+		return nil
+	})
+	_, err := pull(c, named(t, model), Want{})
+	refused(t, "cut", err, Unreachable, "answered 403 Forbidden; try again later")
+	h.Misbehave(nil)
+	h.Requests()
+	again := client(t, h, c.Cache)
+	var first Progress
+	again.Progress = func(p Progress) {
+		if first.Total == 0 {
+			first = p
+		}
+	}
+	got, err := pull(again, named(t, model), Want{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	holds(t, got.Path, tiny(), served...)
+	if first.Total == 0 || first.Total >= 170_001 {
+		t.Errorf("the second run expects %d bytes: nothing was kept", first.Total)
+	}
+	for _, r := range h.Requests() {
+		if r.Range == "bytes=0-16383" && r.Store {
+			t.Errorf("fetched twice: %+v", r)
+		}
+	}
+}
+
+// TestTwoAtOnce: of two processes one fetches, the other one waits.
+func TestTwoAtOnce(t *testing.T) {
+	h, _, c := start(t)
+	clients := []*Client{c, client(t, h, c.Cache), client(t, h, c.Cache)}
+	var wg sync.WaitGroup
+	for _, c := range clients {
+		wg.Go(func() {
+			if _, err := pull(c, named(t, model), Want{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, r := range h.Requests() {
+		if r.Store && r.N > 0 {
+			t.Errorf("fetched twice: %+v", r)
+		}
+	}
+	if got, ok := c.Find(named(t, model), Want{}); !ok {
+		t.Error("not there")
+	} else {
+		holds(t, got.Path, tiny(), served...)
+	}
+}
+
+// TestNoRoom: nothing is asked of a disk that has no room.
+func TestNoRoom(t *testing.T) {
+	h, _, c := start(t)
+	c.free = func(string) (int64, error) { return 170_000, nil }
+	_, err := pull(c, named(t, model), Want{})
+	refused(t, "disk", err, NoSpace, "are to be fetched and")
+	for _, r := range h.Requests() {
+		if r.Store {
+			t.Errorf("fetched: %+v", r)
+		}
+	}
+}
