@@ -15,7 +15,7 @@ import (
 // opens nothing; m's own Device does not count. An error is about the profile or the
 // model; what one device's backend refuses is its row's reason.
 func Fit(p *schema.Profile, m Machine, over []devices.Device) ([]plan.Row, error) {
-	model, err := inspect(p, plan.Source(p, m.Config))
+	model, err := m.inspect(p)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"vapp.dev/appliance/hub"
 	"vapp.dev/appliance/plan"
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
@@ -32,6 +33,9 @@ type Machine struct {
 	// Config is a config.json, or a directory with one, that is planned in place
 	// of the model that the profile names; "": none.
 	Config string
+	// Hub is where models of the Hugging Face hub lie that were fetched; the zero
+	// Settings have none.
+	Hub hub.Settings
 }
 
 // Prepare loads the profile at path, inspects its model and plans it for the
@@ -68,7 +72,7 @@ func (m Machine) inputs(p *schema.Profile) (plan.Inputs, error) {
 	if err != nil {
 		return plan.Inputs{}, err
 	}
-	model, err := inspect(p, plan.Source(p, m.Config))
+	model, err := m.inspect(p)
 	if err != nil {
 		return plan.Inputs{}, err
 	}
@@ -102,16 +106,34 @@ func (p *Prepared) startable() error {
 	return p.Plan.CheckFree(p.Plan.Facts.FreeBytes)
 }
 
+// runnable is startable but for the weights, which need not be here yet.
+func (p *Prepared) runnable() error {
+	return errors.Join(p.Refuse(), p.Plan.CheckFree(p.Plan.Facts.FreeBytes))
+}
+
+// missingError is an engine.MissingError with its place.
+type missingError struct {
+	placed  *schema.Error
+	missing *engine.MissingError
+}
+
+func (e *missingError) Error() string   { return e.placed.Error() }
+func (e *missingError) Unwrap() []error { return []error{e.placed, e.missing} }
+
 // inspect reads the model's headers. What is wrong with it, or with what the
 // profile wants of it, gets the place in the profile that asks for it.
-func inspect(p *schema.Profile, s engine.Source) (*engine.Model, error) {
-	m, err := engine.Inspect(s)
+func (m Machine) inspect(p *schema.Profile) (*engine.Model, error) {
+	s, err := m.source(p)
+	if err != nil {
+		return nil, err
+	}
+	model, err := engine.Inspect(s)
 	var missing *engine.MissingError
 	switch {
 	case err == nil:
-		return m, nil
+		return model, nil
 	case errors.As(err, &missing):
-		return nil, p.Reject("model.source", "%v", err)
+		return nil, &missingError{p.Reject("model.source", "%v", err), missing}
 	}
 	return nil, plan.Placed(p, s, err, func(s engine.Source) error {
 		m, err := engine.Inspect(s)

@@ -32,7 +32,10 @@ type Source struct {
 	// Config is a config.json, or a directory with one, that is planned in place of
 	// what Path and Name say, and then is the name; "": none.
 	Config string
-	Build  models.Build
+	// Absent is where the weights are not, and Remedy what brings them; "": they
+	// are not at Path, and the user puts them there.
+	Absent, Remedy string
+	Build          models.Build
 }
 
 // Model is what is known of a model before anything is loaded.
@@ -53,8 +56,19 @@ func (e *MissingError) Error() string {
 	if near := models.Near(e.Source.Name); len(near) > 0 {
 		hint = "; did you mean " + strings.Join(near, ", ") + "?"
 	}
-	return fmt.Sprintf("model %s: no directory or GGUF file at %s, and the catalogue does not know the name%s (\"vapp models\" lists it; \"vapp plan --config\" plans any config.json); put the files there or set model.source",
-		e.Source.Name, e.Source.Path, hint)
+	where := ""
+	if e.Source.Absent != "" {
+		where = ", nothing " + e.Source.Absent
+	}
+	return fmt.Sprintf("model %s: no directory or GGUF file at %s%s, and the catalogue does not know the name%s (\"vapp models\" lists it; \"vapp plan --config\" plans any config.json); %s or set model.source",
+		e.Source.Name, e.Source.Path, where, hint, e.Source.remedy())
+}
+
+func (s Source) remedy() string {
+	if s.Remedy != "" {
+		return s.Remedy
+	}
+	return "put the files there"
 }
 
 // Inspect reads headers only. Where the weights are absent it falls back to
@@ -182,8 +196,12 @@ func (m *Model) Loadable() error {
 	if m.Source.Format == "dummy" || m.Where == FromCheckpoint {
 		return nil
 	}
-	return fmt.Errorf("model %s: its weights are not at %s (planned from the %s); put the files there, or set model.loadFormat to \"dummy\"",
-		m.Source.Name, m.Source.Path, m.Where)
+	where := m.Source.Absent
+	if where == "" {
+		where = "at " + m.Source.Path
+	}
+	return fmt.Errorf("model %s: its weights are not %s (planned from the %s); %s, or set model.loadFormat to \"dummy\"",
+		m.Source.Name, where, m.Where, m.Source.remedy())
 }
 
 // Close unmaps the files.

@@ -98,6 +98,7 @@ func (p *Pull) complete(ctx context.Context, list []File) error {
 // Weights fetches what is missing and returns where the model lies, whole.
 func (p *Pull) Weights(ctx context.Context) (Cached, error) {
 	if p.Missing > 0 {
+		p.c.say(fmt.Sprintf("fetching %s, commit %s: %s into %s", p.Name, p.Commit, size(p.Missing), p.c.folder(p.Name)))
 		p.m.expect(p.Missing)
 	}
 	if err := p.fetch(ctx, p.files.weights); err != nil {

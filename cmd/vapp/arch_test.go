@@ -105,9 +105,11 @@ var rooms = map[string]room{
 	"appliance/api": {
 		parts: []string{"appliance/chat", "appliance/api/openai"}, modules: []string{"github.com/labstack/echo/v4"},
 	},
-	"appliance/batch":    {parts: []string{"appliance/chat", "appliance/api/openai"}, not: noHTTP},
-	"appliance/importer": {parts: []string{"schema"}, modules: []string{"cuelang.org/go"}, not: noHTTP},
-	"appliance/metrics":  {parts: []string{"engine"}, modules: []string{"github.com/prometheus/client_golang"}},
+	"appliance/batch":       {parts: []string{"appliance/chat", "appliance/api/openai"}, not: noHTTP},
+	"appliance/hub":         {modules: []string{"golang.org/x/sys"}},
+	"appliance/hub/hubtest": {},
+	"appliance/importer":    {parts: []string{"schema"}, modules: []string{"cuelang.org/go"}, not: noHTTP},
+	"appliance/metrics":     {parts: []string{"engine"}, modules: []string{"github.com/prometheus/client_golang"}},
 	"appliance": {
 		parts: []string{
 			"schema", "appliance/...", "engine",

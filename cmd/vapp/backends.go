@@ -1,11 +1,20 @@
 package main
 
 import (
+	"os"
+
+	"vapp.dev/appliance"
+	"vapp.dev/appliance/hub"
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/cpu"
 	"vapp.dev/engine/backend/cuda"
 	"vapp.dev/engine/backend/ref"
 )
+
+// here is this machine, with the models that were fetched to it.
+func here() appliance.Machine {
+	return appliance.Machine{Backends: machines(), Hub: hub.FromEnv(os.Getenv)}
+}
 
 // machines are the backends of this binary, the preferred first. Those that
 // were built without their native half plan, and refuse to open.

@@ -123,7 +123,7 @@ func (o benchOptions) prepare(path string) (*appliance.Prepared, error) {
 	profile.MaxModelLen = schema.Count(length)
 	profile.Scheduler.MaxNumSeqs = min(profile.Scheduler.MaxNumSeqs, max(o.streams, 1))
 	profile.Memory.KVCache, profile.Memory.Utilization = 0, 1
-	m := appliance.Machine{Backends: machines()}
+	m := here()
 	p, err := appliance.PrepareProfile(profile, m)
 	if err != nil {
 		return nil, err

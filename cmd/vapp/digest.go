@@ -30,7 +30,7 @@ var readBeside = []string{
 // model's folder; none where the model is not here.
 func modelFiles(p *appliance.Prepared) (map[string]string, error) {
 	out := map[string]string{}
-	source := p.Profile.Path(p.Profile.Model.Source)
+	source := p.Model.Source.Path
 	st, err := os.Stat(source)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

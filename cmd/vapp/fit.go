@@ -35,7 +35,9 @@ sequence that fits, and how many of 4K, 32K and the model length are held at onc
 			if err != nil {
 				return err
 			}
-			rows, err := appliance.Fit(p, appliance.Machine{Backends: machines(), Config: config}, list)
+			m := here()
+			m.Config = config
+			rows, err := appliance.Fit(p, m, list)
 			if err != nil {
 				return err
 			}

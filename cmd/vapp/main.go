@@ -89,6 +89,7 @@ func newRoot() *cobra.Command {
   vapp plan PROFILE   say what the server will hold in memory and how much it carries
   vapp fit  MODEL     say on which devices it fits, and how much it carries there
   vapp diff OLD NEW   say what changes between profiles, folders or commits
+  vapp pull PROFILE   fetch its model from the Hugging Face hub
   vapp up   PROFILE   start exactly that
   vapp run  PROFILE   answer prompts with it, without a server`,
 		Version:           buildVersion(),
@@ -101,7 +102,7 @@ func newRoot() *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetHelpCommand(newHelp())
 	bench := newBench()
-	root.AddCommand(newVet(), newPlan(), newFit(), newDiff(), newLock(), newUp(), newRun(), newInit(), newImport(), newModels(), newDevices(), bench, newVersion(), newTemplateSandbox())
+	root.AddCommand(newVet(), newPlan(), newFit(), newDiff(), newLock(), newUp(), newRun(), newPull(), newInit(), newImport(), newModels(), newDevices(), bench, newVersion(), newTemplateSandbox())
 	onlyCommands(root)
 	onlyCommands(bench)
 	return root

@@ -27,6 +27,7 @@ type runOptions struct {
 	raw     bool
 	system  string
 	output  string
+	offline bool
 }
 
 func newRun() *cobra.Command {
@@ -54,6 +55,9 @@ A prompt is what a user says in a chat. With --raw, or where the model has no
 chat template, it is a text to be completed as it is. Sampling parameters come
 from the line, else from flags, the profile, the model's generation_config.json.
 
+A model of the Hugging Face hub is fetched first, unless it is in the cache
+("vapp help pull").
+
 Speeds go to standard error at the end. A prompt that fails is told in its own
 result and does not stop the others; the exit code is 1 then. Ctrl-C ends with
 what there is and code 130.`,
@@ -66,6 +70,7 @@ what there is and code 130.`,
 	flags.BoolVar(&o.raw, "raw", false, "complete prompts as they are, without the chat template")
 	flags.StringVar(&o.system, "system", "", "system message of each chat that has none")
 	flags.StringVarP(&o.output, "output", "o", "", "file for the results, as JSON Lines")
+	flags.BoolVar(&o.offline, "offline", false, offlineFlag)
 	samplingFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		form := batch.Form{Raw: o.raw, System: o.system, Params: samplingParams(c)}
@@ -109,7 +114,11 @@ func (o runOptions) run(c *cobra.Command, profile string, form batch.Form) error
 	if err != nil {
 		return err
 	}
-	p, err := appliance.Prepare(profile, appliance.Machine{Backends: machines()})
+	here := here()
+	if err := obtain(ctx, profile, here, o.offline); err != nil {
+		return err
+	}
+	p, err := appliance.Prepare(profile, here)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"vapp.dev/appliance/hub/hubtest"
 	"vapp.dev/engine/enginetest"
 )
 
@@ -37,7 +38,7 @@ func TestScript(t *testing.T) {
 		RequireUniqueNames:  true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"await": await, "code": code, "example": example, "field": field, "hang": hang, "hold": hold, "http": request, "ready": ready, "signal": deliver, "toy": toy,
+			"await": await, "code": code, "example": example, "field": field, "hang": hang, "hold": hold, "hub": serveHub, "http": request, "ready": ready, "signal": deliver, "toy": toy,
 		},
 	})
 }
@@ -119,6 +120,21 @@ func hold(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Defer(func() { l.Close() })
 	ts.Setenv(args[0], strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+}
+
+// hub NAME=DIR... runs a hub of models for as long as the script does, and sets
+// HF_ENDPOINT and HF_HOME.
+func serveHub(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) > 0, "hub NAME=DIR...")
+	h := hubtest.Start()
+	ts.Defer(h.Close)
+	for _, a := range args {
+		name, dir, _ := strings.Cut(a, "=")
+		_, err := h.AddDir(name, ts.MkAbs(dir))
+		ts.Check(err)
+	}
+	ts.Setenv("HF_ENDPOINT", h.URL)
+	ts.Setenv("HF_HOME", ts.MkAbs("hf"))
 }
 
 // patience bounds waiting for what should happen at once.

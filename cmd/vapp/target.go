@@ -27,7 +27,8 @@ func (t *target) configFlag(c *cobra.Command) {
 
 // machine is this machine, or the one that the flags name.
 func (t *target) machine(c *cobra.Command) (appliance.Machine, error) {
-	m := appliance.Machine{Backends: machines(), Config: t.config}
+	m := here()
+	m.Config = t.config
 	if t.gpu != "" {
 		d, err := devices.Find(t.gpu)
 		var unknown *devices.UnknownError

@@ -15,12 +15,15 @@ import (
 )
 
 func newUp() *cobra.Command {
-	var locked bool
+	var locked, offline bool
 	c := &cobra.Command{
 		Use:   "up PROFILE",
 		Short: "Plan, load and serve a model",
 		Long: `Up plans the profile, refuses what does not fit, listens, loads the model and
 serves it. GET /readyz answers 503 with the phase until the model is ready.
+
+A model of the Hugging Face hub is fetched first, unless it is in the cache
+("vapp help pull"): a start never changes the weights of one that is there.
 
 It watches the profile (reload.watch): what may change in a running server
 changes at once, the rest is reported with the difference of the plans, and a
@@ -33,9 +36,10 @@ nothing is loaded. A change of the profile is then in force when its lock is.
 SIGTERM and Ctrl-C let the running requests end (serve.drainTimeout), and the
 exit code is 0; a second one aborts them, and it is 1.`,
 		Args: needArgs(1, 1, "one profile"),
-		RunE: func(c *cobra.Command, args []string) error { return up(args[0], locked) },
+		RunE: func(c *cobra.Command, args []string) error { return up(args[0], locked, offline) },
 	}
 	c.Flags().BoolVar(&locked, "locked", false, "refuse what differs from the profile's lock file")
+	c.Flags().BoolVar(&offline, "offline", false, offlineFlag)
 	return c
 }
 
@@ -47,14 +51,18 @@ func (e abortedError) Error() string {
 }
 
 // up runs the appliance until a signal or an error ends it.
-func up(profile string, locked bool) error {
+func up(profile string, locked, offline bool) error {
+	here := here()
+	if stopped, err := obtainFirst(profile, here, offline); stopped || err != nil {
+		return err
+	}
 	box, err := templateSandbox()
 	if err != nil {
 		return err
 	}
 	config := appliance.Config{
 		Profile:  profile,
-		Machine:  appliance.Machine{Backends: machines()},
+		Machine:  here,
 		Version:  buildVersion(),
 		Log:      os.Stderr,
 		Progress: loadProgress(os.Stderr),

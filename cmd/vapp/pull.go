@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"vapp.dev/appliance"
+	"vapp.dev/appliance/hub"
+	"vapp.dev/engine"
+	"vapp.dev/schema"
+)
+
+// offlineFlag is the help of --offline.
+const offlineFlag = "fetch nothing: refuse a model that is not here"
+
+func newPull() *cobra.Command {
+	return &cobra.Command{
+		Use:   "pull PROFILE|NAME[@REVISION]",
+		Short: "Fetch a model from the Hugging Face hub into its cache",
+		Long: `Pull fetches what serving a model needs and prints where it lies: config,
+tokenizer, chat template, generation config, and the weights as safetensors or
+as one GGUF file. NAME is org/name, or org/name:file.gguf where a repository
+has several.
+
+The cache is Hugging Face's own: what another program fetched is used, and the
+other way round. What was cut off goes on where it ended; sizes and hashes are
+checked; a branch that has moved is followed. "vapp up" and "vapp run" fetch too,
+but only what is not there.
+
+  HF_HUB_CACHE, HF_HOME   where the cache is (~/.cache/huggingface/hub)
+  HF_TOKEN                for gated and private models; else the token file
+  HF_ENDPOINT             another hub
+  HF_HUB_OFFLINE=1        fetch nothing
+  HF_HUB_DOWNLOAD_TIMEOUT seconds without a byte before asking again (30)`,
+		Args: needArgs(1, 1, "a profile or the name of a model"),
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			n, format, err := modelOf(args[0])
+			if path := (*pathError)(nil); errors.As(err, &path) {
+				fmt.Fprintln(c.ErrOrStderr(), err)
+				return nil
+			} else if err != nil {
+				return err
+			}
+			p, err := hubClient(here().Hub).Open(ctx, n, hub.Want{Format: format})
+			if err != nil {
+				return err
+			}
+			got, err := p.Weights(ctx)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(c.OutOrStdout(), got.Path)
+			return err
+		},
+	}
+}
+
+// pathError says that there is nothing to fetch.
+type pathError struct{ profile, source string }
+
+func (e *pathError) Error() string {
+	return fmt.Sprintf("%s: model.source %s is a path; there is nothing to fetch", e.profile, e.source)
+}
+
+// modelOf is the model that the argument names, or that the profile does, with
+// its loadFormat.
+func modelOf(arg string) (n hub.Name, format string, err error) {
+	if _, err := os.Stat(arg); err != nil && !strings.HasSuffix(arg, ".cue") {
+		n, ok := hub.ParseName(arg)
+		if !ok {
+			return n, "", fmt.Errorf("%q is neither a profile nor org/name of a hub", arg)
+		}
+		return n, "auto", nil
+	}
+	p, err := schema.Load(arg)
+	if err != nil {
+		return n, "", err
+	}
+	n, ok, err := appliance.HubName(p)
+	if err == nil && !ok {
+		err = &pathError{arg, p.Model.Source}
+	}
+	return n, p.Model.LoadFormat, err
+}
+
+// hubClient talks to the hub and shows how far it has come.
+func hubClient(s hub.Settings) *hub.Client {
+	c := hub.NewClient(s, "vapp/"+buildVersion())
+	c.Say = func(text string) { fmt.Fprintln(os.Stderr, text) }
+	show := progress(os.Stderr, "Fetching weights")
+	c.Progress = func(p hub.Progress) { show(engine.Progress{Done: p.Done, Total: p.Total}) }
+	return c
+}
+
+// obtain fetches the model of a profile, unless it is here.
+func obtain(ctx context.Context, profile string, m appliance.Machine, offline bool) error {
+	m.Hub.Offline = m.Hub.Offline || offline
+	return appliance.Obtain(ctx, profile, m, hubClient(m.Hub))
+}
+
+// obtainFirst is obtain for a server: a signal stops it as it stops a server that
+// loads.
+func obtainFirst(profile string, m appliance.Machine, offline bool) (stopped bool, err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err = obtain(ctx, profile, m, offline)
+	if ctx.Err() != nil {
+		fmt.Fprintln(os.Stderr, "stopped while fetching the model")
+		return true, nil
+	}
+	return false, err
+}
