@@ -28,9 +28,7 @@ func (m Machine) source(p *schema.Profile) (engine.Source, error) {
 		s.Path = found.Path
 		return s, nil
 	}
-	if m.Hub.Cache != "" {
-		s.Absent = "in the cache " + m.Hub.Cache
-	}
+	s.Absent = "in the Hugging Face cache"
 	s.Remedy = fmt.Sprintf("fetch them with `vapp pull %s`", n)
 	return s, nil
 }

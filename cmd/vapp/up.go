@@ -31,7 +31,8 @@ broken profile changes nothing. SIGHUP reads the profile again.
 
 With --locked it serves only what the lock file beside the profile says ("vapp
 lock"): each difference in profile, plan, checkpoint or version is a line, and
-nothing is loaded. A change of the profile is then in force when its lock is.
+nothing is fetched or loaded. A change of the profile is then in force when its
+lock is.
 
 SIGTERM and Ctrl-C let the running requests end (serve.drainTimeout), and the
 exit code is 0; a second one aborts them, and it is 1.`,
@@ -53,8 +54,10 @@ func (e abortedError) Error() string {
 // up runs the appliance until a signal or an error ends it.
 func up(profile string, locked, offline bool) error {
 	here := here()
-	if stopped, err := obtainFirst(profile, here, offline); stopped || err != nil {
-		return err
+	if !locked {
+		if stopped, err := obtainFirst(profile, here, offline); stopped || err != nil {
+			return err
+		}
 	}
 	box, err := templateSandbox()
 	if err != nil {
