@@ -7,99 +7,122 @@ import (
 	"vapp.dev/kernels"
 )
 
+// densePass is a run of the stage's blocks over rows of one kind: tokens, the sampled
+// ones of these, or sequences ahead of the step.
+type densePass struct {
+	*dense
+	r      *backend.Recorder
+	x      backend.Value // the residual stream [rows,hidden]
+	delta  backend.Value // what is to be added to it; NoValue: nothing
+	angles backend.Value
+	ahead  *backend.Ahead // where the rows are; nil: tokens
+}
+
+// pass begins a run with the residual stream x.
+func (m *dense) pass(r *backend.Recorder, x backend.Value, ahead *backend.Ahead) *densePass {
+	y := r.New("angles", kernels.F32, r.Info(x).Rows, m.cfg.HeadDim)
+	r.Do(backend.Angles{InvFreq: m.freqs, Scale: m.ropeScale, Y: y, Ahead: ahead})
+	return &densePass{dense: m, r: r, x: x, delta: backend.NoValue, angles: y, ahead: ahead}
+}
+
 // Record is the forward pass of the stage. The residual stream x stays F32; the
 // last layer's MLP and the head run on sampled rows only.
 func (m *dense) Record(p *backend.Program) (*backend.Program, error) {
-	c := m.cfg
 	p.Weights, p.Vocab, p.Shard = m.weights, m.size, m.Shard
 	r := backend.Record(p)
-	x := enter(r, m.vocabulary, m.stage)
-	angles := r.New("angles", kernels.F32, backend.PerToken, c.HeadDim)
-	r.Do(backend.Angles{InvFreq: m.freqs, Scale: m.ropeScale, Y: angles})
-	delta := backend.NoValue
-	rows := backend.PerToken
-	for i, w := range m.layers {
-		n := r.New("normed", kernels.F32, rows, c.HiddenSize)
-		r.Do(m.normed(x, delta, w.attnNorm, n))
-		if delta != backend.NoValue {
-			r.Free(delta)
-		}
-		attn := m.attention(r, n, angles, i)
+	ids, x := enter(r, m.vocabulary, m.stage)
+	s := m.pass(r, x, nil)
+	for i := range m.layers {
+		attn := s.attention(i, true)
 		if m.stage.last && i == len(m.layers)-1 {
-			attn, x = sampled(r, attn), sampled(r, x)
-			rows = backend.PerSample
+			attn, s.x = sampled(r, attn), sampled(r, s.x)
 		}
-		delta = m.project(r, attn, rows, w)
-		n = r.New("normed", kernels.F32, rows, c.HiddenSize)
-		r.Do(m.normed(x, delta, w.mlpNorm, n))
-		r.Free(delta)
-		delta = m.mlp(r, n, rows, w)
+		s.rest(attn, m.layers[i])
 	}
 	if !m.stage.last {
-		r.Do(backend.Add{X: delta, Into: x, Scale: backend.NoWeight})
-		r.Do(backend.Send{X: x})
-		r.Free(delta, x, angles)
+		r.Do(backend.Add{X: s.delta, Into: s.x, Scale: backend.NoWeight})
+		r.Do(backend.Send{X: s.x})
+		r.Free(s.delta, s.x, s.angles)
 		return r.Program()
 	}
-	last := r.New("normed", kernels.F32, rows, c.HiddenSize)
-	r.Do(m.normed(x, delta, m.norm, last))
-	r.Free(delta, x, angles)
-	logits := m.logits(r, last)
-	r.Do(backend.Sample{Logits: logits})
-	r.Free(last, logits)
+	m.sample(r, s.head(), ids)
 	return r.Program()
 }
 
-func (m *dense) normed(x, delta backend.Value, w backend.WeightID, y backend.Value) backend.Norm {
-	n := backend.Norm{X: x, Residual: backend.NoValue, W: w, Eps: float32(m.cfg.RMSNormEps), Y: y}
-	if delta != backend.NoValue {
-		n.X, n.Residual = delta, x
+// normed adds what is due into the residual stream and normalises it.
+func (s *densePass) normed(w backend.WeightID) backend.Value {
+	y := s.r.New("normed", kernels.F32, s.r.Info(s.x).Rows, s.cfg.HiddenSize)
+	n := backend.Norm{X: s.x, Residual: backend.NoValue, W: w, Eps: float32(s.cfg.RMSNormEps), Y: y}
+	if s.delta != backend.NoValue {
+		n.X, n.Residual = s.delta, s.x
 	}
-	return n
+	s.r.Do(n)
+	free(s.r, s.delta)
+	s.delta = backend.NoValue
+	return y
 }
 
-// attention consumes n and returns the heads' outputs [T, heads·headDim].
-func (m *dense) attention(r *backend.Recorder, n, angles backend.Value, layer int) backend.Value {
-	f, heads, kv, d := r.Class(0).Format, m.heads, m.kvHeads, m.cfg.HeadDim
-	w := m.layers[layer]
-	qkv := r.New("qkv", kernels.F32, backend.PerToken, (heads+2*kv)*d)
+// projected is what attention reads of a layer's input: queries, keys and values.
+func (s *densePass) projected(layer int) (q, k, v backend.Value) {
+	r, w, heads, kv, d := s.r, s.layers[layer], s.heads, s.kvHeads, s.cfg.HeadDim
+	n := s.normed(w.attnNorm)
+	f, rows := r.Class(s.class).Format, r.Info(n).Rows
+	qkv := r.New("qkv", kernels.F32, rows, (heads+2*kv)*d)
 	r.Do(backend.Linear{X: n, W: w.qkv, Bias: w.qkvBias, Y: qkv})
 	r.Free(n)
-	q := r.New("q", kernels.F32, backend.PerToken, heads*d)
-	k := r.New("k", f, backend.PerToken, kv*d)
-	v := r.New("v", f, backend.PerToken, kv*d)
-	r.Do(backend.Rope{QKV: qkv, Angles: angles, Q: q, K: k, V: v, Heads: heads, KVHeads: kv, HeadDim: d, Rotary: d, Norm: w.headNorm})
+	q = r.New("q", kernels.F32, rows, heads*d)
+	k = r.New("k", f, rows, kv*d)
+	v = r.New("v", f, rows, kv*d)
+	r.Do(backend.Rope{QKV: qkv, Angles: s.angles, Q: q, K: k, V: v, Heads: heads, KVHeads: kv, HeadDim: d, Rotary: d, Norm: w.headNorm})
 	r.Free(qkv)
-	y := r.New("attn", kernels.F32, backend.PerToken, heads*d)
-	r.Do(backend.Attention{Q: q, K: k, V: v, Y: y, Layer: layer, Heads: heads, KVHeads: kv, HeadDim: d,
-		Scale: float32(1 / math.Sqrt(float64(d)))})
-	r.Do(backend.StoreKV{K: k, V: v, Layer: layer})
+	return q, k, v
+}
+
+// attention returns the heads' outputs [rows, heads·headDim]. store says that later
+// rows read the keys and values.
+func (s *densePass) attention(layer int, store bool) backend.Value {
+	r, heads, kv, d := s.r, s.heads, s.kvHeads, s.cfg.HeadDim
+	q, k, v := s.projected(layer)
+	y := r.New("attn", kernels.F32, r.Info(q).Rows, heads*d)
+	r.Do(backend.Attention{Q: q, K: k, V: v, Y: y, Class: s.class, Layer: layer, Heads: heads, KVHeads: kv, HeadDim: d,
+		Scale: float32(1 / math.Sqrt(float64(d))), Ahead: s.ahead})
+	if store {
+		r.Do(backend.StoreKV{K: k, V: v, Class: s.class, Layer: layer, Ahead: s.ahead})
+	}
 	r.Free(q, k, v)
 	return y
 }
 
-// project consumes attn and returns attention's contribution to the residual.
-func (m *dense) project(r *backend.Recorder, attn backend.Value, rows backend.Rows, w denseLayer) backend.Value {
-	d := r.New("delta", kernels.F32, rows, m.hidden)
-	r.Do(backend.Linear{X: attn, W: w.out, Bias: w.outBias, Y: d})
-	r.Do(backend.AllReduce{X: d})
-	r.Free(attn)
+// rest consumes attention's outputs: their projection and the MLP.
+func (s *densePass) rest(attn backend.Value, w denseLayer) {
+	s.delta = s.contribution(attn, w.out, w.outBias)
+	r, n := s.r, s.normed(w.mlpNorm)
+	rows := r.Info(n).Rows
+	gu := r.New("gate_up", kernels.F32, rows, 2*s.width)
+	r.Do(backend.Linear{X: n, W: w.gateUp, Bias: w.gateUpBias, Y: gu})
+	r.Free(n)
+	a := r.New("act", kernels.F32, rows, s.width)
+	r.Do(backend.GLU{X: gu, Y: a})
+	r.Free(gu)
+	s.delta = s.contribution(a, w.down, w.downBias)
+}
+
+// contribution consumes x: W·x for the residual stream, summed over the ranks.
+func (s *densePass) contribution(x backend.Value, w, bias backend.WeightID) backend.Value {
+	d := s.r.New("delta", kernels.F32, s.r.Info(x).Rows, s.hidden)
+	s.r.Do(backend.Linear{X: x, W: w, Bias: bias, Y: d})
+	s.r.Do(backend.AllReduce{X: d})
+	s.r.Free(x)
 	return d
 }
 
-// mlp consumes n and returns the MLP's contribution to the residual.
-func (m *dense) mlp(r *backend.Recorder, n backend.Value, rows backend.Rows, w denseLayer) backend.Value {
-	gu := r.New("gate_up", kernels.F32, rows, 2*m.width)
-	r.Do(backend.Linear{X: n, W: w.gateUp, Bias: w.gateUpBias, Y: gu})
-	r.Free(n)
-	a := r.New("act", kernels.F32, rows, m.width)
-	r.Do(backend.GLU{X: gu, Y: a})
-	r.Free(gu)
-	d := r.New("delta", kernels.F32, rows, m.hidden)
-	r.Do(backend.Linear{X: a, W: w.down, Bias: w.downBias, Y: d})
-	r.Do(backend.AllReduce{X: d})
-	r.Free(a)
-	return d
+// head ends the run and returns its rows' logits.
+func (s *densePass) head() backend.Value {
+	last := s.normed(s.norm)
+	s.r.Free(s.x, s.angles)
+	logits := s.logits(s.r, last)
+	s.r.Free(last)
+	return logits
 }
 
 // sampled consumes a value of all tokens and returns its sampled rows.

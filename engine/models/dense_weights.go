@@ -20,6 +20,7 @@ type dense struct {
 	ropeScale   float32
 	// Of this rank.
 	heads, kvHeads, width int
+	class                 int // of its keys and values: 0, but of a draft model
 }
 
 type denseLayer struct {

@@ -12,7 +12,7 @@ import (
 func (m *gemma) Record(p *backend.Program) (*backend.Program, error) {
 	p.Weights, p.Vocab, p.Shard = m.weights, m.size, m.Shard
 	r := backend.Record(p)
-	x := enter(r, m.vocabulary, m.stage)
+	ids, x := enter(r, m.vocabulary, m.stage)
 	if m.Vision && m.stage.first {
 		r.Do(backend.Merge{X: x})
 	}
@@ -57,11 +57,11 @@ func (m *gemma) Record(p *backend.Program) (*backend.Program, error) {
 	last := m.normed(r, backend.Norm{X: x, Residual: backend.NoValue, W: m.norm})
 	r.Free(x)
 	logits := m.logits(r, last)
+	r.Free(last)
 	if m.cfg.FinalLogitSoftcap > 0 {
 		r.Do(backend.Softcap{X: logits, Cap: float32(m.cfg.FinalLogitSoftcap)})
 	}
-	r.Do(backend.Sample{Logits: logits})
-	r.Free(last, logits)
+	m.sample(r, logits, ids)
 	return r.Program()
 }
 

@@ -24,7 +24,7 @@ func (m *gptOss) Record(p *backend.Program) (*backend.Program, error) {
 	c := m.cfg
 	p.Weights, p.Vocab, p.Shard = m.weights, m.size, m.Shard
 	r := backend.Record(p)
-	x := enter(r, m.vocabulary, m.stage)
+	ids, x := enter(r, m.vocabulary, m.stage)
 	angles := r.New("angles", kernels.F32, backend.PerToken, c.HeadDim)
 	r.Do(backend.Angles{InvFreq: m.freqs, Scale: m.ropeScale, Y: angles})
 	delta := backend.NoValue
@@ -50,8 +50,8 @@ func (m *gptOss) Record(p *backend.Program) (*backend.Program, error) {
 	last := m.normed(r, x, delta, m.norm)
 	r.Free(x)
 	logits := m.logits(r, last)
-	r.Do(backend.Sample{Logits: logits})
-	r.Free(last, logits)
+	r.Free(last)
+	m.sample(r, logits, ids)
 	return r.Program()
 }
 

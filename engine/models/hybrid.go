@@ -123,9 +123,10 @@ func (l *loader) ends(c checkpoint.Config, s stage, table, head string, scale fl
 }
 
 // enter begins the residual stream [T, hidden]: embeddings, or what the stage
-// before sent. The stage that samples stores the tokens of its pages.
-func enter(r *backend.Recorder, v vocabulary, s stage) backend.Value {
-	ids := backend.NoValue
+// before sent. The stage that samples stores the tokens of its pages; ids are the
+// step's tokens where it verifies proposals among them, else NoValue.
+func enter(r *backend.Recorder, v vocabulary, s stage) (ids, x backend.Value) {
+	ids = backend.NoValue
 	if s.first || s.last {
 		ids = r.New("ids", kernels.I32, backend.PerToken, 1)
 		r.Do(backend.Tokens{Out: ids})
@@ -133,17 +134,37 @@ func enter(r *backend.Recorder, v vocabulary, s stage) backend.Value {
 	if s.last {
 		r.Do(backend.StoreTokens{Ids: ids})
 	}
-	var x backend.Value
 	if s.first {
 		x = v.lookup(r, ids, "residual")
 	} else {
 		x = r.New("residual", kernels.F32, backend.PerToken, v.hidden)
 		r.Do(backend.Receive{Y: x})
 	}
-	if ids != backend.NoValue {
+	if ids != backend.NoValue && !(s.last && v.verified() > 0) {
 		r.Free(ids)
+		ids = backend.NoValue
 	}
-	return x
+	return ids, x
+}
+
+// verified is how many proposals a step verifies for each sequence.
+func (v vocabulary) verified() int { return max(v.Draft, v.Verify) }
+
+// sample consumes logits [L,size] and ids: the step draws its tokens, and where
+// proposals are among ids, says which of them hold. propose then records what proposes
+// the next ones.
+func (v vocabulary) sample(r *backend.Recorder, logits, ids backend.Value) {
+	r.Do(backend.Sample{Logits: logits})
+	r.Free(logits)
+	if ids == backend.NoValue {
+		return
+	}
+	kept := r.New("kept", kernels.I32, backend.PerSeq, 1)
+	r.Do(backend.Verify{Ids: ids, Kept: kept})
+	if v.propose != nil {
+		v.propose(r, ids, kept)
+	}
+	r.Free(ids, kept)
 }
 
 // checkRanks refuses a number of tensor parallel ranks that cannot share a model's

@@ -30,7 +30,7 @@ func TestQwen35Account(t *testing.T) {
 		t.Errorf("step buffers of %+v", step)
 	}
 	without := step
-	without.Drafts = 0
+	without.Drafts, without.Verify = 0, 0
 	if got := step.Bytes() - without.Bytes(); got != 2*(128+256) {
 		t.Errorf("what was accepted and proposed takes %d bytes", got)
 	}

@@ -119,17 +119,16 @@ func (m *qwen35) newDrafter(l *loader, slot int) *qwen35Drafter {
 	return d
 }
 
-// record consumes ids [T,1], hidden [T,hidden] and angles.
-func (d *qwen35Drafter) record(r *backend.Recorder, ids, hidden, angles backend.Value) {
-	next, kept := r.New("next", kernels.I32, backend.PerToken, 1), r.New("kept", kernels.I32, backend.PerSeq, 1)
+// record consumes hidden [T,hidden] and angles; ids and kept are a proposer's.
+func (d *qwen35Drafter) record(r *backend.Recorder, ids, kept, hidden, angles backend.Value) {
+	next := r.New("next", kernels.I32, backend.PerToken, 1)
 	r.Do(backend.Drafted{Ids: ids, Out: next})
-	r.Do(backend.Verify{Ids: ids, Kept: kept})
 	s := d.begin(r, next, hidden, backend.PerToken)
 	s.angles = angles
 	y := s.attend(s.normed(d.layer.mixerNorm), d.layer, true)
 	s.x, y = keptRows(r, s.x, kept), keptRows(r, y, kept)
 	s.rows = backend.PerSeq
-	r.Free(ids, angles)
+	r.Free(angles)
 	for n := 1; ; n++ {
 		s.project(y, d.layer)
 		hidden = s.finish(d.norm)
@@ -138,7 +137,7 @@ func (d *qwen35Drafter) record(r *backend.Recorder, ids, hidden, angles backend.
 		r.Do(backend.Propose{Logits: logits, Ids: id, N: n - 1, Of: d.Draft})
 		r.Free(logits)
 		if n == d.Draft {
-			r.Free(id, hidden, kept)
+			r.Free(id, hidden)
 			return
 		}
 		s = d.begin(r, id, hidden, backend.PerSeq)

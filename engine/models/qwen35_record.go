@@ -25,7 +25,10 @@ func (m *qwen35) Record(p *backend.Program) (*backend.Program, error) {
 		p.Axes = 3
 	}
 	r := backend.Record(p)
-	ids, x := m.enter(r)
+	ids, x := enter(r, m.vocabulary, m.stage)
+	if m.Vision && m.stage.first {
+		r.Do(backend.Merge{X: x})
+	}
 	s := &qwen35Pass{qwen35: m, r: r, x: x, delta: backend.NoValue, rows: backend.PerToken, angles: m.turn(r, nil)}
 	for i := range m.layers {
 		s.block(m.layers[i], m.stage.last && m.drafter == nil && i == len(m.layers)-1)
@@ -34,52 +37,21 @@ func (m *qwen35) Record(p *backend.Program) (*backend.Program, error) {
 		r.Do(backend.Add{X: s.delta, Into: s.x, Scale: backend.NoWeight})
 		r.Do(backend.Send{X: s.x})
 		r.Free(s.delta, s.x)
-		free(r, ids, s.angles)
+		free(r, s.angles)
 		return r.Program()
 	}
 	last := s.finish(m.norm)
+	v, x := m.vocabulary, last
 	if m.drafter != nil {
-		m.sample(r, gathered(r, last))
-		m.drafter.record(r, ids, last, s.angles)
-		return r.Program()
-	}
-	free(r, s.angles)
-	m.sample(r, last)
-	return r.Program()
-}
-
-// sample consumes x [L,hidden].
-func (m *qwen35) sample(r *backend.Recorder, x backend.Value) {
-	logits := m.logits(r, x)
-	r.Do(backend.Sample{Logits: logits})
-	r.Free(x, logits)
-}
-
-// enter begins the residual stream: embeddings, or what the stage before sent. The
-// tokens live on where they are proposed from.
-func (m *qwen35) enter(r *backend.Recorder) (ids, x backend.Value) {
-	ids = backend.NoValue
-	if m.stage.first || m.stage.last {
-		ids = r.New("ids", kernels.I32, backend.PerToken, 1)
-		r.Do(backend.Tokens{Out: ids})
-	}
-	if m.stage.last {
-		r.Do(backend.StoreTokens{Ids: ids})
-	}
-	if m.stage.first {
-		x = m.lookup(r, ids, "residual")
-		if m.Vision {
-			r.Do(backend.Merge{X: x})
-		}
+		x = gathered(r, last)
+		v.propose = func(r *backend.Recorder, ids, kept backend.Value) { m.drafter.record(r, ids, kept, last, s.angles) }
 	} else {
-		x = r.New("residual", kernels.F32, backend.PerToken, m.hidden)
-		r.Do(backend.Receive{Y: x})
+		free(r, s.angles)
 	}
-	if m.drafter == nil && ids != backend.NoValue {
-		r.Free(ids)
-		ids = backend.NoValue
-	}
-	return ids, x
+	logits := m.logits(r, x)
+	r.Free(x)
+	v.sample(r, logits, ids)
+	return r.Program()
 }
 
 // turn records the angles of the rows, where a layer of the stage reads them.

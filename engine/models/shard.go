@@ -98,7 +98,12 @@ type vocabulary struct {
 	size        int // of the whole vocabulary
 	hidden      int
 	scale       float32 // of embeddings
+	propose     proposer
 }
+
+// proposer records what proposes tokens: ids [T,1] are the step's, of which row kept [S,1]
+// is each sequence's last that holds. nil: the host does, or nobody.
+type proposer func(r *backend.Recorder, ids, kept backend.Value)
 
 // lookup writes the embeddings of ids [rows,1] into a new value [rows,hidden].
 func (v vocabulary) lookup(r *backend.Recorder, ids backend.Value, name string) backend.Value {
