@@ -129,6 +129,7 @@ func (a *Appliance) newMetrics() *metrics.Metrics {
 		MaxModelLen: o.MaxModelLen,
 		Version:     a.cfg.Version,
 		Compat:      p.Profile.Serve.MetricsCompat,
+		Drafts:      o.Drafts,
 		Cache: metrics.CacheConfig{
 			BlockSize: o.BlockSize, Pages: p.Plan.Capacity.Classes[0].Pages, Dtype: p.Profile.Memory.KVCacheDtype, PrefixCaching: o.PrefixCaching,
 			Utilization: p.Profile.Memory.Utilization, Bytes: int64(p.Profile.Memory.KVCache),

@@ -8,6 +8,7 @@ import (
 	"vapp.dev/engine/kv"
 	"vapp.dev/engine/models"
 	"vapp.dev/engine/sched"
+	"vapp.dev/engine/speculate"
 	"vapp.dev/kernels"
 )
 
@@ -24,9 +25,12 @@ type Options struct {
 	PrefixCaching       bool
 	ChunkedPrefill      bool
 	Overlap             bool // launch step n+1 before step n is committed
-	Drafts              int  // proposed tokens that a step verifies for each sequence
-	Policy              sched.Policy
-	Backend             backend.Settings
+	Drafts              int  // proposed tokens that a step verifies for each sequence; without Overlap
+	// Lookup is where proposals come from if not from the model's own head
+	// (models.Build.Draft).
+	Lookup  speculate.NGram
+	Policy  sched.Policy
+	Backend backend.Settings
 }
 
 // Limits of a request that the step buffers are sized by.

@@ -10,15 +10,17 @@ import (
 	"vapp.dev/engine/sched"
 )
 
-// schedOptions are the scheduler's part of the options.
-func schedOptions(o Options) sched.Options {
+// schedOptions are the scheduler's part of the options, where the device proposes
+// that many tokens.
+func schedOptions(o Options, drafts int) sched.Options {
 	lag := 0
 	if o.Overlap {
 		lag = 1
 	}
 	return sched.Options{
 		MaxModelLen: o.MaxModelLen, MaxNumSeqs: o.MaxNumSeqs, MaxNumBatchedTokens: o.MaxNumBatchedTokens,
-		MaxSamples: o.MaxNumSeqs, Lag: lag, ChunkedPrefill: o.ChunkedPrefill, Policy: o.Policy,
+		MaxSamples: o.MaxNumSeqs * (1 + o.Drafts), Lag: lag, ChunkedPrefill: o.ChunkedPrefill, Policy: o.Policy,
+		Verify: o.Drafts, Lookup: o.Lookup, Drafts: drafts,
 	}
 }
 
@@ -146,7 +148,7 @@ func (l *loop) deliver(set int, o sched.Output, now time.Time, report *StepStats
 			lp := logprobOf(o.Token, l.runner.Logprob(set, o.Row, p.Logprobs))
 			ev.Logprob = &lp
 		}
-		l.count(c, now, report)
+		l.count(c, o.More, now, report)
 	}
 	if !c.started {
 		c.started = true
@@ -166,13 +168,14 @@ var finishes = [...]Finish{
 	sched.FinishLength: FinishLength, sched.FinishError: FinishError,
 }
 
-// count adds a generated token to the figures.
-func (l *loop) count(c *choice, now time.Time, report *StepStats) {
+// count adds a generated token to the figures; with more it came with the one
+// before.
+func (l *loop) count(c *choice, more bool, now time.Time, report *StepStats) {
 	report.GenerationTokens++
 	if c.stats.GenerationTokens == 0 {
 		c.stats.FirstToken = now
 		report.FirstTokens = append(report.FirstTokens, now.Sub(c.stats.Arrival))
-	} else {
+	} else if !more {
 		report.BetweenTokens = append(report.BetweenTokens, now.Sub(c.stats.LastToken))
 	}
 	c.stats.GenerationTokens++
@@ -201,6 +204,12 @@ func (l *loop) account(s *sched.Step, report *StepStats) {
 	report.SwappedOut, report.SwappedIn = s.Stats.SwappedOut, s.Stats.SwappedIn
 	report.CacheQueries, report.CacheHits = s.Stats.CacheQueries, s.Stats.CacheHits
 	l.lost += int64(s.Stats.Preempted)
+}
+
+// speculated adds what became of a step's proposals.
+func speculated(v sched.Speculation, report *StepStats) {
+	report.Drafts, report.DraftTokens, report.AcceptedTokens = v.Drafts, v.Proposed, v.Accepted
+	report.AcceptedPerPosition = v.PerPosition
 }
 
 // publish shows the state to Stats.

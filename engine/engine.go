@@ -49,11 +49,14 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err := c.Model.Loadable(); err != nil {
 		return nil, err
 	}
-	beats := schedOptions(c.Options)
+	r := c.Account.Reservation
+	beats := schedOptions(c.Options, r.Step.Drafts)
 	if err := beats.Validate(); err != nil {
 		return nil, err
 	}
-	r := c.Account.Reservation
+	if v := c.Model.Source.Build.Verify; v != c.Options.Drafts {
+		return nil, fmt.Errorf("the model is built to verify %d proposed tokens and the engine is to verify %d", v, c.Options.Drafts)
+	}
 	dev, err := c.Opener.Open(c.Facts, c.Options.Backend, r)
 	if err != nil {
 		return nil, err

@@ -19,10 +19,15 @@ type StepStats struct {
 	SwappedOut       int             // of these, sequences whose pages went to swap space
 	SwappedIn        int             // sequences whose pages came back
 	FirstTokens      []time.Duration // arrival → first token, of choices that got theirs
-	BetweenTokens    []time.Duration // since the choice's previous token
+	BetweenTokens    []time.Duration // since the choice's previous step with a token
 	// CacheQueries and CacheHits count prompt tokens of newly scheduled prompts.
 	CacheQueries, CacheHits int
-	Duration                time.Duration // launch → committed
+	// Drafts is how many sequences had proposed tokens verified, DraftTokens how many
+	// these were, AcceptedTokens those of them that held. AcceptedPerPosition counts
+	// sequences by the position of an accepted token; it is valid during the call.
+	Drafts, DraftTokens, AcceptedTokens int
+	AcceptedPerPosition                 []int
+	Duration                            time.Duration // launch → committed
 }
 
 // RequestStats is the life of one choice.

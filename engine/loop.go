@@ -128,6 +128,7 @@ func (l *loop) commit() error {
 	for _, o := range l.sched.Commit(f.step, res) {
 		l.deliver(f.set, o, now, &report)
 	}
+	speculated(f.step.Speculation, &report)
 	l.steps++
 	if err := l.check(); err != nil {
 		return err

@@ -35,6 +35,7 @@ func (e *engineSeries) step(s engine.StepStats) {
 	add(e.cacheQueries, s.CacheQueries)
 	add(e.cacheHits, s.CacheHits)
 	add(e.preemptions, s.Preempted)
+	e.spec.step(s)
 	for _, d := range s.FirstTokens {
 		e.firstToken.Observe(seconds(d))
 	}

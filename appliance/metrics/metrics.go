@@ -24,6 +24,7 @@ type Config struct {
 	MaxModelLen int    // tokens; bounds the buckets of lengths
 	Version     string // of vapp
 	Compat      bool   // also expose the names of older vLLM releases
+	Drafts      int    // proposed tokens that a step verifies for a sequence; 0: no series of them
 	Cache       CacheConfig
 }
 
@@ -50,6 +51,7 @@ func New(c Config) *Metrics {
 		"model_name": c.Model, "engine": strconv.Itoa(c.Engine),
 	}, m.registry)
 	m.engine = newEngineSeries(labelled, c.MaxModelLen)
+	m.engine.spec = newSpecSeries(labelled, c.Drafts)
 	gauges := newGauges(m.snapshot)
 	labelled.MustRegister(gauges)
 	if c.Compat {

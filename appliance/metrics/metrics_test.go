@@ -127,6 +127,31 @@ func TestPlayed(t *testing.T) {
 	golden(t, "played.txt", ours(text))
 }
 
+// TestSpeculation says that the series of proposals are there only where some are made.
+func TestSpeculation(t *testing.T) {
+	c := testConfig()
+	if text, _ := scrape(t, New(c), ""); strings.Contains(text, "spec_decode") {
+		t.Error("series of proposals where none are made")
+	}
+	c.Drafts = 3
+	m := New(c)
+	m.Hooks().Step(engine.StepStats{Drafts: 2, DraftTokens: 5, AcceptedTokens: 3, AcceptedPerPosition: []int{2, 1, 0}})
+	m.Hooks().Step(engine.StepStats{Drafts: 1, DraftTokens: 1, AcceptedTokens: 1, AcceptedPerPosition: []int{1, 0, 0}})
+	text, _ := scrape(t, m, "")
+	const labels = `{engine="0",model_name="smollm2"`
+	for _, want := range []string{
+		"vllm:spec_decode_num_drafts_total" + labels + "} 3", "vllm:spec_decode_num_draft_tokens_total" + labels + "} 6",
+		"vllm:spec_decode_num_accepted_tokens_total" + labels + "} 4",
+		"vllm:spec_decode_num_accepted_tokens_per_pos_total" + labels + `,position="0"} 3`,
+		"vllm:spec_decode_num_accepted_tokens_per_pos_total" + labels + `,position="1"} 1`,
+		"vllm:spec_decode_num_accepted_tokens_per_pos_total" + labels + `,position="2"} 0`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("no %s", want)
+		}
+	}
+}
+
 func TestCompat(t *testing.T) {
 	c := testConfig()
 	plain, _ := scrape(t, played(c), "")

@@ -46,6 +46,7 @@ type engineSeries struct {
 	promptLength, generationLength     prometheus.Histogram
 	longestChoice, maxTokens, computed prometheus.Histogram
 	choices, iteration                 prometheus.Histogram
+	spec                               *specSeries // nil: nothing is proposed
 }
 
 // finishReasons are the children of request_success.

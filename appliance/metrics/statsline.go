@@ -20,6 +20,7 @@ type interval struct {
 	prompt, generated, preempted int
 	window                       []lookups // the oldest first
 	sum                          lookups   // of window
+	spec                         speculated
 }
 
 // lookups are what steps asked of the prefix cache. Requests are counted when
@@ -38,6 +39,7 @@ func (i *interval) add(s engine.StepStats) {
 	i.prompt += s.PromptTokens
 	i.generated += s.GenerationTokens
 	i.preempted += s.Preempted
+	i.spec.add(s)
 	if s.CacheQueries > 0 {
 		i.window = append(i.window, lookups{})
 	}
@@ -60,6 +62,7 @@ type figures struct {
 	prompt, generated float64 // tokens a second
 	preempted         int
 	hitRate           float64 // percent
+	spec              string  // the line of proposals; "": none
 }
 
 // take reads the figures of the time since the last call, and begins anew.
@@ -74,6 +77,7 @@ func (i *interval) take(since time.Duration) figures {
 	if i.sum.queries > 0 {
 		f.hitRate = 100 * float64(i.sum.hits) / float64(i.sum.queries)
 	}
+	f.spec = i.spec.take().line(since.Seconds())
 	i.prompt, i.generated, i.preempted = 0, 0, 0
 	return f
 }
@@ -93,7 +97,8 @@ func (f figures) line(index int, s engine.Stats) string {
 // busy tells whether anything was computed.
 func (f figures) busy() bool { return f.prompt > 0 || f.generated > 0 }
 
-// LogFigures writes a line of figures each interval, until ctx ends: at info
+// LogFigures writes a line of figures each interval, and one of proposals if there were
+// some, until ctx ends: at info
 // while there was throughput in this interval or the one before, at debug
 // afterwards, so that an idle server is silent after one line of zeros. every
 // may change at any time; 0 or less: no line.
@@ -117,6 +122,9 @@ func (m *Metrics) LogFigures(ctx context.Context, log *slog.Logger, every func()
 		last = last.Add(took)
 		f := m.interval.take(took)
 		log.Log(ctx, level(f.busy() || busy), f.line(m.cfg.Engine, m.snapshot()))
+		if f.spec != "" {
+			log.InfoContext(ctx, f.spec)
+		}
 		busy = f.busy()
 	}
 }

@@ -36,6 +36,27 @@ func TestLine(t *testing.T) {
 	}
 }
 
+// TestSpecLine is vLLM's wording, with its digits.
+func TestSpecLine(t *testing.T) {
+	var i interval
+	i.add(engine.StepStats{GenerationTokens: 1})
+	if f := i.take(time.Second); f.spec != "" {
+		t.Errorf("without proposals: %q", f.spec)
+	}
+	for range 100 {
+		i.add(engine.StepStats{Drafts: 1, DraftTokens: 3, AcceptedTokens: 1, AcceptedPerPosition: []int{1, 0}})
+	}
+	i.add(engine.StepStats{Drafts: 25, DraftTokens: 100, AcceptedTokens: 50, AcceptedPerPosition: []int{0, 50}})
+	const want = "SpecDecoding metrics: Mean acceptance length: 2.20, Accepted throughput: 15.00 tokens/s, Drafted throughput: 40.00 tokens/s, " +
+		"Accepted: 150 tokens, Drafted: 400 tokens, Per-position acceptance rate: 0.800, 0.400, Avg Draft acceptance rate: 37.5%"
+	if f := i.take(10 * time.Second); f.spec != want {
+		t.Errorf("\n got %s\nwant %s", f.spec, want)
+	}
+	if f := i.take(time.Second); f.spec != "" {
+		t.Errorf("after they were told: %q", f.spec)
+	}
+}
+
 // TestHitRateWindow says that the rate forgets what is old: after as many
 // requests, or as many steps that looked prompts up.
 func TestHitRateWindow(t *testing.T) {

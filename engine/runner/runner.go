@@ -105,7 +105,9 @@ func (r *Runner) table(c int, table []int32, row *sched.Row) {
 	}
 }
 
-// rows writes the sampled rows of sequence i: its prompt logprobs, then its draw.
+// rows writes the sampled rows of sequence i: its prompt logprobs, then its draws,
+// one behind each proposal too, as if these had been drawn, or the known token behind
+// its last position.
 func (r *Runner) rows(b *backend.Step, row *sched.Row, i, t int) {
 	q := row.Seq
 	p := q.Params()
@@ -119,9 +121,16 @@ func (r *Runner) rows(b *backend.Step, row *sched.Row, i, t int) {
 		p.Target(b, n, at(pos), q.Prompt()[pos+1])
 	}
 	if row.Draw {
+		for k := range 1 + row.Proposed {
+			n, pos := row.DrawRow()+k, row.From+row.Count-1-row.Proposed+k
+			b.Rows[n] = int32(t + pos - row.From)
+			p.Row(b, n, at(pos))
+		}
+	}
+	if row.Next >= 0 {
 		n, pos := row.DrawRow(), row.From+row.Count-1
 		b.Rows[n] = int32(t + row.Count - 1)
-		p.Row(b, n, at(pos))
+		p.Known(b, n, at(pos), row.Next)
 	}
 }
 
@@ -132,7 +141,11 @@ func (r *Runner) Wait(set int, s *sched.Step) (sched.Result, error) {
 		return sched.Result{}, err
 	}
 	b := r.dev.Step(set)
-	return sched.Result{Tokens: b.Sampled[:s.Samples], Status: b.Status[:s.Samples]}, nil
+	out := sched.Result{Tokens: b.Sampled[:s.Samples], Status: b.Status[:s.Samples], Drafts: b.Drafts[:len(s.Rows)*r.shape.Drafts]}
+	if r.shape.Verify > 0 {
+		out.Accepted = b.Accepted[:len(s.Rows)]
+	}
+	return out, nil
 }
 
 // Logprob is what a sampled row says of its token: raw log probabilities.

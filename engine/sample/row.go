@@ -57,6 +57,13 @@ func (p *Params) Target(s *backend.Step, r int, at At, target int32) {
 	}
 }
 
+// Known fills row r with token target at at.Position, which is known already: nothing
+// is drawn or said of it.
+func (p *Params) Known(s *backend.Step, r int, at At, target int32) {
+	p.Target(s, r, at, target)
+	s.Sampling[r].Flags, s.Sampling[r].NumTop = backend.UseTarget, 0
+}
+
 // smallest is the least positive normal float32: what is in range as a float64
 // stays in range.
 const smallest = 1.1754943508222875e-38

@@ -1,0 +1,94 @@
+package metrics
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vapp.dev/engine"
+)
+
+// specSeries are the series of speculative decoding.
+type specSeries struct {
+	drafts, proposed, accepted prometheus.Counter
+	position                   []prometheus.Counter
+}
+
+// newSpecSeries makes them for steps that verify up to n proposed tokens for a
+// sequence; nil for none.
+func newSpecSeries(r prometheus.Registerer, n int) *specSeries {
+	if n == 0 {
+		return nil
+	}
+	f := factory{r}
+	s := &specSeries{
+		drafts:   f.counter("vllm:spec_decode_num_drafts_total", "Times that proposed tokens of a request were verified."),
+		proposed: f.counter("vllm:spec_decode_num_draft_tokens_total", "Proposed tokens that were verified."),
+		accepted: f.counter("vllm:spec_decode_num_accepted_tokens_total", "Proposed tokens that were accepted."),
+	}
+	perPosition := f.counters("vllm:spec_decode_num_accepted_tokens_per_pos_total", "Accepted tokens by their position in the proposal, from 0.", "position")
+	for i := range n {
+		s.position = append(s.position, perPosition.WithLabelValues(strconv.Itoa(i)))
+	}
+	return s
+}
+
+func (e *specSeries) step(s engine.StepStats) {
+	if e == nil {
+		return
+	}
+	add(e.drafts, s.Drafts)
+	add(e.proposed, s.DraftTokens)
+	add(e.accepted, s.AcceptedTokens)
+	for i, n := range s.AcceptedPerPosition[:min(len(s.AcceptedPerPosition), len(e.position))] {
+		add(e.position[i], n)
+	}
+}
+
+// speculated is what became of the proposals since the last line of figures.
+type speculated struct {
+	drafts, proposed, accepted int
+	position                   []int
+}
+
+func (v *speculated) add(s engine.StepStats) {
+	v.drafts += s.Drafts
+	v.proposed += s.DraftTokens
+	v.accepted += s.AcceptedTokens
+	for i, n := range s.AcceptedPerPosition {
+		if i == len(v.position) {
+			v.position = append(v.position, 0)
+		}
+		v.position[i] += n
+	}
+}
+
+// take is a copy of v, which begins anew.
+func (v *speculated) take() speculated {
+	out := *v
+	out.position = append([]int(nil), v.position...)
+	v.drafts, v.proposed, v.accepted = 0, 0, 0
+	clear(v.position)
+	return out
+}
+
+// line is vLLM's wording, of a time of that many seconds; "" where nothing was
+// proposed.
+func (v speculated) line(seconds float64) string {
+	if v.drafts == 0 || v.proposed == 0 {
+		return ""
+	}
+	var rates []string
+	for _, n := range v.position {
+		rates = append(rates, fmt.Sprintf("%.3f", float64(n)/float64(v.drafts)))
+	}
+	var accepted, drafted float64
+	if seconds > 0 {
+		accepted, drafted = float64(v.accepted)/seconds, float64(v.proposed)/seconds
+	}
+	return fmt.Sprintf("SpecDecoding metrics: Mean acceptance length: %.2f, Accepted throughput: %.2f tokens/s, Drafted throughput: %.2f tokens/s, "+
+		"Accepted: %d tokens, Drafted: %d tokens, Per-position acceptance rate: %s, Avg Draft acceptance rate: %.1f%%",
+		1+float64(v.accepted)/float64(v.drafts), accepted, drafted, v.accepted, v.proposed, strings.Join(rates, ", "), 100*float64(v.accepted)/float64(v.proposed))
+}
