@@ -81,6 +81,9 @@ type Speculative struct {
 	Method    string `json:"method"`
 	NumTokens int    `json:"numTokens"`
 	Model     string `json:"model,omitempty"`
+
+	PromptLookupMin int `json:"promptLookupMin,omitempty"`
+	PromptLookupMax int `json:"promptLookupMax,omitempty"`
 }
 
 // Multimodal mirrors #Multimodal.

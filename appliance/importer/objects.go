@@ -84,16 +84,16 @@ func speculative(d *draft, s setting) {
 		}
 		one := setting{flag: s.flag, given: given, values: []word{{text: compact(s.keys[key]), at: s.at}}, at: s.at}
 		switch key {
-		case "method", "model", "num_speculative_tokens":
+		case "method", "model", "num_speculative_tokens", "prompt_lookup_min", "prompt_lookup_max":
 			if s.keys[key] != nil {
 				d.spec(key, one)
 			}
 		default:
-			if near := nearestKey(key, []string{"method", "model", "num_speculative_tokens"}); near != "" && !slices.Contains(specKeys, key) {
+			if near := nearestKey(key, []string{"method", "model", "num_speculative_tokens", "prompt_lookup_min", "prompt_lookup_max"}); near != "" && !slices.Contains(specKeys, key) {
 				d.problem(Unknown, s.at, "did you mean "+near+"?", "%s: no such key of %s", short(key), s.flag.name())
 				continue
 			}
-			d.note(d.written(one), no+"speculative has method, numTokens and model")
+			d.note(d.written(one), no+"speculative has method, numTokens, model and the bounds of prompt lookup")
 		}
 	}
 	d.settleSpeculative()
@@ -101,8 +101,7 @@ func speculative(d *draft, s setting) {
 
 // specKeys are the other keys of a speculative config.
 var specKeys = []string{
-	"draft_tensor_parallel_size", "quantization", "max_model_len", "revision", "code_revision", "disable_by_batch_size", "prompt_lookup_max",
-	"prompt_lookup_min", "enforce_eager", "disable_padded_drafter_batch", "speculative_token_tree", "rejection_sample_method", "draft_sample_method",
+	"draft_tensor_parallel_size", "quantization", "max_model_len", "revision", "code_revision", "disable_by_batch_size", "enforce_eager", "disable_padded_drafter_batch", "speculative_token_tree", "rejection_sample_method", "draft_sample_method",
 	"suffix_decoding_max_tree_depth", "suffix_decoding_max_cached_requests", "suffix_decoding_max_spec_factor", "suffix_decoding_min_token_prob",
 	"parallel_drafting", "use_local_argmax_reduction", "acceptance_method", "moe_backend", "attention_backend", "tensor_parallel_size",
 }
@@ -113,7 +112,7 @@ func (d *draft) spec(key string, s setting) { d.fields["?"+key] = field{by: s} }
 // settleSpeculative writes the fields that the keys known so far give.
 func (d *draft) settleSpeculative() {
 	method, model, n := d.fields["?method"].by, d.fields["?model"].by, d.fields["?num_speculative_tokens"].by
-	for _, f := range []string{"method", "numTokens", "model"} {
+	for _, f := range []string{"method", "numTokens", "model", "promptLookupMin", "promptLookupMax"} {
 		delete(d.fields, "speculative."+f)
 	}
 	name := specMethod(strings.ToLower(method.value()), strings.ToLower(model.value()))
@@ -131,10 +130,19 @@ func (d *draft) settleSpeculative() {
 	if model.value() != "" && name != "ngram" && !strings.HasPrefix(model.value(), "[") {
 		d.set("speculative.model", quote(model.value()), model)
 	}
-	if num, err := strconv.Atoi(n.value()); err == nil {
-		d.set("speculative.numTokens", strconv.Itoa(num), n)
-	} else if n.given != "" {
-		d.set("speculative.numTokens", "0", n) // the schema says what is allowed
+	d.count("speculative.numTokens", n)
+	if name == "ngram" {
+		d.count("speculative.promptLookupMin", d.fields["?prompt_lookup_min"].by)
+		d.count("speculative.promptLookupMax", d.fields["?prompt_lookup_max"].by)
+	}
+}
+
+// count writes a number of tokens; what is none the schema refuses, with what is allowed.
+func (d *draft) count(path string, s setting) {
+	if num, err := strconv.Atoi(s.value()); err == nil {
+		d.set(path, strconv.Itoa(num), s)
+	} else if s.given != "" {
+		d.set(path, "0", s)
 	}
 }
 
@@ -158,8 +166,16 @@ func specMethod(method, model string) string {
 // finishSpeculative reports what is left open.
 func (d *draft) finishSpeculative() {
 	method, model, n := d.fields["?method"].by, d.fields["?model"].by, d.fields["?num_speculative_tokens"].by
-	for _, key := range []string{"?method", "?model", "?num_speculative_tokens"} {
+	bounds := []setting{d.fields["?prompt_lookup_min"].by, d.fields["?prompt_lookup_max"].by}
+	for _, key := range []string{"?method", "?model", "?num_speculative_tokens", "?prompt_lookup_min", "?prompt_lookup_max"} {
 		delete(d.fields, key)
+	}
+	if specMethod(strings.ToLower(method.value()), strings.ToLower(model.value())) != "ngram" {
+		for _, s := range bounds {
+			if s.given != "" {
+				d.noted(s, "%s", no+"of method ngram alone")
+			}
+		}
 	}
 	if method.given == "" && model.given == "" && n.given == "" {
 		return

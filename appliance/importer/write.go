@@ -16,7 +16,7 @@ var order = []string{
 	"scheduler", "maxNumSeqs", "maxNumBatchedTokens", "prefixCaching", "chunkedPrefill", "policy", "overlap",
 	"cudagraph", "mode", "captureSizes",
 	"parsers", "reasoning", "toolCall", "autoToolChoice", "chatTemplate", "trustRequestChatTemplate",
-	"speculative", "method", "numTokens", "speculative.model", "lora", "maxLoras", "maxRank", "multimodal", "limits", "image", "video", "audio",
+	"speculative", "method", "numTokens", "speculative.model", "promptLookupMin", "promptLookupMax", "lora", "maxLoras", "maxRank", "multimodal", "limits", "image", "video", "audio",
 	"parallel", "tensor", "pipeline",
 	"serve", "host", "port", "servedModelName", "apiKeys", "maxQueue", "maxLogprobs", "drainTimeout", "cors",
 	"allowedOrigins", "allowedMethods", "allowedHeaders", "allowCredentials", "accessLog", "promptTokensDetails", "metricsCompat", "statsInterval",

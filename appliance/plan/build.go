@@ -6,6 +6,7 @@ import (
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/models"
+	"vapp.dev/engine/speculate"
 	"vapp.dev/kernels"
 	"vapp.dev/schema"
 )
@@ -47,6 +48,34 @@ func drafts(p *schema.Profile) int {
 		return 0
 	}
 	return p.Speculative.NumTokens
+}
+
+// lookup is where method ngram finds proposals: with neither bound given n-grams of 5
+// tokens, with one of that length, as vLLM has it.
+func lookup(p *schema.Profile) (speculate.NGram, error) {
+	s := p.Speculative
+	if s == nil {
+		return speculate.NGram{}, nil
+	}
+	g := speculate.NGram{Min: s.PromptLookupMin, Max: s.PromptLookupMax}
+	switch {
+	case s.Method != "ngram" && g.Min > 0:
+		return g, p.Reject("speculative.promptLookupMin", "%s looks up no n-grams; allowed: only with method ngram", s.Method)
+	case s.Method != "ngram" && g.Max > 0:
+		return g, p.Reject("speculative.promptLookupMax", "%s looks up no n-grams; allowed: only with method ngram", s.Method)
+	case s.Method != "ngram":
+		return g, nil
+	case g == speculate.NGram{}:
+		return speculate.NGram{Min: 5, Max: 5}, nil
+	case g.Min == 0:
+		g.Min = g.Max
+	case g.Max == 0:
+		g.Max = g.Min
+	}
+	if err := g.Validate(); err != nil {
+		return g, p.Reject("speculative.promptLookupMin", "%d tokens are more than promptLookupMax, %d; allowed: at most that", g.Min, g.Max)
+	}
+	return g, nil
 }
 
 // vision says that requests may carry what a vision tower reads.

@@ -139,28 +139,53 @@ func (w want) text() Item {
 }
 
 func (w want) runtime(o engine.Options, a *engine.Account) Item {
-	pages := pageHeap(a, a.KV.Slabs(o.KVBytes)) / heapPerPage
+	slabs := a.KV.Slabs(o.KVBytes)
+	pages, index := bookedPages(a, slabs), indexHeap(o, a, slabs)
 	vocab := int64(w.in.Model.Config.VocabSize)
-	heap := heapBase + heapPerSeq*int64(o.MaxNumSeqs) + heapPerWord*vocab + heapPerPage*pages
+	heap := heapBase + heapPerSeq*int64(o.MaxNumSeqs) + heapPerWord*vocab + heapPerPage*pages + index
 	threads := int64(max(1, w.in.Facts.Cores, o.Backend.Threads))
 	if w.onGPU() {
 		threads = hostThreads
 	}
+	rule := fmt.Sprintf("%v + %v × %d seqs + %v × %s pages + %v × %s ids",
+		schema.Bytes(heapBase), schema.Bytes(heapPerSeq), o.MaxNumSeqs, schema.Bytes(heapPerPage), Group(pages), schema.Bytes(heapPerWord), Group(vocab))
+	if tokens := indexedTokens(o, a, slabs); tokens > 0 {
+		rule += fmt.Sprintf(" + %v × %s tokens in n-gram indexes", schema.Bytes(index/tokens), Group(tokens))
+	}
 	rest := binaryPages + perThread*threads
 	return Item{Name: runtimeItem, Bytes: heap + rest, Basis: Bound, Rule: "this process apart from its arenas", Parts: []Item{
-		{Name: heapPart, Bytes: heap, Basis: Bound, Rule: fmt.Sprintf("%v + %v × %d seqs + %v × %s pages + %v × %s ids",
-			schema.Bytes(heapBase), schema.Bytes(heapPerSeq), o.MaxNumSeqs, schema.Bytes(heapPerPage), Group(pages), schema.Bytes(heapPerWord), Group(vocab))},
+		{Name: heapPart, Bytes: heap, Basis: Bound, Rule: rule},
 		{Name: "binary", Bytes: rest, Basis: Bound, Rule: fmt.Sprintf("%v + %v × %d threads", schema.Bytes(binaryPages), schema.Bytes(perThread), threads)},
 	}}
 }
 
-// pageHeap is what the books of an arena of that many slabs take of Go's heap.
-func pageHeap(a *engine.Account, slabs int) int64 {
+// pageHeap is what the books of an arena of that many slabs take of Go's heap, with the
+// indexes of what it holds.
+func pageHeap(o engine.Options, a *engine.Account, slabs int) int64 {
+	return heapPerPage*bookedPages(a, slabs) + indexHeap(o, a, slabs)
+}
+
+func bookedPages(a *engine.Account, slabs int) int64 {
 	var pages int64
 	for c := range a.KV.Specs {
 		pages += int64(a.KV.Pages(c, slabs))
 	}
-	return heapPerPage * pages
+	return pages
+}
+
+// indexedTokens is how many tokens the indexes of prompt lookup may hold: those of
+// maxNumSeqs sequences, and no more than the first class.
+func indexedTokens(o engine.Options, a *engine.Account, slabs int) int64 {
+	if o.Lookup.TokenBytes() == 0 {
+		return 0
+	}
+	return min(a.KV.Tokens(slabs), int64(o.MaxNumSeqs)*int64(o.MaxModelLen))
+}
+
+// indexHeap bounds these indexes, and as much again while tables grow and the
+// collector is behind.
+func indexHeap(o engine.Options, a *engine.Account, slabs int) int64 {
+	return 2 * o.Lookup.TokenBytes() * indexedTokens(o, a, slabs)
 }
 
 // mapped is the bytes of tensors that lie in files.

@@ -169,11 +169,11 @@ func (w want) largest(o engine.Options, acct *engine.Account) int {
 	room := w.limit() - w.withSlabs(o, acct, 0).Total()
 	heap := pageHeap
 	if w.onGPU() {
-		heap = func(*engine.Account, int) int64 { return 0 } // on the host
+		heap = func(engine.Options, *engine.Account, int) int64 { return 0 } // on the host
 	}
 	return sort.Search(acct.KV.Slabs(room), func(i int) bool {
 		n := i + 1
-		return acct.Layout.Round(int64(n)*acct.KV.SlabBytes)+heap(acct, n) > room
+		return acct.Layout.Round(int64(n)*acct.KV.SlabBytes)+heap(o, acct, n) > room
 	})
 }
 

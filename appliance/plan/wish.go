@@ -51,6 +51,10 @@ func wishes(in Inputs) (want, error) {
 	if err != nil {
 		return want{}, p.Reject("scheduler.policy", "%v", err)
 	}
+	grams, err := lookup(p)
+	if err != nil {
+		return want{}, err
+	}
 	w := want{
 		in: in, utilization: p.Memory.Utilization, kvCache: int64(p.Memory.KVCache), reserve: int64(p.Memory.Reserve),
 		accounts: accounts{},
@@ -58,7 +62,7 @@ func wishes(in Inputs) (want, error) {
 			MaxNumSeqs: p.Scheduler.MaxNumSeqs, MaxNumBatchedTokens: p.Scheduler.MaxNumBatchedTokens,
 			MaxQueue: p.Serve.Limits.MaxQueue, BlockSize: p.Memory.BlockSize,
 			PrefixCaching: p.Scheduler.PrefixCaching, ChunkedPrefill: p.Scheduler.ChunkedPrefill,
-			Overlap: p.Scheduler.Overlap, Drafts: drafts(p), Policy: policy, Backend: settings(p, in.Opener.Name()),
+			Overlap: p.Scheduler.Overlap && drafts(p) == 0, Drafts: drafts(p), Lookup: grams, Policy: policy, Backend: settings(p, in.Opener.Name()),
 		},
 	}
 	if p.MaxModelLen != schema.Auto {
@@ -216,10 +220,24 @@ func (w want) choices(o engine.Options) []backend.Choice {
 			length = "auto: all that the model can"
 		}
 	}
-	return []backend.Choice{
+	out := []backend.Choice{
 		{Name: "kv cache dtype", Value: word(o.KVFormat), Why: why},
 		{Name: modelLenChoice, Value: Group(int64(o.MaxModelLen)), Why: length},
 	}
+	if s := p.Speculative; s != nil {
+		value, by := numberOf(s.NumTokens, "token")+" a step", s.Method+": the model's own head"
+		if g := o.Lookup; g.Max > 0 {
+			by = fmt.Sprintf("%s: what follows where the last %d to %d tokens first occur", s.Method, g.Min, g.Max)
+			if g.Min == g.Max {
+				by = fmt.Sprintf("%s: what follows where the last %d tokens first occur", s.Method, g.Max)
+			}
+		}
+		out = append(out, backend.Choice{Name: "proposals", Value: value, Why: by})
+		if p.Scheduler.Overlap {
+			out = append(out, backend.Choice{Name: "overlap", Value: "off", Why: "a step's proposals need the tokens of the one before"})
+		}
+	}
+	return out
 }
 
 // warnings are what a reader should know before he starts this.

@@ -90,7 +90,7 @@ var rooms = map[string]room{
 	},
 
 	"appliance/plan": {
-		parts: []string{"schema", "engine", "engine/kv", "engine/models", "engine/nearest", "engine/backend", "engine/backend/devices", "engine/sched", "kernels"}, not: value,
+		parts: []string{"schema", "engine", "engine/kv", "engine/models", "engine/nearest", "engine/backend", "engine/backend/devices", "engine/sched", "engine/speculate", "kernels"}, not: value,
 	},
 	"appliance/plan/picture": {parts: []string{"appliance/plan"}, not: value},
 	"appliance/review":       {parts: []string{"schema", "appliance/plan"}, not: value},
