@@ -35,6 +35,10 @@ var axes = []axis{
 	{name: "preempted, overlapped, prefixes", took: preempted, change: func(y *toy) {
 		y.slabs, y.fat, y.opts.PrefixCaching, y.opts.Overlap = least, true, true, true
 	}},
+	{name: "swapped", change: func(y *toy) { y.slabs, y.fat, y.opts.SwapBytes = least, true, 64 << 20 }, took: swapped},
+	{name: "swapped, overlapped, prefixes", took: swapped, change: func(y *toy) {
+		y.slabs, y.fat, y.opts.SwapBytes, y.opts.PrefixCaching, y.opts.Overlap = least, true, 64<<20, true, true
+	}},
 }
 
 // axis is one way to run the requests.
@@ -51,6 +55,7 @@ type axis struct {
 type twinRun struct {
 	tokens [][]int32 // of each request
 	hits   int       // prompt tokens that were not computed
+	back   int       // sequences whose pages came back from swap space
 	stats  engine.Stats
 	hybrid bool // the model has recurrent states
 }
@@ -65,6 +70,13 @@ func hits(_ string, r *twinRun) error {
 func preempted(_ string, r *twinRun) error {
 	if r.stats.Preemptions == 0 {
 		return fmt.Errorf("nothing was preempted")
+	}
+	return nil
+}
+
+func swapped(_ string, r *twinRun) error {
+	if r.back == 0 || r.stats.Swapped > 0 || r.stats.SwapUsed > 0 {
+		return fmt.Errorf("%d sequences came back from swap space, %d are there still with %g of it", r.back, r.stats.Swapped, r.stats.SwapUsed)
 	}
 	return nil
 }
@@ -138,6 +150,7 @@ func (a axis) run(t *testing.T, y *toy, g *enginetest.Golden) [][]int32 {
 		mu.Lock()
 		defer mu.Unlock()
 		r.hits += s.CacheHits
+		r.back += s.SwappedIn
 	}
 	e := y.open(t)
 	for _, c := range y.account(t, y.model).KV.Specs {
