@@ -9,6 +9,7 @@ import (
 	"vapp.dev/appliance/chat"
 	"vapp.dev/appliance/metrics"
 	"vapp.dev/engine"
+	"vapp.dev/engine/backend"
 	"vapp.dev/engine/sample"
 	"vapp.dev/engine/tokenizer"
 	"vapp.dev/schema"
@@ -124,6 +125,7 @@ func (a *Appliance) showPlan() error {
 func (a *Appliance) newMetrics() *metrics.Metrics {
 	p := a.prepared
 	o := p.Plan.Options
+	swap := p.Plan.Ledger.Bytes(backend.Swap.String())
 	m := metrics.New(metrics.Config{
 		Model:       p.Profile.Serve.ServedModelName[0],
 		MaxModelLen: o.MaxModelLen,
@@ -133,6 +135,7 @@ func (a *Appliance) newMetrics() *metrics.Metrics {
 		Cache: metrics.CacheConfig{
 			BlockSize: o.BlockSize, Pages: p.Plan.Capacity.Classes[0].Pages, Dtype: p.Profile.Memory.KVCacheDtype, PrefixCaching: o.PrefixCaching,
 			Utilization: p.Profile.Memory.Utilization, Bytes: int64(p.Profile.Memory.KVCache),
+			SwapBytes: swap, SwapPages: p.Plan.Account.KV.Pages(0, p.Plan.Account.KV.Slabs(swap)),
 		},
 	})
 	for _, i := range p.Plan.Ledger {

@@ -35,7 +35,7 @@ var axes = []axis{
 	{name: "preempted, overlapped, prefixes", took: preempted, change: func(y *toy) {
 		y.slabs, y.fat, y.opts.PrefixCaching, y.opts.Overlap = least, true, true, true
 	}},
-	{name: "swapped", change: func(y *toy) { y.slabs, y.fat, y.opts.SwapBytes = least, true, 64 << 20 }, took: swapped},
+	{name: "swapped", change: func(y *toy) { y.slabs, y.fat, y.opts.SwapBytes = least, true, 64<<20 }, took: swapped},
 	{name: "swapped, overlapped, prefixes", took: swapped, change: func(y *toy) {
 		y.slabs, y.fat, y.opts.SwapBytes, y.opts.PrefixCaching, y.opts.Overlap = least, true, 64<<20, true, true
 	}},

@@ -15,7 +15,8 @@ type CacheConfig struct {
 	Utilization   float64 // of memory.utilization; 0: not given
 	Bytes         int64   // of memory.kvCache; 0: not given
 	SlidingWindow int     // tokens; 0: none
-	SwapBytes     int64   // host memory for preempted sequences
+	SwapBytes     int64   // swap space for preempted sequences
+	SwapPages     int     // pages of it, counted as Pages: num_cpu_blocks
 }
 
 // cacheInfo is a gauge of 1 whose labels are settings in Python's spelling, as
@@ -43,7 +44,7 @@ func cacheInfo(c Config) prometheus.Collector {
 		"kv_offloading_size":       none,
 		"mamba_block_size":         none,
 		"mamba_cache_dtype":        none,
-		"num_cpu_blocks":           none,
+		"num_cpu_blocks":           orNone(k.SwapBytes > 0, strconv.Itoa(k.SwapPages)),
 		"num_gpu_blocks":           strconv.Itoa(k.Pages),
 		"num_gpu_blocks_override":  none,
 		"prefix_caching_hash_algo": orNone(k.PrefixCaching, "sha256"),

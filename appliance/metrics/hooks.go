@@ -18,6 +18,7 @@ func (m *Metrics) Hooks() engine.Hooks {
 				s.CacheQueries, s.CacheHits = 0, 0 // nothing was looked up
 			}
 			m.engine.step(s)
+			m.swap.step(s)
 			m.interval.add(s)
 		},
 		Finished: f.finished,

@@ -37,6 +37,7 @@ type Metrics struct {
 	engine   *engineSeries
 	http     *httpSeries
 	vapp     *vappSeries
+	swap     *swapSeries // nil without swap space
 	interval interval
 }
 
@@ -56,6 +57,9 @@ func New(c Config) *Metrics {
 	labelled.MustRegister(gauges)
 	if c.Compat {
 		labelled.MustRegister(m.oldNames(gauges)...)
+	}
+	if c.Cache.SwapBytes > 0 {
+		m.swap = newSwapSeries(labelled, m.snapshot, c.Compat)
 	}
 	m.registry.MustRegister(cacheInfo(c))
 	m.http = newHTTPSeries(m.registry)

@@ -170,6 +170,28 @@ func TestCompat(t *testing.T) {
 	golden(t, "compat.txt", strings.Join(added, "\n")+"\n")
 }
 
+// TestSwap: the series of swap space are there where there is some, under vLLM's old
+// names too where those are asked for.
+func TestSwap(t *testing.T) {
+	c := testConfig()
+	plain, _ := scrape(t, played(c), "")
+	if strings.Contains(ours(plain), "vapp_swap") {
+		t.Error("series of swap space without any")
+	}
+	c.Cache.SwapBytes, c.Cache.SwapPages, c.Compat = 4<<30, 1234, true
+	m := played(c)
+	m.Hooks().Step(engine.StepStats{Preempted: 3, SwappedOut: 2, SwappedIn: 1})
+	m.Watch(func() engine.Stats { return engine.Stats{Waiting: 2, Swapped: 1, SwapUsed: 0.5} })
+	text, _ := scrape(t, m, "")
+	var got []string
+	for _, line := range strings.Split(ours(text), "\n") {
+		if strings.Contains(line, "swap_") || strings.Contains(line, "swapped{") || strings.Contains(line, "cpu_cache") {
+			got = append(got, line)
+		}
+	}
+	golden(t, "swap.txt", strings.Join(got, "\n")+"\n")
+}
+
 func TestNoPrefixCache(t *testing.T) {
 	c := testConfig()
 	c.Cache.PrefixCaching = false

@@ -87,10 +87,17 @@ func (f figures) line(index int, s engine.Stats) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Engine %03d: Avg prompt throughput: %.1f tokens/s, Avg generation throughput: %.1f tokens/s, Running: %d reqs, Waiting: %d reqs, ",
 		index, f.prompt, f.generated, s.Running, s.Waiting)
+	if s.Swapped > 0 {
+		fmt.Fprintf(&b, "Swapped: %d reqs, ", s.Swapped)
+	}
 	if f.preempted > 0 {
 		fmt.Fprintf(&b, "Preemptions: %d, ", f.preempted)
 	}
-	fmt.Fprintf(&b, "GPU KV cache usage: %.1f%%, Prefix cache hit rate: %.1f%%", 100*s.KVUsed, f.hitRate)
+	fmt.Fprintf(&b, "GPU KV cache usage: %.1f%%, ", 100*s.KVUsed)
+	if s.SwapUsed > 0 {
+		fmt.Fprintf(&b, "CPU KV cache usage: %.1f%%, ", 100*s.SwapUsed)
+	}
+	fmt.Fprintf(&b, "Prefix cache hit rate: %.1f%%", f.hitRate)
 	return b.String()
 }
 

@@ -29,6 +29,10 @@ func TestLine(t *testing.T) {
 			figures{preempted: 2, hitRate: 33.333}, engine.Stats{Waiting: 7, KVUsed: 0.5}, 12,
 			"Engine 012: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 0.0 tokens/s, Running: 0 reqs, Waiting: 7 reqs, Preemptions: 2, GPU KV cache usage: 50.0%, Prefix cache hit rate: 33.3%",
 		},
+		{
+			figures{preempted: 1}, engine.Stats{Running: 2, Waiting: 3, KVUsed: 1, Swapped: 2, SwapUsed: 0.125}, 0,
+			"Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 0.0 tokens/s, Running: 2 reqs, Waiting: 3 reqs, Swapped: 2 reqs, Preemptions: 1, GPU KV cache usage: 100.0%, CPU KV cache usage: 12.5%, Prefix cache hit rate: 0.0%",
+		},
 	} {
 		if got := c.f.line(c.index, c.s); got != c.want {
 			t.Errorf("\n got %s\nwant %s", got, c.want)

@@ -26,11 +26,14 @@ func (l Line) String() string {
 	return fmt.Sprintf("memory %s: plan %s bytes (%s), actual %s, difference %s", l.Item, Group(l.Planned), Size(l.Planned), Group(l.Actual), s)
 }
 
-// Compare holds the ledger's arenas against what a Device took of each.
+// Compare holds the ledger's arenas against what a Device took of each; one that is
+// empty in both is left out.
 func (l Ledger) Compare(usage [backend.NumArenas]int64) []Line {
 	var out []Line
 	for a := backend.Arena(0); a < backend.NumArenas; a++ {
-		out = append(out, Line{a.String(), l.Bytes(a.String()), usage[a]})
+		if n := l.Bytes(a.String()); n != 0 || usage[a] != 0 {
+			out = append(out, Line{a.String(), n, usage[a]})
+		}
 	}
 	return out
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"vapp.dev/engine/backend"
 	"vapp.dev/engine/nearest"
 )
 
@@ -119,7 +120,7 @@ func (p *Plan) explainLine(e *Explanation, name, part string) {
 
 func lineSource(name string, b Basis) string {
 	switch {
-	case name == reserveItem || name == swapItem || name == loraItem:
+	case name == reserveItem || name == backend.Swap.String() || name == loraItem:
 		return fromProfile
 	case name == mappedItem:
 		return "the headers of the model's files"

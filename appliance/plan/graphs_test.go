@@ -1,10 +1,11 @@
 package plan_test
 
 import (
-	"fmt"
+	"strings"
 	"testing"
 
 	"vapp.dev/appliance/plan"
+	"vapp.dev/engine/backend/cpu"
 )
 
 // TestCaptureSizes: vLLM's rule, as its logs print it, and what profiles make of it.
@@ -33,28 +34,44 @@ func TestCaptureSizes(t *testing.T) {
 	}
 }
 
-// TestHost: on a GPU what lies in the machine's memory counts against no budget, on
-// a CPU all of it does.
+// TestHost: on a GPU what lies in the machine's memory counts against no budget; on
+// a CPU all of it does but swap space, which is a file; ref keeps that on its heap.
 func TestHost(t *testing.T) {
 	fields := `memory: swapSpace: "2GiB"`
 	gpu := made(t, on(t, "meta-llama/Llama-3.2-1B", fields, "a100-80g"))
 	i := on(t, "meta-llama/Llama-3.2-1B", fields, "a100-80g")
 	i.Opener, i.Facts = in(nil, nil, server).Opener, server
-	cpu := made(t, i)
-	for _, item := range []string{"text", "runtime", "swap"} {
-		for name, p := range map[plan.Basis]*plan.Plan{plan.Host: gpu, plan.Bound: cpu} {
-			found := ""
-			for _, it := range p.Ledger {
-				if it.Name == item {
-					found = fmt.Sprint(it.Basis)
-				}
-			}
-			if found != string(name) {
-				t.Errorf("%s is %q on backend %s", item, found, p.Backend)
+	heap := made(t, i)
+	i.Opener, i.Facts.Backend, i.Facts.Variants = cpu.Opener{}, "cpu", []string{"avx2"}
+	file := made(t, i)
+	for _, c := range []struct {
+		p    *plan.Plan
+		item string
+		want plan.Basis
+	}{
+		{gpu, "text", plan.Host}, {gpu, "runtime", plan.Host}, {gpu, "swap", plan.Host},
+		{heap, "text", plan.Bound}, {heap, "runtime", plan.Bound}, {heap, "swap", plan.Exact},
+		{file, "text", plan.Bound}, {file, "runtime", plan.Bound}, {file, "swap", plan.Apart},
+	} {
+		var found plan.Basis
+		for _, it := range c.p.Ledger {
+			if it.Name == c.item {
+				found = it.Basis
 			}
 		}
+		if found != c.want {
+			t.Errorf("%s is %q on backend %s, want %q", c.item, found, c.p.Backend, c.want)
+		}
 	}
-	if gpu.Ledger.HostTotal() == 0 || cpu.Ledger.HostTotal() != 0 || gpu.GoMemoryLimit == 0 {
-		t.Errorf("host: %d and %d bytes", gpu.Ledger.HostTotal(), cpu.Ledger.HostTotal())
+	if gpu.Ledger.HostTotal() == 0 || heap.Ledger.HostTotal() != 0 || gpu.GoMemoryLimit == 0 {
+		t.Errorf("host: %d and %d bytes", gpu.Ledger.HostTotal(), heap.Ledger.HostTotal())
+	}
+	slabs := int64(file.Account.KV.Slabs(2 << 30))
+	if got := file.Ledger.Bytes("swap"); got < slabs*file.Account.KV.SlabBytes || got > 2<<30 {
+		t.Errorf("swap space of %d bytes for %d slabs", got, slabs)
+	}
+	i.Profile = on(t, "meta-llama/Llama-3.2-1B", `memory: swapSpace: "64KiB"`, "a100-80g").Profile
+	if _, err := plan.Make(i); err == nil || !strings.Contains(err.Error(), "memory.swapSpace: 64KiB holds no KV slab of this model") {
+		t.Errorf("less than a slab: %v", err)
 	}
 }

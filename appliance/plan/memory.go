@@ -38,7 +38,6 @@ const (
 	runtimeItem = "runtime"
 	reserveItem = "reserve"
 	mappedItem  = "mapped"
-	swapItem    = "swap"
 	loraItem    = "lora"
 	heapPart    = "go heap"
 )
@@ -81,10 +80,30 @@ func (w want) ledger(o engine.Options, a *engine.Account) Ledger {
 // process lists what lies in the machine's memory whatever the backend.
 func (w want) process(o engine.Options, a *engine.Account) []Item {
 	out := []Item{w.text(), w.runtime(o, a)}
-	if n := int64(w.in.Profile.Memory.SwapSpace); n > 0 {
-		out = append(out, Item{Name: swapItem, Bytes: n, Basis: Bound, Rule: fmt.Sprintf("memory.swapSpace: %s KV slabs of preempted sequences", Group(n/a.KV.SlabBytes))})
+	if n := a.Reservation.Arenas[backend.Swap]; n > 0 {
+		out = append(out, w.swap(a, n))
 	}
 	return out
+}
+
+// swap is room for the pages of preempted sequences: on a CPU a file on disk, which
+// is no memory, on ref Go's own heap.
+func (w want) swap(a *engine.Account, n int64) Item {
+	it := Item{Name: backend.Swap.String(), Bytes: n, Basis: Exact, Rule: fmt.Sprintf("memory.swapSpace: %s KV slabs of preempted sequences", Group(int64(a.KV.Slabs(n))))}
+	if w.in.Opener.Name() == "cpu" {
+		it.Basis = Apart
+		it.Rule += ", a file in $TMPDIR or /var/tmp"
+	}
+	return it
+}
+
+// checkSwap refuses swap space that holds nothing.
+func (w want) checkSwap(a *engine.Account) error {
+	p := w.in.Profile
+	if n := p.Memory.SwapSpace; n > 0 && a.KV.Slabs(int64(n)) == 0 {
+		return p.Reject("memory.swapSpace", "%v holds no KV slab of this model (%s); allowed: 0, or at least %s", n, Size(a.KV.SlabBytes), Group(a.KV.SlabBytes))
+	}
+	return nil
 }
 
 // overheads are what a device's driver and graphs take beside the arenas.
@@ -140,7 +159,7 @@ func (w want) text() Item {
 
 func (w want) runtime(o engine.Options, a *engine.Account) Item {
 	slabs := a.KV.Slabs(o.KVBytes)
-	pages, index := bookedPages(a, slabs), indexHeap(o, a, slabs)
+	pages, index := bookedPages(a, slabs)+bookedPages(a, a.KV.Slabs(a.Reservation.Arenas[backend.Swap])), indexHeap(o, a, slabs)
 	vocab := int64(w.in.Model.Config.VocabSize)
 	heap := heapBase + heapPerSeq*int64(o.MaxNumSeqs) + heapPerWord*vocab + heapPerPage*pages + index
 	threads := int64(max(1, w.in.Facts.Cores, o.Backend.Threads))

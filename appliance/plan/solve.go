@@ -149,6 +149,9 @@ func (w want) solveLen(tokens int) (solution, error) {
 	if err != nil {
 		return solution{}, err
 	}
+	if err := w.checkSwap(acct); err != nil {
+		return solution{}, err
+	}
 	one := acct.KV.SequenceSlabs(tokens)
 	slabs := acct.KV.Slabs(w.kvCache)
 	if w.kvCache == 0 {

@@ -60,7 +60,7 @@ func wishes(in Inputs) (want, error) {
 		accounts: accounts{},
 		options: engine.Options{
 			MaxNumSeqs: p.Scheduler.MaxNumSeqs, MaxNumBatchedTokens: p.Scheduler.MaxNumBatchedTokens,
-			MaxQueue: p.Serve.Limits.MaxQueue, BlockSize: p.Memory.BlockSize,
+			MaxQueue: p.Serve.Limits.MaxQueue, BlockSize: p.Memory.BlockSize, SwapBytes: int64(p.Memory.SwapSpace),
 			PrefixCaching: p.Scheduler.PrefixCaching, ChunkedPrefill: p.Scheduler.ChunkedPrefill,
 			Overlap: p.Scheduler.Overlap && drafts(p) == 0, Drafts: drafts(p), Lookup: grams, Policy: policy, Backend: settings(p, in.Opener.Name()),
 		},

@@ -1,0 +1,60 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"vapp.dev/engine"
+)
+
+// swapSeries are there where the profile gives swap space. vLLM dropped its names for
+// them: they come back with the old ones.
+type swapSeries struct {
+	stats           func() engine.Stats
+	swapped, usage  *prometheus.Desc
+	out, back       prometheus.Counter
+	reqsOld, useOld *prometheus.Desc // nil without the old names
+}
+
+func newSwapSeries(r prometheus.Registerer, stats func() engine.Stats, old bool) *swapSeries {
+	f := factory{r}
+	s := &swapSeries{
+		stats:   stats,
+		swapped: prometheus.NewDesc("vapp_num_requests_swapped", "Requests that wait with their KV pages in swap space.", nil, nil),
+		usage:   prometheus.NewDesc("vapp_swap_usage_perc", "Used share of swap space, 0 to 1.", nil, nil),
+		out:     f.counter("vapp_swap_out_total", "Preempted requests whose KV pages went to swap space."),
+		back:    f.counter("vapp_swap_in_total", "Requests whose KV pages came back from swap space."),
+	}
+	if old {
+		s.reqsOld = prometheus.NewDesc("vllm:num_requests_swapped", "Old name of vapp_num_requests_swapped.", nil, nil)
+		s.useOld = prometheus.NewDesc("vllm:cpu_cache_usage_perc", "Old name of vapp_swap_usage_perc.", nil, nil)
+	}
+	r.MustRegister(s)
+	return s
+}
+
+// step counts what a step moved; without swap space nothing is.
+func (s *swapSeries) step(r engine.StepStats) {
+	if s != nil {
+		add(s.out, r.SwappedOut)
+		add(s.back, r.SwappedIn)
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (s *swapSeries) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{s.swapped, s.usage, s.reqsOld, s.useOld} {
+		if d != nil {
+			out <- d
+		}
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (s *swapSeries) Collect(out chan<- prometheus.Metric) {
+	v := s.stats()
+	for d, x := range map[*prometheus.Desc]float64{s.swapped: float64(v.Swapped), s.usage: v.SwapUsed, s.reqsOld: float64(v.Swapped), s.useOld: v.SwapUsed} {
+		if d != nil {
+			out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, x)
+		}
+	}
+}
