@@ -166,6 +166,13 @@ func (c *checker) state(class, layer int) StateShape {
 		c.fail("class %s holds no recurrent state", k.Name)
 		return StateShape{}
 	}
+	c.that(!k.Checkpoint, "class %s holds checkpoints, not the states themselves", k.Name)
+	if i := c.p.Checkpoints(class); i >= 0 {
+		s, t := *k.State, c.p.Classes[i].State
+		s.Copies = 1
+		c.that(t != nil && s == *t && c.p.Classes[i].Layers == k.Layers && c.p.Classes[i].MaxPages == CheckpointEntries,
+			"class %s keeps no checkpoints of class %s", c.p.Classes[i].Name, k.Name)
+	}
 	return *k.State
 }
 

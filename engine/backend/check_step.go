@@ -7,6 +7,10 @@ type StepError struct{ Field, Why string }
 
 func (e *StepError) Error() string { return fmt.Sprintf("step: %s: %s", e.Field, e.Why) }
 
+func stepError(field, format string, args ...any) error {
+	return &StepError{field, fmt.Sprintf(format, args...)}
+}
+
 // Check says that a launch of p with binding b stays inside the buffers of a
 // set, the vocabulary and the pages of the KV arena of kvBytes: a Device whose
 // kernels do not check bounds calls it in Launch. It reads the inputs once. Its
@@ -91,6 +95,9 @@ func (s *Step) checkTable(c KVClass, ahead, class, seq int, kvBytes int64) error
 			return &StepError{"Pages", fmt.Sprintf("page %d of sequence %d is %d, outside of the arena of %d bytes", block, seq, n, kvBytes)}
 		}
 		return nil
+	}
+	if c.Checkpoint {
+		return s.checkCheckpoints(c, table, seq, from, to, kvBytes)
 	}
 	if c.State != nil {
 		return page(0, 0)

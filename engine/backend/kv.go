@@ -24,6 +24,10 @@ type KVClass struct {
 	// State is what a page holds in place of keys and values: one page a sequence.
 	// nil: the class is of attention.
 	State *StateShape
+	// Checkpoint says that a page holds State as class Of left it after some token, for
+	// prefixes that other sequences begin behind.
+	Checkpoint bool
+	Of         int
 	// SlabBytes and PagesPerSlab place page n: slab n/PagesPerSlab of the KV
 	// arena, page n%PagesPerSlab in it.
 	SlabBytes    int64
@@ -90,18 +94,6 @@ func (c KVClass) PageBytes() int64 {
 		n += int64(c.BlockSize) * 4
 	}
 	return (n + 63) / 64 * 64
-}
-
-// CheckpointBytes is what the state of a sequence takes at one position, for a prefix
-// that others may begin from: a page of one copy. 0 where the class has no State.
-func (c KVClass) CheckpointBytes() int64 {
-	if c.State == nil {
-		return 0
-	}
-	s := *c.State
-	s.Copies = 1
-	c.State = &s
-	return c.PageBytes()
 }
 
 // KOffset is where layer l's K, or its state, begins in a page.

@@ -4,7 +4,9 @@ package backend
 // rows of its sequence, followed by silu: Y[t,c] = silu(Σ W[c,k] · X[t−Kernel+1+k,c]).
 // Rows before the step come from the state of Class, which it moves on: Kernel−1 rows,
 // oldest first; where it has more (steps that verify proposals), the row of position p
-// is p mod ConvRows, so that those before any row of the last step are there.
+// is p mod ConvRows, so that those before any row of the last step are there. Where
+// a class keeps checkpoints of Class, the op begins from them and leaves them as its
+// page table says.
 type Conv struct {
 	X, Y         Value
 	W            WeightID // [cols, Kernel]
@@ -23,7 +25,7 @@ type Conv struct {
 // after position p is copy p mod Copies: each sampled row and the last of a sequence
 // leave theirs, and the next step begins with the one before its first position,
 // however many proposals were kept. Chunks of prefill begin
-// at absolute positions. Y [T,ValueHeads·ValueDim].
+// at absolute positions. Checkpoints are as for Conv. Y [T,ValueHeads·ValueDim].
 type DeltaNet struct {
 	QKV, BA, Y           Value
 	ALog, DtBias         WeightID // [ValueHeads]

@@ -1,18 +1,19 @@
 package cpu
 
 // Conv are the operands of OpConv; Pages.K is the place of the layer's inputs and
-// Pages.Format theirs.
+// Pages.Format theirs. Marks are the checkpoints that a step begins from and leaves: its
+// Table is 0 where there are none.
 type Conv struct {
-	Pages                     Pages
+	Pages, Marks              Pages
 	X, W, Y, Positions, First uintptr
 	Cols, Kernel, Rows        int32
 	_                         int32
 }
 
 // Delta are the operands of OpDelta; Pages.K is the place of the layer's first copy of
-// the matrices.
+// the matrices, Marks.K that of the only copy in a checkpoint.
 type Delta struct {
-	Pages                                          Pages
+	Pages, Marks                                   Pages
 	QKV, BA, ALog, DtBias, Y                       uintptr
 	Positions, First, Rows                         uintptr
 	CopyBytes                                      int64

@@ -214,7 +214,7 @@ typedef struct {
  * conv_rows. */
 enum { VAPP_CONV_KERNEL = 16, VAPP_CONV_COLS = 64 };
 typedef struct {
-	vapp_pages pages;
+	vapp_pages pages, marks;
 	const float *x, *w; /* w [cols, kernel] */
 	float *y;
 	const int32_t *positions, *first;
@@ -224,7 +224,7 @@ typedef struct {
 /* The matrices lie at pages.k, in copies copy_bytes apart. */
 enum { VAPP_DELTA_COLS = 64, VAPP_DELTA_KEYS = 256 };
 typedef struct {
-	vapp_pages pages;
+	vapp_pages pages, marks;
 	const float *qkv, *ba, *a_log, *dt_bias;
 	float *y;
 	const int32_t *positions, *first, *rows; /* rows: those that sample */

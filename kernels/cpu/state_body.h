@@ -6,6 +6,24 @@
 
 static inline uint8_t *state_page(const vapp_pages *p, int64_t seq) { return vapp_page(p, p->table[seq * p->width]) + p->k; }
 
+/* begun is the checkpoint that a sequence's step begins from, marked the one that the state
+ * of its first n tokens is stored to, by a table of backend.KVClass.CheckpointClass; NULL:
+ * none. */
+static inline uint8_t *begun(const vapp_pages *m, int64_t seq)
+{
+	const int32_t *entry = m->table ? m->table + seq * m->width : NULL;
+	return entry && entry[0] >= 0 ? vapp_page(m, entry[0]) + m->k : NULL;
+}
+
+static inline uint8_t *marked(const vapp_pages *m, int64_t seq, int64_t n)
+{
+	const int32_t *entry = m->table ? m->table + seq * m->width : NULL;
+	for (int32_t i = 1; entry && i + 1 < m->width; i += 2)
+		if (entry[i] >= 0 && entry[i + 1] == n)
+			return vapp_page(m, entry[i]) + m->k;
+	return NULL;
+}
+
 /* keep is x as format has it. */
 static inline vf keep(int32_t format, vf x)
 {
@@ -52,23 +70,36 @@ static inline void conv_weights(const float *w, int32_t k, int n, float *out)
 	}
 }
 
+/* mark_inputs stores the last inputs, the oldest first, of a state that ends before end. */
+static void mark_inputs(const vapp_conv *a, uint8_t *mark, const vf *past, int64_t end, int n)
+{
+	int64_t row = a->cols * vapp_element(a->pages.format);
+	for (int64_t j = 0; j < a->kernel - 1; j++) {
+		int64_t pos = end - (a->kernel - 1) + j;
+		if (pos >= 0 || a->conv_rows < a->kernel)
+			vf_narrow(a->pages.format, mark + row_of(a, pos, end) * row, past[j], n);
+	}
+}
+
 /* conv_columns is up to VW columns, n from column col on, of one sequence. */
 static void conv_columns(const vapp_conv *a, int64_t seq, int64_t col, int n)
 {
 	int32_t k = a->kernel, f = a->pages.format;
 	int64_t e = vapp_element(f), first = a->first[seq], rows = a->first[seq + 1] - first;
 	int64_t start = a->positions[first], end = start + rows;
-	uint8_t *page = state_page(&a->pages, seq) + col * e;
+	uint8_t *page = state_page(&a->pages, seq) + col * e, *begin = begun(&a->marks, seq), *mark;
 	float w[VAPP_CONV_KERNEL * VW] = {0};
 	vf past[VAPP_CONV_KERNEL]; /* the last inputs, the oldest first; then the token's own */
 	conv_weights(a->w + col * k, k, n, w);
 	for (int32_t j = 0; j < k - 1; j++) {
 		int64_t pos = start - (k - 1) + j;
-		const uint8_t *row = page + row_of(a, pos, start) * a->cols * e;
+		const uint8_t *row = (begin ? begin + col * e : page) + row_of(a, pos, start) * a->cols * e;
 		float some[VW] = {0};
 		if (pos >= 0 && n < VW)
 			vapp_dequantize(f, row, n, some);
 		past[j] = pos >= 0 && n == VW ? vf_widen(f, row) : vf_load(some);
+		if (begin && a->conv_rows >= k && pos >= 0 && pos >= end - a->conv_rows)
+			vf_narrow(f, page + row_of(a, pos, start) * a->cols * e, past[j], n);
 	}
 	for (int64_t t = 0; t < rows; t++) {
 		vf sum = vf_set(0);
@@ -80,6 +111,8 @@ static void conv_columns(const vapp_conv *a, int64_t seq, int64_t col, int n)
 			vf_narrow(f, page + row_of(a, start + t, end) * a->cols * e, past[k - 1], n);
 		for (int32_t j = 0; j < k - 1; j++)
 			past[j] = past[j + 1];
+		if ((mark = marked(&a->marks, seq, start + t + 1)))
+			mark_inputs(a, mark + col * e, past, start + t + 1, n);
 	}
 	if (a->conv_rows < k)
 		for (int32_t j = 0; j < k - 1; j++)
@@ -176,12 +209,16 @@ typedef struct {
 	int64_t seq, head, token, n;
 } run;
 
-/* copy is where the state after position pos is kept. */
+/* matrix is the head's in a state, copy that in the state after position pos. */
+static float *matrix(const run *r, const uint8_t *state)
+{
+	return (float *)state + r->head * r->a->key_dim * r->a->value_dim;
+}
+
 static float *copy(const run *r, int64_t pos)
 {
 	const vapp_delta *a = r->a;
-	uint8_t *p = state_page(&a->pages, r->seq) + (a->copies > 1 ? pos % a->copies * a->copy_bytes : 0);
-	return (float *)p + r->head * a->key_dim * a->value_dim;
+	return matrix(r, state_page(&a->pages, r->seq) + (a->copies > 1 ? pos % a->copies * a->copy_bytes : 0));
 }
 
 /* sampled says whether a row of the step is among those that sample. */
@@ -212,7 +249,8 @@ static void delta_columns(const run *r, const vapp_call *c, const gates *g, int6
 	int64_t keys = 2 * (int64_t)a->key_heads * dim, cols = keys + a->value_heads * d;
 	float room[VAPP_DELTA_KEYS * WIDE], v[WIDE] = {0}, y[WIDE], *s = room;
 	int64_t stride = WIDE;
-	if (a->copies == 1 && n == WIDE && r->n == 1) {
+	const uint8_t *begin = r->token == a->first[r->seq] ? begun(&a->marks, r->seq) : NULL;
+	if (a->copies == 1 && n == WIDE && r->n == 1 && !begin) {
 		s = copy(r, 0) + col;
 		stride = d;
 		if (pos == 0)
@@ -221,7 +259,7 @@ static void delta_columns(const run *r, const vapp_call *c, const gates *g, int6
 	} else {
 		memset(room, 0, (size_t)dim * sizeof v);
 		if (pos > 0)
-			move(room, WIDE, copy(r, pos - 1) + col, d, dim, n);
+			move(room, WIDE, (begin ? matrix(r, begin) : copy(r, pos - 1)) + col, d, dim, n);
 	}
 	for (int64_t t = 0; t < r->n; t++) {
 		memcpy(v, a->qkv + (r->token + t) * cols + keys + r->head * d + col, (size_t)n * 4);
@@ -230,6 +268,9 @@ static void delta_columns(const run *r, const vapp_call *c, const gates *g, int6
 		int end = t == r->n - 1;
 		if (s == room && (end || (a->copies > 1 && sampled(a, c, r->token + t))))
 			move(copy(r, pos + t) + col, d, room, WIDE, dim, n);
+		const uint8_t *mark = marked(&a->marks, r->seq, pos + t + 1);
+		if (mark)
+			move(matrix(r, mark) + col, d, s, stride, dim, n);
 	}
 }
 

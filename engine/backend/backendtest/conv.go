@@ -24,6 +24,14 @@ func (s *subject) conv(t *testing.T) {
 			}
 		}
 	}
+	for _, drafts := range []int{0, 3} {
+		t.Run(fmt.Sprintf("checkpoints, %d proposals", drafts), func(t *testing.T) {
+			for _, f := range []kernels.Format{kernels.F32, kernels.BF16} {
+				c, _, _ := newConv(f, 100, 4, drafts)
+				c.resume(t, s)
+			}
+		})
+	}
 	t.Run("proposals", func(t *testing.T) {
 		const drafts = 3
 		c, w, x := newConv(kernels.BF16, 48, 4, drafts)

@@ -25,6 +25,14 @@ func (s *subject) delta(t *testing.T) {
 			c.recurrent.test(t, s, want, func(seq, i int) float64 { return bound[seq][i] })
 		})
 	}
+	for _, drafts := range []int{0, 3} {
+		t.Run(fmt.Sprintf("checkpoints, %d proposals", drafts), func(t *testing.T) {
+			for _, c := range []deltaCase{{keyHeads: 2, valueHeads: 4, keyDim: 32, valueDim: 64}, {keyHeads: 1, valueHeads: 2, keyDim: 33, valueDim: 50}} {
+				c.open(drafts)
+				c.resume(t, s)
+			}
+		})
+	}
 	t.Run("proposals", func(t *testing.T) {
 		const drafts = 3
 		c := deltaCase{keyHeads: 2, valueHeads: 4, keyDim: 32, valueDim: 40}

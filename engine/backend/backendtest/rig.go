@@ -108,6 +108,7 @@ type feed struct {
 	tokens  []int32
 	at      int     // position of the first
 	pages   []int32 // of the whole sequence
+	marks   []int32 // its table of checkpoints
 	sampled []int   // which of the tokens sample
 	row     backend.SampleRow
 }
@@ -140,7 +141,9 @@ func (r *rig) fill(set int, feeds []feed) backend.Binding {
 			for i := range table {
 				table[i] = -1
 			}
-			if k.Window == 0 {
+			if k.Checkpoint {
+				copy(table, f.marks)
+			} else if k.Window == 0 {
 				copy(table, f.pages)
 			} else {
 				place(k, f, table)

@@ -18,6 +18,7 @@ type recurrent struct {
 	y       backend.Value
 	width   int // of a result
 	record  func(rec *backend.Recorder) backend.Value
+	marked  bool // a class keeps checkpoints
 }
 
 // total is how many tokens all sequences have.
@@ -42,9 +43,13 @@ func (c *recurrent) inputs(seed uint64, cols int, deviation float64) []float32 {
 func (c *recurrent) rig(t testing.TB, s *subject) *rig {
 	k := backend.KVClass{Name: "state", Layers: 2, State: &c.shape, PagesPerSlab: 2, MaxPages: 1}
 	k.SlabBytes = 2*k.PageBytes() + 64
+	classes, pages := []backend.KVClass{k}, len(c.lengths)+1
+	if c.marked {
+		classes, pages = append(classes, k.CheckpointClass(0, 16)), c.mark(4)
+	}
 	return s.rig(t, plan{
 		tensors: c.tensors, vocab: c.total() + 1, bucket: backend.Bucket{Tokens: c.most, Seqs: len(c.lengths), Samples: c.most},
-		classes: []backend.KVClass{k}, pages: len(c.lengths) + 1,
+		classes: classes, pages: pages,
 		record: func(rec *backend.Recorder) { c.y = c.record(rec) },
 	})
 }
@@ -144,6 +149,72 @@ func (c *recurrent) rollback(t *testing.T, s *subject, want []float32, drafts in
 			t.Fatalf("token %d, column %d: %v, without proposals %v", at+i/c.width, i%c.width, got[i], want[at*c.width+i])
 		}
 	}
+}
+
+// mark is the page of a checkpoint, in slabs of its own.
+func (c *recurrent) mark(i int) int { return (len(c.lengths)+2)/2*2 + i }
+
+// resume begins sequences behind checkpoints that a sequence left: two in a step, and one
+// behind which it went on before. Their own pages hold NaN, and so do the checkpoints'
+// before they are stored to.
+func (c recurrent) resume(t *testing.T, s *subject) {
+	c.marked = true
+	r := c.rig(t, s)
+	want := c.runs(r, []int{0}, []int{c.most})[0]
+	for _, chunks := range [][]int{{c.most}, {1}, {16}, {3, 7, 1, 29, 5}} {
+		for seq := range c.lengths {
+			nan := []int32{int32(c.total())}
+			r.run(feed{tokens: nan, pages: c.page(seq), marks: []int32{-1, int32(c.mark(seq % 4)), 1, -1, 0}})
+		}
+		places := []int32{1, 2, 13, 32}
+		c.resumed(t, r, feed{pages: c.page(0)}, 0, c.lengths[0], chunks, places, want)
+		for i, n := range places {
+			seq := 1 + i%(len(c.lengths)-1)
+			r.run(feed{tokens: []int32{int32(c.total())}, pages: c.page(seq)})
+			f := feed{pages: c.page(seq), marks: []int32{int32(c.mark(i)), -1, 0, -1, 0}}
+			c.resumed(t, r, f, int(n), min(c.lengths[0], int(n)+20), chunks, nil, want)
+		}
+	}
+}
+
+// resumed computes the tokens of sequence 0 from at to end with f's pages, whose first step
+// has f's marks, leaves checkpoints after so many tokens as places say, and compares.
+func (c *recurrent) resumed(t *testing.T, r *rig, f feed, at, end int, chunks []int, places []int32, want []float32) {
+	t.Helper()
+	begin := int32(-1)
+	if f.marks != nil {
+		begin = f.marks[0]
+	}
+	for step := 0; at < end; step++ {
+		n := min(chunks[min(step, len(chunks)-1)], end-at, c.most)
+		f.tokens, f.at, f.marks = c.tokens(0, at, n), at, []int32{begin, -1, 0, -1, 0}
+		inside := 0
+		for i, p := range places {
+			if int(p) > at && int(p) <= at+n {
+				if inside++; inside > backend.CheckpointStores { // the others wait for a shorter step
+					n, inside = places2(places, at)-at, backend.CheckpointStores
+					f.tokens = f.tokens[:n]
+					break
+				}
+				f.marks[2*inside-1], f.marks[2*inside] = int32(c.mark(i)), p
+			}
+		}
+		got := r.floats(c.y, r.run(f).Tokens)
+		if i := bits(got, want[at*c.width:(at+n)*c.width]); i >= 0 {
+			t.Fatalf("in chunks of %v, token %d, column %d: %v, without checkpoints %v", chunks, at+i/c.width, i%c.width, got[i], want[at*c.width+i])
+		}
+		at, begin = at+n, -1
+	}
+}
+
+// places2 is the second place after at.
+func places2(places []int32, at int) int {
+	for i, p := range places {
+		if int(p) > at {
+			return int(places[i+1])
+		}
+	}
+	return at
 }
 
 func (c *recurrent) same(t *testing.T, what string, got, want [][]float32) {

@@ -19,42 +19,110 @@ func (o conv) run(l *launch, _, seq int) error {
 	}
 	n, w := l.cols(o.X), l.vector(o.W)
 	c, stored, _ := l.state(o.Class, o.Layer, seq)
-	f, keep, rows := c.State.ConvFormat, o.Kernel-1, c.State.ConvRows
-	start := int(l.s.Positions[first])
-	at := func(pos, end int) []byte { // of the input of pos, in a step that ends before end
-		if rows > keep {
-			pos %= rows
-		} else {
-			pos -= end - rows
-		}
-		return stored[f.Bytes(int64(pos*n)):]
+	keep, start := o.Kernel-1, int(l.s.Positions[first])
+	own := inputs{stored, c.State, n}
+	marks := l.checkpoints(o.Class, o.Layer, seq)
+	state := make([]float32, keep*n) // [channel][keep]
+	if marks.begin == nil {
+		own.read(state, keep, start)
+	} else {
+		inputs{marks.begin, c.State, n}.read(state, keep, start)
+		own.write(state, keep, start)
 	}
-	state, row := make([]float32, keep*n), make([]float32, n) // [channel][keep]
+	for t := first; t < last; t++ {
+		x, y := rowOf(l.floats(o.X), t, n), rowOf(l.floats(o.Y), t, n)
+		for ch := range y {
+			y[ch] = ref.Conv(w[ch*o.Kernel:(ch+1)*o.Kernel], state[ch*keep:(ch+1)*keep], rounded(c.State.ConvFormat, x[ch]))
+		}
+		end := start + t - first + 1
+		if t >= last-c.State.ConvRows {
+			own.write(state, keep, end)
+		}
+		if page := marks.at(end); page != nil {
+			inputs{page, c.State, n}.write(state, keep, end)
+		}
+	}
+	return nil
+}
+
+// inputs is where a state keeps the last inputs of a convolution of n columns.
+type inputs struct {
+	stored []byte
+	shape  *backend.StateShape
+	n      int
+}
+
+// at is where the input of a position lies, in a state that ends before end.
+func (i inputs) at(pos, end, keep int) []byte {
+	if rows := i.shape.ConvRows; rows > keep {
+		pos %= rows
+	} else {
+		pos -= end - rows
+	}
+	return i.stored[i.shape.ConvFormat.Bytes(int64(pos*i.n)):]
+}
+
+// read loads the keep inputs before end into state [n][keep], where there were so many.
+func (i inputs) read(state []float32, keep, end int) {
+	row := make([]float32, i.n)
 	for k := range keep {
-		if pos := start - keep + k; pos >= 0 {
-			ref.Dequantize(f, at(pos, start), row)
+		if pos := end - keep + k; pos >= 0 {
+			ref.Dequantize(i.shape.ConvFormat, i.at(pos, end, keep), row)
 			for ch, v := range row {
 				state[ch*keep+k] = v
 			}
 		}
 	}
-	for t := first; t < last; t++ {
-		x, y := rowOf(l.floats(o.X), t, n), rowOf(l.floats(o.Y), t, n)
-		for ch := range y {
-			y[ch] = ref.Conv(w[ch*o.Kernel:(ch+1)*o.Kernel], state[ch*keep:(ch+1)*keep], rounded(f, x[ch]))
-		}
-		if rows > keep {
-			ref.Quantize(f, x, at(start+t-first, 0))
-		}
-	}
-	if rows > keep {
-		return nil
-	}
+}
+
+// write stores them. Those before position 0 are zeros where rows are kept in order.
+func (i inputs) write(state []float32, keep, end int) {
+	row := make([]float32, i.n)
 	for k := range keep {
+		pos := end - keep + k
+		if pos < 0 && i.shape.ConvRows > keep {
+			continue
+		}
 		for ch := range row {
 			row[ch] = state[ch*keep+k]
 		}
-		ref.Quantize(f, row, stored[f.Bytes(int64(k*n)):])
+		ref.Quantize(i.shape.ConvFormat, row, i.at(pos, end, keep))
+	}
+}
+
+// checkpoints are what a step begins from and leaves of a layer's state of a sequence.
+type checkpoints struct {
+	begin []byte // nil: the sequence's own state
+	pages [backend.CheckpointStores][]byte
+	after [backend.CheckpointStores]int
+}
+
+func (l *launch) checkpoints(class, layer, seq int) (m checkpoints) {
+	i := l.e.p.Checkpoints(class)
+	if i < 0 {
+		return m
+	}
+	c := l.e.p.Classes[i]
+	table := l.s.Pages[i][seq*c.MaxPages:][:c.MaxPages]
+	page := func(n int32) []byte {
+		if n < 0 {
+			return nil
+		}
+		return l.d.arenas[backend.KV][c.Address(n)+c.KOffset(layer):][:c.State.Bytes()]
+	}
+	m.begin = page(table[0])
+	for k := range m.pages {
+		m.pages[k], m.after[k] = page(table[1+2*k]), int(table[2+2*k])
+	}
+	return m
+}
+
+// at is the page that the state of the first n tokens is stored to; nil: none.
+func (m *checkpoints) at(n int) []byte {
+	for k, page := range m.pages {
+		if page != nil && m.after[k] == n {
+			return page
+		}
 	}
 	return nil
 }
@@ -87,7 +155,13 @@ func (o deltaNet) run(l *launch, _, i int) error {
 		return rowOf(all[pos%c.State.Copies*size:][:size], h, o.KeyDim*o.ValueDim)
 	}
 	state := make([]float32, o.KeyDim*o.ValueDim)
-	if start > 0 {
+	marks := l.checkpoints(o.Class, o.Layer, seq)
+	marked := func(page []byte) []float32 {
+		return rowOf(floats(page[c.State.ConvBytes():]), h, o.KeyDim*o.ValueDim)
+	}
+	if marks.begin != nil {
+		copy(state, marked(marks.begin))
+	} else if start > 0 {
 		copy(state, after(start-1))
 	}
 	keys, group := o.KeyHeads*o.KeyDim, o.ValueHeads/o.KeyHeads
@@ -100,6 +174,9 @@ func (o deltaNet) run(l *launch, _, i int) error {
 		})
 		if t == last-1 || c.State.Copies > 1 && slices.Contains(l.s.Rows[:l.b.Samples], int32(t)) {
 			copy(after(start+t-first), state)
+		}
+		if page := marks.at(start + t - first + 1); page != nil {
+			copy(marked(page), state)
 		}
 	}
 	return nil
