@@ -20,6 +20,9 @@ func (p *Pool) checkClass(ci int) error {
 	refs := make([]int32, len(c.pages))
 	for t := range p.tables {
 		part, held := &t.parts[ci], 0
+		if ci == p.marked {
+			t.marks.owned(refs)
+		}
 		for b, n := range part.pages {
 			if n == none || b < part.low {
 				continue

@@ -39,6 +39,30 @@ func TestCheckSees(t *testing.T) {
 	}
 }
 
+// TestCheckSeesCheckpoints is the same of pages that states are begun from and stored to.
+func TestCheckSeesCheckpoints(t *testing.T) {
+	for name, spoil := range map[string]func(m *marks){
+		"lost begin": func(m *marks) { m.begin = none },
+		"lost store": func(m *marks) { m.stores = nil },
+		"shared":     func(m *marks) { m.stores[0].page = m.begin },
+	} {
+		p := NewPool(layoutOf(t, fullSpec, stateSpec, markSpec), 12, true)
+		p.Free(marked(t, p, "", ids(17, 0)))
+		tab := p.NewTable("")
+		if n := p.Match(tab, ids(30, 0)); n != 16 || !p.Extend(tab, n, 30, 30) {
+			t.Fatalf("matched %d", n)
+		}
+		p.Mark(tab, ids(30, 0), 16, 30, 30)
+		if err := p.Check(); err != nil || len(tab.marks.stores) != 1 {
+			t.Fatal(err, tab.marks)
+		}
+		spoil(&tab.marks)
+		if p.Check() == nil {
+			t.Errorf("%s: not seen", name)
+		}
+	}
+}
+
 // TestAloneAlwaysFits: in SequenceSlabs slabs one sequence runs to its end, in
 // whatever chunks, once what was cached is dropped.
 func TestAloneAlwaysFits(t *testing.T) {
@@ -47,6 +71,7 @@ func TestAloneAlwaysFits(t *testing.T) {
 		{fullSpec, fartherSpec},
 		{fullSpec, {"small", Window, 60 << 10, 4, 21, 0}, wideSpec},
 		{{"small", Full, 60 << 10, 2, 0, 0}, {"window", Window, 130 << 10, 4, 40, 0}, stateSpec},
+		{fullSpec, stateSpec, markSpec},
 	} {
 		for seed := range uint64(6) {
 			const tokens = 150

@@ -50,6 +50,9 @@ func NewLayout(specs []Spec) (Layout, error) {
 		return w < waste || w == waste && size < best
 	}
 	for _, s := range specs {
+		if s.Kind == Checkpoint {
+			continue // it takes what slabs there are
+		}
 		first, last := (least+s.PageBytes-1)/s.PageBytes, most/s.PageBytes
 		stride := max(1, (last-first)/candidates)
 		for n := first; n <= last; n += stride {
@@ -70,6 +73,9 @@ func NewLayout(specs []Spec) (Layout, error) {
 func wasted(specs []Spec, size int64) float64 {
 	var w float64
 	for _, s := range specs {
+		if s.Kind == Checkpoint {
+			continue
+		}
 		w += float64(size%s.PageBytes) / float64(size)
 	}
 	return w
@@ -152,7 +158,9 @@ func (l Layout) Sequences(slabs, tokens int) int {
 	}
 	most := math.MaxInt
 	for c := range l.Specs {
-		most = min(most, l.Pages(c, slabs)/l.SequencePages(c, tokens))
+		if n := l.SequencePages(c, tokens); n > 0 {
+			most = min(most, l.Pages(c, slabs)/n)
+		}
 	}
 	return sort.Search(most+1, func(n int) bool { return !fits(n) }) - 1
 }

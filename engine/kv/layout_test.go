@@ -61,7 +61,7 @@ func TestSlabsStaySmall(t *testing.T) {
 
 func TestLayoutRefuses(t *testing.T) {
 	for field, s := range map[string]Spec{
-		"kind":       {Kind: 3, PageBytes: 1, BlockSize: 1},
+		"kind":       {Kind: 4, PageBytes: 1, BlockSize: 1},
 		"page bytes": {PageBytes: 0, BlockSize: 1},
 		"block size": {PageBytes: 1, BlockSize: 0},
 		"window":     {Kind: Window, PageBytes: 1, BlockSize: 1},

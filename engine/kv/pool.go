@@ -21,9 +21,13 @@ type Pool struct {
 	tables  map[*Table]struct{} // those that may own pages
 	groups  []int               // block sizes; the classes of one share a hash chain
 	freed   uint64
-	need    []int  // scratch of Extend: pages to take
-	was     []int  // scratch of Extend: blocks before
-	buf     []byte // scratch of hashing
+	marked  int      // the class of checkpoints, or none
+	most    int      // checkpoints at most
+	every   int      // tokens from one to the next within a sequence
+	storing []*Table // those with checkpoints that are not committed, the oldest first
+	need    []int    // scratch of Extend: pages to take
+	was     []int    // scratch of Extend: blocks before
+	buf     []byte   // scratch of hashing
 }
 
 // class is the state of one class of page.
@@ -63,6 +67,7 @@ func NewPool(l Layout, slabs int, caching bool) *Pool {
 		layout: l, caching: caching, idle: empty,
 		slabs: make([]slab, slabs), near: make([]link, slabs), rest: make([]link, slabs),
 		tables: map[*Table]struct{}{}, need: make([]int, len(l.Specs)), was: make([]int, len(l.Specs)),
+		marked: l.marked(), most: l.Checkpoints(slabs), every: max(1, l.CheckpointEvery()),
 	}
 	for i := range slabs {
 		p.slabs[i].class = none

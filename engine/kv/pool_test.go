@@ -23,6 +23,8 @@ type sim struct {
 	rng     *rand.Rand
 	content []map[int32]string // per class: page → the sequence up to its block's end
 	seqs    []*simSeq
+
+	marked, begun int // checkpoints left, sequences that began from one
 }
 
 func newSim(t testing.TB, specs []Spec, slabs int, seed uint64) *sim {
@@ -58,11 +60,19 @@ func (s *sim) compute(q *simSeq, sure, to, kept int) (bool, error) {
 		q.done, q.most = 0, 0
 		return false, nil
 	}
+	s.pool.Mark(q.t, q.tokens, q.done, sure, 1+s.rng.IntN(len(q.tokens)))
 	if err := s.verify(q); err != nil {
 		return false, fmt.Errorf("before storing %d: %w", to, err)
 	}
 	for c, spec := range s.pool.layout.Specs {
 		if spec.Kind == State {
+			s.content[c][q.t.Pages(c)[0]] = text(q, sure+kept)
+			continue
+		}
+		if spec.Kind == Checkpoint {
+			if err := s.mark(c, q, sure); err != nil {
+				return false, err
+			}
 			continue
 		}
 		for b := q.done / spec.BlockSize; b < spec.blocks(to); b++ {
@@ -84,6 +94,36 @@ func (s *sim) compute(q *simSeq, sure, to, kept int) (bool, error) {
 	return true, nil
 }
 
+// mark stores the checkpoints that the step leaves.
+func (s *sim) mark(c int, q *simSeq, to int) error {
+	table := q.t.Pages(c)
+	for i := 1; i < len(table); i += 2 {
+		page, n := table[i], int(table[i+1])
+		if page < 0 {
+			continue
+		}
+		if n <= q.done || n > to || n%s.pool.layout.Specs[c].BlockSize != 0 || page == table[0] || s.pool.classes[c].pages[page].hashed {
+			return fmt.Errorf("positions %d to %d leave a checkpoint of %d tokens in page %d: %v", q.done, to, n, page, table)
+		}
+		s.content[c][page] = text(q, n)
+		s.marked++
+	}
+	return nil
+}
+
+// state says that the state that q goes on from is that of its tokens.
+func (s *sim) state(c int, q *simSeq) error {
+	page, held := q.t.Pages(c)[0], s.content[c]
+	if m := s.pool.marked; m != none && q.t.Pages(m)[0] >= 0 && q.t.marks.from == q.done {
+		page, held = q.t.Pages(m)[0], s.content[m]
+		s.begun++
+	}
+	if want := text(q, q.done); q.done > 0 && held[page] != want {
+		return fmt.Errorf("state in page %d is of %q, want %q", page, held[page], want)
+	}
+	return nil
+}
+
 // stored says that a step up to position to leaves out no page that a later one reads
 // where it stores: it stores what its last position sees.
 func (s *sim) stored(q *simSeq, to int) error {
@@ -98,7 +138,12 @@ func (s *sim) stored(q *simSeq, to int) error {
 // verify says that every page a next position reads holds what q computed.
 func (s *sim) verify(q *simSeq) error {
 	for c, spec := range s.pool.layout.Specs {
-		if spec.Kind == State {
+		if spec.Kind == State && len(q.t.Pages(c)) > 0 {
+			if err := s.state(c, q); err != nil {
+				return err
+			}
+		}
+		if spec.Kind == State || spec.Kind == Checkpoint {
 			continue
 		}
 		for b := spec.kept(q.done); b < spec.blocks(q.done); b++ {
@@ -177,6 +222,8 @@ var (
 	aheadSpec   = Spec{Name: "ahead", Kind: Window, PageBytes: 600 << 10, BlockSize: 4, Window: 6, Ahead: 4}
 	fartherSpec = Spec{Name: "farther", Kind: Window, PageBytes: 600 << 10, BlockSize: 2, Window: 21, Ahead: 7}
 	stateSpec   = Spec{Name: "state", Kind: State, PageBytes: 700 << 10}
+	markSpec    = Spec{Name: "checkpoint", Kind: Checkpoint, PageBytes: 650 << 10, BlockSize: 4}
+	bigMarkSpec = Spec{Name: "checkpoint", Kind: Checkpoint, PageBytes: 650 << 10, BlockSize: 8}
 )
 
 func TestPoolAtRandom(t *testing.T) {
@@ -188,14 +235,21 @@ func TestPoolAtRandom(t *testing.T) {
 		{fullSpec, stateSpec},
 		{fullSpec, aheadSpec},
 		{aheadSpec, fartherSpec},
+		{fullSpec, stateSpec, markSpec},
+		{fullSpec, markSpec, aheadSpec, stateSpec},
+		{fullSpec, stateSpec, wideSpec, bigMarkSpec},
+		{stateSpec, markSpec},
 	} {
+		var marked, begun int
 		for seed := range uint64(4) {
 			s := newSim(t, specs, 3+int(seed)*4, seed)
+			s.pool.every = 8
 			for i := range 700 {
 				if err := s.step(); err != nil {
 					t.Fatalf("%d classes, seed %d, step %d: %v", len(specs), seed, i, err)
 				}
 			}
+			marked, begun = marked+s.marked, begun+s.begun
 			for _, q := range s.seqs {
 				s.pool.Free(q.t)
 			}
@@ -206,6 +260,9 @@ func TestPoolAtRandom(t *testing.T) {
 			if n := len(s.pool.unlent); n != s.pool.Slabs() || s.pool.Share() != 0 {
 				t.Fatalf("%d of %d slabs came back", n, s.pool.Slabs())
 			}
+		}
+		if slices.ContainsFunc(specs, func(s Spec) bool { return s.Kind == Checkpoint }) && (marked < 40 || begun < 4) {
+			t.Errorf("%d classes: %d checkpoints were left and %d begun from: that tests too little", len(specs), marked, begun)
 		}
 	}
 }

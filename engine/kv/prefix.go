@@ -55,8 +55,8 @@ func (p *Pool) find(t *Table, c *class, b int, tokens []int32) (int32, bool) {
 
 // Match gives t, which has no pages, those of the longest prefix of tokens that
 // every class still holds, and returns its length: whole blocks, and never all
-// of the tokens, since the last one must be computed to draw from. A State class
-// keeps no prefixes, so that its models match nothing.
+// of the tokens, since the last one must be computed to draw from. Where there are
+// states, it is the longest with a checkpoint at its end.
 func (p *Pool) Match(t *Table, tokens []int32) int {
 	if !p.caching || len(tokens) < 2 {
 		return 0
@@ -68,6 +68,9 @@ func (p *Pool) Match(t *Table, tokens []int32) int {
 	p.tables[t] = struct{}{}
 	for i := range t.parts {
 		c, part := &p.classes[i], &t.parts[i]
+		if c.spec.Kind == State || c.spec.Kind == Checkpoint {
+			continue
+		}
 		part.low, part.sealed = c.spec.kept(n), n/c.spec.BlockSize
 		part.stale = part.low
 		for b := range part.sealed {
@@ -81,24 +84,48 @@ func (p *Pool) Match(t *Table, tokens []int32) int {
 			part.held++
 		}
 	}
+	if p.marked != none {
+		p.begin(t, tokens, n)
+	}
 	return n
 }
 
 // longest is the length of the longest prefix, below len(tokens), that all
-// classes hold as far as a position after it reads it.
+// classes hold as far as a position after it reads it, in whole blocks.
 func (p *Pool) longest(t *Table, tokens []int32) int {
-	n := len(tokens) - 1
+	n, states := len(tokens)-1, false
 	for i := range p.classes {
-		if c := &p.classes[i]; c.spec.Kind == Full {
+		c := &p.classes[i]
+		if c.spec.Kind == Full {
 			n = p.prefix(t, c, tokens, n)
-		} else if c.spec.Kind == State {
+		}
+		states = states || c.spec.Kind == State
+	}
+	n = p.windows(t, tokens, n)
+	if p.marked == none {
+		if states {
 			return 0
 		}
+		return n
 	}
+	t.marks.branch = n - n%p.classes[p.marked].spec.BlockSize
+	for was := -1; n != was && n > 0; {
+		was = n
+		n = p.windows(t, tokens, p.place(t, tokens, n))
+	}
+	return n
+}
+
+// windows is the largest length up to n, in whole blocks of every class, of which each
+// window class holds the end.
+func (p *Pool) windows(t *Table, tokens []int32, n int) int {
 	for was := -1; n != was && n > 0; {
 		was = n
 		for i := range p.classes {
 			c := &p.classes[i]
+			if c.spec.Kind == State {
+				continue
+			}
 			n -= n % c.spec.BlockSize
 			if c.spec.Kind == Window {
 				n = p.suffix(t, c, tokens, n)
@@ -131,15 +158,15 @@ func (p *Pool) suffix(t *Table, c *class, tokens []int32, n int) int {
 	return end * c.spec.BlockSize
 }
 
-// Seal makes findable the full blocks among the first done tokens, which must
-// have been computed. A block that another page already holds stays private.
+// Seal makes findable the full blocks among the first done tokens, and the checkpoints
+// behind them, which must have been computed. A block that another page already holds stays private.
 func (p *Pool) Seal(t *Table, tokens []int32, done int) {
 	if !p.caching {
 		return
 	}
 	for i := range t.parts {
 		c, part := &p.classes[i], &t.parts[i]
-		if c.group == none {
+		if c.spec.Kind == State || c.spec.Kind == Checkpoint {
 			continue
 		}
 		for ; (part.sealed+1)*c.spec.BlockSize <= done; part.sealed++ {
@@ -153,5 +180,8 @@ func (p *Pool) Seal(t *Table, tokens []int32, done int) {
 				c.pages[n].hashed, c.pages[n].key = true, key
 			}
 		}
+	}
+	if p.marked != none {
+		p.sealMarks(t, tokens, done)
 	}
 }

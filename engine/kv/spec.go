@@ -11,9 +11,10 @@ type Kind uint8
 
 // The kinds.
 const (
-	Full   Kind = iota // every token's K and V stay
-	Window             // the last Window tokens stay
-	State              // one page a sequence, whatever its length
+	Full       Kind = iota // every token's K and V stay
+	Window                 // the last Window tokens stay
+	State                  // one page a sequence, whatever its length
+	Checkpoint             // pages of states after prefixes that other sequences begin behind
 )
 
 // String is the word that plans print.
@@ -24,14 +25,14 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
-var kindNames = [...]string{"full", "window", "state"}
+var kindNames = [...]string{"full", "window", "state", "checkpoint"}
 
 // Spec is one class of page.
 type Spec struct {
 	Name      string
 	Kind      Kind
 	PageBytes int64
-	BlockSize int // tokens a page holds; 0 for State
+	BlockSize int // tokens a page holds; 0 for State; of a Checkpoint what its positions are multiples of
 	// Window is how many tokens a query sees, itself included; 0 unless Kind is
 	// Window.
 	Window int
@@ -64,8 +65,8 @@ func (s Spec) check() error {
 		return &SpecError{s.Name, field, v, want}
 	}
 	switch {
-	case s.Kind > State:
-		return wrong("kind", int64(s.Kind), "full, window or state")
+	case s.Kind > Checkpoint:
+		return wrong("kind", int64(s.Kind), "full, window, state or checkpoint")
 	case s.PageBytes < 1 || s.PageBytes > maxPageBytes:
 		return wrong("page bytes", s.PageBytes, "1 to 2^42")
 	case s.Kind != State && (s.BlockSize < 1 || s.BlockSize > maxBlockSize):
@@ -86,8 +87,11 @@ func (s Spec) check() error {
 
 // blocks is how many blocks n tokens take.
 func (s Spec) blocks(n int) int {
-	if s.Kind == State {
+	switch s.Kind {
+	case State:
 		return 1
+	case Checkpoint:
+		return 0
 	}
 	return n/s.BlockSize + (n%s.BlockSize+s.BlockSize-1)/s.BlockSize
 }

@@ -6,7 +6,8 @@ package kv
 // appended to, never changed.
 type Table struct {
 	salt  string
-	parts []part  // per class
+	parts []part // per class
+	marks marks
 	chain [][]Key // per group of block size: hashes of full blocks
 }
 
@@ -22,17 +23,30 @@ type part struct {
 // NewTable makes the table of a sequence. Sequences of different salt never share
 // a page.
 func (p *Pool) NewTable(salt string) *Table {
-	return &Table{salt: salt, parts: make([]part, len(p.classes)), chain: make([][]Key, len(p.groups))}
+	t := &Table{salt: salt, parts: make([]part, len(p.classes)), chain: make([][]Key, len(p.groups))}
+	t.marks = marks{class: p.marked, table: make([]int32, Entries), begin: none}
+	clearTable(t.marks.table)
+	return t
 }
 
 // Pages is the page table of a class: one page number a block, −1 where a
-// window has left the block behind. It is for the step that was last prepared by
-// Extend, and valid until the Pool changes.
-func (t *Table) Pages(class int) []int32 { return t.parts[class].pages }
+// window has left the block behind. Of checkpoints it is the page that the step begins
+// from in place of the sequence's own state, then Stores pairs of a page that it stores a
+// state to and of how many tokens that is the state; −1: no page. It is for the step that
+// was last prepared by Extend and Mark, and valid until the Pool changes.
+func (t *Table) Pages(class int) []int32 {
+	if class == t.marks.class {
+		return t.marks.table
+	}
+	return t.parts[class].pages
+}
 
 // Held is how many pages t owns, over all classes.
 func (t *Table) Held() int {
-	var n int
+	n := len(t.marks.stores)
+	if t.marks.begin != none {
+		n++
+	}
 	for i := range t.parts {
 		n += t.parts[i].held
 	}
@@ -59,6 +73,7 @@ func (p *Pool) Need(t *Table, tokens int, need []int) {
 // pages and t got none; the caller asks again for the same from and sure within
 // the same step, or frees t.
 func (p *Pool) Extend(t *Table, from, sure, to int) bool {
+	p.begun(t, from)
 	lacking := false
 	for i := range t.parts {
 		c, part := &p.classes[i], &t.parts[i]
@@ -72,7 +87,7 @@ func (p *Pool) Extend(t *Table, from, sure, to int) bool {
 	if !lacking {
 		return true
 	}
-	if !p.Fits(p.need) {
+	if !p.Fits(p.need) && !(p.abandon() && p.Fits(p.need)) {
 		return false
 	}
 	p.tables[t] = struct{}{}
@@ -165,5 +180,6 @@ func (p *Pool) Free(t *Table) {
 		}
 		t.parts[i] = part{pages: held.pages[:0]}
 	}
+	p.freeMarks(t)
 	delete(p.tables, t)
 }
