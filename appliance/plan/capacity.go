@@ -33,7 +33,7 @@ type Capacity struct {
 // Class is a class of KV page.
 type Class struct {
 	Name          string `json:"name"`
-	Kind          string `json:"kind"` // full, window, state
+	Kind          string `json:"kind"` // full, window, state, checkpoint
 	Format        string `json:"format"`
 	Layers        int    `json:"layers"`
 	Window        int    `json:"window,omitempty"`          // tokens
@@ -44,6 +44,10 @@ type Class struct {
 	PagesPerSlab  int    `json:"pages_per_slab"`
 	Pages         int    `json:"pages"`          // if it had all slabs
 	SequencePages int    `json:"sequence_pages"` // of one sequence of maxModelLen, at steady state
+	// Checkpoints is how many are kept at most, CheckpointEvery how many tokens lie
+	// between two of a sequence.
+	Checkpoints     int `json:"checkpoints,omitempty"`
+	CheckpointEvery int `json:"checkpoint_every,omitempty"`
 }
 
 // Fit is how many sequences of a length the arena carries.
@@ -83,6 +87,9 @@ func (w want) capacity(o engine.Options, a *engine.Account) Capacity {
 		} else {
 			cl.BytesPerToken = exact(k, 1)
 		}
+		if k.Checkpoint {
+			cl.Checkpoints, cl.CheckpointEvery = a.KV.Checkpoints(slabs), a.KV.CheckpointEvery()
+		}
 		c.Classes = append(c.Classes, cl)
 	}
 	granted := max(o.KVBytes, w.kvCache)
@@ -114,6 +121,9 @@ func ideal(classes []backend.KVClass, tokens int) float64 {
 		kept := tokens
 		if c.Window > 0 {
 			kept = min(kept, c.Window)
+		}
+		if c.Checkpoint {
+			continue // no sequence needs one
 		}
 		n += float64(exact(c, kept))
 	}

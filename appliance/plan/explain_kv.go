@@ -35,8 +35,11 @@ func (p *Plan) explainClass(e *Explanation, name string) {
 			e.step("convolution: %d inputs × %s channels %v = %s a layer", s.ConvRows, Group(int64(s.ConvCols)), s.ConvFormat, bytesOf(s.ConvBytes()))
 			e.step("matrices: %s × %d heads × %d × %d × 4 B = %s a layer", copies(s.Copies), s.Heads, s.Rows, s.Cols, bytesOf(int64(s.Copies)*s.MatrixBytes()))
 			e.step("× %s = %s", numberOf(k.Layers, "layer"), bytesOf(int64(k.Layers)*s.Bytes()))
+			if k.Checkpoint {
+				p.explainCheckpoints(e, cl)
+				return
+			}
 			e.step("one page a sequence, whatever its length")
-			e.step("a checkpoint, from which other prompts could begin, would take %s; the engine keeps none, and none is planned", bytesOf(k.CheckpointBytes()))
 			return
 		}
 		key := k.HeadDim
@@ -51,6 +54,14 @@ func (p *Plan) explainClass(e *Explanation, name string) {
 		e.step("a page: %d tokens × %s B%s, up to 64 B = %s", k.BlockSize, Group(cl.BytesPerToken), plane, bytesOf(cl.PageBytes))
 		e.step("a sequence of %s tokens: %s", Group(int64(p.Options.MaxModelLen)), pagesRule(p.Account.KV, i, p.Options.MaxModelLen))
 	}
+}
+
+// explainCheckpoints is what the engine keeps of states for prefixes.
+func (p *Plan) explainCheckpoints(e *Explanation, cl Class) {
+	e.step("what prompts with the same beginning begin from: one at the last whole block of each prompt, where two prompts part, and every %s tokens", Group(int64(cl.CheckpointEvery)))
+	e.step("%s tokens: as many as take the bytes of a checkpoint in the classes that keep every token, at least 16 blocks", Group(int64(cl.CheckpointEvery)))
+	e.step("at most ⌊%s slabs / 4⌋ × %d a slab = %s (at least one slab's); those that were not used for longest go first", Group(int64(p.Capacity.Slabs)), cl.PagesPerSlab, Group(int64(cl.Checkpoints)))
+	e.step("they take what sequences leave of the arena and are evicted for them, so that no figure of capacity counts any")
 }
 
 func copies(n int) string {
@@ -81,6 +92,9 @@ func (p *Plan) explainConcurrency(e *Explanation) {
 	e.Value, e.Source = fmt.Sprintf("%.2fx at %s tokens, %s tokens", c.Concurrency, Group(int64(n)), Group(c.Tokens)), fromPool
 	var sum []string
 	for i, cl := range c.Classes {
+		if cl.CheckpointEvery > 0 {
+			continue
+		}
 		e.step("%s: %s", cl.Name, pagesRule(p.Account.KV, i, n))
 		sum = append(sum, fmt.Sprintf("%s / %d", Group(int64(cl.SequencePages)), cl.PagesPerSlab))
 	}

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"vapp.dev/engine/kv"
 )
 
 // TextWidth is the width that Text prints to, in columns.
@@ -117,7 +119,10 @@ func (p *Plan) fits(t *text) {
 // String says how a class is cut: layers, what a token takes, pages, slabs.
 func (c Class) String() string {
 	s := fmt.Sprintf("%s: %s × ", c.Name, numberOf(c.Layers, "layer"))
-	if c.Kind == "state" {
+	if c.Kind == kv.Checkpoint.String() {
+		return s + fmt.Sprintf("%s of state behind a prefix, every %s tokens, at most %s; evicted for sequences", Size(c.StateBytes/int64(c.Layers)), Group(int64(c.CheckpointEvery)), Group(int64(c.Checkpoints)))
+	}
+	if c.Kind == kv.State.String() {
 		return s + fmt.Sprintf("%s of state a sequence, %d a slab", Size(c.StateBytes/int64(c.Layers)), c.PagesPerSlab)
 	}
 	s += fmt.Sprintf("%s a token, pages of %d tokens %s, %d a slab", Size(c.BytesPerToken/int64(c.Layers)), c.BlockSize, Size(c.PageBytes), c.PagesPerSlab)

@@ -253,9 +253,6 @@ func (w want) warnings() []string {
 	if b := m.Source.Build; b.Pipe.World > 1 {
 		out = append(out, fmt.Sprintf("pipeline: the ledger is that of rank %d of %d, which holds the most", b.Pipe.Rank, b.Pipe.World))
 	}
-	if w.hasState() && w.options.PrefixCaching {
-		out = append(out, "prefix caching: the engine keeps no checkpoints of recurrent state, so that prompts of this model share no prefix; none are planned")
-	}
 	if f.TotalBytes <= 0 {
 		out = append(out, "the machine's memory is unknown: whether the ledger fits was not checked")
 	}
@@ -268,9 +265,4 @@ func (w want) warnings() []string {
 // converts says that quantization at load changes at least one weight.
 func converts(m *engine.Model) bool {
 	return slices.ContainsFunc(m.Family.Weights(), func(s backend.WeightSpec) bool { return s.Target != kernels.Invalid })
-}
-
-// hasState says that a class of the model's memory is recurrent.
-func (w want) hasState() bool {
-	return slices.ContainsFunc(w.in.Model.Family.Classes(w.options.BlockSize, w.options.KVFormat), func(c backend.KVClass) bool { return c.State != nil })
 }

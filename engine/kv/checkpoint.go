@@ -17,6 +17,7 @@ type marks struct {
 	table  []int32 // of the step that was last prepared: see Pages
 	begin  int32   // the page that the sequence begins from, owned until the step after
 	from   int     // the position that it begins at
+	step   int     // the first position of the step that was last prepared
 	branch int     // tokens that other classes still held, where there was no checkpoint
 	stores []store // in order of their positions
 }
@@ -131,11 +132,13 @@ func (p *Pool) begin(t *Table, tokens []int32, n int) {
 }
 
 // begun prepares t's table of checkpoints for a step that begins at from: the step after
-// the first does not read the page that the sequence began from.
+// the first does not read the page that the sequence began from. What is prepared once
+// more, for proposed tokens, stays as it is.
 func (p *Pool) begun(t *Table, from int) {
-	if p.marked == none {
+	if p.marked == none || t.marks.step == from {
 		return
 	}
+	t.marks.step = from
 	if t.marks.begin != none && from > t.marks.from {
 		p.release(&p.classes[p.marked], t.marks.begin)
 		t.marks.begin = none
@@ -144,14 +147,18 @@ func (p *Pool) begun(t *Table, from int) {
 	t.marks.table[0] = t.marks.begin
 }
 
+// Unread says that the state that t goes on from at position n is not in a page of its own
+// but in the checkpoint that the sequence begins from, which no step has read yet.
+func (t *Table) Unread(n int) bool { return t.marks.begin != none && n == t.marks.from }
+
 func clearTable(table []int32) {
 	for i := range table {
 		table[i] = none
 	}
 }
 
-// place is the largest length up to n behind which there is a checkpoint.
-func (p *Pool) place(t *Table, tokens []int32, n int) int {
+// latest is the largest length up to n behind which there is a checkpoint.
+func (p *Pool) latest(t *Table, tokens []int32, n int) int {
 	c := &p.classes[p.marked]
 	for b := n/c.spec.BlockSize - 1; b >= 0; b-- {
 		if _, ok := p.find(t, c, b, tokens); ok {
@@ -218,7 +225,7 @@ func (p *Pool) freeMarks(t *Table) {
 		p.release(&p.classes[p.marked], t.marks.begin)
 	}
 	clearTable(t.marks.table)
-	t.marks.begin, t.marks.branch = none, 0
+	t.marks.begin, t.marks.branch, t.marks.step = none, 0, none
 }
 
 // owned adds the pages that t owns in the class to refs.

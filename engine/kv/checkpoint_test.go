@@ -85,7 +85,7 @@ func TestCheckpointPages(t *testing.T) {
 	tokens := ids(40, 0)
 	tab := p.NewTable("")
 	n := p.Match(tab, tokens)
-	for _, c := range []struct{ from, to, begins, stores int }{{n, 30, 1, 0}, {30, 38, 0, 1}, {38, 40, 0, 0}} {
+	for _, c := range []struct{ from, to, begins, stores int }{{n, 30, 1, 0}, {30, 31, 0, 0}, {31, 40, 0, 1}} {
 		if !p.Extend(tab, c.from, c.to, c.to) {
 			t.Fatal("no room")
 		}
@@ -111,11 +111,20 @@ func TestCheckpointPages(t *testing.T) {
 	if u := p.Usage(2); u.Used != 1 {
 		t.Errorf("a checkpoint of 36 tokens is sealed when 35 are known: %+v", u)
 	}
+	again := p.NewTable("again")
+	if !p.Extend(again, 0, 12, 12) {
+		t.Fatal("no room")
+	}
+	p.Mark(again, ids(12, 0), 0, 12, 12)
+	p.Free(again)
+	if err := p.Check(); err != nil || p.Usage(2).Used != 1 {
+		t.Errorf("%v: %+v after a sequence was freed before its commit", err, p.Usage(2))
+	}
 	// Others want everything that is left.
 	rest := p.NewTable("rest")
 	for n := 4; p.Extend(rest, n-4, n, n); n += 4 {
 	}
-	if err := p.Check(); err != nil || len(tab.marks.stores) != 0 || p.Usage(2).Used != 0 {
+	if err := p.Check(); err != nil || len(tab.marks.stores) != 0 || slices.Max(tab.Pages(2)) != none || p.Usage(2).Used != 0 {
 		t.Errorf("%v: %+v keeps a page that another sequence lacks", err, tab.marks)
 	}
 	p.Seal(tab, tokens, 40)

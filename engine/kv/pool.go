@@ -155,7 +155,39 @@ func (p *Pool) take(ci int) (int32, bool) {
 		p.forget(p.idle.head)
 		p.lend(ci)
 	}
-	si := c.avail.head
+	return p.fresh(c, c.avail.head), true
+}
+
+// takeClose is take in the order that Fits counts on: pages of slabs that have owned ones
+// go first, cached ones among them, so that no slab is taken that another class needs. It
+// looks at all slabs.
+func (p *Pool) takeClose(ci int) (int32, bool) {
+	c := &p.classes[ci]
+	for si := range p.slabs {
+		if s := &p.slabs[si]; s.class == int32(ci) && s.used > 0 && s.used+s.cached < c.per {
+			return p.fresh(c, int32(si)), true
+		}
+	}
+	for n := c.lru.head; n != none; n = c.links[n].next {
+		if p.slabs[n/c.per].used > 0 {
+			p.uncache(c, n)
+			p.own(c, n)
+			return n, true
+		}
+	}
+	if len(p.unlent) == 0 {
+		if p.idle.head == none {
+			return none, false
+		}
+		p.forget(p.idle.head)
+	}
+	si := p.unlent[len(p.unlent)-1]
+	p.lend(ci)
+	return p.fresh(c, si), true
+}
+
+// fresh owns a free page of a slab.
+func (p *Pool) fresh(c *class, si int32) int32 {
 	s := &p.slabs[si]
 	n := s.free
 	if n != none {
@@ -165,7 +197,7 @@ func (p *Pool) take(ci int) (int32, bool) {
 		s.bump++
 	}
 	p.own(c, n)
-	return n, true
+	return n
 }
 
 // lend gives class ci a slab that no class has.

@@ -56,6 +56,9 @@ func text(q *simSeq, n int) string {
 // sure on are of proposed tokens, of which kept turn out right.
 func (s *sim) compute(q *simSeq, sure, to, kept int) (bool, error) {
 	if !s.pool.Extend(q.t, q.done, sure, to) {
+		if s.pool.Fits(s.pool.need) {
+			return false, fmt.Errorf("%v pages fit and were not given", s.pool.need)
+		}
 		s.pool.Free(q.t)
 		q.done, q.most = 0, 0
 		return false, nil

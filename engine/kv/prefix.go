@@ -111,7 +111,7 @@ func (p *Pool) longest(t *Table, tokens []int32) int {
 	t.marks.branch = n - n%p.classes[p.marked].spec.BlockSize
 	for was := -1; n != was && n > 0; {
 		was = n
-		n = p.windows(t, tokens, p.place(t, tokens, n))
+		n = p.windows(t, tokens, p.latest(t, tokens, n))
 	}
 	return n
 }

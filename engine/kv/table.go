@@ -24,7 +24,7 @@ type part struct {
 // a page.
 func (p *Pool) NewTable(salt string) *Table {
 	t := &Table{salt: salt, parts: make([]part, len(p.classes)), chain: make([][]Key, len(p.groups))}
-	t.marks = marks{class: p.marked, table: make([]int32, Entries), begin: none}
+	t.marks = marks{class: p.marked, table: make([]int32, Entries), begin: none, step: none}
 	clearTable(t.marks.table)
 	return t
 }
@@ -91,17 +91,11 @@ func (p *Pool) Extend(t *Table, from, sure, to int) bool {
 		return false
 	}
 	p.tables[t] = struct{}{}
-	if p.grow(t, sure, to) {
-		return true
-	}
-	// Fits counts on cached pages that were in the way of another class.
-	p.Drop()
-	return p.grow(t, sure, to)
+	return p.grow(t, sure, to, p.take) || p.grow(t, sure, to, p.takeClose)
 }
 
-// grow is Extend's taking: pages for the blocks up to position to. False: a class found
-// none, and t has what it had.
-func (p *Pool) grow(t *Table, sure, to int) bool {
+// grow gives t the pages that it lacks, or none.
+func (p *Pool) grow(t *Table, sure, to int, take func(ci int) (int32, bool)) bool {
 	for i := range t.parts {
 		c, part := &p.classes[i], &t.parts[i]
 		p.was[i] = len(part.pages)
@@ -111,7 +105,7 @@ func (p *Pool) grow(t *Table, sure, to int) bool {
 				part.pages = append(part.pages, none)
 				continue
 			}
-			n, ok := p.take(i)
+			n, ok := take(i)
 			if !ok {
 				p.undo(t, i)
 				return false
@@ -123,7 +117,7 @@ func (p *Pool) grow(t *Table, sure, to int) bool {
 	return true
 }
 
-// undo takes back what Extend gave t in classes up to i.
+// undo takes back what grow gave t in classes up to i.
 func (p *Pool) undo(t *Table, i int) {
 	for k := range i + 1 {
 		c, part := &p.classes[k], &t.parts[k]

@@ -86,7 +86,8 @@ func (r *Runner) pack(b *backend.Step, row *sched.Row, i, t int) int {
 }
 
 // table writes the page table of class c for one sequence: all its pages, or of a
-// window those that the step reads, then those that it stores to.
+// window those that the step reads, then those that it stores to. That of checkpoints is
+// written as it is.
 func (r *Runner) table(c int, table []int32, row *sched.Row) {
 	k, pages := &r.classes[c], row.Seq.Pages(c)
 	n := 0

@@ -2,6 +2,7 @@ package sched
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"vapp.dev/engine/kv"
@@ -37,7 +38,7 @@ func FuzzSched(f *testing.F) {
 		if !o.ChunkedPrefill {
 			o.MaxNumBatchedTokens += o.MaxModelLen
 		}
-		specs := []kv.Spec{full, narrow, recur}[:1+in.next(3)]
+		specs := slices.Clone([][]kv.Spec{{full}, {full, narrow}, {full, recur, mark}, {full, narrow, recur}, {full, narrow, recur, mark}}[in.next(5)])
 		if how := in.next(3); how > 0 && o.Lag == 0 {
 			o.Verify = 1 + in.next(5)
 			if how == 1 {
@@ -45,7 +46,7 @@ func FuzzSched(f *testing.F) {
 			} else {
 				o.Drafts = o.Verify
 			}
-			if len(specs) > 1 {
+			if len(specs) > 1 && specs[1].Kind == kv.Window {
 				specs[1].Ahead = o.Verify
 			}
 		}

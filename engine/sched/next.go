@@ -116,7 +116,7 @@ func (p part) ends(q *Seq) bool { return p.targets > 0 && p.from+p.targets == q.
 // left is how many tokens the step has left, those kept for proposals apart.
 func (s *Scheduler) left() int { return s.opts.MaxNumBatchedTokens - s.ahead - s.step.Tokens }
 
-// add puts a row into the step.
+// add puts a row into the step, and chooses the checkpoints that it leaves.
 func (s *Scheduler) add(q *Seq, p part) {
 	r := Row{Seq: q, From: q.sent, Count: p.count, Ref: -1, Targets: p.targets, Draw: p.draw, Next: -1, epoch: q.epoch}
 	if p.targets > 0 {
@@ -126,6 +126,7 @@ func (s *Scheduler) add(q *Seq, p part) {
 	if p.next {
 		r.Next = q.tokens[q.sent+p.count]
 	}
+	s.pool.Mark(q.table, q.tokens, q.sent, q.sent+p.count, len(q.spec.Prompt))
 	if q.sent == len(q.tokens) {
 		r.Ref = q.drawn
 	} else {

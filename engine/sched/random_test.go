@@ -17,6 +17,7 @@ var (
 	// Several pages a slab: what one sequence leaves behind may be in the way of
 	// another class.
 	small   = kv.Spec{Name: "small", Kind: kv.Full, PageBytes: 200 << 10, BlockSize: 4}
+	mark    = kv.Spec{Name: "checkpoint", Kind: kv.Checkpoint, PageBytes: 500 << 10, BlockSize: 4}
 	recur   = kv.Spec{Name: "state", Kind: kv.State, PageBytes: 600 << 10}
 	smaller = kv.Spec{Name: "smaller", Kind: kv.Window, PageBytes: 250 << 10, BlockSize: 4, Window: 18}
 )
@@ -44,9 +45,18 @@ func newWorkload(t testing.TB, seed uint64) *workload {
 		w.opts.MaxNumBatchedTokens += w.opts.MaxModelLen
 	}
 	specs := []kv.Spec{full}
-	switch r.IntN(5) {
+	switch r.IntN(7) {
 	case 4:
 		specs = append(specs, recur)
+	case 5:
+		specs = []kv.Spec{full, recur, mark}
+		more := r.IntN(80)
+		w.opts.MaxModelLen += more
+		if !w.opts.ChunkedPrefill {
+			w.opts.MaxNumBatchedTokens += more
+		}
+	case 6:
+		specs = []kv.Spec{small, smaller, recur, mark}
 	case 0:
 		specs = append(specs, narrow)
 	case 1:
@@ -171,7 +181,7 @@ func (w *workload) run(g *rig, requests int) ([]*Seq, error) {
 // with caching, preemption and cancelling, every sequence gives the tokens that it
 // gives alone, and all pages come back.
 func TestRandomWorkloads(t *testing.T) {
-	var preempted, hits, chunked, out, in int
+	var preempted, hits, chunked, out, in, begun int
 	var guessed Speculation
 	for seed := range uint64(300) {
 		w := newWorkload(t, seed)
@@ -195,12 +205,13 @@ func TestRandomWorkloads(t *testing.T) {
 		guessed.Accepted += g.guessed.Accepted
 		out += g.total.SwappedOut
 		in += g.total.SwappedIn
+		begun += g.dev.begun
 	}
-	t.Logf("%d steps, %d preemptions, %d swapped out, %d in, %d tokens from the cache, %d proposed, %d accepted", chunked, preempted, out, in, hits, guessed.Proposed, guessed.Accepted)
+	t.Logf("%d steps, %d preemptions, %d swapped out, %d in, %d tokens from the cache, %d states from checkpoints, %d proposed, %d accepted", chunked, preempted, out, in, hits, begun, guessed.Proposed, guessed.Accepted)
 	if guessed.Accepted < 1000 || guessed.Proposed-guessed.Accepted < 1000 {
 		t.Errorf("%d of %d proposals accepted: the workloads test too little", guessed.Accepted, guessed.Proposed)
 	}
-	if preempted < 100 || hits < 1000 || in < 100 || out < in {
-		t.Errorf("%d preemptions, %d out, %d in and %d cached tokens: the workloads test too little", preempted, out, in, hits)
+	if preempted < 100 || hits < 1000 || in < 100 || out < in || begun < 100 {
+		t.Errorf("%d preemptions, %d out, %d in %d cached tokens and %d states from checkpoints: the workloads test too little", preempted, out, in, hits, begun)
 	}
 }

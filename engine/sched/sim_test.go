@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"vapp.dev/engine/kv"
@@ -22,6 +23,7 @@ type device struct {
 	last    []int32           // sampled rows of the step before
 	drafts  int               // proposals after each step
 	rng     *rand.Rand        // of how many of them are right
+	begun   int               // rows that began from a checkpoint
 	guessed uint64            // hash of the tokens up to the newest proposal
 }
 
@@ -70,6 +72,9 @@ func (d *device) launch(st *Step) (Result, error) {
 		if err := d.read(&st.Rows[i]); err != nil {
 			return r, err
 		}
+	}
+	if err := d.apart(st); err != nil {
+		return r, err
 	}
 	tokens := 0
 	for i := range st.Rows {
@@ -185,6 +190,9 @@ func (d *device) read(row *Row) error {
 		d.know(q, p, q.tokens[p])
 	}
 	for c, spec := range d.layout.Specs {
+		if spec.Kind == kv.Checkpoint {
+			continue
+		}
 		if spec.Kind == kv.State {
 			if err := d.readState(row, c); err != nil {
 				return err
@@ -208,11 +216,49 @@ func (d *device) read(row *Row) error {
 // copies of a state: more than a step verifies.
 const copies = 8
 
-// readState looks at the state that a row goes on from.
+// readState looks at the state that a row goes on from: its own, or a checkpoint.
 func (d *device) readState(row *Row, c int) error {
-	page := row.Seq.Pages(c)[0]
-	if row.From > 0 && d.mem[c][slot{page, (row.From - 1) % copies}] != d.truth[row.Seq][row.From-1] {
-		return fmt.Errorf("%s: page %d does not hold the state at %d", row.Seq.ID(), page, row.From)
+	q, at := row.Seq, slot{row.Seq.Pages(c)[0], (row.From + copies - 1) % copies}
+	if m := d.checkpoints(); m >= 0 && q.Pages(m)[0] >= 0 {
+		c, at = m, slot{q.Pages(m)[0], 0}
+		d.begun++
+	}
+	if row.From > 0 && d.mem[c][at] != d.truth[q][row.From-1] {
+		return fmt.Errorf("%s: page %d of class %s is no state after %d tokens", q.ID(), at.page, d.layout.Specs[c].Name, row.From)
+	}
+	return nil
+}
+
+// checkpoints is the class that keeps them, −1 without one.
+func (d *device) checkpoints() int {
+	return slices.IndexFunc(d.layout.Specs, func(s kv.Spec) bool { return s.Kind == kv.Checkpoint })
+}
+
+// apart says that no row stores to a page of states that another one of the step reads or
+// stores to: sequences are computed side by side.
+func (d *device) apart(st *Step) error {
+	m := d.checkpoints()
+	if m < 0 {
+		return nil
+	}
+	uses := map[int32]int{}
+	for i := range st.Rows {
+		table := st.Rows[i].Seq.Pages(m)
+		for k := 1; k < len(table); k += 2 {
+			if table[k] >= 0 {
+				uses[table[k]]++
+			}
+		}
+	}
+	for page, n := range uses {
+		for i := range st.Rows {
+			if st.Rows[i].Seq.Pages(m)[0] == page {
+				n++
+			}
+		}
+		if n > 1 {
+			return fmt.Errorf("%d rows use page %d of checkpoints, which one stores to", n, page)
+		}
 	}
 	return nil
 }
@@ -233,8 +279,16 @@ func (d *device) know(q *Seq, p int, id int32) uint64 {
 func (d *device) store(q *Seq, p int, id int32) {
 	h := d.know(q, p, id)
 	for c, spec := range d.layout.Specs {
-		if spec.Kind == kv.State {
-			d.mem[c][slot{q.Pages(c)[0], p % copies}] = h
+		switch table := q.Pages(c); spec.Kind {
+		case kv.State:
+			d.mem[c][slot{table[0], p % copies}] = h
+			continue
+		case kv.Checkpoint:
+			for k := 1; k < len(table); k += 2 {
+				if table[k] >= 0 && int(table[k+1]) == p+1 {
+					d.mem[c][slot{table[k], 0}] = h
+				}
+			}
 			continue
 		}
 		if page := q.Pages(c)[p/spec.BlockSize]; page >= 0 {
@@ -399,7 +453,7 @@ func (g *rig) bounds(st *Step) error {
 func (g *rig) trimmed() error {
 	for _, q := range g.s.running {
 		for c, spec := range g.dev.layout.Specs {
-			if n := len(q.Pages(c)); spec.BlockSize > 0 && len(g.flight) == 0 && n*spec.BlockSize >= q.sent+spec.BlockSize {
+			if n := len(q.Pages(c)); spec.BlockSize > 0 && spec.Kind != kv.Checkpoint && len(g.flight) == 0 && n*spec.BlockSize >= q.sent+spec.BlockSize {
 				return fmt.Errorf("%s: %d pages of class %s for %d tokens", q.ID(), n, spec.Name, q.sent)
 			}
 		}

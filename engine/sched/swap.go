@@ -2,9 +2,10 @@ package sched
 
 // save copies the pages of a sequence that is losing them to the host, if there is
 // room. A sequence shares most of its pages only with others that run: these stay
-// findable, so that computing the rest again is less work than moving all.
+// findable, so that computing the rest again is less work than moving all. One whose
+// state is still that of a checkpoint has computed nothing yet.
 func (s *Scheduler) save(q *Seq) {
-	if s.swap == nil || q.sent == 0 {
+	if s.swap == nil || q.sent == 0 || q.table.Unread(q.sent) {
 		return
 	}
 	if shared, held := s.pool.Shared(q.table); 2*shared > held {
