@@ -29,6 +29,12 @@ var axes = []axis{
 	{name: "in a batch"},
 	{name: "overlapped", change: func(y *toy) { y.opts.Overlap = true }},
 	{name: "prefixes, twice", rounds: 2, change: func(y *toy) { y.opts.Overlap, y.opts.PrefixCaching = true, true }, took: hits},
+	{name: "prefixes, chunks of 16, twice", rounds: 2, took: hits, change: func(y *toy) {
+		y.opts.PrefixCaching, y.opts.MaxNumBatchedTokens = true, 16
+	}},
+	{name: "prefixes, chunks of 64, alone", alone: true, rounds: 2, took: hits, change: func(y *toy) {
+		y.opts.Overlap, y.opts.PrefixCaching, y.opts.MaxNumBatchedTokens = true, true, 64
+	}},
 	{name: "chunks of 16", change: func(y *toy) { y.opts.Overlap, y.opts.MaxNumBatchedTokens = true, 16 }},
 	{name: "chunks of 64, alone", alone: true, change: func(y *toy) { y.opts.MaxNumBatchedTokens = 64 }},
 	{name: "preempted", change: func(y *toy) { y.slabs, y.fat = least, true }, took: preempted},
@@ -57,11 +63,10 @@ type twinRun struct {
 	hits   int       // prompt tokens that were not computed
 	back   int       // sequences whose pages came back from swap space
 	stats  engine.Stats
-	hybrid bool // the model has recurrent states
 }
 
 func hits(_ string, r *twinRun) error {
-	if r.hits == 0 && !r.hybrid {
+	if r.hits == 0 {
 		return fmt.Errorf("no prefix was found again")
 	}
 	return nil
@@ -153,9 +158,6 @@ func (a axis) run(t *testing.T, y *toy, g *enginetest.Golden) [][]int32 {
 		r.back += s.SwappedIn
 	}
 	e := y.open(t)
-	for _, c := range y.account(t, y.model).KV.Specs {
-		r.hybrid = r.hybrid || c.Kind.String() == "state"
-	}
 	for round := range max(a.rounds, 1) {
 		var streams []*engine.Stream
 		tokens := make([][]int32, len(twinRequests(g)))
