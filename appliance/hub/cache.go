@@ -90,6 +90,20 @@ func local(dir string) ([]File, error) {
 	return out, err
 }
 
+// tag marks the cache for programs that make backups, as the Cache Directory
+// Tagging Specification has it.
+const tag = "Signature: 8a477f597d28d172789f06886806bc55\n# Models of the Hugging Face hub: they can be fetched again.\n"
+
+// tagged writes the tag where there is none; a cache without one works as well.
+func (s Settings) tagged() {
+	f, err := os.OpenFile(filepath.Join(s.Cache, "CACHEDIR.TAG"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return
+	}
+	_, _ = f.WriteString(tag)
+	_ = f.Close()
+}
+
 func readAtMost(path string, most int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

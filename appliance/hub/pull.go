@@ -132,6 +132,7 @@ func (p *Pull) fetch(ctx context.Context, list []File) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	p.c.tagged()
 	for _, f := range list {
 		if err := p.c.link(p.Name, p.Commit, f); err != nil {
 			return p.failed(err)

@@ -27,6 +27,7 @@ type Hub struct {
 	repos    map[string]*Repo
 	fault    func(Request) *Fault
 	requests []Request
+	blobs    map[*byte]string // what Blob says of large contents
 	close    func()
 }
 
@@ -68,7 +69,7 @@ const Large = 1 << 10
 
 // Start runs a hub without repositories. The caller closes it.
 func Start() *Hub {
-	h := &Hub{repos: map[string]*Repo{}}
+	h := &Hub{repos: map[string]*Repo{}, blobs: map[*byte]string{}}
 	hub, store := httptest.NewServer(http.HandlerFunc(h.serve)), httptest.NewServer(http.HandlerFunc(h.serveStore))
 	h.URL, h.Store = hub.URL, store.URL
 	h.close = func() {
@@ -153,6 +154,19 @@ func Blob(content []byte) string {
 	}
 	sum := sha1.Sum(append(fmt.Appendf(nil, "blob %d\x00", len(content)), content...))
 	return hex.EncodeToString(sum[:])
+}
+
+// blob is Blob, remembered; h is locked.
+func (h *Hub) blob(content []byte) string {
+	if len(content) < Large {
+		return Blob(content)
+	}
+	id, ok := h.blobs[&content[0]]
+	if !ok {
+		id = Blob(content)
+		h.blobs[&content[0]] = id
+	}
+	return id
 }
 
 // names of a tree, sorted.

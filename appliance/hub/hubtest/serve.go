@@ -46,9 +46,12 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 		send(w, r, f, content)
 		return
 	}
-	w.Header().Set("X-Linked-Etag", strconv.Quote(Blob(content)))
+	h.mu.Lock()
+	id := h.blob(content)
+	h.mu.Unlock()
+	w.Header().Set("X-Linked-Etag", strconv.Quote(id))
 	w.Header().Set("X-Linked-Size", strconv.Itoa(len(content)))
-	http.Redirect(w, r, fmt.Sprintf("%s/%s/%s?signature=secret", h.Store, name, Blob(content)), http.StatusFound)
+	http.Redirect(w, r, fmt.Sprintf("%s/%s/%s?signature=secret", h.Store, name, id), http.StatusFound)
 }
 
 // find is a repository and the commit of a revision.
@@ -118,7 +121,7 @@ func (h *Hub) serveStore(w http.ResponseWriter, r *http.Request) {
 	for _, repo := range h.repos {
 		for _, tree := range repo.Trees {
 			for _, c := range tree {
-				if strings.HasSuffix(r.URL.Path, "/"+Blob(c)) {
+				if strings.HasSuffix(r.URL.Path, "/"+h.blob(c)) {
 					content = c
 				}
 			}
