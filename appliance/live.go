@@ -12,6 +12,7 @@ import (
 
 	"vapp.dev/appliance/api"
 	"vapp.dev/appliance/chat"
+	"vapp.dev/appliance/chat/dialect"
 	"vapp.dev/engine"
 	"vapp.dev/engine/tokenizer"
 	"vapp.dev/schema"
@@ -28,6 +29,9 @@ type live struct {
 
 // newLive reads the files a profile names and compiles its template.
 func (a *Appliance) newLive(p *schema.Profile, m *engine.Model) (*live, error) {
+	if err := CheckParsers(p); err != nil {
+		return nil, err
+	}
 	l := &live{profile: p, files: append([]string{p.File()}, p.Policies()...), api: settings(p)}
 	sum := sha256.New()
 	fmt.Fprintln(sum, p.Hash())
@@ -62,6 +66,21 @@ func (l *live) readTemplates(p *schema.Profile, m *engine.Model) (source string,
 		}
 	}
 	return source, nil
+}
+
+// CheckParsers refuses names of parsers that there are not.
+func CheckParsers(p *schema.Profile) error {
+	w := p.Parsers
+	if err := dialect.Check(w.Reasoning, ""); err != nil {
+		return p.Reject("parsers.reasoning", "%v", err)
+	}
+	if err := dialect.Check(w.Reasoning, w.ToolCall); err != nil {
+		return p.Reject("parsers.toolCall", "%v", err)
+	}
+	if w.AutoToolChoice && w.ToolCall == "" {
+		return p.Reject("parsers.autoToolChoice", "nothing reads the calls: name a parser in parsers.toolCall")
+	}
+	return nil
 }
 
 // compile makes a template; "" is none.
@@ -109,6 +128,9 @@ func settings(p *schema.Profile) api.Settings {
 			TrustRequestChatTemplate: p.Parsers.TrustRequestChatTemplate,
 			PromptTokensDetails:      p.Serve.PromptTokensDetails,
 			PriorityScheduling:       p.Scheduler.Policy == "priority",
+			Reasoning:                p.Parsers.Reasoning,
+			Tools:                    p.Parsers.ToolCall,
+			AutoToolChoice:           p.Parsers.AutoToolChoice,
 		},
 	}
 }

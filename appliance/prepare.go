@@ -50,6 +50,9 @@ func Prepare(path string, m Machine) (*Prepared, error) {
 
 // PrepareProfile is Prepare for a profile at hand.
 func PrepareProfile(p *schema.Profile, m Machine) (*Prepared, error) {
+	if err := CheckParsers(p); err != nil {
+		return nil, err
+	}
 	in, err := m.inputs(p)
 	if err != nil {
 		return nil, err

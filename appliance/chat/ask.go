@@ -12,6 +12,11 @@ type Ask struct {
 	Prompts []Prompt
 	Echo    bool // the reply begins with the prompt (chat: with the last message)
 
+	ToolChoice    string // of a chat: none (also ""), auto, required, named
+	ToolName      string // the function that is named
+	OneCall       bool   // parallel_tool_calls false
+	HideReasoning bool   // include_reasoning false
+
 	Sampling          // nil: the next layer decides
 	N                 int
 	BestOf            *int
@@ -54,7 +59,7 @@ func NewRequest(a Ask, s *Settings) (*Request, error) {
 		return nil, err
 	}
 	for _, check := range []func(*Ask, *Settings) error{
-		checkPrompt, checkConversation, checkChoices, checkStop, checkScheduling,
+		checkPrompt, checkConversation, checkTools, checkChoices, checkStop, checkScheduling,
 	} {
 		if err := check(&a, s); err != nil {
 			return nil, err

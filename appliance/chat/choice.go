@@ -26,12 +26,18 @@ type choice struct {
 	cached    int
 	chars     int // of text so far, what is held back included
 	done      bool
+	speech    *speech // nil: all of it is text
 }
 
 // choice makes the pipeline of one stream.
-func (s *Service) choice(a *Ask, run *Run, prompt int, st *engine.Stream) *choice {
-	p := &run.Prompts[prompt]
+func (s *Service) choice(r *Request, run *Run, prompt int, st *engine.Stream) (*choice, error) {
+	a, p := &r.ask, &run.Prompts[prompt]
+	speech, err := s.speech(r, run, p)
+	if err != nil {
+		return nil, err
+	}
 	c := &choice{
+		speech: speech,
 		prompt: prompt, stream: st, text: s.cfg.Text, source: p,
 		dec:       s.cfg.Text.NewDecoder(a.SkipSpecialTokens),
 		scan:      newScanner(a.Stop, a.IncludeStop),
@@ -43,7 +49,7 @@ func (s *Service) choice(a *Ask, run *Run, prompt int, st *engine.Stream) *choic
 		c.prefix, c.echoed = p.text, a.Logprobs != nil
 		c.chars = utf8.RuneCountInString(p.text)
 	}
-	return c
+	return c, nil
 }
 
 // only is the delta of a choice that computes nothing.
@@ -134,7 +140,7 @@ func (c *choice) token(ev engine.Event, d *Delta) {
 			d.Logprobs = append(d.Logprobs, l)
 		}
 		if ev.Finish != engine.FinishStop || c.include {
-			if c.write(d, c.dec.Push(ev.Token)) {
+			if c.decode(d, ev.Token) {
 				return
 			}
 		}
@@ -145,7 +151,7 @@ func (c *choice) token(ev engine.Event, d *Delta) {
 	if c.write(d, c.dec.Flush()) {
 		return
 	}
-	d.Text += c.scan.flush()
+	c.give(d, c.scan.flush())
 	var stop any
 	if ev.Finish == engine.FinishStop && ev.StopToken >= 0 {
 		stop = ev.StopToken
@@ -153,11 +159,37 @@ func (c *choice) token(ev engine.Event, d *Delta) {
 	*d = c.end(*d, ev.Finish.String(), stop)
 }
 
+// decode passes a token's text on, a marker apart from what was held before it.
+func (c *choice) decode(d *Delta, id int32) (stopped bool) {
+	m := c.speech.marker(id)
+	if m == "" {
+		return c.write(d, c.dec.Push(id))
+	}
+	if c.write(d, c.dec.Flush()) {
+		return true
+	}
+	c.dec.Push(id)
+	c.speech.put(m)
+	return c.write(d, m)
+}
+
+// give adds text that no stop string can take back any more.
+func (c *choice) give(d *Delta, text string) {
+	if c.speech == nil {
+		d.Text += text
+		return
+	}
+	c.speech.take(d, text)
+}
+
 // write passes text through the scanner and reports that a stop string ended it.
 func (c *choice) write(d *Delta, text string) bool {
 	c.chars += utf8.RuneCountInString(text)
+	if c.speech != nil {
+		c.speech.written += len(text)
+	}
 	out, stopped := c.scan.push(text, c.tokens >= c.minTokens)
-	d.Text += out
+	c.give(d, out)
 	if stopped {
 		c.stream.Stop()
 		*d = c.end(*d, engine.FinishStop.String(), c.scan.reason())
@@ -168,6 +200,9 @@ func (c *choice) write(d *Delta, text string) bool {
 // end finishes the choice.
 func (c *choice) end(d Delta, finish string, stop any) Delta {
 	c.done = true
+	if c.speech != nil {
+		finish = c.speech.end(&d, finish)
+	}
 	d.Finish, d.Stop = finish, stop
 	return d
 }

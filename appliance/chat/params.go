@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"vapp.dev/appliance/chat/dialect"
 	"vapp.dev/engine/sample"
 )
 
@@ -21,7 +22,7 @@ func (s *Service) params(r *Request, p *Prompted) (sample.Params, error) {
 		Temperature: *open.Temperature, TopP: *open.TopP, TopK: *open.TopK, MinP: *open.MinP,
 		Repetition: *open.RepetitionPenalty, Frequency: a.FrequencyPenalty, Presence: a.PresencePenalty,
 		MaxTokens: max(1, p.output), MinTokens: a.MinTokens,
-		StopTokenIDs: a.StopTokenIDs, EOS: s.eos, IgnoreEOS: a.IgnoreEOS,
+		StopTokenIDs: a.StopTokenIDs, EOS: s.ends(set), IgnoreEOS: a.IgnoreEOS,
 		LogitBias: bias(a.LogitBias), AllowedTokenIDs: a.AllowedTokenIDs,
 		Logprobs: s.alternatives(a.Logprobs), PromptLogprobs: s.alternatives(a.PromptLogprobs),
 	}
@@ -39,6 +40,20 @@ func (s *Service) params(r *Request, p *Prompted) (sample.Params, error) {
 		return out, paramError(err)
 	}
 	return out, paramError(out.ValidateN(a.N))
+}
+
+// ends are the ids that end a reply; harmony's messages to tools end it too.
+func (s *Service) ends(set *Settings) []int32 {
+	if !dialect.Harmony(set.Reasoning, set.Tools) {
+		return s.eos
+	}
+	out := slices.Clone(s.eos)
+	for _, m := range dialect.HarmonyStops() {
+		if id, is := s.markers[m]; is && !slices.Contains(out, id) {
+			out = append(out, id)
+		}
+	}
+	return out
 }
 
 // paramError gives the sampler's own error a Kind; its text is the API's.

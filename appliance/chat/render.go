@@ -87,16 +87,7 @@ func (s *Service) variables(c *Conversation, set *Settings, parts bool) vars {
 			v[name] = t.Text
 		}
 	}
-	for k, x := range set.TemplateKwargs {
-		v[k] = x
-	}
-	if c.ReasoningEffort != "" {
-		v["reasoning_effort"] = c.ReasoningEffort
-	}
-	if c.ReasoningEffort == "none" {
-		v["enable_thinking"] = false
-	}
-	for k, x := range c.TemplateKwargs {
+	for k, x := range c.kwargs(set) {
 		v[k] = x
 	}
 	messages := make([]vars, len(c.Messages))

@@ -27,11 +27,13 @@ type Run struct {
 
 // Delta is what a choice has gained since its last Delta.
 type Delta struct {
-	Choice   int // prompt · n + choice
-	Text     string
-	Tokens   []int32        // generated, the final stop token included
-	Logprobs []TokenLogprob // when asked for; with echo the prompt's come first
-	Finish   string         // "" while it goes on; stop, length, abort
+	Choice    int    // prompt · n + choice
+	Reasoning string // where the settings name a parser for it
+	Text      string
+	Calls     []CallDelta    // likewise, in the order in which they were made
+	Tokens    []int32        // generated, the final stop token included
+	Logprobs  []TokenLogprob // when asked for; with echo the prompt's come first
+	Finish    string         // "" while it goes on; stop, length, tool_calls, abort
 	// Stop is what ended it: a string, a token id (int32), or nil for the
 	// tokenizer's EOS and for length.
 	Stop any
@@ -168,7 +170,7 @@ func (r *Run) settle(out []Delta, i int, d Delta) []Delta {
 	if r.choices[i].done {
 		r.left--
 	}
-	if d.Text == "" && len(d.Tokens) == 0 && len(d.Logprobs) == 0 && d.Finish == "" {
+	if d.Text == "" && d.Reasoning == "" && len(d.Calls) == 0 && len(d.Tokens) == 0 && len(d.Logprobs) == 0 && d.Finish == "" {
 		return out
 	}
 	return append(out, d)
@@ -239,6 +241,10 @@ func (r *Run) Wait(ctx context.Context) ([]Reply, error) {
 		for _, d := range ds {
 			o := &out[d.Choice]
 			o.Text += d.Text
+			o.Reasoning += d.Reasoning
+			for _, c := range d.Calls {
+				o.Calls = addCall(o.Calls, c)
+			}
 			o.Tokens = append(o.Tokens, d.Tokens...)
 			o.Logprobs = append(o.Logprobs, d.Logprobs...)
 			o.Finish, o.Stop = d.Finish, d.Stop

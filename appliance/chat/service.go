@@ -71,8 +71,10 @@ type Config struct {
 // be used from any goroutine.
 type Service struct {
 	cfg      Config
-	eos      []int32 // the tokenizer's own first
-	maxRunes int     // most characters a token stands for
+	eos      []int32          // the tokenizer's own first
+	maxRunes int              // most characters a token stands for
+	marks    map[int32]string // the markers of dialects that are one token
+	markers  map[string]int32 // and the other way round
 }
 
 // New makes the service of a loaded model.
@@ -81,6 +83,7 @@ func New(c Config) *Service {
 		c.Now = time.Now
 	}
 	s := &Service{cfg: c, maxRunes: 1, eos: eosIDs(c)}
+	s.marks, s.markers = markerIDs(c.Vocabulary)
 	for id := range int32(c.Vocabulary.VocabSize()) {
 		s.maxRunes = max(s.maxRunes, len(c.Vocabulary.TokenBytes(id)))
 	}
@@ -134,7 +137,11 @@ func (s *Service) submit(ctx context.Context, r *Request, run *Run, prompt int) 
 	a, p := &r.ask, &run.Prompts[prompt]
 	if p.nothing {
 		for range a.N {
-			run.choices = append(run.choices, s.choice(a, run, prompt, nil))
+			c, err := s.choice(r, run, prompt, nil)
+			if err != nil {
+				return err
+			}
+			run.choices = append(run.choices, c)
 		}
 		return nil
 	}
@@ -155,8 +162,15 @@ func (s *Service) submit(ctx context.Context, r *Request, run *Run, prompt int) 
 	if err != nil {
 		return err
 	}
-	for _, st := range streams {
-		run.choices = append(run.choices, s.choice(a, run, prompt, st))
+	for i, st := range streams {
+		c, err := s.choice(r, run, prompt, st)
+		if err != nil {
+			for _, st := range streams[i:] {
+				st.Cancel()
+			}
+			return err
+		}
+		run.choices = append(run.choices, c)
 	}
 	return nil
 }

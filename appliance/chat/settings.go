@@ -22,8 +22,12 @@ type Settings struct {
 	ToolTemplate             Template // for chats with tools; nil: Template
 	TemplateKwargs           map[string]json.RawMessage
 	TrustRequestChatTemplate bool
-	PromptTokensDetails      bool // usage tells cached tokens
-	PriorityScheduling       bool // the engine's policy: without it priority must be 0
+	PromptTokensDetails      bool   // usage tells cached tokens
+	PriorityScheduling       bool   // the engine's policy: without it priority must be 0
+	Reasoning                string // names of package dialect; "": none
+	Tools                    string
+	AutoToolChoice           bool          // the model may call tools by itself
+	NewCallID                func() string // nil: random ids in the dialect's form
 }
 
 // Sampling are parameters that a layer may leave open (nil) for the next one:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"vapp.dev/appliance"
 	"vapp.dev/schema"
 )
 
@@ -38,7 +39,7 @@ It looks at profiles alone: "vapp plan" looks at the model too.`,
 				if filepath.Base(f) == schema.PolicyFile {
 					err = schema.LoadPolicy(f)
 				} else {
-					_, err = schema.Load(f)
+					err = vetProfile(f)
 				}
 				for _, line := range problemLines(err) {
 					if !said[line] {
@@ -53,6 +54,15 @@ It looks at profiles alone: "vapp plan" looks at the model too.`,
 			return nil
 		},
 	}
+}
+
+// vetProfile says what is wrong with a profile, names of parsers included.
+func vetProfile(file string) error {
+	p, err := schema.Load(file)
+	if err != nil {
+		return err
+	}
+	return appliance.CheckParsers(p)
 }
 
 // problemLines are the lines of an error, none where there is none.

@@ -27,10 +27,10 @@ func DecodeChat(b []byte) (*ChatRequest, error) {
 		r.Ask.MaxTokens = n
 	}
 	r.Ask.AddSpecialTokens = f.flag("add_special_tokens", false)
-	f.flag("include_reasoning", true) // no parser tells reasoning from content
+	r.Ask.HideReasoning = !f.flag("include_reasoning", true)
 	chatLogprobs(f, r)
 	r.Ask.Chat = conversation(f)
-	tools(f, r.Ask.Chat)
+	tools(f, &r.Ask)
 	if f.err != nil {
 		return nil, f.err
 	}

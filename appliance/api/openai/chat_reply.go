@@ -33,7 +33,7 @@ type chatMessage struct {
 	Annotations  *struct{}  `json:"annotations"`
 	Audio        *struct{}  `json:"audio"`
 	FunctionCall *struct{}  `json:"function_call"`
-	ToolCalls    []struct{} `json:"tool_calls"`
+	ToolCalls    []toolCall `json:"tool_calls"`
 	Reasoning    *string    `json:"reasoning"`
 }
 
@@ -48,9 +48,8 @@ func (r *ChatRequest) Reply(run *chat.Run, replies []chat.Reply) []byte {
 		out.PromptTokenIDs = run.Prompts[0].Tokens
 	}
 	for _, reply := range replies {
-		text := run.Lead + reply.Text
 		c := chatChoice{
-			Index: reply.Choice, Message: chatMessage{Role: run.Role, Content: &text, ToolCalls: []struct{}{}},
+			Index: reply.Choice, Message: messageOf(run, reply),
 			Logprobs: w.chat(reply.Logprobs), FinishReason: reply.Finish, StopReason: reply.Stop,
 		}
 		if w.ReturnTokenIDs {
@@ -59,4 +58,33 @@ func (r *ChatRequest) Reply(run *chat.Run, replies []chat.Reply) []byte {
 		out.Choices = append(out.Choices, c)
 	}
 	return encode(out)
+}
+
+// toolCall is a call in a whole reply.
+type toolCall struct {
+	ID       string       `json:"id"`
+	Type     string       `json:"type"`
+	Function toolFunction `json:"function"`
+}
+
+type toolFunction struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
+}
+
+// messageOf is what the assistant said. Content that is empty beside reasoning or
+// calls is null.
+func messageOf(run *chat.Run, r chat.Reply) chatMessage {
+	text := run.Lead + r.Text
+	m := chatMessage{Role: run.Role, Content: &text, ToolCalls: []toolCall{}}
+	if r.Reasoning != "" {
+		m.Reasoning = &r.Reasoning
+	}
+	for _, c := range r.Calls {
+		m.ToolCalls = append(m.ToolCalls, toolCall{c.ID, "function", toolFunction{c.Name, c.Arguments}})
+	}
+	if text == "" && (m.Reasoning != nil || len(m.ToolCalls) > 0) {
+		m.Content = nil
+	}
+	return m
 }

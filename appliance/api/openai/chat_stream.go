@@ -23,8 +23,42 @@ type chatChunkChoice struct {
 }
 
 type chatDelta struct {
-	Role    string  `json:"role,omitempty"`
-	Content *string `json:"content,omitempty"`
+	Role      string      `json:"role,omitempty"`
+	Reasoning *string     `json:"reasoning,omitempty"`
+	Content   *string     `json:"content,omitempty"`
+	ToolCalls []callDelta `json:"tool_calls,omitempty"`
+}
+
+// callDelta is what a call has gained; id, type and name come in its first one.
+type callDelta struct {
+	Index    int           `json:"index"`
+	ID       string        `json:"id,omitempty"`
+	Type     string        `json:"type,omitempty"`
+	Function functionDelta `json:"function"`
+}
+
+type functionDelta struct {
+	Name      string `json:"name,omitempty"`
+	Arguments string `json:"arguments"`
+}
+
+// deltaOf is what a choice has gained, without its tokens.
+func deltaOf(d *chat.Delta) chatDelta {
+	var out chatDelta
+	if d.Reasoning != "" {
+		out.Reasoning = &d.Reasoning
+	}
+	if d.Text != "" {
+		out.Content = &d.Text
+	}
+	for _, c := range d.Calls {
+		x := callDelta{Index: c.Index, ID: c.ID, Function: functionDelta{c.Name, c.Arguments}}
+		if c.ID != "" {
+			x.Type = "function"
+		}
+		out.ToolCalls = append(out.ToolCalls, x)
+	}
+	return out
 }
 
 // ChatStream writes the records of one streamed chat.
@@ -74,17 +108,14 @@ func (s *ChatStream) untold(c chatChunk) chatChunk {
 
 // Add writes one delta.
 func (s *ChatStream) Add(buf []byte, d chat.Delta) []byte {
-	c := chatChunkChoice{Index: d.Choice, Logprobs: s.wire.chat(d.Logprobs)}
+	c := chatChunkChoice{Index: d.Choice, Delta: deltaOf(&d), Logprobs: s.wire.chat(d.Logprobs)}
 	if s.wire.ReturnTokenIDs {
 		c.TokenIDs = d.Tokens
-	}
-	if d.Text != "" {
-		c.Delta.Content = &d.Text
 	}
 	if d.Finish != "" {
 		c.FinishReason, c.StopReason = &d.Finish, &d.Stop
 	}
-	if d.Text == "" && d.Finish == "" && c.Logprobs == nil && c.TokenIDs == nil {
+	if d.Text == "" && d.Reasoning == "" && len(d.Calls) == 0 && d.Finish == "" && c.Logprobs == nil && c.TokenIDs == nil {
 		return buf
 	}
 	return record(buf, s.chunk(c))

@@ -7,11 +7,10 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// tools reads tools and tool_choice. Tools are shown to the template; calls can
-// not be parsed from replies yet, so a choice that needs that is refused in
-// vLLM's words for a server without a parser.
-func tools(f *fields, c *chat.Conversation) {
-	f.flag("parallel_tool_calls", true)
+// tools reads tools and tool_choice; whether the server can serve the choice is
+// for chat to say.
+func tools(f *fields, a *chat.Ask) {
+	a.OneCall = !f.flag("parallel_tool_calls", true)
 	list := f.list("tools")
 	names, bad := toolNames(list)
 	if bad != nil {
@@ -38,19 +37,8 @@ func tools(f *fields, c *chat.Conversation) {
 		f.fail(chat.Errorf(chat.Invalid, "tools", "`tools` must not be an empty array when `tool_choice` asks for a call."))
 	case choice == "named" && !names[named]:
 		refuse("The tool specified in `tool_choice` does not match any of the specified `tools`.")
-	case choice == "auto" && len(list) > 0:
-		refuse(`"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set`)
-	case choice == "required", choice == "named":
-		refuse("tool_choice=%q requires --tool-call-parser to be set", choiceName(choice, named))
 	}
-	c.Tools = list
-}
-
-func choiceName(choice, named string) string {
-	if choice == "named" {
-		return named
-	}
-	return choice
+	a.Chat.Tools, a.ToolChoice, a.ToolName = list, choice, named
 }
 
 // toolChoice returns none, auto, required, named, or "" when absent.

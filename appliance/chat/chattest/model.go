@@ -13,6 +13,7 @@ import (
 // Script is what one choice says.
 type Script struct {
 	Text   string
+	Tokens []int32       // in place of Text
 	Finish engine.Finish // after the text; zero: stop, by EOS
 	// StopToken, when not 0, is the stop token that ends it in place of EOS.
 	StopToken int32
@@ -119,9 +120,15 @@ func (sp *speaker) event() engine.Event {
 	if sp.said == 0 {
 		ev.Cached, ev.Prompt = sp.m.Cached, sp.promptLogprobs()
 	}
-	switch n := len(s.Text); {
+	tokens := s.Tokens
+	if tokens == nil {
+		for _, b := range []byte(s.Text) {
+			tokens = append(tokens, int32(b))
+		}
+	}
+	switch n := len(tokens); {
 	case n > 0 && (s.Endless || sp.said < n):
-		ev.Token = int32(s.Text[sp.said%n])
+		ev.Token = tokens[sp.said%n]
 	case s.Finish == engine.FinishError:
 		ev.Finish, ev.Err = s.Finish, s.Err
 		return ev

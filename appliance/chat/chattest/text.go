@@ -16,11 +16,12 @@ const (
 	EOS   = 256
 	BOS   = 257
 	Turn  = 258 // ends a turn: an additional EOS
+	Calls = 259 // a dialect's marker
 	Vocab = 260
 )
 
 // specials are the texts of special tokens.
-var specials = map[int32]string{EOS: "<eos>", BOS: "<bos>", Turn: "<turn>"}
+var specials = map[int32]string{EOS: "<eos>", BOS: "<bos>", Turn: "<turn>", Calls: "[TOOL_CALLS]"}
 
 // Encode makes a text bytes, and special tokens where their text stands.
 func (m *Model) Encode(text string, addSpecial bool) ([]int32, error) {

@@ -54,11 +54,11 @@ func toolList() []tools {
 			body:  newHermes, render: renderHermes, marks: hermesMarkers,
 		},
 		{
-			Entry: Entry{Name: "llama3_json", Models: "Llama 3.1, 3.2, 3.3", Example: `{"name": "add", "parameters": {"a": 2}}`},
+			Entry: Entry{Name: "llama3_json", Aliases: []string{"llama4_json"}, Models: "Llama 3.1, 3.2, 3.3", Example: `{"name": "add", "parameters": {"a": 2}}`},
 			body:  newLlama3JSON, render: renderLlama3JSON, marks: llama3Markers,
 		},
 		{
-			Entry: Entry{Name: "pythonic", Models: "Llama 3.2 and 4 with pythonic templates", Example: `[add(a=2, b=3), greet(name="Ada")]`},
+			Entry: Entry{Name: "pythonic", Aliases: []string{"llama4_pythonic"}, Models: "Llama 3.2 and 4 with pythonic templates", Example: `[add(a=2, b=3), greet(name="Ada")]`},
 			body:  newPythonic, render: renderPythonic, marks: pythonicMarkers,
 		},
 		{
@@ -81,6 +81,9 @@ const (
 // Harmony reports that the two names are those of harmony, whose prompts have a
 // renderer of their own.
 func Harmony(reasoning, tools string) bool { return reasoning == gptOSS || tools == openAI }
+
+// HarmonyStops are the markers that end a reply in harmony.
+func HarmonyStops() []string { return []string{harmonyReturn, harmonyCall} }
 
 // Reasonings lists the reasoning parsers.
 func Reasonings() []Entry {
