@@ -61,8 +61,9 @@ golden: model ## record the reference logits again (needs Python and a network)
 bench: build model ## tokens/s beside this machine's limits
 	bin/vapp bench engine profiles/smollm2.cue profiles/llama-3.2-1b.cue
 
-docs: ## write docs/planning-figures.md: what vLLM logged beside what is computed
+docs: ## write docs/planning-figures.md and docs/capacity.md: what vLLM logs beside what is computed and measured
 	go test ./appliance/compat -count=1 -run TestDocs -update
+	go test ./appliance/plan -count=1 -run TestMeasuredCapacity -rewrite
 
 size: ## print the sizes of the tree: a thermometer, not a gate
 	@scripts/size.sh

@@ -222,7 +222,7 @@ func (l *loop) publish() {
 	}
 	l.e.stats.Store(&Stats{
 		Running: running, Waiting: waiting + len(l.held),
-		KVPages: l.e.pages, KVUsed: l.pool.Share(), KVCached: use.Cached, Swapped: swapped, SwapUsed: swapUsed,
+		KVPages: l.e.pages, KVUsed: l.pool.Share(), KVTokens: l.sched.Tokens(), KVCached: use.Cached, Swapped: swapped, SwapUsed: swapUsed,
 		Preemptions: l.lost, Steps: l.steps,
 	})
 }

@@ -48,6 +48,7 @@ type Stats struct {
 	Running, Waiting int
 	KVPages          int     // pages the arena can hold (first class)
 	KVUsed           float64 // share of pages in use, 0..1
+	KVTokens         int64   // tokens of running sequences whose KV it holds
 	KVCached         int     // free pages that still hold a cached prefix
 	Swapped          int     // of Waiting, those whose pages are in swap space
 	SwapUsed         float64 // share of swap space in use, 0..1

@@ -139,6 +139,16 @@ func (s *Scheduler) end(q *Seq) {
 // Counts is how many sequences run and wait.
 func (s *Scheduler) Counts() (running, waiting int) { return len(s.running), len(s.waiting) }
 
+// Tokens is how many positions of running sequences are computed or in flight: what
+// the pages of sequences hold.
+func (s *Scheduler) Tokens() int64 {
+	var n int64
+	for _, q := range s.running {
+		n += int64(q.sent)
+	}
+	return n
+}
+
 // Idle says that there is nothing to run and nothing in flight.
 func (s *Scheduler) Idle() bool {
 	return len(s.running)+len(s.waiting)+len(s.flight) == 0
