@@ -12,6 +12,7 @@
 #include "linear_tiles.h"
 
 #define TILE 1 /* of linear_unpack.h, which multiplies nothing here */
+#define PAIR 1
 #include "linear_vec512.h"
 #include "linear_unpack.h"
 

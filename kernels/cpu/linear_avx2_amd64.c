@@ -1,6 +1,7 @@
 /* linear_avx2_amd64.c: Linear with AVX2, FMA and F16C. */
 #include <immintrin.h>
 #include <stdint.h>
+#include "linear_panel.h"
 
 #define FN __attribute__((target("avx2,fma,f16c")))
 #define V static inline __attribute__((always_inline)) FN
@@ -8,8 +9,7 @@
 #define TILE 6
 #define SLIM 2 /* 12 sums, 2 weights and an x take 15 of 16 registers */
 #define WIDE_ROWS 2
-#define LOCK_F8 2
-#define LOCK_MXFP4 1 /* 4 sums, 4 dwords, a table */
+#define PAIR 1 /* panels of one row at once */
 
 typedef __m256 vec;
 typedef __m256i dwords;
@@ -40,14 +40,14 @@ V dwords v_dwords(const uint8_t *p) { return _mm256_loadu_si256((const void *)p)
 V vec v_even(dwords q) { return _mm256_castsi256_ps(_mm256_slli_epi32(q, 16)); }
 V vec v_odd(dwords q) { return _mm256_castsi256_ps(_mm256_and_si256(q, _mm256_set1_epi32((int)0xffff0000))); }
 V nibble_table nibbles(int zero) { return _mm256_set1_epi32(zero); }
-V vec v_nibble(dwords q, int j, nibble_table zero) {
-	dwords n = _mm256_and_si256(_mm256_srli_epi32(q, 4 * j), _mm256_set1_epi32(15));
-	return _mm256_cvtepi32_ps(_mm256_sub_epi32(n, zero));
+V vec v_nibble(dwords q, int j, const nibble_table *zero) {
+	dwords n = _mm256_and_si256(_mm256_srli_epi32(q, nibble_at(j)), _mm256_set1_epi32(15));
+	return _mm256_cvtepi32_ps(_mm256_sub_epi32(n, *zero));
 }
 V fp4_table fp4(void) { return _mm256_setr_ps(0, 0.5f, 1, 1.5f, 2, 3, 4, 6); }
-V vec v_fp4(dwords q, int j, fp4_table t) {
-	__m256 size = _mm256_permutevar8x32_ps(t, _mm256_srli_epi32(q, 4 * j));
-	__m256i sign = _mm256_and_si256(_mm256_slli_epi32(q, 28 - 4 * j), _mm256_set1_epi32((int)0x80000000));
+V vec v_fp4(dwords q, int j, const fp4_table *t) {
+	__m256 size = _mm256_permutevar8x32_ps(*t, _mm256_srli_epi32(q, nibble_at(j)));
+	__m256i sign = _mm256_and_si256(_mm256_slli_epi32(q, 28 - nibble_at(j)), _mm256_set1_epi32((int)0x80000000));
 	return _mm256_or_ps(size, _mm256_castsi256_ps(sign));
 }
 V vec v_exponents(const uint8_t *p) {

@@ -3,8 +3,7 @@
 #define TILE 12
 #define SLIM 2 /* 24 sums, 2 weights and an x take 27 of 32 registers */
 #define WIDE_ROWS 2
-#define LOCK_F8 2
-#define LOCK_MXFP4 4
+#define PAIR 2 /* panels of one row at once */
 #include "linear_vec512.h"
 
 #include "linear_body.h"

@@ -4,6 +4,7 @@ package cpu
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"sync"
 	"syscall"
@@ -92,17 +93,39 @@ func total(words []uint64) (sum uint64) {
 	return s[0] + s[1] + s[2] + s[3]
 }
 
+// likely fills weights with panels of numbers as models have them: neither zeros nor
+// what is too small for its format, which cost another time.
+func likely(m Matrix, weights []byte) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	one := m
+	one.Rows = panelRows
+	stored := storedRandom(rng, m.Format, one.Rows*one.Cols)
+	if m.Format == kernels.MXFP4 {
+		for i := 16; i < len(stored); i += 17 {
+			stored[i] = byte(118 + rng.IntN(6))
+		}
+	}
+	panel, _, _ := one.Layout()
+	one.PackRows(weights[:panel], 0, stored)
+	if m.Scales != NoScales {
+		scales := make([]float32, m.across())
+		for r := range one.Rows {
+			for i := range scales {
+				scales[i] = 0.01 + rng.Float32()/100
+			}
+			one.PackScales(weights[:panel], r, scales)
+		}
+	}
+	for rest := weights[panel:]; len(rest) > 0; rest = rest[panel:] {
+		copy(rest, weights[:panel])
+	}
+}
+
 func benchLinear(b *testing.B, k LinearKernel, rows, in, out, parts int) {
 	packed, _, _ := k.matrix(out, in).Layout()
 	copies := int(1 + (256<<20)/packed)
 	weights := huge(b, packed*int64(copies))
-	if k.format == kernels.F32 || k.format == kernels.F16 || k.format == kernels.BF16 {
-		clear(weights)
-	} else {
-		for i := range weights {
-			weights[i] = byte(i) & 0x3f
-		}
-	}
+	likely(k.matrix(out, in), weights)
 	shared, work := LinearWorkspace(k.variant, k.format, rows, in, out, parts)
 	sharedRoom, workRoom := huge(b, shared), huge(b, work*int64(parts))
 	x := make([]float32, rows*in)

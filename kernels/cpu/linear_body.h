@@ -19,6 +19,7 @@ typedef struct {
 	float *y; /* at this row and lane */
 	int64_t ldy;
 	const float *bias; /* of these lanes, in the last step; else NULL */
+	int64_t far;       /* bytes to the next panel, in a step of two */
 	int64_t lanes;     /* that exist, from this one on */
 	int first;
 } step;
@@ -32,6 +33,7 @@ FN_INLINE void begin_step(const step *s, sink *out, const int rows, const int nv
 	out->x = s->x;
 	out->stride = s->stride;
 	out->block = s->block;
+	out->far = s->far;
 }
 
 FN_INLINE void end_step(const step *s, sink *out, const int rows, const int nv) {
@@ -48,10 +50,10 @@ FN_INLINE void end_step(const step *s, sink *out, const int rows, const int nv) 
 
 /* A weight with group_k has raw products summed from 0 in each group, and the sum
  * is added times the group's scale to the total of those before it. fold does that. */
-FN_INLINE void fold(sink *out, sink *total, int32_t format, const uint8_t *scales, int lane, const int rows, const int nv) {
+FN_INLINE void fold(const step *s, sink *out, sink *total, const uint8_t *scales, const int rows, const int nv) {
 #pragma GCC unroll 4
 	for (int v = 0; v < nv; v++) {
-		vec d = v_group_scale(format, scales, lane + v * LANES);
+		vec d = v_group_scale(s->format, scales + v / WIDE * s->far, s->lane + v % WIDE * LANES);
 #pragma GCC unroll 12
 		for (int r = 0; r < rows; r++) {
 			total->sum[r][v] = v_fma(out->sum[r][v], d, total->sum[r][v]);
@@ -62,7 +64,7 @@ FN_INLINE void fold(sink *out, sink *total, int32_t format, const uint8_t *scale
 
 FN_INLINE void begin_groups(const step *s, sink *out, sink *total, const int rows, const int nv) {
 	begin_step(s, total, rows, nv);
-	*out = (sink){.block = s->block, .x = s->x, .stride = s->stride};
+	*out = (sink){.block = s->block, .x = s->x, .stride = s->stride, .far = s->far};
 #pragma GCC unroll 12
 	for (int r = 0; r < rows; r++)
 #pragma GCC unroll 4
@@ -77,7 +79,7 @@ FN_INLINE void group_steps(const step *s, const int format, const int rows, cons
 	begin_groups(s, &out, &total, rows, nv);
 	for (int64_t k = 0; k < s->n; k += group, p += panel_k(format, group), scales += next) {
 		each(format, p, s->lane, s->n - k < group ? s->n - k : group, &out, rows, nv, keep);
-		fold(&out, &total, s->format, scales, s->lane, rows, nv);
+		fold(s, &out, &total, scales, rows, nv);
 	}
 	end_step(s, &total, rows, nv);
 }
@@ -88,6 +90,8 @@ FN_INLINE void packed_step(const step *s, const int rows, const int nv, const in
 	case VAPP_F8_E4M3: group_steps(s, VAPP_F8_E4M3, rows, nv, keep); return;
 	case VAPP_F8_E5M2: group_steps(s, VAPP_F8_E5M2, rows, nv, keep); return;
 	case VAPP_MXFP4: group_steps(s, VAPP_MXFP4, rows, nv, keep); return;
+	case VAPP_Q8_0: group_steps(s, VAPP_Q8_0, rows, nv, keep); return;
+	case VAPP_Q4_0: group_steps(s, VAPP_Q4_0, rows, nv, keep); return;
 	}
 	sink out;
 	begin_step(s, &out, rows, nv);
@@ -110,7 +114,7 @@ FN_INLINE void block_groups(const step *s, int64_t group, const int rows) {
 	begin_groups(s, &out, &total, rows, SLIM);
 	for (int64_t k = 0; k < s->n; k += group, scales += group_step(s->format)) {
 		take_block(&out, s->block + k * SLIM * LANES, s->n - k < group ? s->n - k : group, rows);
-		fold(&out, &total, s->format, scales, s->lane, rows, SLIM);
+		fold(s, &out, &total, scales, rows, SLIM);
 	}
 	end_step(s, &total, rows, SLIM);
 }
@@ -143,101 +147,27 @@ static const struct {
 } steps[TILE + 1] = {{NULL, NULL}, EACH_ROWS(ENTRY)};
 
 FN static void keeping_step(const step *s) { packed_step(s, TILE, SLIM, 1); }
-/* One row has but WIDE sums, each a chain of additions: LOCK groups at once keep the
- * core busy, and are added in their order. */
-FN_INLINE void lock_f8(const uint8_t *p, const float *x, vec sum[][WIDE], const int lock, const int e5m2) {
-	words q[WIDE];
-	for (int64_t k = 0; k < SCALE_K; k += 2, p += 64, x += 2)
-#pragma GCC unroll 4
-		for (int g = 0; g < lock; g++) {
-			const uint8_t *at = p + g * SCALE_K / 2 * 64;
-			__builtin_prefetch(at + lock * SCALE_K / 2 * 64);
-#pragma GCC unroll 4
-			for (int v = 0; v < WIDE; v++) {
-				q[v] = v_words(at + v * LANES * 2);
-				sum[g][v] = v_fma(v_first8(q[v], e5m2), v_set(x[g * SCALE_K]), sum[g][v]);
-				sum[g][v] = v_fma(v_second8(q[v], e5m2), v_set(x[g * SCALE_K + 1]), sum[g][v]);
-			}
-		}
-}
-
-FN_INLINE void lock_mxfp4(const uint8_t *p, const float *x, vec sum[][WIDE], const int lock) {
-	fp4_table t = fp4();
-	dwords q[4][WIDE];
-	for (int b = 0; b < MX_K; b += 8, p += 128, x += 8) {
-#pragma GCC unroll 4
-		for (int g = 0; g < lock; g++) {
-			ahead(p + g * 512, 2);
-#pragma GCC unroll 4
-			for (int v = 0; v < WIDE; v++) q[g][v] = v_dwords(p + g * 512 + v * LANES * 4);
-		}
-#pragma GCC unroll 8
-		for (int j = 0; j < 8; j++)
-#pragma GCC unroll 4
-			for (int g = 0; g < lock; g++)
-#pragma GCC unroll 4
-				for (int v = 0; v < WIDE; v++) sum[g][v] = v_fma(v_fp4(q[g][v], j, t), v_set(x[g * MX_K + j]), sum[g][v]);
-	}
-}
-
-FN_INLINE void locked_step(const step *s, const int format, const int lock) {
-	const int64_t group = group_k(format), next = group_step(s->format);
-	int64_t k = 0;
-	sink total, out;
-	const uint8_t *scales = s->scales;
-	begin_step(s, &total, 1, WIDE);
-	for (; k + lock * group <= s->n; k += lock * group) {
-		const uint8_t *p = s->p + panel_k(format, k);
-		vec sum[4][WIDE];
-#pragma GCC unroll 4
-		for (int g = 0; g < lock; g++)
-#pragma GCC unroll 4
-			for (int v = 0; v < WIDE; v++) sum[g][v] = v_set(0);
-		if (format == VAPP_MXFP4)
-			lock_mxfp4(p, s->x + k, sum, lock);
-		else
-			lock_f8(p, s->x + k, sum, lock, format == VAPP_F8_E5M2);
-#pragma GCC unroll 4
-		for (int g = 0; g < lock; g++)
-#pragma GCC unroll 4
-			for (int v = 0; v < WIDE; v++)
-				total.sum[0][v] = v_fma(sum[g][v], v_group_scale(s->format, scales + g * next, v * LANES), total.sum[0][v]);
-		scales += lock * next;
-	}
-	out.x = s->x + k, out.stride = 1, out.block = NULL;
-	for (; k < s->n; k += group, scales += next) {
-#pragma GCC unroll 4
-		for (int v = 0; v < WIDE; v++) out.sum[0][v] = v_set(0);
-		each(format, s->p + panel_k(format, k), 0, s->n - k < group ? s->n - k : group, &out, 1, WIDE, 0);
-		fold(&out, &total, s->format, scales, 0, 1, WIDE);
-	}
-	end_step(s, &total, 1, WIDE);
-}
-
-FN static void wide_step_1(const step *s) {
-	switch (s->format % VAPP_SCALES) {
-	case VAPP_F8_E4M3: locked_step(s, VAPP_F8_E4M3, LOCK_F8); return;
-	case VAPP_F8_E5M2: locked_step(s, VAPP_F8_E5M2, LOCK_F8); return;
-	case VAPP_MXFP4: locked_step(s, VAPP_MXFP4, LOCK_MXFP4); return;
-	}
-	packed_step(s, 1, WIDE, 0);
-}
+FN static void wide_step_1(const step *s) { packed_step(s, 1, WIDE, 0); }
 FN static void wide_step_2(const step *s) { packed_step(s, 2, WIDE, 0); }
+/* One row of one panel is too few sums to hide how long an addition takes. */
+FN static void pair_step(const step *s) { packed_step(s, 1, PAIR * WIDE, 0); }
 
 /* step_for returns the step of a tile: one that is alone reads packed weights, else
  * the first unpacks a block that the others read. */
-static step_fn step_for(const vapp_linear *a, int64_t rows, int alone, int first) {
+static step_fn step_for(const vapp_linear *a, int64_t rows, int panels, int alone, int first) {
+	if (panels > 1) return pair_step;
 	if (a->rows <= WIDE_ROWS) return rows == 1 ? wide_step_1 : wide_step_2;
 	if (alone) return steps[rows].packed;
 	return first ? keeping_step : steps[rows].block;
 }
 
-/* slice_tiles multiplies a slice with tiles t0 … t1 of rows. Many tiles take a
- * block of k at a time, which stays in the first cache between them. */
-static void slice_tiles(const vapp_linear *a, int64_t panel, int lane, int64_t t0, int64_t t1) {
+/* slice_tiles multiplies a slice, or two whole panels, with tiles t0 … t1 of rows. Many
+ * tiles take a block of k at a time, which stays in the first cache between them. */
+static void slice_tiles(const vapp_linear *a, int64_t panel, int panels, int lane, int64_t t0, int64_t t1) {
 	int64_t output = panel * PANEL + lane, block = t1 - t0 == 1 ? a->in : KBLOCK;
 	step s = {.format = a->format, .lane = lane, .block = a->work, .ldy = a->ldy, .lanes = a->out - output};
 	s.stride = a->rows == 1 ? 1 : TILE;
+	s.far = panel_bytes(a->format, a->in);
 	for (int64_t k0 = 0; k0 < a->in; k0 += s.n) {
 		s.n = a->in - k0 < block ? a->in - k0 : block;
 		s.p = panel_at(a, panel) + panel_k(a->format, k0);
@@ -248,7 +178,7 @@ static void slice_tiles(const vapp_linear *a, int64_t panel, int lane, int64_t t
 			int64_t rows = a->rows - t * TILE < TILE ? a->rows - t * TILE : TILE;
 			s.x = a->rows == 1 ? a->x : (const float *)a->shared + (t * a->in + k0) * TILE;
 			s.y = a->y + t * TILE * a->ldy + output;
-			step_for(a, rows, t1 - t0 == 1, t == t0)(&s);
+			step_for(a, rows, panels, t1 - t0 == 1, t == t0)(&s);
 		}
 	}
 }
@@ -256,10 +186,12 @@ static void slice_tiles(const vapp_linear *a, int64_t panel, int lane, int64_t t
 static void run(const vapp_linear *a, int part, int parts) {
 	linear_grid g = grid_of(a, TILE, part, parts);
 	int width = a->rows <= WIDE_ROWS ? PANEL : SLIM * LANES;
-	for (int64_t u = g.first; u < g.last; u++) {
+	int64_t u = g.first;
+	for (; PAIR == 2 && a->rows == 1 && u + 2 <= g.last; u += 2) slice_tiles(a, u, 2, 0, 0, 1);
+	for (; u < g.last; u++) {
 		int64_t panel = u / g.chunks, c = u % g.chunks;
 		for (int lane = 0; lane < PANEL && panel * PANEL + lane < a->out; lane += width)
-			slice_tiles(a, panel, lane, g.tiles * c / g.chunks, g.tiles * (c + 1) / g.chunks);
+			slice_tiles(a, panel, 1, lane, g.tiles * c / g.chunks, g.tiles * (c + 1) / g.chunks);
 	}
 }
 

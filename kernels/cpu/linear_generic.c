@@ -4,6 +4,13 @@
 
 static const float fp4[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, 0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 
+/* nibble returns that of k, lane in a run of dwords. */
+static int nibble(const uint8_t *p, int64_t k, int lane) {
+	uint32_t eight;
+	memcpy(&eight, p + k / 8 * 128 + lane * 4, 4);
+	return (int)(eight >> nibble_at(k % 8) & 15);
+}
+
 /* element returns the value at k, lane of one panel, without the scale of a group. */
 static float element(int32_t format, const uint8_t *p, int64_t k, int lane) {
 	float f;
@@ -13,16 +20,12 @@ static float element(int32_t format, const uint8_t *p, int64_t k, int lane) {
 	case VAPP_BF16: return bf16_float(load16(p + k / 2 * 128 + lane * 4 + k % 2 * 2));
 	case VAPP_F8_E4M3:
 	case VAPP_F8_E5M2: return half_float(float8_half(format, p[k / 2 * 64 + lane * 2 + k % 2]));
-	case VAPP_MXFP4: return fp4[p[k / 8 * 128 + lane * 4 + k % 8 / 2] >> (k % 2 * 4) & 15];
+	case VAPP_MXFP4: return fp4[nibble(p, k, lane)];
+	case VAPP_Q8_0: return (float)(int8_t)p[k * 32 + lane];
+	case VAPP_Q4_0: return (float)(nibble(p, k, lane) - 8);
 	}
 	p += panel_k(format, k & ~(int64_t)31);
-	int j = k % 32;
-	float d = half_float(load16(p + lane * 2));
-	if (format == VAPP_Q8_0) return (float)(int8_t)p[64 + j * 32 + lane] * d;
-	const uint8_t *q = p + (format == VAPP_Q4_1 ? 128 : 64);
-	int nibble = q[j / 8 * 128 + lane * 4 + j % 8 / 2] >> (j % 2 * 4) & 15;
-	if (format == VAPP_Q4_0) return (float)(nibble - 8) * d;
-	return (float)nibble * d + half_float(load16(p + 64 + lane * 2));
+	return (float)nibble(p + 128, k % 32, lane) * half_float(load16(p + lane * 2)) + half_float(load16(p + 64 + lane * 2));
 }
 
 void vapp_linear_row(const void *w, int32_t format, int32_t in, int32_t out, int32_t r, float *dst) {
@@ -47,28 +50,14 @@ static void unpack_plain(int32_t format, const uint8_t *p, int64_t n, float *dst
 			                               : bf16_float(load16(p + k / 2 * 128 + lane * 4 + k % 2 * 2));
 }
 
-static void unpack_blocks(int32_t format, const uint8_t *p, int64_t n, float *dst) {
+static void unpack_q4_1(const uint8_t *p, int64_t n, float *dst) {
 	float d[PANEL], m[PANEL];
-	for (int64_t b = 0; b < n; b += 32, p += panel_k(format, 32)) {
-		for (int lane = 0; lane < PANEL; lane++) {
-			d[lane] = half_float(load16(p + lane * 2));
-			m[lane] = format == VAPP_Q4_1 ? half_float(load16(p + 64 + lane * 2)) : 0;
+	for (int64_t k = 0; k < n; k++, dst += PANEL) {
+		if (k % 32 == 0) {
+			p += k ? panel_k(VAPP_Q4_1, 32) : 0;
+			for (int lane = 0; lane < PANEL; lane++) d[lane] = half_float(load16(p + lane * 2)), m[lane] = half_float(load16(p + 64 + lane * 2));
 		}
-		const uint8_t *q = p + (format == VAPP_Q4_1 ? 128 : 64);
-		for (int j = 0; j < 32; j++, dst += PANEL) {
-			if (format == VAPP_Q8_0) {
-				for (int lane = 0; lane < PANEL; lane++) dst[lane] = (float)(int8_t)q[j * 32 + lane] * d[lane];
-				continue;
-			}
-			int zero = format == VAPP_Q4_0 ? 8 : 0;
-			for (int lane = 0; lane < PANEL; lane++) {
-				uint32_t eight;
-				memcpy(&eight, q + j / 8 * 128 + lane * 4, 4);
-				dst[lane] = (float)((int)(eight >> (j % 8 * 4) & 15) - zero) * d[lane];
-			}
-			if (format == VAPP_Q4_1)
-				for (int lane = 0; lane < PANEL; lane++) dst[lane] += m[lane];
-		}
+		for (int lane = 0; lane < PANEL; lane++) dst[lane] = (float)nibble(p + 128, k % 32, lane) * d[lane] + m[lane];
 	}
 }
 
@@ -89,7 +78,7 @@ static void unpack(int32_t format, const uint8_t *p, const uint8_t *scales, int6
 	else if (format == VAPP_F32 || format == VAPP_F16 || format == VAPP_BF16)
 		unpack_plain(format, p, n, dst);
 	else
-		unpack_blocks(format, p, n, dst);
+		unpack_q4_1(p, n, dst);
 }
 
 /* multiply adds n products to each of the 32 sums: the one loop that all rows take. */

@@ -14,7 +14,7 @@ const (
 	amxK      = 32  // inputs in a tile of AMX
 	amxBlock  = 256 // inputs in a block of AMX
 	scaleK    = 128 // inputs that share a scale of an 8-bit float
-	mxK       = 32  // inputs that share an exponent of MXFP4
+	mxK       = 32  // inputs that share an exponent of MXFP4, or a scale of Q8_0 and Q4_0
 )
 
 // The names of the variants that Linear has, the plainest first.
@@ -82,8 +82,10 @@ func (m Matrix) panelBytes() int64 { return m.elements() + roundUp(m.scaleBytes(
 func (m Matrix) elements() int64 {
 	cols := int64(m.Cols)
 	switch {
-	case m.Format == kernels.MXFP4:
+	case m.Format == kernels.MXFP4, m.Format == kernels.Q4_0:
 		return panelRows * cols / 2
+	case m.Format == kernels.Q8_0:
+		return panelRows * cols
 	case m.Format == kernels.BF16, float8(m.Format):
 		cols += cols % 2
 	}
@@ -91,8 +93,11 @@ func (m Matrix) elements() int64 {
 }
 
 func (m Matrix) scaleBytes() int64 {
-	if m.Format == kernels.MXFP4 {
+	switch m.Format {
+	case kernels.MXFP4:
 		return panelRows * int64(m.Cols) / mxK
+	case kernels.Q8_0, kernels.Q4_0:
+		return 2 * panelRows * int64(m.Cols) / mxK
 	}
 	switch m.Scales {
 	case ChannelScales:

@@ -6,16 +6,17 @@
  *   F32    [k][32] float
  *   F16    [k][32] half
  *   BF16   [k/2][32][2]: a pair of neighbours in k, an odd end padded with zero
- *   Q8_0   per 32 k: [32] half d, [32 k][32] int8
- *   Q4_0   per 32 k: [32] half d, [4][32] dword; nibble j of dword g is k 8·g+j
+ *   Q8_0   [k][32] int8
+ *   Q4_0   per 32 k: [4][32] dword; the low half of dword g has k 8·g+{0,2,4,6} as its
+ *          nibbles from the lowest on, the high half 8·g+{1,3,5,7}
  *   Q4_1   per 32 k: [32] half d, [32] half m, dwords as Q4_0
- *
  *   F8     [k/2][32][2] bytes, an odd end padded with zero
  *   MXFP4  per 32 k: dwords as Q4_0
  *
  * Behind the elements of its panel an 8-bit float has its scales, float: [32] for
  * VAPP_CHANNEL_SCALES, [k/128][32] for VAPP_BLOCK_SCALES, [k/128] for VAPP_PANEL_SCALES;
- * and MXFP4 its exponents, [k/32][32] bytes; both padded to 64 bytes.
+ * MXFP4 its exponents, [k/32][32] bytes; Q8_0 and Q4_0 theirs, [k/32][32] half; all
+ * padded to 64 bytes.
  *
  * So little but the padding is added, and one vector holds one k of 16 rows. */
 #ifndef VAPP_CPU_LINEAR_PANEL_H
@@ -31,7 +32,7 @@ enum {
 	TILE_K = 32,    /* AMX: k's in a tile of operands */
 	KTILES = 8,     /* AMX: tiles of k unpacked at once */
 	SCALE_K = 128, /* k's that share a scale of an 8-bit float */
-	MX_K = 32      /* k's that share an exponent of MXFP4 */
+	MX_K = 32      /* k's that share an exponent of MXFP4, or a scale of Q8_0 and Q4_0 */
 };
 
 #define INLINE static inline __attribute__((always_inline))
@@ -42,10 +43,10 @@ INLINE int64_t panel_k(int32_t format, int64_t n) {
 	case VAPP_F32: return n * 128;
 	case VAPP_F16: return n * 64;
 	case VAPP_BF16: return (n + 1) / 2 * 128;
-	case VAPP_Q8_0: return n / 32 * 1088;
-	case VAPP_Q4_0: return n / 32 * 576;
+	case VAPP_Q8_0: return n * 32;
 	case VAPP_F8_E4M3:
 	case VAPP_F8_E5M2: return (n + 1) / 2 * 64;
+	case VAPP_Q4_0:
 	case VAPP_MXFP4: return n / 32 * 512;
 	default: return n / 32 * 640; /* VAPP_Q4_1 */
 	}
@@ -57,6 +58,8 @@ INLINE int64_t group_k(int32_t format) {
 	switch (format % VAPP_SCALES) {
 	case VAPP_F8_E4M3:
 	case VAPP_F8_E5M2: return SCALE_K;
+	case VAPP_Q8_0:
+	case VAPP_Q4_0:
 	case VAPP_MXFP4: return MX_K;
 	default: return 0;
 	}
@@ -65,6 +68,7 @@ INLINE int64_t group_k(int32_t format) {
 /* group_step returns the bytes from one group's scales to the next one's. */
 INLINE int64_t group_step(int32_t format) {
 	if (format == VAPP_MXFP4) return PANEL;
+	if (format == VAPP_Q8_0 || format == VAPP_Q4_0) return PANEL * 2;
 	switch (format / VAPP_SCALES) {
 	case VAPP_BLOCK_SCALES: return PANEL * 4;
 	case VAPP_PANEL_SCALES: return 4;
@@ -140,6 +144,15 @@ INLINE float bf16_float(uint16_t h) {
 	return f;
 }
 
+INLINE uint16_t load16(const uint8_t *p) {
+	uint16_t v;
+	memcpy(&v, p, 2);
+	return v;
+}
+
+/* nibble_at returns where the nibble of the j'th of a dword's eight k's begins. */
+INLINE int nibble_at(int j) { return j % 2 * 16 + j / 2 * 4; }
+
 INLINE float load_float(const uint8_t *p) {
 	float f;
 	memcpy(&f, p, 4);
@@ -166,17 +179,12 @@ INLINE float exponent_float(uint8_t e) {
 /* group_scale returns what the sum of a group's raw products is multiplied with. */
 INLINE float group_scale(int32_t format, const uint8_t *scales, int lane) {
 	if (format == VAPP_MXFP4) return exponent_float(scales[lane]);
+	if (format == VAPP_Q8_0 || format == VAPP_Q4_0) return half_float(load16(scales + lane * 2));
 	switch (format / VAPP_SCALES) {
 	case VAPP_NO_SCALES: return float8_unit(format);
 	case VAPP_PANEL_SCALES: return load_float(scales) * float8_unit(format);
 	default: return load_float(scales + lane * 4) * float8_unit(format);
 	}
-}
-
-INLINE uint16_t load16(const uint8_t *p) {
-	uint16_t v;
-	memcpy(&v, p, 2);
-	return v;
 }
 
 /* vapp_linear_row unpacks one row; it serves all variants. */

@@ -9,7 +9,8 @@
 
 enum {
 	AHEAD = 4096, /* bytes that a stream is prefetched ahead */
-	WIDE = PANEL / LANES
+	WIDE = PANEL / LANES, /* vectors of a panel */
+	MOST = PAIR * WIDE    /* vectors at once */
 };
 
 /* A sink takes the weights of one k after the other, multiplies them with rows of
@@ -19,7 +20,8 @@ typedef struct {
 	float *block;   /* [k][nv·LANES], if kept */
 	const float *x; /* [k][stride] */
 	int64_t stride; /* TILE unless rows is 1 */
-	vec sum[TILE][WIDE];
+	int64_t far;    /* bytes to the panel beside this one, whose vectors come after WIDE */
+	vec sum[TILE][MOST];
 } sink;
 
 FN_INLINE void take(sink *s, const int rows, const int nv, const int keep, const vec *w) {
@@ -37,40 +39,45 @@ FN_INLINE void take(sink *s, const int rows, const int nv, const int keep, const
 	s->x += rows == 1 ? s->stride : TILE;
 }
 
-FN_INLINE void ahead(const uint8_t *p, const int lines) {
+FN_INLINE void ahead(const sink *s, const uint8_t *p, const int lines, const int nv) {
 #pragma GCC unroll 2
-	for (int i = 0; i < lines; i++) __builtin_prefetch(p + AHEAD + 64 * i);
+	for (int v = 0; v < nv; v += WIDE)
+#pragma GCC unroll 2
+		for (int i = 0; i < lines; i++) __builtin_prefetch(p + v / WIDE * s->far + AHEAD + 64 * i);
 }
+
+/* Where the elements of vector v lie, of size bytes each, when lane's panel has its own at p. */
+#define at(p, size) ((p) + v / WIDE * s->far + (lane + v % WIDE * LANES) * (size))
 
 /* Each format: k's p … p+n of a slice that begins at lane. */
 
 FN_INLINE void each_f32(const uint8_t *p, int lane, int64_t n, sink *s, const int rows, const int nv, const int keep) {
-	vec w[WIDE];
+	vec w[MOST];
 	for (int64_t k = 0; k < n; k++, p += 128) {
-		ahead(p, 2);
+		ahead(s, p, 2, nv);
 #pragma GCC unroll 4
-		for (int v = 0; v < nv; v++) w[v] = v_load((const float *)p + lane + v * LANES);
+		for (int v = 0; v < nv; v++) w[v] = v_load((const float *)at(p, 4));
 		take(s, rows, nv, keep, w);
 	}
 }
 
 FN_INLINE void each_f16(const uint8_t *p, int lane, int64_t n, sink *s, const int rows, const int nv, const int keep) {
-	vec w[WIDE];
+	vec w[MOST];
 	for (int64_t k = 0; k < n; k++, p += 64) {
-		ahead(p, 1);
+		ahead(s, p, 1, nv);
 #pragma GCC unroll 4
-		for (int v = 0; v < nv; v++) w[v] = v_halves(p + (lane + v * LANES) * 2);
+		for (int v = 0; v < nv; v++) w[v] = v_halves(at(p, 2));
 		take(s, rows, nv, keep, w);
 	}
 }
 
 FN_INLINE void each_bf16(const uint8_t *p, int lane, int64_t n, sink *s, const int rows, const int nv, const int keep) {
-	vec w[WIDE];
-	dwords q[WIDE];
+	vec w[MOST];
+	dwords q[MOST];
 	for (int64_t k = 0; k < n; k += 2, p += 128) {
-		ahead(p, 2);
+		ahead(s, p, 2, nv);
 #pragma GCC unroll 4
-		for (int v = 0; v < nv; v++) q[v] = v_dwords(p + (lane + v * LANES) * 4), w[v] = v_even(q[v]);
+		for (int v = 0; v < nv; v++) q[v] = v_dwords(at(p, 4)), w[v] = v_even(q[v]);
 		take(s, rows, nv, keep, w);
 		if (k + 1 == n) break;
 #pragma GCC unroll 4
@@ -79,48 +86,62 @@ FN_INLINE void each_bf16(const uint8_t *p, int lane, int64_t n, sink *s, const i
 	}
 }
 
+/* Numbers of eight and four bits, without the scales of their groups. */
 FN_INLINE void each_q8_0(const uint8_t *p, int lane, int64_t n, sink *s, const int rows, const int nv, const int keep) {
-	vec w[WIDE], d[WIDE];
-	for (int64_t b = 0; b < n; b += 32, p += 1088) {
-#pragma GCC unroll 4
-		for (int v = 0; v < nv; v++) d[v] = v_halves(p + (lane + v * LANES) * 2);
-		for (int j = 0; j < 32; j += 2) {
-			const uint8_t *q = p + 64 + j * 32;
-			ahead(q, 1);
+	vec w[MOST];
+	for (int64_t k = 0; k < n; k += 2, p += 64) {
+		ahead(s, p, 1, nv);
 #pragma GCC unroll 2
-			for (int i = 0; i < 2; i++) {
+		for (int i = 0; i < 2; i++) {
 #pragma GCC unroll 4
-				for (int v = 0; v < nv; v++) w[v] = v_mul(v_bytes(q + i * 32 + lane + v * LANES), d[v]);
-				take(s, rows, nv, keep, w);
-			}
+			for (int v = 0; v < nv; v++) w[v] = v_bytes(at(p + i * 32, 1));
+			take(s, rows, nv, keep, w);
 		}
 	}
 }
 
-/* with_min says Q4_1, else Q4_0. */
-FN_INLINE void each_q4(const uint8_t *p, int lane, int64_t n, sink *s, const int rows, const int nv, const int keep,
-                       const int with_min) {
-	nibble_table t = nibbles(with_min ? 0 : 8);
-	vec w[WIDE], d[WIDE], m[WIDE];
-	dwords q[WIDE];
+/* v_four is the j'th of the eight k's of q, of MXFP4 or Q4_0. */
+FN_INLINE vec v_four(dwords q, int j, const int fp, const fp4_table *f, const nibble_table *n) {
+	return fp ? v_fp4(q, j, f) : v_nibble(q, j, n);
+}
+
+FN_INLINE void each_4(const uint8_t *p, int lane, int64_t n, sink *s, const int rows, const int nv, const int keep, const int fp) {
+	fp4_table f = fp4();
+	nibble_table i = nibbles(8);
+	vec w[MOST];
+	dwords q[MOST];
+	for (int64_t b = 0; b < n; b += 8, p += 128) {
+		ahead(s, p, 2, nv);
+#pragma GCC unroll 4
+		for (int v = 0; v < nv; v++) q[v] = v_dwords(at(p, 4));
+#pragma GCC unroll 8
+		for (int j = 0; j < 8; j++) {
+#pragma GCC unroll 4
+			for (int v = 0; v < nv; v++) w[v] = v_four(q[v], j, fp, &f, &i);
+			take(s, rows, nv, keep, w);
+		}
+	}
+}
+
+FN_INLINE void each_q4_1(const uint8_t *p, int lane, int64_t n, sink *s, const int rows, const int nv, const int keep) {
+	nibble_table t = nibbles(0);
+	vec w[MOST], d[MOST], m[MOST];
+	dwords q[MOST];
 	for (int64_t b = 0; b < n; b += 32) {
 #pragma GCC unroll 4
 		for (int v = 0; v < nv; v++) {
-			d[v] = v_halves(p + (lane + v * LANES) * 2);
-			if (with_min) m[v] = v_halves(p + 64 + (lane + v * LANES) * 2);
+			d[v] = v_halves(at(p, 2));
+			m[v] = v_halves(at(p + 64, 2));
 		}
-		p += with_min ? 128 : 64;
+		p += 128;
 		for (int g = 0; g < 4; g++, p += 128) {
-			ahead(p, 2);
+			ahead(s, p, 2, nv);
 #pragma GCC unroll 4
-			for (int v = 0; v < nv; v++) q[v] = v_dwords(p + (lane + v * LANES) * 4);
+			for (int v = 0; v < nv; v++) q[v] = v_dwords(at(p, 4));
 #pragma GCC unroll 8
 			for (int j = 0; j < 8; j++) {
 #pragma GCC unroll 4
-				for (int v = 0; v < nv; v++) {
-					w[v] = v_nibble(q[v], j, t);
-					w[v] = with_min ? v_fma(w[v], d[v], m[v]) : v_mul(w[v], d[v]);
-				}
+				for (int v = 0; v < nv; v++) w[v] = v_fma(v_nibble(q[v], j, &t), d[v], m[v]);
 				take(s, rows, nv, keep, w);
 			}
 		}
@@ -130,12 +151,12 @@ FN_INLINE void each_q4(const uint8_t *p, int lane, int64_t n, sink *s, const int
 /* e5m2 says F8_E5M2, else F8_E4M3: raw halves, that the group's scale makes weights. */
 FN_INLINE void each_f8(const uint8_t *p, int lane, int64_t n, sink *s, const int rows, const int nv, const int keep,
                        const int e5m2) {
-	vec w[WIDE];
-	words q[WIDE];
+	vec w[MOST];
+	words q[MOST];
 	for (int64_t k = 0; k < n; k += 2, p += 64) {
-		ahead(p, 1);
+		ahead(s, p, 1, nv);
 #pragma GCC unroll 4
-		for (int v = 0; v < nv; v++) q[v] = v_words(p + (lane + v * LANES) * 2), w[v] = v_first8(q[v], e5m2);
+		for (int v = 0; v < nv; v++) q[v] = v_words(at(p, 2)), w[v] = v_first8(q[v], e5m2);
 		take(s, rows, nv, keep, w);
 		if (k + 1 == n) break;
 #pragma GCC unroll 4
@@ -144,27 +165,10 @@ FN_INLINE void each_f8(const uint8_t *p, int lane, int64_t n, sink *s, const int
 	}
 }
 
-/* Numbers of four bits, without their exponents. */
-FN_INLINE void each_mxfp4(const uint8_t *p, int lane, int64_t n, sink *s, const int rows, const int nv, const int keep) {
-	fp4_table t = fp4();
-	vec w[WIDE];
-	dwords q[WIDE];
-	for (int64_t b = 0; b < n; b += 8, p += 128) {
-		ahead(p, 2);
-#pragma GCC unroll 4
-		for (int v = 0; v < nv; v++) q[v] = v_dwords(p + (lane + v * LANES) * 4);
-#pragma GCC unroll 8
-		for (int j = 0; j < 8; j++) {
-#pragma GCC unroll 4
-			for (int v = 0; v < nv; v++) w[v] = v_fp4(q[v], j, t);
-			take(s, rows, nv, keep, w);
-		}
-	}
-}
-
 /* v_group_scale is group_scale of the lanes from lane on. */
 FN_INLINE vec v_group_scale(int32_t format, const uint8_t *scales, int lane) {
 	if (format == VAPP_MXFP4) return v_exponents(scales + lane);
+	if (format == VAPP_Q8_0 || format == VAPP_Q4_0) return v_halves(scales + lane * 2);
 	switch (format / VAPP_SCALES) {
 	case VAPP_NO_SCALES:
 	case VAPP_PANEL_SCALES: return v_set(group_scale(format, scales, 0));
@@ -178,10 +182,10 @@ FN_INLINE void each(int32_t format, const uint8_t *p, int lane, int64_t n, sink 
 	case VAPP_F16: each_f16(p, lane, n, s, rows, nv, keep); break;
 	case VAPP_BF16: each_bf16(p, lane, n, s, rows, nv, keep); break;
 	case VAPP_Q8_0: each_q8_0(p, lane, n, s, rows, nv, keep); break;
-	case VAPP_Q4_0: each_q4(p, lane, n, s, rows, nv, keep, 0); break;
-	case VAPP_Q4_1: each_q4(p, lane, n, s, rows, nv, keep, 1); break;
+	case VAPP_Q4_0: each_4(p, lane, n, s, rows, nv, keep, 0); break;
+	case VAPP_Q4_1: each_q4_1(p, lane, n, s, rows, nv, keep); break;
 	case VAPP_F8_E4M3: each_f8(p, lane, n, s, rows, nv, keep, 0); break;
 	case VAPP_F8_E5M2: each_f8(p, lane, n, s, rows, nv, keep, 1); break;
-	case VAPP_MXFP4: each_mxfp4(p, lane, n, s, rows, nv, keep); break;
+	case VAPP_MXFP4: each_4(p, lane, n, s, rows, nv, keep, 1); break;
 	}
 }

@@ -9,7 +9,12 @@
 typedef __m512 vec;
 typedef __m512i dwords;
 typedef __m256i words;
-typedef __m512 nibble_table, fp4_table;
+/* Sixteen numbers, as floats and as the bf16 that they are exactly, twice. */
+typedef struct {
+	__m512 floats;
+	__m512i halves;
+} nibble_table;
+typedef nibble_table fp4_table;
 
 V vec v_set(float x) { return _mm512_set1_ps(x); }
 V vec v_load(const float *p) { return _mm512_loadu_ps(p); }
@@ -26,17 +31,25 @@ V dwords v_dwords(const uint8_t *p) { return _mm512_loadu_si512(p); }
 V vec v_even(dwords q) { return _mm512_castsi512_ps(_mm512_slli_epi32(q, 16)); }
 V vec v_odd(dwords q) { return _mm512_castsi512_ps(_mm512_and_si512(q, _mm512_set1_epi32((int)0xffff0000))); }
 
-/* The low four bits of each dword pick one of 16 floats, so no mask is needed. */
+V nibble_table sixteen(__m512 t) {
+	__m512i top = _mm512_srli_epi32(_mm512_castps_si512(t), 16);
+	return (nibble_table){t, _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi32_epi16(top)), _mm512_cvtepi32_epi16(top), 1)};
+}
 V nibble_table nibbles(int zero) {
 	__m512i i = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-	return _mm512_cvtepi32_ps(_mm512_sub_epi32(i, _mm512_set1_epi32(zero)));
+	return sixteen(_mm512_cvtepi32_ps(_mm512_sub_epi32(i, _mm512_set1_epi32(zero))));
 }
-V vec v_nibble(dwords q, int j, nibble_table t) { return _mm512_permutexvar_ps(_mm512_srli_epi32(q, 4 * j), t); }
-
 V fp4_table fp4(void) {
-	return _mm512_setr_ps(0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6);
+	return sixteen(_mm512_setr_ps(0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6));
 }
-V vec v_fp4(dwords q, int j, fp4_table t) { return v_nibble(q, j, t); }
+/* One shift serves two look-ups: of floats by a dword's low four bits, and of bf16 by
+ * those of its upper half, which is then a float. No mask is needed for either. */
+V vec v_nibble(dwords q, int j, const nibble_table *t) {
+	q = _mm512_srli_epi32(q, j / 2 * 4);
+	if (j % 2 == 0) return _mm512_permutexvar_ps(q, t->floats);
+	return _mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16(0xaaaaaaaa, q, t->halves));
+}
+V vec v_fp4(dwords q, int j, const fp4_table *t) { return v_nibble(q, j, t); }
 V vec v_exponents(const uint8_t *p) {
 	__m512i e = _mm512_slli_epi32(_mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)p)), 23);
 	return _mm512_castsi512_ps(_mm512_max_epu32(e, _mm512_set1_epi32(0x400000)));

@@ -60,11 +60,11 @@ func (m Matrix) packRow(panel []byte, lane int, src []byte) {
 	case kernels.BF16:
 		packPairs(panel[lane*4:], src)
 	case kernels.Q8_0:
-		packBytes(panel, lane, src)
+		packBytes(panel[lane:], panel[m.elements()+int64(lane*2):], src)
 	case kernels.Q4_0:
-		packNibbles(panel, lane, src, 1)
+		packQ4(panel[lane*4:], panel[m.elements()+int64(lane*2):], src)
 	case kernels.Q4_1:
-		packNibbles(panel, lane, src, 2)
+		packQ4WithMin(panel, lane, src)
 	case kernels.F8E4M3, kernels.F8E5M2:
 		packPairsOf8(panel[lane*2:], src)
 	case kernels.MXFP4:
@@ -104,50 +104,65 @@ func packPairsOf8(dst, src []byte) {
 }
 
 // packMXFP4 turns {q [16]byte, e}, where byte i holds elements 2i and 2i+1, into four
-// dwords of eight neighbours, and an exponent.
+// dwords of eight neighbours, the even ones in the low half, and an exponent.
 func packMXFP4(quants, exponents, src []byte) {
 	le := binary.LittleEndian
 	for b := 0; len(src) > 0; src, b = src[17:], b+1 {
 		for g := range 4 {
-			le.PutUint32(quants[(4*b+g)*4*panelRows:], le.Uint32(src[4*g:]))
+			x := le.Uint32(src[4*g:])
+			le.PutUint32(quants[(4*b+g)*4*panelRows:], lowNibbles(x)|lowNibbles(x>>4)<<16)
 		}
 		exponents[b*panelRows] = src[16]
 	}
 }
 
-// packBytes turns {d, q [32]int8} into scales and one byte for each k.
-func packBytes(panel []byte, lane int, src []byte) {
-	for ; len(src) > 0; src, panel = src[34:], panel[34*panelRows:] {
-		copy(panel[lane*2:lane*2+2], src[:2])
-		quants := panel[64+lane : 64+32*panelRows]
+// packBytes turns {d, q [32]int8} into one byte for each k, and scales.
+func packBytes(quants, scales, src []byte) {
+	for b := 0; len(src) > 0; src, b = src[34:], b+1 {
+		copy(scales[b*2*panelRows:][:2], src[:2])
 		for j, q := range src[2:34] {
-			quants[j*panelRows] = q
+			quants[(b*32+j)*panelRows] = q
 		}
 	}
 }
 
-// packNibbles turns {head halves, q [16]byte}, where byte i holds elements i and
-// i+16, into heads and four dwords of eight neighbours.
-func packNibbles(panel []byte, lane int, src []byte, heads int) {
+// packQ4 turns {d, q [16]byte} into four dwords of eight neighbours, and scales.
+func packQ4(quants, scales, src []byte) {
+	for b := 0; len(src) > 0; src, b = src[18:], b+1 {
+		copy(scales[b*2*panelRows:][:2], src[:2])
+		packNibbles(quants[b*16*panelRows:], src[2:18])
+	}
+}
+
+// packQ4WithMin turns {d, m, q [16]byte} into heads and dwords as packQ4.
+func packQ4WithMin(panel []byte, lane int, src []byte) {
+	for ; len(src) > 0; src, panel = src[20:], panel[20*panelRows:] {
+		copy(panel[lane*2:][:2], src[:2])
+		copy(panel[2*panelRows+lane*2:][:2], src[2:4])
+		packNibbles(panel[4*panelRows+lane*4:], src[4:20])
+	}
+}
+
+// packNibbles turns 16 bytes, where byte i holds elements i and i+16, into four dwords
+// of eight neighbours: the even ones in the low half.
+func packNibbles(quants, src []byte) {
 	le := binary.LittleEndian
-	size := 2*heads + 16
-	for ; len(src) > 0; src, panel = src[size:], panel[size*panelRows:] {
-		for h := range heads {
-			copy(panel[h*64+lane*2:h*64+lane*2+2], src[2*h:2*h+2])
-		}
-		quants := panel[heads*64+lane*4:]
-		first, second := le.Uint64(src[2*heads:]), le.Uint64(src[2*heads+8:])
-		le.PutUint32(quants, lowNibbles(first))
-		le.PutUint32(quants[128:], lowNibbles(second))
-		le.PutUint32(quants[256:], lowNibbles(first>>4))
-		le.PutUint32(quants[384:], lowNibbles(second>>4))
+	first, second := le.Uint64(src), le.Uint64(src[8:])
+	for g, x := range [4]uint64{first, second, first >> 4, second >> 4} {
+		le.PutUint32(quants[g*4*panelRows:], everySecond(x)|everySecond(x>>8)<<16)
 	}
 }
 
-// lowNibbles gathers the low half of each of eight bytes.
-func lowNibbles(x uint64) uint32 {
-	x &= 0x0f0f0f0f0f0f0f0f
-	x = (x | x>>4) & 0x00ff00ff00ff00ff
-	x = (x | x>>8) & 0x0000ffff0000ffff
-	return uint32(x | x>>16)
+// everySecond gathers the low nibbles of bytes 0, 2, 4 and 6.
+func everySecond(x uint64) uint32 {
+	x &= 0x000f000f000f000f
+	x = (x | x>>12) & 0x000000ff000000ff
+	return uint32(x|x>>24) & 0xffff
+}
+
+// lowNibbles gathers the low half of each of four bytes.
+func lowNibbles(x uint32) uint32 {
+	x &= 0x0f0f0f0f
+	x = (x | x>>4) & 0x00ff00ff
+	return (x | x>>8) & 0xffff
 }
