@@ -12,10 +12,10 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 # One thing at a time: two cores are all there may be, and the go command and
 # cargo fill them by themselves.
 .NOTPARALLEL:
-.PHONY: help tools modules native build model up test vet fmt cross clients race fuzz ci soak golden bench docs size lint
+.PHONY: help tools modules native build model up test vet fmt cross clients race fuzz ci soak golden bench bench-real docs size lint
 
 help: ## print the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 up: build model ## get what is missing, build, and serve PROFILE (the default model)
 	bin/vapp up $(PROFILE)
@@ -54,12 +54,17 @@ soak: build model ## hours: long fuzzing, races over repetitions, mutants, load 
 	go test -race -shuffle=on -count=5 -timeout 2h $(RACE)
 	@for p in kv sched sample; do $(MUTANTS) unleash --workers 1 --timeout-coefficient 5 --threshold-efficacy 70 ./engine/$$p || exit 1; done
 	go test -tags clients -count=5 -timeout 4h -run 'TestLoad|TestReload|TestTerminate' ./tests/clients
+	@scripts/bench-real.sh
 
 golden: model ## record the reference logits again (needs Python and a network)
 	scripts/golden.sh
 
-bench: build model ## tokens/s beside this machine's limits
-	bin/vapp bench engine profiles/smollm2.cue profiles/llama-3.2-1b.cue
+bench: build model ## tokens/s beside this machine's limits, a model of 1 to 2 GB for each family
+	bin/vapp bench engine profiles/smollm2.cue
+	bin/vapp bench engine --prompt-len 256 --output-len 48 tests/bench/*.cue
+
+bench-real: build ## the published models with random weights, cut in layers to fit 16 GB
+	@scripts/bench-real.sh
 
 docs: ## write docs/planning-figures.md and docs/capacity.md: what vLLM logs beside what is computed and measured
 	go test ./appliance/compat -count=1 -run TestDocs -update

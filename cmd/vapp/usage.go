@@ -49,7 +49,7 @@ func unknownCommand(c *cobra.Command, word string) error {
 }
 
 // least is the smallest value of each flag that counts something.
-var least = map[string]int{"prompt-len": 1, "output-len": 2, "streams": 1, "repeat": 1}
+var least = map[string]int{"prompt-len": 1, "output-len": 2, "streams": 1, "repeat": 1, "layers": 0}
 
 // enough refuses smaller ones.
 func enough(c *cobra.Command, _ []string) error {

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"vapp.dev/engine/checkpoint"
+)
+
+// cut writes the config of a model with its first n layers alone to dir. The rest
+// stays as it is.
+func cut(cfg checkpoint.Config, n int, dir string) (path string, err error) {
+	if cfg.Dialect != "huggingface" {
+		return "", fmt.Errorf("bench: --layers cuts models that have a config.json; this one is a %s file", cfg.Dialect)
+	}
+	if n > cfg.NumLayers {
+		return "", fmt.Errorf("bench: --layers %d: the model has %d", n, cfg.NumLayers)
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(cfg.Raw, &all); err != nil {
+		return "", err
+	}
+	if inner, ok := all["text_config"]; ok {
+		var text map[string]json.RawMessage
+		if err := json.Unmarshal(inner, &text); err != nil {
+			return "", err
+		}
+		if err := cutLayers(text, n); err != nil {
+			return "", err
+		}
+		if all["text_config"], err = json.Marshal(text); err != nil {
+			return "", err
+		}
+	} else if err := cutLayers(all, n); err != nil {
+		return "", err
+	}
+	out, err := json.MarshalIndent(all, "", "  ")
+	if err != nil {
+		return "", err
+	}
+	path = filepath.Join(dir, "config.json")
+	return path, os.WriteFile(path, out, 0o600)
+}
+
+// cutLayers shortens the number of layers and what is listed for each.
+func cutLayers(m map[string]json.RawMessage, n int) (err error) {
+	if m["num_hidden_layers"], err = json.Marshal(n); err != nil {
+		return err
+	}
+	if raw, ok := m["max_window_layers"]; ok {
+		var most int
+		if json.Unmarshal(raw, &most) == nil && most > n {
+			m["max_window_layers"] = m["num_hidden_layers"]
+		}
+	}
+	if raw, ok := m["layer_types"]; ok {
+		var types []string
+		if err := json.Unmarshal(raw, &types); err != nil {
+			return fmt.Errorf("bench: layer_types: %w", err)
+		}
+		m["layer_types"], err = json.Marshal(types[:min(n, len(types))])
+	}
+	return err
+}
