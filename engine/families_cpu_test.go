@@ -19,3 +19,14 @@ func TestFamiliesCPU(t *testing.T) {
 		t.Run(v, func(t *testing.T) { families(t, cpu.Opener{}, backend.Settings{Variant: v}) })
 	}
 }
+
+// TestOwnHeadCPU is TestOwnHead on every kind of kernels that this machine has.
+func TestOwnHeadCPU(t *testing.T) {
+	facts, err := cpu.Opener{}.Probe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range facts.Variants {
+		t.Run(v, func(t *testing.T) { ownHead(t, cpu.Opener{}, backend.Settings{Variant: v}) })
+	}
+}

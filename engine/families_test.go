@@ -14,6 +14,7 @@ import (
 	"vapp.dev/engine/enginetest"
 	"vapp.dev/engine/models"
 	"vapp.dev/engine/sample"
+	"vapp.dev/engine/speculate"
 	"vapp.dev/kernels"
 )
 
@@ -45,6 +46,27 @@ var axes = []axis{
 	{name: "swapped, overlapped, prefixes", took: swapped, change: func(y *toy) {
 		y.slabs, y.fat, y.opts.SwapBytes, y.opts.PrefixCaching, y.opts.Overlap = least, true, 64<<20, true, true
 	}},
+	{name: "n-grams proposed", change: ngrams(4), took: speculated},
+	{name: "n-grams proposed, alone, chunks of 16, prefixes", alone: true, took: speculated, change: func(y *toy) {
+		ngrams(2)(y)
+		y.opts.MaxNumBatchedTokens, y.opts.PrefixCaching = 16, true
+	}},
+	{name: "n-grams proposed, preempted", took: preempted, change: func(y *toy) {
+		ngrams(3)(y)
+		y.slabs, y.fat = least, true
+	}},
+	{name: "n-grams proposed, swapped, prefixes", took: swapped, change: func(y *toy) {
+		ngrams(3)(y)
+		y.slabs, y.fat, y.opts.SwapBytes, y.opts.PrefixCaching = least, true, 64<<20, true
+	}},
+}
+
+// ngrams has a step verify up to n proposals, which follow tokens that were there
+// before.
+func ngrams(n int) func(*toy) {
+	return func(y *toy) {
+		y.build.Verify, y.opts.Drafts, y.opts.Lookup = n, n, speculate.NGram{Min: 1, Max: 3}
+	}
 }
 
 // axis is one way to run the requests.
@@ -63,6 +85,8 @@ type twinRun struct {
 	hits   int       // prompt tokens that were not computed
 	back   int       // sequences whose pages came back from swap space
 	stats  engine.Stats
+	// proposed tokens, and how many of them were accepted
+	proposed, accepted int
 }
 
 func hits(_ string, r *twinRun) error {
@@ -82,6 +106,13 @@ func preempted(_ string, r *twinRun) error {
 func swapped(_ string, r *twinRun) error {
 	if r.back == 0 || r.stats.Swapped > 0 || r.stats.SwapUsed > 0 {
 		return fmt.Errorf("%d sequences came back from swap space, %d are there still with %g of it", r.back, r.stats.Swapped, r.stats.SwapUsed)
+	}
+	return nil
+}
+
+func speculated(_ string, r *twinRun) error {
+	if r.accepted == 0 || r.accepted == r.proposed {
+		return fmt.Errorf("%d of %d proposals were accepted", r.accepted, r.proposed)
 	}
 	return nil
 }
@@ -156,6 +187,8 @@ func (a axis) run(t *testing.T, y *toy, g *enginetest.Golden) [][]int32 {
 		defer mu.Unlock()
 		r.hits += s.CacheHits
 		r.back += s.SwappedIn
+		r.proposed += s.DraftTokens
+		r.accepted += s.AcceptedTokens
 	}
 	e := y.open(t)
 	for round := range max(a.rounds, 1) {
@@ -199,10 +232,13 @@ func (a axis) run(t *testing.T, y *toy, g *enginetest.Golden) [][]int32 {
 
 // twinRequests are 16 requests over a recorded run: the run itself, parts of it
 // that begin like it (prefixes), and parts from elsewhere, greedy and sampled, past
-// the borders of blocks, windows and chunks. Some are short
+// the borders of blocks, windows and chunks, and of few words. Some are short
 // and generate much: together they begin, and their pages run out.
 func twinRequests(g *enginetest.Golden) []engine.Request {
-	all := g.Tokens()
+	all := append(slices.Clone(g.InputIDs), g.DecodeIDs...)
+	for len(all) < 100 { // a short run comes again
+		all = append(all, all...)
+	}
 	out := make([]engine.Request, 16)
 	for i := range out {
 		p := sample.Default()
@@ -221,6 +257,10 @@ func twinRequests(g *enginetest.Golden) []engine.Request {
 			p.Seed, p.HasSeed, p.Temperature, p.TopP, p.Repetition = uint64(i), true, 0.9, 0.9, 1.2
 		case i%3 == 2:
 			p.Seed, p.HasSeed, p.Temperature, p.TopK, p.Frequency = uint64(i), true, 1.3, 40, 0.5
+		}
+		if i%8 >= 6 { // of few words, that come again
+			p.AllowedTokenIDs, p.MinTokens = slices.Clone(g.InputIDs[:3]), 6
+			p.StopTokenIDs = p.AllowedTokenIDs[2:]
 		}
 		out[i] = engine.Request{ID: fmt.Sprint("r", i), Prompt: slices.Clone(all[from : from+n]), Params: p, N: 1}
 	}

@@ -1,0 +1,100 @@
+package engine_test
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"os"
+	"slices"
+	"testing"
+
+	"vapp.dev/engine"
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/ref"
+	"vapp.dev/engine/enginetest"
+	"vapp.dev/kernels"
+)
+
+// headAxes are ways to run a model with a head of its own: what the head proposes
+// changes no token, whatever is proposed at once and however prompts are cut.
+var headAxes = []axis{
+	{name: "plain, alone", alone: true},
+	{name: "one", change: head(1), took: speculated},
+	{name: "three", change: head(3), took: speculated},
+	{name: "three, alone, chunks of 16", alone: true, took: speculated, change: func(y *toy) { head(3)(y); y.opts.MaxNumBatchedTokens = 16 }},
+	{name: "five, prefixes, twice", rounds: 2, took: speculated, change: func(y *toy) { head(5)(y); y.opts.PrefixCaching = true }},
+	{name: "two, preempted", took: preempted, change: func(y *toy) { head(2)(y); y.slabs, y.fat = least, true }},
+	{name: "n-grams in place of it", change: ngrams(4), took: speculated},
+}
+
+// head has the model's own head propose n tokens a step.
+func head(n int) func(*toy) {
+	return func(y *toy) { y.build.Draft, y.build.Verify, y.opts.Drafts = n, n, n }
+}
+
+// recordedHead is the directory of the checkpoint that has a head, and the run that
+// transformers recorded of it. The run lies in the checkpoint, under names that are
+// not the model's: in the copy they are of a part that is not read.
+func recordedHead(t *testing.T) (string, *enginetest.Golden) {
+	t.Helper()
+	const from = "models/testdata/tiny-qwen35-mtp"
+	dir := t.TempDir()
+	if err := os.Link(from+"/config.json", dir+"/config.json"); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.ReadFile(from + "/model.safetensors")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := binary.LittleEndian.Uint64(file)
+	var head map[string]map[string]any
+	if err := json.Unmarshal(file[8:8+n], &head); err != nil {
+		t.Fatal(err)
+	}
+	run := map[string][]int32{}
+	for _, name := range []string{"input.ids", "output.ids", "output.drafts"} {
+		at := head[name]["data_offsets"].([]any)
+		for b := file[8+int(n):][int(at[0].(float64)):int(at[1].(float64))]; len(b) > 0; b = b[4:] {
+			run[name] = append(run[name], int32(math.Float32frombits(binary.LittleEndian.Uint32(b))))
+		}
+		head["model.visual."+name] = head[name]
+		delete(head, name)
+	}
+	text, err := json.Marshal(head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...)
+	if err := os.WriteFile(dir+"/model.safetensors", append(out, file[8+n:]...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir, &enginetest.Golden{InputIDs: run["input.ids"], DecodeIDs: run["output.ids"]}
+}
+
+// TestOwnHead runs the checkpoint that has a head as headAxes say.
+func TestOwnHead(t *testing.T) { ownHead(t, ref.Opener{}, backend.Settings{}) }
+
+func ownHead(t *testing.T, on backend.Opener, s backend.Settings) {
+	dir, g := recordedHead(t)
+	var plain [][]int32
+	for _, a := range headAxes {
+		t.Run(a.name, func(t *testing.T) {
+			y := &toy{dir: dir, slabs: 16, on: on, opts: engine.Options{
+				MaxModelLen: 128, MaxNumSeqs: 16, MaxNumBatchedTokens: 2048, BlockSize: 16,
+				KVFormat: kernels.F32, ChunkedPrefill: true, Backend: s,
+			}}
+			got := a.run(t, y, g)
+			if plain == nil {
+				plain = got
+				if want := g.DecodeIDs; s.Variant != "amx" && !slices.Equal(got[0][:len(want)], want) {
+					t.Errorf("%v, transformers %v", got[0], want)
+				}
+			}
+			for i := range plain {
+				if !slices.Equal(got[i], plain[i]) {
+					t.Errorf("request %d: %v, plain %v", i, got[i], plain[i])
+				}
+			}
+		})
+	}
+}
