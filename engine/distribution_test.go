@@ -26,9 +26,10 @@ const (
 // them against the probabilities that the model without proposals gives for the same
 // tokens: how often each rank of likelihood came (chi-square of 3 degrees of freedom,
 // below 16.3, which chance exceeds once in 1,000), and how often what prompt lookup
-// proposes came (within 3.3 deviations). Seeds are fixed. The second number is about
-// 7 % of the proposals' count of 6,000 at a deviation of 22: a verification that keeps 2 % of
-// the wrong proposals moves it by 120, and is found with a probability over 0.98.
+// proposes came (within 3.3 deviations). Seeds are fixed. Of more than 3,000 proposals
+// 431 are expected to come, at a deviation of 17: a verification that keeps one wrong
+// proposal in 25 moves that by seven deviations, and is found with a probability
+// over 0.99; one that keeps one too many in each step gives a chi-square of 2,300.
 func TestSampledDistribution(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "toy")
 	if err := enginetest.WriteLlama(dir, enginetest.Llama{Seed: 11}); err != nil {
@@ -63,8 +64,8 @@ func TestSampledDistribution(t *testing.T) {
 		chi += ranks.chi(k)
 	}
 	z := guesses.deviations(0)
-	t.Logf("%d of %d proposals accepted; chi-square %.1f; %d proposed tokens came, %.1f expected, %.1f deviations",
-		accepted, proposed, chi, guesses.seen[0], guesses.expected[0], z)
+	t.Logf("%d of %d proposals accepted; %.0f variance; chi-square %.1f; %d proposed tokens came, %.1f expected, %.1f deviations",
+		accepted, proposed, guesses.variance[0], chi, guesses.seen[0], guesses.expected[0], z)
 	if accepted < 300 || proposed < 2000 {
 		t.Errorf("%d of %d proposals accepted: the test tests too little", accepted, proposed)
 	}
