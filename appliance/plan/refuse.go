@@ -76,13 +76,6 @@ func planned(p *schema.Profile) []wish {
 		{"memory.kvRebuild", p.Memory.KVRebuild, "rebuilding K from V"},
 		{"scheduler.itlTarget", p.Scheduler.ITLTarget > 0, "a target for inter-token latency"},
 		{"cudagraph.mode", p.Cudagraph != nil && p.Cudagraph.Mode != "none", "CUDA graphs"},
-<<<<<<< HEAD
-		{"speculative", p.Speculative != nil, "speculative decoding"},
-=======
-		{"parsers.reasoning", p.Parsers.Reasoning != "", "reasoning parsers"},
-		{"parsers.toolCall", p.Parsers.ToolCall != "", "tool-call parsers"},
-		{"parsers.autoToolChoice", p.Parsers.AutoToolChoice, "automatic tool choice"},
->>>>>>> e045020 (engine, appliance: n-grams and the model's own head propose tokens; every family gives the same with and without)
 		{"multimodal", vision(p), "images and video"},
 		{"lora", p.LoRA != nil, "LoRA adapters"},
 		{"parallel.tensor", p.Parallel.Tensor > 1, "tensor parallelism"},
