@@ -106,6 +106,17 @@ func TestTellFails(t *testing.T) {
 	}
 }
 
+// TestReasoning: where the settings name a parser, a line tells thoughts and answer
+// apart.
+func TestReasoning(t *testing.T) {
+	r := runner(parrot(func(string) chattest.Script { return chattest.Script{Text: "hm</think>yes"} }))
+	r.Settings.Reasoning = "deepseek_r1"
+	line := string(r.Answer(t.Context(), Form{}.Text("well?")).Lines(0))
+	if !strings.Contains(line, `"reasoning":"hm","text":"yes"`) {
+		t.Errorf("%s", line)
+	}
+}
+
 func TestLines(t *testing.T) {
 	form := Form{System: "Be brief.", Params: map[string]any{"max_tokens": 9, "temperature": 0.5}}
 	for line, want := range map[string]string{

@@ -14,11 +14,25 @@ type line struct {
 	CustomID     string          `json:"custom_id,omitempty"`
 	Choice       *int            `json:"choice,omitempty"` // where a prompt has several
 	Prompt       string          `json:"prompt,omitempty"`
+	Reasoning    string          `json:"reasoning,omitempty"`
 	Text         *string         `json:"text,omitempty"`
+	ToolCalls    []lineCall      `json:"tool_calls,omitempty"`
 	FinishReason string          `json:"finish_reason,omitempty"`
 	StopReason   any             `json:"stop_reason,omitempty"`
 	Usage        *lineUsage      `json:"usage,omitempty"`
 	Error        json.RawMessage `json:"error,omitempty"`
+}
+
+// lineCall is a call as the API has it.
+type lineCall struct {
+	ID       string       `json:"id"`
+	Type     string       `json:"type"`
+	Function lineFunction `json:"function"`
+}
+
+type lineFunction struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments"`
 }
 
 type lineUsage struct {
@@ -74,6 +88,10 @@ func (r Result) lines(index int) []any {
 			l.Choice = &i
 		}
 		l.Text, l.FinishReason, l.StopReason = &reply.Text, reply.Finish, reply.Stop
+		l.Reasoning = reply.Reasoning
+		for _, c := range reply.Calls {
+			l.ToolCalls = append(l.ToolCalls, lineCall{c.ID, "function", lineFunction{c.Name, c.Arguments}})
+		}
 		l.Usage = &lineUsage{len(r.run.Prompts[reply.Prompt].Tokens), len(reply.Tokens)}
 		out = append(out, l)
 	}

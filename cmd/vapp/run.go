@@ -58,6 +58,9 @@ from the line, else from flags, the profile, the model's generation_config.json.
 A model of the Hugging Face hub is fetched first, unless it is in the cache
 ("vapp help pull").
 
+Where the profile names a parser of reasoning, what the model thinks is dim on a
+terminal, "reasoning" in JSON, and left out of other text.
+
 Speeds go to standard error at the end. A prompt that fails is told in its own
 result and does not stop the others; the exit code is 1 then. Ctrl-C ends with
 what there is and code 130.`,

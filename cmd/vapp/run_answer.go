@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -29,13 +30,11 @@ func (s session) one(ctx context.Context, it batch.Item) error {
 	}
 	defer run.Close()
 	var first, last time.Time
-	ends := true // the text so far ends a line
+	out := speaker{w: s.out, terminal: s.terminal, plain: os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb"}
 	for {
 		deltas, err := run.Next(ctx)
 		if err != nil || deltas == nil {
-			if !ends {
-				fmt.Fprintln(s.out)
-			}
+			err = errors.Join(err, out.end())
 			if !first.IsZero() {
 				speeds(s.err, run.Usage(), first.Sub(begun), last.Sub(first))
 			}
@@ -50,19 +49,79 @@ func (s session) one(ctx context.Context, it batch.Item) error {
 					first = last
 				}
 			}
-			if d.Text == "" {
-				continue
-			}
-			text := d.Text
-			if s.terminal {
-				text = printable(text)
-			}
-			if _, err := io.WriteString(s.out, text); err != nil {
+			if err := out.say(d); err != nil {
 				return err
 			}
-			ends = strings.HasSuffix(text, "\n")
 		}
 	}
+}
+
+// speaker writes a reply. On a terminal what the model thinks comes before, dim;
+// elsewhere it is left out.
+type speaker struct {
+	w        io.Writer
+	terminal bool
+	plain    bool // no escape sequences
+	thinks   bool // what was written last is a thought
+	open     bool // what was written last does not end its line
+}
+
+func (s *speaker) say(d chat.Delta) error {
+	if d.Reasoning != "" && s.terminal {
+		lead := ""
+		if !s.thinks {
+			s.thinks, lead = true, s.code("\x1b[2m")
+		}
+		if err := s.write(lead, printable(d.Reasoning)); err != nil {
+			return err
+		}
+	}
+	if d.Text == "" {
+		return nil
+	}
+	if !s.terminal {
+		return s.write("", d.Text)
+	}
+	return s.write(s.answers(), printable(d.Text))
+}
+
+// answers ends a thought.
+func (s *speaker) answers() string {
+	if !s.thinks {
+		return ""
+	}
+	s.thinks = false
+	lead := s.code("\x1b[0m")
+	if s.open {
+		lead += "\n"
+	}
+	return lead
+}
+
+func (s *speaker) code(text string) string {
+	if s.plain {
+		return ""
+	}
+	return text
+}
+
+func (s *speaker) write(lead, text string) error {
+	s.open = !strings.HasSuffix(text, "\n")
+	_, err := io.WriteString(s.w, lead+text)
+	return err
+}
+
+// end leaves the writer at the beginning of a line.
+func (s *speaker) end() error {
+	lead := s.answers()
+	if s.open && !strings.HasSuffix(lead, "\n") {
+		lead += "\n"
+	}
+	if lead == "" {
+		return nil
+	}
+	_, err := io.WriteString(s.w, lead)
+	return err
 }
 
 // speeds tells the tokens of one reply: those of the prompt until the first one
