@@ -131,6 +131,7 @@ func settings(p *schema.Profile) api.Settings {
 			Reasoning:                p.Parsers.Reasoning,
 			Tools:                    p.Parsers.ToolCall,
 			AutoToolChoice:           p.Parsers.AutoToolChoice,
+			DialectPrompt:            dialect.Harmony(p.Parsers.Reasoning, p.Parsers.ToolCall) && p.Parsers.ChatTemplate == "",
 		},
 	}
 }

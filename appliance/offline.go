@@ -61,3 +61,17 @@ func OpenOffline(ctx context.Context, p *Prepared, c OfflineConfig) (*Offline, e
 
 // Close aborts what is left and gives all memory back; the Prepared stays open.
 func (o *Offline) Close() error { return o.engine.Close() }
+
+// Renderer opens what makes prompts of conversations: the tokenizer and the
+// templates, no weights. The Service answers no requests.
+func (p *Prepared) Renderer(box tokenizer.Sandbox) (*chat.Service, chat.Settings, error) {
+	l := &live{profile: p.Profile, api: settings(p.Profile)}
+	if _, err := l.readTemplates(p.Profile, p.Model); err != nil {
+		return nil, chat.Settings{}, err
+	}
+	t, err := loadTokenizer(p.Model)
+	if err != nil {
+		return nil, chat.Settings{}, err
+	}
+	return p.service(nil, t, box), l.api.Chat, nil
+}

@@ -95,7 +95,7 @@ func checkConversation(a *Ask, s *Settings) error {
 		return Errorf(Malformed, "continue_final_message", "Cannot set both `continue_final_message` and `add_generation_prompt` to True.")
 	case c.Template != "" && !s.TrustRequestChatTemplate:
 		return invalid("chat_template", "Chat template is passed with request, but --trust-request-chat-template is not set. Refused request with untrusted chat template.")
-	case c.Template == "" && s.Template == nil:
+	case c.Template == "" && s.Template == nil && !s.DialectPrompt:
 		return invalid("messages", "The model has no chat template; give one in the profile (parsers.chatTemplate) or use /v1/completions.")
 	}
 	return nil

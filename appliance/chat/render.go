@@ -27,6 +27,9 @@ type vars map[string]any
 
 // render turns a conversation into the prompt's text.
 func (s *Service) render(ctx context.Context, c *Conversation, set *Settings) (string, error) {
+	if set.DialectPrompt && c.Template == "" {
+		return s.renderHarmony(c, set)
+	}
 	tmpl := set.Template
 	if len(c.Tools) > 0 && set.ToolTemplate != nil {
 		tmpl = set.ToolTemplate

@@ -73,3 +73,40 @@ func (s *Service) inVocabulary(param string, ids []int32) error {
 	}
 	return nil
 }
+
+// Rendered is the prompt that a conversation becomes.
+type Rendered struct {
+	Text   string
+	Tokens []int32
+}
+
+// Render makes the prompt of a conversation as a request would. Its errors are
+// *Error.
+func (s *Service) Render(ctx context.Context, c *Conversation, set *Settings) (Rendered, error) {
+	if err := checkConversation(&Ask{Chat: c}, set); err != nil {
+		return Rendered{}, err
+	}
+	text, err := s.render(ctx, c, set)
+	if err != nil {
+		return Rendered{}, AsError(err)
+	}
+	ids, err := s.encode(Prompt{Text: text}, false, true)
+	if err != nil {
+		return Rendered{}, AsError(err)
+	}
+	return Rendered{text, ids}, nil
+}
+
+// RenderTemplate is the text that a template alone makes of a conversation,
+// without a model. Its errors are *Error.
+func RenderTemplate(ctx context.Context, c *Conversation, t Template) (string, error) {
+	s := &Service{}
+	for _, token := range []*int{&s.cfg.Special.BOS.ID, &s.cfg.Special.EOS.ID, &s.cfg.Special.PAD.ID, &s.cfg.Special.UNK.ID} {
+		*token = -1
+	}
+	text, err := s.render(ctx, c, &Settings{Template: t})
+	if err != nil {
+		return "", AsError(err)
+	}
+	return text, nil
+}
