@@ -62,7 +62,7 @@ golden: model ## record the reference logits again (needs Python and a network)
 
 bench: build model ## tokens/s beside this machine's limits, a model of 1 to 2 GB for each family
 	bin/vapp bench engine profiles/smollm2.cue
-	bin/vapp bench engine --prompt-len 256 --output-len 48 tests/bench/*.cue
+	bin/vapp bench engine --prompt-len 64 --output-len 32 --repeat 2 tests/bench/*.cue
 
 bench-real: build ## the published models with random weights, cut in layers to fit 16 GB
 	@scripts/bench-real.sh

@@ -81,7 +81,7 @@ func (m *mixture) same(t *testing.T, r *rig, all []float32, counts ...int) {
 }
 
 // rig opens a device with the case; its numbers are the same each time.
-func (m *mixture) rig(t *testing.T, s *subject) *rig {
+func (m *mixture) rig(t testing.TB, s *subject) *rig {
 	r, all := rng(uint64(m.top)), &tensors{}
 	m.x, m.logits = normal(r, mixtureRows*m.cols, 1), normal(r, mixtureRows*m.experts, 1)
 	for i := range m.logits { // the last expert has no rows but one's
