@@ -35,6 +35,7 @@ func denseFamily(architecture string, of func(checkpoint.Config) style) family {
 		build:        func(c checkpoint.Config, l *loader) (Model, error) { return newDense(c, of(c), l) },
 		check:        checkDense,
 		pipes:        true,
+		drafts:       true,
 	}
 }
 

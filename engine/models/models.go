@@ -25,8 +25,8 @@ type Build struct {
 	// Quantize is what linear layers and experts become while they are packed,
 	// F8E4M3; Invalid: they stay as stored.
 	Quantize kernels.Format
-	// Draft is how many tokens the model's own head proposes a step; 0: its weights
-	// are left out.
+	// Draft is how many tokens the model's own head, or a draft model, proposes a step;
+	// 0: its weights are left out.
 	Draft int
 	// Verify is how many proposed tokens a step verifies for each sequence, whoever
 	// proposes them: models with recurrent state keep one behind each. Below Draft: Draft.
@@ -70,6 +70,8 @@ type family struct {
 	skip func(tensor string) bool
 	// pipes says that build honours Build.Pipe.
 	pipes bool
+	// drafts says that build makes a dense, which NewWithDraft can record ahead of a step.
+	drafts bool
 }
 
 // families is the closed list of what the engine runs.
@@ -152,36 +154,11 @@ func bounded(list []checkpoint.TensorInfo) ([]checkpoint.TensorInfo, error) {
 // fails where the checkpoint's tensors disagree with its config, naming the first
 // few and their number.
 func New(c *checkpoint.Checkpoint, b Build) (Model, error) {
-	cfg := c.Config()
-	f, err := find(cfg)
+	f, l, err := prepare(c, b)
 	if err != nil {
 		return nil, err
 	}
-	q, err := quantOf(cfg)
-	if err != nil {
-		return nil, err
-	}
-	if b, err = b.whole(); err != nil {
-		return nil, err
-	}
-	if err := b.formats(q); err != nil {
-		return nil, err
-	}
-	if b.Quantize == q.format {
-		b.Quantize = kernels.Invalid // as stored
-	}
-	if b.Pipe.World > 1 && !f.pipes {
-		return nil, &UnsupportedError{fmt.Sprintf("pipeline parallel size %d of %s", b.Pipe.World, f.architecture), "its layers are not split over ranks"}
-	}
-	want, err := bounded(f.tensors(cfg))
-	if err != nil {
-		return nil, err
-	}
-	if err := agree(c, f, want); err != nil {
-		return nil, err
-	}
-	l := &loader{src: c, Build: b, quant: q}
-	m, err := f.build(cfg, l)
+	m, err := f.build(c.Config(), l)
 	if err == nil {
 		err = l.finish()
 	}
@@ -189,4 +166,37 @@ func New(c *checkpoint.Checkpoint, b Build) (Model, error) {
 		return nil, err
 	}
 	return m, nil
+}
+
+// prepare finds the family of c and what reads its weights as b says.
+func prepare(c *checkpoint.Checkpoint, b Build) (family, *loader, error) {
+	cfg := c.Config()
+	f, err := find(cfg)
+	if err != nil {
+		return f, nil, err
+	}
+	q, err := quantOf(cfg)
+	if err != nil {
+		return f, nil, err
+	}
+	if b, err = b.whole(); err != nil {
+		return f, nil, err
+	}
+	if err := b.formats(q); err != nil {
+		return f, nil, err
+	}
+	if b.Quantize == q.format {
+		b.Quantize = kernels.Invalid // as stored
+	}
+	if b.Pipe.World > 1 && !f.pipes {
+		return f, nil, &UnsupportedError{fmt.Sprintf("pipeline parallel size %d of %s", b.Pipe.World, f.architecture), "its layers are not split over ranks"}
+	}
+	want, err := bounded(f.tensors(cfg))
+	if err != nil {
+		return f, nil, err
+	}
+	if err := agree(c, f, want); err != nil {
+		return f, nil, err
+	}
+	return f, &loader{src: c, Build: b, quant: q}, nil
 }
