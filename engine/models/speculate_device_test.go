@@ -3,6 +3,7 @@ package models
 import (
 	"slices"
 	"testing"
+	"unsafe"
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/cpu"
@@ -102,12 +103,13 @@ type turn struct {
 }
 
 // result is what a turn gave: a token and its logprob for each sampled row, how many of
-// these count, and what is proposed behind them.
+// these count, what is proposed behind them, and the logits of the last proposal.
 type result struct {
 	sampled  []int32
 	logprobs []float32
 	accepted int
 	drafts   []int32
+	head     []float32
 }
 
 func (d *driver) step(turns ...turn) []result {
@@ -143,11 +145,15 @@ func (d *driver) step(turns ...turn) []result {
 	}
 	out, row := make([]result, len(turns)), 0
 	for i, f := range turns {
-		out[i] = result{slices.Clone(s.Sampled[row:][:f.rows]), slices.Clone(s.Logprob[row:][:f.rows]), f.rows, nil}
+		out[i] = result{slices.Clone(s.Sampled[row:][:f.rows]), slices.Clone(s.Logprob[row:][:f.rows]), f.rows, nil, nil}
 		if s.Accepted != nil {
 			out[i].accepted = int(s.Accepted[i])
 		}
 		out[i].drafts = slices.Clone(s.Drafts[i*d.drafts:][:d.drafts])
+		if last, ok := d.p.Ops[len(d.p.Ops)-1].(backend.Propose); ok {
+			b := d.dev.(backend.Inspector).Scratch(last.Logits, d.p)
+			out[i].head = slices.Clone(unsafe.Slice((*float32)(unsafe.Pointer(&b[0])), len(b)/4)[i*d.p.Vocab:][:d.p.Vocab])
+		}
 		row += f.rows
 	}
 	return out
@@ -180,6 +186,7 @@ type generation struct {
 	tokens   [][]int32   // by sequence, behind the prompt
 	logprobs [][]float32 // of them
 	drafts   [][][]int32 // by sequence: what was proposed behind each token that a step ended with, by how many tokens there were
+	heads    [][]float32 // of the first sequence, likewise: logits of the last proposal
 	steps    int
 	proposed int // tokens that were verified
 	held     int // and were right
@@ -189,7 +196,7 @@ type generation struct {
 // what the device proposes for a sequence with done tokens; nil: nothing does.
 func (d *driver) generate(prompts [][]int32, n, chunk int, draw backend.SampleRow, propose func(seq, done int, own []int32) []int32) *generation {
 	d.t.Helper()
-	g := &generation{tokens: make([][]int32, len(prompts)), logprobs: make([][]float32, len(prompts)), drafts: make([][][]int32, len(prompts))}
+	g := &generation{tokens: make([][]int32, len(prompts)), logprobs: make([][]float32, len(prompts)), drafts: make([][][]int32, len(prompts)), heads: make([][]float32, n+64)}
 	own := make([][]int32, len(prompts))
 	at := make([]int, len(prompts))
 	for seq := range prompts {
@@ -236,6 +243,9 @@ func (d *driver) generate(prompts [][]int32, n, chunk int, draw backend.SampleRo
 			g.logprobs[seq] = append(g.logprobs[seq], r.logprobs[:r.accepted]...)
 			own[seq] = r.drafts
 			g.drafts[seq][len(g.tokens[seq])] = r.drafts
+			if seq == 0 {
+				g.heads[len(g.tokens[seq])] = r.head
+			}
 			g.proposed, g.held = g.proposed+f.rows-1, g.held+r.accepted-1
 		}
 	}

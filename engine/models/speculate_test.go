@@ -1,6 +1,7 @@
 package models
 
 import (
+	"math"
 	"slices"
 	"testing"
 
@@ -58,9 +59,10 @@ func TestSpeculation(t *testing.T) {
 	}
 }
 
-// TestMTP runs Qwen3.5's own head on devices: what it proposes behind each token is what
-// transformers' modules propose for the whole sequence (testdata/record_mtp.py), as the
-// prompt is cut, and whether none, some or all of what a step verified held.
+// TestMTP runs Qwen3.5's own head on devices: what it proposes behind each token, and its
+// logits, are what transformers' modules give for the whole sequence
+// (testdata/record_mtp.py), however the prompt is cut, and whether none, some or all of
+// what a step verified held.
 func TestMTP(t *testing.T) {
 	const draft = 3
 	ck := opened(t, "tiny-qwen35-mtp")
@@ -72,6 +74,9 @@ func TestMTP(t *testing.T) {
 		return out
 	}
 	prompt, output, proposed := read("input.ids"), read("output.ids"), read("output.drafts")
+	o := oracle{t: t, ck: ck}
+	logits := o.tensor("output.draft_logits")
+	const bound = 2e-4 // float32 sums; logits deviate by 1.5
 	for _, of := range []int{1, 2, draft} {
 		l := &loader{src: ck, Build: Build{Shard: backend.Whole, Pipe: backend.Whole, Draft: of}}
 		m, err := newQwen35(ck.Config(), l)
@@ -79,6 +84,7 @@ func TestMTP(t *testing.T) {
 			t.Fatal(err, l.err)
 		}
 		for _, w := range ways(t) {
+			off := 0.0
 			d := drive(t, w, m, ck, kernels.F32, size{seqs: 1, tokens: 24, positions: 64, verify: of, drafts: of})
 			for _, chunk := range []int{len(prompt), 8, 1} {
 				for _, right := range [][]int{nil, {0}, {of}, {0, 1, of, 1, 0}} { // nil: what the head proposes
@@ -98,11 +104,21 @@ func TestMTP(t *testing.T) {
 						t.Fatalf("%s, %d proposals, chunks of %d: %v, of transformers %v", w.name, of, chunk, g.tokens[0], output)
 					}
 					for done, own := range g.drafts[0][:len(output)] {
-						if own != nil && !slices.Equal(own, proposed[draft*(done-1):][:of]) {
-							t.Errorf("%s, chunks of %d, %v right: behind %d tokens %v are proposed, of transformers' modules %v", w.name, chunk, right, done, own, proposed[draft*(done-1):][:of])
+						if own == nil {
+							continue
+						}
+						if want := proposed[draft*(done-1):][:of]; !slices.Equal(own, want) {
+							t.Errorf("%s, chunks of %d, %v right: behind %d tokens %v are proposed, of transformers' modules %v", w.name, chunk, right, done, own, want)
+						}
+						for i, x := range g.heads[done] {
+							off = max(off, math.Abs(float64(x)-logits[(draft*(done-1)+of-1)*64+i]))
 						}
 					}
 				}
+			}
+			t.Logf("%s: max |Δ| of the logits of proposal %d: %.2g", w.name, of, off)
+			if !(off <= bound) {
+				t.Errorf("%s: logits of proposal %d are off by %.2g, at most %.2g", w.name, of, off, bound)
 			}
 		}
 	}

@@ -4,7 +4,8 @@
 
 Rewrites tiny-qwen35-mtp/: config.json, and a model.safetensors with the weights of the text model and of the head under
 their published names, a prompt (input.ids), the greedy continuation (output.ids) and, for the prompt with each number of
-tokens of the continuation, the proposals (output.drafts [steps, 3]); float32. transformers has no such head: it is made of
+tokens of the continuation, the proposals (output.drafts [steps, 3]) and the logits that they are the largest of
+(output.draft_logits [steps, 3, vocab]); float32. transformers has no such head: it is made of
 its modules here, after vLLM's qwen3_5_mtp, and every proposal is computed from the whole sequence.
 """
 
@@ -63,16 +64,17 @@ class Head(torch.nn.Module):
 
 @torch.no_grad()
 def propose(model, head, ids):
-    """The token after ids and DRAFTS proposals for those behind it."""
+    """The token after ids, DRAFTS proposals for those behind it, and the logits of these."""
     embed = model.model.embed_tokens
     hidden = model.model(torch.tensor([ids])).last_hidden_state[0]
     token = model.lm_head(hidden[-1]).argmax().item()
-    x, drafts = head.enter(embed(torch.tensor(ids[1:] + [token])), hidden), []
+    x, drafts, logits = head.enter(embed(torch.tensor(ids[1:] + [token])), hidden), [], []
     while True:
         last = head.run(x, model.model.rotary_emb)
-        drafts.append(model.lm_head(last).argmax().item())
+        logits.append(model.lm_head(last))
+        drafts.append(logits[-1].argmax().item())
         if len(drafts) == DRAFTS:
-            return token, drafts
+            return token, drafts, torch.stack(logits)
         x = torch.cat([x, head.enter(embed(torch.tensor([drafts[-1]])), last[None])])
 
 
@@ -89,14 +91,16 @@ def main():
         module.eval()
         tensors |= {prefix + name: w for name, w in state.items()}
     ids = torch.randint(0, 64, (PROMPT,), generator=generator).tolist()
-    prompt, output, proposals = list(ids), [], []
+    prompt, output, proposals, logits = list(ids), [], [], []
     for _ in range(STEPS):
-        token, drafts = propose(model, head, ids)
+        token, drafts, scores = propose(model, head, ids)
         ids.append(token)
         output.append(token)
         proposals.append(drafts)
+        logits.append(scores)
     as_ids = lambda x: torch.tensor(x, dtype=torch.float32)
-    tensors |= {"input.ids": as_ids(prompt), "output.ids": as_ids(output), "output.drafts": as_ids(proposals)}
+    tensors |= {"input.ids": as_ids(prompt), "output.ids": as_ids(output), "output.drafts": as_ids(proposals),
+                "output.draft_logits": torch.stack(logits)}
     out = f"{HERE}/tiny-qwen35-mtp"
     os.makedirs(out, exist_ok=True)
     save_file({k: v.contiguous() for k, v in tensors.items()}, f"{out}/model.safetensors")
