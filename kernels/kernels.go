@@ -27,6 +27,12 @@ const (
 	F8E4M3         // 8-bit float, 4 bits of exponent, no infinities (OCP E4M3)
 	F8E5M2         // 8-bit float, 5 bits of exponent (OCP E5M2)
 	MXFP4          // 32 × 4-bit float E2M1, one power of two (E8M0): x = 2^(s−127)·q
+	Q5_0           // 32 × 5 bit, one binary16 scale d: x = d·(q−16)
+	Q5_1           // 32 × 5 bit, binary16 scale d and minimum m: x = d·q + m
+	Q2_K           // 256 × 2 bit, binary16 d and dmin, 16 four-bit scales and minima
+	Q3_K           // 256 × 3 bit, 16 six-bit scales, one binary16 d
+	Q5_K           // 256 × 5 bit, binary16 d and dmin, 8 six-bit scales and minima
+	IQ4_NL         // 32 × 4 bit, one binary16 scale d: x = d·table[q]
 	U8             // a byte: halves and scales of packed tensors as checkpoints store them
 	numFormats
 )
@@ -52,6 +58,12 @@ var shapes = [numFormats]shape{
 	F8E4M3:  {"f8_e4m3", 1, 1},
 	F8E5M2:  {"f8_e5m2", 1, 1},
 	MXFP4:   {"mxfp4", 32, 17},
+	Q5_0:    {"q5_0", 32, 22},
+	Q5_1:    {"q5_1", 32, 24},
+	Q2_K:    {"q2_k", 256, 84},
+	Q3_K:    {"q3_k", 256, 110},
+	Q5_K:    {"q5_k", 256, 176},
+	IQ4_NL:  {"iq4_nl", 32, 18},
 	U8:      {"u8", 1, 1},
 }
 

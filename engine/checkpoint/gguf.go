@@ -13,6 +13,7 @@ const (
 	maxGGUFKeys = 1 << 16
 	maxGGUFKey  = 1<<16 - 1
 	ggufDims    = 4
+	ggufMXFP4   = 39 // the tensor type whose blocks are MXFP4 in another order
 )
 
 // ggufKind is the type of a metadata value.
@@ -62,13 +63,13 @@ func (k ggufKind) size() int {
 // knows by name.
 var ggufTypes = map[uint32]kernels.Format{
 	0: kernels.F32, 1: kernels.F16, 2: kernels.Q4_0, 3: kernels.Q4_1, 8: kernels.Q8_0,
-	12: kernels.Q4_K, 14: kernels.Q6_K, 26: kernels.I32, 30: kernels.BF16,
+	6: kernels.Q5_0, 7: kernels.Q5_1, 10: kernels.Q2_K, 11: kernels.Q3_K, 12: kernels.Q4_K, 13: kernels.Q5_K, 14: kernels.Q6_K,
+	20: kernels.IQ4_NL, 26: kernels.I32, 30: kernels.BF16, ggufMXFP4: kernels.MXFP4,
 }
 
 var ggufTypeNames = map[uint32]string{
-	6: "Q5_0", 7: "Q5_1", 9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 13: "Q5_K", 15: "Q8_K",
-	16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S",
-	23: "IQ4_XS", 24: "I8", 25: "I16", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4",
+	9: "Q8_1", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 21: "IQ3_S", 22: "IQ2_S",
+	23: "IQ4_XS", 24: "I8", 25: "I16", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 40: "NVFP4",
 }
 
 // ggufValue is one metadata value, left as the bytes of the file.

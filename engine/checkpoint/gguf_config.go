@@ -11,12 +11,15 @@ import (
 type ggufArch struct {
 	architecture string
 	permutesQK   bool // the converter interleaves the rows of Q and K
+	modelType    string
+	names        map[string]string // of a layer's parts that differ from ggufNames
 }
 
 var ggufArchs = map[string]ggufArch{
-	"llama": {"LlamaForCausalLM", true},
-	"qwen2": {"Qwen2ForCausalLM", false},
-	"qwen3": {"Qwen3ForCausalLM", false},
+	"llama":   {"LlamaForCausalLM", true, "llama", nil},
+	"qwen2":   {"Qwen2ForCausalLM", false, "qwen2", nil},
+	"qwen3":   {"Qwen3ForCausalLM", false, "qwen3", nil},
+	"gpt-oss": {"GptOssForCausalLM", false, "gpt_oss", gptOssNames},
 }
 
 // openGGUF reads the header of a GGUF file.
@@ -49,7 +52,7 @@ func (c *Checkpoint) fromGGUF(g *gguf, data []byte) error {
 		if t.Name == ropeFreqs {
 			continue
 		}
-		name, part, ok := huggingFaceName(t.Name, cfg.NumLayers)
+		name, part, ok := arch.huggingFaceName(t.Name, cfg.NumLayers)
 		if !ok {
 			return fault(g.path, t.Name, "is no tensor of a %s model of %d layers", cfg.ModelType, cfg.NumLayers)
 		}
@@ -87,13 +90,13 @@ func (g *gguf) config(data []byte) (Config, ggufArch, error) {
 	name := f.text("general.architecture", "")
 	arch, ok := ggufArchs[name]
 	if f.err == nil && !ok {
-		f.fail("general.architecture", "%s is not read (llama, qwen2 and qwen3 are)", clip(name))
+		f.fail("general.architecture", "%s is not read (llama, qwen2, qwen3 and gpt-oss are)", clip(name))
 	}
 	if f.err != nil {
 		return Config{}, arch, f.err
 	}
 	c := Config{
-		Architecture: arch.architecture, ModelType: name, Dialect: "gguf", Raw: g.scalarsJSON(),
+		Architecture: arch.architecture, ModelType: arch.modelType, Dialect: "gguf", Raw: g.scalarsJSON(),
 		HiddenAct: "silu", PartialRotaryFactor: 1,
 		HiddenSize:            f.count(name+".embedding_length", 1, maxHidden, -1),
 		IntermediateSize:      f.count(name+".feed_forward_length", 1, maxIntermediate, -1),
@@ -105,9 +108,7 @@ func (g *gguf) config(data []byte) (Config, ggufArch, error) {
 		TieWordEmbeddings:     true,
 	}
 	c.NumKVHeads = f.count(name+".attention.head_count_kv", 1, maxHeads, int64(max(c.NumHeads, 1)))
-	if f.count(name+".expert_count", 0, 1<<16, 0) > 0 {
-		f.fail(name+".expert_count", "is set; experts in a GGUF file are not read")
-	}
+	c.ggufExperts(f, name)
 	c.ggufHeads(f, name)
 	c.ggufTensorFacts(f)
 	c.ggufRope(f, name, data)
@@ -115,6 +116,20 @@ func (g *gguf) config(data []byte) (Config, ggufArch, error) {
 		c.BosTokenID = f.id("tokenizer.ggml.bos_token_id", c.VocabSize)
 	}
 	return c, arch, f.err
+}
+
+// ggufExperts reads the mixture of gpt-oss; others have none.
+func (c *Config) ggufExperts(f *ggufFields, name string) {
+	if name != "gpt-oss" {
+		if f.count(name+".expert_count", 0, 1<<16, 0) > 0 {
+			f.fail(name+".expert_count", "is set; experts are read in files of the architecture gpt-oss")
+		}
+		return
+	}
+	c.NumExperts = f.count(name+".expert_count", 1, maxExperts, -1)
+	c.ExpertsPerToken = f.count(name+".expert_used_count", 1, int64(max(1, c.NumExperts)), -1)
+	c.IntermediateSize = f.count(name+".expert_feed_forward_length", 1, maxIntermediate, int64(max(1, c.IntermediateSize)))
+	c.SlidingWindow = f.count(name+".attention.sliding_window", 1, maxPositions, -1)
 }
 
 func (c *Config) ggufHeads(f *ggufFields, name string) {
@@ -152,7 +167,7 @@ func (c *Config) ggufTensorFacts(f *ggufFields) {
 		case "output.weight":
 			c.TieWordEmbeddings = false
 		case "blk.0.attn_q.bias":
-			c.AttentionBias = c.ModelType == "llama" // qwen2 has it without saying so
+			c.AttentionBias = c.ModelType == "llama" || c.ModelType == "gpt_oss" // qwen2 has it without saying so
 		case "blk.0.ffn_up.bias":
 			c.MLPBias = c.ModelType == "llama"
 		}
@@ -175,8 +190,16 @@ func (c *Config) ggufRope(f *ggufFields, name string, data []byte) {
 	case "none":
 	case "linear":
 		c.RopeScaling = RopeScaling{Type: "linear", Factor: f.real(key+"factor", minFactor, maxFactor, -1)}
+	case "yarn":
+		// llama.cpp rounds the ends of the ramp; the published gpt-oss does not, and is what it runs.
+		c.RopeScaling = RopeScaling{
+			Type: "yarn", Factor: f.real(key+"factor", minFactor, maxFactor, -1),
+			OriginalMaxPositionEmbeddings: f.count(key+"original_context_length", 1, maxPositions, -1),
+			BetaFast:                      f.real(key+"yarn_beta_fast", 1e-3, 1e6, 32), BetaSlow: f.real(key+"yarn_beta_slow", 1e-3, 1e6, 1),
+			Truncate: name != "gpt-oss",
+		}
 	default:
-		f.fail(key+"type", "%s is not read (none and linear are; llama3 is the tensor %s)", clip(kind), ropeFreqs)
+		f.fail(key+"type", "%s is not read (none, linear and yarn are; llama3 is the tensor %s)", clip(kind), ropeFreqs)
 	}
 	for _, t := range f.g.tensors {
 		if t.Name != ropeFreqs || f.err != nil {

@@ -64,7 +64,7 @@ func (c *ggufCursor) tensor(field string, align int64) TensorInfo {
 		if name == "" {
 			name = fmt.Sprintf("number %d", kind)
 		}
-		c.fail(field, "tensor type %s is not read (F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q4_K and Q6_K are)", name)
+		c.fail(field, "tensor type %s is not read (F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL and MXFP4 are)", name)
 		return t
 	}
 	size, wrong := measure(f, t.Shape)
@@ -76,7 +76,7 @@ func (c *ggufCursor) tensor(field string, align int64) TensorInfo {
 	} else if int64(offset)%align != 0 {
 		c.fail(field, "offset %d is no multiple of the alignment %d", offset, align)
 	}
-	t.Format, t.Bytes, t.Offset = f, size, int64(offset)
+	t.Format, t.Bytes, t.Offset, t.swapped = f, size, int64(offset), kind == ggufMXFP4
 	return t
 }
 
@@ -120,12 +120,27 @@ var ggufNames = map[string]string{
 	"ffn_down":    "mlp.down_proj",
 }
 
+// gptOssNames are those of gpt-oss, the whole name after the layer's number, where they
+// are other than ggufNames' or have no ending.
+var gptOssNames = map[string]string{
+	"post_attention_norm.weight": "post_attention_layernorm.weight",
+	"attn_sinks.weight":          "self_attn.sinks",
+	"ffn_gate_inp.weight":        "mlp.router.weight",
+	"ffn_gate_inp.bias":          "mlp.router.bias",
+	"ffn_gate_exps.weight":       "mlp.experts.gate_proj",
+	"ffn_gate_exps.bias":         "mlp.experts.gate_proj_bias",
+	"ffn_up_exps.weight":         "mlp.experts.up_proj",
+	"ffn_up_exps.bias":           "mlp.experts.up_proj_bias",
+	"ffn_down_exps.weight":       "mlp.experts.down_proj",
+	"ffn_down_exps.bias":         "mlp.experts.down_proj_bias",
+}
+
 // ropeFreqs is GGUF's tensor of llama3 rope factors; Config carries its values.
 const ropeFreqs = "rope_freqs.weight"
 
 // huggingFaceName translates a GGUF tensor name; part is the layer's part for
 // a tensor of a layer ("attn_q").
-func huggingFaceName(name string, layers int) (hf, part string, ok bool) {
+func (a ggufArch) huggingFaceName(name string, layers int) (hf, part string, ok bool) {
 	switch name {
 	case "token_embd.weight":
 		return "model.embed_tokens.weight", "", true
@@ -142,6 +157,9 @@ func huggingFaceName(name string, layers int) (hf, part string, ok bool) {
 	n, err := strconv.Atoi(number)
 	if err != nil || n < 0 || n >= layers || strconv.Itoa(n) != number {
 		return "", "", false
+	}
+	if to, ok := a.names[rest]; ok {
+		return fmt.Sprintf("model.layers.%d.%s", n, to), "", true
 	}
 	part, kind, _ := strings.Cut(rest, ".")
 	to, ok := ggufNames[part]

@@ -21,6 +21,10 @@ const (
 	byteLevelQwen  = `{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":false,"use_regex":false}`
 
 	splitHead = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}`
+	// o200k's: a word may begin with capitals, and ends with its contraction.
+	splitO200k = `[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?` +
+		`|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?` +
+		`|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+`
 	splitTail = `| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+`
 )
 
@@ -43,6 +47,9 @@ func bpeKinds() map[string]bpeKind {
 			normalizer: `{"type":"NFC"}`, pretokenizer: splitThen("", byteLevelQwen), postBytes: byteLevelQwen, decoder: byteLevelQwen,
 			alsoEnds: []string{"<|im_end|>", "<|endoftext|>"},
 		},
+		"gpt-4o": {normalizer: "null", pretokenizer: `{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"` + splitO200k +
+			`"},"behavior":"Isolated","invert":false},` + byteLevelSplit + `]}`, decoder: byteLevelAll,
+			alsoEnds: []string{"<|return|>", "<|call|>"}},
 		"smollm": {normalizer: "null", pretokenizer: `{"type":"Sequence","pretokenizers":[{"type":"Digits","individual_digits":true},` +
 			byteLevelRegex + `]}`, decoder: byteLevelAll},
 	}
@@ -57,7 +64,7 @@ func (g *gguf) bpe() (bpeKind, error) {
 	}
 	kind, ok := bpeKinds()[pre]
 	if f.err == nil && !ok {
-		f.fail("tokenizer.ggml.pre", "%s is not read (smollm, llama-bpe, llama3 and qwen2 are)", clip(pre))
+		f.fail("tokenizer.ggml.pre", "%s is not read (smollm, llama-bpe, llama3, qwen2 and gpt-4o are)", clip(pre))
 	}
 	return kind, f.err
 }

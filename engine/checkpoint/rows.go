@@ -26,12 +26,32 @@ func (c *Checkpoint) ReadRows(name string, row0, rows int, dst []byte) error {
 		return fault(t.File, name, "is closed")
 	}
 	switch {
+	case t.swapped:
+		if err := f.readAt(dst, t.Offset+int64(row0)*size); err != nil {
+			return err
+		}
+		swapMXFP4(dst)
+		return nil
 	case t.RopeHead == 0:
 		return f.readAt(dst, t.Offset+int64(row0)*size)
 	case len(t.Shape) == 1:
 		return readBias(f, t, dst)
 	}
 	return readHeads(f, t, int64(row0), dst)
+}
+
+// swapMXFP4 turns GGUF's blocks {e, q [16]byte}, where byte i has elements i and i+16, into
+// {q [16]byte, e} of elements 2i and 2i+1.
+func swapMXFP4(b []byte) {
+	const size = 17
+	for ; len(b) >= size; b = b[size:] {
+		e, in := b[0], [16]byte(b[1:size])
+		for i := range 8 {
+			b[i] = in[2*i]&15 | in[2*i+1]<<4
+			b[i+8] = in[2*i]>>4 | in[2*i+1]&0xf0
+		}
+		b[size-1] = e
+	}
 }
 
 // readHeads reads rows whose order within a head differs in the file, a head at

@@ -25,6 +25,10 @@ type TensorInfo struct {
 	// RopeHead is the rows of one attention head when the file keeps Q or K rows
 	// as interleaved rotary pairs (GGUF, llama), else 0. See SourceRow.
 	RopeHead int64
+
+	// swapped says that MXFP4 blocks lie as in GGUF: the exponent first, and halves of a
+	// byte 16 elements apart. ReadRows puts them in order.
+	swapped bool
 }
 
 // Elements returns the product of the shape.

@@ -22,12 +22,18 @@ func RunGoldens(t *testing.T, o backend.Opener, s backend.Settings, limit bound,
 			continue
 		}
 		for _, kv := range []kernels.Format{kernels.F32, kernels.F16, kernels.BF16} {
+			if gguf(name) && kv != kernels.F32 {
+				continue // what rounded K and V do is shown by the others
+			}
 			t.Run(fmt.Sprintf("%s/%v", name, kv), func(t *testing.T) {
 				want := runBound(t, goldenRun{Opener: o, Settings: s, KV: kv, Block: 16, Chunks: []int{1 << 20}}, name, limit)
 				for _, other := range []goldenRun{
 					{Opener: o, Settings: s, KV: kv, Block: 16, Chunks: []int{7, 1, 33, 16}},
 					{Opener: o, Settings: s, KV: kv, Block: 32, Chunks: []int{1}},
 				} {
+					if gguf(name) && other.Block == 32 {
+						continue
+					}
 					sameRows(t, fmt.Sprintf("in chunks of %v", other.Chunks), runBound(t, other, name, limit), want)
 				}
 			})
@@ -114,5 +120,10 @@ func recurrent(golden string) bool { return strings.HasPrefix(golden, "tiny-qwen
 // what 16-bit pages would show; the F32 bound is the one that proves the forward.
 func sharp(golden string) bool { return golden == "tiny-gemma4" }
 
+// gguf tells checkpoints in llama.cpp's names and blocks, of widths that its K-quants need.
+func gguf(golden string) bool { return strings.HasSuffix(golden, "-gguf") }
+
 // mixture tells checkpoints with experts.
-func mixture(golden string) bool { return golden == "tiny-gpt-oss" || golden == "tiny-gemma4-moe" }
+func mixture(golden string) bool {
+	return strings.HasPrefix(golden, "tiny-gpt-oss") || golden == "tiny-gemma4-moe"
+}

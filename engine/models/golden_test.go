@@ -36,6 +36,10 @@ var goldens = map[string][3]int{
 	"tiny-gemma4-moe":   {150, 40, 320},
 	"tiny-qwen35":       {150, 40, 320},
 	"tiny-qwen35-fp8":   {140, 40, 320},
+
+	"tiny-qwen2-gguf":   {100, 40, 320},
+	"tiny-qwen3-gguf":   {100, 40, 320},
+	"tiny-gpt-oss-gguf": {150, 40, 320},
 }
 
 func readGolden(t testing.TB, name string) *enginetest.Golden {

@@ -54,10 +54,14 @@ func gptOssActivation(c checkpoint.Config) (backend.Activation, error) {
 	}
 	a := backend.Activation{
 		Limit: float32(s.RealOr("swiglu_limit", 1e-3, 1e6, 7)), Alpha: float32(s.RealOr("swiglu_alpha", 1e-3, 1e6, 1.702)),
-		Shift: 1, Paired: true,
+		Shift: 1, Paired: !apart(c),
 	}
 	return a, s.Err()
 }
+
+// apart says that gate and up are two tensors, as in GGUF files: transformers keeps them as
+// one whose rows take turns.
+func apart(c checkpoint.Config) bool { return c.Dialect == "gguf" }
 
 // gptOssTensors lists a checkpoint's tensors: names and shapes of transformers'
 // GptOssForCausalLM. Experts are MXFP4 blocks and exponents [E, out, in/32], or, in
@@ -77,9 +81,17 @@ func gptOssTensors(c checkpoint.Config) []checkpoint.TensorInfo {
 		l.add(p+"self_attn.sinks", c.NumHeads)
 		l.add(p+"post_attention_layernorm.weight", h)
 		l.linear(p+"mlp.router", true, e, h)
-		l.transposed(p+"mlp.experts.gate_up_proj", e, 2*m, h)
-		l.add(p+"mlp.experts.gate_up_proj_bias", e, 2*m)
-		l.transposed(p+"mlp.experts.down_proj", e, h, m)
+		if x := p + "mlp.experts."; apart(c) {
+			l.add(x+"gate_proj", e, m, h)
+			l.add(x+"up_proj", e, m, h)
+			l.add(x+"gate_proj_bias", e, m)
+			l.add(x+"up_proj_bias", e, m)
+			l.add(x+"down_proj", e, h, m)
+		} else {
+			l.transposed(x+"gate_up_proj", e, 2*m, h)
+			l.add(x+"gate_up_proj_bias", e, 2*m)
+			l.transposed(x+"down_proj", e, h, m)
+		}
 		l.add(p+"mlp.experts.down_proj_bias", e, h)
 	}
 	l.add("model.norm.weight", h)

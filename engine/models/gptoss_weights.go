@@ -133,28 +133,37 @@ func (w *gptOssLayer) experts(c checkpoint.Config, l *loader, i, first, width in
 	stack := func(name string) matrix {
 		return matrix{name: n + name, group: "experts", experts: c.NumExperts, linear: true}
 	}
-	_, mx := l.src.Tensor(e + "gate_up_proj" + mxBlocks)
-	up := piece{tensor: e + "gate_up_proj", row0: 2 * first, rows: 2 * width, transposed: !mx}
-	down := piece{tensor: e + "down_proj", rows: h, col0: first, cols: width, transposed: !mx}
-	w.gateUp = l.matrix(stack("gate_up"), up)
-	w.gateUpBias = l.perExpert(n+"gate_up_bias", e+"gate_up_proj_bias", c.NumExperts, 2*first, 2*width)
-	w.down = l.matrix(stack("down"), down)
+	if apart(c) {
+		part := func(tensor string) piece { return piece{tensor: e + tensor, row0: first, rows: width} }
+		w.gateUp = l.matrix(stack("gate_up"), part("gate_proj"), part("up_proj"))
+		w.gateUpBias = l.perExpert(n+"gate_up_bias", c.NumExperts, first, width, e+"gate_proj_bias", e+"up_proj_bias")
+		w.down = l.matrix(stack("down"), piece{tensor: e + "down_proj", rows: h, col0: first, cols: width})
+	} else {
+		_, mx := l.src.Tensor(e + "gate_up_proj" + mxBlocks)
+		w.gateUp = l.matrix(stack("gate_up"), piece{tensor: e + "gate_up_proj", row0: 2 * first, rows: 2 * width, transposed: !mx})
+		w.gateUpBias = l.perExpert(n+"gate_up_bias", c.NumExperts, 2*first, 2*width, e+"gate_up_proj_bias")
+		w.down = l.matrix(stack("down"), piece{tensor: e + "down_proj", rows: h, col0: first, cols: width, transposed: !mx})
+	}
 	w.downBias = backend.NoWeight
 	if l.Shard.Rank == 0 {
-		w.downBias = l.perExpert(n+"down_bias", e+"down_proj_bias", c.NumExperts, 0, h)
+		w.downBias = l.perExpert(n+"down_bias", c.NumExperts, 0, h, e+"down_proj_bias")
 	}
 }
 
-// perExpert is n elements from first on of each row of a tensor [experts, …].
-func (l *loader) perExpert(name, tensor string, experts, first, n int) backend.WeightID {
-	t, _ := l.src.Tensor(tensor)
-	spec := backend.WeightSpec{Name: name, Group: "experts", Rows: 1, Cols: experts * n, Source: t.Format, Use: backend.Vector}
-	if int64(n) == t.RowElements() {
-		spec.Parts = []backend.Part{{Tensor: tensor, Rows: experts, Elems: experts * n, Format: t.Format}}
-		return l.add(spec)
-	}
+// perExpert is n elements from first on of each row of tensors [experts, …], those of one
+// expert together.
+func (l *loader) perExpert(name string, experts, first, n int, tensors ...string) backend.WeightID {
+	spec := backend.WeightSpec{Name: name, Group: "experts", Rows: 1, Cols: experts * n * len(tensors), Use: backend.Vector}
 	for e := range experts {
-		spec.Parts = append(spec.Parts, backend.Part{Tensor: tensor, Row0: e, Rows: 1, Elems: n, Col0: first, Format: t.Format})
+		for _, tensor := range tensors {
+			t := l.tensor(tensor)
+			spec.Source = t.Format
+			if len(tensors) == 1 && int64(n) == t.RowElements() {
+				spec.Parts = []backend.Part{{Tensor: tensor, Rows: experts, Elems: experts * n, Format: t.Format}}
+				return l.add(spec)
+			}
+			spec.Parts = append(spec.Parts, backend.Part{Tensor: tensor, Row0: e, Rows: 1, Elems: n, Col0: first, Format: t.Format})
+		}
 	}
 	return l.add(spec)
 }

@@ -66,6 +66,82 @@ static void q6_k(const uint8_t *s, float *y)
 	}
 }
 
+static void q5_0(const uint8_t *s, float *y)
+{
+	float d = half_at(s);
+	uint32_t h;
+	memcpy(&h, s + 2, 4);
+	for (int i = 0; i < 16; i++) {
+		y[i] = (float)((int)((s[6 + i] & 15) | (h >> i & 1) << 4) - 16) * d;
+		y[i + 16] = (float)((int)(s[6 + i] >> 4 | (h >> (i + 16) & 1) << 4) - 16) * d;
+	}
+}
+
+static void q5_1(const uint8_t *s, float *y)
+{
+	float d = half_at(s), m = half_at(s + 2);
+	uint32_t h;
+	memcpy(&h, s + 4, 4);
+	for (int i = 0; i < 16; i++) {
+		volatile float lo = (float)((s[8 + i] & 15) | (h >> i & 1) << 4) * d;
+		volatile float hi = (float)(s[8 + i] >> 4 | (h >> (i + 16) & 1) << 4) * d;
+		y[i] = lo + m;
+		y[i + 16] = hi + m;
+	}
+}
+
+static void q2_k(const uint8_t *s, float *y)
+{
+	float d = half_at(s + 80), dmin = half_at(s + 82);
+	for (int j = 0; j < 16; j++) {
+		float scale = d * (float)(s[j] & 15), min = dmin * (float)(s[j] >> 4);
+		for (int i = 0; i < 16; i++) {
+			volatile float v = scale * (float)(s[16 + j / 8 * 32 + j % 2 * 16 + i] >> (j % 8 / 2 * 2) & 3);
+			y[16 * j + i] = v - min;
+		}
+	}
+}
+
+static void q3_k(const uint8_t *s, float *y)
+{
+	float d = half_at(s + 108);
+	const uint8_t *sc = s + 96;
+	for (int j = 0; j < 16; j++) {
+		int low = sc[j % 8] >> (j / 8 * 4) & 15, high = sc[8 + j % 4] >> (j / 4 * 2) & 3;
+		float scale = d * (float)((low | high << 4) - 32);
+		for (int i = 0; i < 16; i++) {
+			int at = j % 2 * 16 + i;
+			int q = (s[32 + j / 8 * 32 + at] >> (j % 8 / 2 * 2) & 3) | (s[at] >> (j / 2) & 1) << 2;
+			y[16 * j + i] = scale * (float)(q - 4);
+		}
+	}
+}
+
+static void q5_k(const uint8_t *s, float *y)
+{
+	float d = half_at(s), dmin = half_at(s + 2);
+	const uint8_t *pk = s + 4, *h = s + 16, *q = s + 48;
+	for (int j = 0; j < 8; j++) {
+		int sc = j < 4 ? pk[j] & 63 : (pk[j + 4] & 15) | pk[j - 4] >> 6 << 4;
+		int mn = j < 4 ? pk[j + 4] & 63 : pk[j + 4] >> 4 | pk[j] >> 6 << 4;
+		float scale = d * (float)sc, min = dmin * (float)mn;
+		for (int i = 0; i < 32; i++) {
+			volatile float v = scale * (float)((q[j / 2 * 32 + i] >> (j % 2 * 4) & 15) | (h[i] >> j & 1) << 4);
+			y[j * 32 + i] = v - min;
+		}
+	}
+}
+
+static void iq4_nl(const uint8_t *s, float *y)
+{
+	static const float table[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+	float d = half_at(s);
+	for (int i = 0; i < 16; i++) {
+		y[i] = d * table[s[2 + i] & 15];
+		y[i + 16] = d * table[s[2 + i] >> 4];
+	}
+}
+
 static float half_of(uint16_t h, float unit) { return vapp_half_to_float(h) * unit; }
 
 /* The bits of an 8-bit float are those of a half: E4M3's as value · 2⁻⁸. */
@@ -122,6 +198,24 @@ void vapp_dequantize(int32_t format, const void *src, int64_t n, float *dst)
 		return;
 	case VAPP_Q6_K:
 		blocks(q6_k, src, n, 210, 256, dst);
+		return;
+	case VAPP_Q5_0:
+		blocks(q5_0, src, n, 22, 32, dst);
+		return;
+	case VAPP_Q5_1:
+		blocks(q5_1, src, n, 24, 32, dst);
+		return;
+	case VAPP_Q2_K:
+		blocks(q2_k, src, n, 84, 256, dst);
+		return;
+	case VAPP_Q3_K:
+		blocks(q3_k, src, n, 110, 256, dst);
+		return;
+	case VAPP_Q5_K:
+		blocks(q5_k, src, n, 176, 256, dst);
+		return;
+	case VAPP_IQ4_NL:
+		blocks(iq4_nl, src, n, 18, 32, dst);
 		return;
 	case VAPP_F8_E4M3:
 		blocks(f8_e4m3, src, n, 1, 1, dst);

@@ -12,7 +12,7 @@
 #include "linear.h"
 
 /* The remaining formats of kernels.Format. */
-enum { VAPP_I32 = 4, VAPP_U32 = 5, VAPP_Q4_K = 9, VAPP_Q6_K = 10 };
+enum { VAPP_I32 = 4, VAPP_U32 = 5 };
 
 /* Row symbols: which count of a launch an op's rows are. */
 enum { VAPP_PER_TOKEN = 0, VAPP_PER_SAMPLE = 1, VAPP_SEQS = 2, VAPP_SYMBOLS = 3 };

@@ -15,7 +15,7 @@ static int known(int format) {
 	case VAPP_Q4_0:
 	case VAPP_Q4_1: return 1;
 	}
-	return 0;
+	return in_blocks(format);
 }
 
 const vapp_linear_kernel *vapp_linear_for(int variant, int format) {

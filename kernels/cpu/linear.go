@@ -35,6 +35,15 @@ var (
 	_ [C.VAPP_Q8_0]struct{} = [kernels.Q8_0]struct{}{}
 	_ [C.VAPP_Q4_0]struct{} = [kernels.Q4_0]struct{}{}
 	_ [C.VAPP_Q4_1]struct{} = [kernels.Q4_1]struct{}{}
+	_ [C.VAPP_Q4_K]struct{} = [kernels.Q4_K]struct{}{}
+	_ [C.VAPP_Q6_K]struct{} = [kernels.Q6_K]struct{}{}
+	_ [C.VAPP_Q5_0]struct{} = [kernels.Q5_0]struct{}{}
+	_ [C.VAPP_Q5_1]struct{} = [kernels.Q5_1]struct{}{}
+	_ [C.VAPP_Q2_K]struct{} = [kernels.Q2_K]struct{}{}
+	_ [C.VAPP_Q3_K]struct{} = [kernels.Q3_K]struct{}{}
+	_ [C.VAPP_Q5_K]struct{} = [kernels.Q5_K]struct{}{}
+
+	_ [C.VAPP_IQ4_NL]struct{} = [kernels.IQ4_NL]struct{}{}
 
 	_ [C.VAPP_F8_E4M3]struct{} = [kernels.F8E4M3]struct{}{}
 	_ [C.VAPP_F8_E5M2]struct{} = [kernels.F8E5M2]struct{}{}

@@ -15,9 +15,17 @@ enum {
 	VAPP_Q8_0 = 6,
 	VAPP_Q4_0 = 7,
 	VAPP_Q4_1 = 8,
+	VAPP_Q4_K = 9,
+	VAPP_Q6_K = 10,
 	VAPP_F8_E4M3 = 11,
 	VAPP_F8_E5M2 = 12,
 	VAPP_MXFP4 = 13,
+	VAPP_Q5_0 = 14,
+	VAPP_Q5_1 = 15,
+	VAPP_Q2_K = 16,
+	VAPP_Q3_K = 17,
+	VAPP_Q5_K = 18,
+	VAPP_IQ4_NL = 19,
 };
 
 /* Scales of 8-bit floats, in the upper bits of a weight's format. */

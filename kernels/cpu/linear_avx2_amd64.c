@@ -67,6 +67,20 @@ V vec v_first8(words q, const int e5m2) {
 	return e5m2 ? _mm256_cvtph_ps(q) : v_second8(q, 0);
 }
 
+/* Fields of a dword, and the numbers that they are. */
+typedef struct {
+	__m256 low, high;
+} table16;
+V dwords v_field(dwords q, int shift, int mask) { return _mm256_and_si256(_mm256_srli_epi32(q, shift), _mm256_set1_epi32(mask)); }
+V dwords v_down(dwords q, int shift) { return _mm256_srli_epi32(q, shift); }
+V dwords v_join(dwords low, dwords high, int by) { return _mm256_or_si256(low, _mm256_slli_epi32(high, by)); }
+V vec v_number(dwords q, int zero) { return _mm256_cvtepi32_ps(_mm256_sub_epi32(q, _mm256_set1_epi32(zero))); }
+V table16 v_table(const float *t) { return (table16){_mm256_loadu_ps(t), _mm256_loadu_ps(t + 8)}; }
+V vec v_pick(dwords q, table16 t) {
+	__m256 low = _mm256_permutevar8x32_ps(t.low, q), high = _mm256_permutevar8x32_ps(t.high, q);
+	return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(q, 28)));
+}
+
 #include "linear_body.h"
 
 static const vapp_linear_kernel kernel = {prepare, 2, run, vapp_linear_row};

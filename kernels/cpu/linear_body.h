@@ -84,6 +84,39 @@ FN_INLINE void group_steps(const step *s, const int format, const int rows, cons
 	end_step(s, &total, rows, nv);
 }
 
+FN_INLINE void take_block(sink *out, const float *p, int64_t n, const int rows, const int nv) {
+	vec w[WIDE];
+	for (; n > 0; n--, p += nv * LANES) {
+#pragma GCC unroll 4
+		for (int v = 0; v < nv; v++) w[v] = v_load(p + v * LANES);
+		take(out, rows, nv, 0, w);
+	}
+}
+
+/* unpack_wide and unpack_slim write n k's of a slice as [n][lanes]. */
+FN static __attribute__((noinline)) void unpack_wide(const step *s, int64_t k, int64_t n) {
+	sink out = {.block = s->block};
+	each_more(s->format, s->p + panel_k(s->format, k), s->lane, n, &out, 0, WIDE, 1);
+}
+
+FN static __attribute__((noinline)) void unpack_slim(const step *s, int64_t k, int64_t n) {
+	sink out = {.block = s->block};
+	each_more(s->format, s->p + panel_k(s->format, k), s->lane, n, &out, 0, SLIM, 1);
+}
+
+/* blocks_step unpacks a block of k, which stays for block_step, and multiplies it. */
+FN_INLINE void blocks_step(const step *s, const int rows, const int nv) {
+	sink out;
+	begin_step(s, &out, rows, nv);
+	for (int64_t k = 0; k < s->n; k += KBLOCK) {
+		int64_t n = s->n - k < KBLOCK ? s->n - k : KBLOCK;
+		if (nv == WIDE) unpack_wide(s, k, n);
+		else unpack_slim(s, k, n);
+		take_block(&out, s->block, n, rows, nv);
+	}
+	end_step(s, &out, rows, nv);
+}
+
 /* packed_step reads the packed weights and may keep the block for block_step. */
 FN_INLINE void packed_step(const step *s, const int rows, const int nv, const int keep) {
 	switch (s->format % VAPP_SCALES) {
@@ -93,19 +126,14 @@ FN_INLINE void packed_step(const step *s, const int rows, const int nv, const in
 	case VAPP_Q8_0: group_steps(s, VAPP_Q8_0, rows, nv, keep); return;
 	case VAPP_Q4_0: group_steps(s, VAPP_Q4_0, rows, nv, keep); return;
 	}
+	if (nv <= WIDE && in_blocks(s->format) && !(rows == 1 && nv == WIDE)) {
+		blocks_step(s, rows, nv);
+		return;
+	}
 	sink out;
 	begin_step(s, &out, rows, nv);
 	each(s->format, s->p, s->lane, s->n, &out, rows, nv, keep);
 	end_step(s, &out, rows, nv);
-}
-
-FN_INLINE void take_block(sink *out, const float *p, int64_t n, const int rows) {
-	vec w[WIDE];
-	for (; n > 0; n--, p += SLIM * LANES) {
-#pragma GCC unroll 4
-		for (int v = 0; v < SLIM; v++) w[v] = v_load(p + v * LANES);
-		take(out, rows, SLIM, 0, w);
-	}
 }
 
 FN_INLINE void block_groups(const step *s, int64_t group, const int rows) {
@@ -113,7 +141,7 @@ FN_INLINE void block_groups(const step *s, int64_t group, const int rows) {
 	sink out, total;
 	begin_groups(s, &out, &total, rows, SLIM);
 	for (int64_t k = 0; k < s->n; k += group, scales += group_step(s->format)) {
-		take_block(&out, s->block + k * SLIM * LANES, s->n - k < group ? s->n - k : group, rows);
+		take_block(&out, s->block + k * SLIM * LANES, s->n - k < group ? s->n - k : group, rows, SLIM);
 		fold(s, &out, &total, scales, rows, SLIM);
 	}
 	end_step(s, &total, rows, SLIM);
@@ -127,7 +155,7 @@ FN_INLINE void block_step(const step *s, const int rows) {
 	}
 	sink out;
 	begin_step(s, &out, rows, SLIM);
-	take_block(&out, s->block, s->n, rows);
+	take_block(&out, s->block, s->n, rows, SLIM);
 	end_step(s, &out, rows, SLIM);
 }
 
@@ -187,7 +215,7 @@ static void run(const vapp_linear *a, int part, int parts) {
 	linear_grid g = grid_of(a, TILE, part, parts);
 	int width = a->rows <= WIDE_ROWS ? PANEL : SLIM * LANES;
 	int64_t u = g.first;
-	for (; PAIR == 2 && a->rows == 1 && u + 2 <= g.last; u += 2) slice_tiles(a, u, 2, 0, 0, 1);
+	for (; PAIR == 2 && a->rows == 1 && !in_blocks(a->format) && u + 2 <= g.last; u += 2) slice_tiles(a, u, 2, 0, 0, 1);
 	for (; u < g.last; u++) {
 		int64_t panel = u / g.chunks, c = u % g.chunks;
 		for (int lane = 0; lane < PANEL && panel * PANEL + lane < a->out; lane += width)

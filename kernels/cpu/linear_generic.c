@@ -11,6 +11,49 @@ static int nibble(const uint8_t *p, int64_t k, int lane) {
 	return (int)(eight >> nibble_at(k % 8) & 15);
 }
 
+/* A lane's scale and minimum of the 16 or 32 k's that k is of, and where the fields of 32
+ * k's begin. */
+typedef struct {
+	float scale, least;
+	const uint8_t *fields;
+} blocks_place;
+
+static blocks_place place_of(blocks b, const uint8_t *p, int64_t k, int lane) {
+	blocks_place at = {0};
+	if (!b.subs) {
+		p += blocks_bytes(b, k & ~(int64_t)31);
+		at.scale = half_float(load16(p + lane * 2));
+		if (b.least) at.least = half_float(load16(p + 64 + lane * 2));
+		at.fields = p + blocks_heads(b);
+		return at;
+	}
+	p += blocks_bytes(b, k & ~(int64_t)127);
+	const uint8_t *sub = p + blocks_heads(b) + k % 128 / 32 * blocks_each(b);
+	int row = (int)(k % 32) * b.subs / 32 * PANEL + lane;
+	at.scale = half_float(load16(p + lane * 2)) * (float)(int8_t)sub[row];
+	if (b.least) at.least = -(half_float(load16(p + 64 + lane * 2)) * (float)(int8_t)sub[b.subs * PANEL + row]);
+	at.fields = sub + b.subs * PANEL * (1 + b.least);
+	return at;
+}
+
+/* field returns the bits of k, below 32, in fields of that many. */
+static uint32_t field(const uint8_t *fields, int bits, int k, int lane) {
+	uint32_t word;
+	int per = 32 / bits;
+	memcpy(&word, fields + k / per * 128 + lane * 4, 4);
+	return word >> (k % per * bits) & ((1u << bits) - 1);
+}
+
+/* number is the code of k, below 32, with its scale and minimum. The product is exact. */
+static float number(blocks b, blocks_place at, int k, int lane) {
+	static const float table[16] = IQ4_TABLE;
+	uint32_t code = field(at.fields, b.low, k, lane);
+	if (b.high) code |= field(at.fields + 128 * b.low, b.high, k, lane) << b.low;
+	if (b.table) return table[code] * at.scale;
+	float x = (float)((int)code - b.zero) * at.scale;
+	return b.least ? x + at.least : x;
+}
+
 /* element returns the value at k, lane of one panel, without the scale of a group. */
 static float element(int32_t format, const uint8_t *p, int64_t k, int lane) {
 	float f;
@@ -24,6 +67,7 @@ static float element(int32_t format, const uint8_t *p, int64_t k, int lane) {
 	case VAPP_Q8_0: return (float)(int8_t)p[k * 32 + lane];
 	case VAPP_Q4_0: return (float)(nibble(p, k, lane) - 8);
 	}
+	if (in_blocks(format)) return number(blocks_of(format), place_of(blocks_of(format), p, k, lane), k % 32, lane);
 	p += panel_k(format, k & ~(int64_t)31);
 	return (float)nibble(p + 128, k % 32, lane) * half_float(load16(p + lane * 2)) + half_float(load16(p + 64 + lane * 2));
 }
@@ -72,11 +116,23 @@ static void unpack_groups(int32_t format, const uint8_t *p, const uint8_t *scale
 	}
 }
 
+static void unpack_fields(int32_t format, const uint8_t *p, int64_t n, float *dst) {
+	blocks b = blocks_of(format);
+	blocks_place at[PANEL];
+	for (int64_t k = 0; k < n; k++, dst += PANEL)
+		for (int lane = 0; lane < PANEL; lane++) {
+			if (k % 16 == 0) at[lane] = place_of(b, p, k, lane);
+			dst[lane] = number(b, at[lane], k % 32, lane);
+		}
+}
+
 static void unpack(int32_t format, const uint8_t *p, const uint8_t *scales, int64_t n, float *dst) {
 	if (group_k(format))
 		unpack_groups(format, p, scales, n, dst);
 	else if (format == VAPP_F32 || format == VAPP_F16 || format == VAPP_BF16)
 		unpack_plain(format, p, n, dst);
+	else if (in_blocks(format))
+		unpack_fields(format, p, n, dst);
 	else
 		unpack_q4_1(p, n, dst);
 }

@@ -27,7 +27,8 @@ func SupportedFormats(variant string) []kernels.Format {
 		return nil
 	}
 	return []kernels.Format{kernels.F32, kernels.F16, kernels.BF16, kernels.Q8_0, kernels.Q4_0, kernels.Q4_1,
-		kernels.F8E4M3, kernels.F8E5M2, kernels.MXFP4}
+		kernels.Q4_K, kernels.Q6_K, kernels.F8E4M3, kernels.F8E5M2, kernels.MXFP4, kernels.Q5_0, kernels.Q5_1,
+		kernels.Q2_K, kernels.Q3_K, kernels.Q5_K, kernels.IQ4_NL}
 }
 
 // Scales says which elements of a packed 8-bit float share a scale, an F32.
@@ -81,6 +82,9 @@ func (m Matrix) panelBytes() int64 { return m.elements() + roundUp(m.scaleBytes(
 // elements is the storage of a panel's elements; pairs pad odd Cols.
 func (m Matrix) elements() int64 {
 	cols := int64(m.Cols)
+	if b, ok := blocksOf[m.Format]; ok {
+		return b.bytes(cols)
+	}
 	switch {
 	case m.Format == kernels.MXFP4, m.Format == kernels.Q4_0:
 		return panelRows * cols / 2

@@ -10,6 +10,9 @@
  *   Q4_0   per 32 k: [4][32] dword; the low half of dword g has k 8·g+{0,2,4,6} as its
  *          nibbles from the lowest on, the high half 8·g+{1,3,5,7}
  *   Q4_1   per 32 k: [32] half d, [32] half m, dwords as Q4_0
+ *
+ *   others of GGUF: linear_blocks.h
+ *
  *   F8     [k/2][32][2] bytes, an odd end padded with zero
  *   MXFP4  per 32 k: dwords as Q4_0
  *
@@ -25,6 +28,9 @@
 #include <stddef.h>
 #include <string.h>
 
+#define INLINE static inline __attribute__((always_inline))
+#include "linear_blocks.h"
+
 enum {
 	PANEL = 32,  /* rows of a weight in a panel */
 	KBLOCK = 128, /* k unpacked at once: a block of floats and its x stay in L1 */
@@ -34,8 +40,6 @@ enum {
 	SCALE_K = 128, /* k's that share a scale of an 8-bit float */
 	MX_K = 32      /* k's that share an exponent of MXFP4, or a scale of Q8_0 and Q4_0 */
 };
-
-#define INLINE static inline __attribute__((always_inline))
 
 /* panel_k returns the bytes of n k's (whole blocks or pairs) of a panel. */
 INLINE int64_t panel_k(int32_t format, int64_t n) {
@@ -48,7 +52,8 @@ INLINE int64_t panel_k(int32_t format, int64_t n) {
 	case VAPP_F8_E5M2: return (n + 1) / 2 * 64;
 	case VAPP_Q4_0:
 	case VAPP_MXFP4: return n / 32 * 512;
-	default: return n / 32 * 640; /* VAPP_Q4_1 */
+	case VAPP_Q4_1: return n / 32 * 640;
+	default: return blocks_bytes(blocks_of(format), n);
 	}
 }
 

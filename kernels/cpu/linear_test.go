@@ -3,6 +3,7 @@
 package cpu
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -90,6 +91,13 @@ type shape struct {
 	bias               bool
 }
 
+// whole is s with inputs of whole blocks of f.
+func (s shape) whole(f kernels.Format) shape {
+	n, _ := f.Block()
+	s.in = (s.in + n - 1) / n * n
+	return s
+}
+
 func (s shape) String() string { return fmt.Sprintf("%dx%dx%d+%d", s.rows, s.in, s.out, s.pad) }
 
 func newProblem(t testing.TB, k LinearKernel, s shape, parts int) *problem {
@@ -139,6 +147,9 @@ func storedRandom(rng *rand.Rand, f kernels.Format, n int) []byte {
 		}
 		return stored
 	}
+	if _, ok := blocksOf[f]; ok || f == kernels.IQ4_NL {
+		return randomBlocks(rng, f, stored)
+	}
 	x := make([]float32, n)
 	for i := range x {
 		x[i] = float32(rng.NormFloat64())
@@ -147,6 +158,26 @@ func storedRandom(rng *rand.Rand, f kernels.Format, n int) []byte {
 		}
 	}
 	ref.Quantize(f, x, stored)
+	return stored
+}
+
+// headsOf is where the halves of a block lie.
+var headsOf = map[kernels.Format][]int{
+	kernels.Q5_0: {0}, kernels.Q5_1: {0, 2}, kernels.IQ4_NL: {0}, kernels.Q2_K: {80, 82}, kernels.Q3_K: {108},
+	kernels.Q4_K: {0, 2}, kernels.Q5_K: {0, 2}, kernels.Q6_K: {208},
+}
+
+// randomBlocks fills stored with random bits, but for halves of any sign and size.
+func randomBlocks(rng *rand.Rand, f kernels.Format, stored []byte) []byte {
+	for i := range stored {
+		stored[i] = byte(rng.Uint32())
+	}
+	_, size := f.Block()
+	for at := 0; at < len(stored); at += size {
+		for _, h := range headsOf[f] {
+			binary.LittleEndian.PutUint16(stored[at+h:], ref.FloatToHalf(float32(rng.NormFloat64()/64)))
+		}
+	}
 	return stored
 }
 
@@ -214,6 +245,9 @@ func linearShapes(f kernels.Format) []shape {
 		{12, 256, 32, 0, true}, {13, 288, 65, 2, true}, {25, 416, 97, 0, false}, {40, 128, 5, 7, true},
 	}
 	if f.Quantized() && !float8(f) {
+		for i := range shapes {
+			shapes[i] = shapes[i].whole(f)
+		}
 		return shapes
 	}
 	return append(shapes, shape{1, 1, 1, 0, true}, shape{1, 33, 70, 0, false}, shape{5, 3, 2, 1, false},
@@ -259,6 +293,7 @@ func (p *problem) compare(t *testing.T, s shape, bound float64) {
 func TestLinearBatch(t *testing.T) {
 	eachKernel(t, func(t *testing.T, k LinearKernel) {
 		for _, s := range []shape{{40, 288, 97, 3, true}, {27, 64, 33, 0, false}} {
+			s = s.whole(k.format)
 			p := newProblem(t, k, s, 1)
 			alone := make([]float32, s.rows*s.out)
 			one := *p

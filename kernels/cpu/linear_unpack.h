@@ -165,6 +165,80 @@ FN_INLINE void each_f8(const uint8_t *p, int lane, int64_t n, sink *s, const int
 	}
 }
 
+/* heads_of loads d and the minimum of a lane's block, for formats without sub-blocks, or of
+ * sub-block i; b is known when compiling. The minimum is what is added. */
+FN_INLINE void heads_of(const blocks b, const uint8_t *heads, const uint8_t *scales, int lane, const int nv, vec *scale, vec *least) {
+#pragma GCC unroll 4
+	for (int v = 0; v < nv; v++) {
+		int at = lane + v * LANES;
+		scale[v] = v_halves(heads + at * 2);
+		if (b.least) least[v] = v_halves(heads + 64 + at * 2);
+		if (!b.subs) continue;
+		scale[v] = v_mul(scale[v], v_bytes(scales + at));
+		if (b.least) least[v] = v_mul(v_mul(least[v], v_set(-1)), v_bytes(scales + b.subs * PANEL + at));
+	}
+}
+
+/* Fields of 32 k's, eight at a time. */
+FN_INLINE void each_fields(const blocks b, const uint8_t *heads, const uint8_t *p, int lane, sink *s, const int rows, const int nv, const int keep) {
+	static const float numbers[16] = IQ4_TABLE;
+	const uint8_t *low = p + b.subs * PANEL * (1 + b.least), *high = low + 128 * b.low;
+	table16 t = v_table(numbers);
+	vec w[WIDE], scale[WIDE], least[WIDE];
+	dwords q[WIDE], h[WIDE];
+#pragma GCC unroll 4
+	for (int g = 0; g < 4; g++) {
+		if (g == 0 || (b.subs == 2 && g == 2)) heads_of(b, heads, p + g / 2 * PANEL, lane, nv, scale, least);
+		ahead(s, low + 128 * g, 2, nv);
+#pragma GCC unroll 4
+		for (int v = 0; v < nv; v++) {
+			int at = (lane + v * LANES) * 4;
+			if (g * b.low % 4 == 0) q[v] = v_dwords(low + g * b.low / 4 * 128 + at);
+			else q[v] = v_down(q[v], 8 * b.low);
+			if (!b.high) continue;
+			if (g * b.high % 4 == 0) h[v] = v_dwords(high + g * b.high / 4 * 128 + at);
+			else h[v] = v_down(h[v], 8 * b.high);
+		}
+#pragma GCC unroll 8
+		for (int j = 0; j < 8; j++) {
+#pragma GCC unroll 4
+			for (int v = 0; v < nv; v++) {
+				dwords code = v_field(q[v], b.low * j, (1 << b.low) - 1);
+				if (b.high) code = v_join(code, v_field(h[v], b.high * j, (1 << b.high) - 1), b.low);
+				w[v] = b.table ? v_pick(code, t) : v_number(code, b.zero);
+				w[v] = b.least ? v_fma(w[v], scale[v], least[v]) : v_mul(w[v], scale[v]);
+			}
+			take(s, rows, nv, keep, w);
+		}
+	}
+}
+
+/* format is known when compiling. */
+FN_INLINE void each_blocks(const int format, const uint8_t *p, int lane, int64_t n, sink *s, const int rows, const int nv, const int keep) {
+	const blocks b = blocks_of(format);
+	const int64_t heads = blocks_heads(b), each = blocks_each(b);
+	for (int64_t k = 0; k < n; k += 32) {
+		const uint8_t *from = p;
+		if (b.subs) from += k / 128 * (heads + 4 * each), p = from;
+		each_fields(b, from, from + heads + (b.subs ? k % 128 / 32 * each : 0), lane, s, rows, nv, keep);
+		p = b.subs ? from - k / 128 * (heads + 4 * each) : from + heads + each;
+	}
+}
+
+/* each_more is each of what lies as in linear_blocks.h. */
+FN_INLINE void each_more(int32_t format, const uint8_t *p, int lane, int64_t n, sink *s, const int rows, const int nv, const int keep) {
+	switch (format) {
+	case VAPP_Q5_0: each_blocks(VAPP_Q5_0, p, lane, n, s, rows, nv, keep); break;
+	case VAPP_Q5_1: each_blocks(VAPP_Q5_1, p, lane, n, s, rows, nv, keep); break;
+	case VAPP_IQ4_NL: each_blocks(VAPP_IQ4_NL, p, lane, n, s, rows, nv, keep); break;
+	case VAPP_Q2_K: each_blocks(VAPP_Q2_K, p, lane, n, s, rows, nv, keep); break;
+	case VAPP_Q3_K: each_blocks(VAPP_Q3_K, p, lane, n, s, rows, nv, keep); break;
+	case VAPP_Q4_K: each_blocks(VAPP_Q4_K, p, lane, n, s, rows, nv, keep); break;
+	case VAPP_Q5_K: each_blocks(VAPP_Q5_K, p, lane, n, s, rows, nv, keep); break;
+	case VAPP_Q6_K: each_blocks(VAPP_Q6_K, p, lane, n, s, rows, nv, keep); break;
+	}
+}
+
 /* v_group_scale is group_scale of the lanes from lane on. */
 FN_INLINE vec v_group_scale(int32_t format, const uint8_t *scales, int lane) {
 	if (format == VAPP_MXFP4) return v_exponents(scales + lane);
@@ -187,5 +261,7 @@ FN_INLINE void each(int32_t format, const uint8_t *p, int lane, int64_t n, sink 
 	case VAPP_F8_E4M3: each_f8(p, lane, n, s, rows, nv, keep, 0); break;
 	case VAPP_F8_E5M2: each_f8(p, lane, n, s, rows, nv, keep, 1); break;
 	case VAPP_MXFP4: each_4(p, lane, n, s, rows, nv, keep, 1); break;
+	default: /* of the rest packed_step unpacks a block first, but for a row alone */
+		if (rows == 0 || (rows == 1 && nv == WIDE)) each_more(format, p, lane, n, s, rows, nv, keep);
 	}
 }

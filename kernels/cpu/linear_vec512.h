@@ -66,3 +66,12 @@ V vec v_first8(words q, const int e5m2) {
 	q = _mm256_slli_epi16(q, 8);
 	return e5m2 ? _mm512_cvtph_ps(q) : v_second8(q, 0);
 }
+
+/* Fields of a dword, and the numbers that they are. */
+typedef __m512 table16;
+V dwords v_field(dwords q, int shift, int mask) { return _mm512_and_si512(_mm512_srli_epi32(q, shift), _mm512_set1_epi32(mask)); }
+V dwords v_down(dwords q, int shift) { return _mm512_srli_epi32(q, shift); }
+V dwords v_join(dwords low, dwords high, int by) { return _mm512_or_si512(low, _mm512_slli_epi32(high, by)); }
+V vec v_number(dwords q, int zero) { return _mm512_cvtepi32_ps(_mm512_sub_epi32(q, _mm512_set1_epi32(zero))); }
+V table16 v_table(const float *t) { return _mm512_loadu_ps(t); }
+V vec v_pick(dwords q, table16 t) { return _mm512_permutexvar_ps(q, t); }

@@ -69,6 +69,8 @@ func (m Matrix) packRow(panel []byte, lane int, src []byte) {
 		packPairsOf8(panel[lane*2:], src)
 	case kernels.MXFP4:
 		packMXFP4(panel[lane*4:], panel[m.elements()+int64(lane):], src)
+	default:
+		packBlocks(m.Format, panel, lane, src)
 	}
 }
 

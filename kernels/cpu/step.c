@@ -61,6 +61,18 @@ static int64_t row_bytes(int32_t format, int64_t n)
 		return n / 32 * 20;
 	case VAPP_Q4_K:
 		return n / 256 * 144;
+	case VAPP_Q5_0:
+		return n / 32 * 22;
+	case VAPP_Q5_1:
+		return n / 32 * 24;
+	case VAPP_Q2_K:
+		return n / 256 * 84;
+	case VAPP_Q3_K:
+		return n / 256 * 110;
+	case VAPP_Q5_K:
+		return n / 256 * 176;
+	case VAPP_IQ4_NL:
+		return n / 32 * 18;
 	case VAPP_Q6_K:
 		return n / 256 * 210;
 	}

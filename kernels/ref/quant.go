@@ -76,6 +76,18 @@ func blockDecoder(f kernels.Format) func(src []byte, dst []float32) {
 		return decodeQ4_K
 	case kernels.Q6_K:
 		return decodeQ6_K
+	case kernels.Q5_0:
+		return decodeQ5_0
+	case kernels.Q5_1:
+		return decodeQ5_1
+	case kernels.Q2_K:
+		return decodeQ2_K
+	case kernels.Q3_K:
+		return decodeQ3_K
+	case kernels.Q5_K:
+		return decodeQ5_K
+	case kernels.IQ4_NL:
+		return decodeIQ4_NL
 	}
 	panic(fmt.Sprintf("ref: Dequantize has no rule for %v", f))
 }

@@ -20,7 +20,8 @@ import (
 // The formats that weights and pages can have.
 var (
 	weightFormats = []kernels.Format{
-		kernels.F32, kernels.F16, kernels.BF16, kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q4_K, kernels.Q6_K,
+		kernels.F32, kernels.F16, kernels.BF16, kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q5_0, kernels.Q5_1,
+		kernels.Q2_K, kernels.Q3_K, kernels.Q4_K, kernels.Q5_K, kernels.Q6_K, kernels.IQ4_NL,
 	}
 	kvFormats = []kernels.Format{kernels.F32, kernels.F16, kernels.BF16}
 )

@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"vapp.dev/engine/backend"
@@ -28,8 +29,11 @@ const mixtureRows = 530
 // mixtures checks Experts: formats, biases, activations, many and few rows.
 func (s *subject) mixtures(t *testing.T) {
 	clamped := backend.Activation{Limit: 7, Alpha: 1.702, Shift: 1, Paired: true}
-	for i, f := range scaledFormats {
+	for i, f := range slices.Concat(scaledFormats, []scaledFormat{{name: "q8_0", source: kernels.Q8_0}, {name: "q4_k", source: kernels.Q4_K}}) {
 		m := mixture{format: f, experts: 8, top: 2 + i%3, cols: 160, width: 96, biases: i%2 == 1}
+		if !f.whole(32) {
+			m.cols, m.width = 256, 256
+		}
 		switch i % 3 {
 		case 0:
 			m.activation = clamped

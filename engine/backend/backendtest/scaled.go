@@ -32,6 +32,22 @@ var scaledFormats = []scaledFormat{
 	{"bf16 stored as [in, out]", kernels.BF16, 0, backend.NoScale, true},
 }
 
+// whole says whether rows of n are whole blocks of the format.
+func (f scaledFormat) whole(n int) bool {
+	block, _ := f.source.Block()
+	return n%block == 0
+}
+
+// blockFormats are GGUF's, for mixtures.
+func blockFormats() (all []scaledFormat) {
+	for _, f := range weightFormats {
+		if f.Quantized() {
+			all = append(all, scaledFormat{name: f.String(), source: f})
+		}
+	}
+	return all
+}
+
 // matrices are n of [rows,cols].
 type matrices struct{ n, rows, cols int }
 

@@ -102,26 +102,41 @@ func normal(r *rand.Rand, n int, deviation float64) []float32 {
 
 // random is the bytes of n elements of any format, about as wide as deviation.
 func random(r *rand.Rand, f kernels.Format, n int, deviation float64) []byte {
-	if f != kernels.Q4_K && f != kernels.Q6_K {
+	heads, ok := blockHeads[f]
+	if !ok {
 		return encode(f, normal(r, n, deviation))
 	}
 	b := make([]byte, f.Bytes(int64(n)))
 	for i := range b {
 		b[i] = byte(r.Uint32())
 	}
-	half := func(at int, x float64) {
-		binary.LittleEndian.PutUint16(b[at:], ref.FloatToHalf(float32(x)))
-	}
 	_, size := f.Block()
 	for at := 0; at < len(b); at += size {
-		if f == kernels.Q4_K { // x = d·scale·q − dmin·min of about 32·(7.5 ± 4.6): centred where dmin is 7.5·d
-			half(at, deviation/160)
-			half(at+2, 7.5*deviation/160)
-		} else { // x = d·scale·(q−32), both factors about uniform
-			half(at+208, deviation/(74*18.5))
+		for _, h := range heads {
+			binary.LittleEndian.PutUint16(b[at+h.at:], ref.FloatToHalf(float32(h.times*deviation)))
 		}
 	}
 	return b
+}
+
+// head is a half of a block: where it lies, and what it is of the deviation that random
+// codes and scales get by it.
+type head struct {
+	at    int
+	times float64
+}
+
+// blockHeads are the formats that Quantize lacks. Codes, and scales, are about uniform: one
+// of n values deviates by n/√12. A minimum is d times the mean of a code.
+var blockHeads = map[kernels.Format][]head{
+	kernels.Q5_0:   {{0, 1 / 9.2}},
+	kernels.Q5_1:   {{0, 1 / 9.2}, {2, -15.5 / 9.2}},
+	kernels.IQ4_NL: {{0, 1 / 70.}},
+	kernels.Q2_K:   {{80, 1 / 12.}, {82, 1.5 / 12}},
+	kernels.Q3_K:   {{108, 1 / 43.}},
+	kernels.Q4_K:   {{0, 1 / 160.}, {2, 7.5 / 160}},
+	kernels.Q5_K:   {{0, 1 / 330.}, {2, 15.5 / 330}},
+	kernels.Q6_K:   {{208, 1 / (74 * 18.5)}},
 }
 
 // rng is the numbers of one test: the same in every run.

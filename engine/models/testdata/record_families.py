@@ -10,6 +10,7 @@ import sys
 
 import torch
 
+import gguf_families
 import golden
 import tiny_families
 
@@ -18,9 +19,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 def main():
     golden.setup()
-    for name in sys.argv[1:] or tiny_families.CHECKPOINTS:
-        model, files = tiny_families.write(HERE, name)
-        tensors = golden.record(model, tiny_families.prompt(name), tiny_families.STEPS, torch.arange(model.config.vocab_size))
+    for name in sys.argv[1:] or [*tiny_families.CHECKPOINTS, *gguf_families.CHECKPOINTS]:
+        of = gguf_families if name in gguf_families.CHECKPOINTS else tiny_families
+        model, files = of.write(HERE, name)
+        tensors = golden.record(model, of.prompt(name), of.STEPS, torch.arange(model.config.vocab_size))
         golden.save(f"{HERE}/golden/{name}.safetensors", tensors, model, files)
 
 

@@ -19,7 +19,8 @@ import numpy as np
 Q = gguf.GGMLQuantizationType
 BLOCKS = 12
 # Offsets of the float16 fields of a block; random bits there would be NaN.
-HALVES = {Q.Q8_0: [0], Q.Q4_0: [0], Q.Q4_1: [0, 2], Q.Q4_K: [0, 2], Q.Q6_K: [208]}
+HALVES = {Q.Q8_0: [0], Q.Q4_0: [0], Q.Q4_1: [0, 2], Q.Q4_K: [0, 2], Q.Q6_K: [208],
+          Q.Q5_0: [0], Q.Q5_1: [0, 2], Q.Q2_K: [80, 82], Q.Q3_K: [108], Q.Q5_K: [0, 2], Q.IQ4_NL: [0]}
 
 
 def text(a):
