@@ -60,6 +60,9 @@ func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Accou
 	if err := supported(l, op.Name(), o.KVFormat); err != nil {
 		return nil, err
 	}
+	if err := models.KVScales(m.Checkpoint, o.KVFormat); err != nil {
+		return nil, err
+	}
 	classes, layout, err := placeKV(o, m)
 	if err != nil {
 		return nil, err

@@ -130,7 +130,7 @@ var badGGUF = map[string]struct {
 	"theta Inf":    {"llama.rope.freq_base", func(m *toy) { m.set("llama.rope.freq_base", float32(math.Inf(1))) }},
 	"theta 0":      {"llama.rope.freq_base", func(m *toy) { m.set("llama.rope.freq_base", float32(0)) }},
 	"experts":      {"llama.expert_count", func(m *toy) { m.set("llama.expert_count", uint32(8)) }},
-	"rope yarn":    {"llama.rope.scaling.type", func(m *toy) { m.set("llama.rope.scaling.factor", "yarn") }},
+	"rope yarn":    {"llama.rope.scaling.factor", func(m *toy) { m.set("llama.rope.scaling.type", "yarn") }},
 	"partial rope": {"llama.rope.dimension_count", func(m *toy) { m.set("llama.rope.dimension_count", uint32(2)) }},
 
 	"sentencepiece":  {"tokenizer.ggml.model", func(m *toy) { m.set("tokenizer.ggml.model", "llama") }},

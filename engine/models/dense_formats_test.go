@@ -165,3 +165,30 @@ func TestAgree(t *testing.T) {
 		}
 	}
 }
+
+// TestKVScales: scales of K and V are refused where pages would need them, and nowhere else.
+func TestKVScales(t *testing.T) {
+	cfg := altered(t, "Qwen/Qwen2-0.5B", nil)
+	for _, c := range []struct {
+		name string
+		kv   kernels.Format
+		want string
+	}{
+		{"model.layers.0.self_attn.k_scale", kernels.F8E4M3, "layers.0.self_attn.k_scale"},
+		{"model.layers.0.self_attn.v_proj.v_scale", kernels.F8E5M2, "v_proj.v_scale"},
+		{"model.layers.0.self_attn.k_scale", kernels.BF16, ""},
+		{"model.layers.0.self_attn.q_proj.input_scale", kernels.F8E4M3, ""},
+	} {
+		tensors, err := Tensors(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ck, err := checkpoint.Dummy(cfg, append(tensors, checkpoint.TensorInfo{Name: c.name, Format: kernels.F32, Shape: []int64{1}}), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := KVScales(ck, c.kv); c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s with pages of %v: %v, want %q", c.name, c.kv, err, c.want)
+		}
+	}
+}

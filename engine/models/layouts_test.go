@@ -116,6 +116,7 @@ var quantizations = []struct {
 	{"fp8 block", quantized(`{"quant_method":"fp8","weight_block_size":[128,128]}`), Build{}, kernels.F8E4M3, kernels.F8E4M3, backend.PerBlock},
 	{"fp8 tensor", quantized(`{"quant_method":"fp8","activation_scheme":"static","ignored_layers":["lm_head"]}`), Build{Quantize: kernels.F8E4M3}, kernels.F8E4M3, kernels.F8E4M3, backend.PerTensor},
 	{"fp8 channel", quantized(string(compressed("channel", `["lm_head"]`))), Build{}, kernels.F8E4M3, kernels.F8E4M3, backend.PerChannel},
+	{"modelopt", quantized(`{"quant_method":"modelopt","quant_algo":"FP8","ignore":["lm_head"]}`), Build{Dtype: kernels.F16}, kernels.F8E4M3, kernels.F8E4M3, backend.PerTensor},
 	{"fbgemm", quantized(`{"quant_method":"fbgemm_fp8","modules_to_not_convert":["lm_head"]}`), Build{Dtype: kernels.F16}, kernels.F8E4M3, kernels.F8E4M3, backend.PerChannel},
 }
 

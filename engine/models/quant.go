@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/checkpoint"
@@ -23,7 +24,8 @@ type quant struct {
 // quantization is a quantization_config, the words of all dialects.
 type quantization struct {
 	Method   string                     `json:"quant_method"`
-	Fmt      string                     `json:"fmt"` // of the dialect fp8
+	Fmt      string                     `json:"fmt"`        // of the dialect fp8
+	Algo     string                     `json:"quant_algo"` // of modelopt
 	Block    []int                      `json:"weight_block_size"`
 	Skip     []string                   `json:"modules_to_not_convert"`
 	Ignored  []string                   `json:"ignored_layers"`
@@ -36,7 +38,8 @@ type quantization struct {
 
 // quantOf reads the dialects of Hugging Face checkpoints: "fp8" (scales per
 // tensor or per 128 × 128 block), "fbgemm_fp8" (per channel), "compressed-tensors"
-// (8-bit floats: per tensor, channel or block) and "mxfp4". Others are refused by name.
+// (8-bit floats: per tensor, channel or block), "modelopt" (FP8, per tensor) and "mxfp4".
+// Activations stay in float, whatever a config says of them. Others are refused by name.
 func quantOf(c checkpoint.Config) (quant, error) {
 	if len(c.QuantizationConfig) == 0 || string(c.QuantizationConfig) == "null" {
 		return quant{}, nil
@@ -61,8 +64,14 @@ func quantOf(c checkpoint.Config) (quant, error) {
 		return out, nil
 	case "compressed-tensors":
 		return out.compressed(q)
+	case "modelopt":
+		if q.Algo != "FP8" {
+			return quant{}, &UnsupportedError{"modelopt quant_algo " + strconv.Quote(clip(q.Algo)), "FP8 is read"}
+		}
+		out.scaling = backend.PerTensor
+		return out, nil
 	}
-	return quant{}, &UnsupportedError{"quantization_config quant_method " + strconv.Quote(clip(q.Method)), "fp8, fbgemm_fp8, compressed-tensors (fp8) and mxfp4 are read"}
+	return quant{}, &UnsupportedError{"quantization_config quant_method " + strconv.Quote(clip(q.Method)), "fp8, fbgemm_fp8, compressed-tensors (fp8), modelopt (FP8) and mxfp4 are read"}
 }
 
 func (out quant) fp8(q quantization) (quant, error) {
@@ -158,4 +167,21 @@ func (q quant) scaleTensor(c *checkpoint.Checkpoint, tensor string) (string, bac
 		}
 	}
 	return "", q.scaling
+}
+
+// KVScales refuses pages of 8-bit floats for a checkpoint that has scales of its own for K
+// and V: pages are stored without scales. In other pages they mean nothing.
+func KVScales(c *checkpoint.Checkpoint, f kernels.Format) error {
+	if f != kernels.F8E4M3 && f != kernels.F8E5M2 {
+		return nil
+	}
+	for _, t := range c.Tensors() {
+		for _, suffix := range []string{".k_scale", ".v_scale", ".kv_scale"} {
+			if strings.HasSuffix(t.Name, suffix) {
+				return &UnsupportedError{"KV cache in " + f.String() + " for a checkpoint with " + clip(t.Name),
+					"8-bit pages are kept without scales; take bf16 for memory.kvCacheDtype"}
+			}
+		}
+	}
+	return nil
 }

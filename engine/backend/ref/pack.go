@@ -66,7 +66,7 @@ func (k *packing) matrix() error {
 func (k *packing) part(p backend.Part, rows, cols, row int, out []byte) error {
 	p.Row0 += k.expert * p.Stride
 	switch {
-	case p.Format == kernels.MXFP4:
+	case p.Format == kernels.MXFP4 && p.Scale != "":
 		return k.mxfp4(p, rows, cols, out)
 	case p.Transposed:
 		return k.transposed(p, rows, cols, row, out)
