@@ -126,10 +126,10 @@ func (p *Pool) checkSlabs() error {
 				cached++
 			}
 		}
-		if used != s.used || cached != s.cached || used+cached == 0 {
+		if used != s.used || cached != s.cached || used+cached == 0 && !s.read {
 			return fmt.Errorf("kv slab %d has %d owned and %d cached pages and counts %d and %d", i, used, cached, s.used, s.cached)
 		}
-		if s.idle != (used == 0) || s.avail != (used+cached < c.per) {
+		if s.idle != (used == 0 && !s.read) || s.avail != (used+cached < c.per) {
 			return fmt.Errorf("kv slab %d is in the wrong list", i)
 		}
 		if s.idle {

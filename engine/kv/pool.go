@@ -16,6 +16,7 @@ type Pool struct {
 	unlent  []int32 // slabs that no class has, the next one last
 	near    []link  // of slabs, in the avail list of their class
 	rest    []link  // of slabs, in idle
+	read    []int32 // slabs that stay with their class until the next step
 	idle    list    // slabs without owned pages, in order of becoming so
 	nIdle   int
 	tables  map[*Table]struct{} // those that may own pages
@@ -57,6 +58,7 @@ type slab struct {
 	free         int32 // first page of its list of free pages
 	bump         int32 // pages from here on were not touched since the slab was lent
 	avail, idle  bool  // is in these lists
+	read         bool  // the step being prepared reads pages that were released
 }
 
 // NewPool makes a pool of that many slabs, all free. caching says whether
@@ -158,18 +160,18 @@ func (p *Pool) take(ci int) (int32, bool) {
 	return p.fresh(c, c.avail.head), true
 }
 
-// takeClose is take in the order that Fits counts on: pages of slabs that have owned ones
+// takeClose is take in the order that Fits counts on: pages of slabs that are not idle
 // go first, cached ones among them, so that no slab is taken that another class needs. It
 // looks at all slabs.
 func (p *Pool) takeClose(ci int) (int32, bool) {
 	c := &p.classes[ci]
 	for si := range p.slabs {
-		if s := &p.slabs[si]; s.class == int32(ci) && s.used > 0 && s.used+s.cached < c.per {
+		if s := &p.slabs[si]; s.class == int32(ci) && !s.idle && s.used+s.cached < c.per {
 			return p.fresh(c, int32(si)), true
 		}
 	}
 	for n := c.lru.head; n != none; n = c.links[n].next {
-		if p.slabs[n/c.per].used > 0 {
+		if !p.slabs[n/c.per].idle {
 			p.uncache(c, n)
 			p.own(c, n)
 			return n, true
@@ -212,6 +214,26 @@ func (p *Pool) lend(ci int) bool {
 	p.classes[ci].lent++
 	p.classes[ci].avail.push(p.near, si)
 	return true
+}
+
+// Begin says that a new step is being prepared: what the one before read of released
+// pages may be lent to other classes now.
+func (p *Pool) Begin() {
+	for _, si := range p.read {
+		p.slabs[si].read = false
+		p.settle(si)
+	}
+	p.read = p.read[:0]
+}
+
+// reads keeps a slab with its class for this step, which reads a page of it that is
+// about to be released. Its own class may store there, since a layer reads its history
+// before it stores; a layer of another class could come before.
+func (p *Pool) reads(si int32) {
+	if s := &p.slabs[si]; !s.read {
+		s.read = true
+		p.read = append(p.read, si)
+	}
 }
 
 // own makes a free page owned once.

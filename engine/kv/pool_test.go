@@ -55,6 +55,7 @@ func text(q *simSeq, n int) string {
 // compute writes the positions from to to−1 of q, as a device would; those from
 // sure on are of proposed tokens, of which kept turn out right.
 func (s *sim) compute(q *simSeq, sure, to, kept int) (bool, error) {
+	s.pool.Begin()
 	if !s.pool.Extend(q.t, q.done, sure, to) {
 		if s.pool.Fits(s.pool.need) {
 			return false, fmt.Errorf("%v pages fit and were not given", s.pool.need)
@@ -257,6 +258,7 @@ func TestPoolAtRandom(t *testing.T) {
 				s.pool.Free(q.t)
 			}
 			s.pool.Drop()
+			s.pool.Begin()
 			if err := s.pool.Check(); err != nil {
 				t.Fatal(err)
 			}

@@ -62,7 +62,7 @@ func (p *Pool) settle(si int32) {
 			c.avail.remove(p.near, si)
 		}
 	}
-	if idle := s.used == 0; idle != s.idle {
+	if idle := s.used == 0 && !s.read; idle != s.idle {
 		s.idle = idle
 		if idle {
 			p.idle.push(p.rest, si)
@@ -74,7 +74,7 @@ func (p *Pool) settle(si int32) {
 			p.nIdle--
 		}
 	}
-	if s.used == 0 && s.cached == 0 {
+	if s.used == 0 && s.cached == 0 && !s.read {
 		p.takeBack(si)
 	}
 }

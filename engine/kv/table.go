@@ -69,7 +69,7 @@ func (p *Pool) Need(t *Table, tokens int, need []int) {
 // that a position from sure on reads has a page, and what none reads is released.
 // Pages that only this step still reads are released already, though t names them
 // until the next Extend: a step reads a layer's history before it stores the layer's
-// new K and V, so that even this step may store into them. False: there are not enough
+// new K and V, so that even this step may store into them, for the same class. False: there are not enough
 // pages and t got none; the caller asks again for the same from and sure within
 // the same step, or frees t.
 func (p *Pool) Extend(t *Table, from, sure, to int) bool {
@@ -136,6 +136,9 @@ func (p *Pool) slide(c *class, t *part, from, sure int) {
 	for ; t.low < min(c.spec.kept(sure), len(t.pages)); t.low++ {
 		if n := t.pages[t.low]; n != none {
 			t.held--
+			if t.low >= c.spec.kept(from) {
+				p.reads(n / c.per)
+			}
 			p.release(c, n)
 		}
 	}

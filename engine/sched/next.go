@@ -29,6 +29,7 @@ func (s *Scheduler) begin() {
 		s.step = &Step{}
 	}
 	clear(s.step.Rows)
+	s.pool.Begin()
 	*s.step = Step{Rows: s.step.Rows[:0], Moves: s.step.Moves[:0], Speculation: Speculation{PerPosition: s.step.Speculation.PerPosition[:0]}}
 	s.ahead = 0
 }

@@ -24,6 +24,8 @@ type device struct {
 	drafts  int               // proposals after each step
 	rng     *rand.Rand        // of how many of them are right
 	begun   int               // rows that began from a checkpoint
+	slabs   map[int]int       // slab → class, of the pages that rows of the step read
+	torn    error             // a row stored over them as another class
 	guessed uint64            // hash of the tokens up to the newest proposal
 }
 
@@ -68,6 +70,7 @@ func (d *device) launch(st *Step) (Result, error) {
 	for _, m := range st.Moves {
 		d.move(m)
 	}
+	d.slabs = map[int]int{}
 	for i := range st.Rows {
 		if err := d.read(&st.Rows[i]); err != nil {
 			return r, err
@@ -76,6 +79,7 @@ func (d *device) launch(st *Step) (Result, error) {
 	if err := d.apart(st); err != nil {
 		return r, err
 	}
+	d.torn = nil
 	tokens := 0
 	for i := range st.Rows {
 		row := &st.Rows[i]
@@ -115,7 +119,7 @@ func (d *device) launch(st *Step) (Result, error) {
 		return r, fmt.Errorf("the step says %d tokens and has %d", st.Tokens, tokens)
 	}
 	d.last = r.Tokens
-	return r, nil
+	return r, d.torn
 }
 
 // draws samples behind the last position and behind each that is proposed, says how
@@ -205,6 +209,7 @@ func (d *device) read(row *Row) error {
 		}
 		for p := first; p < row.From; p++ {
 			page := q.Pages(c)[p/spec.BlockSize]
+			d.slabs[int(page)/d.layout.PagesPerSlab[c]] = c
 			if got := d.mem[c][slot{page, p % spec.BlockSize}]; got != d.truth[q][p] {
 				return fmt.Errorf("%s: class %s: page %d does not hold position %d of %d", q.ID(), spec.Name, page, p, row.From)
 			}
@@ -281,19 +286,31 @@ func (d *device) store(q *Seq, p int, id int32) {
 	for c, spec := range d.layout.Specs {
 		switch table := q.Pages(c); spec.Kind {
 		case kv.State:
+			d.over(c, table[0])
 			d.mem[c][slot{table[0], p % copies}] = h
 			continue
 		case kv.Checkpoint:
 			for k := 1; k < len(table); k += 2 {
 				if table[k] >= 0 && int(table[k+1]) == p+1 {
+					d.over(c, table[k])
 					d.mem[c][slot{table[k], 0}] = h
 				}
 			}
 			continue
 		}
 		if page := q.Pages(c)[p/spec.BlockSize]; page >= 0 {
+			d.over(c, page)
 			d.mem[c][slot{page, p % spec.BlockSize}] = h
 		}
+	}
+}
+
+// over says that a page that is stored to lies in a slab that the step reads as another
+// class: layers take turns, so that one that comes later would read what is stored.
+func (d *device) over(c int, page int32) {
+	slab := int(page) / d.layout.PagesPerSlab[c]
+	if read, ok := d.slabs[slab]; ok && read != c {
+		d.torn = fmt.Errorf("slab %d is read as class %s and stored to as %s in one step", slab, d.layout.Specs[read].Name, d.layout.Specs[c].Name)
 	}
 }
 
