@@ -180,23 +180,19 @@ func (o benchOptions) prepare(path string) (*appliance.Prepared, error) {
 	profile.Speculative, profile.Multimodal, profile.Require = nil, nil, nil
 	profile.Parallel.Tensor, profile.Parallel.Pipeline = 1, 1
 	m := here()
-	p, err := appliance.PrepareProfile(profile, m)
-	if err != nil {
-		return nil, err
-	}
 	if o.layers > 0 {
 		dir, err := os.MkdirTemp("", "vapp-bench-")
 		if err != nil {
-			return nil, errors.Join(err, p.Close())
+			return nil, err
 		}
 		defer os.RemoveAll(dir)
-		m.Config, err = cut(p.Model.Config, o.layers, dir)
-		if err = errors.Join(err, p.Close()); err != nil {
+		if m.Config, err = o.cutOf(profile, dir); err != nil {
 			return nil, err
 		}
-		if p, err = appliance.PrepareProfile(profile, m); err != nil {
-			return nil, err
-		}
+	}
+	p, err := appliance.PrepareProfile(profile, m)
+	if err != nil {
+		return nil, err
 	}
 	perToken := p.Plan.Capacity.BytesPerToken
 	profile.Memory.KVCache, profile.Memory.Utilization = schema.Bytes(perToken*int64(length*(o.streams+1))+64<<20), 0

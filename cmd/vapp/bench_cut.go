@@ -2,12 +2,27 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
+	"vapp.dev/appliance/plan"
+	"vapp.dev/engine"
 	"vapp.dev/engine/checkpoint"
+	"vapp.dev/schema"
 )
+
+// cutOf writes the config of a profile's model with its first layers alone to dir. The
+// whole model need not fit the machine.
+func (o benchOptions) cutOf(profile *schema.Profile, dir string) (path string, err error) {
+	m, err := engine.Inspect(plan.Source(profile, ""))
+	if err != nil {
+		return "", err
+	}
+	path, err = cut(m.Config, o.layers, dir)
+	return path, errors.Join(err, m.Close())
+}
 
 // cut writes the config of a model with its first n layers alone to dir. The rest
 // stays as it is.

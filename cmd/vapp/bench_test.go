@@ -35,6 +35,27 @@ func TestBenchProfiles(t *testing.T) {
 	}
 }
 
+// TestBenchLayers plans a model cut to two of its eight layers.
+func TestBenchLayers(t *testing.T) {
+	bytes := map[int]int64{}
+	for _, n := range []int{0, 2} {
+		p, err := benchOptions{prompt: 16, output: 16, streams: 2, layers: n}.prepare("../../tests/bench/llama.cue")
+		if err != nil {
+			t.Fatal(err)
+		}
+		bytes[n] = p.Plan.Account.Reservation.Arenas[backend.Weights]
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if bytes[2] <= 0 || bytes[2] >= bytes[0]/2 {
+		t.Errorf("two layers take %d bytes, all %d", bytes[2], bytes[0])
+	}
+	if _, err := (benchOptions{prompt: 16, output: 16, streams: 2, layers: 9}).prepare("../../tests/bench/llama.cue"); err == nil {
+		t.Error("nine of eight layers were planned")
+	}
+}
+
 // TestBenchCost counts by hand what a model of a plain weight, a head that is also
 // looked up, two stacks, a window and a state asks for.
 func TestBenchCost(t *testing.T) {
