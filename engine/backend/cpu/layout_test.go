@@ -60,7 +60,7 @@ func TestLayoutWeight(t *testing.T) {
 	}{
 		{"native", backend.Multiply, 64, 64, []kernels.Format{kernels.Q4_1}, kernels.Q4_1, "", 64 * 40},
 		{"tied", both, 64, 64, []kernels.Format{kernels.BF16}, kernels.BF16, "", 64 * 128},
-		{"no kernel", both, 64, 256, []kernels.Format{kernels.Q6_K}, kernels.BF16, "no kernel multiplies q6_k", 64 * 512},
+		{"k-quant", both, 64, 256, []kernels.Format{kernels.Q6_K}, kernels.Q6_K, "", 4 * 3392},
 		{"several formats", backend.Multiply, 64, 256, []kernels.Format{kernels.F32, kernels.Q8_0}, kernels.BF16, "several formats", 64 * 512},
 		{"looked up only", backend.Lookup, 3, 256, []kernels.Format{kernels.Q4_K}, kernels.Q4_K, "", 448},
 		{"vector", backend.Vector, 1, 33, []kernels.Format{kernels.F16}, kernels.F32, "", 192},
