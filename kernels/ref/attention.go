@@ -17,6 +17,7 @@ type AttentionArgs struct {
 	Window    int       // positions a token sees, its own included; 0: all
 	Sinks     []float32 // [Heads]: one term more in each head's softmax; nil: none
 	Softcap   float32   // 0: none
+	Rebuild   []float32 // [HeadDim]: what the numbers of keys that Pages do not store are of values; nil: they store all
 	Both      bool      // tokens see those after them, and there is no history
 	Room      AttentionRoom
 }
@@ -52,13 +53,16 @@ func Attention(a AttentionArgs, seq, kv int) {
 	n := history - old + last - first
 	k, v := a.Room.K[:n*d], a.Room.V[:n*d]
 	if old < history {
-		p.Load(a.Tables[seq*a.Width:(seq+1)*a.Width], p.kept(history), kv, old, history, k, v)
+		p.Load(a.Tables[seq*a.Width:(seq+1)*a.Width], p.kept(history), kv, old, history, a.Rebuild, k, v)
 	}
 	size := p.Format.Bytes(int64(d))
 	for t := first; t < last; t++ {
 		at, row := int64(t*p.KVHeads+kv)*size, (history-old+t-first)*d
 		Dequantize(p.Format, a.K[at:at+size], k[row:row+d])
 		Dequantize(p.Format, a.V[at:at+size], v[row:row+d])
+		if a.Rebuild != nil {
+			p.rebuild(k[row:row+d], v[row:row+d], a.Rebuild)
+		}
 	}
 	group := a.Heads / p.KVHeads
 	for t := first; t < last; t++ {

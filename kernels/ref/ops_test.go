@@ -142,7 +142,7 @@ func TestPages(t *testing.T) {
 			t.Errorf("%v: value of head 1, slot 3, dimension 2 is %v", f, got)
 		}
 		k, v := make([]float32, slots*dim), make([]float32, slots*dim)
-		p.Load(table, 0, 1, 0, slots, k, v)
+		p.Load(table, 0, 1, 0, slots, nil, k, v)
 		for i := range k {
 			if want := float32(i/dim*10 + dim + i%dim); k[i] != want || v[i] != -want {
 				t.Fatalf("%v: element %d is %v, %v, want ±%v", f, i, k[i], v[i], want)

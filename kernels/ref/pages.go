@@ -16,11 +16,39 @@ type Pages struct {
 	BlockSize    int            // tokens a page holds
 	KVHeads      int
 	HeadDim      int
+	KeyDim       int // numbers of a head's key that are stored, those that turn; 0: all
 	Window       int // tokens that the class keeps; 0: all
 	PageBytes    int64
 	SlabBytes    int64
 	PagesPerSlab int
 	K, V         int64 // where the layer's K and V begin in a page
+}
+
+// stored is how many numbers of a head's key are stored.
+func (p Pages) stored() int {
+	if p.KeyDim > 0 {
+		return p.KeyDim
+	}
+	return p.HeadDim
+}
+
+// turning is which of a key's numbers is the i-th that is stored: of each half of the
+// head the first ones.
+func (p Pages) turning(i int) int {
+	if half := p.stored() / 2; i >= half {
+		return p.HeadDim/2 + i - half
+	}
+	return i
+}
+
+// rebuild makes the numbers of a key that are not stored from the value: times w.
+func (p Pages) rebuild(k, v, w []float32) {
+	half := p.stored() / 2
+	for d := range k {
+		if d%(p.HeadDim/2) >= half {
+			k[d] = v[d] * w[d]
+		}
+	}
 }
 
 // kept is the block that a table begins with, of a sequence whose step begins at pos.
@@ -37,9 +65,9 @@ func (p Pages) Page(n int32) []byte {
 	return p.Arena[at : at+p.PageBytes]
 }
 
-// key is where element d of the key of a head in a slot lies in a page.
+// key is where the d-th stored number of the key of a head in a slot lies in a page.
 func (p Pages) key(head, d, slot int) int64 {
-	return p.K + p.Format.Bytes(int64((head*p.HeadDim+d)*p.BlockSize+slot))
+	return p.K + p.Format.Bytes(int64((head*p.stored()+d)*p.BlockSize+slot))
 }
 
 // value is where the value vector of a head in a slot begins in a page.
@@ -51,8 +79,8 @@ func (p Pages) value(head, slot int) int64 {
 func (p Pages) Store(page int32, slot int, k, v []byte) {
 	b, e := p.Page(page), p.Format.Bytes(1)
 	for h := range p.KVHeads {
-		for d := range p.HeadDim {
-			copy(b[p.key(h, d, slot):][:e], k[e*int64(h*p.HeadDim+d):])
+		for d := range p.stored() {
+			copy(b[p.key(h, d, slot):][:e], k[e*int64(h*p.HeadDim+p.turning(d)):])
 		}
 		n := e * int64(p.HeadDim)
 		copy(b[p.value(h, slot):][:n], v[n*int64(h):])
@@ -61,17 +89,21 @@ func (p Pages) Store(page int32, slot int, k, v []byte) {
 
 // Load reads the keys and values of a head at positions from to n-1 of the
 // sequence whose pages are table, the first of them of block skip, as float32
-// [n−from, HeadDim] each.
-func (p Pages) Load(table []int32, skip, head, from, n int, k, v []float32) {
+// [n−from, HeadDim] each. w gives the numbers of keys that are not stored.
+func (p Pages) Load(table []int32, skip, head, from, n int, w, k, v []float32) {
 	e := p.Format.Bytes(1)
 	for pos := from; pos < n; pos++ {
 		b, slot := p.Page(table[pos/p.BlockSize-skip]), pos%p.BlockSize
 		row := k[(pos-from)*p.HeadDim:][:p.HeadDim]
 		at, step := p.key(head, 0, slot), e*int64(p.BlockSize)
-		for d := range row {
-			row[d] = widen(p.Format, b[at+int64(d)*step:])
+		for d := range p.stored() {
+			row[p.turning(d)] = widen(p.Format, b[at+int64(d)*step:])
 		}
-		Dequantize(p.Format, b[p.value(head, slot):], v[(pos-from)*p.HeadDim:][:p.HeadDim])
+		value := v[(pos-from)*p.HeadDim:][:p.HeadDim]
+		Dequantize(p.Format, b[p.value(head, slot):], value)
+		if w != nil {
+			p.rebuild(row, value, w)
+		}
 	}
 }
 

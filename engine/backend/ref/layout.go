@@ -80,9 +80,6 @@ func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
 		return backend.Unsupported(name, fmt.Sprintf("%d ranks", p.Shard.World), "it is a single device")
 	}
 	for _, op := range p.Ops {
-		if a, ok := op.(backend.Attention); ok && a.Rebuild != nil {
-			return backend.Unsupported(name, "attention with keys rebuilt from values", "it has no kernel yet")
-		}
 		if !known(op) {
 			return backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel yet")
 		}

@@ -82,6 +82,9 @@ func (o attention) run(l *launch, worker, i int) error {
 	if o.Sinked {
 		a.Sinks = l.vector(o.Sinks)
 	}
+	if o.Rebuild != nil {
+		a.Rebuild = l.vector(o.Rebuild.Weight)
+	}
 	seq := i / o.KVHeads
 	if o.Ahead != nil {
 		if l.position(seq, o.Ahead) < 0 {
