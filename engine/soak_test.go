@@ -53,7 +53,6 @@ func soak(t *testing.T, name string) {
 		wg.Go(func() {
 			for _, s := range streams {
 				if cancel {
-					s.Next(context.Background())
 					s.Cancel()
 				}
 				tokens, last := collect(t, s)
@@ -79,7 +78,7 @@ func soak(t *testing.T, name string) {
 		soakRequests, choices, ends[engine.FinishLength], ends[engine.FinishStop], ends[engine.FinishAbort], s.Steps, preempted.Load(), back.Load(), hits.Load())
 }
 
-// soakRequest is request i, and whether its reader goes away after the first tokens.
+// soakRequest is request i, and whether its reader goes away at once.
 func soakRequest(i, longest int) (engine.Request, bool) {
 	r := rand.New(rand.NewPCG(uint64(i), 11))
 	p := sample.Default()
