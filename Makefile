@@ -68,9 +68,10 @@ bench: build model ## tokens/s beside this machine's limits, a model of 1 to 2 G
 bench-real: build ## the published models with random weights, cut in layers to fit 16 GB
 	@scripts/bench-real.sh
 
-docs: ## write docs/planning-figures.md and docs/capacity.md: what vLLM logs beside what is computed and measured
+docs: ## write docs/planning-figures.md, capacity.md and numerics.md: what is logged, computed and measured
 	go test ./appliance/compat -count=1 -run TestDocs -update
 	go test ./appliance/plan -count=1 -run TestMeasuredCapacity -rewrite
+	VAPP_GOLDEN=all go test ./engine/models -count=1 -timeout 60m -run 'TestGolden|TestFormats' -args -update
 
 size: ## print the sizes of the tree: a thermometer, not a gate
 	@scripts/size.sh

@@ -28,6 +28,7 @@ func TestGoldenCPU(t *testing.T) {
 			if !slices.Contains(facts.Variants, v.name) {
 				t.Skipf("not run: this machine has %v, not %s", facts.Variants, v.name)
 			}
+			formatErrors(t, o, backend.Settings{Variant: v.name})
 			RunGoldens(t, o, backend.Settings{Variant: v.name}, v.limit, v.slow)
 		})
 	}

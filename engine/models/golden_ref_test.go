@@ -33,6 +33,9 @@ func TestGoldenRebuild(t *testing.T) {
 	}
 }
 
+// TestFormatsRef measures Linear and Experts of ref on every kind of weights.
+func TestFormatsRef(t *testing.T) { formatErrors(t, ref.Opener{}, backend.Settings{}) }
+
 // TestConversions turns weights into other formats while they are packed: wider
 // ones change no logit, narrower ones change all of them a little. Unit of the
 // bounds is Golden.Spread.

@@ -64,6 +64,7 @@ func runBound(t *testing.T, r goldenRun, name string, limit bound) [][]float32 {
 	if err := tally.Within(limit(name, r.KV).Times(sigma)); err != nil {
 		t.Error(err)
 	}
+	keep(t, r, name, g, tally, limit(name, r.KV), sigma)
 	return rows
 }
 
