@@ -145,13 +145,14 @@ func rowsOf(text string, cells int) map[string]string {
 	out := map[string]string{}
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
+		if !strings.HasPrefix(line, "| ") {
+			continue
+		}
 		at := 0
 		for range cells {
-			if n := strings.Index(line[at+1:], "|"); strings.HasPrefix(line, "| ") && n >= 0 {
-				at += 1 + n
-			}
+			at += 1 + max(0, strings.Index(line[at+1:], "|"))
 		}
-		if at > 0 && !strings.HasPrefix(line, "| architecture") && !strings.HasPrefix(line, "| weights") {
+		if !strings.HasPrefix(line, "| architecture") && !strings.HasPrefix(line, "| weights") {
 			out[line[:at]] = line[at:]
 		}
 	}
