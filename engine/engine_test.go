@@ -27,6 +27,7 @@ type toy struct {
 	hooks engine.Hooks
 	on    backend.Opener // nil: ref
 	build models.Build
+	draft string        // directory of a model that proposes; "": none does
 	fat   bool          // pages take more than they hold
 	model *engine.Model // set by open
 }
@@ -50,7 +51,11 @@ func newToy(t testing.TB) *toy {
 // open starts an engine whose KV arena has y.slabs slabs, or the least.
 func (y *toy) open(t testing.TB) *engine.Engine {
 	t.Helper()
-	m, err := engine.Inspect(engine.Source{Path: y.dir, Name: "toy", Format: "auto", Build: y.build})
+	src := engine.Source{Path: y.dir, Name: "toy", Format: "auto", Build: y.build}
+	if y.draft != "" {
+		src.Draft = &engine.Source{Path: y.draft, Name: "draft", Format: "auto"}
+	}
+	m, err := engine.Inspect(src)
 	if err != nil {
 		t.Fatal(err)
 	}

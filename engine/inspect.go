@@ -36,6 +36,9 @@ type Source struct {
 	// are not at Path, and the user puts them there.
 	Absent, Remedy string
 	Build          models.Build
+	// Draft is a second model that proposes Build.Draft tokens a step; nil: none does. Its
+	// Build is not read.
+	Draft *Source
 }
 
 // Model is what is known of a model before anything is loaded.
@@ -46,6 +49,7 @@ type Model struct {
 	Config     checkpoint.Config
 	Family     models.Model
 	Dtype      kernels.Format // of activations as stored: what kvCacheDtype auto follows
+	Draft      *Model         // without a Family of its own: it is part of this one's; nil: none
 }
 
 // MissingError says that a model's weights are not on this machine.
@@ -83,13 +87,16 @@ func Inspect(s Source) (*Model, error) {
 		m.Close()
 		return nil, err
 	}
-	fam, err := models.New(m.Checkpoint, s.Build)
+	m.Config = m.Checkpoint.Config()
+	m.Dtype = models.Dtype(m.Config)
+	err := m.openDraft()
+	if err == nil {
+		m.Family, err = m.build(s.Build)
+	}
 	if err != nil {
 		m.Close()
 		return nil, err
 	}
-	m.Family, m.Config = fam, m.Checkpoint.Config()
-	m.Dtype = models.Dtype(m.Config)
 	return m, nil
 }
 
@@ -193,6 +200,14 @@ func (m *Model) openPath(dir bool) (err error) {
 // Loadable reports why the model cannot be loaded, nil when it can: real
 // weights are there, or the profile asked for dummy ones.
 func (m *Model) Loadable() error {
+	if m.Draft != nil {
+		if err := m.Draft.Loadable(); err != nil {
+			return fmt.Errorf("draft %w", err)
+		}
+		if err := m.sameTokens(); err != nil {
+			return err
+		}
+	}
 	if m.Source.Format == "dummy" || m.Where == FromCheckpoint {
 		return nil
 	}
@@ -205,4 +220,9 @@ func (m *Model) Loadable() error {
 }
 
 // Close unmaps the files.
-func (m *Model) Close() error { return m.Checkpoint.Close() }
+func (m *Model) Close() error {
+	if m.Draft != nil {
+		return errors.Join(m.Draft.Close(), m.Checkpoint.Close())
+	}
+	return m.Checkpoint.Close()
+}

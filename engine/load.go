@@ -49,20 +49,29 @@ func load(ctx context.Context, m *Model, dev backend.Device, r backend.Reservati
 	if err := context.Cause(ctx); err != nil {
 		return fmt.Errorf("load %s: %w", m.Source.Name, err)
 	}
+	if m.Draft != nil {
+		if err := m.Draft.Checkpoint.DropPages(); err != nil {
+			return err
+		}
+	}
 	return m.Checkpoint.DropPages()
 }
 
 // packOne packs a weight and gives its mapped pages back at once, so that a
 // load never holds more of the file than the weights in work.
 func packOne(m *Model, dev backend.Device, r backend.Reservation, i int) error {
-	if err := dev.Pack(i, m.Checkpoint); err != nil {
+	if err := dev.Pack(i, rowsOf{m}); err != nil {
 		return fmt.Errorf("weight %s: %w", r.Weights[i].Name, err)
 	}
 	for _, p := range r.Weights[i].Parts {
-		if p.Tensor == "" || m.Where != FromCheckpoint {
+		if p.Tensor == "" {
 			continue
 		}
-		if err := m.Checkpoint.Release(p.Tensor); err != nil {
+		holder, name := m.holder(p.Tensor)
+		if holder.Where != FromCheckpoint {
+			continue
+		}
+		if err := holder.Checkpoint.Release(name); err != nil {
 			return err
 		}
 	}

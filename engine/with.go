@@ -9,7 +9,7 @@ import (
 // when it looks for a change that fits. Only m is closed. The error is that of
 // models.New: the family cannot be built so.
 func (m *Model) With(b models.Build) (*Model, error) {
-	fam, err := models.New(m.Checkpoint, b)
+	fam, err := m.build(b)
 	if err != nil {
 		return nil, err
 	}

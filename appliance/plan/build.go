@@ -16,7 +16,7 @@ import (
 // keys that values give. config replaces what the profile names, "" does not.
 func Source(p *schema.Profile, config string) engine.Source {
 	return engine.Source{
-		Path: p.Path(p.Model.Source), Name: p.Model.Source, Format: p.Model.LoadFormat, Config: config,
+		Path: p.Path(p.Model.Source), Name: p.Model.Source, Format: p.Model.LoadFormat, Config: config, Draft: draftSource(p),
 		Build: models.Build{
 			Shard: backend.Shard{World: max(1, p.Parallel.Tensor)}, Pipe: backend.Shard{World: max(1, p.Parallel.Pipeline)},
 			Dtype:    asked(p.Model.Dtype),
@@ -34,12 +34,26 @@ func asked(word string) kernels.Format {
 // quantized are the words of quantization; int8 is 32 integers with a scale.
 var quantized = map[string]kernels.Format{"fp8": kernels.F8E4M3, "int8": kernels.Q8_0, "mxfp4": kernels.MXFP4}
 
-// ownDrafts is how many tokens the model's own head proposes a step.
+// ownDrafts is how many tokens the model's own head or a draft model proposes a step.
 func ownDrafts(p *schema.Profile) int {
-	if s := p.Speculative; s != nil && s.Method == "mtp" {
+	if s := p.Speculative; s != nil && (s.Method == "mtp" || s.Method == "draft_model" && s.Model != "") {
 		return s.NumTokens
 	}
 	return 0
+}
+
+// draftSource is the model that speculative.model names, loaded as the first one is; nil
+// where the method has none.
+func draftSource(p *schema.Profile) *engine.Source {
+	s := p.Speculative
+	if s == nil || s.Method != "draft_model" || s.Model == "" {
+		return nil
+	}
+	format := "auto"
+	if p.Model.LoadFormat == "dummy" {
+		format = "dummy"
+	}
+	return &engine.Source{Path: p.Path(s.Model), Name: s.Model, Format: format}
 }
 
 // drafts is how many proposed tokens a step verifies for each sequence.
@@ -63,6 +77,8 @@ func lookup(p *schema.Profile) (speculate.NGram, error) {
 		return g, p.Reject("speculative.promptLookupMin", "%s looks up no n-grams; allowed: only with method ngram", s.Method)
 	case s.Method != "ngram" && g.Max > 0:
 		return g, p.Reject("speculative.promptLookupMax", "%s looks up no n-grams; allowed: only with method ngram", s.Method)
+	case s.Method == "draft_model" && s.Model == "":
+		return g, p.Reject("speculative.method", "draft_model needs the source of a draft model; set speculative.model")
 	case s.Method != "ngram":
 		return g, nil
 	case g == speculate.NGram{}:
@@ -124,9 +140,6 @@ func (w want) checkBuild() error {
 			path = "multimodal.limits.video"
 		}
 		return p.Reject(path, "%s has no vision tower; allowed: 0", name)
-	}
-	if s := p.Speculative; s != nil && s.Method == "draft_model" {
-		return p.Reject("speculative.method", "draft_model: a second model beside the first is not planned by this release; allowed: ngram, and mtp where the model has its own head")
 	}
 	return nil
 }

@@ -135,7 +135,7 @@ func (w want) lora(a *engine.Account) (Item, bool) {
 	var numbers int64
 	layers := 0
 	for _, s := range a.Reservation.Weights {
-		if s.Use != backend.Multiply || s.Experts > 0 || slices.Contains([]string{"head", "vision", "router", "drafter"}, s.Group) {
+		if s.Use != backend.Multiply || s.Experts > 0 || slices.Contains([]string{"head", "vision", "router", "drafter", "draft"}, s.Group) {
 			continue
 		}
 		layers++
@@ -210,9 +210,11 @@ func indexHeap(o engine.Options, a *engine.Account, slabs int) int64 {
 // mapped is the bytes of tensors that lie in files.
 func (w want) mapped() int64 {
 	var n int64
-	for _, t := range w.in.Model.Checkpoint.Tensors() {
-		if t.File != "" {
-			n += t.Bytes
+	for m := w.in.Model; m != nil; m = m.Draft {
+		for _, t := range m.Checkpoint.Tensors() {
+			if t.File != "" {
+				n += t.Bytes
+			}
 		}
 	}
 	return n

@@ -232,6 +232,9 @@ func (w want) choices(o engine.Options) []backend.Choice {
 				by = fmt.Sprintf("%s: what follows where the last %d tokens first occur", s.Method, g.Max)
 			}
 		}
+		if s.Method == "draft_model" {
+			by = s.Method + ": " + s.Model + ", in the same step"
+		}
 		out = append(out, backend.Choice{Name: "proposals", Value: value, Why: by})
 		if p.Scheduler.Overlap {
 			out = append(out, backend.Choice{Name: "overlap", Value: "off", Why: "a step's proposals need the tokens of the one before"})
