@@ -20,7 +20,7 @@ import (
 func TestDraftModel(t *testing.T) {
 	run := func(draft string) (tokens [][]int32, proposed, accepted int) {
 		y := newToy(t)
-		if y.opts.PrefixCaching = true; draft != "" {
+		if y.opts.PrefixCaching, y.opts.Overlap = true, false; draft != "" {
 			y.build, y.opts.Drafts, y.draft = models.Build{Draft: 3, Verify: 3}, 3, y.dir
 			if draft == "another" {
 				y.draft = filepath.Join(t.TempDir(), "another")
