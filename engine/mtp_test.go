@@ -52,7 +52,7 @@ func recordedHead(t *testing.T) (string, *enginetest.Golden) {
 		t.Fatal(err)
 	}
 	run := map[string][]int32{}
-	for _, name := range []string{"input.ids", "output.ids", "output.drafts"} {
+	for _, name := range []string{"input.ids", "output.ids", "output.drafts", "output.draft_logits"} {
 		at := head[name]["data_offsets"].([]any)
 		for b := file[8+int(n):][int(at[0].(float64)):int(at[1].(float64))]; len(b) > 0; b = b[4:] {
 			run[name] = append(run[name], int32(math.Float32frombits(binary.LittleEndian.Uint32(b))))
