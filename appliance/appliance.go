@@ -93,7 +93,7 @@ func (a *Appliance) begin() error {
 	}
 	a.metrics = a.newMetrics()
 	a.server = api.New(api.Config{
-		State: a, Version: a.cfg.Version, Metrics: a.metrics.Handler(), Reloads: http.HandlerFunc(a.serveReloads), Log: a.log,
+		State: a, Version: a.cfg.Version, Metrics: a.metrics.Handler(), Reloads: http.HandlerFunc(a.serveReloads), Log: a.log, Slots: p.Plan.Capacity.Running,
 		Observe: func(o api.Observation) { a.metrics.Answered(metrics.Answered(o)) },
 	}, l.api)
 	a.apply(l)
@@ -116,7 +116,7 @@ func (a *Appliance) url() string {
 	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
 		host = "localhost"
 	}
-	return "http://" + net.JoinHostPort(host, port) + "/v1"
+	return a.scheme() + "://" + net.JoinHostPort(host, port) + "/v1"
 }
 
 // Abort ends Run at once: running requests are aborted.
@@ -131,9 +131,9 @@ func (a *Appliance) Run(ctx context.Context) error {
 	defer a.abort(nil)
 	defer a.prepared.Close()
 	debug.SetMemoryLimit(a.prepared.Plan.GoMemoryLimit)
-	server := &http.Server{Handler: a.server.Handler(), ReadHeaderTimeout: 30 * time.Second, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug)}
+	server := a.newHTTP()
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(a.listener) }()
+	go func() { failed <- a.serve(server) }()
 	a.server.LogRoutes()
 	a.log.Info("listening", "address", a.Addr().String(), "profile", a.cfg.Profile)
 	loading, stopLoading := context.WithCancel(hard)

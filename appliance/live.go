@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"fmt"
 	"os"
@@ -22,9 +23,10 @@ import (
 // before it is swapped in, so that a change applies in all its parts or in none.
 type live struct {
 	profile *schema.Profile
-	hash    string       // of the profile and of the files it names
-	api     api.Settings // a request keeps those it started with
-	files   []string     // to watch: the profile's own, its policies and those it names
+	hash    string           // of the profile and of the files it names
+	api     api.Settings     // a request keeps those it started with
+	cert    *tls.Certificate // nil: plain HTTP
+	files   []string         // to watch: the profile's own, its policies and those it names
 }
 
 // newLive reads the files a profile names and compiles its template.
@@ -37,6 +39,9 @@ func (a *Appliance) newLive(p *schema.Profile, m *engine.Model) (*live, error) {
 	fmt.Fprintln(sum, p.Hash())
 	err := l.readKeys(p, sum.Write)
 	if err != nil {
+		return nil, err
+	}
+	if err := l.readCertificate(p, sum.Write); err != nil {
 		return nil, err
 	}
 	source, err := l.readTemplates(p, m)
@@ -106,12 +111,18 @@ func (l *live) refuse(p *schema.Profile, err error) error {
 // settings are what a profile says about requests; keys and template are read
 // from elsewhere.
 func settings(p *schema.Profile) api.Settings {
-	s, l, c := p.Sampling, p.Serve.Limits, p.Serve.CORS
+	s, l, k, c := p.Sampling, p.Serve.Limits, p.Serve.PerKey, p.Serve.CORS
 	return api.Settings{
 		GuardMetrics:  p.Serve.GuardMetrics,
 		MaxBodyBytes:  int64(l.MaxBodyBytes),
 		MaxConcurrent: l.MaxConcurrentRequests,
 		AccessLog:     p.Serve.AccessLog,
+		LogRequests:   p.Serve.LogRequests,
+		BodyTimeout:   time.Duration(p.Serve.Timeouts.Body),
+		WriteTimeout:  time.Duration(p.Serve.Timeouts.Write),
+		PerKey: api.PerKey{
+			MaxConcurrent: k.MaxConcurrentRequests, RequestsPerMinute: k.RequestsPerMinute, TokensPerMinute: k.TokensPerMinute,
+		},
 		CORS: api.CORS{
 			Origins: c.AllowedOrigins, Methods: c.AllowedMethods, Headers: c.AllowedHeaders, Credentials: c.AllowCredentials,
 		},

@@ -15,9 +15,13 @@ type Serve struct {
 	APIKeys             []Key    `json:"apiKeys"`
 	GuardMetrics        bool     `json:"guardMetrics"`
 	Limits              Limits   `json:"limits"`
+	PerKey              PerKey   `json:"perKey"`
+	Timeouts            Timeouts `json:"timeouts"`
+	TLS                 *TLS     `json:"tls,omitempty"`
 	DrainTimeout        Duration `json:"drainTimeout"`
 	CORS                CORS     `json:"cors"`
 	AccessLog           bool     `json:"accessLog"`
+	LogRequests         bool     `json:"logRequests"`
 	PromptTokensDetails bool     `json:"promptTokensDetails"`
 	MetricsCompat       bool     `json:"metricsCompat"`
 	StatsInterval       Duration `json:"statsInterval"` // 0: none
@@ -31,6 +35,27 @@ type Limits struct {
 	MaxChoices            int      `json:"maxChoices"`
 	MaxLogprobs           int      `json:"maxLogprobs"`
 	RequestTimeout        Duration `json:"requestTimeout"`
+}
+
+// PerKey mirrors #PerKey; 0: no limit.
+type PerKey struct {
+	MaxConcurrentRequests int   `json:"maxConcurrentRequests"`
+	RequestsPerMinute     int   `json:"requestsPerMinute"`
+	TokensPerMinute       int64 `json:"tokensPerMinute"`
+}
+
+// Timeouts mirrors #Timeouts; 0: none.
+type Timeouts struct {
+	Header Duration `json:"header"`
+	Idle   Duration `json:"idle"`
+	Body   Duration `json:"body"`
+	Write  Duration `json:"write"`
+}
+
+// TLS mirrors #TLS: PEM files.
+type TLS struct {
+	CertFile string `json:"certFile"`
+	KeyFile  string `json:"keyFile"`
 }
 
 // CORS mirrors #Cors.

@@ -18,11 +18,13 @@ var open = map[string]bool{
 func (s *Server) guard(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r, l := c.Request(), settings(c)
+		c.Set(meterKey, l.nobody)
 		if len(l.keys) == 0 || r.Method == http.MethodOptions || isOpen(r.URL.Path, l) {
 			return next(c)
 		}
 		scheme, key, _ := strings.Cut(r.Header.Get(echo.HeaderAuthorization), " ")
-		if strings.EqualFold(scheme, "Bearer") && l.knows(strings.TrimSpace(key)) {
+		if i := l.find(strings.TrimSpace(key)); i >= 0 && strings.EqualFold(scheme, "Bearer") {
+			c.Set(meterKey, l.meters[i])
 			return next(c)
 		}
 		c.Response().Header().Set(echo.HeaderWWWAuthenticate, "Bearer")

@@ -33,8 +33,8 @@ func (s *Server) cors(next echo.HandlerFunc) echo.HandlerFunc {
 		h.Add(echo.HeaderVary, echo.HeaderOrigin)
 		if k.allows(origin) {
 			k.mark(h, origin)
-		} else if preflight {
-			return echo.NewHTTPError(http.StatusForbidden)
+		} else if preflight || !own(r, origin) {
+			return echo.NewHTTPError(http.StatusForbidden, "Pages of this origin may not ask: it is not in serve.cors.allowedOrigins.")
 		}
 		if !preflight {
 			return next(c)
@@ -42,6 +42,12 @@ func (s *Server) cors(next echo.HandlerFunc) echo.HandlerFunc {
 		k.preflight(h, r.Header.Get(echo.HeaderAccessControlRequestHeaders))
 		return c.NoContent(http.StatusNoContent)
 	}
+}
+
+// own tells a page of this server; what carries no Origin is no page's.
+func own(r *http.Request, origin string) bool {
+	_, host, _ := strings.Cut(origin, "://")
+	return host != "" && strings.EqualFold(host, r.Host)
 }
 
 func (k CORS) mark(h http.Header, origin string) {

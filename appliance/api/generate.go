@@ -6,6 +6,8 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"os"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -25,10 +27,16 @@ func (s *Server) body(c echo.Context) ([]byte, error) {
 	switch {
 	case errors.As(err, &large):
 		return nil, echo.NewHTTPError(http.StatusRequestEntityTooLarge, fmt.Sprintf("The body is larger than %d bytes.", large.Limit))
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.Response().Header().Set(echo.HeaderConnection, "close")
+		return nil, echo.NewHTTPError(http.StatusRequestTimeout, fmt.Sprintf("The body did not come within %s.", settings(c).BodyTimeout))
 	case err != nil && r.Context().Err() != nil:
 		return nil, r.Context().Err()
 	case err != nil:
 		return nil, chat.Errorf(chat.Malformed, "", "The body could not be read to its end.")
+	}
+	if settings(c).LogRequests {
+		s.received(c, b)
 	}
 	return b, nil
 }
@@ -89,6 +97,7 @@ func (s *Server) generate(c echo.Context, svc *chat.Service, j job) error {
 		return err
 	}
 	defer run.Close()
+	defer s.ended(c, run, s.cfg.Now())
 	if j.wire.Stream {
 		return s.stream(c, run, j.Stream(run))
 	}
@@ -97,6 +106,13 @@ func (s *Server) generate(c echo.Context, svc *chat.Service, j job) error {
 		return err
 	}
 	return c.JSONBlob(http.StatusOK, j.Reply(run, replies))
+}
+
+// ended counts what a request has used, whichever way it ended.
+func (s *Server) ended(c echo.Context, run *chat.Run, start time.Time) {
+	now, u := s.cfg.Now(), run.Usage()
+	s.pace.ended(now.Sub(start), u)
+	c.Get(meterKey).(*meter).charge(now, settings(c).PerKey, u.Prompt+u.Completion)
 }
 
 // replyID is the client's own, from the header or else the body, or a fresh one.

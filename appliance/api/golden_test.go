@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
 
@@ -48,7 +49,7 @@ func testServer(m *chattest.Model, set Settings) *Server {
 	return New(Config{
 		State: &state{chattest.Service(m), "ready"}, Version: "0.1.0",
 		NewID: func() string { return fmt.Sprintf("id%d", n.Add(1)) },
-		Log:   slog.New(slog.DiscardHandler),
+		Log:   slog.New(slog.DiscardHandler), Now: func() time.Time { return chattest.Now },
 	}, set)
 }
 
@@ -60,6 +61,9 @@ var knobs = map[string]func(*Settings, *chattest.Model){
 	"cached details": func(s *Settings, m *chattest.Model) { s.Chat.PromptTokensDetails, m.Cached = true, 4 },
 	"key":            func(s *Settings, _ *chattest.Model) { s.Keys = []string{"other", "secret"} },
 	"small body":     func(s *Settings, _ *chattest.Model) { s.MaxBodyBytes = 16 },
+	"two a minute":   func(s *Settings, _ *chattest.Model) { s.PerKey.RequestsPerMinute = 2 },
+	"ten tokens":     func(s *Settings, _ *chattest.Model) { s.PerKey.TokensPerMinute = 10 },
+	"one origin":     func(s *Settings, _ *chattest.Model) { s.CORS.Origins = []string{"https://app.example"} },
 	"overloaded":     func(_ *Settings, m *chattest.Model) { m.Refuse = fmt.Errorf("%w: 3 wait", engine.ErrOverloaded) },
 	"closed":         func(_ *Settings, m *chattest.Model) { m.Refuse = engine.ErrClosed },
 	"dead":           func(_ *Settings, m *chattest.Model) { m.Refuse = engine.ErrDead },

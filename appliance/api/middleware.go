@@ -37,8 +37,9 @@ func (s *Server) watch(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		c.Set(idKey, id)
 		c.Response().Header().Set(echo.HeaderXRequestID, id)
-		counted := &counter{r.Body, 0}
+		counted := &counter{ReadCloser: r.Body, out: http.NewResponseController(c.Response().Writer)}
 		r.Body = counted
+		bound(c, l, counted.out)
 		if err := next(c); err != nil {
 			s.fail(err, c)
 		}
@@ -50,9 +51,21 @@ func (s *Server) watch(next echo.HandlerFunc) echo.HandlerFunc {
 			s.cfg.Observe(o)
 		}
 		if l.AccessLog {
-			s.cfg.Log.LogAttrs(r.Context(), accessLevel, "request", accessAttrs(c, o)...)
+			s.cfg.Log.LogAttrs(r.Context(), accessLevel(o.Status), "request", accessAttrs(c, o)...)
 		}
 		return nil
+	}
+}
+
+// bound gives the client its time: to send the body, and to take the reply. An
+// error here is a writer without deadlines, as in tests.
+func bound(c echo.Context, l *live, out *http.ResponseController) {
+	_ = out.SetWriteDeadline(time.Time{}) // that of the connection's last reply
+	if l.BodyTimeout > 0 && c.Request().ContentLength != 0 {
+		_ = out.SetReadDeadline(time.Now().Add(l.BodyTimeout))
+	}
+	if l.WriteTimeout > 0 {
+		c.Response().Before(func() { _ = out.SetWriteDeadline(time.Now().Add(l.WriteTimeout)) })
 	}
 }
 
@@ -111,7 +124,7 @@ func (s *Server) fail(err error, c echo.Context) {
 		return
 	}
 	if e.Kind == chat.Overloaded {
-		w.Header().Set(echo.HeaderRetryAfter, "1")
+		w.Header().Set(echo.HeaderRetryAfter, retryAfter(s.pace.wait(s.InFlight(), s.cfg.Slots)))
 	}
 	_ = c.JSONBlob(openai.Status(e), openai.Error(e))
 }

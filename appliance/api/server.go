@@ -35,6 +35,10 @@ type Config struct {
 	Observe func(Observation)
 	Log     *slog.Logger  // nil: slog.Default
 	NewID   func() string // 32 hex digits; nil: random ones
+	// Slots is how many sequences of so many tokens the plan lets run at once; nil:
+	// one.
+	Slots func(tokens int) int
+	Now   func() time.Time // nil: time.Now
 }
 
 // Observation is one request that has been answered, for metrics.
@@ -52,11 +56,8 @@ type Server struct {
 	inFlight atomic.Int64
 	echo     *echo.Echo
 
-	writeTimeout time.Duration
+	pace pace
 }
-
-// clientPatience ends a stream whose client takes nothing for so long.
-const clientPatience = 2 * time.Minute
 
 // New makes a server; it answers from now on, with 503 until State has a Service.
 func New(c Config, s Settings) *Server {
@@ -66,16 +67,20 @@ func New(c Config, s Settings) *Server {
 	if c.NewID == nil {
 		c.NewID = randomID
 	}
-	out := &Server{cfg: c, echo: echo.New(), writeTimeout: clientPatience}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	out := &Server{cfg: c, echo: echo.New()}
 	out.SetSettings(s)
 	out.echo.HTTPErrorHandler = out.fail
-	out.echo.Use(out.watch, out.recovered, out.cors, out.guard)
+	out.echo.Use(out.watch, out.recovered, out.cors, out.guard, out.metered)
 	out.routes()
 	return out
 }
 
 // SetSettings changes all settings at once, for requests that begin from now on.
-func (s *Server) SetSettings(n Settings) { s.settings.Store(newLive(n)) }
+// One goroutine calls it.
+func (s *Server) SetSettings(n Settings) { s.settings.Store(newLive(n, s.settings.Load())) }
 
 // Handler answers the requests.
 func (s *Server) Handler() http.Handler { return s.echo }

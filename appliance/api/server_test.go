@@ -248,7 +248,9 @@ func TestClientHangs(t *testing.T) {
 	cfg := chattest.Config(m)
 	cfg.ModelLen = 1 << 30
 	s := New(Config{State: &state{chat.New(cfg), "ready"}, Log: slog.New(slog.DiscardHandler)}, testSettings())
-	s.writeTimeout = 50 * time.Millisecond
+	set := testSettings()
+	set.WriteTimeout = 50 * time.Millisecond
+	s.SetSettings(set)
 	srv := httptest.NewServer(s.Handler())
 	defer srv.Close()
 	conn, err := net.Dial("tcp", srv.Listener.Addr().String())

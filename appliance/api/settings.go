@@ -3,6 +3,7 @@ package api
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"time"
 
 	"vapp.dev/appliance/chat"
 )
@@ -15,31 +16,50 @@ type Settings struct {
 	GuardMetrics  bool     // /metrics asks for a key too
 	MaxBodyBytes  int64
 	MaxConcurrent int // requests that may be open; 0: no limit
+	PerKey        PerKey
+	BodyTimeout   time.Duration // for a client to send a body; 0: none
+	WriteTimeout  time.Duration // for a client to take something of a reply; 0: none
 	CORS          CORS
-	AccessLog     bool
+	AccessLog     bool // a line for each request that was answered
+	LogRequests   bool // a line for each request for tokens before it is answered
 	Chat          chat.Settings
 }
 
 // live are the settings in the form that requests need.
 type live struct {
 	Settings
-	keys [][sha256.Size]byte
+	keys   [][sha256.Size]byte
+	meters []*meter // of the keys
+	nobody *meter   // of all clients where there are no keys
 }
 
-func newLive(s Settings) *live {
-	l := &live{Settings: s}
+// newLive keeps the meters of the keys that stay; old may be nil.
+func newLive(s Settings, old *live) *live {
+	l := &live{Settings: s, nobody: &meter{}}
+	known := map[[sha256.Size]byte]*meter{}
+	if old != nil {
+		l.nobody = old.nobody
+		for i, k := range old.keys {
+			known[k] = old.meters[i]
+		}
+	}
 	for _, k := range s.Keys {
-		l.keys = append(l.keys, sha256.Sum256([]byte(k)))
+		sum := sha256.Sum256([]byte(k))
+		if known[sum] == nil {
+			known[sum] = &meter{}
+		}
+		l.keys, l.meters = append(l.keys, sum), append(l.meters, known[sum])
 	}
 	return l
 }
 
-// knows compares with every key, in a time that does not tell which fits.
-func (l *live) knows(key string) bool {
+// find is the index of a key, -1 for none. It compares with every key, in a time
+// that does not tell which fits.
+func (l *live) find(key string) int {
 	sum := sha256.Sum256([]byte(key))
-	found := 0
+	found := -1
 	for i := range l.keys {
-		found |= subtle.ConstantTimeCompare(sum[:], l.keys[i][:])
+		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(sum[:], l.keys[i][:]), i, found)
 	}
-	return found == 1
+	return found
 }

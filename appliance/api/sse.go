@@ -49,7 +49,9 @@ func (s *Server) flush(w *echo.Response, buf []byte) error {
 	}
 	out := http.NewResponseController(w)
 	// a writer without deadlines, as in tests, has no client that hangs
-	_ = out.SetWriteDeadline(time.Now().Add(s.writeTimeout))
+	if t := s.settings.Load().WriteTimeout; t > 0 {
+		_ = out.SetWriteDeadline(time.Now().Add(t))
+	}
 	if _, err := w.Write(buf); err != nil {
 		return &chat.Error{Kind: chat.Gone, Message: "The client closed the request.", Cause: err}
 	}

@@ -20,6 +20,7 @@ const (
 	NotFound          // no such model
 	Unauthorized      // no key or a wrong one
 	Unsupported       // known, and not available in this deployment
+	Limited           // a key asks for more than its share
 	Overloaded        // too many requests are waiting
 	Unavailable       // not ready yet, or shutting down
 	Gone              // the client left
@@ -28,7 +29,7 @@ const (
 // String names the kind, for logs.
 func (k Kind) String() string {
 	return [...]string{"internal", "malformed", "invalid", "too long", "not found", "unauthorized",
-		"unsupported", "overloaded", "unavailable", "gone"}[k]
+		"unsupported", "limited", "overloaded", "unavailable", "gone"}[k]
 }
 
 // Error is an error with a Kind. Param is the field it is about, "" when it is

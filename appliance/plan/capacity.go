@@ -73,6 +73,17 @@ func (f Fit) Loss() float64 {
 	return max(0, 1-f.Concurrency/f.Ideal)
 }
 
+// Running is how many sequences of so many tokens run at once, by the next longer
+// row of Lengths.
+func (c Capacity) Running(tokens int) int {
+	for _, f := range c.Lengths {
+		if tokens <= f.Tokens {
+			return f.Running
+		}
+	}
+	return 0
+}
+
 func (w want) capacity(o engine.Options, a *engine.Account) Capacity {
 	slabs := a.KV.Slabs(o.KVBytes)
 	c := Capacity{SlabBytes: a.KV.SlabBytes, Slabs: slabs, GrowingTokens: a.KV.Tokens(slabs)}

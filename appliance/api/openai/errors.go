@@ -31,6 +31,7 @@ var statuses = map[chat.Kind]struct {
 	chat.NotFound:     {http.StatusNotFound, "NotFoundError"},
 	chat.Unauthorized: {http.StatusUnauthorized, "AuthenticationError"},
 	chat.Unsupported:  {http.StatusNotImplemented, "NotImplementedError"},
+	chat.Limited:      {http.StatusTooManyRequests, "RateLimitError"},
 	chat.Overloaded:   {http.StatusServiceUnavailable, "ServiceUnavailableError"},
 	chat.Unavailable:  {http.StatusServiceUnavailable, "ServiceUnavailableError"},
 	chat.Gone:         {StatusClientClosed, "ClientClosedRequest"},

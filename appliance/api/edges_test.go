@@ -1,0 +1,202 @@
+package api
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"vapp.dev/appliance/chat"
+	"vapp.dev/appliance/chat/chattest"
+	"vapp.dev/engine"
+)
+
+func TestMeter(t *testing.T) {
+	now, m := time.Unix(1000, 0), &meter{}
+	l := PerKey{MaxConcurrent: 2, RequestsPerMinute: 3, TokensPerMinute: 600}
+	want := func(what string, wait time.Duration) {
+		t.Helper()
+		over := m.begin(now, l)
+		if (over == nil) != (what == "") || over != nil && (!strings.Contains(over.what, what) || over.wait != wait) {
+			t.Errorf("got %+v, want %q after %s", over, what, wait)
+		}
+	}
+	want("", 0)
+	want("", 0)
+	want("2 requests are open", time.Second)
+	m.end()
+	want("", 0)
+	m.end()
+	want("3 requests per minute", 20*time.Second)
+	now = now.Add(20 * time.Second)
+	want("", 0)
+	m.end()
+	m.charge(now, l, 699)
+	want("600 tokens per minute", 10*time.Second) // 699 used, one more wanted: 100 above, 10 a second
+	now = now.Add(time.Minute)
+	want("", 0)
+	m.end()
+	l = PerKey{}
+	for range 10 {
+		want("", 0)
+	}
+	m, l.RequestsPerMinute = &meter{}, 1
+	want("", 0)
+	want("1 requests per minute", time.Minute)
+}
+
+// TestMetersStay: a reload neither forgets what a key has used nor gives it to another.
+func TestMetersStay(t *testing.T) {
+	set := testSettings()
+	set.Keys, set.PerKey.RequestsPerMinute = []string{"a", "b"}, 1
+	s := testServer(&chattest.Model{}, set)
+	ask := func(key string) int {
+		r := httptest.NewRequest("POST", "/v1/completions", strings.NewReader(`{"prompt":"x"}`))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer "+key)
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, r)
+		return w.Code
+	}
+	if ask("b") != 200 || ask("b") != 429 {
+		t.Fatal("no limit")
+	}
+	set.Keys = []string{"c", "b"}
+	s.SetSettings(set)
+	if a, b, c := ask("a"), ask("b"), ask("c"); a != 401 || b != 429 || c != 200 {
+		t.Errorf("a %d, b %d, c %d", a, b, c)
+	}
+	set.PerKey.RequestsPerMinute = 0
+	s.SetSettings(set)
+	if got := ask("b"); got != 200 {
+		t.Errorf("without the limit: %d", got)
+	}
+}
+
+func TestConcurrencyOfKey(t *testing.T) {
+	release := make(chan struct{})
+	m := &chattest.Model{Say: func(engine.Request, int) chattest.Script {
+		<-release
+		return chattest.Script{Text: "x"}
+	}}
+	set := testSettings()
+	set.PerKey.MaxConcurrent = 1
+	s := testServer(m, set)
+	var wg sync.WaitGroup
+	wg.Go(func() { post(s, "/v1/chat/completions", hello) })
+	for s.InFlight() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	w := post(s, "/v1/completions", `{"prompt":"x"}`)
+	if w.Code != 429 || w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), `"type":"RateLimitError","param":null,"code":429`) {
+		t.Errorf("over the limit: %d %v %s", w.Code, w.Header(), w.Body)
+	}
+	close(release)
+	wg.Wait()
+	if w := post(s, "/v1/completions", `{"prompt":"x"}`); w.Code != 200 {
+		t.Errorf("afterwards: %d %s", w.Code, w.Body)
+	}
+}
+
+// TestPace: what is told follows the plan's slots for replies as long as the recent ones.
+func TestPace(t *testing.T) {
+	var p pace
+	slots := func(tokens int) int { return map[bool]int{true: 8, false: 2}[tokens <= 1000] }
+	if w := p.wait(50, slots); w != 0 {
+		t.Errorf("before the first reply: %s", w)
+	}
+	p.ended(10*time.Second, chat.Usage{Prompt: 400, Completion: 100})
+	for open, want := range map[int]time.Duration{0: 10 * time.Second, 10: 2 * time.Second, 16: 5 * time.Second, 80: 9 * time.Second} {
+		if w := p.wait(open, slots); w != want {
+			t.Errorf("%d open: %s, want %s", open, w, want)
+		}
+	}
+	for range 100 {
+		p.ended(10*time.Second, chat.Usage{Prompt: 4000})
+	}
+	if w := p.wait(10, slots).Round(time.Second); w != 8*time.Second {
+		t.Errorf("long replies: %s", w)
+	}
+	p.ended(1000*time.Hour, chat.Usage{})
+	if w := p.wait(10, nil); w != maxWait {
+		t.Errorf("bound: %s", w)
+	}
+	if got := retryAfter(1200 * time.Millisecond); got != "2" {
+		t.Errorf("whole seconds: %s", got)
+	}
+}
+
+// TestSlowBody: a client that sends its body too slowly, whether or not anybody reads it,
+// is cut off; one whose body came is not.
+func TestSlowBody(t *testing.T) {
+	set := testSettings()
+	set.BodyTimeout, set.Keys = 100*time.Millisecond, []string{"k"}
+	say := make(chan struct{})
+	m := &chattest.Model{Say: func(engine.Request, int) chattest.Script {
+		<-say
+		return chattest.Script{Text: "x"}
+	}}
+	srv := httptest.NewServer(testServer(m, set).Handler())
+	defer srv.Close()
+	send := func(key, body string) string {
+		conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		io.WriteString(conn, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer "+key+
+			"\r\nContent-Length: 14\r\nConnection: close\r\n\r\n"+body)
+		all, err := io.ReadAll(conn) // ends when the server closes
+		if err != nil {
+			t.Error(err)
+		}
+		return string(all)
+	}
+	if got := send("k", `{"prompt"`); !strings.HasPrefix(got, "HTTP/1.1 408") || !strings.Contains(got, `"code":408`) {
+		t.Errorf("slow: %s", got)
+	}
+	if got := send("none", `{"pro`); !strings.HasPrefix(got, "HTTP/1.1 401") {
+		t.Errorf("without a key: %s", got)
+	}
+	time.AfterFunc(300*time.Millisecond, func() { close(say) })
+	if got := send("k", `{"prompt":"x"}`); !strings.HasPrefix(got, "HTTP/1.1 200") {
+		t.Errorf("a reply that takes longer than a body may: %s", got)
+	}
+}
+
+func TestRequestLog(t *testing.T) {
+	var out bytes.Buffer
+	level := &slog.LevelVar{}
+	set := testSettings()
+	set.LogRequests, set.AccessLog = true, true
+	m := &chattest.Model{}
+	s := New(Config{
+		State: &state{chattest.Service(m), "ready"}, Log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level})),
+	}, set)
+	body := `{"prompt":"a secret` + strings.Repeat("x", 2*maxShown) + `"}`
+	post(s, "/v1/completions", body)
+	if got := out.String(); !strings.Contains(got, `msg="request received"`) || !strings.Contains(got, "bytes="+strconv.Itoa(len(body))) || strings.Contains(got, "secret") {
+		t.Errorf("at info: %s", got)
+	}
+	level.Set(slog.LevelDebug)
+	out.Reset()
+	post(s, "/v1/completions", body)
+	if got := out.String(); !strings.Contains(got, "a secret") || len(got) > maxShown+1000 {
+		t.Errorf("at debug: %d bytes: %s", len(got), got)
+	}
+	level.Set(slog.LevelWarn)
+	out.Reset()
+	post(s, "/v1/completions", body)
+	m.Refuse = engine.ErrOverloaded
+	post(s, "/v1/completions", `{"prompt":"x"}`)
+	if got := out.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, "level=WARN msg=request") || !strings.Contains(got, "status="+strconv.Itoa(http.StatusServiceUnavailable)) {
+		t.Errorf("at warn: %s", got)
+	}
+}
