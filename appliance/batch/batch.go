@@ -4,6 +4,8 @@ package batch
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 
 	"vapp.dev/appliance/chat"
@@ -26,6 +28,7 @@ type Runner struct {
 // Result is what became of an Item.
 type Result struct {
 	Item    Item
+	At      int          // its place in the list, from 0
 	Replies []chat.Reply // what there is; Finish is "abort" where it was cut off
 	Usage   chat.Usage
 	Err     *chat.Error // why there is no reply, or no whole one
@@ -74,28 +77,34 @@ func (r Runner) Answer(ctx context.Context, it Item) Result {
 // All answers the items, many at a time, and calls tell once for each in their
 // order, never twice at once. One that fails does not stop the others. When ctx
 // ends nothing more is begun, what runs is cut off, and All returns ctx's error
-// once tell has had all that was begun. An error of tell ends it too.
+// once tell has had all that was begun: an item between them that was not is left
+// out. An error of tell ends it too.
 func (r Runner) All(ctx context.Context, items []Item, tell func(Result) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	done := r.answers(ctx, items)
 	held, at, whole := map[int]Result{}, 0, 0
 	var failed error
-	for n := range done {
-		held[n.at] = n.Result
-		for failed == nil {
-			res, ok := held[at]
-			if !ok {
-				break
-			}
+	told := func(res Result) {
+		if !res.Interrupted() {
+			whole++
+		} else if res.run == nil {
+			return
+		}
+		if failed = tell(res); failed != nil {
+			stop(failed)
+		}
+	}
+	for n := range r.answers(ctx, items) {
+		held[n.At] = n
+		for res, ok := held[at]; ok && failed == nil; res, ok = held[at] {
 			delete(held, at)
 			at++
-			if !res.Interrupted() {
-				whole++
-			}
-			if failed = tell(res); failed != nil {
-				stop(failed)
-			}
+			told(res)
+		}
+	}
+	for _, at := range slices.Sorted(maps.Keys(held)) {
+		if failed == nil {
+			told(held[at])
 		}
 	}
 	switch {
@@ -107,15 +116,9 @@ func (r Runner) All(ctx context.Context, items []Item, tell func(Result) error) 
 	return context.Cause(ctx)
 }
 
-// numbered is the result of the item at a place of the list.
-type numbered struct {
-	at int
-	Result
-}
-
 // answers gives results as they come; the channel is closed after the last one.
-func (r Runner) answers(ctx context.Context, items []Item) <-chan numbered {
-	next, done := make(chan int), make(chan numbered)
+func (r Runner) answers(ctx context.Context, items []Item) <-chan Result {
+	next, done := make(chan int), make(chan Result)
 	go func() {
 		defer close(next)
 		for i := range items {
@@ -131,7 +134,9 @@ func (r Runner) answers(ctx context.Context, items []Item) <-chan numbered {
 		workers.Go(func() {
 			for i := range next {
 				if ctx.Err() == nil {
-					done <- numbered{i, r.Answer(ctx, items[i])}
+					res := r.Answer(ctx, items[i])
+					res.At = i
+					done <- res
 				}
 			}
 		})

@@ -28,6 +28,14 @@ func runner(m *chattest.Model) Runner {
 	return Runner{Service: chattest.Service(m), Settings: new(chattest.Settings()), Slots: 3}
 }
 
+// long is a runner of a model so long that what is endless does not end.
+func long(m *chattest.Model) Runner {
+	r, c := runner(m), chattest.Config(m)
+	c.ModelLen = 2_000_000_000
+	r.Service = chat.New(c)
+	return r
+}
+
 // results are what All told.
 func results(t *testing.T, r Runner, ctx context.Context, items []Item) ([]Result, error) {
 	t.Helper()
@@ -80,8 +88,8 @@ func TestInterrupted(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	var got []Result
-	form := Form{Raw: true, Params: map[string]any{"max_tokens": 100}}
-	err := runner(m).All(ctx, form.Lines([]byte("a\n"+strings.Repeat("b\n", 30))), func(r Result) error {
+	form := Form{Raw: true, Params: map[string]any{"max_tokens": 1_000_000_000}}
+	err := long(m).All(ctx, form.Lines([]byte("a\n"+strings.Repeat("b\n", 30))), func(r Result) error {
 		got = append(got, r)
 		cancel()
 		return nil
@@ -93,6 +101,49 @@ func TestInterrupted(t *testing.T) {
 		if r.Interrupted() && !strings.Contains(string(r.Lines(i)), `"finish_reason":"abort"`) {
 			t.Errorf("%s", r.Lines(i))
 		}
+	}
+}
+
+// late is a service that begins a prompt of one letter when the one of three has
+// begun, and none of two before the caller has gone.
+type late struct {
+	Starter
+	begun chan struct{}
+}
+
+func (l late) Start(ctx context.Context, r *chat.Request) (*chat.Run, error) {
+	run, err := l.Starter.Start(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	switch len(run.Prompts[0].Tokens) - 1 {
+	case 1:
+		<-l.begun
+	case 2:
+		<-ctx.Done()
+		run.Close()
+		return nil, chat.AsError(ctx.Err())
+	case 3:
+		close(l.begun)
+	}
+	return run, nil
+}
+
+// TestInterruptedGap: a prompt that was not begun hides none behind it that was.
+func TestInterruptedGap(t *testing.T) {
+	r := long(parrot(func(p string) chattest.Script { return chattest.Script{Text: "word ", Endless: p != "a"} }))
+	r.Service = late{r.Service, make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	var lines []string
+	form := Form{Raw: true, Params: map[string]any{"max_tokens": 1_000_000_000}}
+	err := r.All(ctx, form.Lines([]byte("a\nbb\nccc\n")), func(res Result) error {
+		lines = append(lines, string(res.Lines(res.At)))
+		cancel()
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) || len(lines) != 2 || !strings.Contains(lines[0], `"finish_reason":"stop"`) ||
+		!strings.HasPrefix(lines[1], `{"index":2,`) || !strings.Contains(lines[1], `"finish_reason":"abort"`) {
+		t.Errorf("%v: %q", err, lines)
 	}
 }
 

@@ -149,12 +149,10 @@ func (s session) many(ctx context.Context, items []batch.Item) error {
 		show = answerProgress(s.err, len(items))
 	}
 	var sum answered
-	index := 0
 	err := s.runner.All(ctx, items, func(r batch.Result) error {
-		if _, err := s.out.Write(r.Lines(index)); err != nil {
+		if _, err := s.out.Write(r.Lines(r.At)); err != nil {
 			return err
 		}
-		index++
 		sum.add(r)
 		sum.elapsed = time.Since(begun)
 		show(sum)
