@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"vapp.dev/engine/runner"
@@ -53,19 +54,23 @@ func (l *loop) receive() {
 			l.cancel(m.cancel, m.finish)
 		case l.policy != nil:
 			l.held = append(l.held, m.add...)
+			for _, c := range m.add {
+				l.due(c)
+			}
 		default:
 			l.add(m.add)
 		}
 	}
 	clear(l.mail)
+	// Before the policy, which waits for the last choice to end.
+	if now := time.Now(); !l.soonest.IsZero() && !now.Before(l.soonest) {
+		l.expire(now)
+	}
 	if l.policy != nil && l.sched.Idle() {
 		l.sched.SetPolicy(*l.policy)
 		l.policy = nil
 		l.add(l.held)
 		l.held = nil
-	}
-	if now := time.Now(); !l.soonest.IsZero() && !now.Before(l.soonest) {
-		l.expire(now)
 	}
 }
 
@@ -89,9 +94,14 @@ func (l *loop) add(cs []*choice) {
 			continue
 		}
 		l.choices[c.seq] = c
-		if !c.deadline.IsZero() && (l.soonest.IsZero() || c.deadline.Before(l.soonest)) {
-			l.soonest = c.deadline
-		}
+		l.due(c)
+	}
+}
+
+// due keeps the soonest deadline.
+func (l *loop) due(c *choice) {
+	if !c.deadline.IsZero() && (l.soonest.IsZero() || c.deadline.Before(l.soonest)) {
+		l.soonest = c.deadline
 	}
 }
 
@@ -113,14 +123,18 @@ func (l *loop) cancel(c *choice, f Finish) {
 // expire aborts the choices whose deadline has passed, and finds the next one.
 func (l *loop) expire(now time.Time) {
 	l.soonest = time.Time{}
-	for _, c := range l.choices {
-		switch {
-		case c.deadline.IsZero():
-		case !now.Before(c.deadline):
+	expired := func(c *choice) {
+		if !c.deadline.IsZero() && !now.Before(c.deadline) {
 			l.cancel(c, FinishAbort)
-		case l.soonest.IsZero() || c.deadline.Before(l.soonest):
-			l.soonest = c.deadline
+			return
 		}
+		l.due(c)
+	}
+	for _, c := range l.choices {
+		expired(c)
+	}
+	for _, c := range slices.Clone(l.held) {
+		expired(c)
 	}
 }
 

@@ -1,0 +1,120 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"vapp.dev/engine/backend/ref"
+	"vapp.dev/engine/enginetest"
+	"vapp.dev/engine/sample"
+	"vapp.dev/engine/sched"
+	"vapp.dev/kernels"
+)
+
+// TestHeldRequests has a request arrive while a change of policy waits for the running
+// one to end. What is held back for the policy runs when the running one's deadline
+// passes between two steps, and is itself aborted at its own.
+func TestHeldRequests(t *testing.T) {
+	past := time.Now().Add(-time.Second)
+	for name, c := range map[string]struct {
+		deadline time.Time // of the held one
+		expire   bool      // the running one, with no step on the device
+		want     []string  // ends, in order
+	}{
+		"the running one expires": {expire: true, want: []string{"running abort", "held length"}},
+		"the held one expires":    {deadline: past, want: []string{"held abort", "running length"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var e *Engine
+			var ends []string
+			opened, held := make(chan struct{}), make(chan *Stream, 1)
+			first := true
+			e = openSmall(t, Hooks{
+				Step: func(StepStats) {
+					if <-opened; !first {
+						return
+					}
+					first = false
+					e.SetPolicy(sched.Priority)
+					held <- submitSmall(t, e, "held", 2, c.deadline)
+					if c.expire {
+						_ = e.in.put(message{do: func(l *loop) {
+							for _, c := range l.choices {
+								c.deadline, l.soonest = past, past
+							}
+						}})
+					}
+				},
+				Finished: func(s RequestStats) { ends = append(ends, s.ID+" "+s.Finish.String()) },
+			})
+			close(opened)
+			toEnd(t, submitSmall(t, e, "running", 24, time.Time{}))
+			toEnd(t, <-held)
+			if err := e.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(ends, c.want) {
+				t.Errorf("ends %v, want %v", ends, c.want)
+			}
+		})
+	}
+}
+
+// openSmall opens a small Llama that runs a step at a time.
+func openSmall(t *testing.T, h Hooks) *Engine {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "toy")
+	if err := enginetest.WriteLlama(dir, enginetest.Llama{}); err != nil {
+		t.Fatal(err)
+	}
+	m, err := Inspect(Source{Path: dir, Name: "toy", Format: "auto"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	facts, err := ref.Opener{}.Probe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{MaxModelLen: 64, MaxNumSeqs: 2, MaxNumBatchedTokens: 64, BlockSize: 16, KVFormat: kernels.F32, KVBytes: 4 << 20, ChunkedPrefill: true}
+	acc, err := NewAccount(o, m, ref.Opener{}, facts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := Open(context.Background(), Config{Options: o, Model: m, Opener: ref.Opener{}, Facts: facts, Account: acc, Hooks: h})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func submitSmall(t *testing.T, e *Engine, id string, tokens int, deadline time.Time) *Stream {
+	p := sample.Default()
+	p.MaxTokens = tokens
+	s, err := e.Submit(context.Background(), Request{ID: id, Prompt: []int32{1, 2, 3}, Params: p, N: 1, Deadline: deadline})
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	return s[0]
+}
+
+// toEnd reads a stream to its end; a choice that never ends fails the test.
+func toEnd(t *testing.T, s *Stream) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for {
+		evs, err := s.Next(ctx)
+		if errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("%s does not end", s.ID)
+		}
+		if len(evs) == 0 {
+			return
+		}
+	}
+}
