@@ -3,102 +3,164 @@ package engine_test
 import (
 	"context"
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"vapp.dev/engine"
-	"vapp.dev/engine/sample"
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/ref"
+	"vapp.dev/engine/sched"
 	"vapp.dev/kernels"
 )
 
+// soakLoad is how much a family has to serve, long and short.
+type soakLoad struct {
+	requests, short   int // on each family
+	longest, shortest int // the engines' MaxModelLen
+}
+
 // TestSoak puts mixed requests through every family: lengths of 1 to nearly the model's,
-// many with a common beginning, several choices, stops and cancels, over so few pages
-// that sequences are preempted and swapped. Every choice ends, once, and the books are
-// right after it (after every step with the tag invariants). The tag soak makes it long.
+// many with a common beginning, several choices, priorities, stops, deadlines and cancels
+// at any moment, with and without proposals, over so few pages that sequences are
+// preempted and swapped. Every choice ends, once and for its own reason, and the books are
+// right after it (after every step with the tag invariants). Some are asked for again,
+// alone, and give the same tokens. The tag soak makes it long.
 func TestSoak(t *testing.T) {
+	soakFamilies(t, ref.Opener{}, soakLoad{requests: 200, short: 14, longest: 512, shortest: 192})
+}
+
+func soakFamilies(t *testing.T, on backend.Opener, l soakLoad) {
+	if !longSoak {
+		l.requests, l.longest = l.short, l.shortest
+	}
 	for _, name := range twinFamilies {
-		t.Run(name, func(t *testing.T) { soak(t, name) })
+		t.Run(name, func(t *testing.T) {
+			dir, n := filepath.Join("models/testdata", name), l.requests/2
+			t.Run("overlapped", func(t *testing.T) {
+				newSoak(dir, on, l, func(y *toy) { y.opts.Overlap = true }).run(t, 0, n)
+			})
+			t.Run("n-grams", func(t *testing.T) { newSoak(dir, on, l, ngrams(4)).run(t, n, l.requests) })
+			switch name { // and more
+			case "tiny-qwen35":
+				dir, _ := recordedHead(t)
+				t.Run("own head", func(t *testing.T) { newSoak(dir, on, l, head(3)).run(t, l.requests, l.requests+n/2) })
+			case "tiny-llama3-tied":
+				t.Run("draft model", func(t *testing.T) {
+					newSoak(dir, on, l, func(y *toy) { head(2)(y); y.draft = dir }).run(t, l.requests, l.requests+n/2)
+				})
+			}
+		})
 	}
 }
 
-func soak(t *testing.T, name string) {
-	var preempted, back, hits atomic.Int64
-	y := &toy{dir: filepath.Join("models/testdata", name), slabs: least, fat: true, opts: engine.Options{
-		MaxModelLen: 256, MaxNumSeqs: 24, MaxNumBatchedTokens: 256, BlockSize: 16, KVFormat: kernels.F32,
-		ChunkedPrefill: true, PrefixCaching: true, Overlap: true, SwapBytes: 64 << 20,
+// soaking is an engine under load, and what has become of its requests.
+type soaking struct {
+	toy  *toy
+	e    *engine.Engine
+	room chan struct{} // requests at once
+
+	mu    sync.Mutex
+	sum   engine.StepStats // since it was opened, of counters only
+	ends  map[engine.Finish]int
+	lost  int           // choices that did not end, or not once
+	again []soakRequest // to ask for alone
+	want  [][]int32     // what they gave
+}
+
+func newSoak(dir string, on backend.Opener, l soakLoad, change func(*toy)) *soaking {
+	s := &soaking{ends: map[engine.Finish]int{}, room: make(chan struct{}, 32)}
+	s.toy = &toy{dir: dir, on: on, slabs: least, fat: true, opts: engine.Options{
+		MaxModelLen: l.longest, MaxNumSeqs: 24, MaxNumBatchedTokens: 256, BlockSize: 16, KVFormat: kernels.F32,
+		ChunkedPrefill: true, PrefixCaching: true, SwapBytes: 64 << 20,
 	}}
-	y.hooks.Step = func(s engine.StepStats) {
-		preempted.Add(int64(s.Preempted))
-		back.Add(int64(s.SwappedIn))
-		hits.Add(int64(s.CacheHits))
-	}
-	e := y.open(t)
-	var mu sync.Mutex
-	ends := map[engine.Finish]int{}
+	change(s.toy)
+	s.toy.hooks.Step = s.step
+	return s
+}
+
+func (s *soaking) step(st engine.StepStats) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sum.Preempted += st.Preempted
+	s.sum.SwappedIn += st.SwappedIn
+	s.sum.CacheHits += st.CacheHits
+	s.sum.PromptTokens += st.PromptTokens
+	s.sum.GenerationTokens += st.GenerationTokens
+	s.sum.DraftTokens += st.DraftTokens
+	s.sum.AcceptedTokens += st.AcceptedTokens
+}
+
+// run serves requests from to to−1, the policy changing on the way.
+func (s *soaking) run(t *testing.T, from, to int) {
+	s.e = s.toy.open(t)
 	choices := 0
-	room := make(chan struct{}, 32) // requests at once
 	var wg sync.WaitGroup
-	for i := range soakRequests {
-		room <- struct{}{}
-		q, cancel := soakRequest(i, y.opts.MaxModelLen)
-		streams, err := e.Submit(context.Background(), q)
+	for i := from; i < to; i++ {
+		s.room <- struct{}{}
+		if i == (from+to)/2 {
+			s.e.SetPolicy(sched.Priority)
+		}
+		q := newSoakRequest(i, s.toy.opts.MaxModelLen, s.toy.model.Family.Vocab())
+		streams, err := s.e.Submit(context.Background(), q.Request)
 		if err != nil {
 			t.Fatal(err)
 		}
 		choices += len(streams)
 		wg.Go(func() {
-			for _, s := range streams {
-				if cancel {
-					s.Cancel()
-				}
-				tokens, last := collect(t, s)
-				if last.Finish == engine.NotFinished || last.Finish == engine.FinishError || len(tokens) > q.Params.MaxTokens {
-					t.Errorf("request %d ended with %v after %d of %d tokens: %v", i, last.Finish, len(tokens), q.Params.MaxTokens, last.Err)
-				}
-				mu.Lock()
-				ends[last.Finish]++
-				mu.Unlock()
+			for k, stream := range streams {
+				s.read(t, &q, k, stream)
 			}
-			<-room
+			<-s.room
 		})
 	}
 	wg.Wait()
-	if err := e.Check(context.Background()); err != nil {
-		t.Error(err)
-	}
-	s := e.Stats()
-	if n := ends[engine.FinishLength] + ends[engine.FinishStop] + ends[engine.FinishAbort]; n != choices || s.Running+s.Waiting+s.Swapped != 0 || s.KVUsed != 0 || s.SwapUsed != 0 {
-		t.Errorf("%d of %d choices ended (%v); left over: %+v", n, choices, ends, s)
-	}
-	t.Logf("%d requests, %d choices: %d by length, %d stopped, %d cancelled; %d steps, %d preemptions, %d back from swap space, %d prompt tokens from the cache",
-		soakRequests, choices, ends[engine.FinishLength], ends[engine.FinishStop], ends[engine.FinishAbort], s.Steps, preempted.Load(), back.Load(), hits.Load())
+	s.left(t, choices)
+	s.mu.Lock()
+	sum, steps := s.sum, s.e.Stats().Steps
+	s.mu.Unlock()
+	s.alone(t)
+	t.Logf("%d requests, %d choices: %d by length, %d stopped, %d aborted, %d lost; %d steps of %d prompt and %d generated tokens, %d preemptions, %d back from swap space, %d prompt tokens from the cache, %d of %d proposals accepted, %d asked again",
+		to-from, choices, s.ends[engine.FinishLength], s.ends[engine.FinishStop], s.ends[engine.FinishAbort], s.lost,
+		steps, sum.PromptTokens, sum.GenerationTokens, sum.Preempted, sum.SwappedIn, sum.CacheHits, sum.AcceptedTokens, sum.DraftTokens, len(s.again))
 }
 
-// soakRequest is request i, and whether its reader goes away at once.
-func soakRequest(i, longest int) (engine.Request, bool) {
-	r := rand.New(rand.NewPCG(uint64(i), 11))
-	p := sample.Default()
-	p.MaxTokens = 1 + r.IntN(48)
-	n := int(math.Exp(r.Float64() * math.Log(float64(longest-p.MaxTokens)))) // as many short as long
-	prompt := make([]int32, max(1, n))
-	common := r.IntN(4) // texts that many begin with
-	for k := range prompt {
-		if prompt[k] = int32(common*40 + k*7%200); k > 2*n/3 {
-			prompt[k] = int32(r.IntN(250))
+// left holds the engine against what has to be left of it: nothing.
+func (s *soaking) left(t *testing.T, choices int) {
+	t.Helper()
+	if err := s.e.Check(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if err := s.e.Err(); err != nil {
+		t.Error(err)
+	}
+	n := 0
+	for _, k := range s.ends {
+		n += k
+	}
+	st := s.e.Stats()
+	if n != choices || s.lost > 0 || st.Running+st.Waiting+st.Swapped != 0 || st.KVUsed != 0 || st.SwapUsed != 0 {
+		t.Errorf("%d of %d choices ended (%v), %d were lost; left over: %+v", n, choices, s.ends, s.lost, st)
+	}
+}
+
+// alone asks for some requests again, each by itself.
+func (s *soaking) alone(t *testing.T) {
+	for i, q := range s.again {
+		streams, err := s.e.Submit(context.Background(), q.Request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k, stream := range streams {
+			if tokens, _ := collect(t, stream); k == 0 && !slices.Equal(tokens, s.want[i]) {
+				t.Errorf("%s, of %d tokens: alone %v, under load %v", q.ID, len(q.Prompt), tokens, s.want[i])
+			}
 		}
 	}
-	if p.Temperature = float64(r.IntN(2)); p.Temperature > 0 {
-		p.Seed, p.HasSeed = r.Uint64(), true
-	}
-	if r.IntN(3) == 0 {
-		p.StopTokenIDs = []int32{int32(r.IntN(250)), int32(r.IntN(250)), int32(r.IntN(250))}
-	}
-	if r.IntN(10) == 0 {
-		p.PromptLogprobs = 1
-	}
-	return engine.Request{ID: fmt.Sprint("soak", i), Prompt: prompt, Params: p, N: 1 + r.IntN(8)/7, Salt: []string{"", "", "other"}[r.IntN(3)]}, r.IntN(8) == 0
+}
+
+// String names the request in errors.
+func (q *soakRequest) String() string {
+	return fmt.Sprintf("%s (%d tokens and %d of output)", q.ID, len(q.Prompt), q.Params.MaxTokens)
 }

@@ -1,0 +1,14 @@
+//go:build cgo && linux
+
+package engine_test
+
+import (
+	"testing"
+
+	"vapp.dev/engine/backend/cpu"
+)
+
+// TestSoakCPU is TestSoak with most of the requests, and the long ones, on cpu.
+func TestSoakCPU(t *testing.T) {
+	soakFamilies(t, cpu.Opener{}, soakLoad{requests: 1800, short: 80, longest: 8192, shortest: 512})
+}
