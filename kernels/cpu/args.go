@@ -73,7 +73,7 @@ type Pages struct {
 	PageBytes, SlabBytes, K, V                      int64
 	PerSlab, Width, Block, Format, KVHeads, HeadDim int32
 	Window                                          int32 // tokens that the class keeps; 0: all
-	_                                               int32
+	KeyDim                                          int32 // numbers of a head's key that are stored
 }
 
 // Tokens are the operands of OpTokens.
@@ -109,7 +109,7 @@ type Angles struct {
 type Attention struct {
 	Pages                        Pages
 	Q, K, V, Y, Positions, First uintptr
-	Kept, Sinks                  uintptr // or 0
+	Kept, Sinks, Rebuild         uintptr // or 0
 	Work, Shared                 uintptr
 	WorkBytes, SharedBytes       int64
 	Heads                        int32

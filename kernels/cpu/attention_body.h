@@ -110,22 +110,48 @@ INLINE void columns(int32_t format, const uint8_t *k, int64_t n, int64_t step, f
 			vf_store(dst + i * BLOCK + j * VW, vf_widen(format, k + j * VW * vapp_element(format)));
 }
 
+/* rebuild makes, of the key in column j, the numbers that are not stored from its value. */
+static void rebuild(const tile *t, const uint8_t *value, int32_t j)
+{
+	int64_t stored = t->a->pages.key_dim / 2, half = t->dim / 2;
+	float v[VAPP_ATTENTION_DIM];
+	widen_row(t, value, v);
+	for (int64_t h = 0; h < t->dim; h += half)
+		for (int64_t i = h + stored; i < h + half; i++)
+			t->k[i * BLOCK + j] = v[i] * t->a->rebuild[i];
+}
+
+/* load_stored fills k with what pages hold of a block's keys, before position end. */
+static void load_stored(const tile *t, int32_t at, int32_t end)
+{
+	const vapp_pages *p = &t->a->pages;
+	int64_t e = vapp_element(p->format), d = p->key_dim, step = p->block * e, slot;
+	const uint8_t *page = history(t, at, &slot), *k = page + p->k + t->head * d * step + slot * e;
+	if (!t->a->rebuild) {
+		IN_FORMAT(columns, p->format, k, d, step, t->k)
+		return;
+	}
+	IN_FORMAT(columns, p->format, k, d / 2, step, t->k)
+	IN_FORMAT(columns, p->format, k + d / 2 * step, d / 2, step, t->k + t->dim / 2 * BLOCK)
+	const uint8_t *v = page + p->v + (t->head * p->block + slot) * t->dim * e;
+	for (int32_t pos = at; pos < end; pos++, v += t->dim * e)
+		rebuild(t, v, pos - at);
+}
+
 /* load_keys fills k with the keys of positions [at, end), at most a block. */
 static void load_keys(const tile *t, int32_t at, int32_t end)
 {
-	const vapp_pages *p = &t->a->pages;
-	int64_t e = vapp_element(p->format), d = t->dim;
-	if (at < t->history) {
-		int64_t slot;
-		const uint8_t *k = history(t, at, &slot) + p->k + (t->head * d * p->block) * e;
-		k += slot * e;
-		IN_FORMAT(columns, p->format, k, d, p->block * e, t->k)
-	}
-	for (int32_t pos = first_new(t, at); pos < end; pos++) {
+	int64_t d = t->dim;
+	int32_t fresh = first_new(t, at);
+	if (at < t->history)
+		load_stored(t, at, end < fresh ? end : fresh);
+	for (int32_t pos = fresh; pos < end; pos++) {
 		float row[VAPP_ATTENTION_DIM];
 		widen_row(t, own(t, t->a->k, pos), row);
 		for (int64_t i = 0; i < d; i++)
 			t->k[i * BLOCK + pos - at] = row[i];
+		if (t->a->rebuild)
+			rebuild(t, own(t, t->a->v, pos), pos - at);
 	}
 }
 
@@ -137,8 +163,8 @@ static void ask_keys(const tile *t, int32_t at)
 	int64_t e = vapp_element(p->format), row = p->block * e, slot;
 	if (at >= t->history)
 		return;
-	const uint8_t *k = history(t, at, &slot) + p->k + t->head * t->dim * row + slot * e;
-	for (int64_t i = 0; i < t->dim; i += row < 64 ? 64 / row : 1)
+	const uint8_t *k = history(t, at, &slot) + p->k + t->head * p->key_dim * row + slot * e;
+	for (int64_t i = 0; i < p->key_dim; i += row < 64 ? 64 / row : 1)
 		__builtin_prefetch(k + i * row, 0, 2);
 }
 

@@ -31,7 +31,8 @@ typedef struct {
 	int64_t page_bytes, slab_bytes;
 	int64_t k, v; /* where the layer's K and V begin in a page; k is the token plane's place for token ops */
 	int32_t per_slab, width, block, format, kv_heads, head_dim;
-	int32_t window, pad; /* tokens that the class keeps; 0: all */
+	int32_t window;  /* tokens that the class keeps; 0: all */
+	int32_t key_dim; /* numbers of a head's key that are stored: of each half of the head the first */
 } vapp_pages;
 
 static inline uint8_t *vapp_page(const vapp_pages *p, int32_t n)
@@ -122,6 +123,7 @@ typedef struct {
 	const int32_t *positions, *first;
 	const int32_t *kept;    /* or NULL: rows are sequences, by ahead of it */
 	const float *sinks;     /* [heads]: one term more in the softmax; or NULL */
+	const float *rebuild;   /* [head_dim]: what keys that are not stored are of values; or NULL */
 	uint8_t *work, *shared; /* shared: results of spans that wait for the join */
 	int64_t work_bytes, shared_bytes;
 	int32_t heads;

@@ -117,9 +117,22 @@ void vapp_op_angles(const void *args, const vapp_call *c)
 	}
 }
 
+/* store_part stores of a key the numbers that turn. */
+static void store_part(uint8_t *dst, const uint8_t *src, const vapp_pages *p)
+{
+	int64_t e = vapp_element(p->format), half = p->key_dim / 2;
+	for (int32_t h = 0; h < p->kv_heads; h++, src += p->head_dim * e)
+		for (int32_t i = 0; i < p->key_dim; i++, dst += p->block * e)
+			memcpy(dst, src + (i < half ? i : p->head_dim / 2 + i - half) * e, (size_t)e);
+}
+
 static void store_key(uint8_t *dst, const uint8_t *src, const vapp_pages *p)
 {
 	int64_t n = (int64_t)p->kv_heads * p->head_dim;
+	if (p->key_dim < p->head_dim) {
+		store_part(dst, src, p);
+		return;
+	}
 	switch (vapp_element(p->format)) {
 	case 4:
 		for (int64_t i = 0; i < n; i++)

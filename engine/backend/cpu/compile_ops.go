@@ -79,9 +79,12 @@ func (c *compiler) attend(o backend.Attention) error {
 	if o.Sinked {
 		a.Sinks = c.weight(o.Sinks)
 	}
+	if o.Rebuild != nil {
+		a.Rebuild = c.weight(o.Rebuild.Weight)
+	}
 	if o.Both {
 		a.Both = 1
-		a.Pages = kcpu.Pages{Format: int32(c.info(o.K).Format), KVHeads: int32(o.KVHeads), HeadDim: int32(o.HeadDim)}
+		a.Pages = kcpu.Pages{Format: int32(c.info(o.K).Format), KVHeads: int32(o.KVHeads), HeadDim: int32(o.HeadDim), KeyDim: int32(o.HeadDim)}
 	} else {
 		a.Pages = c.pages(o.Class, o.Layer)
 	}

@@ -53,7 +53,7 @@ func missing(op backend.Op) string {
 		o.Ahead = nil
 		return backend.Newer(o)
 	case backend.Attention:
-		o.Ahead, o.Both, o.Window, o.Sinked, o.Softcap = nil, false, 0, false, 0
+		o.Ahead, o.Rebuild, o.Both, o.Window, o.Sinked, o.Softcap = nil, nil, false, 0, false, 0
 		return backend.Newer(o)
 	case backend.GLU:
 		o.Activation = backend.Activation{}
@@ -64,9 +64,6 @@ func missing(op backend.Op) string {
 
 // missingClass names what of a class's pages no kernel reads.
 func missingClass(c backend.KVClass) string {
-	if c.KeyDim > 0 {
-		return "keys rebuilt from values"
-	}
 	if s := c.State; s != nil && s.ConvFormat != kernels.F32 && s.ConvFormat != kernels.F16 && s.ConvFormat != kernels.BF16 {
 		return fmt.Sprintf("a convolution's inputs in %v", s.ConvFormat)
 	}
