@@ -59,7 +59,20 @@ var axes = []axis{
 		ngrams(3)(y)
 		y.slabs, y.fat, y.opts.SwapBytes, y.opts.PrefixCaching = least, true, 64<<20, true
 	}},
+	{name: "keys rebuilt, overlapped, chunks of 16, prefixes, twice", family: "tiny-gemma4", rounds: 2, took: hits, change: func(y *toy) {
+		rebuilds(y)
+		y.opts.Overlap, y.opts.PrefixCaching, y.opts.MaxNumBatchedTokens = true, true, 16
+	}},
+	{name: "keys rebuilt, n-grams proposed, swapped", family: "tiny-gemma4", took: swapped, change: func(y *toy) {
+		rebuilds(y)
+		ngrams(3)(y)
+		y.slabs, y.fat, y.opts.SwapBytes = least, true, 64<<20
+	}},
 }
+
+// rebuilds has pages hold of keys what values do not give. On pages of F32 that
+// changes no bit.
+func rebuilds(y *toy) { y.build.Rebuild = true }
 
 // ngrams has a step verify up to n proposals, which follow tokens that were there
 // before.
@@ -72,6 +85,7 @@ func ngrams(n int) func(*toy) {
 // axis is one way to run the requests.
 type axis struct {
 	name   string
+	family string     // that alone runs so; "": all
 	change func(*toy) // of the plain way; nil: nothing
 	alone  bool       // one request after the other, in place of all at once
 	rounds int        // of all requests on one engine; 0: one
@@ -131,6 +145,9 @@ func families(t *testing.T, on backend.Opener, s backend.Settings) {
 			}
 			var plain [][]int32
 			for _, a := range axes {
+				if a.family != "" && a.family != name {
+					continue
+				}
 				t.Run(a.name, func(t *testing.T) {
 					y := &toy{dir: filepath.Join("models/testdata", name), slabs: 16, on: on, opts: engine.Options{
 						MaxModelLen: g.Rows() + 1, MaxNumSeqs: 16, MaxNumBatchedTokens: 2048, BlockSize: 16,

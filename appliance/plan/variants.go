@@ -117,7 +117,7 @@ func (w want) built(out []variant, path, old, new string, far float64, how func(
 		if ownPages(w, m) == ownPages(w, w.in.Model) {
 			return out
 		}
-		cost = "keys are made from values in every step: more arithmetic, slightly other rounding; plan-only"
+		cost = "keys are made from values in every step: more arithmetic, slightly other rounding"
 	case "parallel.tensor":
 		cost = fmt.Sprintf("%d GPUs like this one, each with −%s of weights, and an exchange in every layer; plan-only", b.Shard.World, Size(less))
 	}

@@ -242,6 +242,9 @@ func (c *checker) attend(o Attention) {
 		c.that(k.KVHeads == o.KVHeads && k.HeadDim == o.HeadDim, "class %s has %d heads of %d, not %d of %d", k.Name, k.KVHeads, k.HeadDim, o.KVHeads, o.HeadDim)
 		c.that(k.Window == 0 || o.Window > 0 && o.Window <= k.Window, "class %s keeps %d tokens, the op sees %d (0: all)", k.Name, k.Window, o.Window)
 		c.that((k.KeyDim == 0) == (o.Rebuild == nil), "class %s stores %d numbers of a key, the op rebuilds: %t", k.Name, k.keyDim(), o.Rebuild != nil)
+		if r := o.Rebuild; r != nil {
+			c.that(r.Rotary == k.KeyDim && r.Rotary%2 == 0 && r.Rotary <= o.HeadDim && o.HeadDim%2 == 0, "pages hold %d numbers of a key of %d, %d turn", k.KeyDim, o.HeadDim, r.Rotary)
+		}
 	}
 	c.value("Q", o.Q, kernels.F32, rows, o.Heads*o.HeadDim)
 	c.value("Y", o.Y, kernels.F32, rows, o.Heads*o.HeadDim)
@@ -251,7 +254,7 @@ func (c *checker) attend(o Attention) {
 		c.weight("Sinks", o.Sinks, Vector, 1, o.Heads)
 	}
 	if o.Rebuild != nil {
-		c.that(o.Rebuild.Rotary > 0 && o.Rebuild.Rotary%2 == 0 && (o.Both || o.Rebuild.Rotary == c.class(o.Class, o.Layer).KeyDim), "pages hold %d numbers of a key, %d turn", c.class(o.Class, o.Layer).KeyDim, o.Rebuild.Rotary)
+		c.that(!o.Both, "keys that are not paged are whole")
 		c.weight("Rebuild.Weight", o.Rebuild.Weight, Vector, 1, o.HeadDim)
 	}
 }

@@ -16,8 +16,20 @@ import (
 // keep activations in float32 to the bound of float32 arithmetic, the tiles of
 // bf16 to theirs. A variant that this machine lacks is not run, and says so.
 func TestGoldenCPU(t *testing.T) {
-	o := cpu.Opener{}
-	facts, err := o.Probe()
+	variants(t, func(t *testing.T, s backend.Settings, limit bound, slow bool) {
+		formatErrors(t, cpu.Opener{}, s)
+		RunGoldens(t, cpu.Opener{}, s, limit, slow)
+	})
+}
+
+// TestGoldenRebuildCPU is TestGoldenRebuild on every variant.
+func TestGoldenRebuildCPU(t *testing.T) {
+	variants(t, func(t *testing.T, s backend.Settings, limit bound, _ bool) { goldenRebuild(t, cpu.Opener{}, s, limit) })
+}
+
+// variants runs a test on each variant, with its bound and whether it is slow.
+func variants(t *testing.T, test func(*testing.T, backend.Settings, bound, bool)) {
+	facts, err := cpu.Opener{}.Probe()
 	must(t, err)
 	for _, v := range []struct {
 		name  string
@@ -28,8 +40,7 @@ func TestGoldenCPU(t *testing.T) {
 			if !slices.Contains(facts.Variants, v.name) {
 				t.Skipf("not run: this machine has %v, not %s", facts.Variants, v.name)
 			}
-			formatErrors(t, o, backend.Settings{Variant: v.name})
-			RunGoldens(t, o, backend.Settings{Variant: v.name}, v.limit, v.slow)
+			test(t, backend.Settings{Variant: v.name}, v.limit, v.slow)
 		})
 	}
 }

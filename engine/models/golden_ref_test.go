@@ -15,23 +15,8 @@ import (
 // TestGoldenRef holds ref to the bounds of float32 arithmetic.
 func TestGoldenRef(t *testing.T) { RunGoldens(t, ref.Opener{}, backend.Settings{}, boundFloat, true) }
 
-// TestGoldenRebuild: logits stay inside the family's bounds where pages hold of the full
-// layers' keys only the part that turns, and the rest is made from values; they do not
-// depend on chunks.
-func TestGoldenRebuild(t *testing.T) {
-	const name = "tiny-gemma4"
-	for _, kv := range []kernels.Format{kernels.F32, kernels.F16, kernels.BF16} {
-		run := goldenRun{Opener: ref.Opener{}, KV: kv, Block: 16, Chunks: []int{1 << 20}, Build: models.Build{Rebuild: true}}
-		got := runBound(t, run, name, boundFloat)
-		run.Chunks, run.Block = []int{7, 1, 33, 16}, 32
-		sameRows(t, fmt.Sprintf("%v in chunks of %v", kv, run.Chunks), runBound(t, run, name, boundFloat), got)
-		run.Build.Rebuild = false
-		whole := runBound(t, run, name, boundFloat)
-		if same := slices.EqualFunc(got, whole, slices.Equal[[]float32]); same != (kv == kernels.F32) {
-			t.Errorf("%v: the logits are those of whole keys: %v", kv, same) // float32 keys are the rebuilt ones
-		}
-	}
-}
+// TestGoldenRebuild holds ref to the family's bounds with keys that are rebuilt.
+func TestGoldenRebuild(t *testing.T) { goldenRebuild(t, ref.Opener{}, backend.Settings{}, boundFloat) }
 
 // TestFormatsRef measures Linear and Experts of ref on every kind of weights.
 func TestFormatsRef(t *testing.T) { formatErrors(t, ref.Opener{}, backend.Settings{}) }

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/enginetest"
+	"vapp.dev/engine/models"
 	"vapp.dev/kernels"
 )
 
@@ -47,6 +49,24 @@ func RunGoldens(t *testing.T, o backend.Opener, s backend.Settings, limit bound,
 				}
 				runBound(t, goldenRun{Opener: o, Settings: s, KV: kv, Block: 16, Chunks: []int{256}}, name, limit)
 			})
+		}
+	}
+}
+
+// goldenRebuild: logits stay inside the family's bounds where pages hold of the full
+// layers' keys only the part that turns, and the rest is made from values; they do not
+// depend on chunks.
+func goldenRebuild(t *testing.T, o backend.Opener, s backend.Settings, limit bound) {
+	const name = "tiny-gemma4"
+	for _, kv := range []kernels.Format{kernels.F32, kernels.F16, kernels.BF16} {
+		run := goldenRun{Opener: o, Settings: s, KV: kv, Block: 16, Chunks: []int{1 << 20}, Build: models.Build{Rebuild: true}}
+		got := runBound(t, run, name, limit)
+		run.Chunks, run.Block = []int{7, 1, 33, 16}, 32
+		sameRows(t, fmt.Sprintf("%v in chunks of %v", kv, run.Chunks), runBound(t, run, name, limit), got)
+		run.Build.Rebuild = false
+		whole := runBound(t, run, name, limit)
+		if same := slices.EqualFunc(got, whole, slices.Equal[[]float32]); same != (kv == kernels.F32) {
+			t.Errorf("%v: the logits are those of whole keys: %v", kv, same) // float32 keys are the rebuilt ones
 		}
 	}
 }

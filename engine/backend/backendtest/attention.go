@@ -43,6 +43,10 @@ type attentionCase struct {
 	sink                  backend.WeightID
 	softcap               float32
 	both                  bool
+	turning               int       // numbers of a key that turn, the others are the value's times weights; 0: all
+	rebuilds              bool      // pages hold those alone
+	weights               []float32 // [dim]
+	weight                backend.WeightID
 	x                     []float32 // [vocab, (heads+2·kv)·dim], the last row NaN
 	cols, vocab           int
 }
@@ -56,7 +60,8 @@ func schedules(long int) [][]int {
 	return [][]int{{7, 1, 1, 1}, {16, 0, 17, 1}, c}
 }
 
-func (c attentionCase) test(t *testing.T, s *subject, long int) {
+// test returns each sequence's rows of the result.
+func (c attentionCase) test(t *testing.T, s *subject, long int) [][]float32 {
 	const most, scale = 66, 0.17
 	plans := schedules(long)
 	lengths, total := make([]int, len(plans)), 0
@@ -70,16 +75,22 @@ func (c attentionCase) test(t *testing.T, s *subject, long int) {
 	r, m := rng(uint64(c.dim*c.heads)), &tensors{}
 	c.x = normal(r, c.vocab*c.cols, 1)
 	c.saturate()
+	c.prepare()
 	for i := range c.cols {
 		c.x[total*c.cols+i] = float32(math.NaN())
 	}
 	table, inv := m.table("x", c.x, c.cols), m.literal("freqs", make([]float32, c.dim/2))
 	c.sink = m.literal("sinks", append(c.sinks, make([]float32, c.heads-len(c.sinks))...))
+	c.weight = m.literal("weights of keys", append(c.weights, make([]float32, c.dim-len(c.weights))...))
 	width, stride := (long+most+c.block-1)/c.block, most
 	k := class(c.format, c.block, 2, c.kv, c.dim, width)
 	if c.keeps > 0 {
 		width, stride = (c.keeps+c.block-1)/c.block+1, c.block
 		k.Window, k.MaxPages = c.keeps, 2*width
+	}
+	if c.rebuilds {
+		k.KeyDim = c.turning
+		k.SlabBytes = 2*k.PageBytes() + 64
 	}
 	var y backend.Value
 	rig := s.rig(t, plan{tensors: m, vocab: c.vocab, bucket: backend.Bucket{Tokens: most, Seqs: 3, Samples: 1}, classes: []backend.KVClass{k}, pages: 3 * width,
@@ -98,7 +109,7 @@ func (c attentionCase) test(t *testing.T, s *subject, long int) {
 		want[i], unit[i] = c.oracle(first, lengths[i], scale)
 		first += lengths[i]
 	}
-	c.steps(t, rig, y, plans, pages, want, unit)
+	return c.steps(t, rig, y, plans, pages, want, unit)
 }
 
 // record is Rope by angles of 0, which leaves its input, then attention on the
@@ -115,6 +126,9 @@ func (c attentionCase) record(rec *backend.Recorder, table, inv backend.WeightID
 	if len(c.sinks) > 0 {
 		a.Sinked, a.Sinks = true, c.sink
 	}
+	if c.rebuilds {
+		a.Rebuild = &backend.Rebuild{Weight: c.weight, Rotary: c.turning}
+	}
 	if c.both {
 		a.Both, a.Class, a.Layer = true, 1<<20, 1<<20 // not read
 		rec.Do(a)
@@ -125,10 +139,10 @@ func (c attentionCase) record(rec *backend.Recorder, table, inv backend.WeightID
 	return y
 }
 
-// steps runs the schedule and compares every row.
-func (c attentionCase) steps(t *testing.T, rig *rig, y backend.Value, plans [][]int, pages [][]int32, want [][]float32, unit [][]float64) {
+// steps runs the schedule, compares every row and returns each sequence's.
+func (c attentionCase) steps(t *testing.T, rig *rig, y backend.Value, plans [][]int, pages [][]int32, want [][]float32, unit [][]float64) [][]float32 {
 	t.Helper()
-	at, width := make([]int, len(plans)), c.heads*c.dim
+	at, width, all := make([]int, len(plans)), c.heads*c.dim, make([][]float32, len(plans))
 	for step := range plans[2] {
 		var feeds []feed
 		var who []int
@@ -152,9 +166,11 @@ func (c attentionCase) steps(t *testing.T, rig *rig, y backend.Value, plans [][]
 			i, n := who[j], len(f.tokens)
 			compareUnits(t, fmt.Sprintf("step %d, sequence %d from %d", step, i, at[i]),
 				got[row*width:(row+n)*width], want[i][at[i]*width:(at[i]+n)*width], unit[i][at[i]*width:(at[i]+n)*width])
+			all[i] = append(all[i], got[row*width:(row+n)*width]...)
 			row, at[i] = row+n, at[i]+n
 		}
 	}
+	return all
 }
 
 // oracle is attention of table rows first to first+n-1 as one chunk without
@@ -172,6 +188,9 @@ func (c attentionCase) oracle(first, n int, scale float32) (want []float32, unit
 		row := c.x[(first+t)*c.cols:][:c.cols]
 		q, k, v = append(q, row[:width]...), append(k, row[width:width+kvWidth]...), append(v, row[width+kvWidth:]...)
 		positions[t] = int32(t)
+	}
+	if c.rebuilds { // the oracle has whole keys
+		c.share(k, v)
 	}
 	a := ref.AttentionArgs{
 		Q: q, Y: make([]float32, n*width), K: encode(c.format, k), V: encode(c.format, v), First: []int32{0, int32(n)}, Positions: positions,

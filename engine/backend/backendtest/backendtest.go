@@ -60,6 +60,7 @@ func Run(t *testing.T, o backend.Opener, settings ...backend.Settings) {
 			t.Run("delta", sub.delta)
 			t.Run("attention", sub.attention)
 			t.Run("attention of more kinds", sub.attentionKinds)
+			t.Run("attention with rebuilt keys", sub.rebuilt)
 			t.Run("equal", sub.equal)
 			t.Run("tokens", sub.tokens)
 			t.Run("sample", sub.sample)

@@ -1,0 +1,77 @@
+package backendtest
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"vapp.dev/kernels"
+)
+
+// rebuilt tests attention over pages that hold of a key only the part that turns, the
+// rest being made from values: against whole keys on the oracle, and bit for bit against
+// whole keys in pages of the same backend. Weights are such that a value times its
+// weight is exact in every format.
+func (s *subject) rebuilt(t *testing.T) {
+	for _, k := range []struct {
+		name    string
+		long    int
+		turning int
+		attentionCase
+	}{
+		{"gemma4", 40, 128, attentionCase{heads: 4, kv: 1, dim: 512, block: 16}},
+		{"beyond a span", 300, 16, attentionCase{heads: 4, kv: 2, dim: 32, block: 32}},
+		{"three of each half", 70, 6, attentionCase{heads: 6, kv: 3, dim: 72, block: 16}},
+		{"in a window", 70, 8, attentionCase{heads: 2, kv: 2, dim: 32, block: 16, window: 33, keeps: 33}},
+	} {
+		for _, f := range []kernels.Format{kernels.F32, kernels.F16, kernels.BF16, kernels.F8E4M3, kernels.F8E5M2} {
+			t.Run(fmt.Sprintf("%s/%v", k.name, f), func(t *testing.T) {
+				c := k.attentionCase
+				c.format, c.turning, c.weights = f, k.turning, make([]float32, c.dim)
+				for i := range c.weights {
+					c.weights[i] = []float32{1, 2, -1, 4, -2}[i%5]
+				}
+				whole := c.test(t, s, k.long)
+				c.rebuilds = true
+				for i, got := range c.test(t, s, k.long) {
+					if at := bits(got, whole[i]); at >= 0 {
+						t.Errorf("sequence %d: number %d is %v, with whole keys %v", i, at, got[at], whole[i][at])
+					}
+				}
+			})
+		}
+	}
+}
+
+// prepare makes of every row's K the numbers that do not turn: what whole keys must
+// have, or what no backend may read.
+func (c attentionCase) prepare() {
+	if c.turning == 0 {
+		return
+	}
+	first, width := c.heads*c.dim, c.kv*c.dim
+	for at := first; at < len(c.x); at += c.cols {
+		k := c.x[at:][:width]
+		if !c.rebuilds {
+			c.share(k, c.x[at+width:][:width])
+			continue
+		}
+		for i := range k {
+			if !c.turns(i % c.dim) {
+				k[i] = float32(math.NaN())
+			}
+		}
+	}
+}
+
+// share makes of keys the numbers that do not turn from values, as those are stored.
+func (c attentionCase) share(k, v []float32) {
+	for i, x := range decode(c.format, encode(c.format, v)) {
+		if d := i % c.dim; !c.turns(d) {
+			k[i] = x * c.weights[d]
+		}
+	}
+}
+
+// turns says whether number d of a key is one of those that turn.
+func (c attentionCase) turns(d int) bool { return d%(c.dim/2) < c.turning/2 }
