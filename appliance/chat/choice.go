@@ -66,11 +66,14 @@ func (c *choice) lead() string {
 }
 
 // feed turns events into one delta. What comes after a stop string is lost, and
-// the stream is cancelled.
+// the stream is cancelled. With an error the delta is what tokens before it gave.
 func (c *choice) feed(evs []engine.Event) (Delta, error) {
 	d := Delta{Text: c.lead()}
 	for _, ev := range evs {
 		if ev.Finish == engine.FinishError {
+			if len(d.Tokens) == 0 {
+				d = Delta{}
+			}
 			return d, fmt.Errorf("generation failed: %w", orUnknown(ev.Err))
 		}
 		c.cached = max(c.cached, ev.Cached)

@@ -17,7 +17,8 @@ type Run struct {
 	Prompts []Prompted
 
 	choices    []*choice
-	left       int // choices that have not ended
+	left       int   // choices that have not ended
+	failed     error // what a stream ended with, told after all that came before it
 	tellCached bool
 	idle       []int // choices that need no engine, not yet reported
 	batches    chan batch
@@ -111,6 +112,9 @@ func (r *Run) Next(ctx context.Context) ([]Delta, error) {
 
 // advance takes what is there, waiting for the first.
 func (r *Run) advance(ctx context.Context) ([]Delta, error) {
+	if r.failed != nil {
+		return nil, r.failed
+	}
 	var out []Delta
 	for _, i := range r.idle {
 		out = r.settle(out, i, r.choices[i].only())
@@ -138,7 +142,7 @@ func (r *Run) advance(ctx context.Context) ([]Delta, error) {
 func (r *Run) takeAll(out []Delta, b batch) ([]Delta, error) {
 	for n := len(r.choices); ; n-- {
 		var err error
-		if out, err = r.take(out, b); err != nil || n == 0 {
+		if out, err = r.take(out, b); err != nil || r.failed != nil || n == 0 {
 			return out, err
 		}
 		select {
@@ -157,10 +161,8 @@ func (r *Run) take(out []Delta, b batch) ([]Delta, error) {
 	if c.done {
 		return out, nil
 	}
-	d, err := c.feed(b.events)
-	if err != nil {
-		return nil, err
-	}
+	var d Delta
+	d, r.failed = c.feed(b.events)
 	return r.settle(out, b.choice, d), nil
 }
 

@@ -216,6 +216,41 @@ func TestEngineErrors(t *testing.T) {
 	}
 }
 
+// atOnce is an engine that has said two tokens and failed before anybody reads.
+type atOnce struct{}
+
+func (atOnce) Submit(_ context.Context, r engine.Request) ([]*engine.Stream, error) {
+	var out []*engine.Stream
+	for range r.N {
+		s, push := engine.NewStream(r.ID, func() {})
+		push(engine.Event{Token: 'a', StopToken: -1})
+		push(engine.Event{Token: 'b', StopToken: -1})
+		push(engine.Event{Token: -1, StopToken: -1, Finish: engine.FinishError, Err: engine.ErrNoToken})
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// TestErrorBehindTokens: what came before an error is told before it, however late
+// the reader is.
+func TestErrorBehindTokens(t *testing.T) {
+	c := chattest.Config(&chattest.Model{})
+	c.Engine = atOnce{}
+	for n := 1; n <= 2; n++ {
+		run, err := start(t, chat.New(c), chat.Ask{Prompts: text("p"), N: n}, chattest.Settings())
+		if err != nil {
+			t.Fatal(err)
+		}
+		deltas, err := run.Next(t.Context())
+		if err != nil || len(deltas) == 0 || deltas[0].Text != "ab" || deltas[0].Finish != "" {
+			t.Errorf("%d choices: %+v, %v", n, deltas, err)
+		}
+		if deltas, err = run.Next(t.Context()); chat.AsError(err).Kind != chat.Internal {
+			t.Errorf("%d choices: then %+v, %v", n, deltas, err)
+		}
+	}
+}
+
 // TestCancel: a run that is closed, or whose context ends, takes all its choices
 // with it; one that is read to its end cancels nothing.
 func TestCancel(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -38,7 +39,7 @@ func TestScript(t *testing.T) {
 		RequireUniqueNames:  true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"await": await, "code": code, "example": example, "field": field, "hang": hang, "hold": hold, "hub": serveHub, "http": request, "ready": ready, "signal": deliver, "toy": toy,
+			"await": await, "code": code, "example": example, "field": field, "hang": hang, "hold": hold, "hub": serveHub, "http": request, "poison": poison, "ready": ready, "signal": deliver, "toy": toy,
 		},
 	})
 }
@@ -54,6 +55,14 @@ func toy(ts *testscript.TestScript, neg bool, args []string) {
 		o.MaxPos = n
 	}
 	ts.Check(enginetest.WriteLlama(ts.MkAbs(args[0]), o))
+}
+
+// poison DIR FROM TOKEN copies a model, with NaN in the token's embedding.
+func poison(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 3, "poison DIR FROM TOKEN")
+	id, err := strconv.Atoi(args[2])
+	ts.Check(err)
+	ts.Check(enginetest.Poison(ts.MkAbs(args[0]), ts.MkAbs(args[1]), id, float32(math.NaN())))
 }
 
 // example NAME DIR copies a folder of examples, and the hooks of this repository
