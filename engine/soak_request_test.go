@@ -21,13 +21,17 @@ type soakRequest struct {
 	again        bool          // asked for once more
 }
 
-// newSoakRequest is request i to a model of that many tokens.
+// newSoakRequest is request i to a model of that many tokens: of all lengths up to the
+// longest, as many short as long, but of ten only one may have more than 1,024.
 func newSoakRequest(i, longest, vocab int) soakRequest {
 	r := rand.New(rand.NewPCG(uint64(i), 11))
 	p := sample.Default()
 	p.MaxTokens = 1 + r.IntN(min(96, longest/3))
+	if r.IntN(10) > 0 {
+		longest = min(longest, 1024)
+	}
 	token := func() int32 { return int32(r.IntN(min(250, vocab))) }
-	n := int(math.Exp(r.Float64() * math.Log(float64(longest-p.MaxTokens)))) // as many short as long
+	n := int(math.Exp(r.Float64() * math.Log(float64(longest-p.MaxTokens))))
 	q := soakRequest{cancel: -1, stop: -1, Request: engine.Request{
 		ID: fmt.Sprint("soak", i), Prompt: soakPrompt(r, max(1, n), vocab), N: 1 + r.IntN(8)/7,
 		Priority: r.IntN(5) - 2, Salt: []string{"", "", "", "other"}[r.IntN(4)],

@@ -70,10 +70,15 @@ type soaking struct {
 }
 
 func newSoak(dir string, on backend.Opener, l soakLoad, change func(*toy)) *soaking {
-	s := &soaking{ends: map[engine.Finish]int{}, room: make(chan struct{}, 32)}
+	seqs := 24
+	if longSoak {
+		seqs = 64
+	}
+	s := &soaking{ends: map[engine.Finish]int{}, room: make(chan struct{}, seqs*4/3)}
 	s.toy = &toy{dir: dir, on: on, slabs: least, fat: true, opts: engine.Options{
-		MaxModelLen: l.longest, MaxNumSeqs: 24, MaxNumBatchedTokens: 256, BlockSize: 16, KVFormat: kernels.F32,
+		MaxModelLen: l.longest, MaxNumSeqs: seqs, MaxNumBatchedTokens: 256, BlockSize: 16, KVFormat: kernels.F32,
 		ChunkedPrefill: true, PrefixCaching: true, SwapBytes: 64 << 20,
+		Backend: backend.Settings{Threads: 1}, // the models are small, and other tests run
 	}}
 	change(s.toy)
 	s.toy.hooks.Step = s.step
