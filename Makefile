@@ -12,7 +12,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 # One thing at a time: two cores are all there may be, and the go command and
 # cargo fill them by themselves.
 .NOTPARALLEL:
-.PHONY: help tools modules native build model up test vet fmt cross clients race fuzz ci soak golden bench bench-real docs size lint
+.PHONY: help tools modules native build model up test vet fmt cross clients browser race fuzz ci soak golden bench bench-real docs size lint
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,7 +47,10 @@ clients: build model .venv-clients/ready ## openai-go, openai for Python and 64 
 	.venv-clients/bin/pip install --quiet --disable-pip-version-check -r tests/clients/requirements.txt
 	@touch $@
 
-ci: test clients race fuzz ## what continuous integration runs, in under an hour
+browser: native ## the page at / in headless Chromium: a chat, a tool call, a stop, a key
+	@scripts/browser.sh go test -tags browser -count=1 -timeout 15m -v -run Test ./appliance/page
+
+ci: test clients browser race fuzz ## what continuous integration runs, in under an hour
 
 soak: build model ## hours: long fuzzing, races over repetitions, mutants, load on the real server
 	FUZZTIME=5m scripts/fuzz.sh
@@ -97,6 +100,7 @@ vet:
 	go vet ./...
 	go vet -tags invariants ./engine/...
 	go vet -tags clients ./tests/...
+	go vet -tags browser ./appliance/page
 
 fmt:
 	@out=$$(git ls-files -co --exclude-standard -- '*.go' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done | xargs gofmt -l); \

@@ -20,6 +20,8 @@ import (
 	"vapp.dev/appliance/api"
 	"vapp.dev/appliance/chat"
 	"vapp.dev/appliance/metrics"
+	"vapp.dev/appliance/page"
+	"vapp.dev/appliance/plan"
 	"vapp.dev/engine"
 	"vapp.dev/engine/tokenizer"
 )
@@ -54,6 +56,8 @@ type Appliance struct {
 	live    atomic.Pointer[live]
 	service atomic.Pointer[chat.Service] // nil until the model is loaded
 	engine  *engine.Engine               // set before the phase is Ready
+	planned planStatus                   // of the plan, for the page
+	taken   []plan.Line                  // plan and reality; set before the phase is Ready
 
 	audit audit
 	kick  chan string     // a trigger for the reload goroutine
@@ -91,9 +95,10 @@ func (a *Appliance) begin() error {
 	if err != nil {
 		return err
 	}
-	a.metrics = a.newMetrics()
+	a.metrics, a.planned = a.newMetrics(), planStatusOf(p.Plan)
 	a.server = api.New(api.Config{
 		State: a, Version: a.cfg.Version, Metrics: a.metrics.Handler(), Reloads: http.HandlerFunc(a.serveReloads), Log: a.log, Slots: p.Plan.Capacity.Running,
+		Page: page.Handler(), Status: http.HandlerFunc(a.serveStatus),
 		Observe: func(o api.Observation) { a.metrics.Answered(metrics.Answered(o)) },
 	}, l.api)
 	a.apply(l)

@@ -102,7 +102,8 @@ func (p *Prepared) service(e *engine.Engine, t *tokenizer.Tokenizer, box tokeniz
 // compare logs and exports, for every arena, what was planned and what was
 // taken.
 func (a *Appliance) compare() {
-	for _, c := range a.prepared.Plan.Ledger.Compare(a.engine.Usage()) {
+	a.taken = a.prepared.Plan.Ledger.Compare(a.engine.Usage())
+	for _, c := range a.taken {
 		a.metrics.SetActual(c.Item, c.Actual)
 		log := a.log.Info
 		if c.Difference() != 0 {

@@ -11,9 +11,12 @@ import (
 )
 
 // accessLevel is error for what failed, warn for who is turned away because the
-// server or a key has too much to do, and info for all else.
-func accessLevel(status int) slog.Level {
+// server or a key has too much to do, debug for the page's look each second, and
+// info for all else.
+func accessLevel(route string, status int) slog.Level {
 	switch {
+	case route == statusRoute && status == http.StatusOK:
+		return slog.LevelDebug
 	case status == http.StatusInternalServerError:
 		return slog.LevelError
 	case status == http.StatusServiceUnavailable, status == http.StatusTooManyRequests:

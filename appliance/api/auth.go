@@ -9,6 +9,7 @@ import (
 
 // open are the paths that need no key; /metrics is one of them unless guarded.
 var open = map[string]bool{
+	"/":       true, // a page without data: it asks for them with the reader's key
 	"/health": true, "/livez": true, "/readyz": true, "/ping": true, "/version": true, "/load": true,
 	"/openapi.json": true, "/docs": true,
 }

@@ -51,7 +51,7 @@ func (s *Server) watch(next echo.HandlerFunc) echo.HandlerFunc {
 			s.cfg.Observe(o)
 		}
 		if l.AccessLog {
-			s.cfg.Log.LogAttrs(r.Context(), accessLevel(o.Status), "request", accessAttrs(c, o)...)
+			s.cfg.Log.LogAttrs(r.Context(), accessLevel(o.Handler, o.Status), "request", accessAttrs(c, o)...)
 		}
 		return nil
 	}

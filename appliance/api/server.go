@@ -32,6 +32,8 @@ type Config struct {
 	Version string
 	Metrics http.Handler // GET /metrics
 	Reloads http.Handler // GET /admin/reloads
+	Status  http.Handler // GET /admin/status, what Page shows
+	Page    http.Handler // GET /
 	Observe func(Observation)
 	Log     *slog.Logger  // nil: slog.Default
 	NewID   func() string // 32 hex digits; nil: random ones
@@ -88,6 +90,9 @@ func (s *Server) Handler() http.Handler { return s.echo }
 // InFlight is how many requests for tokens are open.
 func (s *Server) InFlight() int { return int(s.inFlight.Load()) }
 
+// statusRoute is what the page asks for each second.
+const statusRoute = "/admin/status"
+
 func (s *Server) routes() {
 	e := s.echo
 	e.POST("/v1/chat/completions", s.ready(s.chat))
@@ -109,6 +114,12 @@ func (s *Server) routes() {
 	}
 	if s.cfg.Reloads != nil {
 		e.GET("/admin/reloads", echo.WrapHandler(s.cfg.Reloads))
+	}
+	if s.cfg.Status != nil {
+		e.GET(statusRoute, echo.WrapHandler(s.cfg.Status))
+	}
+	if s.cfg.Page != nil {
+		e.GET("/", echo.WrapHandler(s.cfg.Page))
 	}
 	e.POST("/is_scaling_elastic_ep", s.notScaling)
 	for _, path := range later {

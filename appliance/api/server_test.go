@@ -206,14 +206,15 @@ func TestObservationAndAccessLog(t *testing.T) {
 
 func TestRoutes(t *testing.T) {
 	s := New(Config{
-		State: &state{}, Metrics: http.NotFoundHandler(), Reloads: http.NotFoundHandler(), Log: slog.New(slog.DiscardHandler),
+		State: &state{}, Metrics: http.NotFoundHandler(), Reloads: http.NotFoundHandler(),
+		Status: http.NotFoundHandler(), Page: http.NotFoundHandler(), Log: slog.New(slog.DiscardHandler),
 	}, testSettings())
 	var got []string
 	for _, r := range s.Routes() {
 		got = append(got, strings.Join(r.Methods, ",")+" "+r.Path)
 	}
 	want := []string{
-		"GET /admin/reloads", "POST /detokenize", "GET /health", "POST /is_scaling_elastic_ep", "GET /livez", "GET /load",
+		"GET /", "GET /admin/reloads", "GET /admin/status", "POST /detokenize", "GET /health", "POST /is_scaling_elastic_ep", "GET /livez", "GET /load",
 		"GET /metrics", "GET /metrics/", "GET,POST /ping", "GET /readyz", "POST /tokenize", "POST /v1/chat/completions",
 		"POST /v1/completions", "GET /v1/models", "GET /v1/models/*", "GET /version",
 	}

@@ -20,6 +20,7 @@ func (m *Metrics) Hooks() engine.Hooks {
 			m.engine.step(s)
 			m.swap.step(s)
 			m.interval.add(s)
+			m.generated.Add(int64(max(0, s.GenerationTokens)))
 		},
 		Finished: f.finished,
 	}

@@ -32,8 +32,8 @@ func newHTTPSeries(r prometheus.Registerer) *httpSeries {
 	}
 }
 
-// uncounted are the routes that probes and scrapers call.
-var uncounted = []string{"/metrics", "/metrics/", "/health", "/livez", "/readyz", "/load", "/ping", "/version", "/server_info"}
+// uncounted are the routes that probes, scrapers and the page call.
+var uncounted = []string{"/metrics", "/metrics/", "/health", "/livez", "/readyz", "/load", "/ping", "/version", "/server_info", "/admin/status"}
 
 // methods that become a label as they are; clients may invent others.
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}

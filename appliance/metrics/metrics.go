@@ -39,7 +39,12 @@ type Metrics struct {
 	vapp     *vappSeries
 	swap     *swapSeries // nil without swap space
 	interval interval
+
+	generated atomic.Int64 // tokens
 }
+
+// Generated is how many tokens were generated since the start.
+func (m *Metrics) Generated() int64 { return m.generated.Load() }
 
 // New makes a registry in which every series stands at 0.
 func New(c Config) *Metrics {

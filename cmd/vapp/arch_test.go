@@ -105,6 +105,7 @@ var rooms = map[string]room{
 	"appliance/api": {
 		parts: []string{"appliance/chat", "appliance/api/openai"}, modules: []string{"github.com/labstack/echo/v4"},
 	},
+	"appliance/page":        {},
 	"appliance/batch":       {parts: []string{"appliance/chat", "appliance/api/openai"}, not: noHTTP},
 	"appliance/hub":         {modules: []string{"golang.org/x/sys"}},
 	"appliance/hub/hubtest": {},

@@ -1,0 +1,224 @@
+//go:build browser
+
+package page
+
+// Chromium drives the page, with a model that says what the test wants. With
+// SCREENSHOTS=DIR it leaves pictures there.
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"vapp.dev/appliance/api"
+	"vapp.dev/appliance/chat"
+	"vapp.dev/appliance/chat/chattest"
+	"vapp.dev/engine"
+)
+
+// patience bounds every test; nothing in it is a measure.
+const patience = 2 * time.Minute
+
+// browse opens a tab that fails the test when the page complains of anything.
+func browse(t *testing.T) context.Context {
+	t.Helper()
+	path := os.Getenv("CHROMIUM")
+	if path == "" {
+		t.Fatal("CHROMIUM names no browser; make browser finds or installs one")
+	}
+	dir, err := os.MkdirTemp("", "vapp-browser-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // the browser's last writes may still come
+	options := append([]chromedp.ExecAllocatorOption{}, chromedp.NoFirstRun, chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.ExecPath(path), chromedp.UserDataDir(dir), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
+		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true), chromedp.Flag("hide-scrollbars", true), chromedp.WSURLReadTimeout(patience))
+	ctx, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(stop)
+	ctx, stop = chromedp.NewContext(ctx)
+	t.Cleanup(func() { _ = chromedp.Cancel(ctx); stop() })
+	ctx, stop = context.WithTimeout(ctx, patience)
+	t.Cleanup(stop)
+	chromedp.ListenTarget(ctx, func(ev any) {
+		switch ev := ev.(type) {
+		case *runtime.EventExceptionThrown:
+			t.Errorf("the page threw: %s", ev.ExceptionDetails.Error())
+		case *log.EventEntryAdded:
+			// The browser itself reports every status that is no success.
+			if ev.Entry.Source != log.SourceNetwork {
+				t.Errorf("the browser says: %s %s", ev.Entry.Text, ev.Entry.URL)
+			}
+		}
+	})
+	return ctx
+}
+
+func do(t *testing.T, ctx context.Context, what string, actions ...chromedp.Action) {
+	t.Helper()
+	if err := chromedp.Run(ctx, actions...); err != nil {
+		var text string
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			_ = chromedp.Run(ctx, chromedp.Text("body", &text, chromedp.ByQuery))
+		}
+		t.Fatalf("%s: %v\n%s", what, err, text)
+	}
+}
+
+// until waits for an expression of the page to be true.
+func until(expression string) chromedp.Action {
+	return chromedp.Poll(expression, nil, chromedp.WithPollingTimeout(patience), chromedp.WithPollingInterval(50*time.Millisecond))
+}
+
+// says waits until the text of the last element that matches holds a part.
+func says(selector, part string) chromedp.Action {
+	return until(`[...document.querySelectorAll('` + selector + `')].at(-1)?.textContent.includes(` + quoted(part) + `)`)
+}
+
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `\'`) + "'" }
+
+// shoot leaves a picture where SCREENSHOTS says.
+func shoot(t *testing.T, ctx context.Context, name string) {
+	t.Helper()
+	dir := os.Getenv("SCREENSHOTS")
+	if dir == "" {
+		return
+	}
+	var png []byte
+	do(t, ctx, "screenshot", chromedp.Sleep(300*time.Millisecond), chromedp.CaptureScreenshot(&png))
+	if err := os.WriteFile(filepath.Join(dir, name+".png"), png, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func dark(yes bool) chromedp.Action {
+	value := map[bool]string{true: "dark", false: "light"}[yes]
+	return emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: value}})
+}
+
+// ready is an api.State.
+type ready struct{ svc *chat.Service }
+
+func (ready) Phase() string            { return "ready" }
+func (r ready) Service() *chat.Service { return r.svc }
+
+// fixed is what GET /admin/status answers.
+const fixed = `{"phase":"ready","models":["test","also"],"plan":{"model":"org/model","backend":"cpu","device":"a machine","total_bytes":1000,
+"segments":[{"name":"weights","bytes":600,"what":"weights"},{"name":"KV cache","bytes":400,"what":"kv"}],"lengths":[{"tokens":4096,"sequences":7,"running":5}]},
+"ledger":[{"item":"weights","plan_bytes":600,"actual_bytes":600},{"item":"kv","plan_bytes":400,"actual_bytes":464}],
+"now":{"running":3,"waiting":2,"kv_used":0.25,"generated":10},
+"reloads":[{"at":"2026-01-02T03:04:05Z","trigger":"file","class":"live","outcome":"applied","changes":["serve.accessLog: true → false (live)"]}]}`
+
+const tool = `[{"type":"function","function":{"name":"weather","parameters":{"type":"object","properties":{"city":{"type":"string"}}}}}]`
+
+// scripted is a server whose model says what say answers.
+func scripted(t *testing.T, keys []string, say func(r engine.Request) chattest.Script) (string, *chattest.Model) {
+	t.Helper()
+	m := &chattest.Model{Say: func(r engine.Request, _ int) chattest.Script { return say(r) }}
+	cfg := chattest.Config(m)
+	cfg.ModelLen = 1 << 20
+	set := api.Settings{
+		Keys: keys, MaxBodyBytes: 1 << 20, CORS: api.CORS{Methods: []string{"*"}, Headers: []string{"*"}}, Chat: chattest.Settings(),
+	}
+	set.Chat.Reasoning, set.Chat.Tools, set.Chat.AutoToolChoice = "qwen3", "hermes", true
+	s := api.New(api.Config{
+		State: ready{chat.New(cfg)}, Log: slog.New(slog.DiscardHandler), Page: Handler(),
+		Status: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, fixed) }),
+	}, set)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.Handler().ServeHTTP(slow{w}, r) }))
+	t.Cleanup(server.Close)
+	return server.URL, m
+}
+
+// slow is a connection on which a model's tokens come one by one.
+type slow struct{ http.ResponseWriter }
+
+func (w slow) Write(b []byte) (int, error) {
+	time.Sleep(2 * time.Millisecond)
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (w slow) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// TestChat: reasoning is folded, markup of the model stays text, a tool is called and
+// answered, and the next turn holds all of it.
+func TestChat(t *testing.T) {
+	var turn atomic.Int32
+	url, m := scripted(t, nil, func(engine.Request) chattest.Script {
+		return chattest.Script{Text: []string{
+			"Let me see.</think>Here:\n```go\nfunc main() {}\n```\nand <b onclick=alert(1)>bold</b>.",
+			`hm</think><tool_call>{"name": "weather", "arguments": {"city": "Zürich"}}</tool_call>`,
+			"so</think>It is sunny.",
+		}[min(2, turn.Add(1)-1)]}
+	})
+	ctx := browse(t)
+	do(t, ctx, "open", log.Enable(), runtime.Enable(), chromedp.EmulateViewport(1280, 800), chromedp.Navigate(url),
+		says("#phase", "ready"), says("#legend", "KV cache400 B"), says("#ledger", "+64 B"), says("#reloads", "applied · live"), says("#waiting", "2"))
+	do(t, ctx, "the first turn", chromedp.SendKeys("#text", "hello"+kb.Enter, chromedp.ByQuery),
+		says(".facts", "stop"), says(".facts", "tokens/s"), says(".content pre", "func main() {}"), says(".content", "<b onclick=alert(1)>bold</b>"),
+		until(`!document.querySelector('details.reasoning').open && document.querySelector('details.reasoning .text').textContent === 'Let me see.'`),
+		until(`!document.querySelector('.content b')`))
+	do(t, ctx, "a tool", chromedp.Click("#show-settings", chromedp.ByQuery), chromedp.SendKeys("#tools", tool, chromedp.ByQuery),
+		chromedp.SendKeys("#temperature", "0.5", chromedp.ByQuery), chromedp.Evaluate(`document.activeElement.dispatchEvent(new Event('change'))`, nil),
+		chromedp.KeyEvent(kb.Escape), until(`document.querySelector('#settings').hidden`),
+		chromedp.SendKeys("#text", "weather?"+kb.Enter, chromedp.ByQuery),
+		says(".call b", "weather"), says(".call pre", `"city": "Zürich"`), says(".facts", "tool_calls"))
+	shoot(t, ctx, "tool")
+	do(t, ctx, "its answer", chromedp.SendKeys(".call input", "sunny"+kb.Enter, chromedp.ByQuery), says(".content", "It is sunny."), says(".facts", "stop"))
+	asked := m.Requests()
+	if len(asked) != 3 || asked[1].Params.Temperature != 0.5 {
+		t.Errorf("%d requests, temperature %v", len(asked), asked[1].Params.Temperature)
+	}
+	shoot(t, ctx, "desktop")
+	do(t, ctx, "dark", dark(true))
+	shoot(t, ctx, "dark")
+	do(t, ctx, "a phone", chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile), dark(false),
+		until(`document.documentElement.scrollWidth <= innerWidth && getComputedStyle(document.querySelector('aside')).display === 'none'`))
+	shoot(t, ctx, "phone")
+	do(t, ctx, "its panel", chromedp.Click("#show-state", chromedp.ByQuery), until(`getComputedStyle(document.querySelector('aside')).display === 'block'`))
+	shoot(t, ctx, "phone-server")
+	do(t, ctx, "back", chromedp.Click("#show-state", chromedp.ByQuery))
+	do(t, ctx, "a new chat", chromedp.Click("#fresh", chromedp.ByQuery), until(`!document.querySelector('.message') && !document.querySelector('#welcome').hidden`))
+}
+
+// TestStop: Esc ends an endless reply, the engine is told, and the chat goes on.
+func TestStop(t *testing.T) {
+	url, m := scripted(t, nil, func(engine.Request) chattest.Script {
+		return chattest.Script{Text: "no </think>end ", Endless: true}
+	})
+	ctx := browse(t)
+	do(t, ctx, "stop", chromedp.Navigate(url), says("#phase", "ready"), chromedp.SendKeys("#text", "go on"+kb.Enter, chromedp.ByQuery),
+		says(".content", "end"), until(`!document.querySelector('#stop').hidden`), chromedp.KeyEvent(kb.Escape),
+		says(".facts", "stopped"), until(`document.querySelector('#stop').hidden && !document.querySelector('#send').hidden`))
+	for m.Cancelled() == 0 { // the test's own timeout ends a failure
+		time.Sleep(time.Millisecond)
+	}
+	do(t, ctx, "again, by the button", chromedp.SendKeys("#text", "more"+kb.Enter, chromedp.ByQuery), chromedp.WaitVisible("#stop", chromedp.ByQuery),
+		until(`document.querySelectorAll('.content').length === 2`), chromedp.Click("#stop", chromedp.ByQuery), says(".facts", "stopped"))
+}
+
+// TestKey: the page asks for the key, and works with it.
+func TestKey(t *testing.T) {
+	url, _ := scripted(t, []string{"secret"}, func(engine.Request) chattest.Script { return chattest.Script{Text: "</think>Yes."} })
+	ctx := browse(t)
+	do(t, ctx, "without", chromedp.Navigate(url), says("#phase", "needs a key"), chromedp.SendKeys("#text", "may I?"+kb.Enter, chromedp.ByQuery),
+		says(".facts.bad", "401: Unauthorized"), until(`document.activeElement.id === 'key' && document.querySelector('#text').value === 'may I?'`))
+	do(t, ctx, "with", chromedp.SendKeys("#key", "secret"+kb.Enter, chromedp.ByQuery), says("#phase", "ready"),
+		chromedp.SendKeys("#text", kb.Enter, chromedp.ByQuery), says(".content", "Yes."))
+}

@@ -1,0 +1,87 @@
+package appliance
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"vapp.dev/appliance/plan"
+	"vapp.dev/appliance/plan/picture"
+)
+
+// status is GET /admin/status: what the page at the root shows beside the chat.
+type status struct {
+	Phase   string       `json:"phase"`
+	Version string       `json:"version"`
+	Profile string       `json:"profile"` // its name
+	Models  []string     `json:"models"`
+	Plan    planStatus   `json:"plan"`
+	Ledger  []ledgerLine `json:"ledger"` // empty until the model is loaded
+	Now     nowStatus    `json:"now"`
+	Reloads []Reload     `json:"reloads"` // the newest first
+}
+
+type planStatus struct {
+	Model    string     `json:"model"`
+	Backend  string     `json:"backend"`
+	Device   string     `json:"device"`
+	Total    int64      `json:"total_bytes"`
+	Segments []segment  `json:"segments"`
+	Lengths  []plan.Fit `json:"lengths"`
+}
+
+type segment struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
+	What  string `json:"what"`
+}
+
+type ledgerLine struct {
+	Item   string `json:"item"`
+	Plan   int64  `json:"plan_bytes"`
+	Actual int64  `json:"actual_bytes"`
+}
+
+// nowStatus is the engine after its last step.
+type nowStatus struct {
+	Running     int     `json:"running"`
+	Waiting     int     `json:"waiting"`
+	KVUsed      float64 `json:"kv_used"` // 0 to 1
+	KVTokens    int64   `json:"kv_tokens"`
+	Preemptions int64   `json:"preemptions"`
+	Generated   int64   `json:"generated"` // tokens since the start
+}
+
+// status reads everything once; it is cheap enough to be asked for each second.
+func (a *Appliance) status() status {
+	l := a.live.Load()
+	s := status{
+		Phase: a.Phase(), Version: a.cfg.Version, Profile: l.profile.Name, Models: l.api.Chat.Models,
+		Plan: a.planned, Ledger: []ledgerLine{}, Reloads: a.Reloads(),
+	}
+	if a.phase.get() == Loading {
+		return s
+	}
+	for _, c := range a.taken {
+		s.Ledger = append(s.Ledger, ledgerLine{c.Item, c.Planned, c.Actual})
+	}
+	e := a.engine.Stats()
+	s.Now = nowStatus{e.Running, e.Waiting, e.KVUsed, e.KVTokens, e.Preemptions, a.metrics.Generated()}
+	return s
+}
+
+func planStatusOf(p *plan.Plan) planStatus {
+	pic := picture.Of(p)
+	s := planStatus{Model: p.Model.Source, Backend: p.Backend, Device: p.Facts.Device, Total: pic.Total, Lengths: p.Capacity.Lengths}
+	for _, g := range pic.Segments {
+		s.Segments = append(s.Segments, segment(g))
+	}
+	return s
+}
+
+// serveStatus is GET /admin/status.
+func (a *Appliance) serveStatus(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	// An error here is a client that has gone.
+	_ = json.NewEncoder(w).Encode(a.status())
+}

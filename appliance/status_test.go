@@ -1,0 +1,46 @@
+package appliance
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// TestStatus: what the page shows is the plan, what was taken, and what happened.
+func TestStatus(t *testing.T) {
+	s := start(t, `serve: servedModelName: ["first"]`)
+	r, err := s.ask(t.Context(), "first", 5, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Body.Close()
+	s.edit(t, "rename", `serve: servedModelName: ["second"]`)
+	s.latest(t, Applied)
+	code, text := s.get(t, "/admin/status")
+	var got status
+	if err := json.Unmarshal([]byte(text), &got); err != nil || code != http.StatusOK {
+		t.Fatal(code, err, text)
+	}
+	var sum int64
+	for _, g := range got.Plan.Segments {
+		sum += g.Bytes
+	}
+	if sum != got.Plan.Total || sum == 0 || len(got.Plan.Lengths) == 0 {
+		t.Errorf("the bar is %d of %d bytes, %d lengths", sum, got.Plan.Total, len(got.Plan.Lengths))
+	}
+	if len(got.Ledger) < 3 || got.Ledger[0].Item != "weights" || got.Ledger[0].Plan != got.Ledger[0].Actual {
+		t.Errorf("ledger %+v", got.Ledger)
+	}
+	if got.Phase != "ready" || got.Models[0] != "second" || got.Now.Generated < 5 || len(got.Reloads) != 1 || got.Reloads[0].Outcome != Applied {
+		t.Errorf("%s", text)
+	}
+	if _, page := s.get(t, "/"); !strings.HasPrefix(page, "<!DOCTYPE html>") {
+		t.Errorf("page: %.100s", page)
+	}
+	s.edit(t, "rename", `serve: {servedModelName: ["second"], apiKeys: ["k"]}`)
+	s.eventually(t, "the guard", func() bool { return s.status(t, "/admin/status") == http.StatusUnauthorized })
+	if code, _ := s.get(t, "/"); code != http.StatusOK {
+		t.Errorf("the page behind a key: %d", code)
+	}
+}
