@@ -10,6 +10,7 @@ find_browser() {
 found=${CHROMIUM:-$(find_browser)}
 if [ -z "$found" ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 	echo "browser: installing chromium" >&2
+	apt-get update -qq >/dev/null 2>&1 || true
 	apt-get install -qq -y --no-install-recommends chromium >/dev/null || true
 	found=$(find_browser)
 fi
