@@ -230,7 +230,14 @@ func TestResume(t *testing.T) {
 	_, err := pull(c, named(t, model), Want{})
 	refused(t, "cut", err, Unreachable, "answered 403 Forbidden; try again later")
 	h.Misbehave(nil)
-	h.Requests()
+	type piece struct{ path, span string }
+	had := map[piece]bool{} // parts that came before the one that failed, in whatever order
+	for _, r := range h.Requests() {
+		if r.Range == "bytes=65536-81919" {
+			break
+		}
+		had[piece{r.Path, r.Range}] = r.Store
+	}
 	again := client(t, h, c.Cache)
 	var first Progress
 	again.Progress = func(p Progress) {
@@ -247,7 +254,7 @@ func TestResume(t *testing.T) {
 		t.Errorf("the second run expects %d bytes: nothing was kept", first.Total)
 	}
 	for _, r := range h.Requests() {
-		if r.Range == "bytes=0-16383" && r.Store {
+		if had[piece{r.Path, r.Range}] {
 			t.Errorf("fetched twice: %+v", r)
 		}
 	}
