@@ -117,7 +117,7 @@ func answer(c echo.Context, status int, v any) error {
 
 // later are the routes of vLLM that this server knows and does not have.
 var later = []string{
-	"/v1/responses", "/v1/responses/:id", "/v1/responses/:id/cancel", "/v1/messages", "/v1/messages/count_tokens",
+	"/v1/responses", "/v1/responses/:id", "/v1/responses/:id/cancel",
 	"/v1/chat/completions/render", "/v1/completions/render", "/v1/chat/completions/batch", "/inference/v1/generate",
 	"/invocations", "/v1/embeddings", "/pooling", "/classify", "/score", "/v1/score", "/rerank", "/v1/rerank", "/v2/rerank",
 	"/v1/audio/transcriptions", "/v1/audio/translations", "/scale_elastic_ep", "/v1/realtime", "/v2/embed",

@@ -108,14 +108,14 @@ func (s *Server) notReady() error {
 func (s *Server) fail(err error, c echo.Context) {
 	w := c.Response()
 	if h, ok := err.(*echo.HTTPError); ok && !w.Committed {
-		_ = c.JSONBlob(h.Code, openai.ErrorOf(h.Code, http.StatusText(h.Code), "", fmt.Sprint(h.Message)))
+		_ = c.JSONBlob(h.Code, s.wording(c).status(h.Code, fmt.Sprint(h.Message)))
 		return
 	}
 	e := chat.AsError(err)
 	s.explain(c, e)
 	if w.Committed {
 		if e.Kind != chat.Gone && w.Header().Get(echo.HeaderContentType) == eventStream {
-			_ = s.flush(w, openai.Broken(nil, e))
+			_ = s.flush(w, s.wording(c).broken(e))
 		}
 		return
 	}
@@ -126,7 +126,7 @@ func (s *Server) fail(err error, c echo.Context) {
 	if e.Kind == chat.Overloaded {
 		w.Header().Set(echo.HeaderRetryAfter, retryAfter(s.pace.wait(s.InFlight(), s.cfg.Slots)))
 	}
-	_ = c.JSONBlob(openai.Status(e), openai.Error(e))
+	_ = c.JSONBlob(openai.Status(e), s.wording(c).failed(e))
 }
 
 // explain logs what the client is not told.

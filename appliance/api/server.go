@@ -97,6 +97,8 @@ func (s *Server) routes() {
 	e := s.echo
 	e.POST("/v1/chat/completions", s.ready(s.chat))
 	e.POST("/v1/completions", s.ready(s.completion))
+	e.POST(messagesPath, s.ready(s.messages))
+	e.POST(messagesPath+"/count_tokens", s.ready(s.countTokens))
 	e.GET("/v1/models", s.ready(s.models))
 	e.GET("/v1/models/*", s.ready(s.model))
 	e.POST("/tokenize", s.ready(s.tokenize))

@@ -101,9 +101,10 @@ var rooms = map[string]room{
 	"appliance/chat/chattest": {
 		parts: []string{"appliance/chat", "engine", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP,
 	},
-	"appliance/api/openai": {parts: []string{"appliance/chat"}, not: functions},
+	"appliance/api/openai":    {parts: []string{"appliance/chat"}, not: functions},
+	"appliance/api/anthropic": {parts: []string{"appliance/chat"}, not: functions},
 	"appliance/api": {
-		parts: []string{"appliance/chat", "appliance/api/openai"}, modules: []string{"github.com/labstack/echo/v4"},
+		parts: []string{"appliance/chat", "appliance/api/openai", "appliance/api/anthropic"}, modules: []string{"github.com/labstack/echo/v4"},
 	},
 	"appliance/page":        {},
 	"appliance/batch":       {parts: []string{"appliance/chat", "appliance/api/openai"}, not: noHTTP},

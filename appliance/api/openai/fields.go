@@ -25,7 +25,7 @@ type fields struct {
 
 // body reads a request's body: one JSON object and nothing after it.
 func body(b []byte) (*fields, *chat.Error) {
-	if err := checkDepth(b); err != nil {
+	if err := CheckDepth(b); err != nil {
 		return nil, err
 	}
 	var whole json.RawMessage
@@ -90,8 +90,8 @@ func object(v json.RawMessage) (map[string]json.RawMessage, bool) {
 	return out, json.Unmarshal(v, &out) == nil
 }
 
-// checkDepth refuses deep nesting before anything recursive sees it.
-func checkDepth(b []byte) *chat.Error {
+// CheckDepth refuses deep nesting before anything recursive sees it.
+func CheckDepth(b []byte) *chat.Error {
 	depth, quoted := 0, false
 	for i := 0; i < len(b); i++ {
 		switch c := b[i]; {

@@ -1,0 +1,177 @@
+package anthropic
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"vapp.dev/appliance/chat"
+)
+
+// billing begins a block of system that is for Anthropic's own accounts.
+const billing = "x-anthropic-billing-header"
+
+// system joins the blocks without a separator.
+func system(o *object, c *chat.Conversation) {
+	v := o.get("system")
+	if v == nil {
+		return
+	}
+	text := ""
+	if v[0] == '"' {
+		text = o.str("system")
+	} else {
+		for i, raw := range o.list("system") {
+			b := newObject(fmt.Sprintf("system.%d.", i), raw)
+			if kind := b.str("type"); b.err == nil && kind != "text" {
+				b.wrong("type", "text")
+			}
+			if part := b.text("text"); !strings.HasPrefix(part, billing) {
+				text += part
+			}
+			if b.err != nil {
+				o.fail(b.err)
+				return
+			}
+		}
+	}
+	if text != "" {
+		c.Messages = append(c.Messages, chat.Message{Role: "system", Text: text, HasContent: true})
+	}
+}
+
+// text reads a string that must be there.
+func (o *object) text(name string) string {
+	if o.err == nil && o.get(name) == nil {
+		o.missing(name)
+	}
+	return o.str(name)
+}
+
+// speaker is one turn on its way to messages: the results of tools come before the
+// rest of a user's turn.
+type speaker struct {
+	said    chat.Message
+	results []chat.Message
+}
+
+// turn reads one element of messages.
+func turn(o *object, i int, raw json.RawMessage, c *chat.Conversation) {
+	if o.err != nil {
+		return
+	}
+	m := newObject(fmt.Sprintf("messages.%d.", i), raw)
+	s := speaker{said: chat.Message{Role: m.str("role")}}
+	if m.err == nil && s.said.Role != "user" && s.said.Role != "assistant" {
+		m.wrong("role", "user or assistant")
+	}
+	switch v := m.get("content"); {
+	case v == nil:
+		m.missing("content")
+	case v[0] == '"':
+		s.said.Text, s.said.HasContent = m.str("content"), true
+	case v[0] == '[':
+		for k, raw := range m.list("content") {
+			b := newObject(fmt.Sprintf("%scontent.%d.", m.at, k), raw)
+			if s.block(b); b.err != nil {
+				m.fail(b.err)
+				break
+			}
+		}
+		s.simplify()
+	default:
+		m.wrong("content", "a string or an array of blocks")
+	}
+	if m.err != nil {
+		o.fail(m.err)
+		return
+	}
+	c.Messages = append(c.Messages, s.results...)
+	if s.said.HasContent || s.said.ToolCalls != nil || s.said.Reasoning != nil || s.results == nil {
+		c.Messages = append(c.Messages, s.said)
+	}
+}
+
+// simplify makes one part of text a plain string.
+func (s *speaker) simplify() {
+	if len(s.said.Parts) == 1 {
+		s.said.Text, s.said.Parts = s.said.Parts[0].Text, nil
+	}
+}
+
+// block adds one block of content.
+func (s *speaker) block(b *object) {
+	kind := b.text("type")
+	user := s.said.Role == "user"
+	switch {
+	case b.err != nil:
+	case kind == "text":
+		s.said.Parts = append(s.said.Parts, chat.Part{Type: "text", Text: b.text("text")})
+		s.said.HasContent = true
+	case kind == "image":
+		b.fail(noImages(b))
+	case kind == "tool_result" && user:
+		s.result(b)
+	case kind == "tool_use" && !user:
+		s.call(b)
+	case kind == "thinking" && !user:
+		thought := b.text("thinking")
+		if s.said.Reasoning != nil {
+			thought = *s.said.Reasoning + thought
+		}
+		s.said.Reasoning = &thought
+	case kind == "redacted_thinking" && !user: // nobody but its author can read it
+	default:
+		b.fail(malformed(b.at+"type", "`%stype`: %q is not a block that a turn of the %s may hold here.", b.at, kind, s.said.Role))
+	}
+}
+
+func noImages(b *object) *chat.Error {
+	return chat.Errorf(chat.Invalid, "messages", "%s: the served model is not a multimodal model and takes no block of type \"image\".", b.path())
+}
+
+// call is a tool that the assistant used.
+func (s *speaker) call(b *object) {
+	c := chat.ToolCall{ID: b.text("id"), Name: b.text("name"), Arguments: "{}"}
+	if v := b.get("input"); v != nil {
+		var compact bytes.Buffer
+		if v[0] != '{' || json.Compact(&compact, v) != nil {
+			b.wrong("input", "an object")
+		}
+		c.Arguments = compact.String()
+	}
+	s.said.ToolCalls = append(s.said.ToolCalls, c)
+}
+
+// result is what a tool has answered: a string, blocks of text joined by line
+// breaks, or nothing.
+func (s *speaker) result(b *object) {
+	m := chat.Message{Role: "tool", ToolCallID: b.text("tool_use_id"), HasContent: true}
+	b.flag("is_error") // what went wrong is in the text
+	switch v := b.get("content"); {
+	case v == nil:
+	case v[0] == '"':
+		m.Text = b.str("content")
+	default:
+		var texts []string
+		for i, raw := range b.list("content") {
+			p := newObject(fmt.Sprintf("%scontent.%d.", b.at, i), raw)
+			switch kind := p.text("type"); {
+			case p.err != nil:
+			case kind == "image":
+				p.fail(noImages(p))
+			case kind != "text":
+				p.wrong("type", "text or image")
+			default:
+				texts = append(texts, p.text("text"))
+			}
+			if p.err != nil {
+				b.fail(p.err)
+				return
+			}
+		}
+		m.Text = strings.Join(texts, "\n")
+	}
+	s.results = append(s.results, m)
+}

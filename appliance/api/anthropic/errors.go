@@ -1,0 +1,24 @@
+package anthropic
+
+// errorTypes are Anthropic's words for a status; the others are api_error.
+var errorTypes = map[int]string{
+	400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
+	405: "invalid_request_error", 408: "timeout_error", 413: "request_too_large", 429: "rate_limit_error",
+	501: "invalid_request_error", 503: "overloaded_error", 504: "timeout_error",
+}
+
+// Error is the body of an error.
+func Error(status int, message string) []byte {
+	type cause struct {
+		Type    string `json:"type"`
+		Message string `json:"message"`
+	}
+	kind, known := errorTypes[status]
+	if !known {
+		kind = "api_error"
+	}
+	return encode(struct {
+		Type  string `json:"type"`
+		Error cause  `json:"error"`
+	}{"error", cause{kind, message}})
+}

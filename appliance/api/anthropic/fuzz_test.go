@@ -1,0 +1,65 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"unicode/utf8"
+
+	"vapp.dev/appliance/chat"
+	"vapp.dev/appliance/chat/chattest"
+)
+
+// refused holds an error against the shape that all must have.
+func refused(t *testing.T, err error) {
+	t.Helper()
+	var e *chat.Error
+	if !errors.As(err, &e) || e.Kind == chat.Internal || e.Message == "" || !json.Valid(Error(400, e.Message)) {
+		t.Fatalf("a body made the error %v", err)
+	}
+}
+
+// FuzzMessages: any body is refused with a reason, or its reply and its events are
+// JSON that say the same.
+func FuzzMessages(f *testing.F) {
+	for _, s := range []string{
+		`{"max_tokens":5,"messages":[{"role":"user","content":"hi"}]}`,
+		`{"max_tokens":9,"system":[{"type":"text","text":"s"}],"messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"1","content":"x"},{"type":"text","text":"t"}]}]}`,
+		`{"max_tokens":9,"messages":[{"role":"assistant","content":[{"type":"thinking","thinking":"h"},{"type":"tool_use","id":"1","name":"f","input":{}}]}],"tools":[{"name":"f","input_schema":{}}],"tool_choice":{"type":"none"}}`,
+		`{"max_tokens":-1}`, `[`, `{"max_tokens":1,"messages":null,"stop_sequences":[null]}`,
+	} {
+		f.Add([]byte(s))
+	}
+	set := chattest.Settings()
+	set.Reasoning, set.Tools, set.AutoToolChoice = "qwen3", "hermes", true
+	s := chattest.Service(&chattest.Model{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if a, err := DecodeCount(b); err != nil {
+			refused(t, err)
+		} else if _, err := s.Tokenize(t.Context(), a, &set); err != nil {
+			refused(t, err)
+		}
+		r, err := Decode(b)
+		if err != nil {
+			refused(t, err)
+			return
+		}
+		q, err := chat.NewRequest(r.Ask, &set)
+		if err != nil {
+			refused(t, err)
+			return
+		}
+		run, err := s.Start(t.Context(), q)
+		if err != nil {
+			refused(t, err)
+			return
+		}
+		replies, err := run.Wait(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b := r.Reply(run, replies); !json.Valid(b) || !utf8.Valid(b) {
+			t.Fatalf("reply %q", b)
+		}
+	})
+}

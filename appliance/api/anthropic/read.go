@@ -1,0 +1,135 @@
+package anthropic
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"vapp.dev/appliance/chat"
+)
+
+// maxItems bounds the elements of an array and the names of an object.
+const maxItems = 1 << 15
+
+// object is a JSON object on its way into Go. The first thing that is wrong stays
+// in err; every later reading gives the zero value. A null is as if absent.
+type object struct {
+	at   string // path in front of a name, such as "messages.0."
+	raw  map[string]json.RawMessage
+	seen map[string]bool
+	err  *chat.Error
+}
+
+func malformed(param, format string, args ...any) *chat.Error {
+	return chat.Errorf(chat.Malformed, param, format, args...)
+}
+
+// newObject takes an object apart, piece by piece so that its size is known before
+// it is held.
+func newObject(at string, v json.RawMessage) *object {
+	o := &object{at: at, raw: map[string]json.RawMessage{}, seen: map[string]bool{}}
+	d := json.NewDecoder(bytes.NewReader(v))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		o.fail(malformed(o.path(), "`%s` must be an object.", o.path()))
+		return o
+	}
+	for d.More() {
+		name, err := d.Token()
+		var value json.RawMessage
+		if err != nil || d.Decode(&value) != nil || len(o.raw) == maxItems {
+			o.fail(malformed(o.path(), "`%s` must be an object of at most %d names.", o.path(), maxItems))
+			return o
+		}
+		o.raw[name.(string)] = value
+	}
+	return o
+}
+
+// path is where the object itself is.
+func (o *object) path() string {
+	if o.at == "" {
+		return "body"
+	}
+	return o.at[:len(o.at)-1]
+}
+
+// fail keeps the first error.
+func (o *object) fail(e *chat.Error) {
+	if o.err == nil {
+		o.err = e
+	}
+}
+
+// wrong says what a field must be.
+func (o *object) wrong(name, want string) {
+	o.fail(malformed(o.at+name, "`%s%s` must be %s.", o.at, name, want))
+}
+
+// missing says that a field must be there.
+func (o *object) missing(name string) {
+	o.fail(malformed(o.at+name, "Field required: `%s%s`.", o.at, name))
+}
+
+// get returns a value that is there and not null, else nil.
+func (o *object) get(name string) json.RawMessage {
+	o.seen[name] = true
+	v := o.raw[name]
+	if o.err != nil || string(v) == "null" {
+		return nil
+	}
+	return v
+}
+
+// read decodes a field into a T; want says in words what a T is.
+func read[T any](o *object, name, want string) T {
+	var out, none T
+	v := o.get(name)
+	if v == nil {
+		return none
+	}
+	if json.Unmarshal(v, &out) != nil {
+		o.wrong(name, want)
+		return none
+	}
+	return out
+}
+
+func (o *object) str(name string) string   { return read[string](o, name, "a string") }
+func (o *object) flag(name string) bool    { return read[bool](o, name, "true or false") }
+func (o *object) count(name string) *int32 { return read[*int32](o, name, "an integer of 32 bits") }
+func (o *object) num(name string) *float64 { return read[*float64](o, name, "a number") }
+func (o *object) sub(name string) *object  { return newObject(o.at+name+".", o.get(name)) }
+
+// list reads an array; nil when absent.
+func (o *object) list(name string) []json.RawMessage {
+	v := o.get(name)
+	if v == nil {
+		return nil
+	}
+	out := []json.RawMessage{}
+	d := json.NewDecoder(bytes.NewReader(v))
+	if t, err := d.Token(); err != nil || t != json.Delim('[') {
+		o.wrong(name, "an array")
+		return nil
+	}
+	for d.More() {
+		var value json.RawMessage
+		if d.Decode(&value) != nil || len(out) == maxItems {
+			o.wrong(name, fmt.Sprintf("an array of at most %d elements", maxItems))
+			return nil
+		}
+		out = append(out, value)
+	}
+	return out
+}
+
+// unknown lists the fields that nobody has asked for.
+func (o *object) unknown() []string {
+	var out []string
+	for name := range o.raw {
+		if !o.seen[name] {
+			out = append(out, name)
+		}
+	}
+	return out
+}

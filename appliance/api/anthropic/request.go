@@ -1,0 +1,167 @@
+// Package anthropic converts between Anthropic's Messages format and chat types:
+// pure functions, no input or output.
+package anthropic
+
+import (
+	"encoding/json"
+	"slices"
+
+	"vapp.dev/appliance/chat"
+)
+
+// Request is a decoded body of POST /v1/messages.
+type Request struct {
+	Ask     chat.Ask
+	Stream  bool
+	Unknown []string // fields that were ignored
+
+	stops []string // what the client calls stop_sequences
+}
+
+// Decode reads the body of POST /v1/messages. Its errors are *chat.Error.
+func Decode(b []byte) (*Request, error) {
+	o, bad := body(b)
+	if bad != nil {
+		return nil, bad
+	}
+	r := &Request{}
+	n := o.count("max_tokens")
+	switch {
+	case n == nil && o.err == nil:
+		o.missing("max_tokens")
+	case n != nil && *n < 1:
+		o.fail(malformed("max_tokens", "max_tokens must be positive, got %d.", *n))
+	case n != nil:
+		limit := int(*n)
+		r.Ask.MaxTokens = &limit
+	}
+	r.Ask.Temperature, r.Ask.TopP = o.num("temperature"), o.num("top_p")
+	if k := o.count("top_k"); k != nil {
+		top := int(*k)
+		r.Ask.TopK = &top
+	}
+	r.Ask.N, r.Ask.SkipSpecialTokens = 1, true
+	r.stops = read[[]string](o, "stop_sequences", "an array of strings")
+	r.Ask.Stop = r.stops
+	r.Stream = o.flag("stream")
+	prompt(o, &r.Ask)
+	for _, name := range withoutEffect {
+		o.seen[name] = true
+	}
+	if o.err != nil {
+		return nil, o.err
+	}
+	r.Unknown = o.unknown()
+	return r, nil
+}
+
+// withoutEffect are Anthropic's fields that are accepted and change nothing.
+var withoutEffect = []string{"metadata", "service_tier", "container", "inference_geo", "cache_control"}
+
+// DecodeCount reads the body of POST /v1/messages/count_tokens: a message without
+// max_tokens. Its errors are *chat.Error.
+func DecodeCount(b []byte) (chat.TokenizeAsk, error) {
+	o, bad := body(b)
+	if bad != nil {
+		return chat.TokenizeAsk{}, bad
+	}
+	var a chat.Ask
+	prompt(o, &a)
+	if o.err != nil {
+		return chat.TokenizeAsk{}, o.err
+	}
+	return chat.TokenizeAsk{Model: a.Model, Chat: a.Chat}, nil
+}
+
+// CountReply is the body of a reply of POST /v1/messages/count_tokens.
+func CountReply(n int) []byte {
+	type management struct {
+		Original int `json:"original_input_tokens"`
+	}
+	return encode(struct {
+		Input   int        `json:"input_tokens"`
+		Context management `json:"context_management"`
+	}{n, management{n}})
+}
+
+func body(b []byte) (*object, *chat.Error) {
+	if !json.Valid(b) {
+		return nil, malformed("", "JSON decode error: the body is not JSON.")
+	}
+	o := newObject("", b)
+	return o, o.err
+}
+
+// prompt reads what the model is shown and how it may answer.
+func prompt(o *object, a *chat.Ask) {
+	a.Model = o.str("model")
+	a.Chat = &chat.Conversation{
+		AddGenerationPrompt: true,
+		TemplateKwargs:      read[map[string]json.RawMessage](o, "chat_template_kwargs", "an object"),
+	}
+	system(o, a.Chat)
+	if o.get("messages") == nil {
+		o.missing("messages")
+	}
+	for i, raw := range o.list("messages") {
+		turn(o, i, raw, a.Chat)
+	}
+	if o.err == nil && len(a.Chat.Messages) == 0 {
+		o.wrong("messages", "an array of at least one message")
+	}
+	tools(o, a)
+	thinking(o, a)
+	outputConfig(o, a)
+	if len(o.list("mcp_servers")) > 0 {
+		o.fail(chat.Errorf(chat.Invalid, "mcp_servers", "`mcp_servers` is not supported: this server calls no other one. Let the client run the tools and give them in `tools`."))
+	}
+}
+
+// thinking: disabled tells the template and hides what is thought all the same. How
+// long a model thinks is its own choice, so a budget changes nothing.
+func thinking(o *object, a *chat.Ask) {
+	if o.get("thinking") == nil {
+		return
+	}
+	t := o.sub("thinking")
+	switch kind := t.str("type"); {
+	case t.err != nil:
+	case kind == "disabled":
+		a.HideReasoning = true
+		if a.Chat.TemplateKwargs == nil {
+			a.Chat.TemplateKwargs = map[string]json.RawMessage{}
+		}
+		if _, own := a.Chat.TemplateKwargs["enable_thinking"]; !own {
+			a.Chat.TemplateKwargs["enable_thinking"] = json.RawMessage("false")
+		}
+	case kind == "enabled":
+		if n := t.count("budget_tokens"); n != nil && *n < 1 {
+			t.wrong("budget_tokens", "at least 1")
+		}
+	case kind != "adaptive":
+		t.wrong("type", "enabled, disabled or adaptive")
+	}
+	if t.err != nil {
+		o.fail(t.err)
+	}
+}
+
+// efforts are the words that output_config.effort may be.
+var efforts = []string{"", "low", "medium", "high", "xhigh", "max"}
+
+func outputConfig(o *object, a *chat.Ask) {
+	if o.get("output_config") == nil {
+		return
+	}
+	c := o.sub("output_config")
+	a.Chat.ReasoningEffort = c.str("effort")
+	if !slices.Contains(efforts, a.Chat.ReasoningEffort) {
+		c.wrong("effort", "low, medium, high, xhigh or max")
+	}
+	if c.get("format") != nil {
+		c.fail(chat.Errorf(chat.Invalid, "output_config.format", "`output_config.format` is not supported on this route: use response_format on /v1/chat/completions."))
+	}
+	if c.err != nil {
+		o.fail(c.err)
+	}
+}

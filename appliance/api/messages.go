@@ -1,0 +1,89 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"vapp.dev/appliance/api/anthropic"
+	"vapp.dev/appliance/api/openai"
+	"vapp.dev/appliance/chat"
+)
+
+// messagesPath is where Anthropic's protocol begins.
+const messagesPath = "/v1/messages"
+
+// messageDialect is a message's request in the terms of generate.
+type messageDialect struct{ *anthropic.Request }
+
+func (d messageDialect) Stream(run *chat.Run) openai.Stream { return d.Events(run) }
+
+func (s *Server) messages(c echo.Context, svc *chat.Service) error {
+	b, err := s.messageBody(c)
+	if err != nil {
+		return err
+	}
+	r, err := anthropic.Decode(b)
+	if err != nil {
+		return err
+	}
+	wire := &openai.Wire{Stream: r.Stream, Unknown: r.Unknown}
+	return s.generate(c, svc, job{messageDialect{r}, &r.Ask, wire, "chatcmpl-"})
+}
+
+func (s *Server) countTokens(c echo.Context, svc *chat.Service) error {
+	b, err := s.messageBody(c)
+	if err != nil {
+		return err
+	}
+	ask, err := anthropic.DecodeCount(b)
+	if err != nil {
+		return err
+	}
+	t, err := svc.Tokenize(c.Request().Context(), ask, &settings(c).Chat)
+	if err != nil {
+		return err
+	}
+	return c.JSONBlob(http.StatusOK, anthropic.CountReply(len(t.Tokens)))
+}
+
+// messageBody reads the body; Anthropic's clients look for the id under a name of
+// their own.
+func (s *Server) messageBody(c echo.Context) ([]byte, error) {
+	c.Response().Header().Set("Request-Id", c.Get(idKey).(string))
+	b, err := s.body(c)
+	if err != nil {
+		return nil, err
+	}
+	if deep := openai.CheckDepth(b); deep != nil {
+		return nil, deep
+	}
+	return b, nil
+}
+
+// wording is how a protocol writes errors: one with a Kind, a bare status, and one
+// that comes in the midst of a stream.
+type wording struct {
+	failed func(*chat.Error) []byte
+	status func(status int, message string) []byte
+	broken func(*chat.Error) []byte
+}
+
+// wording is that of the path's protocol.
+func (s *Server) wording(c echo.Context) wording {
+	if path := c.Request().URL.Path; path == messagesPath || strings.HasPrefix(path, messagesPath+"/") {
+		return wording{
+			failed: func(e *chat.Error) []byte { return anthropic.Error(openai.Status(e), e.Message) },
+			status: anthropic.Error,
+			broken: func(e *chat.Error) []byte { return anthropic.Broken(nil, openai.Status(e), e.Message) },
+		}
+	}
+	return wording{
+		failed: openai.Error,
+		status: func(status int, message string) []byte {
+			return openai.ErrorOf(status, http.StatusText(status), "", message)
+		},
+		broken: func(e *chat.Error) []byte { return openai.Broken(nil, e) },
+	}
+}
