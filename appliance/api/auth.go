@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/labstack/echo/v4"
+
+	"vapp.dev/appliance/api/anthropic"
 )
 
 // open are the paths that need no key; /metrics is one of them unless guarded.
@@ -23,14 +25,27 @@ func (s *Server) guard(next echo.HandlerFunc) echo.HandlerFunc {
 		if len(l.keys) == 0 || r.Method == http.MethodOptions || isOpen(r.URL.Path, l) {
 			return next(c)
 		}
-		scheme, key, _ := strings.Cut(r.Header.Get(echo.HeaderAuthorization), " ")
-		if i := l.find(strings.TrimSpace(key)); i >= 0 && strings.EqualFold(scheme, "Bearer") {
+		key, given := keyOf(r)
+		if i := l.find(key); i >= 0 && given {
 			c.Set(meterKey, l.meters[i])
 			return next(c)
 		}
 		c.Response().Header().Set(echo.HeaderWWWAuthenticate, "Bearer")
+		if isMessages(r.URL.Path) {
+			return c.JSONBlob(http.StatusUnauthorized, anthropic.Error(http.StatusUnauthorized, "invalid x-api-key"))
+		}
 		return c.JSONBlob(http.StatusUnauthorized, []byte(`{"error":"Unauthorized"}`))
 	}
+}
+
+// keyOf is the key of a request: a bearer token, or what Anthropic's clients send.
+func keyOf(r *http.Request) (string, bool) {
+	scheme, key, _ := strings.Cut(r.Header.Get(echo.HeaderAuthorization), " ")
+	if strings.EqualFold(scheme, "Bearer") {
+		return strings.TrimSpace(key), true
+	}
+	key = r.Header.Get("X-Api-Key")
+	return key, key != "" && isMessages(r.URL.Path)
 }
 
 func isOpen(path string, l *live) bool {

@@ -70,9 +70,14 @@ type wording struct {
 	broken func(*chat.Error) []byte
 }
 
+// isMessages says that a path is of Anthropic's protocol.
+func isMessages(path string) bool {
+	return path == messagesPath || strings.HasPrefix(path, messagesPath+"/")
+}
+
 // wording is that of the path's protocol.
 func (s *Server) wording(c echo.Context) wording {
-	if path := c.Request().URL.Path; path == messagesPath || strings.HasPrefix(path, messagesPath+"/") {
+	if isMessages(c.Request().URL.Path) {
 		return wording{
 			failed: func(e *chat.Error) []byte { return anthropic.Error(openai.Status(e), e.Message) },
 			status: anthropic.Error,

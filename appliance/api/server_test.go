@@ -269,3 +269,35 @@ func TestClientHangs(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 }
+
+// TestKeyOfMessages: Anthropic's clients send the key under a name of their own, which
+// opens their routes alone, and are refused in their words.
+func TestKeyOfMessages(t *testing.T) {
+	set := testSettings()
+	set.Keys = []string{"k"}
+	s := New(Config{State: &state{}, Log: slog.New(slog.DiscardHandler)}, set)
+	for _, x := range []struct {
+		path, header, value string
+		open                bool
+	}{
+		{messagesPath, "X-Api-Key", "k", true},
+		{messagesPath + "/count_tokens", "X-Api-Key", "k", true},
+		{messagesPath, "Authorization", "Bearer k", true},
+		{messagesPath, "X-Api-Key", "wrong", false},
+		{messagesPath, "X-Api-Key", "", false},
+		{messagesPath, "Authorization", "Basic k", false},
+		{messagesPath + "x", "X-Api-Key", "k", false},
+		{"/v1/completions", "X-Api-Key", "k", false},
+	} {
+		r := httptest.NewRequest("POST", x.path, strings.NewReader(`{}`))
+		r.Header.Set(x.header, x.value)
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, r)
+		if got := w.Code != http.StatusUnauthorized; got != x.open {
+			t.Errorf("%s with %s: %q: answered %d", x.path, x.header, x.value, w.Code)
+		}
+		if words := strings.Contains(w.Body.String(), "authentication_error"); !x.open && words != isMessages(x.path) {
+			t.Errorf("%s is refused with %s", x.path, w.Body)
+		}
+	}
+}
