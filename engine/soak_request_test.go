@@ -66,7 +66,7 @@ func newSoakRequest(i, longest, vocab int) soakRequest {
 	case 5:
 		q.Deadline = time.Now().Add(time.Duration(r.IntN(200e6)))
 	default:
-		q.again = r.IntN(12) == 0
+		q.again = r.IntN(3) == 0
 	}
 	q.Params = p
 	return q

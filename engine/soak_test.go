@@ -72,7 +72,7 @@ type soaking struct {
 func newSoak(dir string, on backend.Opener, l soakLoad, change func(*toy)) *soaking {
 	seqs := 24
 	if longSoak {
-		seqs = 64
+		seqs = 128
 	}
 	s := &soaking{ends: map[engine.Finish]int{}, room: make(chan struct{}, seqs*4/3)}
 	s.toy = &toy{dir: dir, on: on, slabs: least, fat: true, opts: engine.Options{
