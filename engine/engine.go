@@ -38,6 +38,7 @@ type Engine struct {
 	done  chan struct{} // closed when the loop has ended
 	pages int           // of the first class
 	kv    kv.Layout
+	vocab int // ids below it are tokens
 
 	close  sync.Once
 	closed error
@@ -68,7 +69,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
-	e := &Engine{opts: c.Options, dev: dev, in: newInbox(), done: make(chan struct{}), kv: c.Account.KV}
+	e := &Engine{opts: c.Options, dev: dev, in: newInbox(), done: make(chan struct{}), kv: c.Account.KV, vocab: r.Step.Vocab}
 	e.queue.Store(int64(c.Options.MaxQueue))
 	slabs := e.kv.Slabs(r.Arenas[backend.KV])
 	e.pages = e.kv.Pages(0, slabs)
@@ -123,6 +124,11 @@ func (e *Engine) admissible(r Request) error {
 	}
 	if len(r.Prompt) == 0 {
 		return errors.New("the prompt has no tokens")
+	}
+	for i, id := range r.Prompt {
+		if id < 0 || int(id) >= e.vocab {
+			return fmt.Errorf("token %d of the prompt is %d: the vocabulary has ids 0 to %d", i, id, e.vocab-1)
+		}
 	}
 	if n := len(r.Prompt) + r.Params.MaxTokens; n > e.opts.MaxModelLen {
 		return &TooLongError{Prompt: len(r.Prompt), Output: r.Params.MaxTokens, Limit: e.opts.MaxModelLen, What: "the model's maximum context length"}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -278,6 +279,16 @@ func TestRefusals(t *testing.T) {
 	var long *engine.TooLongError
 	if _, err := e.Submit(context.Background(), r); !errors.As(err, &long) || long.Limit != 128 {
 		t.Errorf("too long: %v", err)
+	}
+	for _, id := range []int32{-1, 1 << 20} {
+		r := request(0)
+		r.Prompt = append([]int32{1}, id)
+		if _, err := e.Submit(context.Background(), r); err == nil || !strings.Contains(err.Error(), "token 1 of the prompt") {
+			t.Errorf("token %d: %v", id, err)
+		}
+	}
+	if err := e.Err(); err != nil {
+		t.Errorf("refusals ended the engine: %v", err)
 	}
 	if err := e.Drain(context.Background()); err != nil {
 		t.Error(err)
