@@ -34,7 +34,7 @@ lint: native vet fmt ## go vet, gofmt, and staticcheck where it is installed
 	else echo "lint: staticcheck is not on the path: not run"; fi
 
 race: native ## the race detector on the packages whose goroutines meet
-	go test -race $(RACE)
+	go test -race -timeout 30m $(RACE)
 
 fuzz: native ## fuzz every target for FUZZTIME (10s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh

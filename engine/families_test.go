@@ -18,9 +18,6 @@ import (
 	"vapp.dev/kernels"
 )
 
-// twinFamilies are the small checkpoints of the families.
-var twinFamilies = []string{"tiny-llama3-tied", "tiny-qwen2", "tiny-qwen3", "tiny-gpt-oss", "tiny-gemma4", "tiny-gemma4-moe", "tiny-qwen35"}
-
 // axes are the ways to run the same requests that change no token. The first is
 // the plain one that the others are held against: a step at a time, a request
 // at a time, nothing remembered, prompts whole. A new way of running (swap,
