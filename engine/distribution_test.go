@@ -7,6 +7,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"vapp.dev/engine"
@@ -42,10 +43,10 @@ func TestSampledDistribution(t *testing.T) {
 		change(y)
 		return y.open(t)
 	}
-	var proposed, accepted int
+	var proposed, accepted atomic.Int64
 	drawn := drawAll(t, open(func(y *toy) {
 		ngrams(4)(y)
-		y.hooks.Step = func(s engine.StepStats) { proposed += s.DraftTokens; accepted += s.AcceptedTokens }
+		y.hooks.Step = func(s engine.StepStats) { proposed.Add(int64(s.DraftTokens)); accepted.Add(int64(s.AcceptedTokens)) }
 	}))
 	ranks, guesses := newTally(distKinds), newTally(1)
 	for i, top := range score(t, open(func(*toy) {}), drawn) {
@@ -65,9 +66,9 @@ func TestSampledDistribution(t *testing.T) {
 	}
 	z := guesses.deviations(0)
 	t.Logf("%d of %d proposals accepted; %.0f variance; chi-square %.1f; %d proposed tokens came, %.1f expected, %.1f deviations",
-		accepted, proposed, guesses.variance[0], chi, guesses.seen[0], guesses.expected[0], z)
-	if accepted < 300 || proposed < 2000 {
-		t.Errorf("%d of %d proposals accepted: the test tests too little", accepted, proposed)
+		accepted.Load(), proposed.Load(), guesses.variance[0], chi, guesses.seen[0], guesses.expected[0], z)
+	if accepted.Load() < 300 || proposed.Load() < 2000 {
+		t.Errorf("%d of %d proposals accepted: the test tests too little", accepted.Load(), proposed.Load())
 	}
 	if chi > 16.3 || math.Abs(z) > 3.3 {
 		t.Errorf("tokens are not drawn as without proposals: chi-square %.1f, %.1f deviations", chi, z)
