@@ -140,30 +140,35 @@ func families(t *testing.T, on backend.Opener, s backend.Settings) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var plain [][]int32
-			for _, a := range axes {
-				if a.family != "" && a.family != name {
-					continue
+			ways := slices.DeleteFunc(slices.Clone(axes), func(a axis) bool { return a.family != "" && a.family != name })
+			like := toy{dir: filepath.Join("models/testdata", name), on: on, opts: engine.Options{MaxModelLen: g.Rows() + 1, Backend: s}}
+			twins(t, ways, like, g)
+		})
+	}
+}
+
+// twins runs like in every way: each gives the tokens of the first, whose first request's are
+// the recorded ones.
+func twins(t *testing.T, ways []axis, like toy, g *enginetest.Golden) {
+	like.slabs = 16
+	o := &like.opts
+	o.MaxNumSeqs, o.MaxNumBatchedTokens, o.BlockSize, o.KVFormat, o.ChunkedPrefill = 16, 2048, 16, kernels.F32, true
+	var plain [][]int32
+	for _, a := range ways {
+		t.Run(a.name, func(t *testing.T) {
+			y := like
+			got := a.run(t, &y, g)
+			if plain == nil {
+				plain = got
+				if want := g.DecodeIDs; o.Backend.Variant != "amx" && !slices.Equal(got[0][:len(want)], want) {
+					t.Errorf("%v, transformers %v", got[0], want)
 				}
-				t.Run(a.name, func(t *testing.T) {
-					y := &toy{dir: filepath.Join("models/testdata", name), slabs: 16, on: on, opts: engine.Options{
-						MaxModelLen: g.Rows() + 1, MaxNumSeqs: 16, MaxNumBatchedTokens: 2048, BlockSize: 16,
-						KVFormat: kernels.F32, ChunkedPrefill: true, Backend: s,
-					}}
-					got := a.run(t, y, g)
-					if plain == nil {
-						plain = got
-						if want := g.DecodeIDs; s.Variant != "amx" && !slices.Equal(got[0][:len(want)], want) {
-							t.Errorf("%v, transformers %v", got[0], want)
-						}
-						return
-					}
-					for i := range plain {
-						if !slices.Equal(got[i], plain[i]) {
-							t.Errorf("request %d: %v, plain %v", i, got[i], plain[i])
-						}
-					}
-				})
+				return
+			}
+			for i := range plain {
+				if !slices.Equal(got[i], plain[i]) {
+					t.Errorf("request %d: %v, plain %v", i, got[i], plain[i])
+				}
 			}
 		})
 	}

@@ -5,41 +5,16 @@ package engine
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"vapp.dev/engine/backend/ref"
-	"vapp.dev/engine/enginetest"
 	"vapp.dev/engine/sample"
-	"vapp.dev/kernels"
 )
 
 // TestInvariantsStopTheLoop lends pages to a table that is no sequence's: the step
 // after it ends the engine with what is wrong, and every choice hears of it.
 func TestInvariantsStopTheLoop(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "toy")
-	if err := enginetest.WriteLlama(dir, enginetest.Llama{}); err != nil {
-		t.Fatal(err)
-	}
-	m, err := Inspect(Source{Path: dir, Name: "toy", Format: "auto"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
-	facts, err := ref.Opener{}.Probe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := Options{MaxModelLen: 64, MaxNumSeqs: 2, MaxNumBatchedTokens: 64, BlockSize: 16, KVFormat: kernels.F32, KVBytes: 4 << 20, ChunkedPrefill: true}
-	acc, err := NewAccount(o, m, ref.Opener{}, facts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := Open(context.Background(), Config{Options: o, Model: m, Opener: ref.Opener{}, Facts: facts, Account: acc})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := openSmall(t, Hooks{})
 	defer e.Close()
 	if err := e.in.put(message{do: func(l *loop) { l.pool.Extend(l.pool.NewTable(""), 0, 16, 16) }}); err != nil {
 		t.Fatal(err)

@@ -5,14 +5,12 @@ import (
 	"encoding/json"
 	"math"
 	"os"
-	"slices"
 	"testing"
 
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/ref"
 	"vapp.dev/engine/enginetest"
-	"vapp.dev/kernels"
 )
 
 // headAxes are ways to run a model with a head of its own: what the head proposes
@@ -76,25 +74,5 @@ func TestOwnHead(t *testing.T) { ownHead(t, ref.Opener{}, backend.Settings{}) }
 
 func ownHead(t *testing.T, on backend.Opener, s backend.Settings) {
 	dir, g := recordedHead(t)
-	var plain [][]int32
-	for _, a := range headAxes {
-		t.Run(a.name, func(t *testing.T) {
-			y := &toy{dir: dir, slabs: 16, on: on, opts: engine.Options{
-				MaxModelLen: 128, MaxNumSeqs: 16, MaxNumBatchedTokens: 2048, BlockSize: 16,
-				KVFormat: kernels.F32, ChunkedPrefill: true, Backend: s,
-			}}
-			got := a.run(t, y, g)
-			if plain == nil {
-				plain = got
-				if want := g.DecodeIDs; s.Variant != "amx" && !slices.Equal(got[0][:len(want)], want) {
-					t.Errorf("%v, transformers %v", got[0], want)
-				}
-			}
-			for i := range plain {
-				if !slices.Equal(got[i], plain[i]) {
-					t.Errorf("request %d: %v, plain %v", i, got[i], plain[i])
-				}
-			}
-		})
-	}
+	twins(t, headAxes, toy{dir: dir, on: on, opts: engine.Options{MaxModelLen: 128, Backend: s}}, g)
 }
