@@ -5,6 +5,7 @@ package chattest
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"vapp.dev/engine"
@@ -32,16 +33,22 @@ type Model struct {
 	mu        sync.Mutex
 	requests  []engine.Request
 	cancelled int
-	waiting   []*speaker // have no decoder yet
+	waiting   []*speaker // have no decoder yet: choices of one request
+	bound     sync.Cond  // waiting has become shorter
 }
 
-// Submit starts the choices of a request.
+// Submit starts the choices of a request, once those of the one before have their
+// decoders: a decoder drives the choice it was made for, however many ask at once.
 func (m *Model) Submit(_ context.Context, r engine.Request) ([]*engine.Stream, error) {
 	if m.Refuse != nil {
 		return nil, m.Refuse
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.bound.L = &m.mu
+	for len(m.waiting) > 0 {
+		m.bound.Wait()
+	}
 	m.requests = append(m.requests, r)
 	var out []*engine.Stream
 	for i := range max(1, r.N) {
@@ -98,6 +105,8 @@ func (sp *speaker) cancel() {
 	sp.ended = true
 	sp.m.mu.Lock()
 	sp.m.cancelled++
+	sp.m.waiting = slices.DeleteFunc(sp.m.waiting, func(w *speaker) bool { return w == sp })
+	sp.m.bound.Broadcast()
 	sp.m.mu.Unlock()
 	sp.push(engine.Event{Token: -1, Finish: engine.FinishAbort, StopToken: -1})
 }

@@ -82,6 +82,7 @@ func (m *Model) NewDecoder(skipSpecial bool) chat.Decoder {
 	d := &decoder{m: m, skip: skipSpecial}
 	if len(m.waiting) > 0 {
 		d.from, m.waiting = m.waiting[0], m.waiting[1:]
+		m.bound.Broadcast()
 	}
 	return d
 }
