@@ -17,6 +17,9 @@ import (
 
 // body reads the whole body, which must say that it is JSON.
 func (s *Server) body(c echo.Context) ([]byte, error) {
+	if b, is := c.Get(bodyKey).([]byte); is {
+		return b, nil
+	}
 	r := c.Request()
 	kind, _, err := mime.ParseMediaType(r.Header.Get(echo.HeaderContentType))
 	if err != nil || kind != echo.MIMEApplicationJSON {
@@ -83,8 +86,8 @@ type job struct {
 func (s *Server) generate(c echo.Context, svc *chat.Service, j job) error {
 	set, ctx := settings(c), c.Request().Context()
 	defer s.inFlight.Add(-1)
-	if n := s.inFlight.Add(1); set.MaxConcurrent > 0 && n > int64(set.MaxConcurrent) {
-		return chat.Errorf(chat.Overloaded, "", "The server is overloaded: %d requests are open. Please try again later.", set.MaxConcurrent)
+	if err := s.admit(set); err != nil {
+		return err
 	}
 	s.logIgnored(c, j.wire)
 	j.ask.ID = s.replyID(c, j)
@@ -106,6 +109,14 @@ func (s *Server) generate(c echo.Context, svc *chat.Service, j job) error {
 		return err
 	}
 	return c.JSONBlob(http.StatusOK, j.Reply(run, replies))
+}
+
+// admit counts a request in, also when it says no.
+func (s *Server) admit(set *live) error {
+	if n := s.inFlight.Add(1); set.MaxConcurrent > 0 && n > int64(set.MaxConcurrent) {
+		return chat.Errorf(chat.Overloaded, "", "The server is overloaded: %d requests are open. Please try again later.", set.MaxConcurrent)
+	}
+	return nil
 }
 
 // ended counts what a request has used, whichever way it ended.

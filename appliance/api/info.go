@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -113,17 +112,4 @@ func answer(c echo.Context, status int, v any) error {
 		return err
 	}
 	return c.JSONBlob(status, b)
-}
-
-// later are the routes of vLLM that this server knows and does not have.
-var later = []string{
-	"/v1/responses", "/v1/responses/:id", "/v1/responses/:id/cancel",
-	"/v1/chat/completions/render", "/v1/completions/render", "/v1/chat/completions/batch", "/inference/v1/generate",
-	"/invocations", "/v1/embeddings", "/pooling", "/classify", "/score", "/v1/score", "/rerank", "/v1/rerank", "/v2/rerank",
-	"/v1/audio/transcriptions", "/v1/audio/translations", "/scale_elastic_ep", "/v1/realtime", "/v2/embed",
-	"/v1/load_lora_adapter", "/v1/unload_lora_adapter",
-}
-
-func (s *Server) later(c echo.Context) error {
-	return chat.Errorf(chat.Unsupported, "", "%s is not available in this deployment.", strings.TrimRight(c.Request().URL.Path, "/"))
 }

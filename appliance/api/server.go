@@ -96,7 +96,12 @@ const statusRoute = "/admin/status"
 func (s *Server) routes() {
 	e := s.echo
 	e.POST("/v1/chat/completions", s.ready(s.chat))
+	e.POST("/v1/chat/completions/render", s.ready(s.renderChat))
+	e.POST("/v1/chat/completions/batch", s.ready(s.batch))
 	e.POST("/v1/completions", s.ready(s.completion))
+	e.POST("/v1/completions/render", s.ready(s.renderCompletion))
+	e.POST("/inference/v1/generate", s.ready(s.generateTokens))
+	e.POST("/invocations", s.ready(s.invocations))
 	e.POST(messagesPath, s.ready(s.messages))
 	e.POST(messagesPath+"/count_tokens", s.ready(s.countTokens))
 	e.GET("/v1/models", s.ready(s.models))
@@ -124,8 +129,8 @@ func (s *Server) routes() {
 		e.GET("/", echo.WrapHandler(s.cfg.Page))
 	}
 	e.POST("/is_scaling_elastic_ep", s.notScaling)
-	for _, path := range later {
-		e.Any(path, s.later)
+	for _, r := range refused {
+		e.Match(r.methods, r.path, s.refuse)
 	}
 }
 
@@ -144,8 +149,8 @@ func (s *Server) Routes() []Route {
 			methods[r.Path] = append(methods[r.Path], r.Method)
 		}
 	}
-	for _, path := range later {
-		delete(methods, path)
+	for _, r := range refused {
+		delete(methods, r.path)
 	}
 	var out []Route
 	for path, m := range methods {

@@ -214,9 +214,11 @@ func TestRoutes(t *testing.T) {
 		got = append(got, strings.Join(r.Methods, ",")+" "+r.Path)
 	}
 	want := []string{
-		"GET /", "GET /admin/reloads", "GET /admin/status", "POST /detokenize", "GET /health", "POST /is_scaling_elastic_ep", "GET /livez", "GET /load",
+		"GET /", "GET /admin/reloads", "GET /admin/status", "POST /detokenize", "GET /health", "POST /inference/v1/generate", "POST /invocations",
+		"POST /is_scaling_elastic_ep", "GET /livez", "GET /load",
 		"GET /metrics", "GET /metrics/", "GET,POST /ping", "GET /readyz", "POST /tokenize", "POST /v1/chat/completions",
-		"POST /v1/completions", "POST /v1/messages", "POST /v1/messages/count_tokens", "GET /v1/models", "GET /v1/models/*", "GET /version",
+		"POST /v1/chat/completions/batch", "POST /v1/chat/completions/render", "POST /v1/completions", "POST /v1/completions/render",
+		"POST /v1/messages", "POST /v1/messages/count_tokens", "GET /v1/models", "GET /v1/models/*", "GET /version",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)

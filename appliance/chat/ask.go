@@ -125,10 +125,15 @@ func checkStop(a *Ask, _ *Settings) error {
 	case len(a.StopTokenIDs) > maxStops:
 		return invalid("stop_token_ids", "stop_token_ids may hold at most %d ids, got %d.", maxStops, len(a.StopTokenIDs))
 	}
+	total := 0
 	for _, s := range a.Stop {
 		if s == "" {
 			return invalid("stop", "stop cannot contain an empty string.")
 		}
+		total += len(s)
+	}
+	if total > maxStopBytes {
+		return invalid("stop", "stop may hold at most %d bytes in all, got %d.", maxStopBytes, total)
 	}
 	return nil
 }

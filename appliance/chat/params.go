@@ -12,12 +12,7 @@ import (
 // params layers the sampling parameters of a request, makes them the engine's
 // and has them checked.
 func (s *Service) params(r *Request, p *Prompted) (sample.Params, error) {
-	a, set := &r.ask, r.settings
-	open := a.Sampling.over(set.Sampling)
-	if set.GenerationConfig {
-		open = open.over(generation(s.cfg.Generation))
-	}
-	open = open.over(neutral())
+	a, set, open := &r.ask, r.settings, s.layered(r)
 	out := sample.Params{
 		Temperature: *open.Temperature, TopP: *open.TopP, TopK: *open.TopK, MinP: *open.MinP,
 		Repetition: *open.RepetitionPenalty, Frequency: a.FrequencyPenalty, Presence: a.PresencePenalty,
@@ -40,6 +35,16 @@ func (s *Service) params(r *Request, p *Prompted) (sample.Params, error) {
 		return out, paramError(err)
 	}
 	return out, paramError(out.ValidateN(a.N))
+}
+
+// layered are the parameters that a request may leave open, none of them open but
+// MaxTokens.
+func (s *Service) layered(r *Request) Sampling {
+	open := r.ask.Sampling.over(r.settings.Sampling)
+	if r.settings.GenerationConfig {
+		open = open.over(generation(s.cfg.Generation))
+	}
+	return open.over(neutral())
 }
 
 // ends are the ids that end a reply; harmony's messages to tools end it too.

@@ -63,6 +63,10 @@ func neutral() Sampling {
 	return Sampling{Temperature: &one, TopP: &one, MinP: &zero, RepetitionPenalty: &one, TopK: &none}
 }
 
+// Neutral closes what s leaves open with the API's defaults, so that no other layer
+// counts; MaxTokens stays.
+func (s Sampling) Neutral() Sampling { return s.over(neutral()) }
+
 // generation is a model's generation config as a layer.
 func generation(g checkpoint.GenerationConfig) Sampling {
 	return Sampling{

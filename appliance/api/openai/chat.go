@@ -20,6 +20,14 @@ func DecodeChat(b []byte) (*ChatRequest, error) {
 	if bad != nil {
 		return nil, bad
 	}
+	r, bad := decodeChat(f)
+	if bad != nil {
+		return nil, bad
+	}
+	return r, nil
+}
+
+func decodeChat(f *fields) (*ChatRequest, *chat.Error) {
 	r := &ChatRequest{}
 	common(f, &r.Ask, &r.Wire)
 	r.Ask.MaxTokens = f.intOpt("max_tokens")
@@ -84,23 +92,30 @@ func conversation(f *fields) *chat.Conversation {
 		}
 		delete(c.TemplateKwargs, "chat_template")
 	}
-	if !f.has("messages") {
-		f.fail(malformed("messages", "Field required: `messages`."))
-		return c
-	}
-	for i, raw := range f.list("messages") {
-		m, err := message(i, raw)
-		if err != nil {
-			f.fail(err)
-			return c
-		}
-		c.Messages = append(c.Messages, m)
-	}
-	if len(c.Messages) == 0 {
-		f.fail(malformed("messages", "`messages` must be an array of at least one message."))
-	}
+	c.Messages = messages(f)
 	if c.ContinueFinal && c.AddGenerationPrompt {
 		f.fail(malformed("continue_final_message", "Cannot set both `continue_final_message` and `add_generation_prompt` to True."))
 	}
 	return c
+}
+
+// messages reads one conversation.
+func messages(f *fields) []chat.Message {
+	if !f.has("messages") {
+		f.fail(malformed("messages", "Field required: `messages`."))
+		return nil
+	}
+	var out []chat.Message
+	for i, raw := range f.list("messages") {
+		m, err := message(i, raw)
+		if err != nil {
+			f.fail(err)
+			return nil
+		}
+		out = append(out, m)
+	}
+	if len(out) == 0 {
+		f.fail(malformed("messages", "`messages` must be an array of at least one message."))
+	}
+	return out
 }

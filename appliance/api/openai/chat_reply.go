@@ -39,6 +39,10 @@ type chatMessage struct {
 
 // Reply is the body of a whole reply.
 func (r *ChatRequest) Reply(run *chat.Run, replies []chat.Reply) []byte {
+	return encode(r.reply(run, replies))
+}
+
+func (r *ChatRequest) reply(run *chat.Run, replies []chat.Reply) chatReply {
 	w := &r.Wire
 	out := chatReply{
 		ID: run.ID, Object: "chat.completion", Created: run.Created, Model: run.Model, Usage: usageOf(run.Usage()),
@@ -57,7 +61,7 @@ func (r *ChatRequest) Reply(run *chat.Run, replies []chat.Reply) []byte {
 		}
 		out.Choices = append(out.Choices, c)
 	}
-	return encode(out)
+	return out
 }
 
 // toolCall is a call in a whole reply.

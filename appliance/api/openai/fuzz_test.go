@@ -110,6 +110,37 @@ func FuzzDecodeCompletion(f *testing.F) {
 	})
 }
 
+func FuzzDecodeGenerate(f *testing.F) {
+	f.Add([]byte(`{"token_ids":[1,2],"sampling_params":{"max_tokens":3,"logprobs":1,"stop":["x"],"n":2}}`))
+	f.Add([]byte(`{"token_ids":[1],"sampling_params":{"prompt_logprobs":1},"stream":false,"model":"also"}`))
+	f.Add([]byte(`{"token_ids":[1],"sampling_params":{},"stream":true,"stream_options":{"include_usage":true}}`))
+	f.Add([]byte(`{"token_ids":[null],"sampling_params":[]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := DecodeGenerate(b)
+		if err != nil {
+			checkError(t, err)
+			return
+		}
+		answer(t, r.Ask, r)
+	})
+}
+
+func FuzzDecodeBatch(f *testing.F) {
+	f.Add([]byte(`{"messages":[[{"role":"user","content":"hi"}],[{"role":"user","content":"b"}]],"logprobs":true}`))
+	f.Add([]byte(`{"messages":[[{"role":"user","content":"hi"}],{}],"n":1,"tools":[]}`))
+	f.Add([]byte(`{"messages":[[]],"stream":true}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := DecodeBatch(b)
+		if err != nil {
+			checkError(t, err)
+			return
+		}
+		for _, one := range r.Requests[:min(len(r.Requests), 4)] {
+			answer(t, one.Ask, one)
+		}
+	})
+}
+
 func FuzzDecodeTokens(f *testing.F) {
 	f.Add([]byte(`{"prompt":"x","add_special_tokens":false,"return_token_strs":true}`))
 	f.Add([]byte(`{"messages":[{"role":"user","content":"x"}],"tools":[]}`))

@@ -22,8 +22,34 @@ type Wire struct {
 
 // common reads the fields that chat and completions share.
 func common(f *fields, a *chat.Ask, w *Wire) {
+	envelope(f, a, w)
+	sampling(f, a)
+	a.Echo = f.flag("echo", false)
+	w.ReturnTokenIDs = f.flag("return_token_ids", false)
+	w.TokensAsIDs = f.flag("return_tokens_as_token_ids", false)
+	w.PromptLogprobs = a.PromptLogprobs
+	refuseLater(f)
+	for _, name := range withoutEffect {
+		f.seen[name] = true
+	}
+	if a.PromptLogprobs != nil {
+		checkPromptLogprobs(f, *a.PromptLogprobs, w.Stream)
+	}
+}
+
+// envelope reads what is around a request: for whom it is, and how the reply comes.
+func envelope(f *fields, a *chat.Ask, w *Wire) {
 	a.Model = f.str("model")
 	a.ID = f.str("request_id")
+	a.Priority = f.intOr("priority", 0)
+	a.CacheSalt = f.strOpt("cache_salt")
+	w.Stream = f.flag("stream", false)
+	streamOptions(f, w)
+}
+
+// sampling reads what the sampler is asked for; in a generate request it is an
+// object of its own.
+func sampling(f *fields, a *chat.Ask) {
 	a.N = f.intOr("n", 1)
 	a.BestOf = f.intOpt("best_of")
 	a.Temperature, a.TopP, a.MinP = f.number("temperature"), f.number("top_p"), f.number("min_p")
@@ -41,22 +67,7 @@ func common(f *fields, a *chat.Ask, w *Wire) {
 	a.PromptLogprobs = f.intOpt("prompt_logprobs")
 	a.SkipSpecialTokens = f.flag("skip_special_tokens", true)
 	f.flag("spaces_between_special_tokens", true) // for tokenizers that are not "fast" only
-	a.Echo = f.flag("echo", false)
 	a.Truncate = f.intOpt("truncate_prompt_tokens")
-	a.Priority = f.intOr("priority", 0)
-	a.CacheSalt = f.strOpt("cache_salt")
-	w.Stream = f.flag("stream", false)
-	w.ReturnTokenIDs = f.flag("return_token_ids", false)
-	w.TokensAsIDs = f.flag("return_tokens_as_token_ids", false)
-	w.PromptLogprobs = a.PromptLogprobs
-	streamOptions(f, w)
-	refuseLater(f)
-	for _, name := range withoutEffect {
-		f.seen[name] = true
-	}
-	if a.PromptLogprobs != nil {
-		checkPromptLogprobs(f, *a.PromptLogprobs, w.Stream)
-	}
 }
 
 // withoutEffect are OpenAI's fields that are accepted and change nothing.

@@ -1,0 +1,62 @@
+package api
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"vapp.dev/appliance/chat"
+)
+
+// bodyKey is where a body is that was read already.
+const bodyKey = "body"
+
+// invocable is a task that /invocations dispatches to.
+type invocable struct {
+	request string   // vLLM's name for its body
+	needs   []string // fields that are there and not null; of "a|b" one of them
+	answer  func(echo.Context, *chat.Service) error
+}
+
+// invocables are the tasks that are served, in the order in which they are tried.
+func (s *Server) invocables() []invocable {
+	return []invocable{
+		{"ChatCompletionRequest", []string{"messages"}, s.chat},
+		{"CompletionRequest", []string{"prompt|prompt_embeds"}, s.completion},
+	}
+}
+
+// invocations is SageMaker's one route for all tasks.
+func (s *Server) invocations(c echo.Context, svc *chat.Service) error {
+	b, err := s.body(c)
+	if err != nil {
+		return err
+	}
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(b, &raw); err != nil && !json.Valid(b) {
+		return chat.Errorf(chat.Malformed, "", "JSON decode error: %v.", err)
+	} // what is no object fits nothing
+	c.Set(bodyKey, b)
+	var names []string
+	for _, i := range s.invocables() {
+		if i.fits(raw) {
+			return i.answer(c, svc)
+		}
+		names = append(names, "'"+i.request+"'")
+	}
+	return chat.Errorf(chat.Malformed, "", "Cannot find suitable handler for request. Expected one of: [%s]", strings.Join(names, ", "))
+}
+
+func (i invocable) fits(raw map[string]json.RawMessage) bool {
+	for _, need := range i.needs {
+		found := false
+		for name := range strings.SplitSeq(need, "|") {
+			found = found || raw[name] != nil && string(raw[name]) != "null"
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,97 @@
+package openai
+
+import (
+	"strconv"
+
+	"vapp.dev/appliance/chat"
+)
+
+// generateBody is what POST /inference/v1/generate takes and …/render makes.
+type generateBody struct {
+	RequestID        string         `json:"request_id"`
+	TokenIDs         []int32        `json:"token_ids"`
+	Features         *struct{}      `json:"features"`
+	SamplingParams   samplingParams `json:"sampling_params"`
+	Model            string         `json:"model"`
+	Stream           bool           `json:"stream"`
+	StreamOptions    *streamWish    `json:"stream_options"`
+	CacheSalt        *string        `json:"cache_salt"`
+	Priority         int            `json:"priority"`
+	KVTransferParams *struct{}      `json:"kv_transfer_params"`
+}
+
+type streamWish struct {
+	IncludeUsage    bool `json:"include_usage"`
+	ContinuousUsage bool `json:"continuous_usage_stats"`
+}
+
+// samplingParams are vLLM's, by their names.
+type samplingParams struct {
+	N                 int                `json:"n"`
+	PresencePenalty   float64            `json:"presence_penalty"`
+	FrequencyPenalty  float64            `json:"frequency_penalty"`
+	RepetitionPenalty float64            `json:"repetition_penalty"`
+	Temperature       float64            `json:"temperature"`
+	TopP              float64            `json:"top_p"`
+	TopK              int                `json:"top_k"`
+	MinP              float64            `json:"min_p"`
+	Seed              *int64             `json:"seed"`
+	Stop              []string           `json:"stop"`
+	StopTokenIDs      []int32            `json:"stop_token_ids"`
+	IgnoreEOS         bool               `json:"ignore_eos"`
+	MaxTokens         int                `json:"max_tokens"`
+	MinTokens         int                `json:"min_tokens"`
+	Logprobs          *int               `json:"logprobs"`
+	PromptLogprobs    *int               `json:"prompt_logprobs"`
+	SkipSpecialTokens bool               `json:"skip_special_tokens"`
+	SpacesBetween     bool               `json:"spaces_between_special_tokens"`
+	IncludeStop       bool               `json:"include_stop_str_in_output"`
+	LogitBias         map[string]float64 `json:"logit_bias"`
+	AllowedTokenIDs   []int32            `json:"allowed_token_ids"`
+	BadWords          []string           `json:"bad_words"`
+}
+
+func samplingOf(a *chat.Ask, p chat.Sampling) samplingParams {
+	out := samplingParams{
+		N: a.N, PresencePenalty: a.PresencePenalty, FrequencyPenalty: a.FrequencyPenalty,
+		RepetitionPenalty: *p.RepetitionPenalty, Temperature: *p.Temperature, TopP: *p.TopP, TopK: *p.TopK, MinP: *p.MinP,
+		Seed: a.Seed, Stop: a.Stop, StopTokenIDs: a.StopTokenIDs, IgnoreEOS: a.IgnoreEOS,
+		MaxTokens: *p.MaxTokens, MinTokens: min(a.MinTokens, *p.MaxTokens), Logprobs: a.Logprobs, PromptLogprobs: a.PromptLogprobs,
+		SkipSpecialTokens: a.SkipSpecialTokens, SpacesBetween: true, IncludeStop: a.IncludeStop,
+		AllowedTokenIDs: a.AllowedTokenIDs, BadWords: a.BadWords,
+	}
+	if len(a.LogitBias) > 0 {
+		out.LogitBias = make(map[string]float64, len(a.LogitBias))
+		for id, v := range a.LogitBias {
+			out.LogitBias[strconv.Itoa(int(id))] = v
+		}
+	}
+	return out
+}
+
+// generateOf is the generate request that prompt i of a request becomes.
+func generateOf(a *chat.Ask, w *Wire, p chat.Prepared, id string) generateBody {
+	out := generateBody{
+		RequestID: id, TokenIDs: p.Tokens, SamplingParams: samplingOf(a, p.Sampling), Model: p.Model,
+		Stream: w.Stream, CacheSalt: a.CacheSalt, Priority: a.Priority,
+	}
+	if w.IncludeUsage {
+		out.StreamOptions = &streamWish{w.IncludeUsage, w.ContinuousUsage}
+	}
+	return out
+}
+
+// Rendered is the body of a reply of POST /v1/chat/completions/render.
+func (r *ChatRequest) Rendered(p []chat.Prepared) []byte {
+	return encode(generateOf(&r.Ask, &r.Wire, p[0], r.Ask.ID))
+}
+
+// Rendered is the body of a reply of POST /v1/completions/render: a request for each
+// prompt, whose id ends with the prompt's number.
+func (r *CompletionRequest) Rendered(p []chat.Prepared) []byte {
+	out := make([]generateBody, len(p))
+	for i := range p {
+		out[i] = generateOf(&r.Ask, &r.Wire, p[i], r.Ask.ID+"-"+strconv.Itoa(i))
+	}
+	return encode(out)
+}

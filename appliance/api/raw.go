@@ -1,0 +1,105 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"vapp.dev/appliance/api/openai"
+	"vapp.dev/appliance/chat"
+)
+
+// generateTokens takes tokens and answers tokens.
+func (s *Server) generateTokens(c echo.Context, svc *chat.Service) error {
+	b, err := s.body(c)
+	if err != nil {
+		return err
+	}
+	r, err := openai.DecodeGenerate(b)
+	if err != nil {
+		return err
+	}
+	return s.generate(c, svc, job{r, &r.Ask, &r.Wire, "generate-tokens-"})
+}
+
+func (s *Server) renderChat(c echo.Context, svc *chat.Service) error {
+	b, err := s.body(c)
+	if err != nil {
+		return err
+	}
+	r, err := openai.DecodeChat(b)
+	if err != nil {
+		return err
+	}
+	return s.render(c, svc, job{r, &r.Ask, &r.Wire, "chatcmpl-"}, r.Rendered)
+}
+
+func (s *Server) renderCompletion(c echo.Context, svc *chat.Service) error {
+	b, err := s.body(c)
+	if err != nil {
+		return err
+	}
+	r, err := openai.DecodeCompletion(b)
+	if err != nil {
+		return err
+	}
+	return s.render(c, svc, job{r, &r.Ask, &r.Wire, "cmpl-"}, r.Rendered)
+}
+
+// render answers with what generateTokens would take.
+func (s *Server) render(c echo.Context, svc *chat.Service, j job, write func([]chat.Prepared) []byte) error {
+	s.logIgnored(c, j.wire)
+	j.ask.ID = s.replyID(c, j)
+	req, err := chat.NewRequest(*j.ask, &settings(c).Chat)
+	if err != nil {
+		return err
+	}
+	ready, err := svc.Prepare(c.Request().Context(), req)
+	if err != nil {
+		return err
+	}
+	return c.JSONBlob(http.StatusOK, write(ready))
+}
+
+// batch answers several conversations with one reply.
+func (s *Server) batch(c echo.Context, svc *chat.Service) error {
+	b, err := s.body(c)
+	if err != nil {
+		return err
+	}
+	r, err := openai.DecodeBatch(b)
+	if err != nil {
+		return err
+	}
+	set, ctx := settings(c), c.Request().Context()
+	defer s.inFlight.Add(-1)
+	if err := s.admit(set); err != nil {
+		return err
+	}
+	s.logIgnored(c, &r.Requests[0].Wire)
+	id := s.replyID(c, job{ask: &r.Requests[0].Ask, prefix: "chatcmpl-"})
+	var runs []*chat.Run
+	for _, one := range r.Requests {
+		one.Ask.ID = id
+		req, err := chat.NewRequest(one.Ask, &set.Chat)
+		if err != nil {
+			return err
+		}
+		run, err := svc.Start(ctx, req)
+		if err != nil {
+			return err
+		}
+		defer run.Close()
+		defer s.ended(c, run, s.cfg.Now())
+		runs = append(runs, run)
+	}
+	var replies []chat.Reply
+	for _, run := range runs {
+		one, err := run.Wait(ctx)
+		if err != nil {
+			return err
+		}
+		replies = append(replies, one...)
+	}
+	return c.JSONBlob(http.StatusOK, r.Reply(runs, replies))
+}

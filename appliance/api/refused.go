@@ -1,0 +1,56 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"vapp.dev/appliance/chat"
+)
+
+// refusedRoute is a route of vLLM that this server knows and does not have.
+type refusedRoute struct {
+	path    string
+	methods []string
+	why     string
+}
+
+var (
+	byPost = []string{http.MethodPost}
+	byGet  = []string{http.MethodGet}
+)
+
+// refused answer 501 with the reason; another method is a 405, as it is with vLLM.
+var refused = []refusedRoute{
+	{"/v1/responses", byPost, "responses are not stored here"},
+	{"/v1/responses/:id", byGet, "responses are not stored here"},
+	{"/v1/responses/:id/cancel", byPost, "responses are not stored here"},
+	{"/v1/embeddings", byPost, poolingOnly}, {"/pooling", byPost, poolingOnly}, {"/v2/embed", byPost, poolingOnly},
+	{"/classify", byPost, poolingOnly}, {"/score", byPost, poolingOnly}, {"/v1/score", byPost, poolingOnly},
+	{"/rerank", byPost, poolingOnly}, {"/v1/rerank", byPost, poolingOnly}, {"/v2/rerank", byPost, poolingOnly},
+	{"/v1/audio/transcriptions", byPost, "the model does not take speech"},
+	{"/v1/audio/translations", byPost, "the model does not take speech"},
+	{"/v1/realtime", byGet, "the model does not take speech"},
+	{"/scale_elastic_ep", byPost, "the number of replicas is the profile's"},
+	{"/v1/load_lora_adapter", byPost, "adapters are the profile's"},
+	{"/v1/unload_lora_adapter", byPost, "adapters are the profile's"},
+	{"/tokenizer_info", byGet, devOnly}, {"/server_info", byGet, devOnly}, {"/abort_requests", byPost, devOnly},
+	{"/sleep", byPost, devOnly}, {"/wake_up", byPost, devOnly}, {"/is_sleeping", byGet, devOnly},
+	{"/pause", byPost, devOnly}, {"/resume", byPost, devOnly}, {"/collective_rpc", byPost, devOnly},
+	{"/reset_prefix_cache", byPost, devOnly}, {"/reset_mm_cache", byPost, devOnly}, {"/reset_encoder_cache", byPost, devOnly},
+	{"/start_profile", byPost, devOnly}, {"/stop_profile", byPost, devOnly},
+}
+
+const (
+	poolingOnly = "the model generates text and does not pool"
+	devOnly     = "it is a route of development servers"
+)
+
+func (s *Server) refuse(c echo.Context) error {
+	for _, r := range refused {
+		if r.path == c.Path() {
+			return chat.Errorf(chat.Unsupported, "", "%s is not available in this deployment: %s.", r.path, r.why)
+		}
+	}
+	return echo.ErrNotFound
+}
