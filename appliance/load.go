@@ -10,6 +10,7 @@ import (
 	"vapp.dev/appliance/metrics"
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
+	"vapp.dev/engine/grammar"
 	"vapp.dev/engine/sample"
 	"vapp.dev/engine/tokenizer"
 	"vapp.dev/schema"
@@ -96,7 +97,16 @@ func (p *Prepared) service(e *engine.Engine, t *tokenizer.Tokenizer, box tokeniz
 		EOS:        c.EOSTokenIDs(),
 		Limits:     sample.Limits{Vocab: p.Model.Family.Vocab(), Logprobs: engine.MaxLogprobs, Bias: engine.MaxBias},
 		Sandbox:    sandbox(box),
+		Grammars:   grammar.NewCompiler(t, p.Model.Family.Vocab(), endings(c.EOSTokenIDs())),
 	})
+}
+
+func endings(ids []int) []int32 {
+	out := make([]int32, len(ids))
+	for i, id := range ids {
+		out[i] = int32(id)
+	}
+	return out
 }
 
 // compare logs and exports, for every arena, what was planned and what was

@@ -2,10 +2,12 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
 
+	"vapp.dev/engine/grammar"
 	"vapp.dev/engine/runner"
 	"vapp.dev/engine/sample"
 	"vapp.dev/engine/sched"
@@ -27,20 +29,36 @@ func schedOptions(o Options, drafts int) sched.Options {
 
 // newSeqs makes the sequences of a request's choices. A request without a seed
 // gets one that nobody can foresee; its choices derive theirs from it.
-func newSeqs(r Request, n int) []*sched.Seq {
+func newSeqs(r Request, states []sched.Grammar) []*sched.Seq {
 	seed := r.Params.Seed
 	if !r.Params.HasSeed {
 		seed = rand.Uint64()
 	}
 	params := r.Params
-	out := make([]*sched.Seq, n)
+	out := make([]*sched.Seq, len(states))
 	for i := range out {
 		out[i] = sched.NewSeq(sched.Spec{
 			ID: r.ID, Prompt: r.Prompt, Params: &params, Seed: sample.ChoiceSeed(seed, i),
-			Priority: r.Priority, Salt: r.Salt, Lead: out[0],
+			Priority: r.Priority, Salt: r.Salt, Lead: out[0], Grammar: states[i],
 		})
 	}
 	return out
+}
+
+// states are the grammar's, one for each of n choices; nil in it where there is none.
+func (r *Request) states(n int) ([]sched.Grammar, error) {
+	out := make([]sched.Grammar, n)
+	if r.Grammar == nil {
+		return out, nil
+	}
+	for i := range out {
+		s, err := r.Grammar.Begin(r.Lead, r.Params.Logprobs < 0)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = s
+	}
+	return out, nil
 }
 
 // receive takes what others asked for.
@@ -155,10 +173,12 @@ func (l *loop) deliver(set int, o sched.Output, now time.Time, report *StepStats
 	}
 	ev := Event{Token: o.Token, Finish: finishes[o.Finish], StopToken: o.StopToken, At: now}
 	if ev.Finish == FinishError {
-		ev.Err = ErrNoToken
+		if ev.Err = ErrNoToken; o.Err != nil {
+			ev.Err = fmt.Errorf("%w: %w", ErrGrammar, o.Err)
+		}
 	}
 	if o.Token >= 0 {
-		if p.Logprobs >= 0 {
+		if p.Logprobs >= 0 && o.Row >= 0 {
 			lp := logprobOf(o.Token, l.runner.Logprob(set, o.Row, p.Logprobs))
 			ev.Logprob = &lp
 		}
@@ -205,6 +225,9 @@ func (l *loop) finish(c *choice, f Finish, why error, now time.Time) {
 // ended forgets a choice and tells its figures.
 func (l *loop) ended(c *choice, f Finish, now time.Time) {
 	delete(l.choices, c.seq)
+	if s, is := c.seq.Grammar().(*grammar.State); is {
+		s.Close()
+	}
 	c.stats.Finish, c.stats.Finished = f, now
 	l.e.open.Add(-1)
 	if l.hooks.Finished != nil {

@@ -101,9 +101,13 @@ func (e *Engine) Submit(_ context.Context, r Request) ([]*Stream, error) {
 	}
 	n := max(1, r.N)
 	now := time.Now()
+	states, err := r.states(n)
+	if err != nil {
+		return nil, err
+	}
 	var add []*choice
 	var out []*Stream
-	for i, seq := range newSeqs(r, n) {
+	for i, seq := range newSeqs(r, states) {
 		c := &choice{seq: seq, deadline: r.Deadline}
 		c.stream = newStream(r.ID, func(f Finish) { _ = e.in.put(message{cancel: c, finish: f}) })
 		c.stats = RequestStats{ID: r.ID, PromptTokens: len(r.Prompt), MaxTokens: r.Params.MaxTokens, N: n, Choice: i, Arrival: now, Queued: now}

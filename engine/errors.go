@@ -16,6 +16,8 @@ var (
 	// ErrNoToken: a step's logits held no usable number, or every token was
 	// forbidden.
 	ErrNoToken = errors.New("the model gave no token: its logits are not numbers, or every token is forbidden")
+	// ErrGrammar: a grammar turned out too complex while it was followed.
+	ErrGrammar = errors.New("the reply cannot follow its grammar to the end")
 )
 
 // TooLongError refuses a request that can never fit; its numbers say why.

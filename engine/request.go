@@ -5,18 +5,21 @@ import (
 	"sync"
 	"time"
 
+	"vapp.dev/engine/grammar"
 	"vapp.dev/engine/sample"
 )
 
 // Request is one prompt and the choices to generate for it, in tokens.
 type Request struct {
 	ID       string
-	Prompt   []int32       // at least one token
-	Params   sample.Params // validated; MaxTokens ≥ 1 and within the model length
-	N        int           // choices; each has its own Stream
-	Priority int           // lower runs first, under the priority policy
-	Deadline time.Time     // zero: none; past it the request is aborted
-	Salt     string        // separates prefix-cache contents
+	Prompt   []int32          // at least one token
+	Params   sample.Params    // validated; MaxTokens ≥ 1 and within the model length
+	N        int              // choices; each has its own Stream
+	Priority int              // lower runs first, under the priority policy
+	Deadline time.Time        // zero: none; past it the request is aborted
+	Salt     string           // separates prefix-cache contents
+	Grammar  *grammar.Grammar // what the reply may say; nil: anything
+	Lead     grammar.Lead     // what comes before Grammar counts
 }
 
 // Finish says why a stream ended; NotFinished while it has not.

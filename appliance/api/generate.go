@@ -135,8 +135,11 @@ func (s *Server) replyID(c echo.Context, j job) string {
 	return j.prefix + id
 }
 
-// logIgnored says which fields had no effect.
+// logIgnored says which fields had no effect, and which have a newer name.
 func (s *Server) logIgnored(c echo.Context, w *openai.Wire) {
+	if len(w.Deprecated) > 0 {
+		s.cfg.Log.WarnContext(c.Request().Context(), "deprecated fields: use structured_outputs", "id", c.Get(idKey), "fields", w.Deprecated)
+	}
 	if len(w.Unknown) > 0 {
 		s.cfg.Log.DebugContext(c.Request().Context(), "unknown fields ignored", "id", c.Get(idKey), "fields", w.Unknown)
 	}

@@ -17,6 +17,8 @@ type Ask struct {
 	OneCall       bool   // parallel_tool_calls false
 	HideReasoning bool   // include_reasoning false
 
+	Structure *Structure // what the reply must be; nil: anything
+
 	Sampling          // nil: the next layer decides
 	N                 int
 	BestOf            *int
@@ -59,7 +61,7 @@ func NewRequest(a Ask, s *Settings) (*Request, error) {
 		return nil, err
 	}
 	for _, check := range []func(*Ask, *Settings) error{
-		checkPrompt, checkConversation, checkTools, checkChoices, checkStop, checkScheduling,
+		checkPrompt, checkConversation, checkTools, checkStructure, checkChoices, checkStop, checkScheduling,
 	} {
 		if err := check(&a, s); err != nil {
 			return nil, err

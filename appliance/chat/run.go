@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"vapp.dev/engine"
+	"vapp.dev/engine/grammar"
 )
 
 // Run is a request that is being answered. One goroutine reads it.
@@ -16,6 +17,7 @@ type Run struct {
 	Lead    string // chat with echo: what comes before the reply's text
 	Prompts []Prompted
 
+	grammar    *grammar.Grammar // what the replies follow; nil: nothing
 	choices    []*choice
 	left       int   // choices that have not ended
 	failed     error // what a stream ended with, told after all that came before it

@@ -64,7 +64,9 @@ type Config struct {
 	// Sandbox compiles a template that came with a request, to be rendered where
 	// it can do no harm; nil: such templates are refused.
 	Sandbox func(ctx context.Context, source string) (Template, error)
-	Now     func() time.Time // nil: time.Now
+	// Grammars compiles what replies must be; nil: such requests are refused.
+	Grammars Grammars
+	Now      func() time.Time // nil: time.Now
 }
 
 // Service answers requests with one model. It holds no state of its own and may
@@ -121,6 +123,11 @@ func (s *Service) Start(ctx context.Context, r *Request) (*Run, error) {
 	if err := s.prompts(ctx, r, run); err != nil {
 		return nil, AsError(err)
 	}
+	g, err := s.structure(ctx, r)
+	if err != nil {
+		return nil, AsError(err)
+	}
+	run.grammar = g
 	ctx, run.stop = context.WithCancel(ctx)
 	for i := range run.Prompts {
 		if err := s.submit(ctx, r, run, i); err != nil {
@@ -151,6 +158,9 @@ func (s *Service) submit(ctx context.Context, r *Request, run *Run, prompt int) 
 	}
 	req := engine.Request{
 		ID: a.ID + "-" + randomHex(4), Prompt: p.Tokens, Params: params, N: a.N, Priority: a.Priority,
+	}
+	if run.grammar != nil {
+		req.Grammar, req.Lead = run.grammar, s.lead(r, run, p)
 	}
 	if a.CacheSalt != nil {
 		req.Salt = *a.CacheSalt

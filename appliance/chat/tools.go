@@ -22,6 +22,8 @@ func checkTools(a *Ask, s *Settings) error {
 		return nil
 	case s.Tools == "":
 		return invalid("tool_choice", "tool_choice=%q requires --tool-call-parser to be set", choice)
+	case dialect.Harmony(s.Reasoning, s.Tools):
+		return invalid("tool_choice", "tool_choice=%q is not supported for this model, whose calls are messages of their own: use \"auto\" or \"none\".", choice)
 	}
-	return invalid("tool_choice", "tool_choice=%q needs structured outputs, which this server does not have yet: use \"auto\" or \"none\".", choice)
+	return nil
 }

@@ -72,6 +72,7 @@ var rooms = map[string]room{
 	// The block formats are decoded in kernels/ref, and nowhere else in Go.
 	"engine/checkpoint": {parts: []string{"kernels", "kernels/ref"}, modules: []string{"golang.org/x/sys"}, not: noHTTP},
 	"engine/tokenizer":  {modules: []string{"github.com/daulet/tokenizers", "golang.org/x/sys"}, not: noHTTP},
+	"engine/grammar":    {parts: []string{"engine/tokenizer"}, not: noHTTP},
 	"engine/kv":         {parts: []string{"kernels"}, not: pure},
 	"engine/models":     {parts: []string{"engine/backend", "engine/checkpoint", "engine/kv", "engine/nearest", "kernels"}, not: noHTTP},
 	"engine/sample":     {parts: []string{"engine/backend"}, not: pure},
@@ -83,7 +84,7 @@ var rooms = map[string]room{
 	"engine/enginetest": {parts: []string{"engine/checkpoint", "kernels", "kernels/ref"}, not: noHTTP},
 	"engine": {
 		parts: []string{
-			"engine/backend", "engine/backend/dry", "engine/checkpoint", "engine/kv", "engine/models",
+			"engine/backend", "engine/backend/dry", "engine/checkpoint", "engine/grammar", "engine/kv", "engine/models",
 			"engine/runner", "engine/sample", "engine/sched", "engine/speculate", "engine/tokenizer", "kernels",
 		},
 		not: noHTTP,
@@ -97,9 +98,9 @@ var rooms = map[string]room{
 	"appliance/compat":       {parts: []string{"engine/checkpoint"}, not: value},
 	"appliance/lock":         {parts: []string{"schema", "appliance/plan"}, not: map[string]string{"net/http": "HTTP belongs to appliance/api", "os": "the caller reads the files"}},
 	"appliance/chat/dialect": {not: functions},
-	"appliance/chat":         {parts: []string{"appliance/chat/dialect", "engine", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP},
+	"appliance/chat":         {parts: []string{"appliance/chat/dialect", "engine", "engine/grammar", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP},
 	"appliance/chat/chattest": {
-		parts: []string{"appliance/chat", "engine", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP,
+		parts: []string{"appliance/chat", "engine", "engine/grammar", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP,
 	},
 	"appliance/api/openai":    {parts: []string{"appliance/chat"}, not: functions},
 	"appliance/api/anthropic": {parts: []string{"appliance/chat"}, not: functions},
@@ -116,7 +117,7 @@ var rooms = map[string]room{
 		parts: []string{
 			"schema", "appliance/...", "engine",
 			// The words in which a profile becomes options of the engine's parts.
-			"engine/backend", "engine/backend/devices", "engine/checkpoint", "engine/sample", "engine/sched", "engine/tokenizer",
+			"engine/backend", "engine/backend/devices", "engine/checkpoint", "engine/grammar", "engine/sample", "engine/sched", "engine/tokenizer",
 		},
 		modules: []string{"github.com/fsnotify/fsnotify"},
 	},

@@ -126,6 +126,9 @@ func (r *Runner) rows(b *backend.Step, row *sched.Row, i, t int) {
 			n, pos := row.DrawRow()+k, row.From+row.Count-1-row.Proposed+k
 			b.Rows[n] = int32(t + pos - row.From)
 			p.Row(b, n, at(pos))
+			if g := q.Grammar(); g != nil && g.Mask(b.Grammar[n*b.Words:][:b.Words]) {
+				b.Sampling[n].Flags |= backend.UseGrammar
+			}
 		}
 	}
 	if row.Next >= 0 {

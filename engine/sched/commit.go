@@ -68,11 +68,41 @@ func (s *Scheduler) draw(row *Row, n int, r Result, out Output) Output {
 		out.Token, out.Row = -1, -1
 		if r.Status[at] != 0 || r.Tokens[at] < 0 {
 			out.Finish = FinishError
+			if g := q.spec.Grammar; g != nil {
+				out.Err = g.Err()
+			}
 			break
 		}
 		out.Token, out.Row, out.First = r.Tokens[at], at, len(q.tokens) == len(q.spec.Prompt)
 		q.tokens = append(q.tokens, out.Token)
 		out.Finish, out.StopToken = s.ends(q, out.Token)
+		if q.spec.Grammar != nil && out.Finish == NotFinished {
+			out = s.follow(q, out)
+		}
+	}
+	return out
+}
+
+// follow tells q's grammar of the drawn token of out and appends those that it forces.
+// It returns the last Output; where the grammar ends the sequence this one has no token,
+// since the text of the one before counts.
+func (s *Scheduler) follow(q *Seq, out Output) Output {
+	forced, ended, err := q.spec.Grammar.Take(out.Token)
+	for _, id := range forced {
+		s.out = append(s.out, out)
+		out = Output{Seq: q, Token: id, Row: -1, More: true}
+		q.tokens = append(q.tokens, id)
+		if out.Finish, out.StopToken = s.ends(q, id); out.Finish != NotFinished {
+			return out
+		}
+	}
+	if !ended && err == nil {
+		return out
+	}
+	s.out = append(s.out, out)
+	out = Output{Seq: q, Token: -1, Row: -1, StopToken: -1, Finish: FinishStop, Err: err}
+	if err != nil {
+		out.Finish = FinishError
 	}
 	return out
 }

@@ -18,6 +18,21 @@ type Spec struct {
 	// prefix caching a sequence waits until its Lead's prompt is computed and
 	// then shares its pages.
 	Lead *Seq
+	// Grammar constrains what the sequence says; nil: nothing does.
+	Grammar Grammar
+}
+
+// Grammar is what a sequence may say. It follows the tokens that are committed, so that
+// preemptions do not touch it.
+type Grammar interface {
+	// Take moves on by the token that came. forced are tokens that follow without a
+	// draw; ended says that nothing may follow.
+	Take(token int32) (forced []int32, ended bool, err error)
+	// Mask writes the tokens that may come next, one bit an id, and reports whether
+	// there is a constraint now.
+	Mask(words []uint32) bool
+	// Err is why it cannot be followed any more.
+	Err() error
 }
 
 // state is where a sequence is.
@@ -99,10 +114,18 @@ func (q *Seq) total() int { return len(q.tokens) + q.pending }
 // left is how many positions can be computed now.
 func (q *Seq) left() int { return q.total() - q.sent }
 
+// Grammar is what the sequence may say, nil where it is free.
+func (q *Seq) Grammar() Grammar { return q.spec.Grammar }
+
+// needsOutput says that a row of q depends on the tokens before it beyond their K and V.
+func (q *Seq) needsOutput() bool {
+	return q.spec.Grammar != nil || q.spec.Params.NeedsOutput()
+}
+
 // stuck says that nothing can be scheduled before a commit: the token in flight
-// is surely the last, or must be known for the next row's logit edits.
+// is surely the last, or must be known for the next row's logit edits or mask.
 func (q *Seq) stuck() bool {
-	return q.pending > 0 && (q.total() >= q.limit || q.spec.Params.NeedsOutput())
+	return q.pending > 0 && (q.total() >= q.limit || q.needsOutput())
 }
 
 // wantsTargets says that prompt logprobs are still to be taken, so that the

@@ -10,7 +10,7 @@ const readStep = 4096
 // guesses says that proposed tokens of q may be verified: what its rows depend on
 // besides is known when they are prepared.
 func (s *Scheduler) guesses(q *Seq) bool {
-	return s.opts.Verify > 0 && !q.spec.Params.NeedsOutput() && !q.wantsTargets()
+	return s.opts.Verify > 0 && !q.needsOutput() && !q.wantsTargets()
 }
 
 // guess finds proposals for the sequences that decode in this step. They are given

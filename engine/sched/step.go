@@ -112,13 +112,14 @@ const (
 type Output struct {
 	Seq   *Seq
 	Token int32 // −1: none in this step
-	Row   int   // sampled row of Token, −1 without one
+	Row   int   // sampled row of Token, −1 without one: a grammar forced it
 	First bool  // Token is the sequence's first
 	More  bool  // Token comes with the one of the Output before
 	// Finish, and the id that stopped it: −1 unless it is one of stop_token_ids
 	// or an EOS beside the tokenizer's own.
 	Finish    Finish
 	StopToken int32
+	Err       error // with FinishError: why the grammar cannot be followed
 	// Targets prompt logprobs, of positions TargetPos and following, are in
 	// sampled rows TargetRow and following.
 	Targets, TargetPos, TargetRow int

@@ -18,6 +18,7 @@ type Wire struct {
 	PromptLogprobs  *int     // entries of each map of the reply's prompt_logprobs; -1: all, nil: none
 	TopLogprobs     int      // entries of each list; -1: all
 	Unknown         []string // fields that were ignored
+	Deprecated      []string // fields that have a newer name
 }
 
 // common reads the fields that chat and completions share.
@@ -29,6 +30,7 @@ func common(f *fields, a *chat.Ask, w *Wire) {
 	w.TokensAsIDs = f.flag("return_tokens_as_token_ids", false)
 	w.PromptLogprobs = a.PromptLogprobs
 	refuseLater(f)
+	a.Structure = structure(f, w)
 	for _, name := range withoutEffect {
 		f.seen[name] = true
 	}
@@ -127,11 +129,6 @@ func logitBias(f *fields) map[int32]float64 {
 // later are fields that mean something this server cannot do yet, with what is
 // missing.
 var later = []struct{ name, what string }{
-	{"structured_outputs", "structured outputs"},
-	{"guided_json", "structured outputs"},
-	{"guided_regex", "structured outputs"},
-	{"guided_choice", "structured outputs"},
-	{"guided_grammar", "structured outputs"},
 	{"thinking_token_budget", "a budget for thinking"},
 	{"kv_transfer_params", "KV transfer"},
 	{"repetition_detection", "repetition detection"},
@@ -148,26 +145,7 @@ func refuseLater(f *fields) {
 			f.fail(chat.Errorf(chat.Invalid, l.name, "`%s` is not supported by this server: %s are planned for a later release. Leave the field out.", l.name, l.what))
 		}
 	}
-	f.seen["guided_decoding_backend"] = true
 	if f.flag("use_beam_search", false) {
 		f.fail(chat.Errorf(chat.Invalid, "use_beam_search", "`use_beam_search` is not supported by this server: beam search is planned for a later release. Leave the field out."))
-	}
-	responseFormat(f)
-}
-
-func responseFormat(f *fields) {
-	raw := f.object("response_format")
-	if raw == nil {
-		return
-	}
-	o := newFields("response_format.", raw)
-	switch kind := o.str("type"); {
-	case o.err != nil:
-		f.fail(o.err)
-	case kind == "text":
-	case kind == "json_object", kind == "json_schema", kind == "structural_tag":
-		f.fail(chat.Errorf(chat.Invalid, "response_format", "`response_format` of type %q is not supported by this server: structured outputs are planned for a later release. Use \"text\" or leave the field out.", kind))
-	default:
-		f.fail(malformed("response_format.type", "`response_format.type` must be text, json_object, json_schema or structural_tag, got %q.", kind))
 	}
 }

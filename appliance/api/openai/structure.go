@@ -1,0 +1,184 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"vapp.dev/appliance/chat"
+)
+
+// constraints are the fields of structured_outputs that each say what a reply must be.
+var constraints = []string{"json", "regex", "choice", "grammar", "json_object", "structural_tag"}
+
+// structure reads what a reply must be, from response_format, structured_outputs or its
+// names in old releases (guided_json, …); nil: anything.
+func structure(f *fields, w *Wire) *chat.Structure {
+	list := []*chat.Structure{responseFormat(f)}
+	if raw := f.object("structured_outputs"); raw != nil {
+		o := newFields("structured_outputs.", raw)
+		opts := schemaOptions(o, "")
+		for _, kind := range constraints {
+			list = append(list, constraint(o, kind, kind, opts))
+		}
+		if f.failIf(o.err); f.err == nil && !slices.ContainsFunc(list[1:], isSet) {
+			f.fail(malformed("structured_outputs", "You must use one kind of constraints for structured outputs: json, regex, choice, grammar, json_object or structural_tag."))
+		}
+	}
+	opts := schemaOptions(f, "guided_")
+	for _, kind := range constraints {
+		s := constraint(f, "guided_"+kind, kind, opts)
+		if s != nil {
+			w.Deprecated = append(w.Deprecated, "guided_"+kind)
+		}
+		list = append(list, s)
+	}
+	f.seen["guided_decoding_backend"] = true
+	list = slices.DeleteFunc(list, func(s *chat.Structure) bool { return !isSet(s) })
+	switch {
+	case f.err != nil || len(list) == 0:
+		return nil
+	case len(list) > 1:
+		f.fail(malformed(list[1].Param, "You can only use one kind of constraints for structured outputs but multiple are specified: `%s` and `%s`.", list[0].Param, list[1].Param))
+		return nil
+	}
+	return list[0]
+}
+
+func isSet(s *chat.Structure) bool { return s != nil }
+
+func schemaOptions(f *fields, prefix string) chat.SchemaOptions {
+	return chat.SchemaOptions{
+		NoWhitespace: f.flag(prefix+"disable_any_whitespace", false),
+		Closed:       f.flag(prefix+"disable_additional_properties", false),
+		Whitespace:   f.str(prefix + "whitespace_pattern"),
+	}
+}
+
+// constraint reads one field of that kind; nil when it is absent.
+func constraint(f *fields, name, kind string, o chat.SchemaOptions) *chat.Structure {
+	raw, ok := f.get(name)
+	if !ok {
+		return nil
+	}
+	at := f.at + name
+	out := &chat.Structure{Param: at}
+	switch kind {
+	case "json":
+		out.Kind = chat.AsSchema
+		out.Source = schemaText(f, at, raw, o)
+	case "json_object":
+		if !f.flag(name, false) {
+			return nil
+		}
+		out.Kind = chat.AsSchema
+		out.Source = schemaText(f, at, json.RawMessage(`{"type":"object"}`), o)
+	case "regex":
+		out.Kind, out.Source = chat.AsRegex, filled(f, name)
+	case "grammar":
+		if out.Kind, out.Source = chat.AsGrammar, filled(f, name); strings.Contains(out.Source, "::=") {
+			f.fail(malformed(at, "`%s` must be a grammar in Lark's form (rule: …), got one with \"::=\".", at))
+		}
+	case "choice":
+		out.Kind, out.Source = chat.AsChoice, choices(f, name)
+	case "structural_tag":
+		out.Kind = chat.AsGrammar
+		out.Source = tagText(f, at, raw)
+	}
+	return out
+}
+
+// filled is a string that is not empty.
+func filled(f *fields, name string) string {
+	s := f.str(name)
+	if s == "" && f.err == nil {
+		f.fail(malformed(f.at+name, "`%s` must not be empty.", f.at+name))
+	}
+	return s
+}
+
+func choices(f *fields, name string) string {
+	list := f.strings(name)
+	if len(list) == 0 && f.err == nil {
+		f.fail(malformed(f.at+name, "`%s` must be an array of at least one string.", f.at+name))
+	}
+	b, _ := json.Marshal(list) // strings
+	return string(b)
+}
+
+// schemaText is a schema that came as an object, or as a string that holds one.
+func schemaText(f *fields, at string, raw json.RawMessage, o chat.SchemaOptions) string {
+	raw = unquoted(raw)
+	if !json.Valid(raw) {
+		f.fail(malformed(at, "`%s` must be a JSON schema, or a string that holds one.", at))
+		return ""
+	}
+	if bad := checkDepth(raw); bad != nil {
+		f.fail(malformed(at, "`%s` nests deeper than %d levels.", at, maxDepth))
+		return ""
+	}
+	out, err := chat.SchemaSource(raw, o)
+	if err != nil {
+		f.fail(malformed(at, "`%s`: %v.", at, err))
+	}
+	return out
+}
+
+// unquoted is what a JSON string holds, or raw itself.
+func unquoted(raw json.RawMessage) json.RawMessage {
+	var text string
+	if raw = bytes.TrimSpace(raw); len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &text) == nil {
+		return json.RawMessage(text)
+	}
+	return raw
+}
+
+func responseFormat(f *fields) *chat.Structure {
+	raw := f.object("response_format")
+	if raw == nil {
+		return nil
+	}
+	o := newFields("response_format.", raw)
+	out := &chat.Structure{Param: "response_format"}
+	switch kind := o.str("type"); {
+	case o.err != nil:
+		f.fail(o.err)
+		return nil
+	case kind == "text":
+		return nil
+	case kind == "json_object":
+		out.Kind = chat.AsSchema
+		out.Source = schemaText(f, out.Param, json.RawMessage(`{"type":"object"}`), chat.SchemaOptions{})
+	case kind == "json_schema":
+		s := newFields("response_format.json_schema.", o.object("json_schema"))
+		schema, ok := s.get("schema")
+		if f.failIf(o.err); !ok && f.err == nil {
+			f.fail(malformed("response_format.json_schema.schema", "Field required: `response_format.json_schema.schema`."))
+			return nil
+		}
+		out.Kind, out.Source = chat.AsSchema, schemaText(f, "response_format.json_schema.schema", schema, chat.SchemaOptions{})
+	case kind == "structural_tag":
+		whole, _ := f.get("response_format")
+		out.Kind, out.Source = chat.AsGrammar, tagText(f, out.Param, whole)
+	default:
+		f.fail(malformed("response_format.type", "`response_format.type` must be text, json_object, json_schema or structural_tag, got %q.", kind))
+	}
+	return out
+}
+
+// failIf is fail for an error that may be nil.
+func (f *fields) failIf(e *chat.Error) {
+	if e != nil {
+		f.fail(e)
+	}
+}
+
+// tagText is the grammar of a structural tag.
+func tagText(f *fields, at string, raw json.RawMessage) string {
+	out, err := chat.TagSource(unquoted(raw))
+	if err != nil {
+		f.fail(malformed(at, "`%s`: %v.", at, err))
+	}
+	return out
+}

@@ -1,0 +1,188 @@
+// Package grammar holds what a reply may say to a schema, a regular expression or a
+// grammar: compiled once, followed token by token, with masks that are ready when the
+// next step is made.
+package grammar
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"vapp.dev/engine/tokenizer"
+)
+
+// Spec is a grammar in words: one of the kinds of package tokenizer, and its source.
+type Spec = tokenizer.GrammarSpec
+
+// Error says why a grammar is not taken, in the compiler's words.
+type Error struct {
+	Kind string // of the grammar
+	Text string
+}
+
+func (e *Error) Error() string { return e.Kind + ": " + e.Text }
+
+const (
+	compileBudget = 10 * time.Second // of one grammar, the wait for others included
+	keep          = 64               // compiled grammars that are remembered
+)
+
+// Compiler compiles grammars for one model. It may be used from any goroutine.
+type Compiler struct {
+	tok *tokenizer.Tokenizer
+	opt tokenizer.GrammarOptions
+
+	build sync.Once // of env, which takes a second for a large vocabulary: with the first grammar
+	env   *tokenizer.GrammarEnv
+	wrong error
+
+	compiling chan struct{} // as many at once
+	masks     chan struct{}
+	cache     cache
+}
+
+// NewCompiler makes the compiler of a model with that many logits, whose replies end
+// with one of eos.
+func NewCompiler(t *tokenizer.Tokenizer, vocab int, eos []int32) *Compiler {
+	return &Compiler{
+		tok: t, opt: tokenizer.GrammarOptions{VocabSize: vocab, EOS: eos},
+		compiling: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
+		masks:     make(chan struct{}, runtime.GOMAXPROCS(0)),
+		cache:     cache{byKey: map[Spec]*Grammar{}},
+	}
+}
+
+func (c *Compiler) environment() (*tokenizer.GrammarEnv, error) {
+	c.build.Do(func() { c.env, c.wrong = tokenizer.NewGrammarEnv(c.tok, c.opt) })
+	return c.env, c.wrong
+}
+
+// Compile returns a grammar, from memory when it was asked for lately. What the
+// compiler refuses, or cannot do within its budget of time, is an *Error; another error
+// is ctx's, or one of the tokenizer.
+func (c *Compiler) Compile(ctx context.Context, s Spec) (*Grammar, error) {
+	if g := c.cache.get(s); g != nil {
+		return g, nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, compileBudget, tooSlow(s))
+	defer cancel()
+	select {
+	case c.compiling <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	type made struct {
+		g   *Grammar
+		err error
+	}
+	out := make(chan made, 1)
+	go func() {
+		defer func() { <-c.compiling }()
+		g, err := c.compile(s)
+		out <- made{g, err}
+	}()
+	select {
+	case m := <-out:
+		return m.g, m.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func tooSlow(s Spec) error {
+	return &Error{s.Kind, fmt.Sprintf("it takes longer than %v to compile; make it smaller", compileBudget)}
+}
+
+func (c *Compiler) compile(s Spec) (*Grammar, error) {
+	env, err := c.environment()
+	if err != nil {
+		return nil, err
+	}
+	m, err := env.Compile(s)
+	if err != nil {
+		return nil, refusal(s, err)
+	}
+	g := &Grammar{of: c, spec: s, first: m, mask: make([]uint32, env.MaskWords())}
+	if err := m.Mask(g.mask); err != nil {
+		m.Close()
+		return nil, refusal(s, err)
+	}
+	c.cache.put(s, g)
+	return g, nil
+}
+
+// refusal is an error about the grammar in its own type.
+func refusal(s Spec, err error) error {
+	var e *tokenizer.Error
+	if errors.As(err, &e) && (e.Kind == tokenizer.KindGrammar || e.Kind == tokenizer.KindPanic) {
+		return &Error{s.Kind, e.Msg}
+	}
+	return err
+}
+
+// Grammar is a compiled grammar. It may be used from any goroutine.
+type Grammar struct {
+	of   *Compiler
+	spec Spec
+	mask []uint32 // of the first token
+
+	mu    sync.Mutex
+	first *tokenizer.Matcher // at the start; only cloned
+}
+
+// Begin is the state at the start of a reply. With jump tokens that the grammar forces
+// come without a draw; otherwise, where each is to be drawn for its logprob, the mask
+// leaves nothing but them, so that the reply is the same.
+func (g *Grammar) Begin(l Lead, jump bool) (*State, error) {
+	g.mu.Lock()
+	m, err := g.first.Clone()
+	g.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	s := &State{g: g, m: m, jump: jump, lead: newWatch(g.of.tok, l), fresh: true}
+	s.mask = append([]uint32(nil), g.mask...)
+	return s, nil
+}
+
+// cache remembers the grammars that were used last.
+type cache struct {
+	mu    sync.Mutex
+	byKey map[Spec]*Grammar
+	order []Spec // the latest last
+}
+
+func (c *cache) get(s Spec) *Grammar {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g := c.byKey[s]
+	if g != nil {
+		c.touch(s)
+	}
+	return g
+}
+
+func (c *cache) touch(s Spec) {
+	for i, k := range c.order {
+		if k == s {
+			c.order = append(c.order[:i], c.order[i+1:]...)
+			break
+		}
+	}
+	c.order = append(c.order, s)
+}
+
+func (c *cache) put(s Spec, g *Grammar) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.byKey[s] = g
+	c.touch(s)
+	if len(c.order) > keep {
+		// its matcher goes when nobody can clone it any more
+		delete(c.byKey, c.order[0])
+		c.order = c.order[1:]
+	}
+}

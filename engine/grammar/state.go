@@ -1,0 +1,135 @@
+package grammar
+
+import (
+	"sync"
+
+	"vapp.dev/engine/tokenizer"
+)
+
+// State is where one reply stands in its grammar. The engine's loop alone uses it; the
+// mask of the next token is computed beside the loop, from the moment that the token
+// before it is known.
+type State struct {
+	g     *Grammar
+	m     *tokenizer.Matcher
+	jump  bool
+	lead  watch
+	fresh bool    // no token has come
+	queue []int32 // forced tokens that are still to be drawn
+
+	busy sync.WaitGroup // mask and err are being made
+	mask []uint32
+	err  error
+}
+
+// Take moves on by the token that came. forced are tokens that follow it without a
+// draw, and are taken too; ended says that nothing may follow. After an error the state
+// is of no more use.
+func (s *State) Take(token int32) (forced []int32, ended bool, err error) {
+	s.busy.Wait()
+	if s.err != nil {
+		return nil, false, s.err
+	}
+	fresh := s.fresh
+	s.fresh = false
+	switch {
+	case s.lead.free:
+		if !s.lead.take(token) {
+			return nil, false, nil
+		}
+		s.lead.free = false
+	case fresh && token == s.lead.open:
+		s.lead.free = true
+		return nil, false, nil
+	case len(s.queue) > 0 && s.queue[0] == token:
+		s.queue = s.queue[1:]
+		return nil, len(s.queue) == 0 && s.next(), nil
+	default:
+		if s.err = s.wrong(s.m.Advance(token)); s.err != nil {
+			return nil, false, s.err
+		}
+	}
+	return s.force()
+}
+
+// force takes the tokens that must come now.
+func (s *State) force() (forced []int32, ended bool, err error) {
+	if s.m.Done() {
+		return nil, true, nil
+	}
+	ids, err := s.m.Forced()
+	if err == nil && len(ids) > 0 {
+		err = s.m.Advance(ids...)
+	}
+	if s.err = s.wrong(err); s.err != nil {
+		return nil, false, s.err
+	}
+	if !s.jump && len(ids) > 0 {
+		s.queue = ids
+		return nil, false, nil
+	}
+	return ids, s.next(), nil
+}
+
+// next reports the end, or has the mask made.
+func (s *State) next() (ended bool) {
+	if s.m.Done() {
+		return true
+	}
+	s.busy.Go(func() {
+		s.g.of.masks <- struct{}{}
+		defer func() { <-s.g.of.masks }()
+		s.err = s.wrong(s.m.Mask(s.mask))
+	})
+	return false
+}
+
+// Mask writes the tokens that may come next, one bit an id, into words, and reports
+// whether there is a constraint now. Where the grammar cannot be followed any more no bit
+// is set; Err says why.
+func (s *State) Mask(words []uint32) bool {
+	s.busy.Wait()
+	if s.lead.free {
+		return false
+	}
+	clear(words)
+	if s.err != nil {
+		return true
+	}
+	if len(s.queue) > 0 {
+		set(words, s.queue[0])
+		return true
+	}
+	copy(words, s.mask)
+	if s.fresh && s.lead.open >= 0 {
+		set(words, s.lead.open)
+	}
+	return true
+}
+
+func set(words []uint32, id int32) {
+	if int(id/32) < len(words) {
+		words[id/32] |= 1 << (id % 32)
+	}
+}
+
+// Err is why the grammar cannot be followed any more, an *Error; nil while it can.
+func (s *State) Err() error {
+	s.busy.Wait()
+	return s.err
+}
+
+func (s *State) wrong(err error) error {
+	if err == nil {
+		return nil
+	}
+	return refusal(s.g.spec, err)
+}
+
+// Close frees the state, when its mask is done. It does not wait.
+func (s *State) Close() {
+	go func() {
+		s.busy.Wait()
+		s.m.Close()
+	}()
+}
