@@ -6,7 +6,9 @@ import (
 
 	"vapp.dev/appliance/chat"
 	"vapp.dev/engine/checkpoint"
+	"vapp.dev/engine/grammar"
 	"vapp.dev/engine/sample"
+	"vapp.dev/engine/tokenizer"
 )
 
 // Now is the time of every service.
@@ -32,8 +34,22 @@ func Config(m *Model) chat.Config {
 		Sandbox: func(_ context.Context, source string) (chat.Template, error) {
 			return Template{Prefix: source}, nil
 		},
-		Now: func() time.Time { return Now },
+		Grammars: grammars(),
+		Now:      func() time.Time { return Now },
 	}
+}
+
+// grammars compiles for a vocabulary of bytes; the model says what it is told all the same.
+func grammars() chat.Grammars {
+	b, err := checkpoint.SyntheticTokenizer(checkpoint.Config{VocabSize: Vocab})
+	if err != nil {
+		panic(err)
+	}
+	t, err := tokenizer.Load(b, tokenizer.LoadOptions{})
+	if err != nil {
+		panic(err)
+	}
+	return grammar.NewCompiler(t, Vocab, []int32{EOS})
 }
 
 // Settings are usual ones: the model is called test, or also.
