@@ -130,8 +130,8 @@ func TestWhoMayCall(t *testing.T) {
 		{func(s *chat.Settings) { s.AutoToolChoice = false }, "auto", "requires --enable-auto-tool-choice"},
 		{func(s *chat.Settings) { s.Tools = "" }, "auto", "requires --enable-auto-tool-choice"},
 		{func(s *chat.Settings) { s.Tools = "" }, "required", "requires --tool-call-parser"},
-		{func(*chat.Settings) {}, "required", "needs structured outputs"},
-		{func(*chat.Settings) {}, "named", "\"f\" needs structured outputs"},
+		{func(*chat.Settings) {}, "required", ""},
+		{func(*chat.Settings) {}, "named", ""},
 		{func(s *chat.Settings) { s.Tools = "" }, "none", ""},
 	} {
 		set := mistral()
