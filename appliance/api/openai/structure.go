@@ -114,7 +114,7 @@ func schemaText(f *fields, at string, raw json.RawMessage, o chat.SchemaOptions)
 		f.fail(malformed(at, "`%s` must be a JSON schema, or a string that holds one.", at))
 		return ""
 	}
-	if bad := checkDepth(raw); bad != nil {
+	if bad := CheckDepth(raw); bad != nil {
 		f.fail(malformed(at, "`%s` nests deeper than %d levels.", at, maxDepth))
 		return ""
 	}
