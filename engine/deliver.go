@@ -54,11 +54,21 @@ func (r *Request) states(n int) ([]sched.Grammar, error) {
 	for i := range out {
 		s, err := r.Grammar.Begin(r.Lead, r.Params.Logprobs < 0)
 		if err != nil {
+			closeStates(out[:i])
 			return nil, err
 		}
 		out[i] = s
 	}
 	return out, nil
+}
+
+// closeStates frees the states of sequences that do not run.
+func closeStates(states []sched.Grammar) {
+	for _, g := range states {
+		if s, is := g.(*grammar.State); is {
+			s.Close()
+		}
+	}
 }
 
 // receive takes what others asked for.
@@ -225,9 +235,7 @@ func (l *loop) finish(c *choice, f Finish, why error, now time.Time) {
 // ended forgets a choice and tells its figures.
 func (l *loop) ended(c *choice, f Finish, now time.Time) {
 	delete(l.choices, c.seq)
-	if s, is := c.seq.Grammar().(*grammar.State); is {
-		s.Close()
-	}
+	closeStates([]sched.Grammar{c.seq.Grammar()})
 	c.stats.Finish, c.stats.Finished = f, now
 	l.e.open.Add(-1)
 	if l.hooks.Finished != nil {

@@ -116,6 +116,7 @@ func (e *Engine) Submit(_ context.Context, r Request) ([]*Stream, error) {
 	e.open.Add(int64(n))
 	if err := e.in.put(message{add: add}); err != nil {
 		e.open.Add(-int64(n))
+		closeStates(states)
 		return nil, err
 	}
 	return out, nil
