@@ -99,6 +99,7 @@ func (a *Appliance) begin() error {
 	a.server = api.New(api.Config{
 		State: a, Version: a.cfg.Version, Metrics: a.metrics.Handler(), Reloads: http.HandlerFunc(a.serveReloads), Log: a.log, Slots: p.Plan.Capacity.Running,
 		Page: page.Handler(), Status: http.HandlerFunc(a.serveStatus),
+		Load:    func() (float64, int) { e := a.engine.Stats(); return e.KVUsed, e.Waiting },
 		Observe: func(o api.Observation) { a.metrics.Answered(metrics.Answered(o)) },
 	}, l.api)
 	a.apply(l)

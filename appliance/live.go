@@ -118,6 +118,10 @@ func settings(p *schema.Profile) api.Settings {
 		MaxConcurrent: l.MaxConcurrentRequests,
 		AccessLog:     p.Serve.AccessLog,
 		LogRequests:   p.Serve.LogRequests,
+
+		RequestIDHeaders:  p.Serve.RequestIDHeaders,
+		ForceIncludeUsage: p.Serve.ForceIncludeUsage,
+		ReasoningContent:  p.Parsers.ReasoningContent,
 		BodyTimeout:   time.Duration(p.Serve.Timeouts.Body),
 		WriteTimeout:  time.Duration(p.Serve.Timeouts.Write),
 		PerKey: api.PerKey{
@@ -142,6 +146,7 @@ func settings(p *schema.Profile) api.Settings {
 			Reasoning:                p.Parsers.Reasoning,
 			Tools:                    p.Parsers.ToolCall,
 			AutoToolChoice:           p.Parsers.AutoToolChoice,
+			ExcludeToolsWhenNone:     p.Parsers.ExcludeToolsWhenNone,
 			DialectPrompt:            dialect.Harmony(p.Parsers.Reasoning, p.Parsers.ToolCall) && p.Parsers.ChatTemplate == "",
 		},
 	}

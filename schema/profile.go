@@ -71,7 +71,9 @@ type Cudagraph struct {
 type Parsers struct {
 	Reasoning                string `json:"reasoning,omitempty"`
 	ToolCall                 string `json:"toolCall,omitempty"`
+	ReasoningContent         bool   `json:"reasoningContent"`
 	AutoToolChoice           bool   `json:"autoToolChoice"`
+	ExcludeToolsWhenNone     bool   `json:"excludeToolsWhenNone"`
 	ChatTemplate             string `json:"chatTemplate,omitempty"`
 	TrustRequestChatTemplate bool   `json:"trustRequestChatTemplate"`
 }

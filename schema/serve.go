@@ -23,6 +23,8 @@ type Serve struct {
 	AccessLog           bool     `json:"accessLog"`
 	LogRequests         bool     `json:"logRequests"`
 	PromptTokensDetails bool     `json:"promptTokensDetails"`
+	ForceIncludeUsage   bool     `json:"forceIncludeUsage"`
+	RequestIDHeaders    bool     `json:"requestIdHeaders"`
 	MetricsCompat       bool     `json:"metricsCompat"`
 	StatsInterval       Duration `json:"statsInterval"` // 0: none
 }

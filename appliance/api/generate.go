@@ -89,7 +89,7 @@ func (s *Server) generate(c echo.Context, svc *chat.Service, j job) error {
 	if err := s.admit(set); err != nil {
 		return err
 	}
-	s.logIgnored(c, j.wire)
+	s.wired(c, j.wire)
 	j.ask.ID = s.replyID(c, j)
 	req, err := chat.NewRequest(*j.ask, &set.Chat)
 	if err != nil {
@@ -108,6 +108,7 @@ func (s *Server) generate(c echo.Context, svc *chat.Service, j job) error {
 	if err != nil {
 		return err
 	}
+	s.tellLoad(c)
 	return c.JSONBlob(http.StatusOK, j.Reply(run, replies))
 }
 
@@ -135,8 +136,12 @@ func (s *Server) replyID(c echo.Context, j job) string {
 	return j.prefix + id
 }
 
-// logIgnored says which fields had no effect, and which have a newer name.
-func (s *Server) logIgnored(c echo.Context, w *openai.Wire) {
+// wired adds what the server says of the reply's form, and logs which fields had no
+// effect, and which have a newer name.
+func (s *Server) wired(c echo.Context, w *openai.Wire) {
+	set := settings(c)
+	w.IncludeUsage = w.IncludeUsage || set.ForceIncludeUsage
+	w.ReasoningContent = set.ReasoningContent
 	if len(w.Deprecated) > 0 {
 		s.cfg.Log.WarnContext(c.Request().Context(), "deprecated fields: use structured_outputs", "id", c.Get(idKey), "fields", w.Deprecated)
 	}

@@ -50,23 +50,28 @@ func testServer(m *chattest.Model, set Settings) *Server {
 		State: &state{chattest.Service(m), "ready"}, Version: "0.1.0",
 		NewID: func() string { return fmt.Sprintf("id%d", n.Add(1)) },
 		Log:   slog.New(slog.DiscardHandler), Now: func() time.Time { return chattest.Now },
+		Load: func() (float64, int) { return 0.4, 2 },
 	}, set)
 }
 
 // knobs are the lines a golden's settings may hold.
 var knobs = map[string]func(*Settings, *chattest.Model){
-	"trust template": func(s *Settings, _ *chattest.Model) { s.Chat.TrustRequestChatTemplate = true },
-	"parts template": func(s *Settings, _ *chattest.Model) { s.Chat.Template = chattest.Template{Format: "openai"} },
-	"no template":    func(s *Settings, _ *chattest.Model) { s.Chat.Template = nil },
-	"cached details": func(s *Settings, m *chattest.Model) { s.Chat.PromptTokensDetails, m.Cached = true, 4 },
-	"key":            func(s *Settings, _ *chattest.Model) { s.Keys = []string{"other", "secret"} },
-	"small body":     func(s *Settings, _ *chattest.Model) { s.MaxBodyBytes = 16 },
-	"two a minute":   func(s *Settings, _ *chattest.Model) { s.PerKey.RequestsPerMinute = 2 },
-	"ten tokens":     func(s *Settings, _ *chattest.Model) { s.PerKey.TokensPerMinute = 10 },
-	"one origin":     func(s *Settings, _ *chattest.Model) { s.CORS.Origins = []string{"https://app.example"} },
-	"overloaded":     func(_ *Settings, m *chattest.Model) { m.Refuse = fmt.Errorf("%w: 3 wait", engine.ErrOverloaded) },
-	"closed":         func(_ *Settings, m *chattest.Model) { m.Refuse = engine.ErrClosed },
-	"dead":           func(_ *Settings, m *chattest.Model) { m.Refuse = engine.ErrDead },
+	"trust template":   func(s *Settings, _ *chattest.Model) { s.Chat.TrustRequestChatTemplate = true },
+	"parts template":   func(s *Settings, _ *chattest.Model) { s.Chat.Template = chattest.Template{Format: "openai"} },
+	"no template":      func(s *Settings, _ *chattest.Model) { s.Chat.Template = nil },
+	"cached details":   func(s *Settings, m *chattest.Model) { s.Chat.PromptTokensDetails, m.Cached = true, 4 },
+	"key":              func(s *Settings, _ *chattest.Model) { s.Keys = []string{"other", "secret"} },
+	"small body":       func(s *Settings, _ *chattest.Model) { s.MaxBodyBytes = 16 },
+	"request ids":      func(s *Settings, _ *chattest.Model) { s.RequestIDHeaders = true },
+	"usage always":     func(s *Settings, _ *chattest.Model) { s.ForceIncludeUsage = true },
+	"reasoning twice":  func(s *Settings, _ *chattest.Model) { s.ReasoningContent = true },
+	"no tools if none": func(s *Settings, _ *chattest.Model) { s.Chat.ExcludeToolsWhenNone = true },
+	"two a minute":     func(s *Settings, _ *chattest.Model) { s.PerKey.RequestsPerMinute = 2 },
+	"ten tokens":       func(s *Settings, _ *chattest.Model) { s.PerKey.TokensPerMinute = 10 },
+	"one origin":       func(s *Settings, _ *chattest.Model) { s.CORS.Origins = []string{"https://app.example"} },
+	"overloaded":       func(_ *Settings, m *chattest.Model) { m.Refuse = fmt.Errorf("%w: 3 wait", engine.ErrOverloaded) },
+	"closed":           func(_ *Settings, m *chattest.Model) { m.Refuse = engine.ErrClosed },
+	"dead":             func(_ *Settings, m *chattest.Model) { m.Refuse = engine.ErrDead },
 	"hermes": func(s *Settings, _ *chattest.Model) {
 		s.Chat.Reasoning, s.Chat.Tools, s.Chat.AutoToolChoice = "qwen3", "hermes", true
 	},
@@ -181,7 +186,7 @@ func send(t *testing.T, s *Server, text []byte) []byte {
 	fmt.Fprintf(&b, "%d %s\n", w.Code, http.StatusText(w.Code))
 	names := []string{}
 	for name := range w.Header() {
-		if name != "X-Request-Id" && name != "Content-Length" || r.Header.Get("X-Request-Id") != "" {
+		if name != "Content-Length" {
 			names = append(names, name)
 		}
 	}

@@ -36,7 +36,9 @@ func (s *Server) watch(next echo.HandlerFunc) echo.HandlerFunc {
 			id = s.cfg.NewID()
 		}
 		c.Set(idKey, id)
-		c.Response().Header().Set(echo.HeaderXRequestID, id)
+		if l.RequestIDHeaders {
+			c.Response().Header().Set(echo.HeaderXRequestID, id)
+		}
 		counted := &counter{ReadCloser: r.Body, out: http.NewResponseController(c.Response().Writer)}
 		r.Body = counted
 		bound(c, l, counted.out)

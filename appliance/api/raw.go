@@ -48,7 +48,7 @@ func (s *Server) renderCompletion(c echo.Context, svc *chat.Service) error {
 
 // render answers with what generateTokens would take.
 func (s *Server) render(c echo.Context, svc *chat.Service, j job, write func([]chat.Prepared) []byte) error {
-	s.logIgnored(c, j.wire)
+	s.wired(c, j.wire)
 	j.ask.ID = s.replyID(c, j)
 	req, err := chat.NewRequest(*j.ask, &settings(c).Chat)
 	if err != nil {
@@ -76,10 +76,10 @@ func (s *Server) batch(c echo.Context, svc *chat.Service) error {
 	if err := s.admit(set); err != nil {
 		return err
 	}
-	s.logIgnored(c, &r.Requests[0].Wire)
 	id := s.replyID(c, job{ask: &r.Requests[0].Ask, prefix: "chatcmpl-"})
 	var runs []*chat.Run
 	for _, one := range r.Requests {
+		s.wired(c, &one.Wire)
 		one.Ask.ID = id
 		req, err := chat.NewRequest(one.Ask, &set.Chat)
 		if err != nil {

@@ -41,6 +41,9 @@ type Config struct {
 	// one.
 	Slots func(tokens int) int
 	Now   func() time.Time // nil: time.Now
+	// Load is how busy the engine is: the used share of the KV cache, 0 to 1, and the
+	// requests that wait; nil: nobody can ask.
+	Load func() (used float64, waiting int)
 }
 
 // Observation is one request that has been answered, for metrics.

@@ -23,6 +23,10 @@ type Settings struct {
 	AccessLog     bool // a line for each request that was answered
 	LogRequests   bool // a line for each request for tokens before it is answered
 	Chat          chat.Settings
+
+	RequestIDHeaders  bool // replies carry X-Request-Id
+	ForceIncludeUsage bool // streams end with usage, asked for or not
+	ReasoningContent  bool // the thinking part has its older name too
 }
 
 // live are the settings in the form that requests need.

@@ -27,6 +27,7 @@ type Settings struct {
 	Reasoning                string // names of package dialect; "": none
 	Tools                    string
 	AutoToolChoice           bool          // the model may call tools by itself
+	ExcludeToolsWhenNone     bool          // tools are no part of the prompt then
 	DialectPrompt            bool          // harmony's own renderer makes the prompts, not the template
 	NewCallID                func() string // nil: random ids in the dialect's form
 }

@@ -8,6 +8,11 @@ func checkTools(a *Ask, s *Settings) error {
 	if c == nil {
 		return nil
 	}
+	if s.ExcludeToolsWhenNone && (a.ToolChoice == dialect.None || a.ToolChoice == "") {
+		without := *c
+		without.Tools = nil
+		a.Chat, c = &without, &without
+	}
 	if c.ReasoningEffort == "none" && dialect.Harmony(s.Reasoning, s.Tools) {
 		return invalid("reasoning_effort", "reasoning_effort=\"none\" is not supported by this model: ask for low, medium or high.")
 	}

@@ -15,11 +15,11 @@ var order = []string{
 	"memory", "utilization", "kvCache", "kvCacheDtype", "swapSpace", "blockSize", "kvRebuild", "reserve",
 	"scheduler", "maxNumSeqs", "maxNumBatchedTokens", "prefixCaching", "chunkedPrefill", "policy", "overlap",
 	"cudagraph", "mode", "captureSizes",
-	"parsers", "reasoning", "toolCall", "autoToolChoice", "chatTemplate", "trustRequestChatTemplate",
+	"parsers", "reasoning", "toolCall", "reasoningContent", "autoToolChoice", "excludeToolsWhenNone", "chatTemplate", "trustRequestChatTemplate",
 	"speculative", "method", "numTokens", "speculative.model", "promptLookupMin", "promptLookupMax", "lora", "maxLoras", "maxRank", "multimodal", "limits", "image", "video", "audio",
 	"parallel", "tensor", "pipeline",
 	"serve", "host", "port", "servedModelName", "apiKeys", "maxQueue", "maxLogprobs", "drainTimeout", "cors",
-	"allowedOrigins", "allowedMethods", "allowedHeaders", "allowCredentials", "accessLog", "promptTokensDetails", "metricsCompat", "statsInterval",
+	"allowedOrigins", "allowedMethods", "allowedHeaders", "allowCredentials", "accessLog", "promptTokensDetails", "forceIncludeUsage", "requestIdHeaders", "metricsCompat", "statsInterval",
 	"sampling", "generationConfig", "temperature", "topP", "topK", "minP", "repetitionPenalty", "maxTokens",
 	"log", "level",
 }

@@ -62,6 +62,7 @@ func DecodeBatch(b []byte) (*BatchRequest, error) {
 	for i, raw := range list[1:] {
 		one := newFields("", map[string]json.RawMessage{"messages": raw})
 		r, c := *first, *first.Ask.Chat
+		r.Wire.Unknown, r.Wire.Deprecated = nil, nil // said once
 		c.Messages, r.Ask.Chat = messages(one), &c
 		if one.err != nil {
 			return nil, inConversation(i+1, one.err)

@@ -35,6 +35,7 @@ type chatMessage struct {
 	FunctionCall *struct{}  `json:"function_call"`
 	ToolCalls    []toolCall `json:"tool_calls"`
 	Reasoning    *string    `json:"reasoning"`
+	Old          *string    `json:"reasoning_content,omitempty"`
 }
 
 // Reply is the body of a whole reply.
@@ -53,7 +54,7 @@ func (r *ChatRequest) reply(run *chat.Run, replies []chat.Reply) chatReply {
 	}
 	for _, reply := range replies {
 		c := chatChoice{
-			Index: reply.Choice, Message: messageOf(run, reply),
+			Index: reply.Choice, Message: w.message(run, reply),
 			Logprobs: w.chat(reply.Logprobs), FinishReason: reply.Finish, StopReason: reply.Stop,
 		}
 		if w.ReturnTokenIDs {
@@ -76,13 +77,16 @@ type toolFunction struct {
 	Arguments string `json:"arguments"`
 }
 
-// messageOf is what the assistant said. Content that is empty beside reasoning or
+// message is what the assistant said. Content that is empty beside reasoning or
 // calls is null.
-func messageOf(run *chat.Run, r chat.Reply) chatMessage {
+func (w *Wire) message(run *chat.Run, r chat.Reply) chatMessage {
 	text := run.Lead + r.Text
 	m := chatMessage{Role: run.Role, Content: &text, ToolCalls: []toolCall{}}
 	if r.Reasoning != "" {
 		m.Reasoning = &r.Reasoning
+	}
+	if w.ReasoningContent {
+		m.Old = m.Reasoning
 	}
 	for _, c := range r.Calls {
 		m.ToolCalls = append(m.ToolCalls, toolCall{c.ID, "function", toolFunction{c.Name, c.Arguments}})

@@ -25,6 +25,7 @@ type chatChunkChoice struct {
 type chatDelta struct {
 	Role      string      `json:"role,omitempty"`
 	Reasoning *string     `json:"reasoning,omitempty"`
+	Old       *string     `json:"reasoning_content,omitempty"`
 	Content   *string     `json:"content,omitempty"`
 	ToolCalls []callDelta `json:"tool_calls,omitempty"`
 }
@@ -42,11 +43,14 @@ type functionDelta struct {
 	Arguments string `json:"arguments"`
 }
 
-// deltaOf is what a choice has gained, without its tokens.
-func deltaOf(d *chat.Delta) chatDelta {
+// delta is what a choice has gained, without its tokens.
+func (w *Wire) delta(d *chat.Delta) chatDelta {
 	var out chatDelta
 	if d.Reasoning != "" {
 		out.Reasoning = &d.Reasoning
+	}
+	if w.ReasoningContent {
+		out.Old = out.Reasoning
 	}
 	if d.Text != "" {
 		out.Content = &d.Text
@@ -72,7 +76,7 @@ func (r *ChatRequest) Stream(run *chat.Run) Stream { return &ChatStream{run: run
 
 func (s *ChatStream) chunk(c ...chatChunkChoice) chatChunk {
 	out := chatChunk{ID: s.run.ID, Object: "chat.completion.chunk", Created: s.run.Created, Model: s.run.Model, Choices: c}
-	if s.wire.ContinuousUsage {
+	if s.wire.continuous() {
 		out.Usage = usageOf(s.run.Usage())
 	}
 	return out
@@ -108,7 +112,7 @@ func (s *ChatStream) untold(c chatChunk) chatChunk {
 
 // Add writes one delta.
 func (s *ChatStream) Add(buf []byte, d chat.Delta) []byte {
-	c := chatChunkChoice{Index: d.Choice, Delta: deltaOf(&d), Logprobs: s.wire.chat(d.Logprobs)}
+	c := chatChunkChoice{Index: d.Choice, Delta: s.wire.delta(&d), Logprobs: s.wire.chat(d.Logprobs)}
 	if s.wire.ReturnTokenIDs {
 		c.TokenIDs = d.Tokens
 	}

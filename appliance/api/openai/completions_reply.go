@@ -102,7 +102,7 @@ func (s *TextStream) Add(buf []byte, d chat.Delta) []byte {
 	}
 	s.begun[d.Choice] = true
 	out := textChunk{ID: s.run.ID, Object: "text_completion", Created: s.run.Created, Model: s.run.Model, Choices: []textChunkChoice{c}}
-	if s.wire.ContinuousUsage {
+	if s.wire.continuous() {
 		out.Usage = usageOf(s.run.Usage())
 	}
 	return record(buf, out)

@@ -123,7 +123,7 @@ func (s *GenerateStream) Add(buf []byte, d chat.Delta) []byte {
 		return buf
 	}
 	c := generateChunk{RequestID: s.run.ID, Choices: []generateChoice{s.r.choice(d)}}
-	if s.r.Wire.ContinuousUsage {
+	if s.r.Wire.continuous() {
 		c.Usage = usageOf(s.run.Usage())
 	}
 	return record(buf, c)

@@ -75,7 +75,7 @@ func generateOf(a *chat.Ask, w *Wire, p chat.Prepared, id string) generateBody {
 		RequestID: id, TokenIDs: p.Tokens, SamplingParams: samplingOf(a, p.Sampling), Model: p.Model,
 		Stream: w.Stream, CacheSalt: a.CacheSalt, Priority: a.Priority,
 	}
-	if w.IncludeUsage {
+	if w.Stream && w.IncludeUsage {
 		out.StreamOptions = &streamWish{w.IncludeUsage, w.ContinuousUsage}
 	}
 	return out

@@ -12,7 +12,9 @@ import (
 type Wire struct {
 	Stream          bool
 	IncludeUsage    bool // a chunk with the usage ends the stream
-	ContinuousUsage bool // every chunk tells it
+	ContinuousUsage bool // every chunk tells it, where the stream ends with it
+	// ReasoningContent tells the thinking part under its older name too.
+	ReasoningContent bool
 	ReturnTokenIDs  bool
 	TokensAsIDs     bool     // logprobs name tokens token_id:<n>
 	PromptLogprobs  *int     // entries of each map of the reply's prompt_logprobs; -1: all, nil: none
@@ -20,6 +22,8 @@ type Wire struct {
 	Unknown         []string // fields that were ignored
 	Deprecated      []string // fields that have a newer name
 }
+
+func (w *Wire) continuous() bool { return w.IncludeUsage && w.ContinuousUsage }
 
 // common reads the fields that chat and completions share.
 func common(f *fields, a *chat.Ask, w *Wire) {
@@ -89,7 +93,7 @@ func streamOptions(f *fields, w *Wire) {
 	}
 	o := newFields("stream_options.", raw)
 	w.IncludeUsage = o.flag("include_usage", false)
-	w.ContinuousUsage = o.flag("continuous_usage_stats", false) && w.IncludeUsage
+	w.ContinuousUsage = o.flag("continuous_usage_stats", false)
 	if o.err != nil {
 		f.fail(o.err)
 	}
