@@ -122,8 +122,8 @@ func settings(p *schema.Profile) api.Settings {
 		RequestIDHeaders:  p.Serve.RequestIDHeaders,
 		ForceIncludeUsage: p.Serve.ForceIncludeUsage,
 		ReasoningContent:  p.Parsers.ReasoningContent,
-		BodyTimeout:   time.Duration(p.Serve.Timeouts.Body),
-		WriteTimeout:  time.Duration(p.Serve.Timeouts.Write),
+		BodyTimeout:       time.Duration(p.Serve.Timeouts.Body),
+		WriteTimeout:      time.Duration(p.Serve.Timeouts.Write),
 		PerKey: api.PerKey{
 			MaxConcurrent: k.MaxConcurrentRequests, RequestsPerMinute: k.RequestsPerMinute, TokensPerMinute: k.TokensPerMinute,
 		},

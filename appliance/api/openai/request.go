@@ -15,12 +15,12 @@ type Wire struct {
 	ContinuousUsage bool // every chunk tells it, where the stream ends with it
 	// ReasoningContent tells the thinking part under its older name too.
 	ReasoningContent bool
-	ReturnTokenIDs  bool
-	TokensAsIDs     bool     // logprobs name tokens token_id:<n>
-	PromptLogprobs  *int     // entries of each map of the reply's prompt_logprobs; -1: all, nil: none
-	TopLogprobs     int      // entries of each list; -1: all
-	Unknown         []string // fields that were ignored
-	Deprecated      []string // fields that have a newer name
+	ReturnTokenIDs   bool
+	TokensAsIDs      bool     // logprobs name tokens token_id:<n>
+	PromptLogprobs   *int     // entries of each map of the reply's prompt_logprobs; -1: all, nil: none
+	TopLogprobs      int      // entries of each list; -1: all
+	Unknown          []string // fields that were ignored
+	Deprecated       []string // fields that have a newer name
 }
 
 func (w *Wire) continuous() bool { return w.IncludeUsage && w.ContinuousUsage }
