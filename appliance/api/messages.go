@@ -84,6 +84,9 @@ func (s *Server) wording(c echo.Context) wording {
 			broken: func(e *chat.Error) []byte { return anthropic.Broken(nil, openai.Status(e), e.Message) },
 		}
 	}
+	if isResponses(c.Request().URL.Path) {
+		return responsesWording
+	}
 	return wording{
 		failed: openai.Error,
 		status: func(status int, message string) []byte {
