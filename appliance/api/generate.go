@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -84,23 +85,13 @@ type job struct {
 
 // generate answers a request for tokens.
 func (s *Server) generate(c echo.Context, svc *chat.Service, j job) error {
-	set, ctx := settings(c), c.Request().Context()
-	defer s.inFlight.Add(-1)
-	if err := s.admit(set); err != nil {
-		return err
-	}
-	s.wired(c, j.wire)
+	ctx := c.Request().Context()
 	j.ask.ID = s.replyID(c, j)
-	req, err := chat.NewRequest(*j.ask, &set.Chat)
+	run, ended, err := s.start(ctx, c, svc, j)
 	if err != nil {
 		return err
 	}
-	run, err := svc.Start(ctx, req)
-	if err != nil {
-		return err
-	}
-	defer run.Close()
-	defer s.ended(c, run, s.cfg.Now())
+	defer ended()
 	if j.wire.Stream {
 		return s.stream(c, run, j.Stream(run))
 	}
@@ -120,11 +111,43 @@ func (s *Server) admit(set *live) error {
 	return nil
 }
 
+// start begins the run of a request, whose ID is set. Whoever has read it calls
+// ended, whichever way it ended; the request of HTTP may be over by then.
+func (s *Server) start(ctx context.Context, c echo.Context, svc *chat.Service, j job) (run *chat.Run, ended func(), err error) {
+	set := settings(c)
+	defer func() {
+		if ended == nil { // refused, or a panic
+			s.inFlight.Add(-1)
+		}
+	}()
+	if err := s.admit(set); err != nil {
+		return nil, nil, err
+	}
+	s.wired(c, j.wire)
+	req, err := chat.NewRequest(*j.ask, &set.Chat)
+	if err != nil {
+		return nil, nil, err
+	}
+	if run, err = svc.Start(ctx, req); err != nil {
+		return nil, nil, err
+	}
+	m, began := c.Get(meterKey).(*meter), s.cfg.Now()
+	return run, func() {
+		s.used(set, m, run, began)
+		run.Close()
+		s.inFlight.Add(-1)
+	}, nil
+}
+
 // ended counts what a request has used, whichever way it ended.
-func (s *Server) ended(c echo.Context, run *chat.Run, start time.Time) {
+func (s *Server) ended(c echo.Context, run *chat.Run, began time.Time) {
+	s.used(settings(c), c.Get(meterKey).(*meter), run, began)
+}
+
+func (s *Server) used(set *live, m *meter, run *chat.Run, began time.Time) {
 	now, u := s.cfg.Now(), run.Usage()
-	s.pace.ended(now.Sub(start), u)
-	c.Get(meterKey).(*meter).charge(now, settings(c).PerKey, u.Prompt+u.Completion)
+	s.pace.ended(now.Sub(began), u)
+	m.charge(now, set.PerKey, u.Prompt+u.Completion)
 }
 
 // replyID is the client's own, from the header or else the body, or a fresh one.

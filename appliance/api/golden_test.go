@@ -75,9 +75,10 @@ var knobs = map[string]func(*Settings, *chattest.Model){
 	"hermes": func(s *Settings, _ *chattest.Model) {
 		s.Chat.Reasoning, s.Chat.Tools, s.Chat.AutoToolChoice = "qwen3", "hermes", true
 	},
-	"no auto":   func(s *Settings, _ *chattest.Model) { s.Chat.Tools = "hermes" },
-	"harmony":   func(s *Settings, _ *chattest.Model) { s.Chat.Reasoning, s.Chat.Tools = "openai_gptoss", "openai" },
-	"fixed ids": func(s *Settings, _ *chattest.Model) { s.Chat.NewCallID = func() string { return "chatcmpl-tool-0" } },
+	"no auto":    func(s *Settings, _ *chattest.Model) { s.Chat.Tools = "hermes" },
+	"harmony":    func(s *Settings, _ *chattest.Model) { s.Chat.Reasoning, s.Chat.Tools = "openai_gptoss", "openai" },
+	"auto tools": func(s *Settings, _ *chattest.Model) { s.Chat.AutoToolChoice = true },
+	"fixed ids":  func(s *Settings, _ *chattest.Model) { s.Chat.NewCallID = func() string { return "chatcmpl-tool-0" } },
 	"stop token": func(_ *Settings, m *chattest.Model) {
 		say := m.Say
 		m.Say = func(r engine.Request, i int) chattest.Script {

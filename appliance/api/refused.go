@@ -22,9 +22,6 @@ var (
 
 // refused answer 501 with the reason; another method is a 405, as it is with vLLM.
 var refused = []refusedRoute{
-	{"/v1/responses", byPost, "responses are not stored here"},
-	{"/v1/responses/:id", byGet, "responses are not stored here"},
-	{"/v1/responses/:id/cancel", byPost, "responses are not stored here"},
 	{"/v1/embeddings", byPost, poolingOnly}, {"/pooling", byPost, poolingOnly}, {"/v2/embed", byPost, poolingOnly},
 	{"/classify", byPost, poolingOnly}, {"/score", byPost, poolingOnly}, {"/v1/score", byPost, poolingOnly},
 	{"/rerank", byPost, poolingOnly}, {"/v1/rerank", byPost, poolingOnly}, {"/v2/rerank", byPost, poolingOnly},

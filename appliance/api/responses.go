@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"net/http"
 	"strings"
 
@@ -27,10 +28,84 @@ func (s *Server) responses(c echo.Context, svc *chat.Service) error {
 	if err != nil {
 		return err
 	}
+	if r.Background {
+		return chat.Errorf(chat.Invalid, "background", "`background` is not supported: this server stores no responses. Leave the field out, and read the reply or its stream.")
+	}
 	if r.Previous != "" {
 		return c.JSONBlob(openai.ResponseNotFound(r.Previous))
 	}
-	return s.generate(c, svc, job{r, &r.Ask, &r.Wire, "resp_"})
+	r.Store = false
+	if err := r.Resolve(nil, nil); err != nil {
+		return err
+	}
+	return s.respond(c, svc, r)
+}
+
+// respond runs a request in the foreground.
+func (s *Server) respond(c echo.Context, svc *chat.Service, r *openai.ResponsesRequest) error {
+	ctx, j := c.Request().Context(), job{nil, &r.Ask, &r.Wire, "resp_"}
+	r.Ask.ID = s.replyID(c, j)
+	run, ended, err := s.start(ctx, c, svc, j)
+	if err != nil {
+		return err
+	}
+	defer ended()
+	decode := s.decoder(c, svc, run)
+	if r.Wire.Stream {
+		return s.streamResponse(ctx, c, run, r.Events(run, decode))
+	}
+	reply := r.Whole(run, decode)
+	for {
+		deltas, err := run.Next(ctx)
+		if err != nil {
+			return err
+		}
+		if deltas == nil {
+			reply.End(nil)
+			return c.JSONBlob(http.StatusOK, reply.Final())
+		}
+		for _, d := range deltas {
+			reply.Add(nil, d)
+		}
+	}
+}
+
+// decoder is the text of tokens of a run.
+func (s *Server) decoder(c echo.Context, svc *chat.Service, run *chat.Run) func([]int32) string {
+	set := &settings(c).Chat
+	return func(ids []int32) string {
+		text, _ := svc.Detokenize(run.Model, ids, set) // ids that the service itself has made
+		return text
+	}
+}
+
+// streamResponse writes the events. Until the first delta an error has a status of
+// its own; one after that ends the response as failed.
+func (s *Server) streamResponse(ctx context.Context, c echo.Context, run *chat.Run, reply *openai.ResponsesReply) error {
+	deltas, err := run.Next(ctx)
+	if err != nil {
+		return err
+	}
+	w := s.openStream(c)
+	buf := reply.Begin(nil)
+	for ; deltas != nil && err == nil; deltas, err = run.Next(ctx) {
+		for _, d := range deltas {
+			buf = reply.Add(buf, d)
+		}
+		if err := s.flush(w, buf); err != nil {
+			return err
+		}
+		buf = buf[:0]
+	}
+	if err == nil {
+		return s.flush(w, reply.End(buf))
+	}
+	e := chat.AsError(err)
+	s.explain(c, e)
+	if e.Kind == chat.Gone {
+		return nil
+	}
+	return s.flush(w, reply.Fail(buf, e))
 }
 
 // storedResponse is one that was asked for by its id.

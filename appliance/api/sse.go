@@ -20,12 +20,7 @@ func (s *Server) stream(c echo.Context, run *chat.Run, to openai.Stream) error {
 	if err != nil {
 		return err
 	}
-	w := c.Response()
-	h := w.Header()
-	h.Set(echo.HeaderContentType, eventStream)
-	h.Set(echo.HeaderCacheControl, "no-cache")
-	h.Set("X-Accel-Buffering", "no")
-	w.WriteHeader(http.StatusOK)
+	w := s.openStream(c)
 	buf := to.Begin(nil)
 	for ; deltas != nil && err == nil; deltas, err = run.Next(ctx) {
 		for _, d := range deltas {
@@ -40,6 +35,17 @@ func (s *Server) stream(c echo.Context, run *chat.Run, to openai.Stream) error {
 		return err
 	}
 	return s.flush(w, to.End(buf))
+}
+
+// openStream writes the head of a stream.
+func (s *Server) openStream(c echo.Context) *echo.Response {
+	w := c.Response()
+	h := w.Header()
+	h.Set(echo.HeaderContentType, eventStream)
+	h.Set(echo.HeaderCacheControl, "no-cache")
+	h.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	return w
 }
 
 // flush sends what is in buf now, to a client that still takes something.

@@ -16,6 +16,7 @@ type Ask struct {
 	ToolName      string // the function that is named
 	OneCall       bool   // parallel_tool_calls false
 	HideReasoning bool   // include_reasoning false
+	InOrder       bool   // deltas tell Said, usage counts tokens of thoughts
 
 	Structure *Structure // what the reply must be; nil: anything
 

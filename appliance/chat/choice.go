@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	"vapp.dev/appliance/chat/dialect"
 	"vapp.dev/engine"
 )
 
@@ -26,7 +27,9 @@ type choice struct {
 	cached    int
 	chars     int // of text so far, what is held back included
 	done      bool
-	speech    *speech // nil: all of it is text
+	speech    *speech         // nil: all of it is text
+	order     *order          // nil: nobody asks for it
+	size      func(int32) int // bytes of a token, where there is an order
 }
 
 // choice makes the pipeline of one stream.
@@ -44,6 +47,10 @@ func (s *Service) choice(r *Request, run *Run, prompt int, st *engine.Stream) (*
 		include:   a.IncludeStop,
 		minTokens: a.MinTokens,
 		discard:   p.output == 0,
+	}
+	if a.InOrder {
+		c.order = &order{}
+		c.size = func(id int32) int { return len(s.cfg.Vocabulary.TokenBytes(id)) }
 	}
 	if a.Echo && a.Chat == nil {
 		c.prefix, c.echoed = p.text, a.Logprobs != nil
@@ -134,13 +141,20 @@ func (c *choice) ofPrompt(list []engine.Logprob) []TokenLogprob {
 
 // token takes one event: its token, and the end if it is the last.
 func (c *choice) token(ev engine.Event, d *Delta) {
+	markup := c.speech.marker(ev.Token) != ""
+	defer c.order.after(d, len(d.Said), markup)
 	if ev.Token >= 0 {
 		c.tokens++
 		d.Tokens = append(d.Tokens, ev.Token)
+		var told *TokenLogprob
 		if ev.Logprob != nil {
 			l := tokenLogprob(*ev.Logprob, c.text)
 			l.Offset = c.chars
 			d.Logprobs = append(d.Logprobs, l)
+			told = &l
+		}
+		if c.order != nil {
+			c.order.before(c.speech.thinking(), markup, c.size(ev.Token), told)
 		}
 		if ev.Finish != engine.FinishStop || c.include {
 			if c.decode(d, ev.Token) {
@@ -180,9 +194,12 @@ func (c *choice) decode(d *Delta, id int32) (stopped bool) {
 func (c *choice) give(d *Delta, text string) {
 	if c.speech == nil {
 		d.Text += text
+		if text != "" {
+			c.order.say(d, Said{Kind: dialect.Content, Text: text})
+		}
 		return
 	}
-	c.speech.take(d, text)
+	c.speech.take(d, text, c.order)
 }
 
 // write passes text through the scanner and reports that a stop string ended it.
@@ -204,7 +221,7 @@ func (c *choice) write(d *Delta, text string) bool {
 func (c *choice) end(d Delta, finish string, stop any) Delta {
 	c.done = true
 	if c.speech != nil {
-		finish = c.speech.end(&d, finish)
+		finish = c.speech.end(&d, finish, c.order)
 	}
 	d.Finish, d.Stop = finish, stop
 	return d

@@ -16,6 +16,8 @@ type Run struct {
 	Role    string // of the reply
 	Lead    string // chat with echo: what comes before the reply's text
 	Prompts []Prompted
+	// Sampling is what the layers came to, before it is checked.
+	Sampling Sampling
 
 	grammar    *grammar.Grammar // what the replies follow; nil: nothing
 	choices    []*choice
@@ -34,6 +36,7 @@ type Delta struct {
 	Reasoning string // where the settings name a parser for it
 	Text      string
 	Calls     []CallDelta    // likewise, in the order in which they were made
+	Said      []Said         // all of it in its order, when asked for
 	Tokens    []int32        // generated, the final stop token included
 	Logprobs  []TokenLogprob // when asked for; with echo the prompt's come first
 	Finish    string         // "" while it goes on; stop, length, tool_calls, abort
@@ -46,6 +49,7 @@ type Delta struct {
 type Usage struct {
 	Prompt, Completion int
 	Cached             int  // prompt tokens from the prefix cache
+	Reasoning          int  // generated tokens of thoughts, where the request asked for the order
 	TellCached         bool // the server tells them
 }
 
@@ -212,6 +216,9 @@ func (r *Run) Usage() Usage {
 	cached := make([]int, len(r.Prompts))
 	for _, c := range r.choices {
 		u.Completion += c.tokens
+		if c.order != nil {
+			u.Reasoning += c.order.thought
+		}
 		cached[c.prompt] = max(cached[c.prompt], c.cached)
 	}
 	for _, n := range cached {

@@ -119,7 +119,7 @@ func (s *Service) Now() time.Time { return s.cfg.Now() }
 // caller reads the Run to its end or closes it; when ctx ends the choices are
 // cancelled.
 func (s *Service) Start(ctx context.Context, r *Request) (*Run, error) {
-	run := &Run{ID: r.ask.ID, Model: r.model, Created: s.cfg.Now().Unix(), Role: "assistant", tellCached: r.settings.PromptTokensDetails}
+	run := &Run{ID: r.ask.ID, Model: r.model, Created: s.cfg.Now().Unix(), Role: "assistant", tellCached: r.settings.PromptTokensDetails, Sampling: s.layered(r)}
 	if err := s.prompts(ctx, r, run); err != nil {
 		return nil, AsError(err)
 	}

@@ -64,19 +64,22 @@ func (s *speech) marker(id int32) string {
 	return s.marks[id]
 }
 
+// thinking says that what comes next is read as a thought.
+func (s *speech) thinking() bool { return s != nil && s.parser.Thinking() }
+
 // put says that a marker goes into the stop scanner next.
 func (s *speech) put(marker string) { s.at = append(s.at, spot{s.written, marker}) }
 
 // take parses text that came out of the stop scanner. Of a marker that a stop
 // string has cut nothing is shown.
-func (s *speech) take(d *Delta, text string) {
+func (s *speech) take(d *Delta, text string, o *order) {
 	for text != "" {
 		if len(s.at) == 0 || s.at[0].from > s.released {
 			n := len(text)
 			if len(s.at) > 0 {
 				n = min(n, s.at[0].from-s.released)
 			}
-			d.add(s.parser.Feed(text[:n]))
+			d.add(s.parser.Feed(text[:n]), o)
 			s.released, text = s.released+n, text[n:]
 			continue
 		}
@@ -84,7 +87,7 @@ func (s *speech) take(d *Delta, text string) {
 		n := min(len(text), len(m)-len(s.part))
 		s.part, text = s.part+text[:n], text[n:]
 		if len(s.part) == len(m) {
-			d.add(s.parser.Mark(m))
+			d.add(s.parser.Mark(m), o)
 			s.released += len(m)
 			s.at, s.part = s.at[1:], ""
 		}
@@ -92,22 +95,27 @@ func (s *speech) take(d *Delta, text string) {
 }
 
 // end closes what the reply left open and returns the finish_reason.
-func (s *speech) end(d *Delta, finish string) string {
+func (s *speech) end(d *Delta, finish string, o *order) string {
 	last, finish := s.parser.Finish(finish)
-	d.add(last)
+	d.add(last, o)
 	return finish
 }
 
 // add joins what a parser said.
-func (d *Delta) add(said []dialect.Delta) {
+func (d *Delta) add(said []dialect.Delta, o *order) {
 	for _, x := range said {
+		run := Said{Kind: x.Kind, Text: x.Text}
+		if x.Kind == dialect.ToolCall {
+			run = Said{Kind: x.Kind, Call: CallDelta{Index: x.Index, ID: x.ID, Name: x.Name, Arguments: x.Text}}
+		}
+		o.say(d, run)
 		switch x.Kind {
 		case dialect.Reasoning:
 			d.Reasoning += x.Text
 		case dialect.Content:
 			d.Text += x.Text
 		case dialect.ToolCall:
-			d.Calls = addCall(d.Calls, CallDelta{Index: x.Index, ID: x.ID, Name: x.Name, Arguments: x.Text})
+			d.Calls = addCall(d.Calls, run.Call)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"strconv"
 	"strings"
@@ -10,24 +11,19 @@ import (
 
 func itoa(i int) string { return strconv.Itoa(i) }
 
-// responseInput reads a text, or items. Items of an assistant that follow one
-// another (reasoning, message, calls) are one turn.
-func responseInput(f *fields, c *chat.Conversation) {
+// responseInput reads a text, or items.
+func responseInput(f *fields, r *ResponsesRequest) {
 	v, ok := f.get("input")
 	switch {
 	case !ok:
 		f.fail(malformed("input", "Field required: `input`."))
 	case v[0] == '"':
-		c.Messages = append(c.Messages, chat.Message{Role: "user", Text: f.str("input"), HasContent: true})
+		text := f.str("input")
+		r.input = []json.RawMessage{encode(map[string]any{
+			"type": "message", "role": "user", "content": []outputPart{{Type: "input_text", Text: text}},
+		})}
 	case v[0] == '[':
-		list := f.list("input")
-		for i, raw := range list {
-			if bad := responseItem(c, "input."+itoa(i), raw); bad != nil {
-				f.fail(bad)
-				return
-			}
-		}
-		if f.err == nil && len(list) == 0 {
+		if r.input = f.list("input"); f.err == nil && len(r.input) == 0 && r.Previous == "" {
 			f.fail(malformed("input", "`input` must be a string or an array of at least one item."))
 		}
 	default:
@@ -35,7 +31,72 @@ func responseInput(f *fields, c *chat.Conversation) {
 	}
 }
 
+// Resolve makes the messages of the request: the instructions, the items that came
+// before, the request's own. find knows items by their id, nil where none are
+// stored. Its errors are *chat.Error.
+func (r *ResponsesRequest) Resolve(before []json.RawMessage, find func(id string) (json.RawMessage, error)) error {
+	c := r.Ask.Chat
+	c.Messages = nil
+	if r.instructions != "" {
+		c.Messages = append(c.Messages, chat.Message{Role: "system", Text: r.instructions, HasContent: true})
+	}
+	for i, raw := range before {
+		if bad := responseItem(c, "previous."+itoa(i), raw); bad != nil {
+			return bad
+		}
+	}
+	for i, raw := range r.input {
+		at := "input." + itoa(i)
+		id, bad := referred(at, raw)
+		if bad != nil {
+			return bad
+		}
+		if id != "" {
+			if find == nil {
+				return chat.Errorf(chat.Invalid, "input", "`%s`: this server stores no items to refer to. Give the item itself.", at)
+			}
+			found, err := find(id)
+			if err != nil {
+				return err
+			}
+			raw, r.input[i] = found, found
+		}
+		if bad := responseItem(c, at, raw); bad != nil {
+			return bad
+		}
+	}
+	if len(c.Messages) == 0 {
+		return malformed("input", "`input` holds nothing that a model could answer.")
+	}
+	return nil
+}
+
+// referred is the id that an item refers to, "" for an item itself.
+func referred(at string, raw json.RawMessage) (string, *chat.Error) {
+	obj, ok := object(raw)
+	if !ok {
+		return "", malformed(at, "`%s` must be an object.", at)
+	}
+	f := newFields(at+".", obj)
+	switch kind := f.str("type"); {
+	case f.err != nil:
+		return "", f.err
+	case kind != "item_reference" && (kind != "" || f.has("role") || !f.has("id")):
+		return "", nil
+	}
+	id := f.str("id")
+	if f.err == nil && id == "" {
+		f.fail(malformed(at+".id", "Field required: `%s.id`.", at))
+	}
+	if f.err != nil {
+		return "", f.err
+	}
+	return id, nil
+}
+
 // assistant is the turn that goes on, or a new one where it has ended already.
+// Items of an assistant that follow one another (reasoning, message, calls) are
+// one turn.
 func assistant(c *chat.Conversation, ended func(*chat.Message) bool) *chat.Message {
 	if n := len(c.Messages); n > 0 && c.Messages[n-1].Role == "assistant" && !ended(&c.Messages[n-1]) {
 		return &c.Messages[n-1]
@@ -55,14 +116,15 @@ func responseItem(c *chat.Conversation, at string, raw json.RawMessage) *chat.Er
 	switch kind := f.str("type"); {
 	case f.err != nil:
 	case kind == "message" || kind == "":
-		return responseMessage(c, at, f)
+		responseMessage(c, f)
 	case kind == "reasoning":
-		thought := responseThought(f)
-		m := assistant(c, spoken)
-		if m.Reasoning != nil {
-			thought = *m.Reasoning + thought
+		if thought := responseThought(f); thought != "" {
+			m := assistant(c, spoken)
+			if m.Reasoning != nil {
+				thought = *m.Reasoning + thought
+			}
+			m.Reasoning = &thought
 		}
-		m.Reasoning = &thought
 	case kind == "function_call":
 		call := chat.ToolCall{ID: f.str("call_id"), Name: f.str("name"), Arguments: f.str("arguments")}
 		if f.err == nil && (call.Name == "" || call.ID == "") {
@@ -71,62 +133,101 @@ func responseItem(c *chat.Conversation, at string, raw json.RawMessage) *chat.Er
 		m := assistant(c, func(*chat.Message) bool { return false })
 		m.ToolCalls = append(m.ToolCalls, call)
 	case kind == "function_call_output":
-		m := chat.Message{Role: "tool", ToolCallID: f.str("call_id"), HasContent: true}
-		m.Text = responseOutput(f)
+		m := chat.Message{Role: "tool", ToolCallID: f.str("call_id"), HasContent: true, Text: responseOutput(f)}
+		if f.err == nil && m.ToolCallID == "" {
+			f.fail(malformed(at+".call_id", "Field required: `%s.call_id`.", at))
+		}
+		m.Name = calledName(c, m.ToolCallID)
 		c.Messages = append(c.Messages, m)
-	case kind == "item_reference":
-		f.fail(chat.Errorf(chat.Invalid, "input", "`%s`: this server stores no items to refer to. Give the item itself.", at))
 	default:
-		f.fail(malformed(at+".type", "`%s.type`: %q is not an item that this server takes: message, reasoning, function_call, function_call_output.", at, kind))
+		f.fail(malformed(at+".type", "`%s.type`: %q is not an item that this server takes: message, reasoning, function_call, function_call_output, item_reference.", at, kind))
 	}
 	return f.err
 }
 
+// calledName is the function of a call; templates of some models name it in the
+// tool's answer.
+func calledName(c *chat.Conversation, id string) string {
+	for i := len(c.Messages) - 1; i >= 0; i-- {
+		for _, call := range c.Messages[i].ToolCalls {
+			if call.ID == id {
+				return call.Name
+			}
+		}
+	}
+	return ""
+}
+
 // responseMessage reads a turn as chats have it.
-func responseMessage(c *chat.Conversation, at string, f *fields) *chat.Error {
+func responseMessage(c *chat.Conversation, f *fields) {
 	var m chat.Message
 	m.Role = f.str("role")
 	if f.err == nil && m.Role == "" {
-		f.fail(malformed(at+".role", "Field required: `%s.role`.", at))
+		f.fail(malformed(f.at+"role", "Field required: `%srole`.", f.at))
 	}
 	content(f, &m)
 	if f.err != nil {
-		return f.err
+		return
 	}
 	if len(m.Parts) == 1 {
 		m.Text, m.Parts = m.Parts[0].Text, nil
 	}
 	if m.Role != "assistant" {
 		c.Messages = append(c.Messages, m)
-		return nil
+		return
 	}
 	turn := assistant(c, spoken)
 	turn.Text, turn.Parts, turn.HasContent = m.Text, m.Parts, m.HasContent
-	return nil
 }
 
-// responseThought is the text of a reasoning item, else of its summary.
+// sealPrefix begins the encrypted_content of this server's own reasoning items. It
+// hides nothing, the text stands beside it: it is for clients that keep only that.
+const sealPrefix = "vapp1."
+
+func seal(text string) *string {
+	s := sealPrefix + base64.RawURLEncoding.EncodeToString([]byte(text))
+	return &s
+}
+
+// responseThought is the text of a reasoning item: its content, what was sealed, or
+// else its summary.
 func responseThought(f *fields) string {
-	for _, field := range []string{"content", "summary"} {
-		var texts []string
-		for i, raw := range f.list(field) {
-			at := f.at + field + "." + itoa(i)
-			obj, ok := object(raw)
-			if !ok {
-				f.fail(malformed(at, "`%s` must be an object.", at))
-				return ""
-			}
-			p := newFields(at+".", obj)
-			texts = append(texts, p.str("text"))
-			if p.err != nil {
-				f.fail(p.err)
-			}
+	if text, is := thoughtParts(f, "content"); is || f.err != nil {
+		return text
+	}
+	if code, is := strings.CutPrefix(f.str("encrypted_content"), sealPrefix); is {
+		b, err := base64.RawURLEncoding.DecodeString(code)
+		if err != nil {
+			f.fail(malformed(f.at+"encrypted_content", "`%sencrypted_content` was cut or changed since this server wrote it.", f.at))
 		}
-		if texts != nil {
-			return strings.Join(texts, "")
-		}
+		return strings.ToValidUTF8(string(b), "\ufffd")
+	}
+	if text, is := thoughtParts(f, "summary"); is || f.err != nil {
+		return text
+	}
+	if f.has("encrypted_content") {
+		f.fail(chat.Errorf(chat.Invalid, "input", "`%sencrypted_content` is of another server, and there is neither content nor summary: leave the item out.", f.at))
 	}
 	return ""
+}
+
+// thoughtParts joins the texts of a list of parts, if there are any.
+func thoughtParts(f *fields, field string) (text string, is bool) {
+	list := f.list(field)
+	var b strings.Builder
+	for i, raw := range list {
+		at := f.at + field + "." + itoa(i)
+		obj, ok := object(raw)
+		if !ok {
+			f.fail(malformed(at, "`%s` must be an object.", at))
+			break
+		}
+		p := newFields(at+".", obj)
+		if b.WriteString(p.str("text")); p.err != nil {
+			f.fail(p.err)
+		}
+	}
+	return b.String(), len(list) > 0
 }
 
 // responseOutput is what a tool has answered: a text, or parts joined by line

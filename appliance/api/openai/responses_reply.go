@@ -1,167 +1,271 @@
 package openai
 
 import (
-	"encoding/json"
-	"net/http"
 	"strings"
 
 	"vapp.dev/appliance/chat"
+	"vapp.dev/appliance/chat/dialect"
 )
 
-// response is the object that a reply is, and that events carry.
-type response struct {
-	ID         string            `json:"id"`
-	Object     string            `json:"object"`
-	CreatedAt  int64             `json:"created_at"`
-	Status     string            `json:"status"`
-	Background bool              `json:"background"`
-	Error      *responseError    `json:"error"`
-	Incomplete *responseCut      `json:"incomplete_details"`
-	Model      string            `json:"model"`
-	Output     []json.RawMessage `json:"output"`
-	Previous   *string           `json:"previous_response_id"`
-	Store      bool              `json:"store"`
-	Usage      *responseUsage    `json:"usage"`
-	responseEcho
+// ResponsesReply makes the items of one response from what its run says, and the
+// events that a stream tells of them: the same items either way. One goroutine
+// uses it.
+type ResponsesReply struct {
+	run    *chat.Run
+	r      *ResponsesRequest
+	decode func([]int32) string
+	quiet  bool // nobody reads events
+	seq    int
+
+	items  []outputItem // the last one is open while kind is set
+	kind   dialect.Kind // of the open item
+	call   int          // index of the open call
+	text   strings.Builder
+	lps    []chatLogprob
+	tokens []int32
+	finish string
+	failed *responseError
+	left   bool // cancelled
 }
 
-type responseError struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
+// Events starts a reply that is streamed; decode is the text of tokens.
+func (r *ResponsesRequest) Events(run *chat.Run, decode func([]int32) string) *ResponsesReply {
+	return &ResponsesReply{run: run, r: r, decode: decode}
 }
 
-type responseCut struct {
-	Reason string `json:"reason"`
+// Whole starts a reply whose object is all that is wanted.
+func (r *ResponsesRequest) Whole(run *chat.Run, decode func([]int32) string) *ResponsesReply {
+	return &ResponsesReply{run: run, r: r, decode: decode, quiet: true}
 }
 
-type responseUsage struct {
-	Input         int            `json:"input_tokens"`
-	InputDetails  map[string]int `json:"input_tokens_details"`
-	Output        int            `json:"output_tokens"`
-	OutputDetails map[string]int `json:"output_tokens_details"`
-	Total         int            `json:"total_tokens"`
+// responseEvent is an event about the response or about one item. Sequence and Type
+// are its own.
+type responseEvent struct {
+	Type         string         `json:"type"`
+	Sequence     int            `json:"sequence_number"`
+	Response     *response      `json:"response,omitempty"`
+	ItemID       string         `json:"item_id,omitempty"`
+	OutputIndex  *int           `json:"output_index,omitempty"`
+	ContentIndex *int           `json:"content_index,omitempty"`
+	Item         *outputItem    `json:"item,omitempty"`
+	Part         *outputPart    `json:"part,omitempty"`
+	Delta        *string        `json:"delta,omitempty"`
+	Text         *string        `json:"text,omitempty"`
+	Name         string         `json:"name,omitempty"`
+	Arguments    *string        `json:"arguments,omitempty"`
+	Logprobs     *[]chatLogprob `json:"logprobs,omitempty"`
 }
 
-// outputItem is a message, a thought or a call.
-type outputItem struct {
-	Type      string       `json:"type"`
-	ID        string       `json:"id"`
-	CallID    string       `json:"call_id,omitempty"`
-	Name      string       `json:"name,omitempty"`
-	Arguments *string      `json:"arguments,omitempty"`
-	Role      string       `json:"role,omitempty"`
-	Status    string       `json:"status,omitempty"`
-	Content   []outputPart `json:"content,omitzero"`
-	Summary   []outputPart `json:"summary,omitzero"`
-}
-
-type outputPart struct {
-	Type        string        `json:"type"`
-	Text        string        `json:"text"`
-	Annotations []struct{}    `json:"annotations,omitzero"`
-	Logprobs    []chatLogprob `json:"logprobs,omitzero"`
-}
-
-// textPart is text of a message; a client that asks for no logprobs gets an empty
-// list.
-func textPart(text string, l *chatLogprobList) outputPart {
-	p := outputPart{Type: "output_text", Text: text, Annotations: []struct{}{}, Logprobs: []chatLogprob{}}
-	if l != nil {
-		p.Logprobs = append(p.Logprobs, l.Content...)
+func (s *ResponsesReply) event(buf []byte, kind string, e responseEvent) []byte {
+	if s.quiet {
+		return buf
 	}
-	return p
+	e.Type, e.Sequence = "response."+kind, s.seq
+	s.seq++
+	buf = append(append(append(buf, "event: "...), e.Type...), "\ndata: "...)
+	return append(append(buf, encode(e)...), '\n', '\n')
 }
 
-// itemID names item i of a response.
-func itemID(prefix, response string, i int) string {
-	return prefix + strings.TrimPrefix(response, "resp_") + "_" + itoa(i)
-}
-
-func messageItem(id string, part ...outputPart) outputItem {
-	return outputItem{Type: "message", ID: id, Role: "assistant", Status: "completed", Content: append([]outputPart{}, part...)}
-}
-
-func reasoningItem(id string, part ...outputPart) outputItem {
-	return outputItem{Type: "reasoning", ID: id, Content: append([]outputPart{}, part...), Summary: []outputPart{}}
-}
-
-func callItem(id string, c chat.CallDelta) outputItem {
-	return outputItem{Type: "function_call", ID: id, CallID: c.ID, Name: c.Name, Arguments: &c.Arguments, Status: "completed"}
-}
-
-// object is a response that has not said anything yet.
-func (r *ResponsesRequest) object(run *chat.Run) response {
-	return response{
-		ID: run.ID, Object: "response", CreatedAt: run.Created, Status: "in_progress", Model: run.Model,
-		Output: []json.RawMessage{}, responseEcho: r.echo,
+// about is an event about the open item; parts have an index of their own.
+func (s *ResponsesReply) about(buf []byte, kind string, e responseEvent) []byte {
+	i, none := len(s.items)-1, 0
+	e.ItemID, e.OutputIndex = s.items[i].ID, &i
+	if s.kind != dialect.ToolCall {
+		e.ContentIndex = &none
 	}
+	return s.event(buf, kind, e)
 }
 
-// finish fills in how it ended; the item that max_tokens cut is incomplete too.
-func (o *response) finish(run *chat.Run, reason string, items []outputItem) {
-	switch o.Status = "completed"; reason {
-	case "length":
-		o.Status, o.Incomplete = "incomplete", &responseCut{"max_output_tokens"}
-		if n := len(items); n > 0 && items[n-1].Status != "" {
-			items[n-1].Status = "incomplete"
+// whole is an event that carries the open item.
+func (s *ResponsesReply) whole(buf []byte, kind string) []byte {
+	i := len(s.items) - 1
+	item := s.items[i]
+	return s.event(buf, kind, responseEvent{OutputIndex: &i, Item: &item})
+}
+
+// Begin says that the response exists, and of one in the background that it waits.
+func (s *ResponsesReply) Begin(buf []byte) []byte {
+	if !s.r.Background {
+		return s.Started(s.event(buf, "created", responseEvent{Response: s.object("in_progress")}))
+	}
+	queued := s.object("queued")
+	buf = s.event(buf, "created", responseEvent{Response: queued})
+	return s.event(buf, "queued", responseEvent{Response: queued})
+}
+
+// Started says that the model works on it.
+func (s *ResponsesReply) Started(buf []byte) []byte {
+	return s.event(buf, "in_progress", responseEvent{Response: s.object("in_progress")})
+}
+
+// Add takes one delta.
+func (s *ResponsesReply) Add(buf []byte, d chat.Delta) []byte {
+	if s.r.messages {
+		s.tokens = append(s.tokens, d.Tokens...)
+	}
+	for _, said := range d.Said {
+		buf = s.say(buf, said)
+	}
+	if d.Finish != "" {
+		s.finish = d.Finish
+	}
+	return buf
+}
+
+// Deltas of each kind of item.
+var deltaEvents = map[dialect.Kind]string{
+	dialect.Reasoning: "reasoning_text.delta", dialect.Content: "output_text.delta", dialect.ToolCall: "function_call_arguments.delta",
+}
+
+func (s *ResponsesReply) say(buf []byte, said chat.Said) []byte {
+	if s.kind != said.Kind || s.kind == dialect.ToolCall && s.call != said.Call.Index {
+		buf = s.open(s.close(buf), said)
+	}
+	text, e := said.Text, responseEvent{}
+	switch said.Kind {
+	case dialect.ToolCall:
+		text = said.Call.Arguments
+	case dialect.Content:
+		list := []chatLogprob{}
+		if l := s.r.Wire.chat(said.Logprobs); l != nil {
+			list = l.Content
+			s.lps = append(s.lps, list...)
 		}
-	case "abort":
-		o.Status, o.Error = "failed", &responseError{"server_error", "The server ended the reply before the model did."}
+		e.Logprobs = &list
 	}
-	for _, item := range items {
-		o.Output = append(o.Output, encode(item))
+	if text == "" {
+		return buf
 	}
-	u := run.Usage()
-	o.Usage = &responseUsage{
-		Input: u.Prompt, InputDetails: map[string]int{"cached_tokens": 0},
-		Output: u.Completion, OutputDetails: map[string]int{"reasoning_tokens": 0}, Total: u.Prompt + u.Completion,
-	}
-	if u.TellCached {
-		o.Usage.InputDetails["cached_tokens"] = u.Cached
-	}
+	s.text.WriteString(text)
+	e.Delta = &text
+	return s.about(buf, deltaEvents[said.Kind], e)
 }
 
-// Reply is the body of a whole reply.
-func (r *ResponsesRequest) Reply(run *chat.Run, replies []chat.Reply) []byte {
-	said := replies[0]
-	var items []outputItem
-	id := func(prefix string) string { return itemID(prefix, run.ID, len(items)) }
-	if said.Reasoning != "" {
-		items = append(items, reasoningItem(id("rs_"), outputPart{Type: "reasoning_text", Text: said.Reasoning}))
+// open begins an item.
+func (s *ResponsesReply) open(buf []byte, said chat.Said) []byte {
+	s.kind, s.call = said.Kind, said.Call.Index
+	id := func(prefix string) string { return itemID(prefix, s.run.ID, itoa(len(s.items))) }
+	switch said.Kind {
+	case dialect.Reasoning:
+		s.items = append(s.items, reasoningItem(id("rs_")))
+		buf = s.whole(buf, "output_item.added")
+		return s.about(buf, "reasoning_part.added", responseEvent{Part: &outputPart{Type: "reasoning_text"}})
+	case dialect.Content:
+		s.items = append(s.items, messageItem(id("msg_")))
+		part := textPart("", nil)
+		buf = s.whole(buf, "output_item.added")
+		return s.about(buf, "content_part.added", responseEvent{Part: &part})
 	}
-	if said.Text != "" {
-		items = append(items, messageItem(id("msg_"), textPart(said.Text, r.Wire.chat(said.Logprobs))))
-	}
-	for _, c := range said.Calls {
-		items = append(items, callItem(id("fc_"), c))
-	}
-	out := r.object(run)
-	out.finish(run, said.Finish, items)
-	return encode(out)
+	s.items = append(s.items, callItem(id("fc_"), said.Call))
+	return s.whole(buf, "output_item.added")
 }
 
-// ResponseNotFound is the body of an error about an id that is not stored.
-func ResponseNotFound(id string) (int, []byte) {
-	return http.StatusNotFound, ErrorOf(http.StatusNotFound, "invalid_request_error", "response_id", "Response with id '"+id+"' not found.")
-}
-
-// ResponsesError is the body of an error of these routes: one about the prompt's
-// length is about input.
-func ResponsesError(e *chat.Error) []byte {
-	if e.Kind == chat.TooLong {
-		return ErrorOf(http.StatusBadRequest, "invalid_request_error", "input", e.Message)
+// close ends the open item.
+func (s *ResponsesReply) close(buf []byte) []byte {
+	if s.kind == 0 {
+		return buf
 	}
-	return Error(e)
+	text, item := s.text.String(), &s.items[len(s.items)-1]
+	s.text.Reset()
+	if item.Status != "" {
+		item.Status = "completed"
+		if s.finish == "length" || s.finish == "abort" || s.failed != nil || s.left {
+			item.Status = "incomplete"
+		}
+	}
+	switch s.kind {
+	case dialect.Content:
+		part := textPart(text, s.lps)
+		item.Content, s.lps = []outputPart{part}, nil
+		buf = s.about(buf, "output_text.done", responseEvent{Text: &text, Logprobs: &part.Logprobs})
+		buf = s.about(buf, "content_part.done", responseEvent{Part: &part})
+	case dialect.Reasoning:
+		part := outputPart{Type: "reasoning_text", Text: text}
+		if item.Content = []outputPart{part}; s.r.sealed {
+			item.Sealed = seal(text)
+		}
+		buf = s.about(buf, "reasoning_text.done", responseEvent{Text: &text})
+		buf = s.about(buf, "reasoning_part.done", responseEvent{Part: &part})
+	default:
+		item.Arguments = &text
+		buf = s.about(buf, "function_call_arguments.done", responseEvent{Name: item.Name, Arguments: &text})
+	}
+	s.kind = 0
+	return s.whole(buf, "output_item.done")
 }
 
-// ResponsesBroken ends a stream that had begun when an error came.
-func ResponsesBroken(e *chat.Error) []byte {
-	var whole ErrorBody
-	_ = json.Unmarshal(ResponsesError(e), &whole) // what this package has written
-	return append(append([]byte("event: error\ndata: "), encode(struct {
-		Type    string  `json:"type"`
-		Code    string  `json:"code"`
-		Message string  `json:"message"`
-		Param   *string `json:"param"`
-	}{"error", whole.Error.Type, whole.Error.Message, whole.Error.Param})...), '\n', '\n')
+// End closes the last item and tells the whole response.
+func (s *ResponsesReply) End(buf []byte) []byte {
+	if s.finish == "abort" && s.failed == nil && !s.left {
+		s.failed = &responseError{"server_error", "The server ended the reply before the model did."}
+	}
+	buf = s.close(buf)
+	o := s.final()
+	kind := o.Status
+	if s.left {
+		kind = "incomplete" // no event is named after a cancelled one
+	}
+	return s.event(buf, kind, responseEvent{Response: o})
+}
+
+// Fail ends a reply that an error broke; what had come stays in it.
+func (s *ResponsesReply) Fail(buf []byte, e *chat.Error) []byte {
+	s.failed = &responseError{"server_error", e.Message}
+	return s.End(buf)
+}
+
+// Cancel ends a reply that nobody wants any more.
+func (s *ResponsesReply) Cancel(buf []byte) []byte {
+	s.left = true
+	return s.End(buf)
+}
+
+// final is the response at its end.
+func (s *ResponsesReply) final() *response {
+	status := "completed"
+	switch {
+	case s.left:
+		status = "cancelled"
+	case s.failed != nil:
+		status = "failed"
+	case s.finish == "length":
+		status = "incomplete"
+	}
+	o := s.object(status)
+	o.Error, o.Usage = s.failed, responseUsageOf(s.run.Usage())
+	if status == "incomplete" {
+		o.Incomplete = &responseCut{"max_output_tokens"}
+	}
+	if s.r.messages {
+		read := s.run.Prompts[0].Tokens
+		o.InputRaw = []rawTokens{{"raw_message_tokens", s.decode(read), read}}
+		o.OutputRaw = []rawTokens{{"raw_message_tokens", s.decode(s.tokens), append([]int32{}, s.tokens...)}}
+	}
+	return o
+}
+
+// object is the response as it is now, with the items that are whole.
+func (s *ResponsesReply) object(status string) *response {
+	o := s.r.object(s.run, status)
+	whole := s.items
+	if s.kind != 0 {
+		whole = whole[:len(whole)-1]
+	}
+	o.Output = append(o.Output, whole...)
+	return &o
+}
+
+// Now is the response of the given status, queued or in_progress, as JSON.
+func (s *ResponsesReply) Now(status string) []byte { return encode(s.object(status)) }
+
+// Final is the response after End, Fail or Cancel, as JSON.
+func (s *ResponsesReply) Final() []byte { return encode(s.final()) }
+
+// Output are the items after the end, for storage.
+func (s *ResponsesReply) Output() []StoredItem {
+	out := make([]StoredItem, len(s.items))
+	for i, item := range s.items {
+		out[i] = StoredItem{item.ID, encode(item)}
+	}
+	return out
 }

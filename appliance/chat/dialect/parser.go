@@ -106,6 +106,13 @@ func (p *Parser) Feed(text string) []Delta {
 	return p.out.take()
 }
 
+// Thinking says that what comes next is part of a thought; of harmony only what
+// comes out tells.
+func (p *Parser) Thinking() bool {
+	t, is := p.scan.m.(*thinker)
+	return is && t.thought
+}
+
 // Mark takes a marker that came as one token.
 func (p *Parser) Mark(marker string) []Delta {
 	p.scan.mark(marker)
