@@ -12,7 +12,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 # One thing at a time: two cores are all there may be, and the go command and
 # cargo fill them by themselves.
 .NOTPARALLEL:
-.PHONY: help tools modules native build model up test vet fmt cross clients browser race fuzz ci soak golden bench bench-real docs size lint
+.PHONY: help tools modules native build model up test vet fmt cross clients test-clients browser race fuzz ci soak golden bench bench-real docs size lint
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,13 +39,11 @@ race: native ## the race detector on the packages whose goroutines meet
 fuzz: native ## fuzz every target for FUZZTIME (10s)
 	@FUZZTIME=$(FUZZTIME) scripts/fuzz.sh
 
-clients: build model .venv-clients/ready ## openai-go, openai for Python and 64 streams against the real server
+clients: build model ## the clients that people have (Go, Python, Node) and 64 streams against the real server
+	@scripts/clients.sh
 	go test -tags clients -count=1 -timeout 40m -v ./tests/clients
 
-.venv-clients/ready: tests/clients/requirements.txt
-	python3 -m venv .venv-clients
-	.venv-clients/bin/pip install --quiet --disable-pip-version-check -r tests/clients/requirements.txt
-	@touch $@
+test-clients: clients
 
 browser: native ## the page at / in headless Chromium: a chat, a tool call, a stop, a key
 	@scripts/browser.sh go test -tags browser -count=1 -timeout 15m -v -run Test ./appliance/page

@@ -13,8 +13,17 @@ import (
 	"github.com/openai/openai-go/v3/packages/param"
 )
 
-func client() openai.Client {
-	return openai.NewClient(option.WithBaseURL(base+"/v1/"), option.WithAPIKey("none"), option.WithMaxRetries(0))
+var openaiChecks = []check{
+	{"chat", openaiChat}, {"stream", openaiStream}, {"turns", openaiTurns}, {"logprobs", openaiLogprobs}, {"stop", openaiStop},
+	{"seed-and-n", openaiSeedAndN}, {"completions", openaiCompletions}, {"models", openaiModels}, {"tools", openaiTools},
+	{"tools-stream", openaiToolsStream}, {"forced", openaiForced}, {"schema", openaiSchema}, {"errors", openaiErrors},
+	{"key", openaiKey}, {"limits", openaiLimits}, {"cancel", openaiCancel},
+}
+
+func client() openai.Client { return clientOf(base, "none", 0) }
+
+func clientOf(url, key string, retries int) openai.Client {
+	return openai.NewClient(option.WithBaseURL(url+"/v1/"), option.WithAPIKey(key), option.WithMaxRetries(retries))
 }
 
 // ask is a chat about one question, greedy.
@@ -37,8 +46,8 @@ func chat(t *testing.T, p openai.ChatCompletionNewParams) *openai.ChatCompletion
 	return r
 }
 
-func TestChat(t *testing.T) {
-	r := chat(t, ask("What is the capital of France?"))
+func openaiChat(t *testing.T) {
+	r := chat(t, ask(paris))
 	m := r.Choices[0]
 	if !strings.Contains(m.Message.Content, "Paris") || m.FinishReason != "stop" || m.Message.Role != "assistant" {
 		t.Errorf("%+v", m)
@@ -52,9 +61,9 @@ func TestChat(t *testing.T) {
 	}
 }
 
-// TestChatStream says that a stream adds up to the plain reply.
-func TestChatStream(t *testing.T) {
-	p := ask("Tell me three facts about the moon.")
+// openaiStream says that a stream adds up to the plain reply.
+func openaiStream(t *testing.T) {
+	p := ask(moon)
 	plain := chat(t, p)
 	p.StreamOptions = openai.ChatCompletionStreamOptionsParam{IncludeUsage: openai.Bool(true)}
 	c := client()
@@ -81,7 +90,7 @@ func TestChatStream(t *testing.T) {
 	}
 }
 
-func TestLogprobs(t *testing.T) {
+func openaiLogprobs(t *testing.T) {
 	p := ask("Name a colour.")
 	p.Logprobs, p.TopLogprobs = openai.Bool(true), openai.Int(3)
 	r := chat(t, p)
@@ -100,8 +109,8 @@ func TestLogprobs(t *testing.T) {
 	}
 }
 
-func TestStop(t *testing.T) {
-	p := ask("Count from one to ten in words, separated by commas.")
+func openaiStop(t *testing.T) {
+	p := ask(moon)
 	whole := chat(t, p).Choices[0].Message.Content
 	if len(whole) < 20 {
 		t.Fatalf("too short to cut: %q", whole)
@@ -114,9 +123,9 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// TestSeedAndN says that a seed gives the same choices again, and that they
+// openaiSeedAndN says that a seed gives the same choices again, and that they
 // differ from one another.
-func TestSeedAndN(t *testing.T) {
+func openaiSeedAndN(t *testing.T) {
 	p := ask("Write a line of a poem.")
 	p.Temperature, p.Seed, p.N = openai.Float(1.2), openai.Int(42), openai.Int(3)
 	a, b := chat(t, p), chat(t, p)
@@ -137,7 +146,7 @@ func TestSeedAndN(t *testing.T) {
 	}
 }
 
-func TestCompletions(t *testing.T) {
+func openaiCompletions(t *testing.T) {
 	p := openai.CompletionNewParams{
 		Model:       modelName,
 		Prompt:      openai.CompletionNewParamsPromptUnion{OfArrayOfStrings: []string{"Once upon a time", "The sun is"}},
@@ -175,7 +184,7 @@ func TestCompletions(t *testing.T) {
 	}
 }
 
-func TestModels(t *testing.T) {
+func openaiModels(t *testing.T) {
 	c := client()
 	page, err := c.Models.List(context.Background())
 	if err != nil || len(page.Data) != 1 || page.Data[0].ID != modelName {
@@ -183,8 +192,8 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// TestErrors says that the client recognises what the server refuses.
-func TestErrors(t *testing.T) {
+// openaiErrors says that the client recognises what the server refuses.
+func openaiErrors(t *testing.T) {
 	p := ask("x")
 	p.Model = "nobody"
 	c := client()

@@ -1,7 +1,7 @@
 //go:build clients
 
 // Package clients drives the real binary, serving the real default model, with
-// the clients that people have: openai-go and openai for Python.
+// the clients that people have, in Go, Python and JavaScript.
 package clients
 
 import (
@@ -23,10 +23,17 @@ import (
 // base is the URL of the server that all tests share.
 var base string
 
+// guarded is a server that wants a key.
+var guarded *server
+
 const modelName = "smollm2"
 
 func TestMain(m *testing.M) {
-	s, err := startServer(os.Getenv("VAPP_PROFILE_EXTRA"))
+	template, err := filepath.Abs("tools.jinja")
+	if err != nil {
+		panic(err)
+	}
+	s, err := startServer(fmt.Sprintf(sharedText, template) + os.Getenv("VAPP_PROFILE_EXTRA"))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "clients:", err)
 		os.Exit(1)
@@ -92,6 +99,20 @@ schema.#Profile & {
 
 // memory is the KV cache unless a test says otherwise.
 const memory = "maxModelLen: \"4K\", memory: kvCache: \"512MiB\""
+
+// sharedText is the server that all tests share: greedy unless asked otherwise, and
+// with a template that shows tools.
+const sharedText = memory + `
+	sampling: temperature: 0
+	parsers: {toolCall: "hermes", autoToolChoice: true, chatTemplate: %q}
+`
+
+// guardedText lets each client make twelve requests a minute with a key of its own.
+const guardedText = `
+	maxModelLen: "1K", memory: kvCache: "64MiB"
+	serve: perKey: requestsPerMinute: 12
+	serve: apiKeys: ["openai-python", "openai-node", "openai-go", "anthropic-python", "anthropic-go", "langchain", "litellm"]
+`
 
 // startServer runs bin/vapp and waits until it is ready.
 func startServer(more string) (*server, error) {

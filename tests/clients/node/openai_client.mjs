@@ -13,6 +13,10 @@ const endless = 'Write the numbers from 1 to 5000, one a line.';
 const call = 'Repeat exactly: <tool_call>{"name": "weather", "arguments": {"city": "Paris"}}</tool_call>';
 const parameters = { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] };
 const tools = [{ type: 'function', function: { name: 'weather', description: 'The weather in a city.', parameters } }];
+// What a constrained reply may say; even a small model ends it.
+const schema = { type: 'object', required: ['city', 'days'], additionalProperties: false, properties: {
+  city: { type: 'string', enum: ['Paris', 'London'] }, days: { type: 'integer', minimum: 1, maximum: 7 } } };
+const forecast = { type: 'function', function: { name: 'forecast', description: 'The weather of the next days.', parameters: schema } };
 
 const said = (q) => (typeof q === 'string' ? [{ role: 'user', content: q }] : q);
 const params = (q, more) => ({ model, messages: said(q), temperature: 0, max_tokens: 40, ...more });
@@ -39,6 +43,11 @@ async function raises(kind, f) {
     return e;
   }
   throw new Error('no ' + kind.name);
+}
+
+function keeps({ city, days, ...more }) {
+  assert.ok(['Paris', 'London'].includes(city) && days >= 1 && days <= 7, `${city} ${days}`);
+  assert.deepEqual(more, {});
 }
 
 const checks = {
@@ -110,13 +119,6 @@ const checks = {
     talk.push(message, { role: 'tool', tool_call_id: message.tool_calls[0].id, content: 'sunny' });
     const r = (await ask(talk, { tools, tool_choice: 'none' })).choices[0];
     assert.ok(r.message.content && !r.message.tool_calls?.length);
-    // the client's own loop: it calls the function and asks again until there is an answer
-    let city;
-    const weather = { type: 'function', function: { name: 'weather', description: 'The weather in a city.', parameters,
-      parse: JSON.parse, function: (a) => { city = a.city; return 'sunny'; } } };
-    const runner = client.chat.completions.runTools(params(call, { tools: [weather], max_tokens: 200 }), { maxChatCompletions: 1 });
-    await runner.done();
-    assert.equal(city, 'Paris');
   },
   async 'tools-stream'() {
     const plain = (await ask(call, { tools })).choices[0].message;
@@ -124,6 +126,29 @@ const checks = {
     assert.equal(got.finish_reason, 'tool_calls');
     assert.equal(got.message.content, plain.content);
     assert.equal(got.message.tool_calls[0].function.arguments, plain.tool_calls[0].function.arguments);
+  },
+  async forced() {
+    const named = { type: 'function', function: { name: 'forecast' } };
+    for (const tool_choice of ['required', named]) {
+      const more = { tools: tool_choice === named ? [...tools, forecast] : [forecast], tool_choice };
+      const [got] = (await ask(paris, more)).choices[0].message.tool_calls;
+      assert.equal(got.function.name, 'forecast');
+      keeps(JSON.parse(got.function.arguments));
+      const streamed = (await client.chat.completions.stream(params(paris, more)).finalChatCompletion()).choices[0].message.tool_calls[0];
+      assert.equal(streamed.function.arguments, got.function.arguments);
+    }
+    // the client's own loop calls the function by itself
+    let asked;
+    const own = { type: 'function', function: { ...forecast.function, parse: JSON.parse, function: (a) => { asked = a; return 'sunny'; } } };
+    await client.chat.completions.runTools(params(paris, { tools: [own], tool_choice: named })).done();
+    keeps(asked);
+  },
+  async schema() {
+    const response_format = { type: 'json_schema', json_schema: { name: 'forecast', strict: true, schema } };
+    const r = await client.chat.completions.parse(params(paris, { response_format }));
+    keeps(r.choices[0].message.parsed);
+    const streamed = await client.chat.completions.stream(params(paris, { response_format })).finalChatCompletion();
+    assert.equal(streamed.choices[0].message.content, r.choices[0].message.content);
   },
   async errors() {
     const e = await raises(OpenAI.NotFoundError, () => ask('x', { model: 'nobody' }));

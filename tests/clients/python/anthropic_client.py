@@ -96,6 +96,18 @@ def tools_stream():
     assert sorted(b.type for b in r.content) == sorted(b.type for b in plain.content), (r, plain)
 
 
+def forced():
+    tool = {"name": "forecast", "description": "The weather of the next days.", "input_schema": FORECAST}
+    for choice, given in (({"type": "any"}, [tool]), ({"type": "tool", "name": "forecast"}, [WEATHER, tool])):
+        r = ask(PARIS, tools=given, tool_choice=choice)
+        call = [b for b in r.content if b.type == "tool_use"][0]
+        assert call.name == "forecast" and r.stop_reason == "tool_use", r
+        forecast(call.input)
+        with client.messages.stream(**params(PARIS, tools=given, tool_choice=choice)) as s:
+            last = s.get_final_message()
+        assert [b.input for b in last.content if b.type == "tool_use"][0] == call.input and last.stop_reason == "tool_use", (last, r)
+
+
 def errors():
     e = raises(anthropic.NotFoundError, lambda: client.messages.create(**{**params("x"), "model": "nobody"}))
     assert e.body["type"] == "error" and e.body["error"]["type"] == "not_found_error" and e.request_id, (e.body, e.request_id)
@@ -132,4 +144,4 @@ def cancel():
     aborted(before + 1)
 
 
-run(chat, stream, turns, stop, models, token_counting, tools, tools_stream, errors, key, limits, cancel)
+run(chat, stream, turns, stop, models, token_counting, tools, tools_stream, forced, errors, key, limits, cancel)

@@ -20,6 +20,15 @@ CALL = 'Repeat exactly: <tool_call>{"name": "weather", "arguments": {"city": "Pa
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOL = {"type": "function", "function": {"name": "weather", "description": "The weather in a city.", "parameters": PARAMETERS}}
 
+# What a constrained reply may say; even a small model ends it.
+FORECAST = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "enum": ["Paris", "London"]}, "days": {"type": "integer", "minimum": 1, "maximum": 7}},
+    "required": ["city", "days"],
+    "additionalProperties": False,
+}
+FORECAST_TOOL = {"type": "function", "function": {"name": "forecast", "description": "The weather of the next days.", "parameters": FORECAST}}
+
 
 def metric(name, label=""):
     """The sum of a metric's series that hold label."""
@@ -63,6 +72,12 @@ def arguments(text):
     """The arguments of the call that CALL asks for."""
     got = json.loads(text) if isinstance(text, str) else text
     assert got == {"city": "Paris"}, text
+
+
+def forecast(got, more=False):
+    """A value, or JSON, that keeps to FORECAST; more says that the client leaves additionalProperties out."""
+    got = json.loads(got) if isinstance(got, str) else got
+    assert (more or len(got) == 2) and got["city"] in ("Paris", "London") and 1 <= got["days"] <= 7, got
 
 
 def run(*checks):

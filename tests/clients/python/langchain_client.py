@@ -1,10 +1,13 @@
 """Drives a server with LangChain's ChatOpenAI; checks.py says how."""
 
+from typing import Literal
+
 import openai
 from checks import *
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
+from pydantic import BaseModel, Field
 
 
 def model(url=URL, **more):
@@ -12,6 +15,13 @@ def model(url=URL, **more):
 
 
 llm = model()
+
+
+class Forecast(BaseModel):
+    """The weather of the next days."""
+
+    city: Literal["Paris", "London"]
+    days: int = Field(ge=1, le=7)
 
 
 @tool
@@ -81,6 +91,21 @@ def tools_stream():
     assert whole.content == plain.content, (whole, plain)
 
 
+def forced():
+    for choice in ("any", "Forecast"):
+        r = llm.bind_tools([Forecast], tool_choice=choice).invoke(PARIS)
+        assert r.tool_calls[0]["name"] == "Forecast", r
+        forecast(r.tool_calls[0]["args"], more=True)
+
+
+def schema():
+    for how in ("json_schema", "function_calling"):
+        assert isinstance(llm.with_structured_output(Forecast, method=how).invoke(PARIS), Forecast), how
+    parts = list(llm.with_structured_output(Forecast, method="json_schema").stream(PARIS))
+    assert isinstance(parts[-1], Forecast), parts
+    forecast(llm.with_structured_output({"title": "forecast", **FORECAST}).invoke(PARIS))
+
+
 def errors():
     raises(openai.NotFoundError, lambda: model(model="nobody").invoke("x"))
     e = raises(openai.BadRequestError, lambda: llm.bind(top_p=2).invoke("x"))
@@ -108,4 +133,4 @@ def cancel():
     aborted(before)
 
 
-run(chat, stream, turns, logprobs, stop, tools, tools_stream, errors, key, limits, cancel)
+run(chat, stream, turns, logprobs, stop, tools, tools_stream, forced, schema, errors, key, limits, cancel)

@@ -1,13 +1,20 @@
 """Drives a server with litellm; checks.py says how."""
 
 import os
+from typing import Literal
 
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it asks the network for prices
 
 import litellm
 from checks import *
+from pydantic import BaseModel, Field
 
 litellm.suppress_debug_info = True
+
+
+class Forecast(BaseModel):
+    city: Literal["Paris", "London"]
+    days: int = Field(ge=1, le=7)
 
 
 def ask(question, url=URL, **more):
@@ -85,6 +92,19 @@ def tools_stream():
     assert call.id and call.function.name == "weather" and call.function.arguments == plain.tool_calls[0].function.arguments, (c, plain)
 
 
+def forced():
+    for choice in ("required", {"type": "function", "function": {"name": "forecast"}}):
+        call = ask(PARIS, tools=[FORECAST_TOOL], tool_choice=choice).choices[0].message.tool_calls[0]
+        assert call.function.name == "forecast", call
+        forecast(call.function.arguments, more=True)
+
+
+def schema():
+    forecast(ask(PARIS, response_format=Forecast).choices[0].message.content)
+    whole = litellm.stream_chunk_builder(list(ask(PARIS, response_format=Forecast, stream=True)))
+    forecast(whole.choices[0].message.content)
+
+
 def errors():
     raises(litellm.NotFoundError, lambda: ask("x", model="hosted_vllm/nobody"))
     e = raises(litellm.BadRequestError, lambda: ask("x", top_p=2))
@@ -98,9 +118,11 @@ def key():
 
 
 def limits():
-    one = lambda n: ask("x", GUARDED, api_key="litellm", max_tokens=1, num_retries=n)
-    limited(lambda: one(0), litellm.RateLimitError)
-    assert one(5).usage.completion_tokens == 1
+    limited(lambda: ask("x", GUARDED, api_key="litellm", max_tokens=1), litellm.RateLimitError)
+    # completion() tries again at once; the router waits for as long as the server says
+    where = {"model": "hosted_vllm/" + MODEL, "api_base": GUARDED + "/v1", "api_key": "litellm", "max_tokens": 1}
+    router = litellm.Router([{"model_name": "m", "litellm_params": where}], num_retries=5, disable_cooldowns=True)
+    assert router.completion("m", [{"role": "user", "content": "x"}]).usage.completion_tokens == 1
 
 
 def cancel():
@@ -112,4 +134,4 @@ def cancel():
     aborted(before)
 
 
-run(chat, stream, turns, logprobs, stop, seed_and_n, completions, tools, tools_stream, errors, key, limits, cancel)
+run(chat, stream, turns, logprobs, stop, seed_and_n, completions, tools, tools_stream, forced, schema, errors, key, limits, cancel)

@@ -1,9 +1,17 @@
 """Drives a server with OpenAI's client; checks.py says how."""
 
+from typing import Literal
+
 import openai
 from checks import *
+from pydantic import BaseModel, Field
 
 client = openai.OpenAI(base_url=URL + "/v1", api_key="none", max_retries=0)
+
+
+class Forecast(BaseModel):
+    city: Literal["Paris", "London"]
+    days: int = Field(ge=1, le=7)
 
 
 def ask(question, **more):
@@ -109,6 +117,34 @@ def tools_stream():
     assert got.id and got.function.name == "weather" and got.function.arguments == want.function.arguments, (got, want)
 
 
+def forced():
+    named = {"type": "function", "function": {"name": "forecast"}}
+    for choice in ("required", named):
+        more = dict(tools=[TOOL, FORECAST_TOOL] if choice == named else [FORECAST_TOOL], tool_choice=choice)
+        c = ask(PARIS, **more).choices[0]
+        call = c.message.tool_calls[0]
+        assert call.function.name == "forecast" and c.finish_reason == ("stop" if choice == named else "tool_calls"), c
+        forecast(call.function.arguments)
+        whole = ""
+        for chunk in ask(PARIS, stream=True, **more):
+            for d in chunk.choices[0].delta.tool_calls or []:
+                whole += d.function.arguments if d.index == 0 else ""
+        assert whole == call.function.arguments, (whole, call)
+
+
+def schema():
+    r = client.chat.completions.parse(
+        model=MODEL, messages=[{"role": "user", "content": PARIS}], temperature=0, max_tokens=60, response_format=Forecast
+    )
+    assert isinstance(r.choices[0].message.parsed, Forecast), r
+    r = ask("Give me JSON.", response_format={"type": "json_object"})
+    assert r.choices[0].message.content.lstrip().startswith("{"), r
+    r = ask("Is Paris in France?", extra_body={"structured_outputs": {"choice": ["yes", "no"]}})
+    assert r.choices[0].message.content in ("yes", "no"), r
+    broken = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "nothing"}}}
+    raises(openai.BadRequestError, lambda: ask("x", response_format=broken))
+
+
 def errors():
     e = raises(openai.NotFoundError, lambda: client.chat.completions.create(model="nobody", messages=[{"role": "user", "content": "x"}]))
     assert e.body["type"] == "NotFoundError" and e.body["param"] == "model", e.body
@@ -148,4 +184,4 @@ def cancel():
     aborted(before + 1)
 
 
-run(chat, stream, turns, logprobs, stop, seed_and_n, completions, models, tools, tools_stream, errors, key, limits, cancel)
+run(chat, stream, turns, logprobs, stop, seed_and_n, completions, models, tools, tools_stream, forced, schema, errors, key, limits, cancel)

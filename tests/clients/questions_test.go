@@ -1,0 +1,69 @@
+//go:build clients
+
+package clients
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+)
+
+// What the clients ask, as in python/checks.py.
+const (
+	paris   = "What is the capital of France?"
+	moon    = "Tell me three facts about the moon."
+	endless = "Write the numbers from 1 to 5000, one a line."
+	// Small models call a tool when they are told how.
+	call = `Repeat exactly: <tool_call>{"name": "weather", "arguments": {"city": "Paris"}}</tool_call>`
+)
+
+// weather and forecast are the parameters of two tools; a reply that is held to
+// forecast ends even with a small model.
+var (
+	weather  = map[string]any{"type": "object", "properties": map[string]any{"city": map[string]any{"type": "string"}}, "required": []string{"city"}}
+	forecast = map[string]any{
+		"type": "object", "required": []string{"city", "days"}, "additionalProperties": false,
+		"properties": map[string]any{
+			"city": map[string]any{"type": "string", "enum": []string{"Paris", "London"}},
+			"days": map[string]any{"type": "integer", "minimum": 1, "maximum": 7},
+		},
+	}
+)
+
+// isCall says that arguments are those that call asks for.
+func isCall(t *testing.T, arguments string) {
+	t.Helper()
+	var got map[string]string
+	if err := json.Unmarshal([]byte(arguments), &got); err != nil || len(got) != 1 || got["city"] != "Paris" {
+		t.Errorf("arguments %s: %v", arguments, err)
+	}
+}
+
+// isForecast says that a text keeps to forecast.
+func isForecast(t *testing.T, text string) {
+	t.Helper()
+	var got struct {
+		City string
+		Days int
+	}
+	if err := json.Unmarshal([]byte(text), &got); err != nil || got.City != "Paris" && got.City != "London" || got.Days < 1 || got.Days > 7 {
+		t.Errorf("%s: %v", text, err)
+	}
+}
+
+// aborts is how many requests the engine has aborted.
+func aborts(t *testing.T) float64 {
+	t.Helper()
+	p, _ := scrape(t, base)
+	return p.of("vllm:request_success_total", "finished_reason:abort")
+}
+
+// aborted waits until the engine has aborted one more and runs none.
+func aborted(t *testing.T, before float64) {
+	t.Helper()
+	for at := time.Now(); aborts(t) != before+1 || metric(t, base, "vllm:num_requests_running") != 0; time.Sleep(20 * time.Millisecond) {
+		if time.Since(at) > time.Minute {
+			t.Fatalf("%v aborts after a minute", aborts(t)-before)
+		}
+	}
+}
