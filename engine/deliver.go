@@ -45,19 +45,21 @@ func newSeqs(r Request, states []sched.Grammar) []*sched.Seq {
 	return out
 }
 
-// states are the grammar's, one for each of n choices; nil in it where there is none.
+// states are what constrains each of n choices; nil in it where nothing does.
 func (r *Request) states(n int) ([]sched.Grammar, error) {
 	out := make([]sched.Grammar, n)
-	if r.Grammar == nil {
-		return out, nil
-	}
 	for i := range out {
-		s, err := r.Grammar.Begin(r.Lead, r.Params.Logprobs < 0)
-		if err != nil {
-			closeStates(out[:i])
-			return nil, err
+		if r.Grammar != nil {
+			s, err := r.Grammar.Begin(r.Lead, r.Params.Logprobs < 0)
+			if err != nil {
+				closeStates(out[:i])
+				return nil, err
+			}
+			out[i] = s
 		}
-		out[i] = s
+		if r.Thinking != nil {
+			out[i] = r.Thinking.begin(out[i])
+		}
 	}
 	return out, nil
 }
@@ -65,6 +67,9 @@ func (r *Request) states(n int) ([]sched.Grammar, error) {
 // closeStates frees the states of sequences that do not run.
 func closeStates(states []sched.Grammar) {
 	for _, g := range states {
+		if t, is := g.(*thought); is {
+			g = t.next
+		}
 		if s, is := g.(*grammar.State); is {
 			s.Close()
 		}

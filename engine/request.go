@@ -20,6 +20,7 @@ type Request struct {
 	Salt     string           // separates prefix-cache contents
 	Grammar  *grammar.Grammar // what the reply may say; nil: anything
 	Lead     grammar.Lead     // what comes before Grammar counts
+	Thinking *Thinking        // bounds the thought before; nil: nothing does
 }
 
 // Finish says why a stream ended; NotFinished while it has not.

@@ -25,11 +25,16 @@ func TestRenderThenGenerate(t *testing.T) {
 		{"/v1/chat/completions", `{` + user + `,"prompt_logprobs":2}`},
 		{"/v1/chat/completions", `{` + user + `,"logit_bias":{"5":7,"6":-200},"allowed_token_ids":[5,6],"bad_words":["ab"]}`},
 		{"/v1/chat/completions", `{` + user + `,"truncate_prompt_tokens":5,"cache_salt":"x"}`},
+		{"/v1/chat/completions", `{` + user + `,"thinking_token_budget":7}`},
+		{"/v1/chat/completions", `{` + user + `,"structured_outputs":{"regex":"[ab]"}}`},
+		{"/v1/chat/completions", `{` + user + `,"response_format":{"type":"json_object"},"chat_template_kwargs":{"enable_thinking":false}}`},
+		{"/v1/completions", `{"prompt":"hi","structured_outputs":{"choice":["a"]}}`},
+		{"/v1/completions", `{"prompt":"hi","thinking_token_budget":7,"repetition_detection":{"max_pattern_size":3,"min_count":9}}`},
 		{"/v1/completions", `{"prompt":"hi"}`},
 		{"/v1/completions", `{"prompt":[[1,2,3]],"max_tokens":5,"logprobs":2,"echo":true}`},
 	} {
 		m, set := &chattest.Model{}, testSettings()
-		set.Chat.Sampling.Temperature = &temperature
+		set.Chat.Sampling.Temperature, set.Chat.Reasoning = &temperature, "deepseek_r1"
 		s := testServer(m, set)
 		rendered := post(s, x.path+"/render", x.body)
 		body := rendered.Body.Bytes()
@@ -46,7 +51,10 @@ func TestRenderThenGenerate(t *testing.T) {
 		if len(got) != 2 {
 			continue
 		}
-		if d := cmp.Diff(got[0], got[1], cmpopts.IgnoreFields(engine.Request{}, "ID"), cmpopts.EquateEmpty()); d != "" {
+		if (got[0].Grammar == nil) != (got[1].Grammar == nil) {
+			t.Errorf("%s: a grammar is lost", x.body)
+		}
+		if d := cmp.Diff(got[0], got[1], cmpopts.IgnoreFields(engine.Request{}, "ID", "Grammar"), cmpopts.IgnoreFields(engine.Thinking{}, "Bytes"), cmpopts.EquateEmpty()); d != "" {
 			t.Errorf("%s %s: %s", x.path, x.body, d)
 		}
 	}

@@ -8,9 +8,10 @@ type Ask struct {
 	ID    string // names request and reply, such as chatcmpl-…
 	Model string // "": the first served one
 
-	Chat    *Conversation
-	Prompts []Prompt
-	Echo    bool // the reply begins with the prompt (chat: with the last message)
+	Chat     *Conversation
+	Prompts  []Prompt
+	Rendered bool // the prompt is of a chat, and a reply to it may begin with a thought
+	Echo     bool // the reply begins with the prompt (chat: with the last message)
 
 	ToolChoice    string // of a chat: none (also ""), auto, required, named
 	ToolName      string // the function that is named
@@ -38,7 +39,11 @@ type Ask struct {
 	PromptLogprobs    *int
 	SkipSpecialTokens bool
 	AddSpecialTokens  bool
-	Truncate          *int // truncate_prompt_tokens
+	Truncate          *int        // truncate_prompt_tokens
+	Beam              bool        // use_beam_search: N replies, the best first
+	LengthPenalty     float64     // of beam search
+	Repetition        *Repetition // nil: not looked for
+	ThinkingBudget    *int        // tokens of thought; nil, -1: no bound
 	Priority          int
 	CacheSalt         *string
 }
@@ -62,7 +67,7 @@ func NewRequest(a Ask, s *Settings) (*Request, error) {
 		return nil, err
 	}
 	for _, check := range []func(*Ask, *Settings) error{
-		checkPrompt, checkConversation, checkTools, checkStructure, checkChoices, checkStop, checkScheduling,
+		checkPrompt, checkConversation, checkTools, checkStructure, checkThinking, checkRepetition, checkBeams, checkChoices, checkStop, checkScheduling,
 	} {
 		if err := check(&a, s); err != nil {
 			return nil, err

@@ -28,6 +28,7 @@ type choice struct {
 	chars     int // of text so far, what is held back included
 	done      bool
 	speech    *speech         // nil: all of it is text
+	repeats   *repeats        // nil: nothing is looked for
 	order     *order          // nil: nobody asks for it
 	size      func(int32) int // bytes of a token, where there is an order
 }
@@ -47,6 +48,7 @@ func (s *Service) choice(r *Request, run *Run, prompt int, st *engine.Stream) (*
 		include:   a.IncludeStop,
 		minTokens: a.MinTokens,
 		discard:   p.output == 0,
+		repeats:   a.Repetition.follow(),
 	}
 	if a.InOrder {
 		c.order = &order{}
@@ -162,18 +164,21 @@ func (c *choice) token(ev engine.Event, d *Delta) {
 			}
 		}
 	}
-	if ev.Finish == engine.NotFinished {
+	finish, stop := ev.Finish.String(), any(nil)
+	switch {
+	case ev.Finish == engine.FinishStop && ev.StopToken >= 0:
+		stop = ev.StopToken
+	case ev.Finish == engine.NotFinished && c.repeats.take(ev.Token) && c.tokens >= c.minTokens:
+		finish, stop = "repetition", "repetition_detected"
+		c.stream.Stop()
+	case ev.Finish == engine.NotFinished:
 		return
 	}
 	if c.write(d, c.dec.Flush()) {
 		return
 	}
 	c.give(d, c.scan.flush())
-	var stop any
-	if ev.Finish == engine.FinishStop && ev.StopToken >= 0 {
-		stop = ev.StopToken
-	}
-	*d = c.end(*d, ev.Finish.String(), stop)
+	*d = c.end(*d, finish, stop)
 }
 
 // decode passes a token's text on, a marker apart from what was held before it.

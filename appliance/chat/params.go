@@ -34,6 +34,9 @@ func (s *Service) params(r *Request, p *Prompted) (sample.Params, error) {
 	if err := out.Validate(s.limits(set)); err != nil {
 		return out, paramError(err)
 	}
+	if a.Beam {
+		return out, nil
+	}
 	return out, paramError(out.ValidateN(a.N))
 }
 

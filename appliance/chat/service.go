@@ -162,13 +162,20 @@ func (s *Service) submit(ctx context.Context, r *Request, run *Run, prompt int) 
 	if run.grammar != nil {
 		req.Grammar, req.Lead = run.grammar, s.lead(r, run, p)
 	}
+	if req.Thinking, err = s.thinking(r, p); err != nil {
+		return err
+	}
 	if a.CacheSalt != nil {
 		req.Salt = *a.CacheSalt
 	}
 	if t := r.settings.RequestTimeout; t > 0 {
 		req.Deadline = s.cfg.Now().Add(t)
 	}
-	streams, err := s.cfg.Engine.Submit(ctx, req)
+	ask := s.cfg.Engine.Submit
+	if a.Beam {
+		ask = func(ctx context.Context, req engine.Request) ([]*engine.Stream, error) { return s.beams(ctx, r, req) }
+	}
+	streams, err := ask(ctx, req)
 	if err != nil {
 		return err
 	}

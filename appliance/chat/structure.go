@@ -33,16 +33,20 @@ func checkStructure(a *Ask, _ *Settings) error {
 	return nil
 }
 
+// must is what the replies of a request must be; nil: anything.
+func (a *Ask) must() (*Structure, error) {
+	forced, err := a.forced()
+	if forced == nil {
+		forced = a.Structure
+	}
+	return forced, err
+}
+
 // structure compiles what the replies of a request must be; nil: nothing is asked.
 func (s *Service) structure(ctx context.Context, r *Request) (*grammar.Grammar, error) {
-	want := r.ask.Structure
-	if forced, err := r.ask.forced(); err != nil {
+	want, err := r.ask.must()
+	if err != nil || want == nil {
 		return nil, err
-	} else if forced != nil {
-		want = forced
-	}
-	if want == nil {
-		return nil, nil
 	}
 	if s.cfg.Grammars == nil {
 		return nil, Errorf(Unsupported, want.Param, "Structured outputs are not available in this deployment.")
@@ -63,6 +67,9 @@ func (s *Service) structure(ctx context.Context, r *Request) (*grammar.Grammar, 
 // reasoning.
 func (s *Service) lead(r *Request, run *Run, p *Prompted) grammar.Lead {
 	a, set := &r.ask, r.settings
+	if a.Rendered {
+		return s.renderedLead(r, p)
+	}
 	if a.Chat == nil || run.Role != "assistant" {
 		return grammar.Lead{}
 	}

@@ -134,6 +134,38 @@ func (f *fields) fail(e *chat.Error) {
 	}
 }
 
+// failIf is fail for an error that may be nil.
+func (f *fields) failIf(e *chat.Error) {
+	if e != nil {
+		f.fail(e)
+	}
+}
+
+// refusals are fields that mean something this server does not do, with what to do
+// about it.
+var refusals = []struct{ name, why string }{
+	{"prompt_embeds", "this server takes prompts as text or token ids, not as embeddings: send `prompt`."},
+	{"logits_processors", "this server runs no code of its clients: use logit_bias, bad_words or allowed_token_ids."},
+	{"audio", "the model speaks text alone: leave the field out."},
+}
+
+// hints are objects for parts of vLLM that this server does not have, and whose absence
+// changes no token of a reply: they are checked, ignored and logged like unknown fields.
+var hints = []string{"kv_transfer_params", "vllm_xargs", "mm_processor_kwargs", "media_io_kwargs"}
+
+// judge refuses refusals, and checks hints.
+func (f *fields) judge() {
+	for _, r := range refusals {
+		if f.has(r.name) {
+			f.fail(chat.Errorf(chat.Invalid, r.name, "`%s` is not supported: %s", r.name, r.why))
+		}
+	}
+	for _, name := range hints {
+		f.object(name)
+		delete(f.seen, name)
+	}
+}
+
 // wrong says that a field has another type than want.
 func (f *fields) wrong(name, want string) {
 	f.fail(malformed(f.at+name, "`%s%s` must be %s.", f.at, name, want))

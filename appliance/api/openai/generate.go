@@ -24,7 +24,7 @@ func DecodeGenerate(b []byte) (*GenerateRequest, error) {
 	if len(ids) == 0 {
 		f.fail(malformed("token_ids", "Field required: `token_ids`, at least one."))
 	}
-	r.Ask.Prompts = []chat.Prompt{{Tokens: ids}}
+	r.Ask.Prompts, r.Ask.Rendered = []chat.Prompt{{Tokens: ids}}, !f.flag("reasoning_ended", false)
 	if f.has("features") {
 		f.fail(chat.Errorf(chat.Invalid, "features", "`features` are of multimodal input, and this is not a multimodal model."))
 	}
@@ -46,6 +46,7 @@ func DecodeGenerate(b []byte) (*GenerateRequest, error) {
 func generateSampling(p, f *fields, r *GenerateRequest) {
 	a := &r.Ask
 	sampling(p, a)
+	a.Structure = structure(p, &r.Wire)
 	a.Sampling = a.Sampling.Neutral()
 	most := p.intOr("max_tokens", defaultMaxTokens)
 	a.MaxTokens = &most
@@ -59,9 +60,7 @@ func generateSampling(p, f *fields, r *GenerateRequest) {
 	if p.err == nil && a.PromptLogprobs != nil {
 		checkPromptLogprobs(p, *a.PromptLogprobs, r.Wire.Stream)
 	}
-	if p.err != nil {
-		f.fail(p.err)
-	}
+	f.failIf(p.err)
 	for _, name := range p.unknown() {
 		r.Wire.Unknown = append(r.Wire.Unknown, p.at+name)
 	}

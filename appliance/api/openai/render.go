@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"encoding/json"
 	"strconv"
 
 	"vapp.dev/appliance/chat"
@@ -17,6 +18,7 @@ type generateBody struct {
 	StreamOptions    *streamWish    `json:"stream_options"`
 	CacheSalt        *string        `json:"cache_salt"`
 	Priority         int            `json:"priority"`
+	ReasoningEnded   bool           `json:"reasoning_ended"`
 	KVTransferParams *struct{}      `json:"kv_transfer_params"`
 }
 
@@ -49,9 +51,35 @@ type samplingParams struct {
 	LogitBias         map[string]float64 `json:"logit_bias"`
 	AllowedTokenIDs   []int32            `json:"allowed_token_ids"`
 	BadWords          []string           `json:"bad_words"`
+	Structured        map[string]any     `json:"structured_outputs"`
+	ThinkingBudget    *int               `json:"thinking_token_budget"`
+	Repetition        *repetitionWish    `json:"repetition_detection"`
 }
 
-func samplingOf(a *chat.Ask, p chat.Sampling) samplingParams {
+type repetitionWish struct {
+	MaxPattern int `json:"max_pattern_size"`
+	MinPattern int `json:"min_pattern_size"`
+	MinCount   int `json:"min_count"`
+}
+
+// structuredOf is a structure as structured_outputs.
+func structuredOf(s *chat.Structure) map[string]any {
+	switch {
+	case s == nil:
+		return nil
+	case s.Kind == chat.AsObject:
+		return map[string]any{"json_object": true}
+	case s.Kind == chat.AsRegex:
+		return map[string]any{"regex": s.Source}
+	case s.Kind == chat.AsChoice:
+		return map[string]any{"choice": json.RawMessage(s.Source)}
+	case s.Kind == chat.AsGrammar:
+		return map[string]any{"grammar": s.Source}
+	}
+	return map[string]any{"json": json.RawMessage(s.Source)}
+}
+
+func samplingOf(a *chat.Ask, p chat.Prepared) samplingParams {
 	out := samplingParams{
 		N: a.N, PresencePenalty: a.PresencePenalty, FrequencyPenalty: a.FrequencyPenalty,
 		RepetitionPenalty: *p.RepetitionPenalty, Temperature: *p.Temperature, TopP: *p.TopP, TopK: *p.TopK, MinP: *p.MinP,
@@ -59,6 +87,10 @@ func samplingOf(a *chat.Ask, p chat.Sampling) samplingParams {
 		MaxTokens: *p.MaxTokens, MinTokens: min(a.MinTokens, *p.MaxTokens), Logprobs: a.Logprobs, PromptLogprobs: a.PromptLogprobs,
 		SkipSpecialTokens: a.SkipSpecialTokens, SpacesBetween: true, IncludeStop: a.IncludeStop,
 		AllowedTokenIDs: a.AllowedTokenIDs, BadWords: a.BadWords,
+		Structured: structuredOf(p.Structure), ThinkingBudget: a.ThinkingBudget,
+	}
+	if r := a.Repetition; r != nil {
+		out.Repetition = &repetitionWish{r.MaxPattern, r.MinPattern, r.MinCount}
 	}
 	if len(a.LogitBias) > 0 {
 		out.LogitBias = make(map[string]float64, len(a.LogitBias))
@@ -72,8 +104,8 @@ func samplingOf(a *chat.Ask, p chat.Sampling) samplingParams {
 // generateOf is the generate request that prompt i of a request becomes.
 func generateOf(a *chat.Ask, w *Wire, p chat.Prepared, id string) generateBody {
 	out := generateBody{
-		RequestID: id, TokenIDs: p.Tokens, SamplingParams: samplingOf(a, p.Sampling), Model: p.Model,
-		Stream: w.Stream, CacheSalt: a.CacheSalt, Priority: a.Priority,
+		RequestID: id, TokenIDs: p.Tokens, SamplingParams: samplingOf(a, p), Model: p.Model,
+		Stream: w.Stream, ReasoningEnded: p.ReasoningEnded, CacheSalt: a.CacheSalt, Priority: a.Priority,
 	}
 	if w.Stream && w.IncludeUsage {
 		out.StreamOptions = &streamWish{w.IncludeUsage, w.ContinuousUsage}

@@ -33,7 +33,9 @@ func common(f *fields, a *chat.Ask, w *Wire) {
 	w.ReturnTokenIDs = f.flag("return_token_ids", false)
 	w.TokensAsIDs = f.flag("return_tokens_as_token_ids", false)
 	w.PromptLogprobs = a.PromptLogprobs
-	refuseLater(f)
+	a.Beam = f.flag("use_beam_search", false)
+	a.LengthPenalty = f.numberOr("length_penalty", 1)
+	f.judge()
 	a.Structure = structure(f, w)
 	for _, name := range withoutEffect {
 		f.seen[name] = true
@@ -74,12 +76,25 @@ func sampling(f *fields, a *chat.Ask) {
 	a.SkipSpecialTokens = f.flag("skip_special_tokens", true)
 	f.flag("spaces_between_special_tokens", true) // for tokenizers that are not "fast" only
 	a.Truncate = f.intOpt("truncate_prompt_tokens")
+	a.ThinkingBudget = f.intOpt("thinking_token_budget")
+	a.Repetition = repetition(f)
+}
+
+func repetition(f *fields) *chat.Repetition {
+	raw := f.object("repetition_detection")
+	if raw == nil {
+		return nil
+	}
+	o := newFields(f.at+"repetition_detection.", raw)
+	out := &chat.Repetition{MinPattern: o.intOr("min_pattern_size", 0), MaxPattern: o.intOr("max_pattern_size", 0), MinCount: o.intOr("min_count", 0)}
+	f.failIf(o.err)
+	return out
 }
 
 // withoutEffect are OpenAI's fields that are accepted and change nothing.
 var withoutEffect = []string{
 	"user", "metadata", "store", "service_tier", "prompt_cache_key", "safety_identifier", "prompt_cache_retention",
-	"length_penalty", "verbosity", "modalities", "prediction",
+	"verbosity", "modalities", "prediction",
 }
 
 func streamOptions(f *fields, w *Wire) {
@@ -94,9 +109,7 @@ func streamOptions(f *fields, w *Wire) {
 	o := newFields("stream_options.", raw)
 	w.IncludeUsage = o.flag("include_usage", false)
 	w.ContinuousUsage = o.flag("continuous_usage_stats", false)
-	if o.err != nil {
-		f.fail(o.err)
-	}
+	f.failIf(o.err)
 }
 
 func checkPromptLogprobs(f *fields, n int, stream bool) {
@@ -124,32 +137,6 @@ func logitBias(f *fields) map[int32]float64 {
 		}
 		out[int32(id)] = min(max(o.numberOr(name, 0), -100), 100)
 	}
-	if o.err != nil {
-		f.fail(o.err)
-	}
+	f.failIf(o.err)
 	return out
-}
-
-// later are fields that mean something this server cannot do yet, with what is
-// missing.
-var later = []struct{ name, what string }{
-	{"thinking_token_budget", "a budget for thinking"},
-	{"kv_transfer_params", "KV transfer"},
-	{"repetition_detection", "repetition detection"},
-	{"vllm_xargs", "extension arguments"},
-	{"mm_processor_kwargs", "multimodal input"},
-	{"media_io_kwargs", "multimodal input"},
-	{"prompt_embeds", "prompt embeddings"},
-	{"audio", "audio output"},
-}
-
-func refuseLater(f *fields) {
-	for _, l := range later {
-		if f.has(l.name) {
-			f.fail(chat.Errorf(chat.Invalid, l.name, "`%s` is not supported by this server: %s are planned for a later release. Leave the field out.", l.name, l.what))
-		}
-	}
-	if f.flag("use_beam_search", false) {
-		f.fail(chat.Errorf(chat.Invalid, "use_beam_search", "`use_beam_search` is not supported by this server: beam search is planned for a later release. Leave the field out."))
-	}
 }

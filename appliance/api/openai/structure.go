@@ -167,13 +167,6 @@ func responseFormat(f *fields) *chat.Structure {
 	return out
 }
 
-// failIf is fail for an error that may be nil.
-func (f *fields) failIf(e *chat.Error) {
-	if e != nil {
-		f.fail(e)
-	}
-}
-
 // tagText is the grammar of a structural tag.
 func tagText(f *fields, at string, raw json.RawMessage) string {
 	out, err := chat.TagSource(unquoted(raw))

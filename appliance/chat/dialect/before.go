@@ -1,10 +1,34 @@
 package dialect
 
+import "strings"
+
 // Thought is the part of a reply that comes before what is constrained.
 type Thought struct {
 	Inside bool     // the reply begins in it
 	Open   string   // the marker that begins it where the reply does not; "": it cannot begin
 	Ends   []string // texts, each of which ends it
+}
+
+// Bounds are the markers of a thought that may be cut short.
+type Bounds struct {
+	Inside      bool // the reply begins in it
+	Open, Close string
+	Ends        []string // texts, each of which ends it; Close is one
+}
+
+// Bound says how a thought of a reply begins and ends; not ok: the dialect's cannot be
+// cut short. Plain says that the prompt is no chat, so that only its own open marker
+// begins one.
+func Bound(o Options, plain bool) (b Bounds, ok bool) {
+	r, found := findReasoning(o.Reasoning)
+	if !found || r.spec == nil || Harmony(o.Reasoning, o.Tools) {
+		return Bounds{}, false
+	}
+	b = Bounds{Open: r.spec.open, Close: r.spec.close, Ends: append([]string{r.spec.close}, r.spec.ends...)}
+	if r.always || o.thinks() {
+		b.Inside = r.spec.begins(o.Prompt) && (!plain || strings.Contains(o.Prompt, r.spec.open))
+	}
+	return b, true
 }
 
 // Before says what of a reply may come before what a client constrains: the reasoning, of

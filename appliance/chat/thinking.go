@@ -1,0 +1,94 @@
+package chat
+
+import (
+	"slices"
+
+	"vapp.dev/appliance/chat/dialect"
+	"vapp.dev/engine"
+	"vapp.dev/engine/grammar"
+)
+
+// checkThinking: a thought can be cut short where somebody knows its end.
+func checkThinking(a *Ask, s *Settings) error {
+	n := a.ThinkingBudget
+	if n == nil || *n == -1 {
+		return nil
+	}
+	_, known := dialect.Bound(dialect.Options{Reasoning: s.Reasoning, Tools: s.Tools}, false)
+	switch {
+	case *n < 0:
+		return invalid("thinking_token_budget", "thinking_token_budget must be at least 0, or -1 for none, got %d.", *n)
+	case s.Reasoning == "":
+		return invalid("thinking_token_budget", "thinking_token_budget is set but the server has no reasoning parser: name one in the profile (parsers.reasoning).")
+	case !known:
+		return invalid("thinking_token_budget", "thinking_token_budget is not supported for this model, whose thoughts are messages of their own: use reasoning_effort.")
+	}
+	return nil
+}
+
+// thinking is the bound on the thought of replies to p; nil: there is none.
+func (s *Service) thinking(r *Request, p *Prompted) (*engine.Thinking, error) {
+	a, set := &r.ask, r.settings
+	if a.ThinkingBudget == nil || *a.ThinkingBudget < 0 {
+		return nil, nil
+	}
+	o := dialect.Options{Reasoning: set.Reasoning, Tools: set.Tools, Prompt: s.textOf(p)}
+	if a.Chat != nil {
+		o.Kwargs = a.Chat.kwargs(set)
+	}
+	b, _ := dialect.Bound(o, a.Chat == nil && !a.Rendered)
+	out := &engine.Thinking{Budget: *a.ThinkingBudget, Inside: b.Inside, Open: s.mark(b.Open), Bytes: s.cfg.Vocabulary.TokenBytes}
+	for _, e := range b.Ends {
+		out.Ends = append(out.Ends, s.mark(e))
+	}
+	var err error
+	if out.Close, err = s.cfg.Text.Encode(b.Close, false); err != nil {
+		return nil, err
+	}
+	return out, s.mayClose(a, out.Close)
+}
+
+// renderedLead is the part of a reply to a rendered chat that its structure says nothing
+// about.
+func (s *Service) renderedLead(r *Request, p *Prompted) grammar.Lead {
+	o := dialect.Options{Reasoning: r.settings.Reasoning, Tools: r.settings.Tools, Prompt: s.textOf(p)}
+	t := dialect.Before(o)
+	return grammar.Lead{Inside: t.Inside, Open: t.Open, Ends: t.Ends}
+}
+
+// textOf is a prompt's text, also where it came as tokens.
+func (s *Service) textOf(p *Prompted) string {
+	if p.text != "" {
+		return p.text
+	}
+	text, err := s.cfg.Text.Decode(p.Tokens, false)
+	if err != nil { // of tokens that are in the vocabulary: a text that is no prompt of a chat
+		return ""
+	}
+	return text
+}
+
+// mark is a marker as the vocabulary has it.
+func (s *Service) mark(text string) engine.Marker {
+	if id, is := s.markers[text]; is {
+		return engine.Marker{Text: text, ID: id}
+	}
+	return engine.Marker{Text: text, ID: -1}
+}
+
+// mayClose refuses what would forbid the end of a thought.
+func (s *Service) mayClose(a *Ask, ids []int32) error {
+	words, err := s.badWords(a.BadWords)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if a.AllowedTokenIDs != nil && !slices.Contains(a.AllowedTokenIDs, id) {
+			return invalid("allowed_token_ids", "allowed_token_ids must hold token %d, which ends the thinking that thinking_token_budget bounds.", id)
+		}
+		if slices.ContainsFunc(words, func(w []int32) bool { return w[len(w)-1] == id }) {
+			return invalid("bad_words", "bad_words must not end with token %d, which ends the thinking that thinking_token_budget bounds.", id)
+		}
+	}
+	return nil
+}
