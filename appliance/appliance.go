@@ -22,6 +22,7 @@ import (
 	"vapp.dev/appliance/metrics"
 	"vapp.dev/appliance/page"
 	"vapp.dev/appliance/plan"
+	"vapp.dev/appliance/responses"
 	"vapp.dev/engine"
 	"vapp.dev/engine/tokenizer"
 )
@@ -53,11 +54,12 @@ type Appliance struct {
 	listener net.Listener
 
 	// live is everything that changes without a new engine, all or none.
-	live    atomic.Pointer[live]
-	service atomic.Pointer[chat.Service] // nil until the model is loaded
-	engine  *engine.Engine               // set before the phase is Ready
-	planned planStatus                   // of the plan, for the page
-	taken   []plan.Line                  // plan and reality; set before the phase is Ready
+	live      atomic.Pointer[live]
+	service   atomic.Pointer[chat.Service] // nil until the model is loaded
+	engine    *engine.Engine               // set before the phase is Ready
+	responses *responses.Store             // nil: none are stored
+	planned   planStatus                   // of the plan, for the page
+	taken     []plan.Line                  // plan and reality; set before the phase is Ready
 
 	audit audit
 	kick  chan string     // a trigger for the reload goroutine
@@ -95,10 +97,22 @@ func (a *Appliance) begin() error {
 	if err != nil {
 		return err
 	}
+	store, err := openResponses(p.Profile)
+	if err != nil {
+		return err
+	}
+	if a.responses = store; store != nil {
+		defer func() {
+			if a.listener == nil {
+				store.Close()
+			}
+		}()
+	}
 	a.metrics, a.planned = a.newMetrics(), planStatusOf(p.Plan)
 	a.server = api.New(api.Config{
 		State: a, Version: a.cfg.Version, Metrics: a.metrics.Handler(), Reloads: http.HandlerFunc(a.serveReloads), Log: a.log, Slots: p.Plan.Capacity.Running,
-		Page: page.Handler(), Status: http.HandlerFunc(a.serveStatus),
+		Responses: a.responses,
+		Page:      page.Handler(), Status: http.HandlerFunc(a.serveStatus),
 		Load:    func() (float64, int) { e := a.engine.Stats(); return e.KVUsed, e.Waiting },
 		Observe: func(o api.Observation) { a.metrics.Answered(metrics.Answered(o)) },
 	}, l.api)
@@ -136,6 +150,7 @@ func (a *Appliance) Run(ctx context.Context) error {
 	hard := a.hard
 	defer a.abort(nil)
 	defer a.prepared.Close()
+	defer a.closeResponses()
 	debug.SetMemoryLimit(a.prepared.Plan.GoMemoryLimit)
 	server := a.newHTTP()
 	failed := make(chan error, 1)

@@ -222,6 +222,9 @@ func (a *Appliance) apply(l *live) {
 	a.level.Set(levels[l.profile.Log.Level])
 	a.live.Store(l)
 	a.server.SetSettings(l.api)
+	if r := l.profile.Serve.Responses; r != nil && a.responses != nil {
+		a.responses.SetLimits(responseLimits(r))
+	}
 	if a.engine != nil {
 		a.engine.SetMaxQueue(l.profile.Serve.Limits.MaxQueue)
 	}

@@ -9,24 +9,25 @@ import (
 
 // Serve mirrors #Serve.
 type Serve struct {
-	Host                string   `json:"host"`
-	Port                int      `json:"port"` // 0: any free one
-	ServedModelName     []string `json:"servedModelName"`
-	APIKeys             []Key    `json:"apiKeys"`
-	GuardMetrics        bool     `json:"guardMetrics"`
-	Limits              Limits   `json:"limits"`
-	PerKey              PerKey   `json:"perKey"`
-	Timeouts            Timeouts `json:"timeouts"`
-	TLS                 *TLS     `json:"tls,omitempty"`
-	DrainTimeout        Duration `json:"drainTimeout"`
-	CORS                CORS     `json:"cors"`
-	AccessLog           bool     `json:"accessLog"`
-	LogRequests         bool     `json:"logRequests"`
-	PromptTokensDetails bool     `json:"promptTokensDetails"`
-	ForceIncludeUsage   bool     `json:"forceIncludeUsage"`
-	RequestIDHeaders    bool     `json:"requestIdHeaders"`
-	MetricsCompat       bool     `json:"metricsCompat"`
-	StatsInterval       Duration `json:"statsInterval"` // 0: none
+	Host                string     `json:"host"`
+	Port                int        `json:"port"` // 0: any free one
+	ServedModelName     []string   `json:"servedModelName"`
+	APIKeys             []Key      `json:"apiKeys"`
+	GuardMetrics        bool       `json:"guardMetrics"`
+	Limits              Limits     `json:"limits"`
+	PerKey              PerKey     `json:"perKey"`
+	Timeouts            Timeouts   `json:"timeouts"`
+	TLS                 *TLS       `json:"tls,omitempty"`
+	Responses           *Responses `json:"responses,omitempty"`
+	DrainTimeout        Duration   `json:"drainTimeout"`
+	CORS                CORS       `json:"cors"`
+	AccessLog           bool       `json:"accessLog"`
+	LogRequests         bool       `json:"logRequests"`
+	PromptTokensDetails bool       `json:"promptTokensDetails"`
+	ForceIncludeUsage   bool       `json:"forceIncludeUsage"`
+	RequestIDHeaders    bool       `json:"requestIdHeaders"`
+	MetricsCompat       bool       `json:"metricsCompat"`
+	StatsInterval       Duration   `json:"statsInterval"` // 0: none
 }
 
 // Limits mirrors #Limits. RequestTimeout 0: none; MaxLogprobs -1: all.
@@ -58,6 +59,13 @@ type Timeouts struct {
 type TLS struct {
 	CertFile string `json:"certFile"`
 	KeyFile  string `json:"keyFile"`
+}
+
+// Responses mirrors #Responses.
+type Responses struct {
+	Store    string   `json:"store"` // a file
+	MaxAge   Duration `json:"maxAge"`
+	MaxBytes Bytes    `json:"maxBytes"`
 }
 
 // CORS mirrors #Cors.

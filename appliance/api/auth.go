@@ -28,6 +28,7 @@ func (s *Server) guard(next echo.HandlerFunc) echo.HandlerFunc {
 		key, given := keyOf(r)
 		if i := l.find(key); i >= 0 && given {
 			c.Set(meterKey, l.meters[i])
+			c.Set(ownerKey, l.owners[i])
 			return next(c)
 		}
 		c.Response().Header().Set(echo.HeaderWWWAuthenticate, "Bearer")

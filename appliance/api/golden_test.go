@@ -44,14 +44,16 @@ func testSettings() Settings {
 }
 
 // testServer serves a model under fixed ids and time.
-func testServer(m *chattest.Model, set Settings) *Server {
+func testServer(m *chattest.Model, set Settings) *Server { return New(testConfig(m), set) }
+
+func testConfig(m *chattest.Model) Config {
 	var n atomic.Int64
-	return New(Config{
+	return Config{
 		State: &state{chattest.Service(m), "ready"}, Version: "0.1.0",
 		NewID: func() string { return fmt.Sprintf("id%d", n.Add(1)) },
 		Log:   slog.New(slog.DiscardHandler), Now: func() time.Time { return chattest.Now },
 		Load: func() (float64, int) { return 0.4, 2 },
-	}, set)
+	}
 }
 
 // knobs are the lines a golden's settings may hold.
@@ -129,6 +131,7 @@ func runGolden(t *testing.T, file string, a *txtar.Archive) {
 	m.Say = func(_ engine.Request, i int) chattest.Script { return chattest.Script{Text: said[i%len(said)]} }
 	var out []txtar.File
 	var server *Server
+	stored := false
 	for i := 0; i < len(a.Files); i++ {
 		f := a.Files[i]
 		out = append(out, f)
@@ -137,6 +140,10 @@ func runGolden(t *testing.T, file string, a *txtar.Archive) {
 			said = strings.Split(strings.TrimSuffix(string(f.Data), "\n"), "\n")
 		case f.Name == "settings":
 			for _, line := range strings.Fields(strings.ReplaceAll(string(f.Data), " ", "_")) {
+				if line == "stored" {
+					stored = true
+					continue
+				}
 				knob := knobs[strings.ReplaceAll(line, "_", " ")]
 				if knob == nil {
 					t.Fatalf("no setting %q", line)
@@ -145,7 +152,9 @@ func runGolden(t *testing.T, file string, a *txtar.Archive) {
 			}
 		case strings.HasPrefix(f.Name, "request"):
 			if server == nil {
-				server = testServer(m, set)
+				if server = testServer(m, set); stored {
+					server, _ = storingServer(t, m, set)
+				}
 			}
 			reply := txtar.File{Name: strings.Replace(f.Name, "request", "reply", 1), Data: send(t, server, f.Data)}
 			if i+1 < len(a.Files) && a.Files[i+1].Name == reply.Name {

@@ -81,6 +81,13 @@ func (m *meter) begin(now time.Time, l PerKey) *overLimit {
 	return nil
 }
 
+// hold counts in what goes on after its request was answered.
+func (m *meter) hold() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.open++
+}
+
 // end counts a request out.
 func (m *meter) end() {
 	m.mu.Lock()

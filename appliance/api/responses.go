@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"net/http"
 	"strings"
 
@@ -18,7 +17,7 @@ func isResponses(path string) bool {
 	return path == responsesPath || strings.HasPrefix(path, responsesPath+"/")
 }
 
-// responses answers and stores nothing, so there is none to go on from.
+// responses answers a request for a response.
 func (s *Server) responses(c echo.Context, svc *chat.Service) error {
 	b, err := s.body(c)
 	if err != nil {
@@ -28,8 +27,11 @@ func (s *Server) responses(c echo.Context, svc *chat.Service) error {
 	if err != nil {
 		return err
 	}
+	if s.cfg.Responses != nil {
+		return s.storing(c, svc, r)
+	}
 	if r.Background {
-		return chat.Errorf(chat.Invalid, "background", "`background` is not supported: this server stores no responses. Leave the field out, and read the reply or its stream.")
+		return chat.Errorf(chat.Invalid, "background", "`background` is not supported: this server stores no responses. Leave the field out, and read the reply or its stream; or let the operator set serve.responses.")
 	}
 	if r.Previous != "" {
 		return c.JSONBlob(openai.ResponseNotFound(r.Previous))
@@ -38,13 +40,16 @@ func (s *Server) responses(c echo.Context, svc *chat.Service) error {
 	if err := r.Resolve(nil, nil); err != nil {
 		return err
 	}
-	return s.respond(c, svc, r)
+	return s.respond(c, svc, r, nil)
 }
 
-// respond runs a request in the foreground.
-func (s *Server) respond(c echo.Context, svc *chat.Service, r *openai.ResponsesRequest) error {
+// respond runs a request in the foreground; keep, where there is one, stores the
+// reply before the client is told of its end.
+func (s *Server) respond(c echo.Context, svc *chat.Service, r *openai.ResponsesRequest, keep func(*openai.ResponsesReply)) error {
 	ctx, j := c.Request().Context(), job{nil, &r.Ask, &r.Wire, "resp_"}
-	r.Ask.ID = s.replyID(c, j)
+	if keep == nil {
+		r.Ask.ID, keep = s.replyID(c, j), func(*openai.ResponsesReply) {}
+	}
 	run, ended, err := s.start(ctx, c, svc, j)
 	if err != nil {
 		return err
@@ -52,7 +57,8 @@ func (s *Server) respond(c echo.Context, svc *chat.Service, r *openai.ResponsesR
 	defer ended()
 	decode := s.decoder(c, svc, run)
 	if r.Wire.Stream {
-		return s.streamResponse(ctx, c, run, r.Events(run, decode))
+		reply := r.Events(run, decode)
+		return s.streamResponse(c, run, reply, func() { keep(reply) })
 	}
 	reply := r.Whole(run, decode)
 	for {
@@ -61,13 +67,16 @@ func (s *Server) respond(c echo.Context, svc *chat.Service, r *openai.ResponsesR
 			return err
 		}
 		if deltas == nil {
-			reply.End(nil)
-			return c.JSONBlob(http.StatusOK, reply.Final())
+			break
 		}
 		for _, d := range deltas {
 			reply.Add(nil, d)
 		}
 	}
+	reply.Close(nil)
+	keep(reply)
+	s.tellLoad(c)
+	return c.JSONBlob(http.StatusOK, reply.Final())
 }
 
 // decoder is the text of tokens of a run.
@@ -81,7 +90,8 @@ func (s *Server) decoder(c echo.Context, svc *chat.Service, run *chat.Run) func(
 
 // streamResponse writes the events. Until the first delta an error has a status of
 // its own; one after that ends the response as failed.
-func (s *Server) streamResponse(ctx context.Context, c echo.Context, run *chat.Run, reply *openai.ResponsesReply) error {
+func (s *Server) streamResponse(c echo.Context, run *chat.Run, reply *openai.ResponsesReply, keep func()) error {
+	ctx := c.Request().Context()
 	deltas, err := run.Next(ctx)
 	if err != nil {
 		return err
@@ -97,20 +107,17 @@ func (s *Server) streamResponse(ctx context.Context, c echo.Context, run *chat.R
 		}
 		buf = buf[:0]
 	}
-	if err == nil {
-		return s.flush(w, reply.End(buf))
+	if err != nil {
+		e := chat.AsError(err)
+		s.explain(c, e)
+		if e.Kind == chat.Gone {
+			return nil
+		}
+		reply.Fail(e)
 	}
-	e := chat.AsError(err)
-	s.explain(c, e)
-	if e.Kind == chat.Gone {
-		return nil
-	}
-	return s.flush(w, reply.Fail(buf, e))
-}
-
-// storedResponse is one that was asked for by its id.
-func (s *Server) storedResponse(c echo.Context) error {
-	return c.JSONBlob(openai.ResponseNotFound(c.Param("id")))
+	buf = reply.Close(buf)
+	keep()
+	return s.flush(w, reply.End(buf))
 }
 
 var responsesWording = wording{

@@ -15,6 +15,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"vapp.dev/appliance/chat"
+	"vapp.dev/appliance/responses"
 )
 
 // State is how far the appliance is.
@@ -34,9 +35,12 @@ type Config struct {
 	Reloads http.Handler // GET /admin/reloads
 	Status  http.Handler // GET /admin/status, what Page shows
 	Page    http.Handler // GET /
-	Observe func(Observation)
-	Log     *slog.Logger  // nil: slog.Default
-	NewID   func() string // 32 hex digits; nil: random ones
+	// Responses stores those of /v1/responses; nil: none are stored. Close the
+	// Server before it.
+	Responses *responses.Store
+	Observe   func(Observation)
+	Log       *slog.Logger  // nil: slog.Default
+	NewID     func() string // 32 hex digits; nil: random ones
 	// Slots is how many sequences of so many tokens the plan lets run at once; nil:
 	// one.
 	Slots func(tokens int) int
@@ -61,7 +65,8 @@ type Server struct {
 	inFlight atomic.Int64
 	echo     *echo.Echo
 
-	pace pace
+	pace  pace
+	tasks *background
 }
 
 // New makes a server; it answers from now on, with 503 until State has a Service.
@@ -75,7 +80,7 @@ func New(c Config, s Settings) *Server {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	out := &Server{cfg: c, echo: echo.New()}
+	out := &Server{cfg: c, echo: echo.New(), tasks: newBackground()}
 	out.SetSettings(s)
 	out.echo.HTTPErrorHandler = out.fail
 	out.echo.Use(out.watch, out.recovered, out.cors, out.guard, out.metered)
@@ -109,7 +114,9 @@ func (s *Server) routes() {
 	e.POST(messagesPath+"/count_tokens", s.ready(s.countTokens))
 	e.POST(responsesPath, s.ready(s.responses))
 	e.GET(responsesPath+"/:id", s.storedResponse)
-	e.POST(responsesPath+"/:id/cancel", s.storedResponse)
+	e.DELETE(responsesPath+"/:id", s.deleteResponse)
+	e.POST(responsesPath+"/:id/cancel", s.cancelResponse)
+	e.GET(responsesPath+"/:id/input_items", s.inputItems)
 	e.GET("/v1/models", s.ready(s.models))
 	e.GET("/v1/models/*", s.ready(s.model))
 	e.POST("/tokenize", s.ready(s.tokenize))

@@ -219,7 +219,7 @@ func TestRoutes(t *testing.T) {
 		"GET /metrics", "GET /metrics/", "GET,POST /ping", "GET /readyz", "POST /tokenize", "POST /v1/chat/completions",
 		"POST /v1/chat/completions/batch", "POST /v1/chat/completions/render", "POST /v1/completions", "POST /v1/completions/render",
 		"POST /v1/messages", "POST /v1/messages/count_tokens", "GET /v1/models", "GET /v1/models/*",
-		"POST /v1/responses", "GET /v1/responses/:id", "POST /v1/responses/:id/cancel", "GET /version",
+		"POST /v1/responses", "DELETE,GET /v1/responses/:id", "POST /v1/responses/:id/cancel", "GET /v1/responses/:id/input_items", "GET /version",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"vapp.dev/appliance/chat"
+	"vapp.dev/appliance/responses"
 )
 
 // Settings are what may change while the server runs. They are one value behind
@@ -34,7 +35,8 @@ type live struct {
 	Settings
 	keys   [][sha256.Size]byte
 	meters []*meter // of the keys
-	nobody *meter   // of all clients where there are no keys
+	owners []responses.Owner
+	nobody *meter // of all clients where there are no keys
 }
 
 // newLive keeps the meters of the keys that stay; old may be nil.
@@ -53,6 +55,8 @@ func newLive(s Settings, old *live) *live {
 			known[sum] = &meter{}
 		}
 		l.keys, l.meters = append(l.keys, sum), append(l.meters, known[sum])
+		own := sha256.Sum256(append([]byte("vapp responses "), sum[:]...)) // the file holds no hash of a key itself
+		l.owners = append(l.owners, responses.Owner(own[:16]))
 	}
 	return l
 }

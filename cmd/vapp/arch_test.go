@@ -102,11 +102,14 @@ var rooms = map[string]room{
 	"appliance/chat/chattest": {
 		parts: []string{"appliance/chat", "engine", "engine/grammar", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP,
 	},
-	"appliance/api/openai":    {parts: []string{"appliance/chat"}, not: functions},
+	// The kinds of what a reply says are dialect's.
+	"appliance/api/openai":    {parts: []string{"appliance/chat", "appliance/chat/dialect"}, not: functions},
 	"appliance/api/anthropic": {parts: []string{"appliance/chat"}, not: functions},
 	"appliance/api": {
-		parts: []string{"appliance/chat", "appliance/api/openai", "appliance/api/anthropic"}, modules: []string{"github.com/labstack/echo/v4"},
+		parts:   []string{"appliance/chat", "appliance/api/openai", "appliance/api/anthropic", "appliance/responses"},
+		modules: []string{"github.com/labstack/echo/v4"},
 	},
+	"appliance/responses":   {modules: []string{"go.etcd.io/bbolt"}, not: noHTTP},
 	"appliance/page":        {},
 	"appliance/batch":       {parts: []string{"appliance/chat", "appliance/api/openai"}, not: noHTTP},
 	"appliance/hub":         {modules: []string{"golang.org/x/sys"}},

@@ -15,6 +15,8 @@ type ResponsesRequest struct {
 	Previous   string
 	Store      bool // as the client wants it
 	Background bool
+	// ItemBase is what ids of items are made of; "": the id of the response.
+	ItemBase string
 
 	instructions string
 	input        []json.RawMessage // items; a text alone is one

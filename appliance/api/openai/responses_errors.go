@@ -12,6 +12,17 @@ func ResponseNotFound(id string) (int, []byte) {
 	return http.StatusNotFound, ErrorOf(http.StatusNotFound, "invalid_request_error", "response_id", "Response with id '"+id+"' not found.")
 }
 
+// ResponseOrphan is a response that was running when the server ended, as JSON.
+func ResponseOrphan(body json.RawMessage) json.RawMessage {
+	var o map[string]json.RawMessage
+	if json.Unmarshal(body, &o) != nil {
+		o = map[string]json.RawMessage{}
+	}
+	o["status"] = encode("failed")
+	o["error"] = encode(responseError{"server_error", "The server was stopped before the reply had ended."})
+	return encode(o)
+}
+
 // responseParams are what this protocol calls what chats call otherwise.
 var responseParams = map[string]string{"messages": "input", "max_tokens": "max_output_tokens"}
 

@@ -86,8 +86,12 @@ func textPart(text string, list []chatLogprob) outputPart {
 }
 
 // itemID names item i of a response.
-func itemID(prefix, response, i string) string {
-	return prefix + strings.TrimPrefix(response, "resp_") + "_" + i
+func (r *ResponsesRequest) itemID(prefix, response, i string) string {
+	base := r.ItemBase
+	if base == "" {
+		base = strings.TrimPrefix(response, "resp_")
+	}
+	return prefix + base + "_" + i
 }
 
 func messageItem(id string) outputItem {
@@ -145,7 +149,7 @@ func (r *ResponsesRequest) Items(response string) []StoredItem {
 			kind = "message"
 		}
 		prefix := map[string]string{"message": "msg_", "reasoning": "rs_", "function_call": "fc_", "function_call_output": "fco_"}[kind]
-		id := itemID(prefix, response, "in"+itoa(i))
+		id := r.itemID(prefix, response, "in"+itoa(i))
 		obj["id"], obj["type"] = encode(id), encode(kind)
 		if kind != "reasoning" {
 			obj["status"] = encode("completed")

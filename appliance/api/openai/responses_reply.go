@@ -144,7 +144,7 @@ func (s *ResponsesReply) say(buf []byte, said chat.Said) []byte {
 // open begins an item.
 func (s *ResponsesReply) open(buf []byte, said chat.Said) []byte {
 	s.kind, s.call = said.Kind, said.Call.Index
-	id := func(prefix string) string { return itemID(prefix, s.run.ID, itoa(len(s.items))) }
+	id := func(prefix string) string { return s.r.itemID(prefix, s.run.ID, itoa(len(s.items))) }
 	switch said.Kind {
 	case dialect.Reasoning:
 		s.items = append(s.items, reasoningItem(id("rs_")))
@@ -194,12 +194,17 @@ func (s *ResponsesReply) close(buf []byte) []byte {
 	return s.whole(buf, "output_item.done")
 }
 
-// End closes the last item and tells the whole response.
-func (s *ResponsesReply) End(buf []byte) []byte {
+// Close closes the last item: the reply is what it will be.
+func (s *ResponsesReply) Close(buf []byte) []byte {
 	if s.finish == "abort" && s.failed == nil && !s.left {
 		s.failed = &responseError{"server_error", "The server ended the reply before the model did."}
 	}
-	buf = s.close(buf)
+	return s.close(buf)
+}
+
+// End closes the last item and tells the whole response.
+func (s *ResponsesReply) End(buf []byte) []byte {
+	buf = s.Close(buf)
 	o := s.final()
 	kind := o.Status
 	if s.left {
@@ -208,17 +213,17 @@ func (s *ResponsesReply) End(buf []byte) []byte {
 	return s.event(buf, kind, responseEvent{Response: o})
 }
 
-// Fail ends a reply that an error broke; what had come stays in it.
-func (s *ResponsesReply) Fail(buf []byte, e *chat.Error) []byte {
-	s.failed = &responseError{"server_error", e.Message}
-	return s.End(buf)
-}
+// Aborted says that the engine was told to end the reply.
+func (s *ResponsesReply) Aborted() bool { return s.finish == "abort" }
 
-// Cancel ends a reply that nobody wants any more.
-func (s *ResponsesReply) Cancel(buf []byte) []byte {
-	s.left = true
-	return s.End(buf)
-}
+// Fail says that an error broke the reply; what had come stays in it.
+func (s *ResponsesReply) Fail(e *chat.Error) { s.failed = &responseError{"server_error", e.Message} }
+
+// Cancel says that nobody wants the reply any more.
+func (s *ResponsesReply) Cancel() { s.left = true }
+
+// Unstored says that the reply could not be stored.
+func (s *ResponsesReply) Unstored() { s.r.Store = false }
 
 // final is the response at its end.
 func (s *ResponsesReply) final() *response {
@@ -258,8 +263,11 @@ func (s *ResponsesReply) object(status string) *response {
 // Now is the response of the given status, queued or in_progress, as JSON.
 func (s *ResponsesReply) Now(status string) []byte { return encode(s.object(status)) }
 
-// Final is the response after End, Fail or Cancel, as JSON.
+// Final is the response after Close, as JSON.
 func (s *ResponsesReply) Final() []byte { return encode(s.final()) }
+
+// Background says that no client waits for the reply.
+func (s *ResponsesReply) Background() bool { return s.r.Background }
 
 // Output are the items after the end, for storage.
 func (s *ResponsesReply) Output() []StoredItem {

@@ -1,0 +1,65 @@
+package openai
+
+import (
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"vapp.dev/appliance/chat"
+)
+
+// itemList is a page of items.
+type itemList struct {
+	Object  string            `json:"object"`
+	Data    []json.RawMessage `json:"data"`
+	FirstID *string           `json:"first_id"`
+	LastID  *string           `json:"last_id"`
+	HasMore bool              `json:"has_more"`
+}
+
+// ItemPage is the body of a page of items, as the query asks for it: limit (20, at
+// most 100), order (desc or asc), after an item. Its errors are *chat.Error.
+func ItemPage(list []StoredItem, q url.Values) ([]byte, error) {
+	limit := 20
+	if v := q.Get("limit"); v != "" {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 1 || n > 100 {
+			return nil, chat.Errorf(chat.Invalid, "limit", "`limit` must be an integer of 1 to 100, got %q.", v)
+		}
+		limit = n
+	}
+	list = slices.Clone(list)
+	switch order := q.Get("order"); order {
+	case "", "desc":
+		slices.Reverse(list)
+	case "asc":
+	default:
+		return nil, chat.Errorf(chat.Invalid, "order", "`order` must be asc or desc, got %q.", order)
+	}
+	if after := q.Get("after"); after != "" {
+		i := slices.IndexFunc(list, func(item StoredItem) bool { return item.ID == after })
+		if i < 0 {
+			return nil, chat.Errorf(chat.Invalid, "after", "`after` names no item of this response: %q.", after)
+		}
+		list = list[i+1:]
+	}
+	out := itemList{Object: "list", Data: []json.RawMessage{}, HasMore: len(list) > limit}
+	list = list[:min(limit, len(list))]
+	for _, item := range list {
+		out.Data = append(out.Data, item.JSON)
+	}
+	if n := len(list); n > 0 {
+		out.FirstID, out.LastID = &list[0].ID, &list[n-1].ID
+	}
+	return encode(out), nil
+}
+
+// ResponseDeleted is the body of the answer to a DELETE.
+func ResponseDeleted(id string) []byte {
+	return encode(struct {
+		ID      string `json:"id"`
+		Object  string `json:"object"`
+		Deleted bool   `json:"deleted"`
+	}{id, "response", true})
+}

@@ -1,0 +1,261 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"vapp.dev/appliance/api/openai"
+	"vapp.dev/appliance/chat"
+	"vapp.dev/appliance/responses"
+)
+
+const ownerKey = "owner"
+
+// ownerOf is who asks: the key, or everybody where there are none.
+func ownerOf(c echo.Context) responses.Owner {
+	o, _ := c.Get(ownerKey).(responses.Owner)
+	return o
+}
+
+// storeError gives an error of the store a Kind.
+func storeError(err error) error {
+	var known *chat.Error
+	var m missing
+	if err == nil || errors.As(err, &known) || errors.As(err, &m) {
+		return err
+	}
+	return &chat.Error{Kind: chat.Internal, Message: "The store of responses has failed.", Cause: err}
+}
+
+// put stores a response.
+func (s *Server) put(own ownID, reply *openai.ResponsesReply, body []byte, input []responses.Item, events []byte, running bool) error {
+	rec := responses.Record{
+		ID: own.id, Background: reply.Background(), Running: running, Body: body, Input: input, Events: events,
+	}
+	for _, item := range reply.Output() {
+		rec.Output = append(rec.Output, responses.Item(item))
+	}
+	return storeError(s.cfg.Responses.Put(own.owner, rec))
+}
+
+// history is what a response goes on from: the items of the one before it.
+func (s *Server) history(owner responses.Owner, previous string) ([]responses.Item, error) {
+	if previous == "" {
+		return nil, nil
+	}
+	if s.tasks.find(ownID{owner, previous}) != nil {
+		return nil, chat.Errorf(chat.Invalid, "previous_response_id", "Response with id '%s' has not ended yet: wait for its end.", previous)
+	}
+	input, output, err := s.cfg.Responses.Items(owner, previous)
+	return append(input, output...), storeError(notFound(err, previous))
+}
+
+// notFound tells which id is not there.
+func notFound(err error, id string) error {
+	if errors.Is(err, responses.ErrNotFound) {
+		return missing(id)
+	}
+	return err
+}
+
+// missing is the id of a response that there is not.
+type missing string
+
+func (m missing) Error() string { return "Response with id '" + string(m) + "' not found." }
+
+// answerMissing answers for a response that there is not.
+func answerMissing(c echo.Context, err error) error {
+	var m missing
+	if errors.As(err, &m) {
+		return c.JSONBlob(openai.ResponseNotFound(string(m)))
+	}
+	return storeError(err)
+}
+
+// freshID is an id that none of the owner's responses has.
+func (s *Server) freshID(c echo.Context, owner responses.Owner, r *openai.ResponsesRequest) (ownID, error) {
+	own := ownID{owner, s.replyID(c, job{nil, &r.Ask, &r.Wire, "resp_"})}
+	r.ItemBase = s.cfg.NewID()
+	_, err := s.cfg.Responses.Get(owner, own.id)
+	switch {
+	case s.tasks.find(own) != nil || err == nil:
+		own.id = "resp_" + s.cfg.NewID()
+	case !errors.Is(err, responses.ErrNotFound):
+		return own, storeError(err)
+	}
+	return own, nil
+}
+
+// storing answers requests where responses are stored.
+func (s *Server) storing(c echo.Context, svc *chat.Service, r *openai.ResponsesRequest) error {
+	owner, store := ownerOf(c), s.cfg.Responses
+	if r.Background && !r.Store {
+		return chat.Errorf(chat.Invalid, "background", "`background` needs `store`: a response that nobody waits for is read from the store.")
+	}
+	items, err := s.history(owner, r.Previous)
+	if err != nil {
+		return answerMissing(c, err)
+	}
+	before := make([]json.RawMessage, len(items))
+	for i, item := range items {
+		before[i] = item.JSON
+	}
+	if err := r.Resolve(before, func(id string) (json.RawMessage, error) {
+		text, err := store.Item(owner, id)
+		if errors.Is(err, responses.ErrNotFound) {
+			return nil, chat.Errorf(chat.NotFound, "input", "Item with id '%s' not found.", id)
+		}
+		return text, storeError(err)
+	}); err != nil {
+		return err
+	}
+	if !r.Store {
+		return s.respond(c, svc, r, nil)
+	}
+	own, err := s.freshID(c, owner, r)
+	if err != nil {
+		return err
+	}
+	for _, item := range r.Items(own.id) {
+		items = append(items, responses.Item(item))
+	}
+	r.Ask.ID = own.id
+	if r.Background {
+		return s.inBackground(c, svc, r, own, items)
+	}
+	return s.respond(c, svc, r, func(reply *openai.ResponsesReply) {
+		if err := s.put(own, reply, reply.Final(), items, nil, false); err != nil {
+			s.cfg.Log.Error("response not stored", "id", own.id, "error", err.Error())
+			reply.Unstored()
+		}
+	})
+}
+
+// storedResponse answers with a response, or with the events of its stream.
+func (s *Server) storedResponse(c echo.Context) error {
+	own := ownID{ownerOf(c), c.Param("id")}
+	if s.cfg.Responses == nil {
+		return c.JSONBlob(openai.ResponseNotFound(own.id))
+	}
+	stream, n, err := resumption(c)
+	if err != nil {
+		return err
+	}
+	t := s.tasks.find(own)
+	switch {
+	case t != nil && stream && t.log != nil:
+		return s.follow(c, t.log, n)
+	case t != nil && stream:
+		return notStreamed(own.id)
+	case t != nil:
+		return c.JSONBlob(http.StatusOK, t.now())
+	}
+	rec, err := s.cfg.Responses.Get(own.owner, own.id)
+	if err != nil || !stream {
+		if err != nil {
+			return answerMissing(c, notFound(err, own.id))
+		}
+		return c.JSONBlob(http.StatusOK, rec.Body)
+	}
+	return s.replay(c, own, n)
+}
+
+// resumption reads whether and from where a stream is asked for.
+func resumption(c echo.Context) (stream bool, n int, err error) {
+	n = -1
+	if v := c.QueryParam("stream"); v != "" {
+		if stream, err = strconv.ParseBool(v); err != nil {
+			return false, 0, chat.Errorf(chat.Invalid, "stream", "`stream` must be true or false, got %q.", v)
+		}
+	}
+	if v := c.QueryParam("starting_after"); v != "" {
+		if n, err = strconv.Atoi(v); err != nil || n < 0 {
+			return false, 0, chat.Errorf(chat.Invalid, "starting_after", "`starting_after` must be the sequence number of an event, got %q.", v)
+		}
+	}
+	return stream, n, nil
+}
+
+func notStreamed(id string) error {
+	return chat.Errorf(chat.Invalid, "stream", "Response with id '%s' has no stream to go on with: it was not created with both `background` and `stream`.", id)
+}
+
+// replay writes the events of a response that has ended.
+func (s *Server) replay(c echo.Context, own ownID, n int) error {
+	b, err := s.cfg.Responses.Events(own.owner, own.id)
+	if err != nil {
+		return answerMissing(c, notFound(err, own.id))
+	}
+	if b == nil {
+		return notStreamed(own.id)
+	}
+	events, err := unpacked(b)
+	if err != nil {
+		return storeError(err)
+	}
+	return s.flush(s.openStream(c), after(events, n))
+}
+
+// cancelResponse ends a response in the background. One that has ended stays as it
+// is.
+func (s *Server) cancelResponse(c echo.Context) error {
+	own := ownID{ownerOf(c), c.Param("id")}
+	if s.cfg.Responses == nil {
+		return c.JSONBlob(openai.ResponseNotFound(own.id))
+	}
+	if t := s.tasks.find(own); t != nil {
+		if err := t.end(c.Request().Context()); err != nil {
+			return err
+		}
+	}
+	rec, err := s.cfg.Responses.Get(own.owner, own.id)
+	switch {
+	case err != nil:
+		return answerMissing(c, notFound(err, own.id))
+	case !rec.Background:
+		return c.JSONBlob(http.StatusBadRequest, openai.ErrorOf(http.StatusBadRequest, "invalid_request_error", "response_id", "Cannot cancel a synchronous response."))
+	}
+	return c.JSONBlob(http.StatusOK, rec.Body)
+}
+
+// deleteResponse takes a response away; one that runs is cancelled first.
+func (s *Server) deleteResponse(c echo.Context) error {
+	own := ownID{ownerOf(c), c.Param("id")}
+	if s.cfg.Responses == nil {
+		return c.JSONBlob(openai.ResponseNotFound(own.id))
+	}
+	if t := s.tasks.find(own); t != nil {
+		if err := t.end(c.Request().Context()); err != nil {
+			return err
+		}
+	}
+	if err := s.cfg.Responses.Delete(own.owner, own.id); err != nil {
+		return answerMissing(c, notFound(err, own.id))
+	}
+	return c.JSONBlob(http.StatusOK, openai.ResponseDeleted(own.id))
+}
+
+// inputItems lists what a response answers.
+func (s *Server) inputItems(c echo.Context) error {
+	own := ownID{ownerOf(c), c.Param("id")}
+	if s.cfg.Responses == nil {
+		return c.JSONBlob(openai.ResponseNotFound(own.id))
+	}
+	input, _, err := s.cfg.Responses.Items(own.owner, own.id)
+	if err != nil {
+		return answerMissing(c, notFound(err, own.id))
+	}
+	list := make([]openai.StoredItem, len(input))
+	for i, item := range input {
+		list[i] = openai.StoredItem(item)
+	}
+	b, err := openai.ItemPage(list, c.QueryParams())
+	if err != nil {
+		return err
+	}
+	return c.JSONBlob(http.StatusOK, b)
+}
