@@ -109,6 +109,36 @@ func TestCuts(t *testing.T) {
 	}
 }
 
+// TestOrder: where two steps meet, their order decides.
+func TestOrder(t *testing.T) {
+	said := []int32{0} // token 0 was generated
+	for what, c := range map[string]struct {
+		z    []float32
+		edit func(*SampleArgs)
+		want []int32
+	}{
+		"bias before repetition":        {[]float32{-1, 0}, func(a *SampleArgs) { a.Bias, a.Repetition = []Bias{{0, 3}}, 4 }, []int32{0}}, // (3-1)/4 > 0 > 3-1·4
+		"repetition before frequency":   {[]float32{2, 0.6}, func(a *SampleArgs) { a.Repetition, a.Frequency = 2, 0.5 }, []int32{1}},      // 1-0.5 < 0.6 < (2-0.5)/2
+		"repetition before presence":    {[]float32{2, 0.6}, func(a *SampleArgs) { a.Repetition, a.Presence = 2, 0.5 }, []int32{1}},
+		"allowed before bias":           {[]float32{5, 0}, func(a *SampleArgs) { a.Allowed, a.Bias = []uint32{0b10}, []Bias{{0, 100}} }, []int32{1}},
+		"grammar before bias":           {[]float32{5, 0}, func(a *SampleArgs) { a.Grammar, a.Bias = []uint32{0b10}, []Bias{{0, 100}} }, []int32{1}},
+		"penalties before temperature":  {[]float32{3, 2.5}, func(a *SampleArgs) { a.Presence, a.Temperature = 1, 0 }, []int32{1}},
+		"temperature before min_p":      {[]float32{ln(1), ln(4)}, func(a *SampleArgs) { a.Temperature, a.MinP = 2, 0.4 }, []int32{0, 1}}, // 1/2 ≥ 0.4 > 1/4
+		"min_p before top_p":            {[]float32{ln(5), ln(3), ln(2)}, func(a *SampleArgs) { a.MinP, a.TopP = 0.5, 0.6 }, []int32{0}},  // 5/8 ≥ 0.6 > 5/10
+		"top_k before top_p":            {[]float32{ln(5), ln(3), ln(2)}, func(a *SampleArgs) { a.TopK, a.TopP = 2, 0.6 }, []int32{0}},
+		"penalties of prompt or output": {[]float32{4, 1}, func(a *SampleArgs) { a.Prompt, a.Frequency, a.Presence, a.Temperature = 1, 9, 9, 0 }, []int32{0}},
+	} {
+		a := row(c.z...)
+		a.History = said
+		if c.edit(&a); what == "penalties before temperature" || len(c.want) == 1 && a.TopP == 1 {
+			a.Temperature = 0
+		}
+		if got := kept(a); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", what, got, c.want)
+		}
+	}
+}
+
 // TestPenalties reads what is left of the logits after a greedy choice.
 func TestPenalties(t *testing.T) {
 	a := row(4, -4, 4, 4, 1)
