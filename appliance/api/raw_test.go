@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -82,5 +83,32 @@ func TestBatchDefaults(t *testing.T) {
 		if p.Temperature != 0.7 || p.TopP != 1 || p.TopK != 7 || c.Index != i || c.Message.Content != string(rune('a'+i)) {
 			t.Errorf("%d: %+v, %+v", i, c, p)
 		}
+	}
+}
+
+// TestBeamsStream: a stream of a beam search says what the plain reply does.
+func TestBeamsStream(t *testing.T) {
+	s := testServer(&chattest.Model{}, testSettings())
+	const body = `{"prompt":"x","use_beam_search":true,"n":2,"max_tokens":3`
+	var whole struct{ Choices []struct{ Text string } }
+	if err := json.Unmarshal(post(s, "/v1/completions", body+"}").Body.Bytes(), &whole); err != nil || len(whole.Choices) != 2 {
+		t.Fatal(whole, err)
+	}
+	var texts [2]string
+	for line := range strings.SplitSeq(post(s, "/v1/completions", body+`,"stream":true}`).Body.String(), "\n\n") {
+		var chunk struct {
+			Choices []struct {
+				Index int
+				Text  string
+			}
+		}
+		if data, is := strings.CutPrefix(line, "data: {"); is && json.Unmarshal([]byte("{"+data), &chunk) == nil {
+			for _, c := range chunk.Choices {
+				texts[c.Index] += c.Text
+			}
+		}
+	}
+	if texts[0] != whole.Choices[0].Text || texts[1] != whole.Choices[1].Text || texts[0] == texts[1] || texts[0] == "" {
+		t.Errorf("streamed %q, whole %+v", texts, whole)
 	}
 }
