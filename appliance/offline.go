@@ -29,6 +29,8 @@ type Offline struct {
 type OfflineConfig struct {
 	// Progress is told how far loading has come; nil: nobody is.
 	Progress func(engine.Progress)
+	// Step is told every step; nil: nobody is.
+	Step func(engine.StepStats)
 	// Sandbox renders templates that come with requests.
 	Sandbox tokenizer.Sandbox
 }
@@ -45,7 +47,7 @@ func OpenOffline(ctx context.Context, p *Prepared, c OfflineConfig) (*Offline, e
 	}
 	l.api.Chat.RequestTimeout = 0
 	debug.SetMemoryLimit(p.Plan.GoMemoryLimit)
-	eng, t, err := p.open(ctx, engine.Hooks{}, c.Progress)
+	eng, t, err := p.open(ctx, engine.Hooks{Step: c.Step}, c.Progress)
 	if err != nil {
 		return nil, err
 	}

@@ -198,6 +198,7 @@ func (l *loop) deliver(set int, o sched.Output, now time.Time, report *StepStats
 			ev.Logprob = &lp
 		}
 		l.count(c, o.More, now, report)
+		report.grammar(o.Seq)
 	}
 	if !c.started {
 		c.started = true
@@ -209,6 +210,19 @@ func (l *loop) deliver(set int, o sched.Output, now time.Time, report *StepStats
 		l.ended(c, ev.Finish, now)
 	}
 	c.stream.push(ev)
+}
+
+// grammar adds what a sequence's grammar cost.
+func (r *StepStats) grammar(q *sched.Seq) {
+	s, is := q.Grammar().(*grammar.State)
+	if !is {
+		return
+	}
+	t := s.Times()
+	r.GrammarTime += t.Loop
+	if t.Mask > 0 {
+		r.MaskTimes = append(r.MaskTimes, t.Mask)
+	}
 }
 
 // finishes are the engine's words for the scheduler's.

@@ -27,7 +27,11 @@ type StepStats struct {
 	// sequences by the position of an accepted token; it is valid during the call.
 	Drafts, DraftTokens, AcceptedTokens int
 	AcceptedPerPosition                 []int
-	Duration                            time.Duration // launch → committed
+	// MaskTimes are what the masks of tokens drawn under a grammar took to make, beside
+	// the loop; GrammarTime is the loop's own: following grammars, waiting for masks.
+	MaskTimes   []time.Duration
+	GrammarTime time.Duration
+	Duration    time.Duration // launch → committed
 }
 
 // RequestStats is the life of one choice.

@@ -34,7 +34,7 @@ func (s *Service) Prepare(ctx context.Context, r *Request) ([]Prepared, error) {
 	if err := s.prompts(ctx, r, &run); err != nil {
 		return nil, AsError(err)
 	}
-	must, err := r.ask.must()
+	must, whole, err := s.wanted(r)
 	if err != nil {
 		return nil, AsError(err)
 	}
@@ -45,7 +45,7 @@ func (s *Service) Prepare(ctx context.Context, r *Request) ([]Prepared, error) {
 		if err != nil {
 			return nil, AsError(err)
 		}
-		out[i] = Prepared{r.model, p.Tokens, s.layered(r), s.thoughtless(r, p), must}
+		out[i] = Prepared{r.model, p.Tokens, s.layered(r), whole || s.thoughtless(r, p), must}
 		out[i].MaxTokens = &params.MaxTokens
 	}
 	return out, nil

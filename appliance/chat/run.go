@@ -20,6 +20,7 @@ type Run struct {
 	Sampling Sampling
 
 	grammar    *grammar.Grammar // what the replies follow; nil: nothing
+	whole      bool             // from their first token, reasoning included
 	choices    []*choice
 	left       int   // choices that have not ended
 	failed     error // what a stream ended with, told after all that came before it

@@ -17,6 +17,7 @@ const (
 	AsRegex   = tokenizer.GrammarRegex
 	AsChoice  = tokenizer.GrammarChoice // a JSON list of texts
 	AsGrammar = tokenizer.GrammarLark
+	AsTag     = "structural_tag" // its JSON; TagSource makes an AsGrammar of it
 )
 
 // SchemaOptions are how JSON is written by a schema.
@@ -140,13 +141,4 @@ func closed(v json.RawMessage, byName bool) (json.RawMessage, error) {
 		parts = append(parts, `"additionalProperties":false`)
 	}
 	return json.RawMessage("{" + strings.Join(parts, ",") + "}"), nil
-}
-
-// text is a literal of a Lark grammar.
-func text(s string) string {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // a string
-	return strings.TrimSpace(b.String())
 }

@@ -77,6 +77,7 @@ type Service struct {
 	maxRunes int              // most characters a token stands for
 	marks    map[int32]string // the markers of dialects that are one token
 	markers  map[string]int32 // and the other way round
+	special  map[string]int32 // those of them that no text holds
 }
 
 // New makes the service of a loaded model.
@@ -86,6 +87,7 @@ func New(c Config) *Service {
 	}
 	s := &Service{cfg: c, maxRunes: 1, eos: eosIDs(c)}
 	s.marks, s.markers = markerIDs(c.Vocabulary)
+	s.special = specials(c.Vocabulary, s.markers)
 	for id := range int32(c.Vocabulary.VocabSize()) {
 		s.maxRunes = max(s.maxRunes, len(c.Vocabulary.TokenBytes(id)))
 	}
@@ -123,11 +125,10 @@ func (s *Service) Start(ctx context.Context, r *Request) (*Run, error) {
 	if err := s.prompts(ctx, r, run); err != nil {
 		return nil, AsError(err)
 	}
-	g, err := s.structure(ctx, r)
-	if err != nil {
+	var err error
+	if run.grammar, run.whole, err = s.structure(ctx, r); err != nil {
 		return nil, AsError(err)
 	}
-	run.grammar = g
 	ctx, run.stop = context.WithCancel(ctx)
 	for i := range run.Prompts {
 		if err := s.submit(ctx, r, run, i); err != nil {

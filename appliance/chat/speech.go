@@ -167,3 +167,17 @@ func markerIDs(v Vocabulary) (ids map[int32]string, markers map[string]int32) {
 	}
 	return ids, markers
 }
+
+// specials are the markers that are special tokens: grammars name them by their ids, since
+// no text of a grammar has them.
+func specials(v Vocabulary, markers map[string]int32) map[string]int32 {
+	out := map[string]int32{}
+	if s, is := v.(interface{ IsSpecial(id int32) bool }); is {
+		for m, id := range markers {
+			if s.IsSpecial(id) {
+				out[m] = id
+			}
+		}
+	}
+	return out
+}

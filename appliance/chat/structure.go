@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"vapp.dev/appliance/chat/dialect"
@@ -33,34 +34,73 @@ func checkStructure(a *Ask, _ *Settings) error {
 	return nil
 }
 
-// must is what the replies of a request must be; nil: anything.
-func (a *Ask) must() (*Structure, error) {
-	forced, err := a.forced()
-	if forced == nil {
-		forced = a.Structure
-	}
-	return forced, err
-}
-
-// structure compiles what the replies of a request must be; nil: nothing is asked.
-func (s *Service) structure(ctx context.Context, r *Request) (*grammar.Grammar, error) {
-	want, err := r.ask.must()
+// structure compiles what the replies of a request must be; nil: nothing is asked. whole
+// says that it is of the whole reply, reasoning included.
+func (s *Service) structure(ctx context.Context, r *Request) (g *grammar.Grammar, whole bool, err error) {
+	want, whole, err := s.wanted(r)
 	if err != nil || want == nil {
-		return nil, err
+		return nil, false, err
 	}
 	if s.cfg.Grammars == nil {
-		return nil, Errorf(Unsupported, want.Param, "Structured outputs are not available in this deployment.")
+		return nil, false, Errorf(Unsupported, want.Param, "Structured outputs are not available in this deployment.")
 	}
-	g, err := s.cfg.Grammars.Compile(ctx, grammar.Spec{Kind: want.Kind, Source: want.Source})
+	g, err = s.cfg.Grammars.Compile(ctx, grammar.Spec{Kind: want.Kind, Source: want.Source})
 	var refused *grammar.Error
 	var lib *tokenizer.Error
 	switch {
 	case errors.As(err, &refused):
-		return nil, invalid(want.Param, "The grammar of `%s` cannot be used: %s.", want.Param, refused.Error())
+		return nil, false, invalid(want.Param, "The grammar of `%s` cannot be used: %s.", want.Param, refused.Error())
 	case errors.As(err, &lib):
-		return nil, &Error{Kind: Unsupported, Param: want.Param, Message: "Structured outputs are not available for this model: " + lib.Msg + "."}
+		return nil, false, &Error{Kind: Unsupported, Param: want.Param, Message: "Structured outputs are not available for this model: " + lib.Msg + "."}
 	}
-	return g, err
+	return g, whole, err
+}
+
+// wanted is what the replies of a request must be: what tool_choice asks for, or the
+// request's own structure, or calls that follow the schemas of strict functions.
+func (s *Service) wanted(r *Request) (want *Structure, whole bool, err error) {
+	a, set := &r.ask, r.settings
+	var list []function
+	if a.Chat != nil && set.Tools != "" {
+		list = a.functions()
+	}
+	harmony := dialect.Harmony(set.Reasoning, set.Tools)
+	switch must := a.ToolChoice == dialect.Named || a.ToolChoice == dialect.Required; {
+	case len(list) > 0 && must && harmony:
+		if a.ToolChoice == dialect.Named {
+			list = slices.DeleteFunc(list, func(f function) bool { return f.Name != a.ToolName })
+		}
+		want, err = s.calls(set, list, must)
+		return want, true, err
+	case len(list) > 0 && must:
+		want, err = a.forced(list)
+		return want, false, err
+	case a.Structure != nil && a.Structure.Kind == AsTag:
+		source, err := TagSource(json.RawMessage(a.Structure.Source), s.special)
+		if err != nil {
+			return nil, false, invalid(a.Structure.Param, "`%s`: %v.", a.Structure.Param, err)
+		}
+		return &Structure{AsGrammar, source, a.Structure.Param}, false, nil
+	case a.Structure != nil:
+		return a.Structure, false, nil
+	case a.ToolChoice == dialect.Auto && slices.ContainsFunc(list, func(f function) bool { return f.Strict }):
+		want, err = s.calls(set, list, false)
+		return want, harmony, err
+	}
+	return nil, false, nil
+}
+
+// calls is the structure of replies with calls in a dialect's own form.
+func (s *Service) calls(set *Settings, list []function, must bool) (*Structure, error) {
+	f := callFormat(set, list, must, s.special)
+	if f == nil {
+		return nil, nil
+	}
+	source, err := tagGrammar(f, s.special)
+	if err != nil {
+		return nil, invalid("tools", "The parameters of a function: %v.", err)
+	}
+	return &Structure{AsGrammar, source, "tools"}, nil
 }
 
 // lead is the part of a chat's reply that its structure says nothing about: the
@@ -70,7 +110,7 @@ func (s *Service) lead(r *Request, run *Run, p *Prompted) grammar.Lead {
 	if a.Rendered {
 		return s.renderedLead(r, p)
 	}
-	if a.Chat == nil || run.Role != "assistant" {
+	if a.Chat == nil || run.Role != "assistant" || run.whole {
 		return grammar.Lead{}
 	}
 	t := dialect.Before(dialect.Options{Reasoning: set.Reasoning, Tools: set.Tools, Prompt: p.text, Kwargs: a.Chat.kwargs(set)})
@@ -79,15 +119,9 @@ func (s *Service) lead(r *Request, run *Run, p *Prompted) grammar.Lead {
 
 // forced is the structure that tool_choice asks for: the arguments of the function that
 // is named, or a list of calls, at least one, each {"name": …, "parameters": …}.
-func (a *Ask) forced() (*Structure, error) {
-	if a.Chat == nil || len(a.Chat.Tools) == 0 {
-		return nil, nil
-	}
-	if a.ToolChoice != dialect.Named && a.ToolChoice != dialect.Required {
-		return nil, nil
-	}
+func (a *Ask) forced(list []function) (*Structure, error) {
 	var names, rules []string
-	for i, f := range a.functions() {
+	for i, f := range list {
 		if a.ToolChoice == dialect.Named && f.Name != a.ToolName {
 			continue
 		}
@@ -116,6 +150,7 @@ const maxCalls = 64
 type function struct {
 	Name       string          `json:"name"`
 	Parameters json.RawMessage `json:"parameters"`
+	Strict     bool            `json:"strict"`
 }
 
 func (a *Ask) functions() []function {

@@ -1,86 +1,138 @@
 package chat
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
-// structuralTag is free text with constrained parts in it: each begins with one of the
-// triggers.
+// tagFormat is a part of a structural tag. Type says which of the fields count.
+type tagFormat struct {
+	Type      string          `json:"type"`
+	Value     string          `json:"value"`       // const_string
+	Schema    json.RawMessage `json:"json_schema"` // json_schema, qwen_xml_parameter
+	Pattern   string          `json:"pattern"`     // regex
+	Grammar   string          `json:"grammar"`     // grammar
+	Elements  []*tagFormat    `json:"elements"`    // sequence, or
+	Begin     string          `json:"begin"`       // tag
+	Content   *tagFormat      `json:"content"`
+	End       json.RawMessage `json:"end"`      // a text, or a list of texts of which one comes
+	Triggers  []string        `json:"triggers"` // triggered_tags
+	Tags      []*tagFormat    `json:"tags"`     // triggered_tags, tags_with_separator
+	Separator string          `json:"separator"`
+	Excludes  []string        `json:"excludes"` // any_text, triggered_tags: texts that do not come
+	AtLeast   bool            `json:"at_least_one"`
+	First     bool            `json:"stop_after_first"`
+}
+
+// structuralTag is a structural tag in either form: {"structures": [{"begin", "schema",
+// "end"}, …], "triggers": […]} of old releases, or {"format": …}.
 type structuralTag struct {
 	Structures []struct {
 		Begin  string          `json:"begin"`
 		Schema json.RawMessage `json:"schema"`
 		End    string          `json:"end"`
 	} `json:"structures"`
-	Triggers []string        `json:"triggers"`
-	Format   json.RawMessage `json:"format"`
+	Triggers []string   `json:"triggers"`
+	Format   *tagFormat `json:"format"`
 }
 
-// maxTags bounds structures and triggers.
-const maxTags = 256
+// maxTags bounds the parts of a structural tag.
+const maxTags = 512
 
-// TagSource is the AsGrammar of a structural tag:
-// {"structures": [{"begin", "schema", "end"}, …], "triggers": [text, …]}. Every begin starts
-// with a trigger.
-func TagSource(raw json.RawMessage) (string, error) {
+// TagSource is the AsGrammar of a structural tag. tokens are the markers that the vocabulary
+// has as one token: such a marker in a text stands for its token. It may be nil where the
+// tag is only checked.
+func TagSource(raw json.RawMessage, tokens map[string]int32) (string, error) {
 	var t structuralTag
 	if err := json.Unmarshal(raw, &t); err != nil {
-		return "", errors.New(`a structural tag is an object with "structures" and "triggers"`)
+		return "", fmt.Errorf(`a structural tag is an object with "format", or with "structures" and "triggers": %s`, oneLine(err))
 	}
-	switch {
-	case len(t.Format) > 0:
-		return "", errors.New(`a structural tag with "format" is not supported, give "structures" and "triggers"`)
-	case len(t.Structures) == 0 || len(t.Triggers) == 0:
-		return "", errors.New(`a structural tag needs at least one of "structures" and of "triggers"`)
-	case len(t.Structures) > maxTags || len(t.Triggers) > maxTags:
-		return "", fmt.Errorf("a structural tag has at most %d structures and triggers", maxTags)
-	}
-	of := make([][]int, len(t.Triggers)) // the structures of each trigger
-	for i, s := range t.Structures {
-		k := -1
-		for j, trigger := range t.Triggers {
-			if trigger != "" && strings.HasPrefix(s.Begin, trigger) && (k < 0 || len(trigger) > len(t.Triggers[k])) {
-				k = j
+	f := t.Format
+	if f == nil {
+		switch {
+		case len(t.Structures) == 0 || len(t.Triggers) == 0:
+			return "", errors.New(`a structural tag needs "format", or at least one of "structures" and of "triggers"`)
+		case len(t.Structures) > maxTags:
+			return "", fmt.Errorf("a structural tag has at most %d parts", maxTags)
+		}
+		f = &tagFormat{Type: "triggered_tags", Triggers: t.Triggers}
+		for _, s := range t.Structures {
+			end, err := json.Marshal(s.End)
+			if err != nil {
+				return "", err
 			}
+			f.Tags = append(f.Tags, &tagFormat{Type: "tag", Begin: s.Begin, Content: &tagFormat{Type: "json_schema", Schema: s.Schema}, End: end})
 		}
-		if k < 0 {
-			return "", fmt.Errorf("no trigger begins the structure %q", s.Begin)
-		}
-		of[k] = append(of[k], i)
 	}
-	return t.grammar(of)
+	return tagGrammar(f, tokens)
 }
 
-// grammar writes it: text up to a trigger, then what that allows, again and again.
-func (t *structuralTag) grammar(of [][]int) (string, error) {
-	var b strings.Builder
-	var tags []string
-	for k, list := range of {
-		if len(list) == 0 {
-			continue
-		}
-		var ways []string
-		for _, i := range list {
-			s := t.Structures[i]
-			schema, err := SchemaSource(s.Schema, SchemaOptions{})
-			if err != nil {
-				return "", fmt.Errorf("structure %q: %w", s.Begin, err)
-			}
-			way := fmt.Sprintf("s%d", i)
-			if rest := strings.TrimPrefix(s.Begin, t.Triggers[k]); rest != "" {
-				way = text(rest) + " " + way
-			}
-			if s.End != "" {
-				way += " " + text(s.End)
-			}
-			ways = append(ways, way)
-			fmt.Fprintf(&b, "s%d: %%json %s\n", i, schema)
-		}
-		tags = append(tags, fmt.Sprintf("t%d", k))
-		fmt.Fprintf(&b, "t%d: trig%d (%s)\ntrig%d[lazy]: TEXT %s\n", k, k, strings.Join(ways, " | "), k, text(t.Triggers[k]))
+// tagGrammar is the grammar of a format.
+func tagGrammar(f *tagFormat, tokens map[string]int32) (string, error) {
+	w := &tagWriter{tokens: tokens}
+	start, _ := w.expr(f, place{last: true})
+	if w.err != nil {
+		return "", w.err
 	}
-	return fmt.Sprintf("start: (%s)* end\nend: TEXT\nTEXT: /(.|\\n)*/\n%s", strings.Join(tags, " | "), b.String()), nil
+	return "start: " + start + "\n" + w.rules.String(), nil
+}
+
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", " ") }
+
+// ends are the texts of which one ends a tag.
+func (f *tagFormat) ends() ([]string, error) {
+	var one string
+	var many []string
+	switch {
+	case len(f.End) == 0:
+		return []string{""}, nil
+	case json.Unmarshal(f.End, &one) == nil:
+		return []string{one}, nil
+	case json.Unmarshal(f.End, &many) == nil && len(many) > 0:
+		return many, nil
+	}
+	return nil, fmt.Errorf(`the "end" of the tag %q is a text, or a list of texts`, f.Begin)
+}
+
+// lead is the text that a format begins with, "" where none is fixed.
+func (f *tagFormat) lead() string {
+	switch f.Type {
+	case "const_string":
+		return f.Value
+	case "tag":
+		return f.Begin
+	case "sequence":
+		if len(f.Elements) > 0 && f.Elements[0] != nil {
+			return f.Elements[0].lead()
+		}
+	}
+	return ""
+}
+
+// withoutLead is f behind its lead.
+func (f *tagFormat) withoutLead() *tagFormat {
+	out := *f
+	switch f.Type {
+	case "const_string":
+		out.Value = ""
+	case "tag":
+		out.Begin = ""
+	case "sequence":
+		out.Elements = slices.Clone(f.Elements)
+		out.Elements[0] = f.Elements[0].withoutLead()
+	}
+	return &out
+}
+
+// text is a literal of a Lark grammar.
+func text(s string) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(s) // a string
+	return strings.ReplaceAll(strings.TrimSpace(b.String()), "\x7f", `\u007f`)
 }

@@ -27,8 +27,6 @@ func checkTools(a *Ask, s *Settings) error {
 		return nil
 	case s.Tools == "":
 		return invalid("tool_choice", "tool_choice=%q requires --tool-call-parser to be set", choice)
-	case dialect.Harmony(s.Reasoning, s.Tools):
-		return invalid("tool_choice", "tool_choice=%q is not supported for this model, whose calls are messages of their own: use \"auto\" or \"none\".", choice)
 	}
 	return nil
 }

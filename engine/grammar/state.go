@@ -2,6 +2,7 @@ package grammar
 
 import (
 	"sync"
+	"time"
 
 	"vapp.dev/engine/tokenizer"
 )
@@ -17,16 +18,33 @@ type State struct {
 	fresh bool    // no token has come
 	queue []int32 // forced tokens that are still to be drawn
 
-	busy sync.WaitGroup // mask and err are being made
+	busy sync.WaitGroup // mask, err and took are being made
 	mask []uint32
 	err  error
+	took time.Duration // to make mask
+
+	times Times
+}
+
+// Times are what a grammar cost since they were asked for.
+type Times struct {
+	Mask time.Duration // to make the last mask, beside the loop; 0: none was made
+	Loop time.Duration // of the loop: to follow tokens, and to wait for masks
+}
+
+// Times returns what the state cost since the last call.
+func (s *State) Times() Times {
+	out := s.times
+	s.times = Times{}
+	return out
 }
 
 // Take moves on by the token that came. forced are tokens that follow it without a
 // draw, and are taken too; ended says that nothing may follow. After an error the state
 // is of no more use.
 func (s *State) Take(token int32) (forced []int32, ended bool, err error) {
-	s.busy.Wait()
+	defer s.clock(time.Now())
+	s.wait()
 	if s.err != nil {
 		return nil, false, s.err
 	}
@@ -79,6 +97,8 @@ func (s *State) next() (ended bool) {
 	s.busy.Go(func() {
 		s.g.of.masks <- struct{}{}
 		defer func() { <-s.g.of.masks }()
+		begun := time.Now()
+		defer func() { s.took = time.Since(begun) }()
 		s.err = s.wrong(s.m.Mask(s.mask))
 	})
 	return false
@@ -88,7 +108,8 @@ func (s *State) next() (ended bool) {
 // whether there is a constraint now. Where the grammar cannot be followed any more no bit
 // is set; Err says why.
 func (s *State) Mask(words []uint32) bool {
-	s.busy.Wait()
+	defer s.clock(time.Now())
+	s.wait()
 	if s.lead.free {
 		return false
 	}
@@ -106,6 +127,16 @@ func (s *State) Mask(words []uint32) bool {
 	}
 	return true
 }
+
+// wait waits for the mask.
+func (s *State) wait() {
+	s.busy.Wait()
+	if s.took > 0 {
+		s.times.Mask, s.took = s.took, 0
+	}
+}
+
+func (s *State) clock(begun time.Time) { s.times.Loop += time.Since(begun) }
 
 func set(words []uint32, id int32) {
 	if int(id/32) < len(words) {

@@ -46,7 +46,7 @@ func DecodeGenerate(b []byte) (*GenerateRequest, error) {
 func generateSampling(p, f *fields, r *GenerateRequest) {
 	a := &r.Ask
 	sampling(p, a)
-	a.Structure = structure(p, &r.Wire)
+	a.Structure = only(p, outputs(p))
 	a.Sampling = a.Sampling.Neutral()
 	most := p.intOr("max_tokens", defaultMaxTokens)
 	a.MaxTokens = &most

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
-	"strings"
 
 	"vapp.dev/appliance/chat"
 )
@@ -15,17 +14,28 @@ var constraints = []string{"json", "regex", "choice", "grammar", "json_object", 
 // structure reads what a reply must be, from response_format, structured_outputs or its
 // names in old releases (guided_json, …); nil: anything.
 func structure(f *fields, w *Wire) *chat.Structure {
-	list := []*chat.Structure{responseFormat(f)}
+	return only(f, slices.Concat([]*chat.Structure{responseFormat(f)}, outputs(f), []*chat.Structure{guided(f, w)}))
+}
+
+// outputs reads structured_outputs, an element a kind.
+func outputs(f *fields) []*chat.Structure {
+	var list []*chat.Structure
 	if raw := f.object("structured_outputs"); raw != nil {
 		o := newFields("structured_outputs.", raw)
 		opts := schemaOptions(o, "")
 		for _, kind := range constraints {
 			list = append(list, constraint(o, kind, kind, opts))
 		}
-		if f.failIf(o.err); f.err == nil && !slices.ContainsFunc(list[1:], isSet) {
+		if f.failIf(o.err); f.err == nil && !slices.ContainsFunc(list, isSet) {
 			f.fail(malformed("structured_outputs", "You must use one kind of constraints for structured outputs: json, regex, choice, grammar, json_object or structural_tag."))
 		}
 	}
+	return list
+}
+
+// guided reads the names of old releases.
+func guided(f *fields, w *Wire) *chat.Structure {
+	var list []*chat.Structure
 	opts := schemaOptions(f, "guided_")
 	for _, kind := range constraints {
 		s := constraint(f, "guided_"+kind, kind, opts)
@@ -35,6 +45,11 @@ func structure(f *fields, w *Wire) *chat.Structure {
 		list = append(list, s)
 	}
 	f.seen["guided_decoding_backend"] = true
+	return only(f, list)
+}
+
+// only is the one of list that is set; nil: none is.
+func only(f *fields, list []*chat.Structure) *chat.Structure {
 	list = slices.DeleteFunc(list, func(s *chat.Structure) bool { return !isSet(s) })
 	switch {
 	case f.err != nil || len(list) == 0:
@@ -77,13 +92,15 @@ func constraint(f *fields, name, kind string, o chat.SchemaOptions) *chat.Struct
 	case "regex":
 		out.Kind, out.Source = chat.AsRegex, filled(f, name)
 	case "grammar":
-		if out.Kind, out.Source = chat.AsGrammar, filled(f, name); strings.Contains(out.Source, "::=") {
-			f.fail(malformed(at, "`%s` must be a grammar in Lark's form (rule: …), got one with \"::=\".", at))
+		var err error
+		out.Kind = chat.AsGrammar
+		if out.Source, err = chat.GrammarSource(filled(f, name)); err != nil {
+			f.fail(malformed(at, "`%s`: %v.", at, err))
 		}
 	case "choice":
 		out.Kind, out.Source = chat.AsChoice, choices(f, name)
 	case "structural_tag":
-		out.Kind = chat.AsGrammar
+		out.Kind = chat.AsTag
 		out.Source = tagText(f, at, raw)
 	}
 	return out
@@ -160,18 +177,18 @@ func responseFormat(f *fields) *chat.Structure {
 		out.Kind, out.Source = chat.AsSchema, schemaText(f, "response_format.json_schema.schema", schema, chat.SchemaOptions{})
 	case kind == "structural_tag":
 		whole, _ := f.get("response_format")
-		out.Kind, out.Source = chat.AsGrammar, tagText(f, out.Param, whole)
+		out.Kind, out.Source = chat.AsTag, tagText(f, out.Param, whole)
 	default:
 		f.fail(malformed("response_format.type", "`response_format.type` must be text, json_object, json_schema or structural_tag, got %q.", kind))
 	}
 	return out
 }
 
-// tagText is the grammar of a structural tag.
+// tagText is a structural tag that was looked at: what it becomes depends on the model.
 func tagText(f *fields, at string, raw json.RawMessage) string {
-	out, err := chat.TagSource(unquoted(raw))
-	if err != nil {
+	raw = unquoted(raw)
+	if _, err := chat.TagSource(raw, nil); err != nil {
 		f.fail(malformed(at, "`%s`: %v.", at, err))
 	}
-	return out
+	return string(raw)
 }

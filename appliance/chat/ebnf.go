@@ -1,0 +1,318 @@
+package chat
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// GrammarSource is the AsGrammar of a grammar in either form that vLLM's clients write: Lark
+// ("rule: …", from start), which stays as it is, or EBNF ("rule ::= …", from root).
+func GrammarSource(text string) (string, error) {
+	if !isEBNF(text) {
+		return text, nil
+	}
+	g, err := readEBNF(text)
+	if err != nil {
+		return "", err
+	}
+	return g.lark("start", "")
+}
+
+// isEBNF reports a definition with "::=" outside of texts and comments.
+func isEBNF(s string) bool {
+	for line := range strings.SplitSeq(s, "\n") {
+		name, _, found := strings.Cut(line, "::=")
+		if found && ruleName(strings.TrimSpace(name)) {
+			return true
+		}
+	}
+	return false
+}
+
+func ruleName(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c != '_' && (c|32 < 'a' || c|32 > 'z') && (i == 0 || c != '-' && (c < '0' || c > '9')) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// ebnf is a grammar as it was read.
+type ebnf struct {
+	order []string
+	rules map[string]*ebnfRule
+}
+
+// ebnfWord is a word of Lark, or the name of a rule until it is known what that becomes.
+type ebnfWord struct {
+	text string
+	how  string // repeated: *, {2,3}, …
+	ref  bool
+}
+
+// ebnfRule is a rule's right side.
+type ebnfRule struct {
+	words   []ebnfWord
+	depth   int  // of open brackets
+	bare    bool // nothing was said since the last bar or bracket
+	endless bool // it leads back to itself
+	seen    uint8
+	number  int
+}
+
+func readEBNF(s string) (*ebnf, error) {
+	g := &ebnf{rules: map[string]*ebnfRule{}}
+	var now *ebnfRule
+	for s = skipBlank(s); s != ""; s = skipBlank(s) {
+		if name, rest := cutName(s); name != "" {
+			if rest, is := strings.CutPrefix(skipBlank(rest), "::="); is {
+				if g.rules[name] != nil {
+					return nil, fmt.Errorf("the rule %s is defined twice", name)
+				}
+				now = &ebnfRule{bare: true, number: len(g.order)}
+				g.order, g.rules[name] = append(g.order, name), now
+				s = rest
+				continue
+			}
+		}
+		if now == nil {
+			return nil, fmt.Errorf("a rule is missing before %.20q", s)
+		}
+		var err error
+		if s, err = now.word(s); err != nil {
+			return nil, err
+		}
+	}
+	return g, g.complete()
+}
+
+// complete: every rule is whole, and each that is named is there.
+func (g *ebnf) complete() error {
+	for name, r := range g.rules {
+		if r.depth != 0 {
+			return fmt.Errorf("a bracket of the rule %s stays open", name)
+		}
+		for _, w := range r.words {
+			if w.ref && g.rules[w.text] == nil {
+				return fmt.Errorf("the rule %s, which %s names, is not defined", w.text, name)
+			}
+		}
+	}
+	if g.rules["root"] == nil {
+		return errors.New("the rule root is not defined")
+	}
+	return nil
+}
+
+// word reads one word of a rule and returns what is left of s.
+func (r *ebnfRule) word(s string) (string, error) {
+	if name, rest := cutName(s); name != "" {
+		r.words, r.bare = append(r.words, ebnfWord{text: name, ref: true}), false
+		return rest, nil
+	}
+	switch c := s[0]; c {
+	case '"':
+		return r.literal(s)
+	case '[':
+		return r.class(s)
+	case '.':
+		r.add(`/(?s:.)/`)
+	case '|':
+		r.add("|")
+		r.bare = true
+	case '(':
+		if strings.HasPrefix(s, "(?") || strings.HasPrefix(s, "(=") {
+			return "", errors.New("EBNF with a look-ahead is not supported")
+		}
+		r.add("(")
+		r.depth++
+		r.bare = true
+	case ')':
+		if r.depth--; r.depth < 0 {
+			return "", errors.New("a bracket is closed that was not open")
+		}
+		r.add(")")
+	case '*', '+', '?':
+		return s[1:], r.repeat(string(c))
+	case '{':
+		end := strings.IndexByte(s, '}')
+		if end < 0 {
+			return "", errors.New("a { is not closed")
+		}
+		return s[end+1:], r.repeat(strings.ReplaceAll(s[:end+1], " ", ""))
+	default:
+		return "", fmt.Errorf("EBNF has no %.20q", s)
+	}
+	return s[1:], nil
+}
+
+// add puts a word into the rule. An empty alternative is written out.
+func (r *ebnfRule) add(word string) {
+	if r.bare && (word == "|" || word == ")") {
+		r.words = append(r.words, ebnfWord{text: `""`})
+	}
+	r.words, r.bare = append(r.words, ebnfWord{text: word}), false
+}
+
+func (r *ebnfRule) repeat(how string) error {
+	if r.bare || len(r.words) == 0 || r.words[len(r.words)-1].how != "" {
+		return fmt.Errorf("nothing stands before %s", how)
+	}
+	r.words[len(r.words)-1].how = how
+	return nil
+}
+
+// literal reads a text in quotes.
+func (r *ebnfRule) literal(s string) (string, error) {
+	var b strings.Builder
+	for rest := s[1:]; rest != ""; {
+		if rest[0] == '"' {
+			r.add(text(b.String()))
+			return rest[1:], nil
+		}
+		c, after, err := ebnfRune(rest)
+		if err != nil {
+			return "", err
+		}
+		b.WriteRune(c)
+		rest = after
+	}
+	return "", fmt.Errorf("a text is not closed: %.20q", s)
+}
+
+// class reads a class of characters, as a regular expression.
+func (r *ebnfRule) class(s string) (string, error) {
+	var b strings.Builder
+	rest, not := strings.CutPrefix(s[1:], "^")
+	for rest != "" {
+		switch {
+		case rest[0] == ']':
+			word := "/[" + map[bool]string{true: "^"}[not] + b.String() + "]/"
+			if b.Len() == 0 {
+				if !not {
+					return "", errors.New("a class of no characters")
+				}
+				word = `/(?s:.)/`
+			}
+			r.add(word)
+			return rest[1:], nil
+		case rest[0] == '-' && b.Len() > 0 && !strings.HasPrefix(rest, "-]"):
+			b.WriteByte('-')
+			rest = rest[1:]
+			continue
+		}
+		c, after, err := ebnfRune(rest)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&b, `\x{%x}`, c)
+		rest = after
+	}
+	return "", fmt.Errorf("a class is not closed: %.20q", s)
+}
+
+// ebnfRune reads a character, which may be escaped.
+func ebnfRune(s string) (rune, string, error) {
+	if s[0] != '\\' {
+		c, n := utf8.DecodeRuneInString(s)
+		return c, s[n:], nil
+	}
+	if len(s) < 2 {
+		return 0, "", errors.New("a \\ at the end")
+	}
+	digits := map[byte]int{'x': 2, 'u': 4, 'U': 8}[s[1]]
+	if digits == 0 {
+		c, n := utf8.DecodeRuneInString(s[1:])
+		if k := strings.IndexRune("nrt", c); k >= 0 {
+			c = rune("\n\r\t"[k])
+		}
+		return c, s[1+n:], nil
+	}
+	if len(s) < 2+digits {
+		return 0, "", fmt.Errorf("a character is not whole: %.10q", s)
+	}
+	c, err := strconv.ParseUint(s[2:2+digits], 16, 32)
+	if err != nil || c > utf8.MaxRune {
+		return 0, "", fmt.Errorf("%.10q is no character", s)
+	}
+	return rune(c), s[2+digits:], nil
+}
+
+// lark writes the grammar with root under the name start, and other rules with prefix in
+// their names. A rule that does not lead back to itself is a terminal, which the lexer takes
+// as a whole.
+func (g *ebnf) lark(start, prefix string) (string, error) {
+	for _, name := range g.order {
+		g.mark(name)
+	}
+	var b strings.Builder
+	if start != "" {
+		fmt.Fprintf(&b, "%s: %s\n", start, g.name("root", prefix))
+	}
+	for _, name := range g.order {
+		r := g.rules[name]
+		var words []string
+		for _, w := range r.words {
+			if w.ref {
+				w.text = g.name(w.text, prefix)
+			}
+			words = append(words, w.text+w.how)
+		}
+		if r.bare {
+			words = append(words, `""`)
+		}
+		out := strings.Join(words, " ")
+		fmt.Fprintf(&b, "%s: %s\n", g.name(name, prefix), out)
+	}
+	return b.String(), nil
+}
+
+func (g *ebnf) name(rule, prefix string) string {
+	r := g.rules[rule]
+	if r.endless {
+		return fmt.Sprintf("%sr%d", prefix, r.number)
+	}
+	return fmt.Sprintf("%sR%d", strings.ToUpper(prefix), r.number)
+}
+
+// mark finds out whether a rule leads to itself, or to one that does.
+func (g *ebnf) mark(name string) bool {
+	r := g.rules[name]
+	switch r.seen {
+	case 1:
+		return true // it is on the way
+	case 2:
+		return r.endless
+	}
+	r.seen = 1
+	for _, w := range r.words {
+		if w.ref && g.mark(w.text) {
+			r.endless = true
+		}
+	}
+	r.seen = 2
+	return r.endless
+}
+
+func cutName(s string) (name, rest string) {
+	n := 0
+	for n < len(s) && (ruleName(s[n:n+1]) || n > 0 && (s[n] == '-' || s[n] >= '0' && s[n] <= '9')) {
+		n++
+	}
+	return s[:n], s[n:]
+}
+
+// skipBlank leaves out white space and comments.
+func skipBlank(s string) string {
+	for {
+		s = strings.TrimLeft(s, " \t\r\n")
+		if !strings.HasPrefix(s, "#") {
+			return s
+		}
+		_, s, _ = strings.Cut(s, "\n")
+	}
+}

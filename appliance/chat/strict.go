@@ -1,0 +1,195 @@
+package chat
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"vapp.dev/appliance/chat/dialect"
+)
+
+// callFormats are how the calls of a dialect are written: free text with calls in it. The
+// arguments follow the functions' schemas. gemma4 and pythonic are not among them: their
+// values are no JSON.
+var callFormats = map[string]func([]function, map[string]int32) *tagFormat{
+	"hermes": hermesCalls, "qwen3_coder": coderCalls, "qwen3_xml": coderCalls,
+	"llama3_json": llama3Calls, "mistral": mistralCalls,
+}
+
+// callFormat is what a reply may be whose calls must follow schemas: with must it is a call.
+// nil: the dialect has no such form.
+func callFormat(set *Settings, list []function, must bool, tokens map[string]int32) *tagFormat {
+	if dialect.Harmony(set.Reasoning, set.Tools) {
+		return harmonyCalls(list, must)
+	}
+	if f := callFormats[set.Tools]; f != nil {
+		return f(list, tokens)
+	}
+	return nil
+}
+
+func constText(s string) *tagFormat { return &tagFormat{Type: "const_string", Value: s} }
+
+func anyText() *tagFormat { return &tagFormat{Type: "any_text"} }
+
+// call is a call between texts.
+func call(begin string, f function, end string) *tagFormat {
+	return tagged(begin, &tagFormat{Type: "json_schema", Schema: f.arguments()}, end)
+}
+
+func tagged(begin string, content *tagFormat, end string) *tagFormat {
+	e, _ := json.Marshal(end) // a string
+	return &tagFormat{Type: "tag", Begin: begin, Content: content, End: e}
+}
+
+// arguments is the schema that a function's arguments follow: its own where it is strict, any
+// object otherwise.
+func (f function) arguments() json.RawMessage {
+	if f.Strict {
+		return f.parameters()
+	}
+	return json.RawMessage(`{"type":"object"}`)
+}
+
+func quoted(s string) string {
+	b, _ := json.Marshal(s) // a string
+	return string(b)
+}
+
+func hermesCalls(list []function, _ map[string]int32) *tagFormat {
+	out := &tagFormat{Type: "triggered_tags", Triggers: []string{"<tool_call>"}}
+	for _, f := range list {
+		out.Tags = append(out.Tags, call(fmt.Sprintf("<tool_call>\n{\"name\": %s, \"arguments\": ", quoted(f.Name)), f, "}\n</tool_call>"))
+	}
+	return out
+}
+
+func coderCalls(list []function, _ map[string]int32) *tagFormat {
+	out := &tagFormat{Type: "triggered_tags", Triggers: []string{"<tool_call>"}}
+	for _, f := range list {
+		content := &tagFormat{Type: "qwen_xml_parameter", Schema: f.arguments()}
+		out.Tags = append(out.Tags, tagged("<tool_call>\n<function="+f.Name+">\n", content, "</function>\n</tool_call>"))
+	}
+	return out
+}
+
+// llama3Calls: a reply is calls from its first character on, or has no object in it.
+func llama3Calls(list []function, tokens map[string]int32) *tagFormat {
+	calls := &tagFormat{Type: "tags_with_separator", Separator: "; ", AtLeast: true}
+	for _, f := range list {
+		calls.Tags = append(calls.Tags, call(fmt.Sprintf(`{"name": %s, "parameters": `, quoted(f.Name)), f, "}"))
+	}
+	prose := &tagFormat{Type: "any_text", Excludes: []string{"{"}}
+	out := &tagFormat{Type: "or", Elements: []*tagFormat{calls, prose}}
+	if _, is := tokens["<|python_tag|>"]; is {
+		marked := &tagFormat{Type: "sequence", Elements: []*tagFormat{constText("<|python_tag|>"), calls}}
+		out.Elements = append(out.Elements, marked)
+	}
+	return out
+}
+
+func mistralCalls(list []function, tokens map[string]int32) *tagFormat {
+	const marker = "[TOOL_CALLS]"
+	out := &tagFormat{Type: "triggered_tags", Triggers: []string{marker}}
+	if _, newer := tokens["[ARGS]"]; newer {
+		for _, f := range list {
+			out.Tags = append(out.Tags, call(marker+f.Name+"[ARGS]", f, ""))
+		}
+		return &tagFormat{Type: "sequence", Elements: []*tagFormat{anyTextBefore(marker), repeated(out.Tags)}}
+	}
+	calls := &tagFormat{Type: "tags_with_separator", Separator: ", ", AtLeast: true}
+	for _, f := range list {
+		calls.Tags = append(calls.Tags, call(fmt.Sprintf(`{"name": %s, "arguments": `, quoted(f.Name)), f, "}"))
+	}
+	out.Tags = []*tagFormat{tagged(marker+"[", calls, "]")}
+	return out
+}
+
+// anyTextBefore is text without a marker.
+func anyTextBefore(marker string) *tagFormat {
+	return &tagFormat{Type: "any_text", Excludes: []string{marker}}
+}
+
+// repeated are tags one behind the other, or none.
+func repeated(tags []*tagFormat) *tagFormat {
+	return &tagFormat{Type: "tags_with_separator", Tags: tags}
+}
+
+// harmonyCalls: messages to itself, then a call, or unless it must be one the answer.
+func harmonyCalls(list []function, must bool) *tagFormat {
+	const next = "<|end|><|start|>assistant"
+	lead := []*tagFormat{tagged("<|channel|>analysis<|message|>", anyText(), next)}
+	last := &tagFormat{Type: "or"}
+	for _, f := range list {
+		if must {
+			f.Strict = true
+		}
+		last.Elements = append(last.Elements, call("<|channel|>commentary to=functions."+f.Name+" <|constrain|>json<|message|>", f, ""))
+	}
+	if !must {
+		lead = append(lead, tagged("<|channel|>commentary<|message|>", anyText(), next))
+		last.Elements = append(last.Elements, tagged("<|channel|>final<|message|>", anyText(), ""))
+	}
+	return &tagFormat{Type: "sequence", Elements: []*tagFormat{repeated(lead), last}}
+}
+
+// parameters are the arguments of a function in qwen3_coder's form: one after the other in
+// the order of the schema, texts as they are and other values in JSON.
+func (w *tagWriter) parameters(raw []byte) string {
+	var s struct {
+		Properties json.RawMessage `json:"properties"`
+		Required   []string        `json:"required"`
+		Defs       json.RawMessage `json:"$defs"`
+	}
+	if err := json.Unmarshal(raw, &s); err != nil {
+		w.fail("the parameters are no JSON schema of an object: %s", oneLine(err))
+		return `""`
+	}
+	if len(s.Properties) == 0 {
+		return w.rule("r", "("+w.parameter(`/[^\x{3e}\n]{1,64}/`, nil)+")*")
+	}
+	list, err := members(s.Properties)
+	if err != nil {
+		w.fail("the properties are no JSON object: %s", oneLine(err))
+	}
+	out := `""`
+	for _, m := range list {
+		one := "(" + w.parameter(w.literal(m.key), withDefs(m.value, s.Defs)) + ")"
+		if !slices.Contains(s.Required, m.key) {
+			one += "?"
+		}
+		out += " " + one
+	}
+	return "(" + out + ")"
+}
+
+// parameter is one of them; without a schema it is text.
+func (w *tagWriter) parameter(key string, schema json.RawMessage) string {
+	begin := w.literal("<parameter=") + " " + key + " " + w.literal(">\n")
+	var s struct {
+		Type  any             `json:"type"`
+		Enum  json.RawMessage `json:"enum"`
+		Const json.RawMessage `json:"const"`
+	}
+	const end = "\n</parameter>\n"
+	if schema != nil && json.Unmarshal(schema, &s) == nil && (s.Type != "string" || len(s.Const) > 0) {
+		return begin + " " + w.schema(schema) + " " + w.literal(end)
+	}
+	var words []string
+	if len(s.Enum) > 0 && json.Unmarshal(s.Enum, &words) == nil && len(words) > 0 {
+		return begin + " (" + w.texts(words) + ") " + w.literal(end)
+	}
+	return begin + " " + w.upTo(nil, []string{end}, nil)
+}
+
+// withDefs gives a part of a schema the definitions of the whole, which it may refer to.
+func withDefs(part, defs json.RawMessage) json.RawMessage {
+	if len(defs) == 0 || len(part) < 2 || part[0] != '{' {
+		return part
+	}
+	list, err := members(part)
+	if err != nil || len(list) == 0 {
+		return part
+	}
+	return json.RawMessage(`{"$defs":` + string(defs) + "," + string(part[1:]))
+}

@@ -1,0 +1,129 @@
+//go:build clients
+
+package clients
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"testing"
+	"time"
+)
+
+var structuredReplies = flag.Int("structured", 50, "replies of TestStructured; 1000: the whole of it")
+
+// structuredCase is a line of testdata/structured.json: what a reply must be, so that
+// every one of them ends within maxStructured tokens.
+type structuredCase struct {
+	Name  string         `json:"name"`
+	Say   string         `json:"say"`   // to the model
+	Ask   map[string]any `json:"ask"`   // the fields of the request
+	Check string         `json:"check"` // of a grammar: a regular expression, or one of checks
+}
+
+const maxStructured = 900
+
+func structuredCases(t testing.TB) []structuredCase {
+	t.Helper()
+	b, err := os.ReadFile("testdata/structured.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []structuredCase
+	if err := json.Unmarshal(b, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// body is request i of a case. Every other one is sampled hot.
+func (c *structuredCase) body(i int) []byte {
+	m := map[string]any{
+		"model": modelName, "max_tokens": maxStructured, "seed": i, "temperature": []float64{0.4, 1.2}[i%2],
+		"messages": []any{map[string]string{"role": "user", "content": c.Say}},
+	}
+	for k, v := range c.Ask {
+		m[k] = v
+	}
+	b, _ := json.Marshal(m) // of JSON
+	return b
+}
+
+// TestStructured holds what the default model says under 50 schemas, expressions and
+// grammars against readers that know nothing of the compiler: a JSON schema library, Go's
+// regexp and parser.
+func TestStructured(t *testing.T) {
+	cases := structuredCases(t)
+	checks := make([]func(string) error, len(cases))
+	for i := range cases {
+		checks[i] = cases[i].checker(t)
+	}
+	begun := time.Now()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	tokens, distinct := 0, map[string]bool{}
+	next := make(chan int)
+	for range 16 {
+		wg.Go(func() {
+			for i := range next {
+				k := i % len(cases)
+				text, n, err := structuredReply(base, cases[k].body(i))
+				if err == nil {
+					err = checks[k](text)
+				}
+				if err != nil {
+					t.Errorf("%s, reply %d: %q: %v", cases[k].Name, i, text, err)
+				}
+				mu.Lock()
+				tokens += n
+				distinct[text] = true
+				mu.Unlock()
+			}
+		})
+	}
+	for i := range *structuredReplies {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+	t.Logf("%d replies under %d structures, %d of them distinct, %d tokens, %.0f s", *structuredReplies, len(cases), len(distinct), tokens, time.Since(begun).Seconds())
+	if min := min(*structuredReplies, len(cases)) / 2; len(distinct) < min {
+		t.Errorf("only %d distinct replies", len(distinct))
+	}
+}
+
+// structuredReply is the text of a reply that ended by itself, and its tokens.
+func structuredReply(url string, body []byte) (string, int, error) {
+	r, err := http.Post(url+"/v1/chat/completions", "application/json", bytes.NewReader(body))
+	if err != nil {
+		return "", 0, err
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != http.StatusOK {
+		return "", 0, errors.Join(fmt.Errorf("%s: %s", r.Status, b), err)
+	}
+	var v struct {
+		Choices []struct {
+			Message      struct{ Content string }
+			FinishReason string `json:"finish_reason"`
+		}
+		Usage struct {
+			CompletionTokens int `json:"completion_tokens"`
+		}
+	}
+	if err := json.Unmarshal(b, &v); err != nil || len(v.Choices) != 1 {
+		return "", 0, errors.Join(fmt.Errorf("it is %s", b), err)
+	}
+	c := v.Choices[0]
+	if c.FinishReason != "stop" {
+		err = fmt.Errorf("it ends by %q", c.FinishReason)
+	}
+	return c.Message.Content, v.Usage.CompletionTokens, err
+}
