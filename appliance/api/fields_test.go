@@ -1,8 +1,11 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
+	"log/slog"
 	"math"
+	"net/http/httptest"
 	"reflect"
 	"slices"
 	"strings"
@@ -175,6 +178,66 @@ func TestReplies(t *testing.T) {
 				t.Errorf("%s}: %s is %s, want %s; %s", body, r.at, got, r.want, w.Body)
 			}
 		})
+	}
+}
+
+// TestReasoningFields: what a client may say of a thought, to a model that thinks.
+func TestReasoningFields(t *testing.T) {
+	m := &chattest.Model{Say: func(engine.Request, int) chattest.Script { return chattest.Script{Text: "hm</think>Yes"} }}
+	set := testSettings()
+	set.Chat.Reasoning = "qwen3"
+	s := testServer(m, set)
+	for _, r := range []replyRule{
+		{"3.3", "c", "reasoning", "has the thought", ``, "choices.0.message.reasoning", `"hm"`},
+		{"3.3", "c", "reasoning_content", "is not there", ``, "choices.0.message.reasoning_content", `null`},
+		{"3.3", "c", "content", "has no thought", ``, "choices.0.message.content", `"Yes"`},
+		{"3.1", "c", "include_reasoning", "false hides the thought", `"include_reasoning":false`, "choices.0.message.reasoning", `null`},
+		{"3.1", "c", "include_reasoning", "false leaves the content", `"include_reasoning":false`, "choices.0.message.content", `"Yes"`},
+		{"3.1", "c", "reasoning_effort", "none shows no thought", `"reasoning_effort":"none"`, "choices.0.message.reasoning", `null`},
+		{"3.1", "c", "reasoning_effort", "minimal is known", `"reasoning_effort":"minimal"`, "choices.0.message.reasoning", `"hm"`},
+		{"3.1", "c", "reasoning_effort", "low is known", `"reasoning_effort":"low"`, "choices.0.message.reasoning", `"hm"`},
+		{"3.1", "c", "reasoning_effort", "medium is known", `"reasoning_effort":"medium"`, "choices.0.message.reasoning", `"hm"`},
+		{"3.1", "c", "reasoning_effort", "high is known", `"reasoning_effort":"high"`, "choices.0.message.reasoning", `"hm"`},
+		{"3.1", "c", "reasoning_effort", "xhigh is known", `"reasoning_effort":"xhigh"`, "choices.0.message.reasoning", `"hm"`},
+		{"3.1", "c", "reasoning_effort", "max is known", `"reasoning_effort":"max"`, "choices.0.message.reasoning", `"hm"`},
+		{"3.1", "c", "reasoning_effort", "another word is refused", `"reasoning_effort":"huge"`, "error.param", `"reasoning_effort"`},
+		{"3.1", "c", "thinking_token_budget", "is taken", `"thinking_token_budget":9`, "choices.0.message.reasoning", `"hm"`},
+	} {
+		t.Run(strings.Join([]string{r.section, "/v1/chat/completions", r.field, r.rule}, "|"), func(t *testing.T) {
+			body := `{"messages":[{"role":"user","content":"hi"}]`
+			if r.json != "" {
+				body += "," + r.json
+			}
+			if got := at(t, post(s, "/v1/chat/completions", body+"}").Body.Bytes(), r.at); got != r.want {
+				t.Errorf("%s}: %s is %s, want %s", body, r.at, got, r.want)
+			}
+		})
+	}
+	for i, r := range m.Requests() {
+		if last := i == len(m.Requests())-1; (r.Thinking != nil) != last {
+			t.Errorf("request %d: %+v", i, r.Thinking)
+		}
+	}
+}
+
+// TestWhatIsLogged: fields without effect at debug, old names and traces that nobody
+// follows as warnings, the latter once.
+func TestWhatIsLogged(t *testing.T) {
+	var out bytes.Buffer
+	s := New(Config{
+		State: &state{chattest.Service(&chattest.Model{}), "ready"},
+		Log:   slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}, testSettings())
+	for range 2 {
+		r := httptest.NewRequest("POST", "/v1/completions", strings.NewReader(`{"prompt":"hi","nobody_knows":1,"vllm_xargs":{},"guided_regex":"a"}`))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Traceparent", "00-1-1-01")
+		s.Handler().ServeHTTP(httptest.NewRecorder(), r)
+	}
+	for text, want := range map[string]int{"nobody_knows": 2, "vllm_xargs": 2, "fields=[guided_regex]": 2, "level=WARN msg=\"traces are not followed": 1, "level=DEBUG msg=\"unknown fields": 2} {
+		if got := strings.Count(out.String(), text); got != want {
+			t.Errorf("%s: %d times, want %d: %s", text, got, want, out.String())
+		}
 	}
 }
 

@@ -165,6 +165,11 @@ func (s *Server) wired(c echo.Context, w *openai.Wire) {
 	set := settings(c)
 	w.IncludeUsage = w.IncludeUsage || set.ForceIncludeUsage
 	w.ReasoningContent = set.ReasoningContent
+	if c.Request().Header.Get("Traceparent") != "" {
+		s.untraced.Do(func() {
+			s.cfg.Log.Warn("traces are not followed: the traceparent and tracestate of requests are ignored")
+		})
+	}
 	if len(w.Deprecated) > 0 {
 		s.cfg.Log.WarnContext(c.Request().Context(), "deprecated fields: use structured_outputs", "id", c.Get(idKey), "fields", w.Deprecated)
 	}

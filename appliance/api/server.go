@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"sort"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -65,8 +66,9 @@ type Server struct {
 	inFlight atomic.Int64
 	echo     *echo.Echo
 
-	pace  pace
-	tasks *background
+	pace     pace
+	untraced sync.Once // the warning that nobody traces
+	tasks    *background
 }
 
 // New makes a server; it answers from now on, with 503 until State has a Service.
