@@ -118,6 +118,7 @@ func settings(p *schema.Profile) api.Settings {
 		MaxConcurrent: l.MaxConcurrentRequests,
 		AccessLog:     p.Serve.AccessLog,
 		LogRequests:   p.Serve.LogRequests,
+		NoDocs:        !p.Serve.Docs,
 
 		RequestIDHeaders:  p.Serve.RequestIDHeaders,
 		ForceIncludeUsage: p.Serve.ForceIncludeUsage,

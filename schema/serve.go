@@ -23,6 +23,7 @@ type Serve struct {
 	CORS                CORS       `json:"cors"`
 	AccessLog           bool       `json:"accessLog"`
 	LogRequests         bool       `json:"logRequests"`
+	Docs                bool       `json:"docs"`
 	PromptTokensDetails bool       `json:"promptTokensDetails"`
 	ForceIncludeUsage   bool       `json:"forceIncludeUsage"`
 	RequestIDHeaders    bool       `json:"requestIdHeaders"`

@@ -13,7 +13,7 @@ import (
 var open = map[string]bool{
 	"/":       true, // a page without data: it asks for them with the reader's key
 	"/health": true, "/livez": true, "/readyz": true, "/ping": true, "/version": true, "/load": true,
-	"/openapi.json": true, "/docs": true,
+	"/openapi.json": true, "/docs": true, "/docs/oauth2-redirect": true,
 }
 
 // guard asks for a key before anything of the body is read. A path that does not

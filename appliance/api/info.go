@@ -91,19 +91,19 @@ func (s *Server) readiness(c echo.Context) error {
 }
 
 func (s *Server) phase(c echo.Context, status int) error {
-	return answer(c, status, map[string]string{"phase": s.cfg.State.Phase()})
+	return answer(c, status, phase{s.cfg.State.Phase()})
 }
 
 func (s *Server) version(c echo.Context) error {
-	return answer(c, http.StatusOK, map[string]string{"version": s.cfg.Version})
+	return answer(c, http.StatusOK, version{s.cfg.Version})
 }
 
 func (s *Server) load(c echo.Context) error {
-	return answer(c, http.StatusOK, map[string]int{"server_load": s.InFlight()})
+	return answer(c, http.StatusOK, load{s.InFlight()})
 }
 
 func (s *Server) notScaling(c echo.Context) error {
-	return answer(c, http.StatusOK, map[string]bool{"is_scaling_elastic_ep": false})
+	return answer(c, http.StatusOK, scaling{})
 }
 
 func answer(c echo.Context, status int, v any) error {

@@ -7,8 +7,6 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"net/http"
-	"sort"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,6 +63,7 @@ type Server struct {
 	settings atomic.Pointer[live]
 	inFlight atomic.Int64
 	echo     *echo.Echo
+	docs     docs
 
 	pace     pace
 	untraced sync.Once // the warning that nobody traces
@@ -99,90 +98,6 @@ func (s *Server) Handler() http.Handler { return s.echo }
 
 // InFlight is how many requests for tokens are open.
 func (s *Server) InFlight() int { return int(s.inFlight.Load()) }
-
-// statusRoute is what the page asks for each second.
-const statusRoute = "/admin/status"
-
-func (s *Server) routes() {
-	e := s.echo
-	e.POST("/v1/chat/completions", s.ready(s.chat))
-	e.POST("/v1/chat/completions/render", s.ready(s.renderChat))
-	e.POST("/v1/chat/completions/batch", s.ready(s.batch))
-	e.POST("/v1/completions", s.ready(s.completion))
-	e.POST("/v1/completions/render", s.ready(s.renderCompletion))
-	e.POST("/inference/v1/generate", s.ready(s.generateTokens))
-	e.POST("/invocations", s.ready(s.invocations))
-	e.POST(messagesPath, s.ready(s.messages))
-	e.POST(messagesPath+"/count_tokens", s.ready(s.countTokens))
-	e.POST(responsesPath, s.ready(s.responses))
-	e.GET(responsesPath+"/:id", s.storedResponse)
-	e.DELETE(responsesPath+"/:id", s.deleteResponse)
-	e.POST(responsesPath+"/:id/cancel", s.cancelResponse)
-	e.GET(responsesPath+"/:id/input_items", s.inputItems)
-	e.GET("/v1/models", s.ready(s.models))
-	e.GET("/v1/models/*", s.ready(s.model))
-	e.POST("/tokenize", s.ready(s.tokenize))
-	e.POST("/detokenize", s.ready(s.detokenize))
-	e.GET("/health", s.health)
-	e.GET("/ping", s.health)
-	e.POST("/ping", s.health)
-	e.GET("/livez", s.alive)
-	e.GET("/readyz", s.readiness)
-	e.GET("/version", s.version)
-	e.GET("/load", s.load)
-	if s.cfg.Metrics != nil {
-		e.GET("/metrics", echo.WrapHandler(s.cfg.Metrics))
-		e.GET("/metrics/", echo.WrapHandler(s.cfg.Metrics))
-	}
-	if s.cfg.Reloads != nil {
-		e.GET("/admin/reloads", echo.WrapHandler(s.cfg.Reloads))
-	}
-	if s.cfg.Status != nil {
-		e.GET(statusRoute, echo.WrapHandler(s.cfg.Status))
-	}
-	if s.cfg.Page != nil {
-		e.GET("/", echo.WrapHandler(s.cfg.Page))
-	}
-	e.POST("/is_scaling_elastic_ep", s.notScaling)
-	for _, r := range refused {
-		e.Match(r.methods, r.path, s.refuse)
-	}
-}
-
-// Route is one path and its methods, sorted.
-type Route struct {
-	Path    string
-	Methods []string
-}
-
-// Routes lists what is served, by path; routes that only say that they are not
-// available are left out.
-func (s *Server) Routes() []Route {
-	methods := map[string][]string{}
-	for _, r := range s.echo.Routes() {
-		if !strings.HasPrefix(r.Method, "echo_") {
-			methods[r.Path] = append(methods[r.Path], r.Method)
-		}
-	}
-	for _, r := range refused {
-		delete(methods, r.path)
-	}
-	var out []Route
-	for path, m := range methods {
-		sort.Strings(m)
-		out = append(out, Route{path, m})
-	}
-	sort.Slice(out, func(i, j int) bool { return out[i].Path < out[j].Path })
-	return out
-}
-
-// LogRoutes writes the table as vLLM does.
-func (s *Server) LogRoutes() {
-	s.cfg.Log.Info("Available routes are:")
-	for _, r := range s.Routes() {
-		s.cfg.Log.Info("Route: " + r.Path + ", Methods: " + strings.Join(r.Methods, ", "))
-	}
-}
 
 func randomID() string {
 	b := make([]byte, 16)

@@ -23,6 +23,7 @@ type Settings struct {
 	CORS          CORS
 	AccessLog     bool // a line for each request that was answered
 	LogRequests   bool // a line for each request for tokens before it is answered
+	NoDocs        bool // no /openapi.json, no pages that show it
 	Chat          chat.Settings
 
 	RequestIDHeaders  bool // replies carry X-Request-Id

@@ -19,7 +19,7 @@ var order = []string{
 	"speculative", "method", "numTokens", "speculative.model", "promptLookupMin", "promptLookupMax", "lora", "maxLoras", "maxRank", "multimodal", "limits", "image", "video", "audio",
 	"parallel", "tensor", "pipeline",
 	"serve", "host", "port", "servedModelName", "apiKeys", "maxQueue", "maxLogprobs", "drainTimeout", "cors",
-	"allowedOrigins", "allowedMethods", "allowedHeaders", "allowCredentials", "accessLog", "promptTokensDetails", "forceIncludeUsage", "requestIdHeaders", "metricsCompat", "statsInterval",
+	"allowedOrigins", "allowedMethods", "allowedHeaders", "allowCredentials", "accessLog", "docs", "promptTokensDetails", "forceIncludeUsage", "requestIdHeaders", "metricsCompat", "statsInterval",
 	"sampling", "generationConfig", "temperature", "topP", "topK", "minP", "repetitionPenalty", "maxTokens",
 	"log", "level",
 }

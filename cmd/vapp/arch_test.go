@@ -105,8 +105,11 @@ var rooms = map[string]room{
 	// The kinds of what a reply says are dialect's.
 	"appliance/api/openai":    {parts: []string{"appliance/chat", "appliance/chat/dialect"}, not: functions},
 	"appliance/api/anthropic": {parts: []string{"appliance/chat"}, not: functions},
+	"appliance/api/openapi": {
+		modules: []string{"github.com/swaggest/jsonschema-go", "github.com/swaggest/openapi-go"}, not: functions,
+	},
 	"appliance/api": {
-		parts:   []string{"appliance/chat", "appliance/api/openai", "appliance/api/anthropic", "appliance/responses"},
+		parts:   []string{"appliance/chat", "appliance/api/openai", "appliance/api/anthropic", "appliance/api/openapi", "appliance/responses"},
 		modules: []string{"github.com/labstack/echo/v4"},
 	},
 	"appliance/responses":   {modules: []string{"go.etcd.io/bbolt"}, not: noHTTP},

@@ -7,18 +7,21 @@ var errorTypes = map[int]string{
 	501: "invalid_request_error", 503: "overloaded_error", 504: "timeout_error",
 }
 
+type errorBody struct {
+	Type  string     `json:"type"`
+	Error errorCause `json:"error"`
+}
+
+type errorCause struct {
+	Type    string `json:"type"`
+	Message string `json:"message"`
+}
+
 // Error is the body of an error.
 func Error(status int, message string) []byte {
-	type cause struct {
-		Type    string `json:"type"`
-		Message string `json:"message"`
-	}
 	kind, known := errorTypes[status]
 	if !known {
 		kind = "api_error"
 	}
-	return encode(struct {
-		Type  string `json:"type"`
-		Error cause  `json:"error"`
-	}{"error", cause{kind, message}})
+	return encode(errorBody{"error", errorCause{kind, message}})
 }

@@ -73,16 +73,17 @@ func DecodeCount(b []byte) (chat.TokenizeAsk, error) {
 	return chat.TokenizeAsk{Model: a.Model, Chat: a.Chat}, nil
 }
 
-// CountReply is the body of a reply of POST /v1/messages/count_tokens.
-func CountReply(n int) []byte {
-	type management struct {
-		Original int `json:"original_input_tokens"`
-	}
-	return encode(struct {
-		Input   int        `json:"input_tokens"`
-		Context management `json:"context_management"`
-	}{n, management{n}})
+type countReply struct {
+	Input   int             `json:"input_tokens"`
+	Context countManagement `json:"context_management"`
 }
+
+type countManagement struct {
+	Original int `json:"original_input_tokens"`
+}
+
+// CountReply is the body of a reply of POST /v1/messages/count_tokens.
+func CountReply(n int) []byte { return encode(countReply{n, countManagement{n}}) }
 
 func body(b []byte) (*object, *chat.Error) {
 	if !json.Valid(b) {

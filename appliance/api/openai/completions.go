@@ -23,6 +23,10 @@ func DecodeCompletion(b []byte) (*CompletionRequest, error) {
 	if bad != nil {
 		return nil, bad
 	}
+	return readCompletion(f)
+}
+
+func readCompletion(f *fields) (*CompletionRequest, error) {
 	r := &CompletionRequest{}
 	common(f, &r.Ask, &r.Wire)
 	most := f.intOr("max_tokens", defaultMaxTokens)

@@ -18,6 +18,10 @@ func DecodeGenerate(b []byte) (*GenerateRequest, error) {
 	if bad != nil {
 		return nil, bad
 	}
+	return readGenerate(f)
+}
+
+func readGenerate(f *fields) (*GenerateRequest, error) {
 	r := &GenerateRequest{}
 	envelope(f, &r.Ask, &r.Wire)
 	ids := f.ints("token_ids")

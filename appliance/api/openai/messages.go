@@ -129,6 +129,7 @@ func toolCalls(f *fields) []chat.ToolCall {
 			call.wrong("function", "an object")
 		}
 		c := chat.ToolCall{ID: call.str("id"), Name: fn.str("name")}
+		call.str("type") // there is but one
 		if v, ok := fn.get("arguments"); ok && v[0] == '{' {
 			c.Arguments = string(v)
 		} else {

@@ -48,10 +48,12 @@ func NewModel(name, permission string, facts ModelFacts) Model {
 // Body is the description as JSON.
 func (m Model) Body() []byte { return encode(m) }
 
+type modelList struct {
+	Object string  `json:"object"`
+	Data   []Model `json:"data"`
+}
+
 // ModelList is the body of a reply of GET /v1/models.
 func ModelList(models []Model) []byte {
-	return encode(struct {
-		Object string  `json:"object"`
-		Data   []Model `json:"data"`
-	}{"list", models})
+	return encode(modelList{"list", models})
 }

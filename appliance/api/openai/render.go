@@ -10,9 +10,9 @@ import (
 // generateBody is what POST /inference/v1/generate takes and …/render makes.
 type generateBody struct {
 	RequestID        string         `json:"request_id"`
-	TokenIDs         []int32        `json:"token_ids"`
+	TokenIDs         []int32        `json:"token_ids" required:"true" nullable:"false" minItems:"1"`
 	Features         *struct{}      `json:"features"`
-	SamplingParams   samplingParams `json:"sampling_params"`
+	SamplingParams   samplingParams `json:"sampling_params" required:"true"`
 	Model            string         `json:"model"`
 	Stream           bool           `json:"stream"`
 	StreamOptions    *streamWish    `json:"stream_options"`

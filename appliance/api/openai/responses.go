@@ -50,6 +50,10 @@ func DecodeResponses(b []byte) (*ResponsesRequest, error) {
 	if bad != nil {
 		return nil, bad
 	}
+	return readResponses(f)
+}
+
+func readResponses(f *fields) (*ResponsesRequest, error) {
 	r := &ResponsesRequest{}
 	common(f, &r.Ask, &r.Wire)
 	// what one response has not, whatever chats have

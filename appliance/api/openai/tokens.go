@@ -9,6 +9,10 @@ func DecodeTokenize(b []byte) (chat.TokenizeAsk, error) {
 	if bad != nil {
 		return chat.TokenizeAsk{}, bad
 	}
+	return readTokenize(f)
+}
+
+func readTokenize(f *fields) (chat.TokenizeAsk, error) {
 	a := chat.TokenizeAsk{Model: f.str("model"), Strings: f.flag("return_token_strs", false)}
 	switch {
 	case f.has("messages"):
@@ -30,14 +34,16 @@ func DecodeTokenize(b []byte) (chat.TokenizeAsk, error) {
 	return a, nil
 }
 
+type tokenizeReply struct {
+	Count       int      `json:"count"`
+	MaxModelLen int      `json:"max_model_len"`
+	Tokens      []int32  `json:"tokens"`
+	TokenStrs   []string `json:"token_strs"`
+}
+
 // TokenizeReply is the body of a reply of POST /tokenize.
 func TokenizeReply(t chat.Tokenized, modelLen int) []byte {
-	return encode(struct {
-		Count       int      `json:"count"`
-		MaxModelLen int      `json:"max_model_len"`
-		Tokens      []int32  `json:"tokens"`
-		TokenStrs   []string `json:"token_strs"`
-	}{len(t.Tokens), modelLen, t.Tokens, t.Strings})
+	return encode(tokenizeReply{len(t.Tokens), modelLen, t.Tokens, t.Strings})
 }
 
 // Detokenize is a decoded body of POST /detokenize.
@@ -53,6 +59,10 @@ func DecodeDetokenize(b []byte) (Detokenize, error) {
 	if bad != nil {
 		return Detokenize{}, bad
 	}
+	return readDetokenize(f)
+}
+
+func readDetokenize(f *fields) (Detokenize, error) {
 	d := Detokenize{Model: f.str("model"), Tokens: f.ints("tokens")}
 	if !f.has("tokens") {
 		f.fail(malformed("tokens", "Field required: `tokens`."))
@@ -63,9 +73,11 @@ func DecodeDetokenize(b []byte) (Detokenize, error) {
 	return d, nil
 }
 
+type detokenizeReply struct {
+	Prompt string `json:"prompt"`
+}
+
 // DetokenizeReply is the body of a reply of POST /detokenize.
 func DetokenizeReply(text string) []byte {
-	return encode(struct {
-		Prompt string `json:"prompt"`
-	}{text})
+	return encode(detokenizeReply{text})
 }

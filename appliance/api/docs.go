@@ -1,0 +1,86 @@
+package api
+
+import (
+	"net/http"
+	"sync"
+
+	"github.com/labstack/echo/v4"
+
+	"vapp.dev/appliance/api/anthropic"
+	"vapp.dev/appliance/api/openai"
+	"vapp.dev/appliance/api/openapi"
+)
+
+// docs are the document of the routes and its pages, made when they are first
+// asked for.
+type docs struct {
+	once     sync.Once
+	document []byte
+	page     []byte // /docs, where requests can be tried
+	print    []byte // /redoc, to be read
+	err      error
+}
+
+func (s *Server) docsRoutes() []route {
+	const tag = "Documentation"
+	html := func(summary string, open bool) openapi.Operation {
+		return openapi.Operation{Tag: tag, Summary: summary, Reply: "", Media: "text/html", Open: open}
+	}
+	return []route{
+		{"GET HEAD", "/openapi.json", s.documented(echo.MIMEApplicationJSON, func(d *docs) []byte { return d.document }),
+			openapi.Operation{Tag: tag, Summary: "This document", Reply: map[string]any{}, Open: true}},
+		{"GET HEAD", "/docs", s.documented(echo.MIMETextHTMLCharsetUTF8, func(d *docs) []byte { return d.page }),
+			html("The routes as a page, where requests can be tried", true)},
+		{"GET HEAD", "/docs/oauth2-redirect", s.documented(echo.MIMETextHTMLCharsetUTF8, func(*docs) []byte { return []byte(openapi.NoOAuth2) }),
+			html("Where a sign-in would lead back to: this server has keys alone", true)},
+		{"GET HEAD", "/redoc", s.documented(echo.MIMETextHTMLCharsetUTF8, func(d *docs) []byte { return d.print }),
+			html("The routes as a page to read", false)},
+	}
+}
+
+// documented answers with a part of the docs, unless the profile has turned them
+// off.
+func (s *Server) documented(media string, part func(*docs) []byte) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if settings(c).NoDocs {
+			return echo.ErrNotFound
+		}
+		s.docs.once.Do(s.document)
+		if s.docs.err != nil {
+			return s.docs.err
+		}
+		return c.Blob(http.StatusOK, media, part(&s.docs))
+	}
+}
+
+func (s *Server) document() {
+	d := &s.docs
+	d.document, d.err = openapi.Document(openapi.API{
+		Title: "vapp", Version: s.cfg.Version,
+		Text:       "A server of one language model with the APIs of vLLM, OpenAI and Anthropic. Unknown fields are ignored; a null is as if absent.",
+		Operations: s.operations(),
+		Error:      openai.ErrorBody{}, Errors: map[string]any{messagesPath: anthropic.ErrorShape()}, Unauthorized: unauthorized{},
+	})
+	if d.err == nil {
+		d.page, d.print, d.err = openapi.Pages(d.document)
+	}
+}
+
+// What the routes of this package answer.
+type (
+	phase struct {
+		Phase string `json:"phase"`
+	}
+	version struct {
+		Version string `json:"version"`
+	}
+	load struct {
+		Load int `json:"server_load"`
+	}
+	scaling struct {
+		Scaling bool `json:"is_scaling_elastic_ep"`
+	}
+	unauthorized struct {
+		Error string `json:"error"`
+	}
+)

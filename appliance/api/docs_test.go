@@ -1,0 +1,126 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/pb33f/libopenapi"
+	validator "github.com/pb33f/libopenapi-validator"
+
+	"vapp.dev/appliance/chat/chattest"
+)
+
+// docsServer has every route.
+func docsServer(t *testing.T) *Server {
+	t.Helper()
+	s := testServer(&chattest.Model{}, testSettings())
+	c := s.cfg
+	c.Metrics, c.Reloads, c.Status, c.Page = http.NotFoundHandler(), http.NotFoundHandler(), http.NotFoundHandler(), http.NotFoundHandler()
+	return New(c, testSettings())
+}
+
+func fetch(s *Server, method, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, httptest.NewRequest(method, path, nil))
+	return w
+}
+
+// TestDocument: the document is valid OpenAPI 3.1, and holds every route that is
+// registered and no other.
+func TestDocument(t *testing.T) {
+	s := docsServer(t)
+	w := fetch(s, "GET", "/openapi.json")
+	doc, err := libopenapi.NewDocument(w.Body.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, errs := validator.NewValidator(doc)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	if ok, why := v.ValidateDocument(); !ok {
+		for _, e := range why {
+			t.Errorf("%s: %s %v", e.Message, e.Reason, e.SchemaValidationErrors)
+		}
+	}
+	var d struct {
+		OpenAPI string
+		Paths   map[string]map[string]json.RawMessage
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &d); err != nil || !strings.HasPrefix(d.OpenAPI, "3.1.") {
+		t.Fatal(d.OpenAPI, err)
+	}
+	told := map[string]bool{}
+	for path, ops := range d.Paths {
+		for method := range ops {
+			told[strings.ToUpper(method)+" "+path] = true
+		}
+	}
+	for _, r := range s.Routes() {
+		for _, m := range r.Methods {
+			name := m + " " + bracedPath(r.Path)
+			if m != "HEAD" && !told[name] {
+				t.Errorf("%s is served and not in the document: add its row to the table in routes.go", name)
+			}
+			delete(told, name)
+		}
+	}
+	for name := range told {
+		t.Errorf("%s is in the document and not served", name)
+	}
+}
+
+// bracedPath writes a path as OpenAPI does.
+func bracedPath(path string) string {
+	path = strings.Replace(path, "/v1/models/*", "/v1/models/{model}", 1)
+	return regexp.MustCompile(`:(\w+)`).ReplaceAllString(path, "{$1}")
+}
+
+// TestDocsPages: the pages show every operation, are whole in themselves, and are
+// gone when the profile says so.
+func TestDocsPages(t *testing.T) {
+	s := docsServer(t)
+	for _, path := range []string{"/docs", "/redoc"} {
+		w := fetch(s, "GET", path)
+		text := w.Body.String()
+		if w.Code != 200 || !strings.HasPrefix(w.Header().Get("Content-Type"), "text/html") {
+			t.Fatal(path, w.Code, w.Header())
+		}
+		for _, r := range s.Routes() {
+			if !strings.Contains(text, "<code>"+bracedPath(r.Path)+"</code>") {
+				t.Errorf("%s lacks %s", path, r.Path)
+			}
+		}
+		if m := regexp.MustCompile(`(?i)(?:src|href)="(?:https?:)?//[^"]*"|@import|url\(`).FindString(text); m != "" {
+			t.Errorf("%s asks another host: %s", path, m)
+		}
+		if got := strings.Contains(text, "<textarea"); got != (path == "/docs") {
+			t.Errorf("%s: requests can be tried: %v", path, got)
+		}
+		for _, m := range regexp.MustCompile(`href="#([^"]+)"`).FindAllStringSubmatch(text, -1) {
+			if !strings.Contains(text, `id="`+m[1]+`"`) {
+				t.Errorf("%s: nothing is at #%s", path, m[1])
+			}
+		}
+	}
+	off := testSettings()
+	off.NoDocs = true
+	s.SetSettings(off)
+	for _, path := range []string{"/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc"} {
+		for _, method := range []string{"GET", "HEAD"} {
+			if w := fetch(s, method, path); w.Code != 404 {
+				t.Errorf("%s %s: %d with the docs off", method, path, w.Code)
+			}
+		}
+	}
+	s.SetSettings(testSettings())
+	for _, path := range []string{"/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc"} {
+		if a, b := fetch(s, "GET", path), fetch(s, "HEAD", path); a.Code != 200 || b.Code != 200 || a.Body.Len() == 0 {
+			t.Errorf("%s: GET %d, HEAD %d", path, a.Code, b.Code)
+		}
+	}
+}

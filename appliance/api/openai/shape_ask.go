@@ -1,0 +1,134 @@
+package openai
+
+import "encoding/json"
+
+// What the bodies of several requests share.
+type (
+	// askBody is what chat and completions share.
+	askBody struct {
+		Model     *string      `json:"model" description:"A served name; absent or empty: the first."`
+		RequestID *string      `json:"request_id" description:"Names the request, unless the header X-Request-Id does."`
+		N         *int32       `json:"n" default:"1" minimum:"1" description:"Choices."`
+		BestOf    *int32       `json:"best_of" deprecated:"true" description:"As n, and no more than n."`
+		Stream    *bool        `json:"stream" default:"false" description:"Answers with server-sent events."`
+		Options   *streamBody  `json:"stream_options" description:"Only with stream."`
+		Seed      *int64       `json:"seed" description:"The same seed gives the same reply; -1: none."`
+		Stop      *stringsBody `json:"stop" description:"Texts that end the reply."`
+		samplingBody
+		penaltyBody
+		tokenBody
+		StopTokenIDs []int32 `json:"stop_token_ids" description:"Tokens that end the reply."`
+		IncludeStop  *bool   `json:"include_stop_str_in_output" default:"false" description:"Keeps what ended the reply in its text."`
+		IgnoreEOS    *bool   `json:"ignore_eos" default:"false" description:"Goes on behind the end of sequence."`
+		MinTokens    *int32  `json:"min_tokens" default:"0" minimum:"0" description:"No end before so many tokens."`
+		structureBody
+		ThinkingBudget   *int32          `json:"thinking_token_budget" description:"Ends the reasoning after so many tokens."`
+		Repetition       *repetitionBody `json:"repetition_detection" description:"Ends a reply that repeats itself."`
+		ResponseFormat   *formatBody     `json:"response_format" description:"The form of the reply's text."`
+		PromptLogprobs   *int32          `json:"prompt_logprobs" minimum:"-1" description:"Alternatives of each token of the prompt; -1: all."`
+		Echo             *bool           `json:"echo" default:"false" description:"The reply begins with the prompt; of a chat, with its last message."`
+		Truncate         *int32          `json:"truncate_prompt_tokens" minimum:"-1" description:"Keeps the last tokens of the prompt; -1: as many as fit."`
+		Priority         *int32          `json:"priority" default:"0" description:"Lower runs first; needs priority scheduling."`
+		CacheSalt        *string         `json:"cache_salt" minLength:"1" description:"Shares cached prefixes only with requests of the same salt."`
+		ReturnTokenIDs   *bool           `json:"return_token_ids" default:"false" description:"Tells the ids of prompt and reply."`
+		TokensAsIDs      *bool           `json:"return_tokens_as_token_ids" default:"false" description:"logprobs name tokens token_id:N."`
+		BeamSearch       *bool           `json:"use_beam_search" default:"false" description:"Searches for the likeliest reply with n beams."`
+		User             json.RawMessage `json:"user" description:"Accepted, without effect."`
+		Metadata         json.RawMessage `json:"metadata" description:"Accepted, without effect."`
+		Store            json.RawMessage `json:"store" description:"Accepted, without effect."`
+		ServiceTier      json.RawMessage `json:"service_tier" description:"Accepted, without effect."`
+		PromptCacheKey   json.RawMessage `json:"prompt_cache_key" description:"Accepted, without effect."`
+		Retention        json.RawMessage `json:"prompt_cache_retention" description:"Accepted, without effect."`
+		SafetyIdentifier json.RawMessage `json:"safety_identifier" description:"Accepted, without effect."`
+		LengthPenalty    *float64        `json:"length_penalty" default:"1" description:"Of beams: above 0 longer ones win."`
+		Verbosity        json.RawMessage `json:"verbosity" description:"Accepted, without effect."`
+		Modalities       json.RawMessage `json:"modalities" description:"Accepted, without effect."`
+		Prediction       json.RawMessage `json:"prediction" description:"Accepted, without effect."`
+	}
+
+	repetitionBody struct {
+		Min   *int32 `json:"min_pattern_size"`
+		Max   *int32 `json:"max_pattern_size"`
+		Count *int32 `json:"min_count"`
+	}
+
+	samplingBody struct {
+		Temperature       *float64 `json:"temperature" minimum:"0" description:"0: always the likeliest token; absent: the model's default."`
+		TopP              *float64 `json:"top_p" exclusiveMinimum:"0" maximum:"1" description:"Keeps the likeliest tokens that have this share together."`
+		TopK              *int32   `json:"top_k" minimum:"-1" description:"Keeps the k likeliest tokens; 0 and -1: all."`
+		MinP              *float64 `json:"min_p" minimum:"0" maximum:"1" description:"Drops tokens less likely than this share of the likeliest."`
+		RepetitionPenalty *float64 `json:"repetition_penalty" exclusiveMinimum:"0" description:"Above 1 tokens of prompt and reply become less likely."`
+	}
+
+	penaltyBody struct {
+		Frequency *float64           `json:"frequency_penalty" default:"0" minimum:"-2" maximum:"2" description:"For each time a token is in the reply."`
+		Presence  *float64           `json:"presence_penalty" default:"0" minimum:"-2" maximum:"2" description:"Once for each token that is in the reply."`
+		LogitBias map[string]float64 `json:"logit_bias" description:"Token ids to what is added to their logits, cut to [-100, 100]."`
+	}
+
+	tokenBody struct {
+		AllowedTokenIDs   []int32      `json:"allowed_token_ids" minItems:"1" description:"The reply has no other tokens."`
+		BadWords          *stringsBody `json:"bad_words" description:"Texts that the reply does not hold."`
+		SkipSpecialTokens *bool        `json:"skip_special_tokens" default:"true" description:"Leaves special tokens out of the text."`
+		Spaces            *bool        `json:"spaces_between_special_tokens" default:"true" description:"Accepted; tokenizers of this server put none."`
+	}
+
+	// templateBody is what a chat template sees beside messages and tools.
+	templateBody struct {
+		AddGenerationPrompt *bool          `json:"add_generation_prompt" default:"true" description:"Ends the prompt where the assistant begins to speak."`
+		ContinueFinal       *bool          `json:"continue_final_message" default:"false" description:"Goes on with the last message; not with add_generation_prompt."`
+		Template            *string        `json:"chat_template" description:"In place of the model's own; the profile must allow it."`
+		TemplateKwargs      map[string]any `json:"chat_template_kwargs" description:"Variables of the template."`
+		ReasoningEffort     *string        `json:"reasoning_effort" enum:"none,minimal,low,medium,high,xhigh,max" description:"How long to think, where the model's template asks."`
+		Documents           []any          `json:"documents" description:"Documents for the template."`
+	}
+
+	structureBody struct {
+		Structured    *constraintBody `json:"structured_outputs" description:"What the reply must be: exactly one of its kinds."`
+		GuidedJSON    json.RawMessage `json:"guided_json" deprecated:"true" description:"structured_outputs.json."`
+		GuidedRegex   *string         `json:"guided_regex" deprecated:"true" description:"structured_outputs.regex."`
+		GuidedChoice  *stringsBody    `json:"guided_choice" deprecated:"true" description:"structured_outputs.choice."`
+		GuidedGrammar *string         `json:"guided_grammar" deprecated:"true" description:"structured_outputs.grammar."`
+		GuidedObject  *bool           `json:"guided_json_object" deprecated:"true" description:"structured_outputs.json_object."`
+		GuidedTag     json.RawMessage `json:"guided_structural_tag" deprecated:"true" description:"structured_outputs.structural_tag."`
+		GuidedTight   *bool           `json:"guided_disable_any_whitespace" deprecated:"true"`
+		GuidedClosed  *bool           `json:"guided_disable_additional_properties" deprecated:"true"`
+		GuidedWhite   *string         `json:"guided_whitespace_pattern" deprecated:"true"`
+		GuidedBackend json.RawMessage `json:"guided_decoding_backend" deprecated:"true" description:"Accepted, without effect."`
+	}
+
+	constraintBody struct {
+		JSON       json.RawMessage `json:"json" description:"A JSON Schema, or text that holds one."`
+		Regex      *string         `json:"regex" minLength:"1"`
+		Choice     *stringsBody    `json:"choice" description:"One of these texts."`
+		Grammar    *string         `json:"grammar" minLength:"1" description:"In Lark's form."`
+		JSONObject *bool           `json:"json_object" description:"Any JSON object."`
+		Tag        json.RawMessage `json:"structural_tag"`
+		Tight      *bool           `json:"disable_any_whitespace" default:"false"`
+		Closed     *bool           `json:"disable_additional_properties" default:"false"`
+		White      *string         `json:"whitespace_pattern"`
+	}
+
+	// responsesBody is a request of /v1/responses.
+	responsesBody struct {
+		Input itemsBody `json:"input" required:"true" description:"A text, or items of a conversation."`
+		askBody
+		Instructions *string         `json:"instructions" description:"A system message before the conversation."`
+		MaxOutput    *int32          `json:"max_output_tokens" minimum:"1" description:"How many tokens the reply may have."`
+		MaxToolCalls *int32          `json:"max_tool_calls"`
+		Previous     *string         `json:"previous_response_id" description:"A stored response to go on from."`
+		Background   *bool           `json:"background" default:"false"`
+		Debug        *bool           `json:"enable_response_messages" default:"false" description:"Tells the messages and tokens too."`
+		Kwargs       map[string]any  `json:"chat_template_kwargs" description:"Variables of the chat template."`
+		Reasoning    map[string]any  `json:"reasoning" description:"effort and summary."`
+		Text         map[string]any  `json:"text" description:"format: what the reply's text must be."`
+		Include      *stringsBody    `json:"include" description:"What else the reply tells."`
+		TopLogprobs  *int32          `json:"top_logprobs" minimum:"0"`
+		Truncation   *string         `json:"truncation" enum:"auto,disabled"`
+		Tools        []any           `json:"tools" description:"Functions that the model may call."`
+		ToolChoice   json.RawMessage `json:"tool_choice"`
+		Parallel     *bool           `json:"parallel_tool_calls" default:"true"`
+		Conversation json.RawMessage `json:"conversation" description:"Refused: give the items themselves."`
+		Prompt       json.RawMessage `json:"prompt" description:"Refused: give the text itself."`
+	}
+)

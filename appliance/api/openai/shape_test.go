@@ -1,0 +1,100 @@
+package openai
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"vapp.dev/appliance/chat"
+)
+
+// jsonNames are the JSON names of a struct's fields, those of embedded structs too.
+func jsonNames(t reflect.Type) (names []string) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Anonymous {
+			names = append(names, jsonNames(f.Type)...)
+			continue
+		}
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
+}
+
+func orNil(e *chat.Error) error {
+	if e == nil {
+		return nil
+	}
+	return e
+}
+
+// TestShapesAreWhatIsRead holds what is told of each body against the fields that
+// its decoder asks for.
+func TestShapesAreWhatIsRead(t *testing.T) {
+	hello := `{"messages":[{"role":"user","content":"x"}]}`
+	for name, c := range map[string]struct {
+		body  any
+		valid string
+		read  func(*fields) error
+	}{
+		"chat":          {chatBody{}, hello, func(f *fields) error { _, bad := decodeChat(f); return orNil(bad) }},
+		"completion":    {completionBody{}, `{"prompt":"x"}`, func(f *fields) error { _, err := readCompletion(f); return err }},
+		"responses":     {responsesBody{}, `{"input":"x"}`, func(f *fields) error { _, err := readResponses(f); return err }},
+		"generate":      {generateBody{}, `{"token_ids":[1],"sampling_params":{}}`, func(f *fields) error { _, err := readGenerate(f); return err }},
+		"tokenize":      {tokenizeBody{}, `{"prompt":"x"}`, func(f *fields) error { _, err := readTokenize(f); return err }},
+		"tokenize chat": {tokenizeChatBody{}, hello, func(f *fields) error { _, err := readTokenize(f); return err }},
+		"detokenize":    {detokenizeBody{}, `{"tokens":[1]}`, func(f *fields) error { _, err := readDetokenize(f); return err }},
+	} {
+		f, bad := body([]byte(c.valid))
+		if bad != nil {
+			t.Fatal(name, bad)
+		}
+		if err := c.read(f); err != nil {
+			t.Fatal(name, err)
+		}
+		names := jsonNames(reflect.TypeOf(c.body))
+		for _, n := range names {
+			if !f.seen[n] {
+				t.Errorf("%s: `%s` is told and not read", name, n)
+			}
+		}
+		for n := range f.seen {
+			refused := false
+			for _, r := range refusals {
+				refused = refused || r.name == n
+			}
+			if !refused && !slices.Contains(names, n) && !(name == "tokenize" && n == "messages") {
+				t.Errorf("%s: `%s` is read and not told: add it to its body in shape.go", name, n)
+			}
+		}
+	}
+}
+
+// TestShapesOfPartsAreWhatIsRead does so for messages, tools and what they hold.
+func TestShapesOfPartsAreWhatIsRead(t *testing.T) {
+	for name, c := range map[string]struct {
+		body any
+		at   string // what %s stands for holds each field in turn
+	}{
+		"message":   {messageBody{}, `{"messages":[{"role":"user",%s}]}`},
+		"tool call": {toolCallBody{}, `{"messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f"},%s}]}]}`},
+		"called":    {calledFunction{}, `{"messages":[{"role":"assistant","tool_calls":[{"function":{%s}}]}]}`},
+		"part":      {partBody{}, `{"messages":[{"role":"user","content":[{%s}]}]}`},
+		"function":  {nameBody{}, `{"messages":[{"role":"user"}],"tools":[{"function":{%s}}]}`},
+		"stream":    {streamBody{}, `{"messages":[{"role":"user"}],"stream":true,"stream_options":{%s}}`},
+	} {
+		for _, field := range jsonNames(reflect.TypeOf(c.body)) {
+			b := []byte(strings.Replace(c.at, "%s", `"`+field+`":[[1]]`, 1))
+			if !json.Valid(b) {
+				t.Fatalf("%s: %s", name, b)
+			}
+			_, err := DecodeChat(b)
+			if err == nil || !strings.Contains(err.Error(), field) {
+				t.Errorf("%s: a wrong `%s` gives %v", name, field, err)
+			}
+		}
+	}
+}
