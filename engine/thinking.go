@@ -9,9 +9,10 @@ import (
 // Thinking bounds the thought in a reply: after Budget tokens of it Close is all that
 // may come. What follows is free, or for the request's Grammar to say.
 type Thinking struct {
-	Budget int // tokens, those of the markers not counted
-	Inside bool
-	Open   Marker   // begins a thought
+	Budget int      // tokens, those of the markers not counted
+	Inside bool     // the reply begins in a thought
+	Open   Marker   // begins one
+	Again  bool     // another may begin after the first
 	Ends   []Marker // each of them ends it
 	Close  []int32  // the tokens that end it when the budget is spent
 	// Bytes is the text of a token, for markers that are no token.
@@ -38,6 +39,7 @@ type thought struct {
 	*Thinking
 	next   sched.Grammar
 	inside bool
+	over   bool    // no thought begins any more
 	unsure bool    // nothing has come but what may become Open
 	spent  int     // tokens of thought
 	queue  []int32 // that must come now
@@ -60,19 +62,27 @@ func (t *thought) move(token int32) {
 			return
 		}
 		if t.queue = t.queue[1:]; len(t.queue) == 0 {
-			t.inside, t.tail = false, nil
+			t.end()
 		}
 		return
 	case t.unsure:
 		t.opening(token)
 	case !t.inside:
-		t.inside = token == t.Open.ID
+		t.inside = !t.over && token == t.Open.ID
 	case t.ended(token):
-		t.inside, t.tail = false, nil
+		t.end()
 	case token != t.Open.ID:
 		t.spent++
 	}
 	t.due()
+}
+
+func (t *thought) end() { t.inside, t.over, t.tail = false, !t.Again, nil }
+
+// Free says that whatever n tokens come, the one behind them may be any, so that nobody
+// has to wait for them.
+func (t *thought) Free(n int) bool {
+	return t.next == nil && len(t.queue) == 0 && (t.over || t.spent+n < t.Budget)
 }
 
 // due begins the end of a thought that has spent its budget.
@@ -90,7 +100,7 @@ func (t *thought) opening(token int32) {
 	case bytes.HasPrefix(text, open):
 		t.unsure, t.inside, t.tail = false, true, nil
 	case !bytes.HasPrefix(open, text):
-		t.unsure, t.tail = false, nil
+		t.unsure, t.over, t.tail = false, true, nil
 	}
 }
 

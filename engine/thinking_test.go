@@ -10,6 +10,8 @@ import (
 func TestThoughtState(t *testing.T) {
 	texts := map[int32]string{1: "<t>", 2: "</t>", 3: "a", 4: "</", 5: "t>b", 6: "[call]", 7: " ", 8: "<", 9: "t>"}
 	byID := Thinking{Open: Marker{"<t>", 1}, Ends: []Marker{{"</t>", 2}, {"[call]", 6}}, Close: []int32{2}}
+	again := byID
+	again.Again = true
 	byText := Thinking{Open: Marker{"<t>", -1}, Ends: []Marker{{"</t>", -1}}, Close: []int32{4, 9}}
 	for _, x := range []struct {
 		name   string
@@ -26,7 +28,8 @@ func TestThoughtState(t *testing.T) {
 		{"a call ends it", byID, true, 2, []int32{3, 6, 3, 3}, "ii..."},
 		{"opens in the reply", byID, false, 1, []int32{1, 3, 2, 3}, ".i2.."},
 		{"opens and nothing is left", byID, false, 0, []int32{1, 2, 3}, ".2.."},
-		{"opens twice, one budget", byID, false, 2, []int32{1, 3, 2, 1, 3, 2}, ".ii.i2."},
+		{"opens once", byID, false, 2, []int32{1, 3, 2, 1, 3, 3}, ".ii...."},
+		{"opens twice, one budget", again, false, 2, []int32{1, 3, 2, 1, 3, 2}, ".ii.i2."},
 		{"the open marker is free", byID, true, 1, []int32{1, 3, 2}, "ii2."},
 		{"never thinks", byID, false, 0, []int32{3, 3, 3}, "...."},
 		{"a text ends it", byText, true, 3, []int32{3, 4, 5, 3}, "iii.."},
@@ -37,12 +40,18 @@ func TestThoughtState(t *testing.T) {
 		of := x.of
 		of.Inside, of.Budget, of.Bytes = x.inside, x.budget, func(id int32) []byte { return []byte(texts[id]) }
 		s := of.begin(nil)
-		got := show(s)
+		got, free := show(s), []bool{}
 		for _, id := range x.tokens {
 			if forced, ended, err := s.Take(id); forced != nil || ended || err != nil {
 				t.Fatal(x.name, forced, ended, err)
 			}
 			got += show(s)
+			free = append(free, s.Free(1))
+		}
+		for i, f := range free[:len(free)-1] { // whatever came next, the state behind it forces nothing
+			if state := x.want[i+2]; f && state != '.' && state != 'i' {
+				t.Errorf("%s: free after %d tokens, then %c", x.name, i+1, state)
+			}
 		}
 		if got != x.want {
 			t.Errorf("%s: got %s, want %s", x.name, got, x.want)

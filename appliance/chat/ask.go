@@ -44,6 +44,7 @@ type Ask struct {
 	LengthPenalty     float64     // of beam search
 	Repetition        *Repetition // nil: not looked for
 	ThinkingBudget    *int        // tokens of thought; nil, -1: no bound
+	ThinkingHint      bool        // the budget may be dropped where nobody can heed it
 	Priority          int
 	CacheSalt         *string
 }

@@ -16,6 +16,9 @@ func checkThinking(a *Ask, s *Settings) error {
 	}
 	_, known := dialect.Bound(dialect.Options{Reasoning: s.Reasoning, Tools: s.Tools}, false)
 	switch {
+	case a.ThinkingHint && !known:
+		a.ThinkingBudget = nil
+		return nil
 	case *n < 0:
 		return invalid("thinking_token_budget", "thinking_token_budget must be at least 0, or -1 for none, got %d.", *n)
 	case s.Reasoning == "":
@@ -37,7 +40,7 @@ func (s *Service) thinking(r *Request, p *Prompted) (*engine.Thinking, error) {
 		o.Kwargs = a.Chat.kwargs(set)
 	}
 	b, _ := dialect.Bound(o, a.Chat == nil && !a.Rendered)
-	out := &engine.Thinking{Budget: *a.ThinkingBudget, Inside: b.Inside, Open: s.mark(b.Open), Bytes: s.cfg.Vocabulary.TokenBytes}
+	out := &engine.Thinking{Budget: *a.ThinkingBudget, Inside: b.Inside, Open: s.mark(b.Open), Again: b.Again, Bytes: s.cfg.Vocabulary.TokenBytes}
 	for _, e := range b.Ends {
 		out.Ends = append(out.Ends, s.mark(e))
 	}

@@ -76,6 +76,8 @@ func TestThinkingMustEnd(t *testing.T) {
 		{"qwen3", "", func(a *chat.Ask) { a.BadWords = []string{"ok", "no>"} }, "bad_words"},
 		{"openai_gptoss", "openai", func(*chat.Ask) {}, "thinking_token_budget"},
 		{"", "", func(*chat.Ask) {}, "thinking_token_budget"},
+		{"", "", func(a *chat.Ask) { a.ThinkingHint = true }, ""},
+		{"openai_gptoss", "openai", func(a *chat.Ask) { a.ThinkingHint = true }, ""},
 	} {
 		set := chattest.Settings()
 		set.Reasoning, set.Tools = x.reasoning, x.tools

@@ -35,6 +35,12 @@ type Grammar interface {
 	Err() error
 }
 
+// freer is a Grammar that can tell when the next tokens make no difference.
+type freer interface {
+	// Free says that whatever n tokens come, the one behind them may be any.
+	Free(n int) bool
+}
+
 // state is where a sequence is.
 type state uint8
 
@@ -125,7 +131,13 @@ func (q *Seq) needsOutput() bool {
 // stuck says that nothing can be scheduled before a commit: the token in flight
 // is surely the last, or must be known for the next row's logit edits or mask.
 func (q *Seq) stuck() bool {
-	return q.pending > 0 && (q.total() >= q.limit || q.needsOutput())
+	if q.pending == 0 || q.total() >= q.limit {
+		return q.pending > 0
+	}
+	if f, is := q.spec.Grammar.(freer); is && f.Free(q.pending) {
+		return q.spec.Params.NeedsOutput()
+	}
+	return q.needsOutput()
 }
 
 // wantsTargets says that prompt logprobs are still to be taken, so that the

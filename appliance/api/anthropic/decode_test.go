@@ -89,7 +89,7 @@ func TestParameters(t *testing.T) {
 		t.Fatal(bad)
 	}
 	a := r.Ask
-	if *a.Temperature != 0.5 || *a.TopP != 0.9 || *a.TopK != 7 || *a.MaxTokens != 5 || a.Stop[0] != "a" || a.Chat.ReasoningEffort != "high" || a.HideReasoning {
+	if *a.Temperature != 0.5 || *a.TopP != 0.9 || *a.TopK != 7 || *a.MaxTokens != 5 || a.Stop[0] != "a" || a.Chat.ReasoningEffort != "high" || a.HideReasoning || *a.ThinkingBudget != 2000 || !a.ThinkingHint {
 		t.Errorf("%+v", a)
 	}
 	if d := cmp.Diff([]string{"fancy"}, r.Unknown); d != "" {

@@ -118,8 +118,8 @@ func prompt(o *object, a *chat.Ask) {
 	}
 }
 
-// thinking: disabled tells the template and hides what is thought all the same. How
-// long a model thinks is its own choice, so a budget changes nothing.
+// thinking: disabled tells the template and hides what is thought all the same. A budget
+// counts where the dialect knows how a thought ends.
 func thinking(o *object, a *chat.Ask) {
 	if o.get("thinking") == nil {
 		return
@@ -138,6 +138,9 @@ func thinking(o *object, a *chat.Ask) {
 	case kind == "enabled":
 		if n := t.count("budget_tokens"); n != nil && *n < 1 {
 			t.wrong("budget_tokens", "at least 1")
+		} else if n != nil {
+			budget := int(*n)
+			a.ThinkingBudget, a.ThinkingHint = &budget, true
 		}
 	case kind != "adaptive":
 		t.wrong("type", "enabled, disabled or adaptive")

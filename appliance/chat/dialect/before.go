@@ -13,6 +13,7 @@ type Thought struct {
 type Bounds struct {
 	Inside      bool // the reply begins in it
 	Open, Close string
+	Again       bool     // another may begin after it
 	Ends        []string // texts, each of which ends it; Close is one
 }
 
@@ -24,7 +25,7 @@ func Bound(o Options, plain bool) (b Bounds, ok bool) {
 	if !found || r.spec == nil || Harmony(o.Reasoning, o.Tools) {
 		return Bounds{}, false
 	}
-	b = Bounds{Open: r.spec.open, Close: r.spec.close, Ends: append([]string{r.spec.close}, r.spec.ends...)}
+	b = Bounds{Open: r.spec.open, Close: r.spec.close, Again: r.spec.reopens, Ends: append([]string{r.spec.close}, r.spec.ends...)}
 	if r.always || o.thinks() {
 		b.Inside = r.spec.begins(o.Prompt) && (!plain || strings.Contains(o.Prompt, r.spec.open))
 	}
