@@ -26,6 +26,16 @@ func (s *Server) body(c echo.Context) ([]byte, error) {
 	if err != nil || kind != echo.MIMEApplicationJSON {
 		return nil, chat.Errorf(chat.Malformed, "", "Unsupported Media Type: Only 'application/json' is allowed")
 	}
+	b, err := s.read(c)
+	if err == nil && settings(c).LogRequests {
+		s.received(c, b)
+	}
+	return b, err
+}
+
+// read reads the whole body.
+func (s *Server) read(c echo.Context) ([]byte, error) {
+	r := c.Request()
 	b, err := io.ReadAll(http.MaxBytesReader(c.Response().Writer, r.Body, settings(c).MaxBodyBytes))
 	var large *http.MaxBytesError
 	switch {
@@ -38,9 +48,6 @@ func (s *Server) body(c echo.Context) ([]byte, error) {
 		return nil, r.Context().Err()
 	case err != nil:
 		return nil, chat.Errorf(chat.Malformed, "", "The body could not be read to its end.")
-	}
-	if settings(c).LogRequests {
-		s.received(c, b)
 	}
 	return b, nil
 }

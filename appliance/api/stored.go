@@ -141,7 +141,7 @@ func (s *Server) storedResponse(c echo.Context) error {
 	if s.cfg.Responses == nil {
 		return c.JSONBlob(openai.ResponseNotFound(own.id))
 	}
-	stream, n, err := resumption(c)
+	stream, n, err := s.resumption(c)
 	if err != nil {
 		return err
 	}
@@ -164,9 +164,19 @@ func (s *Server) storedResponse(c echo.Context) error {
 	return s.replay(c, own, n)
 }
 
-// resumption reads whether and from where a stream is asked for.
-func resumption(c echo.Context) (stream bool, n int, err error) {
+// resumption reads whether and from where a stream is asked for. OpenAI's Go client
+// asks for it in a body without a type.
+func (s *Server) resumption(c echo.Context) (stream bool, n int, err error) {
 	n = -1
+	if c.Request().ContentLength > 0 {
+		b, err := s.read(c)
+		if err != nil {
+			return false, 0, err
+		}
+		if stream, err = openai.DecodeResumption(b); err != nil {
+			return false, 0, err
+		}
+	}
 	if v := c.QueryParam("stream"); v != "" {
 		if stream, err = strconv.ParseBool(v); err != nil {
 			return false, 0, chat.Errorf(chat.Invalid, "stream", "`stream` must be true or false, got %q.", v)

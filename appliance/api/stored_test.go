@@ -261,6 +261,13 @@ func TestFollow(t *testing.T) {
 			t.Errorf("%d events %s", n, kind)
 		}
 	}
+	// OpenAI's Go client asks so
+	if _, got := call(t, h, "GET", "/v1/responses/resp_id1?starting_after=4", `{"stream":true}`); got != part {
+		t.Errorf("asked for in a body: %s", got)
+	}
+	if code, got := call(t, h, "GET", "/v1/responses/resp_id1", `{"stream":7}`); code != 400 {
+		t.Errorf("asked for in a wrong body: %s", got)
+	}
 	if _, none := call(t, h, "GET", "/v1/responses/resp_id1?stream=true&starting_after=99", ""); none != "" {
 		t.Errorf("behind the end: %q", none)
 	}

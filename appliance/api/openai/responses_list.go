@@ -55,6 +55,19 @@ func ItemPage(list []StoredItem, q url.Values) ([]byte, error) {
 	return encode(out), nil
 }
 
+// DecodeResumption reads the body of a GET, which may ask for a stream. Its errors
+// are *chat.Error.
+func DecodeResumption(b []byte) (stream bool, err error) {
+	f, bad := body(b)
+	if bad != nil {
+		return false, bad
+	}
+	if stream = f.flag("stream", false); f.err != nil {
+		return false, f.err
+	}
+	return stream, nil
+}
+
 // ResponseDeleted is the body of the answer to a DELETE.
 func ResponseDeleted(id string) []byte {
 	return encode(struct {
