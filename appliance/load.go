@@ -97,8 +97,18 @@ func (p *Prepared) service(e *engine.Engine, t *tokenizer.Tokenizer, box tokeniz
 		EOS:        c.EOSTokenIDs(),
 		Limits:     sample.Limits{Vocab: p.Model.Family.Vocab(), Logprobs: engine.MaxLogprobs, Bias: engine.MaxBias},
 		Sandbox:    sandbox(box),
-		Grammars:   grammar.NewCompiler(t, p.Model.Family.Vocab(), endings(c.EOSTokenIDs())),
+		Grammars:   compiler(t, p.Model.Family.Vocab(), c.EOSTokenIDs(), box),
 	})
+}
+
+// compiler makes grammars for a model; what is not plain is tried in a child process.
+func compiler(t *tokenizer.Tokenizer, vocab int, eos []int, box tokenizer.Sandbox) *grammar.Compiler {
+	c := grammar.NewCompiler(t, vocab, endings(eos))
+	if box.Exe != "" {
+		specials := t.Specials()
+		c.TryWith(func(ctx context.Context, s grammar.Spec) error { return tokenizer.TryGrammar(ctx, box, s, specials) })
+	}
+	return c
 }
 
 func endings(ids []int) []int32 {

@@ -8,13 +8,13 @@ import (
 	"vapp.dev/engine/tokenizer"
 )
 
-// sandboxName is the hidden command that renders one template for its parent.
+// sandboxName is the hidden command that renders one template, or tries one grammar, for its parent.
 const sandboxName = "template-sandbox"
 
 func newTemplateSandbox() *cobra.Command {
 	return &cobra.Command{
 		Use:    sandboxName,
-		Short:  "Render one template for the server that started this process",
+		Short:  "Render one template, or try one grammar, for the server that started this process",
 		Hidden: true,
 		Args:   needArgs(0, 0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,7 +41,8 @@ type Compiler struct {
 	env   *tokenizer.GrammarEnv
 	wrong error
 
-	compiling chan struct{} // as many at once
+	try       func(context.Context, Spec) error // nil: nothing is tried
+	compiling chan struct{}                     // as many at once
 	masks     chan struct{}
 	cache     cache
 }
@@ -54,6 +57,10 @@ func NewCompiler(t *tokenizer.Tokenizer, vocab int, eos []int32) *Compiler {
 		cache:     cache{byKey: map[Spec]*Grammar{}},
 	}
 }
+
+// TryWith has grammars that are not plain compiled elsewhere first, where it can be stopped:
+// the library goes on until it is done. It is called before the first Compile.
+func (c *Compiler) TryWith(f func(context.Context, Spec) error) { c.try = f }
 
 func (c *Compiler) environment() (*tokenizer.GrammarEnv, error) {
 	c.build.Do(func() { c.env, c.wrong = tokenizer.NewGrammarEnv(c.tok, c.opt) })
@@ -74,14 +81,23 @@ func (c *Compiler) Compile(ctx context.Context, s Spec) (*Grammar, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+	if c.try != nil && !plain(s) {
+		if err := c.try(ctx, s); err != nil {
+			<-c.compiling
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			return nil, refusal(s, err)
+		}
+	}
 	type made struct {
 		g   *Grammar
 		err error
 	}
 	out := make(chan made, 1)
 	go func() {
-		defer func() { <-c.compiling }()
 		g, err := c.compile(s)
+		<-c.compiling
 		out <- made{g, err}
 	}()
 	select {
@@ -106,7 +122,7 @@ func (c *Compiler) compile(s Spec) (*Grammar, error) {
 		return nil, refusal(s, err)
 	}
 	g := &Grammar{of: c, spec: s, first: m, mask: make([]uint32, env.MaskWords())}
-	if err := m.Mask(g.mask); err != nil {
+	if err := errors.Join(m.Mask(g.mask), m.Probe(env.MaskWords())); err != nil {
 		m.Close()
 		return nil, refusal(s, err)
 	}
@@ -114,11 +130,44 @@ func (c *Compiler) compile(s Spec) (*Grammar, error) {
 	return g, nil
 }
 
+const (
+	plainBytes = 4 << 10
+	plainTimes = 4096 // repetitions within repetitions
+)
+
+// plain says that a grammar is so small that the library's own limits bound what it
+// costs to a fraction of a second: a short source with small numbers.
+func plain(s Spec) bool {
+	if len(s.Source) > plainBytes || strings.Contains(s.Source, "multipleOf") {
+		return false
+	}
+	times := 1
+	for i := 0; i < len(s.Source); i++ {
+		n := 0
+		for n < 9 && i+n < len(s.Source) && s.Source[i+n] >= '0' && s.Source[i+n] <= '9' {
+			n++
+		}
+		if n > 3 {
+			return false
+		}
+		if v, err := strconv.Atoi(s.Source[i : i+n]); err == nil && v > 1 && i > 0 && strings.IndexByte("{, ", s.Source[i-1]) >= 0 && s.Source[i+n:] != "" && strings.IndexByte(",} ", s.Source[i+n]) >= 0 {
+			if times *= v; times > plainTimes {
+				return false
+			}
+		}
+		i += n
+	}
+	return true
+}
+
+// inWords says plainly what the library says in its own words.
+var inWords = strings.NewReplacer(" <non-verbose/>", "", "NoExtensionBias", "no text satisfies it")
+
 // refusal is an error about the grammar in its own type.
 func refusal(s Spec, err error) error {
 	var e *tokenizer.Error
 	if errors.As(err, &e) && (e.Kind == tokenizer.KindGrammar || e.Kind == tokenizer.KindPanic) {
-		return &Error{s.Kind, e.Msg}
+		return &Error{s.Kind, inWords.Replace(e.Msg)}
 	}
 	return err
 }

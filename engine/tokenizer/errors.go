@@ -91,8 +91,20 @@ func failure(kind Kind, line int, msg string) error {
 		return &TemplateError{kind, line, clip(msg, maxRaised)}
 	case KindTemplate, KindSteps, KindOutput, KindVars, KindMemory, KindTime:
 		return &TemplateError{kind, line, oneLine(msg)}
+	case KindGrammar:
+		msg = reason(msg)
 	}
 	return &Error{kind, oneLine(msg)}
+}
+
+// reason brings what is said of a long grammar to the front: the library quotes all of it
+// first.
+func reason(msg string) string {
+	const mark = "error: "
+	if at := strings.LastIndex(msg, mark); len(msg) > maxMsg && at >= 0 {
+		return clip(msg, maxMsg/4) + " … " + msg[at+len(mark):]
+	}
+	return msg
 }
 
 // asTemplate makes an error of a template call a *TemplateError, whatever went

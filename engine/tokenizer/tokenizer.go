@@ -157,3 +157,14 @@ func (t *table) token(id int32) []byte {
 	}
 	return t.bytes[start:t.ends[id]:t.ends[id]]
 }
+
+// Specials are the special tokens, in the order of their ids.
+func (t *Tokenizer) Specials() []string {
+	var out []string
+	for id := range int32(t.VocabSize()) {
+		if t.IsSpecial(id) {
+			out = append(out, t.Token(id))
+		}
+	}
+	return out
+}
