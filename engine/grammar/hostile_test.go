@@ -42,9 +42,9 @@ func tried(t *testing.T) *Compiler {
 	return c
 }
 
-func schemaSpec(s string) Spec { return Spec{tokenizer.GrammarJSONSchema, s} }
-func regexSpec(s string) Spec  { return Spec{tokenizer.GrammarRegex, s} }
-func larkSpec(s string) Spec   { return Spec{tokenizer.GrammarLark, s} }
+func schemaSpec(s string) Spec { return Spec{Kind: tokenizer.GrammarJSONSchema, Source: s} }
+func regexSpec(s string) Spec  { return Spec{Kind: tokenizer.GrammarRegex, Source: s} }
+func larkSpec(s string) Spec   { return Spec{Kind: tokenizer.GrammarLark, Source: s} }
 
 // times writes n things in a row.
 func times(n int, what func(i int) string) string {
@@ -76,7 +76,7 @@ var hostile = []struct {
 	{"a million items of Lark", larkSpec(`start: "a"{1000000}`), "items"},
 	{"a hundred thousand properties of a schema", schemaSpec(`{"properties":{` + times(20000, func(i int) string { return fmt.Sprintf(`"p%d":{"type":"integer"},`, i) }) + `"x":{}}}`), "over 256 KiB"},
 	{"enum of 20,000", schemaSpec(`{"enum":[` + times(20000, func(i int) string { return fmt.Sprintf(`"v%d%d",`, i, i*7919%1000003) }) + `1]}`), "over 256 KiB"},
-	{"14,000 choices", Spec{tokenizer.GrammarChoice, `[` + times(14000, func(i int) string { return fmt.Sprintf(`"v%d",`, i) }) + `"x"]`}, "items"},
+	{"14,000 choices", Spec{Kind: tokenizer.GrammarChoice, Source: `[` + times(14000, func(i int) string { return fmt.Sprintf(`"v%d",`, i) }) + `"x"]`}, "items"},
 	{"references in a circle", schemaSpec(`{"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"}`), "no text satisfies it"},
 	{"itself twice", schemaSpec(`{"$defs":{"a":{"allOf":[{"$ref":"#/$defs/a"},{"$ref":"#/$defs/a"}]}},"$ref":"#/$defs/a"}`), "circular"},
 	{"2,000 references", schemaSpec(`{"$ref":"#/$defs/d0","$defs":{` + times(2000, func(i int) string { return fmt.Sprintf(`"d%d":{"$ref":"#/$defs/d%d"},`, i, i+1) }) + `"d2000":{"type":"null"}}}`), ""},
