@@ -12,10 +12,10 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 # One thing at a time: two cores are all there may be, and the go command and
 # cargo fill them by themselves.
 .NOTPARALLEL:
-.PHONY: help tools modules native build model up test vet fmt cross clients test-clients browser race fuzz ci soak golden bench bench-real docs size lint
+.PHONY: help tools modules native build model up test vet fmt cross clients test-clients browser race fuzz ci soak golden bench bench-real bench-stream docs size lint
 
 help: ## print the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 up: build model ## get what is missing, build, and serve PROFILE (the default model)
 	bin/vapp up $(PROFILE)
@@ -69,6 +69,9 @@ bench: build model ## tokens/s beside this machine's limits, a model of 1 to 2 G
 bench-real: build ## the published models with random weights, cut in layers to fit 16 GB
 	@scripts/bench-real.sh
 
+bench-stream: native model ## what 256 streams take of a step beside the model: JSON, detokenizing, sockets
+	go test -tags streams -count=1 -timeout 20m -v -run TestStreamingCost ./appliance
+
 docs: ## write docs/planning-figures.md, capacity.md and numerics.md: what is logged, computed and measured
 	go test ./appliance/compat -count=1 -run TestDocs -update
 	go test ./appliance/plan -count=1 -run TestMeasuredCapacity -rewrite
@@ -98,6 +101,7 @@ vet:
 	go vet ./...
 	go vet -tags invariants ./engine/...
 	go vet -tags clients ./tests/...
+	go vet -tags streams ./appliance
 	go vet -tags browser ./appliance/page
 
 fmt:

@@ -10,6 +10,7 @@ require (
 	github.com/daulet/tokenizers v1.24.0
 	github.com/fsnotify/fsnotify v1.10.1
 	github.com/google/go-cmp v0.7.0
+	github.com/google/pprof v0.0.0-20260906184651-6331bc6350fe
 	github.com/labstack/echo/v4 v4.16.0
 	github.com/openai/openai-go/v3 v3.95.0
 	github.com/pb33f/libopenapi v0.31.2

@@ -75,8 +75,9 @@ func writeFile(t *testing.T, path, text string) {
 	}
 }
 
-// start serves the toy under a profile with these additions.
-func start(t *testing.T, more string) *server {
+// start serves the toy under a profile with these additions; change is called
+// before it runs.
+func start(t *testing.T, more string, change ...func(*Appliance)) *server {
 	t.Helper()
 	dir := t.TempDir()
 	toy := filepath.Join(dir, "toy")
@@ -90,6 +91,9 @@ func start(t *testing.T, more string) *server {
 		t.Fatal(err)
 	}
 	s.Appliance, s.url = a, a.scheme()+"://"+a.Addr().String()
+	for _, f := range change {
+		f(a)
+	}
 	ctx, drain := context.WithCancel(context.Background())
 	s.drain = drain
 	go func() { s.ended <- a.Run(ctx) }()
