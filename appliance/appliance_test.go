@@ -114,10 +114,10 @@ var visitor = func() *http.Client {
 	return &http.Client{Transport: t}
 }()
 
-// eventually polls a condition for ten seconds.
+// eventually polls a condition for two minutes; nothing in it is a measure.
 func (s *server) eventually(t *testing.T, what string, yes func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if yes() {
 			return
 		}
