@@ -65,6 +65,7 @@ func (l *live) readTemplates(p *schema.Profile, m *engine.Model) (source string,
 	if l.api.Chat.Template, err = compile(source); err != nil {
 		return "", l.refuse(p, err)
 	}
+	l.api.Chat.ScoreTemplate = p.Parsers.ChatTemplate != ""
 	if p.Parsers.ChatTemplate == "" {
 		if l.api.Chat.ToolTemplate, err = compile(m.Checkpoint.ChatTemplates()["tool_use"]); err != nil {
 			return "", l.refuse(p, err)

@@ -98,6 +98,7 @@ func (p *Prepared) service(e *engine.Engine, t *tokenizer.Tokenizer, box tokeniz
 		Limits:     sample.Limits{Vocab: p.Model.Family.Vocab(), Logprobs: engine.MaxLogprobs, Bias: engine.MaxBias},
 		Sandbox:    sandbox(box),
 		Grammars:   compiler(t, p.Model.Family.Vocab(), c.EOSTokenIDs(), box),
+		Pooling:    p.pooling(),
 	})
 }
 

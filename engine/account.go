@@ -28,9 +28,12 @@ type Options struct {
 	Drafts              int  // proposed tokens that a step verifies for each sequence; without Overlap
 	// Lookup is where proposals come from if not from the model's own head
 	// (models.Build.Draft).
-	Lookup  speculate.NGram
-	Policy  sched.Policy
-	Backend backend.Settings
+	Lookup speculate.NGram
+	// EveryRow lets a step of a model that pools give a row for each of its tokens; without
+	// it, one for each sequence.
+	EveryRow bool
+	Policy   sched.Policy
+	Backend  backend.Settings
 }
 
 // Limits of a request that the step buffers are sized by.
@@ -67,14 +70,13 @@ func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Accou
 	if err != nil {
 		return nil, err
 	}
-	samples := o.MaxNumSeqs * (1 + o.Drafts)
 	programs, err := record(o, m, classes)
 	if err != nil {
 		return nil, err
 	}
 	step := backend.StepShape{
-		Tokens: o.MaxNumBatchedTokens, Seqs: o.MaxNumSeqs, Samples: samples,
-		Vocab: m.Family.Vocab(), Bias: MaxBias, Logprobs: MaxLogprobs, Drafts: m.Source.Build.Draft, Verify: o.Drafts, Axes: programs[0].Axes,
+		Tokens: o.MaxNumBatchedTokens, Seqs: o.MaxNumSeqs, Samples: programs[0].Bucket.Samples,
+		Vocab: m.Family.Vocab(), Bias: MaxBias, Logprobs: MaxLogprobs, Drafts: m.Source.Build.Draft, Verify: o.Drafts, Axes: programs[0].Axes, Emit: emitted(programs[0]),
 	}
 	for _, c := range classes {
 		step.MaxPages = append(step.MaxPages, c.MaxPages)
@@ -93,12 +95,30 @@ func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Accou
 	return a, nil
 }
 
+// rows is how many rows of a step are sampled, or emitted.
+func (o Options) rows() int {
+	if o.EveryRow {
+		return max(o.MaxNumSeqs, o.MaxNumBatchedTokens)
+	}
+	return o.MaxNumSeqs * (1 + o.Drafts)
+}
+
+// emitted is how many numbers a row of p gives the host; 0: it is drawn.
+func emitted(p *backend.Program) int {
+	for _, op := range p.Ops {
+		if e, ok := op.(backend.Emit); ok {
+			return p.Values[e.X].Cols
+		}
+	}
+	return 0
+}
+
 // record makes the programs that an engine compiles: the step, and the pass of
 // the vision tower where the model keeps one.
 func record(o Options, m *Model, classes []backend.KVClass) ([]*backend.Program, error) {
 	step, err := m.Family.Record(&backend.Program{
 		Name:    "step",
-		Bucket:  backend.Bucket{Tokens: o.MaxNumBatchedTokens, Seqs: o.MaxNumSeqs, Samples: o.MaxNumSeqs * (1 + o.Drafts)},
+		Bucket:  backend.Bucket{Tokens: o.MaxNumBatchedTokens, Seqs: o.MaxNumSeqs, Samples: o.rows()},
 		Classes: classes,
 	})
 	if err != nil {

@@ -22,7 +22,7 @@ func schedOptions(o Options, drafts int) sched.Options {
 	}
 	return sched.Options{
 		MaxModelLen: o.MaxModelLen, MaxNumSeqs: o.MaxNumSeqs, MaxNumBatchedTokens: o.MaxNumBatchedTokens,
-		MaxSamples: o.MaxNumSeqs * (1 + o.Drafts), Lag: lag, ChunkedPrefill: o.ChunkedPrefill, Policy: o.Policy,
+		MaxSamples: o.rows(), Lag: lag, ChunkedPrefill: o.ChunkedPrefill, Policy: o.Policy,
 		Verify: o.Drafts, Lookup: o.Lookup, Drafts: drafts,
 	}
 }
@@ -35,11 +35,17 @@ func newSeqs(r Request, states []sched.Grammar) []*sched.Seq {
 		seed = rand.Uint64()
 	}
 	params := r.Params
+	if r.Pool != NoPool {
+		params = sample.Params{MaxTokens: 1, Logprobs: -1, PromptLogprobs: -1}
+		if r.Pool != PoolLast {
+			params.PromptLogprobs = 0 // a row of every position
+		}
+	}
 	out := make([]*sched.Seq, len(states))
 	for i := range out {
 		out[i] = sched.NewSeq(sched.Spec{
 			ID: r.ID, Prompt: r.Prompt, Params: &params, Seed: sample.ChoiceSeed(seed, i),
-			Priority: r.Priority, Salt: r.Salt, Lead: out[0], Grammar: states[i],
+			Priority: r.Priority, Salt: r.Salt, Lead: out[0], Grammar: states[i], Pool: r.Pool != NoPool,
 		})
 	}
 	return out
@@ -175,6 +181,10 @@ func (l *loop) expire(now time.Time) {
 func (l *loop) deliver(set int, o sched.Output, now time.Time, report *StepStats) {
 	c := l.choices[o.Seq]
 	if c == nil {
+		return
+	}
+	if c.pooled != nil {
+		l.deliverPooled(set, o, c, now)
 		return
 	}
 	p := o.Seq.Params()

@@ -39,6 +39,7 @@ type Engine struct {
 	pages int           // of the first class
 	kv    kv.Layout
 	vocab int // ids below it are tokens
+	width int // numbers that a row gives where the model pools; 0: it generates
 
 	close  sync.Once
 	closed error
@@ -69,7 +70,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
-	e := &Engine{opts: c.Options, dev: dev, in: newInbox(), done: make(chan struct{}), kv: c.Account.KV, vocab: r.Step.Vocab}
+	e := &Engine{opts: c.Options, dev: dev, in: newInbox(), done: make(chan struct{}), kv: c.Account.KV, vocab: r.Step.Vocab, width: r.Step.Emit}
 	e.queue.Store(int64(c.Options.MaxQueue))
 	slabs := e.kv.Slabs(r.Arenas[backend.KV])
 	e.pages = e.kv.Pages(0, slabs)
@@ -100,6 +101,9 @@ func (e *Engine) Submit(_ context.Context, r Request) ([]*Stream, error) {
 		return nil, err
 	}
 	n := max(1, r.N)
+	if r.Pool != NoPool {
+		n = 1
+	}
 	now := time.Now()
 	states, err := r.states(n)
 	if err != nil {
@@ -110,7 +114,10 @@ func (e *Engine) Submit(_ context.Context, r Request) ([]*Stream, error) {
 	for i, seq := range newSeqs(r, states) {
 		c := &choice{seq: seq, deadline: r.Deadline}
 		c.stream = newStream(r.ID, func(f Finish) { _ = e.in.put(message{cancel: c, finish: f}) })
-		c.stats = RequestStats{ID: r.ID, PromptTokens: len(r.Prompt), MaxTokens: r.Params.MaxTokens, N: n, Choice: i, Arrival: now, Queued: now}
+		c.stats = RequestStats{ID: r.ID, PromptTokens: len(r.Prompt), MaxTokens: r.Params.MaxTokens, N: n, Choice: i, Arrival: now, Queued: now, Pooled: r.Pool != NoPool}
+		if r.Pool != NoPool {
+			c.stats.MaxTokens, c.pooled = 0, newPooled(r, e.width)
+		}
 		add, out = append(add, c), append(out, c.stream)
 	}
 	e.open.Add(int64(n))
@@ -135,7 +142,10 @@ func (e *Engine) admissible(r Request) error {
 			return fmt.Errorf("token %d of the prompt is %d: the vocabulary has ids 0 to %d", i, id, e.vocab-1)
 		}
 	}
-	if n := len(r.Prompt) + r.Params.MaxTokens; n > e.opts.MaxModelLen {
+	if err := e.checkPool(r); err != nil {
+		return err
+	}
+	if n := len(r.Prompt) + r.Params.MaxTokens; n > e.opts.MaxModelLen && r.Pool == NoPool {
 		return &TooLongError{Prompt: len(r.Prompt), Output: r.Params.MaxTokens, Limit: e.opts.MaxModelLen, What: "the model's maximum context length"}
 	}
 	if most := e.queue.Load(); most > 0 && int64(e.Stats().Waiting) >= most {

@@ -28,6 +28,7 @@ type toy struct {
 	hooks engine.Hooks
 	on    backend.Opener // nil: ref
 	build models.Build
+	wish  engine.PoolWish
 	draft string        // directory of a model that proposes; "": none does
 	fat   bool          // pages take more than they hold
 	model *engine.Model // set by open
@@ -52,7 +53,7 @@ func newToy(t testing.TB) *toy {
 // open starts an engine whose KV arena has y.slabs slabs, or the least.
 func (y *toy) open(t testing.TB) *engine.Engine {
 	t.Helper()
-	src := engine.Source{Path: y.dir, Name: "toy", Format: "auto", Build: y.build}
+	src := engine.Source{Path: y.dir, Name: "toy", Format: "auto", Build: y.build, Pool: y.wish}
 	if y.draft != "" {
 		src.Draft = &engine.Source{Path: y.draft, Name: "draft", Format: "auto"}
 	}

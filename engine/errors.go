@@ -13,6 +13,8 @@ var (
 	ErrClosed = errors.New("the engine is shutting down")
 	// ErrDead: the engine's loop failed; it takes no more requests.
 	ErrDead = errors.New("the engine has failed")
+	// ErrNotNumbers: a model's hidden states held NaN or infinities.
+	ErrNotNumbers = errors.New("the model's hidden states are not numbers")
 	// ErrNoToken: a step's logits held no usable number, or every token was
 	// forbidden.
 	ErrNoToken = errors.New("the model gave no token: its logits are not numbers, or every token is forbidden")

@@ -48,3 +48,21 @@ func TestPoisonCPU(t *testing.T) {
 		}
 	}
 }
+
+// TestPoolCPU is TestPool on every kind of kernels that this machine has.
+func TestPoolCPU(t *testing.T) {
+	for _, v := range variantsHere(t) {
+		t.Run(v, func(t *testing.T) { pools(t, cpu.Opener{}, backend.Settings{Variant: v}) })
+	}
+}
+
+// TestPoolGoldenCPU is TestPoolGolden on every kind of kernels that this machine has.
+func TestPoolGoldenCPU(t *testing.T) {
+	for _, v := range variantsHere(t) {
+		bound := 2e-5
+		if v == "amx" {
+			bound = 0.15 // tiles take bf16
+		}
+		t.Run(v, func(t *testing.T) { poolGoldens(t, cpu.Opener{}, backend.Settings{Variant: v}, bound) })
+	}
+}

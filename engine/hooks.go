@@ -41,8 +41,9 @@ type RequestStats struct {
 	PromptTokens, CachedTokens      int
 	GenerationTokens                int
 	MaxTokens                       int
-	N                               int // choices of its request
-	Choice                          int // 0 is the first: counts the request once
+	Pooled                          bool // it asked for no tokens
+	N                               int  // choices of its request
+	Choice                          int  // 0 is the first: counts the request once
 	Arrival, Queued, Scheduled      time.Time
 	FirstToken, LastToken, Finished time.Time // zero where it never came so far
 }

@@ -89,4 +89,5 @@ type choice struct {
 	stats    RequestStats
 	prompt   []Logprob // prompt logprobs so far
 	started  bool      // its first event was pushed
+	pooled   *pooled   // what its rows become; nil: it generates
 }

@@ -36,6 +36,8 @@ type Source struct {
 	// are not at Path, and the user puts them there.
 	Absent, Remedy string
 	Build          models.Build
+	// Pool is what the profile says of a model that pools; Inspect makes Build.Pool of it.
+	Pool PoolWish
 	// Draft is a second model that proposes Build.Draft tokens a step; nil: none does. Its
 	// Build is not read.
 	Draft *Source
@@ -49,6 +51,7 @@ type Model struct {
 	Config     checkpoint.Config
 	Family     models.Model
 	Dtype      kernels.Format // of activations as stored: what kvCacheDtype auto follows
+	Pooling    *Pooling       // what it gives in place of tokens; nil: it generates
 	Draft      *Model         // without a Family of its own: it is part of this one's; nil: none
 }
 
@@ -91,7 +94,10 @@ func Inspect(s Source) (*Model, error) {
 	m.Dtype = models.Dtype(m.Config)
 	err := m.openDraft()
 	if err == nil {
-		m.Family, err = m.build(s.Build)
+		err = m.pool()
+	}
+	if err == nil {
+		m.Family, err = m.build(m.Source.Build)
 	}
 	if err != nil {
 		m.Close()

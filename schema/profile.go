@@ -18,6 +18,7 @@ type Profile struct {
 	Parsers      Parsers      `json:"parsers"`
 	Speculative  *Speculative `json:"speculative,omitempty"`
 	Multimodal   *Multimodal  `json:"multimodal,omitempty"`
+	Pooling      *Pooling     `json:"pooling,omitempty"`
 	LoRA         *LoRA        `json:"lora,omitempty"`
 	Parallel     Parallel     `json:"parallel"`
 	CPU          CPU          `json:"cpu"`
@@ -36,6 +37,16 @@ type Model struct {
 	Revision   string `json:"revision,omitempty"`
 	Dtype      string `json:"dtype"`      // auto, bfloat16, float16, float32
 	LoadFormat string `json:"loadFormat"` // auto, safetensors, gguf, dummy
+	Runner     string `json:"runner"`     // auto, generate, pooling
+	Convert    string `json:"convert"`    // auto, none, embed, classify
+}
+
+// Pooling mirrors #Pooling: "" and nil where the profile leaves it to the checkpoint.
+type Pooling struct {
+	Type                string   `json:"type,omitempty"` // LAST, MEAN, CLS, ALL
+	Normalize           *bool    `json:"normalize,omitempty"`
+	Activation          string   `json:"activation,omitempty"` // softmax, sigmoid, identity
+	ClassifierFromToken []string `json:"classifierFromToken,omitempty"`
 }
 
 // Memory mirrors #Memory. Exactly one of Utilization and KVCache is not zero.

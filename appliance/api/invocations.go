@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -20,11 +21,26 @@ type invocable struct {
 }
 
 // invocables are the tasks that are served, in the order in which they are tried.
-func (s *Server) invocables() []invocable {
-	return []invocable{
-		{"ChatCompletionRequest", []string{"messages"}, s.chat},
-		{"CompletionRequest", []string{"prompt|prompt_embeds"}, s.completion},
+func (s *Server) invocables(tasks []string) []invocable {
+	if tasks == nil {
+		return []invocable{
+			{"ChatCompletionRequest", []string{"messages"}, s.chat},
+			{"CompletionRequest", []string{"prompt|prompt_embeds"}, s.completion},
+		}
 	}
+	input := []string{"input|messages"}
+	var out []invocable
+	if slices.Contains(tasks, chat.TaskEmbed) {
+		out = append(out, invocable{"EmbeddingRequest", input, s.embeddings})
+	}
+	if slices.Contains(tasks, chat.TaskClassify) {
+		out = append(out, invocable{"ClassificationRequest", input, s.classify})
+	}
+	if slices.Contains(tasks, chat.TaskScore) {
+		out = append(out, invocable{"RerankRequest", []string{"query", "documents"}, s.rerank},
+			invocable{"ScoreRequest", []string{"text_1|data_1|queries", "text_2|data_2|documents|items"}, s.score})
+	}
+	return append(out, invocable{"PoolingRequest", input, s.pooling})
 }
 
 // invocations is SageMaker's one route for all tasks.
@@ -39,7 +55,7 @@ func (s *Server) invocations(c echo.Context, svc *chat.Service) error {
 	} // what is no object fits nothing
 	c.Set(bodyKey, b)
 	var names []string
-	for _, i := range s.invocables() {
+	for _, i := range s.invocables(svc.Tasks()) {
 		if i.fits(raw) {
 			return i.answer(c, svc)
 		}

@@ -97,6 +97,9 @@ func (s *Server) ready(next func(echo.Context, *chat.Service) error) echo.Handle
 			c.Response().Header().Set(echo.HeaderRetryAfter, "1")
 			return s.notReady()
 		}
+		if err := serves(c.Path(), svc); err != nil {
+			return err
+		}
 		return next(c, svc)
 	}
 }

@@ -22,9 +22,7 @@ var (
 
 // refused answer 501 with the reason; another method is a 405, as it is with vLLM.
 var refused = []refusedRoute{
-	{"/v1/embeddings", byPost, poolingOnly}, {"/pooling", byPost, poolingOnly}, {"/v2/embed", byPost, poolingOnly},
-	{"/classify", byPost, poolingOnly}, {"/score", byPost, poolingOnly}, {"/v1/score", byPost, poolingOnly},
-	{"/rerank", byPost, poolingOnly}, {"/v1/rerank", byPost, poolingOnly}, {"/v2/rerank", byPost, poolingOnly},
+	{"/v2/embed", byPost, "embeddings are at /v1/embeddings"},
 	{"/v1/audio/transcriptions", byPost, "the model does not take speech"},
 	{"/v1/audio/translations", byPost, "the model does not take speech"},
 	{"/v1/realtime", byGet, "the model does not take speech"},
@@ -39,8 +37,7 @@ var refused = []refusedRoute{
 }
 
 const (
-	poolingOnly = "the model generates text and does not pool"
-	devOnly     = "it is a route of development servers"
+	devOnly = "it is a route of development servers"
 )
 
 func (s *Server) refuse(c echo.Context) error {

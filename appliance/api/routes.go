@@ -27,7 +27,7 @@ type route struct {
 
 // table is every route that does something.
 func (s *Server) table() []route {
-	return slices.Concat(s.openaiRoutes(), s.responsesRoutes(), s.anthropicRoutes(), s.infoRoutes(), s.docsRoutes(), s.ownRoutes())
+	return slices.Concat(s.openaiRoutes(), s.responsesRoutes(), s.anthropicRoutes(), s.poolingRoutes(), s.infoRoutes(), s.docsRoutes(), s.ownRoutes())
 }
 
 func (s *Server) openaiRoutes() []route {

@@ -61,6 +61,8 @@ type Config struct {
 	EOS        []int // every id that ends a reply
 	// Limits are what the engine's step buffers hold; Vocab ids have logits.
 	Limits sample.Limits
+	// Pooling is what the model gives in place of text; nil: it generates.
+	Pooling *Pooling
 	// Sandbox compiles a template that came with a request, to be rendered where
 	// it can do no harm; nil: such templates are refused.
 	Sandbox func(ctx context.Context, source string) (Template, error)
@@ -121,6 +123,9 @@ func (s *Service) Now() time.Time { return s.cfg.Now() }
 // caller reads the Run to its end or closes it; when ctx ends the choices are
 // cancelled.
 func (s *Service) Start(ctx context.Context, r *Request) (*Run, error) {
+	if s.cfg.Pooling != nil {
+		return nil, s.cannot("generate")
+	}
 	run := &Run{ID: r.ask.ID, Model: r.model, Created: s.cfg.Now().Unix(), Role: "assistant", tellCached: r.settings.PromptTokensDetails, Sampling: s.layered(r)}
 	if err := s.prompts(ctx, r, run); err != nil {
 		return nil, AsError(err)

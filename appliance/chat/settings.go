@@ -30,6 +30,7 @@ type Settings struct {
 	ExcludeToolsWhenNone     bool          // tools are no part of the prompt then
 	DialectPrompt            bool          // harmony's own renderer makes the prompts, not the template
 	NewCallID                func() string // nil: random ids in the dialect's form
+	ScoreTemplate            bool          // Template pairs a query with a document; else both go end to end
 }
 
 // Sampling are parameters that a layer may leave open (nil) for the next one:

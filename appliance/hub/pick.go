@@ -40,7 +40,7 @@ const (
 	singleFile    = "model.safetensors"
 )
 
-var optionalFiles = []string{"tokenizer_config.json", "generation_config.json", "chat_template.jinja"}
+var optionalFiles = []string{"tokenizer_config.json", "generation_config.json", "chat_template.jinja", "modules.json", "1_Pooling/config.json"}
 
 // maxIndex bounds the index of safetensors files.
 const maxIndex = 64 << 20

@@ -16,7 +16,7 @@ import (
 // keys that values give. config replaces what the profile names, "" does not.
 func Source(p *schema.Profile, config string) engine.Source {
 	return engine.Source{
-		Path: p.Path(p.Model.Source), Name: p.Model.Source, Format: p.Model.LoadFormat, Config: config, Draft: draftSource(p),
+		Path: p.Path(p.Model.Source), Name: p.Model.Source, Format: p.Model.LoadFormat, Config: config, Draft: draftSource(p), Pool: poolWish(p),
 		Build: models.Build{
 			Shard: backend.Shard{World: max(1, p.Parallel.Tensor)}, Pipe: backend.Shard{World: max(1, p.Parallel.Pipeline)},
 			Dtype:    asked(p.Model.Dtype),
@@ -133,6 +133,9 @@ func (w want) checkBuild() error {
 	name := w.in.Model.Source.Name
 	if p.Multimodal != nil && p.Multimodal.Limits.Audio > 0 {
 		return p.Reject("multimodal.limits.audio", "%d clips a request, but no family of this release hears; allowed: 0", p.Multimodal.Limits.Audio)
+	}
+	if err := w.checkPooling(); err != nil {
+		return err
 	}
 	if _, sees := w.in.Model.Family.(models.Encoder); b.Vision && !sees {
 		path := "multimodal.limits.image"

@@ -103,7 +103,7 @@ func Placed(p *schema.Profile, s engine.Source, err error, try func(engine.Sourc
 		{"parallel.pipeline", func(s *engine.Source) { s.Build.Pipe = backend.Whole }},
 		{"model.dtype", func(s *engine.Source) { s.Build.Dtype = 0 }},
 		{"quantization", func(s *engine.Source) { s.Build.Quantize = 0 }},
-		{"speculative.method", func(s *engine.Source) { s.Build.Draft = 0 }},
+		{"speculative.method", func(s *engine.Source) { s.Build.Draft, s.Build.Verify = 0, 0 }},
 		{"multimodal.limits", func(s *engine.Source) { s.Build.Vision = false }},
 		{"memory.kvRebuild", func(s *engine.Source) { s.Build.Rebuild = false }},
 	} {

@@ -62,7 +62,7 @@ func wishes(in Inputs) (want, error) {
 			MaxNumSeqs: p.Scheduler.MaxNumSeqs, MaxNumBatchedTokens: p.Scheduler.MaxNumBatchedTokens,
 			MaxQueue: p.Serve.Limits.MaxQueue, BlockSize: p.Memory.BlockSize, SwapBytes: int64(p.Memory.SwapSpace),
 			PrefixCaching: p.Scheduler.PrefixCaching, ChunkedPrefill: p.Scheduler.ChunkedPrefill,
-			Overlap: p.Scheduler.Overlap && drafts(p) == 0, Drafts: drafts(p), Lookup: grams, Policy: policy, Backend: settings(p, in.Opener.Name()),
+			Overlap: p.Scheduler.Overlap && drafts(p) == 0, Drafts: drafts(p), Lookup: grams, Policy: policy, Backend: settings(p, in.Opener.Name()), EveryRow: everyRow(in.Model),
 		},
 	}
 	if p.MaxModelLen != schema.Auto {
@@ -223,6 +223,9 @@ func (w want) choices(o engine.Options) []backend.Choice {
 	out := []backend.Choice{
 		{Name: "kv cache dtype", Value: word(o.KVFormat), Why: why},
 		{Name: modelLenChoice, Value: Group(int64(o.MaxModelLen)), Why: length},
+	}
+	if m.Pooling != nil {
+		out = append(out, poolingChoice(m.Pooling))
 	}
 	if s := p.Speculative; s != nil {
 		value, by := numberOf(s.NumTokens, "token")+" a step", s.Method+": the model's own head"

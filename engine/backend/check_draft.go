@@ -6,7 +6,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Fits says that what p verifies and proposes has its place in steps of this shape. A
+// Fits says that what p verifies, proposes and emits has its place in steps of this shape. A
 // Device calls it in Compile. Its error is a *ProgramError.
 func (p *Program) Fits(s StepShape) error {
 	for i, op := range p.Ops {
@@ -19,6 +19,14 @@ func (p *Program) Fits(s StepShape) error {
 		case Propose:
 			if o.Of != s.Drafts || s.Seqs < p.Bucket.Seqs {
 				why = fmt.Sprintf("it is one of %d for %d sequences, Step.Drafts has %d columns of %d", o.Of, p.Bucket.Seqs, s.Drafts, s.Seqs)
+			}
+		case Emit:
+			if n := p.Values[o.X].Cols; n != s.Emit || s.Samples < p.Bucket.Samples {
+				why = fmt.Sprintf("it gives %d rows of %d, Step.Emitted has room for %d of %d", p.Bucket.Samples, n, s.Samples, s.Emit)
+			}
+		case Sample:
+			if s.Emit > 0 {
+				why = "it draws tokens in a step that has no buffers for them"
 			}
 		}
 		if why != "" {

@@ -34,6 +34,8 @@ func (c *checker) op(op Op) {
 	case Sample:
 		c.value("Logits", o.Logits, f32, PerSample, c.p.Vocab)
 		c.that(c.class(o.Class, 0).Plane, "class %d has no token plane", o.Class)
+	case Emit:
+		c.value("X", o.X, f32, PerSample, 0)
 	case GatherLast:
 		x := c.like(o.X)
 		c.value("X", o.X, x.Format, PerToken, 0)

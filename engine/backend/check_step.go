@@ -128,14 +128,18 @@ func (s *Step) checkTable(c KVClass, ahead, class, seq int, kvBytes int64) error
 }
 
 func (s *Step) checkRow(p *Program, b Binding, r int) error {
+	if s.Rows[r] < 0 || int(s.Rows[r]) >= b.Tokens {
+		return &StepError{"Rows", fmt.Sprintf("row %d reads token row %d of %d", r, s.Rows[r], b.Tokens)}
+	}
+	if len(s.Sampling) == 0 { // rows are emitted as they are
+		return nil
+	}
 	row := &s.Sampling[r]
 	wrong := func(format string, args ...any) error {
 		return &StepError{fmt.Sprintf("Sampling[%d]", r), fmt.Sprintf(format, args...)}
 	}
 	tops, bias := len(s.TopIDs)/len(s.Rows), len(s.Bias)/len(s.Rows)
 	switch {
-	case s.Rows[r] < 0 || int(s.Rows[r]) >= b.Tokens:
-		return &StepError{"Rows", fmt.Sprintf("row %d reads token row %d of %d", r, s.Rows[r], b.Tokens)}
 	case row.Seq < 0 || int(row.Seq) >= b.Seqs:
 		return wrong("sequence %d of %d", row.Seq, b.Seqs)
 	case row.NumTop < 0 || int(row.NumTop) > tops:

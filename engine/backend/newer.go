@@ -7,7 +7,7 @@ import "fmt"
 // since its first form. Backends refuse by it what their kernels do not do.
 func Newer(op Op) string {
 	switch o := op.(type) {
-	case Add, Concat, Softcap, Activate, Route, Experts, Conv, DeltaNet, Drafted, Verify, GatherKept, Propose, Gate, GatherLast, Send, Receive,
+	case Add, Concat, Softcap, Activate, Route, Experts, Conv, DeltaNet, Drafted, Verify, GatherKept, Propose, Gate, GatherLast, Send, Receive, Emit,
 		Patches, Pool, Standardize, Encoded, Merge, Resample, Join:
 		return OpName(op)
 	case Embed:

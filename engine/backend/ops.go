@@ -97,6 +97,10 @@ type Sample struct {
 	Class  int // whose token plane is the history
 }
 
+// Emit hands rows X [L,cols] to the host, in Step.Emitted: a model that pools ends with
+// it in place of Sample.
+type Emit struct{ X Value }
+
 // AllReduce sums X over the ranks in place.
 type AllReduce struct{ X Value }
 
@@ -137,5 +141,6 @@ func (GLU) opName() string         { return "glu" }
 func (Gather) opName() string      { return "gather" }
 func (GatherLast) opName() string  { return "gather_last" }
 func (Sample) opName() string      { return "sample" }
+func (Emit) opName() string        { return "emit" }
 func (AllReduce) opName() string   { return "all_reduce" }
 func (AllGather) opName() string   { return "all_gather" }

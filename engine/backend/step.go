@@ -15,6 +15,7 @@ type StepShape struct {
 	Logprobs int   // top logprobs a row may ask for
 	Axes     int   // positions of a token besides
 	Drafts   int   // tokens that a model's own head or a second model proposes for each sequence
+	Emit     int   // numbers that a row gives the host, by Emit, in place of a token; 0: rows are drawn
 	Verify   int   // proposals that a step verifies for each sequence, whoever makes them
 }
 
@@ -42,6 +43,7 @@ type Step struct {
 	TopProbs []float32 // [L·Logprobs] raw logprobs
 	Accepted []int32   // [S] of Verify: sampled rows that count; nil where no proposals are verified
 	Drafts   []int32   // [S·Drafts] of Propose: what comes after them
+	Emitted  []float32 // [L·Emit] of Emit: the rows; then there is nothing to draw with, nor what is drawn
 
 	Words int // 32-bit words of a mask row
 }
@@ -101,18 +103,28 @@ func (s StepShape) walk(f func(elems int, size int64)) {
 		f(s.Seqs*w, 4)
 	}
 	f(s.Samples, 4)
-	f(s.Samples, int64(unsafe.Sizeof(SampleRow{})))
-	f(s.Samples*s.MaskWords(), 4)
-	f(s.Samples*s.MaskWords(), 4)
-	f(s.Samples*s.Bias, 8)
+	n := s.drawn()
+	f(n, int64(unsafe.Sizeof(SampleRow{})))
+	f(n*s.MaskWords(), 4)
+	f(n*s.MaskWords(), 4)
+	f(n*s.Bias, 8)
 	for range 4 {
-		f(s.Samples, 4)
+		f(n, 4)
 	}
-	f(s.Samples*s.Logprobs, 4)
-	f(s.Samples*s.Logprobs, 4)
+	f(n*s.Logprobs, 4)
+	f(n*s.Logprobs, 4)
 	f(s.Tokens*s.Axes, 4)
 	f(s.accepted(), 4)
 	f(s.Seqs*s.Drafts, 4)
+	f(s.Samples*s.Emit, 4)
+}
+
+// drawn is how many rows become tokens.
+func (s StepShape) drawn() int {
+	if s.Emit > 0 {
+		return 0
+	}
+	return s.Samples
 }
 
 // accepted is how many sequences have their verified rows counted.
@@ -147,17 +159,19 @@ func (s StepShape) Carve(mem []byte) *Step {
 		st.Pages = append(st.Pages, i32(s.Seqs*w))
 	}
 	st.Rows = i32(s.Samples)
-	st.Sampling = carve[SampleRow](mem, &off, s.Samples)
-	st.Grammar = carve[uint32](mem, &off, s.Samples*st.Words)
-	st.Allowed = carve[uint32](mem, &off, s.Samples*st.Words)
-	st.Bias = carve[BiasEntry](mem, &off, s.Samples*s.Bias)
-	st.Sampled, st.Status = i32(s.Samples), i32(s.Samples)
-	st.Logprob = carve[float32](mem, &off, s.Samples)
-	st.Rank = i32(s.Samples)
-	st.TopIDs = i32(s.Samples * s.Logprobs)
-	st.TopProbs = carve[float32](mem, &off, s.Samples*s.Logprobs)
+	n := s.drawn()
+	st.Sampling = carve[SampleRow](mem, &off, n)
+	st.Grammar = carve[uint32](mem, &off, n*st.Words)
+	st.Allowed = carve[uint32](mem, &off, n*st.Words)
+	st.Bias = carve[BiasEntry](mem, &off, n*s.Bias)
+	st.Sampled, st.Status = i32(n), i32(n)
+	st.Logprob = carve[float32](mem, &off, n)
+	st.Rank = i32(n)
+	st.TopIDs = i32(n * s.Logprobs)
+	st.TopProbs = carve[float32](mem, &off, n*s.Logprobs)
 	st.Places = i32(s.Tokens * s.Axes)
 	st.Accepted, st.Drafts = i32(s.accepted()), i32(s.Seqs*s.Drafts)
+	st.Emitted = carve[float32](mem, &off, s.Samples*s.Emit)
 	return st
 }
 

@@ -32,8 +32,31 @@ func (c *Checkpoint) openDir(weights bool) error {
 	if err = c.openShards(weights); err != nil {
 		return err
 	}
+	c.prefixed()
 	c.text, err = dirText(c.path, c.cfg)
 	return err
+}
+
+// prefixed gives the tensors of a checkpoint that was saved as a bare model (Qwen3Model,
+// embedding models) the names that they have in one with a head.
+func (c *Checkpoint) prefixed() {
+	const prefix = "model."
+	bare := false
+	for _, name := range []string{"embed_tokens.weight", "language_model.embed_tokens.weight"} {
+		_, ok := c.byName[name]
+		bare = bare || ok
+	}
+	if !bare {
+		return
+	}
+	c.byName = map[string]int{}
+	for i := range c.tensors {
+		t := &c.tensors[i]
+		if t.Name != "lm_head.weight" && t.Name != "score.weight" {
+			t.Name = prefix + t.Name
+		}
+		c.byName[t.Name] = i
+	}
 }
 
 // openShards maps model.safetensors, or the shards its index names.

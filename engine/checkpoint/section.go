@@ -56,6 +56,9 @@ func (s *Section) RealOr(key string, lo, hi, absent float64) float64 {
 // FlagOr reads true or false, with a value for an absent key.
 func (s *Section) FlagOr(key string, absent bool) bool { return s.f.flag(key, absent) }
 
+// Len is how many keys the object has.
+func (s *Section) Len() int { return len(s.f.m) }
+
 // TextOr reads a short string, with a value for an absent key.
 func (s *Section) TextOr(key, absent string) string { return s.f.text(key, absent) }
 

@@ -45,7 +45,9 @@ func (m *dense) Record(p *backend.Program) (*backend.Program, error) {
 		r.Free(s.delta, s.x, s.angles)
 		return r.Program()
 	}
-	m.sample(r, s.head(), ids)
+	last := s.normed(s.norm)
+	r.Free(s.x, s.angles)
+	m.finish(r, last, ids, 0)
 	return r.Program()
 }
 

@@ -112,6 +112,6 @@ func (m *dense) Vocab() int                    { return m.size }
 func (m *dense) Classes(blockSize int, f kernels.Format) []backend.KVClass {
 	return []backend.KVClass{{
 		Name: "full", Format: f, BlockSize: blockSize, Layers: m.stage.layers,
-		KVHeads: m.kvHeads, HeadDim: m.cfg.HeadDim, Plane: m.stage.last,
+		KVHeads: m.kvHeads, HeadDim: m.cfg.HeadDim, Plane: m.stage.last && !m.pools(),
 	}}
 }

@@ -56,12 +56,7 @@ func (m *gemma) Record(p *backend.Program) (*backend.Program, error) {
 	}
 	last := m.normed(r, backend.Norm{X: x, Residual: backend.NoValue, W: m.norm})
 	r.Free(x)
-	logits := m.logits(r, last)
-	r.Free(last)
-	if m.cfg.FinalLogitSoftcap > 0 {
-		r.Do(backend.Softcap{X: logits, Cap: float32(m.cfg.FinalLogitSoftcap)})
-	}
-	m.sample(r, logits, ids)
+	m.finish(r, last, ids, m.cfg.FinalLogitSoftcap)
 	return r.Program()
 }
 

@@ -71,7 +71,7 @@ func newGemma(c checkpoint.Config, l *loader) (Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &gemma{cfg: c, text: g, stage: st, paging: pagingOf(g.types, st)}
+	m := &gemma{cfg: c, text: g, stage: st, paging: pagingOf(g.types, st, l.Build)}
 	_, m.heads = l.part(c.NumHeads)
 	_, m.width = l.part(c.IntermediateSize)
 	_, m.expertWidth = l.part(c.MoEIntermediateSize)

@@ -49,9 +49,7 @@ func (m *gptOss) Record(p *backend.Program) (*backend.Program, error) {
 	}
 	last := m.normed(r, x, delta, m.norm)
 	r.Free(x)
-	logits := m.logits(r, last)
-	r.Free(last)
-	m.sample(r, logits, ids)
+	m.finish(r, last, ids, 0)
 	return r.Program()
 }
 

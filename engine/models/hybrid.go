@@ -67,8 +67,8 @@ type paging struct {
 	tokens       bool
 }
 
-func pagingOf(types []string, s stage) paging {
-	p := paging{tokens: s.last}
+func pagingOf(types []string, s stage, b Build) paging {
+	p := paging{tokens: s.last && !b.pools()}
 	types = types[s.layer0:][:s.layers]
 	sliding := 0
 	if p.tokens || slices.Contains(types, fullAttention) {
@@ -108,10 +108,16 @@ func (p paging) classes(full, window backend.KVClass, blockSize int, f kernels.F
 func (l *loader) ends(c checkpoint.Config, s stage, table, head string, scale float32) vocabulary {
 	v := vocabulary{Build: l.Build, size: c.VocabSize, hidden: c.HiddenSize, scale: scale, embed: backend.NoWeight, head: backend.NoWeight}
 	if s.first {
-		v.embed = l.embedding(table, c.VocabSize, head == "" && s.last)
+		v.embed = l.embedding(table, c.VocabSize, head == "" && s.last && !l.pools())
 	}
 	switch {
 	case !s.last:
+	case l.pools():
+		vocabulary := head
+		if head == "" {
+			vocabulary = table
+		}
+		v.setPooled(l, vocabulary)
 	case head != "":
 		v.head = l.head(head, c.VocabSize)
 	case s.first:
@@ -127,11 +133,11 @@ func (l *loader) ends(c checkpoint.Config, s stage, table, head string, scale fl
 // step's tokens where it verifies proposals among them, else NoValue.
 func enter(r *backend.Recorder, v vocabulary, s stage) (ids, x backend.Value) {
 	ids = backend.NoValue
-	if s.first || s.last {
+	if s.first || s.last && !v.pools() {
 		ids = r.New("ids", kernels.I32, backend.PerToken, 1)
 		r.Do(backend.Tokens{Out: ids})
 	}
-	if s.last {
+	if s.last && !v.pools() {
 		r.Do(backend.StoreTokens{Ids: ids})
 	}
 	if s.first {

@@ -35,6 +35,8 @@ type Build struct {
 	Vision bool
 	// Rebuild stores of K only what cannot be had from V.
 	Rebuild bool
+	// Pool is what the last hidden states become where no tokens are drawn of them.
+	Pool Pool
 }
 
 // Model is a family applied to one checkpoint and one rank of it.
@@ -109,6 +111,7 @@ func line(s string) string {
 	return s
 }
 
+// find is the family of a config; cfg names it as the family generates.
 func find(cfg checkpoint.Config) (family, error) {
 	var known []string
 	for _, f := range families {
@@ -127,6 +130,7 @@ func find(cfg checkpoint.Config) (family, error) {
 // formats that its torch_dtype and quantization_config name: what a dummy
 // checkpoint is made of.
 func Tensors(cfg checkpoint.Config) ([]checkpoint.TensorInfo, error) {
+	cfg, head := generating(cfg)
 	f, err := find(cfg)
 	if err != nil {
 		return nil, err
@@ -134,7 +138,11 @@ func Tensors(cfg checkpoint.Config) ([]checkpoint.TensorInfo, error) {
 	if _, err := quantOf(cfg); err != nil {
 		return nil, err
 	}
-	return bounded(f.tensors(cfg))
+	list, err := headed(cfg, f.tensors(cfg), head)
+	if err != nil {
+		return nil, err
+	}
+	return bounded(list)
 }
 
 // maxBytes is more than any model has: a config that asks for it is a mistake.
@@ -158,7 +166,8 @@ func New(c *checkpoint.Checkpoint, b Build) (Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := f.build(c.Config(), l)
+	cfg, _ := generating(c.Config())
+	m, err := f.build(cfg, l)
 	if err == nil {
 		err = l.finish()
 	}
@@ -170,9 +179,15 @@ func New(c *checkpoint.Checkpoint, b Build) (Model, error) {
 
 // prepare finds the family of c and what reads its weights as b says.
 func prepare(c *checkpoint.Checkpoint, b Build) (family, *loader, error) {
-	cfg := c.Config()
+	cfg, stored := generating(c.Config())
 	f, err := find(cfg)
 	if err != nil {
+		return f, nil, err
+	}
+	if stored != Logits && (b.Pool.Head == Logits || b.Pool.Head == Chosen) {
+		return f, nil, &UnsupportedError{"generating with " + c.Config().Architecture, "it has no head over the vocabulary; let it pool: model.runner pooling"}
+	}
+	if err := b.checkPool(cfg); err != nil {
 		return f, nil, err
 	}
 	q, err := quantOf(cfg)
@@ -191,7 +206,10 @@ func prepare(c *checkpoint.Checkpoint, b Build) (family, *loader, error) {
 	if b.Pipe.World > 1 && !f.pipes {
 		return f, nil, &UnsupportedError{fmt.Sprintf("pipeline parallel size %d of %s", b.Pipe.World, f.architecture), "its layers are not split over ranks"}
 	}
-	want, err := bounded(f.tensors(cfg))
+	want, err := headed(cfg, f.tensors(cfg), b.Pool.Head)
+	if err == nil {
+		want, err = bounded(want)
+	}
 	if err != nil {
 		return f, nil, err
 	}

@@ -161,7 +161,7 @@ func (m *qwen35) Classes(blockSize int, f kernels.Format) []backend.KVClass {
 		inputs = f // kept as keys and values are
 	}
 	verified := max(m.Draft, m.Verify)
-	full := backend.KVClass{Name: "full", Format: f, BlockSize: blockSize, KVHeads: m.rank.kvHeads, HeadDim: m.cfg.HeadDim, Plane: true}
+	full := backend.KVClass{Name: "full", Format: f, BlockSize: blockSize, KVHeads: m.rank.kvHeads, HeadDim: m.cfg.HeadDim, Plane: !m.pools()}
 	state := backend.KVClass{Name: "state", Format: kernels.F32, State: &backend.StateShape{
 		ConvRows: m.cfg.kernel - 1 + verified, ConvCols: m.cfg.channels(m.rank.keyHeads, m.rank.valueHeads), ConvFormat: inputs,
 		Heads: m.rank.valueHeads, Rows: m.cfg.keyDim, Cols: m.cfg.valueDim, Copies: 1 + verified,

@@ -48,9 +48,7 @@ func (m *qwen35) Record(p *backend.Program) (*backend.Program, error) {
 	} else {
 		free(r, s.angles)
 	}
-	logits := m.logits(r, x)
-	r.Free(x)
-	v.sample(r, logits, ids)
+	v.finish(r, x, ids, 0)
 	return r.Program()
 }
 

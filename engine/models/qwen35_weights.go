@@ -63,7 +63,7 @@ func (m *qwen35) load(l *loader) error {
 	q := m.cfg
 	table := q.prefix + "embed_tokens.weight"
 	drafts := m.Draft > 0 && m.stage.last
-	tied := q.TieWordEmbeddings && m.stage.last
+	tied := q.TieWordEmbeddings && m.stage.last && !m.pools()
 	if m.stage.first || drafts {
 		m.embed = l.embedding(table, q.VocabSize, tied)
 	}
@@ -90,6 +90,10 @@ func (m *qwen35) load(l *loader) error {
 	if m.stage.last {
 		m.norm = l.vector("norm", "norm", all(q.prefix+"norm.weight"))
 		switch {
+		case m.pools() && q.TieWordEmbeddings:
+			m.setPooled(l, table)
+		case m.pools():
+			m.setPooled(l, "lm_head.weight")
 		case !q.TieWordEmbeddings:
 			m.head = l.head("lm_head.weight", q.VocabSize)
 		case m.stage.first || drafts:

@@ -95,6 +95,7 @@ func (l *loader) outBias(name, group, tensor string) backend.WeightID {
 type vocabulary struct {
 	Build
 	embed, head backend.WeightID
+	classes     int // rows of head, where the model classifies
 	size        int // of the whole vocabulary
 	hidden      int
 	scale       float32 // of embeddings

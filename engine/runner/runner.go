@@ -119,12 +119,17 @@ func (r *Runner) rows(b *backend.Step, row *sched.Row, i, t int) {
 		pos := row.TargetPos + k - 1 // whose logits foretell the target
 		n := row.Sample + k
 		b.Rows[n] = int32(t + pos - row.From)
-		p.Target(b, n, at(pos), q.Prompt()[pos+1])
+		if r.shape.Emit == 0 {
+			p.Target(b, n, at(pos), q.Prompt()[pos+1])
+		}
 	}
 	if row.Draw {
 		for k := range 1 + row.Proposed {
 			n, pos := row.DrawRow()+k, row.From+row.Count-1-row.Proposed+k
 			b.Rows[n] = int32(t + pos - row.From)
+			if r.shape.Emit > 0 {
+				continue
+			}
 			p.Row(b, n, at(pos))
 			if g := q.Grammar(); g != nil && g.Mask(b.Grammar[n*b.Words:][:b.Words]) {
 				b.Sampling[n].Flags |= backend.UseGrammar
@@ -145,11 +150,21 @@ func (r *Runner) Wait(set int, s *sched.Step) (sched.Result, error) {
 		return sched.Result{}, err
 	}
 	b := r.dev.Step(set)
+	if r.shape.Emit > 0 {
+		return sched.Result{}, nil
+	}
 	out := sched.Result{Tokens: b.Sampled[:s.Samples], Status: b.Status[:s.Samples], Drafts: b.Drafts[:len(s.Rows)*r.shape.Drafts]}
 	if r.shape.Verify > 0 {
 		out.Accepted = b.Accepted[:len(s.Rows)]
 	}
 	return out, nil
+}
+
+// Emitted is row n of what a set's step gave of a model that pools. The slice is the
+// set's buffer.
+func (r *Runner) Emitted(set, n int) []float32 {
+	w := r.shape.Emit
+	return r.dev.Step(set).Emitted[n*w : (n+1)*w]
 }
 
 // Logprob is what a sampled row says of its token: raw log probabilities.

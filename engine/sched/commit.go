@@ -26,7 +26,7 @@ func (s *Scheduler) commit(st *Step, i int, r Result) {
 	row := &st.Rows[i]
 	q := row.Seq
 	out := Output{Seq: q, Token: -1, Row: -1, StopToken: -1}
-	for t := row.Sample; t < row.Sample+row.Targets; t++ {
+	for t := row.Sample; t < row.Sample+row.Targets && !q.spec.Pool; t++ {
 		if r.Status[t] != 0 {
 			out.Finish = FinishError
 		}
@@ -39,7 +39,11 @@ func (s *Scheduler) commit(st *Step, i int, r Result) {
 		q.pending -= row.draws()
 		n := s.accepted(st, i, r)
 		done += n - row.draws()
-		out = s.draw(row, n, r, out)
+		if q.spec.Pool {
+			out.Row, out.Finish = row.DrawRow(), FinishStop
+		} else {
+			out = s.draw(row, n, r, out)
+		}
 	}
 	if row.epoch == q.epoch && out.Finish != FinishError {
 		q.done = min(done, len(q.tokens))

@@ -85,12 +85,15 @@ func (s *Scheduler) Add(q *Seq) error {
 		return errors.New("scheduler: the prompt has no tokens")
 	case want < 1:
 		return fmt.Errorf("scheduler: max_tokens is %d, want at least 1", want)
-	case n+1 > s.opts.MaxModelLen:
+	case n+1 > s.opts.MaxModelLen && !(q.spec.Pool && n == s.opts.MaxModelLen):
 		return &NeverFitsError{n, want, s.opts.MaxModelLen, false}
 	}
 	q.limit = s.opts.MaxModelLen
 	if want < q.limit-n {
 		q.limit = n + want
+	}
+	if q.spec.Pool {
+		q.limit = n + 1 // as if a token were drawn
 	}
 	// The last token is drawn and never computed.
 	if l := s.pool.Layout(); l.SequenceSlabs(q.limit-1) > s.pool.Slabs() {

@@ -20,6 +20,10 @@ type Spec struct {
 	Lead *Seq
 	// Grammar constrains what the sequence says; nil: nothing does.
 	Grammar Grammar
+	// Pool asks for rows of the prompt, the last one and with Params.PromptLogprobs every
+	// one, and for no token: the sequence ends when they have come. Of Params nothing else
+	// is read.
+	Pool bool
 }
 
 // Grammar is what a sequence may say. It follows the tokens that are committed, so that

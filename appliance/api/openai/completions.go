@@ -52,32 +52,39 @@ func readCompletion(f *fields) (*CompletionRequest, error) {
 	return r, nil
 }
 
-// prompts reads a string, an array of strings, an array of ids, or an array of
-// arrays of ids.
 func prompts(f *fields) []chat.Prompt {
-	v, ok := f.get("prompt")
-	if !ok {
+	if !f.has("prompt") {
 		f.fail(malformed("prompt", "Either prompt or prompt_embeds must be provided and non-empty."))
 		return nil
 	}
+	return promptsOf(f, "prompt")
+}
+
+// promptsOf reads a string, an array of strings, an array of ids, or an array of
+// arrays of ids.
+func promptsOf(f *fields, name string) []chat.Prompt {
+	v, ok := f.get(name)
+	if !ok {
+		return nil
+	}
 	if v[0] == '"' {
-		return []chat.Prompt{{Text: f.str("prompt")}}
+		return []chat.Prompt{{Text: f.str(name)}}
 	}
 	const want = "a string, an array of strings, an array of token ids or an array of arrays of token ids"
 	if v[0] != '[' {
-		f.wrong("prompt", want)
+		f.wrong(name, want)
 		return nil
 	}
 	if first := bytes.TrimLeft(v[1:], " \t\r\n"); first[0] != '"' && first[0] != '[' && first[0] != ']' {
 		ids, ok := tokens(v)
 		if !ok {
-			f.wrong("prompt", want)
+			f.wrong(name, want)
 			return nil
 		}
 		return []chat.Prompt{{Tokens: ids}}
 	}
 	var out []chat.Prompt
-	for _, item := range f.list("prompt") {
+	for _, item := range f.list(name) {
 		p := chat.Prompt{}
 		ok := false
 		switch item[0] {
@@ -87,7 +94,7 @@ func prompts(f *fields) []chat.Prompt {
 			p.Tokens, ok = tokens(item)
 		}
 		if !ok {
-			f.wrong("prompt", want)
+			f.wrong(name, want)
 			return nil
 		}
 		out = append(out, p)

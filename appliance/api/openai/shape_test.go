@@ -31,6 +31,8 @@ func orNil(e *chat.Error) error {
 	return e
 }
 
+func noTask(*fields) string { return "" }
+
 // TestShapesAreWhatIsRead holds what is told of each body against the fields that
 // its decoder asks for.
 func TestShapesAreWhatIsRead(t *testing.T) {
@@ -47,6 +49,11 @@ func TestShapesAreWhatIsRead(t *testing.T) {
 		"tokenize":      {tokenizeBody{}, `{"prompt":"x"}`, func(f *fields) error { _, err := readTokenize(f); return err }},
 		"tokenize chat": {tokenizeChatBody{}, hello, func(f *fields) error { _, err := readTokenize(f); return err }},
 		"detokenize":    {detokenizeBody{}, `{"tokens":[1]}`, func(f *fields) error { _, err := readDetokenize(f); return err }},
+		"embed":         {poolBody{}, `{"input":"x"}`, func(f *fields) error { _, err := readPool(f, noTask); return err }},
+		"embed chat":    {poolChatBody{}, hello, func(f *fields) error { _, err := readPool(f, noTask); return err }},
+		"pooling":       {taskBody{}, `{"input":"x"}`, func(f *fields) error { _, err := readPool(f, poolTask); return err }},
+		"score":         {scoreBody{}, `{"queries":"x","items":"y"}`, func(f *fields) error { _, err := readScore(f); return err }},
+		"rerank":        {rerankBody{}, `{"query":"x","documents":["y"]}`, func(f *fields) error { _, err := readRerank(f); return err }},
 	} {
 		f, bad := body([]byte(c.valid))
 		if bad != nil {
@@ -66,7 +73,7 @@ func TestShapesAreWhatIsRead(t *testing.T) {
 			for _, r := range refusals {
 				refused = refused || r.name == n
 			}
-			if !refused && !slices.Contains(names, n) && !(name == "tokenize" && n == "messages") {
+			if !refused && !slices.Contains(names, n) && !(slices.Contains([]string{"tokenize", "embed", "pooling"}, name) && n == "messages") {
 				t.Errorf("%s: `%s` is read and not told: add it to its body in shape.go", name, n)
 			}
 		}

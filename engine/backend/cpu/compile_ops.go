@@ -37,6 +37,11 @@ func (c *compiler) op(op backend.Op) error {
 		}, backend.PerSeq, 1, rows(y.Cols))
 	case backend.Sample:
 		return c.sample(o)
+	case backend.Emit:
+		x := c.info(o.X)
+		return add(c, kcpu.OpConcat, kcpu.Concat{ // with nothing: a copy
+			A: c.value(o.X), B: c.value(o.X), Y: address(c.s.Emitted), Symbol: int32(x.Rows), ACols: int32(x.Cols),
+		}, x.Rows, 1, rows(x.Cols))
 	case backend.Angles, backend.Rope, backend.Attention, backend.StoreKV:
 		return c.attention(op)
 	case backend.Drafted, backend.Verify, backend.GatherKept, backend.Propose:

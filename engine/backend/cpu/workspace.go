@@ -56,7 +56,7 @@ func (l layout) rooms(p *backend.Program, op backend.Op) (rooms, error) {
 		backend.StoreKV, backend.GLU, backend.Gather, backend.GatherLast, backend.Add, backend.Concat, backend.Softcap,
 		backend.Patches, backend.Pool, backend.Standardize, backend.Encoded, backend.Merge, backend.Resample, backend.Join,
 		backend.Activate, backend.Route, backend.AllReduce, backend.AllGather,
-		backend.Send, backend.Receive, backend.Gate, backend.GatherKept, backend.Propose:
+		backend.Send, backend.Receive, backend.Gate, backend.GatherKept, backend.Propose, backend.Emit:
 		return rooms{}, nil
 	}
 	return rooms{}, backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")

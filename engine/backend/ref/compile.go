@@ -73,6 +73,8 @@ func compile(o backend.Op) op {
 		return concat{o}
 	case backend.Sample:
 		return sample{o}
+	case backend.Emit:
+		return emit{o}
 	case backend.AllReduce:
 		return allReduce{o}
 	case backend.AllGather:

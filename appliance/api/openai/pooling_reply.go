@@ -1,0 +1,200 @@
+package openai
+
+import (
+	"sort"
+
+	"vapp.dev/appliance/chat"
+)
+
+// PoolBody is the body of a reply: JSON, or bytes with what they are in Metadata.
+type PoolBody struct {
+	JSON     []byte
+	Bytes    []byte
+	Metadata []byte // JSON, of encoding_format bytes; nil: nothing says it
+}
+
+type vectorItem struct {
+	Index  int    `json:"index"`
+	Object string `json:"object"`
+	// Of /v1/embeddings the first, of /pooling the second.
+	Embedding any `json:"embedding,omitempty"`
+	Data      any `json:"data,omitempty"`
+}
+
+type vectorReply struct {
+	ID      string       `json:"id"`
+	Object  string       `json:"object"`
+	Created int64        `json:"created"`
+	Model   string       `json:"model"`
+	Data    []vectorItem `json:"data"`
+	Usage   *usage       `json:"usage"`
+}
+
+// Embeddings is the reply of /v1/embeddings.
+func (w *PoolWire) Embeddings(p *chat.Pooled) PoolBody {
+	return w.vectors(p, func(i int, v any) vectorItem { return vectorItem{Index: i, Object: "embedding", Embedding: v} })
+}
+
+// Pooling is the reply of /pooling.
+func (w *PoolWire) Pooling(p *chat.Pooled) PoolBody {
+	return w.vectors(p, func(i int, v any) vectorItem { return vectorItem{Index: i, Object: "pooling", Data: v} })
+}
+
+func (w *PoolWire) vectors(p *chat.Pooled, item func(int, any) vectorItem) PoolBody {
+	if w.Encoding == "bytes" || w.Encoding == "bytes_only" {
+		return w.raw(p)
+	}
+	out := vectorReply{ID: p.ID, Object: "list", Created: p.Created, Model: p.Model, Data: []vectorItem{}, Usage: usageOf(p.Usage)}
+	for i, v := range p.Data {
+		out.Data = append(out.Data, item(i, w.value(v)))
+	}
+	return PoolBody{JSON: encode(out)}
+}
+
+// value is one input's numbers as JSON has them.
+func (w *PoolWire) value(v chat.Vectors) any {
+	switch {
+	case w.Encoding == "base64":
+		return w.base64(v.Values)
+	case v.Rows == 0:
+		return v.Values
+	}
+	rows := make([][]float32, v.Rows)
+	for i := range rows {
+		rows[i] = v.Row(i)
+	}
+	return rows
+}
+
+// place is where an input's numbers lie in a body of bytes.
+type place struct {
+	Index      int    `json:"index"`
+	EmbedDtype string `json:"embed_dtype"`
+	Endianness string `json:"endianness"`
+	Start      int    `json:"start"`
+	End        int    `json:"end"`
+	Shape      []int  `json:"shape"`
+}
+
+// raw is all numbers, input after input.
+func (w *PoolWire) raw(p *chat.Pooled) PoolBody {
+	out, order := PoolBody{Bytes: []byte{}}, "little"
+	if w.Big {
+		order = "big"
+	}
+	var places []place
+	for i, v := range p.Data {
+		at := place{Index: i, EmbedDtype: w.Dtype, Endianness: order, Start: len(out.Bytes), Shape: []int{v.Width()}}
+		if v.Rows > 0 {
+			at.Shape = []int{v.Rows, v.Width()}
+		}
+		out.Bytes = append(out.Bytes, w.pack(v.Values)...)
+		at.End = len(out.Bytes)
+		places = append(places, at)
+	}
+	if w.Encoding == "bytes" {
+		out.Metadata = encode(struct {
+			ID      string  `json:"id"`
+			Created int64   `json:"created"`
+			Model   string  `json:"model"`
+			Data    []place `json:"data"`
+			Usage   *usage  `json:"usage"`
+		}{p.ID, p.Created, p.Model, places, usageOf(p.Usage)})
+	}
+	return out
+}
+
+// listReply is what all replies of JSON begin with.
+type listReply struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"`
+	Created int64  `json:"created"`
+	Model   string `json:"model"`
+}
+
+type classItem struct {
+	Index      int       `json:"index"`
+	Label      string    `json:"label"`
+	Probs      []float32 `json:"probs"`
+	NumClasses int       `json:"num_classes"`
+}
+
+type classReply struct {
+	listReply
+	Data  []classItem `json:"data"`
+	Usage *usage      `json:"usage"`
+}
+
+type scoreItem struct {
+	Index  int     `json:"index"`
+	Object string  `json:"object"`
+	Score  float32 `json:"score"`
+}
+
+type scoreReply struct {
+	listReply
+	Data  []scoreItem `json:"data"`
+	Usage *usage      `json:"usage"`
+}
+
+func listOf(p *chat.Pooled) listReply { return listReply{p.ID, "list", p.Created, p.Model} }
+
+// Classes is the reply of /classify; labels are the classes' names.
+func Classes(p *chat.Pooled, labels []string) []byte {
+	out := classReply{listReply: listOf(p), Data: []classItem{}, Usage: usageOf(p.Usage)}
+	for i, v := range p.Data {
+		best := 0
+		for k, x := range v.Values {
+			if x > v.Values[best] {
+				best = k
+			}
+		}
+		out.Data = append(out.Data, classItem{i, labels[best], v.Values, len(v.Values)})
+	}
+	return encode(out)
+}
+
+// Scores is the reply of /score.
+func Scores(p *chat.Pooled) []byte {
+	out := scoreReply{listReply: listOf(p), Data: []scoreItem{}, Usage: usageOf(p.Usage)}
+	for i, v := range p.Data {
+		out.Data = append(out.Data, scoreItem{i, "score", v.Values[0]})
+	}
+	return encode(out)
+}
+
+type rankedDocument struct {
+	Text       string    `json:"text"`
+	MultiModal *struct{} `json:"multi_modal"`
+}
+
+type rankedItem struct {
+	Index    int            `json:"index"`
+	Document rankedDocument `json:"document"`
+	Score    float32        `json:"relevance_score"`
+}
+
+type rankUsage struct {
+	PromptTokens int `json:"prompt_tokens"`
+	TotalTokens  int `json:"total_tokens"`
+}
+
+type rankReply struct {
+	ID      string       `json:"id"`
+	Model   string       `json:"model"`
+	Usage   rankUsage    `json:"usage"`
+	Results []rankedItem `json:"results"`
+}
+
+// Ranking is the reply of /rerank: the best first, equals in the order they came in.
+func (r *ScoreRequest) Ranking(p *chat.Pooled) []byte {
+	out := rankReply{p.ID, p.Model, rankUsage{p.Usage.Prompt, p.Usage.Prompt}, []rankedItem{}}
+	for i, v := range p.Data {
+		out.Results = append(out.Results, rankedItem{i, rankedDocument{Text: r.Ask.Documents[i]}, v.Values[0]})
+	}
+	sort.SliceStable(out.Results, func(a, b int) bool { return out.Results[a].Score > out.Results[b].Score })
+	if r.TopN > 0 && r.TopN < len(out.Results) {
+		out.Results = out.Results[:r.TopN]
+	}
+	return encode(out)
+}

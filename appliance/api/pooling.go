@@ -1,0 +1,182 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"vapp.dev/appliance/api/openai"
+	"vapp.dev/appliance/chat"
+)
+
+// poolingRoutes are those of models that pool.
+func (s *Server) poolingRoutes() []route {
+	const (
+		tag   = "Pooling"
+		input = `{"input":["Say hello.","Say goodbye."]}`
+		pair  = `{"text_1":"Which one is a fruit?","text_2":["An apple.","A brick."]}`
+		rank  = `{"query":"Which one is a fruit?","documents":["A brick.","An apple."]}`
+	)
+	score := tells(tag, "How well texts go together", openai.ScoreShape(), pair)
+	rerank := tells(tag, "Documents by how well they go with a query, the best first", openai.RerankShape(), rank)
+	return []route{
+		{"POST", "/v1/embeddings", s.ready(s.embeddings), tells(tag, "A vector of each text", openai.EmbeddingShape(), input)},
+		{"POST", "/pooling", s.ready(s.pooling), tells(tag, "Any task of a model that pools", openai.PoolingShape(), input)},
+		{"POST", "/classify", s.ready(s.classify), tells(tag, "The class of each text", openai.ClassifyShape(), input)},
+		{"POST", "/score", s.ready(s.score), score},
+		{"POST", "/v1/score", s.ready(s.score), score},
+		{"POST", "/rerank", s.ready(s.rerank), rerank},
+		{"POST", "/v1/rerank", s.ready(s.rerank), rerank},
+		{"POST", "/v2/rerank", s.ready(s.rerank), rerank},
+	}
+}
+
+// apis are the names of the routes that only models of one kind serve, and the task they
+// need: "" is text. A path below one of them is that one's.
+var apis = []struct{ path, name, task string }{
+	{"/v1/chat/completions", "Chat Completions API", ""},
+	{"/v1/completions", "Completions API", ""},
+	{"/v1/responses", "Responses API", ""},
+	{messagesPath, "Messages API", ""},
+	{"/inference/v1/generate", "Generate API", ""},
+	{"/v1/embeddings", "Embeddings API", chat.TaskEmbed},
+	{"/pooling", "Pooling API", "pooling"},
+	{"/classify", "Classification API", chat.TaskClassify},
+	{"/score", "Score API", chat.TaskScore},
+	{"/v1/score", "Score API", chat.TaskScore},
+	{"/rerank", "Rerank (Score) API", chat.TaskScore},
+	{"/v1/rerank", "Rerank (Score) API", chat.TaskScore},
+	{"/v2/rerank", "Rerank (Score) API", chat.TaskScore},
+}
+
+// serves refuses a route of the other kind of model, or of a task that this one lacks.
+func serves(path string, svc *chat.Service) error {
+	for _, a := range apis {
+		if path != a.path && !strings.HasPrefix(path, a.path+"/") {
+			continue
+		}
+		tasks := svc.Tasks()
+		switch has := strings.Join(tasks, ", "); {
+		case a.task == "" && tasks != nil:
+			return chat.Errorf(chat.Unsupported, "", "The model does not support %s: its tasks are %s, not generate.", a.name, has)
+		case a.task != "" && tasks == nil:
+			return chat.Errorf(chat.Unsupported, "", "The model does not support %s: its task is generate, not %s.", a.name, a.task)
+		case a.task != "" && a.task != "pooling" && !strings.Contains(", "+has+",", ", "+a.task+","):
+			return chat.Errorf(chat.Unsupported, "", "The model does not support %s: its tasks are %s, not %s.", a.name, has, a.task)
+		}
+		return nil
+	}
+	return nil
+}
+
+func (s *Server) embeddings(c echo.Context, svc *chat.Service) error {
+	b, err := s.body(c)
+	if err != nil {
+		return err
+	}
+	r, err := openai.DecodeEmbedding(b)
+	if err != nil {
+		return err
+	}
+	p, err := s.pool(c, svc, &r.Ask, r.Wire.Unknown, "embd-")
+	if err != nil {
+		return err
+	}
+	return vectors(c, r.Wire.Embeddings(p))
+}
+
+func (s *Server) pooling(c echo.Context, svc *chat.Service) error {
+	b, err := s.body(c)
+	if err != nil {
+		return err
+	}
+	r, err := openai.DecodePooling(b)
+	if err != nil {
+		return err
+	}
+	p, err := s.pool(c, svc, &r.Ask, r.Wire.Unknown, "pool-")
+	if err != nil {
+		return err
+	}
+	return vectors(c, r.Wire.Pooling(p))
+}
+
+func (s *Server) classify(c echo.Context, svc *chat.Service) error {
+	b, err := s.body(c)
+	if err != nil {
+		return err
+	}
+	r, err := openai.DecodeClassify(b)
+	if err != nil {
+		return err
+	}
+	p, err := s.pool(c, svc, &r.Ask, r.Wire.Unknown, "classify-")
+	if err != nil {
+		return err
+	}
+	return c.JSONBlob(http.StatusOK, openai.Classes(p, svc.Labels()))
+}
+
+func (s *Server) score(c echo.Context, svc *chat.Service) error {
+	return s.scored(c, svc, openai.DecodeScore, "score-", func(_ *openai.ScoreRequest, p *chat.Pooled) []byte { return openai.Scores(p) })
+}
+
+func (s *Server) rerank(c echo.Context, svc *chat.Service) error {
+	return s.scored(c, svc, openai.DecodeRerank, "rerank-", (*openai.ScoreRequest).Ranking)
+}
+
+func (s *Server) scored(c echo.Context, svc *chat.Service, decode func([]byte) (*openai.ScoreRequest, error), prefix string, reply func(*openai.ScoreRequest, *chat.Pooled) []byte) error {
+	b, err := s.body(c)
+	if err != nil {
+		return err
+	}
+	r, err := decode(b)
+	if err != nil {
+		return err
+	}
+	p, err := s.open(c, &r.Ask.ID, r.Unknown, prefix, func() (*chat.Pooled, error) {
+		return svc.Score(c.Request().Context(), r.Ask, &settings(c).Chat)
+	})
+	if err != nil {
+		return err
+	}
+	return c.JSONBlob(http.StatusOK, reply(r, p))
+}
+
+func (s *Server) pool(c echo.Context, svc *chat.Service, a *chat.PoolAsk, unknown []string, prefix string) (*chat.Pooled, error) {
+	return s.open(c, &a.ID, unknown, prefix, func() (*chat.Pooled, error) {
+		return svc.Pool(c.Request().Context(), *a, &settings(c).Chat)
+	})
+}
+
+// open counts a request among those that are open, names it and counts what it used.
+func (s *Server) open(c echo.Context, id *string, unknown []string, prefix string, answer func() (*chat.Pooled, error)) (*chat.Pooled, error) {
+	set, start := settings(c), s.cfg.Now()
+	defer s.inFlight.Add(-1)
+	if err := s.admit(set); err != nil {
+		return nil, err
+	}
+	s.wired(c, &openai.Wire{Unknown: unknown})
+	own := job{ask: &chat.Ask{ID: *id}, prefix: prefix}
+	*id = s.replyID(c, own)
+	p, err := answer()
+	if err != nil {
+		return nil, err
+	}
+	now := s.cfg.Now()
+	s.pace.ended(now.Sub(start), p.Usage)
+	c.Get(meterKey).(*meter).charge(now, set.PerKey, p.Usage.Prompt)
+	return p, nil
+}
+
+// vectors writes JSON or bytes.
+func vectors(c echo.Context, b openai.PoolBody) error {
+	if b.JSON != nil {
+		return c.JSONBlob(http.StatusOK, b.JSON)
+	}
+	if b.Metadata != nil {
+		c.Response().Header().Set("Metadata", string(b.Metadata))
+	}
+	return c.Blob(http.StatusOK, echo.MIMEOctetStream, b.Bytes)
+}

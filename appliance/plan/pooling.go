@@ -1,0 +1,66 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	"vapp.dev/engine"
+	"vapp.dev/engine/backend"
+	"vapp.dev/schema"
+)
+
+// poolWish is what a profile says of a model that pools.
+func poolWish(p *schema.Profile) engine.PoolWish {
+	w := engine.PoolWish{Runner: p.Model.Runner, Convert: p.Model.Convert}
+	if s := p.Pooling; s != nil {
+		w.Type, w.Normalize, w.Activation, w.Tokens = s.Type, s.Normalize, s.Activation, s.ClassifierFromToken
+	}
+	return w
+}
+
+// everyRow says that requests of the model's usual kind want a row of each token.
+func everyRow(m *engine.Model) bool { return m.Pooling != nil && m.Pooling.Type != "LAST" }
+
+// checkPooling refuses what a model that pools has no use for, and pooling of one that
+// generates.
+func (w want) checkPooling() error {
+	p, m := w.in.Profile, w.in.Model
+	if m.Pooling == nil {
+		if p.Pooling != nil {
+			return p.Reject("pooling", "%s generates text (%s); set model.runner to \"pooling\", or leave the field out", m.Source.Name, m.Config.Architecture)
+		}
+		return nil
+	}
+	name := "the model pools, and draws no tokens"
+	switch {
+	case p.Speculative != nil:
+		return p.Reject("speculative", "%s; leave the field out", name)
+	case p.LoRA != nil:
+		return p.Reject("lora", "adapters of a model that pools are not planned; leave the field out")
+	case p.Parsers.Reasoning != "":
+		return p.Reject("parsers.reasoning", "%s; leave the field out", name)
+	case p.Parsers.ToolCall != "":
+		return p.Reject("parsers.toolCall", "%s; leave the field out", name)
+	case m.Pooling.Task == "embed" && p.Pooling != nil && p.Pooling.Activation != "":
+		return p.Reject("pooling.activation", "%s gives embeddings, which have no classes; leave the field out", m.Source.Name)
+	case m.Pooling.Task == "classify" && p.Pooling != nil && p.Pooling.Normalize != nil:
+		return p.Reject("pooling.normalize", "%s gives classes, which have no length; leave the field out", m.Source.Name)
+	}
+	return nil
+}
+
+// poolingChoice is the line of the plan.
+func poolingChoice(q *engine.Pooling) backend.Choice {
+	parts := []string{q.Task, q.Type}
+	switch {
+	case q.Task == "embed" && q.Normalize:
+		parts = append(parts, "normalized")
+	case q.Task == "embed":
+		parts = append(parts, "not normalized")
+	case len(q.Tokens) > 0:
+		parts = append(parts, fmt.Sprintf("from %s", strings.Join(q.Tokens, ", ")), q.Activation)
+	default:
+		parts = append(parts, numberOf(len(q.Labels), "label"), q.Activation)
+	}
+	return backend.Choice{Name: "pooling", Value: strings.Join(parts, ", "), Why: q.Why}
+}

@@ -1,0 +1,128 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strings"
+)
+
+// Sentence is what the Sentence Transformers files beside a checkpoint say, or the
+// metadata of a GGUF file.
+type Sentence struct {
+	Pooling   string // LAST, MEAN, CLS: vLLM's words
+	Normalize bool   // a module normalises the result
+	File      string // that says so
+}
+
+// modulesFile lists the modules that a text goes through, in order.
+const modulesFile = "modules.json"
+
+// poolingModes are the keys of a pooling module's config that are true for a mode, and
+// its newer one word.
+var poolingModes = map[string]string{
+	"pooling_mode_cls_token": "CLS", "pooling_mode_mean_tokens": "MEAN", "pooling_mode_lasttoken": "LAST",
+	"cls": "CLS", "mean": "MEAN", "lasttoken": "LAST",
+}
+
+// Sentence reads modules.json and the config of its pooling module; nil where there is none.
+// Modules that change the result otherwise, such as a projection, are an *Error.
+func (c *Checkpoint) Sentence() (*Sentence, error) {
+	if c.cfg.Dialect == "gguf" {
+		return c.ggufPooling()
+	}
+	file := filepath.Join(c.path, modulesFile)
+	raw, err := readSmall(file, maxConfig)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var modules []struct {
+		Path string `json:"path"`
+		Type string `json:"type"`
+	}
+	if json.Unmarshal(raw, &modules) != nil || len(modules) > 64 {
+		return nil, fault(file, "", "is not a list of at most 64 modules, each with a type and a path")
+	}
+	s := &Sentence{File: modulesFile}
+	for _, m := range modules {
+		switch kind := m.Type[strings.LastIndexByte(m.Type, '.')+1:]; kind {
+		case "Transformer":
+		case "Normalize":
+			s.Normalize = true
+		case "Pooling":
+			if s.Pooling != "" || !filepath.IsLocal(filepath.FromSlash(m.Path)) {
+				return nil, fault(file, "path", "%s is no folder of a first pooling module", clip(m.Path))
+			}
+			if err := s.readPooling(c.path, m.Path); err != nil {
+				return nil, err
+			}
+		default:
+			return nil, fault(file, "type", "module %s is not supported: Transformer, Pooling and Normalize are", clip(m.Type))
+		}
+	}
+	if s.Pooling == "" {
+		return nil, nil
+	}
+	return s, nil
+}
+
+// readPooling reads the one mode of a pooling module.
+func (s *Sentence) readPooling(dir, module string) error {
+	s.File = module + "/config.json"
+	file := filepath.Join(dir, filepath.FromSlash(module), "config.json")
+	raw, err := readSmall(file, maxConfig)
+	if err != nil {
+		return err
+	}
+	f, err := newFields(file, "", raw)
+	if err != nil {
+		return err
+	}
+	var modes []string
+	if word := f.text("pooling_mode", ""); word != "" {
+		modes = append(modes, word)
+	}
+	for key := range f.m {
+		if strings.HasPrefix(key, "pooling_mode_") && f.flag(key, false) {
+			modes = append(modes, key)
+		}
+	}
+	if f.err != nil {
+		return f.err
+	}
+	if len(modes) != 1 {
+		return fault(file, "pooling_mode", "names %d modes, one is pooled by", len(modes))
+	}
+	if s.Pooling = poolingModes[modes[0]]; s.Pooling == "" {
+		return fault(file, clip(modes[0]), "is not supported: cls_token, mean_tokens and lasttoken are")
+	}
+	return nil
+}
+
+// ggufPooling reads <architecture>.pooling_type, llama.cpp's numbers.
+func (c *Checkpoint) ggufPooling() (*Sentence, error) {
+	var meta map[string]json.RawMessage
+	if err := json.Unmarshal(c.cfg.Raw, &meta); err != nil {
+		return nil, fault(c.path, "", "has metadata that is no object: %v", err)
+	}
+	var arch string
+	if json.Unmarshal(meta["general.architecture"], &arch) != nil {
+		return nil, nil
+	}
+	key := arch + ".pooling_type"
+	switch string(meta[key]) {
+	case "", "0":
+		return nil, nil
+	case "1":
+		return &Sentence{Pooling: "MEAN", Normalize: true, File: key}, nil
+	case "2":
+		return &Sentence{Pooling: "CLS", Normalize: true, File: key}, nil
+	case "3":
+		return &Sentence{Pooling: "LAST", Normalize: true, File: key}, nil
+	}
+	return nil, fault(c.path, key, "is %s, which is not supported: 0 to 3 are", clip(string(meta[key])))
+}

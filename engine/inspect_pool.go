@@ -1,0 +1,156 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"vapp.dev/engine/models"
+)
+
+// PoolWish is what a profile says of pooling, in its words; the zero value and "auto" leave
+// it to the checkpoint.
+type PoolWish struct {
+	Runner     string // auto, generate, pooling
+	Convert    string // auto, none, embed, classify
+	Type       string // LAST, MEAN, CLS, ALL
+	Normalize  *bool
+	Activation string   // softmax, sigmoid, identity
+	Tokens     []string // classifierFromToken
+}
+
+// Pooling is what a model gives in place of tokens.
+type Pooling struct {
+	Task       string // embed, classify
+	Type       string // LAST, MEAN, CLS, ALL: of which tokens
+	Normalize  bool   // embeddings have length 1
+	Activation string // of a classifier's logits: softmax, sigmoid, identity
+	Labels     []string
+	Tokens     []string // that the classifier is made of; nil: it is the checkpoint's own
+	// Matryoshka says that embeddings may be cut, to one of Dimensions if that is not nil.
+	Matryoshka bool
+	Dimensions []int
+	Why        string // where the type comes from
+}
+
+// poolConfig is what config.json says of a model that pools.
+type poolConfig struct {
+	ProblemType   string   `json:"problem_type"`
+	Matryoshka    bool     `json:"is_matryoshka"`
+	Dimensions    []int    `json:"matryoshka_dimensions"`
+	FromToken     []string `json:"classifier_from_token"`
+	CrossEncoder  string   `json:"sbert_ce_default_activation_function"`
+	SentenceTrans *struct {
+		Activation string `json:"activation_fn"`
+	} `json:"sentence_transformers"`
+}
+
+// pool decides whether the model pools, as vLLM does: the profile's words first, then the
+// checkpoint's Sentence Transformers files, then its architecture. It sets Build.Pool.
+func (m *Model) pool() error {
+	w, stored := m.Source.Pool, models.HeadOf(m.Config)
+	sentence, err := m.Checkpoint.Sentence()
+	if err != nil && w.Runner != "generate" {
+		return err
+	}
+	asks := w.Runner == "pooling" || w.Convert == "embed" || w.Convert == "classify" || len(w.Tokens) > 0
+	if w.Runner == "generate" || !asks && sentence == nil && stored == models.Logits {
+		if asks {
+			return fmt.Errorf("model %s: model.convert and pooling.classifierFromToken are for models that pool, and model.runner is generate; leave it or them out", m.Source.Name)
+		}
+		return nil
+	}
+	c := poolConfig{}
+	if err := json.Unmarshal(m.Config.Raw, &c); err != nil && m.Config.Dialect != "gguf" {
+		return fmt.Errorf("model %s: config.json: what it says of pooling cannot be read: %w", m.Source.Name, err)
+	}
+	q := &Pooling{Task: "embed", Type: "LAST", Normalize: true, Matryoshka: c.Matryoshka, Dimensions: c.Dimensions, Tokens: w.Tokens, Why: "by default"}
+	if w.Convert == "classify" || w.Convert != "embed" && (stored == models.Score || len(w.Tokens) > 0) {
+		q.Task = "classify"
+	}
+	switch {
+	case w.Type != "":
+		q.Type, q.Why = w.Type, "pooling.type"
+	case sentence != nil:
+		q.Type, q.Why = sentence.Pooling, sentence.File
+	}
+	if sentence != nil {
+		q.Normalize = sentence.Normalize
+	}
+	if w.Normalize != nil {
+		q.Normalize = *w.Normalize
+	}
+	m.Pooling, m.Source.Build.Pool = q, models.Pool{Head: models.Hidden}
+	if q.Task == "classify" {
+		return m.classifier(c)
+	}
+	if len(w.Tokens) > 0 {
+		return fmt.Errorf("model %s: pooling.classifierFromToken makes a classifier, and model.convert is embed; leave one of them out", m.Source.Name)
+	}
+	return nil
+}
+
+// classifier finds the head, the labels and the activation.
+func (m *Model) classifier(c poolConfig) (err error) {
+	q, w := m.Pooling, m.Source.Pool
+	q.Normalize = false
+	if q.Tokens == nil && models.HeadOf(m.Config) == models.Logits {
+		q.Tokens = c.FromToken
+	}
+	if len(q.Tokens) > 0 {
+		q.Labels = []string{q.Tokens[len(q.Tokens)-1]}
+		if m.Source.Build.Pool, err = m.chosen(q.Tokens); err != nil {
+			return err
+		}
+	} else {
+		m.Source.Build.Pool.Head = models.Score
+		if q.Labels, err = models.Labels(m.Config); err != nil {
+			return err
+		}
+	}
+	q.Activation = "softmax"
+	if len(q.Labels) == 1 {
+		q.Activation = "sigmoid"
+	}
+	word := c.CrossEncoder
+	if c.SentenceTrans != nil && c.SentenceTrans.Activation != "" {
+		word = c.SentenceTrans.Activation
+	}
+	switch {
+	case w.Activation != "":
+		q.Activation = w.Activation
+	case strings.HasSuffix(word, ".Sigmoid"), c.ProblemType == "multi_label_classification":
+		q.Activation = "sigmoid"
+	case strings.HasSuffix(word, ".Identity"), c.ProblemType == "regression":
+		q.Activation = "identity"
+	case word != "":
+		return fmt.Errorf("model %s: config.json names the activation %.80q, which is not read; set pooling.activation", m.Source.Name, word)
+	}
+	return nil
+}
+
+// chosen are the ids of the words of classifierFromToken. Where the tokenizer is not here,
+// neither are the weights: any ids do for a plan.
+func (m *Model) chosen(words []string) (models.Pool, error) {
+	p := models.Pool{Head: models.Chosen, Count: len(words)}
+	if len(words) > models.MaxChosen {
+		return p, fmt.Errorf("model %s: a classifier of %d tokens is not supported: 1 or %d are", m.Source.Name, len(words), models.MaxChosen)
+	}
+	text, err := m.Checkpoint.TokenizerJSON()
+	known := err == nil && m.Where == FromCheckpoint
+	ids := map[string]int{}
+	if known {
+		ids = vocabularyOf(text)
+	}
+	for i, word := range words {
+		id, ok := ids[word]
+		if !ok && known {
+			return p, fmt.Errorf("model %s: %q of pooling.classifierFromToken is no token of its vocabulary", m.Source.Name, word)
+		}
+		if !ok {
+			id = i
+		}
+		p.Tokens[i] = int32(id)
+	}
+	return p, nil
+}

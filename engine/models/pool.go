@@ -1,0 +1,217 @@
+package models
+
+import (
+	"fmt"
+	"strings"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/checkpoint"
+	"vapp.dev/kernels"
+)
+
+// Head is what a step makes of the last norm's rows.
+type Head uint8
+
+// The heads.
+const (
+	// Logits over the vocabulary, of which tokens are drawn: the model generates.
+	Logits Head = iota
+	// Hidden gives the rows as they are: the model embeds.
+	Hidden
+	// Score is the classifier that a checkpoint brings, score.weight.
+	Score
+	// Chosen are the logits of some tokens of the vocabulary, as vLLM's
+	// classifier_from_token has them: a model that answers "yes" or "no" ranks.
+	Chosen
+)
+
+// MaxChosen is the most tokens of Chosen.
+const MaxChosen = 2
+
+// Pool is what becomes of a model that does not generate. The zero value generates.
+type Pool struct {
+	Head   Head
+	Tokens [MaxChosen]int32 // of Chosen: ids
+	Count  int              // of Tokens
+}
+
+// pools says that a step ends with rows for the host, not with tokens.
+func (b Build) pools() bool { return b.Pool.Head != Logits }
+
+// scoreTensor is the matrix of transformers' ForSequenceClassification [labels, hidden].
+const scoreTensor = "score.weight"
+
+// maxLabels bounds a classifier.
+const maxLabels = 1 << 16
+
+// Suffixes of architectures: transformers' names for one model with different ends.
+const (
+	causalSuffix      = "ForCausalLM"
+	conditionalSuffix = "ForConditionalGeneration"
+	classifierSuffix  = "ForSequenceClassification"
+	bareSuffix        = "Model"
+)
+
+// generating is the config with the architecture under which the family generates, and
+// the head that the config's own architecture has: Qwen3Model is Qwen3ForCausalLM without
+// a head, Qwen3ForSequenceClassification has a classifier in its place.
+func generating(c checkpoint.Config) (checkpoint.Config, Head) {
+	stem, head := c.Architecture, Logits
+	if s, ok := strings.CutSuffix(stem, classifierSuffix); ok {
+		stem, head = s, Score
+	} else if s, ok := strings.CutSuffix(stem, bareSuffix); ok {
+		stem, head = s, Hidden
+	}
+	if head == Logits {
+		return c, Logits
+	}
+	suffixes := []string{causalSuffix, conditionalSuffix}
+	if s, err := c.Section("text_config"); err == nil && s != nil {
+		suffixes = []string{conditionalSuffix, causalSuffix}
+	}
+	for _, suffix := range suffixes {
+		for _, f := range families {
+			if f.architecture == stem+suffix {
+				c.Architecture = f.architecture
+				return c, head
+			}
+		}
+	}
+	return c, Logits // refused by its own name
+}
+
+// HeadOf is the head that a checkpoint of this config has by its architecture.
+func HeadOf(c checkpoint.Config) Head {
+	_, h := generating(c)
+	return h
+}
+
+// Labels are the names of the classes that Score tells apart, in the order of its rows:
+// id2label, or as many as num_labels says, transformers' default being two.
+func Labels(c checkpoint.Config) ([]string, error) {
+	s, err := c.Section("")
+	if err != nil {
+		return nil, err
+	}
+	names := s.Section("id2label")
+	n := s.CountOr("num_labels", 1, maxLabels, 2)
+	if names != nil {
+		n = names.Len()
+	}
+	if err := s.Err(); err != nil {
+		return nil, err
+	}
+	if n < 1 || n > maxLabels {
+		return nil, &UnsupportedError{fmt.Sprintf("a classifier of %d classes", n), fmt.Sprintf("1 to %d are", maxLabels)}
+	}
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf("LABEL_%d", i)
+		if names != nil {
+			out[i] = names.TextOr(fmt.Sprint(i), out[i])
+		}
+	}
+	if names != nil {
+		err = names.Err()
+	}
+	return out, err
+}
+
+// headed are a checkpoint's tensors where the model ends with head h.
+func headed(c checkpoint.Config, list []checkpoint.TensorInfo, h Head) ([]checkpoint.TensorInfo, error) {
+	if h == Logits || h == Chosen {
+		return list, nil
+	}
+	out := make([]checkpoint.TensorInfo, 0, len(list)+1)
+	for _, t := range list {
+		if t.Name != "lm_head.weight" {
+			out = append(out, t)
+		}
+	}
+	if h == Score {
+		labels, err := Labels(c)
+		if err != nil {
+			return nil, err
+		}
+		l := &tensorList{list: out, dtype: Dtype(c)}
+		l.add(scoreTensor, len(labels), c.HiddenSize)
+		out = l.list
+	}
+	return out, nil
+}
+
+// pooled adds the matrix that the last norm's rows are multiplied by, NoWeight for none.
+// vocabulary is the tensor of the head over the vocabulary. Every rank holds it whole.
+func (l *loader) pooled(vocabulary string) backend.WeightID {
+	switch l.Pool.Head {
+	case Score:
+		return l.matrix(matrix{name: "score", group: "head"}, all(scoreTensor))
+	case Chosen:
+		var rows []piece
+		for _, id := range l.Pool.Tokens[:l.Pool.Count] {
+			rows = append(rows, piece{tensor: vocabulary, row0: int(id), rows: 1})
+		}
+		return l.matrix(matrix{name: "score", group: "head"}, rows...)
+	}
+	return backend.NoWeight
+}
+
+// setPooled puts what follows the last norm in the place of the head.
+func (v *vocabulary) setPooled(l *loader, vocabulary string) {
+	if v.head = l.pooled(vocabulary); v.head != backend.NoWeight {
+		v.classes = l.specs[v.head].Rows
+	}
+}
+
+// checkPool refuses what a model that pools cannot be.
+func (b Build) checkPool(c checkpoint.Config) error {
+	if !b.pools() {
+		return nil
+	}
+	what := "a model that pools"
+	switch {
+	case b.Draft > 0 || b.Verify > 0:
+		return &UnsupportedError{"proposed tokens of " + what, "it draws none"}
+	case b.Vision:
+		return &UnsupportedError{"images for " + what, "it reads text"}
+	case b.Pool.Head > Chosen:
+		return &UnsupportedError{fmt.Sprintf("head %d", b.Pool.Head), "there are four"}
+	case b.Pool.Head == Chosen && (b.Pool.Count < 1 || b.Pool.Count > MaxChosen):
+		return &UnsupportedError{fmt.Sprintf("a classifier of %d tokens", b.Pool.Count), fmt.Sprintf("1 to %d are", MaxChosen)}
+	}
+	for _, id := range b.Pool.Tokens[:b.Pool.Count] {
+		if id < 0 || int(id) >= c.VocabSize {
+			return &UnsupportedError{fmt.Sprintf("a classifier of token %d", id), fmt.Sprintf("the vocabulary has %d", c.VocabSize)}
+		}
+	}
+	return nil
+}
+
+// finish consumes the last norm's rows [L,hidden] and the step's ids: tokens are drawn by
+// their logits, bounded by softcap where it is not 0; or the rows, times the classifier if
+// there is one, go to the host.
+func (v vocabulary) finish(r *backend.Recorder, last, ids backend.Value, softcap float64) {
+	if v.pools() {
+		v.emit(r, last)
+		free(r, ids)
+		return
+	}
+	logits := v.logits(r, last)
+	r.Free(last)
+	if softcap > 0 {
+		r.Do(backend.Softcap{X: logits, Cap: float32(softcap)})
+	}
+	v.sample(r, logits, ids)
+}
+
+func (v vocabulary) emit(r *backend.Recorder, x backend.Value) {
+	if v.head != backend.NoWeight {
+		in := r.Info(x)
+		y := r.New("score", kernels.F32, in.Rows, v.classes)
+		r.Do(backend.Linear{X: x, W: v.head, Bias: backend.NoWeight, Y: y})
+		r.Free(x)
+		x = y
+	}
+	r.Do(backend.Emit{X: x})
+	r.Free(x)
+}

@@ -1,0 +1,184 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"vapp.dev/engine"
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/ref"
+	"vapp.dev/engine/enginetest"
+	"vapp.dev/engine/models"
+	"vapp.dev/engine/sample"
+	"vapp.dev/kernels"
+)
+
+// poolWays are ways to run the same requests that change no bit of what they get.
+var poolWays = []struct {
+	name   string
+	change func(*toy)
+	alone  bool
+	rounds int
+	took   func(engine.Stats, int64) bool // the second is how many tokens came from the prefix cache
+}{
+	{name: "alone, whole", alone: true},
+	{name: "in a batch, overlapped", change: func(y *toy) { y.opts.Overlap = true }},
+	{name: "chunks of 16", change: func(y *toy) { y.opts.Overlap, y.opts.MaxNumBatchedTokens = true, 16 }},
+	{name: "few rows a step", change: func(y *toy) { y.opts.EveryRow, y.opts.MaxNumSeqs = false, 3 }},
+	{name: "prefixes, twice", rounds: 2, change: func(y *toy) { y.opts.PrefixCaching, y.opts.MaxNumBatchedTokens = true, 40 },
+		took: func(_ engine.Stats, hits int64) bool { return hits > 0 }},
+	{name: "short of pages", change: func(y *toy) { y.slabs, y.fat, y.opts.MaxNumBatchedTokens = least, true, 24 }},
+	{name: "short of pages, prefixes, swap", rounds: 2, change: func(y *toy) {
+		y.slabs, y.fat, y.opts.MaxNumBatchedTokens, y.opts.PrefixCaching, y.opts.SwapBytes, y.opts.Overlap = least, true, 24, true, 64<<20, true
+	}},
+}
+
+// TestPool: every family's last row is the one that transformers' final norm gives; the
+// mean is that of all rows, and neither batch, chunks, prefixes nor a lack of pages
+// changes a bit of any.
+func TestPool(t *testing.T) { pools(t, ref.Opener{}, backend.Settings{}) }
+
+func pools(t *testing.T, on backend.Opener, s backend.Settings) {
+	for _, name := range twinFamilies {
+		t.Run(name, func(t *testing.T) {
+			g, err := enginetest.ReadGolden(filepath.Join("models/testdata/golden", name+".safetensors"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var plain [][]float32
+			for _, w := range poolWays {
+				y := &toy{dir: filepath.Join("models/testdata", name), slabs: 16, on: on, build: models.Build{Dtype: kernels.F32, Pool: models.Pool{Head: models.Hidden}}, opts: engine.Options{
+					MaxModelLen: len(g.InputIDs), MaxNumSeqs: 12, MaxNumBatchedTokens: 2048, BlockSize: 16, KVFormat: kernels.F32,
+					ChunkedPrefill: true, EveryRow: true, Backend: s,
+				}}
+				if w.change != nil {
+					w.change(y)
+				}
+				var hits atomic.Int64
+				y.hooks.Step = func(s engine.StepStats) { hits.Add(int64(s.CacheHits)) }
+				e := y.open(t)
+				for range max(1, w.rounds) {
+					got := poolRun(t, e, g, w.alone)
+					if plain == nil {
+						plain = got
+						poolBound(t, got, g, s.Variant == "amx")
+					}
+					for i := range plain {
+						if !slices.Equal(got[i], plain[i]) {
+							t.Errorf("%s: request %d is another", w.name, i)
+						}
+					}
+				}
+				if err := e.Check(context.Background()); err != nil {
+					t.Error(err)
+				}
+				if st := e.Stats(); w.took != nil && !w.took(st, hits.Load()) {
+					t.Errorf("%s: %+v, %d hits", w.name, st, hits.Load())
+				}
+			}
+		})
+	}
+}
+
+// poolRun asks for every kind of pooling of prompts that begin alike and of others.
+func poolRun(t *testing.T, e *engine.Engine, g *enginetest.Golden, alone bool) [][]float32 {
+	t.Helper()
+	var streams []*engine.Stream
+	var out [][]float32
+	read := func(s *engine.Stream) {
+		_, last := collect(t, s)
+		if last.Finish != engine.FinishStop || last.Err != nil {
+			t.Errorf("ended with %v, %v", last.Finish, last.Err)
+		}
+		out = append(out, last.Pooled)
+	}
+	for i, part := range [][]int32{g.InputIDs, g.InputIDs, g.InputIDs, g.InputIDs, g.InputIDs[:1], g.InputIDs[:49], g.InputIDs[7:60], g.InputIDs[:49]} {
+		how := []engine.Pool{engine.PoolLast, engine.PoolAll, engine.PoolMean, engine.PoolFirst}[i%4]
+		s, err := e.Submit(context.Background(), engine.Request{ID: fmt.Sprint(i), Prompt: part, Pool: how})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if streams = append(streams, s...); alone {
+			read(s[0])
+		}
+	}
+	for _, s := range streams {
+		if !alone {
+			read(s)
+		}
+	}
+	return out
+}
+
+// poolBound holds the first four results, of one prompt, against the recorded row and each other.
+func poolBound(t *testing.T, got [][]float32, g *enginetest.Golden, coarse bool) {
+	t.Helper()
+	last, all, mean, first := got[0], got[1], got[2], got[3]
+	n := len(g.LastHidden)
+	if len(last) != n || len(all) != n*len(g.InputIDs) || len(mean) != n || len(first) != n {
+		t.Fatalf("%d, %d, %d, %d numbers of rows of %d, %d tokens", len(last), len(all), len(mean), len(first), n, len(g.InputIDs))
+	}
+	if !slices.Equal(last, all[len(all)-n:]) || !slices.Equal(first, all[:n]) {
+		t.Error("the last and the first row are not those of all")
+	}
+	want := make([]float32, n)
+	for i, x := range all {
+		want[i%n] += x
+	}
+	for i := range want {
+		want[i] /= float32(len(g.InputIDs))
+	}
+	if !slices.Equal(mean, want) {
+		t.Error("the mean is not that of all rows")
+	}
+	bound := 1e-4
+	if coarse {
+		bound = 0.2
+	}
+	var diff, size float64
+	for i, x := range g.LastHidden {
+		diff += math.Pow(float64(last[i]-x), 2)
+		size += math.Pow(float64(x), 2)
+	}
+	if d := math.Sqrt(diff / size); !(d <= bound) {
+		t.Errorf("the last row is %g of its length away from transformers'", d)
+	}
+}
+
+// TestPoolRefuses: a model pools or generates, and says so.
+func TestPoolRefuses(t *testing.T) {
+	y := newToy(t)
+	e := y.open(t)
+	if _, err := e.Submit(context.Background(), engine.Request{Prompt: []int32{1}, Pool: engine.PoolLast}); err == nil {
+		t.Error("a model that generates pools")
+	}
+	y = newToy(t)
+	y.build.Pool.Head = models.Hidden
+	e = y.open(t)
+	p := sample.Default()
+	p.MaxTokens = 1
+	if _, err := e.Submit(context.Background(), engine.Request{Prompt: []int32{1}, Params: p}); err == nil {
+		t.Error("a model that pools generates")
+	}
+	long := make([]int32, y.opts.MaxModelLen)
+	s, err := e.Submit(context.Background(), engine.Request{Prompt: long, Pool: engine.PoolLast})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, last := collect(t, s[0]); len(last.Pooled) != e.Width() {
+		t.Errorf("a prompt of the model length: %+v", last)
+	}
+	if _, err := e.Submit(context.Background(), engine.Request{Prompt: append(long, 1), Pool: engine.PoolLast}); err == nil {
+		t.Error("a prompt longer than the model is taken")
+	}
+	for _, w := range y.model.Family.Weights() {
+		if w.Group == "head" {
+			t.Errorf("%s is loaded, which nothing reads", w.Name)
+		}
+	}
+}
