@@ -82,7 +82,7 @@ func (t *thought) end() { t.inside, t.over, t.tail = false, !t.Again, nil }
 // Free says that whatever n tokens come, the one behind them may be any, so that nobody
 // has to wait for them.
 func (t *thought) Free(n int) bool {
-	return t.next == nil && len(t.queue) == 0 && (t.over || t.spent+n < t.Budget)
+	return t.next == nil && (t.over || t.spent+n < t.Budget)
 }
 
 // due begins the end of a thought that has spent its budget.

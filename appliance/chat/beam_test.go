@@ -136,6 +136,60 @@ func TestBeamSearchIsExact(t *testing.T) {
 	}
 }
 
+// plain is the search said plainly: every step of it is done, whatever is found.
+func (o *oracle) plain(prompt []int32, n, most, least int, penalty float64) (texts []string) {
+	type line struct {
+		said []int32
+		sum  float64
+		end  bool
+	}
+	score := func(l line) float64 { return l.sum / math.Pow(float64(len(prompt)+len(l.said)), penalty) }
+	best := func(list []line) []line {
+		slices.SortStableFunc(list, func(a, b line) int { return cmp.Compare(score(b), score(a)) })
+		return list[:min(n, len(list))]
+	}
+	live, done := []line{{}}, []line(nil)
+	for step := range most {
+		var next []line
+		for _, l := range live {
+			top := o.logprobs(slices.Concat(prompt, l.said))
+			for _, t := range top[:min(len(top), 2*n)] {
+				sum := l.sum + float64(t.Logprob)
+				switch {
+				case t.Token != chattest.EOS:
+					next = append(next, line{append(slices.Clone(l.said), t.Token), sum, false})
+				case step+1 >= least:
+					done = append(done, line{l.said, sum, true})
+				}
+			}
+		}
+		live = best(next)
+	}
+	for _, l := range best(append(done, live...)) {
+		texts = append(texts, spelled(l.said))
+	}
+	return texts
+}
+
+// TestBeamSearchStopsEarly: stopping where nothing can get better changes no reply.
+func TestBeamSearchStopsEarly(t *testing.T) {
+	for seed := range uint64(60) {
+		o := &oracle{seed: seed, words: []int32{'a', 'b', 'c', chattest.EOS}}
+		for _, penalty := range []float64{0, 1, -0.5, 3} {
+			n, most, least := 1+int(seed%3), 6, int(seed%4)
+			a := beamAsk(n, most, penalty)
+			a.MinTokens = least
+			var got []string
+			for _, r := range said(t, beams(o), a) {
+				got = append(got, r.Text)
+			}
+			if want := o.plain([]int32{65, 66}, n, most, least, penalty); !slices.Equal(got, want) {
+				t.Errorf("seed %d, %d beams, penalty %v, min_tokens %d: %q, want %q", seed, n, penalty, least, got, want)
+			}
+		}
+	}
+}
+
 // TestBeamSearchIsGreedyAlone: a search of one beam that is never worth ending is what
 // greedy decoding says.
 func TestBeamSearchIsGreedyAlone(t *testing.T) {
