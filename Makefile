@@ -45,8 +45,9 @@ clients: build model ## the clients that people have (Go, Python, Node) and 64 s
 
 test-clients: clients
 
-browser: native ## the page at / in headless Chromium: a chat, a tool call, a stop, a key
+browser: build model ## the page at / in headless Chromium, with a scripted model and with the default one
 	@scripts/browser.sh go test -tags browser -count=1 -timeout 15m -v -run Test ./appliance/page
+	@scripts/browser.sh go test -tags clients,browser -count=1 -timeout 15m -v -run TestPage ./tests/clients
 
 ci: test clients browser race fuzz ## what continuous integration runs, in under an hour
 
@@ -101,6 +102,7 @@ vet:
 	go vet ./...
 	go vet -tags invariants ./engine/...
 	go vet -tags clients ./tests/...
+	go vet -tags clients,browser ./tests/...
 	go vet -tags streams ./appliance
 	go vet -tags browser ./appliance/page
 

@@ -34,14 +34,22 @@ function cells(row, values, classes) {
 }
 
 function plan(p) {
-  $('where').textContent = p.model + ' · ' + p.backend + ' · ' + p.device;
+  $('where').textContent = p.model.replace(/^.*\/(?=[^/]+\.\w+$)/, '') + ' · ' + p.backend + ' · ' + p.device;
+  $('where').title = p.model;
+  const free = p.segments.filter(s => s.name === 'free').reduce((n, s) => n + s.bytes, 0);
+  // much that is free would leave no room for what is used
+  const shown = p.segments.filter(s => s.name !== 'free' || free < p.total_bytes / 2);
+  const whole = shown.reduce((n, s) => n + s.bytes, 0);
+  $('planned').textContent = size(p.total_bytes - free) + ' of ' + size(p.total_bytes) + ' planned';
   $('bar').replaceChildren();
   $('legend').replaceChildren();
   for (const s of p.segments) {
     const cls = 'c-' + s.name.split(/[ ,]/)[0];
-    const part = add($('bar'), 'i', cls);
-    part.style.flexGrow = s.bytes / p.total_bytes;
-    part.title = s.name + ': ' + size(s.bytes) + ' (' + s.what + ')';
+    if (shown.includes(s)) {
+      const part = add($('bar'), 'i', cls);
+      part.style.flexGrow = s.bytes / whole;
+      part.title = s.name + ': ' + size(s.bytes) + ' (' + s.what + ')';
+    }
     const li = add($('legend'), 'li');
     add(li, 'i', cls);
     add(li, 'span', '', s.name);

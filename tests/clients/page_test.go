@@ -1,0 +1,188 @@
+//go:build clients && browser
+
+package clients
+
+// Chromium drives the page of the real binary with the real default model. With
+// SCREENSHOTS=DIR it leaves pictures there.
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// patience bounds a wait; nothing in it is a measure.
+const patience = 3 * time.Minute
+
+// browse opens a tab that fails the test when the page complains of anything.
+func browse(t *testing.T) context.Context {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "vapp-browser-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // the browser's last writes may still come
+	ctx, stop := chromedp.NewExecAllocator(context.Background(), chromedp.NoFirstRun, chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.ExecPath(os.Getenv("CHROMIUM")), chromedp.UserDataDir(dir), chromedp.Flag("disable-background-networking", true),
+		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true), chromedp.Flag("hide-scrollbars", true), chromedp.WSURLReadTimeout(patience))
+	t.Cleanup(stop)
+	ctx, stop = chromedp.NewContext(ctx)
+	t.Cleanup(func() { _ = chromedp.Cancel(ctx); stop() })
+	chromedp.ListenTarget(ctx, func(ev any) {
+		switch ev := ev.(type) {
+		case *runtime.EventExceptionThrown:
+			t.Errorf("the page threw: %s", ev.ExceptionDetails.Error())
+		case *log.EventEntryAdded:
+			t.Errorf("the browser says: %s %s", ev.Entry.Text, ev.Entry.URL)
+		}
+	})
+	return ctx
+}
+
+func do(t *testing.T, ctx context.Context, what string, actions ...chromedp.Action) {
+	t.Helper()
+	if err := chromedp.Run(ctx, actions...); err != nil {
+		var text string
+		_ = chromedp.Run(ctx, chromedp.Text("body", &text, chromedp.ByQuery))
+		t.Fatalf("%s: %v\n%s", what, err, text)
+	}
+}
+
+// until waits for an expression of the page to be true.
+func until(expression string) chromedp.Action {
+	return chromedp.Poll(expression, nil, chromedp.WithPollingTimeout(patience), chromedp.WithPollingInterval(50*time.Millisecond))
+}
+
+// says waits until the text of the last element that matches holds a part.
+func says(selector, part string) chromedp.Action {
+	return until(fmt.Sprintf(`[...document.querySelectorAll(%q)].at(-1)?.textContent.includes(%q)`, selector, part))
+}
+
+// press is a key as the browser has it from a keyboard: what the page takes for
+// itself writes nothing.
+func press(key, code string, with ...input.Modifier) chromedp.Action {
+	return chromedp.ActionFunc(func(ctx context.Context) error {
+		var held input.Modifier
+		for _, m := range with {
+			held |= m
+		}
+		k := int64(map[string]int{"Enter": 13, "Escape": 27}[key])
+		if err := input.DispatchKeyEvent(input.KeyRawDown).WithKey(key).WithCode(code).WithModifiers(held).WithWindowsVirtualKeyCode(k).Do(ctx); err != nil {
+			return err
+		}
+		return input.DispatchKeyEvent(input.KeyUp).WithKey(key).WithCode(code).WithModifiers(held).WithWindowsVirtualKeyCode(k).Do(ctx)
+	})
+}
+
+// send types a message and sends it; the field is empty and one line high then.
+func send(text string) chromedp.Action {
+	return chromedp.Tasks{
+		chromedp.SendKeys("#text", text, chromedp.ByQuery), press("Enter", "Enter"),
+		until(`document.querySelector('#text').value === '' && document.querySelector('#text').clientHeight < 60`),
+	}
+}
+
+// set gives one of the settings a value; "" is the server's own.
+func set(id, value string) chromedp.Action {
+	return chromedp.Evaluate(fmt.Sprintf(`{ const e = document.getElementById(%q); e.value = %q; e.dispatchEvent(new Event('change')); }`, id, value), nil)
+}
+
+func look(dark bool) chromedp.Action {
+	value := map[bool]string{true: "dark", false: "light"}[dark]
+	return emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: value}})
+}
+
+// shoot leaves a picture where SCREENSHOTS says.
+func shoot(t *testing.T, ctx context.Context, name string) {
+	t.Helper()
+	dir := os.Getenv("SCREENSHOTS")
+	if dir == "" {
+		return
+	}
+	var png []byte
+	do(t, ctx, "screenshot", chromedp.Sleep(400*time.Millisecond), chromedp.CaptureScreenshot(&png))
+	if err := os.WriteFile(filepath.Join(dir, name+".png"), png, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const weatherTool = `[{"type":"function","function":{"name":"weather","description":"The weather in a city.","parameters":{"type":"object","properties":{"city":{"type":"string"}},"required":["city"]}}}]`
+
+// TestPage: a chat that thinks, a stop, a reload of the profile, a tool call and its
+// answer, each seen on the page of the real server; then a phone and the dark.
+func TestPage(t *testing.T) {
+	if os.Getenv("CHROMIUM") == "" {
+		t.Fatal("CHROMIUM names no browser; `make browser` finds or installs one")
+	}
+	template, err := filepath.Abs("tools.jinja")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const thinks = `reasoning: "qwen3", `
+	s, err := startServer(strings.Replace(fmt.Sprintf(sharedText, template), "parsers: {", "parsers: {"+thinks, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := browse(t)
+	do(t, ctx, "open", log.Enable(), runtime.Enable(), chromedp.EmulateViewport(1280, 800), chromedp.Navigate(s.url),
+		says("#phase", "ready"), says("#legend", "KV cache512 MiB"), until(`document.querySelectorAll('#ledger .same').length >= 5 && !document.querySelector('#ledger .off')`),
+		says("#reloads", "has not been read again"), until(`document.activeElement.id === 'text'`))
+	shoot(t, ctx, "1-welcome")
+	do(t, ctx, "a chat that thinks", set("max_tokens", "40"), send("Repeat: a</think>b"), says(".facts", "tokens/s"),
+		until(`!document.querySelector('#send').hidden && !document.querySelector('details.reasoning').open && document.querySelector('.reasoning .text').textContent === 'a'`),
+		says(".content", "b"))
+	shoot(t, ctx, "2-thought")
+
+	do(t, ctx, "the key /", chromedp.Evaluate(`document.activeElement.blur()`, nil), press("/", "Slash"), until(`document.activeElement.id === 'text' && document.activeElement.value === ''`))
+
+	do(t, ctx, "an endless one", set("max_tokens", "3000"), press("n", "KeyN", input.ModifierAlt), until(`!document.querySelector('.message')`),
+		send(endless), says("#running", "1"), until(`parseFloat(document.querySelector('#kv-text').textContent) > 0 && parseFloat(document.querySelector('#rate').textContent) > 0`))
+	shoot(t, ctx, "3-running")
+	do(t, ctx, "Esc", press("Escape", "Escape"), says(".facts", "stopped"), says("#running", "0"), says("#kv-text", "0 %"))
+	for at := time.Now(); metric(t, s.url, "vllm:num_requests_running") != 0; time.Sleep(20 * time.Millisecond) {
+		if time.Since(at) > patience {
+			t.Fatal("the engine goes on")
+		}
+	}
+
+	text, err := os.ReadFile(s.profile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.profile, []byte(strings.Replace(string(text), thinks, "", 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	do(t, ctx, "a reload", says("#reloads", "applied"), says("#reloads", "parsers.reasoning"))
+
+	do(t, ctx, "a tool", chromedp.Click("#fresh", chromedp.ByQuery), chromedp.Click("#show-settings", chromedp.ByQuery), set("max_tokens", "60"), set("tools", weatherTool))
+	shoot(t, ctx, "4-settings")
+	do(t, ctx, "its call", press("Escape", "Escape"), send(call), says(".call b", "weather"), says(".call pre", `"city": "Paris"`), says(".facts", "tool_calls"))
+	shoot(t, ctx, "5-tool")
+	do(t, ctx, "its answer", chromedp.SendKeys(".call input", "sunny, 21 degrees"+kb.Enter, chromedp.ByQuery),
+		until(`document.querySelectorAll('.message.assistant').length === 2 && !document.querySelector('#send').hidden`), says(".facts", "tokens/s"))
+	shoot(t, ctx, "6-desktop")
+	do(t, ctx, "dark", look(true))
+	shoot(t, ctx, "7-dark")
+	do(t, ctx, "a phone", chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile), look(false),
+		until(`document.documentElement.scrollWidth <= innerWidth && getComputedStyle(document.querySelector('aside')).display === 'none'`))
+	shoot(t, ctx, "8-phone")
+	do(t, ctx, "its panel", chromedp.Click("#show-state", chromedp.ByQuery), until(`getComputedStyle(document.querySelector('aside')).display === 'block'`))
+	shoot(t, ctx, "9-phone-server")
+	do(t, ctx, "in the dark", look(true))
+	shoot(t, ctx, "10-phone-dark")
+	do(t, ctx, "leave", chromedp.Navigate("about:blank"))
+	if err := s.stop(); err != nil {
+		t.Error(err)
+	}
+}
