@@ -194,6 +194,7 @@ func (g *Grammar) Begin(l Lead, jump bool) (*State, error) {
 	}
 	s := &State{g: g, m: m, jump: jump, lead: newWatch(g.of.tok, l), fresh: true}
 	s.mask = append([]uint32(nil), g.mask...)
+	s.mine.Store(true)
 	return s, nil
 }
 

@@ -2,6 +2,7 @@ package grammar
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"vapp.dev/engine/tokenizer"
@@ -18,7 +19,8 @@ type State struct {
 	fresh bool    // no token has come
 	queue []int32 // forced tokens that are still to be drawn
 
-	busy sync.WaitGroup // mask, err and took are being made
+	made sync.WaitGroup // mask, err and took are there
+	mine atomic.Bool    // somebody makes them, or has
 	mask []uint32
 	err  error
 	took time.Duration // to make mask
@@ -94,14 +96,26 @@ func (s *State) next() (ended bool) {
 	if s.m.Done() {
 		return true
 	}
-	s.busy.Go(func() {
+	s.made.Add(1)
+	s.mine.Store(false)
+	go func() {
 		s.g.of.masks <- struct{}{}
 		defer func() { <-s.g.of.masks }()
-		begun := time.Now()
-		defer func() { s.took = time.Since(begun) }()
-		s.err = s.wrong(s.m.Mask(s.mask))
-	})
+		s.make()
+	}()
 	return false
+}
+
+// make makes the mask, unless somebody else does: the loop does not wait for a processor
+// to become free for another goroutine.
+func (s *State) make() {
+	if !s.mine.CompareAndSwap(false, true) {
+		return
+	}
+	defer s.made.Done()
+	begun := time.Now()
+	s.err = s.wrong(s.m.Mask(s.mask))
+	s.took = time.Since(begun)
 }
 
 // Mask writes the tokens that may come next, one bit an id, into words, and reports
@@ -130,7 +144,8 @@ func (s *State) Mask(words []uint32) bool {
 
 // wait waits for the mask.
 func (s *State) wait() {
-	s.busy.Wait()
+	s.make()
+	s.made.Wait()
 	if s.took > 0 {
 		s.times.Mask, s.took = s.took, 0
 	}
@@ -146,7 +161,7 @@ func set(words []uint32, id int32) {
 
 // Err is why the grammar cannot be followed any more, an *Error; nil while it can.
 func (s *State) Err() error {
-	s.busy.Wait()
+	s.wait()
 	return s.err
 }
 
@@ -160,7 +175,10 @@ func (s *State) wrong(err error) error {
 // Close frees the state, when its mask is done. It does not wait.
 func (s *State) Close() {
 	go func() {
-		s.busy.Wait()
+		if s.mine.CompareAndSwap(false, true) {
+			s.made.Done() // nobody needs it
+		}
+		s.made.Wait()
 		s.m.Close()
 	}()
 }
