@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"vapp.dev/engine"
 	"vapp.dev/engine/checkpoint"
 	"vapp.dev/engine/grammar"
+	"vapp.dev/engine/sample"
 	"vapp.dev/engine/tokenizer"
 )
 
@@ -35,11 +37,10 @@ var constrained = []struct {
 	{grammar.Spec{Kind: tokenizer.GrammarLark, Source: "start: \"<\" word{1,3} \">\"\nword: /[a-z]{1,3}/ \";\""}, regexp.MustCompile(`^<([a-z]{1,3};){1,3}>$`).MatchString},
 }
 
-// Random weights say what the grammar lets them, alone and together, in both forms of the
-// loop, with pages for one sequence alone, and always the same.
-func TestGrammars(t *testing.T) {
-	cfg := checkpoint.Config{VocabSize: 320}
-	b, err := checkpoint.SyntheticTokenizer(cfg)
+// compiler is one for a vocabulary of bytes and an end, 319.
+func compiler(t *testing.T) (*grammar.Compiler, *tokenizer.Tokenizer) {
+	t.Helper()
+	b, err := checkpoint.SyntheticTokenizer(checkpoint.Config{VocabSize: 320})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,26 +48,144 @@ func TestGrammars(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tok.Close()
-	c := grammar.NewCompiler(tok, 320, []int32{319})
+	t.Cleanup(tok.Close)
+	return grammar.NewCompiler(tok, 320, []int32{319}), tok
+}
+
+// Random weights say what the grammar lets them, alone and together, in both forms of the
+// loop, with pages for one sequence alone, recomputed or swapped, beside proposals, and always
+// the same.
+func TestGrammars(t *testing.T) {
+	c, tok := compiler(t)
 	var want []string
 	for _, form := range []struct {
-		overlap bool
-		slabs   int
-	}{{false, 16}, {true, 16}, {true, least}} {
+		name   string
+		change func(*toy)
+	}{
+		{"plain", func(y *toy) { y.opts.Overlap = false }},
+		{"overlapped", func(*toy) {}},
+		{"preempted", func(y *toy) { y.slabs = least }},
+		{"swapped", func(y *toy) { y.slabs, y.opts.SwapBytes = least, 64<<20 }},
+		{"n-grams proposed", func(y *toy) { y.opts.Overlap = false; ngrams(3)(y) }},
+	} {
 		y := newToy(t)
-		y.opts.Overlap, y.slabs = form.overlap, form.slabs
+		form.change(y)
 		e := y.open(t)
 		got := replies(t, e, c, tok)
 		if want == nil {
 			want = got
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("%+v: got %q, want %q", form, got, want)
+			t.Errorf("%s: got %q, want %q", form.name, got, want)
+		}
+		if s := e.Stats(); s.Preemptions == 0 && y.slabs < 16 {
+			t.Errorf("%s: nobody was preempted", form.name)
 		}
 		if err := e.Check(context.Background()); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// A reply under a grammar ends as any does: cut by max_tokens, not before min_tokens where
+// the grammar goes on, by a stop token. Choices follow it by themselves.
+func TestGrammarEnds(t *testing.T) {
+	c, tok := compiler(t)
+	y := newToy(t)
+	e := y.open(t)
+	for _, k := range []struct {
+		name, regex string
+		change      func(*sample.Params)
+		want        string // of the text
+		finish      engine.Finish
+	}{
+		{"cut", "abcdef[0-9]{9}", func(p *sample.Params) { p.MaxTokens = 8 }, "^abcdef[0-9]{2}$", engine.FinishLength},
+		{"cut within what is forced", "abcdef", func(p *sample.Params) { p.MaxTokens = 3 }, "^abc$", engine.FinishLength},
+		{"the longest", "abcdef", func(p *sample.Params) { p.MaxTokens = 6 }, "^abcdef$", engine.FinishLength},
+		{"one more", "abcdef", func(p *sample.Params) { p.MaxTokens = 7 }, "^abcdef$", engine.FinishStop},
+		{"min_tokens", "[ab]*", func(p *sample.Params) { p.MinTokens, p.MaxTokens, p.IgnoreEOS = 20, 60, false }, "^[ab]{20,60}$", engine.NotFinished},
+		{"min_tokens of more than there is", "ab", func(p *sample.Params) { p.MinTokens = 20 }, "^ab$", engine.FinishStop},
+		{"end of text ignored", "a?", func(p *sample.Params) { p.IgnoreEOS = true }, "^a?$", engine.FinishStop},
+		{"a stop token", "[x]{9}", func(p *sample.Params) { p.StopTokenIDs = []int32{byteID(t, tok, "x")} }, "^x$", engine.FinishStop},
+		{"drawn for logprobs", "abcdef", func(p *sample.Params) { p.Logprobs = 0 }, "^abcdef$", engine.FinishStop},
+	} {
+		g, err := c.Compile(context.Background(), grammar.Spec{Kind: tokenizer.GrammarRegex, Source: k.regex})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := request(1)
+		r.N, r.Grammar, r.Params = 3, g, sample.Default()
+		r.Params.EOS, r.Params.MaxTokens, r.Params.Seed, r.Params.HasSeed, r.Params.Logprobs = []int32{319}, 40, 5, true, -1
+		k.change(&r.Params)
+		streams, err := e.Submit(context.Background(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, s := range streams {
+			ids, last := collect(t, s)
+			ids = slices.DeleteFunc(ids, func(id int32) bool { return id == 319 })
+			text, _ := tok.Decode(ids, false)
+			if !regexp.MustCompile(k.want).MatchString(text) || k.finish != engine.NotFinished && last.Finish != k.finish {
+				t.Errorf("%s, choice %d: %q ends by %v (%v)", k.name, i, text, last.Finish, last.Err)
+			}
+		}
+	}
+}
+
+func byteID(t *testing.T, tok *tokenizer.Tokenizer, text string) int32 {
+	t.Helper()
+	ids, err := tok.Encode(text, false)
+	if err != nil || len(ids) != 1 {
+		t.Fatal(ids, err)
+	}
+	return ids[0]
+}
+
+// The mask comes before the raw logprobs: what may come has all the probability, before
+// a bias and a temperature change anything; what is forced has a logprob of 0.
+func TestGrammarLogprobs(t *testing.T) {
+	c, tok := compiler(t)
+	e := newToy(t).open(t)
+	g, err := c.Compile(context.Background(), grammar.Spec{Kind: tokenizer.GrammarRegex, Source: "[01]{8}ok"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := byteID(t, tok, "1")
+	r := request(0)
+	r.N, r.Grammar, r.Params = 1, g, sample.Default()
+	r.Params.MaxTokens, r.Params.Logprobs, r.Params.Temperature = 20, 2, 0
+	r.Params.LogitBias = []sample.Bias{{Token: one, Value: 100}}
+	streams, err := e.Submit(context.Background(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for {
+		evs, err := streams[0].Next(context.Background())
+		if err != nil || len(evs) == 0 {
+			break
+		}
+		for _, ev := range evs {
+			if ev.Token < 0 {
+				continue
+			}
+			if n++; ev.Logprob == nil {
+				t.Fatalf("token %d has no logprob", n)
+			}
+			sum := 0.0
+			for _, top := range ev.Logprob.Top[:2] {
+				sum += math.Exp(float64(top.Logprob))
+			}
+			if math.Abs(sum-1) > 1e-4 {
+				t.Errorf("token %d: the two best have %v: %+v", n, sum, ev.Logprob)
+			}
+			if n <= 8 && ev.Token != one || n > 8 && ev.Logprob.Logprob != 0 {
+				t.Errorf("token %d is %d: %+v", n, ev.Token, ev.Logprob)
+			}
+		}
+	}
+	if n != 10 {
+		t.Errorf("%d tokens", n)
 	}
 }
 
