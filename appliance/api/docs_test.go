@@ -19,7 +19,8 @@ func docsServer(t *testing.T) *Server {
 	t.Helper()
 	s := testServer(&chattest.Model{}, testSettings())
 	c := s.cfg
-	c.Metrics, c.Reloads, c.Status, c.Page = http.NotFoundHandler(), http.NotFoundHandler(), http.NotFoundHandler(), http.NotFoundHandler()
+	other := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("{}")) })
+	c.Metrics, c.Reloads, c.Status, c.Page = other, other, other, other
 	return New(c, testSettings())
 }
 
