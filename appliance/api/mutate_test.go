@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"vapp.dev/appliance/api/openapi/mutate"
+	"vapp.dev/tests/mutate"
 )
 
 var mutations = flag.Int("mutations", 2000, "how many requests TestMutated sends")

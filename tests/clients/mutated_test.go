@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"vapp.dev/appliance/api/openapi/mutate"
+	"vapp.dev/tests/mutate"
 )
 
 var mutations = flag.Int("mutations", 10_000, "how many requests TestMutated sends")

@@ -194,7 +194,7 @@ func (m *Maker) object(s *schema, depth int) map[string]any {
 		names = append(names, name)
 	}
 	sort.Strings(names)
-	share := max(1, len(names)/4)
+	share := max(1, len(names)/2)
 	for _, name := range names {
 		must := false
 		for _, r := range s.Required {
