@@ -2,8 +2,8 @@ package importer
 
 // Reasons that several flags share.
 const (
-	noTLS       = no + "vapp speaks plain HTTP; put a proxy with the certificate before it"
-	quietLogs   = no + "vapp never logs prompts or replies"
+	noClientTLS = no + "vapp asks clients for keys (serve.apiKeys), not for certificates"
+	quietLogs   = no + "vapp logs requests where serve.logRequests says so, and never replies"
 	contentForm = no + "vapp sees from the template how it takes content"
 	limitsOfOur = no + "vapp bounds headers by itself, and serve.limits.maxBodyBytes bounds bodies"
 	noCohere    = no + "vapp speaks OpenAI's protocol"
@@ -32,18 +32,19 @@ var serveFlags = []flag{
 	{"--enable-request-id-headers", boolean, yes("serve.requestIdHeaders"), ""},
 	{"--disable-uvicorn-access-log", boolean, not("serve.accessLog"), ""},
 	{"--disable-fastapi-docs", boolean, not("serve.docs"), ""},
+	{"--ssl-keyfile", one, text("serve.tls.keyFile"), ""},
+	{"--ssl-certfile", one, text("serve.tls.certFile"), ""},
+	{"--enable-log-requests", boolean, yes("serve.logRequests"), ""},
 	{"--disable-log-stats", boolean, quietStats, ""},
 	{"--uvicorn-log-level", one, choice("log.level", logLevels), ""},
 	{"--config", one, configRefused, ""},
 
 	{"--uds", one, nil, no + "vapp listens on TCP; bind serve.host to 127.0.0.1 and put a proxy before it"},
 	{"--grpc", boolean, nil, no + "vapp speaks HTTP"},
-	{"--ssl-keyfile", one, nil, noTLS},
-	{"--ssl-certfile", one, nil, noTLS},
-	{"--ssl-ca-certs", one, nil, noTLS},
-	{"--ssl-cert-reqs", one, nil, noTLS},
-	{"--ssl-ciphers", one, nil, noTLS},
-	{"--enable-ssl-refresh", boolean, nil, noTLS},
+	{"--ssl-ca-certs", one, nil, noClientTLS},
+	{"--ssl-cert-reqs", one, nil, noClientTLS},
+	{"--ssl-ciphers", one, nil, no + "vapp offers the ciphers that are safe today"},
+	{"--enable-ssl-refresh", boolean, nil, no + "new contents of the files are always taken at once"},
 	{"--root-path", one, nil, no + "a proxy that serves below a path takes it off itself"},
 	{"--middleware", one, nil, noCode},
 	{"--reasoning-parser-plugin", one, nil, noCode},
@@ -57,7 +58,6 @@ var serveFlags = []flag{
 	{"--return-tokens-as-token-ids", boolean, nil, no + "a request asks for it: return_tokens_as_token_ids"},
 	{"--disable-access-log-for-endpoints", one, nil, no + "serve.accessLog is on or off"},
 	{"--disable-log-requests", boolean, nil, quietLogs},
-	{"--enable-log-requests", boolean, nil, quietLogs},
 	{"--enable-log-outputs", boolean, nil, quietLogs},
 	{"--enable-log-deltas", boolean, nil, quietLogs},
 	{"--max-log-len", one, nil, quietLogs},

@@ -18,8 +18,8 @@ var order = []string{
 	"parsers", "reasoning", "toolCall", "reasoningContent", "autoToolChoice", "excludeToolsWhenNone", "chatTemplate", "trustRequestChatTemplate",
 	"speculative", "method", "numTokens", "speculative.model", "promptLookupMin", "promptLookupMax", "lora", "maxLoras", "maxRank", "multimodal", "limits", "image", "video", "audio",
 	"parallel", "tensor", "pipeline",
-	"serve", "host", "port", "servedModelName", "apiKeys", "maxQueue", "maxLogprobs", "drainTimeout", "cors",
-	"allowedOrigins", "allowedMethods", "allowedHeaders", "allowCredentials", "accessLog", "docs", "promptTokensDetails", "forceIncludeUsage", "requestIdHeaders", "metricsCompat", "statsInterval",
+	"serve", "host", "port", "servedModelName", "apiKeys", "maxQueue", "maxLogprobs", "tls", "certFile", "keyFile", "drainTimeout", "cors",
+	"allowedOrigins", "allowedMethods", "allowedHeaders", "allowCredentials", "accessLog", "logRequests", "docs", "promptTokensDetails", "forceIncludeUsage", "requestIdHeaders", "metricsCompat", "statsInterval",
 	"sampling", "generationConfig", "temperature", "topP", "topK", "minP", "repetitionPenalty", "maxTokens",
 	"log", "level",
 }
