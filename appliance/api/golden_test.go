@@ -58,6 +58,10 @@ func testConfig(m *chattest.Model) Config {
 
 // knobs are the lines a golden's settings may hold.
 var knobs = map[string]func(*Settings, *chattest.Model){
+	"embeds":           func(_ *Settings, m *chattest.Model) { m.Pooling = chattest.Embeds() },
+	"classifies":       func(_ *Settings, m *chattest.Model) { m.Pooling = chattest.Classifies("bad", "good") },
+	"ranks":            func(_ *Settings, m *chattest.Model) { m.Pooling = chattest.Classifies("yes") },
+	"pairs":            func(s *Settings, _ *chattest.Model) { s.Chat.ScoreTemplate = true },
 	"trust template":   func(s *Settings, _ *chattest.Model) { s.Chat.TrustRequestChatTemplate = true },
 	"parts template":   func(s *Settings, _ *chattest.Model) { s.Chat.Template = chattest.Template{Format: "openai"} },
 	"no template":      func(s *Settings, _ *chattest.Model) { s.Chat.Template = nil },

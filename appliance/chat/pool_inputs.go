@@ -56,6 +56,9 @@ func (s *Service) input(p Prompt, a *PoolAsk, keep int) ([]int32, error) {
 	if p.Tokens != nil && len(p.Tokens) == 0 || p.Tokens == nil && p.Text == "" && !a.AddSpecialTokens {
 		return nil, Errorf(Malformed, "input", "`input` must not hold an empty text.")
 	}
+	if err := s.inVocabulary("input", p.Tokens); err != nil {
+		return nil, err
+	}
 	if err := s.preCheck(p.Text, nil, keep > 0); err != nil {
 		return nil, err
 	}

@@ -94,6 +94,10 @@ func (e *engineSeries) times(r engine.RequestStats) {
 		return
 	}
 	e.queued.Observe(seconds(r.Scheduled.Sub(r.Queued)))
+	if r.Pooled && r.Finish == engine.FinishStop { // all of it was the prompt's
+		e.prefill.Observe(seconds(r.Finished.Sub(r.Scheduled)))
+		e.inference.Observe(seconds(r.Finished.Sub(r.Scheduled)))
+	}
 	if r.FirstToken.IsZero() {
 		return
 	}

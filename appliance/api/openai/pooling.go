@@ -51,6 +51,7 @@ func readPool(f *fields, task func(*fields) string) (*PoolRequest, error) {
 	case f.has("messages"):
 		r.Ask.AddSpecialTokens = f.flag("add_special_tokens", false)
 		r.Ask.Chat = conversation(f)
+		r.Ask.Chat.AddGenerationPrompt = f.flag("add_generation_prompt", false) // nobody speaks next
 	case f.has("input"):
 		r.Ask.AddSpecialTokens = f.flag("add_special_tokens", true)
 		r.Ask.Inputs = promptsOf(f, "input")

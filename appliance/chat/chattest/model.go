@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"vapp.dev/appliance/chat"
 	"vapp.dev/engine"
 )
 
@@ -30,6 +31,8 @@ type Model struct {
 	Say    func(r engine.Request, choice int) Script // nil: "Hello!"
 	Refuse error                                     // what Submit answers, when not nil
 	Cached int                                       // prompt tokens of every request
+	// Pooling makes it a model that pools; nil: it generates.
+	Pooling *chat.Pooling
 
 	mu        sync.Mutex
 	requests  []engine.Request
@@ -46,6 +49,10 @@ func (m *Model) Submit(_ context.Context, r engine.Request) ([]*engine.Stream, e
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if r.Pool != engine.NoPool {
+		m.requests = append(m.requests, r)
+		return []*engine.Stream{m.pool(r)}, nil
+	}
 	m.bound.L = &m.mu
 	for len(m.waiting) > 0 {
 		m.bound.Wait()

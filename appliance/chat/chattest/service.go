@@ -29,8 +29,9 @@ func Config(m *Model) chat.Config {
 			BOS: checkpoint.Token{ID: BOS, Text: specials[BOS]}, EOS: checkpoint.Token{ID: EOS, Text: specials[EOS]},
 			PAD: checkpoint.Token{ID: -1}, UNK: checkpoint.Token{ID: -1},
 		},
-		EOS:    []int{Turn, EOS},
-		Limits: sample.Limits{Vocab: Vocab, Logprobs: 20, Bias: 300},
+		EOS:     []int{Turn, EOS},
+		Pooling: m.Pooling,
+		Limits:  sample.Limits{Vocab: Vocab, Logprobs: 20, Bias: 300},
 		Sandbox: func(_ context.Context, source string) (chat.Template, error) {
 			return Template{Prefix: source}, nil
 		},

@@ -29,6 +29,7 @@ type plan struct {
 	tops    int
 	swap    bool // as many slots as pages
 	drafts  int  // proposals that a step verifies and makes
+	emit    int  // numbers that a row gives the host
 	record  func(*backend.Recorder)
 }
 
@@ -60,7 +61,7 @@ func (s *subject) reserve(t testing.TB, pl plan) backend.Reservation {
 	check(t, err)
 	r.Arenas[backend.Workspace], r.Arenas[backend.Scratch] = n, p.Scratch
 	r.Step = backend.StepShape{
-		Tokens: pl.bucket.Tokens, Seqs: pl.bucket.Seqs, Samples: pl.bucket.Samples, Vocab: pl.vocab, Bias: max(1, pl.bias), Logprobs: max(1, pl.tops), Drafts: pl.drafts, Verify: pl.drafts,
+		Tokens: pl.bucket.Tokens, Seqs: pl.bucket.Seqs, Samples: pl.bucket.Samples, Vocab: pl.vocab, Bias: max(1, pl.bias), Logprobs: max(1, pl.tops), Drafts: pl.drafts, Verify: pl.drafts, Emit: pl.emit,
 	}
 	for _, c := range pl.classes {
 		r.Step.MaxPages = append(r.Step.MaxPages, c.MaxPages)
@@ -128,7 +129,9 @@ func (r *rig) fill(set int, feeds []feed) backend.Binding {
 			if row.TopP == 0 {
 				row.TopP = 1
 			}
-			s.Sampling[b.Samples] = row
+			if len(s.Sampling) > 0 {
+				s.Sampling[b.Samples] = row
+			}
 			b.Samples++
 		}
 		for i, id := range f.tokens {

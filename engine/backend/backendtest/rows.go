@@ -20,6 +20,7 @@ func (s *subject) rows(t *testing.T) {
 		t.Run(fmt.Sprintf("swiglu/%d", n), func(t *testing.T) { s.swiglu(t, n) })
 	}
 	t.Run("gather", s.gather)
+	t.Run("emit", s.emit)
 	t.Run("collectives", s.collectives)
 }
 
@@ -131,6 +132,31 @@ func (s *subject) gather(t *testing.T) {
 	for i, p := range picked {
 		if at := bits(got[i*cols:(i+1)*cols], x[p*cols:(p+1)*cols]); at >= 0 {
 			t.Errorf("row %d is not row %d (column %d)", i, p, at)
+		}
+	}
+}
+
+// emit copies rows into the set's own buffer, where another set's step does not reach.
+func (s *subject) emit(t *testing.T) {
+	const cols, most = 33, 17
+	m := &tensors{}
+	x := normal(rng(5), most*cols, 1)
+	table := m.table("x", x, cols)
+	r := s.rig(t, plan{tensors: m, vocab: most, emit: cols, bucket: backend.Bucket{Tokens: most, Seqs: 1, Samples: 8}, record: func(rec *backend.Recorder) {
+		v := input(rec, table, cols)
+		y := rec.New("y", kernels.F32, backend.PerSample, cols)
+		rec.Do(backend.Gather{X: v, Y: y})
+		rec.Do(backend.Emit{X: y})
+	}})
+	for set, picked := range [][]int{{16, 0, 3, 3, 7}, {2}} {
+		r.launch(r.fill(set, []feed{{tokens: upTo(most), sampled: picked}}))
+	}
+	for set, picked := range [][]int{{16, 0, 3, 3, 7}, {2}} {
+		got := r.dev.Step(set).Emitted
+		for i, p := range picked {
+			if at := bits(got[i*cols:(i+1)*cols], x[p*cols:(p+1)*cols]); at >= 0 {
+				t.Errorf("set %d: row %d is not row %d (column %d)", set, i, p, at)
+			}
 		}
 	}
 }

@@ -1,0 +1,42 @@
+package chattest
+
+import (
+	"vapp.dev/appliance/chat"
+	"vapp.dev/engine"
+)
+
+// Width of the vectors of a model that embeds.
+const Width = 4
+
+// Embeds is a Pooling: embeddings of the last token, which may be cut to 2 numbers.
+func Embeds() *chat.Pooling {
+	return &chat.Pooling{Task: chat.TaskEmbed, How: engine.PoolLast, Width: Width, Normalize: true, Dimensions: []int{2, Width}, AtOnce: 2}
+}
+
+// Classifies is that of a classifier with these classes, at most Width.
+func Classifies(labels ...string) *chat.Pooling {
+	p := &chat.Pooling{Task: chat.TaskClassify, How: engine.PoolLast, Width: len(labels), Activation: "softmax", Labels: labels, AtOnce: 2}
+	if len(labels) == 1 {
+		p.Activation = "sigmoid"
+	}
+	return p
+}
+
+// pool answers a request for hidden states at once: the vector behind a token with n ids
+// up to it is {id/64, n, 1, −1}, ids of special tokens counting as 0.
+func (m *Model) pool(r engine.Request) *engine.Stream {
+	st, push := engine.NewStream(r.ID, func() {})
+	width := m.Pooling.Width
+	var all []float32
+	for i, id := range r.Prompt {
+		if id >= EOS {
+			id = 0
+		}
+		all = append(all, []float32{float32(id) / 64, float32(i + 1), 1, -1}[:width]...)
+	}
+	if r.Pool != engine.PoolAll {
+		all = all[len(all)-width:]
+	}
+	push(engine.Event{Token: -1, StopToken: -1, Finish: engine.FinishStop, Pooled: all, Cached: m.Cached})
+	return st
+}
