@@ -59,6 +59,7 @@ nice -n 5 "$venv/bin/python" "$data/record_families.py"
 nice -n 5 "$venv/bin/python" "$data/record_tower.py"
 nice -n 5 "$venv/bin/python" "$data/record_tower_qwen35.py"
 nice -n 5 "$venv/bin/python" "$data/record_mtp.py"
+nice -n 5 "$venv/bin/python" "$data/record_pooling.py"
 if [[ $bounds == yes ]]; then
 	nice -n 5 "$venv/bin/python" "$data/bounds_llama.py" --model "$model"
 fi

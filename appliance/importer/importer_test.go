@@ -12,16 +12,16 @@ func TestKinds(t *testing.T) {
 		kind Kind
 		at   Place
 	}{
-		"llama-server -m x":                       {NotFound, Place{}},
-		"vllm serve x 'y":                         {Syntax, Place{}},
-		"vllm serve x --frob 1":                   {Unknown, Place{Arg: 4}},
-		"vllm serve x --port y":                   {Invalid, Place{Arg: 4}},
-		"vllm serve x --port 70000":               {Invalid, Place{Arg: 4}},
-		"vllm serve x --port":                     {Missing, Place{Arg: 4}},
-		"vllm serve --port 1":                     {Missing, Place{}},
-		"vllm serve $X":                           {Unresolved, Place{Arg: 3}},
-		"vllm serve x --task embed":               {Refused, Place{Arg: 4}},
-		"bash -c 'vllm serve x --runner pooling'": {Refused, Place{Arg: 4}},
+		"llama-server -m x":                     {NotFound, Place{}},
+		"vllm serve x 'y":                       {Syntax, Place{}},
+		"vllm serve x --frob 1":                 {Unknown, Place{Arg: 4}},
+		"vllm serve x --port y":                 {Invalid, Place{Arg: 4}},
+		"vllm serve x --port 70000":             {Invalid, Place{Arg: 4}},
+		"vllm serve x --port":                   {Missing, Place{Arg: 4}},
+		"vllm serve --port 1":                   {Missing, Place{}},
+		"vllm serve $X":                         {Unresolved, Place{Arg: 3}},
+		"vllm serve x --task transcription":     {Refused, Place{Arg: 4}},
+		"bash -c 'vllm serve x --runner draft'": {Refused, Place{Arg: 4}},
 	} {
 		_, err := Args([]string{line}, Options{})
 		var e *Error

@@ -87,13 +87,6 @@ func generationConfig(d *draft, s setting) {
 	}
 }
 
-// generates takes tasks that generate text, and refuses the others.
-func generates(d *draft, s setting) {
-	if v := s.value(); !slices.Contains([]string{"auto", "generate", "none"}, v) {
-		d.problem(Refused, s.at, "", "%s %s: vapp generates text; it does no pooling, embedding, scoring or transcription", s.given, short(v))
-	}
-}
-
 // blockSize carries sizes over that vapp has.
 func blockSize(d *draft, s setting) {
 	n, err := strconv.Atoi(s.value())

@@ -4,7 +4,7 @@ package importer
 const (
 	ownTokenizer = no + "vapp takes tokenizer and config from the checkpoint itself"
 	noCode       = no + "vapp runs no Python: neither code of a checkpoint nor plug-ins"
-	textOnly     = no + "vapp generates text: no pooling, embedding or scoring"
+	wholePooling = no + "a model that pools computes each text by itself"
 	hubCache     = no + "vapp downloads nothing; fetch the checkpoint beforehand and name its folder"
 	safeReader   = no + "vapp maps safetensors and GGUF files, and reads them its own way"
 	kernelChoice = no + "vapp's plan picks the kernels, and vapp plan prints them"
@@ -25,9 +25,9 @@ var modelFlags = []flag{
 	{"--generation-config", one, generationConfig, ""},
 	{"--override-generation-config", object, overrideGeneration, ""},
 
-	{"--task", one, generates, ""},
-	{"--runner", one, generates, ""},
-	{"--convert", one, generates, ""},
+	{"--task", one, task, ""},
+	{"--runner", one, runner, ""},
+	{"--convert", one, convert, ""},
 	{"--tokenizer", one, nil, ownTokenizer},
 	{"--tokenizer-mode", one, nil, ownTokenizer},
 	{"--tokenizer-revision", one, nil, ownTokenizer},
@@ -62,8 +62,8 @@ var modelFlags = []flag{
 	{"--use-fp64-gumbel", boolean, nil, kernelChoice},
 	{"--enable-trace-replay", boolean, nil, no + "vapp replays no traces"},
 	{"--override-neuron-config", object, nil, no + "vapp runs on CUDA devices and CPUs"},
-	{"--override-pooler-config", object, nil, textOnly},
-	{"--pooler-config", object, nil, textOnly},
+	{"--override-pooler-config", object, poolerConfig, ""},
+	{"--pooler-config", object, poolerConfig, ""},
 	{"--override-attention-dtype", one, nil, kernelChoice},
 	{"--enable-sleep-mode", boolean, nil, no + "a server that holds no memory is one that is down"},
 	{"--enable-cumem-allocator", boolean, nil, no + "vapp allocates what the plan lists, once"},

@@ -73,7 +73,7 @@ var serveFlags = []flag{
 	{"--h11-max-header-count", one, nil, limitsOfOur},
 	{"--fingerprint-mode", one, nil, no + "vapp sends no fingerprint"},
 	{"--fingerprint-value", one, nil, no + "vapp sends no fingerprint"},
-	{"--enable-flash-late-interaction", boolean, nil, textOnly},
+	{"--enable-flash-late-interaction", boolean, nil, wholePooling},
 	{"--cohere-is-reasoning-model", boolean, nil, noCohere},
 	{"--cohere-format", one, nil, noCohere},
 }

@@ -64,7 +64,7 @@ func TestReferenceFlags(t *testing.T) {
 // samples are values for the flags that become something; the others take any.
 var samples = map[string]string{
 	"--dtype": "half", "--quantization": "fp8", "--load-format": "dummy", "--max-model-len": "8K", "--generation-config": "vllm",
-	"--override-generation-config": `{"top_k": 3}`, "--task": "generate", "--runner": "auto", "--convert": "none",
+	"--override-generation-config": `{"top_k": 3}`, "--task": "embed", "--runner": "pooling", "--convert": "classify", "--pooler-config": `{"pooling_type": "MEAN", "normalize": false}`, "--override-pooler-config": `{"pooling_type": "last"}`,
 	"--language-model-only": "true", "--limit-mm-per-prompt": `{"image": 1}`, "--tensor-parallel-size": "2", "--pipeline-parallel-size": "2",
 	"--gpu-memory-utilization": "0.5", "--kv-cache-memory-bytes": "1G", "--kv-cache-dtype": "fp8", "--swap-space": "4", "--block-size": "32",
 	"--max-loras": "2", "--max-lora-rank": "16", "--max-num-seqs": "2", "--max-num-batched-tokens": "8k", "--scheduling-policy": "priority",
@@ -91,7 +91,7 @@ func TestEveryFlag(t *testing.T) {
 			switch f.name() {
 			case "--config", "--spec-method", "--spec-model", "--spec-tokens": // wants more, or a file; see the goldens
 				continue
-			case "--task", "--runner", "--convert", "--model": // says what is so anyway
+			case "--model": // says what is so anyway
 				written(t, args...)
 				continue
 			}

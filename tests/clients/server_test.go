@@ -114,16 +114,21 @@ const guardedText = `
 	serve: apiKeys: ["openai-python", "openai-node", "openai-go", "anthropic-python", "anthropic-go", "langchain", "litellm"]
 `
 
-// startServer runs bin/vapp and waits until it is ready.
+// startServer runs bin/vapp with the default model and waits until it is ready.
 func startServer(more string) (*server, error) {
 	if more == "" {
 		more = memory
 	}
+	return startModel("../../models/SmolLM2-135M-Instruct.Q4_1.gguf", more)
+}
+
+// startModel does so with the model at path.
+func startModel(path, more string) (*server, error) {
 	bin, err := filepath.Abs("../../bin/vapp")
 	if err != nil {
 		return nil, err
 	}
-	model, err := filepath.Abs("../../models/SmolLM2-135M-Instruct.Q4_1.gguf")
+	model, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
 	}
