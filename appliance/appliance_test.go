@@ -79,11 +79,17 @@ func writeFile(t *testing.T, path, text string) {
 // before it runs.
 func start(t *testing.T, more string, change ...func(*Appliance)) *server {
 	t.Helper()
-	dir := t.TempDir()
-	toy := filepath.Join(dir, "toy")
+	toy := filepath.Join(t.TempDir(), "toy")
 	if err := enginetest.WriteLlama(toy, enginetest.Llama{Seed: 3}); err != nil {
 		t.Fatal(err)
 	}
+	return serve(t, toy, more, change...)
+}
+
+// serve is start with another model.
+func serve(t *testing.T, toy, more string, change ...func(*Appliance)) *server {
+	t.Helper()
+	dir := t.TempDir()
 	s := &server{profile: filepath.Join(dir, "p.cue"), log: &logBuffer{}, ended: make(chan error, 1)}
 	writeFile(t, s.profile, profileText(toy, more))
 	a, err := New(Config{Profile: s.profile, Machine: Machine{Backends: []backend.Opener{ref.Opener{}}}, Version: "test", Log: s.log})
