@@ -68,16 +68,27 @@ func (s *Server) responsesRoutes() []route {
 	return []route{
 		{"POST", responsesPath, s.ready(s.responses), tells(tag, "Answer a text or items", openai.ResponsesShape(), `{"input":"Say hello.","max_output_tokens":32}`)},
 		{"GET", responsesPath + "/:id", s.storedResponse, openapi.Operation{
-			Path: responsesPath + "/{id}", Tag: tag, Summary: "A stored response", Params: responseID{}, Reply: openai.ResponsesShape().Reply,
+			Path: responsesPath + "/{id}", Tag: tag, Summary: "A stored response, or the events of its stream",
+			Params: struct {
+				responseID
+				Stream        bool `query:"stream" description:"Of a response that was created in the background and streamed: its events."`
+				StartingAfter int  `query:"starting_after" description:"Those with a greater sequence_number."`
+			}{}, Reply: openai.ResponsesShape().Reply, Record: openai.ResponsesShape().Record,
 		}},
 		{"DELETE", responsesPath + "/:id", s.deleteResponse, openapi.Operation{
-			Path: responsesPath + "/{id}", Tag: tag, Summary: "Forget a stored response", Params: responseID{}, Reply: map[string]any{},
+			Path: responsesPath + "/{id}", Tag: tag, Summary: "Forget a stored response", Params: responseID{}, Reply: openai.DeletionShape().Reply,
 		}},
 		{"POST", responsesPath + "/:id/cancel", s.cancelResponse, openapi.Operation{
 			Path: responsesPath + "/{id}/cancel", Tag: tag, Summary: "End a response that runs in the background", Params: responseID{}, Reply: openai.ResponsesShape().Reply,
 		}},
 		{"GET", responsesPath + "/:id/input_items", s.inputItems, openapi.Operation{
-			Path: responsesPath + "/{id}/input_items", Tag: tag, Summary: "What a stored response was asked", Params: responseID{}, Reply: map[string]any{},
+			Path: responsesPath + "/{id}/input_items", Tag: tag, Summary: "What a stored response answers, what came before it included",
+			Params: struct {
+				responseID
+				Limit int    `query:"limit" default:"20" minimum:"1" maximum:"100"`
+				Order string `query:"order" default:"desc" enum:"asc,desc"`
+				After string `query:"after" description:"The id of an item: those behind it."`
+			}{}, Reply: openai.ItemPageShape().Reply,
 		}},
 	}
 }

@@ -68,11 +68,17 @@ func DecodeResumption(b []byte) (stream bool, err error) {
 	return stream, nil
 }
 
-// ResponseDeleted is the body of the answer to a DELETE.
-func ResponseDeleted(id string) []byte {
-	return encode(struct {
-		ID      string `json:"id"`
-		Object  string `json:"object"`
-		Deleted bool   `json:"deleted"`
-	}{id, "response", true})
+// deletion is the answer to a DELETE.
+type deletion struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"` // response
+	Deleted bool   `json:"deleted"`
 }
+
+// ResponseDeleted is its body.
+func ResponseDeleted(id string) []byte { return encode(deletion{id, "response", true}) }
+
+// ItemPageShape and DeletionShape are what /openapi.json tells of replies.
+func ItemPageShape() Shape { return Shape{Reply: itemList{}} }
+
+func DeletionShape() Shape { return Shape{Reply: deletion{}} }
