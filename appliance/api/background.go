@@ -109,12 +109,7 @@ func (s *Server) work(ctx context.Context, t *task, run *chat.Run) {
 		t.reply.Fail(e)
 	}
 	last := t.reply.End(nil)
-	var told []byte
-	if t.log != nil {
-		soFar, _, _ := t.log.from(0)
-		told = packed(append(soFar, last...))
-	}
-	if err := s.put(t.own, t.reply, t.reply.Final(), t.context, told, false); err != nil {
+	if err := s.put(t.own, t.reply, t.reply.Final(), t.context, t.log.stored(last), false); err != nil {
 		s.cfg.Log.Error("response in the background is lost", "id", t.own.id, "error", err.Error())
 	}
 	s.tasks.mu.Lock()
@@ -178,23 +173,19 @@ func (t *task) end(ctx context.Context) error {
 	}
 }
 
-// follow writes the events of a log behind sequence number n, as they come.
+// follow writes the events of a log behind sequence number n, as they come. Each
+// number stands for one event.
 func (s *Server) follow(c echo.Context, l *eventLog, n int) error {
-	w, ctx, at := s.openStream(c), c.Request().Context(), 0
-	for {
-		events, ended, more := l.from(at)
-		fresh := events
-		if at == 0 && n >= 0 {
-			// until the event that the client has is there, nothing is new
-			if fresh = after(events, n); fresh == nil && !ended {
-				events = nil
-			}
+	w, ctx := s.openStream(c), c.Request().Context()
+	for at, leave := 0, n+1; ; {
+		events, ended, more, err := l.from(at)
+		if err != nil {
+			return storeError(err)
 		}
-		if err := s.flush(w, fresh); err != nil {
+		at += len(events)
+		events, leave = behind(events, leave)
+		if err := s.flush(w, events); err != nil || ended {
 			return err
-		}
-		if at += len(events); ended {
-			return nil
 		}
 		select {
 		case <-more:

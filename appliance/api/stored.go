@@ -183,7 +183,8 @@ func (s *Server) resumption(c echo.Context) (stream bool, n int, err error) {
 		}
 	}
 	if v := c.QueryParam("starting_after"); v != "" {
-		if n, err = strconv.Atoi(v); err != nil || n < 0 {
+		after, err := strconv.ParseInt(v, 10, 32)
+		if n = int(after); err != nil || n < 0 {
 			return false, 0, chat.Errorf(chat.Invalid, "starting_after", "`starting_after` must be the sequence number of an event, got %q.", v)
 		}
 	}
@@ -203,11 +204,11 @@ func (s *Server) replay(c echo.Context, own ownID, n int) error {
 	if b == nil {
 		return notStreamed(own.id)
 	}
-	events, err := unpacked(b)
-	if err != nil {
-		return storeError(err)
-	}
-	return s.flush(s.openStream(c), after(events, n))
+	w, leave := s.openStream(c), n+1
+	return storeError(segments(b, func(events []byte) error {
+		events, leave = behind(events, leave)
+		return s.flush(w, events)
+	}))
 }
 
 // cancelResponse ends a response in the background. One that has ended stays as it
