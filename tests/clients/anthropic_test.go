@@ -18,7 +18,7 @@ import (
 
 var anthropicChecks = []check{
 	{"chat", messageChat}, {"stream", messageStream}, {"turns", messageTurns}, {"stop", messageStop}, {"models", messageModels},
-	{"token-counting", messageCount}, {"tools", messageTools}, {"tools-stream", messageToolsStream}, {"forced", messageForced},
+	{"token-counting", messageCount}, {"tools", messageTools}, {"tools-stream", messageToolsStream}, {"forced", messageForced}, {"schema", messageSchema},
 	{"errors", messageErrors}, {"key", messageKey}, {"limits", messageLimits}, {"cancel", messageCancel},
 }
 
@@ -178,6 +178,14 @@ func messageForced(t *testing.T) {
 		m, _ := events(t, p)
 		isForecast(t, string(use(t, m).Input))
 	}
+}
+
+func messageSchema(t *testing.T) {
+	p := question(paris)
+	p.OutputConfig.Format = anthropic.JSONOutputFormatParam{Schema: forecast}
+	isForecast(t, message(t, p).Content[0].Text)
+	m, _ := events(t, p)
+	isForecast(t, m.Content[0].Text)
 }
 
 // messageRefused is the client's own error.

@@ -27,6 +27,7 @@ var features = []struct{ name, label string }{
 	{"tools-stream", "tools, streamed"},
 	{"forced", "tools, required and named"},
 	{"schema", "structured output"},
+	{"responses", "responses: plain, events, tools"},
 	{"errors", "errors of their own types"},
 	{"key", "a wrong key, the right key"},
 	{"limits", "429, retried after Retry-After"},

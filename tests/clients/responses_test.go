@@ -22,8 +22,8 @@ const storingText = memory + `
 	serve: responses: store: "responses.db"
 `
 
-// TestResponses drives /v1/responses with OpenAI's Go client.
-func TestResponses(t *testing.T) {
+// openaiResponses drives /v1/responses with OpenAI's Go client.
+func openaiResponses(t *testing.T) {
 	template, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)

@@ -122,12 +122,25 @@ func TestRefusals(t *testing.T) {
 		hi + `"thinking":{"type":"deep"}`:                                                        "thinking.type",
 		hi + `"thinking":7`:                                                                      "thinking",
 		hi + `"output_config":{"effort":"most"}`:                                                 "output_config.effort",
+		hi + `"output_config":{"format":{"type":"xml"}}`:                                         "output_config.format.type",
+		hi + `"output_config":{"format":{"type":"json_schema"}}`:                                 "output_config.format.schema",
+		hi + `"output_config":{"format":{"type":"json_schema","schema":7}}`:                      "output_config.format.schema",
 		hi + `"mcp_servers":[{}]`:                                                                "mcp_servers",
 		`"messages":[` + strings.Repeat(`1,`, maxItems) + `1]`:                                   "messages",
 	} {
 		if _, bad := decode(t, body); bad == nil || bad.Param != param {
 			t.Errorf("%.120s: %v, want one about %s", body, bad, param)
 		}
+	}
+}
+
+func TestFormat(t *testing.T) {
+	r, bad := decode(t, `"messages":[{"role":"user","content":"hi"}],"output_config":{"format":{"type":"json_schema","schema":{"type":"boolean"}}}`)
+	if bad != nil {
+		t.Fatal(bad)
+	}
+	if s := r.Ask.Structure; s == nil || s.Kind != chat.AsSchema || !strings.Contains(s.Source, "boolean") || s.Param != "output_config.format.schema" {
+		t.Errorf("%+v", s)
 	}
 }
 

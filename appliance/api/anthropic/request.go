@@ -162,10 +162,33 @@ func outputConfig(o *object, a *chat.Ask) {
 	if !slices.Contains(efforts, a.Chat.ReasoningEffort) {
 		c.wrong("effort", "low, medium, high, xhigh or max")
 	}
-	if c.get("format") != nil {
-		c.fail(chat.Errorf(chat.Invalid, "output_config.format", "`output_config.format` is not supported on this route: use response_format on /v1/chat/completions."))
+	if c.get("format") != nil && c.err == nil {
+		format(c, a)
 	}
 	if c.err != nil {
 		o.fail(c.err)
+	}
+}
+
+// format is what the reply's text must be: a JSON schema.
+func format(c *object, a *chat.Ask) {
+	f := c.sub("format")
+	kind, schema := f.str("type"), f.get("schema")
+	switch {
+	case f.err != nil:
+	case kind != "json_schema":
+		f.wrong("type", "json_schema")
+	case schema == nil:
+		f.missing("schema")
+	default:
+		at := f.at + "schema"
+		source, err := chat.SchemaSource(schema, chat.SchemaOptions{})
+		if err != nil {
+			f.fail(malformed(at, "`%s`: %v.", at, err))
+		}
+		a.Structure = &chat.Structure{Kind: chat.AsSchema, Source: source, Param: at}
+	}
+	if f.err != nil {
+		c.fail(f.err)
 	}
 }

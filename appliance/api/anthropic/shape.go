@@ -81,7 +81,13 @@ type (
 	}
 
 	outputBody struct {
-		Effort *string `json:"effort" enum:"low,medium,high,xhigh,max"`
+		Effort *string     `json:"effort" enum:"low,medium,high,xhigh,max"`
+		Format *formatBody `json:"format"`
+	}
+
+	formatBody struct {
+		Type   string         `json:"type" required:"true" enum:"json_schema"`
+		Schema map[string]any `json:"schema" required:"true" nullable:"false" description:"A JSON Schema of the reply's text."`
 	}
 
 	// eventBody is what every event of a stream has.

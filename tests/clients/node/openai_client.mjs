@@ -150,6 +150,20 @@ const checks = {
     const streamed = await client.chat.completions.stream(params(paris, { response_format })).finalChatCompletion();
     assert.equal(streamed.choices[0].message.content, r.choices[0].message.content);
   },
+  async responses() {
+    const one = { model, input: paris, temperature: 0, max_output_tokens: 40 };
+    const r = await client.responses.create(one);
+    assert.match(r.output_text, /Paris/);
+    const stream = client.responses.stream(one);
+    const kinds = [];
+    for await (const e of stream) kinds.push(e.type);
+    assert.equal((await stream.finalResponse()).output_text, r.output_text);
+    assert.equal(kinds.at(-1), 'response.completed');
+    const tool = { type: 'function', name: 'forecast', parameters: schema, strict: true };
+    const call = (await client.responses.create({ ...one, tools: [tool], tool_choice: 'required', max_output_tokens: 60 })).output[0];
+    assert.equal(call.type, 'function_call');
+    keeps(JSON.parse(call.arguments));
+  },
   async errors() {
     const e = await raises(OpenAI.NotFoundError, () => ask('x', { model: 'nobody' }));
     assert.equal(e.type, 'NotFoundError');

@@ -1,7 +1,10 @@
 """Drives a server with Anthropic's client; checks.py says how."""
 
+from typing import Literal
+
 import anthropic
 from checks import *
+from pydantic import BaseModel
 
 client = anthropic.Anthropic(base_url=URL, api_key="none", max_retries=0)
 WEATHER = {"name": "weather", "description": "The weather in a city.", "input_schema": PARAMETERS}
@@ -108,6 +111,17 @@ def forced():
         assert [b.input for b in last.content if b.type == "tool_use"][0] == call.input and last.stop_reason == "tool_use", (last, r)
 
 
+class City(BaseModel):
+    city: Literal["Paris", "London"]
+
+
+def schema():
+    r = ask(PARIS, output_config={"format": {"type": "json_schema", "schema": FORECAST}})
+    forecast(r.content[0].text)
+    r = client.messages.parse(**params(PARIS), output_format=City)
+    assert isinstance(r.parsed_output, City) and r.stop_reason == "end_turn", r
+
+
 def errors():
     e = raises(anthropic.NotFoundError, lambda: client.messages.create(**{**params("x"), "model": "nobody"}))
     assert e.body["type"] == "error" and e.body["error"]["type"] == "not_found_error" and e.request_id, (e.body, e.request_id)
@@ -144,4 +158,4 @@ def cancel():
     aborted(before + 1)
 
 
-run(chat, stream, turns, stop, models, token_counting, tools, tools_stream, forced, errors, key, limits, cancel)
+run(chat, stream, turns, stop, models, token_counting, tools, tools_stream, forced, schema, errors, key, limits, cancel)

@@ -106,6 +106,18 @@ def schema():
     forecast(llm.with_structured_output({"title": "forecast", **FORECAST}).invoke(PARIS))
 
 
+def responses():
+    by = model(use_responses_api=True)
+    r = by.invoke(PARIS)
+    assert "Paris" in r.text, r
+    whole = None
+    for chunk in by.stream(PARIS):
+        whole = chunk if whole is None else whole + chunk
+    assert whole.text == r.text, (whole, r)
+    call = by.bind_tools([Forecast], tool_choice="required").invoke(PARIS).tool_calls[0]
+    forecast(call["args"], more=True)
+
+
 def errors():
     raises(openai.NotFoundError, lambda: model(model="nobody").invoke("x"))
     e = raises(openai.BadRequestError, lambda: llm.bind(top_p=2).invoke("x"))
@@ -133,4 +145,4 @@ def cancel():
     aborted(before)
 
 
-run(chat, stream, turns, logprobs, stop, tools, tools_stream, forced, schema, errors, key, limits, cancel)
+run(chat, stream, turns, logprobs, stop, tools, tools_stream, forced, schema, responses, errors, key, limits, cancel)

@@ -145,6 +145,24 @@ def schema():
     raises(openai.BadRequestError, lambda: ask("x", response_format=broken))
 
 
+def responses():
+    r = client.responses.create(model=MODEL, input=PARIS, temperature=0, max_output_tokens=40)
+    assert "Paris" in r.output_text and r.status == "completed" and r.usage.total_tokens > 0, r
+    with client.responses.stream(model=MODEL, input=PARIS, temperature=0, max_output_tokens=40) as s:
+        kinds = [e.type for e in s]
+        assert s.get_final_response().output_text == r.output_text, kinds
+    assert kinds[:2] == ["response.created", "response.in_progress"] and kinds[-1] == "response.completed", kinds
+    function = {"type": "function", "name": "forecast", "description": "The weather of the next days.", "parameters": FORECAST, "strict": True}
+    r = client.responses.create(model=MODEL, input=PARIS, temperature=0, max_output_tokens=60, tools=[function], tool_choice="required")
+    call = r.output[0]
+    assert call.type == "function_call" and call.name == "forecast", r
+    forecast(call.arguments)
+    said = [{"role": "user", "content": PARIS}, call, {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}]
+    assert client.responses.create(model=MODEL, input=said, max_output_tokens=20).output_text
+    r = client.responses.parse(model=MODEL, input=PARIS, temperature=0, max_output_tokens=60, text_format=Forecast)
+    assert isinstance(r.output_parsed, Forecast), r
+
+
 def errors():
     e = raises(openai.NotFoundError, lambda: client.chat.completions.create(model="nobody", messages=[{"role": "user", "content": "x"}]))
     assert e.body["type"] == "NotFoundError" and e.body["param"] == "model", e.body
@@ -184,4 +202,4 @@ def cancel():
     aborted(before + 1)
 
 
-run(chat, stream, turns, logprobs, stop, seed_and_n, completions, models, tools, tools_stream, forced, schema, errors, key, limits, cancel)
+run(chat, stream, turns, logprobs, stop, seed_and_n, completions, models, tools, tools_stream, forced, schema, responses, errors, key, limits, cancel)
