@@ -50,6 +50,8 @@ func (s *Service) structure(ctx context.Context, r *Request) (g *grammar.Grammar
 	switch {
 	case errors.As(err, &refused):
 		return nil, false, invalid(want.Param, "The grammar of `%s` cannot be used: %s.", want.Param, refused.Error())
+	case errors.Is(err, grammar.ErrBusy):
+		return nil, false, &Error{Kind: Overloaded, Param: want.Param, Message: "The grammar of `" + want.Param + "` could not be compiled: " + err.Error() + "."}
 	case errors.As(err, &lib):
 		return nil, false, &Error{Kind: Unsupported, Param: want.Param, Message: "Structured outputs are not available for this model: " + lib.Msg + "."}
 	}

@@ -30,6 +30,7 @@ func (e *Error) Error() string { return e.Kind + ": " + e.Text }
 const (
 	compileBudget = 10 * time.Second // of one grammar, the wait for others included
 	keep          = 64               // compiled grammars that are remembered
+	keepBytes     = 2 << 20          // of their sources, which what they take grows with
 )
 
 // Compiler compiles grammars for one model. It may be used from any goroutine.
@@ -41,8 +42,10 @@ type Compiler struct {
 	env   *tokenizer.GrammarEnv
 	wrong error
 
+	budget    time.Duration                     // of one grammar
 	try       func(context.Context, Spec) error // nil: nothing is tried
-	compiling chan struct{}                     // as many at once
+	trying    chan struct{}                     // as many at once
+	compiling chan struct{}                     // and as many of these
 	masks     chan struct{}
 	cache     cache
 }
@@ -52,6 +55,8 @@ type Compiler struct {
 func NewCompiler(t *tokenizer.Tokenizer, vocab int, eos []int32) *Compiler {
 	return &Compiler{
 		tok: t, opt: tokenizer.GrammarOptions{VocabSize: vocab, EOS: eos},
+		budget:    compileBudget,
+		trying:    make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
 		compiling: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)),
 		masks:     make(chan struct{}, runtime.GOMAXPROCS(0)),
 		cache:     cache{byKey: map[Spec]*Grammar{}},
@@ -68,27 +73,25 @@ func (c *Compiler) environment() (*tokenizer.GrammarEnv, error) {
 }
 
 // Compile returns a grammar, from memory when it was asked for lately. What the
-// compiler refuses, or cannot do within its budget of time, is an *Error; another error
-// is ctx's, or one of the tokenizer.
+// compiler refuses, or cannot do within its budget, is an *Error; another error is ErrBusy,
+// ctx's, or one of the tokenizer.
 func (c *Compiler) Compile(ctx context.Context, s Spec) (*Grammar, error) {
 	if g := c.cache.get(s); g != nil {
 		return g, nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, compileBudget, tooSlow(s))
+	ctx, cancel := context.WithTimeoutCause(ctx, c.budget, ErrBusy)
 	defer cancel()
-	select {
-	case c.compiling <- struct{}{}:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	done, err := c.trial(ctx, s)
+	if err != nil {
+		return nil, err
 	}
-	if c.try != nil && !plain(s) {
-		if err := c.try(ctx, s); err != nil {
-			<-c.compiling
-			if ctx.Err() != nil {
-				return nil, context.Cause(ctx)
-			}
-			return nil, refusal(s, err)
-		}
+	defer done()
+	if err := take(ctx, c.compiling); err != nil {
+		return nil, err
+	}
+	if g := c.cache.get(s); g != nil { // made while this one waited
+		<-c.compiling
+		return g, nil
 	}
 	type made struct {
 		g   *Grammar
@@ -104,12 +107,47 @@ func (c *Compiler) Compile(ctx context.Context, s Spec) (*Grammar, error) {
 	case m := <-out:
 		return m.g, m.err
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		if err := context.Cause(ctx); !errors.Is(err, ErrBusy) {
+			return nil, err
+		}
+		return nil, &Error{s.Kind, fmt.Sprintf("it takes longer than %v to compile; make it smaller", c.budget)}
 	}
 }
 
-func tooSlow(s Spec) error {
-	return &Error{s.Kind, fmt.Sprintf("it takes longer than %v to compile; make it smaller", compileBudget)}
+// ErrBusy says that so many grammars are compiled that one could not begin.
+var ErrBusy = errors.New("too many grammars wait to be compiled")
+
+// take waits for room in a queue.
+func take(ctx context.Context, queue chan struct{}) error {
+	select {
+	case queue <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// trial tries what is not plain, and keeps the next from that until done is called, when
+// the grammar is in the cache. Plain grammars do not wait for those that are not.
+func (c *Compiler) trial(ctx context.Context, s Spec) (done func(), err error) {
+	if c.try == nil || plain(s) {
+		return func() {}, nil
+	}
+	if err := take(ctx, c.trying); err != nil {
+		return nil, err
+	}
+	done = func() { <-c.trying }
+	if c.cache.get(s) != nil {
+		return done, nil
+	}
+	if err = c.try(ctx, s); err == nil {
+		return done, nil
+	}
+	done()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return nil, refusal(s, err)
 }
 
 func (c *Compiler) compile(s Spec) (*Grammar, error) {
@@ -203,6 +241,7 @@ type cache struct {
 	mu    sync.Mutex
 	byKey map[Spec]*Grammar
 	order []Spec // the latest last
+	bytes int    // of their sources
 }
 
 func (c *cache) get(s Spec) *Grammar {
@@ -228,10 +267,14 @@ func (c *cache) touch(s Spec) {
 func (c *cache) put(s Spec, g *Grammar) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.byKey[s] == nil {
+		c.bytes += len(s.Source)
+	}
 	c.byKey[s] = g
 	c.touch(s)
-	if len(c.order) > keep {
+	for len(c.order) > keep || c.bytes > keepBytes && len(c.order) > 1 {
 		// its matcher goes when nobody can clone it any more
+		c.bytes -= len(c.order[0].Source)
 		delete(c.byKey, c.order[0])
 		c.order = c.order[1:]
 	}

@@ -10,7 +10,9 @@ import (
 	"math/rand/v2"
 	"os"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"vapp.dev/engine/tokenizer"
 )
@@ -232,6 +234,66 @@ func TestCacheForgets(t *testing.T) {
 	}
 	if c.cache.get(Spec{Kind: tokenizer.GrammarRegex, Source: "a"}) != nil || c.cache.get(Spec{Kind: tokenizer.GrammarRegex, Source: strings.Repeat("a", keep+10)}) == nil {
 		t.Error("the oldest stayed or the latest went")
+	}
+}
+
+func TestCacheForgetsBytes(t *testing.T) {
+	c := cache{byKey: map[Spec]*Grammar{}}
+	for i := range 20 {
+		c.put(Spec{Source: strings.Repeat("a", keepBytes/4-i)}, &Grammar{})
+	}
+	if len(c.byKey) != 4 || c.bytes > keepBytes || c.get(Spec{Source: strings.Repeat("a", keepBytes/4-19)}) == nil {
+		t.Errorf("%d grammars of %d bytes are kept", len(c.byKey), c.bytes)
+	}
+	c.put(Spec{Source: strings.Repeat("b", 2*keepBytes)}, &Grammar{})
+	if len(c.byKey) != 1 || c.bytes != 2*keepBytes {
+		t.Errorf("%d grammars of %d bytes are kept beside a large one", len(c.byKey), c.bytes)
+	}
+}
+
+// Many who ask for one grammar at once have it compiled once.
+func TestCompileOnce(t *testing.T) {
+	c, _, _ := compiler(t)
+	if _, err := c.environment(); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	tries := 0
+	c.TryWith(func(context.Context, Spec) error {
+		mu.Lock()
+		defer mu.Unlock()
+		tries++
+		return nil
+	})
+	c.trying = make(chan struct{}, 1)
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			if _, err := c.Compile(context.Background(), Spec{Kind: tokenizer.GrammarRegex, Source: "a{1000}"}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if tries != 1 {
+		t.Errorf("it was tried %d times", tries)
+	}
+}
+
+// Plain grammars do not wait for those that are tried.
+func TestPlainDoesNotWait(t *testing.T) {
+	c, _, _ := compiler(t)
+	c.TryWith(func(context.Context, Spec) error { return errors.New("nothing is tried here") })
+	for range cap(c.trying) {
+		c.trying <- struct{}{}
+	}
+	if _, err := c.Compile(context.Background(), Spec{Kind: tokenizer.GrammarRegex, Source: "a{100}"}); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), time.Millisecond, ErrBusy)
+	defer cancel()
+	if _, err := c.Compile(ctx, Spec{Kind: tokenizer.GrammarRegex, Source: "a{1000}"}); !errors.Is(err, ErrBusy) {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -126,4 +127,36 @@ func structuredReply(url string, body []byte) (string, int, error) {
 		err = fmt.Errorf("it ends by %q", c.FinishReason)
 	}
 	return c.Message.Content, v.Usage.CompletionTokens, err
+}
+
+// TestBombs: what would cost the server minutes is refused with the reason, while it
+// answers others.
+func TestBombs(t *testing.T) {
+	bomb := func(so map[string]any) []byte {
+		b, _ := json.Marshal(map[string]any{"model": modelName, "max_tokens": 5, "structured_outputs": so, "messages": []any{map[string]string{"role": "user", "content": "Hi"}}})
+		return b
+	}
+	done := make(chan error, 2)
+	for _, so := range []map[string]any{
+		{"regex": strings.Repeat("a?", 20000) + strings.Repeat("a", 20000)},
+		{"json": map[string]any{"type": "integer", "allOf": []any{map[string]int{"multipleOf": 9973}, map[string]int{"multipleOf": 9967}, map[string]int{"multipleOf": 9949}, map[string]int{"multipleOf": 9941}}}},
+	} {
+		go func() {
+			_, _, err := structuredReply(base, bomb(so))
+			if err == nil || !strings.HasPrefix(err.Error(), "400") || !strings.Contains(err.Error(), "to compile; make it smaller") {
+				err = fmt.Errorf("a bomb is answered by %v", err)
+			} else {
+				err = nil
+			}
+			done <- err
+		}()
+	}
+	if _, _, err := structuredReply(base, bomb(map[string]any{"choice": []string{"yes", "no"}})); err != nil {
+		t.Error(err)
+	}
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
 }
