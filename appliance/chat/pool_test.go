@@ -1,0 +1,143 @@
+package chat_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"vapp.dev/appliance/chat"
+	"vapp.dev/appliance/chat/chattest"
+	"vapp.dev/engine"
+)
+
+// around is a tokenizer that puts something before and after a text.
+type around struct{ *chattest.Model }
+
+func (a around) Encode(text string, addSpecial bool) ([]int32, error) {
+	ids, err := a.Model.Encode(text, false)
+	if addSpecial && err == nil {
+		ids = slices.Concat([]int32{chattest.BOS}, ids, []int32{chattest.EOS})
+	}
+	return ids, err
+}
+
+// TestPoolTruncates: a text loses its end, or its beginning; what the tokenizer puts around
+// it stays.
+func TestPoolTruncates(t *testing.T) {
+	for name, c := range map[string]struct {
+		ask  chat.PoolAsk
+		keep int
+		want []int32
+	}{
+		"the end":         {chat.PoolAsk{AddSpecialTokens: true}, 4, []int32{chattest.BOS, 'a', 'b', chattest.EOS}},
+		"the beginning":   {chat.PoolAsk{AddSpecialTokens: true, TruncationSide: "left"}, 4, []int32{chattest.BOS, 'd', 'e', chattest.EOS}},
+		"nothing":         {chat.PoolAsk{AddSpecialTokens: true}, 7, []int32{chattest.BOS, 'a', 'b', 'c', 'd', 'e', chattest.EOS}},
+		"as many as fit":  {chat.PoolAsk{AddSpecialTokens: true}, -1, []int32{chattest.BOS, 'a', 'b', 'c', 'd', 'e', chattest.EOS}},
+		"plain text":      {chat.PoolAsk{TruncationSide: "left"}, 2, []int32{'d', 'e'}},
+		"less than those": {chat.PoolAsk{AddSpecialTokens: true}, 1, []int32{chattest.BOS}},
+		"the ids":         {chat.PoolAsk{AddSpecialTokens: true, Inputs: []chat.Prompt{{Tokens: []int32{1, 2, 3}}}, TruncationSide: "left"}, 2, []int32{2, 3}},
+	} {
+		m := &chattest.Model{Pooling: chattest.Embeds()}
+		cfg := chattest.Config(m)
+		cfg.Text = around{m}
+		if c.ask.Truncate = &c.keep; c.ask.Inputs == nil {
+			c.ask.Inputs = []chat.Prompt{{Text: "abcde"}}
+		}
+		c.ask.Task = chat.TaskEmbed
+		set := chattest.Settings()
+		got, err := chat.New(cfg).Pool(context.Background(), c.ask, &set)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		if ids := m.Requests()[0].Prompt; !slices.Equal(ids, c.want) || got.Usage.Prompt != len(c.want) {
+			t.Errorf("%s: %v, want %v, usage %+v", name, ids, c.want, got.Usage)
+		}
+	}
+}
+
+// slow is an engine whose requests that pool end when they are told to.
+type slow struct {
+	open, most atomic.Int64
+	push       chan func(engine.Event)
+	cancelled  atomic.Int64
+}
+
+func (s *slow) Submit(_ context.Context, r engine.Request) ([]*engine.Stream, error) {
+	if n := s.open.Add(1); n > s.most.Load() {
+		s.most.Store(n)
+	}
+	st, push := engine.NewStream(r.ID, func() { s.cancelled.Add(1) })
+	s.push <- func(ev engine.Event) {
+		s.open.Add(-1)
+		push(ev)
+	}
+	return []*engine.Stream{st}, nil
+}
+
+// TestPoolAtOnce: a request of many inputs has AtOnce of them with the engine, its
+// vectors come in the order of the inputs, and what is left is cancelled with the first
+// that fails.
+func TestPoolAtOnce(t *testing.T) {
+	s := &slow{push: make(chan func(engine.Event), 64)}
+	m := &chattest.Model{Pooling: chattest.Embeds()}
+	m.Pooling.AtOnce = 3
+	cfg := chattest.Config(m)
+	cfg.Engine = s
+	svc, set, off := chat.New(cfg), chattest.Settings(), false
+	ask := chat.PoolAsk{Task: chat.TaskEmbed, Activate: &off}
+	for range 20 {
+		ask.Inputs = append(ask.Inputs, chat.Prompt{Text: "x"})
+	}
+	go func() {
+		for i := range 20 {
+			(<-s.push)(engine.Event{Finish: engine.FinishStop, Pooled: []float32{float32(i), 0, 0, 0}})
+		}
+	}()
+	got, err := svc.Pool(context.Background(), ask, &set)
+	if err != nil || len(got.Data) != 20 {
+		t.Fatal(got, err)
+	}
+	for i, v := range got.Data {
+		if v.Values[0] != float32(i) {
+			t.Errorf("vector %d is %v", i, v.Values)
+		}
+	}
+	if n := s.most.Load(); n > 4 { // one more may have begun before the one read is counted out
+		t.Errorf("%d inputs were with the engine at once", n)
+	}
+	go func() { (<-s.push)(engine.Event{Finish: engine.FinishError, Err: engine.ErrNotNumbers}) }()
+	s.cancelled.Store(0)
+	if _, err := svc.Pool(context.Background(), ask, &set); !errors.Is(err, engine.ErrNotNumbers) {
+		t.Errorf("it ended with %v", err)
+	}
+	if n := s.cancelled.Load(); n != 3 {
+		t.Errorf("%d streams were cancelled", n)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	stop()
+	if _, err := svc.Pool(ctx, ask, &set); chat.AsError(err).Kind != chat.Gone {
+		t.Errorf("the client has left: %v", err)
+	}
+}
+
+// TestPoolRefused: tasks that the model does not do, and numbers that do not fit.
+func TestPoolRefused(t *testing.T) {
+	set := chattest.Settings()
+	ask := chat.PoolAsk{Inputs: []chat.Prompt{{Text: "x"}}}
+	for name, c := range map[string]struct {
+		p    *chat.Pooling
+		task string
+	}{
+		"generates": {nil, chat.TaskEmbed}, "embeds": {chattest.Embeds(), chat.TaskClassify}, "unknown": {chattest.Embeds(), "sing"},
+		"classifies": {chattest.Classifies("a", "b"), chat.TaskScore}, "by token": {&chat.Pooling{Task: chat.TaskEmbed, How: engine.PoolAll}, chat.TaskEmbed},
+	} {
+		a := ask
+		a.Task = c.task
+		_, err := chattest.Service(&chattest.Model{Pooling: c.p}).Pool(context.Background(), a, &set)
+		if err == nil || chat.AsError(err).Kind != chat.Unsupported {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
