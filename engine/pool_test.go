@@ -182,3 +182,49 @@ func TestPoolRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestPoolChosen: of every family a classifier made of two tokens gives their logits, which
+// are transformers', with every row a step.
+func TestPoolChosen(t *testing.T) { chosen(t, ref.Opener{}, backend.Settings{}) }
+
+func chosen(t *testing.T, on backend.Opener, s backend.Settings) {
+	ids := [2]int32{7, 300}
+	for _, name := range twinFamilies {
+		t.Run(name, func(t *testing.T) {
+			g, err := enginetest.ReadGolden(filepath.Join("models/testdata/golden", name+".safetensors"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			y := &toy{dir: filepath.Join("models/testdata", name), slabs: 16, on: on, build: models.Build{Dtype: kernels.F32, Pool: models.Pool{Head: models.Chosen, Tokens: ids, Count: 2}}, opts: engine.Options{
+				MaxModelLen: len(g.InputIDs), MaxNumSeqs: 2, MaxNumBatchedTokens: 64, BlockSize: 16, KVFormat: kernels.F32, ChunkedPrefill: true, EveryRow: true, Backend: s,
+			}}
+			e := y.open(t)
+			st, err := e.Submit(context.Background(), engine.Request{ID: "r", Prompt: g.InputIDs, Pool: engine.PoolAll})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, last := collect(t, st[0])
+			if e.Width() != 2 || len(last.Pooled) != 2*len(g.InputIDs) {
+				t.Fatalf("%d numbers for %d tokens", len(last.Pooled), len(g.InputIDs))
+			}
+			bound := 5e-4 * g.Spread()
+			for i := range g.InputIDs {
+				for k, id := range ids {
+					got := float64(last.Pooled[2*i+k])
+					if cap := y.model.Config.FinalLogitSoftcap; cap > 0 { // a classifier has none
+						got = cap * math.Tanh(got/cap)
+					}
+					want := float64(g.Row(i).Sample[slices.Index(g.SampleIDs, id)])
+					if !(math.Abs(got-want) <= bound) {
+						t.Fatalf("row %d: token %d has %g, recorded %g", i, id, got, want)
+					}
+				}
+			}
+			for _, w := range y.model.Family.Weights() {
+				if w.Group == "head" && w.Rows != 2 {
+					t.Errorf("%s has %d rows", w.Name, w.Rows)
+				}
+			}
+		})
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -168,13 +169,17 @@ func (s Settings) link(n Name, commit string, f File) error {
 	if err != nil {
 		return err
 	}
-	// Made beside and renamed, so that no reader finds it missing.
-	made := to + ".vapp-link"
-	os.Remove(made)
+	// Made beside and renamed, so that no reader finds it missing; under a name of its own,
+	// so that two who pull at once do not take each other's.
+	made := fmt.Sprintf("%s.%016x.vapp-link", to, rand.Uint64())
 	if err := os.Symlink(target, made); err != nil {
 		if second := os.Link(blob, made); second != nil {
 			return errors.Join(err, second)
 		}
 	}
-	return os.Rename(made, to)
+	if err := os.Rename(made, to); err != nil {
+		os.Remove(made)
+		return err
+	}
+	return nil
 }

@@ -100,6 +100,20 @@ var served = []string{
 	"config.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json", "tokenizer.json", "tokenizer_config.json",
 }
 
+// TestPullOfSentences: what Sentence Transformers put beside a checkpoint comes too.
+func TestPullOfSentences(t *testing.T) {
+	h, _, c := start(t)
+	files := tiny()
+	files["modules.json"], files["1_Pooling/config.json"] = []byte(`[]`), []byte(`{"pooling_mode_cls_token":true}`)
+	files["2_Dense/config.json"] = []byte(`{}`)
+	h.Add("acme/sentences", files)
+	got, err := pull(c, named(t, "acme/sentences"), Want{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	holds(t, got.Path, files, append([]string{"1_Pooling/config.json", "modules.json"}, served...)...)
+}
+
 func TestPull(t *testing.T) {
 	h, _, c := start(t)
 	var last Progress

@@ -291,3 +291,27 @@ func TestSplitWrites(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// TestPooled: of a request that asks for no tokens all time on the device was its prompt's.
+func TestPooled(t *testing.T) {
+	m := New(testConfig())
+	h, at := m.Hooks(), func(ms int) time.Time { return time.UnixMilli(1_700_000_000_000 + int64(ms)) }
+	h.Finished(engine.RequestStats{
+		ID: "a", Finish: engine.FinishStop, PromptTokens: 40, N: 1, Pooled: true,
+		Arrival: at(0), Queued: at(0), Scheduled: at(100), Finished: at(350),
+	})
+	text, _ := scrape(t, m, "")
+	for _, name := range []string{"vllm:request_prefill_time_seconds", "vllm:request_inference_time_seconds"} {
+		if !strings.Contains(text, name+`_sum{engine="0",model_name="`) || !strings.Contains(text, "} 0.25\n") {
+			t.Errorf("%s is not 0.25", name)
+		}
+	}
+	for _, line := range strings.Split(text, "\n") {
+		if strings.HasPrefix(line, "vllm:time_to_first_token_seconds_count") && !strings.HasSuffix(line, " 0") {
+			t.Error(line)
+		}
+		if strings.HasPrefix(line, "vllm:request_prefill_time_seconds_count") && !strings.HasSuffix(line, " 1") {
+			t.Error(line)
+		}
+	}
+}
