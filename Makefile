@@ -75,8 +75,9 @@ bench-real: build ## the published models with random weights, cut in layers to 
 bench-stream: native model ## what 256 streams take of a step beside the model: JSON, detokenizing, sockets
 	go test -tags streams -count=1 -timeout 20m -v -run TestStreamingCost ./appliance
 
-docs: ## write docs/planning-figures.md, capacity.md and numerics.md: what is logged, computed and measured
+docs: ## write docs/planning-figures.md, api-coverage.md, capacity.md and numerics.md: what is logged, held, computed and measured
 	go test ./appliance/compat -count=1 -run TestDocs -update
+	go test ./appliance/api -count=1 -run TestCoverage -update
 	go test ./appliance/plan -count=1 -run TestMeasuredCapacity -rewrite
 	VAPP_GOLDEN=all go test ./engine/models -count=1 -timeout 60m -run 'TestGolden|TestFormats' -args -update
 

@@ -14,7 +14,7 @@ import (
 	"vapp.dev/tests/mutate"
 )
 
-var mutations = flag.Int("mutations", 2000, "how many requests TestMutated sends")
+var mutations = flag.Int("mutations", 1000, "how many requests TestMutated sends")
 
 // faults keeps what a server logs as an error: a panic, a failed request.
 type faults struct {

@@ -135,6 +135,16 @@ var small = map[string]int{
 	"thinking_token_budget": 3,
 }
 
+// plain are fields that a server may well refuse for what it is, with values that
+// none refuses; others have none and are left out. Seldom they are as any field.
+var plain = map[string]any{
+	"model": "", "priority": 0, "previous_response_id": nil, "suffix": nil, "conversation": nil, "background": false, "best_of": nil,
+	"prompt_embeds": nil, "mcp_servers": nil, "stream_options": nil, "repetition_detection": nil, "truncate_prompt_tokens": nil,
+	"continue_final_message": false, "dimensions": nil, "logit_bias": map[string]any{"1": 1}, "allowed_token_ids": nil, "prompt_logprobs": nil,
+	"structured_outputs": nil, "guided_grammar": nil, "guided_structural_tag": nil, "guided_json": nil, "min_tokens": 0, "tool_choice": nil,
+	"use_beam_search": false, "top_logprobs": nil, "cache_salt": "x",
+}
+
 // value makes a value that a schema allows, as far as it says so: objects with what
 // is required and a few other fields.
 func (m *Maker) value(s *schema, depth int) any {
@@ -200,7 +210,11 @@ func (m *Maker) object(s *schema, depth int) map[string]any {
 		for _, r := range s.Required {
 			must = must || r == name
 		}
-		if n, is := small[name]; is {
+		if v, is := plain[name]; is && !must && m.rnd.IntN(12) > 0 {
+			if v != nil && m.rnd.IntN(3) == 0 {
+				out[name] = v
+			}
+		} else if n, is := small[name]; is {
 			out[name] = json.Number(fmt.Sprint(1 + m.rnd.IntN(n)))
 		} else if must || m.rnd.IntN(share) == 0 && depth < 6 {
 			out[name] = m.value(s.Properties[name], depth+1)
