@@ -224,7 +224,11 @@ func (l *loop) deliver(set int, o sched.Output, now time.Time, report *StepStats
 
 // grammar adds what a sequence's grammar cost.
 func (r *StepStats) grammar(q *sched.Seq) {
-	s, is := q.Grammar().(*grammar.State)
+	g := q.Grammar()
+	if t, is := g.(*thought); is {
+		g = t.next
+	}
+	s, is := g.(*grammar.State)
 	if !is {
 		return
 	}
