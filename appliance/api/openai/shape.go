@@ -31,7 +31,7 @@ func GenerateShape() Shape {
 
 // InvocationsShape is that of POST /invocations.
 func InvocationsShape() Shape {
-	return Shape{Request: []any{chatBody{}, completionBody{}}, Reply: map[string]any{}, Record: map[string]any{}}
+	return Shape{Request: []any{chatBody{}, completionBody{}, poolBody{}, poolChatBody{}, rerankBody{}, scoreBody{}}, Reply: map[string]any{}, Record: map[string]any{}}
 }
 
 // ResponsesShape is that of POST /v1/responses.
