@@ -89,7 +89,7 @@ func (m *Maker) bend(v any) (any, string) {
 			return v, "many"
 		}
 	case 6:
-		if o, ok := v.(map[string]any); ok {
+		if o, ok := v.(map[string]any); ok && !m.Gentle {
 			name, bomb := m.bomb()
 			o[name] = raw(bomb)
 			return v, "bomb in " + name

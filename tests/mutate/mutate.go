@@ -30,6 +30,9 @@ func (r Request) String() string {
 
 // Maker makes requests. One goroutine uses it.
 type Maker struct {
+	// Gentle leaves out what may take a compiler of grammars its whole budget.
+	Gentle bool
+
 	rnd  *rand.Rand
 	ops  []operation
 	defs map[string]*schema
