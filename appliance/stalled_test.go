@@ -10,10 +10,12 @@ import (
 	"testing"
 )
 
-// The reply that a stalled client does not read: over a hundred kilobytes.
+// The reply that a stalled client does not read: 180 kB, most of it the prompt's
+// tokens with twenty alternatives each, once for each choice.
 const (
-	stalledChoices = 2
-	stalledTokens  = 100
+	stalledChoices = 3
+	stalledPrompt  = 200
+	stalledTokens  = 10
 )
 
 // tight is a listener whose connections hold little that has not been read.
@@ -40,8 +42,8 @@ func (s *server) stall(t *testing.T) net.Conn {
 	if err := c.(*net.TCPConn).SetReadBuffer(4096); err != nil {
 		t.Fatal(err)
 	}
-	body := fmt.Sprintf(`{"model":%q,"prompt":[1,2,3],"stream":true,"max_tokens":%d,"n":%d,"logprobs":20,"temperature":1,"ignore_eos":true}`,
-		s.modelName(), stalledTokens, stalledChoices)
+	body := fmt.Sprintf(`{"model":%q,"prompt":[1%s],"stream":true,"echo":true,"max_tokens":%d,"n":%d,"logprobs":20,"temperature":1,"ignore_eos":true}`,
+		s.modelName(), strings.Repeat(",2", stalledPrompt-1), stalledTokens, stalledChoices)
 	if _, err := fmt.Fprintf(c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
 		t.Fatal(err)
 	}
@@ -74,13 +76,13 @@ func TestStalledClient(t *testing.T) {
 	s.eventually(t, "the engine is done with it", func() bool {
 		return s.metric(t, "vllm:request_success_total", `finished_reason="length"`) == stalledChoices
 	})
-	if _, load := s.get(t, "/load"); load != `{"server_load":1}` {
-		t.Fatalf("the stalled reply is not open any more: %s", load)
-	}
 	if used := s.engine.Stats().KVUsed; used != 0 {
 		t.Errorf("a reply that nobody reads holds %v of the pages", used)
 	}
 	s.streams(t, 3)()
+	if _, load := s.get(t, "/load"); load != `{"server_load":1}` {
+		t.Fatalf("the stalled reply is not open any more: %s", load)
+	}
 	if err := c.(*net.TCPConn).SetReadBuffer(1 << 20); err != nil {
 		t.Fatal(err)
 	}
@@ -93,6 +95,7 @@ func TestStalledClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(b)
+	t.Logf("%d bytes", len(text))
 	if n := strings.Count(text, `"finish_reason":"length"`); n != stalledChoices || !strings.HasSuffix(text, "data: [DONE]\n\n") {
 		t.Errorf("%d bytes with %d ends of choices", len(text), n)
 	}
