@@ -98,7 +98,7 @@ func TestContentFormat(t *testing.T) {
 		}
 		tmpl.Close()
 	}
-	for file, want := range map[string]string{"parts": ContentOpenAI, "thinking": ContentOpenAI, "llama3": ContentString, "qwen2": ContentString, "smollm2": ContentString} {
+	for file, want := range map[string]string{"gemma": ContentOpenAI, "deepseek": ContentString, "parts": ContentOpenAI, "thinking": ContentOpenAI, "llama3": ContentString, "qwen2": ContentString, "smollm2": ContentString} {
 		b, err := os.ReadFile("testdata/templates/" + file + ".jinja")
 		if err != nil {
 			t.Fatal(err)
