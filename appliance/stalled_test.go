@@ -79,7 +79,9 @@ func TestStalledClient(t *testing.T) {
 	if used := s.engine.Stats().KVUsed; used != 0 {
 		t.Errorf("a reply that nobody reads holds %v of the pages", used)
 	}
-	s.streams(t, 3)()
+	if finish, err := s.stream(20, nil); err != nil || finish != "length" {
+		t.Errorf("another client: %q, %v", finish, err)
+	}
 	if _, load := s.get(t, "/load"); load != `{"server_load":1}` {
 		t.Fatalf("the stalled reply is not open any more: %s", load)
 	}
