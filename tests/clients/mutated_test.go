@@ -27,7 +27,7 @@ var mutations = flag.Int("mutations", 10_000, "how many requests TestMutated sen
 
 // mutantText is a server that does whatever requests ask for.
 const mutantText = `
-	maxModelLen: "2K", memory: kvCache: "256MiB"
+	maxModelLen: 512, memory: kvCache: "256MiB"
 	parsers: {toolCall: "hermes", autoToolChoice: true, trustRequestChatTemplate: true, chatTemplate: %q}
 `
 

@@ -17,6 +17,8 @@ func Judge(r Request, status int, media string, body []byte) error {
 		return fmt.Errorf("status %d: %.300s", status, body)
 	case status < 200 || status >= 300 && status < 400:
 		return fmt.Errorf("status %d", status)
+	case status < 300 && r.Method == "HEAD":
+		return nil
 	case status < 300:
 		return judgeReply(media, body)
 	}
