@@ -33,6 +33,15 @@ func (s *Server) body(c echo.Context) ([]byte, error) {
 	return b, err
 }
 
+// decoded is what read finds in a request's body, which body reads.
+func decoded[R any](c echo.Context, body func(echo.Context) ([]byte, error), read func([]byte) (R, error)) (r R, err error) {
+	b, err := body(c)
+	if err != nil {
+		return r, err
+	}
+	return read(b)
+}
+
 // read reads the whole body.
 func (s *Server) read(c echo.Context) ([]byte, error) {
 	r := c.Request()
@@ -59,11 +68,7 @@ type dialect interface {
 }
 
 func (s *Server) chat(c echo.Context, svc *chat.Service) error {
-	b, err := s.body(c)
-	if err != nil {
-		return err
-	}
-	r, err := openai.DecodeChat(b)
+	r, err := decoded(c, s.body, openai.DecodeChat)
 	if err != nil {
 		return err
 	}
@@ -71,11 +76,7 @@ func (s *Server) chat(c echo.Context, svc *chat.Service) error {
 }
 
 func (s *Server) completion(c echo.Context, svc *chat.Service) error {
-	b, err := s.body(c)
-	if err != nil {
-		return err
-	}
-	r, err := openai.DecodeCompletion(b)
+	r, err := decoded(c, s.body, openai.DecodeCompletion)
 	if err != nil {
 		return err
 	}

@@ -40,11 +40,7 @@ func (s *Server) describe(name string, svc *chat.Service) openai.Model {
 }
 
 func (s *Server) tokenize(c echo.Context, svc *chat.Service) error {
-	b, err := s.body(c)
-	if err != nil {
-		return err
-	}
-	ask, err := openai.DecodeTokenize(b)
+	ask, err := decoded(c, s.body, openai.DecodeTokenize)
 	if err != nil {
 		return err
 	}
@@ -56,11 +52,7 @@ func (s *Server) tokenize(c echo.Context, svc *chat.Service) error {
 }
 
 func (s *Server) detokenize(c echo.Context, svc *chat.Service) error {
-	b, err := s.body(c)
-	if err != nil {
-		return err
-	}
-	ask, err := openai.DecodeDetokenize(b)
+	ask, err := decoded(c, s.body, openai.DecodeDetokenize)
 	if err != nil {
 		return err
 	}

@@ -20,11 +20,7 @@ type messageDialect struct{ *anthropic.Request }
 func (d messageDialect) Stream(run *chat.Run) openai.Stream { return d.Events(run) }
 
 func (s *Server) messages(c echo.Context, svc *chat.Service) error {
-	b, err := s.messageBody(c)
-	if err != nil {
-		return err
-	}
-	r, err := anthropic.Decode(b)
+	r, err := decoded(c, s.messageBody, anthropic.Decode)
 	if err != nil {
 		return err
 	}
@@ -33,11 +29,7 @@ func (s *Server) messages(c echo.Context, svc *chat.Service) error {
 }
 
 func (s *Server) countTokens(c echo.Context, svc *chat.Service) error {
-	b, err := s.messageBody(c)
-	if err != nil {
-		return err
-	}
-	ask, err := anthropic.DecodeCount(b)
+	ask, err := decoded(c, s.messageBody, anthropic.DecodeCount)
 	if err != nil {
 		return err
 	}

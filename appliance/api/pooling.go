@@ -71,11 +71,7 @@ func serves(path string, svc *chat.Service) error {
 }
 
 func (s *Server) embeddings(c echo.Context, svc *chat.Service) error {
-	b, err := s.body(c)
-	if err != nil {
-		return err
-	}
-	r, err := openai.DecodeEmbedding(b)
+	r, err := decoded(c, s.body, openai.DecodeEmbedding)
 	if err != nil {
 		return err
 	}
@@ -87,11 +83,7 @@ func (s *Server) embeddings(c echo.Context, svc *chat.Service) error {
 }
 
 func (s *Server) pooling(c echo.Context, svc *chat.Service) error {
-	b, err := s.body(c)
-	if err != nil {
-		return err
-	}
-	r, err := openai.DecodePooling(b)
+	r, err := decoded(c, s.body, openai.DecodePooling)
 	if err != nil {
 		return err
 	}
@@ -103,11 +95,7 @@ func (s *Server) pooling(c echo.Context, svc *chat.Service) error {
 }
 
 func (s *Server) classify(c echo.Context, svc *chat.Service) error {
-	b, err := s.body(c)
-	if err != nil {
-		return err
-	}
-	r, err := openai.DecodeClassify(b)
+	r, err := decoded(c, s.body, openai.DecodeClassify)
 	if err != nil {
 		return err
 	}
@@ -127,11 +115,7 @@ func (s *Server) rerank(c echo.Context, svc *chat.Service) error {
 }
 
 func (s *Server) scored(c echo.Context, svc *chat.Service, decode func([]byte) (*openai.ScoreRequest, error), prefix string, reply func(*openai.ScoreRequest, *chat.Pooled) []byte) error {
-	b, err := s.body(c)
-	if err != nil {
-		return err
-	}
-	r, err := decode(b)
+	r, err := decoded(c, s.body, decode)
 	if err != nil {
 		return err
 	}

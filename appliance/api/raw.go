@@ -11,11 +11,7 @@ import (
 
 // generateTokens takes tokens and answers tokens.
 func (s *Server) generateTokens(c echo.Context, svc *chat.Service) error {
-	b, err := s.body(c)
-	if err != nil {
-		return err
-	}
-	r, err := openai.DecodeGenerate(b)
+	r, err := decoded(c, s.body, openai.DecodeGenerate)
 	if err != nil {
 		return err
 	}
@@ -23,11 +19,7 @@ func (s *Server) generateTokens(c echo.Context, svc *chat.Service) error {
 }
 
 func (s *Server) renderChat(c echo.Context, svc *chat.Service) error {
-	b, err := s.body(c)
-	if err != nil {
-		return err
-	}
-	r, err := openai.DecodeChat(b)
+	r, err := decoded(c, s.body, openai.DecodeChat)
 	if err != nil {
 		return err
 	}
@@ -35,11 +27,7 @@ func (s *Server) renderChat(c echo.Context, svc *chat.Service) error {
 }
 
 func (s *Server) renderCompletion(c echo.Context, svc *chat.Service) error {
-	b, err := s.body(c)
-	if err != nil {
-		return err
-	}
-	r, err := openai.DecodeCompletion(b)
+	r, err := decoded(c, s.body, openai.DecodeCompletion)
 	if err != nil {
 		return err
 	}
@@ -63,11 +51,7 @@ func (s *Server) render(c echo.Context, svc *chat.Service, j job, write func([]c
 
 // batch answers several conversations with one reply.
 func (s *Server) batch(c echo.Context, svc *chat.Service) error {
-	b, err := s.body(c)
-	if err != nil {
-		return err
-	}
-	r, err := openai.DecodeBatch(b)
+	r, err := decoded(c, s.body, openai.DecodeBatch)
 	if err != nil {
 		return err
 	}

@@ -19,11 +19,7 @@ func isResponses(path string) bool {
 
 // responses answers a request for a response.
 func (s *Server) responses(c echo.Context, svc *chat.Service) error {
-	b, err := s.body(c)
-	if err != nil {
-		return err
-	}
-	r, err := openai.DecodeResponses(b)
+	r, err := decoded(c, s.body, openai.DecodeResponses)
 	if err != nil {
 		return err
 	}
