@@ -115,8 +115,14 @@ func filled(f *fields, name string) string {
 	return s
 }
 
+// choices are the texts of a list, each once: a compiler would look at every one.
 func choices(f *fields, name string) string {
-	list := f.strings(name)
+	seen := map[string]bool{}
+	list := slices.DeleteFunc(f.strings(name), func(s string) bool {
+		again := seen[s]
+		seen[s] = true
+		return again
+	})
 	if len(list) == 0 && f.err == nil {
 		f.fail(malformed(f.at+name, "`%s` must be an array of at least one string.", f.at+name))
 	}
