@@ -22,8 +22,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// patience bounds a wait; nothing in it is a measure.
-const patience = 3 * time.Minute
+// pagePatience bounds a wait; nothing in it is a measure.
+const pagePatience = 3 * time.Minute
 
 // browse opens a tab that fails the test when the page complains of anything.
 func browse(t *testing.T) context.Context {
@@ -35,7 +35,7 @@ func browse(t *testing.T) context.Context {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // the browser's last writes may still come
 	ctx, stop := chromedp.NewExecAllocator(context.Background(), chromedp.NoFirstRun, chromedp.Headless, chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.ExecPath(os.Getenv("CHROMIUM")), chromedp.UserDataDir(dir), chromedp.Flag("disable-background-networking", true),
-		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true), chromedp.Flag("hide-scrollbars", true), chromedp.WSURLReadTimeout(patience))
+		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true), chromedp.Flag("hide-scrollbars", true), chromedp.WSURLReadTimeout(pagePatience))
 	t.Cleanup(stop)
 	ctx, stop = chromedp.NewContext(ctx)
 	t.Cleanup(func() { _ = chromedp.Cancel(ctx); stop() })
@@ -61,7 +61,7 @@ func do(t *testing.T, ctx context.Context, what string, actions ...chromedp.Acti
 
 // until waits for an expression of the page to be true.
 func until(expression string) chromedp.Action {
-	return chromedp.Poll(expression, nil, chromedp.WithPollingTimeout(patience), chromedp.WithPollingInterval(50*time.Millisecond))
+	return chromedp.Poll(expression, nil, chromedp.WithPollingTimeout(pagePatience), chromedp.WithPollingInterval(50*time.Millisecond))
 }
 
 // says waits until the text of the last element that matches holds a part.
@@ -151,7 +151,7 @@ func TestPage(t *testing.T) {
 	shoot(t, ctx, "3-running")
 	do(t, ctx, "Esc", press("Escape", "Escape"), says(".facts", "stopped"), says("#running", "0"), says("#kv-text", "0 %"))
 	for at := time.Now(); metric(t, s.url, "vllm:num_requests_running") != 0; time.Sleep(20 * time.Millisecond) {
-		if time.Since(at) > patience {
+		if time.Since(at) > pagePatience {
 			t.Fatal("the engine goes on")
 		}
 	}

@@ -150,11 +150,15 @@ def limits():
 
 def cancel():
     before = aborts()
-    with client.messages.stream(**params(ENDLESS, max_tokens=3000)) as s:
+    # The protocol has no ignore_eos; a reply of so many numbers lasts.
+    numbers = {"type": "array", "items": {"type": "integer"}, "minItems": 900}
+    shape = {"type": "object", "properties": {"numbers": numbers}, "required": ["numbers"], "additionalProperties": False}
+    long = {"max_tokens": 3000, "output_config": {"format": {"type": "json_schema", "schema": shape}}}
+    with client.messages.stream(**params(ENDLESS, **long)) as s:
         for _, text in zip(range(4), s.text_stream):
             assert text
     aborted(before)
-    raises(anthropic.APITimeoutError, lambda: ask(ENDLESS, max_tokens=3000, timeout=1))
+    raises(anthropic.APITimeoutError, lambda: ask(ENDLESS, timeout=1, **long))
     aborted(before + 1)
 
 
