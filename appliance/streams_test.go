@@ -81,7 +81,7 @@ func TestStreamingCost(t *testing.T) {
 		most   float64 // of all CPU time that the server may take
 	}{{"computes nothing", idle{}, 1}, {"default model", cpu.Opener{}, 0.05}} {
 		t.Run(c.name, func(t *testing.T) {
-			s := serve(t, model, c.opener)
+			s := roomy(t, model, c.opener)
 			got := s.watch(t)
 			t.Log(got)
 			if share := got.server.Seconds() / (got.server + got.engine + got.compute).Seconds(); share > c.most {
@@ -91,8 +91,8 @@ func TestStreamingCost(t *testing.T) {
 	}
 }
 
-// serve is the default model with room for all streams.
-func serve(t *testing.T, model string, o backend.Opener) *server {
+// roomy is the default model with room for all streams.
+func roomy(t *testing.T, model string, o backend.Opener) *server {
 	t.Helper()
 	s := &server{profile: filepath.Join(t.TempDir(), "p.cue"), log: &logBuffer{}, ended: make(chan error, 1)}
 	writeFile(t, s.profile, fmt.Sprintf(`package profiles
