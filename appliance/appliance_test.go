@@ -26,6 +26,7 @@ import (
 type server struct {
 	*Appliance
 	url     string
+	model   string // the folder
 	profile string
 	log     *logBuffer
 	drain   context.CancelFunc
@@ -87,11 +88,11 @@ func start(t *testing.T, more string, change ...func(*Appliance)) *server {
 }
 
 // serve is start with another model.
-func serve(t *testing.T, toy, more string, change ...func(*Appliance)) *server {
+func serve(t *testing.T, model, more string, change ...func(*Appliance)) *server {
 	t.Helper()
 	dir := t.TempDir()
-	s := &server{profile: filepath.Join(dir, "p.cue"), log: &logBuffer{}, ended: make(chan error, 1)}
-	writeFile(t, s.profile, profileText(toy, more))
+	s := &server{model: model, profile: filepath.Join(dir, "p.cue"), log: &logBuffer{}, ended: make(chan error, 1)}
+	writeFile(t, s.profile, profileText(model, more))
 	a, err := New(Config{Profile: s.profile, Machine: Machine{Backends: []backend.Opener{ref.Opener{}}}, Version: "test", Log: s.log})
 	if err != nil {
 		t.Fatal(err)

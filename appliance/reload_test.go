@@ -15,8 +15,7 @@ import (
 // that files change.
 func (s *server) edit(t *testing.T, how, more string) {
 	t.Helper()
-	toy := filepath.Join(filepath.Dir(s.profile), "toy")
-	s.write(t, how, profileText(toy, more))
+	s.write(t, how, profileText(s.model, more))
 }
 
 func (s *server) write(t *testing.T, how, text string) {
@@ -95,8 +94,7 @@ func TestStructuralReloadIsReported(t *testing.T) {
 	if r := s.latest(t, Rejected); !strings.Contains(r.Error, "maxNumSeqs") {
 		t.Errorf("two values for one field: %+v", r)
 	}
-	toy := filepath.Join(filepath.Dir(s.profile), "toy")
-	s.write(t, "in place", strings.Replace(profileText(toy, `serve: servedModelName: ["other"]`), "maxNumSeqs: 16", "maxNumSeqs: 8", 1))
+	s.write(t, "in place", strings.Replace(profileText(s.model, `serve: servedModelName: ["other"]`), "maxNumSeqs: 16", "maxNumSeqs: 8", 1))
 	r := s.latest(t, Reported)
 	if r.Class != "structural" || !strings.Contains(r.Plan, "maxNumSeqs") || !strings.Contains(strings.Join(r.Changes, "\n"), "scheduler.maxNumSeqs") {
 		t.Errorf("%+v", r)
