@@ -34,7 +34,7 @@ import (
 const (
 	streams = 256
 	watched = 20 * time.Second
-	pause   = 25 * time.Millisecond
+	pause   = 50 * time.Millisecond
 )
 
 // idle is backend cpu whose devices compute nothing: every sampled row is some
