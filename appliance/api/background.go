@@ -55,6 +55,14 @@ func (b *background) find(own ownID) *task {
 	return b.running[own]
 }
 
+// end cancels a response, if it runs, and waits until it is stored so.
+func (b *background) end(ctx context.Context, own ownID) error {
+	if t := b.find(own); t != nil {
+		return t.end(ctx)
+	}
+	return nil
+}
+
 // inBackground starts a response and answers at once, or follows its stream.
 func (s *Server) inBackground(c echo.Context, svc *chat.Service, r *openai.ResponsesRequest, own ownID, items []responses.Item) error {
 	ctx, cancel := context.WithCancel(s.tasks.base)

@@ -67,7 +67,7 @@ func (s *Server) responsesRoutes() []route {
 	const tag = "Responses"
 	return []route{
 		{"POST", responsesPath, s.ready(s.responses), tells(tag, "Answer a text or items", openai.ResponsesShape(), `{"input":"Say hello.","max_output_tokens":32}`)},
-		{"GET", responsesPath + "/:id", s.storedResponse, openapi.Operation{
+		{"GET", responsesPath + "/:id", s.stored(s.storedResponse), openapi.Operation{
 			Path: responsesPath + "/{id}", Tag: tag, Summary: "A stored response, or the events of its stream",
 			Params: struct {
 				responseID
@@ -75,13 +75,13 @@ func (s *Server) responsesRoutes() []route {
 				StartingAfter int  `query:"starting_after" description:"Those with a greater sequence_number."`
 			}{}, Reply: openai.ResponsesShape().Reply, Record: openai.ResponsesShape().Record,
 		}},
-		{"DELETE", responsesPath + "/:id", s.deleteResponse, openapi.Operation{
+		{"DELETE", responsesPath + "/:id", s.stored(s.deleteResponse), openapi.Operation{
 			Path: responsesPath + "/{id}", Tag: tag, Summary: "Forget a stored response", Params: responseID{}, Reply: openai.DeletionShape().Reply,
 		}},
-		{"POST", responsesPath + "/:id/cancel", s.cancelResponse, openapi.Operation{
+		{"POST", responsesPath + "/:id/cancel", s.stored(s.cancelResponse), openapi.Operation{
 			Path: responsesPath + "/{id}/cancel", Tag: tag, Summary: "End a response that runs in the background", Params: responseID{}, Reply: openai.ResponsesShape().Reply,
 		}},
-		{"GET", responsesPath + "/:id/input_items", s.inputItems, openapi.Operation{
+		{"GET", responsesPath + "/:id/input_items", s.stored(s.inputItems), openapi.Operation{
 			Path: responsesPath + "/{id}/input_items", Tag: tag, Summary: "What a stored response answers, what came before it included",
 			Params: struct {
 				responseID

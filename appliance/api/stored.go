@@ -135,12 +135,20 @@ func (s *Server) storing(c echo.Context, svc *chat.Service, r *openai.ResponsesR
 	})
 }
 
-// storedResponse answers with a response, or with the events of its stream.
-func (s *Server) storedResponse(c echo.Context) error {
-	own := ownID{ownerOf(c), c.Param("id")}
-	if s.cfg.Responses == nil {
-		return c.JSONBlob(openai.ResponseNotFound(own.id))
+// stored hands the response that a path names to answer; where none are stored there
+// is none.
+func (s *Server) stored(answer func(echo.Context, ownID) error) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		own := ownID{ownerOf(c), c.Param("id")}
+		if s.cfg.Responses == nil {
+			return c.JSONBlob(openai.ResponseNotFound(own.id))
+		}
+		return answer(c, own)
 	}
+}
+
+// storedResponse answers with a response, or with the events of its stream.
+func (s *Server) storedResponse(c echo.Context, own ownID) error {
 	stream, n, err := s.resumption(c)
 	if err != nil {
 		return err
@@ -213,15 +221,9 @@ func (s *Server) replay(c echo.Context, own ownID, n int) error {
 
 // cancelResponse ends a response in the background. One that has ended stays as it
 // is.
-func (s *Server) cancelResponse(c echo.Context) error {
-	own := ownID{ownerOf(c), c.Param("id")}
-	if s.cfg.Responses == nil {
-		return c.JSONBlob(openai.ResponseNotFound(own.id))
-	}
-	if t := s.tasks.find(own); t != nil {
-		if err := t.end(c.Request().Context()); err != nil {
-			return err
-		}
+func (s *Server) cancelResponse(c echo.Context, own ownID) error {
+	if err := s.tasks.end(c.Request().Context(), own); err != nil {
+		return err
 	}
 	rec, err := s.cfg.Responses.Get(own.owner, own.id)
 	switch {
@@ -234,15 +236,9 @@ func (s *Server) cancelResponse(c echo.Context) error {
 }
 
 // deleteResponse takes a response away; one that runs is cancelled first.
-func (s *Server) deleteResponse(c echo.Context) error {
-	own := ownID{ownerOf(c), c.Param("id")}
-	if s.cfg.Responses == nil {
-		return c.JSONBlob(openai.ResponseNotFound(own.id))
-	}
-	if t := s.tasks.find(own); t != nil {
-		if err := t.end(c.Request().Context()); err != nil {
-			return err
-		}
+func (s *Server) deleteResponse(c echo.Context, own ownID) error {
+	if err := s.tasks.end(c.Request().Context(), own); err != nil {
+		return err
 	}
 	if err := s.cfg.Responses.Delete(own.owner, own.id); err != nil {
 		return answerMissing(c, notFound(err, own.id))
@@ -251,11 +247,7 @@ func (s *Server) deleteResponse(c echo.Context) error {
 }
 
 // inputItems lists what a response answers.
-func (s *Server) inputItems(c echo.Context) error {
-	own := ownID{ownerOf(c), c.Param("id")}
-	if s.cfg.Responses == nil {
-		return c.JSONBlob(openai.ResponseNotFound(own.id))
-	}
+func (s *Server) inputItems(c echo.Context, own ownID) error {
 	input, _, err := s.cfg.Responses.Items(own.owner, own.id)
 	if err != nil {
 		return answerMissing(c, notFound(err, own.id))

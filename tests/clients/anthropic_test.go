@@ -188,26 +188,16 @@ func messageSchema(t *testing.T) {
 	isForecast(t, m.Content[0].Text)
 }
 
-// messageRefused is the client's own error.
-func messageRefused(t *testing.T, err error) *anthropic.Error {
-	t.Helper()
-	var e *anthropic.Error
-	if !errors.As(err, &e) {
-		t.Fatalf("no error of the client: %v", err)
-	}
-	return e
-}
-
 func messageErrors(t *testing.T) {
 	c := anthropicClient(base, "none", 0)
 	p := question("x")
 	p.Model = "nobody"
 	_, err := c.Messages.New(context.Background(), p)
-	if e := messageRefused(t, err); e.StatusCode != http.StatusNotFound || e.Type() != anthropic.ErrorTypeNotFoundError || e.RequestID == "" {
+	if e := refused[*anthropic.Error](t, err); e.StatusCode != http.StatusNotFound || e.Type() != anthropic.ErrorTypeNotFoundError || e.RequestID == "" {
 		t.Errorf("%v", e)
 	}
 	_, err = c.Messages.New(context.Background(), question(strings.Repeat("word ", 5000)))
-	if e := messageRefused(t, err); e.StatusCode != http.StatusBadRequest || e.Type() != anthropic.ErrorTypeInvalidRequestError {
+	if e := refused[*anthropic.Error](t, err); e.StatusCode != http.StatusBadRequest || e.Type() != anthropic.ErrorTypeInvalidRequestError {
 		t.Errorf("%v", e)
 	}
 }
@@ -215,7 +205,7 @@ func messageErrors(t *testing.T) {
 func messageKey(t *testing.T) {
 	c := anthropicClient(guarded.url, "wrong", 0)
 	_, err := c.Messages.New(context.Background(), question("x"))
-	if e := messageRefused(t, err); e.StatusCode != http.StatusUnauthorized {
+	if e := refused[*anthropic.Error](t, err); e.StatusCode != http.StatusUnauthorized {
 		t.Errorf("%v", e)
 	}
 	c = anthropicClient(guarded.url, "anthropic-go", 0)
@@ -238,7 +228,7 @@ func messageLimits(t *testing.T) {
 			break
 		}
 	}
-	e := messageRefused(t, err)
+	e := refused[*anthropic.Error](t, err)
 	after, bad := strconv.Atoi(e.Response.Header.Get("Retry-After"))
 	if e.Type() != anthropic.ErrorTypeRateLimitError || bad != nil || after < 1 || after > 60 {
 		t.Errorf("%v, Retry-After %d (%v)", e, after, bad)

@@ -109,15 +109,15 @@ func openaiSchema(t *testing.T) {
 	p.ResponseFormat.OfJSONSchema.JSONSchema.Schema = json.RawMessage(`{"type": "nothing"}`)
 	c := client()
 	_, err := c.Chat.Completions.New(context.Background(), p)
-	if e := refused(t, err); e.StatusCode != http.StatusBadRequest {
+	if e := refused[*openai.Error](t, err); e.StatusCode != http.StatusBadRequest {
 		t.Errorf("%d: %s", e.StatusCode, e.Message)
 	}
 }
 
 // refused is the client's own error.
-func refused(t *testing.T, err error) *openai.Error {
+func refused[E error](t *testing.T, err error) E {
 	t.Helper()
-	var e *openai.Error
+	var e E
 	if !errors.As(err, &e) {
 		t.Fatalf("no error of the client: %v", err)
 	}
@@ -152,7 +152,7 @@ func openaiLimits(t *testing.T) {
 			break
 		}
 	}
-	e := refused(t, err)
+	e := refused[*openai.Error](t, err)
 	after, bad := strconv.Atoi(e.Response.Header.Get("Retry-After"))
 	if e.StatusCode != http.StatusTooManyRequests || bad != nil || after < 1 || after > 60 {
 		t.Errorf("%d, Retry-After %d (%v)", e.StatusCode, after, bad)

@@ -159,7 +159,7 @@ func TestGateway(t *testing.T) {
 	bad.TopP = openai.Float(2)
 	c := client()
 	_, err := c.Chat.Completions.New(context.Background(), bad)
-	refused(t, err)
+	refused[*openai.Error](t, err)
 
 	now := quiet(t, base)
 	for key, v := range before {
