@@ -3,6 +3,7 @@ package dialect
 import (
 	"encoding/json"
 	"strings"
+	"unicode"
 )
 
 // gemma4Thinking: <|channel>thought\n R <channel|> C. The model opens a channel by
@@ -84,7 +85,7 @@ func (g *gemma4) name(s string) string {
 // it is no name.
 func (g *gemma4) called() (name string, whole bool) {
 	const word = "call:"
-	head := strings.TrimLeft(g.head, " \t\r\n")
+	head := strings.TrimLeftFunc(g.head, unicode.IsSpace)
 	if len(head) < len(word) {
 		return "", !strings.HasPrefix(word, head)
 	}
@@ -104,9 +105,7 @@ func nameRune(r rune) bool {
 // unhead gives a head that is none out as content.
 func (g *gemma4) unhead() {
 	g.state = gemmaOutside
-	if strings.TrimSpace(g.head) != "" {
-		g.out.content(g.head)
-	}
+	g.out.content(g.head)
 }
 
 func (g *gemma4) begin(name string) {
@@ -154,6 +153,9 @@ func (g *gemma4) inHead(m string) {
 		g.begin(name)
 		g.close()
 		return
+	}
+	if strings.TrimSpace(g.head) == "" { // blanks between two markers
+		g.head = ""
 	}
 	g.unhead()
 	g.mark(m)

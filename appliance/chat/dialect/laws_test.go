@@ -162,7 +162,7 @@ func checked(t *testing.T, what string, got, want Message) {
 }
 
 // rounds is how many messages each pair of dialects is tried with.
-const rounds = 120
+const rounds = 1000
 
 // TestParseOfRender: parse(render(m)) = m, for every pair of dialects, cut in every
 // way, markers as text and as tokens.
@@ -279,6 +279,7 @@ var fragments = []string{
 	`{"name": "f", "arguments": {`, `"name"`, `"arguments"`, "; ", "f(", "g(a=1)", "(x='y', z=[1, {'a': None}])", ")", "'", "\"\"\"",
 	"<function=f>", "</function>", "<parameter=x>", "</parameter>", "<function=", "<parameter=", "call:f{", "x:1", "call:", "f", "[{", "}]",
 	" to=functions.f", "analysis", "commentary", "final", "json", "functions.g", "assistant",
+	"\v", "\f", "\r\n", "\u0085", "\u00a0", "\u2028", strings.Repeat("\n", maxName-1), strings.Repeat("x", maxName-1),
 }
 
 // generator makes messages that a dialect can carry.

@@ -80,14 +80,14 @@ func (t *mistral) text(s string) {
 func (t *mistral) name(s string) string {
 	n := strings.IndexAny(s, "{[")
 	if n < 0 {
-		if t.head += s; len(t.head) > maxName {
-			t.unhead()
-		}
-		return ""
+		n = len(s)
 	}
 	t.head += s[:n]
 	s = s[n:]
 	switch {
+	case len(t.head) > maxName:
+		t.unhead()
+	case s == "":
 	case s[0] == '[':
 		if strings.TrimSpace(t.head) != "" {
 			t.out.content(t.head)
@@ -113,7 +113,7 @@ func (t *mistral) named() bool {
 func (t *mistral) unhead() {
 	t.state = mistralOutside
 	t.out.block(false)
-	if strings.TrimSpace(t.head) != "" {
+	if strings.TrimSpace(t.head) != "" || len(t.head) > maxName {
 		t.out.content(t.head)
 	}
 }
