@@ -88,6 +88,15 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 // Usage is what each arena of the device really took, for the ledger.
 func (e *Engine) Usage() [backend.NumArenas]int64 { return e.dev.Usage() }
 
+// OpTimes is what the device measured of its ops where Options.Backend.Profile is set:
+// in steps whose sequences have one token each, and in all others. Else it is empty.
+func (e *Engine) OpTimes() (decode, prompts []backend.OpTime) {
+	if p, ok := e.dev.(backend.Profiler); ok {
+		return p.OpTimes()
+	}
+	return nil, nil
+}
+
 // Stats is the state after the last step.
 func (e *Engine) Stats() Stats { return *e.stats.Load() }
 

@@ -22,6 +22,7 @@ import (
 type benchOptions struct {
 	prompt, output, streams, repeat int
 	layers                          int // of the model, its first ones; 0: all
+	profile                         bool
 }
 
 func newBench() *cobra.Command {
@@ -62,6 +63,7 @@ profile are left out.`,
 	eng.Flags().IntVar(&o.streams, "streams", 16, "requests at once in the concurrent row")
 	eng.Flags().IntVar(&o.repeat, "repeat", 3, "runs of each row; the median is shown")
 	eng.Flags().IntVar(&o.layers, "layers", 0, "run the model's first N layers only; 0: all of them")
+	eng.Flags().BoolVar(&o.profile, "profile", false, "also show where steps spend their time, op by op")
 	bench.AddCommand(eng)
 	return bench
 }
@@ -78,7 +80,9 @@ func benchEngine(ctx context.Context, w io.Writer, path string, o benchOptions) 
 		return err
 	}
 	held, start := beginPeak(), time.Now()
-	eng, err := engine.Open(ctx, p.EngineConfig(engine.Hooks{}, loadProgress(os.Stderr)))
+	config := p.EngineConfig(engine.Hooks{}, loadProgress(os.Stderr))
+	config.Options.Backend.Profile = o.profile
+	eng, err := engine.Open(ctx, config)
 	if err != nil {
 		return err
 	}
@@ -123,10 +127,12 @@ func (b engineBench) rows(ctx context.Context) error {
 	cost, matrix := costOf(b.p.Plan.Account.Reservation, b.prompt+b.output/2), b.top.matrix(b.p.Plan.Choices)
 	t := tabwriter.NewWriter(b.w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "work\ttokens/s\tread a step\tof bandwidth\tof matrix rate\t\n")
+	var shares []any
 	for _, r := range []struct {
 		name    string
 		streams int
 	}{{"one stream", 1}, {fmt.Sprintf("%d streams", b.streams), b.streams}} {
+		spent := b.opTimes()
 		prefill, decode, err := b.measure(ctx, b.eng, r.streams, int32(b.p.Model.Family.Vocab()))
 		if err != nil {
 			return err
@@ -135,9 +141,13 @@ func (b engineBench) rows(ctx context.Context) error {
 		bytes := cost.step(r.streams)
 		fmt.Fprintf(t, "decode %d, %s\t%.1f\t%.2f GB\t%.0f %%\t%.0f %%\t\n", b.output, r.name, decode, bytes/1e9,
 			100*decode/float64(r.streams)*bytes/b.top.read, 100*decode*cost.decode/matrix)
+		shares = append(shares, opShares(r.name, spent, b.opTimes()))
 	}
 	if err := t.Flush(); err != nil {
 		return err
+	}
+	if b.profile {
+		fmt.Fprint(b.w, shares...)
 	}
 	_, err := fmt.Fprintf(b.w, "limits measured in this run: read bandwidth %.1f GB/s, matrix rate %.0f GFLOP/s in f32, %.0f in bf16\n",
 		b.top.read/1e9, b.top.f32/1e9, b.top.bf16/1e9)

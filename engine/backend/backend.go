@@ -55,6 +55,8 @@ type Settings struct {
 	SwapDir string
 	// Graphs says which steps are captured; backend cuda only.
 	Graphs Graphs
+	// Profile has the device measure its ops: see Profiler.
+	Profile bool
 }
 
 // Graphs says which steps are captured into graphs, in vLLM's words.

@@ -28,6 +28,7 @@ type phase struct {
 	fn, args             uintptr
 	symbol, units, grain int32
 	_                    int32
+	time                 uintptr // of a phaseTime, or 0
 }
 
 // list is n phases at a pinned address.
@@ -72,12 +73,14 @@ func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
 	for set := range e.lists {
 		c := compiler{d: d, p: p, set: set, s: d.steps[set], o: d.steps[1-set], mem: mem}
 		for i, op := range p.Ops {
+			c.name = backend.OpName(op)
 			if err := c.op(op); err != nil {
 				mem.pins.Unpin()
 				return nil, fmt.Errorf("program %s: op %d: %w", p.Name, i, err)
 			}
 		}
 		e.lists[set] = c.list()
+		d.times = append(d.times, c.times...)
 	}
 	runtime.AddCleanup(e, func(m *pinned) { m.pins.Unpin() }, mem)
 	return e, nil
@@ -112,6 +115,8 @@ type compiler struct {
 	s, o   *backend.Step // of the set and of the other one
 	mem    *pinned
 	phases []phase
+	name   string // of the op at hand
+	times  []phaseTime
 }
 
 // Work that is worth a thread of its own, in elements that are moved.
@@ -124,7 +129,7 @@ func add[T any](c *compiler, op kcpu.Op, args T, symbol backend.Rows, units, gra
 	if !ok {
 		return backend.Unsupported(name, fmt.Sprintf("%T", args), "this binary has no "+c.d.layout.variant+" kernel of it")
 	}
-	c.phases = append(c.phases, phase{fn: fn, args: put(c.mem, args), symbol: int32(symbol), units: int32(units), grain: int32(grain)})
+	c.phases = append(c.phases, phase{fn: fn, args: put(c.mem, args), symbol: int32(symbol), units: int32(units), grain: int32(grain), time: c.clock()})
 	return nil
 }
 

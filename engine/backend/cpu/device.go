@@ -25,6 +25,8 @@ type device struct {
 	sets    [2]set
 	pool    *C.vapp_pool
 	swap    *swapFile // nil without
+	profile bool
+	times   []phaseTime // of all phases, where profile is set
 }
 
 // weight is a packed weight and where it begins in its arena.
@@ -45,7 +47,7 @@ func (Opener) Open(f backend.Facts, s backend.Settings, r backend.Reservation) (
 	if have := variants(); !slices.Contains(have, l.variant) {
 		return nil, backend.Unsupported(name, "variant "+l.variant, fmt.Sprintf("the facts list it, but this machine has %v", have))
 	}
-	d := &device{layout: l, r: r}
+	d := &device{layout: l, r: r, profile: s.Profile}
 	if err := d.check(); err != nil {
 		return nil, err
 	}

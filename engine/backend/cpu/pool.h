@@ -15,6 +15,15 @@ typedef struct {
 
 typedef void (*vapp_fn)(const void *args, const vapp_call *c);
 
+/* vapp_time is what a phase took, in nanoseconds: [0] in launches whose sequences have
+ * one token each, [1] in others. */
+typedef struct {
+	int64_t runs[2];
+	int64_t wall[2]; /* from the end of the phase before to its own */
+	int64_t busy[2]; /* of all threads together */
+	int64_t idle[2]; /* of the first phase: from the end of the launch before to its posting */
+} vapp_time;
+
 typedef struct {
 	vapp_fn fn;
 	const void *args;
@@ -22,6 +31,7 @@ typedef struct {
 	int32_t units;  /* of work in a row */
 	int32_t grain;  /* units that are worth a part; 0: a part for every thread at any size */
 	int32_t pad;
+	vapp_time *time; /* or NULL: it is not measured */
 } vapp_phase;
 
 typedef struct vapp_pool vapp_pool;

@@ -32,6 +32,7 @@ typedef struct {
 	int n;
 	uint32_t number;
 	int32_t rows[3];
+	int64_t at; /* when it was posted, where it is measured */
 } launch;
 
 typedef struct {
@@ -78,6 +79,7 @@ struct vapp_pool {
 	int n;
 	int64_t spin; /* within a launch */
 	double share;
+	int64_t mark; /* when the last measured phase ended */
 	worker *workers;
 };
 
@@ -156,17 +158,42 @@ static void begin(vapp_pool *p, uint32_t number)
 		advance(&p->turn);
 }
 
+/* kind is the place of a launch in a vapp_time. */
+static int kind(const launch *l) { return l->rows[0] != l->rows[2]; }
+
 static void work_on(const launch *l, uint32_t phase, int32_t part, int32_t parts)
 {
 	const vapp_phase *f = &l->list[phase];
 	vapp_call c = {part, parts, {l->rows[0], l->rows[1], l->rows[2]}};
+	int64_t from = f->time ? now(CLOCK_MONOTONIC) : 0;
 	f->fn(f->args, &c);
+	if (f->time)
+		__atomic_fetch_add(&f->time->busy[kind(l)], now(CLOCK_MONOTONIC) - from, __ATOMIC_RELAXED);
+}
+
+/* clock_phase adds a phase that is finished to its time. */
+static void clock_phase(vapp_pool *p, const launch *l, uint32_t phase)
+{
+	vapp_time *t = l->list[phase].time;
+	if (!t)
+		return;
+	int64_t end = now(CLOCK_MONOTONIC), from = p->mark;
+	int k = kind(l);
+	if (phase == 0 && l->at > from) {
+		if (from)
+			__atomic_fetch_add(&t->idle[k], l->at - from, __ATOMIC_RELAXED);
+		from = l->at;
+	}
+	__atomic_fetch_add(&t->runs[k], 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&t->wall[k], end - from, __ATOMIC_RELAXED);
+	p->mark = end;
 }
 
 /* proceed follows a finished phase: what one thread is enough for runs at once, what
  * is worth more is published; after the last phase the launch is finished. */
 static void proceed(vapp_pool *p, launch *l, uint32_t phase)
 {
+	clock_phase(p, l, phase);
 	for (phase++; phase < (uint32_t)l->n; phase++) {
 		int32_t parts = width(&l->list[phase], l->rows, p->n);
 		if (parts > 1) {
@@ -174,6 +201,7 @@ static void proceed(vapp_pool *p, launch *l, uint32_t phase)
 			return;
 		}
 		work_on(l, phase, 0, 1);
+		clock_phase(p, l, phase);
 	}
 	uint32_t next = l->number + 1;
 	publish(p, (place){next, IDLE, 0, 0});
@@ -304,7 +332,7 @@ vapp_pool *vapp_pool_start(int n, double share)
 uint32_t vapp_pool_launch(vapp_pool *p, const vapp_phase *list, int n, int32_t tokens, int32_t samples, int32_t seqs)
 {
 	uint32_t number = atomic_load(&p->posted);
-	*launch_of(p, number) = (launch){list, n, number, {tokens, samples, seqs}};
+	*launch_of(p, number) = (launch){list, n, number, {tokens, samples, seqs}, list->time ? now(CLOCK_MONOTONIC) : 0};
 	atomic_store(&p->posted, number + 1);
 	begin(p, number);
 	return number;

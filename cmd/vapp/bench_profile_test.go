@@ -1,0 +1,32 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"vapp.dev/engine/backend"
+)
+
+// TestOpShares prints what two steps took between two looks.
+func TestOpShares(t *testing.T) {
+	at := func(op string, runs int64, wall, busy time.Duration) backend.OpTime {
+		return backend.OpTime{Op: op, Runs: runs, Wall: wall * time.Microsecond, Busy: busy * time.Microsecond}
+	}
+	before := [2][]backend.OpTime{{}, {at("linear", 10, 100, 150), at("tokens", 1, 1, 1)}}
+	after := [2][]backend.OpTime{
+		{at("tokens", 0, 0, 0)},
+		{at("linear", 30, 280, 480), at(backend.BetweenSteps, 0, 10, 0), at("tokens", 3, 11, 3), at("join", 2, 0, 0)},
+	}
+	const want = `  op, decode, one stream  calls  µs a step  of the step  threads at work
+                  linear     10       90.0       90.0 %             1.83
+               (no step)      0        5.0        5.0 %                 
+                  tokens      1        5.0        5.0 %             0.20
+                     all     12      100.0      100.0 %             1.66
+`
+	got := opShares("one stream", before, after)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
