@@ -7,13 +7,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"vapp.dev/appliance"
-	"vapp.dev/appliance/plan"
 	"vapp.dev/engine"
 	"vapp.dev/schema"
 )
@@ -21,8 +19,9 @@ import (
 // benchOptions are the flags of bench engine.
 type benchOptions struct {
 	prompt, output, streams, repeat int
-	layers                          int // of the model, its first ones; 0: all
-	profile                         bool
+	layers                          int      // of the model, its first ones; 0: all
+	work                            []string // rows in place of the two that prompt, output and streams say
+	json, profile                   bool
 }
 
 func newBench() *cobra.Command {
@@ -45,7 +44,9 @@ and the memory that was held.
 A model whose weights are absent runs with random ones (loadFormat "dummy"); with
 --layers only its first layers run, and always with random weights. The KV cache is
 cut to what the run needs; parsers, media, speculation and the other devices of a
-profile are left out.`,
+profile are left out.
+--work measures other rows than the two: "512+1", one stream that reads 512 tokens and
+generates one; "16x128+64", sixteen at once of 128 and 64; "1+128", almost no prompt.`,
 		Args: needArgs(1, -1, "profiles"),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt)
@@ -63,6 +64,8 @@ profile are left out.`,
 	eng.Flags().IntVar(&o.streams, "streams", 16, "requests at once in the concurrent row")
 	eng.Flags().IntVar(&o.repeat, "repeat", 3, "runs of each row; the median is shown")
 	eng.Flags().IntVar(&o.layers, "layers", 0, "run the model's first N layers only; 0: all of them")
+	eng.Flags().StringArrayVar(&o.work, "work", nil, "a row to measure, [STREAMSx]PROMPT+OUTPUT; may be given again")
+	eng.Flags().BoolVar(&o.json, "json", false, "print JSON: every run of each row, limits and memory")
 	eng.Flags().BoolVar(&o.profile, "profile", false, "also show where steps spend their time, op by op")
 	bench.AddCommand(eng)
 	return bench
@@ -87,12 +90,18 @@ func benchEngine(ctx context.Context, w io.Writer, path string, o benchOptions) 
 		return err
 	}
 	defer eng.Close()
-	b := engineBench{benchOptions: o, p: p, eng: eng, top: top, w: w}
-	b.title(time.Since(start))
-	if err := b.rows(ctx); err != nil {
+	b := engineBench{benchOptions: o, p: p, eng: eng}
+	r := b.report(top, time.Since(start))
+	if r.Rows, err = b.measure(ctx); err != nil {
 		return err
 	}
-	return b.memory(held)
+	if r.Memory, err = b.memory(held); err != nil {
+		return err
+	}
+	if o.json {
+		return r.printJSON(w)
+	}
+	return r.print(w)
 }
 
 // engineBench is a model that is loaded and measured.
@@ -100,78 +109,70 @@ type engineBench struct {
 	benchOptions
 	p   *appliance.Prepared
 	eng *engine.Engine
-	top ceiling
-	w   io.Writer
 }
 
-// title says what runs.
-func (b engineBench) title(load time.Duration) {
-	p, weights := b.p, "weights of the checkpoint"
+// report says what runs; the rows are still to be measured.
+func (b engineBench) report(top ceiling, load time.Duration) benchReport {
+	p := b.p
+	r := benchReport{
+		Profile: p.Profile.Name, Weights: "weights of the checkpoint", Device: p.Plan.Facts.Device,
+		Load: load.Seconds(), Limits: top, Matrix: top.matrix(p.Plan.Choices),
+	}
 	if p.Profile.Model.LoadFormat == "dummy" {
-		weights = "random weights"
+		r.Weights = "random weights"
 	}
 	if b.layers > 0 {
-		weights += fmt.Sprintf(", its first %d layers", b.layers)
+		r.Weights += fmt.Sprintf(", its first %d layers", b.layers)
 	}
-	fmt.Fprintf(b.w, "%s, %s, on %s", p.Profile.Name, weights, p.Plan.Facts.Device)
 	for _, c := range p.Plan.Choices {
-		if c.Name == "variant" || c.Name == "threads" {
-			fmt.Fprintf(b.w, ", %s %s", c.Name, c.Value)
+		switch c.Name {
+		case "variant":
+			r.Variant = c.Value
+		case "threads":
+			r.Threads = c.Value
 		}
 	}
-	fmt.Fprintf(b.w, ", loaded in %.1f s\n", load.Seconds())
+	return r
 }
 
-// rows measures one stream and several, and prints a line for each.
-func (b engineBench) rows(ctx context.Context) error {
-	cost, matrix := costOf(b.p.Plan.Account.Reservation, b.prompt+b.output/2), b.top.matrix(b.p.Plan.Choices)
-	t := tabwriter.NewWriter(b.w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(t, "work\ttokens/s\tread a step\tof bandwidth\tof matrix rate\t\n")
-	var shares []any
-	for _, r := range []struct {
-		name    string
-		streams int
-	}{{"one stream", 1}, {fmt.Sprintf("%d streams", b.streams), b.streams}} {
+// measure runs the rows, with what each asks of the machine.
+func (b engineBench) measure(ctx context.Context) ([]benchRow, error) {
+	rows, err := b.rows()
+	if err != nil {
+		return nil, err
+	}
+	var out []benchRow
+	for _, w := range rows {
 		spent := b.opTimes()
-		prefill, decode, err := b.measure(ctx, b.eng, r.streams, int32(b.p.Model.Family.Vocab()))
+		row, err := w.measure(ctx, b.eng, b.repeat, int32(b.p.Model.Family.Vocab()))
 		if err != nil {
-			return err
+			return nil, err
 		}
-		fmt.Fprintf(t, "prefill %d, %s\t%.1f\t\t\t%.0f %%\t\n", b.prompt, r.name, prefill, 100*prefill*cost.prompt/matrix)
-		bytes := cost.step(r.streams)
-		fmt.Fprintf(t, "decode %d, %s\t%.1f\t%.2f GB\t%.0f %%\t%.0f %%\t\n", b.output, r.name, decode, bytes/1e9,
-			100*decode/float64(r.streams)*bytes/b.top.read, 100*decode*cost.decode/matrix)
-		shares = append(shares, opShares(r.name, spent, b.opTimes()))
+		cost := costOf(b.p.Plan.Account.Reservation, w.Prompt+w.Output/2)
+		row.StepRead, row.PromptOp, row.DecodeOp = cost.step(w.Streams), cost.prompt, cost.decode
+		if b.profile {
+			row.Ops = opShares(fmt.Sprintf("%d+%d, %s", w.Prompt, w.Output, w.who()), spent, b.opTimes())
+		}
+		out = append(out, row)
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	if b.profile {
-		fmt.Fprint(b.w, shares...)
-	}
-	_, err := fmt.Fprintf(b.w, "limits measured in this run: read bandwidth %.1f GB/s, matrix rate %.0f GFLOP/s in f32, %.0f in bf16\n",
-		b.top.read/1e9, b.top.f32/1e9, b.top.bf16/1e9)
-	return err
+	return out, nil
 }
 
 // memory holds the plan against what was taken: the arenas to the byte, and the peak
 // of what was resident against everything that is planned.
-func (b engineBench) memory(held peak) error {
-	var planned, actual int64
+func (b engineBench) memory(held peak) (benchMemory, error) {
+	m := benchMemory{Planned: b.p.Plan.Ledger.Total()}
 	for _, l := range b.p.Plan.Ledger.Compare(b.eng.Usage()) {
-		planned, actual = planned+l.Planned, actual+l.Actual
+		m.Arenas, m.Taken = m.Arenas+l.Planned, m.Taken+l.Actual
 		if l.Difference() != 0 {
-			return fmt.Errorf("bench: %v", l)
+			return m, fmt.Errorf("bench: %v", l)
 		}
 	}
-	fmt.Fprintf(b.w, "memory: arenas %s planned, %s taken, difference=%d; ", plan.Size(planned), plan.Size(actual), actual-planned)
-	peak, err := held.bytes()
-	if err != nil {
-		_, err = fmt.Fprintf(b.w, "peak not measured: %v\n\n", err)
-		return err
+	var err error
+	if m.Peak, err = held.bytes(); err != nil {
+		m.Unmeasured = err.Error()
 	}
-	_, err = fmt.Fprintf(b.w, "peak %s resident, of %s planned with the process\n\n", plan.Size(peak), plan.Size(b.p.Plan.Ledger.Total()))
-	return err
+	return m, nil
 }
 
 // prepare plans a profile for the run: room for its streams, and random weights
@@ -181,10 +182,13 @@ func (o benchOptions) prepare(path string) (*appliance.Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	const block = 16
-	length := (o.prompt + o.output + block - 1) / block * block
+	rows, err := o.rows()
+	if err != nil {
+		return nil, err
+	}
+	length, streams, tokens := workRoom(rows)
 	profile.MaxModelLen = schema.Count(length)
-	profile.Scheduler.MaxNumSeqs = min(profile.Scheduler.MaxNumSeqs, max(o.streams, 1))
+	profile.Scheduler.MaxNumSeqs = min(profile.Scheduler.MaxNumSeqs, max(streams, 1))
 	profile.Memory.KVCache, profile.Memory.Utilization = 0, 1
 	profile.Parsers.Reasoning, profile.Parsers.ToolCall, profile.Parsers.AutoToolChoice = "", "", false
 	profile.Speculative, profile.Multimodal, profile.Require = nil, nil, nil
@@ -205,7 +209,7 @@ func (o benchOptions) prepare(path string) (*appliance.Prepared, error) {
 		return nil, err
 	}
 	perToken := p.Plan.Capacity.BytesPerToken
-	profile.Memory.KVCache, profile.Memory.Utilization = schema.Bytes(perToken*int64(length*(o.streams+1))+64<<20), 0
+	profile.Memory.KVCache, profile.Memory.Utilization = schema.Bytes(perToken*int64(tokens+length)+64<<20), 0
 	if p.Model.Loadable() != nil {
 		profile.Model.LoadFormat = "dummy"
 	}

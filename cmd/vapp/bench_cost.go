@@ -19,14 +19,18 @@ type cost struct {
 
 // ceiling is what the machine does at most: bytes read a second, and floating-point
 // operations a second by number format.
-type ceiling struct{ read, f32, bf16 float64 }
+type ceiling struct {
+	Read float64 `json:"read"`
+	F32  float64 `json:"f32"`
+	BF16 float64 `json:"bf16"`
+}
 
 // matrix is the rate of the variant that runs: tiles multiply bf16, vectors f32.
 func (c ceiling) matrix(choices []backend.Choice) float64 {
 	if slices.ContainsFunc(choices, func(o backend.Choice) bool { return o.Name == "variant" && o.Value == "amx" }) {
-		return c.bf16
+		return c.BF16
 	}
-	return c.f32
+	return c.F32
 }
 
 // stack is the weights of the experts of a layer.

@@ -10,70 +10,101 @@ import (
 	"vapp.dev/engine/sample"
 )
 
-// measure runs n equal requests at once, o.repeat times, and returns the median
-// of prompt tokens per second until every first token, and of generated tokens per
-// second from then on.
-func (o benchOptions) measure(ctx context.Context, e *engine.Engine, n int, vocab int32) (prefill, decode float64, err error) {
-	var pre, dec []float64
-	for run := range o.repeat {
-		p, d, err := o.once(ctx, e, n, vocab, int32(run))
+// measure runs a row repeat times.
+func (w benchWork) measure(ctx context.Context, e *engine.Engine, repeat int, vocab int32) (benchRow, error) {
+	row := benchRow{benchWork: w}
+	for run := range repeat {
+		start, tokens, err := w.once(ctx, e, vocab, int32(run))
 		if err != nil {
-			return 0, 0, err
+			return benchRow{}, err
 		}
-		pre, dec = append(pre, p), append(dec, d)
+		row.add(start, tokens)
 	}
-	slices.Sort(pre)
-	slices.Sort(dec)
-	return pre[len(pre)/2], dec[len(dec)/2], nil
+	return row, nil
 }
 
-func (o benchOptions) once(ctx context.Context, e *engine.Engine, n int, vocab, run int32) (prefill, decode float64, err error) {
+// add computes the rates of a run from the times of the tokens of each stream.
+func (r *benchRow) add(start time.Time, tokens [][]time.Time) {
+	var first, last time.Time
+	for _, t := range tokens {
+		first, last = later(first, t[0]), later(last, t[len(t)-1])
+	}
+	after, all := 0, 0
+	for _, t := range tokens {
+		n, _ := slices.BinarySearchFunc(t, first, func(a, b time.Time) int {
+			if a.After(b) {
+				return 1
+			}
+			return -1
+		})
+		after, all = after+len(t)-n, all+len(t)
+	}
+	prompts := len(tokens) * r.Prompt
+	r.Prefill = append(r.Prefill, float64(prompts)/first.Sub(start).Seconds())
+	r.Total = append(r.Total, float64(prompts+all)/last.Sub(start).Seconds())
+	if after > 0 {
+		r.Decode = append(r.Decode, float64(after)/last.Sub(first).Seconds())
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// once runs the requests of a row at once and returns when each token came.
+func (w benchWork) once(ctx context.Context, e *engine.Engine, vocab, run int32) (start time.Time, tokens [][]time.Time, err error) {
 	params := sample.Default()
-	params.Temperature, params.MaxTokens, params.IgnoreEOS = 0, o.output, true
-	start := time.Now()
+	params.Temperature, params.MaxTokens, params.IgnoreEOS = 0, w.Output, true
+	start = time.Now()
 	var streams []*engine.Stream
-	for i := range n {
+	for i := range w.Streams {
 		s, err := e.Submit(ctx, engine.Request{
 			ID:     fmt.Sprintf("bench-%d-%d", run, i),
-			Prompt: benchPrompt(o.prompt, vocab, run*1009+int32(i)),
+			Prompt: benchPrompt(w.Prompt, vocab, run*1009+int32(i)),
 			Params: params,
 		})
 		if err != nil {
-			return 0, 0, err
+			return start, nil, err
 		}
 		streams = append(streams, s...)
 	}
-	var first, last time.Time
-	after := 0
 	for _, s := range streams {
-		got := 0
-		for {
-			events, err := s.Next(ctx)
-			if err != nil {
-				return 0, 0, err
+		times, err := tokenTimes(ctx, s, w.Output)
+		if err != nil {
+			return start, nil, err
+		}
+		tokens = append(tokens, times)
+	}
+	return start, tokens, nil
+}
+
+// tokenTimes reads a stream to its end.
+func tokenTimes(ctx context.Context, s *engine.Stream, want int) ([]time.Time, error) {
+	times := make([]time.Time, 0, want)
+	for {
+		events, err := s.Next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if len(events) == 0 {
+			break
+		}
+		for _, ev := range events {
+			if ev.Err != nil {
+				return nil, ev.Err
 			}
-			if len(events) == 0 {
-				break
-			}
-			for _, ev := range events {
-				if ev.Err != nil {
-					return 0, 0, ev.Err
-				}
-				if ev.Token < 0 {
-					continue
-				}
-				if got == 0 && ev.At.After(first) {
-					first = ev.At
-				}
-				got++
-				if ev.At.After(last) {
-					last = ev.At
-				}
+			if ev.Token >= 0 {
+				times = append(times, ev.At)
 			}
 		}
-		after += got - 1
 	}
-	return float64(n*o.prompt) / first.Sub(start).Seconds(), float64(after) / last.Sub(first).Seconds(), nil
+	if len(times) != want {
+		return nil, fmt.Errorf("bench: a stream of %d tokens ended after %d", want, len(times))
+	}
+	return times, nil
 }
 
 // benchPrompt is n tokens that no other prompt begins with.

@@ -3,11 +3,17 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/checkpoint"
@@ -118,5 +124,80 @@ func TestBenchCut(t *testing.T) {
 		if _, err := cut(c, 3, t.TempDir()); err == nil {
 			t.Errorf("%+v was cut", c)
 		}
+	}
+}
+
+// TestBenchWork reads rows, and counts what they need together.
+func TestBenchWork(t *testing.T) {
+	rows, err := benchOptions{work: []string{"512+1", "16x128+64", "1+128"}}.rows()
+	if want := []benchWork{{1, 512, 1}, {16, 128, 64}, {1, 1, 128}}; err != nil || !slices.Equal(rows, want) {
+		t.Errorf("%v, %v, want %v", rows, err, want)
+	}
+	if length, streams, tokens := workRoom(rows); length != 528 || streams != 16 || tokens != 16*192 {
+		t.Errorf("room for %d tokens, %d sequences, %d tokens at once", length, streams, tokens)
+	}
+	for _, s := range []string{"", "512", "x1+1", "0x1+1", "1x0+1", "1+0", "-1+1", "99999999999999999999+1", "1x1+1x"} {
+		if _, err := parseWork(s); err == nil {
+			t.Errorf("--work %q was taken", s)
+		}
+	}
+}
+
+// TestBenchRates computes the rates of two streams of four tokens by hand: the one has
+// made two when the other's first comes.
+func TestBenchRates(t *testing.T) {
+	start := time.Unix(100, 0)
+	at := func(seconds ...int) (out []time.Time) {
+		for _, s := range seconds {
+			out = append(out, start.Add(time.Duration(s)*time.Second))
+		}
+		return out
+	}
+	row := benchRow{benchWork: benchWork{Streams: 2, Prompt: 10, Output: 4}}
+	row.add(start, [][]time.Time{at(1, 2, 3, 4), at(2, 3, 4, 7)})
+	if p, d, all := row.Prefill[0], row.Decode[0], row.Total[0]; p != 20.0/2 || d != 5.0/5 || all != 28.0/7 {
+		t.Errorf("prefill %v, decode %v, total %v", p, d, all)
+	}
+	one := benchRow{benchWork: benchWork{Streams: 1, Prompt: 10, Output: 1}}
+	one.add(start, [][]time.Time{at(5)})
+	if len(one.Decode) != 0 || one.Prefill[0] != 2 || one.Total[0] != 11.0/5 {
+		t.Errorf("one token alone: %+v", one)
+	}
+}
+
+// TestBenchReport prints a report, as a table and as JSON that reads back.
+func TestBenchReport(t *testing.T) {
+	r := benchReport{
+		Profile: "p", Weights: "random weights", Device: "cpu", Variant: "avx512", Threads: "2", Load: 1.25,
+		Limits: ceiling{Read: 40e9, F32: 200e9, BF16: 400e9}, Matrix: 400e9,
+		Rows: []benchRow{
+			{benchWork: benchWork{1, 512, 1}, Prefill: []float64{90, 110, 100}, Total: []float64{90, 110, 100}, PromptOp: 2e9},
+			{benchWork: benchWork{16, 128, 64}, Prefill: []float64{80}, Decode: []float64{160}, Total: []float64{100}, StepRead: 2e9, PromptOp: 2e9, DecodeOp: 2e9},
+		},
+		Memory: benchMemory{Arenas: 1 << 30, Taken: 1 << 30, Planned: 2 << 30, Unmeasured: "no such file"},
+	}
+	var table, encoded bytes.Buffer
+	if err := errors.Join(r.print(&table), r.printJSON(&encoded)); err != nil {
+		t.Fatal(err)
+	}
+	const want = `p, random weights, on cpu, variant avx512, threads 2, loaded in 1.2 s
+                     work  tokens/s  read a step  of bandwidth  of matrix rate
+  prefill 512, one stream     100.0                                       50 %
+  prefill 128, 16 streams      80.0                                       40 %
+    decode 64, 16 streams     160.0      2.00 GB          50 %            80 %
+  both 128+64, 16 streams     100.0                                           
+limits measured in this run: read bandwidth 40.0 GB/s, matrix rate 200 GFLOP/s in f32, 400 in bf16
+memory: arenas 1.00 GiB planned, 1.00 GiB taken, difference=0; peak not measured: no such file
+
+`
+	if diff := cmp.Diff(want, table.String()); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	var back benchReport
+	if err := json.Unmarshal(encoded.Bytes(), &back); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(r, back, cmp.AllowUnexported(benchRow{})); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+
+	"vapp.dev/appliance/plan"
+)
+
+// benchReport is what bench engine measures of a profile; --json prints it. Rates are
+// tokens a second, one for each run; limits and sizes are bytes, and operations a
+// second.
+type benchReport struct {
+	Profile string      `json:"profile"`
+	Weights string      `json:"weights"`
+	Device  string      `json:"device"`
+	Variant string      `json:"variant"`
+	Threads string      `json:"threads"`
+	Load    float64     `json:"load_seconds"`
+	Limits  ceiling     `json:"limits"`
+	Matrix  float64     `json:"matrix_rate"` // of the variant that runs
+	Rows    []benchRow  `json:"rows"`
+	Memory  benchMemory `json:"memory"`
+}
+
+// benchRow is the rates of a row's runs: of the prompts until the last first token, of
+// what is generated from then on, and of both together over the whole time.
+type benchRow struct {
+	benchWork
+	Prefill  []float64 `json:"prefill"`
+	Decode   []float64 `json:"decode,omitempty"` // absent where one token is generated
+	Total    []float64 `json:"total"`
+	StepRead float64   `json:"step_bytes"`        // that a decode step reads
+	PromptOp float64   `json:"prompt_operations"` // of a prompt token
+	DecodeOp float64   `json:"decode_operations"` // of a generated token
+	Ops      string    `json:"ops,omitempty"`     // where steps spend their time
+}
+
+// benchMemory holds what was planned against what was taken.
+type benchMemory struct {
+	Arenas     int64  `json:"arenas_planned"`
+	Taken      int64  `json:"arenas_taken"`
+	Planned    int64  `json:"planned"`        // with the process
+	Peak       int64  `json:"peak,omitempty"` // resident
+	Unmeasured string `json:"peak_not_measured,omitempty"`
+}
+
+// median of rates; of none it is 0.
+func median(rates []float64) float64 {
+	if len(rates) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(rates))
+	return s[len(s)/2]
+}
+
+func (r benchReport) printJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}
+
+func (r benchReport) print(w io.Writer) error {
+	fmt.Fprintf(w, "%s, %s, on %s, variant %s, threads %s, loaded in %.1f s\n", r.Profile, r.Weights, r.Device, r.Variant, r.Threads, r.Load)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(t, "work\ttokens/s\tread a step\tof bandwidth\tof matrix rate\t\n")
+	for _, x := range r.Rows {
+		r.printRow(t, x)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, x := range r.Rows {
+		fmt.Fprint(w, x.Ops)
+	}
+	fmt.Fprintf(w, "limits measured in this run: read bandwidth %.1f GB/s, matrix rate %.0f GFLOP/s in f32, %.0f in bf16\n",
+		r.Limits.Read/1e9, r.Limits.F32/1e9, r.Limits.BF16/1e9)
+	m := r.Memory
+	fmt.Fprintf(w, "memory: arenas %s planned, %s taken, difference=%d; ", plan.Size(m.Arenas), plan.Size(m.Taken), m.Taken-m.Arenas)
+	if m.Unmeasured != "" {
+		_, err := fmt.Fprintf(w, "peak not measured: %s\n\n", m.Unmeasured)
+		return err
+	}
+	_, err := fmt.Fprintf(w, "peak %s resident, of %s planned with the process\n\n", plan.Size(m.Peak), plan.Size(m.Planned))
+	return err
+}
+
+func (r benchReport) printRow(t io.Writer, x benchRow) {
+	prefill, decode := median(x.Prefill), median(x.Decode)
+	fmt.Fprintf(t, "prefill %d, %s\t%.1f\t\t\t%.0f %%\t\n", x.Prompt, x.who(), prefill, 100*prefill*x.PromptOp/r.Matrix)
+	if len(x.Decode) > 0 {
+		fmt.Fprintf(t, "decode %d, %s\t%.1f\t%.2f GB\t%.0f %%\t%.0f %%\t\n", x.Output, x.who(), decode, x.StepRead/1e9,
+			100*decode/float64(x.Streams)*x.StepRead/r.Limits.Read, 100*decode*x.DecodeOp/r.Matrix)
+	}
+	if x.Streams > 1 {
+		fmt.Fprintf(t, "both %d+%d, %s\t%.1f\t\t\t\t\n", x.Prompt, x.Output, x.who(), median(x.Total))
+	}
+}
