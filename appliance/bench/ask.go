@@ -1,0 +1,158 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"vapp.dev/appliance/bench/workload"
+)
+
+// Backend is a request form.
+type Backend string
+
+// The request forms.
+const (
+	Completions Backend = "openai"
+	Chat        Backend = "openai-chat"
+	Embeddings  Backend = "openai-embeddings"
+)
+
+// backends are the names that are taken, with the form and its route.
+var backends = []struct {
+	name     string
+	form     Backend
+	endpoint string
+}{
+	{"openai", Completions, "/v1/completions"},
+	{"vllm", Completions, "/v1/completions"},
+	{"openai-chat", Chat, "/v1/chat/completions"},
+	{"openai-embeddings", Embeddings, "/v1/embeddings"},
+}
+
+// FindBackend returns the request form of a name and its route.
+func FindBackend(name string) (Backend, string, error) {
+	names := ""
+	for i, b := range backends {
+		if b.name == name {
+			return b.form, b.endpoint, nil
+		}
+		if i > 0 {
+			names += ", "
+		}
+		names += b.name
+	}
+	return "", "", fmt.Errorf("backend %q: there are %s", name, names)
+}
+
+// Ask says how requests are written.
+type Ask struct {
+	Backend Backend
+	// Model is the name in the request.
+	Model     string
+	IgnoreEOS bool
+	// Logprobs is 0 where none are asked for.
+	Logprobs int
+	// Sampling are options given by the user, such as temperature.
+	Sampling []Option
+	// Extra are keys that are added to the body, over all others.
+	Extra map[string]json.RawMessage
+	// Header are added to every request.
+	Header http.Header
+	// IDPrefix begins each x-request-id; the request's number follows.
+	IDPrefix string
+}
+
+// Option is one key of the body.
+type Option struct {
+	Key   string
+	Value any
+}
+
+// body writes a request.
+func (a *Ask) body(q workload.Request) ([]byte, error) {
+	fields := []Option{{"model", a.Model}}
+	switch a.Backend {
+	case Chat:
+		fields = append(fields, a.chat(q)...)
+	case Embeddings:
+		fields = append(fields, Option{"input", q.Prompt}, Option{"encoding_format", "float"})
+	default:
+		fields = append(fields, a.completion(q)...)
+	}
+	if a.Backend != Embeddings {
+		fields = append(fields, Option{"stream", true}, Option{"stream_options", map[string]bool{"include_usage": true}})
+		if a.IgnoreEOS {
+			fields = append(fields, Option{"ignore_eos", true})
+		}
+		fields = append(fields, a.Sampling...)
+	}
+	return a.write(fields)
+}
+
+func (a *Ask) completion(q workload.Request) []Option {
+	out := []Option{{"prompt", q.Prompt}, {"repetition_penalty", 1.0}, {"max_tokens", q.Output}, {"logprobs", nil}}
+	if a.Logprobs > 0 {
+		out[3].Value = a.Logprobs
+	}
+	return out
+}
+
+func (a *Ask) chat(q workload.Request) []Option {
+	type part struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	type message struct {
+		Role    string `json:"role"`
+		Content []part `json:"content"`
+	}
+	out := []Option{
+		{"messages", []message{{"user", []part{{"text", q.Prompt}}}}},
+		{"max_completion_tokens", q.Output},
+	}
+	if a.Logprobs > 0 {
+		out = append(out, Option{"logprobs", true}, Option{"top_logprobs", a.Logprobs})
+	}
+	return out
+}
+
+// write gives each key once: the last value that was given for it, in the place of
+// the first.
+func (a *Ask) write(fields []Option) ([]byte, error) {
+	place := map[string]int{}
+	var keys []string
+	var values []any
+	put := func(key string, value any) {
+		if i, ok := place[key]; ok {
+			values[i] = value
+			return
+		}
+		place[key] = len(keys)
+		keys, values = append(keys, key), append(values, value)
+	}
+	for _, f := range fields {
+		put(f.Key, f.Value)
+	}
+	for key, value := range a.Extra {
+		put(key, value)
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	for i, key := range keys {
+		b.WriteByte(","[0])
+		if err := e.Encode(key); err != nil {
+			return nil, err
+		}
+		b.WriteByte(':')
+		if err := e.Encode(values[i]); err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	b.WriteByte('}')
+	out := b.Bytes()
+	out[0] = '{'
+	return out, nil
+}

@@ -1,0 +1,263 @@
+// Package bench measures servers that speak OpenAI's protocol: it sends a workload,
+// watches what comes back and hands it to report. The options and figures are those
+// of vLLM's `bench serve`.
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"vapp.dev/appliance/bench/report"
+	"vapp.dev/appliance/bench/workload"
+)
+
+// Run is one benchmark of a server.
+type Run struct {
+	Server   *Server
+	Ask      Ask
+	Requests []workload.Request
+	Arrivals workload.Arrivals
+	Seed     int64
+	// MaxConcurrency bounds the requests under way; 0: no bound.
+	MaxConcurrency int
+	// Warmups are requests before the clock starts, besides the probe.
+	Warmups int
+	// ReadyTimeout is for how long the probe is repeated; 0: it is sent once.
+	ReadyTimeout time.Duration
+	// Timeout bounds each request.
+	Timeout time.Duration
+	// Tokenizer counts generated tokens where the server does not; it may be nil.
+	Tokenizer workload.Tokenizer
+	// KeepText keeps what was generated.
+	KeepText bool
+	Setup    report.Setup
+	// Log takes the lines above the table.
+	Log io.Writer
+	// Progress is told how many requests are done, from many goroutines; it may be nil.
+	Progress func(done, of int)
+}
+
+// Serve runs the benchmark. When ctx ends, requests under way are given up and what
+// was finished is the result, with ctx's error.
+func (r *Run) Serve(ctx context.Context) (report.Result, error) {
+	if len(r.Requests) == 0 {
+		return report.Result{}, errors.New("bench: no request to send")
+	}
+	sends, err := r.prepare()
+	if err != nil {
+		return report.Result{}, err
+	}
+	if err := r.before(ctx, sends); err != nil {
+		return report.Result{}, err
+	}
+	before := r.Server.speculation(ctx)
+	traces, seconds := r.send(ctx, sends)
+	after := r.Server.speculation(context.WithoutCancel(ctx))
+	r.count(context.WithoutCancel(ctx), traces)
+	return report.Make(r.Setup, traces, seconds, grown(before, after)), ctx.Err()
+}
+
+// prepare writes every body, so that no time goes into that while the clock runs.
+func (r *Run) prepare() ([]send, error) {
+	sends := make([]send, len(r.Requests))
+	for i, q := range r.Requests {
+		body, err := r.Ask.body(q)
+		if err != nil {
+			return nil, err
+		}
+		sends[i] = send{
+			server: r.Server, ask: &r.Ask, body: body, id: fmt.Sprint(r.Ask.IDPrefix, i),
+			input: q.Tokens, output: q.Output,
+		}
+	}
+	return sends, nil
+}
+
+// before probes the server with the first prompt and warms it up.
+func (r *Run) before(ctx context.Context, sends []send) error {
+	fmt.Fprintln(r.Log, "Starting initial single prompt test run...")
+	if err := r.probe(ctx, sends[0]); err != nil {
+		return err
+	}
+	if r.Warmups > 0 {
+		fmt.Fprintf(r.Log, "Warming up with %d requests...\n", r.Warmups)
+		warm := *r
+		warm.Progress = nil
+		bodies := make([]send, r.Warmups)
+		for i := range bodies {
+			bodies[i] = sends[0]
+			bodies[i].id = fmt.Sprint(r.Ask.IDPrefix, "warmup-", i)
+		}
+		warm.Arrivals = workload.Arrivals{Rate: math.Inf(1), Burstiness: 1}
+		traces, _ := warm.send(ctx, bodies)
+		for _, t := range traces {
+			if t.Failure != nil && ctx.Err() == nil {
+				return fmt.Errorf("bench: a warm-up request failed: %w", t.Failure)
+			}
+		}
+		fmt.Fprintln(r.Log, "Warmup run completed.")
+	}
+	fmt.Fprintln(r.Log, "Initial test run completed. Starting main benchmark run...")
+	r.announce()
+	return ctx.Err()
+}
+
+// probeEvery is the pause between probes of a server that is not ready.
+const probeEvery = time.Second
+
+// probe sends one request, again and again until the server is ready.
+func (r *Run) probe(ctx context.Context, s send) error {
+	until := time.Now().Add(r.ReadyTimeout)
+	s.id = r.Ask.IDPrefix + "test"
+	for {
+		t := r.one(ctx, s, time.Now())
+		if t.Failure == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if !time.Now().Add(probeEvery).Before(until) {
+			return fmt.Errorf("bench: the initial test run failed: %w; check --base-url, --endpoint, --model and that the server is ready (--ready-check-timeout-sec waits for it)", t.Failure)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(probeEvery):
+		}
+	}
+}
+
+// announce says what traffic follows.
+func (r *Run) announce() {
+	a := r.Arrivals
+	if a.RampUp != "" {
+		fmt.Fprintf(r.Log, "Traffic ramp-up strategy: %s.\nWill increase RPS from %s to %s RPS over the duration of the benchmark.\n",
+			a.RampUp, report.RateText(a.Start), report.RateText(a.End))
+	} else {
+		fmt.Fprintf(r.Log, "Traffic request rate: %s\n", report.RateText(a.Rate))
+	}
+	process, bound := "Gamma distribution", "None"
+	if a.Burstiness == 1 {
+		process = "Poisson process"
+	}
+	if r.MaxConcurrency > 0 {
+		bound = fmt.Sprint(r.MaxConcurrency)
+	}
+	fmt.Fprintf(r.Log, "Burstiness factor: %s (%s)\nMaximum request concurrency: %s\n", report.RateText(a.Burstiness), process, bound)
+}
+
+// send sends every request at its time and returns what was seen of each that was
+// sent, and the seconds from the first send until all were done.
+func (r *Run) send(ctx context.Context, sends []send) ([]report.Trace, float64) {
+	var room chan struct{}
+	if r.MaxConcurrency > 0 {
+		room = make(chan struct{}, r.MaxConcurrency)
+	}
+	traces, sent := make([]report.Trace, len(sends)), make([]bool, len(sends))
+	var wg sync.WaitGroup
+	var done atomic.Int64
+	begin := time.Now()
+	for i, at := range r.Arrivals.Times(len(sends), r.Seed) {
+		if !sleep(ctx, time.Until(begin.Add(seconds(at)))) {
+			break
+		}
+		wg.Go(func() {
+			if room != nil {
+				select {
+				case room <- struct{}{}:
+					defer func() { <-room }()
+				case <-ctx.Done():
+					return
+				}
+			}
+			t := r.one(ctx, sends[i], begin)
+			if t.Failure != nil && ctx.Err() != nil {
+				return // given up by us: no word on the server
+			}
+			traces[i], sent[i] = t, true
+			if n := done.Add(1); r.Progress != nil {
+				r.Progress(int(n), len(sends))
+			}
+		})
+	}
+	wg.Wait()
+	return finished(traces, sent, time.Since(begin).Seconds())
+}
+
+// finished leaves out what was never sent or given up, and starts the clock with the
+// first send.
+func finished(traces []report.Trace, sent []bool, end float64) ([]report.Trace, float64) {
+	first, n := end, 0
+	for i, t := range traces {
+		if sent[i] {
+			first = min(first, t.Start)
+			traces[n], n = t, n+1
+		}
+	}
+	return traces[:n], end - first
+}
+
+// one sends a request within the time that it may take.
+func (r *Run) one(ctx context.Context, s send, begin time.Time) report.Trace {
+	if r.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, r.Timeout, errTimeout)
+		defer cancel()
+	}
+	return s.do(ctx, begin)
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// sleep reports whether the time has come; false: ctx ended before.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// count fills in the lengths that the server did not tell.
+func (r *Run) count(ctx context.Context, traces []report.Trace) {
+	for i := range traces {
+		t := &traces[i]
+		if t.Failure == nil && t.Output == unknown {
+			r.retokenize(ctx, t)
+		}
+		if !r.KeepText {
+			t.Text = ""
+		}
+	}
+}
+
+func (r *Run) retokenize(ctx context.Context, t *report.Trace) {
+	t.Output = 0
+	if r.Tokenizer == nil {
+		t.Failure = &report.Failure{Reason: "no usage", Detail: "the server does not say how many tokens it generated; give --tokenizer to count them"}
+		return
+	}
+	ids, err := r.Tokenizer.Encode(ctx, t.Text)
+	if err != nil {
+		t.Failure = &report.Failure{Reason: "no usage", Detail: err.Error()}
+		return
+	}
+	t.Output = len(ids)
+}
+
+// Client is the transport of a benchmark: connections are kept, as many as there are
+// requests under way, and nothing is compressed.
+func Client(insecure bool) *http.Client { return &http.Client{Transport: transport(insecure)} }

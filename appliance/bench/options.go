@@ -1,0 +1,295 @@
+package bench
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"vapp.dev/appliance/bench/report"
+	"vapp.dev/appliance/bench/workload"
+)
+
+// Options are the words of a command line, with vLLM's names.
+type Options struct {
+	Backend, BaseURL, Host, Endpoint     string
+	Port                                 int
+	Model, ServedModelName, Tokenizer    string
+	Dataset                              Dataset
+	NumPrompts                           int
+	Seed                                 int64
+	Arrivals                             workload.Arrivals
+	MaxConcurrency, NumWarmups, Logprobs int
+	ReadyTimeoutSec, RequestTimeoutSec   int
+	IgnoreEOS                            bool
+	Metrics, Percentiles, ExtraBody      string
+	Goodput, Header, Metadata            []string
+	Sampling                             []Option
+	Label, RequestIDPrefix               string
+	Insecure, Detailed                   bool
+	// Key is sent as a bearer token; "" sends none.
+	Key string
+}
+
+// OptionError is an option that cannot be taken.
+type OptionError struct{ Err error }
+
+func (e *OptionError) Error() string { return e.Err.Error() }
+func (e *OptionError) Unwrap() error { return e.Err }
+
+func refuse(format string, args ...any) error {
+	return &OptionError{fmt.Errorf(format, args...)}
+}
+
+// checked is what of the words can be read without a server.
+type checked struct {
+	backend Backend
+	server  *Server
+	ask     Ask
+	setup   report.Setup
+}
+
+// check reads the words. The error is an *OptionError.
+func (o *Options) check() (checked, error) {
+	form, endpoint, err := FindBackend(o.Backend)
+	if err != nil {
+		return checked{}, refuse("--%v", err)
+	}
+	if o.Endpoint != "" {
+		endpoint = "/" + strings.TrimPrefix(o.Endpoint, "/")
+	}
+	base, err := o.base()
+	if err != nil {
+		return checked{}, err
+	}
+	c := checked{backend: form, server: &Server{BaseURL: base, Endpoint: endpoint, Key: o.Key, Client: Client(o.Insecure)}}
+	if c.ask, err = o.asks(form); err != nil {
+		return c, err
+	}
+	if c.setup, err = o.setup(form); err != nil {
+		return c, err
+	}
+	for _, n := range []struct {
+		name         string
+		value, least int
+	}{
+		{"num-prompts", o.NumPrompts, 1}, {"max-concurrency", o.MaxConcurrency, 0}, {"num-warmups", o.NumWarmups, 0},
+		{"ready-check-timeout-sec", o.ReadyTimeoutSec, 0}, {"request-timeout-sec", o.RequestTimeoutSec, 1}, {"logprobs", o.Logprobs, 0},
+	} {
+		if n.value < n.least {
+			return c, refuse("--%s %d: give %d or more", n.name, n.value, n.least)
+		}
+	}
+	if err := o.Arrivals.Check(); err != nil {
+		return c, &OptionError{err}
+	}
+	return c, o.Dataset.check()
+}
+
+// base is the server's address.
+func (o *Options) base() (string, error) {
+	base := o.BaseURL
+	if base == "" {
+		if o.Port < 1 || o.Port > 65535 {
+			return "", refuse("--port %d: give 1 to 65535", o.Port)
+		}
+		base = "http://" + net.JoinHostPort(o.Host, strconv.Itoa(o.Port))
+	}
+	u, err := url.Parse(base)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return "", refuse("--base-url %q: give one such as http://127.0.0.1:8000", base)
+	}
+	return strings.TrimRight(base, "/"), nil
+}
+
+func (o *Options) asks(form Backend) (Ask, error) {
+	a := Ask{Backend: form, IgnoreEOS: o.IgnoreEOS, Logprobs: o.Logprobs, Sampling: o.Sampling, Header: http.Header{}, IDPrefix: o.RequestIDPrefix}
+	if a.IDPrefix == "" {
+		var b [4]byte
+		rand.Read(b[:]) // never fails
+		a.IDPrefix = "bench-" + hex.EncodeToString(b[:]) + "-"
+	}
+	if o.ExtraBody != "" {
+		if err := json.Unmarshal([]byte(o.ExtraBody), &a.Extra); err != nil || a.Extra == nil {
+			return a, refuse("--extra-body %q: give a JSON object", o.ExtraBody)
+		}
+	}
+	for _, h := range o.Header {
+		key, value, ok := strings.Cut(h, "=")
+		if !ok || key == "" || strings.ContainsAny(h, "\r\n\x00") || strings.ContainsAny(key, " \t:") {
+			return a, refuse("--header %q: give NAME=VALUE", h)
+		}
+		a.Header.Add(key, value)
+	}
+	return a, nil
+}
+
+// setup is the part of the result that is known before the run.
+func (o *Options) setup(form Backend) (report.Setup, error) {
+	s := report.Setup{
+		Backend: o.Backend, Label: o.Label, NumPrompts: o.NumPrompts, Rate: o.Arrivals.Rate, Burstiness: o.Arrivals.Burstiness,
+		MaxConcurrency: o.MaxConcurrency, RampUp: o.Arrivals.RampUp, RampStart: o.Arrivals.Start, RampEnd: o.Arrivals.End,
+		Pooling: form == Embeddings,
+	}
+	var err error
+	if s.Metrics, err = o.metrics(form); err != nil {
+		return s, err
+	}
+	if s.Percentiles, err = percentiles(o.Percentiles); err != nil {
+		return s, err
+	}
+	if s.Goodput, err = goodput(o.Goodput, form); err != nil {
+		return s, err
+	}
+	for _, m := range o.Metadata {
+		key, value, ok := strings.Cut(m, "=")
+		if !ok || key == "" {
+			return s, refuse("--metadata %q: give KEY=VALUE", m)
+		}
+		s.Metadata = append(s.Metadata, [2]string{key, value})
+	}
+	return s, nil
+}
+
+func (o *Options) metrics(form Backend) ([]string, error) {
+	if form == Embeddings {
+		return []string{report.E2EL}, nil
+	}
+	out := strings.Split(o.Metrics, ",")
+	for i, m := range out {
+		out[i] = strings.TrimSpace(m)
+		if !slices.Contains([]string{report.TTFT, report.TPOT, report.ITL, report.E2EL}, out[i]) {
+			return nil, refuse("--percentile-metrics %q: there are ttft, tpot, itl and e2el", m)
+		}
+	}
+	return out, nil
+}
+
+func percentiles(list string) ([]float64, error) {
+	var out []float64
+	for _, w := range strings.Split(list, ",") {
+		p, err := strconv.ParseFloat(strings.TrimSpace(w), 64)
+		if err != nil || !(p >= 0 && p <= 100) {
+			return nil, refuse("--metric-percentiles %q: give numbers from 0 to 100, such as 50,99,99.9", w)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+func goodput(pairs []string, form Backend) (report.Goodput, error) {
+	if len(pairs) == 0 {
+		return nil, nil
+	}
+	out := report.Goodput{}
+	for _, pair := range pairs {
+		for _, w := range strings.FieldsFunc(pair, func(r rune) bool { return r == ' ' || r == ',' }) {
+			name, value, _ := strings.Cut(w, ":")
+			ms, err := strconv.ParseFloat(value, 64)
+			known := name == report.E2EL || form != Embeddings && (name == report.TTFT || name == report.TPOT)
+			if err != nil || !known || !(ms >= 0) {
+				return nil, refuse("--goodput %q: give pairs of a metric (ttft, tpot or e2el) and milliseconds, such as ttft:500", w)
+			}
+			out[name] = ms
+		}
+	}
+	return out, nil
+}
+
+// Open checks the words, asks the server what is left open, and makes the workload.
+func (o *Options) Open(ctx context.Context, log io.Writer) (*Run, error) {
+	c, err := o.check()
+	if err != nil {
+		return nil, err
+	}
+	ready := time.Duration(o.ReadyTimeoutSec) * time.Second
+	if o.Model == "" && o.ServedModelName == "" {
+		if o.Model, err = c.server.FirstModel(ctx, ready); err != nil {
+			return nil, err
+		}
+		fmt.Fprintln(log, "Using model:", o.Model)
+	}
+	c.setup.Model, c.ask.Model = o.Model, o.ServedModelName
+	if o.ServedModelName == "" {
+		c.ask.Model = o.Model
+	} else if o.Model == "" {
+		c.setup.Model = o.ServedModelName
+	}
+	tok, err := o.tokenizer(ctx, &c)
+	if err != nil {
+		return nil, err
+	}
+	requests, err := o.Dataset.make(ctx, workload.Maker{Count: o.NumPrompts, Seed: o.Seed, NoOversample: o.Dataset.NoOversample, Tokenizer: tok})
+	if err != nil {
+		return nil, err
+	}
+	c.setup.NumPrompts = len(requests)
+	c.setup.Date = time.Now().Format("20060102-150405")
+	return &Run{
+		Server: c.server, Ask: c.ask, Requests: requests, Arrivals: o.Arrivals, Seed: o.Seed,
+		MaxConcurrency: o.MaxConcurrency, Warmups: o.NumWarmups, ReadyTimeout: ready,
+		Timeout: time.Duration(o.RequestTimeoutSec) * time.Second, Tokenizer: tok, KeepText: o.Detailed, Setup: c.setup, Log: log,
+	}, nil
+}
+
+// tokenizer is the one named, else the model's where that is a path, else the server's.
+func (o *Options) tokenizer(ctx context.Context, c *checked) (workload.Tokenizer, error) {
+	path := o.Tokenizer
+	if path == "" {
+		if _, err := tokenizerJSON(o.Model); o.Model != "" && err == nil {
+			path = o.Model
+		}
+	}
+	c.setup.Tokenizer = path
+	if path != "" {
+		t, err := OpenTokenizer(path)
+		if err != nil {
+			return nil, err
+		}
+		return t, nil
+	}
+	c.setup.Tokenizer = c.setup.Model
+	t, err := RemoteTokenizer(ctx, c.server, c.ask.Model)
+	if err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Save writes a result and returns where. With add set it becomes a further line of
+// the file, else the file is made anew.
+func Save(r *report.Result, dir, name string, detailed, add bool) (string, error) {
+	text, err := r.JSON(detailed)
+	if err != nil {
+		return "", err
+	}
+	if name == "" {
+		name = r.FileName()
+	}
+	path := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return "", err
+	}
+	mode := os.O_TRUNC
+	if add {
+		mode = os.O_APPEND
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|mode, 0o666)
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(append(text, '\n'))
+	return path, errors.Join(err, f.Close())
+}

@@ -1,0 +1,266 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"vapp.dev/appliance/bench/report"
+)
+
+// send is one request, ready to go.
+type send struct {
+	server        *Server
+	ask           *Ask
+	body          []byte
+	id            string
+	input, output int
+}
+
+// unknown is an output length that the server did not tell.
+const unknown = -1
+
+var errTimeout = errors.New("timeout")
+
+// failure makes the reason and the detail of a request that failed.
+func failure(reason, format string, args ...any) *report.Failure {
+	return &report.Failure{Reason: reason, Detail: clip(fmt.Sprintf(format, args...))}
+}
+
+// clip keeps what fits in a line.
+func clip(s string) string {
+	const most = 200
+	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "\uFFFD")), " ")
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return s
+}
+
+// do sends the request and follows the answer to its end. Times count from begin.
+func (s *send) do(ctx context.Context, begin time.Time) report.Trace {
+	t := report.Trace{Input: s.input}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.server.BaseURL+s.server.Endpoint, bytes.NewReader(s.body))
+	if err != nil {
+		t.Failure = failure("bad address", "%v", err)
+		return t
+	}
+	s.server.head(req)
+	for key, values := range s.ask.Header {
+		req.Header[key] = values
+	}
+	req.Header.Set("X-Request-Id", s.id)
+	start := time.Now()
+	t.Start = start.Sub(begin).Seconds()
+	resp, err := s.server.Client.Do(req)
+	if err != nil {
+		t.Failure = unreached(ctx, err)
+	} else {
+		s.answer(ctx, resp, start, &t)
+		resp.Body.Close()
+	}
+	if t.Failure != nil {
+		t.Latency, t.Output = time.Since(start).Seconds(), 0
+	}
+	return t
+}
+
+// unreached says why no answer came.
+func unreached(ctx context.Context, err error) *report.Failure {
+	var inURL *url.Error
+	if errors.As(err, &inURL) {
+		err = inURL.Err
+	}
+	var op *net.OpError
+	switch {
+	case errors.Is(context.Cause(ctx), errTimeout):
+		return failure("timeout", "the time of --request-timeout-sec was over")
+	case errors.Is(err, io.EOF):
+		return failure("connection closed", "the server closed it without an answer")
+	case errors.As(err, &op):
+		return failure("connection failed", "%s: %v", op.Op, op.Err)
+	}
+	return failure("connection failed", "%v", err)
+}
+
+// answer reads a response.
+func (s *send) answer(ctx context.Context, resp *http.Response, start time.Time, t *report.Trace) {
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, 8<<10))
+		t.Failure = failure(fmt.Sprintf("HTTP %d", resp.StatusCode), "%s", message(text))
+		return
+	}
+	if s.ask.Backend == Embeddings {
+		s.embedding(ctx, resp.Body, start, t)
+		return
+	}
+	s.stream(ctx, resp.Body, start, t)
+}
+
+// message is what an error's body says.
+func message(body []byte) string {
+	var c chunk
+	if c.read(body) == nil && c.failed != nil {
+		return string(c.failed)
+	}
+	return string(body)
+}
+
+// maxAnswer bounds an answer that is no stream, in bytes.
+const maxAnswer = 64 << 20
+
+func (s *send) embedding(ctx context.Context, body io.Reader, start time.Time, t *report.Trace) {
+	text, err := io.ReadAll(io.LimitReader(body, maxAnswer))
+	if err != nil {
+		t.Failure = ended(ctx, err)
+		return
+	}
+	t.Latency = time.Since(start).Seconds()
+	t.TTFT = t.Latency
+	var reply struct {
+		Data  []struct{ Embedding json.RawMessage }
+		Usage struct {
+			PromptTokens int `json:"prompt_tokens"`
+		}
+	}
+	if err := json.Unmarshal(text, &reply); err != nil || len(reply.Data) == 0 || len(reply.Data[0].Embedding) == 0 {
+		t.Failure = failure("no embedding", "%s", text)
+		return
+	}
+	if reply.Usage.PromptTokens > 0 {
+		t.Input = reply.Usage.PromptTokens
+	}
+}
+
+// readers are kept between requests; 16 KiB hold some fifty chunks.
+var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 16<<10) }}
+
+// stream follows an event stream to its end.
+func (s *send) stream(ctx context.Context, body io.Reader, start time.Time, t *report.Trace) {
+	in := readers.Get().(*bufio.Reader)
+	in.Reset(body)
+	defer func() { in.Reset(nil); readers.Put(in) }()
+	f := following{start: start, t: t, chat: s.ask.Backend == Chat, asked: s.output}
+	e := events{in: in}
+	for {
+		record, err := e.next()
+		if err == nil {
+			err = f.take(record, time.Now())
+		}
+		if err == nil {
+			continue
+		}
+		var fail *report.Failure
+		switch {
+		case err == io.EOF:
+			t.Failure = f.end()
+		case errors.As(err, &fail):
+			t.Failure = fail
+		case errors.Is(err, errRecordSize):
+			t.Failure = failure("broken SSE record", "%v", err)
+		default:
+			t.Failure = ended(ctx, err)
+		}
+		t.Text = string(f.chunk.text)
+		return
+	}
+}
+
+// ended says why an answer broke off.
+func ended(ctx context.Context, err error) *report.Failure {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return failure("closed early", "the connection ended in the middle of the answer")
+	}
+	return unreached(ctx, err)
+}
+
+// following is a stream on its way.
+type following struct {
+	start  time.Time
+	last   time.Time // of the last chunk with choices
+	t      *report.Trace
+	chat   bool
+	asked  int // tokens
+	chunk  chunk
+	chunks int
+	// done: [DONE] came; closed: a finish_reason or usage did.
+	done, closed, usage bool
+}
+
+// take reads a record that came at that time.
+func (f *following) take(record []byte, at time.Time) error {
+	if f.done = f.done || string(bytes.TrimSpace(record)) == "[DONE]"; f.done {
+		return nil // what follows is read so that the connection can be used again
+	}
+	c := &f.chunk
+	if err := c.read(record); err != nil {
+		return failure(broken(err), "%v in %s", err, record)
+	}
+	switch {
+	case c.failed != nil:
+		return failure("error in the stream", "%s", c.failed)
+	case c.choices:
+		f.token(at)
+	}
+	if c.completion > f.asked {
+		return failure("impossible usage", "%d tokens generated, %d were asked for", c.completion, f.asked)
+	}
+	if c.completion >= 0 {
+		f.t.Output, f.usage = c.completion, true
+	}
+	f.closed = f.closed || c.finished || c.completion >= 0
+	if f.chat || c.choices {
+		f.t.Latency = at.Sub(f.start).Seconds()
+	}
+	if most := 4*f.asked + 64; f.chunks > most {
+		return failure("endless stream", "more than %d chunks for %d tokens", most, f.asked)
+	}
+	return nil
+}
+
+func (f *following) token(at time.Time) {
+	if f.chunks++; f.chunks == 1 {
+		f.t.TTFT = at.Sub(f.start).Seconds()
+		f.t.ITL = make([]float64, 0, min(f.asked, 4096))
+	} else {
+		f.t.ITL = append(f.t.ITL, at.Sub(f.last).Seconds())
+	}
+	f.last = at
+}
+
+// end judges a stream that ended in good order.
+func (f *following) end() *report.Failure {
+	switch {
+	case f.chunks == 0:
+		return failure("no token", "the stream ended without a chunk that has choices")
+	case !f.done && !f.closed:
+		return failure("closed early", "the stream ended without [DONE], finish_reason or usage, after %d chunks", f.chunks)
+	}
+	if !f.usage {
+		f.t.Output = unknown
+	}
+	return nil
+}
+
+func transport(insecure bool) *http.Transport {
+	return &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DisableCompression:  true,
+		MaxIdleConnsPerHost: 1 << 16,
+		IdleConnTimeout:     90 * time.Second,
+		TLSClientConfig:     &tls.Config{InsecureSkipVerify: insecure},
+		TLSNextProto:        map[string]func(string, *tls.Conn) http.RoundTripper{}, // one connection for each request, as with http
+		ReadBufferSize:      16 << 10,
+	}
+}

@@ -1,0 +1,84 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"vapp.dev/appliance/bench/report"
+	"vapp.dev/appliance/bench/workload"
+)
+
+// words is a tokenizer for tests: one token for each word.
+type words struct{}
+
+func (words) Encode(_ context.Context, text string) ([]int32, error) {
+	return make([]int32, len(strings.Fields(text))), nil
+}
+
+func (words) Decode(_ context.Context, ids []int32) (string, error) {
+	return strings.Repeat("w ", len(ids)), nil
+}
+
+func (words) Vocabulary(context.Context) (workload.Vocabulary, error) {
+	return workload.Vocabulary{Size: 3, Allowed: []int32{0, 1, 2}}, nil
+}
+
+// record is one chunk of a completion.
+func record(text string) string {
+	return fmt.Sprintf("data: {\"choices\":[{\"index\":0,\"text\":%q,\"finish_reason\":null}]}\n\n", text)
+}
+
+const (
+	usage3 = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":4,\"completion_tokens\":3,\"total_tokens\":7}}\n\n"
+	done   = "data: [DONE]\n\n"
+)
+
+// serving is a run against a handler that answers each request alike.
+func serving(t *testing.T, n int, answer http.HandlerFunc) *Run {
+	t.Helper()
+	s := httptest.NewServer(answer)
+	t.Cleanup(s.Close)
+	client := Client(false)
+	t.Cleanup(client.CloseIdleConnections)
+	return &Run{
+		Server:   &Server{BaseURL: s.URL, Endpoint: "/v1/completions", Client: client},
+		Ask:      Ask{Backend: Completions, Model: "m", IDPrefix: "t-"},
+		Requests: make([]workload.Request, n), Arrivals: workload.Arrivals{Rate: math.Inf(1), Burstiness: 1},
+		Timeout: time.Minute, Tokenizer: words{}, KeepText: true,
+		Setup: report.Setup{Rate: math.Inf(1), Metrics: []string{report.TTFT}, Percentiles: []float64{99}}, Log: io.Discard,
+	}
+}
+
+// withOutput asks for n tokens in each request.
+func (r *Run) withOutput(n int) *Run {
+	for i := range r.Requests {
+		r.Requests[i] = workload.Request{Prompt: fmt.Sprint("p", i), Tokens: 4, Output: n}
+	}
+	return r
+}
+
+// TestServe: lengths from usage, text kept, gaps one fewer than chunks.
+func TestServe(t *testing.T) {
+	r := serving(t, 5, func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, record("a")+": a comment\n\n"+record(" b")+record("")+usage3+done)
+	}).withOutput(3)
+	got, err := r.Serve(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Completed != 5 || got.Failed != 0 || got.Input != 20 || got.Output != 15 {
+		t.Fatalf("%d completed, %d failed, %d in, %d out\n%s", got.Completed, got.Failed, got.Input, got.Output, got.Failures())
+	}
+	for i, x := range got.Traces {
+		if len(x.ITL) != 2 || x.Text != "a b" || x.TTFT <= 0 || x.Latency < x.TTFT {
+			t.Errorf("request %d: %+v", i, x)
+		}
+	}
+}

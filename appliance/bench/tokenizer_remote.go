@@ -1,0 +1,129 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+
+	"vapp.dev/appliance/bench/workload"
+)
+
+// Remote is a server's own tokenizer, by its routes /tokenize and /detokenize in
+// vLLM's form (vapp, vLLM) or llama-server's.
+type Remote struct {
+	s     *Server
+	model string
+	llama bool
+}
+
+// RemoteTokenizer finds out whether the server has such routes.
+func RemoteTokenizer(ctx context.Context, s *Server, model string) (*Remote, error) {
+	var first error
+	for _, llama := range []bool{false, true} {
+		r := &Remote{s, model, llama}
+		ids, err := r.Encode(ctx, "a")
+		if err == nil && len(ids) > 0 {
+			return r, nil
+		}
+		if err == nil {
+			err = fmt.Errorf("%s/tokenize gives no tokens", s.BaseURL)
+		}
+		if !refused(err) && first == nil {
+			first = err
+		}
+		if first == nil && llama {
+			first = err
+		}
+	}
+	return nil, fmt.Errorf("bench: no tokenizer: %w; prompts are made of tokens and counted in them: give --tokenizer (a directory with a tokenizer.json, that file, or a GGUF file)", first)
+}
+
+// Encode implements workload.Tokenizer.
+func (r *Remote) Encode(ctx context.Context, text string) ([]int32, error) {
+	return r.encode(ctx, text, false)
+}
+
+func (r *Remote) encode(ctx context.Context, text string, special bool) ([]int32, error) {
+	question := any(map[string]any{"model": r.model, "prompt": text, "add_special_tokens": special})
+	if r.llama {
+		question = map[string]any{"content": text, "add_special": special}
+	}
+	var reply struct{ Tokens []int32 }
+	return reply.Tokens, r.call(ctx, "/tokenize", question, &reply)
+}
+
+// marked is text that tokenizers read as a special token. Which ids are special no
+// route tells, so random prompts leave out what looks like one.
+var marked = regexp.MustCompile(`<\|[^<>|\n]{1,64}\|>|</?s>|<(?:unk|pad|bos|eos|mask|cls|sep)>|<(?:unused|reserved|extra_id|start_of|end_of)[^<>\n]{0,32}>|\[(?:INST|/INST|UNK|PAD|CLS|SEP|MASK)\]`)
+
+// Decode implements workload.Tokenizer.
+func (r *Remote) Decode(ctx context.Context, ids []int32) (string, error) {
+	text, err := r.decode(ctx, ids)
+	return marked.ReplaceAllString(text, ""), err
+}
+
+func (r *Remote) decode(ctx context.Context, ids []int32) (string, error) {
+	var reply struct{ Prompt, Content string }
+	err := r.call(ctx, "/detokenize", map[string]any{"model": r.model, "tokens": ids}, &reply)
+	return reply.Prompt + reply.Content, err
+}
+
+func (r *Remote) call(ctx context.Context, path string, question, reply any) error {
+	text, err := r.s.ask(ctx, path, question)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, reply); err != nil {
+		return fmt.Errorf("%s%s: %w: %s", r.s.BaseURL, path, err, clip(string(text)))
+	}
+	return nil
+}
+
+// maxVocabulary bounds a vocabulary.
+const maxVocabulary = 1 << 22
+
+// Vocabulary implements workload.Tokenizer. llama-server tells the size; elsewhere
+// it is where /detokenize begins to refuse ids.
+func (r *Remote) Vocabulary(ctx context.Context) (workload.Vocabulary, error) {
+	plain, err := r.encode(ctx, "a", false)
+	if err != nil {
+		return workload.Vocabulary{}, err
+	}
+	all, err := r.encode(ctx, "a", true)
+	if err != nil {
+		return workload.Vocabulary{}, err
+	}
+	size, err := r.size(ctx)
+	if err != nil {
+		return workload.Vocabulary{}, err
+	}
+	v := workload.Vocabulary{Size: size, Added: max(len(all)-len(plain), 0), Allowed: make([]int32, size)}
+	for i := range v.Allowed {
+		v.Allowed[i] = int32(i)
+	}
+	return v, nil
+}
+
+func (r *Remote) size(ctx context.Context) (int, error) {
+	if list, err := r.s.models(ctx); err == nil && list[0].Meta.Vocab > 0 && list[0].Meta.Vocab <= maxVocabulary {
+		return list[0].Meta.Vocab, nil
+	}
+	known, over := 0, maxVocabulary // ids below known are taken; from over on none is
+	for over-known > 1 {
+		middle := (known + over) / 2
+		_, err := r.decode(ctx, []int32{int32(middle)})
+		switch {
+		case err == nil:
+			known = middle
+		case refused(err):
+			over = middle
+		default:
+			return 0, err
+		}
+	}
+	if known == maxVocabulary-1 {
+		return 0, fmt.Errorf("bench: %s/detokenize takes any id, so the vocabulary's size is unknown: give --tokenizer", r.s.BaseURL)
+	}
+	return known + 1, nil
+}

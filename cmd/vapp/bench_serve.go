@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/signal"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"vapp.dev/appliance/bench"
+	"vapp.dev/appliance/bench/report"
+)
+
+// serveBench are the flags of bench serve.
+type serveBench struct {
+	bench.Options
+	save, add, quiet bool
+	dir, file        string
+}
+
+func newBenchServe() *cobra.Command {
+	o := &serveBench{}
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Speed of a running server, any that speaks OpenAI's protocol",
+		Long: `Sends a workload to a server and prints what it gave: throughput, time to first
+token, time per output token and inter-token latency, in the rows of vLLM's
+"bench serve". The options have vLLM's names and meaning.
+
+Requests that fail (an error status, a broken or cut off stream, a timeout) are in
+no average; they are counted by reason below the table, and the exit code is 1 if
+there was any. OPENAI_API_KEY is sent as a bearer token.`,
+		Example: `  vapp bench serve --num-prompts 100 --random-input-len 512 --max-concurrency 16
+  vapp bench serve --base-url http://127.0.0.1:8080 --tokenizer models/llama --request-rate 4 --goodput ttft:500,tpot:50`,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := o.words(c, args); err != nil {
+				return err
+			}
+			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt)
+			defer stop()
+			return o.run(ctx, c)
+		},
+	}
+	o.serverFlags(c)
+	o.trafficFlags(c)
+	o.datasetFlags(c)
+	o.reportFlags(c)
+	return c
+}
+
+func (o *serveBench) serverFlags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&o.Backend, "backend", "openai", "request form: openai (completions; also vllm), openai-chat, openai-embeddings")
+	f.StringVar(&o.BaseURL, "base-url", "", "server, in place of --host and --port")
+	f.StringVar(&o.Host, "host", "127.0.0.1", "server's host")
+	f.IntVar(&o.Port, "port", 8000, "server's port")
+	f.StringVar(&o.Endpoint, "endpoint", "", "route (default: the request form's)")
+	f.StringVar(&o.Model, "model", "", "model (default: the first of /v1/models); a path is the tokenizer too")
+	f.StringVar(&o.ServedModelName, "served-model-name", "", "the model's name in requests, where it differs from --model")
+	f.StringVar(&o.Tokenizer, "tokenizer", "", "directory with a tokenizer.json, that file, or a GGUF file (default: the server's /tokenize)")
+	f.StringArrayVar(&o.Header, "header", nil, "KEY=VALUE, sent with every request")
+	f.BoolVar(&o.Insecure, "insecure", false, "take any TLS certificate")
+	f.IntVar(&o.ReadyTimeoutSec, "ready-check-timeout-sec", 0, "seconds to wait for the server to become ready")
+	f.IntVar(&o.RequestTimeoutSec, "request-timeout-sec", 6*60*60, "seconds that a request may take before it counts as failed")
+}
+
+func (o *serveBench) trafficFlags(c *cobra.Command) {
+	f := c.Flags()
+	f.IntVar(&o.NumPrompts, "num-prompts", 1000, "requests to send")
+	f.Float64Var(&o.Arrivals.Rate, "request-rate", math.Inf(1), "requests per second; inf: all at once")
+	f.Float64Var(&o.Arrivals.Burstiness, "burstiness", 1, "shape of the gamma distribution of gaps: 1 is a Poisson process, less is burstier, more is more even")
+	f.IntVar(&o.MaxConcurrency, "max-concurrency", 0, "most requests under way at once; 0: no bound")
+	f.StringVar(&o.Arrivals.RampUp, "ramp-up-strategy", "", "linear or exponential: let the rate grow over the run")
+	f.Float64Var(&o.Arrivals.Start, "ramp-up-start-rps", 0, "requests per second at the start of the ramp")
+	f.Float64Var(&o.Arrivals.End, "ramp-up-end-rps", 0, "requests per second at its end")
+	f.Int64Var(&o.Seed, "seed", 0, "of lengths, tokens, order and arrivals")
+	f.IntVar(&o.NumWarmups, "num-warmups", 0, "requests before the clock starts")
+	f.BoolVar(&o.IgnoreEOS, "ignore-eos", false, "ask for full lengths; on for random prompts unless set to false")
+	f.IntVar(&o.Logprobs, "logprobs", 0, "log probabilities to ask for with each token; 0: none")
+	for _, s := range benchSampling {
+		f.Float64(s, 0, "sent with every request if given")
+	}
+	f.StringVar(&o.ExtraBody, "extra-body", "", "JSON object whose keys are added to every request")
+	f.StringVar(&o.RequestIDPrefix, "request-id-prefix", "", "of x-request-id; the request's number follows (default: bench- and a random word)")
+}
+
+// benchSampling are the options that a request takes over from the command line.
+var benchSampling = []string{"temperature", "top-p", "top-k", "min-p", "frequency-penalty", "presence-penalty", "repetition-penalty"}
+
+func (o *serveBench) datasetFlags(c *cobra.Command) {
+	f, d := c.Flags(), &o.Dataset
+	f.StringVar(&d.Name, "dataset-name", "random", "what prompts are made of: "+bench.Datasets)
+	f.IntVar(&d.Input, "input-len", 0, "prompt length in tokens, over the dataset's own")
+	f.IntVar(&d.Output, "output-len", 0, "output length in tokens, over the dataset's own")
+	f.BoolVar(&d.NoOversample, "no-oversample", false, "send fewer requests when the dataset has fewer, rather than repeating it")
+	f.IntVar(&d.Random.Input, "random-input-len", 1024, "prompt length of random prompts")
+	f.IntVar(&d.Random.Output, "random-output-len", 128, "output length of random prompts")
+	f.Float64Var(&d.Random.Range, "random-range-ratio", 0, "R: lengths L are anything from L(1-R) to L(1+R)")
+	f.IntVar(&d.Random.Prefix, "random-prefix-len", 0, "tokens in front that all random prompts share")
+}
+
+func (o *serveBench) reportFlags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&o.Metrics, "percentile-metrics", "ttft,tpot,itl", "metrics to show: ttft, tpot, itl, e2el")
+	f.StringVar(&o.Percentiles, "metric-percentiles", "99", "percentiles to show, such as 25,50,99.9")
+	f.StringArrayVar(&o.Goodput, "goodput", nil, "limits in ms that good requests keep, such as ttft:500,tpot:50,e2el:2000")
+	f.BoolVar(&o.save, "save-result", false, "save the figures as JSON")
+	f.BoolVar(&o.Detailed, "save-detailed", false, "save what was seen of each request too")
+	f.BoolVar(&o.add, "append-result", false, "add the figures to the file as a further line")
+	f.StringVar(&o.dir, "result-dir", "", "where to save (default: the working directory)")
+	f.StringVar(&o.file, "result-filename", "", "file to save (default: a name made of label, rate, model and time)")
+	f.StringArrayVar(&o.Metadata, "metadata", nil, "KEY=VALUE, saved with the figures")
+	f.StringVar(&o.Label, "label", "", "of the run, in the saved file and its name")
+	f.BoolVar(&o.quiet, "disable-tqdm", false, "show no progress")
+}
+
+// words takes what flags alone cannot say: lists in vLLM's form, whose further words
+// come as arguments, and sampling options that are sent only if given.
+func (o *serveBench) words(c *cobra.Command, args []string) error {
+	given := c.Flags().Changed
+	for _, a := range args {
+		pairs := given("metadata") != given("header")
+		switch {
+		case given("goodput") && strings.Contains(a, ":") && !strings.Contains(a, "="):
+			o.Goodput = append(o.Goodput, a)
+		case pairs && given("metadata") && strings.Contains(a, "="):
+			o.Metadata = append(o.Metadata, a)
+		case pairs && strings.Contains(a, "="):
+			o.Header = append(o.Header, a)
+		default:
+			return &usageError{fmt.Errorf("bench serve takes options only; %q was given", a), c.CommandPath()}
+		}
+	}
+	for _, s := range benchSampling {
+		if !given(s) {
+			continue
+		}
+		x, err := c.Flags().GetFloat64(s)
+		if err != nil {
+			return err
+		}
+		o.Sampling = append(o.Sampling, bench.Option{Key: strings.ReplaceAll(s, "-", "_"), Value: x})
+	}
+	if !given("ignore-eos") {
+		o.IgnoreEOS = o.Dataset.Name == "random"
+	}
+	o.Key = os.Getenv("OPENAI_API_KEY")
+	if !given("temperature") && o.Backend != string(bench.Embeddings) {
+		fmt.Fprintln(os.Stderr, "The server decides how it samples; give --temperature 0 for figures that can be repeated.")
+	}
+	return nil
+}
+
+// run measures, prints and saves. Whatever was finished is shown, even if the run
+// was interrupted.
+func (o *serveBench) run(ctx context.Context, c *cobra.Command) error {
+	out := c.OutOrStdout()
+	r, err := o.Open(ctx, out)
+	if err != nil {
+		return serveError(err, c)
+	}
+	end := func() {}
+	if !o.quiet {
+		r.Progress, end = requestProgress(os.Stderr)
+	}
+	result, err := r.Serve(ctx)
+	end()
+	if err != nil && !(errors.Is(err, context.Canceled) && result.By != nil) {
+		return err
+	}
+	return errors.Join(o.print(c, &result), err)
+}
+
+func (o *serveBench) print(c *cobra.Command, result *report.Result) error {
+	out := c.OutOrStdout()
+	fmt.Fprint(out, result.Table(), result.Failures())
+	if o.save || o.add || o.Detailed {
+		path, err := bench.Save(result, o.dir, o.file, o.Detailed, o.add)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(os.Stderr, "saved", path)
+	}
+	if result.Failed > 0 {
+		return exitError(1)
+	}
+	return nil
+}
+
+// serveError makes an option that cannot be taken a wrong command line.
+func serveError(err error, c *cobra.Command) error {
+	var option *bench.OptionError
+	if errors.As(err, &option) {
+		return &usageError{err, c.CommandPath()}
+	}
+	return err
+}
