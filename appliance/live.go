@@ -14,6 +14,7 @@ import (
 	"vapp.dev/appliance/api"
 	"vapp.dev/appliance/chat"
 	"vapp.dev/appliance/chat/dialect"
+	"vapp.dev/appliance/plan"
 	"vapp.dev/engine"
 	"vapp.dev/engine/tokenizer"
 	"vapp.dev/schema"
@@ -32,6 +33,9 @@ type live struct {
 // newLive reads the files a profile names and compiles its template.
 func (a *Appliance) newLive(p *schema.Profile, m *engine.Model) (*live, error) {
 	if err := CheckParsers(p); err != nil {
+		return nil, err
+	}
+	if err := plan.CheckITLTarget(p, m); err != nil {
 		return nil, err
 	}
 	l := &live{profile: p, files: append([]string{p.File()}, p.Policies()...), api: settings(p)}
@@ -227,7 +231,10 @@ func (a *Appliance) apply(l *live) {
 	if r := l.profile.Serve.Responses; r != nil && a.responses != nil {
 		a.responses.SetLimits(responseLimits(r))
 	}
+	target := l.profile.Scheduler.ITLTarget.Time()
+	a.metrics.SetITLTarget(target)
 	if a.engine != nil {
+		a.engine.SetITLTarget(target)
 		a.engine.SetMaxQueue(l.profile.Serve.Limits.MaxQueue)
 	}
 }

@@ -32,7 +32,7 @@ func (a *Appliance) load(ctx context.Context) error {
 	if err := a.showPlan(); err != nil {
 		return err
 	}
-	eng, t, err := p.open(ctx, a.metrics.Hooks(), a.cfg.Progress)
+	eng, t, err := p.open(ctx, a.hooks(), a.cfg.Progress)
 	if err != nil {
 		return err
 	}
@@ -118,6 +118,26 @@ func endings(ids []int) []int32 {
 		out[i] = int32(id)
 	}
 	return out
+}
+
+// hooks are those of the metrics, and a line in the log where the target for the time
+// between tokens cannot be kept. That one does not hold up the loop.
+func (a *Appliance) hooks() engine.Hooks {
+	h := a.metrics.Hooks()
+	h.ITLMissed = func(alone, target time.Duration) {
+		go a.log.Warn(fmt.Sprintf("decode alone takes %v, scheduler.itlTarget is %v: prompts get %d tokens of a step", round(alone), target, engine.LeastPrompt))
+	}
+	return h
+}
+
+// round leaves two or three digits of a time.
+func round(d time.Duration) time.Duration {
+	for unit := time.Second; unit > time.Microsecond; unit /= 10 {
+		if d >= 10*unit {
+			return d.Round(unit)
+		}
+	}
+	return d
 }
 
 // compare logs and exports, for every arena, what was planned and what was

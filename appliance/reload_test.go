@@ -204,6 +204,34 @@ func TestKeyFileOfReload(t *testing.T) {
 	s.eventually(t, "the changed key file", func() bool { return len(s.Reloads()) == 2 && s.Reloads()[0].Outcome == Applied })
 }
 
+// scraped is the value of a metric without labels, as GET /metrics has it.
+func (s *server) scraped(t *testing.T, name string) string {
+	_, text := s.get(t, "/metrics")
+	for line := range strings.Lines(text) {
+		if v, is := strings.CutPrefix(line, name+" "); is {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
+
+// TestITLTargetReload sets, changes and drops the target for the time between tokens
+// under load.
+func TestITLTargetReload(t *testing.T) {
+	s := start(t, "")
+	wait := s.streams(t, 8)
+	for _, c := range []struct{ text, want string }{
+		{`scheduler: itlTarget: "1ms"`, "0.001"}, {`scheduler: itlTarget: "1m"`, "60"}, {"", "0"},
+	} {
+		s.edit(t, "rename", c.text)
+		s.eventually(t, c.text, func() bool { return s.scraped(t, "vapp_itl_target_seconds") == c.want })
+		if r := s.Reloads()[0]; r.Class != "live" || r.Outcome != Applied {
+			t.Errorf("%s: %+v", c.text, r)
+		}
+	}
+	wait()
+}
+
 // TestDrainClass changes the policy under load: it is in force when the running
 // requests have ended, and those that came meanwhile are answered.
 func TestDrainClass(t *testing.T) {

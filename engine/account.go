@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"time"
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/dry"
@@ -33,7 +34,10 @@ type Options struct {
 	// it, one for each sequence.
 	EveryRow bool
 	Policy   sched.Policy
-	Backend  backend.Settings
+	// ITLTarget bounds the time between two tokens of a stream while prompts are computed
+	// beside it, with ChunkedPrefill; 0: nothing does.
+	ITLTarget time.Duration
+	Backend   backend.Settings
 }
 
 // Limits of a request that the step buffers are sized by.

@@ -25,6 +25,8 @@ type Config struct {
 	// Progress is told how far loading has come, from one goroutine at a time;
 	// nil: nobody is.
 	Progress func(Progress)
+
+	now func() time.Time // what the loop measures steps by; nil: time.Now
 }
 
 // Engine runs one model. Its methods may be called from any goroutine.
@@ -77,6 +79,9 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	e.stats.Store(&Stats{KVPages: e.pages})
 	pool := kv.NewPool(e.kv, slabs, c.Options.PrefixCaching)
 	l := newLoop(e, run, pool, beats, c.Hooks)
+	if c.now != nil {
+		l.now = c.now
+	}
 	if n := e.kv.Slabs(r.Arenas[backend.Swap]); n > 0 {
 		l.swap = kv.NewPool(e.kv, n, false)
 		l.sched.SetSwap(l.swap)

@@ -32,6 +32,7 @@ type toy struct {
 	draft string        // directory of a model that proposes; "": none does
 	fat   bool          // pages take more than they hold
 	model *engine.Model // set by open
+	clock func() time.Time
 }
 
 // least is as few slabs as one sequence of the longest length needs.
@@ -72,7 +73,7 @@ func (y *toy) open(t testing.TB) *engine.Engine {
 	acc := y.account(t, m)
 	e, err := engine.Open(context.Background(), engine.Config{
 		Options: y.opts, Model: m, Opener: y.opener(), Facts: y.facts(t), Account: acc, Hooks: y.hooks,
-	})
+	}.WithClock(y.clock))
 	if err != nil {
 		t.Fatal(err)
 	}

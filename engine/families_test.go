@@ -3,10 +3,12 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
@@ -56,6 +58,12 @@ var axes = []axis{
 		ngrams(3)(y)
 		y.slabs, y.fat, y.opts.SwapBytes, y.opts.PrefixCaching = least, true, 64<<20, true
 	}},
+	{name: "chunks of a wild clock, overlapped", change: wild(true), took: cut},
+	{name: "chunks of a wild clock, n-grams proposed, preempted", took: preempted, change: func(y *toy) {
+		wild(false)(y)
+		ngrams(3)(y)
+		y.slabs, y.fat = least, true
+	}},
 	{name: "keys rebuilt, overlapped, chunks of 16, prefixes, twice", family: "tiny-gemma4", rounds: 2, took: hits, change: func(y *toy) {
 		rebuilds(y)
 		y.opts.Overlap, y.opts.PrefixCaching, y.opts.MaxNumBatchedTokens = true, true, 16
@@ -65,6 +73,19 @@ var axes = []axis{
 		ngrams(3)(y)
 		y.slabs, y.fat, y.opts.SwapBytes = least, true, 64<<20
 	}},
+}
+
+// wild has chunks of all sizes between the streams that decode: a target for the time
+// between tokens, on a clock that knows no measure.
+func wild(lag bool) func(*toy) {
+	return func(y *toy) {
+		y.opts.Overlap, y.opts.ITLTarget, y.opts.MaxNumBatchedTokens = lag, 10*time.Millisecond, 96
+		rng, at := rand.New(rand.NewPCG(3, 9)), time.Unix(1e9, 0)
+		y.clock = func() time.Time {
+			at = at.Add(time.Duration(rng.ExpFloat64() * float64([]time.Duration{time.Microsecond, time.Millisecond, 20 * time.Millisecond}[rng.IntN(3)])))
+			return at
+		}
+	}
 }
 
 // rebuilds has pages hold of keys what values do not give. On pages of F32 that
@@ -98,11 +119,20 @@ type twinRun struct {
 	stats  engine.Stats
 	// proposed tokens, and how many of them were accepted
 	proposed, accepted int
+	chunks             map[int]bool // tokens of prompts in a step
+	beyond             int          // steps that took longer than the target
 }
 
 func hits(_ string, r *twinRun) error {
 	if r.hits == 0 {
 		return fmt.Errorf("no prefix was found again")
+	}
+	return nil
+}
+
+func cut(_ string, r *twinRun) error {
+	if len(r.chunks) < 5 || r.beyond == 0 {
+		return fmt.Errorf("steps of %d sizes, %d beyond the target", len(r.chunks), r.beyond)
 	}
 	return nil
 }
@@ -191,7 +221,7 @@ func (f fat) Classes(blockSize int, format kernels.Format) []backend.KVClass {
 // run opens an engine and submits the requests as the axis says.
 func (a axis) run(t *testing.T, y *toy, g *enginetest.Golden) [][]int32 {
 	t.Helper()
-	r := &twinRun{}
+	r := &twinRun{chunks: map[int]bool{}}
 	if a.change != nil {
 		a.change(y)
 	}
@@ -208,6 +238,10 @@ func (a axis) run(t *testing.T, y *toy, g *enginetest.Golden) [][]int32 {
 		r.back += s.SwappedIn
 		r.proposed += s.DraftTokens
 		r.accepted += s.AcceptedTokens
+		r.chunks[s.PromptTokens] = true
+		if s.BeyondTarget {
+			r.beyond++
+		}
 	}
 	e := y.open(t)
 	for round := range max(a.rounds, 1) {

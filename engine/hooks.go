@@ -9,6 +9,9 @@ type Hooks struct {
 	Step func(StepStats)
 	// Finished is called once a choice, when it ends.
 	Finished func(RequestStats)
+	// ITLMissed is called when decoding alone has begun to take longer than the target, with
+	// what it takes from one token to the next; again only after it has kept to it.
+	ITLMissed func(alone, target time.Duration)
 }
 
 // StepStats is what one step did.
@@ -32,6 +35,8 @@ type StepStats struct {
 	MaskTimes   []time.Duration
 	GrammarTime time.Duration
 	Duration    time.Duration // launch → committed
+	// BeyondTarget says that streams waited longer for this step than Options.ITLTarget.
+	BeyondTarget bool
 }
 
 // RequestStats is the life of one choice.

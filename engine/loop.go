@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"vapp.dev/engine/kv"
+	"vapp.dev/engine/pace"
 	"vapp.dev/engine/runner"
 	"vapp.dev/engine/sched"
 )
@@ -24,6 +25,8 @@ type loop struct {
 	swap   *kv.Pool // nil without swap space
 	sched  *sched.Scheduler
 	runner *runner.Runner
+	pace   *pace.Pace // nil: prompts take what a step has room for
+	now    func() time.Time
 
 	lag     int      // launched steps that may wait for their commit while the next is chosen
 	flights []flight // launched and not committed, the oldest first
@@ -35,6 +38,7 @@ type loop struct {
 	policy  *sched.Policy // to change to when all has ended
 	soonest time.Time     // the next deadline; zero: none
 	closing bool
+	last    time.Time // commit before; zero: the device was idle since
 	steps   int64
 	lost    int64 // preemptions so far
 }
@@ -47,11 +51,13 @@ type flight struct {
 }
 
 func newLoop(e *Engine, r *runner.Runner, pool *kv.Pool, o sched.Options, h Hooks) *loop {
-	return &loop{
-		e: e, hooks: h, pool: pool, runner: r, lag: o.Lag,
+	l := &loop{
+		e: e, hooks: h, pool: pool, runner: r, lag: o.Lag, now: time.Now,
 		sched:   sched.New(o, pool),
 		choices: map[*sched.Seq]*choice{},
 	}
+	l.aim(e.opts.ITLTarget)
+	return l
 }
 
 // run is the loop's goroutine, on a thread of its own: the device may be bound
@@ -93,6 +99,7 @@ func (l *loop) beats() (err error) {
 			}
 		case step == nil:
 			l.publish()
+			l.last = time.Time{}
 			l.e.in.wait(l.soonest)
 		}
 	}
@@ -100,7 +107,7 @@ func (l *loop) beats() (err error) {
 
 // launch hands a step to the device.
 func (l *loop) launch(s *sched.Step) error {
-	f := flight{set: l.set, step: s, at: time.Now()}
+	f := flight{set: l.set, step: s, at: l.now()}
 	if err := l.runner.Launch(f.set, s); err != nil {
 		return err
 	}
@@ -122,8 +129,9 @@ func (l *loop) commit() error {
 	if err != nil {
 		return err
 	}
-	now := time.Now()
+	now := l.now()
 	report := StepStats{Duration: now.Sub(f.at)}
+	l.learn(f, now, &report)
 	l.account(f.step, &report)
 	for _, o := range l.sched.Commit(f.step, res) {
 		l.deliver(f.set, o, now, &report)

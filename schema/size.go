@@ -67,6 +67,9 @@ func ParseCount(s string) (Count, error) {
 	return Count(n), nil
 }
 
+// Time is the same time in the standard library's type.
+func (d Duration) Time() time.Duration { return time.Duration(d) }
+
 // ParseDuration reads a time as #Duration writes it. The error is a *SizeError.
 func ParseDuration(s string) (Duration, error) {
 	d, err := time.ParseDuration(s)

@@ -19,6 +19,9 @@ func (m *Metrics) Hooks() engine.Hooks {
 			}
 			m.engine.step(s)
 			m.swap.step(s)
+			if s.BeyondTarget {
+				m.vapp.itlBeyond.Inc()
+			}
 			m.interval.add(s)
 			m.generated.Add(int64(max(0, s.GenerationTokens)))
 		},

@@ -12,6 +12,8 @@ type vappSeries struct {
 	reloads      *prometheus.CounterVec
 	lastReload   prometheus.Gauge
 	build        *prometheus.GaugeVec
+	itlTarget    prometheus.Gauge
+	itlBeyond    prometheus.Counter
 }
 
 func newVappSeries(r prometheus.Registerer) *vappSeries {
@@ -22,6 +24,8 @@ func newVappSeries(r prometheus.Registerer) *vappSeries {
 		reloads:    f.counters("vapp_reload_total", "Times the profile was read again, by the class of the change and what became of it.", "class", "outcome"),
 		lastReload: f.gauge("vapp_last_reload_timestamp_seconds", "When the profile was last read again; 0: never."),
 		build:      f.gauges("vapp_build_info", "The version of vapp and of the Go that built it.", "version", "goversion"),
+		itlTarget:  f.gauge("vapp_itl_target_seconds", "What scheduler.itlTarget lets a stream wait from one token to the next; 0: nothing bounds it."),
+		itlBeyond:  f.counter("vapp_itl_beyond_target_steps_total", "Steps for which streams waited longer than the target."),
 	}
 	return s
 }
@@ -35,6 +39,9 @@ func (m *Metrics) SetPlan(item string, bytes int64) {
 func (m *Metrics) SetActual(item string, bytes int64) {
 	m.vapp.actual.WithLabelValues(item).Set(float64(bytes))
 }
+
+// SetITLTarget shows the target for the time between two tokens; 0: none.
+func (m *Metrics) SetITLTarget(d time.Duration) { m.vapp.itlTarget.Set(d.Seconds()) }
 
 // ExpectReloads makes series at 0 for every class with every outcome.
 func (m *Metrics) ExpectReloads(classes, outcomes []string) {

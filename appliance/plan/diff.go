@@ -63,6 +63,7 @@ func Diff(old, new *Plan) *Difference {
 	} {
 		reworded(&d.Options, f.name, fmt.Sprint(f.old), fmt.Sprint(f.new))
 	}
+	reworded(&d.Options, "itlTarget", o.ITLTarget.String(), n.ITLTarget.String())
 	reworded(&d.Options, "policy", o.Policy.String(), n.Policy.String())
 	return d
 }

@@ -45,7 +45,8 @@ type options struct {
 	ChunkedPrefill      bool    `json:"chunked_prefill"`
 	Overlap             bool    `json:"overlap"`
 	Policy              string  `json:"policy"`
-	Threads             int     `json:"threads"` // 0: see choices
+	ITLTarget           float64 `json:"itl_target_seconds"` // 0: none
+	Threads             int     `json:"threads"`            // 0: see choices
 	HTTPShare           float64 `json:"http_share"`
 	Variant             string  `json:"variant"` // "": see choices
 	Drafts              int     `json:"drafts"`
@@ -67,7 +68,7 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 		Version: Version, Profile: p.Profile, Model: p.Model, Backend: p.Backend, Machine: p.Facts,
 		Options: options{
 			o.MaxModelLen, o.MaxNumSeqs, o.MaxNumBatchedTokens, o.BlockSize, word(o.KVFormat), o.KVBytes, o.PrefixCaching,
-			o.ChunkedPrefill, o.Overlap, o.Policy.String(), o.Backend.Threads, o.Backend.HTTPShare, o.Backend.Variant,
+			o.ChunkedPrefill, o.Overlap, o.Policy.String(), o.ITLTarget.Seconds(), o.Backend.Threads, o.Backend.HTTPShare, o.Backend.Variant,
 			o.Drafts, p.graphMode(), append([]int{}, o.Backend.Graphs.Sizes...),
 		},
 		Devices: p.Ranks, Budget: p.Budget, TotalBytes: p.Ledger.Total(), HostBytes: p.Ledger.HostTotal(), Ledger: p.Ledger, Capacity: p.Capacity, Choices: []choice{},

@@ -21,6 +21,16 @@ func poolWish(p *schema.Profile) engine.PoolWish {
 // everyRow says that requests of the model's usual kind want a row of each token.
 func everyRow(m *engine.Model) bool { return m.Pooling != nil && m.Pooling.Type != "LAST" }
 
+const draws = "the model pools, and draws no tokens"
+
+// CheckITLTarget refuses a target for the time between two tokens where none are drawn.
+func CheckITLTarget(p *schema.Profile, m *engine.Model) error {
+	if p.Scheduler.ITLTarget > 0 && m.Pooling != nil {
+		return p.Reject("scheduler.itlTarget", "%s; leave the field out", draws)
+	}
+	return nil
+}
+
 // checkPooling refuses what a model that pools has no use for, and pooling of one that
 // generates.
 func (w want) checkPooling() error {
@@ -31,16 +41,18 @@ func (w want) checkPooling() error {
 		}
 		return nil
 	}
-	name := "the model pools, and draws no tokens"
+	if err := CheckITLTarget(p, m); err != nil {
+		return err
+	}
 	switch {
 	case p.Speculative != nil:
-		return p.Reject("speculative", "%s; leave the field out", name)
+		return p.Reject("speculative", "%s; leave the field out", draws)
 	case p.LoRA != nil:
 		return p.Reject("lora", "adapters of a model that pools are not planned; leave the field out")
 	case p.Parsers.Reasoning != "":
-		return p.Reject("parsers.reasoning", "%s; leave the field out", name)
+		return p.Reject("parsers.reasoning", "%s; leave the field out", draws)
 	case p.Parsers.ToolCall != "":
-		return p.Reject("parsers.toolCall", "%s; leave the field out", name)
+		return p.Reject("parsers.toolCall", "%s; leave the field out", draws)
 	case m.Pooling.Task == "embed" && p.Pooling != nil && p.Pooling.Activation != "":
 		return p.Reject("pooling.activation", "%s gives embeddings, which have no classes; leave the field out", m.Source.Name)
 	case m.Pooling.Task == "classify" && p.Pooling != nil && p.Pooling.Normalize != nil:

@@ -73,7 +73,6 @@ type wish struct {
 func planned(p *schema.Profile) []wish {
 	return []wish{
 		{"backend", p.Backend == "cuda", "backend cuda"},
-		{"scheduler.itlTarget", p.Scheduler.ITLTarget > 0, "a target for inter-token latency"},
 		{"cudagraph.mode", p.Cudagraph != nil && p.Cudagraph.Mode != "none", "CUDA graphs"},
 		{"multimodal", vision(p), "images and video"},
 		{"lora", p.LoRA != nil, "LoRA adapters"},

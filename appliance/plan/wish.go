@@ -62,7 +62,7 @@ func wishes(in Inputs) (want, error) {
 			MaxNumSeqs: p.Scheduler.MaxNumSeqs, MaxNumBatchedTokens: p.Scheduler.MaxNumBatchedTokens,
 			MaxQueue: p.Serve.Limits.MaxQueue, BlockSize: p.Memory.BlockSize, SwapBytes: int64(p.Memory.SwapSpace),
 			PrefixCaching: p.Scheduler.PrefixCaching, ChunkedPrefill: p.Scheduler.ChunkedPrefill,
-			Overlap: p.Scheduler.Overlap && drafts(p) == 0, Drafts: drafts(p), Lookup: grams, Policy: policy, Backend: settings(p, in.Opener.Name()), EveryRow: everyRow(in.Model),
+			Overlap: p.Scheduler.Overlap && drafts(p) == 0, Drafts: drafts(p), Lookup: grams, Policy: policy, ITLTarget: p.Scheduler.ITLTarget.Time(), Backend: settings(p, in.Opener.Name()), EveryRow: everyRow(in.Model),
 		},
 	}
 	if p.MaxModelLen != schema.Auto {
@@ -226,6 +226,9 @@ func (w want) choices(o engine.Options) []backend.Choice {
 	}
 	if m.Pooling != nil {
 		out = append(out, poolingChoice(m.Pooling))
+	}
+	if o.ITLTarget > 0 {
+		out = append(out, backend.Choice{Name: "itl target", Value: o.ITLTarget.String(), Why: "beside streams that decode prompts are cut to keep to it, to 16 tokens a step at least"})
 	}
 	if s := p.Speculative; s != nil {
 		value, by := numberOf(s.NumTokens, "token")+" a step", s.Method+": the model's own head"

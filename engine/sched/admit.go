@@ -40,7 +40,7 @@ func (s *Scheduler) follows(q *Seq) bool {
 
 // begun moves q from waiting to running and into the step, or leaves it as it was.
 func (s *Scheduler) begun(q *Seq) bool {
-	if s.left() <= 0 || s.step.Samples == s.opts.MaxSamples {
+	if s.left() <= 0 || s.step.Samples == s.opts.MaxSamples || s.allowed(0, q.left()) == 0 {
 		return false
 	}
 	mark := len(s.moves)
@@ -151,6 +151,7 @@ func (s *Scheduler) unschedule(q *Seq) {
 	r := st.Rows[i]
 	st.Tokens -= r.Count
 	st.Samples -= r.Targets + r.draws()
+	st.Work = st.Work.Without(r.From, r.Count)
 	if r.Targets > 0 {
 		q.target = r.TargetPos
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"vapp.dev/engine/kv"
+	"vapp.dev/engine/pace"
 	"vapp.dev/engine/sample"
 	"vapp.dev/engine/speculate"
 )
@@ -25,6 +26,7 @@ var update = flag.Bool("update", false, "rewrite testdata")
 //	add ID prompt=N maxTokens=N [text=LETTERS] [salt=S] [priority=N] [lead=ID] [promptLogprobs=N] [badWords=1] [seed=N] [stop=N]
 //	cancel ID
 //	policy NAME
+//	pace N          prompts take N tokens of a step at most while others decode; 0: as many as there is room for
 //	beat [N]        turns of the loop
 //	run             turns until it is idle
 //
@@ -103,6 +105,11 @@ func (g *script) line(line string) {
 			g.t.Fatal(err)
 		}
 		g.rig.s.SetPolicy(p)
+	case "pace":
+		g.rig.s.SetPace(nil)
+		if n := g.number(words[1], 0); n > 0 {
+			g.rig.s.SetPace(at(n))
+		}
 	case "beat":
 		n := 1
 		if len(words) > 1 {
@@ -192,3 +199,8 @@ func (g *script) add(id string, m map[string]string) {
 	}
 	g.seqs[id] = q
 }
+
+// at most so many tokens of prompts in a step.
+type at int
+
+func (a at) Prompt(w pace.Work, _, n int) int { return min(n, max(0, int(a)-w.Prompt)) }

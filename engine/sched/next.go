@@ -16,6 +16,7 @@ func (s *Scheduler) Next() *Step {
 	}
 	s.decode()
 	s.guess()
+	s.hold()
 	s.prefill()
 	s.admit()
 	s.verify()
@@ -31,7 +32,38 @@ func (s *Scheduler) begin() {
 	clear(s.step.Rows)
 	s.pool.Begin()
 	*s.step = Step{Rows: s.step.Rows[:0], Moves: s.step.Moves[:0], Speculation: Speculation{PerPosition: s.step.Speculation.PerPosition[:0]}}
-	s.ahead = 0
+	s.ahead, s.paced = 0, 0
+}
+
+// hold finds out whether sequences wait for a token after their first, and how many steps
+// each waits for the next: with a step in flight, one that must know its token sits the
+// next out. What comes from here on is paced then.
+func (s *Scheduler) hold() {
+	for _, q := range s.running {
+		before := q.total()
+		if q.inStep {
+			before--
+		}
+		switch {
+		case before <= len(q.spec.Prompt) || q.sent < len(q.spec.Prompt) || !q.inStep && q.total() >= q.limit:
+		case s.opts.Lag > 0 && q.sits():
+			s.paced = 2
+		default:
+			s.paced = max(s.paced, 1)
+		}
+	}
+	s.step.Work.Beats = s.paced
+}
+
+// allowed is how many of n positions of q, whose first is from, the pace lets into the
+// step.
+func (s *Scheduler) allowed(from, n int) int {
+	if s.pace == nil || s.paced == 0 || n < 2 {
+		return n
+	}
+	w := s.step.Work
+	w.Decode += s.ahead
+	return s.pace.Prompt(w, from, n)
 }
 
 // decode schedules the sequences that have one token to compute.
@@ -90,7 +122,7 @@ type part struct {
 // rows.
 func (s *Scheduler) cut(q *Seq, n int) (part, bool) {
 	rows := s.opts.MaxSamples - s.step.Samples
-	p := part{count: min(n, s.left()), from: max(q.target, q.sent+1)}
+	p := part{count: s.allowed(q.sent, min(n, s.left())), from: max(q.target, q.sent+1)}
 	targets := func() int { return max(0, min(q.sent+p.count, len(q.spec.Prompt)-1)-p.from+1) }
 	p.targets = targets()
 	if p.targets > rows {
@@ -137,6 +169,7 @@ func (s *Scheduler) add(q *Seq, p part) {
 		q.pending++
 	}
 	s.step.Samples += p.targets + r.draws()
+	s.step.Work = s.step.Work.With(q.sent, p.count)
 	q.sent += p.count
 	q.inStep = true
 	s.step.Tokens += p.count

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"vapp.dev/engine/kv"
+	"vapp.dev/engine/pace"
 	"vapp.dev/engine/sample"
 	"vapp.dev/engine/speculate"
 )
@@ -181,11 +182,15 @@ func (w *workload) run(g *rig, requests int) ([]*Seq, error) {
 // with caching, preemption and cancelling, every sequence gives the tokens that it
 // gives alone, and all pages come back.
 func TestRandomWorkloads(t *testing.T) {
-	var preempted, hits, chunked, out, in, begun int
+	var preempted, hits, chunked, out, in, begun, paced int
 	var guessed Speculation
 	for seed := range uint64(300) {
 		w := newWorkload(t, seed)
 		g := newRig(t, w.opts, w.layout, w.slabs, w.caching).swap(w.host)
+		p := &whims{rng: w.rng, left: &paced}
+		if w.opts.ChunkedPrefill && seed%2 == 0 {
+			g.s.SetPace(p)
+		}
 		seqs, err := w.run(g, 25)
 		if err != nil {
 			t.Fatalf("seed %d, %+v, %d slabs: %v", seed, w.opts, w.slabs, err)
@@ -208,10 +213,31 @@ func TestRandomWorkloads(t *testing.T) {
 		begun += g.dev.begun
 	}
 	t.Logf("%d steps, %d preemptions, %d swapped out, %d in, %d tokens from the cache, %d states from checkpoints, %d proposed, %d accepted", chunked, preempted, out, in, hits, begun, guessed.Proposed, guessed.Accepted)
+	if paced < 1000 {
+		t.Errorf("%d chunks were cut for others: the workloads test too little", paced)
+	}
 	if guessed.Accepted < 1000 || guessed.Proposed-guessed.Accepted < 1000 {
 		t.Errorf("%d of %d proposals accepted: the workloads test too little", guessed.Accepted, guessed.Proposed)
 	}
 	if preempted < 100 || hits < 1000 || in < 100 || out < in || begun < 100 {
 		t.Errorf("%d preemptions, %d out, %d in %d cached tokens and %d states from checkpoints: the workloads test too little", preempted, out, in, hits, begun)
 	}
+}
+
+// whims is a pace that follows none.
+type whims struct {
+	rng  *rand.Rand
+	left *int // chunks that it cut
+}
+
+func (p *whims) Prompt(w pace.Work, _, n int) int {
+	least := 0
+	if w.Prompt == 0 {
+		least = 1
+	}
+	if k := least + p.rng.IntN(n+1-least); k < n {
+		*p.left++
+		return k
+	}
+	return n
 }

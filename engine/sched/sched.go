@@ -9,6 +9,7 @@ import (
 	"sort"
 
 	"vapp.dev/engine/kv"
+	"vapp.dev/engine/pace"
 )
 
 // Scheduler decides. It is not safe for concurrent use.
@@ -29,6 +30,8 @@ type Scheduler struct {
 	mayIndex int       // at most so many
 	reaches  bool      // pages are taken for what the device proposes behind a step
 	stats    Stats     // since the last step
+	pace     Pace      // nil: a step takes what it has room for
+	paced    int       // steps between two tokens of the streams that prompts hold up; 0: they hold up none
 	count    uint64
 	need     []int
 	blocked  struct { // the admission that did not fit, while nothing was freed
@@ -54,6 +57,17 @@ func New(o Options, pool *kv.Pool) *Scheduler {
 // that are preempted leave their pages there while there is room. It is called before
 // the first Add.
 func (s *Scheduler) SetSwap(host *kv.Pool) { s.swap = host }
+
+// Pace says how many of the next n positions of a sequence, of which from are computed,
+// a step may take that has w already, so that it does not last too long: at least one
+// if w has none of a prompt.
+type Pace interface {
+	Prompt(w pace.Work, from, n int) int
+}
+
+// SetPace bounds from the next step on what prompts take of steps in which others
+// decode; nil: nothing does. It needs chunked prefill.
+func (s *Scheduler) SetPace(p Pace) { s.pace = p }
 
 // NeverFitsError refuses a sequence that could never run to its end.
 type NeverFitsError struct {

@@ -138,6 +138,12 @@ func (q *Seq) stuck() bool {
 	if q.pending == 0 || q.total() >= q.limit {
 		return q.pending > 0
 	}
+	return q.sits()
+}
+
+// sits says that the next row of q needs the token before it to be known: with a step in
+// flight it sits one out.
+func (q *Seq) sits() bool {
 	if f, is := q.spec.Grammar.(freer); is && f.Free(q.pending) {
 		return q.spec.Params.NeedsOutput()
 	}

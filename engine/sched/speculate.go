@@ -96,6 +96,9 @@ func (s *Scheduler) verify() {
 			q.pending += k
 			s.step.Tokens += k
 			s.step.Samples += k
+			for i := range k {
+				s.step.Work = s.step.Work.With(r.From+1+i, 1)
+			}
 		}
 		q.guess = q.guess[:0]
 		s.reach(r)

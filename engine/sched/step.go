@@ -1,5 +1,7 @@
 package sched
 
+import "vapp.dev/engine/pace"
+
 // Step is what to compute next. Its rows, tokens and page tables are valid until
 // the scheduler's next call of any kind, by when they must be in the step
 // buffers; its Stats until the Next after its Commit.
@@ -11,6 +13,9 @@ type Step struct {
 	// and before this one.
 	Moves []Move
 	Stats Stats
+	// Work is what the step's time depends on; its Beats are 0 where no sequence waits for a
+	// token after its first.
+	Work pace.Work
 	// Speculation is what Commit found.
 	Speculation Speculation
 }
