@@ -24,7 +24,8 @@ type device struct {
 	steps   [2]*backend.Step
 	sets    [2]set
 	pool    *C.vapp_pool
-	swap    *swapFile // nil without
+	swap    *swapFile     // nil without
+	packing chan struct{} // as many as may pack at once
 	profile bool
 	times   []phaseTime // of all phases, where profile is set
 }
@@ -118,12 +119,14 @@ func (d *device) open(swapDir string) error {
 		if backend.Arena(a) == backend.Swap {
 			continue
 		}
-		m, err := mapArena(backend.Arena(a), n, d.layout.unit)
-		if err != nil {
+		if d.arenas[a], err = mapArena(backend.Arena(a), n, d.layout.unit); err != nil {
 			return err
 		}
-		d.arenas[a] = m
 	}
+	if err := d.populate(); err != nil {
+		return err
+	}
+	d.packing = make(chan struct{}, d.layout.threads)
 	size := d.r.Step.SetBytes()
 	for i := range d.steps {
 		d.steps[i] = d.r.Step.Carve(d.arenas[backend.StepIO].slice(int64(i)*size, size))

@@ -3,7 +3,10 @@
 package cpu
 
 import (
+	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -17,9 +20,8 @@ type arena struct {
 	bytes int64
 }
 
-// mapArena maps n bytes, a multiple of unit, at a multiple of unit, asks for huge
-// pages and has every page backed: what the plan counts is resident from the
-// start.
+// mapArena maps n bytes, a multiple of unit, at a multiple of unit, and asks for huge
+// pages. They are backed by populate, or by Pack.
 func mapArena(a backend.Arena, n, unit int64) (arena, error) {
 	if n == 0 {
 		return arena{}, nil
@@ -42,17 +44,57 @@ func mapArena(a backend.Arena, n, unit int64) (arena, error) {
 		return fail(err)
 	}
 	m := arena{at, n}
-	b := m.slice(0, n)
-	unix.Madvise(b, unix.MADV_HUGEPAGE) // refused where huge pages are off: small ones do
-	if err := unix.Madvise(b, unix.MADV_POPULATE_WRITE); err == unix.EINVAL {
-		for i := int64(0); i < n; i += 4096 { // a system older than 5.14
-			b[i] = 0
-		}
-	} else if err != nil {
-		m.unmap()
-		return fail(err)
-	}
+	unix.Madvise(m.slice(0, n), unix.MADV_HUGEPAGE) // refused where huge pages are off: small ones do
 	return m, nil
+}
+
+// populateChunk is how much a thread has backed at a time: a call holds up whoever maps
+// memory meanwhile.
+const populateChunk = 16 << 20
+
+// populate has every page backed, on all threads, so that what the plan counts is
+// resident from the start: a page's first touch is the dearest part of a start, above all
+// in a virtual machine whose host has to find it too. Weights are left to Pack, which
+// touches them while they are in the cache, but for the end that no weight reaches.
+func (d *device) populate() error {
+	var chunks [][]byte
+	for a, m := range d.arenas {
+		from := int64(0)
+		if n := len(d.weights); backend.Arena(a) == backend.Weights && n > 0 {
+			from = (d.weights[n-1].off + d.weights[n-1].Bytes) / d.layout.unit * d.layout.unit
+		}
+		for n := int64(0); from < m.bytes; from += n {
+			n = min(populateChunk, m.bytes-from)
+			chunks = append(chunks, m.slice(from, n))
+		}
+	}
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	errs := make([]error, d.layout.threads)
+	for t := range errs {
+		wg.Go(func() {
+			for n := next.Add(1); n <= int64(len(chunks)) && errs[t] == nil; n = next.Add(1) {
+				errs[t] = back(chunks[n-1])
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("backend %s: memory of the arenas: %w", name, err)
+	}
+	return nil
+}
+
+// back has the pages of b backed.
+func back(b []byte) error {
+	err := unix.Madvise(b, unix.MADV_POPULATE_WRITE)
+	if err != unix.EINVAL {
+		return err
+	}
+	for i := 0; i < len(b); i += 4096 { // a system older than 5.14
+		b[i] = 0
+	}
+	return nil
 }
 
 // slice is n bytes from off on.

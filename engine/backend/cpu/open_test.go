@@ -44,6 +44,11 @@ func TestArenaIsResident(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	d := &device{layout: layout{threads: 3, unit: 2 << 20}}
+	d.arenas[backend.KV] = a
+	if err := d.populate(); err != nil {
+		t.Fatal(err)
+	}
 	if uintptr(a.at)%(2<<20) != 0 {
 		t.Errorf("the arena begins at %p", a.at)
 	}

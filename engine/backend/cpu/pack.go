@@ -4,6 +4,8 @@ package cpu
 
 import (
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"vapp.dev/engine/backend"
@@ -11,12 +13,13 @@ import (
 	kcpu "vapp.dev/kernels/cpu"
 )
 
-// packChunk is about how many bytes of a tensor are read at a time; a call of
-// Pack uses a few times as much, and twice a matrix that is stored as [in, out].
-const packChunk = 1 << 20
+// packChunk is about how many bytes of a tensor are read at a time: what is read, and
+// where it goes, stay in a processor's own cache. A thread uses a few times as much, and
+// twice a matrix that is stored as [in, out].
+const packChunk = 256 << 10
 
-// Pack reads weight i expert by expert and part by part, a chunk of rows at a time,
-// and stores it as Layout.Weight says. Several weights may be packed at once.
+// Pack reads weight i and stores it as Layout.Weight says: spans of rows on as many
+// threads as compute, of all weights that are packed at once.
 func (d *device) Pack(i int, src backend.RowReader) error {
 	if d.pool == nil {
 		return errClosed
@@ -25,33 +28,44 @@ func (d *device) Pack(i int, src backend.RowReader) error {
 		return fmt.Errorf("backend %s: Pack of weight %d, there are %d", name, i, len(d.weights))
 	}
 	spec, w := d.r.Weights[i], d.weights[i]
-	experts := max(1, spec.Experts)
+	spans, err := spansOf(spec)
+	if err != nil {
+		return fmt.Errorf("backend %s: weight %s: %w", name, spec.Name, err)
+	}
 	out := d.arenas[backend.Weights].slice(w.off, w.Bytes)
-	each := len(out) / experts
-	k := packer{spec: spec, to: w.Format, matrix: d.layout.matrix(spec, w.Format), src: src}
-	for e := range experts {
-		k.expert, k.done, k.out = e, 0, out[e*each:(e+1)*each]
-		for _, p := range spec.Parts {
-			if err := k.part(p); err != nil {
-				return fmt.Errorf("backend %s: weight %s: %w", name, spec.Name, err)
+	k := packer{spec: spec, to: w.Format, matrix: d.layout.matrix(spec, w.Format), src: src, each: len(out) / max(1, spec.Experts), out: out}
+	var next atomic.Int64
+	var failed atomic.Pointer[error]
+	var wg sync.WaitGroup
+	for range min(len(spans), cap(d.packing)) {
+		wg.Go(func() {
+			d.packing <- struct{}{}
+			defer func() { <-d.packing }()
+			k := k
+			for n := next.Add(1); n <= int64(len(spans)) && failed.Load() == nil; n = next.Add(1) {
+				if err := k.span(spans[n-1]); err != nil {
+					failed.CompareAndSwap(nil, &err)
+				}
 			}
-		}
-		if k.done != k.elems() {
-			return fmt.Errorf("backend %s: weight %s: its parts have %d elements, not %d×%d", name, spec.Name, k.done, spec.Rows, spec.Cols)
-		}
+		})
+	}
+	wg.Wait()
+	if err := failed.Load(); err != nil {
+		return fmt.Errorf("backend %s: weight %s: %w", name, spec.Name, *err)
 	}
 	return nil
 }
 
-// packer stores a matrix or a vector, in the order of its elements.
+// packer stores spans of a weight, one after the other.
 type packer struct {
 	spec   backend.WeightSpec
 	matrix kcpu.Matrix // of what is multiplied
 	expert int
 	to     kernels.Format
-	out    []byte
+	each   int    // bytes of a matrix of the stack
+	out    []byte // the whole weight, and of a span's packer the span's matrix
 	src    backend.RowReader
-	done   int64 // elements stored
+	done   int64 // elements before those that are stored next
 	raw    []byte
 	second []byte // of a part of two tensors
 	wide   []float32
@@ -59,45 +73,34 @@ type packer struct {
 	scales scaleReader
 }
 
-// elems of one matrix.
-func (k *packer) elems() int64 { return int64(k.spec.Rows) * int64(k.spec.Cols) }
-
-func (k *packer) part(p backend.Part) error {
-	rows, cols := p.Rows, k.spec.Cols
-	if p.Elems > 0 {
-		rows = max(1, p.Rows)
-		cols = p.Elems / rows
-	}
-	if k.done+int64(rows)*int64(cols) > k.elems() {
-		return fmt.Errorf("its parts have more than %d×%d elements", k.spec.Rows, k.spec.Cols)
-	}
+// span stores the rows of a span, in the order of their elements.
+func (k *packer) span(s span) error {
+	p, whole := s.part, k.out
+	k.expert, k.done, k.out = s.expert, s.at, whole[s.expert*k.each:][:k.each]
+	defer func() { k.out = whole }()
 	if p.Values != nil {
-		if len(p.Values) != rows*cols || k.spec.Use&backend.Vector == 0 {
-			return fmt.Errorf("%d literal values for %d×%d elements of a vector", len(p.Values), rows, cols)
-		}
 		copy(floats(k.out[4*k.done:]), p.Values)
-		k.done += int64(len(p.Values))
 		return nil
 	}
 	src, first := k.src, p.Row0+k.expert*p.Stride
 	if p.Transposed {
-		turned, err := k.turned(p, first, rows, cols)
+		turned, err := k.turned(p, first, s.rows, s.cols)
 		if err != nil {
 			return err
 		}
 		src, first = turned, 0
 	}
-	k.scales = scaleReader{part: p, scaling: k.spec.Scaling, expert: k.expert, cols: cols, src: k.src}
-	size := p.Format.Bytes(int64(cols))
-	step := int(max(1, packChunk/size))
-	k.raw = grow(k.raw, int(size)*min(step, rows))
-	for row := 0; row < rows; row += step {
-		n := min(step, rows-row)
+	k.scales = scaleReader{part: p, scaling: k.spec.Scaling, expert: k.expert, cols: s.cols, src: k.src}
+	size := p.Format.Bytes(int64(s.cols))
+	step := chunkRows(size)
+	k.raw = grow(k.raw, int(size)*min(step, s.rows))
+	for row := s.row; row < s.row+s.rows; row += step {
+		n := min(step, s.row+s.rows-row)
 		b := k.raw[:int64(n)*size]
 		if err := k.read(src, p, first+row, n, b); err != nil {
 			return err
 		}
-		if err := k.store(p, row, b, n, cols); err != nil {
+		if err := k.store(p, row, b, n, s.cols); err != nil {
 			return err
 		}
 	}
