@@ -128,6 +128,8 @@ type CPU struct {
 	Threads   Count   `json:"threads"`   // a number, or Auto
 	HTTPShare float64 `json:"httpShare"` // fraction of CPU time
 	Variant   string  `json:"variant"`   // auto, avx2, avx512, amx
+
+	Activations string `json:"activations"` // auto, int8
 }
 
 // Sampling mirrors #Sampling: nil where the profile leaves a parameter to

@@ -48,7 +48,8 @@ type options struct {
 	ITLTarget           float64 `json:"itl_target_seconds"` // 0: none
 	Threads             int     `json:"threads"`            // 0: see choices
 	HTTPShare           float64 `json:"http_share"`
-	Variant             string  `json:"variant"` // "": see choices
+	Variant             string  `json:"variant"`     // "": see choices
+	Activations         string  `json:"activations"` // "": see choices
 	Drafts              int     `json:"drafts"`
 	GraphMode           string  `json:"cudagraph_mode"`
 	GraphSizes          []int   `json:"cudagraph_sizes"`
@@ -69,6 +70,7 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 		Options: options{
 			o.MaxModelLen, o.MaxNumSeqs, o.MaxNumBatchedTokens, o.BlockSize, word(o.KVFormat), o.KVBytes, o.PrefixCaching,
 			o.ChunkedPrefill, o.Overlap, o.Policy.String(), o.ITLTarget.Seconds(), o.Backend.Threads, o.Backend.HTTPShare, o.Backend.Variant,
+			o.Backend.Activations,
 			o.Drafts, p.graphMode(), append([]int{}, o.Backend.Graphs.Sizes...),
 		},
 		Devices: p.Ranks, Budget: p.Budget, TotalBytes: p.Ledger.Total(), HostBytes: p.Ledger.HostTotal(), Ledger: p.Ledger, Capacity: p.Capacity, Choices: []choice{},

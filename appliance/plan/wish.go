@@ -110,6 +110,9 @@ func settings(p *schema.Profile, name string) backend.Settings {
 	if p.CPU.Variant != "auto" {
 		s.Variant = p.CPU.Variant
 	}
+	if p.CPU.Activations != "auto" {
+		s.Activations = p.CPU.Activations
+	}
 	return s
 }
 

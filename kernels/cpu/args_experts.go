@@ -1,6 +1,10 @@
 package cpu
 
-import "vapp.dev/kernels"
+import (
+	"strings"
+
+	"vapp.dev/kernels"
+)
 
 // Stack are the operands of one of the two products of a mixture; X and Y are in the
 // order of picks.
@@ -67,6 +71,8 @@ func (s ExpertShape) Room() (r ExpertRoom) {
 // many as OpLinearPrepare writes them, a multiple of 64.
 func (m Matrix) Tile() (rows int, bytes int64) {
 	switch {
+	case strings.HasSuffix(m.Variant, int8Suffix):
+		return int8Tile, roundUp(int8Tile*int8Row(m.Cols), 64)
 	case m.Variant == "generic":
 		return 1, 0
 	case m.Variant == "amx" && m.Format != kernels.F32 && m.Format != kernels.F16:

@@ -1,5 +1,5 @@
 /* linear.c: the table of Linear kernels. */
-#include "linear_panel.h"
+#include "linear_int8.h"
 
 static int known(int format) {
 	switch (format % VAPP_SCALES) {
@@ -22,11 +22,15 @@ const vapp_linear_kernel *vapp_linear_for(int variant, int format) {
 	if (!known(format)) return NULL;
 	switch (variant) {
 	case VAPP_GENERIC: return vapp_linear_generic(format);
+	case VAPP_INT8 + VAPP_GENERIC: return vapp_linear_int8_generic(format);
 #if defined(__x86_64__)
 	case VAPP_AVX2: return vapp_linear_avx2(format);
 	case VAPP_AVX512: return vapp_linear_avx512(format);
 	case VAPP_AMX: return vapp_linear_amx(format);
 	case VAPP_AMX_SOFT: return vapp_linear_amx_soft(format);
+	case VAPP_INT8 + VAPP_AVX2: return vapp_linear_int8_avx2(format);
+	case VAPP_INT8 + VAPP_AVX512:
+	case VAPP_INT8 + VAPP_AMX: return vapp_linear_int8_avx512(format);
 #endif
 	}
 	return NULL;

@@ -3,7 +3,7 @@
 package cpu
 
 /*
-#include "linear_panel.h"
+#include "linear_int8.h"
 
 static void vapp_linear_call(const vapp_linear_kernel *k, int prepare, vapp_linear *a, int part, int parts,
 	const void *w, const float *bias, const float *x, float *y, void *shared, void *work)
@@ -60,6 +60,10 @@ var (
 	_ [C.TILE_ROWS]struct{}         = [amxRows]struct{}{}
 	_ [C.TILE_K]struct{}            = [amxK]struct{}{}
 	_ [C.KTILES * C.TILE_K]struct{} = [amxBlock]struct{}{}
+
+	_ [C.GROUP]struct{}     = [int8Group]struct{}{}
+	_ [C.INT8_TILE]struct{} = [int8Tile]struct{}{}
+	_ [C.X_DWORDS]struct{}  = [int8Words]struct{}{}
 )
 
 var variantNumbers = map[string]C.int{
@@ -67,6 +71,11 @@ var variantNumbers = map[string]C.int{
 	"avx2":    C.VAPP_AVX2,
 	"avx512":  C.VAPP_AVX512,
 	"amx":     C.VAPP_AMX,
+
+	"generic" + int8Suffix: C.VAPP_INT8 + C.VAPP_GENERIC,
+	"avx2" + int8Suffix:    C.VAPP_INT8 + C.VAPP_AVX2,
+	"avx512" + int8Suffix:  C.VAPP_INT8 + C.VAPP_AVX512,
+	"amx" + int8Suffix:     C.VAPP_INT8 + C.VAPP_AMX,
 }
 
 // LinearKernel is Linear of one variant for one stored format.

@@ -46,6 +46,7 @@ enum {
 	VAPP_AVX512 = 2, /* AVX-512 F, BW, DQ, VL */
 	VAPP_AMX = 3,    /* AVX512 and AVX-512 BF16, AMX-TILE, AMX-BF16 */
 	VAPP_AMX_SOFT = 4, /* AMX with the tiles in memory, for tests of it */
+	VAPP_INT8 = 16,    /* plus one of the others: x as int8, linear_int8.h */
 };
 
 /* One call of Linear. w, shared and work are aligned to 64 bytes; ldx and ldy are in

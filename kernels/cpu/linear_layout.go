@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"slices"
+	"strings"
 
 	"vapp.dev/kernels"
 )
@@ -23,6 +24,9 @@ var linearVariants = []string{"generic", "avx2", "avx512", "amx"}
 // SupportedFormats lists the stored formats that a variant's Linear reads; none
 // for a variant it does not have.
 func SupportedFormats(variant string) []kernels.Format {
+	if base, ok := strings.CutSuffix(variant, int8Suffix); ok && slices.Contains(int8Variants, base) {
+		return slices.Clone(int8Formats)
+	}
 	if !slices.Contains(linearVariants, variant) {
 		return nil
 	}
@@ -136,6 +140,10 @@ func LinearLayout(variant string, f kernels.Format, rows, cols int) (packed int6
 func LinearWorkspace(variant string, f kernels.Format, maxRows, in, out, threads int) (shared, perThread int64) {
 	perThread = kBlock * panelRows * 4
 	switch {
+	case strings.HasSuffix(variant, int8Suffix):
+		shared = roundUp(int64(maxRows), int8Tile) * int8Row(in)
+		perThread = roundUp(int8Row(in), 64)
+		shared = roundUp(shared, 64)
 	case variant == "amx" && f != kernels.F32 && f != kernels.F16:
 		tiles := (int64(maxRows) + amxRows - 1) / amxRows
 		shared = tiles * amxRows * roundUp(int64(in), amxK) * 2

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	xcpu "golang.org/x/sys/cpu"
@@ -18,6 +19,7 @@ import (
 // present says whether this CPU runs a variant.
 func present(variant string) bool {
 	x := xcpu.X86
+	variant = strings.TrimSuffix(variant, int8Suffix)
 	avx2 := x.HasAVX2 && x.HasFMA
 	avx512 := avx2 && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL
 	switch variant {
@@ -41,7 +43,7 @@ const softAMX = "amx-soft"
 // eachKernel runs f for every variant and format; what this machine or build
 // lacks is skipped by name.
 func eachKernel(t *testing.T, f func(t *testing.T, k LinearKernel)) {
-	for _, variant := range append([]string{softAMX}, linearVariants...) {
+	for _, variant := range testedVariants() {
 		for _, m := range linearMatrices() {
 			t.Run(variant+"/"+m.String(), func(t *testing.T) {
 				k, ok := LinearFor(variant, m.Format)
@@ -59,6 +61,15 @@ func eachKernel(t *testing.T, f func(t *testing.T, k LinearKernel)) {
 			})
 		}
 	}
+}
+
+// testedVariants are those of floats, AMX on tiles in memory, and those of int8.
+func testedVariants() []string {
+	all := append([]string{softAMX}, linearVariants...)
+	for _, v := range int8Variants {
+		all = append(all, v+int8Suffix)
+	}
+	return all
 }
 
 // linearMatrices are the formats, and 8-bit floats with each kind of scales.
@@ -82,6 +93,7 @@ type problem struct {
 	LinearArgs
 	weights []float32 // [Out,In], as the format means them
 	bf16    bool      // whether x is rounded to BF16
+	int8    bool      // whether x is rounded to int8
 	coarse  bool      // whether weights are too: not those that are scaled last
 }
 
@@ -118,7 +130,7 @@ func newProblem(t testing.TB, k LinearKernel, s shape, parts int) *problem {
 	stored := storedRandom(rng, k.format, s.in*s.out)
 	rounds := k.variant == "amx" && k.format != kernels.F32 && k.format != kernels.F16
 	exact := float8(k.format) && k.scales <= ChannelScales
-	p := &problem{bf16: rounds, coarse: rounds && !exact, weights: make([]float32, s.in*s.out), LinearArgs: LinearArgs{
+	p := &problem{int8: strings.HasSuffix(k.variant, int8Suffix), bf16: rounds, coarse: rounds && !exact, weights: make([]float32, s.in*s.out), LinearArgs: LinearArgs{
 		Rows: s.rows, In: s.in, Out: s.out, LdX: s.in + s.pad, LdY: s.out + s.pad,
 		W: guarded(t, int(packed)), Shared: guarded(t, int(shared)), Work: guarded(t, int(work)),
 		X: random(guardedFloats(t, s.rows*(s.in+s.pad)-s.pad)), Y: guardedFloats(t, s.rows*(s.out+s.pad)-s.pad),
@@ -221,7 +233,11 @@ func (p *problem) compute(k LinearKernel, parts int) {
 
 // exact is output o of row r in float64 and the sum of its terms' magnitudes.
 func (p *problem) exact(r, o int) (sum, size float64) {
-	for i, x := range p.X[r*p.LdX : r*p.LdX+p.In] {
+	row := p.X[r*p.LdX : r*p.LdX+p.In]
+	if p.int8 {
+		row = int8Rounded(row)
+	}
+	for i, x := range row {
 		w := p.weights[o*p.In+i]
 		if p.bf16 {
 			x = ref.BFloatToFloat(ref.FloatToBFloat(x))

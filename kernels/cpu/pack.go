@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"strings"
 
 	"vapp.dev/kernels"
 )
@@ -60,6 +61,10 @@ func (m Matrix) packRow(panel []byte, lane int, src []byte) {
 	case kernels.BF16:
 		packPairs(panel[lane*4:], src)
 	case kernels.Q8_0:
+		if strings.HasSuffix(m.Variant, int8Suffix) {
+			packFours(panel[lane*4:], panel[m.elements()+int64(lane*2):], src)
+			return
+		}
 		packBytes(panel[lane:], panel[m.elements()+int64(lane*2):], src)
 	case kernels.Q4_0:
 		packQ4(panel[lane*4:], panel[m.elements()+int64(lane*2):], src)
@@ -124,6 +129,17 @@ func packBytes(quants, scales, src []byte) {
 		copy(scales[b*2*panelRows:][:2], src[:2])
 		for j, q := range src[2:34] {
 			quants[(b*32+j)*panelRows] = q
+		}
+	}
+}
+
+// packFours turns {d, q [32]int8} into dwords of four neighbours, 128 more each, and scales.
+func packFours(quants, scales, src []byte) {
+	le := binary.LittleEndian
+	for b := 0; len(src) > 0; src, b = src[34:], b+1 {
+		copy(scales[b*2*panelRows:][:2], src[:2])
+		for j := 0; j < 32; j += 4 {
+			le.PutUint32(quants[(b*32+j)*panelRows:], le.Uint32(src[2+j:])^0x80808080)
 		}
 	}
 }

@@ -17,6 +17,7 @@ const maxThreads = 1024
 // layout is the pure half.
 type layout struct {
 	variant, why string
+	int8         bool // x is rounded for weights that are multiplied in integers
 	threads      int
 	share        float64 // of the time, left to others
 	unit         int64   // arenas are multiples of it
@@ -37,6 +38,10 @@ func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
 	if len(kcpu.SupportedFormats(l.variant)) == 0 {
 		return layout{}, backend.Unsupported(name, "variant "+l.variant, "there are no kernels for it")
 	}
+	if s.Activations != "" && s.Activations != "int8" {
+		return layout{}, backend.Unsupported(name, "activations "+s.Activations, "they are int8, or what the variant computes in")
+	}
+	l.int8 = s.Activations == "int8"
 	if s.Threads < 0 || s.Threads > maxThreads {
 		return layout{}, backend.Unsupported(name, fmt.Sprintf("%d threads", s.Threads), fmt.Sprintf("0 (one for each core) to %d", maxThreads))
 	}
@@ -58,9 +63,30 @@ func (l layout) Choices() []backend.Choice {
 	}
 	return []backend.Choice{
 		{Name: "variant", Value: l.variant, Why: l.why},
+		l.activations(),
 		{Name: "threads", Value: strconv.Itoa(l.threads), Why: threads},
 		{Name: "http share", Value: strconv.FormatFloat(l.share, 'g', -1, 64), Why: share},
 	}
+}
+
+// activations is what x is while it is multiplied.
+func (l layout) activations() backend.Choice {
+	c := backend.Choice{Name: "activations", Value: "f32", Why: "what " + l.variant + " computes in"}
+	switch {
+	case l.int8:
+		c.Value, c.Why = "int8", "as set: 32 share a scale; with weights of other kernels than +int8 what "+l.variant+" computes in"
+	case l.variant == amx:
+		c.Value = "bf16"
+	}
+	return c
+}
+
+// linear is the variant of Linear that multiplies weights stored as f.
+func (l layout) linear(f kernels.Format) string {
+	if v, ok := kcpu.Int8(l.variant, f); ok && l.int8 {
+		return v
+	}
+	return l.variant
 }
 
 // KVFormats are all that attention reads: half precision with the longer

@@ -36,7 +36,7 @@ func TestLayoutChoices(t *testing.T) {
 			}
 		case err != nil || l.variant != c.variant || l.threads != c.threads || l.share != c.set.HTTPShare:
 			t.Errorf("%s: %+v, %v", c.name, l, err)
-		case len(l.Choices()) != 3:
+		case len(l.Choices()) != 4:
 			t.Errorf("%s: choices %v", c.name, l.Choices())
 		}
 	}

@@ -92,7 +92,7 @@ func checkTarget(w backend.WeightSpec) error {
 
 // matrix is one matrix of w as it is packed in format f.
 func (l layout) matrix(w backend.WeightSpec, f kernels.Format) kcpu.Matrix {
-	m := kcpu.Matrix{Variant: l.variant, Format: f, Rows: w.Rows, Cols: w.Cols}
+	m := kcpu.Matrix{Variant: l.linear(f), Format: f, Rows: w.Rows, Cols: w.Cols}
 	if f != kernels.F8E4M3 && f != kernels.F8E5M2 {
 		return m
 	}

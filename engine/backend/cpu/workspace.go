@@ -113,6 +113,6 @@ func (l layout) linearRooms(p *backend.Program, o backend.Linear) (rooms, error)
 	if err != nil {
 		return rooms{}, err
 	}
-	shared, each := kcpu.LinearWorkspace(l.variant, packed.Format, p.Rows(p.Values[o.X].Rows), w.Cols, w.Rows, l.threads)
+	shared, each := kcpu.LinearWorkspace(l.linear(packed.Format), packed.Format, p.Rows(p.Values[o.X].Rows), w.Cols, w.Rows, l.threads)
 	return rooms{align(shared), align(each)}, nil
 }

@@ -16,6 +16,9 @@ const page = 8192
 type layout struct{ threads int }
 
 func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
+	if s.Activations != "" {
+		return layout{}, backend.Unsupported(name, "activations "+s.Activations, "it computes in float64")
+	}
 	if s.Variant != "" && s.Variant != "go" {
 		return layout{}, backend.Unsupported(name, "variant "+s.Variant, `it has one, "go"`)
 	}

@@ -1,0 +1,126 @@
+/* linear_int8.h: Linear on int8 activations, for quantized weights.
+ *
+ * A row of x is cut into groups of 32; a group's numbers are rounded to the nearest
+ * multiple of max |x| / 127, ties to even. Products of the integers with a weight's
+ * codes are summed exactly; then, group by group in the order of k,
+ *
+ *   y = fma(sum, d·dx, y)          d the weight's scale, dx the group's; for formats
+ *                                  with two scales in 32 k's, each half in turn
+ *   y = fma(m, dx·Σx, y)           where the format has minima, m
+ *
+ * from 0 on, and the bias is added last. So all instruction sets give the same bits.
+ * A group that has a NaN or an infinity gets the scale NaN.
+ *
+ * Packed weights lie as in linear_panel.h, but of Q8_0: [k/4][32][4] codes + 128. */
+#ifndef VAPP_CPU_LINEAR_INT8_H
+#define VAPP_CPU_LINEAR_INT8_H
+#include "linear_panel.h"
+
+enum {
+	GROUP = 32, /* k's of x that share a scale */
+	/* A tile of x holds for each group dwords of T rows each: 8 of codes, the scale, for
+	 * each half of the group −zero·Σ codes, and dx·Σ codes. */
+	X_SCALE = 8,
+	X_LESS = 9,
+	X_SUM = 11,
+	X_DWORDS = 12,
+	INT8_TILE = 6, /* rows of a tile: with 32 registers 12 sums of integers, 12 of floats, 4 weights */
+	Q8_ZERO = 128
+};
+
+/* What a code of a format stands for: d·(code − zero) [+ m]. */
+typedef struct {
+	int zero, subs, least;
+	int bits;     /* of a code */
+	uint8_t order[8]; /* the k's, of eight, that a vector's bytes multiply */
+} int8_codes;
+
+INLINE int8_codes int8_codes_of(int32_t format) {
+	blocks b = blocks_of(format);
+	switch (format) {
+	case VAPP_Q8_0: return (int8_codes){Q8_ZERO, 1, 0, 8, {0, 1, 2, 3, 4, 5, 6, 7}};
+	case VAPP_Q4_0: return (int8_codes){8, 1, 0, 4, {0, 4, 1, 5, 2, 6, 3, 7}};
+	case VAPP_Q4_1: return (int8_codes){0, 1, 1, 4, {0, 4, 1, 5, 2, 6, 3, 7}};
+	}
+	return (int8_codes){b.zero, b.subs == 2 ? 2 : 1, b.least, b.low + b.high, {0, 2, 4, 6, 1, 3, 5, 7}};
+}
+
+/* The formats whose codes are multiplied as integers. */
+#define INT8_FORMATS(X) \
+	X(VAPP_Q8_0) X(VAPP_Q4_0) X(VAPP_Q4_1) X(VAPP_Q4_K) X(VAPP_Q5_0) X(VAPP_Q5_1) X(VAPP_Q5_K) X(VAPP_Q6_K)
+#define INT8_CASE(format) case format:
+#define INT8_ENTRY(format) [format] = steps_##format,
+
+INLINE int int8_format(int format) {
+	switch (format) {
+		INT8_FORMATS(INT8_CASE) return 1;
+	}
+	return 0;
+}
+
+/* What 32 k's of a panel are made of: codes, or fields of them; scales of 32 lanes as
+ * halves, times int8 ones if subs; and so the minima. */
+typedef struct {
+	const uint8_t *codes, *d, *m, *subs;
+} int8_place;
+
+/* int8_place_at returns that of group g, whose panel begins at p. */
+INLINE int8_place int8_place_at(const int format, const uint8_t *p, int64_t in, int64_t g) {
+	if (format == VAPP_Q8_0) return (int8_place){p + g * 1024, p + in * 32 + g * 64, NULL, NULL};
+	if (format == VAPP_Q4_0) return (int8_place){p + g * 512, p + in * 16 + g * 64, NULL, NULL};
+	if (format == VAPP_Q4_1) return (int8_place){p + g * 640 + 128, p + g * 640, p + g * 640 + 64, NULL};
+	const blocks b = blocks_of(format);
+	const int64_t heads = blocks_heads(b), each = blocks_each(b);
+	if (!b.subs) {
+		p += g * (heads + each);
+		return (int8_place){p + heads, p, p + 64, NULL};
+	}
+	p += g / 4 * (heads + 4 * each);
+	const uint8_t *sub = p + heads + g % 4 * each;
+	return (int8_place){sub + b.subs * PANEL * (1 + b.least), p, p + 64, sub};
+}
+
+/* int8_tile_bytes returns the room of a tile of x. */
+INLINE int64_t int8_tile_bytes(int64_t in, int rows) { return in / GROUP * X_DWORDS * 4 * rows; }
+
+INLINE int32_t int8_bits(float f) {
+	int32_t i;
+	memcpy(&i, &f, 4);
+	return i;
+}
+
+enum { INT8_NAN = 0x7fc00000, INT8_INFINITY = 0x7f800000, INT8_LEAST = 27 << 23 /* 2⁻¹⁰⁰: smaller is zero */ };
+
+/* int8_quantize writes a group of a row to its place in a tile of so many rows. */
+INLINE void int8_quantize(const int8_codes c, const float *x, int rows, int32_t *to) {
+	int32_t most = 0, codes[GROUP], sums[2] = {0};
+	for (int k = 0; k < GROUP; k++) {
+		int32_t bits = int8_bits(x[k]) & 0x7fffffff;
+		most = bits > most ? bits : most;
+	}
+	float largest, by = 0, scale = 0;
+	memcpy(&largest, &most, 4);
+	if (most >= INT8_LEAST && most < INT8_INFINITY) scale = largest / 127, by = 127 / largest;
+	for (int k = 0; k < GROUP; k++) codes[k] = most < INT8_INFINITY ? (int32_t)__builtin_rintf(x[k] * by) : 0;
+	for (int k = 0; k < GROUP; k++) sums[k / 16] += codes[k];
+	for (int i = 0; i < 8; i++) {
+		uint32_t word = 0;
+		for (int j = 0; j < 4; j++) word |= (uint32_t)(codes[i / 2 * 8 + c.order[i % 2 * 4 + j]] & 0xff) << (8 * j);
+		to[i * rows] = (int32_t)word;
+	}
+	float sum = scale * (float)(sums[0] + sums[1]);
+	to[X_SCALE * rows] = most < INT8_INFINITY ? int8_bits(scale) : INT8_NAN;
+	to[X_SUM * rows] = most < INT8_INFINITY ? int8_bits(sum) : INT8_NAN;
+	if (c.subs == 1) sums[0] += sums[1], sums[1] = 0;
+	to[X_LESS * rows] = -c.zero * sums[0];
+	to[(X_LESS + 1) * rows] = -c.zero * sums[1];
+}
+
+/* vapp_linear_row_int8 unpacks one row; it serves all variants. */
+void vapp_linear_row_int8(const void *w, int32_t format, int32_t in, int32_t out, int32_t r, float *dst);
+
+const vapp_linear_kernel *vapp_linear_int8_generic(int format);
+const vapp_linear_kernel *vapp_linear_int8_avx2(int format);
+const vapp_linear_kernel *vapp_linear_int8_avx512(int format);
+
+#endif

@@ -1,0 +1,186 @@
+/* linear_int8_avx512_amd64.c: Linear on int8 activations with AVX-512 VNNI; a CPU that has
+ * AVX-512 alone takes the code of AVX2, which gives the same bits. */
+#include "linear_int8.h"
+
+#include <immintrin.h>
+
+#define FN __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")))
+#define V static inline __attribute__((always_inline)) FN
+
+enum {
+	INT8_BLOCK = 512,
+	LANES = 16,
+	INT8_AHEAD = 4096 /* bytes that a stream is prefetched ahead */
+};
+
+/* quantize_group is int8_quantize. */
+FN static void quantize_group(const int8_codes c, const float *x, int rows, int32_t *to) {
+	__m512 lo = _mm512_loadu_ps(x), hi = _mm512_loadu_ps(x + 16);
+	__m512i all = _mm512_set1_epi32(0x7fffffff);
+	__m512i sizes = _mm512_max_epi32(_mm512_and_si512(_mm512_castps_si512(lo), all), _mm512_and_si512(_mm512_castps_si512(hi), all));
+	int32_t most = _mm512_reduce_max_epi32(sizes);
+	float largest, by = 0, scale = 0;
+	memcpy(&largest, &most, 4);
+	if (most >= INT8_INFINITY) {
+		for (int i = 0; i < X_DWORDS; i++) to[i * rows] = i == X_SCALE || i == X_SUM ? INT8_NAN : 0;
+		return;
+	}
+	if (most >= INT8_LEAST) scale = largest / 127, by = 127 / largest;
+	__m512i a = _mm512_cvtps_epi32(_mm512_mul_ps(lo, _mm512_set1_ps(by)));
+	__m512i b = _mm512_cvtps_epi32(_mm512_mul_ps(hi, _mm512_set1_ps(by)));
+	int32_t sums[2] = {_mm512_reduce_add_epi32(a), _mm512_reduce_add_epi32(b)}, words[8];
+	__m256i codes = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm512_cvtepi32_epi8(a)), _mm512_cvtepi32_epi8(b), 1);
+	__m128i order = _mm_loadl_epi64((const void *)c.order);
+	order = _mm_unpacklo_epi64(order, _mm_add_epi8(order, _mm_set1_epi8(8)));
+	_mm256_storeu_si256((void *)words, _mm256_shuffle_epi8(codes, _mm256_broadcastsi128_si256(order)));
+	for (int i = 0; i < 8; i++) to[i * rows] = words[i];
+	to[X_SCALE * rows] = int8_bits(scale);
+	to[X_SUM * rows] = int8_bits(scale * (float)(sums[0] + sums[1]));
+	to[X_LESS * rows] = -c.zero * (c.subs == 1 ? sums[0] + sums[1] : sums[0]);
+	to[(X_LESS + 1) * rows] = c.subs == 1 ? 0 : -c.zero * sums[1];
+}
+
+#include "linear_int8_body.h"
+
+V __mmask16 some(int64_t n) { return n >= LANES ? 0xffff : n <= 0 ? 0 : (1 << n) - 1; }
+V __m512 halves(const uint8_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p)); }
+V __m512 small(const uint8_t *p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)p))); }
+V __m512i dwords(const uint8_t *p) { return _mm512_loadu_si512(p); }
+
+/* high_bits are those of eight k's, from bit low on, as codes' bytes lie. */
+V void high_bits(const blocks b, const uint8_t *high, int j, __m512i *w0, __m512i *w1) {
+	if (b.high == 1) {
+		__m512i from = _mm512_set1_epi32(j * 0x01010101);
+		__m512i lanes = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12));
+		__m512i bits = _mm512_shuffle_epi8(dwords(high), _mm512_add_epi8(lanes, from)), sixteen = _mm512_set1_epi8(16);
+		*w0 = _mm512_mask_add_epi8(*w0, _mm512_test_epi8_mask(bits, _mm512_set1_epi32(0x40100401)), *w0, sixteen);
+		*w1 = _mm512_mask_add_epi8(*w1, _mm512_test_epi8_mask(bits, _mm512_set1_epi32((int)0x80200802)), *w1, sixteen);
+		return;
+	}
+	__m512i q = dwords(high + j / 2 * 128);
+	__m512i from = _mm512_set1_epi32(j % 2 * 0x02020202);
+	__m512i lanes = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9, 12, 12, 13, 13));
+	q = _mm512_shuffle_epi8(q, _mm512_add_epi8(lanes, from));
+	/* Of each pair of equal bytes the first serves the lower four bits, the second the others. */
+	__m512i first = _mm512_slli_epi16(q, 4), third = _mm512_slli_epi16(q, 2), last = _mm512_srli_epi16(q, 2);
+	__m512i low = _mm512_set1_epi16(0x0030), top = _mm512_set1_epi16(0x3000);
+	*w0 = _mm512_or_si512(*w0, _mm512_or_si512(_mm512_and_si512(first, low), _mm512_and_si512(q, top)));
+	*w1 = _mm512_or_si512(*w1, _mm512_or_si512(_mm512_and_si512(third, low), _mm512_and_si512(last, top)));
+}
+
+/* eight are the codes of k's 8·j … 8·j+7 of 16 lanes, in the order of int8_codes. */
+V void eight(const int format, int8_place at, int lane, int j, __m512i *w0, __m512i *w1) {
+	if (format == VAPP_Q8_0) {
+		*w0 = dwords(at.codes + 2 * j * 128 + lane * 4);
+		*w1 = dwords(at.codes + (2 * j + 1) * 128 + lane * 4);
+		return;
+	}
+	const blocks b = blocks_of(format);
+	__m512i q = dwords(at.codes + j * 128 + lane * 4), low = _mm512_set1_epi8(15);
+	*w0 = _mm512_and_si512(q, low);
+	*w1 = _mm512_and_si512(_mm512_srli_epi16(q, 4), low);
+	if (b.high) high_bits(b, at.codes + 128 * b.low + lane * 4, j, w0, w1);
+}
+
+V __m512 scale_of(int8_place at, int lane, int h) {
+	__m512 d = halves(at.d + lane * 2);
+	return at.subs ? _mm512_mul_ps(d, small(at.subs + h * PANEL + lane)) : d;
+}
+
+V __m512 least_of(const int8_codes c, int8_place at, int lane) {
+	__m512 m = halves(at.m + lane * 2);
+	if (!at.subs) return m;
+	return _mm512_mul_ps(_mm512_mul_ps(m, _mm512_set1_ps(-1)), small(at.subs + c.subs * PANEL + lane));
+}
+
+V __m512 dword_floats(const int32_t *x) { return _mm512_castsi512_ps(_mm512_set1_epi32(*x)); }
+
+/* group adds the products of one group, whose format, rows and tile are known when compiling. */
+V void group(const int format, const int8_codes c, int8_place at, const int32_t *x, const int rows, const int tile, __m512 y[][2]) {
+	for (int h = 0; h < c.subs; h++) {
+		__m512i sum[INT8_TILE][2];
+#pragma GCC unroll 6
+		for (int r = 0; r < rows; r++) sum[r][0] = sum[r][1] = _mm512_set1_epi32(x[(X_LESS + h) * tile + r]);
+#pragma GCC unroll 4
+		for (int j = h * 4 / c.subs; j < (h + 1) * 4 / c.subs; j++) {
+			__m512i w[2][2];
+#pragma GCC unroll 2
+			for (int v = 0; v < 2; v++) eight(format, at, v * LANES, j, &w[0][v], &w[1][v]);
+#pragma GCC unroll 2
+			for (int i = 0; i < 2; i++)
+#pragma GCC unroll 6
+				for (int r = 0; r < rows; r++) {
+					__m512i q = _mm512_set1_epi32(x[(2 * j + i) * tile + r]);
+					sum[r][0] = _mm512_dpbusd_epi32(sum[r][0], w[i][0], q);
+					sum[r][1] = _mm512_dpbusd_epi32(sum[r][1], w[i][1], q);
+				}
+		}
+#pragma GCC unroll 2
+		for (int v = 0; v < 2; v++) {
+			__m512 d = scale_of(at, v * LANES, h);
+#pragma GCC unroll 6
+			for (int r = 0; r < rows; r++)
+				y[r][v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[r][v]), _mm512_mul_ps(d, dword_floats(x + X_SCALE * tile + r)), y[r][v]);
+		}
+	}
+	if (!c.least) return;
+#pragma GCC unroll 2
+	for (int v = 0; v < 2; v++) {
+		__m512 m = least_of(c, at, v * LANES);
+#pragma GCC unroll 6
+		for (int r = 0; r < rows; r++) y[r][v] = _mm512_fmadd_ps(m, dword_floats(x + X_SUM * tile + r), y[r][v]);
+	}
+}
+
+V void steps_of(const int format, const int8_step *s, const int rows, const int tile) {
+	const int8_codes c = int8_codes_of(format);
+	const int64_t each = panel_k(format, 128) / 4;
+	const int32_t *x = s->x;
+	__m512 y[INT8_TILE][2];
+#pragma GCC unroll 6
+	for (int r = 0; r < rows; r++)
+		for (int v = 0; v < 2; v++)
+			y[r][v] = s->g0 ? _mm512_maskz_loadu_ps(some(s->lanes - v * LANES), s->y + r * s->ldy + v * LANES) : _mm512_setzero_ps();
+	for (int64_t g = s->g0; g < s->g1; g++, x += X_DWORDS * tile) {
+		int8_place at = int8_place_at(format, s->panel, s->in, g);
+		if (tile == 1)
+			for (int i = 0; i < (each + 63) / 64; i++) _mm_prefetch(at.codes + INT8_AHEAD + 64 * i, _MM_HINT_T0);
+		group(format, c, at, x, rows, tile, y);
+	}
+#pragma GCC unroll 2
+	for (int v = 0; v < 2; v++) {
+		__mmask16 m = some(s->lanes - v * LANES);
+		__m512 bias = s->bias ? _mm512_maskz_loadu_ps(m, s->bias + v * LANES) : _mm512_setzero_ps();
+#pragma GCC unroll 6
+		for (int r = 0; r < rows; r++)
+			_mm512_mask_storeu_ps(s->y + r * s->ldy + v * LANES, m, s->bias ? _mm512_add_ps(y[r][v], bias) : y[r][v]);
+	}
+}
+
+/* One function for each format and number of rows. */
+#define STEPS(format) \
+	FN static void steps_##format(const int8_step *s, int rows, int tile) { \
+		if (tile == 1) { \
+			steps_of(format, s, 1, 1); \
+			return; \
+		} \
+		switch (rows) { \
+		case 1: steps_of(format, s, 1, INT8_TILE); break; \
+		case 2: steps_of(format, s, 2, INT8_TILE); break; \
+		case 3: steps_of(format, s, 3, INT8_TILE); break; \
+		case 4: steps_of(format, s, 4, INT8_TILE); break; \
+		case 5: steps_of(format, s, 5, INT8_TILE); break; \
+		case 6: steps_of(format, s, 6, INT8_TILE); break; \
+		} \
+	}
+INT8_FORMATS(STEPS)
+
+static void int8_steps(int32_t format, const int8_step *s, int rows, int tile) {
+	static void (*const steps[])(const int8_step *, int, int) = {INT8_FORMATS(INT8_ENTRY)};
+	steps[format](s, rows, tile);
+}
+
+const vapp_linear_kernel *vapp_linear_int8_avx512(int format) {
+	if (!int8_format(format)) return NULL;
+	return __builtin_cpu_supports("avx512vnni") ? &kernel : vapp_linear_int8_avx2(format);
+}

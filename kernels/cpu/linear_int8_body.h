@@ -1,0 +1,66 @@
+/* linear_int8_body.h: what all instruction sets share of Linear on int8 activations.
+ * The including file brings FN, INT8_BLOCK (k's that tiles of rows take
+ * before the next), quantize_group, and int8_steps, which multiplies so many k's. */
+
+/* One step: groups [g0, g1) of a panel and a tile of rows. */
+typedef struct {
+	const uint8_t *panel;
+	int64_t in, g0, g1;
+	const int32_t *x; /* of group g0, [X_DWORDS][rows of a tile] each */
+	float *y;         /* at this row and the panel's first output */
+	int64_t ldy, lanes;
+	const float *bias; /* of these outputs, in the last step; else NULL */
+} int8_step;
+
+/* Tiles of x have room for so many rows: INT8_TILE, or 1 where there is one. */
+static void int8_steps(int32_t format, const int8_step *s, int rows, int tile);
+
+/* x_tile quantizes n groups of rows r0 … r1 to a tile of so many rows. */
+FN static void x_tile(const vapp_linear *a, int64_t r0, int64_t r1, int64_t g0, int64_t g1, int tile, int32_t *to) {
+	const int8_codes c = int8_codes_of(a->format);
+	for (int64_t g = g0; g < g1; g++, to += X_DWORDS * tile)
+		for (int64_t r = r0; r < r1; r++) quantize_group(c, a->x + r * a->ldx + g * GROUP, tile, to + (r - r0));
+}
+
+/* A unit of prepare is a tile's groups within INT8_BLOCK. */
+FN static void prepare(const vapp_linear *a, int part, int parts) {
+	int64_t groups = a->in / GROUP, some = INT8_BLOCK / GROUP, blocks = (groups + some - 1) / some;
+	int64_t units = ((int64_t)a->rows + INT8_TILE - 1) / INT8_TILE * blocks;
+	for (int64_t u = units * part / parts; u < units * (part + 1) / parts; u++) {
+		int64_t t = u / blocks, g0 = u % blocks * some, g1 = g0 + some < groups ? g0 + some : groups;
+		int64_t r0 = t * INT8_TILE, r1 = r0 + INT8_TILE < a->rows ? r0 + INT8_TILE : a->rows;
+		x_tile(a, r0, r1, g0, g1, INT8_TILE, (int32_t *)a->shared + (t * groups + g0) * X_DWORDS * INT8_TILE);
+	}
+}
+
+/* panel_tiles multiplies a panel with tiles t0 … t1 of rows; many tiles take a block of k
+ * at a time, which stays in the first cache between them. */
+static void panel_tiles(const vapp_linear *a, int64_t panel, int64_t t0, int64_t t1, const int32_t *x, int tile) {
+	int64_t groups = a->in / GROUP, some = t1 - t0 == 1 ? groups : INT8_BLOCK / GROUP, output = panel * PANEL;
+	int8_step s = {.panel = panel_at(a, panel), .in = a->in, .ldy = a->ldy, .lanes = a->out - output};
+	for (s.g0 = 0; s.g0 < groups; s.g0 = s.g1) {
+		s.g1 = s.g0 + some < groups ? s.g0 + some : groups;
+		s.bias = a->bias && s.g1 == groups ? a->bias + output : NULL;
+		for (int64_t t = t0; t < t1; t++) {
+			int64_t left = a->rows - t * tile;
+			s.x = x + (t * groups + s.g0) * X_DWORDS * tile;
+			s.y = a->y + t * tile * a->ldy + output;
+			int8_steps(a->format, &s, left < tile ? (int)left : tile, tile);
+		}
+	}
+}
+
+/* One row is quantized by every part for itself, which is sooner done than shared. */
+FN static void run(const vapp_linear *a, int part, int parts) {
+	int tile = a->rows == 1 ? 1 : INT8_TILE;
+	linear_grid g = grid_of(a, tile, part, parts);
+	int32_t *x = a->shared;
+	if (g.first == g.last) return;
+	if (a->rows == 1) x_tile(a, 0, 1, 0, a->in / GROUP, 1, x = a->work);
+	for (int64_t u = g.first; u < g.last; u++) {
+		int64_t c = u % g.chunks;
+		panel_tiles(a, u / g.chunks, g.tiles * c / g.chunks, g.tiles * (c + 1) / g.chunks, x, tile);
+	}
+}
+
+static const vapp_linear_kernel kernel = {prepare, 2, run, vapp_linear_row_int8};

@@ -1,0 +1,83 @@
+//go:build linux && cgo
+
+package cpu
+
+import (
+	"fmt"
+	"math"
+	"testing"
+)
+
+// int8Rounded is x as int8 activations mean it.
+func int8Rounded(x []float32) []float32 {
+	out := make([]float32, len(x))
+	for k := 0; k < len(x); k += int8Group {
+		var most float32
+		for _, v := range x[k : k+int8Group] {
+			most = max(most, float32(math.Abs(float64(v))))
+		}
+		for i, v := range x[k : k+int8Group] {
+			if most >= 0x1p-100 {
+				out[k+i] = float32(math.RoundToEven(float64(v*(127/most)))) * (most / 127)
+			}
+		}
+	}
+	return out
+}
+
+// TestInt8SameBits says that every instruction set gives the bits of portable C.
+func TestInt8SameBits(t *testing.T) {
+	for _, f := range int8Formats {
+		plain, _ := LinearFor("generic"+int8Suffix, f)
+		for _, s := range linearShapes(f) {
+			want := newProblem(t, plain, s, 1)
+			want.compute(plain, 1)
+			alone := make([]float32, s.rows*s.out)
+			for r := range s.rows {
+				copy(alone[r*s.out:], want.Y[r*want.LdY:r*want.LdY+s.out])
+			}
+			for _, v := range int8Variants[1:] {
+				k, ok := LinearFor(v+int8Suffix, f)
+				if !ok || !present(v) {
+					continue
+				}
+				p := newProblem(t, k, s, 3)
+				p.compute(k, 3)
+				sameBits(t, p, alone, fmt.Sprintf("%s %v %v", v, f, s))
+			}
+		}
+	}
+}
+
+// TestInt8Edges: what is not finite reaches all outputs of its row and no other row; a row
+// of zeros, or of what is almost zero, gives the bias.
+func TestInt8Edges(t *testing.T) {
+	for _, v := range int8Variants {
+		for _, f := range int8Formats {
+			k, ok := LinearFor(v+int8Suffix, f)
+			if !ok || !present(v) {
+				continue
+			}
+			p := newProblem(t, k, shape{5, 256, 33, 1, true}, 1)
+			nan, inf := float32(math.NaN()), float32(math.Inf(-1))
+			for r, fill := range []float32{nan, inf, 0, 0x1p-130, 1} {
+				p.X[r*p.LdX+40] = fill
+				for i := range p.In {
+					if r >= 2 {
+						p.X[r*p.LdX+i] = fill
+					}
+				}
+			}
+			p.compute(k, 1)
+			for r := range p.Rows {
+				for o := range p.Out {
+					y := p.Y[r*p.LdY+o]
+					switch bias := p.Bias[o]; {
+					case r < 2 && y == y, r > 1 && y != y, (r == 2 || r == 3) && y != bias, r == 4 && y == bias:
+						t.Fatalf("%s %v: row %d output %d is %v, bias %v", v, f, r, o, y, bias)
+					}
+				}
+			}
+		}
+	}
+}
