@@ -1,0 +1,47 @@
+//go:build cgo && linux
+
+package models_test
+
+import (
+	"testing"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/cpu"
+	"vapp.dev/engine/enginetest"
+	"vapp.dev/kernels"
+)
+
+// TestGoldenInt8 holds int8 activations to their bounds: products on every variant, whose
+// bits are equal, logits of the checkpoints with quantized weights on the best one; in
+// chunks of any size the same bits.
+func TestGoldenInt8(t *testing.T) {
+	facts, err := cpu.Opener{}.Probe()
+	must(t, err)
+	for _, v := range facts.Variants {
+		s := backend.Settings{Variant: v, Activations: "int8"}
+		t.Run(v, func(t *testing.T) { formatErrors(t, cpu.Opener{}, s) })
+	}
+	s := backend.Settings{Variant: facts.Variants[0], Activations: "int8"}
+	for _, name := range []string{"tiny-mha-q8_0", "tiny-mha-q4_1", "tiny-qwen2-gguf", "tiny-qwen3-gguf", "tiny-gpt-oss-gguf", "smollm2-chat", "smollm2-code"} {
+		t.Run(name, func(t *testing.T) {
+			run := goldenRun{Opener: cpu.Opener{}, Settings: s, KV: kernels.F32, Block: 16, Chunks: []int{1 << 8}}
+			want := runBound(t, run, name, boundInt8)
+			if tiny(name) {
+				run.Chunks = []int{7, 1, 33, 16}
+				sameRows(t, "in chunks of 7, 1, 33 and 16", runBound(t, run, name, boundInt8), want)
+			}
+		})
+	}
+}
+
+// boundInt8 is the bound of activations that 32 by 32 are multiples of 1/127 of their
+// largest: half of one is lost at most, an even share of it on average.
+func boundInt8(golden string, _ kernels.Format) enginetest.GoldenBound {
+	switch {
+	case mixture(golden): // a token may be sent to another expert
+		return enginetest.GoldenBound{Max: 1.6, RMS: 0.1, Gap: 0.3}
+	case tiny(golden):
+		return enginetest.GoldenBound{Max: 0.9, RMS: 0.05, Gap: 0.25}
+	}
+	return enginetest.GoldenBound{Max: 4, RMS: 0.4, Gap: 0.6}
+}
