@@ -183,7 +183,7 @@ const (
 // AttentionWorkspace is what a part of OpAttention needs, a multiple of 64.
 func AttentionWorkspace(headDim int) int64 {
 	wide := roundUp(int64(headDim), 16)
-	floats := 3*attentionTile*wide + 2*16*wide + attentionTile*attentionSpan + 2*attentionTile
+	floats := 3*attentionTile*wide + 2*16*wide + attentionTile*(attentionSpan+16) + 2*attentionTile
 	return roundUp(4*floats, 64)
 }
 

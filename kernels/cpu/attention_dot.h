@@ -1,0 +1,188 @@
+/* attention_dot.h: the products of rows with keys and of weights with values. A score
+ * is four sums over every fourth dimension, joined as (0+1)+(2+3); a result is one sum
+ * over the keys in their order. Whether a block was made floats before, for many rows,
+ * or is read as pages have it, for few, changes no bit. */
+#include "attention_load.h"
+
+/* Rows at once: with four sums each they fill the registers. */
+#if VAPP_VECTOR == 512
+#define ROWS 4
+#else
+#define ROWS 3
+#endif
+
+/* BY_ROWS calls f with a constant number of rows, 1 to ROWS. */
+#if ROWS == 4
+#define BY_ROWS(f, n, ...) \
+	switch (n) { \
+	case 1: f(1, __VA_ARGS__); break; \
+	case 2: f(2, __VA_ARGS__); break; \
+	case 3: f(3, __VA_ARGS__); break; \
+	default: f(4, __VA_ARGS__); \
+	}
+#else
+#define BY_ROWS(f, n, ...) \
+	switch (n) { \
+	case 1: f(1, __VA_ARGS__); break; \
+	case 2: f(2, __VA_ARGS__); break; \
+	default: f(3, __VA_ARGS__); \
+	}
+#endif
+
+/* scores of n rows of q with a block of keys: dim dimensions, step bytes apart. Row r's
+ * go to s[r·ROW]. */
+INLINE void scores(int n, int32_t format, const tile *t, const uint8_t *k, int64_t step, int64_t dim, const float *q, float *s)
+{
+	const vf scale = vf_set(t->a->scale);
+	const int64_t wide = t->wide;
+	for (int j = 0; j < NV; j++, k += VW * vapp_element(format), s += VW) {
+		vf acc[ROWS][4];
+		const uint8_t *at = k;
+		for (int r = 0; r < n; r++)
+			for (int i = 0; i < 4; i++)
+				acc[r][i] = vf_set(0);
+		for (int64_t d = 0; d < dim; d += 4)
+			for (int i = 0; i < 4; i++, at += step) {
+				vf key = vf_widen(format, at);
+				for (int r = 0; r < n; r++)
+					acc[r][i] = vf_fma(vf_set(q[r * wide + d + i]), key, acc[r][i]);
+			}
+		for (int r = 0; r < n; r++)
+			vf_store(s + r * ROW, ((acc[r][0] + acc[r][1]) + (acc[r][2] + acc[r][3])) * scale);
+	}
+}
+
+/* block_scores are all rows' with a block of floats. */
+static void block_scores(const tile *t, float *s)
+{
+	const uint8_t *k = (const uint8_t *)t->k;
+	for (int32_t r = 0; r < t->rows; r += ROWS)
+		BY_ROWS(scores, t->rows - r, VAPP_F32, t, k, BLOCK * 4, t->wide, t->q + r * t->wide, s + r * ROW)
+}
+
+/* stored_scores are all rows' with a block of a page. */
+INLINE void stored_scores(int32_t format, const tile *t, const uint8_t *k, float *s)
+{
+	int64_t step = t->a->pages.block * vapp_element(format);
+	for (int32_t r = 0; r < t->rows; r += ROWS)
+		BY_ROWS(scores, t->rows - r, format, t, k, step, t->dim, t->q + r * t->wide, s + r * ROW)
+}
+
+static void score_span(const tile *t, int32_t at, int32_t end)
+{
+	for (int32_t b = at, i = 0; b < end; b += BLOCK, i++) {
+		float *s = t->score + (b - at);
+		if (i < t->now.blocks)
+			ask_values(t, t->now.v[i]);
+		if (t->few && b + BLOCK <= t->history) {
+			IN_FORMAT(stored_scores, t->a->pages.format, t, t->now.k[i], s)
+			continue;
+		}
+		load_keys(t, b, b + BLOCK < end ? b + BLOCK : end);
+		block_scores(t, s);
+	}
+}
+
+/* weigh adds to n rows of out, their columns [i, i + c vectors), values of keys: each
+ * step bytes on, weighed by p. */
+INLINE void weigh(int n, int c, int32_t format, const uint8_t *v, int64_t step, int32_t keys, const float *p, int64_t wide, float *out)
+{
+	vf acc[ROWS][4];
+	for (int r = 0; r < n; r++)
+		for (int h = 0; h < c; h++)
+			acc[r][h] = vf_load(out + r * wide + h * VW);
+	for (int32_t j = 0; j < keys; j++, v += step) {
+		vf value[4];
+		for (int h = 0; h < c; h++)
+			value[h] = vf_widen(format, v + h * VW * vapp_element(format));
+		for (int r = 0; r < n; r++) {
+			vf w = vf_set(p[r * ROW + j]);
+			for (int h = 0; h < c; h++)
+				acc[r][h] = vf_fma(w, value[h], acc[r][h]);
+		}
+	}
+	for (int r = 0; r < n; r++)
+		for (int h = 0; h < c; h++)
+			vf_store(out + r * wide + h * VW, acc[r][h]);
+}
+
+/* weigh_rows is weigh of all columns. */
+INLINE void weigh_rows(int n, int32_t format, const uint8_t *v, int64_t step, int32_t keys, const float *p, int64_t columns, int64_t wide, float *out)
+{
+	const int64_t e = vapp_element(format);
+	int64_t i = 0;
+	if (ROWS == 4)
+		for (; i + 4 * VW <= columns; i += 4 * VW)
+			weigh(n, 4, format, v + i * e, step, keys, p, wide, out + i);
+	for (; i + 2 * VW <= columns; i += 2 * VW)
+		weigh(n, 2, format, v + i * e, step, keys, p, wide, out + i);
+	for (; i < columns; i += VW)
+		weigh(n, 1, format, v + i * e, step, keys, p, wide, out + i);
+}
+
+/* block_weigh adds the values [from, to) of the block to n rows. */
+static void block_weigh(const tile *t, int32_t row, int32_t n, int32_t from, int32_t to, const float *p)
+{
+	const uint8_t *v = (const uint8_t *)(t->v + from * t->wide);
+	if (from < to)
+		BY_ROWS(weigh_rows, n, VAPP_F32, v, t->wide * 4, to - from, p + row * ROW + from, t->wide, t->wide, t->part + row * t->wide)
+}
+
+/* Rows that begin with the same key go together as far as all of them see. */
+static void many_weigh(const tile *t, int32_t at, int32_t end)
+{
+	for (int32_t b = at, i = 0; b < end; b += BLOCK, i++) {
+		const float *p = t->score + (b - at);
+		if (i < t->ahead.blocks)
+			ask_keys(t, t->ahead.k[i]);
+		load_values(t, b, b + BLOCK < end ? b + BLOCK : end);
+		for (int32_t r = 0, n; r < t->rows; r += n) {
+			int32_t from, to, x, y;
+			seen(t, r, b, BLOCK, &from, &to);
+			for (n = 1; n < ROWS && r + n < t->rows; n++) {
+				seen(t, r + n, b, BLOCK, &x, &y);
+				if (x != from || to <= from)
+					break;
+			}
+			block_weigh(t, r, n, from, to, p);
+			for (int32_t k = 1; k < n; k++) {
+				seen(t, r + k, b, BLOCK, &x, &y);
+				block_weigh(t, r + k, 1, to, y, p);
+			}
+		}
+	}
+}
+
+INLINE void stored_weigh(int32_t format, const tile *t, const uint8_t *v, int64_t step, int32_t keys, const float *p)
+{
+	for (int32_t r = 0; r < t->rows; r += ROWS)
+		BY_ROWS(weigh_rows, t->rows - r, format, v, step, keys, p + r * ROW, t->dim, t->wide, t->part + r * t->wide)
+}
+
+/* few_weigh is of rows that see the same keys, which are read as they lie. */
+static void few_weigh(const tile *t, int32_t at, int32_t end)
+{
+	const vapp_pages *p = &t->a->pages;
+	int64_t row = t->dim * vapp_element(p->format);
+	int32_t from, to;
+	if (!seen(t, 0, at, end - at, &from, &to))
+		return;
+	for (int32_t b = at, i = 0; i < t->now.blocks; b += BLOCK, i++) {
+		int32_t x = within(at + from, b, b + BLOCK), y = within(at + to < t->history ? at + to : t->history, x, b + BLOCK);
+		if (i < t->ahead.blocks)
+			ask_keys(t, t->ahead.k[i]);
+		IN_FORMAT(stored_weigh, p->format, t, t->now.v[i] + (x - b) * row, row, y - x, t->score + (x - at))
+	}
+	int32_t x = within(t->history, at + from, at + to);
+	if (x < at + to)
+		IN_FORMAT(stored_weigh, p->format, t, own(t, t->a->v, x), p->kv_heads * row, at + to - x, t->score + (x - at))
+}
+
+static void weigh_span(const tile *t, int32_t at, int32_t end)
+{
+	memset(t->part, 0, (size_t)t->rows * t->wide * sizeof(float));
+	if (t->few)
+		few_weigh(t, at, end);
+	else
+		many_weigh(t, at, end);
+}
