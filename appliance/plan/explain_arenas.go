@@ -64,7 +64,7 @@ func shapeOf(w backend.WeightSpec, p backend.Packed) string {
 	if w.Experts > 0 {
 		s += fmt.Sprintf(" × %d experts", w.Experts)
 	}
-	s += " " + p.Format.String()
+	s += " " + formatOf(w, p)
 	if n := w.Scales(); n > 0 {
 		s += fmt.Sprintf(", %s scales %v", Group(n), w.Scaling)
 	}

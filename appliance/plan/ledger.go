@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
 )
 
 // Basis is how sure a ledger line is.
@@ -100,6 +101,9 @@ func weightItem(r backend.Reservation) Item {
 		it.Parts[k].Bytes += p.Bytes
 		sum += p.Bytes
 		f := w.Source.String()
+		if w.Source == kernels.Invalid {
+			f = w.Formats()
+		}
 		if p.Format != w.Source {
 			f += "→" + p.Format.String()
 		}

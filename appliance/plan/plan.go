@@ -16,6 +16,7 @@ import (
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/models"
+	"vapp.dev/kernels"
 	"vapp.dev/schema"
 )
 
@@ -157,12 +158,20 @@ func modelFacts(m *engine.Model) Model {
 	return out
 }
 
+// formatOf is what a weight is packed as; parts may be packed in several formats.
+func formatOf(w backend.WeightSpec, p backend.Packed) string {
+	if p.Format == kernels.Invalid {
+		return w.Formats()
+	}
+	return p.Format.String()
+}
+
 func kernelsOf(r backend.Reservation) []Kernel {
 	var out []Kernel
 	at := map[Kernel]int{}
 	for i := range r.Weights {
 		p := r.Packed[i]
-		key := Kernel{Format: p.Format.String(), Name: p.Kernel}
+		key := Kernel{Format: formatOf(r.Weights[i], p), Name: p.Kernel}
 		if r.Weights[i].Use == backend.Vector {
 			key.Name = "vectors"
 		}

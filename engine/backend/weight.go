@@ -1,6 +1,11 @@
 package backend
 
-import "vapp.dev/kernels"
+import (
+	"slices"
+	"strings"
+
+	"vapp.dev/kernels"
+)
 
 // Use is how programs read a weight; a weight may have several uses (tied
 // embeddings), and then has one stored copy that serves them all.
@@ -44,6 +49,17 @@ func (w WeightSpec) Stored() kernels.Format {
 		return w.Target
 	}
 	return w.Source
+}
+
+// Formats names what its parts are stored in: "q4_k", "q4_k+q6_k".
+func (w WeightSpec) Formats() string {
+	var names []string
+	for _, p := range w.Parts {
+		if f := p.Format.String(); !slices.Contains(names, f) {
+			names = append(names, f)
+		}
+	}
+	return strings.Join(names, "+")
 }
 
 // Scaling says which weights share a scale. Formats whose blocks carry their own

@@ -46,7 +46,7 @@ func stored(c checkpoint.Config, b Build, f func(checkpoint.TensorInfo) kernels.
 }
 
 // TestGGUFPlans: weights stay in the file's blocks, also split over ranks; parts
-// of several formats become bf16, and what would cut a block is refused.
+// of several formats each in theirs, and what would cut a block is refused.
 func TestGGUFPlans(t *testing.T) {
 	cfg := altered(t, "Qwen/Qwen2-7B", nil)
 	cfg.Dialect, cfg.TorchDtype = "gguf", ""

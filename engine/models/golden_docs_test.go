@@ -33,7 +33,8 @@ here; rows of kernels that a machine lacks are left as they were, and kernels wi
   largest distance of the reference's first two among them. **bound**: of max / rms / gaps.
 - Activations are float32 on ref, and on cpu but for AMX (bf16) and +int8 (cpu.activations); weights are multiplied as stored, whatever a config says
   of activations' scales.
-- Parts of one matrix that are stored in several formats (GGUF mixes Q, K and V so) become bf16; the plan says so.
+- Parts of one matrix that are stored in several formats (GGUF mixes Q, K and V so) stay
+  so on cpu, and become float32 on ref.
 
 `
 	goldenHead = "| architecture | checkpoint | weights | backend | K/V | max | rms | top-1 agrees | flips | at gaps | bound |\n|---|---|---|---|---|---|---|---|---|---|---|\n"

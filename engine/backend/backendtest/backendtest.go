@@ -44,11 +44,15 @@ func Run(t *testing.T, o backend.Opener, settings ...backend.Settings) {
 		if s.Variant != "" {
 			title += "-" + s.Variant
 		}
+		if s.Activations != "" {
+			title += "-" + s.Activations
+		}
 		t.Run(title, func(t *testing.T) {
 			sub := open(t, o, s)
 			t.Run("pack", sub.pack)
 			t.Run("linear", sub.linear)
 			t.Run("linear of scaled weights", sub.scaled)
+			t.Run("linear of parts in several formats", sub.parts)
 			t.Run("experts", sub.mixtures)
 			t.Run("rows", sub.rows)
 			t.Run("norms", sub.norms)

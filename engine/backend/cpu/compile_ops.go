@@ -4,6 +4,7 @@ package cpu
 
 import (
 	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
 	kcpu "vapp.dev/kernels/cpu"
 )
 
@@ -122,36 +123,65 @@ func (c *compiler) embed(o backend.Embed) error {
 }
 
 func (c *compiler) kernel(w backend.WeightID) (kcpu.LinearKernel, error) {
-	l, f := c.d.layout, c.d.weights[w].Format
-	k, ok := l.matrix(c.p.Weights[w], f).Kernel()
+	return c.kernelOf(c.p.Weights[w], c.d.weights[w].Format)
+}
+
+// kernelOf multiplies with a weight that is packed as f.
+func (c *compiler) kernelOf(w backend.WeightSpec, f kernels.Format) (kcpu.LinearKernel, error) {
+	k, ok := c.d.layout.matrix(w, f).Kernel()
 	if !ok {
-		return k, backend.Unsupported(name, "weight "+c.p.Weights[w].Name, "this binary has no "+l.variant+" kernel for "+f.String())
+		return k, backend.Unsupported(name, "weight "+w.Name, "this binary has no "+c.d.layout.variant+" kernel for "+f.String())
 	}
 	return k, nil
 }
 
+// linear multiplies with a weight, or with its segments one after the other.
 func (c *compiler) linear(o backend.Linear) error {
-	k, err := c.kernel(o.W)
-	if err != nil {
-		return err
-	}
-	r, err := c.d.layout.linearRooms(c.p, o)
-	if err != nil {
-		return err
-	}
 	x, y := c.info(o.X), c.info(o.Y)
 	a := kcpu.Linear{
 		W: c.weight(o.W), Bias: c.weight(o.Bias), X: c.value(o.X), LdX: int64(x.Cols), Y: c.value(o.Y), LdY: int64(y.Cols),
-		In: int32(x.Cols), Out: int32(y.Cols), Format: k.Code(),
-		Shared: c.room(0), SharedBytes: r.shared, Work: c.room(r.shared), WorkBytes: r.each,
-		Kernel: k.Address(), WorkStride: r.each, Symbol: int32(y.Rows),
+		In: int32(x.Cols), Symbol: int32(y.Rows),
 	}
-	if n := k.PrepareRows(); n > 0 && c.p.Rows(y.Rows) >= n {
-		if err := add(c, kcpu.OpLinearPrepare, a, y.Rows, 1, max(n, rows(x.Cols))); err != nil {
+	list := segments(c.p.Weights[o.W])
+	if list == nil {
+		return c.multiply(a, c.p.Weights[o.W], c.d.weights[o.W].Format)
+	}
+	for _, s := range list {
+		p, err := c.d.layout.Weight(s)
+		if err == nil {
+			err = c.multiply(a, s, p.Format)
+		}
+		if err != nil {
+			return err
+		}
+		a.W += uintptr(p.Bytes)
+		a.Y += uintptr(4 * s.Rows)
+		if a.Bias != 0 {
+			a.Bias += uintptr(4 * s.Rows)
+		}
+	}
+	return nil
+}
+
+// multiply appends the phases of one product; a says what and where to.
+func (c *compiler) multiply(a kcpu.Linear, w backend.WeightSpec, f kernels.Format) error {
+	k, err := c.kernelOf(w, f)
+	if err != nil {
+		return err
+	}
+	symbol := backend.Rows(a.Symbol)
+	r, err := c.d.layout.weightRooms(w, c.p.Rows(symbol))
+	if err != nil {
+		return err
+	}
+	a.Out, a.Format, a.Kernel = int32(w.Rows), k.Code(), k.Address()
+	a.Shared, a.SharedBytes, a.Work, a.WorkBytes, a.WorkStride = c.room(0), r.shared, c.room(r.shared), r.each, r.each
+	if n := k.PrepareRows(); n > 0 && c.p.Rows(symbol) >= n {
+		if err := add(c, kcpu.OpLinearPrepare, a, symbol, 1, max(n, rows(int(a.In)))); err != nil {
 			return err
 		}
 	}
-	return add(c, kcpu.OpLinearRun, a, y.Rows, 1, 0)
+	return add(c, kcpu.OpLinearRun, a, symbol, 1, 0)
 }
 
 func (c *compiler) sample(o backend.Sample) error {

@@ -28,12 +28,30 @@ func (d *device) Pack(i int, src backend.RowReader) error {
 		return fmt.Errorf("backend %s: Pack of weight %d, there are %d", name, i, len(d.weights))
 	}
 	spec, w := d.r.Weights[i], d.weights[i]
+	out := d.arenas[backend.Weights].slice(w.off, w.Bytes)
+	for _, s := range segments(spec) {
+		p, err := d.layout.Weight(s)
+		if err == nil {
+			err = d.pack(s, p.Format, out[:p.Bytes], src)
+		}
+		if err != nil {
+			return err
+		}
+		out = out[p.Bytes:]
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return d.pack(spec, w.Format, out, src)
+}
+
+// pack stores a weight of one format in out.
+func (d *device) pack(spec backend.WeightSpec, to kernels.Format, out []byte, src backend.RowReader) error {
 	spans, err := spansOf(spec)
 	if err != nil {
 		return fmt.Errorf("backend %s: weight %s: %w", name, spec.Name, err)
 	}
-	out := d.arenas[backend.Weights].slice(w.off, w.Bytes)
-	k := packer{spec: spec, to: w.Format, matrix: d.layout.matrix(spec, w.Format), src: src, each: len(out) / max(1, spec.Experts), out: out}
+	k := packer{spec: spec, to: to, matrix: d.layout.matrix(spec, to), src: src, each: len(out) / max(1, spec.Experts), out: out}
 	var next atomic.Int64
 	var failed atomic.Pointer[error]
 	var wg sync.WaitGroup

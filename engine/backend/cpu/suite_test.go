@@ -31,6 +31,9 @@ func TestSuite(t *testing.T) {
 			for _, n := range threads[variant] {
 				settings = append(settings, backend.Settings{Variant: variant, Threads: n})
 			}
+			if variant == facts.Variants[0] {
+				settings = append(settings, backend.Settings{Variant: variant, Threads: 2, Activations: "int8"})
+			}
 			backendtest.Run(t, cpu.Opener{}, settings...)
 		})
 	}

@@ -11,7 +11,8 @@ import (
 
 // Weight stores vectors as F32, tables that are only looked up row by row in their
 // own format, and what is multiplied packed for the variant: in its own format
-// where Linear has a kernel for it, else converted to BF16. A stack is its experts'
+// where Linear has a kernel for it, else converted to BF16; of parts in several formats
+// each in its own (segments). A stack is its experts'
 // matrices one after the other.
 func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
 	if err := checkParts(w); err != nil {
@@ -19,6 +20,9 @@ func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
 	}
 	if w.Use&backend.Vector != 0 {
 		return backend.Packed{Format: kernels.F32, Bytes: align(4 * w.Elems()), Kernel: "vector"}, nil
+	}
+	if list := segments(w); list != nil {
+		return l.segmented(list)
 	}
 	p := backend.Packed{Format: w.Stored()}
 	if p.Format == kernels.Invalid {

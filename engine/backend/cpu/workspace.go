@@ -108,11 +108,25 @@ func (l layout) linearRooms(p *backend.Program, o backend.Linear) (rooms, error)
 	if int(o.W) >= len(p.Weights) || o.W < 0 || int(o.X) >= len(p.Values) || o.X < 0 {
 		return rooms{}, fmt.Errorf("backend %s: program %s: linear of weight %d and value %d, which it lacks", name, p.Name, o.W, o.X)
 	}
-	w := p.Weights[o.W]
+	return l.weightRooms(p.Weights[o.W], p.Rows(p.Values[o.X].Rows))
+}
+
+// weightRooms are those of so many rows times a weight; its segments run one by one.
+func (l layout) weightRooms(w backend.WeightSpec, rows int) (most rooms, err error) {
+	if list := segments(w); list != nil {
+		for _, s := range list {
+			r, err := l.weightRooms(s, rows)
+			if err != nil {
+				return most, err
+			}
+			most.shared, most.each = max(most.shared, r.shared), max(most.each, r.each)
+		}
+		return most, nil
+	}
 	packed, err := l.Weight(w)
 	if err != nil {
 		return rooms{}, err
 	}
-	shared, each := kcpu.LinearWorkspace(l.linear(packed.Format), packed.Format, p.Rows(p.Values[o.X].Rows), w.Cols, w.Rows, l.threads)
+	shared, each := kcpu.LinearWorkspace(l.linear(packed.Format), packed.Format, rows, w.Cols, w.Rows, l.threads)
 	return rooms{align(shared), align(each)}, nil
 }
