@@ -12,7 +12,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 # One thing at a time: two cores are all there may be, and the go command and
 # cargo fill them by themselves.
 .NOTPARALLEL:
-.PHONY: help tools modules native build model up test vet fmt cross clients test-clients browser race fuzz ci soak golden bench bench-real bench-stream docs size lint
+.PHONY: help tools modules native build model up test vet fmt cross clients test-clients browser race fuzz ci soak golden bench bench-real bench-stream bench-peer docs size lint
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ bench-real: build ## the published models with random weights, cut in layers to 
 
 bench-stream: native model ## what 256 streams take of a step beside the model: JSON, detokenizing, sockets
 	go test -tags streams -count=1 -timeout 20m -v -run TestStreamingCost ./appliance
+
+bench-peer: build model ## vapp beside llama.cpp and PyTorch on the same files: writes docs/performance.md; PART=llama1b-q8_0 measures one
+	@scripts/bench-peer.sh "$(PART)"
 
 docs: ## write docs/planning-figures.md, api-coverage.md, capacity.md and numerics.md: what is logged, held, computed and measured
 	go test ./appliance/compat -count=1 -run TestDocs -update

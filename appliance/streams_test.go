@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -29,10 +30,10 @@ import (
 	"vapp.dev/engine/backend/cpu"
 )
 
-// streams at once, how long they are watched, and how long a step takes that
-// computes nothing.
+var crowded = flag.Int("streams", 256, "streams at once")
+
+// How long streams are watched, and how long a step takes that computes nothing.
 const (
-	streams = 256
 	watched = 20 * time.Second
 	pause   = 50 * time.Millisecond
 )
@@ -107,7 +108,7 @@ schema.#Profile & {
 	scheduler: maxNumSeqs: %d
 	serve: {host: "127.0.0.1", port: 0, accessLog: false}
 }
-`, model, streams))
+`, model, *crowded))
 	a, err := New(Config{Profile: s.profile, Machine: Machine{Backends: []backend.Opener{o}}, Version: "test", Log: s.log})
 	if err != nil {
 		t.Fatal(err)
@@ -181,7 +182,7 @@ func (s *server) watch(t *testing.T) cost {
 	if err != nil {
 		t.Fatal(err)
 	}
-	crowd := exec.Command(me, "-test.run", "^TestCrowd$")
+	crowd := exec.Command(me, "-test.run", "^TestCrowd$", "-streams", strconv.Itoa(*crowded))
 	crowd.Env = append(os.Environ(), "VAPP_CROWD="+s.url)
 	crowd.Stdout, crowd.Stderr = os.Stderr, os.Stderr
 	if err := crowd.Start(); err != nil {
@@ -191,7 +192,7 @@ func (s *server) watch(t *testing.T) cost {
 		_ = crowd.Process.Kill()
 		_ = crowd.Wait()
 	}()
-	s.until(t, "all streams run", func() bool { return s.engine.Stats().Running == streams })
+	s.until(t, "all streams run", func() bool { return s.engine.Stats().Running == *crowded })
 	time.Sleep(time.Second)
 
 	var out bytes.Buffer
@@ -204,7 +205,7 @@ func (s *server) watch(t *testing.T) cost {
 	running := s.engine.Stats().Running
 	pprof.StopCPUProfile()
 	c := cost{took: time.Since(at), steps: s.engine.Stats().Steps - steps, tokens: s.generated(t) - before, kinds: map[string]time.Duration{}}
-	if running < streams*9/10 {
+	if running < *crowded*9/10 {
 		t.Errorf("only %d streams were left at the end", running)
 	}
 	c.split(t, &out, cpuTime(t)-cpuBefore)
@@ -294,7 +295,7 @@ func TestCrowd(t *testing.T) {
 		t.Skip("not run: it is what TestStreamingCost starts")
 	}
 	var wg sync.WaitGroup
-	for i := range streams {
+	for i := range *crowded {
 		wg.Go(func() {
 			for {
 				body := fmt.Sprintf(`{"stream":true,"max_tokens":400,"ignore_eos":true,"messages":[{"role":"user","content":"Tell me about %d."}]}`, i)

@@ -144,6 +144,9 @@ var rooms = map[string]room{
 	"tests/clients": {},
 	// Requests out of a document, for tests to send.
 	"tests/mutate": {not: functions},
+	// The comparison with other engines starts binaries and reads what they print.
+	"tests/peer":         {parts: []string{"tests/peer/figures"}},
+	"tests/peer/figures": {not: noHTTP},
 }
 
 // layers from the top; a test may import its own layer and those below it.

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"vapp.dev/tests/peer/figures"
+)
+
+// pytorch adds a run of transformers on a model of the same shape, in bf16 only.
+func (b bench) pytorch(ctx context.Context, p *figures.Part) error {
+	if !strings.HasSuffix(p.Name, "bf16") {
+		return nil
+	}
+	if b.torch == "" {
+		p.Notes = append(p.Notes, "PyTorch was not measured: no Python with torch and transformers was named (TORCH_PYTHON).")
+		return nil
+	}
+	prompts := "512"
+	if long(p.Name) {
+		prompts = "512,2048"
+	}
+	c := command{path: b.torch, args: []string{"tests/peer/torch_rates.py", strings.TrimSuffix(p.Name, "-bf16"), prompts, "32"}}
+	// Where torch was installed without its GPU libraries, scripts/golden.sh put these in their place.
+	if stubs := filepath.Join(filepath.Dir(filepath.Dir(b.torch)), "stubs"); exists(stubs) {
+		c.env = []string{"LD_LIBRARY_PATH=" + stubs}
+	}
+	r, err := c.run(ctx)
+	if err != nil {
+		return err
+	}
+	v, err := figures.ReadTorch(r.out)
+	if err != nil {
+		return err
+	}
+	r.command = append([]string{c.path}, c.args...)
+	p.Runs = append(p.Runs, b.result(figures.Torch, r, v, ""))
+	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// streams measures what the server takes beside the model while 64 clients stream.
+func (b bench) streams(ctx context.Context, p figures.Part) (figures.Part, error) {
+	r, err := execute(ctx, "go", "test", "-tags", "streams", "-count=1", "-timeout", "8m", "-v", "-run", "TestStreamingCost/default", "./appliance", "-args", "-streams", "64")
+	if err != nil {
+		// It judges by a bound of its own; its figures are what counts here.
+		if v, e := figures.ReadStreams(r.out); e == nil {
+			p.Runs = append(p.Runs, b.result(figures.Vapp, r, v, ""))
+			return p, nil
+		}
+		return p, err
+	}
+	v, err := figures.ReadStreams(r.out)
+	p.Runs = append(p.Runs, b.result(figures.Vapp, r, v, ""))
+	return p, err
+}

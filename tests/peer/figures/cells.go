@@ -1,0 +1,129 @@
+package figures
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// unit scales what is shown: memory is in bytes.
+func unit(key string) float64 {
+	if key == Peak || key == ServerPeak || key == Planned {
+		return 1 << 20
+	}
+	return 1
+}
+
+// in is a Stat in another unit.
+func (s Stat) in(unit float64) Stat {
+	return Stat{s.Median / unit, s.Least / unit, s.Most / unit, s.Runs}
+}
+
+// number has three digits at least, and no more behind the point than that takes.
+func number(x float64) string {
+	switch {
+	case x >= 100:
+		return fmt.Sprintf("%.0f", x)
+	case x >= 10:
+		return fmt.Sprintf("%.1f", x)
+	default:
+		return fmt.Sprintf("%.2f", x)
+	}
+}
+
+func (s Stat) cell() string {
+	switch {
+	case s.Runs == 0:
+		return "–"
+	case s.Runs == 1:
+		return number(s.Median)
+	default:
+		return fmt.Sprintf("%s ± %s", number(s.Median), number((s.Most-s.Least)/2))
+	}
+}
+
+func (s Stat) percentCell() string {
+	if s.Runs == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f %%", s.Median)
+}
+
+func (t target) ratioCell() string {
+	if !t.measured() {
+		return "–"
+	}
+	return t.String()
+}
+
+// percent of a limit, and the limit.
+func percent(share float64, limit Stat) string {
+	if share == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.0f %% of %s", 100*share, number(limit.Median))
+}
+
+// writeRuns lists the limits and every part: when, beside how much foreign load, and
+// with which commands.
+func writeRuns(b *strings.Builder, parts Parts) {
+	for _, name := range Names() {
+		p, ok := parts[name]
+		if !ok {
+			fmt.Fprintf(b, "### %s\n\nNot measured.\n\n", name)
+			continue
+		}
+		fmt.Fprintf(b, "### %s, %s\n\n", name, day(p.Date))
+		if l := p.Stat(Vapp, Bandwidth); l.Runs > 0 {
+			fmt.Fprintf(b, "Read bandwidth %s GB/s; from registers %s GFLOP/s in f32, %s in bf16", l.in(1e9).cell(), p.Stat(Vapp, RateF32).in(1e9).cell(), p.Stat(Vapp, RateBF16).in(1e9).cell())
+			if i := p.Stat(Vapp, RateInt8); i.Runs > 0 {
+				fmt.Fprintf(b, ", %s GOP/s in int8", i.in(1e9).cell())
+			}
+			b.WriteString(".\n\n")
+		}
+		for _, n := range p.Notes {
+			fmt.Fprintf(b, "%s\n\n", n)
+		}
+		b.WriteString("| side | command | seconds | others' share of the CPU |\n|---|---|---|---|\n")
+		for _, r := range p.Runs {
+			fmt.Fprintf(b, "| %s | `%s` | %.0f | %.0f %% |\n", r.Side, strings.Join(r.Command, " "), r.Seconds, 100*r.Foreign)
+		}
+		b.WriteString("\n")
+		writeExtra(b, p)
+	}
+}
+
+// writeExtra shows what the big table does not.
+func writeExtra(b *strings.Builder, p Part) {
+	keys := []string{MedianTTFT, MedianITL, ITL, ServerPeak, Planned}
+	sides := []string{Vapp, VappInt8, Llama, LlamaBest}
+	if !slices.ContainsFunc(keys, func(k string) bool { return p.best(k, sides...).Runs > 0 }) {
+		return
+	}
+	b.WriteString("| side | first token, median, ms | gap, median, ms | gap, p99, ms | peak of the server, MiB | planned for the engine's run, MiB |\n|---|---|---|---|---|---|\n")
+	for _, s := range sides {
+		var cells []string
+		seen := false
+		for _, k := range keys {
+			x := p.Stat(s, k).in(unit(k))
+			seen = seen || x.Runs > 0
+			cells = append(cells, x.cell())
+		}
+		if seen {
+			fmt.Fprintf(b, "| %s | %s |\n", s, strings.Join(cells, " | "))
+		}
+	}
+	b.WriteString("\n")
+}
+
+// writeOps shows where vapp's steps spend their time.
+func writeOps(b *strings.Builder, parts Parts) {
+	b.WriteString("## Where a step's time goes\n\nFrom `vapp bench engine --profile`, shorter runs of their own.\n")
+	for _, name := range Names() {
+		for _, r := range parts[name].Runs {
+			if r.Ops != "" {
+				fmt.Fprintf(b, "\n%s, %s:\n\n```text\n%s```\n", name, r.Side, r.Ops)
+			}
+		}
+	}
+}

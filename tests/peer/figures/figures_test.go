@@ -1,0 +1,167 @@
+package figures_test
+
+import (
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"vapp.dev/tests/peer/figures"
+)
+
+var update = flag.Bool("update", false, "write testdata/report.md again")
+
+const llamaBench = `[
+ {"n_prompt": 32, "n_gen": 0, "avg_ts": 50.5}, {"n_prompt": 512, "n_gen": 0, "avg_ts": 150.25},
+ {"n_prompt": 2048, "n_gen": 0, "avg_ts": 140}, {"n_prompt": 0, "n_gen": 128, "avg_ts": 12.5}]`
+
+const engine = `{"limits": {"read": 40e9, "f32": 200e9, "bf16": 400e9}, "matrix_rate": 200e9, "rows": [
+ {"streams": 1, "prompt": 512, "output": 1, "prefill": [100], "total": [99], "step_bytes": 2e9, "prompt_operations": 2e9, "ops": "a\n"},
+ {"streams": 1, "prompt": 1, "output": 128, "prefill": [9], "decode": [18], "total": [17], "step_bytes": 2e9, "prompt_operations": 2e9, "ops": "b\n"},
+ {"streams": 16, "prompt": 128, "output": 64, "prefill": [90], "decode": [80], "total": [85], "step_bytes": 3e9, "prompt_operations": 2e9}],
+ "memory": {"arenas_planned": 100, "arenas_taken": 100, "planned": 3000, "peak": 2000}}`
+
+const served = `{"completed": 16, "failed": 0, "total_token_throughput": 111.5, "p99_ttft_ms": 2500, "median_ttft_ms": 1500, "p99_itl_ms": 90, "median_itl_ms": 60}`
+
+const streaming = `=== RUN   TestStreamingCost/default_model
+    streams_test.go:83: 900 steps of 64.0 tokens in 20.0 s, 22.22 ms each
+        compute   38.20 s   96.5 %   663.19 µs a token
+        engine     0.50 s    1.3 %     8.68 µs a token
+        server     0.89 s    2.2 %    15.45 µs a token
+          sockets        0.30 s    0.8 %     5.21 µs a token
+`
+
+// TestRead takes the figures out of what each tool prints.
+func TestRead(t *testing.T) {
+	engineOnly := func(out []byte) (figures.Values, error) {
+		v, ops, err := figures.ReadEngine(out)
+		if err == nil && ops != "a\nb\n" {
+			t.Errorf("ops %q", ops)
+		}
+		return v, err
+	}
+	for _, c := range []struct {
+		name, out string
+		read      func([]byte) (figures.Values, error)
+		want      figures.Values
+	}{
+		{"llama-bench", llamaBench, figures.ReadLlamaBench, figures.Values{figures.Prefill512: 150.25, figures.Prefill2048: 140, figures.Decode: 12.5}},
+		{"batched", "loading\n{\"pl\": 8, \"speed\": 1}\n{\"pl\": 16, \"speed\": 66.5}\n", figures.ReadBatchedBench, figures.Values{figures.Sixteen: 66.5}},
+		{"engine", engine, engineOnly, figures.Values{
+			figures.Bandwidth: 40e9, figures.RateF32: 200e9, figures.RateBF16: 400e9, figures.Peak: 2000, figures.Planned: 3000, figures.Arenas: 0,
+			figures.Prefill512: 100, figures.MatrixLimit: 200, figures.Decode: 18, figures.DecodeLimit: 20, figures.Sixteen: 85,
+		}},
+		{"serve", served, figures.ReadServe, figures.Values{figures.Served: 111.5, figures.TTFT: 2500, figures.MedianTTFT: 1500, figures.ITL: 90, figures.MedianITL: 60}},
+		{"torch", `{"prefill 512": 300.5, "decode": 9}`, figures.ReadTorch, figures.Values{figures.Prefill512: 300.5, figures.Decode: 9}},
+		{"streams", streaming, figures.ReadStreams, figures.Values{figures.ServerShare: 2.2}},
+	} {
+		got, err := c.read([]byte(c.out))
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", c.name, diff)
+		}
+		for _, bad := range []string{"", "{}", "[]", "not JSON", c.out[:len(c.out)/3]} {
+			if v, err := c.read([]byte(bad)); err == nil && len(v) == len(c.want) {
+				t.Errorf("%s: %q was taken: %v", c.name, bad, v)
+			}
+		}
+	}
+	if _, err := figures.ReadServe([]byte(strings.Replace(served, `"failed": 0`, `"failed": 1`, 1))); err == nil {
+		t.Error("a run with a failed request was taken")
+	}
+}
+
+// measured is a comparison of which two parts were measured.
+func measured() figures.Parts {
+	date := time.Date(2026, 3, 4, 5, 6, 0, 0, time.UTC)
+	vapp := func(decode, prefill float64) figures.Values {
+		return figures.Values{
+			figures.Decode: decode, figures.DecodeLimit: 20, figures.Prefill512: prefill, figures.MatrixLimit: 200, figures.Sixteen: 300,
+			figures.Bandwidth: 40e9, figures.RateF32: 200e9, figures.RateBF16: 400e9, figures.Peak: 1000 << 20, figures.Planned: 1200 << 20,
+		}
+	}
+	bf16 := figures.Part{Name: "llama1b-bf16", Date: date, Runs: []figures.Run{
+		{Side: figures.Llama, Command: []string{"llama-bench", "-m", "x.gguf"}, Seconds: 12.4, Foreign: 0.03, Values: figures.Values{figures.Decode: 10, figures.Prefill512: 100}},
+		{Side: figures.Vapp, Command: []string{"vapp", "bench"}, Seconds: 9, Foreign: 0.5, Values: vapp(18, 90), Ops: "op  calls\nlinear  9\n"},
+		{Side: figures.LlamaBest, Command: []string{"llama-bench", "-fa", "1"}, Values: figures.Values{figures.Decode: 12, figures.Prefill512: 90}},
+		{Side: figures.Llama, Values: figures.Values{figures.Decode: 11, figures.Prefill512: 110, figures.Peak: 900 << 20, figures.Sixteen: 100}},
+		{Side: figures.Vapp, Values: vapp(19, 110)},
+		{Side: figures.Vapp, Values: figures.Values{figures.Served: 280, figures.TTFT: 900, figures.MedianTTFT: 500, figures.ITL: 60, figures.MedianITL: 40, figures.ServerPeak: 1100 << 20}},
+		{Side: figures.Llama, Values: figures.Values{figures.Served: 40, figures.TTFT: 3000, figures.MedianTTFT: 2000, figures.ITL: 160, figures.MedianITL: 140, figures.ServerPeak: 950 << 20}},
+		{Side: figures.Torch, Values: figures.Values{figures.Decode: 17.5, figures.Prefill512: 80}},
+	}}
+	q8 := figures.Part{Name: "llama1b-q8_0", Date: date, Notes: []string{"Something was not measured."}, Runs: []figures.Run{
+		{Side: figures.Llama, Values: figures.Values{figures.Decode: 10, figures.Prefill512: 100}},
+		{Side: figures.Vapp, Values: vapp(12.5, 90)},
+		{Side: figures.VappInt8, Values: vapp(17, 360)},
+	}}
+	streams := figures.Part{Name: figures.Streams, Date: date, Runs: []figures.Run{{Side: figures.Vapp, Values: figures.Values{figures.ServerShare: 3.1}}}}
+	return figures.Parts{"llama1b-bf16": bf16, "llama1b-q8_0": q8, figures.Streams: streams}
+}
+
+// TestReport writes the page of fixed figures.
+func TestReport(t *testing.T) {
+	const path = "testdata/report.md"
+	m := figures.Machine{Lines: []string{"a processor", "llama.cpp of a commit"}}
+	got := figures.Report(measured(), m, "By hand: the first.\n\nAnd the last.")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("(-want +got); -update writes it\n%s", diff)
+	}
+	if again := figures.Report(measured(), m, figures.Notes(got)); again != got {
+		t.Errorf("a second report is not the first:\n%s", cmp.Diff(got, again))
+	}
+	m.AMX = true
+	if strings.Contains(figures.Report(nil, m, ""), "has no AMX") || !strings.Contains(got, "has no AMX") {
+		t.Error("AMX is told where it is not, or the other way round")
+	}
+}
+
+// TestNotes keeps what people wrote, and takes nothing that is cut off.
+func TestNotes(t *testing.T) {
+	b, e := figures.NotesBegin, figures.NotesEnd
+	for old, want := range map[string]string{
+		"": "", "x" + b + "\n\ntext\n\nmore\n\n" + e + "y": "text\n\nmore", b + "text": "", e + "text" + b: "", b + "\n" + e: "",
+	} {
+		if got := figures.Notes(old); got != want {
+			t.Errorf("of %q: %q, want %q", old, got, want)
+		}
+	}
+}
+
+// TestSave keeps a part and finds it again; what was not measured is absent.
+func TestSave(t *testing.T) {
+	dir, parts := t.TempDir(), measured()
+	for _, p := range parts {
+		if err := p.Save(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := figures.Load(dir, figures.Names())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(parts, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if err := os.WriteFile(dir+"/streams.json", []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := figures.Load(dir, figures.Names()); err == nil || !strings.Contains(err.Error(), "measure the part again") {
+		t.Errorf("a torn file: %v", err)
+	}
+}

@@ -1,0 +1,157 @@
+package figures
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+)
+
+// ReadLlamaBench takes the rates out of what llama-bench prints with -o json. The run
+// of 32 tokens that warms up is left out.
+func ReadLlamaBench(out []byte) (Values, error) {
+	var tests []struct {
+		Prompt int     `json:"n_prompt"`
+		Gen    int     `json:"n_gen"`
+		Rate   float64 `json:"avg_ts"`
+	}
+	if err := json.Unmarshal(out, &tests); err != nil {
+		return nil, fmt.Errorf("llama-bench: %w", err)
+	}
+	v := Values{}
+	for _, t := range tests {
+		switch {
+		case t.Prompt == 512 && t.Gen == 0:
+			v[Prefill512] = t.Rate
+		case t.Prompt == 2048 && t.Gen == 0:
+			v[Prefill2048] = t.Rate
+		case t.Prompt == 0 && t.Gen > 0:
+			v[Decode] = t.Rate
+		}
+	}
+	return v, need("llama-bench", v, Prefill512, Decode)
+}
+
+// ReadBatchedBench takes the rate of 16 streams out of what llama-batched-bench prints
+// as JSON lines among others.
+func ReadBatchedBench(out []byte) (Values, error) {
+	v := Values{}
+	for line := range bytes.Lines(out) {
+		var t struct {
+			Streams int     `json:"pl"`
+			Rate    float64 `json:"speed"`
+		}
+		if json.Unmarshal(line, &t) == nil && t.Streams == 16 {
+			v[Sixteen] = t.Rate
+		}
+	}
+	return v, need("llama-batched-bench", v, Sixteen)
+}
+
+// engineReport is what is used of vapp bench engine --json.
+type engineReport struct {
+	Limits struct{ Read, F32, BF16, Int8 float64 }
+	Matrix float64 `json:"matrix_rate"`
+	Rows   []struct {
+		Streams, Prompt, Output int
+		Prefill, Decode, Total  []float64
+		StepBytes               float64 `json:"step_bytes"`
+		PromptOperations        float64 `json:"prompt_operations"`
+		Ops                     string
+	}
+	Memory struct {
+		Arenas  int64 `json:"arenas_planned"`
+		Taken   int64 `json:"arenas_taken"`
+		Planned int64
+		Peak    int64
+	}
+}
+
+// ReadEngine takes rates, limits and memory out of what vapp bench engine --json
+// prints, and the tables of where steps spend their time.
+func ReadEngine(out []byte) (v Values, ops string, err error) {
+	var r engineReport
+	if err := json.Unmarshal(out, &r); err != nil {
+		return nil, "", fmt.Errorf("vapp bench engine: %w", err)
+	}
+	v = Values{Bandwidth: r.Limits.Read, RateF32: r.Limits.F32, RateBF16: r.Limits.BF16, Peak: float64(r.Memory.Peak), Planned: float64(r.Memory.Planned)}
+	v[Arenas] = float64(r.Memory.Taken - r.Memory.Arenas)
+	if r.Limits.Int8 > 0 {
+		v[RateInt8] = r.Limits.Int8
+	}
+	for _, x := range r.Rows {
+		ops += x.Ops
+		if len(x.Prefill) != 1 || len(x.Total) != 1 || x.StepBytes <= 0 || x.PromptOperations <= 0 {
+			return nil, "", fmt.Errorf("vapp bench engine: the row of %d+%d is not of one run", x.Prompt, x.Output)
+		}
+		switch {
+		case x.Streams == 16:
+			v[Sixteen] = x.Total[0]
+		case x.Prompt == 512:
+			v[Prefill512] = x.Prefill[0]
+			v[MatrixLimit] = max(r.Limits.BF16, r.Matrix) / x.PromptOperations
+		case x.Prompt == 2048:
+			v[Prefill2048] = x.Prefill[0]
+		case x.Prompt == 1 && len(x.Decode) == 1:
+			v[Decode], v[DecodeLimit] = x.Decode[0], r.Limits.Read/x.StepBytes
+		}
+	}
+	if len(r.Rows) == 0 {
+		return nil, "", fmt.Errorf("vapp bench engine: it measured nothing")
+	}
+	return v, ops, nil
+}
+
+// ReadServe takes throughput and latencies out of what vapp bench serve saves. A run
+// in which a request failed counts for nothing.
+func ReadServe(saved []byte) (Values, error) {
+	var r struct {
+		Completed, Failed int
+		Total             float64 `json:"total_token_throughput"`
+		TTFT              float64 `json:"p99_ttft_ms"`
+		MedianTTFT        float64 `json:"median_ttft_ms"`
+		ITL               float64 `json:"p99_itl_ms"`
+		MedianITL         float64 `json:"median_itl_ms"`
+	}
+	if err := json.Unmarshal(saved, &r); err != nil {
+		return nil, fmt.Errorf("vapp bench serve: %w", err)
+	}
+	if r.Failed > 0 || r.Completed == 0 {
+		return nil, fmt.Errorf("vapp bench serve: %d requests completed, %d failed", r.Completed, r.Failed)
+	}
+	v := Values{Served: r.Total, TTFT: r.TTFT, MedianTTFT: r.MedianTTFT, ITL: r.ITL, MedianITL: r.MedianITL}
+	return v, need("vapp bench serve", v, Served, TTFT, ITL)
+}
+
+// ReadTorch takes the rates that tests/peer/torch_rates.py prints.
+func ReadTorch(out []byte) (Values, error) {
+	var v Values
+	if err := json.Unmarshal(out, &v); err != nil {
+		return nil, fmt.Errorf("PyTorch: %w", err)
+	}
+	return v, need("PyTorch", v, Prefill512, Decode)
+}
+
+var serverLine = regexp.MustCompile(`(?m)^\s*server\s+[\d.]+ s\s+([\d.]+) %`)
+
+// ReadStreams takes the server's share of all CPU time out of the log of
+// TestStreamingCost.
+func ReadStreams(out []byte) (Values, error) {
+	m := serverLine.FindSubmatch(out)
+	if m == nil {
+		return nil, fmt.Errorf("TestStreamingCost printed no line of the server's share")
+	}
+	share, err := strconv.ParseFloat(string(m[1]), 64)
+	return Values{ServerShare: share}, err
+}
+
+// need says which figure a tool did not print.
+func need(tool string, v Values, keys ...string) error {
+	for _, k := range keys {
+		if !(v[k] > 0) {
+			return fmt.Errorf("%s printed no rate for %q", tool, k)
+		}
+	}
+	return nil
+}

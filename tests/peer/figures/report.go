@@ -1,0 +1,190 @@
+package figures
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Machine says where and with what it was measured; each line is shown as it is.
+type Machine struct {
+	Lines []string
+	AMX   bool // it multiplies tiles
+}
+
+// Markers around what people write: the report keeps what stands between them.
+const (
+	NotesBegin = "<!-- written by hand: begin -->"
+	NotesEnd   = "<!-- written by hand: end -->"
+)
+
+// Notes are what stands between the markers of an older report.
+func Notes(old string) string {
+	_, rest, found := strings.Cut(old, NotesBegin)
+	notes, _, ended := strings.Cut(rest, NotesEnd)
+	if !found || !ended {
+		return ""
+	}
+	return strings.Trim(notes, "\n")
+}
+
+// Report is docs/performance.md.
+func Report(parts Parts, m Machine, notes string) string {
+	var b strings.Builder
+	b.WriteString(head)
+	for _, l := range m.Lines {
+		fmt.Fprintf(&b, "- %s\n", l)
+	}
+	b.WriteString("\n" + method)
+	if !m.AMX {
+		b.WriteString(noAMX)
+	}
+	rows := table(parts)
+	b.WriteString("\n## Against the targets\n\n")
+	writeTable(&b, rows)
+	b.WriteString("\n## Missed\n\n")
+	writeMissed(&b, rows)
+	b.WriteString("\n## Why\n\n" + NotesBegin + "\n\n" + strings.TrimLeft(notes+"\n\n", "\n") + NotesEnd + "\n")
+	b.WriteString("\n## What was measured\n\n")
+	writeRuns(&b, parts)
+	writeOps(&b, parts)
+	return b.String()
+}
+
+const head = `# Performance
+
+Written by ` + "`make bench-peer`" + `, which fetches and builds llama.cpp, makes the model files and
+measures everything below on the machine that it runs on. ` + "`make bench-peer PART=llama1b-q8_0`" + `
+measures one part again; ` + "`PART=report`" + ` only writes this page.
+
+## The machine
+
+`
+
+const method = `All sides run the same files one after the other, again and again: llama.cpp as it comes,
+vapp, llama.cpp tuned (flash attention on, weights read into huge pages instead of mapped),
+vapp with int8 activations where the format has them. A figure is the median of the runs;
+± is half of the distance between the least and the most. "Best" is the better of
+llama.cpp's two settings. For quantized files llama.cpp rounds activations to int8 by itself;
+vapp does so only if the profile says ` + "`cpu: activations: \"int8\"`" + `, so it has two rows.
+The limit of decoding is the read bandwidth that the same run measured, over what a step has to
+read (weights and KV cache); that of prefill the multiply-add rate from registers, over the
+operations of a token, at the rate of the numbers that are multiplied.
+Memory is the peak of what was resident during the runs of 16 streams, of vapp as of
+llama-batched-bench; vapp's arenas take what is planned to the byte, or its run fails.
+Llama-3.2-1B has the published shape and random weights; SmolLM2-135M is the default model, its
+bf16 file made from the Q4_1 one.
+`
+
+const noAMX = `
+This machine has no AMX. The targets that name AMX's rate are held against the rate that it has
+(AVX-512 bf16 where there is one), and multiples of llama.cpp that only tiles could reach are
+counted as missed all the same.
+`
+
+// row is a line of the table: a work and a side of vapp.
+type row struct {
+	work, side                    string
+	vapp, llama, best, torch, top string
+	limit                         string
+	targets                       []target
+}
+
+func table(parts Parts) []row {
+	var rows []row
+	add := func(f file, work, key, limit string, targets func(Part, string) []target) {
+		p := parts[f.part]
+		for _, side := range []string{Vapp, VappInt8} {
+			show := func(side string) string { return p.Stat(side, key).in(unit(key)).cell() }
+			mine := p.Stat(side, key)
+			if side == VappInt8 && mine.Runs == 0 {
+				continue
+			}
+			best := p.best(key, Llama, LlamaBest)
+			if key == Peak || key == TTFT { // the less, the better; the tuned llama.cpp is not asked
+				best = p.Stat(Llama, key)
+			}
+			r := row{
+				work: f.label + ", " + work, side: side, vapp: show(side), llama: show(Llama), best: best.in(unit(key)).cell(),
+				torch: show(Torch), top: times(0, "", mine, best).ratioCell(), targets: targets(p, side),
+			}
+			if limit != "" {
+				r.limit = percent(p.share(side, key, limit), p.Stat(side, limit))
+			}
+			rows = append(rows, r)
+		}
+	}
+	for _, f := range files {
+		add(f, "decode, batch 1", Decode, DecodeLimit, f.decodeTargets)
+	}
+	for _, f := range files {
+		for _, key := range []string{Prefill512, Prefill2048} {
+			if key == Prefill512 || f.bf16 && f.big {
+				add(f, key, key, MatrixLimit, func(p Part, side string) []target { return f.prefillTargets(p, side, key) })
+			}
+		}
+	}
+	for _, f := range files {
+		add(f, "16 streams 128 + 64, engine", Sixteen, "", func(Part, string) []target { return nil })
+		add(f, "16 streams 128 + 64, server", Served, "", f.serveTargets)
+	}
+	for _, f := range files {
+		add(f, "first token of 16 streams, p99, ms", TTFT, "", f.firstTokenTargets)
+	}
+	for _, f := range files {
+		add(f, "peak memory, MiB", Peak, "", f.memoryTargets)
+	}
+	s := parts[Streams]
+	return append(rows, row{
+		work: "SmolLM2-135M Q4_1, Go and HTTP at 64 streams", side: Vapp, vapp: s.Stat(Vapp, ServerShare).percentCell(), targets: streamTargets(s),
+	})
+}
+
+func writeTable(b *strings.Builder, rows []row) {
+	b.WriteString("| work | vapp | llama.cpp | llama.cpp best | PyTorch | of limit | of best | target | met |\n")
+	b.WriteString("|---|---|---|---|---|---|---|---|---|\n")
+	for _, r := range rows {
+		var texts, met []string
+		for _, t := range r.targets {
+			texts = append(texts, t.text)
+			switch {
+			case !t.measured():
+				met = append(met, "not measured")
+			case t.met():
+				met = append(met, "yes, "+t.String())
+			default:
+				met = append(met, "**no**, "+t.String())
+			}
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", r.name(), r.vapp, r.llama, r.best, r.torch, r.limit, r.top,
+			strings.Join(texts, "<br>"), strings.Join(met, "<br>"))
+	}
+}
+
+func (r row) name() string {
+	if r.side == VappInt8 {
+		return r.work + ", int8 activations"
+	}
+	return r.work
+}
+
+func writeMissed(b *strings.Builder, rows []row) {
+	n, asked := 0, 0
+	for _, r := range rows {
+		for _, t := range r.targets {
+			asked++
+			switch {
+			case !t.measured():
+				n++
+				fmt.Fprintf(b, "- %s: %s: not measured\n", r.name(), t.text)
+			case !t.met():
+				n++
+				fmt.Fprintf(b, "- %s: %s, it is %s\n", r.name(), t.text, t)
+			}
+		}
+	}
+	fmt.Fprintf(b, "\n%d of %d targets are met.\n", asked-n, asked)
+}
+
+// day is how the report writes a date.
+func day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }

@@ -1,0 +1,133 @@
+package figures
+
+import "fmt"
+
+// file is a model file that all sides run.
+type file struct {
+	part, label string
+	bf16, big   bool
+}
+
+// Files are the parts that measure a model file, in the order of the report.
+var files = []file{
+	{"llama1b-bf16", "Llama-3.2-1B bf16", true, true},
+	{"llama1b-q8_0", "Llama-3.2-1B Q8_0", false, true},
+	{"llama1b-q4_0", "Llama-3.2-1B Q4_0", false, true},
+	{"llama1b-q4_k_m", "Llama-3.2-1B Q4_K_M", false, true},
+	{"smollm2-bf16", "SmolLM2-135M bf16", true, false},
+	{"smollm2-q4_1", "SmolLM2-135M Q4_1", false, false},
+}
+
+// Streams is the part that measures what the server takes beside the model.
+const Streams = "streams"
+
+// Names are all parts.
+func Names() []string {
+	var out []string
+	for _, f := range files {
+		out = append(out, f.part)
+	}
+	return append(out, Streams)
+}
+
+// target is a bound that a figure is held against.
+type target struct {
+	text  string  // as the table says it
+	got   float64 // 0: not measured
+	bound float64
+	most  bool   // the bound is the largest that is allowed
+	form  string // of got and bound, for Sprintf
+}
+
+func (t target) measured() bool { return t.got != 0 }
+
+func (t target) met() bool { return t.measured() && (t.got >= t.bound) != t.most || t.got == t.bound }
+
+func (t target) String() string {
+	return fmt.Sprintf(t.form, t.got)
+}
+
+func atLeast(text string, got, bound float64, form string) target {
+	return target{text: text, got: got, bound: bound, form: form}
+}
+
+func atMost(text string, got, bound float64, form string) target {
+	return target{text: text, got: got, bound: bound, most: true, form: form}
+}
+
+// ratio of two figures; 0 if one was not measured.
+func ratio(a, b float64) float64 {
+	if a == 0 || b == 0 {
+		return 0
+	}
+	return a / b
+}
+
+// times is a target of the kind "at least n times a peer".
+func times(n float64, whom string, mine, theirs Stat) target {
+	return atLeast(fmt.Sprintf("≥ %gx %s", n, whom), ratio(mine.Median, theirs.Median), n, "%.2fx")
+}
+
+func ofLimit(share, bound float64, what string) target {
+	return atLeast(fmt.Sprintf("≥ %.2f of the %s", bound, what), share, bound, "%.2f")
+}
+
+// decodeTargets: batch 1.
+func (f file) decodeTargets(p Part, side string) []target {
+	mine, base := p.Stat(side, Decode), p.Stat(Llama, Decode)
+	best := p.best(Decode, Llama, LlamaBest)
+	share := p.share(side, Decode, DecodeLimit)
+	switch {
+	case f.big && f.bf16:
+		peers := p.best(Decode, Llama, LlamaBest, Torch)
+		return []target{ofLimit(share, 0.90, "bandwidth"), times(1.2, "llama.cpp", mine, base), times(1.1, "the best peer", mine, peers)}
+	case f.big:
+		return []target{ofLimit(share, 0.85, "bandwidth"), times(1.3, "llama.cpp", mine, best)}
+	case f.bf16:
+		return []target{times(1.5, "llama.cpp", mine, best)}
+	default:
+		return []target{times(1.3, "llama.cpp", mine, best)}
+	}
+}
+
+// prefillTargets: only the big model has any.
+func (f file) prefillTargets(p Part, side, key string) []target {
+	mine, best := p.Stat(side, key), p.best(key, Llama, LlamaBest)
+	switch {
+	case f.big && f.bf16:
+		return []target{
+			ofLimit(p.share(side, key, MatrixLimit), 0.45, "matrix rate"), times(10, "llama.cpp", mine, best),
+			times(2, "PyTorch", mine, p.Stat(Torch, key)),
+		}
+	case f.big:
+		return []target{times(3.5, "llama.cpp", mine, best)}
+	}
+	return nil
+}
+
+func (f file) serveTargets(p Part, side string) []target {
+	if !f.big {
+		return nil
+	}
+	n := 3.0
+	if f.bf16 {
+		n = 6
+	}
+	return []target{times(n, "llama-server", p.Stat(side, Served), p.best(Served, Llama, LlamaBest))}
+}
+
+func (f file) firstTokenTargets(p Part, side string) []target {
+	return []target{atMost("≤ a third of llama-server's", ratio(p.Stat(side, TTFT).Median, p.Stat(Llama, TTFT).Median), 1.0/3, "%.2f of it")}
+}
+
+func (f file) memoryTargets(p Part, side string) []target {
+	mine := p.Stat(side, Peak).Median
+	return []target{
+		atMost("≤ the plan", ratio(mine, p.Stat(side, Planned).Median), 1, "%.2f of it"),
+		atMost("≤ 1.05 of llama.cpp's", ratio(mine, p.Stat(Llama, Peak).Median), 1.05, "%.2f of it"),
+	}
+}
+
+func streamTargets(p Part) []target {
+	return []target{atMost("≤ 5 % of a step", p.Stat(Vapp, ServerShare).Median, 5, "%.1f %%")}
+}

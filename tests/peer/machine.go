@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"vapp.dev/tests/peer/figures"
+)
+
+// wanted are the flags of a processor that kernels of either side ask for.
+var wanted = []string{"avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "avx_vnni", "amx_tile", "amx_bf16", "amx_int8"}
+
+// machine describes where this runs, and with what.
+func (b bench) machine(ctx context.Context) figures.Machine {
+	info := read("/proc/cpuinfo")
+	flags := strings.Fields(cpuField(info, "flags"))
+	has := slices.DeleteFunc(slices.Clone(wanted), func(f string) bool { return !slices.Contains(flags, f) })
+	m := figures.Machine{AMX: slices.Contains(has, "amx_tile")}
+	m.Lines = []string{
+		fmt.Sprintf("%s (family %s, model %s), %d cores, %s threads on each side", cpuField(info, "model name"), cpuField(info, "cpu family"), cpuField(info, "model"), runtime.NumCPU(), threads()),
+		"instructions: " + strings.Join(has, ", "),
+		fmt.Sprintf("memory %s, transparent huge pages %s, Linux %s", memory(read("/proc/meminfo")), strings.TrimSpace(read("/sys/kernel/mm/transparent_hugepage/enabled")), strings.TrimSpace(read("/proc/sys/kernel/osrelease"))),
+		"page written " + time.Now().UTC().Format("2006-01-02 15:04 UTC"),
+		version(ctx, b.vapp, "--version") + ", " + runtime.Version(),
+		"llama.cpp of " + strings.TrimSpace(read(filepath.Join(b.dir, "llama.cpp", "version"))) + ", compiled natively by " + version(ctx, "cc", "--version"),
+	}
+	if b.torch != "" {
+		m.Lines = append(m.Lines, "PyTorch "+version(ctx, b.torch, "-c", "import importlib.metadata as m; print(m.version('torch') + ', transformers ' + m.version('transformers'))"))
+	}
+	return m
+}
+
+func read(path string) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "unknown"
+	}
+	return string(data)
+}
+
+// cpuField is a field of the first processor of /proc/cpuinfo.
+func cpuField(info, name string) string {
+	for line := range strings.Lines(info) {
+		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == name {
+			return strings.TrimSpace(v)
+		}
+	}
+	return "unknown"
+}
+
+// memory is MemTotal of /proc/meminfo in GiB.
+func memory(info string) string {
+	var kib float64
+	if _, err := fmt.Sscanf(cpuField(info, "MemTotal"), "%f kB", &kib); err != nil {
+		return "unknown"
+	}
+	return fmt.Sprintf("%.1f GiB", kib/(1<<20))
+}
+
+// version is the first line that a command prints.
+func version(ctx context.Context, name string, args ...string) string {
+	out, err := exec.CommandContext(ctx, name, args...).Output()
+	if err != nil {
+		return "unknown"
+	}
+	line, _, _ := strings.Cut(string(out), "\n")
+	return strings.TrimSpace(line)
+}

@@ -1,0 +1,128 @@
+// Command peer measures vapp beside llama.cpp and PyTorch on the same files and writes
+// docs/performance.md; scripts/bench-peer.sh makes what it needs and calls it.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"vapp.dev/tests/peer/figures"
+)
+
+// bench is where everything is.
+type bench struct {
+	dir    string // models, llama.cpp, results
+	vapp   string // the binary
+	report string // the page to write
+	torch  string // a Python with PyTorch and transformers; empty: none
+	rounds int
+}
+
+func main() {
+	var b bench
+	part := flag.String("part", "", "measure these parts alone, with commas between: "+strings.Join(figures.Names(), ", ")+"; report: none")
+	flag.StringVar(&b.dir, "dir", ".bench", "where models, llama.cpp and results are")
+	flag.StringVar(&b.vapp, "vapp", "bin/vapp", "the binary")
+	flag.StringVar(&b.report, "report", "docs/performance.md", "the page to write")
+	flag.StringVar(&b.torch, "torch", "", "a Python that has PyTorch and transformers")
+	flag.IntVar(&b.rounds, "rounds", 2, "times that each side runs")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := b.run(ctx, *part); err != nil {
+		fmt.Fprintln(os.Stderr, "bench-peer:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func (b bench) run(ctx context.Context, part string) error {
+	parts, err := chosen(part)
+	if err != nil {
+		return err
+	}
+	if b.rounds < 1 {
+		return fmt.Errorf("-rounds %d: at least one", b.rounds)
+	}
+	if b.dir, err = filepath.Abs(b.dir); err != nil {
+		return err
+	}
+	if b.vapp, err = filepath.Abs(b.vapp); err != nil {
+		return err
+	}
+	for _, d := range []string{"results", "profiles"} {
+		if err := os.MkdirAll(filepath.Join(b.dir, d), 0o755); err != nil {
+			return err
+		}
+	}
+	var failed []error
+	for _, name := range parts {
+		if err := b.part(ctx, name); err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			fmt.Fprintf(os.Stderr, "bench-peer: %s: %v\n", name, err)
+			failed = append(failed, fmt.Errorf("%s: %w", name, err))
+		}
+		// After each part: what is measured is written even if the next one is interrupted.
+		if err := b.write(ctx); err != nil {
+			return err
+		}
+	}
+	if len(parts) == 0 {
+		failed = append(failed, b.write(ctx))
+	}
+	return errors.Join(failed...)
+}
+
+// chosen are the parts that -part names.
+func chosen(part string) ([]string, error) {
+	all := figures.Names()
+	switch part {
+	case "":
+		return all, nil
+	case "report":
+		return nil, nil
+	}
+	var out []string
+	for name := range strings.SplitSeq(part, ",") {
+		if !slices.Contains(all, name) {
+			return nil, fmt.Errorf("there is no part %q; there are %s and report", name, strings.Join(all, ", "))
+		}
+		out = append(out, name)
+	}
+	return out, nil
+}
+
+// part measures a part and saves it.
+func (b bench) part(ctx context.Context, name string) error {
+	begin := time.Now()
+	p, err := b.measure(ctx, name)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "bench-peer: %s measured in %.0f s\n", name, time.Since(begin).Seconds())
+	return p.Save(filepath.Join(b.dir, "results"))
+}
+
+// write replaces the report, but for what people wrote into it.
+func (b bench) write(ctx context.Context) error {
+	parts, err := figures.Load(filepath.Join(b.dir, "results"), figures.Names())
+	if err != nil {
+		return err
+	}
+	old, err := os.ReadFile(b.report)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.WriteFile(b.report, []byte(figures.Report(parts, b.machine(ctx), figures.Notes(string(old)))), 0o644)
+}

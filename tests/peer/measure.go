@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"vapp.dev/tests/peer/figures"
+)
+
+// side is one of those that take turns.
+type side struct {
+	name  string
+	tuned bool   // llama.cpp: flash attention on, weights read into huge pages
+	file  string // vapp: its profile
+}
+
+// measure runs all sides of a part, one after the other, b.rounds times.
+func (b bench) measure(ctx context.Context, name string) (figures.Part, error) {
+	p := figures.Part{Name: name, Date: time.Now()}
+	if name == figures.Streams {
+		return b.streams(ctx, p)
+	}
+	sides, err := b.sides(ctx, &p)
+	if err != nil {
+		return p, err
+	}
+	for round := range b.rounds {
+		for _, s := range sides {
+			if err := b.turn(ctx, &p, s, round); err != nil {
+				return p, fmt.Errorf("%s: %w", s.name, err)
+			}
+		}
+	}
+	for _, s := range sides {
+		if s.file != "" {
+			if err := b.ops(ctx, &p, s); err != nil {
+				return p, fmt.Errorf("%s: %w", s.name, err)
+			}
+		}
+	}
+	return p, b.pytorch(ctx, &p)
+}
+
+// sides of a part, and a note of those that this binary or machine lacks.
+func (b bench) sides(ctx context.Context, p *figures.Part) ([]side, error) {
+	plain, err := b.profile(p.Name, "")
+	if err != nil {
+		return nil, err
+	}
+	out := []side{{name: figures.Llama}, {name: figures.Vapp, file: plain}, {name: figures.LlamaBest, tuned: true}}
+	if strings.HasSuffix(p.Name, "bf16") {
+		return out, nil
+	}
+	int8, err := b.profile(p.Name, `cpu: activations: "int8"`)
+	if err != nil {
+		return nil, err
+	}
+	if r, err := execute(ctx, b.vapp, "plan", int8); err != nil {
+		p.Notes = append(p.Notes, "vapp with int8 activations was not measured: "+r.reason())
+		return out, nil
+	}
+	return append(out, side{name: figures.VappInt8, file: int8}), nil
+}
+
+// turn is a start of each tool of a side. What takes long runs in the first round only.
+func (b bench) turn(ctx context.Context, p *figures.Part, s side, round int) error {
+	if s.file == "" {
+		return b.llama(ctx, p, s, round)
+	}
+	work := []string{"--work", "512+1", "--work", "1+128", "--work", "16x128+64"}
+	if err := b.engine(ctx, p, s, work...); err != nil {
+		return err
+	}
+	if round > 0 {
+		return nil
+	}
+	if long(p.Name) {
+		if err := b.engine(ctx, p, s, "--work", "2048+1"); err != nil {
+			return err
+		}
+	}
+	return b.serveVapp(ctx, p, s)
+}
+
+// long tells the part whose targets name a prompt of 2,048 tokens.
+func long(part string) bool { return part == "llama1b-bf16" }
+
+func (b bench) model(part string) string {
+	return filepath.Join(b.dir, "models", part+".gguf")
+}
+
+// profile writes vapp's profile of a part; extra is a further line of it.
+func (b bench) profile(part, extra string) (string, error) {
+	name := part
+	if extra != "" {
+		name += "-int8"
+	}
+	path := filepath.Join(b.dir, "profiles", name+".cue")
+	return path, os.WriteFile(path, fmt.Appendf(nil, `package profiles
+
+import "vapp.dev/schema"
+
+schema.#Profile & {
+	name: %q
+	model: source: "../models/%s.gguf"
+	maxModelLen: "4K"
+	memory: kvCache: "128MiB"
+	scheduler: maxNumSeqs: 16
+	serve: {host: "127.0.0.1", port: 0, accessLog: false, servedModelName: ["peer"]}
+	%s
+}
+`, name, part, extra), 0o644)
+}
+
+// engine adds a run of vapp bench engine.
+func (b bench) engine(ctx context.Context, p *figures.Part, s side, work ...string) error {
+	args := append([]string{"bench", "engine", "--json", "--repeat", "1"}, append(work, s.file)...)
+	r, err := execute(ctx, b.vapp, args...)
+	if err != nil {
+		return err
+	}
+	v, ops, err := figures.ReadEngine(r.out)
+	if err != nil {
+		return err
+	}
+	if _, whole := v[figures.Sixteen]; !whole { // its memory is not what the peer's is compared with
+		delete(v, figures.Peak)
+		delete(v, figures.Planned)
+	}
+	p.Runs = append(p.Runs, b.result(s.name, r, v, ops))
+	return nil
+}
+
+// ops adds a short run that shows where steps spend their time, and no rates.
+func (b bench) ops(ctx context.Context, p *figures.Part, s side) error {
+	r, err := execute(ctx, b.vapp, "bench", "engine", "--json", "--profile", "--repeat", "1", "--work", "256+16", "--work", "16x32+16", s.file)
+	if err != nil {
+		return err
+	}
+	_, ops, err := figures.ReadEngine(r.out)
+	p.Runs = append(p.Runs, b.result(s.name, r, nil, ops))
+	return err
+}
+
+// llama adds a run of llama-bench and, of the untuned side's first round, one of
+// llama-batched-bench and one of llama-server.
+func (b bench) llama(ctx context.Context, p *figures.Part, s side, round int) error {
+	prompts := "32,512"
+	if long(p.Name) && round == 0 {
+		prompts += ",2048"
+	}
+	// The run of 32 tokens is the warm-up: the tool's own would run every prompt twice.
+	r, err := b.llamaTool(ctx, s, "llama-bench", "-m", b.model(p.Name), "-p", prompts, "-n", "128", "-r", "1", "--no-warmup", "-o", "json")
+	if err != nil {
+		return err
+	}
+	v, err := figures.ReadLlamaBench(r.out)
+	if err != nil {
+		return err
+	}
+	p.Runs = append(p.Runs, b.result(s.name, r, v, ""))
+	if s.tuned || round > 0 {
+		return nil
+	}
+	if r, err = b.llamaTool(ctx, s, "llama-batched-bench", "-m", b.model(p.Name), "-c", "3072", "-npp", "128", "-ntg", "64", "-npl", "16", "--output-format", "jsonl"); err != nil {
+		return err
+	}
+	if v, err = figures.ReadBatchedBench(r.out); err != nil {
+		return err
+	}
+	v[figures.Peak] = float64(r.peak)
+	p.Runs = append(p.Runs, b.result(s.name, r, v, ""))
+	return b.serveLlama(ctx, p, s)
+}
+
+// llamaTool runs a tool of llama.cpp with as many threads as there are processors.
+func (b bench) llamaTool(ctx context.Context, s side, tool string, args ...string) (outcome, error) {
+	args = append(args, "-t", threads())
+	c := command{path: filepath.Join(b.dir, "llama.cpp", "bin", tool), args: args}
+	if s.tuned {
+		c.args = append(c.args, "-fa", "1", "-lm", "none")
+		c.env = []string{"GLIBC_TUNABLES=glibc.malloc.hugetlb=1"}
+	}
+	return c.run(ctx)
+}
+
+// result is a run for the report: paths shortened to what matters.
+func (b bench) result(side string, r outcome, v figures.Values, ops string) figures.Run {
+	words := append([]string{}, r.command...)
+	for i, w := range words {
+		if filepath.IsAbs(w) {
+			words[i] = filepath.Base(w)
+		}
+	}
+	return figures.Run{Side: side, Command: words, Seconds: r.seconds, Foreign: r.foreign, Values: v, Ops: ops}
+}

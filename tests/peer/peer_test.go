@@ -1,0 +1,94 @@
+package main
+
+import (
+	"math"
+	"os/exec"
+	"slices"
+	"testing"
+	"time"
+
+	"vapp.dev/tests/peer/figures"
+)
+
+// TestStat counts what the processors did: the eight columns, without those of guests,
+// which are in the first two.
+func TestStat(t *testing.T) {
+	a := parseStat([]byte("cpu  100 20 30 1000 50 1 2 7 99 99\ncpu0 1 1 1 1 1 1 1 1 0 0\n"))
+	if a.busy != 160 || a.all != 1210 {
+		t.Fatalf("%+v", a)
+	}
+	b := cpuTime{a.busy + 150, a.all + 200}
+	if got := a.others(b, time.Second); math.Abs(got-0.25) > 1e-9 {
+		t.Errorf("of 200 ticks 150 were busy and 100 ours: %v, want 0.25", got)
+	}
+	if got := a.others(b, time.Hour); got != 0 {
+		t.Errorf("ours is more than all: %v", got)
+	}
+	if got := a.others(a, 0); got != 0 {
+		t.Errorf("no time has passed: %v", got)
+	}
+	for _, bad := range []string{"", "cpu 1 2", "intr 1 2 3 4 5 6 7 8", "cpu a b c d e f g h"} {
+		if got := parseStat([]byte(bad)); got != (cpuTime{}) {
+			t.Errorf("%q: %+v", bad, got)
+		}
+	}
+}
+
+// TestProcess reads what the kernel says of a process whose name is no help.
+func TestProcess(t *testing.T) {
+	const stat = "42 (a) R 1 (x)) S 1 42 42 0 -1 4194560 500 0 3 0 250 50 9 9 20 0 12 0 1000 1 2"
+	if got := processTime(stat); got != 3*time.Second {
+		t.Errorf("%v, want 3 s", got)
+	}
+	if got := highWater("Name:\tx\nVmPeak:\t 9 kB\nVmHWM:\t    2048 kB\nVmRSS:\t 1 kB\n"); got != 2<<20 {
+		t.Errorf("%v, want 2 MiB", got)
+	}
+	for _, bad := range []string{"", "42 (x", "1 (x) S 1 2"} {
+		if processTime(bad) != 0 || highWater(bad) != 0 {
+			t.Errorf("%q means something", bad)
+		}
+	}
+}
+
+// TestChosen reads -part.
+func TestChosen(t *testing.T) {
+	all := figures.Names()
+	for part, want := range map[string][]string{"": all, "report": nil, "streams,llama1b-bf16": {"streams", "llama1b-bf16"}} {
+		if got, err := chosen(part); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: %v, %v", part, got, err)
+		}
+	}
+	if _, err := chosen("llama1b-bf16,nothing"); err == nil {
+		t.Error("a part that there is not was taken")
+	}
+}
+
+// TestRun tells what a tool printed, took and complained about, and ends a server.
+func TestRun(t *testing.T) {
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip("not run: there is no sh")
+	}
+	r, err := command{path: sh, args: []string{"-c", "echo $X; echo warning >&2; echo last words >&2"}, env: []string{"X=out"}}.run(t.Context())
+	if err != nil || string(r.out) != "out\n" || r.reason() != "last words" || r.peak <= 0 || r.seconds <= 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if _, err := execute(t.Context(), sh, "-c", "echo because >&2; exit 3"); err == nil || err.Error() != "sh: exit status 3: because" {
+		t.Errorf("%v", err)
+	}
+	s, err := start(command{path: sh, args: []string{"-c", "echo started; exec sleep 60"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.stop()
+	dead, err := start(command{path: sh, args: []string{"-c", "echo no model; exit 1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dead.ready(t.Context(), address{1, "/readyz"}); err == nil {
+		t.Error("a server that ended is ready")
+	}
+	if got := string(dead.stop()); got != "no model\n" {
+		t.Errorf("it said %q", got)
+	}
+}
