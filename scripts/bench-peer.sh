@@ -134,5 +134,6 @@ if ! { [ -x "$torch" ] && LD_LIBRARY_PATH=$(dirname "$torch")/../stubs "$torch" 
 	echo "bench-peer: PyTorch is not measured: $torch has no torch and transformers (TORCH_PYTHON names another)" >&2
 	torch=
 fi
+[ "$part" = report ] || cc -O3 -march=native -pthread tests/peer/limits/limits.c -o "$dir/limits" || fail "cc does not compile tests/peer/limits/limits.c"
 go build -trimpath -o "$dir/peer" ./tests/peer
 exec "$dir/peer" -dir "$dir" -part "$part" -torch "$torch" -rounds "${ROUNDS:-2}"

@@ -9,6 +9,17 @@ import (
 	"vapp.dev/tests/peer/figures"
 )
 
+// limits adds what the machine reads and multiplies at most.
+func (b bench) limits(ctx context.Context, p *figures.Part) error {
+	r, err := execute(ctx, filepath.Join(b.dir, "limits"))
+	if err != nil {
+		return err
+	}
+	v, err := figures.ReadLimits(r.out)
+	p.Runs = append(p.Runs, b.result(figures.Machine, r, v, ""))
+	return err
+}
+
 // pytorch adds a run of transformers on a model of the same shape, in bf16 only.
 func (b bench) pytorch(ctx context.Context, p *figures.Part) error {
 	if !strings.HasSuffix(p.Name, "bf16") {

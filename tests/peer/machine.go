@@ -18,11 +18,11 @@ import (
 var wanted = []string{"avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "avx_vnni", "amx_tile", "amx_bf16", "amx_int8"}
 
 // machine describes where this runs, and with what.
-func (b bench) machine(ctx context.Context) figures.Machine {
+func (b bench) machine(ctx context.Context) figures.Place {
 	info := read("/proc/cpuinfo")
 	flags := strings.Fields(cpuField(info, "flags"))
 	has := slices.DeleteFunc(slices.Clone(wanted), func(f string) bool { return !slices.Contains(flags, f) })
-	m := figures.Machine{AMX: slices.Contains(has, "amx_tile")}
+	m := figures.Place{AMX: slices.Contains(has, "amx_tile")}
 	m.Lines = []string{
 		fmt.Sprintf("%s (family %s, model %s), %d cores, %s threads on each side", cpuField(info, "model name"), cpuField(info, "cpu family"), cpuField(info, "model"), runtime.NumCPU(), threads()),
 		"instructions: " + strings.Join(has, ", "),

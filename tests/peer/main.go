@@ -107,11 +107,11 @@ func chosen(part string) ([]string, error) {
 func (b bench) part(ctx context.Context, name string) error {
 	begin := time.Now()
 	p, err := b.measure(ctx, name)
-	if err != nil {
-		return err
+	if ctx.Err() != nil || len(p.Runs) == 0 {
+		return errors.Join(err, ctx.Err())
 	}
 	fmt.Fprintf(os.Stderr, "bench-peer: %s measured in %.0f s\n", name, time.Since(begin).Seconds())
-	return p.Save(filepath.Join(b.dir, "results"))
+	return errors.Join(err, p.Save(filepath.Join(b.dir, "results")))
 }
 
 // write replaces the report, but for what people wrote into it.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,7 +19,8 @@ type side struct {
 	file  string // vapp: its profile
 }
 
-// measure runs all sides of a part, one after the other, b.rounds times.
+// measure runs all sides of a part, one after the other, b.rounds times. The part is
+// worth saving beside an error too, unless it has no runs.
 func (b bench) measure(ctx context.Context, name string) (figures.Part, error) {
 	p := figures.Part{Name: name, Date: time.Now()}
 	if name == figures.Streams {
@@ -28,21 +30,31 @@ func (b bench) measure(ctx context.Context, name string) (figures.Part, error) {
 	if err != nil {
 		return p, err
 	}
+	steps := []func() error{func() error { return b.limits(ctx, &p) }}
 	for round := range b.rounds {
 		for _, s := range sides {
-			if err := b.turn(ctx, &p, s, round); err != nil {
-				return p, fmt.Errorf("%s: %w", s.name, err)
-			}
+			steps = append(steps, b.turn(ctx, &p, s, round)...)
 		}
 	}
 	for _, s := range sides {
 		if s.file != "" {
-			if err := b.ops(ctx, &p, s); err != nil {
-				return p, fmt.Errorf("%s: %w", s.name, err)
-			}
+			steps = append(steps, func() error { return b.ops(ctx, &p, s) })
 		}
 	}
-	return p, b.pytorch(ctx, &p)
+	steps = append(steps, func() error { return b.pytorch(ctx, &p) })
+	// A step that fails is told, on the page too; the others are still worth their time.
+	var failed []error
+	for _, step := range steps {
+		err := step()
+		if ctx.Err() != nil {
+			return p, ctx.Err()
+		}
+		if err != nil {
+			p.Notes = append(p.Notes, "Failed: "+err.Error()+".")
+			failed = append(failed, err)
+		}
+	}
+	return p, errors.Join(failed...)
 }
 
 // sides of a part, and a note of those that this binary or machine lacks.
@@ -66,24 +78,26 @@ func (b bench) sides(ctx context.Context, p *figures.Part) ([]side, error) {
 	return append(out, side{name: figures.VappInt8, file: int8}), nil
 }
 
-// turn is a start of each tool of a side. What takes long runs in the first round only.
-func (b bench) turn(ctx context.Context, p *figures.Part, s side, round int) error {
+// turn is what a side runs in a round. What takes long runs in the first one only.
+func (b bench) turn(ctx context.Context, p *figures.Part, s side, round int) []func() error {
+	first := round == 0
 	if s.file == "" {
-		return b.llama(ctx, p, s, round)
-	}
-	work := []string{"--work", "512+1", "--work", "1+128", "--work", "16x128+64"}
-	if err := b.engine(ctx, p, s, work...); err != nil {
-		return err
-	}
-	if round > 0 {
-		return nil
-	}
-	if long(p.Name) {
-		if err := b.engine(ctx, p, s, "--work", "2048+1"); err != nil {
-			return err
+		out := []func() error{func() error { return b.llama(ctx, p, s, first) }}
+		if first && !s.tuned {
+			out = append(out, func() error { return b.batched(ctx, p, s) }, func() error { return b.serveLlama(ctx, p, s) })
 		}
+		return out
 	}
-	return b.serveVapp(ctx, p, s)
+	out := []func() error{func() error {
+		return b.engine(ctx, p, s, "--work", "512+1", "--work", "1+128", "--work", "16x128+64")
+	}}
+	if first && long(p.Name) {
+		out = append(out, func() error { return b.engine(ctx, p, s, "--work", "2048+1") })
+	}
+	if first {
+		out = append(out, func() error { return b.serveVapp(ctx, p, s) })
+	}
+	return out
 }
 
 // long tells the part whose targets name a prompt of 2,048 tokens.
@@ -107,7 +121,7 @@ import "vapp.dev/schema"
 schema.#Profile & {
 	name: %q
 	model: source: "../models/%s.gguf"
-	maxModelLen: "4K"
+	maxModelLen: "1K"
 	memory: kvCache: "128MiB"
 	scheduler: maxNumSeqs: 16
 	serve: {host: "127.0.0.1", port: 0, accessLog: false, servedModelName: ["peer"]}
@@ -126,6 +140,11 @@ func (b bench) engine(ctx context.Context, p *figures.Part, s side, work ...stri
 	v, ops, err := figures.ReadEngine(r.out)
 	if err != nil {
 		return err
+	}
+	if s.name == figures.VappInt8 { // it multiplies int8, at int8's rate
+		if rate := p.Stat(figures.Machine, figures.RateInt8).Median; rate > 0 {
+			v[figures.MatrixLimit] = rate / v[figures.PromptOps]
+		}
 	}
 	if _, whole := v[figures.Sixteen]; !whole { // its memory is not what the peer's is compared with
 		delete(v, figures.Peak)
@@ -146,11 +165,10 @@ func (b bench) ops(ctx context.Context, p *figures.Part, s side) error {
 	return err
 }
 
-// llama adds a run of llama-bench and, of the untuned side's first round, one of
-// llama-batched-bench and one of llama-server.
-func (b bench) llama(ctx context.Context, p *figures.Part, s side, round int) error {
+// llama adds a run of llama-bench.
+func (b bench) llama(ctx context.Context, p *figures.Part, s side, first bool) error {
 	prompts := "32,512"
-	if long(p.Name) && round == 0 {
+	if first && long(p.Name) {
 		prompts += ",2048"
 	}
 	// The run of 32 tokens is the warm-up: the tool's own would run every prompt twice.
@@ -163,18 +181,22 @@ func (b bench) llama(ctx context.Context, p *figures.Part, s side, round int) er
 		return err
 	}
 	p.Runs = append(p.Runs, b.result(s.name, r, v, ""))
-	if s.tuned || round > 0 {
-		return nil
-	}
-	if r, err = b.llamaTool(ctx, s, "llama-batched-bench", "-m", b.model(p.Name), "-c", "3072", "-npp", "128", "-ntg", "64", "-npl", "16", "--output-format", "jsonl"); err != nil {
+	return nil
+}
+
+// batched adds a run of llama-batched-bench.
+func (b bench) batched(ctx context.Context, p *figures.Part, s side) error {
+	r, err := b.llamaTool(ctx, s, "llama-batched-bench", "-m", b.model(p.Name), "-c", "3072", "-npp", "128", "-ntg", "64", "-npl", "16", "--output-format", "jsonl")
+	if err != nil {
 		return err
 	}
-	if v, err = figures.ReadBatchedBench(r.out); err != nil {
+	v, err := figures.ReadBatchedBench(r.out)
+	if err != nil {
 		return err
 	}
 	v[figures.Peak] = float64(r.peak)
 	p.Runs = append(p.Runs, b.result(s.name, r, v, ""))
-	return b.serveLlama(ctx, p, s)
+	return nil
 }
 
 // llamaTool runs a tool of llama.cpp with as many threads as there are processors.

@@ -74,13 +74,7 @@ func writeRuns(b *strings.Builder, parts Parts) {
 			continue
 		}
 		fmt.Fprintf(b, "### %s, %s\n\n", name, day(p.Date))
-		if l := p.Stat(Vapp, Bandwidth); l.Runs > 0 {
-			fmt.Fprintf(b, "Read bandwidth %s GB/s; from registers %s GFLOP/s in f32, %s in bf16", l.in(1e9).cell(), p.Stat(Vapp, RateF32).in(1e9).cell(), p.Stat(Vapp, RateBF16).in(1e9).cell())
-			if i := p.Stat(Vapp, RateInt8); i.Runs > 0 {
-				fmt.Fprintf(b, ", %s GOP/s in int8", i.in(1e9).cell())
-			}
-			b.WriteString(".\n\n")
-		}
+		writeLimits(b, p)
 		for _, n := range p.Notes {
 			fmt.Fprintf(b, "%s\n\n", n)
 		}
@@ -90,6 +84,25 @@ func writeRuns(b *strings.Builder, parts Parts) {
 		}
 		b.WriteString("\n")
 		writeExtra(b, p)
+	}
+}
+
+// writeLimits says what the machine did at most, beside the runs and within vapp's.
+func writeLimits(b *strings.Builder, p Part) {
+	var words []string
+	for _, l := range []struct{ key, text string }{
+		{Bandwidth, "reads %s GB/s"}, {RateF32, "multiplies %s GFLOP/s of f32"}, {RateBF16, "%s GFLOP/s of bf16"}, {RateInt8, "%s GOP/s of int8"},
+	} {
+		if x := p.Stat(Machine, l.key).in(1e9); x.Runs > 0 {
+			words = append(words, fmt.Sprintf(l.text, x.cell()))
+		}
+	}
+	if len(words) > 0 {
+		fmt.Fprintf(b, "The machine %s, the latter from registers", strings.Join(words, ", "))
+		if x := p.Stat(Vapp, Bandwidth).in(1e9); x.Runs > 0 {
+			fmt.Fprintf(b, "; it read %s GB/s within vapp's runs", x.cell())
+		}
+		b.WriteString(".\n\n")
 	}
 }
 

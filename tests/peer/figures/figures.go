@@ -20,6 +20,7 @@ const (
 	Llama     = "llama.cpp"
 	LlamaBest = "llama.cpp, tuned"
 	Torch     = "PyTorch"
+	Machine   = "limits"
 )
 
 // Keys of what is measured. Rates are tokens a second, times milliseconds, sizes
@@ -31,13 +32,16 @@ const (
 	Sixteen     = "16 streams"
 	Peak        = "peak"
 	Planned     = "planned"
-	Arenas      = "arenas off"   // bytes taken beyond those planned
-	DecodeLimit = "decode limit" // tokens a second at the bandwidth of the same run
-	MatrixLimit = "matrix limit" // prompt tokens a second at the rate of the same run, from registers
+	Arenas      = "arenas off"        // bytes taken beyond those planned
+	DecodeLimit = "decode limit"      // tokens a second at the bandwidth of the same run
+	MatrixLimit = "matrix limit"      // prompt tokens a second at the rate of the same run, from registers
+	PromptOps   = "prompt operations" // of a token
 	Bandwidth   = "read bandwidth"
 	RateF32     = "f32 rate"
 	RateBF16    = "bf16 rate"
 	RateInt8    = "int8 rate"
+	TilesBF16   = "bf16 tile rate"
+	TilesInt8   = "int8 tile rate"
 	Served      = "served"
 	TTFT        = "ttft p99"
 	MedianTTFT  = "ttft median"

@@ -52,9 +52,12 @@ func TestRead(t *testing.T) {
 		{"batched", "loading\n{\"pl\": 8, \"speed\": 1}\n{\"pl\": 16, \"speed\": 66.5}\n", figures.ReadBatchedBench, figures.Values{figures.Sixteen: 66.5}},
 		{"engine", engine, engineOnly, figures.Values{
 			figures.Bandwidth: 40e9, figures.RateF32: 200e9, figures.RateBF16: 400e9, figures.Peak: 2000, figures.Planned: 3000, figures.Arenas: 0,
-			figures.Prefill512: 100, figures.MatrixLimit: 200, figures.Decode: 18, figures.DecodeLimit: 20, figures.Sixteen: 85,
+			figures.Prefill512: 100, figures.PromptOps: 2e9, figures.MatrixLimit: 200, figures.Decode: 18, figures.DecodeLimit: 20, figures.Sixteen: 85,
 		}},
 		{"serve", served, figures.ReadServe, figures.Values{figures.Served: 111.5, figures.TTFT: 2500, figures.MedianTTFT: 1500, figures.ITL: 90, figures.MedianITL: 60}},
+		{"limits", `{"read bandwidth": 4e10, "bf16 rate": 4e11, "bf16 tile rate": 7e12, "threads": 2}`, figures.ReadLimits, figures.Values{
+			figures.Bandwidth: 4e10, figures.RateBF16: 7e12, figures.TilesBF16: 7e12, "threads": 2,
+		}},
 		{"torch", `{"prefill 512": 300.5, "decode": 9}`, figures.ReadTorch, figures.Values{figures.Prefill512: 300.5, figures.Decode: 9}},
 		{"streams", streaming, figures.ReadStreams, figures.Values{figures.ServerShare: 2.2}},
 	} {
@@ -87,6 +90,7 @@ func measured() figures.Parts {
 		}
 	}
 	bf16 := figures.Part{Name: "llama1b-bf16", Date: date, Runs: []figures.Run{
+		{Side: figures.Machine, Command: []string{"limits"}, Values: figures.Values{figures.Bandwidth: 44e9, figures.RateF32: 2e11, figures.RateBF16: 4e11, figures.RateInt8: 9e11}},
 		{Side: figures.Llama, Command: []string{"llama-bench", "-m", "x.gguf"}, Seconds: 12.4, Foreign: 0.03, Values: figures.Values{figures.Decode: 10, figures.Prefill512: 100}},
 		{Side: figures.Vapp, Command: []string{"vapp", "bench"}, Seconds: 9, Foreign: 0.5, Values: vapp(18, 90), Ops: "op  calls\nlinear  9\n"},
 		{Side: figures.LlamaBest, Command: []string{"llama-bench", "-fa", "1"}, Values: figures.Values{figures.Decode: 12, figures.Prefill512: 90}},
@@ -108,7 +112,7 @@ func measured() figures.Parts {
 // TestReport writes the page of fixed figures.
 func TestReport(t *testing.T) {
 	const path = "testdata/report.md"
-	m := figures.Machine{Lines: []string{"a processor", "llama.cpp of a commit"}}
+	m := figures.Place{Lines: []string{"a processor", "llama.cpp of a commit"}}
 	got := figures.Report(measured(), m, "By hand: the first.\n\nAnd the last.")
 	if *update {
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {

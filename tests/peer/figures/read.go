@@ -51,7 +51,7 @@ func ReadBatchedBench(out []byte) (Values, error) {
 
 // engineReport is what is used of vapp bench engine --json.
 type engineReport struct {
-	Limits struct{ Read, F32, BF16, Int8 float64 }
+	Limits struct{ Read, F32, BF16 float64 }
 	Matrix float64 `json:"matrix_rate"`
 	Rows   []struct {
 		Streams, Prompt, Output int
@@ -77,9 +77,6 @@ func ReadEngine(out []byte) (v Values, ops string, err error) {
 	}
 	v = Values{Bandwidth: r.Limits.Read, RateF32: r.Limits.F32, RateBF16: r.Limits.BF16, Peak: float64(r.Memory.Peak), Planned: float64(r.Memory.Planned)}
 	v[Arenas] = float64(r.Memory.Taken - r.Memory.Arenas)
-	if r.Limits.Int8 > 0 {
-		v[RateInt8] = r.Limits.Int8
-	}
 	for _, x := range r.Rows {
 		ops += x.Ops
 		if len(x.Prefill) != 1 || len(x.Total) != 1 || x.StepBytes <= 0 || x.PromptOperations <= 0 {
@@ -89,7 +86,7 @@ func ReadEngine(out []byte) (v Values, ops string, err error) {
 		case x.Streams == 16:
 			v[Sixteen] = x.Total[0]
 		case x.Prompt == 512:
-			v[Prefill512] = x.Prefill[0]
+			v[Prefill512], v[PromptOps] = x.Prefill[0], x.PromptOperations
 			v[MatrixLimit] = max(r.Limits.BF16, r.Matrix) / x.PromptOperations
 		case x.Prompt == 2048:
 			v[Prefill2048] = x.Prefill[0]
@@ -122,6 +119,22 @@ func ReadServe(saved []byte) (Values, error) {
 	}
 	v := Values{Served: r.Total, TTFT: r.TTFT, MedianTTFT: r.MedianTTFT, ITL: r.ITL, MedianITL: r.MedianITL}
 	return v, need("vapp bench serve", v, Served, TTFT, ITL)
+}
+
+// ReadLimits takes the rates that tests/peer/limits prints. A machine with tiles
+// multiplies with them.
+func ReadLimits(out []byte) (Values, error) {
+	var v Values
+	if err := json.Unmarshal(out, &v); err != nil {
+		return nil, fmt.Errorf("limits: %w", err)
+	}
+	v[RateBF16], v[RateInt8] = max(v[RateBF16], v[TilesBF16]), max(v[RateInt8], v[TilesInt8])
+	for k, x := range v {
+		if x == 0 {
+			delete(v, k)
+		}
+	}
+	return v, need("limits", v, Bandwidth)
 }
 
 // ReadTorch takes the rates that tests/peer/torch_rates.py prints.

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Machine says where and with what it was measured; each line is shown as it is.
-type Machine struct {
+// Place says where and with what it was measured; each line is shown as it is.
+type Place struct {
 	Lines []string
 	AMX   bool // it multiplies tiles
 }
@@ -29,7 +29,7 @@ func Notes(old string) string {
 }
 
 // Report is docs/performance.md.
-func Report(parts Parts, m Machine, notes string) string {
+func Report(parts Parts, m Place, notes string) string {
 	var b strings.Builder
 	b.WriteString(head)
 	for _, l := range m.Lines {
