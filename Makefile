@@ -53,7 +53,7 @@ ci: test clients browser race fuzz ## what continuous integration runs, in under
 
 soak: build model ## hours: long fuzzing, races over repetitions, mutants, load on the real server
 	FUZZTIME=5m scripts/fuzz.sh
-	go test -tags soak,invariants -count=1 -timeout 2h -run TestSoak -v ./engine
+	go test -tags soak,invariants -count=1 -timeout 2h -run 'TestSoak|TestGreedy' -v ./engine
 	go test -race -shuffle=on -count=5 -timeout 2h $(RACE)
 	@for p in kv sched sample; do $(MUTANTS) unleash --workers 1 --timeout-coefficient 5 --threshold-efficacy 70 ./engine/$$p || exit 1; done
 	go test ./engine -count=1 -timeout 4h -run TestLongContext -long 131072

@@ -22,17 +22,19 @@ import (
 
 // toy is a small Llama and the options that most tests run it with.
 type toy struct {
-	dir   string
-	opts  engine.Options
-	slabs int
-	hooks engine.Hooks
-	on    backend.Opener // nil: ref
-	build models.Build
-	wish  engine.PoolWish
-	draft string        // directory of a model that proposes; "": none does
-	fat   bool          // pages take more than they hold
-	model *engine.Model // set by open
-	clock func() time.Time
+	dir    string
+	opts   engine.Options
+	slabs  int
+	hooks  engine.Hooks
+	on     backend.Opener // nil: ref
+	build  models.Build
+	wish   engine.PoolWish
+	draft  string        // directory of a model that proposes; "": none does
+	fat    bool          // pages take more than they hold
+	model  *engine.Model // set by open
+	clock  func() time.Time
+	stored weights          // that take the place of the model's
+	llama  enginetest.Llama // what dir is written from, where a test does
 }
 
 // least is as few slabs as one sequence of the longest length needs.
@@ -61,6 +63,11 @@ func (y *toy) open(t testing.TB) *engine.Engine {
 	m, err := engine.Inspect(src)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if y.stored != (weights{}) {
+		if m, err = stored(m, y.stored); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if y.model = m; y.fat {
 		m.Family = fat{m.Family}

@@ -121,7 +121,7 @@ func fillers() map[kernels.Format]func(at uint64, row []byte) {
 		table := byteTable(levels, f)
 		m[f] = func(at uint64, row []byte) { fillBytes(at, row, table) }
 	}
-	for _, f := range []kernels.Format{kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q4_K, kernels.Q6_K} {
+	for _, f := range blockFormats {
 		_, size := f.Block()
 		scale := blockScale(f)
 		m[f] = func(at uint64, row []byte) { fillBlocks(at, row, size, scale) }

@@ -7,6 +7,12 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
+// blockFormats are those that fillBlocks can write.
+var blockFormats = []kernels.Format{
+	kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q5_0, kernels.Q5_1, kernels.IQ4_NL, kernels.MXFP4,
+	kernels.Q2_K, kernels.Q3_K, kernels.Q4_K, kernels.Q5_K, kernels.Q6_K,
+}
+
 // fillBlocks writes random blocks of a quantized format: all bits random, then
 // scales put in that give the values a deviation near dummyDeviation and a mean
 // near 0.
@@ -28,42 +34,86 @@ func fillRandom(at uint64, row []byte) {
 }
 
 // blockScale overwrites the scales of a random block. A uniform whole number
-// of n values deviates by √((n²−1)/12): 73.9 for 256, 18.5 for 64, 4.61 for 16.
+// of n values deviates by √((n²−1)/12): 73.9 for 256, 18.5 for 64, 9.23 for 32, 4.61 for
+// 16, 2.29 for 8, 1.12 for 4; the numbers of IQ4_NL by 67.4, those of MXFP4 by 2.93.
 func blockScale(f kernels.Format) func(block []byte) {
-	put := func(b []byte, h uint16) { binary.LittleEndian.PutUint16(b, h) }
-	half := func(x float32) (t [4]uint16) { // four sizes near x, picked by two random bits
-		for i := range t {
-			t[i] = ref.FloatToHalf(x * (0.85 + 0.1*float32(i)))
-		}
-		return t
-	}
 	switch f {
 	case kernels.Q8_0:
-		d := half(dummyDeviation / 73.9)
-		return func(b []byte) { put(b, d[b[0]&3]) }
+		return oneScale(73.9)
 	case kernels.Q4_0:
-		d := half(dummyDeviation / 4.61)
-		return func(b []byte) { put(b, d[b[0]&3]) }
+		return oneScale(4.61)
+	case kernels.Q5_0:
+		return oneScale(9.23)
+	case kernels.IQ4_NL:
+		return oneScale(67.4)
 	case kernels.Q4_1:
-		d, m := half(dummyDeviation/4.61), half(-7.5*dummyDeviation/4.61)
-		return func(b []byte) { i := b[0] & 3; put(b, d[i]); put(b[2:], m[i]) }
-	case kernels.Q4_K:
-		const typical = 32 // of the six-bit scales
-		d, m := half(dummyDeviation/4.61/typical), half(7.5*dummyDeviation/4.61/typical)
+		return scaleAndLeast(4.61, -7.5)
+	case kernels.Q5_1:
+		return scaleAndLeast(9.23, -15.5)
+	case kernels.MXFP4:
+		return func(b []byte) { b[16] = 127 - 8 + b[16]&1 }
+	}
+	return superScale(f)
+}
+
+func putHalf(b []byte, h uint16) { binary.LittleEndian.PutUint16(b, h) }
+
+// halves are four sizes near x, picked by two random bits.
+func halves(x float32) (t [4]uint16) {
+	for i := range t {
+		t[i] = ref.FloatToHalf(x * (0.85 + 0.1*float32(i)))
+	}
+	return t
+}
+
+// oneScale is for blocks that begin with their scale, of numbers that deviate so.
+func oneScale(deviation float32) func([]byte) {
+	d := halves(dummyDeviation / deviation)
+	return func(b []byte) { putHalf(b, d[b[0]&3]) }
+}
+
+// scaleAndLeast is oneScale with the least value behind it, so many scales.
+func scaleAndLeast(deviation, least float32) func([]byte) {
+	d, m := halves(dummyDeviation/deviation), halves(least*dummyDeviation/deviation)
+	return func(b []byte) { i := b[0] & 3; putHalf(b, d[i]); putHalf(b[2:], m[i]) }
+}
+
+// superScale is blockScale for blocks of 256.
+func superScale(f kernels.Format) func(block []byte) {
+	const typical = 32 // of the six-bit scales
+	switch f {
+	case kernels.Q2_K:
+		d, m := halves(dummyDeviation/1.12/11.5), halves(1.5*dummyDeviation/1.12/11.5)
+		return func(b []byte) {
+			for i, r := range b[:16] {
+				b[i] = (8 + r&7) * 0x11 // 8 to 15, the minimum alike
+			}
+			i := b[80] & 3
+			putHalf(b[80:], d[i])
+			putHalf(b[82:], m[i])
+		}
+	case kernels.Q3_K:
+		d := halves(dummyDeviation / 2.29 / 18.5) // its scales are of either sign
+		return func(b []byte) { putHalf(b[108:], d[b[108]&3]) }
+	case kernels.Q4_K, kernels.Q5_K:
+		deviation, mean := float32(4.61), float32(7.5)
+		if f == kernels.Q5_K {
+			deviation, mean = 9.23, 15.5
+		}
+		d, m := halves(dummyDeviation/deviation/typical), halves(mean*dummyDeviation/deviation/typical)
 		return func(b []byte) {
 			i := b[0] & 3
-			put(b, d[i])
-			put(b[2:], m[i])
+			putHalf(b, d[i])
+			putHalf(b[2:], m[i])
 			packQ4_K(b[4:16])
 		}
 	case kernels.Q6_K:
-		const typical = 32
-		d := half(dummyDeviation / 18.5 / typical)
+		d := halves(dummyDeviation / 18.5 / typical)
 		return func(b []byte) {
 			for i, r := range b[192:208] {
 				b[192+i] = 24 + r&15
 			}
-			put(b[208:], d[b[208]&3])
+			putHalf(b[208:], d[b[208]&3])
 		}
 	}
 	return nil

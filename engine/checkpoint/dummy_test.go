@@ -21,7 +21,7 @@ func llama1B(t testing.TB) Config {
 // TestDummyRows: a row is the same whoever reads it, with whatever others; rows,
 // tensors and seeds differ.
 func TestDummyRows(t *testing.T) {
-	for _, f := range []kernels.Format{kernels.F32, kernels.F16, kernels.BF16, kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q4_K, kernels.Q6_K} {
+	for _, f := range append([]kernels.Format{kernels.F32, kernels.F16, kernels.BF16}, blockFormats...) {
 		layout := []TensorInfo{{Name: "a.weight", Shape: []int64{16, 512}, Format: f}, {Name: "b.weight", Shape: []int64{16, 512}, Format: f}}
 		read := func(seed uint64, name string, row0, rows int) []byte {
 			t.Helper()

@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "rewrite testdata")
 //	add ID prompt=N maxTokens=N [text=LETTERS] [salt=S] [priority=N] [lead=ID] [promptLogprobs=N] [badWords=1] [seed=N] [stop=N]
 //	cancel ID
 //	policy NAME
-//	pace N          prompts take N tokens of a step at most while others decode; 0: as many as there is room for
+//	pace N          prompts take N tokens at most between two of those that decode; 0: as many as there is room for
 //	beat [N]        turns of the loop
 //	run             turns until it is idle
 //
@@ -200,7 +200,7 @@ func (g *script) add(id string, m map[string]string) {
 	g.seqs[id] = q
 }
 
-// at most so many tokens of prompts in a step.
+// at most so many tokens of prompts between two tokens of a stream.
 type at int
 
-func (a at) Prompt(w pace.Work, _, n int) int { return min(n, max(0, int(a)-w.Prompt)) }
+func (a at) Prompt(w pace.Work, _, n int) int { return min(n, max(0, int(a)/max(1, w.Beats)-w.Prompt)) }

@@ -1,0 +1,178 @@
+//go:build cgo && linux
+
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"vapp.dev/engine"
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/cpu"
+	"vapp.dev/engine/enginetest"
+	"vapp.dev/engine/sample"
+	"vapp.dev/kernels"
+	kcpu "vapp.dev/kernels/cpu"
+)
+
+// greedyWays are ways to have a format on cpu beside plain ones: a new setting is one
+// more row.
+var greedyWays = []struct {
+	name   string
+	of     []kernels.Format // that have it; nil: all others
+	change func(*toy)
+}{
+	{name: "stored"},
+	{name: "a scale for each tensor", of: []kernels.Format{kernels.F8E4M3}, change: scaled(`{"quant_method": "fp8"}`)},
+	{name: "a scale for each channel", of: []kernels.Format{kernels.F8E4M3}, change: scaled(`{"quant_method": "fbgemm_fp8"}`)},
+	{name: "a scale for each block", of: []kernels.Format{kernels.F8E4M3}, change: scaled(`{"quant_method": "fp8", "weight_block_size": [128, 128]}`)},
+	{name: "quantized at load", of: []kernels.Format{kernels.BF16}, change: func(y *toy) { y.build.Quantize = kernels.F8E4M3 }},
+}
+
+// scaled has 8-bit floats share scales as a quantization_config says.
+func scaled(config string) func(*toy) { return func(y *toy) { y.stored.scales = config } }
+
+// unread are formats that kernels multiply and no checkpoint has.
+var unread = []kernels.Format{kernels.F8E5M2}
+
+// TestGreedy: for every kind of kernels that this machine has and every format that they
+// multiply, 16 prompts of different lengths give, all at once and one after the
+// other, the same greedy tokens, with the same log probabilities to the bit: no row
+// depends on how many are computed beside it. Without the tag soak plain C, which is slow,
+// has a smaller model and shorter prompts and outputs.
+func TestGreedy(t *testing.T) {
+	for i, v := range variantsHere(t) {
+		threads := 1
+		if i == 0 {
+			threads = 2 // who wait for each other, long on a busy machine
+		}
+		for _, f := range kcpu.SupportedFormats(v) {
+			for _, w := range greedyWays {
+				if slices.Contains(unread, f) || w.of != nil && !slices.Contains(w.of, f) || w.of == nil && f == kernels.F8E4M3 {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s/%v/%s", v, f, w.name), func(t *testing.T) {
+					y := greedyToy(v)
+					y.opts.Backend.Threads, y.stored.format = threads, f
+					if w.change != nil {
+						w.change(y)
+					}
+					greedy(t, y)
+				})
+			}
+		}
+	}
+}
+
+// greedyToy is a model whose rows are whole blocks of every format.
+func greedyToy(variant string) *toy {
+	y := &toy{on: cpu.Opener{}, slabs: 16, llama: enginetest.Llama{Hidden: 256, HeadDim: 64, Intermediate: 512, Vocab: 500, Seed: 5}}
+	y.opts = engine.Options{
+		MaxModelLen: 160, MaxNumSeqs: 16, MaxNumBatchedTokens: 256, BlockSize: 16, KVFormat: kernels.BF16, ChunkedPrefill: true,
+		Backend: backend.Settings{Variant: variant},
+	}
+	if brief(y) {
+		y.llama.Layers, y.llama.Intermediate = 1, 256
+	}
+	return y
+}
+
+func brief(y *toy) bool { return y.opts.Backend.Variant == "generic" && !longSoak }
+
+func greedy(t *testing.T, y *toy) {
+	y.dir = filepath.Join(t.TempDir(), "toy")
+	if err := enginetest.WriteLlama(y.dir, y.llama); err != nil {
+		t.Fatal(err)
+	}
+	arrived, together := make(chan struct{}), false
+	most := 0
+	y.hooks.Step = func(s engine.StepStats) {
+		if together {
+			<-arrived
+		}
+		most = max(most, s.GenerationTokens)
+	}
+	e := y.open(t)
+	var alone [16][]drawn
+	for i := range alone {
+		alone[i] = drawnOf(t, submitGreedy(t, e, i, brief(y)))
+	}
+	if err := e.Check(context.Background()); err != nil { // between two steps: together is the loop's to read
+		t.Fatal(err)
+	}
+	together = true
+	var streams [16]*engine.Stream
+	for i := range streams {
+		streams[i] = submitGreedy(t, e, i, brief(y))
+	}
+	close(arrived)
+	kinds := map[int32]bool{}
+	for i := range streams {
+		got := drawnOf(t, streams[i])
+		for k := range min(len(got), len(alone[i])) {
+			kinds[got[k].id] = true
+			if got[k] != alone[i][k] {
+				t.Fatalf("prompt %d, token %d: %d at %x in the batch, %d at %x alone", i, k, got[k].id, got[k].logprob, alone[i][k].id, alone[i][k].logprob)
+			}
+		}
+		if len(got) != len(alone[i]) {
+			t.Fatalf("prompt %d: %d tokens in the batch, %d alone", i, len(got), len(alone[i]))
+		}
+	}
+	if err := e.Check(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if most < 16 || len(kinds) < 2 {
+		t.Errorf("%d sequences in a step, %d different tokens: the run tests too little", most, len(kinds))
+	}
+}
+
+// drawn is a token and the bits of its log probability.
+type drawn struct {
+	id      int32
+	logprob uint32
+}
+
+func submitGreedy(t *testing.T, e *engine.Engine, i int, brief bool) *engine.Stream {
+	t.Helper()
+	prompt := make([]int32, []int{1, 2, 3, 5, 7, 8, 15, 16, 17, 31, 32, 33, 47, 64, 65, 100}[i])
+	if brief {
+		prompt = prompt[:min(len(prompt), 33)]
+	}
+	for k := range prompt {
+		prompt[k] = int32((i*31 + k*k*7 + k*13) % 490)
+	}
+	p := sample.Default()
+	p.Temperature, p.MaxTokens, p.IgnoreEOS, p.Logprobs = 0, 32+i%7, true, 1
+	if brief {
+		p.MaxTokens = 8
+	}
+	s, err := e.Submit(context.Background(), engine.Request{ID: fmt.Sprint(i), Prompt: prompt, Params: p, N: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s[0]
+}
+
+func drawnOf(t *testing.T, s *engine.Stream) (out []drawn) {
+	t.Helper()
+	for {
+		evs, err := s.Next(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(evs) == 0 {
+			return out
+		}
+		for _, ev := range evs {
+			if ev.Err != nil || ev.Token < 0 || ev.Logprob == nil {
+				t.Fatalf("%+v", ev)
+			}
+			out = append(out, drawn{ev.Token, math.Float32bits(ev.Logprob.Logprob)})
+		}
+	}
+}
