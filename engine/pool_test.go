@@ -73,7 +73,7 @@ func pools(t *testing.T, on backend.Opener, s backend.Settings) {
 					got := poolRun(t, e, g, w.alone)
 					if plain == nil {
 						plain = got
-						poolBound(t, got, g, s.Variant == "amx")
+						poolBound(t, got, g, roundsToBF16(s.Variant))
 					}
 					for i := range plain {
 						if !slices.Equal(got[i], plain[i]) {

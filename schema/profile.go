@@ -127,7 +127,7 @@ type Parallel struct {
 type CPU struct {
 	Threads   Count   `json:"threads"`   // a number, or Auto
 	HTTPShare float64 `json:"httpShare"` // fraction of CPU time
-	Variant   string  `json:"variant"`   // auto, avx2, avx512, amx
+	Variant   string  `json:"variant"`   // auto, avx2, avx512, avx512bf16, amx
 
 	Activations string `json:"activations"` // auto, int8
 }

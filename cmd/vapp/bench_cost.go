@@ -25,9 +25,11 @@ type ceiling struct {
 	BF16 float64 `json:"bf16"`
 }
 
-// matrix is the rate of the variant that runs: tiles multiply bf16, vectors f32.
+// matrix is the rate of the variant that runs: tiles and AVX-512 BF16 multiply bf16, other vectors f32.
 func (c ceiling) matrix(choices []backend.Choice) float64 {
-	if slices.ContainsFunc(choices, func(o backend.Choice) bool { return o.Name == "variant" && o.Value == "amx" }) {
+	if slices.ContainsFunc(choices, func(o backend.Choice) bool {
+		return o.Name == "variant" && (o.Value == "amx" || o.Value == "avx512bf16")
+	}) {
 		return c.BF16
 	}
 	return c.F32

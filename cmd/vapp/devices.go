@@ -21,7 +21,7 @@ func newDevices() *cobra.Command {
 driver reports it, the vendor's peak rates, and why nothing runs on a device that
 is for planning only. With a NAME it says all that is known of one, and where
 its memory's figure is from. A CPU of any other size is named in the same way:
-cpu-<cores>c-<GiB>g, and -avx2 or -amx behind it.`,
+cpu-<cores>c-<GiB>g, and -avx2, -avx512bf16 or -amx behind it.`,
 		Args: needArgs(0, 1, "at most one device"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 1 {

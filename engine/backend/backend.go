@@ -47,7 +47,7 @@ type Settings struct {
 	// HTTPShare is the share of the machine's CPU time, 0 to 1, that the
 	// compute threads leave to everything else.
 	HTTPShare float64
-	// Variant forces an instruction set: "avx2", "avx512", "amx"; empty
+	// Variant forces an instruction set: "avx2", "avx512", "avx512bf16", "amx"; empty
 	// picks the best one in Facts.
 	Variant string
 	// Activations says what a backend rounds x to before it multiplies with

@@ -35,7 +35,7 @@ func variants(t *testing.T, test func(*testing.T, backend.Settings, bound, bool)
 		name  string
 		limit bound
 		slow  bool
-	}{{"avx512", boundFloat, false}, {"avx2", boundFloat, true}, {"generic", boundFloat, true}, {"amx", boundBF16, false}} {
+	}{{"avx512", boundFloat, false}, {"avx2", boundFloat, true}, {"generic", boundFloat, true}, {"avx512bf16", boundBF16, false}, {"amx", boundBF16, false}} {
 		t.Run(v.name, func(t *testing.T) {
 			if !slices.Contains(facts.Variants, v.name) {
 				t.Skipf("not run: this machine has %v, not %s", facts.Variants, v.name)

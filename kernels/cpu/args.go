@@ -52,7 +52,7 @@ type Limit struct {
 // LimitFLOP is the floating-point operations of one round of OpFMA, OpDotBF16 or
 // OpTilesBF16; 0 for other ops.
 func LimitFLOP(op Op, variant string) int64 {
-	lanes := map[string]int64{"generic": 4, "avx2": 8, "avx512": 16, "amx": 16}[variant]
+	lanes := map[string]int64{"generic": 4, "avx2": 8, "avx512": 16, "avx512bf16": 16, "amx": 16}[variant]
 	switch op {
 	case OpFMA:
 		return 12 * lanes * 2

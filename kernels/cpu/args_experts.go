@@ -77,6 +77,9 @@ func (m Matrix) Tile() (rows int, bytes int64) {
 		return 1, 0
 	case m.Variant == "amx" && m.Format != kernels.F32 && m.Format != kernels.F16:
 		return amxRows, amxRows * 2 * roundUp(int64(m.Cols), amxK)
+	case asPairs(m.Variant, m.Format):
+		rows = int(tileRows(m.Variant))
+		return rows, roundUp(int64(rows)*pairBytes(m.Cols), 64)
 	}
 	rows = int(tileRows(m.Variant))
 	return rows, roundUp(4*int64(rows)*int64(m.Cols), 64)

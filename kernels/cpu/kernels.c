@@ -54,8 +54,8 @@ static vapp_fn plain(int op)
 	return NULL;
 }
 
-/* The rows of this table are variants; AMX serves Linear alone and takes the
- * rest from AVX-512. */
+/* The rows of this table are variants; AVX-512 BF16 and AMX serve Linear alone and
+ * take the rest from AVX-512. */
 vapp_fn vapp_kernel(int op, int variant)
 {
 	vapp_fn f = plain(op);
@@ -99,14 +99,14 @@ vapp_fn vapp_kernel(int op, int variant)
 		VAPP_CASE(generic)
 	}
 #if defined(__x86_64__)
-	if (op == VAPP_OP_DOT_BF16 && variant >= VAPP_AVX512)
+	if (op == VAPP_OP_DOT_BF16 && (variant == VAPP_AVX512 || variant == VAPP_AVX512_BF16 || variant == VAPP_AMX))
 		return vapp_dot_bf16;
 	if (op == VAPP_OP_TILES_BF16 && variant == VAPP_AMX)
 		return vapp_tiles_bf16;
 	if (variant == VAPP_AVX2) {
 		VAPP_CASE(avx2)
 	}
-	if (variant == VAPP_AVX512 || variant == VAPP_AMX) {
+	if (variant == VAPP_AVX512 || variant == VAPP_AVX512_BF16 || variant == VAPP_AMX) {
 		VAPP_CASE(avx512)
 	}
 #endif

@@ -59,6 +59,8 @@ var (
 	_ [C.KBLOCK]struct{}            = [kBlock]struct{}{}
 	_ [C.TILE_ROWS]struct{}         = [amxRows]struct{}{}
 	_ [C.TILE_K]struct{}            = [amxK]struct{}{}
+	_ [C.FEW]struct{}               = [fewRows]struct{}{}
+	_ [C.PAIR_ROOM]struct{}         = [pairRoom]struct{}{}
 	_ [C.KTILES * C.TILE_K]struct{} = [amxBlock]struct{}{}
 
 	_ [C.GROUP]struct{}     = [int8Group]struct{}{}
@@ -67,15 +69,17 @@ var (
 )
 
 var variantNumbers = map[string]C.int{
-	"generic": C.VAPP_GENERIC,
-	"avx2":    C.VAPP_AVX2,
-	"avx512":  C.VAPP_AVX512,
-	"amx":     C.VAPP_AMX,
+	"generic":    C.VAPP_GENERIC,
+	"avx2":       C.VAPP_AVX2,
+	"avx512":     C.VAPP_AVX512,
+	"avx512bf16": C.VAPP_AVX512_BF16,
+	"amx":        C.VAPP_AMX,
 
-	"generic" + int8Suffix: C.VAPP_INT8 + C.VAPP_GENERIC,
-	"avx2" + int8Suffix:    C.VAPP_INT8 + C.VAPP_AVX2,
-	"avx512" + int8Suffix:  C.VAPP_INT8 + C.VAPP_AVX512,
-	"amx" + int8Suffix:     C.VAPP_INT8 + C.VAPP_AMX,
+	"generic" + int8Suffix:    C.VAPP_INT8 + C.VAPP_GENERIC,
+	"avx2" + int8Suffix:       C.VAPP_INT8 + C.VAPP_AVX2,
+	"avx512" + int8Suffix:     C.VAPP_INT8 + C.VAPP_AVX512,
+	"avx512bf16" + int8Suffix: C.VAPP_INT8 + C.VAPP_AVX512_BF16,
+	"amx" + int8Suffix:        C.VAPP_INT8 + C.VAPP_AMX,
 }
 
 // LinearKernel is Linear of one variant for one stored format.

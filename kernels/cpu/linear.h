@@ -38,14 +38,15 @@ enum {
 };
 
 /* Instruction sets. x and the sums are float, and weights the floats that their
- * format means, but for VAPP_AMX, which rounds x and quantized weights to bf16 for
- * every format but F32 and F16. */
+ * format means, but for every format but F32 and F16 VAPP_AVX512_BF16 and VAPP_AMX round x
+ * to bf16, and VAPP_AMX quantized weights too. */
 enum {
 	VAPP_GENERIC = 0,
 	VAPP_AVX2 = 1,   /* AVX2, FMA, F16C */
 	VAPP_AVX512 = 2, /* AVX-512 F, BW, DQ, VL */
 	VAPP_AMX = 3,    /* AVX512 and AVX-512 BF16, AMX-TILE, AMX-BF16 */
 	VAPP_AMX_SOFT = 4, /* AMX with the tiles in memory, for tests of it */
+	VAPP_AVX512_BF16 = 5, /* AVX512 and AVX-512 BF16, VBMI */
 	VAPP_INT8 = 16,    /* plus one of the others: x as int8, linear_int8.h */
 };
 

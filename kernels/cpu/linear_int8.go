@@ -17,7 +17,7 @@ const (
 )
 
 var (
-	int8Variants = []string{"generic", "avx2", "avx512", "amx"}
+	int8Variants = []string{"generic", "avx2", "avx512", "avx512bf16", "amx"}
 	int8Formats  = []kernels.Format{kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q4_K, kernels.Q6_K,
 		kernels.Q5_0, kernels.Q5_1, kernels.Q5_K}
 )

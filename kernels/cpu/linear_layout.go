@@ -14,12 +14,17 @@ const (
 	amxRows   = 16  // rows of x in a tile of AMX
 	amxK      = 32  // inputs in a tile of AMX
 	amxBlock  = 256 // inputs in a block of AMX
-	scaleK    = 128 // inputs that share a scale of an 8-bit float
-	mxK       = 32  // inputs that share an exponent of MXFP4, or a scale of Q8_0 and Q4_0
+	fewRows   = 4   // rows of x that AVX512-BF16 multiplies without preparing them
+	pairRun   = 512 // inputs that AVX512-BF16 unpacks at once
+
+	// pairRoom is tables, pairs, scales and minima of as many groups.
+	pairRoom = 384 + pairRun*panelRows*2 + 2*pairRun/16*panelRows*4
+	scaleK   = 128 // inputs that share a scale of an 8-bit float
+	mxK      = 32  // inputs that share an exponent of MXFP4, or a scale of Q8_0 and Q4_0
 )
 
 // The names of the variants that Linear has, the plainest first.
-var linearVariants = []string{"generic", "avx2", "avx512", "amx"}
+var linearVariants = []string{"generic", "avx2", "avx512", "avx512bf16", "amx"}
 
 // SupportedFormats lists the stored formats that a variant's Linear reads; none
 // for a variant it does not have.
@@ -148,12 +153,23 @@ func LinearWorkspace(variant string, f kernels.Format, maxRows, in, out, threads
 		tiles := (int64(maxRows) + amxRows - 1) / amxRows
 		shared = tiles * amxRows * roundUp(int64(in), amxK) * 2
 		perThread += amxBlock*panelRows*2 + tiles*amxRows*panelRows*4
+	case asPairs(variant, f):
+		shared = roundUp(roundUp(int64(maxRows), tileRows(variant))*pairBytes(in), 64)
+		perThread = pairRoom + fewRows*pairBytes(in)
 	case variant != "generic" && maxRows > 1:
 		tile := tileRows(variant)
 		shared = roundUp(roundUp(int64(maxRows), tile)*int64(in)*4, 64)
 	}
 	return shared, perThread
 }
+
+// asPairs says that a variant multiplies weights of f as pairs of bf16.
+func asPairs(variant string, f kernels.Format) bool {
+	return variant == "avx512bf16" && f != kernels.F32 && f != kernels.F16
+}
+
+// pairBytes is the room of a row of x as pairs of bf16, and of sums of 16 of it.
+func pairBytes(in int) int64 { return roundUp(int64(in), 32) / 16 * (32 + 4) }
 
 // tileRows is the rows of x that a variant with vectors multiplies at once.
 func tileRows(variant string) int64 {

@@ -37,6 +37,10 @@ enum {
 	TILE_ROWS = 16, /* AMX: rows of x, and lanes, in a tile of sums */
 	TILE_K = 32,    /* AMX: k's in a tile of operands */
 	KTILES = 8,     /* AMX: tiles of k unpacked at once */
+	FEW = 4,        /* AVX512-BF16: rows that read packed weights */
+	XGROUP = 16,    /* AVX512-BF16: the fewest k's of a group */
+	PAIR_RUN = 512, /* AVX512-BF16: k's unpacked at once, with tables, scales and minima */
+	PAIR_ROOM = 384 + PAIR_RUN * PANEL * 2 + 2 * PAIR_RUN / XGROUP * PANEL * 4,
 	SCALE_K = 128, /* k's that share a scale of an 8-bit float */
 	MX_K = 32      /* k's that share an exponent of MXFP4, or a scale of Q8_0 and Q4_0 */
 };
@@ -198,6 +202,7 @@ void vapp_linear_row(const void *w, int32_t format, int32_t in, int32_t out, int
 const vapp_linear_kernel *vapp_linear_generic(int format);
 const vapp_linear_kernel *vapp_linear_avx2(int format);
 const vapp_linear_kernel *vapp_linear_avx512(int format);
+const vapp_linear_kernel *vapp_linear_bf16(int format);
 const vapp_linear_kernel *vapp_linear_amx(int format);
 const vapp_linear_kernel *vapp_linear_amx_soft(int format);
 

@@ -29,6 +29,8 @@ func present(variant string) bool {
 		return avx2
 	case "avx512":
 		return avx512
+	case "avx512bf16":
+		return avx512 && x.HasAVX512BF16 && x.HasAVX512VBMI
 	case "amx":
 		return avx512 && x.HasAVX512BF16 && x.HasAMXTile && x.HasAMXBF16
 	case softAMX:
@@ -128,8 +130,8 @@ func newProblem(t testing.TB, k LinearKernel, s shape, parts int) *problem {
 	}
 	shared, work := LinearWorkspace(k.variant, k.format, s.rows, s.in, s.out, parts)
 	stored := storedRandom(rng, k.format, s.in*s.out)
-	rounds := k.variant == "amx" && k.format != kernels.F32 && k.format != kernels.F16
-	exact := float8(k.format) && k.scales <= ChannelScales
+	rounds := (k.variant == "amx" || k.variant == "avx512bf16") && k.format != kernels.F32 && k.format != kernels.F16
+	exact := k.variant == "avx512bf16" || float8(k.format) && k.scales <= ChannelScales
 	p := &problem{int8: strings.HasSuffix(k.variant, int8Suffix), bf16: rounds, coarse: rounds && !exact, weights: make([]float32, s.in*s.out), LinearArgs: LinearArgs{
 		Rows: s.rows, In: s.in, Out: s.out, LdX: s.in + s.pad, LdY: s.out + s.pad,
 		W: guarded(t, int(packed)), Shared: guarded(t, int(shared)), Work: guarded(t, int(work)),

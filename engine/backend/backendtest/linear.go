@@ -63,13 +63,13 @@ func (s *subject) linearShape(t *testing.T, f kernels.Format, in, out int, bias 
 // allowed for a stored format brings, rounded up:
 //
 //   - every format: float32 sums, 2⁻²⁴·√in·√Σ(x·w)²;
-//   - F16, BF16: activations rounded to bf16, 2⁻⁹·√Σ(x·w)²;
+//   - F16, BF16: activations rounded to bf16, at most 2⁻⁸/√3 of each: 2⁻⁸·⁵·√Σ(x·w)²;
 //   - blocks: activations rounded to int8 in blocks of 32, √Σ(max|x|/254·w)²;
 //   - converted to BF16 at load: as much again for the weights.
 func linearUnits(x, w []float32, rows, in, out int, source, stored kernels.Format) []float64 {
 	step := 0.0 // of an activation, relative to itself
 	if stored == kernels.BF16 || stored == kernels.F16 {
-		step = 1.0 / 512
+		step = 1.0 / 362
 	}
 	if stored == kernels.BF16 && source != kernels.BF16 {
 		step *= 2

@@ -56,7 +56,7 @@ func MeasureLimits(threads int, d time.Duration) (Limits, error) {
 	switch {
 	case l.variant == amx:
 		out.BF16 = m.rate(kcpu.OpTilesBF16, d/3)
-	case l.variant == avx512 && cpu.X86.HasAVX512BF16:
+	case l.variant == avx512bf16, l.variant == avx512 && cpu.X86.HasAVX512BF16:
 		out.BF16 = m.rate(kcpu.OpDotBF16, d/3)
 	}
 	return out, nil

@@ -20,9 +20,9 @@ func TestSuite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	threads := map[string][]int{"generic": {1}, "avx2": {2}, "avx512": {2}, "amx": {2}}
+	threads := map[string][]int{"generic": {1}, "avx2": {2}, "avx512": {2}, "avx512bf16": {2}, "amx": {2}}
 	threads[facts.Variants[0]] = []int{1, 3}
-	for _, variant := range []string{"generic", "avx2", "avx512", "amx"} {
+	for _, variant := range []string{"generic", "avx2", "avx512", "avx512bf16", "amx"} {
 		t.Run(variant, func(t *testing.T) {
 			if !slices.Contains(facts.Variants, variant) {
 				t.Skipf("not run: this machine has %v", facts.Variants)

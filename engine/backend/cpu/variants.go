@@ -4,10 +4,11 @@ import "golang.org/x/sys/cpu"
 
 // The instruction sets, as Settings.Variant names them.
 const (
-	generic = "generic" // portable C
-	avx2    = "avx2"    // AVX2, FMA, F16C
-	avx512  = "avx512"  // AVX-512 F, BW, DQ, VL
-	amx     = "amx"     // avx512 and AVX-512 BF16, AMX-TILE, AMX-BF16
+	generic    = "generic"    // portable C
+	avx2       = "avx2"       // AVX2, FMA, F16C
+	avx512     = "avx512"     // AVX-512 F, BW, DQ, VL
+	avx512bf16 = "avx512bf16" // avx512 and AVX-512 BF16, VBMI
+	amx        = "amx"        // avx512 and AVX-512 BF16, AMX-TILE, AMX-BF16
 )
 
 // variants lists what this machine can run, the best first. F16C has no flag in
@@ -23,6 +24,9 @@ func variants() []string {
 		return out
 	}
 	out = append([]string{avx512}, out...)
+	if x.HasAVX512BF16 && x.HasAVX512VBMI {
+		out = append([]string{avx512bf16}, out...)
+	}
 	if x.HasAVX512BF16 && x.HasAMXTile && x.HasAMXBF16 && tilesAllowed() {
 		out = append([]string{amx}, out...)
 	}

@@ -35,7 +35,8 @@ type variant struct {
 var variants = []variant{
 	{"avx512", []string{"avx512", "avx2", "generic"}, 204.8e9, 0.23e12, 1 << 20},
 	{"avx2", []string{"avx2", "generic"}, 204.8e9, 0.115e12, 512 << 10},
-	{"amx", []string{"amx", "avx512", "avx2", "generic"}, 307.2e9, 3.5e12, 2 << 20},
+	{"avx512bf16", []string{"avx512bf16", "avx512", "avx2", "generic"}, 307.2e9, 0.235e12, 1 << 20},
+	{"amx", []string{"amx", "avx512bf16", "avx512", "avx2", "generic"}, 307.2e9, 3.5e12, 2 << 20},
 }
 
 // cpuName is "cpu-16c-64g" for variants[0], else with the variant behind it.

@@ -80,7 +80,7 @@ func (e *UnknownError) Error() string {
 	hint := "\"vapp devices\" lists them"
 	switch {
 	case strings.HasPrefix(strings.ToLower(e.Name), "cpu"):
-		hint = "a CPU is named by its size, such as cpu-16c-64g, and may end in -avx2, -avx512 or -amx"
+		hint = "a CPU is named by its size, such as cpu-16c-64g, and may end in -avx2, -avx512, -avx512bf16 or -amx"
 	case len(e.Near) > 0:
 		hint = "did you mean " + strings.Join(e.Near, ", ") + "?"
 	}
