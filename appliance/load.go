@@ -66,7 +66,7 @@ func (p *Prepared) open(ctx context.Context, h engine.Hooks, progress func(engin
 		err = errors.Join(got.err, eng.Close())
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, p.placedAtCache(err)
 	}
 	return eng, got.t, nil
 }
@@ -124,6 +124,7 @@ func endings(ids []int) []int32 {
 // between tokens cannot be kept. That one does not hold up the loop.
 func (a *Appliance) hooks() engine.Hooks {
 	h := a.metrics.Hooks()
+	h.Cache = a.logCache
 	h.ITLMissed = func(alone, target time.Duration) {
 		go a.log.Warn(fmt.Sprintf("decode alone takes %v, scheduler.itlTarget is %v: prompts get %d tokens of a step", round(alone), target, engine.LeastPrompt))
 	}

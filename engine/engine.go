@@ -43,8 +43,9 @@ type Engine struct {
 	vocab int // ids below it are tokens
 	width int // numbers that a row gives where the model pools; 0: it generates
 
-	close  sync.Once
-	closed error
+	keeping keeping
+	close   sync.Once
+	closed  error
 }
 
 // Open takes the memory of the account, loads the model and starts the loop.
@@ -61,12 +62,9 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if v := c.Model.Source.Build.Verify; v != c.Options.Drafts {
 		return nil, fmt.Errorf("the model is built to verify %d proposed tokens and the engine is to verify %d", v, c.Options.Drafts)
 	}
-	dev, err := c.Opener.Open(c.Facts, c.Options.Backend, r)
+	dev, err := c.open(ctx)
 	if err != nil {
 		return nil, err
-	}
-	if err := load(ctx, c.Model, dev, r, c.Facts.Cores, c.Progress); err != nil {
-		return nil, errors.Join(err, dev.Close())
 	}
 	run, err := runner.New(dev, r)
 	if err != nil {
@@ -86,6 +84,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		l.swap = kv.NewPool(e.kv, n, false)
 		l.sched.SetSwap(l.swap)
 	}
+	e.keeping = keep(dev, c.Hooks.Cache)
 	go l.run()
 	return e, nil
 }
@@ -222,6 +221,9 @@ func (e *Engine) Close() error {
 	e.in.shut(ErrClosed)
 	_ = e.in.put(message{do: func(l *loop) { l.closing = true }})
 	<-e.done
-	e.close.Do(func() { e.closed = e.dev.Close() })
+	e.close.Do(func() {
+		e.keeping.end()
+		e.closed = e.dev.Close()
+	})
 	return e.closed
 }

@@ -12,6 +12,9 @@ type Hooks struct {
 	// ITLMissed is called when decoding alone has begun to take longer than the target, with
 	// what it takes from one token to the next; again only after it has kept to it.
 	ITLMissed func(alone, target time.Duration)
+	// Cache is called when the weights are there, with how they came there, and where they
+	// were packed and are kept once more when that is done or has failed. Not by the loop.
+	Cache func(CacheEvent)
 }
 
 // StepStats is what one step did.

@@ -130,6 +130,7 @@ type CPU struct {
 	Variant   string  `json:"variant"`   // auto, avx2, avx512, avx512bf16, amx
 
 	Activations string `json:"activations"` // auto, int8
+	PackedCache string `json:"packedCache"` // off, auto, or a directory
 }
 
 // Sampling mirrors #Sampling: nil where the profile leaves a parameter to

@@ -74,6 +74,9 @@ func (w want) ledger(o engine.Options, a *engine.Account) Ledger {
 	if mapped.Bytes > 0 {
 		l = append(l, mapped)
 	}
+	if it, kept := w.cache(o, a); kept {
+		l = append(l, it)
+	}
 	return l
 }
 

@@ -62,7 +62,7 @@ func wishes(in Inputs) (want, error) {
 			MaxNumSeqs: p.Scheduler.MaxNumSeqs, MaxNumBatchedTokens: p.Scheduler.MaxNumBatchedTokens,
 			MaxQueue: p.Serve.Limits.MaxQueue, BlockSize: p.Memory.BlockSize, SwapBytes: int64(p.Memory.SwapSpace),
 			PrefixCaching: p.Scheduler.PrefixCaching, ChunkedPrefill: p.Scheduler.ChunkedPrefill,
-			Overlap: p.Scheduler.Overlap && drafts(p) == 0, Drafts: drafts(p), Lookup: grams, Policy: policy, ITLTarget: p.Scheduler.ITLTarget.Time(), Backend: settings(p, in.Opener.Name()), EveryRow: everyRow(in.Model),
+			Overlap: p.Scheduler.Overlap && drafts(p) == 0, Drafts: drafts(p), Lookup: grams, Policy: policy, ITLTarget: p.Scheduler.ITLTarget.Time(), Backend: settings(in), EveryRow: everyRow(in.Model),
 		},
 	}
 	if p.MaxModelLen != schema.Auto {
@@ -99,7 +99,8 @@ func (w want) laidOut() (want, error) {
 }
 
 // settings are the profile's wishes about backend cpu; others have none.
-func settings(p *schema.Profile, name string) backend.Settings {
+func settings(in Inputs) backend.Settings {
+	p, name := in.Profile, in.Opener.Name()
 	if name == "cuda" {
 		return backend.Settings{}
 	}
@@ -112,6 +113,9 @@ func settings(p *schema.Profile, name string) backend.Settings {
 	}
 	if p.CPU.Activations != "auto" {
 		s.Activations = p.CPU.Activations
+	}
+	if name == "cpu" {
+		s.Cache = cacheOf(p, in.Model.Source.Path)
 	}
 	return s
 }

@@ -56,6 +56,8 @@ type Settings struct {
 	// SwapDir is the directory of the file that a host backend keeps its Swap arena
 	// in; "": the system's for files that may be large, $TMPDIR or /var/tmp.
 	SwapDir string
+	// Cache is where packed weights are kept.
+	Cache Cache
 	// Graphs says which steps are captured; backend cuda only.
 	Graphs Graphs
 	// Profile has the device measure its ops: see Profiler.

@@ -26,8 +26,11 @@ type device struct {
 	pool    *C.vapp_pool
 	swap    *swapFile     // nil without
 	packing chan struct{} // as many as may pack at once
-	profile bool
-	times   []phaseTime // of all phases, where profile is set
+
+	kept     backend.CacheUse
+	cacheKey [32]byte
+	profile  bool
+	times    []phaseTime // of all phases, where profile is set
 }
 
 // weight is a packed weight and where it begins in its arena.
@@ -52,7 +55,7 @@ func (Opener) Open(f backend.Facts, s backend.Settings, r backend.Reservation) (
 	if err := d.check(); err != nil {
 		return nil, err
 	}
-	if err := d.open(s.SwapDir); err != nil {
+	if err := d.open(s); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
@@ -110,13 +113,16 @@ func short(what string, need, have int64) error {
 	return fmt.Errorf("backend %s: reservation: %s needs %d bytes, %d are reserved", name, what, need, have)
 }
 
-func (d *device) open(swapDir string) error {
+func (d *device) open(s backend.Settings) error {
 	var err error
-	if d.swap, err = openSwap(swapDir, d.r.Arenas[backend.Swap]); err != nil {
+	if d.swap, err = openSwap(s.SwapDir, d.r.Arenas[backend.Swap]); err != nil {
 		return fmt.Errorf("backend %s: %w", name, err)
 	}
+	if err := d.useCache(s.Cache); err != nil {
+		return err
+	}
 	for a, n := range d.r.Arenas {
-		if backend.Arena(a) == backend.Swap {
+		if backend.Arena(a) == backend.Swap || d.arenas[a].bytes > 0 {
 			continue
 		}
 		if d.arenas[a], err = mapArena(backend.Arena(a), n, d.layout.unit); err != nil {

@@ -59,6 +59,9 @@ const populateChunk = 16 << 20
 func (d *device) populate() error {
 	var chunks [][]byte
 	for a, m := range d.arenas {
+		if backend.Arena(a) == backend.Weights && d.kept.Mapped {
+			continue
+		}
 		from := int64(0)
 		if n := len(d.weights); backend.Arena(a) == backend.Weights && n > 0 {
 			from = (d.weights[n-1].off + d.weights[n-1].Bytes) / d.layout.unit * d.layout.unit

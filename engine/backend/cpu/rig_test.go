@@ -44,6 +44,7 @@ type device struct {
 	exe  backend.Executable
 	y    backend.Value
 	spec tiny
+	src  noise
 	back bool // pages are taken from the last on
 }
 
@@ -93,6 +94,32 @@ func (n tiny) record(t testing.TB) (*backend.Program, noise, backend.Value) {
 // open puts the program on a device of its own.
 func (n tiny) open(t testing.TB, s backend.Settings) *device {
 	t.Helper()
+	d := n.openUnpacked(t, s)
+	d.packAll(t)
+	return d
+}
+
+func (d *device) packAll(t testing.TB) {
+	t.Helper()
+	for i := range d.exe.Program().Weights {
+		must(t, d.Pack(i, d.src))
+	}
+}
+
+// openUnpacked is open without the weights.
+func (n tiny) openUnpacked(t testing.TB, s backend.Settings) *device {
+	t.Helper()
+	d, p, err := n.opened(t, s)
+	must(t, err)
+	t.Cleanup(func() { must(t, d.Close()) })
+	d.exe, err = d.Compile(p)
+	must(t, err)
+	return d
+}
+
+// opened is what Open answers.
+func (n tiny) opened(t testing.TB, s backend.Settings) (*device, *backend.Program, error) {
+	t.Helper()
 	p, src, y := n.record(t)
 	o := cpu.Opener{}
 	facts, err := o.Probe()
@@ -104,16 +131,9 @@ func (n tiny) open(t testing.TB, s backend.Settings) *device {
 	pages := n.seqs * c.MaxPages
 	res, err := dry.Run(layout, p.Weights, []*backend.Program{p}, shape, int64(pages/4+1)*c.SlabBytes)
 	must(t, err)
-	d := &device{y: y, spec: n}
+	d := &device{y: y, spec: n, src: src}
 	d.Device, err = o.Open(facts, s, res)
-	must(t, err)
-	t.Cleanup(func() { must(t, d.Close()) })
-	for i := range p.Weights {
-		must(t, d.Pack(i, src))
-	}
-	d.exe, err = d.Compile(p)
-	must(t, err)
-	return d
+	return d, p, err
 }
 
 // fill makes a step of n tokens of each sequence from position at on.

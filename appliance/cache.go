@@ -1,0 +1,33 @@
+package appliance
+
+import (
+	"context"
+	"errors"
+
+	"vapp.dev/engine"
+	"vapp.dev/engine/backend"
+)
+
+// logCache says in a line what came of cpu.packedCache.
+func (a *Appliance) logCache(e engine.CacheEvent) {
+	switch {
+	case e.Mapped:
+		a.log.Info("packed weights mapped", "file", e.Path, "verified_in", round(e.Took).String())
+	case errors.Is(e.Err, context.Canceled):
+		a.log.Info("packed weights not kept: the server ended first", "file", e.Path)
+	case e.Err != nil:
+		a.log.Warn("packed weights not kept; the server runs on without", "error", e.Err)
+	case e.Written:
+		a.log.Info("packed weights written", "file", e.Path, "after", round(e.Took).String())
+	default:
+		a.log.Info("weights packed: "+e.Why, "file", e.Path)
+	}
+}
+
+// placedAtCache gives the error of a cache that must be there its place.
+func (p *Prepared) placedAtCache(err error) error {
+	if why := (*backend.CacheError)(nil); errors.As(err, &why) {
+		return p.Profile.Reject("cpu.packedCache", "%v", why)
+	}
+	return err
+}

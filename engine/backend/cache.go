@@ -1,0 +1,53 @@
+package backend
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Cache is where a host backend keeps packed weights in a file, so that a later start
+// maps them and packs nothing. The zero value keeps none.
+type Cache struct {
+	Dir  string // "": no file
+	Stem string // what the file's name begins with
+	// Key is the digest of what the weights are packed from: a file with another one is stale.
+	Key [32]byte
+	// Must fails Open where there is no file that can be used and none can be written.
+	Must bool
+}
+
+// CacheLayout is what a Layout has whose devices keep packed weights.
+type CacheLayout interface {
+	// CacheFile is the path of the file for a reservation's weights.
+	CacheFile(Cache, Reservation) string
+}
+
+// CacheUse is what came of a Cache when a device was opened.
+type CacheUse struct {
+	Path   string // "": none is kept
+	Mapped bool   // the Weights arena is the file: there is nothing to pack
+	Why    string // it is not mapped: "there is no file yet", "it is stale: …"
+	Took   time.Duration
+}
+
+// Keeper is a Device that may keep its packed weights.
+type Keeper interface {
+	// Kept is how the Weights arena came to be.
+	Kept() CacheUse
+	// Keep writes the file when all weights are packed, while steps may run, and puts it
+	// in its place whole or not at all. ctx cuts it short. The error is a *CacheError.
+	Keep(ctx context.Context) error
+}
+
+// CacheError says why packed weights are not kept.
+type CacheError struct {
+	Path string
+	Err  error
+}
+
+func (e *CacheError) Error() string {
+	return fmt.Sprintf("packed weights are not kept in %s: %v; set cpu.packedCache to a directory with room that this process may write to, or to \"off\"", e.Path, e.Err)
+}
+
+func (e *CacheError) Unwrap() error { return e.Err }

@@ -1,0 +1,121 @@
+package cpu
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"hash/crc32"
+	"path/filepath"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
+	kcpu "vapp.dev/kernels/cpu"
+)
+
+// The file of packed weights is a header in cacheHead bytes and then the Weights arena as
+// it lies in memory, at a multiple of a huge page. Little endian:
+//
+//	magic [20]byte, version uint32, key [32]byte,
+//	bytes of the arena uint64, bytes of a chunk uint32, chunks uint32,
+//	CRC-32C of each chunk [chunks]uint32, CRC-32C of the header so far uint32
+const (
+	cacheMagic   = "vapp packed weights\n"
+	cacheVersion = 1
+	cacheHead    = 2 << 20
+	cacheChunk   = 16 << 20
+	cacheFixed   = len(cacheMagic) + 4 + 32 + 8 + 4 + 4
+	// packVersion is of what Pack itself does: converting, quantizing, the order of parts.
+	packVersion = 1
+)
+
+// cacheHeader is what the file says of itself.
+type cacheHeader struct {
+	key   [32]byte
+	bytes int64    // of the arena
+	sums  []uint32 // CRC-32C of each chunk of it
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// chunks is how many chunks n bytes are.
+func chunks(n int64) int64 { return (n + cacheChunk - 1) / cacheChunk }
+
+// encode is the header as it lies in the file.
+func (h cacheHeader) encode() []byte {
+	le := binary.LittleEndian
+	b := append(make([]byte, 0, cacheFixed+4*len(h.sums)+4), cacheMagic...)
+	b = le.AppendUint32(b, cacheVersion)
+	b = append(b, h.key[:]...)
+	b = le.AppendUint64(b, uint64(h.bytes))
+	b = le.AppendUint32(b, cacheChunk)
+	b = le.AppendUint32(b, uint32(len(h.sums)))
+	for _, s := range h.sums {
+		b = le.AppendUint32(b, s)
+	}
+	return le.AppendUint32(b, crc32.Checksum(b, castagnoli))
+}
+
+// parseCache reads a header from the first bytes of a file, at most cacheHead.
+func parseCache(b []byte) (cacheHeader, error) {
+	le := binary.LittleEndian
+	var h cacheHeader
+	if len(b) < cacheFixed || !bytes.HasPrefix(b, []byte(cacheMagic)) {
+		return h, fmt.Errorf("it is no file of packed weights")
+	}
+	rest := b[len(cacheMagic):]
+	if v := le.Uint32(rest); v != cacheVersion {
+		return h, fmt.Errorf("it is of format %d, not %d", v, cacheVersion)
+	}
+	copy(h.key[:], rest[4:])
+	size, chunk, n := le.Uint64(rest[36:]), le.Uint32(rest[44:]), int64(le.Uint32(rest[48:]))
+	if n > (cacheHead-int64(cacheFixed)-4)/4 || chunk != cacheChunk || size == 0 || size > uint64(n)*cacheChunk || chunks(int64(size)) != n {
+		return h, fmt.Errorf("its header has %d bytes in %d chunks of %d", size, n, chunk)
+	}
+	h.bytes = int64(size)
+	end := int64(cacheFixed) + 4*n
+	if int64(len(b)) < end+4 || crc32.Checksum(b[:end], castagnoli) != le.Uint32(b[end:]) {
+		return h, fmt.Errorf("its header is damaged")
+	}
+	h.sums = make([]uint32, n)
+	for i := range h.sums {
+		h.sums[i] = le.Uint32(b[cacheFixed+4*i:])
+	}
+	return h, nil
+}
+
+// identity is the digest of all that a reservation's weights are packed by: parts,
+// formats, kernels, numbers that the model code computed.
+func (l layout) identity(r backend.Reservation) [32]byte {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s %v %d\n", l.variant, l.int8, r.Arenas[backend.Weights])
+	for i, w := range r.Weights {
+		fmt.Fprintf(h, "%+v %+v\n", w, r.Packed[i])
+	}
+	return [32]byte(h.Sum(nil))
+}
+
+// cacheKey is identity, the versions of what packs, and the digest of what is packed.
+func (l layout) cacheKey(c backend.Cache, r backend.Reservation) [32]byte {
+	h := sha256.New()
+	id := l.identity(r)
+	h.Write(id[:])
+	h.Write(c.Key[:])
+	fmt.Fprintf(h, "pack %d\n", packVersion)
+	seen := map[kernels.Format]bool{}
+	for _, p := range r.Packed {
+		if !seen[p.Format] {
+			seen[p.Format] = true
+			fmt.Fprintf(h, "%v %d\n", p.Format, kcpu.PanelVersion(p.Format))
+		}
+	}
+	return [32]byte(h.Sum(nil))
+}
+
+// CacheFile names the file by how the weights are packed, not by what: when the
+// checkpoint changes, its file is replaced.
+func (l layout) CacheFile(c backend.Cache, r backend.Reservation) string {
+	id := l.identity(r)
+	return filepath.Join(c.Dir, c.Stem+"."+l.variant+"-"+hex.EncodeToString(id[:4])+".packed")
+}

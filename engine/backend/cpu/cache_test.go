@@ -1,0 +1,150 @@
+//go:build cgo && linux
+
+package cpu_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
+)
+
+// keeper is a device over one profile and one file.
+func keeper(t *testing.T, c backend.Cache) (*device, backend.CacheUse) {
+	t.Helper()
+	n := tiny{heads: 2, kv: 2, dim: 64, vocab: 900, tokens: 16, seqs: 1, length: 32, format: kernels.F32}
+	d := n.openUnpacked(t, backend.Settings{Threads: 2, Cache: c})
+	return d, d.Device.(backend.Keeper).Kept()
+}
+
+// draws is what a step samples.
+func (d *device) draws(t *testing.T) int32 {
+	t.Helper()
+	d.run(t, d.fill(0, 1, 16, 0))
+	return d.Step(0).Sampled[0]
+}
+
+func kept(t *testing.T, d *device) {
+	t.Helper()
+	must(t, d.Device.(backend.Keeper).Keep(context.Background()))
+}
+
+// TestCache writes a file, maps it and computes with it; what is stale or torn is packed
+// again and replaced.
+func TestCache(t *testing.T) {
+	c := backend.Cache{Dir: t.TempDir(), Stem: "tiny", Key: [32]byte{1}}
+	d, use := keeper(t, c)
+	if use.Mapped || !strings.Contains(use.Why, "no file yet") {
+		t.Fatalf("before there is a file: %+v", use)
+	}
+	d.packAll(t)
+	want := d.draws(t)
+	kept(t, d)
+	whole, err := os.ReadFile(use.Path)
+	must(t, err)
+	spoil := map[string]func(b []byte) []byte{
+		"":                      func(b []byte) []byte { return b },
+		"torn":                  func(b []byte) []byte { return b[:len(b)-4096] },
+		"torn ":                 func(b []byte) []byte { b[len(b)-4097] ^= 4; return b },
+		"its header is damaged": func(b []byte) []byte { b[75] ^= 1; return b },
+		"no file of packed":     func([]byte) []byte { return []byte("hello") },
+		"no file of packed ":    func([]byte) []byte { return nil },
+	}
+	for why, f := range spoil {
+		must(t, os.WriteFile(use.Path, f(append([]byte(nil), whole...)), 0o644))
+		d, use := keeper(t, c)
+		if why = strings.TrimSpace(why); use.Mapped != (why == "") || !strings.Contains(use.Why, why) {
+			t.Errorf("want %q: %+v", why, use)
+		}
+		if !use.Mapped {
+			d.packAll(t)
+		} else if d.Pack(0, d.src) == nil {
+			t.Error("Pack wrote to mapped weights")
+		}
+		if got := d.draws(t); got != want {
+			t.Errorf("%q: drew %d, not %d", why, got, want)
+		}
+		if why != "torn" {
+			continue
+		}
+		kept(t, d)
+		if d, use := keeper(t, c); !use.Mapped || d.draws(t) != want {
+			t.Errorf("after %q: %+v", why, use)
+		}
+	}
+	c.Key[0]++
+	if _, use := keeper(t, c); use.Mapped || !strings.Contains(use.Why, "stale") {
+		t.Errorf("of another checkpoint: %+v", use)
+	}
+}
+
+// TestCacheOfMany has several devices write the same file at once: at every time it is
+// whole, or not there.
+func TestCacheOfMany(t *testing.T) {
+	c := backend.Cache{Dir: t.TempDir(), Stem: "tiny"}
+	var ds []*device
+	for range 4 {
+		d, _ := keeper(t, c)
+		d.packAll(t)
+		ds = append(ds, d)
+	}
+	var wg sync.WaitGroup
+	for _, d := range ds {
+		wg.Go(func() {
+			for range 3 {
+				var no *backend.CacheError
+				if err := d.Device.(backend.Keeper).Keep(context.Background()); err != nil && !errors.As(err, &no) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 8 {
+		if _, use := keeper(t, c); !use.Mapped && !strings.Contains(use.Why, "no file yet") {
+			t.Errorf("%+v", use)
+		}
+	}
+	wg.Wait()
+	if _, use := keeper(t, c); !use.Mapped {
+		t.Errorf("%+v", use)
+	}
+	if left, _ := filepath.Glob(filepath.Join(c.Dir, "*.part")); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// TestCacheRefused: a directory that is not there, or not one, is an error where the file
+// must be kept, and a note where it may; a writing that is cut short leaves nothing.
+func TestCacheRefused(t *testing.T) {
+	dir := t.TempDir()
+	n := tiny{heads: 2, kv: 2, dim: 64, vocab: 900, tokens: 16, seqs: 1, length: 32, format: kernels.F32}
+	c := backend.Cache{Dir: filepath.Join(dir, "absent"), Stem: "tiny", Must: true}
+	var no *backend.CacheError
+	if _, _, err := n.opened(t, backend.Settings{Cache: c}); !errors.As(err, &no) || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a directory that is not there: %v", err)
+	}
+	c.Must = false
+	d, _ := keeper(t, c)
+	d.packAll(t)
+	if err := d.Device.(backend.Keeper).Keep(context.Background()); !errors.As(err, &no) {
+		t.Errorf("a directory that is not there: %v", err)
+	}
+	c.Dir = dir
+	d, use := keeper(t, c)
+	d.packAll(t)
+	ctx, stop := context.WithCancel(context.Background())
+	stop()
+	if err := d.Device.(backend.Keeper).Keep(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("cut short: %v", err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Errorf("cut short, it leaves %v beside %s", left, use.Path)
+	}
+}
