@@ -17,6 +17,7 @@ type side struct {
 	name  string
 	tuned bool   // llama.cpp: flash attention on, weights read into huge pages
 	file  string // vapp: its profile
+	serve bool   // measured behind HTTP too
 }
 
 // measure runs all sides of a part, one after the other, b.rounds times. The part is
@@ -44,8 +45,10 @@ func (b bench) measure(ctx context.Context, name string) (figures.Part, error) {
 	steps = append(steps, func() error { return b.pytorch(ctx, &p) })
 	// A step that fails is told, on the page too; the others are still worth their time.
 	var failed []error
-	for _, step := range steps {
+	for i, step := range steps {
+		begin := time.Now()
 		err := step()
+		fmt.Fprintf(os.Stderr, "bench-peer: %s: step %d of %d, %.0f s\n", name, i+1, len(steps), time.Since(begin).Seconds())
 		if ctx.Err() != nil {
 			return p, ctx.Err()
 		}
@@ -63,7 +66,7 @@ func (b bench) sides(ctx context.Context, p *figures.Part) ([]side, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := []side{{name: figures.Llama}, {name: figures.Vapp, file: plain}, {name: figures.LlamaBest, tuned: true}}
+	out := []side{{name: figures.Llama, serve: true}, {name: figures.Vapp, file: plain, serve: true}, {name: figures.LlamaBest, tuned: true}}
 	if strings.HasSuffix(p.Name, "bf16") {
 		return out, nil
 	}
@@ -75,7 +78,8 @@ func (b bench) sides(ctx context.Context, p *figures.Part) ([]side, error) {
 		p.Notes = append(p.Notes, "vapp with int8 activations was not measured: "+r.reason())
 		return out, nil
 	}
-	return append(out, side{name: figures.VappInt8, file: int8}), nil
+	out[1].serve = false // like is served beside like: llama.cpp has int8 activations
+	return append(out, side{name: figures.VappInt8, file: int8, serve: true}), nil
 }
 
 // turn is what a side runs in a round. What takes long runs in the first one only.
@@ -83,18 +87,20 @@ func (b bench) turn(ctx context.Context, p *figures.Part, s side, round int) []f
 	first := round == 0
 	if s.file == "" {
 		out := []func() error{func() error { return b.llama(ctx, p, s, first) }}
-		if first && !s.tuned {
+		if first && s.serve {
 			out = append(out, func() error { return b.batched(ctx, p, s) }, func() error { return b.serveLlama(ctx, p, s) })
 		}
 		return out
 	}
-	out := []func() error{func() error {
-		return b.engine(ctx, p, s, "--work", "512+1", "--work", "1+128", "--work", "16x128+64")
-	}}
+	work := []string{"--work", "512+1", "--work", "1+128"}
+	if first {
+		work = append(work, "--work", "16x128+64")
+	}
+	out := []func() error{func() error { return b.engine(ctx, p, s, work...) }}
 	if first && long(p.Name) {
 		out = append(out, func() error { return b.engine(ctx, p, s, "--work", "2048+1") })
 	}
-	if first {
+	if first && s.serve {
 		out = append(out, func() error { return b.serveVapp(ctx, p, s) })
 	}
 	return out

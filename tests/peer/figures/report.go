@@ -66,7 +66,8 @@ vapp, llama.cpp tuned (flash attention on, weights read into huge pages instead 
 vapp with int8 activations where the format has them. A figure is the median of the runs;
 ± is half of the distance between the least and the most. "Best" is the better of
 llama.cpp's two settings. For quantized files llama.cpp rounds activations to int8 by itself;
-vapp does so only if the profile says ` + "`cpu: activations: \"int8\"`" + `, so it has two rows.
+vapp does so only if the profile says ` + "`cpu: activations: \"int8\"`" + `, so it has two rows; its server
+is driven with int8 activations then, like beside like.
 The limit of decoding is the read bandwidth that the same run measured, over what a step has to
 read (weights and KV cache); that of prefill the multiply-add rate from registers, over the
 operations of a token, at the rate of the numbers that are multiplied.
@@ -97,7 +98,8 @@ func table(parts Parts) []row {
 		for _, side := range []string{Vapp, VappInt8} {
 			show := func(side string) string { return p.Stat(side, key).in(unit(key)).cell() }
 			mine := p.Stat(side, key)
-			if side == VappInt8 && mine.Runs == 0 {
+			other := map[string]string{Vapp: VappInt8, VappInt8: Vapp}[side]
+			if mine.Runs == 0 && (side == VappInt8 || p.Stat(other, key).Runs > 0) {
 				continue
 			}
 			best := p.best(key, Llama, LlamaBest)
