@@ -23,6 +23,7 @@ type ceiling struct {
 	Read float64 `json:"read"`
 	F32  float64 `json:"f32"`
 	BF16 float64 `json:"bf16"`
+	Int8 float64 `json:"int8"` // of vectors; 0: they have no such product
 }
 
 // matrix is the rate of the variant that runs: tiles and AVX-512 BF16 multiply bf16, other vectors f32.

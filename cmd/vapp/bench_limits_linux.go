@@ -17,5 +17,5 @@ func limits(p *appliance.Prepared) (ceiling, error) {
 		return ceiling{}, fmt.Errorf("bench: limits are measured for backend cpu only, not %s", p.Opener.Name())
 	}
 	l, err := cpu.MeasureLimits(p.Plan.Options.Backend.Threads, 3*time.Second)
-	return ceiling{Read: l.Read, F32: l.F32, BF16: l.BF16}, err
+	return ceiling{Read: l.Read, F32: l.F32, BF16: l.BF16, Int8: l.Int8}, err
 }

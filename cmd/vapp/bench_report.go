@@ -76,8 +76,8 @@ func (r benchReport) print(w io.Writer) error {
 	for _, x := range r.Rows {
 		fmt.Fprint(w, x.Ops)
 	}
-	fmt.Fprintf(w, "limits measured in this run: read bandwidth %.1f GB/s, matrix rate %.0f GFLOP/s in f32, %.0f in bf16\n",
-		r.Limits.Read/1e9, r.Limits.F32/1e9, r.Limits.BF16/1e9)
+	fmt.Fprintf(w, "limits measured in this run: read bandwidth %.1f GB/s, matrix rate %.0f GFLOP/s in f32, %.0f in bf16, %.0f in int8\n",
+		r.Limits.Read/1e9, r.Limits.F32/1e9, r.Limits.BF16/1e9, r.Limits.Int8/1e9)
 	m := r.Memory
 	fmt.Fprintf(w, "memory: arenas %s planned, %s taken, difference=%d; ", plan.Size(m.Arenas), plan.Size(m.Taken), m.Taken-m.Arenas)
 	if m.Unmeasured != "" {

@@ -39,6 +39,7 @@ const (
 	OpFMA
 	OpDotBF16   // avx512, on CPUs with AVX-512 BF16
 	OpTilesBF16 // amx
+	OpDotInt8   // on CPUs with AVX-512 VNNI
 )
 
 // Limit are the operands of the ops that measure limits. Sink is 64 bytes for each
@@ -49,8 +50,8 @@ type Limit struct {
 	Sink          uintptr
 }
 
-// LimitFLOP is the floating-point operations of one round of OpFMA, OpDotBF16 or
-// OpTilesBF16; 0 for other ops.
+// LimitFLOP is the operations of one round of OpFMA, OpDotBF16, OpTilesBF16 or OpDotInt8;
+// 0 for other ops.
 func LimitFLOP(op Op, variant string) int64 {
 	lanes := map[string]int64{"generic": 4, "avx2": 8, "avx512": 16, "avx512bf16": 16, "amx": 16}[variant]
 	switch op {
@@ -58,6 +59,8 @@ func LimitFLOP(op Op, variant string) int64 {
 		return 12 * lanes * 2
 	case OpDotBF16:
 		return 12 * 16 * 4
+	case OpDotInt8:
+		return 12 * 64 * 2
 	case OpTilesBF16:
 		return 4 * 16 * 16 * 32 * 2
 	}

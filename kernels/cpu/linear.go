@@ -63,9 +63,10 @@ var (
 	_ [C.PAIR_ROOM]struct{}         = [pairRoom]struct{}{}
 	_ [C.KTILES * C.TILE_K]struct{} = [amxBlock]struct{}{}
 
-	_ [C.GROUP]struct{}     = [int8Group]struct{}{}
-	_ [C.INT8_TILE]struct{} = [int8Tile]struct{}{}
-	_ [C.X_DWORDS]struct{}  = [int8Words]struct{}{}
+	_ [C.GROUP]struct{}      = [int8Group]struct{}{}
+	_ [C.INT8_TILE]struct{}  = [int8Tile]struct{}{}
+	_ [C.X_DWORDS]struct{}   = [int8Words]struct{}{}
+	_ [C.INT8_BLOCK]struct{} = [int8Block]struct{}{}
 )
 
 var variantNumbers = map[string]C.int{

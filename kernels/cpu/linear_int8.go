@@ -11,9 +11,10 @@ const int8Suffix = "+int8"
 
 // The constants of linear_int8.h; linear.go keeps them equal.
 const (
-	int8Group = 32 // inputs of x that share a scale
-	int8Tile  = 6  // rows of x in a tile
-	int8Words = 12 // dwords that a group of a row takes
+	int8Group = 32  // inputs of x that share a scale
+	int8Tile  = 6   // rows of x in a tile
+	int8Words = 12  // dwords that a group of a row takes
+	int8Block = 512 // inputs that are unpacked at once
 )
 
 var (

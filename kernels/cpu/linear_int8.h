@@ -25,6 +25,7 @@ enum {
 	X_SUM = 11,
 	X_DWORDS = 12,
 	INT8_TILE = 6, /* rows of a tile: with 32 registers 12 sums of integers, 12 of floats, 4 weights */
+	INT8_BLOCK = 512, /* k's that tiles of rows take before the next */
 	Q8_ZERO = 128
 };
 

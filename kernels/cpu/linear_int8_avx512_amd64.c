@@ -5,10 +5,11 @@
 #include <immintrin.h>
 
 #define FN __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")))
+#define UNPACK_ENTRY(format) [format] = unpack_##format,
 #define V static inline __attribute__((always_inline)) FN
 
 enum {
-	INT8_BLOCK = 512,
+	PLAIN_BYTES = GROUP * PANEL, /* of a group's codes, unpacked */
 	LANES = 16,
 	INT8_AHEAD = 4096 /* bytes that a stream is prefetched ahead */
 };
@@ -68,9 +69,10 @@ V void high_bits(const blocks b, const uint8_t *high, int j, __m512i *w0, __m512
 	*w1 = _mm512_or_si512(*w1, _mm512_or_si512(_mm512_and_si512(third, low), _mm512_and_si512(last, top)));
 }
 
-/* eight are the codes of k's 8·j … 8·j+7 of 16 lanes, in the order of int8_codes. */
-V void eight(const int format, int8_place at, int lane, int j, __m512i *w0, __m512i *w1) {
-	if (format == VAPP_Q8_0) {
+/* eight are the codes of k's 8·j … 8·j+7 of 16 lanes, in the order of int8_codes; plain
+ * ones lie as those of Q8_0. */
+V void eight(const int format, const int plain, int8_place at, int lane, int j, __m512i *w0, __m512i *w1) {
+	if (plain || format == VAPP_Q8_0) {
 		*w0 = dwords(at.codes + 2 * j * 128 + lane * 4);
 		*w1 = dwords(at.codes + (2 * j + 1) * 128 + lane * 4);
 		return;
@@ -96,7 +98,7 @@ V __m512 least_of(const int8_codes c, int8_place at, int lane) {
 V __m512 dword_floats(const int32_t *x) { return _mm512_castsi512_ps(_mm512_set1_epi32(*x)); }
 
 /* group adds the products of one group, whose format, rows and tile are known when compiling. */
-V void group(const int format, const int8_codes c, int8_place at, const int32_t *x, const int rows, const int tile, __m512 y[][2]) {
+V void group(const int format, const int plain, const int8_codes c, int8_place at, const int32_t *x, const int rows, const int tile, __m512 y[][2]) {
 	for (int h = 0; h < c.subs; h++) {
 		__m512i sum[INT8_TILE][2];
 #pragma GCC unroll 6
@@ -105,7 +107,7 @@ V void group(const int format, const int8_codes c, int8_place at, const int32_t 
 		for (int j = h * 4 / c.subs; j < (h + 1) * 4 / c.subs; j++) {
 			__m512i w[2][2];
 #pragma GCC unroll 2
-			for (int v = 0; v < 2; v++) eight(format, at, v * LANES, j, &w[0][v], &w[1][v]);
+			for (int v = 0; v < 2; v++) eight(format, plain, at, v * LANES, j, &w[0][v], &w[1][v]);
 #pragma GCC unroll 2
 			for (int i = 0; i < 2; i++)
 #pragma GCC unroll 6
@@ -132,7 +134,7 @@ V void group(const int format, const int8_codes c, int8_place at, const int32_t 
 	}
 }
 
-V void steps_of(const int format, const int8_step *s, const int rows, const int tile) {
+V void steps_of(const int format, const int plain, const int8_step *s, const int rows, const int tile) {
 	const int8_codes c = int8_codes_of(format);
 	const int64_t each = panel_k(format, 128) / 4;
 	const int32_t *x = s->x;
@@ -145,7 +147,8 @@ V void steps_of(const int format, const int8_step *s, const int rows, const int 
 		int8_place at = int8_place_at(format, s->panel, s->in, g);
 		if (tile == 1)
 			for (int i = 0; i < (each + 63) / 64; i++) _mm_prefetch(at.codes + INT8_AHEAD + 64 * i, _MM_HINT_T0);
-		group(format, c, at, x, rows, tile, y);
+		if (plain) at.codes = s->codes + (g - s->g0) * PLAIN_BYTES;
+		group(format, plain, c, at, x, rows, tile, y);
 	}
 #pragma GCC unroll 2
 	for (int v = 0; v < 2; v++) {
@@ -157,23 +160,48 @@ V void steps_of(const int format, const int8_step *s, const int rows, const int 
 	}
 }
 
-/* One function for each format and number of rows. */
+V void unpack_of(const int format, const int8_step *s, uint8_t *to) {
+	for (int64_t g = s->g0; g < s->g1; g++, to += PLAIN_BYTES) {
+		int8_place at = int8_place_at(format, s->panel, s->in, g);
+		for (int v = 0; v < 2; v++)
+#pragma GCC unroll 4
+			for (int j = 0; j < 4; j++) {
+				__m512i w0, w1;
+				eight(format, 0, at, v * LANES, j, &w0, &w1);
+				_mm512_storeu_si512(to + 256 * j + 64 * v, w0);
+				_mm512_storeu_si512(to + 256 * j + 128 + 64 * v, w1);
+			}
+	}
+}
+
+/* Functions for each format and number of rows. */
+#define STEP_OF_ROWS(format, plain, rows) \
+	switch (rows) { \
+	case 1: steps_of(format, plain, s, 1, INT8_TILE); return; \
+	case 2: steps_of(format, plain, s, 2, INT8_TILE); return; \
+	case 3: steps_of(format, plain, s, 3, INT8_TILE); return; \
+	case 4: steps_of(format, plain, s, 4, INT8_TILE); return; \
+	case 5: steps_of(format, plain, s, 5, INT8_TILE); return; \
+	default: steps_of(format, plain, s, 6, INT8_TILE); return; \
+	}
 #define STEPS(format) \
 	FN static void steps_##format(const int8_step *s, int rows, int tile) { \
+		if (s->codes) STEP_OF_ROWS(format, 1, rows) \
 		if (tile == 1) { \
-			steps_of(format, s, 1, 1); \
+			steps_of(format, 0, s, 1, 1); \
 			return; \
 		} \
-		switch (rows) { \
-		case 1: steps_of(format, s, 1, INT8_TILE); break; \
-		case 2: steps_of(format, s, 2, INT8_TILE); break; \
-		case 3: steps_of(format, s, 3, INT8_TILE); break; \
-		case 4: steps_of(format, s, 4, INT8_TILE); break; \
-		case 5: steps_of(format, s, 5, INT8_TILE); break; \
-		case 6: steps_of(format, s, 6, INT8_TILE); break; \
-		} \
-	}
+		STEP_OF_ROWS(format, 0, rows) \
+	} \
+	FN static void unpack_##format(const int8_step *s, uint8_t *to) { unpack_of(format, s, to); }
 INT8_FORMATS(STEPS)
+
+static const uint8_t *unpack_codes(int32_t format, const int8_step *s, uint8_t *to) {
+	static void (*const unpack[])(const int8_step *, uint8_t *) = {INT8_FORMATS(UNPACK_ENTRY)};
+	if (format == VAPP_Q8_0) return NULL;
+	unpack[format](s, to);
+	return to;
+}
 
 static void int8_steps(int32_t format, const int8_step *s, int rows, int tile) {
 	static void (*const steps[])(const int8_step *, int, int) = {INT8_FORMATS(INT8_ENTRY)};

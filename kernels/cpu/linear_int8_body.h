@@ -1,10 +1,10 @@
 /* linear_int8_body.h: what all instruction sets share of Linear on int8 activations.
- * The including file brings FN, INT8_BLOCK (k's that tiles of rows take
- * before the next), quantize_group, and int8_steps, which multiplies so many k's. */
+ * The including file brings FN, quantize_group, unpack_codes, and int8_steps, which multiplies so many k's. */
 
 /* One step: groups [g0, g1) of a panel and a tile of rows. */
 typedef struct {
 	const uint8_t *panel;
+	const uint8_t *codes; /* of group g0 on, as of Q8_0, where they were unpacked; else NULL */
 	int64_t in, g0, g1;
 	const int32_t *x; /* of group g0, [X_DWORDS][rows of a tile] each */
 	float *y;         /* at this row and the panel's first output */
@@ -14,6 +14,9 @@ typedef struct {
 
 /* Tiles of x have room for so many rows: INT8_TILE, or 1 where there is one. */
 static void int8_steps(int32_t format, const int8_step *s, int rows, int tile);
+
+/* unpack_codes unpacks those of the step's groups for several tiles, or returns NULL. */
+static const uint8_t *unpack_codes(int32_t format, const int8_step *s, uint8_t *to);
 
 /* x_tile quantizes n groups of rows r0 … r1 to a tile of so many rows. */
 FN static void x_tile(const vapp_linear *a, int64_t r0, int64_t r1, int64_t g0, int64_t g1, int tile, int32_t *to) {
@@ -40,6 +43,7 @@ static void panel_tiles(const vapp_linear *a, int64_t panel, int64_t t0, int64_t
 	int8_step s = {.panel = panel_at(a, panel), .in = a->in, .ldy = a->ldy, .lanes = a->out - output};
 	for (s.g0 = 0; s.g0 < groups; s.g0 = s.g1) {
 		s.g1 = s.g0 + some < groups ? s.g0 + some : groups;
+		if (t1 - t0 > 1) s.codes = unpack_codes(a->format, &s, a->work);
 		s.bias = a->bias && s.g1 == groups ? a->bias + output : NULL;
 		for (int64_t t = t0; t < t1; t++) {
 			int64_t left = a->rows - t * tile;

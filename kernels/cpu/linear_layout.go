@@ -147,7 +147,7 @@ func LinearWorkspace(variant string, f kernels.Format, maxRows, in, out, threads
 	switch {
 	case strings.HasSuffix(variant, int8Suffix):
 		shared = roundUp(int64(maxRows), int8Tile) * int8Row(in)
-		perThread = roundUp(int8Row(in), 64)
+		perThread = roundUp(max(int8Row(in), int8Block*panelRows), 64)
 		shared = roundUp(shared, 64)
 	case variant == "amx" && f != kernels.F32 && f != kernels.F16:
 		tiles := (int64(maxRows) + amxRows - 1) / amxRows

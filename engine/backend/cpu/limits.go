@@ -9,4 +9,5 @@ type Limits struct {
 	Read    float64 `json:"read_bytes_per_second"` // in order, from memory
 	F32     float64 `json:"f32_flop_per_second"`   // fused multiply-adds, from registers
 	BF16    float64 `json:"bf16_flop_per_second"`  // the widest product of bf16; F32 where there is none
+	Int8    float64 `json:"int8_op_per_second"`    // of AVX-512 VNNI; 0 where there is none
 }

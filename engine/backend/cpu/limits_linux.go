@@ -53,6 +53,7 @@ func MeasureLimits(threads int, d time.Duration) (Limits, error) {
 	out.Read = m.best(kcpu.OpRead, limitBytes, d/3)
 	out.F32 = m.rate(kcpu.OpFMA, d/3)
 	out.BF16 = out.F32
+	out.Int8 = m.rate(kcpu.OpDotInt8, d/3)
 	switch {
 	case l.variant == amx:
 		out.BF16 = m.rate(kcpu.OpTilesBF16, d/3)

@@ -22,6 +22,9 @@ func TestMeasureLimits(t *testing.T) {
 			t.Errorf("%s: %g in a second", what, x)
 		}
 	}
+	if l.Int8 != 0 && !(l.Int8 > 1e7 && l.Int8 < 2e13) {
+		t.Errorf("int8: %g in a second", l.Int8)
+	}
 	if l.F32 > 1e12 || l.Read > 1e12 {
 		t.Errorf("one core does %g flop and reads %g bytes in a second", l.F32, l.Read)
 	}
