@@ -5,14 +5,11 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -231,7 +228,7 @@ func (o *Options) Open(ctx context.Context, log io.Writer) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	requests, err := o.Dataset.make(ctx, workload.Maker{Count: o.NumPrompts, Seed: o.Seed, NoOversample: o.Dataset.NoOversample, Tokenizer: tok})
+	requests, err := o.Dataset.Make(ctx, workload.Maker{Count: o.NumPrompts, Seed: o.Seed, Tokenizer: tok})
 	if err != nil {
 		return nil, err
 	}
@@ -266,30 +263,4 @@ func (o *Options) tokenizer(ctx context.Context, c *checked) (workload.Tokenizer
 		return nil, err
 	}
 	return t, nil
-}
-
-// Save writes a result and returns where. With add set it becomes a further line of
-// the file, else the file is made anew.
-func Save(r *report.Result, dir, name string, detailed, add bool) (string, error) {
-	text, err := r.JSON(detailed)
-	if err != nil {
-		return "", err
-	}
-	if name == "" {
-		name = r.FileName()
-	}
-	path := filepath.Join(dir, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return "", err
-	}
-	mode := os.O_TRUNC
-	if add {
-		mode = os.O_APPEND
-	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|mode, 0o666)
-	if err != nil {
-		return "", err
-	}
-	_, err = f.Write(append(text, '\n'))
-	return path, errors.Join(err, f.Close())
 }

@@ -116,6 +116,7 @@ var rooms = map[string]room{
 	// The clock of a benchmark is its client's: what is made of the times is arithmetic.
 	"appliance/bench/workload": {not: pure},
 	"appliance/bench/report":   {not: pure},
+	"appliance/bench/offline":  {parts: []string{"appliance/bench/workload", "appliance/bench/report", "engine", "engine/sample", "engine/tokenizer"}, not: noHTTP},
 	"appliance/bench":          {parts: []string{"appliance/bench/workload", "appliance/bench/report", "engine/checkpoint", "engine/tokenizer"}},
 	"appliance/responses":      {modules: []string{"go.etcd.io/bbolt"}, not: noHTTP},
 	"appliance/page":           {},

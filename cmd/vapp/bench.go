@@ -67,7 +67,7 @@ generates one; "16x128+64", sixteen at once of 128 and 64; "1+128", almost no pr
 	eng.Flags().StringArrayVar(&o.work, "work", nil, "a row to measure, [STREAMSx]PROMPT+OUTPUT; may be given again")
 	eng.Flags().BoolVar(&o.json, "json", false, "print JSON: every run of each row, limits and memory")
 	eng.Flags().BoolVar(&o.profile, "profile", false, "also show where steps spend their time, op by op")
-	bench.AddCommand(newBenchServe(), eng)
+	bench.AddCommand(newBenchServe(), newBenchLatency(), newBenchThroughput(), newBenchCompare(), eng)
 	return bench
 }
 

@@ -11,18 +11,18 @@ import (
 	"golang.org/x/term"
 )
 
-// requestProgress shows how many requests are done: a bar on a terminal, elsewhere a
+// countProgress shows how much of something is done: a bar on a terminal, elsewhere a
 // plain line for every tenth. What it returns may be called from many goroutines;
 // end leaves the bar as it stands.
-func requestProgress(f *os.File) (show func(done, of int), end func()) {
+func countProgress(f *os.File, what string) (show func(done, of int), end func()) {
 	if !term.IsTerminal(int(f.Fd())) {
-		return requestLines(f), func() {}
+		return countLines(f, what), func() {}
 	}
 	bars := mpb.New(mpb.WithOutput(f), mpb.WithWidth(60), mpb.WithRefreshRate(200*time.Millisecond))
 	var once sync.Once
 	var bar *mpb.Bar
 	begin := func(of int) {
-		bar = bars.AddBar(int64(of), mpb.PrependDecorators(decor.Name("Requests ")),
+		bar = bars.AddBar(int64(of), mpb.PrependDecorators(decor.Name(what+" ")),
 			mpb.AppendDecorators(decor.CountersNoUnit("%d / %d"), decor.Elapsed(decor.ET_STYLE_GO, decor.WCSyncSpace)))
 	}
 	show = func(_, of int) {
@@ -38,7 +38,7 @@ func requestProgress(f *os.File) (show func(done, of int), end func()) {
 	}
 }
 
-func requestLines(f *os.File) func(done, of int) {
+func countLines(f *os.File, what string) func(done, of int) {
 	var mu sync.Mutex
 	shown := 0
 	return func(done, of int) {
@@ -46,7 +46,7 @@ func requestLines(f *os.File) func(done, of int) {
 		defer mu.Unlock()
 		if tenth := done * 10 / of; tenth > shown {
 			shown = tenth
-			fmt.Fprintf(f, "Requests: %3d%% (%d of %d)\n", done*100/of, done, of)
+			fmt.Fprintf(f, "%s: %3d%% (%d of %d)\n", what, done*100/of, done, of)
 		}
 	}
 }

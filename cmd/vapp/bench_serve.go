@@ -18,8 +18,11 @@ import (
 // serveBench are the flags of bench serve.
 type serveBench struct {
 	bench.Options
-	save, add, quiet bool
-	dir, file        string
+	place       bench.Place
+	save, quiet bool
+	sweep       []int
+	page        string
+	baseline    string
 }
 
 func newBenchServe() *cobra.Command {
@@ -37,6 +40,9 @@ there was any. OPENAI_API_KEY is sent as a bearer token.`,
 		Example: `  vapp bench serve --num-prompts 100 --random-input-len 512 --max-concurrency 16
   vapp bench serve --base-url http://127.0.0.1:8080 --tokenizer models/llama --request-rate 4 --goodput ttft:500,tpot:50`,
 		RunE: func(c *cobra.Command, args []string) error {
+			if o.baseline != "" && len(args) == 1 {
+				return printComparison(c, o.baseline, args[0])
+			}
 			if err := o.words(c, args); err != nil {
 				return err
 			}
@@ -47,7 +53,7 @@ there was any. OPENAI_API_KEY is sent as a bearer token.`,
 	}
 	o.serverFlags(c)
 	o.trafficFlags(c)
-	o.datasetFlags(c)
+	datasetFlags(c, &o.Dataset)
 	o.reportFlags(c)
 	return c
 }
@@ -91,18 +97,6 @@ func (o *serveBench) trafficFlags(c *cobra.Command) {
 // benchSampling are the options that a request takes over from the command line.
 var benchSampling = []string{"temperature", "top-p", "top-k", "min-p", "frequency-penalty", "presence-penalty", "repetition-penalty"}
 
-func (o *serveBench) datasetFlags(c *cobra.Command) {
-	f, d := c.Flags(), &o.Dataset
-	f.StringVar(&d.Name, "dataset-name", "random", "what prompts are made of: "+bench.Datasets)
-	f.IntVar(&d.Input, "input-len", 0, "prompt length in tokens, over the dataset's own")
-	f.IntVar(&d.Output, "output-len", 0, "output length in tokens, over the dataset's own")
-	f.BoolVar(&d.NoOversample, "no-oversample", false, "send fewer requests when the dataset has fewer, rather than repeating it")
-	f.IntVar(&d.Random.Input, "random-input-len", 1024, "prompt length of random prompts")
-	f.IntVar(&d.Random.Output, "random-output-len", 128, "output length of random prompts")
-	f.Float64Var(&d.Random.Range, "random-range-ratio", 0, "R: lengths L are anything from L(1-R) to L(1+R)")
-	f.IntVar(&d.Random.Prefix, "random-prefix-len", 0, "tokens in front that all random prompts share")
-}
-
 func (o *serveBench) reportFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.Metrics, "percentile-metrics", "ttft,tpot,itl", "metrics to show: ttft, tpot, itl, e2el")
@@ -110,11 +104,14 @@ func (o *serveBench) reportFlags(c *cobra.Command) {
 	f.StringArrayVar(&o.Goodput, "goodput", nil, "limits in ms that good requests keep, such as ttft:500,tpot:50,e2el:2000")
 	f.BoolVar(&o.save, "save-result", false, "save the figures as JSON")
 	f.BoolVar(&o.Detailed, "save-detailed", false, "save what was seen of each request too")
-	f.BoolVar(&o.add, "append-result", false, "add the figures to the file as a further line")
-	f.StringVar(&o.dir, "result-dir", "", "where to save (default: the working directory)")
-	f.StringVar(&o.file, "result-filename", "", "file to save (default: a name made of label, rate, model and time)")
+	f.BoolVar(&o.place.Append, "append-result", false, "add the figures to the file as a further line")
+	f.StringVar(&o.place.Dir, "result-dir", "", "where to save (default: the working directory)")
+	f.StringVar(&o.place.Name, "result-filename", "", "file to save (default: a name made of label, rate, model and time)")
 	f.StringArrayVar(&o.Metadata, "metadata", nil, "KEY=VALUE, saved with the figures")
 	f.StringVar(&o.Label, "label", "", "of the run, in the saved file and its name")
+	f.StringVar(&o.baseline, "compare", "", "saved result to set this run beside; with a second file as argument, the two, without a run")
+	f.IntSliceVar(&o.sweep, "sweep-concurrency", nil, "run once for each of these concurrencies, such as 1,2,4,8, and print one table")
+	f.StringVar(&o.page, "sweep-html", "", "page with the sweep's charts (default, where results are saved: beside them)")
 	f.BoolVar(&o.quiet, "disable-tqdm", false, "show no progress")
 }
 
@@ -148,6 +145,13 @@ func (o *serveBench) words(c *cobra.Command, args []string) error {
 	if !given("ignore-eos") {
 		o.IgnoreEOS = o.Dataset.Name == "random"
 	}
+	o.place.Detailed = o.Detailed
+	if o.page != "" && len(o.sweep) == 0 {
+		return &usageError{errors.New("--sweep-html: there is no sweep; name its concurrencies with --sweep-concurrency"), c.CommandPath()}
+	}
+	if o.baseline != "" && len(o.sweep) > 0 {
+		return &usageError{errors.New("--compare sets one run beside another; save the sweep and give both files to vapp bench compare"), c.CommandPath()}
+	}
 	o.Key = os.Getenv("OPENAI_API_KEY")
 	if !given("temperature") && o.Backend != string(bench.Embeddings) {
 		fmt.Fprintln(os.Stderr, "The server decides how it samples; give --temperature 0 for figures that can be repeated.")
@@ -158,37 +162,95 @@ func (o *serveBench) words(c *cobra.Command, args []string) error {
 // run measures, prints and saves. Whatever was finished is shown, even if the run
 // was interrupted.
 func (o *serveBench) run(ctx context.Context, c *cobra.Command) error {
-	out := c.OutOrStdout()
-	r, err := o.Open(ctx, out)
+	if len(o.sweep) > 0 {
+		return o.runSweep(ctx, c)
+	}
+	if o.baseline != "" { // before the work, not after it
+		if _, err := bench.ReadResults(o.baseline); err != nil {
+			return err
+		}
+	}
+	r, err := o.Open(ctx, c.OutOrStdout())
 	if err != nil {
 		return serveError(err, c)
 	}
-	end := func() {}
-	if !o.quiet {
-		r.Progress, end = requestProgress(os.Stderr)
-	}
+	end := o.watch(r)
 	result, err := r.Serve(ctx)
 	end()
 	if err != nil && !(errors.Is(err, context.Canceled) && result.By != nil) {
 		return err
 	}
-	return errors.Join(o.print(c, &result), err)
+	return errors.Join(err, o.print(c, &result))
+}
+
+// watch shows a run's progress until the function that it returns is called.
+func (o *serveBench) watch(r *bench.Run) func() {
+	if o.quiet {
+		return func() {}
+	}
+	var end func()
+	r.Progress, end = countProgress(os.Stderr, "Requests")
+	return end
 }
 
 func (o *serveBench) print(c *cobra.Command, result *report.Result) error {
 	out := c.OutOrStdout()
 	fmt.Fprint(out, result.Table(), result.Failures())
-	if o.save || o.add || o.Detailed {
-		path, err := bench.Save(result, o.dir, o.file, o.Detailed, o.add)
+	if o.save || o.place.Append || o.Detailed {
+		path, err := o.place.Save(result)
 		if err != nil {
 			return err
 		}
 		fmt.Fprintln(os.Stderr, "saved", path)
 	}
-	if result.Failed > 0 {
+	if o.baseline != "" {
+		text, err := bench.CompareWith(o.baseline, result)
+		if err != nil {
+			return err
+		}
+		fmt.Fprint(out, "\n", text)
+	}
+	return failed(result.Failed)
+}
+
+// failed makes the exit code say that requests failed.
+func failed(n int) error {
+	if n > 0 {
 		return exitError(1)
 	}
 	return nil
+}
+
+// runSweep is run for several concurrencies.
+func (o *serveBench) runSweep(ctx context.Context, c *cobra.Command) error {
+	out := c.OutOrStdout()
+	sweep, err := o.Sweep(ctx, out, o.sweep, o.watch)
+	if len(sweep) == 0 {
+		return serveError(err, c)
+	}
+	fmt.Fprint(out, sweep.Table())
+	page := o.page
+	if o.save || o.place.Append || o.Detailed {
+		path, err := o.place.SaveSweep(sweep)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(os.Stderr, "saved", path)
+		if page == "" {
+			page = bench.Beside(path)
+		}
+	}
+	if page != "" {
+		if err := os.WriteFile(page, []byte(sweep.HTML()), 0o666); err != nil {
+			return err
+		}
+		fmt.Fprintln(os.Stderr, "saved", page)
+	}
+	n := 0
+	for i := range sweep {
+		n += sweep[i].Failed
+	}
+	return errors.Join(err, failed(n))
 }
 
 // serveError makes an option that cannot be taken a wrong command line.

@@ -42,6 +42,8 @@ type Result struct {
 	// Speculation is nil where the server counts no drafts.
 	Speculation *Speculation
 	Traces      []Trace
+
+	lists map[string][]float64 // seconds of successful requests, by metric
 }
 
 // Names of the metrics.
@@ -54,8 +56,8 @@ const (
 
 // Make computes the figures of a run that took that many seconds.
 func Make(s Setup, traces []Trace, seconds float64, spec *Speculation) Result {
-	r := Result{Setup: s, Duration: seconds, Traces: traces, Speculation: spec, By: map[string]Stats{}}
-	lists := map[string][]float64{}
+	r := Result{Setup: s, Duration: seconds, Traces: traces, Speculation: spec, By: map[string]Stats{}, lists: map[string][]float64{}}
+	lists := r.lists
 	for i := range traces {
 		t := &traces[i]
 		if t.Failure != nil {
@@ -80,6 +82,11 @@ func Make(s Setup, traces []Trace, seconds float64, spec *Speculation) Result {
 	}
 	r.PeakOutput, r.PeakConcurrent = peaks(traces)
 	return r
+}
+
+// Percentile is one of a metric, in milliseconds, whether it is shown or not.
+func (r *Result) Percentile(metric string, p float64) float64 {
+	return Percentile(r.lists[metric], p) * 1000
 }
 
 // perToken is the time for each token after the first, 0 where there is none.

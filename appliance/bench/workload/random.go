@@ -79,6 +79,16 @@ func (m Maker) Random(ctx context.Context, o Random) ([]Request, error) {
 	return out, nil
 }
 
+// Tokens makes prompts of n tokens each, drawn one by one, without their text.
+func (m Maker) Tokens(v Vocabulary, n, output int) []Request {
+	r := generator(m.Seed, streamPrompts)
+	out := make([]Request, m.Count)
+	for i := range out {
+		out[i] = Request{Tokens: n, Output: output, IDs: pick(r, v.Allowed, n)}
+	}
+	return out
+}
+
 func (m Maker) vocabulary(ctx context.Context) (Vocabulary, error) {
 	v, err := m.Tokenizer.Vocabulary(ctx)
 	if err == nil && len(v.Allowed) == 0 {

@@ -1,0 +1,90 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Latency is how long a batch took, once for each iteration.
+type Latency struct{ Seconds []float64 }
+
+// latencyPercentiles are those that are shown and saved.
+var latencyPercentiles = []float64{10, 25, 50, 75, 90, 99}
+
+// Text is the printed result.
+func (l Latency) Text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Avg latency: %s seconds\n", plain(l.avg()))
+	for _, p := range latencyPercentiles {
+		fmt.Fprintf(&b, "%s%% percentile latency: %s seconds\n", word(p), plain(Percentile(l.Seconds, p)))
+	}
+	return b.String()
+}
+
+func (l Latency) avg() float64 {
+	if len(l.Seconds) == 0 {
+		return 0
+	}
+	return mean(l.Seconds)
+}
+
+// JSON is the saved result.
+func (l Latency) JSON() ([]byte, error) {
+	var o, by object
+	for _, p := range latencyPercentiles {
+		by.add(word(p), Percentile(l.Seconds, p))
+	}
+	o.add("avg_latency", l.avg())
+	o.add("latencies", append([]float64{}, l.Seconds...))
+	o.add("percentiles", by)
+	return indented(o)
+}
+
+// Throughput is how long a workload took and what it was.
+type Throughput struct {
+	Seconds                 float64
+	Requests, Input, Output int
+}
+
+func (t Throughput) per(n int) float64 {
+	if t.Seconds <= 0 {
+		return 0
+	}
+	return float64(n) / t.Seconds
+}
+
+// Text is the printed result.
+func (t Throughput) Text() string {
+	return fmt.Sprintf("Throughput: %.2f requests/s, %.2f total tokens/s, %.2f output tokens/s\nTotal num prompt tokens:  %d\nTotal num output tokens:  %d\n",
+		t.per(t.Requests), t.per(t.Input+t.Output), t.per(t.Output), t.Input, t.Output)
+}
+
+// JSON is the saved result.
+func (t Throughput) JSON() ([]byte, error) {
+	var o object
+	o.add("elapsed_time", t.Seconds)
+	o.add("num_requests", t.Requests)
+	o.add("total_num_tokens", t.Input+t.Output)
+	o.add("requests_per_second", t.per(t.Requests))
+	o.add("tokens_per_second", t.per(t.Input+t.Output))
+	return indented(o)
+}
+
+// plain writes all digits of a number.
+func plain(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
+
+func indented(o object) ([]byte, error) {
+	text, err := o.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, text, "", "    "); err != nil {
+		return nil, err
+	}
+	b.WriteByte('\n')
+	return b.Bytes(), nil
+}

@@ -1,0 +1,52 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"vapp.dev/appliance/bench/report"
+)
+
+// CheckSweep refuses concurrencies that make no sweep.
+func (o *Options) CheckSweep(levels []int) error {
+	switch {
+	case o.MaxConcurrency != 0:
+		return refuse("--max-concurrency %d: --sweep-concurrency sets it for each run; give one of the two", o.MaxConcurrency)
+	case !slices.IsSorted(levels) || levels[0] < 1 || len(slices.Compact(slices.Clone(levels))) != len(levels):
+		return refuse("--sweep-concurrency %v: give numbers above 0, ascending, such as 1,2,4,8", levels)
+	}
+	return nil
+}
+
+// Sweep runs the benchmark once for each of several concurrencies, with prompts of
+// another seed each, so that a prefix cache does not know them from the run before.
+// watch is told every run before it starts; the function that it returns is called
+// when the run ended. When ctx ends, what was finished is the result, with ctx's error.
+func (o *Options) Sweep(ctx context.Context, log io.Writer, levels []int, watch func(*Run) func()) (report.Sweep, error) {
+	if err := o.CheckSweep(levels); err != nil {
+		return nil, err
+	}
+	var out report.Sweep
+	for i, n := range levels {
+		one := *o
+		one.MaxConcurrency, one.Seed = n, o.Seed+int64(i)
+		run, err := one.Open(ctx, log)
+		if err != nil {
+			return out, err
+		}
+		o.Model = one.Model
+		end := watch(run)
+		result, err := run.Serve(ctx)
+		end()
+		if result.By != nil && (err == nil || result.Completed+result.Failed > 0) {
+			out = append(out, result)
+			fmt.Fprintln(log, result.Table()+result.Failures())
+		}
+		if err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}

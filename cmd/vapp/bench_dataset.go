@@ -1,0 +1,31 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"vapp.dev/appliance/bench"
+)
+
+// datasetFlags are those of the prompts, the same for bench serve and throughput.
+func datasetFlags(c *cobra.Command, d *bench.Dataset) {
+	f := c.Flags()
+	f.StringVar(&d.Name, "dataset-name", "random", "what prompts are made of: "+bench.Datasets)
+	f.StringVar(&d.Path, "dataset-path", "", "file of sharegpt (JSON), custom (JSONL), or of other verse for sonnet")
+	f.IntVar(&d.Input, "input-len", 0, "prompt length in tokens, over the dataset's own")
+	f.IntVar(&d.Output, "output-len", 0, "output length in tokens, over the dataset's own")
+	f.BoolVar(&d.NoOversample, "no-oversample", false, "send fewer requests when the file has fewer, rather than repeating it")
+	f.BoolVar(&d.InOrder, "disable-shuffle", false, "take the lines of a custom file in their order")
+	f.IntVar(&d.Random.Input, "random-input-len", 1024, "prompt length of random prompts")
+	f.IntVar(&d.Random.Output, "random-output-len", 128, "output length of random prompts")
+	f.Float64Var(&d.Random.Range, "random-range-ratio", 0, "R: lengths L are anything from L(1-R) to L(1+R)")
+	f.IntVar(&d.Random.Prefix, "random-prefix-len", 0, "tokens in front that all random prompts share")
+	f.IntVar(&d.ShareGPTOutput, "sharegpt-output-len", 0, "output length for sharegpt, in place of each answer's own")
+	f.IntVar(&d.CustomOutput, "custom-output-len", 256, "output length of custom lines without output_tokens")
+	f.IntVar(&d.Sonnet.Input, "sonnet-input-len", 550, "prompt length of sonnet prompts")
+	f.IntVar(&d.Sonnet.Output, "sonnet-output-len", 150, "output length of sonnet prompts")
+	f.IntVar(&d.Sonnet.Prefix, "sonnet-prefix-len", 200, "tokens in front that all sonnet prompts share")
+	f.IntVar(&d.Prefix.Prefix, "prefix-repetition-prefix-len", 256, "shared tokens of a prompt of prefix_repetition")
+	f.IntVar(&d.Prefix.Suffix, "prefix-repetition-suffix-len", 256, "its own tokens")
+	f.IntVar(&d.Prefix.Prefixes, "prefix-repetition-num-prefixes", 10, "how many shared beginnings there are")
+	f.IntVar(&d.Prefix.Output, "prefix-repetition-output-len", 128, "output length of prefix_repetition")
+}
