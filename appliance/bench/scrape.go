@@ -6,6 +6,7 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"time"
 
 	"vapp.dev/appliance/bench/report"
 )
@@ -13,8 +14,13 @@ import (
 // prefix begins the names of the counters of speculation.
 const prefix = "vllm:spec_decode_num_"
 
+// scraping bounds a look at /metrics.
+const scraping = 5 * time.Second
+
 // speculation reads the counters of /metrics; nil where the server has none.
 func (s *Server) speculation(ctx context.Context) *report.Speculation {
+	ctx, cancel := context.WithTimeout(ctx, scraping)
+	defer cancel()
 	text, err := s.ask(ctx, "/metrics", nil)
 	if err != nil {
 		return nil // most servers have no such route; a run is no worse for it

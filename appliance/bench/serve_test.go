@@ -43,7 +43,13 @@ const (
 // serving is a run against a handler that answers each request alike.
 func serving(t *testing.T, n int, answer http.HandlerFunc) *Run {
 	t.Helper()
-	s := httptest.NewServer(answer)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if q.Method == http.MethodGet && !strings.HasPrefix(t.Name(), "TestSpeculation") {
+			http.NotFound(w, q)
+			return
+		}
+		answer(w, q)
+	}))
 	t.Cleanup(s.Close)
 	client := Client(false)
 	t.Cleanup(client.CloseIdleConnections)

@@ -20,7 +20,10 @@ type Server struct {
 	Client *http.Client
 }
 
+// head sets what every request has. A key without a value is not sent: it lets the
+// transport repeat a request whose kept connection the server closed in the meantime.
 func (s *Server) head(r *http.Request) {
+	r.Header["Idempotency-Key"] = nil
 	if r.Body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}

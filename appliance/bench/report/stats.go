@@ -49,7 +49,11 @@ func percentile(sorted []float64, p float64) float64 {
 	if i >= len(sorted)-1 {
 		return sorted[len(sorted)-1]
 	}
-	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
+	t, a, b := at-float64(i), sorted[i], sorted[i+1]
+	if t >= 0.5 { // from the nearer end, as numpy does
+		return b - (b-a)*(1-t)
+	}
+	return a + (b-a)*t
 }
 
 // Percentile is statsOf's for other reports: of seconds, in seconds.

@@ -1,0 +1,278 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"vapp.dev/appliance/bench/workload"
+)
+
+// TestBadServers: every kind of bad answer is counted as failed with its reason, and
+// is in no average. The first two requests (the probe and one more) are answered well.
+func TestBadServers(t *testing.T) {
+	for _, c := range []struct {
+		name, reason string
+		answer       http.HandlerFunc
+	}{
+		{"status", "HTTP 503: the queue is full", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(503)
+			io.WriteString(w, `{"error":{"message":"the queue is full"}}`)
+		}},
+		{"status without JSON", "HTTP 502: bad gateway", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(502)
+			io.WriteString(w, "bad\ngateway")
+		}},
+		{"error in the stream", "error in the stream: out of pages", func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, record("a")+"data: {\"error\":{\"message\":\"out of pages\"}}\n\n"+done)
+		}},
+		{"broken record", "broken SSE record: ", func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, record("a")+"data: {\"choices\":[\n\n"+done)
+		}},
+		{"no stream at all", "no token: ", func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, `{"choices":[{"text":"a"}]}`)
+		}},
+		{"nothing", "no token: ", func(http.ResponseWriter, *http.Request) {}},
+		{"closed early, in good order", "closed early: the stream ended without", func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, record("a"))
+		}},
+		{"closed early, torn off", "closed early: the connection ended", func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, record("a"))
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		}},
+		{"closed at once", "connection closed: ", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
+		{"more tokens than asked for", "impossible usage: 9 tokens generated, 3 were asked for", func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, record("a")+strings.ReplaceAll(usage3, `_tokens":3`, `_tokens":9`)+done)
+		}},
+		{"fewer than none", "impossible usage: ", func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, record("a")+strings.ReplaceAll(usage3, `_tokens":3`, `_tokens":-3`)+done)
+		}},
+		{"no end", "endless stream: ", func(w http.ResponseWriter, r *http.Request) {
+			for r.Context().Err() == nil {
+				if _, err := io.WriteString(w, record("a")); err != nil {
+					return
+				}
+			}
+		}},
+		{"a record without end", "broken SSE record: a record of more than", func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, "data: ")
+			for r.Context().Err() == nil {
+				if _, err := w.Write(make([]byte, 64<<10)); err != nil {
+					return
+				}
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var n atomic.Int64
+			r := serving(t, 3, func(w http.ResponseWriter, q *http.Request) {
+				io.Copy(io.Discard, q.Body)
+				if n.Add(1) <= 2 {
+					io.WriteString(w, record("a")+record("b")+record("c")+usage3+done)
+					return
+				}
+				c.answer(w, q)
+			}).withOutput(3)
+			r.MaxConcurrency = 1
+			got, err := r.Serve(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Completed != 1 || got.Failed != 2 || got.Output != 3 || got.Input != 4 {
+				t.Fatalf("%d completed, %d failed, %d in, %d out", got.Completed, got.Failed, got.Input, got.Output)
+			}
+			for _, x := range got.Traces {
+				if x.Failure != nil && !strings.HasPrefix(x.Failure.Error(), c.reason) {
+					t.Errorf("%q, want %q", x.Failure.Error(), c.reason)
+				}
+			}
+		})
+	}
+}
+
+// TestNoUsage: what was generated is counted by the tokenizer.
+func TestNoUsage(t *testing.T) {
+	r := serving(t, 1, func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, record("one two")+record(" three four five")+done)
+	}).withOutput(9)
+	got, err := r.Serve(t.Context())
+	if err != nil || got.Completed != 1 || got.Output != 5 {
+		t.Fatalf("%d completed, %d tokens, %v", got.Completed, got.Output, err)
+	}
+	r.Tokenizer = nil
+	if got, err = r.Serve(t.Context()); err != nil || got.Failed != 1 || got.Traces[0].Failure.Reason != "no usage" {
+		t.Fatalf("%+v, %v", got.Traces, err)
+	}
+}
+
+// TestSlowServer: a request that takes longer than it may counts as failed.
+func TestSlowServer(t *testing.T) {
+	var n atomic.Int64
+	r := serving(t, 2, func(w http.ResponseWriter, q *http.Request) {
+		io.Copy(io.Discard, q.Body)
+		if n.Add(1) == 1 {
+			io.WriteString(w, record("a")+usage3+done)
+			return
+		}
+		io.WriteString(w, record("a"))
+		w.(http.Flusher).Flush()
+		<-q.Context().Done()
+	}).withOutput(3)
+	r.Timeout = 2 * time.Second
+	got, err := r.Serve(t.Context())
+	if err != nil || got.Failed != 2 || got.Traces[0].Failure.Reason != "timeout" {
+		t.Fatalf("%d failed, %v: %s", got.Failed, err, got.Failures())
+	}
+}
+
+// TestDeadServer: the probe says what is wrong, once without patience.
+func TestDeadServer(t *testing.T) {
+	r := serving(t, 1, nil).withOutput(3)
+	r.Server.BaseURL = "http://127.0.0.1:1"
+	_, err := r.Serve(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "connection failed: dial: ") || !strings.Contains(err.Error(), "--base-url") {
+		t.Fatal(err)
+	}
+}
+
+// TestReady: the probe waits for a server that is not ready yet.
+func TestReady(t *testing.T) {
+	var n atomic.Int64
+	r := serving(t, 1, func(w http.ResponseWriter, q *http.Request) {
+		io.Copy(io.Discard, q.Body)
+		if n.Add(1) == 1 {
+			w.WriteHeader(503)
+			return
+		}
+		io.WriteString(w, record("a")+usage3+done)
+	}).withOutput(3)
+	r.ReadyTimeout = time.Minute
+	if got, err := r.Serve(t.Context()); err != nil || got.Completed != 1 {
+		t.Fatalf("%d completed, %v", got.Completed, err)
+	}
+}
+
+// TestInterrupted: what was finished is the result, and requests under way are given up.
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var n atomic.Int64
+	r := serving(t, 5, func(w http.ResponseWriter, q *http.Request) {
+		io.Copy(io.Discard, q.Body)
+		if n.Add(1) <= 3 {
+			io.WriteString(w, record("a")+usage3+done)
+			return
+		}
+		cancel()
+		<-q.Context().Done()
+	}).withOutput(3)
+	r.MaxConcurrency = 1
+	got, err := r.Serve(ctx)
+	if !errors.Is(err, context.Canceled) || got.Completed != 2 || got.Failed != 0 {
+		t.Fatalf("%d completed, %d failed, %v", got.Completed, got.Failed, err)
+	}
+}
+
+// TestMaxConcurrency: no more requests are under way than there may be.
+func TestMaxConcurrency(t *testing.T) {
+	var mu sync.Mutex
+	under, most := 0, 0
+	r := serving(t, 20, func(w http.ResponseWriter, q *http.Request) {
+		mu.Lock()
+		under++
+		most = max(most, under)
+		mu.Unlock()
+		io.Copy(io.Discard, q.Body)
+		mu.Lock() // before the answer: the next request may come with its last byte
+		under--
+		mu.Unlock()
+		io.WriteString(w, record("a")+usage3+done)
+	}).withOutput(3)
+	r.MaxConcurrency = 3
+	if got, err := r.Serve(t.Context()); err != nil || got.Completed != 20 || most > 3 {
+		t.Fatalf("%d completed, %d at once, %v", got.Completed, most, err)
+	}
+}
+
+// TestRequest: the bodies and headers that servers get.
+func TestRequest(t *testing.T) {
+	for backend, want := range map[Backend]string{
+		Completions: `{"model":"m","prompt":"p<0>","repetition_penalty":1,"max_tokens":3,"logprobs":null,"stream":true,"stream_options":{"include_usage":true},"ignore_eos":true,"temperature":0,"user":"u"}`,
+		Chat:        `{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"p<0>"}]}],"max_completion_tokens":3,"stream":true,"stream_options":{"include_usage":true},"ignore_eos":true,"temperature":0,"user":"u"}`,
+		Embeddings:  `{"model":"m","input":"p<0>","encoding_format":"float","user":"u"}`,
+	} {
+		a := Ask{Backend: backend, Model: "m", IgnoreEOS: true, Sampling: []Option{{"temperature", 0}}, Extra: extra(t, `{"user":"u"}`)}
+		body, err := a.body(workload.Request{Prompt: "p<0>", Output: 3})
+		if got := strings.ReplaceAll(string(body), "\n", ""); err != nil || got != want {
+			t.Errorf("%s, %v\nwant %s", got, err, want)
+		}
+	}
+	a := Ask{Backend: Completions, Model: "m", Extra: extra(t, `{"max_tokens":5}`)}
+	if body, err := a.body(workload.Request{Output: 3}); err != nil || strings.Count(string(body), "max_tokens") != 1 || !strings.Contains(string(body), "max_tokens\"\n:5") {
+		t.Errorf("%s, %v", body, err)
+	}
+}
+
+func extra(t *testing.T, text string) (out map[string]json.RawMessage) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestHeaders: ids, keys and the user's own headers reach the server.
+func TestHeaders(t *testing.T) {
+	var mu sync.Mutex
+	ids := map[string]bool{}
+	r := serving(t, 2, func(w http.ResponseWriter, q *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		ids[q.Header.Get("X-Request-Id")] = true
+		if q.Method == http.MethodPost && (q.Header.Get("Authorization") != "Bearer k" || q.Header.Get("X-Team") != "a" || q.Header.Get("Content-Type") != "application/json") {
+			t.Errorf("headers %v", q.Header)
+		}
+		io.WriteString(w, record("a")+usage3+done)
+	}).withOutput(3)
+	r.Server.Key, r.Ask.Header = "k", http.Header{"X-Team": {"a"}}
+	if _, err := r.Serve(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !ids["t-test"] || !ids["t-0"] || !ids["t-1"] {
+		t.Error(ids)
+	}
+}
+
+// TestSpeculation: the counters of /metrics before and after.
+func TestSpeculation(t *testing.T) {
+	var n atomic.Int64
+	r := serving(t, 1, func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Path != "/metrics" {
+			io.WriteString(w, record("a")+usage3+done)
+			return
+		}
+		k := n.Add(1)
+		for engine := range 2 {
+			fmt.Fprintf(w, "vllm:spec_decode_num_drafts_total{engine=\"%d\"} %d\nvllm:spec_decode_num_draft_tokens_total{engine=\"%d\"} %d\n", engine, 10*k, engine, 20*k)
+			fmt.Fprintf(w, "vllm:spec_decode_num_accepted_tokens_total{engine=\"%d\"} %d\n", engine, 12*k)
+			fmt.Fprintf(w, "vllm:spec_decode_num_accepted_tokens_per_pos_total{engine=\"%d\",position=\"0\"} %d\n", engine, 8*k)
+			fmt.Fprintf(w, "vllm:spec_decode_num_accepted_tokens_per_pos_total{engine=\"%d\",position=\"1\"} %d.0\n", engine, 4*k)
+		}
+	}).withOutput(3)
+	got, err := r.Serve(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := got.Speculation; s == nil || s.Drafts != 20 || s.DraftTokens != 40 || s.Accepted != 24 || len(s.Positions) != 2 || s.At(0) != 0.8 || s.At(1) != 0.4 {
+		t.Errorf("%+v", got.Speculation)
+	}
+}

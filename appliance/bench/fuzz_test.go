@@ -1,0 +1,121 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+// TestEvents: the data of records, however lines end and whatever else is in the stream.
+func TestEvents(t *testing.T) {
+	long := strings.Repeat("x", 100_000)
+	for text, want := range map[string][]string{
+		"data: a\n\ndata: b\n\n":                       {"a", "b"},
+		"data:a\r\n\r\ndata: b\r\n\r\n":                {"a", "b"},
+		": ping\n\nevent: e\nid: 1\ndata: a\n\n\n\n":   {"a"},
+		"data: a\ndata: b\n\n":                         {"a\nb"},
+		"data: cut off":                                {"cut off"},
+		"data\n\ndatax: no\n\ndata:  two spaces\n\n":   {"", " two spaces"},
+		"data: " + long + "\n\ndata: " + long + "\n\n": {long, long},
+		"": nil,
+	} {
+		for name, in := range map[string]io.Reader{"whole": strings.NewReader(text), "byte by byte": iotest.OneByteReader(strings.NewReader(text))} {
+			e := events{in: bufio.NewReaderSize(in, 64)}
+			var got []string
+			for {
+				r, err := e.next()
+				if err == io.EOF {
+					break
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, string(r))
+			}
+			if strings.Join(got, "|") != strings.Join(want, "|") || len(got) != len(want) {
+				t.Errorf("%.40q, %s: %.60q, want %.60q", text, name, got, want)
+			}
+		}
+	}
+}
+
+// TestChunk: what is read of records of several servers.
+func TestChunk(t *testing.T) {
+	for text, want := range map[string]chunk{
+		`{"choices":[{"index":0,"text":" a\n\u00e9\ud83d\ude00","finish_reason":null}],"usage":null}`:            {choices: true, text: []byte(" a\né😀"), prompt: -1, completion: -1},
+		`{"choices":[{"delta":{"role":"assistant","content":"x"},"finish_reason":"stop"},{"text":"other"}]}`:     {choices: true, finished: true, text: []byte("x"), prompt: -1, completion: -1},
+		`{"choices":[{"delta":{"reasoning":"r","content":null}}]}`:                                               {choices: true, text: []byte("r"), prompt: -1, completion: -1},
+		` { "choices" : [ ] , "usage" : { "prompt_tokens" : 4 , "completion_tokens":3.0e0,"details":{"a":[1]}}}`: {prompt: 4, completion: 3},
+		`{"choices":[{"text":""}]}`:                 {choices: true, prompt: -1, completion: -1},
+		`{"error":"gone"}`:                          {failed: []byte("gone"), prompt: -1, completion: -1},
+		`{"error":{"code":5,"message":"no \"x\""}}`: {failed: []byte(`no "x"`), prompt: -1, completion: -1},
+		`{"error":null,"choices":null}`:             {prompt: -1, completion: -1},
+	} {
+		var got chunk
+		if err := got.read([]byte(text)); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		if got.choices != want.choices || got.finished != want.finished || !bytes.Equal(got.text, want.text) || got.prompt != want.prompt ||
+			got.completion != want.completion || string(got.failed) != string(want.failed) || (got.failed == nil) != (want.failed == nil) {
+			t.Errorf("%s: %+v %q %q", text, got, got.text, got.failed)
+		}
+	}
+	for _, text := range []string{"", "{", "[]", "null", `{"a":1}x`, `{"a":01}`, `{"a":}`, `{"a":1,}`, `{"choices":[{"text":"\x"}]}`, "{\"a\":\"\n\"}", `{"usage":{"completion_tokens":1.5}}`} {
+		var c chunk
+		if err := c.read([]byte(text)); err == nil {
+			t.Errorf("%q was read", text)
+		}
+	}
+}
+
+// FuzzStream: no stream makes the reader panic or keep more than a record, and each
+// record is taken or refused as encoding/json would.
+func FuzzStream(f *testing.F) {
+	f.Add([]byte(record("a") + usage3 + done))
+	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"content\":\"\\ud83d\\u0041\"}}]}\r\n\r\n:c\n\ndata: {\"error\":{}}\n\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		e := events{in: bufio.NewReaderSize(bytes.NewReader(text), 64)}
+		for range len(text) + 2 {
+			r, err := e.next()
+			if err != nil {
+				return
+			}
+			var c chunk
+			err = c.read(r)
+			var o map[string]json.RawMessage
+			valid := json.Unmarshal(r, &o) == nil && o != nil
+			deep := bytes.Count(r, []byte("[")) + bytes.Count(r, []byte("{"))
+			if valid != (err == nil) && deep < maxDepth && (valid || !strings.HasPrefix(string(r), "null")) && broken(err) != "impossible usage" {
+				t.Fatalf("%q: %v, encoding/json: %v", r, err, valid)
+			}
+		}
+		t.Fatal("the stream does not end")
+	})
+}
+
+// FuzzCounters: no exposition makes the reader of /metrics panic or grow without bound.
+func FuzzCounters(f *testing.F) {
+	f.Add([]byte("vllm:spec_decode_num_drafts_total{engine=\"0\"} 3\nvllm:spec_decode_num_accepted_tokens_per_pos_total{position=\"1\"} 2\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if s := counters(text); s != nil && len(s.Positions) > maxPositions {
+			t.Fatal(len(s.Positions))
+		}
+	})
+}
+
+// BenchmarkChunk is what a client spends on a token.
+func BenchmarkChunk(b *testing.B) {
+	r := []byte(`{"id":"cmpl-0123456789abcdef","object":"text_completion","created":1760000000,"model":"meta-llama/Llama-3.2-1B","choices":[{"index":0,"text":" hello","logprobs":null,"finish_reason":null,"stop_reason":null}],"usage":null}`)
+	b.ReportAllocs()
+	var c chunk
+	for b.Loop() {
+		c.text = c.text[:0]
+		if err := c.read(r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
