@@ -75,6 +75,24 @@ func TestPooling(t *testing.T) {
 	}
 }
 
+// TestPooledITLTarget: a model that pools draws no tokens between which time could be
+// bounded, which is said when it starts and when its profile is read again.
+func TestPooledITLTarget(t *testing.T) {
+	dir, err := filepath.Abs("../engine/models/testdata/pooling/llama-mean")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, dir, `model: dtype: "float32"`)
+	s.edit(t, "rename", `model: dtype: "float32", scheduler: itlTarget: "50ms"`)
+	const want = "scheduler.itlTarget: the model pools, and draws no tokens; leave the field out"
+	if r := s.latest(t, Rejected); !strings.Contains(r.Error, want) {
+		t.Errorf("%+v", r)
+	}
+	if _, err := Prepare(s.profile, s.cfg.Machine); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("it is planned: %v", err)
+	}
+}
+
 // pooled posts JSON and reads the reply, which must be 200.
 func (s *server) pooled(t *testing.T, path, body string, reply any) {
 	t.Helper()
