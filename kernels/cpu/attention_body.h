@@ -13,6 +13,15 @@
  * among parts: their results are kept, and attention_join joins them as a tile's
  * own loop would. */
 #include "attention_dot.h"
+#if defined(VAPP_TILES)
+#include "attention_amx.h"
+#else
+#define tiles_begin() (void)0
+#define tiles_end() (void)0
+#define on_tiles(t) 0
+#define narrow_queries(t) (void)0
+#define tile_span(t, begin, end, top, sum) (void)0
+#endif
 
 static void cap_scores(float *s, int32_t begin, int32_t end, float cap)
 {
@@ -91,6 +100,8 @@ static void start(tile *t)
 		int64_t row = (int64_t)(t->token + r / t->group) * a->heads + t->head * t->group + r % t->group;
 		memcpy(t->q + r * t->wide, a->q + row * t->dim, (size_t)t->dim * sizeof(float));
 	}
+	if (on_tiles(t))
+		narrow_queries(t);
 }
 
 static void finish(const tile *t)
@@ -116,6 +127,10 @@ static void span(tile *t, int32_t at, float *top, float *sum)
 {
 	int32_t begin = within(t->from, at, at + SPAN), end = within(t->to, at, at + SPAN);
 	enter_span(t, begin, end);
+	if (on_tiles(t)) {
+		tile_span(t, begin, end, top, sum);
+		return;
+	}
 	score_span(t, begin, end);
 	for (int32_t r = 0; r < t->rows; r++) {
 		int32_t from, to;
@@ -238,6 +253,7 @@ void VAPP_NAME(attention)(const void *args, const vapp_call *c)
 	int64_t total = 0, done = 0;
 	int apart = split(a, c);
 	float *slot = (float *)a->shared;
+	tiles_begin();
 	while (next(&t, seqs))
 		total += cost(&t) * heads;
 	for (t.seq = -1, t.tokens = 0; next(&t, seqs);) {
@@ -258,6 +274,7 @@ void VAPP_NAME(attention)(const void *args, const vapp_call *c)
 			done += w;
 		}
 	}
+	tiles_end();
 }
 
 /* The join of what was split; nothing to do where nothing was. */

@@ -30,8 +30,9 @@
 #endif
 
 /* scores of n rows of q with a block of keys: dim dimensions, step bytes apart. Row r's
- * go to s[r·ROW]. */
-INLINE void scores(int n, int32_t format, const tile *t, const uint8_t *k, int64_t step, int64_t dim, const float *q, float *s)
+ * go to s[r·ROW]. The lines of the block's values at v, if any, are asked for on the
+ * way. */
+INLINE void scores(int n, int32_t format, const tile *t, const uint8_t *k, int64_t step, int64_t dim, const float *q, const uint8_t *v, float *s)
 {
 	const vf scale = vf_set(t->a->scale);
 	const int64_t wide = t->wide;
@@ -41,51 +42,54 @@ INLINE void scores(int n, int32_t format, const tile *t, const uint8_t *k, int64
 		for (int r = 0; r < n; r++)
 			for (int i = 0; i < 4; i++)
 				acc[r][i] = vf_set(0);
-		for (int64_t d = 0; d < dim; d += 4)
+		for (int64_t d = 0; d < dim; d += 4) {
+			for (int x = 0; v && x < vapp_element(t->a->pages.format); x++, v += 64)
+				__builtin_prefetch(v, 0, 2);
 			for (int i = 0; i < 4; i++, at += step) {
 				vf key = vf_widen(format, at);
 				for (int r = 0; r < n; r++)
 					acc[r][i] = vf_fma(vf_set(q[r * wide + d + i]), key, acc[r][i]);
 			}
+		}
+		v = NULL;
 		for (int r = 0; r < n; r++)
 			vf_store(s + r * ROW, ((acc[r][0] + acc[r][1]) + (acc[r][2] + acc[r][3])) * scale);
 	}
 }
 
 /* block_scores are all rows' with a block of floats. */
-static void block_scores(const tile *t, float *s)
+static void block_scores(const tile *t, const uint8_t *v, float *s)
 {
 	const uint8_t *k = (const uint8_t *)t->k;
-	for (int32_t r = 0; r < t->rows; r += ROWS)
-		BY_ROWS(scores, t->rows - r, VAPP_F32, t, k, BLOCK * 4, t->wide, t->q + r * t->wide, s + r * ROW)
+	for (int32_t r = 0; r < t->rows; r += ROWS, v = NULL)
+		BY_ROWS(scores, t->rows - r, VAPP_F32, t, k, BLOCK * 4, t->wide, t->q + r * t->wide, v, s + r * ROW)
 }
 
 /* stored_scores are all rows' with a block of a page. */
-INLINE void stored_scores(int32_t format, const tile *t, const uint8_t *k, float *s)
+INLINE void stored_scores(int32_t format, const tile *t, const uint8_t *k, const uint8_t *v, float *s)
 {
 	int64_t step = t->a->pages.block * vapp_element(format);
-	for (int32_t r = 0; r < t->rows; r += ROWS)
-		BY_ROWS(scores, t->rows - r, format, t, k, step, t->dim, t->q + r * t->wide, s + r * ROW)
+	for (int32_t r = 0; r < t->rows; r += ROWS, v = NULL)
+		BY_ROWS(scores, t->rows - r, format, t, k, step, t->dim, t->q + r * t->wide, v, s + r * ROW)
 }
 
 static void score_span(const tile *t, int32_t at, int32_t end)
 {
 	for (int32_t b = at, i = 0; b < end; b += BLOCK, i++) {
 		float *s = t->score + (b - at);
-		if (i < t->now.blocks)
-			ask_values(t, t->now.v[i]);
+		const uint8_t *v = i < t->now.blocks ? t->now.v[i] : NULL;
 		if (t->few && b + BLOCK <= t->history) {
-			IN_FORMAT(stored_scores, t->a->pages.format, t, t->now.k[i], s)
+			IN_FORMAT(stored_scores, t->a->pages.format, t, t->now.k[i], v, s)
 			continue;
 		}
 		load_keys(t, b, b + BLOCK < end ? b + BLOCK : end);
-		block_scores(t, s);
+		block_scores(t, v, s);
 	}
 }
 
 /* weigh adds to n rows of out, their columns [i, i + c vectors), values of keys: each
- * step bytes on, weighed by p. */
-INLINE void weigh(int n, int c, int32_t format, const uint8_t *v, int64_t step, int32_t keys, const float *p, int64_t wide, float *out)
+ * step bytes on, weighed by p. Lines of what comes next are asked for on the way. */
+INLINE void weigh(int n, int c, int32_t format, const uint8_t *v, int64_t step, int32_t keys, const float *p, asked next, int64_t wide, float *out)
 {
 	vf acc[ROWS][4];
 	for (int r = 0; r < n; r++)
@@ -93,6 +97,8 @@ INLINE void weigh(int n, int c, int32_t format, const uint8_t *v, int64_t step, 
 			acc[r][h] = vf_load(out + r * wide + h * VW);
 	for (int32_t j = 0; j < keys; j++, v += step) {
 		vf value[4];
+		if (next.at)
+			next.at = ask(next, next.at);
 		for (int h = 0; h < c; h++)
 			value[h] = vf_widen(format, v + h * VW * vapp_element(format));
 		for (int r = 0; r < n; r++) {
@@ -107,25 +113,25 @@ INLINE void weigh(int n, int c, int32_t format, const uint8_t *v, int64_t step, 
 }
 
 /* weigh_rows is weigh of all columns. */
-INLINE void weigh_rows(int n, int32_t format, const uint8_t *v, int64_t step, int32_t keys, const float *p, int64_t columns, int64_t wide, float *out)
+INLINE void weigh_rows(int n, int32_t format, const uint8_t *v, int64_t step, int32_t keys, const float *p, asked next, int64_t columns, int64_t wide, float *out)
 {
 	const int64_t e = vapp_element(format);
 	int64_t i = 0;
 	if (ROWS == 4)
-		for (; i + 4 * VW <= columns; i += 4 * VW)
-			weigh(n, 4, format, v + i * e, step, keys, p, wide, out + i);
-	for (; i + 2 * VW <= columns; i += 2 * VW)
-		weigh(n, 2, format, v + i * e, step, keys, p, wide, out + i);
-	for (; i < columns; i += VW)
-		weigh(n, 1, format, v + i * e, step, keys, p, wide, out + i);
+		for (; i + 4 * VW <= columns; i += 4 * VW, next.at = NULL)
+			weigh(n, 4, format, v + i * e, step, keys, p, next, wide, out + i);
+	for (; i + 2 * VW <= columns; i += 2 * VW, next.at = NULL)
+		weigh(n, 2, format, v + i * e, step, keys, p, next, wide, out + i);
+	for (; i < columns; i += VW, next.at = NULL)
+		weigh(n, 1, format, v + i * e, step, keys, p, next, wide, out + i);
 }
 
 /* block_weigh adds the values [from, to) of the block to n rows. */
-static void block_weigh(const tile *t, int32_t row, int32_t n, int32_t from, int32_t to, const float *p)
+static void block_weigh(const tile *t, int32_t row, int32_t n, int32_t from, int32_t to, const float *p, asked next)
 {
 	const uint8_t *v = (const uint8_t *)(t->v + from * t->wide);
 	if (from < to)
-		BY_ROWS(weigh_rows, n, VAPP_F32, v, t->wide * 4, to - from, p + row * ROW + from, t->wide, t->wide, t->part + row * t->wide)
+		BY_ROWS(weigh_rows, n, VAPP_F32, v, t->wide * 4, to - from, p + row * ROW + from, next, t->wide, t->wide, t->part + row * t->wide)
 }
 
 /* Rows that begin with the same key go together as far as all of them see. */
@@ -133,8 +139,7 @@ static void many_weigh(const tile *t, int32_t at, int32_t end)
 {
 	for (int32_t b = at, i = 0; b < end; b += BLOCK, i++) {
 		const float *p = t->score + (b - at);
-		if (i < t->ahead.blocks)
-			ask_keys(t, t->ahead.k[i]);
+		asked next = ask_keys(t, i < t->ahead.blocks ? t->ahead.k[i] : NULL);
 		load_values(t, b, b + BLOCK < end ? b + BLOCK : end);
 		for (int32_t r = 0, n; r < t->rows; r += n) {
 			int32_t from, to, x, y;
@@ -144,19 +149,20 @@ static void many_weigh(const tile *t, int32_t at, int32_t end)
 				if (x != from || to <= from)
 					break;
 			}
-			block_weigh(t, r, n, from, to, p);
+			block_weigh(t, r, n, from, to, p, next);
+			next.at = NULL;
 			for (int32_t k = 1; k < n; k++) {
 				seen(t, r + k, b, BLOCK, &x, &y);
-				block_weigh(t, r + k, 1, to, y, p);
+				block_weigh(t, r + k, 1, to, y, p, next);
 			}
 		}
 	}
 }
 
-INLINE void stored_weigh(int32_t format, const tile *t, const uint8_t *v, int64_t step, int32_t keys, const float *p)
+INLINE void stored_weigh(int32_t format, const tile *t, const uint8_t *v, int64_t step, int32_t keys, const float *p, asked next)
 {
-	for (int32_t r = 0; r < t->rows; r += ROWS)
-		BY_ROWS(weigh_rows, t->rows - r, format, v, step, keys, p + r * ROW, t->dim, t->wide, t->part + r * t->wide)
+	for (int32_t r = 0; r < t->rows; r += ROWS, next.at = NULL)
+		BY_ROWS(weigh_rows, t->rows - r, format, v, step, keys, p + r * ROW, next, t->dim, t->wide, t->part + r * t->wide)
 }
 
 /* few_weigh is of rows that see the same keys, which are read as they lie. */
@@ -169,13 +175,12 @@ static void few_weigh(const tile *t, int32_t at, int32_t end)
 		return;
 	for (int32_t b = at, i = 0; i < t->now.blocks; b += BLOCK, i++) {
 		int32_t x = within(at + from, b, b + BLOCK), y = within(at + to < t->history ? at + to : t->history, x, b + BLOCK);
-		if (i < t->ahead.blocks)
-			ask_keys(t, t->ahead.k[i]);
-		IN_FORMAT(stored_weigh, p->format, t, t->now.v[i] + (x - b) * row, row, y - x, t->score + (x - at))
+		asked next = ask_keys(t, i < t->ahead.blocks ? t->ahead.k[i] : NULL);
+		IN_FORMAT(stored_weigh, p->format, t, t->now.v[i] + (x - b) * row, row, y - x, t->score + (x - at), next)
 	}
 	int32_t x = within(t->history, at + from, at + to);
 	if (x < at + to)
-		IN_FORMAT(stored_weigh, p->format, t, own(t, t->a->v, x), p->kv_heads * row, at + to - x, t->score + (x - at))
+		IN_FORMAT(stored_weigh, p->format, t, own(t, t->a->v, x), p->kv_heads * row, at + to - x, t->score + (x - at), (asked){0})
 }
 
 static void weigh_span(const tile *t, int32_t at, int32_t end)

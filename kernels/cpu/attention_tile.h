@@ -80,20 +80,27 @@ static const uint8_t *own(const tile *t, const void *side, int32_t pos)
 	return (const uint8_t *)side + (row * p->kv_heads + t->head) * t->dim * vapp_element(p->format);
 }
 
-/* Lines of a block in a page are asked for, into the second cache, while others are
- * at work. */
-INLINE void ask_keys(const tile *t, const uint8_t *k)
+/* Lines of a block of keys in a page are asked for, into the second cache, while another
+ * block is at work, a few with each of its keys: more at once than a core has
+ * on their way hold it up. */
+typedef struct {
+	const uint8_t *at; /* or NULL: nothing is asked for */
+	int64_t step;
+	int32_t each; /* lines with a key */
+} asked;
+
+static asked ask_keys(const tile *t, const uint8_t *k)
 {
 	const vapp_pages *p = &t->a->pages;
-	int64_t row = p->block * vapp_element(p->format), step = row < 64 ? 64 : row;
-	for (int64_t i = 0; i < p->key_dim * row; i += step)
-		__builtin_prefetch(k + i, 0, 2);
+	int64_t row = p->block * vapp_element(p->format), lines = row < 64 ? (p->key_dim * row + 63) / 64 : p->key_dim;
+	return (asked){k, row < 64 ? 64 : row, (int32_t)((lines + BLOCK - 1) / BLOCK)};
 }
 
-INLINE void ask_values(const tile *t, const uint8_t *v)
+INLINE const uint8_t *ask(asked a, const uint8_t *at)
 {
-	for (int64_t i = 0; i < BLOCK * t->dim * vapp_element(t->a->pages.format); i += 64)
-		__builtin_prefetch(v + i, 0, 2);
+	for (int32_t i = 0; i < a.each; i++, at += a.step)
+		__builtin_prefetch(at, 0, 2);
+	return at;
 }
 
 /* enter moves to a span: where its blocks lie, and those of what comes after it, the
@@ -105,8 +112,11 @@ static void enter_span(tile *t, int32_t at, int32_t end)
 		t->now = t->ahead;
 	else
 		place(t, t->head, at, end, &t->now);
-	for (int32_t i = 0; !known && i < t->now.blocks; i++)
-		ask_keys(t, t->now.k[i]);
+	for (int32_t i = 0; !known && i < t->now.blocks; i++) {
+		asked a = ask_keys(t, t->now.k[i]);
+		for (int j = 0; j < BLOCK; j++)
+			a.at = ask(a, a.at);
+	}
 	int32_t to = end + SPAN < t->to ? end + SPAN : t->to, first = (t->from / SPAN + 1) * SPAN;
 	t->ahead.seq = -1, t->ahead.blocks = 0;
 	if (end < t->to)

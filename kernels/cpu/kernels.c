@@ -17,6 +17,12 @@ void vapp_op_gather_kept(const void *, const vapp_call *);
 void vapp_op_linear_prepare(const void *, const vapp_call *);
 void vapp_op_linear(const void *, const vapp_call *);
 void vapp_dot_bf16(const void *, const vapp_call *);
+#if defined(__x86_64__)
+void vapp_attention_amx(const void *, const vapp_call *);
+void vapp_attention_join_amx(const void *, const vapp_call *);
+void vapp_attention_amx_soft(const void *, const vapp_call *);
+void vapp_attention_join_amx_soft(const void *, const vapp_call *);
+#endif
 void vapp_tiles_bf16(const void *, const vapp_call *);
 void vapp_dot_int8(const void *, const vapp_call *);
 
@@ -55,8 +61,20 @@ static vapp_fn plain(int op)
 	return NULL;
 }
 
-/* The rows of this table are variants; AVX-512 BF16 and AMX serve Linear alone and
- * take the rest from AVX-512. */
+#if defined(__x86_64__)
+/* What AMX has of its own besides Linear, also on tiles in memory. */
+static vapp_fn on_tiles(int op, int variant)
+{
+	if (op == VAPP_OP_ATTENTION)
+		return variant == VAPP_AMX ? vapp_attention_amx : vapp_attention_amx_soft;
+	if (op == VAPP_OP_ATTENTION_JOIN)
+		return variant == VAPP_AMX ? vapp_attention_join_amx : vapp_attention_join_amx_soft;
+	return NULL;
+}
+#endif
+
+/* The rows of this table are variants; AVX-512 BF16 serves Linear alone, AMX Linear and
+ * attention; they take the rest from AVX-512. */
 vapp_fn vapp_kernel(int op, int variant)
 {
 	vapp_fn f = plain(op);
@@ -106,6 +124,8 @@ vapp_fn vapp_kernel(int op, int variant)
 		return __builtin_cpu_supports("avx512vnni") ? vapp_dot_int8 : NULL;
 	if (op == VAPP_OP_TILES_BF16 && variant == VAPP_AMX)
 		return vapp_tiles_bf16;
+	if ((variant == VAPP_AMX || variant == VAPP_AMX_SOFT) && on_tiles(op, variant))
+		return on_tiles(op, variant);
 	if (variant == VAPP_AVX2) {
 		VAPP_CASE(avx2)
 	}

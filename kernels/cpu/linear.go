@@ -69,12 +69,16 @@ var (
 	_ [C.INT8_BLOCK]struct{} = [int8Block]struct{}{}
 )
 
+// SoftAMX is amx on tiles in memory: what tests run on a machine without tiles.
+const SoftAMX = "amx-soft"
+
 var variantNumbers = map[string]C.int{
 	"generic":    C.VAPP_GENERIC,
 	"avx2":       C.VAPP_AVX2,
 	"avx512":     C.VAPP_AVX512,
 	"avx512bf16": C.VAPP_AVX512_BF16,
 	"amx":        C.VAPP_AMX,
+	SoftAMX:      C.VAPP_AMX_SOFT,
 
 	"generic" + int8Suffix:    C.VAPP_INT8 + C.VAPP_GENERIC,
 	"avx2" + int8Suffix:       C.VAPP_INT8 + C.VAPP_AVX2,

@@ -40,7 +40,7 @@ func present(variant string) bool {
 }
 
 // softAMX is the AMX kernel on tiles in memory.
-const softAMX = "amx-soft"
+const softAMX = SoftAMX
 
 // eachKernel runs f for every variant and format; what this machine or build
 // lacks is skipped by name.

@@ -125,7 +125,7 @@ const worth = 8192
 // add appends an op of kernels/cpu with its operands. units and grain say how many
 // threads it is worth: see pool.h.
 func add[T any](c *compiler, op kcpu.Op, args T, symbol backend.Rows, units, grain int) error {
-	fn, ok := kcpu.Kernel(op, c.d.layout.variant)
+	fn, ok := kcpu.Kernel(op, c.d.layout.kernels(op))
 	if !ok {
 		return backend.Unsupported(name, fmt.Sprintf("%T", args), "this binary has no "+c.d.layout.variant+" kernel of it")
 	}

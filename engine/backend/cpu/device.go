@@ -48,6 +48,10 @@ func (Opener) Open(f backend.Facts, s backend.Settings, r backend.Reservation) (
 	if err != nil {
 		return nil, err
 	}
+	return l.open(s, r)
+}
+
+func (l layout) open(s backend.Settings, r backend.Reservation) (backend.Device, error) {
 	if have := variants(); !slices.Contains(have, l.variant) {
 		return nil, backend.Unsupported(name, "variant "+l.variant, fmt.Sprintf("the facts list it, but this machine has %v", have))
 	}

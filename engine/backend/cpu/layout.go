@@ -17,7 +17,8 @@ const maxThreads = 1024
 // layout is the pure half.
 type layout struct {
 	variant, why string
-	int8         bool // x is rounded for weights that are multiplied in integers
+	int8         bool   // x is rounded for weights that are multiplied in integers
+	attention    string // whose attention runs; "": the variant's
 	threads      int
 	share        float64 // of the time, left to others
 	unit         int64   // arenas are multiples of it
@@ -97,5 +98,13 @@ func (l layout) KVFormats() []kernels.Format {
 
 // Round is up to whole huge pages, or pages where those are off.
 func (l layout) Round(n int64) int64 { return (n + l.unit - 1) / l.unit * l.unit }
+
+// kernels is the variant that an op is taken from.
+func (l layout) kernels(op kcpu.Op) string {
+	if l.attention != "" && (op == kcpu.OpAttention || op == kcpu.OpAttentionJoin) {
+		return l.attention
+	}
+	return l.variant
+}
 
 func align(n int64) int64 { return (n + 63) / 64 * 64 }

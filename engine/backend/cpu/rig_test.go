@@ -36,6 +36,7 @@ type tiny struct {
 	window                                      int // also of the class
 	sinked                                      bool
 	softcap                                     float32
+	opener                                      backend.Opener // nil: the backend's
 }
 
 // device is the program on the backend.
@@ -121,7 +122,10 @@ func (n tiny) openUnpacked(t testing.TB, s backend.Settings) *device {
 func (n tiny) opened(t testing.TB, s backend.Settings) (*device, *backend.Program, error) {
 	t.Helper()
 	p, src, y := n.record(t)
-	o := cpu.Opener{}
+	o := n.opener
+	if o == nil {
+		o = cpu.Opener{}
+	}
 	facts, err := o.Probe()
 	must(t, err)
 	layout, err := o.Layout(facts, s)

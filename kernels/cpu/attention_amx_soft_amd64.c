@@ -1,0 +1,11 @@
+/* attention_amx_soft_amd64.c: the same on tiles in memory, for tests on machines without
+ * tile registers. */
+#define VAPP_VECTOR 512
+#define VAPP_TILES
+#define VAPP_SOFT_TILES
+#include "target_bf16.h"
+#include "vec.h"
+#undef VAPP_NAME
+#define VAPP_NAME(f) VAPP_JOIN(vapp_, VAPP_JOIN(f, _amx_soft))
+#include "attention_body.h"
+#include "target_end.h"
