@@ -1,28 +1,22 @@
 /* attention_amx.h: a span of attention on tiles: products of bf16 in tiles of 16 rows,
- * sums in float. What pages hold in another format, q and the weights are rounded to
- * bf16, to nearest even. A score's dimensions are taken 32 at a time in their order, a
+ * sums in float, where pages hold bf16. q is taken as two bf16, what is nearest to it and
+ * the rest, so that scores lose nothing; weights are rounded, to nearest even. A
+ * score's dimensions are taken 32 at a time in their order, those of the rests last, a
  * result's keys 32 at a time from a multiple of 32 on; keys that a row does not see
  * weigh 0. So the bits of a row depend on its own keys alone here too.
  *
- * q holds bf16 at the beginning of its rows, and so do the scores once they are
- * weights. k holds a block of keys, or 32 values, as pairs. */
+ * The rows of q and, once they are weights, the scores hold bf16 from their beginning
+ * on. k holds a block of keys as pairs. */
 #include "linear_tiles.h"
 
 #define TILE_ROWS 16
 #define TILE_K 32
 
-/* Numbers of a format as bf16. */
-static inline __m256i short16(int32_t format, const uint8_t *p)
-{
-	if (format == VAPP_BF16)
-		return _mm256_loadu_si256((const __m256i *)p);
-	return (__m256i)_mm512_cvtneps_pbh(vf_widen(format, p));
-}
-
 /* pairs are 16 columns of two rows, [16][2]. */
-static inline __m512i pairs(int32_t format, const uint8_t *a, const uint8_t *b)
+static inline __m512i pairs(const uint8_t *a, const uint8_t *b)
 {
-	__m512i low = _mm512_cvtepu16_epi32(short16(format, a)), high = _mm512_cvtepu16_epi32(short16(format, b));
+	__m512i low = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)a));
+	__m512i high = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)b));
 	return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
 }
 
@@ -30,19 +24,23 @@ static inline __m512i pairs(int32_t format, const uint8_t *a, const uint8_t *b)
 static int on_tiles(const tile *t)
 {
 	int32_t f = t->a->pages.format;
-	return f != VAPP_F32 && !t->a->rebuild && t->dim % TILE_ROWS == 0;
+	return f == VAPP_BF16 && !t->a->rebuild && t->dim % TILE_K == 0;
 }
 
-static int64_t key_tiles(const tile *t) { return (t->dim + TILE_K - 1) / TILE_K; }
+static int64_t key_tiles(const tile *t) { return t->dim / TILE_K; }
 
-/* narrow_queries makes the rows of q bf16 where they lie, zeros behind them. */
+/* narrow_queries makes the rows of q bf16 where they lie, the rests behind them. */
 static void narrow_queries(const tile *t)
 {
 	for (int32_t r = 0; r < t->rows; r++) {
-		uint16_t row[VAPP_ATTENTION_DIM + TILE_K] = {0};
-		for (int64_t d = 0; d < t->dim; d += 16)
-			_mm256_storeu_si256((__m256i *)(row + d), short16(VAPP_F32, (const uint8_t *)(t->q + r * t->wide + d)));
-		memcpy(t->q + r * t->wide, row, (size_t)key_tiles(t) * TILE_K * 2);
+		uint16_t row[2 * VAPP_ATTENTION_DIM];
+		for (int64_t d = 0; d < t->dim; d += 16) {
+			vf x = vf_load(t->q + r * t->wide + d);
+			_mm256_storeu_si256((__m256i *)(row + d), (__m256i)_mm512_cvtneps_pbh(x));
+			x = x - vf_bfloat(row + d);
+			_mm256_storeu_si256((__m256i *)(row + t->dim + d), (__m256i)_mm512_cvtneps_pbh(x));
+		}
+		memcpy(t->q + r * t->wide, row, (size_t)t->dim * 4);
 	}
 }
 
@@ -50,27 +48,19 @@ static void narrow_queries(const tile *t)
  * rows from key j on: all of a block, or single ones. */
 static void stored_pairs(const tile *t, const uint8_t *k, uint16_t *to)
 {
-	int32_t format = t->a->pages.format;
-	int64_t step = t->a->pages.block * vapp_element(format);
+	int64_t step = t->a->pages.block * 2;
 	for (int64_t d = 0; d < t->dim; d += 2, k += 2 * step, to += 32)
-		_mm512_storeu_si512(to, pairs(format, k, k + step));
+		_mm512_storeu_si512(to, pairs(k, k + step));
 }
 
 static void own_pairs(const tile *t, int32_t pos, int32_t n, uint16_t *to)
 {
-	int32_t format = t->a->pages.format;
-	int64_t e = vapp_element(format), step = t->a->pages.kv_heads * t->dim * e;
+	int64_t step = t->a->pages.kv_heads * t->dim * 2;
 	const uint8_t *k = own(t, t->a->k, pos);
 	for (int64_t d = 0; d < t->dim; d += TILE_K, to += TILE_K * BLOCK) {
 		vf r[BLOCK];
 		for (int32_t i = 0; i < BLOCK; i++) {
-			const uint8_t *at = k + i * step + d * e;
-			__m512i row = _mm512_setzero_si512();
-			if (i < n)
-				row = _mm512_castsi256_si512(short16(format, at)), row = _mm512_maskz_mov_epi64(0x0f, row);
-			if (i < n && d + 16 < t->dim)
-				row = _mm512_inserti64x4(row, short16(format, at + 16 * e), 1);
-			r[i] = _mm512_castsi512_ps(row);
+			r[i] = i < n ? vf_load((const float *)(k + i * step + d * 2)) : vf_set(0);
 		}
 		turn(r, (float *)to);
 	}
@@ -78,21 +68,15 @@ static void own_pairs(const tile *t, int32_t pos, int32_t n, uint16_t *to)
 
 static void own_key(const tile *t, int32_t pos, int32_t j, uint16_t *to)
 {
-	int32_t format = t->a->pages.format;
-	const uint8_t *k = own(t, t->a->k, pos);
-	for (int64_t d = 0; d < t->dim; d += 16) {
-		uint16_t row[16];
-		_mm256_storeu_si256((__m256i *)row, short16(format, k + d * vapp_element(format)));
-		for (int64_t i = 0; i < 16; i++)
-			to[(d + i) / 2 * 32 + 2 * j + (d + i) % 2] = row[i];
-	}
+	const uint16_t *k = (const uint16_t *)own(t, t->a->k, pos);
+	for (int64_t d = 0; d < t->dim; d++)
+		to[d / 2 * 32 + 2 * j + d % 2] = k[d];
 }
 
-/* key_pairs fills k with the block of positions [at, end), a multiple of 32 dimensions. */
+/* key_pairs fills k with the block of positions [at, end). */
 static void key_pairs(const tile *t, int32_t at, int32_t end)
 {
 	uint16_t *to = (uint16_t *)t->k;
-	memset(to + t->dim * BLOCK, 0, (size_t)(key_tiles(t) * TILE_K - t->dim) * BLOCK * 2);
 	if (at >= t->history) {
 		own_pairs(t, at, end - at, to);
 		return;
@@ -112,8 +96,8 @@ static void tile_scores(const tile *t, float *s)
 	tile_zero(0);
 	tile_zero(1);
 	tile_zero(2);
-	for (int64_t i = 0; i < key_tiles(t); i++, q += 64, k += 1024) {
-		tile_load(6, k, 64);
+	for (int64_t i = 0; i < 2 * key_tiles(t); i++, q += 64) {
+		tile_load(6, k + i % key_tiles(t) * 1024, 64);
 		tile_load(3, q, row);
 		tile_products(0, 3, 6);
 		if (n > 1) {
@@ -191,8 +175,8 @@ typedef struct {
 
 static void find_values(const tile *t, int32_t base, int32_t from, int32_t to, int32_t n, values *v)
 {
-	static const uint8_t none[4 * VAPP_ATTENTION_DIM];
-	int64_t row = t->dim * vapp_element(t->a->pages.format);
+	static const uint8_t none[2 * VAPP_ATTENTION_DIM];
+	int64_t row = t->dim * 2;
 	for (int32_t i = 0; i < n; i++) {
 		int32_t pos = base + i, j = pos - t->now.at;
 		v->at[i] = pos < from || pos >= to ? none : pos < t->history ? t->now.v[j / BLOCK] + j % BLOCK * row : own(t, t->a->v, pos);
@@ -203,19 +187,18 @@ static void find_values(const tile *t, int32_t base, int32_t from, int32_t to, i
  * says whether a value was infinite or a NaN: 0 times it is not 0. */
 static int tile_values(const tile *t, const values *v, int64_t d, int32_t n)
 {
-	const int32_t format = t->a->pages.format, rows = (t->rows + TILE_ROWS - 1) / TILE_ROWS;
+	const int32_t rows = (t->rows + TILE_ROWS - 1) / TILE_ROWS;
 	const __m512i top = _mm512_set1_epi16(0x7f80);
 	const float *p = t->score;
 	uint16_t pack[2][TILE_K * TILE_ROWS] __attribute__((aligned(64)));
 	int bad = 0;
-	d *= vapp_element(format);
 	tile_zero(0);
 	tile_zero(1);
 	tile_zero(2);
 	for (int32_t k = 0; k < n; k += TILE_K, p += TILE_K / 2) {
 		uint16_t *to = pack[k / TILE_K % 2];
 		for (int32_t j = 0; j < TILE_K; j += 2) {
-			__m512i x = pairs(format, v->at[k + j] + d, v->at[k + j + 1] + d);
+			__m512i x = pairs(v->at[k + j] + 2 * d, v->at[k + j + 1] + 2 * d);
 			bad |= _mm512_cmpeq_epi16_mask(_mm512_and_si512(x, top), top) != 0;
 			_mm512_store_si512(to + j * TILE_ROWS, x);
 		}
@@ -272,7 +255,7 @@ static void tile_span(const tile *t, int32_t begin, int32_t end, float *top, flo
 		const uint8_t *v = i < t->now.blocks ? t->now.v[i] : NULL;
 		for (int32_t j = 0; next.at && j < BLOCK; j++)
 			next.at = ask(next, next.at);
-		for (int64_t j = 0; v && j < BLOCK * t->dim * vapp_element(t->a->pages.format); j += 64)
+		for (int64_t j = 0; v && j < BLOCK * t->dim * 2; j += 64)
 			__builtin_prefetch(v + j, 0, 2);
 		key_pairs(t, b, b + BLOCK < end ? b + BLOCK : end);
 		tile_scores(t, t->score + (b - base));

@@ -1,4 +1,4 @@
-/* attention_amx_amd64.c: attention with AMX, on pages of 16 and 8 bits. */
+/* attention_amx_amd64.c: attention with AMX, on pages of bf16. */
 #define VAPP_VECTOR 512
 #define VAPP_TILES
 #include "target_bf16.h"
