@@ -104,10 +104,16 @@ func (l layout) cacheKey(c backend.Cache, r backend.Reservation) [32]byte {
 	h.Write(c.Key[:])
 	fmt.Fprintf(h, "pack %d\n", packVersion)
 	seen := map[kernels.Format]bool{}
-	for _, p := range r.Packed {
-		if !seen[p.Format] {
-			seen[p.Format] = true
-			fmt.Fprintf(h, "%v %d\n", p.Format, kcpu.PanelVersion(p.Format))
+	version := func(f kernels.Format) {
+		if !seen[f] {
+			seen[f] = true
+			fmt.Fprintf(h, "%v %d\n", f, kcpu.PanelVersion(f))
+		}
+	}
+	for i, p := range r.Packed {
+		version(p.Format)
+		for _, s := range segments(r.Weights[i]) {
+			version(s.Source)
 		}
 	}
 	return [32]byte(h.Sum(nil))
