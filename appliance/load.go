@@ -153,6 +153,9 @@ func (a *Appliance) compare() {
 		}
 		log("ledger", "item", c.Item, "plan_bytes", c.Planned, "actual_bytes", c.Actual, "difference", c.Difference())
 	}
+	if huge, of, ok := a.engine.Huge(); ok {
+		a.log.Info("huge pages", "bytes", huge, "of", of)
+	}
 }
 
 // showPlan writes the plan for people, or as one record for collectors.

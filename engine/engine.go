@@ -101,6 +101,16 @@ func (e *Engine) OpTimes() (decode, prompts []backend.OpTime) {
 	return nil, nil
 }
 
+// Huge is how many bytes of the arenas lie in huge pages, and how many there are; ok is
+// false where the device does not know.
+func (e *Engine) Huge() (huge, of int64, ok bool) {
+	d, ok := e.dev.(interface{ Huge() (int64, int64) })
+	if ok {
+		huge, of = d.Huge()
+	}
+	return huge, of, ok
+}
+
 // Stats is the state after the last step.
 func (e *Engine) Stats() Stats { return *e.stats.Load() }
 
