@@ -43,9 +43,9 @@ func MeasureLimits(threads int, d time.Duration) (Limits, error) {
 		return Limits{}, err
 	}
 	defer room.unmap()
-	if err := back(room.slice(0, room.bytes)); err != nil { // else all of it is one page of zeros, in a cache
-		return Limits{}, err
-	}
+	m := meter{l: l, room: room, mem: &pinned{}}
+	defer m.mem.pins.Unpin()
+	m.fill()
 	pool, err := C.vapp_pool_start(C.int(l.threads), 0)
 	if pool == nil {
 		return Limits{}, fmt.Errorf("backend %s: starting %d threads: %w", name, l.threads, err)
