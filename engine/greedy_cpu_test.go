@@ -30,6 +30,7 @@ var greedyWays = []struct {
 	{name: "a scale for each tensor", of: []kernels.Format{kernels.F8E4M3}, change: scaled(`{"quant_method": "fp8"}`)},
 	{name: "a scale for each channel", of: []kernels.Format{kernels.F8E4M3}, change: scaled(`{"quant_method": "fbgemm_fp8"}`)},
 	{name: "a scale for each block", of: []kernels.Format{kernels.F8E4M3}, change: scaled(`{"quant_method": "fp8", "weight_block_size": [128, 128]}`)},
+	{name: "int8 activations", of: []kernels.Format{kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q4_K, kernels.Q6_K}, change: func(y *toy) { y.opts.Backend.Activations = "int8" }},
 	{name: "quantized at load", of: []kernels.Format{kernels.BF16}, change: func(y *toy) { y.build.Quantize = kernels.F8E4M3 }},
 }
 
