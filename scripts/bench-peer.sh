@@ -122,6 +122,8 @@ models() {
 	make_file smollm2-bf16 quantized smollm2-q4_1 BF16
 }
 
+go build -trimpath -o "$dir/peer" ./tests/peer
+[ "$part" = prepare ] || "$dir/peer" -check -part "$part"
 if [ "$part" != report ]; then
 	gib "$(awk '/^MemAvailable/ {print $2}' /proc/meminfo)" 6 memory
 	build
@@ -135,5 +137,6 @@ if ! { [ -x "$torch" ] && LD_LIBRARY_PATH=$(dirname "$torch")/../stubs "$torch" 
 	torch=
 fi
 [ "$part" = report ] || cc -O3 -march=native -pthread tests/peer/limits/limits.c -o "$dir/limits" || fail "cc does not compile tests/peer/limits/limits.c"
-go build -trimpath -o "$dir/peer" ./tests/peer
+# Its packages are compiled here, not within what is measured.
+[ "$part" = report ] || go test -tags streams -count=1 -run '^$' ./appliance >/dev/null || fail "appliance's tests do not build"
 exec "$dir/peer" -dir "$dir" -part "$part" -torch "$torch" -rounds "${ROUNDS:-2}"

@@ -35,7 +35,15 @@ func main() {
 	flag.StringVar(&b.report, "report", "docs/performance.md", "the page to write")
 	flag.StringVar(&b.torch, "torch", "", "a Python that has PyTorch and transformers")
 	flag.IntVar(&b.rounds, "rounds", 2, "times that each side runs")
+	check := flag.Bool("check", false, "only see whether there are such parts")
 	flag.Parse()
+	if _, err := chosen(*part); err != nil || *check {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "bench-peer:", err)
+			os.Exit(2)
+		}
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := b.run(ctx, *part); err != nil {
