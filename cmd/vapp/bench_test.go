@@ -169,7 +169,7 @@ func TestBenchRates(t *testing.T) {
 func TestBenchReport(t *testing.T) {
 	r := benchReport{
 		Profile: "p", Weights: "random weights", Device: "cpu", Variant: "avx512", Threads: "2", Load: 1.25,
-		Limits: ceiling{Read: 40e9, F32: 200e9, BF16: 400e9}, Matrix: 400e9,
+		Limits: ceiling{Read: 40e9, F32: 200e9, BF16: 400e9, Int8: 800e9}, Matrix: 400e9,
 		Rows: []benchRow{
 			{benchWork: benchWork{1, 512, 1}, Prefill: []float64{90, 110, 100}, Total: []float64{90, 110, 100}, PromptOp: 2e9},
 			{benchWork: benchWork{16, 128, 64}, Prefill: []float64{80}, Decode: []float64{160}, Total: []float64{100}, StepRead: 2e9, PromptOp: 2e9, DecodeOp: 2e9},
@@ -186,7 +186,7 @@ func TestBenchReport(t *testing.T) {
   prefill 128, 16 streams      80.0                                       40 %
     decode 64, 16 streams     160.0      2.00 GB          50 %            80 %
   both 128+64, 16 streams     100.0                                           
-limits measured in this run: read bandwidth 40.0 GB/s, matrix rate 200 GFLOP/s in f32, 400 in bf16
+limits measured in this run: read bandwidth 40.0 GB/s, matrix rate 200 GFLOP/s in f32, 400 in bf16, 800 in int8
 memory: arenas 1.00 GiB planned, 1.00 GiB taken, difference=0; peak not measured: no such file
 
 `
