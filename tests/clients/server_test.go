@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/cpu"
 )
 
 // base is the URL of the server that all tests share.
@@ -33,7 +35,7 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	s, err := startServer(fmt.Sprintf(sharedText, template) + os.Getenv("VAPP_PROFILE_EXTRA"))
+	s, err := startServer(shared(template) + os.Getenv("VAPP_PROFILE_EXTRA"))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "clients:", err)
 		os.Exit(1)
@@ -105,7 +107,23 @@ const memory = "maxModelLen: \"4K\", memory: kvCache: \"512MiB\""
 const sharedText = memory + `
 	sampling: temperature: 0
 	parsers: {toolCall: "hermes", autoToolChoice: true, chatTemplate: %q}
+	cpu: variant: %q
 `
+
+// shared is sharedText with the template of a file.
+func shared(template string) string { return fmt.Sprintf(sharedText, template, floatVariant()) }
+
+// floatVariant computes in float32: the small model writes a call of its own accord, and
+// rounded activations are enough to have it write something else.
+func floatVariant() string {
+	switch x := cpu.X86; {
+	case x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL:
+		return "avx512"
+	case x.HasAVX2 && x.HasFMA:
+		return "avx2"
+	}
+	return "auto"
+}
 
 // guardedText lets each client make twelve requests a minute with a key of its own.
 const guardedText = `
