@@ -47,7 +47,7 @@ func (s *Scheduler) begun(q *Seq) bool {
 	if q.saved != nil && len(s.step.Rows) > 0 || !s.placed(q) {
 		return false
 	}
-	p, ok := s.cut(q, q.left())
+	p, ok := s.cut(q, s.paces(q, q.left()))
 	if ok && !s.opts.ChunkedPrefill && !q.wantsTargets() {
 		ok = p.draw
 	}
@@ -56,7 +56,7 @@ func (s *Scheduler) begun(q *Seq) bool {
 		s.empty(q, mark)
 		s.pool.Drop()
 		if ok = s.fill(q); ok {
-			p, ok = s.cut(q, q.left())
+			p, ok = s.cut(q, s.paces(q, q.left()))
 		}
 	}
 	if !ok || !s.pages(q, p) {

@@ -66,6 +66,9 @@ func (s *Scheduler) allowed(from, n int) int {
 	return s.pace.Prompt(w, from, n)
 }
 
+// paces is how many of the next n positions of q the pace lets into the step.
+func (s *Scheduler) paces(q *Seq, n int) int { return s.allowed(q.sent, min(n, s.left())) }
+
 // decode schedules the sequences that have one token to compute.
 func (s *Scheduler) decode() {
 	for i := 0; i < len(s.running); {
@@ -92,6 +95,7 @@ func (s *Scheduler) prefill() {
 // ones in order for their pages. False: the step has no room for it, or it was
 // itself preempted.
 func (s *Scheduler) extend(q *Seq, n int) bool {
+	n = s.paces(q, n) // once: pages are asked for again for no fewer positions
 	for {
 		c, ok := s.cut(q, n)
 		if !ok {
@@ -122,7 +126,7 @@ type part struct {
 // rows.
 func (s *Scheduler) cut(q *Seq, n int) (part, bool) {
 	rows := s.opts.MaxSamples - s.step.Samples
-	p := part{count: s.allowed(q.sent, min(n, s.left())), from: max(q.target, q.sent+1)}
+	p := part{count: min(n, s.left()), from: max(q.target, q.sent+1)}
 	targets := func() int { return max(0, min(q.sent+p.count, len(q.spec.Prompt)-1)-p.from+1) }
 	p.targets = targets()
 	if p.targets > rows {

@@ -130,7 +130,7 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	const thinks = `reasoning: "qwen3", `
-	s, err := startServer(strings.Replace(shared(template), "parsers: {", "parsers: {"+thinks, 1))
+	s, err := startServer(strings.Replace(sharedProfile(template), "parsers: {", "parsers: {"+thinks, 1))
 	if err != nil {
 		t.Fatal(err)
 	}

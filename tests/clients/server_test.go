@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	s, err := startServer(shared(template) + os.Getenv("VAPP_PROFILE_EXTRA"))
+	s, err := startServer(sharedProfile(template) + os.Getenv("VAPP_PROFILE_EXTRA"))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "clients:", err)
 		os.Exit(1)
@@ -110,8 +110,8 @@ const sharedText = memory + `
 	cpu: variant: %q
 `
 
-// shared is sharedText with the template of a file.
-func shared(template string) string { return fmt.Sprintf(sharedText, template, floatVariant()) }
+// sharedProfile is sharedText with the template of a file.
+func sharedProfile(template string) string { return fmt.Sprintf(sharedText, template, floatVariant()) }
 
 // floatVariant computes in float32: the small model writes a call of its own accord, and
 // rounded activations are enough to have it write something else.
