@@ -47,6 +47,9 @@ var unread = []kernels.Format{kernels.F8E5M2}
 // has a smaller model and shorter prompts and outputs.
 func TestGreedy(t *testing.T) {
 	for i, v := range variantsHere(t) {
+		if racing && i > 0 {
+			break // arithmetic, which the detector does not see
+		}
 		threads := 1
 		if i == 0 {
 			threads = 2 // who wait for each other, long on a busy machine

@@ -97,7 +97,7 @@ func (d *device) launch(st *Step) (Result, error) {
 		}
 		d.truth[q] = d.truth[q][:min(len(d.truth[q]), row.From)]
 		for k, id := range ids {
-			d.store(q, row.From+k, id)
+			d.store(row, row.From+k, id)
 		}
 		for k := range row.Targets {
 			if id := q.Prompt()[row.TargetPos+k]; row.TargetPos+k-1 < row.From || row.TargetPos+k > row.From+row.Count {
@@ -281,8 +281,9 @@ func (d *device) know(q *Seq, p int, id int32) uint64 {
 	return h
 }
 
-func (d *device) store(q *Seq, p int, id int32) {
-	h := d.know(q, p, id)
+func (d *device) store(row *Row, p int, id int32) {
+	q := row.Seq
+	h, end := d.know(q, p, id), row.From+row.Count-row.Proposed
 	for c, spec := range d.layout.Specs {
 		switch table := q.Pages(c); spec.Kind {
 		case kv.State:
@@ -297,6 +298,9 @@ func (d *device) store(q *Seq, p int, id int32) {
 				}
 			}
 			continue
+		}
+		if spec.Kind == kv.Window && p/spec.BlockSize < max(0, end-spec.Window+1)/spec.BlockSize {
+			continue // its block has left the window by the end of the step: the page is others' already
 		}
 		if page := q.Pages(c)[p/spec.BlockSize]; page >= 0 {
 			d.over(c, page)
