@@ -76,7 +76,7 @@ func (l layout) activations() backend.Choice {
 	switch {
 	case l.int8:
 		c.Value, c.Why = "int8", "as set: 32 share a scale; with weights of other kernels than +int8 what "+l.variant+" computes in"
-	case l.variant == amx:
+	case l.variant == amx, l.variant == avx512bf16:
 		c.Value = "bf16"
 	}
 	return c

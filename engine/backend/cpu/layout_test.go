@@ -197,3 +197,15 @@ func TestProbe(t *testing.T) {
 		t.Errorf("%+v, %v", f, err)
 	}
 }
+
+// TestActivations: the plan says what x is rounded to.
+func TestActivations(t *testing.T) {
+	for variant, want := range map[string]string{generic: "f32", avx2: "f32", avx512: "f32", avx512bf16: "bf16", amx: "bf16"} {
+		if got := (layout{variant: variant}).activations().Value; got != want {
+			t.Errorf("%s: activations %s, not %s", variant, got, want)
+		}
+		if got := (layout{variant: variant, int8: true}).activations().Value; got != "int8" {
+			t.Errorf("%s, int8 as set: activations %s", variant, got)
+		}
+	}
+}
