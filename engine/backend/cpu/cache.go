@@ -10,10 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime/debug"
-	"sync"
-	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -90,21 +87,11 @@ func (d *device) mapCache(path string) (arena, error) {
 
 // mapFile maps n bytes of f from off on, read-only, at a multiple of unit.
 func mapFile(f *os.File, off, n, unit int64) (arena, error) {
-	room, err := unix.MmapPtr(-1, 0, nil, uintptr(n+unit), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	m, err := mapAligned(n, unit, unix.PROT_NONE, unix.MAP_NORESERVE)
 	if err != nil {
 		return arena{}, err
 	}
-	head := (unit - int64(uintptr(room))%unit) % unit
-	at := unsafe.Add(room, head)
-	if head > 0 {
-		err = unix.MunmapPtr(room, uintptr(head))
-	}
-	err = errors.Join(err, unix.MunmapPtr(unsafe.Add(at, n), uintptr(unit-head)))
-	if err == nil {
-		_, err = unix.MmapPtr(int(f.Fd()), off, at, uintptr(n), unix.PROT_READ, unix.MAP_SHARED|unix.MAP_FIXED)
-	}
-	m := arena{at, n}
-	if err != nil {
+	if _, err := unix.MmapPtr(int(f.Fd()), off, m.at, uintptr(n), unix.PROT_READ, unix.MAP_SHARED|unix.MAP_FIXED); err != nil {
 		return arena{}, errors.Join(err, m.unmap())
 	}
 	unix.Madvise(m.slice(0, n), unix.MADV_HUGEPAGE) // where the file system has large pages
@@ -113,23 +100,7 @@ func mapFile(f *os.File, off, n, unit int64) (arena, error) {
 
 // verify brings every page into this process and compares the sums of the chunks.
 func (d *device) verify(m arena, sums []uint32) error {
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	errs := make([]error, d.layout.threads)
-	for t := range errs {
-		wg.Go(func() {
-			for n := next.Add(1); n <= int64(len(sums)) && errs[t] == nil; n = next.Add(1) {
-				errs[t] = verifyChunk(m, n-1, sums[n-1])
-			}
-		})
-	}
-	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return d.share(len(sums), func(i int) error { return verifyChunk(m, int64(i), sums[i]) })
 }
 
 // verifyChunk compares a chunk with its sum. A file that shrinks meanwhile is an error.

@@ -26,25 +26,28 @@ func mapArena(a backend.Arena, n, unit int64) (arena, error) {
 	if n == 0 {
 		return arena{}, nil
 	}
-	fail := func(err error) (arena, error) {
+	m, err := mapAligned(n, unit, unix.PROT_READ|unix.PROT_WRITE, 0)
+	if err != nil {
 		return arena{}, fmt.Errorf("backend %s: %v arena of %d bytes: %w", name, a, n, err)
 	}
-	room, err := unix.MmapPtr(-1, 0, nil, uintptr(n+unit), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	unix.Madvise(m.slice(0, n), unix.MADV_HUGEPAGE) // refused where huge pages are off: small ones do
+	return m, nil
+}
+
+// mapAligned maps n bytes of no file at a multiple of unit.
+func mapAligned(n, unit int64, prot, flags int) (arena, error) {
+	room, err := unix.MmapPtr(-1, 0, nil, uintptr(n+unit), prot, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|flags)
 	if err != nil {
-		return fail(err)
+		return arena{}, err
 	}
 	head := (unit - int64(uintptr(room))%unit) % unit
-	at := unsafe.Add(room, head)
+	m := arena{unsafe.Add(room, head), n}
 	if head > 0 {
-		if err := unix.MunmapPtr(room, uintptr(head)); err != nil {
-			return fail(err)
-		}
+		err = unix.MunmapPtr(room, uintptr(head))
 	}
-	if err := unix.MunmapPtr(unsafe.Add(at, n), uintptr(unit-head)); err != nil {
-		return fail(err)
+	if err = errors.Join(err, unix.MunmapPtr(unsafe.Add(m.at, n), uintptr(unit-head))); err != nil {
+		return arena{}, errors.Join(err, m.unmap())
 	}
-	m := arena{at, n}
-	unix.Madvise(m.slice(0, n), unix.MADV_HUGEPAGE) // refused where huge pages are off: small ones do
 	return m, nil
 }
 
@@ -71,19 +74,30 @@ func (d *device) populate() error {
 			chunks = append(chunks, m.slice(from, n))
 		}
 	}
+	if err := d.share(len(chunks), func(i int) error { return back(chunks[i]) }); err != nil {
+		return fmt.Errorf("backend %s: memory of the arenas: %w", name, err)
+	}
+	return nil
+}
+
+// share does n pieces of work on as many goroutines as the pool has threads, and returns
+// an error of one; what a goroutine fails at is its last.
+func (d *device) share(n int, do func(i int) error) error {
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	errs := make([]error, d.layout.threads)
 	for t := range errs {
 		wg.Go(func() {
-			for n := next.Add(1); n <= int64(len(chunks)) && errs[t] == nil; n = next.Add(1) {
-				errs[t] = back(chunks[n-1])
+			for i := int(next.Add(1)); i <= n && errs[t] == nil; i = int(next.Add(1)) {
+				errs[t] = do(i - 1)
 			}
 		})
 	}
 	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("backend %s: memory of the arenas: %w", name, err)
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
