@@ -117,19 +117,26 @@ func together(t *testing.T, url string) []string {
 // every so many requests of a load one is also sent alone.
 const every = 6
 
-// alone are the replies that one request in six gets with the server to itself, of
-// the server that all tests share; a prefix cache would hide nothing here, since
-// its pages hold what the same kernels computed.
-var alone = sync.OnceValues(func() ([]string, error) {
+// alone are the replies that one request in six gets of a server that computes as
+// those under load do, with the server to itself; a prefix cache would hide nothing
+// here, since its pages hold what the same kernels computed.
+func alone(t *testing.T) []string {
+	t.Helper()
+	s, err := startServer(memory)
+	if err != nil {
+		t.Fatal(err)
+	}
 	out := make([]string, total)
 	for i := 0; i < total; i += every {
-		var err error
-		if out[i], err = reply(base, i); err != nil {
-			return nil, err
+		if out[i], err = reply(s.url, i); err != nil {
+			t.Fatal(err)
 		}
 	}
-	return out, nil
-})
+	if err := s.stop(); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
 
 // metric reads the sum of a metric's series.
 func metric(t *testing.T, url, name string) float64 {
@@ -178,10 +185,7 @@ func peakRSS(t *testing.T, pid int) float64 {
 // the same with room for all and with so few pages that sequences are preempted,
 // and one in six what it gets alone; and that the process stays inside its plan.
 func TestLoad(t *testing.T) {
-	lone, err := alone()
-	if err != nil {
-		t.Fatal(err)
-	}
+	lone := alone(t)
 	var roomy []string
 	for _, c := range []struct {
 		name, more string
