@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -145,6 +146,7 @@ func settings(p *schema.Profile) api.Settings {
 				Temperature: s.Temperature, TopP: s.TopP, MinP: s.MinP, RepetitionPenalty: s.RepetitionPenalty,
 				TopK: s.TopK, MaxTokens: s.MaxTokens,
 			},
+			TemplateKwargs:           templateKwargs(p.Parsers.ChatTemplateKwargs),
 			GenerationConfig:         s.GenerationConfig == "auto",
 			TrustRequestChatTemplate: p.Parsers.TrustRequestChatTemplate,
 			PromptTokensDetails:      p.Serve.PromptTokensDetails,
@@ -156,6 +158,15 @@ func settings(p *schema.Profile) api.Settings {
 			DialectPrompt:            dialect.Harmony(p.Parsers.Reasoning, p.Parsers.ToolCall) && p.Parsers.ChatTemplate == "",
 		},
 	}
+}
+
+// templateKwargs are the profile's variables as a request would bring them.
+func templateKwargs(vars map[string]any) map[string]json.RawMessage {
+	out := make(map[string]json.RawMessage, len(vars))
+	for name, v := range vars {
+		out[name], _ = json.Marshal(v) // the schema lets JSON's values in alone
+	}
+	return out
 }
 
 // maxFile bounds a file that a profile names.

@@ -91,11 +91,12 @@ func tree(p *Profile) any {
 	return v
 }
 
-// compare descends where both sides are structs, or one is and the other absent.
+// compare descends where both sides are structs with fields of their own, or one is and
+// the other absent.
 func compare(cs *Changes, f *field, old, new any) {
 	a, isStruct := old.(map[string]any)
 	b, alsoStruct := new.(map[string]any)
-	if (isStruct || old == nil) && (alsoStruct || new == nil) && (isStruct || alsoStruct) {
+	if !f.leaf() && (isStruct || old == nil) && (alsoStruct || new == nil) && (isStruct || alsoStruct) {
 		for _, label := range labelsOf(a, b) {
 			if m := f.member(label); m != nil {
 				at := *m

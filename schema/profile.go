@@ -80,13 +80,14 @@ type Cudagraph struct {
 // Parsers mirrors #Parsers. Reasoning, ToolCall and ChatTemplate are "" where
 // the profile names none.
 type Parsers struct {
-	Reasoning                string `json:"reasoning,omitempty"`
-	ToolCall                 string `json:"toolCall,omitempty"`
-	ReasoningContent         bool   `json:"reasoningContent"`
-	AutoToolChoice           bool   `json:"autoToolChoice"`
-	ExcludeToolsWhenNone     bool   `json:"excludeToolsWhenNone"`
-	ChatTemplate             string `json:"chatTemplate,omitempty"`
-	TrustRequestChatTemplate bool   `json:"trustRequestChatTemplate"`
+	Reasoning                string         `json:"reasoning,omitempty"`
+	ToolCall                 string         `json:"toolCall,omitempty"`
+	ReasoningContent         bool           `json:"reasoningContent"`
+	AutoToolChoice           bool           `json:"autoToolChoice"`
+	ExcludeToolsWhenNone     bool           `json:"excludeToolsWhenNone"`
+	ChatTemplate             string         `json:"chatTemplate,omitempty"`
+	ChatTemplateKwargs       map[string]any `json:"chatTemplateKwargs,omitempty"`
+	TrustRequestChatTemplate bool           `json:"trustRequestChatTemplate"`
 }
 
 // Speculative mirrors #Speculative.

@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,6 +46,25 @@ func overrideGeneration(d *draft, s setting) {
 		}
 	}
 }
+
+// templateKwargs carries variables of the chat template over.
+func templateKwargs(d *draft, s setting) {
+	if !d.wantObject(s) {
+		return
+	}
+	for _, key := range sortedKeys(s.keys) {
+		v := compact(s.keys[key])
+		one := setting{flag: s.flag, given: s.flag.name() + "." + key, values: []word{{text: v, at: s.at}}, at: s.at}
+		if !jinjaName.MatchString(key) {
+			d.invalid(one, "a variable of Jinja: letters, digits and _, the first no digit")
+			continue
+		}
+		d.set("parsers.chatTemplateKwargs."+key, v, one)
+	}
+}
+
+// jinjaName is what a template can name.
+var jinjaName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // structuredOutputs has one key that concerns more than grammars.
 func structuredOutputs(d *draft, s setting) {

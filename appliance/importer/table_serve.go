@@ -37,6 +37,7 @@ var serveFlags = []flag{
 	{"--enable-log-requests", boolean, yes("serve.logRequests"), ""},
 	{"--disable-log-stats", boolean, quietStats, ""},
 	{"--uvicorn-log-level", one, choice("log.level", logLevels), ""},
+	{"--default-chat-template-kwargs", object, templateKwargs, ""},
 	{"--config", one, configRefused, ""},
 
 	{"--uds", one, nil, no + "vapp listens on TCP; bind serve.host to 127.0.0.1 and put a proxy before it"},
@@ -52,7 +53,6 @@ var serveFlags = []flag{
 	{"--tool-server", one, nil, no + "clients run tools, vapp does not"},
 	{"--enable-reasoning", boolean, nil, no + "parsers.reasoning is enough"},
 	{"--chat-template-content-format", one, nil, contentForm},
-	{"--default-chat-template-kwargs", object, nil, no + "a request brings chat_template_kwargs; parsers.chatTemplate can set what is not given"},
 	{"--chat-template-text-format", one, nil, contentForm},
 	{"--response-role", one, nil, no + "replies have the role assistant"},
 	{"--return-tokens-as-token-ids", boolean, nil, no + "a request asks for it: return_tokens_as_token_ids"},

@@ -72,6 +72,7 @@ var samples = map[string]string{
 	"--speculative-config": `{"method": "ngram", "num_speculative_tokens": 2}`, "--device": "cpu", "--structured-outputs-config": `{"backend": "auto"}`,
 	"--show-hidden-metrics-for-version": "0.9", "--port": "1", "--allowed-origins": `["*"]`, "--allowed-methods": `["*"]`, "--allowed-headers": `["*"]`,
 	"--max-logprobs": "5", "--max-num-queued-reqs": "9", "--shutdown-timeout": "30", "--uvicorn-log-level": "debug",
+	"--default-chat-template-kwargs": `{"enable_thinking": false}`,
 }
 
 // TestEveryFlag imports every flag alone: the profile loads, and it differs from
