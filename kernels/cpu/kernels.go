@@ -6,6 +6,13 @@ package cpu
 #cgo LDFLAGS: -lm
 #include "kernels.h"
 #include "sizes.h"
+
+static void vapp_limit_call(uintptr_t f, const void *buffer, int64_t bytes, int64_t rounds, int part, int parts, float *sink)
+{
+	vapp_limit a = {buffer, bytes, rounds, sink};
+	vapp_call c = {.part = part, .parts = parts};
+	((vapp_fn)f)(&a, &c);
+}
 */
 import "C"
 
@@ -69,4 +76,16 @@ func mirrors() (structs [24]int, constants [7]int) {
 		structs[i] = int(C.vapp_size(C.int(i)))
 	}
 	return structs, [7]int{C.VAPP_ATTENTION_SPAN, C.VAPP_ATTENTION_TILE, C.VAPP_ATTENTION_DIM, C.VAPP_SAMPLE_BINS, C.VAPP_CONV_KERNEL, C.VAPP_DELTA_COLS, C.VAPP_DELTA_KEYS}
+}
+
+// runLimit is part of parts of an op that measures a limit: of reading buffer once, or of
+// so many rounds. It panics where this build or variant has no such op.
+func runLimit(op Op, variant string, buffer []byte, rounds int64, part, parts int) {
+	f, ok := Kernel(op, variant)
+	if !ok || part >= parts {
+		panic("cpu: no such measurement")
+	}
+	sink := make([]float32, 16*parts)
+	C.vapp_limit_call(C.uintptr_t(f), unsafe.Pointer(unsafe.SliceData(buffer)), C.int64_t(len(buffer)), C.int64_t(rounds),
+		C.int(part), C.int(parts), floatPointer(sink))
 }

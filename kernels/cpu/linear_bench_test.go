@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -46,51 +47,23 @@ func pair(parts, n int, f func(round, part, parts int)) {
 }
 
 // BenchmarkLinear multiplies with weights larger than the caches, one after the
-// other as the layers of a model are, on two threads.
+// other as the layers of a model are, on two threads. Between the sweeps over them it
+// measures what the threads read and multiply at most, and reports its shares of that.
 func BenchmarkLinear(b *testing.B) {
-	const in, out, parts = 2048, 8192, 2
+	shapes := [][2]int{{2048, 8192}, {576, 1536}}
 	for _, variant := range testedVariants()[1:] {
 		for _, m := range linearMatrices() {
-			for _, rows := range []int{1, 2, 4, 8, 16, 64, 512} {
-				m.Variant = variant
-				k, ok := m.Kernel()
-				if !ok || !present(variant) {
+			for i := range 3 * len(shapes) {
+				m.Variant, m.Rows, m.Cols = variant, shapes[i/3][1], shapes[i/3][0]
+				rows := []int{1, 16, 512}[i%3]
+				if _, _, ok := m.Layout(); !ok || !present(variant) {
 					continue
 				}
-				b.Run(fmt.Sprintf("%s/%v/%d", variant, m, rows), func(b *testing.B) { benchLinear(b, k, rows, in, out, parts) })
+				name := fmt.Sprintf("%s/%v/%dx%d/%d", variant, m, m.Cols, m.Rows, rows)
+				b.Run(name, func(b *testing.B) { benchLinear(b, m, rows) })
 			}
 		}
 	}
-}
-
-// BenchmarkRead is what Linear's GB/s compare with: two threads that only read.
-func BenchmarkRead(b *testing.B) {
-	const parts = 2
-	words := unsafe.Slice((*uint64)(unsafe.Pointer(&huge(b, 1<<28)[0])), 1<<25)
-	for i := range words {
-		words[i] = uint64(i)
-	}
-	var sums [parts]uint64
-	b.ResetTimer()
-	start := time.Now()
-	pair(parts, b.N, func(_, part, parts int) {
-		sums[part] += total(words[len(words)*part/parts : len(words)*(part+1)/parts])
-	})
-	b.ReportMetric(float64(b.N)*float64(8*len(words))/time.Since(start).Seconds()/1e9, "GB/s")
-	if sums == [parts]uint64{} {
-		b.Fatal("read nothing")
-	}
-}
-
-func total(words []uint64) (sum uint64) {
-	var s [4]uint64
-	for ; len(words) >= 8; words = words[8:] {
-		s[0] += words[0] + words[4]
-		s[1] += words[1] + words[5]
-		s[2] += words[2] + words[6]
-		s[3] += words[3] + words[7]
-	}
-	return s[0] + s[1] + s[2] + s[3]
 }
 
 // likely fills weights with panels of numbers as models have them: neither zeros nor
@@ -121,29 +94,73 @@ func likely(m Matrix, weights []byte) {
 	}
 }
 
-func benchLinear(b *testing.B, k LinearKernel, rows, in, out, parts int) {
-	packed, _, _ := k.matrix(out, in).Layout()
+func benchLinear(b *testing.B, m Matrix, rows int) {
+	const parts = 2
+	k, _ := m.Kernel()
+	packed, _, _ := m.Layout()
 	copies := int(1 + (256<<20)/packed)
 	weights := huge(b, packed*int64(copies))
-	likely(k.matrix(out, in), weights)
-	shared, work := LinearWorkspace(k.variant, k.format, rows, in, out, parts)
+	likely(m, weights)
+	shared, work := LinearWorkspace(k.variant, k.format, rows, m.Cols, m.Rows, parts)
 	sharedRoom, workRoom := huge(b, shared), huge(b, work*int64(parts))
-	x := make([]float32, rows*in)
+	x := make([]float32, rows*m.Cols)
 	for i := range x {
 		x[i] = float32(i%7) * 0.25
 	}
-	y := make([]float32, rows*out)
+	y := make([]float32, rows*m.Rows)
 	each := func(round, part, parts int, f func(*LinearArgs, int, int)) {
 		w := weights[int64(round%copies)*packed:]
-		f(&LinearArgs{Rows: rows, In: in, Out: out, LdX: in, LdY: out, W: w[:packed], X: x, Y: y,
+		f(&LinearArgs{Rows: rows, In: m.Cols, Out: m.Rows, LdX: m.Cols, LdY: m.Rows, W: w[:packed], X: x, Y: y,
 			Shared: sharedRoom, Work: workRoom[int64(part)*work : int64(part+1)*work]}, part, parts)
 	}
 	pair(parts, 1, func(r, p, n int) { each(r, p, n, k.Prepare) })
+	// Products of a sweep, about 2^31 of them or all weights once.
+	sweep := max(1, min(copies, 1<<31/(rows*m.Rows*m.Cols)))
+	rate, perRound := multiplying(m)
+	rounds := int64(sweep) * int64(rows) * int64(m.Rows) * int64(m.Cols) * 2 / perRound / parts
+	var took, reading, multiply time.Duration
 	b.ResetTimer()
+	for done := 0; done < b.N; done += sweep {
+		took += timed(parts, sweep, func(r, p, n int) { each(r+done, p, n, k.Run) })
+		reading += timed(parts, 1, func(_, p, n int) { runLimit(OpRead, limitVariant(m), weights, 0, p, n) })
+		multiply += timed(parts, 1, func(_, p, n int) { runLimit(rate, limitVariant(m), nil, rounds, p, n) })
+	}
+	sweeps := (b.N + sweep - 1) / sweep
+	each1 := took.Seconds() / float64(sweeps*sweep)
+	read := float64(len(weights)) * float64(sweeps) / reading.Seconds()
+	b.ReportMetric(0, "ns/op") // of limits, too
+	b.ReportMetric(float64(packed)/each1/1e9, "GB/s")
+	b.ReportMetric(100*float64(packed)/each1/read, "%read")
+	b.ReportMetric(2*float64(rows)*float64(m.Cols)*float64(m.Rows)/each1/1e9, "GFLOP/s")
+	b.ReportMetric(100*multiply.Seconds()/took.Seconds(), "%rate")
+}
+
+// timed is pair with the time that it took.
+func timed(parts, n int, f func(round, part, parts int)) time.Duration {
 	start := time.Now()
-	pair(parts, b.N, func(r, p, n int) { each(r, p, n, k.Run) })
-	s := time.Since(start).Seconds() / float64(b.N)
-	b.ReportMetric(float64(packed)/s/1e9, "GB/s")
-	b.ReportMetric(2*float64(rows)*float64(in)*float64(out)/s/1e9, "GFLOP/s")
-	b.ReportMetric(float64(in)*float64(out)/s/1e9, "Gweights/s")
+	pair(parts, n, f)
+	return time.Since(start)
+}
+
+// limitVariant is the variant of m whose ops measure limits.
+func limitVariant(m Matrix) string {
+	return strings.TrimSuffix(m.Variant, int8Suffix)
+}
+
+// multiplying is the op that measures how fast m's numbers are multiplied, and the
+// operations of a round.
+func multiplying(m Matrix) (op Op, perRound int64) {
+	op = OpFMA
+	switch {
+	case strings.HasSuffix(m.Variant, int8Suffix) && present("avx512"):
+		op = OpDotInt8
+	case asPairs(m.Variant, m.Format):
+		op = OpDotBF16
+	case m.Variant == "amx" && m.Format != kernels.F32 && m.Format != kernels.F16:
+		op = OpTilesBF16
+	}
+	if _, ok := Kernel(op, limitVariant(m)); !ok {
+		op = OpFMA
+	}
+	return op, LimitFLOP(op, limitVariant(m))
 }

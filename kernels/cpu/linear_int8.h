@@ -11,7 +11,7 @@
  * from 0 on, and the bias is added last. So all instruction sets give the same bits.
  * A group that has a NaN or an infinity gets the scale NaN.
  *
- * Packed weights lie as in linear_panel.h, but of Q8_0: [k/4][32][4] codes + 128. */
+ * Packed weights lie as in linear_panel.h, but of Q8_0: per 32 k [32] half d, [8][32][4] codes + 128. */
 #ifndef VAPP_CPU_LINEAR_INT8_H
 #define VAPP_CPU_LINEAR_INT8_H
 #include "linear_panel.h"
@@ -66,9 +66,9 @@ typedef struct {
 } int8_place;
 
 /* int8_place_at returns that of group g, whose panel begins at p. */
-INLINE int8_place int8_place_at(const int format, const uint8_t *p, int64_t in, int64_t g) {
-	if (format == VAPP_Q8_0) return (int8_place){p + g * 1024, p + in * 32 + g * 64, NULL, NULL};
-	if (format == VAPP_Q4_0) return (int8_place){p + g * 512, p + in * 16 + g * 64, NULL, NULL};
+INLINE int8_place int8_place_at(const int format, const uint8_t *p, int64_t g) {
+	if (format == VAPP_Q8_0) return (int8_place){p + g * 1088 + 64, p + g * 1088, NULL, NULL};
+	if (format == VAPP_Q4_0) return (int8_place){p + g * 576 + 64, p + g * 576, NULL, NULL};
 	if (format == VAPP_Q4_1) return (int8_place){p + g * 640 + 128, p + g * 640, p + g * 640 + 64, NULL};
 	const blocks b = blocks_of(format);
 	const int64_t heads = blocks_heads(b), each = blocks_each(b);

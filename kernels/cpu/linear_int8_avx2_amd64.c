@@ -124,7 +124,7 @@ V void steps_of(const int format, const int8_step *s, const int lane, const int 
 #pragma GCC unroll 3
 	for (int r = 0; r < rows; r++) y[r] = s->g0 ? _mm256_maskload_ps(s->y + r * s->ldy + lane, some) : _mm256_setzero_ps();
 	for (int64_t g = s->g0; g < s->g1; g++, x += X_DWORDS * tile)
-		group(format, c, int8_place_at(format, s->panel, s->in, g), x, lane, rows, tile, y);
+		group(format, c, int8_place_at(format, s->panel, g), x, lane, rows, tile, y);
 	__m256 bias = s->bias ? _mm256_maskload_ps(s->bias + lane, some) : _mm256_setzero_ps();
 #pragma GCC unroll 3
 	for (int r = 0; r < rows; r++)

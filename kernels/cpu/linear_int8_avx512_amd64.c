@@ -84,42 +84,75 @@ V void eight(const int format, const int plain, int8_place at, int lane, int j, 
 	if (b.high) high_bits(b, at.codes + 128 * b.low + lane * 4, j, w0, w1);
 }
 
-V __m512 scale_of(int8_place at, int lane, int h) {
-	__m512 d = halves(at.d + lane * 2);
-	return at.subs ? _mm512_mul_ps(d, small(at.subs + h * PANEL + lane)) : d;
+/* Scales and minima of a block, as floats, before those of its sub-blocks. */
+typedef struct {
+	__m512 d[2], m[2];
+} block_heads;
+
+V void heads_of(const int8_codes c, int8_place at, block_heads *b) {
+#pragma GCC unroll 2
+	for (int v = 0; v < 2; v++) {
+		b->d[v] = halves(at.d + v * LANES * 2);
+		if (!c.least) continue;
+		b->m[v] = halves(at.m + v * LANES * 2);
+		if (at.subs) b->m[v] = _mm512_mul_ps(b->m[v], _mm512_set1_ps(-1));
+	}
 }
 
-V __m512 least_of(const int8_codes c, int8_place at, int lane) {
-	__m512 m = halves(at.m + lane * 2);
-	if (!at.subs) return m;
-	return _mm512_mul_ps(_mm512_mul_ps(m, _mm512_set1_ps(-1)), small(at.subs + c.subs * PANEL + lane));
-}
+V __m512 scaled(__m512 head, const uint8_t *sub) { return sub ? _mm512_mul_ps(head, small(sub)) : head; }
 
 V __m512 dword_floats(const int32_t *x) { return _mm512_castsi512_ps(_mm512_set1_epi32(*x)); }
 
-/* group adds the products of one group, whose format, rows and tile are known when compiling. */
-V void group(const int format, const int plain, const int8_codes c, int8_place at, const int32_t *x, const int rows, const int tile, __m512 y[][2]) {
-	for (int h = 0; h < c.subs; h++) {
-		__m512i sum[INT8_TILE][2];
+/* products adds those of the codes of group at, of half h of it if halves have scales of their
+ * own. Of one row or two the upper nibbles stay where they are, in a sum of their own. */
+V void products(const int format, const int plain, const int8_codes c, int8_place at, const int h, const int32_t *x, const int rows,
+                const int tile, __m512i sum[][2]) {
+	const int apart = !plain && c.bits == 4 && rows <= 2;
+	__m512i top[2][2];
 #pragma GCC unroll 6
-		for (int r = 0; r < rows; r++) sum[r][0] = sum[r][1] = _mm512_set1_epi32(x[(X_LESS + h) * tile + r]);
+	for (int r = 0; r < rows; r++) {
+		sum[r][0] = sum[r][1] = _mm512_set1_epi32(x[(X_LESS + h) * tile + r]);
+		if (apart) top[r][0] = top[r][1] = _mm512_setzero_si512();
+	}
 #pragma GCC unroll 4
-		for (int j = h * 4 / c.subs; j < (h + 1) * 4 / c.subs; j++) {
-			__m512i w[2][2];
-#pragma GCC unroll 2
-			for (int v = 0; v < 2; v++) eight(format, plain, at, v * LANES, j, &w[0][v], &w[1][v]);
-#pragma GCC unroll 2
-			for (int i = 0; i < 2; i++)
-#pragma GCC unroll 6
-				for (int r = 0; r < rows; r++) {
-					__m512i q = _mm512_set1_epi32(x[(2 * j + i) * tile + r]);
-					sum[r][0] = _mm512_dpbusd_epi32(sum[r][0], w[i][0], q);
-					sum[r][1] = _mm512_dpbusd_epi32(sum[r][1], w[i][1], q);
-				}
-		}
+	for (int j = h * 4 / c.subs; j < (h + 1) * 4 / c.subs; j++) {
+		__m512i w[2][2];
 #pragma GCC unroll 2
 		for (int v = 0; v < 2; v++) {
-			__m512 d = scale_of(at, v * LANES, h);
+			if (apart) {
+				__m512i q = dwords(at.codes + j * 128 + v * LANES * 4);
+				w[0][v] = _mm512_and_si512(q, _mm512_set1_epi8(15));
+				w[1][v] = _mm512_and_si512(q, _mm512_set1_epi8((char)0xf0));
+			} else {
+				eight(format, plain, at, v * LANES, j, &w[0][v], &w[1][v]);
+			}
+		}
+#pragma GCC unroll 2
+		for (int i = 0; i < 2; i++)
+#pragma GCC unroll 6
+			for (int r = 0; r < rows; r++) {
+				__m512i q = _mm512_set1_epi32(x[(2 * j + i) * tile + r]);
+				__m512i *to = apart && i ? top[r] : sum[r];
+				to[0] = _mm512_dpbusd_epi32(to[0], w[i][0], q);
+				to[1] = _mm512_dpbusd_epi32(to[1], w[i][1], q);
+			}
+	}
+	if (!apart) return;
+#pragma GCC unroll 6
+	for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+		for (int v = 0; v < 2; v++) sum[r][v] = _mm512_add_epi32(sum[r][v], _mm512_srai_epi32(top[r][v], 4));
+}
+
+/* group adds the products of one group, whose format, rows and tile are known when compiling. */
+V void group(const int format, const int plain, const int8_codes c, int8_place at, const block_heads *b, const int32_t *x, const int rows,
+             const int tile, __m512 y[][2]) {
+	for (int h = 0; h < c.subs; h++) {
+		__m512i sum[INT8_TILE][2];
+		products(format, plain, c, at, h, x, rows, tile, sum);
+#pragma GCC unroll 2
+		for (int v = 0; v < 2; v++) {
+			__m512 d = scaled(b->d[v], at.subs ? at.subs + h * PANEL + v * LANES : NULL);
 #pragma GCC unroll 6
 			for (int r = 0; r < rows; r++)
 				y[r][v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[r][v]), _mm512_mul_ps(d, dword_floats(x + X_SCALE * tile + r)), y[r][v]);
@@ -128,27 +161,38 @@ V void group(const int format, const int plain, const int8_codes c, int8_place a
 	if (!c.least) return;
 #pragma GCC unroll 2
 	for (int v = 0; v < 2; v++) {
-		__m512 m = least_of(c, at, v * LANES);
+		__m512 m = scaled(b->m[v], at.subs ? at.subs + c.subs * PANEL + v * LANES : NULL);
 #pragma GCC unroll 6
 		for (int r = 0; r < rows; r++) y[r][v] = _mm512_fmadd_ps(m, dword_floats(x + X_SUM * tile + r), y[r][v]);
 	}
 }
 
+/* fetch brings what a row alone will read, a stream that does not end with the panel. */
+V void fetch(const int format, int8_place at) {
+	const int64_t each = panel_k(format, 128) / 4;
+#pragma GCC unroll 17
+	for (int i = 0; i < (each + 63) / 64; i++) _mm_prefetch(at.codes + INT8_AHEAD + 64 * i, _MM_HINT_T0);
+}
+
 V void steps_of(const int format, const int plain, const int8_step *s, const int rows, const int tile) {
 	const int8_codes c = int8_codes_of(format);
-	const int64_t each = panel_k(format, 128) / 4;
+	const int alike = blocks_of(format).subs ? 4 : 1; /* groups that share heads */
 	const int32_t *x = s->x;
+	block_heads b;
 	__m512 y[INT8_TILE][2];
 #pragma GCC unroll 6
 	for (int r = 0; r < rows; r++)
 		for (int v = 0; v < 2; v++)
 			y[r][v] = s->g0 ? _mm512_maskz_loadu_ps(some(s->lanes - v * LANES), s->y + r * s->ldy + v * LANES) : _mm512_setzero_ps();
-	for (int64_t g = s->g0; g < s->g1; g++, x += X_DWORDS * tile) {
-		int8_place at = int8_place_at(format, s->panel, s->in, g);
-		if (tile == 1)
-			for (int i = 0; i < (each + 63) / 64; i++) _mm_prefetch(at.codes + INT8_AHEAD + 64 * i, _MM_HINT_T0);
-		if (plain) at.codes = s->codes + (g - s->g0) * PLAIN_BYTES;
-		group(format, plain, c, at, x, rows, tile, y);
+	for (int64_t g = s->g0; g < s->g1; g += alike) {
+		heads_of(c, int8_place_at(format, s->panel, g), &b);
+#pragma GCC unroll 1
+		for (int i = 0; i < alike; i++, x += X_DWORDS * tile) {
+			int8_place at = int8_place_at(format, s->panel, g + i);
+			if (tile == 1) fetch(format, at);
+			if (plain) at.codes = s->codes + (g + i - s->g0) * PLAIN_BYTES;
+			group(format, plain, c, at, &b, x, rows, tile, y);
+		}
 	}
 #pragma GCC unroll 2
 	for (int v = 0; v < 2; v++) {
@@ -162,7 +206,7 @@ V void steps_of(const int format, const int plain, const int8_step *s, const int
 
 V void unpack_of(const int format, const int8_step *s, uint8_t *to) {
 	for (int64_t g = s->g0; g < s->g1; g++, to += PLAIN_BYTES) {
-		int8_place at = int8_place_at(format, s->panel, s->in, g);
+		int8_place at = int8_place_at(format, s->panel, g);
 		for (int v = 0; v < 2; v++)
 #pragma GCC unroll 4
 			for (int j = 0; j < 4; j++) {

@@ -5,7 +5,7 @@
 typedef struct {
 	const uint8_t *panel;
 	const uint8_t *codes; /* of group g0 on, as of Q8_0, where they were unpacked; else NULL */
-	int64_t in, g0, g1;
+	int64_t g0, g1;
 	const int32_t *x; /* of group g0, [X_DWORDS][rows of a tile] each */
 	float *y;         /* at this row and the panel's first output */
 	int64_t ldy, lanes;
@@ -40,7 +40,7 @@ FN static void prepare(const vapp_linear *a, int part, int parts) {
  * at a time, which stays in the first cache between them. */
 static void panel_tiles(const vapp_linear *a, int64_t panel, int64_t t0, int64_t t1, const int32_t *x, int tile) {
 	int64_t groups = a->in / GROUP, some = t1 - t0 == 1 ? groups : INT8_BLOCK / GROUP, output = panel * PANEL;
-	int8_step s = {.panel = panel_at(a, panel), .in = a->in, .ldy = a->ldy, .lanes = a->out - output};
+	int8_step s = {.panel = panel_at(a, panel), .ldy = a->ldy, .lanes = a->out - output};
 	for (s.g0 = 0; s.g0 < groups; s.g0 = s.g1) {
 		s.g1 = s.g0 + some < groups ? s.g0 + some : groups;
 		if (t1 - t0 > 1) s.codes = unpack_codes(a->format, &s, a->work);

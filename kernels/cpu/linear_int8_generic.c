@@ -69,7 +69,7 @@ static void int8_steps(int32_t format, const int8_step *s, int rows, int tile) {
 		float y[INT8_TILE] = {0};
 		for (int r = 0; r < rows && s->g0; r++) y[r] = s->y[r * s->ldy + lane];
 		for (int64_t g = s->g0; g < s->g1; g++, x += X_DWORDS * tile) {
-			int8_place at = int8_place_at(format, s->panel, s->in, g);
+			int8_place at = int8_place_at(format, s->panel, g);
 			for (int k = 0; k < GROUP; k++) codes[k] = (uint8_t)code(format, at.codes, k / 8 * 8 + c.order[k % 8], lane);
 			for (int r = 0; r < rows; r++) y[r] = row_group(c, codes, at, x + r, tile, lane, y[r]);
 		}
@@ -84,7 +84,7 @@ void vapp_linear_row_int8(const void *w, int32_t format, int32_t in, int32_t out
 	}
 	const vapp_linear a = {.w = w, .format = format, .in = in, .out = out};
 	for (int64_t k = 0; k < in; k++) {
-		int8_place at = int8_place_at(format, panel_at(&a, r / PANEL), in, k / GROUP);
+		int8_place at = int8_place_at(format, panel_at(&a, r / PANEL), k / GROUP);
 		dst[k] = (float)(code(format, at.codes, (int)(k % GROUP), r % PANEL) - Q8_ZERO) * scale_of(at, r % PANEL, 0);
 	}
 }

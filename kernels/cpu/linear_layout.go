@@ -95,10 +95,8 @@ func (m Matrix) elements() int64 {
 		return b.bytes(cols)
 	}
 	switch {
-	case m.Format == kernels.MXFP4, m.Format == kernels.Q4_0:
+	case m.Format == kernels.MXFP4:
 		return panelRows * cols / 2
-	case m.Format == kernels.Q8_0:
-		return panelRows * cols
 	case m.Format == kernels.BF16, float8(m.Format):
 		cols += cols % 2
 	}
@@ -109,8 +107,6 @@ func (m Matrix) scaleBytes() int64 {
 	switch m.Format {
 	case kernels.MXFP4:
 		return panelRows * int64(m.Cols) / mxK
-	case kernels.Q8_0, kernels.Q4_0:
-		return 2 * panelRows * int64(m.Cols) / mxK
 	}
 	switch m.Scales {
 	case ChannelScales:

@@ -201,7 +201,7 @@ FN_INLINE void scales_of(const int format, const uint8_t *head, const uint8_t *s
 	for (int v = 0; v < nv; v++) {
 		int64_t beside = v / WIDE * far;
 		int lane = v % WIDE * LANES;
-		if (format != VAPP_Q4_1 && !b.low) {
+		if (format == VAPP_MXFP4) {
 			d[v] = v_group_scale(format, scales + beside, lane);
 			continue;
 		}
@@ -233,14 +233,14 @@ FN_INLINE void far_ahead(const uint8_t *scales, int64_t far, int64_t panel, cons
 FN_INLINE void pairs_32(const int format, const uint8_t *p, const uint8_t *scales, int64_t panel, int64_t n, pair_sink *s, const int rows,
                         const int nv, const int keep) {
 	const blocks b = blocks_of(format);
-	const int64_t heads = format == VAPP_Q4_1 ? 128 : b.low ? blocks_heads(b) : 0, before = b.subs * PANEL * (1 + b.least);
+	const int64_t heads = format == VAPP_Q4_1 ? 128 : scales_first(format) ? 64 : b.low ? blocks_heads(b) : 0, before = b.subs * PANEL * (1 + b.least);
 	const int64_t each = b.low ? blocks_each(b) : panel_k(format, 32) - heads;
 	const int group = (int)pairs_group(format), lines = (int)(each + 63) / 64;
 	vec d[MOST], m[MOST];
 	const uint8_t *head = p;
 	for (int64_t k = 0; k < n; k += 32, p += each) {
 		if (!b.subs || k % 128 == 0) head = p, p += heads;
-		if (scales) far_ahead(scales, s->far, panel, nv);
+		if (format == VAPP_MXFP4) far_ahead(scales, s->far, panel, nv);
 #pragma GCC unroll 2
 		for (int half = 0; half < 2; half++) {
 			if (half == 0 || group == 16) start_group(s, rows, nv);
@@ -250,7 +250,7 @@ FN_INLINE void pairs_32(const int format, const uint8_t *p, const uint8_t *scale
 			scales_of(format, head, p, scales, half && group == 16, s->far, nv, d, m);
 			add_group(s, rows, nv, keep, has_least(format), d, m);
 		}
-		if (scales) scales += group_step(format);
+		if (format == VAPP_MXFP4) scales += group_step(format);
 	}
 }
 

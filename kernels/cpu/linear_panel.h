@@ -6,9 +6,9 @@
  *   F32    [k][32] float
  *   F16    [k][32] half
  *   BF16   [k/2][32][2]: a pair of neighbours in k, an odd end padded with zero
- *   Q8_0   [k][32] int8
- *   Q4_0   per 32 k: [4][32] dword; the low half of dword g has k 8·g+{0,2,4,6} as its
- *          nibbles from the lowest on, the high half 8·g+{1,3,5,7}
+ *   Q8_0   per 32 k: [32] half d, [32 k][32] int8
+ *   Q4_0   per 32 k: [32] half d, [4][32] dword; the low half of dword g has k 8·g+{0,2,4,6}
+ *          as its nibbles from the lowest on, the high half 8·g+{1,3,5,7}
  *   Q4_1   per 32 k: [32] half d, [32] half m, dwords as Q4_0
  *
  *   others of GGUF: linear_blocks.h
@@ -18,8 +18,7 @@
  *
  * Behind the elements of its panel an 8-bit float has its scales, float: [32] for
  * VAPP_CHANNEL_SCALES, [k/128][32] for VAPP_BLOCK_SCALES, [k/128] for VAPP_PANEL_SCALES;
- * MXFP4 its exponents, [k/32][32] bytes; Q8_0 and Q4_0 theirs, [k/32][32] half; all
- * padded to 64 bytes.
+ * MXFP4 its exponents, [k/32][32] bytes; all padded to 64 bytes.
  *
  * So little but the padding is added, and one vector holds one k of 16 rows. */
 #ifndef VAPP_CPU_LINEAR_PANEL_H
@@ -51,10 +50,10 @@ INLINE int64_t panel_k(int32_t format, int64_t n) {
 	case VAPP_F32: return n * 128;
 	case VAPP_F16: return n * 64;
 	case VAPP_BF16: return (n + 1) / 2 * 128;
-	case VAPP_Q8_0: return n * 32;
+	case VAPP_Q8_0: return n / 32 * 1088;
 	case VAPP_F8_E4M3:
 	case VAPP_F8_E5M2: return (n + 1) / 2 * 64;
-	case VAPP_Q4_0:
+	case VAPP_Q4_0: return n / 32 * 576;
 	case VAPP_MXFP4: return n / 32 * 512;
 	case VAPP_Q4_1: return n / 32 * 640;
 	default: return blocks_bytes(blocks_of(format), n);
@@ -74,10 +73,14 @@ INLINE int64_t group_k(int32_t format) {
 	}
 }
 
+/* scales_first says that a group's scales are before its elements: one stream of memory is read
+ * sooner than two. */
+INLINE int scales_first(int32_t format) { return format == VAPP_Q8_0 || format == VAPP_Q4_0; }
+
 /* group_step returns the bytes from one group's scales to the next one's. */
 INLINE int64_t group_step(int32_t format) {
 	if (format == VAPP_MXFP4) return PANEL;
-	if (format == VAPP_Q8_0 || format == VAPP_Q4_0) return PANEL * 2;
+	if (scales_first(format)) return panel_k(format, MX_K);
 	switch (format / VAPP_SCALES) {
 	case VAPP_BLOCK_SCALES: return PANEL * 4;
 	case VAPP_PANEL_SCALES: return 4;
@@ -90,7 +93,7 @@ INLINE int64_t panel_bytes(int32_t format, int64_t in) {
 	int64_t group = group_k(format), scales = 0;
 	if (format / VAPP_SCALES == VAPP_CHANNEL_SCALES)
 		scales = PANEL * 4;
-	else if (group)
+	else if (group && !scales_first(format))
 		scales = (in + group - 1) / group * group_step(format);
 	return panel_k(format, in) + (scales + 63) / 64 * 64;
 }
@@ -102,6 +105,7 @@ INLINE const uint8_t *panel_at(const vapp_linear *a, int64_t panel) {
 /* scales_at returns the scales of the group that k0 begins. */
 INLINE const uint8_t *scales_at(const vapp_linear *a, int64_t panel, int64_t k0) {
 	int64_t group = group_k(a->format);
+	if (scales_first(a->format)) return panel_at(a, panel) + panel_k(a->format, k0);
 	return group ? panel_at(a, panel) + panel_k(a->format, a->in) + k0 / group * group_step(a->format) : NULL;
 }
 
@@ -188,7 +192,7 @@ INLINE float exponent_float(uint8_t e) {
 /* group_scale returns what the sum of a group's raw products is multiplied with. */
 INLINE float group_scale(int32_t format, const uint8_t *scales, int lane) {
 	if (format == VAPP_MXFP4) return exponent_float(scales[lane]);
-	if (format == VAPP_Q8_0 || format == VAPP_Q4_0) return half_float(load16(scales + lane * 2));
+	if (scales_first(format)) return half_float(load16(scales + lane * 2));
 	switch (format / VAPP_SCALES) {
 	case VAPP_NO_SCALES: return float8_unit(format);
 	case VAPP_PANEL_SCALES: return load_float(scales) * float8_unit(format);

@@ -86,10 +86,11 @@ FN_INLINE void each_bf16(const uint8_t *p, int lane, int64_t n, sink *s, const i
 	}
 }
 
-/* Numbers of eight and four bits, without the scales of their groups. */
+/* Numbers of eight and four bits, without the scales of their groups, which come first. */
 FN_INLINE void each_q8_0(const uint8_t *p, int lane, int64_t n, sink *s, const int rows, const int nv, const int keep) {
 	vec w[MOST];
 	for (int64_t k = 0; k < n; k += 2, p += 64) {
+		if (k % 32 == 0) ahead(s, p, 1, nv), p += 64;
 		ahead(s, p, 1, nv);
 #pragma GCC unroll 2
 		for (int i = 0; i < 2; i++) {
@@ -111,6 +112,7 @@ FN_INLINE void each_4(const uint8_t *p, int lane, int64_t n, sink *s, const int 
 	vec w[MOST];
 	dwords q[MOST];
 	for (int64_t b = 0; b < n; b += 8, p += 128) {
+		if (!fp && b % 32 == 0) p += 64;
 		ahead(s, p, 2, nv);
 #pragma GCC unroll 4
 		for (int v = 0; v < nv; v++) q[v] = v_dwords(at(p, 4));
@@ -242,7 +244,7 @@ FN_INLINE void each_more(int32_t format, const uint8_t *p, int lane, int64_t n, 
 /* v_group_scale is group_scale of the lanes from lane on. */
 FN_INLINE vec v_group_scale(int32_t format, const uint8_t *scales, int lane) {
 	if (format == VAPP_MXFP4) return v_exponents(scales + lane);
-	if (format == VAPP_Q8_0 || format == VAPP_Q4_0) return v_halves(scales + lane * 2);
+	if (scales_first(format)) return v_halves(scales + lane * 2);
 	switch (format / VAPP_SCALES) {
 	case VAPP_NO_SCALES:
 	case VAPP_PANEL_SCALES: return v_set(group_scale(format, scales, 0));

@@ -62,12 +62,12 @@ func (m Matrix) packRow(panel []byte, lane int, src []byte) {
 		packPairs(panel[lane*4:], src)
 	case kernels.Q8_0:
 		if strings.HasSuffix(m.Variant, int8Suffix) {
-			packFours(panel[lane*4:], panel[m.elements()+int64(lane*2):], src)
+			packFours(panel, lane, src)
 			return
 		}
-		packBytes(panel[lane:], panel[m.elements()+int64(lane*2):], src)
+		packBytes(panel, lane, src)
 	case kernels.Q4_0:
-		packQ4(panel[lane*4:], panel[m.elements()+int64(lane*2):], src)
+		packQ4(panel, lane, src)
 	case kernels.Q4_1:
 		packQ4WithMin(panel, lane, src)
 	case kernels.F8E4M3, kernels.F8E5M2:
@@ -123,32 +123,32 @@ func packMXFP4(quants, exponents, src []byte) {
 	}
 }
 
-// packBytes turns {d, q [32]int8} into one byte for each k, and scales.
-func packBytes(quants, scales, src []byte) {
-	for b := 0; len(src) > 0; src, b = src[34:], b+1 {
-		copy(scales[b*2*panelRows:][:2], src[:2])
+// packBytes turns {d, q [32]int8} into scales and one byte for each k.
+func packBytes(panel []byte, lane int, src []byte) {
+	for ; len(src) > 0; src, panel = src[34:], panel[34*panelRows:] {
+		copy(panel[lane*2:][:2], src[:2])
 		for j, q := range src[2:34] {
-			quants[(b*32+j)*panelRows] = q
+			panel[(2+j)*panelRows+lane] = q
 		}
 	}
 }
 
-// packFours turns {d, q [32]int8} into dwords of four neighbours, 128 more each, and scales.
-func packFours(quants, scales, src []byte) {
+// packFours turns {d, q [32]int8} into scales and dwords of four neighbours, 128 more each.
+func packFours(panel []byte, lane int, src []byte) {
 	le := binary.LittleEndian
-	for b := 0; len(src) > 0; src, b = src[34:], b+1 {
-		copy(scales[b*2*panelRows:][:2], src[:2])
+	for ; len(src) > 0; src, panel = src[34:], panel[34*panelRows:] {
+		copy(panel[lane*2:][:2], src[:2])
 		for j := 0; j < 32; j += 4 {
-			le.PutUint32(quants[(b*32+j)*panelRows:], le.Uint32(src[2+j:])^0x80808080)
+			le.PutUint32(panel[(2+j)*panelRows+lane*4:], le.Uint32(src[2+j:])^0x80808080)
 		}
 	}
 }
 
-// packQ4 turns {d, q [16]byte} into four dwords of eight neighbours, and scales.
-func packQ4(quants, scales, src []byte) {
-	for b := 0; len(src) > 0; src, b = src[18:], b+1 {
-		copy(scales[b*2*panelRows:][:2], src[:2])
-		packNibbles(quants[b*16*panelRows:], src[2:18])
+// packQ4 turns {d, q [16]byte} into scales and four dwords of eight neighbours.
+func packQ4(panel []byte, lane int, src []byte) {
+	for ; len(src) > 0; src, panel = src[18:], panel[18*panelRows:] {
+		copy(panel[lane*2:][:2], src[:2])
+		packNibbles(panel[2*panelRows+lane*4:], src[2:18])
 	}
 }
 

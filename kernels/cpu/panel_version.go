@@ -7,6 +7,8 @@ import "vapp.dev/kernels"
 // says when to raise a number.
 func PanelVersion(f kernels.Format) int {
 	switch f {
+	case kernels.Q8_0, kernels.Q4_0:
+		return 2
 	default:
 		return 1
 	}
