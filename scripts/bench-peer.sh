@@ -8,7 +8,8 @@
 # there is left alone. Cold it takes half an hour more than warm: the compiler's time.
 #
 # BENCH_DIR     where llama.cpp, models and results are kept
-# ROUNDS        times that each side runs (2)
+# ROUNDS        rounds, in each of which every side runs twice in turns, what is long once (1)
+# MINUTES       parts that would end later are left out, and named (no limit)
 # JOBS          compilers at once (one for each core)
 # TORCH_PYTHON  a Python with torch and transformers (default: that of `make golden`)
 set -euo pipefail
@@ -46,10 +47,15 @@ fetch() {
 		echo "bench-peer: fetching llama.cpp's sources (68 MB)" >&2
 		echo "llama-cpp-python==$release --hash=sha256:$sha256" >"$src/requirements.txt"
 		"$python" -m pip download --quiet --disable-pip-version-check --no-deps --no-binary llama-cpp-python \
-			--require-hashes -r "$src/requirements.txt" -d "$src" >&2 ||
-			fail "pip could not download llama-cpp-python $release; is there a network?"
+			--require-hashes -r "$src/requirements.txt" -d "$src" >"$src/pip.log" 2>&1 ||
+			fail "pip could not download llama-cpp-python $release; is there a network? ($src/pip.log; the archive itself may be put into that directory)"
 	fi
-	[ -d "$src/llama_cpp_python-$release" ] || tar xzf "$src/llama_cpp_python-$release.tar.gz" -C "$src"
+	if [ ! -d "$src/llama_cpp_python-$release" ]; then # whole or not at all
+		rm -rf "$src/new"
+		mkdir "$src/new"
+		tar xzf "$src/llama_cpp_python-$release.tar.gz" -C "$src/new"
+		mv "$src/new/llama_cpp_python-$release" "$src/"
+	fi
 	# The intrinsic tells gcc 12 that it reads 8 bytes of 64: the stores to the rest of
 	# the tile configuration are deleted, and its load faults. A barrier keeps them.
 	local mmq=$src/llama_cpp_python-$release/vendor/llama.cpp/ggml/src/ggml-cpu/amx/mmq.cpp
@@ -72,13 +78,13 @@ build() {
 	done
 	gib "$(df -Pk "$dir" | awk 'NR==2 {print $4}')" 3 "the disk of $dir"
 	fetch
-	echo "bench-peer: building llama.cpp: twenty minutes on two cores" >&2
 	cmake -G Ninja -S "$root/src/llama_cpp_python-$release/vendor/llama.cpp" -B "$root/build" -DCMAKE_BUILD_TYPE=Release \
 		-DGGML_NATIVE=ON -DGGML_OPENMP=ON -DGGML_LLAMAFILE=ON -DGGML_CPU_REPACK=ON -DGGML_CCACHE=OFF -DBUILD_SHARED_LIBS=OFF \
 		-DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF \
 		-DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_COMMIT=$commit -DLLAMA_BUILD_NUMBER=0 >"$root/build.log" 2>&1 ||
 		fail "cmake refuses llama.cpp; see $root/build.log"
 	# shellcheck disable=SC2086 # one word for each tool
+	echo "bench-peer: building llama.cpp: twenty minutes on two cores; a build that was interrupted goes on" >&2
 	nice -n 5 cmake --build "$root/build" -j"$jobs" --target $tools >>"$root/build.log" 2>&1 ||
 		fail "llama.cpp does not build; see the end of $root/build.log"
 	mkdir -p "$root/bin"
@@ -93,8 +99,8 @@ venv() {
 	echo "bench-peer: fetching numpy and gguf" >&2
 	rm -rf "$dir/venv"
 	"$python" -m venv "$dir/venv" || fail "$python makes no virtual environment (Debian, Ubuntu: apt-get install python3-venv)"
-	"$dir/venv/bin/pip" install --quiet --disable-pip-version-check -r tests/peer/requirements.txt ||
-		fail "pip could not install them; is there a network?"
+	"$dir/venv/bin/pip" install --quiet --disable-pip-version-check -r tests/peer/requirements.txt >"$dir/venv/pip.log" 2>&1 ||
+		fail "pip could not install them; is there a network? ($dir/venv/pip.log)"
 	cp tests/peer/requirements.txt "$stamp"
 }
 
@@ -139,4 +145,4 @@ fi
 [ "$part" = report ] || cc -O3 -march=native -pthread tests/peer/limits/limits.c -o "$dir/limits" || fail "cc does not compile tests/peer/limits/limits.c"
 # Its packages are compiled here, not within what is measured.
 [ "$part" = report ] || go test -tags streams -count=1 -run '^$' ./appliance >/dev/null || fail "appliance's tests do not build"
-exec "$dir/peer" -dir "$dir" -part "$part" -torch "$torch" -rounds "${ROUNDS:-2}"
+exec "$dir/peer" -dir "$dir" -part "$part" -torch "$torch" -rounds "${ROUNDS:-1}" -time "${MINUTES:-0}m"

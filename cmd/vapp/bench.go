@@ -151,7 +151,7 @@ func (b engineBench) measure(ctx context.Context) ([]benchRow, error) {
 		cost := costOf(b.p.Plan.Account.Reservation, w.Prompt+w.Output/2)
 		row.StepRead, row.PromptOp, row.DecodeOp = cost.step(w.Streams), cost.prompt, cost.decode
 		if b.profile {
-			row.Ops = opShares(fmt.Sprintf("%d+%d, %s", w.Prompt, w.Output, w.who()), spent, b.opTimes())
+			row.Steps = opSteps(spent, b.opTimes())
 		}
 		out = append(out, row)
 	}
@@ -162,6 +162,9 @@ func (b engineBench) measure(ctx context.Context) ([]benchRow, error) {
 // of what was resident against everything that is planned.
 func (b engineBench) memory(held peak) (benchMemory, error) {
 	m := benchMemory{Planned: b.p.Plan.Ledger.Total()}
+	for _, l := range b.p.Plan.Ledger {
+		m.Items = append(m.Items, benchItem{l.Name, l.Bytes, string(l.Basis)})
+	}
 	for _, l := range b.p.Plan.Ledger.Compare(b.eng.Usage()) {
 		m.Arenas, m.Taken = m.Arenas+l.Planned, m.Taken+l.Actual
 		if l.Difference() != 0 {

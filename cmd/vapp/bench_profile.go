@@ -2,10 +2,8 @@ package main
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"vapp.dev/engine/backend"
 )
@@ -16,29 +14,61 @@ func (b engineBench) opTimes() [2][]backend.OpTime {
 	return [2][]backend.OpTime{prompts, decode}
 }
 
-// opShares is a table of what ops took between two looks, of each kind of step.
-func opShares(work string, before, after [2][]backend.OpTime) string {
-	var out strings.Builder
+// benchStep is where the steps of a kind spend their time. Op "all" is the sum, and the
+// last of the list.
+type benchStep struct {
+	Kind  string        `json:"kind"` // prefill: steps that read prompts; decode: those that only generate
+	Steps int64         `json:"steps"`
+	Ops   []benchOpTime `json:"ops"`
+}
+
+// benchOpTime is what an op takes of a step.
+type benchOpTime struct {
+	Op      string  `json:"op"`
+	Calls   int64   `json:"calls"`
+	Micros  float64 `json:"us"`
+	Share   float64 `json:"share"`             // of the step
+	Threads float64 `json:"threads,omitempty"` // at work in the mean; 0 between steps
+}
+
+// opSteps is what ops took between two looks, for each kind of step.
+func opSteps(before, after [2][]backend.OpTime) []benchStep {
+	var out []benchStep
 	for kind, name := range []string{"prefill", "decode"} {
 		spent, steps, all := spentOn(before[kind], after[kind])
 		if steps == 0 {
 			continue
 		}
+		all.Op = "all"
+		step := benchStep{Kind: name, Steps: steps}
+		for _, s := range append(spent, all) {
+			if s.Wall <= 0 {
+				continue
+			}
+			o := benchOpTime{Op: s.Op, Calls: s.Runs / steps, Micros: s.Wall.Seconds() * 1e6 / float64(steps), Share: s.Wall.Seconds() / all.Wall.Seconds()}
+			if s.Busy > 0 {
+				o.Threads = s.Busy.Seconds() / s.Wall.Seconds()
+			}
+			step.Ops = append(step.Ops, o)
+		}
+		out = append(out, step)
+	}
+	return out
+}
+
+// opTable is how a person reads them.
+func opTable(work string, steps []benchStep) string {
+	var out strings.Builder
+	for _, s := range steps {
 		t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintf(t, "op, %s, %s\tcalls\tµs a step\tof the step\tthreads at work\t\n", name, work)
-		line := func(op, calls string, wall, busy time.Duration) {
+		fmt.Fprintf(t, "op, %s, %s\tcalls\tµs a step\tof the step\tthreads at work\t\n", s.Kind, work)
+		for _, o := range s.Ops {
 			threads := ""
-			if busy > 0 {
-				threads = fmt.Sprintf("%.2f", busy.Seconds()/wall.Seconds())
+			if o.Threads > 0 {
+				threads = fmt.Sprintf("%.2f", o.Threads)
 			}
-			fmt.Fprintf(t, "%s\t%s\t%.1f\t%.1f %%\t%s\t\n", op, calls, wall.Seconds()*1e6/float64(steps), 100*wall.Seconds()/all.Wall.Seconds(), threads)
+			fmt.Fprintf(t, "%s\t%d\t%.1f\t%.1f %%\t%s\t\n", o.Op, o.Calls, o.Micros, 100*o.Share, threads)
 		}
-		for _, s := range spent {
-			if s.Wall > 0 {
-				line(s.Op, strconv.FormatInt(s.Runs/steps, 10), s.Wall, s.Busy)
-			}
-		}
-		line("all", strconv.FormatInt(all.Runs/steps, 10), all.Wall, all.Busy)
 		t.Flush() // to a strings.Builder: it does not fail
 	}
 	return out.String()

@@ -25,8 +25,12 @@ func TestOpShares(t *testing.T) {
                   tokens      1        5.0        5.0 %             0.20
                      all     12      100.0      100.0 %             1.66
 `
-	got := opShares("one stream", before, after)
+	steps := opSteps(before, after)
+	got := opTable("one stream", steps)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if len(steps) != 1 || steps[0].Kind != "decode" || steps[0].Steps != 2 || steps[0].Ops[0] != (benchOpTime{"linear", 10, 90, 0.9, 330.0 / 180}) {
+		t.Errorf("%+v", steps)
 	}
 }

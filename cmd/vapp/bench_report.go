@@ -30,13 +30,13 @@ type benchReport struct {
 // what is generated from then on, and of both together over the whole time.
 type benchRow struct {
 	benchWork
-	Prefill  []float64 `json:"prefill"`
-	Decode   []float64 `json:"decode,omitempty"` // absent where one token is generated
-	Total    []float64 `json:"total"`
-	StepRead float64   `json:"step_bytes"`        // that a decode step reads
-	PromptOp float64   `json:"prompt_operations"` // of a prompt token
-	DecodeOp float64   `json:"decode_operations"` // of a generated token
-	Ops      string    `json:"ops,omitempty"`     // where steps spend their time
+	Prefill  []float64   `json:"prefill"`
+	Decode   []float64   `json:"decode,omitempty"` // absent where one token is generated
+	Total    []float64   `json:"total"`
+	StepRead float64     `json:"step_bytes"`        // that a decode step reads
+	PromptOp float64     `json:"prompt_operations"` // of a prompt token
+	DecodeOp float64     `json:"decode_operations"` // of a generated token
+	Steps    []benchStep `json:"steps,omitempty"`   // where their time goes
 }
 
 // benchMemory holds what was planned against what was taken.
@@ -46,6 +46,15 @@ type benchMemory struct {
 	Planned    int64  `json:"planned"`        // with the process
 	Peak       int64  `json:"peak,omitempty"` // resident
 	Unmeasured string `json:"peak_not_measured,omitempty"`
+	// Items are the lines of the ledger.
+	Items []benchItem `json:"items,omitempty"`
+}
+
+// benchItem is a line of the ledger.
+type benchItem struct {
+	Name  string `json:"item"`
+	Bytes int64  `json:"bytes"`
+	Basis string `json:"basis"`
 }
 
 // median of rates; of none it is 0.
@@ -74,7 +83,7 @@ func (r benchReport) print(w io.Writer) error {
 		return err
 	}
 	for _, x := range r.Rows {
-		fmt.Fprint(w, x.Ops)
+		fmt.Fprint(w, opTable(fmt.Sprintf("%d+%d, %s", x.Prompt, x.Output, x.who()), x.Steps))
 	}
 	fmt.Fprintf(w, "limits measured in this run: read bandwidth %.1f GB/s, matrix rate %.0f GFLOP/s in f32, %.0f in bf16, %.0f in int8\n",
 		r.Limits.Read/1e9, r.Limits.F32/1e9, r.Limits.BF16/1e9, r.Limits.Int8/1e9)

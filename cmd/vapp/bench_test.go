@@ -174,7 +174,7 @@ func TestBenchReport(t *testing.T) {
 			{benchWork: benchWork{1, 512, 1}, Prefill: []float64{90, 110, 100}, Total: []float64{90, 110, 100}, PromptOp: 2e9},
 			{benchWork: benchWork{16, 128, 64}, Prefill: []float64{80}, Decode: []float64{160}, Total: []float64{100}, StepRead: 2e9, PromptOp: 2e9, DecodeOp: 2e9},
 		},
-		Memory: benchMemory{Arenas: 1 << 30, Taken: 1 << 30, Planned: 2 << 30, Unmeasured: "no such file"},
+		Memory: benchMemory{Arenas: 1 << 30, Taken: 1 << 30, Planned: 2 << 30, Unmeasured: "no such file", Items: []benchItem{{"weights", 1 << 30, "exact"}}},
 	}
 	var table, encoded bytes.Buffer
 	if err := errors.Join(r.print(&table), r.printJSON(&encoded)); err != nil {

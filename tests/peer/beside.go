@@ -16,11 +16,11 @@ func (b bench) limits(ctx context.Context, p *figures.Part) error {
 		return err
 	}
 	v, err := figures.ReadLimits(r.out)
-	p.Runs = append(p.Runs, b.result(figures.Machine, r, v, ""))
+	p.Runs = append(p.Runs, b.result(figures.Machine, r, v))
 	return err
 }
 
-// pytorch adds a run of transformers on a model of the same shape, in bf16 only.
+// pytorch adds a run of transformers with the same weights, in bf16 only.
 func (b bench) pytorch(ctx context.Context, p *figures.Part) error {
 	if !strings.HasSuffix(p.Name, "bf16") {
 		return nil
@@ -30,10 +30,10 @@ func (b bench) pytorch(ctx context.Context, p *figures.Part) error {
 		return nil
 	}
 	prompts := "512"
-	if long(p.Name) {
+	if prompts2048(p.Name) {
 		prompts = "512,2048"
 	}
-	c := command{path: b.torch, args: []string{"tests/peer/torch_rates.py", strings.TrimSuffix(p.Name, "-bf16"), prompts, "32"}}
+	c := command{path: b.torch, args: []string{"tests/peer/torch_rates.py", b.model(p.Name), prompts, "32"}}
 	// Where torch was installed without its GPU libraries, scripts/golden.sh put these in their place.
 	if stubs := filepath.Join(filepath.Dir(filepath.Dir(b.torch)), "stubs"); exists(stubs) {
 		c.env = []string{"LD_LIBRARY_PATH=" + stubs}
@@ -47,7 +47,7 @@ func (b bench) pytorch(ctx context.Context, p *figures.Part) error {
 		return err
 	}
 	r.command = append([]string{c.path}, c.args...)
-	p.Runs = append(p.Runs, b.result(figures.Torch, r, v, ""))
+	p.Runs = append(p.Runs, b.result(figures.Torch, r, v))
 	return nil
 }
 
@@ -62,12 +62,12 @@ func (b bench) streams(ctx context.Context, p figures.Part) (figures.Part, error
 	if err != nil {
 		// It judges by a bound of its own; its figures are what counts here.
 		if v, e := figures.ReadStreams(r.out); e == nil {
-			p.Runs = append(p.Runs, b.result(figures.Vapp, r, v, ""))
+			p.Runs = append(p.Runs, b.result(figures.Vapp, r, v))
 			return p, nil
 		}
 		return p, err
 	}
 	v, err := figures.ReadStreams(r.out)
-	p.Runs = append(p.Runs, b.result(figures.Vapp, r, v, ""))
+	p.Runs = append(p.Runs, b.result(figures.Vapp, r, v))
 	return p, err
 }

@@ -25,6 +25,7 @@ type bench struct {
 	report string // the page to write
 	torch  string // a Python with PyTorch and transformers; empty: none
 	rounds int
+	time   time.Duration // parts that would end later are left out; 0: none is
 }
 
 func main() {
@@ -34,7 +35,8 @@ func main() {
 	flag.StringVar(&b.vapp, "vapp", "bin/vapp", "the binary")
 	flag.StringVar(&b.report, "report", "docs/performance.md", "the page to write")
 	flag.StringVar(&b.torch, "torch", "", "a Python that has PyTorch and transformers")
-	flag.IntVar(&b.rounds, "rounds", 2, "times that each side runs")
+	flag.IntVar(&b.rounds, "rounds", 1, "rounds of A B A B; what is long runs once in each")
+	flag.DurationVar(&b.time, "time", 0, "leave out parts that would end later, as far as one can tell; 0: none")
 	check := flag.Bool("check", false, "only see whether there are such parts")
 	flag.Parse()
 	if _, err := chosen(*part); err != nil || *check {
@@ -72,8 +74,18 @@ func (b bench) run(ctx context.Context, part string) error {
 			return err
 		}
 	}
+	guess, err := b.guess(parts)
+	if err != nil {
+		return err
+	}
+	guess.tell(os.Stderr, parts)
 	var failed []error
+	begin := time.Now()
 	for _, name := range parts {
+		if left := b.time - time.Since(begin); b.time > 0 && guess[name] > left {
+			failed = append(failed, fmt.Errorf("%s: left out: it takes about %.0f s, and %.0f are left", name, guess[name].Seconds(), left.Seconds()))
+			continue
+		}
 		if err := b.part(ctx, name); err != nil {
 			if ctx.Err() != nil {
 				return ctx.Err()
@@ -118,6 +130,7 @@ func (b bench) part(ctx context.Context, name string) error {
 	if ctx.Err() != nil || len(p.Runs) == 0 {
 		return errors.Join(err, ctx.Err())
 	}
+	p.Took, p.Rounds = time.Since(begin).Seconds(), b.rounds
 	fmt.Fprintf(os.Stderr, "bench-peer: %s measured in %.0f s\n", name, time.Since(begin).Seconds())
 	return errors.Join(err, p.Save(filepath.Join(b.dir, "results")))
 }

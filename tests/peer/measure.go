@@ -32,17 +32,9 @@ func (b bench) measure(ctx context.Context, name string) (figures.Part, error) {
 		return p, err
 	}
 	steps := []func() error{func() error { return b.limits(ctx, &p) }}
-	for round := range b.rounds {
-		for _, s := range sides {
-			steps = append(steps, b.turn(ctx, &p, s, round)...)
-		}
+	for range b.rounds {
+		steps = append(steps, b.round(ctx, &p, sides)...)
 	}
-	for _, s := range sides {
-		if s.file != "" {
-			steps = append(steps, func() error { return b.ops(ctx, &p, s) })
-		}
-	}
-	steps = append(steps, func() error { return b.pytorch(ctx, &p) })
 	// A step that fails is told, on the page too; the others are still worth their time.
 	var failed []error
 	for i, step := range steps {
@@ -82,32 +74,60 @@ func (b bench) sides(ctx context.Context, p *figures.Part) ([]side, error) {
 	return append(out, side{name: figures.VappInt8, file: int8, serve: true}), nil
 }
 
-// turn is what a side runs in a round. What takes long runs in the first one only.
-func (b bench) turn(ctx context.Context, p *figures.Part, s side, round int) []func() error {
-	first := round == 0
-	if s.file == "" {
-		out := []func() error{func() error { return b.llama(ctx, p, s, first) }}
-		if first && s.serve {
-			out = append(out, func() error { return b.batched(ctx, p, s) }, func() error { return b.serveLlama(ctx, p, s) })
+// round is what the sides run, in turns: what is short twice, A B A B, and after the
+// first of each what is long.
+func (b bench) round(ctx context.Context, p *figures.Part, sides []side) []func() error {
+	var out []func() error
+	for pass := range 2 {
+		for _, s := range sides {
+			out = append(out, b.short(ctx, p, s))
+			if pass == 0 {
+				out = append(out, b.long(ctx, p, s)...)
+			}
 		}
+	}
+	return append(out, func() error { return b.pytorch(ctx, p) })
+}
+
+// warm is the work that a side of vapp begins with: the first to run is slower.
+const warm = "32+1"
+
+// short is prefill of 512 tokens and decode of 64, one stream.
+func (b bench) short(ctx context.Context, p *figures.Part, s side) func() error {
+	if s.file == "" {
+		return func() error { return b.llama(ctx, p, s, "512", "64") }
+	}
+	return func() error { return b.engine(ctx, p, s, "--work", warm, "--work", "512+1", "--work", "1+64") }
+}
+
+// long is 16 streams with and without HTTP, 2,048 tokens, and where vapp's time goes.
+func (b bench) long(ctx context.Context, p *figures.Part, s side) []func() error {
+	var out []func() error
+	add := func(yes bool, step func() error) {
+		if yes {
+			out = append(out, step)
+		}
+	}
+	more := prompts2048(p.Name)
+	if s.file == "" {
+		add(more, func() error { return b.llama(ctx, p, s, "2048", "0") })
+		add(s.serve, func() error { return b.batched(ctx, p, s) })
+		add(s.serve, func() error { return b.serveLlama(ctx, p, s) })
 		return out
 	}
-	work := []string{"--work", "512+1", "--work", "1+128"}
-	if first {
-		work = append(work, "--work", "16x128+64")
+	add(more, func() error { return b.engine(ctx, p, s, "--work", warm, "--work", "2048+1") })
+	add(true, func() error { return b.engine(ctx, p, s, "--work", warm, "--work", "16x128+64") })
+	add(s.serve, func() error { return b.serveVapp(ctx, p, s) })
+	works := []string{"--work", "512+1", "--work", "1+32", "--work", "16x64+16"}
+	if more {
+		works = append(works, "--work", "2048+1")
 	}
-	out := []func() error{func() error { return b.engine(ctx, p, s, work...) }}
-	if first && long(p.Name) {
-		out = append(out, func() error { return b.engine(ctx, p, s, "--work", "2048+1") })
-	}
-	if first && s.serve {
-		out = append(out, func() error { return b.serveVapp(ctx, p, s) })
-	}
+	add(true, func() error { return b.ops(ctx, p, s, works) })
 	return out
 }
 
-// long tells the part whose targets name a prompt of 2,048 tokens.
-func long(part string) bool { return part == "llama1b-bf16" }
+// prompts2048 tells the part whose targets name a prompt of 2,048 tokens.
+func prompts2048(part string) bool { return part == "llama1b-bf16" }
 
 func (b bench) model(part string) string {
 	return filepath.Join(b.dir, "models", part+".gguf")
@@ -143,42 +163,40 @@ func (b bench) engine(ctx context.Context, p *figures.Part, s side, work ...stri
 	if err != nil {
 		return err
 	}
-	v, ops, err := figures.ReadEngine(r.out)
+	v, _, err := figures.ReadEngine(r.out, s.rate(p))
 	if err != nil {
 		return err
 	}
-	if s.name == figures.VappInt8 { // it multiplies int8, at int8's rate
-		if rate := p.Stat(figures.Machine, figures.RateInt8).Median; rate > 0 {
-			v[figures.MatrixLimit] = rate / v[figures.PromptOps]
-		}
-	}
-	if _, whole := v[figures.Sixteen]; !whole { // its memory is not what the peer's is compared with
-		delete(v, figures.Peak)
-		delete(v, figures.Planned)
-	}
-	p.Runs = append(p.Runs, b.result(s.name, r, v, ops))
+	p.Runs = append(p.Runs, b.result(s.name, r, v))
 	return nil
 }
 
-// ops adds a short run that shows where steps spend their time, and no rates.
-func (b bench) ops(ctx context.Context, p *figures.Part, s side) error {
-	r, err := execute(ctx, b.vapp, "bench", "engine", "--json", "--profile", "--repeat", "1", "--work", "256+16", "--work", "16x32+16", s.file)
+// rate of the numbers that a side of vapp multiplies; 0: what vapp measures itself.
+func (s side) rate(p *figures.Part) float64 {
+	if s.name == figures.VappInt8 {
+		return p.Stat(figures.Machine, figures.RateInt8).Median
+	}
+	return 0
+}
+
+// ops adds a run that shows where steps spend their time, and no rates.
+func (b bench) ops(ctx context.Context, p *figures.Part, s side, work []string) error {
+	args := append([]string{"bench", "engine", "--json", "--profile", "--repeat", "1"}, append(work, s.file)...)
+	r, err := execute(ctx, b.vapp, args...)
 	if err != nil {
 		return err
 	}
-	_, ops, err := figures.ReadEngine(r.out)
-	p.Runs = append(p.Runs, b.result(s.name, r, nil, ops))
+	_, steps, err := figures.ReadEngine(r.out, s.rate(p))
+	run := b.result(s.name, r, nil)
+	run.Steps = steps
+	p.Runs = append(p.Runs, run)
 	return err
 }
 
 // llama adds a run of llama-bench.
-func (b bench) llama(ctx context.Context, p *figures.Part, s side, first bool) error {
-	prompts := "32,512"
-	if first && long(p.Name) {
-		prompts += ",2048"
-	}
+func (b bench) llama(ctx context.Context, p *figures.Part, s side, prompt, output string) error {
 	// The run of 32 tokens is the warm-up: the tool's own would run every prompt twice.
-	r, err := b.llamaTool(ctx, s, "llama-bench", "-m", b.model(p.Name), "-p", prompts, "-n", "128", "-r", "1", "--no-warmup", "-o", "json")
+	r, err := b.llamaTool(ctx, s, "llama-bench", "-m", b.model(p.Name), "-p", "32,"+prompt, "-n", output, "-r", "1", "--no-warmup", "-o", "json")
 	if err != nil {
 		return err
 	}
@@ -186,7 +204,7 @@ func (b bench) llama(ctx context.Context, p *figures.Part, s side, first bool) e
 	if err != nil {
 		return err
 	}
-	p.Runs = append(p.Runs, b.result(s.name, r, v, ""))
+	p.Runs = append(p.Runs, b.result(s.name, r, v))
 	return nil
 }
 
@@ -201,7 +219,7 @@ func (b bench) batched(ctx context.Context, p *figures.Part, s side) error {
 		return err
 	}
 	v[figures.Peak] = float64(r.peak)
-	p.Runs = append(p.Runs, b.result(s.name, r, v, ""))
+	p.Runs = append(p.Runs, b.result(s.name, r, v))
 	return nil
 }
 
@@ -217,12 +235,12 @@ func (b bench) llamaTool(ctx context.Context, s side, tool string, args ...strin
 }
 
 // result is a run for the report: paths shortened to what matters.
-func (b bench) result(side string, r outcome, v figures.Values, ops string) figures.Run {
+func (b bench) result(side string, r outcome, v figures.Values) figures.Run {
 	words := append([]string{}, r.command...)
 	for i, w := range words {
 		if filepath.IsAbs(w) {
 			words[i] = filepath.Base(w)
 		}
 	}
-	return figures.Run{Side: side, Command: words, Seconds: r.seconds, Foreign: r.foreign, Values: v, Ops: ops}
+	return figures.Run{Side: side, Command: words, Seconds: r.seconds, Foreign: r.foreign, Values: v}
 }

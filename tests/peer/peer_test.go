@@ -2,8 +2,10 @@ package main
 
 import (
 	"math"
+	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,6 +62,34 @@ func TestChosen(t *testing.T) {
 	}
 	if _, err := chosen("llama1b-bf16,nothing"); err == nil {
 		t.Error("a part that there is not was taken")
+	}
+}
+
+// TestGuess takes the time of the last run, for as many rounds as there will be.
+func TestGuess(t *testing.T) {
+	b := bench{dir: t.TempDir(), rounds: 3}
+	if err := os.Mkdir(b.dir+"/results", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []figures.Part{{Name: "llama1b-q8_0", Took: 100, Rounds: 2}, {Name: figures.Streams, Took: 50, Rounds: 1}} {
+		if err := p.Save(b.dir + "/results"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	parts := []string{"llama1b-q8_0", "smollm2-q4_1", figures.Streams}
+	g, err := b.guess(parts)
+	if err != nil || g["llama1b-q8_0"] != 150*time.Second || g["smollm2-q4_1"] != 3*usual["smollm2-q4_1"] || g[figures.Streams] != 50*time.Second {
+		t.Errorf("%v, %v", g, err)
+	}
+	var told strings.Builder
+	g.tell(&told, parts)
+	if want := "bench-peer: about 7 minutes: llama1b-q8_0 150 s, smollm2-q4_1 210 s, streams 50 s\n"; told.String() != want {
+		t.Errorf("%q, want %q", told.String(), want)
+	}
+	for _, name := range figures.Names() {
+		if usual[name] == 0 {
+			t.Errorf("nobody knows how long %s takes", name)
+		}
 	}
 }
 

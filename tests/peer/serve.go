@@ -103,6 +103,6 @@ func (b bench) drive(ctx context.Context, p *figures.Part, s side, at address, s
 	v[figures.ServerPeak] = server.peak()
 	r.foreign = before.others(machineTime(), r.cpu+server.time()-used)
 	r.command = append([]string{server.cmd.Path}, server.cmd.Args[1:]...)
-	p.Runs = append(p.Runs, b.result(s.name, r, v, ""))
+	p.Runs = append(p.Runs, b.result(s.name, r, v))
 	return nil
 }

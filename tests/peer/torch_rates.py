@@ -1,40 +1,128 @@
 """Prints prefill and decode tokens per second of transformers, in bf16 on the CPU, as JSON.
 
-    python torch_rates.py llama1b|smollm2 PROMPTS[,PROMPTS...] OUTPUT
+    python torch_rates.py MODEL.gguf PROMPTS[,PROMPTS...] OUTPUT
 
-The model has the shape of the file that the other sides run, and random weights.
+The model is the file that the other sides run, a llama in bf16: its shape and its weights.
 """
 
 import json
 import os
+import struct
 import sys
 import time
 
+import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-SHAPES = {
-    "llama1b": dict(
-        vocab_size=128256, hidden_size=2048, intermediate_size=8192, num_hidden_layers=16, num_attention_heads=32,
-        num_key_value_heads=8, head_dim=64, max_position_embeddings=131072, tie_word_embeddings=True,
-    ),
-    "smollm2": dict(
-        vocab_size=49152, hidden_size=576, intermediate_size=1536, num_hidden_layers=30, num_attention_heads=9,
-        num_key_value_heads=3, head_dim=64, max_position_embeddings=8192, tie_word_embeddings=True,
-    ),
+# GGUF's types of metadata, as struct and numpy write them; 8 is a string, 9 a list.
+SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+STRING, LIST = 8, 9
+# GGML's types of tensors that such a file has.
+TENSORS = {0: torch.float32, 30: torch.bfloat16}
+
+
+class Reader:
+    """The header of a GGUF file, version 3: metadata, and where each tensor lies."""
+
+    def __init__(self, path):
+        self.data, self.at = np.memmap(path, mode="r"), 8
+        if bytes(self.data[:4]) != b"GGUF":
+            raise SystemExit(f"{path}: not a GGUF file")
+        tensors, entries = self.take("Q"), self.take("Q")
+        self.meta = {self.string(): self.value(self.take("I")) for _ in range(entries)}
+        self.where = {}
+        for _ in range(tensors):
+            name = self.string()
+            shape = [self.take("Q") for _ in range(self.take("I"))]
+            self.where[name] = shape[::-1], self.take("I"), self.take("Q")
+        step = self.meta.get("general.alignment", 32)
+        self.start = -(-self.at // step) * step
+
+    def take(self, form):
+        (value,) = struct.unpack_from("<" + form, self.data, self.at)
+        self.at += struct.calcsize("<" + form)
+        return value
+
+    def string(self):
+        size = self.take("Q")
+        self.at += size
+        return bytes(self.data[self.at - size : self.at]).decode()
+
+    def value(self, kind):
+        if kind == STRING:
+            return self.string()
+        if kind == LIST:
+            kind, count = self.take("I"), self.take("Q")
+            return [self.value(kind) for _ in range(count)]
+        return self.take(SCALARS[kind])
+
+    def tensor(self, name):
+        """The named tensor, without a copy."""
+        shape, kind, offset = self.where[name]
+        if kind not in TENSORS:
+            raise SystemExit(f"{name} is of GGML's type {kind}; bf16 and f32 are measured")
+        count, dtype = int(np.prod(shape)), TENSORS[kind]
+        begin = self.start + offset
+        raw = self.data[begin : begin + count * dtype.itemsize]
+        return torch.from_numpy(np.asarray(raw)).view(dtype).reshape(shape)
+
+
+def config(r):
+    def of(key, default=None):
+        return r.meta.get("llama." + key, default)
+
+    heads = of("attention.head_count")
+    return LlamaConfig(
+        vocab_size=r.where["token_embd.weight"][0][0], hidden_size=of("embedding_length"), intermediate_size=of("feed_forward_length"),
+        num_hidden_layers=of("block_count"), num_attention_heads=heads, num_key_value_heads=of("attention.head_count_kv", heads),
+        head_dim=of("attention.key_length", of("embedding_length") // heads), max_position_embeddings=of("context_length"),
+        rms_norm_eps=of("attention.layer_norm_rms_epsilon"), rope_theta=of("rope.freq_base", 10000.0),
+        tie_word_embeddings="output.weight" not in r.where,
+    )
+
+
+def halves(w, heads):
+    """Rows of q or k in transformers' order: the file has the two halves of a head in turns."""
+    return w.reshape(heads, -1, 2, w.shape[1]).transpose(1, 2).reshape(w.shape)
+
+
+LAYER = {
+    "attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj", "ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
 }
 
 
-def build(name):
-    """The model, its weights drawn in bf16: without the float32 copy and its time."""
+def weights(r, c):
+    """Name in transformers and tensor of every weight."""
+    yield "model.embed_tokens.weight", r.tensor("token_embd.weight")
+    yield "model.norm.weight", r.tensor("output_norm.weight")
+    yield "lm_head.weight", r.tensor("token_embd.weight" if c.tie_word_embeddings else "output.weight")
+    for i in range(c.num_hidden_layers):
+        for theirs, ours in LAYER.items():
+            w = r.tensor(f"blk.{i}.{theirs}.weight")
+            if theirs in ("attn_q", "attn_k"):
+                w = halves(w, c.num_attention_heads if theirs == "attn_q" else c.num_key_value_heads)
+            yield f"model.layers.{i}.{ours}.weight", w
+
+
+def load(path):
+    """The model of a file, in bf16."""
+    r = Reader(path)
+    c = config(r)
     torch.set_default_dtype(torch.bfloat16)
     with torch.device("meta"):
-        model = LlamaForCausalLM(LlamaConfig(**SHAPES[name]))
-    model = model.to_empty(device="cpu")
-    for p in model.parameters():
-        p.data.normal_(0, 0.02)
+        model = LlamaForCausalLM(c)
+    state = {name: w.to(torch.bfloat16, copy=True) for name, w in weights(r, c) if not (c.tie_word_embeddings and name == "lm_head.weight")}
+    model.load_state_dict(state, strict=False, assign=True)
     model.tie_weights()
     model.model.rotary_emb = type(model.model.rotary_emb)(model.config)
+    if "rope_freqs.weight" in r.where:  # the scaling of Llama 3, as the file has it
+        model.model.rotary_emb.inv_freq /= r.tensor("rope_freqs.weight")
+    missing = [n for n, p in model.named_parameters() if p.is_meta]
+    if missing:
+        raise SystemExit(f"{path} lacks {missing[0]}")
     return model.eval()
 
 
@@ -53,10 +141,10 @@ def decode(model, n):
     return n / (time.perf_counter() - start)
 
 
-def main(name, prompts, output):
+def main(path, prompts, output):
     torch.set_num_threads(os.cpu_count())
     with torch.inference_mode():
-        model = build(name)
+        model = load(path)
         prefill(model, 32)
         rates = {f"prefill {n}": prefill(model, int(n)) for n in prompts.split(",")}
         rates["decode"] = decode(model, int(output))

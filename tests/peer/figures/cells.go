@@ -128,15 +128,3 @@ func writeExtra(b *strings.Builder, p Part) {
 	}
 	b.WriteString("\n")
 }
-
-// writeOps shows where vapp's steps spend their time.
-func writeOps(b *strings.Builder, parts Parts) {
-	b.WriteString("## Where a step's time goes\n\nFrom `vapp bench engine --profile`, shorter runs of their own.\n")
-	for _, name := range Names() {
-		for _, r := range parts[name].Runs {
-			if r.Ops != "" {
-				fmt.Fprintf(b, "\n%s, %s:\n\n```text\n%s```\n", name, r.Side, r.Ops)
-			}
-		}
-	}
-}

@@ -49,6 +49,13 @@ const (
 	MedianITL   = "itl median"
 	ServerPeak  = "server peak"
 	ServerShare = "server share" // percent of the CPU time at 64 streams
+	// Of 16 streams at the machine's limit: their rate, and when the last of them has its
+	// first token.
+	SixteenLimit = "16 streams limit"
+	FirstLimit   = "first token limit"
+	// Prefixes: a line of the plan, and a part of the server's share.
+	Item       = "item "
+	ServerPart = "server: "
 )
 
 // Values are measured figures by key.
@@ -61,15 +68,17 @@ type Run struct {
 	Seconds float64  `json:"seconds"`
 	Foreign float64  `json:"foreign"` // share of all CPU time that others took meanwhile, stolen time included
 	Values  Values   `json:"values"`
-	Ops     string   `json:"ops,omitempty"` // where vapp's steps spend their time
+	Steps   []Step   `json:"steps,omitempty"` // where vapp's steps spend their time
 }
 
 // Part is what was measured of one file, or beside all files.
 type Part struct {
-	Name  string    `json:"name"`
-	Date  time.Time `json:"date"`
-	Notes []string  `json:"notes,omitempty"` // what was not measured, and why
-	Runs  []Run     `json:"runs"`
+	Name   string    `json:"name"`
+	Date   time.Time `json:"date"`
+	Took   float64   `json:"took"` // seconds, all of it
+	Rounds int       `json:"rounds"`
+	Notes  []string  `json:"notes,omitempty"` // what was not measured, and why
+	Runs   []Run     `json:"runs"`
 }
 
 // Save replaces a part's file in dir.
@@ -145,7 +154,8 @@ func (p Part) best(key string, sides ...string) Stat {
 	return out
 }
 
-// share is the median of what each run reached of its own limit.
+// share is the median of what each run reached of its own limit; where the limit is of
+// other runs, the medians' ratio.
 func (p Part) share(side, key, limit string) float64 {
 	var v []float64
 	for _, r := range p.Runs {
@@ -154,7 +164,7 @@ func (p Part) share(side, key, limit string) float64 {
 		}
 	}
 	if len(v) == 0 {
-		return 0
+		return ratio(p.Stat(side, key).Median, p.Stat(side, limit).Median)
 	}
 	slices.Sort(v)
 	return middle(v)

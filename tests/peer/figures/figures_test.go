@@ -19,10 +19,25 @@ const llamaBench = `[
  {"n_prompt": 2048, "n_gen": 0, "avg_ts": 140}, {"n_prompt": 0, "n_gen": 128, "avg_ts": 12.5}]`
 
 const engine = `{"limits": {"read": 40e9, "f32": 200e9, "bf16": 400e9}, "matrix_rate": 200e9, "rows": [
- {"streams": 1, "prompt": 512, "output": 1, "prefill": [100], "total": [99], "step_bytes": 2e9, "prompt_operations": 2e9, "ops": "a\n"},
- {"streams": 1, "prompt": 1, "output": 128, "prefill": [9], "decode": [18], "total": [17], "step_bytes": 2e9, "prompt_operations": 2e9, "ops": "b\n"},
- {"streams": 16, "prompt": 128, "output": 64, "prefill": [90], "decode": [80], "total": [85], "step_bytes": 3e9, "prompt_operations": 2e9}],
- "memory": {"arenas_planned": 100, "arenas_taken": 100, "planned": 3000, "peak": 2000}}`
+ {"streams": 1, "prompt": 512, "output": 1, "prefill": [100], "total": [99], "step_bytes": 2e9, "prompt_operations": 2e9, "steps": [
+  {"kind": "prefill", "steps": 2, "ops": [{"op": "linear", "calls": 9, "us": 900, "share": 0.9, "threads": 1.5}, {"op": "all", "calls": 10, "us": 1000, "share": 1}]}]},
+ {"streams": 1, "prompt": 1, "output": 128, "prefill": [9], "decode": [18], "total": [17], "step_bytes": 2e9, "prompt_operations": 2e9},
+ {"streams": 16, "prompt": 128, "output": 64, "prefill": [90], "decode": [80], "total": [85], "step_bytes": 3e9, "prompt_operations": 2e9, "decode_operations": 4e9, "steps": [
+  {"kind": "decode", "steps": 60, "ops": [{"op": "all", "calls": 10, "us": 1000, "share": 1}]}]}],
+ "memory": {"arenas_planned": 100, "arenas_taken": 100, "planned": 3000, "peak": 2000,
+  "items": [{"item": "kv", "bytes": 300, "basis": "exact"}, {"item": "mapped files", "bytes": 9, "basis": "apart"}]}}`
+
+// profiled is where the steps of engine spend their time.
+var profiled = []figures.Step{
+	{
+		Work: figures.Work{Streams: 1, Prompt: 512, Output: 1}, Kind: "prefill", Limit: 1e6 * 256 * 2e9 / 400e9,
+		Ops: []figures.Op{{Op: "linear", Calls: 9, Micros: 900, Share: 0.9, Threads: 1.5}, {Op: "all", Calls: 10, Micros: 1000, Share: 1}},
+	},
+	{
+		Work: figures.Work{Streams: 16, Prompt: 128, Output: 64}, Kind: "decode", Limit: 1e6 * 16 * 4e9 / 400e9,
+		Ops: []figures.Op{{Op: "all", Calls: 10, Micros: 1000, Share: 1}},
+	},
+}
 
 const served = `{"completed": 16, "failed": 0, "total_token_throughput": 111.5, "p99_ttft_ms": 2500, "median_ttft_ms": 1500, "p99_itl_ms": 90, "median_itl_ms": 60}`
 
@@ -37,9 +52,9 @@ const streaming = `=== RUN   TestStreamingCost/default_model
 // TestRead takes the figures out of what each tool prints.
 func TestRead(t *testing.T) {
 	engineOnly := func(out []byte) (figures.Values, error) {
-		v, ops, err := figures.ReadEngine(out)
-		if err == nil && ops != "a\nb\n" {
-			t.Errorf("ops %q", ops)
+		v, steps, err := figures.ReadEngine(out, 0)
+		if diff := cmp.Diff(profiled, steps); err == nil && diff != "" {
+			t.Errorf("steps (-want +got)\n%s", diff)
 		}
 		return v, err
 	}
@@ -53,13 +68,14 @@ func TestRead(t *testing.T) {
 		{"engine", engine, engineOnly, figures.Values{
 			figures.Bandwidth: 40e9, figures.RateF32: 200e9, figures.RateBF16: 400e9, figures.Peak: 2000, figures.Planned: 3000, figures.Arenas: 0,
 			figures.Prefill512: 100, figures.PromptOps: 2e9, figures.MatrixLimit: 200, figures.Decode: 18, figures.DecodeLimit: 20, figures.Sixteen: 85,
+			figures.SixteenLimit: 16 * 192 / (2048*0.005 + 64*0.16), figures.FirstLimit: 10240, figures.Item + "kv": 300,
 		}},
 		{"serve", served, figures.ReadServe, figures.Values{figures.Served: 111.5, figures.TTFT: 2500, figures.MedianTTFT: 1500, figures.ITL: 90, figures.MedianITL: 60}},
 		{"limits", `{"read bandwidth": 4e10, "bf16 rate": 4e11, "bf16 tile rate": 7e12, "threads": 2}`, figures.ReadLimits, figures.Values{
 			figures.Bandwidth: 4e10, figures.RateBF16: 7e12, figures.TilesBF16: 7e12, "threads": 2,
 		}},
 		{"torch", `{"prefill 512": 300.5, "decode": 9}`, figures.ReadTorch, figures.Values{figures.Prefill512: 300.5, figures.Decode: 9}},
-		{"streams", streaming, figures.ReadStreams, figures.Values{figures.ServerShare: 2.2}},
+		{"streams", streaming, figures.ReadStreams, figures.Values{figures.ServerShare: 2.2, figures.ServerPart + "sockets": 0.8}},
 	} {
 		got, err := c.read([]byte(c.out))
 		if err != nil {
@@ -87,12 +103,21 @@ func measured() figures.Parts {
 		return figures.Values{
 			figures.Decode: decode, figures.DecodeLimit: 20, figures.Prefill512: prefill, figures.MatrixLimit: 200, figures.Sixteen: 300,
 			figures.Bandwidth: 40e9, figures.RateF32: 200e9, figures.RateBF16: 400e9, figures.Peak: 1000 << 20, figures.Planned: 1200 << 20,
+			figures.SixteenLimit: 500, figures.FirstLimit: 800, figures.Item + "weights": 700 << 20, figures.Item + "kv": 500 << 20,
 		}
 	}
 	bf16 := figures.Part{Name: "llama1b-bf16", Date: date, Runs: []figures.Run{
 		{Side: figures.Machine, Command: []string{"limits"}, Values: figures.Values{figures.Bandwidth: 44e9, figures.RateF32: 2e11, figures.RateBF16: 4e11, figures.RateInt8: 9e11}},
 		{Side: figures.Llama, Command: []string{"llama-bench", "-m", "x.gguf"}, Seconds: 12.4, Foreign: 0.03, Values: figures.Values{figures.Decode: 10, figures.Prefill512: 100}},
-		{Side: figures.Vapp, Command: []string{"vapp", "bench"}, Seconds: 9, Foreign: 0.5, Values: vapp(18, 90), Ops: "op  calls\nlinear  9\n"},
+		{Side: figures.Vapp, Command: []string{"vapp", "bench"}, Seconds: 9, Foreign: 0.5, Values: vapp(18, 90), Steps: []figures.Step{
+			{Work: figures.Work{Streams: 1, Prompt: 512, Output: 1}, Kind: "prefill", Limit: 2e6, Ops: []figures.Op{
+				{Op: "linear", Calls: 9, Micros: 3e6, Share: 0.75, Threads: 1.5}, {Op: "attention", Calls: 1, Micros: 9.9e5, Share: 0.2475, Threads: 2},
+				{Op: "(no step)", Micros: 1e4, Share: 0.0025}, {Op: "all", Calls: 10, Micros: 4e6, Share: 1},
+			}},
+			{Work: figures.Work{Streams: 1, Prompt: 1, Output: 32}, Kind: "decode", Limit: 5e4, Ops: []figures.Op{
+				{Op: "linear", Calls: 9, Micros: 5.4e4, Share: 1, Threads: 2}, {Op: "all", Calls: 9, Micros: 5.4e4, Share: 1},
+			}},
+		}},
 		{Side: figures.LlamaBest, Command: []string{"llama-bench", "-fa", "1"}, Values: figures.Values{figures.Decode: 12, figures.Prefill512: 90}},
 		{Side: figures.Llama, Values: figures.Values{figures.Decode: 11, figures.Prefill512: 110, figures.Peak: 900 << 20, figures.Sixteen: 100}},
 		{Side: figures.Vapp, Values: vapp(19, 110)},

@@ -22,6 +22,8 @@ func ReadLlamaBench(out []byte) (Values, error) {
 	v := Values{}
 	for _, t := range tests {
 		switch {
+		case !(t.Rate > 0):
+			return nil, fmt.Errorf("llama-bench printed a rate of %v for %d+%d", t.Rate, t.Prompt, t.Gen)
 		case t.Prompt == 512 && t.Gen == 0:
 			v[Prefill512] = t.Rate
 		case t.Prompt == 2048 && t.Gen == 0:
@@ -30,7 +32,10 @@ func ReadLlamaBench(out []byte) (Values, error) {
 			v[Decode] = t.Rate
 		}
 	}
-	return v, need("llama-bench", v, Prefill512, Decode)
+	if len(v) == 0 {
+		return nil, fmt.Errorf("llama-bench printed no rate")
+	}
+	return v, nil
 }
 
 // ReadBatchedBench takes the rate of 16 streams out of what llama-batched-bench prints
@@ -53,51 +58,105 @@ func ReadBatchedBench(out []byte) (Values, error) {
 type engineReport struct {
 	Limits struct{ Read, F32, BF16 float64 }
 	Matrix float64 `json:"matrix_rate"`
-	Rows   []struct {
-		Streams, Prompt, Output int
-		Prefill, Decode, Total  []float64
-		StepBytes               float64 `json:"step_bytes"`
-		PromptOperations        float64 `json:"prompt_operations"`
-		Ops                     string
-	}
+	Rows   []engineRow
 	Memory struct {
 		Arenas  int64 `json:"arenas_planned"`
 		Taken   int64 `json:"arenas_taken"`
 		Planned int64
 		Peak    int64
+		Items   []struct {
+			Item  string
+			Bytes float64
+			Basis string
+		}
+	}
+}
+
+type engineRow struct {
+	Work
+	Prefill, Decode, Total []float64
+	StepBytes              float64 `json:"step_bytes"`
+	PromptOperations       float64 `json:"prompt_operations"`
+	DecodeOperations       float64 `json:"decode_operations"`
+	Steps                  []struct {
+		Kind  string
+		Steps float64
+		Ops   []Op
 	}
 }
 
 // ReadEngine takes rates, limits and memory out of what vapp bench engine --json
-// prints, and the tables of where steps spend their time.
-func ReadEngine(out []byte) (v Values, ops string, err error) {
+// prints, and where steps spend their time. rate is the operations a second that the
+// machine does of the numbers multiplied; 0: the rate that vapp measured.
+func ReadEngine(out []byte, rate float64) (v Values, steps []Step, err error) {
 	var r engineReport
 	if err := json.Unmarshal(out, &r); err != nil {
-		return nil, "", fmt.Errorf("vapp bench engine: %w", err)
+		return nil, nil, fmt.Errorf("vapp bench engine: %w", err)
 	}
-	v = Values{Bandwidth: r.Limits.Read, RateF32: r.Limits.F32, RateBF16: r.Limits.BF16, Peak: float64(r.Memory.Peak), Planned: float64(r.Memory.Planned)}
+	if rate == 0 {
+		rate = max(r.Limits.BF16, r.Matrix)
+	}
+	v = Values{Bandwidth: r.Limits.Read, RateF32: r.Limits.F32, RateBF16: r.Limits.BF16}
 	v[Arenas] = float64(r.Memory.Taken - r.Memory.Arenas)
 	for _, x := range r.Rows {
-		ops += x.Ops
 		if len(x.Prefill) != 1 || len(x.Total) != 1 || x.StepBytes <= 0 || x.PromptOperations <= 0 {
-			return nil, "", fmt.Errorf("vapp bench engine: the row of %d+%d is not of one run", x.Prompt, x.Output)
+			return nil, nil, fmt.Errorf("vapp bench engine: the row of %v is not of one run", x.Work)
 		}
-		switch {
-		case x.Streams == 16:
-			v[Sixteen] = x.Total[0]
-		case x.Prompt == 512:
-			v[Prefill512], v[PromptOps] = x.Prefill[0], x.PromptOperations
-			v[MatrixLimit] = max(r.Limits.BF16, r.Matrix) / x.PromptOperations
-		case x.Prompt == 2048:
-			v[Prefill2048] = x.Prefill[0]
-		case x.Prompt == 1 && len(x.Decode) == 1:
-			v[Decode], v[DecodeLimit] = x.Decode[0], r.Limits.Read/x.StepBytes
+		x.rates(v, r.Limits.Read, rate)
+		steps = append(steps, x.steps(r.Limits.Read, rate)...)
+	}
+	if len(r.Rows) == 0 || !(r.Limits.Read > 0) || !(rate > 0) {
+		return nil, nil, fmt.Errorf("vapp bench engine: it measured nothing")
+	}
+	if _, whole := v[Sixteen]; whole { // the memory that the peer's is compared with
+		r.memory(v)
+	}
+	return v, steps, nil
+}
+
+func (r engineReport) memory(v Values) {
+	v[Peak], v[Planned] = float64(r.Memory.Peak), float64(r.Memory.Planned)
+	for _, x := range r.Memory.Items {
+		if x.Basis != "apart" && x.Basis != "host" {
+			v[Item+x.Item] = x.Bytes
 		}
 	}
-	if len(r.Rows) == 0 {
-		return nil, "", fmt.Errorf("vapp bench engine: it measured nothing")
+}
+
+// rates adds what a row measured, and its limits.
+func (x engineRow) rates(v Values, read, rate float64) {
+	prompt := x.PromptOperations / rate
+	switch {
+	case x.Streams == 16:
+		tokens := float64(16 * x.Prompt)
+		v[Sixteen] = x.Total[0]
+		v[SixteenLimit] = (tokens + float64(16*x.Output)) / (tokens*prompt + float64(x.Output)*x.decodeLimit(read, rate))
+		v[FirstLimit] = 1e3 * tokens * prompt
+	case x.Prompt == 512:
+		v[Prefill512], v[PromptOps], v[MatrixLimit] = x.Prefill[0], x.PromptOperations, 1/prompt
+	case x.Prompt == 2048:
+		v[Prefill2048], v[MatrixLimit] = x.Prefill[0], 1/prompt
+	case x.Prompt == 1 && len(x.Decode) == 1:
+		v[Decode], v[DecodeLimit] = x.Decode[0], read/x.StepBytes
 	}
-	return v, ops, nil
+}
+
+// decodeLimit is the seconds that a decode step takes at least.
+func (x engineRow) decodeLimit(read, rate float64) float64 {
+	return max(x.StepBytes/read, float64(x.Streams)*x.DecodeOperations/rate)
+}
+
+// steps are those of a row that was profiled.
+func (x engineRow) steps(read, rate float64) []Step {
+	var out []Step
+	for _, s := range x.Steps {
+		limit := x.decodeLimit(read, rate)
+		if s.Kind == "prefill" {
+			limit = float64(x.Streams*x.Prompt) * x.PromptOperations / max(1, s.Steps) / rate
+		}
+		out = append(out, Step{Work: x.Work, Kind: s.Kind, Limit: 1e6 * limit, Ops: s.Ops})
+	}
+	return out
 }
 
 // ReadServe takes throughput and latencies out of what vapp bench serve saves. A run
@@ -148,6 +207,9 @@ func ReadTorch(out []byte) (Values, error) {
 
 var serverLine = regexp.MustCompile(`(?m)^\s*server\s+[\d.]+ s\s+([\d.]+) %`)
 
+// serverParts are the lines below it, set in further.
+var serverParts = regexp.MustCompile(`(?m)^\s{10}(\S.*?)\s+[\d.]+ s\s+([\d.]+) %`)
+
 // ReadStreams takes the server's share of all CPU time out of the log of
 // TestStreamingCost.
 func ReadStreams(out []byte) (Values, error) {
@@ -156,7 +218,13 @@ func ReadStreams(out []byte) (Values, error) {
 		return nil, fmt.Errorf("TestStreamingCost printed no line of the server's share")
 	}
 	share, err := strconv.ParseFloat(string(m[1]), 64)
-	return Values{ServerShare: share}, err
+	v := Values{ServerShare: share}
+	for _, m := range serverParts.FindAllSubmatch(out, -1) {
+		if v[ServerPart+string(m[1])], err = strconv.ParseFloat(string(m[2]), 64); err != nil {
+			return nil, err
+		}
+	}
+	return v, err
 }
 
 // need says which figure a tool did not print.

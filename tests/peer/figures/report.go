@@ -44,7 +44,9 @@ func Report(parts Parts, m Place, notes string) string {
 	writeTable(&b, rows)
 	b.WriteString("\n## Missed\n\n")
 	writeMissed(&b, rows)
-	b.WriteString("\n## Why\n\n" + NotesBegin + "\n\n" + strings.TrimLeft(notes+"\n\n", "\n") + NotesEnd + "\n")
+	b.WriteString("\n## Why\n\n" + why)
+	writeWhy(&b, rows)
+	b.WriteString("\n" + NotesBegin + "\n\n" + strings.TrimLeft(notes+"\n\n", "\n") + NotesEnd + "\n")
 	b.WriteString("\n## What was measured\n\n")
 	writeRuns(&b, parts)
 	writeOps(&b, parts)
@@ -55,13 +57,13 @@ const head = `# Performance
 
 Written by ` + "`make bench-peer`" + `, which fetches and builds llama.cpp, makes the model files and
 measures everything below on the machine that it runs on. ` + "`make bench-peer PART=llama1b-q8_0`" + `
-measures one part again; ` + "`PART=report`" + ` only writes this page.
+measures one part again, with commas several; ` + "`PART=report`" + ` only writes this page.
 
 ## The machine
 
 `
 
-const method = `All sides run the same files one after the other, again and again: llama.cpp as it comes,
+const method = `All sides run the same files one after the other, and again in the same order: llama.cpp as it comes,
 vapp, llama.cpp tuned (flash attention on, weights read into huge pages instead of mapped),
 vapp with int8 activations where the format has them. A figure is the median of the runs;
 ± is half of the distance between the least and the most. "Best" is the better of
@@ -71,10 +73,21 @@ is driven with int8 activations then, like beside like.
 The limit of decoding is the read bandwidth that the same run measured, over what a step has to
 read (weights and KV cache); that of prefill the multiply-add rate from registers, over the
 operations of a token, at the rate of the numbers that are multiplied.
+That of 16 streams is both: the prompts multiplied, then a step for each token, the longer of read
+and multiplied; it is of the engine's run, and the server is held against it.
+Every side runs 32 tokens before a clock starts. What is long (16 streams, servers, 2,048 tokens,
+PyTorch, the profiles) runs once for each ROUNDS, the rest twice, in turns.
 Memory is the peak of what was resident during the runs of 16 streams, of vapp as of
 llama-batched-bench; vapp's arenas take what is planned to the byte, or its run fails.
 Llama-3.2-1B has the published shape and random weights; SmolLM2-135M is the default model, its
 bf16 file made from the Q4_1 one.
+`
+
+const why = `Of every row that misses a target: where its steps spend their time, in shares of the step, as
+measured beside it in the same run (the tables are at the end). "linear" multiplies by the weights;
+the limit beside it is that of the whole step on this machine, so the distance of the two is what
+better kernels can win, and the other ops are what fewer or fused ones can.
+
 `
 
 const noAMX = `
@@ -88,6 +101,8 @@ type row struct {
 	work, side                    string
 	vapp, llama, best, torch, top string
 	limit                         string
+	part                          Part
+	key, limitKey                 string
 	targets                       []target
 }
 
@@ -109,8 +124,9 @@ func table(parts Parts) []row {
 			r := row{
 				work: f.label + ", " + work, side: side, vapp: show(side), llama: show(Llama), best: best.in(unit(key)).cell(),
 				torch: show(Torch), top: times(0, "", mine, best).ratioCell(), targets: targets(p, side),
+				part: p, key: key, limitKey: limit,
 			}
-			if limit != "" {
+			if limit != "" && key != TTFT {
 				r.limit = percent(p.share(side, key, limit), p.Stat(side, limit))
 			}
 			rows = append(rows, r)
@@ -127,11 +143,11 @@ func table(parts Parts) []row {
 		}
 	}
 	for _, f := range files {
-		add(f, "16 streams 128 + 64, engine", Sixteen, "", func(Part, string) []target { return nil })
-		add(f, "16 streams 128 + 64, server", Served, "", f.serveTargets)
+		add(f, "16 streams 128 + 64, engine", Sixteen, SixteenLimit, func(Part, string) []target { return nil })
+		add(f, "16 streams 128 + 64, server", Served, SixteenLimit, f.serveTargets)
 	}
 	for _, f := range files {
-		add(f, "first token of 16 streams, p99, ms", TTFT, "", f.firstTokenTargets)
+		add(f, "first token of 16 streams, p99, ms", TTFT, FirstLimit, f.firstTokenTargets)
 	}
 	for _, f := range files {
 		add(f, "peak memory, MiB", Peak, "", f.memoryTargets)
@@ -139,6 +155,7 @@ func table(parts Parts) []row {
 	s := parts[Streams]
 	return append(rows, row{
 		work: "SmolLM2-135M Q4_1, Go and HTTP at 64 streams", side: Vapp, vapp: s.Stat(Vapp, ServerShare).percentCell(), targets: streamTargets(s),
+		part: s, key: ServerShare,
 	})
 }
 

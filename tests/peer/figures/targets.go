@@ -35,8 +35,9 @@ type target struct {
 	text  string  // as the table says it
 	got   float64 // 0: not measured
 	bound float64
-	most  bool   // the bound is the largest that is allowed
-	form  string // of got and bound, for Sprintf
+	peer  float64 // the peer's figure that got is a multiple of, if it is
+	most  bool    // the bound is the largest that is allowed
+	form  string  // of got and bound, for Sprintf
 }
 
 func (t target) measured() bool { return t.got != 0 }
@@ -65,7 +66,9 @@ func ratio(a, b float64) float64 {
 
 // times is a target of the kind "at least n times a peer".
 func times(n float64, whom string, mine, theirs Stat) target {
-	return atLeast(fmt.Sprintf("≥ %gx %s", n, whom), ratio(mine.Median, theirs.Median), n, "%.2fx")
+	t := atLeast(fmt.Sprintf("≥ %gx %s", n, whom), ratio(mine.Median, theirs.Median), n, "%.2fx")
+	t.peer = theirs.Median
+	return t
 }
 
 func ofLimit(share, bound float64, what string) target {
@@ -117,7 +120,9 @@ func (f file) serveTargets(p Part, side string) []target {
 }
 
 func (f file) firstTokenTargets(p Part, side string) []target {
-	return []target{atMost("≤ a third of llama-server's", ratio(p.Stat(side, TTFT).Median, p.Stat(Llama, TTFT).Median), 1.0/3, "%.2f of it")}
+	t := atMost("≤ a third of llama-server's", ratio(p.Stat(side, TTFT).Median, p.Stat(Llama, TTFT).Median), 1.0/3, "%.2f of it")
+	t.peer = p.Stat(Llama, TTFT).Median
+	return []target{t}
 }
 
 func (f file) memoryTargets(p Part, side string) []target {
