@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"vapp.dev/appliance/plan"
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
 )
@@ -19,6 +20,12 @@ func (a *Appliance) logCache(e engine.CacheEvent) {
 		a.log.Warn("packed weights not kept; the server runs on without", "error", e.Err)
 	case e.Written:
 		a.log.Info("packed weights written", "file", e.Path, "after", round(e.Took).String())
+		if names, size := cacheFiles(e.Removed); names != "" {
+			a.log.Info("removed packed weights that no start would map: of another checkpoint or version", "files", names, "size", size)
+		}
+		if names, size := cacheFiles(e.Others); names != "" {
+			a.log.Info("there are packed weights for other profiles or variants too; remove those that nothing uses", "files", names, "size", size)
+		}
 	default:
 		a.log.Info("weights packed: "+e.Why, "file", e.Path)
 	}
@@ -30,4 +37,16 @@ func (p *Prepared) placedAtCache(err error) error {
 		return p.Profile.Reject("cpu.packedCache", "%v", why)
 	}
 	return err
+}
+
+// cacheFiles are the names of files and their size together.
+func cacheFiles(files []backend.CacheFile) (names, size string) {
+	var n int64
+	for i, f := range files {
+		if i > 0 {
+			names += " "
+		}
+		names, n = names+f.Path, n+f.Bytes
+	}
+	return names, plan.Size(n)
 }

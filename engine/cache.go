@@ -77,6 +77,7 @@ func keep(dev backend.Device, told func(CacheEvent)) keeping {
 		defer close(w.done)
 		begin := time.Now()
 		err := k.Keep(ctx)
+		use = k.Kept()
 		use.Took = time.Since(begin)
 		told(CacheEvent{CacheUse: use, Written: err == nil, Err: err})
 	}()

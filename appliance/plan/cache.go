@@ -23,7 +23,7 @@ func cacheOf(p *schema.Profile, source string) backend.Cache {
 	case word == "off", word == "auto" && p.Model.LoadFormat == "dummy":
 		return backend.Cache{}
 	case word != "auto":
-		return backend.Cache{Dir: p.Path(word), Stem: stem, Must: true}
+		return backend.Cache{Dir: p.Path(word), Stem: stem, Must: true, Shared: true}
 	case filepath.Ext(source) == ".gguf":
 		return backend.Cache{Dir: filepath.Dir(source), Stem: stem}
 	default:

@@ -38,6 +38,12 @@ func TestScript(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
+		Condition: func(name string) (bool, error) {
+			if name != "cgo" {
+				return false, fmt.Errorf("unknown condition %q", name)
+			}
+			return withC, nil
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"await": await, "code": code, "example": example, "field": field, "hang": hang, "hold": hold, "hub": serveHub, "http": request, "poison": poison, "ready": ready, "signal": deliver, "toy": toy,
 		},

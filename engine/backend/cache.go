@@ -15,6 +15,9 @@ type Cache struct {
 	Key [32]byte
 	// Must fails Open where there is no file that can be used and none can be written.
 	Must bool
+	// Shared says that other models may keep files with this Stem in Dir: nothing but the
+	// file itself is removed there.
+	Shared bool
 }
 
 // CacheLayout is what a Layout has whose devices keep packed weights.
@@ -29,11 +32,20 @@ type CacheUse struct {
 	Mapped bool   // the Weights arena is the file: there is nothing to pack
 	Why    string // it is not mapped: "there is no file yet", "it is stale: …"
 	Took   time.Duration
+	// Removed are files of this model that no start would have mapped, and Others those of
+	// other profiles and variants. Both are known after Keep.
+	Removed, Others []CacheFile
+}
+
+// CacheFile is a file of packed weights.
+type CacheFile struct {
+	Path  string
+	Bytes int64
 }
 
 // Keeper is a Device that may keep its packed weights.
 type Keeper interface {
-	// Kept is how the Weights arena came to be.
+	// Kept is how the Weights arena came to be. Not while Keep runs.
 	Kept() CacheUse
 	// Keep writes the file when all weights are packed, while steps may run, and puts it
 	// in its place whole or not at all. ctx cuts it short. The error is a *CacheError.

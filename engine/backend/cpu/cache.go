@@ -28,7 +28,7 @@ func (d *device) useCache(c backend.Cache) error {
 	}
 	begin := time.Now()
 	d.kept.Path = d.layout.CacheFile(c, d.r)
-	d.cacheKey = d.layout.cacheKey(c, d.r)
+	d.cacheKey, d.cacheMade, d.cacheStem, d.cacheOwn = d.layout.cacheKey(c, d.r), madeOf(c), c.Stem, !c.Shared
 	m, err := d.mapCache(d.kept.Path)
 	d.kept.Took = time.Since(begin)
 	if err == nil {

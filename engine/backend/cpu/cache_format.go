@@ -17,22 +17,23 @@ import (
 // The file of packed weights is a header in cacheHead bytes and then the Weights arena as
 // it lies in memory, at a multiple of a huge page. Little endian:
 //
-//	magic [20]byte, version uint32, key [32]byte,
+//	magic [20]byte, version uint32, key [32]byte, made [32]byte,
 //	bytes of the arena uint64, bytes of a chunk uint32, chunks uint32,
 //	CRC-32C of each chunk [chunks]uint32, CRC-32C of the header so far uint32
 const (
 	cacheMagic   = "vapp packed weights\n"
-	cacheVersion = 1
+	cacheVersion = 2
 	cacheHead    = 2 << 20
 	cacheChunk   = 16 << 20
-	cacheFixed   = len(cacheMagic) + 4 + 32 + 8 + 4 + 4
+	cacheFixed   = len(cacheMagic) + 4 + 32 + 32 + 8 + 4 + 4
 	// packVersion is of what Pack itself does: converting, quantizing, the order of parts.
 	packVersion = 1
 )
 
 // cacheHeader is what the file says of itself.
 type cacheHeader struct {
-	key   [32]byte
+	key   [32]byte // of these weights, packed this way
+	made  [32]byte // of the checkpoint and the version, however it is packed
 	bytes int64    // of the arena
 	sums  []uint32 // CRC-32C of each chunk of it
 }
@@ -47,7 +48,7 @@ func (h cacheHeader) encode() []byte {
 	le := binary.LittleEndian
 	b := append(make([]byte, 0, cacheFixed+4*len(h.sums)+4), cacheMagic...)
 	b = le.AppendUint32(b, cacheVersion)
-	b = append(b, h.key[:]...)
+	b = append(append(b, h.key[:]...), h.made[:]...)
 	b = le.AppendUint64(b, uint64(h.bytes))
 	b = le.AppendUint32(b, cacheChunk)
 	b = le.AppendUint32(b, uint32(len(h.sums)))
@@ -69,7 +70,9 @@ func parseCache(b []byte) (cacheHeader, error) {
 		return h, fmt.Errorf("it is of format %d, not %d", v, cacheVersion)
 	}
 	copy(h.key[:], rest[4:])
-	size, chunk, n := le.Uint64(rest[36:]), le.Uint32(rest[44:]), int64(le.Uint32(rest[48:]))
+	copy(h.made[:], rest[36:])
+	rest = rest[68:]
+	size, chunk, n := le.Uint64(rest), le.Uint32(rest[8:]), int64(le.Uint32(rest[12:]))
 	if n > (cacheHead-int64(cacheFixed)-4)/4 || chunk != cacheChunk || size == 0 || size > uint64(n)*cacheChunk || chunks(int64(size)) != n {
 		return h, fmt.Errorf("its header has %d bytes in %d chunks of %d", size, n, chunk)
 	}
@@ -115,6 +118,18 @@ func (l layout) cacheKey(c backend.Cache, r backend.Reservation) [32]byte {
 		for _, s := range segments(r.Weights[i]) {
 			version(s.Source)
 		}
+	}
+	return [32]byte(h.Sum(nil))
+}
+
+// madeOf is the digest of what is packed and of the version of everything that packs: a
+// file with another one serves no profile.
+func madeOf(c backend.Cache) [32]byte {
+	h := sha256.New()
+	h.Write(c.Key[:])
+	fmt.Fprintf(h, "pack %d\n", packVersion)
+	for f := range kernels.Format(1 << 6) {
+		fmt.Fprintf(h, "%d ", kcpu.PanelVersion(f))
 	}
 	return [32]byte(h.Sum(nil))
 }

@@ -7,7 +7,7 @@ import (
 
 // FuzzCacheHeader: whatever a file begins with, it is refused or says what encode writes.
 func FuzzCacheHeader(f *testing.F) {
-	good := cacheHeader{key: [32]byte{1, 2}, bytes: cacheChunk + 5, sums: []uint32{7, 8}}.encode()
+	good := cacheHeader{key: [32]byte{1, 2}, made: [32]byte{3}, bytes: cacheChunk + 5, sums: []uint32{7, 8}}.encode()
 	f.Add(good)
 	f.Add(good[:len(good)-1])
 	f.Add([]byte(cacheMagic))
@@ -24,8 +24,8 @@ func FuzzCacheHeader(f *testing.F) {
 
 // TestCacheHeader says that a header with any bit turned is refused.
 func TestCacheHeader(t *testing.T) {
-	good := cacheHeader{key: [32]byte{1, 2}, bytes: cacheChunk + 5, sums: []uint32{7, 8}}.encode()
-	if h, err := parseCache(append(bytes.Clone(good), 9)); err != nil || h.bytes != cacheChunk+5 || h.sums[1] != 8 {
+	good := cacheHeader{key: [32]byte{1, 2}, made: [32]byte{3}, bytes: cacheChunk + 5, sums: []uint32{7, 8}}.encode()
+	if h, err := parseCache(append(bytes.Clone(good), 9)); err != nil || h.bytes != cacheChunk+5 || h.sums[1] != 8 || h.made != [32]byte{3} || h.key != [32]byte{1, 2} {
 		t.Fatalf("%+v, %v", h, err)
 	}
 	for bit := range len(good) * 8 {

@@ -8,9 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/kernels"
@@ -147,5 +150,85 @@ func TestCacheRefused(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(dir); len(left) > 0 {
 		t.Errorf("cut short, it leaves %v beside %s", left, use.Path)
+	}
+}
+
+// TestCacheSweep: what no start of this version would map goes when a file is written; what
+// another profile or model may want stays.
+func TestCacheSweep(t *testing.T) {
+	dir := t.TempDir()
+	c := backend.Cache{Dir: dir, Stem: "tiny", Key: [32]byte{1}}
+	first, use := keeper(t, c)
+	first.packAll(t)
+	kept(t, first)
+	whole, err := os.ReadFile(use.Path)
+	must(t, err)
+	older := append([]byte(nil), whole...)
+	older[20]++ // its version
+	files := map[string][]byte{
+		"tiny.avx2-00000001.packed": whole, // of another profile
+		"tiny.avx2-00000002.packed": older, "tiny.avx2-00000003.packed": []byte("hello"), "tiny.amx-00000004.packed.part": nil,
+		"tiny.Q4.avx2-00000002.packed": older, "tiny.packed": older, "tiny.avx2-2.packed": older, "other.avx2-00000002.packed": older, "config.json": nil,
+	}
+	names := func(list []backend.CacheFile) (out []string) {
+		for _, f := range list {
+			out = append(out, filepath.Base(f.Path))
+			if want := int64(len(files[filepath.Base(f.Path)])); f.Bytes != want {
+				t.Errorf("%s has %d bytes, not %d", f.Path, f.Bytes, want)
+			}
+		}
+		return out
+	}
+	for _, shared := range []bool{true, false} {
+		for name, b := range files {
+			must(t, os.WriteFile(filepath.Join(dir, name), b, 0o644))
+		}
+		must(t, os.Remove(use.Path))
+		c.Shared = shared
+		d, _ := keeper(t, c)
+		d.packAll(t)
+		kept(t, d)
+		got := d.Device.(backend.Keeper).Kept()
+		wantGone, wantLeft := []string{"tiny.amx-00000004.packed.part", "tiny.avx2-00000002.packed", "tiny.avx2-00000003.packed"}, []string{"tiny.avx2-00000001.packed"}
+		if shared {
+			wantGone, wantLeft = nil, []string{"tiny.avx2-00000001.packed", "tiny.avx2-00000002.packed", "tiny.avx2-00000003.packed"}
+		}
+		if gone, left := names(got.Removed), names(got.Others); !slices.Equal(gone, wantGone) || !slices.Equal(left, wantLeft) {
+			t.Errorf("shared %v: removed %v, left %v", shared, gone, left)
+		}
+		for name := range files {
+			if _, err := os.Stat(filepath.Join(dir, name)); (err != nil) != slices.Contains(wantGone, name) {
+				t.Errorf("shared %v: %s: %v", shared, name, err)
+			}
+		}
+		if _, again := keeper(t, c); !again.Mapped {
+			t.Errorf("shared %v: %+v", shared, again)
+		}
+	}
+	// Of another checkpoint: what the first one left serves nothing.
+	c.Key[0]++
+	d, _ := keeper(t, c)
+	d.packAll(t)
+	kept(t, d)
+	if got := d.Device.(backend.Keeper).Kept(); !slices.Equal(names(got.Removed), []string{"tiny.avx2-00000001.packed"}) || len(got.Others) > 0 {
+		t.Errorf("after another checkpoint: %+v", got)
+	}
+}
+
+// TestCacheDraft: a draft that another process is writing stays.
+func TestCacheDraft(t *testing.T) {
+	dir := t.TempDir()
+	f, err := os.Create(filepath.Join(dir, "tiny.amx-00000004.packed.part"))
+	must(t, err)
+	defer f.Close()
+	must(t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
+	d, _ := keeper(t, backend.Cache{Dir: dir, Stem: "tiny"})
+	d.packAll(t)
+	kept(t, d)
+	if got := d.Device.(backend.Keeper).Kept(); len(got.Removed)+len(got.Others) > 0 {
+		t.Errorf("%+v", got)
+	}
+	if _, err := os.Stat(f.Name()); err != nil {
+		t.Error(err)
 	}
 }

@@ -34,6 +34,7 @@ func (d *device) Keep(ctx context.Context) error {
 		}
 		return &backend.CacheError{Path: d.kept.Path, Err: errors.Join(err, os.Remove(f.Name()))}
 	}
+	d.kept.Removed, d.kept.Others = d.sweep()
 	return nil
 }
 
@@ -46,7 +47,7 @@ func (d *device) write(ctx context.Context, f *os.File) error {
 	if err := unix.Fallocate(int(f.Fd()), 0, cacheHead, m.bytes); err != nil && err != unix.EOPNOTSUPP {
 		return err
 	}
-	h := cacheHeader{key: d.cacheKey, bytes: m.bytes}
+	h := cacheHeader{key: d.cacheKey, made: d.cacheMade, bytes: m.bytes}
 	for at := int64(0); at < m.bytes; at += cacheChunk {
 		if err := ctx.Err(); err != nil {
 			return err

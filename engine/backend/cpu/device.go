@@ -29,8 +29,13 @@ type device struct {
 
 	kept     backend.CacheUse
 	cacheKey [32]byte
-	profile  bool
-	times    []phaseTime // of all phases, where profile is set
+	// Of the other files beside the kept one: cacheMade and cacheStem are those of this
+	// model, and cacheOwn says that the directory is its own.
+	cacheMade [32]byte
+	cacheStem string
+	cacheOwn  bool
+	profile   bool
+	times     []phaseTime // of all phases, where profile is set
 }
 
 // weight is a packed weight and where it begins in its arena.
