@@ -26,6 +26,15 @@ build: native ## build bin/vapp
 model: ## fetch the default model into models/
 	@scripts/model.sh
 
+kernels: ## compile the CUDA kernels to .cache/cuda/kernels.fatbin and print their registers, shared memory and spills
+	@scripts/kernels.sh
+
+kernels-check: ## build the CUDA kernels twice: equal bytes, no spills
+	@scripts/kernels.sh check
+
+test-kernels: ## the CUDA kernels on the host under AddressSanitizer
+	VAPP_CUDA_SANITIZE=1 go test -count=1 ./kernels/cuda/...
+
 test: native model-if-there vet fmt cross ## every test that needs no GPU: unit, golden, script, import law
 	go test -tags invariants -timeout 20m ./...
 

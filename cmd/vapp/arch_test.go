@@ -53,6 +53,10 @@ var rooms = map[string]room{
 	"kernels/ref": {parts: []string{"kernels"}, not: noHTTP},
 	"kernels/cpu": {parts: []string{"kernels"}, modules: []string{"golang.org/x/sys"}, not: noHTTP},
 
+	// Names, arguments and packed weights of the kernels: plain Go, no cgo.
+	"kernels/cuda":          {parts: []string{"kernels", "kernels/ref"}, not: noHTTP},
+	"kernels/cuda/cudatest": {parts: []string{"kernels/cuda"}, not: noHTTP},
+
 	"engine/backend": {parts: []string{"kernels"}, not: noHTTP},
 	// What an error suggests; the catalogues of models and devices use it.
 	"engine/nearest":         {not: noHTTP},

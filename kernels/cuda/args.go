@@ -1,0 +1,131 @@
+package cuda
+
+// EmbedArgs: embed_f32, embed_f16, embed_bf16. A block for each row.
+type EmbedArgs struct {
+	IDs, Table, Y   Ptr
+	Scale           float32
+	Rows, Cols      int32
+	Row0, TableRows int32
+	_               int32
+}
+
+// GatherArgs: gather. A block for each row.
+type GatherArgs struct {
+	X, Y, Rows Ptr
+	Cols, Last int32
+}
+
+// TokensArgs: tokens. A thread for each row.
+type TokensArgs struct {
+	Tokens, Sampled, Out Ptr
+	Rows, _              int32
+}
+
+// NormArgs: norm. A block for each segment of a row.
+type NormArgs struct {
+	X, Residual, W, Bias, Gate, Y Ptr
+	Cols, Segment                 int32
+	Eps, Offset, Scale            float32
+	Plain                         int32
+}
+
+// AddArgs: add. A thread for each number.
+type AddArgs struct {
+	X, Into, Scale Ptr
+	N              int64
+}
+
+// ConcatArgs: concat. A block for each row.
+type ConcatArgs struct {
+	A, B, Y Ptr
+	NA, NB  int32
+}
+
+// AnglesArgs: angles. A block for each row.
+type AnglesArgs struct {
+	Positions, Kept, Places, Across, Down, Frequencies, Y Ptr
+	Half, By                                              int32
+	Sections                                              [3]int32
+	Scale                                                 float32
+	Joined, _                                             int32
+}
+
+// RopeArgs: rope_ and the format of K and V. A block for each row, a warp for each head
+// in turn.
+type RopeArgs struct {
+	QKV, Angles, Q, K, V, Gate, WQ, WK Ptr
+	Heads, KVHeads, HeadDim, Rotary    int32
+	Shared, NormV, Parts               int32
+	Eps, Offset                        float32
+	_                                  int32
+}
+
+// GLUArgs: glu, glu4. A thread for each number of Y, or for four.
+type GLUArgs struct {
+	X, Y                Ptr
+	Rows, Cols          int32
+	Act, Paired         int32
+	Limit, Alpha, Shift float32
+	_                   int32
+}
+
+// ElementsArgs: activate, gate, softcap. A thread for each number.
+type ElementsArgs struct {
+	X, Gate Ptr
+	N       int64
+	Cap     float32
+	Act     int32
+}
+
+// Pages is where one layer's keys and values lie (kernels/ref: Pages).
+type Pages struct {
+	Arena, Tables        Ptr
+	PageBytes, SlabBytes int64
+	K, V                 int64
+	Width, Block         int32
+	KVHeads, HeadDim     int32
+	KeyDim, Window       int32
+	PerSlab, _           int32
+}
+
+// StoreArgs: store_kv_8, store_kv_16, store_kv_32 (by the bits of a number), a block for
+// 16 rows of a head; store_tokens, a thread for each row.
+type StoreArgs struct {
+	Pages                                  Pages
+	K, V, Positions, Seq, First, Kept, IDs Ptr
+	Plane                                  int64
+	Rows, By                               int32
+}
+
+// CopyArgs: copy_pages. Blocks' y is the pairs.
+type CopyArgs struct {
+	From, To, Pairs Ptr
+	Bytes           int64
+}
+
+// PackArgs: linear_pack_bf16, linear_pack_f16. A warp for each step of StepCols columns
+// (Blocks' x) of a tile of 8 rows (y).
+type PackArgs struct {
+	X, Y, Sums, Order Ptr
+	Rows, In          int32
+}
+
+// LinearArgs: linear_ and the format, then _8, _16, _32, by the rows of a block (Blocks:
+// panels by Panels, row blocks, splits), or _tile (128 features, 128 rows); linear_f32.
+type LinearArgs struct {
+	W, X, Sums, Scales, Bias, Y              Ptr
+	Experts, Partial, Arrived                Ptr
+	ExpertBytes, ExpertScales, ExpertBias    int64
+	Rows, In, Out, Splits                    int32
+	ScaleRows, ScaleCols, ScaleAcross, Parts int32
+	PartRow, PartScale                       [4]int32
+}
+
+// EmbedPackedArgs: embed_packed_ and the format. A block for each row.
+type EmbedPackedArgs struct {
+	IDs   Ptr
+	Table LinearArgs
+	Y     Ptr
+	Scale float32
+	Row0  int32
+}

@@ -1,0 +1,57 @@
+// The words that every kernel of this folder is written in. nvcc reads them as CUDA;
+// a host compiler reads emulation/emulate.h in its place, so that the same source runs
+// in tests on machines without a GPU.
+#pragma once
+#include <stdint.h>
+
+#if defined(__CUDACC__)
+#define DEVICE __device__ __forceinline__
+#define METHOD static __device__ __forceinline__
+// KERNEL begins a kernel: it takes one struct, a, that lies in constant memory. Its symbol
+// has a prefix: some of the names are functions of CUDA.
+#define KERNEL(name, Args, threads) \
+  extern "C" __global__ void __launch_bounds__(threads) vapp_##name(const __grid_constant__ Args a)
+#define DYNAMIC_SHARED(name) extern __shared__ __align__(128) unsigned char name[]
+#define INFINITY_F __int_as_float(0x7f800000)
+#else
+#include "emulation/emulate.h"
+#define DEVICE static inline
+#define METHOD static inline
+#define KERNEL(name, Args, threads)                                                                               \
+  static void vapp_##name(const Args &a);                                                                         \
+  static const emulation::Registration registered_##name("vapp_" #name, sizeof(Args), [](const void *args) {      \
+    vapp_##name(*(const Args *)args);                                                                             \
+  });                                                                                                             \
+  static void vapp_##name(const Args &a)
+#define DYNAMIC_SHARED(name) unsigned char *name = emulation::block.shared
+#define INFINITY_F std::numeric_limits<float>::infinity()
+#endif
+
+constexpr unsigned kAllLanes = 0xffffffffu;
+
+DEVICE int ceil_div(int n, int d) { return (n + d - 1) / d; }
+
+DEVICE float warp_sum(float v) {
+#pragma unroll
+  for (int o = 16; o > 0; o >>= 1) v += __shfl_xor_sync(kAllLanes, v, o);
+  return v;
+}
+
+DEVICE float warp_max(float v) {
+#pragma unroll
+  for (int o = 16; o > 0; o >>= 1) v = fmaxf(v, __shfl_xor_sync(kAllLanes, v, o));
+  return v;
+}
+
+// block_sum is Σ v over the block's threads, at most 1024 and whole warps, in an order
+// that the block's size alone decides. room holds 32 floats; all threads get the sum and
+// have read room when they do.
+DEVICE float block_sum(float v, float *room) {
+  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
+  v = warp_sum(v);
+  if (lane == 0) room[warp] = v;
+  __syncthreads();
+  v = warp_sum(lane < warps ? room[lane] : 0.0f);
+  __syncthreads();
+  return v;
+}

@@ -1,0 +1,158 @@
+// What a .cu file of this folder needs of CUDA, for a host compiler: the words of the
+// language, the built-in variables, shuffles and atomics. Kernels register themselves
+// by name; main.cc launches them.
+#pragma once
+#include "fiber.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#define __host__
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __constant__ static
+#define __shared__ static
+#define __align__(n) alignas(n)
+
+struct alignas(8) uint2 {
+  unsigned x, y;
+};
+struct alignas(8) int2 {
+  int x, y;
+};
+struct alignas(8) float2 {
+  float x, y;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+static inline float2 make_float2(float x, float y) { return {x, y}; }
+static inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+static inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+
+namespace emulation {
+
+// Kernel is one that a launch can name.
+struct Kernel {
+  const char *name;
+  size_t args;
+  void (*run)(const void *args);
+};
+
+inline std::vector<Kernel> &kernels() {
+  static std::vector<Kernel> all;
+  return all;
+}
+
+struct Registration {
+  Registration(const char *name, size_t args, void (*run)(const void *)) { kernels().push_back({name, args, run}); }
+};
+
+template <class T>
+T exchange(uint32_t mask, T value, int from, int op, int line) {
+  static_assert(sizeof(T) <= 8);
+  Collective *c = meet(mask, op, &value, sizeof value, "a shuffle", line);
+  if (!(mask >> from & 1)) die("a shuffle reads a lane that its mask does not name");
+  T out;
+  memcpy(&out, c->values[from], sizeof out);
+  part(c);
+  return out;
+}
+
+inline uint32_t ballot(uint32_t mask, bool yes, int line) {
+  Collective *c = meet(mask, 6, &yes, sizeof yes, "a vote", line);
+  uint32_t out = 0;
+  for (int l = 0; l < 32; l++)
+    if (mask >> l & 1 && *(bool *)c->values[l]) out |= 1u << l;
+  part(c);
+  return out;
+}
+
+inline void sync_warp(uint32_t mask, int line) {
+  int none = 0;
+  part(meet(mask, 1, &none, sizeof none, "__syncwarp", line));
+}
+
+}  // namespace emulation
+
+#define threadIdx (emulation::current->thread)
+#define blockIdx (emulation::block.index)
+#define blockDim (emulation::block.size)
+#define gridDim (emulation::block.grid)
+
+#define __syncthreads() emulation::barrier(__FILE__, __LINE__)
+static inline void __syncwarp(uint32_t mask = 0xffffffffu, int line = __builtin_LINE()) { emulation::sync_warp(mask, line); }
+template <class T>
+static inline T __shfl_sync(uint32_t mask, T v, int lane, int width = 32, int line = __builtin_LINE()) {
+  int me = emulation::current->lane;
+  return emulation::exchange(mask, v, (me & ~(width - 1)) | (lane & (width - 1)), 2, line);
+}
+template <class T>
+static inline T __shfl_xor_sync(uint32_t mask, T v, int x, int width = 32, int line = __builtin_LINE()) {
+  int me = emulation::current->lane, to = me ^ x;
+  return emulation::exchange(mask, v, to / width == me / width ? to : me, 3, line);
+}
+template <class T>
+static inline T __shfl_down_sync(uint32_t mask, T v, int n, int width = 32, int line = __builtin_LINE()) {
+  int me = emulation::current->lane, to = me + n;
+  return emulation::exchange(mask, v, to / width == me / width ? to : me, 4, line);
+}
+template <class T>
+static inline T __shfl_up_sync(uint32_t mask, T v, int n, int width = 32, int line = __builtin_LINE()) {
+  int me = emulation::current->lane, to = me - n;
+  return emulation::exchange(mask, v, to >= me / width * width ? to : me, 5, line);
+}
+static inline uint32_t __ballot_sync(uint32_t mask, int yes, int line = __builtin_LINE()) { return emulation::ballot(mask, yes != 0, line); }
+static inline int __any_sync(uint32_t mask, int yes, int line = __builtin_LINE()) { return emulation::ballot(mask, yes != 0, line) != 0; }
+static inline int __all_sync(uint32_t mask, int yes, int line = __builtin_LINE()) { return emulation::ballot(mask, yes == 0, line) == 0; }
+
+// Blocks run one after the other and threads change places at collectives alone.
+template <class T>
+static inline T atomicAdd(T *p, T v) {
+  T old = *p;
+  *p = old + v;
+  return old;
+}
+template <class T>
+static inline T atomicMax(T *p, T v) {
+  T old = *p;
+  *p = std::max(old, v);
+  return old;
+}
+static inline unsigned atomicOr(unsigned *p, unsigned v) {
+  unsigned old = *p;
+  *p = old | v;
+  return old;
+}
+static inline void __threadfence() {}
+
+template <class T>
+static inline T __ldg(const T *p) {
+  if (uintptr_t(p) % alignof(T) != 0) emulation::die("a load is not aligned to its size");
+  return *p;
+}
+static inline int __popc(unsigned v) { return __builtin_popcount(v); }
+static inline int __clz(int v) { return v ? __builtin_clz(unsigned(v)) : 32; }
+static inline int __ffs(int v) { return __builtin_ffs(v); }
+static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+static inline float __uint_as_float(unsigned u) {
+  float f;
+  memcpy(&f, &u, 4);
+  return f;
+}
+static inline unsigned __float_as_uint(float f) {
+  unsigned u;
+  memcpy(&u, &f, 4);
+  return u;
+}
+using std::max;
+using std::min;

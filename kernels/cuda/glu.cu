@@ -1,0 +1,74 @@
+// Gated activations and functions of one number.
+#include "numbers.cuh"
+
+// The order is engine/backend's Act.
+enum Act { kSiLU, kGELUTanh, kGELU };
+
+DEVICE float sigmoid(float v) { return 1.0f / (1.0f + expf(-v)); }
+
+DEVICE float activated(int act, float v) {
+  if (act == kSiLU) return v * sigmoid(v);
+  if (act == kGELUTanh) return 0.5f * v * (1.0f + tanhf(0.7978845608028654f * (v + 0.044715f * v * v * v)));
+  return 0.5f * v * (1.0f + erff(v * 0.7071067811865476f));
+}
+
+struct GLUArgs {
+  const float *x;  // [rows, 2·cols]: gate, then up; paired: they take turns
+  float *y;        // [rows, cols]
+  int rows, cols;
+  int act, paired;
+  float limit, alpha, shift;  // gpt-oss; limit 0: no clamp; alpha 1 and shift 0: none
+  int pad;
+};
+
+DEVICE float gated(const GLUArgs &a, float g, float u) {
+  if (a.limit > 0.0f) {
+    g = fminf(g, a.limit);
+    u = fmaxf(-a.limit, fminf(u, a.limit));
+  }
+  float v = a.act == kSiLU ? g * sigmoid(g * a.alpha) : activated(a.act, g);
+  return (u + a.shift) * v;
+}
+
+// glu: a thread for each element of y.
+KERNEL(glu, GLUArgs, 256) {
+  long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= (long long)a.rows * a.cols) return;
+  long long r = i / a.cols, c = i % a.cols;
+  const float *x = a.x + 2 * r * a.cols;
+  a.y[i] = a.paired ? gated(a, x[2 * c], x[2 * c + 1]) : gated(a, x[c], x[a.cols + c]);
+}
+
+// glu4 is glu, four columns a thread: cols is a multiple of 4 and nothing is paired.
+KERNEL(glu4, GLUArgs, 256) {
+  long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  int across = a.cols / 4;
+  if (i >= (long long)a.rows * across) return;
+  long long r = i / across, c = i % across;
+  const float4 *x = (const float4 *)(a.x + 2 * r * a.cols);
+  float4 g = __ldg(x + c), u = __ldg(x + across + c);
+  ((float4 *)a.y)[i] = make_float4(gated(a, g.x, u.x), gated(a, g.y, u.y), gated(a, g.z, u.z), gated(a, g.w, u.w));
+}
+
+struct ElementsArgs {
+  float *x;           // [n], in place
+  const float *gate;  // [n], of gate alone
+  long long n;
+  float cap;  // of softcap alone
+  int act;    // of activate alone
+};
+
+KERNEL(activate, ElementsArgs, 256) {
+  long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < a.n) a.x[i] = activated(a.act, a.x[i]);
+}
+
+KERNEL(gate, ElementsArgs, 256) {
+  long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < a.n) a.x[i] *= sigmoid(a.gate[i]);
+}
+
+KERNEL(softcap, ElementsArgs, 256) {
+  long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < a.n) a.x[i] = a.cap * tanhf(a.x[i] / a.cap);
+}

@@ -1,0 +1,281 @@
+package cuda_test
+
+import (
+	"fmt"
+	"testing"
+
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/cuda"
+	"vapp.dev/kernels/cuda/cudatest"
+	"vapp.dev/kernels/ref"
+)
+
+var packed = []kernels.Format{
+	kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.F8E5M2, kernels.MXFP4,
+	kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q4_K, kernels.Q6_K,
+}
+
+// unit is how many columns a matrix of a format has a multiple of.
+func unit(f kernels.Format) int {
+	if f == kernels.Q4_K || f == kernels.Q6_K {
+		return 256
+	}
+	return 32
+}
+
+// blocks are rows·cols weights stored as f: quantized where ref quantizes, else any bits
+// with scales around scale.
+func (r *rig) blocks(f kernels.Format, rows, cols int) []byte {
+	switch f {
+	case kernels.MXFP4, kernels.Q4_K, kernels.Q6_K:
+		elems, size := f.Block()
+		out := make([]byte, rows*cols/elems*size)
+		for i := range out {
+			out[i] = byte(r.rnd.Uint32())
+		}
+		for b := range len(out) / size {
+			block := out[b*size : (b+1)*size]
+			half := func(at int) {
+				copy(block[at:], cudatest.Bytes([]uint16{ref.FloatToHalf(float32(r.rnd.Float64()*0.01 + 0.001))}))
+			}
+			switch f {
+			case kernels.MXFP4:
+				block[16] = byte(120 + r.rnd.IntN(6))
+			case kernels.Q4_K:
+				half(0)
+				half(2)
+			default:
+				half(208)
+			}
+		}
+		return out
+	}
+	b, _ := stored(f, r.floats(rows*cols, 0.5))
+	return b
+}
+
+// matrix is a weight on the device.
+type matrix struct {
+	f         kernels.Format
+	out, in   int
+	values    []float32 // [out, in]
+	packed    cuda.Ptr
+	bytes     int64
+	scales    cuda.Ptr
+	scaleRows int
+}
+
+func (r *rig) matrix(f kernels.Format, out, in int, scales *ref.Scales) matrix {
+	r.Helper()
+	src := r.blocks(f, out, in)
+	m := matrix{f: f, out: out, in: in, values: make([]float32, out*in), bytes: cuda.PackedBytes(f, out, in)}
+	ref.Dequantize(f, src, m.values)
+	for o := range out {
+		scales.Apply(o, m.values[o*in:(o+1)*in])
+	}
+	dst := make([]byte, m.bytes)
+	if err := cuda.Pack(f, out, in, src, dst); err != nil {
+		r.Fatal(err)
+	}
+	m.packed = up(r, dst)
+	if scales != nil {
+		m.scales = up(r, scales.Values)
+	}
+	return m
+}
+
+// args are what all kernels of a product are told of a matrix.
+func (m matrix) args(scales *ref.Scales) cuda.LinearArgs {
+	a := cuda.LinearArgs{W: m.packed, Scales: m.scales, In: int32(m.in), Out: int32(m.out), Splits: 1, Parts: 1, ScaleRows: 1, ScaleCols: 1, ScaleAcross: 1}
+	if scales != nil {
+		a.ScaleRows, a.ScaleCols, a.ScaleAcross = int32(scales.Rows), int32(scales.Cols), int32(scales.Across)
+	}
+	return a
+}
+
+// packX brings x to the device as fragments.
+func (r *rig) packX(f kernels.Format, x []float32, rows, in int, order []int32) (y, sums cuda.Ptr) {
+	tiles, steps := ceil(rows, 8), in/32
+	y, sums = room[byte](r, tiles*steps*512), room[float32](r, tiles*steps*8)
+	kernel := "linear_pack_bf16"
+	if f == kernels.F16 {
+		kernel = "linear_pack_f16"
+	}
+	g := cudatest.Grid{Blocks: [3]int{ceil(steps, 4), tiles, 1}, Threads: [3]int{128, 1, 1}}
+	launch(r, kernel, g, &cuda.PackArgs{X: up(r, x), Y: y, Sums: sums, Order: up(r, order), Rows: int32(rows), In: int32(in)})
+	return y, sums
+}
+
+// rounded is x as linear_pack rounds it.
+func rounded(f kernels.Format, x []float32) []float32 {
+	if f != kernels.F16 {
+		f = kernels.BF16
+	}
+	_, back := stored(f, x)
+	return back
+}
+
+// product is ref's for x as it is rounded.
+func (m matrix) product(x, bias []float32, rows int) []float32 {
+	y := make([]float32, rows*m.out)
+	ref.Linear(ref.LinearArgs{
+		Rows: rows, In: m.in, Out: m.out, X: rounded(m.f, x), W: cudatest.Bytes(m.values), Format: kernels.F32, Bias: bias, Y: y,
+		To: m.out, Row: make([]float32, m.in),
+	})
+	return y
+}
+
+// TestLinear holds every format and kernel against ref: one row, row and feature counts
+// that are no whole tiles, shared sums, scales of every kind.
+func TestLinear(t *testing.T) {
+	for _, f := range packed {
+		t.Run(f.String(), func(t *testing.T) {
+			r := newRig(t)
+			for _, rows := range []int{1, 11, 32, 137} {
+				in, out := 2*unit(f), 75
+				if unit(f) == 32 {
+					in = 32 * 11
+				}
+				if rows == 137 {
+					out = 150
+				}
+				testLinear(r, f, rows, in, out)
+			}
+		})
+	}
+}
+
+func testLinear(r *rig, f kernels.Format, rows, in, out int) {
+	l, ok := cuda.ChooseLinear(f, rows)
+	if !ok {
+		r.Fatalf("%v has no kernel", f)
+	}
+	scales := (*ref.Scales)(nil)
+	if f == kernels.F8E4M3 {
+		scales = &ref.Scales{Values: r.floats(1*3, 1), Rows: 128, Cols: 128, Across: 3}
+		if out > 128 {
+			scales.Values = r.floats(2*3, 1)
+		}
+	}
+	if f == kernels.F8E5M2 {
+		scales = &ref.Scales{Values: r.floats(out, 1), Rows: 1, Cols: in, Across: 1}
+	}
+	m := r.matrix(f, out, in, scales)
+	x, bias := r.floats(rows*in, 1), r.floats(out, 1)
+	want := m.product(x, bias, rows)
+	xs, sums := r.packX(f, x, rows, in, nil)
+	splits := []int{1}
+	if rows <= 11 {
+		splits = append(splits, 3)
+	}
+	for _, n := range splits {
+		a := m.args(scales)
+		a.X, a.Sums, a.Bias, a.Rows, a.Splits = xs, sums, up(r, bias), int32(rows), int32(n)
+		bytes, counters := l.PartialBytes(out, rows, n)
+		a.Partial, a.Arrived = room[byte](r, int(bytes)), up(r, make([]uint32, counters))
+		g := cudatest.Grid{
+			Blocks:  [3]int{ceil(out, 16*l.Panels), ceil(rows, l.Rows), n},
+			Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared,
+		}
+		run := func() []float32 {
+			a.Y = room[float32](r, rows*out)
+			launch(r, l.Kernel, g, &a)
+			return down[float32](r, a.Y, rows*out)
+		}
+		var got []float32
+		if f == kernels.Q4_1 || f == kernels.BF16 {
+			got = r.eachSchedule(run)
+		} else {
+			got = run()
+		}
+		r.near(fmt.Sprintf("%s, %d rows, %d splits", l.Kernel, rows, n), got, want, 3e-6)
+	}
+}
+
+// TestLinearParts: a fused weight whose parts begin new blocks of scales.
+func TestLinearParts(t *testing.T) {
+	r := newRig(t)
+	const in, rows = 256, 2
+	parts := []int{40, 24, 136} // the third has two rows of blocks
+	out := 200
+	values := r.floats(4*2, 1)
+	one := &ref.Scales{Values: make([]float32, out*2), Rows: 1, Cols: 128, Across: 2} // by row, for ref
+	for o := range out {
+		at := 0
+		switch {
+		case o >= 64+128:
+			at = 3
+		case o >= 64:
+			at = 2
+		case o >= 40:
+			at = 1
+		}
+		copy(one.Values[2*o:], values[2*at:2*at+2])
+	}
+	m := r.matrix(kernels.F8E4M3, out, in, one)
+	x := r.floats(rows*in, 1)
+	a := m.args(&ref.Scales{Rows: 128, Cols: 128, Across: 2})
+	a.Scales, a.Parts, a.Rows = up(r, values), int32(len(parts)), rows
+	a.PartRow, a.PartScale = [4]int32{0, 40, 64}, [4]int32{0, 1, 2}
+	a.X, a.Sums = r.packX(m.f, x, rows, in, nil)
+	a.Y = room[float32](r, rows*out)
+	l, _ := cuda.ChooseLinear(m.f, rows)
+	g := cudatest.Grid{Blocks: [3]int{ceil(out, 16*l.Panels), 1, 1}, Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}
+	launch(r, l.Kernel, g, &a)
+	r.near("parts", down[float32](r, a.Y, rows*out), m.product(x, nil, rows), 3e-6)
+}
+
+func TestLinearF32(t *testing.T) {
+	r := newRig(t)
+	for _, rows := range []int{1, 6} {
+		const in, out = 45, 19
+		w, x, bias, want := r.floats(in*out, 1), r.floats(rows*in, 1), r.floats(out, 1), make([]float32, rows*out)
+		ref.Linear(ref.LinearArgs{Rows: rows, In: in, Out: out, X: x, W: cudatest.Bytes(w), Format: kernels.F32, Bias: bias, Y: want, To: out, Row: make([]float32, in)})
+		y := room[float32](r, rows*out)
+		a := cuda.LinearArgs{W: up(r, w), X: up(r, x), Bias: up(r, bias), Y: y, Rows: int32(rows), In: in, Out: out}
+		launch(r, "linear_f32", cudatest.Grid{Blocks: [3]int{ceil(out, 8), ceil(rows, 4), 1}, Threads: [3]int{256, 1, 1}}, &a)
+		r.near("f32", down[float32](r, y, rows*out), want, 1e-6)
+	}
+}
+
+func TestEmbedPacked(t *testing.T) {
+	for _, f := range packed {
+		t.Run(f.String(), func(t *testing.T) {
+			r := newRig(t)
+			in, rows := 2*unit(f), 37
+			m := r.matrix(f, rows, in, nil)
+			ids := []int32{3, 39, 11, 2, 40, 27}
+			want := make([]float32, len(ids)*in)
+			for i, id := range ids {
+				if row := int(id) - 3; row >= 0 && row < rows {
+					for j, v := range m.values[row*in : (row+1)*in] {
+						want[i*in+j] = v * 2
+					}
+				}
+			}
+			y := room[float32](r, len(want))
+			launch(r, "embed_packed_"+f.String(), cudatest.Line(len(ids), 64), &cuda.EmbedPackedArgs{IDs: up(r, ids), Table: m.args(nil), Y: y, Scale: 2, Row0: 3})
+			r.near(f.String(), down[float32](r, y, len(want)), want, 1e-7)
+		})
+	}
+}
+
+// TestPackRefuses: what no kernel reads is an error, not a wrong product.
+func TestPackRefuses(t *testing.T) {
+	for _, c := range []struct {
+		f          kernels.Format
+		rows, cols int
+		src        int
+	}{{kernels.BF16, 4, 40, 4 * 40 * 2}, {kernels.Q4_K, 2, 128, 144}, {kernels.Q5_0, 2, 32, 44}, {kernels.BF16, 0, 32, 0}, {kernels.BF16, 2, 32, 100}} {
+		if cuda.Pack(c.f, c.rows, c.cols, make([]byte, c.src), make([]byte, cuda.PackedBytes(c.f, c.rows, c.cols))) == nil {
+			t.Errorf("%+v was packed", c)
+		}
+	}
+	for f, nan := range map[kernels.Format]byte{kernels.F8E4M3: 0xff, kernels.F8E5M2: 0x7c} {
+		src := make([]byte, 32)
+		src[31] = nan
+		if cuda.Pack(f, 1, 32, src, make([]byte, cuda.PackedBytes(f, 1, 32))) == nil {
+			t.Errorf("%v: code %#x was packed", f, nan)
+		}
+	}
+}

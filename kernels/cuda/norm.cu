@@ -1,0 +1,80 @@
+// RMSNorm with an optional residual, offset weights, a gate and segments; LayerNorm;
+// sums of rows.
+#include "numbers.cuh"
+
+struct NormArgs {
+  const float *x;     // [rows, cols]
+  float *residual;    // [rows, cols] or null: x is added to it, and that is normalised
+  const float *w;     // [segment] or null: ones
+  const float *bias;  // [segment] or null; with plain alone
+  const float *gate;  // [rows, cols] or null: the result is multiplied by silu(gate)
+  float *y;           // [rows, cols], may be x
+  int cols, segment;  // segment divides cols
+  float eps, offset, scale;
+  int plain;  // 1: LayerNorm
+};
+
+// norm: a block for each segment of a row, whole warps. The row is read again for the
+// second pass: it is in the cache.
+KERNEL(norm, NormArgs, 1024) {
+  __shared__ float room[32];
+  size_t at = size_t(blockIdx.x) * a.segment;
+  const float *x = a.x + at;
+  float *r = a.residual ? a.residual + at : nullptr;
+  float sum = 0.0f, total = 0.0f;
+  for (int i = threadIdx.x; i < a.segment; i += blockDim.x) {
+    float v = x[i];
+    if (r) {
+      v += r[i];
+      r[i] = v;
+    }
+    total += v;
+    sum = fmaf(v, v, sum);
+  }
+  const float *in = r ? r : x;
+  float mean = 0.0f;
+  if (a.plain) {  // the moments in two passes: squares around a large mean lose it
+    mean = block_sum(total, room) / float(a.segment);
+    sum = 0.0f;
+    for (int i = threadIdx.x; i < a.segment; i += blockDim.x) sum = fmaf(in[i] - mean, in[i] - mean, sum);
+  }
+  float inverse = 1.0f / sqrtf(block_sum(sum, room) / float(a.segment) + a.eps);
+  for (int i = threadIdx.x; i < a.segment; i += blockDim.x) {
+    float v = (in[i] - mean) * inverse;
+    if (a.w) v *= a.offset + a.w[i];
+    if (a.bias) v += a.bias[i];
+    v *= a.scale;
+    if (a.gate) {
+      float g = a.gate[at + i];
+      v *= g / (1.0f + expf(-g));
+    }
+    a.y[at + i] = v;
+  }
+}
+
+struct AddArgs {
+  const float *x;
+  float *into;         // into = (into + x) · scale[0]
+  const float *scale;  // null: 1
+  long long n;
+};
+
+KERNEL(add, AddArgs, 256) {
+  long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= a.n) return;
+  float v = a.into[i] + a.x[i];
+  a.into[i] = a.scale ? v * a.scale[0] : v;
+}
+
+struct ConcatArgs {
+  const float *a, *b;  // [rows, na], [rows, nb]
+  float *y;            // [rows, na+nb]
+  int na, nb;
+};
+
+// concat: a block for each row.
+KERNEL(concat, ConcatArgs, 256) {
+  size_t r = blockIdx.x;
+  for (int i = threadIdx.x; i < a.na + a.nb; i += blockDim.x)
+    a.y[r * (a.na + a.nb) + i] = i < a.na ? a.a[r * a.na + i] : a.b[r * a.nb + i - a.na];
+}

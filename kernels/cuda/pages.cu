@@ -1,0 +1,88 @@
+// Keys, values and token ids into their pages, and pages from one place to another.
+#include "pages.cuh"
+
+struct StoreArgs {
+  Pages pages;
+  const void *k, *v;      // [rows, kv_heads·head_dim], stored as the pages are
+  const int *positions;   // [_]
+  const int *seq;         // [_] which sequence a token row is of
+  const int *first;       // [seqs+1]
+  const int *kept;        // [rows] or null: row s is at positions[kept[s]] + by of sequence s
+  const int *ids;         // [rows], of store_tokens alone
+  long long plane;        // where the token plane begins in a page, of store_tokens alone
+  int rows, by;
+};
+
+// slot_of is the page and slot that a row is stored to; page −1: nowhere.
+DEVICE int slot_of(const StoreArgs &a, int row, int *slot) {
+  const Pages &p = a.pages;
+  int token = a.kept ? a.kept[row] : row;
+  if (token < 0) return -1;
+  int s = a.kept ? row : a.seq[token], position = a.positions[token] + (a.kept ? a.by : 0);
+  int to = a.kept ? position + 1 : a.positions[a.first[s + 1] - 1] + 1;
+  int e = store_entry(p, position / p.block, to);
+  *slot = position % p.block;
+  return e < 0 ? -1 : p.tables[(long long)s * p.width + e];
+}
+
+constexpr int kStoreRows = 16;  // tokens of a tile
+
+// store_kv: a block for 16 rows of one head, 128 threads. Keys are turned in shared
+// memory: a page has them by dimension, so that the 16 tokens of a prompt's block are
+// written side by side.
+template <class T>
+DEVICE void store_kv(const StoreArgs &a) {
+  DYNAMIC_SHARED(memory);
+  const Pages &p = a.pages;
+  __shared__ int page[kStoreRows], slot[kStoreRows];
+  T *tile = (T *)memory;  // [16][head_dim + 2]: the odd stride spreads a column over the banks
+  int row0 = blockIdx.x * kStoreRows, h = blockIdx.y, d = p.head_dim, stride = d + 2;
+  int rows = min(kStoreRows, a.rows - row0);
+  if (threadIdx.x < kStoreRows) {
+    int at = 0;
+    page[threadIdx.x] = int(threadIdx.x) < rows ? slot_of(a, row0 + threadIdx.x, &at) : -1;
+    slot[threadIdx.x] = at;
+  }
+  for (int i = threadIdx.x; i < rows * d; i += blockDim.x)
+    tile[i / d * stride + i % d] = ((const T *)a.k)[(size_t(row0 + i / d) * p.kv_heads + h) * d + i % d];
+  __syncthreads();
+  for (int i = threadIdx.x; i < kStoreRows * p.key_dim; i += blockDim.x) {
+    int r = i % kStoreRows, j = i / kStoreRows;
+    if (page[r] < 0) continue;
+    T *k = (T *)(page_at(p, page[r]) + p.k);
+    k[(size_t(h) * p.key_dim + j) * p.block + slot[r]] = tile[r * stride + turning(p, j)];
+  }
+  for (int i = threadIdx.x; i < rows * d; i += blockDim.x) {
+    int r = i / d;
+    if (page[r] < 0) continue;
+    T *v = (T *)(page_at(p, page[r]) + p.v);
+    v[(size_t(h) * p.block + slot[r]) * d + i % d] = ((const T *)a.v)[(size_t(row0 + r) * p.kv_heads + h) * d + i % d];
+  }
+}
+
+KERNEL(store_kv_8, StoreArgs, 128) { store_kv<uint8_t>(a); }
+KERNEL(store_kv_16, StoreArgs, 128) { store_kv<uint16_t>(a); }
+KERNEL(store_kv_32, StoreArgs, 128) { store_kv<float>(a); }
+
+// store_tokens: a thread for each row.
+KERNEL(store_tokens, StoreArgs, 256) {
+  int row = blockIdx.x * blockDim.x + threadIdx.x, slot = 0;
+  if (row >= a.rows) return;
+  int page = slot_of(a, row, &slot);
+  if (page >= 0) ((int *)(page_at(a.pages, page) + a.plane))[slot] = a.ids[row];
+}
+
+struct CopyArgs {
+  const unsigned char *from;
+  unsigned char *to;
+  const long long *pairs;  // [n, 2] offsets in from and to, multiples of 16
+  long long bytes;         // of each, a multiple of 16
+};
+
+// copy_pages: grid.y is the pairs, grid.x shares out the bytes of one.
+KERNEL(copy_pages, CopyArgs, 256) {
+  const uint4 *from = (const uint4 *)(a.from + a.pairs[2 * blockIdx.y]);
+  uint4 *to = (uint4 *)(a.to + a.pairs[2 * blockIdx.y + 1]);
+  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < a.bytes / 16; i += (long long)gridDim.x * blockDim.x)
+    to[i] = from[i];
+}

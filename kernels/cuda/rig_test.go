@@ -1,0 +1,142 @@
+package cuda_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/cuda"
+	"vapp.dev/kernels/cuda/cudatest"
+	"vapp.dev/kernels/ref"
+)
+
+// rig is a device with what a test brings to it.
+type rig struct {
+	*testing.T
+	*cudatest.Device
+	rnd *rand.Rand
+}
+
+func newRig(t *testing.T) *rig {
+	t.Parallel()
+	return &rig{t, cudatest.Open(t), rand.New(rand.NewPCG(1, 2))}
+}
+
+// floats are n numbers around zero.
+func (r *rig) floats(n int, scale float64) []float32 {
+	out := make([]float32, n)
+	for i := range out {
+		out[i] = float32(r.rnd.NormFloat64() * scale)
+	}
+	return out
+}
+
+// up brings s to the device; a nil s is no address.
+func up[T any](r *rig, s []T) cuda.Ptr {
+	r.Helper()
+	if s == nil {
+		return 0
+	}
+	p, err := r.Alloc(len(cudatest.Bytes(s)))
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Write(p, cudatest.Bytes(s))
+	return p
+}
+
+// room is memory for n of T on the device, not written yet.
+func room[T any](r *rig, n int) cuda.Ptr {
+	r.Helper()
+	p, err := r.Alloc(len(cudatest.Bytes(make([]T, n))))
+	if err != nil {
+		r.Fatal(err)
+	}
+	return p
+}
+
+// down reads n of T.
+func down[T any](r *rig, p cuda.Ptr, n int) []T {
+	r.Helper()
+	out := make([]T, n)
+	if err := r.Read(p, cudatest.Bytes(out)); err != nil {
+		r.Fatal(err)
+	}
+	return out
+}
+
+// launch runs a kernel by one schedule.
+func launch[T any](r *rig, kernel string, g cudatest.Grid, args *T) {
+	r.Helper()
+	if err := r.Launch(kernel, g, cudatest.Struct(args)); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// eachSchedule runs f by every schedule; f returns what the kernels computed, which has
+// to be the same bits each time.
+func (r *rig) eachSchedule(f func() []float32) []float32 {
+	r.Helper()
+	var first []float32
+	for _, s := range cudatest.Schedules {
+		r.Schedule(s)
+		got := f()
+		if first == nil {
+			first = got
+			continue
+		}
+		for i := range got {
+			if math.Float32bits(got[i]) != math.Float32bits(first[i]) {
+				r.Fatalf("element %d is %v by schedule %d and %v by schedule 0: a race", i, got[i], s, first[i])
+			}
+		}
+	}
+	r.Schedule(0)
+	return first
+}
+
+// near holds got against want: errors relative to the largest number of want.
+func (r *rig) near(what string, got, want []float32, bound float64) {
+	r.Helper()
+	if len(got) != len(want) {
+		r.Fatalf("%s: %d numbers, want %d", what, len(got), len(want))
+	}
+	var most float64
+	for _, v := range want {
+		if v == v && !math.IsInf(float64(v), 0) {
+			most = max(most, math.Abs(float64(v)))
+		}
+	}
+	for i := range got {
+		d := math.Abs(float64(got[i]) - float64(want[i]))
+		if got[i] == want[i] || got[i] != got[i] && want[i] != want[i] {
+			continue
+		}
+		if !(d <= bound*max(most, 1e-30)) {
+			r.Fatalf("%s: element %d is %v, want %v (largest %v, bound %g of it)", what, i, got[i], want[i], most, bound)
+		}
+	}
+}
+
+// stored quantizes x as f stores it; back is what that reads as.
+func stored(f kernels.Format, x []float32) (b []byte, back []float32) {
+	b, back = make([]byte, f.Bytes(int64(len(x)))), make([]float32, len(x))
+	ref.Quantize(f, x, b)
+	ref.Dequantize(f, b, back)
+	return b, back
+}
+
+func ceil(n, d int) int { return (n + d - 1) / d }
+
+// short is the name of a format in kernels' names.
+func short(f kernels.Format) string {
+	switch f {
+	case kernels.F8E4M3:
+		return "e4m3"
+	case kernels.F8E5M2:
+		return "e5m2"
+	}
+	return fmt.Sprint(f)
+}

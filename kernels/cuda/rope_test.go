@@ -1,0 +1,160 @@
+package cuda_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/cuda"
+	"vapp.dev/kernels/cuda/cudatest"
+	"vapp.dev/kernels/ref"
+)
+
+func TestAngles(t *testing.T) {
+	r := newRig(t)
+	const half = 5
+	freq := make([]float32, half)
+	for i := range freq {
+		freq[i] = float32(math.Pow(1e4, -float64(i)/half))
+	}
+	positions := []int32{0, 7, 131071, 3}
+	angles := func(p int32) []float32 {
+		y := make([]float32, 2*half)
+		ref.Angles(p, freq, 1.25, y)
+		return y
+	}
+	run := func(what string, rows int, a cuda.AnglesArgs, want []float32) {
+		a.Frequencies, a.Y, a.Half, a.Scale = up(r, freq), room[float32](r, len(want)), half, 1.25
+		launch(r, "angles", cudatest.Line(rows, 32), &a)
+		r.near(what, down[float32](r, a.Y, len(want)), want, 1e-6)
+	}
+	var want []float32
+	for _, p := range positions {
+		want = append(want, angles(p)...)
+	}
+	run("rows", 4, cuda.AnglesArgs{Positions: up(r, positions)}, want)
+	// Sequences: the token row kept, two ahead; one has none and is at any position.
+	run("ahead", 2, cuda.AnglesArgs{Positions: up(r, positions), Kept: up(r, []int32{3, 1}), By: 2}, append(angles(5), angles(9)...))
+	a, b := angles(2), angles(9)
+	both := cuda.AnglesArgs{Across: up(r, []int32{2}), Down: up(r, []int32{9})}
+	run("grid", 1, both, append(append([]float32{}, a...), b...))
+	both.Joined = 1
+	run("joined", 1, both, append(append(append(append([]float32{}, a[:half]...), b[:half]...), a[half:]...), b[half:]...))
+	places := []int32{4, 5, 6}
+	want = make([]float32, 2*half)
+	for i, axis := range []int{0, 1, 2, 0, 0} { // sections 2, 1, 1: frequency 4 is beyond 3·1
+		y := angles(places[axis])
+		want[i], want[half+i] = y[i], y[half+i]
+	}
+	run("sections", 1, cuda.AnglesArgs{Positions: up(r, []int32{4}), Places: up(r, places), Sections: [3]int32{2, 1, 1}}, want)
+}
+
+// ropeCase is one shape of rope.
+type ropeCase struct {
+	heads, kv, dim, rotary int
+	parts                  int
+	norm, normV            bool
+	gated, shared          bool
+}
+
+func TestRope(t *testing.T) {
+	r := newRig(t)
+	for i, c := range []ropeCase{
+		{heads: 4, kv: 2, dim: 64, rotary: 64, parts: 1},
+		{heads: 3, kv: 1, dim: 40, rotary: 20, parts: 1, norm: true, gated: true},
+		{heads: 2, kv: 2, dim: 96, rotary: 96, parts: 1, norm: true, normV: true, shared: true},
+		{heads: 2, kv: 1, dim: 32, rotary: 24, parts: 2},
+	} {
+		for _, f := range []kernels.Format{kernels.BF16, kernels.F32, kernels.F8E4M3} {
+			if i > 0 && f != kernels.F32 {
+				continue
+			}
+			testRope(r, c, f)
+		}
+	}
+}
+
+func testRope(r *rig, c ropeCase, f kernels.Format) {
+	const rows = 3
+	step, parts := 1, 2
+	if c.gated {
+		step = 2
+	}
+	if c.shared {
+		parts = 1
+	}
+	cols := (step*c.heads + parts*c.kv) * c.dim
+	x, angles := r.floats(rows*cols, 1), r.floats(rows*c.rotary, 1)
+	wq, wk := r.floats(c.dim, 1), r.floats(c.dim, 1)
+	a := cuda.RopeArgs{
+		QKV: up(r, x), Angles: up(r, angles), Heads: int32(c.heads), KVHeads: int32(c.kv), HeadDim: int32(c.dim),
+		Rotary: int32(c.rotary), Parts: int32(c.parts), Eps: 1e-6, Offset: 1,
+	}
+	if c.norm {
+		a.WQ, a.WK = up(r, wq), up(r, wk)
+	} else {
+		wq, wk = nil, nil
+	}
+	a.Shared, a.NormV = flag(c.shared), flag(c.normV)
+	nq, nkv := rows*c.heads*c.dim, rows*c.kv*c.dim
+	a.Q, a.K, a.V = room[float32](r, nq), room[byte](r, int(f.Bytes(int64(nkv)))), room[byte](r, int(f.Bytes(int64(nkv))))
+	if c.gated {
+		a.Gate = room[float32](r, nq)
+	}
+	launch(r, "rope_"+short(f), cudatest.Line(rows, 96), &a)
+	var q, k, v, gate []float32
+	for row := range rows {
+		in, ang := x[row*cols:(row+1)*cols], angles[row*c.rotary:(row+1)*c.rotary]
+		turn := func(head, w []float32) []float32 {
+			y := append([]float32{}, head...)
+			if w != nil {
+				ref.NormOffset(y, nil, w, 1, 1e-6, y)
+			}
+			for p := range c.parts {
+				n := c.rotary / c.parts
+				end := (p + 1) * n
+				if p == c.parts-1 {
+					end = len(y)
+				}
+				ref.Rotate(y[p*n:end], ang[p*n:(p+1)*n], y[p*n:end])
+			}
+			return y
+		}
+		for h := range c.heads {
+			q = append(q, turn(in[step*h*c.dim:][:c.dim], wq)...)
+			if c.gated {
+				gate = append(gate, in[(2*h+1)*c.dim:][:c.dim]...)
+			}
+		}
+		keys := in[step*c.heads*c.dim:]
+		for h := range c.kv {
+			k = append(k, turn(keys[h*c.dim:][:c.dim], wk)...)
+			value := append([]float32{}, keys[(c.kv*(parts-1)+h)*c.dim:][:c.dim]...)
+			if c.normV {
+				ref.Norm(value, nil, nil, 1e-6, value)
+			}
+			v = append(v, value...)
+		}
+	}
+	bound := map[kernels.Format]float64{kernels.F32: 1e-6, kernels.BF16: 1.0 / 256, kernels.F8E4M3: 1.0 / 16}[f]
+	read := func(p cuda.Ptr) []float32 {
+		out := make([]float32, nkv)
+		ref.Dequantize(f, down[byte](r, p, int(f.Bytes(int64(nkv)))), out)
+		return out
+	}
+	what := fmt.Sprint(c, f)
+	r.near(what+" q", down[float32](r, a.Q, nq), q, 1e-6)
+	r.near(what+" k", read(a.K), k, bound)
+	r.near(what+" v", read(a.V), v, bound)
+	if c.gated {
+		r.near(what+" gate", down[float32](r, a.Gate, nq), gate, 0)
+	}
+}
+
+func flag(b bool) int32 {
+	if b {
+		return 1
+	}
+	return 0
+}

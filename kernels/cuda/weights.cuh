@@ -1,0 +1,217 @@
+// How packed weights become fragments of the matrix units.
+//
+// A matrix [out, in] lies in panels of 16 output features. A panel is steps of 32 input
+// features, one after the other; the quants of a step lie in the order in which lanes
+// hold them for two multiplications of 16 input features: with g = lane/4 and q = lane%4,
+// number 8·t + 2·r + h of a lane is output feature g + 8·(r%2) at input feature 16·t + 2·q
+// + 8·(r/2) + h. So a warp reads a step as one run of memory. 16-bit numbers lie in two
+// halves, by t; 4-bit codes have h = 0 in the lower half of a 32-bit word and h = 1 in the
+// upper one. Scales follow the quants of each step, or of each 8 where a block has 256
+// weights. pack.go packs, in as many bytes as the blocks had.
+#pragma once
+#include "mma.cuh"
+
+// A load that is not kept in the first cache: weights are read once.
+DEVICE uint4 stream16(const void *p) {
+#if defined(__CUDACC__)
+  uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+  return v;
+#else
+  return __ldg((const uint4 *)p);
+#endif
+}
+DEVICE uint2 stream8(const void *p) {
+#if defined(__CUDACC__)
+  uint2 v;
+  asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
+  return v;
+#else
+  return __ldg((const uint2 *)p);
+#endif
+}
+
+// Where quants are read from.
+enum Place { kGlobal, kShared };
+template <int P>
+DEVICE uint4 load16(const void *p) {
+  return P == kGlobal ? stream16(p) : *(const uint4 *)p;
+}
+template <int P>
+DEVICE uint2 load8(const void *p) {
+  return P == kGlobal ? stream8(p) : *(const uint2 *)p;
+}
+DEVICE float half_at(const unsigned char *p) { return from_f16(__ldg((const uint16_t *)p)); }
+
+// Factors are what a lane's two output features, g and g+8, are scaled by: x = scale·q +
+// minimum. Formats with a scale for each 16 input features use both of scale[·][t].
+struct Factors {
+  float scale[2][2], minimum[2];
+};
+
+constexpr uint32_t kMinusZero = 0x80008000u;
+
+// eight_bits makes two bf16 of bytes i and i+1 of word, whose bits below the sign move
+// down by shift and are multiplied by power.
+DEVICE uint32_t eight_bits(uint32_t word, int i, int shift, uint32_t power) {
+  uint32_t v = pick_bytes(word, 0, i == 0 ? 0x1404 : 0x3424);
+  return fma_bf16x2((v & 0x80008000u) | (v & 0x7f007f00u) >> shift, power, kMinusZero);
+}
+
+template <int Words>
+struct Quants {
+  uint32_t w[Words];
+};
+
+// Sixteen-bit numbers.
+struct Plain16 {
+  static constexpr int kQuants = 1024, kUnit = 1, kUnitBytes = 1024, kScales = 0;
+  static constexpr bool kMinimum = false, kExternal = false;
+  using Raw = Quants<8>;
+  template <int P>
+  METHOD Raw load(const unsigned char *quants, int lane) {
+    uint4 a = load16<P>(quants + 16 * lane), b = load16<P>(quants + 512 + 16 * lane);
+    return {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
+  }
+  METHOD uint32_t fragment(const Raw &raw, int t, int r) { return raw.w[4 * t + r]; }
+  METHOD Factors factors(const unsigned char *, int, int) { return {}; }
+};
+struct WeightsBF16 : Plain16 {
+  static constexpr bool kHalf = false;
+};
+struct WeightsF16 : Plain16 {
+  static constexpr bool kHalf = true;
+};
+
+// Eight-bit numbers in 16 bytes a lane.
+struct Plain8 {
+  static constexpr bool kHalf = false;
+  using Raw = Quants<4>;
+  template <int P>
+  METHOD Raw load(const unsigned char *quants, int lane) {
+    uint4 a = load16<P>(quants + 16 * lane);
+    return {{a.x, a.y, a.z, a.w}};
+  }
+};
+// The 8-bit floats: their scales are F32 beside the matrix. A bf16 with the same bits
+// shifted is the number times a power of two, subnormal numbers included.
+struct WeightsE4M3 : Plain8 {
+  static constexpr int kQuants = 512, kUnit = 1, kUnitBytes = 512, kScales = 1;
+  static constexpr bool kMinimum = false, kExternal = true;
+  METHOD uint32_t fragment(const Raw &raw, int t, int r) { return eight_bits(raw.w[2 * t + r / 2], r % 2, 4, 0x7b807b80u); }
+  METHOD Factors factors(const unsigned char *, int, int) { return {}; }
+};
+struct WeightsE5M2 : Plain8 {
+  static constexpr int kQuants = 512, kUnit = 1, kUnitBytes = 512, kScales = 1;
+  static constexpr bool kMinimum = false, kExternal = true;
+  METHOD uint32_t fragment(const Raw &raw, int t, int r) { return eight_bits(raw.w[2 * t + r / 2], r % 2, 3, 0x77807780u); }
+  METHOD Factors factors(const unsigned char *, int, int) { return {}; }
+};
+struct WeightsQ8_0 : Plain8 {
+  static constexpr int kQuants = 512, kUnit = 1, kUnitBytes = 544, kScales = 1;
+  static constexpr bool kMinimum = false, kExternal = false;
+  METHOD uint32_t fragment(const Raw &raw, int t, int r) {
+    uint32_t v = raw.w[2 * t + r / 2] ^ 0x80808080u;  // q + 128
+    int i = r % 2 * 2;                                // 2²³ + q + 128 is a float with q + 128 in its last byte
+    float lo = __uint_as_float(pick_bytes(v, 0x4b000000u, 0x7440 + i)) - 8388736.0f;
+    float hi = __uint_as_float(pick_bytes(v, 0x4b000000u, 0x7441 + i)) - 8388736.0f;
+    return to_bf16x2(lo, hi);
+  }
+  METHOD Factors factors(const unsigned char *unit, int, int g) {
+    return {{{half_at(unit + 512 + 2 * g)}, {half_at(unit + 512 + 2 * (g + 8))}}, {}};
+  }
+};
+
+// Four-bit codes in 8 bytes a lane.
+struct Plain4 {
+  static constexpr bool kHalf = false, kExternal = false;
+  static constexpr int kQuants = 256, kScales = 1;
+  using Raw = Quants<2>;
+  template <int P>
+  METHOD Raw load(const unsigned char *quants, int lane) {
+    uint2 a = load8<P>(quants + 8 * lane);
+    return {{a.x, a.y}};
+  }
+  METHOD uint32_t codes(const Raw &raw, int t, int r) { return raw.w[t] >> (4 * r) & 0x000f000fu; }
+  // A code in the last bits of the bf16 128 is 128 + q.
+  METHOD uint32_t less(uint32_t codes, uint32_t what) { return fma_bf16x2(codes | 0x43004300u, 0x3f803f80u, what); }
+};
+struct WeightsMXFP4 : Plain4 {
+  static constexpr int kUnit = 1, kUnitBytes = 272;
+  static constexpr bool kMinimum = false;
+  METHOD uint32_t fragment(const Raw &raw, int t, int r) {
+    uint32_t v = codes(raw, t, r);
+    return fma_bf16x2((v & 0x00080008u) << 12 | (v & 0x00070007u) << 6, 0x7e807e80u, kMinusZero);
+  }
+  METHOD float power(uint32_t e) {  // 2^(e−127); 255 is NaN
+    return __uint_as_float(e == 0 ? 0x00400000u : e == 255 ? 0x7fffffffu : e << 23);
+  }
+  METHOD Factors factors(const unsigned char *unit, int, int g) {
+    return {{{power(__ldg(unit + 256 + g))}, {power(__ldg(unit + 256 + g + 8))}}, {}};
+  }
+};
+struct WeightsQ4_0 : Plain4 {
+  static constexpr int kUnit = 1, kUnitBytes = 288;
+  static constexpr bool kMinimum = false;
+  METHOD uint32_t fragment(const Raw &raw, int t, int r) { return less(codes(raw, t, r), 0xc308c308u); }  // −136
+  METHOD Factors factors(const unsigned char *unit, int, int g) {
+    return {{{half_at(unit + 256 + 2 * g)}, {half_at(unit + 256 + 2 * (g + 8))}}, {}};
+  }
+};
+struct WeightsQ4_1 : Plain4 {
+  static constexpr int kUnit = 1, kUnitBytes = 320;
+  static constexpr bool kMinimum = true;
+  METHOD uint32_t fragment(const Raw &raw, int t, int r) { return less(codes(raw, t, r), 0xc300c300u); }  // −128
+  METHOD Factors factors(const unsigned char *unit, int, int g) {
+    const unsigned char *a = unit + 256 + 4 * g, *b = a + 32;
+    return {{{half_at(a)}, {half_at(b)}}, {half_at(a + 2), half_at(b + 2)}};
+  }
+};
+struct WeightsQ4_K : Plain4 {
+  static constexpr int kUnit = 8, kUnitBytes = 2304;
+  static constexpr bool kMinimum = true;
+  METHOD uint32_t fragment(const Raw &raw, int t, int r) { return less(codes(raw, t, r), 0xc300c300u); }
+  // A row's d, dmin and the 12 bytes of eight six-bit scales and minima (ref: ScaleMinQ4_K).
+  METHOD void row(const unsigned char *p, int j, float *scale, float *minimum) {
+    uint4 v = __ldg((const uint4 *)p);
+    int shift = j % 4 * 8;
+    uint32_t a = v.y >> shift, b = v.z >> shift, c = v.w >> shift;
+    uint32_t sc = j < 4 ? a & 63 : (c & 15) | (a >> 6 & 3) << 4;
+    uint32_t mn = j < 4 ? b & 63 : (c >> 4 & 15) | (b >> 6 & 3) << 4;
+    *scale = from_f16(uint16_t(v.x)) * float(sc);
+    *minimum = -(from_f16(uint16_t(v.x >> 16)) * float(mn));
+  }
+  METHOD Factors factors(const unsigned char *unit, int step, int g) {
+    Factors f;
+    row(unit + 2048 + 16 * g, step, &f.scale[0][0], &f.minimum[0]);
+    row(unit + 2048 + 16 * (g + 8), step, &f.scale[1][0], &f.minimum[1]);
+    return f;
+  }
+};
+struct WeightsQ6_K {
+  static constexpr bool kHalf = false, kExternal = false, kMinimum = false;
+  static constexpr int kQuants = 384, kUnit = 8, kUnitBytes = 3360, kScales = 2;
+  using Raw = Quants<3>;
+  template <int P>
+  METHOD Raw load(const unsigned char *quants, int lane) {
+    uint2 a = load8<P>(quants + 8 * lane);
+    return {{a.x, a.y, P == kGlobal ? __ldg((const uint32_t *)(quants + 256) + lane) : ((const uint32_t *)(quants + 256))[lane]}};
+  }
+  METHOD uint32_t fragment(const Raw &raw, int t, int r) {
+    uint32_t low = raw.w[t] >> (4 * r) & 0x000f000fu, high = raw.w[2] >> (2 * (4 * t + r)) & 0x00030003u;
+    return fma_bf16x2(low | high << 4 | 0x43004300u, 0x3f803f80u, 0xc320c320u);  // −160
+  }
+  METHOD Factors factors(const unsigned char *unit, int step, int g) {
+    Factors f;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      int row = g + 8 * i;
+      float d = half_at(unit + 3072 + 256 + 2 * row);
+      const signed char *scales = (const signed char *)(unit + 3072 + 16 * row) + 2 * step;
+      f.scale[i][0] = d * float(__ldg(scales));
+      f.scale[i][1] = d * float(__ldg(scales + 1));
+      f.minimum[i] = 0.0f;
+    }
+    return f;
+  }
+};
