@@ -1,8 +1,6 @@
 package cpu
 
 import (
-	"strings"
-
 	"vapp.dev/kernels"
 )
 
@@ -70,9 +68,11 @@ func (s ExpertShape) Room() (r ExpertRoom) {
 // Tile is how many rows of x the kernel of m multiplies at once, and the bytes of so
 // many as OpLinearPrepare writes them, a multiple of 64.
 func (m Matrix) Tile() (rows int, bytes int64) {
+	if planes := integers(m.Variant, m.Format); planes > 0 {
+		tile, row := integerTile(planes, m.Cols)
+		return int(tile), roundUp(tile*row, 64)
+	}
 	switch {
-	case strings.HasSuffix(m.Variant, int8Suffix):
-		return int8Tile, roundUp(int8Tile*int8Row(m.Cols), 64)
 	case m.Variant == "generic":
 		return 1, 0
 	case m.Variant == "amx" && m.Format != kernels.F32 && m.Format != kernels.F16:

@@ -26,7 +26,7 @@ const vapp_linear_kernel *vapp_linear_for(int variant, int format) {
 #if defined(__x86_64__)
 	case VAPP_AVX2: return vapp_linear_avx2(format);
 	case VAPP_AVX512: return vapp_linear_avx512(format);
-	case VAPP_AVX512_BF16: return vapp_linear_bf16(format);
+	case VAPP_AVX512_BF16: return int8_format(format) ? vapp_linear_int15(format) : vapp_linear_bf16(format);
 	case VAPP_AMX: return vapp_linear_amx(format);
 	case VAPP_AMX_SOFT: return vapp_linear_amx_soft(format);
 	case VAPP_INT8 + VAPP_AVX2: return vapp_linear_int8_avx2(format);

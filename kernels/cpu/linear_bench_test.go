@@ -154,7 +154,7 @@ func multiplying(m Matrix) (op Op, perRound int64) {
 	switch {
 	case strings.HasSuffix(m.Variant, int8Suffix) && present("avx512"):
 		op = OpDotInt8
-	case asPairs(m.Variant, m.Format):
+	case asPairs(m.Variant, m.Format), integers(m.Variant, m.Format) == 2: // two products of bytes take as long
 		op = OpDotBF16
 	case m.Variant == "amx" && m.Format != kernels.F32 && m.Format != kernels.F16:
 		op = OpTilesBF16

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"slices"
+	"strings"
 
 	"vapp.dev/kernels"
 )
@@ -13,8 +14,11 @@ const int8Suffix = "+int8"
 const (
 	int8Group = 32  // inputs of x that share a scale
 	int8Tile  = 6   // rows of x in a tile
-	int8Words = 12  // dwords that a group of a row takes
+	int8Words = 12  // dwords that a group of a row takes; int15Words in two planes
 	int8Block = 512 // inputs that are unpacked at once
+
+	int15Tile  = 3
+	int15Words = 20
 )
 
 var (
@@ -31,5 +35,29 @@ func Int8(variant string, f kernels.Format) (string, bool) {
 	return variant + int8Suffix, ok
 }
 
-// int8Row is the room of a row of x, in bytes.
-func int8Row(in int) int64 { return int64(in) / int8Group * int8Words * 4 }
+// integers is how many planes of int8 a variant rounds x to for weights of f; 0: it
+// multiplies them as floats.
+func integers(variant string, f kernels.Format) int {
+	switch {
+	case strings.HasSuffix(variant, int8Suffix):
+		return 1
+	case variant == "avx512bf16" && slices.Contains(int8Formats, f):
+		return 2
+	}
+	return 0
+}
+
+// integerTile is how many rows of x are multiplied at once, and the bytes of one.
+func integerTile(planes, in int) (tile, row int64) {
+	groups := int64(in) / int8Group
+	if planes == 2 {
+		return int15Tile, groups * int15Words * 4
+	}
+	return int8Tile, groups * int8Words * 4
+}
+
+// integerRooms are what LinearWorkspace says where x is in so many planes.
+func integerRooms(planes, maxRows, in int) (shared, perThread int64) {
+	tile, row := integerTile(planes, in)
+	return roundUp(roundUp(int64(maxRows), tile)*row, 64), roundUp(max(row, int8Block*panelRows), 64)
+}

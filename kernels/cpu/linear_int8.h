@@ -1,7 +1,8 @@
-/* linear_int8.h: Linear on int8 activations, for quantized weights.
+/* linear_int8.h: Linear on integer activations, for quantized weights.
  *
  * A row of x is cut into groups of 32; a group's numbers are rounded to the nearest
- * multiple of max |x| / 127, ties to even. Products of the integers with a weight's
+ * multiple of max |x| / 127, ties to even; with PLANES 2, of max |x| / 16256: 128 times one
+ * int8 and another one. Products of the integers with a weight's
  * codes are summed exactly; then, group by group in the order of k,
  *
  *   y = fma(sum, d·dx, y)          d the weight's scale, dx the group's; for formats
@@ -11,20 +12,27 @@
  * from 0 on, and the bias is added last. So all instruction sets give the same bits.
  * A group that has a NaN or an infinity gets the scale NaN.
  *
- * Packed weights lie as in linear_panel.h, but of Q8_0: per 32 k [32] half d, [8][32][4] codes + 128. */
+ * Packed weights lie as in linear_panel.h, but of Q8_0: per 32 k [32] half d, [8][32][4] codes + 128.
+ * And the high bits of codes (linear_blocks.h): byte b of a dword has those of the b'th byte of
+ * 8/high vectors of four codes, of the first in its lowest bits. */
 #ifndef VAPP_CPU_LINEAR_INT8_H
 #define VAPP_CPU_LINEAR_INT8_H
 #include "linear_panel.h"
 
+#ifndef PLANES
+#define PLANES 1 /* bytes of a number of x */
+#endif
+
 enum {
 	GROUP = 32, /* k's of x that share a scale */
-	/* A tile of x holds for each group dwords of T rows each: 8 of codes, the scale, for
-	 * each half of the group −zero·Σ codes, and dx·Σ codes. */
-	X_SCALE = 8,
-	X_LESS = 9,
-	X_SUM = 11,
-	X_DWORDS = 12,
-	INT8_TILE = 6, /* rows of a tile: with 32 registers 12 sums of integers, 12 of floats, 4 weights */
+	/* A tile of x holds for each group dwords of T rows each: 8 of codes for each plane, the scale,
+	 * for each half of the group −zero·Σ codes, and dx·Σ codes. */
+	X_SCALE = 8 * PLANES,
+	X_LESS,
+	X_SUM = X_LESS + 2,
+	X_DWORDS,
+	INT8_MOST = PLANES == 2 ? 127 * 128 : 127, /* of a number of x as an integer */
+	INT8_TILE = 6 / PLANES, /* rows of a tile: with 32 registers 12 sums of integers, 12 of floats, 4 weights */
 	INT8_BLOCK = 512, /* k's that tiles of rows take before the next */
 	Q8_ZERO = 128
 };
@@ -92,7 +100,7 @@ INLINE int32_t int8_bits(float f) {
 
 enum { INT8_NAN = 0x7fc00000, INT8_INFINITY = 0x7f800000, INT8_LEAST = 27 << 23 /* 2⁻¹⁰⁰: smaller is zero */ };
 
-/* int8_quantize writes a group of a row to its place in a tile of so many rows. */
+/* int8_quantize writes a group of a row to its place in a tile of so many rows, in one plane. */
 INLINE void int8_quantize(const int8_codes c, const float *x, int rows, int32_t *to) {
 	int32_t most = 0, codes[GROUP], sums[2] = {0};
 	for (int k = 0; k < GROUP; k++) {
@@ -123,5 +131,8 @@ void vapp_linear_row_int8(const void *w, int32_t format, int32_t in, int32_t out
 const vapp_linear_kernel *vapp_linear_int8_generic(int format);
 const vapp_linear_kernel *vapp_linear_int8_avx2(int format);
 const vapp_linear_kernel *vapp_linear_int8_avx512(int format);
+
+/* vapp_linear_int15 takes x in two planes. */
+const vapp_linear_kernel *vapp_linear_int15(int format);
 
 #endif

@@ -18,28 +18,14 @@ FN static void quantize_group(const int8_codes c, const float *x, int rows, int3
 V __m256i dwords(const uint8_t *p) { return _mm256_loadu_si256((const void *)p); }
 V __m256 halves(const uint8_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const void *)p)); }
 V __m256 small(const uint8_t *p) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)p))); }
-V __m256i both(__m128i x) { return _mm256_broadcastsi128_si256(x); }
 
-V __m256i sixteens(__m256i bits, int mask) {
-	__m256i m = _mm256_set1_epi32(mask);
-	return _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(bits, m), m), _mm256_set1_epi8(16));
-}
+V __m256i shifted(__m256i q, const int left) { return left >= 0 ? _mm256_slli_epi16(q, left) : _mm256_srli_epi16(q, -left); }
 
-/* high_bits are those of eight k's, from bit low on, as codes' bytes lie. */
-V void high_bits(const blocks b, const uint8_t *high, int j, __m256i *w0, __m256i *w1) {
-	if (b.high == 1) {
-		__m256i lanes = both(_mm_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12));
-		__m256i bits = _mm256_shuffle_epi8(dwords(high), _mm256_add_epi8(lanes, _mm256_set1_epi8((char)j)));
-		*w0 = _mm256_or_si256(*w0, sixteens(bits, 0x40100401));
-		*w1 = _mm256_or_si256(*w1, sixteens(bits, (int)0x80200802));
-		return;
-	}
-	__m256i lanes = both(_mm_setr_epi8(0, 0, 1, 1, 4, 4, 5, 5, 8, 8, 9, 9, 12, 12, 13, 13));
-	__m256i q = _mm256_shuffle_epi8(dwords(high + j / 2 * 128), _mm256_add_epi8(lanes, _mm256_set1_epi8((char)(j % 2 * 2))));
-	/* Of each pair of equal bytes the first serves the lower four bits, the second the others. */
-	__m256i low = _mm256_set1_epi16(0x0030), top = _mm256_set1_epi16(0x3000);
-	*w0 = _mm256_or_si256(*w0, _mm256_or_si256(_mm256_and_si256(_mm256_slli_epi16(q, 4), low), _mm256_and_si256(q, top)));
-	*w1 = _mm256_or_si256(*w1, _mm256_or_si256(_mm256_and_si256(_mm256_slli_epi16(q, 2), low), _mm256_and_si256(_mm256_srli_epi16(q, 2), top)));
+/* with_high are low nibbles with the high bits of vector t of eight: to bits 4 and more. */
+V __m256i with_high(const blocks b, const uint8_t *high, int t, __m256i low) {
+	const int each = 8 / b.high;
+	__m256i bits = shifted(dwords(high + t / each * 128), 4 - t % each * b.high);
+	return _mm256_or_si256(low, _mm256_and_si256(bits, _mm256_set1_epi8((char)(((1 << b.high) - 1) << 4))));
 }
 
 /* eight are the codes of k's 8·j … 8·j+7 of 8 lanes, in the order of int8_codes; those of
@@ -55,7 +41,9 @@ V void eight(const int format, int8_place at, int lane, int j, __m256i *w0, __m2
 	__m256i q = dwords(at.codes + j * 128 + lane * 4), low = _mm256_set1_epi8(15);
 	*w0 = _mm256_and_si256(q, low);
 	*w1 = _mm256_and_si256(_mm256_srli_epi16(q, 4), low);
-	if (b.high) high_bits(b, at.codes + 128 * b.low + lane * 4, j, w0, w1);
+	if (!b.high) return;
+	*w0 = with_high(b, at.codes + 128 * b.low + lane * 4, 2 * j, *w0);
+	*w1 = with_high(b, at.codes + 128 * b.low + lane * 4, 2 * j + 1, *w1);
 }
 
 V __m256 scale_of(int8_place at, int lane, int h) {

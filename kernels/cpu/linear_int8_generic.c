@@ -24,7 +24,10 @@ static int code(int32_t format, const uint8_t *p, int k, int lane) {
 	}
 	blocks b = blocks_of(format);
 	int c = field(p, b.low, k, lane);
-	return b.high ? c | field(p + 128 * b.low, b.high, k, lane) << b.low : c;
+	if (!b.high) return c;
+	int vector = k / 8 * 2 + k % 2, each = 8 / b.high;
+	int high = p[128 * b.low + vector / each * 128 + lane * 4 + k % 8 / 2] >> (vector % each * b.high);
+	return c | (high & ((1 << b.high) - 1)) << b.low;
 }
 
 /* scale_of returns d of a lane for half h of a group; products are exact. */
@@ -78,14 +81,13 @@ static void int8_steps(int32_t format, const int8_step *s, int rows, int tile) {
 }
 
 void vapp_linear_row_int8(const void *w, int32_t format, int32_t in, int32_t out, int32_t r, float *dst) {
-	if (format != VAPP_Q8_0) {
-		vapp_linear_row(w, format, in, out, r, dst);
-		return;
-	}
 	const vapp_linear a = {.w = w, .format = format, .in = in, .out = out};
+	const int8_codes c = int8_codes_of(format);
 	for (int64_t k = 0; k < in; k++) {
 		int8_place at = int8_place_at(format, panel_at(&a, r / PANEL), k / GROUP);
-		dst[k] = (float)(code(format, at.codes, (int)(k % GROUP), r % PANEL) - Q8_ZERO) * scale_of(at, r % PANEL, 0);
+		int lane = r % PANEL, h = c.subs == 2 ? (int)(k % GROUP / 16) : 0;
+		dst[k] = (float)(code(format, at.codes, (int)(k % GROUP), lane) - c.zero) * scale_of(at, lane, h);
+		if (c.least) dst[k] += least_of(c, at, lane);
 	}
 }
 

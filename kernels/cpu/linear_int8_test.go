@@ -5,11 +5,12 @@ package cpu
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 )
 
-// int8Rounded is x as int8 activations mean it.
-func int8Rounded(x []float32) []float32 {
+// intRounded is x as activations mean it that are integers up to full.
+func intRounded(x []float32, full float32) []float32 {
 	out := make([]float32, len(x))
 	for k := 0; k < len(x); k += int8Group {
 		var most float32
@@ -18,7 +19,7 @@ func int8Rounded(x []float32) []float32 {
 		}
 		for i, v := range x[k : k+int8Group] {
 			if most >= 0x1p-100 {
-				out[k+i] = float32(math.RoundToEven(float64(v*(127/most)))) * (most / 127)
+				out[k+i] = float32(math.RoundToEven(float64(v*(full/most)))) * (most / full)
 			}
 		}
 	}
@@ -52,10 +53,10 @@ func TestInt8SameBits(t *testing.T) {
 // TestInt8Edges: what is not finite reaches all outputs of its row and no other row; a row
 // of zeros, or of what is almost zero, gives the bias.
 func TestInt8Edges(t *testing.T) {
-	for _, v := range int8Variants {
+	for _, v := range append(withInt8(), "avx512bf16") {
 		for _, f := range int8Formats {
-			k, ok := LinearFor(v+int8Suffix, f)
-			if !ok || !present(v) {
+			k, ok := LinearFor(v, f)
+			if !ok || !present(strings.TrimSuffix(v, int8Suffix)) {
 				continue
 			}
 			p := newProblem(t, k, shape{5, 256, 33, 1, true}, 1)

@@ -139,12 +139,11 @@ func LinearLayout(variant string, f kernels.Format, rows, cols int) (packed int6
 // threads threads, in bytes: one room shared by all of them and one for each.
 // Both are multiples of 64. LinearLayout has accepted variant and f.
 func LinearWorkspace(variant string, f kernels.Format, maxRows, in, out, threads int) (shared, perThread int64) {
+	if planes := integers(variant, f); planes > 0 {
+		return integerRooms(planes, maxRows, in)
+	}
 	perThread = kBlock * panelRows * 4
 	switch {
-	case strings.HasSuffix(variant, int8Suffix):
-		shared = roundUp(int64(maxRows), int8Tile) * int8Row(in)
-		perThread = roundUp(max(int8Row(in), int8Block*panelRows), 64)
-		shared = roundUp(shared, 64)
 	case variant == "amx" && f != kernels.F32 && f != kernels.F16:
 		tiles := (int64(maxRows) + amxRows - 1) / amxRows
 		shared = tiles * amxRows * roundUp(int64(in), amxK) * 2
@@ -161,7 +160,7 @@ func LinearWorkspace(variant string, f kernels.Format, maxRows, in, out, threads
 
 // asPairs says that a variant multiplies weights of f as pairs of bf16.
 func asPairs(variant string, f kernels.Format) bool {
-	return variant == "avx512bf16" && f != kernels.F32 && f != kernels.F16
+	return variant == "avx512bf16" && f != kernels.F32 && f != kernels.F16 && integers(variant, f) == 0
 }
 
 // pairBytes is the room of a row of x as pairs of bf16, and of sums of 16 of it.

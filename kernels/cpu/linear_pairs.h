@@ -34,12 +34,12 @@ INLINE int64_t pairs_group(int32_t format) {
 	return blocks_of(format).subs == 2 ? 16 : 32;
 }
 
-INLINE int has_least(int32_t format) { return format == VAPP_Q4_1 || blocks_of(format).least; }
+INLINE int has_least(int32_t format) { return blocks_of(format).least; }
 
 /* middle is what is taken from a code, and given to the minimum. */
 INLINE int middle(int32_t format) {
 	blocks b = blocks_of(format);
-	return has_least(format) ? 1 << ((format == VAPP_Q4_1 ? 4 : b.low + b.high) - 1) : format == VAPP_Q4_0 ? 8 : b.zero;
+	return has_least(format) ? 1 << (b.low + b.high - 1) : b.zero;
 }
 
 V __m512 dot(__m512 sum, __m512i w, __m512i x) { return _mm512_dpbf16_ps(sum, (__m512bh)w, (__m512bh)x); }
@@ -61,12 +61,11 @@ FN static void tables_of(int32_t format, pair_tables *t) {
 		if (b.table) v = v_pick(code, v_table(iq4));
 		store_bf16(t->words + i, v);
 	}
-	if (kind != VAPP_Q8_0 && kind != VAPP_F8_E4M3 && kind != VAPP_F8_E5M2) return;
+	if (kind != VAPP_F8_E4M3 && kind != VAPP_F8_E5M2) return;
 	for (int i = 0; i < 128; i += 16) {
 		__m512i code = _mm512_add_epi32(count, _mm512_set1_epi32(i));
 		__m256i half = _mm512_cvtepi32_epi16(_mm512_slli_epi32(code, kind == VAPP_F8_E4M3 ? 7 : 8));
-		if (kind == VAPP_Q8_0 && i == 0) code = _mm512_mask_set1_epi32(code, 1, 128);
-		vec v = kind == VAPP_Q8_0 ? v_number(code, 0) : _mm512_cvtph_ps(half);
+		vec v = _mm512_cvtph_ps(half);
 		__m512i word = _mm512_srli_epi32(_mm512_castps_si512(v), 16);
 		_mm_storeu_si128((void *)(t->low + i), _mm512_cvtepi32_epi8(word));
 		_mm_storeu_si128((void *)(t->high + i), _mm512_cvtepi32_epi8(_mm512_srli_epi32(word, 8)));
@@ -124,23 +123,7 @@ V __m512i lookup(const uint8_t *t, __m512i q) {
 	return _mm512_permutex2var_epi8(_mm512_loadu_si512(t), q, _mm512_loadu_si512(t + 64));
 }
 
-/* Two k's of a panel: their bytes side by side, eight lanes of the first vector and eight
- * of the second in each 16 bytes, as halves_of wants them. */
-V __m512i rows_side_by_side(const uint8_t *p) {
-	static const uint8_t order[64] = {
-	    0,  32, 1,  33, 2,  34, 3,  35, 16, 48, 17, 49, 18, 50, 19, 51, 4,  36, 5,  37, 6,  38, 7,  39, 20, 52, 21, 53, 22, 54, 23, 55,
-	    8,  40, 9,  41, 10, 42, 11, 43, 24, 56, 25, 57, 26, 58, 27, 59, 12, 44, 13, 45, 14, 46, 15, 47, 28, 60, 29, 61, 30, 62, 31, 63};
-	return _mm512_permutexvar_epi8(_mm512_loadu_si512(order), _mm512_loadu_si512(p));
-}
-
 V __m512i signed_as(__m512i size, __m512i q) { return _mm512_ternarylogic_epi32(size, q, _mm512_set1_epi8((char)0x80), 0xf8); }
-
-/* The size is looked up, 128 where 0 is, and the sign put before it. */
-FN_INLINE void two_q8_0(const uint8_t *p, const pair_tables *t, __m512i *w) {
-	__m512i q = rows_side_by_side(p), size = _mm512_abs_epi8(q);
-	__m512i high = _mm512_maskz_permutex2var_epi8(_mm512_test_epi8_mask(q, q), _mm512_loadu_si512(t->high), size, _mm512_loadu_si512(t->high + 64));
-	halves_of(lookup(t->low, size), signed_as(high, q), w);
-}
 
 FN_INLINE void two_f8(const uint8_t *p, const pair_tables *t, __m512i *w) {
 	__m512i q = _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), _mm512_loadu_si512(p));
@@ -179,9 +162,7 @@ FN_INLINE void pairs_16(const int format, const uint8_t *p, const int half, pair
 		for (int v = 0; v < nv; v++) {
 			const uint8_t *from = p + v / WIDE * s->far;
 			int lane = v % WIDE * LANES;
-			if (format == VAPP_Q8_0) {
-				if (v % WIDE == 0) two_q8_0(from + 512 * half + 64 * j, s->t, w + v);
-			} else if (b.low) {
+			if (b.low) {
 				w[v] = fields_pair(b, from + lane * 4, from + 128 * b.low + lane * 4, half, j, s->t);
 			} else {
 				__m512i q = v_dwords(from + 256 * half + j / 4 * 128 + lane * 4);
@@ -233,7 +214,7 @@ FN_INLINE void far_ahead(const uint8_t *scales, int64_t far, int64_t panel, cons
 FN_INLINE void pairs_32(const int format, const uint8_t *p, const uint8_t *scales, int64_t panel, int64_t n, pair_sink *s, const int rows,
                         const int nv, const int keep) {
 	const blocks b = blocks_of(format);
-	const int64_t heads = format == VAPP_Q4_1 ? 128 : scales_first(format) ? 64 : b.low ? blocks_heads(b) : 0, before = b.subs * PANEL * (1 + b.least);
+	const int64_t heads = b.low ? blocks_heads(b) : 0, before = b.subs * PANEL * (1 + b.least);
 	const int64_t each = b.low ? blocks_each(b) : panel_k(format, 32) - heads;
 	const int group = (int)pairs_group(format), lines = (int)(each + 63) / 64;
 	vec d[MOST], m[MOST];
@@ -300,18 +281,10 @@ FN_INLINE void panel_pairs(int32_t format, const uint8_t *p, const uint8_t *scal
 	case VAPP_BF16: pairs_bf16(p, n, s, rows, nv); return;
 	case VAPP_F8_E4M3:
 	case VAPP_F8_E5M2: pairs_f8(format, p, scales, panel, n, s, rows, nv, keep); return;
-	PAIRS_CASE(VAPP_Q8_0)
-	PAIRS_CASE(VAPP_Q4_0)
-	PAIRS_CASE(VAPP_Q4_1)
 	PAIRS_CASE(VAPP_MXFP4)
-	PAIRS_CASE(VAPP_Q5_0)
-	PAIRS_CASE(VAPP_Q5_1)
 	PAIRS_CASE(VAPP_IQ4_NL)
 	PAIRS_CASE(VAPP_Q2_K)
 	PAIRS_CASE(VAPP_Q3_K)
-	PAIRS_CASE(VAPP_Q4_K)
-	PAIRS_CASE(VAPP_Q5_K)
-	PAIRS_CASE(VAPP_Q6_K)
 	}
 #undef PAIRS_CASE
 }

@@ -30,7 +30,7 @@ func present(variant string) bool {
 	case "avx512":
 		return avx512
 	case "avx512bf16":
-		return avx512 && x.HasAVX512BF16 && x.HasAVX512VBMI
+		return avx512 && x.HasAVX512BF16 && x.HasAVX512VBMI && x.HasAVX512VNNI
 	case "amx":
 		return avx512 && x.HasAVX512BF16 && x.HasAMXTile && x.HasAMXBF16
 	case softAMX:
@@ -95,7 +95,7 @@ type problem struct {
 	LinearArgs
 	weights []float32 // [Out,In], as the format means them
 	bf16    bool      // whether x is rounded to BF16
-	int8    bool      // whether x is rounded to int8
+	most    float32   // what the largest of a group of x is rounded to as an integer; 0: none
 	coarse  bool      // whether weights are too: not those that are scaled last
 }
 
@@ -131,8 +131,9 @@ func newProblem(t testing.TB, k LinearKernel, s shape, parts int) *problem {
 	shared, work := LinearWorkspace(k.variant, k.format, s.rows, s.in, s.out, parts)
 	stored := storedRandom(rng, k.format, s.in*s.out)
 	rounds := (k.variant == "amx" || k.variant == "avx512bf16") && k.format != kernels.F32 && k.format != kernels.F16
+	most := [3]float32{0, 127, 127 * 128}[integers(k.variant, k.format)]
 	exact := k.variant == "avx512bf16" || float8(k.format) && k.scales <= ChannelScales
-	p := &problem{int8: strings.HasSuffix(k.variant, int8Suffix), bf16: rounds, coarse: rounds && !exact, weights: make([]float32, s.in*s.out), LinearArgs: LinearArgs{
+	p := &problem{most: most, bf16: rounds && most == 0, coarse: rounds && !exact, weights: make([]float32, s.in*s.out), LinearArgs: LinearArgs{
 		Rows: s.rows, In: s.in, Out: s.out, LdX: s.in + s.pad, LdY: s.out + s.pad,
 		W: guarded(t, int(packed)), Shared: guarded(t, int(shared)), Work: guarded(t, int(work)),
 		X: random(guardedFloats(t, s.rows*(s.in+s.pad)-s.pad)), Y: guardedFloats(t, s.rows*(s.out+s.pad)-s.pad),
@@ -236,8 +237,8 @@ func (p *problem) compute(k LinearKernel, parts int) {
 // exact is output o of row r in float64 and the sum of its terms' magnitudes.
 func (p *problem) exact(r, o int) (sum, size float64) {
 	row := p.X[r*p.LdX : r*p.LdX+p.In]
-	if p.int8 {
-		row = int8Rounded(row)
+	if p.most > 0 {
+		row = intRounded(row, p.most)
 	}
 	for i, x := range row {
 		w := p.weights[o*p.In+i]

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
-	"strings"
 
 	"vapp.dev/kernels"
 )
@@ -61,7 +60,7 @@ func (m Matrix) packRow(panel []byte, lane int, src []byte) {
 	case kernels.BF16:
 		packPairs(panel[lane*4:], src)
 	case kernels.Q8_0:
-		if strings.HasSuffix(m.Variant, int8Suffix) {
+		if integers(m.Variant, m.Format) > 0 {
 			packFours(panel, lane, src)
 			return
 		}
@@ -75,7 +74,11 @@ func (m Matrix) packRow(panel []byte, lane int, src []byte) {
 	case kernels.MXFP4:
 		packMXFP4(panel[lane*4:], panel[m.elements()+int64(lane):], src)
 	default:
-		packBlocks(m.Format, panel, lane, src)
+		high := fields
+		if integers(m.Variant, m.Format) > 0 {
+			high = byteFields
+		}
+		packBlocks(m.Format, panel, lane, src, high)
 	}
 }
 

@@ -57,8 +57,8 @@ func (b blocks) bytes(cols int64) int64 {
 	return cols / int64(k) * int64(n)
 }
 
-// packBlocks stores a row of f's blocks as lane of a panel.
-func packBlocks(f kernels.Format, panel []byte, lane int, src []byte) {
+// packBlocks stores a row of f's blocks as lane of a panel; high stores the high bits.
+func packBlocks(f kernels.Format, panel []byte, lane int, src []byte, high func(dst, codes []byte, bits, from int)) {
 	b := blocksOf[f]
 	elems, size := f.Block()
 	span, bytes := b.span()
@@ -66,14 +66,14 @@ func packBlocks(f kernels.Format, panel []byte, lane int, src []byte) {
 	for ; len(src) > 0; src = src[size:] {
 		b.read(src[:size], &x)
 		for k := 0; k < elems; k += span {
-			b.pack(&x, k, span, panel[:bytes], lane)
+			b.pack(&x, k, span, panel[:bytes], lane, high)
 			panel = panel[bytes:]
 		}
 	}
 }
 
 // pack stores the codes from k on, n of them.
-func (b blocks) pack(x *block, k, n int, dst []byte, lane int) {
+func (b blocks) pack(x *block, k, n int, dst []byte, lane int, high func(dst, codes []byte, bits, from int)) {
 	le := binary.LittleEndian
 	le.PutUint16(dst[2*lane:], x.d)
 	if b.least {
@@ -92,7 +92,7 @@ func (b blocks) pack(x *block, k, n int, dst []byte, lane int) {
 		at = dst[b.subs*b.kinds()*panelRows+4*lane:]
 		fields(at, x.codes[k:k+32], b.low, 0)
 		if b.high > 0 {
-			fields(at[4*b.low*panelRows:], x.codes[k:k+32], b.high, b.low)
+			high(at[4*b.low*panelRows:], x.codes[k:k+32], b.high, b.low)
 		}
 		dst = dst[b.each():]
 	}
@@ -107,6 +107,20 @@ func fields(dst, codes []byte, bits, from int) {
 			word |= uint32(c) >> from & (1<<bits - 1) << (i * bits)
 		}
 		binary.LittleEndian.PutUint32(dst[4*panelRows*w:], word)
+	}
+}
+
+// byteFields is fields in the order of linear_int8.h: a byte has bits of one code of each of
+// several vectors of four.
+func byteFields(dst, codes []byte, bits, from int) {
+	per := 8 / bits
+	for k, c := range codes {
+		vector := k/8*2 + k%2
+		at := vector/per*4*panelRows + k%8/2
+		if vector%per == 0 {
+			dst[at] = 0
+		}
+		dst[at] |= c >> from & (1<<bits - 1) << (vector % per * bits)
 	}
 }
 

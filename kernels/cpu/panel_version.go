@@ -7,7 +7,9 @@ import "vapp.dev/kernels"
 // says when to raise a number.
 func PanelVersion(f kernels.Format) int {
 	switch f {
-	case kernels.Q8_0, kernels.Q4_0:
+	case kernels.Q8_0:
+		return 3
+	case kernels.Q4_0, kernels.Q5_0, kernels.Q5_1, kernels.Q5_K, kernels.Q6_K:
 		return 2
 	default:
 		return 1

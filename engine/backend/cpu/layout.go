@@ -76,8 +76,10 @@ func (l layout) activations() backend.Choice {
 	switch {
 	case l.int8:
 		c.Value, c.Why = "int8", "as set: 32 share a scale; with weights of other kernels than +int8 what "+l.variant+" computes in"
-	case l.variant == amx, l.variant == avx512bf16:
+	case l.variant == amx:
 		c.Value = "bf16"
+	case l.variant == avx512bf16:
+		c.Value, c.Why = "bf16", c.Why+"; 15 bits, 32 to a scale, with weights whose blocks hold integers"
 	}
 	return c
 }

@@ -7,7 +7,7 @@ const (
 	generic    = "generic"    // portable C
 	avx2       = "avx2"       // AVX2, FMA, F16C
 	avx512     = "avx512"     // AVX-512 F, BW, DQ, VL
-	avx512bf16 = "avx512bf16" // avx512 and AVX-512 BF16, VBMI
+	avx512bf16 = "avx512bf16" // avx512 and AVX-512 BF16, VBMI, VNNI
 	amx        = "amx"        // avx512 and AVX-512 BF16, AMX-TILE, AMX-BF16
 )
 
@@ -24,7 +24,7 @@ func variants() []string {
 		return out
 	}
 	out = append([]string{avx512}, out...)
-	if x.HasAVX512BF16 && x.HasAVX512VBMI {
+	if x.HasAVX512BF16 && x.HasAVX512VBMI && x.HasAVX512VNNI {
 		out = append([]string{avx512bf16}, out...)
 	}
 	if x.HasAVX512BF16 && x.HasAMXTile && x.HasAMXBF16 && tilesAllowed() {
