@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,10 +59,18 @@ func (r *Run) Serve(ctx context.Context) (report.Result, error) {
 		return report.Result{}, err
 	}
 	before := r.Server.speculation(ctx)
+	used := processTime()
 	traces, seconds := r.send(ctx, sends)
+	used = processTime() - used
 	after := r.Server.speculation(context.WithoutCancel(ctx))
 	r.count(context.WithoutCancel(ctx), traces)
-	return report.Make(r.Setup, traces, seconds, grown(before, after)), ctx.Err()
+	out := report.Make(r.Setup, traces, seconds, grown(before, after))
+	out.Client = report.Client{CPU: used.Seconds(), Cores: runtime.GOMAXPROCS(0)}
+	if len(traces) == len(sends) {
+		return out, nil // whatever came afterwards
+	}
+	out.Partial = true
+	return out, ctx.Err()
 }
 
 // prepare writes every body, so that no time goes into that while the clock runs.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -92,7 +93,29 @@ func (o *Options) check() (checked, error) {
 	if err := o.Arrivals.Check(); err != nil {
 		return c, &OptionError{err}
 	}
+	if err := o.room(openFiles()); err != nil {
+		return c, err
+	}
 	return c, o.Dataset.check()
+}
+
+// ownFiles are those that a process has open beside its connections.
+const ownFiles = 32
+
+// room says whether there can be a connection for each request that is under way at once;
+// most is how many files this process may have open. At a rate of requests nobody knows.
+func (o *Options) room(most int) error {
+	n := o.NumPrompts
+	if o.MaxConcurrency > 0 {
+		n = min(n, o.MaxConcurrency)
+	} else if !math.IsInf(o.Arrivals.Rate, 1) || o.Arrivals.RampUp != "" {
+		return nil
+	}
+	if n+ownFiles > most {
+		return refuse("%d requests at once take a connection each, and this process may have %d files open; raise that (ulimit -n %d), or give --max-concurrency %d",
+			n, most, n+ownFiles, max(1, most-ownFiles))
+	}
+	return nil
 }
 
 // base is the server's address.

@@ -195,7 +195,8 @@ func (o *serveBench) watch(r *bench.Run) func() {
 
 func (o *serveBench) print(c *cobra.Command, result *report.Result) error {
 	out := c.OutOrStdout()
-	fmt.Fprint(out, result.Table(), result.Failures())
+	fmt.Fprint(out, result.Table(), result.Failures(), result.Unfinished())
+	fmt.Fprint(os.Stderr, result.ClientCost())
 	if o.save || o.place.Append || o.Detailed {
 		path, err := o.place.Save(result)
 		if err != nil {

@@ -42,6 +42,9 @@ type Result struct {
 	// Speculation is nil where the server counts no drafts.
 	Speculation *Speculation
 	Traces      []Trace
+	// Partial says that the run was interrupted before all requests were done.
+	Partial bool
+	Client  Client
 
 	lists map[string][]float64 // seconds of successful requests, by metric
 }

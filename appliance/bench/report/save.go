@@ -66,6 +66,9 @@ func (r *Result) JSON(detailed bool) ([]byte, error) {
 	if s := r.Speculation; s.drafted() {
 		s.figures(&o)
 	}
+	if r.Partial {
+		o.add("partial", true)
+	}
 	if detailed {
 		r.details(&o)
 	}
