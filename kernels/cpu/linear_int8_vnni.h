@@ -9,8 +9,7 @@
 
 enum {
 	PLAIN_BYTES = GROUP * PANEL, /* of a group's codes, unpacked */
-	LANES = 16,
-	INT8_AHEAD = 4096 /* bytes that a stream is prefetched ahead */
+	LANES = 16
 };
 
 /* codes_of writes the lowest bytes of 32 integers in the order of c. */
@@ -180,13 +179,6 @@ V void group(const int format, const int plain, const int8_codes c, int8_place a
 	}
 }
 
-/* fetch brings what will be read after a group: a stream that does not end with the panel. */
-V void fetch(const int format, const uint8_t *codes) {
-	const int64_t each = panel_k(format, 128) / 4;
-#pragma GCC unroll 17
-	for (int i = 0; i < (each + 63) / 64; i++) _mm_prefetch(codes + INT8_AHEAD + 64 * i, _MM_HINT_T0);
-}
-
 V void steps_of(const int format, const int plain, const int8_step *s, const int rows, const int tile) {
 	const int8_codes c = int8_codes_of(format);
 	const int alike = blocks_of(format).subs ? 4 : 1; /* groups that share heads */
@@ -202,7 +194,6 @@ V void steps_of(const int format, const int plain, const int8_step *s, const int
 #pragma GCC unroll 1
 		for (int i = 0; i < alike; i++, x += X_DWORDS * tile) {
 			int8_place at = int8_place_at(format, s->panel, g + i);
-			if (!plain && s->from_memory) fetch(format, at.codes);
 			if (plain) at.codes = s->codes + (g + i - s->g0) * PLAIN_BYTES;
 			group(format, plain, c, at, &b, x, rows, tile, y);
 		}
@@ -220,7 +211,6 @@ V void steps_of(const int format, const int plain, const int8_step *s, const int
 V void unpack_of(const int format, const int8_step *s, uint8_t *to) {
 	for (int64_t g = s->g0; g < s->g1; g++, to += PLAIN_BYTES) {
 		int8_place at = int8_place_at(format, s->panel, g);
-		fetch(format, at.codes);
 		for (int v = 0; v < 2; v++)
 #pragma GCC unroll 4
 			for (int j = 0; j < 4; j++) {

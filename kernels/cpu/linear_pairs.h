@@ -196,14 +196,6 @@ FN_INLINE void scales_of(const int format, const uint8_t *head, const uint8_t *s
 	}
 }
 
-/* fetch brings lines [from, to) of a stream that is at p. */
-FN_INLINE void fetch(const pair_sink *s, const uint8_t *p, const int from, const int to, const int nv) {
-#pragma GCC unroll 2
-	for (int v = 0; v < nv; v += WIDE)
-#pragma GCC unroll 16
-		for (int i = from; i < to; i++) __builtin_prefetch(p + v / WIDE * s->far + AHEAD + 64 * i);
-}
-
 /* far_ahead fetches the scales of the panels after these. */
 FN_INLINE void far_ahead(const uint8_t *scales, int64_t far, int64_t panel, const int nv) {
 #pragma GCC unroll 2
@@ -216,7 +208,7 @@ FN_INLINE void pairs_32(const int format, const uint8_t *p, const uint8_t *scale
 	const blocks b = blocks_of(format);
 	const int64_t heads = b.low ? blocks_heads(b) : 0, before = b.subs * PANEL * (1 + b.least);
 	const int64_t each = b.low ? blocks_each(b) : panel_k(format, 32) - heads;
-	const int group = (int)pairs_group(format), lines = (int)(each + 63) / 64;
+	const int group = (int)pairs_group(format);
 	vec d[MOST], m[MOST];
 	const uint8_t *head = p;
 	for (int64_t k = 0; k < n; k += 32, p += each) {
@@ -225,7 +217,6 @@ FN_INLINE void pairs_32(const int format, const uint8_t *p, const uint8_t *scale
 #pragma GCC unroll 2
 		for (int half = 0; half < 2; half++) {
 			if (half == 0 || group == 16) start_group(s, rows, nv);
-			fetch(s, p, half ? lines / 2 : 0, half ? lines : lines / 2, nv);
 			pairs_16(format, p + before, half, s, rows, nv, keep);
 			if (half == 0 && group == 32) continue;
 			scales_of(format, head, p, scales, half && group == 16, s->far, nv, d, m);
@@ -244,7 +235,6 @@ FN_INLINE void pairs_f8(int32_t format, const uint8_t *p, const uint8_t *scales,
 		start_group(s, rows, nv);
 		if (format / VAPP_SCALES == VAPP_BLOCK_SCALES) far_ahead(scales, s->far, panel, nv), far_ahead(scales + 64, s->far, panel, nv);
 		for (int64_t end = n - k < SCALE_K ? n : k + SCALE_K; k < end; k += 2, p += 64) {
-			fetch(s, p, 0, 1, nv);
 #pragma GCC unroll 2
 			for (int v = 0; v < nv; v += WIDE) two_f8(p + v / WIDE * s->far, s->t, w + v);
 			take_pairs(s, rows, nv, keep, w);
@@ -260,7 +250,6 @@ FN_INLINE void pairs_bf16(const uint8_t *p, int64_t n, pair_sink *s, const int r
 	__m512i w[MOST];
 	start_group(s, rows, nv);
 	for (; n > 0; n -= 2, p += 128) {
-		fetch(s, p, 0, 2, nv);
 #pragma GCC unroll 4
 		for (int v = 0; v < nv; v++) w[v] = v_dwords(p + v / WIDE * s->far + v % WIDE * 64);
 		take_pairs(s, rows, nv, 0, w);
