@@ -129,3 +129,72 @@ type EmbedPackedArgs struct {
 	Scale float32
 	Row0  int32
 }
+
+// AttentionArgs: attention_ and the format, head dimensions and _few or _many, see
+// ChooseAttention; attention_join, a block for each token (Blocks' x) and head (y).
+type AttentionArgs struct {
+	Pages                     Pages
+	Q, K, V, Y, Sinks         Ptr
+	First, Positions, Partial Ptr
+	Scale, Softcap            float32
+	Seqs, Heads, Window, Both int32
+	Splits, SplitKeys         int32
+}
+
+// RouteArgs: route. A warp for each row; at most 1,024 experts.
+type RouteArgs struct {
+	Logits, Scale, IDs, Weights Ptr
+	Rows, Experts, Top, _       int32
+}
+
+// OrderArgs: experts_order. One block, shared memory for 2·Experts ints.
+type OrderArgs struct {
+	IDs, Order, Place, Owner              Ptr
+	Picks, Top, Experts, Block, Blocks, _ int32
+}
+
+// CombineArgs: experts_combine. A block for each row.
+type CombineArgs struct {
+	X, Place, Weights, Y Ptr
+	Cols, Top            int32
+}
+
+// SampleArgs: sample. A block of whole warps for each row, shared memory of SampleShared
+// bytes.
+type SampleArgs struct {
+	Logits, Rows, Grammar, Allowed, Bias, Raw Ptr
+	Sampled, Status, Rank, Logprob            Ptr
+	TopIDs, TopProbs                          Ptr
+	Pages                                     Pages
+	Plane                                     int64
+	Vocab, Words, BiasWidth, TopWidth         int32
+}
+
+// SampleShared is the counters of tokens that a history is counted by.
+const SampleShared = 4 * 12288
+
+// SampleRow is how a row becomes a token: engine/backend's, byte for byte.
+type SampleRow struct {
+	Seed                            uint64
+	Position, Seq                   int32
+	Flags                           uint32
+	NumTop, NumBias, TopK           int32
+	Temperature, TopP, MinP         float32
+	Repetition, Frequency, Presence float32
+	Prompt, History, Target         int32
+	_                               [3]int32
+}
+
+// Flags of a SampleRow, engine/backend's.
+const (
+	UseGrammar = 1 << iota
+	UseAllowed
+	WantLogprob
+	UseTarget
+)
+
+// BiasEntry is added to the logit of a token, engine/backend's.
+type BiasEntry struct {
+	Token int32
+	Value float32
+}

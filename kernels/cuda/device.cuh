@@ -10,8 +10,9 @@
 // KERNEL begins a kernel: it takes one struct, a, that lies in constant memory. Its symbol
 // has a prefix: some of the names are functions of CUDA.
 #define KERNEL(name, Args, threads) \
-  extern "C" __global__ void __launch_bounds__(threads) vapp_##name(const __grid_constant__ Args a)
-#define DYNAMIC_SHARED(name) extern __shared__ __align__(128) unsigned char name[]
+  extern "C" __global__ void __launch_bounds__(threads, 1) vapp_##name(const __grid_constant__ Args a)
+#define DYNAMIC_SHARED(name) unsigned char *name = dynamic_shared
+extern __shared__ __align__(128) unsigned char dynamic_shared[];
 #define INFINITY_F __int_as_float(0x7f800000)
 #else
 #include "emulation/emulate.h"

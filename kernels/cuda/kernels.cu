@@ -1,7 +1,10 @@
 // All kernels in one unit: what nvcc makes the fatbin of.
+#include "attention.cu"
 #include "embed.cu"
+#include "experts.cu"
 #include "glu.cu"
 #include "linear.cu"
 #include "norm.cu"
 #include "pages.cu"
 #include "rope.cu"
+#include "sample.cu"

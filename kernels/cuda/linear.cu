@@ -167,28 +167,37 @@ DEVICE void linear_rows(const LinearArgs &a) {
 #pragma unroll
   for (int i = 0; i < P; i++) p[i] = panel_at<W>(a, min(panel0 + i, panels - 1), expert);
   float d[P][N][4] = {};
-  for (int unit = blockIdx.z * kWarps + warp; unit < units; unit += kWarps * a.splits) {
-#pragma unroll
+  constexpr int kAhead = W::kUnit == 1 ? 4 : 2;  // units whose loads are under way together
+  int stride = kWarps * a.splits;
+  for (int unit0 = blockIdx.z * kWarps + warp; unit0 < units; unit0 += kAhead * stride) {
+#pragma unroll W::kUnit == 1 ? 1 : 2
     for (int s = 0; s < W::kUnit; s++) {
-      int step = unit * W::kUnit + s;
-      typename W::Raw raw[P];
+      typename W::Raw raw[kAhead][P];
+      uint4 x[kAhead][N];
+      float2 sums[kAhead][N];
 #pragma unroll
-      for (int i = 0; i < P; i++) raw[i] = W::template load<kGlobal>(quants_at<W>(p[i], step), lane);
-      uint4 x[N];
-      float2 sums[N];
+      for (int j = 0; j < kAhead; j++) {
+        int step = min(unit0 + j * stride, units - 1) * W::kUnit + s;
 #pragma unroll
-      for (int n = 0; n < N; n++) {
-        size_t at = size_t(min(tile0 + n, tiles - 1)) * steps + step;
-        x[n] = __ldg(a.x + at * 32 + lane);
-        sums[n] = W::kMinimum ? __ldg((const float2 *)(a.sums + at * 8 + 2 * q)) : make_float2(0, 0);
+        for (int i = 0; i < P; i++) raw[j][i] = W::template load<kGlobal>(quants_at<W>(p[i], step), lane);
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+          size_t at = size_t(min(tile0 + n, tiles - 1)) * steps + step;
+          x[j][n] = __ldg(a.x + at * 32 + lane);
+          sums[j][n] = W::kMinimum ? __ldg((const float2 *)(a.sums + at * 8 + 2 * q)) : make_float2(0, 0);
+        }
       }
 #pragma unroll
-      for (int i = 0; i < P; i++) {
-        uint32_t w[2][4];
-        fragments<W>(raw[i], w);
-        Factors f = factors_at<W>(a, p[i], step);
+      for (int j = 0; j < kAhead; j++) {
+        if (unit0 + j * stride >= units) break;
 #pragma unroll
-        for (int n = 0; n < N; n++) accumulate<W>(d[i][n], w, x[n], f, sums[n]);
+        for (int i = 0; i < P; i++) {
+          uint32_t w[2][4];
+          fragments<W>(raw[j][i], w);
+          Factors f = factors_at<W>(a, p[i], (unit0 + j * stride) * W::kUnit + s);
+#pragma unroll
+          for (int n = 0; n < N; n++) accumulate<W>(d[i][n], w, x[j][n], f, sums[j][n]);
+        }
       }
     }
   }
@@ -332,7 +341,7 @@ LINEAR(q8_0, WeightsQ8_0, 2)
 LINEAR(q4_0, WeightsQ4_0, 4)
 LINEAR(q4_1, WeightsQ4_1, 4)
 LINEAR(q4_k, WeightsQ4_K, 4)
-LINEAR(q6_k, WeightsQ6_K, 4)
+LINEAR(q6_k, WeightsQ6_K, 2)
 
 // linear_f32: W [out, in] and X [rows, in] as they lie, both F32: a warp computes one
 // feature of four rows. grid: features/8, rows/4.

@@ -41,7 +41,7 @@ func ChooseLinear(f kernels.Format, rows int) (l Linear, ok bool) {
 	return l, true
 }
 
-func narrow(f kernels.Format) bool { return quants(f) < 512 }
+func narrow(f kernels.Format) bool { return quants(f) < 384 }
 
 // quants is the bytes of a step of a panel without its scales.
 func quants(f kernels.Format) int {

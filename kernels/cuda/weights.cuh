@@ -15,7 +15,7 @@
 DEVICE uint4 stream16(const void *p) {
 #if defined(__CUDACC__)
   uint4 v;
-  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
   return v;
 #else
   return __ldg((const uint4 *)p);
@@ -24,7 +24,7 @@ DEVICE uint4 stream16(const void *p) {
 DEVICE uint2 stream8(const void *p) {
 #if defined(__CUDACC__)
   uint2 v;
-  asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
+  asm("ld.global.nc.L1::no_allocate.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
   return v;
 #else
   return __ldg((const uint2 *)p);

@@ -1,0 +1,167 @@
+package cuda_test
+
+import (
+	"fmt"
+	"testing"
+
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/cuda"
+	"vapp.dev/kernels/cuda/cudatest"
+	"vapp.dev/kernels/ref"
+)
+
+// attentionCase is a batch: of each sequence the positions in pages and the tokens of
+// the step.
+type attentionCase struct {
+	f              kernels.Format
+	dim, heads, kv int
+	history, count []int
+	window         int
+	sinks          bool
+	softcap        float32
+	both, many     bool
+	splits, keys   int
+}
+
+// maxShared is a block's most shared memory on Hopper.
+const maxShared = 227 << 10
+
+func TestAttention(t *testing.T) {
+	decode := attentionCase{f: kernels.BF16, dim: 64, heads: 8, kv: 2, history: []int{0, 70, 200, 15}, count: []int{1, 1, 1, 1}}
+	prompt := attentionCase{f: kernels.BF16, dim: 64, heads: 4, kv: 2, history: []int{0, 50, 33}, count: []int{70, 0, 21}, many: true}
+	vary := func(c attentionCase, f func(*attentionCase)) attentionCase {
+		f(&c)
+		return c
+	}
+	for name, c := range map[string]attentionCase{
+		"decode":    decode,
+		"prompt":    prompt,
+		"one row":   {f: kernels.BF16, dim: 128, heads: 1, kv: 1, history: []int{0}, count: []int{1}},
+		"verify":    vary(decode, func(c *attentionCase) { c.count = []int{5, 0, 3, 1} }),
+		"window":    vary(decode, func(c *attentionCase) { c.window = 40 }),
+		"sinks":     vary(decode, func(c *attentionCase) { c.sinks, c.softcap = true, 20 }),
+		"splits":    vary(decode, func(c *attentionCase) { c.splits, c.keys, c.sinks = 3, 128, true }),
+		"windows":   vary(decode, func(c *attentionCase) { c.splits, c.keys, c.window, c.dim = 3, 64, 90, 72 }),
+		"groups":    {f: kernels.BF16, dim: 64, heads: 14, kv: 2, history: []int{20, 3}, count: []int{2, 3}},
+		"wide":      {f: kernels.BF16, dim: 64, heads: 40, kv: 1, history: []int{9}, count: []int{1}},
+		"f16":       vary(prompt, func(c *attentionCase) { c.f = kernels.F16 }),
+		"e4m3":      vary(decode, func(c *attentionCase) { c.f, c.dim = kernels.F8E4M3, 128 }),
+		"e5m2":      vary(prompt, func(c *attentionCase) { c.f = kernels.F8E5M2 }),
+		"fp8 128":   vary(prompt, func(c *attentionCase) { c.f, c.dim = kernels.F8E4M3, 128 }),
+		"128":       vary(prompt, func(c *attentionCase) { c.dim, c.window = 128, 30 }),
+		"256":       vary(decode, func(c *attentionCase) { c.dim = 256 }),
+		"256 many":  vary(prompt, func(c *attentionCase) { c.dim, c.heads = 256, 2 }),
+		"512":       vary(decode, func(c *attentionCase) { c.dim, c.heads = 512, 4 }),
+		"512 many":  vary(prompt, func(c *attentionCase) { c.dim, c.heads = 512, 2 }),
+		"192":       vary(decode, func(c *attentionCase) { c.dim, c.f = 192, kernels.F8E5M2 }),
+		"both":      {f: kernels.BF16, dim: 72, heads: 2, kv: 2, history: []int{0, 0}, count: []int{37, 80}, both: true, many: true},
+		"many sink": vary(prompt, func(c *attentionCase) { c.sinks, c.window, c.softcap = true, 17, 5 }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			testAttention(r, c, name == "decode" || name == "prompt" || name == "splits" || name == "512")
+		})
+	}
+}
+
+// batch is what both sides are told of a case.
+type batch struct {
+	cache            *cache
+	q, y             []float32
+	k, v             []byte
+	first, positions []int32
+	sinks            []float32
+}
+
+func newBatch(r *rig, c attentionCase) batch {
+	longest := 0
+	b := batch{first: []int32{0}}
+	for s, n := range c.count {
+		longest = max(longest, c.history[s]+n)
+		b.first = append(b.first, b.first[s]+int32(n))
+		for i := range n {
+			b.positions = append(b.positions, int32(c.history[s]+i))
+		}
+	}
+	tokens := len(b.positions)
+	b.cache = newCache(r, c.f, 16, c.kv, c.dim, c.window, len(c.count), longest)
+	for i := range b.cache.arena {
+		b.cache.arena[i] = 0x7b // what nobody stored is large
+	}
+	_, b.q = stored(rowFormat(c.f), r.floats(tokens*c.heads*c.dim, 1))
+	b.k, _ = stored(c.f, r.floats(tokens*c.kv*c.dim, 1))
+	b.v, _ = stored(c.f, r.floats(tokens*c.kv*c.dim, 1))
+	b.y = make([]float32, tokens*c.heads*c.dim)
+	if c.sinks {
+		b.sinks = r.floats(c.heads, 1)
+	}
+	for s, n := range c.history {
+		skip := 0
+		if c.window > 0 && n >= c.window {
+			skip = (n - c.window + 1) / 16
+		}
+		for p := skip * 16; p < n; p++ {
+			k, _ := stored(c.f, r.floats(c.kv*c.dim, 1))
+			v, _ := stored(c.f, r.floats(c.kv*c.dim, 1))
+			b.cache.ref.Store(b.cache.tables[s*b.cache.width+p/16-skip], p%16, k, v)
+		}
+	}
+	return b
+}
+
+// rowFormat is what queries are rounded to.
+func rowFormat(f kernels.Format) kernels.Format {
+	if f == kernels.F16 {
+		return f
+	}
+	return kernels.BF16
+}
+
+func testAttention(r *rig, c attentionCase, schedules bool) {
+	b := newBatch(r, c)
+	const scale, tokens = 0.11, 4096
+	a := ref.AttentionArgs{
+		Q: b.q, Y: b.y, K: b.k, V: b.v, First: b.first, Positions: b.positions, Tables: b.cache.tables, Width: b.cache.width,
+		Pages: b.cache.ref, Heads: c.heads, Scale: scale, Window: c.window, Sinks: b.sinks, Softcap: c.softcap, Both: c.both,
+		Room: ref.AttentionRoom{K: make([]float32, tokens*c.dim), V: make([]float32, tokens*c.dim), P: make([]float64, tokens), Acc: make([]float64, c.dim)},
+	}
+	for s := range c.count {
+		for h := range c.kv {
+			ref.Attention(a, s, h)
+		}
+	}
+	kernel, ok := cuda.ChooseAttention(c.f, c.dim, c.many, maxShared)
+	if !ok {
+		r.Fatal("no kernel")
+	}
+	n := len(b.positions)
+	args := cuda.AttentionArgs{
+		Pages: b.cache.args(r), Q: up(r, b.q), K: up(r, b.k), V: up(r, b.v), Sinks: up(r, b.sinks), First: up(r, b.first),
+		Positions: up(r, b.positions), Scale: scale, Softcap: c.softcap, Seqs: int32(len(c.count)), Heads: int32(c.heads),
+		Window: int32(c.window), Both: flag(c.both), Splits: int32(max(1, c.splits)), SplitKeys: int32(c.keys),
+	}
+	grid := cudatest.Grid{
+		Blocks:  [3]int{kernel.Blocks(n, len(c.count), c.heads/c.kv), c.kv * kernel.Parts, max(1, c.splits)},
+		Threads: [3]int{kernel.Threads, 1, 1}, Shared: kernel.Shared,
+	}
+	run := func() []float32 {
+		args.Y = room[float32](r, len(b.y))
+		args.Partial = room[float32](r, n*c.heads*max(1, c.splits)*(c.dim+2))
+		launch(r, kernel.Kernel, grid, &args)
+		if c.splits > 1 {
+			launch(r, "attention_join", cudatest.Grid{Blocks: [3]int{n, c.heads, 1}, Threads: [3]int{64, 1, 1}}, &args)
+		}
+		return down[float32](r, args.Y, len(b.y))
+	}
+	var got []float32
+	if schedules {
+		got = r.eachSchedule(run)
+	} else {
+		got = run()
+	}
+	bound := 4e-3 // weights are rounded to bf16
+	if c.f == kernels.F16 {
+		bound = 5e-4
+	}
+	r.near(fmt.Sprintf("%+v", c), got, b.y, bound)
+}

@@ -1,0 +1,119 @@
+package cuda_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/cuda"
+	"vapp.dev/kernels/cuda/cudatest"
+	"vapp.dev/kernels/ref"
+)
+
+func TestRoute(t *testing.T) {
+	r := newRig(t)
+	for _, c := range []struct {
+		rows, experts, top int
+		scaled             bool
+	}{{1, 8, 2, false}, {5, 128, 8, true}, {3, 33, 33, false}, {2, 512, 10, true}} {
+		logits, scale := r.floats(c.rows*c.experts, 2), []float32(nil)
+		for i := range logits { // ties
+			logits[i] = float32(math.Round(float64(logits[i]) * 4))
+		}
+		logits[0] = float32(math.Inf(-1))
+		if c.scaled {
+			scale = r.floats(c.experts, 1)
+		}
+		ids, weights := make([]int32, c.rows*c.top), make([]float32, c.rows*c.top)
+		for i := range c.rows {
+			ref.Route(logits[i*c.experts:(i+1)*c.experts], scale, ids[i*c.top:(i+1)*c.top], weights[i*c.top:(i+1)*c.top])
+		}
+		a := cuda.RouteArgs{
+			Logits: up(r, logits), Scale: up(r, scale), IDs: room[int32](r, len(ids)), Weights: room[float32](r, len(ids)),
+			Rows: int32(c.rows), Experts: int32(c.experts), Top: int32(c.top),
+		}
+		launch(r, "route", cudatest.Line(ceil(c.rows, 2), 64), &a)
+		if got := down[int32](r, a.IDs, len(ids)); fmt.Sprint(got) != fmt.Sprint(ids) {
+			t.Errorf("%+v: %v, want %v", c, got, ids)
+		}
+		r.near(fmt.Sprint(c), down[float32](r, a.Weights, len(ids)), weights, 1e-6)
+	}
+}
+
+// TestExperts: rows to experts and back, for few rows and for tiles.
+func TestExperts(t *testing.T) {
+	for _, f := range []kernels.Format{kernels.BF16, kernels.MXFP4} {
+		for _, rows := range []int{1, 6, 90} {
+			t.Run(fmt.Sprint(f, rows), func(t *testing.T) { testExperts(newRig(t), f, rows) })
+		}
+	}
+}
+
+// stack is the experts' matrices, one after the other.
+func (r *rig) stack(f kernels.Format, experts, out, in int) (first matrix, values [][]float32) {
+	size := cuda.PackedBytes(f, out, in)
+	all := make([]byte, 0, int64(experts)*size)
+	for range experts {
+		m := r.matrix(f, out, in, nil)
+		all = append(all, down[byte](r, m.packed, int(size))...)
+		values = append(values, m.values)
+		first = m
+	}
+	first.packed = up(r, all)
+	return first, values
+}
+
+func testExperts(r *rig, f kernels.Format, rows int) {
+	const experts, top, cols, width = 5, 2, 64, 96
+	gateUp, gu := r.stack(f, experts, 2*width, cols)
+	downs, dn := r.stack(f, experts, cols, width)
+	x, bias := r.floats(rows*cols, 1), r.floats(experts*cols, 1)
+	ids, weights := make([]int32, rows*top), r.floats(rows*top, 1)
+	for i := range rows {
+		ids[top*i] = int32(r.rnd.IntN(experts - 1)) // nobody picks the last one
+		ids[top*i+1] = (ids[top*i] + 1) % (experts - 1)
+	}
+	want := make([]float32, rows*cols)
+	for i := range ids {
+		row, e := i/top, int(ids[i])
+		m := gateUp
+		m.values = gu[e]
+		h := m.product(x[row*cols:(row+1)*cols], nil, 1)
+		act := make([]float32, width)
+		ref.SwiGLU(h[:width], h[width:], act)
+		d := downs
+		d.values = dn[e]
+		for j, v := range d.product(act, bias[e*cols:(e+1)*cols], 1) {
+			want[row*cols+j] += weights[i] * v
+		}
+	}
+	picks := rows * top
+	l, _ := cuda.ChooseLinear(f, max(1, picks/experts))
+	blocks := cuda.ExpertBlocks(picks, experts, l.Rows)
+	packed := blocks * l.Rows
+	o := cuda.OrderArgs{
+		IDs: up(r, ids), Order: room[int32](r, packed), Place: room[int32](r, picks), Owner: room[int32](r, blocks),
+		Picks: int32(picks), Top: top, Experts: experts, Block: int32(l.Rows), Blocks: int32(blocks),
+	}
+	g := cudatest.Line(1, 64)
+	g.Shared = 8 * experts
+	launch(r, "experts_order", g, &o)
+	order := down[int32](r, o.Order, packed)
+	multiply := func(m matrix, x []float32, order []int32, bias cuda.Ptr) []float32 {
+		a := m.args(nil)
+		a.X, a.Sums = r.packX(f, x, packed, m.in, order)
+		a.Rows, a.Experts, a.ExpertBytes, a.Bias, a.ExpertBias = int32(packed), o.Owner, m.bytes, bias, int64(m.out)
+		a.Y = room[float32](r, packed*m.out)
+		grid := cudatest.Grid{Blocks: [3]int{ceil(m.out, 16*l.Panels), blocks, 1}, Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}
+		launch(r, l.Kernel, grid, &a)
+		return down[float32](r, a.Y, packed*m.out)
+	}
+	h := multiply(gateUp, x, order, 0)
+	act := room[float32](r, packed*width)
+	launch(r, "glu4", cudatest.Line(ceil(packed*width/4, 256), 256), &cuda.GLUArgs{X: up(r, h), Y: act, Rows: int32(packed), Cols: width, Alpha: 1})
+	out := multiply(downs, down[float32](r, act, packed*width), nil, up(r, bias))
+	y := room[float32](r, rows*cols)
+	launch(r, "experts_combine", cudatest.Line(rows, 64), &cuda.CombineArgs{X: up(r, out), Place: o.Place, Weights: up(r, weights), Y: y, Cols: cols, Top: top})
+	r.near("experts", down[float32](r, y, rows*cols), want, 2e-3) // the product of gate and up is rounded at another number
+}

@@ -1,0 +1,207 @@
+package cuda_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/cuda"
+	"vapp.dev/kernels/cuda/cudatest"
+	"vapp.dev/kernels/ref"
+)
+
+// random is backend.Random.
+func random(seed uint64, position int32) float64 {
+	z := seed + 0x9e3779b97f4a7c15*(uint64(uint32(position))+1)
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return float64((z^z>>31)>>11) / (1 << 53)
+}
+
+// sampleCase is a row, its logits and what edits them.
+type sampleCase struct {
+	row              cuda.SampleRow
+	z                []float32
+	grammar, allowed []uint32
+	bias             []cuda.BiasEntry
+	history          []int32
+}
+
+const (
+	vocab     = 12500 // more than are counted at a time
+	biasWidth = 3
+	topWidth  = 5
+)
+
+// want is what ref makes of it.
+func (c sampleCase) want() (ref.Sampled, []int32, []float32) {
+	a := ref.SampleArgs{
+		Logits: append([]float32{}, c.z...), History: c.history, Prompt: int(c.row.Prompt),
+		Repetition: c.row.Repetition, Frequency: c.row.Frequency, Presence: c.row.Presence, Temperature: c.row.Temperature,
+		MinP: c.row.MinP, TopP: c.row.TopP, TopK: int(c.row.TopK), Uniform: random(c.row.Seed, c.row.Position),
+		UseTarget: c.row.Flags&cuda.UseTarget != 0, Target: c.row.Target, Logprobs: c.row.Flags&cuda.WantLogprob != 0,
+		TopIDs: make([]int32, c.row.NumTop), TopProbs: make([]float32, c.row.NumTop),
+		Room: ref.SampleRoom{Raw: make([]float32, vocab), Order: make([]int32, vocab), Counts: make([]int32, vocab)},
+	}
+	if c.row.Flags&cuda.UseGrammar != 0 {
+		a.Grammar = c.grammar
+	}
+	if c.row.Flags&cuda.UseAllowed != 0 {
+		a.Allowed = c.allowed
+	}
+	for _, b := range c.bias {
+		a.Bias = append(a.Bias, ref.Bias(b))
+	}
+	return ref.Sample(a), a.TopIDs, a.TopProbs
+}
+
+func (r *rig) sampleCases() []sampleCase {
+	off := cuda.SampleRow{Temperature: 1, TopP: 1, Repetition: 1}
+	row := func(f func(*cuda.SampleRow)) cuda.SampleRow {
+		w := off
+		w.Seed, w.Position = r.rnd.Uint64(), int32(r.rnd.IntN(1000))
+		f(&w)
+		return w
+	}
+	rows := []cuda.SampleRow{
+		row(func(w *cuda.SampleRow) { w.Temperature = 0 }),
+		row(func(w *cuda.SampleRow) {}),
+		row(func(w *cuda.SampleRow) { w.TopK = 1 }),
+		row(func(w *cuda.SampleRow) { w.TopK = 40; w.Temperature = 0.7 }),
+		row(func(w *cuda.SampleRow) { w.TopP = 0.9 }),
+		row(func(w *cuda.SampleRow) { w.TopP = 0.05; w.Temperature = 3 }),
+		row(func(w *cuda.SampleRow) { w.TopP = 0; w.MinP = 0.1 }),
+		row(func(w *cuda.SampleRow) { w.TopP, w.TopK, w.MinP, w.Temperature = 0.8, 200, 0.01, 1.5 }),
+		row(func(w *cuda.SampleRow) { w.Flags, w.NumTop = cuda.WantLogprob, topWidth }),
+		row(func(w *cuda.SampleRow) { w.Flags, w.Target, w.NumTop = cuda.WantLogprob|cuda.UseTarget, 77, 2 }),
+		row(func(w *cuda.SampleRow) {
+			w.Flags, w.NumBias, w.NumTop = cuda.WantLogprob|cuda.UseGrammar|cuda.UseAllowed, biasWidth, 3
+		}),
+		row(func(w *cuda.SampleRow) {
+			w.Flags, w.Repetition, w.Frequency, w.Presence, w.NumTop = cuda.WantLogprob, 1.3, 0.4, 0.7, 1
+			w.Temperature = 0
+		}),
+	}
+	var out []sampleCase
+	for i, w := range rows {
+		c := sampleCase{row: w, z: r.floats(vocab, 3), grammar: make([]uint32, ceil(vocab, 32)), allowed: make([]uint32, ceil(vocab, 32))}
+		for j := range c.z { // ties, at the edges too
+			c.z[j] = float32(math.Round(float64(c.z[j])*8)) / 8
+		}
+		for j := range c.grammar {
+			c.grammar[j], c.allowed[j] = r.rnd.Uint32(), r.rnd.Uint32()|1
+		}
+		if w.NumBias > 0 {
+			c.bias = []cuda.BiasEntry{{3, 9}, {9000, float32(math.Inf(-1))}, {3, 0.5}}
+		}
+		if w.Repetition != 1 {
+			c.history = make([]int32, 50)
+			for j := range c.history {
+				c.history[j] = int32(r.rnd.IntN(8) * 1700)
+			}
+			c.row.Prompt, c.row.History, c.row.Seq = 20, 50, 1
+			for j := range 8 {
+				c.z[j*1700] = 14 - float32(j)
+			}
+		}
+		c.row.Position += int32(i)
+		out = append(out, c)
+	}
+	// Rows that give nothing: NaN, +Inf, all forbidden; and one whose draw is over ties.
+	for _, f := range []func(c *sampleCase){
+		func(c *sampleCase) { c.z[5000] = float32(math.NaN()) },
+		func(c *sampleCase) { c.z[0] = float32(math.Inf(1)) },
+		func(c *sampleCase) { c.row.Flags, c.grammar = cuda.UseGrammar, make([]uint32, ceil(vocab, 32)) },
+		func(c *sampleCase) { clear(c.z); c.row.TopP = 0.3 },
+		func(c *sampleCase) {
+			for j := range c.z[1:] {
+				c.z[1+j] = float32(math.Inf(-1))
+			}
+		},
+	} {
+		c := sampleCase{row: row(func(*cuda.SampleRow) {}), z: r.floats(vocab, 3), grammar: make([]uint32, ceil(vocab, 32)), allowed: make([]uint32, ceil(vocab, 32))}
+		f(&c)
+		out = append(out, c)
+	}
+	return out
+}
+
+func TestSample(t *testing.T) {
+	r := newRig(t)
+	cases := r.sampleCases()
+	c := newCache(r, kernels.BF16, 16, 1, 8, 0, 2, 64)
+	n := len(cases)
+	var rows []cuda.SampleRow
+	var z []float32
+	var grammar, allowed []uint32
+	bias := make([]cuda.BiasEntry, n*biasWidth)
+	for i, s := range cases {
+		rows, z, grammar, allowed = append(rows, s.row), append(z, s.z...), append(grammar, s.grammar...), append(allowed, s.allowed...)
+		copy(bias[i*biasWidth:], s.bias)
+		for p, id := range s.history {
+			copy(c.ref.Page(c.tables[c.width+p/16])[4*(p%16):], cudatest.Bytes([]int32{id}))
+		}
+	}
+	a := cuda.SampleArgs{
+		Rows: up(r, rows), Grammar: up(r, grammar), Allowed: up(r, allowed), Bias: up(r, bias),
+		Raw: room[float32](r, len(z)), Pages: c.args(r), Vocab: vocab, Words: int32(ceil(vocab, 32)), BiasWidth: biasWidth, TopWidth: topWidth,
+	}
+	run := func() []float32 {
+		a.Logits = up(r, z)
+		a.Sampled, a.Status, a.Rank, a.Logprob = room[int32](r, n), room[int32](r, n), room[int32](r, n), room[float32](r, n)
+		a.TopIDs, a.TopProbs = room[int32](r, n*topWidth), room[float32](r, n*topWidth)
+		g := cudatest.Line(n, 128)
+		g.Shared = cuda.SampleShared
+		launch(r, "sample", g, &a)
+		return down[float32](r, a.Logprob, n)
+	}
+	run()
+	tokens, status, ranks := down[int32](r, a.Sampled, n), down[int32](r, a.Status, n), down[int32](r, a.Rank, n)
+	ids, probs, logprobs := down[int32](r, a.TopIDs, n*topWidth), down[float32](r, a.TopProbs, n*topWidth), down[float32](r, a.Logprob, n)
+	for i, s := range cases {
+		want, wantIDs, wantProbs := s.want()
+		if tokens[i] != want.Token || status[i] != flag(want.Token < 0) || ranks[i] != want.Rank {
+			t.Errorf("row %d, %+v: token %d, status %d, rank %d; want %+v", i, s.row, tokens[i], status[i], ranks[i], want)
+		}
+		r.near(fmt.Sprint("logprob of row ", i), logprobs[i:i+1], []float32{want.Logprob}, 1e-5)
+		if want.Token < 0 {
+			continue
+		}
+		if got := ids[i*topWidth:][:len(wantIDs)]; fmt.Sprint(got) != fmt.Sprint(wantIDs) {
+			t.Errorf("row %d: best %v, want %v", i, got, wantIDs)
+		}
+		r.near(fmt.Sprint("best of row ", i), probs[i*topWidth:][:len(wantProbs)], wantProbs, 1e-5)
+	}
+}
+
+// TestSampleDraws: over many positions the draws are ref's, one by one.
+func TestSampleDraws(t *testing.T) {
+	r := newRig(t)
+	const rows = 60
+	z := make([]float32, 0, rows*vocab)
+	one := r.floats(vocab, 1.5)
+	var all []cuda.SampleRow
+	for i := range rows {
+		z = append(z, one...)
+		all = append(all, cuda.SampleRow{Seed: 42, Position: int32(i), Temperature: 0.9, TopP: 0.7, TopK: int32(30 * (i % 2)), Repetition: 1})
+	}
+	a := cuda.SampleArgs{
+		Logits: up(r, z), Rows: up(r, all), Sampled: room[int32](r, rows), Status: room[int32](r, rows), Rank: room[int32](r, rows),
+		Logprob: room[float32](r, rows), Vocab: vocab, Words: int32(ceil(vocab, 32)),
+	}
+	g := cudatest.Line(rows, 64)
+	g.Shared = cuda.SampleShared
+	launch(r, "sample", g, &a)
+	seen := map[int32]bool{}
+	for i, got := range down[int32](r, a.Sampled, rows) {
+		want, _, _ := sampleCase{row: all[i], z: one}.want()
+		if got != want.Token {
+			t.Errorf("position %d: token %d, want %d", i, got, want.Token)
+		}
+		seen[got] = true
+	}
+	if len(seen) < 10 {
+		t.Errorf("only %d tokens were drawn", len(seen))
+	}
+}
