@@ -198,3 +198,45 @@ type BiasEntry struct {
 	Token int32
 	Value float32
 }
+
+// States is where the recurrent states of a class lie, and the checkpoints of them.
+type States struct {
+	Pages                        Pages
+	Marks                        Ptr
+	MarkPageBytes, MarkSlabBytes int64
+	MarkK                        int64
+	MarkPerSlab, Rows, Cols      int32
+	Store, Copies, _             int32
+	MatrixBytes, InputBytes      int64
+}
+
+// ConvArgs: conv_f32, conv_bf16, conv_f16, by the format of the inputs kept. A thread for
+// each column (Blocks' x) of a sequence (y); kernels of at most 8.
+type ConvArgs struct {
+	States                    States
+	X, W, Y, First, Positions Ptr
+	Kernel, _                 int32
+}
+
+// DeltaArgs: delta. 128 threads for 32 columns (Blocks' x) of a value head (y) of a
+// sequence (z); keys of at most 128.
+type DeltaArgs struct {
+	States                    States
+	QKV, BA, ALog, Bias, Y    Ptr
+	First, Positions, Samples Ptr
+	KeyHeads, ValueHeads      int32
+	KeyDim, ValueDim          int32
+	SampleCount, _            int32
+}
+
+// DraftArgs: drafted, verify. One block.
+type DraftArgs struct {
+	IDs, First, Rows, Sampled, Index, Out, Accepted Ptr
+	Tokens, Seqs, Samples, _                        int32
+}
+
+// ProposeArgs: propose. A block of whole warps for each sequence.
+type ProposeArgs struct {
+	Logits, IDs, Drafts Ptr
+	Vocab, N, Of, _     int32
+}

@@ -1,5 +1,7 @@
 // All kernels in one unit: what nvcc makes the fatbin of.
 #include "attention.cu"
+#include "delta.cu"
+#include "draft.cu"
 #include "embed.cu"
 #include "experts.cu"
 #include "glu.cu"

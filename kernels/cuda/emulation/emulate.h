@@ -128,6 +128,12 @@ static inline T atomicMax(T *p, T v) {
   *p = std::max(old, v);
   return old;
 }
+template <class T>
+static inline T atomicMin(T *p, T v) {
+  T old = *p;
+  *p = std::min(old, v);
+  return old;
+}
 static inline unsigned atomicOr(unsigned *p, unsigned v) {
   unsigned old = *p;
   *p = old | v;

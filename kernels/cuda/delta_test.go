@@ -1,0 +1,146 @@
+package cuda_test
+
+import (
+	"fmt"
+	"testing"
+
+	"vapp.dev/kernels/cuda"
+	"vapp.dev/kernels/cuda/cudatest"
+	"vapp.dev/kernels/ref"
+)
+
+// recurrent is a class of states, each in a page of its own, and of checkpoints.
+type recurrent struct {
+	arena          []byte
+	rows, cols     int
+	copies         int
+	inputs, matrix int // bytes
+	page           int // bytes
+	seqs           int
+	marks          []int32
+}
+
+// newRecurrent has the pages of sequences, then those of checkpoints.
+func newRecurrent(rows, cols, copies, matrix, seqs int) *recurrent {
+	c := &recurrent{rows: rows, cols: cols, copies: copies, inputs: 4 * rows * cols, matrix: matrix, seqs: seqs}
+	c.page = int(ceil64(int64(c.inputs+copies*matrix)) + 64)
+	c.arena = make([]byte, 2*seqs*c.page)
+	for range seqs {
+		c.marks = append(c.marks, -1, -1, 0, -1, 0)
+	}
+	return c
+}
+
+func (c *recurrent) args(r *rig, arena cuda.Ptr) cuda.States {
+	var tables []int32
+	for s := range c.seqs {
+		tables = append(tables, int32(c.seqs-1-s))
+	}
+	return cuda.States{
+		Pages: cuda.Pages{Arena: arena, Tables: up(r, tables), Width: 1, PageBytes: int64(c.page), SlabBytes: int64(c.page), PerSlab: 1, K: 64},
+		Marks: up(r, c.marks), MarkPageBytes: int64(c.page), MarkSlabBytes: int64(c.page), MarkPerSlab: 1, MarkK: 64,
+		Rows: int32(c.rows), Cols: int32(c.cols), Copies: int32(c.copies), MatrixBytes: int64(c.matrix), InputBytes: int64(c.inputs),
+	}
+}
+
+// step is sequences of tokens at positions.
+type step struct{ first, positions []int32 }
+
+func newStep(start, count []int) step {
+	s := step{first: []int32{0}}
+	for i, n := range count {
+		for j := range n {
+			s.positions = append(s.positions, int32(start[i]+j))
+		}
+		s.first = append(s.first, int32(len(s.positions)))
+	}
+	return s
+}
+
+// TestConv walks sequences in chunks, with states in order and by position, and begins one
+// from a checkpoint that another left.
+func TestConv(t *testing.T) {
+	r := newRig(t)
+	for _, rows := range []int{3, 5} {
+		const cols, kernel, tokens = 70, 4, 11
+		w, x := r.floats(cols*kernel, 1), r.floats(tokens*cols, 1)
+		want, state := make([]float32, tokens*cols), make([]float32, cols*(kernel-1))
+		for i := range tokens * cols {
+			c := i % cols
+			want[i] = ref.Conv(w[c*kernel:(c+1)*kernel], state[c*(kernel-1):(c+1)*(kernel-1)], x[i])
+		}
+		c := newRecurrent(rows, cols, 1, 64, 3)
+		arena := up(r, c.arena)
+		run := func(s step, x []float32) []float32 {
+			a := cuda.ConvArgs{States: c.args(r, arena), X: up(r, x), W: up(r, w), Y: room[float32](r, len(x)), First: up(r, s.first), Positions: up(r, s.positions), Kernel: kernel}
+			launch(r, "conv_f32", cudatest.Grid{Blocks: [3]int{2, 3, 1}, Threads: [3]int{64, 1, 1}}, &a)
+			return down[float32](r, a.Y, len(x))
+		}
+		// Sequence 0 has all tokens in two steps and leaves a checkpoint behind 6 of them;
+		// sequence 2 begins from that.
+		c.marks[1], c.marks[2] = 4, 6
+		got := run(newStep([]int{0, 0, 0}, []int{7, 0, 0}), x[:7*cols])
+		c.marks[1], c.marks[10] = -1, 4
+		both := append(append([]float32{}, x[7*cols:]...), x[6*cols:9*cols]...)
+		got = append(got, run(newStep([]int{7, 0, 6}, []int{4, 0, 3}), both)...)
+		c.marks[10] = -1
+		got = append(got, run(newStep([]int{0, 0, 9}, []int{0, 0, 2}), x[9*cols:])...)
+		r.near("sequence 0", got[:tokens*cols], want, 1e-6)
+		r.near("sequence 2", got[tokens*cols:], want[6*cols:], 1e-6)
+	}
+}
+
+// TestDelta is the same of the delta rule, with one copy of the state and with several.
+func TestDelta(t *testing.T) {
+	for _, dims := range [][2]int{{16, 40}, {128, 32}} {
+		for _, copies := range []int{1, 3} {
+			t.Run(fmt.Sprint(dims, copies), func(t *testing.T) { testDelta(newRig(t), dims[0], dims[1], copies) })
+		}
+	}
+}
+
+func testDelta(r *rig, n, d, copies int) {
+	const keyHeads, valueHeads, tokens = 2, 4, 9
+	in := 2*keyHeads*n + valueHeads*d
+	x, ba, aLog, bias := r.floats(tokens*in, 1), r.floats(tokens*2*valueHeads, 1), r.floats(valueHeads, 0.5), r.floats(valueHeads, 1)
+	want, state := make([]float32, tokens*valueHeads*d), make([]float32, valueHeads*n*d)
+	for i := range tokens {
+		row := x[i*in : (i+1)*in]
+		for h := range valueHeads {
+			k := h / (valueHeads / keyHeads)
+			ref.Delta(ref.DeltaArgs{
+				Q: row[k*n:][:n], K: row[keyHeads*n+k*n:][:n], V: row[2*keyHeads*n+h*d:][:d],
+				B: ba[i*2*valueHeads+h], A: ba[i*2*valueHeads+valueHeads+h], ALog: aLog[h], Bias: bias[h],
+				State: state[h*n*d : (h+1)*n*d], Y: want[(i*valueHeads+h)*d:][:d],
+			})
+		}
+	}
+	c := newRecurrent(3, 8, copies, 4*valueHeads*n*d, 2)
+	arena := up(r, c.arena)
+	run := func(s step, from, to int) []float32 {
+		var samples []int32
+		for i := range to - from {
+			samples = append(samples, int32(i))
+		}
+		rows := (to - from) * valueHeads * d
+		a := cuda.DeltaArgs{
+			States: c.args(r, arena), QKV: up(r, x[from*in:to*in]), BA: up(r, ba[from*2*valueHeads:to*2*valueHeads]), ALog: up(r, aLog), Bias: up(r, bias),
+			Y: room[float32](r, rows), First: up(r, s.first), Positions: up(r, s.positions), Samples: up(r, samples),
+			KeyHeads: keyHeads, ValueHeads: valueHeads, KeyDim: int32(n), ValueDim: int32(d), SampleCount: int32(len(samples)),
+		}
+		launch(r, "delta", cudatest.Grid{Blocks: [3]int{ceil(d, 32), valueHeads, 2}, Threads: [3]int{128, 1, 1}}, &a)
+		return down[float32](r, a.Y, rows)
+	}
+	row := valueHeads * d
+	c.marks[3], c.marks[4] = 2, 4
+	got := run(newStep([]int{0, 0}, []int{6, 0}), 0, 6)
+	c.marks[3] = -1
+	r.near("prompt", got, want[:6*row], 2e-5)
+	r.near("chunk", run(newStep([]int{6, 0}, []int{3, 0}), 6, 9), want[6*row:], 2e-5)
+	c.marks[5] = 2 // sequence 1 begins from the checkpoint behind four tokens
+	r.near("checkpoint", run(newStep([]int{0, 4}, []int{0, 2}), 4, 6), want[4*row:6*row], 2e-5)
+	c.marks[5] = -1
+	if copies > 1 { // two of three tokens were not kept: the state is that behind the first
+		r.near("rolled back", run(newStep([]int{7, 0}, []int{2, 0}), 7, 9), want[7*row:], 2e-5)
+	}
+}
