@@ -74,7 +74,11 @@ func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Accou
 	if err != nil {
 		return nil, err
 	}
-	programs, err := record(o, m, classes)
+	bucket := backend.Bucket{Tokens: o.MaxNumBatchedTokens, Seqs: o.MaxNumSeqs, Samples: o.rows()}
+	if c, ok := l.(backend.Chunked); ok {
+		bucket.Chunk = c.Chunk(bucket.Tokens)
+	}
+	programs, err := record(m, bucket, classes)
 	if err != nil {
 		return nil, err
 	}
@@ -119,10 +123,10 @@ func emitted(p *backend.Program) int {
 
 // record makes the programs that an engine compiles: the step, and the pass of
 // the vision tower where the model keeps one.
-func record(o Options, m *Model, classes []backend.KVClass) ([]*backend.Program, error) {
+func record(m *Model, bucket backend.Bucket, classes []backend.KVClass) ([]*backend.Program, error) {
 	step, err := m.Family.Record(&backend.Program{
 		Name:    "step",
-		Bucket:  backend.Bucket{Tokens: o.MaxNumBatchedTokens, Seqs: o.MaxNumSeqs, Samples: o.rows()},
+		Bucket:  bucket,
 		Classes: classes,
 	})
 	if err != nil {

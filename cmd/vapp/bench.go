@@ -151,7 +151,7 @@ func (b engineBench) measure(ctx context.Context) ([]benchRow, error) {
 		cost := costOf(b.p.Plan.Account.Reservation, w.Prompt+w.Output/2)
 		row.StepRead, row.PromptOp, row.DecodeOp = cost.step(w.Streams), cost.prompt, cost.decode
 		if b.profile {
-			row.Steps = opSteps(spent, b.opTimes())
+			row.Steps = opSteps(b.threads(), spent, b.opTimes())
 		}
 		out = append(out, row)
 	}
@@ -212,7 +212,9 @@ func (o benchOptions) prepare(path string) (*appliance.Prepared, error) {
 		return nil, err
 	}
 	perToken := p.Plan.Capacity.BytesPerToken
-	profile.Memory.KVCache, profile.Memory.Utilization = schema.Bytes(perToken*int64(tokens+length)+64<<20), 0
+	// Two blocks of each stream are kept ahead, and slabs of each class are not full.
+	slack := min(64<<20, perToken*int64(streams)*2*benchBlock+2*p.Plan.Account.KV.SlabBytes*int64(len(p.Plan.Account.KV.Specs)))
+	profile.Memory.KVCache, profile.Memory.Utilization = schema.Bytes(perToken*int64(tokens+length)+slack), 0
 	if p.Model.Loadable() != nil {
 		profile.Model.LoadFormat = "dummy"
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -20,6 +21,11 @@ type benchStep struct {
 	Kind  string        `json:"kind"` // prefill: steps that read prompts; decode: those that only generate
 	Steps int64         `json:"steps"`
 	Ops   []benchOpTime `json:"ops"`
+	// Of the threads' time, what was no work: within steps, where a thread waits for others
+	// or one alone has enough to do, and between them, where the loop and whoever else
+	// wants a processor has its turn.
+	Waiting float64 `json:"waiting"`
+	Between float64 `json:"between_steps"`
 }
 
 // benchOpTime is what an op takes of a step.
@@ -31,8 +37,19 @@ type benchOpTime struct {
 	Threads float64 `json:"threads,omitempty"` // at work in the mean; 0 between steps
 }
 
-// opSteps is what ops took between two looks, for each kind of step.
-func opSteps(before, after [2][]backend.OpTime) []benchStep {
+// threads is how many compute; 0 where the backend names none.
+func (b engineBench) threads() int {
+	for _, c := range b.p.Plan.Choices {
+		if c.Name == "threads" {
+			n, _ := strconv.Atoi(c.Value)
+			return n
+		}
+	}
+	return 0
+}
+
+// opSteps is what ops took of so many threads between two looks, for each kind of step.
+func opSteps(threads int, before, after [2][]backend.OpTime) []benchStep {
 	var out []benchStep
 	for kind, name := range []string{"prefill", "decode"} {
 		spent, steps, all := spentOn(before[kind], after[kind])
@@ -49,7 +66,13 @@ func opSteps(before, after [2][]backend.OpTime) []benchStep {
 			if s.Busy > 0 {
 				o.Threads = s.Busy.Seconds() / s.Wall.Seconds()
 			}
+			if s.Op == backend.BetweenSteps {
+				step.Between = o.Share
+			}
 			step.Ops = append(step.Ops, o)
+		}
+		if whole := float64(threads) * all.Wall.Seconds(); whole > 0 {
+			step.Waiting = max(0, 1-all.Busy.Seconds()/whole-step.Between)
 		}
 		out = append(out, step)
 	}
@@ -70,6 +93,8 @@ func opTable(work string, steps []benchStep) string {
 			fmt.Fprintf(t, "%s\t%d\t%.1f\t%.1f %%\t%s\t\n", o.Op, o.Calls, o.Micros, 100*o.Share, threads)
 		}
 		t.Flush() // to a strings.Builder: it does not fail
+		fmt.Fprintf(&out, "  of the threads' time: %.1f %% at work, %.1f %% waiting within steps, %.1f %% between steps\n",
+			100*(1-s.Waiting-s.Between), 100*s.Waiting, 100*s.Between)
 	}
 	return out.String()
 }

@@ -24,8 +24,9 @@ func TestOpShares(t *testing.T) {
                (no step)      0        5.0        5.0 %                 
                   tokens      1        5.0        5.0 %             0.20
                      all     12      100.0      100.0 %             1.66
+  of the threads' time: 83.0 % at work, 12.0 % waiting within steps, 5.0 % between steps
 `
-	steps := opSteps(before, after)
+	steps := opSteps(2, before, after)
 	got := opTable("one stream", steps)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

@@ -54,12 +54,14 @@ func (o benchOptions) rows() ([]benchWork, error) {
 	return out, nil
 }
 
+// benchBlock is how many tokens a page has.
+const benchBlock = 16
+
 // workRoom is what the rows need at most: tokens of a sequence, in whole blocks, and
 // sequences at once; and of all rows the most tokens that are held at once.
 func workRoom(rows []benchWork) (length, streams, tokens int) {
-	const block = 16
 	for _, w := range rows {
-		n := (w.Prompt + w.Output + block - 1) / block * block
+		n := (w.Prompt + w.Output + benchBlock - 1) / benchBlock * benchBlock
 		length, streams, tokens = max(length, n), max(streams, w.Streams), max(tokens, n*w.Streams)
 	}
 	return length, streams, tokens

@@ -90,6 +90,12 @@ type Layout interface {
 	Round(n int64) int64
 }
 
+// Chunked is what a Layout has whose programs take a gated MLP chunk by chunk.
+type Chunked interface {
+	// Chunk is Bucket.Chunk for steps of up to so many tokens.
+	Chunk(tokens int) int
+}
+
 // Overheads is what a Layout has whose device holds memory beside the arenas.
 type Overheads interface {
 	// Overheads lists it for a reservation: a driver's context, loaded code,

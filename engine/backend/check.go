@@ -23,6 +23,9 @@ func (e *ProgramError) Error() string {
 // call it in Compile; a Device may rely on it afterwards. Its error is a
 // *ProgramError.
 func (p *Program) Check() error {
+	if b := p.Bucket; b.Chunk < 0 || b.Chunk%ValueAlign != 0 || b.chunks() > MaxChunks {
+		return &ProgramError{p.Name, 0, "", fmt.Sprintf("%d tokens in chunks of %d; there are at most %d, of a multiple of %d", b.Tokens, b.Chunk, MaxChunks, ValueAlign)}
+	}
 	for i, op := range p.Ops {
 		c := checker{p: p}
 		c.op(op)
@@ -59,7 +62,7 @@ func (c *checker) value(name string, v Value, f kernels.Format, rows Rows, cols 
 	}
 	in := c.p.Values[v]
 	need := in.Format.Bytes(int64(c.p.Rows(in.Rows)) * int64(in.Cols))
-	inside := in.Offset >= 0 && in.Offset%ValueAlign == 0 && in.Bytes >= need && in.Offset+in.Bytes <= c.p.Scratch
+	inside := in.Rows < perChunk+Rows(c.p.Bucket.chunks()) && in.Offset >= 0 && in.Offset%ValueAlign == 0 && in.Bytes >= need && in.Offset+in.Bytes <= c.p.Scratch
 	wide := cols == 0 && in.Cols > 0 || in.Cols == cols
 	if inside && in.Format == f && in.Rows == rows && wide {
 		return in // without the words of a refusal, which cost a planner's search a third of its time

@@ -14,7 +14,11 @@ const (
 	PerToken  Rows = iota // T rows
 	PerSample             // L rows
 	PerSeq                // S rows
+	perChunk              // rows of the first chunk of tokens
 )
+
+// MaxChunks is into how many chunks a program may cut its tokens.
+const MaxChunks = 16
 
 // Value is an activation: an index into Program.Values.
 type Value int32
@@ -36,7 +40,33 @@ type ValueInfo struct {
 const ValueAlign = 64
 
 // Bucket is the largest value of each row symbol a Program is recorded for.
-type Bucket struct{ Tokens, Seqs, Samples int }
+type Bucket struct {
+	Tokens, Seqs, Samples int
+	// Chunk is how many tokens a gated MLP takes at a time, so that what lies between its
+	// products is not as long as the step; a multiple of ValueAlign. 0: all.
+	Chunk int
+}
+
+// Rows is how many rows a launch has of a symbol, or of a bucket at most.
+func (b Bucket) Rows(r Rows) int {
+	switch {
+	case r == PerSample:
+		return b.Samples
+	case r == PerSeq:
+		return b.Seqs
+	case r >= perChunk:
+		return max(0, min(b.Chunk, b.Tokens-int(r-perChunk)*b.Chunk))
+	}
+	return b.Tokens
+}
+
+// chunks is how many there are, 1 where tokens are not cut.
+func (b Bucket) chunks() int {
+	if b.Chunk == 0 {
+		return 1
+	}
+	return max(1, (b.Tokens+b.Chunk-1)/b.Chunk)
+}
 
 // Program is a recorded forward pass: ops over values at fixed offsets.
 type Program struct {
@@ -58,15 +88,7 @@ type Program struct {
 }
 
 // Rows returns the bucket's row count for a symbol.
-func (p *Program) Rows(r Rows) int {
-	switch r {
-	case PerSample:
-		return p.Bucket.Samples
-	case PerSeq:
-		return p.Bucket.Seqs
-	}
-	return p.Bucket.Tokens
-}
+func (p *Program) Rows(r Rows) int { return p.Bucket.Rows(r) }
 
 // Recorder builds a Program. Values are placed first fit when they are made and
 // give their room back when freed, so Scratch is the peak, known before start.
@@ -124,6 +146,25 @@ func (r *Recorder) Free(vs ...Value) {
 			}
 		}
 	}
+}
+
+// Chunks returns the rows of v chunk by chunk: values within v, which live as long as it
+// does and are not freed. It is v alone where its rows are not tokens or are not cut.
+func (r *Recorder) Chunks(v Value) []Value {
+	in, b := r.p.Values[v], r.p.Bucket
+	if in.Rows != PerToken || b.chunks() == 1 {
+		return []Value{v}
+	}
+	out := make([]Value, b.chunks())
+	for i := range out {
+		out[i] = Value(len(r.p.Values))
+		part, row := in, in.Format.Bytes(int64(in.Cols))
+		part.Rows = perChunk + Rows(i)
+		part.Offset += int64(i*b.Chunk) * row
+		part.Bytes = int64(b.Rows(part.Rows)) * row
+		r.p.Values = append(r.p.Values, part)
+	}
+	return out
 }
 
 // Info returns what is known of a value.

@@ -98,15 +98,8 @@ func (s *densePass) attention(layer int, store bool) backend.Value {
 // rest consumes attention's outputs: their projection and the MLP.
 func (s *densePass) rest(attn backend.Value, w denseLayer) {
 	s.delta = s.contribution(attn, w.out, w.outBias)
-	r, n := s.r, s.normed(w.mlpNorm)
-	rows := r.Info(n).Rows
-	gu := r.New("gate_up", kernels.F32, rows, 2*s.width)
-	r.Do(backend.Linear{X: n, W: w.gateUp, Bias: w.gateUpBias, Y: gu})
-	r.Free(n)
-	a := r.New("act", kernels.F32, rows, s.width)
-	r.Do(backend.GLU{X: gu, Y: a})
-	r.Free(gu)
-	s.delta = s.contribution(a, w.down, w.downBias)
+	m := gatedMLP{gateUp: w.gateUp, gateUpBias: w.gateUpBias, down: w.down, downBias: w.downBias, width: s.width}
+	s.delta = m.record(s.r, s.normed(w.mlpNorm))
 }
 
 // contribution consumes x: W·x for the residual stream, summed over the ranks.

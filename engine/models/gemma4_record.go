@@ -130,14 +130,8 @@ func (m *gemma) projected(r *backend.Recorder, x backend.Value, w backend.Weight
 
 // mlp consumes n and returns what the dense MLP gives.
 func (m *gemma) mlp(r *backend.Recorder, n backend.Value, w gemmaLayer) backend.Value {
-	rows := r.Info(n).Rows
-	gu := r.New("gate_up", kernels.F32, rows, 2*m.width)
-	r.Do(backend.Linear{X: n, W: w.gateUp, Bias: backend.NoWeight, Y: gu})
-	r.Free(n)
-	a := r.New("act", kernels.F32, rows, m.width)
-	r.Do(backend.GLU{X: gu, Y: a, Activation: backend.Activation{Act: backend.GELUTanh}})
-	r.Free(gu)
-	return m.projected(r, a, w.down)
+	return gatedMLP{gateUp: w.gateUp, gateUpBias: backend.NoWeight, down: w.down, downBias: backend.NoWeight,
+		width: m.width, act: backend.Activation{Act: backend.GELUTanh}}.record(r, n)
 }
 
 // mixture returns what the experts give for x, the residual before the MLP: the

@@ -93,13 +93,8 @@ func (s *qwen35Pass) block(w qwen35Layer, gather bool) {
 // project consumes what a mixer gave, and runs the MLP.
 func (s *qwen35Pass) project(y backend.Value, w qwen35Layer) {
 	s.delta = s.reduced(y, w.out)
-	n := s.normed(w.mlpNorm)
-	gu := s.linear(n, w.gateUp, "gate_up", 2*s.rank.width)
-	s.r.Free(n)
-	a := s.r.New("act", kernels.F32, s.rows, s.rank.width)
-	s.r.Do(backend.GLU{X: gu, Y: a})
-	s.r.Free(gu)
-	s.delta = s.reduced(a, w.down)
+	m := gatedMLP{gateUp: w.gateUp, gateUpBias: backend.NoWeight, down: w.down, downBias: backend.NoWeight, width: s.rank.width}
+	s.delta = m.record(s.r, s.normed(w.mlpNorm))
 }
 
 // linear writes W·x into a new value.

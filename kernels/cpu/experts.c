@@ -120,7 +120,8 @@ static void activate(const void *args, const vapp_call *c)
 	if (rows_of(a, c) == 0)
 		return;
 	vapp_glu g = {.x = a->up, .y = a->act, .symbol = VAPP_PER_TOKEN, .cols = a->width, .act = a->activation};
-	vapp_call all = {.part = c->part, .parts = c->parts, .rows = {[VAPP_PER_TOKEN] = a->first[a->experts]}};
+	int32_t picks = a->first[a->experts]; /* of VAPP_PER_TOKEN */
+	vapp_call all = {.part = c->part, .parts = c->parts, .rows = &picks};
 	a->glu(&g, &all);
 }
 

@@ -14,12 +14,13 @@
 /* The remaining formats of kernels.Format. */
 enum { VAPP_I32 = 4, VAPP_U32 = 5 };
 
-/* Row symbols: which count of a launch an op's rows are. */
-enum { VAPP_PER_TOKEN = 0, VAPP_PER_SAMPLE = 1, VAPP_SEQS = 2, VAPP_SYMBOLS = 3 };
+/* Row symbols: which count of a launch an op's rows are. Those from VAPP_CHUNK on are of
+ * the tokens' chunks, one after the other. */
+enum { VAPP_PER_TOKEN = 0, VAPP_PER_SAMPLE = 1, VAPP_SEQS = 2, VAPP_CHUNK = 3 };
 
 typedef struct {
 	int32_t part, parts;
-	int32_t rows[VAPP_SYMBOLS];
+	const int32_t *rows; /* by symbol */
 } vapp_call;
 
 typedef void (*vapp_fn)(const void *args, const vapp_call *c);

@@ -19,6 +19,7 @@ func (s *subject) rows(t *testing.T) {
 		t.Run(fmt.Sprintf("norm/%d", n), func(t *testing.T) { s.norm(t, n) })
 		t.Run(fmt.Sprintf("swiglu/%d", n), func(t *testing.T) { s.swiglu(t, n) })
 	}
+	t.Run("chunks", s.chunks)
 	t.Run("gather", s.gather)
 	t.Run("emit", s.emit)
 	t.Run("collectives", s.collectives)
@@ -110,6 +111,40 @@ func (s *subject) swiglu(t *testing.T, n int) {
 			in := x[i*2*n : (i+1)*2*n]
 			ref.SwiGLU(in[:n], in[n:], want)
 			near(t, "swiglu", got[i*n:(i+1)*n], want, 1.0/(1<<20))
+		}
+	}
+}
+
+// chunks: a gated MLP that takes its tokens chunk by chunk, in place, gives the bits of one
+// that takes all at once.
+func (s *subject) chunks(t *testing.T) {
+	const most, chunk, in, n = 200, 64, 96, 160
+	m := &tensors{}
+	table := m.table("x", normal(rng(6), most*in, 1), in)
+	up := m.matrix("up", backend.Multiply, kernels.F32, 2*n, in, encode(kernels.F32, normal(rng(7), 2*n*in, 0.1)))
+	down := m.matrix("down", backend.Multiply, kernels.F32, in, n, encode(kernels.F32, normal(rng(8), in*n, 0.1)))
+	mlp := func(t *testing.T, b backend.Bucket) (*rig, backend.Value) {
+		var x backend.Value
+		r := s.rig(t, plan{tensors: m, vocab: most, bucket: b, record: func(rec *backend.Recorder) {
+			x = input(rec, table, in)
+			for _, part := range rec.Chunks(x) {
+				rows := rec.Info(part).Rows
+				gu, a := rec.New("gate_up", kernels.F32, rows, 2*n), rec.New("act", kernels.F32, rows, n)
+				rec.Do(backend.Linear{X: part, W: up, Bias: backend.NoWeight, Y: gu})
+				rec.Do(backend.GLU{X: gu, Y: a})
+				rec.Do(backend.Linear{X: a, W: down, Bias: backend.NoWeight, Y: part})
+				rec.Free(gu, a)
+			}
+		}})
+		return r, x
+	}
+	for _, rows := range []int{1, chunk, chunk + 1, most} {
+		whole, x := mlp(t, backend.Bucket{Tokens: most, Seqs: 1, Samples: 1})
+		parts, y := mlp(t, backend.Bucket{Tokens: most, Seqs: 1, Samples: 1, Chunk: chunk})
+		whole.run(feed{tokens: upTo(rows)})
+		parts.run(feed{tokens: upTo(rows)})
+		if at := bits(parts.floats(y, rows), whole.floats(x, rows)); at >= 0 {
+			t.Errorf("%d rows in chunks of %d: number %d differs", rows, chunk, at)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func (e *executable) Program() *backend.Program { return e.p }
 type phase struct {
 	fn, args             uintptr
 	symbol, units, grain int32
-	_                    int32
+	least                int32
 	time                 uintptr // of a phaseTime, or 0
 }
 
@@ -132,6 +132,9 @@ func add[T any](c *compiler, op kcpu.Op, args T, symbol backend.Rows, units, gra
 	c.phases = append(c.phases, phase{fn: fn, args: put(c.mem, args), symbol: int32(symbol), units: int32(units), grain: int32(grain), time: c.clock()})
 	return nil
 }
+
+// last is the phase that was appended last.
+func (c *compiler) last() *phase { return &c.phases[len(c.phases)-1] }
 
 // rows is a grain for ops that share rows of n elements.
 func rows(n int) int { return max(1, worth/max(1, n)) }

@@ -16,9 +16,13 @@ func (c *compiler) layer(op backend.Op) error {
 		return c.norm(o)
 	case backend.GLU:
 		y := c.info(o.Y)
-		return add(c, kcpu.OpGLU, kcpu.GLU{
+		err := add(c, kcpu.OpGLU, kcpu.GLU{
 			X: c.value(o.X), Y: c.value(o.Y), Symbol: int32(y.Rows), Cols: int32(y.Cols), Activation: activation(o.Activation),
 		}, y.Rows, y.Cols, worth/2)
+		if err == nil {
+			c.last().least = 1
+		}
+		return err
 	case backend.Add:
 		return c.elements(kcpu.OpAdd, o.Into, kcpu.Elements{Other: c.value(o.X), Scale: c.weight(o.Scale)})
 	case backend.Gate:

@@ -180,8 +180,13 @@ func (c *compiler) multiply(a kcpu.Linear, w backend.WeightSpec, f kernels.Forma
 		if err := add(c, kcpu.OpLinearPrepare, a, symbol, 1, max(n, rows(int(a.In)))); err != nil {
 			return err
 		}
+		c.last().least = int32(n)
 	}
-	return add(c, kcpu.OpLinearRun, a, symbol, 1, 0)
+	if err := add(c, kcpu.OpLinearRun, a, symbol, 1, 0); err != nil {
+		return err
+	}
+	c.last().least = 1
+	return nil
 }
 
 func (c *compiler) sample(o backend.Sample) error {

@@ -5,9 +5,9 @@ package cpu
 /*
 #include "pool.h"
 
-static uint32_t launch_at(vapp_pool *p, uintptr_t list, int n, int32_t tokens, int32_t samples, int32_t seqs)
+static uint32_t launch_at(vapp_pool *p, uintptr_t list, int n, int32_t tokens, int32_t samples, int32_t seqs, int32_t chunk)
 {
-	return vapp_pool_launch(p, (const vapp_phase *)list, n, tokens, samples, seqs);
+	return vapp_pool_launch(p, (const vapp_phase *)list, n, tokens, samples, seqs, chunk);
 }
 */
 import "C"
@@ -49,7 +49,7 @@ func (d *device) Launch(e backend.Executable, b backend.Binding) error {
 		return err
 	}
 	l := &x.lists[b.Set]
-	st.number = C.launch_at(d.pool, C.uintptr_t(l.at), C.int(l.n), C.int32_t(b.Tokens), C.int32_t(b.Samples), C.int32_t(b.Seqs))
+	st.number = C.launch_at(d.pool, C.uintptr_t(l.at), C.int(l.n), C.int32_t(b.Tokens), C.int32_t(b.Samples), C.int32_t(b.Seqs), C.int32_t(x.p.Bucket.Chunk))
 	st.running = true
 	return nil
 }

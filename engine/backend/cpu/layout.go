@@ -98,6 +98,18 @@ func (l layout) KVFormats() []kernels.Format {
 	return []kernels.Format{kernels.F16, kernels.BF16, kernels.F32, kernels.F8E4M3, kernels.F8E5M2}
 }
 
+// chunk is the least that Chunk gives: rows enough that a weight is unpacked for many.
+const chunk = 512
+
+// Chunk keeps what lies between the products of a gated MLP to rows that stay in a cache.
+func (l layout) Chunk(tokens int) int {
+	if tokens <= chunk {
+		return 0
+	}
+	each := (tokens + backend.MaxChunks - 1) / backend.MaxChunks
+	return max(chunk, (each+backend.ValueAlign-1)/backend.ValueAlign*backend.ValueAlign)
+}
+
 // Round is up to whole huge pages, or pages where those are off.
 func (l layout) Round(n int64) int64 { return (n + l.unit - 1) / l.unit * l.unit }
 

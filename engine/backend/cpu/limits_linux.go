@@ -7,7 +7,7 @@ package cpu
 
 static void run_at(vapp_pool *p, uintptr_t list)
 {
-	vapp_pool_wait(p, vapp_pool_launch(p, (const vapp_phase *)list, 1, 1, 0, 0));
+	vapp_pool_wait(p, vapp_pool_launch(p, (const vapp_phase *)list, 1, 1, 0, 0, 0));
 }
 */
 import "C"

@@ -10,7 +10,7 @@
 /* vapp_call and vapp_fn are those of kernels/cpu/kernels.h. */
 typedef struct {
 	int32_t part, parts;
-	int32_t rows[3];
+	const int32_t *rows; /* by symbol */
 } vapp_call;
 
 typedef void (*vapp_fn)(const void *args, const vapp_call *c);
@@ -21,7 +21,7 @@ typedef struct {
 	int64_t runs[2];
 	int64_t wall[2]; /* from the end of the phase before to its own */
 	int64_t busy[2]; /* of all threads together */
-	int64_t idle[2]; /* of the first phase: from the end of the launch before to its posting */
+	int64_t idle[2]; /* of the first phase: from the end of the launch before to its own begin */
 } vapp_time;
 
 typedef struct {
@@ -30,7 +30,7 @@ typedef struct {
 	int32_t symbol; /* which of rows the work grows with */
 	int32_t units;  /* of work in a row */
 	int32_t grain;  /* units that are worth a part; 0: a part for every thread at any size */
-	int32_t pad;
+	int32_t least;  /* with fewer rows there is nothing to do; 0: the phase always runs */
 	vapp_time *time; /* or NULL: it is not measured */
 } vapp_phase;
 
@@ -42,9 +42,10 @@ typedef struct vapp_pool vapp_pool;
 vapp_pool *vapp_pool_start(int n, double share);
 
 /* vapp_pool_launch queues a list; its number is what vapp_pool_wait takes. At
- * most VAPP_POOL_QUEUE launches may be unfinished. */
-enum { VAPP_POOL_QUEUE = 4 };
-uint32_t vapp_pool_launch(vapp_pool *p, const vapp_phase *list, int n, int32_t tokens, int32_t samples, int32_t seqs);
+ * most VAPP_POOL_QUEUE launches may be unfinished. Symbols are tokens, samples, seqs,
+ * then the chunks of so many tokens (0: there are none). */
+enum { VAPP_POOL_QUEUE = 4, VAPP_POOL_CHUNKS = 16 };
+uint32_t vapp_pool_launch(vapp_pool *p, const vapp_phase *list, int n, int32_t tokens, int32_t samples, int32_t seqs, int32_t chunk);
 
 /* vapp_pool_wait returns when the launch has finished. */
 void vapp_pool_wait(vapp_pool *p, uint32_t launch);

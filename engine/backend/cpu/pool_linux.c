@@ -31,8 +31,8 @@ typedef struct {
 	const vapp_phase *list;
 	int n;
 	uint32_t number;
-	int32_t rows[3];
-	int64_t at; /* when it was posted, where it is measured */
+	int32_t rows[3 + VAPP_POOL_CHUNKS];
+	_Atomic int64_t at; /* when its first phase began, where it is measured */
 } launch;
 
 typedef struct {
@@ -128,9 +128,11 @@ static void await(event *e, uint32_t old, int64_t spin)
 	atomic_fetch_sub(&e->sleepers, 1);
 }
 
-/* width is how many parts a phase is worth at these rows. */
+/* width is how many parts a phase is worth at these rows; 0: it has nothing to do. */
 static int32_t width(const vapp_phase *f, const int32_t *rows, int32_t n)
 {
+	if (rows[f->symbol] < f->least)
+		return 0;
 	if (f->grain == 0)
 		return n;
 	int64_t w = ((int64_t)rows[f->symbol] * f->units + f->grain - 1) / f->grain;
@@ -153,7 +155,8 @@ static void begin(vapp_pool *p, uint32_t number)
 	if ((int32_t)(atomic_load(&p->posted) - number) <= 0)
 		return;
 	launch *l = launch_of(p, number);
-	uint64_t first = pack((place){number, 0, (uint32_t)width(&l->list[0], l->rows, p->n), 0});
+	int32_t parts = width(&l->list[0], l->rows, p->n);
+	uint64_t first = pack((place){number, 0, parts > 1 ? (uint32_t)parts : 1, 0});
 	if (atomic_compare_exchange_strong(&p->state, &idle, first))
 		advance(&p->turn);
 }
@@ -161,28 +164,31 @@ static void begin(vapp_pool *p, uint32_t number)
 /* kind is the place of a launch in a vapp_time. */
 static int kind(const launch *l) { return l->rows[0] != l->rows[2]; }
 
-static void work_on(const launch *l, uint32_t phase, int32_t part, int32_t parts)
+static void work_on(launch *l, uint32_t phase, int32_t part, int32_t parts)
 {
 	const vapp_phase *f = &l->list[phase];
-	vapp_call c = {part, parts, {l->rows[0], l->rows[1], l->rows[2]}};
+	vapp_call c = {part, parts, l->rows};
 	int64_t from = f->time ? now(CLOCK_MONOTONIC) : 0;
+	if (phase == 0 && part == 0)
+		atomic_store(&l->at, from);
 	f->fn(f->args, &c);
 	if (f->time)
 		__atomic_fetch_add(&f->time->busy[kind(l)], now(CLOCK_MONOTONIC) - from, __ATOMIC_RELAXED);
 }
 
 /* clock_phase adds a phase that is finished to its time. */
-static void clock_phase(vapp_pool *p, const launch *l, uint32_t phase)
+static void clock_phase(vapp_pool *p, launch *l, uint32_t phase)
 {
 	vapp_time *t = l->list[phase].time;
 	if (!t)
 		return;
 	int64_t end = now(CLOCK_MONOTONIC), from = p->mark;
 	int k = kind(l);
-	if (phase == 0 && l->at > from) {
+	int64_t begun = atomic_load(&l->at);
+	if (phase == 0 && begun > from) {
 		if (from)
-			__atomic_fetch_add(&t->idle[k], l->at - from, __ATOMIC_RELAXED);
-		from = l->at;
+			__atomic_fetch_add(&t->idle[k], begun - from, __ATOMIC_RELAXED);
+		from = begun;
 	}
 	__atomic_fetch_add(&t->runs[k], 1, __ATOMIC_RELAXED);
 	__atomic_fetch_add(&t->wall[k], end - from, __ATOMIC_RELAXED);
@@ -200,6 +206,8 @@ static void proceed(vapp_pool *p, launch *l, uint32_t phase)
 			publish(p, (place){l->number, phase, (uint32_t)parts, 0});
 			return;
 		}
+		if (parts == 0)
+			continue;
 		work_on(l, phase, 0, 1);
 		clock_phase(p, l, phase);
 	}
@@ -207,6 +215,18 @@ static void proceed(vapp_pool *p, launch *l, uint32_t phase)
 	publish(p, (place){next, IDLE, 0, 0});
 	advance(&p->finished);
 	begin(p, next);
+}
+
+/* waited_for says whether somebody wants this processor now: it is offered, and the
+ * switches count that it was taken. */
+static int waited_for(long *switches)
+{
+	struct rusage u;
+	long before = *switches;
+	sched_yield();
+	getrusage(RUSAGE_THREAD, &u);
+	*switches = u.ru_nivcsw;
+	return u.ru_nivcsw != before;
 }
 
 /* rest leaves the share of this thread's time to others, if there are any: if the
@@ -221,7 +241,7 @@ static void rest(worker *w, double share)
 	int64_t wall = now(CLOCK_MONOTONIC), busy = now(CLOCK_THREAD_CPUTIME_ID);
 	if (u.ru_nivcsw == w->switches && wall - w->wall < WINDOW)
 		return;
-	if (u.ru_nivcsw != w->switches) {
+	if (u.ru_nivcsw != w->switches && waited_for(&u.ru_nivcsw)) {
 		int64_t left = (int64_t)((double)(busy - w->busy) / (1 - share)) - (wall - w->wall);
 		left = left > MAX_REST ? MAX_REST : left;
 		if (left > 0) {
@@ -329,10 +349,16 @@ vapp_pool *vapp_pool_start(int n, double share)
 	return p;
 }
 
-uint32_t vapp_pool_launch(vapp_pool *p, const vapp_phase *list, int n, int32_t tokens, int32_t samples, int32_t seqs)
+uint32_t vapp_pool_launch(vapp_pool *p, const vapp_phase *list, int n, int32_t tokens, int32_t samples, int32_t seqs, int32_t chunk)
 {
 	uint32_t number = atomic_load(&p->posted);
-	*launch_of(p, number) = (launch){list, n, number, {tokens, samples, seqs}, list->time ? now(CLOCK_MONOTONIC) : 0};
+	launch *l = launch_of(p, number);
+	l->list = list, l->n = n, l->number = number, l->at = 0;
+	l->rows[0] = tokens, l->rows[1] = samples, l->rows[2] = seqs;
+	for (int i = 0; i < VAPP_POOL_CHUNKS; i++) {
+		int64_t left = tokens - (int64_t)i * chunk;
+		l->rows[3 + i] = left < 0 ? 0 : left < chunk ? (int32_t)left : chunk;
+	}
 	atomic_store(&p->posted, number + 1);
 	begin(p, number);
 	return number;

@@ -194,13 +194,7 @@ func (l *launch) rowsOf(v backend.Value) int { return l.count(l.e.p.Values[v].Ro
 
 // count is how many rows of a kind this launch has.
 func (l *launch) count(r backend.Rows) int {
-	switch r {
-	case backend.PerSample:
-		return l.b.Samples
-	case backend.PerSeq:
-		return l.b.Seqs
-	}
-	return l.b.Tokens
+	return backend.Bucket{Tokens: l.b.Tokens, Seqs: l.b.Seqs, Samples: l.b.Samples, Chunk: l.e.p.Bucket.Chunk}.Rows(r)
 }
 
 // elementBytes is what n elements of a plain format take.

@@ -1,0 +1,39 @@
+package models
+
+import (
+	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
+)
+
+// gatedMLP is W_down · (act(gate) ∘ up), gate and up the halves of W_gateUp · x.
+type gatedMLP struct {
+	gateUp, gateUpBias, down, downBias backend.WeightID
+	width                              int // of gate, and of up
+	act                                backend.Activation
+}
+
+// record consumes x and returns what the MLP gives for it, summed over the ranks. Where
+// tokens come in chunks, a chunk's result takes the place of its x, which nothing reads
+// any more, and what lies between is as long as a chunk.
+func (m gatedMLP) record(r *backend.Recorder, x backend.Value) backend.Value {
+	list, y := r.Chunks(x), x
+	for _, part := range list {
+		rows := r.Info(part).Rows
+		gu := r.New("gate_up", kernels.F32, rows, 2*m.width)
+		r.Do(backend.Linear{X: part, W: m.gateUp, Bias: m.gateUpBias, Y: gu})
+		if len(list) == 1 {
+			r.Free(x)
+		}
+		a := r.New("act", kernels.F32, rows, m.width)
+		r.Do(backend.GLU{X: gu, Y: a, Activation: m.act})
+		r.Free(gu)
+		if len(list) == 1 {
+			y = r.New("delta", kernels.F32, rows, r.Info(x).Cols)
+			part = y
+		}
+		r.Do(backend.Linear{X: a, W: m.down, Bias: m.downBias, Y: part})
+		r.Free(a)
+	}
+	r.Do(backend.AllReduce{X: y})
+	return y
+}
