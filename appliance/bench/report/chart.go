@@ -5,6 +5,7 @@ import (
 	"html"
 	"math"
 	"strings"
+	"time"
 )
 
 // HTML is a page of its own with the charts of a sweep and its table: throughput and
@@ -20,7 +21,7 @@ func (s Sweep) HTML() string {
 	for _, c := range s.charts() {
 		c.write(&b)
 	}
-	b.WriteString("</main>\n<table>\n")
+	b.WriteString("</main>\n<div><table>\n")
 	for i := -1; i < len(s); i++ {
 		b.WriteString("<tr>")
 		for _, c := range columns {
@@ -32,7 +33,7 @@ func (s Sweep) HTML() string {
 		}
 		b.WriteString("</tr>\n")
 	}
-	b.WriteString("</table>\n</body></html>\n")
+	b.WriteString("</table></div>\n</body></html>\n")
 	return b.String()
 }
 
@@ -46,7 +47,16 @@ func (s Sweep) subtitle() string {
 	if r.Label != "" {
 		text = r.Label + ": " + text
 	}
-	return text + ", " + r.Date
+	return text + ", " + day(r.Date)
+}
+
+// day writes a result's date as people do.
+func day(date string) string {
+	t, err := time.Parse("20060102-150405", date)
+	if err != nil {
+		return date
+	}
+	return t.Format("2006-01-02 15:04")
 }
 
 func (s Sweep) charts() []chart {
@@ -66,7 +76,7 @@ func (s Sweep) charts() []chart {
 	}
 	return []chart{
 		{title: "Throughput", x: "concurrent requests", y: "output tokens/s", ordinal: true, lines: []line{over("output", (*Result).OutputThroughput)}},
-		{title: "Throughput over latency", x: "median end-to-end latency, ms", y: "output tokens/s", lines: []line{front}, named: true},
+		{title: "Throughput over latency", x: "median end-to-end latency, ms; beside each point its concurrency", y: "output tokens/s", lines: []line{front}, named: true},
 		{title: "Time to first token", x: "concurrent requests", y: "ms", ordinal: true, lines: []line{over("p50", at(TTFT, 50)), over("p99", at(TTFT, 99))}},
 		{title: "Inter-token latency", x: "concurrent requests", y: "ms", ordinal: true, lines: []line{over("p50", at(ITL, 50)), over("p99", at(ITL, 99))}},
 	}
@@ -97,7 +107,7 @@ type chart struct {
 const (
 	chartWide, chartHigh = 480, 300
 	plotLeft, plotRight  = 64, 440
-	plotTop, plotBottom  = 24, 244
+	plotTop, plotBottom  = 36, 248
 )
 
 func (c chart) write(b *strings.Builder) {
@@ -115,15 +125,34 @@ func (c chart) write(b *strings.Builder) {
 			x, y := c.across(k, p, topX), up(p.y, topY)
 			fmt.Fprintf(b, "<circle class=\"s%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\"><title>%s, %s: %s</title></circle>\n", i, x, y,
 				html.EscapeString(l.name), html.EscapeString(p.name), two(p.y))
-			if c.named {
-				fmt.Fprintf(b, "<text class=\"near\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", x, y-9, html.EscapeString(p.name))
-			}
 		}
-		if len(c.lines) > 1 {
-			fmt.Fprintf(b, "<text class=\"key s%d\" x=\"%d\" y=\"%d\">● %s</text>\n", i, plotLeft+10+60*i, plotTop+4, html.EscapeString(l.name))
+		if c.named {
+			c.names(b, l, topX, topY)
+		}
+		if len(c.lines) > 1 { // above the plot, where no line comes
+			fmt.Fprintf(b, "<text class=\"key s%d\" x=\"%d\" y=\"%d\">● %s</text>\n", i, plotRight-60*(len(c.lines)-1-i), plotTop-16, html.EscapeString(l.name))
 		}
 	}
 	b.WriteString("</svg></figure>\n")
+}
+
+// names writes what points are called beside them: on the right, or where there is no
+// room on the left. Where it would lie on the one before it is left to the tooltip.
+func (c chart) names(b *strings.Builder, l line, topX, topY float64) {
+	const away, high, wide = 9, 13, 34
+	lastX, lastY := math.Inf(-1), math.Inf(-1)
+	for k, p := range l.points {
+		x, y := c.across(k, p, topX), up(p.y, topY)
+		if math.Abs(x-lastX) < wide && math.Abs(y-lastY) < high {
+			continue
+		}
+		lastX, lastY = x, y
+		anchor, at := "start", x+away
+		if at+wide > chartWide {
+			anchor, at = "end", x-away
+		}
+		fmt.Fprintf(b, "<text class=\"near\" text-anchor=\"%s\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", anchor, at, y+4, html.EscapeString(p.name))
+	}
 }
 
 // axes draws grid lines at round values, and the labels.
@@ -145,7 +174,7 @@ func (c chart) axes(b *strings.Builder, topX, topY float64) {
 		}
 	}
 	fmt.Fprintf(b, "<text class=\"x\" x=\"%d\" y=\"%d\">%s</text><text class=\"unit\" x=\"%d\" y=\"%d\">%s</text>\n",
-		(plotLeft+plotRight)/2, plotBottom+42, html.EscapeString(c.x), plotLeft-52, plotTop-10, html.EscapeString(c.y))
+		(plotLeft+plotRight)/2, plotBottom+42, html.EscapeString(c.x), plotLeft-52, plotTop-16, html.EscapeString(c.y))
 }
 
 // tops are the ends of the axes: the first round values that all points are within.
@@ -212,14 +241,15 @@ figure { margin: 0; }
 figcaption { font-weight: 600; }
 svg { width: 100%%; height: auto; font: 12px system-ui, sans-serif; }
 svg text { fill: var(--soft); }
-.x, .near { text-anchor: middle; }
-.y { text-anchor: end; }
+.x { text-anchor: middle; }
+.y, .key { text-anchor: end; }
 .grid { stroke: var(--grid); }
 polyline { fill: none; stroke-width: 2; stroke-linejoin: round; }
 polyline.s0 { stroke: var(--s0); } polyline.s1 { stroke: var(--s1); }
 circle.s0, svg text.s0 { fill: var(--s0); } circle.s1, svg text.s1 { fill: var(--s1); }
-svg text.near { fill: var(--ink); }
-table { border-collapse: collapse; margin-top: 1.5rem; width: 100%%; font-variant-numeric: tabular-nums; font-size: 13px; display: block; overflow-x: auto; }
+svg text.near { fill: var(--ink); stroke: var(--back); stroke-width: 4px; stroke-linejoin: round; paint-order: stroke; }
+div { margin-top: 1.5rem; overflow-x: auto; }
+table { border-collapse: collapse; width: 100%%; font-variant-numeric: tabular-nums; font-size: 13px; }
 th, td { text-align: right; padding: .3rem .6rem; border-bottom: 1px solid var(--grid); white-space: nowrap; }
 th { color: var(--soft); font-weight: 500; }
 </style></head><body>

@@ -1,0 +1,90 @@
+package report
+
+import (
+	"encoding/xml"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write testdata/sweep.html again")
+
+// swept is a sweep of which points lie close together.
+func swept() Sweep {
+	var s Sweep
+	for i, seconds := range []float64{1, 1.01, 1.02, 2, 4} {
+		trace := Trace{Input: 8, Output: 3, TTFT: seconds / 4, ITL: []float64{seconds / 8, seconds / 2}, Latency: seconds}
+		setup := Setup{
+			Date: "20260304-050607", Backend: "openai", Model: "a <b> model", NumPrompts: 2, MaxConcurrency: 1 << i,
+			Metrics: []string{TTFT}, Percentiles: []float64{99},
+		}
+		s = append(s, Make(setup, []Trace{trace, trace}, 0.4+0.1*seconds/float64(i+1), nil))
+	}
+	return s
+}
+
+// TestSweepPage holds the page of a sweep, and that its drawings are XML with all text
+// within them.
+func TestSweepPage(t *testing.T) {
+	const path = "testdata/sweep.html"
+	got := swept().HTML()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("(-want +got); -update writes it, look at it in a browser then\n%s", diff)
+	}
+	rest, names := got, 0
+	for range 4 {
+		_, after, found := strings.Cut(rest, "<svg")
+		drawing, tail, ended := strings.Cut(after, "</svg>")
+		if !found || !ended {
+			t.Fatal("there are fewer than four drawings")
+		}
+		names += drawn(t, "<svg"+drawing+"</svg>")
+		rest = tail
+	}
+	if names != 4 { // of five points, one of which lies on the name of another
+		t.Errorf("%d points have names, not 4", names)
+	}
+}
+
+// drawn reads a drawing; every place in it is within its view. It returns how many
+// points have a name.
+func drawn(t *testing.T, svg string) (names int) {
+	t.Helper()
+	for d := xml.NewDecoder(strings.NewReader(svg)); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return names
+		}
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, svg)
+		}
+		e, _ := token.(xml.StartElement)
+		for _, a := range e.Attr {
+			most := map[string]float64{"x": chartWide, "cx": plotRight, "y": chartHigh, "cy": plotBottom}[a.Name.Local]
+			if most == 0 {
+				if a.Name.Local == "class" && a.Value == "near" {
+					names++
+				}
+				continue
+			}
+			if v, err := strconv.ParseFloat(a.Value, 64); err != nil || v < 0 || v > most {
+				t.Errorf("%s: %s is %s, at most %v: %v", e.Name.Local, a.Name.Local, a.Value, most, err)
+			}
+		}
+	}
+}
