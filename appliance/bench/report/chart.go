@@ -5,7 +5,6 @@ import (
 	"html"
 	"math"
 	"strings"
-	"time"
 )
 
 // HTML is a page of its own with the charts of a sweep and its table: throughput and
@@ -50,13 +49,12 @@ func (s Sweep) subtitle() string {
 	return text + ", " + day(r.Date)
 }
 
-// day writes a result's date as people do.
+// day writes a result's date, YYYYMMDD-HHMMSS, as people do.
 func day(date string) string {
-	t, err := time.Parse("20060102-150405", date)
-	if err != nil {
+	if len(date) != len("20060102-150405") || date[8] != '-' {
 		return date
 	}
-	return t.Format("2006-01-02 15:04")
+	return date[:4] + "-" + date[4:6] + "-" + date[6:8] + " " + date[9:11] + ":" + date[11:13]
 }
 
 func (s Sweep) charts() []chart {
