@@ -10,6 +10,7 @@ typedef struct {
 	float *y;         /* at this row and the panel's first output */
 	int64_t ldy, lanes;
 	const float *bias; /* of these outputs, in the last step; else NULL */
+	const uint8_t *next; /* of the groups after these, where this is the last tile of several; else NULL */
 } int8_step;
 
 /* Tiles of x have room for so many rows: INT8_TILE, or 1 where there is one. */
@@ -47,6 +48,7 @@ static void panel_tiles(const vapp_linear *a, int64_t panel, int64_t t0, int64_t
 		s.bias = a->bias && s.g1 == groups ? a->bias + output : NULL;
 		for (int64_t t = t0; t < t1; t++) {
 			int64_t left = a->rows - t * tile;
+			s.next = t > t0 && t + 1 == t1 ? s.panel + s.g1 * (panel_k(a->format, 128) / 4) : NULL;
 			s.x = x + (t * groups + s.g0) * X_DWORDS * tile;
 			s.y = a->y + t * tile * a->ldy + output;
 			int8_steps(a->format, &s, left < tile ? (int)left : tile, tile);

@@ -179,6 +179,13 @@ V void group(const int format, const int plain, const int8_codes c, int8_place a
 	}
 }
 
+/* fetch brings a group of what several tiles will read next, while this one multiplies. */
+V void fetch(const int format, const uint8_t *p) {
+	const int64_t each = panel_k(format, 128) / 4;
+#pragma GCC unroll 17
+	for (int i = 0; i < (each + 63) / 64; i++) _mm_prefetch(p + 64 * i, _MM_HINT_T1);
+}
+
 V void steps_of(const int format, const int plain, const int8_step *s, const int rows, const int tile) {
 	const int8_codes c = int8_codes_of(format);
 	const int alike = blocks_of(format).subs ? 4 : 1; /* groups that share heads */
@@ -194,6 +201,7 @@ V void steps_of(const int format, const int plain, const int8_step *s, const int
 #pragma GCC unroll 1
 		for (int i = 0; i < alike; i++, x += X_DWORDS * tile) {
 			int8_place at = int8_place_at(format, s->panel, g + i);
+			if (tile > 1 && s->next) fetch(format, s->next + (g + i - s->g0) * (panel_k(format, 128) / 4));
 			if (plain) at.codes = s->codes + (g + i - s->g0) * PLAIN_BYTES;
 			group(format, plain, c, at, &b, x, rows, tile, y);
 		}
