@@ -23,10 +23,10 @@ TENSORS = {0: torch.float32, 30: torch.bfloat16}
 
 
 class Reader:
-    """The header of a GGUF file, version 3: metadata, and where each tensor lies."""
+    """The header of a GGUF file: metadata, and where each tensor lies."""
 
     def __init__(self, path):
-        self.data, self.at = np.memmap(path, mode="r"), 8
+        self.data, self.at = np.memmap(path, mode="c"), 8
         if bytes(self.data[:4]) != b"GGUF":
             raise SystemExit(f"{path}: not a GGUF file")
         tensors, entries = self.take("Q"), self.take("Q")
