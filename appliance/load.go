@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"vapp.dev/appliance/chat"
@@ -68,6 +69,7 @@ func (p *Prepared) open(ctx context.Context, h engine.Hooks, progress func(engin
 	if err != nil {
 		return nil, nil, p.placedAtCache(err)
 	}
+	debug.FreeOSMemory() // of reading files: as much again as what stays
 	return eng, got.t, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"vapp.dev/engine/grammar"
@@ -298,7 +299,7 @@ func (l *loop) publish() {
 	if l.swap != nil {
 		swapped, swapUsed = l.swap.Tables(), l.swap.Share()
 	}
-	l.e.stats.Store(&Stats{
+	l.e.stats.set(Stats{
 		Running: running, Waiting: waiting + len(l.held),
 		KVPages: l.e.pages, KVUsed: l.pool.Share(), KVTokens: l.sched.Tokens(), KVCached: use.Cached, Swapped: swapped, SwapUsed: swapUsed,
 		Preemptions: l.lost, Steps: l.steps,
@@ -312,4 +313,22 @@ func logprobOf(token int32, lp runner.Logprob) Logprob {
 		out.Top = append(out.Top, TopLogprob{Token: id, Logprob: lp.TopProbs[i]})
 	}
 	return out
+}
+
+// published is the last snapshot. It is copied, not shared: a step makes no garbage of it.
+type published struct {
+	mu sync.Mutex
+	is Stats
+}
+
+func (p *published) set(s Stats) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.is = s
+}
+
+func (p *published) get() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.is
 }

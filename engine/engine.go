@@ -34,7 +34,7 @@ type Engine struct {
 	opts  Options
 	dev   backend.Device
 	in    *inbox
-	stats atomic.Pointer[Stats]
+	stats published
 	queue atomic.Int64  // most waiting requests; 0: no bound
 	open  atomic.Int64  // choices submitted and not ended
 	done  chan struct{} // closed when the loop has ended
@@ -74,7 +74,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	e.queue.Store(int64(c.Options.MaxQueue))
 	slabs := e.kv.Slabs(r.Arenas[backend.KV])
 	e.pages = e.kv.Pages(0, slabs)
-	e.stats.Store(&Stats{KVPages: e.pages})
+	e.stats.set(Stats{KVPages: e.pages})
 	pool := kv.NewPool(e.kv, slabs, c.Options.PrefixCaching)
 	l := newLoop(e, run, pool, beats, c.Hooks)
 	if c.now != nil {
@@ -112,7 +112,7 @@ func (e *Engine) Huge() (huge, of int64, ok bool) {
 }
 
 // Stats is the state after the last step.
-func (e *Engine) Stats() Stats { return *e.stats.Load() }
+func (e *Engine) Stats() Stats { return e.stats.get() }
 
 // SetMaxQueue changes how many requests may wait; 0: no bound.
 func (e *Engine) SetMaxQueue(n int) { e.queue.Store(int64(n)) }

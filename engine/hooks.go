@@ -21,11 +21,12 @@ type Hooks struct {
 type StepStats struct {
 	PromptTokens     int // prompt tokens computed
 	GenerationTokens int
-	Preempted        int             // sequences preempted for lack of pages
-	SwappedOut       int             // of these, sequences whose pages went to swap space
-	SwappedIn        int             // sequences whose pages came back
-	FirstTokens      []time.Duration // arrival → first token, of choices that got theirs
-	BetweenTokens    []time.Duration // since the choice's previous step with a token
+	Preempted        int // sequences preempted for lack of pages
+	SwappedOut       int // of these, sequences whose pages went to swap space
+	SwappedIn        int // sequences whose pages came back
+	// FirstTokens are arrival → first token, of choices that got theirs; BetweenTokens the
+	// times since the choice's previous step with a token. Both are valid during the call.
+	FirstTokens, BetweenTokens []time.Duration
 	// CacheQueries and CacheHits count prompt tokens of newly scheduled prompts.
 	CacheQueries, CacheHits int
 	// Drafts is how many sequences had proposed tokens verified, DraftTokens how many

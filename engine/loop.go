@@ -41,6 +41,8 @@ type loop struct {
 	last    time.Time // commit before; zero: the device was idle since
 	steps   int64
 	lost    int64 // preemptions so far
+
+	first, between []time.Duration // room for those of a step's report
 }
 
 // flight is a step on the device.
@@ -130,7 +132,7 @@ func (l *loop) commit() error {
 		return err
 	}
 	now := l.now()
-	report := StepStats{Duration: now.Sub(f.at)}
+	report := StepStats{Duration: now.Sub(f.at), FirstTokens: l.first[:0], BetweenTokens: l.between[:0]}
 	l.learn(f, now, &report)
 	l.account(f.step, &report)
 	for _, o := range l.sched.Commit(f.step, res) {
@@ -145,6 +147,7 @@ func (l *loop) commit() error {
 	if l.hooks.Step != nil {
 		l.hooks.Step(report)
 	}
+	l.first, l.between = report.FirstTokens, report.BetweenTokens
 	return nil
 }
 

@@ -90,6 +90,9 @@ type Stream struct {
 	signal chan struct{} // capacity 1
 }
 
+// ringEvents is how many events a ring has room for before it grows.
+const ringEvents = 32
+
 // NewStream makes a stream and the function that feeds it; an engine that is
 // not this package (a fake in a test) uses it too. cancel is called by Cancel.
 func NewStream(id string, cancel func()) (*Stream, func(Event)) {
@@ -133,6 +136,11 @@ func (s *Stream) Stop() { s.cancel(FinishStop) }
 func (s *Stream) push(e Event) {
 	s.mu.Lock()
 	if !s.done {
+		if s.read == len(s.ring) && len(s.ring) == cap(s.ring) {
+			// All of it was taken: what the reader is done with is free, however long the
+			// reply gets.
+			s.ring, s.read = make([]Event, 0, ringEvents), 0
+		}
 		s.ring = append(s.ring, e)
 		s.done = e.Finish != NotFinished
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -90,6 +91,7 @@ func benchEngine(ctx context.Context, w io.Writer, path string, o benchOptions) 
 		return err
 	}
 	defer eng.Close()
+	debug.FreeOSMemory() // as up does
 	b := engineBench{benchOptions: o, p: p, eng: eng}
 	r := b.report(top, time.Since(start))
 	if r.Rows, err = b.measure(ctx); err != nil {
@@ -212,9 +214,9 @@ func (o benchOptions) prepare(path string) (*appliance.Prepared, error) {
 		return nil, err
 	}
 	perToken := p.Plan.Capacity.BytesPerToken
-	// Two blocks of each stream are kept ahead, and slabs of each class are not full.
-	slack := min(64<<20, perToken*int64(streams)*2*benchBlock+2*p.Plan.Account.KV.SlabBytes*int64(len(p.Plan.Account.KV.Specs)))
-	profile.Memory.KVCache, profile.Memory.Utilization = schema.Bytes(perToken*int64(tokens+length)+slack), 0
+	// A block of each stream is kept ahead, and slabs of each class are not full.
+	slack := min(64<<20, perToken*int64(streams)*benchBlock+2*p.Plan.Account.KV.SlabBytes*int64(len(p.Plan.Account.KV.Specs)))
+	profile.Memory.KVCache, profile.Memory.Utilization = schema.Bytes(perToken*int64(tokens)+slack), 0
 	if p.Model.Loadable() != nil {
 		profile.Model.LoadFormat = "dummy"
 	}
