@@ -99,7 +99,7 @@ func (l layout) KVFormats() []kernels.Format {
 }
 
 // chunk is the least that Chunk gives: rows enough that a weight is unpacked for many.
-const chunk = 512
+const chunk = 384
 
 // Chunk keeps what lies between the products of a gated MLP to rows that stay in a cache.
 func (l layout) Chunk(tokens int) int {
