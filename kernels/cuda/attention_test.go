@@ -138,7 +138,7 @@ func testAttention(r *rig, c attentionCase, schedules bool) {
 	args := cuda.AttentionArgs{
 		Pages: b.cache.args(r), Q: up(r, b.q), K: up(r, b.k), V: up(r, b.v), Sinks: up(r, b.sinks), First: up(r, b.first),
 		Positions: up(r, b.positions), Scale: scale, Softcap: c.softcap, Seqs: int32(len(c.count)), Heads: int32(c.heads),
-		Window: int32(c.window), Both: flag(c.both), Splits: int32(max(1, c.splits)), SplitKeys: int32(c.keys),
+		Window: int32(c.window), Both: yes(c.both), Splits: int32(max(1, c.splits)), SplitKeys: int32(c.keys),
 	}
 	grid := cudatest.Grid{
 		Blocks:  [3]int{kernel.Blocks(n, len(c.count), c.heads/c.kv), c.kv * kernel.Parts, max(1, c.splits)},

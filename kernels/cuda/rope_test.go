@@ -96,7 +96,7 @@ func testRope(r *rig, c ropeCase, f kernels.Format) {
 	} else {
 		wq, wk = nil, nil
 	}
-	a.Shared, a.NormV = flag(c.shared), flag(c.normV)
+	a.Shared, a.NormV = yes(c.shared), yes(c.normV)
 	nq, nkv := rows*c.heads*c.dim, rows*c.kv*c.dim
 	a.Q, a.K, a.V = room[float32](r, nq), room[byte](r, int(f.Bytes(int64(nkv)))), room[byte](r, int(f.Bytes(int64(nkv))))
 	if c.gated {
@@ -152,7 +152,7 @@ func testRope(r *rig, c ropeCase, f kernels.Format) {
 	}
 }
 
-func flag(b bool) int32 {
+func yes(b bool) int32 {
 	if b {
 		return 1
 	}

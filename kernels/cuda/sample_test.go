@@ -161,7 +161,7 @@ func TestSample(t *testing.T) {
 	ids, probs, logprobs := down[int32](r, a.TopIDs, n*topWidth), down[float32](r, a.TopProbs, n*topWidth), down[float32](r, a.Logprob, n)
 	for i, s := range cases {
 		want, wantIDs, wantProbs := s.want()
-		if tokens[i] != want.Token || status[i] != flag(want.Token < 0) || ranks[i] != want.Rank {
+		if tokens[i] != want.Token || status[i] != yes(want.Token < 0) || ranks[i] != want.Rank {
 			t.Errorf("row %d, %+v: token %d, status %d, rank %d; want %+v", i, s.row, tokens[i], status[i], ranks[i], want)
 		}
 		r.near(fmt.Sprint("logprob of row ", i), logprobs[i:i+1], []float32{want.Logprob}, 1e-5)

@@ -1,6 +1,7 @@
 package cudatest
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"os"
@@ -16,6 +17,9 @@ import (
 const Sanitize = "VAPP_CUDA_SANITIZE"
 
 var compiler = []string{"-std=c++17", "-O1", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-Wno-unused-function", "-pthread"}
+
+// Source is the environment variable that names another folder of kernels: mutants.
+const Source = "VAPP_CUDA_SOURCE"
 
 // build compiles the units of source, once for each state of it, and returns the
 // binary: every .cu file but the one that includes the others, and emulation/main.cc.
@@ -50,7 +54,10 @@ func build(source string) (string, error) {
 			headers = append(headers, b...)
 		}
 	}
-	cache := filepath.Join(source, "..", "..", ".cache", "emulation")
+	cache, err := filepath.Abs("../../.cache/emulation")
+	if err != nil {
+		return "", err
+	}
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return "", err
 	}
@@ -108,7 +115,7 @@ func made(path string, cmd func(out string) *exec.Cmd) (string, error) {
 	return path, os.Rename(next, path)
 }
 
-var compiled = sync.OnceValues(func() (string, error) { return build(".") })
+var compiled = sync.OnceValues(func() (string, error) { return build(cmp.Or(os.Getenv(Source), ".")) })
 
 // Open is a device of its own for a test of the folder of the kernels, closed when the
 // test ends.

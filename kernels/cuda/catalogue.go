@@ -1,0 +1,143 @@
+package cuda
+
+import (
+	"slices"
+	"strconv"
+	"unsafe"
+
+	"vapp.dev/kernels"
+)
+
+// Architecture is one that the fatbin has machine code for.
+type Architecture struct {
+	Name   string
+	Shared int // bytes of shared memory that a block may ask for
+}
+
+// Architectures are those of scripts/kernels.sh. Later ones run its PTX.
+func Architectures() []Architecture {
+	const k = 1 << 10
+	return []Architecture{{"sm_80", 163 * k}, {"sm_89", 99 * k}, {"sm_90a", 227 * k}, {"sm_100", 227 * k}, {"sm_120", 99 * k}}
+}
+
+// Kernel is one kernel of the fatbin.
+type Kernel struct {
+	Name    string
+	Op      string // as backend.OpName has it, or a part of it
+	Format  string // of weights, of keys and values, of tables; "" where it has none
+	Stem    string // of the .cu file
+	Args    int    // bytes of its struct
+	Threads int    // of a block, at most
+	Shared  int    // bytes of dynamic shared memory at most
+	// Bytes and Flops are what a launch moves and computes, in the words of Args.
+	Bytes, Flops string
+	Test         string // that holds it against kernels/ref
+}
+
+// On says whether an architecture has room for the kernel's blocks.
+func (k Kernel) On(a Architecture) bool { return k.Shared <= a.Shared }
+
+func sizeOf[T any]() int {
+	var v T
+	return int(unsafe.Sizeof(v))
+}
+
+// Catalogue is every kernel, by op.
+func Catalogue() []Kernel {
+	return slices.Concat(rowKernels(), linearKernels(), attentionKernels(), expertKernels(), stateKernels(), tokenKernels())
+}
+
+func rowKernels() []Kernel {
+	out := []Kernel{
+		{"gather", "gather", "", "embed", sizeOf[GatherArgs](), 256, 0, "8·rows·cols", "0", "TestGather"},
+		{"tokens", "tokens", "", "embed", sizeOf[TokensArgs](), 256, 0, "12·rows", "0", "TestGather"},
+		{"norm", "norm", "", "norm", sizeOf[NormArgs](), 1024, 0, "8·rows·cols; 16· with a residual", "4·rows·cols", "TestNorm"},
+		{"add", "add", "", "norm", sizeOf[AddArgs](), 256, 0, "12·n", "2·n", "TestElements"},
+		{"concat", "concat", "", "norm", sizeOf[ConcatArgs](), 256, 0, "8·rows·(a+b)", "0", "TestElements"},
+		{"angles", "angles", "", "rope", sizeOf[AnglesArgs](), 256, 0, "8·rows·half", "2·rows·half sines", "TestAngles"},
+		{"glu", "glu", "", "glu", sizeOf[GLUArgs](), 256, 0, "12·rows·cols", "6·rows·cols", "TestGLU"},
+		{"glu4", "glu", "", "glu", sizeOf[GLUArgs](), 256, 0, "12·rows·cols", "6·rows·cols", "TestGLU"},
+		{"activate", "activate", "", "glu", sizeOf[ElementsArgs](), 256, 0, "8·n", "5·n", "TestElements"},
+		{"gate", "gate", "", "glu", sizeOf[ElementsArgs](), 256, 0, "12·n", "4·n", "TestElements"},
+		{"softcap", "softcap", "", "glu", sizeOf[ElementsArgs](), 256, 0, "8·n", "3·n", "TestElements"},
+		{"copy_pages", "copy", "", "pages", sizeOf[CopyArgs](), 256, 0, "2·pairs·bytes", "0", "TestCopyPages"},
+		{"store_tokens", "store_tokens", "", "pages", sizeOf[StoreArgs](), 256, 0, "8·rows", "0", "TestStoreKV"},
+	}
+	for _, f := range []string{"f32", "f16", "bf16"} {
+		out = append(out, Kernel{"embed_" + f, "embed", f, "embed", sizeOf[EmbedArgs](), 256, 0, "(4 + format)·rows·cols", "rows·cols", "TestEmbed"})
+	}
+	for _, f := range []string{"f32", "f16", "bf16", "e4m3", "e5m2"} {
+		out = append(out, Kernel{"rope_" + f, "rope", f, "rope", sizeOf[RopeArgs](), 256, 0, "(8·heads + (8 + 2·format)·kv_heads)·rows·head_dim", "6·rows·heads·head_dim", "TestRope"})
+	}
+	for i, f := range []string{"e4m3, e5m2", "bf16, f16", "f32"} {
+		bits := 8 << i
+		out = append(out, Kernel{"store_kv_" + strconv.Itoa(bits), "store_kv", f, "pages", sizeOf[StoreArgs](), 128, 16 * (512 + 2) * bits / 8, "4·format·rows·kv_heads·head_dim", "0", "TestStoreKV"})
+	}
+	return out
+}
+
+// PackedFormats are those of matrices in panels.
+func PackedFormats() []kernels.Format {
+	return []kernels.Format{
+		kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.F8E5M2, kernels.MXFP4,
+		kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q4_K, kernels.Q6_K,
+	}
+}
+
+func linearKernels() []Kernel {
+	const products = "W + (2·in + 4·out)·rows"
+	var out []Kernel
+	for _, f := range []string{"bf16", "f16"} {
+		out = append(out, Kernel{"linear_pack_" + f, "linear", "x as " + f, "linear", sizeOf[PackArgs](), 256, 0, "6·rows·in", "rows·in", "TestLinear"})
+	}
+	for _, f := range PackedFormats() {
+		for _, rows := range []int{8, 16, 32, 128} {
+			l, _ := ChooseLinear(f, rows)
+			out = append(out, Kernel{l.Kernel, "linear, experts", f.String(), "linear", sizeOf[LinearArgs](), l.Threads, l.Shared, products, "2·rows·in·out", "TestLinear, TestExperts"})
+		}
+	}
+	out = append(out, Kernel{"linear_f32", "linear", "f32", "linear", sizeOf[LinearArgs](), 256, 0, "4·(out·in·rows/4 + rows·(in + out))", "2·rows·in·out", "TestLinearF32"})
+	for _, f := range PackedFormats() {
+		out = append(out, Kernel{"embed_packed_" + f.String(), "embed", f.String(), "linear", sizeOf[EmbedPackedArgs](), 256, 0, "(4 + 2·format)·rows·cols", "2·rows·cols", "TestEmbedPacked"})
+	}
+	return out
+}
+
+func attentionKernels() []Kernel {
+	const bytes = "2·format·kv_heads·head_dim·positions, for each block of rows; 8·T·heads·head_dim"
+	var out []Kernel
+	for _, f := range []kernels.Format{kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.F8E5M2} {
+		for _, dim := range []int{64, 128, 256, 512} {
+			for _, many := range []bool{false, true} {
+				a, _ := ChooseAttention(f, dim, many, 0)
+				out = append(out, Kernel{a.Kernel, "attention", storeName(f), "attention", sizeOf[AttentionArgs](), a.Threads, a.Shared, bytes, "4·T·heads·head_dim·positions", "TestAttention"})
+			}
+		}
+	}
+	return append(out, Kernel{"attention_join", "attention", "", "attention", sizeOf[AttentionArgs](), 256, 0, "4·T·heads·splits·(head_dim + 2)", "2·T·heads·splits·head_dim", "TestAttention"})
+}
+
+func expertKernels() []Kernel {
+	return []Kernel{
+		{"route", "route", "", "experts", sizeOf[RouteArgs](), 256, 0, "4·rows·(experts + 2·top)", "rows·experts·top", "TestRoute"},
+		{"experts_order", "experts", "", "experts", sizeOf[OrderArgs](), 1024, 8 * 1024, "20·picks", "0", "TestExperts"},
+		{"experts_combine", "experts", "", "experts", sizeOf[CombineArgs](), 256, 0, "4·rows·cols·(top + 1)", "2·rows·cols·top", "TestExperts"},
+	}
+}
+
+func stateKernels() []Kernel {
+	var out []Kernel
+	for _, f := range []string{"f32", "f16", "bf16"} {
+		out = append(out, Kernel{"conv_" + f, "conv", f, "delta", sizeOf[ConvArgs](), 256, 0, "8·T·cols + 2·states", "2·T·cols·kernel", "TestConv"})
+	}
+	return append(out, Kernel{"delta", "delta_net", "", "delta", sizeOf[DeltaArgs](), 128, 0, "4·T·(2·key_heads·key_dim + 2·value_heads·value_dim) + 2·states", "8·T·value_heads·key_dim·value_dim", "TestDelta"})
+}
+
+func tokenKernels() []Kernel {
+	return []Kernel{
+		{"sample", "sample", "", "sample", sizeOf[SampleArgs](), 1024, SampleShared, "4·vocab·rows, some 30 times out of the second cache", "0", "TestSample, TestSampleDraws"},
+		{"drafted", "drafted", "", "draft", sizeOf[DraftArgs](), 1024, 0, "16·T", "0", "TestDraft"},
+		{"verify", "verify", "", "draft", sizeOf[DraftArgs](), 1024, 0, "16·T", "0", "TestDraft"},
+		{"propose", "propose", "", "draft", sizeOf[ProposeArgs](), 1024, 0, "4·seqs·vocab", "0", "TestPropose"},
+	}
+}

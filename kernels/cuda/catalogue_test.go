@@ -1,0 +1,166 @@
+package cuda_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/cuda"
+)
+
+var update = flag.Bool("update", false, "write docs/kernels.md")
+
+// TestCatalogue: the kernels that are listed are those that there are, with arguments of
+// the size that Go has; their files and their tests exist.
+func TestCatalogue(t *testing.T) {
+	r := newRig(t)
+	there, err := r.Kernels()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]bool{}
+	files, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range strings.Split(string(b), "\n") {
+			if name, ok := strings.CutPrefix(line, "func "); ok {
+				tests[strings.SplitN(name, "(", 2)[0]] = true
+			}
+		}
+	}
+	listed := map[string]bool{}
+	for _, k := range cuda.Catalogue() {
+		size, ok := there[k.Name]
+		if !ok || size != k.Args {
+			t.Errorf("%s: arguments of %d bytes are listed, the kernel has %d (there: %v)", k.Name, k.Args, size, ok)
+		}
+		if listed[k.Name] {
+			t.Errorf("%s is listed twice", k.Name)
+		}
+		listed[k.Name] = true
+		if _, err := os.Stat(k.Stem + ".cu"); err != nil {
+			t.Error(err)
+		}
+		for _, name := range strings.Split(k.Test, ", ") {
+			if !tests[name] {
+				t.Errorf("%s: there is no %s", k.Name, name)
+			}
+		}
+		if k.Threads <= 0 || k.Threads > 1024 || k.Bytes == "" || k.Flops == "" || k.Op == "" {
+			t.Errorf("%+v", k)
+		}
+	}
+	for name := range there {
+		if !listed[name] && !strings.HasPrefix(name, "fault_") {
+			t.Errorf("%s is not listed", name)
+		}
+	}
+}
+
+// table is docs/kernels.md.
+func table() string {
+	var b strings.Builder
+	b.WriteString(`# CUDA kernels
+
+What ` + "`make kernels`" + ` compiles, generated from ` + "`kernels/cuda/catalogue.go`" + ` (` + "`go test ./kernels/cuda -run TestKernelsPage -update`" + `).
+Every kernel is held against ` + "`kernels/ref`" + ` on the host, where the same source runs as fibers (` + "`kernels/cuda/emulation`" + `), by
+the test that the last column names; nothing here has run on a device yet, and no engine launches them: vapp plans for
+GPUs and runs on none. Bytes are of device memory, by the shapes of an op; *format* is the bytes of one number.
+
+| op | format | kernel | architectures | bytes | flops | test |
+|---|---|---|---|---|---|---|
+`)
+	for _, k := range cuda.Catalogue() {
+		on, all := []string{}, true
+		for _, a := range cuda.Architectures() {
+			if k.On(a) {
+				on = append(on, a.Name)
+			} else {
+				all = false
+			}
+		}
+		where := strings.Join(on, ", ")
+		if all {
+			where = "all"
+		}
+		format := k.Format
+		if format == "" {
+			format = "–"
+		}
+		fmt.Fprintf(&b, "| %s | %s | `%s` | %s | %s | %s | %s |\n", k.Op, format, k.Name, where, k.Bytes, k.Flops, k.Test)
+	}
+	b.WriteString("\nAll architectures are ")
+	for i, a := range cuda.Architectures() {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%s (%d KiB of shared memory for a block)", a.Name, a.Shared>>10)
+	}
+	b.WriteString("; others run the PTX.\n")
+	return b.String()
+}
+
+// TestKernelsPage: docs/kernels.md is what the catalogue says.
+func TestKernelsPage(t *testing.T) {
+	const path = "../../docs/kernels.md"
+	if *update {
+		if err := os.WriteFile(path, []byte(table()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != table() {
+		t.Error("docs/kernels.md is not what the catalogue says: go test ./kernels/cuda -run TestKernelsPage -update")
+	}
+}
+
+// TestChoices: every shape has a kernel of the catalogue that fits, on every architecture.
+func TestChoices(t *testing.T) {
+	listed := map[string]cuda.Kernel{}
+	for _, k := range cuda.Catalogue() {
+		listed[k.Name] = k
+	}
+	for _, f := range cuda.PackedFormats() {
+		for _, rows := range []int{1, 8, 9, 16, 17, 32, 33, 4096} {
+			l, ok := cuda.ChooseLinear(f, rows)
+			if k, there := listed[l.Kernel]; !ok || !there || k.Shared != l.Shared || l.Rows < min(rows, cuda.FewRows) {
+				t.Errorf("%v, %d rows: %+v, %+v", f, rows, l, k)
+			}
+			for _, a := range cuda.Architectures() {
+				if l.Shared > a.Shared {
+					t.Errorf("%s asks for %d bytes, %s has %d", l.Kernel, l.Shared, a.Name, a.Shared)
+				}
+			}
+		}
+	}
+	for dim := 8; dim <= 512; dim += 8 {
+		for _, a := range cuda.Architectures() {
+			few, ok := cuda.ChooseAttention(kernels.BF16, dim, false, a.Shared)
+			if k, there := listed[few.Kernel]; !ok || !there || k.Shared != few.Shared {
+				t.Errorf("heads of %d on %s: %+v", dim, a.Name, few)
+			}
+			if many, ok := cuda.ChooseAttention(kernels.BF16, dim, true, a.Shared); ok != (many.Shared <= a.Shared) || listed[many.Kernel].Name == "" {
+				t.Errorf("heads of %d on %s: %+v, %v", dim, a.Name, many, ok)
+			}
+		}
+	}
+	if _, ok := cuda.ChooseAttention(kernels.BF16, 520, false, maxShared); ok {
+		t.Error("heads of 520 have a kernel")
+	}
+	if l, _ := cuda.ChooseLinear(kernels.BF16, 1); l.Splits(1024, 8192, 132) != 8 || l.Splits(65536, 8192, 132) != 1 || l.Splits(1024, 256, 132) != 1 {
+		t.Error("splits")
+	}
+}
