@@ -64,6 +64,18 @@ func TestAttention(t *testing.T) {
 	}
 }
 
+// TestAttentionKernels has every kernel once, on a short batch.
+func TestAttentionKernels(t *testing.T) {
+	r := newRig(t)
+	for _, f := range []kernels.Format{kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.F8E5M2} {
+		for _, dim := range []int{56, 120, 248, 504} {
+			for _, many := range []bool{false, true} {
+				testAttention(r, attentionCase{f: f, dim: dim, heads: 2, kv: 1, history: []int{19, 0}, count: []int{1, 3}, many: many}, false)
+			}
+		}
+	}
+}
+
 // batch is what both sides are told of a case.
 type batch struct {
 	cache            *cache

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"vapp.dev/kernels"
 	"vapp.dev/kernels/cuda"
 	"vapp.dev/kernels/cuda/cudatest"
 	"vapp.dev/kernels/ref"
@@ -21,8 +22,8 @@ type recurrent struct {
 }
 
 // newRecurrent has the pages of sequences, then those of checkpoints.
-func newRecurrent(rows, cols, copies, matrix, seqs int) *recurrent {
-	c := &recurrent{rows: rows, cols: cols, copies: copies, inputs: 4 * rows * cols, matrix: matrix, seqs: seqs}
+func newRecurrent(f kernels.Format, rows, cols, copies, matrix, seqs int) *recurrent {
+	c := &recurrent{rows: rows, cols: cols, copies: copies, inputs: int(f.Bytes(int64(rows * cols))), matrix: matrix, seqs: seqs}
 	c.page = int(ceil64(int64(c.inputs+copies*matrix)) + 64)
 	c.arena = make([]byte, 2*seqs*c.page)
 	for range seqs {
@@ -60,20 +61,26 @@ func newStep(start, count []int) step {
 // TestConv walks sequences in chunks, with states in order and by position, and begins one
 // from a checkpoint that another left.
 func TestConv(t *testing.T) {
-	r := newRig(t)
+	for _, f := range []kernels.Format{kernels.F32, kernels.BF16, kernels.F16} {
+		t.Run(f.String(), func(t *testing.T) { testConv(newRig(t), f) })
+	}
+}
+
+func testConv(r *rig, f kernels.Format) {
 	for _, rows := range []int{3, 5} {
 		const cols, kernel, tokens = 70, 4, 11
-		w, x := r.floats(cols*kernel, 1), r.floats(tokens*cols, 1)
+		w := r.floats(cols*kernel, 1)
+		_, x := stored(f, r.floats(tokens*cols, 1))
 		want, state := make([]float32, tokens*cols), make([]float32, cols*(kernel-1))
 		for i := range tokens * cols {
 			c := i % cols
 			want[i] = ref.Conv(w[c*kernel:(c+1)*kernel], state[c*(kernel-1):(c+1)*(kernel-1)], x[i])
 		}
-		c := newRecurrent(rows, cols, 1, 64, 3)
+		c := newRecurrent(f, rows, cols, 1, 64, 3)
 		arena := up(r, c.arena)
 		run := func(s step, x []float32) []float32 {
 			a := cuda.ConvArgs{States: c.args(r, arena), X: up(r, x), W: up(r, w), Y: room[float32](r, len(x)), First: up(r, s.first), Positions: up(r, s.positions), Kernel: kernel}
-			launch(r, "conv_f32", cudatest.Grid{Blocks: [3]int{2, 3, 1}, Threads: [3]int{64, 1, 1}}, &a)
+			launch(r, "conv_"+f.String(), cudatest.Grid{Blocks: [3]int{2, 3, 1}, Threads: [3]int{64, 1, 1}}, &a)
 			return down[float32](r, a.Y, len(x))
 		}
 		// Sequence 0 has all tokens in two steps and leaves a checkpoint behind 6 of them;
@@ -115,7 +122,7 @@ func testDelta(r *rig, n, d, copies int) {
 			})
 		}
 	}
-	c := newRecurrent(3, 8, copies, 4*valueHeads*n*d, 2)
+	c := newRecurrent(kernels.F32, 3, 8, copies, 4*valueHeads*n*d, 2)
 	arena := up(r, c.arena)
 	run := func(s step, from, to int) []float32 {
 		var samples []int32

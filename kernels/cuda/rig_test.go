@@ -1,9 +1,12 @@
 package cuda_test
 
 import (
+	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"sync"
 	"testing"
 
 	"vapp.dev/kernels"
@@ -21,7 +24,26 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Parallel()
-	return &rig{t, cudatest.Open(t), rand.New(rand.NewPCG(1, 2))}
+	d := cudatest.Open(t)
+	d.Tell(func(kernel string) { launches.Store(kernel, true) })
+	return &rig{t, d, rand.New(rand.NewPCG(1, 2))}
+}
+
+// launches are the kernels that tests launched.
+var launches sync.Map
+
+// TestMain sees, where all tests ran, that they launched every kernel.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if run := flag.Lookup("test.run").Value.String(); code == 0 && run == "" && flag.Lookup("test.skip").Value.String() == "" && flag.Lookup("test.list").Value.String() == "" {
+		for _, k := range cuda.Catalogue() {
+			if _, ok := launches.Load(k.Name); !ok {
+				fmt.Printf("no test launches %s\n", k.Name)
+				code = 1
+			}
+		}
+	}
+	os.Exit(code)
 }
 
 // floats are n numbers around zero.

@@ -66,7 +66,7 @@ func TestRope(t *testing.T) {
 		{heads: 2, kv: 2, dim: 96, rotary: 96, parts: 1, norm: true, normV: true, shared: true},
 		{heads: 2, kv: 1, dim: 32, rotary: 24, parts: 2},
 	} {
-		for _, f := range []kernels.Format{kernels.BF16, kernels.F32, kernels.F8E4M3} {
+		for _, f := range []kernels.Format{kernels.BF16, kernels.F16, kernels.F32, kernels.F8E4M3, kernels.F8E5M2} {
 			if i > 0 && f != kernels.F32 {
 				continue
 			}
@@ -137,7 +137,7 @@ func testRope(r *rig, c ropeCase, f kernels.Format) {
 			v = append(v, value...)
 		}
 	}
-	bound := map[kernels.Format]float64{kernels.F32: 1e-6, kernels.BF16: 1.0 / 256, kernels.F8E4M3: 1.0 / 16}[f]
+	bound := map[kernels.Format]float64{kernels.F32: 1e-6, kernels.BF16: 1.0 / 256, kernels.F16: 1.0 / 2048, kernels.F8E4M3: 1.0 / 16, kernels.F8E5M2: 1.0 / 8}[f]
 	read := func(p cuda.Ptr) []float32 {
 		out := make([]float32, nkv)
 		ref.Dequantize(f, down[byte](r, p, int(f.Bytes(int64(nkv)))), out)

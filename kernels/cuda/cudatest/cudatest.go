@@ -23,6 +23,7 @@ type Device struct {
 	out      *bufio.Reader
 	stderr   strings.Builder
 	schedule uint64
+	launched func(kernel string) // told of every launch that ended well; nil: nobody is
 }
 
 // Grid is the shape of a launch: blocks, threads of one, bytes of shared memory.
@@ -129,8 +130,15 @@ func (d *Device) Launch(kernel string, g Grid, args []byte) error {
 	}
 	d.put(uint64(g.Shared), d.schedule, uint64(len(args)))
 	d.in.Write(args)
-	return d.answer(make([]byte, 1))
+	err := d.answer(make([]byte, 1))
+	if err == nil && d.launched != nil {
+		d.launched(kernel)
+	}
+	return err
 }
+
+// Tell has f told of every launch that ends well.
+func (d *Device) Tell(f func(kernel string)) { d.launched = f }
 
 func (d *Device) name(s string) {
 	d.put(uint64(len(s)))
