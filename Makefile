@@ -64,6 +64,7 @@ soak: build model ## hours: long fuzzing, races over repetitions, mutants, load 
 	FUZZTIME=5m scripts/fuzz.sh
 	go test -tags soak,invariants -count=1 -timeout 2h -run 'TestSoak|TestGreedy' -v ./engine
 	go test -race -shuffle=on -count=5 -timeout 2h $(RACE)
+	go test -tags soak -count=1 -timeout 1h -run TestMutants -v ./kernels/cuda
 	@for p in kv sched sample; do $(MUTANTS) unleash --workers 1 --timeout-coefficient 5 --threshold-efficacy 70 ./engine/$$p || exit 1; done
 	go test ./engine -count=1 -timeout 4h -run TestLongContext -long 131072
 	go test -tags clients -count=5 -timeout 4h -run 'TestLoad|TestReload|TestTerminate' ./tests/clients

@@ -131,14 +131,15 @@ type EmbedPackedArgs struct {
 }
 
 // AttentionArgs: attention_ and the format, head dimensions and _few or _many, see
-// ChooseAttention; attention_join, a block for each token (Blocks' x) and head (y).
+// ChooseAttention; with Rebuild, half of Pages.HeadDim and of Pages.KeyDim are multiples of
+// 8; attention_join, a block for each token (Blocks' x) and head (y).
 type AttentionArgs struct {
-	Pages                     Pages
-	Q, K, V, Y, Sinks         Ptr
-	First, Positions, Partial Ptr
-	Scale, Softcap            float32
-	Seqs, Heads, Window, Both int32
-	Splits, SplitKeys         int32
+	Pages                              Pages
+	Q, K, V, Y, Sinks                  Ptr
+	First, Positions, Rebuild, Partial Ptr
+	Scale, Softcap                     float32
+	Seqs, Heads, Window, Both          int32
+	Splits, SplitKeys                  int32
 }
 
 // RouteArgs: route. A warp for each row; at most 1,024 experts.

@@ -16,6 +16,7 @@ struct AttentionArgs {
   const float *sinks;    // [heads] or null
   const int *first;      // [seqs+1]
   const int *positions;  // [T]
+  const float *rebuild;  // [head_dim] or null: keys' numbers that pages do not store are those of values times it
   float *partial;        // with splits > 1: [T, heads, splits, head_dim+2]: Σ, largest score, Σ of weights
   float scale, softcap;
   int seqs, heads;
@@ -83,6 +84,23 @@ DEVICE void bring8(uint16_t *to, const void *from, bool there) {  // 8 numbers, 
                             eight_bits(v.y, 1, shift, power));
 }
 
+// stored_key is which of a key's stored numbers is its d-th; −1: none is.
+DEVICE int stored_key(const Pages &p, int d) {
+  if (p.key_dim == p.head_dim) return d;
+  int half = p.head_dim / 2, kept = p.key_dim / 2, i = d % half;
+  return i < kept ? d / half * kept + i : -1;
+}
+
+// rebuilt8 makes 8 numbers of keys of values: get gives a value's, times what it is
+// multiplied by.
+template <int Store, class Get>
+DEVICE void rebuilt8(uint16_t *to, Get get) {
+  uint32_t w[4];
+#pragma unroll
+  for (int i = 0; i < 4; i++) w[i] = Store == kF16 ? to_f16x2(get(2 * i), get(2 * i + 1)) : to_bf16x2(get(2 * i), get(2 * i + 1));
+  *(uint4 *)to = make_uint4(w[0], w[1], w[2], w[3]);
+}
+
 // fetch_paged brings the keys of positions from base on, by dimension, and their values.
 template <class S>
 DEVICE void fetch_paged(const AttentionArgs &a, const Source &o, int base, uint16_t *keys, uint16_t *values) {
@@ -94,9 +112,16 @@ DEVICE void fetch_paged(const AttentionArgs &a, const Source &o, int base, uint1
   for (int c = threadIdx.x; c < S::D * across; c += S::kThreads) {
     int d = c / across, position = base + c % across * 8;
     bool there = d < p.head_dim && position < o.history && position / p.block >= o.skip;
+    uint16_t *to = keys + d * S::kK + c % across * 8;
+    int row = there ? stored_key(p, d) : 0;
+    if (row < 0) {
+      const T *v = (const T *)(page(position) + p.v) + (size_t(o.kv) * p.block + position % p.block) * p.head_dim + d;
+      rebuilt8<S::Store>(to, [&](int i) { return position + i < o.history ? Stored<S::Store>::read(v[i * p.head_dim]) * a.rebuild[d] : 0.0f; });
+      continue;
+    }
     const T *from = (const T *)a.q;  // any address: nothing is read of it
-    if (there) from = (const T *)(page(position) + p.k) + (size_t(o.kv) * p.head_dim + d) * p.block + position % p.block;
-    bring8<S::Store>(keys + d * S::kK + c % across * 8, from, there);
+    if (there) from = (const T *)(page(position) + p.k) + (size_t(o.kv) * p.key_dim + row) * p.block + position % p.block;
+    bring8<S::Store>(to, from, there);
   }
   int part = blockIdx.y / p.kv_heads * S::V;
   for (int c = threadIdx.x; c < S::Keys * (S::V / 8); c += S::kThreads) {
@@ -118,6 +143,11 @@ DEVICE void fetch_own(const AttentionArgs &a, const Source &o, int base, uint16_
   for (int c = threadIdx.x; c < S::Keys * (S::D / 8); c += S::kThreads) {
     int key = c / (S::D / 8), d = c % (S::D / 8) * 8, token = base + key - o.history;
     bool there = d < p.head_dim && token >= 0 && token < o.count;
+    if (there && stored_key(p, d) < 0) {  // of the 8 none is: halves and what is stored of them are multiples of 8
+      const T *v = row(a.v, token) + d;
+      rebuilt8<S::Store>(keys + key * S::kOwn + d, [&](int i) { return Stored<S::Store>::read(v[i]) * a.rebuild[d + i]; });
+      continue;
+    }
     bring8<S::Store>(keys + key * S::kOwn + d, there ? row(a.k, token) + d : (const T *)a.q, there);
   }
   for (int c = threadIdx.x; c < S::Keys * (S::V / 8); c += S::kThreads) {

@@ -20,6 +20,7 @@ type attentionCase struct {
 	sinks          bool
 	softcap        float32
 	both, many     bool
+	key            int // numbers of a key that are stored; 0: all
 	splits, keys   int
 }
 
@@ -55,6 +56,8 @@ func TestAttention(t *testing.T) {
 		"512 many":  vary(prompt, func(c *attentionCase) { c.dim, c.heads = 512, 2 }),
 		"192":       vary(decode, func(c *attentionCase) { c.dim, c.f = 192, kernels.F8E5M2 }),
 		"both":      {f: kernels.BF16, dim: 72, heads: 2, kv: 2, history: []int{0, 0}, count: []int{37, 80}, both: true, many: true},
+		"rebuild":   vary(decode, func(c *attentionCase) { c.dim, c.key, c.count = 64, 16, []int{2, 0, 1, 5} }),
+		"rebuilt":   vary(prompt, func(c *attentionCase) { c.dim, c.key, c.f, c.heads = 512, 128, kernels.F8E4M3, 2 }),
 		"many sink": vary(prompt, func(c *attentionCase) { c.sinks, c.window, c.softcap = true, 17, 5 }),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +85,7 @@ type batch struct {
 	q, y             []float32
 	k, v             []byte
 	first, positions []int32
-	sinks            []float32
+	sinks, rebuild   []float32
 }
 
 func newBatch(r *rig, c attentionCase) batch {
@@ -97,6 +100,9 @@ func newBatch(r *rig, c attentionCase) batch {
 	}
 	tokens := len(b.positions)
 	b.cache = newCache(r, c.f, 16, c.kv, c.dim, c.window, len(c.count), longest)
+	if c.key > 0 {
+		b.cache.ref.KeyDim, b.rebuild = c.key, r.floats(c.dim, 1)
+	}
 	for i := range b.cache.arena {
 		b.cache.arena[i] = 0x7b // what nobody stored is large
 	}
@@ -134,7 +140,7 @@ func testAttention(r *rig, c attentionCase, schedules bool) {
 	const scale, tokens = 0.11, 4096
 	a := ref.AttentionArgs{
 		Q: b.q, Y: b.y, K: b.k, V: b.v, First: b.first, Positions: b.positions, Tables: b.cache.tables, Width: b.cache.width,
-		Pages: b.cache.ref, Heads: c.heads, Scale: scale, Window: c.window, Sinks: b.sinks, Softcap: c.softcap, Both: c.both,
+		Pages: b.cache.ref, Heads: c.heads, Scale: scale, Window: c.window, Sinks: b.sinks, Softcap: c.softcap, Both: c.both, Rebuild: b.rebuild,
 		Room: ref.AttentionRoom{K: make([]float32, tokens*c.dim), V: make([]float32, tokens*c.dim), P: make([]float64, tokens), Acc: make([]float64, c.dim)},
 	}
 	for s := range c.count {
@@ -149,7 +155,7 @@ func testAttention(r *rig, c attentionCase, schedules bool) {
 	n := len(b.positions)
 	args := cuda.AttentionArgs{
 		Pages: b.cache.args(r), Q: up(r, b.q), K: up(r, b.k), V: up(r, b.v), Sinks: up(r, b.sinks), First: up(r, b.first),
-		Positions: up(r, b.positions), Scale: scale, Softcap: c.softcap, Seqs: int32(len(c.count)), Heads: int32(c.heads),
+		Positions: up(r, b.positions), Rebuild: up(r, b.rebuild), Scale: scale, Softcap: c.softcap, Seqs: int32(len(c.count)), Heads: int32(c.heads),
 		Window: int32(c.window), Both: yes(c.both), Splits: int32(max(1, c.splits)), SplitKeys: int32(c.keys),
 	}
 	grid := cudatest.Grid{
