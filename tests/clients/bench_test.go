@@ -141,6 +141,9 @@ func benched(t *testing.T, url string, more ...string) map[string]float64 {
 // TestBenchServe measures vapp: what the client counted is what the server counted.
 func TestBenchServe(t *testing.T) {
 	const counter = `vllm:generation_tokens_total`
+	for end := time.Now().Add(time.Minute); benchCounter(t, base, "vllm:num_requests_running") > 0 && time.Now().Before(end); {
+		time.Sleep(50 * time.Millisecond) // what an earlier test gave up
+	}
 	before := benchCounter(t, base, counter)
 	benched(t, base)
 	probe := float64(benchOut) // one request before the clock
