@@ -9,7 +9,8 @@
 
 enum {
 	PLAIN_BYTES = GROUP * PANEL, /* of a group's codes, unpacked */
-	LANES = 16
+	LANES = 16,
+	Q6_AHEAD = 8192 /* bytes that a row of Q6_K fetches ahead */
 };
 
 /* codes_of writes the lowest bytes of 32 integers in the order of c. */
@@ -179,7 +180,7 @@ V void group(const int format, const int plain, const int8_codes c, int8_place a
 	}
 }
 
-/* fetch brings a group of what several tiles will read next, while this one multiplies. */
+/* fetch brings a group of what will be read to the second cache. */
 V void fetch(const int format, const uint8_t *p) {
 	const int64_t each = panel_k(format, 128) / 4;
 #pragma GCC unroll 17
@@ -202,6 +203,8 @@ V void steps_of(const int format, const int plain, const int8_step *s, const int
 		for (int i = 0; i < alike; i++, x += X_DWORDS * tile) {
 			int8_place at = int8_place_at(format, s->panel, g + i);
 			if (tile > 1 && s->next) fetch(format, s->next + (g + i - s->g0) * (panel_k(format, 128) / 4));
+			/* Its lines are not read in their order, which processors do not guess. */
+			if (tile == 1 && format == VAPP_Q6_K) fetch(format, at.codes + Q6_AHEAD);
 			if (plain) at.codes = s->codes + (g + i - s->g0) * PLAIN_BYTES;
 			group(format, plain, c, at, &b, x, rows, tile, y);
 		}
