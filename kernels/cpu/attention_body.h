@@ -18,9 +18,13 @@
 #else
 #define tiles_begin() (void)0
 #define tiles_end() (void)0
-#define on_tiles(t) 0
-#define narrow_queries(t) (void)0
-#define tile_span(t, begin, end, top, sum) (void)0
+#if defined(VAPP_PAIRS)
+#include "attention_bf16.h"
+#else
+#define narrow(t) 0
+#define narrow_rows(t) (void)0
+#define narrow_span(t, begin, end, top, sum) (void)0
+#endif
 #endif
 
 static void cap_scores(float *s, int32_t begin, int32_t end, float cap)
@@ -100,8 +104,8 @@ static void start(tile *t)
 		int64_t row = (int64_t)(t->token + r / t->group) * a->heads + t->head * t->group + r % t->group;
 		memcpy(t->q + r * t->wide, a->q + row * t->dim, (size_t)t->dim * sizeof(float));
 	}
-	if (on_tiles(t))
-		narrow_queries(t);
+	if (narrow(t))
+		narrow_rows(t);
 }
 
 static void finish(const tile *t)
@@ -127,8 +131,8 @@ static void span(tile *t, int32_t at, float *top, float *sum)
 {
 	int32_t begin = within(t->from, at, at + SPAN), end = within(t->to, at, at + SPAN);
 	enter_span(t, begin, end);
-	if (on_tiles(t)) {
-		tile_span(t, begin, end, top, sum);
+	if (narrow(t)) {
+		narrow_span(t, begin, end, top, sum);
 		return;
 	}
 	score_span(t, begin, end);

@@ -21,6 +21,8 @@ void vapp_dot_bf16(const void *, const vapp_call *);
 void vapp_attention_amx(const void *, const vapp_call *);
 void vapp_attention_join_amx(const void *, const vapp_call *);
 void vapp_attention_amx_soft(const void *, const vapp_call *);
+void vapp_attention_avx512bf16(const void *, const vapp_call *);
+void vapp_attention_join_avx512bf16(const void *, const vapp_call *);
 void vapp_attention_join_amx_soft(const void *, const vapp_call *);
 #endif
 void vapp_tiles_bf16(const void *, const vapp_call *);
@@ -62,19 +64,23 @@ static vapp_fn plain(int op)
 }
 
 #if defined(__x86_64__)
-/* What AMX has of its own besides Linear, also on tiles in memory. */
-static vapp_fn on_tiles(int op, int variant)
+/* What multiplies bf16 has of its own besides Linear. */
+static vapp_fn narrow(int op, int variant)
 {
-	if (op == VAPP_OP_ATTENTION)
-		return variant == VAPP_AMX ? vapp_attention_amx : vapp_attention_amx_soft;
-	if (op == VAPP_OP_ATTENTION_JOIN)
-		return variant == VAPP_AMX ? vapp_attention_join_amx : vapp_attention_join_amx_soft;
-	return NULL;
+	const vapp_fn attention[][2] = {
+		{vapp_attention_avx512bf16, vapp_attention_join_avx512bf16},
+		{vapp_attention_amx, vapp_attention_join_amx},
+		{vapp_attention_amx_soft, vapp_attention_join_amx_soft},
+	};
+	int i = variant == VAPP_AVX512_BF16 ? 0 : variant == VAPP_AMX ? 1 : variant == VAPP_AMX_SOFT ? 2 : -1;
+	if (i < 0 || (op != VAPP_OP_ATTENTION && op != VAPP_OP_ATTENTION_JOIN))
+		return NULL;
+	return attention[i][op == VAPP_OP_ATTENTION_JOIN];
 }
 #endif
 
-/* The rows of this table are variants; AVX-512 BF16 serves Linear alone, AMX Linear and
- * attention; they take the rest from AVX-512. */
+/* The rows of this table are variants; AVX-512 BF16 and AMX serve Linear and attention, and
+ * take the rest from AVX-512. */
 vapp_fn vapp_kernel(int op, int variant)
 {
 	vapp_fn f = plain(op);
@@ -124,8 +130,8 @@ vapp_fn vapp_kernel(int op, int variant)
 		return __builtin_cpu_supports("avx512vnni") ? vapp_dot_int8 : NULL;
 	if (op == VAPP_OP_TILES_BF16 && variant == VAPP_AMX)
 		return vapp_tiles_bf16;
-	if ((variant == VAPP_AMX || variant == VAPP_AMX_SOFT) && on_tiles(op, variant))
-		return on_tiles(op, variant);
+	if (narrow(op, variant))
+		return narrow(op, variant);
 	if (variant == VAPP_AVX2) {
 		VAPP_CASE(avx2)
 	}

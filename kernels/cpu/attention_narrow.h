@@ -1,0 +1,167 @@
+/* attention_narrow.h: what attention in products of bf16 is made of, whoever multiplies:
+ * q is rounded to bf16 as the keys in pages are, weights are too, to nearest even; sums
+ * are floats. Keys go as pairs of dimensions, [dim/2][BLOCK][2], values as pairs of keys.
+ * The rows of q and, once they are weights, the scores hold bf16 from their beginning on. */
+
+/* pairs are 16 columns of two rows of bf16, [16][2]. */
+static inline __m512i pairs(const uint8_t *a, const uint8_t *b)
+{
+	const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+	__m512i x = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)a));
+	return _mm512_permutexvar_epi16(order, _mm512_inserti64x4(x, _mm256_loadu_si256((const __m256i *)b), 1));
+}
+
+/* narrow_rows makes the rows of q bf16 where they lie. */
+static void narrow_rows(const tile *t)
+{
+	for (int32_t r = 0; r < t->rows; r++) {
+		float *q = t->q + r * t->wide;
+		for (int64_t d = 0; d < t->dim; d += 16)
+			_mm256_storeu_si256((__m256i *)((uint16_t *)q + d), (__m256i)_mm512_cvtneps_pbh(vf_load(q + d)));
+	}
+}
+
+/* stored_pairs are the keys of a block of a page, own_pairs those of n of the step's own
+ * rows from position pos on: all of a block; own_key is one. */
+static void stored_pairs(const tile *t, const uint8_t *k, uint16_t *to)
+{
+	int64_t step = t->a->pages.block * 2;
+	for (int64_t d = 0; d < t->dim; d += 2, k += 2 * step, to += 32)
+		_mm512_storeu_si512(to, pairs(k, k + step));
+}
+
+static void own_pairs(const tile *t, int32_t pos, int32_t n, uint16_t *to)
+{
+	int64_t step = t->a->pages.kv_heads * t->dim * 2;
+	const uint8_t *k = own(t, t->a->k, pos);
+	for (int64_t d = 0; d < t->dim; d += 32, to += 32 * BLOCK) {
+		vf r[BLOCK];
+		for (int32_t i = 0; i < BLOCK; i++)
+			r[i] = i < n ? vf_load((const float *)(k + i * step + d * 2)) : vf_set(0);
+		turn(r, (float *)to);
+	}
+}
+
+static void own_key(const tile *t, int32_t pos, int32_t j, uint16_t *to)
+{
+	const uint16_t *k = (const uint16_t *)own(t, t->a->k, pos);
+	for (int64_t d = 0; d < t->dim; d++)
+		to[d / 2 * 32 + 2 * j + d % 2] = k[d];
+}
+
+/* rebuilt_pairs are keys of which pages hold a part alone. */
+static void rebuilt_pairs(const tile *t, int32_t at, int32_t end, uint16_t *to)
+{
+	float room[VAPP_ATTENTION_DIM * BLOCK] __attribute__((aligned(64)));
+	tile whole = *t;
+	whole.k = room;
+	load_keys(&whole, at, end);
+	for (int64_t d = 0; d < t->dim; d += 2, to += 32) {
+		__m512i two = (__m512i)_mm512_cvtne2ps_pbh(vf_load(room + (d + 1) * BLOCK), vf_load(room + d * BLOCK));
+		_mm512_storeu_si512(to, two);
+		_mm512_storeu_si512(to, pairs((const uint8_t *)to, (const uint8_t *)(to + 16)));
+	}
+}
+
+/* block_pairs are the keys of the block of positions [at, end). */
+static void block_pairs(const tile *t, int32_t at, int32_t end, uint16_t *to)
+{
+	if (t->a->rebuild) {
+		rebuilt_pairs(t, at, end, to);
+		return;
+	}
+	if (at >= t->history) {
+		own_pairs(t, at, end - at, to);
+		return;
+	}
+	stored_pairs(t, t->now.k[(at - t->now.at) / BLOCK], to);
+	for (int32_t pos = t->history; pos < end; pos++)
+		own_key(t, pos, pos - at, to);
+}
+
+/* vf_exp2 is 2^x for x ≤ 0: Taylor's polynomial of degree 5 around whole numbers; the
+ * error is below 3·10⁻⁶ of it, and a NaN stays one. */
+static inline vf vf_exp2(vf x)
+{
+	vf y = vf_max(vf_set(-200), x), n = vf_round(y), r = y - n;
+	vf p = vf_set(1.3333558e-3f);
+	p = vf_fma(p, r, vf_set(9.6181291e-3f));
+	p = vf_fma(p, r, vf_set(5.5504109e-2f));
+	p = vf_fma(p, r, vf_set(2.4022651e-1f));
+	p = vf_fma(p, r, vf_set(6.9314718e-1f));
+	p = vf_fma(p, r, vf_set(1));
+	return vf_scale2(p, n);
+}
+
+/* edge is which of 16 keys from i on lie in [from, to). */
+static inline __mmask16 edge(int32_t i, int32_t from, int32_t to)
+{
+	int32_t a = within(from - i, 0, 16), b = within(to - i, 0, 16);
+	return (__mmask16)((1u << b) - (1u << a));
+}
+
+/* narrow_weights turns a row's scores into n weights of bf16 where they lie, zeros outside
+ * of [from, to). It returns the largest score and sets sum, that of the weights as floats. */
+static float narrow_weights(const tile *t, float *s, int32_t from, int32_t to, int32_t n, float *sum)
+{
+	float scale = t->a->scale, cap = t->a->softcap;
+	if (cap > 0) {
+		for (int32_t i = from / 16 * 16; i < to; i += 16)
+			vf_store(s + i, vf_set(cap) * vf_tanh(vf_load(s + i) * vf_set(scale) / vf_set(cap)));
+		scale = 1;
+	}
+	vf top = vf_set(-INFINITY), acc = vf_set(0);
+	for (int32_t i = from / 16 * 16; i < to; i += 16)
+		top = vf_max(_mm512_mask_mov_ps(vf_set(-INFINITY), edge(i, from, to), vf_load(s + i)), top);
+	float m = vf_top(top);
+	vf by = vf_set(scale * 1.44269504f), less = vf_set(m) * by;
+	uint16_t *out = (uint16_t *)s;
+	for (int32_t i = 0; i < n; i += 16) {
+		__mmask16 k = edge(i, from, to);
+		vf p = vf_set(0);
+		if (k) {
+			vf x = vf_load(s + i) * by;
+			vf_apart(x);
+			p = _mm512_maskz_mov_ps(k, vf_exp2(x - less));
+		}
+		acc = acc + p;
+		_mm256_storeu_si256((__m256i *)(out + i), (__m256i)_mm512_cvtneps_pbh(p));
+	}
+	*sum = vf_sum(acc);
+	return m * scale;
+}
+
+/* soften_rows does it of all rows of n keys from position base on. */
+static void soften_rows(const tile *t, int32_t base, int32_t n, float *top, float *sum)
+{
+	for (int32_t r = 0; r < t->rows; r++) {
+		int32_t from, to;
+		sum[r] = 0, top[r] = -INFINITY;
+		if (seen(t, r, base, n, &from, &to))
+			top[r] = narrow_weights(t, t->score + r * ROW, from, to, n, &sum[r]);
+		else
+			memset(t->score + r * ROW, 0, (size_t)n * 2);
+	}
+}
+
+/* values are where the keys of a span have theirs, of nobody zeros. */
+typedef struct {
+	const uint8_t *at[SPAN];
+} values;
+
+static void find_values(const tile *t, int32_t base, int32_t from, int32_t to, int32_t n, values *v)
+{
+	static const uint8_t none[2 * VAPP_ATTENTION_DIM];
+	int64_t row = t->dim * vapp_element(t->a->pages.format);
+	for (int32_t i = 0; i < n; i++) {
+		int32_t pos = base + i, j = pos - t->now.at;
+		v->at[i] = pos < from || pos >= to ? none : pos < t->history ? t->now.v[j / BLOCK] + j % BLOCK * row : own(t, t->a->v, pos);
+	}
+}
+
+/* odd says whether pairs hold an infinity or a NaN: 0 times it is not 0. */
+static inline int odd(__m512i x)
+{
+	const __m512i top = _mm512_set1_epi16(0x7f80);
+	return _mm512_cmpeq_epi16_mask(_mm512_and_si512(x, top), top) != 0;
+}
