@@ -170,7 +170,7 @@ type Linear struct {
 // The constants of kernels.h; a test keeps them equal.
 const (
 	attentionSpan = 256
-	attentionTile = 48
+	attentionTile = 96
 	attentionDim  = 512
 	sampleBins    = 2048
 )

@@ -8,16 +8,22 @@
 
 #define TILE_ROWS 16
 #define TILE_K 32
+#define MOST (3 * TILE_ROWS) /* rows at once */
 
 /* narrow says that this file does a tile's work. */
 static int narrow(const tile *t) { return t->a->pages.format == VAPP_BF16 && t->dim % TILE_K == 0; }
 
-/* tile_scores are all rows' with the keys in k, to s, before they are scaled. */
-static void tile_scores(const tile *t, float *s)
+/* tiles_of are those that the rows from r on take, at most three. */
+static int32_t tiles_of(const tile *t, int32_t r) { return within((t->rows - r + TILE_ROWS - 1) / TILE_ROWS, 0, 3); }
+
+/* tile_scores are those of rows from r on with the keys in k, to s, before they are
+ * scaled. */
+static void tile_scores(const tile *t, int32_t r, float *s)
 {
-	const uint8_t *q = (const uint8_t *)t->q, *k = (const uint8_t *)t->k;
 	const int64_t row = t->wide * 4, far = TILE_ROWS * row;
-	const int32_t n = (t->rows + TILE_ROWS - 1) / TILE_ROWS;
+	const uint8_t *q = (const uint8_t *)t->q + r * row, *k = (const uint8_t *)t->k;
+	const int32_t n = tiles_of(t, r);
+	s += r * ROW;
 	tiles_see_memory();
 	tile_zero(0);
 	tile_zero(1);
@@ -42,12 +48,12 @@ static void tile_scores(const tile *t, float *s)
 		tile_store(2, s + 2 * TILE_ROWS * ROW, ROW * 4);
 }
 
-/* tile_values adds up 16 columns from d on of n weighed values, into tiles 0 to 2. It
- * says whether a value was infinite or a NaN. */
-static int tile_values(const tile *t, const values *v, int64_t d, int32_t n)
+/* tile_values adds up, for rows from r on, 16 columns from d on of n weighed values, into
+ * tiles 0 to 2. It says whether a value was infinite or a NaN. */
+static int tile_values(const tile *t, int32_t r, const values *v, int64_t d, int32_t n)
 {
-	const int32_t rows = (t->rows + TILE_ROWS - 1) / TILE_ROWS;
-	const float *p = t->score;
+	const int32_t rows = tiles_of(t, r);
+	const float *p = t->score + r * ROW;
 	uint16_t pack[2][TILE_K * TILE_ROWS] __attribute__((aligned(64)));
 	int bad = 0;
 	tile_zero(0);
@@ -76,30 +82,30 @@ static int tile_values(const tile *t, const values *v, int64_t d, int32_t n)
 	return bad;
 }
 
-/* take copies columns from d on of the rows [r, end) out of tiles 0 to 2. */
-static void take(const tile *t, int64_t d, int32_t r, int32_t end)
+/* take copies columns from d on of the rows [r, end) out of tiles 0 to 2, which begin with
+ * row first. */
+static void take(const tile *t, int64_t d, int32_t first, int32_t r, int32_t end)
 {
-	float sums[TILE][TILE_ROWS] __attribute__((aligned(64)));
+	float sums[MOST][TILE_ROWS] __attribute__((aligned(64)));
 	tile_store(0, sums[0], 64);
 	tile_store(1, sums[TILE_ROWS], 64);
 	tile_store(2, sums[2 * TILE_ROWS], 64);
 	tiles_see_memory();
 	for (; r < end; r++)
-		vf_store(t->part + r * t->wide + d, vf_load(sums[r]));
+		vf_store(t->part + r * t->wide + d, vf_load(sums[r - first]));
 }
 
-static void tile_weigh(const tile *t, int32_t base, int32_t begin, int32_t end, int32_t n)
+/* tile_weigh is of the rows [first, last), at most MOST. */
+static void tile_weigh(const tile *t, int32_t first, int32_t last, const values *v, int32_t base, int32_t begin, int32_t end, int32_t n)
 {
-	values v;
-	find_values(t, base, begin, end, n, &v);
 	for (int64_t d = 0; d < t->dim; d += TILE_ROWS) {
-		int bad = tile_values(t, &v, d, n);
-		take(t, d, 0, t->rows);
-		for (int32_t r = 0; bad && r < t->rows; r++) { /* what a row does not see counts nothing */
+		int bad = tile_values(t, first, v, d, n);
+		take(t, d, first, first, last);
+		for (int32_t r = first; bad && r < last; r++) { /* what a row does not see counts nothing */
 			values own;
 			find_values(t, base, t->low[r] > begin ? t->low[r] : begin, t->high[r] < end ? t->high[r] : end, n, &own);
-			tile_values(t, &own, d, n);
-			take(t, d, r, r + 1);
+			tile_values(t, first, &own, d, n);
+			take(t, d, first, r, r + 1);
 		}
 	}
 }
@@ -116,9 +122,13 @@ static void narrow_span(const tile *t, int32_t begin, int32_t end, float *top, f
 		for (int64_t j = 0; v && j < BLOCK * t->dim * 2; j += 64)
 			__builtin_prefetch(v + j, 0, 2);
 		block_pairs(t, b, b + BLOCK < end ? b + BLOCK : end, (uint16_t *)t->k);
-		tile_scores(t, t->score + (b - base));
+		for (int32_t r = 0; r < t->rows; r += MOST)
+			tile_scores(t, r, t->score + (b - base));
 	}
 	tiles_see_memory();
 	soften_rows(t, base, n, top, sum);
-	tile_weigh(t, base, begin, end, n);
+	values v;
+	find_values(t, base, begin, end, n, &v);
+	for (int32_t r = 0; r < t->rows; r += MOST)
+		tile_weigh(t, r, r + MOST < t->rows ? r + MOST : t->rows, &v, base, begin, end, n);
 }

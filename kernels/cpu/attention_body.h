@@ -161,7 +161,7 @@ static tile rooms(const vapp_attention *a, int part)
 {
 	tile t;
 	t.a = a, t.seq = -1, t.head = 0, t.token = t.tokens = t.end = t.history = t.kept = 0, t.now.seq = t.ahead.seq = -1;
-	t.dim = a->pages.head_dim, t.group = a->heads / a->pages.kv_heads;
+	t.coded = 0, t.dim = a->pages.head_dim, t.group = a->heads / a->pages.kv_heads;
 	float *f = (float *)(a->work + a->work_bytes * part);
 	t.wide = (t.dim + 15) / 16 * 16;
 	t.q = f, f += TILE * t.wide;

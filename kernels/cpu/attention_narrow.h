@@ -3,13 +3,29 @@
  * are floats. Keys go as pairs of dimensions, [dim/2][BLOCK][2], values as pairs of keys.
  * The rows of q and, once they are weights, the scores hold bf16 from their beginning on. */
 
+/* odd says whether pairs hold an infinity or a NaN: 0 times it is not 0. */
+static inline int odd(__m512i x)
+{
+	const __m512i top = _mm512_set1_epi16(0x7f80);
+	return _mm512_cmpeq_epi16_mask(_mm512_and_si512(x, top), top) != 0;
+}
+
+/* pair_order interleaves the halves of a vector. */
+static inline __m512i pair_order(void)
+{
+	return _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+}
+
 /* pairs are 16 columns of two rows of bf16, [16][2]. */
 static inline __m512i pairs(const uint8_t *a, const uint8_t *b)
 {
-	const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
 	__m512i x = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)a));
-	return _mm512_permutexvar_epi16(order, _mm512_inserti64x4(x, _mm256_loadu_si256((const __m256i *)b), 1));
+	return _mm512_permutexvar_epi16(pair_order(), _mm512_inserti64x4(x, _mm256_loadu_si256((const __m256i *)b), 1));
 }
+
+#if defined(VAPP_PAIRS)
+#include "attention_eight.h"
+#endif
 
 /* narrow_rows makes the rows of q bf16 where they lie. */
 static void narrow_rows(const tile *t)
@@ -22,7 +38,7 @@ static void narrow_rows(const tile *t)
 }
 
 /* stored_pairs are the keys of a block of a page, own_pairs those of n of the step's own
- * rows from position pos on: all of a block; own_key is one. */
+ * rows, step bytes apart: all of a block; own_key is one. */
 static void stored_pairs(const tile *t, const uint8_t *k, uint16_t *to)
 {
 	int64_t step = t->a->pages.block * 2;
@@ -30,10 +46,8 @@ static void stored_pairs(const tile *t, const uint8_t *k, uint16_t *to)
 		_mm512_storeu_si512(to, pairs(k, k + step));
 }
 
-static void own_pairs(const tile *t, int32_t pos, int32_t n, uint16_t *to)
+static void own_pairs(const tile *t, const uint8_t *k, int64_t step, int32_t n, uint16_t *to)
 {
-	int64_t step = t->a->pages.kv_heads * t->dim * 2;
-	const uint8_t *k = own(t, t->a->k, pos);
 	for (int64_t d = 0; d < t->dim; d += 32, to += 32 * BLOCK) {
 		vf r[BLOCK];
 		for (int32_t i = 0; i < BLOCK; i++)
@@ -42,9 +56,9 @@ static void own_pairs(const tile *t, int32_t pos, int32_t n, uint16_t *to)
 	}
 }
 
-static void own_key(const tile *t, int32_t pos, int32_t j, uint16_t *to)
+static void own_key(const tile *t, const uint8_t *key, int32_t j, uint16_t *to)
 {
-	const uint16_t *k = (const uint16_t *)own(t, t->a->k, pos);
+	const uint16_t *k = (const uint16_t *)key;
 	for (int64_t d = 0; d < t->dim; d++)
 		to[d / 2 * 32 + 2 * j + d % 2] = k[d];
 }
@@ -63,20 +77,45 @@ static void rebuilt_pairs(const tile *t, int32_t at, int32_t end, uint16_t *to)
 	}
 }
 
+#if defined(VAPP_PAIRS)
+/* eight_pairs are keys that are stored in 8 bits. */
+static void eight_pairs(const tile *t, int32_t at, int32_t end, int64_t step, uint16_t *to)
+{
+	uint8_t room[BLOCK * VAPP_ATTENTION_DIM * 2];
+	int32_t fresh = within(t->history, at, end);
+	if (fresh < end)
+		eight_rows(t, (const codes *)t->codes, own(t, t->a->k, fresh), step, end - fresh, room);
+	if (at == fresh) {
+		own_pairs(t, room, t->dim * 2, end - at, to);
+		return;
+	}
+	eight_stored_pairs(t, (const codes *)t->codes, t->now.k[(at - t->now.at) / BLOCK], (uint8_t *)to);
+	for (int32_t pos = fresh; pos < end; pos++)
+		own_key(t, room + (pos - fresh) * t->dim * 2, pos - at, to);
+}
+#endif
+
 /* block_pairs are the keys of the block of positions [at, end). */
 static void block_pairs(const tile *t, int32_t at, int32_t end, uint16_t *to)
 {
+	const int64_t step = t->a->pages.kv_heads * t->dim * vapp_element(t->a->pages.format);
 	if (t->a->rebuild) {
 		rebuilt_pairs(t, at, end, to);
 		return;
 	}
+#if defined(VAPP_PAIRS)
+	if (t->a->pages.format != VAPP_BF16) {
+		eight_pairs(t, at, end, step, to);
+		return;
+	}
+#endif
 	if (at >= t->history) {
-		own_pairs(t, at, end - at, to);
+		own_pairs(t, own(t, t->a->k, at), step, end - at, to);
 		return;
 	}
 	stored_pairs(t, t->now.k[(at - t->now.at) / BLOCK], to);
 	for (int32_t pos = t->history; pos < end; pos++)
-		own_key(t, pos, pos - at, to);
+		own_key(t, own(t, t->a->k, pos), pos - at, to);
 }
 
 /* vf_exp2 is 2^x for x ≤ 0: Taylor's polynomial of degree 5 around whole numbers; the
@@ -159,9 +198,3 @@ static void find_values(const tile *t, int32_t base, int32_t from, int32_t to, i
 	}
 }
 
-/* odd says whether pairs hold an infinity or a NaN: 0 times it is not 0. */
-static inline int odd(__m512i x)
-{
-	const __m512i top = _mm512_set1_epi16(0x7f80);
-	return _mm512_cmpeq_epi16_mask(_mm512_and_si512(x, top), top) != 0;
-}

@@ -34,6 +34,8 @@ typedef struct {
 	float *top, *sum;      /* [TILE] of all spans */
 	view now, ahead;       /* of the span at work, and of what comes next */
 	int32_t low[TILE], high[TILE]; /* a row sees [low, high) */
+	int32_t coded;                 /* codes are there: what numbers of 8 bits are as bf16 */
+	uint8_t codes[320];
 } tile;
 
 #define INLINE static inline __attribute__((always_inline))

@@ -115,7 +115,7 @@ typedef struct {
 
 /* work is one room of work_bytes for each part: AttentionWorkspace. A span is the
  * keys that share a softmax, a tile the (token, head) rows that share loads. */
-enum { VAPP_ATTENTION_SPAN = 256, VAPP_ATTENTION_TILE = 48, VAPP_ATTENTION_DIM = 512 };
+enum { VAPP_ATTENTION_SPAN = 256, VAPP_ATTENTION_TILE = 96, VAPP_ATTENTION_DIM = 512 };
 typedef struct {
 	vapp_pages pages;
 	const float *q;

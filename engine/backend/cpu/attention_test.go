@@ -53,8 +53,8 @@ func TestAttentionBits(t *testing.T) {
 	}
 }
 
-// TestAttentionKindsBits is the same of windows, sinks, softcaps and pages of 8-bit
-// floats, on every instruction set.
+// TestAttentionKindsBits is the same of windows, sinks, softcaps and pages of bf16 and of
+// 8-bit floats, on every instruction set.
 func TestAttentionKindsBits(t *testing.T) {
 	facts, err := cpu.Opener{}.Probe()
 	must(t, err)
@@ -65,6 +65,10 @@ func TestAttentionKindsBits(t *testing.T) {
 		"sinks and a cap":     func(n *tiny) { n.sinked, n.softcap = true, 3 },
 		"pages in f8_e4m3":    func(n *tiny) { n.format = kernels.F8E4M3 },
 		"a window of f8_e5m2": func(n *tiny) { n.format, n.window = kernels.F8E5M2, 128 },
+		"pages in bf16":       func(n *tiny) { n.format, n.window = kernels.BF16, 300 },
+		"ten heads of bf16":   func(n *tiny) { n.format, n.heads, n.kv, n.softcap = kernels.BF16, 10, 1, 3 },
+		"wider f8_e4m3":       func(n *tiny) { n.format, n.dim, n.window = kernels.F8E4M3, 64, 90 },
+		"wider f8_e5m2":       func(n *tiny) { n.format, n.dim, n.sinked = kernels.F8E5M2, 64, true },
 	}
 	for _, variant := range facts.Variants {
 		for name, kind := range kinds {

@@ -15,26 +15,33 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestAttentionTiles runs the attention of amx on tiles in memory: its bits depend on
-// neither chunks, threads nor the order of pages, and it is what avx512 makes of the
-// same numbers but for the rounding of weights to bf16.
-func TestAttentionTiles(t *testing.T) {
-	if !xcpu.X86.HasAVX512BF16 {
-		t.Skip("not run: this CPU has no AVX-512 BF16")
+// TestAttentionNarrow runs the attention of avx512bf16, and that of amx on tiles in memory: its
+// bits depend on neither chunks, threads nor the order and size of pages, and it is what avx512 makes of
+// the same numbers but for the rounding of queries and weights to bf16.
+func TestAttentionNarrow(t *testing.T) {
+	if !xcpu.X86.HasAVX512BF16 || !xcpu.X86.HasAVX512VBMI {
+		t.Skip("not run: this CPU has no AVX-512 BF16 and VBMI")
 	}
+	t.Run("amx", func(t *testing.T) { attendNarrow(t, cpu.SoftTiles{}, "avx512") })
+	t.Run("avx512bf16", func(t *testing.T) { attendNarrow(t, nil, "avx512bf16") })
+}
+
+func attendNarrow(t *testing.T, opener backend.Opener, variant string) {
 	for name, n := range map[string]tiny{
 		"bf16":             {heads: 6, kv: 2, dim: 64, format: kernels.BF16},
 		"window, sinks":    {heads: 8, kv: 1, dim: 32, format: kernels.BF16, window: 70, sinked: true},
 		"cap, three tiles": {heads: 4, kv: 4, dim: 96, format: kernels.BF16, softcap: 3},
 		"f16, as avx512":   {heads: 2, kv: 1, dim: 32, format: kernels.F16},
+		"f8_e4m3":          {heads: 12, kv: 1, dim: 128, format: kernels.F8E4M3},
+		"f8_e5m2":          {heads: 4, kv: 2, dim: 64, format: kernels.F8E5M2, window: 70},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n.vocab, n.tokens, n.seqs, n.length = 499, 300, 1, 300
 			plain := n.open(t, backend.Settings{Variant: "avx512", Threads: 2}).chunked(t, n.length)
 			var want []byte
 			for i, chunk := range []int{n.length, 130, 7} {
-				n.opener = cpu.SoftTiles{}
-				d := n.open(t, backend.Settings{Variant: "avx512", Threads: 1 + i%2})
+				n.opener, n.block = opener, 16<<i
+				d := n.open(t, backend.Settings{Variant: variant, Threads: 1 + i%2})
 				d.back = i == 1
 				got := d.chunked(t, chunk)
 				if want == nil {
@@ -45,7 +52,8 @@ func TestAttentionTiles(t *testing.T) {
 				}
 			}
 			most, same := apart(plain, want), bytes.Equal(plain, want)
-			if most > 0.02 || same != (n.format == kernels.F16) {
+			floats := n.format == kernels.F16 || n.format.Bytes(1) == 1 && variant != "avx512bf16"
+			if most > 0.02 || same != floats {
 				t.Errorf("avx512 gives other numbers, %g apart (the same: %t)", most, same)
 			}
 		})

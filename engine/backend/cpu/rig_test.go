@@ -34,6 +34,7 @@ type tiny struct {
 	heads, kv, dim, vocab, tokens, seqs, length int
 	format                                      kernels.Format
 	window                                      int // also of the class
+	block                                       int // positions of a page; 0: 16
 	sinked                                      bool
 	softcap                                     float32
 	opener                                      backend.Opener // nil: the backend's
@@ -61,10 +62,11 @@ func (n tiny) record(t testing.TB) (*backend.Program, noise, backend.Value) {
 		p.Weights = append(p.Weights, backend.WeightSpec{Name: name, Rows: rows, Cols: cols, Source: kernels.F32, Use: use, Parts: []backend.Part{part}})
 		return backend.WeightID(len(p.Weights) - 1)
 	}
-	c := backend.KVClass{Name: "full", Format: n.format, BlockSize: 16, Layers: 1, KVHeads: n.kv, HeadDim: n.dim, PagesPerSlab: 4, MaxPages: (n.length + 15) / 16, Plane: true}
+	block := max(n.block, 16)
+	c := backend.KVClass{Name: "full", Format: n.format, BlockSize: block, Layers: 1, KVHeads: n.kv, HeadDim: n.dim, PagesPerSlab: 4, MaxPages: (n.length + block - 1) / block, Plane: true}
 	c.SlabBytes = 4 * c.PageBytes()
 	if n.window > 0 {
-		c.Window, c.MaxPages = n.window, 2*((n.window+15)/16+1)
+		c.Window, c.MaxPages = n.window, 2*((n.window+block-1)/block+1)
 	}
 	p.Classes = []backend.KVClass{c}
 	wide := (n.heads + 2*n.kv) * n.dim
