@@ -176,8 +176,8 @@ func (c attentionCase) steps(t *testing.T, rig *rig, y backend.Value, plans [][]
 // oracle is attention of table rows first to first+n-1 as one chunk without
 // history, and the standard error of each result that is allowed:
 //
-//   - scores: float32 sums, 2⁻²⁴·(√dim·√Σ(q·k)² + 4·|s|) · scale; with BF16 pages
-//     queries and weights may be rounded to bf16, 2⁻⁹·√Σ(q·k)²·scale and 2⁻⁹;
+//   - scores: float32 sums, 2⁻²⁴·(√dim·√Σ(q·k)² + 4·|s|) · scale; with pages of
+//     BF16 and 8-bit floats queries and weights may be rounded to bf16, 2⁻⁹·√Σ(q·k)²·scale and 2⁻⁹;
 //   - a softcap adds 4·2⁻²⁴ of its own size to a score;
 //   - a score's error e moves a result by p·e·(v − y); sums over n positions are float32.
 func (c attentionCase) oracle(first, n int, scale float32) (want []float32, unit []float64) {
@@ -207,7 +207,7 @@ func (c attentionCase) oracle(first, n int, scale float32) (want []float32, unit
 func (c attentionCase) units(q, k, v, y []float32, scale float64) []float64 {
 	width, kvWidth := c.heads*c.dim, c.kv*c.dim
 	n, round := len(q)/width, 1.0/(1<<24)
-	if c.format == kernels.BF16 {
+	if c.format == kernels.BF16 || c.format.Bytes(1) == 1 {
 		round = 1.0 / (1 << 9)
 	}
 	unit, p, e := make([]float64, len(y)), make([]float64, n), make([]float64, n)
