@@ -180,6 +180,11 @@ func testLinear(r *rig, f kernels.Format, rows, in, out int) {
 		run := func() []float32 {
 			a.Y = room[float32](r, rows*out)
 			launch(r, l.Kernel, g, &a)
+			for _, n := range down[uint32](r, a.Arrived, counters) {
+				if n != 0 {
+					r.Errorf("%s leaves %d in its counters", l.Kernel, n)
+				}
+			}
 			return down[float32](r, a.Y, rows*out)
 		}
 		var got []float32

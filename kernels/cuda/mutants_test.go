@@ -19,8 +19,9 @@ var mutants = []mutant{
 	{"linear.cu", "copy_wait<kStages - 2>();", "", "TestLinear"},
 	{"linear.cu", "copy_wait<kStages - 2>();\n    __syncthreads();", "copy_wait<kStages - 2>();", "TestLinear"},
 	{"linear.cu", "if (unit0 + j * stride >= units) break;", "", "TestLinear"},
-	{"linear.cu", "if (count + 1 < unsigned(a.splits)) return;", "if (count > 0) return;", "TestLinear"},
-	{"linear.cu", "if (feature >= a.part_row[i]) part = i;", "", "TestLinearParts"},
+	{"linear.cu", "if (count + 1 < unsigned(a.splits)) return;", "if (count + 2 < unsigned(a.splits)) return;", "TestLinear"},
+	{"linear.cu", "if (threadIdx.x == 0) a.arrived[block] = 0;", "", "TestLinear"},
+	{"linear.cu", "if (feature >= a.part_row[i]) part = i;", ";", "TestLinearParts"},
 	{"linear.cu", "multiply<W>(t, w[1], x.z, x.w);", "multiply<W>(t, w[1], x.w, x.z);", "TestLinear"},
 	{"attention.cu", "copy_wait<1>();", "", "TestAttention"},
 	{"attention.cu", "if (S::Stages > 1) __syncthreads();", "", "TestAttention"},
@@ -50,36 +51,38 @@ var mutants = []mutant{
 // TestMutants breaks the kernels one place at a time: a test has to fail each time.
 func TestMutants(t *testing.T) {
 	for _, m := range mutants {
-		source := t.TempDir()
-		if err := os.CopyFS(source, os.DirFS(".")); err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(source, m.file)
-		b, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(string(b), m.old) {
-			t.Errorf("%s does not hold %q", m.file, m.old)
-			continue
-		}
-		if err := os.WriteFile(path, []byte(strings.Replace(string(b), m.old, m.new, 1)), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.Command(os.Args[0], "-test.run", m.test)
-		cmd.Env = append(os.Environ(), cudatest.Source+"="+source)
-		out, err := cmd.CombinedOutput()
-		why := ""
-		for _, line := range strings.Split(string(out), "\n") {
-			if strings.Contains(line, "_test.go:") {
-				why = strings.TrimSpace(line)
-				break
-			}
-		}
-		if err == nil || strings.Contains(string(out), "error:") {
-			t.Errorf("%s: %q as %q: no test fails\n%s", m.file, m.old, m.new, out)
-			continue
-		}
-		t.Logf("%s: %q: %.120s", m.file, m.old, why)
+		t.Run(strings.TrimSuffix(m.file, ".cu"), func(t *testing.T) { m.run(t) })
 	}
+}
+
+func (m mutant) run(t *testing.T) {
+	source := t.TempDir()
+	if err := os.CopyFS(source, os.DirFS(".")); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(source, m.file)
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(b), m.old) {
+		t.Fatalf("%s does not hold %q", m.file, m.old)
+	}
+	if err := os.WriteFile(path, []byte(strings.Replace(string(b), m.old, m.new, 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0], "-test.timeout", "5m", "-test.run", m.test)
+	cmd.Env = append(os.Environ(), cudatest.Source+"="+source)
+	out, err := cmd.CombinedOutput()
+	why := ""
+	for _, line := range strings.Split(string(out), "\n") {
+		if strings.Contains(line, "_test.go:") {
+			why = strings.TrimSpace(line)
+			break
+		}
+	}
+	if err == nil || strings.Contains(string(out), "error:") {
+		t.Fatalf("%s: %q as %q: no test fails\n%s", m.file, m.old, m.new, out)
+	}
+	t.Logf("%s: %q: %.120s", m.file, m.old, why)
 }
