@@ -34,6 +34,8 @@ const (
 	Q5_K           // 256 × 5 bit, binary16 d and dmin, 8 six-bit scales and minima
 	IQ4_NL         // 32 × 4 bit, one binary16 scale d: x = d·table[q]
 	U8             // a byte: halves and scales of packed tensors as checkpoints store them
+	I8             // int8 codes, times scales that a weight has beside them
+	I64            // 64-bit signed integer: shapes beside packed tensors
 	numFormats
 )
 
@@ -65,6 +67,8 @@ var shapes = [numFormats]shape{
 	Q5_K:    {"q5_k", 256, 176},
 	IQ4_NL:  {"iq4_nl", 32, 18},
 	U8:      {"u8", 1, 1},
+	I8:      {"i8", 1, 1},
+	I64:     {"i64", 1, 8},
 }
 
 // String returns the short lower-case name used in plans and logs: "q4_1".
@@ -84,8 +88,8 @@ func (f Format) Block() (elems, bytes int) {
 	return shapes[f].elems, shapes[f].bytes
 }
 
-// Quantized reports whether elements share scales in blocks.
-func (f Format) Quantized() bool { return f >= Q8_0 && f < U8 }
+// Quantized reports whether elements share scales, in their blocks or beside them.
+func (f Format) Quantized() bool { return f >= Q8_0 && f < U8 || f == I8 }
 
 // Bytes returns the storage of n elements, n a multiple of the block.
 func (f Format) Bytes(n int64) int64 {

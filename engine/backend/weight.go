@@ -34,8 +34,13 @@ type WeightSpec struct {
 	// Target is what the weight is quantized to while it is packed (the profile's
 	// quantization); Invalid: it stays as stored.
 	Target kernels.Format
-	// Scaling of an 8-bit float format, as stored or as Target gets it.
+	// Scaling of an 8-bit float format, as stored or as Target gets it, or of I8.
 	Scaling Scaling
+	// GroupSize is how many neighbours of a row share a scale, where Scaling is PerGroup.
+	GroupSize int
+	// RoundInputs says that what the weight, I8 with a scale for each row or tensor, is
+	// multiplied with is rounded to int8 first, each row of it with a scale of its own (W8A8).
+	RoundInputs bool
 }
 
 // Elems is Rows × Cols, of all experts.
@@ -72,12 +77,13 @@ const (
 	PerTensor          // one for each part (each expert's, if there are any)
 	PerChannel         // one for each output feature
 	PerBlock           // one for each 128 × 128 block of a part
+	PerGroup           // one for each GroupSize inputs of an output feature
 )
 
 // ScaleBlock is the side of a PerBlock block.
 const ScaleBlock = 128
 
-var scalingNames = [...]string{"", "per tensor", "per channel", "per 128x128 block"}
+var scalingNames = [...]string{"", "per tensor", "per channel", "per 128x128 block", "per group"}
 
 // String is the word that plans print; "" for NoScale.
 func (s Scaling) String() string { return scalingNames[min(int(s), len(scalingNames)-1)] }
@@ -93,6 +99,8 @@ func (w WeightSpec) Scales() int64 {
 		return int64(len(w.Parts))
 	case PerChannel:
 		return experts * int64(w.Rows)
+	case PerGroup:
+		return experts * int64(w.Rows) * int64(w.Cols/max(1, w.GroupSize))
 	case PerBlock:
 		var n int64
 		blocks := func(n int) int64 { return (int64(n) + ScaleBlock - 1) / ScaleBlock }
@@ -121,7 +129,9 @@ type Part struct {
 	// Fold is how many rows of Tensor make one row here (the kernel of a convolution
 	// that a matrix product does); 0: 1. Row0 and Rows count rows here.
 	Fold int
-	// Scale names the tensor of the scales, where Tensor has some: of an 8-bit float
+	// Offset says that Tensor keeps I8 as bytes that are 128 more (pack-quantized).
+	Offset bool
+	// Scale names the tensor of the scales, where Tensor has some: of an 8-bit float or I8
 	// by the spec's Scaling, stored as ScaleFormat; of MXFP4 one byte for each 32
 	// weights. "" where none.
 	Scale       string

@@ -116,7 +116,9 @@ func fillers() map[kernels.Format]func(at uint64, row []byte) {
 		kernels.F16:  func(at uint64, row []byte) { fillHalves(at, row, halves) },
 		kernels.BF16: func(at uint64, row []byte) { fillHalves(at, row, bhalves) },
 	}
-	m[kernels.U8] = fillRandom
+	for _, f := range []kernels.Format{kernels.U8, kernels.I8, kernels.I32, kernels.I64} {
+		m[f] = fillRandom
+	}
 	for _, f := range []kernels.Format{kernels.F8E4M3, kernels.F8E5M2} {
 		table := byteTable(levels, f)
 		m[f] = func(at uint64, row []byte) { fillBytes(at, row, table) }

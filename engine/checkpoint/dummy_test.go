@@ -76,7 +76,7 @@ func TestBadDummy(t *testing.T) {
 		"shape":  {Name: "x", Shape: []int64{1 << 40, 1 << 40}, Format: kernels.F32},
 		"empty":  {Name: "x", Shape: []int64{0}, Format: kernels.F32},
 		"block":  {Name: "x", Shape: []int64{31}, Format: kernels.Q8_0},
-		"format": {Name: "x", Shape: []int64{32}, Format: kernels.I32},
+		"format": {Name: "x", Shape: []int64{32}, Format: kernels.U32},
 	} {
 		_, err := Dummy(cfg, []TensorInfo{x}, 1)
 		if wantError(t, err, "dummy weights", "x"); err == nil {

@@ -22,7 +22,7 @@ const maxEntry = 4096
 // a byte of its exponent.
 var stTypes = map[string]kernels.Format{
 	"F32": kernels.F32, "F16": kernels.F16, "BF16": kernels.BF16,
-	"I32": kernels.I32, "U32": kernels.U32, "U8": kernels.U8, "F8_E8M0": kernels.U8,
+	"I8": kernels.I8, "I64": kernels.I64, "I32": kernels.I32, "U32": kernels.U32, "U8": kernels.U8, "F8_E8M0": kernels.U8,
 	"F8_E4M3": kernels.F8E4M3, "F8_E5M2": kernels.F8E5M2,
 }
 

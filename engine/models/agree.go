@@ -82,13 +82,13 @@ func differs(w, t checkpoint.TensorInfo, there bool) string {
 // together with other tensors, or 8-bit floats and their scales.
 func packed(f kernels.Format) bool {
 	switch f {
-	case kernels.U8, kernels.I32, kernels.U32, kernels.F8E4M3, kernels.F8E5M2:
+	case kernels.U8, kernels.I8, kernels.I64, kernels.I32, kernels.U32, kernels.F8E4M3, kernels.F8E5M2:
 		return true
 	}
 	return false
 }
 
-// Suffixes of the tensor of the scales of an 8-bit float: what multiplies it,
+// Suffixes of the tensor of the scales of an 8-bit float or int8: what multiplies it,
 // in two spellings.
 const (
 	scaleInv = "_scale_inv"

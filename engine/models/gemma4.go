@@ -150,7 +150,7 @@ func checkGemma(c checkpoint.Config) error {
 	}
 	if q, err := quantOf(c); err != nil {
 		return err
-	} else if q.format != kernels.Invalid && (g.moe || q.format != kernels.F8E4M3) {
+	} else if q.format != kernels.Invalid && (g.moe || q.format != kernels.F8E4M3 && q.format != kernels.I8) {
 		return &UnsupportedError{"a quantized checkpoint of Gemma 4 with experts", "its experts are read as bf16, f16 or f32, and quantized at load"}
 	}
 	_, err = gemmaVisionOf(c)

@@ -50,6 +50,8 @@ func variants(t *testing.T, test func(*testing.T, backend.Settings, bound, bool)
 // twice what the oracle differs by when it rounds activations so.
 func boundBF16(golden string, _ kernels.Format) enginetest.GoldenBound {
 	switch {
+	case rounding(golden):
+		return boundRounding
 	case sharp(golden):
 		return enginetest.GoldenBound{Max: 1.4, RMS: 0.13, Gap: 0.4}
 	case sharp(strings.TrimSuffix(golden, "-moe")):

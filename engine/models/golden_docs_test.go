@@ -32,7 +32,7 @@ here; rows of kernels that a machine lacks are left as they were, and kernels wi
 - **max, rms**: of |Δ| over all logits that were kept. **flips**: rows whose largest logit is another one, **at gaps**: the
   largest distance of the reference's first two among them. **bound**: of max / rms / gaps.
 - Activations are float32 on ref, and on cpu but for AVX-512 BF16 and AMX (bf16) and +int8 (cpu.activations); weights are multiplied as stored, whatever a config says
-  of activations' scales.
+  of activations' scales, but for W8A8 of compressed-tensors: a token is rounded to int8 there, on every backend.
 - Parts of one matrix that are stored in several formats (GGUF mixes Q, K and V so) stay
   so on cpu, and become float32 on ref.
 
@@ -82,8 +82,11 @@ func weightsOf(t testing.TB, path string) string {
 	var names []string
 	for _, x := range ck.Tensors() {
 		f := x.Format.String()
-		if x.Format == kernels.U8 {
+		switch x.Format {
+		case kernels.U8:
 			f = kernels.MXFP4.String()
+		case kernels.I32: // four codes each
+			f = kernels.I8.String()
 		}
 		if len(x.Shape) > 1 && !slices.Contains(names, f) {
 			names = append(names, f)

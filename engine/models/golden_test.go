@@ -36,6 +36,8 @@ var goldens = map[string][3]int{
 	"tiny-gemma4-moe":   {150, 40, 320},
 	"tiny-qwen35":       {150, 40, 320},
 	"tiny-qwen35-fp8":   {140, 40, 320},
+	"tiny-w8a16":        {100, 40, 320},
+	"tiny-w8a8":         {100, 40, 320},
 
 	"tiny-qwen2-gguf":   {100, 40, 320},
 	"tiny-qwen3-gguf":   {100, 40, 320},

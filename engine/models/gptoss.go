@@ -29,8 +29,8 @@ func checkGptOss(c checkpoint.Config) error {
 	if b := mxBlock; q.format == kernels.MXFP4 && (c.HiddenSize%b != 0 || c.IntermediateSize%b != 0) {
 		return &UnsupportedError{fmt.Sprintf("mxfp4 experts of %d × %d", c.HiddenSize, c.IntermediateSize), "both must be multiples of 32, the block of the format"}
 	}
-	if q.format == kernels.F8E4M3 {
-		return &UnsupportedError{"gpt-oss in 8-bit floats", "its experts are read as mxfp4, bf16, f16 or f32"}
+	if q.format == kernels.F8E4M3 || q.format == kernels.I8 {
+		return &UnsupportedError{"gpt-oss in 8-bit floats or int8", "its experts are read as mxfp4, bf16, f16 or f32"}
 	}
 	rope, err := c.Rope("")
 	if err != nil || c.RopeByLayerType != nil || c.PartialRotaryFactor != 1 {

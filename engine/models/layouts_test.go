@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 
 	"vapp.dev/engine/backend"
@@ -117,6 +118,8 @@ var quantizations = []struct {
 	{"fp8 tensor", quantized(`{"quant_method":"fp8","activation_scheme":"static","ignored_layers":["lm_head"]}`), Build{Quantize: kernels.F8E4M3}, kernels.F8E4M3, kernels.F8E4M3, backend.PerTensor},
 	{"fp8 channel", quantized(string(compressed("channel", `["lm_head"]`))), Build{}, kernels.F8E4M3, kernels.F8E4M3, backend.PerChannel},
 	{"modelopt", quantized(`{"quant_method":"modelopt","quant_algo":"FP8","ignore":["lm_head"]}`), Build{Dtype: kernels.F16}, kernels.F8E4M3, kernels.F8E4M3, backend.PerTensor},
+	{"w8a8", quantized(string(int8Config("int-quantized", int8Channel, int8Token))), Build{}, kernels.I8, kernels.I8, backend.PerChannel},
+	{"w8a16", quantized(string(int8Config("pack-quantized", strings.Replace(int8Groups, "128", "32", 1), "null"))), Build{}, kernels.I8, kernels.I8, backend.PerGroup},
 	{"fbgemm", quantized(`{"quant_method":"fbgemm_fp8","modules_to_not_convert":["lm_head"]}`), Build{Dtype: kernels.F16}, kernels.F8E4M3, kernels.F8E4M3, backend.PerChannel},
 }
 
@@ -197,7 +200,7 @@ func checkStored(t *testing.T, m Model, source, stored kernels.Format, scales ba
 				t.Errorf("%s is %v, stored as %v, scaled %v; want %v, %v, %v", w.Name, w.Source, w.Stored(), w.Scaling, source, stored, scales)
 			}
 			for _, p := range w.Parts {
-				if (p.Scale != "") != (source == kernels.F8E4M3) {
+				if (p.Scale != "") != (source == kernels.F8E4M3 || source == kernels.I8) {
 					t.Errorf("%s: the scales of %s are %q", w.Name, p.Tensor, p.Scale)
 				}
 			}

@@ -78,6 +78,7 @@ func (l *loader) matrix(m matrix, pieces ...piece) backend.WeightID {
 		convertible = convertible && plain(part.Format)
 		if i == 0 {
 			spec.Source, spec.Scaling = part.Format, scaling
+			l.int8(&spec)
 		} else if part.Format != spec.Source || scaling != spec.Scaling {
 			spec.Source, spec.Scaling = kernels.Invalid, backend.NoScale
 			l.mixed(m.name, spec.Parts)
@@ -91,6 +92,17 @@ func (l *loader) matrix(m matrix, pieces ...piece) backend.WeightID {
 		spec.Target = l.Dtype
 	}
 	return l.add(spec)
+}
+
+// int8 adds what the config says of int8 codes.
+func (l *loader) int8(spec *backend.WeightSpec) {
+	if spec.Source != kernels.I8 {
+		return
+	}
+	spec.RoundInputs = l.quant.round
+	if spec.Scaling == backend.PerGroup {
+		spec.GroupSize = l.quant.group
+	}
 }
 
 // mixed refuses parts of one matrix of which only some have scales of their own

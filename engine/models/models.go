@@ -200,6 +200,9 @@ func prepare(c *checkpoint.Checkpoint, b Build) (family, *loader, error) {
 	if err := b.formats(q); err != nil {
 		return f, nil, err
 	}
+	if err := q.refuseInt8(c); err != nil {
+		return f, nil, err
+	}
 	if b.Quantize == q.format {
 		b.Quantize = kernels.Invalid // as stored
 	}

@@ -15,6 +15,9 @@ func (l *loader) matrixPart(p piece, experts int) (part backend.Part, cols int, 
 	if blocks, ok := l.src.Tensor(p.tensor + mxBlocks); ok {
 		return l.mxPart(p, blocks)
 	}
+	if _, ok := l.src.Tensor(p.tensor + int8Packed); ok {
+		return l.packedPart(p)
+	}
 	t := l.tensor(p.tensor)
 	if p.transposed {
 		t = transpose(t)
@@ -36,16 +39,50 @@ func (l *loader) matrixPart(p piece, experts int) (part backend.Part, cols int, 
 	}
 	block, _ := t.Format.Block()
 	l.aligned(p.tensor, "columns", p.col0, cols, int(t.RowElements()), block)
-	if t.Format == kernels.F8E4M3 || t.Format == kernels.F8E5M2 {
+	if t.Format == kernels.F8E4M3 || t.Format == kernels.F8E5M2 || t.Format == kernels.I8 {
 		part.Scale, s = l.quant.scaleTensor(l.src, p.tensor)
 		scale, _ := l.src.Tensor(part.Scale)
 		part.ScaleFormat = scale.Format
+	}
+	if s == backend.PerGroup {
+		l.aligned(p.tensor, "columns", p.col0, cols, int(t.RowElements()), l.quant.group)
+		l.whole(p.tensor, int(t.RowElements()))
 	}
 	if s == backend.PerBlock {
 		l.aligned(p.tensor, "rows", p.row0, part.Rows, rows, backend.ScaleBlock)
 		l.aligned(p.tensor, "columns", p.col0, cols, int(t.RowElements()), backend.ScaleBlock)
 	}
 	return part, cols, s
+}
+
+// packedPart is matrixPart of int8 codes that lie four to an I32, in their order.
+func (l *loader) packedPart(p piece) (part backend.Part, cols int, s backend.Scaling) {
+	t := l.tensor(p.tensor + int8Packed)
+	part = backend.Part{Tensor: t.Name, Row0: p.row0, Rows: int(t.Rows()), Col0: p.col0, Cols: p.cols, Format: kernels.I8, Offset: true}
+	if p.rows > 0 {
+		part.Rows = p.rows
+	}
+	all := 4 * int(t.RowElements())
+	if cols = all; p.cols > 0 {
+		cols = p.cols
+	}
+	part.Scale, s = l.quant.scaleTensor(l.src, p.tensor)
+	scale, _ := l.src.Tensor(part.Scale)
+	part.ScaleFormat = scale.Format
+	block := 4
+	if s == backend.PerGroup {
+		block = l.quant.group
+		l.whole(p.tensor, all)
+	}
+	l.aligned(t.Name, "columns", p.col0, cols, all, block)
+	return part, cols, s
+}
+
+// whole refuses rows of n that are no whole groups of int8.
+func (l *loader) whole(tensor string, n int) {
+	if g := l.quant.group; n%g != 0 {
+		l.fail(&UnsupportedError{fmt.Sprintf("int8 with group_size %d of rows of %d (%s)", g, n, clip(tensor)), "rows are read in whole groups"})
+	}
 }
 
 // transpose is t with its last two dimensions in each other's place.

@@ -84,7 +84,6 @@ func TestQuantRefusals(t *testing.T) {
 		{`{"quant_method":"bitsandbytes","load_in_4bit":true}`, `"bitsandbytes"`},
 		{`{"quant_method":"quark"}`, `"quark"`},
 		{`{"quant_method":"modelopt","quant_algo":"NVFP4"}`, `"NVFP4"`},
-		{`{"quant_method":"compressed-tensors","format":"int-quantized","config_groups":{"g":{"targets":["Linear"],"weights":{"num_bits":8,"type":"int","strategy":"channel"}}}}`, `8-bit "int"`},
 		{`{"quant_method":"compressed-tensors","format":"pack-quantized","config_groups":{"g":{"targets":["Linear"],"weights":{"num_bits":4,"type":"int","strategy":"group"}}}}`, `4-bit "int"`},
 		{`{}`, `""`}, {`[]`, "known shape"}, {`7`, "known shape"}, {`{"quant_method":7}`, "known shape"},
 		{`{"quant_method":"fp8","weight_block_size":[64,64]}`, "128 by 128"},
@@ -95,7 +94,7 @@ func TestQuantRefusals(t *testing.T) {
 		{`{"quant_method":"fp8","modules_to_not_convert":["` + strings.Repeat("*", 3000) + `"]}`, "at most 2048 bytes"},
 		{`{"quant_method":"fp8","ignored_layers":["re:(?!lm_head).*"]}`, "no regular expression"},
 		{string(compressed("token", `[]`)), `strategy "token"`}, {string(compressed("group", `[]`)), `strategy "group"`},
-		{strings.Replace(string(compressed("tensor", `[]`)), `"type":"float"}}`, `"type":"int"}}`, 1), "8-bit \"int\""},
+		{strings.Replace(string(compressed("tensor", `[]`)), `"type":"float"}}`, `"type":"int"}}`, 1), `format "float-quantized"`},
 		{strings.Replace(string(compressed("tensor", `[]`)), `"Linear"`, `"re:.*mlp.*"`, 1), "targets"},
 		{strings.Replace(string(compressed("tensor", `[]`)), `"config_groups"`, `"sparsity_config":{"format":"sparse-24-bitmask"},"config_groups"`, 1), "sparse-24-bitmask"},
 		{`{"quant_method":"compressed-tensors","config_groups":{}}`, "0 config_groups"},
@@ -151,6 +150,9 @@ func FuzzQuantization(f *testing.F) {
 		}
 	}
 	f.Add([]byte(compressed("tensor", `["re:.*lm_head","*.gate","visual.*"]`)), "lm_head")
+	for _, c := range int8Configs {
+		f.Add([]byte(c.config), "lm_head")
+	}
 	f.Add([]byte(`{"quant_method":"mxfp4","modules_to_not_convert":["model.layers.*.self_attn"]}`), "model.layers.1.self_attn.q_proj")
 	f.Fuzz(func(t *testing.T, config []byte, module string) {
 		q, err := quantOf(checkpoint.Config{QuantizationConfig: config})

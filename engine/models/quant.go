@@ -15,8 +15,11 @@ import (
 // quant is a checkpoint's quantization_config: how linear layers are stored, and
 // which are not. The zero value: as torch_dtype says.
 type quant struct {
-	format  kernels.Format // F8E4M3, MXFP4, or Invalid
+	format  kernels.Format // F8E4M3, MXFP4, I8, or Invalid
 	scaling backend.Scaling
+	group   int      // of I8 with scaling PerGroup: columns that share a scale
+	packed  bool     // I8 as four codes, 128 more each, in an I32
+	round   bool     // I8: what it is multiplied with is rounded to int8 (W8A8)
 	suffix  string   // of the tensor of scales: "_scale_inv"
 	skip    patterns // of modules that stay as torch_dtype says
 }
@@ -31,6 +34,7 @@ type quantization struct {
 	Ignored  []string                   `json:"ignored_layers"`
 	Ignore   []string                   `json:"ignore"`
 	Groups   map[string]compressedGroup `json:"config_groups"` // of compressed-tensors, as is what follows
+	Format   string                     `json:"format"`
 	Sparsity struct {
 		Format string `json:"format"`
 	} `json:"sparsity_config"`
@@ -38,8 +42,9 @@ type quantization struct {
 
 // quantOf reads the dialects of Hugging Face checkpoints: "fp8" (scales per
 // tensor or per 128 × 128 block), "fbgemm_fp8" (per channel), "compressed-tensors"
-// (8-bit floats: per tensor, channel or block), "modelopt" (FP8, per tensor) and "mxfp4".
-// Activations stay in float, whatever a config says of them. Others are refused by name.
+// (8-bit floats: per tensor, channel or block; int8: per tensor, channel or group, as W8A16 or
+// W8A8), "modelopt" (FP8, per tensor) and "mxfp4". Activations stay in float, but for W8A8.
+// Others are refused by name.
 func quantOf(c checkpoint.Config) (quant, error) {
 	if len(c.QuantizationConfig) == 0 || string(c.QuantizationConfig) == "null" {
 		return quant{}, nil
@@ -71,7 +76,7 @@ func quantOf(c checkpoint.Config) (quant, error) {
 		out.scaling = backend.PerTensor
 		return out, nil
 	}
-	return quant{}, &UnsupportedError{"quantization_config quant_method " + strconv.Quote(clip(q.Method)), "fp8, fbgemm_fp8, compressed-tensors (fp8), modelopt (FP8) and mxfp4 are read"}
+	return quant{}, &UnsupportedError{"quantization_config quant_method " + strconv.Quote(clip(q.Method)), "fp8, fbgemm_fp8, compressed-tensors (fp8, int8), modelopt (FP8) and mxfp4 are read"}
 }
 
 func (out quant) fp8(q quantization) (quant, error) {
@@ -103,54 +108,6 @@ func clip(s string) string {
 		return s[:64] + "…"
 	}
 	return s
-}
-
-// compressedGroup is an entry of compressed-tensors' config_groups.
-type compressedGroup struct {
-	Targets []string `json:"targets"`
-	Weights *struct {
-		Bits     int    `json:"num_bits"`
-		Type     string `json:"type"`
-		Strategy string `json:"strategy"`
-		Block    []int  `json:"block_structure"`
-	} `json:"weights"`
-}
-
-func (out quant) compressed(q quantization) (quant, error) {
-	refuse := func(what, why string) (quant, error) {
-		return quant{}, &UnsupportedError{"compressed-tensors " + what, why}
-	}
-	if f := q.Sparsity.Format; f != "" && f != "dense" {
-		return refuse("sparsity "+strconv.Quote(clip(f)), "weights without holes are read")
-	}
-	if len(q.Groups) != 1 {
-		return refuse(fmt.Sprintf("with %d config_groups", len(q.Groups)), "one group is read")
-	}
-	for _, g := range q.Groups {
-		w := g.Weights
-		switch {
-		case w == nil:
-			return refuse("without weights in its group", "8-bit floats are read")
-		case len(g.Targets) != 1 || g.Targets[0] != "Linear":
-			return refuse("targets "+clip(fmt.Sprintf("%q", g.Targets)), `"Linear" is read`)
-		case w.Bits != 8 || w.Type != "float":
-			return refuse(fmt.Sprintf("of %d-bit %s", w.Bits, strconv.Quote(clip(w.Type))), "8-bit floats are read")
-		}
-		switch w.Strategy {
-		case "tensor":
-			out.scaling = backend.PerTensor
-		case "channel":
-			out.scaling = backend.PerChannel
-		case "block":
-			if err := squares(w.Block); err != nil {
-				return quant{}, err
-			}
-			out.scaling = backend.PerBlock
-		default:
-			return refuse("strategy "+strconv.Quote(clip(w.Strategy)), "tensor, channel and block are read")
-		}
-	}
-	return out, nil
 }
 
 // converts says whether a module's weight is quantized in the checkpoint: its

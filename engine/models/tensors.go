@@ -45,11 +45,16 @@ func (l *tensorList) linear(module string, bias bool, rows, cols int) {
 
 func (l *tensorList) weight(module string, rows, cols int) {
 	q := l.quant
-	if q.format != kernels.F8E4M3 || !q.converts(module) {
+	if q.format != kernels.F8E4M3 && q.format != kernels.I8 || !q.converts(module) {
 		l.add(module+".weight", rows, cols)
 		return
 	}
-	l.put(kernels.F8E4M3, module+".weight", rows, cols)
+	if q.packed {
+		l.put(kernels.I32, module+".weight"+int8Packed, rows, (cols+3)/4)
+		l.put(kernels.I64, module+".weight"+int8Shape, 2)
+	} else {
+		l.put(q.format, module+".weight", rows, cols)
+	}
 	name := module + ".weight" + q.suffix
 	up := func(n int) int { return (n + backend.ScaleBlock - 1) / backend.ScaleBlock }
 	switch q.scaling {
@@ -57,6 +62,8 @@ func (l *tensorList) weight(module string, rows, cols int) {
 		l.add(name, up(rows), up(cols))
 	case backend.PerChannel:
 		l.add(name, rows, 1)
+	case backend.PerGroup:
+		l.add(name, rows, (cols+q.group-1)/q.group)
 	case backend.PerTensor:
 		l.put(kernels.F32, name)
 	}

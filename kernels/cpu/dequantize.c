@@ -151,6 +151,8 @@ static void f8_e4m3(const uint8_t *s, float *y)
 	*y = rest == 0x7f ? half_of(sign | 0x7e00, 1) : half_of((uint16_t)(sign | rest << 7), 0x1p8f);
 }
 
+static void i8(const uint8_t *s, float *y) { *y = (float)(int8_t)*s; }
+
 static void f8_e5m2(const uint8_t *s, float *y) { *y = half_of((uint16_t)(*s << 8), 1); }
 
 static void mxfp4(const uint8_t *s, float *y)
@@ -216,6 +218,9 @@ void vapp_dequantize(int32_t format, const void *src, int64_t n, float *dst)
 		return;
 	case VAPP_IQ4_NL:
 		blocks(iq4_nl, src, n, 18, 32, dst);
+		return;
+	case VAPP_I8:
+		blocks(i8, src, n, 1, 1, dst);
 		return;
 	case VAPP_F8_E4M3:
 		blocks(f8_e4m3, src, n, 1, 1, dst);

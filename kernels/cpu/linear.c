@@ -1,8 +1,10 @@
 /* linear.c: the table of Linear kernels. */
 #include "linear_int8.h"
+#include "linear_w8a8.h"
 
 static int known(int format) {
 	switch (format % VAPP_SCALES) {
+	case VAPP_I8:
 	case VAPP_F8_E4M3:
 	case VAPP_F8_E5M2: return 1;
 	}
@@ -20,6 +22,7 @@ static int known(int format) {
 
 const vapp_linear_kernel *vapp_linear_for(int variant, int format) {
 	if (!known(format)) return NULL;
+	if (variant >= VAPP_W8A8) return vapp_linear_w8a8(variant - VAPP_W8A8, format);
 	switch (variant) {
 	case VAPP_GENERIC: return vapp_linear_generic(format);
 	case VAPP_INT8 + VAPP_GENERIC: return vapp_linear_int8_generic(format);

@@ -3,7 +3,7 @@
 package cpu
 
 /*
-#include "linear_int8.h"
+#include "linear_w8a8.h"
 
 static void vapp_linear_call(const vapp_linear_kernel *k, int prepare, vapp_linear *a, int part, int parts,
 	const void *w, const float *bias, const float *x, float *y, void *shared, void *work)
@@ -44,6 +44,7 @@ var (
 	_ [C.VAPP_Q5_K]struct{} = [kernels.Q5_K]struct{}{}
 
 	_ [C.VAPP_IQ4_NL]struct{} = [kernels.IQ4_NL]struct{}{}
+	_ [C.VAPP_I8]struct{}     = [kernels.I8]struct{}{}
 
 	_ [C.VAPP_F8_E4M3]struct{} = [kernels.F8E4M3]struct{}{}
 	_ [C.VAPP_F8_E5M2]struct{} = [kernels.F8E5M2]struct{}{}
@@ -52,6 +53,7 @@ var (
 	_ [C.VAPP_CHANNEL_SCALES]struct{} = [ChannelScales]struct{}{}
 	_ [C.VAPP_BLOCK_SCALES]struct{}   = [BlockScales]struct{}{}
 	_ [C.VAPP_PANEL_SCALES]struct{}   = [PanelScales]struct{}{}
+	_ [C.VAPP_GROUP_SCALES]struct{}   = [GroupScales]struct{}{}
 	_ [C.SCALE_K]struct{}             = [scaleK]struct{}{}
 	_ [C.MX_K]struct{}                = [mxK]struct{}{}
 
@@ -67,6 +69,10 @@ var (
 	_ [C.INT8_TILE]struct{}  = [int8Tile]struct{}{}
 	_ [C.X_DWORDS]struct{}   = [int8Words]struct{}{}
 	_ [C.INT8_BLOCK]struct{} = [int8Block]struct{}{}
+
+	_ [C.W8_K]struct{}    = [w8K]struct{}{}
+	_ [C.W8_TAIL]struct{} = [w8Tail]struct{}{}
+	_ [C.W8_MOST]struct{} = [w8Most]struct{}{}
 )
 
 // SoftAMX is amx on tiles in memory: what tests run on a machine without tiles.
@@ -85,6 +91,12 @@ var variantNumbers = map[string]C.int{
 	"avx512" + int8Suffix:     C.VAPP_INT8 + C.VAPP_AVX512,
 	"avx512bf16" + int8Suffix: C.VAPP_INT8 + C.VAPP_AVX512_BF16,
 	"amx" + int8Suffix:        C.VAPP_INT8 + C.VAPP_AMX,
+
+	"generic" + w8a8Suffix:    C.VAPP_W8A8 + C.VAPP_GENERIC,
+	"avx2" + w8a8Suffix:       C.VAPP_W8A8 + C.VAPP_AVX2,
+	"avx512" + w8a8Suffix:     C.VAPP_W8A8 + C.VAPP_AVX512,
+	"avx512bf16" + w8a8Suffix: C.VAPP_W8A8 + C.VAPP_AVX512_BF16,
+	"amx" + w8a8Suffix:        C.VAPP_W8A8 + C.VAPP_AMX,
 }
 
 // LinearKernel is Linear of one variant for one stored format.

@@ -26,15 +26,17 @@ enum {
 	VAPP_Q3_K = 17,
 	VAPP_Q5_K = 18,
 	VAPP_IQ4_NL = 19,
+	VAPP_I8 = 21,
 };
 
-/* Scales of 8-bit floats, in the upper bits of a weight's format. */
+/* Scales of 8-bit floats and VAPP_I8, in the upper bits of a weight's format. */
 enum {
 	VAPP_SCALES = 256, /* times one of these */
 	VAPP_NO_SCALES = 0,
 	VAPP_CHANNEL_SCALES = 1, /* one for each output */
 	VAPP_BLOCK_SCALES = 2,   /* one for each output and 128 inputs */
 	VAPP_PANEL_SCALES = 3,   /* one for each panel and 128 inputs */
+	VAPP_GROUP_SCALES = 4,   /* one for each output and 32 inputs */
 };
 
 /* Instruction sets. x and the sums are float, and weights the floats that their
@@ -48,6 +50,7 @@ enum {
 	VAPP_AMX_SOFT = 4, /* AMX with the tiles in memory, for tests of it */
 	VAPP_AVX512_BF16 = 5, /* AVX512 and AVX-512 BF16, VBMI */
 	VAPP_INT8 = 16,    /* plus one of the others: x as int8, linear_int8.h */
+	VAPP_W8A8 = 32,    /* plus one of the others: x as int8 with one scale a row, linear_w8a8.h */
 };
 
 /* One call of Linear. w, shared and work are aligned to 64 bytes; ldx and ldy are in

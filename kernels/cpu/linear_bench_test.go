@@ -81,7 +81,7 @@ func likely(m Matrix, weights []byte) {
 	panel, _, _ := one.Layout()
 	one.PackRows(weights[:panel], 0, stored)
 	if m.Scales != NoScales {
-		scales := make([]float32, m.across())
+		scales := make([]float32, m.Across())
 		for r := range one.Rows {
 			for i := range scales {
 				scales[i] = 0.01 + rng.Float32()/100

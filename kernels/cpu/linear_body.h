@@ -73,7 +73,7 @@ FN_INLINE void begin_groups(const step *s, sink *out, sink *total, const int row
 
 /* format is known when compiling, but for its scales. */
 FN_INLINE void group_steps(const step *s, const int format, const int rows, const int nv, const int keep) {
-	const int64_t group = group_k(format), next = group_step(s->format);
+	const int64_t group = format == VAPP_I8 ? group_k(s->format) : group_k(format), next = group_step(s->format);
 	const uint8_t *p = s->p, *scales = s->scales;
 	sink out, total;
 	begin_groups(s, &out, &total, rows, nv);
@@ -123,6 +123,7 @@ FN_INLINE void packed_step(const step *s, const int rows, const int nv, const in
 	case VAPP_F8_E4M3: group_steps(s, VAPP_F8_E4M3, rows, nv, keep); return;
 	case VAPP_F8_E5M2: group_steps(s, VAPP_F8_E5M2, rows, nv, keep); return;
 	case VAPP_MXFP4: group_steps(s, VAPP_MXFP4, rows, nv, keep); return;
+	case VAPP_I8: group_steps(s, VAPP_I8, rows, nv, keep); return;
 	case VAPP_Q8_0: group_steps(s, VAPP_Q8_0, rows, nv, keep); return;
 	case VAPP_Q4_0: group_steps(s, VAPP_Q4_0, rows, nv, keep); return;
 	}

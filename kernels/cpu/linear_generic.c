@@ -66,6 +66,7 @@ static float element(int32_t format, const uint8_t *p, int64_t k, int lane) {
 	case VAPP_MXFP4: return fp4[nibble(p, k, lane)];
 	case VAPP_Q8_0: return (float)(int8_t)p[k / 32 * 1088 + 64 + k % 32 * 32 + lane];
 	case VAPP_Q4_0: return (float)(nibble(p + k / 32 * 576 + 64, k % 32, lane) - 8);
+	case VAPP_I8: return (float)(int8_t)p[k * 32 + lane];
 	}
 	if (in_blocks(format)) return number(blocks_of(format), place_of(blocks_of(format), p, k, lane), k % 32, lane);
 	p += panel_k(format, k & ~(int64_t)31);

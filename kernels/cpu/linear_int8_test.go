@@ -9,15 +9,15 @@ import (
 	"testing"
 )
 
-// intRounded is x as activations mean it that are integers up to full.
-func intRounded(x []float32, full float32) []float32 {
+// intRounded is x as activations mean it that are integers up to full, so many sharing a scale.
+func intRounded(x []float32, full float32, group int) []float32 {
 	out := make([]float32, len(x))
-	for k := 0; k < len(x); k += int8Group {
+	for k := 0; k < len(x); k += group {
 		var most float32
-		for _, v := range x[k : k+int8Group] {
+		for _, v := range x[k : k+group] {
 			most = max(most, float32(math.Abs(float64(v))))
 		}
-		for i, v := range x[k : k+int8Group] {
+		for i, v := range x[k : k+group] {
 			if most >= 0x1p-100 {
 				out[k+i] = float32(math.RoundToEven(float64(v*(full/most)))) * (most / full)
 			}

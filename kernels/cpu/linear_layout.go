@@ -32,15 +32,18 @@ func SupportedFormats(variant string) []kernels.Format {
 	if base, ok := strings.CutSuffix(variant, int8Suffix); ok && slices.Contains(int8Variants, base) {
 		return slices.Clone(int8Formats)
 	}
+	if base, ok := strings.CutSuffix(variant, w8a8Suffix); ok && slices.Contains(linearVariants, base) {
+		return []kernels.Format{kernels.I8}
+	}
 	if !slices.Contains(linearVariants, variant) {
 		return nil
 	}
 	return []kernels.Format{kernels.F32, kernels.F16, kernels.BF16, kernels.Q8_0, kernels.Q4_0, kernels.Q4_1,
 		kernels.Q4_K, kernels.Q6_K, kernels.F8E4M3, kernels.F8E5M2, kernels.MXFP4, kernels.Q5_0, kernels.Q5_1,
-		kernels.Q2_K, kernels.Q3_K, kernels.Q5_K, kernels.IQ4_NL}
+		kernels.Q2_K, kernels.Q3_K, kernels.Q5_K, kernels.IQ4_NL, kernels.I8}
 }
 
-// Scales says which elements of a packed 8-bit float share a scale, an F32.
+// Scales says which elements of a packed 8-bit float or I8 share a scale, an F32.
 type Scales int32
 
 // The kinds of Scales.
@@ -49,6 +52,7 @@ const (
 	ChannelScales        // one for each row
 	BlockScales          // one for each row and 128 inputs
 	PanelScales          // one for each panel of 32 rows and 128 inputs
+	GroupScales          // one for each row and 32 inputs, of I8
 )
 
 // PanelRows is how many rows share PanelScales, ScaleInputs how many inputs.
@@ -58,7 +62,7 @@ const (
 )
 
 // Matrix is a weight [Rows,Cols] as a variant keeps it: stored as Format, an 8-bit
-// float with Scales.
+// float or I8 with Scales; of W8A8 with ChannelScales, of other I8 with Cols in whole groups of 32.
 type Matrix struct {
 	Variant    string
 	Format     kernels.Format
@@ -73,14 +77,29 @@ func (m Matrix) Layout() (packed int64, kernel string, ok bool) {
 		return 0, "", false
 	}
 	kernel = "linear." + m.Variant + "." + m.Format.String()
-	if m.Scales != NoScales {
-		if !float8(m.Format) || m.Scales < 0 || m.Scales > PanelScales {
-			return 0, "", false
-		}
-		kernel += [...]string{"", "+channel", "+block", "+panel"}[m.Scales]
+	if !m.scalable() {
+		return 0, "", false
 	}
+	kernel += scaleNames[m.Scales]
 	panels := (int64(m.Rows) + panelRows - 1) / panelRows
 	return panels * m.panelBytes(), kernel, true
+}
+
+var scaleNames = [...]string{"", "+channel", "+block", "+panel", "+group"}
+
+// scalable says that the format can have the scales, or none.
+func (m Matrix) scalable() bool {
+	switch {
+	case m.Scales < 0 || int(m.Scales) >= len(scaleNames):
+		return false
+	case m.w8a8():
+		return m.Scales == ChannelScales && m.Cols <= w8Most
+	case m.Format == kernels.I8:
+		return m.Scales != PanelScales && m.Cols%mxK == 0
+	case float8(m.Format):
+		return m.Scales != GroupScales
+	}
+	return m.Scales == NoScales
 }
 
 func float8(f kernels.Format) bool { return f == kernels.F8E4M3 || f == kernels.F8E5M2 }
@@ -91,12 +110,17 @@ func (m Matrix) panelBytes() int64 { return m.elements() + roundUp(m.scaleBytes(
 // elements is the storage of a panel's elements; pairs pad odd Cols.
 func (m Matrix) elements() int64 {
 	cols := int64(m.Cols)
+	if m.w8a8() {
+		cols = roundUp(cols, w8K)
+	}
 	if b, ok := blocksOf[m.Format]; ok {
 		return b.bytes(cols)
 	}
 	switch {
 	case m.Format == kernels.MXFP4:
 		return panelRows * cols / 2
+	case m.Format == kernels.I8:
+		return panelRows * cols
 	case m.Format == kernels.BF16, float8(m.Format):
 		cols += cols % 2
 	}
@@ -111,18 +135,21 @@ func (m Matrix) scaleBytes() int64 {
 	switch m.Scales {
 	case ChannelScales:
 		return panelRows * 4
-	case BlockScales:
-		return panelRows * 4 * int64(m.across())
+	case BlockScales, GroupScales:
+		return panelRows * 4 * int64(m.Across())
 	case PanelScales:
-		return 4 * int64(m.across())
+		return 4 * int64(m.Across())
 	}
 	return 0
 }
 
-// across is how many scales a row has.
-func (m Matrix) across() int {
-	if m.Scales == ChannelScales {
+// Across is how many scales a row has.
+func (m Matrix) Across() int {
+	switch m.Scales {
+	case ChannelScales:
 		return 1
+	case GroupScales:
+		return m.Cols / mxK
 	}
 	return (m.Cols + scaleK - 1) / scaleK
 }
@@ -144,6 +171,8 @@ func LinearWorkspace(variant string, f kernels.Format, maxRows, in, out, threads
 	}
 	perThread = kBlock * panelRows * 4
 	switch {
+	case strings.HasSuffix(variant, w8a8Suffix):
+		shared, perThread = int64(maxRows)*w8Row(in), w8Row(in)
 	case variant == "amx" && f != kernels.F32 && f != kernels.F16:
 		tiles := (int64(maxRows) + amxRows - 1) / amxRows
 		shared = tiles * amxRows * roundUp(int64(in), amxK) * 2

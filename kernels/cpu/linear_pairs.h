@@ -30,6 +30,7 @@ INLINE int few_stride(const int rows) { return rows == 1 ? 1 : FEW; }
 /* pairs_group returns the k's that are summed before they are scaled; 0: all. */
 INLINE int64_t pairs_group(int32_t format) {
 	if (format == VAPP_BF16) return 0;
+	if (format % VAPP_SCALES == VAPP_I8) return group_k(format);
 	if (format % VAPP_SCALES == VAPP_F8_E4M3 || format % VAPP_SCALES == VAPP_F8_E5M2) return SCALE_K;
 	return blocks_of(format).subs == 2 ? 16 : 32;
 }
@@ -61,11 +62,13 @@ FN static void tables_of(int32_t format, pair_tables *t) {
 		if (b.table) v = v_pick(code, v_table(iq4));
 		store_bf16(t->words + i, v);
 	}
-	if (kind != VAPP_F8_E4M3 && kind != VAPP_F8_E5M2) return;
+	const int whole = kind == VAPP_I8;
+	if (!whole && kind != VAPP_F8_E4M3 && kind != VAPP_F8_E5M2) return;
 	for (int i = 0; i < 128; i += 16) {
 		__m512i code = _mm512_add_epi32(count, _mm512_set1_epi32(i));
 		__m256i half = _mm512_cvtepi32_epi16(_mm512_slli_epi32(code, kind == VAPP_F8_E4M3 ? 7 : 8));
-		vec v = _mm512_cvtph_ps(half);
+		if (whole && i == 0) code = _mm512_mask_set1_epi32(code, 1, 128);
+		vec v = whole ? v_number(code, 0) : _mm512_cvtph_ps(half);
 		__m512i word = _mm512_srli_epi32(_mm512_castps_si512(v), 16);
 		_mm_storeu_si128((void *)(t->low + i), _mm512_cvtepi32_epi8(word));
 		_mm_storeu_si128((void *)(t->high + i), _mm512_cvtepi32_epi8(_mm512_srli_epi32(word, 8)));
@@ -124,6 +127,22 @@ V __m512i lookup(const uint8_t *t, __m512i q) {
 }
 
 V __m512i signed_as(__m512i size, __m512i q) { return _mm512_ternarylogic_epi32(size, q, _mm512_set1_epi8((char)0x80), 0xf8); }
+
+/* Two k's of a panel: their bytes side by side, eight lanes of the first vector and eight
+ * of the second in each 16 bytes, as halves_of wants them. */
+V __m512i rows_side_by_side(const uint8_t *p) {
+	static const uint8_t order[64] = {
+	    0,  32, 1,  33, 2,  34, 3,  35, 16, 48, 17, 49, 18, 50, 19, 51, 4,  36, 5,  37, 6,  38, 7,  39, 20, 52, 21, 53, 22, 54, 23, 55,
+	    8,  40, 9,  41, 10, 42, 11, 43, 24, 56, 25, 57, 26, 58, 27, 59, 12, 44, 13, 45, 14, 46, 15, 47, 28, 60, 29, 61, 30, 62, 31, 63};
+	return _mm512_permutexvar_epi8(_mm512_loadu_si512(order), _mm512_loadu_si512(p));
+}
+
+/* The size of a code is looked up, 128 where 0 is, and the sign put before it. */
+FN_INLINE void two_i8(const uint8_t *p, const pair_tables *t, __m512i *w) {
+	__m512i q = rows_side_by_side(p), size = _mm512_abs_epi8(q);
+	__m512i high = _mm512_maskz_permutex2var_epi8(_mm512_test_epi8_mask(q, q), _mm512_loadu_si512(t->high), size, _mm512_loadu_si512(t->high + 64));
+	halves_of(lookup(t->low, size), signed_as(high, q), w);
+}
 
 FN_INLINE void two_f8(const uint8_t *p, const pair_tables *t, __m512i *w) {
 	__m512i q = _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), _mm512_loadu_si512(p));
@@ -226,17 +245,21 @@ FN_INLINE void pairs_32(const int format, const uint8_t *p, const uint8_t *scale
 	}
 }
 
-/* pairs_f8 takes n k's of 8-bit floats, in groups of 128. */
-FN_INLINE void pairs_f8(int32_t format, const uint8_t *p, const uint8_t *scales, int64_t panel, int64_t n, pair_sink *s, const int rows,
+/* pairs_8 takes n k's of 8-bit floats, in groups of 128, or, if whole says so, of I8. */
+FN_INLINE void pairs_8(const int whole, int32_t format, const uint8_t *p, const uint8_t *scales, int64_t panel, int64_t n, pair_sink *s, const int rows,
                         const int nv, const int keep) {
 	__m512i w[MOST];
 	vec d[MOST];
+	const int64_t group = whole ? group_k(format) : SCALE_K;
 	for (int64_t k = 0; k < n; scales += group_step(format)) {
 		start_group(s, rows, nv);
-		if (format / VAPP_SCALES == VAPP_BLOCK_SCALES) far_ahead(scales, s->far, panel, nv), far_ahead(scales + 64, s->far, panel, nv);
-		for (int64_t end = n - k < SCALE_K ? n : k + SCALE_K; k < end; k += 2, p += 64) {
+		if (group_step(format) == PANEL * 4) far_ahead(scales, s->far, panel, nv), far_ahead(scales + 64, s->far, panel, nv);
+		for (int64_t end = n - k < group ? n : k + group; k < end; k += 2, p += 64) {
 #pragma GCC unroll 2
-			for (int v = 0; v < nv; v += WIDE) two_f8(p + v / WIDE * s->far, s->t, w + v);
+			for (int v = 0; v < nv; v += WIDE) {
+				if (whole) two_i8(p + v / WIDE * s->far, s->t, w + v);
+				else two_f8(p + v / WIDE * s->far, s->t, w + v);
+			}
 			take_pairs(s, rows, nv, keep, w);
 		}
 #pragma GCC unroll 4
@@ -268,8 +291,9 @@ FN_INLINE void panel_pairs(int32_t format, const uint8_t *p, const uint8_t *scal
 	case f: pairs_32(f, p, scales, panel, n, s, rows, nv, keep); return;
 	switch (format % VAPP_SCALES) {
 	case VAPP_BF16: pairs_bf16(p, n, s, rows, nv); return;
+	case VAPP_I8: pairs_8(1, format, p, scales, panel, n, s, rows, nv, keep); return;
 	case VAPP_F8_E4M3:
-	case VAPP_F8_E5M2: pairs_f8(format, p, scales, panel, n, s, rows, nv, keep); return;
+	case VAPP_F8_E5M2: pairs_8(0, format, p, scales, panel, n, s, rows, nv, keep); return;
 	PAIRS_CASE(VAPP_MXFP4)
 	PAIRS_CASE(VAPP_IQ4_NL)
 	PAIRS_CASE(VAPP_Q2_K)

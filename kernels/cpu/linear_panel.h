@@ -15,10 +15,12 @@
  *
  *   F8     [k/2][32][2] bytes, an odd end padded with zero
  *   MXFP4  per 32 k: dwords as Q4_0
+ *   I8     [k][32] int8
  *
- * Behind the elements of its panel an 8-bit float has its scales, float: [32] for
- * VAPP_CHANNEL_SCALES, [k/128][32] for VAPP_BLOCK_SCALES, [k/128] for VAPP_PANEL_SCALES;
- * MXFP4 its exponents, [k/32][32] bytes; all padded to 64 bytes.
+ * Behind the elements of its panel an 8-bit float or I8 has its scales, float: [32] for
+ * VAPP_CHANNEL_SCALES, [k/128][32] for VAPP_BLOCK_SCALES, [k/128] for VAPP_PANEL_SCALES,
+ * [k/32][32] for VAPP_GROUP_SCALES; MXFP4 its exponents, [k/32][32] bytes; all padded to
+ * 64 bytes.
  *
  * So little but the padding is added, and one vector holds one k of 16 rows. */
 #ifndef VAPP_CPU_LINEAR_PANEL_H
@@ -40,7 +42,7 @@ enum {
 	XGROUP = 16,    /* AVX512-BF16: the fewest k's of a group */
 	PAIR_RUN = 512, /* AVX512-BF16: k's unpacked at once, with tables, scales and minima */
 	PAIR_ROOM = 384 + PAIR_RUN * PANEL * 2 + 2 * PAIR_RUN / XGROUP * PANEL * 4,
-	SCALE_K = 128, /* k's that share a scale of an 8-bit float */
+	SCALE_K = 128, /* k's that share a scale of an 8-bit float, or of I8 but for VAPP_GROUP_SCALES */
 	MX_K = 32      /* k's that share an exponent of MXFP4, or a scale of Q8_0 and Q4_0 */
 };
 
@@ -51,6 +53,7 @@ INLINE int64_t panel_k(int32_t format, int64_t n) {
 	case VAPP_F16: return n * 64;
 	case VAPP_BF16: return (n + 1) / 2 * 128;
 	case VAPP_Q8_0: return n / 32 * 1088;
+	case VAPP_I8: return n * 32;
 	case VAPP_F8_E4M3:
 	case VAPP_F8_E5M2: return (n + 1) / 2 * 64;
 	case VAPP_Q4_0: return n / 32 * 576;
@@ -64,6 +67,7 @@ INLINE int64_t panel_k(int32_t format, int64_t n) {
  * have their scales in them. */
 INLINE int64_t group_k(int32_t format) {
 	switch (format % VAPP_SCALES) {
+	case VAPP_I8: return format / VAPP_SCALES == VAPP_GROUP_SCALES ? MX_K : SCALE_K;
 	case VAPP_F8_E4M3:
 	case VAPP_F8_E5M2: return SCALE_K;
 	case VAPP_Q8_0:
@@ -82,6 +86,7 @@ INLINE int64_t group_step(int32_t format) {
 	if (format == VAPP_MXFP4) return PANEL;
 	if (scales_first(format)) return panel_k(format, MX_K);
 	switch (format / VAPP_SCALES) {
+	case VAPP_GROUP_SCALES:
 	case VAPP_BLOCK_SCALES: return PANEL * 4;
 	case VAPP_PANEL_SCALES: return 4;
 	default: return 0;

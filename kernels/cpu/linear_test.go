@@ -19,7 +19,7 @@ import (
 // present says whether this CPU runs a variant.
 func present(variant string) bool {
 	x := xcpu.X86
-	variant = strings.TrimSuffix(variant, int8Suffix)
+	variant = strings.TrimSuffix(strings.TrimSuffix(variant, int8Suffix), w8a8Suffix)
 	avx2 := x.HasAVX2 && x.HasFMA
 	avx512 := avx2 && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL
 	switch variant {
@@ -53,6 +53,9 @@ func eachKernel(t *testing.T, f func(t *testing.T, k LinearKernel)) {
 					k, ok = softTiles(m.Format)
 				}
 				k.scales = m.Scales
+				if _, _, has := k.matrix(1, 256).Layout(); ok && !has {
+					t.Skip("not run: no layout of", variant)
+				}
 				switch {
 				case !ok:
 					t.Skip("not run: this build has no", variant)
@@ -71,10 +74,13 @@ func testedVariants() []string {
 	for _, v := range int8Variants {
 		all = append(all, v+int8Suffix)
 	}
+	for _, v := range linearVariants {
+		all = append(all, W8A8(v))
+	}
 	return all
 }
 
-// linearMatrices are the formats, and 8-bit floats with each kind of scales.
+// linearMatrices are the formats, and 8-bit floats and I8 with each kind of scales.
 func linearMatrices() (all []Matrix) {
 	for _, f := range SupportedFormats("generic") {
 		all = append(all, Matrix{Format: f})
@@ -82,12 +88,15 @@ func linearMatrices() (all []Matrix) {
 	for _, s := range []Scales{ChannelScales, BlockScales, PanelScales} {
 		all = append(all, Matrix{Format: kernels.F8E4M3, Scales: s})
 	}
+	for _, s := range []Scales{ChannelScales, BlockScales, GroupScales} {
+		all = append(all, Matrix{Format: kernels.I8, Scales: s})
+	}
 	return append(all, Matrix{Format: kernels.F8E5M2, Scales: BlockScales})
 }
 
 // String is the format and its scales.
 func (m Matrix) String() string {
-	return m.Format.String() + [...]string{"", "+channel", "+block", "+panel"}[m.Scales]
+	return m.Format.String() + scaleNames[m.Scales]
 }
 
 // problem is a Linear with random operands in guarded memory.
@@ -96,6 +105,7 @@ type problem struct {
 	weights []float32 // [Out,In], as the format means them
 	bf16    bool      // whether x is rounded to BF16
 	most    float32   // what the largest of a group of x is rounded to as an integer; 0: none
+	sharing int       // how many x are such a group
 	coarse  bool      // whether weights are too: not those that are scaled last
 }
 
@@ -132,8 +142,12 @@ func newProblem(t testing.TB, k LinearKernel, s shape, parts int) *problem {
 	stored := storedRandom(rng, k.format, s.in*s.out)
 	rounds := (k.variant == "amx" || k.variant == "avx512bf16") && k.format != kernels.F32 && k.format != kernels.F16
 	most := [3]float32{0, 127, 127 * 128}[integers(k.variant, k.format)]
-	exact := k.variant == "avx512bf16" || float8(k.format) && k.scales <= ChannelScales
-	p := &problem{most: most, bf16: rounds && most == 0, coarse: rounds && !exact, weights: make([]float32, s.in*s.out), LinearArgs: LinearArgs{
+	sharing := int8Group
+	if strings.HasSuffix(k.variant, w8a8Suffix) {
+		most, sharing = 127, s.in
+	}
+	exact := k.variant == "avx512bf16" || (float8(k.format) || k.format == kernels.I8) && k.scales <= ChannelScales
+	p := &problem{most: most, sharing: sharing, bf16: rounds && most == 0, coarse: rounds && !exact, weights: make([]float32, s.in*s.out), LinearArgs: LinearArgs{
 		Rows: s.rows, In: s.in, Out: s.out, LdX: s.in + s.pad, LdY: s.out + s.pad,
 		W: guarded(t, int(packed)), Shared: guarded(t, int(shared)), Work: guarded(t, int(work)),
 		X: random(guardedFloats(t, s.rows*(s.in+s.pad)-s.pad)), Y: guardedFloats(t, s.rows*(s.out+s.pad)-s.pad),
@@ -162,7 +176,7 @@ func storedRandom(rng *rand.Rand, f kernels.Format, n int) []byte {
 		}
 		return stored
 	}
-	if _, ok := blocksOf[f]; ok || f == kernels.IQ4_NL {
+	if _, ok := blocksOf[f]; ok || f == kernels.I8 {
 		return randomBlocks(rng, f, stored)
 	}
 	x := make([]float32, n)
@@ -201,7 +215,7 @@ func (p *problem) scale(m Matrix, rng *rand.Rand) {
 	if m.Scales == NoScales {
 		return
 	}
-	scales := make([]float32, m.across())
+	scales := make([]float32, m.Across())
 	for r := range m.Rows {
 		if m.Scales != PanelScales || r%panelRows == 0 {
 			for i := range scales {
@@ -210,9 +224,20 @@ func (p *problem) scale(m Matrix, rng *rand.Rand) {
 		}
 		m.PackScales(p.W, r, scales)
 		for i := range m.Cols {
-			p.weights[r*m.Cols+i] *= scales[i*len(scales)/((m.Cols+scaleK-1)/scaleK*scaleK)]
+			p.weights[r*m.Cols+i] *= scales[i/m.sharing()]
 		}
 	}
+}
+
+// sharing is how many inputs share a scale.
+func (m Matrix) sharing() int {
+	switch m.Scales {
+	case ChannelScales:
+		return m.Cols
+	case GroupScales:
+		return mxK
+	}
+	return scaleK
 }
 
 // compute runs all parts, the last first, over scribbled rooms and results.
@@ -238,7 +263,7 @@ func (p *problem) compute(k LinearKernel, parts int) {
 func (p *problem) exact(r, o int) (sum, size float64) {
 	row := p.X[r*p.LdX : r*p.LdX+p.In]
 	if p.most > 0 {
-		row = intRounded(row, p.most)
+		row = intRounded(row, p.most, p.sharing)
 	}
 	for i, x := range row {
 		w := p.weights[o*p.In+i]
@@ -262,6 +287,12 @@ func linearShapes(f kernels.Format) []shape {
 	shapes := []shape{
 		{1, 32, 1, 0, true}, {1, 64, 33, 3, false}, {1, 672, 64, 0, true}, {2, 32, 31, 0, false}, {3, 160, 64, 1, true}, {11, 96, 40, 5, false},
 		{12, 256, 32, 0, true}, {13, 288, 65, 2, true}, {25, 416, 97, 0, false}, {40, 128, 5, 7, true},
+	}
+	if f == kernels.I8 {
+		for i := range shapes {
+			shapes[i].in = shapes[i].in / 32 * 32
+		}
+		return shapes
 	}
 	if f.Quantized() && !float8(f) {
 		for i := range shapes {

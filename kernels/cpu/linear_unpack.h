@@ -99,6 +99,20 @@ FN_INLINE void each_q8_0(const uint8_t *p, int lane, int64_t n, sink *s, const i
 	}
 }
 
+/* Whole pairs of k's; groups have their scales behind the panel. */
+FN_INLINE void each_i8(const uint8_t *p, int lane, int64_t n, sink *s, const int rows, const int nv, const int keep) {
+	vec w[MOST];
+	for (int64_t k = 0; k < n; k += 2, p += 64) {
+		ahead(s, p, 1, nv);
+#pragma GCC unroll 2
+		for (int i = 0; i < 2; i++) {
+#pragma GCC unroll 4
+			for (int v = 0; v < nv; v++) w[v] = v_bytes(at(p + i * 32, 1));
+			take(s, rows, nv, keep, w);
+		}
+	}
+}
+
 /* v_four is the j'th of the eight k's of q, of MXFP4 or Q4_0. */
 FN_INLINE vec v_four(dwords q, int j, const int fp, const fp4_table *f, const nibble_table *n) {
 	return fp ? v_fp4(q, j, f) : v_nibble(q, j, n);
@@ -255,6 +269,7 @@ FN_INLINE void each(int32_t format, const uint8_t *p, int lane, int64_t n, sink 
 	case VAPP_F32: each_f32(p, lane, n, s, rows, nv, keep); break;
 	case VAPP_F16: each_f16(p, lane, n, s, rows, nv, keep); break;
 	case VAPP_BF16: each_bf16(p, lane, n, s, rows, nv, keep); break;
+	case VAPP_I8: each_i8(p, lane, n, s, rows, nv, keep); break;
 	case VAPP_Q8_0: each_q8_0(p, lane, n, s, rows, nv, keep); break;
 	case VAPP_Q4_0: each_4(p, lane, n, s, rows, nv, keep, 0); break;
 	case VAPP_Q4_1: each_q4_1(p, lane, n, s, rows, nv, keep); break;

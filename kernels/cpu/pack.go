@@ -32,11 +32,11 @@ func (m Matrix) PackRows(dst []byte, row0 int, src []byte) {
 	}
 }
 
-// PackScales stores the scales of one row: one for ChannelScales, else one for each
-// 128 inputs. Of the rows that share PanelScales the first one's are kept.
+// PackScales stores the scales of one row: one for ChannelScales, one for each 32 inputs for
+// GroupScales, else one for each 128. Of the rows that share PanelScales the first one's are kept.
 func (m Matrix) PackScales(dst []byte, row int, scales []float32) {
 	packed, _, ok := m.Layout()
-	if !ok || m.Scales == NoScales || int64(len(dst)) < packed || row < 0 || row >= m.Rows || len(scales) != m.across() {
+	if !ok || m.Scales == NoScales || int64(len(dst)) < packed || row < 0 || row >= m.Rows || len(scales) != m.Across() {
 		panic(fmt.Sprintf("cpu: PackScales %d scales of row %d of %+v to %d bytes", len(scales), row, m, len(dst)))
 	}
 	at, step := int64(row/panelRows)*m.panelBytes()+m.elements(), 4*panelRows
@@ -69,6 +69,12 @@ func (m Matrix) packRow(panel []byte, lane int, src []byte) {
 		packQ4(panel, lane, src)
 	case kernels.Q4_1:
 		packQ4WithMin(panel, lane, src)
+	case kernels.I8:
+		if m.w8a8() {
+			packW8A8(panel[lane*4:m.elements()], src)
+			return
+		}
+		spread(panel[lane:], src, 1)
 	case kernels.F8E4M3, kernels.F8E5M2:
 		packPairsOf8(panel[lane*2:], src)
 	case kernels.MXFP4:

@@ -19,7 +19,7 @@ var updatePanels = flag.Bool("update-panels", false, "write testdata/panels.txt"
 func TestPanelVersions(t *testing.T) {
 	const file = "testdata/panels.txt"
 	var got []string
-	for _, variant := range slices.Concat(linearVariants, withInt8()) {
+	for _, variant := range slices.Concat(linearVariants, withInt8(), []string{W8A8("generic"), W8A8("amx")}) {
 		for _, f := range SupportedFormats(variant) {
 			got = append(got, fmt.Sprintf("%s %v %d %08x", variant, f, PanelVersion(f), packedSum(t, variant, f)))
 		}
@@ -57,8 +57,11 @@ func withInt8() []string {
 func packedSum(t *testing.T, variant string, f kernels.Format) uint32 {
 	const rows, cols = panelRows + 8, 512
 	m := Matrix{Variant: variant, Format: f, Rows: rows, Cols: cols}
-	if f == kernels.F8E4M3 || f == kernels.F8E5M2 {
+	switch {
+	case f == kernels.F8E4M3 || f == kernels.F8E5M2:
 		m.Scales = BlockScales
+	case f == kernels.I8:
+		m.Scales = ChannelScales
 	}
 	n, _, ok := m.Layout()
 	if !ok {
@@ -68,7 +71,7 @@ func packedSum(t *testing.T, variant string, f kernels.Format) uint32 {
 	m.PackRows(dst, 0, randomBytes(f.Bytes(rows*cols)))
 	if m.Scales != NoScales {
 		for r := range rows {
-			m.PackScales(dst, r, []float32{1, float32(r), 3, 4})
+			m.PackScales(dst, r, []float32{1, float32(r), 3, 4}[:m.Across()])
 		}
 	}
 	return crc32.ChecksumIEEE(dst)

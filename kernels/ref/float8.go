@@ -107,7 +107,7 @@ func JoinMXFP4(halves, exponents, dst []byte) {
 	}
 }
 
-// Scales multiply the weights of an 8-bit float matrix [rows, cols].
+// Scales multiply the weights of a matrix [rows, cols] of 8-bit floats or I8.
 type Scales struct {
 	Values []float32
 	// Rows and Cols are how many rows and columns share a scale.

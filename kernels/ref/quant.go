@@ -23,7 +23,7 @@ func Dequantize(f kernels.Format, src []byte, dst []float32) {
 		}
 		return
 	}
-	if !f.Quantized() {
+	if !f.Quantized() || f == kernels.I8 {
 		dequantizePlain(f, src, dst)
 		return
 	}
@@ -52,6 +52,10 @@ func dequantizePlain(f kernels.Format, src []byte, dst []float32) {
 	case kernels.I32:
 		for i := range dst {
 			dst[i] = float32(int32(le.Uint32(src[4*i:])))
+		}
+	case kernels.I8:
+		for i := range dst {
+			dst[i] = float32(int8(src[i]))
 		}
 	case kernels.U32:
 		for i := range dst {

@@ -26,12 +26,17 @@ type mixture struct {
 // Rows of a mixture's test: more than any backend is likely to take at once.
 const mixtureRows = 530
 
+// stacked are the formats that matrices of a stack may have.
+func stacked() []scaledFormat {
+	return slices.DeleteFunc(slices.Clone(scaledFormats), func(f scaledFormat) bool { return f.round })
+}
+
 // mixtures checks Experts: formats, biases, activations, many and few rows.
 func (s *subject) mixtures(t *testing.T) {
 	clamped := backend.Activation{Limit: 7, Alpha: 1.702, Shift: 1, Paired: true}
-	for i, f := range slices.Concat(scaledFormats, []scaledFormat{{name: "q8_0", source: kernels.Q8_0}, {name: "q4_k", source: kernels.Q4_K}}) {
+	for i, f := range slices.Concat(stacked(), []scaledFormat{{name: "q8_0", source: kernels.Q8_0}, {name: "q4_k", source: kernels.Q4_K}}) {
 		m := mixture{format: f, experts: 8, top: 2 + i%3, cols: 160, width: 96, biases: i%2 == 1}
-		if !f.whole(32) {
+		if !f.whole(m.cols) || !f.whole(m.width) {
 			m.cols, m.width = 256, 256
 		}
 		switch i % 3 {

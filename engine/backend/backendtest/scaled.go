@@ -18,23 +18,36 @@ type scaledFormat struct {
 	source, target kernels.Format
 	scaling        backend.Scaling
 	transposed     bool
+	group          int
+	round          bool
 }
 
 var scaledFormats = []scaledFormat{
-	{"f8", kernels.F8E4M3, 0, backend.NoScale, false},
-	{"f8 per tensor", kernels.F8E4M3, 0, backend.PerTensor, false},
-	{"f8 per channel", kernels.F8E4M3, 0, backend.PerChannel, false},
-	{"f8 per block", kernels.F8E4M3, 0, backend.PerBlock, false},
-	{"f8 e5m2 per channel", kernels.F8E5M2, 0, backend.PerChannel, false},
-	{"mxfp4", kernels.MXFP4, 0, backend.NoScale, false},
-	{"bf16 to f8", kernels.BF16, kernels.F8E4M3, backend.PerChannel, false},
-	{"bf16 to f16", kernels.BF16, kernels.F16, backend.NoScale, false},
-	{"bf16 stored as [in, out]", kernels.BF16, 0, backend.NoScale, true},
+	{"f8", kernels.F8E4M3, 0, backend.NoScale, false, 0, false},
+	{"f8 per tensor", kernels.F8E4M3, 0, backend.PerTensor, false, 0, false},
+	{"f8 per channel", kernels.F8E4M3, 0, backend.PerChannel, false, 0, false},
+	{"f8 per block", kernels.F8E4M3, 0, backend.PerBlock, false, 0, false},
+	{"f8 e5m2 per channel", kernels.F8E5M2, 0, backend.PerChannel, false, 0, false},
+	{"mxfp4", kernels.MXFP4, 0, backend.NoScale, false, 0, false},
+	{"i8 per tensor", kernels.I8, 0, backend.PerTensor, false, 0, false},
+	{"i8 per channel", kernels.I8, 0, backend.PerChannel, false, 0, false},
+	{"i8 per group of 32", kernels.I8, 0, backend.PerGroup, false, 32, false},
+	{"i8 per group of 64", kernels.I8, 0, backend.PerGroup, false, 64, false},
+	{"i8 per group of 128", kernels.I8, 0, backend.PerGroup, false, 128, false},
+	{"i8 per group of 256", kernels.I8, 0, backend.PerGroup, false, 256, false},
+	{"w8a8 per tensor", kernels.I8, 0, backend.PerTensor, false, 0, true},
+	{"w8a8 per channel", kernels.I8, 0, backend.PerChannel, false, 0, true},
+	{"bf16 to f8", kernels.BF16, kernels.F8E4M3, backend.PerChannel, false, 0, false},
+	{"bf16 to f16", kernels.BF16, kernels.F16, backend.NoScale, false, 0, false},
+	{"bf16 stored as [in, out]", kernels.BF16, 0, backend.NoScale, true, 0, false},
 }
 
-// whole says whether rows of n are whole blocks of the format.
+// whole says whether rows of n are whole blocks, or groups, of the format.
 func (f scaledFormat) whole(n int) bool {
 	block, _ := f.source.Block()
+	if f.source == kernels.I8 && !f.round {
+		block = max(32, f.group)
+	}
 	return n%block == 0
 }
 
@@ -57,6 +70,7 @@ func (f scaledFormat) stack(m *tensors, r *rand.Rand, name string, shape matrice
 	cols := shape.cols
 	spec := backend.WeightSpec{
 		Name: name, Group: "test", Cols: cols, Source: f.source, Target: f.target, Scaling: f.scaling, Experts: shape.n,
+		GroupSize: f.group, RoundInputs: f.round,
 		Use: backend.Multiply,
 	}
 	n := max(1, shape.n)
@@ -114,6 +128,8 @@ func (f scaledFormat) scale(m *tensors, r *rand.Rand, p *backend.Part, x []float
 		high = 1
 	case backend.PerBlock:
 		high, wide = backend.ScaleBlock, backend.ScaleBlock
+	case backend.PerGroup:
+		high, wide = 1, f.group
 	}
 	down, across := (rows+high-1)/high, (cols+wide-1)/wide
 	scales := normal(r, n*down*across, 0.02)
@@ -166,12 +182,23 @@ func quantizeRows(x []float32, cols int) {
 	}
 }
 
+// roundRows rounds each row of x to int8.
+func roundRows(x []float32, cols int) {
+	codes := make([]float32, cols)
+	for ; len(x) > 0; x = x[cols:] {
+		scale := ref.RoundRow(x[:cols], codes)
+		for i, c := range codes {
+			x[i] = c * scale
+		}
+	}
+}
+
 // scaled compares Linear with the weights' values for each way of storing them: parts
 // that do and do not begin at a block, columns that are no whole blocks.
 func (s *subject) scaled(t *testing.T) {
 	for _, f := range scaledFormats {
-		for i, shape := range [][3]int{{128, 40, 160}, {7, 33, 416}, {256, 0, 96}, {50, 17, 129}} {
-			if shape[2]%32 == 0 || f.source != kernels.MXFP4 {
+		for i, shape := range [][3]int{{128, 40, 160}, {7, 33, 416}, {256, 0, 96}, {50, 17, 129}, {40, 0, 256}} {
+			if f.whole(shape[2]) {
 				t.Run(fmt.Sprintf("%s/%v", f.name, shape), func(t *testing.T) { s.scaledShape(t, f, shape, i) })
 			}
 		}
@@ -196,6 +223,9 @@ func (s *subject) scaledShape(t *testing.T, f scaledFormat, shape [3]int, seed i
 		rec.Do(backend.Linear{X: v, W: weight, Bias: backend.NoWeight, Y: y})
 	}})
 	want, unit := make([]float32, most*out), make([]float64, most*out)
+	if f.round {
+		roundRows(x, in)
+	}
 	for i := range want {
 		sum, square := 0.0, 0.0
 		for k := range in {

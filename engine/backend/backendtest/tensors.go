@@ -100,10 +100,10 @@ func normal(r *rand.Rand, n int, deviation float64) []float32 {
 	return x
 }
 
-// random is the bytes of n elements of any format, about as wide as deviation.
+// random is the bytes of n elements of any format, about as wide as deviation, but any of I8.
 func random(r *rand.Rand, f kernels.Format, n int, deviation float64) []byte {
 	heads, ok := blockHeads[f]
-	if !ok {
+	if !ok && f != kernels.I8 {
 		return encode(f, normal(r, n, deviation))
 	}
 	b := make([]byte, f.Bytes(int64(n)))

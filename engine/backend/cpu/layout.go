@@ -75,7 +75,7 @@ func (l layout) activations() backend.Choice {
 	c := backend.Choice{Name: "activations", Value: "f32", Why: "what " + l.variant + " computes in"}
 	switch {
 	case l.int8:
-		c.Value, c.Why = "int8", "as set: 32 share a scale; with weights of other kernels than +int8 what "+l.variant+" computes in"
+		c.Value, c.Why = "int8", "as set: 32 share a scale; with weights of other kernels than +int8 and +w8a8 what "+l.variant+" computes in"
 	case l.variant == amx:
 		c.Value = "bf16"
 	case l.variant == avx512bf16:

@@ -79,19 +79,20 @@ func (d *device) pack(spec backend.WeightSpec, to kernels.Format, out []byte, sr
 
 // packer stores spans of a weight, one after the other.
 type packer struct {
-	spec   backend.WeightSpec
-	matrix kcpu.Matrix // of what is multiplied
-	expert int
-	to     kernels.Format
-	each   int    // bytes of a matrix of the stack
-	out    []byte // the whole weight, and of a span's packer the span's matrix
-	src    backend.RowReader
-	done   int64 // elements before those that are stored next
-	raw    []byte
-	second []byte // of a part of two tensors
-	wide   []float32
-	narrow []byte
-	scales scaleReader
+	spec     backend.WeightSpec
+	matrix   kcpu.Matrix // of what is multiplied
+	expert   int
+	to       kernels.Format
+	each     int    // bytes of a matrix of the stack
+	out      []byte // the whole weight, and of a span's packer the span's matrix
+	src      backend.RowReader
+	done     int64 // elements before those that are stored next
+	raw      []byte
+	second   []byte // of a part of two tensors
+	wide     []float32
+	narrow   []byte
+	scales   scaleReader
+	repeated []float32 // of a row
 }
 
 // span stores the rows of a span, in the order of their elements.
@@ -111,7 +112,7 @@ func (k *packer) span(s span) error {
 		}
 		src, first = turned, 0
 	}
-	k.scales = scaleReader{part: p, scaling: k.spec.Scaling, expert: k.expert, cols: s.cols, src: k.src}
+	k.scales = scaleReader{part: p, scaling: k.spec.Scaling, group: k.spec.GroupSize, expert: k.expert, cols: s.cols, src: k.src}
 	size := p.Format.Bytes(int64(s.cols))
 	step := chunkRows(size)
 	k.raw = grow(k.raw, int(size)*min(step, s.rows))
@@ -132,7 +133,11 @@ func (k *packer) span(s span) error {
 func (k *packer) read(src backend.RowReader, p backend.Part, row, n int, b []byte) error {
 	if p.Format != kernels.MXFP4 || p.Scale == "" {
 		fold := max(1, p.Fold)
-		return src.ReadRows(p.Tensor, row*fold, n*fold, b)
+		err := src.ReadRows(p.Tensor, row*fold, n*fold, b)
+		for i := 0; p.Offset && i < len(b); i++ {
+			b[i] ^= 0x80
+		}
+		return err
 	}
 	cols := k.spec.Cols
 	blocks := n * cols / mxElems

@@ -26,9 +26,22 @@ func (k *packer) keep(row, at int, b []byte, n int) error {
 		if err != nil {
 			return err
 		}
-		k.matrix.PackScales(k.out, at+i, scales)
+		k.matrix.PackScales(k.out, at+i, k.spread(scales))
 	}
 	return nil
+}
+
+// spread repeats scales of groups that are several of the kernel's.
+func (k *packer) spread(scales []float32) []float32 {
+	if k.spec.Scaling != backend.PerGroup {
+		return scales
+	}
+	n, of := k.matrix.Across(), len(scales)
+	k.repeated = grow(k.repeated, n)
+	for i := range n {
+		k.repeated[i] = scales[i*of/n]
+	}
+	return k.repeated
 }
 
 // finite refuses what kernels do not read: NaNs of E4M3 and of MXFP4's exponents.
@@ -63,7 +76,7 @@ func (k *packer) widen(p backend.Part, row int, b []byte, n int) ([]float32, err
 	cols := k.spec.Cols
 	k.wide = grow(k.wide, n*cols)
 	kcpu.Dequantize(p.Format, b, k.wide)
-	if p.Scale == "" || p.Format != kernels.F8E4M3 && p.Format != kernels.F8E5M2 {
+	if p.Scale == "" || p.Format != kernels.F8E4M3 && p.Format != kernels.F8E5M2 && p.Format != kernels.I8 {
 		return k.wide, nil
 	}
 	for i := range n {
@@ -120,6 +133,7 @@ func (k *packer) convert(p backend.Part, row int, b []byte, n int) ([]byte, erro
 type scaleReader struct {
 	part    backend.Part
 	scaling backend.Scaling
+	group   int // columns, where scaling is PerGroup
 	expert  int
 	cols    int
 	src     backend.RowReader
@@ -129,8 +143,11 @@ type scaleReader struct {
 
 // shared is how many columns share a scale.
 func (s *scaleReader) shared() int {
-	if s.scaling == backend.PerBlock {
+	switch s.scaling {
+	case backend.PerBlock:
 		return backend.ScaleBlock
+	case backend.PerGroup:
+		return max(1, s.group)
 	}
 	return max(1, s.cols)
 }
@@ -149,7 +166,7 @@ func (s *scaleReader) row(r int) ([]float32, error) {
 		return s.values, nil
 	}
 	switch s.scaling {
-	case backend.PerChannel:
+	case backend.PerChannel, backend.PerGroup:
 		at = p.Row0 + s.expert*p.Stride + r
 	case backend.PerBlock:
 		at = (p.Row0+r)/backend.ScaleBlock + s.expert*((p.Stride+backend.ScaleBlock-1)/backend.ScaleBlock)

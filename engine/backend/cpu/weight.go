@@ -34,6 +34,9 @@ func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
 	if !slices.Contains(kcpu.SupportedFormats(l.variant), p.Format) {
 		p.Format, p.Note = kernels.BF16, fmt.Sprintf("no kernel multiplies %v: converted to bf16", w.Source)
 	}
+	if w.RoundInputs && (w.Experts > 0 || p.Format != kernels.I8 || w.Scaling == backend.PerGroup) {
+		return p, backend.Unsupported(name, "weight "+w.Name+" with int8 inputs", "only single matrices of int8 with a scale for each output have them")
+	}
 	m := l.matrix(w, p.Format)
 	each, kernel, ok := m.Layout()
 	if !ok {
@@ -72,7 +75,7 @@ func checkParts(w backend.WeightSpec) error {
 
 // rowsOf is a table that nothing multiplies.
 func rowsOf(w backend.WeightSpec, p backend.Packed) (backend.Packed, error) {
-	if p.Format == kernels.F8E4M3 || p.Format == kernels.F8E5M2 || p.Format == kernels.MXFP4 || w.Experts > 0 {
+	if p.Format == kernels.F8E4M3 || p.Format == kernels.F8E5M2 || p.Format == kernels.MXFP4 || p.Format == kernels.I8 || w.Experts > 0 {
 		return p, backend.Unsupported(name, "weight "+w.Name, "tables that are only looked up are not read as "+p.Format.String())
 	}
 	p.Bytes, p.Kernel = align(int64(w.Rows)*p.Format.Bytes(int64(w.Cols))), "rows"
@@ -97,10 +100,17 @@ func checkTarget(w backend.WeightSpec) error {
 // matrix is one matrix of w as it is packed in format f.
 func (l layout) matrix(w backend.WeightSpec, f kernels.Format) kcpu.Matrix {
 	m := kcpu.Matrix{Variant: l.linear(f), Format: f, Rows: w.Rows, Cols: w.Cols}
-	if f != kernels.F8E4M3 && f != kernels.F8E5M2 {
+	if f != kernels.F8E4M3 && f != kernels.F8E5M2 && f != kernels.I8 {
 		return m
 	}
+	if w.RoundInputs {
+		m.Variant = kcpu.W8A8(l.variant)
+	}
 	switch w.Scaling {
+	case backend.PerGroup:
+		if m.Scales = kcpu.GroupScales; w.GroupSize%kcpu.ScaleInputs == 0 {
+			m.Scales = kcpu.BlockScales
+		}
 	case backend.PerTensor, backend.PerChannel:
 		m.Scales = kcpu.ChannelScales
 	case backend.PerBlock:

@@ -127,6 +127,6 @@ func (l layout) weightRooms(w backend.WeightSpec, rows int) (most rooms, err err
 	if err != nil {
 		return rooms{}, err
 	}
-	shared, each := kcpu.LinearWorkspace(l.linear(packed.Format), packed.Format, rows, w.Cols, w.Rows, l.threads)
+	shared, each := kcpu.LinearWorkspace(l.matrix(w, packed.Format).Variant, packed.Format, rows, w.Cols, w.Rows, l.threads)
 	return rooms{align(shared), align(each)}, nil
 }

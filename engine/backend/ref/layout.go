@@ -50,9 +50,12 @@ func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
 		p.Format, p.Note = kernels.F32, "its parts have several formats"
 	}
 	for _, part := range w.Parts {
-		if part.Format == kernels.I32 || part.Format == kernels.U32 || part.Format == kernels.U8 || part.Format == kernels.Invalid {
+		if part.Format == kernels.I32 || part.Format == kernels.U32 || part.Format == kernels.U8 || part.Format == kernels.I64 || part.Format == kernels.Invalid {
 			return p, backend.Unsupported(name, "weight "+w.Name, "it is stored as "+part.Format.String())
 		}
+	}
+	if w.RoundInputs && (w.Experts > 0 || w.Stored() != kernels.I8) {
+		return p, backend.Unsupported(name, "weight "+w.Name+" with int8 inputs", "only single matrices of int8 have them")
 	}
 	if block, _ := p.Format.Block(); w.Cols%block != 0 {
 		return p, backend.Unsupported(name, "weight "+w.Name, fmt.Sprintf("rows of %d are no whole %v blocks", w.Cols, p.Format))
@@ -98,6 +101,9 @@ func align(n int64) int64 { return (n + 63) / 64 * 64 }
 func roomOf(p *backend.Program, op backend.Op) int64 {
 	switch o := op.(type) {
 	case backend.Linear:
+		if o.W >= 0 && int(o.W) < len(p.Weights) && p.Weights[o.W].RoundInputs {
+			return 2 * align(4*int64(p.Values[o.X].Cols))
+		}
 		return align(4 * int64(p.Values[o.X].Cols))
 	case backend.Experts:
 		n := int64(p.Values[o.X].Cols)

@@ -114,13 +114,17 @@ func (o linear) units(l *launch) int {
 }
 
 func (o linear) run(l *launch, worker, i int) error {
-	w, in, out := l.d.weights[o.W], l.cols(o.X), l.cols(o.Y)
+	w, in, out, room := l.d.weights[o.W], l.cols(o.X), l.cols(o.Y), l.room(worker)
 	a := ref.LinearArgs{
 		Rows: l.rowsOf(o.Y), In: in, Out: out, X: l.floats(o.X), W: w.data, Format: w.Format, Scales: w.scales, Y: l.floats(o.Y),
-		From: i * linearUnit, To: min((i+1)*linearUnit, out), Row: take[float32](l.room(worker), in, 4),
+		From: i * linearUnit, To: min((i+1)*linearUnit, out), Row: take[float32](room, in, 4),
 	}
 	if o.Bias != backend.NoWeight {
 		a.Bias = l.vector(o.Bias)
+	}
+	if w.round {
+		ref.LinearRounded(a, take[float32](room, in, 4))
+		return nil
 	}
 	ref.Linear(a)
 	return nil

@@ -12,17 +12,18 @@ type weight struct {
 	data   []byte
 	scales *ref.Scales // of every expert; nil: none
 	rows   int         // of an expert
+	round  bool        // x is rounded to int8 first
 }
 
 // newWeight finds a weight's parts in its bytes. Scales begin at the next multiple
 // of 64 behind the elements: each row has its own, whatever the checkpoint shares.
 func newWeight(w backend.WeightSpec, p backend.Packed, data []byte) weight {
-	out := weight{Packed: p, data: data, rows: w.Rows}
+	out := weight{Packed: p, data: data, rows: w.Rows, round: w.RoundInputs}
 	if n := scalesOf(w, p.Format); n > 0 {
 		at := align(matrixBytes(w, p.Format))
 		out.scales = &ref.Scales{Values: floats(data[at:])[:n], Rows: 1, Cols: w.Cols, Across: 1}
-		if w.Scaling == backend.PerBlock {
-			out.scales.Cols, out.scales.Across = backend.ScaleBlock, across(w)
+		if w.Scaling == backend.PerBlock || w.Scaling == backend.PerGroup {
+			out.scales.Cols, out.scales.Across = shared(w), across(w)
 		}
 	}
 	return out
@@ -45,7 +46,7 @@ func matrixBytes(w backend.WeightSpec, f kernels.Format) int64 {
 
 // scalesOf is how many scales lie behind a weight that is stored as f.
 func scalesOf(w backend.WeightSpec, f kernels.Format) int64 {
-	if w.Scaling == backend.NoScale || f != kernels.F8E4M3 && f != kernels.F8E5M2 {
+	if w.Scaling == backend.NoScale || f != kernels.F8E4M3 && f != kernels.F8E5M2 && f != kernels.I8 {
 		return 0
 	}
 	return int64(max(1, w.Experts)) * int64(w.Rows) * int64(across(w))
@@ -53,8 +54,17 @@ func scalesOf(w backend.WeightSpec, f kernels.Format) int64 {
 
 // across is how many scales a row has.
 func across(w backend.WeightSpec) int {
-	if w.Scaling == backend.PerBlock {
-		return (w.Cols + backend.ScaleBlock - 1) / backend.ScaleBlock
+	n := shared(w)
+	return (w.Cols + n - 1) / n
+}
+
+// shared is how many columns share a scale.
+func shared(w backend.WeightSpec) int {
+	switch w.Scaling {
+	case backend.PerBlock:
+		return backend.ScaleBlock
+	case backend.PerGroup:
+		return max(1, w.GroupSize)
 	}
-	return 1
+	return w.Cols
 }

@@ -90,6 +90,18 @@ def qwen35(quantized, **text):
     return out
 
 
+def int8(form, group=None, inputs=None):
+    """A quantization_config of compressed-tensors with int8 weights, as llm-compressor writes it."""
+    args = dict(actorder=None, block_structure=None, num_bits=8, observer_kwargs={}, symmetric=True, type="int")
+    weights = args | dict(dynamic=False, group_size=group, observer="minmax", strategy="group" if group else "channel")
+    if inputs:
+        inputs = args | dict(dynamic=True, group_size=None, observer=None, strategy="token")
+    return dict(
+        quant_method="compressed-tensors", format=form, quantization_status="compressed", global_compression_ratio=None,
+        kv_cache_scheme=None, ignore=["lm_head"],
+        config_groups=dict(group_0=dict(targets=["Linear"], input_activations=inputs, output_activations=None, weights=weights)))
+
+
 # name -> config.json, the class that is run, prefix of its tensors in the file, seed, prompt length
 CHECKPOINTS = {
     "tiny-qwen2": dict(config=QWEN2, run="Qwen2ForCausalLM", embed=0.5, seed=21, prompt=100),
@@ -104,6 +116,10 @@ CHECKPOINTS = {
     "tiny-qwen35-fp8": dict(
         config=qwen35(True, hidden_size=160, num_hidden_layers=4, layer_types=["linear_attention"] * 3 + ["full_attention"]),
         run="Qwen3_5ForCausalLM", embed=0.5, seed=27, prompt=140),
+    "tiny-w8a16": dict(config=QWEN2 | dict(quantization_config=int8("pack-quantized", group=32)),
+                       run="Qwen2ForCausalLM", embed=0.5, seed=28, prompt=100),
+    "tiny-w8a8": dict(config=QWEN3 | dict(quantization_config=int8("int-quantized", inputs=True)),
+                      run="Qwen3ForCausalLM", embed=0.4, seed=29, prompt=100),
 }
 
 
@@ -168,6 +184,55 @@ def blocks(weight):
     return q, torch.tensor(s).to(torch.bfloat16), back
 
 
+def codes(weight, group):
+    """A matrix in int8 with a bf16 scale for each row, or for each group of a row: codes, scales and its values.
+
+    As compressed-tensors has it: a scale is the largest number over 127.5, codes are -128 to 127, and a weight is
+    its code times its scale.
+    """
+    rows, cols = weight.shape
+    parts = weight.view(rows, -1, group or cols)
+    scale = (parts.abs().amax(-1, keepdim=True) / 127.5).to(torch.bfloat16)
+    q = torch.round(parts / scale.float()).clamp(-128, 127)
+    return q.view(rows, cols).to(torch.int8), scale.squeeze(-1), (q * scale.float()).view(rows, cols)
+
+
+def store_codes(stored, where, weight, spec):
+    """Put int8 tensors in stored, packed four to an int32 (code + 128, the first lowest) or not; return the values."""
+    config = spec["config"]["quantization_config"]
+    q, scale, values = codes(weight, config["config_groups"]["group_0"]["weights"]["group_size"])
+    stored[where + "_scale"] = scale
+    if config["format"] == "pack-quantized":
+        raised = (q.to(torch.int16) + 128).to(torch.uint8)
+        stored[where + "_packed"] = raised.contiguous().view(torch.int32)
+        stored[where + "_shape"] = torch.tensor(q.shape, dtype=torch.int64)
+    else:
+        stored[where] = q
+    return values
+
+
+def round_inputs(model, spec):
+    """Round what int8 layers are given to int8, each token with a scale of its own, as vLLM does (largest over 127)."""
+    groups = spec["config"].get("quantization_config", {}).get("config_groups", {})
+    if not groups or not groups["group_0"]["input_activations"]:
+        return
+
+    def rounded(_module, args):
+        x, = args
+        largest = x.abs().amax(-1, keepdim=True)
+        return torch.round(x * (127 / largest)) * (largest / 127),
+
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear) and name != "lm_head":
+            module.register_forward_pre_hook(rounded)
+
+
+def compressed(name, spec):
+    """Linear layers that the int8 config converts."""
+    config = spec["config"].get("quantization_config", {})
+    return config.get("quant_method") == "compressed-tensors" and name.endswith("proj.weight")
+
+
 def quantized(name, spec):
     """Linear layers that the fp8 config converts."""
     return ("quantization_config" in spec["config"] and spec["run"] == "Qwen3_5ForCausalLM" and name.endswith("proj.weight")
@@ -190,6 +255,8 @@ def build(spec):
             experts, inner, outer = p.shape  # transformers keeps [experts, in, out]
             stored[where + "_blocks"], stored[where + "_scales"], w = halves((experts, outer, inner), generator)
             state[name] = w.transpose(1, 2).contiguous()
+        elif compressed(name, spec):
+            state[name] = store_codes(stored, where, draw(name, p.shape, spec, generator), spec)
         elif quantized(name, spec):
             stored[where], stored[where + "_scale_inv"], state[name] = blocks(draw(name, p.shape, spec, generator))
         else:
@@ -204,6 +271,7 @@ def build(spec):
     missing = [m for m in missing if "inv_freq" not in m and "embed_scale" not in m]
     if missing or unexpected:
         raise SystemExit(f"tensors do not fit: {missing} {unexpected}")
+    round_inputs(model, spec)
     return model.eval(), {n: t.contiguous() for n, t in stored.items()}
 
 

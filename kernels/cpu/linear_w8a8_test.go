@@ -1,0 +1,106 @@
+//go:build linux && cgo
+
+package cpu
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"vapp.dev/kernels"
+)
+
+func w8a8For(t *testing.T, variant string) (LinearKernel, bool) {
+	t.Helper()
+	k, ok := Matrix{Variant: W8A8(variant), Format: kernels.I8, Scales: ChannelScales}.Kernel()
+	return k, ok && present(variant)
+}
+
+// TestW8A8SameBits says that every instruction set gives the bits of portable C, of any
+// number of inputs.
+func TestW8A8SameBits(t *testing.T) {
+	plain, _ := w8a8For(t, "generic")
+	shapes := append(linearShapes(kernels.I8), shape{1, 1, 1, 0, true}, shape{5, 70, 70, 3, false}, shape{17, 201, 33, 0, true})
+	for _, s := range shapes {
+		want := newProblem(t, plain, s, 1)
+		want.compute(plain, 1)
+		alone := make([]float32, s.rows*s.out)
+		for r := range s.rows {
+			copy(alone[r*s.out:], want.Y[r*want.LdY:r*want.LdY+s.out])
+		}
+		for _, v := range linearVariants[1:] {
+			if k, ok := w8a8For(t, v); ok {
+				p := newProblem(t, k, s, 3)
+				p.compute(k, 3)
+				sameBits(t, p, alone, fmt.Sprintf("%s %v", v, s))
+			}
+		}
+	}
+}
+
+// TestW8A8Extremes: codes and inputs at the ends of their ranges, as many as there may be,
+// sum exactly; no sum of 16 bits on the way overflows.
+func TestW8A8Extremes(t *testing.T) {
+	const in = w8Most
+	for _, v := range linearVariants {
+		k, ok := w8a8For(t, v)
+		if !ok {
+			continue
+		}
+		m := k.matrix(2, in)
+		packed, _, _ := m.Layout()
+		shared, work := LinearWorkspace(k.variant, k.format, 3, in, 2, 1)
+		a := LinearArgs{Rows: 3, In: in, Out: 2, LdX: in, LdY: 2, W: guarded(t, int(packed)), Shared: guarded(t, int(shared)),
+			Work: guarded(t, int(work)), X: guardedFloats(t, 3*in), Y: guardedFloats(t, 6)}
+		row := make([]byte, in)
+		for o, code := range []int8{-128, 127} {
+			for i := range row {
+				row[i] = byte(code)
+			}
+			m.PackRows(a.W, o, row)
+			m.PackScales(a.W, o, []float32{1})
+		}
+		for i := range in {
+			a.X[i], a.X[in+i], a.X[2*in+i] = 127, -127, float32(i%2*254-127)
+		}
+		k.Prepare(&a, 0, 1)
+		k.Run(&a, 0, 1)
+		want := []float32{-128 * 127 * in, 127 * 127 * in, 128 * 127 * in, -127 * 127 * in, 0, 0}
+		for i, y := range a.Y {
+			if y != want[i] {
+				t.Errorf("%s: result %d is %v, want %v", v, i, y, want[i])
+			}
+		}
+	}
+	if _, _, ok := (Matrix{Variant: W8A8("generic"), Format: kernels.I8, Scales: ChannelScales, Rows: 1, Cols: w8Most + 1}).Layout(); ok {
+		t.Error("there is a layout of more inputs than sums have room for")
+	}
+}
+
+// TestW8A8Edges: what is not finite reaches all outputs of its row and no other row; a row of
+// zeros, or of what is almost zero, gives the bias.
+func TestW8A8Edges(t *testing.T) {
+	for _, v := range linearVariants {
+		k, ok := w8a8For(t, v)
+		if !ok {
+			continue
+		}
+		p := newProblem(t, k, shape{5, 250, 33, 1, true}, 1)
+		for r, fill := range []float32{float32(math.NaN()), float32(math.Inf(-1)), 0, 0x1p-130, 1} {
+			p.X[r*p.LdX+249] = fill
+			for i := 0; r >= 2 && i < p.In; i++ {
+				p.X[r*p.LdX+i] = fill
+			}
+		}
+		p.compute(k, 1)
+		for r := range p.Rows {
+			for o := range p.Out {
+				y := p.Y[r*p.LdY+o]
+				switch bias := p.Bias[o]; {
+				case r < 2 && y == y, r > 1 && y != y, (r == 2 || r == 3) && y != bias, r == 4 && y == bias:
+					t.Fatalf("%s: row %d output %d is %v, bias %v", v, r, o, y, bias)
+				}
+			}
+		}
+	}
+}
