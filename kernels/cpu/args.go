@@ -39,7 +39,7 @@ const (
 	OpFMA
 	OpDotBF16   // avx512, on CPUs with AVX-512 BF16
 	OpTilesBF16 // amx
-	OpDotInt8   // on CPUs with AVX-512 VNNI
+	OpDotInt8   // on CPUs with AVX-512 VNNI; of amx on tiles
 )
 
 // Limit are the operands of the ops that measure limits. Sink is 64 bytes for each
@@ -60,6 +60,9 @@ func LimitFLOP(op Op, variant string) int64 {
 	case OpDotBF16:
 		return 12 * 16 * 4
 	case OpDotInt8:
+		if variant == "amx" {
+			return 4 * 16 * 16 * 64 * 2
+		}
 		return 12 * 64 * 2
 	case OpTilesBF16:
 		return 4 * 16 * 16 * 32 * 2

@@ -27,6 +27,7 @@ void vapp_attention_join_amx_soft(const void *, const vapp_call *);
 #endif
 void vapp_tiles_bf16(const void *, const vapp_call *);
 void vapp_dot_int8(const void *, const vapp_call *);
+void vapp_tiles_int8(const void *, const vapp_call *);
 
 static vapp_fn plain(int op)
 {
@@ -126,6 +127,8 @@ vapp_fn vapp_kernel(int op, int variant)
 #if defined(__x86_64__)
 	if (op == VAPP_OP_DOT_BF16 && (variant == VAPP_AVX512 || variant == VAPP_AVX512_BF16 || variant == VAPP_AMX))
 		return vapp_dot_bf16;
+	if (op == VAPP_OP_DOT_INT8 && variant == VAPP_AMX)
+		return vapp_tiles_int8;
 	if (op == VAPP_OP_DOT_INT8 && variant >= VAPP_AVX512)
 		return __builtin_cpu_supports("avx512vnni") ? vapp_dot_int8 : NULL;
 	if (op == VAPP_OP_TILES_BF16 && variant == VAPP_AMX)

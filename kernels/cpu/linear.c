@@ -1,5 +1,6 @@
 /* linear.c: the table of Linear kernels. */
 #include "linear_int8.h"
+#include "linear_int8_amx.h"
 #include "linear_w8a8.h"
 
 static int known(int format) {
@@ -34,8 +35,9 @@ const vapp_linear_kernel *vapp_linear_for(int variant, int format) {
 	case VAPP_AMX_SOFT: return vapp_linear_amx_soft(format);
 	case VAPP_INT8 + VAPP_AVX2: return vapp_linear_int8_avx2(format);
 	case VAPP_INT8 + VAPP_AVX512:
-	case VAPP_INT8 + VAPP_AVX512_BF16:
-	case VAPP_INT8 + VAPP_AMX: return vapp_linear_int8_avx512(format);
+	case VAPP_INT8 + VAPP_AVX512_BF16: return vapp_linear_int8_avx512(format);
+	case VAPP_INT8 + VAPP_AMX: return vapp_linear_int8_amx(format);
+	case VAPP_INT8 + VAPP_AMX_SOFT: return vapp_linear_int8_amx_soft(format);
 #endif
 	}
 	return NULL;

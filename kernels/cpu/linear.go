@@ -3,7 +3,8 @@
 package cpu
 
 /*
-#include "linear_w8a8.h"
+#include "linear_int8_amx.h"
+#include "linear_w8a8_amx.h"
 
 static void vapp_linear_call(const vapp_linear_kernel *k, int prepare, vapp_linear *a, int part, int parts,
 	const void *w, const float *bias, const float *x, float *y, void *shared, void *work)
@@ -73,6 +74,8 @@ var (
 	_ [C.W8_K]struct{}    = [w8K]struct{}{}
 	_ [C.W8_TAIL]struct{} = [w8Tail]struct{}{}
 	_ [C.W8_MOST]struct{} = [w8Most]struct{}{}
+
+	_ [C.INT8_AMX_ROOM]struct{} = [int8AMXRoom]struct{}{}
 )
 
 // SoftAMX is amx on tiles in memory: what tests run on a machine without tiles.
@@ -91,6 +94,8 @@ var variantNumbers = map[string]C.int{
 	"avx512" + int8Suffix:     C.VAPP_INT8 + C.VAPP_AVX512,
 	"avx512bf16" + int8Suffix: C.VAPP_INT8 + C.VAPP_AVX512_BF16,
 	"amx" + int8Suffix:        C.VAPP_INT8 + C.VAPP_AMX,
+	SoftAMX + int8Suffix:      C.VAPP_INT8 + C.VAPP_AMX_SOFT,
+	SoftAMX + w8a8Suffix:      C.VAPP_W8A8 + C.VAPP_AMX_SOFT,
 
 	"generic" + w8a8Suffix:    C.VAPP_W8A8 + C.VAPP_GENERIC,
 	"avx2" + w8a8Suffix:       C.VAPP_W8A8 + C.VAPP_AVX2,
@@ -139,6 +144,13 @@ func (k LinearKernel) matrix(rows, cols int) Matrix {
 func softTiles(f kernels.Format) (LinearKernel, bool) {
 	k := C.vapp_linear_for(C.VAPP_AMX_SOFT, C.int(f))
 	return LinearKernel{c: k, variant: "amx", format: f}, k != nil
+}
+
+// tileCounts is what the unit of tiles in memory did on this thread, for W8A8, since it was last asked.
+func tileCounts() (loads, products int64) {
+	var l, p C.int64_t
+	C.vapp_w8a8_soft_counts(&l, &p)
+	return int64(l), int64(p)
 }
 
 // LinearArgs is Y [Rows,Out] = X [Rows,In] · Wᵀ + Bias. W is a packed weight.

@@ -37,11 +37,12 @@ func TestInt8SameBits(t *testing.T) {
 			for r := range s.rows {
 				copy(alone[r*s.out:], want.Y[r*want.LdY:r*want.LdY+s.out])
 			}
-			for _, v := range int8Variants[1:] {
+			for _, v := range append([]string{SoftAMX}, int8Variants[1:]...) {
 				k, ok := LinearFor(v+int8Suffix, f)
 				if !ok || !present(v) {
 					continue
 				}
+				k = withRooms(k)
 				p := newProblem(t, k, s, 3)
 				p.compute(k, 3)
 				sameBits(t, p, alone, fmt.Sprintf("%s %v %v", v, f, s))

@@ -167,12 +167,12 @@ func LinearLayout(variant string, f kernels.Format, rows, cols int) (packed int6
 // Both are multiples of 64. LinearLayout has accepted variant and f.
 func LinearWorkspace(variant string, f kernels.Format, maxRows, in, out, threads int) (shared, perThread int64) {
 	if planes := integers(variant, f); planes > 0 {
-		return integerRooms(planes, maxRows, in)
+		return integerRooms(variant, planes, maxRows, in)
 	}
 	perThread = kBlock * panelRows * 4
 	switch {
 	case strings.HasSuffix(variant, w8a8Suffix):
-		shared, perThread = int64(maxRows)*w8Row(in), w8Row(in)
+		shared, perThread = w8Rooms(variant, maxRows, in)
 	case variant == "amx" && f != kernels.F32 && f != kernels.F16:
 		tiles := (int64(maxRows) + amxRows - 1) / amxRows
 		shared = tiles * amxRows * roundUp(int64(in), amxK) * 2

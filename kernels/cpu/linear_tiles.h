@@ -3,7 +3,8 @@
  *
  * Numbers of tiles are constants. tile_products adds to c, 16 rows of x by 16
  * outputs of float, the products of a, 16 rows of x by 32 k of bf16, and b, 16 pairs
- * of k by 16 outputs by two bf16. */
+ * of k by 16 outputs by two bf16; tile_codes those of signed bytes of x and unsigned
+ * bytes, fours of k by 16 outputs, of 32 bits. */
 #ifndef VAPP_CPU_LINEAR_TILES_H
 #define VAPP_CPU_LINEAR_TILES_H
 #include <immintrin.h>
@@ -14,11 +15,12 @@
 
 #if !defined(VAPP_SOFT_TILES)
 
-#define FN __attribute__((target(TILES_TARGET ",amx-tile,amx-bf16")))
+#define FN __attribute__((target(TILES_TARGET ",amx-tile,amx-bf16,amx-int8")))
 #define tile_zero(t) _tile_zero(t)
 #define tile_load(t, p, stride) _tile_loadd(t, p, stride)
 #define tile_store(t, p, stride) _tile_stored(t, p, stride)
 #define tile_products(c, a, b) _tile_dpbf16ps(c, a, b)
+#define tile_codes(c, a, b) _tile_dpbsud(c, a, b)
 #define tiles_end() _tile_release()
 /* Some compilers do not know that tile_load reads memory. */
 #define tiles_see_memory() __asm__ volatile("" ::: "memory")
@@ -38,18 +40,38 @@ FN static inline void tiles_begin(void) {
 	_tile_loadconfig(&c);
 }
 
+/* tiles_begin_of is tiles_begin with fewer k's in tiles 4 and 5, of x, and 6 and 7, of weights: so many
+ * bytes of a row, and as many rows. */
+FN static inline void tiles_begin_of(int bytes, int rows) {
+	tile_config c = {.palette = 1};
+	for (int t = 0; t < 8; t++) c.row_bytes[t] = t == 4 || t == 5 ? bytes : 64, c.rows[t] = t > 5 ? rows : 16;
+	__asm__ volatile("" ::"r"(&c) : "memory");
+	_tile_loadconfig(&c);
+}
+
 #else
 
 #define FN __attribute__((target(TILES_TARGET)))
 
 static __thread uint8_t soft_tiles[8][16][64];
+static __thread struct {
+	int bytes, rows;
+} soft_shape[8];
+static __thread struct {
+	int64_t loads, products;
+} soft_count; /* since it was last read */
 
-static inline void tiles_begin(void) { memset(soft_tiles, 0, sizeof soft_tiles); }
+static inline void tiles_begin_of(int bytes, int rows) {
+	memset(soft_tiles, 0, sizeof soft_tiles);
+	for (int t = 0; t < 8; t++) soft_shape[t].bytes = t == 4 || t == 5 ? bytes : 64, soft_shape[t].rows = t > 5 ? rows : 16;
+}
+static inline void tiles_begin(void) { tiles_begin_of(64, 16); }
 static inline void tiles_end(void) {}
 static inline void tiles_see_memory(void) {}
 static inline void tile_zero(int t) { memset(soft_tiles[t], 0, sizeof soft_tiles[t]); }
 static inline void tile_load(int t, const void *p, int64_t stride) {
-	for (int r = 0; r < 16; r++) memcpy(soft_tiles[t][r], (const uint8_t *)p + r * stride, 64);
+	for (int r = 0; r < soft_shape[t].rows; r++) memcpy(soft_tiles[t][r], (const uint8_t *)p + r * stride, soft_shape[t].bytes);
+	soft_count.loads++;
 }
 static inline void tile_store(int t, void *p, int64_t stride) {
 	for (int r = 0; r < 16; r++) memcpy((uint8_t *)p + r * stride, soft_tiles[t][r], 64);
@@ -69,7 +91,8 @@ static inline float soft_flush(float f) { return __builtin_fabsf(f) < 0x1p-126f 
 
 /* As the instruction is documented: even and odd k's are summed apart, each by fused
  * multiply-adds, then both are added and that to the tile; denormals are zero. */
-FN static void tile_products(int c, int a, int b) {
+FN static inline void tile_products(int c, int a, int b) {
+	soft_count.products++;
 	for (int r = 0; r < 16; r++)
 		for (int n = 0; n < 16; n++) {
 			float even = 0, odd = 0, sum;
@@ -81,6 +104,19 @@ FN static void tile_products(int c, int a, int b) {
 			sum = soft_flush(soft_flush(sum) + soft_flush(even + odd));
 			memcpy(&soft_tiles[c][r][4 * n], &sum, 4);
 		}
+}
+
+/* Signed bytes of x times unsigned codes, to sums of 32 bits that wrap. */
+static inline void tile_codes(int c, int a, int b) {
+	soft_count.products++;
+	for (int r = 0; r < 16; r++)
+		for (int k = 0; k < soft_shape[b].rows; k++)
+			for (int n = 0; n < 16; n++) {
+				uint32_t sum;
+				memcpy(&sum, &soft_tiles[c][r][4 * n], 4);
+				for (int j = 0; j < 4; j++) sum += (uint32_t)((int8_t)soft_tiles[a][r][4 * k + j] * (int)soft_tiles[b][k][4 * n + j]);
+				memcpy(&soft_tiles[c][r][4 * n], &sum, 4);
+			}
 }
 
 #endif

@@ -1,5 +1,5 @@
 /* linear_w8a8.c: the kernels of linear_w8a8.h, and portable C. */
-#include "linear_w8a8.h"
+#include "linear_w8a8_amx.h"
 
 enum { W8_TILE = 4 };
 #include "linear_w8a8_body.h"
@@ -41,6 +41,10 @@ void vapp_linear_row_w8a8(const void *w, int32_t format, int32_t in, int32_t out
 	for (int64_t k = 0; k < in; k++) dst[k] = (float)(p[k / 4 * 128 + r % PANEL * 4 + k % 4] - 128) * scale;
 }
 
+#if !defined(__x86_64__)
+void vapp_w8a8_soft_counts(int64_t *loads, int64_t *products) { *loads = *products = 0; }
+#endif
+
 const vapp_linear_kernel *vapp_linear_w8a8(int variant, int format) {
 	if (format % VAPP_SCALES != VAPP_I8) return NULL;
 	switch (variant) {
@@ -48,8 +52,9 @@ const vapp_linear_kernel *vapp_linear_w8a8(int variant, int format) {
 #if defined(__x86_64__)
 	case VAPP_AVX2: return vapp_linear_w8a8_avx2();
 	case VAPP_AVX512:
-	case VAPP_AVX512_BF16:
-	case VAPP_AMX: return vapp_linear_w8a8_avx512();
+	case VAPP_AVX512_BF16: return vapp_linear_w8a8_avx512();
+	case VAPP_AMX: return __builtin_cpu_supports("avx512vnni") ? vapp_linear_w8a8_amx() : vapp_linear_w8a8_avx512();
+	case VAPP_AMX_SOFT: return vapp_linear_w8a8_amx_soft();
 #endif
 	}
 	return NULL;

@@ -5,6 +5,8 @@ package cpu
 import (
 	"fmt"
 	"math"
+	"runtime"
+	"strings"
 	"testing"
 
 	"vapp.dev/kernels"
@@ -12,7 +14,8 @@ import (
 
 func w8a8For(t *testing.T, variant string) (LinearKernel, bool) {
 	t.Helper()
-	k, ok := Matrix{Variant: W8A8(variant), Format: kernels.I8, Scales: ChannelScales}.Kernel()
+	k, ok := LinearFor(W8A8(variant), kernels.I8)
+	k.scales = ChannelScales
 	return k, ok && present(variant)
 }
 
@@ -28,8 +31,9 @@ func TestW8A8SameBits(t *testing.T) {
 		for r := range s.rows {
 			copy(alone[r*s.out:], want.Y[r*want.LdY:r*want.LdY+s.out])
 		}
-		for _, v := range linearVariants[1:] {
+		for _, v := range append([]string{SoftAMX}, linearVariants[1:]...) {
 			if k, ok := w8a8For(t, v); ok {
+				k = withRooms(k)
 				p := newProblem(t, k, s, 3)
 				p.compute(k, 3)
 				sameBits(t, p, alone, fmt.Sprintf("%s %v", v, s))
@@ -102,5 +106,33 @@ func TestW8A8Edges(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// withRooms gives the kernels on tiles in memory the workspace of amx.
+func withRooms(k LinearKernel) LinearKernel {
+	k.variant = strings.Replace(k.variant, SoftAMX, "amx", 1)
+	return k
+}
+
+// TestTileLoads: of a large product on tiles hardly more tiles are loaded than multiplied, two
+// by two outputs at a time.
+func TestTileLoads(t *testing.T) {
+	k, ok := w8a8For(t, SoftAMX)
+	if !ok {
+		t.Skip("not run: this CPU has no", SoftAMX)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	k = withRooms(k)
+	p := newProblem(t, k, shape{64, 4096, 64, 0, true}, 1)
+	tileCounts()
+	p.compute(k, 1)
+	loads, products := tileCounts()
+	if want := int64(64 / 16 * 64 / 16 * 4096 / 64); products != want {
+		t.Errorf("%d products of tiles, want %d", products, want)
+	}
+	if ratio := float64(loads) / float64(products); ratio > 1.05 {
+		t.Errorf("%d tiles are loaded for %d products: %.3f", loads, products, ratio)
 	}
 }

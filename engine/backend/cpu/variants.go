@@ -8,7 +8,7 @@ const (
 	avx2       = "avx2"       // AVX2, FMA, F16C
 	avx512     = "avx512"     // AVX-512 F, BW, DQ, VL
 	avx512bf16 = "avx512bf16" // avx512 and AVX-512 BF16, VBMI, VNNI
-	amx        = "amx"        // avx512 and AVX-512 BF16, AMX-TILE, AMX-BF16
+	amx        = "amx"        // avx512 and AVX-512 BF16, AMX-TILE, AMX-BF16, AMX-INT8
 )
 
 // variants lists what this machine can run, the best first. F16C has no flag in
@@ -27,7 +27,7 @@ func variants() []string {
 	if x.HasAVX512BF16 && x.HasAVX512VBMI && x.HasAVX512VNNI {
 		out = append([]string{avx512bf16}, out...)
 	}
-	if x.HasAVX512BF16 && x.HasAMXTile && x.HasAMXBF16 && tilesAllowed() {
+	if x.HasAVX512BF16 && x.HasAMXTile && x.HasAMXBF16 && x.HasAMXInt8 && tilesAllowed() {
 		out = append([]string{amx}, out...)
 	}
 	return out
