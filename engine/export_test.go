@@ -7,3 +7,6 @@ func (c Config) WithClock(now func() time.Time) Config {
 	c.now = now
 	return c
 }
+
+// Invariants says that the loop verifies its books after every step.
+const Invariants = invariants

@@ -30,11 +30,21 @@ var greedyWays = []struct {
 	{name: "a scale for each tensor", of: []kernels.Format{kernels.F8E4M3}, change: scaled(`{"quant_method": "fp8"}`)},
 	{name: "a scale for each channel", of: []kernels.Format{kernels.F8E4M3}, change: scaled(`{"quant_method": "fbgemm_fp8"}`)},
 	{name: "a scale for each block", of: []kernels.Format{kernels.F8E4M3}, change: scaled(`{"quant_method": "fp8", "weight_block_size": [128, 128]}`)},
+	{name: "a scale for each tensor", of: []kernels.Format{kernels.I8}, change: scaled(compressedInt8("tensor", "null", "null"))},
+	{name: "a scale for each channel", of: []kernels.Format{kernels.I8}, change: scaled(compressedInt8("channel", "null", "null"))},
+	{name: "a scale for each group", of: []kernels.Format{kernels.I8}, change: scaled(compressedInt8("group", "64", "null"))},
+	{name: "a scale for each token too", of: []kernels.Format{kernels.I8}, change: scaled(compressedInt8("channel", "null", `{"num_bits": 8, "type": "int", "strategy": "token", "dynamic": true}`))},
 	{name: "int8 activations", of: []kernels.Format{kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q4_K, kernels.Q6_K}, change: func(y *toy) { y.opts.Backend.Activations = "int8" }},
 	{name: "quantized at load", of: []kernels.Format{kernels.BF16}, change: func(y *toy) { y.build.Quantize = kernels.F8E4M3 }},
 }
 
-// scaled has 8-bit floats share scales as a quantization_config says.
+// compressedInt8 is the quantization_config of int8 weights, and of activations or null.
+func compressedInt8(strategy, group, inputs string) string {
+	return fmt.Sprintf(`{"quant_method": "compressed-tensors", "format": "int-quantized", "ignore": ["lm_head"], "config_groups": {"group_0": {"targets": ["Linear"],
+		"weights": {"num_bits": 8, "type": "int", "symmetric": true, "strategy": %q, "group_size": %s}, "input_activations": %s}}}`, strategy, group, inputs)
+}
+
+// scaled has 8-bit weights share scales as a quantization_config says.
 func scaled(config string) func(*toy) { return func(y *toy) { y.stored.scales = config } }
 
 // unread are formats that kernels multiply and no checkpoint has.
@@ -56,7 +66,7 @@ func TestGreedy(t *testing.T) {
 		}
 		for _, f := range kcpu.SupportedFormats(v) {
 			for _, w := range greedyWays {
-				if slices.Contains(unread, f) || w.of != nil && !slices.Contains(w.of, f) || w.of == nil && f == kernels.F8E4M3 {
+				if slices.Contains(unread, f) || w.of != nil && !slices.Contains(w.of, f) || w.of == nil && (f == kernels.F8E4M3 || f == kernels.I8) {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s/%v/%s", v, f, w.name), func(t *testing.T) {

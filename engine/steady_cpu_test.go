@@ -70,10 +70,10 @@ func TestSteadyHeap(t *testing.T) {
 	grown := int64(after.HeapAlloc) - int64(before.HeapAlloc)
 	t.Logf("%.2f allocations a step, %d bytes made in %d steps, %d more in use", each, after.TotalAlloc-before.TotalAlloc, last-first, grown)
 	// Each block's key is kept, and a ring of 32 events is let go: now and then for a stream.
-	if each > 2 {
+	if each > 2 && !engine.Invariants { // verifying allocates too
 		t.Errorf("%g allocations a step of %d streams", each, streams)
 	}
-	if grown > 64<<10 {
+	if grown > 256<<10 { // 1.3 KiB a step: less than one event of each stream
 		t.Errorf("%d bytes more in use after %d steps", grown, last-first)
 	}
 	if held := e.Usage(); held != arenas {

@@ -11,7 +11,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// weights are how the matrices of a model are stored: a format, and of 8-bit floats the
+// weights are how the matrices of a model are stored: a format, and of 8-bit weights the
 // quantization_config that says which of them share a scale. The zero value: as they are.
 type weights struct {
 	format kernels.Format
@@ -21,7 +21,7 @@ type weights struct {
 // stored is m with made-up weights whose matrices are stored as f.
 func stored(m *engine.Model, f weights) (*engine.Model, error) {
 	cfg := m.Config
-	plain := map[kernels.Format]string{kernels.F32: "float32", kernels.F16: "float16", kernels.BF16: "bfloat16", kernels.F8E4M3: "bfloat16"}
+	plain := map[kernels.Format]string{kernels.F32: "float32", kernels.F16: "float16", kernels.BF16: "bfloat16", kernels.F8E4M3: "bfloat16", kernels.I8: "bfloat16"}
 	if cfg.TorchDtype = plain[f.format]; f.scales != "" {
 		cfg.QuantizationConfig = json.RawMessage(f.scales)
 	} else if cfg.TorchDtype == "" {
