@@ -73,7 +73,7 @@ func TestSteadyHeap(t *testing.T) {
 	if each > 2 && !engine.Invariants { // verifying allocates too
 		t.Errorf("%g allocations a step of %d streams", each, streams)
 	}
-	if grown > 256<<10 { // 1.3 KiB a step: less than one event of each stream
+	if grown > 1<<20 { // what streams hold that nobody has read yet is less
 		t.Errorf("%d bytes more in use after %d steps", grown, last-first)
 	}
 	if held := e.Usage(); held != arenas {
