@@ -91,6 +91,9 @@ func (f Format) Block() (elems, bytes int) {
 // Quantized reports whether elements share scales, in their blocks or beside them.
 func (f Format) Quantized() bool { return f >= Q8_0 && f < U8 || f == I8 }
 
+// Scaled reports whether scales of elements are a tensor of their own, if they have any.
+func (f Format) Scaled() bool { return f == F8E4M3 || f == F8E5M2 || f == I8 }
+
 // Bytes returns the storage of n elements, n a multiple of the block.
 func (f Format) Bytes(n int64) int64 {
 	e, b := f.Block()

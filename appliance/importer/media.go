@@ -24,7 +24,7 @@ func mediaLimits(d *draft, s setting) {
 	}
 	for _, kind := range sortedKeys(s.keys) {
 		v := s.keys[kind]
-		one := setting{flag: s.flag, given: s.flag.name() + "." + kind, values: []word{{text: compact(v), at: s.at}}, at: s.at}
+		one := s.entry(kind, compact(v))
 		if m, ok := v.(map[string]any); ok {
 			for _, k := range sortedKeys(m) {
 				if k != "count" {

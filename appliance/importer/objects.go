@@ -20,6 +20,11 @@ func (d *draft) wantObject(s setting) bool {
 	return false
 }
 
+// entry is one key of an object as a setting of its own.
+func (s setting) entry(key, value string) setting {
+	return setting{flag: s.flag, given: s.flag.name() + "." + key, values: []word{{text: value, at: s.at}}, at: s.at}
+}
+
 // generation are the keys of a generation config that vapp has fields for.
 var generation = map[string]string{
 	"temperature": "temperature", "top_p": "topP", "top_k": "topK", "min_p": "minP", "repetition_penalty": "repetitionPenalty",
@@ -33,7 +38,7 @@ func overrideGeneration(d *draft, s setting) {
 	}
 	for _, key := range sortedKeys(s.keys) {
 		v := compact(s.keys[key])
-		one := setting{flag: s.flag, given: s.flag.name() + "." + key, values: []word{{text: v, at: s.at}}, at: s.at}
+		one := s.entry(key, v)
 		field, ok := generation[key]
 		switch n, number := decimal(v); {
 		case !ok:
@@ -54,7 +59,7 @@ func templateKwargs(d *draft, s setting) {
 	}
 	for _, key := range sortedKeys(s.keys) {
 		v := compact(s.keys[key])
-		one := setting{flag: s.flag, given: s.flag.name() + "." + key, values: []word{{text: v, at: s.at}}, at: s.at}
+		one := s.entry(key, v)
 		if !jinjaName.MatchString(key) {
 			d.invalid(one, "a variable of Jinja: letters, digits and _, the first no digit")
 			continue
@@ -72,7 +77,7 @@ func structuredOutputs(d *draft, s setting) {
 		return
 	}
 	for _, key := range sortedKeys(s.keys) {
-		one := setting{flag: s.flag, given: s.flag.name() + "." + key, values: []word{{text: compact(s.keys[key]), at: s.at}}, at: s.at}
+		one := s.entry(key, compact(s.keys[key]))
 		if name, ok := s.keys[key].(string); ok && key == "reasoning_parser" {
 			if name != "" {
 				d.set("parsers.reasoning", quote(name), one)

@@ -47,7 +47,7 @@ func poolerConfig(d *draft, s setting) {
 	}
 	for _, key := range sortedKeys(s.keys) {
 		v := s.keys[key]
-		one := setting{flag: s.flag, given: s.flag.name() + "." + key, values: []word{{text: compact(v), at: s.at}}, at: s.at}
+		one := s.entry(key, compact(v))
 		on, isFlag := v.(bool)
 		text, isText := v.(string)
 		switch {

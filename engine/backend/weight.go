@@ -80,6 +80,18 @@ const (
 	PerGroup           // one for each GroupSize inputs of an output feature
 )
 
+// Columns is how many neighbours of a row of cols share a scale, at least 1; group is
+// that of WeightSpec.GroupSize.
+func (s Scaling) Columns(cols, group int) int {
+	switch s {
+	case PerBlock:
+		return ScaleBlock
+	case PerGroup:
+		return max(1, group)
+	}
+	return max(1, cols)
+}
+
 // ScaleBlock is the side of a PerBlock block.
 const ScaleBlock = 128
 
@@ -145,6 +157,13 @@ type Part struct {
 	// Values replaces Tensor for vectors the model code computes (rope
 	// frequencies).
 	Values []float32
+}
+
+// Centre takes the 128 of Offset from bytes that were read of Tensor.
+func (p Part) Centre(b []byte) {
+	for i := 0; p.Offset && i < len(b); i++ {
+		b[i] ^= 0x80
+	}
 }
 
 // WeightID is the index of a WeightSpec in a model's list.

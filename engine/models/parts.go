@@ -39,14 +39,8 @@ func (l *loader) matrixPart(p piece, experts int) (part backend.Part, cols int, 
 	}
 	block, _ := t.Format.Block()
 	l.aligned(p.tensor, "columns", p.col0, cols, int(t.RowElements()), block)
-	if t.Format == kernels.F8E4M3 || t.Format == kernels.F8E5M2 || t.Format == kernels.I8 {
-		part.Scale, s = l.quant.scaleTensor(l.src, p.tensor)
-		scale, _ := l.src.Tensor(part.Scale)
-		part.ScaleFormat = scale.Format
-	}
-	if s == backend.PerGroup {
-		l.aligned(p.tensor, "columns", p.col0, cols, int(t.RowElements()), l.quant.group)
-		l.whole(p.tensor, int(t.RowElements()))
+	if t.Format.Scaled() {
+		s = l.scales(&part, p, cols, int(t.RowElements()))
 	}
 	if s == backend.PerBlock {
 		l.aligned(p.tensor, "rows", p.row0, part.Rows, rows, backend.ScaleBlock)
@@ -66,23 +60,26 @@ func (l *loader) packedPart(p piece) (part backend.Part, cols int, s backend.Sca
 	if cols = all; p.cols > 0 {
 		cols = p.cols
 	}
-	part.Scale, s = l.quant.scaleTensor(l.src, p.tensor)
-	scale, _ := l.src.Tensor(part.Scale)
-	part.ScaleFormat = scale.Format
-	block := 4
-	if s == backend.PerGroup {
-		block = l.quant.group
-		l.whole(p.tensor, all)
-	}
-	l.aligned(t.Name, "columns", p.col0, cols, all, block)
+	s = l.scales(&part, p, cols, all)
+	l.aligned(t.Name, "columns", p.col0, cols, all, 4)
 	return part, cols, s
 }
 
-// whole refuses rows of n that are no whole groups of int8.
-func (l *loader) whole(tensor string, n int) {
-	if g := l.quant.group; n%g != 0 {
-		l.fail(&UnsupportedError{fmt.Sprintf("int8 with group_size %d of rows of %d (%s)", g, n, clip(tensor)), "rows are read in whole groups"})
+// scales finds the tensor of a part's scales. It refuses columns, so many of all, that are
+// no whole groups of int8.
+func (l *loader) scales(part *backend.Part, p piece, cols, all int) backend.Scaling {
+	name, s := l.quant.scaleTensor(l.src, p.tensor)
+	scale, _ := l.src.Tensor(name)
+	part.Scale, part.ScaleFormat = name, scale.Format
+	if s != backend.PerGroup {
+		return s
 	}
+	g := l.quant.group
+	l.aligned(part.Tensor, "columns", p.col0, cols, all, g)
+	if all%g != 0 {
+		l.fail(&UnsupportedError{fmt.Sprintf("int8 with group_size %d of rows of %d (%s)", g, all, clip(p.tensor)), "rows are read in whole groups"})
+	}
+	return s
 }
 
 // transpose is t with its last two dimensions in each other's place.

@@ -60,25 +60,29 @@ func TestInt8Edges(t *testing.T) {
 			if !ok || !present(strings.TrimSuffix(v, int8Suffix)) {
 				continue
 			}
-			p := newProblem(t, k, shape{5, 256, 33, 1, true}, 1)
-			nan, inf := float32(math.NaN()), float32(math.Inf(-1))
-			for r, fill := range []float32{nan, inf, 0, 0x1p-130, 1} {
-				p.X[r*p.LdX+40] = fill
-				for i := range p.In {
-					if r >= 2 {
-						p.X[r*p.LdX+i] = fill
-					}
-				}
-			}
-			p.compute(k, 1)
-			for r := range p.Rows {
-				for o := range p.Out {
-					y := p.Y[r*p.LdY+o]
-					switch bias := p.Bias[o]; {
-					case r < 2 && y == y, r > 1 && y != y, (r == 2 || r == 3) && y != bias, r == 4 && y == bias:
-						t.Fatalf("%s %v: row %d output %d is %v, bias %v", v, f, r, o, y, bias)
-					}
-				}
+			edges(t, fmt.Sprintf("%s %v", v, f), k, shape{5, 256, 33, 1, true}, 40)
+		}
+	}
+}
+
+// edges multiplies rows that hold a NaN and an infinity at input at, and rows of zeros, of
+// what is almost zero and of ones.
+func edges(t *testing.T, name string, k LinearKernel, s shape, at int) {
+	t.Helper()
+	p := newProblem(t, k, s, 1)
+	for r, fill := range []float32{float32(math.NaN()), float32(math.Inf(-1)), 0, 0x1p-130, 1} {
+		p.X[r*p.LdX+at] = fill
+		for i := 0; r >= 2 && i < p.In; i++ {
+			p.X[r*p.LdX+i] = fill
+		}
+	}
+	p.compute(k, 1)
+	for r := range p.Rows {
+		for o := range p.Out {
+			y := p.Y[r*p.LdY+o]
+			switch bias := p.Bias[o]; {
+			case r < 2 && y == y, r > 1 && y != y, (r == 2 || r == 3) && y != bias, r == 4 && y == bias:
+				t.Fatalf("%s: row %d output %d is %v, bias %v", name, r, o, y, bias)
 			}
 		}
 	}

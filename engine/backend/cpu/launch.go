@@ -20,6 +20,9 @@ import (
 	"vapp.dev/engine/backend"
 )
 
+// The pool counts as many chunks as a program may have.
+var _ [C.VAPP_POOL_CHUNKS]struct{} = [backend.MaxChunks]struct{}{}
+
 // errClosed is what a closed device answers.
 var errClosed = errors.New("backend cpu: the device is closed")
 

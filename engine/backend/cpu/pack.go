@@ -134,9 +134,7 @@ func (k *packer) read(src backend.RowReader, p backend.Part, row, n int, b []byt
 	if p.Format != kernels.MXFP4 || p.Scale == "" {
 		fold := max(1, p.Fold)
 		err := src.ReadRows(p.Tensor, row*fold, n*fold, b)
-		for i := 0; p.Offset && i < len(b); i++ {
-			b[i] ^= 0x80
-		}
+		p.Centre(b)
 		return err
 	}
 	cols := k.spec.Cols

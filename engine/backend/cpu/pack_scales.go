@@ -76,7 +76,7 @@ func (k *packer) widen(p backend.Part, row int, b []byte, n int) ([]float32, err
 	cols := k.spec.Cols
 	k.wide = grow(k.wide, n*cols)
 	kcpu.Dequantize(p.Format, b, k.wide)
-	if p.Scale == "" || p.Format != kernels.F8E4M3 && p.Format != kernels.F8E5M2 && p.Format != kernels.I8 {
+	if p.Scale == "" || !p.Format.Scaled() {
 		return k.wide, nil
 	}
 	for i := range n {
@@ -142,15 +142,7 @@ type scaleReader struct {
 }
 
 // shared is how many columns share a scale.
-func (s *scaleReader) shared() int {
-	switch s.scaling {
-	case backend.PerBlock:
-		return backend.ScaleBlock
-	case backend.PerGroup:
-		return max(1, s.group)
-	}
-	return max(1, s.cols)
-}
+func (s *scaleReader) shared() int { return s.scaling.Columns(s.cols, s.group) }
 
 // row gives the scales of a row of the part; ones where the part has none.
 func (s *scaleReader) row(r int) ([]float32, error) {

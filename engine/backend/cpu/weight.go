@@ -75,7 +75,7 @@ func checkParts(w backend.WeightSpec) error {
 
 // rowsOf is a table that nothing multiplies.
 func rowsOf(w backend.WeightSpec, p backend.Packed) (backend.Packed, error) {
-	if p.Format == kernels.F8E4M3 || p.Format == kernels.F8E5M2 || p.Format == kernels.MXFP4 || p.Format == kernels.I8 || w.Experts > 0 {
+	if p.Format.Scaled() || p.Format == kernels.MXFP4 || w.Experts > 0 {
 		return p, backend.Unsupported(name, "weight "+w.Name, "tables that are only looked up are not read as "+p.Format.String())
 	}
 	p.Bytes, p.Kernel = align(int64(w.Rows)*p.Format.Bytes(int64(w.Cols))), "rows"
@@ -100,7 +100,7 @@ func checkTarget(w backend.WeightSpec) error {
 // matrix is one matrix of w as it is packed in format f.
 func (l layout) matrix(w backend.WeightSpec, f kernels.Format) kcpu.Matrix {
 	m := kcpu.Matrix{Variant: l.linear(f), Format: f, Rows: w.Rows, Cols: w.Cols}
-	if f != kernels.F8E4M3 && f != kernels.F8E5M2 && f != kernels.I8 {
+	if !f.Scaled() {
 		return m
 	}
 	if w.RoundInputs {

@@ -207,14 +207,14 @@ func packPart(p backend.Part, rows, cols int, f kernels.Format, out []byte, src 
 			if err := src.ReadRows(p.Tensor, (p.Row0+row)*fold, n*fold, dst); err != nil {
 				return err
 			}
-			centre(p, dst)
+			p.Centre(dst)
 			continue
 		}
 		b := buf[:int64(n)*from]
 		if err := src.ReadRows(p.Tensor, (p.Row0+row)*fold, n*fold, b); err != nil {
 			return err
 		}
-		centre(p, b)
+		p.Centre(b)
 		if f == kernels.F32 {
 			ref.Dequantize(p.Format, b, floats(dst))
 			continue
@@ -224,13 +224,6 @@ func packPart(p backend.Part, rows, cols int, f kernels.Format, out []byte, src 
 		ref.Quantize(f, wide, dst)
 	}
 	return nil
-}
-
-// centre takes 128 from bytes that are stored with as much more.
-func centre(p backend.Part, b []byte) {
-	for i := 0; p.Offset && i < len(b); i++ {
-		b[i] ^= 0x80
-	}
 }
 
 // floats is b as float32; b is aligned to 4.

@@ -46,7 +46,7 @@ func matrixBytes(w backend.WeightSpec, f kernels.Format) int64 {
 
 // scalesOf is how many scales lie behind a weight that is stored as f.
 func scalesOf(w backend.WeightSpec, f kernels.Format) int64 {
-	if w.Scaling == backend.NoScale || f != kernels.F8E4M3 && f != kernels.F8E5M2 && f != kernels.I8 {
+	if w.Scaling == backend.NoScale || !f.Scaled() {
 		return 0
 	}
 	return int64(max(1, w.Experts)) * int64(w.Rows) * int64(across(w))
@@ -59,12 +59,4 @@ func across(w backend.WeightSpec) int {
 }
 
 // shared is how many columns share a scale.
-func shared(w backend.WeightSpec) int {
-	switch w.Scaling {
-	case backend.PerBlock:
-		return backend.ScaleBlock
-	case backend.PerGroup:
-		return max(1, w.GroupSize)
-	}
-	return w.Cols
-}
+func shared(w backend.WeightSpec) int { return w.Scaling.Columns(w.Cols, w.GroupSize) }
