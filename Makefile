@@ -6,13 +6,29 @@ FUZZTIME ?= 10s
 RACE := ./engine ./engine/sched ./engine/kv ./engine/runner ./appliance/...
 # Breaks the code in small ways and sees whether a test fails.
 MUTANTS := go run github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
+# The go command with what the tag cuda needs, where that can be built.
+ifeq ($(shell uname -sm),Linux x86_64)
+CUDA_GO := scripts/cuda-run.sh go
+# Every build has its flags, so that the C of kernels/cpu is compiled once with and without the tag.
+CUDA_DIR := $(shell mkdir -p .cache/cuda && cd .cache/cuda && pwd -P)
+export CGO_CFLAGS ?= -g -O2
+export CGO_LDFLAGS ?= -g -O2
+CGO_CFLAGS += -I$(CUDA_DIR)/compat -I$(CUDA_DIR)/include
+CGO_LDFLAGS += -L$(CUDA_DIR)/link
+# CUDA=1 builds for NVIDIA GPUs too, CUDA= does not; by itself where there is one, or its kernels.
+CUDA ?= $(if $(wildcard /dev/nvidiactl /dev/dxg .cache/cuda/kernels.txt),1)
+else
+CUDA_GO := @echo "not run, the tag cuda is for Linux on x86-64:" go
+override CUDA :=
+endif
+export GOFLAGS += -trimpath
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 
 .DEFAULT_GOAL := help
 # One thing at a time: two cores are all there may be, and the go command and
 # cargo fill them by themselves.
 .NOTPARALLEL:
-.PHONY: help tools modules native build model up test vet fmt cross clients test-clients browser race fuzz ci soak golden bench bench-real bench-stream bench-peer docs size lint
+.PHONY: help tools modules native build kernels kernels-check test-kernels gpu-bundle gpu-check emulated-driver test-cuda model up test vet fmt cross cross-all clients test-clients browser race fuzz ci soak golden bench bench-real bench-stream bench-peer docs size lint
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,23 +36,41 @@ help: ## print the targets
 up: build model ## get what is missing, build, and serve PROFILE (the default model)
 	bin/vapp up $(PROFILE)
 
-build: native ## build bin/vapp
-	go build -trimpath -ldflags "-X main.version=$(VERSION) -extldflags=-Wl,--gc-sections" -o bin/vapp ./cmd/vapp
+build: native $(if $(CUDA),embedded-kernels) ## build bin/vapp; with CUDA where a GPU is or `make kernels` was run; CUDA=1, CUDA= choose
+	@$(if $(CUDA),:,echo "build: without CUDA, there is no GPU here; make build CUDA=1 builds with it")
+	$(if $(CUDA),$(CUDA_GO),go) build $(if $(CUDA),-tags cuda) -ldflags "-X main.version=$(VERSION) -extldflags=-Wl,--gc-sections" -o bin/vapp ./cmd/vapp
 
 model: ## fetch the default model into models/
 	@scripts/model.sh
 
-kernels: ## compile the CUDA kernels to .cache/cuda/kernels.fatbin and print their registers, shared memory and spills
+kernels: ## compile the CUDA kernels and print their registers, shared memory and spills
 	@scripts/kernels.sh
 
-kernels-check: ## build the CUDA kernels twice: equal bytes, no spills
+kernels-check: ## build the CUDA kernels twice: equal bytes, no spilling, registers as docs/kernel-registers.md has them
 	@scripts/kernels.sh check
+	@scripts/kernels.sh embed
+	go test -count=1 -run TestRegistersPage ./kernels/cuda
 
 test-kernels: ## the CUDA kernels on the host under AddressSanitizer
 	VAPP_CUDA_SANITIZE=1 go test -count=1 ./kernels/cuda/...
 
+gpu-bundle: native ## what gpu-check needs on a machine without Go and network: .cache/gpu-bundle.tar.gz, under 60 MB
+	@scripts/gpu-bundle.sh
+
+gpu-check: gpu-bundle ## everything that needs a GPU, in nine minutes: OUT/report.md and OUT/results.json
+	.cache/gpu-bundle/gpu-check --out $(or $(OUT),.cache/gpu-check)
+
+emulated-driver: ## the CUDA driver without a GPU: VAPP_LIBCUDA=$PWD/.cache/emulation/libcuda.so runs a binary on it
+	@go test -count=1 -run TestDriver -v ./kernels/cuda/cudatest | grep libcuda
+
+test-cuda: native emulated-driver ## the scripts with a binary that has CUDA, without a driver and on the emulated one; the bundle of gpu-check on that
+	$(CUDA_GO) test -tags cuda -count=1 -run 'TestScript/(cuda|cuda_up|help|up)$$' ./cmd/vapp
+	$(CUDA_GO) test -tags bundle -count=1 -timeout 30m -run TestBundle -v ./tests/gpu
+
 test: native model-if-there vet fmt cross ## every test that needs no GPU: unit, golden, script, import law
 	go test -tags invariants -timeout 20m ./...
+	$(CUDA_GO) test -tags cuda ./engine/backend/cuda/...
+	$(CUDA_GO) test -tags cuda -run CUDA ./engine
 	go test -run TestSteadyHeap ./engine # what verifying allocates is not counted here
 
 lint: native vet fmt ## go vet, gofmt, and staticcheck where it is installed
@@ -59,13 +93,17 @@ browser: build model ## the page at / in headless Chromium, with a scripted mode
 	@scripts/browser.sh go test -tags browser -count=1 -timeout 15m -v -run Test ./appliance/page
 	@scripts/browser.sh go test -tags clients,browser -count=1 -timeout 15m -v -run TestPage ./tests/clients
 
-ci: test clients browser race fuzz ## what continuous integration runs, in under an hour
+ci: test test-cuda cross-all clients browser race fuzz ## what continuous integration runs, in under an hour
+	@scripts/kernels.sh errors
+	@scripts/kernels.sh check 90a # all architectures: make soak
 
-soak: build model ## hours: long fuzzing, races over repetitions, mutants, load on the real server
+soak: build model kernels-check ## hours: long fuzzing, races over repetitions, mutants, load on the real server
 	FUZZTIME=5m scripts/fuzz.sh
 	go test -tags soak,invariants -count=1 -timeout 2h -run 'TestSoak|TestGreedy' -v ./engine
+	VAPP_GOLDEN=all $(CUDA_GO) test -tags cuda -count=1 -timeout 2h -run TestGoldenCUDA -v ./engine/models
 	go test -race -shuffle=on -count=5 -timeout 2h $(RACE)
-	go test -tags soak -count=1 -timeout 1h -run TestMutants -v ./kernels/cuda
+	go test -tags soak -count=1 -timeout 2h -run TestMutants -v ./kernels/cuda
+	$(CUDA_GO) test -tags cuda,soak -count=1 -timeout 1h -run TestSuite ./engine/backend/cuda
 	@for p in kv sched sample; do $(MUTANTS) unleash --workers 1 --timeout-coefficient 5 --threshold-efficacy 70 ./engine/$$p || exit 1; done
 	go test ./engine -count=1 -timeout 4h -run TestLongContext -long 131072
 	go test -tags clients -count=5 -timeout 4h -run 'TestLoad|TestReload|TestTerminate' ./tests/clients
@@ -111,17 +149,23 @@ modules: tools
 native: modules
 	@scripts/build-native.sh
 
+.PHONY: embedded-kernels
+embedded-kernels:
+	@scripts/kernels.sh embed
+
 .PHONY: model-if-there
 model-if-there:
 	@scripts/model.sh || echo "test: without the default model the tests that need it are skipped, and say so" >&2
 
 vet:
-	go vet ./...
-	go vet -tags invariants ./engine/...
+	go vet -tags invariants ./...
+	go vet ./engine
 	go vet -tags clients ./tests/...
 	go vet -tags clients,browser ./tests/...
 	go vet -tags streams ./appliance
 	go vet -tags browser ./appliance/page
+	$(CUDA_GO) vet -tags cuda ./engine ./engine/models ./engine/backend/cuda/...
+	go vet -tags bundle ./tests/gpu
 
 fmt:
 	@out=$$(git ls-files -co --exclude-standard -- '*.go' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done | xargs gofmt -l); \
@@ -129,3 +173,6 @@ fmt:
 
 cross:
 	@scripts/cross.sh
+
+cross-all:
+	@scripts/cross.sh all

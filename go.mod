@@ -26,11 +26,13 @@ require (
 	go.etcd.io/bbolt v1.5.0
 	golang.org/x/sys v0.49.0
 	golang.org/x/term v0.47.0
+	gorgonia.org/cu v0.9.6
 )
 
 require (
 	github.com/basgys/goxml2json v1.1.1-0.20231018121955-e66ee54ceaad // indirect
 	github.com/pb33f/jsonpath v0.7.0 // indirect
+	github.com/pkg/errors v0.9.1 // indirect
 	github.com/swaggest/refl v1.3.1 // indirect
 	gopkg.in/yaml.v2 v2.4.0 // indirect
 )

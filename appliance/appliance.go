@@ -182,11 +182,17 @@ func (a *Appliance) Run(ctx context.Context) error {
 	case <-a.engine.Done():
 		err := a.engine.Err()
 		a.phase.set(Failed)
-		server.Close()
-		return errors.Join(err, a.engine.Close())
+		// Every request has its error: let the handlers write it.
+		said, stop := context.WithTimeout(hard, failedFor)
+		defer stop()
+		_ = server.Shutdown(said)
+		return errors.Join(err, a.engine.Close(), server.Close())
 	}
 	return a.drain(hard, server)
 }
+
+// failedFor is how long handlers may write why requests have failed.
+const failedFor = 5 * time.Second
 
 // drain ends the service; hard cuts it short.
 func (a *Appliance) drain(hard context.Context, server *http.Server) error {
@@ -206,6 +212,8 @@ func (a *Appliance) drain(hard context.Context, server *http.Server) error {
 	switch {
 	case hard.Err() != nil:
 		return context.Cause(hard)
+	case errors.Is(a.engine.Err(), engine.ErrDead):
+		return errors.Join(a.engine.Err(), closed)
 	case err != nil:
 		return errors.Join(fmt.Errorf("drain: requests that had not ended after %s were aborted: %d; serve.drainTimeout is the limit", limit, left.Running+left.Waiting), closed)
 	}

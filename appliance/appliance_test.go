@@ -90,10 +90,16 @@ func start(t *testing.T, more string, change ...func(*Appliance)) *server {
 // serve is start with another model.
 func serve(t *testing.T, model, more string, change ...func(*Appliance)) *server {
 	t.Helper()
+	return serveOn(t, ref.Opener{}, model, more, change...)
+}
+
+// serveOn is serve on another machine.
+func serveOn(t *testing.T, on backend.Opener, model, more string, change ...func(*Appliance)) *server {
+	t.Helper()
 	dir := t.TempDir()
 	s := &server{model: model, profile: filepath.Join(dir, "p.cue"), log: &logBuffer{}, ended: make(chan error, 1)}
 	writeFile(t, s.profile, profileText(model, more))
-	a, err := New(Config{Profile: s.profile, Machine: Machine{Backends: []backend.Opener{ref.Opener{}}}, Version: "test", Log: s.log})
+	a, err := New(Config{Profile: s.profile, Machine: Machine{Backends: []backend.Opener{on}}, Version: "test", Log: s.log})
 	if err != nil {
 		t.Fatal(err)
 	}

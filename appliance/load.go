@@ -130,6 +130,9 @@ func (a *Appliance) hooks() engine.Hooks {
 	h.ITLMissed = func(alone, target time.Duration) {
 		go a.log.Warn(fmt.Sprintf("decode alone takes %v, scheduler.itlTarget is %v: prompts get %d tokens of a step", round(alone), target, engine.LeastPrompt))
 	}
+	h.NoGraph = func(reason string, tokens int) {
+		go a.log.Warn(fmt.Sprintf("a step of %d tokens ran without a CUDA graph, launch by launch: %s (vapp_graph_steps_total counts; cudagraph.captureSizes and cudagraph.mode decide)", tokens, reason))
+	}
 	return h
 }
 
@@ -155,18 +158,34 @@ func (a *Appliance) compare() {
 		}
 		log("ledger", "item", c.Item, "plan_bytes", c.Planned, "actual_bytes", c.Actual, "difference", c.Difference())
 	}
+	if n, ok := a.engine.GraphBytes(); ok {
+		planned := a.prepared.Plan.Ledger.Bytes("graphs")
+		a.metrics.SetActual("graphs", n)
+		log := a.log.Info
+		if n > planned { // a line that is fitted may be short; an arena may not
+			log = a.log.Warn
+		}
+		log("ledger", "item", "graphs", "plan_bytes", planned, "actual_bytes", n, "difference", n-planned)
+	}
 	if huge, of, ok := a.engine.Huge(); ok {
 		a.log.Info("huge pages", "bytes", huge, "of", of)
 	}
 }
 
-// showPlan writes the plan for people, or as one record for collectors.
+// showPlan writes the plan for people, or as one record for collectors, and then what it
+// warns of line by line.
 func (a *Appliance) showPlan() error {
 	p := a.prepared
 	if p.Profile.Log.Format != "json" {
-		return p.Plan.Text(a.cfg.Log)
+		if err := p.Plan.Text(a.cfg.Log); err != nil {
+			return err
+		}
+	} else {
+		a.log.Info("plan", "plan", p.Plan)
 	}
-	a.log.Info("plan", "plan", p.Plan)
+	for _, w := range p.Plan.Warnings { // that nobody finds in a plan that went by
+		a.log.Warn("plan: " + w)
+	}
 	return nil
 }
 

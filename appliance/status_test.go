@@ -2,9 +2,15 @@ package appliance
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/ref"
+	"vapp.dev/engine/enginetest"
 )
 
 // TestStatus: what the page shows is the plan, what was taken, and what happened.
@@ -42,5 +48,28 @@ func TestStatus(t *testing.T) {
 	s.eventually(t, "the guard", func() bool { return s.status(t, "/admin/status") == http.StatusUnauthorized })
 	if code, _ := s.get(t, "/"); code != http.StatusOK {
 		t.Errorf("the page behind a key: %d", code)
+	}
+}
+
+// blind is ref on a machine that does not say how much memory it has.
+type blind struct{ ref.Opener }
+
+func (b blind) Probe() (backend.Facts, error) {
+	f, err := b.Opener.Probe()
+	f.TotalBytes = 0
+	return f, err
+}
+
+// TestWarned: what the plan warns of stands in the log too, line by line, whatever its form.
+func TestWarned(t *testing.T) {
+	toy := filepath.Join(t.TempDir(), "toy")
+	if err := enginetest.WriteLlama(toy, enginetest.Llama{Seed: 3}); err != nil {
+		t.Fatal(err)
+	}
+	for _, form := range []string{"text", "json"} {
+		s := serveOn(t, blind{}, toy, fmt.Sprintf("log: format: %q", form))
+		if want := "plan: the machine's memory is unknown"; !strings.Contains(s.log.String(), want) {
+			t.Errorf("%s: no %q in\n%s", form, want, s.log)
+		}
 	}
 }

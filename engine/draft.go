@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"vapp.dev/engine/models"
+	"vapp.dev/kernels"
 )
 
 // openDraft opens the model that proposes, where the source names one.
@@ -46,6 +47,12 @@ type rowsOf struct{ m *Model }
 func (r rowsOf) ReadRows(name string, row0, rows int, dst []byte) error {
 	holder, own := r.m.holder(name)
 	return holder.Checkpoint.ReadRows(own, row0, rows, dst)
+}
+
+// Made implements backend.Maker.
+func (r rowsOf) Made(name string) (kernels.Made, bool) {
+	holder, own := r.m.holder(name)
+	return holder.Checkpoint.Made(own)
 }
 
 // VocabularyError says that a draft model's tokens are others than the model's.

@@ -70,6 +70,9 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
+	if err := run.Capture(ctx, c.Options.Backend.Graphs, c.captured()); err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
 	e := &Engine{opts: c.Options, dev: dev, in: newInbox(), done: make(chan struct{}), kv: c.Account.KV, vocab: r.Step.Vocab, width: r.Step.Emit}
 	e.queue.Store(int64(c.Options.MaxQueue))
 	slabs := e.kv.Slabs(r.Arenas[backend.KV])
@@ -87,6 +90,34 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	e.keeping = keep(dev, c.Hooks.Cache)
 	go l.run()
 	return e, nil
+}
+
+// captured tells Progress of captured steps.
+func (c Config) captured() func(done, of int) {
+	if c.Progress == nil {
+		return nil
+	}
+	return func(done, of int) { c.Progress(Progress{Done: int64(done), Total: int64(of), Capturing: true}) }
+}
+
+// GraphBytes is what captured graphs took of the device's memory; ok is false where it
+// captures none.
+func (e *Engine) GraphBytes() (n int64, ok bool) {
+	c, ok := e.dev.(backend.Capturer)
+	if !ok || len(e.opts.Backend.Graphs.Sizes) == 0 {
+		return 0, false
+	}
+	return c.GraphBytes(), true
+}
+
+// Memory is backend.Gauge's; ok is false where the device does not tell.
+func (e *Engine) Memory() (total, before, now int64, ok bool) {
+	g, ok := e.dev.(backend.Gauge)
+	if !ok {
+		return 0, 0, 0, false
+	}
+	total, before, now, err := g.Memory()
+	return total, before, now, err == nil
 }
 
 // Usage is what each arena of the device really took, for the ledger.

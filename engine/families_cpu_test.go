@@ -20,6 +20,12 @@ func variantsHere(t *testing.T) []string {
 	return facts.Variants
 }
 
+// best says that of all that runs here this is what people get: every way of running is
+// shown on it.
+func best(t *testing.T, on backend.Opener, s backend.Settings) bool {
+	return on.Name() == "cpu" && s.Variant == variantsHere(t)[0]
+}
+
 // TestFamiliesCPU is TestFamilies on every kind of kernels that this machine has.
 func TestFamiliesCPU(t *testing.T) {
 	for _, v := range variantsHere(t) {

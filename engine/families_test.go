@@ -23,13 +23,14 @@ import (
 // axes are the ways to run the same requests that change no token. The first is
 // the plain one that the others are held against: a step at a time, a request
 // at a time, nothing remembered, prompts whole. A new way of running (swap,
-// proposals, checkpoints of states) is one more row.
+// proposals, checkpoints of states) is one more row; where it gives a backend other rows to
+// compute it is run everywhere, and where only the books differ on the best one.
 var axes = []axis{
-	{name: "plain, alone", alone: true},
-	{name: "in a batch"},
+	{name: "plain, alone", alone: true, everywhere: true},
+	{name: "in a batch", everywhere: true},
 	{name: "overlapped", change: func(y *toy) { y.opts.Overlap = true }},
 	{name: "prefixes, twice", rounds: 2, change: func(y *toy) { y.opts.Overlap, y.opts.PrefixCaching = true, true }, took: hits},
-	{name: "prefixes, chunks of 16, twice", rounds: 2, took: hits, change: func(y *toy) {
+	{name: "prefixes, chunks of 16, twice", everywhere: true, rounds: 2, took: hits, change: func(y *toy) {
 		y.opts.PrefixCaching, y.opts.MaxNumBatchedTokens = true, 16
 	}},
 	{name: "prefixes, chunks of 64, alone", alone: true, rounds: 2, took: hits, change: func(y *toy) {
@@ -54,7 +55,7 @@ var axes = []axis{
 		ngrams(3)(y)
 		y.slabs, y.fat = least, true
 	}},
-	{name: "n-grams proposed, swapped, prefixes", took: swapped, change: func(y *toy) {
+	{name: "n-grams proposed, swapped, prefixes", everywhere: true, took: swapped, change: func(y *toy) {
 		ngrams(3)(y)
 		y.slabs, y.fat, y.opts.SwapBytes, y.opts.PrefixCaching = least, true, 64<<20, true
 	}},
@@ -64,7 +65,7 @@ var axes = []axis{
 		ngrams(3)(y)
 		y.slabs, y.fat = least, true
 	}},
-	{name: "keys rebuilt, overlapped, chunks of 16, prefixes, twice", family: "tiny-gemma4", rounds: 2, took: hits, change: func(y *toy) {
+	{name: "keys rebuilt, overlapped, chunks of 16, prefixes, twice", family: "tiny-gemma4", everywhere: true, rounds: 2, took: hits, change: func(y *toy) {
 		rebuilds(y)
 		y.opts.Overlap, y.opts.PrefixCaching, y.opts.MaxNumBatchedTokens = true, true, 16
 	}},
@@ -102,11 +103,12 @@ func ngrams(n int) func(*toy) {
 
 // axis is one way to run the requests.
 type axis struct {
-	name   string
-	family string     // that alone runs so; "": all
-	change func(*toy) // of the plain way; nil: nothing
-	alone  bool       // one request after the other, in place of all at once
-	rounds int        // of all requests on one engine; 0: one
+	name       string
+	family     string     // that alone runs so; "": all
+	everywhere bool       // on every backend and kind of kernels, not on the best alone
+	change     func(*toy) // of the plain way; nil: nothing
+	alone      bool       // one request after the other, in place of all at once
+	rounds     int        // of all requests on one engine; 0: one
 	// took says why the run was no such run: what had to happen did not. nil: nothing has to.
 	took func(name string, r *twinRun) error
 }
@@ -159,7 +161,7 @@ func speculated(_ string, r *twinRun) error {
 }
 
 // TestFamilies runs the small checkpoints of each family through the whole engine
-// in every way of axes: windows that move, states that are carried, steps that
+// in the ways of axes: windows that move, states that are carried, steps that
 // overlap. Each way gives the tokens of the plain one, which are transformers'.
 func TestFamilies(t *testing.T) { families(t, ref.Opener{}, backend.Settings{}) }
 
@@ -170,7 +172,10 @@ func families(t *testing.T, on backend.Opener, s backend.Settings) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ways := slices.DeleteFunc(slices.Clone(axes), func(a axis) bool { return a.family != "" && a.family != name })
+			whole := longSoak || best(t, on, s)
+			ways := slices.DeleteFunc(slices.Clone(axes), func(a axis) bool {
+				return a.family != "" && a.family != name || !whole && !a.everywhere
+			})
 			like := toy{dir: filepath.Join("models/testdata", name), on: on, opts: engine.Options{MaxModelLen: g.Rows() + 1, Backend: s}}
 			twins(t, ways, like, g)
 		})

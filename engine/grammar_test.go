@@ -71,7 +71,7 @@ func TestGrammars(t *testing.T) {
 		y := newToy(t)
 		form.change(y)
 		e := y.open(t)
-		got := replies(t, e, c, tok)
+		got := replies(t, e, c, tok, 24)
 		if want == nil {
 			want = got
 		}
@@ -191,10 +191,10 @@ func TestGrammarLogprobs(t *testing.T) {
 
 // replies are those of 24 requests at once, half of them free, each held against its
 // grammar.
-func replies(t *testing.T, e *engine.Engine, c *grammar.Compiler, tok *tokenizer.Tokenizer) []string {
+func replies(t *testing.T, e *engine.Engine, c *grammar.Compiler, tok *tokenizer.Tokenizer, n int) []string {
 	t.Helper()
 	var streams []*engine.Stream
-	for i := range 24 {
+	for i := range n {
 		r := request(i)
 		r.ID, r.N = fmt.Sprint("g", i), 1
 		if i%2 == 0 {

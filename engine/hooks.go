@@ -12,6 +12,9 @@ type Hooks struct {
 	// ITLMissed is called when decoding alone has begun to take longer than the target, with
 	// what it takes from one token to the next; again only after it has kept to it.
 	ITLMissed func(alone, target time.Duration)
+	// NoGraph is called when a step of a device that captures graphs ran without one, for the
+	// first time for its reason.
+	NoGraph func(reason string, tokens int)
 	// Cache is called when the weights are there, with how they came there, and where they
 	// were packed and are kept once more when that is done or has failed. Not by the loop.
 	Cache func(CacheEvent)
@@ -39,6 +42,9 @@ type StepStats struct {
 	MaskTimes   []time.Duration
 	GrammarTime time.Duration
 	Duration    time.Duration // launch → committed
+	// Graph is how the step ran on a device that captures graphs, in vLLM's words: "FULL",
+	// "PIECEWISE", or "NONE" and NoGraph why; "" on one that captures none.
+	Graph, NoGraph string
 	// BeyondTarget says that streams waited longer for this step than Options.ITLTarget.
 	BeyondTarget bool
 }

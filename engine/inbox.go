@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -51,11 +52,11 @@ func (b *inbox) take(into []message) []message {
 	return into
 }
 
-// shut refuses further additions; the first reason stays.
+// shut refuses further additions; the first reason stays, unless the engine failed since.
 func (b *inbox) shut(why error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed == nil {
+	if b.closed == nil || errors.Is(why, ErrDead) {
 		b.closed = why
 	}
 }

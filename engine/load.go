@@ -9,9 +9,11 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// Progress is how far loading has come, in bytes of packed weights.
+// Progress is how far a start has come: bytes of packed weights, and after these, of a device
+// that captures graphs, steps that are captured.
 type Progress struct {
 	Done, Total int64
+	Capturing   bool // steps, not bytes
 }
 
 // load packs all weights of the reservation, several at a time, and then drops

@@ -18,7 +18,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-var long = flag.Int("long", 20<<10, "positions of TestLongContext; make soak takes 131072")
+var long = flag.Int("long", 12<<10, "positions of TestLongContext; make soak takes 131072")
 
 // TestLongContext runs one sequence to a long context in an arena that holds no more than
 // it: whatever the chunks, it gives the same tokens, memory stays bounded, and a prompt

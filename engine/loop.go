@@ -41,6 +41,7 @@ type loop struct {
 	last    time.Time // commit before; zero: the device was idle since
 	steps   int64
 	lost    int64 // preemptions so far
+	eager   uint  // reasons of steps without a graph that were told, a bit each
 
 	first, between []time.Duration // room for those of a step's report
 }
@@ -50,6 +51,7 @@ type flight struct {
 	set  int
 	step *sched.Step
 	at   time.Time
+	how  runner.Replay
 }
 
 func newLoop(e *Engine, r *runner.Runner, pool *kv.Pool, o sched.Options, h Hooks) *loop {
@@ -110,7 +112,8 @@ func (l *loop) beats() (err error) {
 // launch hands a step to the device.
 func (l *loop) launch(s *sched.Step) error {
 	f := flight{set: l.set, step: s, at: l.now()}
-	if err := l.runner.Launch(f.set, s); err != nil {
+	var err error
+	if f.how, err = l.runner.Launch(f.set, s); err != nil {
 		return err
 	}
 	for _, r := range s.Rows {
@@ -135,6 +138,7 @@ func (l *loop) commit() error {
 	report := StepStats{Duration: now.Sub(f.at), FirstTokens: l.first[:0], BetweenTokens: l.between[:0]}
 	l.learn(f, now, &report)
 	l.account(f.step, &report)
+	l.replayed(f, &report)
 	for _, o := range l.sched.Commit(f.step, res) {
 		l.deliver(f.set, o, now, &report)
 	}

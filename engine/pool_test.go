@@ -20,17 +20,18 @@ import (
 
 // poolWays are ways to run the same requests that change no bit of what they get.
 var poolWays = []struct {
-	name   string
-	change func(*toy)
-	alone  bool
-	rounds int
-	took   func(engine.Stats, int64) bool // the second is how many tokens came from the prefix cache
+	name       string
+	change     func(*toy)
+	alone      bool
+	rounds     int
+	everywhere bool                           // on every backend and kind of kernels, not on the best alone
+	took       func(engine.Stats, int64) bool // the second is how many tokens came from the prefix cache
 }{
-	{name: "alone, whole", alone: true},
+	{name: "alone, whole", alone: true, everywhere: true},
 	{name: "in a batch, overlapped", change: func(y *toy) { y.opts.Overlap = true }},
-	{name: "chunks of 16", change: func(y *toy) { y.opts.Overlap, y.opts.MaxNumBatchedTokens = true, 16 }},
+	{name: "chunks of 16", everywhere: true, change: func(y *toy) { y.opts.Overlap, y.opts.MaxNumBatchedTokens = true, 16 }},
 	{name: "few rows a step", change: func(y *toy) { y.opts.EveryRow, y.opts.MaxNumSeqs = false, 3 }},
-	{name: "prefixes, twice", rounds: 2, change: func(y *toy) { y.opts.PrefixCaching, y.opts.MaxNumBatchedTokens = true, 40 },
+	{name: "prefixes, twice", everywhere: true, rounds: 2, change: func(y *toy) { y.opts.PrefixCaching, y.opts.MaxNumBatchedTokens = true, 40 },
 		took: func(_ engine.Stats, hits int64) bool { return hits > 0 }},
 	{name: "short of pages", change: func(y *toy) { y.slabs, y.fat, y.opts.MaxNumBatchedTokens = least, true, 24 }},
 	{name: "short of pages, prefixes, swap", rounds: 2, change: func(y *toy) {
@@ -51,14 +52,11 @@ func pools(t *testing.T, on backend.Opener, s backend.Settings) {
 				t.Fatal(err)
 			}
 			var plain [][]float32
-			ways := poolWays
-			if s.Variant != "" { // pages are the books' affair, which ref has shown
-				ways = poolWays[:5]
-			}
-			if racing {
-				ways = poolWays[1:3]
-			}
-			for _, w := range ways {
+			whole := longSoak || best(t, on, s)
+			for i, w := range poolWays {
+				if !whole && !w.everywhere || racing && (i < 1 || i > 2) {
+					continue
+				}
 				y := &toy{dir: filepath.Join("models/testdata", name), slabs: 16, on: on, build: models.Build{Dtype: kernels.F32, Pool: models.Pool{Head: models.Hidden}}, opts: engine.Options{
 					MaxModelLen: len(g.InputIDs), MaxNumSeqs: 12, MaxNumBatchedTokens: 2048, BlockSize: 16, KVFormat: kernels.F32,
 					ChunkedPrefill: true, EveryRow: true, Backend: s,

@@ -77,21 +77,23 @@ type Event struct {
 	At     time.Time
 }
 
-// Stream delivers the events of one choice. The loop never waits for it: its
-// ring has room for every token the request may generate.
+// Stream delivers the events of one choice. The loop never waits for it: what nobody
+// has taken yet is kept, as many as the request may generate. Two lists take turns, one
+// being filled while the other is read, so that a stream that is read allocates nothing.
 type Stream struct {
 	ID     string
 	cancel func(Finish)
 
 	mu     sync.Mutex
-	ring   []Event
-	read   int
+	fresh  []Event // not taken yet
+	taken  []Event // what the last Next returned
 	done   bool
 	signal chan struct{} // capacity 1
 }
 
-// ringEvents is how many events a ring has room for before it grows.
-const ringEvents = 32
+// A list has room for some events before it grows; one that grew beyond keptEvents
+// while nobody read is let go when it was read.
+const firstEvents, keptEvents = 8, 256
 
 // NewStream makes a stream and the function that feeds it; an engine that is
 // not this package (a fake in a test) uses it too. cancel is called by Cancel.
@@ -105,13 +107,22 @@ func newStream(id string, cancel func(Finish)) *Stream {
 }
 
 // Next returns all events that have come since the last call, waiting for
-// at least one. After the event with a Finish it returns nil, nil. When ctx ends
-// first it returns its error; the request goes on until Cancel.
+// at least one; they are the caller's until the next call. After the event with a
+// Finish it returns nil, nil. When ctx ends first it returns its error; the request goes
+// on until Cancel.
 func (s *Stream) Next(ctx context.Context) ([]Event, error) {
 	for {
 		s.mu.Lock()
-		evs, done := s.ring[s.read:], s.done
-		s.read = len(s.ring)
+		evs, done := s.fresh, s.done
+		if len(evs) > 0 {
+			clear(s.taken) // what its events refer to is free
+			if s.fresh = s.taken[:0]; cap(s.fresh) > keptEvents {
+				s.fresh = nil
+			}
+			s.taken = evs
+		} else {
+			evs = nil
+		}
 		s.mu.Unlock()
 		if len(evs) > 0 || done {
 			return evs, nil
@@ -136,12 +147,10 @@ func (s *Stream) Stop() { s.cancel(FinishStop) }
 func (s *Stream) push(e Event) {
 	s.mu.Lock()
 	if !s.done {
-		if s.read == len(s.ring) && len(s.ring) == cap(s.ring) {
-			// All of it was taken: what the reader is done with is free, however long the
-			// reply gets.
-			s.ring, s.read = make([]Event, 0, ringEvents), 0
+		if s.fresh == nil {
+			s.fresh = make([]Event, 0, firstEvents)
 		}
-		s.ring = append(s.ring, e)
+		s.fresh = append(s.fresh, e)
 		s.done = e.Finish != NotFinished
 	}
 	s.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"testing"
 
 	"vapp.dev/engine"
@@ -16,12 +17,14 @@ import (
 )
 
 // TestSteadyHeap decodes 16 streams, greedy, drawn and with penalties: the loop, the
-// scheduler, the books of pages, the step, its sampling and the streams allocate less than
-// once a step on Go's heap, what is in use does not grow, and the arenas take no byte.
+// scheduler, the books of pages, the step, its sampling and the streams allocate nothing
+// on Go's heap, what is in use does not grow, and the arenas take no byte. Readers keep up:
+// what nobody reads is kept, and that takes room.
 func TestSteadyHeap(t *testing.T) {
 	const streams, first, last = 16, 40, 240 // steps of 16 tokens that are looked at
 	var before, after runtime.MemStats
 	steps, seen := 0, make(chan struct{})
+	var read atomic.Int64
 	y := &toy{dir: "models/testdata/tiny-llama3-tied", on: cpu.Opener{}, slabs: 64, opts: engine.Options{
 		MaxModelLen: 400, MaxNumSeqs: streams, MaxNumBatchedTokens: 512, BlockSize: 16, KVFormat: kernels.F32,
 		ChunkedPrefill: true, PrefixCaching: true, Overlap: true, Backend: backend.Settings{Threads: 2},
@@ -29,6 +32,9 @@ func TestSteadyHeap(t *testing.T) {
 	y.hooks.Step = func(st engine.StepStats) {
 		if st.GenerationTokens != streams {
 			return
+		}
+		for read.Load() < int64((steps-2)*streams) {
+			runtime.Gosched()
 		}
 		switch steps++; steps {
 		case first:
@@ -61,19 +67,20 @@ func TestSteadyHeap(t *testing.T) {
 		}
 		go func() {
 			for evs, err := s[0].Next(context.Background()); len(evs) > 0 && err == nil; {
+				read.Add(int64(len(evs)))
 				evs, err = s[0].Next(context.Background())
 			}
 		}()
 	}
 	<-seen
-	each := float64(after.Mallocs-before.Mallocs) / (last - first)
+	made := after.Mallocs - before.Mallocs
 	grown := int64(after.HeapAlloc) - int64(before.HeapAlloc)
-	t.Logf("%.2f allocations a step, %d bytes made in %d steps, %d more in use", each, after.TotalAlloc-before.TotalAlloc, last-first, grown)
-	// Each block's key is kept, and a ring of 32 events is let go: now and then for a stream.
-	if each > 2 && !engine.Invariants { // verifying allocates too
-		t.Errorf("%g allocations a step of %d streams", each, streams)
+	t.Logf("%d allocations, %d bytes made in %d steps, %d more in use", made, after.TotalAlloc-before.TotalAlloc, last-first, grown)
+	// Looking at the heap and collecting it allocates now and then, which is not the steps'.
+	if made > (last-first)/8 && !engine.Invariants { // verifying allocates too
+		t.Errorf("%d allocations in %d steps of %d streams", made, last-first, streams)
 	}
-	if grown > 1<<20 { // what streams hold that nobody has read yet is less
+	if grown > 64<<10 && !engine.Invariants {
 		t.Errorf("%d bytes more in use after %d steps", grown, last-first)
 	}
 	if held := e.Usage(); held != arenas {

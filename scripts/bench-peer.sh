@@ -128,11 +128,23 @@ models() {
 	make_file smollm2-bf16 quantized smollm2-q4_1 BF16
 }
 
+# The program that holds llama.cpp's model between turns, on the library that was built.
+turns() {
+	local root=$dir/llama.cpp src
+	src=$root/src/llama_cpp_python-$release/vendor/llama.cpp
+	[ "$root/bin/turns" -nt tests/peer/resident/turns.cpp ] && [ "$root/bin/turns" -nt "$root/version" ] && return
+	[ -f "$root/build/src/libllama.a" ] || fail "llama.cpp's library is not in $root/build; remove $root/version and run again"
+	c++ -O2 -I "$src/include" -I "$src/ggml/include" tests/peer/resident/turns.cpp -o "$root/bin/turns" "$root/build/src/libllama.a" \
+		"$root/build/ggml/src/libggml.a" "$root/build/ggml/src/libggml-cpu.a" "$root/build/ggml/src/libggml-base.a" \
+		-fopenmp -pthread -ldl -lm >"$root/turns.log" 2>&1 || fail "tests/peer/resident/turns.cpp does not build; see $root/turns.log"
+}
+
 go build -trimpath -o "$dir/peer" ./tests/peer
 [ "$part" = prepare ] || "$dir/peer" -check -part "$part"
 if [ "$part" != report ]; then
-	gib "$(awk '/^MemAvailable/ {print $2}' /proc/meminfo)" 6 memory
+	gib "$(awk '/^MemAvailable/ {print $2}' /proc/meminfo)" 8 memory # all sides are loaded at once
 	build
+	turns
 	models
 fi
 [ "$part" = prepare ] && exit 0

@@ -1,20 +1,36 @@
 #!/bin/sh
-# Compiles kernels/cuda/*.cu into .cache/cuda/kernels.fatbin: machine code for sm_80, 89, 90a, 100 and
-# 120 and PTX of compute_80 for what comes later, compressed. Prints registers, shared memory and spills
-# of every kernel by architecture, and leaves that table in .cache/cuda/kernels.txt.
+# Compiles kernels/cuda/*.cu: each into a fatbin of machine code for sm_80, 89, 90a, 100 and 120 and of
+# PTX of compute_80 for what comes later, compressed, where a binary with the tag cuda embeds it
+# (kernels/cuda/image/built).
 #
-#   scripts/kernels.sh         builds what is not built yet
-#   scripts/kernels.sh check   builds twice and fails unless the bytes are equal, or where a kernel spills
+#   scripts/kernels.sh               builds what is not built yet, and prints registers, shared memory and
+#                                    spills of every kernel by architecture (.cache/cuda/kernels.txt)
+#   scripts/kernels.sh embed         the same without the table
+#   scripts/kernels.sh check [ARCH…] compiles twice for these architectures, all without one, and fails
+#                                    unless the machine code is the same, or where a kernel spills more
+#                                    than one register, which ptxas parks outside of loops
+#   scripts/kernels.sh errors        compiles for all architectures as fast as that goes, a fifth of the
+#                                    time, and keeps nothing: are there errors?
+#
+# VAPP_CUDA_ARCHS=90a builds for that architecture alone, which a machine with one device is content with.
+# A file is compiled for an architecture when it or a header that it includes has changed, by as many
+# processes as there are processors: .cache/cuda/objects.
 #
 # nvcc comes from wheels pinned by kernels/cuda/requirements.txt, into .cache/cuda/nvcc; no GPU and no
-# driver is needed. Nothing else of vapp needs this yet: `make build` and `make test` go without nvcc.
+# driver is needed. `make test` goes without nvcc, `make build` where it is built without CUDA.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 cache=$root/.cache/cuda
 source=$root/kernels/cuda
 pins=$source/requirements.txt
-mkdir -p "$cache"
+objects=$cache/objects
+fatbins=$cache/fatbins
+built=$source/image/built
+every="90a 80 100 89 120"
+archs=${VAPP_CUDA_ARCHS:-$every}
+options="-std=c++17 -O3"
+mkdir -p "$objects"
 
 fail() {
 	echo "kernels: $*" >&2
@@ -23,7 +39,7 @@ fail() {
 
 # tools installs nvcc once for each version of the pins.
 tools() {
-	[ "$(uname -s) $(uname -m)" = "Linux x86_64" ] || fail "the pinned wheels of nvcc are for Linux on x86-64; build the fatbin there"
+	[ "$(uname -s) $(uname -m)" = "Linux x86_64" ] || fail "the pinned wheels of nvcc are for Linux on x86-64; build the kernels there"
 	want=$(sha256sum <"$pins" | cut -d' ' -f1)
 	if [ "$(cat "$cache/nvcc/pins" 2>/dev/null)" != "$want" ]; then
 		rm -rf "$cache/nvcc"
@@ -33,32 +49,80 @@ tools() {
 			fail "nvcc's wheels could not be installed ($(grep -m 1 ERROR "$cache/pip.log" || tail -n 1 "$cache/pip.log")); run it with a network, or put the wheels of kernels/cuda/requirements.txt into a folder and set PIP_NO_INDEX=1 PIP_FIND_LINKS=<folder>"
 		echo "$want" >"$cache/nvcc/pins"
 	fi
-	nvcc=$(ls "$cache"/nvcc/lib/python3*/site-packages/nvidia/cu13/bin/nvcc 2>/dev/null) || fail "the wheels hold no nvcc; remove .cache/cuda/nvcc and run again"
+	bin=$(dirname "$(ls "$cache"/nvcc/lib/python3*/site-packages/nvidia/cu13/bin/nvcc 2>/dev/null)")
+	[ -x "$bin/nvcc" ] || fail "the wheels hold no nvcc; remove .cache/cuda/nvcc and run again"
 }
 
-# inputs are what the fatbin is made of.
-inputs() {
-	cat "$pins" "$0"
-	(cd "$source" && cat ./*.cu ./*.cuh)
+# needs names a file and the headers that it includes, which include others.
+needs() {
+	found=$1 next=$1
+	while [ -n "$next" ]; do
+		# shellcheck disable=SC2086
+		next=$(cd "$source" && sed -n 's/^#include "\([a-z0-9_]*\.cuh\)".*/\1/p' $next | sort -u | grep -vxF "$(echo "$found" | tr ' ' '\n')" || :)
+		found=$(echo $found $next)
+	done
+	echo "$found"
 }
 
-# build writes the fatbin to $1 and what ptxas says to $2. The sources are named from their own folder, so
-# that no path of this machine gets into it.
-build() {
-	code=
-	for a in 80 89 90a 100 120; do code="$code -gencode arch=compute_$a,code=sm_$a"; done
+# object is where file $1's code for architecture $2 lies, without an extension.
+object() {
+	# shellcheck disable=SC2046
+	key=$({
+		echo "$options"
+		cat "$pins"
+		cd "$source" && cat $(needs "$1.cu")
+	} | sha256sum | cut -c1-20)
+	echo "$objects/$1-$2-$key"
+}
+
+# compile makes $3.ptx, $3.cubin and $3.log, what ptxas says, of file $1 for architecture $2. It names
+# the file from its own folder, so that no path of this machine gets into the code.
+compile() {
 	# shellcheck disable=SC2086
-	(cd "$source" && nice -n 10 "$nvcc" -std=c++17 -O3 -fatbin $code -gencode arch=compute_80,code=compute_80 \
-		-Xfatbin -compress-all -Xptxas -v -o "$1" kernels.cu) 2>"$2" || {
-		grep -v '^ptxas info' "$2" >&2 || :
-		fail "nvcc did not compile kernels/cuda"
+	(cd "$source" && "$bin/nvcc" $options -ptx -gencode "arch=compute_$2,code=compute_$2" -o "$3.ptx" "$1.cu" &&
+		"$bin/ptxas" "-arch=sm_$2" -v "$3.ptx" -o "$3.new") 2>"$3.log" || {
+		grep -v '^ptxas info' "$3.log" >&2 || :
+		fail "kernels/cuda/$1.cu is not compiled for sm_$2"
 	}
-	grep -v -e '^ptxas info' -e 'bytes stack frame' "$2" >&2 || :
+	grep -v -e '^ptxas info' -e 'bytes stack frame' -e '^$' "$3.log" >&2 || :
+	mv "$3.new" "$3.cubin"
 }
 
-# table reads ptxas's lines: a row for each kernel and architecture.
-table() {
-	awk '
+# build compiles what is not there. Files with many kernels come first.
+build() {
+	for a in $archs; do
+		for f in $(cd "$source" && ls -S ./*.cu); do
+			f=$(basename "$f" .cu)
+			at=$(object "$f" "$a")
+			[ -f "$at.cubin" ] || echo "$f $a $at"
+		done
+	done | xargs -r -n 3 -P "$(nproc)" "$0" compile || exit 1
+}
+
+# embed puts the files' fatbins where they are embedded.
+embed() {
+	rm -rf "$fatbins"
+	mkdir "$fatbins"
+	for f in "$source"/*.cu; do
+		f=$(basename "$f" .cu) images=
+		for a in $archs; do
+			at=$(object "$f" "$a")
+			touch -c "$at.cubin" "$at.ptx" "$at.log"
+			images="$images --image3=kind=elf,sm=$a,file=$at.cubin"
+			[ "$a" != 80 ] || images="$images --image3=kind=ptx,sm=80,file=$at.ptx"
+		done
+		# shellcheck disable=SC2086
+		"$bin/fatbinary" --create="$fatbins/$f.fatbin" -64 -compress-all $images
+		cmp -s "$fatbins/$f.fatbin" "$built/$f.fatbin" || cp "$fatbins/$f.fatbin" "$built/$f.fatbin"
+	done
+	for f in "$built"/*.fatbin; do [ -f "$fatbins/$(basename "$f")" ] || rm -f "$f"; done
+}
+
+# rows reads what ptxas said: one for each kernel and architecture.
+rows() {
+	for f in "$source"/*.cu; do
+		for a in $archs; do cat "$(object "$(basename "$f" .cu)" "$a").log"; done
+	done | awk '
 	/Compiling entry function/ { split($0, p, "\x27"); kernel = p[2]; arch = p[4] }
 	/bytes stack frame/ { stack = $1; stores = $5; loads = $9 }
 	/Used [0-9]+ registers/ {
@@ -67,33 +131,82 @@ table() {
 			if ($i == "Used") registers = $(i + 1)
 			if ($i ~ /^smem/) shared = $(i - 2)
 		}
-		if (kernel != "") printf "%-28s %-8s %9d %10d %8d %8d %8d\n", kernel, arch, registers, shared, stack, stores, loads
+		if (kernel != "") printf "%-32s %-8s %9d %10d %8d %8d %8d\n", kernel, arch, registers, shared, stack, stores, loads
 		kernel = ""
-	}' "$1" | LC_ALL=C sort >"$cache/rows"
+	}' | LC_ALL=C sort
+}
+
+# table writes them, below a digest of the sources.
+table() {
 	{
-		printf '%-28s %-8s %9s %10s %8s %8s %8s\n' kernel arch registers shared stack stores loads
-		cat "$cache/rows"
+		echo "sources $(cd "$source" && printf '%s\n' *.cu *.cuh | LC_ALL=C sort | xargs cat | sha256sum | cut -c1-20)"
+		printf '%-32s %-8s %9s %10s %8s %8s %8s\n' kernel arch registers shared stack stores loads
+		rows
 	} >"$cache/kernels.txt"
 }
 
-tools
-if [ "${1:-}" = check ]; then
-	build "$cache/first.fatbin" "$cache/first.log"
-	build "$cache/second.fatbin" "$cache/second.log"
-	cmp "$cache/first.fatbin" "$cache/second.fatbin" || fail "two builds differ"
-	table "$cache/first.log"
-	spills=$(awk '$6 + $7 > 0 { print $1 " (" $2 ")" }' "$cache/rows" | tr '\n' ' ')
+# files calls this script's $1 with every file, every architecture of the others and where its code goes.
+files() {
+	what=$1 to=$(mktemp -d "$cache/again.XXXXXX")
+	shift
+	for a in "$@"; do
+		for f in $(cd "$source" && ls -S ./*.cu); do
+			f=$(basename "$f" .cu)
+			echo "$f $a $to/$f-$a"
+		done
+	done | xargs -r -n 3 -P "$(nproc)" "$0" "$what" || {
+		rm -rf "$to"
+		exit 1
+	}
+}
+
+# check compiles for the architectures once more.
+check() {
+	# shellcheck disable=SC2086
+	files compile $archs
+	for a in $archs; do
+		for f in "$source"/*.cu; do
+			f=$(basename "$f" .cu)
+			cmp "$to/$f-$a.cubin" "$(object "$f" "$a").cubin" || fail "two builds of $f.cu for sm_$a differ"
+		done
+	done
+	rm -rf "$to"
+	spills=$(rows | awk '$6 + $7 > 8 { print $1 " (" $2 ")" }' | tr '\n' ' ')
 	[ -z "$spills" ] || fail "registers spill: $spills"
-	rm -f "$cache/first.fatbin" "$cache/second.fatbin"
-	echo "kernels: two builds are equal, $(wc -l <"$cache/rows") kernels by architecture, no spills"
-	exit 0
-fi
-want=$(inputs | sha256sum | cut -d' ' -f1)
-if [ ! -f "$cache/kernels.fatbin" ] || [ "$(cat "$cache/inputs" 2>/dev/null)" != "$want" ]; then
-	build "$cache/new.fatbin" "$cache/ptxas.log"
-	table "$cache/ptxas.log"
-	mv "$cache/new.fatbin" "$cache/kernels.fatbin"
-	echo "$want" >"$cache/inputs"
-fi
-cat "$cache/kernels.txt"
-echo "kernels: .cache/cuda/kernels.fatbin, $(wc -c <"$cache/kernels.fatbin") bytes, sha256 $(sha256sum <"$cache/kernels.fatbin" | cut -d' ' -f1)"
+	echo "kernels: builds for $archs are equal, $(rows | wc -l) kernels by architecture, none spills more than a register"
+}
+
+# quick compiles file $1 for architecture $2 with little of the optimisation.
+quick() {
+	(cd "$source" && "$bin/nvcc" -std=c++17 -Ofc max -cubin -gencode "arch=compute_$2,code=sm_$2" -o "$3.cubin" "$1.cu") >"$3.log" 2>&1 || {
+		cat "$3.log" >&2
+		fail "kernels/cuda/$1.cu is not compiled for sm_$2"
+	}
+}
+
+tools
+case ${1:-} in
+compile) compile "$2" "$3" "$4" ;;
+quick) quick "$2" "$3" "$4" ;;
+errors)
+	# shellcheck disable=SC2086
+	files quick $every
+	rm -rf "$to"
+	echo "kernels: all files compile for $every"
+	;;
+check)
+	shift
+	[ $# -eq 0 ] || archs=$*
+	build
+	check
+	;;
+'' | embed)
+	build
+	embed
+	table
+	find "$objects" -type f -mtime +30 -delete
+	[ "${1:-}" = embed ] || cat "$cache/kernels.txt"
+	echo "kernels: kernels/cuda/image/built/*.fatbin, $(cat "$fatbins"/*.fatbin | wc -c) bytes, sha256 $(cat "$fatbins"/*.fatbin | sha256sum | cut -d' ' -f1)"
+	;;
+*) fail "$1: there are check, embed and errors" ;;
+esac

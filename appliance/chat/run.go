@@ -3,6 +3,7 @@ package chat
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"vapp.dev/engine"
 	"vapp.dev/engine/grammar"
@@ -89,7 +90,7 @@ func (c *choice) pump(ctx context.Context, i int, to chan<- batch) {
 			return
 		}
 		select {
-		case to <- batch{i, evs, err}:
+		case to <- batch{i, slices.Clone(evs), err}: // the stream's next ones come before these are read
 		case <-ctx.Done():
 			return
 		}

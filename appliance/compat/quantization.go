@@ -90,6 +90,10 @@ func (q *quantization) readCompressed(o *object) {
 			return
 		}
 		w := g.inner("weights")
+		if w != nil && w.text("type") == "int" {
+			o.fail("config_groups", "has integer weights (W8A8, W8A16): what vLLM makes of them was not seen, only of 8-bit floats; vapp plan without --compat plans them")
+			return
+		}
 		if w == nil || w.countOr("num_bits", 1, 64, 0) != 8 || w.text("type") != "float" {
 			o.fail("config_groups", "does not say 8-bit floats")
 			return

@@ -50,6 +50,9 @@ func TestRefusals(t *testing.T) {
 		{gemma, "config.text_config.layer_types", "linear_attention", func(i *Inputs) { i.Config.LayerTypes[3] = "linear_attention" }},
 		{gemma, "config.text_config.num_experts", "is missing", func(i *Inputs) { i.Config.Raw = edit(i.Config.Raw, `"num_experts":128`, `"n":1`) }},
 		{gemma, "config.architectures", "BertModel", func(i *Inputs) { i.Config.Architecture = "BertModel" }},
+		{qwen, "config.quantization_config.config_groups", "has integer weights (W8A8, W8A16)", func(i *Inputs) {
+			i.Config.QuantizationConfig = json.RawMessage(`{"quant_method":"compressed-tensors","config_groups":{"group_0":{"weights":{"num_bits":8,"type":"int","strategy":"channel"}}}}`)
+		}},
 		{qwen, "config.quantization_config.quant_method", "gptq", func(i *Inputs) { i.Config.QuantizationConfig = json.RawMessage(`{"quant_method":"gptq"}`) }},
 		{gemma, "scheduler.maxNumBatchedTokens", "below maxModelLen", func(i *Inputs) { i.Request.ChunkedPrefill, i.Request.MaxNumBatchedTokens = "off", 2048 }},
 		{gemma, "scheduler.maxNumBatchedTokens", "below maxNumSeqs", func(i *Inputs) { i.Request.MaxNumSeqs, i.Request.MaxNumBatchedTokens = 64, 32 }},

@@ -22,6 +22,9 @@ func (m *Metrics) Hooks() engine.Hooks {
 			if s.BeyondTarget {
 				m.vapp.itlBeyond.Inc()
 			}
+			if s.Graph != "" {
+				m.vapp.graphSteps.WithLabelValues(s.Graph, s.NoGraph).Inc()
+			}
 			m.interval.add(s)
 			m.generated.Add(int64(max(0, s.GenerationTokens)))
 		},

@@ -14,6 +14,7 @@ type vappSeries struct {
 	build        *prometheus.GaugeVec
 	itlTarget    prometheus.Gauge
 	itlBeyond    prometheus.Counter
+	graphSteps   *prometheus.CounterVec
 }
 
 func newVappSeries(r prometheus.Registerer) *vappSeries {
@@ -27,6 +28,7 @@ func newVappSeries(r prometheus.Registerer) *vappSeries {
 		itlTarget:  f.gauge("vapp_itl_target_seconds", "What scheduler.itlTarget lets a stream wait from one token to the next; 0: nothing bounds it."),
 		itlBeyond:  f.counter("vapp_itl_beyond_target_steps_total", "Steps for which streams waited longer than the target."),
 	}
+	s.graphSteps = f.counters("vapp_graph_steps_total", "Steps of a device that captures graphs, by how they ran (FULL, PIECEWISE, NONE) and why without one.", "runtime_mode", "reason")
 	return s
 }
 

@@ -181,8 +181,8 @@ func (w want) graphs() (backend.Graphs, error) {
 			return g, p.Reject("cudagraph.captureSizes", "%d tokens are more than a step has; allowed: at most maxNumBatchedTokens, %d", n, o.MaxNumBatchedTokens)
 		}
 	}
-	g.Sizes = multiples(sizes, q)
-	if g.Mode == "full" || g.Mode == "full_decode_only" {
+	g.Sizes, g.Query = multiples(sizes, q), q
+	if g.Mode == "full_decode_only" {
 		g.Sizes = slices.DeleteFunc(g.Sizes, func(n int) bool { return n > o.MaxNumSeqs*q })
 	}
 	return g, nil

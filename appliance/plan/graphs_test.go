@@ -18,6 +18,8 @@ func TestCaptureSizes(t *testing.T) {
 		{`scheduler: {maxNumSeqs: 32, maxNumBatchedTokens: 8192}, speculative: {method: "ngram", numTokens: 2}`, 26, 192},
 		{`scheduler: {maxNumSeqs: 32, maxNumBatchedTokens: 8192}, speculative: {method: "ngram", numTokens: 2}, cudagraph: mode: "full_decode_only"`, 14, 96},
 		{`scheduler: maxNumSeqs: 1, cudagraph: mode: "piecewise"`, 2, 2},
+		{`scheduler: maxNumSeqs: 32, cudagraph: mode: "full"`, 11, 64},
+		{`scheduler: maxNumSeqs: 32, cudagraph: mode: "full_decode_only"`, 7, 32},
 		{`scheduler: {maxNumSeqs: 100, maxNumBatchedTokens: 100}`, 15, 96},
 		{`cudagraph: mode: "none"`, 0, 0},
 		{`cudagraph: captureSizes: [64, 1, 8, 8]`, 3, 64},

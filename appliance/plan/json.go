@@ -13,24 +13,25 @@ const Version = 2
 
 // document is the JSON form of a Plan. Sizes are bytes, lengths tokens.
 type document struct {
-	Version       int           `json:"version"`
-	Profile       string        `json:"profile"`
-	Model         Model         `json:"model"`
-	Backend       string        `json:"backend"`
-	Machine       backend.Facts `json:"machine"`
-	Options       options       `json:"options"`
-	Devices       int           `json:"devices"`
-	Budget        Budget        `json:"budget"`
-	TotalBytes    int64         `json:"total_bytes"`
-	HostBytes     int64         `json:"host_bytes"`
-	Ledger        Ledger        `json:"ledger"`
-	Capacity      Capacity      `json:"capacity"`
-	Choices       []choice      `json:"choices"`
-	Kernels       []Kernel      `json:"kernels"`
-	Converted     []string      `json:"converted"`
-	Warnings      []string      `json:"warnings"`
-	PlanOnly      []string      `json:"plan_only"`
-	GoMemoryLimit int64         `json:"go_memory_limit"`
+	Version       int                    `json:"version"`
+	Profile       string                 `json:"profile"`
+	Model         Model                  `json:"model"`
+	Backend       string                 `json:"backend"`
+	Machine       backend.Facts          `json:"machine"`
+	Options       options                `json:"options"`
+	Devices       int                    `json:"devices"`
+	Budget        Budget                 `json:"budget"`
+	TotalBytes    int64                  `json:"total_bytes"`
+	HostBytes     int64                  `json:"host_bytes"`
+	Ledger        Ledger                 `json:"ledger"`
+	Capacity      Capacity               `json:"capacity"`
+	Choices       []choice               `json:"choices"`
+	Kernels       []Kernel               `json:"kernels"`
+	Shapes        []backend.KernelChoice `json:"kernels_by_shape"`
+	Converted     []string               `json:"converted"`
+	Warnings      []string               `json:"warnings"`
+	PlanOnly      []string               `json:"plan_only"`
+	GoMemoryLimit int64                  `json:"go_memory_limit"`
 }
 
 // options is engine.Options in the words of the profile, snake_case.
@@ -74,7 +75,7 @@ func (p *Plan) MarshalJSON() ([]byte, error) {
 			o.Drafts, p.graphMode(), append([]int{}, o.Backend.Graphs.Sizes...),
 		},
 		Devices: p.Ranks, Budget: p.Budget, TotalBytes: p.Ledger.Total(), HostBytes: p.Ledger.HostTotal(), Ledger: p.Ledger, Capacity: p.Capacity, Choices: []choice{},
-		Kernels: p.Kernels, Converted: append([]string{}, p.Converted...), Warnings: append([]string{}, p.Warnings...),
+		Kernels: p.Kernels, Shapes: append([]backend.KernelChoice{}, p.Shapes...), Converted: append([]string{}, p.Converted...), Warnings: append([]string{}, p.Warnings...),
 		PlanOnly:      append([]string{}, p.PlanOnly...),
 		GoMemoryLimit: p.GoMemoryLimit,
 	}

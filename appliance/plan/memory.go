@@ -118,8 +118,11 @@ func overheads(a *engine.Account) []Item {
 	var out []Item
 	for _, o := range from.Overheads(a.Reservation) {
 		it := Item{Name: o.Name, Bytes: o.Bytes, Basis: Bound, Rule: o.Rule}
-		if o.Fitted {
+		switch {
+		case o.Fitted:
 			it.Basis = Fitted
+		case o.Host:
+			it.Basis = Host
 		}
 		out = append(out, it)
 	}

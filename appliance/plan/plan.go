@@ -41,8 +41,10 @@ type Plan struct {
 	Capacity Capacity
 	// Choices is what was decided and why: the backend's choices and the
 	// planner's own, such as the KV cache's format.
-	Choices   []backend.Choice
-	Kernels   []Kernel // who reads the weights
+	Choices []backend.Choice
+	Kernels []Kernel // who reads the weights
+	// Shapes is which kernel ops of a shape run by, where that follows the rows of a step.
+	Shapes    []backend.KernelChoice
 	Converted []string // weights that are not kept in the checkpoint's format
 	Warnings  []string
 	// PlanOnly is why vapp up would refuse what is planned; empty: it would not.
@@ -107,10 +109,9 @@ func Make(in Inputs) (*Plan, error) {
 }
 
 // plan turns a solution into the Plan that prints.
-func (w want) plan(s solution) (*Plan, error) {
+func (w want) plan(s solution) (_ *Plan, err error) {
 	acct := *s.account
 	if derived(s.account) {
-		var err error
 		if acct, err = w.settled(s); err != nil {
 			return nil, err
 		}
@@ -127,6 +128,9 @@ func (w want) plan(s solution) (*Plan, error) {
 	p.Capacity = w.capacity(s.options, &acct)
 	p.Choices = append(acct.Layout.Choices(), w.choices(s.options)...)
 	p.Kernels = kernelsOf(acct.Reservation)
+	if p.Shapes, err = shapesOf(&acct); err != nil {
+		return nil, err
+	}
 	p.Converted = converted(acct.Reservation)
 	p.Warnings, p.PlanOnly = w.warnings(), w.planOnly(&acct)
 	p.GoMemoryLimit = goMemoryLimit(p.Backend, p.Ledger)

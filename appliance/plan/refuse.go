@@ -72,8 +72,6 @@ type wish struct {
 
 func planned(p *schema.Profile) []wish {
 	return []wish{
-		{"backend", p.Backend == "cuda", "backend cuda"},
-		{"cudagraph.mode", p.Cudagraph != nil && p.Cudagraph.Mode != "none", "CUDA graphs"},
 		{"multimodal", vision(p), "images and video"},
 		{"lora", p.LoRA != nil, "LoRA adapters"},
 		{"parallel.tensor", p.Parallel.Tensor > 1, "tensor parallelism"},

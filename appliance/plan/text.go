@@ -204,6 +204,7 @@ func (p *Plan) decided(t *text) {
 		t.wide(16, name, fmt.Sprintf("%-*s  %-*s  %s, %s", format, k.Format, width, k.Name, numberOf(k.Count, "weight"), Size(k.Bytes)))
 	}
 	t.wide(16, "go memory limit", Size(p.GoMemoryLimit))
+	p.byShape(t)
 }
 
 // table prints the lines of some bases, their parts below them.

@@ -57,6 +57,9 @@ var rooms = map[string]room{
 	"kernels/cuda":          {parts: []string{"kernels", "kernels/ref"}, not: noHTTP},
 	"kernels/cuda/cudatest": {parts: []string{"kernels/cuda"}, not: noHTTP},
 
+	// The kernels as compiled, embedded.
+	"kernels/cuda/image": {not: noHTTP},
+
 	"engine/backend": {parts: []string{"kernels"}, not: noHTTP},
 	// What an error suggests; the catalogues of models and devices use it.
 	"engine/nearest":         {not: noHTTP},
@@ -69,8 +72,11 @@ var rooms = map[string]room{
 		parts:   []string{"engine/backend", "engine/backend/host", "kernels", "kernels/cpu"},
 		modules: []string{"golang.org/x/sys"}, not: noHTTP,
 	},
-	// Its layout half alone: plain Go.
-	"engine/backend/cuda":        {parts: []string{"engine/backend", "kernels"}, not: noHTTP},
+	// Its layout half is plain Go, its device half has the driver.
+	"engine/backend/cuda": {parts: []string{"engine/backend", "engine/backend/cuda/driver", "kernels", "kernels/cuda", "kernels/cuda/image", "kernels/ref"}, not: noHTTP},
+	// The driver: types for every build, the calls with the tag cuda.
+	"engine/backend/cuda/driver": {parts: []string{"kernels/cuda"}, modules: []string{"gorgonia.org/cu"}, not: noHTTP},
+	"engine/backend/measure":     {parts: []string{"engine/backend", "engine/backend/dry", "kernels"}, not: noHTTP},
 	"engine/backend/backendtest": {parts: []string{"engine/backend", "kernels", "kernels/ref"}, not: noHTTP},
 
 	// The block formats are decoded in kernels/ref, and nowhere else in Go.
@@ -152,6 +158,9 @@ var rooms = map[string]room{
 	// The comparison with other engines starts binaries and reads what they print.
 	"tests/peer":         {parts: []string{"tests/peer/figures"}},
 	"tests/peer/figures": {not: noHTTP},
+	// What a GPU is checked with runs processes and reads what they print.
+	"tests/gpu":        {parts: []string{"tests/gpu/agenda"}},
+	"tests/gpu/agenda": {not: noHTTP},
 }
 
 // layers from the top; a test may import its own layer and those below it.

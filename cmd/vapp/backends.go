@@ -16,6 +16,9 @@ func here() appliance.Machine {
 	return appliance.Machine{Backends: machines(), Hub: hub.FromEnv(os.Getenv)}
 }
 
+// found is a line about the devices of this machine that need a driver.
+func found() string { return cuda.Opener{}.Found() }
+
 // machines are the backends of this binary, the preferred first. Those that
 // were built without their native half plan, and refuse to open.
 func machines() []backend.Opener {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -22,7 +21,8 @@ type benchOptions struct {
 	prompt, output, streams, repeat int
 	layers                          int      // of the model, its first ones; 0: all
 	work                            []string // rows in place of the two that prompt, output and streams say
-	json, profile                   bool
+	json, profile, turns, limits    bool
+	eager                           bool // no CUDA graphs
 }
 
 func newBench() *cobra.Command {
@@ -47,13 +47,19 @@ A model whose weights are absent runs with random ones (loadFormat "dummy"); wit
 cut to what the run needs; parsers, media, speculation and the other devices of a
 profile are left out.
 --work measures other rows than the two: "512+1", one stream that reads 512 tokens and
-generates one; "16x128+64", sixteen at once of 128 and 64; "1+128", almost no prompt.`,
+generates one; "16x128+64", sixteen at once of 128 and 64; "1+128", almost no prompt.
+Interrupted, it prints the rows that it has.
+--turns loads the model and then runs the last row once for each line on standard input,
+and prints a line of JSON after it: for taking turns with another engine.`,
 		Args: needArgs(1, -1, "profiles"),
 		RunE: func(c *cobra.Command, args []string) error {
+			if o.turns && (o.profile || c.Flags().Changed("repeat") || len(args) > 1) {
+				return &usageError{errors.New("--turns: give one profile, and neither --profile nor --repeat"), c.CommandPath()}
+			}
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt)
 			defer stop()
 			for _, a := range args {
-				if err := benchEngine(ctx, c.OutOrStdout(), a, o); err != nil {
+				if err := benchEngine(ctx, c, a, o); err != nil {
 					return err
 				}
 			}
@@ -68,20 +74,26 @@ generates one; "16x128+64", sixteen at once of 128 and 64; "1+128", almost no pr
 	eng.Flags().StringArrayVar(&o.work, "work", nil, "a row to measure, [STREAMSx]PROMPT+OUTPUT; may be given again")
 	eng.Flags().BoolVar(&o.json, "json", false, "print JSON: every run of each row, limits and memory")
 	eng.Flags().BoolVar(&o.profile, "profile", false, "also show where steps spend their time, op by op")
+	eng.Flags().BoolVar(&o.eager, "eager", false, "run steps launch by launch, whatever the profile's cudagraph.mode says")
+	eng.Flags().BoolVar(&o.limits, "limits", true, "measure what the machine can do; --limits=false leaves out that and all shares of it")
+	eng.Flags().BoolVar(&o.turns, "turns", false, "run the last row once for each line on standard input, and print JSON")
 	bench.AddCommand(newBenchServe(), newBenchLatency(), newBenchThroughput(), newBenchCompare(), eng)
 	return bench
 }
 
 // benchEngine measures one profile.
-func benchEngine(ctx context.Context, w io.Writer, path string, o benchOptions) error {
+func benchEngine(ctx context.Context, c *cobra.Command, path string, o benchOptions) error {
+	w := c.OutOrStdout()
 	p, err := o.prepare(path)
 	if err != nil {
 		return err
 	}
 	defer p.Close()
-	top, err := limits(p)
-	if err != nil {
-		return err
+	var top ceiling
+	if o.limits && !o.turns { // who asks for turns measures them between those
+		if top, err = limits(p); err != nil {
+			return err
+		}
 	}
 	held, start := beginPeak(), time.Now()
 	config := p.EngineConfig(engine.Hooks{}, loadProgress(os.Stderr))
@@ -93,17 +105,24 @@ func benchEngine(ctx context.Context, w io.Writer, path string, o benchOptions) 
 	defer eng.Close()
 	debug.FreeOSMemory() // as up does
 	b := engineBench{benchOptions: o, p: p, eng: eng}
+	if o.turns {
+		return b.turns(ctx, c.InOrStdin(), w)
+	}
 	r := b.report(top, time.Since(start))
-	if r.Rows, err = b.measure(ctx); err != nil {
-		return err
+	var cut error
+	if r.Rows, cut = b.measure(ctx); cut != nil {
+		if ctx.Err() == nil || len(r.Rows) == 0 {
+			return cut
+		}
+		r.Cut = fmt.Sprintf("interrupted after %d rows", len(r.Rows))
 	}
 	if r.Memory, err = b.memory(held); err != nil {
 		return err
 	}
 	if o.json {
-		return r.printJSON(w)
+		return errors.Join(r.printJSON(w), cut)
 	}
-	return r.print(w)
+	return errors.Join(r.print(w), cut)
 }
 
 // engineBench is a model that is loaded and measured.
@@ -137,7 +156,8 @@ func (b engineBench) report(top ceiling, load time.Duration) benchReport {
 	return r
 }
 
-// measure runs the rows, with what each asks of the machine.
+// measure runs the rows, with what each asks of the machine. Beside an error are the rows
+// before it.
 func (b engineBench) measure(ctx context.Context) ([]benchRow, error) {
 	rows, err := b.rows()
 	if err != nil {
@@ -148,7 +168,7 @@ func (b engineBench) measure(ctx context.Context) ([]benchRow, error) {
 		spent := b.opTimes()
 		row, err := w.measure(ctx, b.eng, b.repeat, int32(b.p.Model.Family.Vocab()))
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		cost := costOf(b.p.Plan.Account.Reservation, w.Prompt+w.Output/2)
 		row.StepRead, row.PromptOp, row.DecodeOp = cost.step(w.Streams), cost.prompt, cost.decode
@@ -172,6 +192,10 @@ func (b engineBench) memory(held peak) (benchMemory, error) {
 		if l.Difference() != 0 {
 			return m, fmt.Errorf("bench: %v", l)
 		}
+	}
+	if total, before, now, ok := b.eng.Memory(); ok {
+		graphs, _ := b.eng.GraphBytes()
+		m.GPU = &benchGPU{total, before, now, graphs}
 	}
 	var err error
 	if m.Peak, err = held.bytes(); err != nil {
@@ -198,6 +222,9 @@ func (o benchOptions) prepare(path string) (*appliance.Prepared, error) {
 	profile.Parsers.Reasoning, profile.Parsers.ToolCall, profile.Parsers.AutoToolChoice = "", "", false
 	profile.Speculative, profile.Multimodal, profile.Require = nil, nil, nil
 	profile.Parallel.Tensor, profile.Parallel.Pipeline = 1, 1
+	if o.eager {
+		profile.Cudagraph = &schema.Cudagraph{Mode: "none"}
+	}
 	m := here()
 	if o.layers > 0 {
 		dir, err := os.MkdirTemp("", "vapp-bench-")

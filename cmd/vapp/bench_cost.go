@@ -26,10 +26,11 @@ type ceiling struct {
 	Int8 float64 `json:"int8"` // of vectors; 0: they have no such product
 }
 
-// matrix is the rate of the variant that runs: tiles and AVX-512 BF16 multiply bf16, other vectors f32.
+// matrix is the rate of the variant that runs: GPUs, tiles and AVX-512 BF16 multiply bf16, other
+// vectors f32.
 func (c ceiling) matrix(choices []backend.Choice) float64 {
 	if slices.ContainsFunc(choices, func(o backend.Choice) bool {
-		return o.Name == "variant" && (o.Value == "amx" || o.Value == "avx512bf16")
+		return o.Name == "architecture" || o.Name == "variant" && (o.Value == "amx" || o.Value == "avx512bf16")
 	}) {
 		return c.BF16
 	}

@@ -18,9 +18,10 @@ func (b engineBench) opTimes() [2][]backend.OpTime {
 // benchStep is where the steps of a kind spend their time. Op "all" is the sum, and the
 // last of the list.
 type benchStep struct {
-	Kind  string        `json:"kind"` // prefill: steps that read prompts; decode: those that only generate
-	Steps int64         `json:"steps"`
-	Ops   []benchOpTime `json:"ops"`
+	Kind    string        `json:"kind"` // prefill: steps that read prompts; decode: those that only generate
+	Steps   int64         `json:"steps"`
+	Ops     []benchOpTime `json:"ops"`
+	Threads int           `json:"threads"`
 	// Of the threads' time, what was no work: within steps, where a thread waits for others
 	// or one alone has enough to do, and between them, where the loop and whoever else
 	// wants a processor has its turn.
@@ -57,7 +58,7 @@ func opSteps(threads int, before, after [2][]backend.OpTime) []benchStep {
 			continue
 		}
 		all.Op = "all"
-		step := benchStep{Kind: name, Steps: steps}
+		step := benchStep{Kind: name, Steps: steps, Threads: threads}
 		for _, s := range append(spent, all) {
 			if s.Wall <= 0 {
 				continue
@@ -93,6 +94,9 @@ func opTable(work string, steps []benchStep) string {
 			fmt.Fprintf(t, "%s\t%d\t%.1f\t%.1f %%\t%s\t\n", o.Op, o.Calls, o.Micros, 100*o.Share, threads)
 		}
 		t.Flush() // to a strings.Builder: it does not fail
+		if s.Threads == 0 {
+			continue // a device's are not known
+		}
 		fmt.Fprintf(&out, "  of the threads' time: %.1f %% at work, %.1f %% waiting within steps, %.1f %% between steps\n",
 			100*(1-s.Waiting-s.Between), 100*s.Waiting, 100*s.Between)
 	}

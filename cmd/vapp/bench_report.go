@@ -23,6 +23,7 @@ type benchReport struct {
 	Limits  ceiling     `json:"limits"`
 	Matrix  float64     `json:"matrix_rate"` // of the variant that runs
 	Rows    []benchRow  `json:"rows"`
+	Cut     string      `json:"cut,omitempty"` // why rows are missing
 	Memory  benchMemory `json:"memory"`
 }
 
@@ -41,13 +42,22 @@ type benchRow struct {
 
 // benchMemory holds what was planned against what was taken.
 type benchMemory struct {
-	Arenas     int64  `json:"arenas_planned"`
-	Taken      int64  `json:"arenas_taken"`
-	Planned    int64  `json:"planned"`        // with the process
-	Peak       int64  `json:"peak,omitempty"` // resident
-	Unmeasured string `json:"peak_not_measured,omitempty"`
+	Arenas     int64     `json:"arenas_planned"`
+	Taken      int64     `json:"arenas_taken"`
+	Planned    int64     `json:"planned"`        // with the process
+	Peak       int64     `json:"peak,omitempty"` // resident
+	Unmeasured string    `json:"peak_not_measured,omitempty"`
+	GPU        *benchGPU `json:"gpu,omitempty"`
 	// Items are the lines of the ledger.
 	Items []benchItem `json:"items,omitempty"`
+}
+
+// benchGPU is what the driver says of the device's memory.
+type benchGPU struct {
+	Total  int64 `json:"total"`
+	Before int64 `json:"free_before"` // with the driver's context, and nothing of the engine
+	After  int64 `json:"free_after"`
+	Graphs int64 `json:"graphs"` // what free memory fell by while they were captured
 }
 
 // benchItem is a line of the ledger.
@@ -85,8 +95,10 @@ func (r benchReport) print(w io.Writer) error {
 	for _, x := range r.Rows {
 		fmt.Fprint(w, opTable(fmt.Sprintf("%d+%d, %s", x.Prompt, x.Output, x.who()), x.Steps))
 	}
-	fmt.Fprintf(w, "limits measured in this run: read bandwidth %.1f GB/s, matrix rate %.0f GFLOP/s in f32, %.0f in bf16, %.0f in int8\n",
-		r.Limits.Read/1e9, r.Limits.F32/1e9, r.Limits.BF16/1e9, r.Limits.Int8/1e9)
+	if r.Limits.Read > 0 {
+		fmt.Fprintf(w, "limits measured in this run: read bandwidth %.1f GB/s, matrix rate %.0f GFLOP/s in f32, %.0f in bf16, %.0f in int8\n",
+			r.Limits.Read/1e9, r.Limits.F32/1e9, r.Limits.BF16/1e9, r.Limits.Int8/1e9)
+	}
 	m := r.Memory
 	fmt.Fprintf(w, "memory: arenas %s planned, %s taken, difference=%d; ", plan.Size(m.Arenas), plan.Size(m.Taken), m.Taken-m.Arenas)
 	if m.Unmeasured != "" {
@@ -97,12 +109,20 @@ func (r benchReport) print(w io.Writer) error {
 	return err
 }
 
+// percent is x of a limit; nothing where that was not measured.
+func percent(x, limit float64) string {
+	if limit <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.0f %%", 100*x/limit)
+}
+
 func (r benchReport) printRow(t io.Writer, x benchRow) {
 	prefill, decode := median(x.Prefill), median(x.Decode)
-	fmt.Fprintf(t, "prefill %d, %s\t%.1f\t\t\t%.0f %%\t\n", x.Prompt, x.who(), prefill, 100*prefill*x.PromptOp/r.Matrix)
+	fmt.Fprintf(t, "prefill %d, %s\t%.1f\t\t\t%s\t\n", x.Prompt, x.who(), prefill, percent(prefill*x.PromptOp, r.Matrix))
 	if len(x.Decode) > 0 {
-		fmt.Fprintf(t, "decode %d, %s\t%.1f\t%.2f GB\t%.0f %%\t%.0f %%\t\n", x.Output, x.who(), decode, x.StepRead/1e9,
-			100*decode/float64(x.Streams)*x.StepRead/r.Limits.Read, 100*decode*x.DecodeOp/r.Matrix)
+		fmt.Fprintf(t, "decode %d, %s\t%.1f\t%.2f GB\t%s\t%s\t\n", x.Output, x.who(), decode, x.StepRead/1e9,
+			percent(decode/float64(x.Streams)*x.StepRead, r.Limits.Read), percent(decode*x.DecodeOp, r.Matrix))
 	}
 	if x.Streams > 1 {
 		fmt.Fprintf(t, "both %d+%d, %s\t%.1f\t\t\t\t\n", x.Prompt, x.Output, x.who(), median(x.Total))

@@ -97,7 +97,8 @@ func newRoot() *cobra.Command {
 		SilenceErrors:     true,
 		PersistentPreRunE: enough,
 	}
-	root.SetVersionTemplate("vapp {{.Version}}\n")
+	cobra.AddTemplateFunc("found", found) // not before somebody asks: it opens the driver
+	root.SetVersionTemplate("vapp {{.Version}}\n{{found}}\n")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return &usageError{err, c.CommandPath()} })
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetHelpCommand(newHelp())

@@ -14,9 +14,18 @@ import (
 	"vapp.dev/engine"
 )
 
-// loadProgress shows how far loading has come: a bar on a terminal, elsewhere a
-// plain line for every tenth.
-func loadProgress(f *os.File) func(engine.Progress) { return progress(f, "Loading weights") }
+// loadProgress shows how far a start has come, weights and then graphs: a bar on a terminal,
+// elsewhere a plain line for every tenth.
+func loadProgress(f *os.File) func(engine.Progress) {
+	weights, graphs := progress(f, "Loading weights"), progress(f, "Capturing CUDA graphs")
+	return func(p engine.Progress) {
+		if p.Capturing {
+			graphs(p)
+			return
+		}
+		weights(p)
+	}
+}
 
 // hashProgress shows how far the hashing of files has come.
 func hashProgress(f *os.File) func(engine.Progress) { return progress(f, "Hashing files") }
@@ -38,7 +47,7 @@ func progressBar(f *os.File, what string) func(engine.Progress) {
 			bars = mpb.New(mpb.WithOutput(f), mpb.WithWidth(60), mpb.WithRefreshRate(100*time.Millisecond))
 			bar = bars.AddBar(p.Total,
 				mpb.PrependDecorators(decor.Name(what+" ")),
-				mpb.AppendDecorators(decor.CountersKibiByte("% .1f / % .1f"), decor.Percentage(decor.WCSyncSpace)))
+				mpb.AppendDecorators(counters(p), decor.Percentage(decor.WCSyncSpace)))
 		})
 		bar.SetCurrent(p.Done)
 		if p.Done >= p.Total {
@@ -46,6 +55,14 @@ func progressBar(f *os.File, what string) func(engine.Progress) {
 			bars.Wait()
 		}
 	}
+}
+
+// counters are of bytes or of steps.
+func counters(p engine.Progress) decor.Decorator {
+	if p.Capturing {
+		return decor.CountersNoUnit("%d / %d")
+	}
+	return decor.CountersKibiByte("% .1f / % .1f")
 }
 
 func progressLines(f *os.File, what string) func(engine.Progress) {
@@ -59,6 +76,10 @@ func progressLines(f *os.File, what string) func(engine.Progress) {
 			return
 		}
 		shown = tenth
+		if p.Capturing {
+			fmt.Fprintf(f, "%s: %3d%% (%d of %d)\n", what, tenth*10, p.Done, p.Total)
+			return
+		}
 		fmt.Fprintf(f, "%s: %3d%% (%s of %s)\n", what, tenth*10, plan.Size(p.Done), plan.Size(p.Total))
 	}
 }

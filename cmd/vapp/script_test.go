@@ -21,7 +21,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"vapp.dev/appliance/hub/hubtest"
+	"vapp.dev/engine/backend/cuda/driver"
 	"vapp.dev/engine/enginetest"
+	"vapp.dev/kernels/cuda/cudatest"
 )
 
 // TestMain makes this test binary the command vapp as well, so that scripts run
@@ -39,13 +41,16 @@ func TestScript(t *testing.T) {
 		RequireUniqueNames:  true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Condition: func(name string) (bool, error) {
-			if name != "cgo" {
-				return false, fmt.Errorf("unknown condition %q", name)
+			switch name {
+			case "cgo":
+				return withC, nil
+			case "cuda":
+				return driver.Built, nil
 			}
-			return withC, nil
+			return false, fmt.Errorf("unknown condition %q", name)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"await": await, "code": code, "example": example, "field": field, "hang": hang, "hold": hold, "hub": serveHub, "http": request, "poison": poison, "ready": ready, "signal": deliver, "toy": toy,
+			"await": await, "code": code, "emulated": emulated, "example": example, "field": field, "hang": hang, "hold": hold, "hub": serveHub, "http": request, "poison": poison, "ready": ready, "signal": deliver, "toy": toy,
 		},
 	})
 }
@@ -61,6 +66,14 @@ func toy(ts *testscript.TestScript, neg bool, args []string) {
 		o.MaxPos = n
 	}
 	ts.Check(enginetest.WriteLlama(ts.MkAbs(args[0]), o))
+}
+
+// emulated NAME puts the path of the emulated CUDA driver into a variable.
+func emulated(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 1, "emulated NAME")
+	path, err := cudatest.BuildDriver()
+	ts.Check(err)
+	ts.Setenv(args[0], path)
 }
 
 // poison DIR FROM TOKEN copies a model, with NaN in the token's embedding.

@@ -12,6 +12,7 @@ import (
 
 	"vapp.dev/appliance"
 	"vapp.dev/appliance/lock"
+	"vapp.dev/engine/backend/cuda/driver"
 )
 
 func newUp() *cobra.Command {
@@ -54,6 +55,9 @@ func (e abortedError) Error() string {
 // up runs the appliance until a signal or an error ends it.
 func up(profile string, locked, offline bool) error {
 	here := here()
+	if driver.Built {
+		fmt.Fprintln(os.Stderr, found())
+	}
 	if !locked {
 		if stopped, err := obtainFirst(profile, here, offline); stopped || err != nil {
 			return err

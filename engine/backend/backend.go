@@ -64,12 +64,6 @@ type Settings struct {
 	Profile bool
 }
 
-// Graphs says which steps are captured into graphs, in vLLM's words.
-type Graphs struct {
-	Mode  string // "none", "piecewise", "full", "full_decode_only", "full_and_piecewise"; "" is none
-	Sizes []int  // tokens of the captured steps, ascending
-}
-
 // Layout is the pure half of a backend: arithmetic on Facts and Settings.
 type Layout interface {
 	// Choices names what was picked: "variant" → "avx512", "threads" → "2".
@@ -96,6 +90,24 @@ type Chunked interface {
 	Chunk(tokens int) int
 }
 
+// Chooser is what a Layout has whose kernels follow the shapes of ops and the rows of steps.
+type Chooser interface {
+	// Chosen lists what p's products and attention run by, in steps from few rows to many.
+	Chosen(p *Program) ([]KernelChoice, error)
+}
+
+// KernelChoice is the kernel of a program's ops of one shape.
+type KernelChoice struct {
+	Op     string `json:"op"`     // OpName
+	Format string `json:"format"` // of weights, or of keys and values
+	Shape  string `json:"shape"`  // outputs × inputs, of how many experts; query/KV heads × their size
+	Rows   int    `json:"rows"`   // of the op, at most
+	Decode bool   `json:"decode"` // of steps of one token for each sequence alone
+	Kernel string `json:"kernel"`
+	Splits int    `json:"splits"` // into how many parts inputs, or positions, are cut
+	Ops    int    `json:"ops"`    // how many of the program
+}
+
 // Overheads is what a Layout has whose device holds memory beside the arenas.
 type Overheads interface {
 	// Overheads lists it for a reservation: a driver's context, loaded code,
@@ -110,7 +122,9 @@ type Overhead struct {
 	Bytes int64
 	// Fitted says that Bytes is an estimate with a known error; else it is a bound.
 	Fitted bool
-	Rule   string
+	// Host says that it lies in the machine's own memory, to the byte.
+	Host bool
+	Rule string
 }
 
 // Choice is one decision of a Layout, for the plan to print.
@@ -200,6 +214,10 @@ type Binding struct {
 	Tokens  int // T: rows of PerToken values
 	Seqs    int // S: sequences in the step
 	Samples int // L: rows of PerSample values
+	// Graph is the captured step that runs in place of launches, of a Capturer alone; zero:
+	// none. The counts above are the real ones, and what is behind them up to Graph's is
+	// padding (see Step.Pad).
+	Graph Graph
 }
 
 // RowReader streams rows of checkpoint tensors.
@@ -207,6 +225,20 @@ type RowReader interface {
 	// ReadRows fills dst with rows [row0, row0+rows) of the named tensor, in
 	// the tensor's own format; a vector is one row.
 	ReadRows(name string, row0, rows int, dst []byte) error
+}
+
+// Maker is what a RowReader has that makes some tensors up, so that a Device can make them
+// itself: what Made says of a tensor is what ReadRows reads.
+type Maker interface {
+	Made(tensor string) (kernels.Made, bool)
+}
+
+// Gauge is what a Device has whose driver tells how much of its memory is free, by whomever
+// it was taken.
+type Gauge interface {
+	// Memory is all memory of the device, what of it was free before this Device took any,
+	// and what is free now, in bytes.
+	Memory() (total, before, now int64, err error)
 }
 
 // Inspector is what a Device has so that tests can look into it: backendtest

@@ -1,6 +1,10 @@
 package backend
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // Profiler is what a Device has that measures its ops where Settings.Profile is set.
 type Profiler interface {
@@ -20,3 +24,8 @@ type OpTime struct {
 
 // BetweenSteps is the OpTime of a device that had no step to work on.
 const BetweenSteps = "(no step)"
+
+// LongestFirst puts the ops that took longest first.
+func LongestFirst(all []OpTime) {
+	slices.SortFunc(all, func(a, b OpTime) int { return cmp.Or(cmp.Compare(b.Wall, a.Wall), cmp.Compare(a.Op, b.Op)) })
+}

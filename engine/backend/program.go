@@ -34,6 +34,7 @@ type ValueInfo struct {
 	Cols   int
 	Offset int64 // bytes into Scratch, a multiple of ValueAlign
 	Bytes  int64 // at the bucket's largest row count
+	Freed  int   // how many ops were recorded when its life ended: later ones do not read it; 0: not known
 }
 
 // ValueAlign is the alignment of values in scratch, in bytes.
@@ -139,6 +140,7 @@ func (r *Recorder) Free(vs ...Value) {
 			return
 		}
 		delete(r.at, v)
+		r.p.Values[v].Freed = len(r.p.Ops)
 		for i, s := range r.live {
 			if s.off == off && s.end == off+r.p.Values[v].Bytes {
 				r.live = append(r.live[:i], r.live[i+1:]...)

@@ -25,7 +25,7 @@ type Step struct {
 	// Inputs.
 	Tokens    []int32     // [T] token id, or −1−r: row r of the other set's Sampled
 	Positions []int32     // [T] position in its sequence
-	Seq       []int32     // [T] which sequence of the step
+	Seq       []int32     // [T] which sequence of the step; −1: none, what pads a graph
 	First     []int32     // [S+1] first token row of each sequence; [S] is T
 	Pages     [][]int32   // per class [S·MaxPages] page numbers; −1 none
 	Rows      []int32     // [L] token row that each sampled row reads

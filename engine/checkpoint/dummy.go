@@ -64,19 +64,9 @@ type dummy struct {
 	fillers map[kernels.Format]func(at uint64, row []byte)
 }
 
-// golden is the step of the counter: 2^64 over the golden ratio.
-const golden = 0x9e3779b97f4a7c15
-
-// mix is the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
-func mix(x uint64) uint64 {
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
-}
-
 // fill writes rows row0 and on of t to dst.
 func (d *dummy) fill(t TensorInfo, row0, rows int, dst []byte) {
-	if len(t.Shape) == 1 && strings.HasSuffix(t.Name, "norm.weight") {
+	if ofOnes(t) {
 		ones := make([]float32, t.RowElements())
 		for i := range ones {
 			ones[i] = 1
@@ -89,27 +79,33 @@ func (d *dummy) fill(t TensorInfo, row0, rows int, dst []byte) {
 			return
 		}
 	}
-	key := mix(d.seed + golden)
-	for _, b := range []byte(t.Name) {
-		key = mix(key ^ uint64(b))
-	}
-	size := t.RowBytes()
+	key, size := d.key(t.Name), t.RowBytes()
 	fill := d.fillers[t.Format]
 	for r := range rows {
-		start, row := mix(key+uint64(row0+r)*golden), dst[int64(r)*size:int64(r+1)*size]
+		start, row := kernels.Mix(key+uint64(row0+r)*kernels.Golden), dst[int64(r)*size:int64(r+1)*size]
 		if !fillScales(t, start, row) {
 			fill(start, row)
 		}
 	}
 }
 
+// ofOnes says that t is of a norm.
+func ofOnes(t TensorInfo) bool {
+	return len(t.Shape) == 1 && strings.HasSuffix(t.Name, "norm.weight")
+}
+
+// key is what a tensor's rows are counted from.
+func (d *dummy) key(name string) uint64 {
+	key := kernels.Mix(d.seed + kernels.Golden)
+	for _, b := range []byte(name) {
+		key = kernels.Mix(key ^ uint64(b))
+	}
+	return key
+}
+
 // fillers returns what fills a row of each format from a counter.
 func fillers() map[kernels.Format]func(at uint64, row []byte) {
-	var levels [256]float32
-	for i := range levels {
-		// Even steps over [−√3σ, √3σ]: a uniform distribution of deviation σ.
-		levels[i] = (float32(i) - 127.5) / 127.5 * dummyDeviation * 1.7320508
-	}
+	levels := dummyLevels()
 	words, halves, bhalves := wordTable(levels), halfTable(levels, ref.FloatToHalf), halfTable(levels, ref.FloatToBFloat)
 	m := map[kernels.Format]func(at uint64, row []byte){
 		kernels.F32:  func(at uint64, row []byte) { fillWords(at, row, words) },
@@ -131,6 +127,14 @@ func fillers() map[kernels.Format]func(at uint64, row []byte) {
 	return m
 }
 
+// dummyLevels are even steps over [−√3σ, √3σ]: a uniform distribution of deviation σ.
+func dummyLevels() (levels [256]float32) {
+	for i := range levels {
+		levels[i] = (float32(i) - 127.5) / 127.5 * dummyDeviation * 1.7320508
+	}
+	return levels
+}
+
 func wordTable(levels [256]float32) *[256]uint32 {
 	var t [256]uint32
 	for i, x := range levels {
@@ -150,8 +154,8 @@ func halfTable(levels [256]float32, round func(float32) uint16) *[256]uint16 {
 // fillWords gives each 4-byte element the level of one random byte.
 func fillWords(at uint64, row []byte, t *[256]uint32) {
 	for len(row) > 0 {
-		r := mix(at)
-		at += golden
+		r := kernels.Mix(at)
+		at += kernels.Golden
 		for range min(8, len(row)/4) {
 			binary.LittleEndian.PutUint32(row, t[byte(r)])
 			row, r = row[4:], r>>8
@@ -162,15 +166,15 @@ func fillWords(at uint64, row []byte, t *[256]uint32) {
 // fillHalves is fillWords for 2-byte elements.
 func fillHalves(at uint64, row []byte, t *[256]uint16) {
 	for len(row) >= 16 {
-		r := mix(at)
-		at += golden
+		r := kernels.Mix(at)
+		at += kernels.Golden
 		lo := uint64(t[byte(r)]) | uint64(t[byte(r>>8)])<<16 | uint64(t[byte(r>>16)])<<32 | uint64(t[byte(r>>24)])<<48
 		hi := uint64(t[byte(r>>32)]) | uint64(t[byte(r>>40)])<<16 | uint64(t[byte(r>>48)])<<32 | uint64(t[byte(r>>56)])<<48
 		binary.LittleEndian.PutUint64(row, lo)
 		binary.LittleEndian.PutUint64(row[8:], hi)
 		row = row[16:]
 	}
-	for r := mix(at); len(row) > 0; row, r = row[2:], r>>8 {
+	for r := kernels.Mix(at); len(row) > 0; row, r = row[2:], r>>8 {
 		binary.LittleEndian.PutUint16(row, t[byte(r)])
 	}
 }

@@ -25,10 +25,10 @@ func fillBlocks(at uint64, row []byte, size int, scale func(block []byte)) {
 
 func fillRandom(at uint64, row []byte) {
 	for ; len(row) >= 8; row = row[8:] {
-		binary.LittleEndian.PutUint64(row, mix(at))
-		at += golden
+		binary.LittleEndian.PutUint64(row, kernels.Mix(at))
+		at += kernels.Golden
 	}
-	for r := mix(at); len(row) > 0; row, r = row[1:], r>>8 {
+	for r := kernels.Mix(at); len(row) > 0; row, r = row[1:], r>>8 {
 		row[0] = byte(r)
 	}
 }

@@ -3,7 +3,6 @@ package checkpoint
 import (
 	"encoding/binary"
 	"math"
-	"strings"
 
 	"vapp.dev/kernels"
 	"vapp.dev/kernels/ref"
@@ -18,17 +17,16 @@ const scaleOfF8 = 1.0 / (1 << 13)
 // fillScales fills rows of a tensor of scales, where the name says that t is one.
 func fillScales(t TensorInfo, at uint64, row []byte) bool {
 	switch {
-	case t.Format == kernels.U8 && strings.HasSuffix(t.Name, "_scales"):
+	case ofExponents(t):
 		fillRandom(at, row)
 		for i, r := range row {
-			// E2M1 numbers of random bits deviate by 2.93: 2^-8 and 2^-7 make 0.011 and 0.023.
-			row[i] = 127 - 8 + r&1
+			row[i] = exponent(r)
 		}
-	case strings.HasSuffix(t.Name, ".weight_scale") || strings.HasSuffix(t.Name, ".weight_scale_inv"):
+	case ofScales(t):
 		n := t.RowElements()
 		values := make([]float32, n)
 		for i := range values {
-			values[i] = scaleOfF8 * (0.85 + 0.1*float32(mix(at+uint64(i)*golden)&3))
+			values[i] = scaleOfF8 * (0.85 + 0.1*float32(kernels.Mix(at+uint64(i)*kernels.Golden)&3))
 		}
 		if _, size := t.Format.Block(); t.Format.Quantized() || len(row) != int(n)*size {
 			return false
@@ -39,6 +37,10 @@ func fillScales(t TensorInfo, at uint64, row []byte) bool {
 	}
 	return true
 }
+
+// exponent is one of MXFP4's: E2M1 numbers of random bits deviate by 2.93, 2^-8 and 2^-7 make
+// 0.011 and 0.023.
+func exponent(random byte) byte { return 127 - 8 + random&1 }
 
 // byteTable is the levels of dummyDeviation, over scaleOfF8, in an 8-bit float.
 func byteTable(levels [256]float32, f kernels.Format) *[256]byte {
@@ -96,8 +98,8 @@ func valueF8(f kernels.Format, code byte) float64 {
 func fillBytes(at uint64, row []byte, t *[256]byte) {
 	var eight [8]byte
 	for len(row) > 0 {
-		binary.LittleEndian.PutUint64(eight[:], mix(at))
-		at += golden
+		binary.LittleEndian.PutUint64(eight[:], kernels.Mix(at))
+		at += kernels.Golden
 		n := min(8, len(row))
 		for i, r := range eight[:n] {
 			row[i] = t[r]

@@ -59,6 +59,47 @@ func TestDummyRows(t *testing.T) {
 	}
 }
 
+// TestDummyMade: what Made says is what ReadRows reads, of rows that are no whole eights; where
+// scales or blocks are put together it says nothing.
+func TestDummyMade(t *testing.T) {
+	var layout []TensorInfo
+	for _, f := range []kernels.Format{kernels.F32, kernels.F16, kernels.BF16, kernels.F8E4M3, kernels.F8E5M2, kernels.I8, kernels.U8} {
+		layout = append(layout, TensorInfo{Name: f.String() + ".weight", Shape: []int64{3, 2, 21}, Format: f})
+	}
+	layout = append(layout, TensorInfo{Name: "experts_scales", Shape: []int64{4, 19}, Format: kernels.U8})
+	made := len(layout)
+	layout = append(layout,
+		TensorInfo{Name: "a.norm.weight", Shape: []int64{8}, Format: kernels.BF16}, TensorInfo{Name: "a.weight_scale", Shape: []int64{8, 1}, Format: kernels.F32},
+		TensorInfo{Name: "a.weight_scale_inv", Shape: []int64{2, 2}, Format: kernels.BF16}, TensorInfo{Name: "q", Shape: []int64{2, 32}, Format: kernels.Q8_0})
+	c, err := Dummy(llama1B(t), layout, 9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, x := range layout {
+		m, ok := c.Made(x.Name)
+		if ok != (i < made) {
+			t.Errorf("%s: made %v", x.Name, ok)
+		}
+		if !ok {
+			continue
+		}
+		x, _ = c.Tensor(x.Name)
+		want, got := make([]byte, x.Bytes), make([]byte, x.Bytes)
+		if err := c.ReadRows(x.Name, 0, int(x.Rows()), want); err != nil {
+			t.Fatal(err)
+		}
+		for r := range x.Rows() {
+			m.Row(uint64(r), got[r*x.RowBytes():(r+1)*x.RowBytes()])
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s: %x, read as %x", x.Name, got, want)
+		}
+	}
+	if _, ok := c.Made("none"); ok {
+		t.Error("a tensor that there is not")
+	}
+}
+
 func TestDummyNorm(t *testing.T) {
 	c, err := Dummy(llama1B(t), []TensorInfo{{Name: "model.norm.weight", Shape: []int64{64}, Format: kernels.BF16}}, 1)
 	if err != nil {

@@ -1,5 +1,7 @@
 package kv
 
+import "slices"
+
 // Table holds the pages of one sequence, in every class. A Table is made once
 // per sequence and survives Free, so that the block hashes it has computed
 // are not computed again when the sequence comes back: a sequence's tokens may be
@@ -27,6 +29,18 @@ func (p *Pool) NewTable(salt string) *Table {
 	t.marks = marks{class: p.marked, table: make([]int32, Entries), begin: none, step: none}
 	clearTable(t.marks.table)
 	return t
+}
+
+// Reserve makes room for the pages and keys of a sequence of that many tokens: up to there
+// t allocates nothing.
+func (p *Pool) Reserve(t *Table, tokens int) {
+	for i := range t.parts {
+		part := &t.parts[i]
+		part.pages = slices.Grow(part.pages, max(0, p.classes[i].spec.blocks(tokens)-len(part.pages)))
+	}
+	for g, size := range p.groups {
+		t.chain[g] = slices.Grow(t.chain[g], max(0, tokens/size-len(t.chain[g])))
+	}
 }
 
 // Pages is the page table of a class: one page number a block, −1 where a

@@ -4,13 +4,11 @@ package models_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/cpu"
 	"vapp.dev/engine/enginetest"
-	"vapp.dev/kernels"
 )
 
 // TestGoldenCPU holds every variant of the cpu backend to its bound: those that
@@ -36,7 +34,7 @@ func variants(t *testing.T, test func(*testing.T, backend.Settings, bound, bool)
 		name  string
 		limit bound
 		slow  bool
-	}{{"avx512", boundFloat, false}, {"avx2", boundFloat, true}, {"generic", boundFloat, true}, {"avx512bf16", boundBF16, false}, {"amx", boundBF16, false}} {
+	}{{"avx512", enginetest.BoundFloat, false}, {"avx2", enginetest.BoundFloat, true}, {"generic", enginetest.BoundFloat, true}, {"avx512bf16", enginetest.BoundBF16, false}, {"amx", enginetest.BoundBF16, false}} {
 		t.Run(v.name, func(t *testing.T) {
 			if !slices.Contains(facts.Variants, v.name) {
 				t.Skipf("not run: this machine has %v, not %s", facts.Variants, v.name)
@@ -44,24 +42,4 @@ func variants(t *testing.T, test func(*testing.T, backend.Settings, bound, bool)
 			test(t, backend.Settings{Variant: v.name}, v.limit, v.slow)
 		})
 	}
-}
-
-// boundBF16 is the bound of products of bf16 numbers summed in float32, in any K/V format:
-// twice what the oracle differs by when it rounds activations so.
-func boundBF16(golden string, _ kernels.Format) enginetest.GoldenBound {
-	switch {
-	case rounding(golden):
-		return boundRounding
-	case sharp(golden):
-		return enginetest.GoldenBound{Max: 1.4, RMS: 0.13, Gap: 0.4}
-	case sharp(strings.TrimSuffix(golden, "-moe")):
-		return enginetest.GoldenBound{Max: 6.5, RMS: 0.9, Gap: 3.2}
-	case mixture(golden):
-		return enginetest.GoldenBound{Max: 2.2, RMS: 0.08, Gap: 0.2}
-	case recurrent(golden):
-		return enginetest.GoldenBound{Max: 0.95, RMS: 0.06, Gap: 0.26}
-	case tiny(golden):
-		return enginetest.GoldenBound{Max: 0.2, RMS: 0.03, Gap: 0.2}
-	}
-	return enginetest.GoldenBound{Max: 1.25, RMS: 0.13, Gap: 0.25}
 }

@@ -26,7 +26,7 @@ func TestGoldenInt8(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run := goldenRun{Opener: cpu.Opener{}, Settings: s, KV: kernels.F32, Block: 16, Chunks: []int{1 << 8}}
 			want := runBound(t, run, name, boundInt8)
-			if tiny(name) {
+			if enginetest.Tiny(name) {
 				run.Chunks = []int{7, 1, 33, 16}
 				sameRows(t, "in chunks of 7, 1, 33 and 16", runBound(t, run, name, boundInt8), want)
 			}
@@ -38,9 +38,9 @@ func TestGoldenInt8(t *testing.T) {
 // largest: half of one is lost at most, an even share of it on average.
 func boundInt8(golden string, _ kernels.Format) enginetest.GoldenBound {
 	switch {
-	case mixture(golden): // a token may be sent to another expert
+	case enginetest.Mixture(golden): // a token may be sent to another expert
 		return enginetest.GoldenBound{Max: 1.6, RMS: 0.1, Gap: 0.3}
-	case tiny(golden):
+	case enginetest.Tiny(golden):
 		return enginetest.GoldenBound{Max: 0.9, RMS: 0.05, Gap: 0.25}
 	}
 	return enginetest.GoldenBound{Max: 4, RMS: 0.4, Gap: 0.6}

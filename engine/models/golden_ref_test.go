@@ -13,10 +13,14 @@ import (
 )
 
 // TestGoldenRef holds ref to the bounds of float32 arithmetic.
-func TestGoldenRef(t *testing.T) { RunGoldens(t, ref.Opener{}, backend.Settings{}, boundFloat, true) }
+func TestGoldenRef(t *testing.T) {
+	RunGoldens(t, ref.Opener{}, backend.Settings{}, enginetest.BoundFloat, true)
+}
 
 // TestGoldenRebuild holds ref to the family's bounds with keys that are rebuilt.
-func TestGoldenRebuild(t *testing.T) { goldenRebuild(t, ref.Opener{}, backend.Settings{}, boundFloat) }
+func TestGoldenRebuild(t *testing.T) {
+	goldenRebuild(t, ref.Opener{}, backend.Settings{}, enginetest.BoundFloat)
+}
 
 // TestFormatsRef measures Linear and Experts of ref on every kind of weights.
 func TestFormatsRef(t *testing.T) { formatErrors(t, ref.Opener{}, backend.Settings{}) }

@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"unsafe"
 
@@ -22,9 +21,6 @@ import (
 // checkpoints it is in units of Golden.Spread.
 type bound func(golden string, kv kernels.Format) enginetest.GoldenBound
 
-// tiny says whether a golden file belongs to a small random checkpoint.
-func tiny(golden string) bool { return strings.HasPrefix(golden, "tiny-") }
-
 // goldenRun is one way to compute a recorded run.
 type goldenRun struct {
 	Opener   backend.Opener
@@ -38,7 +34,7 @@ type goldenRun struct {
 // checkpointOf is the weights that a golden file was recorded from.
 func checkpointOf(t testing.TB, golden string) string {
 	t.Helper()
-	if !tiny(golden) {
+	if !enginetest.Tiny(golden) {
 		if _, err := os.Stat(smolLM2); errors.Is(err, fs.ErrNotExist) {
 			t.Skipf("not run: %s is absent, make model fetches it", smolLM2)
 		}
@@ -100,7 +96,7 @@ func openGolden(t testing.TB, r goldenRun, g *enginetest.Golden, path string) *g
 	must(t, err)
 	t.Cleanup(func() { ck.Close() })
 	build := r.Build
-	if recurrent(filepath.Base(path)) {
+	if enginetest.Recurrent(filepath.Base(path)) {
 		build.Dtype = kernels.F32 // the state keeps inputs in the format of activations; the reference has float32
 	}
 	model, err := models.New(ck, build)

@@ -18,9 +18,11 @@ type Runner struct {
 	shape   backend.StepShape
 	classes []backend.KVClass
 	moves   []backend.PageMove // of the step being launched
+	graphs  backend.Graphs
 }
 
-// New compiles the reservation's program.
+// New compiles the reservation's program. Steps that graphs capture run by them once
+// Capture has made them all.
 func New(dev backend.Device, r backend.Reservation) (*Runner, error) {
 	if len(r.Programs) != 1 {
 		return nil, fmt.Errorf("runner: %d programs instead of one", len(r.Programs))
@@ -32,15 +34,21 @@ func New(dev backend.Device, r backend.Reservation) (*Runner, error) {
 	return &Runner{dev: dev, exe: exe, shape: r.Step, classes: r.Classes}, nil
 }
 
+// Replay says how a step was launched: by a graph, or for what reason without.
+type Replay struct {
+	Graph backend.Graph
+	Why   backend.NoGraph
+}
+
 // Launch fills the buffers of a set and starts the step; it does not wait. The
 // set's previous step must have been waited for.
-func (r *Runner) Launch(set int, s *sched.Step) error {
+func (r *Runner) Launch(set int, s *sched.Step) (Replay, error) {
 	if s.Tokens > r.shape.Tokens || len(s.Rows) > r.shape.Seqs || s.Samples > r.shape.Samples {
-		return fmt.Errorf("runner: a step of %d tokens, %d sequences, %d sampled rows exceeds its buffers of %d, %d, %d",
+		return Replay{}, fmt.Errorf("runner: a step of %d tokens, %d sequences, %d sampled rows exceeds its buffers of %d, %d, %d",
 			s.Tokens, len(s.Rows), s.Samples, r.shape.Tokens, r.shape.Seqs, r.shape.Samples)
 	}
 	if err := r.move(s.Moves); err != nil {
-		return err
+		return Replay{}, err
 	}
 	b := r.dev.Step(set)
 	t := 0
@@ -48,7 +56,10 @@ func (r *Runner) Launch(set int, s *sched.Step) error {
 		t = r.pack(b, &s.Rows[i], i, t)
 	}
 	b.First[len(s.Rows)] = int32(t)
-	return r.dev.Launch(r.exe, backend.Binding{Set: set, Tokens: s.Tokens, Seqs: len(s.Rows), Samples: s.Samples})
+	how := r.replay(s)
+	bound := backend.Binding{Set: set, Tokens: s.Tokens, Seqs: len(s.Rows), Samples: s.Samples, Graph: how.Graph}
+	r.pad(b, bound)
+	return how, r.dev.Launch(r.exe, bound)
 }
 
 // move copies pages between the device and its swap space.

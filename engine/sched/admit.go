@@ -104,6 +104,9 @@ func (s *Scheduler) start(q *Seq) {
 	q.state, q.done = running, q.sent
 	if !q.seen {
 		q.seen, q.cached = true, q.sent
+		room := min(q.limit, len(q.spec.Prompt)+reserved)
+		q.tokens = slices.Grow(q.tokens, max(0, room-len(q.tokens)))
+		s.pool.Reserve(q.table, room)
 		s.stats.Scheduled++
 		if s.pool.Caching() {
 			s.stats.CacheQueries += len(q.spec.Prompt)

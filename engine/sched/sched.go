@@ -120,6 +120,10 @@ func (s *Scheduler) Add(q *Seq) error {
 	return nil
 }
 
+// reserved is how many tokens of output a sequence's history and tables have room for from
+// its first step; those of a longer one double now and then.
+const reserved = 4096
+
 // longest is the longest sequence, output included, that the arena can hold.
 func (s *Scheduler) longest() int {
 	l := s.pool.Layout()

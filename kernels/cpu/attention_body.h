@@ -216,7 +216,7 @@ static int next(tile *t, int32_t seqs)
 	t->tokens = left < step ? left : step;
 	t->rows = t->tokens * t->group;
 	t->from = low(t, 0) / BLOCK * BLOCK, t->to = high(t, t->rows - 1);
-	t->few = t->tokens == 1 && t->rows <= 16 && t->dim % BLOCK == 0 && !a->rebuild && !a->both;
+	t->few = t->tokens == 1 && t->to == t->history + 1 && t->rows <= 16 && t->dim % BLOCK == 0 && !a->rebuild && !a->both;
 	return 1;
 }
 

@@ -29,6 +29,29 @@
 	}
 #endif
 
+/* FEW rows of one token are weighed at once, and as few calls as there have to be share them. */
+#if VAPP_VECTOR == 512
+#define FEW 6
+#else
+#define FEW 4
+#endif
+#define BY_FEW(f, n, ...) \
+	switch (n) { \
+	case 1: f(1, __VA_ARGS__); break; \
+	case 2: f(2, __VA_ARGS__); break; \
+	case 3: f(3, __VA_ARGS__); break; \
+	case 4: f(4, __VA_ARGS__); break; \
+	case 5: f(FEW < 5 ? FEW : 5, __VA_ARGS__); break; \
+	default: f(FEW, __VA_ARGS__); \
+	}
+
+/* at_once is how many of n rows a call takes, so that all take about as many. */
+static int32_t at_once(int32_t n, int32_t most)
+{
+	int32_t calls = (n + most - 1) / most;
+	return (n + calls - 1) / calls;
+}
+
 /* scores of n rows of q with a block of keys: dim dimensions, step bytes apart. Row r's
  * go to s[r·ROW]. The lines of the block's values at v, if any, are asked for on the
  * way. */
@@ -69,8 +92,9 @@ static void block_scores(const tile *t, const uint8_t *v, float *s)
 INLINE void stored_scores(int32_t format, const tile *t, const uint8_t *k, const uint8_t *v, float *s)
 {
 	int64_t step = t->a->pages.block * vapp_element(format);
-	for (int32_t r = 0; r < t->rows; r += ROWS, v = NULL)
-		BY_ROWS(scores, t->rows - r, format, t, k, step, t->dim, t->q + r * t->wide, v, s + r * ROW)
+	const int32_t many = at_once(t->rows, ROWS);
+	for (int32_t r = 0; r < t->rows; r += many, v = NULL)
+		BY_ROWS(scores, t->rows - r < many ? t->rows - r : many, format, t, k, step, t->dim, t->q + r * t->wide, v, s + r * ROW)
 }
 
 static void score_span(const tile *t, int32_t at, int32_t end)
@@ -159,35 +183,76 @@ static void many_weigh(const tile *t, int32_t at, int32_t end)
 	}
 }
 
-INLINE void stored_weigh(int32_t format, const tile *t, const uint8_t *v, int64_t step, int32_t keys, const float *p, asked next)
+/* few_sums are c vectors of columns from d on of n rows that see the same keys, [from, to)
+ * of the span at `at`, read as they lie; lines of the keys of the next span are asked for on
+ * the way. */
+INLINE void few_sums(int n, int c, int format, const tile *t, int32_t at, int32_t from, int32_t to, int64_t d, int32_t r)
 {
-	for (int32_t r = 0; r < t->rows; r += ROWS, next.at = NULL)
-		BY_ROWS(weigh_rows, t->rows - r, format, v, step, keys, p + r * ROW, next, t->dim, t->wide, t->part + r * t->wide)
+	const vapp_pages *g = &t->a->pages;
+	const int64_t e = vapp_element(format), row = t->dim * e, key = g->block * e;
+	const int64_t bytes = c * VW * e, step = g->block > BLOCK ? key : bytes < 64 ? bytes : 64;
+	const int64_t asks = g->block > BLOCK ? (c * VW + BLOCK - 1) / BLOCK : (bytes + 63) / 64;
+	const int32_t stored = within(t->history - at, from, to);
+	const float *p = t->score + r * ROW;
+	vf acc[FEW][4];
+	for (int i = 0; i < n; i++)
+		for (int h = 0; h < c; h++)
+			acc[i][h] = vf_set(0);
+	for (int32_t j = from; j < to;) {
+		const int32_t b = j / BLOCK, end = j >= stored ? to : (b + 1) * BLOCK < stored ? (b + 1) * BLOCK : stored;
+		const uint8_t *v = (j < stored ? t->now.v[b] + j % BLOCK * row : own(t, t->a->v, at + j)) + d * e;
+		const uint8_t *next = b < t->ahead.blocks ? t->ahead.k[b] + d * key : v;
+		for (; j < end; j++, v += row) { /* of the step's own keys there is one */
+			vf value[4];
+			for (int64_t i = 0; i < asks; i++, next += step)
+				__builtin_prefetch(next, 0, 2);
+			for (int h = 0; h < c; h++)
+				value[h] = vf_widen(format, v + h * VW * e);
+			for (int i = 0; i < n; i++) {
+				vf w = vf_set(p[i * ROW + j]);
+				for (int h = 0; h < c; h++)
+					acc[i][h] = vf_fma(w, value[h], acc[i][h]);
+			}
+		}
+	}
+	for (int i = 0; i < n; i++)
+		for (int h = 0; h < c; h++)
+			vf_store(t->part + (r + i) * t->wide + d + h * VW, acc[i][h]);
 }
 
-/* few_weigh is of rows that see the same keys, which are read as they lie. */
+INLINE void few_rows(int n, int format, const tile *t, int32_t at, int32_t from, int32_t to, int32_t r)
+{
+	int64_t d = 0;
+	if (ROWS == 4)
+		for (; d + 4 * VW <= t->dim; d += 4 * VW)
+			few_sums(n, 4, format, t, at, from, to, d, r);
+	for (; d + 2 * VW <= t->dim; d += 2 * VW)
+		few_sums(n, 2, format, t, at, from, to, d, r);
+	for (; d < t->dim; d += VW)
+		few_sums(n, 1, format, t, at, from, to, d, r);
+}
+
+INLINE void all_few_rows(int32_t format, const tile *t, int32_t at, int32_t from, int32_t to)
+{
+	const int32_t many = at_once(t->rows, FEW);
+	for (int32_t r = 0; r < t->rows; r += many)
+		BY_FEW(few_rows, t->rows - r < many ? t->rows - r : many, format, t, at, from, to, r)
+}
+
+/* few_weigh is of the rows of one token. */
 static void few_weigh(const tile *t, int32_t at, int32_t end)
 {
-	const vapp_pages *p = &t->a->pages;
-	int64_t row = t->dim * vapp_element(p->format);
 	int32_t from, to;
-	if (!seen(t, 0, at, end - at, &from, &to))
-		return;
-	for (int32_t b = at, i = 0; i < t->now.blocks; b += BLOCK, i++) {
-		int32_t x = within(at + from, b, b + BLOCK), y = within(at + to < t->history ? at + to : t->history, x, b + BLOCK);
-		asked next = ask_keys(t, i < t->ahead.blocks ? t->ahead.k[i] : NULL);
-		IN_FORMAT(stored_weigh, p->format, t, t->now.v[i] + (x - b) * row, row, y - x, t->score + (x - at), next)
-	}
-	int32_t x = within(t->history, at + from, at + to);
-	if (x < at + to)
-		IN_FORMAT(stored_weigh, p->format, t, own(t, t->a->v, x), p->kv_heads * row, at + to - x, t->score + (x - at), (asked){0})
+	if (seen(t, 0, at, end - at, &from, &to))
+		IN_FORMAT(all_few_rows, t->a->pages.format, t, at, from, to)
 }
 
 static void weigh_span(const tile *t, int32_t at, int32_t end)
 {
-	memset(t->part, 0, (size_t)t->rows * t->wide * sizeof(float));
-	if (t->few)
+	if (t->few) {
 		few_weigh(t, at, end);
-	else
-		many_weigh(t, at, end);
+		return;
+	}
+	memset(t->part, 0, (size_t)t->rows * t->wide * sizeof(float));
+	many_weigh(t, at, end);
 }

@@ -3,9 +3,9 @@
  * sign is kept. */
 
 /* codes are those bytes; key puts four dimensions of 16 keys where the interleaving of
- * both bytes makes pairs of them. */
+ * both bytes makes pairs of them, value 32 columns of two values. */
 typedef struct {
-	uint8_t low[128], high[128], key[64];
+	uint8_t low[128], high[128], key[64], value[64];
 } codes;
 
 static void fill_codes(int32_t format, codes *c)
@@ -14,8 +14,10 @@ static void fill_codes(int32_t format, codes *c)
 		uint16_t h = vapp_float_to_bfloat(format == VAPP_F8_E4M3 ? vapp_e4m3_to_float((uint8_t)i) : vapp_e5m2_to_float((uint8_t)i));
 		c->low[i] = (uint8_t)h, c->high[i] = (uint8_t)(h >> 8);
 	}
-	for (int i = 0; i < 64; i++) /* lane, pair, key of the lane, dimension of the pair */
+	for (int i = 0; i < 64; i++) { /* lane, pair, key of the lane, dimension of the pair */
 		c->key[i] = (uint8_t)(16 * (i / 8 % 2 * 2 + i % 2) + i / 16 * 4 + i / 2 % 4);
+		c->value[i] = (uint8_t)(32 * (i % 2) + 16 * (i / 8 % 2) + i / 16 * 4 + i / 2 % 4);
+	}
 }
 
 typedef struct {
@@ -75,7 +77,7 @@ static int eight_values(const tile *t, const codes *c, const uint8_t *const *at,
 			__m512i y = _mm512_permutexvar_epi32(order, _mm512_loadu_si512(at[i + 1] + d));
 			eights(&l, _mm512_unpacklo_epi8(x, y), to, to + 64);
 			eights(&l, _mm512_unpackhi_epi8(x, y), to + 128, to + 192);
-			for (int j = 0; j < 4 && !t->few; j++)
+			for (int j = 0; j < 4; j++)
 				bad |= odd(_mm512_loadu_si512(to + 64 * j));
 		}
 	return bad;

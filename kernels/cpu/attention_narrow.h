@@ -118,18 +118,18 @@ static void block_pairs(const tile *t, int32_t at, int32_t end, uint16_t *to)
 		own_key(t, own(t, t->a->k, pos), pos - at, to);
 }
 
-/* vf_exp2 is 2^x for x ≤ 0: Taylor's polynomial of degree 5 around whole numbers; the
- * error is below 3·10⁻⁶ of it, and a NaN stays one. */
+/* vf_exp2 is 2^x for x ≤ 0: a polynomial of degree 4 around whole numbers, exact there;
+ * the error is below 4·10⁻⁶ of it. Below −126 it is 2⁻¹²⁶, and a NaN stays one. */
 static inline vf vf_exp2(vf x)
 {
-	vf y = vf_max(vf_set(-200), x), n = vf_round(y), r = y - n;
-	vf p = vf_set(1.3333558e-3f);
-	p = vf_fma(p, r, vf_set(9.6181291e-3f));
-	p = vf_fma(p, r, vf_set(5.5504109e-2f));
-	p = vf_fma(p, r, vf_set(2.4022651e-1f));
-	p = vf_fma(p, r, vf_set(6.9314718e-1f));
+	const vf magic = vf_set(12582912.0f); /* 1.5 · 2^23: the whole number is in the low bits */
+	vf y = vf_max(vf_set(-126), x), n = y + magic, r = y - (n - magic);
+	vf p = vf_set(9.782912553e-3f);
+	p = vf_fma(p, r, vf_set(5.597688363e-2f));
+	p = vf_fma(p, r, vf_set(2.402071108e-1f));
+	p = vf_fma(p, r, vf_set(6.931136044e-1f));
 	p = vf_fma(p, r, vf_set(1));
-	return vf_scale2(p, n);
+	return (vf)_mm512_add_epi32((__m512i)p, _mm512_slli_epi32((__m512i)n, 23));
 }
 
 /* edge is which of 16 keys from i on lie in [from, to). */
@@ -139,47 +139,87 @@ static inline __mmask16 edge(int32_t i, int32_t from, int32_t to)
 	return (__mmask16)((1u << b) - (1u << a));
 }
 
-/* narrow_weights turns a row's scores into n weights of bf16 where they lie, zeros outside
- * of [from, to). It returns the largest score and sets sum, that of the weights as floats. */
-static float narrow_weights(const tile *t, float *s, int32_t from, int32_t to, int32_t n, float *sum)
+static void cap_row(const tile *t, float *s, int32_t from, int32_t to)
 {
-	float scale = t->a->scale, cap = t->a->softcap;
-	if (cap > 0) {
-		for (int32_t i = from / 16 * 16; i < to; i += 16)
-			vf_store(s + i, vf_set(cap) * vf_tanh(vf_load(s + i) * vf_set(scale) / vf_set(cap)));
-		scale = 1;
-	}
-	vf top = vf_set(-INFINITY), acc = vf_set(0);
+	float cap = t->a->softcap;
 	for (int32_t i = from / 16 * 16; i < to; i += 16)
-		top = vf_max(_mm512_mask_mov_ps(vf_set(-INFINITY), edge(i, from, to), vf_load(s + i)), top);
-	float m = vf_top(top);
-	vf by = vf_set(scale * 1.44269504f), less = vf_set(m) * by;
-	uint16_t *out = (uint16_t *)s;
-	for (int32_t i = 0; i < n; i += 16) {
-		__mmask16 k = edge(i, from, to);
-		vf p = vf_set(0);
-		if (k) {
-			vf x = vf_load(s + i) * by;
-			vf_apart(x);
-			p = _mm512_maskz_mov_ps(k, vf_exp2(x - less));
-		}
-		acc = acc + p;
-		_mm256_storeu_si256((__m256i *)(out + i), (__m256i)_mm512_cvtneps_pbh(p));
-	}
-	*sum = vf_sum(acc);
-	return m * scale;
+		vf_store(s + i, vf_set(cap) * vf_tanh(vf_load(s + i) * vf_set(t->a->scale) / vf_set(cap)));
 }
 
-/* soften_rows does it of all rows of n keys from position base on. */
+/* row_top is the largest of the scores [from, to). */
+static inline float row_top(const float *s, int32_t from, int32_t to)
+{
+	const vf least = vf_set(-INFINITY);
+	const int32_t last = to / 16 * 16;
+	int32_t i = from / 16 * 16;
+	vf a = _mm512_mask_mov_ps(least, edge(i, from, to), vf_load(s + i));
+	vf b = to % 16 ? _mm512_mask_mov_ps(least, edge(last, from, to), vf_load(s + last)) : least;
+	vf top = vf_max(a, vf_max(b, least)); /* a NaN is no largest */
+	for (i += 16; i < last; i += 16)
+		top = vf_max(vf_load(s + i), top);
+	return vf_top(top);
+}
+
+/* weights_at turns 16 scores into weights of bf16 at out. */
+static inline vf weights_at(vf s, vf by, vf less, __mmask16 k, uint16_t *out)
+{
+	vf p = _mm512_maskz_mov_ps(k, vf_exp2(_mm512_fmsub_ps(s, by, less)));
+	_mm256_storeu_si256((__m256i *)out, (__m256i)_mm512_cvtneps_pbh(p));
+	return p;
+}
+
+/* row_weights turns a row's scores [from, to) into n weights of bf16 where they lie, zeros
+ * outside; by is what they are multiplied by. It returns the sum of the weights as floats. */
+static inline float row_weights(float *s, float by, float m, int32_t from, int32_t to, int32_t n)
+{
+	const vf each = vf_set(by), less = vf_set(m * by);
+	const __m256i none = _mm256_setzero_si256();
+	const int32_t begin = from / 16 * 16, last = to / 16 * 16;
+	uint16_t *out = (uint16_t *)s;
+	int32_t i = 0;
+	for (; i < begin; i += 16)
+		_mm256_storeu_si256((__m256i *)(out + i), none);
+	vf acc = weights_at(vf_load(s + i), each, less, edge(i, from, to), out + i);
+	for (i += 16; i < last; i += 16)
+		acc = acc + weights_at(vf_load(s + i), each, less, 0xffff, out + i);
+	if (i < to) {
+		acc = acc + weights_at(vf_load(s + i), each, less, edge(i, from, to), out + i);
+		i += 16;
+	}
+	for (; i < n; i += 16)
+		_mm256_storeu_si256((__m256i *)(out + i), none);
+	return vf_sum(acc);
+}
+
+#define SOFTEN 4 /* rows whose reductions hide each other's latency */
+
+/* soften_rows turns the scores of all rows into weights, n keys from position base on:
+ * top gets their largest scores, sum those of the weights. */
 static void soften_rows(const tile *t, int32_t base, int32_t n, float *top, float *sum)
 {
-	for (int32_t r = 0; r < t->rows; r++) {
-		int32_t from, to;
-		sum[r] = 0, top[r] = -INFINITY;
-		if (seen(t, r, base, n, &from, &to))
-			top[r] = narrow_weights(t, t->score + r * ROW, from, to, n, &sum[r]);
-		else
-			memset(t->score + r * ROW, 0, (size_t)n * 2);
+	const float scale = t->a->softcap > 0 ? 1 : t->a->scale;
+	for (int32_t r = 0; r < t->rows; r += SOFTEN) {
+		const int32_t rows = t->rows - r < SOFTEN ? t->rows - r : SOFTEN;
+		int32_t from[SOFTEN], to[SOFTEN];
+		float m[SOFTEN] = {0};
+		for (int32_t i = 0; i < rows; i++) {
+			float *s = t->score + (r + i) * ROW;
+			if (!seen(t, r + i, base, n, &from[i], &to[i]))
+				continue;
+			if (t->a->softcap > 0)
+				cap_row(t, s, from[i], to[i]);
+			m[i] = row_top(s, from[i], to[i]);
+		}
+		for (int32_t i = 0; i < rows; i++) {
+			float *s = t->score + (r + i) * ROW;
+			sum[r + i] = 0, top[r + i] = -INFINITY;
+			if (from[i] >= to[i]) {
+				memset(s, 0, (size_t)n * 2);
+				continue;
+			}
+			sum[r + i] = row_weights(s, scale * 1.44269504f, m[i], from[i], to[i], n);
+			top[r + i] = m[i] * scale;
+		}
 	}
 }
 

@@ -25,7 +25,7 @@ typedef struct {
 	int32_t rows, group;   /* rows = tokens · group */
 	int32_t from, to;      /* positions that some row sees, from a whole block on */
 	int32_t dim, wide;     /* head dimension; rounded up to 16 */
-	int32_t few;           /* the rows are one token's, and read pages as they are */
+	int32_t few;           /* the rows are a sequence's only token's, and read pages as they are */
 	float *q;              /* [TILE][wide] */
 	float *k;              /* [wide][BLOCK] */
 	float *v;              /* [BLOCK][wide] */
@@ -35,7 +35,7 @@ typedef struct {
 	view now, ahead;       /* of the span at work, and of what comes next */
 	int32_t low[TILE], high[TILE]; /* a row sees [low, high) */
 	int32_t coded;                 /* codes are there: what numbers of 8 bits are as bf16 */
-	uint8_t codes[320];
+	uint8_t codes[384];
 } tile;
 
 #define INLINE static inline __attribute__((always_inline))

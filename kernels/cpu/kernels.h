@@ -21,6 +21,7 @@ enum { VAPP_PER_TOKEN = 0, VAPP_PER_SAMPLE = 1, VAPP_SEQS = 2, VAPP_CHUNK = 3 };
 typedef struct {
 	int32_t part, parts;
 	const int32_t *rows; /* by symbol */
+	int64_t *taken;      /* 0 when a phase begins, for its parts to count what they take; or NULL */
 } vapp_call;
 
 typedef void (*vapp_fn)(const void *args, const vapp_call *c);

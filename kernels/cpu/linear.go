@@ -7,9 +7,9 @@ package cpu
 #include "linear_w8a8_amx.h"
 
 static void vapp_linear_call(const vapp_linear_kernel *k, int prepare, vapp_linear *a, int part, int parts,
-	const void *w, const float *bias, const float *x, float *y, void *shared, void *work)
+	const void *w, const float *bias, const float *x, float *y, void *shared, void *work, int64_t *taken)
 {
-	a->w = w, a->bias = bias, a->x = x, a->y = y, a->shared = shared, a->work = work;
+	a->w = w, a->bias = bias, a->x = x, a->y = y, a->shared = shared, a->work = work, a->taken = taken;
 	if (!prepare) k->run(a, part, parts);
 	else if (k->prepare && a->rows >= k->prepare_rows) k->prepare(a, part, parts);
 }
@@ -156,13 +156,15 @@ func tileCounts() (loads, products int64) {
 // LinearArgs is Y [Rows,Out] = X [Rows,In] · Wᵀ + Bias. W is a packed weight.
 // Rows of X and Y are LdX and LdY floats apart. Shared and Work have at least
 // the bytes of LinearWorkspace; they and W are aligned to 64 bytes. Parts that
-// run at once have Work of their own. Bias may be empty.
+// run at once have Work of their own. Bias may be empty. Parts that share Taken, 0 before
+// the first, take panels from it until none is left; without it each has its own.
 type LinearArgs struct {
 	Rows, In, Out int
 	W             []byte
 	Bias, X, Y    []float32
 	LdX, LdY      int
 	Shared, Work  []byte
+	Taken         *int64
 }
 
 // Prepare does part of parts of what must be finished before the first Run.
@@ -189,7 +191,7 @@ func (k LinearKernel) call(a *LinearArgs, prepare, part, parts int) {
 		format: C.int32_t(k.Code()), shared_bytes: C.int64_t(len(a.Shared)), work_bytes: C.int64_t(len(a.Work)),
 	}
 	C.vapp_linear_call(k.c, C.int(prepare), &c, C.int(part), C.int(parts), unsafe.Pointer(&a.W[0]), floatPointer(a.Bias),
-		floatPointer(a.X), floatPointer(a.Y), unsafe.Pointer(unsafe.SliceData(a.Shared)), unsafe.Pointer(unsafe.SliceData(a.Work)))
+		floatPointer(a.X), floatPointer(a.Y), unsafe.Pointer(unsafe.SliceData(a.Shared)), unsafe.Pointer(unsafe.SliceData(a.Work)), (*C.int64_t)(unsafe.Pointer(a.Taken)))
 }
 
 // check panics where the slices are too short for the shapes.

@@ -69,6 +69,7 @@ typedef struct {
 	int64_t shared_bytes;
 	void *work; /* of this part */
 	int64_t work_bytes;
+	int64_t *taken; /* what parts of run have taken so far, 0 before the first; NULL: each has its share */
 } vapp_linear;
 
 typedef void (*vapp_linear_fn)(const vapp_linear *a, int part, int parts);

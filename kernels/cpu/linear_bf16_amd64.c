@@ -114,12 +114,16 @@ FN static void run_few(const vapp_linear *a, int part, int parts) {
 	static void (*const steps[])(const vapp_linear *, int64_t) = {NULL, one_row, two_rows, three_rows, four_rows};
 	room *w = a->work;
 	int stride = few_stride(a->rows);
-	int64_t panels = panels_of(a), u = panels * part / parts, last = panels * (part + 1) / parts;
+	linear_grid g = grid_of(a, FEW, part, parts);
+	int64_t u = linear_unit(a, &g);
+	if (u < 0) return;
 	tables_of(a->format, &w->t);
 	for (int64_t k = 0; k < whole_k(a); k += 32) round_rows(a, a->x, k, a->rows, stride, w->few, (float *)w->few + whole_k(a) / 2 * stride);
 	/* Two panels hide how long a sum takes, one is read sooner: no codes are looked up in bf16. */
-	for (; a->rows == 1 && a->format != VAPP_BF16 && u + PAIR <= last; u += PAIR) one_row_pair(a, u);
-	for (; u < last; u++) steps[a->rows](a, u);
+	for (; u >= 0; u = linear_unit(a, &g)) {
+		if (a->rows == 1 && a->format != VAPP_BF16 && g.next < g.last) g.next++, one_row_pair(a, u);
+		else steps[a->rows](a, u);
+	}
 }
 
 /* A tile_run is n k's of a panel, unpacked, times a tile of rows. */
@@ -239,7 +243,7 @@ FN static void run(const vapp_linear *a, int part, int parts) {
 	linear_grid g = grid_of(a, TILE, part, parts);
 	room *w = a->work;
 	tables_of(a->format, &w->t);
-	for (int64_t u = g.first; u < g.last; u++) {
+	for (int64_t u; (u = linear_unit(a, &g)) >= 0;) {
 		int64_t c = u % g.chunks;
 		panel_tiles(a, u / g.chunks, g.tiles * c / g.chunks, g.tiles * (c + 1) / g.chunks);
 	}

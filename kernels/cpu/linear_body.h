@@ -215,9 +215,12 @@ static void slice_tiles(const vapp_linear *a, int64_t panel, int panels, int lan
 static void run(const vapp_linear *a, int part, int parts) {
 	linear_grid g = grid_of(a, TILE, part, parts);
 	int width = a->rows <= WIDE_ROWS ? PANEL : SLIM * LANES;
-	int64_t u = g.first;
-	for (; PAIR == 2 && a->rows == 1 && !in_blocks(a->format) && u + 2 <= g.last; u += 2) slice_tiles(a, u, 2, 0, 0, 1);
-	for (; u < g.last; u++) {
+	for (int64_t u; (u = linear_unit(a, &g)) >= 0;) {
+		if (PAIR == 2 && a->rows == 1 && !in_blocks(a->format) && g.next < g.last) {
+			g.next++;
+			slice_tiles(a, u, 2, 0, 0, 1);
+			continue;
+		}
 		int64_t panel = u / g.chunks, c = u % g.chunks;
 		for (int lane = 0; lane < PANEL && panel * PANEL + lane < a->out; lane += width)
 			slice_tiles(a, panel, 1, lane, g.tiles * c / g.chunks, g.tiles * (c + 1) / g.chunks);

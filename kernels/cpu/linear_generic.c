@@ -168,7 +168,7 @@ static void panel_rows(const vapp_linear *a, int64_t panel, int64_t row0, int64_
 
 static void run(const vapp_linear *a, int part, int parts) {
 	linear_grid g = grid_of(a, 1, part, parts);
-	for (int64_t u = g.first; u < g.last; u++) {
+	for (int64_t u; (u = linear_unit(a, &g)) >= 0;) {
 		int64_t c = u % g.chunks;
 		panel_rows(a, u / g.chunks, g.tiles * c / g.chunks, g.tiles * (c + 1) / g.chunks);
 	}

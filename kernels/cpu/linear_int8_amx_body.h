@@ -196,7 +196,7 @@ FN static void run(const vapp_linear *a, int part, int parts) {
 	linear_grid g = grid_of(a, TILE_ROWS, part, parts);
 	int subs = int8_codes_of(a->format).subs;
 	tiles_begin_of(GROUP / subs, 8 / subs);
-	for (int64_t u = g.first; u < g.last; u++) {
+	for (int64_t u; (u = linear_unit(a, &g)) >= 0;) {
 		int64_t c = u % g.chunks;
 		panel_tiles(a, u / g.chunks, g.tiles * c / g.chunks, g.tiles * (c + 1) / g.chunks);
 	}

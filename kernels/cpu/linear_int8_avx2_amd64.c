@@ -134,7 +134,11 @@ V void steps_of(const int format, const int8_step *s, const int lane, const int 
 	}
 INT8_FORMATS(STEPS)
 
-/* The rows of a tile that registers hold at once, and vectors of a panel. */
+static int in_place(int32_t format, int64_t tiles) {
+	(void)format;
+	return tiles == 1;
+}
+
 static const uint8_t *unpack_codes(int32_t format, const int8_step *s, uint8_t *to) {
 	(void)format, (void)s, (void)to;
 	return NULL;

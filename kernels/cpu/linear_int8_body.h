@@ -1,5 +1,5 @@
 /* linear_int8_body.h: what all instruction sets share of Linear on int8 activations.
- * The including file brings FN, quantize_group, unpack_codes, and int8_steps, which multiplies so many k's. */
+ * The including file brings FN, quantize_group, in_place, unpack_codes, and int8_steps, which multiplies so many k's. */
 
 /* One step: groups [g0, g1) of a panel and a tile of rows. */
 typedef struct {
@@ -10,11 +10,15 @@ typedef struct {
 	float *y;         /* at this row and the panel's first output */
 	int64_t ldy, lanes;
 	const float *bias; /* of these outputs, in the last step; else NULL */
-	const uint8_t *next; /* of the groups after these, where this is the last tile of several; else NULL */
+	const uint8_t *next; /* of the groups after these, where there are several tiles; else NULL */
+	int tile, tiles;     /* this one of so many */
 } int8_step;
 
 /* Tiles of x have room for so many rows: INT8_TILE, or 1 where there is one. */
 static void int8_steps(int32_t format, const int8_step *s, int rows, int tile);
+
+/* in_place says that so many tiles of rows take the codes as they are packed. */
+static int in_place(int32_t format, int64_t tiles);
 
 /* unpack_codes unpacks those of the step's groups for several tiles, or returns NULL. */
 static const uint8_t *unpack_codes(int32_t format, const int8_step *s, uint8_t *to);
@@ -44,11 +48,13 @@ static void panel_tiles(const vapp_linear *a, int64_t panel, int64_t t0, int64_t
 	int8_step s = {.panel = panel_at(a, panel), .ldy = a->ldy, .lanes = a->out - output};
 	for (s.g0 = 0; s.g0 < groups; s.g0 = s.g1) {
 		s.g1 = s.g0 + some < groups ? s.g0 + some : groups;
-		if (t1 - t0 > 1) s.codes = unpack_codes(a->format, &s, a->work);
+		if (!in_place(a->format, t1 - t0)) s.codes = unpack_codes(a->format, &s, a->work);
 		s.bias = a->bias && s.g1 == groups ? a->bias + output : NULL;
+		if (t1 - t0 > 1) s.next = s.panel + s.g1 * (panel_k(a->format, 128) / 4);
+		s.tiles = (int)(t1 - t0);
 		for (int64_t t = t0; t < t1; t++) {
 			int64_t left = a->rows - t * tile;
-			s.next = t > t0 && t + 1 == t1 ? s.panel + s.g1 * (panel_k(a->format, 128) / 4) : NULL;
+			s.tile = (int)(t - t0);
 			s.x = x + (t * groups + s.g0) * X_DWORDS * tile;
 			s.y = a->y + t * tile * a->ldy + output;
 			int8_steps(a->format, &s, left < tile ? (int)left : tile, tile);
@@ -61,9 +67,9 @@ FN static void run(const vapp_linear *a, int part, int parts) {
 	int tile = a->rows == 1 ? 1 : INT8_TILE;
 	linear_grid g = grid_of(a, tile, part, parts);
 	int32_t *x = a->shared;
-	if (g.first == g.last) return;
-	if (a->rows == 1) x_tile(a, 0, 1, 0, a->in / GROUP, 1, x = a->work);
-	for (int64_t u = g.first; u < g.last; u++) {
+	int64_t u = linear_unit(a, &g);
+	if (a->rows == 1 && u >= 0) x_tile(a, 0, 1, 0, a->in / GROUP, 1, x = a->work);
+	for (; u >= 0; u = linear_unit(a, &g)) {
 		int64_t c = u % g.chunks;
 		panel_tiles(a, u / g.chunks, g.tiles * c / g.chunks, g.tiles * (c + 1) / g.chunks, x, tile);
 	}

@@ -59,6 +59,11 @@ static float row_group(int8_codes c, const uint8_t *codes, int8_place at, const 
 	return c.least ? __builtin_fmaf(least_of(c, at, lane), dword_float(x + X_SUM * tile), y) : y;
 }
 
+static int in_place(int32_t format, int64_t tiles) {
+	(void)format, (void)tiles;
+	return 1;
+}
+
 static const uint8_t *unpack_codes(int32_t format, const int8_step *s, uint8_t *to) {
 	(void)format, (void)s, (void)to;
 	return NULL;

@@ -180,17 +180,20 @@ V void group(const int format, const int plain, const int8_codes c, int8_place a
 	}
 }
 
-/* fetch brings a group of what will be read to the second cache. */
-V void fetch(const int format, const uint8_t *p) {
-	const int64_t each = panel_k(format, 128) / 4;
-#pragma GCC unroll 17
-	for (int i = 0; i < (each + 63) / 64; i++) _mm_prefetch(p + 64 * i, _MM_HINT_T1);
+/* lines_of is how many lines a group of a panel has. */
+V int lines_of(const int format) { return (int)((panel_k(format, 128) / 4 + 63) / 64); }
+
+/* fetch brings lines of what will be read to the second cache. */
+V void fetch(const uint8_t *p, int from, int to) {
+	for (int i = from; i < to; i++) _mm_prefetch(p + 64 * i, _MM_HINT_T1);
 }
 
 V void steps_of(const int format, const int plain, const int8_step *s, const int rows, const int tile) {
 	const int8_codes c = int8_codes_of(format);
 	const int alike = blocks_of(format).subs ? 4 : 1; /* groups that share heads */
 	const int32_t *x = s->x;
+	/* The tiles of a block share in fetching the next: memory is busy all the time that they multiply. */
+	const int from = s->next ? lines_of(format) * s->tile / s->tiles : 0, to = s->next ? lines_of(format) * (s->tile + 1) / s->tiles : 0;
 	block_heads b;
 	__m512 y[INT8_TILE][2];
 #pragma GCC unroll 6
@@ -202,9 +205,9 @@ V void steps_of(const int format, const int plain, const int8_step *s, const int
 #pragma GCC unroll 1
 		for (int i = 0; i < alike; i++, x += X_DWORDS * tile) {
 			int8_place at = int8_place_at(format, s->panel, g + i);
-			if (tile > 1 && s->next) fetch(format, s->next + (g + i - s->g0) * (panel_k(format, 128) / 4));
+			if (tile > 1) fetch(s->next + (g + i - s->g0) * (panel_k(format, 128) / 4), from, to);
 			/* Its lines are not read in their order, which processors do not guess. */
-			if (tile == 1 && format == VAPP_Q6_K) fetch(format, at.codes + Q6_AHEAD);
+			if (tile == 1 && format == VAPP_Q6_K) fetch(at.codes + Q6_AHEAD, 0, lines_of(format));
 			if (plain) at.codes = s->codes + (g + i - s->g0) * PLAIN_BYTES;
 			group(format, plain, c, at, &b, x, rows, tile, y);
 		}
@@ -260,6 +263,10 @@ V void unpack_of(const int format, const int8_step *s, uint8_t *to) {
 	} \
 	FN static void unpack_##format(const int8_step *s, uint8_t *to) { unpack_of(format, s, to); }
 INT8_FORMATS(STEPS)
+
+/* Nibbles are brought apart while products keep other units busy; unpacked ones cost stores. High
+ * bits take longer. */
+static int in_place(int32_t format, int64_t tiles) { return tiles <= (blocks_of(format).high ? 3 : 8); }
 
 static const uint8_t *unpack_codes(int32_t format, const int8_step *s, uint8_t *to) {
 	static void (*const unpack[])(const int8_step *, uint8_t *) = {INT8_FORMATS(UNPACK_ENTRY)};

@@ -116,26 +116,46 @@ INLINE const uint8_t *scales_at(const vapp_linear *a, int64_t panel, int64_t k0)
 
 INLINE int64_t panels_of(const vapp_linear *a) { return (a->out + PANEL - 1) / PANEL; }
 
-/* A grid cuts a product into panels × chunks of row tiles; a part takes the units
- * [first, last) of it, panel by panel. Rows are cut only where there are too few
- * panels to keep the parts evenly busy. */
+/* A grid cuts a product into units, panels × chunks of row tiles; a part works on those of
+ * [next, last), panel by panel. Rows are cut only where there are too few panels to keep
+ * the parts evenly busy. */
 typedef struct {
-	int64_t chunks, tiles, first, last;
+	int64_t chunks, tiles, units, next, last;
+	int parts;
 } linear_grid;
 
 INLINE linear_grid grid_of(const vapp_linear *a, int tile, int part, int parts) {
-	linear_grid g;
+	linear_grid g = {.chunks = 1, .tiles = ((int64_t)a->rows + tile - 1) / tile, .parts = parts};
 	int64_t panels = panels_of(a);
-	g.tiles = ((int64_t)a->rows + tile - 1) / tile;
-	g.chunks = 1;
 	if (panels < 4 * (int64_t)parts && panels > 0) {
 		g.chunks = (4 * (int64_t)parts + panels - 1) / panels;
 		if (g.chunks > g.tiles) g.chunks = g.tiles;
 	}
-	int64_t units = panels * g.chunks;
-	g.first = units * part / parts;
-	g.last = units * (part + 1) / parts;
+	g.units = panels * g.chunks;
+	if (a->taken) return g;
+	g.next = g.units * part / parts;
+	g.last = g.units * (part + 1) / parts;
 	return g;
+}
+
+/* linear_take gives a part the units that it works on next, of those that are left half its
+ * share: streams of memory are long, and parts end together though one be slow or held up. */
+INLINE int linear_take(const vapp_linear *a, linear_grid *g) {
+	if (!a->taken) return 0;
+	int64_t from = __atomic_load_n(a->taken, __ATOMIC_RELAXED), n;
+	do {
+		if (from >= g->units) return 0;
+		n = (g->units - from + 2 * g->parts - 1) / (2 * g->parts);
+		if (n % 2 && from + n < g->units) n++; /* pairs of panels */
+	} while (!__atomic_compare_exchange_n(a->taken, &from, from + n, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	g->next = from;
+	g->last = from + n;
+	return 1;
+}
+
+/* linear_unit returns a part's next unit, or -1. */
+INLINE int64_t linear_unit(const vapp_linear *a, linear_grid *g) {
+	return g->next < g->last || linear_take(a, g) ? g->next++ : -1;
 }
 
 /* half_float converts IEEE binary16 exactly. */

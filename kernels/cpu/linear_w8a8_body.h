@@ -30,12 +30,13 @@ static void run(const vapp_linear *a, int part, int parts) {
 	const int8_t *x = a->shared;
 	int64_t stride = w8_row_bytes(a->in);
 	w8_tail tails[W8_TILE];
-	if (g.first == g.last) return;
+	int64_t u = linear_unit(a, &g);
+	if (u < 0) return;
 	if (a->rows == 1) {
 		w8_quantize(a->x, a->in, a->work);
 		x = a->work;
 	}
-	for (int64_t u = g.first; u < g.last; u++) {
+	for (; u >= 0; u = linear_unit(a, &g)) {
 		int64_t panel = u / g.chunks, c = u % g.chunks, output = panel * PANEL;
 		const uint8_t *w = (const uint8_t *)a->w + panel * w8_panel_bytes(a->in);
 		for (int64_t t = g.tiles * c / g.chunks; t < g.tiles * (c + 1) / g.chunks; t++) {

@@ -251,5 +251,6 @@ void vapp_op_linear(const void *args, const vapp_call *c)
 	if (a.rows == 0)
 		return;
 	a.work = (uint8_t *)o->a.work + o->work_stride * c->part;
+	a.taken = c->taken;
 	o->kernel->run(&a, c->part, c->parts);
 }

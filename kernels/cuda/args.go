@@ -103,15 +103,34 @@ type CopyArgs struct {
 	Bytes           int64
 }
 
-// PackArgs: linear_pack_bf16, linear_pack_f16. A warp for each step of StepCols columns
-// (Blocks' x) of a tile of 8 rows (y).
+// PackArgs: linear_pack_ and the numbers that X is rounded to. See Rounding for the grid.
 type PackArgs struct {
 	X, Y, Sums, Order Ptr
-	Rows, In          int32
+	Rows, In, Group   int32
+	Scale             float32
+	Words, _          int32
 }
 
-// LinearArgs: linear_ and the format, then _8, _16, _32, by the rows of a block (Blocks:
-// panels by Panels, row blocks, splits), or _tile (128 features, 128 rows); linear_f32.
+// NormPackArgs: norm_pack_ and the numbers that X is rounded to.
+type NormPackArgs struct {
+	Pack               PackArgs
+	Residual, W, Plain Ptr
+	Eps, Offset, Scale float32
+	_                  int32
+}
+
+// GLUPackArgs: glu_pack_ and the numbers that X is rounded to; Pack.In is the columns of
+// what is packed, X has twice as many.
+type GLUPackArgs struct {
+	Pack                PackArgs
+	Act, Paired         int32
+	Limit, Alpha, Shift float32
+	_                   int32
+}
+
+// LinearArgs: linear_ and the format, then _x8 where X is rounded to it, then _8, _16, _64, by
+// the rows of a block, or _tile or _wide, of 128: see Linear for the launch; linear_f32, blocks
+// of four rows by 8 features.
 type LinearArgs struct {
 	W, X, Sums, Scales, Bias, Y              Ptr
 	Experts, Partial, Arrived                Ptr
@@ -119,6 +138,7 @@ type LinearArgs struct {
 	Rows, In, Out, Splits                    int32
 	ScaleRows, ScaleCols, ScaleAcross, Parts int32
 	PartRow, PartScale                       [4]int32
+	XSteps, _                                int32
 }
 
 // EmbedPackedArgs: embed_packed_ and the format. A block for each row.
@@ -137,9 +157,17 @@ type AttentionArgs struct {
 	Pages                              Pages
 	Q, K, V, Y, Sinks                  Ptr
 	First, Positions, Rebuild, Partial Ptr
+	Items                              Ptr
 	Scale, Softcap                     float32
 	Seqs, Heads, Window, Both          int32
-	Splits, SplitKeys                  int32
+	Splits, _                          int32
+}
+
+// AheadArgs: ahead. A warp for each sequence; First and At are what AttentionArgs have for
+// First and Positions.
+type AheadArgs struct {
+	Kept, Positions, Tables, First, At Ptr
+	Seqs, Width, Block, By             int32
 }
 
 // RouteArgs: route. A warp for each row; at most 1,024 experts.
@@ -160,8 +188,11 @@ type CombineArgs struct {
 	Cols, Top            int32
 }
 
-// SampleArgs: sample. A block of whole warps for each row, shared memory of SampleShared
-// bytes.
+// SampleArgs: sample_edit, sample_weigh, sample_draw and sample_report, one after the other:
+// blocks of whole warps, of sample_draw at most SampleDrawThreads, for Slices slices (Blocks'
+// x) of a row (y); shared memory of SampleShared bytes for sample_edit and of
+// SampleDrawShared for sample_draw. Raw is read of rows that want logprobs of logits that are
+// edited.
 type SampleArgs struct {
 	Logits, Rows, Grammar, Allowed, Bias, Raw Ptr
 	Sampled, Status, Rank, Logprob            Ptr
@@ -169,10 +200,28 @@ type SampleArgs struct {
 	Pages                                     Pages
 	Plane                                     int64
 	Vocab, Words, BiasWidth, TopWidth         int32
+	Room                                      Ptr // SampleRoom for each row; what it holds before does not count
+	Slices, _                                 int32
 }
 
-// SampleShared is the counters of tokens that a history is counted by.
-const SampleShared = 4 * 12288
+// SampleShared is the counters of tokens that a history is counted by: with what the
+// kernels hold besides, less than the 48 KiB that a block has without being asked.
+const SampleShared = 4 * 11264
+
+// SampleDrawThreads is the most of a block of sample_draw.
+const SampleDrawThreads = 512
+
+// SampleDrawShared is a row's candidates at the edges.
+const SampleDrawShared = 2048 * 16
+
+// SampleSlices is into how many slices rows of vocab numbers are split on a device of so many
+// multiprocessors.
+func SampleSlices(rows, vocab, processors int) int {
+	return max(1, min(64, processors/max(1, rows), vocab/2048))
+}
+
+// SampleRoom is the bytes of a row that slices share.
+const SampleRoom = 32 << 10
 
 // SampleRow is how a row becomes a token: engine/backend's, byte for byte.
 type SampleRow struct {
@@ -212,23 +261,47 @@ type States struct {
 }
 
 // ConvArgs: conv_f32, conv_bf16, conv_f16, by the format of the inputs kept. A thread for
-// each column (Blocks' x) of a sequence (y); kernels of at most 8.
+// each column (Blocks' x) of a sequence (y) in runs of ConvRun tokens (z: any number of
+// blocks); kernels of at most 8.
 type ConvArgs struct {
 	States                    States
 	X, W, Y, First, Positions Ptr
 	Kernel, _                 int32
 }
 
-// DeltaArgs: delta. 128 threads for 32 columns (Blocks' x) of a value head (y) of a
-// sequence (z); keys of at most 128.
+// ConvRun is the tokens that a thread of conv walks.
+const ConvRun = 32
+
+// DeltaArgs: delta, for sequences of fewer than Least tokens (0: all), 128 threads for 32
+// columns (Blocks' x) of a value head (y) of a sequence (z); for the others delta_chunks,
+// 128 threads for a chunk (x: DeltaChunks) of a value head (y), and then delta_prompt, blocks
+// as for delta. Keys of at most 128.
 type DeltaArgs struct {
 	States                    States
 	QKV, BA, ALog, Bias, Y    Ptr
 	First, Positions, Samples Ptr
+	Work                      Ptr // DeltaWork bytes, of the chunked kernels
 	KeyHeads, ValueHeads      int32
 	KeyDim, ValueDim          int32
-	SampleCount, _            int32
+	SampleCount, Least        int32
+	Seqs, _                   int32
 }
+
+// DeltaLeast is from how many tokens of a sequence on chunks are faster.
+const DeltaLeast = 16
+
+// Bytes of shared memory of delta_chunks and delta_prompt.
+const (
+	DeltaChunksShared = 4 * (2*64*132 + 64*68)
+	DeltaPromptShared = 4 * (64*132 + 128*36 + 64*68 + 2*64*36)
+)
+
+// DeltaChunks is the most chunks, which begin at multiples of 64, that tokens of seqs
+// sequences have.
+func DeltaChunks(tokens, seqs int) int { return min(tokens, tokens/64+2*seqs) }
+
+// DeltaWork is the bytes that delta_chunks leaves for delta_prompt.
+func DeltaWork(tokens, valueHeads int) int64 { return int64(tokens) * int64(valueHeads) * 2 * 64 * 4 }
 
 // DraftArgs: drafted, verify. One block.
 type DraftArgs struct {

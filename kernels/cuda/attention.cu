@@ -18,11 +18,12 @@ struct AttentionArgs {
   const int *positions;  // [T]
   const float *rebuild;  // [head_dim] or null: keys' numbers that pages do not store are those of values times it
   float *partial;        // with splits > 1: [T, heads, splits, head_dim+2]: Σ, largest score, Σ of weights
+  const int *items;      // [T] or null: the position behind the item that a token stands for a part of; it sees so far
   float scale, softcap;
   int seqs, heads;
   int window;              // positions that a token sees, its own included; 0: all
   int both;                // 1: tokens see those behind them, and there are no pages
-  int splits, split_keys;  // split i takes split_keys positions, a multiple of 64, the last all behind
+  int splits;              // blocks that share what a block of rows sees
 };
 
 constexpr float kLog2e = 1.4426950408889634f;
@@ -44,24 +45,7 @@ struct Shape {
 // sequence_of finds which sequence, and which of its blocks of rows, a block is; false:
 // there are no more. Every warp looks for itself.
 DEVICE bool sequence_of(const AttentionArgs &a, int rows, int group, int *seq, int *block) {
-  int lane = threadIdx.x & 31, before = 0, target = blockIdx.x;
-  for (int s0 = 0; s0 < a.seqs; s0 += 32) {
-    int s = s0 + lane, n = s < a.seqs ? ceil_div((a.first[s + 1] - a.first[s]) * group, rows) : 0, sum = n;
-#pragma unroll
-    for (int o = 1; o < 32; o <<= 1) {
-      int v = __shfl_up_sync(kAllLanes, sum, o);
-      if (lane >= o) sum += v;
-    }
-    unsigned behind = __ballot_sync(kAllLanes, before + sum > target);
-    if (behind) {
-      int l = __ffs(int(behind)) - 1;
-      *seq = s0 + l;
-      *block = target - before - __shfl_sync(kAllLanes, sum - n, l);
-      return true;
-    }
-    before += __shfl_sync(kAllLanes, sum, 31);
-  }
-  return false;
+  return part_of(a.seqs, blockIdx.x, seq, block, [&](int s) { return ceil_div((a.first[s + 1] - a.first[s]) * group, rows); });
 }
 
 // Where a tile's keys are.
@@ -71,24 +55,73 @@ struct Source {
   int seq, first, count, kv;
 };
 
+// numberless says whether one of four 8-bit floats is NaN or infinite.
 template <int Store>
-DEVICE void bring8(uint16_t *to, const void *from, bool there) {  // 8 numbers, as the matrix units take them
-  if (Store == kBF16 || Store == kF16) {
-    copy_async(to, from, there ? 16 : 0);
+DEVICE uint32_t numberless(uint32_t word) {
+  return ((word & 0x7f7f7f7fu) + (Store == kE4M3 ? 0x01010101u : 0x04040404u)) & 0x80808080u;
+}
+
+// widen8 makes bf16 of 8 numbers of 8 bits.
+template <int Store>
+DEVICE void widen8(uint16_t *to, uint2 v) {
+  if (numberless<Store>(v.x) | numberless<Store>(v.y)) {  // NaN and infinities are no numbers by their bits
+#pragma unroll 1
+    for (int i = 0; i < 4; i++) {
+      uint32_t two = (i < 2 ? v.x : v.y) >> 16 * (i % 2);
+      ((uint32_t *)to)[i] = to_bf16x2(Stored<Store>::read(uint8_t(two)), Stored<Store>::read(uint8_t(two >> 8)));
+    }
     return;
   }
-  uint2 v = there ? __ldg((const uint2 *)from) : make_uint2(0, 0);
   constexpr int shift = Store == kE4M3 ? 4 : 3;
   constexpr uint32_t power = Store == kE4M3 ? 0x7b807b80u : 0x77807780u;
   *(uint4 *)to = make_uint4(eight_bits(v.x, 0, shift, power), eight_bits(v.x, 1, shift, power), eight_bits(v.y, 0, shift, power),
                             eight_bits(v.y, 1, shift, power));
 }
 
+// Chunk is 8 numbers on their way to shared memory: no from, zeros; no to, nothing.
+template <class T>
+struct Chunk {
+  const T *from;
+  uint16_t *to;
+};
+
+// bring moves N chunks of a thread as the matrix units take them; of gives the i-th. Those of
+// 16 bits are copied without waiting; of 8 bits several are under way before the first is
+// widened. any is an address that nothing is read of. Few are written out, for registers;
+// whole says that all are.
+template <int Store, int N, bool whole, class Of>
+DEVICE void bring(const void *any, Of of) {
+  [[maybe_unused]] constexpr int kUnrolled = whole || N <= 8 ? N : 4;
+  if constexpr (Store == kBF16 || Store == kF16) {
+#pragma unroll kUnrolled
+    for (int i = 0; i < N; i++) {
+      auto c = of(i);
+      if (c.to != nullptr) copy_async(c.to, c.from != nullptr ? (const void *)c.from : any, c.from != nullptr ? 16 : 0);
+    }
+  } else {
+    constexpr int kAtOnce = N < 8 ? N : 8;
+#pragma unroll (kUnrolled < kAtOnce ? 1 : kUnrolled / kAtOnce)
+    for (int i0 = 0; i0 < N; i0 += kAtOnce) {
+      uint2 v[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; i++) {
+        auto c = of(i0 + i);
+        v[i] = c.from != nullptr ? __ldg((const uint2 *)c.from) : make_uint2(0, 0);
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; i++) {
+        auto c = of(i0 + i);
+        if (c.to != nullptr) widen8<Store>(c.to, v[i]);
+      }
+    }
+  }
+}
+
 // stored_key is which of a key's stored numbers is its d-th; −1: none is.
 DEVICE int stored_key(const Pages &p, int d) {
   if (p.key_dim == p.head_dim) return d;
-  int half = p.head_dim / 2, kept = p.key_dim / 2, i = d % half;
-  return i < kept ? d / half * kept + i : -1;
+  int half = p.head_dim / 2, kept = p.key_dim / 2, upper = d >= half, i = d - upper * half;
+  return i < kept ? upper * kept + i : -1;
 }
 
 // rebuilt8 makes 8 numbers of keys of values: get gives a value's, times what it is
@@ -102,35 +135,47 @@ DEVICE void rebuilt8(uint16_t *to, Get get) {
 }
 
 // fetch_paged brings the keys of positions from base on, by dimension, and their values.
+// Threads look pages up once for all their keys' numbers, and for values once for each 16
+// positions, which a page has whole.
 template <class S>
 DEVICE void fetch_paged(const AttentionArgs &a, const Source &o, int base, uint16_t *keys, uint16_t *values) {
   using T = typename Stored<S::Store>::type;
   const Pages &p = a.pages;
-  const int *table = p.tables + size_t(o.seq) * p.width;
-  auto page = [&](int position) { return page_at(p, table[position / p.block - o.skip]); };
-  constexpr int across = S::Keys / 8;
-  for (int c = threadIdx.x; c < S::D * across; c += S::kThreads) {
-    int d = c / across, position = base + c % across * 8;
-    bool there = d < p.head_dim && position < o.history && position / p.block >= o.skip;
-    uint16_t *to = keys + d * S::kK + c % across * 8;
-    int row = there ? stored_key(p, d) : 0;
-    if (row < 0) {
-      const T *v = (const T *)(page(position) + p.v) + (size_t(o.kv) * p.block + position % p.block) * p.head_dim + d;
-      rebuilt8<S::Store>(to, [&](int i) { return position + i < o.history ? Stored<S::Store>::read(v[i * p.head_dim]) * a.rebuild[d] : 0.0f; });
-      continue;
-    }
-    const T *from = (const T *)a.q;  // any address: nothing is read of it
-    if (there) from = (const T *)(page(position) + p.k) + (size_t(o.kv) * p.key_dim + row) * p.block + position % p.block;
-    bring8<S::Store>(to, from, there);
+  // at is what the page of a position has from offset on; null where the history has none.
+  auto at = [&](int position, long long offset) -> const T * {
+    int block = position / p.block;
+    if (position >= o.history || block < o.skip) return nullptr;
+    return (const T *)(page_at(p, p.tables[size_t(o.seq) * p.width + block - o.skip]) + offset);
+  };
+  constexpr int across = S::Keys / 8, rows = S::kThreads / across;
+  int position = base + int(threadIdx.x) % across * 8, d0 = threadIdx.x / across;
+  const T *page = at(position, p.k);
+  if (page != nullptr) page += size_t(o.kv) * p.key_dim * p.block + position % p.block;
+  bring<S::Store, S::D / rows, false>(a.q, [&](int i) {
+    int d = d0 + i * rows, row = d < p.head_dim ? stored_key(p, d) : 0;
+    bool there = d < p.head_dim && page != nullptr;
+    return Chunk<T>{there ? page + size_t(row) * p.block : nullptr, there && row < 0 ? nullptr : keys + d * S::kK + position - base};
+  });
+  if (a.rebuild != nullptr && page != nullptr) {
+    const T *v = at(position, p.v) + (size_t(o.kv) * p.block + position % p.block) * p.head_dim;
+    for (int d = d0; d < p.head_dim; d += rows)
+      if (stored_key(p, d) < 0)
+        rebuilt8<S::Store>(keys + d * S::kK + position - base,
+                           [&](int i) { return position + i < o.history ? Stored<S::Store>::read(v[i * p.head_dim + d]) * a.rebuild[d] : 0.0f; });
   }
-  int part = blockIdx.y / p.kv_heads * S::V;
-  for (int c = threadIdx.x; c < S::Keys * (S::V / 8); c += S::kThreads) {
-    int key = c / (S::V / 8), d = c % (S::V / 8) * 8, position = base + key;
-    bool there = part + d < p.head_dim && position < o.history && position / p.block >= o.skip;
-    const T *from = (const T *)a.q;
-    if (there) from = (const T *)(page(position) + p.v) + (size_t(o.kv) * p.block + position % p.block) * p.head_dim + part + d;
-    bring8<S::Store>(values + key * S::kV + d, from, there);
+  constexpr int wide = S::V / 8, tall = S::kThreads / wide, runs = S::Keys / 16, each = 16 / tall;
+  int d = int(threadIdx.x) % wide * 8, part = blockIdx.y / p.kv_heads * S::V + d, key0 = threadIdx.x / wide;
+  const T *pages[runs];
+#pragma unroll
+  for (int r = 0; r < runs; r++) {
+    pages[r] = part < p.head_dim ? at(base + 16 * r, p.v) : nullptr;
+    if (pages[r] != nullptr) pages[r] += (size_t(o.kv) * p.block + (base + 16 * r) % p.block) * p.head_dim + part;
   }
+  bring<S::Store, runs * each, true>(a.q, [&](int i) {
+    int inside = key0 + i % each * tall, key = i / each * 16 + inside;
+    bool there = pages[i / each] != nullptr && base + key < o.history;
+    return Chunk<T>{there ? pages[i / each] + size_t(inside) * p.head_dim : nullptr, values + key * S::kV + d};
+  });
 }
 
 // fetch_own brings those of the step's tokens, both by key.
@@ -138,23 +183,30 @@ template <class S>
 DEVICE void fetch_own(const AttentionArgs &a, const Source &o, int base, uint16_t *keys, uint16_t *values) {
   using T = typename Stored<S::Store>::type;
   const Pages &p = a.pages;
-  int part = blockIdx.y / p.kv_heads * S::V;
-  auto row = [&](const void *x, int token) { return (const T *)x + (size_t(o.first + token) * p.kv_heads + o.kv) * p.head_dim; };
-  for (int c = threadIdx.x; c < S::Keys * (S::D / 8); c += S::kThreads) {
-    int key = c / (S::D / 8), d = c % (S::D / 8) * 8, token = base + key - o.history;
-    bool there = d < p.head_dim && token >= 0 && token < o.count;
-    if (there && stored_key(p, d) < 0) {  // of the 8 none is: halves and what is stored of them are multiples of 8
-      const T *v = row(a.v, token) + d;
-      rebuilt8<S::Store>(keys + key * S::kOwn + d, [&](int i) { return Stored<S::Store>::read(v[i]) * a.rebuild[d + i]; });
-      continue;
+  auto row = [&](const void *x, int key) -> const T * {
+    int token = base + key - o.history;
+    return token < 0 || token >= o.count ? nullptr : (const T *)x + (size_t(o.first + token) * p.kv_heads + o.kv) * p.head_dim;
+  };
+  constexpr int across = S::D / 8, wide = S::V / 8;
+  bring<S::Store, S::Keys * across / S::kThreads, false>(a.q, [&](int i) {
+    int c = threadIdx.x + i * S::kThreads, key = c / across, d = c % across * 8;
+    const T *from = d < p.head_dim ? row(a.k, key) : nullptr;
+    bool made = from != nullptr && stored_key(p, d) < 0;  // all 8 or none: halves and what is stored of them are multiples of 8
+    return Chunk<T>{from == nullptr ? from : from + d, made ? nullptr : keys + key * S::kOwn + d};
+  });
+  if (a.rebuild != nullptr)
+    for (int c = threadIdx.x; c < S::Keys * across; c += S::kThreads) {
+      int key = c / across, d = c % across * 8;
+      const T *v = d < p.head_dim ? row(a.v, key) : nullptr;
+      if (v == nullptr || stored_key(p, d) >= 0) continue;
+      rebuilt8<S::Store>(keys + key * S::kOwn + d, [&](int i) { return Stored<S::Store>::read(v[d + i]) * a.rebuild[d + i]; });
     }
-    bring8<S::Store>(keys + key * S::kOwn + d, there ? row(a.k, token) + d : (const T *)a.q, there);
-  }
-  for (int c = threadIdx.x; c < S::Keys * (S::V / 8); c += S::kThreads) {
-    int key = c / (S::V / 8), d = c % (S::V / 8) * 8, token = base + key - o.history;
-    bool there = part + d < p.head_dim && token >= 0 && token < o.count;
-    bring8<S::Store>(values + key * S::kV + d, there ? row(a.v, token) + part + d : (const T *)a.q, there);
-  }
+  int part = blockIdx.y / p.kv_heads * S::V;
+  bring<S::Store, S::Keys * wide / S::kThreads, false>(a.q, [&](int i) {
+    int c = threadIdx.x + i * S::kThreads, key = c / wide, d = c % wide * 8;
+    const T *from = part + d < p.head_dim ? row(a.v, key) : nullptr;
+    return Chunk<T>{from == nullptr ? from : from + part + d, values + key * S::kV + d};
+  });
 }
 
 template <class S>
@@ -172,9 +224,30 @@ DEVICE uint32_t pair(float lo, float hi) {
 
 // Rows is what a lane knows of its two query rows, g and g+8, and their softmax so far.
 struct Rows {
-  int position[2];  // −1: no row
+  int from[2], until[2];  // positions that they see; none: until is 0
   float most[2], sum[2];
 };
+
+// seen_from is the first position that the token at a position sees, seen_until the one
+// behind the last: its own, or of the sequence, or of the item that it stands for.
+DEVICE int seen_from(const AttentionArgs &a, int at) { return a.window > 0 ? max(0, at - a.window + 1) : 0; }
+DEVICE int seen_until(const AttentionArgs &a, const Source &o, int token) {
+  int at = o.history + token, end = o.history + o.count;
+  if (a.both) return end;
+  if (a.items == nullptr) return at + 1;
+  int until = min(max(at + 1, __ldg(a.items + o.first + token)), end);
+  return a.window > 0 ? min(until, at + a.window) : until;
+}
+
+// split_range leaves of the positions that a block's rows see its split's: an equal number
+// of runs of kSplitKeys, which tiles do not straddle, for each split; the last may have none.
+constexpr int kSplitKeys = 64;
+DEVICE void split_range(const AttentionArgs &a, int *from, int *to) {
+  if (a.splits == 1) return;
+  int first = *from / kSplitKeys, runs = ceil_div(ceil_div(*to, kSplitKeys) - first, a.splits);
+  *from = max(*from, (first + int(blockIdx.z) * runs) * kSplitKeys);
+  *to = min(*to, (first + int(blockIdx.z + 1) * runs) * kSplitKeys);
+}
 
 // scores is s = q·k of a warp's 16 rows and its keys.
 template <class S>
@@ -210,9 +283,8 @@ DEVICE void weigh(const AttentionArgs &a, const Source &o, Rows &rows, float (&s
   for (int j = 0; j < S::kTiles; j++)
 #pragma unroll
     for (int c = 0; c < 4; c++) {
-      int p = key0 + 8 * j + 2 * q + c % 2, at = rows.position[c / 2];
-      bool seen = at >= 0 && (own ? p >= o.history && p < o.history + o.count : p < o.history);
-      seen = seen && (a.both || p <= at) && (a.window == 0 || p > at - a.window);
+      int p = key0 + 8 * j + 2 * q + c % 2;
+      bool seen = p >= rows.from[c / 2] && p < rows.until[c / 2] && own == (p >= o.history);
       float v = s[j][c] * a.scale;
       if (a.softcap > 0.0f) v = a.softcap * tanhf(v / a.softcap);
       s[j][c] = seen ? v * kLog2e : -INFINITY_F;
@@ -334,17 +406,17 @@ DEVICE void attention(const AttentionArgs &a) {
 #pragma unroll
   for (int i = 0; i < 2; i++) {
     int row = row0 + (S::Few ? 0 : 16 * warp) + g + 8 * i;
-    rows.position[i] = row < row1 ? o.history + row / group : -1;
+    rows.from[i] = seen_from(a, o.history + row / group);
+    rows.until[i] = row < row1 ? seen_until(a, o, row / group) : 0;
     rows.most[i] = -INFINITY_F;
     rows.sum[i] = 0.0f;
   }
   // Positions that a row of the block sees, and of them the split's.
-  int from = a.window > 0 ? max(0, o.history + row0 / group - a.window + 1) : 0;
-  int to = a.both ? o.count : o.history + (row1 - 1) / group + 1;
-  if (a.splits > 1) {
-    from = max(from, int(blockIdx.z) * a.split_keys);
-    if (int(blockIdx.z) + 1 < a.splits) to = min(to, int(blockIdx.z + 1) * a.split_keys);
-  }
+  int from = seen_from(a, o.history + row0 / group), to = 0;
+  for (int t = row0 / group + lane; t <= (row1 - 1) / group; t += 32) to = max(to, seen_until(a, o, t));
+#pragma unroll
+  for (int d = 16; d > 0; d >>= 1) to = max(to, __shfl_xor_sync(kAllLanes, to, d));
+  split_range(a, &from, &to);
   int paged0 = from / S::Keys, paged = max(0, ceil_div(min(to, o.history), S::Keys) - paged0);
   int own0 = max(from, o.history) / S::Keys, tiles = paged + max(0, to > o.history ? ceil_div(to, S::Keys) - own0 : 0);
   auto base_of = [&](int t) { return (t < paged ? paged0 + t : own0 + t - paged) * S::Keys; };
@@ -356,20 +428,13 @@ DEVICE void attention(const AttentionArgs &a) {
       fetch_own<S>(a, o, base_of(t), keys, values);
   };
   float out[S::V / 8][4] = {};
-  if (S::Stages > 1 && tiles > 0) fetch(0);
-  copy_commit();
-  for (int t = 0; t < tiles; t++) {
-    if (S::Stages == 1) {
-      __syncthreads();
-      fetch(t);
-    } else if (t + 1 < tiles) {
-      fetch(t + 1);
-    }
+  constexpr int kAhead = S::Stages - 1;  // tiles that are under way while one is computed
+  for (int t = -kAhead; t < tiles; t++) {
+    if (S::Stages == 1) __syncthreads();
+    if (t + kAhead < tiles) fetch(t + kAhead);
     copy_commit();
-    if (S::Stages == 1)
-      copy_wait<0>();
-    else
-      copy_wait<1>();
+    if (t < 0) continue;
+    copy_wait<kAhead>();
     __syncthreads();
     const uint16_t *keys = ring + t % S::Stages * S::kStage;
     float s[S::kTiles][4] = {};
@@ -438,16 +503,134 @@ KERNEL(attention_join, AttentionArgs, 256) {
   }
 }
 
-#define ATTENTION(name, Store, D, V, Keys, Stages)                                                                                      \
-  KERNEL(attention_##name##_##D##_few, AttentionArgs, 2 * Keys) { attention<Shape<D, V, Keys, Stages, Store, true>>(a); }               \
+#define ATTENTION(name, Store, D, V, Keys, Stages)                                                                        \
+  KERNEL(attention_##name##_##D##_few, AttentionArgs, 2 * Keys) { attention<Shape<D, V, Keys, Stages, Store, true>>(a); } \
   KERNEL(attention_##name##_##D##_many, AttentionArgs, 128) { attention<Shape<D, V, Keys, Stages, Store, false>>(a); }
-#define ATTENTIONS(name, Store)          \
-  ATTENTION(name, Store, 64, 64, 64, 2)  \
+// Tiles of 16 keys fit into the 99 KiB that blocks of sm_89 and sm_120 may have.
+#define ATTENTION_NARROW(name, Store, D, V, Stages) \
+  KERNEL(attention_##name##_##D##_narrow, AttentionArgs, 128) { attention<Shape<D, V, 16, Stages, Store, false>>(a); }
+#define ATTENTIONS(name, Store)           \
+  ATTENTION(name, Store, 64, 64, 64, 2)   \
   ATTENTION(name, Store, 128, 128, 64, 2) \
   ATTENTION(name, Store, 256, 256, 32, 2) \
-  ATTENTION(name, Store, 512, 256, 32, 1)
+  ATTENTION(name, Store, 512, 256, 32, 1) \
+  ATTENTION_NARROW(name, Store, 256, 256, 2) \
+  ATTENTION_NARROW(name, Store, 512, 256, 1)
 
 ATTENTIONS(bf16, kBF16)
 ATTENTIONS(f16, kF16)
 ATTENTIONS(e4m3, kE4M3)
 ATTENTIONS(e5m2, kE5M2)
+
+// attention_f32 is attention of keys and values that are float32, all in float32: a warp
+// for each of a block's 8 query rows, tiles of 16 keys. Heads have any number of
+// dimensions up to 512. grid as above, of one part.
+constexpr int kWideRows = 8, kWideKeys = 16, kWideDims = 512;
+
+KERNEL(attention_f32, AttentionArgs, 32 * kWideRows) {
+  DYNAMIC_SHARED(memory);
+  const Pages &p = a.pages;
+  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, d = p.head_dim, stride = d | 1;  // odd: keys lie in different banks
+  float *queries = (float *)memory, *keys = queries + kWideRows * d, *values = keys + kWideKeys * stride;
+  int group = a.heads / p.kv_heads, block;
+  Source o;
+  o.kv = blockIdx.y;
+  if (!sequence_of(a, kWideRows, group, &o.seq, &block)) return;
+  o.first = a.first[o.seq];
+  o.count = a.first[o.seq + 1] - o.first;
+  o.history = a.both ? 0 : a.positions[o.first];
+  o.skip = first_kept(p, o.history);
+  int row0 = block * kWideRows, row1 = min(row0 + kWideRows, o.count * group), row = row0 + warp;
+  int head = o.kv * group + row % group;
+  size_t at = size_t(o.first + row / group) * a.heads + head;
+  for (int i = lane; i < d; i += 32) queries[warp * d + i] = row < row1 ? a.q[at * d + i] : 0.0f;
+  int mine_from = seen_from(a, o.history + row / group), mine_until = row < row1 ? seen_until(a, o, row / group) : 0;
+  int from = seen_from(a, o.history + row0 / group), to = 0;
+  for (int t = row0 / group; t <= (row1 - 1) / group; t++) to = max(to, seen_until(a, o, t));
+  split_range(a, &from, &to);
+  float out[kWideDims / 32] = {}, most = -INFINITY_F, sum = 0.0f;
+  for (int base = from / kWideKeys * kWideKeys; base < to; base += kWideKeys) {
+    __syncthreads();  // the tile before is done with
+    for (int i = threadIdx.x; i < kWideKeys * d; i += blockDim.x) {
+      int key = i / d, j = i % d, position = base + key, token = position - o.history;
+      float k = 0.0f, v = 0.0f;
+      if (token >= 0 && token < o.count) {
+        size_t own = (size_t(o.first + token) * p.kv_heads + o.kv) * d + j;
+        v = ((const float *)a.v)[own];
+        k = stored_key(p, j) < 0 ? v * a.rebuild[j] : ((const float *)a.k)[own];
+      } else if (token < 0 && position / p.block >= o.skip) {
+        const unsigned char *page = page_at(p, p.tables[size_t(o.seq) * p.width + position / p.block - o.skip]);
+        int slot = position % p.block, stored = stored_key(p, j);
+        v = ((const float *)(page + p.v))[(size_t(o.kv) * p.block + slot) * d + j];
+        k = stored < 0 ? v * a.rebuild[j] : ((const float *)(page + p.k))[(size_t(o.kv) * p.key_dim + stored) * p.block + slot];
+      }
+      keys[key * stride + j] = k;
+      values[key * stride + j] = v;
+    }
+    __syncthreads();
+    int key = lane % kWideKeys, position = base + key;
+    float s = 0.0f;  // two lanes share a key: they take turns in its numbers
+    for (int j = lane / kWideKeys; j < d; j += 2) s = fmaf(queries[warp * d + j], keys[key * stride + j], s);
+    s = (s + __shfl_xor_sync(kAllLanes, s, kWideKeys)) * a.scale;
+    if (a.softcap > 0.0f) s = a.softcap * tanhf(s / a.softcap);
+    bool seen = position >= mine_from && position < mine_until && position >= from && position < to;
+    s = seen ? s * kLog2e : -INFINITY_F;
+    float high = fmaxf(most, warp_max(s)), keep = high == -INFINITY_F ? 1.0f : exp2f(most - high);
+    most = high;
+    float weight = s == -INFINITY_F ? 0.0f : exp2f(s - high);
+    sum = sum * keep + warp_sum(lane < kWideKeys ? weight : 0.0f);
+#pragma unroll
+    for (int i = 0; i < kWideDims / 32; i++) out[i] *= keep;
+    for (int k = 0; k < kWideKeys; k++) {
+      float w = __shfl_sync(kAllLanes, weight, k);
+      if (w == 0.0f) continue;  // all lanes alike
+#pragma unroll
+      for (int i = 0; i < kWideDims / 32; i++)
+        if (32 * i + lane < d) out[i] = fmaf(w, values[k * stride + 32 * i + lane], out[i]);
+    }
+  }
+  if (row >= row1) return;
+  float *y = a.y + at * d, inverse = 1.0f;
+  if (a.splits > 1) {
+    y = a.partial + (at * a.splits + blockIdx.z) * (d + 2);
+    if (lane == 0) {
+      y[d] = most;
+      y[d + 1] = sum;
+    }
+  } else {
+    float high = most, total = with_sink(a.sinks, head, &high, sum);
+    inverse = most == -INFINITY_F ? 0.0f : exp2f(most - high) / total;
+  }
+#pragma unroll
+  for (int i = 0; i < kWideDims / 32; i++)
+    if (32 * i + lane < d) y[32 * i + lane] = out[i] * inverse;
+}
+
+// Rows that are sequences (engine/backend: Ahead): where each is, as attention is told of
+// a step's tokens.
+struct AheadArgs {
+  const int *kept;       // [seqs] token rows, −1: none
+  const int *positions;  // [_] of token rows
+  const int *tables;     // [seqs, width]
+  int *first, *at;       // [seqs+1], [seqs]: a row for each sequence, and its position
+  int seqs, width, block, by;
+};
+
+// ahead: a warp for each sequence. A position behind the table's first missing page is
+// where that begins; a sequence without a row is at 0, where it sees itself.
+KERNEL(ahead, AheadArgs, 256) {
+  int s = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5), lane = threadIdx.x & 31;
+  if (s >= a.seqs) return;
+  int token = a.kept[s], position = token < 0 ? 0 : a.positions[token] + a.by, blocks = ceil_div(position, a.block), missing = blocks;
+  for (int b = lane; b < blocks; b += 32)
+    if (b >= a.width || a.tables[size_t(s) * a.width + b] < 0) {
+      missing = b;
+      break;
+    }
+#pragma unroll
+  for (int o = 16; o > 0; o >>= 1) missing = min(missing, __shfl_xor_sync(kAllLanes, missing, o));
+  if (lane > 0) return;
+  a.at[s] = missing < blocks ? missing * a.block : position;
+  a.first[s] = s;
+  if (s + 1 == a.seqs) a.first[a.seqs] = a.seqs;
+}

@@ -15,15 +15,22 @@ type Attention struct {
 	Shared  int // bytes
 }
 
-// AttentionKeys is what the positions of a split are a multiple of.
+// AttentionKeys is the least positions that a split has, of a sequence that has more.
 const AttentionKeys = 64
 
-// ChooseAttention is the kernel for keys and values stored as f, heads of dim, a multiple
-// of 8 up to 512, on a device whose blocks may have shared bytes; many: for prompts. ok is
-// false where there is none: every device that CUDA 13 knows has one for few rows, which
-// takes any number of them.
+// ChooseAttention is the kernel for keys and values stored as f, heads of dim up to 512, a
+// multiple of 8 but for F32, on a device whose blocks may have shared bytes; many: for
+// prompts. ok is false where there is none; every device that CUDA 13 knows has one.
 func ChooseAttention(f kernels.Format, dim int, many bool, shared int) (a Attention, ok bool) {
-	if n, ok := Store(f); !ok || n == 0 || dim <= 0 || dim > 512 || dim%8 != 0 {
+	n, ok := Store(f)
+	if !ok || dim <= 0 || dim > 512 {
+		return Attention{}, false
+	}
+	if n == 0 {
+		a = Attention{Kernel: "attention_f32", Rows: 8, Parts: 1, Threads: 256, Shared: 4 * (8*dim + 2*16*(dim|1))}
+		return a, a.Shared <= shared
+	}
+	if dim%8 != 0 {
 		return Attention{}, false
 	}
 	d, v, keys, stages := 512, 256, 32, 1
@@ -36,13 +43,16 @@ func ChooseAttention(f kernels.Format, dim int, many bool, shared int) (a Attent
 		d, v, keys, stages = 256, 256, 32, 2
 	}
 	a = Attention{Rows: 16, Parts: d / v, Threads: 2 * keys}
+	room := func() int { return 2 * (a.Rows*(d+8) + stages*(max(d*(keys+8), keys*(d+8))+keys*(v+8))) }
 	name := "few"
 	if many {
 		a.Rows, a.Threads, name = 64, 128, "many"
+		if room() > shared && d > 128 {
+			keys, name = 16, "narrow"
+		}
 	}
-	key := max(d*(keys+8), keys*(d+8))
-	a.Shared = 2 * (a.Rows*(d+8) + stages*(key+keys*(v+8)))
-	a.Kernel = fmt.Sprintf("attention_%s_%d_%s", storeName(f), d, name)
+	a.Shared = room()
+	a.Kernel = fmt.Sprintf("attention_%s_%d_%s", StoredName(f), d, name)
 	return a, a.Shared <= shared
 }
 
@@ -52,8 +62,8 @@ func (a Attention) Blocks(tokens, seqs, group int) int {
 	return min(tokens, seqs) + tokens*group/a.Rows
 }
 
-// storeName is a format in the names of kernels of keys and values.
-func storeName(f kernels.Format) string {
+// StoredName is a format in the names of kernels of keys and values.
+func StoredName(f kernels.Format) string {
 	switch f {
 	case kernels.F8E4M3:
 		return "e4m3"

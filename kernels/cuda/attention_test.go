@@ -1,7 +1,9 @@
 package cuda_test
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"testing"
 
 	"vapp.dev/kernels"
@@ -21,7 +23,10 @@ type attentionCase struct {
 	softcap        float32
 	both, many     bool
 	key            int // numbers of a key that are stored; 0: all
-	splits, keys   int
+	splits         int
+	items          [][3]int // sequence, and the positions of an item: from, behind; the step may end before it
+	shared         int      // that a block may have; 0: maxShared
+	nan            bool     // a key and a value that are no numbers
 }
 
 // maxShared is a block's most shared memory on Hopper.
@@ -41,8 +46,9 @@ func TestAttention(t *testing.T) {
 		"verify":    vary(decode, func(c *attentionCase) { c.count = []int{5, 0, 3, 1} }),
 		"window":    vary(decode, func(c *attentionCase) { c.window = 40 }),
 		"sinks":     vary(decode, func(c *attentionCase) { c.sinks, c.softcap = true, 20 }),
-		"splits":    vary(decode, func(c *attentionCase) { c.splits, c.keys, c.sinks = 3, 128, true }),
-		"windows":   vary(decode, func(c *attentionCase) { c.splits, c.keys, c.window, c.dim = 3, 64, 90, 72 }),
+		"splits":    vary(decode, func(c *attentionCase) { c.splits, c.sinks = 3, true }),
+		"long":      {f: kernels.BF16, dim: 64, heads: 2, kv: 1, history: []int{5000}, count: []int{1}, window: 4096, splits: 4},
+		"windows":   vary(decode, func(c *attentionCase) { c.splits, c.window, c.dim = 3, 90, 72 }),
 		"groups":    {f: kernels.BF16, dim: 64, heads: 14, kv: 2, history: []int{20, 3}, count: []int{2, 3}},
 		"wide":      {f: kernels.BF16, dim: 64, heads: 40, kv: 1, history: []int{9}, count: []int{1}},
 		"f16":       vary(prompt, func(c *attentionCase) { c.f = kernels.F16 }),
@@ -58,11 +64,24 @@ func TestAttention(t *testing.T) {
 		"both":      {f: kernels.BF16, dim: 72, heads: 2, kv: 2, history: []int{0, 0}, count: []int{37, 80}, both: true, many: true},
 		"rebuild":   vary(decode, func(c *attentionCase) { c.dim, c.key, c.count = 64, 16, []int{2, 0, 1, 5} }),
 		"rebuilt":   vary(prompt, func(c *attentionCase) { c.dim, c.key, c.f, c.heads = 512, 128, kernels.F8E4M3, 2 }),
+		"narrow":    vary(prompt, func(c *attentionCase) { c.dim, c.heads, c.shared = 256, 2, 99<<10 }),
+		"narrow 8":  vary(prompt, func(c *attentionCase) { c.f, c.dim, c.heads, c.shared, c.window = kernels.F8E4M3, 504, 2, 99<<10, 20 }),
+		"f32":       vary(decode, func(c *attentionCase) { c.f, c.dim, c.splits, c.sinks = kernels.F32, 36, 3, true }),
+		"f32 many":  vary(prompt, func(c *attentionCase) { c.f, c.dim, c.window, c.softcap = kernels.F32, 80, 25, 7 }),
+		"f32 both":  {f: kernels.F32, dim: 33, heads: 2, kv: 1, history: []int{0, 0}, count: []int{19, 1}, both: true},
+		"f32 whole": vary(decode, func(c *attentionCase) { c.f, c.dim, c.key, c.count = kernels.F32, 64, 16, []int{2, 0, 1, 5} }),
+		"items":     vary(prompt, func(c *attentionCase) { c.items = [][3]int{{0, 3, 30}, {0, 30, 33}, {0, 40, 90}, {2, 33, 54}} }),
+		"items seen": vary(prompt, func(c *attentionCase) {
+			c.window, c.items, c.dim = 12, [][3]int{{0, 3, 60}, {2, 35, 50}}, 128
+		}),
+		"items f32": vary(prompt, func(c *attentionCase) { c.f, c.window, c.items = kernels.F32, 12, [][3]int{{0, 3, 60}, {2, 35, 58}} }),
+		"nan e4m3":  vary(decode, func(c *attentionCase) { c.f, c.nan = kernels.F8E4M3, true }),
+		"nan e5m2":  vary(decode, func(c *attentionCase) { c.f, c.nan, c.count = kernels.F8E5M2, true, []int{3, 0, 2, 1} }),
 		"many sink": vary(prompt, func(c *attentionCase) { c.sinks, c.window, c.softcap = true, 17, 5 }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			testAttention(r, c, name == "decode" || name == "prompt" || name == "splits" || name == "512")
+			testAttention(r, c, slices.Contains([]string{"decode", "prompt", "splits", "512", "narrow", "f32", "items"}, name))
 		})
 	}
 }
@@ -72,8 +91,8 @@ func TestAttentionKernels(t *testing.T) {
 	r := newRig(t)
 	for _, f := range []kernels.Format{kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.F8E5M2} {
 		for _, dim := range []int{56, 120, 248, 504} {
-			for _, many := range []bool{false, true} {
-				testAttention(r, attentionCase{f: f, dim: dim, heads: 2, kv: 1, history: []int{19, 0}, count: []int{1, 3}, many: many}, false)
+			for _, shared := range []int{0, maxShared, 99 << 10} {
+				testAttention(r, attentionCase{f: f, dim: dim, heads: 2, kv: 1, history: []int{19, 0}, count: []int{1, 3}, many: shared > 0, shared: shared}, false)
 			}
 		}
 	}
@@ -86,6 +105,7 @@ type batch struct {
 	k, v             []byte
 	first, positions []int32
 	sinks, rebuild   []float32
+	items            []int32
 }
 
 func newBatch(r *rig, c attentionCase) batch {
@@ -110,6 +130,18 @@ func newBatch(r *rig, c attentionCase) batch {
 	b.k, _ = stored(c.f, r.floats(tokens*c.kv*c.dim, 1))
 	b.v, _ = stored(c.f, r.floats(tokens*c.kv*c.dim, 1))
 	b.y = make([]float32, tokens*c.heads*c.dim)
+	if c.items != nil {
+		b.items = make([]int32, tokens)
+	}
+	for _, i := range c.items {
+		for p := i[1]; p < min(i[2], c.history[i[0]]+c.count[i[0]]); p++ {
+			b.items[int(b.first[i[0]])+p-c.history[i[0]]] = int32(i[2])
+		}
+	}
+	if c.nan { // of the last sequence, the last token's: NaN, and what lies next to it in E5M2
+		b.k[(tokens-1)*c.kv*c.dim], b.v[(tokens-1)*c.kv*c.dim+c.dim-1] = 0x7f, 0xff
+		b.k[0], b.v[1] = 0x7b, 0x7c
+	}
 	if c.sinks {
 		b.sinks = r.floats(c.heads, 1)
 	}
@@ -129,7 +161,7 @@ func newBatch(r *rig, c attentionCase) batch {
 
 // rowFormat is what queries are rounded to.
 func rowFormat(f kernels.Format) kernels.Format {
-	if f == kernels.F16 {
+	if f == kernels.F16 || f == kernels.F32 {
 		return f
 	}
 	return kernels.BF16
@@ -140,7 +172,7 @@ func testAttention(r *rig, c attentionCase, schedules bool) {
 	const scale, tokens = 0.11, 4096
 	a := ref.AttentionArgs{
 		Q: b.q, Y: b.y, K: b.k, V: b.v, First: b.first, Positions: b.positions, Tables: b.cache.tables, Width: b.cache.width,
-		Pages: b.cache.ref, Heads: c.heads, Scale: scale, Window: c.window, Sinks: b.sinks, Softcap: c.softcap, Both: c.both, Rebuild: b.rebuild,
+		Pages: b.cache.ref, Heads: c.heads, Scale: scale, Window: c.window, Sinks: b.sinks, Softcap: c.softcap, Both: c.both, Rebuild: b.rebuild, Items: b.items,
 		Room: ref.AttentionRoom{K: make([]float32, tokens*c.dim), V: make([]float32, tokens*c.dim), P: make([]float64, tokens), Acc: make([]float64, c.dim)},
 	}
 	for s := range c.count {
@@ -148,15 +180,15 @@ func testAttention(r *rig, c attentionCase, schedules bool) {
 			ref.Attention(a, s, h)
 		}
 	}
-	kernel, ok := cuda.ChooseAttention(c.f, c.dim, c.many, maxShared)
+	kernel, ok := cuda.ChooseAttention(c.f, c.dim, c.many, cmp.Or(c.shared, maxShared))
 	if !ok {
 		r.Fatal("no kernel")
 	}
 	n := len(b.positions)
 	args := cuda.AttentionArgs{
 		Pages: b.cache.args(r), Q: up(r, b.q), K: up(r, b.k), V: up(r, b.v), Sinks: up(r, b.sinks), First: up(r, b.first),
-		Positions: up(r, b.positions), Rebuild: up(r, b.rebuild), Scale: scale, Softcap: c.softcap, Seqs: int32(len(c.count)), Heads: int32(c.heads),
-		Window: int32(c.window), Both: yes(c.both), Splits: int32(max(1, c.splits)), SplitKeys: int32(c.keys),
+		Positions: up(r, b.positions), Rebuild: up(r, b.rebuild), Items: up(r, b.items), Scale: scale, Softcap: c.softcap, Seqs: int32(len(c.count)), Heads: int32(c.heads),
+		Window: int32(c.window), Both: yes(c.both), Splits: int32(max(1, c.splits)),
 	}
 	grid := cudatest.Grid{
 		Blocks:  [3]int{kernel.Blocks(n, len(c.count), c.heads/c.kv), c.kv * kernel.Parts, max(1, c.splits)},
@@ -178,8 +210,33 @@ func testAttention(r *rig, c attentionCase, schedules bool) {
 		got = run()
 	}
 	bound := 4e-3 // weights are rounded to bf16
-	if c.f == kernels.F16 {
+	switch c.f {
+	case kernels.F16:
 		bound = 5e-4
+	case kernels.F32:
+		bound = 3e-6
 	}
 	r.near(fmt.Sprintf("%+v", c), got, b.y, bound)
+}
+
+// TestAhead holds rows that are sequences against engine/backend's words: a position whose
+// pages are missing counts as the one before them.
+func TestAhead(t *testing.T) {
+	r := newRig(t)
+	const width, block = 40, 4
+	kept, positions := []int32{2, -1, 0, 1, 3}, []int32{5, 30, 120, 159}
+	tables := make([]int32, len(kept)*width)
+	tables[2*width+1], tables[3*width+7] = -1, -1 // before position 5+2, and behind 30+2 of another
+	tables[0*width+33] = -1
+	tables[3*width+9] = -1
+	a := cuda.AheadArgs{
+		Kept: up(r, kept), Positions: up(r, positions), Tables: up(r, tables), First: room[int32](r, len(kept)+1), At: room[int32](r, len(kept)),
+		Seqs: int32(len(kept)), Width: width, Block: block, By: 2,
+	}
+	launch(r, "ahead", cudatest.Line(2, 96), &a)
+	got := fmt.Sprint(down[int32](r, a.First, len(kept)+1), down[int32](r, a.At, len(kept)))
+	// 122 and 161 lie in blocks 30 and 40: the table has 40. 32 needs blocks 0 to 7.
+	if want := "[0 1 2 3 4 5] [122 0 4 28 160]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
 }

@@ -35,16 +35,28 @@ type Kernel struct {
 }
 
 // On says whether an architecture has room for the kernel's blocks.
-func (k Kernel) On(a Architecture) bool { return k.Shared <= a.Shared }
+func (k Kernel) On(a Architecture) bool {
+	return k.Shared <= a.Shared && (k.Stem != "linear_wide" || a.Name == "sm_90a")
+}
 
 func sizeOf[T any]() int {
 	var v T
 	return int(unsafe.Sizeof(v))
 }
 
+// Stems are the files of the kernels, each of which is compiled by itself, without extensions.
+func Stems() []string {
+	var out []string
+	for _, k := range Catalogue() {
+		out = append(out, k.Stem)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // Catalogue is every kernel, by op.
 func Catalogue() []Kernel {
-	return slices.Concat(rowKernels(), linearKernels(), attentionKernels(), expertKernels(), stateKernels(), tokenKernels())
+	return slices.Concat(rowKernels(), panelKernels(), linearKernels(), attentionKernels(), expertKernels(), stateKernels(), tokenKernels(), visionKernels())
 }
 
 func rowKernels() []Kernel {
@@ -76,31 +88,21 @@ func rowKernels() []Kernel {
 	return out
 }
 
+func panelKernels() []Kernel {
+	out := []Kernel{{"panels", "load", "all in panels", "panels", sizeOf[PanelArgs](), PanelThreads, 0, "2·W", "0", "TestPanels, TestMadePanels"}}
+	for _, f := range []kernels.Format{kernels.F32, kernels.F16, kernels.BF16} {
+		out = append(out, Kernel{QuantizeKernel(f), "load", f.String() + " to f8_e4m3", "panels", sizeOf[QuantizeArgs](), PanelThreads, 0, "(2·format + 1)·rows·in", "2·rows·in", "TestQuantizePanels"})
+	}
+	return out
+}
+
 // PackedFormats are those of matrices in panels.
 func PackedFormats() []kernels.Format {
 	return []kernels.Format{
-		kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.F8E5M2, kernels.MXFP4,
-		kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q4_K, kernels.Q6_K,
+		kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.F8E5M2, kernels.I8, kernels.MXFP4,
+		kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.IQ4_NL, kernels.Q5_0, kernels.Q5_1,
+		kernels.Q2_K, kernels.Q3_K, kernels.Q4_K, kernels.Q5_K, kernels.Q6_K,
 	}
-}
-
-func linearKernels() []Kernel {
-	const products = "W + (2·in + 4·out)·rows"
-	var out []Kernel
-	for _, f := range []string{"bf16", "f16"} {
-		out = append(out, Kernel{"linear_pack_" + f, "linear", "x as " + f, "linear", sizeOf[PackArgs](), 256, 0, "6·rows·in", "rows·in", "TestLinear"})
-	}
-	for _, f := range PackedFormats() {
-		for _, rows := range []int{8, 16, 32, 128} {
-			l, _ := ChooseLinear(f, rows)
-			out = append(out, Kernel{l.Kernel, "linear, experts", f.String(), "linear", sizeOf[LinearArgs](), l.Threads, l.Shared, products, "2·rows·in·out", "TestLinear, TestExperts"})
-		}
-	}
-	out = append(out, Kernel{"linear_f32", "linear", "f32", "linear", sizeOf[LinearArgs](), 256, 0, "4·(out·in·rows/4 + rows·(in + out))", "2·rows·in·out", "TestLinearF32"})
-	for _, f := range PackedFormats() {
-		out = append(out, Kernel{"embed_packed_" + f.String(), "embed", f.String(), "linear", sizeOf[EmbedPackedArgs](), 256, 0, "(4 + 2·format)·rows·cols", "2·rows·cols", "TestEmbedPacked"})
-	}
-	return out
 }
 
 func attentionKernels() []Kernel {
@@ -108,13 +110,20 @@ func attentionKernels() []Kernel {
 	var out []Kernel
 	for _, f := range []kernels.Format{kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.F8E5M2} {
 		for _, dim := range []int{64, 128, 256, 512} {
-			for _, many := range []bool{false, true} {
-				a, _ := ChooseAttention(f, dim, many, 0)
-				out = append(out, Kernel{a.Kernel, "attention", storeName(f), "attention", sizeOf[AttentionArgs](), a.Threads, a.Shared, bytes, "4·T·heads·head_dim·positions", "TestAttention"})
+			for i := range 3 {
+				if i == 2 && dim < 256 {
+					continue
+				}
+				a, _ := ChooseAttention(f, dim, i > 0, []int{0, 1 << 20, 0}[i])
+				out = append(out, Kernel{a.Kernel, "attention", StoredName(f), "attention", sizeOf[AttentionArgs](), a.Threads, a.Shared, bytes, "4·T·heads·head_dim·positions", "TestAttention"})
 			}
 		}
 	}
-	return append(out, Kernel{"attention_join", "attention", "", "attention", sizeOf[AttentionArgs](), 256, 0, "4·T·heads·splits·(head_dim + 2)", "2·T·heads·splits·head_dim", "TestAttention"})
+	wide, _ := ChooseAttention(kernels.F32, 512, false, 0)
+	return append(out,
+		Kernel{wide.Kernel, "attention", "f32", "attention", sizeOf[AttentionArgs](), wide.Threads, wide.Shared, bytes, "4·T·heads·head_dim·positions", "TestAttention"},
+		Kernel{"ahead", "attention", "", "attention", sizeOf[AheadArgs](), 256, 0, "8·seqs + 4·tables", "0", "TestAhead"},
+		Kernel{"attention_join", "attention", "", "attention", sizeOf[AttentionArgs](), 256, 0, "4·T·heads·splits·(head_dim + 2)", "2·T·heads·splits·head_dim", "TestAttention"})
 }
 
 func expertKernels() []Kernel {
@@ -130,14 +139,33 @@ func stateKernels() []Kernel {
 	for _, f := range []string{"f32", "f16", "bf16"} {
 		out = append(out, Kernel{"conv_" + f, "conv", f, "delta", sizeOf[ConvArgs](), 256, 0, "8·T·cols + 2·states", "2·T·cols·kernel", "TestConv"})
 	}
-	return append(out, Kernel{"delta", "delta_net", "", "delta", sizeOf[DeltaArgs](), 128, 0, "4·T·(2·key_heads·key_dim + 2·value_heads·value_dim) + 2·states", "8·T·value_heads·key_dim·value_dim", "TestDelta"})
+	return append(out,
+		Kernel{"delta", "delta_net", "", "delta", sizeOf[DeltaArgs](), 128, 0, "4·T·(2·key_heads·key_dim + 2·value_heads·value_dim) + 2·states", "8·T·value_heads·key_dim·value_dim", "TestDelta"},
+		Kernel{"delta_chunks", "delta_net", "", "delta", sizeOf[DeltaArgs](), 128, DeltaChunksShared, "T·value_heads·(8·key_dim + 512)", "T·value_heads·(256·key_dim + 4096)", "TestDeltaChunks"},
+		Kernel{"delta_prompt", "delta_net", "", "delta", sizeOf[DeltaArgs](), 128, DeltaPromptShared, "T·value_heads·(value_dim/32·(8·key_dim + 512) + 8·value_dim) + 2·states", "T·value_heads·value_dim·(6·key_dim + 256)", "TestDeltaChunks"})
 }
 
 func tokenKernels() []Kernel {
 	return []Kernel{
-		{"sample", "sample", "", "sample", sizeOf[SampleArgs](), 1024, SampleShared, "4·vocab·rows, some 30 times out of the second cache", "0", "TestSample, TestSampleDraws"},
+		{"sample_edit", "sample", "", "sample", sizeOf[SampleArgs](), 1024, SampleShared, "4·vocab·rows; 12· with edits", "0", "TestSample, TestSampleDraws"},
+		{"sample_weigh", "sample", "", "sample", sizeOf[SampleArgs](), 1024, 0, "4·vocab·rows", "vocab·rows exponentials", "TestSample, TestSampleDraws"},
+		{"sample_draw", "sample", "", "sample", sizeOf[SampleArgs](), SampleDrawThreads, SampleDrawShared, "4·vocab·rows", "vocab·rows exponentials", "TestSample, TestSampleDraws"},
+		{"sample_report", "sample", "", "sample", sizeOf[SampleArgs](), 1024, 0, "4·(1 + logprobs)·vocab·rows", "0", "TestSample"},
 		{"drafted", "drafted", "", "draft", sizeOf[DraftArgs](), 1024, 0, "16·T", "0", "TestDraft"},
 		{"verify", "verify", "", "draft", sizeOf[DraftArgs](), 1024, 0, "16·T", "0", "TestDraft"},
 		{"propose", "propose", "", "draft", sizeOf[ProposeArgs](), 1024, 0, "4·seqs·vocab", "0", "TestPropose"},
 	}
+}
+
+func visionKernels() []Kernel {
+	out := []Kernel{
+		{"patches", "patches", "", "vision", sizeOf[PatchesArgs](), 256, 0, "5·T·cols", "2·T·cols", "TestPatches"},
+		{"pool", "pool", "", "vision", sizeOf[PoolArgs](), 256, 0, "4·(T + rows)·cols + 8·T·rows", "T·cols", "TestPool"},
+		{"standardize", "standardize", "", "vision", sizeOf[StandardizeArgs](), 256, 0, "8·rows·cols", "2·rows·cols", "TestMerge"},
+		{"merge", "merge", "", "vision", sizeOf[MergeArgs](), 256, 0, "8·rows·cols", "0", "TestMerge"},
+	}
+	for _, f := range []string{"f32", "f16", "bf16"} {
+		out = append(out, Kernel{"resample_" + f, "resample", f, "vision", sizeOf[ResampleArgs](), 256, 0, "(8 + 4·format)·T·cols", "9·T·cols", "TestResample"})
+	}
+	return out
 }

@@ -61,40 +61,62 @@ DEVICE int input_row(const States &s, int keep, int position, int end) {
   return s.rows > keep ? position % s.rows : position - (end - s.rows);
 }
 
-// conv: grid.x shares out the columns, grid.y is the sequences; a thread walks a column.
+constexpr int kConvRun = 32;  // tokens that a thread walks, more than a kernel has
+
+// conv: grid.x shares out the columns, grid.y is the sequences, grid.z shares out runs of
+// kConvRun tokens; a thread walks a column. The blocks of a sequence's first run alone read
+// its state and move it on: the inputs that it will keep are among those of the step.
 template <int S>
 DEVICE void conv(const ConvArgs &a) {
   const States &s = a.states;
   int c = blockIdx.x * blockDim.x + threadIdx.x, seq = blockIdx.y, keep = a.kernel - 1;
-  int first = a.first[seq], last = a.first[seq + 1];
-  if (c >= s.cols || first == last) return;
-  int start = a.positions[first];
-  unsigned char *own = state_of(s, seq), *begin = begin_of(s, seq);
-  float w[kMostKernel], before[kMostKernel];
+  int first = a.first[seq], count = a.first[seq + 1] - first;
+  if (c >= s.cols || int(blockIdx.z) * kConvRun >= count) return;
+  int start = a.positions[first], end = start + count;
+  const float *x = a.x + (size_t)first * s.cols + c;
+  auto input = [&](int t) { return Stored<S>::read(Stored<S>::write(x[(size_t)t * s.cols])); };  // token t of the step
+  float w[kMostKernel], past[kMostKernel];  // past: the inputs before the step, the oldest first
 #pragma unroll
   for (int k = 0; k < kMostKernel; k++) {
     w[k] = k < a.kernel ? a.w[(size_t)c * a.kernel + k] : 0.0f;
-    int p = start - keep + k;
-    before[k] = k < keep && p >= 0 ? input_at<S>(begin ? begin : own, input_row(s, keep, p, start), s.cols, c) : 0.0f;
+    past[k] = 0.0f;
   }
-  auto write = [&](unsigned char *to, int end) {
+  if (blockIdx.z == 0) {
+    unsigned char *own = state_of(s, seq), *begin = begin_of(s, seq);
 #pragma unroll
     for (int k = 0; k < kMostKernel; k++) {
-      int p = end - keep + k;
-      if (k < keep && (p >= 0 || s.rows <= keep)) put_input<S>(to, input_row(s, keep, p, end), s.cols, c, before[k]);
+      int p = start - keep + k;
+      if (k < keep && p >= 0) past[k] = input_at<S>(begin ? begin : own, input_row(s, keep, p, start), s.cols, c);
     }
-  };
-  if (begin) write(own, start);
-  for (int t = first; t < last; t++) {
-    float x = Stored<S>::read(Stored<S>::write(a.x[(size_t)t * s.cols + c])), sum = 0.0f;
+    // write keeps the inputs from position p on, up to the end of a state.
+    auto write = [&](unsigned char *to, int p, int end) {
+      for (; p < end; p++) {
+        if (p < 0 && s.rows > keep) continue;
+        float v = p >= start ? input(p - start) : 0.0f;
 #pragma unroll
-    for (int k = 0; k < kMostKernel; k++) sum = k < keep ? fmaf(w[k], before[k], sum) : k == keep ? fmaf(w[k], x, sum) : sum;
-    a.y[(size_t)t * s.cols + c] = sum / (1.0f + expf(-sum));
+        for (int k = 0; k < kMostKernel; k++)
+          if (p < start && k < keep && p == start - keep + k) v = past[k];
+        put_input<S>(to, input_row(s, keep, p, end), s.cols, c, v);
+      }
+    };
+    write(own, max(end - s.rows, start - keep), end);
+    for (int k = 0; s.marks && k < kStores; k++) {
+      const int *m = s.marks + seq * (1 + 2 * kStores) + 1 + 2 * k;
+      if (m[0] >= 0 && m[1] > start && m[1] <= end) write(mark_at(s, m[0]), m[1] - keep, m[1]);
+    }
+  }
+  for (int run = blockIdx.z * kConvRun; run < count; run += gridDim.z * kConvRun) {
+    float before[kMostKernel];
 #pragma unroll
-    for (int k = 0; k < kMostKernel - 1; k++) before[k] = k + 1 < keep ? before[k + 1] : k + 1 == keep ? x : before[k];
-    int end = start + t - first + 1;
-    if (t >= last - s.rows) write(own, end);
-    if (unsigned char *mark = stored_after(s, seq, end)) write(mark, end);
+    for (int k = 0; k < kMostKernel; k++) before[k] = run == 0 ? past[k] : k < keep ? input(run - keep + k) : 0.0f;
+    for (int t = run; t < min(count, run + kConvRun); t++) {
+      float now = input(t), sum = 0.0f;
+#pragma unroll
+      for (int k = 0; k < kMostKernel; k++) sum = k < keep ? fmaf(w[k], before[k], sum) : k == keep ? fmaf(w[k], now, sum) : sum;
+      a.y[(size_t)(first + t) * s.cols + c] = sum / (1.0f + expf(-sum));
+#pragma unroll
+      for (int k = 0; k < kMostKernel - 1; k++) before[k] = k + 1 < keep ? before[k + 1] : k + 1 == keep ? now : before[k];
+    }
   }
 }
 
@@ -110,8 +132,11 @@ struct DeltaArgs {
   float *y;              // [T, value_heads·value_dim]
   const int *first, *positions;
   const int *samples;    // [sample_count] token rows whose states are kept too, of several copies
+  float *work;           // [T, value_heads, 2·kChunk], of the chunked kernels alone
   int key_heads, value_heads, key_dim, value_dim;
-  int sample_count, pad;
+  int sample_count;
+  int least;  // sequences of so many tokens in the step are taken by chunks, others one by one; 0: all one by one
+  int seqs, pad;
 };
 
 constexpr int kKeyDim = 128;     // numbers of a key at most
@@ -125,6 +150,33 @@ DEVICE float inverse_length(const float *x, int n) {
   return 1.0f / sqrtf(warp_sum(sum) + 1e-6f);
 }
 
+DEVICE bool by_chunks(const DeltaArgs &a, int tokens) { return a.least > 0 && tokens >= a.least; }
+
+// decay_of is the logarithm of what a state keeps at a token.
+DEVICE float decay_of(const DeltaArgs &a, int token, int h) {
+  float g = a.ba[(size_t)token * 2 * a.value_heads + a.value_heads + h] + a.bias[h];
+  return -expf(a.a_log[h]) * (g > 20.0f ? g : log1pf(expf(g)));
+}
+DEVICE float beta_of(const DeltaArgs &a, int token, int h) { return 1.0f / (1.0f + expf(-a.ba[(size_t)token * 2 * a.value_heads + h])); }
+
+// state_after is where a head's state behind a position is kept, state_before what a step
+// begins with; null: zeros.
+DEVICE float *state_after(const DeltaArgs &a, int seq, int position, size_t offset) {
+  const States &s = a.states;
+  return (float *)(state_of(s, seq) + s.input_bytes + position % s.copies * s.matrix_bytes) + offset;
+}
+DEVICE const float *state_before(const DeltaArgs &a, int seq, int start, size_t offset) {
+  unsigned char *begin = begin_of(a.states, seq);
+  if (begin) return (const float *)(begin + a.states.input_bytes) + offset;
+  return start > 0 ? state_after(a, seq, start - 1, offset) : nullptr;
+}
+// sampled says whether a token's state is kept for its own sake.
+DEVICE bool sampled(const DeltaArgs &a, int token) {
+  for (int i = 0; a.states.copies > 1 && i < a.sample_count; i++)
+    if (a.samples[i] == token) return true;
+  return false;
+}
+
 // delta: grid.x is blocks of 32 columns of values, grid.y the value heads, grid.z the
 // sequences; 128 threads: four lanes hold a column of the state in registers and walk the
 // tokens. A column depends on no other.
@@ -134,13 +186,11 @@ KERNEL(delta, DeltaArgs, 128) {
   int h = blockIdx.y, seq = blockIdx.z, lane = threadIdx.x % kColumnLanes;
   int column = blockIdx.x * 32 + threadIdx.x / kColumnLanes, n = a.key_dim, d = a.value_dim;
   int first = a.first[seq], last = a.first[seq + 1];
-  if (first == last) return;
+  if (first == last || by_chunks(a, last - first)) return;
   bool there = column < d;
   int start = a.positions[first], keys = a.key_heads * n, key_head = h / (a.value_heads / a.key_heads);
   size_t in = size_t(2) * keys + size_t(a.value_heads) * d, offset = size_t(h) * n * d;
-  unsigned char *matrices = state_of(s, seq) + s.input_bytes, *begin = begin_of(s, seq);
-  auto copy_after = [&](int position) { return (float *)(matrices + position % s.copies * s.matrix_bytes) + offset; };
-  const float *from = begin ? (const float *)(begin + s.input_bytes) + offset : start > 0 ? copy_after(start - 1) : nullptr;
+  const float *from = state_before(a, seq, start, offset);
   float state[kKeyDim / kColumnLanes];
 #pragma unroll
   for (int i = 0; i < kKeyDim / kColumnLanes; i++) {
@@ -154,7 +204,6 @@ KERNEL(delta, DeltaArgs, 128) {
       if (there && row < n) to[(size_t)row * d + column] = state[i];
     }
   };
-  float decay = -expf(a.a_log[h]), bias = a.bias[h];
   for (int t = first; t < last; t++) {
     const float *x = a.qkv + t * in, *xq = x + key_head * n, *xk = x + keys + key_head * n;
     float iq = inverse_length(xq, n) / sqrtf(float(n)), ik = inverse_length(xk, n);
@@ -164,9 +213,7 @@ KERNEL(delta, DeltaArgs, 128) {
       k[i] = i < n ? xk[i] * ik : 0.0f;
     }
     __syncthreads();
-    float g = a.ba[(size_t)t * 2 * a.value_heads + a.value_heads + h] + bias;
-    float softplus = g > 20.0f ? g : log1pf(expf(g));
-    float e = expf(decay * softplus), beta = 1.0f / (1.0f + expf(-a.ba[(size_t)t * 2 * a.value_heads + h]));
+    float e = expf(decay_of(a, t, h)), beta = beta_of(a, t, h);
     float seen = 0.0f, y = 0.0f;
 #pragma unroll
     for (int i = 0; i < kKeyDim / kColumnLanes; i++) {
@@ -185,9 +232,243 @@ KERNEL(delta, DeltaArgs, 128) {
     y += __shfl_xor_sync(kAllLanes, y, 2);
     if (there && lane == 0) a.y[((size_t)t * a.value_heads + h) * d + column] = y;
     int position = start + t - first;
-    bool wanted = t == last - 1;
-    for (int i = 0; s.copies > 1 && !wanted && i < a.sample_count; i++) wanted = a.samples[i] == t;
-    if (wanted) keep(copy_after(position));
+    if (t == last - 1 || sampled(a, t)) keep(state_after(a, seq, position, offset));
     if (unsigned char *mark = stored_after(s, seq, position + 1)) keep((float *)(mark + s.input_bytes) + offset);
+  }
+}
+
+// Prompts go by chunks (Yang et al., Parallelizing Linear Transformers with the Delta Rule):
+// within one, with G the sums of the decays' logarithms, A[i][j] = β_i·e^(G_i−G_j)·k_i·k_j
+// below the diagonal and S the state before it, what the tokens write is
+// Δ = (I+A)⁻¹·diag(β)·(V − diag(e^G)·K·S), their outputs are diag(e^G)·Q·S + P·Δ with
+// P[i][j] = e^(G_i−G_j)·q_i·k_j up to the diagonal, and the state behind token n is
+// e^G_n·S + Σ_j≤n e^(G_n−G_j)·k_j·Δ_jᵀ. delta_chunks makes T = (I+A)⁻¹·diag(β) and P of all
+// chunks at once, delta_prompt walks the chunks. All of it is float32.
+
+constexpr int kChunk = 64;              // tokens of a chunk: they begin at multiples of it
+constexpr int kRow = kKeyDim + 4;       // strides in shared memory
+constexpr int kInverse = kChunk + 16, kLower = kChunk + 4, kColumns = 36;
+constexpr int kChunkShared = 4 * (2 * kChunk * kRow + kChunk * kLower);
+constexpr int kPromptShared = 4 * (kChunk * kRow + kKeyDim * kColumns + kChunk * kLower + 2 * kChunk * kColumns);
+
+struct Chunk {
+  int first, count;  // token rows
+};
+DEVICE Chunk chunk_of(const DeltaArgs &a, int seq, int i) {
+  int first = a.first[seq], last = a.first[seq + 1], start = a.positions[first];
+  int from = max(first, first + (start / kChunk + i) * kChunk - start), to = first + (start / kChunk + i + 1) * kChunk - start;
+  return {from, min(to, last) - from};
+}
+DEVICE int chunks_of(const DeltaArgs &a, int seq) {
+  int n = a.first[seq + 1] - a.first[seq];
+  if (n == 0 || !by_chunks(a, n)) return 0;
+  int start = a.positions[a.first[seq]];
+  return (start + n - 1) / kChunk - start / kChunk + 1;
+}
+
+// load_rows brings a chunk's queries or keys, of length scale, and zeros behind them.
+DEVICE void load_rows(const DeltaArgs &a, Chunk c, int column, float scale, float *to) {
+  int lane = threadIdx.x & 31, n = a.key_dim;
+  size_t in = size_t(2) * a.key_heads * n + size_t(a.value_heads) * a.value_dim;
+  for (int r = threadIdx.x >> 5; r < kChunk; r += blockDim.x >> 5) {
+    const float *x = a.qkv + (c.first + r) * in + column;
+    float inverse = r < c.count ? inverse_length(x, n) * scale : 0.0f;
+    for (int i = lane; i < kKeyDim; i += 32) to[r * kRow + i] = r < c.count && i < n ? x[i] * inverse : 0.0f;
+  }
+}
+
+// load_decays brings the sums of a chunk's decays; the block has to meet before they are read.
+DEVICE void load_decays(const DeltaArgs &a, Chunk c, int h, float *single, float *sums) {
+  for (int r = threadIdx.x; r < kChunk; r += blockDim.x) single[r] = r < c.count ? decay_of(a, c.first + r, h) : 0.0f;
+  __syncthreads();
+  for (int r = threadIdx.x; r < kChunk; r += blockDim.x) {
+    float sum = 0.0f;
+    for (int j = 0; j <= r; j++) sum += single[j];
+    sums[r] = sum;
+  }
+}
+
+// delta_chunks: grid.x is the chunks, grid.y the value heads; 128 threads.
+KERNEL(delta_chunks, DeltaArgs, 128) {
+  DYNAMIC_SHARED(memory);
+  __shared__ float single[kChunk], sums[kChunk], beta[kChunk];
+  float *keys = (float *)memory, *queries = keys + kChunk * kRow, *lower = queries + kChunk * kRow, *inverse = queries;
+  int h = blockIdx.y, seq, i, n = a.key_dim, key_head = h / (a.value_heads / a.key_heads);
+  if (!part_of(a.seqs, blockIdx.x, &seq, &i, [&](int s) { return chunks_of(a, s); })) return;
+  Chunk c = chunk_of(a, seq, i);
+  load_rows(a, c, key_head * n, 1.0f / sqrtf(float(n)), queries);
+  load_rows(a, c, (a.key_heads + key_head) * n, 1.0f, keys);
+  load_decays(a, c, h, single, sums);
+  for (int r = threadIdx.x; r < kChunk; r += blockDim.x) beta[r] = r < c.count ? beta_of(a, c.first + r, h) : 0.0f;
+  __syncthreads();
+  auto work = [&](int r) { return a.work + (size_t(c.first + r) * a.value_heads + h) * 2 * kChunk; };
+  int ty = threadIdx.x / 8, tx = threadIdx.x % 8;  // rows ty + 16·y, columns tx + 8·x
+  float kk[4][8] = {}, qk[4][8] = {};
+  for (int d = 0; d < kKeyDim && d < n; d += 4) {
+    float4 k[4], q[4];
+#pragma unroll
+    for (int y = 0; y < 4; y++) {
+      k[y] = *(const float4 *)(keys + (ty + 16 * y) * kRow + d);
+      q[y] = *(const float4 *)(queries + (ty + 16 * y) * kRow + d);
+    }
+#pragma unroll
+    for (int x = 0; x < 8; x++) {
+      float4 o = *(const float4 *)(keys + (tx + 8 * x) * kRow + d);
+#pragma unroll
+      for (int y = 0; y < 4; y++) {
+        kk[y][x] = fmaf(k[y].w, o.w, fmaf(k[y].z, o.z, fmaf(k[y].y, o.y, fmaf(k[y].x, o.x, kk[y][x]))));
+        qk[y][x] = fmaf(q[y].w, o.w, fmaf(q[y].z, o.z, fmaf(q[y].y, o.y, fmaf(q[y].x, o.x, qk[y][x]))));
+      }
+    }
+  }
+#pragma unroll
+  for (int y = 0; y < 4; y++)
+#pragma unroll
+    for (int x = 0; x < 8; x++) {
+      int row = ty + 16 * y, col = tx + 8 * x;
+      float decayed = col <= row ? expf(sums[row] - sums[col]) : 0.0f;
+      lower[row * kLower + col] = col < row ? beta[row] * decayed * kk[y][x] : 0.0f;
+      if (row < c.count) work(row)[kChunk + col] = decayed * qk[y][x];
+    }
+  __syncthreads();  // the queries are done with: the inverse takes their room
+  int col = threadIdx.x / 2, half = threadIdx.x % 2;  // two lanes share a column
+  for (int r = 0; r < kChunk; r++) {
+    float sum = 0.0f;
+    for (int j = half; j < r; j += 2) sum = fmaf(lower[r * kLower + j], inverse[j * kInverse + col], sum);
+    sum += __shfl_xor_sync(kAllLanes, sum, 1);
+    if (half == 0) inverse[r * kInverse + col] = (r == col ? beta[r] : 0.0f) - sum;
+    __syncwarp();
+  }
+  __syncthreads();
+  for (int e = threadIdx.x; e < c.count * kChunk; e += blockDim.x) work(e / kChunk)[e % kChunk] = inverse[e / kChunk * kInverse + e % kChunk];
+}
+
+// times adds rows ty + 16·i of left, over depth, times four columns of right.
+DEVICE void times(float (&sum)[4][4], const float *left, int stride, const float *right, int depth) {
+  int ty = threadIdx.x / 8, tx = threadIdx.x % 8;
+  for (int d = 0; d < depth; d += 4) {
+    float4 l[4], r[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      l[i] = *(const float4 *)(left + (ty + 16 * i) * stride + d);
+      r[i] = *(const float4 *)(right + (d + i) * kColumns + 4 * tx);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      const float *m = &l[i].x;
+#pragma unroll
+      for (int e = 0; e < 4; e++) {
+        sum[i][0] = fmaf(m[e], r[e].x, sum[i][0]);
+        sum[i][1] = fmaf(m[e], r[e].y, sum[i][1]);
+        sum[i][2] = fmaf(m[e], r[e].z, sum[i][2]);
+        sum[i][3] = fmaf(m[e], r[e].w, sum[i][3]);
+      }
+    }
+  }
+}
+
+// delta_prompt: grid.x is blocks of 32 columns of values, grid.y the value heads, grid.z the
+// sequences; 128 threads.
+KERNEL(delta_prompt, DeltaArgs, 128) {
+  DYNAMIC_SHARED(memory);
+  __shared__ float single[kChunk], sums[kChunk];
+  __shared__ int wanted[kChunk];  // 1: the state is kept, 2: a checkpoint is left
+  const States &s = a.states;
+  float *rows = (float *)memory, *state = rows + kChunk * kRow, *lower = state + kKeyDim * kColumns;
+  float *values = lower + kChunk * kLower, *writes = values + kChunk * kColumns;
+  int h = blockIdx.y, seq = blockIdx.z, n = a.key_dim, d = a.value_dim, chunks = chunks_of(a, seq);
+  if (chunks == 0) return;
+  int first = a.first[seq], last = a.first[seq + 1], start = a.positions[first], key_head = h / (a.value_heads / a.key_heads);
+  int keys = a.key_heads * n, column0 = blockIdx.x * 32, ty = threadIdx.x / 8, column = 4 * (threadIdx.x % 8);
+  size_t in = size_t(2) * keys + size_t(a.value_heads) * d, offset = size_t(h) * n * d;
+  const float *from = state_before(a, seq, start, offset);
+  for (int e = threadIdx.x; e < kKeyDim * 32; e += blockDim.x) {
+    int r = e / 32, col = e % 32;
+    state[r * kColumns + col] = from && r < n && column0 + col < d ? from[size_t(r) * d + column0 + col] : 0.0f;
+  }
+  auto load_work = [&](Chunk c, int which) {
+    for (int e = threadIdx.x; e < kChunk * kChunk; e += blockDim.x) {
+      int r = e / kChunk;
+      lower[r * kLower + e % kChunk] = r < c.count ? a.work[(size_t(c.first + r) * a.value_heads + h) * 2 * kChunk + which * kChunk + e % kChunk] : 0.0f;
+    }
+  };
+  for (int i = 0; i < chunks; i++) {
+    Chunk c = chunk_of(a, seq, i);
+    int position0 = start + c.first - first;
+    __syncthreads();  // the chunk before is done with
+    load_rows(a, c, key_head * n, 1.0f / sqrtf(float(n)), rows);
+    load_work(c, 0);
+    load_decays(a, c, h, single, sums);
+    for (int r = threadIdx.x; r < c.count; r += blockDim.x)
+      wanted[r] = (c.first + r == last - 1 || sampled(a, c.first + r)) + 2 * (stored_after(s, seq, position0 + r + 1) != nullptr);
+    __syncthreads();
+    float y[4][4] = {}, sum[4][4] = {}, written[4][4] = {};
+    times(y, rows, kRow, state, min(kKeyDim, (n + 3) / 4 * 4));
+    __syncthreads();
+    load_rows(a, c, keys + key_head * n, 1.0f, rows);
+    __syncthreads();
+    times(sum, rows, kRow, state, min(kKeyDim, (n + 3) / 4 * 4));
+#pragma unroll
+    for (int r = 0; r < 4; r++) {
+      int row = ty + 16 * r;
+      float e = expf(sums[row]);
+#pragma unroll
+      for (int x = 0; x < 4; x++) {
+        bool there = row < c.count && column0 + column + x < d;
+        float v = there ? a.qkv[(c.first + row) * in + 2 * keys + size_t(h) * d + column0 + column + x] : 0.0f;
+        values[row * kColumns + column + x] = v - e * sum[r][x];
+        y[r][x] *= e;
+      }
+    }
+    __syncthreads();
+    times(written, lower, kLower, values, kChunk);
+#pragma unroll
+    for (int r = 0; r < 4; r++) *(float4 *)(writes + (ty + 16 * r) * kColumns + column) = make_float4(written[r][0], written[r][1], written[r][2], written[r][3]);
+    __syncthreads();
+    load_work(c, 1);
+    __syncthreads();
+    times(y, lower, kLower, writes, kChunk);
+#pragma unroll
+    for (int r = 0; r < 4; r++)
+#pragma unroll
+      for (int x = 0; x < 4; x++) {
+        int row = ty + 16 * r, col = column0 + column + x;
+        if (row < c.count && col < d) a.y[(size_t(c.first + row) * a.value_heads + h) * d + col] = y[r][x];
+      }
+    // States behind tokens: those that are wanted, then the chunk's last.
+    for (int t = 0; t < c.count; t++) {
+      if (wanted[t] == 0 && t < c.count - 1) continue;
+      float behind[8][4];
+#pragma unroll
+      for (int r = 0; r < 8; r++)
+#pragma unroll
+        for (int x = 0; x < 4; x++) behind[r][x] = expf(sums[t]) * state[(ty + 16 * r) * kColumns + column + x];
+      for (int j = 0; j <= t; j++) {
+        float e = expf(sums[t] - sums[j]);
+        float4 v = *(const float4 *)(writes + j * kColumns + column);
+#pragma unroll
+        for (int r = 0; r < 8; r++) {
+          float k = rows[j * kRow + ty + 16 * r] * e;
+          behind[r][0] = fmaf(k, v.x, behind[r][0]);
+          behind[r][1] = fmaf(k, v.y, behind[r][1]);
+          behind[r][2] = fmaf(k, v.z, behind[r][2]);
+          behind[r][3] = fmaf(k, v.w, behind[r][3]);
+        }
+      }
+      auto keep = [&](float *to) {
+#pragma unroll
+        for (int r = 0; r < 8; r++)
+#pragma unroll
+          for (int x = 0; x < 4; x++)
+            if (ty + 16 * r < n && column0 + column + x < d) to[size_t(ty + 16 * r) * d + column0 + column + x] = behind[r][x];
+      };
+      if (wanted[t] & 1) keep(state_after(a, seq, position0 + t, offset));
+      if (wanted[t] & 2) keep((float *)(stored_after(s, seq, position0 + t + 1) + s.input_bytes) + offset);
+      if (t == c.count - 1) {
+#pragma unroll
+        for (int r = 0; r < 8; r++)
+          *(float4 *)(state + (ty + 16 * r) * kColumns + column) = make_float4(behind[r][0], behind[r][1], behind[r][2], behind[r][3]);
+      }
+    }
   }
 }

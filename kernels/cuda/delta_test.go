@@ -67,8 +67,8 @@ func TestConv(t *testing.T) {
 }
 
 func testConv(r *rig, f kernels.Format) {
-	for _, rows := range []int{3, 5} {
-		const cols, kernel, tokens = 70, 4, 11
+	for blocks, rows := range map[int]int{1: 3, 2: 5, 3: 3} {
+		const cols, kernel, tokens = 70, 4, 80
 		w := r.floats(cols*kernel, 1)
 		_, x := stored(f, r.floats(tokens*cols, 1))
 		want, state := make([]float32, tokens*cols), make([]float32, cols*(kernel-1))
@@ -80,20 +80,20 @@ func testConv(r *rig, f kernels.Format) {
 		arena := up(r, c.arena)
 		run := func(s step, x []float32) []float32 {
 			a := cuda.ConvArgs{States: c.args(r, arena), X: up(r, x), W: up(r, w), Y: room[float32](r, len(x)), First: up(r, s.first), Positions: up(r, s.positions), Kernel: kernel}
-			launch(r, "conv_"+f.String(), cudatest.Grid{Blocks: [3]int{2, 3, 1}, Threads: [3]int{64, 1, 1}}, &a)
+			launch(r, "conv_"+f.String(), cudatest.Grid{Blocks: [3]int{2, 3, blocks}, Threads: [3]int{64, 1, 1}}, &a)
 			return down[float32](r, a.Y, len(x))
 		}
-		// Sequence 0 has all tokens in two steps and leaves a checkpoint behind 6 of them;
+		// Sequence 0 has all tokens in two steps and leaves a checkpoint behind 60 of them;
 		// sequence 2 begins from that.
-		c.marks[1], c.marks[2] = 4, 6
-		got := run(newStep([]int{0, 0, 0}, []int{7, 0, 0}), x[:7*cols])
+		c.marks[1], c.marks[2] = 4, 60
+		got := run(newStep([]int{0, 0, 0}, []int{70, 0, 0}), x[:70*cols])
 		c.marks[1], c.marks[10] = -1, 4
-		both := append(append([]float32{}, x[7*cols:]...), x[6*cols:9*cols]...)
-		got = append(got, run(newStep([]int{7, 0, 6}, []int{4, 0, 3}), both)...)
+		both := append(append([]float32{}, x[70*cols:]...), x[60*cols:77*cols]...)
+		got = append(got, run(newStep([]int{70, 0, 60}, []int{10, 0, 17}), both)...)
 		c.marks[10] = -1
-		got = append(got, run(newStep([]int{0, 0, 9}, []int{0, 0, 2}), x[9*cols:])...)
+		got = append(got, run(newStep([]int{0, 0, 77}, []int{0, 0, 3}), x[77*cols:])...)
 		r.near("sequence 0", got[:tokens*cols], want, 1e-6)
-		r.near("sequence 2", got[tokens*cols:], want[6*cols:], 1e-6)
+		r.near("sequence 2", got[tokens*cols:], want[60*cols:], 1e-6)
 	}
 }
 
@@ -124,7 +124,10 @@ func testDelta(r *rig, n, d, copies int) {
 	}
 	c := newRecurrent(kernels.F32, 3, 8, copies, 4*valueHeads*n*d, 2)
 	arena := up(r, c.arena)
+	runs := 0
 	run := func(s step, from, to int) []float32 {
+		r.Schedule(cudatest.Schedules[(runs+2)%len(cudatest.Schedules)])
+		runs++
 		var samples []int32
 		for i := range to - from {
 			samples = append(samples, int32(i))
@@ -149,5 +152,77 @@ func testDelta(r *rig, n, d, copies int) {
 	c.marks[5] = -1
 	if copies > 1 { // two of three tokens were not kept: the state is that behind the first
 		r.near("rolled back", run(newStep([]int{7, 0}, []int{2, 0}), 7, 9), want[7*row:], 2e-5)
+	}
+}
+
+// TestDeltaChunks walks a prompt by chunks, from the middle of one on, beside a sequence
+// that decodes, and goes on one by one from every state that they leave.
+func TestDeltaChunks(t *testing.T) {
+	for _, dims := range [][2]int{{16, 40}, {128, 33}, {38, 8}} {
+		for _, copies := range []int{1, 3} {
+			t.Run(fmt.Sprint(dims, copies), func(t *testing.T) { testDeltaChunks(newRig(t), dims[0], dims[1], copies) })
+		}
+	}
+}
+
+func testDeltaChunks(r *rig, n, d, copies int) {
+	const keyHeads, valueHeads, tokens, bound = 1, 2, 137, 5e-5
+	in, row := 2*keyHeads*n+valueHeads*d, valueHeads*d
+	x, ba, aLog, bias := r.floats(tokens*in, 1), r.floats(tokens*2*valueHeads, 1), r.floats(valueHeads, 0.5), r.floats(valueHeads, 1)
+	copy(x[50*in+n:], x[49*in+n:][:n]) // a key twice
+	for i := range n {
+		x[40*in+i] = 0
+	}
+	want, state := make([]float32, tokens*row), make([]float32, valueHeads*n*d)
+	for i := range tokens {
+		from := x[i*in : (i+1)*in]
+		for h := range valueHeads {
+			ref.Delta(ref.DeltaArgs{
+				Q: from[:n], K: from[n:][:n], V: from[2*n+h*d:][:d], B: ba[i*2*valueHeads+h], A: ba[i*2*valueHeads+valueHeads+h],
+				ALog: aLog[h], Bias: bias[h], State: state[h*n*d : (h+1)*n*d], Y: want[(i*valueHeads+h)*d:][:d],
+			})
+		}
+	}
+	least := int32(cuda.DeltaLeast)
+	if n == 16 { // all by chunks, a single token too
+		least = 1
+	}
+	c := newRecurrent(kernels.F32, 3, 8, copies, 4*valueHeads*n*d, 2)
+	arena := up(r, c.arena)
+	runs := 0
+	run := func(samples []int32, parts ...[2]int) []float32 { // of each sequence the tokens from, to
+		r.Schedule(cudatest.Schedules[(runs+n)%len(cudatest.Schedules)])
+		runs++
+		var qkv, bas []float32
+		var start, count []int
+		for _, p := range parts {
+			qkv, bas = append(qkv, x[p[0]*in:p[1]*in]...), append(bas, ba[p[0]*2*valueHeads:p[1]*2*valueHeads]...)
+			start, count = append(start, p[0]), append(count, p[1]-p[0])
+		}
+		s := newStep(start, count)
+		rows := len(s.positions)
+		a := cuda.DeltaArgs{
+			States: c.args(r, arena), QKV: up(r, qkv), BA: up(r, bas), ALog: up(r, aLog), Bias: up(r, bias), Y: room[float32](r, rows*row),
+			First: up(r, s.first), Positions: up(r, s.positions), Samples: up(r, append(samples, 0)), Work: room[byte](r, int(cuda.DeltaWork(rows, valueHeads))),
+			KeyHeads: keyHeads, ValueHeads: valueHeads, KeyDim: int32(n), ValueDim: int32(d), SampleCount: int32(len(samples)), Least: least, Seqs: int32(len(parts)),
+		}
+		g := cudatest.Grid{Blocks: [3]int{cuda.DeltaChunks(rows, len(parts)), valueHeads, 1}, Threads: [3]int{128, 1, 1}, Shared: cuda.DeltaChunksShared}
+		launch(r, "delta_chunks", g, &a)
+		g.Blocks, g.Shared = [3]int{ceil(d, 32), valueHeads, len(parts)}, cuda.DeltaPromptShared
+		launch(r, "delta_prompt", g, &a)
+		g.Shared = 0
+		launch(r, "delta", g, &a)
+		return down[float32](r, a.Y, rows*row)
+	}
+	part := func(from, to int) []float32 { return want[from*row : to*row] }
+	c.marks[1], c.marks[2], c.marks[3], c.marks[4] = 2, 70, 3, 64
+	r.near("prompt", run(nil, [2]int{0, 100}, [2]int{0, 0}), part(0, 100), bound)
+	c.marks[1], c.marks[3], c.marks[5] = -1, -1, 2 // sequence 1 begins behind 70 tokens
+	r.near("chunk", run([]int32{34}, [2]int{100, 136}, [2]int{70, 73}), append(append([]float32{}, part(100, 136)...), part(70, 73)...), bound)
+	c.marks[5] = 3 // and then by chunks behind 64
+	r.near("decode", run(nil, [2]int{136, 137}, [2]int{64, 90}), append(append([]float32{}, part(136, 137)...), part(64, 90)...), bound)
+	c.marks[5] = -1
+	if copies > 1 { // the last token was not kept, and that before it was sampled
+		r.near("rolled back", run(nil, [2]int{135, 137}, [2]int{90, 91}), append(append([]float32{}, part(135, 137)...), part(90, 91)...), bound)
 	}
 }

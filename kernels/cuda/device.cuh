@@ -7,10 +7,13 @@
 #if defined(__CUDACC__)
 #define DEVICE __device__ __forceinline__
 #define METHOD static __device__ __forceinline__
+#define DEVICE_METHOD __device__ __forceinline__  // of an object
 // KERNEL begins a kernel: it takes one struct, a, that lies in constant memory. Its symbol
 // has a prefix: some of the names are functions of CUDA.
-#define KERNEL(name, Args, threads) \
-  extern "C" __global__ void __launch_bounds__(threads, 1) vapp_##name(const __grid_constant__ Args a)
+#define KERNEL(name, Args, threads) KERNEL_OF(name, Args, threads, 1)
+// KERNEL_OF is one of which a multiprocessor is to run so many blocks at once.
+#define KERNEL_OF(name, Args, threads, blocks) \
+  extern "C" __global__ void __launch_bounds__(threads, blocks) vapp_##name(const __grid_constant__ Args a)
 #define DYNAMIC_SHARED(name) unsigned char *name = dynamic_shared
 extern __shared__ __align__(128) unsigned char dynamic_shared[];
 #define INFINITY_F __int_as_float(0x7f800000)
@@ -18,13 +21,15 @@ extern __shared__ __align__(128) unsigned char dynamic_shared[];
 #include "emulation/emulate.h"
 #define DEVICE static inline
 #define METHOD static inline
+#define DEVICE_METHOD inline
 #define KERNEL(name, Args, threads)                                                                               \
   static void vapp_##name(const Args &a);                                                                         \
-  static const emulation::Registration registered_##name("vapp_" #name, sizeof(Args), [](const void *args) {      \
+  static const emulation::Registration registered_##name("vapp_" #name, sizeof(Args), threads, [](const void *args) {      \
     vapp_##name(*(const Args *)args);                                                                             \
   });                                                                                                             \
   static void vapp_##name(const Args &a)
-#define DYNAMIC_SHARED(name) unsigned char *name = emulation::block.shared
+#define KERNEL_OF(name, Args, threads, blocks) KERNEL(name, Args, threads)
+#define DYNAMIC_SHARED(name) unsigned char *name = emulation::current()->block->shared
 #define INFINITY_F std::numeric_limits<float>::infinity()
 #endif
 
@@ -55,4 +60,28 @@ DEVICE float block_sum(float v, float *room) {
   v = warp_sum(lane < warps ? room[lane] : 0.0f);
   __syncthreads();
   return v;
+}
+
+// part_of finds which of n lists the element target of all is in, and which of that; count
+// is the length of one. false: there are fewer elements. All lanes of a warp call it.
+template <class Count>
+DEVICE bool part_of(int n, int target, int *list, int *element, Count count) {
+  int lane = threadIdx.x & 31, before = 0;
+  for (int l0 = 0; l0 < n; l0 += 32) {
+    int many = l0 + lane < n ? count(l0 + lane) : 0, sum = many;
+#pragma unroll
+    for (int o = 1; o < 32; o <<= 1) {
+      int v = __shfl_up_sync(kAllLanes, sum, o);
+      if (lane >= o) sum += v;
+    }
+    unsigned behind = __ballot_sync(kAllLanes, before + sum > target);
+    if (behind) {
+      int l = __ffs(int(behind)) - 1;
+      *list = l0 + l;
+      *element = target - before - __shfl_sync(kAllLanes, sum - many, l);
+      return true;
+    }
+    before += __shfl_sync(kAllLanes, sum, 31);
+  }
+  return false;
 }

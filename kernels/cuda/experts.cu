@@ -12,7 +12,8 @@ struct RouteArgs {
 
 constexpr int kMostExperts = 1024;  // a lane marks what it picked in 32 bits
 
-// route: a warp for each row.
+// route: a warp for each row. NaN counts as −∞, so that all lanes agree and every pick is an
+// expert: rows that pad a graph may hold anything.
 KERNEL(route, RouteArgs, 256) {
   int lane = threadIdx.x & 31, row = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
   if (row >= a.rows) return;
@@ -23,8 +24,10 @@ KERNEL(route, RouteArgs, 256) {
     float best = -INFINITY_F;
     int id = a.experts;  // none
     for (int e = lane; e < a.experts; e += 32)
-      if (!(taken >> (e / 32) & 1) && (id == a.experts || logits[e] > best)) {
-        best = logits[e];
+      if (!(taken >> (e / 32) & 1)) {
+        float v = logits[e] == logits[e] ? logits[e] : -INFINITY_F;
+        if (id != a.experts && v <= best) continue;
+        best = v;
         id = e;
       }
 #pragma unroll

@@ -3,6 +3,7 @@ package cuda_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"vapp.dev/kernels"
@@ -38,6 +39,27 @@ func TestRoute(t *testing.T) {
 			t.Errorf("%+v: %v, want %v", c, got, ids)
 		}
 		r.near(fmt.Sprint(c), down[float32](r, a.Weights, len(ids)), weights, 1e-6)
+	}
+}
+
+// TestRouteNaN: a row that is NaN throughout, as what pads a graph may be, picks experts that
+// there are, each once.
+func TestRouteNaN(t *testing.T) {
+	r := newRig(t)
+	const experts, top = 40, 20
+	logits := make([]float32, experts)
+	for i := range logits {
+		logits[i] = float32(math.NaN())
+	}
+	a := cuda.RouteArgs{
+		Logits: up(r, logits), IDs: room[int32](r, top), Weights: room[float32](r, top), Rows: 1, Experts: experts, Top: top,
+	}
+	launch(r, "route", cudatest.Line(1, 64), &a)
+	ids := down[int32](r, a.IDs, top)
+	for i, id := range ids {
+		if id < 0 || id >= experts || slices.Contains(ids[:i], id) {
+			t.Fatalf("pick %d is expert %d: %v", i, id, ids)
+		}
 	}
 }
 
@@ -79,12 +101,12 @@ func testExperts(r *rig, f kernels.Format, rows int) {
 		row, e := i/top, int(ids[i])
 		m := gateUp
 		m.values = gu[e]
-		h := m.product(x[row*cols:(row+1)*cols], nil, 1)
+		h := m.rounded(x[row*cols:(row+1)*cols], nil, 1)
 		act := make([]float32, width)
 		ref.SwiGLU(h[:width], h[width:], act)
 		d := downs
 		d.values = dn[e]
-		for j, v := range d.product(act, bias[e*cols:(e+1)*cols], 1) {
+		for j, v := range d.rounded(act, bias[e*cols:(e+1)*cols], 1) {
 			want[row*cols+j] += weights[i] * v
 		}
 	}
@@ -105,7 +127,7 @@ func testExperts(r *rig, f kernels.Format, rows int) {
 		a.X, a.Sums = r.packX(f, x, packed, m.in, order)
 		a.Rows, a.Experts, a.ExpertBytes, a.Bias, a.ExpertBias = int32(packed), o.Owner, m.bytes, bias, int64(m.out)
 		a.Y = room[float32](r, packed*m.out)
-		grid := cudatest.Grid{Blocks: [3]int{ceil(m.out, 16*l.Panels), blocks, 1}, Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}
+		grid := cudatest.Grid{Blocks: l.Blocks(m.out, blocks*l.Rows, 1), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}
 		launch(r, l.Kernel, grid, &a)
 		return down[float32](r, a.Y, packed*m.out)
 	}

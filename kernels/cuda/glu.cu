@@ -1,34 +1,5 @@
 // Gated activations and functions of one number.
-#include "numbers.cuh"
-
-// The order is engine/backend's Act.
-enum Act { kSiLU, kGELUTanh, kGELU };
-
-DEVICE float sigmoid(float v) { return 1.0f / (1.0f + expf(-v)); }
-
-DEVICE float activated(int act, float v) {
-  if (act == kSiLU) return v * sigmoid(v);
-  if (act == kGELUTanh) return 0.5f * v * (1.0f + tanhf(0.7978845608028654f * (v + 0.044715f * v * v * v)));
-  return 0.5f * v * (1.0f + erff(v * 0.7071067811865476f));
-}
-
-struct GLUArgs {
-  const float *x;  // [rows, 2·cols]: gate, then up; paired: they take turns
-  float *y;        // [rows, cols]
-  int rows, cols;
-  int act, paired;
-  float limit, alpha, shift;  // gpt-oss; limit 0: no clamp; alpha 1 and shift 0: none
-  int pad;
-};
-
-DEVICE float gated(const GLUArgs &a, float g, float u) {
-  if (a.limit > 0.0f) {
-    g = fminf(g, a.limit);
-    u = fmaxf(-a.limit, fminf(u, a.limit));
-  }
-  float v = a.act == kSiLU ? g * sigmoid(g * a.alpha) : activated(a.act, g);
-  return (u + a.shift) * v;
-}
+#include "glu.cuh"
 
 // glu: a thread for each element of y.
 KERNEL(glu, GLUArgs, 256) {

@@ -10,48 +10,52 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-var packed = []kernels.Format{
-	kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.F8E5M2, kernels.MXFP4,
-	kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q4_K, kernels.Q6_K,
-}
-
 // unit is how many columns a matrix of a format has a multiple of.
 func unit(f kernels.Format) int {
-	if f == kernels.Q4_K || f == kernels.Q6_K {
-		return 256
+	elems, _ := f.Block()
+	return elems
+}
+
+// halves are where a block that ref does not quantize has binary16 numbers.
+func halves(f kernels.Format) []int {
+	switch f {
+	case kernels.Q2_K:
+		return []int{80, 82}
+	case kernels.Q3_K:
+		return []int{108}
+	case kernels.Q4_K, kernels.Q5_K, kernels.Q5_1:
+		return []int{0, 2}
+	case kernels.Q6_K:
+		return []int{208}
+	case kernels.Q5_0, kernels.IQ4_NL:
+		return []int{0}
 	}
-	return 32
+	return nil
 }
 
 // blocks are rows·cols weights stored as f: quantized where ref quantizes, else any bits
 // with scales around scale.
 func (r *rig) blocks(f kernels.Format, rows, cols int) []byte {
-	switch f {
-	case kernels.MXFP4, kernels.Q4_K, kernels.Q6_K:
-		elems, size := f.Block()
-		out := make([]byte, rows*cols/elems*size)
-		for i := range out {
-			out[i] = byte(r.rnd.Uint32())
-		}
-		for b := range len(out) / size {
-			block := out[b*size : (b+1)*size]
-			half := func(at int) {
-				copy(block[at:], cudatest.Bytes([]uint16{ref.FloatToHalf(float32(r.rnd.Float64()*0.01 + 0.001))}))
-			}
-			switch f {
-			case kernels.MXFP4:
-				block[16] = byte(120 + r.rnd.IntN(6))
-			case kernels.Q4_K:
-				half(0)
-				half(2)
-			default:
-				half(208)
-			}
-		}
-		return out
+	at := halves(f)
+	if at == nil && f != kernels.MXFP4 && f != kernels.I8 {
+		b, _ := stored(f, r.floats(rows*cols, 0.5))
+		return b
 	}
-	b, _ := stored(f, r.floats(rows*cols, 0.5))
-	return b
+	elems, size := f.Block()
+	out := make([]byte, rows*cols/elems*size)
+	for i := range out {
+		out[i] = byte(r.rnd.Uint32())
+	}
+	for b := range len(out) / size {
+		block := out[b*size : (b+1)*size]
+		for _, i := range at {
+			copy(block[i:], cudatest.Bytes([]uint16{ref.FloatToHalf(float32(r.rnd.Float64()*0.01 + 0.001))}))
+		}
+		if f == kernels.MXFP4 {
+			block[16] = byte(120 + r.rnd.IntN(6))
+		}
+	}
+	return out
 }
 
 // matrix is a weight on the device.
@@ -95,15 +99,16 @@ func (m matrix) args(scales *ref.Scales) cuda.LinearArgs {
 
 // packX brings x to the device as fragments.
 func (r *rig) packX(f kernels.Format, x []float32, rows, in int, order []int32) (y, sums cuda.Ptr) {
-	tiles, steps := ceil(rows, 8), in/32
-	y, sums = room[byte](r, tiles*steps*512), room[float32](r, tiles*steps*8)
-	kernel := "linear_pack_bf16"
-	if f == kernels.F16 {
-		kernel = "linear_pack_f16"
-	}
-	g := cudatest.Grid{Blocks: [3]int{ceil(steps, 4), tiles, 1}, Threads: [3]int{128, 1, 1}}
-	launch(r, kernel, g, &cuda.PackArgs{X: up(r, x), Y: y, Sums: sums, Order: up(r, order), Rows: int32(rows), In: int32(in)})
-	return y, sums
+	to := cuda.RoundsTo(f)
+	bytes, more := to.Bytes(rows, in)
+	a := cuda.PackArgs{X: up(r, x), Y: room[byte](r, int(bytes)), Sums: room[byte](r, int(more)), Order: up(r, order), Rows: int32(rows), In: int32(in)}
+	launch(r, to.Kernel(cuda.FromRows), grid(to, cuda.FromRows, rows, in), &a)
+	return a.Y, a.Sums
+}
+
+func grid(to cuda.Rounding, s cuda.Source, rows, in int) cudatest.Grid {
+	blocks, threads := to.Grid(s, rows, in)
+	return cudatest.Grid{Blocks: blocks, Threads: [3]int{threads, 1, 1}}
 }
 
 // rounded is x as linear_pack rounds it.
@@ -115,11 +120,31 @@ func rounded(f kernels.Format, x []float32) []float32 {
 	return back
 }
 
-// product is ref's for x as it is rounded.
+// backed is what x reads as when it was rounded.
+func (r *rig) backed(to cuda.Rounding, x []float32, rows, in int) []float32 {
+	codes, by := roundedTo(to, x, rows, in, 0)
+	group := in
+	if to.Group != 0 {
+		group = to.Group
+	}
+	for i := range codes {
+		if by != nil {
+			codes[i] *= by[i/in*ceil(in, group)+i%in/group]
+		}
+	}
+	return codes
+}
+
+// rounded is the product of x as linear_pack rounds it.
+func (m matrix) rounded(x, bias []float32, rows int) []float32 {
+	return m.product(rounded(m.f, x), bias, rows)
+}
+
+// product is ref's.
 func (m matrix) product(x, bias []float32, rows int) []float32 {
 	y := make([]float32, rows*m.out)
 	ref.Linear(ref.LinearArgs{
-		Rows: rows, In: m.in, Out: m.out, X: rounded(m.f, x), W: cudatest.Bytes(m.values), Format: kernels.F32, Bias: bias, Y: y,
+		Rows: rows, In: m.in, Out: m.out, X: x, W: cudatest.Bytes(m.values), Format: kernels.F32, Bias: bias, Y: y,
 		To: m.out, Row: make([]float32, m.in),
 	})
 	return y
@@ -128,16 +153,19 @@ func (m matrix) product(x, bias []float32, rows int) []float32 {
 // TestLinear holds every format and kernel against ref: one row, row and feature counts
 // that are no whole tiles, shared sums, scales of every kind.
 func TestLinear(t *testing.T) {
-	for _, f := range packed {
+	for _, f := range cuda.PackedFormats() {
 		t.Run(f.String(), func(t *testing.T) {
 			r := newRig(t)
 			for _, rows := range []int{1, 11, 32, 137} {
 				in, out := 2*unit(f), 75
-				if unit(f) == 32 {
+				if unit(f) <= 32 {
 					in = 32 * 11
 				}
 				if rows == 137 {
-					out = 150
+					in, out = max(unit(f), 160), 150
+				}
+				if unit(f) == 1 && rows != 32 {
+					in += 5 // the last step is not whole
 				}
 				testLinear(r, f, rows, in, out)
 			}
@@ -152,29 +180,23 @@ func testLinear(r *rig, f kernels.Format, rows, in, out int) {
 	}
 	scales := (*ref.Scales)(nil)
 	if f == kernels.F8E4M3 {
-		scales = &ref.Scales{Values: r.floats(1*3, 1), Rows: 128, Cols: 128, Across: 3}
-		if out > 128 {
-			scales.Values = r.floats(2*3, 1)
-		}
+		across := ceil(in, 128)
+		scales = &ref.Scales{Values: r.floats(ceil(out, 128)*across, 1), Rows: 128, Cols: 128, Across: across}
 	}
-	if f == kernels.F8E5M2 {
+	if f == kernels.F8E5M2 || f == kernels.I8 {
 		scales = &ref.Scales{Values: r.floats(out, 1), Rows: 1, Cols: in, Across: 1}
 	}
 	m := r.matrix(f, out, in, scales)
 	x, bias := r.floats(rows*in, 1), r.floats(out, 1)
-	want := m.product(x, bias, rows)
+	want := m.rounded(x, bias, rows)
 	xs, sums := r.packX(f, x, rows, in, nil)
-	splits := []int{1}
-	if rows <= 11 {
-		splits = append(splits, 3)
-	}
-	for _, n := range splits {
+	for _, n := range []int{1, 3} {
 		a := m.args(scales)
 		a.X, a.Sums, a.Bias, a.Rows, a.Splits = xs, sums, up(r, bias), int32(rows), int32(n)
 		bytes, counters := l.PartialBytes(out, rows, n)
 		a.Partial, a.Arrived = room[byte](r, int(bytes)), up(r, make([]uint32, counters))
 		g := cudatest.Grid{
-			Blocks:  [3]int{ceil(out, 16*l.Panels), ceil(rows, l.Rows), n},
+			Blocks:  l.Blocks(out, rows, n),
 			Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared,
 		}
 		run := func() []float32 {
@@ -194,6 +216,94 @@ func testLinear(r *rig, f kernels.Format, rows, in, out int) {
 			got = run()
 		}
 		r.near(fmt.Sprintf("%s, %d rows, %d splits", l.Kernel, rows, n), got, want, 3e-6)
+	}
+}
+
+// TestLinearRounded: X rounded to the numbers of W, by row, by 128 columns and by a scale
+// that is given.
+func TestLinearRounded(t *testing.T) {
+	for _, to := range roundings[2:] {
+		t.Run(fmt.Sprint(to.Format, to.Group), func(t *testing.T) {
+			r := newRig(t)
+			for _, rows := range []int{1, 11, 32, 133} {
+				in, out := 365, 75
+				if rows == 133 {
+					in, out = 160, 150
+				}
+				testLinearRounded(r, to, rows, in, out)
+			}
+		})
+	}
+}
+
+func testLinearRounded(r *rig, to cuda.Rounding, rows, in, out int) {
+	scales := &ref.Scales{Values: r.floats(out, 1), Rows: 1, Cols: in, Across: 1}
+	if to.Group != 0 {
+		across := ceil(in, 128)
+		scales = &ref.Scales{Values: r.floats(ceil(out, 128)*across, 1), Rows: 128, Cols: 128, Across: across}
+	}
+	m := r.matrix(to.Format, out, in, scales)
+	x, bias := r.floats(rows*in, 1), r.floats(out, 1)
+	want := m.product(r.backed(to, x, rows, in), bias, rows)
+	p := r.packArgs(to, x, rows, in)
+	launch(r, to.Kernel(cuda.FromRows), grid(to, cuda.FromRows, rows, in), &p)
+	l, _ := cuda.ChooseRounded(to.Format, rows)
+	a := m.args(scales)
+	a.X, a.Sums, a.XSteps, a.Bias, a.Rows = p.Y, p.Sums, int32(to.ScaleSteps(in)), up(r, bias), int32(rows)
+	g := cudatest.Grid{Blocks: l.Blocks(out, rows, 1), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}
+	a.Y = room[float32](r, rows*out)
+	launch(r, l.Kernel, g, &a)
+	r.near(fmt.Sprintf("%s, %d rows", l.Kernel, rows), down[float32](r, a.Y, rows*out), want, 3e-6)
+}
+
+// TestLinearWide: the products of warpgroups, where the last step is alone and the ring of
+// stages goes around.
+func TestLinearWide(t *testing.T) {
+	const rows, in, out = 137, 365, 300
+	for _, to := range []struct {
+		w kernels.Format
+		x cuda.Rounding
+	}{
+		{kernels.BF16, cuda.RoundsTo(kernels.BF16)}, {kernels.F16, cuda.RoundsTo(kernels.F16)}, {kernels.F8E4M3, cuda.RoundsTo(kernels.BF16)},
+		{kernels.F8E5M2, cuda.RoundsTo(kernels.BF16)}, {kernels.F8E4M3, cuda.Rounding{Format: kernels.F8E4M3, Group: 128}},
+	} {
+		t.Run(fmt.Sprint(to.w, to.x.Format), func(t *testing.T) {
+			r := newRig(t)
+			scales := (*ref.Scales)(nil)
+			if to.w == kernels.F8E4M3 {
+				scales = &ref.Scales{Values: r.floats(3*3, 1), Rows: 128, Cols: 128, Across: 3}
+			}
+			l, _ := cuda.ChooseLinear(to.w, rows)
+			if to.x.Format == kernels.F8E4M3 {
+				l, _ = cuda.ChooseRounded(to.w, rows)
+			}
+			l = l.Wide(to.w, rows, "sm_90a")
+			m, x, bias := r.matrix(to.w, out, in, scales), r.floats(rows*in, 1), r.floats(out, 1)
+			a := m.args(scales)
+			a.Bias, a.Rows, a.XSteps = up(r, bias), rows, int32(to.x.ScaleSteps(in))
+			p := r.packArgs(to.x, x, rows, in)
+			p.Words = 1
+			run := func() []float32 {
+				launch(r, to.x.Kernel(cuda.FromRows), grid(to.x, cuda.FromRows, rows, in), &p)
+				a.X, a.Sums, a.Y = p.Y, p.Sums, room[float32](r, rows*out)
+				g := cudatest.Grid{Blocks: l.Blocks(out, rows, int(a.Splits)), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}
+				launch(r, l.Kernel, g, &a)
+				return down[float32](r, a.Y, rows*out)
+			}
+			want := m.product(r.backed(to.x, x, rows, in), bias, rows)
+			a.Splits = 6 // of one pair of steps each, rounded up to two: some have none
+			bytes, counters := l.PartialBytes(out, rows, int(a.Splits))
+			a.Partial, a.Arrived = room[byte](r, int(bytes)), up(r, make([]uint32, counters))
+			r.near(l.Kernel+" in splits", run(), want, 3e-6)
+			a.Splits = 1
+			var got []float32
+			if to.w == kernels.BF16 {
+				got = r.eachSchedule(run)
+			} else {
+				got = run()
+			}
+			r.near(l.Kernel, got, want, 3e-6)
+		})
 	}
 }
 
@@ -225,29 +335,33 @@ func TestLinearParts(t *testing.T) {
 	a.X, a.Sums = r.packX(m.f, x, rows, in, nil)
 	a.Y = room[float32](r, rows*out)
 	l, _ := cuda.ChooseLinear(m.f, rows)
-	g := cudatest.Grid{Blocks: [3]int{ceil(out, 16*l.Panels), 1, 1}, Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}
+	g := cudatest.Grid{Blocks: l.Blocks(out, rows, 1), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}
 	launch(r, l.Kernel, g, &a)
-	r.near("parts", down[float32](r, a.Y, rows*out), m.product(x, nil, rows), 3e-6)
+	r.near("parts", down[float32](r, a.Y, rows*out), m.rounded(x, nil, rows), 3e-6)
 }
 
 func TestLinearF32(t *testing.T) {
 	r := newRig(t)
-	for _, rows := range []int{1, 6} {
-		const in, out = 45, 19
+	const out = 19
+	for _, c := range [][2]int{{1, 45}, {6, 45}, {6, 308}} {
+		rows, in := c[0], c[1]
 		w, x, bias, want := r.floats(in*out, 1), r.floats(rows*in, 1), r.floats(out, 1), make([]float32, rows*out)
 		ref.Linear(ref.LinearArgs{Rows: rows, In: in, Out: out, X: x, W: cudatest.Bytes(w), Format: kernels.F32, Bias: bias, Y: want, To: out, Row: make([]float32, in)})
 		y := room[float32](r, rows*out)
-		a := cuda.LinearArgs{W: up(r, w), X: up(r, x), Bias: up(r, bias), Y: y, Rows: int32(rows), In: in, Out: out}
-		launch(r, "linear_f32", cudatest.Grid{Blocks: [3]int{ceil(out, 8), ceil(rows, 4), 1}, Threads: [3]int{256, 1, 1}}, &a)
+		a := cuda.LinearArgs{W: up(r, w), X: up(r, x), Bias: up(r, bias), Y: y, Rows: int32(rows), In: int32(in), Out: out}
+		launch(r, "linear_f32", cudatest.Grid{Blocks: [3]int{ceil(rows, 4), ceil(out, 8), 1}, Threads: [3]int{256, 1, 1}}, &a)
 		r.near("f32", down[float32](r, y, rows*out), want, 1e-6)
 	}
 }
 
 func TestEmbedPacked(t *testing.T) {
-	for _, f := range packed {
+	for _, f := range cuda.PackedFormats() {
 		t.Run(f.String(), func(t *testing.T) {
 			r := newRig(t)
 			in, rows := 2*unit(f), 37
+			if in == 2 {
+				in = 45
+			}
 			m := r.matrix(f, rows, in, nil)
 			ids := []int32{3, 39, 11, 2, 40, 27}
 			want := make([]float32, len(ids)*in)
@@ -271,7 +385,7 @@ func TestPackRefuses(t *testing.T) {
 		f          kernels.Format
 		rows, cols int
 		src        int
-	}{{kernels.BF16, 4, 40, 4 * 40 * 2}, {kernels.Q4_K, 2, 128, 144}, {kernels.Q5_0, 2, 32, 44}, {kernels.BF16, 0, 32, 0}, {kernels.BF16, 2, 32, 100}} {
+	}{{kernels.Q8_0, 4, 40, 4 * 34}, {kernels.Q4_K, 2, 128, 144}, {kernels.F32, 2, 32, 256}, {kernels.BF16, 0, 32, 0}, {kernels.BF16, 2, 32, 100}} {
 		if cuda.Pack(c.f, c.rows, c.cols, make([]byte, c.src), make([]byte, cuda.PackedBytes(c.f, c.rows, c.cols))) == nil {
 			t.Errorf("%+v was packed", c)
 		}

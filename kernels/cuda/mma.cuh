@@ -52,92 +52,103 @@ DEVICE void multiply_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uin
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-#else
-
-namespace emulation {
-
-inline unsigned char *shared(const void *p, size_t bytes, const char *what) {
-  unsigned char *s = (unsigned char *)p;
-  if (s < block.shared || s + bytes > block.shared + block.shared_bytes) die(what);
-  return s;
+// multiply_e4m3 and multiply_s8 are d += a·b, 16×32 by 32×8, of 8-bit numbers: a[0] and a[1]
+// are rows g and g+8 at columns 4q to 4q+3, a[2] and a[3] the same at columns 16 further; b0
+// is rows 4q to 4q+3 of column g, b1 rows 16 further; d as above.
+DEVICE void multiply_e4m3(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+#if __CUDA_ARCH__ >= 890
+  asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else  // every E4M3 is an fp16; which column is which does not matter as long as a and b agree
+  uint32_t low[4] = {e4m3_as_f16x2(a[0]), e4m3_as_f16x2(a[1]), e4m3_as_f16x2(a[0] >> 16), e4m3_as_f16x2(a[1] >> 16)};
+  uint32_t high[4] = {e4m3_as_f16x2(a[2]), e4m3_as_f16x2(a[3]), e4m3_as_f16x2(a[2] >> 16), e4m3_as_f16x2(a[3] >> 16)};
+  multiply_f16(d, low, e4m3_as_f16x2(b0), e4m3_as_f16x2(b0 >> 16));
+  multiply_f16(d, high, e4m3_as_f16x2(b1), e4m3_as_f16x2(b1 >> 16));
+#endif
+}
+DEVICE void multiply_s8(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+               : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-inline void load_matrix(uint32_t (&r)[4], const void *row, bool turned, int line) {
-  if (uintptr_t(row) % 16 != 0) die("ldmatrix: an address is no multiple of 16");
-  shared(row, 16, "ldmatrix: a row outside of shared memory");
-  Collective *c = meet(0xffffffffu, turned ? 11 : 10, &row, sizeof row, "ldmatrix", line);
-  int l = current->lane;
-  for (int m = 0; m < 4; m++) {
-    auto element = [&](int i, int j) {
-      const uint16_t *p;
-      memcpy(&p, c->values[8 * m + i], sizeof p);
-      return uint32_t(p[j]);
-    };
-    int i = l / 4, j = l % 4 * 2;
-    r[m] = turned ? element(j, i) | element(j + 1, i) << 16 : element(i, j) | element(i, j + 1) << 16;
-  }
-  part(c);
-}
-
-template <class Widen>
-void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, int op, int line, Widen widen) {
-  uint32_t mine[6] = {a[0], a[1], a[2], a[3], b0, b1};
-  Collective *c = meet(0xffffffffu, op, mine, sizeof mine, "mma", line);
-  int g = current->lane >> 2, q = current->lane & 3;
-  auto word = [&](int lane, int i) { return ((const uint32_t *)c->values[lane])[i]; };
-  for (int k = 0; k < 16; k++) {
-    int from = k % 8 / 2, upper = k / 8, shift = k % 2 * 16;
-    float a0 = widen(uint16_t(word(4 * g + from, 2 * upper) >> shift));
-    float a1 = widen(uint16_t(word(4 * g + from, 2 * upper + 1) >> shift));
-    float c0 = widen(uint16_t(word(8 * q + from, 4 + upper) >> shift));
-    float c1 = widen(uint16_t(word(8 * q + 4 + from, 4 + upper) >> shift));
-    d[0] += a0 * c0;
-    d[1] += a0 * c1;
-    d[2] += a1 * c0;
-    d[3] += a1 * c1;
-  }
-  part(c);
-}
-
-}  // namespace emulation
-
-static inline void copy_async(void *to, const void *from, int valid) {
-  if (uintptr_t(to) % 16 != 0 || uintptr_t(from) % 16 != 0) emulation::die("cp.async: an address is no multiple of 16");
-  if (valid < 0 || valid > 16) emulation::die("cp.async: a size that there is not");
-  memset(emulation::shared(to, 16, "cp.async: a target outside of shared memory"), 0xff, 16);
-  emulation::current->copies.push_back({to, from, valid, 16});
-}
-static inline void copy_commit() {
-  emulation::Fiber *f = emulation::current;
-  size_t before = 0;
-  for (size_t n : f->groups) before += n;
-  f->groups.push_back(f->copies.size() - before);
-}
+// The products of a warpgroup, four warps, which run beside it: only sm_90a has them.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+// wgmma_fence comes between the last writing of registers and the product that reads them.
+DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory"); }
+DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory"); }
+// wgmma_wait returns when all but the last N groups of products are done.
 template <int N>
-static inline void copy_wait() {
-  emulation::Fiber *f = emulation::current;
-  size_t done = 0;
-  while (f->groups.size() > size_t(N)) {
-    for (size_t i = 0; i < f->groups[0]; i++) {
-      emulation::Copy &c = f->copies[done++];
-      memcpy(c.to, c.from, size_t(c.bytes));
-      memset((char *)c.to + c.bytes, 0, size_t(c.size - c.bytes));
-    }
-    f->groups.erase(f->groups.begin());
-  }
-  f->copies.erase(f->copies.begin(), f->copies.begin() + long(done));
+DEVICE void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(N) : "memory");
 }
-static inline void load_matrix(uint32_t (&r)[4], const void *row, int line = __builtin_LINE()) {
-  emulation::load_matrix(r, row, false, line);
+// wgmma_sums says that d is read next: no reading of it moves before.
+DEVICE void wgmma_sums(float (&d)[64]) {
+#pragma unroll
+  for (int i = 0; i < 64; i++) asm volatile("" : "+f"(d[i])::"memory");
 }
-static inline void load_matrix_turned(uint32_t (&r)[4], const void *row, int line = __builtin_LINE()) {
-  emulation::load_matrix(r, row, true, line);
+// shared_for_wgmma lets products read what this thread has written to shared memory.
+DEVICE void shared_for_wgmma() { asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory"); }
+// wgmma_matrix describes the right side, 128 columns: blocks of 8 columns by 16 bytes of rows,
+// each 128 bytes of shared memory, the next rows along after 128 bytes and the next columns
+// after stride (PTX ISA, matrix descriptor: no swizzle, K-major; both offsets in units of 16).
+DEVICE uint64_t wgmma_matrix(const void *shared, int stride) {
+  return uint64_t((shared_address(shared) & 0x3ffff) >> 4) | uint64_t(128 >> 4) << 16 | uint64_t(stride >> 4) << 32;
 }
-static inline void multiply_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, int line = __builtin_LINE()) {
-  emulation::multiply(d, a, b0, b1, 20, line, [](uint16_t v) { return from_bf16(v); });
+#define WGMMA_SUMS(d)                                                                                  \
+  "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
+  "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
+  "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
+  "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), \
+  "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), \
+  "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), \
+  "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), \
+  "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+// d += a·b, or d = a·b without add: 64×16 by 16×128, and 64×32 by 32×128 of 8-bit numbers. a
+// is as multiply's, 16 rows a warp; d[4·n + i] is what multiply has as d[i] for columns 8·n on.
+DEVICE void wgmma_bf16(float (&d)[64], const uint32_t (&a)[4], uint64_t b, int add) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+      "{%64, %65, %66, %67}, %68, p, 1, 1, 0;\n}\n"
+      : WGMMA_SUMS(d)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add)
+      : "memory");
 }
-static inline void multiply_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, int line = __builtin_LINE()) {
-  emulation::multiply(d, a, b0, b1, 21, line, [](uint16_t v) { return from_f16(v); });
+DEVICE void wgmma_f16(float (&d)[64], const uint32_t (&a)[4], uint64_t b, int add) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+      "{%64, %65, %66, %67}, %68, p, 1, 1, 0;\n}\n"
+      : WGMMA_SUMS(d)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add)
+      : "memory");
 }
+DEVICE void wgmma_e4m3(float (&d)[64], const uint32_t (&a)[4], uint64_t b, int add) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 "
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+      "{%64, %65, %66, %67}, %68, p, 1, 1;\n}\n"
+      : WGMMA_SUMS(d)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add)
+      : "memory");
+}
+#undef WGMMA_SUMS
+#endif
 
+#else
+#include "emulation/units.h"
 #endif

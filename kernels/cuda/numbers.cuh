@@ -31,6 +31,12 @@ DEVICE float from_e5m2(uint8_t v) { return from_f16(uint16_t(v) << 8); }
 // to_e4m3 and to_e5m2 saturate: what lies beyond the largest number becomes it.
 DEVICE uint8_t to_e4m3(float v) { return __nv_cvt_float_to_fp8(v, __NV_SATFINITE, __NV_E4M3); }
 DEVICE uint8_t to_e5m2(float v) { return __nv_cvt_float_to_fp8(v, __NV_SATFINITE, __NV_E5M2); }
+// e4m3_as_f16x2 is the two lower bytes of v as fp16. NaN is 480.
+DEVICE uint32_t e4m3_as_f16x2(uint32_t v) {
+  uint32_t bytes = __byte_perm(v, 0, 0x1404), d;
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"((bytes & 0x80008000u) | (bytes & 0x7f007f00u) >> 1), "r"(0x5c005c00u));
+  return d;
+}
 // fma_bf16x2 is a·b + c of both halves, subnormal numbers included.
 DEVICE uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c) {
   uint32_t d;
@@ -49,41 +55,41 @@ static inline uint16_t to_bf16(float v) {
 }
 static inline uint32_t to_bf16x2(float lo, float hi) { return to_bf16(lo) | uint32_t(to_bf16(hi)) << 16; }
 static inline float from_f16(uint16_t h) {
-  uint32_t sign = uint32_t(h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 0x3ff;
-  if (exponent == 31) return __uint_as_float(sign | 0x7f800000 | fraction << 13);
-  float v = exponent ? ldexpf(float(fraction | 0x400), int(exponent) - 25) : ldexpf(float(fraction), -24);
-  return sign ? -v : v;
+  uint32_t sign = uint32_t(h & 0x8000) << 16, v = uint32_t(h & 0x7fff) << 13;
+  if (v >= 31u << 23) return __uint_as_float(sign | v | 0x7f800000);
+  return __uint_as_float(sign | __float_as_uint(__uint_as_float(v) * 0x1p112f));
+}
+// nearest rounds m ≥ 0 to this many bits of fraction, the smallest normal number being
+// 2^smallest; what it gives are the exponent and the fraction, one after the other.
+static inline uint32_t nearest(float m, int bits, int smallest) {
+  uint32_t u = __float_as_uint(m), shift = 23 - uint32_t(bits), normal = uint32_t(smallest + 127);
+  if (u < normal << 23) {
+    float ulp = __uint_as_float((normal + shift) << 23);  // whose last place is the format's
+    return __float_as_uint(m + ulp) - __float_as_uint(ulp);
+  }
+  u += (1u << (shift - 1)) - 1 + (u >> shift & 1);
+  return (u >> shift) - ((normal - 1) << bits);
 }
 static inline uint16_t to_f16(float v) {
   uint16_t sign = std::signbit(v) ? 0x8000 : 0;
-  float m = fabsf(v);
   if (v != v) return 0x7fff;
-  if (m >= 65520.0f) return sign | 0x7c00;
-  if (m < ldexpf(1, -14)) return sign | uint16_t(nearbyintf(ldexpf(m, 24)));
-  int e = ilogbf(m);
-  uint32_t q = uint32_t(nearbyintf(ldexpf(m, 10 - e)));  // 1024 to 2048
-  return sign | uint16_t((uint32_t(e + 14) << 10) + q);  // 2048 carries into the exponent
+  return sign | (fabsf(v) >= 65520.0f ? 0x7c00 : uint16_t(nearest(fabsf(v), 10, -14)));
 }
 static inline uint32_t to_f16x2(float lo, float hi) { return to_f16(lo) | uint32_t(to_f16(hi)) << 16; }
 static inline float from_e4m3(uint8_t v) {
-  int exponent = v >> 3 & 15, fraction = v & 7;
   if ((v & 127) == 127) return NAN;
-  float m = exponent ? ldexpf(float(fraction + 8), exponent - 10) : ldexpf(float(fraction), -9);
+  float m = __uint_as_float(uint32_t(v & 127) << 20) * 0x1p120f;
   return v & 128 ? -m : m;
 }
 static inline float from_e5m2(uint8_t v) { return from_f16(uint16_t(v) << 8); }
-// nearest_fp8 rounds to a format with this many bits of fraction whose smallest normal
-// number has this exponent.
-static inline uint8_t nearest_fp8(float v, int bits, int smallest, float most, uint8_t nan) {
+static inline uint8_t to_e4m3(float v) {
   uint8_t sign = std::signbit(v) ? 0x80 : 0;
-  if (v != v) return nan | sign;
-  float m = std::min(fabsf(v), most);
-  int e = m == 0 ? smallest : std::max(ilogbf(m), smallest);
-  uint32_t q = uint32_t(nearbyintf(ldexpf(m, bits - e)));
-  return sign | uint8_t((uint32_t(e - smallest) << bits) + q);
+  return sign | (v != v ? 0x7f : uint8_t(nearest(std::min(fabsf(v), 448.0f), 3, -6)));
 }
-static inline uint8_t to_e4m3(float v) { return nearest_fp8(v, 3, -6, 448, 0x7f); }
-static inline uint8_t to_e5m2(float v) { return nearest_fp8(v, 2, -14, 57344, 0x7e); }
+static inline uint8_t to_e5m2(float v) {
+  uint8_t sign = std::signbit(v) ? 0x80 : 0;
+  return sign | (v != v ? 0x7e : uint8_t(nearest(std::min(fabsf(v), 57344.0f), 2, -14)));
+}
 static inline uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c) {
   auto half = [&](int shift) {
     return to_bf16(float(double(from_bf16(uint16_t(a >> shift))) * from_bf16(uint16_t(b >> shift)) + from_bf16(uint16_t(c >> shift))));

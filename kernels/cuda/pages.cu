@@ -18,7 +18,9 @@ DEVICE int slot_of(const StoreArgs &a, int row, int *slot) {
   const Pages &p = a.pages;
   int token = a.kept ? a.kept[row] : row;
   if (token < 0) return -1;
-  int s = a.kept ? row : a.seq[token], position = a.positions[token] + (a.kept ? a.by : 0);
+  int s = a.kept ? row : a.seq[token];
+  if (s < 0) return -1;  // what pads a graph is of no sequence
+  int position = a.positions[token] + (a.kept ? a.by : 0);
   int to = a.kept ? position + 1 : a.positions[a.first[s + 1] - 1] + 1;
   int e = store_entry(p, position / p.block, to);
   *slot = position % p.block;

@@ -83,7 +83,8 @@ func TestStoreKV(t *testing.T) {
 	}
 }
 
-// testStoreKV stores chunks of three sequences, the second of which has no rows.
+// testStoreKV stores chunks of three sequences, the second of which has no rows, and two rows
+// of no sequence.
 func testStoreKV(r *rig, f kernels.Format, window int) {
 	const block, heads, dim = 16, 2, 24
 	c := newCache(r, f, block, heads, dim, window, 3, 64)
@@ -97,6 +98,7 @@ func testStoreKV(r *rig, f kernels.Format, window int) {
 			positions, seq = append(positions, int32(start[s])+i), append(seq, int32(s))
 		}
 	}
+	positions, seq = append(positions, 0, 3), append(seq, -1, -1)
 	rows := len(seq)
 	k, _ := stored(f, r.floats(rows*heads*dim, 1))
 	v, _ := stored(f, r.floats(rows*heads*dim, 1))
@@ -116,6 +118,9 @@ func testStoreKV(r *rig, f kernels.Format, window int) {
 	row := int(f.Bytes(heads * dim))
 	for t := range rows {
 		s, pos := int(seq[t]), int(positions[t])
+		if s < 0 {
+			continue
+		}
 		e := c.entry(pos/block, start[s]+int(first[s+1]-first[s]))
 		if e < 0 {
 			continue

@@ -152,6 +152,34 @@ func testRope(r *rig, c ropeCase, f kernels.Format) {
 	}
 }
 
+// TestStoredNumbers: values are stored as ref stores them, bit for bit: beyond the largest
+// of an 8-bit format it, NaN as NaN.
+func TestStoredNumbers(t *testing.T) {
+	r := newRig(t)
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	special := []float32{nan, inf, -inf, 1e9, -1e9, 448, 464, 465, 480, -57344, 61440, 65504, 65520, 0x1p-9, 0x1p-10, 0x1.8p-10, -0x1p-16, 0x1p-17, 0x1p-25, 1 + 0x1p-8, 1.0625, 1.125, 1.1875}
+	dim := (len(special) + 7) / 8 * 8
+	v := append(special, r.floats(dim-len(special), 100)...)
+	qkv := append(make([]float32, 2*dim), v...)
+	for _, f := range []kernels.Format{kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.F8E5M2} {
+		n := int(f.Bytes(int64(dim)))
+		a := cuda.RopeArgs{
+			QKV: up(r, qkv), Angles: up(r, make([]float32, 2)), Q: room[float32](r, dim), K: room[byte](r, n), V: room[byte](r, n),
+			Heads: 1, KVHeads: 1, HeadDim: int32(dim), Rotary: 2, Parts: 1,
+		}
+		launch(r, "rope_"+short(f), cudatest.Line(1, 32), &a)
+		got, want, wantBytes := make([]float32, dim), make([]float32, dim), make([]byte, n)
+		ref.Dequantize(f, down[byte](r, a.V, n), got)
+		ref.Quantize(f, v, wantBytes)
+		ref.Dequantize(f, wantBytes, want)
+		for i := range v {
+			if got[i] != want[i] && (got[i] == got[i] || want[i] == want[i]) {
+				t.Errorf("%v: %v is stored as %v, want %v", f, v[i], got[i], want[i])
+			}
+		}
+	}
+}
+
 func yes(b bool) int32 {
 	if b {
 		return 1

@@ -127,6 +127,11 @@ func TestNorm(t *testing.T) {
 	}
 }
 
+// gelu is the exact form.
+func gelu(v float32) float32 {
+	return float32(0.5 * float64(v) * (1 + math.Erf(float64(v)/math.Sqrt2)))
+}
+
 func TestElements(t *testing.T) {
 	r := newRig(t)
 	const n = 301
@@ -138,7 +143,6 @@ func TestElements(t *testing.T) {
 		}
 		return out
 	}
-	gelu := func(v float32) float32 { return float32(0.5 * float64(v) * (1 + math.Erf(float64(v)/math.Sqrt2))) }
 	for _, c := range []struct {
 		kernel string
 		act    int32
@@ -169,7 +173,8 @@ func TestGLU(t *testing.T) {
 		kernel              string
 		act, paired         int32
 		limit, alpha, shift float32
-	}{{"glu4", 0, 0, 0, 1, 0}, {"glu", 1, 0, 0, 1, 0}, {"glu", 0, 1, 7, 1.702, 1}, {"glu4", 0, 0, 7, 1.702, 1}} {
+	}{{"glu4", 0, 0, 0, 1, 0}, {"glu", 1, 0, 0, 1, 0}, {"glu", 0, 1, 7, 1.702, 1}, {"glu4", 0, 0, 7, 1.702, 1},
+		{"glu4", 2, 0, 0, 1, 0}, {"glu4", 1, 0, 4, 1, 0}, {"glu", 2, 1, 4, 1, 0.5}} {
 		const rows, cols = 3, 20
 		x, want := r.floats(rows*2*cols, 5), make([]float32, rows*cols)
 		for i := range rows {
@@ -181,6 +186,18 @@ func TestGLU(t *testing.T) {
 			}
 			out := want[i*cols : (i+1)*cols]
 			switch {
+			case c.act == 2 || c.act == 1 && c.limit > 0:
+				for j := range out {
+					g, u := gate[j], upper[j]
+					if c.limit > 0 {
+						g, u = min(g, c.limit), max(-c.limit, min(u, c.limit))
+					}
+					act := gelu(g)
+					if c.act == 1 {
+						act = ref.GELUTanh(g)
+					}
+					out[j] = (u + c.shift) * act
+				}
 			case c.limit > 0:
 				ref.ClampedGLU(gate, upper, c.limit, c.alpha, c.shift, out)
 			case c.act == 1:

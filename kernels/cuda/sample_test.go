@@ -3,6 +3,7 @@ package cuda_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"vapp.dev/kernels"
@@ -72,6 +73,7 @@ func (r *rig) sampleCases() []sampleCase {
 		row(func(w *cuda.SampleRow) { w.TopP = 0.9 }),
 		row(func(w *cuda.SampleRow) { w.TopP = 0.05; w.Temperature = 3 }),
 		row(func(w *cuda.SampleRow) { w.TopP = 0; w.MinP = 0.1 }),
+		row(func(w *cuda.SampleRow) { w.MinP, w.Temperature = 0.5, 4 }), // most of the weight is below
 		row(func(w *cuda.SampleRow) { w.TopP, w.TopK, w.MinP, w.Temperature = 0.8, 200, 0.01, 1.5 }),
 		row(func(w *cuda.SampleRow) { w.Flags, w.NumTop = cuda.WantLogprob, topWidth }),
 		row(func(w *cuda.SampleRow) { w.Flags, w.Target, w.NumTop = cuda.WantLogprob|cuda.UseTarget, 77, 2 }),
@@ -94,6 +96,7 @@ func (r *rig) sampleCases() []sampleCase {
 		}
 		if w.NumBias > 0 {
 			c.bias = []cuda.BiasEntry{{3, 9}, {9000, float32(math.Inf(-1))}, {3, 0.5}}
+			c.grammar[0], c.allowed[0] = c.grammar[0]|8, c.allowed[0]|8
 		}
 		if w.Repetition != 1 {
 			c.history = make([]int32, 50)
@@ -108,7 +111,8 @@ func (r *rig) sampleCases() []sampleCase {
 		c.row.Position += int32(i)
 		out = append(out, c)
 	}
-	// Rows that give nothing: NaN, +Inf, all forbidden; and one whose draw is over ties.
+	// Rows that give nothing: NaN, +Inf, all forbidden; one whose draw is over ties; one that is
+	// certain; and what a row at random does not see.
 	for _, f := range []func(c *sampleCase){
 		func(c *sampleCase) { c.z[5000] = float32(math.NaN()) },
 		func(c *sampleCase) { c.z[0] = float32(math.Inf(1)) },
@@ -118,6 +122,36 @@ func (r *rig) sampleCases() []sampleCase {
 			for j := range c.z[1:] {
 				c.z[1+j] = float32(math.Inf(-1))
 			}
+		},
+		func(c *sampleCase) { // the best is not allowed, and nothing else is edited
+			c.row.Flags, c.row.Temperature = cuda.UseAllowed, 0
+			for j := range c.allowed {
+				c.allowed[j] = 0x55555555
+			}
+			c.z[4001] = 20
+		},
+		func(c *sampleCase) { // what the prompt has is not counted, and of two runs of counted tokens the second is
+			c.row.Temperature, c.row.Frequency, c.row.Presence = 0, 0.5, 1
+			c.row.Prompt, c.row.History = 20, 50
+			c.history = append(slices.Repeat([]int32{1700}, 20), slices.Repeat([]int32{vocab - 1}, 30)...)
+			c.z[vocab-1], c.z[1700] = 22, 18
+		},
+		func(c *sampleCase) { // too many candidates, and others that only min-p drops
+			c.row.MinP, c.row.TopP = 0.5, 0.9
+			clear(c.z)
+			for j := range vocab / 2 {
+				c.z[j] = -1
+			}
+		},
+		func(c *sampleCase) { // the nucleus is the best, to the bit: weights of 1 and 64 of 63/64
+			c.row.TopP = 1.0 / 64
+			for j := range c.z {
+				c.z[j] = float32(math.Inf(-1))
+			}
+			for j := range 65 {
+				c.z[50*j] = float32(math.Log(63.0 / 64))
+			}
+			c.z[50*32] = 0
 		},
 	} {
 		c := sampleCase{row: row(func(*cuda.SampleRow) {}), z: r.floats(vocab, 3), grammar: make([]uint32, ceil(vocab, 32)), allowed: make([]uint32, ceil(vocab, 32))}
@@ -140,29 +174,48 @@ func TestSample(t *testing.T) {
 		rows, z, grammar, allowed = append(rows, s.row), append(z, s.z...), append(grammar, s.grammar...), append(allowed, s.allowed...)
 		copy(bias[i*biasWidth:], s.bias)
 		for p, id := range s.history {
-			copy(c.ref.Page(c.tables[c.width+p/16])[4*(p%16):], cudatest.Bytes([]int32{id}))
+			copy(c.ref.Page(c.tables[int(s.row.Seq)*c.width+p/16])[4*(p%16):], cudatest.Bytes([]int32{id}))
 		}
 	}
 	a := cuda.SampleArgs{
 		Rows: up(r, rows), Grammar: up(r, grammar), Allowed: up(r, allowed), Bias: up(r, bias),
 		Raw: room[float32](r, len(z)), Pages: c.args(r), Vocab: vocab, Words: int32(ceil(vocab, 32)), BiasWidth: biasWidth, TopWidth: topWidth,
 	}
-	run := func() []float32 {
+	for i, slices := range []int{1, 3, 64, 7} {
+		r.Schedule(cudatest.Schedules[i])
 		a.Logits = up(r, z)
 		a.Sampled, a.Status, a.Rank, a.Logprob = room[int32](r, n), room[int32](r, n), room[int32](r, n), room[float32](r, n)
 		a.TopIDs, a.TopProbs = room[int32](r, n*topWidth), room[float32](r, n*topWidth)
-		g := cudatest.Line(n, 128)
-		g.Shared = cuda.SampleShared
-		launch(r, "sample", g, &a)
-		return down[float32](r, a.Logprob, n)
+		r.sample(a, n, slices, 96)
+		r.wantSampled(a, cases, slices)
 	}
-	run()
+}
+
+// sample launches the kernels of rows in slices.
+func (r *rig) sample(a cuda.SampleArgs, rows, slices, threads int) {
+	r.Helper()
+	a.Room, a.Slices = room[byte](r, rows*cuda.SampleRoom), int32(slices)
+	g := cudatest.Line(rows, threads)
+	g.Blocks = [3]int{slices, rows, 1}
+	for _, k := range []struct {
+		kernel string
+		shared int
+	}{{"sample_edit", cuda.SampleShared}, {"sample_weigh", 0}, {"sample_draw", cuda.SampleDrawShared}, {"sample_report", 0}} {
+		g.Shared = k.shared
+		launch(r, k.kernel, g, &a)
+	}
+}
+
+// wantSampled holds what was sampled against ref.
+func (r *rig) wantSampled(a cuda.SampleArgs, cases []sampleCase, slices int) {
+	r.Helper()
+	t, n := r.T, len(cases)
 	tokens, status, ranks := down[int32](r, a.Sampled, n), down[int32](r, a.Status, n), down[int32](r, a.Rank, n)
 	ids, probs, logprobs := down[int32](r, a.TopIDs, n*topWidth), down[float32](r, a.TopProbs, n*topWidth), down[float32](r, a.Logprob, n)
 	for i, s := range cases {
 		want, wantIDs, wantProbs := s.want()
 		if tokens[i] != want.Token || status[i] != yes(want.Token < 0) || ranks[i] != want.Rank {
-			t.Errorf("row %d, %+v: token %d, status %d, rank %d; want %+v", i, s.row, tokens[i], status[i], ranks[i], want)
+			t.Errorf("%d slices, row %d, %+v: token %d, status %d, rank %d; want %+v", slices, i, s.row, tokens[i], status[i], ranks[i], want)
 		}
 		r.near(fmt.Sprint("logprob of row ", i), logprobs[i:i+1], []float32{want.Logprob}, 1e-5)
 		if want.Token < 0 {
@@ -184,24 +237,54 @@ func TestSampleDraws(t *testing.T) {
 	var all []cuda.SampleRow
 	for i := range rows {
 		z = append(z, one...)
-		all = append(all, cuda.SampleRow{Seed: 42, Position: int32(i), Temperature: 0.9, TopP: 0.7, TopK: int32(30 * (i % 2)), Repetition: 1})
+		all = append(all, cuda.SampleRow{Seed: 42, Position: int32(i), Temperature: 0.9, TopP: 0.7, TopK: int32(30 * (i % 2)), MinP: 0.25 * float32(i%3), Repetition: 1})
 	}
-	a := cuda.SampleArgs{
-		Logits: up(r, z), Rows: up(r, all), Sampled: room[int32](r, rows), Status: room[int32](r, rows), Rank: room[int32](r, rows),
-		Logprob: room[float32](r, rows), Vocab: vocab, Words: int32(ceil(vocab, 32)),
-	}
-	g := cudatest.Line(rows, 64)
-	g.Shared = cuda.SampleShared
-	launch(r, "sample", g, &a)
-	seen := map[int32]bool{}
-	for i, got := range down[int32](r, a.Sampled, rows) {
-		want, _, _ := sampleCase{row: all[i], z: one}.want()
-		if got != want.Token {
-			t.Errorf("position %d: token %d, want %d", i, got, want.Token)
+	for _, slices := range []int{1, 5} {
+		a := cuda.SampleArgs{
+			Logits: up(r, z), Rows: up(r, all), Sampled: room[int32](r, rows), Status: room[int32](r, rows), Rank: room[int32](r, rows),
+			Logprob: room[float32](r, rows), Vocab: vocab, Words: int32(ceil(vocab, 32)),
 		}
-		seen[got] = true
+		r.sample(a, rows, slices, 64)
+		seen := map[int32]bool{}
+		for i, got := range down[int32](r, a.Sampled, rows) {
+			want, _, _ := sampleCase{row: all[i], z: one}.want()
+			if got != want.Token {
+				t.Errorf("%d slices, position %d: token %d, want %d", slices, i, got, want.Token)
+			}
+			seen[got] = true
+		}
+		if len(seen) < 8 {
+			t.Errorf("only %d tokens were drawn", len(seen))
+		}
 	}
-	if len(seen) < 10 {
-		t.Errorf("only %d tokens were drawn", len(seen))
+}
+
+// TestSampleSmall: vocabularies smaller than the number of slices, one token among them.
+func TestSampleSmall(t *testing.T) {
+	r := newRig(t)
+	const width = 36
+	for _, small := range []int{1, 37} {
+		one := r.floats(small, 2)
+		var rows []cuda.SampleRow
+		var z []float32
+		for i := range 8 {
+			z = append(z, one...)
+			rows = append(rows, cuda.SampleRow{Seed: 7, Position: int32(i), Temperature: float32(i%3) / 2, TopP: 0.9, TopK: int32(i % 5), Repetition: 1, Flags: cuda.WantLogprob, NumTop: int32(2 + 33*(i%2))})
+		}
+		for _, slices := range []int{1, 64} {
+			n := len(rows)
+			a := cuda.SampleArgs{
+				Logits: up(r, z), Rows: up(r, rows), Raw: room[float32](r, len(z)), Sampled: room[int32](r, n), Status: room[int32](r, n), Rank: room[int32](r, n),
+				Logprob: room[float32](r, n), TopIDs: room[int32](r, width*n), TopProbs: room[float32](r, width*n), Vocab: int32(small), Words: 2, TopWidth: width,
+			}
+			r.sample(a, n, slices, 32)
+			tokens, ranks, ids := down[int32](r, a.Sampled, n), down[int32](r, a.Rank, n), down[int32](r, a.TopIDs, width*n)
+			for i := range n {
+				want, wantIDs, _ := sampleCase{row: rows[i], z: one}.want()
+				if k := min(len(wantIDs), small); tokens[i] != want.Token || ranks[i] != want.Rank || fmt.Sprint(ids[width*i:width*i+k]) != fmt.Sprint(wantIDs[:k]) {
+					t.Errorf("%d slices of %d, row %d: token %d, rank %d, best %v; want %+v, %v", slices, small, i, tokens[i], ranks[i], ids[width*i:width*i+k], want, wantIDs)
+				}
+			}
+		}
 	}
 }

@@ -5,9 +5,10 @@
 // hold them for two multiplications of 16 input features: with g = lane/4 and q = lane%4,
 // number 8·t + 2·r + h of a lane is output feature g + 8·(r%2) at input feature 16·t + 2·q
 // + 8·(r/2) + h. So a warp reads a step as one run of memory. 16-bit numbers lie in two
-// halves, by t; 4-bit codes have h = 0 in the lower half of a 32-bit word and h = 1 in the
-// upper one. Scales follow the quants of each step, or of each 8 where a block has 256
-// weights. pack.go packs, in as many bytes as the blocks had.
+// halves, by t; codes of fewer than 8 bits have h = 0 in the lower half of a word and h = 1
+// in the upper one. Scales follow the quants of each step, or of each 8 where a block has 256
+// weights. Columns behind the last are zeros up to a whole step. pack.go packs, in as many
+// bytes as the blocks had.
 #pragma once
 #include "mma.cuh"
 
@@ -15,7 +16,7 @@
 DEVICE uint4 stream16(const void *p) {
 #if defined(__CUDACC__)
   uint4 v;
-  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
   return v;
 #else
   return __ldg((const uint4 *)p);
@@ -24,7 +25,7 @@ DEVICE uint4 stream16(const void *p) {
 DEVICE uint2 stream8(const void *p) {
 #if defined(__CUDACC__)
   uint2 v;
-  asm("ld.global.nc.L1::no_allocate.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
+  asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
   return v;
 #else
   return __ldg((const uint2 *)p);
@@ -44,9 +45,9 @@ DEVICE uint2 load8(const void *p) {
 DEVICE float half_at(const unsigned char *p) { return from_f16(__ldg((const uint16_t *)p)); }
 
 // Factors are what a lane's two output features, g and g+8, are scaled by: x = scale·q +
-// minimum. Formats with a scale for each 16 input features use both of scale[·][t].
+// minimum. Formats with scales for each 16 input features use both of [·][t].
 struct Factors {
-  float scale[2][2], minimum[2];
+  float scale[2][2], minimum[2][2];
 };
 
 constexpr uint32_t kMinusZero = 0x80008000u;
@@ -56,6 +57,12 @@ constexpr uint32_t kMinusZero = 0x80008000u;
 DEVICE uint32_t eight_bits(uint32_t word, int i, int shift, uint32_t power) {
   uint32_t v = pick_bytes(word, 0, i == 0 ? 0x1404 : 0x3424);
   return fma_bf16x2((v & 0x80008000u) | (v & 0x7f007f00u) >> shift, power, kMinusZero);
+}
+
+// signed_bytes makes two bf16 of the int8 i and i+1 of word: 128 + (q mod 128), less 128 or 256.
+DEVICE uint32_t signed_bytes(uint32_t word, int i) {
+  uint32_t v = pick_bytes(word, 0, i == 0 ? 0x4140 : 0x4342);
+  return fma_bf16x2((v & 0x007f007fu) | 0x43004300u, 0x3f803f80u, (v & 0x00800080u) | 0xc300c300u);
 }
 
 template <int Words>
@@ -107,16 +114,16 @@ struct WeightsE5M2 : Plain8 {
   METHOD uint32_t fragment(const Raw &raw, int t, int r) { return eight_bits(raw.w[2 * t + r / 2], r % 2, 3, 0x77807780u); }
   METHOD Factors factors(const unsigned char *, int, int) { return {}; }
 };
+struct WeightsI8 : Plain8 {
+  static constexpr int kQuants = 512, kUnit = 1, kUnitBytes = 512, kScales = 1;
+  static constexpr bool kMinimum = false, kExternal = true;
+  METHOD uint32_t fragment(const Raw &raw, int t, int r) { return signed_bytes(raw.w[2 * t + r / 2], r % 2 * 2); }
+  METHOD Factors factors(const unsigned char *, int, int) { return {}; }
+};
 struct WeightsQ8_0 : Plain8 {
   static constexpr int kQuants = 512, kUnit = 1, kUnitBytes = 544, kScales = 1;
   static constexpr bool kMinimum = false, kExternal = false;
-  METHOD uint32_t fragment(const Raw &raw, int t, int r) {
-    uint32_t v = raw.w[2 * t + r / 2] ^ 0x80808080u;  // q + 128
-    int i = r % 2 * 2;                                // 2²³ + q + 128 is a float with q + 128 in its last byte
-    float lo = __uint_as_float(pick_bytes(v, 0x4b000000u, 0x7440 + i)) - 8388736.0f;
-    float hi = __uint_as_float(pick_bytes(v, 0x4b000000u, 0x7441 + i)) - 8388736.0f;
-    return to_bf16x2(lo, hi);
-  }
+  METHOD uint32_t fragment(const Raw &raw, int t, int r) { return signed_bytes(raw.w[2 * t + r / 2], r % 2 * 2); }
   METHOD Factors factors(const unsigned char *unit, int, int g) {
     return {{{half_at(unit + 512 + 2 * g)}, {half_at(unit + 512 + 2 * (g + 8))}}, {}};
   }
@@ -164,27 +171,77 @@ struct WeightsQ4_1 : Plain4 {
   METHOD uint32_t fragment(const Raw &raw, int t, int r) { return less(codes(raw, t, r), 0xc300c300u); }  // −128
   METHOD Factors factors(const unsigned char *unit, int, int g) {
     const unsigned char *a = unit + 256 + 4 * g, *b = a + 32;
-    return {{{half_at(a)}, {half_at(b)}}, {half_at(a + 2), half_at(b + 2)}};
+    return {{{half_at(a)}, {half_at(b)}}, {{half_at(a + 2)}, {half_at(b + 2)}}};
   }
 };
+// IQ4_NL's codes are places in a table of int8.
+struct WeightsIQ4_NL : Plain4 {
+  static constexpr int kUnit = 1, kUnitBytes = 288;
+  static constexpr bool kMinimum = false;
+  // four bytes of the table by the codes in the lower half of v
+  METHOD uint32_t values(uint32_t v) {
+    uint32_t low = pick_bytes(0xbfad9881u, 0xf6eaddcfu, v & 0x7777u), high = pick_bytes(0x26190d01u, 0x71594535u, v & 0x7777u);
+    return pick_bytes(low, high, 0x3210u | (v & 0x8888u) >> 1);
+  }
+  METHOD uint32_t fragment(const Raw &raw, int t, int r) {
+    uint32_t even = values(raw.w[t]), odd = values(raw.w[t] >> 16);
+    return signed_bytes(pick_bytes(even, odd, 0x40u + 0x11u * r), 0);
+  }
+  METHOD Factors factors(const unsigned char *unit, int, int g) { return WeightsQ4_0::factors(unit, 0, g); }
+};
+
+// Five-bit codes: as those of four bits, then two bytes a lane of their upper bits, by h.
+struct Plain5 {
+  static constexpr bool kHalf = false, kExternal = false;
+  static constexpr int kQuants = 320, kScales = 1;
+  using Raw = Quants<3>;
+  template <int P>
+  METHOD Raw load(const unsigned char *quants, int lane) {
+    uint2 a = load8<P>(quants + 8 * lane);
+    const uint16_t *high = (const uint16_t *)(quants + 256) + lane;
+    return {{a.x, a.y, pick_bytes(P == kGlobal ? __ldg(high) : *high, 0, 0x4140)}};
+  }
+  METHOD uint32_t less(const Raw &raw, int t, int r, uint32_t what) {
+    uint32_t low = raw.w[t] >> (4 * r) & 0x000f000fu, high = raw.w[2] >> (4 * t + r) & 0x00010001u;
+    return fma_bf16x2(low | high << 4 | 0x43004300u, 0x3f803f80u, what);
+  }
+};
+struct WeightsQ5_0 : Plain5 {
+  static constexpr int kUnit = 1, kUnitBytes = 352;
+  static constexpr bool kMinimum = false;
+  METHOD uint32_t fragment(const Raw &raw, int t, int r) { return less(raw, t, r, 0xc310c310u); }  // −144
+  METHOD Factors factors(const unsigned char *unit, int, int g) {
+    return {{{half_at(unit + 320 + 2 * g)}, {half_at(unit + 320 + 2 * (g + 8))}}, {}};
+  }
+};
+struct WeightsQ5_1 : Plain5 {
+  static constexpr int kUnit = 1, kUnitBytes = 384;
+  static constexpr bool kMinimum = true;
+  METHOD uint32_t fragment(const Raw &raw, int t, int r) { return less(raw, t, r, 0xc300c300u); }
+  METHOD Factors factors(const unsigned char *unit, int, int g) {
+    const unsigned char *a = unit + 320 + 4 * g, *b = a + 32;
+    return {{{half_at(a)}, {half_at(b)}}, {{half_at(a + 2)}, {half_at(b + 2)}}};
+  }
+};
+
+// A row's d, dmin and the 12 bytes of eight six-bit scales and minima (ref: ScaleMinQ4_K).
+DEVICE void scales_k(const unsigned char *p, int j, float *scale, float *minimum) {
+  uint4 v = __ldg((const uint4 *)p);
+  int shift = j % 4 * 8;
+  uint32_t a = v.y >> shift, b = v.z >> shift, c = v.w >> shift;
+  uint32_t sc = j < 4 ? a & 63 : (c & 15) | (a >> 6 & 3) << 4;
+  uint32_t mn = j < 4 ? b & 63 : (c >> 4 & 15) | (b >> 6 & 3) << 4;
+  *scale = from_f16(uint16_t(v.x)) * float(sc);
+  *minimum = -(from_f16(uint16_t(v.x >> 16)) * float(mn));
+}
 struct WeightsQ4_K : Plain4 {
   static constexpr int kUnit = 8, kUnitBytes = 2304;
   static constexpr bool kMinimum = true;
   METHOD uint32_t fragment(const Raw &raw, int t, int r) { return less(codes(raw, t, r), 0xc300c300u); }
-  // A row's d, dmin and the 12 bytes of eight six-bit scales and minima (ref: ScaleMinQ4_K).
-  METHOD void row(const unsigned char *p, int j, float *scale, float *minimum) {
-    uint4 v = __ldg((const uint4 *)p);
-    int shift = j % 4 * 8;
-    uint32_t a = v.y >> shift, b = v.z >> shift, c = v.w >> shift;
-    uint32_t sc = j < 4 ? a & 63 : (c & 15) | (a >> 6 & 3) << 4;
-    uint32_t mn = j < 4 ? b & 63 : (c >> 4 & 15) | (b >> 6 & 3) << 4;
-    *scale = from_f16(uint16_t(v.x)) * float(sc);
-    *minimum = -(from_f16(uint16_t(v.x >> 16)) * float(mn));
-  }
   METHOD Factors factors(const unsigned char *unit, int step, int g) {
     Factors f;
-    row(unit + 2048 + 16 * g, step, &f.scale[0][0], &f.minimum[0]);
-    row(unit + 2048 + 16 * (g + 8), step, &f.scale[1][0], &f.minimum[1]);
+    scales_k(unit + 2048 + 16 * g, step, &f.scale[0][0], &f.minimum[0][0]);
+    scales_k(unit + 2048 + 16 * (g + 8), step, &f.scale[1][0], &f.minimum[1][0]);
     return f;
   }
 };
@@ -202,7 +259,7 @@ struct WeightsQ6_K {
     return fma_bf16x2(low | high << 4 | 0x43004300u, 0x3f803f80u, 0xc320c320u);  // −160
   }
   METHOD Factors factors(const unsigned char *unit, int step, int g) {
-    Factors f;
+    Factors f{};
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       int row = g + 8 * i;
@@ -210,7 +267,73 @@ struct WeightsQ6_K {
       const signed char *scales = (const signed char *)(unit + 3072 + 16 * row) + 2 * step;
       f.scale[i][0] = d * float(__ldg(scales));
       f.scale[i][1] = d * float(__ldg(scales + 1));
-      f.minimum[i] = 0.0f;
+    }
+    return f;
+  }
+};
+struct WeightsQ5_K : Plain5 {
+  static constexpr int kUnit = 8, kUnitBytes = 2816;
+  static constexpr bool kMinimum = true;
+  METHOD uint32_t fragment(const Raw &raw, int t, int r) { return less(raw, t, r, 0xc300c300u); }
+  METHOD Factors factors(const unsigned char *unit, int step, int g) {
+    Factors f;
+    scales_k(unit + 2560 + 16 * g, step, &f.scale[0][0], &f.minimum[0][0]);
+    scales_k(unit + 2560 + 16 * (g + 8), step, &f.scale[1][0], &f.minimum[1][0]);
+    return f;
+  }
+};
+
+// Two-bit codes in 4 bytes a lane; scales are of 16.
+struct WeightsQ2_K {
+  static constexpr bool kHalf = false, kExternal = false, kMinimum = true;
+  static constexpr int kQuants = 128, kUnit = 8, kUnitBytes = 1344, kScales = 2;
+  using Raw = Quants<1>;
+  template <int P>
+  METHOD Raw load(const unsigned char *quants, int lane) {
+    return {{P == kGlobal ? __ldg((const uint32_t *)quants + lane) : ((const uint32_t *)quants)[lane]}};
+  }
+  METHOD uint32_t fragment(const Raw &raw, int t, int r) {
+    return fma_bf16x2((raw.w[0] >> (2 * (4 * t + r)) & 0x00030003u) | 0x43004300u, 0x3f803f80u, 0xc300c300u);
+  }
+  METHOD Factors factors(const unsigned char *unit, int step, int g) {
+    Factors f;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      int row = g + 8 * i;
+      uint32_t both = __ldg((const uint32_t *)(unit + 1024 + 256) + row), v = __ldg((const uint16_t *)(unit + 1024 + 16 * row) + step);
+      float d = from_f16(uint16_t(both)), least = from_f16(uint16_t(both >> 16));
+      f.scale[i][0] = d * float(v & 15);
+      f.scale[i][1] = d * float(v >> 8 & 15);
+      f.minimum[i][0] = -(least * float(v >> 4 & 15));
+      f.minimum[i][1] = -(least * float(v >> 12));
+    }
+    return f;
+  }
+};
+// Three-bit codes: as those of two bits, then two bytes a lane of their upper bits, by h.
+struct WeightsQ3_K {
+  static constexpr bool kHalf = false, kExternal = false, kMinimum = false;
+  static constexpr int kQuants = 192, kUnit = 8, kUnitBytes = 1760, kScales = 2;
+  using Raw = Quants<2>;
+  template <int P>
+  METHOD Raw load(const unsigned char *quants, int lane) {
+    const uint16_t *high = (const uint16_t *)(quants + 128) + lane;
+    return {{P == kGlobal ? __ldg((const uint32_t *)quants + lane) : ((const uint32_t *)quants)[lane], pick_bytes(P == kGlobal ? __ldg(high) : *high, 0, 0x4140)}};
+  }
+  METHOD uint32_t fragment(const Raw &raw, int t, int r) {
+    uint32_t low = raw.w[0] >> (2 * (4 * t + r)) & 0x00030003u, high = raw.w[1] >> (4 * t + r) & 0x00010001u;
+    return fma_bf16x2(low | high << 2 | 0x43004300u, 0x3f803f80u, 0xc304c304u);  // −132
+  }
+  METHOD Factors factors(const unsigned char *unit, int step, int g) {
+    Factors f{};
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      int row = g + 8 * i;
+      const uint16_t *scales = (const uint16_t *)(unit + 1536 + 12 * row);
+      float d = half_at(unit + 1536 + 192 + 2 * row);
+      uint32_t v = (__ldg(scales + step % 4) >> (step / 4 * 4) & 0x0f0fu) | (__ldg(scales + 4 + step % 2) >> (step / 2 * 2) & 0x0303u) << 4;
+      f.scale[i][0] = d * float(int(v & 255) - 32);
+      f.scale[i][1] = d * float(int(v >> 8) - 32);
     }
     return f;
   }

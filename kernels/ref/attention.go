@@ -19,6 +19,7 @@ type AttentionArgs struct {
 	Softcap   float32   // 0: none
 	Rebuild   []float32 // [HeadDim]: what the numbers of keys that Pages do not store are of values; nil: they store all
 	Both      bool      // tokens see those after them, and there is no history
+	Items     []int32   // [T] the position behind the item that a token stands for a part of, 0: none; nil: there are no items
 	Room      AttentionRoom
 }
 
@@ -35,7 +36,8 @@ type AttentionRoom struct {
 // the positions: s = (q·k)·Scale, capped where Softcap says so, m = max s, y = Σ e^(s−m)·v / Σ e^(s−m), and y is
 // rounded to float32 once. A sink takes part in m and in the lower sum. Nothing
 // depends on where the history ends; of a Window, pages of blocks that lie before
-// it are not read.
+// it are not read. A token of an item sees the item's later ones too, of those the
+// step's, less than Window positions behind it.
 func Attention(a AttentionArgs, seq, kv int) {
 	first, last := int(a.First[seq]), int(a.First[seq+1])
 	if first == last {
@@ -73,6 +75,13 @@ func Attention(a AttentionArgs, seq, kv int) {
 		from := 0
 		if a.Window > 0 {
 			from = max(0, end-a.Window)
+		}
+		if a.Items != nil {
+			until := min(int(a.Items[t])-old, n)
+			if a.Window > 0 {
+				until = min(until, end-1+a.Window)
+			}
+			end = max(end, until)
 		}
 		for h := kv * group; h < (kv+1)*group; h++ {
 			at := (t*a.Heads + h) * d

@@ -121,8 +121,11 @@ func (s *Scales) Apply(r int, row []float32) {
 		return
 	}
 	v := s.Values[r/s.Rows*s.Across:]
-	for i := range row {
-		row[i] *= v[i/s.Cols]
+	for at := 0; at < len(row); at += s.Cols {
+		part, scale := row[at:min(at+s.Cols, len(row))], v[at/s.Cols]
+		for i := range part {
+			part[i] *= scale
+		}
 	}
 }
 

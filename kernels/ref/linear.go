@@ -12,33 +12,50 @@ type LinearArgs struct {
 	Bias          []float32      // [Out], or nil
 	Y             []float32      // [Rows, Out]
 	From, To      int            // the output features to compute; the others stay as they are
-	Row           []float32      // room for one row of W: In elements
+	Row           []float32      // room for Together rows of W, of In elements each, or for one
 }
+
+// Together is how many rows of W Linear dequantizes at once, where its Row has room for them.
+const Together = 4
 
 // Linear sets Y = X·Wᵀ + Bias. The products of two float32 are exact in float64,
 // where they are summed in the order of the input features; the bias is added
 // there too and the sum rounded to float32 once. A row of W is dequantized once
 // for all rows of X.
 func Linear(a LinearArgs) {
-	size := a.Format.Bytes(int64(a.In))
-	w := a.Row[:a.In]
-	for o := a.From; o < a.To; o++ {
-		Dequantize(a.Format, a.W[int64(o)*size:int64(o+1)*size], w)
-		a.Scales.Apply(o, w)
-		bias := 0.0
-		if a.Bias != nil {
-			bias = float64(a.Bias[o])
+	bias := func(o int) float64 {
+		if a.Bias == nil {
+			return 0
 		}
-		r := 0
-		for ; r+4 <= a.Rows; r += 4 {
-			for i, s := range dot4(w, a.X[r*a.In:(r+4)*a.In]) {
-				a.Y[(r+i)*a.Out+o] = float32(s + bias)
+		return float64(a.Bias[o])
+	}
+	o := a.From
+	if len(a.Row) >= Together*a.In {
+		for ; o+Together <= a.To; o += Together {
+			for k := range Together {
+				a.weights(o+k, a.Row[k*a.In:(k+1)*a.In])
+			}
+			for r := range a.Rows {
+				for k, s := range dot4(a.X[r*a.In:(r+1)*a.In], a.Row[:Together*a.In]) {
+					a.Y[r*a.Out+o+k] = float32(s + bias(o+k))
+				}
 			}
 		}
-		for ; r < a.Rows; r++ {
-			a.Y[r*a.Out+o] = float32(dot(w, a.X[r*a.In:(r+1)*a.In]) + bias)
+	}
+	for ; o < a.To; o++ {
+		w := a.Row[:a.In]
+		a.weights(o, w)
+		for r := range a.Rows {
+			a.Y[r*a.Out+o] = float32(dot(w, a.X[r*a.In:(r+1)*a.In]) + bias(o))
 		}
 	}
+}
+
+// weights writes the values of row o of W to w.
+func (a *LinearArgs) weights(o int, w []float32) {
+	size := a.Format.Bytes(int64(a.In))
+	Dequantize(a.Format, a.W[int64(o)*size:int64(o+1)*size], w)
+	a.Scales.Apply(o, w)
 }
 
 // dot is Σ w·x in float64, in order.
@@ -51,8 +68,9 @@ func dot(w, x []float32) float64 {
 	return s
 }
 
-// dot4 is dot of w with four rows that lie one after the other: the same sums,
-// four at a time because one chain of additions leaves a core idle.
+// dot4 is dot of w with four rows that lie one after the other: the same sums (a product
+// is exact, whichever factor comes first), four at a time because one chain of additions
+// leaves a core idle.
 func dot4(w, x []float32) [4]float64 {
 	n := len(w)
 	x0, x1, x2, x3 := x[:n], x[n:][:n], x[2*n:][:n], x[3*n:][:n]

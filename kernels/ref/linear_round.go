@@ -25,17 +25,37 @@ func RoundRow(x, codes []float32) (scale float32) {
 	return most / 127
 }
 
+// RoundRowE4M3 rounds x to E4M3 and gives back what the codes stand for: multiples of a
+// scale, max |x| / 448 or the one that is given, saturating there. Rows that are all but
+// zero, or have a NaN or an infinity, are as RoundRow's.
+func RoundRowE4M3(x, codes []float32, given float32) (scale float32) {
+	scale = RoundRow(x, codes) // for what is not finite, or too small
+	if scale != scale || scale == 0 && given == 0 {
+		return scale
+	}
+	most := float32(0)
+	for _, v := range x {
+		most = max(most, v, -v)
+	}
+	by := 1 / given
+	if scale = given; given == 0 {
+		by, scale = maxE4M3/most, most/maxE4M3
+	}
+	for i, v := range x {
+		codes[i] = e4m3[FloatToE4M3(v*by)]
+	}
+	return scale
+}
+
 // LinearRounded is Linear with every row of X rounded by RoundRow first: W8A8 of
 // compressed-tensors, as vLLM computes it. codes is room for In elements.
 func LinearRounded(a LinearArgs, codes []float32) {
-	size := a.Format.Bytes(int64(a.In))
 	w := a.Row[:a.In]
 	codes = codes[:a.In]
 	for r := range a.Rows {
 		scale := float64(RoundRow(a.X[r*a.In:(r+1)*a.In], codes))
 		for o := a.From; o < a.To; o++ {
-			Dequantize(a.Format, a.W[int64(o)*size:int64(o+1)*size], w)
-			a.Scales.Apply(o, w)
+			a.weights(o, w)
 			bias := 0.0
 			if a.Bias != nil {
 				bias = float64(a.Bias[o])

@@ -33,6 +33,7 @@ func (b bench) measure(ctx context.Context, name string) (figures.Part, error) {
 	}
 	steps := []func() error{func() error { return b.limits(ctx, &p) }}
 	for range b.rounds {
+		steps = append(steps, func() error { return b.turns(ctx, &p, sides) })
 		steps = append(steps, b.round(ctx, &p, sides)...)
 	}
 	// A step that fails is told, on the page too; the others are still worth their time.
@@ -74,8 +75,8 @@ func (b bench) sides(ctx context.Context, p *figures.Part) ([]side, error) {
 	return append(out, side{name: figures.VappInt8, file: int8, serve: true}), nil
 }
 
-// round is what the sides run, in turns: what is short twice, A B A B, and after the
-// first of each what is long.
+// round is what the sides run beside decoding, in turns: what is short twice, A B A B, and
+// after the first of each what is long.
 func (b bench) round(ctx context.Context, p *figures.Part, sides []side) []func() error {
 	var out []func() error
 	for pass := range 2 {
@@ -92,12 +93,12 @@ func (b bench) round(ctx context.Context, p *figures.Part, sides []side) []func(
 // warm is the work that a side of vapp begins with: the first to run is slower.
 const warm = "32+1"
 
-// short is prefill of 512 tokens and decode of 64, one stream.
+// short is prefill of 512 tokens, one stream.
 func (b bench) short(ctx context.Context, p *figures.Part, s side) func() error {
 	if s.file == "" {
-		return func() error { return b.llama(ctx, p, s, "512", "64") }
+		return func() error { return b.llama(ctx, p, s, "512", "0") }
 	}
-	return func() error { return b.engine(ctx, p, s, "--work", warm, "--work", "512+1", "--work", "1+64") }
+	return func() error { return b.engine(ctx, p, s, "--work", warm, "--work", "512+1") }
 }
 
 // long is 16 streams with and without HTTP, 2,048 tokens, and where vapp's time goes.

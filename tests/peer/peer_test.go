@@ -93,6 +93,54 @@ func TestGuess(t *testing.T) {
 	}
 }
 
+// TestTurnOrder: the two that are compared take turns all the time, the others thrice.
+func TestTurnOrder(t *testing.T) {
+	sides := []side{{name: figures.Llama}, {name: figures.Vapp, file: "a"}, {name: figures.LlamaBest}, {name: figures.VappInt8, file: "b"}}
+	pair := compared(sides)
+	if pair != [2]int{0, 3} || compared(sides[:3]) != [2]int{0, 1} {
+		t.Errorf("compared are %v, without int8 activations %v", pair, compared(sides[:3]))
+	}
+	if got, want := turnOrder(4, pair), []int{0, 3, 1, 2, 0, 3, 0, 3, 1, 2, 0, 3, 1, 2, 0, 3, 0, 3, 1, 2}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	for _, c := range []struct {
+		bandwidth float64
+		file      int64
+		want      int
+	}{{40e9, 2_500_000_000, 40}, {40e9, 1e6, 512}, {1e9, 1 << 40, 8}, {0, 0, 8}} {
+		if got := turnTokens(c.bandwidth, c.file); got != c.want {
+			t.Errorf("%v: %d tokens", c, got)
+		}
+	}
+}
+
+// TestResident: a program answers each line with one; one that ends or talks nonsense is told.
+func TestResident(t *testing.T) {
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip("not run: there is no sh")
+	}
+	r, err := reside(t.Context(), "a", command{path: sh, args: []string{"-c", `while read x; do echo '{"read bandwidth": 5}'; done`}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if v, err := r.read(); err != nil || v != 5 {
+			t.Errorf("%v, %v", v, err)
+		}
+	}
+	r.close()
+	for script, want := range map[string]string{"read x; echo because >&2; exit 3": "exit status 3: because", "read x; echo what": "invalid character"} {
+		r, err := reside(t.Context(), "b", command{path: sh, args: []string{"-c", script}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.read(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", script, err)
+		}
+	}
+}
+
 // TestRun tells what a tool printed, took and complained about, and ends a server.
 func TestRun(t *testing.T) {
 	sh, err := exec.LookPath("sh")

@@ -20,7 +20,7 @@ func (s *subject) ahead(t *testing.T) {
 		{format: kernels.F32, heads: 2, kv: 1, dim: 32, block: 16, long: 70, window: 20},
 		{format: kernels.F8E4M3, heads: 4, kv: 4, dim: 64, block: 16, long: 40},
 	} {
-		t.Run(fmt.Sprintf("%v/%d heads of %d, window %d", c.format, c.heads, c.dim, c.window), func(t *testing.T) { c.test(t, s) })
+		s.run(t, fmt.Sprintf("%v/%d heads of %d, window %d", c.format, c.heads, c.dim, c.window), func(t *testing.T) { c.test(t, s) })
 	}
 }
 
@@ -54,7 +54,7 @@ func (c *aheadCase) test(t *testing.T, s *subject) {
 		{{history: 2 * c.block, reach: 2}, {history: 2*c.block - 1, reach: 2}},
 		{{history: c.block, reach: 1}, {history: c.block - 1, reach: 1}, {history: c.block - 2, reach: 1}, {history: 3 * c.block, proposals: 1, hold: 1}},
 	} {
-		t.Run(fmt.Sprint(seqs), func(t *testing.T) { c.sequences(t, s, seqs) })
+		s.run(t, fmt.Sprint(seqs), func(t *testing.T) { c.sequences(t, s, seqs) })
 	}
 }
 

@@ -25,7 +25,7 @@ func (s *subject) attention(t *testing.T) {
 				if dim == 64 && j == n {
 					long = 300 // longer than the spans that kernels cut
 				}
-				t.Run(fmt.Sprintf("%v/%d heads of %d, %d kv, blocks of %d", f, g[0], dim, g[1], block), func(t *testing.T) {
+				s.run(t, fmt.Sprintf("%v/%d heads of %d, %d kv, blocks of %d", f, g[0], dim, g[1], block), func(t *testing.T) {
 					c := attentionCase{format: f, heads: g[0], kv: g[1], dim: dim, block: block}
 					c.test(t, s, long)
 				})
@@ -106,7 +106,7 @@ func (c attentionCase) test(t *testing.T, s *subject, long int) [][]float32 {
 	}
 	want, unit := make([][]float32, len(plans)), make([][]float64, len(plans))
 	for i, first := 0, 0; i < len(plans); i++ {
-		want[i], unit[i] = c.oracle(first, lengths[i], scale)
+		want[i], unit[i] = s.oracles.of(&c, s.near, first, lengths[i], scale)
 		first += lengths[i]
 	}
 	return c.steps(t, rig, y, plans, pages, want, unit)
@@ -177,10 +177,11 @@ func (c attentionCase) steps(t *testing.T, rig *rig, y backend.Value, plans [][]
 // history, and the standard error of each result that is allowed:
 //
 //   - scores: float32 sums, 2⁻²⁴·(√dim·√Σ(q·k)² + 4·|s|) · scale; with pages of
-//     BF16 and 8-bit floats queries and weights may be rounded to bf16, 2⁻⁹·√Σ(q·k)²·scale and 2⁻⁹;
+//     BF16 and 8-bit floats queries and weights may be rounded to bf16, 2⁻⁹·√Σ(q·k)²·scale and 2⁻⁹
+//     (rounding);
 //   - a softcap adds 4·2⁻²⁴ of its own size to a score;
 //   - a score's error e moves a result by p·e·(v − y); sums over n positions are float32.
-func (c attentionCase) oracle(first, n int, scale float32) (want []float32, unit []float64) {
+func (c attentionCase) oracle(near bool, first, n int, scale float32) (want []float32, unit []float64) {
 	width, kvWidth := c.heads*c.dim, c.kv*c.dim
 	var q, k, v []float32
 	positions := make([]int32, n)
@@ -201,15 +202,24 @@ func (c attentionCase) oracle(first, n int, scale float32) (want []float32, unit
 	for h := range c.kv {
 		ref.Attention(a, 0, h)
 	}
-	return a.Y, c.units(q, decode(c.format, a.K), decode(c.format, a.V), a.Y, float64(scale))
+	return a.Y, c.units(c.rounding(near), q, decode(c.format, a.K), decode(c.format, a.V), a.Y, float64(scale))
 }
 
-func (c attentionCase) units(q, k, v, y []float32, scale float64) []float64 {
-	width, kvWidth := c.heads*c.dim, c.kv*c.dim
-	n, round := len(q)/width, 1.0/(1<<24)
-	if c.format == kernels.BF16 || c.format.Bytes(1) == 1 {
-		round = 1.0 / (1 << 9)
+// rounding is what queries and weights lose at most where they are multiplied: pages of bf16 and
+// of 8 bits may be multiplied in bf16, those of fp16 in fp16 by a backend's matrix units.
+func (c attentionCase) rounding(near bool) float64 {
+	switch {
+	case c.format == kernels.BF16 || c.format.Bytes(1) == 1:
+		return 1.0 / (1 << 9)
+	case c.format == kernels.F16 && near:
+		return 1.0 / (1 << 12)
 	}
+	return 1.0 / (1 << 24)
+}
+
+func (c attentionCase) units(round float64, q, k, v, y []float32, scale float64) []float64 {
+	width, kvWidth := c.heads*c.dim, c.kv*c.dim
+	n := len(q) / width
 	unit, p, e := make([]float64, len(y)), make([]float64, n), make([]float64, n)
 	for t := range n {
 		for h := range c.heads {

@@ -38,11 +38,11 @@ func (s *subject) attentionKinds(t *testing.T) {
 		{"f8_e4m3 heads of 72 in a window", 70, attentionCase{format: kernels.F8E4M3, heads: 4, kv: 4, dim: 72, block: 32, window: 21, keeps: 21}},
 		{"f8_e5m2", 70, attentionCase{format: kernels.F8E5M2, heads: 8, kv: 2, dim: 128, block: 16}},
 	} {
-		t.Run(k.name, func(t *testing.T) { k.test(t, s, k.long) })
+		s.run(t, k.name, func(t *testing.T) { k.test(t, s, k.long) })
 	}
 	for _, f := range []kernels.Format{kernels.F32, kernels.F16} {
 		for _, dim := range []int{64, 72} {
-			t.Run(fmt.Sprintf("both directions/%v, heads of %d", f, dim), func(t *testing.T) {
+			s.run(t, fmt.Sprintf("both directions/%v, heads of %d", f, dim), func(t *testing.T) {
 				c := attentionCase{format: f, heads: 6, kv: 3, dim: dim, both: true}
 				c.unpaged(t, s, []int{70, 1, 300})
 			})
@@ -87,7 +87,7 @@ func (c attentionCase) unpaged(t *testing.T, s *subject, lengths []int) {
 	rig.run(feeds...)
 	got, first, width := rig.floats(y, total), 0, c.heads*c.dim
 	for i, n := range lengths {
-		want, unit := c.oracle(first, n, scale)
+		want, unit := s.oracles.of(&c, s.near, first, n, scale)
 		compareUnits(t, fmt.Sprintf("sequence %d", i), got[first*width:(first+n)*width], want, unit)
 		first += n
 	}

@@ -25,7 +25,7 @@ func (s *subject) rebuilt(t *testing.T) {
 		{"in a window", 70, 8, attentionCase{heads: 2, kv: 2, dim: 32, block: 16, window: 33, keeps: 33}},
 	} {
 		for _, f := range []kernels.Format{kernels.F32, kernels.F16, kernels.BF16, kernels.F8E4M3, kernels.F8E5M2} {
-			t.Run(fmt.Sprintf("%s/%v", k.name, f), func(t *testing.T) {
+			s.run(t, fmt.Sprintf("%s/%v", k.name, f), func(t *testing.T) {
 				c := k.attentionCase
 				c.format, c.turning, c.weights = f, k.turning, make([]float32, c.dim)
 				for i := range c.weights {

@@ -16,7 +16,7 @@ func (s *subject) conv(t *testing.T) {
 	for i, f := range []kernels.Format{kernels.F32, kernels.BF16, kernels.F16} {
 		for _, cols := range []int{1, 24, 100, 513}[i:] {
 			for _, kernel := range []int{2, 4} {
-				t.Run(fmt.Sprintf("%v/%d columns, kernel of %d", f, cols, kernel), func(t *testing.T) {
+				s.run(t, fmt.Sprintf("%v/%d columns, kernel of %d", f, cols, kernel), func(t *testing.T) {
 					c, w, x := newConv(f, cols, kernel, 0)
 					want, size := convOracle(c, f, w, x)
 					c.test(t, s, want, func(seq, i int) float64 { return size[seq][i] / (1 << 20) })
@@ -25,14 +25,14 @@ func (s *subject) conv(t *testing.T) {
 		}
 	}
 	for _, drafts := range []int{0, 3} {
-		t.Run(fmt.Sprintf("checkpoints, %d proposals", drafts), func(t *testing.T) {
+		s.run(t, fmt.Sprintf("checkpoints, %d proposals", drafts), func(t *testing.T) {
 			for _, f := range []kernels.Format{kernels.F32, kernels.BF16} {
 				c, _, _ := newConv(f, 100, 4, drafts)
 				c.resume(t, s)
 			}
 		})
 	}
-	t.Run("proposals", func(t *testing.T) {
+	s.run(t, "proposals", func(t *testing.T) {
 		const drafts = 3
 		c, w, x := newConv(kernels.BF16, 48, 4, drafts)
 		r := c.rig(t, s)

@@ -18,7 +18,7 @@ func (s *subject) delta(t *testing.T) {
 		{keyHeads: 1, valueHeads: 3, keyDim: 128, valueDim: 128}, {keyHeads: 1, valueHeads: 2, keyDim: 33, valueDim: 50},
 		{keyHeads: 1, valueHeads: 1, keyDim: 256, valueDim: 96},
 	} {
-		t.Run(fmt.Sprintf("%d keys of %d, %d values of %d", c.keyHeads, c.keyDim, c.valueHeads, c.valueDim), func(t *testing.T) {
+		s.run(t, fmt.Sprintf("%d keys of %d, %d values of %d", c.keyHeads, c.keyDim, c.valueHeads, c.valueDim), func(t *testing.T) {
 			c.open(0)
 			want := c.oracle()
 			bound := c.bounds(want)
@@ -26,14 +26,14 @@ func (s *subject) delta(t *testing.T) {
 		})
 	}
 	for _, drafts := range []int{0, 3} {
-		t.Run(fmt.Sprintf("checkpoints, %d proposals", drafts), func(t *testing.T) {
+		s.run(t, fmt.Sprintf("checkpoints, %d proposals", drafts), func(t *testing.T) {
 			for _, c := range []deltaCase{{keyHeads: 2, valueHeads: 4, keyDim: 32, valueDim: 64}, {keyHeads: 1, valueHeads: 2, keyDim: 33, valueDim: 50}} {
 				c.open(drafts)
 				c.resume(t, s)
 			}
 		})
 	}
-	t.Run("proposals", func(t *testing.T) {
+	s.run(t, "proposals", func(t *testing.T) {
 		const drafts = 3
 		c := deltaCase{keyHeads: 2, valueHeads: 4, keyDim: 32, valueDim: 40}
 		c.open(drafts)

@@ -2,6 +2,8 @@ package backendtest
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"testing"
 
 	"vapp.dev/engine/backend"
@@ -14,7 +16,7 @@ func (s *subject) equal(t *testing.T) {
 	for i, f := range weightFormats {
 		for j, kv := range kvFormats {
 			if f == kernels.BF16 || i%len(kvFormats) == j { // one pair is enough for the rest
-				t.Run(fmt.Sprintf("%v on %v", f, kv), func(t *testing.T) { s.equalNet(t, f, kv) })
+				s.run(t, fmt.Sprintf("%v on %v", f, kv), func(t *testing.T) { s.equalNet(t, f, kv) })
 			}
 		}
 	}
@@ -61,12 +63,12 @@ func (s *subject) equalNet(t *testing.T, f, kv kernels.Format) {
 		{"in a batch, in chunks of 3, 7, 1, 15", inOrder, []int{3, 7, 1, 15}},
 		{"in a batch, on other pages", shuffled, []int{5, 11, 13}},
 	} {
-		sameLogits(t, c.what, n.runs(rig, seqs, c.pages, c.chunks), want)
+		s.sameLogits(t, c.what, n.runs(rig, seqs, c.pages, c.chunks), want)
 	}
-	n.lastOnly(t, rig, seqs[3], inOrder[0], want[3])
+	n.lastOnly(t, s, rig, seqs[3], inOrder[0], want[3])
 	other := net{weights: f, pages: kv, block: 32, rows: 80, seqs: len(seqs)}
 	wide := other.rig(t, s, len(seqs))
-	sameLogits(t, "on pages of 32", other.runs(wide, seqs, netPages(wide, len(seqs), upTo(wide.pageCount())), []int{9}), want)
+	s.sameLogits(t, "on pages of 32", other.runs(wide, seqs, netPages(wide, len(seqs), upTo(wide.pageCount())), []int{9}), want)
 	for _, threads := range []int{1, 3} {
 		sub := *s
 		sub.settings.Threads = threads
@@ -75,7 +77,7 @@ func (s *subject) equalNet(t *testing.T, f, kv kernels.Format) {
 		sub.layout = layout
 		again := net{weights: f, pages: kv, block: 16, rows: 80, seqs: len(seqs)}
 		r := again.rig(t, &sub, len(seqs))
-		sameLogits(t, fmt.Sprintf("with %d threads", threads), again.runs(r, seqs, netPages(r, len(seqs), upTo(r.pageCount())), []int{16}), want)
+		s.sameLogits(t, fmt.Sprintf("with %d threads", threads), again.runs(r, seqs, netPages(r, len(seqs), upTo(r.pageCount())), []int{16}), want)
 	}
 }
 
@@ -127,13 +129,13 @@ func (n *net) runs(r *rig, seqs, pages [][]int32, chunks []int) [][][]float32 {
 }
 
 // lastOnly feeds a sequence in steps that sample nothing, but for its last token.
-func (n *net) lastOnly(t *testing.T, r *rig, ids, pages []int32, want [][]float32) {
+func (n *net) lastOnly(t *testing.T, s *subject, r *rig, ids, pages []int32, want [][]float32) {
 	t.Helper()
 	last := len(ids) - 1
 	r.run(feed{tokens: ids[:30], pages: pages})
 	r.run(feed{tokens: ids[30:last], at: 30, pages: pages})
 	r.run(feed{tokens: ids[last:], at: last, pages: pages, sampled: []int{0}})
-	sameLogits(t, "after steps that sample nothing", [][][]float32{split(r.floats(n.logits, 1), netVocab)}, [][][]float32{want[last:]})
+	s.sameLogits(t, "after steps that sample nothing", [][][]float32{split(r.floats(n.logits, 1), netVocab)}, [][][]float32{want[last:]})
 }
 
 func all(n int) []int {
@@ -144,14 +146,35 @@ func all(n int) []int {
 	return out
 }
 
-func sameLogits(t *testing.T, what string, got, want [][][]float32) {
+// netRoundings are those that a net's row goes through: what each of four products of two layers
+// and that of the logits take.
+const netRoundings = 9
+
+// sameLogits wants the logits that a row had elsewhere. Near ones differ as two results do that
+// were rounded to bf16, 2⁻⁹, independently.
+func (s *subject) sameLogits(t *testing.T, what string, got, want [][][]float32) {
 	t.Helper()
 	for i := range want {
-		for pos := range want[i] {
-			if at := bits(got[i][pos], want[i][pos]); at >= 0 {
-				t.Errorf("%s: sequence %d, position %d: logit %d is %v, alone it is %v", what, i, pos, at, got[i][pos][at], want[i][pos][at])
+		for pos, row := range want[i] {
+			at := fmt.Sprintf("%s: sequence %d, position %d", what, i, pos)
+			if s.near {
+				unit := rms(row) * math.Sqrt(2*netRoundings) / (1 << 9)
+				compareUnits(t, at, got[i][pos], row, slices.Repeat([]float64{unit}, len(row)))
+			} else if k := bits(got[i][pos], row); k >= 0 {
+				t.Errorf("%s: logit %d is %v, alone it is %v", at, k, got[i][pos][k], row[k])
+			}
+			if t.Failed() {
 				return
 			}
 		}
 	}
+}
+
+// rms is the root of the mean square.
+func rms(x []float32) float64 {
+	square := 0.0
+	for _, v := range x {
+		square += float64(v) * float64(v)
+	}
+	return math.Sqrt(square / float64(len(x)))
 }

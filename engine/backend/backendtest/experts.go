@@ -45,7 +45,7 @@ func (s *subject) mixtures(t *testing.T) {
 		case 1:
 			m.activation.Act = backend.GELUTanh
 		}
-		t.Run(f.name, func(t *testing.T) { s.mixture(t, &m) })
+		s.run(t, f.name, func(t *testing.T) { s.mixture(t, &m) })
 	}
 }
 
@@ -68,7 +68,7 @@ func (s *subject) mixture(t *testing.T, m *mixture) {
 	if !(off <= square*bound*bound) {
 		t.Errorf("differs by %.3g of the results' size", math.Sqrt(off/square))
 	}
-	m.same(t, r, all, mixtureRows, 17, 3, 1)
+	m.same(t, s, r, all, mixtureRows, 17, 3, 1)
 	for _, threads := range []int{1, 3} {
 		sub := *s
 		sub.settings.Threads = threads
@@ -76,18 +76,19 @@ func (s *subject) mixture(t *testing.T, m *mixture) {
 		check(t, err)
 		sub.layout = layout
 		other := *m
-		other.same(t, other.rig(t, &sub), all, 70, 1)
+		other.same(t, s, other.rig(t, &sub), all, 70, 1)
 	}
 }
 
-// same runs the last rows, so many at a time, and wants the bits that all have.
-func (m *mixture) same(t *testing.T, r *rig, all []float32, counts ...int) {
+// same runs the last rows, so many at a time, and wants what all have. A value between that is
+// rounded to bf16 the other way, 2⁻⁸ of it, is one of those that a result is the sum of.
+func (m *mixture) same(t *testing.T, s *subject, r *rig, all []float32, counts ...int) {
 	t.Helper()
 	for _, rows := range counts {
 		first := mixtureRows - rows
 		r.run(feed{tokens: upTo(mixtureRows)[first:]})
 		got := r.floats(m.result, rows)
-		if at := bits(got, all[first*m.cols:]); at >= 0 {
+		if at := s.alike(got, all[first*m.cols:][:len(got)], 1.0/512); at >= 0 {
 			t.Errorf("%d rows: row %d, column %d is %v, among all %v", rows, first+at/m.cols, at%m.cols, got[at], all[first*m.cols+at])
 		}
 	}

@@ -16,7 +16,7 @@ var linearShapes = [][2]int{{32, 1}, {64, 48}, {96, 33}, {576, 65}, {1536, 17}, 
 // linear compares Linear with kernels/ref in every format, at odd shapes.
 func (s *subject) linear(t *testing.T) {
 	for _, f := range weightFormats {
-		t.Run(f.String(), func(t *testing.T) {
+		s.run(t, f.String(), func(t *testing.T) {
 			for i, shape := range linearShapes {
 				if block, _ := f.Block(); shape[0]%block == 0 {
 					t.Run(fmt.Sprintf("%dx%d", shape[0], shape[1]), func(t *testing.T) { s.linearShape(t, f, shape[0], shape[1], i%2 == 1) })

@@ -45,10 +45,10 @@ type sampleCase struct {
 
 // sample compares rows with kernels/ref.
 func (s *subject) sample(t *testing.T) {
-	t.Run("vocabulary of 50", func(t *testing.T) { s.sampleCases(t, 50, 400) })
-	t.Run("vocabulary of 5003", func(t *testing.T) { s.sampleCases(t, 5003, 120) })
-	t.Run("bad rows", s.badRows)
-	t.Run("distribution", s.distribution)
+	s.run(t, "vocabulary of 50", func(t *testing.T) { s.sampleCases(t, 50, 400) })
+	s.run(t, "vocabulary of 5003", func(t *testing.T) { s.sampleCases(t, 5003, 120) })
+	s.run(t, "bad rows", s.badRows)
+	s.run(t, "distribution", s.distribution)
 }
 
 // sampleTable is rows of logits: smooth, with ties, flat, peaked, with −Inf.

@@ -142,10 +142,28 @@ var blockHeads = map[kernels.Format][]head{
 // rng is the numbers of one test: the same in every run.
 func rng(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)) }
 
-// bits says whether two rows are the same bits, and where not.
+// bits says whether two rows are the same bits but for the sign of zeros, and where not.
 func bits(a, b []float32) int {
 	for i := range a {
-		if math.Float32bits(a[i]) != math.Float32bits(b[i]) {
+		if math.Float32bits(a[i]) != math.Float32bits(b[i]) && (a[i] != 0 || b[i] != 0) {
+			return i
+		}
+	}
+	return -1
+}
+
+// alike is bits of what the same rows gave in other company, where the backend's sums do not
+// depend on it; else it is where got is further from want than within of want's largest number.
+func (s *subject) alike(got, want []float32, within float64) int {
+	if !s.near {
+		return bits(got, want)
+	}
+	var most float64
+	for _, v := range want {
+		most = max(most, math.Abs(float64(v)))
+	}
+	for i := range got {
+		if got[i] != want[i] && !(math.Abs(float64(got[i])-float64(want[i])) <= within*most) {
 			return i
 		}
 	}

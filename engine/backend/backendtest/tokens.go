@@ -11,10 +11,10 @@ import (
 
 // tokens tests what leaves one step and enters the next.
 func (s *subject) tokens(t *testing.T) {
-	t.Run("resolve", s.resolve)
-	t.Run("overlap", s.overlap)
-	t.Run("copy pages", s.copyPages)
-	t.Run("move pages", s.movePages)
+	s.run(t, "resolve", s.resolve)
+	s.run(t, "overlap", s.overlap)
+	s.run(t, "copy pages", s.copyPages)
+	s.run(t, "move pages", s.movePages)
 }
 
 // resolve: ids pass, −1−r is row r of the other set, a row without token is 0.
@@ -82,7 +82,7 @@ func (s *subject) copyPages(t *testing.T) {
 	check(t, r.dev.CopyPages(0, pages[0][:4], pages[2][:4]))
 	n.runs(r, netSequences()[2:3], pages, []int{40}) // the old pages serve someone else
 	r.run(feed{tokens: ids[50:], at: 50, pages: pages[2], sampled: all(10)})
-	sameLogits(t, "after CopyPages", [][][]float32{split(r.floats(n.logits, 10), netVocab)}, [][][]float32{want[0][50:]})
+	s.sameLogits(t, "after CopyPages", [][][]float32{split(r.floats(n.logits, 10), netVocab)}, [][][]float32{want[0][50:]})
 	for _, bad := range []int32{-1, int32(r.pageCount())} {
 		if r.dev.CopyPages(0, []int32{0}, []int32{bad}) == nil {
 			t.Errorf("CopyPages to page %d of %d: no error", bad, r.pageCount())

@@ -2,6 +2,9 @@ package cpu
 
 import (
 	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+	"strings"
 	"testing"
 )
 
@@ -38,6 +41,22 @@ func TestCacheHeader(t *testing.T) {
 	for n := range good {
 		if _, err := parseCache(good[:n]); err == nil {
 			t.Errorf("cut to %d bytes: no error", n)
+		}
+	}
+}
+
+// TestCacheHeaderOfOthers: a header that is whole, and of another format or another size of
+// chunks, is refused for that.
+func TestCacheHeaderOfOthers(t *testing.T) {
+	good := cacheHeader{bytes: cacheChunk + 5, sums: []uint32{7, 8}}.encode()
+	version, chunk := len(cacheMagic), len(cacheMagic)+4+32+32+8
+	for at, want := range map[int]string{version: "it is of format", chunk: "chunks of"} {
+		other := bytes.Clone(good)
+		binary.LittleEndian.PutUint32(other[at:], binary.LittleEndian.Uint32(good[at:])+1)
+		end := len(other) - 4
+		binary.LittleEndian.PutUint32(other[end:], crc32.Checksum(other[:end], castagnoli))
+		if _, err := parseCache(other); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("byte %d: %v, want %q", at, err, want)
 		}
 	}
 }

@@ -43,30 +43,8 @@ func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
 	if d.pool == nil {
 		return nil, errClosed
 	}
-	if p.Scratch > d.arenas[backend.Scratch].bytes || len(p.Weights) != len(d.weights) {
-		return nil, fmt.Errorf("backend %s: program %s is not one of the reservation", name, p.Name)
-	}
-	if err := p.Check(); err != nil {
+	if err := d.r.Takes(name, d.layout, p); err != nil {
 		return nil, err
-	}
-	if len(p.Ops) == 0 {
-		return nil, fmt.Errorf("backend %s: program %s has no ops", name, p.Name)
-	}
-	if err := p.Fits(d.r.Step); err != nil {
-		return nil, err
-	}
-	if err := d.layout.Runs(p.Weights, p); err != nil {
-		return nil, err
-	}
-	if n, err := d.layout.Workspace(p); err != nil {
-		return nil, err
-	} else if n > d.arenas[backend.Workspace].bytes {
-		return nil, short("program "+p.Name, n, d.arenas[backend.Workspace].bytes)
-	}
-	for _, c := range p.Classes {
-		if c.State == nil && (c.BlockSize <= 0 || c.BlockSize%16 != 0) || c.PagesPerSlab <= 0 {
-			return nil, backend.Unsupported(name, "class "+c.Name, fmt.Sprintf("%d tokens a page, %d pages a slab; a page holds a multiple of 16", c.BlockSize, c.PagesPerSlab))
-		}
 	}
 	e := &executable{d: d, p: p}
 	mem := &pinned{}

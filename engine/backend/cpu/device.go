@@ -72,54 +72,14 @@ func (l layout) open(s backend.Settings, r backend.Reservation) (backend.Device,
 
 // check says that the reservation holds what it lists.
 func (d *device) check() error {
-	r := &d.r
-	for _, p := range r.Programs {
-		if err := d.layout.Runs(r.Weights, p); err != nil {
-			return err
-		}
-		n, err := d.layout.Workspace(p)
-		if err != nil {
-			return err
-		}
-		if n > r.Arenas[backend.Workspace] {
-			return short("program "+p.Name, n, r.Arenas[backend.Workspace])
-		}
-		if p.Scratch > r.Arenas[backend.Scratch] {
-			return short("program "+p.Name, p.Scratch, r.Arenas[backend.Scratch])
-		}
+	offsets, err := d.r.Place(name, d.layout)
+	if err != nil {
+		return err
 	}
-	if n := r.Step.Bytes(); n > r.Arenas[backend.StepIO] {
-		return short("step buffers", n, r.Arenas[backend.StepIO])
-	}
-	if len(r.Packed) != len(r.Weights) {
-		return fmt.Errorf("backend %s: reservation: %d weights, %d are laid out", name, len(r.Weights), len(r.Packed))
-	}
-	var at int64
-	for i, w := range r.Weights {
-		p, err := d.layout.Weight(w)
-		if err != nil {
-			return err
-		}
-		if p != r.Packed[i] {
-			return fmt.Errorf("backend %s: reservation: weight %s was laid out for another machine or setting (%s, here %s)", name, w.Name, r.Packed[i].Kernel, p.Kernel)
-		}
-		d.weights = append(d.weights, weight{p, at})
-		at += p.Bytes
-	}
-	if at > r.Arenas[backend.Weights] {
-		return short("weights", at, r.Arenas[backend.Weights])
-	}
-	for a, n := range r.Arenas {
-		if n < 0 || n != d.layout.Round(n) {
-			return short(fmt.Sprintf("the %v arena is not rounded:", backend.Arena(a)), d.layout.Round(n), n)
-		}
+	for i, at := range offsets {
+		d.weights = append(d.weights, weight{d.r.Packed[i], at})
 	}
 	return nil
-}
-
-// short refuses a reservation that does not hold what it lists.
-func short(what string, need, have int64) error {
-	return fmt.Errorf("backend %s: reservation: %s needs %d bytes, %d are reserved", name, what, need, have)
 }
 
 func (d *device) open(s backend.Settings) error {

@@ -11,6 +11,7 @@
 typedef struct {
 	int32_t part, parts;
 	const int32_t *rows; /* by symbol */
+	int64_t *taken;      /* 0 when a phase begins, for its parts to count what they take; or NULL */
 } vapp_call;
 
 typedef void (*vapp_fn)(const void *args, const vapp_call *c);

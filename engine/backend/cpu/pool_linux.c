@@ -33,6 +33,7 @@ typedef struct {
 	uint32_t number;
 	int32_t rows[3 + VAPP_POOL_CHUNKS];
 	_Atomic int64_t at; /* when its first phase began, where it is measured */
+	_Alignas(64) int64_t taken; /* vapp_call's, of the phase at work */
 } launch;
 
 typedef struct {
@@ -167,7 +168,7 @@ static int kind(const launch *l) { return l->rows[0] != l->rows[2]; }
 static void work_on(launch *l, uint32_t phase, int32_t part, int32_t parts)
 {
 	const vapp_phase *f = &l->list[phase];
-	vapp_call c = {part, parts, l->rows};
+	vapp_call c = {part, parts, l->rows, &l->taken};
 	int64_t from = f->time ? now(CLOCK_MONOTONIC) : 0;
 	if (phase == 0 && part == 0)
 		atomic_store(&l->at, from);
@@ -202,6 +203,7 @@ static void proceed(vapp_pool *p, launch *l, uint32_t phase)
 	clock_phase(p, l, phase);
 	for (phase++; phase < (uint32_t)l->n; phase++) {
 		int32_t parts = width(&l->list[phase], l->rows, p->n);
+		l->taken = 0;
 		if (parts > 1) {
 			publish(p, (place){l->number, phase, (uint32_t)parts, 0});
 			return;
@@ -353,7 +355,7 @@ uint32_t vapp_pool_launch(vapp_pool *p, const vapp_phase *list, int n, int32_t t
 {
 	uint32_t number = atomic_load(&p->posted);
 	launch *l = launch_of(p, number);
-	l->list = list, l->n = n, l->number = number, l->at = 0;
+	l->list = list, l->n = n, l->number = number, l->at = 0, l->taken = 0;
 	l->rows[0] = tokens, l->rows[1] = samples, l->rows[2] = seqs;
 	for (int i = 0; i < VAPP_POOL_CHUNKS; i++) {
 		int64_t left = tokens - (int64_t)i * chunk;

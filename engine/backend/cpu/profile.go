@@ -4,7 +4,6 @@ package cpu
 
 import (
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -56,11 +55,6 @@ func (d *device) opTimes(kind int) []backend.OpTime {
 			add(backend.BetweenSteps, 0, idle, 0)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b backend.OpTime) int {
-		if a.Wall != b.Wall {
-			return int(min(1, max(-1, b.Wall-a.Wall)))
-		}
-		return strings.Compare(a.Op, b.Op)
-	})
+	backend.LongestFirst(all)
 	return all
 }

@@ -7,6 +7,7 @@ import (
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/kernels"
+	"vapp.dev/kernels/cuda"
 )
 
 // granule is the unit in which the driver maps device memory; arenas are whole
@@ -27,13 +28,18 @@ type layout struct {
 	sms    int
 	graphs backend.Graphs
 	other  string // the architecture of a device that is not CUDA's, else ""
+	// kernels are those that there are, by name.
+	kernels map[string]cuda.Kernel
 }
 
 // Newest architecture whose SMs are assumed where a device does not say.
 const someSMs = 132
 
 func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
-	l := layout{facts: f, sms: f.SMs, graphs: s.Graphs}
+	l := layout{facts: f, sms: f.SMs, graphs: s.Graphs, kernels: map[string]cuda.Kernel{}}
+	for _, k := range cuda.Catalogue() {
+		l.kernels[k.Name] = k
+	}
 	if l.sms <= 0 {
 		l.sms = someSMs
 	}
@@ -88,12 +94,12 @@ func (l layout) half() kernels.Format {
 }
 
 // KVFormats are all that attention reads: 16 bits, then the 8-bit floats, which
-// every architecture widens in registers.
+// every architecture widens in registers, and float32, which the matrix units do not take.
 func (l layout) KVFormats() []kernels.Format {
 	if l.cc < 80 {
 		return []kernels.Format{kernels.F16, kernels.F8E4M3, kernels.F8E5M2}
 	}
-	return []kernels.Format{kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.F8E5M2}
+	return []kernels.Format{kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.F8E5M2, kernels.F32}
 }
 
 // Round is up to whole granules.
@@ -124,41 +130,16 @@ func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
 	if w.Cols%block != 0 {
 		return p, backend.Unsupported(name, "weight "+w.Name, fmt.Sprintf("rows of %d are no whole %v blocks", w.Cols, p.Format))
 	}
-	rows := int64(w.Rows)
-	p.Kernel = "rows"
-	if w.Use&backend.Multiply != 0 {
-		rows = up(rows, panel)
-		p.Kernel = l.linear(p.Format, w.Experts > 0)
-	}
-	p.Bytes = up(int64(max(1, w.Experts))*rows*p.Format.Bytes(int64(w.Cols)), align)
-	if n := w.Scales(); n > 0 {
-		p.Bytes += up(4*n, align)
-	}
+	m := matrixOf(w, p.Format)
+	p.Bytes, p.Kernel = m.bytes(), m.kernel()
 	return p, nil
 }
 
-// linear names the kernels that multiply a format: what the matrix units take as
-// it is, or after it was widened in registers.
-func (l layout) linear(f kernels.Format, experts bool) string {
-	op := "linear"
-	if experts {
-		op = "experts"
+// matrix is how a weight of a program lies.
+func (l layout) matrix(w backend.WeightSpec) (matrix, error) {
+	p, err := l.Weight(w)
+	if err != nil {
+		return matrix{}, err
 	}
-	native := f == kernels.F16 || f == kernels.BF16 ||
-		f == kernels.F8E4M3 && l.cc >= 89 || f == kernels.MXFP4 && l.cc >= 100
-	if native {
-		return fmt.Sprintf("%s.%s.%v", op, l.arch(), f)
-	}
-	return fmt.Sprintf("%s.%s.%v>%v", op, l.arch(), f, l.half())
-}
-
-// Runs says that nothing runs yet, the device's own reason first.
-func (l layout) Runs(_ []backend.WeightSpec, p *backend.Program) error {
-	if l.facts.PlanOnly != "" {
-		return backend.Unsupported(name, l.facts.Device, l.facts.PlanOnly)
-	}
-	if p.Shard.World > 1 {
-		return backend.Unsupported(name, fmt.Sprintf("%d ranks", p.Shard.World), "parallel sizes above 1 are planned only")
-	}
-	return backend.Unsupported(name, "running on "+l.facts.Device, planOnly)
+	return matrixOf(w, p.Format), nil
 }

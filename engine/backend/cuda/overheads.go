@@ -10,7 +10,16 @@ import (
 // these: they are what is reported for recent drivers, rounded up.
 const (
 	contextBytes = 560 << 20 // a context: page tables, printf and stack of every SM
-	moduleBytes  = 48 << 20  // kernels as loaded, and cuBLASLt's
+	moduleBytes  = 48 << 20  // kernels as loaded
+)
+
+// What weights go through on the host while they are packed: pieces of pinned memory, each with
+// a word that a kernel writes.
+const (
+	pieces       = 8
+	pieceBytes   = 4 << 20
+	flagBytes    = 64
+	stagingBytes = pieces * (pieceBytes + flagBytes)
 )
 
 // What captured graphs take, fitted on six logs of another engine (0.28 MiB a
@@ -29,24 +38,30 @@ func (l layout) Overheads(r backend.Reservation) []backend.Overhead {
 		{Name: "context", Bytes: contextBytes, Rule: "the driver's context: assumed bound, not measured"},
 		{Name: "modules", Bytes: moduleBytes, Rule: "loaded kernels: assumed bound, not measured"},
 	}
-	if n := len(l.graphs.Sizes); n > 0 && l.graphs.Mode != "none" && l.graphs.Mode != "" && len(r.Programs) > 0 {
-		out = append(out, l.graphOverhead(n, r.Programs[0]))
+	if len(r.Programs) > 0 && len(l.graphs.Captures(r.Programs[0].Bucket)) > 0 {
+		out = append(out, l.graphOverhead(r.Programs[0]))
 	}
-	return out
+	return append(out,
+		backend.Overhead{Name: "step copies", Bytes: r.Arenas[backend.StepIO], Host: true, Rule: "2 sets of step buffers as the host writes them, pinned"},
+		backend.Overhead{Name: "staging", Bytes: stagingBytes, Host: true, Rule: fmt.Sprintf("%d pieces of %d MiB that weights go through, pinned until the first step", pieces, pieceBytes>>20)})
 }
 
-func (l layout) graphOverhead(sizes int, p *backend.Program) backend.Overhead {
-	pieces, f := 1, 1.0
+// graphOverhead counts what is captured: each step for both sets of step buffers, a whole step
+// as the pieces that it would be cut into.
+func (l layout) graphOverhead(p *backend.Program) backend.Overhead {
+	segments, f := 1, 1.0
 	for _, op := range p.Ops {
 		switch op.(type) {
 		case backend.Attention, backend.DeltaNet:
-			pieces++
+			segments++
 		case backend.Experts:
 			f = expertFactor
 		}
 	}
+	const sets = 2
+	steps := len(l.graphs.Captures(p.Bucket))
 	return backend.Overhead{
-		Name: "graphs", Bytes: up(int64(graphPiece*f*float64(sizes*pieces)), granule), Fitted: true,
-		Rule: fmt.Sprintf("%d sizes × %d pieces × 0.28 MiB × %g, %s", sizes, pieces, f, graphResidual),
+		Name: "graphs", Bytes: up(int64(graphPiece*f*float64(sets*steps*segments)), granule), Fitted: true,
+		Rule: fmt.Sprintf("%d steps × %d sets of buffers × %d pieces × 0.28 MiB × %g, %s", steps, sets, segments, f, graphResidual),
 	}
 }

@@ -1,79 +1,125 @@
 package cuda
 
 import (
-	"fmt"
-
 	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/cuda"
 )
 
-const (
-	// maxHeadDim is the widest head that attention keeps in registers and shared
-	// memory.
-	maxHeadDim = 512
-	// splits is into how many parts at most a decoding sequence's history is cut;
-	// cuts are at absolute positions, so that the batch does not move them.
-	splits = 16
-	// deltaChunk is how many tokens the chunked form of the delta rule takes at once.
-	deltaChunk = 64
-	// sampleRow is a row's room for the histograms that find top-k and top-p.
-	sampleRow = 16 << 10
-)
+// counters is the room, in bytes, of the counters of blocks that share sums: the workspace
+// begins with it, zeros before and after every launch. Ops run one after the other, their
+// rooms all begin behind it.
+const counters = 8 << 10
 
-// libraryRoom is what cuBLASLt is given, in bytes: what its heuristics ask for at
-// most, before Hopper and since.
-func (l layout) libraryRoom() int64 {
-	if l.cc >= 90 {
-		return 32 << 20
-	}
-	return 8<<20 + 128<<10
-}
-
-// Workspace is the largest room of an op: ops run one after the other, all begin
-// at its start. It refuses shapes that no kernel has.
+// Workspace is the largest room of an op, in the steps of any variant. It refuses shapes that no
+// kernel will have.
 func (l layout) Workspace(p *backend.Program) (int64, error) {
 	if err := p.Check(); err != nil {
 		return 0, err
 	}
-	var most int64
-	for _, op := range p.Ops {
-		n, err := l.room(p, op)
-		if err != nil {
-			return 0, err
+	most := int64(counters)
+	for _, v := range variants(p.Bucket) {
+		c := lowering{l: l, p: p, v: v}
+		for _, op := range p.Ops {
+			n, err := c.roomOf(op)
+			if err != nil {
+				return 0, err
+			}
+			most = max(most, n)
 		}
-		most = max(most, n)
 	}
 	return most, nil
 }
 
-// room of one op, at the bucket's row counts.
-func (l layout) room(p *backend.Program, op backend.Op) (int64, error) {
-	rows := func(v backend.Value) int64 { return int64(p.Rows(p.Values[v].Rows)) }
+// roomOf is where the room of an op ends.
+func (c *lowering) roomOf(op backend.Op) (int64, error) {
 	switch o := op.(type) {
-	case backend.Linear: // X as the matrix units take it, then the library's room
-		return up(2*rows(o.X)*int64(p.Values[o.X].Cols), align) + l.libraryRoom(), nil
+	case backend.Linear:
+		m, err := c.l.matrix(c.p.Weights[o.W])
+		return c.product(m, c.rows(c.info(o.X).Rows), counters).end, err
 	case backend.Attention:
-		return l.attentionRoom(p, o)
-	case backend.Experts: // X once, each pick's order, gate and up, their product, and what down gives
-		picks, cols := rows(o.X)*int64(o.Top), int64(p.Values[o.X].Cols)
-		return up(2*rows(o.X)*cols, align) + up(16*picks, align) + up(2*picks*3*int64(o.Width), align) + up(4*picks*cols, align), nil
-	case backend.DeltaNet: // of each chunk and value head: corrections, the triangle, the state before it
-		tokens := up(rows(o.QKV), deltaChunk)
-		k, v := int64(o.KeyDim), int64(o.ValueDim)
-		return up(4*tokens*int64(o.ValueHeads)*(k+v+deltaChunk), align) + up(4*(tokens/deltaChunk)*int64(o.ValueHeads)*k*v, align), nil
+		a, err := c.attention(o)
+		return a.end, err
+	case backend.Experts:
+		m, err := c.mixture(o)
+		return m.end, err
+	case backend.DeltaNet:
+		if c.v.few() {
+			return counters, nil
+		}
+		return counters + up(cuda.DeltaWork(c.rows(c.info(o.QKV).Rows), o.ValueHeads), align), nil
 	case backend.Sample:
-		return up(rows(o.Logits)*sampleRow, align), nil
+		return c.sampling().end, nil
+	case backend.Drafted, backend.Verify:
+		return counters + up(4*int64(c.rows(backend.PerToken)), align), nil
 	}
-	return 0, nil
+	return counters, nil
 }
 
-// attentionRoom is what decoding leaves of each part of a history until the parts
-// are joined: a head's sum, its largest score and the sum of weights, F32.
-func (l layout) attentionRoom(p *backend.Program, o backend.Attention) (int64, error) {
-	if o.HeadDim > maxHeadDim {
-		return 0, backend.Unsupported(name, fmt.Sprintf("attention heads of %d", o.HeadDim), fmt.Sprintf("at most %d", maxHeadDim))
+// sampling is how rows of logits become tokens: into how many slices each is cut, and its
+// rooms: logits as they were, of rows that are edited, and what slices share.
+type sampling struct {
+	slices         int
+	raw, room, end int64
+}
+
+func (c *lowering) sampling() sampling {
+	rows := c.rows(backend.PerSample)
+	s := sampling{slices: cuda.SampleSlices(rows, c.p.Vocab, c.l.sms), raw: counters}
+	s.room = s.raw + up(4*int64(rows)*int64(c.p.Vocab), align)
+	s.end = s.room + int64(rows)*cuda.SampleRoom
+	return s
+}
+
+// product is one product with a matrix: its kernel and its rooms in the workspace.
+type product struct {
+	cuda.Linear
+	to               cuda.Rounding // of X
+	packed           bool          // X is packed first; else it is read as it lies
+	splits           int
+	x, sums, partial int64 // where rooms begin
+	end              int64 // behind the last
+}
+
+// chooseLinear is the kernel for a matrix and a number of rows, and what it has X rounded to.
+func (l layout) chooseLinear(m matrix, rows int) (k cuda.Linear, to cuda.Rounding, ok bool) {
+	if m.RoundInputs {
+		k, ok = cuda.ChooseRounded(m.stored, rows)
+		to = cuda.Rounding{Format: m.stored}
+	} else {
+		k, ok = cuda.ChooseLinear(m.stored, rows)
+		to = cuda.RoundsTo(m.stored)
 	}
-	if o.Both {
-		return 0, nil
+	return k.Wide(m.stored, rows, l.arch()), to, ok
+}
+
+// chosen is a product of so many rows without splits, by the kernel for others (those that an
+// expert has); its rooms begin at offset at.
+func (c *lowering) chosen(m matrix, by, rows int, at int64) product {
+	l, to, ok := c.l.chooseLinear(m, by)
+	if !ok && m.stored == kernels.F32 {
+		return product{Linear: cuda.Linear{Kernel: "linear_f32", Rows: 4, Threads: 256}, splits: 1, end: at}
 	}
-	return up(4*int64(p.Bucket.Samples)*int64(o.Heads)*splits*int64(o.HeadDim+2), align), nil
+	if !ok { // of a kernel to come
+		l.Rows = panel
+	}
+	p := product{Linear: l, to: to, packed: true, splits: 1, x: at}
+	x, sums := to.Bytes(rows, m.Cols)
+	p.sums = at + up(x, align)
+	p.partial = p.sums + up(sums, align)
+	p.end = p.partial
+	return p
+}
+
+// product is of so many rows; its rooms begin at offset at.
+func (c *lowering) product(m matrix, rows int, at int64) product {
+	p := c.chosen(m, rows, rows, at)
+	if !p.packed || p.Kernel == "" {
+		return p
+	}
+	splits := p.Splits(m.Rows, m.Cols, rows, c.l.sms)
+	if n, count := p.PartialBytes(m.Rows, rows, splits); 4*count <= counters {
+		p.splits, p.end = splits, p.partial+up(n, align)
+	}
+	return p
 }

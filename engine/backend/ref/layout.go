@@ -6,6 +6,7 @@ import (
 
 	"vapp.dev/engine/backend"
 	"vapp.dev/kernels"
+	"vapp.dev/kernels/ref"
 )
 
 // page is the unit in which Go's heap gives out large objects: a slice of whole
@@ -102,12 +103,12 @@ func roomOf(p *backend.Program, op backend.Op) int64 {
 	switch o := op.(type) {
 	case backend.Linear:
 		if o.W >= 0 && int(o.W) < len(p.Weights) && p.Weights[o.W].RoundInputs {
-			return 2 * align(4*int64(p.Values[o.X].Cols))
+			return align(4*ref.Together*int64(p.Values[o.X].Cols)) + align(4*int64(p.Values[o.X].Cols))
 		}
-		return align(4 * int64(p.Values[o.X].Cols))
+		return align(4 * ref.Together * int64(p.Values[o.X].Cols))
 	case backend.Experts:
 		n := int64(p.Values[o.X].Cols)
-		return align(4*2*int64(o.Width)) + align(4*int64(o.Width)) + align(4*n) + align(4*max(n, int64(o.Width)))
+		return align(4*2*int64(o.Width)) + align(4*int64(o.Width)) + align(4*n) + align(4*ref.Together*max(n, int64(o.Width)))
 	case backend.Attention:
 		n, d := spanOf(p, o), int64(o.HeadDim)
 		return 2*align(4*n*d) + align(8*n) + align(8*d)

@@ -107,7 +107,7 @@ func (o experts) units(l *launch) int { return l.rowsOf(o.X) }
 func (o experts) run(l *launch, worker, r int) error {
 	n, room := l.cols(o.X), l.room(worker)
 	up, act, out := take[float32](room, 2*o.Width, 4), take[float32](room, o.Width, 4), take[float32](room, n, 4)
-	row := take[float32](room, max(n, o.Width), 4)
+	row := take[float32](room, ref.Together*max(n, o.Width), 4)
 	x, y := rowOf(l.floats(o.X), r, n), rowOf(l.floats(o.Y), r, n)
 	sum := make([]float64, n)
 	for k, id := range rowOf(l.ints(o.Ids), r, o.Top) {

@@ -117,7 +117,7 @@ func (o linear) run(l *launch, worker, i int) error {
 	w, in, out, room := l.d.weights[o.W], l.cols(o.X), l.cols(o.Y), l.room(worker)
 	a := ref.LinearArgs{
 		Rows: l.rowsOf(o.Y), In: in, Out: out, X: l.floats(o.X), W: w.data, Format: w.Format, Scales: w.scales, Y: l.floats(o.Y),
-		From: i * linearUnit, To: min((i+1)*linearUnit, out), Row: take[float32](room, in, 4),
+		From: i * linearUnit, To: min((i+1)*linearUnit, out), Row: take[float32](room, ref.Together*in, 4),
 	}
 	if o.Bias != backend.NoWeight {
 		a.Bias = l.vector(o.Bias)

@@ -3,10 +3,14 @@ package cudatest
 import (
 	"cmp"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,17 +20,27 @@ import (
 // AddressSanitizer.
 const Sanitize = "VAPP_CUDA_SANITIZE"
 
-var compiler = []string{"-std=c++17", "-O1", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-Wno-unused-function", "-pthread"}
-
 // Source is the environment variable that names another folder of kernels: mutants.
 const Source = "VAPP_CUDA_SOURCE"
 
-// build compiles the units of source, once for each state of it, and returns the
-// binary: every .cu file but the one that includes the others, and emulation/main.cc.
-func build(source string) (string, error) {
-	flags := compiler
-	if os.Getenv(Sanitize) != "" {
-		flags = append(flags[:len(flags):len(flags)], "-fsanitize=address", "-g1")
+var compiler = []string{"-std=c++17", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-Wno-unused-function", "-pthread"}
+
+// target is what the kernels' source becomes: every .cu file, and files of its own.
+type target struct {
+	name, own   string
+	flags, link []string
+}
+
+var (
+	process = target{"emulation", "emulation/*.cc", []string{"-O1"}, nil}
+	library = target{"libcuda", "emulation/driver/*.cc", []string{"-O2", "-fPIC", "-fvisibility=hidden"}, []string{"-shared", "-Wl,-soname,libcuda.so.1"}}
+)
+
+// build compiles a target, once for each state of source, and returns its path.
+func (g target) build(source string) (string, error) {
+	flags := append(slices.Clone(compiler), g.flags...)
+	if os.Getenv(Sanitize) != "" && g.name == process.name {
+		flags = append(flags, "-fsanitize=address", "-g1")
 	}
 	cxx := os.Getenv("CXX")
 	if cxx == "" {
@@ -35,29 +49,15 @@ func build(source string) (string, error) {
 	if _, err := exec.LookPath(cxx); err != nil {
 		return "", fmt.Errorf("%w: the kernels' tests need a C++ compiler (g++, or CXX)", err)
 	}
-	var headers []byte
-	var units []string
-	for _, pattern := range []string{"*.cuh", "emulation/*.h", "emulation/*.cc", "*.cu"} {
-		files, err := filepath.Glob(filepath.Join(source, pattern))
-		if err != nil {
-			return "", err
-		}
-		for _, f := range files {
-			if ext := filepath.Ext(f); ext == ".cc" || ext == ".cu" && filepath.Base(f) != "kernels.cu" {
-				units = append(units, f)
-				continue
-			}
-			b, err := os.ReadFile(f)
-			if err != nil {
-				return "", err
-			}
-			headers = append(headers, b...)
-		}
-	}
-	cache, err := filepath.Abs("../../.cache/emulation")
+	units, err := g.units(source)
 	if err != nil {
 		return "", err
 	}
+	root, err := tree()
+	if err != nil {
+		return "", err
+	}
+	cache := filepath.Join(root, ".cache", "emulation")
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return "", err
 	}
@@ -70,35 +70,90 @@ func build(source string) (string, error) {
 		go func() {
 			defer work.Done()
 			slots <- true
-			objects[i], errs[i] = object(cache, cxx, flags, headers, u)
+			objects[i], errs[i] = object(cache, cxx, flags, u)
 			<-slots
 		}()
 	}
 	work.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return "", err
-		}
+	if err := errors.Join(errs...); err != nil {
+		return "", err
 	}
-	key := sha256.Sum256([]byte(strings.Join(objects, "\n")))
-	return made(filepath.Join(cache, fmt.Sprintf("emulation-%x", key[:10])), func(out string) *exec.Cmd {
-		return exec.Command(cxx, append(append([]string{}, flags...), append(objects, "-o", out)...)...)
+	key := sha256.Sum256([]byte(strings.Join(append(objects, g.link...), "\n")))
+	return made(filepath.Join(cache, fmt.Sprintf("%s-%x", g.name, key[:10])), func(out string) *exec.Cmd {
+		return exec.Command(cxx, slices.Concat(flags, g.link, objects, []string{"-o", out})...)
 	})
 }
 
-// object compiles one unit.
-func object(cache, cxx string, flags []string, headers []byte, unit string) (string, error) {
-	b, err := os.ReadFile(unit)
+// units are the files to compile.
+func (g target) units(source string) (units []string, err error) {
+	for _, pattern := range []string{g.own, "*.cu"} {
+		files, err := filepath.Glob(filepath.Join(source, pattern))
+		if err != nil {
+			return nil, err
+		}
+		units = append(units, slices.DeleteFunc(files, func(f string) bool { return filepath.Base(f) == "kernels.cu" })...)
+	}
+	return units, nil
+}
+
+var included = regexp.MustCompile(`(?m)^#include "(.+)"$`)
+
+// write gives h a file and, once each, those of these folders that it includes.
+func write(h io.Writer, path string, seen map[string]bool) error {
+	if path = filepath.Clean(path); seen[path] {
+		return nil
+	}
+	seen[path] = true
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	h.Write(b)
+	for _, m := range included.FindAllSubmatch(b, -1) {
+		if err := write(h, filepath.Join(filepath.Dir(path), string(m[1])), seen); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tree is the root of the module that the test runs in.
+func tree() (string, error) {
+	dir, err := os.Getwd()
+	for err == nil {
+		if _, missing := os.Stat(filepath.Join(dir, "go.mod")); missing == nil {
+			return dir, nil
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return "", errors.New("no go.mod above the working directory")
+		}
+		dir = up
+	}
+	return "", err
+}
+
+// object compiles one unit. One that only a mutant has is run little: nothing is optimized, and
+// what the mutation leaves unused is no error.
+func object(cache, cxx string, flags []string, unit string) (string, error) {
+	name := func(flags []string) (string, error) {
+		h := sha256.New()
+		fmt.Fprintln(h, cxx, flags, filepath.Base(unit))
+		err := write(h, unit, map[string]bool{})
+		return filepath.Join(cache, fmt.Sprintf("%s-%x.o", strings.TrimSuffix(filepath.Base(unit), filepath.Ext(unit)), h.Sum(nil)[:10])), err
+	}
+	path, err := name(flags)
 	if err != nil {
 		return "", err
 	}
-	h := sha256.New()
-	fmt.Fprintln(h, cxx, flags, filepath.Base(unit))
-	h.Write(headers)
-	h.Write(b)
-	name := fmt.Sprintf("%s-%x.o", strings.TrimSuffix(filepath.Base(unit), filepath.Ext(unit)), h.Sum(nil)[:10])
-	return made(filepath.Join(cache, name), func(out string) *exec.Cmd {
-		return exec.Command(cxx, append(append([]string{}, flags...), "-x", "c++", "-c", unit, "-o", out)...)
+	if _, missing := os.Stat(path); missing != nil && os.Getenv(Source) != "" {
+		flags = append(slices.Clone(flags), "-O0", "-w")
+		if path, err = name(flags); err != nil {
+			return "", err
+		}
+	}
+	return made(path, func(out string) *exec.Cmd {
+		return exec.Command(cxx, append(slices.Clone(flags), "-x", "c++", "-c", unit, "-o", out)...)
 	})
 }
 
@@ -115,7 +170,45 @@ func made(path string, cmd func(out string) *exec.Cmd) (string, error) {
 	return path, os.Rename(next, path)
 }
 
-var compiled = sync.OnceValues(func() (string, error) { return build(cmp.Or(os.Getenv(Source), ".")) })
+var compiled = sync.OnceValues(func() (string, error) { return process.build(cmp.Or(os.Getenv(Source), ".")) })
+
+// BuildDriver compiles the emulated driver (kernels/cuda/emulation/driver) where it is not
+// built yet, and returns the path of the library. The same one is .cache/emulation/libcuda.so.
+var BuildDriver = sync.OnceValues(func() (string, error) {
+	root, err := tree()
+	if err != nil {
+		return "", err
+	}
+	path, err := library.build(cmp.Or(os.Getenv(Source), filepath.Join(root, "kernels", "cuda")))
+	if err != nil {
+		return "", err
+	}
+	next := filepath.Join(filepath.Dir(path), fmt.Sprintf("libcuda.so.%d", os.Getpid()))
+	if err := os.Symlink(filepath.Base(path), next); err != nil {
+		return "", err
+	}
+	return path, os.Rename(next, filepath.Join(filepath.Dir(path), "libcuda.so"))
+})
+
+// Driver is the path of the emulated driver: what VAPP_LIBCUDA takes, before the process
+// first asks for a device.
+func Driver(t testing.TB) string {
+	t.Helper()
+	path, err := BuildDriver()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Use has the process take the emulated driver for the machine's, before it first asks for a
+// device; VAPP_GPU says that the machine has a device to test on.
+func Use(t testing.TB) {
+	t.Helper()
+	if os.Getenv("VAPP_GPU") == "" {
+		t.Setenv("VAPP_LIBCUDA", Driver(t))
+	}
+}
 
 // Open is a device of its own for a test of the folder of the kernels, closed when the
 // test ends.

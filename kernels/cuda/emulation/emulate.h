@@ -2,7 +2,7 @@
 // language, the built-in variables, shuffles and atomics. Kernels register themselves
 // by name; main.cc launches them.
 #pragma once
-#include "fiber.h"
+#include "block.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,7 +16,7 @@
 #define __launch_bounds__(...)
 #define __grid_constant__
 #define __constant__ static
-#define __shared__ static
+#define __shared__ static thread_local
 #define __align__(n) alignas(n)
 
 struct alignas(8) uint2 {
@@ -45,6 +45,7 @@ namespace emulation {
 struct Kernel {
   const char *name;
   size_t args;
+  int threads;  // of a block, at most
   void (*run)(const void *args);
 };
 
@@ -54,92 +55,109 @@ inline std::vector<Kernel> &kernels() {
 }
 
 struct Registration {
-  Registration(const char *name, size_t args, void (*run)(const void *)) { kernels().push_back({name, args, run}); }
+  Registration(const char *name, size_t args, int threads, void (*run)(const void *)) { kernels().push_back({name, args, threads, run}); }
+};
+
+// Collectives of a warp; those of mma.cuh follow kUnits.
+enum Collective { kSync, kVote, kShuffle, kShuffleXor, kShuffleDown, kShuffleUp, kUnits };
+
+// Shuffled is what a lane brings to a shuffle.
+template <class T>
+struct Shuffled {
+  T value, answer;
+  int from;
 };
 
 template <class T>
-T exchange(uint32_t mask, T value, int from, int op, int line) {
-  static_assert(sizeof(T) <= 8);
-  Collective *c = meet(mask, op, &value, sizeof value, "a shuffle", line);
-  if (!(mask >> from & 1)) die("a shuffle reads a lane that its mask does not name");
-  T out;
-  memcpy(&out, c->values[from], sizeof out);
-  part(c);
-  return out;
+void shuffle(Meeting &m) {
+  for (uint32_t left = m.mask; left != 0; left &= left - 1) {
+    auto &mine = m.lane<Shuffled<T>>(__builtin_ctz(left));
+    if (!(m.mask >> mine.from & 1)) die("a shuffle reads a lane that its mask does not name");
+    mine.answer = m.lane<Shuffled<T>>(mine.from).value;
+  }
+}
+
+template <class T>
+T exchange(uint32_t mask, T value, int from, Collective op, int line) {
+  Shuffled<T> mine{value, value, from};
+  meet(mask, op, &mine, shuffle<T>, "a shuffle", line);
+  return mine.answer;
+}
+
+inline void vote(Meeting &m) {
+  uint32_t all = 0;
+  for (uint32_t left = m.mask; left != 0; left &= left - 1) all |= m.lane<uint32_t>(__builtin_ctz(left));
+  for (uint32_t left = m.mask; left != 0; left &= left - 1) m.lane<uint32_t>(__builtin_ctz(left)) = all;
 }
 
 inline uint32_t ballot(uint32_t mask, bool yes, int line) {
-  Collective *c = meet(mask, 6, &yes, sizeof yes, "a vote", line);
-  uint32_t out = 0;
-  for (int l = 0; l < 32; l++)
-    if (mask >> l & 1 && *(bool *)c->values[l]) out |= 1u << l;
-  part(c);
-  return out;
+  uint32_t mine = uint32_t(yes) << current()->lane;
+  meet(mask, kVote, &mine, vote, "a vote", line);
+  return mine;
 }
 
-inline void sync_warp(uint32_t mask, int line) {
-  int none = 0;
-  part(meet(mask, 1, &none, sizeof none, "__syncwarp", line));
-}
+inline void sync_warp(uint32_t mask, int line) { meet(mask, kSync, nullptr, nullptr, "__syncwarp", line); }
 
 }  // namespace emulation
 
-#define threadIdx (emulation::current->thread)
-#define blockIdx (emulation::block.index)
-#define blockDim (emulation::block.size)
-#define gridDim (emulation::block.grid)
+#define threadIdx (emulation::current()->thread)
+#define blockIdx (emulation::current()->block->index)
+#define blockDim (emulation::current()->block->size)
+#define gridDim (emulation::current()->block->grid)
 
 #define __syncthreads() emulation::barrier(__FILE__, __LINE__)
 static inline void __syncwarp(uint32_t mask = 0xffffffffu, int line = __builtin_LINE()) { emulation::sync_warp(mask, line); }
 template <class T>
 static inline T __shfl_sync(uint32_t mask, T v, int lane, int width = 32, int line = __builtin_LINE()) {
-  int me = emulation::current->lane;
-  return emulation::exchange(mask, v, (me & ~(width - 1)) | (lane & (width - 1)), 2, line);
+  int me = emulation::current()->lane;
+  return emulation::exchange(mask, v, (me & ~(width - 1)) | (lane & (width - 1)), emulation::kShuffle, line);
 }
 template <class T>
 static inline T __shfl_xor_sync(uint32_t mask, T v, int x, int width = 32, int line = __builtin_LINE()) {
-  int me = emulation::current->lane, to = me ^ x;
-  return emulation::exchange(mask, v, to / width == me / width ? to : me, 3, line);
+  int me = emulation::current()->lane, to = me ^ x;
+  return emulation::exchange(mask, v, to / width == me / width ? to : me, emulation::kShuffleXor, line);
 }
 template <class T>
 static inline T __shfl_down_sync(uint32_t mask, T v, int n, int width = 32, int line = __builtin_LINE()) {
-  int me = emulation::current->lane, to = me + n;
-  return emulation::exchange(mask, v, to / width == me / width ? to : me, 4, line);
+  int me = emulation::current()->lane, to = me + n;
+  return emulation::exchange(mask, v, to / width == me / width ? to : me, emulation::kShuffleDown, line);
 }
 template <class T>
 static inline T __shfl_up_sync(uint32_t mask, T v, int n, int width = 32, int line = __builtin_LINE()) {
-  int me = emulation::current->lane, to = me - n;
-  return emulation::exchange(mask, v, to >= me / width * width ? to : me, 5, line);
+  int me = emulation::current()->lane, to = me - n;
+  return emulation::exchange(mask, v, to >= me / width * width ? to : me, emulation::kShuffleUp, line);
 }
 static inline uint32_t __ballot_sync(uint32_t mask, int yes, int line = __builtin_LINE()) { return emulation::ballot(mask, yes != 0, line); }
 static inline int __any_sync(uint32_t mask, int yes, int line = __builtin_LINE()) { return emulation::ballot(mask, yes != 0, line) != 0; }
 static inline int __all_sync(uint32_t mask, int yes, int line = __builtin_LINE()) { return emulation::ballot(mask, yes == 0, line) == 0; }
 
-// Blocks run one after the other and threads change places at collectives alone.
+// Threads of a block change places at collectives alone; blocks may be on several threads
+// of the host.
+template <class T, class F>
+static inline T atomic_change(T *p, F f) {
+  T old, next;
+  __atomic_load(p, &old, __ATOMIC_ACQUIRE);
+  do
+    next = f(old);
+  while (!__atomic_compare_exchange(p, &old, &next, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
+  return old;
+}
 template <class T>
 static inline T atomicAdd(T *p, T v) {
-  T old = *p;
-  *p = old + v;
-  return old;
+  return atomic_change(p, [&](T old) { return T(old + v); });
 }
 template <class T>
 static inline T atomicMax(T *p, T v) {
-  T old = *p;
-  *p = std::max(old, v);
-  return old;
+  return atomic_change(p, [&](T old) { return std::max(old, v); });
 }
 template <class T>
 static inline T atomicMin(T *p, T v) {
-  T old = *p;
-  *p = std::min(old, v);
-  return old;
+  return atomic_change(p, [&](T old) { return std::min(old, v); });
 }
 static inline unsigned atomicOr(unsigned *p, unsigned v) {
-  unsigned old = *p;
-  *p = old | v;
-  return old;
+  return atomic_change(p, [&](unsigned old) { return old | v; });
 }
-static inline void __threadfence() {}
+static inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 template <class T>
 static inline T __ldg(const T *p) {

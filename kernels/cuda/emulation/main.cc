@@ -13,6 +13,7 @@
 // the build has it, else after every launch.
 #define EMULATION_MAIN
 #include "emulate.h"
+#include "wild.h"
 
 #include <map>
 #include <string>
@@ -124,7 +125,8 @@ void launch() {
   b.schedule = v[7];
   uint64_t threads = v[3] * v[4] * v[5];
   if (threads == 0 || threads > 1024 || v[6] > emulation::kShared) fail("a block of a size that no device takes");
-  b.body = [k] { k->run(args); };
+  b.body = k->run;
+  b.args = args;
   for (b.index.z = 0; b.index.z < b.grid.z; b.index.z++)
     for (b.index.y = 0; b.index.y < b.grid.y; b.index.y++)
       for (b.index.x = 0; b.index.x < b.grid.x; b.index.x++) emulation::run_block();
@@ -146,6 +148,8 @@ void list() {
 }  // namespace
 
 int main() {
+  emulation::watch_signals();
+  emulation::watch_thread();
   for (;;) {
     int c = getchar();
     switch (c) {

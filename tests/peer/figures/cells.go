@@ -80,9 +80,14 @@ func writeRuns(b *strings.Builder, parts Parts) {
 		}
 		b.WriteString("| side | command | seconds | others' share of the CPU |\n|---|---|---|---|\n")
 		for _, r := range p.Runs {
-			fmt.Fprintf(b, "| %s | `%s` | %.0f | %.0f %% |\n", r.Side, strings.Join(r.Command, " "), r.Seconds, 100*r.Foreign)
+			seconds, others := fmt.Sprintf("%.0f", r.Seconds), fmt.Sprintf("%.0f %%", 100*r.Foreign)
+			if r.Turns {
+				seconds, others = "turns", "–"
+			}
+			fmt.Fprintf(b, "| %s | `%s` | %s | %s |\n", r.Side, strings.Join(r.Command, " "), seconds, others)
 		}
 		b.WriteString("\n")
+		writeTurns(b, p)
 		writeExtra(b, p)
 	}
 }
@@ -104,6 +109,21 @@ func writeLimits(b *strings.Builder, p Part) {
 		}
 		b.WriteString(".\n\n")
 	}
+}
+
+// writeTurns shows how decoding went, turn by turn.
+func writeTurns(b *strings.Builder, p Part) {
+	if len(p.Turns) == 0 {
+		return
+	}
+	b.WriteString("Decoding, turn by turn, in tokens/s: ")
+	for i, t := range p.Turns {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(b, "%s %s at %s GB/s", t.Side, number(t.Decode), number((t.Before+t.After)/2e9))
+	}
+	b.WriteString(".\n\n")
 }
 
 // writeExtra shows what the big table does not.

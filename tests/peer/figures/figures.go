@@ -69,6 +69,7 @@ type Run struct {
 	Foreign float64  `json:"foreign"` // share of all CPU time that others took meanwhile, stolen time included
 	Values  Values   `json:"values"`
 	Steps   []Step   `json:"steps,omitempty"` // where vapp's steps spend their time
+	Turns   bool     `json:"turns,omitempty"` // it was loaded and ran when it was its turn: what it measured is in Part.Turns
 }
 
 // Part is what was measured of one file, or beside all files.
@@ -79,6 +80,7 @@ type Part struct {
 	Rounds int       `json:"rounds"`
 	Notes  []string  `json:"notes,omitempty"` // what was not measured, and why
 	Runs   []Run     `json:"runs"`
+	Turns  []Turn    `json:"turns,omitempty"` // of decoding, in their order; in place of runs of it
 }
 
 // Save replaces a part's file in dir.
@@ -123,19 +125,25 @@ type Stat struct {
 	Runs                int
 }
 
-// Stat of what runs of a side measured; the zero Stat if none did.
+// Stat of what runs of a side measured, of decoding its turns where there are any; the
+// zero Stat if none did.
 func (p Part) Stat(side, key string) Stat {
 	var v []float64
+	switch key {
+	case Decode:
+		v = p.decodes(side)
+	case DecodeLimit:
+		v = p.limits(side)
+	}
+	if len(v) > 0 {
+		return stat(v)
+	}
 	for _, r := range p.Runs {
 		if x, ok := r.Values[key]; ok && r.Side == side {
 			v = append(v, x)
 		}
 	}
-	if len(v) == 0 {
-		return Stat{}
-	}
-	slices.Sort(v)
-	return Stat{Median: middle(v), Least: v[0], Most: v[len(v)-1], Runs: len(v)}
+	return stat(v)
 }
 
 // middle of sorted values; of an even number the mean of the two.
@@ -154,9 +162,12 @@ func (p Part) best(key string, sides ...string) Stat {
 	return out
 }
 
-// share is the median of what each run reached of its own limit; where the limit is of
+// share is the median of what each run, or turn, reached of its own limit; where the limit is of
 // other runs, the medians' ratio.
 func (p Part) share(side, key, limit string) float64 {
+	if v := p.shares(side); key == Decode && len(v) > 0 {
+		return stat(v).Median
+	}
 	var v []float64
 	for _, r := range p.Runs {
 		if r.Side == side && r.Values[key] > 0 && r.Values[limit] > 0 {

@@ -96,6 +96,43 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// turns are of a machine that slows to a half and comes back.
+var turns = []figures.Turn{
+	{Side: figures.Llama, Decode: 100, Before: 40e9, After: 40e9},
+	{Side: figures.VappInt8, Decode: 150, StepBytes: 1e8, Before: 40e9, After: 20e9},
+	{Side: figures.LlamaBest, Decode: 75, Before: 20e9, After: 20e9},
+	{Side: figures.Llama, Decode: 50, Before: 20e9, After: 20e9},
+	{Side: figures.VappInt8, Decode: 90, StepBytes: 1e8, Before: 20e9, After: 40e9},
+	{Side: figures.Llama, Decode: 100, Before: 40e9, After: 40e9},
+	{Side: figures.VappInt8, Decode: 160, StepBytes: 1e8, Before: 40e9, After: 40e9},
+}
+
+// TestTurns: a side is held against the neighbouring turns of a peer and against the
+// bandwidth around its own.
+func TestTurns(t *testing.T) {
+	p := figures.Part{Turns: turns}
+	for _, c := range []struct {
+		what      string
+		got, want figures.Stat
+	}{
+		{"beside llama.cpp", p.Beside(figures.VappInt8, figures.Llama), figures.Stat{Median: 1.6, Least: 0.9, Most: 3, Runs: 5}}, // 1.5, 3, 1.8, 0.9, 1.6
+		{"beside the tuned one", p.Beside(figures.VappInt8, figures.LlamaBest), figures.Stat{Median: 1.6, Least: 1.2, Most: 2, Runs: 2}},
+		{"the other way round", p.Beside(figures.LlamaBest, figures.Llama), figures.Stat{Median: 1.125, Least: 0.75, Most: 1.5, Runs: 2}},
+		{"beside nobody", p.Beside(figures.VappInt8, figures.Torch), figures.Stat{}},
+		{"rates", p.Stat(figures.VappInt8, figures.Decode), figures.Stat{Median: 150, Least: 90, Most: 160, Runs: 3}},
+		{"limits", p.Stat(figures.VappInt8, figures.DecodeLimit), figures.Stat{Median: 300, Least: 300, Most: 400, Runs: 3}},
+		{"limits of a side that reads nobody knows what", p.Stat(figures.Llama, figures.DecodeLimit), figures.Stat{}},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.what, c.got, c.want)
+		}
+	}
+	old := figures.Part{Runs: []figures.Run{{Side: figures.Vapp, Values: figures.Values{figures.Decode: 12}}, {Side: figures.Llama, Values: figures.Values{figures.Decode: 10}}}}
+	if got := old.Beside(figures.Vapp, figures.Llama); got != (figures.Stat{Median: 1.2, Least: 1.2, Most: 1.2, Runs: 1}) {
+		t.Errorf("of runs: %+v", got)
+	}
+}
+
 // measured is a comparison of which two parts were measured.
 func measured() figures.Parts {
 	date := time.Date(2026, 3, 4, 5, 6, 0, 0, time.UTC)
@@ -130,8 +167,11 @@ func measured() figures.Parts {
 		{Side: figures.Vapp, Values: vapp(12.5, 90)},
 		{Side: figures.VappInt8, Values: vapp(17, 360)},
 	}}
+	smol := figures.Part{Name: "smollm2-q4_1", Date: date, Turns: turns, Runs: []figures.Run{
+		{Side: figures.Llama, Command: []string{"turns"}, Turns: true}, {Side: figures.VappInt8, Command: []string{"vapp"}, Turns: true},
+	}}
 	streams := figures.Part{Name: figures.Streams, Date: date, Runs: []figures.Run{{Side: figures.Vapp, Values: figures.Values{figures.ServerShare: 3.1}}}}
-	return figures.Parts{"llama1b-bf16": bf16, "llama1b-q8_0": q8, figures.Streams: streams}
+	return figures.Parts{"llama1b-bf16": bf16, "llama1b-q8_0": q8, "smollm2-q4_1": smol, figures.Streams: streams}
 }
 
 // TestReport writes the page of fixed figures.

@@ -70,13 +70,17 @@ vapp with int8 activations where the format has them. A figure is the median of 
 llama.cpp's two settings. For quantized files llama.cpp rounds activations to int8 by itself;
 vapp does so only if the profile says ` + "`cpu: activations: \"int8\"`" + `, so it has two rows; its server
 is driven with int8 activations then, like beside like.
-The limit of decoding is the read bandwidth that the same run measured, over what a step has to
-read (weights and KV cache); that of prefill the multiply-add rate from registers, over the
+Decoding is measured in turns of two or three seconds, all sides loaded before, A B A B, six of each
+of the two that are compared and two to four of the others: the bandwidth of a shared machine moves within
+seconds. "Of best" and multiples of a peer are the median of the ratios of neighbouring turns, the least and the most
+beside it; the limit is the read bandwidth measured just before and after each turn, their mean over what a step has
+to read (weights and KV cache), and the share the median of the turns' shares. That of prefill the multiply-add rate from registers, over the
 operations of a token, at the rate of the numbers that are multiplied.
 That of 16 streams is both: the prompts multiplied, then a step for each token, the longer of read
 and multiplied; it is of the engine's run, and the server is held against it.
 Every side runs 32 tokens before a clock starts. What is long (16 streams, servers, 2,048 tokens,
-PyTorch, the profiles) runs once for each ROUNDS, the rest twice, in turns.
+PyTorch, the profiles) runs once for each ROUNDS, prompts of 512 twice, in turns; PyTorch's decoding is
+a run of its own, and its ratio that of medians.
 Memory is the peak of what was resident during the runs of 16 streams, of vapp as of
 llama-batched-bench; vapp's arenas take what is planned to the byte, or its run fails.
 Llama-3.2-1B has the published shape and random weights; SmolLM2-135M is the default model, its
@@ -125,6 +129,9 @@ func table(parts Parts) []row {
 				work: f.label + ", " + work, side: side, vapp: show(side), llama: show(Llama), best: best.in(unit(key)).cell(),
 				torch: show(Torch), top: times(0, "", mine, best).ratioCell(), targets: targets(p, side),
 				part: p, key: key, limitKey: limit,
+			}
+			if key == Decode {
+				r.top = faster(0, "", p.besideBest(side, Llama, LlamaBest), mine).ratioCell()
 			}
 			if limit != "" && key != TTFT {
 				r.limit = percent(p.share(side, key, limit), p.Stat(side, limit))

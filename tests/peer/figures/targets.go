@@ -32,12 +32,13 @@ func Names() []string {
 
 // target is a bound that a figure is held against.
 type target struct {
-	text  string  // as the table says it
-	got   float64 // 0: not measured
-	bound float64
-	peer  float64 // the peer's figure that got is a multiple of, if it is
-	most  bool    // the bound is the largest that is allowed
-	form  string  // of got and bound, for Sprintf
+	text   string  // as the table says it
+	got    float64 // 0: not measured
+	bound  float64
+	peer   float64 // the peer's figure that got is a multiple of, if it is
+	most   bool    // the bound is the largest that is allowed
+	form   string  // of got and bound, for Sprintf
+	spread string  // of got; "": of one measurement
 }
 
 func (t target) measured() bool { return t.got != 0 }
@@ -45,7 +46,7 @@ func (t target) measured() bool { return t.got != 0 }
 func (t target) met() bool { return t.measured() && (t.got >= t.bound) != t.most || t.got == t.bound }
 
 func (t target) String() string {
-	return fmt.Sprintf(t.form, t.got)
+	return fmt.Sprintf(t.form, t.got) + t.spread
 }
 
 func atLeast(text string, got, bound float64, form string) target {
@@ -75,21 +76,30 @@ func ofLimit(share, bound float64, what string) target {
 	return atLeast(fmt.Sprintf("≥ %.2f of the %s", bound, what), share, bound, "%.2f")
 }
 
+// faster is a target of the kind "at least n times a peer" in turns beside it.
+func faster(n float64, whom string, beside, mine Stat) target {
+	t := atLeast(fmt.Sprintf("≥ %gx %s", n, whom), beside.Median, n, "%.2fx")
+	t.peer = ratio(mine.Median, beside.Median)
+	if beside.Runs > 1 {
+		t.spread = fmt.Sprintf(" (%.2f to %.2f)", beside.Least, beside.Most)
+	}
+	return t
+}
+
 // decodeTargets: batch 1.
 func (f file) decodeTargets(p Part, side string) []target {
-	mine, base := p.Stat(side, Decode), p.Stat(Llama, Decode)
-	best := p.best(Decode, Llama, LlamaBest)
+	mine, best := p.Stat(side, Decode), p.besideBest(side, Llama, LlamaBest)
 	share := p.share(side, Decode, DecodeLimit)
 	switch {
 	case f.big && f.bf16:
-		peers := p.best(Decode, Llama, LlamaBest, Torch)
-		return []target{ofLimit(share, 0.90, "bandwidth"), times(1.2, "llama.cpp", mine, base), times(1.1, "the best peer", mine, peers)}
+		peers := p.besideBest(side, Llama, LlamaBest, Torch)
+		return []target{ofLimit(share, 0.90, "bandwidth"), faster(1.2, "llama.cpp", p.Beside(side, Llama), mine), faster(1.1, "the best peer", peers, mine)}
 	case f.big:
-		return []target{ofLimit(share, 0.85, "bandwidth"), times(1.3, "llama.cpp", mine, best)}
+		return []target{ofLimit(share, 0.85, "bandwidth"), faster(1.3, "llama.cpp", best, mine)}
 	case f.bf16:
-		return []target{times(1.5, "llama.cpp", mine, best)}
+		return []target{faster(1.5, "llama.cpp", best, mine)}
 	default:
-		return []target{times(1.3, "llama.cpp", mine, best)}
+		return []target{faster(1.3, "llama.cpp", best, mine)}
 	}
 }
 

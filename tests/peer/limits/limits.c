@@ -2,6 +2,7 @@
  * a second, by as many threads as there are processors.
  *
  *   cc -O3 -march=native -pthread limits.c -o limits && ./limits
+ *   ./limits turns      reads once for each line on standard input, and says how fast
  *
  * Each figure is the best of some rounds: what others take of the machine only lowers it.
  * Rates are from registers, of the widest instruction that the compiler was allowed. */
@@ -20,7 +21,7 @@
 #include <immintrin.h>
 #endif
 
-enum { THREADS = 256, ROUNDS = 9, CHAINS = 12, REPEAT = 1 << 20 };
+enum { THREADS = 256, ROUNDS = 9, CHAINS = 12, REPEAT = 1 << 20, TURN = 8 };
 static const size_t BUFFER = (size_t)1 << 30;
 
 typedef struct job {
@@ -178,7 +179,20 @@ TILED(tiles_int8, _tile_dpbssd)
 static int has_tiles(void) { return syscall(SYS_arch_prctl, 0x1023, 18) == 0; }
 #endif
 
-int main(void)
+/* turns answers each line with what was read meanwhile, a few rounds together. */
+static void turns(int threads, const char *buffer)
+{
+	char line[64];
+	while (fgets(line, sizeof line, stdin)) {
+		double took = 0;
+		for (int i = 0; i < TURN; i++)
+			took += once(read_all, threads, buffer);
+		printf("{\"read bandwidth\": %.0f}\n", TURN * (double)BUFFER / took);
+		fflush(stdout);
+	}
+}
+
+int main(int argc, char **argv)
 {
 	cpu_set_t set;
 	int threads = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
@@ -190,6 +204,10 @@ int main(void)
 	}
 	madvise(buffer, BUFFER, MADV_HUGEPAGE);
 	memset(buffer, 1, BUFFER);
+	if (argc > 1 && strcmp(argv[1], "turns") == 0) {
+		turns(threads, buffer);
+		return 0;
+	}
 	printf("{");
 	print("read bandwidth", read_all, threads, buffer, (double)BUFFER);
 	const double chains = (double)threads * REPEAT * CHAINS;

@@ -1,0 +1,116 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"vapp.dev/engine"
+	"vapp.dev/engine/backend"
+)
+
+// shapesOf asks a layout that chooses kernels by rows what the account's programs run by.
+func shapesOf(a *engine.Account) (out []backend.KernelChoice, err error) {
+	l, ok := a.Layout.(backend.Chooser)
+	if !ok {
+		return nil, nil
+	}
+	for _, p := range a.Reservation.Programs {
+		list, err := l.Chosen(p)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, list...)
+	}
+	return out, nil
+}
+
+// shapeLine is a line of the table: what ops of a shape run by.
+type shapeLine struct {
+	name   string
+	decode bool // the part of it for decoding alone
+	of     []backend.KernelChoice
+}
+
+// shapeLines are by shape in the order of first use, those for decoding behind the others.
+func shapeLines(all []backend.KernelChoice) (lines []shapeLine) {
+	for _, k := range all {
+		name := strings.Join([]string{k.Op, k.Format, k.Shape}, " ")
+		i := slices.IndexFunc(lines, func(l shapeLine) bool { return l.name == name && l.decode == k.Decode })
+		if i < 0 {
+			i = len(lines)
+			if base := slices.IndexFunc(lines, func(l shapeLine) bool { return l.name == name }); base >= 0 {
+				i = base + 1
+			}
+			lines = slices.Insert(lines, i, shapeLine{name: name, decode: k.Decode})
+		}
+		lines[i].of = append(lines[i].of, k)
+	}
+	for _, l := range lines {
+		slices.SortStableFunc(l.of, func(a, b backend.KernelChoice) int { return cmp.Compare(a.Rows, b.Rows) })
+	}
+	return lines
+}
+
+// byShape prints which kernels ops of a shape run by: a line for each shape, a column for
+// each number of rows.
+func (p *Plan) byShape(t *text) {
+	if len(p.Shapes) == 0 {
+		return
+	}
+	var columns []int
+	for _, k := range p.Shapes {
+		columns = append(columns, k.Rows)
+	}
+	slices.Sort(columns)
+	columns = slices.Compact(columns)
+	head := []string{""}
+	for _, n := range columns {
+		head = append(head, Group(int64(n)))
+	}
+	rows := [][]string{head}
+	for _, l := range shapeLines(p.Shapes) {
+		row := []string{l.name}
+		if l.decode {
+			row[0] = "  decoding"
+		}
+		for _, n := range columns {
+			row = append(row, l.cell(n))
+		}
+		rows = append(rows, row)
+	}
+	t.line("")
+	t.line("kernels, by the most rows of a step (kernels.md; /n: a sum in n parts)")
+	wide := make([]int, len(head))
+	for _, r := range rows {
+		for i, cell := range r {
+			wide[i] = max(wide[i], utf8.RuneCountInString(cell))
+		}
+	}
+	for _, r := range rows {
+		line := fmt.Sprintf("  %-*s", wide[0], r[0])
+		for i, cell := range r[1:] {
+			line += fmt.Sprintf(" %*s", wide[i+1], cell)
+		}
+		t.line("%s", line)
+	}
+}
+
+// cell is the kernel for n rows without its op and format.
+func (l shapeLine) cell(n int) string {
+	i := slices.IndexFunc(l.of, func(k backend.KernelChoice) bool { return k.Rows >= n })
+	switch {
+	case i < 0: // sampled rows, of which no step has so many
+		i = len(l.of) - 1
+	case i == 0 && l.decode && n < l.of[0].Rows: // as any step
+		return ""
+	}
+	k := l.of[i]
+	name := k.Kernel[strings.LastIndexByte(k.Kernel, '_')+1:]
+	if k.Splits > 1 {
+		name += fmt.Sprintf("/%d", k.Splits)
+	}
+	return name
+}

@@ -1,0 +1,139 @@
+//go:build linux && cgo && cuda
+
+package cuda
+
+import (
+	"errors"
+	"fmt"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/cuda/driver"
+)
+
+// captured is a step as graphs and launches in turns.
+type captured struct {
+	list  *driver.List
+	parts []part
+}
+
+// part is a range of a list: a graph, or nil: launches.
+type part struct {
+	from, to int
+	graph    *driver.Graph
+}
+
+var _ backend.Capturer = (*device)(nil)
+
+// Capture makes the graphs of a step of g. The arguments of a graph are those of its capture:
+// what changes from step to step lies in step buffers.
+func (d *device) Capture(e backend.Executable, set int, g backend.Graph) error {
+	x, ok := e.(*executable)
+	if !ok || x.d != d || set < 0 || set > 1 || g.Kind == backend.Eager || g.Tokens < 1 || g.Tokens > x.p.Bucket.Tokens || g.Seqs > x.p.Bucket.Seqs || g.Samples > x.p.Bucket.Samples {
+		return fmt.Errorf("backend %s: Capture of %v on set %d: no step of this program", name, g, set)
+	}
+	return d.do(func() error {
+		if err := d.staging.close(d.ctx); err != nil {
+			return err
+		}
+		before, _, err := d.ctx.Memory()
+		if err != nil {
+			return err
+		}
+		c, err := d.capture(x, set, g)
+		if err != nil {
+			return errors.Join(err, c.close())
+		}
+		after, _, err := d.ctx.Memory()
+		if err != nil {
+			return errors.Join(err, c.close())
+		}
+		d.graphBytes += max(0, before-after)
+		if x.graphs[set] == nil {
+			x.graphs[set] = map[backend.Graph]*captured{}
+		}
+		if old := x.graphs[set][g]; old != nil {
+			err = old.close()
+		}
+		x.graphs[set][g] = c
+		d.captured = append(d.captured, c)
+		return err
+	})
+}
+
+// GraphBytes is what the device's free memory fell by while graphs were captured.
+func (d *device) GraphBytes() int64 { return d.graphBytes }
+
+// capture cuts the list of g's variant where its program is cut.
+func (d *device) capture(x *executable, set int, g backend.Graph) (*captured, error) {
+	i := x.variant(g)
+	if i < 0 {
+		return &captured{}, fmt.Errorf("backend %s: no list of launches has room for %v", name, g)
+	}
+	c, starts := &captured{list: x.lists[set][i]}, x.starts[i]
+	for _, s := range backend.Segments(x.p, g.Kind) {
+		p := part{from: starts[s.From], to: starts[s.To]}
+		if p.from == p.to {
+			continue
+		}
+		if s.Graph {
+			var err error
+			if p.graph, err = d.work.Capture(func() error { return c.record(d, p, bound(g.Tokens, g.Seqs, g.Samples)) }); err != nil {
+				return c, fmt.Errorf("backend %s: launches %d to %d: %w", name, p.from, p.to, err)
+			}
+		}
+		c.parts = append(c.parts, p)
+	}
+	return c, nil
+}
+
+// variant is the index of the list that g's steps run from; −1: there is none. What a whole
+// step of one token for each sequence has is decoding; pieces and forwards are any mix.
+func (e *executable) variant(g backend.Graph) int {
+	for i, v := range e.variants {
+		if max(g.Tokens, g.Seqs, g.Samples) <= v.rows && (!v.decode || g.Kind == backend.Decode && g.Tokens == g.Seqs) {
+			return i
+		}
+	}
+	return -1
+}
+
+// record gives the launches of a part to a capture.
+func (c *captured) record(d *device, p part, n [driver.NumBound]int32) error {
+	return c.list.Run(d.work.Stream, p.from, p.to, n)
+}
+
+// replay runs a step by its graphs, and with the real counts what is in none.
+func (d *device) replay(c *captured, b backend.Binding) error {
+	real := bound(b.Tokens, b.Seqs, b.Samples)
+	for i := range c.parts {
+		p := &c.parts[i]
+		if p.graph == nil {
+			if err := d.work.run(c.list, p.from, p.to, real, d.sets[b.Set].limit); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := p.graph.Launch(d.work.Stream); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close gives the graphs back.
+func (c *captured) close() error {
+	var errs []error
+	for i := range c.parts {
+		if g := c.parts[i].graph; g != nil {
+			errs = append(errs, g.Close())
+			c.parts[i].graph = nil
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// padded is a step with the rows that its graph has.
+func padded(b backend.Binding) backend.Binding {
+	b.Tokens, b.Seqs, b.Samples = max(b.Tokens, b.Graph.Tokens), max(b.Seqs, b.Graph.Seqs), max(b.Samples, b.Graph.Samples)
+	return b
+}

@@ -1,0 +1,9 @@
+//go:build !linux || !cgo || !cuda
+
+package driver
+
+// Built says whether this binary has the native half.
+const Built = false
+
+// Devices fails with ErrNotBuilt.
+func Devices() ([]Info, error) { return nil, ErrNotBuilt }

@@ -1,0 +1,129 @@
+//go:build linux && cgo && cuda
+
+package driver
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"gorgonia.org/cu"
+)
+
+// Context is a device that was opened: its primary context, which libraries of CUDA that
+// the process loads use too.
+type Context struct {
+	info   Info
+	device cu.Device
+	c      cu.CUContext
+	name   string // in errors
+}
+
+// Open takes a device and makes it current on the calling thread, which the caller has
+// locked. Errors: those of Devices, *BusyError, *RoomError, *NoKernelError, *Error.
+func Open(ordinal int) (*Context, error) {
+	all, err := Devices()
+	if err != nil {
+		return nil, err
+	}
+	if ordinal < 0 || ordinal >= len(all) {
+		return nil, fmt.Errorf("device %d: this machine has %d, counted from 0", ordinal, len(all))
+	}
+	c := &Context{info: all[ordinal], device: cu.Device(ordinal)}
+	c.name = fmt.Sprintf("device %d, %s", ordinal, c.info.Name)
+	if c.info.Major < 8 {
+		return nil, &NoKernelError{Device: c.info}
+	}
+	if c.info.Prohibited {
+		return nil, &BusyError{Device: c.info}
+	}
+	if c.c, err = c.device.RetainPrimaryCtx(); err != nil {
+		switch code(err) {
+		case codeUnavailable:
+			return nil, &BusyError{Device: c.info, Err: c.wrap("cuDevicePrimaryCtxRetain", err)}
+		case codeOutOfMemory: // of a context there is always room, unless others left none
+			return nil, &RoomError{Device: c.info, Need: contextBytes, Total: c.info.Total}
+		}
+		return nil, c.wrap("cuDevicePrimaryCtxRetain", err)
+	}
+	if err := c.Enter(); err != nil {
+		c.device.ReleasePrimaryCtx()
+		return nil, err
+	}
+	return c, nil
+}
+
+// contextBytes is about what a context takes.
+const contextBytes = 512 << 20
+
+// Info is the device's.
+func (c *Context) Info() Info { return c.info }
+
+// Enter makes the context current on the calling thread, which the caller has locked.
+func (c *Context) Enter() error { return c.wrap("cuCtxSetCurrent", cu.SetCurrentContext(c.c)) }
+
+// Do calls f on a thread on which the context is current.
+func (c *Context) Do(f func() error) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := c.Enter(); err != nil {
+		return err
+	}
+	return f()
+}
+
+// Close gives the device back, with all memory, modules and streams of the context.
+func (c *Context) Close() error {
+	err := c.device.ReleasePrimaryCtx()
+	cu.SetCurrentContext(cu.CUContext{})
+	return c.wrap("cuDevicePrimaryCtxRelease", err)
+}
+
+// Memory is the device's memory in bytes, and what of it no process holds.
+func (c *Context) Memory() (free, total int64, err error) {
+	free, total, err = cu.MemInfo()
+	return free, total, c.wrap("cuMemGetInfo", err)
+}
+
+// Require fails with *RoomError unless n bytes are free.
+func (c *Context) Require(n int64) error {
+	free, total, err := c.Memory()
+	if err != nil {
+		return err
+	}
+	if n > free {
+		return &RoomError{Device: c.info, Need: n, Free: free, Total: total}
+	}
+	return nil
+}
+
+// Alloc takes n bytes, at least 1, of the device; their address is a multiple of 256.
+func (c *Context) Alloc(n int64) (Address, error) {
+	p, err := cu.MemAlloc(n)
+	if err != nil && code(err) == codeOutOfMemory {
+		if short := c.Require(n); short != nil {
+			return 0, short
+		}
+	}
+	return Address(p), c.wrap("cuMemAlloc", err)
+}
+
+// Free gives back what Alloc took.
+func (c *Context) Free(p Address) error { return c.wrap("cuMemFree", cu.MemFree(cu.DevicePtr(p))) }
+
+// Pinned takes n bytes of host memory that copies need not stage and that kernels reach at
+// the device address.
+func (c *Context) Pinned(n int64) (host []byte, device Address, err error) {
+	p, device, code := hostAlloc(n)
+	if code != 0 {
+		return nil, 0, failed("cuMemHostAlloc", code, c.name)
+	}
+	return unsafe.Slice((*byte)(p), n), device, nil
+}
+
+// FreePinned gives back what Pinned took.
+func (c *Context) FreePinned(host []byte) error {
+	return c.wrap("cuMemFreeHost", cu.MemFreeHost(unsafe.Pointer(unsafe.SliceData(host))))
+}
+
+func (c *Context) wrap(call string, err error) error { return wrap(call, err, c.name) }

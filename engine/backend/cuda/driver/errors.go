@@ -1,0 +1,187 @@
+package driver
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Need is the CUDA that a driver has to speak: that of the kernels' machine code.
+const Need = 13000
+
+// NoDriver: the driver's library is not there or cannot be loaded.
+type NoDriver struct{ Why string }
+
+func (e *NoDriver) Error() string {
+	return fmt.Sprintf("no CUDA driver on this machine (%s): install NVIDIA's driver for CUDA %s or newer, or choose backend cpu", e.Why, version(Need))
+}
+
+// DriverTooOld: the driver cannot load the kernels.
+type DriverTooOld struct{ Have, Need int }
+
+func (e *DriverTooOld) Error() string {
+	return fmt.Sprintf("the CUDA driver is for CUDA %s and the kernels need %s: update NVIDIA's driver", version(e.Have), version(e.Need))
+}
+
+// NoDevice: a driver without a device that this process may use.
+type NoDevice struct{ Driver int }
+
+func (e *NoDevice) Error() string {
+	return "the CUDA driver finds no device: nvidia-smi lists what there is, CUDA_VISIBLE_DEVICES may hide it, a container needs --gpus"
+}
+
+// NoSuchDevice: this machine has not the device that was planned for.
+type NoSuchDevice struct {
+	Name, Capability string
+	Total            int64 // bytes
+	Have             []Info
+}
+
+func (e *NoSuchDevice) Error() string {
+	var have []string
+	for _, i := range e.Have {
+		have = append(have, i.String())
+	}
+	return fmt.Sprintf("the plan is for %s (compute capability %s, %.2f GiB) and this machine has %s: plan for one of these, or look at CUDA_VISIBLE_DEVICES, which may hide it",
+		e.Name, e.Capability, float64(e.Total)/(1<<30), strings.Join(have, ", "))
+}
+
+// BusyError: another process has the device for itself, or the device lets nobody in.
+type BusyError struct {
+	Device Info
+	Err    error
+}
+
+func (e *BusyError) Error() string {
+	what := "another process has it for itself: end that one (nvidia-smi lists it) or choose another device"
+	if e.Device.Prohibited {
+		what = "its compute mode lets nobody in: nvidia-smi -c DEFAULT changes that"
+	}
+	return fmt.Sprintf("device %d, %s: busy: %s", e.Device.Ordinal, e.Device.Name, what)
+}
+
+func (e *BusyError) Unwrap() error { return e.Err }
+
+// RoomError: the device has not the memory that is asked for, at all or now.
+type RoomError struct {
+	Device            Info
+	Need, Free, Total int64
+}
+
+// TooSmall says that no other process is to blame.
+func (e *RoomError) TooSmall() bool { return e.Need > e.Total }
+
+func (e *RoomError) Error() string {
+	const gib = 1 << 30
+	at := fmt.Sprintf("device %d, %s", e.Device.Ordinal, e.Device.Name)
+	if e.TooSmall() {
+		return fmt.Sprintf("%s: too small: %.2f GiB are needed and it has %.2f GiB: choose a larger device or plan for this one", at, float64(e.Need)/gib, float64(e.Total)/gib)
+	}
+	return fmt.Sprintf("%s: %.2f GiB are needed and %.2f of %.2f GiB are free: end the processes that hold the rest (nvidia-smi lists them) or lower memory.utilization",
+		at, float64(e.Need)/gib, float64(e.Free)/gib, float64(e.Total)/gib)
+}
+
+// NoKernelError: the kernels have no code for the device.
+type NoKernelError struct {
+	Device Info
+	Err    error
+}
+
+func (e *NoKernelError) Error() string {
+	return fmt.Sprintf("device %d, %s: no kernel for compute capability %s: 8.0 and newer run, older ones are planned only", e.Device.Ordinal, e.Device.Name, e.Device.Capability())
+}
+
+func (e *NoKernelError) Unwrap() error { return e.Err }
+
+// HungError: the device does not answer. Every call that would give something of it back waits
+// for ever: the process has to end.
+type HungError struct {
+	Device string // "device 0, NVIDIA H200"
+	Waited time.Duration
+}
+
+func (e *HungError) Error() string {
+	return fmt.Sprintf("%s: no answer for %v: a kernel hangs, or the device is lost: restart; if it comes again, look for Xid in the kernel's log (dmesg) and reset the device (nvidia-smi --gpu-reset)", e.Device, e.Waited)
+}
+
+// Error is what a call of the driver failed with.
+type Error struct {
+	Call   string // "cuMemAlloc"
+	Code   int    // CUresult
+	Name   string // "CUDA_ERROR_OUT_OF_MEMORY"
+	Device string // "device 0, NVIDIA H200"; "" before there is one
+	Kernel string // that was launched, else ""
+}
+
+func (e *Error) Error() string {
+	s := e.Call
+	if e.Device != "" {
+		s = e.Device + ": " + s
+	}
+	if e.Kernel != "" {
+		s += " of " + e.Kernel
+	}
+	s += ": " + e.Name
+	if r := remedies[e.Code]; r != "" {
+		s += ": " + r
+	}
+	return s
+}
+
+// Fatal says that nothing can be done with the context any more: the process has to end.
+func (e *Error) Fatal() bool { return fatal[e.Code] }
+
+// Codes of the driver (CUresult) that are told apart.
+const (
+	codeInvalidValue    = 1
+	codeOutOfMemory     = 2
+	codeUnavailable     = 46
+	codeNoDevice        = 100
+	codeInvalidImage    = 200
+	codeNoBinary        = 209
+	codeECC             = 214
+	codeInvalidPTX      = 218
+	codeNVLink          = 220
+	codeNoCompiler      = 221
+	codeUnsupportedPTX  = 222
+	codeNoJIT           = 223
+	codeContained       = 226
+	codeOperatingSystem = 304
+	codeNotFound        = 500
+	codeNotReady        = 600
+	codeIllegalAddress  = 700
+	codeLaunchTimeout   = 702
+	codeLaunchFailed    = 719
+	codeNotReadySystem  = 802
+	codeMismatch        = 803
+	codeUnknown         = 999
+)
+
+// fatal are the codes after which every call of the context fails.
+var fatal = map[int]bool{
+	4: true, codeECC: true, codeNVLink: true, codeContained: true, codeIllegalAddress: true, codeLaunchTimeout: true,
+	709: true, 710: true, 714: true, 715: true, 716: true, 717: true, 718: true, codeLaunchFailed: true, 720: true, 721: true, codeUnknown: true,
+}
+
+const defect = "a kernel went astray: a defect of vapp, restart and report it with this line"
+
+var remedies = map[int]string{
+	codeOutOfMemory:     "the device has no memory left: end other processes on it (nvidia-smi lists them) or lower memory.utilization",
+	codeUnavailable:     "another process has the device for itself: end it (nvidia-smi lists it) or choose another device",
+	codeNoBinary:        "the kernels have no code for this device",
+	codeECC:             "the device's memory has an error that cannot be corrected: restart; if it comes again, reset or replace the device (nvidia-smi -q -d ECC)",
+	codeContained:       "the device's memory has an error that cannot be corrected: restart; if it comes again, reset or replace the device (nvidia-smi -q -d ECC)",
+	codeNVLink:          "the link between devices failed: restart; if it comes again, look at nvidia-smi nvlink -s",
+	codeUnsupportedPTX:  "the driver is older than the kernels: update NVIDIA's driver",
+	codeOperatingSystem: "the operating system refused: is /dev/nvidia* there and may this process open it?",
+	codeIllegalAddress:  defect,
+	710:                 defect,
+	715:                 defect,
+	716:                 defect,
+	718:                 defect,
+	codeLaunchTimeout:   "a kernel ran too long for a device that also draws a screen: use another device",
+	codeLaunchFailed:    "a kernel failed: restart; if it comes again, look for Xid in the kernel's log (dmesg)",
+	codeNotReadySystem:  "the system is not ready yet: NVIDIA's fabric manager has to run",
+	codeMismatch:        "the driver's library and kernel module are of different versions: reboot, or install them again",
+	codeUnknown:         "the driver cannot say what failed: look for NVRM or Xid in the kernel's log (dmesg)",
+}

@@ -1,0 +1,247 @@
+//go:build linux && cgo && cuda
+
+package driver
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"vapp.dev/kernels/cuda/cudatest"
+)
+
+// TestMachines asks processes of their own: a process finds its driver once.
+func TestMachines(t *testing.T) {
+	if os.Getenv("DRIVER_TEST_MACHINE") != "" {
+		_, err := Devices()
+		if c := (*Context)(nil); err == nil {
+			if c, err = Open(0); err == nil {
+				_, err = c.Load(nil)
+			}
+		}
+		t.Logf("%T: %v", err, err)
+		return
+	}
+	path := cudatest.Driver(t)
+	for _, c := range []struct{ library, settings, want string }{
+		{path, "", "<nil>"},
+		{path + ".none", "", "*driver.NoDriver: no CUDA driver on this machine ("},
+		{"libm.so.6", "", "*driver.NoDriver: no CUDA driver on this machine (the library named as CUDA's driver has no cuInit)"},
+		{path, "driver=12090", "*driver.DriverTooOld: the CUDA driver is for CUDA 12.9 and the kernels need 13.0"},
+		{path, "devices=0", "*driver.NoDevice: "},
+		{path, "fault=cuInit:1:100", "*driver.NoDevice: "},
+		{path, "fault=cuInit:1:803", "*driver.Error: cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: "},
+		{path, "mode=2", "*driver.BusyError: device 0, emulated GPU: busy: its compute mode lets nobody in"},
+		{path, "fault=cuDevicePrimaryCtxRetain:1:46", "*driver.BusyError: device 0, emulated GPU: busy: another process"},
+		{path, "fault=cuDevicePrimaryCtxRetain:1:999", "*driver.Error: device 0, emulated GPU: cuDevicePrimaryCtxRetain: CUDA_ERROR_UNKNOWN: "},
+		{path, "memory=1073741824,held=1073741824", "*driver.RoomError: device 0, emulated GPU: 0.50 GiB are needed and 0.00 of 1.00 GiB are free"},
+		{path, "memory=33554432", "*driver.RoomError: device 0, emulated GPU: too small"},
+		{path, "capability=7.5", "*driver.NoKernelError: device 0, emulated GPU: no kernel for compute capability 7.5"},
+		{path, "fault=cuModuleLoadData:1:209", "*driver.NoKernelError: "},
+		{path, "fault=cuModuleLoadData:1:2", "*driver.Error: device 0, emulated GPU: cuModuleLoadData: CUDA_ERROR_OUT_OF_MEMORY: "},
+	} {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestMachines$", "-test.v")
+		cmd.Env = append(os.Environ(), "DRIVER_TEST_MACHINE=1", "VAPP_LIBCUDA="+c.library, "VAPP_EMULATED="+c.settings)
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), c.want) {
+			t.Errorf("%s %s: %v, want %q in\n%s", c.library, c.settings, err, c.want, out)
+		}
+	}
+}
+
+// TestWildAccess: a kernel that reads where no memory is ends its context as on a device, on
+// whatever thread its block ran; the process goes on, and what Go makes of its own such accesses
+// is what it was.
+func TestWildAccess(t *testing.T) {
+	for _, settings := range []string{"threads=1", "threads=3"} {
+		c, s := open(t, settings)
+		f := load(t, c, "add")
+		const cols = 64 * 256
+		v := floats(t, c, s, make([]float32, cols))
+		l, err := NewList([]Launch{addition(t, f, 4096, v, cols)})
+		must(t, err)
+		err = l.Run(s, 0, 1, [NumBound]int32{1})
+		if err == nil {
+			err = s.Wait(soon)
+		}
+		if e := (*Error)(nil); !errors.As(err, &e) || e.Code != 700 || e.Name != "CUDA_ERROR_ILLEGAL_ADDRESS" {
+			t.Errorf("%s: %v", settings, err)
+		}
+		l.Close()
+		c.Close()
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("an access of Go's to no memory is not its own any more")
+		}
+	}()
+	var none *[1]int
+	none[0]++
+}
+
+// An error of a launch comes with the wait, names the device, and ends the context.
+func TestLaunchErrors(t *testing.T) {
+	for code, want := range map[int]string{214: "CUDA_ERROR_ECC_UNCORRECTABLE", 700: "CUDA_ERROR_ILLEGAL_ADDRESS", 719: "CUDA_ERROR_LAUNCH_FAILED"} {
+		c, s := open(t, "order=lazy")
+		f := load(t, c, "add")
+		v := floats(t, c, s, make([]float32, 512))
+		l, err := NewList([]Launch{addition(t, f, v, v, 256), addition(t, f, v, v, 256), addition(t, f, v, v, 256)})
+		must(t, err)
+		must(t, Emulate("fault=kernel:2:"+map[int]string{214: "214", 700: "700", 719: "719"}[code]))
+		must(t, l.Run(s, 0, 3, [NumBound]int32{1}))
+		ran := Counted("kernel")
+		err = s.Wait(soon)
+		if e := (*Error)(nil); !errors.As(err, &e) || e.Code != code || e.Name != want || !e.Fatal() || !strings.Contains(e.Device, "emulated GPU") {
+			t.Errorf("%d: %v", code, err)
+		}
+		if n := Counted("kernel") - ran; n != 2 {
+			t.Errorf("%d: %d kernels ran, want none behind the one that failed", code, n)
+		}
+		for call, err := range map[string]error{"Run": l.Run(s, 0, 1, [NumBound]int32{1}), "Wait": s.Wait(soon), "Fill": s.Fill(v, 0, 4)} {
+			if e := (*Error)(nil); !errors.As(err, &e) || e.Code != code {
+				t.Errorf("%d: %s after it: %v", code, call, err)
+			}
+		}
+		c.Close()
+	}
+}
+
+// A kernel that never ends: waits end with the limit and say so, and nothing is done behind it.
+func TestHung(t *testing.T) {
+	for _, order := range []string{"eager", "lazy"} {
+		c, s := open(t, "order="+order)
+		f := load(t, c, "add")
+		v := floats(t, c, s, make([]float32, 512))
+		l, err := NewList([]Launch{addition(t, f, v, v, 256)})
+		must(t, err)
+		e, err := c.Event()
+		must(t, err)
+		other, err := c.Stream()
+		must(t, err)
+		must(t, s.Wait(soon))
+		must(t, Emulate("fault=kernel:1:600"))
+		must(t, errors.Join(l.Run(s, 0, 1, [NumBound]int32{1}), s.Record(e), other.WaitFor(e)))
+		start := time.Now()
+		for what, wait := range map[string]func(time.Duration) error{"a stream": s.Wait, "an event": e.Wait, "a stream behind the event": other.Wait} {
+			err := wait(20 * time.Millisecond)
+			if h := (*HungError)(nil); !errors.As(err, &h) || h.Waited != 20*time.Millisecond || !strings.Contains(err.Error(), "emulated GPU: no answer for 20ms: ") {
+				t.Errorf("%s, %s: %v", order, what, err)
+			}
+		}
+		if d := time.Since(start); d < 60*time.Millisecond || d > 10*time.Second {
+			t.Errorf("%s: three waits of 20 ms took %v", order, d)
+		}
+		must(t, Emulate("reset")) // what no process can do
+		open(t, "")
+	}
+}
+
+// What a kernel does that no device survives.
+func TestAstray(t *testing.T) {
+	c, s := open(t, "")
+	f := load(t, c, "add")
+	v := floats(t, c, s, make([]float32, 255))
+	l, err := NewList([]Launch{addition(t, f, v, v, 256)})
+	must(t, err)
+	must(t, l.Run(s, 0, 1, [NumBound]int32{1}))
+	err = s.Wait(soon)
+	if e := (*Error)(nil); !errors.As(err, &e) || e.Code != codeIllegalAddress || !e.Fatal() {
+		t.Errorf("a write beyond an allocation: %v", err)
+	}
+	c.Close()
+
+	c, s = open(t, "")
+	f = load(t, c, "norm")
+	// Threads that are no whole warps: a lane that the kernel's sums name is not there.
+	x := floats(t, c, s, make([]float32, 4*64)) // a row for each block, which run at once
+	args := make([]byte, f.Args())
+	for i := range 8 {
+		args[i] = byte(x >> (8 * i))
+		args[40+i] = byte(x >> (8 * i))
+	}
+	args[48], args[52] = 64, 64
+	l, err = NewList([]Launch{{Function: f, Blocks: [3]int{4, 1, 1}, Threads: [3]int{40, 1, 1}, Args: args}})
+	must(t, err)
+	must(t, l.Run(s, 0, 1, [NumBound]int32{}))
+	err = s.Wait(soon)
+	if e := (*Error)(nil); !errors.As(err, &e) || e.Code != codeLaunchFailed {
+		t.Errorf("lanes that are not there: %v", err)
+	}
+}
+
+func TestClosedContext(t *testing.T) {
+	c, s := open(t, "")
+	f := load(t, c, "add")
+	v := floats(t, c, s, make([]float32, 256))
+	l, err := NewList([]Launch{addition(t, f, v, v, 256)})
+	must(t, err)
+	must(t, c.Close())
+	if err := l.Run(s, 0, 1, [NumBound]int32{1}); err == nil {
+		t.Error("a launch on a closed context")
+	}
+	if err := s.Fill(v, 0, 4); err == nil {
+		t.Error("a fill on a closed context")
+	}
+	if _, err := c.Alloc(8); err == nil {
+		t.Error("an allocation on a closed context")
+	}
+	if n := Counted("bytes"); n != 0 {
+		t.Errorf("%d bytes are still taken", n)
+	}
+}
+
+// A context is current where it was entered, and nowhere else.
+func TestEnter(t *testing.T) {
+	c, _ := open(t, "")
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Alloc(8)
+		if err == nil {
+			done <- errors.New("memory on a thread that did not enter")
+			return
+		}
+		done <- c.Do(func() error {
+			p, err := c.Alloc(8)
+			return errors.Join(err, c.Free(p))
+		})
+	}()
+	must(t, <-done)
+}
+
+func TestPinned(t *testing.T) {
+	c, s := open(t, "order=lazy")
+	host, at, err := c.Pinned(4 * 256)
+	must(t, err)
+	f := load(t, c, "add")
+	in := unsafe.Slice((*float32)(unsafe.Pointer(&host[0])), 256)
+	for i := range in {
+		in[i] = float32(i)
+	}
+	l, err := NewList([]Launch{addition(t, f, at, at, 256)})
+	must(t, err)
+	must(t, l.Run(s, 0, 1, [NumBound]int32{1}))
+	e, err := c.Timer()
+	must(t, err)
+	start, err := c.Timer()
+	must(t, err)
+	must(t, s.Record(start))
+	must(t, s.Record(e))
+	if done, err := e.Query(); done || err != nil {
+		t.Errorf("the event before anybody waited: %v %v", done, err)
+	}
+	must(t, e.Wait(soon))
+	if in[3] != 6 {
+		t.Errorf("%v behind the event", in[3])
+	}
+	if d, err := e.Since(start); d < 0 || err != nil {
+		t.Errorf("%v %v", d, err)
+	}
+	must(t, c.FreePinned(host))
+	if err := c.FreePinned(host); err == nil {
+		t.Error("freed twice")
+	}
+}

@@ -1,0 +1,102 @@
+//go:build linux && cgo && cuda
+
+package driver
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"gorgonia.org/cu"
+)
+
+// ErrNoKernels is what a binary says in which no fatbin was embedded.
+var ErrNoKernels = errors.New("this binary was built without kernels: make kernels, then make build CUDA=1")
+
+// Module is kernels that a context has loaded.
+type Module struct {
+	ctx *Context
+	m   cu.Module
+}
+
+// Load loads a fatbin; an emulated driver has its kernels in itself and takes none. Errors:
+// ErrNoKernels, *NoKernelError, *Error.
+func (c *Context) Load(image []byte) (*Module, error) {
+	if len(image) == 0 && !c.info.Emulated {
+		return nil, ErrNoKernels
+	}
+	m, err := cu.LoadData(unsafe.String(unsafe.SliceData(image), len(image)))
+	if err != nil {
+		failure := c.wrap("cuModuleLoadData", err)
+		switch code(err) {
+		case codeNoBinary, codeInvalidPTX, codeNoCompiler, codeUnsupportedPTX, codeNoJIT:
+			return nil, &NoKernelError{Device: c.info, Err: failure}
+		}
+		return nil, failure
+	}
+	return &Module{c, m}, nil
+}
+
+// Close unloads the kernels.
+func (m *Module) Close() error { return m.ctx.wrap("cuModuleUnload", m.m.Unload()) }
+
+// Function is one kernel. Its argument is one struct.
+type Function struct {
+	ctx  *Context
+	name string
+	f    cu.Function
+	args int
+}
+
+// Function finds a kernel by its symbol, and has its code on the device.
+func (m *Module) Function(name string) (*Function, error) {
+	f, err := m.m.Function(name)
+	if err != nil {
+		return nil, m.ctx.kernel(m.ctx.wrap("cuModuleGetFunction", err), name)
+	}
+	if code := loadFunction(f); code != 0 {
+		return nil, m.ctx.kernel(failed("cuFuncLoad", code, m.ctx.name), name)
+	}
+	n, code := argumentBytes(f)
+	if code == 0 && n < 0 {
+		return nil, fmt.Errorf("%s takes more than one argument", name)
+	}
+	return &Function{m.ctx, name, f, n}, m.ctx.kernel(failed("cuFuncGetParamInfo", code, m.ctx.name), name)
+}
+
+// kernel names the kernel in an error.
+func (c *Context) kernel(err error, name string) error {
+	if e := (*Error)(nil); errors.As(err, &e) {
+		e.Kernel = name
+	}
+	return err
+}
+
+// Name is the symbol.
+func (f *Function) Name() string { return f.name }
+
+// Args is the size of the kernel's struct in bytes.
+func (f *Function) Args() int { return f.args }
+
+// SharedMax allows launches to ask for n bytes of dynamic shared memory; without it 48 KiB
+// are the most.
+func (f *Function) SharedMax(n int) error {
+	return f.failed("cuFuncSetAttribute", setSharedMax(f.f, n))
+}
+
+// Attributes are what the compiler made of the kernel for this device.
+func (f *Function) Attributes() (Attributes, error) {
+	a, code := attributes(f.f)
+	return a, f.failed("cuFuncGetAttribute", code)
+}
+
+// Occupancy is how many blocks of so many threads and bytes of dynamic shared memory an SM
+// runs at once.
+func (f *Function) Occupancy(threads, shared int) (int, error) {
+	n, code := occupancy(f.f, threads, shared)
+	return n, f.failed("cuOccupancyMaxActiveBlocksPerMultiprocessor", code)
+}
+
+func (f *Function) failed(call string, code int) error {
+	return f.ctx.kernel(failed(call, code, f.ctx.name), f.name)
+}

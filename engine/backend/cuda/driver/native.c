@@ -1,0 +1,68 @@
+//go:build linux && cgo && cuda
+
+#include "native.h"
+#include <sys/prctl.h>
+#include <time.h>
+
+// patch gives the launch its numbers. 0: no block; -1: a number that no launch can have.
+static inline int patch(vapp_launch *l, const vapp_symbol *symbols, const int32_t *bound) {
+  for (uint32_t i = l->first; i < l->end; i++) {
+    const vapp_symbol *s = symbols + i;
+    int64_t v = (int64_t)bound[s->of] * s->times;
+    if (s->over != 1) v = (v + s->over - 1) / s->over;
+    v += s->plus;
+    if (v < 0 || v > INT32_MAX) return -1;
+    if (s->at >= 0)
+      *(int32_t *)((char *)l->args + s->at) = (int32_t)v;
+    else
+      l->grid[s->dim] = (uint32_t)v;
+  }
+  return l->grid[0] && l->grid[1] && l->grid[2];
+}
+
+CUresult vapp_list_run(vapp_list *list, int from, int to, const int32_t *bound, CUstream stream, int *failed) {
+  for (int i = from; i < to; i++) {
+    vapp_launch *l = list->launches + i;
+    int blocks = patch(l, list->symbols, bound);
+    if (blocks == 0) continue;
+    CUresult r = CUDA_ERROR_INVALID_VALUE;
+    if (blocks > 0)
+      r = cuLaunchKernel(l->function, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2], l->shared,
+                         stream, &l->args, 0);
+    if (r != CUDA_SUCCESS) {
+      *failed = i;
+      return r;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult vapp_rows_to_device(CUdeviceptr to, const void *from, size_t width, size_t pitch, size_t rows, CUstream stream) {
+  CUDA_MEMCPY2D c = {
+      .srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = from, .srcPitch = pitch,
+      .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = to, .dstPitch = pitch,
+      .WidthInBytes = width, .Height = rows,
+  };
+  return cuMemcpy2DAsync(&c, stream);
+}
+
+static int64_t now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+
+CUresult vapp_wait(CUevent event, CUstream stream, int64_t limit) {
+  const int64_t spin = 200000, nap = 10000;
+  static _Thread_local int exact;
+  int64_t start = now();
+  for (;;) {
+    CUresult r = event ? cuEventQuery(event) : cuStreamQuery(stream);
+    if (r != CUDA_ERROR_NOT_READY) return r;
+    int64_t waited = now() - start;
+    if (waited > limit) return r;
+    if (waited < spin) continue;
+    if (!exact) exact = prctl(PR_SET_TIMERSLACK, 1000ul) == 0;  // else a nap is 50 µs longer
+    nanosleep(&(struct timespec){0, nap}, 0);
+  }
+}

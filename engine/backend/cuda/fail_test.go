@@ -1,0 +1,204 @@
+//go:build linux && cgo && cuda
+
+package cuda_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"vapp.dev/engine"
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/cuda"
+	"vapp.dev/engine/backend/cuda/driver"
+	"vapp.dev/engine/enginetest"
+	"vapp.dev/engine/sample"
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/cuda/cudatest"
+)
+
+// starting is a toy with graphs, ready to be opened on the emulated driver.
+func starting(t *testing.T) func() (*engine.Engine, error) {
+	t.Helper()
+	t.Setenv("VAPP_LIBCUDA", cudatest.Driver(t))
+	dir := filepath.Join(t.TempDir(), "toy")
+	if err := enginetest.WriteLlama(dir, enginetest.Llama{Layers: 1, KVHeads: 2, HeadDim: 64, DType: kernels.BF16, Seed: 7}); err != nil {
+		t.Fatal(err)
+	}
+	m, err := engine.Inspect(engine.Source{Path: dir, Name: "toy", Format: "auto"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return func() (*engine.Engine, error) {
+		f, err := cuda.Opener{}.Probe()
+		if err != nil {
+			return nil, err
+		}
+		o := engine.Options{
+			MaxModelLen: 128, MaxNumSeqs: 2, MaxNumBatchedTokens: 16, BlockSize: 16, KVFormat: kernels.BF16, ChunkedPrefill: true, Overlap: true,
+			Backend: backend.Settings{Graphs: backend.Graphs{Mode: "full_decode_only", Sizes: []int{1, 2}}},
+		}
+		a, err := engine.NewAccount(o, m, cuda.Opener{}, f)
+		if err != nil {
+			return nil, err
+		}
+		o.KVBytes = 16 * a.KV.SlabBytes
+		if a, err = engine.NewAccount(o, m, cuda.Opener{}, f); err != nil {
+			return nil, err
+		}
+		return engine.Open(context.Background(), engine.Config{Options: o, Model: m, Opener: cuda.Opener{}, Facts: f, Account: a})
+	}
+}
+
+// emulate gives the emulated driver settings for a test.
+func emulate(t *testing.T, settings string) {
+	t.Helper()
+	if err := driver.Emulate(settings); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFailingStart: whatever fails while an engine starts is an error that names the device and
+// the call, and nothing of the device is left taken.
+func TestFailingStart(t *testing.T) {
+	open := starting(t)
+	cuda.Patience(t, 100*time.Millisecond)
+	for _, c := range []struct{ fault, want string }{
+		{"cuMemAlloc:1:2", "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY"},
+		{"cuMemHostAlloc:1:2", "cuMemHostAlloc: CUDA_ERROR_OUT_OF_MEMORY"},
+		{"cuMemHostAlloc:2:2", "cuMemHostAlloc: CUDA_ERROR_OUT_OF_MEMORY"}, // what weights go through
+		{"cuStreamCreate:2:2", "cuStreamCreate: CUDA_ERROR_OUT_OF_MEMORY"},
+		{"cuModuleGetFunction:1:500", "cuModuleGetFunction of vapp_"},
+		{"cuMemcpyHtoDAsync:3:700", "cuMemcpyHtoDAsync: CUDA_ERROR_ILLEGAL_ADDRESS"},
+		{"kernel:1:719", "CUDA_ERROR_LAUNCH_FAILED"},
+		{"kernel:2:214", "CUDA_ERROR_ECC_UNCORRECTABLE"},
+		{"kernel:2:600", "no answer for 100ms"},
+		{"cuStreamBeginCapture:2:900", "cuStreamBeginCapture: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
+		{"cuStreamEndCapture:1:901", "cuStreamEndCapture: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
+		{"cuGraphInstantiate:3:2", "cuGraphInstantiateWithFlags: CUDA_ERROR_OUT_OF_MEMORY"},
+		{"cuGraphInstantiate:3:719", "CUDA_ERROR_LAUNCH_FAILED"},
+	} {
+		emulate(t, "reset,fault="+c.fault)
+		e, err := open()
+		if err == nil {
+			t.Errorf("%s: it started", c.fault)
+			e.Close()
+			continue
+		}
+		if !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "device 0, emulated GPU: ") {
+			t.Errorf("%s: %v, want %q of device 0", c.fault, err, c.want)
+		}
+		if hung := (*driver.HungError)(nil); errors.As(err, &hung) {
+			emulate(t, "reset")
+		}
+		if n := driver.Counted("taken"); n != 0 {
+			t.Errorf("%s: %d bytes of the device are still taken", c.fault, n)
+		}
+	}
+	emulate(t, "reset")
+	e, err := open()
+	if err != nil {
+		t.Fatalf("after all of them: %v", err)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFailingStep: an error of a step, and a kernel that never ends, end every request with the
+// error that names the device, and the engine with them; the device is closed at once.
+func TestFailingStep(t *testing.T) {
+	open := starting(t)
+	cuda.Patience(t, 100*time.Millisecond)
+	for fault, want := range map[string]string{
+		"kernel:3:700":         "CUDA_ERROR_ILLEGAL_ADDRESS",
+		"kernel:30:600":        "no answer for ",
+		"cuLaunchKernel:3:719": "cuLaunchKernel of vapp_",
+		"cuGraphLaunch:2:719":  "cuGraphLaunch: CUDA_ERROR_LAUNCH_FAILED",
+		"cuEventRecord:5:999":  "cuEventRecord: CUDA_ERROR_UNKNOWN",
+	} {
+		emulate(t, "reset")
+		e, err := open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		emulate(t, "fault="+fault)
+		var streams []*engine.Stream
+		for range 3 { // one of them waits
+			p := sample.Default()
+			p.MaxTokens, p.IgnoreEOS = 50, true
+			s, err := e.Submit(context.Background(), engine.Request{Prompt: []int32{1, 2, 3}, Params: p})
+			if err != nil && !errors.Is(err, engine.ErrDead) { // the first may have ended it
+				t.Error(err)
+			}
+			streams = append(streams, s...)
+		}
+		for i, s := range streams {
+			if err := endOf(t, s); !errors.Is(err, engine.ErrDead) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "device 0, emulated GPU: ") {
+				t.Errorf("%s: request %d ended with %v, want %q of device 0", fault, i, err, want)
+			}
+		}
+		<-e.Done()
+		if _, err := e.Submit(context.Background(), engine.Request{Prompt: []int32{1}, Params: sample.Default()}); !errors.Is(err, engine.ErrDead) {
+			t.Errorf("%s: a request afterwards: %v", fault, err)
+		}
+		if err := e.Close(); err != nil {
+			t.Errorf("%s: closed: %v", fault, err)
+		}
+	}
+	emulate(t, "reset")
+}
+
+// endOf is the error that a stream ends with.
+func endOf(t *testing.T, s *engine.Stream) error {
+	t.Helper()
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	for {
+		events, err := s.Next(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(events) == 0 {
+			return nil
+		}
+		for _, e := range events {
+			if e.Err != nil {
+				return e.Err
+			}
+		}
+	}
+}
+
+// TestFailingClose: a device that hangs while it is closed is given up with an error.
+func TestFailingClose(t *testing.T) {
+	open := starting(t)
+	cuda.Patience(t, 100*time.Millisecond)
+	emulate(t, "reset,order=lazy")
+	e, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := sample.Default()
+	p.MaxTokens, p.IgnoreEOS = 100, true
+	s, err := e.Submit(context.Background(), engine.Request{Prompt: []int32{1, 2, 3}, Params: p})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s[0].Next(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	emulate(t, "fault=kernel:1:600")
+	closed := make(chan error, 1)
+	go func() { closed <- e.Close() }()
+	select {
+	case <-closed:
+	case <-time.After(time.Minute):
+		t.Fatal("it hangs")
+	}
+	emulate(t, "reset")
+}

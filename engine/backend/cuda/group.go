@@ -1,0 +1,97 @@
+//go:build linux && cgo && cuda
+
+package cuda
+
+import (
+	"errors"
+	"fmt"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/cuda/driver"
+)
+
+// group is the GPUs of one engine, by rank. What ranks compute is in their programs
+// (backend.Shard); what they need of each other is between the streams of its members, so that a
+// library of collectives is opened here and nowhere else.
+type group struct{ ranks []*member }
+
+// member is what one GPU is reached through.
+type member struct {
+	ctx  *driver.Context
+	work queue          // launches and moves
+	in   *driver.Stream // what comes from the host before them
+}
+
+// openGroup opens the devices of these ordinals, the context of the last being current on the
+// thread, which the caller has locked. One of them is all that runs.
+func openGroup(ordinals ...int) (*group, error) {
+	if n := len(ordinals); n != 1 {
+		return nil, backend.Unsupported(name, fmt.Sprintf("%d GPUs", n), "parallel sizes above 1 are planned only")
+	}
+	g := &group{}
+	for _, o := range ordinals {
+		m, err := openMember(o)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("backend %s: %w", name, err), g.close(), g.release())
+		}
+		g.ranks = append(g.ranks, m)
+	}
+	return g, nil
+}
+
+func openMember(ordinal int) (*member, error) {
+	ctx, err := driver.Open(ordinal)
+	if err != nil {
+		return nil, err
+	}
+	m := &member{ctx: ctx}
+	if m.work, err = newQueue(ctx); err == nil {
+		m.in, err = ctx.Stream()
+	}
+	if err != nil {
+		return nil, errors.Join(err, m.close(), ctx.Close())
+	}
+	return m, nil
+}
+
+// wait blocks until no member has anything to do; *driver.HungError where one does not end.
+func (g *group) wait() error {
+	for _, m := range g.ranks {
+		err := m.ctx.Do(func() error {
+			if err := m.in.Wait(patience); err != nil {
+				return err
+			}
+			return m.work.Wait(patience)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close gives the streams back, which have nothing to do.
+func (g *group) close() error {
+	var errs []error
+	for _, m := range g.ranks {
+		errs = append(errs, m.ctx.Do(m.close))
+	}
+	return errors.Join(errs...)
+}
+
+func (m *member) close() error {
+	err := m.work.close()
+	if m.in != nil {
+		err = errors.Join(err, m.in.Close())
+	}
+	return err
+}
+
+// release gives the contexts back: of devices that failed nothing else can be.
+func (g *group) release() error {
+	var errs []error
+	for _, m := range g.ranks {
+		errs = append(errs, m.ctx.Close())
+	}
+	return errors.Join(errs...)
+}

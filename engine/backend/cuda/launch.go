@@ -1,0 +1,258 @@
+//go:build linux && cgo && cuda
+
+package cuda
+
+import (
+	"fmt"
+	"slices"
+	"time"
+	"unsafe"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/cuda/driver"
+	"vapp.dev/kernels/cuda"
+)
+
+// executable is a program as lists of launches, of each variant one for each set of step
+// buffers.
+type executable struct {
+	d        *device
+	p        *backend.Program
+	variants []variant
+	lists    [2][]*driver.List
+	starts   [][]int // of each variant, where each op's launches begin
+	graphs   [2]map[backend.Graph]*captured
+}
+
+// Program is what was compiled.
+func (e *executable) Program() *backend.Program { return e.p }
+
+// Compile checks every shape once, chooses kernels and resolves every address.
+func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
+	if err := d.r.Takes(name, d.layout, p); err != nil {
+		return nil, err
+	}
+	e := &executable{d: d, p: p, variants: variants(p.Bucket)}
+	return e, d.do(func() error { return d.compile(e) })
+}
+
+func (d *device) compile(e *executable) error {
+	for set := range e.lists {
+		for _, v := range e.variants {
+			launches, err := d.layout.lower(e.p, v, d.addresses(set))
+			if err != nil {
+				return err
+			}
+			if set == 0 {
+				e.starts = append(e.starts, starts(launches, len(e.p.Ops)))
+			}
+			list, err := d.list(launches)
+			if err != nil {
+				return err
+			}
+			d.lists, e.lists[set] = append(d.lists, list), append(e.lists[set], list)
+		}
+	}
+	return nil
+}
+
+// list gives launches their kernels.
+func (d *device) list(launches []launch) (*driver.List, error) {
+	out := make([]driver.Launch, len(launches))
+	for i, l := range launches {
+		f, err := d.function(l.kernel)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = driver.Launch{Function: f, Blocks: l.blocks, Threads: l.threads, Shared: l.shared, Args: l.args}
+		for _, s := range l.symbols {
+			out[i].Symbols = append(out[i].Symbols, driver.Symbol{Of: s.of, At: s.at, Dim: s.dim, Times: s.times, Over: s.over, Plus: s.add})
+		}
+	}
+	return driver.NewList(out)
+}
+
+// function is a kernel, allowed all the shared memory that its launches ask for.
+func (d *device) function(kernel string) (*driver.Function, error) {
+	d.finding.Lock()
+	defer d.finding.Unlock()
+	if f := d.functions[kernel]; f != nil {
+		return f, nil
+	}
+	k := d.layout.kernels[kernel]
+	f, err := d.modules[k.Stem].Function(cuda.Prefix + kernel)
+	if err != nil {
+		return nil, err
+	}
+	const always = 48 << 10
+	if n := k.Shared; n > always {
+		if err := f.SharedMax(n); err != nil {
+			return nil, err
+		}
+	}
+	d.functions[kernel] = f
+	return f, nil
+}
+
+// addresses are a set's: what the host wrote lies on the device, what it reads is written
+// through the mapping.
+func (d *device) addresses(set int) addresses {
+	s, o := d.steps[set], d.steps[1-set]
+	twin, host := d.arenas[backend.StepIO], d.mapped
+	a := addresses{weights: d.offsets, shape: d.r.Step, sampled: place(d, host, o.Sampled)}
+	for i, p := range d.arenas {
+		a.arenas[i] = p
+	}
+	a.step = stepAddresses{
+		tokens: place(d, twin, s.Tokens), positions: place(d, twin, s.Positions), seq: place(d, twin, s.Seq), first: place(d, twin, s.First),
+		rows: place(d, twin, s.Rows), sampling: place(d, twin, s.Sampling), grammar: place(d, twin, s.Grammar), allowed: place(d, twin, s.Allowed),
+		bias: place(d, twin, s.Bias), places: place(d, twin, s.Places),
+		sampled: place(d, host, s.Sampled), status: place(d, host, s.Status), logprob: place(d, host, s.Logprob), rank: place(d, host, s.Rank),
+		topIDs: place(d, host, s.TopIDs), topProbs: place(d, host, s.TopProbs), accepted: place(d, host, s.Accepted),
+		drafts: place(d, host, s.Drafts), emitted: place(d, host, s.Emitted),
+	}
+	for _, t := range s.Pages {
+		a.step.pages = append(a.step.pages, place(d, twin, t))
+	}
+	return a
+}
+
+// place is where buffer s of the host's step memory lies, when that begins at base; 0 for an empty one.
+func place[T any](d *device, base driver.Address, s []T) driver.Address {
+	if len(s) == 0 {
+		return 0
+	}
+	return base + driver.Address(offset(d.host, s))
+}
+
+// offset is where s begins in the memory that it was carved of.
+func offset[T any](host []byte, s []T) int64 {
+	return int64(uintptr(unsafe.Pointer(unsafe.SliceData(s))) - uintptr(unsafe.Pointer(unsafe.SliceData(host))))
+}
+
+// Launch checks the step, copies what it has to the device and launches the list of its
+// variant. It waits for nothing.
+func (d *device) Launch(e backend.Executable, b backend.Binding) error {
+	x, ok := e.(*executable)
+	if !ok || x.d != d {
+		return fmt.Errorf("backend %s: Launch of a program that another device compiled", name)
+	}
+	if d.ctx == nil {
+		return errClosed
+	}
+	if b.Set < 0 || b.Set > 1 {
+		return &backend.StepError{Field: "Binding.Set", Why: fmt.Sprintf("%d, not 0 or 1", b.Set)}
+	}
+	if d.sets[b.Set].running {
+		return &backend.StepError{Field: "Binding.Set", Why: fmt.Sprintf("set %d is still running: Wait for it first", b.Set)}
+	}
+	if err := d.steps[b.Set].Check(x.p, b, d.r.Arenas[backend.KV]); err != nil {
+		return err
+	}
+	if err := d.enter(); err != nil { // no closure: a step takes no memory of Go's
+		return err
+	}
+	return d.leave(d.launch(x, b))
+}
+
+func (d *device) launch(x *executable, b backend.Binding) error {
+	if err := d.staging.close(d.ctx); err != nil { // weights are there: their way is not needed any more
+		return err
+	}
+	var c *captured
+	if b.Graph.Kind != backend.Eager {
+		if c = x.graphs[b.Set][b.Graph]; c == nil {
+			return fmt.Errorf("backend %s: Launch by %v, which was not captured", name, b.Graph)
+		}
+		if g := b.Graph; b.Tokens > g.Tokens || g.Seqs > 0 && b.Seqs > g.Seqs || g.Samples > 0 && b.Samples > g.Samples {
+			return &backend.StepError{Field: "Binding.Graph", Why: fmt.Sprintf("%d tokens, %d sequences, %d samples by %v", b.Tokens, b.Seqs, b.Samples, g)}
+		}
+	}
+	if err := d.enqueue(x, c, b); err != nil {
+		return d.fail(err) // what of the step is under way still reads its buffers
+	}
+	d.sets[b.Set].running = true
+	return nil
+}
+
+// enqueue has the device copy what the step has and compute it.
+func (d *device) enqueue(x *executable, c *captured, b backend.Binding) error {
+	st := &d.sets[b.Set]
+	st.limit = patience + time.Duration(b.Tokens)*patienceToken
+	if err := d.upload(x.p, padded(b)); err != nil {
+		return err
+	}
+	if err := d.in.Record(st.copied); err != nil {
+		return err
+	}
+	if err := d.work.WaitFor(st.copied); err != nil {
+		return err
+	}
+	if err := d.start(x, c, b); err != nil {
+		return err
+	}
+	return d.work.Record(st.done)
+}
+
+// start runs a step by its graphs, or the list of its variant.
+func (d *device) start(x *executable, c *captured, b backend.Binding) error {
+	if d.profile != nil {
+		return d.measured(x, c, b)
+	}
+	if c != nil {
+		return d.replay(c, b)
+	}
+	if i := x.holds(b); i >= 0 {
+		list := x.lists[b.Set][i]
+		return d.work.run(list, 0, list.Len(), bound(b.Tokens, b.Seqs, b.Samples), d.sets[b.Set].limit)
+	}
+	return errNoList(b)
+}
+
+// holds is the index of the list that a step runs from launch by launch; −1: there is none.
+func (e *executable) holds(b backend.Binding) int {
+	return slices.IndexFunc(e.variants, func(v variant) bool { return v.holds(b) })
+}
+
+func errNoList(b backend.Binding) error {
+	return fmt.Errorf("backend %s: no list of launches has room for %+v", name, b)
+}
+
+// bound are the numbers of a list's symbols.
+func bound(tokens, seqs, samples int) [driver.NumBound]int32 {
+	var out [driver.NumBound]int32
+	out[backend.PerToken], out[backend.PerSeq], out[backend.PerSample] = int32(tokens), int32(seqs), int32(samples)
+	return out
+}
+
+// lastPosition is that of the longest sequence's last token; −1: there is no token.
+func lastPosition(s *backend.Step, b backend.Binding) int32 {
+	most := int32(-1)
+	for seq := range b.Seqs {
+		if end := s.First[seq+1]; end > s.First[seq] {
+			most = max(most, s.Positions[end-1])
+		}
+	}
+	return most
+}
+
+// Wait blocks until the set's launch has finished, or the device has been without an answer for
+// longer than any step takes.
+func (d *device) Wait(set int) error {
+	if d.ctx == nil {
+		return errClosed
+	}
+	st := &d.sets[set]
+	if !st.running {
+		return nil
+	}
+	st.running = false
+	if err := d.enter(); err != nil {
+		return err
+	}
+	err := st.done.Wait(st.limit)
+	if err == nil && d.profile != nil {
+		err = d.profile.add(&d.profile.sets[set])
+	}
+	return d.leave(err)
+}

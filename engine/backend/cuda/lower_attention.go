@@ -1,0 +1,287 @@
+package cuda
+
+import (
+	"cmp"
+	"fmt"
+	"unsafe"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/kernels/cuda"
+)
+
+const (
+	// maxHeadDim is the widest head that attention keeps in registers and shared
+	// memory.
+	maxHeadDim = 512
+	// mostSplits is how many blocks at most share what a row sees.
+	mostSplits = 64
+	// maxKeyDim and maxConvKernel are what delta and conv keep in registers.
+	maxKeyDim, maxConvKernel = 128, 8
+)
+
+// pages is a layer of a class.
+func (c *lowering) pages(class, layer int) cuda.Pages {
+	k := c.p.Classes[class]
+	return cuda.Pages{
+		Arena: c.at.arenas[backend.KV], Tables: c.at.step.pages[class],
+		PageBytes: k.PageBytes(), SlabBytes: k.SlabBytes, K: k.KOffset(layer), V: k.VOffset(layer),
+		PerSlab: int32(k.PagesPerSlab), Width: int32(k.MaxPages), Block: int32(max(1, k.BlockSize)),
+		KVHeads: int32(k.KVHeads), HeadDim: int32(k.HeadDim), KeyDim: int32(cmp.Or(k.KeyDim, k.HeadDim)), Window: int32(k.Window),
+	}
+}
+
+// attend is the attention of one op: its kernel, and the parts that histories are cut into.
+type attend struct {
+	cuda.Attention
+	ok              bool
+	splits          int
+	first, at, part int64 // rooms: rows ahead, and where they are; the parts
+	end             int64
+}
+
+// attention chooses for a variant's rows. It fails for heads that no kernel will have.
+func (c *lowering) attention(o backend.Attention) (a attend, err error) {
+	if o.HeadDim > maxHeadDim {
+		return a, backend.Unsupported(name, fmt.Sprintf("attention heads of %d", o.HeadDim), fmt.Sprintf("at most %d", maxHeadDim))
+	}
+	f := c.info(o.K).Format
+	many := !c.v.few() || o.Both
+	a.Attention, a.ok = cuda.ChooseAttention(f, o.HeadDim, many, c.l.shared())
+	if !a.ok && many {
+		a.Attention, a.ok = cuda.ChooseAttention(f, o.HeadDim, false, c.l.shared())
+	}
+	rows := c.rows(c.info(o.Y).Rows)
+	a.splits = c.splits(a, rows, o)
+	a.first, a.part = counters, counters
+	if o.Ahead != nil {
+		a.at = a.first + up(4*int64(rows+1), align)
+		a.part = a.at + up(4*int64(rows), align)
+	}
+	a.end = a.part
+	if a.splits > 1 {
+		a.end += up(4*int64(rows)*int64(o.Heads)*int64(a.splits)*int64(o.HeadDim+2), align)
+	}
+	return a, nil
+}
+
+// splits is how many blocks share what a row sees, where few rows leave multiprocessors
+// without work. It depends on the variant, not on the step: a sequence that is shorter leaves
+// the last of them nothing.
+func (c *lowering) splits(a attend, rows int, o backend.Attention) int {
+	if o.Both || !c.v.few() || rows == 0 {
+		return 1
+	}
+	k := c.p.Classes[o.Class]
+	most := k.MaxPages * k.BlockSize
+	if o.Window > 0 {
+		most = min(most, o.Window)
+	}
+	const blocks = 4 // of a multiprocessor
+	return max(1, min(mostSplits, ceil(most, cuda.AttentionKeys), blocks*c.l.sms/(rows*o.KVHeads*max(1, a.Parts))))
+}
+
+// shared is the shared memory that a block may have, in bytes.
+func (l layout) shared() int {
+	switch l.cc {
+	case 80, 87:
+		return 163 << 10
+	case 90, 100, 101, 103:
+		return 227 << 10
+	}
+	return 99 << 10 // 8.6, 8.9, 12.0
+}
+
+// attend is attention, and where histories are cut the join of what the parts gave.
+func (c *lowering) attend(o backend.Attention) error {
+	a, err := c.attention(o)
+	switch {
+	case err != nil:
+		return err
+	case o.Items:
+		return media(o)
+	case !a.ok:
+		return missing(o, fmt.Sprintf("of heads of %d with keys and values as %v on %s", o.HeadDim, c.info(o.K).Format, c.l.arch()))
+	}
+	args := cuda.AttentionArgs{
+		Q: c.value(o.Q), K: c.value(o.K), V: c.value(o.V), Y: c.value(o.Y), First: c.at.step.first, Positions: c.at.step.positions,
+		Partial: c.room(a.part), Scale: o.Scale, Softcap: o.Softcap, Heads: int32(o.Heads), Window: int32(o.Window), Both: flag(o.Both),
+		Splits: int32(a.splits),
+	}
+	if o.Both {
+		args.Pages = cuda.Pages{Block: 1, PerSlab: 1, KVHeads: int32(o.KVHeads), HeadDim: int32(o.HeadDim), KeyDim: int32(o.HeadDim)}
+	} else {
+		args.Pages = c.pages(o.Class, o.Layer)
+	}
+	if o.Sinked {
+		args.Sinks = c.weight(o.Sinks)
+	}
+	if r := o.Rebuild; r != nil {
+		if key := int(args.Pages.KeyDim); key/2%8 != 0 || o.HeadDim/2%8 != 0 {
+			return backend.Unsupported(name, fmt.Sprintf("keys of %d rebuilt to %d", key, o.HeadDim), "halves of keys are fetched 8 numbers at a time; leave memory.kvRebuild out")
+		}
+		args.Rebuild = c.weight(r.Weight)
+	}
+	if o.Ahead != nil {
+		if err := c.ahead(o, a, &args); err != nil {
+			return err
+		}
+	}
+	tokens := c.info(o.Y).Rows
+	g := grid{c.attentionBlocks(a, o, tokens), fixed(o.KVHeads * a.Parts), fixed(a.splits)}
+	fields := []field{bind(unsafe.Offsetof(args.Seqs), backend.PerSeq, 1)}
+	if err := add(c, a.Kernel, g, a.Threads, a.Shared, args, fields...); err != nil || a.splits == 1 {
+		return err
+	}
+	return add(c, "attention_join", grid{each(tokens, 1, 1), fixed(o.Heads), fixed(1)}, across(o.HeadDim, 256), 0, args, fields...)
+}
+
+// attentionBlocks are enough for the rows of every step of the variant: those of a sequence
+// begin a block.
+func (c *lowering) attentionBlocks(a attend, o backend.Attention, tokens backend.Rows) dimension {
+	group := o.Heads / o.KVHeads
+	if c.v.few() {
+		return each(tokens, group+a.Rows, a.Rows)
+	}
+	d := each(tokens, group, a.Rows)
+	d.add = c.rows(backend.PerSeq)
+	return d
+}
+
+// ahead says where rows that are sequences are, as attention is told of tokens.
+func (c *lowering) ahead(o backend.Attention, a attend, args *cuda.AttentionArgs) error {
+	args.First, args.Positions = c.room(a.first), c.room(a.at)
+	to := cuda.AheadArgs{
+		Kept: c.value(o.Ahead.Kept), Positions: c.at.step.positions, Tables: args.Pages.Tables, First: args.First, At: args.Positions,
+		Width: args.Pages.Width, Block: args.Pages.Block, By: int32(o.Ahead.By),
+	}
+	const warps = 8
+	return add(c, "ahead", line(each(backend.PerSeq, 1, warps)), 32*warps, 0, to, bind(unsafe.Offsetof(to.Seqs), backend.PerSeq, 1))
+}
+
+// missing refuses an op that no kernel does.
+func missing(op backend.Op, what string) error {
+	return backend.Unsupported(name, backend.OpName(op)+" "+what, "no kernel does it")
+}
+
+// media refuses what images and their towers need.
+func media(op backend.Op) error {
+	return backend.Unsupported(name, "op "+backend.OpName(op), "media are planned only: a step has neither pixels nor the tokens that stand for them")
+}
+
+// angles, rope and storeKV are what lies around attention.
+func (c *lowering) angles(o backend.Angles) error {
+	y := c.info(o.Y)
+	a := cuda.AnglesArgs{
+		Positions: c.at.step.positions, Frequencies: c.weight(o.InvFreq), Y: c.value(o.Y), Half: int32(y.Cols / 2), Scale: o.Scale, Joined: flag(o.Joined),
+	}
+	if o.Grid {
+		a.Across, a.Down, a.Half = c.value(o.Across), c.value(o.Down), int32(y.Cols/4)
+	}
+	if o.Sections != [3]int{} {
+		a.Places = c.at.step.places
+		a.Sections = [3]int32{int32(o.Sections[0]), int32(o.Sections[1]), int32(o.Sections[2])}
+	}
+	if o.Ahead != nil {
+		a.Kept, a.By = c.value(o.Ahead.Kept), int32(o.Ahead.By)
+	}
+	return add(c, "angles", line(each(y.Rows, 1, 1)), lanes(y.Cols/2, 256), 0, a)
+}
+
+func (c *lowering) rope(o backend.Rope) error {
+	x := c.info(o.QKV)
+	a := cuda.RopeArgs{
+		QKV: c.value(o.QKV), Angles: c.value(o.Angles), Q: c.value(o.Q), K: c.value(o.K), V: c.value(o.V),
+		Heads: int32(o.Heads), KVHeads: int32(o.KVHeads), HeadDim: int32(o.HeadDim), Rotary: int32(o.Rotary), Shared: flag(o.Shared), Parts: 1,
+	}
+	if o.Grid {
+		a.Parts = 2
+	}
+	if o.Gated {
+		a.Gate = c.value(o.Gate)
+	}
+	if n := o.Norm; n != nil {
+		a.WQ, a.WK, a.NormV, a.Eps, a.Offset = c.weight(n.Q), c.weight(n.K), flag(n.V), n.Eps, n.Offset
+	}
+	return add(c, "rope_"+cuda.StoredName(c.info(o.K).Format), line(each(x.Rows, 1, 1)), 32*min(8, o.Heads+2*o.KVHeads), 0, a)
+}
+
+func (c *lowering) storeKV(o backend.StoreKV) error {
+	k, rows := c.p.Classes[o.Class], c.info(o.K).Rows
+	a := cuda.StoreArgs{
+		Pages: c.pages(o.Class, o.Layer), K: c.value(o.K), V: c.value(o.V),
+		Positions: c.at.step.positions, Seq: c.at.step.seq, First: c.at.step.first,
+	}
+	if o.Ahead != nil {
+		a.Kept, a.By = c.value(o.Ahead.Kept), int32(o.Ahead.By)
+	}
+	const block, threads = 16, 128
+	bytes := int(k.Format.Bytes(1))
+	g := grid{each(rows, 1, block), fixed(k.KVHeads), fixed(1)}
+	return add(c, fmt.Sprintf("store_kv_%d", 8*bytes), g, threads, block*(k.HeadDim+2)*bytes, a, bind(unsafe.Offsetof(a.Rows), rows, 1))
+}
+
+func (c *lowering) storeTokens(o backend.StoreTokens) error {
+	a := cuda.StoreArgs{
+		Pages: c.pages(o.Class, 0), IDs: c.value(o.Ids), Plane: c.p.Classes[o.Class].TokenOffset(),
+		Positions: c.at.step.positions, Seq: c.at.step.seq, First: c.at.step.first,
+	}
+	const threads = 256
+	return add(c, "store_tokens", line(each(backend.PerToken, 1, threads)), threads, 0, a, bind(unsafe.Offsetof(a.Rows), backend.PerToken, 1))
+}
+
+// states is a layer of a class of states, with the checkpoints of it.
+func (c *lowering) states(class, layer int) cuda.States {
+	k := c.p.Classes[class]
+	s := cuda.States{
+		Pages: c.pages(class, layer), Rows: int32(k.State.ConvRows), Cols: int32(k.State.ConvCols), Copies: int32(k.State.Copies),
+		MatrixBytes: k.State.MatrixBytes(), InputBytes: k.State.ConvBytes(), MarkPerSlab: 1,
+	}
+	if i := c.p.Checkpoints(class); i >= 0 {
+		m := c.p.Classes[i]
+		s.Marks, s.MarkPageBytes, s.MarkSlabBytes = c.at.step.pages[i], m.PageBytes(), m.SlabBytes
+		s.MarkK, s.MarkPerSlab = m.KOffset(layer), int32(m.PagesPerSlab)
+	}
+	return s
+}
+
+func (c *lowering) conv(o backend.Conv) error {
+	if o.Kernel > maxConvKernel {
+		return backend.Unsupported(name, fmt.Sprintf("a convolution of %d rows", o.Kernel), fmt.Sprintf("at most %d", maxConvKernel))
+	}
+	k, x := c.p.Classes[o.Class], c.info(o.X)
+	a := cuda.ConvArgs{
+		States: c.states(o.Class, o.Layer), X: c.value(o.X), W: c.weight(o.W), Y: c.value(o.Y),
+		First: c.at.step.first, Positions: c.at.step.positions, Kernel: int32(o.Kernel),
+	}
+	threads := lanes(x.Cols, 256)
+	g := grid{fixed(ceil(x.Cols, threads)), each(backend.PerSeq, 1, 1), fixed(min(64, ceil(c.rows(x.Rows), cuda.ConvRun)))}
+	return add(c, "conv_"+k.State.ConvFormat.String(), g, threads, 0, a)
+}
+
+func (c *lowering) deltaNet(o backend.DeltaNet) error {
+	if o.KeyDim > maxKeyDim {
+		return backend.Unsupported(name, fmt.Sprintf("keys of %d", o.KeyDim), fmt.Sprintf("at most %d", maxKeyDim))
+	}
+	a := cuda.DeltaArgs{
+		States: c.states(o.Class, o.Layer), QKV: c.value(o.QKV), BA: c.value(o.BA), ALog: c.weight(o.ALog), Bias: c.weight(o.DtBias), Y: c.value(o.Y),
+		First: c.at.step.first, Positions: c.at.step.positions, Samples: c.at.step.rows,
+		KeyHeads: int32(o.KeyHeads), ValueHeads: int32(o.ValueHeads), KeyDim: int32(o.KeyDim), ValueDim: int32(o.ValueDim),
+	}
+	g := grid{fixed(ceil(o.ValueDim, 32)), fixed(o.ValueHeads), each(backend.PerSeq, 1, 1)}
+	samples := bind(unsafe.Offsetof(a.SampleCount), backend.PerSample, 1)
+	seqs := bind(unsafe.Offsetof(a.Seqs), backend.PerSeq, 1)
+	const threads = 128
+	if c.v.few() {
+		return add(c, "delta", g, threads, 0, a, samples, seqs)
+	}
+	a.Least, a.Work = cuda.DeltaLeast, c.room(counters)
+	if err := add(c, "delta", g, threads, 0, a, samples, seqs); err != nil {
+		return err
+	}
+	chunks := each(backend.PerToken, 1, 64)
+	chunks.add = 2 * c.rows(backend.PerSeq)
+	if err := add(c, "delta_chunks", grid{chunks, fixed(o.ValueHeads), fixed(1)}, threads, cuda.DeltaChunksShared, a, samples, seqs); err != nil {
+		return err
+	}
+	return add(c, "delta_prompt", g, threads, cuda.DeltaPromptShared, a, samples, seqs)
+}

@@ -1,0 +1,248 @@
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/cuda"
+)
+
+// layer records a program with a mixture, attention and a head, of so many tokens.
+func layer(t *testing.T, f, kv kernels.Format, tokens int) *backend.Program {
+	t.Helper()
+	spec := func(name string, use backend.Use, f kernels.Format, experts, rows, cols int) backend.WeightSpec {
+		return backend.WeightSpec{Name: name, Rows: rows, Cols: cols, Source: f, Use: use, Experts: experts, Parts: []backend.Part{{Tensor: name, Rows: rows, Format: f}}}
+	}
+	class := backend.KVClass{Name: "full", Format: kv, BlockSize: 16, Layers: 1, KVHeads: 2, HeadDim: 64, MaxPages: 512, PagesPerSlab: 1, Plane: true}
+	class.SlabBytes = class.PageBytes()
+	p := &backend.Program{Name: "p", Vocab: 1000, Classes: []backend.KVClass{class}, Bucket: backend.Bucket{Tokens: tokens, Seqs: min(tokens, 64), Samples: min(tokens, 64)}}
+	p.Weights = []backend.WeightSpec{
+		spec("table", backend.Lookup|backend.Multiply, f, 0, 1000, 256),
+		spec("qkv", backend.Multiply, f, 0, 8*64, 256),
+		spec("up", backend.Multiply, f, 8, 2*256, 256), spec("down", backend.Multiply, f, 8, 256, 256),
+		spec("router", backend.Multiply, kernels.F32, 0, 8, 256),
+		spec("norm", backend.Vector, kernels.F32, 0, 1, 256), spec("freq", backend.Vector, kernels.F32, 0, 1, 32),
+	}
+	r := backend.Record(p)
+	v := func(f kernels.Format, rows backend.Rows, cols int) backend.Value { return r.New("v", f, rows, cols) }
+	f32, none := kernels.F32, backend.NoWeight
+	ids, x, qkv, angles := v(kernels.I32, backend.PerToken, 1), v(f32, backend.PerToken, 256), v(f32, backend.PerToken, 512), v(f32, backend.PerToken, 64)
+	q, k, val := v(f32, backend.PerToken, 256), v(kv, backend.PerToken, 128), v(kv, backend.PerToken, 128)
+	logits, picks, shares := v(f32, backend.PerToken, 8), v(kernels.I32, backend.PerToken, 2), v(f32, backend.PerToken, 2)
+	last, z := v(f32, backend.PerSample, 256), v(f32, backend.PerSample, 1000)
+	for _, op := range []backend.Op{
+		backend.Tokens{Out: ids}, backend.StoreTokens{Ids: ids}, backend.Embed{Ids: ids, Table: 0, Y: x, Scale: 1},
+		backend.Norm{X: x, Residual: backend.NoValue, W: 5, Y: x}, backend.Linear{X: x, W: 1, Bias: none, Y: qkv},
+		backend.Angles{InvFreq: 6, Scale: 1, Y: angles}, backend.Rope{QKV: qkv, Angles: angles, Q: q, K: k, V: val, Heads: 4, KVHeads: 2, HeadDim: 64, Rotary: 64},
+		backend.Attention{Q: q, K: k, V: val, Y: q, Heads: 4, KVHeads: 2, HeadDim: 64, Scale: 1}, backend.StoreKV{K: k, V: val},
+		backend.Linear{X: x, W: 4, Bias: none, Y: logits}, backend.Route{Logits: logits, Ids: picks, Weights: shares, Top: 2, Scale: none},
+		backend.Experts{X: x, Ids: picks, Weights: shares, Y: x, GateUp: 2, Down: 3, GateUpBias: none, DownBias: none, Top: 2, Width: 256},
+		backend.Add{X: q, Into: x, Scale: none}, backend.Gather{X: x, Y: last}, backend.Linear{X: last, W: 0, Bias: none, Y: z}, backend.Sample{Logits: z},
+	} {
+		r.Do(op)
+	}
+	r.Free(ids, x, qkv, angles, q, k, val, logits, picks, shares, last, z)
+	p, err := r.Program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestLower: launches are of kernels that there are, with their arguments and within their
+// bounds, in every variant.
+func TestLower(t *testing.T) {
+	listed := map[string]cuda.Kernel{}
+	for _, k := range cuda.Catalogue() {
+		listed[k.Name] = k
+	}
+	for _, device := range []string{"a100-80g", "l40s", "h100", "b200"} {
+		l := on(t, device, backend.Graphs{})
+		for _, f := range []kernels.Format{kernels.BF16, kernels.F16, kernels.MXFP4, kernels.Q2_K, kernels.IQ4_NL} {
+			for _, tokens := range []int{1, 20, 512} {
+				p := layer(t, f, []kernels.Format{kernels.BF16, kernels.F32}[tokens%2], tokens)
+				if err := l.Runs(p.Weights, p); err != nil {
+					t.Fatal(err)
+				}
+				for _, v := range variants(p.Bucket) {
+					list, err := l.lower(p, v, nowhere(p))
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, n := range list {
+						k, ok := listed[n.kernel]
+						if !ok || len(n.args) != k.Args || n.threads[0] > k.Threads || n.shared > k.Shared || n.shared > l.shared() {
+							t.Errorf("%s, %+v: %+v; listed %+v", device, v, n, k)
+						}
+						for _, s := range n.symbols {
+							if s.at != inGrid && s.at+4 > len(n.args) || s.over <= 0 || s.times <= 0 {
+								t.Errorf("%s: symbol %+v of %d bytes", n.kernel, s, len(n.args))
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestFused: what makes rows that only products read packs them, once for products that follow
+// each other; the numbers themselves are written where somebody else reads them.
+func TestFused(t *testing.T) {
+	const in, wide = 256, 192
+	spec := func(name string, rows, cols int) backend.WeightSpec {
+		return backend.WeightSpec{Name: name, Rows: rows, Cols: cols, Source: kernels.BF16, Use: backend.Multiply}
+	}
+	// kept: the normalised rows are read behind the products.
+	launches := func(kept bool, tokens int) (names []string, plain bool) {
+		p := &backend.Program{Name: "p", Bucket: backend.Bucket{Tokens: tokens, Seqs: 1, Samples: 1}}
+		p.Weights = []backend.WeightSpec{spec("up", 2*wide, in), spec("side", 64, in), spec("down", in, wide)}
+		r := backend.Record(p)
+		v := func(cols int) backend.Value { return r.New("v", kernels.F32, backend.PerToken, cols) }
+		x, n, gu, z, act := v(in), v(in), v(2*wide), v(64), v(wide)
+		r.Do(backend.Norm{X: x, Residual: backend.NoValue, W: backend.NoWeight, Y: n})
+		r.Do(backend.Linear{X: n, W: 0, Bias: backend.NoWeight, Y: gu})
+		r.Do(backend.Linear{X: n, W: 1, Bias: backend.NoWeight, Y: z})
+		if kept {
+			r.Do(backend.Add{X: n, Into: x, Scale: backend.NoWeight})
+		}
+		r.Free(n)
+		r.Do(backend.GLU{X: gu, Y: act})
+		r.Do(backend.Linear{X: act, W: 2, Bias: backend.NoWeight, Y: x})
+		r.Free(x, gu, z, act)
+		if _, err := r.Program(); err != nil {
+			t.Fatal(err)
+		}
+		list, err := on(t, "h100", backend.Graphs{}).lower(p, variant{rows: tokens}, nowhere(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range list {
+			names = append(names, l.kernel)
+			if l.kernel == "norm_pack_bf16" {
+				at := unsafe.Offsetof(cuda.NormPackArgs{}.Plain)
+				plain = !slices.Equal(l.args[at:at+8], make([]byte, 8))
+			}
+		}
+		return names, plain
+	}
+	for _, c := range []struct {
+		kept   bool
+		tokens int
+		want   string
+	}{
+		{false, 1, "norm_pack_bf16 linear_bf16_8 linear_bf16_8 glu_pack_bf16 linear_bf16_8"},
+		{false, 2048, "norm_pack_bf16 linear_bf16_wide linear_bf16_wide glu_pack_bf16 linear_bf16_wide"},
+		{true, 1, "norm_pack_bf16 linear_bf16_8 linear_bf16_8 add glu_pack_bf16 linear_bf16_8"},
+	} {
+		names, plain := launches(c.kept, c.tokens)
+		if got := strings.Join(names, " "); got != c.want || plain != c.kept {
+			t.Errorf("%+v: %s, the rows themselves: %v", c, got, plain)
+		}
+	}
+}
+
+// TestChosen: the table that plans print has a line for each kernel that is launched, and no
+// other.
+func TestChosen(t *testing.T) {
+	for _, device := range []string{"a100-80g", "h100"} {
+		l := on(t, device, backend.Graphs{})
+		p := layer(t, kernels.BF16, kernels.BF16, 512)
+		table, err := l.Chosen(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told, launched := map[string]bool{}, map[string]bool{}
+		for _, k := range table {
+			told[fmt.Sprint(k.Kernel, k.Splits)] = true
+		}
+		for _, v := range variants(p.Bucket) {
+			list, err := l.lower(p, v, nowhere(p))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, n := range list {
+				k := l.kernels[n.kernel]
+				if strings.HasPrefix(k.Op, "linear") && k.Stem != "pack" || k.Op == "attention" && k.Format != "" {
+					launched[fmt.Sprint(n.kernel, n.blocks[2])] = true
+				}
+			}
+		}
+		if !maps.Equal(told, launched) {
+			t.Errorf("%s: the table has %v, launched are %v", device, told, launched)
+		}
+	}
+}
+
+// TestVariants: every step has a list of launches, decoding ones where there are many
+// rows.
+func TestVariants(t *testing.T) {
+	all := variants(backend.Bucket{Tokens: 2048, Seqs: 256, Samples: 256})
+	for _, c := range []struct {
+		tokens, seqs int
+		want         variant
+	}{
+		{1, 1, variant{rows: 1}}, {2, 2, variant{rows: 8}}, {8, 1, variant{rows: 8}}, {33, 33, variant{64, true}}, {33, 2, variant{64, false}},
+		{256, 256, variant{256, true}}, {300, 20, variant{512, false}}, {2048, 1, variant{2048, false}},
+	} {
+		b := backend.Binding{Tokens: c.tokens, Seqs: c.seqs}
+		i := slices.IndexFunc(all, func(v variant) bool { return v.holds(b) })
+		if i < 0 || all[i] != c.want {
+			t.Errorf("%+v: %d of %+v", c, i, all)
+		}
+	}
+	if got := variants(backend.Bucket{Tokens: 8, Seqs: 8, Samples: 8}); len(got) != 2 || got[1].rows != 8 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestRooms: no room of an op reaches beyond the workspace that the plan has, and the
+// counters lie before all of them.
+func TestRooms(t *testing.T) {
+	l := on(t, "h100", backend.Graphs{})
+	p := layer(t, kernels.BF16, kernels.BF16, 512)
+	most, err := l.Workspace(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reached int64
+	for _, v := range variants(p.Bucket) {
+		c := lowering{l: l, p: p, v: v}
+		for _, op := range p.Ops {
+			n, err := c.roomOf(op)
+			if err != nil || n > most || n < counters {
+				t.Errorf("%s in %+v: %d of %d, %v", backend.OpName(op), v, n, most, err)
+			}
+			reached = max(reached, n)
+		}
+	}
+	if reached != most {
+		t.Errorf("a workspace of %d, %d are used", most, reached)
+	}
+}
+
+// TestMissing: what no kernel does is refused by name.
+func TestMissing(t *testing.T) {
+	l := on(t, "h100", backend.Graphs{})
+	for want, edit := range map[string]func(p *backend.Program){
+		"groups of 40": func(p *backend.Program) {
+			w := &p.Weights[1]
+			w.Source, w.Scaling, w.GroupSize, w.Cols = kernels.I8, backend.PerGroup, 40, 256
+		},
+		"chunks": func(p *backend.Program) { p.Bucket.Chunk = 64 },
+		"join":   func(p *backend.Program) { p.Ops = append(p.Ops[:1:1], backend.Join{X: 1, Y: 10}) },
+	} {
+		p := layer(t, kernels.BF16, kernels.BF16, 64)
+		edit(p)
+		if err := l.Runs(p.Weights, p); !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package cuda
+
+import (
+	"fmt"
+	"math"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/cuda"
+)
+
+// matrix is how a weight that is no vector lies in its arena: panels or rows, then scales.
+type matrix struct {
+	backend.WeightSpec
+	stored  kernels.Format
+	panels  bool  // else row by row
+	each    int64 // bytes of one expert's matrix without scales
+	scaling backend.Scaling
+	scales  int64 // offset of the scales; of all experts
+	count   int   // of them
+}
+
+// matrixOf lays a weight out that is stored as f.
+func matrixOf(w backend.WeightSpec, f kernels.Format) matrix {
+	m := matrix{WeightSpec: w, stored: f, panels: cuda.Packs(f) && (w.Use&backend.Multiply != 0 || !plain(f))}
+	m.each = int64(w.Rows) * f.Bytes(int64(w.Cols))
+	switch {
+	case m.panels:
+		m.each = cuda.PackedBytes(f, w.Rows, w.Cols)
+	case w.Use&backend.Multiply != 0 && !plain(f):
+		m.each = up(int64(w.Rows), panel) * f.Bytes(int64(w.Cols)) // of a kernel to come
+	}
+	m.scales = up(int64(max(1, w.Experts))*m.each, align)
+	if f.Scaled() {
+		m.scaling = w.Scaling
+		if m.scaling == backend.PerTensor && (len(w.Parts) > maxParts || w.Experts > 0 && len(w.Parts) > 1) {
+			m.scaling = backend.PerChannel // more than a kernel knows apart
+		}
+		s := w
+		s.Scaling = m.scaling
+		m.count = int(s.Scales())
+	}
+	return m
+}
+
+// bytes is what it takes.
+func (m matrix) bytes() int64 {
+	n := m.scales
+	if m.count > 0 {
+		n += up(4*int64(m.count), align)
+	}
+	return n
+}
+
+// kernel names the kernels that read it, without the rows that each is for.
+func (m matrix) kernel() string {
+	switch {
+	case m.Use&backend.Multiply != 0:
+		return "linear_" + m.stored.String()
+	case m.panels:
+		return "embed_packed_" + m.stored.String()
+	}
+	return "embed_" + m.stored.String()
+}
+
+// maxParts is how many parts with scales of their own a kernel tells apart: those of
+// cuda.LinearArgs.
+const maxParts = 4
+
+func plain(f kernels.Format) bool {
+	return f == kernels.F32 || f == kernels.F16 || f == kernels.BF16
+}
+
+func blocks(n int) int { return (n + backend.ScaleBlock - 1) / backend.ScaleBlock }
+
+// args is what kernels know of the matrix that lies at w.
+func (m matrix) args(w cuda.Ptr) cuda.LinearArgs {
+	a := cuda.LinearArgs{
+		W: w, In: int32(m.Cols), Out: int32(m.Rows), Splits: 1, Parts: 1, ScaleRows: 1, ScaleCols: 1, ScaleAcross: 1,
+		ExpertBytes: m.each, ExpertBias: int64(m.Rows),
+	}
+	if m.count == 0 {
+		return a
+	}
+	a.Scales, a.ExpertScales = w+cuda.Ptr(m.scales), int64(m.count/max(1, m.Experts))
+	switch m.scaling {
+	case backend.PerTensor:
+		a.ScaleRows, a.ScaleCols = math.MaxInt32, math.MaxInt32
+		m.parts(&a, func(backend.Part) int { return 1 })
+	case backend.PerChannel:
+		a.ScaleCols = math.MaxInt32
+	case backend.PerGroup:
+		a.ScaleCols, a.ScaleAcross = int32(m.GroupSize), int32(m.Cols/max(1, m.GroupSize))
+	case backend.PerBlock:
+		a.ScaleRows, a.ScaleCols, a.ScaleAcross = backend.ScaleBlock, backend.ScaleBlock, int32(blocks(m.Cols))
+		m.parts(&a, func(p backend.Part) int { return blocks(p.Rows) })
+	}
+	return a
+}
+
+// parts says where parts begin, and which row of scales each begins with.
+func (m matrix) parts(a *cuda.LinearArgs, scales func(backend.Part) int) {
+	if m.Experts > 0 || len(m.Parts) > maxParts {
+		return
+	}
+	row, scale := 0, 0
+	for i, p := range m.Parts {
+		a.PartRow[i], a.PartScale[i] = int32(row), int32(scale)
+		row, scale = row+p.Rows, scale+scales(p)
+	}
+	a.Parts = int32(max(1, len(m.Parts)))
+}
+
+// multiplies says why no kernel multiplies with the matrix; "" where one does.
+func (m matrix) multiplies() string {
+	switch {
+	case !m.panels && m.stored != kernels.F32:
+		return "no kernel multiplies " + m.stored.String()
+	case m.count > 0 && m.scaling == backend.PerBlock && m.Experts == 0 && len(m.Parts) > maxParts:
+		return "its parts with scales of their own are more than kernels tell apart"
+	case m.Experts > 0 && !m.panels:
+		return "no kernel has experts of " + m.stored.String()
+	case m.Experts > 0 && m.scaling == backend.PerBlock && !m.wholeBlocks():
+		return "parts of its experts begin within a block of scales"
+	case m.scaling == backend.PerGroup && m.GroupSize%cuda.StepCols != 0:
+		return fmt.Sprintf("groups of %d inputs that share a scale are no whole steps of %d", m.GroupSize, cuda.StepCols)
+	}
+	return ""
+}
+
+// wholeBlocks says that all parts but the last are whole blocks of scales.
+func (m matrix) wholeBlocks() bool {
+	for i, p := range m.Parts {
+		if i+1 < len(m.Parts) && p.Rows%backend.ScaleBlock != 0 {
+			return false
+		}
+	}
+	return true
+}

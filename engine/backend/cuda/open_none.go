@@ -1,0 +1,19 @@
+//go:build !linux || !cgo || !cuda
+
+package cuda
+
+import (
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/cuda/driver"
+)
+
+// Probe fails with backend.ErrUnsupported: without the native half, plans are made for a
+// device of the catalogue.
+func (Opener) Probe() (backend.Facts, error) {
+	return backend.Facts{}, backend.Unsupported(name, "this machine's GPU", driver.ErrNotBuilt.Error()+"; plans are made for GPUs by name, with --gpu")
+}
+
+// Open fails with backend.ErrUnsupported.
+func (Opener) Open(backend.Facts, backend.Settings, backend.Reservation) (backend.Device, error) {
+	return nil, backend.Unsupported(name, "running", driver.ErrNotBuilt.Error())
+}

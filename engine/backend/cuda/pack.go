@@ -1,0 +1,249 @@
+//go:build linux && cgo && cuda
+
+package cuda
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/cuda/driver"
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/cuda"
+)
+
+// Pack brings weight i to the device as Layout.Weight says: rows as the checkpoint has them
+// go through pinned memory, where a kernel reads them and writes panels. Rows that are made up
+// are made up there.
+func (d *device) Pack(i int, src backend.RowReader) error {
+	if i < 0 || i >= len(d.offsets) {
+		return fmt.Errorf("backend %s: Pack of weight %d, there are %d", name, i, len(d.offsets))
+	}
+	spec, base := d.r.Weights[i], d.arenas[backend.Weights]+driver.Address(d.offsets[i])
+	err := d.do(func() error {
+		if err := d.staging.open(d.ctx); err != nil {
+			return err
+		}
+		if spec.Use&backend.Vector != 0 {
+			return d.packVector(spec, base, src)
+		}
+		return d.packMatrix(matrixOf(spec, d.r.Packed[i].Format), base, src)
+	})
+	if err != nil && d.failed.Load() == nil && err != errClosed {
+		return fmt.Errorf("backend %s: weight %s: %w", name, spec.Name, err)
+	}
+	return err
+}
+
+// packVector stores a vector, or a stack of them, as F32.
+func (d *device) packVector(w backend.WeightSpec, at driver.Address, src backend.RowReader) error {
+	out := make([]float32, 0, w.Elems())
+	r := reader{src: src}
+	for e := range max(1, w.Experts) {
+		for _, p := range w.Parts {
+			rows, cols := p.Rows, w.Cols
+			if p.Elems > 0 {
+				rows = max(1, p.Rows)
+				cols = p.Elems / rows
+			}
+			if int64(len(out))+int64(rows*cols) > w.Elems() {
+				return fmt.Errorf("its parts have more than %d×%d elements", w.Rows, w.Cols)
+			}
+			x, err := r.vector(p, e, rows, cols)
+			if err != nil {
+				return err
+			}
+			out = append(out, x...)
+		}
+	}
+	if int64(len(out)) != w.Elems() {
+		return fmt.Errorf("its parts have %d elements, not %d×%d", len(out), w.Rows, w.Cols)
+	}
+	return d.staging.send(at, bytesAt(out))
+}
+
+// packing is a matrix, or those of experts, on its way to base.
+type packing struct {
+	d    *device
+	m    matrix
+	base driver.Address
+	src  backend.RowReader
+	raw  kernels.Format // of the rows that reach the device: as they are stored, or what a kernel quantizes
+	// order is that of panels and table the same on the device; of rows that stay rows both are zero.
+	order cuda.PanelOrder
+	table driver.Address
+	// scales are those of rows that are quantized on the host; nil: a kernel writes them, or the
+	// checkpoint has them.
+	scales []float32
+}
+
+// packMatrix stores a matrix, or those of experts, and the scales behind.
+func (d *device) packMatrix(m matrix, base driver.Address, src backend.RowReader) error {
+	k := packing{d: d, m: m, base: base, src: src, raw: rawOf(m)}
+	if m.Target != kernels.Invalid && m.Target != m.Source && k.raw == m.stored {
+		k.scales = make([]float32, m.count)
+	}
+	spans, err := k.spans()
+	if err != nil {
+		return err
+	}
+	if m.panels {
+		if err := k.open(); err != nil {
+			return err
+		}
+	}
+	if make := k.made(); make != nil {
+		err = d.staging.with(make)
+	} else {
+		err = k.read(spans)
+	}
+	if err != nil || m.count == 0 || k.raw != m.stored {
+		return err
+	}
+	scales := k.scales
+	if scales == nil {
+		scales = make([]float32, m.count)
+		r := reader{src: src, scaling: m.Scaling, group: m.GroupSize, spec: m.WeightSpec}
+		if err := r.scales(m, scales); err != nil {
+			return err
+		}
+	}
+	return d.staging.send(base+driver.Address(m.scales), bytesAt(scales))
+}
+
+// rawOf is what a kernel is given: the floats of a checkpoint where these are quantized row by
+// row, else what is stored.
+func rawOf(m matrix) kernels.Format {
+	if !m.panels || m.stored != kernels.F8E4M3 || m.scaling != backend.PerChannel || len(m.Parts) == 0 || cuda.QuantizeKernel(m.Parts[0].Format) == "" {
+		return m.stored
+	}
+	for _, p := range m.Parts {
+		if p.Format != m.Parts[0].Format || p.Scale != "" {
+			return m.stored
+		}
+	}
+	return m.Parts[0].Format
+}
+
+// open has the order of panels on the device.
+func (k *packing) open() error {
+	order, ok := k.d.staging.order(k.m.stored)
+	if !ok {
+		return backend.Unsupported(name, "packing as "+k.m.stored.String(), "it has no panels")
+	}
+	k.order = order
+	return k.d.staging.with(func(p *piece) (err error) {
+		k.table, err = k.d.table(p, bytesAt(order.From))
+		return err
+	})
+}
+
+// span is rows of one matrix of a weight, of which each brings whole panels.
+type span struct{ expert, row, rows int }
+
+// spans cuts a weight into what a piece holds, those that have to be read by one goroutine
+// together: of a matrix that is turned on the way all. It fails where the parts are not what
+// the weight has.
+func (k *packing) spans() ([][]span, error) {
+	m, rows, turned := k.m, 0, false
+	for _, p := range m.Parts {
+		rows, turned = rows+p.Rows, turned || p.Transposed
+		if p.Elems > 0 || p.Values != nil {
+			return nil, fmt.Errorf("part %s is of a vector", p.Tensor)
+		}
+	}
+	if rows != m.Rows {
+		return nil, fmt.Errorf("its parts have %d rows, not %d", rows, m.Rows)
+	}
+	unit := 1
+	if m.panels {
+		unit = cuda.PanelRows
+	}
+	step := pieceBytes / int(k.raw.Bytes(int64(m.Cols))) / unit * unit
+	if step == 0 {
+		return nil, backend.Unsupported(name, fmt.Sprintf("rows of %d", m.Cols), fmt.Sprintf("%d of them are more than %d bytes", unit, pieceBytes))
+	}
+	var out [][]span
+	for e := range max(1, m.Experts) {
+		var all []span
+		for row := 0; row < m.Rows; row += step {
+			all = append(all, span{e, row, min(step, m.Rows-row)})
+		}
+		for turned && len(all) > 0 {
+			out, all = append(out, all), nil
+		}
+		for _, s := range all {
+			out = append(out, []span{s})
+		}
+	}
+	return out, nil
+}
+
+// read brings all spans to the device, as many at once as there are pieces.
+func (k *packing) read(spans [][]span) error {
+	var next atomic.Int64
+	var failed atomic.Pointer[error]
+	var wg sync.WaitGroup
+	for range min(len(spans), pieces) {
+		wg.Go(func() {
+			err := k.d.ctx.Do(func() error {
+				r := rows{reader{src: k.src, scaling: k.m.Scaling, group: k.m.GroupSize, spec: k.m.WeightSpec}, k}
+				for n := next.Add(1); n <= int64(len(spans)) && failed.Load() == nil; n = next.Add(1) {
+					for _, s := range spans[n-1] {
+						if err := k.d.staging.with(func(p *piece) error { return r.send(p, s) }); err != nil {
+							return err
+						}
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				failed.CompareAndSwap(nil, &err)
+			}
+		})
+	}
+	wg.Wait()
+	if err := failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// args is what a kernel is told of a span, but where its rows come from.
+func (k *packing) args(p *piece, s span) cuda.PanelArgs {
+	panel := k.m.each / up(int64(k.m.Rows), cuda.PanelRows) * cuda.PanelRows
+	return cuda.PanelArgs{
+		Order: k.table, Panels: k.base + driver.Address(int64(s.expert)*k.m.each+int64(s.row/cuda.PanelRows)*panel), Bad: p.bad,
+		Count: int32(s.rows), RowBytes: int32(k.m.stored.Bytes(int64(k.m.Cols))),
+		UnitBytes: int32(k.order.UnitBytes), Bits: int32(k.order.Bits), Numberless: k.order.Numberless,
+	}
+}
+
+// pack launches the kernel that makes panels of a span.
+func (k *packing) pack(p *piece, s span, a cuda.PanelArgs) error {
+	grid := k.order.PanelGrid(s.rows, int(a.RowBytes))
+	if k.raw == k.m.stored {
+		return launchOn(k.d, p, "panels", grid, a)
+	}
+	grid[1] = 1
+	scales := k.base + driver.Address(k.m.scales+4*int64(s.expert*k.m.Rows+s.row))
+	return launchOn(k.d, p, cuda.QuantizeKernel(k.raw), grid, cuda.QuantizeArgs{PanelArgs: a, Scales: scales})
+}
+
+func grow[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	return s[:n]
+}
+
+// bytesAt is s as bytes.
+func bytesAt[T any](s []T) []byte {
+	if len(s) == 0 {
+		return nil
+	}
+	var one T
+	return unsafe.Slice((*byte)(unsafe.Pointer(&s[0])), len(s)*int(unsafe.Sizeof(one)))
+}

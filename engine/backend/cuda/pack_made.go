@@ -1,0 +1,68 @@
+//go:build linux && cgo && cuda
+
+package cuda
+
+import (
+	"errors"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/cuda"
+)
+
+// made is how a device makes the weight up by itself; nil where its rows are read.
+func (k *packing) made() func(p *piece) error {
+	maker, ok := k.src.(backend.Maker)
+	if !ok || !k.m.panels {
+		return nil
+	}
+	made := make([][2]kernels.Made, len(k.m.Parts)) // of each part, and of its exponents
+	begin := 0
+	for i, p := range k.m.Parts {
+		if p.Format != k.raw || p.Transposed || p.Fold > 1 || begin%cuda.PanelRows != 0 || p.Format == kernels.MXFP4 && p.Scale == "" {
+			return nil
+		}
+		begin += p.Rows
+		if made[i][0], ok = maker.Made(p.Tensor); !ok {
+			return nil
+		}
+		if p.Offset {
+			made[i][0].Levels = append([]byte(nil), made[i][0].Levels...)
+			p.Centre(made[i][0].Levels)
+		}
+		if p.Format != kernels.MXFP4 {
+			continue
+		}
+		if made[i][1], ok = maker.Made(p.Scale); !ok {
+			return nil
+		}
+	}
+	return func(piece *piece) error {
+		for e := range max(1, k.m.Experts) {
+			row := 0
+			for i, p := range k.m.Parts {
+				s := span{e, row, p.Rows}
+				a := k.args(piece, s)
+				a.Row0 = int64(p.Row0 + e*p.Stride)
+				if err := errors.Join(k.levels(piece, made[i][0], &a.Made), k.levels(piece, made[i][1], &a.Exponents)); err != nil {
+					return err
+				}
+				if err := k.pack(piece, s, a); err != nil {
+					return err
+				}
+				row += p.Rows
+			}
+		}
+		return nil
+	}
+}
+
+// levels are numbers that are made up, as a kernel takes them.
+func (k *packing) levels(p *piece, m kernels.Made, to *cuda.MadeArgs) (err error) {
+	if m.Levels == nil {
+		return nil
+	}
+	to.Key, to.Size = m.Key, int32(m.Size)
+	to.Levels, err = k.d.table(p, m.Levels)
+	return err
+}

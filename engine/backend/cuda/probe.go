@@ -1,0 +1,51 @@
+//go:build linux && cgo && cuda
+
+package cuda
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/cuda/driver"
+)
+
+// Probe is the first device that kernels run on, or the first that there is, to plan for: its
+// errors are those of driver.Devices. Nothing of it is taken.
+func (Opener) Probe() (backend.Facts, error) {
+	all, err := driver.Devices()
+	if err != nil {
+		return backend.Facts{}, err
+	}
+	return factsOf(all[max(0, slices.IndexFunc(all, hasKernels))]), nil
+}
+
+// hasKernels says that there are kernels for the device.
+func hasKernels(i driver.Info) bool { return i.Major >= 8 }
+
+func factsOf(i driver.Info) backend.Facts {
+	f := backend.Facts{
+		Backend: name, Device: i.Name, TotalBytes: i.Total, FreeBytes: i.Free, L2Bytes: i.L2, Measured: true, MemoryLimit: "device",
+		Cores: runtime.GOMAXPROCS(0), SMs: i.SMs, Capability: i.Capability(), SharedBytes: int64(i.SharedPerSM), Bandwidth: i.Bandwidth,
+		Driver: i.CUDA(),
+	}
+	if !hasKernels(i) {
+		f.PlanOnly = "older than compute capability 8.0: planned only"
+	}
+	return f
+}
+
+// find is the device with these facts.
+func find(f backend.Facts) (int, error) {
+	all, err := driver.Devices()
+	if err != nil {
+		return 0, fmt.Errorf("backend %s: %w", name, err)
+	}
+	for _, i := range all {
+		if i.Name == f.Device && i.Capability() == f.Capability && i.Total == f.TotalBytes {
+			return i.Ordinal, nil
+		}
+	}
+	return 0, fmt.Errorf("backend %s: %w", name, &driver.NoSuchDevice{Name: f.Device, Capability: f.Capability, Total: f.TotalBytes, Have: all})
+}

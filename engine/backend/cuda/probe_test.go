@@ -1,0 +1,63 @@
+//go:build linux && cgo && cuda
+
+package cuda_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/cuda"
+	"vapp.dev/engine/backend/cuda/driver"
+	"vapp.dev/kernels/cuda/cudatest"
+)
+
+// TestProbe: of several devices the first that kernels run on is planned for, with what other
+// processes leave free; where there is none, the first is planned only.
+func TestProbe(t *testing.T) {
+	t.Setenv("VAPP_LIBCUDA", cudatest.Driver(t))
+	defer emulate(t, "reset")
+	for _, c := range []struct {
+		settings, capability string
+		free                 int64
+		planOnly             bool
+	}{
+		{"devices=1", "9.0", 8 << 30, false},
+		{"devices=3,old=2,held=1073741824", "9.0", 7 << 30, false},
+		{"devices=2,old=2", "7.5", 8 << 30, true},
+		{"fault=nvmlInit:1:1", "9.0", 0, false},
+	} {
+		emulate(t, "reset,"+c.settings)
+		f, err := cuda.Opener{}.Probe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Capability != c.capability || f.FreeBytes != c.free || (f.PlanOnly != "") != c.planOnly {
+			t.Errorf("%s: capability %s, %d bytes free, plan-only %q", c.settings, f.Capability, f.FreeBytes, f.PlanOnly)
+		}
+	}
+}
+
+// TestOpenElsewhere: a plan for a device that this machine has not, and one that others hold the
+// memory of, are refused by name.
+func TestOpenElsewhere(t *testing.T) {
+	open := starting(t)
+	defer emulate(t, "reset")
+	emulate(t, "reset,held=8500000000")
+	_, err := open()
+	var room *driver.RoomError
+	if !errors.As(err, &room) || !strings.Contains(err.Error(), "device 0, emulated GPU: ") || !strings.Contains(err.Error(), "end the processes that hold the rest") {
+		t.Errorf("a device that others hold: %v", err)
+	}
+	f, err := cuda.Opener{}.Probe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.TotalBytes++
+	_, err = cuda.Opener{}.Open(f, backend.Settings{}, backend.Reservation{})
+	var none *driver.NoSuchDevice
+	if !errors.As(err, &none) || !strings.Contains(err.Error(), "CUDA_VISIBLE_DEVICES") {
+		t.Errorf("a device that is not here: %v", err)
+	}
+}

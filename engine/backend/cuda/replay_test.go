@@ -1,0 +1,130 @@
+//go:build linux && cgo && cuda
+
+package cuda_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"vapp.dev/engine"
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/cuda"
+	"vapp.dev/engine/enginetest"
+	"vapp.dev/engine/sample"
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/cuda/cudatest"
+)
+
+// TestGraphReplay: on the emulated driver, prompts of several lengths give the same tokens
+// launch by launch and by graphs of every mode; each mode runs as it says, and counts why where
+// it has no graph.
+func TestGraphReplay(t *testing.T) {
+	cudatest.Use(t)
+	dir := filepath.Join(t.TempDir(), "toy")
+	if err := enginetest.WriteLlama(dir, enginetest.Llama{Layers: 2, KVHeads: 2, HeadDim: 64, Seed: 7}); err != nil {
+		t.Fatal(err)
+	}
+	want, ran := replayed(t, dir, backend.Graphs{Mode: "none"})
+	if len(ran) != 0 {
+		t.Errorf("without graphs steps ran by %v", ran)
+	}
+	sizes := []int{1, 2, 4, 8}
+	for mode, runs := range map[string][]string{
+		"piecewise":          {"NONE too_many_tokens", "PIECEWISE "},
+		"full":               {"FULL ", "NONE too_many_tokens"},
+		"full_decode_only":   {"FULL ", "NONE not_decoding"},
+		"full_and_piecewise": {"FULL ", "NONE too_many_tokens", "PIECEWISE "},
+	} {
+		got, ran := replayed(t, dir, backend.Graphs{Mode: mode, Sizes: sizes})
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: tokens %v, launch by launch %v", mode, got, want)
+		}
+		if have := slices.Sorted(maps.Keys(ran)); !slices.Equal(have, runs) {
+			t.Errorf("%s: steps ran by %v, want %v", mode, have, runs)
+		}
+	}
+}
+
+// replayed is what three prompts that arrive together are answered, and how steps ran.
+func replayed(t *testing.T, dir string, g backend.Graphs) (tokens [][]int32, ran map[string]int) {
+	o := engine.Options{
+		MaxModelLen: 128, MaxNumSeqs: 4, MaxNumBatchedTokens: 16, BlockSize: 16, KVFormat: kernels.BF16,
+		PrefixCaching: true, ChunkedPrefill: true, Overlap: true, Backend: backend.Settings{Graphs: g},
+	}
+	m, err := engine.Inspect(engine.Source{Path: dir, Name: "toy", Format: "auto"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := cuda.Opener{}.Probe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	account := func() *engine.Account {
+		a, err := engine.NewAccount(o, m, cuda.Opener{}, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	o.KVBytes = 16 * account().KV.SlabBytes
+	ran = map[string]int{}
+	step := func(s engine.StepStats) {
+		if s.Graph != "" {
+			ran[s.Graph+" "+s.NoGraph]++
+		}
+	}
+	e, err := engine.Open(context.Background(), engine.Config{Options: o, Model: m, Opener: cuda.Opener{}, Facts: f, Account: account(), Hooks: engine.Hooks{Step: step}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var streams []*engine.Stream
+	for i, n := range []int{13, 3, 5} {
+		p := sample.Default()
+		p.Temperature, p.MaxTokens, p.IgnoreEOS = 0, 3+i, true
+		ids := make([]int32, n)
+		for k := range ids {
+			ids[k] = int32((i*31 + k*7) % 300)
+		}
+		s, err := e.Submit(context.Background(), engine.Request{ID: fmt.Sprint(i), Prompt: ids, Params: p})
+		if err != nil {
+			t.Fatal(err)
+		}
+		streams = append(streams, s...)
+	}
+	for _, s := range streams {
+		tokens = append(tokens, drawn(t, s))
+	}
+	if n, ok := e.GraphBytes(); ok != (g.Mode != "none") || n < 0 {
+		t.Errorf("%s: graphs of %d bytes, %v", g.Mode, n, ok)
+	}
+	if err := errors.Join(e.Close(), m.Close()); err != nil {
+		t.Error(err)
+	}
+	return tokens, ran
+}
+
+// drawn is what a stream ends with.
+func drawn(t *testing.T, s *engine.Stream) (tokens []int32) {
+	for {
+		events, err := s.Next(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(events) == 0 {
+			return tokens
+		}
+		for _, e := range events {
+			if e.Err != nil {
+				t.Fatal(e.Err)
+			}
+			if e.Token >= 0 {
+				tokens = append(tokens, e.Token)
+			}
+		}
+	}
+}

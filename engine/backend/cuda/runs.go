@@ -1,0 +1,33 @@
+package cuda
+
+import (
+	"fmt"
+
+	"vapp.dev/engine/backend"
+)
+
+// Runs says whether kernels do all that p asks for, the device's own reason first: nil, or what the
+// first op lacks.
+func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
+	switch {
+	case l.facts.PlanOnly != "":
+		return backend.Unsupported(name, l.facts.Device, l.facts.PlanOnly)
+	case l.other != "":
+		return backend.Unsupported(name, l.facts.Device, "its architecture is not CUDA's")
+	case l.cc < 80:
+		return backend.Unsupported(name, l.facts.Device, "kernels begin with compute capability 8.0: older devices are planned only")
+	case p.Shard.World > 1:
+		return backend.Unsupported(name, fmt.Sprintf("%d ranks", p.Shard.World), "parallel sizes above 1 are planned only")
+	case p.Bucket.Chunk > 0:
+		return backend.Unsupported(name, "a gated MLP in chunks", "programs of this backend have none")
+	}
+	if err := p.Check(); err != nil {
+		return err
+	}
+	for _, v := range variants(p.Bucket) {
+		if _, err := l.lower(p, v, nowhere(p)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,56 @@
+//go:build linux && cgo && cuda
+
+package cuda
+
+import (
+	"os"
+	"runtime"
+	"testing"
+
+	"vapp.dev/engine/backend/backendtest"
+	"vapp.dev/engine/backend/cuda/driver"
+	"vapp.dev/kernels/cuda/cudatest"
+)
+
+// emulated has the process use the emulated driver, where VAPP_GPU does not say that this
+// machine has one.
+func emulated(t testing.TB) {
+	t.Helper()
+	if os.Getenv("VAPP_GPU") != "" {
+		hold(t)
+		return
+	}
+	if err := os.Setenv("VAPP_LIBCUDA", cudatest.Driver(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A row is summed by tiles among many and by warps among few, and by chunks where many follow
+// each other (design, "Batching never changes a token").
+var suite = backendtest.Suite{Opener: Opener{}, Near: true}
+
+// TestParts runs a part of the backends' suite after the other: all cases of the quick ones, every
+// n-th of others. The whole of it is for `make soak`.
+func TestParts(t *testing.T) {
+	emulated(t)
+	every := map[string]int{
+		"linear": 4, "linear of scaled weights": 9, "experts": 6, "rows": 1, "conv": 3, "delta": 4, "attention": 40,
+		"attention of more kinds": 6, "attention with rebuilt keys": 7, "equal": 16, "tokens": 3, "sample": 2, "rows ahead": 6,
+	}
+	for _, name := range backendtest.Parts() {
+		suite.Part(t, name, max(1, every[name]))
+	}
+}
+
+// hold keeps the device's context while a test runs, whose devices share it: it takes longer to
+// make than most of them take.
+func hold(t testing.TB) {
+	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	c, err := driver.Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+}

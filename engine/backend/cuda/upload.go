@@ -1,0 +1,110 @@
+//go:build linux && cgo && cuda
+
+package cuda
+
+import (
+	"unsafe"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/cuda/driver"
+)
+
+// uploads is what of a step's inputs goes to the device: ranges of its memory, those that
+// lie near each other together.
+type uploads struct {
+	d      *device
+	at, to int64 // of the range at hand
+	err    error
+}
+
+// apart is from how many bytes between them on two ranges are two copies.
+const apart = 32 << 10
+
+// upload copies the parts of the inputs that the step's launches read.
+func (d *device) upload(p *backend.Program, b backend.Binding) error {
+	s, u := d.steps[b.Set], uploads{d: d}
+	send(&u, s.Tokens, b.Tokens)
+	send(&u, s.Positions, b.Tokens)
+	send(&u, s.Seq, b.Tokens)
+	send(&u, s.First, b.Seqs+1)
+	last := lastPosition(s, b)
+	for i, c := range p.Classes {
+		u.tables(s.Pages[i], b.Seqs, c.MaxPages, d.used(c, last))
+	}
+	send(&u, s.Rows, b.Samples)
+	if len(s.Sampling) > 0 {
+		u.sampling(s, b.Samples)
+	}
+	send(&u, s.Places, b.Tokens*p.Axes)
+	u.flush()
+	return u.err
+}
+
+// used is how many entries of a page table kernels read of a step whose longest sequence ends with
+// position last: where a table begins with a sequence's first page, those up to its last, and to
+// what is proposed behind it.
+func (d *device) used(c backend.KVClass, last int32) int {
+	if c.BlockSize <= 0 || c.Window > 0 || c.State != nil || c.Checkpoint {
+		return c.MaxPages
+	}
+	ahead := max(d.r.Step.Drafts, d.r.Step.Verify) + 1
+	return min(c.MaxPages, (int(last)+ahead)/c.BlockSize+1)
+}
+
+// tables sends the entries of page tables that are used: all of them where the rest is little.
+func (u *uploads) tables(s []int32, seqs, width, used int) {
+	if (width-used)*seqs*4 < apart {
+		send(u, s, seqs*width)
+		return
+	}
+	u.flush()
+	if u.err != nil {
+		return
+	}
+	at := offset(u.d.host, s)
+	u.err = u.d.in.RowsToDevice(u.d.arenas[backend.StepIO]+driver.Address(at), unsafe.Pointer(&u.d.host[at]), int64(used)*4, int64(width)*4, int64(seqs))
+}
+
+// sampling sends the rows that sample, and what they ask for.
+func (u *uploads) sampling(s *backend.Step, n int) {
+	send(u, s.Sampling, n)
+	var grammar, allowed, bias int
+	for i := range s.Sampling[:n] {
+		row := &s.Sampling[i]
+		if row.Flags&backend.UseGrammar != 0 {
+			grammar = i + 1
+		}
+		if row.Flags&backend.UseAllowed != 0 {
+			allowed = i + 1
+		}
+		if row.NumBias > 0 {
+			bias = i + 1
+		}
+	}
+	send(u, s.Grammar, grammar*s.Words)
+	send(u, s.Allowed, allowed*s.Words)
+	send(u, s.Bias, bias*(len(s.Bias)/max(1, len(s.Sampling))))
+}
+
+// send adds the first n of a buffer.
+func send[T any](u *uploads, s []T, n int) {
+	if n == 0 || len(s) == 0 {
+		return
+	}
+	var one T
+	from := offset(u.d.host, s)
+	to := from + int64(n)*int64(unsafe.Sizeof(one))
+	if u.to == 0 || from < u.to || from-u.to > apart {
+		u.flush()
+		u.at = from
+	}
+	u.to = to
+}
+
+// flush copies the range at hand.
+func (u *uploads) flush() {
+	if u.to > u.at && u.err == nil {
+		u.err = u.d.in.ToDevice(u.d.arenas[backend.StepIO]+driver.Address(u.at), unsafe.Pointer(&u.d.host[u.at]), u.to-u.at)
+	}
+	u.at, u.to = 0, 0
+}

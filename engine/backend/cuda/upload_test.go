@@ -1,0 +1,150 @@
+//go:build linux && cgo && cuda
+
+package cuda
+
+import (
+	"testing"
+	"unsafe"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/cuda/driver"
+	"vapp.dev/engine/backend/dry"
+	"vapp.dev/kernels"
+)
+
+// stepping is a device for a program of a few ops on rows, with step buffers of a shape.
+func stepping(t testing.TB, shape backend.StepShape, g backend.Graphs) (*device, backend.Executable) {
+	t.Helper()
+	emulated(t)
+	f, err := Opener{}.Probe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &backend.Program{Name: "rows", Bucket: backend.Bucket{Tokens: shape.Tokens, Seqs: shape.Seqs, Samples: shape.Samples}, Vocab: shape.Vocab}
+	r := backend.Record(p)
+	ids, x, y := r.New("ids", kernels.I32, backend.PerToken, 1), r.New("x", kernels.F32, backend.PerToken, 32), r.New("y", kernels.F32, backend.PerToken, 32)
+	r.Do(backend.Tokens{Out: ids})
+	for range 4 {
+		r.Do(backend.Add{X: x, Into: y, Scale: backend.NoWeight})
+	}
+	r.Free(ids, x, y)
+	s := backend.Settings{Graphs: g}
+	l, err := newLayout(f, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := dry.Run(l, nil, []*backend.Program{p}, shape, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := Opener{}.Open(f, s, res)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dev.Close() })
+	e, err := dev.Compile(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dev.(*device), e
+}
+
+// TestUploadTables: of page tables the entries that the longest sequence has go to the device, and
+// those of a few proposals; tables of windows and states go whole.
+func TestUploadTables(t *testing.T) {
+	shape := backend.StepShape{Tokens: 8, Seqs: 3, Samples: 3, Vocab: 32, MaxPages: []int{20000, 20000}}
+	d, _ := stepping(t, shape, backend.Graphs{})
+	p := &backend.Program{Classes: []backend.KVClass{{BlockSize: 16, MaxPages: 20000}, {BlockSize: 16, MaxPages: 20000, Window: 64}}}
+	s := d.Step(0)
+	for _, table := range s.Pages {
+		for i := range table {
+			table[i] = int32(7 * i)
+		}
+	}
+	copy(s.First, []int32{0, 1, 5, 5})
+	copy(s.Positions, []int32{9, 300, 301, 302, 303})
+	twin := func(i int) []int32 {
+		out := make([]int32, 3*20000)
+		at := d.arenas[backend.StepIO] + driver.Address(offset(d.host, s.Pages[i]))
+		if err := d.do(func() error { return d.in.FromDevice(unsafe.Pointer(&out[0]), at, int64(4*len(out))) }); err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	if err := d.do(func() error {
+		if err := d.in.Fill(d.arenas[backend.StepIO], 0xff, shape.SetBytes()); err != nil {
+			return err
+		}
+		return d.upload(p, backend.Binding{Tokens: 5, Seqs: 3})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for i, used := range []int{(303+1)/16 + 1, 20000} {
+		for e, got := range twin(i) {
+			want := int32(-1)
+			if e%20000 < used {
+				want = int32(7 * e)
+			}
+			if got != want {
+				t.Fatalf("class %d, entry %d of sequence %d is %d, want %d", i, e%20000, e/20000, got, want)
+			}
+		}
+	}
+}
+
+// TestStepCalls: a step asks the driver for little beside its launches, and Go for no memory: what
+// it has goes to the device by one copy, two events order the streams and one ends it, and a graph
+// is one launch.
+func TestStepCalls(t *testing.T) {
+	g := backend.Graphs{Mode: "full", Sizes: []int{4}}
+	d, e := stepping(t, backend.StepShape{Tokens: 4, Seqs: 4, Samples: 4, Vocab: 32, MaxPages: []int{64}}, g)
+	graph := backend.Graph{Kind: backend.Decode, Tokens: 4, Seqs: 4, Samples: 4}
+	for set := range 2 {
+		if err := d.Capture(e, set, graph); err != nil {
+			t.Fatal(err)
+		}
+		s := d.Step(set)
+		for i := range 4 {
+			s.Positions[i], s.Seq[i], s.First[i+1] = int32(i), int32(i), int32(i+1)
+		}
+	}
+	step := func(b backend.Binding) func() {
+		return func() {
+			for b.Set = range 2 {
+				if err := d.Launch(e, b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for set := range 2 {
+				if err := d.Wait(set); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	for _, c := range []struct {
+		what             string
+		b                backend.Binding
+		launches, graphs int64
+	}{
+		{"launch by launch", backend.Binding{Tokens: 4, Seqs: 4}, 5, 0},
+		{"by a graph", backend.Binding{Tokens: 4, Seqs: 4, Graph: graph}, 0, 1},
+	} {
+		run := step(c.b)
+		run()
+		want := map[string]int64{"cuLaunchKernel": c.launches, "cuGraphLaunch": c.graphs, "cuMemcpyHtoDAsync": 1, "cuMemcpy2DAsync": 0, "cuEventRecord": 2, "cuStreamWaitEvent": 1, "cuGraphExecUpdate": 0}
+		before := map[string]int64{}
+		for call := range want {
+			before[call] = driver.Counted(call)
+		}
+		run()
+		for call, n := range want {
+			if got := driver.Counted(call) - before[call]; got != 2*n {
+				t.Errorf("%s: %d times %s for two steps, want %d", c.what, got, call, 2*n)
+			}
+		}
+		if n := testing.AllocsPerRun(20, run); n > 0 {
+			t.Errorf("%s: %v allocations for two steps", c.what, n)
+		}
+	}
+}

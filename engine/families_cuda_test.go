@@ -1,0 +1,97 @@
+//go:build linux && cgo && cuda
+
+package engine_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"vapp.dev/engine"
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/cuda"
+	"vapp.dev/engine/enginetest"
+	"vapp.dev/kernels"
+)
+
+// inFloat32 are families that kernels compute in float32: their tokens are ref's. One more is
+// TestOwnHeadCUDA's.
+var inFloat32 = []string{"tiny-llama3-tied", "tiny-qwen2", "tiny-qwen3", "tiny-gemma4"}
+
+// inBF16 are checkpoints as they are stored, whose products round activations to bf16: their
+// tokens are ref's but where ref's first two are closer than the checkpoint's bound.
+var inBF16 = []string{
+	"tiny-sharded-bf16", "tiny-gpt-oss", "tiny-gemma4", "tiny-gemma4-moe", "tiny-qwen35", "tiny-qwen35-fp8", "tiny-w8a16", "tiny-w8a8",
+	"tiny-mha-q8_0", "tiny-mha-q4_1", "tiny-qwen2-gguf", "tiny-gpt-oss-gguf",
+}
+
+// TestFamiliesCUDA: a small model of every family generates ref's tokens, launch by launch and
+// by graphs, in memory that is what the plan lists.
+func TestFamiliesCUDA(t *testing.T) {
+	emulate(t)
+	for _, name := range inFloat32 {
+		t.Run(name+"/f32", func(t *testing.T) {
+			y, g := smallModel(t, name)
+			y.build.Dtype, y.opts.KVFormat = kernels.F32, kernels.F32
+			likeRef(t, y, y, promptsOf(g), 0)
+		})
+	}
+	for _, name := range inBF16 {
+		t.Run(name, func(t *testing.T) {
+			y, g := smallModel(t, name)
+			likeRef(t, y, y, promptsOf(g), enginetest.BoundBF16(name, kernels.BF16).Times(g.Spread()).Gap)
+		})
+	}
+}
+
+// smallModel is a recorded checkpoint, to be run in chunks of 32 on pages of bf16.
+func smallModel(t *testing.T, name string) (toy, *enginetest.Golden) {
+	t.Helper()
+	g, err := enginetest.ReadGolden(filepath.Join("models/testdata/golden", name+".safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join("models/testdata", name)
+	if file := filepath.Join(dir, "model.gguf"); exists(file) {
+		dir = file
+	}
+	return smallRun(dir), g
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func smallRun(dir string) toy {
+	return toy{dir: dir, slabs: 16, opts: engine.Options{
+		MaxModelLen: 64, MaxNumSeqs: 4, MaxNumBatchedTokens: 32, BlockSize: 16, KVFormat: kernels.BF16, ChunkedPrefill: true, Overlap: true,
+	}}
+}
+
+// promptsOf are parts of a recorded run: beyond windows, blocks and chunks, and short.
+func promptsOf(g *enginetest.Golden) [][]int32 {
+	ids := slices.Concat(g.InputIDs, g.DecodeIDs)
+	return [][]int32{ids[:37], ids[3:12], ids[7:10]}
+}
+
+// TestOwnHeadCUDA: a model in float32 whose head proposes has the tokens of ref without proposals,
+// with them and without.
+func TestOwnHeadCUDA(t *testing.T) {
+	emulate(t)
+	dir, g := recordedHead(t)
+	y := smallRun(dir)
+	y.opts.KVFormat = kernels.F32
+	drafting := y
+	drafting.opts.Overlap = false // what was accepted has to be known
+	head(2)(&drafting)
+	likeRef(t, y, y, promptsOf(g), 0)
+	likeRef(t, y, drafting, promptsOf(g), 0)
+}
+
+// TestPoolGoldenCUDA is TestPoolGolden with products in float32.
+func TestPoolGoldenCUDA(t *testing.T) {
+	emulate(t)
+	poolGoldens(t, cuda.Opener{}, backend.Settings{}, 2e-5)
+}

@@ -1,0 +1,106 @@
+package models
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/cuda"
+	"vapp.dev/engine/backend/devices"
+	"vapp.dev/kernels"
+)
+
+// onDevice is the CUDA layout of a catalogued device.
+func onDevice(t testing.TB, device string) backend.Layout {
+	t.Helper()
+	d, err := devices.Find(device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := cuda.Opener{}.Layout(d.Facts("cuda"), backend.Settings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// runs asks a layout whether it would run a model's programs, with keys and values as f, and
+// that none of them asks for what has no room.
+func runs(l backend.Layout, m Model, f kernels.Format, draft int) error {
+	p, err := recorded(m, f, draftBucket(draft))
+	if err != nil {
+		return err
+	}
+	if err := l.Runs(m.Weights(), p); err != nil {
+		return err
+	}
+	_, err = dried(l, m, p)
+	return err
+}
+
+// TestCUDARuns: GPUs run every model of the catalogue as it is published and with its linear
+// layers in fp8, with keys and values in 16 and in 8 bits.
+func TestCUDARuns(t *testing.T) {
+	list, err := Catalogue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list {
+		cfg, err := e.Config()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range []Build{{}, {Quantize: kernels.F8E4M3}} {
+			if b.Quantize != kernels.Invalid && e.Quantization != "bf16" {
+				continue
+			}
+			m, err := built(cfg, b)
+			if err != nil {
+				t.Fatalf("%s: %v", e.Name, err)
+			}
+			for device, f := range map[string]kernels.Format{"h100": kernels.BF16, "l40s": kernels.F8E4M3} {
+				if err := runs(onDevice(t, device), m, f, 0); err != nil {
+					t.Errorf("%s on %s, %v, keys as %v: %v", e.Name, device, b.Quantize, f, err)
+				}
+			}
+		}
+	}
+}
+
+// TestCUDARunsForms: what is built otherwise runs too, or is refused for a stated reason.
+func TestCUDARunsForms(t *testing.T) {
+	type form struct {
+		name, model string
+		config      map[string]any
+		build       Build
+		draft       int
+		refused     string // "": it runs
+	}
+	forms := []form{
+		{"its own drafts", qwen27, nil, Build{Draft: 2}, 2, ""},
+		{"another's drafts", qwen27, nil, Build{Verify: 4}, 4, ""},
+		{"keys rebuilt", "gemma-4-26b-a4b", nil, Build{Rebuild: true}, 0, ""},
+		{"keys rebuilt", "gemma-4-31b", nil, Build{Rebuild: true}, 0, ""},
+		{"media", "gemma-4-26b-a4b", nil, Build{Vision: true}, 0, "media are planned only"},
+		{"media", qwen27, nil, Build{Vision: true}, 0, "media are planned only"},
+		{"two ranks", "gpt-oss-20b", nil, Build{Shard: backend.Shard{World: 2}}, 0, "parallel sizes above 1 are planned only"},
+		{"two stages", "gpt-oss-20b", nil, Build{Pipe: backend.Shard{World: 2}}, 0, "parallel sizes above 1 are planned only"},
+	}
+	for _, q := range quantizations {
+		for _, model := range []string{"meta-llama/Llama-3.2-1B", "Qwen/Qwen2-7B", "Qwen/Qwen3-8B"} {
+			forms = append(forms, form{q.name, model, q.config, q.build, 0, ""})
+		}
+	}
+	l := onDevice(t, "h100")
+	for _, c := range forms {
+		m, err := built(altered(t, c.model, c.config), c.build)
+		if err != nil {
+			t.Fatalf("%s, %s: %v", c.model, c.name, err)
+		}
+		err = runs(l, m, kernels.BF16, c.draft)
+		if c.refused == "" && err != nil || c.refused != "" && (!errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), c.refused)) {
+			t.Errorf("%s, %s: %v; want %q", c.model, c.name, err, c.refused)
+		}
+	}
+}

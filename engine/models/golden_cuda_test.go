@@ -1,0 +1,37 @@
+//go:build linux && cgo && cuda
+
+package models_test
+
+import (
+	"os"
+	"runtime"
+	"testing"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/cuda"
+	"vapp.dev/engine/backend/cuda/driver"
+	"vapp.dev/engine/enginetest"
+	"vapp.dev/kernels/cuda/cudatest"
+)
+
+// TestGoldenCUDA is TestGolden on this machine's GPU, which VAPP_GPU says is there, or of the
+// small checkpoints on the emulated driver. Which bits a row has depends on the rows beside it.
+func TestGoldenCUDA(t *testing.T) {
+	gpu := os.Getenv("VAPP_GPU") != ""
+	if !gpu && os.Getenv("VAPP_GOLDEN") != "all" {
+		t.Skip("not run: it takes minutes on the emulated driver; VAPP_GOLDEN=all runs it")
+	}
+	cudatest.Use(t)
+	// The devices of the runs share a context, which takes longer to make than most of them take.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	c, err := driver.Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	runTiny(t, cuda.Opener{}, backend.Settings{}, enginetest.BoundBF16, false)
+	if gpu {
+		runSmol(t, cuda.Opener{}, backend.Settings{}, enginetest.BoundBF16, true)
+	}
+}

@@ -1,0 +1,100 @@
+package cuda
+
+import (
+	"strings"
+
+	"vapp.dev/kernels"
+)
+
+func packKernels() []Kernel {
+	var out []Kernel
+	for _, f := range []kernels.Format{kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.I8} {
+		r := Rounding{Format: f}
+		for _, s := range []Source{FromRows, FromGLU, FromNorm} {
+			k := Kernel{
+				r.Kernel(s), "linear", "x as " + f.String(), "pack", sizeOf[PackArgs](), 256, 0,
+				"(4 + format)·rows·in", "rows·in", "TestPackX",
+			}
+			switch s {
+			case FromGLU:
+				k.Op, k.Args, k.Bytes, k.Flops = "glu, linear", sizeOf[GLUPackArgs](), "(8 + format)·rows·in", "7·rows·in"
+			case FromNorm:
+				k.Op, k.Args, k.Bytes, k.Flops = "norm, linear", sizeOf[NormPackArgs](), "(4 + format)·rows·in; (12 + format)· with a residual", "5·rows·in"
+			}
+			if r.byRow(s) {
+				k.Threads = 512
+			}
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+func linearKernels() []Kernel {
+	const products = "W + (2·in + 4·out)·rows"
+	out := packKernels()
+	add := func(l Linear, f kernels.Format, test string) {
+		out = append(out, Kernel{l.Kernel, "linear, experts", f.String(), stem(f), sizeOf[LinearArgs](), l.Threads, l.Shared, products, "2·rows·in·out", test})
+	}
+	for _, f := range PackedFormats() {
+		for _, rows := range []int{8, 16, 64, 128} {
+			l, _ := ChooseLinear(f, rows)
+			add(l, f, "TestLinear, TestExperts")
+		}
+	}
+	for _, f := range []kernels.Format{kernels.F8E4M3, kernels.I8} {
+		for _, rows := range []int{8, 16, 64, 128} {
+			l, _ := ChooseRounded(f, rows)
+			add(l, f, "TestLinearRounded")
+		}
+	}
+	for _, f := range []kernels.Format{kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.F8E5M2} {
+		l, _ := ChooseLinear(f, 128)
+		add(l.Wide(f, TileRows+1, "sm_90a"), f, "TestLinearWide")
+		out[len(out)-1].Stem = "linear_wide"
+	}
+	l, _ := ChooseRounded(kernels.F8E4M3, 128)
+	add(l.Wide(kernels.F8E4M3, TileRows+1, "sm_90a"), kernels.F8E4M3, "TestLinearWide")
+	out[len(out)-1].Stem = "linear_wide"
+	out = append(out, Kernel{"linear_f32", "linear", "f32", "linear", sizeOf[LinearArgs](), 256, 0, "4·(out·in·rows/4 + rows·(in + out))", "2·rows·in·out", "TestLinearF32"})
+	for _, f := range PackedFormats() {
+		out = append(out, Kernel{"embed_packed_" + f.String(), "embed", f.String(), stem(f), sizeOf[EmbedPackedArgs](), 256, 0, "(4 + 2·format)·rows·cols", "2·rows·cols", "TestEmbedPacked"})
+	}
+	return out
+}
+
+// stem is the .cu file of the products of a format.
+func stem(f kernels.Format) string {
+	if elems, _ := f.Block(); elems == 256 {
+		return "linear_k"
+	}
+	return "linear"
+}
+
+// Share is what part of its limit a product is expected to reach on a device, "" where nothing
+// is said. It is reasoned from the machine code (loads under way, instructions for a byte of
+// W), not measured.
+func (k Kernel) Share() string {
+	suffix := k.Name[strings.LastIndexByte(k.Name, '_')+1:]
+	switch {
+	case !strings.HasPrefix(k.Stem, "linear") || k.Args != sizeOf[LinearArgs]():
+		return ""
+	case suffix == "wide":
+		return "0.60 of the matrix units"
+	case suffix == "tile":
+		return "0.50 of the matrix units (sm_90a, sm_100: 0.40)"
+	case suffix == "f32":
+		return "0.50 of the memory"
+	}
+	f, _ := kernels.Parse(k.Format)
+	share := "0.60"
+	switch elems, bytes := f.Block(); {
+	case bytes == 2*elems:
+		share = "0.90"
+	case elems <= 32 && bytes >= elems:
+		share = "0.75"
+	case elems == 32 && bytes <= 20:
+		share = "0.70"
+	}
+	return share + " of the memory"
+}

@@ -1,0 +1,175 @@
+// A CUDA driver without a device: the part of libcuda that vapp calls, over the emulation
+// of the kernels. It refuses what a device would refuse (limits of launches, calls that a
+// capture does not allow, memory that is not there or was freed) and runs a stream's work
+// at once, or as late as it may (order=lazy): then a wait that is missing always shows.
+#pragma once
+#include "../emulate.h"
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+
+#define API extern "C" __attribute__((visibility("default")))
+
+namespace driver {
+
+// Results of the driver's calls, as cuda.h numbers them.
+enum Result {
+  kSuccess = 0,
+  kInvalidValue = 1,
+  kOutOfMemory = 2,
+  kUnavailable = 46,
+  kNoDevice = 100,
+  kInvalidDevice = 101,
+  kInvalidImage = 200,
+  kInvalidContext = 201,
+  kNoBinary = 209,
+  kInvalidHandle = 400,
+  kNotFound = 500,
+  kNotReady = 600,
+  kIllegalAddress = 700,
+  kOutOfResources = 701,
+  kContextDestroyed = 709,
+  kLaunchFailed = 719,
+  kCaptureUnsupported = 900,
+  kCaptureInvalidated = 901,
+  kCaptureMerge = 902,
+  kCaptureUnmatched = 903,
+  kCaptureUnjoined = 904,
+  kCaptureIsolation = 905,
+  kCapturedEvent = 907,
+  kWrongThread = 908,
+};
+
+// Settings are what VAPP_EMULATED says, name=value between commas.
+struct Settings {
+  long old = 0;  // so many devices come first that are of compute capability 7.5
+  long devices = 1, version = 13000, major = 9, minor = 0, sms = 132;
+  long memory = 8l << 30;   // bytes of the device
+  long held = 0;            // bytes that other processes hold
+  long context = 64 << 20;  // bytes that a context takes
+  long graph = 4096;        // bytes that a node of a graph takes
+  long shared = 227 << 10;  // bytes of shared memory that a block may ask for
+  long mode = 0;            // compute mode: 2 prohibited, 3 exclusive
+  long ecc = 1;
+  long threads = 2;   // of the host, that run blocks
+  long schedule = 0;  // in which order a block's threads run: block.h
+  long lazy = 0;      // streams' work waits until somebody waits for it
+  long idle = 0;      // launches do nothing at all: what a list costs
+};
+extern Settings settings;
+
+// set takes settings and faults; false: there is no such setting.
+bool set(const char *text);
+
+// called counts a call and returns the fault that was asked for, or kSuccess.
+Result called(const char *name);
+
+extern std::recursive_mutex everything;
+
+#define CALL(name)                                             \
+  std::lock_guard<std::recursive_mutex> lock(driver::everything); \
+  if (driver::Result fault = driver::called(name)) return fault
+
+struct Allocation {
+  size_t bytes, taken;  // asked for; taken of the device, in its granules
+  char *map;            // with a page that nobody may touch on both sides
+  size_t mapped;
+};
+
+// Context is the primary one; there is one for all devices, since all have one memory here.
+struct Context {
+  int users = 0;
+  Result sticky = kSuccess;  // the error that ended it
+  bool hung = false;         // a kernel never ends: nothing happens any more
+  std::map<uint64_t, Allocation> memory;
+  std::map<uint64_t, size_t> pinned;
+  long taken = 0;  // bytes of the device
+};
+extern Context context;
+
+// usable is kSuccess where the calling thread has a context that still works.
+Result usable();
+// unsafe is usable, and ends a capture of this thread that does not allow such a call.
+Result unsafe();
+// inside says whether n bytes at an address are the device's, or pinned.
+bool inside(uint64_t at, size_t n);
+bool is_pinned(const void *p, size_t n);
+// forever ends the process where a call would wait for a device that has hung.
+void forever(const char *call);
+// guards is false when somebody wrote beyond an allocation.
+bool guards();
+void release_all();
+
+struct Function {
+  const emulation::Kernel *kernel;
+  int shared_max = 48 << 10;
+};
+
+// Launch is a launch with its arguments.
+struct Launch {
+  Function *function = nullptr;
+  dim3 grid, block;
+  size_t shared = 0;
+  std::shared_ptr<std::vector<uint64_t>> args;
+};
+
+// Ended is how a launch ended, and why where it went wrong.
+struct Ended {
+  Result code = kSuccess;
+  std::string why;
+};
+
+// run runs all blocks.
+Ended run(const Launch &l);
+
+struct Stream;
+struct Event;
+
+// Work is one thing that a stream does.
+struct Work {
+  enum Kind { kKernel, kCopy, kFill, kRecord, kAwait } kind = kKernel;
+  Launch launch;
+  uint64_t to = 0, from = 0;
+  bool to_device = false, from_device = false;
+  size_t n = 0;
+  unsigned char byte = 0;
+  std::shared_ptr<std::vector<char>> staged;  // of memory that is not pinned
+  Event *event = nullptr;
+  uint64_t turn = 0;  // of the event: which recording
+};
+
+struct Graph {
+  std::vector<Work> work;
+  long taken = 0;
+};
+
+struct Stream {
+  std::vector<Work> queue;
+  size_t head = 0;
+  // Of a capture: the graph, the stream that began it, and whether it failed.
+  Graph *capture = nullptr;
+  Stream *origin = nullptr;
+  bool broken = false;
+  std::set<Stream *> joined;  // origin's: streams whose work it does not wait for yet
+  bool told = false;          // Query has said that it is not ready
+};
+extern std::set<Stream *> streams;
+
+struct Event {
+  uint64_t recorded = 0, happened = 0;
+  Stream *on = nullptr;
+  bool captured = false;
+  double at = 0;  // milliseconds
+};
+
+// give has the stream do work: at once, later, or in the graph that it captures.
+Result give(void *stream, Work w);
+// finish does all that the stream still has to do, and what that waits for.
+Result finish(Stream *s);
+void finish_all();
+Stream *stream_of(void *handle);
+
+}  // namespace driver

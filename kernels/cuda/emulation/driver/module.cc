@@ -1,0 +1,94 @@
+// Modules, functions, launches.
+#include "driver.h"
+
+using namespace driver;
+
+namespace {
+
+std::map<std::string, Function> &functions() {
+  static std::map<std::string, Function> all;
+  if (all.empty())
+    for (const emulation::Kernel &k : emulation::kernels()) all[k.name] = Function{&k};
+  return all;
+}
+
+char module;
+
+}  // namespace
+
+// cuModuleLoadData takes any image: the kernels are in this library, for devices from 8.0 on.
+API int cuModuleLoadData(void **m, const void *image) {
+  CALL("cuModuleLoadData");
+  if (Result r = unsafe()) return r;
+  if (image == nullptr) return kInvalidValue;
+  if (settings.major < 8) return kNoBinary;
+  for (auto &f : functions()) f.second.shared_max = 48 << 10;
+  *m = &module;
+  return kSuccess;
+}
+API int cuModuleUnload(void *m) { return m == &module ? kSuccess : kInvalidHandle; }
+API int cuModuleGetFunction(void **f, void *m, const char *name) {
+  CALL("cuModuleGetFunction");
+  if (Result r = usable()) return r;
+  if (m != &module) return kInvalidHandle;
+  auto found = functions().find(name);
+  if (found == functions().end()) return kNotFound;
+  *f = &found->second;
+  return kSuccess;
+}
+API int cuFuncLoad(void *) {
+  CALL("cuFuncLoad");
+  return usable();
+}
+API int cuFuncGetParamInfo(void *f, size_t i, size_t *offset, size_t *size) {
+  if (i > 0) return kInvalidValue;
+  *offset = 0;
+  *size = ((Function *)f)->kernel->args;
+  return kSuccess;
+}
+API int cuFuncSetAttribute(void *f, int attribute, int v) {
+  CALL("cuFuncSetAttribute");
+  if (Result r = usable()) return r;
+  if (attribute != 8 || v < 0 || v > settings.shared) return kInvalidValue;
+  ((Function *)f)->shared_max = v;
+  return kSuccess;
+}
+API int cuFuncGetAttribute(int *v, int attribute, void *f) {
+  switch (attribute) {
+    case 0: *v = ((Function *)f)->kernel->threads; break;
+    case 1: *v = 0; break;   // static shared memory
+    case 3: *v = 0; break;   // local memory
+    case 4: *v = 64; break;  // registers
+    case 8: *v = ((Function *)f)->shared_max; break;
+    default: return kInvalidValue;
+  }
+  return kSuccess;
+}
+API int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, void *f, int threads, size_t shared) {
+  if (threads < 1 || threads > ((Function *)f)->kernel->threads || long(shared) > settings.shared) return kInvalidValue;
+  long by_shared = (settings.shared + 1024) / (long(shared) + 1024);
+  *n = int(std::min({2048l / threads, by_shared, 32l}));
+  return kSuccess;
+}
+
+API int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                       void *stream, void **args, void **extra) {
+  if (settings.idle) return kSuccess;
+  CALL("cuLaunchKernel");
+  if (Result r = usable()) return r;
+  Function *fn = (Function *)f;
+  unsigned long threads = (unsigned long)bx * by * bz;
+  if (gx == 0 || gy == 0 || gz == 0 || gx > 0x7fffffffu || gy > 65535 || gz > 65535) return kInvalidValue;
+  if (threads == 0 || threads > 1024 || bx > 1024 || by > 1024 || bz > 64) return kInvalidValue;
+  if (long(threads) > fn->kernel->threads) return kOutOfResources;
+  if (int(shared) > fn->shared_max || args == nullptr || extra != nullptr) return kInvalidValue;
+  Work w;
+  w.kind = Work::kKernel;
+  w.launch.function = fn;
+  w.launch.grid = {gx, gy, gz};
+  w.launch.block = {bx, by, bz};
+  w.launch.shared = shared;
+  w.launch.args = std::make_shared<std::vector<uint64_t>>((fn->kernel->args + 7) / 8);
+  memcpy(w.launch.args->data(), args[0], fn->kernel->args);
+  return give(stream, std::move(w));
+}

@@ -1,0 +1,240 @@
+// Streams and events: who does what when.
+#include "driver.h"
+
+#include <chrono>
+
+using namespace driver;
+
+namespace driver {
+
+std::set<Stream *> streams;
+
+namespace {
+
+Stream standard;  // stream 0
+
+// fail ends the context.
+void fail(Result code, const std::string &why) {
+  if (!why.empty()) fprintf(stderr, "emulated driver: %s\n", why.c_str());
+  if (!context.sticky) context.sticky = code;
+}
+
+void do_kernel(const Work &w) {
+  if (Result fault = called("kernel")) {
+    context.hung = fault == kNotReady;
+    if (!context.hung) fail(fault, "");
+    return;
+  }
+  Ended e = run(w.launch);
+  if (e.code != kSuccess) fail(e.code, e.why);
+  if (!guards()) fail(kIllegalAddress, std::string(w.launch.function->kernel->name) + ": wrote beyond an allocation");
+}
+
+bool step(Stream *s);
+
+// reach has happen what a stream waits for, and no more.
+void reach(Event *e, uint64_t turn) {
+  while (e->happened < turn && step(e->on)) {
+  }
+}
+
+void perform(const Work &w) {
+  if (context.sticky) return;
+  bool there = true;
+  switch (w.kind) {
+    case Work::kKernel:
+      do_kernel(w);
+      break;
+    case Work::kCopy:
+      there = (!w.from_device || inside(w.from, w.n)) && (!w.to_device || inside(w.to, w.n));
+      if (there) memmove((void *)w.to, w.staged ? (void *)w.staged->data() : (void *)w.from, w.n);
+      break;
+    case Work::kFill:
+      there = inside(w.to, w.n);
+      if (there) memset((void *)w.to, w.byte, w.n);
+      break;
+    case Work::kRecord:
+      w.event->happened = w.turn;
+      w.event->at = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+      break;
+    case Work::kAwait:
+      reach(w.event, w.turn);
+      break;
+  }
+  if (!there) fail(kIllegalAddress, "a copy of memory that was freed");
+}
+
+// step does one thing; false: there is none.
+bool step(Stream *s) {
+  if (context.hung) return false;
+  if (s->head == s->queue.size()) {
+    s->queue.clear();
+    s->head = 0;
+    return false;
+  }
+  Work w = std::move(s->queue[s->head++]);
+  perform(w);
+  return true;
+}
+
+}  // namespace
+
+Stream *stream_of(void *handle) { return handle ? (Stream *)handle : &standard; }
+
+Result finish(Stream *s) {
+  while (step(s)) {
+  }
+  return context.sticky;
+}
+
+void finish_all() {
+  finish(&standard);
+  for (Stream *s : streams) finish(s);
+}
+
+Result give(void *handle, Work w) {
+  Stream *s = stream_of(handle);
+  if (handle != nullptr && !streams.count(s)) return kInvalidHandle;
+  if (s->capture != nullptr) {
+    if (s->origin->broken) return kCaptureInvalidated;
+    s->capture->work.push_back(std::move(w));
+    if (s != s->origin) s->origin->joined.insert(s);
+    return kSuccess;
+  }
+  if (s->queue.size() - s->head >= 1024) forever("a launch behind a thousand others");
+  s->told = false;
+  s->queue.push_back(std::move(w));
+  // Stream 0 is not used by vapp: it waits for nobody here.
+  if (!settings.lazy) finish(s);
+  return kSuccess;
+}
+
+}  // namespace driver
+
+API int cuStreamCreate(void **s, unsigned) {
+  CALL("cuStreamCreate");
+  if (Result r = usable()) return r;
+  Stream *made = new Stream;
+  streams.insert(made);
+  *s = made;
+  return kSuccess;
+}
+API int cuStreamDestroy_v2(void *s) {
+  CALL("cuStreamDestroy");
+  if (!streams.count((Stream *)s)) return kInvalidHandle;
+  forever("cuStreamDestroy");
+  finish((Stream *)s);
+  streams.erase((Stream *)s);
+  delete (Stream *)s;
+  return kSuccess;
+}
+API int cuStreamSynchronize(void *handle) {
+  CALL("cuStreamSynchronize");
+  if (Result r = usable()) return r;
+  Stream *s = stream_of(handle);
+  if (s->capture != nullptr) {
+    s->origin->broken = true;
+    return kCaptureUnsupported;
+  }
+  forever("cuStreamSynchronize");
+  return finish(s);
+}
+// The first question after new work says that it is not ready, where work waits.
+API int cuStreamQuery(void *handle) {
+  CALL("cuStreamQuery");
+  if (Result r = usable()) return r;
+  Stream *s = stream_of(handle);
+  if (s->capture != nullptr) {
+    s->origin->broken = true;
+    return kCaptureUnsupported;
+  }
+  if (s->head < s->queue.size() && (!s->told || context.hung)) {
+    s->told = true;
+    return kNotReady;
+  }
+  Result r = finish(s);
+  return context.hung ? kNotReady : r;
+}
+API int cuStreamWaitEvent(void *handle, void *event, unsigned) {
+  CALL("cuStreamWaitEvent");
+  if (Result r = usable()) return r;
+  Stream *s = stream_of(handle);
+  Event *e = (Event *)event;
+  if (e->captured) {
+    Stream *from = e->on;
+    if (from == nullptr || from->capture == nullptr) return kCaptureIsolation;
+    if (s->capture != nullptr && s->capture != from->capture) return kCaptureMerge;
+    s->capture = from->capture;
+    s->origin = from->origin;
+    s->origin->joined.erase(from);
+    if (s != s->origin) s->origin->joined.insert(s);
+    return kSuccess;
+  }
+  if (s->capture != nullptr) {
+    s->origin->broken = true;
+    return kCaptureIsolation;
+  }
+  if (e->recorded == 0) return kSuccess;
+  Work w;
+  w.kind = Work::kAwait;
+  w.event = e;
+  w.turn = e->recorded;
+  return give(handle, w);
+}
+
+API int cuEventCreate(void **e, unsigned) {
+  CALL("cuEventCreate");
+  if (Result r = usable()) return r;
+  *e = new Event;
+  return kSuccess;
+}
+API int cuEventDestroy_v2(void *e) {
+  CALL("cuEventDestroy");
+  finish_all();
+  delete (Event *)e;
+  return kSuccess;
+}
+API int cuEventRecord(void *event, void *handle) {
+  CALL("cuEventRecord");
+  if (Result r = usable()) return r;
+  Stream *s = stream_of(handle);
+  Event *e = (Event *)event;
+  e->on = s;
+  e->captured = s->capture != nullptr;
+  if (e->captured) return kSuccess;
+  Work w;
+  w.kind = Work::kRecord;
+  w.event = e;
+  w.turn = ++e->recorded;
+  return give(handle, w);
+}
+API int cuEventSynchronize(void *event) {
+  CALL("cuEventSynchronize");
+  if (Result r = usable()) return r;
+  Event *e = (Event *)event;
+  if (e->captured) return kCapturedEvent;
+  if (e->happened < e->recorded) forever("cuEventSynchronize");
+  reach(e, e->recorded);
+  return context.sticky;
+}
+API int cuEventQuery(void *event) {
+  CALL("cuEventQuery");
+  if (Result r = usable()) return r;
+  Event *e = (Event *)event;
+  if (e->captured) return kCapturedEvent;
+  if (e->happened == e->recorded) return kSuccess;
+  if (!e->on->told) {
+    e->on->told = true;
+    return kNotReady;
+  }
+  reach(e, e->recorded);
+  return context.hung ? kNotReady : context.sticky;
+}
+API int cuEventElapsedTime(float *ms, void *start, void *end) {
+  Event *a = (Event *)start, *b = (Event *)end;
+  if (a->recorded == 0 || b->recorded == 0) return kInvalidHandle;
+  if (a->happened != a->recorded || b->happened != b->recorded) return kNotReady;
+  *ms = float(b->at - a->at);
+  return kSuccess;
+}
+API int cuEventElapsedTime_v2(float *ms, void *start, void *end) { return cuEventElapsedTime(ms, start, end); }

@@ -1,0 +1,297 @@
+// Y = X·Wᵀ + bias for every format of W, on the matrix units. X is rounded to bf16 (fp16
+// for fp16 weights) and packed as fragments first (pack.cu); quants go through the units as
+// they are, exactly, and their scales multiply the sums of 32 (some K quants: 16) in float32.
+#pragma once
+#include "weights.cuh"
+
+constexpr int kParts = 4;
+
+struct LinearArgs {
+  const unsigned char *w;  // packed, see weights.cuh
+  const void *x;           // pack.cu's
+  const float *sums;       // pack.cu's: for formats with minima, or the scales of 8-bit x
+  const float *scales;     // of 8-bit floats: [_, scale_across]; null: ones
+  const float *bias;       // [out] or null
+  float *y;                // [rows, out]
+  const int *experts;      // which of several matrices a block of rows is for, −1: none; null: one matrix
+  float *partial;          // with splits > 1: [splits, blocks, what a block gives]
+  unsigned *arrived;       // with splits > 1: [blocks], zero before and after
+  long long expert_bytes;  // from one matrix to the next
+  long long expert_scales, expert_bias;
+  int rows, in, out, splits;
+  int scale_rows, scale_cols, scale_across, parts;  // a scale is of this many rows and columns of a part
+  int part_row[kParts], part_scale[kParts];         // where parts begin: output feature, row of scales
+  int x_steps, pad;                                 // of 8-bit x: how many steps share a scale
+};
+
+// steps_of is how many steps a matrix of this many input features has.
+DEVICE int steps_of(int in) { return ceil_div(in, 32); }
+
+// A lane's part of W at one step of a panel.
+template <class W>
+struct Panel {
+  const unsigned char *base;  // of the panel
+  const float *scales[2];     // the rows of scales of features g and g+8, or null
+};
+
+template <class W>
+DEVICE const float *scale_row(const LinearArgs &a, const float *scales, int feature) {
+  if (!W::kExternal || scales == nullptr) return nullptr;
+  int part = 0;
+  for (int i = 1; i < a.parts; i++)
+    if (feature >= a.part_row[i]) part = i;
+  return scales + size_t(a.part_scale[part] + (feature - a.part_row[part]) / a.scale_rows) * a.scale_across;
+}
+
+template <class W>
+DEVICE Panel<W> panel_at(const LinearArgs &a, int panel, int expert) {
+  size_t bytes = size_t(steps_of(a.in) / W::kUnit) * W::kUnitBytes;
+  int g = (threadIdx.x & 31) >> 2, last = a.out - 1;
+  const float *scales = a.scales ? a.scales + expert * a.expert_scales : nullptr;
+  Panel<W> p;
+  p.base = a.w + expert * a.expert_bytes + panel * bytes;
+  p.scales[0] = scale_row<W>(a, scales, min(16 * panel + g, last));
+  p.scales[1] = scale_row<W>(a, scales, min(16 * panel + g + 8, last));
+  return p;
+}
+
+template <class W>
+DEVICE const unsigned char *quants_at(const Panel<W> &p, int step) {
+  return p.base + size_t(step / W::kUnit) * W::kUnitBytes + step % W::kUnit * W::kQuants;
+}
+
+template <class W>
+DEVICE Factors factors_at(const LinearArgs &a, const Panel<W> &p, int step) {
+  if (W::kExternal) {
+    Factors f{};
+    int column = 32 * step / a.scale_cols;
+    f.scale[0][0] = p.scales[0] ? __ldg(p.scales[0] + column) : 1.0f;
+    f.scale[1][0] = p.scales[1] ? __ldg(p.scales[1] + column) : 1.0f;
+    return f;
+  }
+  return W::factors(p.base + size_t(step / W::kUnit) * W::kUnitBytes, step % W::kUnit, (threadIdx.x & 31) >> 2);
+}
+
+// What a lane has of a tile of 8 rows of X at one step. Eight-bit numbers lie in the order
+// of W's, so that both are multiplied as they were loaded.
+struct Wide {  // 16-bit numbers
+  static constexpr int kBytes = 512;
+  static constexpr bool kScaled = false;
+  using Raw = uint4;
+  METHOD Raw none() { return make_uint4(0, 0, 0, 0); }
+};
+struct Narrow {
+  static constexpr int kBytes = 256;
+  static constexpr bool kScaled = true;
+  using Raw = uint2;
+  METHOD Raw none() { return make_uint2(0, 0); }
+};
+struct NarrowE4M3 : Narrow {
+  METHOD void multiply(float (&t)[4], const uint32_t (&w)[4], uint2 x) { multiply_e4m3(t, w, x.x, x.y); }
+};
+struct NarrowI8 : Narrow {
+  METHOD void multiply(float (&t)[4], const uint32_t (&w)[4], uint2 x) {
+    int n[4] = {0, 0, 0, 0};
+    multiply_s8(n, w, x.x, x.y);
+#pragma unroll
+    for (int i = 0; i < 4; i++) t[i] = float(n[i]);
+  }
+};
+
+template <class W>
+DEVICE void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  if (W::kHalf)
+    multiply_f16(d, a, b0, b1);
+  else
+    multiply_bf16(d, a, b0, b1);
+}
+
+// Extra is what a product needs besides X, by half of a step, for the lane's two rows of X:
+// sums where W has minima, scales where X has some.
+struct Extra {
+  float2 of[2];
+};
+
+template <class W, class X>
+DEVICE Extra extra_at(const LinearArgs &a, int tile, int step, int steps, const typename X::Raw &x) {
+  Extra e{};
+  int q = threadIdx.x & 3;
+  if constexpr (X::kScaled) {
+    e.of[0] = __ldg((const float2 *)(a.sums + (size_t(tile) * ceil_div(steps, a.x_steps) + step / a.x_steps) * 8 + 2 * q));
+  } else if constexpr (W::kMinimum && W::kScales == 2) {  // sums of 16: a product with ones
+    const uint32_t ones[4] = {0x3f803f80u, 0x3f803f80u, 0x3f803f80u, 0x3f803f80u};
+    float t[2][4] = {};
+    multiply_bf16(t[0], ones, x.x, x.y);
+    multiply_bf16(t[1], ones, x.z, x.w);
+    e.of[0] = make_float2(t[0][0], t[0][1]);
+    e.of[1] = make_float2(t[1][0], t[1][1]);
+  } else if constexpr (W::kMinimum) {
+    e.of[0] = __ldg((const float2 *)(a.sums + (size_t(tile) * steps + step) * 8 + 2 * q));
+  }
+  return e;
+}
+
+// Fragments are a lane's part of W at one step, as the units take it.
+template <class W, class X>
+struct Fragments {
+  uint32_t w[X::kScaled ? 1 : 2][4];
+};
+
+template <class W, class X>
+DEVICE Fragments<W, X> fragments(const typename W::Raw &raw) {
+  Fragments<W, X> f;
+  if constexpr (X::kScaled) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) f.w[0][i] = pick_bytes(raw.w[i / 2 * 2], raw.w[i / 2 * 2 + 1], i % 2 ? 0x7632 : 0x5410);
+  } else {
+#pragma unroll
+    for (int i = 0; i < 8; i++) f.w[i / 4][i % 4] = W::fragment(raw, i / 4, i % 4);
+  }
+  return f;
+}
+
+// accumulate adds a step of 16 features and 8 rows to d.
+template <class W, class X>
+DEVICE void accumulate(float (&d)[4], const Fragments<W, X> &w, const typename X::Raw &x, const Factors &f, const Extra &e) {
+  if constexpr (X::kScaled) {
+    float t[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    X::multiply(t, w.w[0], x);
+#pragma unroll
+    for (int i = 0; i < 4; i++) d[i] = fmaf(f.scale[i / 2][0] * (i % 2 ? e.of[0].y : e.of[0].x), t[i], d[i]);
+  } else if constexpr (W::kScales == 0) {
+    multiply<W>(d, w.w[0], x.x, x.y);
+    multiply<W>(d, w.w[1], x.z, x.w);
+  } else {
+    float t[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    multiply<W>(t, w.w[0], x.x, x.y);
+    if (W::kScales == 2) {
+#pragma unroll
+      for (int i = 0; i < 4; i++) {
+        d[i] = fmaf(f.scale[i / 2][0], t[i], d[i]);
+        t[i] = 0.0f;
+      }
+    }
+    multiply<W>(t, w.w[1], x.z, x.w);
+#pragma unroll
+    for (int i = 0; i < 4; i++) d[i] = fmaf(f.scale[i / 2][W::kScales - 1], t[i], d[i]);
+    if (W::kMinimum) {
+#pragma unroll
+      for (int h = 0; h < W::kScales; h++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) d[i] = fmaf(f.minimum[i / 2][h], i % 2 ? e.of[h].y : e.of[h].x, d[i]);
+    }
+  }
+}
+
+// last_split says that a block is the last of its splits to arrive: what all of them wrote to
+// partial is there. It leaves the counter at zero.
+DEVICE bool last_split(const LinearArgs &a, size_t block) {
+  __shared__ unsigned count;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) count = atomicAdd(a.arrived + block, 1u);
+  __syncthreads();
+  if (count + 1 < unsigned(a.splits)) return false;
+  if (threadIdx.x == 0) a.arrived[block] = 0;
+  __threadfence();
+  return true;
+}
+
+constexpr int kWarps = 8;
+
+// linear_rows is for few rows: a block computes P panels of features for 8·N rows, its
+// eight warps (and the grid's splits) sharing the steps by their number, so that the sum
+// of a row does not depend on how many there are. Weights go from memory to registers.
+// Grid (of all products): row blocks, feature blocks, splits. Blocks of the same features run at
+// one time, so that W is read from memory once, and X from the second cache. Here features/(16·P),
+// rows/(8·N). Shared: 8 · P · N · 512 bytes.
+template <class W, class X, int P, int N>
+DEVICE void linear_rows(const LinearArgs &a) {
+  DYNAMIC_SHARED(memory);
+  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  int expert = a.experts ? a.experts[blockIdx.x] : 0;
+  if (expert < 0) return;
+  int panels = ceil_div(a.out, 16), panel0 = blockIdx.y * P, steps = steps_of(a.in), units = steps / W::kUnit;
+  int tiles = ceil_div(a.rows, 8), tile0 = blockIdx.x * N, row0 = 8 * tile0 + (lane >> 2);
+  Panel<W> p[P];
+#pragma unroll
+  for (int i = 0; i < P; i++) p[i] = panel_at<W>(a, min(panel0 + i, panels - 1), expert);
+  float d[P][N][4] = {};
+  constexpr int kAhead = W::kUnit == 1 ? 4 : 2;  // units whose loads are under way together
+  int stride = kWarps * a.splits;
+  for (int unit0 = blockIdx.z * kWarps + warp; unit0 < units; unit0 += kAhead * stride) {
+#pragma unroll W::kUnit == 1 ? 1 : 2
+    for (int s = 0; s < W::kUnit; s++) {
+      typename W::Raw raw[kAhead][P];
+      Factors f[kAhead][P];
+      typename X::Raw x[kAhead][N];
+      Extra e[kAhead][N];
+#pragma unroll
+      for (int j = 0; j < kAhead; j++) {
+        bool there = unit0 + j * stride < units;
+        int step = (there ? unit0 + j * stride : units - 1) * W::kUnit + s;
+#pragma unroll
+        for (int i = 0; i < P; i++) {
+          raw[j][i] = W::template load<kGlobal>(quants_at<W>(p[i], step), lane);
+          f[j][i] = factors_at<W>(a, p[i], step);
+        }
+#pragma unroll
+        for (int n = 0; n < N; n++) {  // rows and units that there are not are zeros without a load
+          size_t at = (size_t(tile0 + n) * steps + step) * 32 + lane;
+          x[j][n] = there && row0 + 8 * n < a.rows ? __ldg((const typename X::Raw *)a.x + at) : X::none();
+          e[j][n] = extra_at<W, X>(a, min(tile0 + n, tiles - 1), step, steps, x[j][n]);
+          if (!X::kScaled && !there) e[j][n] = Extra{};
+        }
+      }
+#pragma unroll
+      for (int j = 0; j < kAhead; j++) {
+#pragma unroll
+        for (int i = 0; i < P; i++) {
+          Fragments<W, X> w = fragments<W, X>(raw[j][i]);
+#pragma unroll
+          for (int n = 0; n < N; n++) accumulate<W, X>(d[i][n], w, x[j][n], f[j][i], e[j][n]);
+        }
+      }
+    }
+  }
+  // The warps' sums, in their order; then the splits', by whoever comes last.
+  constexpr int kPieces = P * N * 32;
+  float4 *room = (float4 *)memory;
+#pragma unroll
+  for (int i = 0; i < P; i++)
+#pragma unroll
+    for (int n = 0; n < N; n++)
+      room[warp * kPieces + (i * N + n) * 32 + lane] = make_float4(d[i][n][0], d[i][n][1], d[i][n][2], d[i][n][3]);
+  __syncthreads();
+  size_t block = size_t(blockIdx.y) * gridDim.x + blockIdx.x, blocks = size_t(gridDim.x) * gridDim.y;
+  float4 *partial = (float4 *)a.partial;
+  if (a.splits > 1) {
+    for (int j = threadIdx.x; j < kPieces; j += blockDim.x) {
+      float4 v = room[j];
+      for (int k = 1; k < kWarps; k++) {
+        float4 u = room[k * kPieces + j];
+        v = make_float4(v.x + u.x, v.y + u.y, v.z + u.z, v.w + u.w);
+      }
+      partial[(blockIdx.z * blocks + block) * kPieces + j] = v;
+    }
+    if (!last_split(a, block)) return;
+  }
+  const float *bias = a.bias ? a.bias + expert * a.expert_bias : nullptr;
+  int many = a.splits > 1 ? a.splits : kWarps;
+  for (int j = threadIdx.x; j < kPieces; j += blockDim.x) {
+    float v[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    for (int k = 0; k < many; k++) {
+      float4 u = a.splits > 1 ? partial[(k * blocks + block) * kPieces + j] : room[k * kPieces + j];
+      v[0] += u.x;
+      v[1] += u.y;
+      v[2] += u.z;
+      v[3] += u.w;
+    }
+    int l = j & 31, n = j / 32 % N, i = j / 32 / N;
+#pragma unroll
+    for (int c = 0; c < 4; c++) {
+      int feature = 16 * (panel0 + i) + (l >> 2) + c / 2 * 8, row = 8 * (tile0 + n) + (l & 3) * 2 + c % 2;
+      if (feature < a.out && row < a.rows) a.y[size_t(row) * a.out + feature] = v[c] + (bias ? bias[feature] : 0.0f);
+    }
+  }
+}

@@ -1,0 +1,119 @@
+// Products of many rows by the warpgroups of sm_90a: W goes from shared memory through
+// registers, where it becomes what the units take, X is read from shared memory by them.
+// Other architectures have linear_tile alone (sm_100 and sm_120 as well: their own units are
+// not used).
+#include "linear_tile.cuh"
+
+#if !defined(__CUDACC__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+// How a format is multiplied: in fp16, in bf16, or X as E4M3 too.
+template <class W, class X>
+DEVICE void wgmma(float (&d)[64], const uint32_t (&a)[4], uint64_t b, int add) {
+  if constexpr (X::kScaled)
+    wgmma_e4m3(d, a, b, add);
+  else if constexpr (W::kHalf)
+    wgmma_f16(d, a, b, add);
+  else
+    wgmma_bf16(d, a, b, add);
+}
+
+// linear_wide: a block computes 128·M features for 128 rows, each of its two warpgroups 64·M;
+// M is 2 where nothing is scaled. X lies in order of words (PackArgs.words). Four stages of
+// two steps; products of a step run while the next one's weights are made ready, and sums are
+// scaled every 128 columns. Shared: 4 · 2 · (8·M·kQuants +
+// 16·kBytes of X).
+template <class W, class X>
+DEVICE void linear_wide(const LinearArgs &a) {
+  static_assert(W::kUnit == 1 && W::kUnitBytes == W::kQuants, "steps of a panel follow each other");
+  DYNAMIC_SHARED(memory);
+  constexpr bool kScaled = W::kScales > 0;
+  constexpr int M = kScaled ? 1 : 2, kPanels = 8 * M, kTurns = X::kScaled ? 1 : 2, kTiles = 16;
+  constexpr int kStages = 4, kW = kPanels * 2 * W::kQuants, kX = kTiles * 2 * X::kBytes, kStage = kW + kX;
+  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  int expert = a.experts ? a.experts[blockIdx.x] : 0;
+  if (expert < 0) return;
+  int panels = ceil_div(a.out, 16), steps = steps_of(a.in);
+  Tile<kPanels, kTiles> block(a, expert, ceil_div(steps, 2), 2);  // units: pairs of steps, scaled by two
+  int panel0 = block.panel0, tile0 = block.tile0, tiles = block.tiles, pairs = block.to;
+  const unsigned char *w0 = a.w + expert * a.expert_bytes, *x0 = (const unsigned char *)a.x;
+  auto fetch = [&](int pair) {
+    unsigned char *stage = memory + pair % kStages * kStage;
+    for (int c = threadIdx.x; c < kStage / 16; c += blockDim.x) {
+      int off = 16 * c;
+      bool weights = off < kW;
+      int bytes = weights ? W::kQuants : X::kBytes, of = weights ? off : off - kW;  // of a step
+      int which = (weights ? panel0 : tile0) + of / (2 * bytes), step = 2 * pair + of / bytes % 2;
+      bool there = which < (weights ? panels : tiles) && step < steps;
+      const unsigned char *from = (weights ? w0 : x0) + (there ? (size_t(which) * steps + step) * bytes + of % bytes : 0);
+      copy_async(stage + off, from, there ? 16 : 0);
+    }
+  };
+  int mine = warp / 4 * 4 * M + warp % 4;  // this warp's first panel of the block; the others follow by fours
+  Panel<W> p[M];
+#pragma unroll
+  for (int m = 0; m < M; m++) p[m] = panel_at<W>(a, min(panel0 + mine + 4 * m, panels - 1), expert);
+  float d[M][64], t[kScaled ? 1 : M][64];  // t: of 128 columns, not scaled yet
+#pragma unroll
+  for (int m = 0; m < M; m++)
+#pragma unroll
+    for (int i = 0; i < 64; i++) d[m][i] = 0.0f;
+  for (int s = block.from; s < block.from + 2; s++) {
+    if (s < pairs) fetch(s);
+    copy_commit();
+  }
+  Fragments<W, X> set[2][M];
+  for (int pair = block.from; pair < pairs; pair++) {
+    copy_wait<1>();
+    shared_for_wgmma();
+    __syncthreads();  // this stage has come, and everyone is done with the one before the last
+    if (pair + 2 < pairs) fetch(pair + 2);
+    copy_commit();
+    const unsigned char *stage = memory + pair % kStages * kStage;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      wgmma_wait<1>();  // set[h] is done with
+#pragma unroll
+      for (int m = 0; m < M; m++) set[h][m] = fragments<W, X>(W::template load<kShared>(stage + (2 * (mine + 4 * m) + h) * W::kQuants, lane));
+      uint64_t x = wgmma_matrix(stage + kW + h * X::kBytes, 2 * X::kBytes);
+      wgmma_fence();
+#pragma unroll
+      for (int k = 0; k < kTurns; k++)
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+          if constexpr (kScaled)
+            wgmma<W, X>(t[m], set[h][m].w[k], x + k * (256 >> 4), pair % 2 + h + k > 0);
+          else
+            wgmma<W, X>(d[m], set[h][m].w[k], x + k * (256 >> 4), 1);
+        }
+      wgmma_commit();
+    }
+    if constexpr (kScaled) {
+      if (pair % 2 == 0 && pair + 1 < pairs) continue;
+      wgmma_wait<0>();
+      wgmma_sums(t[0]);
+      int step = pair / 2 * 4;
+      Factors f = factors_at<W>(a, p[0], step);
+#pragma unroll
+      for (int n = 0; n < kTiles; n++) {
+        Extra e{{make_float2(1, 1)}};
+        if constexpr (X::kScaled) e = extra_at<W, X>(a, min(tile0 + n, tiles - 1), step, steps, X::none());
+#pragma unroll
+        for (int i = 0; i < 4; i++) d[0][4 * n + i] = fmaf(f.scale[i / 2][0] * (i % 2 ? e.of[0].y : e.of[0].x), t[0][4 * n + i], d[0][4 * n + i]);
+      }
+    }
+  }
+  wgmma_wait<0>();
+  copy_wait<0>();
+#pragma unroll
+  for (int m = 0; m < M; m++) wgmma_sums(d[m]);
+  block.template finish<M * kTiles>(
+      a, [&](int i) { return int2{mine + 4 * (i / kTiles), i % kTiles}; }, [&](int i) { return &d[i / kTiles][4 * (i % kTiles)]; });
+}
+
+KERNEL(linear_bf16_wide, LinearArgs, 256) { linear_wide<WeightsBF16, Wide>(a); }
+KERNEL(linear_f16_wide, LinearArgs, 256) { linear_wide<WeightsF16, Wide>(a); }
+KERNEL(linear_f8_e4m3_wide, LinearArgs, 256) { linear_wide<WeightsE4M3, Wide>(a); }
+KERNEL(linear_f8_e5m2_wide, LinearArgs, 256) { linear_wide<WeightsE5M2, Wide>(a); }
+KERNEL(linear_f8_e4m3_x8_wide, LinearArgs, 256) { linear_wide<WeightsE4M3, NarrowE4M3>(a); }
+
+#endif

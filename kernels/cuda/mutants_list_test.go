@@ -1,0 +1,168 @@
+package cuda_test
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// mutant is a kernel broken in one place.
+type mutant struct{ file, old, new, test string }
+
+// few are the cases of attention that see most.
+const few = "TestAttention/^(decode|prompt|windows|splits|items|items_seen|nan_e4m3|nan_e5m2|f32|f32_many|both|rebuild|many_sink|sinks|512)$"
+
+var mutants = []mutant{
+	{"linear_tile.cuh", "copy_wait<kStages - 2>();", "", "TestLinear"},
+	{"linear_tile.cuh", "copy_wait<kStages - 2>();\n    __syncthreads();", "copy_wait<kStages - 2>();", "TestLinear"},
+	{"linear.cuh", "there && row0", "row0", "TestLinear"},
+	{"linear.cuh", "if (count + 1 < unsigned(a.splits)) return false;", "if (count + 2 < unsigned(a.splits)) return false;", "TestLinear"},
+	{"linear.cuh", "if (threadIdx.x == 0) a.arrived[block] = 0;", "", "TestLinear"},
+	{"linear.cuh", "if (feature >= a.part_row[i]) part = i;", ";", "TestLinearParts"},
+	{"linear.cuh", "multiply<W>(t, w.w[1], x.z, x.w);", "multiply<W>(t, w.w[1], x.w, x.z);", "TestLinear"},
+	{"linear.cuh", "multiply_bf16(t[1], ones, x.z, x.w);", "multiply_bf16(t[1], ones, x.x, x.y);", "TestLinear"},
+	{"linear.cuh", "size_t(steps_of(a.in) / W::kUnit)", "size_t(a.in / 32 / W::kUnit)", "TestLinear"},
+	{"linear.cuh", "step / a.x_steps) * 8", "0) * 8", "TestLinearRounded"},
+	{"linear_tile.cuh", "from = min(units, int(blockIdx.z) * each);", "from = 0;", "TestLinear"},
+	{"linear_wide.cu", "ceil_div(steps, 2), 2);", "ceil_div(steps, 2), 1);", "TestLinearWide"},
+	{"linear_wide.cu", "wgmma_wait<1>();  // set[h] is done with", "", "TestLinearWide"},
+	{"linear_wide.cu", "wgmma_fence();", "", "TestLinearWide"},
+	{"linear_wide.cu", "pair % 2 + h + k > 0", "h + k > 0", "TestLinearWide"},
+	{"weights.cuh", "v & 0x00800080u", "v & 0x00800000u", "TestLinear"},
+	{"weights.cuh", "scales + 4 + step % 2", "scales + 4 + step / 4", "TestLinear"},
+	{"weights.cuh", "(4 * t + r) & 0x00010001u;\n    return fma_bf16x2(low | high << 4", "(4 * r + t) & 0x00010001u;\n    return fma_bf16x2(low | high << 4", "TestLinear"},
+	{"pack.cu", "max(most, room[w])", "max(most, room[0])", "TestPackX"},
+	{"pack.cu", "over(4 * group, largest(0, e))", "over(4, largest(0, e))", "TestPackX"},
+	{"pack.cu", "room[threadIdx.x >> 5] = most;\n  __syncthreads();", "room[threadIdx.x >> 5] = most;", "TestPackX"},
+	{"pack.cu", "if (in % 2 == 0 && col < in)", "if (col < in)", "TestPackX"},
+	{"panels.cu", "for (int i = there + lane; i < n; i += 32)", "for (int i = n + lane; i < n; i += 32)", "TestPanels"},
+	{"panels.cu", "int skew = Skewed ?", "int skew = !Skewed ?", "TestPanels"},
+	{"panels.cu", "(into[i] & a.mask) >= a.least", "(into[i] & a.mask) > a.least", "TestPanelsNumberless"},
+	{"panels.cu", "(a.row0 + row) * (a.row_bytes / 17) + block", "(a.row0 + row) + block", "TestMadePanels"},
+	{"panels.cu", "if (scale == 0.0f) scale = 1.0f;", "", "TestQuantizePanels"},
+	{"panels.cu", "__syncthreads();  // the chunk is done with", "", "TestQuantizePanels"},
+	{"attention.cu", "copy_wait<kAhead>();", "", few},
+	{"attention.cu", "if (S::Stages > 1) __syncthreads();", "", few},
+	{"attention.cu", "__syncthreads();  // the keys that lay there are done with", "", few},
+	{"attention.cu", "max(0, at - a.window + 1)", "max(0, at - a.window)", few},
+	{"attention.cu", "return at + 1;", "return at;", few},
+	{"attention.cu", "own == (p >= o.history)", "(!own || p >= o.history)", few},
+	{"attention.cu", "a.window > 0 ? min(until, at + a.window) : until", "until", few},
+	{"attention.cu", "min(max(at + 1, __ldg(a.items + o.first + token)), end)", "max(at + 1, __ldg(a.items + o.first + token))", few},
+	{"attention.cu", "to = max(to, seen_until(a, o, t));\n#pragma", "to = o.history + t + 1;\n#pragma", few},
+	{"attention.cu", "if (numberless<Store>(v.x) | numberless<Store>(v.y))", "if (false)", few},
+	{"attention.cu", "0x01010101u : 0x04040404u", "0x01010101u : 0x01010101u", few},
+	{"attention.cu", "__syncthreads();  // the tile before is done with", "", few},
+	{"attention.cu", "s = (s + __shfl_xor_sync(kAllLanes, s, kWideKeys)) * a.scale", "s = s * a.scale", few},
+	{"attention.cu", "missing < blocks ? missing * a.block : position", "position", "TestAhead"},
+	{"attention.cu", "rows.sum[i] *= keep[i];", "", few},
+	{"attention.cu", "runs = ceil_div(ceil_div(*to, kSplitKeys) - first, a.splits)", "runs = (ceil_div(*to, kSplitKeys) - first) / a.splits", few},
+	{"attention.cu", "a.softcap * tanhf(v / a.softcap)", "v", few},
+	{"attention.cu", "made ? nullptr : keys", "made ? keys : keys", few},
+	{"pages.cu", "__syncthreads();", "", "TestStoreKV"},
+	{"pages.cu", "turning(p, j)", "j", "TestStoreKV"},
+	{"norm.cu", "a.offset + a.w[i]", "a.w[i]", "TestNorm"},
+	{"rope.cu", "for (int i = a.rotary +", "for (int i = a.head_dim +", "TestRope"},
+	{"experts.cu", "v == best && other < id", "v == best && other > id", "TestRoute"},
+	{"experts.cu", "ceil_div(count[e], a.block)", "count[e] / a.block", "TestExperts"},
+	{"sample.cuh", "w < r.min_p || v < least", "v < least", "TestSample"},
+	{"sample.cuh", "v == edge && i <= edge_index", "v == edge", "TestSample"},
+	{"sample.cuh", "if (i >= r.prompt) atomicAdd", "atomicAdd", "TestSample"},
+	{"sample.cuh", "base < to; base += kCounters", "base < kCounters; base += kCounters", "TestSample"},
+	{"sample.cuh", "w < a.min_p ? Sum(0) : fixed(w)", "fixed(w)", "TestSample"},
+	{"sample.cu", "int certain = min(e.k, e.lo);", "int certain = e.k;", "TestSample"},
+	{"sample.cu", "better + equal >= unsigned(r.top_k)", "better + equal > unsigned(r.top_k)", "TestSample"},
+	{"sample.cu", "if (more < target && more + same >= target)", "if (more <= target && more + same > target)", "TestSample"},
+	{"sample.cu", "if (in < ties)", "if (false)", "TestSample"},
+	{"sample.cu", "unsigned better = e.k_ahead", "unsigned better = 0", "TestSample"},
+	{"sample.cu", "Sum more = e.lo_above", "Sum more = 0", "TestSample"},
+	{"sample.cu", "target - before, room", "target, room", "TestSample"},
+	{"sample.cu", "if (b.token >= w.from && b.token < w.to)", "", "TestSample"},
+	{"sample.cu", "w.edits || w.allowed != nullptr", "w.edits", "TestSample"},
+	{"sample.cu", "candidates <= kCandidates", "candidates <= 1 << 20", "TestSample"},
+	{"sample.cu", "b.value == last.value && b.index > last.index", "false", "TestSample"},
+	{"delta.cu", "__syncthreads();  // the token before is done with", "", "TestDelta"},
+	{"delta.cu", "position % s.copies", "position * 0", "TestDelta"},
+	{"delta.cu", "begin ? begin : own", "begin ? own : own", "TestConv"},
+	{"delta.cu", "max(end - s.rows, start - keep), end", "start, end", "TestConv"},
+	{"delta.cu", "write(mark_at(s, m[0]), m[1] - keep, m[1])", "write(mark_at(s, m[0]), end - keep, end)", "TestConv"},
+	{"delta.cu", "__syncthreads();  // the queries are done with: the inverse takes their room", "", "TestDeltaChunks"},
+	{"delta.cu", "__syncthreads();  // the chunk before is done with", "", "TestDeltaChunks"},
+	{"delta.cu", "(start / kChunk + i) * kChunk - start", "i * kChunk", "TestDeltaChunks"},
+	{"delta.cu", "beta[row] * decayed * kk[y][x]", "decayed * kk[y][x]", "TestDeltaChunks"},
+	{"delta.cu", "v - e * sum[r][x]", "v - sum[r][x]", "TestDeltaChunks"},
+	{"delta.cu", "if (wanted[t] == 0 && t < c.count - 1) continue;", "if (t < c.count - 1) continue;", "TestDeltaChunks"},
+	{"delta.cu", "if (first == last || by_chunks(a, last - first)) return;", "if (first == last) return;", "TestDeltaChunks"},
+	{"vision.cu", "min(i / plane % a.patch_frames, a.frames - 1)", "i / plane % a.patch_frames", "TestPatches"},
+	{"vision.cu", "if (most == 0)", "if (false)", "TestResample"},
+	{"vision.cu", "a.down[t] / a.size == down) at", "down >= 0) at", "TestPool"},
+	{"vision.cu", "if (from < 0) return;", "", "TestMerge"},
+	{"draft.cu", "before && drawn != -2 && token == drawn", "drawn != -2 && token == drawn", "TestDraft"},
+}
+
+// broken is the source of m's file with m in it.
+func (m mutant) broken(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile(m.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(b), m.old) {
+		t.Fatalf("%s does not hold %q", m.file, m.old)
+	}
+	return strings.Replace(string(b), m.old, m.new, 1)
+}
+
+// TestMutantsApply: what mutants break is there. Whether tests see them takes longer: TestMutants.
+func TestMutantsApply(t *testing.T) {
+	for _, m := range mutants {
+		m.broken(t)
+	}
+}
+
+// killed are how many of a file's mutants a test was seen to fail on, by TestMutants.
+var killed = map[string]int{
+	"attention.cu":    18,
+	"delta.cu":        12,
+	"draft.cu":        1,
+	"experts.cu":      2,
+	"linear.cuh":      8,
+	"linear_tile.cuh": 3,
+	"linear_wide.cu":  4,
+	"norm.cu":         1,
+	"pack.cu":         4,
+	"pages.cu":        2,
+	"panels.cu":       6,
+	"rope.cu":         1,
+	"sample.cu":       11,
+	"sample.cuh":      5,
+	"vision.cu":       4,
+	"weights.cuh":     3,
+}
+
+// mutantTable is what docs/kernels.md says of mutants.
+func mutantTable() string {
+	count := map[string]int{}
+	for _, m := range mutants {
+		count[m.file]++
+	}
+	var b strings.Builder
+	b.WriteString(`
+## Mutants
+
+Do the tests see a wrong kernel? ` + "`TestMutants`" + ` breaks the source in one place at a time (a barrier left out, a bound moved, a term
+dropped) and runs the test that has to fail, on the emulation: ` + "`go test -tags soak -run TestMutants ./kernels/cuda`" + `, which ` + "`make soak`" + `
+includes. *Killed* are those that a test was seen to fail on. The places were chosen by hand; a mutant that changes no result is
+not among them.
+
+| source | mutants | killed |
+|---|---|---|
+`)
+	for _, file := range slices.Sorted(maps.Keys(count)) {
+		fmt.Fprintf(&b, "| `%s` | %d | %d |\n", file, count[file], killed[file])
+	}
+	return b.String()
+}

@@ -1,0 +1,328 @@
+// Activations as fragments of the matrix units, as they are, normalised or gated first: the
+// step before a product, which rounds them, is the one that reads them.
+#include "glu.cuh"
+
+struct PackArgs {
+  const float *x;    // [_, in]; of glu_pack [_, 2·in]
+  void *y;           // [tiles, steps, 32] 16 bytes a lane, or 8 of 8-bit numbers
+  float *sums;       // [tiles, steps, 8] of the rounded numbers of a step; null: not wanted.
+                     // 8-bit: [tiles, groups, 8] scales, x = scale · code
+  const int *order;  // [rows] which row of x, −1: zeros; null: as they lie
+  int rows, in;      // rows behind the last are zeros up to a whole tile of 8, columns up to a step
+  int group;         // 8-bit: how many steps share a scale, a power of 2 up to 8; 0: all
+  float scale;       // 8-bit: the scale of all rows; 0: of each group, its largest number's
+  int words, pad;    // 1: a step's first words of all lanes, then their second ones: for linear_wide
+};
+
+struct NormPackArgs {
+  PackArgs pack;
+  float *residual;  // [rows, in] or null: x is added to it, and that is normalised
+  const float *w;   // [in] or null: ones
+  float *plain;     // [rows, in] or null: what is packed, not rounded
+  float eps, offset, scale;
+  int pad;
+};
+
+struct GLUPackArgs {
+  PackArgs pack;
+  int act, paired;
+  float limit, alpha, shift;  // as GLUArgs has them
+  int pad;
+};
+
+// Two numbers at an even column of a row that may begin anywhere; none beyond in.
+DEVICE float2 two(const float *row, int col, int in) {
+  if (in % 2 == 0 && col < in) return __ldg((const float2 *)(row + col));
+  return make_float2(col < in ? __ldg(row + col) : 0.0f, col + 1 < in ? __ldg(row + col + 1) : 0.0f);
+}
+
+// What is packed: row is of Y, and begin is told of it once.
+struct PlainSource {
+  const PackArgs &a;
+  const float *x;
+  DEVICE_METHOD void begin(int row) {
+    int from = row < a.rows ? (a.order ? a.order[row] : row) : -1;
+    x = from >= 0 ? a.x + size_t(from) * a.in : nullptr;
+  }
+  DEVICE_METHOD float2 at(int col) const { return x ? two(x, col, a.in) : make_float2(0, 0); }
+};
+
+struct GLUSource {
+  const PackArgs &a;
+  GLUArgs g;
+  const float *x;
+  DEVICE_METHOD GLUSource(const GLUPackArgs &p) : a(p.pack), g{}, x(nullptr) {
+    g.act = p.act;
+    g.limit = p.limit;
+    g.alpha = p.alpha;
+    g.shift = p.shift;
+    g.paired = p.paired;
+  }
+  DEVICE_METHOD void begin(int row) { x = row < a.rows ? a.x + size_t(row) * 2 * a.in : nullptr; }
+  DEVICE_METHOD float2 at(int col) const {
+    if (x == nullptr || col >= a.in) return make_float2(0, 0);
+    float2 gate = g.paired ? two(x, 2 * col, 2 * a.in) : two(x, col, a.in), up;
+    if (g.paired) {
+      float2 next = two(x, 2 * col + 2, 2 * a.in);
+      up = make_float2(gate.y, next.y);
+      gate.y = next.x;
+    } else {
+      up = two(x + a.in, col, a.in);
+    }
+    return make_float2(gated(g, gate.x, up.x), col + 1 < a.in ? gated(g, gate.y, up.y) : 0.0f);
+  }
+};
+
+struct NormSource {
+  const NormPackArgs &n;
+  const float *x;  // the row that is normalised; null: there is none
+  size_t row;
+  float inverse;
+  DEVICE_METHOD NormSource(const NormPackArgs &a) : n(a), x(nullptr), row(0), inverse(0.0f) {}
+  DEVICE_METHOD void begin(int r) {
+    if (r >= n.pack.rows) return;
+    row = size_t(r) * n.pack.in;
+    x = (n.residual ? n.residual : n.pack.x) + row;
+  }
+  // sum adds x into the residual and returns it: a thread reads only what it wrote itself.
+  DEVICE_METHOD float2 sum(int col) {
+    int in = n.pack.in;
+    if (x == nullptr) return make_float2(0, 0);
+    float2 v = two(n.pack.x + row, col, in);
+    if (n.residual == nullptr) return v;
+    float *r = n.residual + row + col;
+    if (col < in) r[0] = v.x = r[0] + v.x;
+    if (col + 1 < in) r[1] = v.y = r[1] + v.y;
+    return v;
+  }
+  DEVICE_METHOD float2 at(int col) const {
+    int in = n.pack.in;
+    if (x == nullptr || col >= in) return make_float2(0, 0);
+    bool both = col + 1 < in;
+    float2 v = make_float2(x[col] * inverse, both ? x[col + 1] * inverse : 0.0f);
+    if (n.w) {
+      v.x *= n.offset + __ldg(n.w + col);
+      if (both) v.y *= n.offset + __ldg(n.w + col + 1);
+    }
+    v.x *= n.scale;
+    v.y *= n.scale;
+    if (n.plain) {
+      n.plain[row + col] = v.x;
+      if (both) n.plain[row + col + 1] = v.y;
+    }
+    return v;
+  }
+};
+
+// A lane's eight numbers of a step: columns 2q + 8i and the next.
+struct Eight {
+  float2 v[4];
+};
+template <class Source>
+DEVICE Eight eight(const Source &from, int step) {
+  Eight e;
+  int q = threadIdx.x & 3;
+#pragma unroll
+  for (int i = 0; i < 4; i++) e.v[i] = from.at(32 * step + 8 * i + 2 * q);
+  return e;
+}
+
+// Place is where a step of a row goes: row g of a tile. Four neighbouring lanes, q, share it.
+struct Place {
+  int tile, g;
+};
+
+// put writes a lane's words of a step. In order of words, 8 rows by 16 bytes lie together.
+template <int N>
+DEVICE void put(const PackArgs &a, Place p, int step, const uint32_t (&w)[N]) {
+  int lane = 4 * p.g + (threadIdx.x & 3);
+  uint32_t *y = (uint32_t *)a.y + (size_t(p.tile) * ceil_div(a.in, 32) + step) * 32 * N;
+#pragma unroll
+  for (int i = 0; i < N; i++) {
+    if (a.words) y[32 * i + lane] = w[i];
+  }
+  if (a.words) return;
+  if constexpr (N == 4)
+    ((uint4 *)y)[lane] = make_uint4(w[0], w[1], w[2], w[3]);
+  else
+    ((uint2 *)y)[lane] = make_uint2(w[0], w[1]);
+}
+
+// pack16 rounds a step to bf16 or fp16 and writes it, with its sums.
+template <bool Half>
+DEVICE void pack16(const PackArgs &a, Place p, const Eight &e, int step) {
+  int steps = ceil_div(a.in, 32);
+  uint32_t w[4];
+  float sum = 0.0f;
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    float2 v = e.v[i];
+    if (Half) {  // beyond the largest number of fp16 there is only infinity
+      v.x = fminf(fmaxf(v.x, -65504.0f), 65504.0f);
+      v.y = fminf(fmaxf(v.y, -65504.0f), 65504.0f);
+      w[i] = to_f16x2(v.x, v.y);
+    } else {
+      w[i] = to_bf16x2(v.x, v.y);
+      sum += from_bf16(uint16_t(w[i])) + from_bf16(uint16_t(w[i] >> 16));
+    }
+  }
+  if (step < steps) put(a, p, step, w);
+  if (Half || a.sums == nullptr) return;
+  sum += __shfl_xor_sync(kAllLanes, sum, 1);
+  sum += __shfl_xor_sync(kAllLanes, sum, 2);
+  if ((threadIdx.x & 3) == 0 && step < steps) a.sums[(size_t(p.tile) * steps + step) * 8 + p.g] = sum;
+}
+
+// by_step: a warp for each tile of 8 rows and step of 32 columns: grid.x shares out the
+// steps, grid.y is the tiles.
+template <bool Half, class Source>
+DEVICE void by_step(const PackArgs &a, Source from) {
+  int step = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
+  if (step >= ceil_div(a.in, 32)) return;
+  Place p{int(blockIdx.y), int(threadIdx.x & 31) >> 2};
+  from.begin(8 * p.tile + p.g);
+  pack16<Half>(a, p, eight(from, step), step);
+}
+
+// The kernels of whole rows: a block for each row (grid.x is g, grid.y the tiles), four threads
+// for a step. A row's sums and scales do not depend on how many rows there are.
+constexpr int kPackThreads = 512;
+
+DEVICE Place row_of_block() { return {int(blockIdx.y), int(blockIdx.x)}; }
+
+// each_step calls f with the steps of this thread; all lanes of a warp do, also for steps behind
+// the last, which are zeros.
+template <class F>
+DEVICE void each_step(int steps, F f) {
+  for (int s = threadIdx.x >> 5 << 3; s < steps; s += blockDim.x >> 2) f(s + (int(threadIdx.x & 31) >> 2));
+}
+
+// The 8-bit numbers that X is rounded to.
+struct CodesE4M3 {
+  METHOD float most() { return 448.0f; }
+  METHOD uint32_t code(float v) { return to_e4m3(v); }
+};
+struct CodesI8 {
+  METHOD float most() { return 127.0f; }
+  METHOD uint32_t code(float v) { return uint32_t(int(rintf(fminf(fmaxf(v, -128.0f), 127.0f)))) & 255u; }
+};
+
+// The largest of |v|, as bits: NaN is above infinity, and that above all else.
+DEVICE uint32_t largest(uint32_t most, const Eight &e) {
+#pragma unroll
+  for (int i = 0; i < 4; i++)
+    most = max(most, max(__float_as_uint(e.v[i].x) & 0x7fffffffu, __float_as_uint(e.v[i].y) & 0x7fffffffu));
+  return most;
+}
+
+// over is the largest over n neighbouring lanes, a power of 2.
+DEVICE uint32_t over(int n, uint32_t most) {
+  for (int o = 1; o < n; o <<= 1) most = max(most, __shfl_xor_sync(kAllLanes, most, o));
+  return most;
+}
+
+// Rounding is what a group's numbers are multiplied by, and what gives them back (kernels/ref:
+// RoundRow).
+template <class Codes>
+struct Rounding {
+  float by, scale;
+  DEVICE_METHOD Rounding(uint32_t most, float given) : by(0.0f), scale(0.0f) {
+    float m = __uint_as_float(most);
+    if (most >= 0x7f800000u) {
+      scale = __uint_as_float(0x7fffffffu);
+    } else if (given > 0.0f) {
+      by = 1.0f / given;
+      scale = given;
+    } else if (m >= 7.888609e-31f) {  // 2⁻¹⁰⁰
+      by = Codes::most() / m;
+      scale = m / Codes::most();
+    }
+  }
+};
+
+template <class Codes>
+DEVICE void pack8(const PackArgs &a, Place p, const Eight &e, int step, float by) {
+  uint32_t w[2];
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    float2 u = e.v[2 * i], v = e.v[2 * i + 1];
+    w[i] = by == 0.0f ? 0u : Codes::code(u.x * by) | Codes::code(u.y * by) << 8 | Codes::code(v.x * by) << 16 | Codes::code(v.y * by) << 24;
+  }
+  if (step < ceil_div(a.in, 32)) put(a, p, step, w);
+}
+
+// row8 rounds a row, a group of it or all with one scale.
+template <class Codes, class Source>
+DEVICE void row8(const PackArgs &a, Place p, const Source &from) {
+  __shared__ uint32_t room[kPackThreads / 32];
+  int steps = ceil_div(a.in, 32), group = a.group ? a.group : steps, groups = ceil_div(steps, group);
+  float *scales = a.sums + size_t(p.tile) * groups * 8 + p.g;
+  if (a.group) {
+    each_step(steps, [&](int s) {
+      Eight e = eight(from, s);
+      Rounding<Codes> r(over(4 * group, largest(0, e)), a.scale);
+      if (s % group == 0 && (threadIdx.x & 3) == 0 && s < steps) scales[8 * (s / group)] = r.scale;
+      pack8<Codes>(a, p, e, s, r.by);
+    });
+    return;
+  }
+  uint32_t most = 0;
+  each_step(steps, [&](int s) { most = largest(most, eight(from, s)); });
+  most = over(32, most);
+  if ((threadIdx.x & 31) == 0) room[threadIdx.x >> 5] = most;
+  __syncthreads();
+  for (int w = 0; w < int(blockDim.x >> 5); w++) most = max(most, room[w]);
+  Rounding<Codes> r(most, a.scale);
+  if (threadIdx.x == 0) *scales = r.scale;
+  each_step(steps, [&](int s) { pack8<Codes>(a, p, eight(from, s), s, r.by); });
+}
+
+// normalised is the source of norm_pack.
+DEVICE NormSource normalised(const NormPackArgs &a, Place p) {
+  __shared__ float room[32];
+  NormSource from(a);
+  from.begin(8 * p.tile + p.g);
+  float sum = 0.0f;
+  each_step(ceil_div(a.pack.in, 32), [&](int s) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      float2 v = from.sum(32 * s + 8 * i + 2 * (threadIdx.x & 3));
+      sum = fmaf(v.y, v.y, fmaf(v.x, v.x, sum));
+    }
+  });
+  from.inverse = 1.0f / sqrtf(block_sum(sum, room) / float(a.pack.in) + a.eps);
+  return from;
+}
+
+template <bool Half>
+DEVICE void norm_pack16(const NormPackArgs &a) {
+  Place p = row_of_block();
+  NormSource from = normalised(a, p);
+  each_step(ceil_div(a.pack.in, 32), [&](int s) { pack16<Half>(a.pack, p, eight(from, s), s); });
+}
+
+template <class Codes>
+DEVICE void norm_pack8(const NormPackArgs &a) {
+  Place p = row_of_block();
+  row8<Codes>(a.pack, p, normalised(a, p));
+}
+
+template <class Codes, class Source>
+DEVICE void pack_rows(const PackArgs &a, Source from) {
+  Place p = row_of_block();
+  from.begin(8 * p.tile + p.g);
+  row8<Codes>(a, p, from);
+}
+
+KERNEL(linear_pack_bf16, PackArgs, 256) { by_step<false>(a, PlainSource{a, nullptr}); }
+KERNEL(linear_pack_f16, PackArgs, 256) { by_step<true>(a, PlainSource{a, nullptr}); }
+KERNEL(linear_pack_f8_e4m3, PackArgs, kPackThreads) { pack_rows<CodesE4M3>(a, PlainSource{a, nullptr}); }
+KERNEL(linear_pack_i8, PackArgs, kPackThreads) { pack_rows<CodesI8>(a, PlainSource{a, nullptr}); }
+KERNEL(glu_pack_bf16, GLUPackArgs, 256) { by_step<false>(a.pack, GLUSource(a)); }
+KERNEL(glu_pack_f16, GLUPackArgs, 256) { by_step<true>(a.pack, GLUSource(a)); }
+KERNEL(glu_pack_f8_e4m3, GLUPackArgs, kPackThreads) { pack_rows<CodesE4M3>(a.pack, GLUSource(a)); }
+KERNEL(glu_pack_i8, GLUPackArgs, kPackThreads) { pack_rows<CodesI8>(a.pack, GLUSource(a)); }
+KERNEL(norm_pack_bf16, NormPackArgs, kPackThreads) { norm_pack16<false>(a); }
+KERNEL(norm_pack_f16, NormPackArgs, kPackThreads) { norm_pack16<true>(a); }
+KERNEL(norm_pack_f8_e4m3, NormPackArgs, kPackThreads) { norm_pack8<CodesE4M3>(a); }
+KERNEL(norm_pack_i8, NormPackArgs, kPackThreads) { norm_pack8<CodesI8>(a); }

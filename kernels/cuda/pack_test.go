@@ -1,0 +1,160 @@
+package cuda_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/cuda"
+	"vapp.dev/kernels/cuda/cudatest"
+	"vapp.dev/kernels/ref"
+)
+
+// unpack reads what a kernel packed: [rows, in] numbers, or codes of 8 bits.
+func (r *rig) unpack(to cuda.Rounding, y cuda.Ptr, rows, in int) []float32 {
+	bytes, _ := to.Bytes(rows, in)
+	b, out := down[byte](r, y, int(bytes)), make([]float32, rows*in)
+	size := int(to.Format.Bytes(1))
+	for row := range rows {
+		for col := range in {
+			t, k := col%32/16, col%16
+			lane, n := row%8*4+k%8/2, 4*t+2*(k/8)+k%2
+			at := ((row/8*cuda.Steps(in)+col/32)*32+lane)*8*size + n*size
+			ref.Dequantize(to.Format, b[at:at+size], out[row*in+col:][:1])
+		}
+	}
+	return out
+}
+
+var roundings = []cuda.Rounding{
+	{Format: kernels.BF16}, {Format: kernels.F16}, {Format: kernels.F8E4M3}, {Format: kernels.F8E4M3, Group: 128}, {Format: kernels.I8},
+}
+
+// roundedTo is x as a kernel packs it; of 8-bit numbers codes and, by row and group, scales.
+func roundedTo(to cuda.Rounding, x []float32, rows, in int, static float32) (codes, scales []float32) {
+	codes = make([]float32, rows*in)
+	group := to.Group
+	if group == 0 {
+		group = in
+	}
+	for row := range rows {
+		for at := 0; at < in; at += group {
+			from, dst := x[row*in+at:row*in+min(in, at+group)], codes[row*in+at:]
+			switch to.Format {
+			case kernels.F8E4M3:
+				scales = append(scales, ref.RoundRowE4M3(from, dst, static))
+			case kernels.I8:
+				scales = append(scales, ref.RoundRow(from, dst))
+			default:
+				copy(dst, rounded(to.Format, from))
+			}
+		}
+	}
+	return codes, scales
+}
+
+// checkPacked holds what was packed against x.
+func (r *rig) checkPacked(what string, to cuda.Rounding, a cuda.PackArgs, x []float32) {
+	r.Helper()
+	rows, in := int(a.Rows), int(a.In)
+	want, scales := roundedTo(to, x, rows, in, a.Scale)
+	r.near(what, r.unpack(to, a.Y, rows, in), want, 0)
+	if scales == nil {
+		return
+	}
+	_, bytes := to.Bytes(rows, in)
+	s, groups := down[float32](r, a.Sums, int(bytes)/4), len(scales)/rows
+	got := make([]float32, len(scales))
+	for i := range got {
+		row, group := i/groups, i%groups
+		got[i] = s[(row/8*groups+group)*8+row%8]
+	}
+	r.near(what+": scales", got, scales, 0)
+}
+
+// TestPackX: rows, gated and normalised rows as fragments, of widths that are no steps.
+func TestPackX(t *testing.T) {
+	for _, to := range roundings {
+		for _, c := range []struct{ rows, in int }{{1, 320}, {11, 333}, {8, 20}} {
+			t.Run(fmt.Sprint(to.Format, to.Group, c.rows), func(t *testing.T) {
+				r := newRig(t)
+				testPackRows(r, to, c.rows, c.in)
+				testPackGLU(r, to, c.rows, c.in)
+				testPackNorm(r, to, c.rows, c.in)
+			})
+		}
+	}
+}
+
+func (r *rig) packArgs(to cuda.Rounding, x []float32, rows, in int) cuda.PackArgs {
+	bytes, sums := to.Bytes(rows, in)
+	return cuda.PackArgs{X: up(r, x), Y: room[byte](r, int(bytes)), Sums: room[byte](r, int(sums)), Rows: int32(rows), In: int32(in), Group: int32(to.GroupSteps())}
+}
+
+func testPackRows(r *rig, to cuda.Rounding, rows, in int) {
+	x, order, want := r.floats(3*rows*in, 3), make([]int32, rows), make([]float32, rows*in)
+	for i := range order {
+		if order[i] = int32(3*i + 1); i == 2 {
+			order[i] = -1
+			continue
+		}
+		copy(want[i*in:(i+1)*in], x[(3*i+1)*in:])
+	}
+	if to.Group == 0 && (to.Format == kernels.F8E4M3 || to.Format == kernels.I8) && rows > 8 {
+		for _, row := range []int{4, 5} { // what has no scale
+			x[(3*row+1)*in+7] = float32(math.Inf(5 - 2*row))
+			want[row*in+7] = x[(3*row+1)*in+7]
+		}
+		x[(3*5+1)*in+7], want[5*in+7] = float32(math.NaN()), float32(math.NaN())
+	}
+	for _, static := range []float32{0, 0.01} {
+		if static != 0 && to.Format != kernels.F8E4M3 {
+			continue
+		}
+		a := r.packArgs(to, x, rows, in)
+		a.Order, a.Scale = up(r, order), static
+		launch(r, to.Kernel(cuda.FromRows), grid(to, cuda.FromRows, rows, in), &a)
+		r.checkPacked(fmt.Sprint("rows, scale ", static), to, a, want)
+	}
+}
+
+func testPackGLU(r *rig, to cuda.Rounding, rows, in int) {
+	x := r.floats(rows*2*in, 2)
+	for _, paired := range []int32{0, 1} {
+		a := cuda.GLUPackArgs{Pack: r.packArgs(to, x, rows, in), Paired: paired, Alpha: 1}
+		plain := room[float32](r, rows*in)
+		launch(r, "glu", cudatest.Line(ceil(rows*in, 64), 64), &cuda.GLUArgs{X: a.Pack.X, Y: plain, Rows: a.Pack.Rows, Cols: a.Pack.In, Paired: paired, Alpha: 1})
+		launch(r, to.Kernel(cuda.FromGLU), grid(to, cuda.FromGLU, rows, in), &a)
+		r.checkPacked(fmt.Sprint("glu, paired ", paired), to, a.Pack, down[float32](r, plain, rows*in))
+	}
+}
+
+func testPackNorm(r *rig, to cuda.Rounding, rows, in int) {
+	x, w := r.floats(rows*in, 2), r.floats(in, 1)
+	for _, residual := range [][]float32{nil, r.floats(rows*in, 2)} {
+		want, sum := make([]float32, rows*in), append([]float32(nil), x...)
+		for i, v := range residual {
+			sum[i] += v
+		}
+		for row := range rows {
+			ref.NormOffset(sum[row*in:(row+1)*in], nil, w, 1, 1e-6, want[row*in:(row+1)*in])
+		}
+		run := func() []float32 {
+			a := cuda.NormPackArgs{Pack: r.packArgs(to, x, rows, in), Residual: up(r, residual), W: up(r, w), Plain: room[float32](r, rows*in), Eps: 1e-6, Offset: 1, Scale: 1}
+			launch(r, to.Kernel(cuda.FromNorm), grid(to, cuda.FromNorm, rows, in), &a)
+			plain := down[float32](r, a.Plain, rows*in)
+			r.near("norm", plain, want, 1e-6)
+			r.checkPacked("norm", to, a.Pack, plain)
+			if residual != nil {
+				r.near("residual", down[float32](r, a.Residual, rows*in), sum, 0)
+			}
+			return plain
+		}
+		if rows > 8 {
+			r.eachSchedule(run)
+		} else {
+			run()
+		}
+	}
+}

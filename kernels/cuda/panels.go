@@ -1,0 +1,97 @@
+package cuda
+
+import "vapp.dev/kernels"
+
+// MadeArgs are numbers that kernels make up: kernels.Made, its levels on the device. Levels 0: rows
+// are read.
+type MadeArgs struct {
+	Levels Ptr
+	Key    uint64
+	Size   int32
+	_      int32
+}
+
+// PanelArgs: panels. A block for each panel and PanelChunk bytes of its rows.
+type PanelArgs struct {
+	Rows, Order, Panels, Bad         Ptr
+	Made, Exponents                  MadeArgs
+	Row0                             int64
+	Count, RowBytes, UnitBytes, Bits int32
+	Numberless                       Numberless
+}
+
+// QuantizeArgs: panels_quantize_ and the format of rows. A block for each panel.
+type QuantizeArgs struct {
+	PanelArgs
+	Scales Ptr
+}
+
+const (
+	PanelThreads = 512  // of a block: a warp for each row of a panel
+	panelChunk   = 1024 // bytes of a row that a block takes at most
+)
+
+// PanelGrid is how many panels and how many chunks of units rows of a matrix have.
+func (o PanelOrder) PanelGrid(count, rowBytes int) [3]int {
+	units, each := (rowBytes+o.UnitBytes-1)/o.UnitBytes, panelChunk/o.UnitBytes
+	return [3]int{(count + PanelRows - 1) / PanelRows, (units + each - 1) / each, 1}
+}
+
+// PanelOrder is what Pack does to a unit of a panel, for a kernel to do: groups of Bits bits
+// come from where From says, row << 12 | which group of the row's UnitBytes bytes.
+type PanelOrder struct {
+	Bits, UnitBytes int
+	From            []uint16
+	Numberless      Numberless
+}
+
+// OrderOf finds the order of a format by having Pack's numbered bits packed: of bit n of a
+// unit, image i holds bit i of n.
+func OrderOf(f kernels.Format) (PanelOrder, bool) {
+	p, ok := packings(f)
+	if !ok {
+		return PanelOrder{}, false
+	}
+	size := int(f.Bytes(int64(p.unit * StepCols)))
+	from := make([]int, PanelRows*size*8)
+	for image := 0; 1<<image < len(from); image++ {
+		unit, packed := make([]byte, PanelRows*size), make([]byte, PanelRows*size)
+		for n := range from {
+			unit[n/8] |= byte(n>>image&1) << (n % 8)
+		}
+		p.pack(packed, func(row, _ int) []byte { return unit[row*size:][:size] }, 0)
+		for n := range from {
+			from[n] |= int(packed[n/8]>>(n%8)&1) << image
+		}
+	}
+	o := PanelOrder{Bits: together(from), UnitBytes: size, Numberless: p.numberless}
+	for n := 0; n < len(from); n += o.Bits {
+		row, bit := from[n]/(8*size), from[n]%(8*size)
+		o.From = append(o.From, uint16(row<<12|bit/o.Bits))
+	}
+	return o, true
+}
+
+// together is how many bits, up to a byte, always stay together.
+func together(from []int) int {
+	for bits := 8; bits > 1; bits /= 2 {
+		whole := true
+		for n := range from {
+			whole = whole && from[n] == from[n/bits*bits]+n%bits && from[n/bits*bits]%bits == 0
+		}
+		if whole {
+			return bits
+		}
+	}
+	return 1
+}
+
+// QuantizeKernel is the kernel that rounds rows of f to f8_e4m3 with a scale each while it
+// packs them; "" where there is none.
+func QuantizeKernel(f kernels.Format) string {
+	switch f {
+	case kernels.F32, kernels.F16, kernels.BF16:
+		return "panels_quantize_" + f.String()
+	}
+	return ""
+}

@@ -1,0 +1,186 @@
+package agenda
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "write testdata again")
+
+// TestMain is the parts too: what the tests run is this program.
+func TestMain(m *testing.M) {
+	switch os.Getenv("PART") {
+	case "":
+		flag.Parse()
+		os.Exit(m.Run())
+	case "figures":
+		fmt.Print(`{"rate": 5}`)
+	case "text":
+		fmt.Println("some text")
+	case "fail":
+		fmt.Fprintln(os.Stderr, "what went wrong")
+		os.Exit(3)
+	case "skip":
+		fmt.Fprintln(os.Stderr, "nothing to measure here")
+		os.Exit(Skipped)
+	case "crash":
+		fmt.Println("before the end")
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	case "hang": // with a child that holds the pipes
+		child := exec.Command(os.Args[0])
+		child.Env = append(os.Environ(), "PART=sleep")
+		child.Stdout, child.Stderr = os.Stdout, os.Stderr
+		if err := child.Start(); err != nil {
+			fmt.Println(err)
+		}
+		fmt.Println("waiting")
+		select {}
+	case "asked": // ends when it is told to, and says what it has
+		told := make(chan os.Signal, 1)
+		signal.Notify(told, os.Interrupt)
+		<-told
+		fmt.Print(`{"rows": [1]}`)
+		os.Exit(1)
+	case "deaf":
+		signal.Ignore(os.Interrupt)
+		time.Sleep(time.Minute)
+	case "sleep":
+		time.Sleep(time.Minute)
+	case "flood":
+		for i := range 40_000 {
+			fmt.Fprintln(os.Stderr, "line", i)
+		}
+	}
+	os.Exit(0)
+}
+
+func self(t *testing.T) string {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exe
+}
+
+// TestDo: whatever becomes of a part, those after it run, and each result says what it was.
+func TestDo(t *testing.T) {
+	exe := self(t)
+	part := func(name string, k Kind, most time.Duration) Part {
+		return Part{Name: name, Title: name, Kind: k, Budget: most, Args: []string{exe}, Env: []string{"PART=" + name}}
+	}
+	parts := []Part{
+		part("crash", Text, time.Minute), part("hang", Text, 300*time.Millisecond), part("fail", Bench, time.Minute), part("skip", Rates, time.Minute),
+		{Name: "absent", Kind: Text, Budget: time.Minute, Args: []string{"no-such-program-at-all"}},
+		part("flood", Text, time.Minute), part("text", Rates, time.Minute), part("figures", Rates, time.Minute),
+		part("asked", Bench, time.Second), part("deaf", Bench, 600*time.Millisecond),
+		{Name: "no tests", Kind: Tests, Budget: time.Minute, Args: []string{exe}, Env: []string{"PART=text"}},
+	}
+	calls := 0
+	r := Run{Bundle: "/", Whole: 5 * time.Minute, Each: func(all []Result) error {
+		if calls++; len(all) != calls {
+			t.Errorf("call %d has %d results", calls, len(all))
+		}
+		return nil
+	}}
+	got, err := r.Do(context.Background(), parts)
+	if err != nil || len(got) != len(parts) || calls != len(parts) {
+		t.Fatalf("%d results of %d, %d calls, %v", len(got), len(parts), calls, err)
+	}
+	want := map[string]Status{"crash": Crashed, "hang": Late, "fail": Failed, "skip": Absent, "absent": Absent, "flood": OK, "text": Failed, "figures": OK, "no tests": Failed, "asked": Late, "deaf": Late}
+	for _, res := range got {
+		if res.Status != want[res.Name] {
+			t.Errorf("%s: %s (%s), want %s", res.Name, res.Status, res.Why, want[res.Name])
+		}
+		if len(res.Errors) > 70<<10 {
+			t.Errorf("%s: %d bytes kept", res.Name, len(res.Errors))
+		}
+	}
+	if !strings.Contains(got[0].Output, "before the end") || !strings.Contains(got[2].Errors, "what went wrong") || got[3].Why != "nothing to measure here" {
+		t.Errorf("what they said is lost: %+v", got[:4])
+	}
+	if !strings.HasSuffix(strings.TrimSpace(got[5].Errors), "line 39999") || !strings.HasPrefix(got[5].Errors, "…\nline ") {
+		t.Errorf("of a flood the end is kept, not %.40q", got[5].Errors)
+	}
+	if string(got[7].Data) != `{"rate": 5}` || string(got[8].Data) != `{"rows": [1]}` {
+		t.Errorf("figures: %s, %s", got[7].Data, got[8].Data)
+	}
+	if s := got[9].Seconds; s > 30 {
+		t.Errorf("what does not listen ended after %v s", s)
+	}
+}
+
+// TestWhole: when the time for all is over the rest is named, not run; an interrupted run
+// says so and keeps what it has.
+func TestWhole(t *testing.T) {
+	exe := self(t)
+	parts := []Part{{Name: "a", Kind: Text, Budget: time.Minute, Args: []string{exe}, Env: []string{"PART=text"}}}
+	keep := func([]Result) error { return nil }
+	got, err := Run{Bundle: "/", Whole: time.Millisecond, Each: keep}.Do(context.Background(), parts)
+	if err != nil || got[0].Status != NotRun {
+		t.Errorf("%+v, %v", got, err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	stop()
+	got, err = Run{Bundle: "/", Whole: time.Minute, Each: keep}.Do(ctx, append(parts, parts...))
+	if err == nil || len(got) != 1 || got[0].Status == OK {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func read(t testing.TB, file string, v any) {
+	t.Helper()
+	raw, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(raw, v)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPage: the report of testdata/results.json, where parts of every kind and every status
+// are, is testdata/report.md.
+func TestPage(t *testing.T) {
+	var results []Result
+	read(t, "testdata/results.json", &results)
+	got := Page(Head{Machine: "16 CPUs, linux/amd64", When: "2026-01-02 03:04 UTC", Bundle: "vapp v0"}, results)
+	const file = "testdata/report.md"
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil || got != string(want) {
+		t.Errorf("%v; got\n%s", err, got)
+	}
+}
+
+// FuzzPage: whatever a part prints, there is a page.
+func FuzzPage(f *testing.F) {
+	var results []Result
+	read(f, "testdata/results.json", &results)
+	for _, r := range results {
+		f.Add(string(r.Kind), string(r.Status), r.Output, []byte(r.Data))
+	}
+	f.Add("rates", "ok", "", []byte(`{"a":[{"b":1},2,{"c":[]}],"d":[],"e":{}}`))
+	f.Fuzz(func(t *testing.T, kind, status, output string, data []byte) {
+		r := Result{Name: "a", Kind: Kind(kind), Status: Status(status), Output: output, Data: data}
+		b := r
+		b.Name, b.Beside = "b", "a"
+		if p := Page(Head{}, []Result{r, b}); !strings.HasPrefix(p, "# GPU check") {
+			t.Error(p)
+		}
+	})
+}

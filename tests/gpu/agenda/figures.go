@@ -1,0 +1,266 @@
+package agenda
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// bench is what the page reads of vapp bench engine --json: rates in tokens a second, one for
+// each run, sizes in bytes, limits in bytes and operations a second.
+type bench struct {
+	Profile string  `json:"profile"`
+	Weights string  `json:"weights"`
+	Device  string  `json:"device"`
+	Load    float64 `json:"load_seconds"`
+	Limits  struct {
+		Read float64 `json:"read"`
+	} `json:"limits"`
+	Matrix float64 `json:"matrix_rate"`
+	Cut    string  `json:"cut"`
+	Rows   []struct {
+		Streams  int       `json:"streams"`
+		Prompt   int       `json:"prompt"`
+		Output   int       `json:"output"`
+		Prefill  []float64 `json:"prefill"`
+		Decode   []float64 `json:"decode"`
+		StepRead float64   `json:"step_bytes"`
+		PromptOp float64   `json:"prompt_operations"`
+		Steps    []step    `json:"steps"`
+	} `json:"rows"`
+	Memory memory `json:"memory"`
+}
+
+// memory is what a part planned and what the driver gave.
+type memory struct {
+	Arenas int64 `json:"arenas_planned"`
+	Taken  int64 `json:"arenas_taken"`
+	GPU    *struct {
+		Total  int64 `json:"total"`
+		Before int64 `json:"free_before"`
+		After  int64 `json:"free_after"`
+		Graphs int64 `json:"graphs"`
+	} `json:"gpu"`
+	Items []struct {
+		Name  string `json:"item"`
+		Bytes int64  `json:"bytes"`
+		Basis string `json:"basis"`
+	} `json:"items"`
+}
+
+// item is the bytes of a line of the plan; 0 where it has none of that name.
+func (m memory) item(name string) int64 {
+	for _, it := range m.Items {
+		if it.Name == name {
+			return it.Bytes
+		}
+	}
+	return 0
+}
+
+// benchOf reads a part's figures; ok is false where it has none.
+func benchOf(r Result) (b bench, ok bool) {
+	if r.Kind != Bench && r.Kind != Ops || json.Unmarshal(r.Data, &b) != nil {
+		return b, false
+	}
+	return b, len(b.Rows) > 0
+}
+
+func median(rates []float64) float64 {
+	if len(rates) == 0 {
+		return 0
+	}
+	s := slices.Sorted(slices.Values(rates))
+	return s[len(s)/2]
+}
+
+// share is x of limit in percent; – where either is unknown.
+func share(x, limit float64) string {
+	if x <= 0 || limit <= 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.0f %%", 100*x/limit)
+}
+
+func number(x float64) string {
+	switch {
+	case x <= 0:
+		return "–"
+	case x >= 100:
+		return fmt.Sprintf("%.0f", x)
+	}
+	return fmt.Sprintf("%.3g", x)
+}
+
+// figured is a part with figures that can be read.
+type figured struct {
+	Result
+	bench
+}
+
+func figuredOf(results []Result) (out []figured) {
+	for _, r := range results {
+		if b, ok := benchOf(r); ok && r.Kind == Bench {
+			out = append(out, figured{r, b})
+		}
+	}
+	return out
+}
+
+// benches is one table of all rows of all models.
+func (w *page) benches(results []Result) {
+	all := figuredOf(results)
+	if len(all) == 0 {
+		return
+	}
+	w.line("## Decode and prefill")
+	w.line("")
+	w.line("Tokens a second of all streams; shares are of the read bandwidth and the bf16 matrix rate measured in the same run.")
+	w.line("")
+	w.head("lrrrrrrrr", "part", "streams", "context", "prefill", "of matrix rate", "decode", "ms a token", "GB a step", "of bandwidth")
+	for _, r := range all {
+		for _, x := range r.Rows {
+			prefill, decode := median(x.Prefill), median(x.Decode)
+			token := 0.0
+			if decode > 0 {
+				token = 1e3 * float64(x.Streams) / decode
+			}
+			w.row(r.Name, fmt.Sprint(x.Streams), fmt.Sprint(x.Prompt), number(prefill), share(prefill*x.PromptOp, r.Matrix), number(decode), number(token),
+				number(x.StepRead/1e9), share(decode/float64(max(1, x.Streams))*x.StepRead, r.Limits.Read))
+		}
+	}
+	w.line("")
+	for _, r := range all {
+		if r.Cut != "" {
+			w.line("%s: %s.", r.Name, r.Cut)
+			w.line("")
+		}
+	}
+}
+
+// graphs holds parts without graphs against those that they stand beside: the same rows.
+func (w *page) graphs(results []Result) {
+	any := false
+	for _, r := range figuredOf(results) {
+		b := r.bench
+		other, found := besides(r.Result, results)
+		if !found {
+			continue
+		}
+		if !any {
+			any = true
+			w.line("## Graphs beside launches")
+			w.line("")
+			w.head("lrrrrr", "part", "streams", "context", "decode by graphs", "by launches", "times")
+		}
+		for n := range min(len(b.Rows), len(other.Rows)) {
+			x, o := b.Rows[n], other.Rows[n]
+			w.row(r.Beside, fmt.Sprint(x.Streams), fmt.Sprint(x.Prompt), number(median(o.Decode)), number(median(x.Decode)), times(median(o.Decode), median(x.Decode)))
+		}
+	}
+	if any {
+		w.line("")
+	}
+}
+
+// besides are the figures of the part that r stands beside.
+func besides(r Result, results []Result) (bench, bool) {
+	i := slices.IndexFunc(results, func(o Result) bool { return r.Beside != "" && o.Name == r.Beside })
+	if i < 0 {
+		return bench{}, false
+	}
+	return benchOf(results[i])
+}
+
+// times is how many times b a is.
+func times(a, b float64) string {
+	if a <= 0 || b <= 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f", a/b)
+}
+
+// memory is what the plan listed and the driver was asked for, and what the driver says of it.
+func (w *page) memory(results []Result) {
+	all := figuredOf(results)
+	if len(all) == 0 {
+		return
+	}
+	w.line("## Plan and reality")
+	w.line("")
+	w.line("Bytes. Arenas as planned and as asked for; then cuMemGetInfo: what the context took (with what other processes hold),")
+	w.line("what free memory fell by from then on, and what of that graphs took, each beside its lines of the plan.")
+	w.line("")
+	w.head("lrrrrrrrrrr", "part", "s to load", "arenas planned", "asked for", "apart", "context", "planned", "fell by", "planned", "of it graphs", "planned")
+	for _, r := range all {
+		m, context := r.Memory, r.Memory.item("context")
+		var device int64
+		for _, it := range m.Items {
+			if it.Basis == "exact" || it.Basis == "bound" || it.Basis == "fitted" {
+				device += it.Bytes
+			}
+		}
+		cells := []string{r.Name, number(r.Load), fmt.Sprint(m.Arenas), fmt.Sprint(m.Taken), fmt.Sprint(m.Taken - m.Arenas)}
+		if g := m.GPU; g != nil {
+			cells = append(cells, fmt.Sprint(g.Total-g.Before), fmt.Sprint(context), fmt.Sprint(g.Before-g.After), fmt.Sprint(device-context), fmt.Sprint(g.Graphs), fmt.Sprint(m.item("graphs")))
+		} else {
+			cells = append(cells, "–", fmt.Sprint(context), "–", fmt.Sprint(device-context), "–", fmt.Sprint(m.item("graphs")))
+		}
+		w.row(cells...)
+	}
+	w.line("")
+}
+
+// target is a figure that is wanted.
+type target struct {
+	what, want string
+	got        []string
+}
+
+// targets are wanted figures and those that were measured, the best row of each part.
+func (w *page) targets(results []Result) {
+	decode := target{what: "decode of one stream, share of read bandwidth", want: "85 % from 7B on"}
+	prefill := target{what: "prefill, share of bf16 matrix rate", want: "60 %"}
+	graphs := target{what: "decode by graphs, times launches, Llama 3.2 1B", want: "3"}
+	outside := target{what: "decode of one stream, µs of a step outside of kernels", want: "at most 30"}
+	for _, r := range figuredOf(results) {
+		b := r.bench
+		one, fill := 0.0, 0.0
+		for _, x := range b.Rows {
+			for _, s := range x.Steps {
+				if x.Streams == 1 && s.Kind == "decode" && r.Beside == "" {
+					outside.got = append(outside.got, fmt.Sprintf("%s %s", r.Name, number(s.op(between))))
+				}
+			}
+			if x.Streams == 1 && b.Limits.Read > 0 {
+				one = max(one, median(x.Decode)*x.StepRead/b.Limits.Read)
+			}
+			if b.Matrix > 0 {
+				fill = max(fill, median(x.Prefill)*x.PromptOp/b.Matrix)
+			}
+		}
+		if r.Beside == "" {
+			decode.got = append(decode.got, r.Name+" "+share(one, 1))
+			prefill.got = append(prefill.got, r.Name+" "+share(fill, 1))
+			continue
+		}
+		if o, ok := besides(r.Result, results); ok {
+			graphs.got = append(graphs.got, r.Beside+" "+times(median(o.Rows[0].Decode), median(b.Rows[0].Decode)))
+		}
+	}
+	if len(decode.got) == 0 {
+		return
+	}
+	w.line("## Targets")
+	w.line("")
+	w.head("lll", "what", "wanted", "measured")
+	for _, t := range []target{decode, prefill, graphs, outside} {
+		got := strings.Join(t.got, ", ")
+		if got == "" {
+			got = "–"
+		}
+		w.row(t.what, t.want, got)
+	}
+	w.line("")
+}

@@ -1,0 +1,112 @@
+//go:build bundle
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"vapp.dev/tests/gpu/agenda"
+)
+
+// TestBundle makes the bundle, unpacks it in an empty directory and runs its small part on the
+// emulated driver, with no programs on the path: all parts but PyTorch's are done, and a report is
+// there. Then with a program that is broken and one that hangs, which hide nothing of the rest.
+func TestBundle(t *testing.T) {
+	dir := unpacked(t)
+	report, results := smallCheck(t, dir, 0)
+	for _, r := range results {
+		if want := map[bool]agenda.Status{true: agenda.Absent, false: agenda.OK}[r.Name == "torch"]; r.Status != want {
+			t.Errorf("%s: %s, %s\n%s\n%s", r.Name, r.Status, r.Why, r.Output, r.Errors)
+		}
+	}
+	for _, s := range []string{"## Decode and prefill", "## Graphs beside launches", "## Where steps spend their time", "## Plan and reality", "| small-ops | 1 | 24 | decode |", "request_throughput"} {
+		if !strings.Contains(report, s) {
+			t.Errorf("the report has no %q", s)
+		}
+	}
+
+	write(t, filepath.Join(dir, "tests", "cuda.test"), "#!/bin/sh\necho broken >&2\nexit 3\n")
+	write(t, filepath.Join(dir, "tests", "models.test"), "#!/bin/sh\n/bin/sleep 1000\n")
+	report, results = smallCheck(t, dir, 1, "--part", "plan,suite,small,goldens", "--time", "30s")
+	var became []string
+	for _, r := range results {
+		became = append(became, r.Name+" "+string(r.Status))
+	}
+	if want := []string{"plan ok", "suite failed", "small ok", "goldens late"}; !slices.Equal(became, want) || !strings.Contains(report, "broken") {
+		t.Errorf("%v, want %v\n%s", became, want, report)
+	}
+}
+
+// unpacked is the directory of a bundle that has gone through its archive.
+func unpacked(t *testing.T) string {
+	t.Helper()
+	made, there := filepath.Join(t.TempDir(), "gpu-bundle"), t.TempDir()
+	c := exec.Command("../../scripts/gpu-bundle.sh", made)
+	c.Env = append(os.Environ(), "VAPP_NO_FATBIN=1") // the emulated driver has the kernels
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if out, err := exec.Command("tar", "xzf", made+".tar.gz", "-C", there).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return filepath.Join(there, "gpu-bundle")
+}
+
+// smallCheck runs the bundle's gpu-check and reads what it wrote.
+func smallCheck(t *testing.T, bundle string, code int, args ...string) (report string, results []agenda.Result) {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "report")
+	c := exec.Command(filepath.Join(bundle, "gpu-check"), append([]string{"--small", "--out", out}, args...)...)
+	c.Dir = t.TempDir()
+	c.Env = []string{"PATH=/nowhere", "HOME=" + t.TempDir(), "VAPP_LIBCUDA=" + emulatedDriver(t)}
+	var said bytes.Buffer
+	c.Stdout, c.Stderr = &said, &said
+	start := time.Now()
+	if err := c.Run(); c.ProcessState == nil || c.ProcessState.ExitCode() != code {
+		t.Errorf("%v, want exit code %d\n%s", err, code, &said)
+	}
+	t.Logf("%v\n%s", time.Since(start).Round(time.Millisecond), &said)
+	page, err := os.ReadFile(filepath.Join(out, "report.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(filepath.Join(out, "results.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(raw, &results); err != nil {
+		t.Fatal(err)
+	}
+	return string(page), results
+}
+
+// emulatedDriver is VAPP_LIBCUDA, or what `make emulated-driver` built.
+func emulatedDriver(t *testing.T) string {
+	t.Helper()
+	if path := os.Getenv("VAPP_LIBCUDA"); path != "" {
+		return path
+	}
+	path, err := filepath.Abs("../../.cache/emulation/libcuda.so")
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err != nil {
+		t.Fatalf("%v: make emulated-driver builds it", err)
+	}
+	return path
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// port is what profiles of the bundle that are served say; a free one takes its place.
+const port = "port: 18173"
+
+// serve starts a server and has vapp bench serve ask it: a part of the agenda.
+func serve(args []string) int {
+	f := flag.NewFlagSet("serve", flag.ContinueOnError)
+	prompts := f.Int("prompts", 256, "requests")
+	input := f.Int("input", 512, "tokens of a prompt")
+	output := f.Int("output", 128, "tokens to generate")
+	streams := f.Int("streams", 64, "requests at once")
+	if err := f.Parse(args); err != nil || f.NArg() != 1 {
+		fmt.Fprintln(os.Stderr, "serve: want a profile")
+		return 2
+	}
+	l := load{*prompts, *input, *output, *streams}
+	if err := l.run(f.Arg(0)); err != nil {
+		fmt.Fprintln(os.Stderr, "serve:", err)
+		return 1
+	}
+	return 0
+}
+
+// load is what the server is asked.
+type load struct{ prompts, input, output, streams int }
+
+// run prints the benchmark's figures.
+func (l load) run(profile string) (err error) {
+	dir, err := os.MkdirTemp("", "vapp-gpu-check-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	free, err := freePort()
+	if err != nil {
+		return err
+	}
+	vapp, err := filepath.Abs("vapp")
+	if err != nil {
+		return err
+	}
+	own := filepath.Join(filepath.Dir(profile), fmt.Sprintf("served-%d.cue", os.Getpid()))
+	text, err := os.ReadFile(profile)
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(string(text), port) {
+		return fmt.Errorf("%s does not say %q", profile, port)
+	}
+	if err := os.WriteFile(own, []byte(strings.Replace(string(text), port, "port: "+strconv.Itoa(free), 1)), 0o644); err != nil {
+		return err
+	}
+	defer os.Remove(own)
+	server := exec.Command(vapp, "up", own)
+	server.Stdout, server.Stderr = os.Stderr, os.Stderr
+	if err := server.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Wait() }()
+	defer func() { err = errors.Join(err, end(server, ended)) }()
+	url := "http://127.0.0.1:" + strconv.Itoa(free)
+	if err := ready(url, ended); err != nil {
+		return err
+	}
+	bench := exec.Command(vapp, "bench", "serve", "--base-url", url, "--dataset-name", "random",
+		"--random-input-len", strconv.Itoa(l.input), "--random-output-len", strconv.Itoa(l.output),
+		"--num-prompts", strconv.Itoa(l.prompts), "--max-concurrency", strconv.Itoa(l.streams),
+		"--save-result", "--result-dir", dir, "--result-filename", "result.json", "--disable-tqdm")
+	bench.Stdout, bench.Stderr = os.Stderr, os.Stderr
+	if err := bench.Run(); err != nil {
+		return fmt.Errorf("vapp bench serve: %w", err)
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, "result.json"))
+	if err != nil {
+		return err
+	}
+	_, err = os.Stdout.Write(raw)
+	return err
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// ready waits until the server has loaded its model, or has ended.
+func ready(url string, ended chan error) error {
+	ctx, stop := context.WithTimeout(context.Background(), 4*time.Minute)
+	defer stop()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-ended:
+			ended <- err
+			return errors.Join(errors.New("the server ended before it was ready"), err)
+		case <-ctx.Done():
+			return errors.New("the server is not ready after 4 minutes")
+		case <-tick.C:
+		}
+		r, err := http.Get(url + "/readyz")
+		if err != nil {
+			continue
+		}
+		r.Body.Close()
+		if r.StatusCode == http.StatusOK {
+			return nil
+		}
+	}
+}
+
+// end has the server drain; one that does not end well is an error.
+func end(server *exec.Cmd, ended chan error) error {
+	if err := server.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(30 * time.Second):
+		return errors.Join(errors.New("the server did not end within 30 s"), server.Process.Kill())
+	}
+}

@@ -1,0 +1,96 @@
+"""PyTorch and transformers on the GPU: what the device gives them, and the same models with
+random weights on the same shapes as vapp's. Prints one JSON object; exit code 77 says that
+the machine has no PyTorch with CUDA."""
+
+import json
+import sys
+import time
+
+try:
+    import torch
+except ImportError as e:
+    print(f"no PyTorch: {e}", file=sys.stderr)
+    sys.exit(77)
+if not torch.cuda.is_available():
+    print("PyTorch finds no CUDA device", file=sys.stderr)
+    sys.exit(77)
+
+END = time.monotonic() + 45  # seconds; what would begin later is left out
+
+
+def timed(f, n):
+    """Seconds of one call, the median of three rounds of n."""
+    f()
+    torch.cuda.synchronize()
+    rounds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        for _ in range(n):
+            f()
+        torch.cuda.synchronize()
+        rounds.append((time.perf_counter() - start) / n)
+    return sorted(rounds)[1]
+
+
+def limits():
+    a = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+    b = torch.empty_like(a)
+    copy = 2 * a.numel() / timed(lambda: b.copy_(a), 20)
+    del a, b
+    x = torch.randn(8192, 8192, dtype=torch.bfloat16, device="cuda")
+    y = torch.randn(8192, 8192, dtype=torch.bfloat16, device="cuda")
+    return {"copy_bytes_a_second": copy, "bf16_flops": 2 * 8192**3 / timed(lambda: x @ y, 10)}
+
+
+MODELS = {
+    "llama-3.2-1b": ("llama", dict(hidden_size=2048, intermediate_size=8192, num_hidden_layers=16, num_attention_heads=32,
+                                   num_key_value_heads=8, head_dim=64, vocab_size=128256, tie_word_embeddings=True)),
+    "qwen2-7b": ("qwen2", dict(hidden_size=3584, intermediate_size=18944, num_hidden_layers=28, num_attention_heads=28,
+                               num_key_value_heads=4, vocab_size=152064, tie_word_embeddings=False)),
+}
+
+
+def rows():
+    try:
+        from transformers import AutoConfig, AutoModelForCausalLM
+    except ImportError as e:
+        return [{"model": f"no transformers: {e}"}]
+    out = []
+    for name, (kind, sizes) in MODELS.items():
+        if time.monotonic() > END:
+            break
+        config = AutoConfig.for_model(kind, max_position_embeddings=32768, **sizes)
+        with torch.device("cuda"):
+            model = AutoModelForCausalLM.from_config(config, torch_dtype=torch.bfloat16).eval()
+        for streams in (1, 8, 32):
+            if time.monotonic() > END:
+                break
+            ids = torch.randint(0, 1000, (streams, 1024), device="cuda")
+            with torch.inference_mode():
+                torch.cuda.synchronize()
+                past = model(ids, use_cache=True, logits_to_keep=1).past_key_values
+                torch.cuda.synchronize()
+                start = time.perf_counter()
+                past = model(ids, use_cache=True, logits_to_keep=1).past_key_values
+                torch.cuda.synchronize()
+                prefill = time.perf_counter() - start
+                token = ids[:, :1]
+                start = time.perf_counter()
+                steps = 32
+                for _ in range(steps):
+                    step = model(token, past_key_values=past, use_cache=True)
+                    past, token = step.past_key_values, step.logits[:, -1].argmax(-1, keepdim=True)
+                torch.cuda.synchronize()
+                decode = time.perf_counter() - start
+            out.append({"model": name, "streams": streams, "context": 1024,
+                        "prefill": streams * 1024 / prefill, "decode": streams * steps / decode})
+            del past
+        del model
+        torch.cuda.empty_cache()
+    return out
+
+
+found = {"torch": torch.__version__, "cuda": torch.version.cuda, "device": torch.cuda.get_device_name()}
+found.update(limits())
+found["models"] = rows()
+print(json.dumps(found))
