@@ -182,6 +182,13 @@ type OrderArgs struct {
 	Picks, Top, Experts, Block, Blocks, _ int32
 }
 
+// ExpertsArgs: experts_f32_4 and experts_f32_64, blocks of so many rows: see ChooseExperts for the
+// launch. Y has a row for each of all blocks, Order says which of them there are.
+type ExpertsArgs struct {
+	X, Order, Owner, W, Bias, Y Ptr
+	In, Out, Placed, _          int32
+}
+
 // CombineArgs: experts_combine. A block for each row.
 type CombineArgs struct {
 	X, Place, Weights, Y Ptr

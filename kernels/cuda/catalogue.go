@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"unsafe"
@@ -127,11 +128,17 @@ func attentionKernels() []Kernel {
 }
 
 func expertKernels() []Kernel {
-	return []Kernel{
+	out := []Kernel{
 		{"route", "route", "", "experts", sizeOf[RouteArgs](), 256, 0, "4·rows·(experts + 2·top)", "rows·experts·top", "TestRoute"},
 		{"experts_order", "experts", "", "experts", sizeOf[OrderArgs](), 1024, 8 * 1024, "20·picks", "0", "TestExperts"},
 		{"experts_combine", "experts", "", "experts", sizeOf[CombineArgs](), 256, 0, "4·rows·cols·(top + 1)", "2·rows·cols·top", "TestExperts"},
 	}
+	for _, rows := range []int{FewRows, FewRows + 1} {
+		l := ChooseExperts(rows)
+		bytes := fmt.Sprintf("4·(out·in·rows/%d + rows·(in + out))", l.Rows)
+		out = append(out, Kernel{l.Kernel, "experts", "f32", "experts", sizeOf[ExpertsArgs](), l.Threads, l.Shared, bytes, "2·rows·in·out", "TestExpertsF32"})
+	}
+	return out
 }
 
 func stateKernels() []Kernel {

@@ -77,6 +77,10 @@ func stem(f kernels.Format) string {
 func (k Kernel) Share() string {
 	suffix := k.Name[strings.LastIndexByte(k.Name, '_')+1:]
 	switch {
+	case k.Name == "experts_f32_4":
+		return "0.60 of the memory"
+	case k.Name == "experts_f32_64":
+		return "0.60 of float32"
 	case !strings.HasPrefix(k.Stem, "linear") || k.Args != sizeOf[LinearArgs]():
 		return ""
 	case suffix == "wide":

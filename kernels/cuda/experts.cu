@@ -1,5 +1,6 @@
 // Mixtures of experts: which experts a row goes to, rows sorted by expert so that the
-// kernels of linear.cu multiply each with its own matrix, and the weighted sum.
+// kernels of linear.cu, or those here in float32, multiply each with its own matrix, and the
+// weighted sum.
 #include "numbers.cuh"
 
 struct RouteArgs {
@@ -96,6 +97,148 @@ KERNEL(experts_order, OrderArgs, 1024) {
     int at = atomicAdd(start + a.ids[i], 1);
     a.order[at] = i / a.top;
     a.place[i] = at;
+  }
+}
+
+struct ExpertsArgs {
+  const float *x;      // [_, in]
+  const int *order;    // [rows of all blocks] which row of x lies there, −1: none
+  const int *owner;    // [blocks] which expert's rows a block is, −1: nobody's
+  const float *w;      // [experts, out, in] as they lie
+  const float *bias;   // [experts, out] or null
+  float *y;            // [rows of all blocks, out]; where none lies nothing is written
+  int in, out;
+  int placed, pad;     // placed: rows of x lie as those of y do, order says only where there are some
+};
+
+// experts_row is the row of x for one of y, null where there is none.
+DEVICE const float *experts_row(const ExpertsArgs &a, size_t row) {
+  int from = __ldg(a.order + row);
+  return from < 0 ? nullptr : a.x + (a.placed ? row : size_t(from)) * a.in;
+}
+
+// experts_f32_4 is for few rows: a warp computes two features of up to four rows, which are the
+// first of a block. grid: blocks of rows, features/16.
+KERNEL_OF(experts_f32_4, ExpertsArgs, 256, 2) {
+  constexpr int kRows = 4, kFeatures = 2;
+  int expert = a.owner[blockIdx.x], lane = threadIdx.x & 31;
+  int feature0 = (blockIdx.y * (blockDim.x >> 5) + (threadIdx.x >> 5)) * kFeatures;
+  if (expert < 0 || feature0 >= a.out) return;
+  size_t row0 = size_t(blockIdx.x) * kRows;
+  const float *x[kRows], *w[kFeatures];
+  int rows = 0;
+#pragma unroll
+  for (int r = 0; r < kRows; r++) {
+    const float *row = experts_row(a, row0 + r);
+    rows += row != nullptr;
+    x[r] = row || r == 0 ? row : x[0];
+  }
+#pragma unroll
+  for (int f = 0; f < kFeatures; f++) w[f] = a.w + (size_t(expert) * a.out + min(feature0 + f, a.out - 1)) * a.in;
+  float sum[kFeatures][kRows] = {};
+  int whole = a.in % 4 == 0 ? a.in / 4 : 0;  // rows begin at multiples of 16 bytes
+#pragma unroll 4
+  for (int k = lane; k < whole; k += 32) {
+    float4 v[kFeatures];
+#pragma unroll
+    for (int f = 0; f < kFeatures; f++) v[f] = __ldg((const float4 *)w[f] + k);
+#pragma unroll
+    for (int r = 0; r < kRows; r++) {
+      float4 u = __ldg((const float4 *)x[r] + k);
+#pragma unroll
+      for (int f = 0; f < kFeatures; f++) sum[f][r] = fmaf(v[f].w, u.w, fmaf(v[f].z, u.z, fmaf(v[f].y, u.y, fmaf(v[f].x, u.x, sum[f][r]))));
+    }
+  }
+  for (int k = 4 * whole + lane; k < a.in; k += 32)
+#pragma unroll
+    for (int r = 0; r < kRows; r++)
+#pragma unroll
+      for (int f = 0; f < kFeatures; f++) sum[f][r] = fmaf(__ldg(w[f] + k), __ldg(x[r] + k), sum[f][r]);
+#pragma unroll
+  for (int f = 0; f < kFeatures; f++)
+#pragma unroll
+    for (int r = 0; r < kRows; r++) {
+      float v = warp_sum(sum[f][r]);
+      int feature = feature0 + f;
+      if (lane == 0 && r < rows && feature < a.out) a.y[(row0 + r) * a.out + feature] = v + (a.bias ? a.bias[size_t(expert) * a.out + feature] : 0.0f);
+    }
+}
+
+// four is numbers k to k+3 of a row of n, zeros where there are none; a null row has none.
+DEVICE float4 four(const float *row, int k, int n) {
+  if (row == nullptr) return make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  if (n % 4 == 0) return k < n ? __ldg((const float4 *)(row + k)) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  float v[4];
+#pragma unroll
+  for (int i = 0; i < 4; i++) v[i] = k + i < n ? __ldg(row + k + i) : 0.0f;
+  return make_float4(v[0], v[1], v[2], v[3]);
+}
+
+// experts_f32_64 is for many: a block computes 128 features of 64 rows, a thread eight by eight, of
+// which four lie together. 16 inputs at a time lie in shared memory, turned, while the next are on
+// their way: an input's 64 rows of X, then its 128 features, in fours whose place is changed by the
+// input so that no bank is written or read twice at once. grid: blocks of rows, features/128.
+KERNEL(experts_f32_64, ExpertsArgs, 128) {
+  constexpr int kRows = 64, kFeatures = 128, kStep = 16, kAcross = kRows + kFeatures, kLoads = kAcross * kStep / 4 / 128;
+  __shared__ float4 room[2][kStep][kAcross / 4];
+  int expert = a.owner[blockIdx.x];
+  if (expert < 0) return;
+  size_t row0 = size_t(blockIdx.x) * kRows;
+  int feature0 = blockIdx.y * kFeatures, in4 = threadIdx.x % 4, column = threadIdx.x / 4;  // what the thread loads first
+  const float *from[kLoads];
+#pragma unroll
+  for (int i = 0; i < kLoads; i++) {
+    int at = column + 32 * i, feature = feature0 + at - kRows;
+    from[i] = at < kRows ? experts_row(a, row0 + at) : feature < a.out ? a.w + (size_t(expert) * a.out + feature) * a.in : nullptr;
+  }
+  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  int across = lane % 8 + 8 * (warp % 2), down = lane / 8 + 4 * (warp / 2);  // in fours of features, of rows
+  float sum[8][8] = {};
+  float4 next[kLoads];
+#pragma unroll
+  for (int i = 0; i < kLoads; i++) next[i] = four(from[i], 4 * in4, a.in);
+  for (int k0 = 0, stage = 0; k0 < a.in; k0 += kStep, stage ^= 1) {
+    float *to = (float *)room[stage][4 * in4];
+#pragma unroll
+    for (int i = 0; i < kLoads; i++) {
+      int at = (column + 32 * i) ^ (8 * in4);
+      to[at] = next[i].x;
+      to[kAcross + at] = next[i].y;
+      to[2 * kAcross + at] = next[i].z;
+      to[3 * kAcross + at] = next[i].w;
+    }
+    __syncthreads();  // what is written next is the other stage: all are done with it
+    if (k0 + kStep < a.in) {
+#pragma unroll
+      for (int i = 0; i < kLoads; i++) next[i] = four(from[i], k0 + kStep + 4 * in4, a.in);
+    }
+#pragma unroll
+    for (int k = 0; k < kStep; k++) {
+      const float4 *line = room[stage][k];
+      int turn = 2 * (k / 4);
+      float x[8], w[8];
+#pragma unroll
+      for (int h = 0; h < 2; h++) {
+        float4 u = line[8 * h + (down ^ turn)], v = line[kRows / 4 + 16 * h + (across ^ turn)];
+        x[4 * h] = u.x, x[4 * h + 1] = u.y, x[4 * h + 2] = u.z, x[4 * h + 3] = u.w;
+        w[4 * h] = v.x, w[4 * h + 1] = v.y, w[4 * h + 2] = v.z, w[4 * h + 3] = v.w;
+      }
+#pragma unroll
+      for (int r = 0; r < 8; r++)
+#pragma unroll
+        for (int f = 0; f < 8; f++) sum[r][f] = fmaf(x[r], w[f], sum[r][f]);
+    }
+  }
+  const float *bias = a.bias ? a.bias + size_t(expert) * a.out : nullptr;
+#pragma unroll
+  for (int r = 0; r < 8; r++) {
+    size_t row = row0 + 32 * (r / 4) + 4 * down + r % 4;
+    if (__ldg(a.order + row) < 0) continue;
+#pragma unroll
+    for (int f = 0; f < 8; f++) {
+      int feature = feature0 + 64 * (f / 4) + 4 * across + f % 4;
+      if (feature < a.out) a.y[row * a.out + feature] = sum[r][f] + (bias ? bias[feature] : 0.0f);
+    }
   }
 }
 

@@ -139,3 +139,87 @@ func testExperts(r *rig, f kernels.Format, rows int) {
 	launch(r, "experts_combine", cudatest.Line(rows, 64), &cuda.CombineArgs{X: up(r, out), Place: o.Place, Weights: up(r, weights), Y: y, Cols: cols, Top: top})
 	r.near("experts", down[float32](r, y, rows*cols), want, 2e-3) // the product of gate and up is rounded at another number
 }
+
+// TestExpertsF32: rows of experts in float32, few and many of each: one row, sizes that are no whole
+// tiles, experts without rows and with several blocks of them. Rows of X lie as they came, or by place.
+func TestExpertsF32(t *testing.T) {
+	for _, c := range []struct {
+		rows, experts, top, in, out int
+		bias                        bool
+	}{
+		{1, 4, 1, 45, 7, true}, {1, 5, 2, 260, 16, false}, {9, 3, 2, 33, 19, true}, {14, 6, 3, 132, 37, false},
+		{33, 2, 1, 7, 1, false}, {40, 3, 1, 45, 131, true}, {40, 2, 1, 16, 5, false}, {70, 3, 2, 19, 129, false}, {150, 4, 2, 36, 70, true},
+	} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			r := newRig(t)
+			ids := make([]int32, c.rows*c.top)
+			for i := range c.rows { // nobody picks the last one, most pick the first
+				first := max(0, r.rnd.IntN(c.experts+2)-3)
+				for k := range c.top {
+					ids[i*c.top+k] = int32((first + k) % (c.experts - 1))
+				}
+			}
+			l := cuda.ChooseExperts(len(ids) / c.experts)
+			blocks := cuda.ExpertBlocks(len(ids), c.experts, l.Rows)
+			o := cuda.OrderArgs{
+				IDs: up(r, ids), Order: room[int32](r, blocks*l.Rows), Place: room[int32](r, len(ids)), Owner: room[int32](r, blocks),
+				Picks: int32(len(ids)), Top: int32(c.top), Experts: int32(c.experts), Block: int32(l.Rows), Blocks: int32(blocks),
+			}
+			g := cudatest.Line(1, 64)
+			g.Shared = 8 * c.experts
+			launch(r, "experts_order", g, &o)
+			place := down[int32](r, o.Place, len(ids))
+			for _, placed := range []bool{false, true} {
+				r.expertsF32(l, o, ids, place, c.in, c.out, c.bias, placed)
+			}
+		})
+	}
+}
+
+// expertsF32 is one product of picked rows, held against ref's row by row; what is nobody's row
+// stays as it was.
+func (r *rig) expertsF32(l cuda.Linear, o cuda.OrderArgs, ids, place []int32, in, out int, biased, placed bool) {
+	r.Helper()
+	const untouched = 12345
+	all, experts := int(o.Block*o.Blocks), int(o.Experts)
+	a := cuda.ExpertsArgs{Order: o.Order, Owner: o.Owner, In: int32(in), Out: int32(out)}
+	lie := len(ids) / int(o.Top) // rows of X
+	if placed {
+		lie, a.Placed = all, 1
+	}
+	w, x, bias := r.floats(experts*out*in, 1), r.floats(lie*in, 1), []float32(nil)
+	if biased {
+		bias = r.floats(experts*out, 1)
+	}
+	before := slices.Repeat([]float32{untouched}, all*out)
+	want := slices.Clone(before)
+	for i, at := range place {
+		e, row := int(ids[i]), i/int(o.Top)
+		if placed {
+			row = int(at)
+		}
+		b := []float32(nil)
+		if biased {
+			b = bias[e*out:][:out]
+		}
+		ref.Linear(ref.LinearArgs{
+			Rows: 1, In: in, Out: out, X: x[row*in:][:in], W: cudatest.Bytes(w[e*out*in:][:out*in]), Format: kernels.F32, Bias: b, Y: want[int(at)*out:][:out],
+			To: out, Row: make([]float32, in),
+		})
+	}
+	a.X, a.W, a.Bias = up(r, x), up(r, w), up(r, bias)
+	got := r.eachSchedule(func() []float32 {
+		a.Y = up(r, before)
+		launch(r, l.Kernel, cudatest.Grid{Blocks: l.Blocks(out, all, 1), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}, &a)
+		return down[float32](r, a.Y, all*out)
+	})
+	for i, v := range want {
+		if (v == untouched) != (got[i] == untouched) {
+			r.Fatalf("%s, placed %v: row %d of the blocks, feature %d: %v, want %v", l.Kernel, placed, i/out, i%out, got[i], v)
+		}
+		if v == untouched {
+			got[i], want[i] = 0, 0 // no measure of the others
+		}
+	}
+	r.near(fmt.Sprintf("%s, placed %v", l.Kernel, placed), got, want, 1e-6)
+}
