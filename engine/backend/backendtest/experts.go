@@ -34,7 +34,9 @@ func stacked() []scaledFormat {
 // mixtures checks Experts: formats, biases, activations, many and few rows.
 func (s *subject) mixtures(t *testing.T) {
 	clamped := backend.Activation{Limit: 7, Alpha: 1.702, Shift: 1, Paired: true}
-	for i, f := range slices.Concat(stacked(), []scaledFormat{{name: "q8_0", source: kernels.Q8_0}, {name: "q4_k", source: kernels.Q4_K}}) {
+	for i, f := range slices.Concat(stacked(), []scaledFormat{
+		{name: "q8_0", source: kernels.Q8_0}, {name: "q4_k", source: kernels.Q4_K}, {name: "f16", source: kernels.F16}, {name: "f32", source: kernels.F32},
+	}) {
 		m := mixture{format: f, experts: 8, top: 2 + i%3, cols: 160, width: 96, biases: i%2 == 1}
 		if !f.whole(m.cols) || !f.whole(m.width) {
 			m.cols, m.width = 256, 256
@@ -64,6 +66,9 @@ func (s *subject) mixture(t *testing.T, m *mixture) {
 	bound := 0.01 // x, weights and what is between rounded to bf16 stays below
 	if s.settings.Activations == "int8" {
 		bound = 0.02
+	}
+	if m.format.source == kernels.F32 {
+		bound = 1e-5 // nothing is rounded
 	}
 	if !(off <= square*bound*bound) {
 		t.Errorf("differs by %.3g of the results' size", math.Sqrt(off/square))

@@ -121,12 +121,21 @@ func (c *lowering) glu(o backend.GLU) error {
 		c.leave(o.Y, p)
 		return c.gluPack(p, c.value(o.X), y.Cols, o.Activation, each(y.Rows, 1, 1))
 	}
-	a := gluArgs(o.Activation)
-	a.X, a.Y, a.Cols = c.value(o.X), c.value(o.Y), int32(y.Cols)
-	kernel, each4 := "glu", y.Cols
-	if !o.Paired && y.Cols%4 == 0 {
-		kernel, each4 = "glu4", y.Cols/4
+	return c.gated(c.value(o.X), c.value(o.Y), y.Cols, o.Activation, each(y.Rows, 1, 1))
+}
+
+// gated gates rows of 2·n numbers at x; y gets n of each.
+func (c *lowering) gated(x, y cuda.Ptr, n int, act backend.Activation, rows dimension) error {
+	a := gluArgs(act)
+	a.X, a.Y, a.Cols, a.Rows = x, y, int32(n), int32(rows.add)
+	kernel, each4 := "glu", n
+	if !act.Paired && n%4 == 0 {
+		kernel, each4 = "glu4", n/4
 	}
 	const threads = 256
-	return add(c, kernel, line(each(y.Rows, each4, threads)), threads, 0, a, bind(unsafe.Offsetof(a.Rows), y.Rows, 1))
+	blocks, fields := fixed(ceil(rows.add*each4, threads)), []field(nil)
+	if rows.bound {
+		blocks, fields = each(backend.Rows(rows.of), each4, threads), []field{{unsafe.Offsetof(a.Rows), rows}}
+	}
+	return add(c, kernel, line(blocks), threads, 0, a, fields...)
 }

@@ -31,6 +31,8 @@ func TestWeight(t *testing.T) {
 	mx.Source, mx.Experts = kernels.MXFP4, 3
 	block := bf
 	block.Source, block.Scaling, block.Rows, block.Cols, block.Parts = kernels.F8E4M3, backend.PerBlock, 300, 256, []backend.Part{{Rows: 200}, {Rows: 100}}
+	stack := bf
+	stack.Source, stack.Experts, stack.Cols = kernels.F32, 3, 30
 	odd := bf
 	odd.Cols = 40
 	table := bf
@@ -49,6 +51,7 @@ func TestWeight(t *testing.T) {
 		{"h100", fp8, 112*64 + 512, "linear_f8_e4m3"},
 		{"b200", mx, 11520, "linear_mxfp4"},              // 3·112·34 = 11,424
 		{"h100", block, 304*256 + 256, "linear_f8_e4m3"}, // (2+1)·2 scales
+		{"h100", stack, 3*100*30*4 + 96, "experts_f32"},  // by rows
 		{"h100", odd, 112 * 64 * 2, "linear_bf16"},       // whole steps,
 		{"h100", table, 100 * 64 * 2, "embed_bf16"},
 		{"h100", coded, 112 * 144, "embed_packed_q4_k"},

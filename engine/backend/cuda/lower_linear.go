@@ -103,6 +103,9 @@ func (c *lowering) mixture(o backend.Experts) (m mixture, err error) {
 	m.hidden, m.out = m.first.end, begin
 	behind := max(m.hidden+up(8*int64(rows)*int64(o.Width), align), m.out+up(4*int64(rows)*int64(m.down.Rows), align))
 	m.second = c.chosen(m.down, mean, rows, behind)
+	if !m.second.packed { // gated rows lie there as they are
+		m.second.end += up(4*int64(rows)*int64(o.Width), align)
+	}
 	m.end = m.second.end
 	return m, nil
 }
@@ -118,7 +121,7 @@ func (c *lowering) experts(o backend.Experts) error {
 			return backend.Unsupported(name, "weight "+w.Name, why)
 		}
 	}
-	if m.first.Rows != m.second.Rows {
+	if m.first.Rows != m.second.Rows || m.first.packed != m.second.packed {
 		return backend.Unsupported(name, "weights "+m.up.Name+" and "+m.down.Name, "their kernels take other blocks of rows")
 	}
 	x := c.info(o.X)
@@ -130,7 +133,20 @@ func (c *lowering) experts(o backend.Experts) error {
 	if err := add(c, "experts_order", line(fixed(1)), threads, 8*m.up.Experts, order, bind(unsafe.Offsetof(order.Picks), x.Rows, o.Top)); err != nil {
 		return err
 	}
-	if err := c.pack(m.first, c.value(o.X), order.Order, m.up.Cols, fixed(m.rows())); err != nil {
+	multiply := c.expertsPacked
+	if !m.first.packed {
+		multiply = c.expertsF32
+	}
+	if err := multiply(o, m); err != nil {
+		return err
+	}
+	a := cuda.CombineArgs{X: c.room(m.out), Place: order.Place, Weights: c.value(o.Weights), Y: c.value(o.Y), Cols: int32(m.down.Rows), Top: int32(o.Top)}
+	return add(c, "experts_combine", line(each(x.Rows, 1, 1)), across(m.down.Rows, 256), 0, a)
+}
+
+// expertsPacked is both products of packed rows and the gates between.
+func (c *lowering) expertsPacked(o backend.Experts, m mixture) error {
+	if err := c.pack(m.first, c.value(o.X), c.room(m.order), m.up.Cols, fixed(m.rows())); err != nil {
 		return err
 	}
 	if err := c.expert(m, m.first, m.up, c.weight(o.GateUp), c.weight(o.GateUpBias), m.hidden); err != nil {
@@ -139,14 +155,29 @@ func (c *lowering) experts(o backend.Experts) error {
 	if err := c.gluPack(m.second, c.room(m.hidden), o.Width, o.Activation, fixed(m.rows())); err != nil {
 		return err
 	}
-	if err := c.expert(m, m.second, m.down, c.weight(o.Down), c.weight(o.DownBias), m.out); err != nil {
-		return err
-	}
-	a := cuda.CombineArgs{X: c.room(m.out), Place: order.Place, Weights: c.value(o.Weights), Y: c.value(o.Y), Cols: int32(m.down.Rows), Top: int32(o.Top)}
-	return add(c, "experts_combine", line(each(x.Rows, 1, 1)), across(m.down.Rows, 256), 0, a)
+	return c.expert(m, m.second, m.down, c.weight(o.Down), c.weight(o.DownBias), m.out)
 }
 
-// expert is one of the two products.
+// expertsF32 is the same of rows as they are: the first product reads X by the order.
+func (c *lowering) expertsF32(o backend.Experts, m mixture) error {
+	a := cuda.ExpertsArgs{Order: c.room(m.order), Owner: c.room(m.own)}
+	multiply := func(p product, w matrix, a cuda.ExpertsArgs) error {
+		a.In, a.Out = int32(w.Cols), int32(w.Rows)
+		b := p.Blocks(w.Rows, m.rows(), 1)
+		return add(c, p.Kernel, grid{fixed(b[0]), fixed(b[1]), fixed(b[2])}, p.Threads, p.Shared, a)
+	}
+	a.X, a.W, a.Bias, a.Y = c.value(o.X), c.weight(o.GateUp), c.weight(o.GateUpBias), c.room(m.hidden)
+	if err := multiply(m.first, m.up, a); err != nil {
+		return err
+	}
+	if err := c.gated(a.Y, c.room(m.second.x), o.Width, o.Activation, fixed(m.rows())); err != nil {
+		return err
+	}
+	a.X, a.W, a.Bias, a.Y, a.Placed = c.room(m.second.x), c.weight(o.Down), c.weight(o.DownBias), c.room(m.out), 1
+	return multiply(m.second, m.down, a)
+}
+
+// expert is one of the two products of packed rows.
 func (c *lowering) expert(m mixture, p product, w matrix, at, bias cuda.Ptr, y int64) error {
 	a := w.args(at)
 	a.X, a.Sums, a.XSteps, a.Bias, a.Y = c.room(p.x), c.room(p.sums), int32(p.to.ScaleSteps(w.Cols)), bias, c.room(y)

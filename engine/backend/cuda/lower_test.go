@@ -65,7 +65,7 @@ func TestLower(t *testing.T) {
 	}
 	for _, device := range []string{"a100-80g", "l40s", "h100", "b200"} {
 		l := on(t, device, backend.Graphs{})
-		for _, f := range []kernels.Format{kernels.BF16, kernels.F16, kernels.MXFP4, kernels.Q2_K, kernels.IQ4_NL} {
+		for _, f := range []kernels.Format{kernels.BF16, kernels.F16, kernels.F32, kernels.MXFP4, kernels.Q2_K, kernels.IQ4_NL} {
 			for _, tokens := range []int{1, 20, 512} {
 				p := layer(t, f, []kernels.Format{kernels.BF16, kernels.F32}[tokens%2], tokens)
 				if err := l.Runs(p.Weights, p); err != nil {
@@ -152,9 +152,9 @@ func TestFused(t *testing.T) {
 // TestChosen: the table that plans print has a line for each kernel that is launched, and no
 // other.
 func TestChosen(t *testing.T) {
-	for _, device := range []string{"a100-80g", "h100"} {
+	for device, f := range map[string]kernels.Format{"a100-80g": kernels.BF16, "h100": kernels.BF16, "l40s": kernels.F32} {
 		l := on(t, device, backend.Graphs{})
-		p := layer(t, kernels.BF16, kernels.BF16, 512)
+		p := layer(t, f, kernels.BF16, 512)
 		table, err := l.Chosen(p)
 		if err != nil {
 			t.Fatal(err)
@@ -170,13 +170,49 @@ func TestChosen(t *testing.T) {
 			}
 			for _, n := range list {
 				k := l.kernels[n.kernel]
-				if strings.HasPrefix(k.Op, "linear") && k.Stem != "pack" || k.Op == "attention" && k.Format != "" {
+				if strings.HasPrefix(k.Op, "linear") && k.Stem != "pack" || (k.Op == "attention" || k.Op == "experts") && k.Format != "" {
 					launched[fmt.Sprint(n.kernel, n.blocks[2])] = true
 				}
 			}
 		}
 		if !maps.Equal(told, launched) {
 			t.Errorf("%s: the table has %v, launched are %v", device, told, launched)
+		}
+	}
+}
+
+// TestMixtureRows: experts in float32 have kernels of their own for few rows and for many, and the
+// launches of a mixture count its rows alike.
+func TestMixtureRows(t *testing.T) {
+	for tokens, want := range map[int]string{
+		1: "route experts_order experts_f32_4 glu4 experts_f32_4 experts_combine", 512: "route experts_order experts_f32_64 glu4 experts_f32_64 experts_combine",
+	} {
+		l, p := on(t, "h100", backend.Graphs{}), layer(t, kernels.F32, kernels.BF16, tokens)
+		list, err := l.lower(p, variant{rows: tokens}, nowhere(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		rows := map[int32]bool{}
+		for _, n := range list {
+			switch a := unsafe.Pointer(&n.args[0]); {
+			case n.kernel == "experts_order":
+				o := (*cuda.OrderArgs)(a)
+				rows[o.Block*o.Blocks] = true
+			case strings.HasPrefix(n.kernel, "experts_f32"):
+				rows[int32(n.blocks[0]*cuda.ChooseExperts(2*tokens/8).Rows)] = true
+			case n.kernel == "glu4":
+				rows[(*cuda.GLUArgs)(a).Rows] = true
+				if n.blocks[0]*n.threads[0]*4 < int((*cuda.GLUArgs)(a).Rows)*256 {
+					t.Errorf("glu4 of %d blocks for %d rows of 256", n.blocks[0], (*cuda.GLUArgs)(a).Rows)
+				}
+			case n.kernel != "route" && n.kernel != "experts_combine":
+				continue
+			}
+			names = append(names, n.kernel)
+		}
+		if got := strings.Join(names, " "); got != want || len(rows) != 1 {
+			t.Errorf("%d tokens: %s, of %v rows", tokens, got, rows)
 		}
 	}
 }
@@ -207,24 +243,50 @@ func TestVariants(t *testing.T) {
 // counters lie before all of them.
 func TestRooms(t *testing.T) {
 	l := on(t, "h100", backend.Graphs{})
-	p := layer(t, kernels.BF16, kernels.BF16, 512)
-	most, err := l.Workspace(p)
+	for _, f := range []kernels.Format{kernels.BF16, kernels.F32} {
+		p := layer(t, f, kernels.BF16, 512)
+		most, err := l.Workspace(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var reached int64
+		for _, v := range variants(p.Bucket) {
+			c := lowering{l: l, p: p, v: v}
+			for _, op := range p.Ops {
+				n, err := c.roomOf(op)
+				if err != nil || n > most || n < counters {
+					t.Errorf("%s in %+v: %d of %d, %v", backend.OpName(op), v, n, most, err)
+				}
+				if o, ok := op.(backend.Experts); ok {
+					disjoint(t, &c, o)
+				}
+				reached = max(reached, n)
+			}
+		}
+		if reached != most {
+			t.Errorf("a workspace of %d, %d are used", most, reached)
+		}
+	}
+}
+
+// disjoint: what a mixture's product reads lies apart from what it writes, and all lies before the end.
+func disjoint(t *testing.T, c *lowering, o backend.Experts) {
+	t.Helper()
+	m, err := c.mixture(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var reached int64
-	for _, v := range variants(p.Bucket) {
-		c := lowering{l: l, p: p, v: v}
-		for _, op := range p.Ops {
-			n, err := c.roomOf(op)
-			if err != nil || n > most || n < counters {
-				t.Errorf("%s in %+v: %d of %d, %v", backend.OpName(op), v, n, most, err)
-			}
-			reached = max(reached, n)
-		}
+	rows := int64(m.rows())
+	hidden, out := m.hidden+8*rows*int64(o.Width), m.out+4*rows*int64(m.down.Rows)
+	gated := m.second.x + 4*rows*int64(o.Width)
+	if m.second.packed {
+		gated = m.second.end
 	}
-	if reached != most {
-		t.Errorf("a workspace of %d, %d are used", most, reached)
+	if tables := m.own + 4*int64(m.blocks); tables > m.hidden || tables > m.out || m.first.end > m.hidden {
+		t.Errorf("%s, %s: tables until %d, packed rows until %d", m.first.Kernel, m.second.Kernel, tables, m.first.end)
+	}
+	if max(hidden, out) > m.second.x || gated > m.end {
+		t.Errorf("%s, %s: rows of gates until %d, results until %d, gated until %d", m.first.Kernel, m.second.Kernel, hidden, out, gated)
 	}
 }
 
@@ -236,8 +298,9 @@ func TestMissing(t *testing.T) {
 			w := &p.Weights[1]
 			w.Source, w.Scaling, w.GroupSize, w.Cols = kernels.I8, backend.PerGroup, 40, 256
 		},
-		"chunks": func(p *backend.Program) { p.Bucket.Chunk = 64 },
-		"join":   func(p *backend.Program) { p.Ops = append(p.Ops[:1:1], backend.Join{X: 1, Y: 10}) },
+		"other blocks of rows": mixed,
+		"chunks":               func(p *backend.Program) { p.Bucket.Chunk = 64 },
+		"join":                 func(p *backend.Program) { p.Ops = append(p.Ops[:1:1], backend.Join{X: 1, Y: 10}) },
 	} {
 		p := layer(t, kernels.BF16, kernels.BF16, 64)
 		edit(p)
@@ -245,4 +308,15 @@ func TestMissing(t *testing.T) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
+	p := layer(t, kernels.BF16, kernels.BF16, 256) // 64 rows of an expert: blocks of 64 in both formats
+	mixed(p)
+	if _, err := l.lower(p, variant{rows: 256}, nowhere(p)); !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), "other blocks of rows") {
+		t.Errorf("gates in bf16, down in float32: %v", err)
+	}
+}
+
+// mixed makes the second matrices of the experts float32.
+func mixed(p *backend.Program) {
+	w := &p.Weights[3]
+	w.Source, w.Parts = kernels.F32, []backend.Part{{Tensor: "down", Rows: w.Rows, Format: kernels.F32}}
 }

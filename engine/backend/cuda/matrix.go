@@ -55,6 +55,8 @@ func (m matrix) bytes() int64 {
 // kernel names the kernels that read it, without the rows that each is for.
 func (m matrix) kernel() string {
 	switch {
+	case m.Experts > 0 && !m.panels && m.stored == kernels.F32:
+		return "experts_f32"
 	case m.Use&backend.Multiply != 0:
 		return "linear_" + m.stored.String()
 	case m.panels:
@@ -118,8 +120,6 @@ func (m matrix) multiplies() string {
 		return "no kernel multiplies " + m.stored.String()
 	case m.count > 0 && m.scaling == backend.PerBlock && m.Experts == 0 && len(m.Parts) > maxParts:
 		return "its parts with scales of their own are more than kernels tell apart"
-	case m.Experts > 0 && !m.panels:
-		return "no kernel has experts of " + m.stored.String()
 	case m.Experts > 0 && m.scaling == backend.PerBlock && !m.wholeBlocks():
 		return "parts of its experts begin within a block of scales"
 	case m.scaling == backend.PerGroup && m.GroupSize%cuda.StepCols != 0:

@@ -98,7 +98,11 @@ func (l layout) chooseLinear(m matrix, rows int) (k cuda.Linear, to cuda.Roundin
 func (c *lowering) chosen(m matrix, by, rows int, at int64) product {
 	l, to, ok := c.l.chooseLinear(m, by)
 	if !ok && m.stored == kernels.F32 {
-		return product{Linear: cuda.Linear{Kernel: "linear_f32", Rows: 4, Threads: 256}, splits: 1, end: at}
+		l = cuda.Linear{Kernel: "linear_f32", Rows: 4, Threads: 256}
+		if m.Experts > 0 {
+			l = cuda.ChooseExperts(by)
+		}
+		return product{Linear: l, splits: 1, x: at, end: at}
 	}
 	if !ok { // of a kernel to come
 		l.Rows = panel
