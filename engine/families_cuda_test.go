@@ -17,7 +17,7 @@ import (
 
 // inFloat32 are families that kernels compute in float32: their tokens are ref's. One more is
 // TestOwnHeadCUDA's.
-var inFloat32 = []string{"tiny-llama3-tied", "tiny-qwen2", "tiny-qwen3", "tiny-gemma4"}
+var inFloat32 = []string{"tiny-llama3-tied", "tiny-qwen2", "tiny-qwen3", "tiny-gemma4", "tiny-gemma4-moe", "tiny-gpt-oss"}
 
 // inBF16 are checkpoints as they are stored, whose products round activations to bf16: their
 // tokens are ref's but where ref's first two are closer than the checkpoint's bound.
@@ -33,6 +33,9 @@ func TestFamiliesCUDA(t *testing.T) {
 	for _, name := range inFloat32 {
 		t.Run(name+"/f32", func(t *testing.T) {
 			y, g := smallModel(t, name)
+			if name == "tiny-gpt-oss" {
+				y.dir = dequantized(t, y.dir)
+			}
 			y.build.Dtype, y.opts.KVFormat = kernels.F32, kernels.F32
 			likeRef(t, y, y, promptsOf(g), 0)
 		})
