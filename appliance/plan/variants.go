@@ -144,7 +144,7 @@ const (
 	alike       = 50
 )
 
-// byDevice takes the next larger ones of the catalogue, of the same kind.
+// byDevice takes the next larger ones of the catalogue, of the same kind, that the backend runs on.
 func byDevice(w want, _ *shortError) []Change {
 	list, err := devices.List()
 	if err != nil || w.in.Facts.TotalBytes <= 0 {
@@ -158,7 +158,7 @@ func byDevice(w want, _ *shortError) []Change {
 	var out []Change
 	last := w.in.Facts.TotalBytes
 	for _, d := range list {
-		if d.Kind != kind || d.TotalBytes <= last+last/alike {
+		if d.Kind != kind || d.PlanOnly != "" || d.TotalBytes <= last+last/alike {
 			continue
 		}
 		v := w
@@ -168,9 +168,6 @@ func byDevice(w want, _ *shortError) []Change {
 		}
 		last = d.TotalBytes
 		cost := fmt.Sprintf("another machine, with %s", Size(d.TotalBytes))
-		if d.PlanOnly != "" {
-			cost += "; plan-only: " + d.PlanOnly
-		}
 		if out = append(out, Change{"--gpu", w.in.Facts.Device, d.Name, cost, 2 + float64(len(out))}); len(out) == moreDevices {
 			break
 		}

@@ -1,12 +1,14 @@
 package plan_test
 
 import (
+	"errors"
 	"math/rand/v2"
 	"testing"
 
 	"vapp.dev/appliance/plan"
 	"vapp.dev/engine/backend/cuda"
 	"vapp.dev/engine/backend/devices"
+	"vapp.dev/schema"
 )
 
 // TestWhyNotAnswers applies every change that an answer names, and every pair:
@@ -73,5 +75,42 @@ func meets(t *testing.T, i plan.Inputs, seqs, tokens int, cs ...plan.Change) {
 	}
 	if cs[0].Cost == "" {
 		t.Errorf("%v costs nothing", cs)
+	}
+}
+
+// TestOtherDevices: what does not fit on a small device fits on larger ones of the catalogue, of
+// which those that nothing runs on are not named.
+func TestOtherDevices(t *testing.T) {
+	base, m := shipped(t, "llama-3.2-1b.cue"), llama1B(t)
+	small, err := devices.Find("t4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		gib  float64 // of KV cache
+		some bool    // device that runs has room
+	}{{10.5, true}, {11, true}, {20, true}, {27.2, true}, {100, true}, {185, false}} {
+		p := *base
+		p.Memory.Utilization, p.Memory.KVCache = 0, schema.Bytes(c.gib*(1<<30))
+		_, err := plan.Make(plan.Inputs{Profile: &p, Model: m, Opener: cuda.Opener{}, Facts: small.Facts("cuda")})
+		no := (*plan.DoesNotFitError)(nil)
+		if !errors.As(err, &no) {
+			t.Errorf("%v GiB: %v", c.gib, err)
+			continue
+		}
+		var named []string
+		for _, change := range no.Changes {
+			if change.Path != "--gpu" {
+				continue
+			}
+			d, err := devices.Find(change.New)
+			if err != nil || d.PlanOnly != "" {
+				t.Errorf("%v GiB: %v: %v, %s", c.gib, change, err, d.PlanOnly)
+			}
+			named = append(named, d.Name)
+		}
+		if (len(named) > 0) != c.some {
+			t.Errorf("%v GiB: %q are named", c.gib, named)
+		}
 	}
 }
