@@ -31,7 +31,7 @@ func (d *device) Capture(e backend.Executable, set int, g backend.Graph) error {
 	if !ok || x.d != d || set < 0 || set > 1 || g.Kind == backend.Eager || g.Tokens < 1 || g.Tokens > x.p.Bucket.Tokens || g.Seqs > x.p.Bucket.Seqs || g.Samples > x.p.Bucket.Samples {
 		return fmt.Errorf("backend %s: Capture of %v on set %d: no step of this program", name, g, set)
 	}
-	return d.do(func() error {
+	return d.named(d.do(func() error {
 		if err := d.staging.close(d.ctx); err != nil {
 			return err
 		}
@@ -57,7 +57,7 @@ func (d *device) Capture(e backend.Executable, set int, g backend.Graph) error {
 		x.graphs[set][g] = c
 		d.captured = append(d.captured, c)
 		return err
-	})
+	}))
 }
 
 // GraphBytes is what the device's free memory fell by while graphs were captured.
@@ -67,7 +67,7 @@ func (d *device) GraphBytes() int64 { return d.graphBytes }
 func (d *device) capture(x *executable, set int, g backend.Graph) (*captured, error) {
 	i := x.variant(g)
 	if i < 0 {
-		return &captured{}, fmt.Errorf("backend %s: no list of launches has room for %v", name, g)
+		return &captured{}, fmt.Errorf("no list of launches has room for %v", g)
 	}
 	c, starts := &captured{list: x.lists[set][i]}, x.starts[i]
 	for _, s := range backend.Segments(x.p, g.Kind) {
@@ -78,7 +78,7 @@ func (d *device) capture(x *executable, set int, g backend.Graph) (*captured, er
 		if s.Graph {
 			var err error
 			if p.graph, err = d.work.Capture(func() error { return c.record(d, p, bound(g.Tokens, g.Seqs, g.Samples)) }); err != nil {
-				return c, fmt.Errorf("backend %s: launches %d to %d: %w", name, p.from, p.to, err)
+				return c, fmt.Errorf("launches %d to %d: %w", p.from, p.to, err)
 			}
 		}
 		c.parts = append(c.parts, p)

@@ -209,6 +209,15 @@ func (d *device) fail(err error) error {
 	return *d.failed.Load()
 }
 
+// named says of an error of do whose it is: that of a device that has failed, or is closed, says
+// it already.
+func (d *device) named(err error) error {
+	if err == nil || err == errClosed || d.failed.Load() != nil {
+		return err
+	}
+	return fmt.Errorf("backend %s: %w", name, err)
+}
+
 // Step returns a set's buffers.
 func (d *device) Step(set int) *backend.Step { return d.steps[set] }
 
@@ -258,10 +267,10 @@ func (d *device) CopyPages(class int, from, to []int32) error {
 
 // Move copies pages to the host and back, in the order of launches; nothing is waited for.
 func (d *device) Move(moves []backend.PageMove) error {
-	return d.do(func() error {
+	return d.named(d.do(func() error {
 		for _, m := range moves {
 			if err := m.Check(d.r.Classes, d.r.Arenas[backend.KV], d.r.Arenas[backend.Swap]); err != nil {
-				return fmt.Errorf("backend %s: %w", name, err)
+				return err
 			}
 			c := d.r.Classes[m.Class]
 			page, slot := d.arenas[backend.KV]+driver.Address(c.Address(m.Page)), unsafe.Pointer(&d.swap[c.Address(m.Slot)])
@@ -272,11 +281,11 @@ func (d *device) Move(moves []backend.PageMove) error {
 				err = d.work.ToDevice(page, slot, c.PageBytes())
 			}
 			if err != nil {
-				return fmt.Errorf("backend %s: swap space: %w", name, err)
+				return fmt.Errorf("swap space: %w", err)
 			}
 		}
 		return nil
-	})
+	}))
 }
 
 // Scratch is backend.Inspector's: a copy.

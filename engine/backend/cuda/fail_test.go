@@ -23,6 +23,13 @@ import (
 // starting is a toy with graphs, ready to be opened on the emulated driver.
 func starting(t *testing.T) func() (*engine.Engine, error) {
 	t.Helper()
+	open := startingUntil(t)
+	return func() (*engine.Engine, error) { return open(context.Background(), nil) }
+}
+
+// startingUntil is starting with an end of the start, which tells how far it has come.
+func startingUntil(t *testing.T) func(context.Context, func(engine.Progress)) (*engine.Engine, error) {
+	t.Helper()
 	t.Setenv("VAPP_LIBCUDA", cudatest.Driver(t))
 	dir := filepath.Join(t.TempDir(), "toy")
 	if err := enginetest.WriteLlama(dir, enginetest.Llama{Layers: 1, KVHeads: 2, HeadDim: 64, DType: kernels.BF16, Seed: 7}); err != nil {
@@ -33,7 +40,7 @@ func starting(t *testing.T) func() (*engine.Engine, error) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.Close() })
-	return func() (*engine.Engine, error) {
+	return func(ctx context.Context, told func(engine.Progress)) (*engine.Engine, error) {
 		f, err := cuda.Opener{}.Probe()
 		if err != nil {
 			return nil, err
@@ -50,7 +57,7 @@ func starting(t *testing.T) func() (*engine.Engine, error) {
 		if a, err = engine.NewAccount(o, m, cuda.Opener{}, f); err != nil {
 			return nil, err
 		}
-		return engine.Open(context.Background(), engine.Config{Options: o, Model: m, Opener: cuda.Opener{}, Facts: f, Account: a})
+		return engine.Open(ctx, engine.Config{Options: o, Model: m, Opener: cuda.Opener{}, Facts: f, Account: a, Progress: told})
 	}
 }
 
@@ -79,6 +86,7 @@ func TestFailingStart(t *testing.T) {
 		{"kernel:2:600", "no answer for 100ms"},
 		{"cuStreamBeginCapture:2:900", "cuStreamBeginCapture: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
 		{"cuStreamEndCapture:1:901", "cuStreamEndCapture: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
+		{"cuStreamEndCapture:2:719", "cuStreamEndCapture: CUDA_ERROR_LAUNCH_FAILED"}, // and ends the context
 		{"cuGraphInstantiate:3:2", "cuGraphInstantiateWithFlags: CUDA_ERROR_OUT_OF_MEMORY"},
 		{"cuGraphInstantiate:3:719", "CUDA_ERROR_LAUNCH_FAILED"},
 	} {
@@ -91,6 +99,9 @@ func TestFailingStart(t *testing.T) {
 		}
 		if !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "device 0, emulated GPU: ") {
 			t.Errorf("%s: %v, want %q of device 0", c.fault, err, c.want)
+		}
+		if n := strings.Count(err.Error(), "backend cuda: "); n != 1 {
+			t.Errorf("%s: %v: it says %d times whose error it is", c.fault, err, n)
 		}
 		if hung := (*driver.HungError)(nil); errors.As(err, &hung) {
 			emulate(t, "reset")
@@ -106,6 +117,33 @@ func TestFailingStart(t *testing.T) {
 	}
 	if err := e.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestEndedStart: a start that is told to end while it loads weights or captures graphs does, before
+// the next of them, and nothing of the device is left taken.
+func TestEndedStart(t *testing.T) {
+	open := startingUntil(t)
+	emulate(t, "reset")
+	for _, capturing := range []bool{false, true} {
+		ctx, stop := context.WithCancelCause(context.Background())
+		enough := errors.New("enough")
+		var last engine.Progress
+		e, err := open(ctx, func(p engine.Progress) {
+			if last = p; p.Capturing == capturing {
+				stop(enough) // with the first
+			}
+		})
+		stop(nil)
+		if err == nil {
+			e.Close()
+		}
+		if !errors.Is(err, enough) || last.Capturing != capturing || last.Done == last.Total {
+			t.Errorf("capturing %v: it ended with %v at %+v", capturing, err, last)
+		}
+		if n := driver.Counted("taken"); n != 0 {
+			t.Errorf("capturing %v: %d bytes of the device are still taken", capturing, n)
+		}
 	}
 }
 

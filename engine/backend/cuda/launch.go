@@ -215,7 +215,7 @@ func (e *executable) holds(b backend.Binding) int {
 }
 
 func errNoList(b backend.Binding) error {
-	return fmt.Errorf("backend %s: no list of launches has room for %+v", name, b)
+	return fmt.Errorf("no list of launches has room for %+v", b)
 }
 
 // bound are the numbers of a list's symbols.
