@@ -41,6 +41,11 @@ func TestMachines(t *testing.T) {
 		{path, "memory=1073741824,held=1073741824", "*driver.RoomError: device 0, emulated GPU: 0.50 GiB are needed and 0.00 of 1.00 GiB are free"},
 		{path, "memory=33554432", "*driver.RoomError: device 0, emulated GPU: too small"},
 		{path, "capability=7.5", "*driver.NoKernelError: device 0, emulated GPU: no kernel for compute capability 7.5"},
+		{path, "sms=12,memroy=1,ecc=0", `emulated driver: VAPP_EMULATED: "memroy=1" is no setting`},
+		{path, "ecc=0,memory=8G", `emulated driver: VAPP_EMULATED: "memory=8G" is no setting`},
+		{path, "fault=cuInit:1:no", `emulated driver: VAPP_EMULATED: "fault=cuInit:1:no" is no setting`},
+		{path, "hang=cuMemAlloc:0", `emulated driver: VAPP_EMULATED: "hang=cuMemAlloc:0" is no setting`},
+		{path, "capability", `emulated driver: VAPP_EMULATED: "capability" is no setting`},
 		{path, "fault=cuModuleLoadData:1:209", "*driver.NoKernelError: "},
 		{path, "fault=cuModuleLoadData:1:2", "*driver.Error: device 0, emulated GPU: cuModuleLoadData: CUDA_ERROR_OUT_OF_MEMORY: "},
 	} {

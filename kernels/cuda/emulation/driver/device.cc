@@ -2,6 +2,7 @@
 #include "driver.h"
 
 #include <cstdlib>
+#include <unistd.h>
 
 using namespace driver;
 
@@ -20,7 +21,7 @@ namespace {
 struct Fault {
   std::string call;
   long left;
-  Result code;
+  Result code;  // kSuccess: the call never comes back
 };
 std::vector<Fault> faults;
 std::map<std::string, long> counts;
@@ -34,10 +35,21 @@ const struct {
     {"mode", &Settings::mode},       {"ecc", &Settings::ecc},         {"threads", &Settings::threads}, {"schedule", &Settings::schedule},
 };
 
+// number reads all of a text.
+bool number(const std::string &text, long *to) {
+  char *end = nullptr;
+  *to = strtol(text.c_str(), &end, 10);
+  return end != text.c_str() && *end == 0;
+}
+
 // set_one takes name=value; fault is call:which:code, the which-th such call from now on
 // failing with code. A kernel that runs is the call "kernel"; with code 600 it never ends.
+// hang is call:which, a call that never comes back.
 bool set_one(const std::string &name, const std::string &value) {
-  if (name == "capability") return sscanf(value.c_str(), "%ld.%ld", &settings.major, &settings.minor) == 2;
+  if (name == "capability") {
+    char more;
+    return sscanf(value.c_str(), "%ld.%ld%c", &settings.major, &settings.minor, &more) == 2;
+  }
   if (name == "order") {
     settings.lazy = value == "lazy";
     return value == "lazy" || value == "eager";
@@ -46,11 +58,13 @@ bool set_one(const std::string &name, const std::string &value) {
     settings.idle = value == "none";
     return settings.idle;
   }
-  if (name == "fault") {
-    size_t a = value.find(':'), b = value.rfind(':');
-    if (a == std::string::npos || a == b) return false;
-    faults.push_back({value.substr(0, a), atol(value.c_str() + a + 1), Result(atoi(value.c_str() + b + 1))});
-    return faults.back().left > 0;
+  if (name == "fault" || name == "hang") {
+    size_t a = value.find(':'), b = name == "hang" ? value.size() : value.rfind(':');
+    long which = 0, code = kSuccess;
+    if (a == std::string::npos || a >= b || !number(value.substr(a + 1, b - a - 1), &which)) return false;
+    if (name == "fault" && (!number(value.substr(b + 1), &code) || code <= 0)) return false;
+    faults.push_back({value.substr(0, a), which, Result(code)});
+    return which > 0;
   }
   if (name == "reset") {
     settings = Settings();
@@ -62,11 +76,7 @@ bool set_one(const std::string &name, const std::string &value) {
     return true;
   }
   for (auto &n : names)
-    if (name == n.name) {
-      char *end = nullptr;
-      settings.*n.at = strtol(value.c_str(), &end, 10);
-      return end != value.c_str() && *end == 0;
-    }
+    if (name == n.name) return number(value, &(settings.*n.at));
   return false;
 }
 
@@ -102,13 +112,13 @@ const std::map<int, const char *> results = {
 
 }  // namespace
 
-bool set(const char *text) {
+bool set(const char *text, std::string *wrong) {
   std::string s = text;
   for (size_t at = 0; at < s.size();) {
-    size_t end = std::min(s.find(',', at), s.size()), is = s.find('=', at);
-    if (is >= end) {
-      if (s.substr(at, end - at) != "reset" || !set_one("reset", "")) return false;
-    } else if (!set_one(s.substr(at, is - at), s.substr(is + 1, end - is - 1))) {
+    size_t end = std::min(s.find(',', at), s.size()), is = std::min(s.find('=', at), end);
+    std::string name = s.substr(at, is - at), value = is < end ? s.substr(is + 1, end - is - 1) : "";
+    if ((is == end) != (name == "reset") || !set_one(name, value)) {
+      *wrong = s.substr(at, end - at);
       return false;
     }
     at = end + 1;
@@ -122,6 +132,10 @@ Result called(const char *name) {
     if (faults[i].call == name && --faults[i].left == 0) {
       Result code = faults[i].code;
       faults.erase(faults.begin() + long(i));
+      if (code == kSuccess) {
+        fprintf(stderr, "emulated driver: %s hangs\n", name);
+        for (;;) pause();
+      }
       return code;
     }
   return kSuccess;
@@ -143,7 +157,8 @@ Result usable() {
 // vapp_emulated says by its being there that no device is; it takes settings.
 API int vapp_emulated(const char *text) {
   std::lock_guard<std::recursive_mutex> lock(everything);
-  return set(text) ? 0 : 1;
+  std::string wrong;
+  return set(text, &wrong) ? 0 : 1;
 }
 
 // vapp_emulated_count is how often a call came, "kernel" how many ran; and of the device's
@@ -168,8 +183,9 @@ API long vapp_emulated_count(const char *name) {
 
 API int cuInit(unsigned) {
   const char *text = getenv("VAPP_EMULATED");
-  if (text != nullptr && !set(text)) {
-    fprintf(stderr, "emulated driver: VAPP_EMULATED=%s: there is no such setting\n", text);
+  std::string wrong;
+  if (text != nullptr && !set(text, &wrong)) {
+    fprintf(stderr, "emulated driver: VAPP_EMULATED: \"%s\" is no setting\n", wrong.c_str());
     return kInvalidValue;
   }
   CALL("cuInit");

@@ -61,10 +61,11 @@ struct Settings {
 };
 extern Settings settings;
 
-// set takes settings and faults; false: there is no such setting.
-bool set(const char *text);
+// set takes settings and faults; false: there is no such setting as wrong, or it has no such value.
+bool set(const char *text, std::string *wrong);
 
-// called counts a call and returns the fault that was asked for, or kSuccess.
+// called counts a call and returns the fault that was asked for, or kSuccess; a call that is to
+// hang it never leaves.
 Result called(const char *name);
 
 extern std::recursive_mutex everything;
