@@ -248,8 +248,6 @@ KERNEL(delta, DeltaArgs, 128) {
 constexpr int kChunk = 64;              // tokens of a chunk: they begin at multiples of it
 constexpr int kRow = kKeyDim + 4;       // strides in shared memory
 constexpr int kInverse = kChunk + 16, kLower = kChunk + 4, kColumns = 36;
-constexpr int kChunkShared = 4 * (2 * kChunk * kRow + kChunk * kLower);
-constexpr int kPromptShared = 4 * (kChunk * kRow + kKeyDim * kColumns + kChunk * kLower + 2 * kChunk * kColumns);
 
 struct Chunk {
   int first, count;  // token rows
