@@ -51,6 +51,7 @@ type Appliance struct {
 	metrics  *metrics.Metrics
 	server   *api.Server
 	phase    phase
+	handling atomic.Int64 // requests of HTTP that have no whole reply yet
 	listener net.Listener
 
 	// live is everything that changes without a new engine, all or none.
@@ -113,6 +114,7 @@ func (a *Appliance) begin() error {
 		State: a, Version: a.cfg.Version, Metrics: a.metrics.Handler(), Reloads: http.HandlerFunc(a.serveReloads), Log: a.log, Slots: p.Plan.Capacity.Running,
 		Responses: a.responses,
 		Page:      page.Handler(), Status: http.HandlerFunc(a.serveStatus),
+		Why:     a.why,
 		Load:    func() (float64, int) { e := a.engine.Stats(); return e.KVUsed, e.Waiting },
 		Observe: func(o api.Observation) { a.metrics.Answered(metrics.Answered(o)) },
 	}, l.api)
@@ -149,7 +151,12 @@ func (a *Appliance) Abort(why error) { a.abort(why) }
 func (a *Appliance) Run(ctx context.Context) error {
 	hard := a.hard
 	defer a.abort(nil)
-	defer a.prepared.Close()
+	left := false // a load that did not end still reads the model
+	defer func() {
+		if !left {
+			a.prepared.Close()
+		}
+	}()
 	defer a.closeResponses()
 	debug.SetMemoryLimit(a.prepared.Plan.GoMemoryLimit)
 	server := a.newHTTP()
@@ -157,9 +164,11 @@ func (a *Appliance) Run(ctx context.Context) error {
 	go func() { failed <- a.serve(server) }()
 	a.server.LogRoutes()
 	a.log.Info("listening", "address", a.Addr().String(), "profile", a.cfg.Profile)
-	loading, stopLoading := context.WithCancel(hard)
-	defer context.AfterFunc(ctx, stopLoading)()
-	if err := a.load(loading); err != nil {
+	loading, stopLoading := context.WithCancel(ctx)
+	defer stopLoading()
+	defer context.AfterFunc(hard, stopLoading)()
+	var err error
+	if left, err = a.loaded(loading); err != nil {
 		server.Close()
 		if ctx.Err() != nil && hard.Err() == nil {
 			a.log.Info("stopped while loading")
@@ -180,19 +189,30 @@ func (a *Appliance) Run(ctx context.Context) error {
 	case err := <-failed:
 		return errors.Join(fmt.Errorf("serve: %w", err), a.engine.Close())
 	case <-a.engine.Done():
-		err := a.engine.Err()
-		a.phase.set(Failed)
-		// Every request has its error: let the handlers write it.
-		said, stop := context.WithTimeout(hard, failedFor)
-		defer stop()
-		_ = server.Shutdown(said)
-		return errors.Join(err, a.engine.Close(), server.Close())
+		return a.fail(hard, server)
 	}
 	return a.drain(hard, server)
 }
 
-// failedFor is how long handlers may write why requests have failed.
-const failedFor = 5 * time.Second
+// failedFor is how long handlers may write why requests have failed. Tests change it.
+var failedFor = 5 * time.Second
+
+// fail ends the service of an engine that has failed. Every request has its error, and handlers
+// write it; until they have, whoever asks how it is hears why.
+func (a *Appliance) fail(hard context.Context, server *http.Server) error {
+	said, stop := context.WithTimeout(hard, failedFor)
+	defer stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for a.handling.Load() > 0 && said.Err() == nil {
+		select {
+		case <-tick.C:
+		case <-said.Done():
+		}
+	}
+	_ = server.Shutdown(said)
+	return errors.Join(a.engine.Err(), a.engine.Close(), server.Close())
+}
 
 // drain ends the service; hard cuts it short.
 func (a *Appliance) drain(hard context.Context, server *http.Server) error {
@@ -203,6 +223,9 @@ func (a *Appliance) drain(hard context.Context, server *http.Server) error {
 	soft, stop := context.WithTimeout(hard, limit)
 	defer stop()
 	err := a.engine.Drain(soft)
+	if errors.Is(a.engine.Err(), engine.ErrDead) {
+		return a.fail(hard, server)
+	}
 	if err == nil {
 		// The last tokens are on their way: let the handlers write them.
 		err = server.Shutdown(soft)

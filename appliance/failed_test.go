@@ -1,11 +1,15 @@
 package appliance
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -89,4 +93,69 @@ func TestDeviceFails(t *testing.T) {
 			s.ended <- nil
 		})
 	}
+}
+
+// TestFailedUntilAnswered: from the device's error on, /readyz answers 503 with the reason and
+// requests are refused, for as long as one is open that gets its 500; then Run ends.
+func TestFailedUntilAnswered(t *testing.T) {
+	was := failedFor
+	failedFor = 2 * time.Minute
+	t.Cleanup(func() { failedFor = was })
+	toy := filepath.Join(t.TempDir(), "toy")
+	if err := enginetest.WriteLlama(toy, enginetest.Llama{Seed: 3}); err != nil {
+		t.Fatal(err)
+	}
+	failed := &atomic.Bool{}
+	s := serveOn(t, frail{failed: failed}, toy, "")
+	// A request that the server has taken, and whose body is not all there.
+	open, err := net.Dial("tcp", s.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	body := fmt.Sprintf(`{"model":%q,"prompt":"hello","max_tokens":3}`, s.modelName())
+	fmt.Fprintf(open, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", len(body))
+	replies := bufio.NewReader(open)
+	for _, want := range []string{"HTTP/1.1 100 Continue\r\n", "\r\n"} {
+		if got, err := replies.ReadString('\n'); err != nil || got != want {
+			t.Fatalf("%q, %v, want %q", got, err, want)
+		}
+	}
+	failed.Store(true)
+	for _, status := range []int{http.StatusInternalServerError, http.StatusServiceUnavailable} { // the one that runs, and a later one
+		r, err := s.ask(context.Background(), s.modelName(), 5, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Body.Close()
+		if r.StatusCode != status {
+			t.Errorf("status %d, want %d", r.StatusCode, status)
+		}
+	}
+	<-s.engine.Done()
+	for range 3 {
+		if status, text := s.get(t, "/readyz"); status != http.StatusServiceUnavailable || text != `{"phase":"failed","why":"the engine has failed: a kernel went astray"}` {
+			t.Errorf("%d %s", status, text)
+		}
+	}
+	select {
+	case err := <-s.ended:
+		t.Fatalf("it ended before its requests: %v", err)
+	default:
+	}
+	if _, err := io.WriteString(open, body); err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.ReadResponse(replies, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(r.Body)
+	if r.StatusCode != http.StatusInternalServerError || err != nil || !strings.Contains(string(text), "The engine has failed.") {
+		t.Errorf("%s %s %v", r.Status, text, err)
+	}
+	if err := <-s.ended; !errors.Is(err, engine.ErrDead) || !errors.Is(err, errAstray) {
+		t.Errorf("Run: %v", err)
+	}
+	s.ended <- nil
 }

@@ -17,7 +17,7 @@ const maxHeader = 64 << 10
 func (a *Appliance) newHTTP() *http.Server {
 	t := a.prepared.Profile.Serve.Timeouts
 	s := &http.Server{
-		Handler: a.server.Handler(), ReadHeaderTimeout: time.Duration(t.Header), IdleTimeout: time.Duration(t.Idle),
+		Handler: a.counted(a.server.Handler()), ReadHeaderTimeout: time.Duration(t.Header), IdleTimeout: time.Duration(t.Idle),
 		MaxHeaderBytes: maxHeader, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
 	}
 	if a.prepared.Profile.Serve.TLS != nil {
@@ -27,6 +27,15 @@ func (a *Appliance) newHTTP() *http.Server {
 		}
 	}
 	return s
+}
+
+// counted keeps handling.
+func (a *Appliance) counted(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.handling.Add(1)
+		defer a.handling.Add(-1)
+		h.ServeHTTP(w, r)
+	})
 }
 
 // serve answers on the listener until the server is closed.

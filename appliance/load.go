@@ -26,14 +26,14 @@ func (p *Prepared) EngineConfig(h engine.Hooks, progress func(engine.Progress)) 
 }
 
 // load opens the engine and the tokenizer, compares the ledger with what was
-// taken, and makes the server ready.
-func (a *Appliance) load(ctx context.Context) error {
+// taken, and makes the server ready. It tells progress how far it has come.
+func (a *Appliance) load(ctx context.Context, progress func(engine.Progress)) error {
 	start := time.Now()
 	p := a.prepared
 	if err := a.showPlan(); err != nil {
 		return err
 	}
-	eng, t, err := p.open(ctx, a.hooks(), a.cfg.Progress)
+	eng, t, err := p.open(ctx, a.hooks(), progress)
 	if err != nil {
 		return err
 	}

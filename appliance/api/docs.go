@@ -70,6 +70,7 @@ func (s *Server) document() {
 type (
 	phase struct {
 		Phase string `json:"phase"`
+		Why   string `json:"why,omitempty"`
 	}
 	version struct {
 		Version string `json:"version"`

@@ -83,7 +83,11 @@ func (s *Server) readiness(c echo.Context) error {
 }
 
 func (s *Server) phase(c echo.Context, status int) error {
-	return answer(c, status, phase{s.cfg.State.Phase()})
+	p := phase{Phase: s.cfg.State.Phase()}
+	if s.cfg.Why != nil {
+		p.Why = s.cfg.Why()
+	}
+	return answer(c, status, p)
 }
 
 func (s *Server) version(c echo.Context) error {

@@ -44,6 +44,9 @@ type Config struct {
 	// one.
 	Slots func(tokens int) int
 	Now   func() time.Time // nil: time.Now
+	// Why is why the phase is what it is, in a line, "" where the phase says it; nil: it
+	// always does.
+	Why func() string
 	// Load is how busy the engine is: the used share of the KV cache, 0 to 1, and the
 	// requests that wait; nil: nobody can ask.
 	Load func() (used float64, waiting int)
