@@ -4,8 +4,6 @@ package batch
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"sync"
 
 	"vapp.dev/appliance/chat"
@@ -54,14 +52,18 @@ func (r Runner) Start(ctx context.Context, it Item) (*chat.Run, error) {
 
 // Answer waits for the whole reply to one item.
 func (r Runner) Answer(ctx context.Context, it Item) Result {
-	out := Result{Item: it}
 	run, err := r.Start(ctx, it)
+	return whole(ctx, it, run, err)
+}
+
+// whole waits for the reply of a run, or says why there is none.
+func whole(ctx context.Context, it Item, run *chat.Run, err error) Result {
+	out := Result{Item: it, run: run}
 	if err != nil {
 		out.Err = chat.AsError(err)
 		return out
 	}
 	defer run.Close()
-	out.run = run
 	if out.Replies, err = run.Wait(ctx); err != nil {
 		out.Err = chat.AsError(err)
 		for i := range out.Replies {
@@ -74,11 +76,11 @@ func (r Runner) Answer(ctx context.Context, it Item) Result {
 	return out
 }
 
-// All answers the items, many at a time, and calls tell once for each in their
-// order, never twice at once. One that fails does not stop the others. When ctx
-// ends nothing more is begun, what runs is cut off, and All returns ctx's error
-// once tell has had all that was begun: an item between them that was not is left
-// out. An error of tell ends it too.
+// All answers the items, many at a time, and calls tell once for each, never twice
+// at once. They are begun in their order and told in it. One that fails does not
+// stop the others. When ctx ends nothing more is begun, what runs is cut off, and All
+// returns ctx's error once tell has had all that was begun. An error of tell ends it
+// too.
 func (r Runner) All(ctx context.Context, items []Item, tell func(Result) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -102,11 +104,6 @@ func (r Runner) All(ctx context.Context, items []Item, tell func(Result) error) 
 			told(res)
 		}
 	}
-	for _, at := range slices.Sorted(maps.Keys(held)) {
-		if failed == nil {
-			told(held[at])
-		}
-	}
 	switch {
 	case failed != nil:
 		return failed
@@ -118,29 +115,28 @@ func (r Runner) All(ctx context.Context, items []Item, tell func(Result) error) 
 
 // answers gives results as they come; the channel is closed after the last one.
 func (r Runner) answers(ctx context.Context, items []Item) <-chan Result {
-	next, done := make(chan int), make(chan Result)
+	done := make(chan Result)
 	go func() {
-		defer close(next)
-		for i := range items {
+		defer close(done)
+		var begun sync.WaitGroup
+		defer begun.Wait()
+		room := make(chan struct{}, max(1, 2*r.Slots))
+		for i, it := range items {
 			select {
-			case next <- i:
+			case room <- struct{}{}:
 			case <-ctx.Done():
+			}
+			if ctx.Err() != nil {
 				return
 			}
+			run, err := r.Start(ctx, it) // one after the other: the engine serves who came first
+			begun.Go(func() {
+				res := whole(ctx, it, run, err)
+				res.At = i
+				<-room
+				done <- res
+			})
 		}
 	}()
-	var workers sync.WaitGroup
-	for range min(len(items), max(1, 2*r.Slots)) {
-		workers.Go(func() {
-			for i := range next {
-				if ctx.Err() == nil {
-					res := r.Answer(ctx, items[i])
-					res.At = i
-					done <- res
-				}
-			}
-		})
-	}
-	go func() { workers.Wait(); close(done) }()
 	return done
 }

@@ -61,6 +61,24 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// TestBegun: prompts come to the engine in their order; with few seats it is the first
+// ones that sit.
+func TestBegun(t *testing.T) {
+	m := parrot(func(string) chattest.Script { return chattest.Script{Text: "x"} })
+	var text strings.Builder
+	for i := range 200 {
+		fmt.Fprintln(&text, strings.Repeat("p", i+1))
+	}
+	if _, err := results(t, runner(m), t.Context(), Form{Raw: true}.Lines([]byte(text.String()))); err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range m.Requests() {
+		if len(r.Prompt) != i+2 { // the tokenizer adds one
+			t.Fatalf("request %d is of %d tokens", i, len(r.Prompt))
+		}
+	}
+}
+
 // TestOthersGoOn: one prompt whose generation fails takes nobody with it.
 func TestOthersGoOn(t *testing.T) {
 	m := parrot(func(p string) chattest.Script {
@@ -101,49 +119,6 @@ func TestInterrupted(t *testing.T) {
 		if r.Interrupted() && !strings.Contains(string(r.Lines(i)), `"finish_reason":"abort"`) {
 			t.Errorf("%s", r.Lines(i))
 		}
-	}
-}
-
-// late is a service that begins a prompt of one letter when the one of three has
-// begun, and none of two before the caller has gone.
-type late struct {
-	Starter
-	begun chan struct{}
-}
-
-func (l late) Start(ctx context.Context, r *chat.Request) (*chat.Run, error) {
-	run, err := l.Starter.Start(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	switch len(run.Prompts[0].Tokens) - 1 {
-	case 1:
-		<-l.begun
-	case 2:
-		<-ctx.Done()
-		run.Close()
-		return nil, chat.AsError(ctx.Err())
-	case 3:
-		close(l.begun)
-	}
-	return run, nil
-}
-
-// TestInterruptedGap: a prompt that was not begun hides none behind it that was.
-func TestInterruptedGap(t *testing.T) {
-	r := long(parrot(func(p string) chattest.Script { return chattest.Script{Text: "word ", Endless: p != "a"} }))
-	r.Service = late{r.Service, make(chan struct{})}
-	ctx, cancel := context.WithCancel(t.Context())
-	var lines []string
-	form := Form{Raw: true, Params: map[string]any{"max_tokens": 1_000_000_000}}
-	err := r.All(ctx, form.Lines([]byte("a\nbb\nccc\n")), func(res Result) error {
-		lines = append(lines, string(res.Lines(res.At)))
-		cancel()
-		return nil
-	})
-	if !errors.Is(err, context.Canceled) || len(lines) != 2 || !strings.Contains(lines[0], `"finish_reason":"stop"`) ||
-		!strings.HasPrefix(lines[1], `{"index":2,`) || !strings.Contains(lines[1], `"finish_reason":"abort"`) {
-		t.Errorf("%v: %q", err, lines)
 	}
 }
 
