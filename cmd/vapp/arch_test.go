@@ -51,7 +51,9 @@ var rooms = map[string]room{
 
 	"kernels":     {not: noHTTP},
 	"kernels/ref": {parts: []string{"kernels"}, not: noHTTP},
-	"kernels/cpu": {parts: []string{"kernels"}, modules: []string{"golang.org/x/sys"}, not: noHTTP},
+	"kernels/cpu": {parts: []string{"kernels", "kernels/cpu/native"}, modules: []string{"golang.org/x/sys"}, not: noHTTP},
+	// The C of kernels/cpu and the calls of it.
+	"kernels/cpu/native": {not: noHTTP},
 
 	// Names, arguments and packed weights of the kernels: plain Go, no cgo.
 	"kernels/cuda":          {parts: []string{"kernels", "kernels/ref"}, not: noHTTP},

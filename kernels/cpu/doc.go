@@ -1,5 +1,6 @@
-// Package cpu is the kernels in C, one file per op and instruction set, behind
-// thin cgo calls. It allocates nothing, starts no thread and knows no backend.
+// Package cpu is the kernels in C of package native, one file per op and instruction
+// set, as a backend wants them: operands, layouts of packed weights, workspaces. It
+// allocates nothing, starts no thread and knows no backend.
 //
 // What a planner needs, packed sizes and workspaces, is plain Go without cgo:
 // linear_layout.go and its like. The variants are instruction sets: generic

@@ -2,12 +2,7 @@
 
 package cpu
 
-/*
-#include "experts.h"
-*/
-import "C"
-
-import "unsafe"
+import "vapp.dev/kernels/cpu/native"
 
 // ExpertPhase is a function of a mixture of experts. All take Experts; each is finished
 // before the next begins.
@@ -26,14 +21,9 @@ const (
 	numExpertPhases
 )
 
-var _ [C.VAPP_EXPERTS_PHASES]struct{} = [numExpertPhases]struct{}{}
+var _ [native.ExpertsPhases]struct{} = [numExpertPhases]struct{}{}
 
 // Address is the phase's function, a vapp_fn of kernels.h.
 func (p ExpertPhase) Address() uintptr {
-	return uintptr(unsafe.Pointer(C.vapp_experts_phase(C.int(p))))
-}
-
-// expertSizes are the C structs'.
-func expertSizes() (stack, experts uintptr) {
-	return C.sizeof_vapp_stack, C.sizeof_vapp_experts
+	return native.ExpertsPhase(int(p))
 }

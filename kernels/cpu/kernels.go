@@ -2,24 +2,20 @@
 
 package cpu
 
-/*
-#cgo LDFLAGS: -lm
-#include "kernels.h"
-#include "sizes.h"
-
-static void vapp_limit_call(uintptr_t f, const void *buffer, int64_t bytes, int64_t rounds, int part, int parts, float *sink)
-{
-	vapp_limit a = {buffer, bytes, rounds, sink};
-	vapp_call c = {.part = part, .parts = parts};
-	((vapp_fn)f)(&a, &c);
-}
-*/
-import "C"
-
 import (
-	"unsafe"
-
 	"vapp.dev/kernels"
+	"vapp.dev/kernels/cpu/native"
+)
+
+// Sizes that C and Go share: a difference is a type error.
+var (
+	_ [native.AttentionSpan]struct{} = [attentionSpan]struct{}{}
+	_ [native.AttentionTile]struct{} = [attentionTile]struct{}{}
+	_ [native.AttentionDim]struct{}  = [attentionDim]struct{}{}
+	_ [native.SampleBins]struct{}    = [sampleBins]struct{}{}
+	_ [native.ConvKernel]struct{}    = [MaxConvKernel]struct{}{}
+	_ [native.DeltaCols]struct{}     = [deltaCols]struct{}{}
+	_ [native.DeltaKeys]struct{}     = [MaxKeyDim]struct{}{}
 )
 
 // Kernel returns the address of an op's function, a vapp_fn of kernels.h, in a
@@ -29,24 +25,19 @@ func Kernel(op Op, variant string) (uintptr, bool) {
 	if !ok {
 		return 0, false
 	}
-	f := C.vapp_kernel(C.int(op), n)
-	return uintptr(unsafe.Pointer(f)), f != nil
+	f := native.Kernel(int(op), n)
+	return f, f != 0
 }
 
 // Address is the kernel as Linear.Kernel wants it.
-func (k LinearKernel) Address() uintptr { return uintptr(unsafe.Pointer(k.c)) }
+func (k LinearKernel) Address() uintptr { return k.c.Address() }
 
 // RowAddress is the kernel's row function as Embed.Row wants it.
-func (k LinearKernel) RowAddress() uintptr { return uintptr(unsafe.Pointer(k.c.row)) }
+func (k LinearKernel) RowAddress() uintptr { return k.c.RowAddress() }
 
 // PrepareRows is the number of rows from which on Linear needs OpLinearPrepare;
 // 0 where it never does.
-func (k LinearKernel) PrepareRows() int {
-	if k.c.prepare == nil {
-		return 0
-	}
-	return max(1, int(k.c.prepare_rows))
-}
+func (k LinearKernel) PrepareRows() int { return k.c.PrepareRows() }
 
 // Dequantize decodes len(dst) elements stored as f, any but I32 and U32, whole
 // blocks; src has exactly their bytes.
@@ -55,7 +46,7 @@ func Dequantize(f kernels.Format, src []byte, dst []float32) {
 		panic("cpu: Dequantize: lengths do not fit the format")
 	}
 	if len(dst) > 0 {
-		C.vapp_dequantize(C.int32_t(f), unsafe.Pointer(&src[0]), C.int64_t(len(dst)), (*C.float)(&dst[0]))
+		native.Dequantize(int(f), src, dst)
 	}
 }
 
@@ -65,27 +56,6 @@ func RoundBF16(src []float32, dst []byte) {
 		panic("cpu: RoundBF16: lengths differ")
 	}
 	if len(src) > 0 {
-		C.vapp_round_bf16((*C.float)(&src[0]), C.int64_t(len(src)), (*C.uint16_t)(unsafe.Pointer(&dst[0])))
+		native.RoundBF16(src, dst)
 	}
-}
-
-// mirrors are the sizes of the C structs of args.go, in the order of the Go ones
-// in kernels_test.go, then the constants.
-func mirrors() (structs [24]int, constants [7]int) {
-	for i := range structs {
-		structs[i] = int(C.vapp_size(C.int(i)))
-	}
-	return structs, [7]int{C.VAPP_ATTENTION_SPAN, C.VAPP_ATTENTION_TILE, C.VAPP_ATTENTION_DIM, C.VAPP_SAMPLE_BINS, C.VAPP_CONV_KERNEL, C.VAPP_DELTA_COLS, C.VAPP_DELTA_KEYS}
-}
-
-// runLimit is part of parts of an op that measures a limit: of reading buffer once, or of
-// so many rounds. It panics where this build or variant has no such op.
-func runLimit(op Op, variant string, buffer []byte, rounds int64, part, parts int) {
-	f, ok := Kernel(op, variant)
-	if !ok || part >= parts {
-		panic("cpu: no such measurement")
-	}
-	sink := make([]float32, 16*parts)
-	C.vapp_limit_call(C.uintptr_t(f), unsafe.Pointer(unsafe.SliceData(buffer)), C.int64_t(len(buffer)), C.int64_t(rounds),
-		C.int(part), C.int(parts), floatPointer(sink))
 }

@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"vapp.dev/kernels"
+	"vapp.dev/kernels/cpu/native"
 )
 
 // huge returns n bytes backed by huge pages where the system has them.
@@ -163,4 +164,15 @@ func multiplying(m Matrix) (op Op, perRound int64) {
 		op = OpFMA
 	}
 	return op, LimitFLOP(op, limitVariant(m))
+}
+
+// runLimit is part of parts of an op that measures a limit: of reading buffer once, or of
+// so many rounds. It panics where this build or variant has no such op.
+func runLimit(op Op, variant string, buffer []byte, rounds int64, part, parts int) {
+	f, ok := Kernel(op, variant)
+	if !ok || part >= parts {
+		panic("cpu: no such measurement")
+	}
+	sink := make([]float32, 16*parts)
+	native.Limit(f, buffer, rounds, part, parts, sink)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"vapp.dev/kernels"
+	"vapp.dev/kernels/cpu/native"
 )
 
 func w8a8For(t *testing.T, variant string) (LinearKernel, bool) {
@@ -109,9 +110,9 @@ func TestTileLoads(t *testing.T) {
 	defer runtime.UnlockOSThread()
 	k = withRooms(k)
 	p := newProblem(t, k, shape{64, 4096, 64, 0, true}, 1)
-	tileCounts()
+	native.W8A8SoftCounts()
 	p.compute(k, 1)
-	loads, products := tileCounts()
+	loads, products := native.W8A8SoftCounts()
 	if want := int64(64 / 16 * 64 / 16 * 4096 / 64); products != want {
 		t.Errorf("%d products of tiles, want %d", products, want)
 	}

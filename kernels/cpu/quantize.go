@@ -2,14 +2,10 @@
 
 package cpu
 
-/*
-#include "quantize.h"
-*/
-import "C"
-
 import (
 	"math"
-	"unsafe"
+
+	"vapp.dev/kernels/cpu/native"
 )
 
 // QuantizeE4M3 stores a row x as F8E4M3 in dst [len(x)] and returns its scale,
@@ -22,7 +18,7 @@ func QuantizeE4M3(x []float32, dst []byte) (scale float32, ok bool) {
 	if len(x) == 0 {
 		return 1, true
 	}
-	s := float64(C.vapp_quantize_e4m3((*C.float)(&x[0]), C.int64_t(len(x)), (*C.uint8_t)(&dst[0])))
+	s := float64(native.QuantizeE4M3(x, dst))
 	return float32(s), !math.IsNaN(s) && !math.IsInf(s, 0)
 }
 
@@ -32,6 +28,6 @@ func RoundF16(src []float32, dst []byte) {
 		panic("cpu: RoundF16: lengths differ")
 	}
 	if len(src) > 0 {
-		C.vapp_round_f16((*C.float)(&src[0]), C.int64_t(len(src)), (*C.uint16_t)(unsafe.Pointer(&dst[0])))
+		native.RoundF16(src, dst)
 	}
 }

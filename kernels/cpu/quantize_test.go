@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"vapp.dev/kernels/cpu/native"
 	"vapp.dev/kernels/ref"
 )
 
@@ -48,7 +49,7 @@ func TestQuantizeE4M3(t *testing.T) {
 
 // TestExpertMirrors compares the Go structs with C's.
 func TestExpertMirrors(t *testing.T) {
-	stack, experts := expertSizes()
+	_, stack, experts := native.StructSizes()
 	if stack != unsafe.Sizeof(Stack{}) || experts != unsafe.Sizeof(Experts{}) {
 		t.Errorf("%d and %d bytes in C, %d and %d in Go", stack, experts, unsafe.Sizeof(Stack{}), unsafe.Sizeof(Experts{}))
 	}

@@ -1,0 +1,224 @@
+//go:build cgo
+
+package native
+
+/*
+#cgo LDFLAGS: -lm
+#include "experts.h"
+#include "kernels.h"
+#include "linear_int8_amx.h"
+#include "linear_w8a8_amx.h"
+#include "quantize.h"
+#include "sizes.h"
+
+static void vapp_limit_call(uintptr_t f, const void *buffer, int64_t bytes, int64_t rounds, int part, int parts, float *sink)
+{
+	vapp_limit a = {buffer, bytes, rounds, sink};
+	vapp_call c = {.part = part, .parts = parts};
+	((vapp_fn)f)(&a, &c);
+}
+
+static void vapp_linear_call(const vapp_linear_kernel *k, int prepare, vapp_linear *a, int part, int parts,
+	const void *w, const float *bias, const float *x, float *y, void *shared, void *work, int64_t *taken)
+{
+	a->w = w, a->bias = bias, a->x = x, a->y = y, a->shared = shared, a->work = work, a->taken = taken;
+	if (!prepare) k->run(a, part, parts);
+	else if (k->prepare && a->rows >= k->prepare_rows) k->prepare(a, part, parts);
+}
+
+static void vapp_linear_row_call(const vapp_linear_kernel *k, const void *w, int format, int in, int out, int r, float *dst)
+{
+	k->row(w, format, in, out, r, dst);
+}
+*/
+import "C"
+
+import "unsafe"
+
+// Variants of the kernels, by the numbers of C; Int8 and W8A8 are added to one.
+const (
+	Generic    = C.VAPP_GENERIC
+	AVX2       = C.VAPP_AVX2
+	AVX512     = C.VAPP_AVX512
+	AVX512BF16 = C.VAPP_AVX512_BF16
+	AMX        = C.VAPP_AMX
+	AMXSoft    = C.VAPP_AMX_SOFT
+	Int8       = C.VAPP_INT8
+	W8A8       = C.VAPP_W8A8
+)
+
+// Numbers of formats and scales: Go's are held to them.
+const (
+	F32    = C.VAPP_F32
+	F16    = C.VAPP_F16
+	BF16   = C.VAPP_BF16
+	Q8_0   = C.VAPP_Q8_0
+	Q4_0   = C.VAPP_Q4_0
+	Q4_1   = C.VAPP_Q4_1
+	Q4_K   = C.VAPP_Q4_K
+	Q6_K   = C.VAPP_Q6_K
+	Q5_0   = C.VAPP_Q5_0
+	Q5_1   = C.VAPP_Q5_1
+	Q2_K   = C.VAPP_Q2_K
+	Q3_K   = C.VAPP_Q3_K
+	Q5_K   = C.VAPP_Q5_K
+	IQ4_NL = C.VAPP_IQ4_NL
+	I8     = C.VAPP_I8
+	F8E4M3 = C.VAPP_F8_E4M3
+	F8E5M2 = C.VAPP_F8_E5M2
+	MXFP4  = C.VAPP_MXFP4
+
+	ChannelScales = C.VAPP_CHANNEL_SCALES
+	BlockScales   = C.VAPP_BLOCK_SCALES
+	PanelScales   = C.VAPP_PANEL_SCALES
+	GroupScales   = C.VAPP_GROUP_SCALES
+	Scales        = C.VAPP_SCALES // a code is a format and this many times its scales
+)
+
+// Sizes of layouts: Go's are held to them.
+const (
+	ScaleK      = C.SCALE_K
+	MXK         = C.MX_K
+	Panel       = C.PANEL
+	KBlock      = C.KBLOCK
+	TileRows    = C.TILE_ROWS
+	TileK       = C.TILE_K
+	TilesK      = C.KTILES
+	Few         = C.FEW
+	PairRoom    = C.PAIR_ROOM
+	Group       = C.GROUP
+	Int8Tile    = C.INT8_TILE
+	XDwords     = C.X_DWORDS
+	Int8Block   = C.INT8_BLOCK
+	W8K         = C.W8_K
+	W8Tail      = C.W8_TAIL
+	W8Most      = C.W8_MOST
+	Int8AMXRoom = C.INT8_AMX_ROOM
+
+	ExpertsPhases = C.VAPP_EXPERTS_PHASES
+
+	AttentionSpan = C.VAPP_ATTENTION_SPAN
+	AttentionTile = C.VAPP_ATTENTION_TILE
+	AttentionDim  = C.VAPP_ATTENTION_DIM
+	SampleBins    = C.VAPP_SAMPLE_BINS
+	ConvKernel    = C.VAPP_CONV_KERNEL
+	DeltaCols     = C.VAPP_DELTA_COLS
+	DeltaKeys     = C.VAPP_DELTA_KEYS
+)
+
+// StructSizes are the bytes of the operands' structs, in the order of sizes.h, of
+// vapp_stack and vapp_experts.
+func StructSizes() (structs [24]int, stack, experts uintptr) {
+	for i := range structs {
+		structs[i] = int(C.vapp_size(C.int(i)))
+	}
+	return structs, C.sizeof_vapp_stack, C.sizeof_vapp_experts
+}
+
+// Kernel is the address of an op's function, a vapp_fn; 0 where there is none.
+func Kernel(op, variant int) uintptr {
+	return uintptr(unsafe.Pointer(C.vapp_kernel(C.int(op), C.int(variant))))
+}
+
+// ExpertsPhase is the address of a phase's function, a vapp_fn.
+func ExpertsPhase(phase int) uintptr {
+	return uintptr(unsafe.Pointer(C.vapp_experts_phase(C.int(phase))))
+}
+
+// Limit runs part of parts of an op that measures a limit: of reading buffer once, or
+// of so many rounds. sink has 16 floats for each part.
+func Limit(kernel uintptr, buffer []byte, rounds int64, part, parts int, sink []float32) {
+	C.vapp_limit_call(C.uintptr_t(kernel), unsafe.Pointer(unsafe.SliceData(buffer)), C.int64_t(len(buffer)), C.int64_t(rounds),
+		C.int(part), C.int(parts), floats(sink))
+}
+
+// Dequantize decodes len(dst) elements of a format.
+func Dequantize(format int, src []byte, dst []float32) {
+	C.vapp_dequantize(C.int32_t(format), unsafe.Pointer(&src[0]), C.int64_t(len(dst)), (*C.float)(&dst[0]))
+}
+
+// RoundBF16 rounds to bfloat16.
+func RoundBF16(src []float32, dst []byte) {
+	C.vapp_round_bf16(floats(src), C.int64_t(len(src)), (*C.uint16_t)(unsafe.Pointer(&dst[0])))
+}
+
+// RoundF16 rounds to binary16.
+func RoundF16(src []float32, dst []byte) {
+	C.vapp_round_f16(floats(src), C.int64_t(len(src)), (*C.uint16_t)(unsafe.Pointer(&dst[0])))
+}
+
+// QuantizeE4M3 stores x as F8E4M3 and returns its scale, or a NaN or an infinity of x.
+func QuantizeE4M3(x []float32, dst []byte) float32 {
+	return float32(C.vapp_quantize_e4m3(floats(x), C.int64_t(len(x)), (*C.uint8_t)(&dst[0])))
+}
+
+// W8A8SoftCounts is what the unit of tiles in memory did on this thread, for W8A8,
+// since it was last asked.
+func W8A8SoftCounts() (loads, products int64) {
+	var l, p C.int64_t
+	C.vapp_w8a8_soft_counts(&l, &p)
+	return int64(l), int64(p)
+}
+
+// Linear is Linear's kernel of one variant for one format; the zero Linear is none.
+type Linear struct{ c *C.vapp_linear_kernel }
+
+// LinearFor is the kernel of a variant for a format; false where there is none.
+func LinearFor(variant, format int) (Linear, bool) {
+	k := C.vapp_linear_for(C.int(variant), C.int(format))
+	return Linear{k}, k != nil
+}
+
+// Address is the kernel's, RowAddress that of its row function.
+func (k Linear) Address() uintptr    { return uintptr(unsafe.Pointer(k.c)) }
+func (k Linear) RowAddress() uintptr { return uintptr(unsafe.Pointer(k.c.row)) }
+
+// PrepareRows is the number of rows from which on it is to be prepared; 0: never.
+func (k Linear) PrepareRows() int {
+	if k.c.prepare == nil {
+		return 0
+	}
+	return max(1, int(k.c.prepare_rows))
+}
+
+// Row unpacks row r of a packed weight [out,in].
+func (k Linear) Row(w []byte, code int32, in, out, r int, dst []float32) {
+	C.vapp_linear_row_call(k.c, unsafe.Pointer(&w[0]), C.int(code), C.int(in), C.int(out), C.int(r), floats(dst))
+}
+
+// LinearArgs is Y [Rows,Out] = X [Rows,In] · Wᵀ + Bias. W is a packed weight.
+// Rows of X and Y are LdX and LdY floats apart. Shared and Work are workspaces; they
+// and W are aligned to 64 bytes. Parts that run at once have Work of their own. Bias
+// may be empty. Parts that share Taken, 0 before the first, take panels from it until
+// none is left; without it each has its own.
+type LinearArgs struct {
+	Rows, In, Out int
+	W             []byte
+	Bias, X, Y    []float32
+	LdX, LdY      int
+	Shared, Work  []byte
+	Taken         *int64
+}
+
+// Prepare does part of parts of what must be finished before the first Run.
+func (k Linear) Prepare(a *LinearArgs, code int32, part, parts int) { k.call(a, code, 1, part, parts) }
+
+// Run computes part of parts of Y.
+func (k Linear) Run(a *LinearArgs, code int32, part, parts int) { k.call(a, code, 0, part, parts) }
+
+func (k Linear) call(a *LinearArgs, code int32, prepare, part, parts int) {
+	c := C.vapp_linear{
+		ldx: C.int64_t(a.LdX), ldy: C.int64_t(a.LdY), rows: C.int32_t(a.Rows), in: C.int32_t(a.In), out: C.int32_t(a.Out),
+		format: C.int32_t(code), shared_bytes: C.int64_t(len(a.Shared)), work_bytes: C.int64_t(len(a.Work)),
+	}
+	C.vapp_linear_call(k.c, C.int(prepare), &c, C.int(part), C.int(parts), unsafe.Pointer(&a.W[0]), floats(a.Bias),
+		floats(a.X), floats(a.Y), unsafe.Pointer(unsafe.SliceData(a.Shared)), unsafe.Pointer(unsafe.SliceData(a.Work)), (*C.int64_t)(unsafe.Pointer(a.Taken)))
+}
+
+// floats is NULL for an empty slice.
+func floats(s []float32) *C.float {
+	if len(s) == 0 {
+		return nil
+	}
+	return (*C.float)(unsafe.Pointer(&s[0]))
+}
