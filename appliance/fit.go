@@ -57,7 +57,7 @@ func (m Machine) fit(p *schema.Profile, model *engine.Model, d devices.Device) p
 // WhyNot says what would make so many sequences of a length fit, of the profile at
 // path on the machine.
 func WhyNot(path string, m Machine, seqs, tokens int) (*plan.Answer, error) {
-	p, err := schema.Load(path)
+	p, err := m.Load(path)
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,8 @@ type Prepared struct {
 type Machine struct {
 	// Backends that this binary has, the preferred first.
 	Backends []backend.Opener
+	// Backend replaces the one that a profile asks for; "": it does not.
+	Backend string
 	// Device is the one of the catalogue to plan for; nil: this machine.
 	Device *devices.Device
 	// Memory replaces the bytes that the machine or the Device has; 0: it does not.
@@ -38,10 +40,19 @@ type Machine struct {
 	Hub hub.Settings
 }
 
+// Load reads the profile at path as it is in force on the machine.
+func (m Machine) Load(path string) (*schema.Profile, error) {
+	p, err := schema.Load(path)
+	if err == nil && m.Backend != "" {
+		p.Backend = m.Backend
+	}
+	return p, err
+}
+
 // Prepare loads the profile at path, inspects its model and plans it for the
 // machine. It reads headers only and opens no device. The caller closes it.
 func Prepare(path string, m Machine) (*Prepared, error) {
-	p, err := schema.Load(path)
+	p, err := m.Load(path)
 	if err != nil {
 		return nil, err
 	}
@@ -151,8 +162,9 @@ func (m Machine) inspect(p *schema.Profile) (*engine.Model, error) {
 // takes first.
 var servers = map[string][]string{devices.GPU: {"cuda"}, devices.CPU: {"cpu", "ref"}}
 
-// choose finds the backend that a profile asks for; auto takes the first, or the
-// one for the kind of the device.
+// choose finds the backend that a profile asks for. With auto it is the one for the
+// kind of the Device, or the first that serves this machine: one for GPUs where there
+// is one with kernels.
 func (m Machine) choose(p *schema.Profile) (backend.Opener, error) {
 	asked := p.Backend
 	if d := m.Device; d != nil {
@@ -166,12 +178,21 @@ func (m Machine) choose(p *schema.Profile) (backend.Opener, error) {
 	}
 	var names []string
 	for _, op := range m.Backends {
-		if op.Name() == asked || asked == "auto" {
+		if op.Name() == asked || asked == "auto" && serves(op) {
 			return op, nil
 		}
 		names = append(names, op.Name())
 	}
 	return nil, p.Reject("backend", "this binary has no backend %s; it has %s", asked, strings.Join(names, ", "))
+}
+
+// serves says whether auto may take op on this machine.
+func serves(op backend.Opener) bool {
+	if !slices.Contains(servers[devices.GPU], op.Name()) {
+		return true
+	}
+	f, err := op.Probe()
+	return err == nil && f.PlanOnly == ""
 }
 
 // facts are the Device's, or those that op reads of this machine, with the

@@ -99,7 +99,7 @@ func (a *Appliance) reread() Reload {
 		r.Outcome, r.Error = Rejected, err.Error()
 		return r
 	}
-	p, err := schema.Load(a.cfg.Profile)
+	p, err := a.cfg.Machine.Load(a.cfg.Profile)
 	if err != nil {
 		return fail(err)
 	}

@@ -59,7 +59,7 @@ func HubName(p *schema.Profile) (n hub.Name, ok bool, err error) {
 // in the cache. What can be known before is asked first: a profile that does not
 // fit or cannot be run here is refused before its weights are fetched.
 func Obtain(ctx context.Context, path string, m Machine, c *hub.Client) error {
-	p, err := schema.Load(path)
+	p, err := m.Load(path)
 	if err != nil {
 		return err
 	}

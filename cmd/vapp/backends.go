@@ -19,8 +19,8 @@ func here() appliance.Machine {
 // found is a line about the devices of this machine that need a driver.
 func found() string { return cuda.Opener{}.Found() }
 
-// machines are the backends of this binary, the preferred first. Those that
-// were built without their native half plan, and refuse to open.
+// machines are the backends of this binary, in the order in which auto asks
+// whether they serve. Those that were built without their native half plan, and refuse to open.
 func machines() []backend.Opener {
-	return []backend.Opener{cpu.Opener{}, ref.Opener{}, cuda.Opener{}}
+	return []backend.Opener{cuda.Opener{}, cpu.Opener{}, ref.Opener{}}
 }

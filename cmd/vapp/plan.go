@@ -66,6 +66,7 @@ concurrency, …), --compat RELEASE what vLLM would have logged.`,
 	c.MarkFlagsMutuallyExclusive("html", "why-not", "explain", "compat")
 	target.flags(c)
 	target.configFlag(c)
+	backendFlag(c, &target.backend)
 	return c
 }
 

@@ -28,6 +28,7 @@ type runOptions struct {
 	system  string
 	output  string
 	offline bool
+	backend string
 }
 
 func newRun() *cobra.Command {
@@ -74,6 +75,7 @@ what there is and code 130.`,
 	flags.StringVar(&o.system, "system", "", "system message of each chat that has none")
 	flags.StringVarP(&o.output, "output", "o", "", "file for the results, as JSON Lines")
 	flags.BoolVar(&o.offline, "offline", false, offlineFlag)
+	backendFlag(c, &o.backend)
 	samplingFlags(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		form := batch.Form{Raw: o.raw, System: o.system, Params: samplingParams(c)}
@@ -117,7 +119,10 @@ func (o runOptions) run(c *cobra.Command, profile string, form batch.Form) error
 	if err != nil {
 		return err
 	}
-	here := here()
+	here, err := on(c, o.backend)
+	if err != nil {
+		return err
+	}
 	if err := obtain(ctx, profile, here, o.offline); err != nil {
 		return err
 	}

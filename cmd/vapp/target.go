@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -12,7 +14,7 @@ import (
 )
 
 // target is what the flags of a command say to plan for.
-type target struct{ gpu, memory, config string }
+type target struct{ gpu, memory, config, backend string }
 
 // flags adds --gpu and --memory.
 func (t *target) flags(c *cobra.Command) {
@@ -25,9 +27,31 @@ func (t *target) configFlag(c *cobra.Command) {
 	c.Flags().StringVar(&t.config, "config", "", "plan the model of this config.json, or of the one in this folder, in place of model.source")
 }
 
+// backendFlag adds --backend, for commands that plan or start one profile.
+func backendFlag(c *cobra.Command, to *string) {
+	c.Flags().StringVar(to, "backend", "", "compute with this backend in place of the profile's: auto, cuda, cpu or ref")
+}
+
+// on is this machine with what --backend says.
+func on(c *cobra.Command, backend string) (appliance.Machine, error) {
+	m := here()
+	names := []string{"auto"}
+	for _, op := range m.Backends {
+		names = append(names, op.Name())
+	}
+	if backend != "" && !slices.Contains(names, backend) {
+		return m, &usageError{fmt.Errorf("--backend: %q is none; there are %s", backend, strings.Join(names, ", ")), c.CommandPath()}
+	}
+	m.Backend = backend
+	return m, nil
+}
+
 // machine is this machine, or the one that the flags name.
 func (t *target) machine(c *cobra.Command) (appliance.Machine, error) {
-	m := here()
+	m, err := on(c, t.backend)
+	if err != nil {
+		return m, err
+	}
 	m.Config = t.config
 	if t.gpu != "" {
 		d, err := devices.Find(t.gpu)

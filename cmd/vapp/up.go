@@ -17,6 +17,7 @@ import (
 
 func newUp() *cobra.Command {
 	var locked, offline bool
+	var backend string
 	c := &cobra.Command{
 		Use:   "up PROFILE",
 		Short: "Plan, load and serve a model",
@@ -38,10 +39,17 @@ lock is.
 SIGTERM and Ctrl-C let the running requests end (serve.drainTimeout), and the
 exit code is 0; a second one aborts them, and it is 1.`,
 		Args: needArgs(1, 1, "one profile"),
-		RunE: func(c *cobra.Command, args []string) error { return up(args[0], locked, offline) },
+		RunE: func(c *cobra.Command, args []string) error {
+			m, err := on(c, backend)
+			if err != nil {
+				return err
+			}
+			return up(args[0], m, locked, offline)
+		},
 	}
 	c.Flags().BoolVar(&locked, "locked", false, "refuse what differs from the profile's lock file")
 	c.Flags().BoolVar(&offline, "offline", false, offlineFlag)
+	backendFlag(c, &backend)
 	return c
 }
 
@@ -53,8 +61,7 @@ func (e abortedError) Error() string {
 }
 
 // up runs the appliance until a signal or an error ends it.
-func up(profile string, locked, offline bool) error {
-	here := here()
+func up(profile string, here appliance.Machine, locked, offline bool) error {
 	if driver.Built {
 		fmt.Fprintln(os.Stderr, found())
 	}
