@@ -234,11 +234,19 @@ func TestTokensDependOnNothingElse(t *testing.T) {
 	}
 }
 
+// pause has the loop of an engine that y opens wait behind each step until goOn is called.
+func (y *toy) pause() (goOn func()) {
+	held := make(chan struct{})
+	y.hooks.Step = func(engine.StepStats) { <-held }
+	return func() { close(held) }
+}
+
 // TestCancelFreesPages cancels a running choice and a waiting one; the pages
 // are free after at most one step.
 func TestCancelFreesPages(t *testing.T) {
 	y := newToy(t)
 	y.opts.MaxNumSeqs = 1
+	goOn := y.pause()
 	e := y.open(t)
 	r := request(0)
 	r.N, r.Params.MaxTokens = 2, 60
@@ -253,6 +261,7 @@ func TestCancelFreesPages(t *testing.T) {
 		s.Cancel()
 		s.Cancel()
 	}
+	goOn()
 	for _, s := range streams {
 		if _, last := collect(t, s); last.Finish != engine.FinishAbort {
 			t.Errorf("finish %v, want abort", last.Finish)
@@ -312,6 +321,7 @@ func TestRefusals(t *testing.T) {
 func TestCloseAborts(t *testing.T) {
 	y := newToy(t)
 	y.opts.MaxNumSeqs = 2
+	goOn := y.pause()
 	e := y.open(t)
 	var all []*engine.Stream
 	for i := range 6 {
@@ -326,6 +336,7 @@ func TestCloseAborts(t *testing.T) {
 	if _, err := all[0].Next(context.Background()); err != nil {
 		t.Fatal(err)
 	}
+	goOn()
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
