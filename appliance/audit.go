@@ -45,6 +45,13 @@ func (a *audit) add(r Reload) {
 	a.list = append([]Reload{r}, a.list[:min(len(a.list), auditSize-1)]...)
 }
 
+// reported says that r is a structural change and the newest reload was the same one.
+func (a *audit) reported(r Reload) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return r.Outcome == Reported && len(a.list) > 0 && a.list[0].Outcome == Reported && a.list[0].Hash == r.Hash
+}
+
 // reloads is a copy, never nil.
 func (a *audit) reloads() []Reload {
 	a.mu.Lock()

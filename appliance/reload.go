@@ -18,11 +18,22 @@ const (
 )
 
 // Reload asks for the profile to be read again; it returns at once. Several
-// requests before the reading starts are one.
+// requests before the reading starts are one, a signal's if any of them is: what
+// comes of a signal is always told.
 func (a *Appliance) Reload(trigger string) {
-	select {
-	case a.kick <- trigger:
-	default:
+	for {
+		select {
+		case a.kick <- trigger:
+			return
+		default:
+		}
+		if trigger != TriggerSignal {
+			return
+		}
+		select {
+		case <-a.kick: // ours takes its place
+		default:
+		}
 	}
 }
 
@@ -74,7 +85,7 @@ func (a *Appliance) notice(ctx context.Context, w *watcher) {
 func (a *Appliance) reload(trigger string) {
 	r := a.reread()
 	r.Trigger, r.At = trigger, time.Now()
-	if r.Outcome == Unchanged && trigger == TriggerFile {
+	if trigger == TriggerFile && (r.Outcome == Unchanged || a.audit.reported(r)) {
 		return // an editor's backup, a file beside it
 	}
 	a.metrics.Reloaded(r.Class, string(r.Outcome), r.At)

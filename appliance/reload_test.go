@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +68,21 @@ func (s *server) latest(t *testing.T, want Outcome) Reload {
 	return r
 }
 
+// applied waits until n reloads were told as applied, and returns the newest: a change is
+// in force before it is told.
+func (s *server) applied(t *testing.T, n int) Reload {
+	t.Helper()
+	var newest Reload
+	s.eventually(t, "it is told", func() bool {
+		told := slices.DeleteFunc(s.Reloads(), func(r Reload) bool { return r.Outcome != Applied })
+		if len(told) == n {
+			newest = told[0]
+		}
+		return len(told) == n
+	})
+	return newest
+}
+
 // TestLiveReload changes the served name while streams run, in every way that a
 // file changes: each is in force within a second and no stream is lost.
 func TestLiveReload(t *testing.T) {
@@ -78,7 +94,7 @@ func TestLiveReload(t *testing.T) {
 		s.edit(t, how, `serve: servedModelName: ["`+name+`", "first"]`)
 		s.eventually(t, how, func() bool { return s.serves(t, name) })
 		t.Logf("%s: %v", how, time.Since(at))
-		if r := s.Reloads()[0]; r.Class != "live" || r.Outcome != Applied || r.Trigger != TriggerFile {
+		if r := s.applied(t, i+1); r.Class != "live" || r.Trigger != TriggerFile {
 			t.Errorf("%s: %+v", how, r)
 		}
 	}
@@ -107,9 +123,38 @@ func TestStructuralReloadIsReported(t *testing.T) {
 	}
 }
 
+// TestStructuralReloadIsToldOnce: events of files that change nothing more are silent, a
+// signal is not.
+func TestStructuralReloadIsToldOnce(t *testing.T) {
+	s := start(t, "reload: watch: false")
+	s.write(t, "in place", strings.Replace(profileText(s.model, "reload: watch: false"), "maxNumSeqs: 16", "maxNumSeqs: 8", 1))
+	for i, c := range []struct {
+		trigger string
+		told    int
+	}{{TriggerFile, 1}, {TriggerFile, 1}, {TriggerSignal, 2}} {
+		s.reload(c.trigger) // nobody else does: files are not watched
+		if n := len(s.Reloads()); n != c.told {
+			t.Errorf("reading %d, for %s: %d were told, want %d", i, c.trigger, n, c.told)
+		}
+	}
+}
+
+// TestSignalTakesPrecedence: of requests that wait to be read as one a signal's is told.
+func TestSignalTakesPrecedence(t *testing.T) {
+	for _, triggers := range [][]string{{TriggerFile, TriggerSignal}, {TriggerSignal, TriggerFile}, {TriggerSignal, TriggerSignal}} {
+		a := &Appliance{kick: make(chan string, 1)}
+		for _, by := range triggers {
+			a.Reload(by)
+		}
+		if got := <-a.kick; got != TriggerSignal || len(a.kick) != 0 {
+			t.Errorf("%v: read for %s, %d more wait", triggers, got, len(a.kick))
+		}
+	}
+}
+
 func TestBrokenProfileKeepsServing(t *testing.T) {
 	s := start(t, "")
-	s.edit(t, "in place", `backned: "x"`)
+	s.edit(t, "rename", `backned: "x"`) // in place it may be read while it is empty
 	r := s.latest(t, Rejected)
 	if !strings.Contains(r.Error, "p.cue:") || !strings.Contains(r.Error, "backend") {
 		t.Errorf("the error has no place or no nearest name: %s", r.Error)
@@ -220,12 +265,12 @@ func (s *server) scraped(t *testing.T, name string) string {
 func TestITLTargetReload(t *testing.T) {
 	s := start(t, "")
 	wait := s.streams(t, 8)
-	for _, c := range []struct{ text, want string }{
+	for i, c := range []struct{ text, want string }{
 		{`scheduler: itlTarget: "1ms"`, "0.001"}, {`scheduler: itlTarget: "1m"`, "60"}, {"", "0"},
 	} {
 		s.edit(t, "rename", c.text)
 		s.eventually(t, c.text, func() bool { return s.scraped(t, "vapp_itl_target_seconds") == c.want })
-		if r := s.Reloads()[0]; r.Class != "live" || r.Outcome != Applied {
+		if r := s.applied(t, i+1); r.Class != "live" {
 			t.Errorf("%s: %+v", c.text, r)
 		}
 	}
