@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"vapp.dev/appliance/bench/report"
@@ -41,7 +40,8 @@ type Run struct {
 	Setup    report.Setup
 	// Log takes the lines above the table.
 	Log io.Writer
-	// Progress is told how many requests are done, from many goroutines; it may be nil.
+	// Progress is told how many requests are done, each number once and in order, from many
+	// goroutines; it may be nil.
 	Progress func(done, of int)
 }
 
@@ -171,7 +171,8 @@ func (r *Run) send(ctx context.Context, sends []send) ([]report.Trace, float64) 
 	}
 	traces, sent := make([]report.Trace, len(sends)), make([]bool, len(sends))
 	var wg sync.WaitGroup
-	var done atomic.Int64
+	var telling sync.Mutex
+	done := 0
 	begin := time.Now()
 	for i, at := range r.Arrivals.Times(len(sends), r.Seed) {
 		if !sleep(ctx, time.Until(begin.Add(seconds(at)))) {
@@ -191,8 +192,10 @@ func (r *Run) send(ctx context.Context, sends []send) ([]report.Trace, float64) 
 				return // given up by us: no word on the server
 			}
 			traces[i], sent[i] = t, true
-			if n := done.Add(1); r.Progress != nil {
-				r.Progress(int(n), len(sends))
+			telling.Lock()
+			defer telling.Unlock()
+			if done++; r.Progress != nil {
+				r.Progress(done, len(sends))
 			}
 		})
 	}

@@ -79,7 +79,7 @@ func TestManyStreams(t *testing.T) {
 }
 
 // TestManyRequests sends three times as many requests as may be under way: never more
-// are, and connections are used again.
+// are, connections are used again, and progress counts them one by one.
 func TestManyRequests(t *testing.T) {
 	n := fitting(256)
 	c := crowded(t, 3*n, func(w http.ResponseWriter, _ *http.Request) {
@@ -88,8 +88,14 @@ func TestManyRequests(t *testing.T) {
 		io.WriteString(w, record("b")+record("c")+usage3+done)
 	})
 	c.MaxConcurrency = n
+	told := 0
+	c.Progress = func(done, _ int) {
+		if told++; done != told {
+			t.Errorf("progress tells of %d done, after %d", done, told-1)
+		}
+	}
 	got, err := c.Serve(t.Context())
-	if err != nil || got.Completed != 3*n {
+	if err != nil || told != 3*n || got.Completed != 3*n {
 		t.Fatalf("%d of %d completed, %v\n%s", got.Completed, 3*n, err, got.Failures())
 	}
 	// A connection that is handed back a moment too late costs the next request one of its own.
