@@ -69,11 +69,20 @@ func emulate(t *testing.T, settings string) {
 	}
 }
 
+// impatient has the device given up soon where it hangs; other faults are not told apart from
+// slowness by the clock.
+func impatient(t *testing.T, fault string) {
+	d := time.Minute
+	if strings.HasSuffix(fault, ":600") {
+		d = 100 * time.Millisecond
+	}
+	cuda.Patience(t, d)
+}
+
 // TestFailingStart: whatever fails while an engine starts is an error that names the device and
 // the call, and nothing of the device is left taken.
 func TestFailingStart(t *testing.T) {
 	open := starting(t)
-	cuda.Patience(t, 100*time.Millisecond)
 	for _, c := range []struct{ fault, want string }{
 		{"cuMemAlloc:1:2", "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY"},
 		{"cuMemHostAlloc:1:2", "cuMemHostAlloc: CUDA_ERROR_OUT_OF_MEMORY"},
@@ -91,6 +100,7 @@ func TestFailingStart(t *testing.T) {
 		{"cuGraphInstantiate:3:719", "CUDA_ERROR_LAUNCH_FAILED"},
 	} {
 		emulate(t, "reset,fault="+c.fault)
+		impatient(t, c.fault)
 		e, err := open()
 		if err == nil {
 			t.Errorf("%s: it started", c.fault)
@@ -111,6 +121,7 @@ func TestFailingStart(t *testing.T) {
 		}
 	}
 	emulate(t, "reset")
+	impatient(t, "")
 	e, err := open()
 	if err != nil {
 		t.Fatalf("after all of them: %v", err)
@@ -151,7 +162,6 @@ func TestEndedStart(t *testing.T) {
 // error that names the device, and the engine with them; the device is closed at once.
 func TestFailingStep(t *testing.T) {
 	open := starting(t)
-	cuda.Patience(t, 100*time.Millisecond)
 	for fault, want := range map[string]string{
 		"kernel:3:700":         "CUDA_ERROR_ILLEGAL_ADDRESS",
 		"kernel:30:600":        "no answer for ",
@@ -160,11 +170,13 @@ func TestFailingStep(t *testing.T) {
 		"cuEventRecord:5:999":  "cuEventRecord: CUDA_ERROR_UNKNOWN",
 	} {
 		emulate(t, "reset")
+		impatient(t, "")
 		e, err := open()
 		if err != nil {
 			t.Fatal(err)
 		}
 		emulate(t, "fault="+fault)
+		impatient(t, fault)
 		var streams []*engine.Stream
 		for range 3 { // one of them waits
 			p := sample.Default()
@@ -215,12 +227,12 @@ func endOf(t *testing.T, s *engine.Stream) error {
 // TestFailingClose: a device that hangs while it is closed is given up with an error.
 func TestFailingClose(t *testing.T) {
 	open := starting(t)
-	cuda.Patience(t, 100*time.Millisecond)
 	emulate(t, "reset,order=lazy")
 	e, err := open()
 	if err != nil {
 		t.Fatal(err)
 	}
+	cuda.Patience(t, 100*time.Millisecond)
 	p := sample.Default()
 	p.MaxTokens, p.IgnoreEOS = 100, true
 	s, err := e.Submit(context.Background(), engine.Request{Prompt: []int32{1, 2, 3}, Params: p})

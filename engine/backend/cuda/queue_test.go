@@ -13,13 +13,13 @@ import (
 // TestQueueNeverFills: launches on a device that has hung end with the limit, before there are so
 // many that a driver has the caller wait (the emulated one ends the process then).
 func TestQueueNeverFills(t *testing.T) {
-	Patience(t, 50*time.Millisecond)
 	d, e := stepping(t, backend.StepShape{Tokens: 4, Seqs: 4, Samples: 4, Vocab: 32}, backend.Graphs{})
 	list := e.(*executable).lists[0][0]
 	if err := driver.Emulate("fault=kernel:1:600"); err != nil {
 		t.Skip("no device hangs on demand: ", err)
 	}
 	defer driver.Emulate("reset")
+	Patience(t, 50*time.Millisecond)
 	launched := 0
 	err := d.do(func() error {
 		for launched < 5000 {
