@@ -51,7 +51,7 @@ type Settings struct {
 	// picks the best one in Facts.
 	Variant string
 	// Activations says what a backend rounds x to before it multiplies with
-	// quantized weights: "int8", or "" for what the variant computes in.
+	// quantized weights: Int8Activations, FP8Activations, or "" for what it computes in.
 	Activations string
 	// SwapDir is the directory of the file that a host backend keeps its Swap arena
 	// in; "": the system's for files that may be large, $TMPDIR or /var/tmp.

@@ -38,8 +38,9 @@ type WeightSpec struct {
 	Scaling Scaling
 	// GroupSize is how many neighbours of a row share a scale, where Scaling is PerGroup.
 	GroupSize int
-	// RoundInputs says that what the weight, I8 with a scale for each row or tensor, is
-	// multiplied with is rounded to int8 first, each row of it with a scale of its own (W8A8).
+	// RoundInputs says that what the weight is multiplied with is rounded first (W8A8): of I8 with a
+	// scale for each row or tensor, to int8, each row of it with a scale of its own; of F8E4M3, where
+	// Settings.Activations asks for it, to E4M3 with the scales that InputGroup says.
 	RoundInputs bool
 }
 

@@ -1,6 +1,10 @@
 package ref
 
-import "math"
+import (
+	"math"
+
+	"vapp.dev/kernels"
+)
 
 // RoundRow rounds x to int8: codes are the nearest multiples of max |x| / 127, ties to
 // even, and the scale is what they are multiples of. Where max |x| is below 2⁻¹⁰⁰ all are
@@ -47,20 +51,55 @@ func RoundRowE4M3(x, codes []float32, given float32) (scale float32) {
 	return scale
 }
 
-// LinearRounded is Linear with every row of X rounded by RoundRow first: W8A8 of
-// compressed-tensors, as vLLM computes it. codes is room for In elements.
-func LinearRounded(a LinearArgs, codes []float32) {
-	w := a.Row[:a.In]
-	codes = codes[:a.In]
+// Rounding is what rows of X become before LinearRounded multiplies them.
+type Rounding struct {
+	Format kernels.Format // I8, by RoundRow, or F8E4M3, by RoundRowE4M3
+	Group  int            // how many neighbours of a row share a scale; 0: all
+}
+
+// Room is how many elements LinearRounded needs for a row of in elements: its codes, and their
+// scales.
+func (r Rounding) Room(in int) int { return in + len(r.groups(in)) }
+
+// groups are where the groups of a row of in elements end.
+func (r Rounding) groups(in int) (ends []int) {
+	group := r.Group
+	if group == 0 {
+		group = in
+	}
+	for at := 0; at < in; at += group {
+		ends = append(ends, min(at+group, in))
+	}
+	return ends
+}
+
+// LinearRounded is Linear with every row of X rounded first: to int8 as compressed-tensors' W8A8
+// has it, to E4M3 as vLLM does for checkpoints of 8-bit floats. The sum of a group's products with
+// codes is multiplied by its scale in float64. room has to.Room(In) elements.
+func LinearRounded(a LinearArgs, to Rounding, room []float32) {
+	w, ends := a.Row[:a.In], to.groups(a.In)
+	codes, scales := room[:a.In], room[a.In:][:len(ends)]
 	for r := range a.Rows {
-		scale := float64(RoundRow(a.X[r*a.In:(r+1)*a.In], codes))
+		x, from := a.X[r*a.In:(r+1)*a.In], 0
+		for g, end := range ends {
+			if to.Format == kernels.F8E4M3 {
+				scales[g] = RoundRowE4M3(x[from:end], codes[from:end], 0)
+			} else {
+				scales[g] = RoundRow(x[from:end], codes[from:end])
+			}
+			from = end
+		}
 		for o := a.From; o < a.To; o++ {
 			a.weights(o, w)
-			bias := 0.0
-			if a.Bias != nil {
-				bias = float64(a.Bias[o])
+			sum, from := 0.0, 0
+			for g, end := range ends {
+				sum += dot(w[from:end], codes[from:end]) * float64(scales[g])
+				from = end
 			}
-			a.Y[r*a.Out+o] = float32(dot(w, codes)*scale + bias)
+			if a.Bias != nil {
+				sum += float64(a.Bias[o])
+			}
+			a.Y[r*a.Out+o] = float32(sum)
 		}
 	}
 }

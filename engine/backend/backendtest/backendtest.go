@@ -33,6 +33,8 @@ type Suite struct {
 	// in which a row is summed may depend on what else is in the step: it is held to bounds where
 	// rows of other backends are held to their bits.
 	Near bool
+	// Settings are those that Part runs with.
+	Settings backend.Settings
 }
 
 // subject is what is tested: a backend with settings on this machine.
@@ -76,15 +78,15 @@ func (u Suite) Run(t *testing.T, settings ...backend.Settings) {
 	}
 }
 
-// Part runs a part of the suite, with the zero Settings: every n-th of its cases, for backends on
-// which all of them take too long for every day.
+// Part runs a part of the suite, with u.Settings: every n-th of its cases, for backends on which all
+// of them take too long for every day.
 func (u Suite) Part(t *testing.T, name string, n int) {
 	parts := parts()
 	i := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
 	if i < 0 {
 		t.Fatalf("the suite has no part %q", name)
 	}
-	sub := open(t, u.Opener, backend.Settings{})
+	sub := open(t, u.Opener, u.Settings)
 	sub.near, sub.every, sub.oracles = u.Near, n, oracles{}
 	t.Run(name, func(t *testing.T) { parts[i].test(sub, t) })
 }

@@ -59,7 +59,7 @@ func (s *subject) mixtureError(t *testing.T, f scaledFormat) Error {
 	all, ids, shares := r.floats(m.result, rows), r.ints(m.ids, rows), r.floats(m.shares, rows)
 	e := errorOf{}
 	for row := range rows {
-		for i, want := range m.row(row, ids[row*m.top:][:m.top], shares[row*m.top:][:m.top]) {
+		for i, want := range m.row(s, row, ids[row*m.top:][:m.top], shares[row*m.top:][:m.top]) {
 			e.add(float64(all[row*m.cols+i]), want)
 		}
 	}

@@ -34,9 +34,9 @@ func stacked() []scaledFormat {
 // mixtures checks Experts: formats, biases, activations, many and few rows.
 func (s *subject) mixtures(t *testing.T) {
 	clamped := backend.Activation{Limit: 7, Alpha: 1.702, Shift: 1, Paired: true}
-	for i, f := range slices.Concat(stacked(), []scaledFormat{
+	for i, f := range s.formats(slices.Concat(stacked(), []scaledFormat{
 		{name: "q8_0", source: kernels.Q8_0}, {name: "q4_k", source: kernels.Q4_K}, {name: "f16", source: kernels.F16}, {name: "f32", source: kernels.F32},
-	}) {
+	})) {
 		m := mixture{format: f, experts: 8, top: 2 + i%3, cols: 160, width: 96, biases: i%2 == 1}
 		if !f.whole(m.cols) || !f.whole(m.width) {
 			m.cols, m.width = 256, 256
@@ -58,7 +58,7 @@ func (s *subject) mixture(t *testing.T, m *mixture) {
 	ids, shares := r.ints(m.ids, mixtureRows), r.floats(m.shares, mixtureRows)
 	var square, off float64
 	for row := range 40 {
-		for i, want := range m.row(row, ids[row*m.top:][:m.top], shares[row*m.top:][:m.top]) {
+		for i, want := range m.row(s, row, ids[row*m.top:][:m.top], shares[row*m.top:][:m.top]) {
 			d := want - float64(all[row*m.cols+i])
 			square, off = square+want*want, off+d*d
 		}
@@ -128,13 +128,15 @@ func (m *mixture) rig(t testing.TB, s *subject) *rig {
 }
 
 // row is one row's result, from what was picked.
-func (m *mixture) row(row int, ids []int32, shares []float32) []float64 {
+func (m *mixture) row(s *subject, row int, ids []int32, shares []float32) []float64 {
 	sum := make([]float64, m.cols)
 	up, act := make([]float32, 2*m.width), make([]float32, m.width)
-	out := make([]float32, m.cols)
+	out, x := make([]float32, m.cols), slices.Clone(m.x[row*m.cols:][:m.cols])
+	s.inputs(m.format, x, m.cols)
 	for k, e := range ids {
-		product(m.gateUp[int(e)*len(up)*m.cols:], m.upBias, int(e), m.x[row*m.cols:][:m.cols], up)
+		product(m.gateUp[int(e)*len(up)*m.cols:], m.upBias, int(e), x, up)
 		m.activate(up, act)
+		s.inputs(m.format, act, m.width)
 		product(m.down[int(e)*m.cols*m.width:], m.downBias, int(e), act, out)
 		for i, v := range out {
 			sum[i] += float64(shares[k]) * float64(v)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"vapp.dev/engine/backend"
@@ -63,6 +64,27 @@ func blockFormats() (all []scaledFormat) {
 
 // matrices are n of [rows,cols].
 type matrices struct{ n, rows, cols int }
+
+// formats are those of all that the subject's settings say something of.
+func (s *subject) formats(all []scaledFormat) []scaledFormat {
+	if s.settings.Activations != backend.FP8Activations {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(f scaledFormat) bool { return !f.eight() })
+}
+
+// eight says that the weight is stored in 8-bit floats.
+func (f scaledFormat) eight() bool {
+	return f.stored() == kernels.F8E4M3 || f.stored() == kernels.F8E5M2
+}
+
+// stored is what kernels read.
+func (f scaledFormat) stored() kernels.Format {
+	if f.target != kernels.Invalid {
+		return f.target
+	}
+	return f.source
+}
 
 // stack adds a weight of shape.n experts' matrices (0: one) of shape.cols, in parts of
 // these rows, each of a tensor of its own, and returns its values in float32: [experts][rows][cols].
@@ -182,21 +204,38 @@ func quantizeRows(x []float32, cols int) {
 	}
 }
 
-// roundRows rounds each row of x to int8.
-func roundRows(x []float32, cols int) {
-	codes := make([]float32, cols)
+// inputs rounds each row of x as the subject does that multiplies it with a weight of the format:
+// to int8 where the weight says so, to E4M3 where the settings do, which exact tells: products are
+// of the very codes then.
+func (s *subject) inputs(f scaledFormat, x []float32, cols int) (exact bool) {
+	eight, group := s.settings.Activations == backend.FP8Activations && f.stored() == kernels.F8E4M3, cols
+	if !f.round && !eight {
+		return false
+	}
+	if eight && f.scaling == backend.PerBlock {
+		group = backend.ScaleBlock
+	}
+	codes := make([]float32, group)
 	for ; len(x) > 0; x = x[cols:] {
-		scale := ref.RoundRow(x[:cols], codes)
-		for i, c := range codes {
-			x[i] = c * scale
+		for from := 0; from < cols; from += group {
+			part, scale := x[from:min(from+group, cols)], float32(0)
+			if eight {
+				scale = ref.RoundRowE4M3(part, codes, 0)
+			} else {
+				scale = ref.RoundRow(part, codes)
+			}
+			for i := range part {
+				part[i] = codes[i] * scale
+			}
 		}
 	}
+	return eight
 }
 
 // scaled compares Linear with the weights' values for each way of storing them: parts
 // that do and do not begin at a block, columns that are no whole blocks.
 func (s *subject) scaled(t *testing.T) {
-	for _, f := range scaledFormats {
+	for _, f := range s.formats(scaledFormats) {
 		for i, shape := range [][3]int{{128, 40, 160}, {7, 33, 416}, {256, 0, 96}, {50, 17, 129}, {40, 0, 256}} {
 			if f.whole(shape[2]) {
 				s.run(t, fmt.Sprintf("%s/%v", f.name, shape), func(t *testing.T) { s.scaledShape(t, f, shape, i) })
@@ -223,9 +262,7 @@ func (s *subject) scaledShape(t *testing.T, f scaledFormat, shape [3]int, seed i
 		rec.Do(backend.Linear{X: v, W: weight, Bias: backend.NoWeight, Y: y})
 	}})
 	want, unit, order := make([]float32, most*out), make([]float64, most*out), make([]float64, most*out)
-	if f.round {
-		roundRows(x, in)
-	}
+	exact := s.inputs(f, x, in)
 	for i := range want {
 		sum, square := 0.0, 0.0
 		for k := range in {
@@ -234,7 +271,10 @@ func (s *subject) scaledShape(t *testing.T, f scaledFormat, shape [3]int, seed i
 		}
 		// float32 sums in any order; x and weights rounded to bf16
 		order[i] = math.Sqrt(square)*math.Sqrt(float64(in))/(1<<24) + 1e-30
-		want[i], unit[i] = float32(sum), order[i]+math.Sqrt(square)*2/512
+		want[i], unit[i] = float32(sum), order[i]
+		if !exact {
+			unit[i] += math.Sqrt(square) * 2 / 512
+		}
 	}
 	var all []float32
 	for _, rows := range []int{most, 3, 1} {

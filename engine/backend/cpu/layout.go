@@ -39,10 +39,10 @@ func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
 	if len(kcpu.SupportedFormats(l.variant)) == 0 {
 		return layout{}, backend.Unsupported(name, "variant "+l.variant, "there are no kernels for it")
 	}
-	if s.Activations != "" && s.Activations != "int8" {
+	if s.Activations != "" && s.Activations != backend.Int8Activations {
 		return layout{}, backend.Unsupported(name, "activations "+s.Activations, "they are int8, or what the variant computes in")
 	}
-	l.int8 = s.Activations == "int8"
+	l.int8 = s.Activations == backend.Int8Activations
 	if s.Threads < 0 || s.Threads > maxThreads {
 		return layout{}, backend.Unsupported(name, fmt.Sprintf("%d threads", s.Threads), fmt.Sprintf("0 (one for each core) to %d", maxThreads))
 	}

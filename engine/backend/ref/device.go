@@ -50,7 +50,11 @@ func open(l layout, r backend.Reservation) (*device, error) {
 		if at+p.Bytes > int64(len(d.arenas[backend.Weights])) {
 			return nil, short("weight "+r.Weights[i].Name, at+p.Bytes, r.Arenas[backend.Weights])
 		}
-		d.weights = append(d.weights, newWeight(r.Weights[i], p, d.arenas[backend.Weights][at:at+p.Bytes]))
+		w, err := l.spec(r.Weights[i])
+		if err != nil {
+			return nil, err
+		}
+		d.weights = append(d.weights, newWeight(w, p, d.arenas[backend.Weights][at:at+p.Bytes]))
 		at += p.Bytes
 	}
 	size := r.Step.SetBytes()

@@ -14,11 +14,14 @@ import (
 const page = 8192
 
 // layout is the pure half: every weight as it comes.
-type layout struct{ threads int }
+type layout struct {
+	threads int
+	fp8     bool // x is rounded to E4M3 for weights of it, as backend cuda does
+}
 
 func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
-	if s.Activations != "" {
-		return layout{}, backend.Unsupported(name, "activations "+s.Activations, "it computes in float64")
+	if s.Activations != "" && s.Activations != backend.FP8Activations {
+		return layout{}, backend.Unsupported(name, "activations "+s.Activations, "they are fp8, or float32")
 	}
 	if s.Variant != "" && s.Variant != "go" {
 		return layout{}, backend.Unsupported(name, "variant "+s.Variant, `it has one, "go"`)
@@ -30,19 +33,35 @@ func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
 	if threads == 0 {
 		threads = max(1, int(float64(f.Cores)*(1-s.HTTPShare)))
 	}
-	return layout{threads}, nil
+	return layout{threads, s.Activations == backend.FP8Activations}, nil
 }
 
 func (l layout) Choices() []backend.Choice {
-	return []backend.Choice{
+	out := []backend.Choice{
 		{Name: "variant", Value: "go", Why: "plain Go"},
 		{Name: "threads", Value: strconv.Itoa(l.threads), Why: "cores less the share left to HTTP, or as set"},
 	}
+	if l.fp8 {
+		out = append(out, backend.Choice{Name: "activations", Value: backend.FP8Activations, Why: "as set, with weights of f8_e4m3; with others f32"})
+	}
+	return out
+}
+
+// spec is a weight with what the settings say of its inputs.
+func (l layout) spec(w backend.WeightSpec) (backend.WeightSpec, error) {
+	if !l.fp8 {
+		return w, nil
+	}
+	return backend.FP8Inputs(name, w)
 }
 
 // Weight keeps a matrix in its own format; vectors, and matrices whose parts
 // have several formats, become F32.
 func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
+	w, err := l.spec(w)
+	if err != nil {
+		return backend.Packed{}, err
+	}
 	p := backend.Packed{Format: w.Stored(), Kernel: "go"}
 	switch {
 	case w.Use&backend.Vector != 0:
@@ -55,7 +74,7 @@ func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
 			return p, backend.Unsupported(name, "weight "+w.Name, "it is stored as "+part.Format.String())
 		}
 	}
-	if w.RoundInputs && (w.Experts > 0 || w.Stored() != kernels.I8) {
+	if w.RoundInputs && w.Stored() != kernels.F8E4M3 && (w.Experts > 0 || w.Stored() != kernels.I8) {
 		return p, backend.Unsupported(name, "weight "+w.Name+" with int8 inputs", "only single matrices of int8 have them")
 	}
 	if block, _ := p.Format.Block(); w.Cols%block != 0 {
@@ -76,7 +95,7 @@ func (l layout) Workspace(p *backend.Program) (int64, error) {
 	}
 	var room int64
 	for _, op := range p.Ops {
-		room = max(room, roomOf(p, op))
+		room = max(room, l.roomOf(p, op))
 	}
 	return int64(l.threads) * room, nil
 }
@@ -99,16 +118,14 @@ func (l layout) Round(n int64) int64 { return (n + page - 1) / page * page }
 func align(n int64) int64 { return (n + 63) / 64 * 64 }
 
 // roomOf is the bytes an op needs for itself on one thread.
-func roomOf(p *backend.Program, op backend.Op) int64 {
+func (l layout) roomOf(p *backend.Program, op backend.Op) int64 {
 	switch o := op.(type) {
 	case backend.Linear:
-		if o.W >= 0 && int(o.W) < len(p.Weights) && p.Weights[o.W].RoundInputs {
-			return align(4*ref.Together*int64(p.Values[o.X].Cols)) + align(4*int64(p.Values[o.X].Cols))
-		}
-		return align(4 * ref.Together * int64(p.Values[o.X].Cols))
+		return align(4*ref.Together*int64(p.Values[o.X].Cols)) + l.roundRoom(p, o.W)
 	case backend.Experts:
 		n := int64(p.Values[o.X].Cols)
-		return align(4*2*int64(o.Width)) + align(4*int64(o.Width)) + align(4*n) + align(4*ref.Together*max(n, int64(o.Width)))
+		round := max(l.roundRoom(p, o.GateUp), l.roundRoom(p, o.Down))
+		return align(4*2*int64(o.Width)) + align(4*int64(o.Width)) + align(4*n) + align(4*ref.Together*max(n, int64(o.Width))) + round
 	case backend.Attention:
 		n, d := spanOf(p, o), int64(o.HeadDim)
 		return 2*align(4*n*d) + align(8*n) + align(8*d)
@@ -116,6 +133,18 @@ func roomOf(p *backend.Program, op backend.Op) int64 {
 		return 3*align(4*int64(p.Vocab)) + align(4*positions(p, o.Class))
 	}
 	return 0
+}
+
+// roundRoom is the bytes that rounding a row for a weight takes.
+func (l layout) roundRoom(p *backend.Program, id backend.WeightID) int64 {
+	if id < 0 || int(id) >= len(p.Weights) {
+		return 0
+	}
+	w, err := l.spec(p.Weights[id])
+	if err != nil || !w.RoundInputs { // Weight refuses
+		return 0
+	}
+	return align(4 * int64(roundingOf(w).Room(w.Cols)))
 }
 
 // spanOf is how many positions a query's keys and values may lie apart.

@@ -107,13 +107,13 @@ func (o experts) units(l *launch) int { return l.rowsOf(o.X) }
 func (o experts) run(l *launch, worker, r int) error {
 	n, room := l.cols(o.X), l.room(worker)
 	up, act, out := take[float32](room, 2*o.Width, 4), take[float32](room, o.Width, 4), take[float32](room, n, 4)
-	row := take[float32](room, ref.Together*max(n, o.Width), 4)
+	row, round := take[float32](room, ref.Together*max(n, o.Width), 4), l.roundRow(room, o.Experts)
 	x, y := rowOf(l.floats(o.X), r, n), rowOf(l.floats(o.Y), r, n)
 	sum := make([]float64, n)
 	for k, id := range rowOf(l.ints(o.Ids), r, o.Top) {
-		l.expert(o.GateUp, o.GateUpBias, int(id), x, up, row)
+		l.expert(o.GateUp, o.GateUpBias, int(id), x, up, row, round)
 		gated(o.Activation, up, act)
-		l.expert(o.Down, o.DownBias, int(id), act, out, row)
+		l.expert(o.Down, o.DownBias, int(id), act, out, row, round)
 		w := float64(rowOf(l.floats(o.Weights), r, o.Top)[k])
 		for i, v := range out {
 			sum[i] += w * float64(v)
@@ -125,8 +125,20 @@ func (o experts) run(l *launch, worker, r int) error {
 	return nil
 }
 
+// roundRow is room for a row that is rounded for the weights of o; empty where none has it rounded.
+func (l *launch) roundRow(room *room, o backend.Experts) []float32 {
+	n := 0
+	if w := l.d.weights[o.GateUp]; w.round {
+		n = w.to.Room(l.cols(o.X))
+	}
+	if w := l.d.weights[o.Down]; w.round {
+		n = max(n, w.to.Room(o.Width))
+	}
+	return take[float32](room, n, 4)
+}
+
 // expert is y = x · Wᵀ + bias with one matrix of a stack.
-func (l *launch) expert(id, bias backend.WeightID, expert int, x, y, row []float32) {
+func (l *launch) expert(id, bias backend.WeightID, expert int, x, y, row, round []float32) {
 	w := l.d.weights[id]
 	in, out := len(x), len(y)
 	size := w.Format.Bytes(int64(in)) * int64(out)
@@ -136,6 +148,10 @@ func (l *launch) expert(id, bias backend.WeightID, expert int, x, y, row []float
 	}
 	if bias != backend.NoWeight {
 		a.Bias = rowOf(l.vector(bias), expert, out)
+	}
+	if w.round {
+		ref.LinearRounded(a, w.to, round)
+		return
 	}
 	ref.Linear(a)
 }

@@ -123,7 +123,7 @@ func (o linear) run(l *launch, worker, i int) error {
 		a.Bias = l.vector(o.Bias)
 	}
 	if w.round {
-		ref.LinearRounded(a, take[float32](room, in, 4))
+		ref.LinearRounded(a, w.to, take[float32](room, w.to.Room(in), 4))
 		return nil
 	}
 	ref.Linear(a)

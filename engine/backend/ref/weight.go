@@ -12,13 +12,14 @@ type weight struct {
 	data   []byte
 	scales *ref.Scales // of every expert; nil: none
 	rows   int         // of an expert
-	round  bool        // x is rounded to int8 first
+	round  bool        // x is rounded first
+	to     ref.Rounding
 }
 
 // newWeight finds a weight's parts in its bytes. Scales begin at the next multiple
 // of 64 behind the elements: each row has its own, whatever the checkpoint shares.
 func newWeight(w backend.WeightSpec, p backend.Packed, data []byte) weight {
-	out := weight{Packed: p, data: data, rows: w.Rows, round: w.RoundInputs}
+	out := weight{Packed: p, data: data, rows: w.Rows, round: w.RoundInputs, to: roundingOf(w)}
 	if n := scalesOf(w, p.Format); n > 0 {
 		at := align(matrixBytes(w, p.Format))
 		out.scales = &ref.Scales{Values: floats(data[at:])[:n], Rows: 1, Cols: w.Cols, Across: 1}
@@ -27,6 +28,11 @@ func newWeight(w backend.WeightSpec, p backend.Packed, data []byte) weight {
 		}
 	}
 	return out
+}
+
+// roundingOf is what x is rounded to for a weight with RoundInputs.
+func roundingOf(w backend.WeightSpec) ref.Rounding {
+	return ref.Rounding{Format: w.Stored(), Group: w.InputGroup()}
 }
 
 // expertScales are those of one matrix of a stack.
