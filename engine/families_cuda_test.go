@@ -48,6 +48,21 @@ func TestFamiliesCUDA(t *testing.T) {
 	}
 }
 
+// TestFP8ActivationsCUDA: weights in fp8, with scales by block as stored and by channel as made at
+// load, whose inputs are rounded to it: ref's tokens, with ref rounding the same and all else in
+// float32.
+func TestFP8ActivationsCUDA(t *testing.T) {
+	emulate(t)
+	for name, quantize := range map[string]kernels.Format{"tiny-qwen35-fp8": kernels.Invalid, "tiny-qwen3": kernels.F8E4M3} {
+		t.Run(name, func(t *testing.T) {
+			y, g := smallModel(t, name)
+			y.build.Dtype, y.build.Quantize, y.opts.KVFormat = kernels.F32, quantize, kernels.F32
+			y.opts.Backend.Activations = backend.FP8Activations
+			likeRef(t, y, y, promptsOf(g), 0)
+		})
+	}
+}
+
 // smallModel is a recorded checkpoint, to be run in chunks of 32 on pages of bf16.
 func smallModel(t *testing.T, name string) (toy, *enginetest.Golden) {
 	t.Helper()

@@ -14,11 +14,16 @@ import (
 // onDevice is the CUDA layout of a catalogued device.
 func onDevice(t testing.TB, device string) backend.Layout {
 	t.Helper()
+	return onDeviceWith(t, device, backend.Settings{})
+}
+
+func onDeviceWith(t testing.TB, device string, s backend.Settings) backend.Layout {
+	t.Helper()
 	d, err := devices.Find(device)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := cuda.Opener{}.Layout(d.Facts("cuda"), backend.Settings{})
+	l, err := cuda.Opener{}.Layout(d.Facts("cuda"), s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +45,7 @@ func runs(l backend.Layout, m Model, f kernels.Format, draft int) error {
 }
 
 // TestCUDARuns: GPUs run every model of the catalogue as it is published and with its linear
-// layers in fp8, with keys and values in 16 and in 8 bits.
+// layers in fp8, with keys and values in 16 and in 8 bits, and with activations in fp8 where weights are.
 func TestCUDARuns(t *testing.T) {
 	list, err := Catalogue()
 	if err != nil {
@@ -62,6 +67,12 @@ func TestCUDARuns(t *testing.T) {
 			for device, f := range map[string]kernels.Format{"h100": kernels.BF16, "l40s": kernels.F8E4M3} {
 				if err := runs(onDevice(t, device), m, f, 0); err != nil {
 					t.Errorf("%s on %s, %v, keys as %v: %v", e.Name, device, b.Quantize, f, err)
+				}
+			}
+			if b.Quantize != kernels.Invalid || strings.HasPrefix(e.Quantization, "fp8") {
+				l := onDeviceWith(t, "h100", backend.Settings{Activations: backend.FP8Activations})
+				if err := runs(l, m, kernels.BF16, 0); err != nil {
+					t.Errorf("%s, %v, with activations in fp8: %v", e.Name, b.Quantize, err)
 				}
 			}
 		}

@@ -28,6 +28,7 @@ type layout struct {
 	sms    int
 	graphs backend.Graphs
 	other  string // the architecture of a device that is not CUDA's, else ""
+	fp8    bool   // x is rounded to E4M3 for weights of it
 	// kernels are those that there are, by name.
 	kernels map[string]cuda.Kernel
 }
@@ -54,11 +55,22 @@ func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
 	b, errB := strconv.Atoi(minor)
 	if !ok || errA != nil || errB != nil || a < 1 || a > 99 || b < 0 || b > 9 {
 		l.other, l.cc = f.Capability, 90 // laid out like a GPU of its size
-		return l, nil
+	} else {
+		l.cc = 10*a + b
 	}
-	l.cc = 10*a + b
+	switch l.fp8 = s.Activations == backend.FP8Activations; {
+	case s.Activations != "" && !l.fp8:
+		return layout{}, backend.Unsupported(name, "activations "+s.Activations, "they are fp8, or what the matrix units take")
+	case l.fp8 && l.other != "":
+		return layout{}, backend.Unsupported(name, "activations fp8", "the architecture of "+f.Device+" is not CUDA's")
+	case l.fp8 && l.cc < firstFP8:
+		return layout{}, backend.Unsupported(name, "activations fp8", fmt.Sprintf("the matrix units of %s, compute capability %s, have no 8-bit floats: those of 8.9 and newer do", f.Device, f.Capability))
+	}
 	return l, nil
 }
+
+// firstFP8 is the compute capability, × 10, from which on matrix units multiply 8-bit floats.
+const firstFP8 = 89
 
 // arch is the architecture that kernels are built for.
 func (l layout) arch() string {
@@ -71,7 +83,8 @@ func (l layout) arch() string {
 	return "sm_" + strconv.Itoa(l.cc)
 }
 
-// Choices names the architecture and the steps that are captured.
+// Choices names the architecture, what x is while it is multiplied, and the steps that are
+// captured.
 func (l layout) Choices() []backend.Choice {
 	mode, why := l.graphs.Mode, "no step is captured"
 	if mode == "" || mode == "none" {
@@ -79,8 +92,13 @@ func (l layout) Choices() []backend.Choice {
 	} else if n := len(l.graphs.Sizes); n > 0 {
 		why = fmt.Sprintf("%d sizes, the largest of %d tokens", n, l.graphs.Sizes[n-1])
 	}
+	activations := backend.Choice{Name: "activations", Value: l.half().String(), Why: "what the matrix units take"}
+	if l.fp8 {
+		activations.Value, activations.Why = backend.FP8Activations, "as set, with weights of f8_e4m3; with others "+l.half().String()
+	}
 	return []backend.Choice{
 		{Name: "architecture", Value: l.arch(), Why: "compute capability of " + l.facts.Device},
+		activations,
 		{Name: "graphs", Value: mode, Why: why},
 	}
 }
@@ -111,6 +129,10 @@ func up(n, unit int64) int64 { return (n + unit - 1) / unit * unit }
 // features, with F32 scales behind. bf16 becomes fp16 where the matrix units
 // lack it.
 func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
+	w, err := l.spec(w)
+	if err != nil {
+		return backend.Packed{}, err
+	}
 	if w.Rows <= 0 || w.Cols <= 0 {
 		return backend.Packed{}, backend.Unsupported(name, "weight "+w.Name, fmt.Sprintf("its shape is %d×%d", w.Rows, w.Cols))
 	}
@@ -135,8 +157,20 @@ func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
 	return p, nil
 }
 
+// spec is a weight with what the settings say of its inputs.
+func (l layout) spec(w backend.WeightSpec) (backend.WeightSpec, error) {
+	if !l.fp8 {
+		return w, nil
+	}
+	return backend.FP8Inputs(name, w)
+}
+
 // matrix is how a weight of a program lies.
 func (l layout) matrix(w backend.WeightSpec) (matrix, error) {
+	w, err := l.spec(w)
+	if err != nil {
+		return matrix{}, err
+	}
 	p, err := l.Weight(w)
 	if err != nil {
 		return matrix{}, err

@@ -23,6 +23,17 @@ func on(t *testing.T, device string, g backend.Graphs) layout {
 	return l
 }
 
+// onFP8 has activations in fp8.
+func onFP8(t *testing.T, device string) layout {
+	t.Helper()
+	l := on(t, device, backend.Graphs{})
+	l, err := newLayout(l.facts, backend.Settings{Activations: backend.FP8Activations})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
 func TestWeight(t *testing.T) {
 	bf := backend.WeightSpec{Name: "w", Rows: 100, Cols: 64, Source: kernels.BF16, Use: backend.Multiply, Parts: []backend.Part{{Rows: 100}}}
 	fp8 := bf
@@ -62,6 +73,12 @@ func TestWeight(t *testing.T) {
 			t.Errorf("%s: %d bytes, %s (%v), want %d, %s", c.device, p.Bytes, p.Kernel, err, c.bytes, c.kernel)
 		}
 	}
+	for w, want := range map[*backend.WeightSpec]string{&fp8: "linear_f8_e4m3_x8", &block: "linear_f8_e4m3_x8", &bf: "linear_bf16", &mx: "linear_mxfp4", &table: "embed_bf16"} {
+		p, err := onFP8(t, "h100").Weight(*w)
+		if other, _ := on(t, "h100", backend.Graphs{}).Weight(*w); err != nil || p.Kernel != want || p.Bytes != other.Bytes {
+			t.Errorf("activations in fp8: %d bytes, %s (%v), want %d, %s", p.Bytes, p.Kernel, err, other.Bytes, want)
+		}
+	}
 	odd.Source = kernels.MXFP4
 	if _, err := on(t, "h100", backend.Graphs{}).Weight(odd); !errors.Is(err, backend.ErrUnsupported) {
 		t.Errorf("rows of 40 in blocks of 32: %v", err)
@@ -99,6 +116,24 @@ func TestRefusals(t *testing.T) {
 		_, err := newLayout(f, backend.Settings{Variant: "avx2"})
 		if !errors.Is(err, backend.ErrUnsupported) {
 			t.Errorf("%+v: %v", f, err)
+		}
+	}
+	for _, c := range []struct{ capability, activations, want string }{
+		{"8.6", "fp8", "compute capability 8.6, have no 8-bit floats: those of 8.9 and newer do"},
+		{"gfx942", "fp8", "is not CUDA's"},
+		{"9.0", "int8", "activations int8: unsupported: they are fp8"},
+	} {
+		_, err := newLayout(backend.Facts{Device: "a device", Capability: c.capability}, backend.Settings{Activations: c.activations})
+		if !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	for _, w := range []backend.WeightSpec{
+		{Name: "w", Rows: 32, Cols: 64, Source: kernels.F8E5M2, Scaling: backend.PerChannel, Use: backend.Multiply},
+		{Name: "w", Rows: 32, Cols: 64, Source: kernels.F8E4M3, Scaling: backend.PerGroup, GroupSize: 32, Use: backend.Multiply},
+	} {
+		if _, err := onFP8(t, "l40s").Weight(w); !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), "weight w with fp8 activations") {
+			t.Errorf("%v %v: %v", w.Source, w.Scaling, err)
 		}
 	}
 	l := on(t, "v100-32g", backend.Graphs{})

@@ -93,6 +93,61 @@ func TestLower(t *testing.T) {
 	}
 }
 
+// TestFP8Activations: products of weights in fp8 are those of packed 8-bit inputs, with scales by row
+// or by 128 columns, and what comes before them packs so; the kernels that plans print are the ones
+// that are launched, and their rooms are the plan's.
+func TestFP8Activations(t *testing.T) {
+	listed := map[string]cuda.Kernel{}
+	for _, k := range cuda.Catalogue() {
+		listed[k.Name] = k
+	}
+	for _, device := range []string{"l40s", "h100", "b200"} {
+		l := onFP8(t, device)
+		for scaling, group := range map[backend.Scaling]int32{backend.PerChannel: 0, backend.PerBlock: 4} {
+			for _, tokens := range []int{1, 20, 512} {
+				p := layer(t, kernels.F8E4M3, kernels.BF16, tokens)
+				for i := range p.Weights[:4] {
+					p.Weights[i].Scaling = scaling
+				}
+				if err := l.Runs(p.Weights, p); err != nil {
+					t.Fatal(err)
+				}
+				launched := map[string]int{}
+				for _, v := range variants(p.Bucket) {
+					list, err := l.lower(p, v, nowhere(p))
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, n := range list {
+						k, ok := listed[n.kernel]
+						if !ok || len(n.args) != k.Args || n.threads[0] > k.Threads || n.shared > k.Shared || n.shared > l.shared() {
+							t.Errorf("%s, %+v: %+v; listed %+v", device, v, n, k)
+						}
+						switch {
+						case k.Stem == "pack":
+							at := unsafe.Offsetof(cuda.PackArgs{}.Group)
+							if got := int32(n.args[at]); got != group || k.Format != "x as f8_e4m3" {
+								t.Errorf("%s, %v: %s by groups of %d steps", device, scaling, n.kernel, got)
+							}
+							launched["pack"]++
+						case strings.HasPrefix(n.kernel, "linear_f8"):
+							if !strings.HasPrefix(n.kernel, "linear_f8_e4m3_x8_") {
+								t.Errorf("%s: %s", device, n.kernel)
+							}
+							launched[n.kernel]++
+						}
+					}
+				}
+				if len(launched) < 2 {
+					t.Errorf("%s, %d tokens: %v", device, tokens, launched)
+				}
+				toldAsLaunched(t, l, p)
+				rooms(t, l, p)
+			}
+		}
+	}
+}
+
 // TestFused: what makes rows that only products read packs them, once for products that follow
 // each other; the numbers themselves are written where somebody else reads them.
 func TestFused(t *testing.T) {
@@ -153,31 +208,34 @@ func TestFused(t *testing.T) {
 // other.
 func TestChosen(t *testing.T) {
 	for device, f := range map[string]kernels.Format{"a100-80g": kernels.BF16, "h100": kernels.BF16, "l40s": kernels.F32} {
-		l := on(t, device, backend.Graphs{})
-		p := layer(t, f, kernels.BF16, 512)
-		table, err := l.Chosen(p)
+		toldAsLaunched(t, on(t, device, backend.Graphs{}), layer(t, f, kernels.BF16, 512))
+	}
+}
+
+func toldAsLaunched(t *testing.T, l layout, p *backend.Program) {
+	t.Helper()
+	table, err := l.Chosen(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told, launched := map[string]bool{}, map[string]bool{}
+	for _, k := range table {
+		told[fmt.Sprint(k.Kernel, k.Splits)] = true
+	}
+	for _, v := range variants(p.Bucket) {
+		list, err := l.lower(p, v, nowhere(p))
 		if err != nil {
 			t.Fatal(err)
 		}
-		told, launched := map[string]bool{}, map[string]bool{}
-		for _, k := range table {
-			told[fmt.Sprint(k.Kernel, k.Splits)] = true
-		}
-		for _, v := range variants(p.Bucket) {
-			list, err := l.lower(p, v, nowhere(p))
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, n := range list {
-				k := l.kernels[n.kernel]
-				if strings.HasPrefix(k.Op, "linear") && k.Stem != "pack" || (k.Op == "attention" || k.Op == "experts") && k.Format != "" {
-					launched[fmt.Sprint(n.kernel, n.blocks[2])] = true
-				}
+		for _, n := range list {
+			k := l.kernels[n.kernel]
+			if strings.HasPrefix(k.Op, "linear") && k.Stem != "pack" || (k.Op == "attention" || k.Op == "experts") && k.Format != "" {
+				launched[fmt.Sprint(n.kernel, n.blocks[2])] = true
 			}
 		}
-		if !maps.Equal(told, launched) {
-			t.Errorf("%s: the table has %v, launched are %v", device, told, launched)
-		}
+	}
+	if !maps.Equal(told, launched) {
+		t.Errorf("%s: the table has %v, launched are %v", l.facts.Device, told, launched)
 	}
 }
 
@@ -242,30 +300,33 @@ func TestVariants(t *testing.T) {
 // TestRooms: no room of an op reaches beyond the workspace that the plan has, and the
 // counters lie before all of them.
 func TestRooms(t *testing.T) {
-	l := on(t, "h100", backend.Graphs{})
 	for _, f := range []kernels.Format{kernels.BF16, kernels.F32} {
-		p := layer(t, f, kernels.BF16, 512)
-		most, err := l.Workspace(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var reached int64
-		for _, v := range variants(p.Bucket) {
-			c := lowering{l: l, p: p, v: v}
-			for _, op := range p.Ops {
-				n, err := c.roomOf(op)
-				if err != nil || n > most || n < counters {
-					t.Errorf("%s in %+v: %d of %d, %v", backend.OpName(op), v, n, most, err)
-				}
-				if o, ok := op.(backend.Experts); ok {
-					disjoint(t, &c, o)
-				}
-				reached = max(reached, n)
+		rooms(t, on(t, "h100", backend.Graphs{}), layer(t, f, kernels.BF16, 512))
+	}
+}
+
+func rooms(t *testing.T, l layout, p *backend.Program) {
+	t.Helper()
+	most, err := l.Workspace(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reached int64
+	for _, v := range variants(p.Bucket) {
+		c := lowering{l: l, p: p, v: v}
+		for _, op := range p.Ops {
+			n, err := c.roomOf(op)
+			if err != nil || n > most || n < counters {
+				t.Errorf("%s in %+v: %d of %d, %v", backend.OpName(op), v, n, most, err)
 			}
+			if o, ok := op.(backend.Experts); ok {
+				disjoint(t, &c, o)
+			}
+			reached = max(reached, n)
 		}
-		if reached != most {
-			t.Errorf("a workspace of %d, %d are used", most, reached)
-		}
+	}
+	if reached != most {
+		t.Errorf("a workspace of %d, %d are used", most, reached)
 	}
 }
 

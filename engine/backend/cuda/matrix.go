@@ -57,6 +57,8 @@ func (m matrix) kernel() string {
 	switch {
 	case m.Experts > 0 && !m.panels && m.stored == kernels.F32:
 		return "experts_f32"
+	case m.Use&backend.Multiply != 0 && m.RoundInputs:
+		return "linear_" + m.stored.String() + "_x8"
 	case m.Use&backend.Multiply != 0:
 		return "linear_" + m.stored.String()
 	case m.panels:

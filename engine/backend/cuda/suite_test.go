@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"testing"
 
+	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/backendtest"
 	"vapp.dev/engine/backend/cuda/driver"
 	"vapp.dev/kernels/cuda/cudatest"
@@ -40,6 +41,15 @@ func TestParts(t *testing.T) {
 	for _, name := range backendtest.Parts() {
 		suite.Part(t, name, max(1, every[name]))
 	}
+}
+
+// TestPartsFP8: products of weights in fp8 with inputs that are rounded to it.
+func TestPartsFP8(t *testing.T) {
+	emulated(t)
+	s := suite
+	s.Settings.Activations = backend.FP8Activations
+	s.Part(t, "linear of scaled weights", 2)
+	s.Part(t, "experts", 1)
 }
 
 // hold keeps the device's context while a test runs, whose devices share it: it takes longer to

@@ -85,7 +85,7 @@ type product struct {
 func (l layout) chooseLinear(m matrix, rows int) (k cuda.Linear, to cuda.Rounding, ok bool) {
 	if m.RoundInputs {
 		k, ok = cuda.ChooseRounded(m.stored, rows)
-		to = cuda.Rounding{Format: m.stored}
+		to = cuda.Rounding{Format: m.stored, Group: m.InputGroup()}
 	} else {
 		k, ok = cuda.ChooseLinear(m.stored, rows)
 		to = cuda.RoundsTo(m.stored)
