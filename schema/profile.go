@@ -22,6 +22,7 @@ type Profile struct {
 	LoRA         *LoRA        `json:"lora,omitempty"`
 	Parallel     Parallel     `json:"parallel"`
 	CPU          CPU          `json:"cpu"`
+	CUDA         *CUDA        `json:"cuda,omitempty"`
 	Serve        Serve        `json:"serve"`
 	Sampling     Sampling     `json:"sampling"`
 	Log          Log          `json:"log"`
@@ -132,6 +133,11 @@ type CPU struct {
 
 	Activations string `json:"activations"` // auto, int8
 	PackedCache string `json:"packedCache"` // off, auto, or a directory
+}
+
+// CUDA mirrors #CUDA.
+type CUDA struct {
+	Activations string `json:"activations"` // auto, fp8
 }
 
 // Sampling mirrors #Sampling: nil where the profile leaves a parameter to

@@ -37,7 +37,11 @@ type shapeLine struct {
 // shapeLines are by shape in the order of first use, those for decoding behind the others.
 func shapeLines(all []backend.KernelChoice) (lines []shapeLine) {
 	for _, k := range all {
-		name := strings.Join([]string{k.Op, k.Format, k.Shape}, " ")
+		format := k.Format
+		if strings.Contains(k.Kernel, "_x8_") {
+			format += "_x8"
+		}
+		name := strings.Join([]string{k.Op, format, k.Shape}, " ")
 		i := slices.IndexFunc(lines, func(l shapeLine) bool { return l.name == name && l.decode == k.Decode })
 		if i < 0 {
 			i = len(lines)

@@ -73,7 +73,7 @@ func wishes(in Inputs) (want, error) {
 
 // laidOut asks the backend for its layout, and checks what depends on it.
 func (w want) laidOut() (want, error) {
-	in, p := w.in, w.in.Profile
+	in := w.in
 	var err error
 	if w.onGPU() {
 		if w.options.Backend.Graphs, err = w.graphs(); err != nil {
@@ -81,15 +81,12 @@ func (w want) laidOut() (want, error) {
 		}
 	}
 	if w.layout, err = in.Opener.Layout(in.Facts, w.options.Backend); err != nil {
-		if errors.Is(err, backend.ErrUnsupported) && p.Says("cpu") {
-			return want{}, p.Reject("cpu", "%v", err)
-		}
-		return want{}, err
+		return want{}, w.placed(err)
 	}
 	if w.options.KVFormat, err = w.kvFormat(); err != nil {
 		return want{}, err
 	}
-	if err := errors.Join(w.checkBuild(), w.check()); err != nil {
+	if err := errors.Join(w.checkBuild(), w.checkActivations(), w.check()); err != nil {
 		return want{}, err
 	}
 	if w.in.Model.Source.Build.Pipe.World > 1 {
@@ -98,13 +95,65 @@ func (w want) laidOut() (want, error) {
 	return w, err
 }
 
-// settings are the profile's wishes about backend cpu; others have none.
+// placed gives a layout's refusal of its settings the place in the profile of what it refuses.
+func (w want) placed(err error) error {
+	p, without := w.in.Profile, w.options.Backend
+	if !errors.Is(err, backend.ErrUnsupported) {
+		return err
+	}
+	if asked := activations(p); asked != "" && without.Activations == asked {
+		without.Activations = ""
+		if _, other := w.in.Opener.Layout(w.in.Facts, without); other == nil {
+			return p.Reject("cuda.activations", "%v; leave the field out", err)
+		}
+	}
+	if p.Says("cpu") {
+		return p.Reject("cpu", "%v", err)
+	}
+	return err
+}
+
+// activations are what the profile has backend cuda, and ref, round activations to; "": nothing.
+func activations(p *schema.Profile) string {
+	if p.CUDA == nil || p.CUDA.Activations == "auto" {
+		return ""
+	}
+	return p.CUDA.Activations
+}
+
+// checkActivations refuses rounded activations that no kernel would meet.
+func (w want) checkActivations() error {
+	p, name := w.in.Profile, w.in.Opener.Name()
+	if activations(p) == "" {
+		return nil
+	}
+	if name == "cpu" {
+		return p.Reject("cuda.activations", "backend cpu has no products with %s activations; leave the field out, or take backend cuda", activations(p))
+	}
+	met := false
+	for _, s := range w.in.Model.Family.Weights() {
+		r, err := backend.FP8Inputs(name, s)
+		if err != nil {
+			return p.Reject("cuda.activations", "%v; leave the field out", err)
+		}
+		met = met || r.RoundInputs && r.Stored() == kernels.F8E4M3
+	}
+	if !met {
+		return p.Reject("cuda.activations", "%s has no weights in fp8 that %s activations would meet; leave the field out, or set quantization to \"fp8\"", w.in.Model.Source.Name, activations(p))
+	}
+	return nil
+}
+
+// settings are the profile's wishes about backend cpu, which ref heeds too, and cuda.
 func settings(in Inputs) backend.Settings {
 	p, name := in.Profile, in.Opener.Name()
 	if name == "cuda" {
-		return backend.Settings{}
+		return backend.Settings{Activations: activations(p)}
 	}
 	s := backend.Settings{HTTPShare: p.CPU.HTTPShare}
+	if name == "ref" {
+		s.Activations = activations(p)
+	}
 	if p.CPU.Threads != schema.Auto {
 		s.Threads = int(p.CPU.Threads)
 	}
