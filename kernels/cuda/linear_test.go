@@ -266,8 +266,9 @@ func TestLinearWide(t *testing.T) {
 	}{
 		{kernels.BF16, cuda.RoundsTo(kernels.BF16)}, {kernels.F16, cuda.RoundsTo(kernels.F16)}, {kernels.F8E4M3, cuda.RoundsTo(kernels.BF16)},
 		{kernels.F8E5M2, cuda.RoundsTo(kernels.BF16)}, {kernels.F8E4M3, cuda.Rounding{Format: kernels.F8E4M3, Group: 128}},
+		{kernels.F8E4M3, cuda.Rounding{Format: kernels.F8E4M3}},
 	} {
-		t.Run(fmt.Sprint(to.w, to.x.Format), func(t *testing.T) {
+		t.Run(fmt.Sprint(to.w, to.x.Format, to.x.Group), func(t *testing.T) {
 			r := newRig(t)
 			scales := (*ref.Scales)(nil)
 			if to.w == kernels.F8E4M3 {
