@@ -8,10 +8,8 @@ struct RouteArgs {
   const float *scale;   // [experts] or null: ones
   int *ids;             // [rows, top]
   float *weights;       // [rows, top]
-  int rows, experts, top, pad;
+  int rows, experts, top, pad;  // at most 1024 experts: a lane marks what it picked in 32 bits
 };
-
-constexpr int kMostExperts = 1024;  // a lane marks what it picked in 32 bits
 
 // route: a warp for each row. NaN counts as −∞, so that all lanes agree and every pick is an
 // expert: rows that pad a graph may hold anything.
