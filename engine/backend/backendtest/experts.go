@@ -48,6 +48,11 @@ func (s *subject) mixtures(t *testing.T) {
 			m.activation.Act = backend.GELUTanh
 		}
 		s.run(t, f.name, func(t *testing.T) { s.mixture(t, &m) })
+		if f.scaling == backend.PerBlock { // with parts that begin with a block of scales, as published models have them
+			whole := m
+			whole.width = 2 * backend.ScaleBlock
+			s.run(t, f.name+", whole", func(t *testing.T) { s.mixture(t, &whole) })
+		}
 	}
 }
 
@@ -64,7 +69,10 @@ func (s *subject) mixture(t *testing.T, m *mixture) {
 		}
 	}
 	bound := 0.01 // x, weights and what is between rounded to bf16 stays below
-	if s.settings.Activations == "int8" {
+	switch {
+	case s.eight(m.format):
+		bound = 0.001 // the very codes are multiplied; a few between may be rounded the other way
+	case s.settings.Activations == backend.Int8Activations:
 		bound = 0.02
 	}
 	if m.format.source == kernels.F32 {

@@ -204,11 +204,16 @@ func quantizeRows(x []float32, cols int) {
 	}
 }
 
+// eight says that what is multiplied with a weight of the format is rounded to E4M3.
+func (s *subject) eight(f scaledFormat) bool {
+	return s.settings.Activations == backend.FP8Activations && f.stored() == kernels.F8E4M3
+}
+
 // inputs rounds each row of x as the subject does that multiplies it with a weight of the format:
 // to int8 where the weight says so, to E4M3 where the settings do, which exact tells: products are
 // of the very codes then.
 func (s *subject) inputs(f scaledFormat, x []float32, cols int) (exact bool) {
-	eight, group := s.settings.Activations == backend.FP8Activations && f.stored() == kernels.F8E4M3, cols
+	eight, group := s.eight(f), cols
 	if !f.round && !eight {
 		return false
 	}
