@@ -11,6 +11,7 @@ import (
 // status is GET /admin/status: what the page at the root shows beside the chat.
 type status struct {
 	Phase   string       `json:"phase"`
+	Why     string       `json:"why,omitempty"` // of a phase that nobody asked for
 	Version string       `json:"version"`
 	Profile string       `json:"profile"` // its name
 	Models  []string     `json:"models"`
@@ -55,7 +56,7 @@ type nowStatus struct {
 func (a *Appliance) status() status {
 	l := a.live.Load()
 	s := status{
-		Phase: a.Phase(), Version: a.cfg.Version, Profile: l.profile.Name, Models: l.api.Chat.Models,
+		Phase: a.Phase(), Why: a.why(), Version: a.cfg.Version, Profile: l.profile.Name, Models: l.api.Chat.Models,
 		Plan: a.planned, Ledger: []ledgerLine{}, Reloads: a.Reloads(),
 	}
 	if a.phase.get() == Loading {

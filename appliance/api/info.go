@@ -82,9 +82,11 @@ func (s *Server) readiness(c echo.Context) error {
 	return s.phase(c, http.StatusOK)
 }
 
+// phase answers with the phase, and with why it is that to whom guarded routes tell as much: an error
+// names the device and the call that failed.
 func (s *Server) phase(c echo.Context, status int) error {
 	p := phase{Phase: s.cfg.State.Phase()}
-	if s.cfg.Why != nil {
+	if s.cfg.Why != nil && settings(c).trusted(c.Request()) {
 		p.Why = s.cfg.Why()
 	}
 	return answer(c, status, p)

@@ -60,6 +60,32 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
+// TestWhy: what failed is told to whoever may read guarded routes, and the phase to all.
+func TestWhy(t *testing.T) {
+	set := testSettings()
+	s := New(Config{State: &state{nil, "failed"}, Why: func() string { return "a kernel went astray" }, Log: slog.New(slog.DiscardHandler)}, set)
+	const told, withheld = `{"phase":"failed","why":"a kernel went astray"}`, `{"phase":"failed"}`
+	ask := func(path, key, want string) {
+		t.Helper()
+		r := httptest.NewRequest("GET", path, nil)
+		if key != "" {
+			r.Header.Set("Authorization", "Bearer "+key)
+		}
+		w := httptest.NewRecorder()
+		if s.Handler().ServeHTTP(w, r); w.Body.String() != want {
+			t.Errorf("%s with key %q: %d %s, want %s", path, key, w.Code, w.Body, want)
+		}
+	}
+	ask("/readyz", "", told) // there are no keys: nothing is guarded
+	set.Keys = []string{"k"}
+	s.SetSettings(set)
+	for _, path := range []string{"/readyz", "/livez"} {
+		ask(path, "", withheld)
+		ask(path, "other", withheld)
+		ask(path, "k", told)
+	}
+}
+
 // TestDisconnect: the client of a stream, and of a plain reply, leaves; the
 // engine is told at once.
 func TestDisconnect(t *testing.T) {
