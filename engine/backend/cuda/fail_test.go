@@ -113,6 +113,9 @@ func TestFailingStart(t *testing.T) {
 		if n := strings.Count(err.Error(), "backend cuda: "); n != 1 {
 			t.Errorf("%s: %v: it says %d times whose error it is", c.fault, err, n)
 		}
+		if n := strings.Count(err.Error(), "weight "); n > 1 {
+			t.Errorf("%s: %v: it says %d times which weight", c.fault, err, n)
+		}
 		if hung := (*driver.HungError)(nil); errors.As(err, &hung) {
 			emulate(t, "reset")
 		}

@@ -31,10 +31,7 @@ func (d *device) Pack(i int, src backend.RowReader) error {
 		}
 		return d.packMatrix(matrixOf(spec, d.r.Packed[i].Format), base, src)
 	})
-	if err != nil && d.failed.Load() == nil && err != errClosed {
-		return fmt.Errorf("backend %s: weight %s: %w", name, spec.Name, err)
-	}
-	return err
+	return d.named(err) // who loads says which weight
 }
 
 // packVector stores a vector, or a stack of them, as F32.
