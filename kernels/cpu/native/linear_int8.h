@@ -33,7 +33,8 @@ enum {
 	X_DWORDS,
 	INT8_MOST = PLANES == 2 ? 127 * 128 : 127, /* of a number of x as an integer */
 	INT8_TILE = 6 / PLANES, /* rows of a tile: with 32 registers 12 sums of integers, 12 of floats, 4 weights */
-	INT8_BLOCK = 512, /* k's that tiles of rows take before the next */
+	INT8_BLOCK = 512, /* k's that tiles of rows take before the next, where codes are unpacked for them */
+	INT8_LONG = 4096, /* and where they are taken as they are packed, out of the second cache */
 	Q8_ZERO = 128
 };
 

@@ -42,13 +42,15 @@ FN static void prepare(const vapp_linear *a, int part, int parts) {
 }
 
 /* panel_tiles multiplies a panel with tiles t0 … t1 of rows; many tiles take a block of k
- * at a time, which stays in the first cache between them. */
+ * at a time, which stays in the first cache between them where it was unpacked; a longer one where it
+ * was not, as each block reads and writes the sums anew. */
 static void panel_tiles(const vapp_linear *a, int64_t panel, int64_t t0, int64_t t1, const int32_t *x, int tile) {
-	int64_t groups = a->in / GROUP, some = t1 - t0 == 1 ? groups : INT8_BLOCK / GROUP, output = panel * PANEL;
+	const int plain = in_place(a->format, t1 - t0);
+	int64_t groups = a->in / GROUP, some = t1 - t0 == 1 ? groups : (plain ? INT8_LONG : INT8_BLOCK) / GROUP, output = panel * PANEL;
 	int8_step s = {.panel = panel_at(a, panel), .ldy = a->ldy, .lanes = a->out - output};
 	for (s.g0 = 0; s.g0 < groups; s.g0 = s.g1) {
 		s.g1 = s.g0 + some < groups ? s.g0 + some : groups;
-		if (!in_place(a->format, t1 - t0)) s.codes = unpack_codes(a->format, &s, a->work);
+		if (!plain) s.codes = unpack_codes(a->format, &s, a->work);
 		s.bias = a->bias && s.g1 == groups ? a->bias + output : NULL;
 		if (t1 - t0 > 1) s.next = s.panel + s.g1 * (panel_k(a->format, 128) / 4);
 		s.tiles = (int)(t1 - t0);

@@ -264,13 +264,12 @@ V void unpack_of(const int format, const int8_step *s, uint8_t *to) {
 	FN static void unpack_##format(const int8_step *s, uint8_t *to) { unpack_of(format, s, to); }
 INT8_FORMATS(STEPS)
 
-/* Nibbles are brought apart while products keep other units busy; unpacked ones cost stores. High
- * bits take longer. */
-static int in_place(int32_t format, int64_t tiles) { return tiles <= (blocks_of(format).high ? 3 : 8); }
+/* Nibbles are brought apart while products keep other units busy, for any number of tiles; high bits
+ * take longer. */
+static int in_place(int32_t format, int64_t tiles) { return format == VAPP_Q8_0 || !blocks_of(format).high || tiles <= 3; }
 
 static const uint8_t *unpack_codes(int32_t format, const int8_step *s, uint8_t *to) {
 	static void (*const unpack[])(const int8_step *, uint8_t *) = {INT8_FORMATS(UNPACK_ENTRY)};
-	if (format == VAPP_Q8_0) return NULL;
 	unpack[format](s, to);
 	return to;
 }
