@@ -96,6 +96,18 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// TestReadRate: products of int8 are held against the higher of two rates, as one may have been measured
+// while another program had the processor.
+func TestReadRate(t *testing.T) {
+	saw := strings.Replace(engine, `"bf16": 400e9}`, `"bf16": 400e9, "int8": 900e9}`, 1)
+	for rate, want := range map[float64]float64{0: 200, 450e9: 450, 1000e9: 500} {
+		v, _, err := figures.ReadEngine([]byte(saw), rate)
+		if err != nil || v[figures.MatrixLimit] != want {
+			t.Errorf("at a rate of %g the limit is %v tokens/s, %v; want %v", rate, v[figures.MatrixLimit], err, want)
+		}
+	}
+}
+
 // turns are of a machine that slows to a half and comes back.
 var turns = []figures.Turn{
 	{Side: figures.Llama, Decode: 100, Before: 40e9, After: 40e9},

@@ -56,7 +56,7 @@ func ReadBatchedBench(out []byte) (Values, error) {
 
 // engineReport is what is used of vapp bench engine --json.
 type engineReport struct {
-	Limits struct{ Read, F32, BF16 float64 }
+	Limits struct{ Read, F32, BF16, Int8 float64 }
 	Matrix float64 `json:"matrix_rate"`
 	Rows   []engineRow
 	Memory struct {
@@ -87,7 +87,8 @@ type engineRow struct {
 
 // ReadEngine takes rates, limits and memory out of what vapp bench engine --json
 // prints, and where steps spend their time. rate is the operations a second that the
-// machine does of the numbers multiplied; 0: the rate that vapp measured.
+// machine was seen to do of int8, if those are multiplied; what vapp measured counts where it
+// is more. 0: bf16 is, or what it stands for, at the rate that vapp measured.
 func ReadEngine(out []byte, rate float64) (v Values, steps []Step, err error) {
 	var r engineReport
 	if err := json.Unmarshal(out, &r); err != nil {
@@ -95,6 +96,8 @@ func ReadEngine(out []byte, rate float64) (v Values, steps []Step, err error) {
 	}
 	if rate == 0 {
 		rate = max(r.Limits.BF16, r.Matrix)
+	} else {
+		rate = max(rate, r.Limits.Int8)
 	}
 	v = Values{Bandwidth: r.Limits.Read, RateF32: r.Limits.F32, RateBF16: r.Limits.BF16}
 	v[Arenas] = float64(r.Memory.Taken - r.Memory.Arenas)

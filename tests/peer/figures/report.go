@@ -65,7 +65,8 @@ measures one part again, with commas several; ` + "`PART=report`" + ` only write
 
 const method = `All sides run the same files one after the other, and again in the same order: llama.cpp as it comes,
 vapp, llama.cpp tuned (flash attention on, weights read into huge pages instead of mapped),
-vapp with int8 activations where the format has them. A figure is the median of the runs;
+vapp with int8 activations where the format has them, and bf16 keys and values then: as large as the f16
+that these files ask for, which is multiplied in f32. A figure is the median of the runs;
 ± is half of the distance between the least and the most. "Best" is the better of
 llama.cpp's two settings. For quantized files llama.cpp rounds activations to int8 by itself;
 vapp does so only if the profile says ` + "`cpu: activations: \"int8\"`" + `, so it has two rows; its server
