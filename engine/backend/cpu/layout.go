@@ -22,10 +22,11 @@ type layout struct {
 	threads      int
 	share        float64 // of the time, left to others
 	unit         int64   // arenas are multiples of it
+	huge         backend.Choice
 }
 
 func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
-	l := layout{variant: s.Variant, why: "as set", threads: s.Threads, share: s.HTTPShare, unit: max(f.HugeBytes, f.PageBytes, 4096)}
+	l := layout{variant: s.Variant, why: "as set", threads: s.Threads, share: s.HTTPShare, unit: max(f.HugeBytes, f.PageBytes, 4096), huge: hugePages(f)}
 	have := f.Variants
 	if len(have) == 0 {
 		have = []string{generic}
@@ -55,7 +56,7 @@ func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
 	return l, nil
 }
 
-// Choices names the variant, the threads and what they leave to others.
+// Choices names the variant, the threads and what they leave to others, and the pages that arenas lie in.
 func (l layout) Choices() []backend.Choice {
 	threads := "one for each core"
 	share := "threads rest after a step when others were waiting for a processor"
@@ -67,7 +68,24 @@ func (l layout) Choices() []backend.Choice {
 		l.activations(),
 		{Name: "threads", Value: strconv.Itoa(l.threads), Why: threads},
 		{Name: "http share", Value: strconv.FormatFloat(l.share, 'g', -1, 64), Why: share},
+		l.huge,
 	}
+}
+
+// hugePages says what arenas lie in. How many of their bytes the system did find huge pages
+// for is known at start, and logged then.
+func hugePages(f backend.Facts) backend.Choice {
+	c := backend.Choice{Name: "huge pages", Value: "off", Why: fmt.Sprintf("the machine has none: arenas lie in pages of %d KiB", max(f.PageBytes, 4096)>>10)}
+	switch {
+	case f.HugeBytes > 0:
+		c.Value, c.Why = fmt.Sprintf("%d KiB", f.HugeBytes>>10), "transparent, asked for by madvise: arenas are whole ones"
+		if f.HugeBytes >= 1<<20 {
+			c.Value = fmt.Sprintf("%d MiB", f.HugeBytes>>20)
+		}
+	case !f.Measured:
+		c.Value, c.Why = "unknown", "the machine was not looked at"
+	}
+	return c
 }
 
 // activations is what x is while it is multiplied.

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,8 +37,34 @@ func TestLayoutChoices(t *testing.T) {
 			}
 		case err != nil || l.variant != c.variant || l.threads != c.threads || l.share != c.set.HTTPShare:
 			t.Errorf("%s: %+v, %v", c.name, l, err)
-		case len(l.Choices()) != 4:
+		case len(l.Choices()) != 5:
 			t.Errorf("%s: choices %v", c.name, l.Choices())
+		}
+	}
+}
+
+// TestHugePagesChosen: the plan says what pages the arenas lie in.
+func TestHugePagesChosen(t *testing.T) {
+	for _, c := range []struct {
+		facts backend.Facts
+		want  string
+		unit  int64
+	}{
+		{machine, "2 MiB (transparent, asked for by madvise: arenas are whole ones)", 2 << 20},
+		{backend.Facts{PageBytes: 64 << 10, HugeBytes: 512 << 10}, "512 KiB (transparent, asked for by madvise: arenas are whole ones)", 512 << 10},
+		{backend.Facts{Measured: true, PageBytes: 16 << 10}, "off (the machine has none: arenas lie in pages of 16 KiB)", 16 << 10},
+		{backend.Facts{}, "unknown (the machine was not looked at)", 4096},
+	} {
+		l, err := newLayout(c.facts, backend.Settings{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(l.Choices(), func(c backend.Choice) bool { return c.Name == "huge pages" })
+		if i < 0 {
+			t.Fatalf("no choice of pages in %v", l.Choices())
+		}
+		if got := l.Choices()[i]; got.Value+" ("+got.Why+")" != c.want || l.Round(1) != c.unit {
+			t.Errorf("%s (%s) with arenas of %d bytes; want %s, %d", got.Value, got.Why, l.Round(1), c.want, c.unit)
 		}
 	}
 }
