@@ -258,7 +258,8 @@ func (t *text) hang(lead, value string) {
 	}
 }
 
-// wrap cuts a text at spaces; runs of spaces stay as they are.
+// wrap cuts a text at spaces; runs of spaces stay as they are. A word that is wider than a
+// line, such as a path, has one of its own.
 func wrap(s string, width int) []string {
 	var out []string
 	for utf8.RuneCountInString(s) > width {
@@ -272,7 +273,9 @@ func wrap(s string, width int) []string {
 			}
 		}
 		if cut <= 0 {
-			break
+			if cut = strings.IndexByte(s, ' '); cut <= 0 {
+				break
+			}
 		}
 		out = append(out, s[:cut])
 		s = strings.TrimLeft(s[cut:], " ")
