@@ -41,6 +41,30 @@ func TestBadServers(t *testing.T) {
 			io.WriteString(w, `{"choices":[{"text":"a"}]}`)
 		}},
 		{"nothing", "no token: ", func(http.ResponseWriter, *http.Request) {}},
+		{"a page", "no token: the answer is no event stream; check --backend and --endpoint: text/html; charset=utf-8: <html>Welcome", func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, "<html>Welcome</html>\n")
+		}},
+		{"an error without a status", "no token: the answer is no event stream; check --backend and --endpoint: application/json: out of pages", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			io.WriteString(w, "{\n  \"error\": {\n    \"message\": \"out of pages\"\n  }\n}\n")
+		}},
+		{"compressed", "no token: the answer is no event stream; check --backend and --endpoint: text/event-stream, encoded as gzip: ", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			w.Header().Set("Content-Encoding", "gzip")
+			io.WriteString(w, "\x1f\x8b\x08\x00:")
+		}},
+		{"an error of older servers", "error in the stream: out of pages", func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, record("a")+"data: {\"object\":\"error\",\"message\":\"out of pages\",\"code\":500}\n\n"+done)
+		}},
+		{"an event that is an error", `error in the stream: {"message":"out of pages"}`, func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, record("a")+"event: error\ndata: {\"message\":\"out of pages\"}\n\n"+done)
+		}},
+		{"llama-server's field", "error in the stream: out of pages", func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, record("a")+"error: {\"error\":{\"message\":\"out of pages\"}}\n\n"+done)
+		}},
+		{"given up by the server", "error in the stream: finish_reason abort", func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, record("a")+strings.Replace(record("b"), `null`, `"abort"`, 1)+usage3+done)
+		}},
 		{"closed early, in good order", "closed early: the stream ended without", func(w http.ResponseWriter, _ *http.Request) {
 			io.WriteString(w, record("a"))
 		}},
@@ -111,6 +135,52 @@ func TestNoUsage(t *testing.T) {
 	r.Tokenizer = nil
 	if got, err = r.Serve(t.Context()); err != nil || got.Failed != 1 || got.Traces[0].Failure.Reason != "no usage" {
 		t.Fatalf("%+v, %v", got.Traces, err)
+	}
+}
+
+// TestNoCount: a usage of no tokens beside chunks is none.
+func TestNoCount(t *testing.T) {
+	r := serving(t, 1, func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, record("one two")+record(" three")+strings.ReplaceAll(usage3, `completion_tokens":3`, `completion_tokens":0`)+done)
+	}).withOutput(9)
+	if got, err := r.Serve(t.Context()); err != nil || got.Completed != 1 || got.Output != 3 {
+		t.Fatalf("%d completed, %d tokens, %v", got.Completed, got.Output, err)
+	}
+}
+
+// TestAfterDone: an answer is over with [DONE], whatever the server does then; a request
+// timeout is not waited for.
+func TestAfterDone(t *testing.T) {
+	for name, then := range map[string]func(w http.ResponseWriter, q *http.Request){
+		"silence": func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() },
+		"records without end": func(w http.ResponseWriter, q *http.Request) {
+			for q.Context().Err() == nil {
+				if _, err := io.WriteString(w, record("x")); err != nil {
+					return
+				}
+			}
+		},
+		"a record without end": func(w http.ResponseWriter, q *http.Request) {
+			for q.Context().Err() == nil {
+				if _, err := w.Write(make([]byte, 64<<10)); err != nil {
+					return
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := serving(t, 1, func(w http.ResponseWriter, q *http.Request) {
+				io.Copy(io.Discard, q.Body)
+				io.WriteString(w, record("a")+record("b")+record("c")+usage3+done)
+				w.(http.Flusher).Flush()
+				then(w, q)
+			}).withOutput(3)
+			r.Timeout = time.Hour
+			got, err := r.Serve(t.Context())
+			if err != nil || got.Completed != 1 || got.Output != 3 || len(got.Traces[0].ITL) != 2 {
+				t.Fatalf("%d completed, %d tokens, %v: %s", got.Completed, got.Output, err, got.Failures())
+			}
+		})
 	}
 }
 

@@ -19,10 +19,18 @@ type chunk struct {
 	failed []byte
 }
 
+// errorObject is the record {"object": "error", "message": …}, which older servers of vLLM
+// send in the midst of a stream.
+type errorObject struct {
+	is      bool
+	message []byte
+}
+
 // read takes a record apart; text is added to c.text.
 func (c *chunk) read(record []byte) error {
 	c.choices, c.finished, c.prompt, c.completion, c.failed = false, false, -1, -1, nil
 	s := scanner{b: record}
+	var old errorObject
 	err := s.object(func(key []byte) error {
 		switch string(key) {
 		case "choices":
@@ -37,14 +45,36 @@ func (c *chunk) read(record []byte) error {
 			if s.peek() != 'n' {
 				return c.error(&s)
 			}
+		case "object", "message":
+			return old.field(&s, key)
 		}
 		return s.skip(0)
 	})
+	if old.is && c.failed == nil {
+		c.failed = append([]byte{}, old.message...)
+	}
 	if s.space(); err == nil && s.i != len(record) {
 		err = errJSON
 	}
 	return err
 }
+
+// field reads the value of object or message.
+func (o *errorObject) field(s *scanner, key []byte) error {
+	if s.peek() != '"' {
+		return s.skip(0)
+	}
+	inside, err := s.text()
+	if string(key) == "object" {
+		o.is = string(inside) == "error"
+	} else {
+		o.message = unquote(nil, inside)
+	}
+	return err
+}
+
+// givenUp tells the finish reasons of an answer that the server did not bring to its end.
+func givenUp(reason []byte) bool { return string(reason) == "abort" || string(reason) == "error" }
 
 // choice reads one choice; only the first's text is kept.
 func (c *chunk) choice(s *scanner, first bool) error {
@@ -53,8 +83,12 @@ func (c *chunk) choice(s *scanner, first bool) error {
 	}
 	return s.object(func(key []byte) error {
 		switch k := string(key); {
-		case k == "finish_reason":
-			c.finished = c.finished || s.peek() == '"'
+		case k == "finish_reason" && s.peek() == '"':
+			reason, err := s.text()
+			if c.finished = true; givenUp(reason) {
+				c.failed = append([]byte("finish_reason "), reason...)
+			}
+			return err
 		case k == "text" && first:
 			return c.piece(s)
 		case k == "delta" && first && s.peek() == '{':

@@ -33,6 +33,17 @@ const unknown = -1
 
 var errTimeout = errors.New("timeout")
 
+// errOver is that an answer goes on after its [DONE].
+var errOver = errors.New("over")
+
+// An answer is over with [DONE]. What a server sends after it is read, so that the
+// connection can be used again, but no more than afterDone records and no longer than
+// endAfterDone; then the connection is closed.
+const (
+	afterDone    = 64
+	endAfterDone = 250 * time.Millisecond
+)
+
 // failure makes the reason and the detail of a request that failed.
 func failure(reason, format string, args ...any) *report.Failure {
 	return &report.Failure{Reason: reason, Detail: clip(fmt.Sprintf(format, args...))}
@@ -51,6 +62,8 @@ func clip(s string) string {
 // do sends the request and follows the answer to its end. Times count from begin.
 func (s *send) do(ctx context.Context, begin time.Time) report.Trace {
 	t := report.Trace{Input: s.input}
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.server.BaseURL+s.server.Endpoint, bytes.NewReader(s.body))
 	if err != nil {
 		t.Failure = failure("bad address", "%v", err)
@@ -67,7 +80,7 @@ func (s *send) do(ctx context.Context, begin time.Time) report.Trace {
 	if err != nil {
 		t.Failure = unreached(ctx, err)
 	} else {
-		s.answer(ctx, resp, start, &t)
+		s.answer(ctx, giveUp, resp, start, &t)
 		resp.Body.Close()
 	}
 	if t.Failure != nil {
@@ -94,8 +107,8 @@ func unreached(ctx context.Context, err error) *report.Failure {
 	return failure("connection failed", "%v", err)
 }
 
-// answer reads a response.
-func (s *send) answer(ctx context.Context, resp *http.Response, start time.Time, t *report.Trace) {
+// answer reads a response; giveUp ends the request.
+func (s *send) answer(ctx context.Context, giveUp context.CancelCauseFunc, resp *http.Response, start time.Time, t *report.Trace) {
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 8<<10))
 		t.Failure = failure(fmt.Sprintf("HTTP %d", resp.StatusCode), "%s", message(text))
@@ -105,7 +118,7 @@ func (s *send) answer(ctx context.Context, resp *http.Response, start time.Time,
 		s.embedding(ctx, resp.Body, start, t)
 		return
 	}
-	s.stream(ctx, resp.Body, start, t)
+	s.stream(ctx, giveUp, resp, start, t)
 }
 
 // message is what an error's body says.
@@ -147,24 +160,28 @@ func (s *send) embedding(ctx context.Context, body io.Reader, start time.Time, t
 var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 16<<10) }}
 
 // stream follows an event stream to its end.
-func (s *send) stream(ctx context.Context, body io.Reader, start time.Time, t *report.Trace) {
+func (s *send) stream(ctx context.Context, giveUp context.CancelCauseFunc, resp *http.Response, start time.Time, t *report.Trace) {
 	in := readers.Get().(*bufio.Reader)
-	in.Reset(body)
+	in.Reset(resp.Body)
 	defer func() { in.Reset(nil); readers.Put(in) }()
 	f := following{start: start, t: t, chat: s.ask.Backend == Chat, asked: s.output}
 	e := events{in: in}
 	for {
+		over := f.done
 		record, err := e.next()
 		if err == nil {
 			err = f.take(record, time.Now())
+		}
+		if f.done && !over {
+			defer time.AfterFunc(endAfterDone, func() { giveUp(errOver) }).Stop()
 		}
 		if err == nil {
 			continue
 		}
 		var fail *report.Failure
 		switch {
-		case err == io.EOF:
-			t.Failure = f.end()
+		case err == io.EOF, f.done && (err == errOver || errors.Is(err, errRecordSize) || context.Cause(ctx) == errOver):
+			t.Failure = f.end(resp.Header, e.other)
 		case errors.As(err, &fail):
 			t.Failure = fail
 		case errors.Is(err, errRecordSize):
@@ -196,12 +213,19 @@ type following struct {
 	chunks int
 	// done: [DONE] came; closed: a finish_reason or usage did.
 	done, closed, usage bool
+	after               int // records after [DONE]
 }
 
 // take reads a record that came at that time.
 func (f *following) take(record []byte, at time.Time) error {
-	if f.done = f.done || string(bytes.TrimSpace(record)) == "[DONE]"; f.done {
-		return nil // what follows is read so that the connection can be used again
+	if f.done {
+		if f.after++; f.after > afterDone {
+			return errOver
+		}
+		return nil
+	}
+	if f.done = string(bytes.TrimSpace(record)) == "[DONE]"; f.done {
+		return nil
 	}
 	c := &f.chunk
 	if err := c.read(record); err != nil {
@@ -216,7 +240,7 @@ func (f *following) take(record []byte, at time.Time) error {
 	if c.completion > f.asked {
 		return failure("impossible usage", "%d tokens generated, %d were asked for", c.completion, f.asked)
 	}
-	if c.completion >= 0 {
+	if c.completion > 0 { // none beside chunks is no count, as vLLM has it
 		f.t.Output, f.usage = c.completion, true
 	}
 	f.closed = f.closed || c.finished || c.completion >= 0
@@ -239,9 +263,19 @@ func (f *following) token(at time.Time) {
 	f.last = at
 }
 
-// end judges a stream that ended in good order.
-func (f *following) end() *report.Failure {
+// end judges a stream that ended in good order. Of an answer that is no such stream it
+// says what it is: its headers, and the lines that belong to none.
+func (f *following) end(head http.Header, other []byte) *report.Failure {
 	switch {
+	case f.chunks == 0 && other != nil:
+		kind := "an answer without a Content-Type"
+		if of := head.Get("Content-Type"); of != "" {
+			kind = of
+		}
+		if coding := head.Get("Content-Encoding"); coding != "" {
+			kind += ", encoded as " + coding
+		}
+		return failure("no token", "the answer is no event stream; check --backend and --endpoint: %s: %s", kind, message(other))
 	case f.chunks == 0:
 		return failure("no token", "the stream ended without a chunk that has choices")
 	case !f.done && !f.closed:

@@ -11,49 +11,75 @@ import (
 // maxRecord bounds one record of a stream, in bytes.
 const maxRecord = 4 << 20
 
+// maxOther bounds what is kept of lines that are none of an event stream, in bytes.
+const maxOther = 800
+
 var errRecordSize = fmt.Errorf("a record of more than %d bytes", maxRecord)
 
 // events reads the records of an event stream: the data lines of each, joined by
-// line feeds. Comments and other fields are skipped. A record that the stream's end
-// cuts off is still given if its data is there.
+// line feeds. Comments and other fields are skipped, but for those that tell of an error:
+// an event of that name, and llama-server's field. A record that the stream's end cuts
+// off is still given if its data is there.
 type events struct {
 	in   *bufio.Reader
 	data []byte
 	line []byte // of a line longer than the reader's buffer
+	// other is the beginning of what are no fields of an event stream.
+	other []byte
 }
 
 // next returns the data of the next record, valid until the next call; io.EOF at the
-// end of the stream.
+// end of the stream. An event that is an error is one.
 func (e *events) next() ([]byte, error) {
+	failed, err := e.record()
+	if err == nil && failed {
+		return nil, failure("error in the stream", "%s", message(e.data))
+	}
+	return e.data, err
+}
+
+// record reads a record into e.data.
+func (e *events) record() (failed bool, err error) {
 	e.data = e.data[:0]
 	some := false
 	for {
 		line, err := e.readLine()
 		if err != nil && (err != io.EOF || len(line) == 0) {
 			if err == io.EOF && some {
-				return e.data, nil
+				return failed, nil
 			}
-			return nil, err
+			return false, err
 		}
 		if len(line) == 0 {
 			if some {
-				return e.data, nil
+				return failed, nil
+			}
+			failed = false // an event without data is none
+			continue
+		}
+		name, data, _ := bytes.Cut(line, []byte(":"))
+		data = bytes.TrimPrefix(data, []byte(" "))
+		switch string(name) {
+		case "data":
+		case "error":
+			failed = true
+		case "event":
+			failed = failed || string(data) == "error"
+			continue
+		case "", "id", "retry":
+			continue
+		default:
+			if room := maxOther - len(e.other); room > 0 {
+				e.other = append(append(e.other, line[:min(len(line), room)]...), '\n')
 			}
 			continue
-		}
-		data, ok := bytes.CutPrefix(line, []byte("data"))
-		if !ok || len(data) > 0 && data[0] != ':' {
-			continue
-		}
-		if len(data) > 0 {
-			data = bytes.TrimPrefix(data[1:], []byte(" "))
 		}
 		if some {
 			e.data = append(e.data, '\n')
 		}
 		some = true
 		if e.data = append(e.data, data...); len(e.data) > maxRecord {
-			return nil, errRecordSize
+			return false, errRecordSize
 		}
 	}
 }
