@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net/http"
 
 	"vapp.dev/appliance/bench/workload"
 )
@@ -58,8 +57,6 @@ type Ask struct {
 	Sampling []Option
 	// Extra are keys that are added to the body, over all others.
 	Extra map[string]json.RawMessage
-	// Header are added to every request.
-	Header http.Header
 	// IDPrefix begins each x-request-id; the request's number follows.
 	IDPrefix string
 }

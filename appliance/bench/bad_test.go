@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,6 +32,15 @@ func TestBadServers(t *testing.T) {
 		{"status without JSON", "HTTP 502: bad gateway", func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(502)
 			io.WriteString(w, "bad\ngateway")
+		}},
+		{"a redirection that makes a GET of it", "HTTP 302: it redirects to /elsewhere; give the right address as --base-url", func(w http.ResponseWriter, q *http.Request) {
+			http.Redirect(w, q, "/elsewhere", http.StatusFound)
+		}},
+		{"a redirection to somebody else", "HTTP 307: it redirects to http://127.0.0.1:1/v1/completions; give the right address as --base-url", func(w http.ResponseWriter, q *http.Request) {
+			http.Redirect(w, q, "http://127.0.0.1:1/v1/completions", http.StatusTemporaryRedirect)
+		}},
+		{"redirections without end", "HTTP 307: it redirects to /v1/completions; ", func(w http.ResponseWriter, q *http.Request) {
+			http.Redirect(w, q, "/v1/completions", http.StatusTemporaryRedirect)
 		}},
 		{"error in the stream", "error in the stream: out of pages", func(w http.ResponseWriter, _ *http.Request) {
 			io.WriteString(w, record("a")+"data: {\"error\":{\"message\":\"out of pages\"}}\n\n"+done)
@@ -308,17 +319,54 @@ func TestHeaders(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		ids[q.Header.Get("X-Request-Id")] = true
-		if q.Method == http.MethodPost && (q.Header.Get("Authorization") != "Bearer k" || q.Header.Get("X-Team") != "a" || q.Header.Get("Content-Type") != "application/json") {
+		if q.Header.Get("Authorization") != "Bearer k" || q.Header.Get("X-Team") != "a" || q.Header.Get("Content-Type") != "application/json" {
 			t.Errorf("headers %v", q.Header)
 		}
 		io.WriteString(w, record("a")+usage3+done)
 	}).withOutput(3)
-	r.Server.Key, r.Ask.Header = "k", http.Header{"X-Team": {"a"}}
+	r.Server.Key, r.Server.Header = "k", http.Header{"X-Team": {"a"}}
 	if _, err := r.Serve(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if !ids["t-test"] || !ids["t-0"] || !ids["t-1"] {
 		t.Error(ids)
+	}
+}
+
+// TestOpenWaits: a server that is loading is asked again for its model and its tokenizer,
+// with the user's headers; without patience the error says how to wait.
+func TestOpenWaits(t *testing.T) {
+	var n atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		switch k := n.Add(1); {
+		case q.Header.Get("Authorization") != "Basic x" || q.Header.Get("X-Team") != "a":
+			http.Error(w, "who are you", http.StatusUnauthorized)
+		case k == 1 || k == 3 || k == 4:
+			http.Error(w, `{"error":{"message":"loading"}}`, http.StatusServiceUnavailable)
+		case q.URL.Path == "/v1/models":
+			io.WriteString(w, `{"data":[{"id":"m","meta":{"n_vocab":4}}]}`)
+		case q.URL.Path == "/tokenize":
+			io.WriteString(w, `{"tokens":[1,2]}`)
+		case q.URL.Path == "/detokenize":
+			io.WriteString(w, `{"prompt":"a b"}`)
+		default:
+			http.NotFound(w, q)
+		}
+	}))
+	defer s.Close()
+	o := &Options{
+		Backend: "openai", BaseURL: s.URL, NumPrompts: 1, RequestTimeoutSec: 9, Metrics: "ttft", Percentiles: "99", Key: "k",
+		Header: []string{"X-Team=a", "Authorization=Basic x"}, Arrivals: workload.Arrivals{Rate: math.Inf(1), Burstiness: 1},
+		Dataset: Dataset{Name: "random", Random: workload.Random{Input: 2, Output: 1}},
+	}
+	if _, err := o.Open(t.Context(), io.Discard); err == nil || !strings.Contains(err.Error(), "/v1/models: HTTP 503: loading; start the server (--ready-check-timeout-sec waits for it)") {
+		t.Fatal(err)
+	}
+	n.Store(0)
+	o.ReadyTimeoutSec = 60
+	r, err := o.Open(t.Context(), io.Discard)
+	if err != nil || r.Ask.Model != "m" || r.Requests[0].Prompt != "a b" {
+		t.Fatalf("%+v, %v", r, err)
 	}
 }
 

@@ -271,5 +271,18 @@ func (r *Run) retokenize(ctx context.Context, t *report.Trace) {
 }
 
 // Client is the transport of a benchmark: connections are kept, as many as there are
-// requests under way, and nothing is compressed.
-func Client(insecure bool) *http.Client { return &http.Client{Transport: transport(insecure)} }
+// requests under way, and nothing is compressed. A redirection is followed where the same
+// request goes to the same host; else it is the answer.
+func Client(insecure bool) *http.Client {
+	return &http.Client{
+		Transport: transport(insecure),
+		CheckRedirect: func(q *http.Request, via []*http.Request) error {
+			if first := via[0]; len(via) >= maxRedirects || q.Method != first.Method || q.URL.Host != first.URL.Host {
+				return http.ErrUseLastResponse
+			}
+			return nil
+		},
+	}
+}
+
+const maxRedirects = 5

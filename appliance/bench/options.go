@@ -73,6 +73,9 @@ func (o *Options) check() (checked, error) {
 		return checked{}, err
 	}
 	c := checked{backend: form, server: &Server{BaseURL: base, Endpoint: endpoint, Key: o.Key, Client: Client(o.Insecure)}}
+	if c.server.Header, err = o.headers(); err != nil {
+		return c, err
+	}
 	if c.ask, err = o.asks(form); err != nil {
 		return c, err
 	}
@@ -135,7 +138,7 @@ func (o *Options) base() (string, error) {
 }
 
 func (o *Options) asks(form Backend) (Ask, error) {
-	a := Ask{Backend: form, IgnoreEOS: o.IgnoreEOS, Logprobs: o.Logprobs, Sampling: o.Sampling, Header: http.Header{}, IDPrefix: o.RequestIDPrefix}
+	a := Ask{Backend: form, IgnoreEOS: o.IgnoreEOS, Logprobs: o.Logprobs, Sampling: o.Sampling, IDPrefix: o.RequestIDPrefix}
 	if a.IDPrefix == "" {
 		var b [4]byte
 		rand.Read(b[:]) // never fails
@@ -146,14 +149,20 @@ func (o *Options) asks(form Backend) (Ask, error) {
 			return a, refuse("--extra-body %q: give a JSON object", o.ExtraBody)
 		}
 	}
+	return a, nil
+}
+
+// headers are the user's own.
+func (o *Options) headers() (http.Header, error) {
+	out := http.Header{}
 	for _, h := range o.Header {
 		key, value, ok := strings.Cut(h, "=")
 		if !ok || key == "" || strings.ContainsAny(h, "\r\n\x00") || strings.ContainsAny(key, " \t:") {
-			return a, refuse("--header %q: give NAME=VALUE", h)
+			return nil, refuse("--header %q: give NAME=VALUE", h)
 		}
-		a.Header.Add(key, value)
+		out.Add(key, value)
 	}
-	return a, nil
+	return out, nil
 }
 
 // setup is the part of the result that is known before the run.
@@ -247,7 +256,7 @@ func (o *Options) Open(ctx context.Context, log io.Writer) (*Run, error) {
 	} else if o.Model == "" {
 		c.setup.Model = o.ServedModelName
 	}
-	tok, err := o.tokenizer(ctx, &c)
+	tok, err := o.tokenizer(ctx, &c, ready)
 	if err != nil {
 		return nil, err
 	}
@@ -265,7 +274,7 @@ func (o *Options) Open(ctx context.Context, log io.Writer) (*Run, error) {
 }
 
 // tokenizer is the one named, else the model's where that is a path, else the server's.
-func (o *Options) tokenizer(ctx context.Context, c *checked) (workload.Tokenizer, error) {
+func (o *Options) tokenizer(ctx context.Context, c *checked, patience time.Duration) (workload.Tokenizer, error) {
 	path := o.Tokenizer
 	if path == "" {
 		if _, err := tokenizerJSON(o.Model); o.Model != "" && err == nil {
@@ -281,7 +290,7 @@ func (o *Options) tokenizer(ctx context.Context, c *checked) (workload.Tokenizer
 		return t, nil
 	}
 	c.setup.Tokenizer = c.setup.Model
-	t, err := RemoteTokenizer(ctx, c.server, c.ask.Model)
+	t, err := RemoteTokenizer(ctx, c.server, c.ask.Model, patience)
 	if err != nil {
 		return nil, err
 	}

@@ -70,9 +70,6 @@ func (s *send) do(ctx context.Context, begin time.Time) report.Trace {
 		return t
 	}
 	s.server.head(req)
-	for key, values := range s.ask.Header {
-		req.Header[key] = values
-	}
 	req.Header.Set("X-Request-Id", s.id)
 	start := time.Now()
 	t.Start = start.Sub(begin).Seconds()
@@ -111,7 +108,7 @@ func unreached(ctx context.Context, err error) *report.Failure {
 func (s *send) answer(ctx context.Context, giveUp context.CancelCauseFunc, resp *http.Response, start time.Time, t *report.Trace) {
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 8<<10))
-		t.Failure = failure(fmt.Sprintf("HTTP %d", resp.StatusCode), "%s", message(text))
+		t.Failure = failure(fmt.Sprintf("HTTP %d", resp.StatusCode), "%s", told(resp, text))
 		return
 	}
 	if s.ask.Backend == Embeddings {
@@ -119,6 +116,14 @@ func (s *send) answer(ctx context.Context, giveUp context.CancelCauseFunc, resp 
 		return
 	}
 	s.stream(ctx, giveUp, resp, start, t)
+}
+
+// told is what an answer without a result says: where it redirects to, or what went wrong.
+func told(resp *http.Response, text []byte) string {
+	if to := resp.Header.Get("Location"); to != "" && resp.StatusCode/100 == 3 {
+		return "it redirects to " + to + "; give the right address as --base-url and --endpoint"
+	}
+	return message(text)
 }
 
 // message is what an error's body says.

@@ -16,7 +16,9 @@ type Server struct {
 	// BaseURL has no slash at its end, Endpoint one at its start.
 	BaseURL, Endpoint string
 	// Key is sent as a bearer token where it is not empty.
-	Key    string
+	Key string
+	// Header are added to all that it is asked, over what requests have of themselves.
+	Header http.Header
 	Client *http.Client
 }
 
@@ -29,6 +31,9 @@ func (s *Server) head(r *http.Request) {
 	}
 	if s.Key != "" {
 		r.Header.Set("Authorization", "Bearer "+s.Key)
+	}
+	for key, values := range s.Header {
+		r.Header[key] = values
 	}
 }
 
@@ -62,7 +67,7 @@ func (s *Server) ask(ctx context.Context, path string, question any) ([]byte, er
 	case err != nil:
 		return nil, fmt.Errorf("%s%s: %w", s.BaseURL, path, err)
 	case resp.StatusCode != http.StatusOK:
-		return nil, &statusError{s.BaseURL + path, resp.StatusCode, clip(message(text))}
+		return nil, &statusError{s.BaseURL + path, resp.StatusCode, clip(told(resp, text))}
 	}
 	return text, nil
 }
@@ -100,23 +105,34 @@ type modelEntry struct {
 // FirstModel is the model to ask for when none is named. A server that is not there
 // yet is asked again until the time is over.
 func (s *Server) FirstModel(ctx context.Context, patience time.Duration) (string, error) {
+	var list []modelEntry
+	err := patiently(ctx, patience, func() (err error) {
+		list, err = s.models(ctx)
+		return err
+	})
+	switch {
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case err != nil:
+		return "", fmt.Errorf("bench: %w; start the server (--ready-check-timeout-sec waits for it), or name the model with --model", err)
+	}
+	return list[0].ID, nil
+}
+
+// patiently does something until it succeeds or the time is over, and returns its last error.
+func patiently(ctx context.Context, patience time.Duration, do func() error) error {
 	until := time.Now().Add(patience)
 	for {
-		list, err := s.models(ctx)
-		if err == nil {
-			return list[0].ID, nil
-		}
-		if !time.Now().Add(probeEvery).Before(until) {
-			return "", fmt.Errorf("bench: %w; start the server, or name the model with --model", err)
-		}
-		if !sleep(ctx, probeEvery) {
-			return "", ctx.Err()
+		err := do()
+		if err == nil || !time.Now().Add(probeEvery).Before(until) || !sleep(ctx, probeEvery) {
+			return err
 		}
 	}
 }
 
-// refused tells an answer with a status from none at all.
+// refused tells an answer with a status from none at all. A server that is still loading
+// gives none.
 func refused(err error) bool {
 	var status *statusError
-	return errors.As(err, &status)
+	return errors.As(err, &status) && status.status != http.StatusServiceUnavailable
 }

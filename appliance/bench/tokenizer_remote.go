@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"time"
 
 	"vapp.dev/appliance/bench/workload"
 )
@@ -17,8 +18,28 @@ type Remote struct {
 	llama bool
 }
 
-// RemoteTokenizer finds out whether the server has such routes.
-func RemoteTokenizer(ctx context.Context, s *Server, model string) (*Remote, error) {
+// RemoteTokenizer finds out whether the server has such routes. A server that is not there
+// yet is asked again until the time is over.
+func RemoteTokenizer(ctx context.Context, s *Server, model string, patience time.Duration) (r *Remote, err error) {
+	var refusal error // for good
+	err = patiently(ctx, patience, func() error {
+		var err error
+		if r, err = remoteTokenizer(ctx, s, model); refused(err) {
+			refusal = err
+			return nil
+		}
+		return err
+	})
+	if err == nil {
+		err = refusal
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bench: no tokenizer: %w; prompts are made of tokens and counted in them: give --tokenizer (a directory with a tokenizer.json, that file, or a GGUF file)", err)
+	}
+	return r, nil
+}
+
+func remoteTokenizer(ctx context.Context, s *Server, model string) (*Remote, error) {
 	var first error
 	for _, llama := range []bool{false, true} {
 		r := &Remote{s, model, llama}
@@ -36,7 +57,7 @@ func RemoteTokenizer(ctx context.Context, s *Server, model string) (*Remote, err
 			first = err
 		}
 	}
-	return nil, fmt.Errorf("bench: no tokenizer: %w; prompts are made of tokens and counted in them: give --tokenizer (a directory with a tokenizer.json, that file, or a GGUF file)", first)
+	return nil, first
 }
 
 // Encode implements workload.Tokenizer.
