@@ -34,7 +34,7 @@ var greedyWays = []struct {
 	{name: "a scale for each channel", of: []kernels.Format{kernels.I8}, change: scaled(compressedInt8("channel", "null", "null"))},
 	{name: "a scale for each group", of: []kernels.Format{kernels.I8}, change: scaled(compressedInt8("group", "64", "null"))},
 	{name: "a scale for each token too", of: []kernels.Format{kernels.I8}, change: scaled(compressedInt8("channel", "null", `{"num_bits": 8, "type": "int", "strategy": "token", "dynamic": true}`))},
-	{name: "int8 activations", of: []kernels.Format{kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q4_K, kernels.Q6_K}, change: func(y *toy) { y.opts.Backend.Activations = "int8" }},
+	{name: "int8 activations", of: []kernels.Format{kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q4_K, kernels.Q6_K, kernels.Q5_0, kernels.Q5_1, kernels.Q5_K}, change: func(y *toy) { y.opts.Backend.Activations = "int8" }},
 	{name: "quantized at load", of: []kernels.Format{kernels.BF16}, change: func(y *toy) { y.build.Quantize = kernels.F8E4M3 }},
 }
 
