@@ -76,6 +76,16 @@ func median(rates []float64) float64 {
 	return s[len(s)/2]
 }
 
+// spread is the median of rates, and beside it half of the distance between the least and
+// the most where there are several.
+func spread(rates []float64) string {
+	text := fmt.Sprintf("%.1f", median(rates))
+	if len(rates) > 1 {
+		text += fmt.Sprintf(" ± %.1f", (slices.Max(rates)-slices.Min(rates))/2)
+	}
+	return text
+}
+
 func (r benchReport) printJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
@@ -119,12 +129,12 @@ func percent(x, limit float64) string {
 
 func (r benchReport) printRow(t io.Writer, x benchRow) {
 	prefill, decode := median(x.Prefill), median(x.Decode)
-	fmt.Fprintf(t, "prefill %d, %s\t%.1f\t\t\t%s\t\n", x.Prompt, x.who(), prefill, percent(prefill*x.PromptOp, r.Matrix))
+	fmt.Fprintf(t, "prefill %d, %s\t%s\t\t\t%s\t\n", x.Prompt, x.who(), spread(x.Prefill), percent(prefill*x.PromptOp, r.Matrix))
 	if len(x.Decode) > 0 {
-		fmt.Fprintf(t, "decode %d, %s\t%.1f\t%.2f GB\t%s\t%s\t\n", x.Output, x.who(), decode, x.StepRead/1e9,
+		fmt.Fprintf(t, "decode %d, %s\t%s\t%.2f GB\t%s\t%s\t\n", x.Output, x.who(), spread(x.Decode), x.StepRead/1e9,
 			percent(decode/float64(x.Streams)*x.StepRead, r.Limits.Read), percent(decode*x.DecodeOp, r.Matrix))
 	}
 	if x.Streams > 1 {
-		fmt.Fprintf(t, "both %d+%d, %s\t%.1f\t\t\t\t\n", x.Prompt, x.Output, x.who(), median(x.Total))
+		fmt.Fprintf(t, "both %d+%d, %s\t%s\t\t\t\t\n", x.Prompt, x.Output, x.who(), spread(x.Total))
 	}
 }

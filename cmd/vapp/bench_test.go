@@ -181,11 +181,11 @@ func TestBenchReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `p, random weights, on cpu, variant avx512, threads 2, loaded in 1.2 s
-                     work  tokens/s  read a step  of bandwidth  of matrix rate
-  prefill 512, one stream     100.0                                       50 %
-  prefill 128, 16 streams      80.0                                       40 %
-    decode 64, 16 streams     160.0      2.00 GB          50 %            80 %
-  both 128+64, 16 streams     100.0                                           
+                     work      tokens/s  read a step  of bandwidth  of matrix rate
+  prefill 512, one stream  100.0 ± 10.0                                       50 %
+  prefill 128, 16 streams          80.0                                       40 %
+    decode 64, 16 streams         160.0      2.00 GB          50 %            80 %
+  both 128+64, 16 streams         100.0                                           
 limits measured in this run: read bandwidth 40.0 GB/s, matrix rate 200 GFLOP/s in f32, 400 in bf16, 800 in int8
 memory: arenas 1.00 GiB planned, 1.00 GiB taken, difference=0; peak not measured: no such file
 
