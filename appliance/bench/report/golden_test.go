@@ -200,4 +200,30 @@ func TestFileName(t *testing.T) {
 	if got := r.FileName(); got != "a_b-10.0qps-concurrency32-tiny-20260102-030405.json" {
 		t.Error(got)
 	}
+	r.Rate, r.RampUp, r.RampStart, r.RampEnd = math.Inf(1), "linear", 1, 20.5
+	if got := r.FileName(); got != "a_b-ramp-up-linear-1qps-20.5qps-concurrency32-tiny-20260102-030405.json" {
+		t.Error(got)
+	}
+}
+
+// TestMetadataOfFigures: a key of the user's does not come twice, and a figure stays one.
+func TestMetadataOfFigures(t *testing.T) {
+	r := goldens(t)["plain.json"].result()
+	r.Metadata = [][2]string{{"duration", "long"}, {"date", "today"}, {"run", "1"}, {"run", "2"}}
+	text, err := r.JSON(false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got["duration"] != r.Duration || got["date"] != "today" || got["run"] != "2" {
+		t.Error(got)
+	}
+	for _, key := range []string{"duration", "date", "run"} {
+		if n := bytes.Count(text, []byte(`"`+key+`": `)); n != 1 {
+			t.Errorf("%s is there %d times", key, n)
+		}
+	}
 }

@@ -15,7 +15,14 @@ type object []struct {
 	value any
 }
 
+// add sets a key; one that is there already keeps its place.
 func (o *object) add(key string, value any) {
+	for i := range *o {
+		if (*o)[i].key == key {
+			(*o)[i].value = value
+			return
+		}
+	}
 	*o = append(*o, struct {
 		key   string
 		value any
@@ -178,7 +185,11 @@ func (r *Result) FileName() string {
 	if r.MaxConcurrency > 0 {
 		bound = fmt.Sprintf("-concurrency%d", r.MaxConcurrency)
 	}
-	name := fmt.Sprintf("%s-%sqps%s-%s-%s.json", label, pythonFloat(r.Rate), bound, path.Base(r.Model), r.Date)
+	rate := pythonFloat(r.Rate) + "qps"
+	if r.RampUp != "" {
+		rate = fmt.Sprintf("ramp-up-%s-%sqps-%sqps", r.RampUp, word(r.RampStart), word(r.RampEnd))
+	}
+	name := fmt.Sprintf("%s-%s%s-%s-%s.json", label, rate, bound, path.Base(r.Model), r.Date)
 	return strings.NewReplacer("/", "_", "\\", "_", "\x00", "_").Replace(name)
 }
 
