@@ -36,13 +36,15 @@ func (s Sweep) HTML() string {
 	return b.String()
 }
 
-func (s Sweep) subtitle() string {
-	r := &s[0]
+func (s Sweep) subtitle() string { return s[0].subtitle(" for each concurrency") }
+
+// subtitle is what was sent; which says more of the requests.
+func (r *Result) subtitle(which string) string {
 	in, out := 0, 0
 	if r.Completed > 0 {
 		in, out = r.Input/r.Completed, r.Output/r.Completed
 	}
-	text := fmt.Sprintf("%s, %d requests for each concurrency, about %d tokens in and %d out", r.Backend, r.NumPrompts, in, out)
+	text := fmt.Sprintf("%s, %d requests%s, about %d tokens in and %d out", r.Backend, r.NumPrompts, which, in, out)
 	if r.Label != "" {
 		text = r.Label + ": " + text
 	}
