@@ -76,8 +76,9 @@ func (o *offlineBench) flags(c *cobra.Command) {
 	f.StringVar(&o.json, "output-json", "", "file for the figures")
 }
 
-// outcome is a report that can be printed and saved.
+// outcome is a report that can be printed and saved, if there is some of it.
 type outcome interface {
+	Some() bool
 	Text() string
 	JSON() ([]byte, error)
 }
@@ -114,9 +115,14 @@ func (o *offlineBench) run(c *cobra.Command, path string, measure func(context.C
 	l.Progress = show
 	result, err := measure(ctx, l)
 	end()
-	if err != nil {
+	if err != nil && !(errors.Is(err, context.Canceled) && result != nil && result.Some()) {
 		return err
 	}
+	return errors.Join(err, o.print(c, result))
+}
+
+// print shows and saves what was measured.
+func (o *offlineBench) print(c *cobra.Command, result outcome) error {
 	fmt.Fprint(c.OutOrStdout(), result.Text())
 	if o.json == "" {
 		return nil

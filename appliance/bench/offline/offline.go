@@ -36,9 +36,9 @@ type Batch struct {
 }
 
 // Latency measures how long a batch takes. Its prompts are random tokens, others in
-// each iteration, so that no prefix cache helps.
+// each iteration, so that no prefix cache helps. Beside an error is what was finished.
 func (b Bench) Latency(ctx context.Context, o Batch, v workload.Vocabulary) (report.Latency, error) {
-	var out report.Latency
+	out := report.Latency{Asked: o.Iterations}
 	for i := range o.Warmups + o.Iterations {
 		m := workload.Maker{Count: o.Size, Seed: o.Seed + int64(i)}
 		requests := m.Tokens(v, o.Input, o.Output)
@@ -56,52 +56,56 @@ func (b Bench) Latency(ctx context.Context, o Batch, v workload.Vocabulary) (rep
 	return out, nil
 }
 
-// Throughput measures how long all requests take that are submitted at once.
+// Throughput measures how long all requests take that are submitted at once. Beside an
+// error is what was finished.
 func (b Bench) Throughput(ctx context.Context, requests []workload.Request) (report.Throughput, error) {
-	out := report.Throughput{Requests: len(requests)}
-	for _, q := range requests {
-		out.Input += len(q.IDs)
-	}
 	start := time.Now()
-	n, err := b.answer(ctx, requests, 0, b.Progress)
-	out.Seconds, out.Output = time.Since(start).Seconds(), n
+	out, err := b.answer(ctx, requests, 0, b.Progress)
+	out.Seconds, out.Asked = time.Since(start).Seconds(), len(requests)
 	return out, err
 }
 
 // answer submits the requests and waits for their ends; each is told how many have
-// ended. It returns how many tokens were generated.
-func (b Bench) answer(ctx context.Context, requests []workload.Request, round int, each func(done, of int)) (int, error) {
+// ended. It returns the sums of those that ended, all N answers of each.
+func (b Bench) answer(ctx context.Context, requests []workload.Request, round int, each func(done, of int)) (report.Throughput, error) {
+	var sum report.Throughput
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type ended struct {
-		tokens int
-		err    error
+		request, tokens int
+		err             error
 	}
+	left, tokens := make([]int, len(requests)), make([]int, len(requests))
 	ends := make(chan ended, len(requests)*b.N)
 	for i, q := range requests {
 		streams, err := b.submit(ctx, q, fmt.Sprintf("bench-%d-%d", round, i))
 		if err != nil {
-			return 0, fmt.Errorf("prompt %d of %d tokens, %d asked for: %w", i+1, len(q.IDs), q.Output, err)
+			return sum, fmt.Errorf("prompt %d of %d tokens, %d asked for: %w", i+1, len(q.IDs), q.Output, err)
 		}
+		left[i] = len(streams)
 		for _, s := range streams {
 			go func() {
 				n, err := b.follow(ctx, s)
-				ends <- ended{n, err}
+				ends <- ended{i, n, err}
 			}()
 		}
 	}
-	tokens := 0
-	for done := range cap(ends) {
+	for range cap(ends) {
 		e := <-ends
 		if e.err != nil {
-			return tokens, e.err
+			return sum, e.err
 		}
-		tokens += e.tokens
-		if each != nil && (done+1)%b.N == 0 {
-			each((done+1)/b.N, len(requests))
+		i := e.request
+		tokens[i] += e.tokens
+		if left[i]--; left[i] > 0 {
+			continue
+		}
+		sum.Requests, sum.Input, sum.Output = sum.Requests+1, sum.Input+len(requests[i].IDs), sum.Output+tokens[i]
+		if each != nil {
+			each(sum.Requests, len(requests))
 		}
 	}
-	return tokens, nil
+	return sum, nil
 }
 
 func (b Bench) submit(ctx context.Context, q workload.Request, id string) ([]*engine.Stream, error) {

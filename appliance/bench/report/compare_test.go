@@ -140,7 +140,7 @@ func TestStep(t *testing.T) {
 
 // TestOffline: the printed rows and the saved keys of latency and throughput.
 func TestOffline(t *testing.T) {
-	l := Latency{[]float64{1, 2, 4, 3}}
+	l := Latency{[]float64{1, 2, 4, 3}, 4}
 	want := "Avg latency: 2.5 seconds\n10% percentile latency: 1.3 seconds\n25% percentile latency: 1.75 seconds\n50% percentile latency: 2.5 seconds\n" +
 		"75% percentile latency: 3.25 seconds\n90% percentile latency: 3.7 seconds\n99% percentile latency: 3.9699999999999998 seconds\n"
 	if d := cmp.Diff(want, l.Text()); d != "" {
@@ -155,11 +155,25 @@ func TestOffline(t *testing.T) {
 	if err != nil || json.Unmarshal(text, &saved) != nil || saved.Avg != 2.5 || saved.Latencies[2] != 4 || saved.Percentiles["75"] != 3.25 {
 		t.Errorf("%s, %v", text, err)
 	}
-	x := Throughput{Seconds: 4, Requests: 10, Input: 100, Output: 300}
+	x := Throughput{Seconds: 4, Asked: 10, Requests: 10, Input: 100, Output: 300}
 	if got, want := x.Text(), "Throughput: 2.50 requests/s, 100.00 total tokens/s, 75.00 output tokens/s\nTotal num prompt tokens:  100\nTotal num output tokens:  300\n"; got != want {
 		t.Errorf("%q", got)
 	}
 	if text, err = x.JSON(); err != nil || !strings.Contains(string(text), "\"tokens_per_second\": 100\n") {
 		t.Errorf("%s, %v", text, err)
+	}
+	l.Asked, x.Asked = 30, 1000
+	for got, want := range map[string]string{
+		l.Text(): "Interrupted: 4 of 30 iterations were finished, and the figures are of those alone.\n",
+		x.Text(): "Interrupted: 10 of 1000 requests were finished, and the figures are of those alone.\n",
+	} {
+		if !strings.HasSuffix(got, "\n"+want) {
+			t.Errorf("%q, want %q at its end", got, want)
+		}
+	}
+	for _, r := range []interface{ JSON() ([]byte, error) }{l, x} {
+		if text, err = r.JSON(); err != nil || !strings.Contains(string(text), "\"partial\": true\n") {
+			t.Errorf("%s, %v", text, err)
+		}
 	}
 }

@@ -8,8 +8,21 @@ import (
 	"strings"
 )
 
-// Latency is how long a batch took, once for each iteration.
-type Latency struct{ Seconds []float64 }
+// Latency is how long a batch took, once for each iteration that was finished of Asked.
+type Latency struct {
+	Seconds []float64
+	Asked   int
+}
+
+// Some reports whether there is anything to show.
+func (l Latency) Some() bool { return len(l.Seconds) > 0 }
+
+func (l Latency) partial() bool { return len(l.Seconds) < l.Asked }
+
+// unfinished says of a run that was interrupted that its figures are of a part.
+func unfinished(done, of int, what string) string {
+	return fmt.Sprintf("Interrupted: %d of %d %s were finished, and the figures are of those alone.\n", done, of, what)
+}
 
 // latencyPercentiles are those that are shown and saved.
 var latencyPercentiles = []float64{10, 25, 50, 75, 90, 99}
@@ -20,6 +33,9 @@ func (l Latency) Text() string {
 	fmt.Fprintf(&b, "Avg latency: %s seconds\n", plain(l.avg()))
 	for _, p := range latencyPercentiles {
 		fmt.Fprintf(&b, "%s%% percentile latency: %s seconds\n", word(p), plain(Percentile(l.Seconds, p)))
+	}
+	if l.partial() {
+		b.WriteString(unfinished(len(l.Seconds), l.Asked, "iterations"))
 	}
 	return b.String()
 }
@@ -40,14 +56,22 @@ func (l Latency) JSON() ([]byte, error) {
 	o.add("avg_latency", l.avg())
 	o.add("latencies", append([]float64{}, l.Seconds...))
 	o.add("percentiles", by)
+	if l.partial() {
+		o.add("partial", true)
+	}
 	return indented(o)
 }
 
-// Throughput is how long a workload took and what it was.
+// Throughput is how long a workload took and what was finished of Asked requests.
 type Throughput struct {
-	Seconds                 float64
-	Requests, Input, Output int
+	Seconds                        float64
+	Asked, Requests, Input, Output int
 }
+
+// Some reports whether there is anything to show.
+func (t Throughput) Some() bool { return t.Requests > 0 }
+
+func (t Throughput) partial() bool { return t.Requests < t.Asked }
 
 func (t Throughput) per(n int) float64 {
 	if t.Seconds <= 0 {
@@ -58,8 +82,12 @@ func (t Throughput) per(n int) float64 {
 
 // Text is the printed result.
 func (t Throughput) Text() string {
-	return fmt.Sprintf("Throughput: %.2f requests/s, %.2f total tokens/s, %.2f output tokens/s\nTotal num prompt tokens:  %d\nTotal num output tokens:  %d\n",
+	text := fmt.Sprintf("Throughput: %.2f requests/s, %.2f total tokens/s, %.2f output tokens/s\nTotal num prompt tokens:  %d\nTotal num output tokens:  %d\n",
 		t.per(t.Requests), t.per(t.Input+t.Output), t.per(t.Output), t.Input, t.Output)
+	if t.partial() {
+		text += unfinished(t.Requests, t.Asked, "requests")
+	}
+	return text
 }
 
 // JSON is the saved result.
@@ -70,6 +98,9 @@ func (t Throughput) JSON() ([]byte, error) {
 	o.add("total_num_tokens", t.Input+t.Output)
 	o.add("requests_per_second", t.per(t.Requests))
 	o.add("tokens_per_second", t.per(t.Input+t.Output))
+	if t.partial() {
+		o.add("partial", true)
+	}
 	return indented(o)
 }
 
