@@ -143,6 +143,9 @@ func TestNoUsage(t *testing.T) {
 	if err != nil || got.Completed != 1 || got.Output != 5 {
 		t.Fatalf("%d completed, %d tokens, %v", got.Completed, got.Output, err)
 	}
+	if got := got.Uncounted(); got != "No usage came with 1 of 1 successful requests: the tokenizer counted what they generated.\n" {
+		t.Errorf("%q", got)
+	}
 	r.Tokenizer = nil
 	if got, err = r.Serve(t.Context()); err != nil || got.Failed != 1 || got.Traces[0].Failure.Reason != "no usage" {
 		t.Fatalf("%+v, %v", got.Traces, err)
@@ -367,6 +370,50 @@ func TestOpenWaits(t *testing.T) {
 	r, err := o.Open(t.Context(), io.Discard)
 	if err != nil || r.Ask.Model != "m" || r.Requests[0].Prompt != "a b" {
 		t.Fatalf("%+v, %v", r, err)
+	}
+}
+
+// TestProfile: the profiler starts before the first counted request and stops after the
+// last; where it cannot, nothing is measured.
+func TestProfile(t *testing.T) {
+	var mu sync.Mutex
+	var asked []string
+	r := serving(t, 2, func(w http.ResponseWriter, q *http.Request) {
+		mu.Lock()
+		asked = append(asked, q.URL.Path)
+		mu.Unlock()
+		if q.URL.Path == "/v1/completions" {
+			io.WriteString(w, record("a")+usage3+done)
+		}
+	}).withOutput(3)
+	r.Profile = true
+	if got, err := r.Serve(t.Context()); err != nil || got.Completed != 2 {
+		t.Fatalf("%d completed, %v", got.Completed, err)
+	}
+	if want := "/v1/completions /start_profile /v1/completions /v1/completions /stop_profile"; strings.Join(asked, " ") != want {
+		t.Errorf("asked %v", asked)
+	}
+	r = serving(t, 2, func(w http.ResponseWriter, q *http.Request) {
+		if q.URL.Path != "/v1/completions" {
+			http.NotFound(w, q)
+			return
+		}
+		io.WriteString(w, record("a")+usage3+done)
+	}).withOutput(3)
+	r.Profile = true
+	if _, err := r.Serve(t.Context()); err == nil || !strings.Contains(err.Error(), "/start_profile: HTTP 404: ") {
+		t.Error(err)
+	}
+}
+
+// TestNoAnswer: a question without an answer has an end, and the error says when.
+func TestNoAnswer(t *testing.T) {
+	r := serving(t, 1, func(_ http.ResponseWriter, q *http.Request) {
+		io.Copy(io.Discard, q.Body)
+		<-q.Context().Done()
+	})
+	if _, err := r.Server.askFor(t.Context(), 50*time.Millisecond, "/tokenize", struct{}{}); err == nil || !strings.Contains(err.Error(), "no answer within 50ms") {
+		t.Error(err)
 	}
 }
 

@@ -37,7 +37,9 @@ type Run struct {
 	Tokenizer workload.Tokenizer
 	// KeepText keeps what was generated.
 	KeepText bool
-	Setup    report.Setup
+	// Profile has vLLM's profiler run on the server while the clock runs.
+	Profile bool
+	Setup   report.Setup
 	// Log takes the lines above the table.
 	Log io.Writer
 	// Progress is told how many requests are done, each number once and in order, from many
@@ -58,12 +60,28 @@ func (r *Run) Serve(ctx context.Context) (report.Result, error) {
 	if err := r.before(ctx, sends); err != nil {
 		return report.Result{}, err
 	}
+	if r.Profile {
+		fmt.Fprintln(r.Log, "Starting profiler...")
+		if err := r.Server.profiler(ctx, "start"); err != nil {
+			return report.Result{}, err
+		}
+		fmt.Fprintln(r.Log, "Profiler started")
+	}
 	before := r.Server.speculation(ctx)
 	used := processTime()
 	traces, seconds := r.send(ctx, sends)
 	used = processTime() - used
-	after := r.Server.speculation(context.WithoutCancel(ctx))
-	r.count(context.WithoutCancel(ctx), traces)
+	then := context.WithoutCancel(ctx)
+	if ctx.Err() != nil { // somebody waits for what was finished
+		var stop context.CancelFunc
+		then, stop = context.WithTimeout(then, asking)
+		defer stop()
+	}
+	after := r.Server.speculation(then)
+	if r.Profile {
+		r.stopProfiler(then)
+	}
+	r.count(then, traces)
 	out := report.Make(r.Setup, traces, seconds, grown(before, after))
 	out.Client = report.Client{CPU: used.Seconds(), Cores: runtime.GOMAXPROCS(0)}
 	if len(traces) == len(sends) {
@@ -71,6 +89,16 @@ func (r *Run) Serve(ctx context.Context) (report.Result, error) {
 	}
 	out.Partial = true
 	return out, ctx.Err()
+}
+
+// stopProfiler says so if the server does not: the figures are there already.
+func (r *Run) stopProfiler(ctx context.Context) {
+	fmt.Fprintln(r.Log, "Stopping profiler...")
+	if err := r.Server.profiler(ctx, "stop"); err != nil {
+		fmt.Fprintln(r.Log, err)
+		return
+	}
+	fmt.Fprintln(r.Log, "Profiler stopped")
 }
 
 // prepare writes every body, so that no time goes into that while the clock runs.
@@ -147,8 +175,8 @@ func (r *Run) probe(ctx context.Context, s send) error {
 func (r *Run) announce() {
 	a := r.Arrivals
 	if a.RampUp != "" {
-		fmt.Fprintf(r.Log, "Traffic ramp-up strategy: %s.\nWill increase RPS from %s to %s RPS over the duration of the benchmark.\n",
-			a.RampUp, report.RateText(a.Start), report.RateText(a.End))
+		fmt.Fprintf(r.Log, "Traffic ramp-up strategy: %s.\nWill increase RPS from %v to %v RPS over the duration of the benchmark.\n",
+			a.RampUp, a.Start, a.End)
 	} else {
 		fmt.Fprintf(r.Log, "Traffic request rate: %s\n", report.RateText(a.Rate))
 	}
@@ -267,7 +295,7 @@ func (r *Run) retokenize(ctx context.Context, t *report.Trace) {
 		t.Failure = &report.Failure{Reason: "no usage", Detail: err.Error()}
 		return
 	}
-	t.Output = len(ids)
+	t.Output, t.Counted = len(ids), true
 }
 
 // Client is the transport of a benchmark: connections are kept, as many as there are

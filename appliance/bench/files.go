@@ -41,11 +41,27 @@ func (p Place) SaveSweep(s report.Sweep) (string, error) {
 	return p.write("sweep-"+first.FileName(), text)
 }
 
-func (p Place) write(name string, text []byte) (string, error) {
+// SaveTimeline writes the page of a run's requests over time and returns where: beside
+// what Save writes.
+func (p Place) SaveTimeline(r *report.Result, h report.Thresholds) (string, error) {
+	path := p.path(r.FileName())
+	path = strings.TrimSuffix(path, filepath.Ext(path)) + ".timeline.html"
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return "", err
+	}
+	return path, os.WriteFile(path, []byte(r.Timeline(h)), 0o666)
+}
+
+// path is where a result of that name is saved.
+func (p Place) path(name string) string {
 	if p.Name != "" {
 		name = p.Name
 	}
-	path := filepath.Join(p.Dir, name)
+	return filepath.Join(p.Dir, name)
+}
+
+func (p Place) write(name string, text []byte) (string, error) {
+	path := p.path(name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return "", err
 	}

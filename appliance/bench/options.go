@@ -36,7 +36,7 @@ type Options struct {
 	Goodput, Header, Metadata            []string
 	Sampling                             []Option
 	Label, RequestIDPrefix               string
-	Insecure, Detailed                   bool
+	Insecure, Detailed, Profile          bool
 	// Key is sent as a bearer token; "" sends none.
 	Key string
 }
@@ -206,6 +206,22 @@ func (o *Options) metrics(form Backend) ([]string, error) {
 	return out, nil
 }
 
+// TimelineThresholds reads the words of --timeline-itl-thresholds.
+func TimelineThresholds(list string) (report.Thresholds, error) {
+	var out report.Thresholds
+	words := strings.Split(list, ",")
+	for i := range out {
+		x, err := 0.0, error(nil)
+		if len(words) == len(out) {
+			x, err = strconv.ParseFloat(strings.TrimSpace(words[i]), 64)
+		}
+		if out[i] = x; err != nil || !(x > 0) || i > 0 && !(x > out[0]) {
+			return out, refuse("--timeline-itl-thresholds %q: give two numbers of milliseconds, ascending, such as 25,50", list)
+		}
+	}
+	return out, nil
+}
+
 func percentiles(list string) ([]float64, error) {
 	var out []float64
 	for _, w := range strings.Split(list, ",") {
@@ -269,7 +285,7 @@ func (o *Options) Open(ctx context.Context, log io.Writer) (*Run, error) {
 	return &Run{
 		Server: c.server, Ask: c.ask, Requests: requests, Arrivals: o.Arrivals, Seed: o.Seed,
 		MaxConcurrency: o.MaxConcurrency, Warmups: o.NumWarmups, ReadyTimeout: ready,
-		Timeout: time.Duration(o.RequestTimeoutSec) * time.Second, Tokenizer: tok, KeepText: o.Detailed, Setup: c.setup, Log: log,
+		Timeout: time.Duration(o.RequestTimeoutSec) * time.Second, Tokenizer: tok, KeepText: o.Detailed, Profile: o.Profile, Setup: c.setup, Log: log,
 	}, nil
 }
 

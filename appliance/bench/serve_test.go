@@ -88,3 +88,19 @@ func TestServe(t *testing.T) {
 		}
 	}
 }
+
+// TestAnnounce: the lines above the table, as vLLM's client has them.
+func TestAnnounce(t *testing.T) {
+	for want, r := range map[string]Run{
+		"Traffic request rate: inf\nBurstiness factor: 1.0 (Poisson process)\nMaximum request concurrency: None\n": {Arrivals: workload.Arrivals{Rate: math.Inf(1), Burstiness: 1}},
+		"Traffic request rate: 0.5\nBurstiness factor: 2.5 (Gamma distribution)\nMaximum request concurrency: 8\n": {Arrivals: workload.Arrivals{Rate: 0.5, Burstiness: 2.5}, MaxConcurrency: 8},
+		"Traffic ramp-up strategy: linear.\nWill increase RPS from 1 to 10 RPS over the duration of the benchmark.\nBurstiness factor: 1.0 (Poisson process)\nMaximum request concurrency: None\n": {
+			Arrivals: workload.Arrivals{Rate: math.Inf(1), Burstiness: 1, RampUp: "linear", Start: 1, End: 10}},
+	} {
+		var log strings.Builder
+		r.Log = &log
+		if r.announce(); log.String() != want {
+			t.Errorf("%q, want %q", log.String(), want)
+		}
+	}
+}

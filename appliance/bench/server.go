@@ -42,7 +42,12 @@ const asking = 30 * time.Second
 
 // ask sends a question (nil: a GET) and returns the body of the answer.
 func (s *Server) ask(ctx context.Context, path string, question any) ([]byte, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, asking, fmt.Errorf("no answer within %v", asking))
+	return s.askFor(ctx, asking, path, question)
+}
+
+// askFor is ask with a bound of its own.
+func (s *Server) askFor(ctx context.Context, bound time.Duration, path string, question any) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("no answer within %v", bound))
 	defer cancel()
 	method, body := http.MethodGet, io.Reader(nil)
 	if question != nil {
@@ -65,11 +70,22 @@ func (s *Server) ask(ctx context.Context, path string, question any) ([]byte, er
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s%s: %w", s.BaseURL, path, err)
+		return nil, fmt.Errorf("%s%s: %w", s.BaseURL, path, ended(ctx, err))
 	case resp.StatusCode != http.StatusOK:
 		return nil, &statusError{s.BaseURL + path, resp.StatusCode, clip(told(resp, text))}
 	}
 	return text, nil
+}
+
+// profiling bounds the start and the end of a profile, which vLLM writes before it answers.
+const profiling = 10 * time.Minute
+
+// profiler starts or stops vLLM's profiler.
+func (s *Server) profiler(ctx context.Context, word string) error {
+	if _, err := s.askFor(ctx, profiling, "/"+word+"_profile", struct{}{}); err != nil {
+		return fmt.Errorf("bench: --profile: %w; it is vLLM's, whose server has to be started with a profiler (--profiler-config)", err)
+	}
+	return nil
 }
 
 // statusError is an answer that is none.

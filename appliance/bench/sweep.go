@@ -42,7 +42,7 @@ func (o *Options) Sweep(ctx context.Context, log io.Writer, levels []int, watch 
 		end()
 		if result.By != nil && (err == nil || result.Completed+result.Failed > 0) {
 			out = append(out, result)
-			fmt.Fprintln(log, result.Table()+result.Failures()+result.Unfinished())
+			fmt.Fprintln(log, result.Table()+result.Failures()+result.Uncounted()+result.Unfinished())
 		}
 		if err != nil {
 			return out, err

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -79,6 +81,23 @@ and prints a line of JSON after it: for taking turns with another engine.`,
 	eng.Flags().BoolVar(&o.turns, "turns", false, "run the last row once for each line on standard input, and print JSON")
 	bench.AddCommand(newBenchServe(), newBenchLatency(), newBenchThroughput(), newBenchCompare(), eng)
 	return bench
+}
+
+// dashes makes --num-prompts of --num_prompts in the words of vapp bench, whose options are
+// vLLM's: it takes both.
+func dashes(args []string) []string {
+	if len(args) == 0 || args[0] != "bench" {
+		return args
+	}
+	out := slices.Clone(args)
+	for i, a := range out {
+		if name, value, given := strings.Cut(a, "="); strings.HasPrefix(a, "--") {
+			if out[i] = strings.ReplaceAll(name, "_", "-"); given {
+				out[i] += "=" + value
+			}
+		}
+	}
+	return out
 }
 
 // benchEngine measures one profile.

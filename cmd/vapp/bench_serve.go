@@ -23,6 +23,8 @@ type serveBench struct {
 	sweep       []int
 	page        string
 	baseline    string
+	timeline    bool
+	gaps        string // that a timeline tells apart
 }
 
 func newBenchServe() *cobra.Command {
@@ -55,7 +57,22 @@ there was any. OPENAI_API_KEY is sent as a bearer token.`,
 	o.trafficFlags(c)
 	datasetFlags(c, &o.Dataset)
 	o.reportFlags(c)
+	refusedFlags(c)
 	return c
+}
+
+// refused are options of vLLM's that have no meaning here, and what to do instead.
+var refused = []struct{ flag, why string }{
+	{"use-beam-search", "vLLM's client takes it and sends nothing; where a server knows beams, give --extra-body '{\"use_beam_search\": true}'"},
+	{"no-stream", "it is of --dataset-name hf, which is not here; leave it out"},
+	{"trust-remote-code", "no code that comes with a model runs here; leave it out"},
+}
+
+func refusedFlags(c *cobra.Command) {
+	for _, r := range refused {
+		c.Flags().Bool(r.flag, false, r.why)
+		_ = c.Flags().MarkHidden(r.flag) // it is there
+	}
 }
 
 func (o *serveBench) serverFlags(c *cobra.Command) {
@@ -91,6 +108,7 @@ func (o *serveBench) trafficFlags(c *cobra.Command) {
 		f.Float64(s, 0, "sent with every request if given")
 	}
 	f.StringVar(&o.ExtraBody, "extra-body", "", "JSON object whose keys are added to every request")
+	f.BoolVar(&o.Profile, "profile", false, "have vLLM's profiler run on the server meanwhile (/start_profile, /stop_profile)")
 	f.StringVar(&o.RequestIDPrefix, "request-id-prefix", "", "of x-request-id; the request's number follows (default: bench- and a random word)")
 }
 
@@ -109,6 +127,8 @@ func (o *serveBench) reportFlags(c *cobra.Command) {
 	f.StringVar(&o.place.Name, "result-filename", "", "file to save (default: a name made of label, rate, model and time)")
 	f.StringArrayVar(&o.Metadata, "metadata", nil, "KEY=VALUE, saved with the figures")
 	f.StringVar(&o.Label, "label", "", "of the run, in the saved file and its name")
+	f.BoolVar(&o.timeline, "plot-timeline", false, "write a page with a bar for each request over time, named as the saved result")
+	f.StringVar(&o.gaps, "timeline-itl-thresholds", "25,50", "gaps in ms from which on a timeline's bars have another colour")
 	f.StringVar(&o.baseline, "compare", "", "saved result to set this run beside; with a second file as argument, the two, without a run")
 	f.IntSliceVar(&o.sweep, "sweep-concurrency", nil, "run once for each of these concurrencies, such as 1,2,4,8, and print one table")
 	f.StringVar(&o.page, "sweep-html", "", "page with the sweep's charts (default, where results are saved: beside them)")
@@ -131,6 +151,17 @@ func (o *serveBench) words(c *cobra.Command, args []string) error {
 		default:
 			return &usageError{fmt.Errorf("bench serve takes options only; %q was given", a), c.CommandPath()}
 		}
+	}
+	for _, r := range refused {
+		if given(r.flag) {
+			return &usageError{fmt.Errorf("--%s: %s", r.flag, r.why), c.CommandPath()}
+		}
+	}
+	if _, err := bench.TimelineThresholds(o.gaps); err != nil {
+		return &usageError{err, c.CommandPath()}
+	}
+	if o.timeline && len(o.sweep) > 0 {
+		return &usageError{errors.New("--plot-timeline shows one run; a sweep has charts of its own (--sweep-html)"), c.CommandPath()}
 	}
 	for _, s := range benchSampling {
 		if !given(s) {
@@ -180,7 +211,15 @@ func (o *serveBench) run(ctx context.Context, c *cobra.Command) error {
 	if err != nil && !(errors.Is(err, context.Canceled) && result.By != nil) {
 		return err
 	}
-	return errors.Join(err, o.print(c, &result))
+	return ended(errors.Join(err, o.print(c, &result)), result.Failed)
+}
+
+// ended makes the exit code say that requests failed, where nothing else went wrong.
+func ended(err error, failed int) error {
+	if err == nil && failed > 0 {
+		return exitError(1)
+	}
+	return err
 }
 
 // watch shows a run's progress until the function that it returns is called.
@@ -195,10 +234,21 @@ func (o *serveBench) watch(r *bench.Run) func() {
 
 func (o *serveBench) print(c *cobra.Command, result *report.Result) error {
 	out := c.OutOrStdout()
-	fmt.Fprint(out, result.Table(), result.Failures(), result.Unfinished())
+	fmt.Fprint(out, result.Table(), result.Failures(), result.Uncounted(), result.Unfinished())
 	fmt.Fprint(os.Stderr, result.ClientCost())
 	if o.save || o.place.Append || o.Detailed {
 		path, err := o.place.Save(result)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(os.Stderr, "saved", path)
+	}
+	if o.timeline {
+		h, err := bench.TimelineThresholds(o.gaps)
+		if err != nil {
+			return err
+		}
+		path, err := o.place.SaveTimeline(result, h)
 		if err != nil {
 			return err
 		}
@@ -210,14 +260,6 @@ func (o *serveBench) print(c *cobra.Command, result *report.Result) error {
 			return err
 		}
 		fmt.Fprint(out, "\n", text)
-	}
-	return failed(result.Failed)
-}
-
-// failed makes the exit code say that requests failed.
-func failed(n int) error {
-	if n > 0 {
-		return exitError(1)
 	}
 	return nil
 }
@@ -251,7 +293,7 @@ func (o *serveBench) runSweep(ctx context.Context, c *cobra.Command) error {
 	for i := range sweep {
 		n += sweep[i].Failed
 	}
-	return errors.Join(err, failed(n))
+	return ended(err, n)
 }
 
 // serveError makes an option that cannot be taken a wrong command line.

@@ -6,6 +6,21 @@ import (
 	"strings"
 )
 
+// Uncounted says how many successful requests the server told no count of tokens for, so
+// that the tokenizer made it; "" where there are none.
+func (r *Result) Uncounted() string {
+	n := 0
+	for i := range r.Traces {
+		if t := &r.Traces[i]; t.Failure == nil && t.Counted {
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("No usage came with %d of %d successful requests: the tokenizer counted what they generated.\n", n, r.Completed)
+}
+
 // Failures says how many requests failed for which reason, with what was seen of the
 // first of each; "" where none did. The most frequent reason comes first.
 func (r *Result) Failures() string {

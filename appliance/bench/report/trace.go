@@ -17,6 +17,8 @@ type Trace struct {
 	// Input and Output are lengths in tokens.
 	Input  int `json:"input"`
 	Output int `json:"output"`
+	// Counted says that the tokenizer counted Output, and not the server.
+	Counted bool `json:"counted,omitempty"`
 	// Text is what was generated.
 	Text string `json:"text,omitempty"`
 	// Failure is nil where the request succeeded.
