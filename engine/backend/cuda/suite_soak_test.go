@@ -2,10 +2,13 @@
 
 package cuda
 
-import "testing"
+import (
+	"testing"
+
+	"vapp.dev/engine/backend/backendtest"
+)
 
 // TestSuite runs the whole of the backends' suite.
 func TestSuite(t *testing.T) {
-	emulated(t)
-	suite.Run(t)
+	eachOf(t, backendtest.Parts(), func(t *testing.T, part string) { suite.Part(t, part, 1) })
 }

@@ -3,8 +3,10 @@
 package cuda
 
 import (
+	"maps"
 	"os"
 	"runtime"
+	"slices"
 	"testing"
 
 	"vapp.dev/engine/backend"
@@ -33,23 +35,39 @@ var suite = backendtest.Suite{Opener: Opener{}, Near: true}
 // TestParts runs a part of the backends' suite after the other: all cases of the quick ones, every
 // n-th of others. The whole of it is for `make soak`.
 func TestParts(t *testing.T) {
-	emulated(t)
 	every := map[string]int{
 		"linear": 4, "linear of scaled weights": 9, "experts": 6, "rows": 1, "conv": 3, "delta": 4, "attention": 40,
 		"attention of more kinds": 6, "attention with rebuilt keys": 7, "equal": 16, "tokens": 3, "sample": 2, "rows ahead": 6,
 	}
-	for _, name := range backendtest.Parts() {
-		suite.Part(t, name, max(1, every[name]))
+	eachOf(t, backendtest.Parts(), func(t *testing.T, name string) { suite.Part(t, name, max(1, every[name])) })
+}
+
+// eachOf runs parts of the suite; on a GPU each has a process, four at once where more than one may
+// have the device.
+func eachOf(t *testing.T, parts []string, run func(t *testing.T, part string)) {
+	t.Helper()
+	most := 4
+	if os.Getenv("VAPP_GPU") != "" {
+		all, err := driver.Devices()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all[0].Exclusive {
+			most = 1
+		}
 	}
+	cudatest.Apart(t, most, parts, func(t *testing.T, name string) {
+		emulated(t)
+		run(t, name)
+	})
 }
 
 // TestPartsFP8: products of weights in fp8 with inputs that are rounded to it.
 func TestPartsFP8(t *testing.T) {
-	emulated(t)
 	s := suite
 	s.Settings.Activations = backend.FP8Activations
-	s.Part(t, "linear of scaled weights", 2)
-	s.Part(t, "experts", 1)
+	every := map[string]int{"linear of scaled weights": 2, "experts": 1}
+	eachOf(t, slices.Sorted(maps.Keys(every)), func(t *testing.T, name string) { s.Part(t, name, every[name]) })
 }
 
 // hold keeps the device's context while a test runs, whose devices share it: it takes longer to

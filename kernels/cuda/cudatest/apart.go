@@ -1,0 +1,78 @@
+package cudatest
+
+import (
+	"context"
+	"flag"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// apart is the environment variable that names the subtest which a process of Apart runs.
+const apart = "VAPP_CUDA_APART"
+
+// Apart runs subtests of a test of a file. On this machine's GPU, which VAPP_GPU says is there, each
+// has a process of its own, and most of them run at once: an error of the device ends all that a
+// process has of it, and what waits for a kernel that hangs waits with it. Neither is to hide what
+// the other subtests would have found. What does not end has the time that the test has, less what
+// it takes to say so.
+func Apart(t *testing.T, most int, names []string, run func(t *testing.T, name string)) {
+	t.Helper()
+	own, told := os.LookupEnv(apart)
+	slots := make(chan bool, most)
+	for _, name := range names {
+		switch {
+		case told && name != own:
+		case told, os.Getenv("VAPP_GPU") == "":
+			t.Run(name, func(t *testing.T) { run(t, name) })
+		default:
+			test := t.Name()
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				slots <- true
+				defer func() { <-slots }()
+				alone(t, test, name)
+			})
+		}
+	}
+}
+
+// alone runs a subtest in a process of this program, and says what that says.
+func alone(t *testing.T, test, name string) {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const late = 2 * time.Second
+	ctx, args := t.Context(), []string{"-test.v"}
+	if end, ok := t.Deadline(); ok {
+		end = end.Add(-2 * late)
+		var stop func()
+		ctx, stop = context.WithDeadline(ctx, end)
+		defer stop()
+		args = append(args, "-test.timeout="+max(late, time.Until(end)-late).String())
+	}
+	pattern := "^" + test + "$"
+	if asked := strings.SplitN(flag.Lookup("test.run").Value.String(), "/", 3); len(asked) == 3 {
+		pattern += "/./" + asked[2]
+	}
+	cmd := exec.CommandContext(ctx, exe, append(args, "-test.run="+pattern)...)
+	cmd.Env, cmd.WaitDelay = append(os.Environ(), apart+"="+name), late
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var ended []string // tests, each by its line
+	for line := range strings.Lines(string(out)) {
+		if strings.Contains(line, "--- ") {
+			ended = append(ended, line)
+		}
+	}
+	if len(ended) < 2 {
+		t.Fatalf("no test of it ran\n%s", out)
+	}
+	t.Log("\n" + strings.Join(ended, ""))
+}
