@@ -113,7 +113,8 @@ func otherSpelling(name string) string {
 
 // ignorable names tensors that checkpoints carry and nobody reads: a tied
 // head's second copy, tables that are computed from the config, and the scales of
-// activations and of K and V, which are not quantized by stored scales here.
+// activations and of K and V, which are not quantized by stored scales here: where
+// activations are rounded to 8 bits, each row has a scale of its own.
 func ignorable(name string) bool {
 	if name == "lm_head.weight" || name == "rope_freqs.weight" {
 		return true

@@ -3,8 +3,11 @@
 package models_test
 
 import (
+	"maps"
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 	"testing"
 
 	"vapp.dev/engine/backend"
@@ -21,17 +24,34 @@ func TestGoldenCUDA(t *testing.T) {
 	if !gpu && os.Getenv("VAPP_GOLDEN") != "all" {
 		t.Skip("not run: it takes minutes on the emulated driver; VAPP_GOLDEN=all runs it")
 	}
-	cudatest.Use(t)
-	// The devices of the runs share a context, which takes longer to make than most of them take.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	c, err := driver.Open(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	runTiny(t, cuda.Opener{}, backend.Settings{}, enginetest.BoundBF16, false)
+	most := 1
 	if gpu {
-		runSmol(t, cuda.Opener{}, backend.Settings{}, enginetest.BoundBF16, true)
+		all, err := driver.Devices()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !all[0].Exclusive {
+			most = 4
+		}
 	}
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(goldens)), func(name string) bool { return !gpu && !enginetest.Tiny(name) })
+	cudatest.Apart(t, most, names, func(t *testing.T, name string) {
+		cudatest.Use(t)
+		// The devices of the runs share a context, which takes longer to make than most of them take.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		c, err := driver.Open(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		switch {
+		case strings.HasSuffix(name, x8):
+			fp8Golden(t, name, cuda.Opener{}, boundFP8, false)
+		case enginetest.Tiny(name):
+			tinyGolden(t, name, cuda.Opener{}, backend.Settings{}, enginetest.BoundBF16, false)
+		default:
+			smolGolden(t, name, cuda.Opener{}, backend.Settings{}, enginetest.BoundBF16, true)
+		}
+	})
 }

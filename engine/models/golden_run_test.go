@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -40,7 +41,7 @@ func checkpointOf(t testing.TB, golden string) string {
 		}
 		return smolLM2
 	}
-	path := filepath.Join("testdata", golden)
+	path := filepath.Join("testdata", strings.TrimSuffix(golden, x8))
 	if gguf := filepath.Join(path, "model.gguf"); fileExists(gguf) {
 		return gguf
 	}

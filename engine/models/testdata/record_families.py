@@ -19,7 +19,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 def main():
     golden.setup()
-    for name in sys.argv[1:] or [*tiny_families.CHECKPOINTS, *gguf_families.CHECKPOINTS]:
+    for name in sys.argv[1:] or [*tiny_families.CHECKPOINTS, *tiny_families.ROUNDED, *gguf_families.CHECKPOINTS]:
         of = gguf_families if name in gguf_families.CHECKPOINTS else tiny_families
         model, files = of.write(HERE, name)
         tensors = golden.record(model, of.prompt(name), of.STEPS, torch.arange(model.config.vocab_size))
