@@ -50,7 +50,7 @@ cut to what the run needs; parsers, media, speculation and the other devices of 
 profile are left out.
 --work measures other rows than the two: "512+1", one stream that reads 512 tokens and
 generates one; "16x128+64", sixteen at once of 128 and 64; "1+128", almost no prompt.
-Interrupted, it prints the rows that it has.
+Interrupted, or when the device fails, it prints the rows that it has.
 --turns loads the model and then runs the last row once for each line on standard input,
 and prints a line of JSON after it: for taking turns with another engine.`,
 		Args: needArgs(1, -1, "profiles"),
@@ -130,13 +130,16 @@ func benchEngine(ctx context.Context, c *cobra.Command, path string, o benchOpti
 	r := b.report(top, time.Since(start))
 	var cut error
 	if r.Rows, cut = b.measure(ctx); cut != nil {
-		if ctx.Err() == nil || len(r.Rows) == 0 {
+		if len(r.Rows) == 0 {
 			return cut
 		}
 		r.Cut = fmt.Sprintf("interrupted after %d rows", len(r.Rows))
+		if ctx.Err() == nil {
+			r.Cut = fmt.Sprintf("failed after %d rows: %v", len(r.Rows), cut)
+		}
 	}
 	if r.Memory, err = b.memory(held); err != nil {
-		return err
+		return errors.Join(cut, err)
 	}
 	if o.json {
 		return errors.Join(r.printJSON(w), cut)
