@@ -108,7 +108,9 @@ func info(ordinal, version int) (Info, error) {
 			return i, wrap("cuDeviceGetAttribute", err, at)
 		}
 	}
-	i.Free = max(0, freeMemory(i.UUID))
+	if free := freeMemory(i.UUID); free <= i.Total { // of an instance of MIG what is told is the whole device's
+		i.Free = max(0, free)
+	}
 	i.L2, i.ECC, i.Integrated = int64(l2), ecc != 0, integrated != 0
 	i.Prohibited, i.Exclusive = mode == modeProhibited, mode == modeExclusive || mode == modeExclusiveThread
 	// Two transfers a clock: kHz times bits.

@@ -122,7 +122,11 @@ func (e *Error) Error() string {
 		s += " of " + e.Kernel
 	}
 	s += ": " + e.Name
-	if r := remedies[e.Code]; r != "" {
+	r := remedies[e.Code]
+	if e.Code == codeOutOfMemory && e.Call == "cuMemHostAlloc" {
+		r = "the host has no memory left that can be pinned: end other processes, give the container more memory, or lower memory.swapSpace"
+	}
+	if r != "" {
 		s += ": " + r
 	}
 	return s
@@ -176,8 +180,10 @@ var remedies = map[int]string{
 	codeOperatingSystem: "the operating system refused: is /dev/nvidia* there and may this process open it?",
 	codeIllegalAddress:  defect,
 	710:                 defect,
+	714:                 defect,
 	715:                 defect,
 	716:                 defect,
+	717:                 defect,
 	718:                 defect,
 	codeLaunchTimeout:   "a kernel ran too long for a device that also draws a screen: use another device",
 	codeLaunchFailed:    "a kernel failed: restart; if it comes again, look for Xid in the kernel's log (dmesg)",
