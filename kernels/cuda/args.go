@@ -105,10 +105,8 @@ type CopyArgs struct {
 
 // PackArgs: linear_pack_ and the numbers that X is rounded to. See Rounding for the grid.
 type PackArgs struct {
-	X, Y, Sums, Order Ptr
-	Rows, In, Group   int32
-	Scale             float32
-	Words, _          int32
+	X, Y, Sums, Order      Ptr
+	Rows, In, Group, Words int32
 }
 
 // NormPackArgs: norm_pack_ and the numbers that X is rounded to.

@@ -122,7 +122,7 @@ func rounded(f kernels.Format, x []float32) []float32 {
 
 // backed is what x reads as when it was rounded.
 func (r *rig) backed(to cuda.Rounding, x []float32, rows, in int) []float32 {
-	codes, by := roundedTo(to, x, rows, in, 0)
+	codes, by := roundedTo(to, x, rows, in)
 	group := in
 	if to.Group != 0 {
 		group = to.Group

@@ -10,8 +10,7 @@ struct PackArgs {
   const int *order;  // [rows] which row of x, −1: zeros; null: as they lie
   int rows, in;      // rows behind the last are zeros up to a whole tile of 8, columns up to a step
   int group;         // 8-bit: how many steps share a scale, a power of 2 up to 8; 0: all
-  float scale;       // 8-bit: the scale of all rows; 0: of each group, its largest number's
-  int words, pad;    // 1: a step's first words of all lanes, then their second ones: for linear_wide
+  int words;         // 1: a step's first words of all lanes, then their second ones: for linear_wide
 };
 
 struct NormPackArgs {
@@ -226,13 +225,10 @@ DEVICE uint32_t over(int n, uint32_t most) {
 template <class Codes>
 struct Rounding {
   float by, scale;
-  DEVICE_METHOD Rounding(uint32_t most, float given) : by(0.0f), scale(0.0f) {
+  DEVICE_METHOD explicit Rounding(uint32_t most) : by(0.0f), scale(0.0f) {
     float m = __uint_as_float(most);
     if (most >= 0x7f800000u) {
       scale = __uint_as_float(0x7fffffffu);
-    } else if (given > 0.0f) {
-      by = 1.0f / given;
-      scale = given;
     } else if (m >= 7.888609e-31f) {  // 2⁻¹⁰⁰
       by = Codes::most() / m;
       scale = m / Codes::most();
@@ -260,7 +256,7 @@ DEVICE void row8(const PackArgs &a, Place p, const Source &from) {
   if (a.group) {
     each_step(steps, [&](int s) {
       Eight e = eight(from, s);
-      Rounding<Codes> r(over(4 * group, largest(0, e)), a.scale);
+      Rounding<Codes> r(over(4 * group, largest(0, e)));
       if (s % group == 0 && (threadIdx.x & 3) == 0 && s < steps) scales[8 * (s / group)] = r.scale;
       pack8<Codes>(a, p, e, s, r.by);
     });
@@ -272,7 +268,7 @@ DEVICE void row8(const PackArgs &a, Place p, const Source &from) {
   if ((threadIdx.x & 31) == 0) room[threadIdx.x >> 5] = most;
   __syncthreads();
   for (int w = 0; w < int(blockDim.x >> 5); w++) most = max(most, room[w]);
-  Rounding<Codes> r(most, a.scale);
+  Rounding<Codes> r(most);
   if (threadIdx.x == 0) *scales = r.scale;
   each_step(steps, [&](int s) { pack8<Codes>(a, p, eight(from, s), s, r.by); });
 }

@@ -30,25 +30,22 @@ func RoundRow(x, codes []float32) (scale float32) {
 }
 
 // RoundRowE4M3 rounds x to E4M3 and gives back what the codes stand for: multiples of a
-// scale, max |x| / 448 or the one that is given, saturating there. Rows that are all but
-// zero, or have a NaN or an infinity, are as RoundRow's.
-func RoundRowE4M3(x, codes []float32, given float32) (scale float32) {
+// scale, max |x| / 448. Rows that are all but zero, or have a NaN or an infinity, are as
+// RoundRow's.
+func RoundRowE4M3(x, codes []float32) (scale float32) {
 	scale = RoundRow(x, codes) // for what is not finite, or too small
-	if scale != scale || scale == 0 && given == 0 {
+	if scale != scale || scale == 0 {
 		return scale
 	}
 	most := float32(0)
 	for _, v := range x {
 		most = max(most, v, -v)
 	}
-	by := 1 / given
-	if scale = given; given == 0 {
-		by, scale = maxE4M3/most, most/maxE4M3
-	}
+	by := maxE4M3 / most
 	for i, v := range x {
 		codes[i] = e4m3[FloatToE4M3(v*by)]
 	}
-	return scale
+	return most / maxE4M3
 }
 
 // Rounding is what rows of X become before LinearRounded multiplies them.
@@ -83,7 +80,7 @@ func LinearRounded(a LinearArgs, to Rounding, room []float32) {
 		x, from := a.X[r*a.In:(r+1)*a.In], 0
 		for g, end := range ends {
 			if to.Format == kernels.F8E4M3 {
-				scales[g] = RoundRowE4M3(x[from:end], codes[from:end], 0)
+				scales[g] = RoundRowE4M3(x[from:end], codes[from:end])
 			} else {
 				scales[g] = RoundRow(x[from:end], codes[from:end])
 			}

@@ -225,7 +225,7 @@ func (s *subject) inputs(f scaledFormat, x []float32, cols int) (exact bool) {
 		for from := 0; from < cols; from += group {
 			part, scale := x[from:min(from+group, cols)], float32(0)
 			if eight {
-				scale = ref.RoundRowE4M3(part, codes, 0)
+				scale = ref.RoundRowE4M3(part, codes)
 			} else {
 				scale = ref.RoundRow(part, codes)
 			}
