@@ -32,7 +32,13 @@ CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o "$dir/gpu-check" ./tests/gp
 scripts/cuda-run.sh go test -trimpath -overlay "$overlay" -tags cuda,soak -ldflags "$small" -c -o "$dir/tests/cuda.test" ./engine/backend/cuda
 scripts/cuda-run.sh go test -trimpath -overlay "$overlay" -tags cuda -ldflags "$small" -c -o "$dir/tests/models.test" ./engine/models
 
-cp -R engine/models/testdata "$dir/tests/models/testdata"
+# The small checkpoints whose logits are recorded, and these.
+mkdir -p "$dir/tests/models/testdata/golden"
+for f in engine/models/testdata/golden/tiny-*.safetensors; do
+	cp "$f" "$dir/tests/models/testdata/golden/"
+	checkpoint=engine/models/testdata/$(basename "$f" .safetensors)
+	[ ! -d "$checkpoint" ] || cp -R "$checkpoint" "$dir/tests/models/testdata/"
+done
 if [ -d engine/backend/cuda/testdata ]; then cp -R engine/backend/cuda/testdata "$dir/tests/cuda/testdata"; fi
 cp -R tests/gpu/profiles "$dir/profiles"
 cp tests/gpu/torch_gpu.py "$dir/"

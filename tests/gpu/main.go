@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"vapp.dev/tests/gpu/agenda"
@@ -101,7 +102,7 @@ func check(bundle, out string, whole time.Duration, parts []agenda.Part) ([]agen
 			return nil, err
 		}
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	head := agenda.Head{Machine: machine(), When: time.Now().UTC().Format("2006-01-02 15:04 MST"), Bundle: "vapp " + version(bundle)}
 	r := agenda.Run{Bundle: bundle, Whole: whole, Each: func(all []agenda.Result) error {

@@ -3,8 +3,24 @@ random weights on the same shapes as vapp's. Prints one JSON object; exit code 7
 the machine has no PyTorch with CUDA."""
 
 import json
+import signal
 import sys
 import time
+
+START = time.monotonic()  # what PyTorch takes to be imported counts
+ENOUGH, LATE = 40, 52  # seconds: nothing begins behind the first, the second ends what runs
+
+
+class Late(Exception):
+    """The time is over: what was measured is printed."""
+
+
+def late(*_):
+    raise Late(f"ended after {LATE} s")
+
+
+signal.signal(signal.SIGALRM, late)
+signal.alarm(LATE)
 
 try:
     import torch
@@ -14,8 +30,6 @@ except ImportError as e:
 if not torch.cuda.is_available():
     print("PyTorch finds no CUDA device", file=sys.stderr)
     sys.exit(77)
-
-END = time.monotonic() + 45  # seconds; what would begin later is left out
 
 
 def timed(f, n):
@@ -50,47 +64,68 @@ MODELS = {
 }
 
 
-def rows():
+def row(model, streams):
+    """What a model does with prompts of 1,024 tokens, and with 32 tokens behind each."""
+    ids = torch.randint(0, 1000, (streams, 1024), device="cuda")
+    with torch.inference_mode():
+        for _ in range(2):  # the first warms up
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            past = model(ids, use_cache=True, logits_to_keep=1).past_key_values
+            torch.cuda.synchronize()
+            prefill = time.perf_counter() - start
+        token = ids[:, :1]
+        start = time.perf_counter()
+        steps = 32
+        for _ in range(steps):
+            step = model(token, past_key_values=past, use_cache=True)
+            past, token = step.past_key_values, step.logits[:, -1].argmax(-1, keepdim=True)
+        torch.cuda.synchronize()
+        decode = time.perf_counter() - start
+    return {"streams": streams, "context": 1024, "prefill": streams * 1024 / prefill, "decode": streams * steps / decode}
+
+
+def models(out, failed):
+    """Adds the rows of each model to out, and what fails to failed: the next is tried all the same.
+    A machine without transformers has none."""
     try:
         from transformers import AutoConfig, AutoModelForCausalLM
     except ImportError as e:
-        return [{"model": f"no transformers: {e}"}]
-    out = []
+        found["transformers"] = f"none: {e}"
+        return
+
     for name, (kind, sizes) in MODELS.items():
-        if time.monotonic() > END:
+        if time.monotonic() - START > ENOUGH:
             break
-        config = AutoConfig.for_model(kind, max_position_embeddings=32768, **sizes)
-        with torch.device("cuda"):
-            model = AutoModelForCausalLM.from_config(config, torch_dtype=torch.bfloat16).eval()
-        for streams in (1, 8, 32):
-            if time.monotonic() > END:
-                break
-            ids = torch.randint(0, 1000, (streams, 1024), device="cuda")
-            with torch.inference_mode():
-                torch.cuda.synchronize()
-                past = model(ids, use_cache=True, logits_to_keep=1).past_key_values
-                torch.cuda.synchronize()
-                start = time.perf_counter()
-                past = model(ids, use_cache=True, logits_to_keep=1).past_key_values
-                torch.cuda.synchronize()
-                prefill = time.perf_counter() - start
-                token = ids[:, :1]
-                start = time.perf_counter()
-                steps = 32
-                for _ in range(steps):
-                    step = model(token, past_key_values=past, use_cache=True)
-                    past, token = step.past_key_values, step.logits[:, -1].argmax(-1, keepdim=True)
-                torch.cuda.synchronize()
-                decode = time.perf_counter() - start
-            out.append({"model": name, "streams": streams, "context": 1024,
-                        "prefill": streams * 1024 / prefill, "decode": streams * steps / decode})
-            del past
-        del model
+        try:
+            config = AutoConfig.for_model(kind, max_position_embeddings=32768, **sizes)
+            with torch.device("cuda"):
+                model = AutoModelForCausalLM.from_config(config, torch_dtype=torch.bfloat16).eval()
+            for streams in (1, 8, 32):
+                if time.monotonic() - START > ENOUGH:
+                    break
+                out.append({"model": name, **row(model, streams)})
+        except Late:
+            raise
+        except Exception as e:
+            failed.append(f"{name}: {type(e).__name__}: {e}")
+        model = None
         torch.cuda.empty_cache()
-    return out
 
 
-found = {"torch": torch.__version__, "cuda": torch.version.cuda, "device": torch.cuda.get_device_name()}
-found.update(limits())
-found["models"] = rows()
+found, done, failed = {"torch": torch.__version__, "cuda": torch.version.cuda}, [], []
+for what in (lambda: found.update(device=torch.cuda.get_device_name()), lambda: found.update(limits()), lambda: models(done, failed)):
+    try:
+        what()
+    except Late as e:
+        failed.append(str(e))
+        break
+    except Exception as e:
+        failed.append(f"{type(e).__name__}: {e}")
+signal.alarm(0)
+if done:
+    found["models"] = done
+if failed:
+    found["failed"] = "; ".join(failed)
 print(json.dumps(found))
+sys.exit(1 if failed else 0)

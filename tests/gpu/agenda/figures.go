@@ -108,6 +108,41 @@ func figuredOf(results []Result) (out []figured) {
 	return out
 }
 
+// limits are what the device does at most: by vapp's kernels, which measure them in each part, and by
+// PyTorch's, which tell whether these do.
+func (w *page) limits(results []Result) {
+	begun := false
+	row := func(part string, bytes, operations float64) {
+		if !begun {
+			begun = true
+			w.line("## Limits")
+			w.line("")
+			w.line("What vapp's own kernels reach (two streams added, a product of 8,192 × 8,192 × 8,192 with what packs it), measured in each part; shares are of that.")
+			w.line("PyTorch's copy and product stand beside them: where they are faster, shares flatter.")
+			w.line("")
+			w.head("lrr", "measured by", "GB/s", "bf16 TFLOP/s")
+		}
+		w.row(part, number(bytes/1e9), number(operations/1e12))
+	}
+	for _, r := range figuredOf(results) {
+		if r.Limits.Read > 0 || r.Matrix > 0 {
+			row(r.Name, r.Limits.Read, r.Matrix)
+		}
+	}
+	for _, r := range results {
+		var t struct {
+			Copy  float64 `json:"copy_bytes_a_second"`
+			Flops float64 `json:"bf16_flops"`
+		}
+		if r.Kind == Rates && json.Unmarshal(r.Data, &t) == nil && (t.Copy > 0 || t.Flops > 0) {
+			row(r.Title, t.Copy, t.Flops)
+		}
+	}
+	if begun {
+		w.line("")
+	}
+}
+
 // benches is one table of all rows of all models.
 func (w *page) benches(results []Result) {
 	all := figuredOf(results)
@@ -116,7 +151,7 @@ func (w *page) benches(results []Result) {
 	}
 	w.line("## Decode and prefill")
 	w.line("")
-	w.line("Tokens a second of all streams; shares are of the read bandwidth and the bf16 matrix rate measured in the same run.")
+	w.line("Tokens a second of all streams; shares are of the read bandwidth and the bf16 matrix rate that vapp's kernels reach in the same run.")
 	w.line("")
 	w.head("lrrrrrrrr", "part", "streams", "context", "prefill", "of matrix rate", "decode", "ms a token", "GB a step", "of bandwidth")
 	for _, r := range all {

@@ -24,6 +24,7 @@ func Page(h Head, results []Result) string {
 	w.line("")
 	w.became(results)
 	w.targets(results)
+	w.limits(results)
 	w.benches(results)
 	w.graphs(results)
 	w.steps(results)
@@ -145,8 +146,20 @@ func (w *page) tests(r Result) {
 		w.line("")
 	}
 	if r.Status != OK {
-		w.block(r.Output, 60)
+		w.block(unpassed(r.Output), 200)
 	}
+}
+
+// unpassed is what a test binary says but for how tests begin and that they passed.
+func unpassed(output string) string {
+	var kept []string
+	for line := range strings.Lines(output) {
+		said := strings.TrimSpace(line)
+		if !strings.HasPrefix(said, "=== ") && !strings.HasPrefix(said, "--- PASS") {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "")
 }
 
 // rates prints an object of figures, and lists of objects as tables.
