@@ -84,8 +84,8 @@ func impatient(t *testing.T, fault string) {
 func TestFailingStart(t *testing.T) {
 	open := starting(t)
 	for _, c := range []struct{ fault, want string }{
-		{"cuMemAlloc:1:2", "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY"},
-		{"cuMemHostAlloc:1:2", "cuMemHostAlloc: CUDA_ERROR_OUT_OF_MEMORY"},
+		{"cuMemAlloc:1:2", "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY: the device has no memory left"},
+		{"cuMemHostAlloc:1:2", "cuMemHostAlloc: CUDA_ERROR_OUT_OF_MEMORY: the host has no memory left that can be pinned"},
 		{"cuMemHostAlloc:2:2", "cuMemHostAlloc: CUDA_ERROR_OUT_OF_MEMORY"}, // what weights go through
 		{"cuStreamCreate:2:2", "cuStreamCreate: CUDA_ERROR_OUT_OF_MEMORY"},
 		{"cuModuleGetFunction:1:500", "cuModuleGetFunction of vapp_"},
