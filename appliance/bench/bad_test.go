@@ -29,6 +29,10 @@ func TestBadServers(t *testing.T) {
 			w.WriteHeader(503)
 			io.WriteString(w, `{"error":{"message":"the queue is full"}}`)
 		}},
+		{"a terminal's escapes", "HTTP 502: bad \uFFFD[2J\uFFFDgateway \uFFFD", func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(502)
+			io.WriteString(w, "bad\n\x1b[2J\u202egateway\r\n\xff")
+		}},
 		{"status without JSON", "HTTP 502: bad gateway", func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(502)
 			io.WriteString(w, "bad\ngateway")

@@ -76,6 +76,7 @@ func TestChunk(t *testing.T) {
 // record is taken or refused as encoding/json would.
 func FuzzStream(f *testing.F) {
 	f.Add([]byte(record("a") + usage3 + done))
+	f.Add([]byte("event: error\ndata: {\"object\":\"error\",\"message\":\"m\"}\n\nerror: x\n\n<html>"))
 	f.Add([]byte("data: {\"choices\":[{\"delta\":{\"content\":\"\\ud83d\\u0041\"}}]}\r\n\r\n:c\n\ndata: {\"error\":{}}\n\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		e := events{in: bufio.NewReaderSize(bytes.NewReader(text), 64)}

@@ -264,7 +264,7 @@ func (o *Options) Open(ctx context.Context, log io.Writer) (*Run, error) {
 		if o.Model, err = c.server.FirstModel(ctx, ready); err != nil {
 			return nil, err
 		}
-		fmt.Fprintln(log, "Using model:", o.Model)
+		fmt.Fprintln(log, "Using model:", clip(o.Model))
 	}
 	c.setup.Model, c.ask.Model = o.Model, o.ServedModelName
 	if o.ServedModelName == "" {

@@ -49,10 +49,10 @@ func failure(reason, format string, args ...any) *report.Failure {
 	return &report.Failure{Reason: reason, Detail: clip(fmt.Sprintf(format, args...))}
 }
 
-// clip keeps what fits in a line.
+// clip keeps what fits in a line, and may be printed.
 func clip(s string) string {
 	const most = 200
-	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "\uFFFD")), " ")
+	s = report.Printable(strings.Join(strings.Fields(s), " "))
 	if r := []rune(s); len(r) > most {
 		return string(r[:most]) + "…"
 	}

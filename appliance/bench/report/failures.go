@@ -4,7 +4,19 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 )
+
+// Printable is text of others as a terminal may get it: what is no UTF-8, controls what is
+// shown, or turns its direction becomes U+FFFD.
+func Printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+}
 
 // Uncounted says how many successful requests the server told no count of tokens for, so
 // that the tokenizer made it; "" where there are none.

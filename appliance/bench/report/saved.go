@@ -88,7 +88,7 @@ func (s Saved) word(key string) string {
 	case float64:
 		return word(v)
 	case string:
-		return v
+		return Printable(v)
 	}
-	return fmt.Sprint(s[key])
+	return Printable(fmt.Sprint(s[key]))
 }
