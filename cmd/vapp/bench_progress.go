@@ -8,14 +8,13 @@ import (
 
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
-	"golang.org/x/term"
 )
 
 // countProgress shows how much of something is done: a bar on a terminal, elsewhere a
 // plain line for every tenth. What it returns may be called from many goroutines;
 // end leaves the bar as it stands.
 func countProgress(f *os.File, what string) (show func(done, of int), end func()) {
-	if !term.IsTerminal(int(f.Fd())) {
+	if !drawable(f) {
 		return countLines(f, what), func() {}
 	}
 	bars := mpb.New(mpb.WithOutput(f), mpb.WithWidth(60), mpb.WithRefreshRate(200*time.Millisecond))

@@ -30,8 +30,14 @@ func loadProgress(f *os.File) func(engine.Progress) {
 // hashProgress shows how far the hashing of files has come.
 func hashProgress(f *os.File) func(engine.Progress) { return progress(f, "Hashing files") }
 
+// drawable reports whether a bar can be drawn on f: a terminal that says how wide it is.
+func drawable(f *os.File) bool {
+	wide, _, err := term.GetSize(int(f.Fd()))
+	return err == nil && wide > 0
+}
+
 func progress(f *os.File, what string) func(engine.Progress) {
-	if term.IsTerminal(int(f.Fd())) {
+	if drawable(f) {
 		return progressBar(f, what)
 	}
 	return progressLines(f, what)

@@ -8,13 +8,12 @@ import (
 
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
-	"golang.org/x/term"
 )
 
 // answerProgress shows how many of n prompts are answered: a bar on a terminal,
 // elsewhere a line for every tenth.
 func answerProgress(f *os.File, n int) func(answered) {
-	if term.IsTerminal(int(f.Fd())) {
+	if drawable(f) {
 		return answerBar(f, n)
 	}
 	shown := 0

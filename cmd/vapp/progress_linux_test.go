@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// pseudoTerminal is a pseudo-terminal of that many columns; what is written to it can be read
+// from the file beside it.
+func pseudoTerminal(t *testing.T, columns uint16) (shown, f *os.File) {
+	t.Helper()
+	shown, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("not run: %v", err)
+	}
+	t.Cleanup(func() { shown.Close() })
+	if err := unix.IoctlSetPointerInt(int(shown.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(shown.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
+		t.Skipf("not run: %v", err)
+	}
+	t.Cleanup(func() { f.Close() })
+	if err := unix.IoctlSetWinsize(int(f.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}); err != nil {
+		t.Fatal(err)
+	}
+	return shown, f
+}
+
+// TestDrawable: bars are drawn on terminals that have a width; on others, and in files,
+// progress is lines.
+func TestDrawable(t *testing.T) {
+	if _, f := pseudoTerminal(t, 80); !drawable(f) {
+		t.Error("no bar on a terminal of 80 columns")
+	}
+	shown, f := pseudoTerminal(t, 0)
+	if drawable(f) {
+		t.Fatal("a bar on a terminal without a width")
+	}
+	show, end := countProgress(f, "Requests")
+	show(1, 2)
+	end()
+	b := make([]byte, 100)
+	if n, err := shown.Read(b); err != nil || string(b[:n]) != "Requests:  50% (1 of 2)\r\n" {
+		t.Errorf("%q, %v", b[:n], err)
+	}
+	if r, w, err := os.Pipe(); err != nil || drawable(w) {
+		t.Errorf("a bar in a pipe, %v", err)
+	} else {
+		r.Close()
+		w.Close()
+	}
+}
