@@ -26,7 +26,7 @@ func hasKernels(i driver.Info) bool { return i.Major >= 8 }
 
 func factsOf(i driver.Info) backend.Facts {
 	f := backend.Facts{
-		Backend: name, Device: i.Name, TotalBytes: i.Total, FreeBytes: i.Free, L2Bytes: i.L2, Measured: true, MemoryLimit: "device",
+		Backend: name, Device: i.Name, TotalBytes: i.Total, FreeBytes: i.Free(), L2Bytes: i.L2, Measured: true, MemoryLimit: "device",
 		Cores: runtime.GOMAXPROCS(0), SMs: i.SMs, Capability: i.Capability(), SharedBytes: int64(i.SharedPerSM), Bandwidth: i.Bandwidth,
 		Driver: i.CUDA(),
 	}

@@ -27,14 +27,19 @@ func TestProbe(t *testing.T) {
 		{"devices=3,old=2,held=1073741824", "9.0", 7 << 30, false},
 		{"devices=2,old=2", "7.5", 8 << 30, true},
 		{"fault=nvmlInit:1:1", "9.0", 0, false},
+		{"held=-1073741824", "9.0", 0, false}, // of an instance of MIG the whole device's is told
 	} {
 		emulate(t, "reset,"+c.settings)
+		before := driver.Counted("nvmlInit")
 		f, err := cuda.Opener{}.Probe()
 		if err != nil {
 			t.Fatal(err)
 		}
 		if f.Capability != c.capability || f.FreeBytes != c.free || (f.PlanOnly != "") != c.planOnly {
 			t.Errorf("%s: capability %s, %d bytes free, plan-only %q", c.settings, f.Capability, f.FreeBytes, f.PlanOnly)
+		}
+		if n := driver.Counted("nvmlInit") - before; n != 1 {
+			t.Errorf("%s: the management library was begun %d times", c.settings, n)
 		}
 	}
 }
@@ -55,7 +60,11 @@ func TestOpenElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.TotalBytes++
+	asked := driver.Counted("nvmlInit")
 	_, err = cuda.Opener{}.Open(f, backend.Settings{}, backend.Reservation{})
+	if n := driver.Counted("nvmlInit"); n != asked {
+		t.Errorf("to open a device the management library was asked %d times", n-asked)
+	}
 	var none *driver.NoSuchDevice
 	if !errors.As(err, &none) || !strings.Contains(err.Error(), "CUDA_VISIBLE_DEVICES") {
 		t.Errorf("a device that is not here: %v", err)

@@ -70,6 +70,16 @@ func Emulate(settings string) error {
 // driver.
 func Counted(what string) int64 { return emulatedCount(what) }
 
+// Free is what of the device's bytes no process holds, 0 where nobody tells. It asks NVIDIA's
+// management library, which takes longer than all else that is asked without a context.
+func (i Info) Free() int64 {
+	free := freeMemory(i.UUID)
+	if free > i.Total { // of an instance of MIG what is told is the whole device's
+		return 0
+	}
+	return max(0, free)
+}
+
 func info(ordinal, version int) (Info, error) {
 	at := fmt.Sprintf("device %d", ordinal)
 	d, err := cu.GetDevice(ordinal)
@@ -107,9 +117,6 @@ func info(ordinal, version int) (Info, error) {
 		if *q.to, err = d.Attribute(q.of); err != nil {
 			return i, wrap("cuDeviceGetAttribute", err, at)
 		}
-	}
-	if free := freeMemory(i.UUID); free <= i.Total { // of an instance of MIG what is told is the whole device's
-		i.Free = max(0, free)
 	}
 	i.L2, i.ECC, i.Integrated = int64(l2), ecc != 0, integrated != 0
 	i.Prohibited, i.Exclusive = mode == modeProhibited, mode == modeExclusive || mode == modeExclusiveThread

@@ -36,7 +36,6 @@ type Info struct {
 	SharedPerSM    int
 	L2             int64 // bytes of the second cache
 	Total          int64 // bytes of memory
-	Free           int64 // of them, what no process holds; 0: not known
 	Bandwidth      float64
 	Driver         int // the CUDA that the driver speaks: 13000 is 13.0
 	ECC            bool
