@@ -11,8 +11,10 @@ import (
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/cuda"
+	"vapp.dev/engine/backend/cuda/driver"
 	"vapp.dev/engine/enginetest"
 	"vapp.dev/kernels"
+	kernelcuda "vapp.dev/kernels/cuda"
 )
 
 // inFloat32 are families that kernels compute in float32: their tokens are ref's. One more is
@@ -44,6 +46,37 @@ func TestFamiliesCUDA(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			y, g := smallModel(t, name)
 			likeRef(t, y, y, promptsOf(g), enginetest.BoundBF16(name, kernels.BF16).Times(g.Spread()).Gap)
+		})
+	}
+}
+
+// TestWarpgroupsCUDA: a prompt that is one step of many tokens is multiplied by the warpgroups of
+// sm_90a, whose mixtures have more than 128 rows of an expert at a time, and continues as on ref, but
+// where ref's first two are closer than the checkpoint's bound.
+func TestWarpgroupsCUDA(t *testing.T) {
+	emulate(t)
+	for name, products := range map[string][]string{
+		"tiny-gpt-oss": {"linear_bf16_wide", "linear_mxfp4_wide"}, "tiny-gpt-oss-gguf": {"linear_q8_0_wide", "linear_mxfp4_wide"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			y, g := smallModel(t, name)
+			y.opts.MaxModelLen, y.opts.MaxNumBatchedTokens, y.slabs = 384, 512, least
+			prompt := make([]int32, 350)
+			for i := range prompt {
+				prompt[i] = int32(i * i * 7 % 250)
+			}
+			run, prompts, ran := y, [][]int32{prompt}, make([]int64, len(products))
+			for i, k := range products {
+				ran[i] = driver.Counted(kernelcuda.Prefix + k)
+			}
+			run.on = cuda.Opener{}
+			got := continued(t, &run, prompts)
+			likely(t, y, prompts, got, enginetest.BoundBF16(name, kernels.BF16).Times(g.Spread()).Gap)
+			for i, k := range products {
+				if n := driver.Counted(kernelcuda.Prefix + k); n >= 0 && n == ran[i] {
+					t.Errorf("%s was not launched", k)
+				}
+			}
 		})
 	}
 }

@@ -48,10 +48,12 @@ func linearKernels() []Kernel {
 			add(l, f, "TestLinearRounded")
 		}
 	}
-	for _, f := range []kernels.Format{kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.F8E5M2} {
+	for _, f := range PackedFormats() {
 		l, _ := ChooseLinear(f, 128)
-		add(l.Wide(f, TileRows+1, "sm_90a"), f, "TestLinearWide")
-		out[len(out)-1].Stem = "linear_wide"
+		if wide := l.Wide(f, TileRows+1, "sm_90a"); wide.Kernel != l.Kernel {
+			add(wide, f, "TestLinearWide, TestExperts")
+			out[len(out)-1].Stem = "linear_wide"
+		}
 	}
 	l, _ := ChooseRounded(kernels.F8E4M3, 128)
 	add(l.Wide(kernels.F8E4M3, TileRows+1, "sm_90a"), kernels.F8E4M3, "TestLinearWide")
@@ -76,6 +78,8 @@ func stem(f kernels.Format) string {
 // W), not measured.
 func (k Kernel) Share() string {
 	suffix := k.Name[strings.LastIndexByte(k.Name, '_')+1:]
+	f, _ := kernels.Parse(k.Format)
+	elems, bytes := f.Block()
 	switch {
 	case k.Name == "experts_f32_4":
 		return "0.60 of the memory"
@@ -83,6 +87,8 @@ func (k Kernel) Share() string {
 		return "0.60 of float32"
 	case !strings.HasPrefix(k.Stem, "linear") || k.Args != sizeOf[LinearArgs]():
 		return ""
+	case suffix == "wide" && elems == 32 && k.Format != kernels.MXFP4.String(): // sums of 32 are scaled
+		return "0.50 of the matrix units"
 	case suffix == "wide":
 		return "0.60 of the matrix units"
 	case suffix == "tile":
@@ -90,9 +96,8 @@ func (k Kernel) Share() string {
 	case suffix == "f32":
 		return "0.50 of the memory"
 	}
-	f, _ := kernels.Parse(k.Format)
 	share := "0.60"
-	switch elems, bytes := f.Block(); {
+	switch {
 	case bytes == 2*elems:
 		share = "0.90"
 	case elems <= 32 && bytes >= elems:

@@ -63,14 +63,23 @@ func TestRouteNaN(t *testing.T) {
 	}
 }
 
-// TestExperts: rows to experts and back, for few rows and for tiles.
+// TestExperts: rows to experts and back, for few rows, for tiles and for warpgroups, whose blocks
+// are of 128 rows: of one expert some are not full, of another there is none.
 func TestExperts(t *testing.T) {
 	for _, f := range []kernels.Format{kernels.BF16, kernels.MXFP4} {
 		for _, rows := range []int{1, 6, 90} {
-			t.Run(fmt.Sprint(f, rows), func(t *testing.T) { testExperts(newRig(t), f, rows) })
+			t.Run(fmt.Sprint(f, rows), func(t *testing.T) {
+				l, _ := cuda.ChooseLinear(f, max(1, expertTop*rows/expertCount))
+				testExperts(newRig(t), f, l, rows)
+			})
+		}
+		for _, rows := range []int{1, 150} {
+			t.Run(fmt.Sprint(f, rows, "wide"), func(t *testing.T) { testExperts(newRig(t), f, wide(f, cuda.RoundsTo(f)), rows) })
 		}
 	}
 }
+
+const expertCount, expertTop = 5, 2
 
 // stack is the experts' matrices, one after the other.
 func (r *rig) stack(f kernels.Format, experts, out, in int) (first matrix, values [][]float32) {
@@ -86,8 +95,8 @@ func (r *rig) stack(f kernels.Format, experts, out, in int) (first matrix, value
 	return first, values
 }
 
-func testExperts(r *rig, f kernels.Format, rows int) {
-	const experts, top, cols, width = 5, 2, 64, 96
+func testExperts(r *rig, f kernels.Format, l cuda.Linear, rows int) {
+	const experts, top, cols, width = expertCount, expertTop, 64, 96
 	gateUp, gu := r.stack(f, experts, 2*width, cols)
 	downs, dn := r.stack(f, experts, cols, width)
 	x, bias := r.floats(rows*cols, 1), r.floats(experts*cols, 1)
@@ -111,7 +120,6 @@ func testExperts(r *rig, f kernels.Format, rows int) {
 		}
 	}
 	picks := rows * top
-	l, _ := cuda.ChooseLinear(f, max(1, picks/experts))
 	blocks := cuda.ExpertBlocks(picks, experts, l.Rows)
 	packed := blocks * l.Rows
 	o := cuda.OrderArgs{
@@ -124,7 +132,7 @@ func testExperts(r *rig, f kernels.Format, rows int) {
 	order := down[int32](r, o.Order, packed)
 	multiply := func(m matrix, x []float32, order []int32, bias cuda.Ptr) []float32 {
 		a := m.args(nil)
-		a.X, a.Sums = r.packX(f, x, packed, m.in, order)
+		a.X, a.Sums = r.packX(l, f, x, packed, m.in, order)
 		a.Rows, a.Experts, a.ExpertBytes, a.Bias, a.ExpertBias = int32(packed), o.Owner, m.bytes, bias, int64(m.out)
 		a.Y = room[float32](r, packed*m.out)
 		grid := cudatest.Grid{Blocks: l.Blocks(m.out, blocks*l.Rows, 1), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}

@@ -1,6 +1,7 @@
 // Y = X·Wᵀ + bias for every format of W, on the matrix units. X is rounded to bf16 (fp16
 // for fp16 weights) and packed as fragments first (pack.cu); quants go through the units as
 // they are, exactly, and their scales multiply the sums of 32 (some K quants: 16) in float32.
+// Warpgroups take MXFP4 with its powers of two in it, which is as exact (linear_wide.cu).
 #pragma once
 #include "weights.cuh"
 

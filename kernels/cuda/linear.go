@@ -52,7 +52,7 @@ func ChooseRounded(f kernels.Format, rows int) (l Linear, ok bool) {
 const TileRows = 128
 
 // Wide is l where the architecture has a kernel that is faster for so many rows: on sm_90a its
-// warpgroups multiply 16-bit numbers and 8-bit floats.
+// warpgroups multiply 16-bit numbers, 8-bit floats, and blocks of 32 with a scale and no minimum.
 func (l Linear) Wide(f kernels.Format, rows int, architecture string) Linear {
 	name, tile := strings.CutSuffix(l.Kernel, "_tile")
 	if !tile || rows <= TileRows || architecture != "sm_90a" {
@@ -60,9 +60,9 @@ func (l Linear) Wide(f kernels.Format, rows int, architecture string) Linear {
 	}
 	panels, x := 8, 512
 	switch f {
-	case kernels.BF16, kernels.F16:
+	case kernels.BF16, kernels.F16, kernels.MXFP4:
 		panels = 16
-	case kernels.F8E4M3, kernels.F8E5M2:
+	case kernels.F8E4M3, kernels.F8E5M2, kernels.Q8_0, kernels.Q4_0, kernels.IQ4_NL, kernels.Q5_0:
 	default:
 		return l
 	}
@@ -70,8 +70,9 @@ func (l Linear) Wide(f kernels.Format, rows int, architecture string) Linear {
 		x = 256
 	}
 	const stages, steps, tiles = 4, 2, 16
+	w := PanelRows * int(f.Bytes(StepCols)) // of a step of a panel, scales of blocks among them
 	return Linear{
-		Kernel: name + "_wide", Rows: 8 * tiles, Panels: panels, Threads: 256, Shared: stages * steps * (panels*quants(f) + tiles*x), Words: true,
+		Kernel: name + "_wide", Rows: 8 * tiles, Panels: panels, Threads: 256, Shared: stages * steps * (panels*w + tiles*x), Words: true,
 		shares: shares{panels, tileSteps, 1},
 	}
 }

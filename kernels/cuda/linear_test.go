@@ -2,6 +2,7 @@ package cuda_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
 
 	"vapp.dev/kernels"
@@ -71,7 +72,12 @@ type matrix struct {
 
 func (r *rig) matrix(f kernels.Format, out, in int, scales *ref.Scales) matrix {
 	r.Helper()
-	src := r.blocks(f, out, in)
+	return r.packed(f, out, in, r.blocks(f, out, in), scales)
+}
+
+// packed is src in panels on the device.
+func (r *rig) packed(f kernels.Format, out, in int, src []byte, scales *ref.Scales) matrix {
+	r.Helper()
 	m := matrix{f: f, out: out, in: in, values: make([]float32, out*in), bytes: cuda.PackedBytes(f, out, in)}
 	ref.Dequantize(f, src, m.values)
 	for o := range out {
@@ -97,11 +103,14 @@ func (m matrix) args(scales *ref.Scales) cuda.LinearArgs {
 	return a
 }
 
-// packX brings x to the device as fragments.
-func (r *rig) packX(f kernels.Format, x []float32, rows, in int, order []int32) (y, sums cuda.Ptr) {
+// packX brings x to the device as fragments, as l's kernel takes them.
+func (r *rig) packX(l cuda.Linear, f kernels.Format, x []float32, rows, in int, order []int32) (y, sums cuda.Ptr) {
 	to := cuda.RoundsTo(f)
 	bytes, more := to.Bytes(rows, in)
 	a := cuda.PackArgs{X: up(r, x), Y: room[byte](r, int(bytes)), Sums: room[byte](r, int(more)), Order: up(r, order), Rows: int32(rows), In: int32(in)}
+	if l.Words {
+		a.Words = 1
+	}
 	launch(r, to.Kernel(cuda.FromRows), grid(to, cuda.FromRows, rows, in), &a)
 	return a.Y, a.Sums
 }
@@ -189,7 +198,7 @@ func testLinear(r *rig, f kernels.Format, rows, in, out int) {
 	m := r.matrix(f, out, in, scales)
 	x, bias := r.floats(rows*in, 1), r.floats(out, 1)
 	want := m.rounded(x, bias, rows)
-	xs, sums := r.packX(f, x, rows, in, nil)
+	xs, sums := r.packX(l, f, x, rows, in, nil)
 	for _, n := range []int{1, 3} {
 		a := m.args(scales)
 		a.X, a.Sums, a.Bias, a.Rows, a.Splits = xs, sums, up(r, bias), int32(rows), int32(n)
@@ -256,54 +265,101 @@ func testLinearRounded(r *rig, to cuda.Rounding, rows, in, out int) {
 	r.near(fmt.Sprintf("%s, %d rows", l.Kernel, rows), down[float32](r, a.Y, rows*out), want, 3e-6)
 }
 
+// wideRounds are formats of warpgroups' products, and what X is rounded to.
+var wideRounds = []struct {
+	w kernels.Format
+	x cuda.Rounding
+}{
+	{kernels.BF16, cuda.RoundsTo(kernels.BF16)}, {kernels.F16, cuda.RoundsTo(kernels.F16)}, {kernels.F8E4M3, cuda.RoundsTo(kernels.BF16)},
+	{kernels.F8E5M2, cuda.RoundsTo(kernels.BF16)}, {kernels.F8E4M3, cuda.Rounding{Format: kernels.F8E4M3, Group: 128}},
+	{kernels.F8E4M3, cuda.Rounding{Format: kernels.F8E4M3}},
+	{kernels.MXFP4, cuda.RoundsTo(kernels.MXFP4)}, {kernels.Q8_0, cuda.RoundsTo(kernels.Q8_0)}, {kernels.Q4_0, cuda.RoundsTo(kernels.Q4_0)},
+	{kernels.IQ4_NL, cuda.RoundsTo(kernels.IQ4_NL)}, {kernels.Q5_0, cuda.RoundsTo(kernels.Q5_0)},
+}
+
 // TestLinearWide: the products of warpgroups, where the last step is alone and the ring of
-// stages goes around.
+// stages goes around, and of one row with one step.
 func TestLinearWide(t *testing.T) {
-	const rows, in, out = 137, 365, 300
-	for _, to := range []struct {
-		w kernels.Format
-		x cuda.Rounding
-	}{
-		{kernels.BF16, cuda.RoundsTo(kernels.BF16)}, {kernels.F16, cuda.RoundsTo(kernels.F16)}, {kernels.F8E4M3, cuda.RoundsTo(kernels.BF16)},
-		{kernels.F8E5M2, cuda.RoundsTo(kernels.BF16)}, {kernels.F8E4M3, cuda.Rounding{Format: kernels.F8E4M3, Group: 128}},
-		{kernels.F8E4M3, cuda.Rounding{Format: kernels.F8E4M3}},
-	} {
+	for _, to := range wideRounds {
 		t.Run(fmt.Sprint(to.w, to.x.Format, to.x.Group), func(t *testing.T) {
 			r := newRig(t)
-			scales := (*ref.Scales)(nil)
-			if to.w == kernels.F8E4M3 {
-				scales = &ref.Scales{Values: r.floats(3*3, 1), Rows: 128, Cols: 128, Across: 3}
+			long, short := 365, 27
+			if unit(to.w) == 32 {
+				long, short = 352, 32
 			}
-			l, _ := cuda.ChooseLinear(to.w, rows)
-			if to.x.Format == kernels.F8E4M3 {
-				l, _ = cuda.ChooseRounded(to.w, rows)
+			testLinearWide(r, to.w, to.x, 137, long, 300)
+			testLinearWide(r, to.w, to.x, 1, short, 19)
+		})
+	}
+}
+
+// wide is the kernel of warpgroups for W in a format and X as it is rounded.
+func wide(w kernels.Format, x cuda.Rounding) cuda.Linear {
+	l, _ := cuda.ChooseLinear(w, cuda.TileRows+1)
+	if x.Format == kernels.F8E4M3 {
+		l, _ = cuda.ChooseRounded(w, cuda.TileRows+1)
+	}
+	return l.Wide(w, cuda.TileRows+1, "sm_90a")
+}
+
+func testLinearWide(r *rig, w kernels.Format, to cuda.Rounding, rows, in, out int) {
+	scales := (*ref.Scales)(nil)
+	if w == kernels.F8E4M3 {
+		scales = &ref.Scales{Values: r.floats(3*3, 1), Rows: 128, Cols: 128, Across: 3}
+	}
+	l, m, x, bias := wide(w, to), r.matrix(w, out, in, scales), r.floats(rows*in, 1), r.floats(out, 1)
+	a := m.args(scales)
+	a.Bias, a.Rows, a.XSteps = up(r, bias), int32(rows), int32(to.ScaleSteps(in))
+	p := r.packArgs(to, x, rows, in)
+	p.Words = 1
+	run := func() []float32 {
+		launch(r, to.Kernel(cuda.FromRows), grid(to, cuda.FromRows, rows, in), &p)
+		a.X, a.Sums, a.Y = p.Y, p.Sums, room[float32](r, rows*out)
+		g := cudatest.Grid{Blocks: l.Blocks(out, rows, int(a.Splits)), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}
+		launch(r, l.Kernel, g, &a)
+		return down[float32](r, a.Y, rows*out)
+	}
+	what := fmt.Sprintf("%s, %d rows", l.Kernel, rows)
+	want := m.product(r.backed(to, x, rows, in), bias, rows)
+	a.Splits = 6 // of one pair of steps each, rounded up to two: some have none
+	bytes, counters := l.PartialBytes(out, rows, int(a.Splits))
+	a.Partial, a.Arrived = room[byte](r, int(bytes)), up(r, make([]uint32, counters))
+	r.near(what+" in splits", run(), want, 3e-6)
+	a.Splits = 1
+	var got []float32
+	if w == kernels.BF16 || w == kernels.MXFP4 || w == kernels.Q4_0 {
+		got = r.eachSchedule(run)
+	} else {
+		got = run()
+	}
+	r.near(what, got, want, 3e-6)
+}
+
+// TestWidePowers: the ends of MXFP4's exponents are multiplied into the fragments as ref has them,
+// subnormal numbers and what is infinite included.
+func TestWidePowers(t *testing.T) {
+	const rows, in, out = 3, 64, 16
+	for power, exponents := range map[int][]byte{100: {0, 1, 2, 126, 127}, -100: {127, 128, 129, 251, 252, 253, 254}} {
+		t.Run(fmt.Sprint(power), func(t *testing.T) {
+			r := newRig(t)
+			src := r.blocks(kernels.MXFP4, out, in)
+			for i := range len(src) / 17 { // by features: near holds numbers against the largest
+				src[17*i+16] = exponents[i/2%len(exponents)]
 			}
-			l = l.Wide(to.w, rows, "sm_90a")
-			m, x, bias := r.matrix(to.w, out, in, scales), r.floats(rows*in, 1), r.floats(out, 1)
-			a := m.args(scales)
-			a.Bias, a.Rows, a.XSteps = up(r, bias), rows, int32(to.x.ScaleSteps(in))
-			p := r.packArgs(to.x, x, rows, in)
-			p.Words = 1
-			run := func() []float32 {
-				launch(r, to.x.Kernel(cuda.FromRows), grid(to.x, cuda.FromRows, rows, in), &p)
-				a.X, a.Sums, a.Y = p.Y, p.Sums, room[float32](r, rows*out)
-				g := cudatest.Grid{Blocks: l.Blocks(out, rows, int(a.Splits)), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}
-				launch(r, l.Kernel, g, &a)
-				return down[float32](r, a.Y, rows*out)
+			m := r.packed(kernels.MXFP4, out, in, src, nil)
+			x := r.floats(rows*in, math.Ldexp(1, power))
+			l, a := wide(m.f, cuda.RoundsTo(m.f)), m.args(nil)
+			a.X, a.Sums = r.packX(l, m.f, x, rows, in, nil)
+			a.Rows, a.Y = rows, room[float32](r, rows*out)
+			launch(r, l.Kernel, cudatest.Grid{Blocks: l.Blocks(out, rows, 1), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}, &a)
+			got, want := down[float32](r, a.Y, rows*out), m.rounded(x, nil, rows)
+			for f := range out {
+				var g, w []float32
+				for row := range rows {
+					g, w = append(g, got[row*out+f]), append(w, want[row*out+f])
+				}
+				r.near(fmt.Sprintf("exponent %d", exponents[f%len(exponents)]), g, w, 3e-6)
 			}
-			want := m.product(r.backed(to.x, x, rows, in), bias, rows)
-			a.Splits = 6 // of one pair of steps each, rounded up to two: some have none
-			bytes, counters := l.PartialBytes(out, rows, int(a.Splits))
-			a.Partial, a.Arrived = room[byte](r, int(bytes)), up(r, make([]uint32, counters))
-			r.near(l.Kernel+" in splits", run(), want, 3e-6)
-			a.Splits = 1
-			var got []float32
-			if to.w == kernels.BF16 {
-				got = r.eachSchedule(run)
-			} else {
-				got = run()
-			}
-			r.near(l.Kernel, got, want, 3e-6)
 		})
 	}
 }
@@ -333,9 +389,9 @@ func TestLinearParts(t *testing.T) {
 	a := m.args(&ref.Scales{Rows: 128, Cols: 128, Across: 2})
 	a.Scales, a.Parts, a.Rows = up(r, values), int32(len(parts)), rows
 	a.PartRow, a.PartScale = [4]int32{0, 40, 64}, [4]int32{0, 1, 2}
-	a.X, a.Sums = r.packX(m.f, x, rows, in, nil)
-	a.Y = room[float32](r, rows*out)
 	l, _ := cuda.ChooseLinear(m.f, rows)
+	a.X, a.Sums = r.packX(l, m.f, x, rows, in, nil)
+	a.Y = room[float32](r, rows*out)
 	g := cudatest.Grid{Blocks: l.Blocks(out, rows, 1), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}
 	launch(r, l.Kernel, g, &a)
 	r.near("parts", down[float32](r, a.Y, rows*out), m.rounded(x, nil, rows), 3e-6)

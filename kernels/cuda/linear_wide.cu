@@ -17,18 +17,49 @@ DEVICE void wgmma(float (&d)[64], const uint32_t (&a)[4], uint64_t b, int add) {
     wgmma_bf16(d, a, b, add);
 }
 
+// How scales meet what is multiplied: a power of two is multiplied into the fragments, which stay
+// exact, and what shares another scale, so many columns, is summed apart; 0: nothing is.
+template <class W>
+constexpr bool kPowers = false;
+template <>
+constexpr bool kPowers<WeightsMXFP4> = true;
+template <class W>
+constexpr int kApart = W::kScales == 0 || kPowers<W> ? 0 : W::kExternal ? 128 : 32;
+
+// wide_fragments are those of a step of a panel in shared memory.
+template <class W, class X>
+DEVICE Fragments<W, X> wide_fragments(const unsigned char *unit, int lane) {
+  Fragments<W, X> f = fragments<W, X>(W::template load<kShared>(unit, lane));
+  if constexpr (kPowers<W>) {
+    const uint32_t power[2] = {W::power_bf16x2(unit[W::kQuants + (lane >> 2)]), W::power_bf16x2(unit[W::kQuants + (lane >> 2) + 8])};
+#pragma unroll
+    for (int i = 0; i < 8; i++) f.w[i / 4][i % 4] = fma_bf16x2(f.w[i / 4][i % 4], power[i % 2], kMinusZero);
+  }
+  return f;
+}
+
+// bring copies 16 bytes of two steps of panels or tiles, Bytes each: those at off of what a stage
+// has of them, beginning with the first.
+template <int Bytes>
+DEVICE void bring(unsigned char *to, const unsigned char *from, int off, int first, int many, int pair, int steps) {
+  int which = first + off / (2 * Bytes), step = 2 * pair + off / Bytes % 2;
+  bool there = which < many && step < steps;
+  copy_async(to, from + (there ? (size_t(which) * steps + step) * Bytes + off % Bytes : 0), there ? 16 : 0);
+}
+
 // linear_wide: a block computes 128·M features for 128 rows, each of its two warpgroups 64·M;
-// M is 2 where nothing is scaled. X lies in order of words (PackArgs.words). Four stages of
-// two steps; products of a step run while the next one's weights are made ready, and sums are
-// scaled every 128 columns. Shared: 4 · 2 · (8·M·kQuants +
-// 16·kBytes of X).
+// M is 2 where nothing is summed apart. X lies in order of words (PackArgs.words). Four stages of
+// two steps, scales of blocks among them; products of a step run while the next one's weights are
+// made ready. What 128 columns give is waited for and scaled; of a pair of steps whose scales are
+// of blocks, what the first gives is scaled while the second's products run. Shared:
+// 4 · 2 · (8·M·kUnitBytes + 16·kBytes of X).
 template <class W, class X>
 DEVICE void linear_wide(const LinearArgs &a) {
-  static_assert(W::kUnit == 1 && W::kUnitBytes == W::kQuants, "steps of a panel follow each other");
+  static_assert(W::kUnit == 1 && W::kUnitBytes % 16 == 0 && !W::kMinimum && W::kScales < 2, "steps of a panel follow each other, with a scale each");
   DYNAMIC_SHARED(memory);
-  constexpr bool kScaled = W::kScales > 0;
+  constexpr bool kScaled = kApart<W> > 0, kBlocks = kApart<W> == 32;  // a scale for each step
   constexpr int M = kScaled ? 1 : 2, kPanels = 8 * M, kTurns = X::kScaled ? 1 : 2, kTiles = 16;
-  constexpr int kStages = 4, kW = kPanels * 2 * W::kQuants, kX = kTiles * 2 * X::kBytes, kStage = kW + kX;
+  constexpr int kStages = 4, kW = kPanels * 2 * W::kUnitBytes, kX = kTiles * 2 * X::kBytes, kStage = kW + kX;
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   int expert = a.experts ? a.experts[blockIdx.x] : 0;
   if (expert < 0) return;
@@ -38,21 +69,19 @@ DEVICE void linear_wide(const LinearArgs &a) {
   const unsigned char *w0 = a.w + expert * a.expert_bytes, *x0 = (const unsigned char *)a.x;
   auto fetch = [&](int pair) {
     unsigned char *stage = memory + pair % kStages * kStage;
-    for (int c = threadIdx.x; c < kStage / 16; c += blockDim.x) {
-      int off = 16 * c;
-      bool weights = off < kW;
-      int bytes = weights ? W::kQuants : X::kBytes, of = weights ? off : off - kW;  // of a step
-      int which = (weights ? panel0 : tile0) + of / (2 * bytes), step = 2 * pair + of / bytes % 2;
-      bool there = which < (weights ? panels : tiles) && step < steps;
-      const unsigned char *from = (weights ? w0 : x0) + (there ? (size_t(which) * steps + step) * bytes + of % bytes : 0);
-      copy_async(stage + off, from, there ? 16 : 0);
+    for (int off = 16 * threadIdx.x; off < kStage; off += 16 * blockDim.x) {
+      if (off < kW)
+        bring<W::kUnitBytes>(stage + off, w0, off, panel0, panels, pair, steps);
+      else
+        bring<X::kBytes>(stage + off, x0, off - kW, tile0, tiles, pair, steps);
     }
   };
   int mine = warp / 4 * 4 * M + warp % 4;  // this warp's first panel of the block; the others follow by fours
   Panel<W> p[M];
 #pragma unroll
   for (int m = 0; m < M; m++) p[m] = panel_at<W>(a, min(panel0 + mine + 4 * m, panels - 1), expert);
-  float d[M][64], t[kScaled ? 1 : M][64];  // t: of 128 columns, not scaled yet
+  constexpr int T = kBlocks ? 2 : kScaled ? 1 : M;
+  float d[M][64], t[T][64];  // t: not scaled yet
 #pragma unroll
   for (int m = 0; m < M; m++)
 #pragma unroll
@@ -62,6 +91,12 @@ DEVICE void linear_wide(const LinearArgs &a) {
     copy_commit();
   }
   Fragments<W, X> set[2][M];
+  Factors factors[2];  // of blocks, for each set
+  auto add = [&](int h) {
+    wgmma_sums(t[h % T]);
+#pragma unroll
+    for (int i = 0; i < 64; i++) d[0][i] = fmaf(factors[h].scale[i % 4 / 2][0], t[h % T][i], d[0][i]);
+  };
   for (int pair = block.from; pair < pairs; pair++) {
     copy_wait<1>();
     shared_for_wgmma();
@@ -71,23 +106,32 @@ DEVICE void linear_wide(const LinearArgs &a) {
     const unsigned char *stage = memory + pair % kStages * kStage;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-      wgmma_wait<1>();  // set[h] is done with
+      if constexpr (!kBlocks) wgmma_wait<1>();  // set[h] is done with
 #pragma unroll
-      for (int m = 0; m < M; m++) set[h][m] = fragments<W, X>(W::template load<kShared>(stage + (2 * (mine + 4 * m) + h) * W::kQuants, lane));
+      for (int m = 0; m < M; m++) set[h][m] = wide_fragments<W, X>(stage + (2 * (mine + 4 * m) + h) * W::kUnitBytes, lane);
+      if constexpr (kBlocks) factors[h] = W::template factors<kShared>(stage + (2 * mine + h) * W::kUnitBytes, 0, lane >> 2);
       uint64_t x = wgmma_matrix(stage + kW + h * X::kBytes, 2 * X::kBytes);
       wgmma_fence();
 #pragma unroll
       for (int k = 0; k < kTurns; k++)
 #pragma unroll
         for (int m = 0; m < M; m++) {
-          if constexpr (kScaled)
+          if constexpr (kBlocks)
+            wgmma<W, X>(t[h], set[h][m].w[k], x + k * (256 >> 4), k > 0);
+          else if constexpr (kScaled)
             wgmma<W, X>(t[m], set[h][m].w[k], x + k * (256 >> 4), pair % 2 + h + k > 0);
           else
             wgmma<W, X>(d[m], set[h][m].w[k], x + k * (256 >> 4), 1);
         }
       wgmma_commit();
     }
-    if constexpr (kScaled) {
+    if constexpr (kBlocks) {
+      wgmma_wait<1>();
+      add(0);
+      wgmma_wait<0>();
+      add(1);
+    }
+    if constexpr (kScaled && !kBlocks) {
       if (pair % 2 == 0 && pair + 1 < pairs) continue;
       wgmma_wait<0>();
       wgmma_sums(t[0]);
@@ -114,6 +158,11 @@ KERNEL(linear_bf16_wide, LinearArgs, 256) { linear_wide<WeightsBF16, Wide>(a); }
 KERNEL(linear_f16_wide, LinearArgs, 256) { linear_wide<WeightsF16, Wide>(a); }
 KERNEL(linear_f8_e4m3_wide, LinearArgs, 256) { linear_wide<WeightsE4M3, Wide>(a); }
 KERNEL(linear_f8_e5m2_wide, LinearArgs, 256) { linear_wide<WeightsE5M2, Wide>(a); }
+KERNEL(linear_mxfp4_wide, LinearArgs, 256) { linear_wide<WeightsMXFP4, Wide>(a); }
+KERNEL(linear_q8_0_wide, LinearArgs, 256) { linear_wide<WeightsQ8_0, Wide>(a); }
+KERNEL(linear_q4_0_wide, LinearArgs, 256) { linear_wide<WeightsQ4_0, Wide>(a); }
+KERNEL(linear_iq4_nl_wide, LinearArgs, 256) { linear_wide<WeightsIQ4_NL, Wide>(a); }
+KERNEL(linear_q5_0_wide, LinearArgs, 256) { linear_wide<WeightsQ5_0, Wide>(a); }
 KERNEL(linear_f8_e4m3_x8_wide, LinearArgs, 256) { linear_wide<WeightsE4M3, NarrowE4M3>(a); }
 
 #endif

@@ -42,7 +42,10 @@ template <int P>
 DEVICE uint2 load8(const void *p) {
   return P == kGlobal ? stream8(p) : *(const uint2 *)p;
 }
-DEVICE float half_at(const unsigned char *p) { return from_f16(__ldg((const uint16_t *)p)); }
+template <int P = kGlobal>
+DEVICE float half_at(const unsigned char *p) {
+  return from_f16(P == kGlobal ? __ldg((const uint16_t *)p) : *(const uint16_t *)p);
+}
 
 // Factors are what a lane's two output features, g and g+8, are scaled by: x = scale·q +
 // minimum. Formats with scales for each 16 input features use both of [·][t].
@@ -124,8 +127,9 @@ struct WeightsQ8_0 : Plain8 {
   static constexpr int kQuants = 512, kUnit = 1, kUnitBytes = 544, kScales = 1;
   static constexpr bool kMinimum = false, kExternal = false;
   METHOD uint32_t fragment(const Raw &raw, int t, int r) { return signed_bytes(raw.w[2 * t + r / 2], r % 2 * 2); }
+  template <int P = kGlobal>
   METHOD Factors factors(const unsigned char *unit, int, int g) {
-    return {{{half_at(unit + 512 + 2 * g)}, {half_at(unit + 512 + 2 * (g + 8))}}, {}};
+    return {{{half_at<P>(unit + 512 + 2 * g)}, {half_at<P>(unit + 512 + 2 * (g + 8))}}, {}};
   }
 };
 
@@ -156,13 +160,18 @@ struct WeightsMXFP4 : Plain4 {
   METHOD Factors factors(const unsigned char *unit, int, int g) {
     return {{{power(__ldg(unit + 256 + g))}, {power(__ldg(unit + 256 + g + 8))}}, {}};
   }
+  // 2^(e−127) twice as bf16. A number of a fragment times it is what the product is in float32, as
+  // ref has it: exact from 2^−128, a subnormal number, to 1.5·2^127, and infinite beyond, which
+  // exponents of 253 and 254 alone reach.
+  METHOD uint32_t power_bf16x2(uint32_t e) { return (e == 0 ? 0x40u : e == 255 ? 0x7fffu : e << 7) * 0x10001u; }
 };
 struct WeightsQ4_0 : Plain4 {
   static constexpr int kUnit = 1, kUnitBytes = 288;
   static constexpr bool kMinimum = false;
   METHOD uint32_t fragment(const Raw &raw, int t, int r) { return less(codes(raw, t, r), 0xc308c308u); }  // −136
+  template <int P = kGlobal>
   METHOD Factors factors(const unsigned char *unit, int, int g) {
-    return {{{half_at(unit + 256 + 2 * g)}, {half_at(unit + 256 + 2 * (g + 8))}}, {}};
+    return {{{half_at<P>(unit + 256 + 2 * g)}, {half_at<P>(unit + 256 + 2 * (g + 8))}}, {}};
   }
 };
 struct WeightsQ4_1 : Plain4 {
@@ -187,7 +196,10 @@ struct WeightsIQ4_NL : Plain4 {
     uint32_t even = values(raw.w[t]), odd = values(raw.w[t] >> 16);
     return signed_bytes(pick_bytes(even, odd, 0x40u + 0x11u * r), 0);
   }
-  METHOD Factors factors(const unsigned char *unit, int, int g) { return WeightsQ4_0::factors(unit, 0, g); }
+  template <int P = kGlobal>
+  METHOD Factors factors(const unsigned char *unit, int, int g) {
+    return WeightsQ4_0::factors<P>(unit, 0, g);
+  }
 };
 
 // Five-bit codes: as those of four bits, then two bytes a lane of their upper bits, by h.
@@ -210,8 +222,9 @@ struct WeightsQ5_0 : Plain5 {
   static constexpr int kUnit = 1, kUnitBytes = 352;
   static constexpr bool kMinimum = false;
   METHOD uint32_t fragment(const Raw &raw, int t, int r) { return less(raw, t, r, 0xc310c310u); }  // −144
+  template <int P = kGlobal>
   METHOD Factors factors(const unsigned char *unit, int, int g) {
-    return {{{half_at(unit + 320 + 2 * g)}, {half_at(unit + 320 + 2 * (g + 8))}}, {}};
+    return {{{half_at<P>(unit + 320 + 2 * g)}, {half_at<P>(unit + 320 + 2 * (g + 8))}}, {}};
   }
 };
 struct WeightsQ5_1 : Plain5 {

@@ -275,6 +275,55 @@ func TestMixtureRows(t *testing.T) {
 	}
 }
 
+// TestWide: on Hopper the products of many rows are warpgroups', dense and of experts that have more
+// than 128 rows each; elsewhere, and for formats that warpgroups have no kernel for, they are tiles.
+// Experts' rows are packed in order of words, and tables and rooms are those of the plan.
+func TestWide(t *testing.T) {
+	for _, c := range []struct {
+		device string
+		f      kernels.Format
+		tokens int
+		want   string // of the experts
+		dense  string
+	}{
+		{"h100", kernels.MXFP4, 2048, "linear_mxfp4_wide", "linear_mxfp4_wide"},
+		{"h100", kernels.MXFP4, 512, "linear_mxfp4_tile", "linear_mxfp4_wide"},
+		{"h100", kernels.Q8_0, 2048, "linear_q8_0_wide", "linear_q8_0_wide"},
+		{"h100", kernels.Q4_K, 2048, "linear_q4_k_tile", "linear_q4_k_tile"},
+		{"b200", kernels.MXFP4, 2048, "linear_mxfp4_tile", "linear_mxfp4_tile"},
+	} {
+		l, p := on(t, c.device, backend.Graphs{}), layer(t, c.f, kernels.BF16, c.tokens)
+		list, err := l.lower(p, variant{rows: c.tokens}, nowhere(p))
+		if err != nil {
+			t.Fatal(err)
+		}
+		experts, dense, words := map[string]int{}, map[string]int{}, false
+		for _, n := range list {
+			a := unsafe.Pointer(&n.args[0])
+			switch k := l.kernels[n.kernel]; {
+			case n.kernel == "linear_pack_bf16":
+				words = (*cuda.PackArgs)(a).Words != 0
+			case n.kernel == "glu_pack_bf16":
+				words = (*cuda.GLUPackArgs)(a).Pack.Words != 0
+			case k.Args != len(n.args) || k.Op != "linear, experts":
+				continue
+			case (*cuda.LinearArgs)(a).Experts != 0:
+				experts[n.kernel]++
+				if words != strings.HasSuffix(n.kernel, "_wide") {
+					t.Errorf("%+v: rows of experts packed in order of words: %v", c, words)
+				}
+			case (*cuda.LinearArgs)(a).Out == 512: // not the head, of the rows that are sampled
+				dense[n.kernel]++
+			}
+		}
+		if experts[c.want] != 2 || len(experts) != 1 || dense[c.dense] != 1 || len(dense) != 1 {
+			t.Errorf("%+v: experts by %v, dense by %v", c, experts, dense)
+		}
+		toldAsLaunched(t, l, p)
+		rooms(t, l, p)
+	}
+}
+
 // TestVariants: every step has a list of launches, decoding ones where there are many
 // rows.
 func TestVariants(t *testing.T) {

@@ -65,7 +65,7 @@ func Emulate(settings string) error {
 }
 
 // Counted is how often an emulated driver was called by a name ("cuMemAlloc"), how many
-// launches ran ("kernel"), the bytes of device memory that are asked for ("bytes") and taken,
+// launches ran ("kernel", and by the name of each), the bytes of device memory that are asked for ("bytes") and taken,
 // with contexts and graphs ("taken"), and those of pinned host memory ("pinned"); -1 of a real
 // driver.
 func Counted(what string) int64 { return emulatedCount(what) }

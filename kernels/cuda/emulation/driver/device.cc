@@ -43,7 +43,8 @@ bool number(const std::string &text, long *to) {
 }
 
 // set_one takes name=value; fault is call:which:code, the which-th such call from now on
-// failing with code. A kernel that runs is the call "kernel"; with code 600 it never ends.
+// failing with code. A kernel that runs is the call "kernel", and one of its own name; with code
+// 600 it never ends.
 // hang is call:which, a call that never comes back.
 bool set_one(const std::string &name, const std::string &value) {
   if (name == "capability") {
@@ -161,7 +162,7 @@ API int vapp_emulated(const char *text) {
   return set(text, &wrong) ? 0 : 1;
 }
 
-// vapp_emulated_count is how often a call came, "kernel" how many ran; and of the device's
+// vapp_emulated_count is how often a call came, "kernel" and a kernel's name how many ran; and of the device's
 // memory "bytes" that allocations asked for and are not freed, "taken" that they take with
 // contexts and graphs, and "pinned" bytes of the host's.
 API long vapp_emulated_count(const char *name) {

@@ -20,7 +20,9 @@ void fail(Result code, const std::string &why) {
 }
 
 void do_kernel(const Work &w) {
-  if (Result fault = called("kernel")) {
+  Result fault = called("kernel");
+  if (!fault) fault = called(w.launch.function->kernel->name);
+  if (fault) {
     context.hung = fault == kNotReady;
     if (!context.hung) fail(fault, "");
     return;
