@@ -88,7 +88,7 @@ func (k Kernel) Share() string {
 	case !strings.HasPrefix(k.Stem, "linear") || k.Args != sizeOf[LinearArgs]():
 		return ""
 	case suffix == "wide" && elems == 32 && k.Format != kernels.MXFP4.String(): // sums of 32 are scaled
-		return "0.50 of the matrix units"
+		return "0.45 of the matrix units"
 	case suffix == "wide":
 		return "0.60 of the matrix units"
 	case suffix == "tile":

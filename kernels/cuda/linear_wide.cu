@@ -38,13 +38,19 @@ DEVICE Fragments<W, X> wide_fragments(const unsigned char *unit, int lane) {
   return f;
 }
 
-// bring copies 16 bytes of two steps of panels or tiles, Bytes each: those at off of what a stage
-// has of them, beginning with the first.
-template <int Bytes>
-DEVICE void bring(unsigned char *to, const unsigned char *from, int off, int first, int many, int pair, int steps) {
-  int which = first + off / (2 * Bytes), step = 2 * pair + off / Bytes % 2;
-  bool there = which < many && step < steps;
-  copy_async(to, from + (there ? (size_t(which) * steps + step) * Bytes + off % Bytes : 0), there ? 16 : 0);
+// bring copies two steps of Count panels or tiles, Bytes each, beginning with the first of many: a
+// warp takes every eighth, which lies in one run. There are zeros for what there is not.
+template <int Bytes, int Count>
+DEVICE void bring(unsigned char *to, const unsigned char *from, int first, int many, int pair, int steps) {
+  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, bytes = min(2, steps - 2 * pair) * Bytes;
+#pragma unroll
+  for (int i = 0; i < Count; i += kWarps) {
+    int which = first + i + warp, there = which < many ? bytes : 0;
+    const unsigned char *run = from + (there ? (size_t(which) * steps + 2 * pair) * Bytes : 0);
+#pragma unroll
+    for (int at = 16 * lane, n = 0; n < ceil_div(2 * Bytes, 512); n++, at += 512)
+      if (at < 2 * Bytes) copy_async(to + 2 * Bytes * (i + warp) + at, at < there ? run + at : from, at < there ? 16 : 0);
+  }
 }
 
 // linear_wide: a block computes 128·M features for 128 rows, each of its two warpgroups 64·M;
@@ -69,12 +75,8 @@ DEVICE void linear_wide(const LinearArgs &a) {
   const unsigned char *w0 = a.w + expert * a.expert_bytes, *x0 = (const unsigned char *)a.x;
   auto fetch = [&](int pair) {
     unsigned char *stage = memory + pair % kStages * kStage;
-    for (int off = 16 * threadIdx.x; off < kStage; off += 16 * blockDim.x) {
-      if (off < kW)
-        bring<W::kUnitBytes>(stage + off, w0, off, panel0, panels, pair, steps);
-      else
-        bring<X::kBytes>(stage + off, x0, off - kW, tile0, tiles, pair, steps);
-    }
+    bring<W::kUnitBytes, kPanels>(stage, w0, panel0, panels, pair, steps);
+    bring<X::kBytes, kTiles>(stage + kW, x0, tile0, tiles, pair, steps);
   };
   int mine = warp / 4 * 4 * M + warp % 4;  // this warp's first panel of the block; the others follow by fours
   Panel<W> p[M];

@@ -31,7 +31,7 @@ var mutants = []mutant{
 	{"linear_wide.cu", "if constexpr (!kBlocks) wgmma_wait<1>();", "", "TestLinearWide"},
 	{"linear_wide.cu", "wgmma_fence();", "", "TestLinearWide"},
 	{"linear_wide.cu", "pair % 2 + h + k > 0", "h + k > 0", "TestLinearWide"},
-	{"linear_wide.cu", "which < many && step < steps", "which < many", "TestLinearWide"},
+	{"linear_wide.cu", "min(2, steps - 2 * pair) * Bytes", "2 * Bytes", "TestLinearWide"},
 	{"linear_wide.cu", "*w0 = a.w + expert * a.expert_bytes", "*w0 = a.w", "TestExperts"},
 	{"linear_wide.cu", "power[i % 2], kMinusZero", "power[0], kMinusZero", "TestLinearWide"},
 	{"linear_wide.cu", "wgmma_wait<1>();\n      add(0);", "add(0);", "TestLinearWide"},
