@@ -83,19 +83,35 @@ and prints a line of JSON after it: for taking turns with another engine.`,
 	return bench
 }
 
-// dashes makes --num-prompts of --num_prompts in the words of vapp bench, whose options are
-// vLLM's: it takes both.
-func dashes(args []string) []string {
+// lists are options of vapp bench that take all words up to the next option.
+var lists = []string{"--goodput", "--header", "--metadata"}
+
+// vllmWords takes the words of vapp bench as vLLM's commands do: --num_prompts is
+// --num-prompts, and --metadata a=1 b=2 is --metadata a=1 --metadata b=2.
+func vllmWords(args []string) []string {
 	if len(args) == 0 || args[0] != "bench" {
 		return args
 	}
-	out := slices.Clone(args)
-	for i, a := range out {
-		if name, value, given := strings.Cut(a, "="); strings.HasPrefix(a, "--") {
-			if out[i] = strings.ReplaceAll(name, "_", "-"); given {
-				out[i] += "=" + value
+	var out []string
+	list, some := "", false // the list that words belong to, and whether it has one
+	for _, a := range args {
+		switch {
+		case strings.HasPrefix(a, "--"):
+			name, value, given := strings.Cut(a, "=")
+			if a = strings.ReplaceAll(name, "_", "-"); slices.Contains(lists, a) {
+				list, some = a, given
+			} else {
+				list = ""
 			}
+			if given {
+				a += "=" + value
+			}
+		case list != "" && some:
+			a = list + "=" + a
+		default:
+			some = true
 		}
+		out = append(out, a)
 	}
 	return out
 }

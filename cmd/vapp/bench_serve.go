@@ -139,18 +139,8 @@ func (o *serveBench) reportFlags(c *cobra.Command) {
 // come as arguments, and sampling options that are sent only if given.
 func (o *serveBench) words(c *cobra.Command, args []string) error {
 	given := c.Flags().Changed
-	for _, a := range args {
-		pairs := given("metadata") != given("header")
-		switch {
-		case given("goodput") && strings.Contains(a, ":") && !strings.Contains(a, "="):
-			o.Goodput = append(o.Goodput, a)
-		case pairs && given("metadata") && strings.Contains(a, "="):
-			o.Metadata = append(o.Metadata, a)
-		case pairs && strings.Contains(a, "="):
-			o.Header = append(o.Header, a)
-		default:
-			return &usageError{fmt.Errorf("bench serve takes options only; %q was given", a), c.CommandPath()}
-		}
+	if len(args) > 0 {
+		return &usageError{fmt.Errorf("bench serve takes options only; %q was given", args[0]), c.CommandPath()}
 	}
 	for _, r := range refused {
 		if given(r.flag) {

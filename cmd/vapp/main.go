@@ -37,7 +37,7 @@ func (e exitError) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
 func run(args []string) int {
 	root := newRoot()
-	root.SetArgs(dashes(args))
+	root.SetArgs(vllmWords(args))
 	err := root.Execute()
 	var usage *usageError
 	var code exitError
