@@ -249,6 +249,19 @@ func TestReady(t *testing.T) {
 	}
 }
 
+// TestRefused: what no waiting changes is not waited for, and the hint is of the answer.
+func TestRefused(t *testing.T) {
+	for status, want := range map[int]string{
+		400: "HTTP 400: no", 401: "HTTP 401: no; give the key in OPENAI_API_KEY, or --header", 501: "HTTP 501: no; check --backend and --endpoint",
+	} {
+		r := serving(t, 1, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status); io.WriteString(w, "no") }).withOutput(3)
+		r.ReadyTimeout = time.Hour
+		if _, err := r.Serve(t.Context()); err == nil || err.Error() != "bench: the initial test run failed: "+want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
 // TestInterrupted: what was finished is the result, and requests under way are given up.
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

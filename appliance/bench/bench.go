@@ -149,6 +149,13 @@ func (r *Run) before(ctx context.Context, sends []send) error {
 // probeEvery is the pause between probes of a server that is not ready.
 const probeEvery = time.Second
 
+// refusals are answers that no waiting changes, and what to do where the server does not say it.
+var refusals = map[string]string{
+	"HTTP 400": "", "HTTP 413": "", "HTTP 422": "",
+	"HTTP 401": "; give the key in OPENAI_API_KEY, or --header", "HTTP 403": "; give the key in OPENAI_API_KEY, or --header",
+	"HTTP 405": "; check --backend and --endpoint", "HTTP 501": "; check --backend and --endpoint",
+}
+
 // probe sends one request, again and again until the server is ready.
 func (r *Run) probe(ctx context.Context, s send) error {
 	until := time.Now().Add(r.ReadyTimeout)
@@ -160,6 +167,9 @@ func (r *Run) probe(ctx context.Context, s send) error {
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
+		}
+		if hint, final := refusals[t.Failure.Reason]; final {
+			return fmt.Errorf("bench: the initial test run failed: %w%s", t.Failure, hint)
 		}
 		if !time.Now().Add(probeEvery).Before(until) {
 			return fmt.Errorf("bench: the initial test run failed: %w; check --base-url, --endpoint, --model and that the server is ready (--ready-check-timeout-sec waits for it)", t.Failure)
