@@ -16,6 +16,8 @@ func (a *Appliance) logCache(e engine.CacheEvent) {
 		a.log.Info("packed weights mapped", "file", e.Path, "verified_in", round(e.Took).String())
 	case errors.Is(e.Err, context.Canceled):
 		a.log.Info("packed weights not kept: the server ended first", "file", e.Path)
+	case errors.Is(e.Err, backend.ErrCacheTaken):
+		a.log.Info("packed weights not kept: another process writes the same", "file", e.Path)
 	case e.Err != nil:
 		a.log.Warn("packed weights not kept; the server runs on without", "error", e.Err)
 	case e.Written:

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -58,7 +59,13 @@ type CacheError struct {
 	Err  error
 }
 
+// ErrCacheTaken is that another process writes the same file, or has since this one started.
+var ErrCacheTaken = errors.New("another process writes the same")
+
 func (e *CacheError) Error() string {
+	if errors.Is(e.Err, ErrCacheTaken) {
+		return fmt.Sprintf("packed weights are not kept in %s: %v; the next start maps that", e.Path, e.Err)
+	}
 	return fmt.Sprintf("packed weights are not kept in %s: %v; set cpu.packedCache to a directory with room that this process may write to, or to \"off\"", e.Path, e.Err)
 }
 

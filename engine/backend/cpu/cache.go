@@ -60,17 +60,12 @@ func (d *device) mapCache(path string) (arena, error) {
 	case !st.Mode().IsRegular():
 		return arena{}, errors.New("it is no regular file")
 	}
-	head := make([]byte, min(int64(cacheFixed)+4*chunks(n)+4, cacheHead))
-	if k, err := io.ReadFull(f, head); err != nil && err != io.ErrUnexpectedEOF && err != io.EOF {
-		return arena{}, err
-	} else {
-		head = head[:k]
-	}
-	h, err := parseCache(head)
+	d.cacheSeen = st
+	h, err := d.header(f)
 	switch {
 	case err != nil:
 		return arena{}, err
-	case h.key != d.cacheKey || h.bytes != n:
+	case !d.serves(h):
 		return arena{}, errors.New("it is stale: the checkpoint, the profile or vapp has changed since")
 	case st.Size() != cacheHead+n:
 		return arena{}, fmt.Errorf("it is torn: it has %d bytes of %d", st.Size(), cacheHead+n)
@@ -83,6 +78,21 @@ func (d *device) mapCache(path string) (arena, error) {
 		return arena{}, errors.Join(err, m.unmap())
 	}
 	return m, nil
+}
+
+// header reads what a file says of itself.
+func (d *device) header(f *os.File) (cacheHeader, error) {
+	head := make([]byte, min(int64(cacheFixed)+4*chunks(d.r.Arenas[backend.Weights])+4, cacheHead))
+	k, err := io.ReadFull(f, head)
+	if err != nil && err != io.ErrUnexpectedEOF && err != io.EOF {
+		return cacheHeader{}, err
+	}
+	return parseCache(head[:k])
+}
+
+// serves reports whether a file with that header has the weights of this device.
+func (d *device) serves(h cacheHeader) bool {
+	return h.key == d.cacheKey && h.bytes == d.r.Arenas[backend.Weights]
 }
 
 // mapFile maps n bytes of f from off on, read-only, at a multiple of unit.

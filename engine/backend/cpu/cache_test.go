@@ -124,6 +124,28 @@ func TestCacheOfMany(t *testing.T) {
 	}
 }
 
+// TestCacheTaken: of two devices that were opened before there was a file the second one
+// leaves what the first wrote.
+func TestCacheTaken(t *testing.T) {
+	c := backend.Cache{Dir: t.TempDir(), Stem: "tiny"}
+	first, use := keeper(t, c)
+	second, _ := keeper(t, c)
+	first.packAll(t)
+	second.packAll(t)
+	kept(t, first)
+	before, err := os.Stat(use.Path)
+	must(t, err)
+	if err := second.Device.(backend.Keeper).Keep(context.Background()); !errors.Is(err, backend.ErrCacheTaken) || !strings.Contains(err.Error(), "the next start maps that") {
+		t.Errorf("%v, want that another process writes it", err)
+	}
+	if after, err := os.Stat(use.Path); err != nil || !os.SameFile(before, after) {
+		t.Errorf("the file was written again, %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(c.Dir, "*.part")); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
 // TestCacheRefused: a directory that is not there, or not one, is an error where the file
 // must be kept, and a note where it may; a writing that is cut short leaves nothing.
 func TestCacheRefused(t *testing.T) {

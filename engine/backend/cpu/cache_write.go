@@ -28,6 +28,9 @@ func (d *device) Keep(ctx context.Context) error {
 		return &backend.CacheError{Path: d.kept.Path, Err: err}
 	}
 	defer f.Close() // and with it the lock
+	if d.replaced() {
+		return &backend.CacheError{Path: d.kept.Path, Err: errors.Join(backend.ErrCacheTaken, os.Remove(f.Name()))}
+	}
 	if err := d.write(ctx, f); err != nil {
 		if why := context.Cause(ctx); why != nil {
 			err = why
@@ -80,8 +83,21 @@ func (d *device) write(ctx context.Context, f *os.File) error {
 	return nil
 }
 
-// errBusy is that another process writes the same file.
-var errBusy = errors.New("another process is writing it")
+// replaced reports whether the file came since this device was opened and has these
+// weights: of several processes that start at once the first writes.
+func (d *device) replaced() bool {
+	f, err := os.Open(d.kept.Path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil || d.cacheSeen != nil && os.SameFile(d.cacheSeen, st) {
+		return false
+	}
+	h, err := d.header(f)
+	return err == nil && d.serves(h) && st.Size() == cacheHead+h.bytes
+}
 
 // draft opens the file beside path that is written, empty and locked. What a process left
 // there that was killed is written over. The lock is of the file that has the name now: one
@@ -93,13 +109,13 @@ func draft(path string) (*os.File, error) {
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()
-		return nil, errBusy
+		return nil, backend.ErrCacheTaken
 	}
 	mine, err := f.Stat()
 	named, err2 := os.Lstat(f.Name())
 	if err != nil || err2 != nil || !os.SameFile(mine, named) {
 		f.Close()
-		return nil, errBusy
+		return nil, backend.ErrCacheTaken
 	}
 	if err := f.Truncate(0); err != nil {
 		f.Close()
@@ -112,7 +128,7 @@ func draft(path string) (*os.File, error) {
 func (d *device) writable() error {
 	f, err := draft(d.kept.Path)
 	switch {
-	case err == errBusy:
+	case err == backend.ErrCacheTaken:
 		return nil
 	case err != nil:
 		return &backend.CacheError{Path: d.kept.Path, Err: err}

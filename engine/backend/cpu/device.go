@@ -10,6 +10,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 
 	"vapp.dev/engine/backend"
@@ -29,6 +30,8 @@ type device struct {
 
 	kept     backend.CacheUse
 	cacheKey [32]byte
+	// cacheSeen is the file when the device was opened; nil: there was none.
+	cacheSeen fs.FileInfo
 	// Of the other files beside the kept one: cacheMade and cacheStem are those of this
 	// model, and cacheOwn says that the directory is its own.
 	cacheMade [32]byte
