@@ -106,7 +106,7 @@ type CopyArgs struct {
 // PackArgs: linear_pack_ and the numbers that X is rounded to. See Rounding for the grid.
 type PackArgs struct {
 	X, Y, Sums, Order      Ptr
-	Rows, In, Group, Words int32
+	Rows, In, Group, Words int32 // Words 1: for linear_wide; 2: [_, In] row by row, of 16-bit numbers
 }
 
 // NormPackArgs: norm_pack_ and the numbers that X is rounded to.
@@ -124,6 +124,14 @@ type GLUPackArgs struct {
 	Act, Paired         int32
 	Limit, Alpha, Shift float32
 	_                   int32
+}
+
+// LibraryArgs are a product by cuBLASLt: Y [Rows, Out] in float32 = X [Rows, In] · Wᵀ + Bias, W [Out,
+// In] and X of one 16-bit format, all row by row. Most is the most rows that a launch has: X and Y have room
+// for as many.
+type LibraryArgs struct {
+	W, X, Bias, Y, Workspace Ptr
+	In, Out, Most, Rows      int32
 }
 
 // LinearArgs: linear_ and the format, then _x8 where X is rounded to it, then _8, _16, _64, by

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,7 +83,7 @@ code and not measured. sm_100 and sm_120 multiply by mma.sync: their own units (
 | op | format | kernel | architectures | bytes | flops | expected share | test |
 |---|---|---|---|---|---|---|---|
 `)
-	for _, k := range cuda.Catalogue() {
+	for _, k := range slices.Concat(cuda.Catalogue(), cuda.LibraryProducts()) {
 		on, all := []string{}, true
 		for _, a := range cuda.Architectures() {
 			if k.On(a) {
@@ -108,7 +109,7 @@ code and not measured. sm_100 and sm_120 multiply by mma.sync: their own units (
 		}
 		fmt.Fprintf(&b, "%s (%d KiB of shared memory for a block)", a.Name, a.Shared>>10)
 	}
-	b.WriteString("; others run the PTX.\nRegisters and shared memory of each: [kernel-registers.md](kernel-registers.md).\n")
+	b.WriteString("; others run the PTX. The products named cublaslt are NVIDIA's library's, where a profile says cuda: linear: \"cublaslt\".\nRegisters and shared memory of each: [kernel-registers.md](kernel-registers.md).\n")
 	b.WriteString(mutantTable())
 	return b.String()
 }

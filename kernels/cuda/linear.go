@@ -14,6 +14,8 @@ type Linear struct {
 	Threads int
 	Shared  int  // bytes
 	Words   bool // how X is packed (PackArgs)
+	Plain   bool // W and X lie row by row
+	Library bool // no kernel: cuBLASLt is called, with LibraryArgs
 	shares  shares
 }
 
@@ -76,6 +78,32 @@ func (l Linear) Wide(f kernels.Format, rows int, architecture string) Linear {
 		shares: shares{panels, tileSteps, 1},
 	}
 }
+
+// PlainRows says whether a matrix [out, in] of a format may lie row by row, as cuBLASLt takes it: of
+// 16-bit numbers, in whole steps, with rows of the product that begin at multiples of 16 bytes.
+func PlainRows(f kernels.Format, out, in int) bool {
+	return (f == kernels.BF16 || f == kernels.F16) && in%StepCols == 0 && out%4 == 0
+}
+
+// ChoosePlain is the kernel for a matrix that lies row by row, or the library's product: few rows
+// read it as kernels of panels do, more are cuBLASLt's.
+func ChoosePlain(f kernels.Format, rows int) Linear {
+	const warps, least = 8, 4 // steps of a warp
+	name := "linear_" + f.String()
+	if rows > FewRows {
+		return Linear{Kernel: name + "_cublaslt", Rows: LibraryUnit, Plain: true, Library: true}
+	}
+	l := Linear{Kernel: name + "_plain_16", Rows: 16, Panels: 2, Threads: 32 * warps, Plain: true, shares: shares{2, warps * least, 2}}
+	if rows <= 8 {
+		l.Kernel, l.Rows = name+"_plain_8", 8
+	}
+	l.Shared = warps * l.Panels * (l.Rows / 8) * 512
+	return l
+}
+
+// LibraryUnit is what the rows of a product by cuBLASLt are rounded up to, so that there are few shapes,
+// each of which has its algorithm from the start.
+const LibraryUnit = 64
 
 // tileSteps is how many steps a split of tiles has at least: some rings of stages.
 const tileSteps = 16

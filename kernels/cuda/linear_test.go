@@ -3,6 +3,7 @@ package cuda_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"vapp.dev/kernels"
@@ -225,6 +226,63 @@ func testLinear(r *rig, f kernels.Format, rows, in, out int) {
 			got = run()
 		}
 		r.near(fmt.Sprintf("%s, %d rows, %d splits", l.Kernel, rows, n), got, want, 3e-6)
+	}
+}
+
+// TestLinearPlain: weights and X row by row; a row's bits do not depend on how many there are.
+func TestLinearPlain(t *testing.T) {
+	for _, f := range []kernels.Format{kernels.BF16, kernels.F16} {
+		t.Run(f.String(), func(t *testing.T) {
+			r := newRig(t)
+			for _, rows := range []int{1, 8, 11, 37} {
+				testLinearPlain(r, f, rows, 32*21, 76)
+			}
+			testLinearPlain(r, f, 5, 32, 16)
+		})
+	}
+}
+
+func testLinearPlain(r *rig, f kernels.Format, rows, in, out int) {
+	w, values := stored(f, r.floats(out*in, 1))
+	x, bias := r.floats(rows*in, 1), r.floats(out, 1)
+	m := matrix{f: f, in: in, out: out, values: values}
+	want := m.rounded(x, bias, rows)
+	to := cuda.RoundsTo(f)
+	bytes, _ := to.Bytes(rows, in)
+	p := cuda.PackArgs{X: up(r, x), Y: room[byte](r, int(bytes)), Rows: int32(rows), In: int32(in), Words: 2}
+	launch(r, to.Kernel(cuda.FromRows), grid(to, cuda.FromRows, rows, in), &p)
+	few := []int{8, 16} // rows of a block, of which there may be several
+	if rows <= 8 {
+		few = []int{rows, 16}
+	}
+	for _, splits := range []int{1, 3} {
+		var first []float32
+		for _, by := range few {
+			l := cuda.ChoosePlain(f, by)
+			bytes, counters := l.PartialBytes(out, rows, splits)
+			a := cuda.LinearArgs{
+				W: up(r, w), X: p.Y, Bias: up(r, bias), Rows: int32(rows), In: int32(in), Out: int32(out), Splits: int32(splits), Parts: 1,
+				Partial: room[byte](r, int(bytes)), Arrived: up(r, make([]uint32, counters)),
+			}
+			g := cudatest.Grid{Blocks: l.Blocks(out, rows, splits), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}
+			got := r.eachSchedule(func() []float32 {
+				a.Y = room[float32](r, rows*out)
+				launch(r, l.Kernel, g, &a)
+				return down[float32](r, a.Y, rows*out)
+			})
+			for _, n := range down[uint32](r, a.Arrived, counters) {
+				if n != 0 {
+					r.Errorf("%s leaves %d in its counters", l.Kernel, n)
+				}
+			}
+			r.near(fmt.Sprintf("%s, %d rows, %d splits", l.Kernel, rows, splits), got, want, 3e-6)
+			if first == nil {
+				first = got
+			}
+			if !slices.Equal(first, got) {
+				r.Errorf("%s: other bits than blocks of %d rows give", l.Kernel, few[0])
+			}
+		}
 	}
 }
 

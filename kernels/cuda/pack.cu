@@ -10,7 +10,8 @@ struct PackArgs {
   const int *order;  // [rows] which row of x, −1: zeros; null: as they lie
   int rows, in;      // rows behind the last are zeros up to a whole tile of 8, columns up to a step
   int group;         // 8-bit: how many steps share a scale, a power of 2 up to 8; 0: all
-  int words;         // 1: a step's first words of all lanes, then their second ones: for linear_wide
+  int words;         // 1: a step's first words of all lanes, then their second ones: for linear_wide;
+                     // 2: rows as they lie, [8·tiles, in] of 16-bit numbers, in a multiple of 32
 };
 
 struct NormPackArgs {
@@ -131,10 +132,17 @@ struct Place {
   int tile, g;
 };
 
-// put writes a lane's words of a step. In order of words, 8 rows by 16 bytes lie together.
+// put writes a lane's words of a step. In order of words, 8 rows by 16 bytes lie together; as rows
+// lie, a lane's words are 16 bytes apart.
 template <int N>
 DEVICE void put(const PackArgs &a, Place p, int step, const uint32_t (&w)[N]) {
   int lane = 4 * p.g + (threadIdx.x & 3);
+  if (N == 4 && a.words == 2) {
+    uint32_t *row = (uint32_t *)a.y + (size_t(8 * p.tile + p.g) * a.in + 32 * step) / 2;
+#pragma unroll
+    for (int i = 0; i < N; i++) row[4 * i + (threadIdx.x & 3)] = w[i];
+    return;
+  }
   uint32_t *y = (uint32_t *)a.y + (size_t(p.tile) * ceil_div(a.in, 32) + step) * 32 * N;
 #pragma unroll
   for (int i = 0; i < N; i++) {

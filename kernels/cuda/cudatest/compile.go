@@ -25,15 +25,16 @@ const Source = "VAPP_CUDA_SOURCE"
 
 var compiler = []string{"-std=c++17", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-Wno-unused-function", "-pthread"}
 
-// target is what the kernels' source becomes: every .cu file, and files of its own.
+// target is what files of source become.
 type target struct {
-	name, own   string
-	flags, link []string
+	name              string
+	from, flags, link []string
 }
 
 var (
-	process = target{"emulation", "emulation/*.cc", []string{"-O1"}, nil}
-	library = target{"libcuda", "emulation/driver/*.cc", []string{"-O2", "-fPIC", "-fvisibility=hidden"}, []string{"-shared", "-Wl,-soname,libcuda.so.1"}}
+	process = target{"emulation", []string{"emulation/*.cc", "*.cu"}, []string{"-O1"}, nil}
+	library = target{"libcuda", []string{"emulation/driver/*.cc", "*.cu"}, []string{"-O2", "-fPIC", "-fvisibility=hidden"}, []string{"-shared", "-Wl,-soname,libcuda.so.1"}}
+	blas    = target{"libcublasLt", []string{"emulation/cublaslt/*.cc"}, []string{"-O2", "-fPIC", "-fvisibility=hidden"}, []string{"-shared", "-ldl"}}
 )
 
 // build compiles a target, once for each state of source, and returns its path.
@@ -86,7 +87,7 @@ func (g target) build(source string) (string, error) {
 
 // units are the files to compile.
 func (g target) units(source string) (units []string, err error) {
-	for _, pattern := range []string{g.own, "*.cu"} {
+	for _, pattern := range g.from {
 		files, err := filepath.Glob(filepath.Join(source, pattern))
 		if err != nil {
 			return nil, err
@@ -189,6 +190,21 @@ var BuildDriver = sync.OnceValues(func() (string, error) {
 	}
 	return path, os.Rename(next, filepath.Join(filepath.Dir(path), "libcuda.so"))
 })
+
+// BLAS is the path of an emulated cuBLASLt (kernels/cuda/emulation/cublaslt), over the emulated
+// driver: what VAPP_LIBCUBLASLT takes.
+func BLAS(t testing.TB) string {
+	t.Helper()
+	root, err := tree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, err := blas.build(filepath.Join(root, "kernels", "cuda"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
 
 // Driver is the path of the emulated driver: what VAPP_LIBCUDA takes, before the process
 // first asks for a device.

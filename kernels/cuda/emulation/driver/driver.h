@@ -131,7 +131,7 @@ struct Event;
 
 // Work is one thing that a stream does.
 struct Work {
-  enum Kind { kKernel, kCopy, kFill, kRecord, kAwait } kind = kKernel;
+  enum Kind { kKernel, kCopy, kFill, kRecord, kAwait, kHost } kind = kKernel;
   Launch launch;
   uint64_t to = 0, from = 0;
   bool to_device = false, from_device = false;
@@ -140,6 +140,8 @@ struct Work {
   std::shared_ptr<std::vector<char>> staged;  // of memory that is not pinned
   Event *event = nullptr;
   uint64_t turn = 0;  // of the event: which recording
+  const char *(*host)(void *) = nullptr;  // a library's: it returns why it failed, or null
+  void *data = nullptr;
 };
 
 struct Graph {

@@ -62,6 +62,10 @@ void perform(const Work &w) {
     case Work::kAwait:
       reach(w.event, w.turn);
       break;
+    case Work::kHost:
+      if (const char *why = w.host(w.data)) fail(kIllegalAddress, why);
+      if (!guards()) fail(kIllegalAddress, "a library wrote beyond an allocation");
+      break;
   }
   if (!there) fail(kIllegalAddress, "a copy of memory that was freed");
 }
@@ -112,6 +116,28 @@ Result give(void *handle, Work w) {
 }
 
 }  // namespace driver
+
+// vapp_emulated_host has a stream do what an emulated library launches: f is called when it is its
+// turn, and by graphs whenever they are launched.
+API int vapp_emulated_host(void *stream, const char *(*f)(void *), void *data) {
+  CALL("vapp_emulated_host");
+  if (Result r = usable()) return r;
+  Work w;
+  w.kind = Work::kHost;
+  w.host = f;
+  w.data = data;
+  return give(stream, w);
+}
+// vapp_emulated_capturing says whether a stream is captured.
+API int vapp_emulated_capturing(void *stream) {
+  std::lock_guard<std::recursive_mutex> lock(everything);
+  return stream_of(stream)->capture != nullptr;
+}
+// vapp_emulated_inside says whether n bytes are the device's.
+API int vapp_emulated_inside(uint64_t at, size_t n) {
+  std::lock_guard<std::recursive_mutex> lock(everything);
+  return inside(at, n);
+}
 
 API int cuStreamCreate(void **s, unsigned) {
   CALL("cuStreamCreate");

@@ -1,0 +1,262 @@
+// A cuBLASLt without a device: the part of the library that vapp calls, over the emulated driver.
+// It computes what it is asked on the host, when it is its turn on the stream, and refuses what
+// would be wrong on a device: descriptors that do not fit, pointers that are aligned less than its
+// algorithm was chosen for, an algorithm of another shape, a workspace that is too small, the first
+// product of a shape while the stream is captured.
+// VAPP_EMULATED_CUBLASLT is settings between commas, read when a handle is made: version=110400,
+// create=1 and matmul=13 (a status that the call ends with), algorithms=none.
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <deque>
+#include <mutex>
+#include <set>
+#include <string>
+
+#define API extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+enum Status { kSuccess = 0, kNotInitialized = 1, kInvalidValue = 7, kExecutionFailed = 13, kInternalError = 14, kNotSupported = 15 };
+enum Type { kF32 = 0, kF16 = 2, kBF16 = 14 };
+constexpr int kCompute32F = 68;
+constexpr uint32_t kEpilogueDefault = 1, kEpilogueBias = 4;
+
+struct Desc {
+  int compute, scale;
+  int32_t transposed[2] = {0, 0};
+  uint32_t epilogue = kEpilogueDefault;
+  uint64_t bias = 0;
+  int32_t bias_type = -1;  // that of D
+};
+struct Layout {
+  int type;
+  uint64_t rows, cols;
+  int64_t ld;
+};
+struct Preference {
+  uint64_t workspace = 0;
+  uint32_t aligned[4] = {256, 256, 256, 256};
+};
+struct Algorithm {
+  uint64_t shape, workspace, aligned[4], of[2];
+};
+struct Heuristic {
+  Algorithm algorithm;
+  size_t workspace;
+  int status;
+  float waves;
+  int reserved[4];
+};
+static_assert(sizeof(Algorithm) == 64 && sizeof(Heuristic) == 96, "as cublasLt.h has them");
+
+// Product is a call of cublasLtMatmul.
+struct Product {
+  int type;
+  uint64_t m, n, k;
+  int64_t lda, ldb, ldd;
+  uint64_t a, b, d, bias, workspace, workspace_bytes;
+  bool operator==(const Product &o) const {
+    return type == o.type && m == o.m && n == o.n && k == o.k && lda == o.lda && ldb == o.ldb && ldd == o.ldd && a == o.a && b == o.b && d == o.d &&
+           bias == o.bias && workspace == o.workspace && workspace_bytes == o.workspace_bytes;
+  }
+};
+
+std::mutex everything;
+std::deque<Product> products;  // those of graphs are launched again: they stay
+std::set<uint64_t> loaded;     // shapes whose kernels are on the device
+bool no_algorithms = false;
+int created = 0, multiplied = 0;
+int (*host)(void *, const char *(*)(void *), void *) = nullptr;
+int (*inside)(uint64_t, size_t) = nullptr;
+int (*capturing)(void *) = nullptr;
+
+// setting is a number that VAPP_EMULATED_CUBLASLT gives, or what it is without.
+long setting(const char *name, long without) {
+  const char *text = getenv("VAPP_EMULATED_CUBLASLT");
+  std::string all = std::string(",") + (text ? text : ""), key = std::string(",") + name + "=";
+  size_t at = all.find(key);
+  return at == std::string::npos ? without : atol(all.c_str() + at + key.size());
+}
+
+float wide(int type, uint16_t v) {
+  uint32_t bits = uint32_t(v) << 16;
+  if (type == kF16) {
+    uint32_t sign = uint32_t(v & 0x8000) << 16, exponent = v >> 10 & 31, low = v & 1023;
+    if (exponent == 0) {
+      float small = float(low) * (1.0f / 16777216.0f);
+      return sign ? -small : small;
+    }
+    bits = sign | (exponent == 31 ? 255u : exponent + 112) << 23 | low << 13;
+  }
+  float f;
+  memcpy(&f, &bits, 4);
+  return f;
+}
+
+const char *multiply(void *data) {
+  const Product &p = *(const Product *)data;
+  if (!inside(p.a, 2 * ((p.m - 1) * p.lda + p.k)) || !inside(p.b, 2 * ((p.n - 1) * p.ldb + p.k)) || !inside(p.d, 4 * ((p.n - 1) * p.ldd + p.m)) ||
+      (p.bias && !inside(p.bias, 4 * p.m)) || !inside(p.workspace, p.workspace_bytes))
+    return "cublasLtMatmul: an operand is outside of the device's memory";
+  memset((void *)p.workspace, 0xff, p.workspace_bytes);  // it is nobody else's meanwhile
+  const uint16_t *a = (const uint16_t *)p.a, *b = (const uint16_t *)p.b;
+  float *d = (float *)p.d, *row = new float[p.k];
+  for (uint64_t n = 0; n < p.n; n++) {
+    for (uint64_t k = 0; k < p.k; k++) row[k] = wide(p.type, b[n * p.ldb + k]);
+    for (uint64_t m = 0; m < p.m; m++) {
+      const uint16_t *w = a + m * p.lda;
+      float sum = 0.0f;
+      for (uint64_t k = 0; k < p.k; k++) sum += wide(p.type, w[k]) * row[k];
+      d[n * p.ldd + m] = sum + (p.bias ? ((const float *)p.bias)[m] : 0.0f);
+    }
+  }
+  delete[] row;
+  return nullptr;
+}
+
+// fits says that these are descriptors of a product that there are algorithms for.
+bool fits(const Desc *o, const Layout *a, const Layout *b, const Layout *c, const Layout *d) {
+  auto rows16 = [](const Layout *l) { return l->ld >= int64_t(l->rows) && 2 * l->ld % 16 == 0; };
+  return o && a && b && c && d && o->compute == kCompute32F && o->scale == kF32 && o->transposed[0] == 1 && o->transposed[1] == 0 &&
+         (a->type == kBF16 || a->type == kF16) && b->type == a->type && c->type == kF32 && d->type == kF32 && a->rows == b->rows && d->rows == a->cols &&
+         d->cols == b->cols && c->rows == d->rows && c->cols == d->cols && c->ld == d->ld && d->ld >= int64_t(d->rows) && rows16(a) && rows16(b) &&
+         (o->epilogue == kEpilogueDefault || (o->epilogue == kEpilogueBias && o->bias && (o->bias_type == -1 || o->bias_type == kF32)));
+}
+
+uint64_t shape_of(const Desc *o, const Layout *a, const Layout *b, const Layout *d) {
+  uint64_t h = 1469598103934665603ull;
+  for (uint64_t v : {uint64_t(a->type), a->rows, a->cols, uint64_t(a->ld), b->cols, uint64_t(b->ld), uint64_t(d->ld), uint64_t(o->epilogue)}) h = (h ^ v) * 1099511628211ull;
+  return h;
+}
+
+}  // namespace
+
+API size_t cublasLtGetVersion() { return size_t(setting("version", 130000)); }
+API const char *cublasLtGetStatusName(int status) {
+  switch (status) {
+    case kNotInitialized: return "CUBLAS_STATUS_NOT_INITIALIZED";
+    case kInvalidValue: return "CUBLAS_STATUS_INVALID_VALUE";
+    case kInternalError: return "CUBLAS_STATUS_INTERNAL_ERROR";
+    case kExecutionFailed: return "CUBLAS_STATUS_EXECUTION_FAILED";
+    case kNotSupported: return "CUBLAS_STATUS_NOT_SUPPORTED";
+  }
+  return "CUBLAS_STATUS_UNKNOWN";
+}
+API int cublasLtCreate(void **handle) {
+  std::lock_guard<std::mutex> lock(everything);
+  if (long status = setting("create", 0)) return int(status);
+  const char *name = getenv("VAPP_LIBCUDA"), *text = getenv("VAPP_EMULATED_CUBLASLT");
+  void *driver = name ? dlopen(name, RTLD_NOW | RTLD_NOLOAD) : nullptr;
+  if (driver == nullptr) return kNotInitialized;
+  *(void **)&host = dlsym(driver, "vapp_emulated_host");
+  *(void **)&inside = dlsym(driver, "vapp_emulated_inside");
+  *(void **)&capturing = dlsym(driver, "vapp_emulated_capturing");
+  if (host == nullptr || inside == nullptr || capturing == nullptr) return kNotInitialized;
+  no_algorithms = text && strstr(text, "algorithms=none");
+  multiplied = int(setting("matmul", 0));
+  created++;
+  *handle = &created;
+  return kSuccess;
+}
+API int cublasLtDestroy(void *handle) {
+  std::lock_guard<std::mutex> lock(everything);
+  if (handle != &created || created == 0) return kInvalidValue;
+  if (--created == 0) {
+    products.clear();
+    loaded.clear();
+  }
+  return kSuccess;
+}
+API int cublasLtMatmulDescCreate(void **desc, int compute, int scale) {
+  *desc = new Desc{compute, scale};
+  return kSuccess;
+}
+API int cublasLtMatmulDescDestroy(void *desc) {
+  delete (Desc *)desc;
+  return kSuccess;
+}
+API int cublasLtMatmulDescSetAttribute(void *desc, int attribute, const void *from, size_t n) {
+  Desc *o = (Desc *)desc;
+  void *to = nullptr;
+  size_t size = 4;
+  switch (attribute) {
+    case 3: to = &o->transposed[0]; break;
+    case 4: to = &o->transposed[1]; break;
+    case 7: to = &o->epilogue; break;
+    case 8: to = &o->bias, size = 8; break;
+    case 26: to = &o->bias_type; break;
+  }
+  if (to == nullptr || n != size) return kInvalidValue;
+  memcpy(to, from, n);
+  return kSuccess;
+}
+API int cublasLtMatrixLayoutCreate(void **layout, int type, uint64_t rows, uint64_t cols, int64_t ld) {
+  *layout = new Layout{type, rows, cols, ld};
+  return kSuccess;
+}
+API int cublasLtMatrixLayoutDestroy(void *layout) {
+  delete (Layout *)layout;
+  return kSuccess;
+}
+API int cublasLtMatmulPreferenceCreate(void **preference) {
+  *preference = new Preference;
+  return kSuccess;
+}
+API int cublasLtMatmulPreferenceDestroy(void *preference) {
+  delete (Preference *)preference;
+  return kSuccess;
+}
+API int cublasLtMatmulPreferenceSetAttribute(void *preference, int attribute, const void *from, size_t n) {
+  Preference *p = (Preference *)preference;
+  if (attribute == 1 && n == 8)
+    memcpy(&p->workspace, from, n);
+  else if (attribute >= 5 && attribute <= 8 && n == 4)
+    memcpy(&p->aligned[attribute - 5], from, n);
+  else
+    return kInvalidValue;
+  return kSuccess;
+}
+API int cublasLtMatmulAlgoGetHeuristic(void *, void *desc, void *a, void *b, void *c, void *d, void *preference, int wanted, Heuristic *results, int *found) {
+  std::lock_guard<std::mutex> lock(everything);
+  const Preference *p = (const Preference *)preference;
+  *found = 0;
+  if (wanted < 1 || p == nullptr) return kInvalidValue;
+  if (no_algorithms || !fits((Desc *)desc, (Layout *)a, (Layout *)b, (Layout *)c, (Layout *)d)) return kNotSupported;
+  Layout *out = (Layout *)d;
+  uint64_t room = 4 * out->rows * out->cols;  // as if the input features were split in two
+  *results = Heuristic();
+  results->algorithm.shape = shape_of((Desc *)desc, (Layout *)a, (Layout *)b, out);
+  results->algorithm.workspace = results->workspace = room <= p->workspace ? room : 0;
+  for (int i = 0; i < 4; i++) results->algorithm.aligned[i] = p->aligned[i];
+  *found = 1;
+  return kSuccess;
+}
+API int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *a, void *la, const void *b, void *lb, const void *beta, const void *c,
+                       void *lc, void *d, void *ld, const Algorithm *algorithm, void *workspace, size_t bytes, void *stream) {
+  std::lock_guard<std::mutex> lock(everything);
+  const Desc *o = (const Desc *)desc;
+  const Layout *x = (const Layout *)la, *y = (const Layout *)lb, *z = (const Layout *)ld;
+  if (handle != &created || created == 0) return kNotInitialized;
+  if (multiplied) return multiplied;
+  if (!fits(o, x, y, (const Layout *)lc, z)) return kNotSupported;
+  if (*(const float *)alpha != 1.0f || *(const float *)beta != 0.0f || algorithm == nullptr || algorithm->shape != shape_of(o, x, y, z)) return kInvalidValue;
+  const void *at[] = {a, b, c, d};
+  for (int i = 0; i < 4; i++)
+    if (uint64_t(at[i]) % algorithm->aligned[i]) return kInvalidValue;
+  if (capturing(stream) && !loaded.count(algorithm->shape)) return kInternalError;  // a kernel would be loaded
+  loaded.insert(algorithm->shape);
+  if (bytes < algorithm->workspace || (bytes && uint64_t(workspace) % 256)) return kInvalidValue;
+  Product p{x->type, x->cols, y->cols, x->rows, x->ld, y->ld, z->ld, uint64_t(a), uint64_t(b), uint64_t(d), o->epilogue == kEpilogueBias ? o->bias : 0, uint64_t(workspace), algorithm->workspace};
+  Product *same = nullptr;
+  for (Product &q : products)
+    if (q == p) same = &q;
+  if (same == nullptr) {
+    products.push_back(p);
+    same = &products.back();
+  }
+  return host(stream, multiply, same) == 0 ? kSuccess : kExecutionFailed;
+}
