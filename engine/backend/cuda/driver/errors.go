@@ -93,6 +93,47 @@ func (e *NoKernelError) Error() string {
 
 func (e *NoKernelError) Unwrap() error { return e.Err }
 
+// BLASNeed is the cuBLASLt, as its version numbers it, that products are asked of.
+const BLASNeed = 120000
+
+// NoBLAS: cuBLASLt is asked for and not there, or lacks what is called.
+type NoBLAS struct{ Why string }
+
+func (e *NoBLAS) Error() string {
+	return fmt.Sprintf("no cuBLASLt (%s): install NVIDIA's cuBLAS of CUDA 12 or 13, libcublasLt.so.13 or .12, where the loader finds it, or set cuda.linear to \"own\"", e.Why)
+}
+
+// BLASTooOld: cuBLASLt is older than what it is called by.
+type BLASTooOld struct{ Have, Need int }
+
+func (e *BLASTooOld) Error() string {
+	of := func(v int) string { return fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100) }
+	return fmt.Sprintf("cuBLASLt is %s and %s is needed: install NVIDIA's cuBLAS of CUDA 12 or 13, or set cuda.linear to \"own\"", of(e.Have), of(e.Need))
+}
+
+// NoAlgorithm: cuBLASLt has no algorithm for a product.
+type NoAlgorithm struct {
+	Rows, In, Out int
+	Format        string
+	Workspace     int64 // bytes that it could have had
+}
+
+func (e *NoAlgorithm) Error() string {
+	return fmt.Sprintf("cuBLASLt has no algorithm for %d rows times %d×%d of %s within %d bytes of workspace: install a newer one, or set cuda.linear to \"own\"", e.Rows, e.Out, e.In, e.Format, e.Workspace)
+}
+
+// BLASError is what a call of cuBLASLt failed with.
+type BLASError struct {
+	Call   string // "cublasLtMatmul"
+	Status int    // cublasStatus_t
+	Name   string // "CUBLAS_STATUS_NOT_SUPPORTED"
+	Device string
+}
+
+func (e *BLASError) Error() string {
+	return fmt.Sprintf("%s: %s: %s: set cuda.linear to \"own\", and report this line where the driver and cuBLAS are of one release", e.Device, e.Call, e.Name)
+}
+
 // HungError: the device does not answer. Every call that would give something of it back waits
 // for ever: the process has to end.
 type HungError struct {

@@ -4,10 +4,11 @@ package driver
 
 import "fmt"
 
-// Launch is one kernel of a List. Args are the bytes of its struct; a launch whose Symbols
-// make 0 blocks is left out.
+// Launch is one kernel of a List, or a product of a library. Args are the bytes of its struct; a
+// launch whose Symbols make 0 blocks is left out.
 type Launch struct {
 	Function        *Function
+	Product         *Product // in place of Function
 	Blocks, Threads [3]int
 	Shared          int // bytes of dynamic shared memory
 	Args            []byte
@@ -16,10 +17,11 @@ type Launch struct {
 
 // List is launches in the host's memory outside of Go's.
 type List struct {
-	ctx   *Context
-	names []string
-	sizes []int
-	l     list
+	ctx      *Context
+	names    []string
+	products []*Product // of launches that are the library's; nil for kernels
+	sizes    []int
+	l        list
 }
 
 // NewList copies launches, and says which of them no device would take. All functions are
@@ -27,15 +29,20 @@ type List struct {
 func NewList(launches []Launch) (*List, error) {
 	out := &List{}
 	for i, l := range launches {
+		ctx, name, args := l.Product.launched()
+		if l.Product == nil {
+			ctx, name, args = l.Function.ctx, l.Function.name, l.Function.args
+		}
 		err := check(l.Blocks, l.Threads, l.Shared, len(l.Args), l.Symbols)
-		if err == nil && len(l.Args) != l.Function.args {
-			err = fmt.Errorf("arguments of %d bytes, it takes %d", len(l.Args), l.Function.args)
+		if err == nil && len(l.Args) != args {
+			err = fmt.Errorf("arguments of %d bytes, it takes %d", len(l.Args), args)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("launch %d, %s: %w", i, l.Function.name, err)
+			return nil, fmt.Errorf("launch %d, %s: %w", i, name, err)
 		}
-		out.ctx = l.Function.ctx
-		out.names = append(out.names, l.Function.name)
+		out.ctx = ctx
+		out.names = append(out.names, name)
+		out.products = append(out.products, l.Product)
 		out.sizes = append(out.sizes, len(l.Args))
 	}
 	out.l = newList(launches)
@@ -58,8 +65,21 @@ func (l *List) Run(s *Stream, from, to int, bound [NumBound]int32) error {
 		}
 		return fmt.Errorf("launches %d to %d of %d", from, to, len(l.names))
 	}
-	i, code := l.l.run(s.s, from, to, &bound)
-	if code != 0 {
+	return l.failed(l.l.run(s.s, from, to, &bound))
+}
+
+// Load runs the products of launches [from, to) whose kernels the library has not brought to the
+// device yet, for a capture of them to find them there. What they compute is nothing that anybody reads.
+func (l *List) Load(s *Stream, from, to int, bound [NumBound]int32) error {
+	return l.failed(l.l.load(s.s, from, to, &bound))
+}
+
+// failed is the error that code is of launch i.
+func (l *List) failed(i, code int) error {
+	switch {
+	case code > blasStatus:
+		return l.products[i].b.failed("cublasLtMatmul", code-blasStatus)
+	case code != 0:
 		return l.ctx.kernel(failed("cuLaunchKernel", code, l.ctx.name), l.names[i])
 	}
 	return nil

@@ -20,13 +20,36 @@ static inline int patch(vapp_launch *l, const vapp_symbol *symbols, const int32_
   return l->grid[0] && l->grid[1] && l->grid[2];
 }
 
+// rows are those of a launch that is the library's.
+static inline int32_t rows(const vapp_launch *l) { return *(const int32_t *)((const char *)l->args + l->product->rows_at); }
+
+static inline CUresult multiply(const vapp_launch *l, CUstream stream) {
+  int status = vapp_product_run(l->product, rows(l), stream);
+  return status ? (CUresult)(VAPP_BLAS_STATUS + status) : CUDA_SUCCESS;
+}
+
+CUresult vapp_list_load(vapp_list *list, int from, int to, const int32_t *bound, CUstream stream, int *failed) {
+  for (int i = from; i < to; i++) {
+    vapp_launch *l = list->launches + i;
+    if (!l->product || patch(l, list->symbols, bound) <= 0 || vapp_product_loaded(l->product, rows(l))) continue;
+    CUresult r = multiply(l, stream);
+    if (r != CUDA_SUCCESS) {
+      *failed = i;
+      return r;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
 CUresult vapp_list_run(vapp_list *list, int from, int to, const int32_t *bound, CUstream stream, int *failed) {
   for (int i = from; i < to; i++) {
     vapp_launch *l = list->launches + i;
     int blocks = patch(l, list->symbols, bound);
     if (blocks == 0) continue;
     CUresult r = CUDA_ERROR_INVALID_VALUE;
-    if (blocks > 0)
+    if (blocks > 0 && l->product)
+      r = multiply(l, stream);
+    else if (blocks > 0)
       r = cuLaunchKernel(l->function, l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2], l->shared,
                          stream, &l->args, 0);
     if (r != CUDA_SUCCESS) {

@@ -201,7 +201,11 @@ func newList(launches []Launch) list {
 	next, used := 0, 0
 	for i, l := range launches {
 		c := &ls[i]
-		c.function = function(l.Function.f)
+		if l.Product != nil {
+			c.product = l.Product.c
+		} else {
+			c.function = function(l.Function.f)
+		}
 		c.args = unsafe.Add(all, head+used)
 		copy(unsafe.Slice((*byte)(c.args), len(l.Args)), l.Args)
 		used += (len(l.Args) + align - 1) / align * align
@@ -228,6 +232,13 @@ func (l list) args(i, n int) []byte {
 func (l list) run(s cu.Stream, from, to int, bound *[NumBound]int32) (failed, code int) {
 	var f C.int
 	r := C.vapp_list_run(l.c, C.int(from), C.int(to), (*C.int32_t)(unsafe.Pointer(bound)), stream(s), &f)
+	return int(f), int(r)
+}
+
+// load runs the products among [from, to) that the library has not multiplied by yet.
+func (l list) load(s cu.Stream, from, to int, bound *[NumBound]int32) (failed, code int) {
+	var f C.int
+	r := C.vapp_list_load(l.c, C.int(from), C.int(to), (*C.int32_t)(unsafe.Pointer(bound)), stream(s), &f)
 	return int(f), int(r)
 }
 

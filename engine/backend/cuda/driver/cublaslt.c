@@ -1,0 +1,179 @@
+//go:build linux && cgo && cuda
+
+// Products by cuBLASLt: libcublasLt.so.13 or .12, or the library that VAPP_LIBCUBLASLT names, opened
+// when a profile asks for it. Types and numbers are cublasLt.h's of CUDA 12 and 13.
+#include "native.h"
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+  invalid_value = 7,  // cublasStatus_t
+  real_32f = 0, real_16f = 2, real_16bf = 14,
+  compute_32f = 68,
+  transposed = 1,
+  epilogue_bias = 4,
+  desc_transa = 3, desc_epilogue = 7, desc_bias_pointer = 8, desc_bias_data_type = 26,
+  preference_workspace = 1, preference_alignment_a = 5,
+};
+
+typedef struct {
+  uint64_t data[8];
+} algorithm;
+
+typedef struct {
+  algorithm algo;
+  size_t workspace;
+  int state;
+  float waves;
+  int reserved[4];
+} heuristic;
+
+struct vapp_blas {
+  void *library, *handle;
+  size_t (*get_version)(void);
+  const char *(*status_name)(int);
+  int (*create)(void **);
+  int (*destroy)(void *);
+  int (*desc_create)(void **, int, int);
+  int (*desc_destroy)(void *);
+  int (*desc_set)(void *, int, const void *, size_t);
+  int (*layout_create)(void **, int, uint64_t, uint64_t, int64_t);
+  int (*layout_destroy)(void *);
+  int (*preference_create)(void **);
+  int (*preference_destroy)(void *);
+  int (*preference_set)(void *, int, const void *, size_t);
+  int (*find)(void *, void *, void *, void *, void *, void *, void *, int, heuristic *, int *);
+  int (*matmul)(void *, void *, const void *, const void *, void *, const void *, void *, const void *, const void *, void *, void *, void *,
+                const algorithm *, void *, size_t, CUstream);
+};
+
+// vapp_shape is a product of so many rows: its layouts and the algorithm for them.
+struct vapp_shape {
+  void *w, *x, *y;
+  algorithm algo;
+  int loaded;  // the library has multiplied by it: its kernel is on the device
+};
+
+// The entries of a library, and where they belong.
+#define ENTRY(name, field) {name, offsetof(vapp_blas, field)}
+static const struct {
+  const char *name;
+  size_t at;
+} entries[] = {
+    ENTRY("cublasLtGetVersion", get_version),
+    ENTRY("cublasLtGetStatusName", status_name),
+    ENTRY("cublasLtCreate", create),
+    ENTRY("cublasLtDestroy", destroy),
+    ENTRY("cublasLtMatmulDescCreate", desc_create),
+    ENTRY("cublasLtMatmulDescDestroy", desc_destroy),
+    ENTRY("cublasLtMatmulDescSetAttribute", desc_set),
+    ENTRY("cublasLtMatrixLayoutCreate", layout_create),
+    ENTRY("cublasLtMatrixLayoutDestroy", layout_destroy),
+    ENTRY("cublasLtMatmulPreferenceCreate", preference_create),
+    ENTRY("cublasLtMatmulPreferenceDestroy", preference_destroy),
+    ENTRY("cublasLtMatmulPreferenceSetAttribute", preference_set),
+    ENTRY("cublasLtMatmulAlgoGetHeuristic", find),
+    ENTRY("cublasLtMatmul", matmul),
+};
+
+int vapp_blas_load(vapp_blas **out, char *why, size_t room) {
+  const char *named = getenv("VAPP_LIBCUBLASLT");
+  vapp_blas *b = calloc(1, sizeof *b);
+  if (named && *named)
+    b->library = dlopen(named, RTLD_NOW | RTLD_LOCAL);
+  else if (!(b->library = dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_LOCAL)))
+    b->library = dlopen("libcublasLt.so.12", RTLD_NOW | RTLD_LOCAL);
+  *out = b;
+  if (!b->library) {
+    const char *error = dlerror();
+    snprintf(why, room, "%s", error ? error : "it cannot be loaded");
+    return -1;
+  }
+  for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
+    void *f = dlsym(b->library, entries[i].name);
+    if (!f) {
+      snprintf(why, room, "the library has no %s", entries[i].name);
+      return -1;
+    }
+    memcpy((char *)b + entries[i].at, &f, sizeof f);
+  }
+  return 0;
+}
+
+size_t vapp_blas_version(const vapp_blas *b) { return b->get_version(); }
+const char *vapp_blas_status(const vapp_blas *b, int status) { return b->status_name(status); }
+int vapp_blas_create(vapp_blas *b) { return b->create(&b->handle); }
+
+// The library stays loaded: what it registered with the driver lives as long as the process.
+int vapp_blas_close(vapp_blas *b) { return b->handle ? b->destroy(b->handle) : 0; }
+
+int vapp_blas_desc(const vapp_blas *b, CUdeviceptr bias, void **out) {
+  const int32_t t = transposed, type = real_32f;
+  const uint32_t epilogue = epilogue_bias;
+  int status = b->desc_create(out, compute_32f, real_32f);
+  if (!status) status = b->desc_set(*out, desc_transa, &t, sizeof t);
+  if (!status && bias) {
+    status = b->desc_set(*out, desc_epilogue, &epilogue, sizeof epilogue);
+    if (!status) status = b->desc_set(*out, desc_bias_pointer, &bias, sizeof bias);
+    if (!status) status = b->desc_set(*out, desc_bias_data_type, &type, sizeof type);
+  }
+  return status;
+}
+
+void vapp_blas_free_desc(const vapp_blas *b, void *desc) {
+  if (desc) b->desc_destroy(desc);
+}
+
+// To the library, whose matrices lie by columns, W is [in, out] to be transposed, X [in, rows] and Y
+// [out, rows]: what lies by rows here.
+int vapp_blas_shape(const vapp_blas *b, const vapp_shape_args *a, void *desc, vapp_shape **out, int *found) {
+  vapp_shape *s = calloc(1, sizeof *s);
+  void *preference = 0;
+  heuristic best;
+  memset(&best, 0, sizeof best);
+  const int type = a->half ? real_16f : real_16bf;
+  *out = s;
+  *found = 0;
+  int status = b->layout_create(&s->w, type, (uint64_t)a->in, (uint64_t)a->out, a->in);
+  if (!status) status = b->layout_create(&s->x, type, (uint64_t)a->in, (uint64_t)a->rows, a->in);
+  if (!status) status = b->layout_create(&s->y, real_32f, (uint64_t)a->out, (uint64_t)a->rows, a->out);
+  if (!status) status = b->preference_create(&preference);
+  if (!status) status = b->preference_set(preference, preference_workspace, &a->workspace, sizeof a->workspace);
+  for (int i = 0; i < 4 && !status; i++) {
+    uint32_t aligned = i < 2 ? a->aligned : a->aligned_y;  // W and X, then C and D, which are Y
+    status = b->preference_set(preference, preference_alignment_a + i, &aligned, sizeof aligned);
+  }
+  if (!status) {
+    // That there is none is a status to some versions, a count of 0 to others.
+    int none = b->find(b->handle, desc, s->w, s->x, s->y, s->y, preference, 1, &best, found);
+    if (none || *found < 1 || best.state || best.workspace > a->workspace) *found = 0;
+    s->algo = best.algo;
+  }
+  if (preference) b->preference_destroy(preference);
+  return status;
+}
+
+void vapp_blas_free_shape(const vapp_blas *b, vapp_shape *s) {
+  if (s->w) b->layout_destroy(s->w);
+  if (s->x) b->layout_destroy(s->x);
+  if (s->y) b->layout_destroy(s->y);
+  free(s);
+}
+
+int vapp_product_loaded(const vapp_product *p, int32_t rows) {
+  return rows < 1 || rows > p->most || p->shapes[(rows - 1) / p->unit]->loaded;
+}
+
+int vapp_product_run(const vapp_product *p, int32_t rows, CUstream stream) {
+  static const float one = 1.0f, none = 0.0f;
+  if (rows < 1 || rows > p->most) return invalid_value;
+  const vapp_blas *b = p->blas;
+  vapp_shape *s = p->shapes[(rows - 1) / p->unit];
+  int status = b->matmul(b->handle, p->desc, &one, (const void *)p->w, s->w, (const void *)p->x, s->x, &none, (const void *)p->y, s->y, (void *)p->y,
+                         s->y, &s->algo, (void *)p->workspace, p->bytes, stream);
+  if (!status) s->loaded = 1;
+  return status;
+}

@@ -1,0 +1,215 @@
+//go:build linux && cgo && cuda
+
+package driver
+
+/*
+#include "native.h"
+#include <stdlib.h>
+*/
+import "C"
+
+import (
+	"errors"
+	"unsafe"
+)
+
+// blasStatus is added to the statuses of cuBLASLt among those of the driver.
+const blasStatus = C.VAPP_BLAS_STATUS
+
+// BLAS is cuBLASLt with a handle for a context. It is for one goroutine, but for the lists that
+// call it.
+type BLAS struct {
+	ctx      *Context
+	c        *C.vapp_blas
+	plain    unsafe.Pointer // what products without a bias are described by
+	shapes   map[C.vapp_shape_args]*C.vapp_shape
+	products []*Product
+}
+
+// BLAS opens cuBLASLt for a context that is current. Errors: *NoBLAS, *BLASTooOld, *BLASError.
+func (c *Context) BLAS() (*BLAS, error) {
+	b := &BLAS{ctx: c, shapes: map[C.vapp_shape_args]*C.vapp_shape{}}
+	var why [512]C.char
+	missing := C.vapp_blas_load(&b.c, &why[0], C.size_t(len(why)))
+	if missing != 0 {
+		C.free(unsafe.Pointer(b.c))
+		return nil, &NoBLAS{Why: C.GoString(&why[0])}
+	}
+	err := b.open()
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return b, nil
+}
+
+func (b *BLAS) open() error {
+	if have := int(C.vapp_blas_version(b.c)); have < BLASNeed {
+		return &BLASTooOld{Have: have, Need: BLASNeed}
+	}
+	if status := C.vapp_blas_create(b.c); status != 0 {
+		return b.failed("cublasLtCreate", int(status))
+	}
+	if status := C.vapp_blas_desc(b.c, 0, &b.plain); status != 0 {
+		return b.failed("cublasLtMatmulDescCreate", int(status))
+	}
+	return nil
+}
+
+func (b *BLAS) failed(call string, status int) error {
+	return &BLASError{Call: call, Status: status, Name: C.GoString(C.vapp_blas_status(b.c, C.int(status))), Device: b.ctx.name}
+}
+
+// Version is the library's: 130101 is 13.1.1.
+func (b *BLAS) Version() int { return int(C.vapp_blas_version(b.c)) }
+
+// Multiplication is a product for a List: Y [rows, Out] in float32 = X [rows, In] · W [Out, In],
+// transposed, + Bias, with up to Most rows, of which a launch computes a multiple of Unit, or Most.
+type Multiplication struct {
+	Half                     bool // W and X are of fp16, else of bf16
+	In, Out, Most, Unit      int
+	W, X, Bias, Y, Workspace Address
+	Bytes                    int64 // of the workspace
+	Args, RowsAt             int   // bytes of a launch's arguments, and where in them the rows are, an int32
+}
+
+// Product is a Multiplication with an algorithm for each number of rows.
+type Product struct {
+	b    *BLAS
+	c    *C.vapp_product
+	args int
+}
+
+// Ask has the library find the algorithms of a product. The error is a *NoAlgorithm where it has none.
+func (b *BLAS) Ask(m Multiplication) error {
+	desc, err := b.desc(m)
+	if err != nil {
+		return err
+	}
+	defer b.freeDesc(desc)
+	_, err = b.all(m, desc)
+	return err
+}
+
+// Product is one for lists, with the algorithms that Ask finds: the same for the same shape, as long
+// as the library is open.
+func (b *BLAS) Product(m Multiplication) (*Product, error) {
+	desc, err := b.desc(m)
+	if err != nil {
+		return nil, err
+	}
+	shapes, err := b.all(m, desc)
+	if err != nil {
+		b.freeDesc(desc)
+		return nil, err
+	}
+	p := &Product{b: b, args: m.Args, c: (*C.vapp_product)(C.calloc(1, C.size_t(unsafe.Sizeof(C.vapp_product{}))))}
+	*p.c = C.vapp_product{
+		blas: b.c, desc: desc, w: C.CUdeviceptr(m.W), x: C.CUdeviceptr(m.X), y: C.CUdeviceptr(m.Y), workspace: C.CUdeviceptr(m.Workspace),
+		bytes: C.size_t(m.Bytes), unit: C.int32_t(m.Unit), most: C.int32_t(m.Most), rows_at: C.int32_t(m.RowsAt),
+		shapes: (**C.vapp_shape)(C.calloc(C.size_t(len(shapes)), C.size_t(unsafe.Sizeof(shapes[0])))),
+	}
+	copy(unsafe.Slice(p.c.shapes, len(shapes)), shapes)
+	b.products = append(b.products, p)
+	return p, nil
+}
+
+// desc describes a product: those without a bias share one.
+func (b *BLAS) desc(m Multiplication) (out unsafe.Pointer, err error) {
+	if m.Bias == 0 {
+		return b.plain, nil
+	}
+	if status := C.vapp_blas_desc(b.c, C.CUdeviceptr(m.Bias), &out); status != 0 {
+		b.freeDesc(out)
+		return nil, b.failed("cublasLtMatmulDescSetAttribute", int(status))
+	}
+	return out, nil
+}
+
+func (b *BLAS) freeDesc(desc unsafe.Pointer) {
+	if desc != b.plain {
+		C.vapp_blas_free_desc(b.c, desc)
+	}
+}
+
+// all are the shapes of a product, by rows.
+func (b *BLAS) all(m Multiplication, desc unsafe.Pointer) ([]*C.vapp_shape, error) {
+	out := make([]*C.vapp_shape, (m.Most+m.Unit-1)/m.Unit)
+	for i := range out {
+		var err error
+		if out[i], err = b.shape(m, min((i+1)*m.Unit, m.Most), desc); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// shape is that of so many rows, asked for once.
+func (b *BLAS) shape(m Multiplication, rows int, desc unsafe.Pointer) (*C.vapp_shape, error) {
+	const most = 256
+	a := C.vapp_shape_args{
+		in: C.int64_t(m.In), out: C.int64_t(m.Out), rows: C.int64_t(rows), workspace: C.uint64_t(m.Bytes), half: flag(m.Half),
+		aligned: C.uint32_t(aligned(m.W|m.X, most)), aligned_y: C.uint32_t(aligned(m.Y, most)), bias: flag(m.Bias != 0),
+	}
+	if s := b.shapes[a]; s != nil {
+		return s, nil
+	}
+	var s *C.vapp_shape
+	var found C.int
+	status := C.vapp_blas_shape(b.c, &a, desc, &s, &found)
+	if status == 0 && found > 0 {
+		b.shapes[a] = s
+		return s, nil
+	}
+	C.vapp_blas_free_shape(b.c, s)
+	if status != 0 {
+		return nil, b.failed("cublasLtMatrixLayoutCreate", int(status))
+	}
+	format := "bf16"
+	if m.Half {
+		format = "f16"
+	}
+	return nil, &NoAlgorithm{Rows: rows, In: m.In, Out: m.Out, Format: format, Workspace: m.Bytes}
+}
+
+// aligned is the largest power of 2, up to most, that an address is a multiple of.
+func aligned(at Address, most int) int {
+	n := 1
+	for n < most && at&Address(2*n-1) == 0 {
+		n *= 2
+	}
+	return n
+}
+
+func flag(b bool) C.uint32_t {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// launched is what a list knows of the product; of none nothing.
+func (p *Product) launched() (ctx *Context, name string, args int) {
+	if p == nil {
+		return nil, "", 0
+	}
+	return p.b.ctx, "cublasLtMatmul", p.args
+}
+
+// Close gives the handle back and ends the products, which no list runs any more.
+func (b *BLAS) Close() error {
+	for _, p := range b.products {
+		b.freeDesc(p.c.desc)
+		C.free(unsafe.Pointer(p.c.shapes))
+		C.free(unsafe.Pointer(p.c))
+	}
+	for _, s := range b.shapes {
+		C.vapp_blas_free_shape(b.c, s)
+	}
+	C.vapp_blas_free_desc(b.c, b.plain)
+	b.products, b.shapes = nil, nil
+	defer C.free(unsafe.Pointer(b.c))
+	if status := C.vapp_blas_close(b.c); status != 0 {
+		return b.failed("cublasLtDestroy", int(status))
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+//go:build linux && cgo && cuda
+
+package driver
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"vapp.dev/kernels/cuda"
+	"vapp.dev/kernels/cuda/cudatest"
+)
+
+// halves are numbers that bf16 holds, on the device.
+func halves(t *testing.T, c *Context, s *Stream, v []float32) Address {
+	t.Helper()
+	b := make([]uint16, len(v))
+	for i, x := range v {
+		b[i] = uint16(math.Float32bits(x) >> 16)
+	}
+	p, err := c.Alloc(int64(2 * len(b)))
+	must(t, err)
+	must(t, s.ToDevice(p, unsafe.Pointer(&b[0]), int64(2*len(b))))
+	return p
+}
+
+// TestProducts: a list's products are the library's for the rows of each run, rounded up to a unit and
+// no further than the most; by graphs as by calls, once the library has its kernels; what it refuses is
+// an error with its word, and a step takes no memory of Go's.
+func TestProducts(t *testing.T) {
+	t.Setenv("VAPP_LIBCUBLASLT", cudatest.BLAS(t))
+	c, s := open(t, "order=lazy")
+	b, err := c.BLAS()
+	must(t, err)
+	const in, out, most, unit, room = 32, 12, 130, 64, 1 << 16
+	w, x, bias := make([]float32, out*in), make([]float32, most*in), make([]float32, out)
+	for i := range w {
+		w[i] = float32(i%7 - 3)
+	}
+	for i := range x {
+		x[i] = float32(i%11 - 5)
+	}
+	for i := range bias {
+		bias[i] = float32(100 * i)
+	}
+	work, err := c.Alloc(room)
+	must(t, err)
+	y := floats(t, c, s, make([]float32, most*out))
+	m := Multiplication{
+		In: in, Out: out, Most: most, Unit: unit, W: halves(t, c, s, w), X: halves(t, c, s, x), Bias: floats(t, c, s, bias), Y: y, Workspace: work, Bytes: room,
+		Args: int(unsafe.Sizeof(cuda.LibraryArgs{})), RowsAt: int(unsafe.Offsetof(cuda.LibraryArgs{}.Rows)),
+	}
+	must(t, b.Ask(m))
+	list := func(m Multiplication) *List {
+		t.Helper()
+		p, err := b.Product(m)
+		must(t, err)
+		l, err := NewList([]Launch{{
+			Product: p, Blocks: [3]int{1, 1, 1}, Threads: [3]int{1, 1, 1}, Args: make([]byte, m.Args),
+			Symbols: []Symbol{{At: m.RowsAt, Times: 1, Over: 1}, {At: -1, Times: 1, Over: unit}},
+		}})
+		must(t, err)
+		t.Cleanup(l.Close)
+		return l
+	}
+	check := func(what string, rows int, biased bool) {
+		t.Helper()
+		got := fetch(t, s, y, most*out)
+		for i := range got {
+			want := float32(0) // behind the unit
+			if i/out < rows {
+				for k := range in {
+					want += w[i%out*in+k] * x[i/out*in+k]
+				}
+				if biased {
+					want += bias[i%out]
+				}
+			}
+			if got[i] != want {
+				t.Fatalf("%s: row %d, feature %d is %v, want %v", what, i/out, i%out, got[i], want)
+			}
+		}
+		must(t, s.Fill(y, 0, 4*most*out))
+	}
+	biased := list(m)
+	plain := m
+	plain.Bias = 0
+	unbiased := list(plain)
+	for rows, computed := range map[int]int{1: 64, 64: 64, 65: 128, 129: 130, 130: 130} {
+		must(t, biased.Run(s, 0, 1, [NumBound]int32{int32(rows)}))
+		check("with a bias", computed, true)
+		must(t, unbiased.Run(s, 0, 1, [NumBound]int32{int32(rows)}))
+		check("without", computed, false)
+	}
+	must(t, biased.Run(s, 0, 1, [NumBound]int32{0}))
+	check("no row", 0, true)
+	var refused *BLASError
+	if err := biased.Run(s, 0, 1, [NumBound]int32{most + 1}); !errors.As(err, &refused) || !strings.Contains(err.Error(), "device 0, emulated GPU: cublasLtMatmul: CUBLAS_STATUS_INVALID_VALUE") {
+		t.Errorf("more rows than most: %v", err)
+	}
+	if n := testing.AllocsPerRun(10, func() { biased.Run(s, 0, 1, [NumBound]int32{1}) }); n != 0 {
+		t.Errorf("a product allocates %v times", n)
+	}
+	must(t, s.Wait(soon))
+
+	// Another shape, which the library has not multiplied by yet.
+	fresh := m
+	fresh.Out = out - 4
+	l := list(fresh)
+	capture := func() (*Graph, error) {
+		return s.Capture(func() error { return l.Run(s, 0, 1, [NumBound]int32{3}) })
+	}
+	if _, err := capture(); !errors.As(err, &refused) || refused.Name != "CUBLAS_STATUS_INTERNAL_ERROR" {
+		t.Errorf("captured before its kernel is there: %v", err)
+	}
+	must(t, l.Load(s, 0, 1, [NumBound]int32{3}))
+	must(t, s.Wait(soon))
+	must(t, s.Fill(y, 0, 4*most*out))
+	before := Counted("vapp_emulated_host")
+	must(t, l.Load(s, 0, 1, [NumBound]int32{3}))
+	if Counted("vapp_emulated_host") != before {
+		t.Error("what is there is brought again")
+	}
+	g, err := capture()
+	must(t, err)
+	if got := fetch(t, s, y, 1); got[0] != 0 {
+		t.Error("what was captured ran")
+	}
+	must(t, g.Launch(s))
+	want := float32(0)
+	for k := range in {
+		want += w[k] * x[k]
+	}
+	if got := fetch(t, s, y, 1); got[0] != want {
+		t.Errorf("by the graph: %v, want %v", got[0], want)
+	}
+	must(t, g.Close())
+
+	m.In = 6 // rows of 12 bytes
+	var none *NoAlgorithm
+	if err := b.Ask(m); !errors.As(err, &none) || none.In != m.In || none.Rows != unit {
+		t.Errorf("rows of 12 bytes: %v", err)
+	}
+	must(t, b.Close())
+}
+
+// TestAligned: addresses are told as aligned as they are.
+func TestAligned(t *testing.T) {
+	var got []int
+	for _, at := range []Address{0, 4096, 256, 128, 192, 8, 3} {
+		got = append(got, aligned(at, 256))
+	}
+	if want := []int{256, 256, 256, 128, 64, 8, 1}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
