@@ -3,6 +3,7 @@
 package engine_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"vapp.dev/engine/enginetest"
 	"vapp.dev/kernels"
 	kernelcuda "vapp.dev/kernels/cuda"
+	"vapp.dev/kernels/cuda/cudatest"
 )
 
 // inFloat32 are families that kernels compute in float32: their tokens are ref's. One more is
@@ -76,6 +78,32 @@ func TestWarpgroupsCUDA(t *testing.T) {
 				if n := driver.Counted(kernelcuda.Prefix + k); n >= 0 && n == ran[i] {
 					t.Errorf("%s was not launched", k)
 				}
+			}
+		})
+	}
+}
+
+// TestLibraryCUDA: dense models whose weights lie row by row, for an emulated cuBLASLt where a step has
+// many rows, generate ref's tokens as the bound of products of bf16 has them, launch by launch and by
+// graphs, in memory that is what the plan lists. With biases and tied embeddings, and in fp16.
+func TestLibraryCUDA(t *testing.T) {
+	emulate(t)
+	if os.Getenv("VAPP_GPU") == "" {
+		t.Setenv("VAPP_LIBCUBLASLT", cudatest.BLAS(t))
+	} else if os.Getenv("VAPP_LIBCUBLASLT") == "" {
+		t.Skip("not run: VAPP_LIBCUBLASLT does not name the machine's library")
+	}
+	for _, c := range []struct {
+		name  string
+		dtype kernels.Format
+	}{{"tiny-sharded-bf16", kernels.BF16}, {"tiny-llama3-tied", kernels.BF16}, {"tiny-qwen2", kernels.BF16}, {"tiny-qwen3", kernels.F16}} {
+		t.Run(fmt.Sprintf("%s %v", c.name, c.dtype), func(t *testing.T) {
+			y, g := smallModel(t, c.name)
+			y.build.Dtype, y.opts.Backend.Linear = c.dtype, backend.CUBLASLt
+			before := driver.Counted("vapp_emulated_host")
+			likeRef(t, y, y, promptsOf(g), enginetest.BoundBF16(c.name, kernels.BF16).Times(g.Spread()).Gap)
+			if driver.Counted("vapp_emulated_host") == before && before >= 0 {
+				t.Error("the library has multiplied nothing")
 			}
 		})
 	}

@@ -10,6 +10,14 @@ const (
 	FP8Activations = "fp8"
 )
 
+// CUBLASLt is the word of Settings.Linear: dense weights of 16-bit floats lie row by row, and where a
+// step has many rows NVIDIA's library multiplies them.
+const CUBLASLt = "cublaslt"
+
+// CUBLASLtWorkspace is what that library has of the workspace, in bytes: the most that an algorithm may
+// want, NVIDIA's advice for Hopper.
+const CUBLASLtWorkspace = 32 << 20
+
 // FP8Inputs is w where activations are FP8Activations: what a matrix of F8E4M3 is multiplied with
 // is rounded (RoundInputs). Other weights are as they were, but those of 8-bit floats whose
 // products with such inputs no kernel has: they are refused with ErrUnsupported in the name of a

@@ -53,6 +53,8 @@ type Settings struct {
 	// Activations says what a backend rounds x to before it multiplies with
 	// quantized weights: Int8Activations, FP8Activations, or "" for what it computes in.
 	Activations string
+	// Linear says which products backend cuda computes: CUBLASLt, or "" for its own kernels'.
+	Linear string
 	// SwapDir is the directory of the file that a host backend keeps its Swap arena
 	// in; "": the system's for files that may be large, $TMPDIR or /var/tmp.
 	SwapDir string

@@ -35,6 +35,9 @@ func (d *device) Capture(e backend.Executable, set int, g backend.Graph) error {
 		if err := d.staging.close(d.ctx); err != nil {
 			return err
 		}
+		if err := d.loadProducts(x, set, g); err != nil {
+			return err
+		}
 		before, _, err := d.ctx.Memory()
 		if err != nil {
 			return err
@@ -58,6 +61,16 @@ func (d *device) Capture(e backend.Executable, set int, g backend.Graph) error {
 		d.captured = append(d.captured, c)
 		return err
 	}))
+}
+
+// loadProducts has a library's kernels that the steps of g are the first to call on the device.
+func (d *device) loadProducts(x *executable, set int, g backend.Graph) error {
+	i := x.variant(g)
+	if d.blas == nil || i < 0 {
+		return nil
+	}
+	list := x.lists[set][i]
+	return list.Load(d.work.Stream, 0, list.Len(), bound(g.Tokens, g.Seqs, g.Samples))
 }
 
 // GraphBytes is what the device's free memory fell by while graphs were captured.

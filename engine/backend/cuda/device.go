@@ -25,6 +25,7 @@ type device struct {
 	*member   // the rank that it is; its ctx is nil when closed
 	group     *group
 	modules   map[string]*driver.Module // by the kernels' files
+	blas      *driver.BLAS              // nil: all products are kernels
 	finding   sync.Mutex                // of functions: several goroutines pack
 	functions map[string]*driver.Function
 	arenas    [backend.NumArenas]driver.Address // that of Swap as kernels see it
@@ -108,6 +109,11 @@ func (d *device) open() (err error) {
 	if d.before, _, err = d.ctx.Memory(); err != nil {
 		return err
 	}
+	if d.layout.blas { // before anything is read for it
+		if d.blas, err = d.ctx.BLAS(); err != nil {
+			return err
+		}
+	}
 	for _, stem := range cuda.Stems() {
 		b, err := image.Fatbin(stem)
 		if err != nil {
@@ -131,6 +137,9 @@ func (d *device) open() (err error) {
 		}
 	}
 	if err := d.openSteps(); err != nil {
+		return err
+	}
+	if err := d.askLibrary(); err != nil {
 		return err
 	}
 	if err := d.work.Fill(d.arenas[backend.Workspace], 0, counters); err != nil {
@@ -349,6 +358,9 @@ func (d *device) close() error {
 		errs = append(errs, c.close())
 	}
 	errs = append(errs, d.profile.close(), d.staging.close(d.ctx))
+	if d.blas != nil {
+		errs = append(errs, d.blas.Close())
+	}
 	for a, p := range d.arenas {
 		if p != 0 && backend.Arena(a) != backend.Swap {
 			errs = append(errs, d.ctx.Free(p))

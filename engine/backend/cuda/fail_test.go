@@ -30,6 +30,12 @@ func starting(t *testing.T) func() (*engine.Engine, error) {
 // startingUntil is starting with an end of the start, which tells how far it has come.
 func startingUntil(t *testing.T) func(context.Context, func(engine.Progress)) (*engine.Engine, error) {
 	t.Helper()
+	return startingWith(t, nil)
+}
+
+// startingWith is startingUntil with other options.
+func startingWith(t *testing.T, change func(*engine.Options)) func(context.Context, func(engine.Progress)) (*engine.Engine, error) {
+	t.Helper()
 	t.Setenv("VAPP_LIBCUDA", cudatest.Driver(t))
 	dir := filepath.Join(t.TempDir(), "toy")
 	if err := enginetest.WriteLlama(dir, enginetest.Llama{Layers: 1, KVHeads: 2, HeadDim: 64, DType: kernels.BF16, Seed: 7}); err != nil {
@@ -48,6 +54,9 @@ func startingUntil(t *testing.T) func(context.Context, func(engine.Progress)) (*
 		o := engine.Options{
 			MaxModelLen: 128, MaxNumSeqs: 2, MaxNumBatchedTokens: 16, BlockSize: 16, KVFormat: kernels.BF16, ChunkedPrefill: true, Overlap: true,
 			Backend: backend.Settings{Graphs: backend.Graphs{Mode: "full_decode_only", Sizes: []int{1, 2}}},
+		}
+		if change != nil {
+			change(&o)
 		}
 		a, err := engine.NewAccount(o, m, cuda.Opener{}, f)
 		if err != nil {

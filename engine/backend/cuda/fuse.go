@@ -12,17 +12,25 @@ type packedX struct {
 	op    int // that reads them
 	value backend.Value
 	to    cuda.Rounding
-	words bool
+	order int32
 }
 
 // packedFor says that a product's X is packed already.
 func (c *lowering) packedFor(x backend.Value, p product) bool {
-	return c.left == packedX{c.now, x, p.to, p.Words}
+	return c.left == packedX{c.now, x, p.to, orderOf(p)}
 }
 
 // leave says that the next op finds x packed as p has it.
 func (c *lowering) leave(x backend.Value, p product) {
-	c.left = packedX{c.now + 1, x, p.to, p.Words}
+	c.left = packedX{c.now + 1, x, p.to, orderOf(p)}
+}
+
+// orderOf is how packed X lies: PackArgs.Words.
+func orderOf(p product) int32 {
+	if p.Plain {
+		return 2
+	}
+	return flag(p.Words)
 }
 
 // consumer is the product that the next op makes of y, when its rows are packed: what makes
@@ -40,7 +48,7 @@ func (c *lowering) consumer(y backend.Value) (p product, last, ok bool) {
 			break // refused where that op is lowered
 		}
 		q := c.product(m, c.rows(c.info(y).Rows), counters)
-		if !q.packed || ok && (q.to != p.to || q.Words != p.Words) {
+		if !q.packed || ok && (q.to != p.to || orderOf(q) != orderOf(p)) {
 			break
 		}
 		if !ok {
@@ -53,7 +61,7 @@ func (c *lowering) consumer(y backend.Value) (p product, last, ok bool) {
 
 // packInto are the arguments by which a kernel packs what product p takes of x, n columns.
 func (c *lowering) packInto(p product, x cuda.Ptr, n int) cuda.PackArgs {
-	return cuda.PackArgs{X: x, Y: c.room(p.x), Sums: c.room(p.sums), In: int32(n), Group: int32(p.to.GroupSteps()), Words: flag(p.Words)}
+	return cuda.PackArgs{X: x, Y: c.room(p.x), Sums: c.room(p.sums), In: int32(n), Group: int32(p.to.GroupSteps()), Words: orderOf(p)}
 }
 
 // launchPack launches the kernel that packs rows of n numbers of a source; rows is where its

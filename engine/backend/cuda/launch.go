@@ -60,11 +60,11 @@ func (d *device) compile(e *executable) error {
 func (d *device) list(launches []launch) (*driver.List, error) {
 	out := make([]driver.Launch, len(launches))
 	for i, l := range launches {
-		f, err := d.function(l.kernel)
+		f, p, err := d.runs(l)
 		if err != nil {
 			return nil, err
 		}
-		out[i] = driver.Launch{Function: f, Blocks: l.blocks, Threads: l.threads, Shared: l.shared, Args: l.args}
+		out[i] = driver.Launch{Function: f, Product: p, Blocks: l.blocks, Threads: l.threads, Shared: l.shared, Args: l.args}
 		for _, s := range l.symbols {
 			out[i].Symbols = append(out[i].Symbols, driver.Symbol{Of: s.of, At: s.at, Dim: s.dim, Times: s.times, Over: s.over, Plus: s.add})
 		}

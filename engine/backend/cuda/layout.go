@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,6 +30,7 @@ type layout struct {
 	graphs backend.Graphs
 	other  string // the architecture of a device that is not CUDA's, else ""
 	fp8    bool   // x is rounded to E4M3 for weights of it
+	blas   bool   // dense weights of 16 bits lie row by row, and cuBLASLt multiplies them where rows are many
 	// kernels are those that there are, by name.
 	kernels map[string]cuda.Kernel
 }
@@ -38,7 +40,7 @@ const someSMs = 132
 
 func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
 	l := layout{facts: f, sms: f.SMs, graphs: s.Graphs, kernels: map[string]cuda.Kernel{}}
-	for _, k := range cuda.Catalogue() {
+	for _, k := range slices.Concat(cuda.Catalogue(), cuda.LibraryProducts()) {
 		l.kernels[k.Name] = k
 	}
 	if l.sms <= 0 {
@@ -65,6 +67,12 @@ func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
 		return layout{}, backend.Unsupported(name, "activations fp8", "the architecture of "+f.Device+" is not CUDA's")
 	case l.fp8 && l.cc < firstFP8:
 		return layout{}, backend.Unsupported(name, "activations fp8", fmt.Sprintf("the matrix units of %s, compute capability %s, have no 8-bit floats: those of 8.9 and newer do", f.Device, f.Capability))
+	}
+	switch l.blas = s.Linear == backend.CUBLASLt; {
+	case s.Linear != "" && !l.blas:
+		return layout{}, backend.Unsupported(name, "linear "+s.Linear, "products are its own kernels', or cublaslt's")
+	case l.blas && l.other != "":
+		return layout{}, backend.Unsupported(name, "linear cublaslt", "the architecture of "+f.Device+" is not CUDA's")
 	}
 	return l, nil
 }
@@ -96,11 +104,15 @@ func (l layout) Choices() []backend.Choice {
 	if l.fp8 {
 		activations.Value, activations.Why = backend.FP8Activations, "as set, with weights of f8_e4m3; with others "+l.half().String()
 	}
-	return []backend.Choice{
+	out := []backend.Choice{
 		{Name: "architecture", Value: l.arch(), Why: "compute capability of " + l.facts.Device},
 		activations,
 		{Name: "graphs", Value: mode, Why: why},
 	}
+	if l.blas {
+		out = append(out, backend.Choice{Name: "linear", Value: backend.CUBLASLt, Why: fmt.Sprintf("as set, for dense bf16 and f16 beyond %d rows; %d MiB of the workspace are the library's", cuda.FewRows, backend.CUBLASLtWorkspace>>20)})
+	}
+	return out
 }
 
 // half is the 16-bit format of the matrix units: Volta and Turing have no bf16.
@@ -152,7 +164,7 @@ func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
 	if w.Cols%block != 0 {
 		return p, backend.Unsupported(name, "weight "+w.Name, fmt.Sprintf("rows of %d are no whole %v blocks", w.Cols, p.Format))
 	}
-	m := matrixOf(w, p.Format)
+	m := l.matrixOf(w, p.Format)
 	p.Bytes, p.Kernel = m.bytes(), m.kernel()
 	return p, nil
 }
@@ -175,5 +187,5 @@ func (l layout) matrix(w backend.WeightSpec) (matrix, error) {
 	if err != nil {
 		return matrix{}, err
 	}
-	return matrixOf(w, p.Format), nil
+	return l.matrixOf(w, p.Format), nil
 }

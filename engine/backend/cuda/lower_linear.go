@@ -37,6 +37,10 @@ func (c *lowering) linear(o backend.Linear) error {
 
 // multiply launches a product of packed rows of a symbol.
 func (c *lowering) multiply(p product, a cuda.LinearArgs, m matrix, rows backend.Rows) error {
+	if p.Library {
+		b := cuda.LibraryArgs{W: a.W, X: c.room(p.x), Bias: a.Bias, Y: a.Y, Workspace: c.room(p.partial), In: a.In, Out: a.Out, Most: int32(c.rows(rows))}
+		return add(c, p.Kernel, line(each(rows, 1, cuda.LibraryUnit)), 1, 0, b, bind(unsafe.Offsetof(b.Rows), rows, 1))
+	}
 	a.X, a.Sums, a.XSteps, a.Splits = c.room(p.x), c.room(p.sums), int32(p.to.ScaleSteps(m.Cols)), int32(p.splits)
 	if p.splits > 1 {
 		a.Partial, a.Arrived = c.room(p.partial), c.room(0)

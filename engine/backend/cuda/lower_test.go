@@ -148,6 +148,94 @@ func TestFP8Activations(t *testing.T) {
 	}
 }
 
+// TestLibraryLower: with cuBLASLt dense weights of 16 bits lie row by row, few rows are products of
+// kernels that read them so, and more the library's, whose workspace lies behind X; experts, float32 and
+// shapes that it does not take stay as they are. Without, nothing is the library's.
+func TestLibraryLower(t *testing.T) {
+	own := on(t, "h100", backend.Graphs{})
+	l, err := newLayout(own.facts, backend.Settings{Linear: backend.CUBLASLt})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tokens := range []int{1, 20, 512} {
+		p := layer(t, kernels.BF16, kernels.BF16, tokens)
+		most := int64(0)
+		for _, v := range variants(p.Bucket) {
+			list, err := l.lower(p, v, nowhere(p))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, n := range list {
+				k := l.kernels[n.kernel]
+				switch backend.OpName(p.Ops[n.op]) {
+				case "experts":
+					if strings.Contains(n.kernel, "plain") || k.Stem == "" {
+						t.Errorf("experts by %s", n.kernel)
+					}
+				case "linear":
+					rows := min(v.rows, tokens)
+					if p.Ops[n.op].(backend.Linear).W == 0 {
+						rows = min(rows, p.Bucket.Samples)
+					}
+					if strings.HasPrefix(n.kernel, "linear_bf16") && (k.Stem == "") != (rows > cuda.FewRows) {
+						t.Errorf("%d rows by %s", rows, n.kernel)
+					}
+					if k.Stem != "" || strings.HasSuffix(n.kernel, "f32") {
+						continue
+					}
+					a := *(*cuda.LibraryArgs)(unsafe.Pointer(&slices.Clone(n.args)[0]))
+					if len(n.args) != k.Args || int(a.Most) != rows || a.In != 256 || a.Workspace < a.X+cuda.Ptr(2*256*rows) || len(n.symbols) != 2 {
+						t.Errorf("%+v, symbols %+v", a, n.symbols)
+					}
+					most = max(most, int64(a.Workspace)+backend.CUBLASLtWorkspace)
+					if before := list[i-1].kernel; !strings.Contains(before, "pack_bf16") && l.kernels[before].Stem != "" {
+						t.Errorf("%s follows %s", n.kernel, before)
+					}
+				}
+			}
+		}
+		if n, err := l.Workspace(p); err != nil || n < most || tokens > cuda.FewRows && most == 0 {
+			t.Errorf("%d tokens: a workspace of %d (%v), used to %d", tokens, n, err, most)
+		}
+		toldAsLaunched(t, l, p)
+		for _, v := range variants(p.Bucket) {
+			list, err := own.lower(p, v, nowhere(p))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, n := range list {
+				if strings.Contains(n.kernel, "plain") || strings.Contains(n.kernel, "cublaslt") {
+					t.Errorf("%s without being asked for", n.kernel)
+				}
+			}
+		}
+	}
+	w := backend.WeightSpec{Name: "w", Rows: 100, Cols: 64, Source: kernels.BF16, Use: backend.Multiply}
+	for _, c := range []struct {
+		change func(*backend.WeightSpec)
+		kernel string
+		bytes  int64
+	}{
+		{func(*backend.WeightSpec) {}, "linear_bf16_cublaslt", 100 * 64 * 2},
+		{func(w *backend.WeightSpec) { w.Source = kernels.F16; w.Use |= backend.Lookup }, "linear_f16_cublaslt", 100 * 64 * 2},
+		{func(w *backend.WeightSpec) { w.Source = kernels.F32 }, "linear_f32", 100 * 64 * 4},
+		{func(w *backend.WeightSpec) { w.Cols = 40 }, "linear_bf16", 112 * 64 * 2},
+		{func(w *backend.WeightSpec) { w.Rows = 98 }, "linear_bf16", 112 * 64 * 2},
+		{func(w *backend.WeightSpec) { w.Experts = 2 }, "linear_bf16", 2 * 112 * 64 * 2},
+		{func(w *backend.WeightSpec) { w.Use = backend.Lookup }, "embed_bf16", 100 * 64 * 2},
+		{func(w *backend.WeightSpec) { w.Source = kernels.Q8_0 }, "linear_q8_0", 7680},
+	} {
+		w := w
+		c.change(&w)
+		if p, err := l.Weight(w); err != nil || p.Kernel != c.kernel || p.Bytes != c.bytes {
+			t.Errorf("%s, %d bytes (%v), want %s, %d", p.Kernel, p.Bytes, err, c.kernel, c.bytes)
+		}
+	}
+	if _, err := newLayout(own.facts, backend.Settings{Linear: "blas"}); !errors.Is(err, backend.ErrUnsupported) {
+		t.Errorf("linear blas: %v", err)
+	}
+}
+
 // TestFused: what makes rows that only products read packs them, once for products that follow
 // each other; the numbers themselves are written where somebody else reads them.
 func TestFused(t *testing.T) {

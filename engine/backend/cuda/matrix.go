@@ -14,6 +14,7 @@ type matrix struct {
 	backend.WeightSpec
 	stored  kernels.Format
 	panels  bool  // else row by row
+	blas    bool  // row by row for cuBLASLt
 	each    int64 // bytes of one expert's matrix without scales
 	scaling backend.Scaling
 	scales  int64 // offset of the scales; of all experts
@@ -21,8 +22,9 @@ type matrix struct {
 }
 
 // matrixOf lays a weight out that is stored as f.
-func matrixOf(w backend.WeightSpec, f kernels.Format) matrix {
-	m := matrix{WeightSpec: w, stored: f, panels: cuda.Packs(f) && (w.Use&backend.Multiply != 0 || !plain(f))}
+func (l layout) matrixOf(w backend.WeightSpec, f kernels.Format) matrix {
+	m := matrix{WeightSpec: w, stored: f, blas: l.blas && w.Use&backend.Multiply != 0 && w.Experts == 0 && cuda.PlainRows(f, w.Rows, w.Cols)}
+	m.panels = !m.blas && cuda.Packs(f) && (w.Use&backend.Multiply != 0 || !plain(f))
 	m.each = int64(w.Rows) * f.Bytes(int64(w.Cols))
 	switch {
 	case m.panels:
@@ -57,6 +59,8 @@ func (m matrix) kernel() string {
 	switch {
 	case m.Experts > 0 && !m.panels && m.stored == kernels.F32:
 		return "experts_f32"
+	case m.blas:
+		return "linear_" + m.stored.String() + "_cublaslt"
 	case m.Use&backend.Multiply != 0 && m.RoundInputs:
 		return "linear_" + m.stored.String() + "_x8"
 	case m.Use&backend.Multiply != 0:
@@ -118,7 +122,7 @@ func (m matrix) parts(a *cuda.LinearArgs, scales func(backend.Part) int) {
 // multiplies says why no kernel multiplies with the matrix; "" where one does.
 func (m matrix) multiplies() string {
 	switch {
-	case !m.panels && m.stored != kernels.F32:
+	case !m.panels && !m.blas && m.stored != kernels.F32:
 		return "no kernel multiplies " + m.stored.String()
 	case m.count > 0 && m.scaling == backend.PerBlock && m.Experts == 0 && len(m.Parts) > maxParts:
 		return "its parts with scales of their own are more than kernels tell apart"

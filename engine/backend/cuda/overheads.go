@@ -11,6 +11,7 @@ import (
 const (
 	contextBytes = 560 << 20 // a context: page tables, printf and stack of every SM
 	moduleBytes  = 48 << 20  // kernels as loaded
+	libraryBytes = 64 << 20  // what cuBLASLt holds on the device: its kernels as loaded
 )
 
 // What weights go through on the host while they are packed: pieces of pinned memory, each with
@@ -37,6 +38,9 @@ func (l layout) Overheads(r backend.Reservation) []backend.Overhead {
 	out := []backend.Overhead{
 		{Name: "context", Bytes: contextBytes, Rule: "the driver's context: assumed bound, not measured"},
 		{Name: "modules", Bytes: moduleBytes, Rule: "loaded kernels: assumed bound, not measured"},
+	}
+	if l.blas {
+		out = append(out, backend.Overhead{Name: "cublaslt", Bytes: libraryBytes, Rule: "the library's handle and kernels: assumed bound, not measured"})
 	}
 	if len(r.Programs) > 0 && len(l.graphs.Captures(r.Programs[0].Bucket)) > 0 {
 		out = append(out, l.graphOverhead(r.Programs[0]))

@@ -29,7 +29,7 @@ func (d *device) Pack(i int, src backend.RowReader) error {
 		if spec.Use&backend.Vector != 0 {
 			return d.packVector(spec, base, src)
 		}
-		return d.packMatrix(matrixOf(spec, d.r.Packed[i].Format), base, src)
+		return d.packMatrix(d.layout.matrixOf(spec, d.r.Packed[i].Format), base, src)
 	})
 	return d.named(err) // who loads says which weight
 }

@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"runtime"
@@ -68,6 +69,43 @@ func TestPartsFP8(t *testing.T) {
 	s.Settings.Activations = backend.FP8Activations
 	every := map[string]int{"linear of scaled weights": 2, "experts": 1}
 	eachOf(t, slices.Sorted(maps.Keys(every)), func(t *testing.T, name string) { s.Part(t, name, every[name]) })
+}
+
+// TestPartsLibrary: dense products by an emulated cuBLASLt, and by the kernels that read rows as it
+// takes them.
+func TestPartsLibrary(t *testing.T) {
+	withLibrary(t)
+	s := suite
+	s.Settings.Linear = backend.CUBLASLt
+	every := map[string]int{"linear": 3, "equal": 16, "tokens": 3}
+	eachOf(t, slices.Sorted(maps.Keys(every)), func(t *testing.T, name string) { s.Part(t, name, every[name]) })
+}
+
+// withLibrary has the emulated cuBLASLt, or the machine's where it has a device; a test is skipped where that
+// has none.
+func withLibrary(t *testing.T) {
+	t.Helper()
+	if os.Getenv("VAPP_GPU") == "" {
+		t.Setenv("VAPP_LIBCUBLASLT", cudatest.BLAS(t))
+		return
+	}
+	c, err := driver.Open(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	err = c.Do(func() error {
+		b, err := c.BLAS()
+		if err != nil {
+			return err
+		}
+		return b.Close()
+	})
+	if missing := (*driver.NoBLAS)(nil); errors.As(err, &missing) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // hold keeps the device's context while a test runs, whose devices share it: it takes longer to

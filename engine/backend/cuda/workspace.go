@@ -77,12 +77,15 @@ type product struct {
 	to               cuda.Rounding // of X
 	packed           bool          // X is packed first; else it is read as it lies
 	splits           int
-	x, sums, partial int64 // where rooms begin
+	x, sums, partial int64 // where rooms begin; partial is the library's where the product is
 	end              int64 // behind the last
 }
 
 // chooseLinear is the kernel for a matrix and a number of rows, and what it has X rounded to.
 func (l layout) chooseLinear(m matrix, rows int) (k cuda.Linear, to cuda.Rounding, ok bool) {
+	if m.blas {
+		return cuda.ChoosePlain(m.stored, rows), cuda.RoundsTo(m.stored), true
+	}
 	if m.RoundInputs {
 		k, ok = cuda.ChooseRounded(m.stored, rows)
 		to = cuda.Rounding{Format: m.stored, Group: m.InputGroup()}
@@ -119,6 +122,10 @@ func (c *lowering) chosen(m matrix, by, rows int, at int64) product {
 func (c *lowering) product(m matrix, rows int, at int64) product {
 	p := c.chosen(m, rows, rows, at)
 	if !p.packed || p.Kernel == "" {
+		return p
+	}
+	if p.Library {
+		p.end = p.partial + backend.CUBLASLtWorkspace
 		return p
 	}
 	splits := p.Splits(m.Rows, m.Cols, rows, c.l.sms)

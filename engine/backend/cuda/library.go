@@ -1,0 +1,58 @@
+//go:build linux && cgo && cuda
+
+package cuda
+
+import (
+	"unsafe"
+
+	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/cuda/driver"
+	"vapp.dev/kernels"
+	"vapp.dev/kernels/cuda"
+)
+
+// askLibrary has cuBLASLt find the algorithms of the programs before weights are read: what it has none
+// for ends the start, and what it has one for is computed by that as long as the device is open.
+func (d *device) askLibrary() error {
+	if d.blas == nil {
+		return nil
+	}
+	for _, p := range d.r.Programs {
+		for _, v := range variants(p.Bucket) {
+			launches, err := d.layout.lower(p, v, d.addresses(0))
+			if err != nil {
+				return err
+			}
+			for _, l := range launches {
+				if d.layout.kernels[l.kernel].Stem != "" {
+					continue
+				}
+				if err := d.blas.Ask(multiplication(l)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// runs is what a launch runs: a kernel, or a product of the library.
+func (d *device) runs(l launch) (*driver.Function, *driver.Product, error) {
+	if d.layout.kernels[l.kernel].Stem != "" {
+		f, err := d.function(l.kernel)
+		return f, nil, err
+	}
+	p, err := d.blas.Product(multiplication(l))
+	return nil, p, err
+}
+
+// multiplication is what a launch asks of the library.
+func multiplication(l launch) driver.Multiplication {
+	args := make([]cuda.LibraryArgs, 1)
+	copy(bytesAt(args), l.args)
+	a := args[0]
+	return driver.Multiplication{
+		Half: l.kernel == cuda.ChoosePlain(kernels.F16, cuda.FewRows+1).Kernel, In: int(a.In), Out: int(a.Out), Most: int(a.Most), Unit: cuda.LibraryUnit,
+		W: a.W, X: a.X, Bias: a.Bias, Y: a.Y, Workspace: a.Workspace, Bytes: backend.CUBLASLtWorkspace, Args: len(l.args), RowsAt: int(unsafe.Offsetof(a.Rows)),
+	}
+}
