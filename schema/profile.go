@@ -138,6 +138,7 @@ type CPU struct {
 // CUDA mirrors #CUDA.
 type CUDA struct {
 	Activations string `json:"activations"` // auto, fp8
+	Linear      string `json:"linear"`      // own, cublaslt
 }
 
 // Sampling mirrors #Sampling: nil where the profile leaves a parameter to

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
@@ -50,7 +51,7 @@ func (w want) ledger(o engine.Options, a *engine.Account) Ledger {
 		{Name: backend.KV.String(), Bytes: r.Arenas[backend.KV], Basis: Exact, Rule: kvRule(o, a)},
 		{Name: backend.Scratch.String(), Bytes: r.Arenas[backend.Scratch], Basis: Exact,
 			Rule: fmt.Sprintf("peak of a step of %s tokens, %s sequences", Group(int64(o.MaxNumBatchedTokens)), Group(int64(o.MaxNumSeqs)))},
-		{Name: backend.Workspace.String(), Bytes: r.Arenas[backend.Workspace], Basis: Exact, Rule: "room of the kernels and threads"},
+		workspaceItem(o, a),
 		{Name: backend.StepIO.String(), Bytes: r.Arenas[backend.StepIO], Basis: Exact, Rule: "step buffers, two sets: ids, page tables, masks"},
 	}
 	if it, any := w.lora(a); any {
@@ -150,6 +151,24 @@ func (w want) lora(a *engine.Account) (Item, bool) {
 	n := a.Layout.Round(2 * int64(p.MaxLoras) * int64(p.MaxRank) * numbers)
 	return Item{Name: loraItem, Bytes: n, Basis: Bound,
 		Rule: fmt.Sprintf("%s × rank %d × %s inputs and outputs of %s × 2 B", numberOf(p.MaxLoras, "slot"), p.MaxRank, Group(numbers), numberOf(layers, "linear layer"))}, true
+}
+
+// workspaceItem is the workspace; where products are a library's, what of it that has.
+func workspaceItem(o engine.Options, a *engine.Account) Item {
+	it := Item{Name: backend.Workspace.String(), Bytes: a.Reservation.Arenas[backend.Workspace], Basis: Exact, Rule: "room of the kernels and threads"}
+	if o.Backend.Linear == "" {
+		return it
+	}
+	shapes, err := shapesOf(a)
+	if err != nil || !slices.ContainsFunc(shapes, func(k backend.KernelChoice) bool { return strings.HasSuffix(k.Kernel, "_"+o.Backend.Linear) }) {
+		return it
+	}
+	const room = backend.CUBLASLtWorkspace
+	it.Parts = []Item{
+		{Name: o.Backend.Linear, Bytes: room, Basis: Exact, Rule: "the most that the library's algorithms may want"},
+		{Name: "kernels", Bytes: it.Bytes - room, Basis: Exact, Rule: "packed inputs, shared sums, logits"},
+	}
+	return it
 }
 
 func kvRule(o engine.Options, a *engine.Account) string {

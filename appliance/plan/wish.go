@@ -86,7 +86,7 @@ func (w want) laidOut() (want, error) {
 	if w.options.KVFormat, err = w.kvFormat(); err != nil {
 		return want{}, err
 	}
-	if err := errors.Join(w.checkBuild(), w.checkActivations(), w.check()); err != nil {
+	if err := errors.Join(w.checkBuild(), w.checkActivations(), w.checkLinear(), w.check()); err != nil {
 		return want{}, err
 	}
 	if w.in.Model.Source.Build.Pipe.World > 1 {
@@ -105,6 +105,12 @@ func (w want) placed(err error) error {
 		without.Activations = ""
 		if _, other := w.in.Opener.Layout(w.in.Facts, without); other == nil {
 			return p.Reject("cuda.activations", "%v; leave the field out", err)
+		}
+	}
+	if asked := linear(p); asked != "" && without.Linear == asked {
+		without.Linear = ""
+		if _, other := w.in.Opener.Layout(w.in.Facts, without); other == nil {
+			return p.Reject("cuda.linear", "%v; leave the field out", err)
 		}
 	}
 	if p.Says("cpu") {
@@ -144,11 +150,36 @@ func (w want) checkActivations() error {
 	return nil
 }
 
+// linear is which products the profile has backend cuda compute; "": its own kernels'.
+func linear(p *schema.Profile) string {
+	if p.CUDA == nil || p.CUDA.Linear == "own" {
+		return ""
+	}
+	return p.CUDA.Linear
+}
+
+// checkLinear refuses a library that would multiply nothing.
+func (w want) checkLinear() error {
+	p, name := w.in.Profile, w.in.Opener.Name()
+	if linear(p) == "" {
+		return nil
+	}
+	if name != "cuda" {
+		return p.Reject("cuda.linear", "backend %s has no products by %s; leave the field out, or take backend cuda", name, linear(p))
+	}
+	for _, s := range w.in.Model.Family.Weights() {
+		if packed, err := w.layout.Weight(s); err == nil && strings.HasSuffix(packed.Kernel, "_"+backend.CUBLASLt) {
+			return nil
+		}
+	}
+	return p.Reject("cuda.linear", "%s has no dense weights in bf16 or f16 that %s would multiply; leave the field out", w.in.Model.Source.Name, linear(p))
+}
+
 // settings are the profile's wishes about backend cpu, which ref heeds too, and cuda.
 func settings(in Inputs) backend.Settings {
 	p, name := in.Profile, in.Opener.Name()
 	if name == "cuda" {
-		return backend.Settings{Activations: activations(p)}
+		return backend.Settings{Activations: activations(p), Linear: linear(p)}
 	}
 	s := backend.Settings{HTTPShare: p.CPU.HTTPShare}
 	if name == "ref" {

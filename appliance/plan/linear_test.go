@@ -1,0 +1,72 @@
+package plan_test
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"vapp.dev/appliance/plan"
+	"vapp.dev/engine/backend/cpu"
+	"vapp.dev/engine/backend/ref"
+	"vapp.dev/schema"
+)
+
+const denseModel, libraryFields = "Qwen/Qwen3-8B", `cuda: linear: "cublaslt"`
+
+// TestLibrary: a profile that asks for cuBLASLt has it in the text, the JSON and the table of kernels,
+// its workspace and what it holds by itself in the ledger; own kernels are what there is without.
+func TestLibrary(t *testing.T) {
+	own, p := made(t, on(t, denseModel, "", "h100")), made(t, on(t, denseModel, libraryFields, "h100"))
+	var text, json bytes.Buffer
+	if err := errors.Join(p.Text(&text), p.JSON(&json)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"  linear           cublaslt  (as set, ", "linear_bf16_cublaslt", " cublaslt cublaslt "} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the plan does not say %q:\n%s", want, &text)
+		}
+	}
+	if want := `"kernel": "linear_bf16_plain_8"`; !strings.Contains(json.String(), want) {
+		t.Errorf("the plan's JSON does not say %s", want)
+	}
+	if strings.Contains(json.String(), `"linear_bf16_wide"`) || strings.Contains(says(t, on(t, denseModel, `cuda: linear: "own"`, "h100")), "cublaslt") {
+		t.Error("products are own kernels' beside the library's")
+	}
+	if own.Ledger.Bytes("cublaslt") != 0 || p.Ledger.Bytes("cublaslt") == 0 || p.Ledger.Bytes("workspace") < 32<<20 {
+		t.Errorf("the library has %d bytes (%d without), and a workspace of %d", p.Ledger.Bytes("cublaslt"), own.Ledger.Bytes("cublaslt"), p.Ledger.Bytes("workspace"))
+	}
+	if !strings.Contains(text.String(), "the most that the library's algorithms may want") || strings.Contains(says(t, on(t, denseModel, "", "h100")), "algorithms") {
+		t.Errorf("of the workspace the library's part is not told:\n%s", &text)
+	}
+	if a, b := own.Ledger.Bytes("weights"), p.Ledger.Bytes("weights"); a != b {
+		t.Errorf("weights take %d bytes, and %d row by row", a, b)
+	}
+	mixed := made(t, on(t, "openai/gpt-oss-20b", libraryFields, "h100")) // experts stay in panels
+	if mixed.Ledger.Bytes("cublaslt") == 0 {
+		t.Error("dense weights beside experts are not the library's")
+	}
+}
+
+// TestLibraryRefused: where it would multiply nothing, the error names the field's place.
+func TestLibraryRefused(t *testing.T) {
+	for _, c := range []struct{ model, device, backend, want string }{
+		{denseModel, "h100", "cpu", "backend cpu has no products by cublaslt; leave the field out, or take backend cuda"},
+		{denseModel, "h100", "ref", "backend ref has no products by cublaslt"},
+		{denseModel, "mi300x", "cuda", "the architecture of AMD Instinct MI300X is not CUDA's; leave the field out"},
+	} {
+		i := on(t, c.model, libraryFields, c.device)
+		switch c.backend {
+		case "cpu":
+			i.Opener, i.Facts = cpu.Opener{}, server
+			i.Facts.Backend, i.Facts.Variants = "cpu", []string{"avx2"}
+		case "ref":
+			i.Opener, i.Facts = ref.Opener{}, server
+		}
+		_, err := plan.Make(i)
+		var placed *schema.Error
+		if !errors.As(err, &placed) || !strings.Contains(err.Error(), "family.cue:6:") || !strings.Contains(err.Error(), "cuda.linear: ") || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s on %s: %v", c.model, c.device, err)
+		}
+	}
+}
