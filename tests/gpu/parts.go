@@ -45,6 +45,10 @@ func full() []agenda.Part {
 	for _, m := range models[2:] {
 		out = append(out, model(m, 45*s, short...))
 	}
+	out = append(out, library(tests("suite-cublaslt", "Dense products by the machine's cuBLASLt against ref", suite, "TestPartsLibrary", 30*s)))
+	for _, m := range []string{"llama-3.2-1b", "qwen2-7b"} {
+		out = append(out, library(model(m+"-cublaslt", 35*s, eager...)))
+	}
 	out = append(out,
 		agenda.Part{Name: "serve", Title: "A server against itself", Kind: agenda.Serving, Budget: 45 * s, Args: []string{"gpu-check", "serve", "profiles/served.cue"}},
 		agenda.Part{Name: "torch", Title: "PyTorch and transformers", Kind: agenda.Rates, Budget: 60 * s, Args: []string{"python3", "torch_gpu.py"}},
@@ -106,6 +110,12 @@ func model(name string, most time.Duration, rows ...string) agenda.Part {
 func beside(name string, p agenda.Part) agenda.Part {
 	p.Name, p.Title, p.Beside = name, name, p.Name
 	p.Args = append(slices.DeleteFunc(slices.Clone(p.Args), func(a string) bool { return a == "--profile" }), "--eager")
+	return p
+}
+
+// library is a part of cuBLASLt, which a machine need not have.
+func library(p agenda.Part) agenda.Part {
+	p.Without = "no cuBLASLt ("
 	return p
 }
 

@@ -39,6 +39,9 @@ type Part struct {
 	Env    []string      // beside the runner's own
 	// Beside names the part that measures the same by graphs, of one without graphs.
 	Beside string
+	// Without is what a line says, the last of the errors or any of the output, where the machine lacks
+	// what is measured: the part is Absent then, not Failed. "": it never is for that.
+	Without string
 }
 
 // Status is what became of a part.
@@ -146,6 +149,13 @@ func (r Run) part(ctx context.Context, p Part, most time.Duration, res *Result) 
 	}
 	if res.Status == OK && p.Kind == Tests && !strings.Contains(res.Output, "--- PASS") {
 		res.Status, res.Why = Failed, "no test of it ran"
+	}
+	if res.Status == Failed && p.Without != "" {
+		for _, line := range append(strings.Split(res.Output, "\n"), lastLine(res.Errors)) {
+			if strings.Contains(line, p.Without) {
+				res.Status, res.Why = Absent, strings.TrimSpace(line)
+			}
+		}
 	}
 }
 

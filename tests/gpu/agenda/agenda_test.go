@@ -85,6 +85,8 @@ func TestDo(t *testing.T) {
 		part("flood", Text, time.Minute), part("text", Rates, time.Minute), part("figures", Rates, time.Minute),
 		part("asked", Bench, time.Second), part("deaf", Bench, 600*time.Millisecond),
 		{Name: "no tests", Kind: Tests, Budget: time.Minute, Args: []string{exe}, Env: []string{"PART=text"}},
+		{Name: "lacks", Kind: Bench, Budget: time.Minute, Args: []string{exe}, Env: []string{"PART=fail"}, Without: "what went"},
+		{Name: "not that", Kind: Bench, Budget: time.Minute, Args: []string{exe}, Env: []string{"PART=fail"}, Without: "no library"},
 	}
 	calls := 0
 	r := Run{Bundle: "/", Whole: 5 * time.Minute, Each: func(all []Result) error {
@@ -97,7 +99,7 @@ func TestDo(t *testing.T) {
 	if err != nil || len(got) != len(parts) || calls != len(parts) {
 		t.Fatalf("%d results of %d, %d calls, %v", len(got), len(parts), calls, err)
 	}
-	want := map[string]Status{"crash": Crashed, "hang": Late, "fail": Failed, "skip": Absent, "absent": Absent, "flood": OK, "text": Failed, "figures": OK, "no tests": Failed, "asked": Late, "deaf": Late}
+	want := map[string]Status{"crash": Crashed, "hang": Late, "fail": Failed, "skip": Absent, "absent": Absent, "flood": OK, "text": Failed, "figures": OK, "no tests": Failed, "asked": Late, "deaf": Late, "lacks": Absent, "not that": Failed}
 	for _, res := range got {
 		if res.Status != want[res.Name] {
 			t.Errorf("%s: %s (%s), want %s", res.Name, res.Status, res.Why, want[res.Name])
