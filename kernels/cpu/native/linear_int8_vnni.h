@@ -266,10 +266,11 @@ INT8_FORMATS(STEPS)
 
 /* Nibbles are brought apart while products keep other units busy, for any number of tiles; high bits
  * take longer. */
-static int in_place(int32_t format, int64_t tiles) { return format == VAPP_Q8_0 || !blocks_of(format).high || tiles <= 3; }
+static int in_place(int32_t format, int64_t tiles) { return !blocks_of(format).high || tiles <= 3; }
 
 static const uint8_t *unpack_codes(int32_t format, const int8_step *s, uint8_t *to) {
 	static void (*const unpack[])(const int8_step *, uint8_t *) = {INT8_FORMATS(UNPACK_ENTRY)};
+	if (format == VAPP_Q8_0) return NULL;
 	unpack[format](s, to);
 	return to;
 }
