@@ -76,11 +76,14 @@ func NewPool(l Layout, slabs int, caching bool) *Pool {
 		p.unlent = append(p.unlent, int32(slabs-1-i))
 	}
 	for i, s := range l.Specs {
-		n := l.Pages(i, slabs)
+		n, findable := l.Pages(i, slabs), 0
+		if caching {
+			findable = n // so that no step has the index grow
+		}
 		p.classes = append(p.classes, class{
 			spec: s, per: int32(l.PagesPerSlab[i]), group: p.groupOf(s),
 			pages: make([]page, n), links: make([]link, n),
-			byKey: map[Key]int32{}, lru: empty, avail: empty,
+			byKey: make(map[Key]int32, findable), lru: empty, avail: empty,
 		})
 	}
 	return p
