@@ -85,7 +85,9 @@ func TestWarpgroupsCUDA(t *testing.T) {
 
 // TestLibraryCUDA: dense models whose weights lie row by row, for an emulated cuBLASLt where a step has
 // many rows, generate ref's tokens as the bound of products of bf16 has them, launch by launch and by
-// graphs, in memory that is what the plan lists. With biases and tied embeddings, and in fp16.
+// graphs, in memory that is what the plan lists. With biases and tied embeddings, and in fp16. Made fp8 at
+// load, or stored so with scales of blocks, with inputs that are rounded to it and all else in float32, the
+// tokens are ref's.
 func TestLibraryCUDA(t *testing.T) {
 	emulate(t)
 	if os.Getenv("VAPP_GPU") == "" {
@@ -96,12 +98,23 @@ func TestLibraryCUDA(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		dtype kernels.Format
-	}{{"tiny-sharded-bf16", kernels.BF16}, {"tiny-llama3-tied", kernels.BF16}, {"tiny-qwen2", kernels.BF16}, {"tiny-qwen3", kernels.F16}} {
+	}{
+		{"tiny-sharded-bf16", kernels.BF16}, {"tiny-llama3-tied", kernels.BF16}, {"tiny-qwen2", kernels.BF16}, {"tiny-qwen3", kernels.F16},
+		{"tiny-sharded-bf16", kernels.F8E4M3}, {"tiny-qwen2", kernels.F8E4M3}, {"tiny-qwen35-fp8", kernels.F8E4M3},
+	} {
 		t.Run(fmt.Sprintf("%s %v", c.name, c.dtype), func(t *testing.T) {
 			y, g := smallModel(t, c.name)
 			y.build.Dtype, y.opts.Backend.Linear = c.dtype, backend.CUBLASLt
+			gap := enginetest.BoundBF16(c.name, kernels.BF16).Times(g.Spread()).Gap
+			if c.dtype == kernels.F8E4M3 {
+				y.build.Dtype, y.opts.KVFormat = kernels.F32, kernels.F32
+				y.opts.Backend.Activations, gap = backend.FP8Activations, 0
+				if c.name != "tiny-qwen35-fp8" { // which is stored so
+					y.build.Quantize = c.dtype
+				}
+			}
 			before := driver.Counted("vapp_emulated_host")
-			likeRef(t, y, y, promptsOf(g), enginetest.BoundBF16(c.name, kernels.BF16).Times(g.Spread()).Gap)
+			likeRef(t, y, y, promptsOf(g), gap)
 			if driver.Counted("vapp_emulated_host") == before && before >= 0 {
 				t.Error("the library has multiplied nothing")
 			}

@@ -48,6 +48,36 @@ func TestLibrary(t *testing.T) {
 	}
 }
 
+// TestLibraryFP8: with activations in fp8 the library has weights in fp8 too, by scales of blocks as by those of rows
+// that are quantized at load, on compute capability 9.0; on others they stay own kernels', and the plan says so.
+func TestLibraryFP8(t *testing.T) {
+	const product, both = "linear_f8_e4m3_x8_cublaslt", `cuda: {linear: "cublaslt", activations: "fp8"}`
+	for _, c := range []struct {
+		model, fields, device string
+		library               bool
+	}{
+		{fp8Model, both, "h100", true}, {denseModel, `quantization: "fp8", ` + both, "h200", true},
+		{denseModel, `quantization: "fp8", ` + both, "b200", false}, {fp8Model, both, "b200", false},
+		{fp8Model, libraryFields, "h100", false}, // with activations in 16 bits
+	} {
+		p := made(t, on(t, c.model, c.fields, c.device))
+		var text, json bytes.Buffer
+		if err := errors.Join(p.Text(&text), p.JSON(&json)); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(text.String(), product) && strings.Contains(json.String(), `"kernel": "linear_f8_e4m3_x8_plain_8"`); got != c.library {
+			t.Errorf("%s on %s with %s: the library has fp8: %v\n%s", c.model, c.device, c.fields, got, &text)
+		}
+		said := "f8_e4m3 is vapp's: the library scales by row and by block on compute capability 9.0 alone"
+		if c.library {
+			said = "for dense bf16, f16 and f8_e4m3 beyond 16 rows; 32 MiB"
+		}
+		if c.fields != libraryFields && !strings.Contains(strings.Join(strings.Fields(text.String()), " "), said) {
+			t.Errorf("%s on %s: the plan does not say %q:\n%s", c.model, c.device, said, &text)
+		}
+	}
+}
+
 // TestLibraryRefused: where it would multiply nothing, the error names the field's place.
 func TestLibraryRefused(t *testing.T) {
 	for _, c := range []struct{ model, device, backend, want string }{

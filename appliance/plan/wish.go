@@ -172,7 +172,7 @@ func (w want) checkLinear() error {
 			return nil
 		}
 	}
-	return p.Reject("cuda.linear", "%s has no dense weights in bf16 or f16 that %s would multiply; leave the field out", w.in.Model.Source.Name, linear(p))
+	return p.Reject("cuda.linear", "%s has no dense weights that %s would multiply, which are bf16 and f16, and with fp8 activations on compute capability 9.0 fp8; leave the field out", w.in.Model.Source.Name, linear(p))
 }
 
 // settings are the profile's wishes about backend cpu, which ref heeds too, and cuda.

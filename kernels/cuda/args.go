@@ -106,7 +106,8 @@ type CopyArgs struct {
 // PackArgs: linear_pack_ and the numbers that X is rounded to. See Rounding for the grid.
 type PackArgs struct {
 	X, Y, Sums, Order      Ptr
-	Rows, In, Group, Words int32 // Words 1: for linear_wide; 2: [_, In] row by row, of 16-bit numbers
+	Rows, In, Group, Words int32 // Words 1: for linear_wide; 2: [_, In] row by row
+	Most, _                int32 // not 0: Sums are [groups, rows], of rows up to a multiple of LibraryUnit or Most
 }
 
 // NormPackArgs: norm_pack_ and the numbers that X is rounded to.
@@ -127,15 +128,26 @@ type GLUPackArgs struct {
 }
 
 // LibraryArgs are a product by cuBLASLt: Y [Rows, Out] in float32 = X [Rows, In] · Wᵀ + Bias, W [Out,
-// In] and X of one 16-bit format, all row by row. Most is the most rows that a launch has: X and Y have room
-// for as many.
+// In] and X of one format, all row by row. Most is the most rows that a launch has: X and Y have room
+// for as many. 8-bit floats have scales in float32: Scales are [Out] and Sums [Most], or, where Blocks is 1,
+// Scales [Out/128, BlocksAcross(In)] and Sums [In/128, rows that are computed]; Bias is linear_bias's.
 type LibraryArgs struct {
-	W, X, Bias, Y, Workspace Ptr
-	In, Out, Most, Rows      int32
+	W, X, Scales, Sums, Bias, Y, Workspace Ptr
+	In, Out, Most, Rows                    int32
+	Blocks, _                              int32
+}
+
+// LinearBiasArgs: linear_bias. A thread for each four numbers of Y, of which there are N times 4, in rows
+// of Out times 4.
+type LinearBiasArgs struct {
+	Y, Bias Ptr
+	N       int64
+	Out, _  int32
 }
 
 // LinearArgs: linear_ and the format, then _x8 where X is rounded to it, then _8, _16, _64, by
-// the rows of a block, or _tile or _wide, of 128: see Linear for the launch; linear_f32, blocks
+// the rows of a block, or _tile or _wide, of 128, or, of matrices that lie row by row, _plain_8 or
+// _plain_16: see Linear for the launch; linear_f32, blocks
 // of four rows by 8 features.
 type LinearArgs struct {
 	W, X, Sums, Scales, Bias, Y              Ptr

@@ -35,9 +35,10 @@ type Kernel struct {
 	Test         string // that holds it against kernels/ref
 }
 
-// On says whether an architecture has room for the kernel's blocks.
+// On says whether an architecture has room for the kernel's blocks, and the units or the scales that it is for.
 func (k Kernel) On(a Architecture) bool {
-	return k.Shared <= a.Shared && (k.Stem != "linear_wide" || a.Name == "sm_90a")
+	hopper := k.Stem == "linear_wide" || k.Name == ChoosePlain(kernels.F8E4M3, FewRows+1).Kernel
+	return k.Shared <= a.Shared && (!hopper || a.Name == "sm_90a")
 }
 
 func sizeOf[T any]() int {

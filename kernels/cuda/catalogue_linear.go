@@ -58,12 +58,13 @@ func linearKernels() []Kernel {
 	l, _ := ChooseRounded(kernels.F8E4M3, 128)
 	add(l.Wide(kernels.F8E4M3, TileRows+1, "sm_90a"), kernels.F8E4M3, "TestLinearWide")
 	out[len(out)-1].Stem = "linear_wide"
-	for _, f := range []kernels.Format{kernels.BF16, kernels.F16} {
+	for _, f := range plainFormats {
 		for _, rows := range []int{8, 16} {
 			l := ChoosePlain(f, rows)
-			out = append(out, Kernel{l.Kernel, "linear", f.String() + ", row by row", "linear_plain", sizeOf[LinearArgs](), l.Threads, l.Shared, products, "2·rows·in·out", "TestLinearPlain"})
+			out = append(out, Kernel{l.Kernel, "linear", f.String() + ", row by row", "linear_plain", sizeOf[LinearArgs](), l.Threads, l.Shared, plainBytes(f), "2·rows·in·out", "TestLinearPlain"})
 		}
 	}
+	out = append(out, Kernel{LinearBias, "linear", "", "linear_plain", sizeOf[LinearBiasArgs](), 256, 0, "8·rows·out", "rows·out", "TestLinearBias"})
 	out = append(out, Kernel{"linear_f32", "linear", "f32", "linear", sizeOf[LinearArgs](), 256, 0, "4·(out·in·rows/4 + rows·(in + out))", "2·rows·in·out", "TestLinearF32"})
 	for _, f := range PackedFormats() {
 		out = append(out, Kernel{"embed_packed_" + f.String(), "embed", f.String(), stem(f), sizeOf[EmbedPackedArgs](), 256, 0, "(4 + 2·format)·rows·cols", "2·rows·cols", "TestEmbedPacked"})
@@ -71,12 +72,26 @@ func linearKernels() []Kernel {
 	return out
 }
 
+// plainFormats are those of matrices that may lie row by row.
+var plainFormats = []kernels.Format{kernels.BF16, kernels.F16, kernels.F8E4M3}
+
+// plainBytes is what a product with such a matrix reads and writes.
+func plainBytes(f kernels.Format) string {
+	if f == kernels.F8E4M3 {
+		return "W + (in + 4·out)·rows"
+	}
+	return "W + (2·in + 4·out)·rows"
+}
+
+// LinearBias is the kernel that adds a bias to rows of a product.
+const LinearBias = "linear_bias"
+
 // LibraryProducts are what cuBLASLt computes where a profile asks for it: they are in no fatbin, and
 // have no Stem.
 func LibraryProducts() []Kernel {
 	var out []Kernel
-	for _, f := range []kernels.Format{kernels.BF16, kernels.F16} {
-		out = append(out, Kernel{ChoosePlain(f, FewRows+1).Kernel, "linear", f.String() + ", row by row", "", sizeOf[LibraryArgs](), 0, 0, "W + (2·in + 4·out)·rows", "2·rows·in·out", "TestLibraryCUDA (engine)"})
+	for _, f := range plainFormats {
+		out = append(out, Kernel{ChoosePlain(f, FewRows+1).Kernel, "linear", f.String() + ", row by row", "", sizeOf[LibraryArgs](), 0, 0, plainBytes(f), "2·rows·in·out", "TestLibraryCUDA (engine)"})
 	}
 	return out
 }

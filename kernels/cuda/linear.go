@@ -80,20 +80,34 @@ func (l Linear) Wide(f kernels.Format, rows int, architecture string) Linear {
 }
 
 // PlainRows says whether a matrix [out, in] of a format may lie row by row, as cuBLASLt takes it: of
-// 16-bit numbers, in whole steps, with rows of the product that begin at multiples of 16 bytes.
+// 16-bit numbers or of F8E4M3, in whole steps, with rows of the product that begin at multiples of 16
+// bytes, and, of 8-bit numbers, features in multiples of 16.
 func PlainRows(f kernels.Format, out, in int) bool {
-	return (f == kernels.BF16 || f == kernels.F16) && in%StepCols == 0 && out%4 == 0
+	switch f {
+	case kernels.BF16, kernels.F16:
+		return in%StepCols == 0 && out%4 == 0
+	case kernels.F8E4M3:
+		return in%StepCols == 0 && out%16 == 0
+	}
+	return false
 }
 
+// BlocksAcross is how far apart the scales of two rows of blocks of 128 by 128 lie where cuBLASLt reads them: a
+// multiple of 4.
+func BlocksAcross(in int) int { return (in + 511) / 512 * 4 }
+
 // ChoosePlain is the kernel for a matrix that lies row by row, or the library's product: few rows
-// read it as kernels of panels do, more are cuBLASLt's.
+// read it as kernels of panels do, more are cuBLASLt's. X is what RoundsTo says, for F8E4M3 that.
 func ChoosePlain(f kernels.Format, rows int) Linear {
-	const warps, least = 8, 4 // steps of a warp
-	name := "linear_" + f.String()
+	const warps, least = 8, 4 // units of a warp
+	name, unit := "linear_"+f.String(), 1
+	if f == kernels.F8E4M3 {
+		name, unit = name+"_x8", 2 // steps
+	}
 	if rows > FewRows {
 		return Linear{Kernel: name + "_cublaslt", Rows: LibraryUnit, Plain: true, Library: true}
 	}
-	l := Linear{Kernel: name + "_plain_16", Rows: 16, Panels: 2, Threads: 32 * warps, Plain: true, shares: shares{2, warps * least, 2}}
+	l := Linear{Kernel: name + "_plain_16", Rows: 16, Panels: 2, Threads: 32 * warps, Plain: true, shares: shares{2, warps * least * unit, 2}}
 	if rows <= 8 {
 		l.Kernel, l.Rows = name+"_plain_8", 8
 	}

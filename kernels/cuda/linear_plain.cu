@@ -1,37 +1,76 @@
 // Products of few rows with weights that lie row by row, as cuBLASLt takes them: [out, in] of
-// 16-bit numbers, in a multiple of 32, and X [rows, in] of the same (pack.cu: words 2).
+// 16-bit numbers or of E4M3, in a multiple of 32, and X [rows, in] of the same (pack.cu: words 2).
 #include "linear_tile.cuh"
 
+// What W and X are: a unit is 64 bytes of a row, 16 for each of the four lanes that share it, and two
+// multiplications. first and second are W's fragments, x is X's.
+template <bool Half>
+struct Rows16 {
+  static constexpr int kColumns = 8;  // in 16 bytes
+  static constexpr bool kScaled = false;
+  METHOD void multiply(float (&d)[4], const uint32_t (&first)[4], const uint32_t (&second)[4], const uint4 &x) {
+    if (Half) {
+      multiply_f16(d, first, x.x, x.y);
+      multiply_f16(d, second, x.z, x.w);
+    } else {
+      multiply_bf16(d, first, x.x, x.y);
+      multiply_bf16(d, second, x.z, x.w);
+    }
+  }
+};
+struct RowsE4M3 {
+  static constexpr int kColumns = 16;
+  static constexpr bool kScaled = true;
+  METHOD void multiply(float (&d)[4], const uint32_t (&first)[4], const uint32_t (&second)[4], const uint4 &x) {
+    multiply_e4m3(d, first, x.x, x.y);
+    multiply_e4m3(d, second, x.z, x.w);
+  }
+};
+
 // linear_plain computes P panels of features for 8·N rows a block, its eight warps and the grid's
-// splits sharing the steps as those of linear_rows do. Which input feature stands where in a
+// splits sharing the units as those of linear_rows share steps. Which input feature stands where in a
 // multiplication is free as long as W and X agree: with g = lane/4 and q = lane%4, a lane takes
-// input features 8·q to 8·q+7 of a step, 16 bytes of feature g, of g+8 and of row g. Grid and
-// shared memory are linear_rows'.
-template <bool Half, int P, int N>
+// bytes 16·q to 16·q+15 of a unit of feature g, of g+8 and of row g. Half a unit may be the last, of
+// 8-bit numbers: what is not there is zeros of X. The sums of a unit of 8-bit numbers are scaled in
+// float32 by both scales, which are of so many whole units. Grid and shared memory are linear_rows'.
+template <class Numbers, int P, int N>
 DEVICE void linear_plain(const LinearArgs &a) {
   DYNAMIC_SHARED(memory);
-  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, row_words = a.in / 8;
-  Tile<P, N> tile(a, 0, steps_of(a.in), 1);
+  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, q = lane & 3;
+  int row_words = a.in / Numbers::kColumns, units = ceil_div(row_words, 4);
+  Tile<P, N> tile(a, 0, units, 1);
   const uint4 *w[P][2], *x[N];
+  const float *by[P][2];  // scales of the features
 #pragma unroll
-  for (int i = 0; i < 2 * P; i++)
-    w[i / 2][i % 2] = (const uint4 *)a.w + size_t(min(16 * (tile.panel0 + i / 2) + i % 2 * 8 + g, a.out - 1)) * row_words + (lane & 3);
+  for (int i = 0; i < 2 * P; i++) {
+    int feature = min(16 * (tile.panel0 + i / 2) + i % 2 * 8 + g, a.out - 1);
+    w[i / 2][i % 2] = (const uint4 *)a.w + size_t(feature) * row_words;
+    by[i / 2][i % 2] = Numbers::kScaled ? scale_row<WeightsE4M3>(a, a.scales, feature) : nullptr;
+  }
 #pragma unroll
-  for (int n = 0; n < N; n++) x[n] = (const uint4 *)a.x + size_t(8 * (tile.tile0 + n) + g) * row_words + (lane & 3);
+  for (int n = 0; n < N; n++) x[n] = (const uint4 *)a.x + size_t(8 * (tile.tile0 + n) + g) * row_words;
   float d[P][N][4] = {};
-  constexpr int kAhead = N == 1 ? 4 : 3;  // steps whose loads are under way together
-  int steps = steps_of(a.in), stride = kWarps * a.splits;
-  for (int step0 = blockIdx.z * kWarps + warp; step0 < steps; step0 += kAhead * stride) {
+  constexpr int kAhead = (N == 1 ? 4 : 3) - Numbers::kScaled;  // units whose loads are under way together
+  int stride = kWarps * a.splits, groups = Numbers::kScaled ? ceil_div(steps_of(a.in), a.x_steps) : 0;
+  for (int unit0 = blockIdx.z * kWarps + warp; unit0 < units; unit0 += kAhead * stride) {
     uint4 raw[kAhead][P][2], rows[kAhead][N];
+    float scales[kAhead][P][2];
+    float2 of_x[kAhead][N];
 #pragma unroll
     for (int j = 0; j < kAhead; j++) {
-      bool there = step0 + j * stride < steps;
-      int at = 4 * (there ? step0 + j * stride : steps - 1);
+      int word = 4 * (unit0 + j * stride) + q, at = min(word, row_words - 1);
 #pragma unroll
       for (int i = 0; i < 2 * P; i++) raw[j][i / 2][i % 2] = stream16(w[i / 2][i % 2] + at);
 #pragma unroll
-      for (int n = 0; n < N; n++)  // rows and steps that there are not are zeros without a load
-        rows[j][n] = there && 8 * (tile.tile0 + n) + g < a.rows ? __ldg(x[n] + at) : make_uint4(0, 0, 0, 0);
+      for (int n = 0; n < N; n++)  // rows and units that there are not are zeros without a load
+        rows[j][n] = word < row_words && 8 * (tile.tile0 + n) + g < a.rows ? __ldg(x[n] + at) : make_uint4(0, 0, 0, 0);
+      if (!Numbers::kScaled) continue;
+      int step = 2 * min(unit0 + j * stride, units - 1);
+#pragma unroll
+      for (int i = 0; i < 2 * P; i++) scales[j][i / 2][i % 2] = __ldg(by[i / 2][i % 2] + 32 * step / a.scale_cols);
+#pragma unroll
+      for (int n = 0; n < N; n++)
+        of_x[j][n] = __ldg((const float2 *)(a.sums + (size_t(min(tile.tile0 + n, tile.tiles - 1)) * groups + step / a.x_steps) * 8 + 2 * q));
     }
 #pragma unroll
     for (int j = 0; j < kAhead; j++) {
@@ -41,13 +80,14 @@ DEVICE void linear_plain(const LinearArgs &a) {
         const uint32_t first[4] = {u.x, v.x, u.y, v.y}, second[4] = {u.z, v.z, u.w, v.w};
 #pragma unroll
         for (int n = 0; n < N; n++) {
-          if (Half) {
-            multiply_f16(d[i][n], first, rows[j][n].x, rows[j][n].y);
-            multiply_f16(d[i][n], second, rows[j][n].z, rows[j][n].w);
-          } else {
-            multiply_bf16(d[i][n], first, rows[j][n].x, rows[j][n].y);
-            multiply_bf16(d[i][n], second, rows[j][n].z, rows[j][n].w);
+          if (!Numbers::kScaled) {
+            Numbers::multiply(d[i][n], first, second, rows[j][n]);
+            continue;
           }
+          float t[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+          Numbers::multiply(t, first, second, rows[j][n]);
+#pragma unroll
+          for (int c = 0; c < 4; c++) d[i][n][c] = fmaf(scales[j][i][c / 2] * (c % 2 ? of_x[j][n].y : of_x[j][n].x), t[c], d[i][n][c]);
         }
       }
     }
@@ -73,8 +113,25 @@ DEVICE void linear_plain(const LinearArgs &a) {
   tile.template finish<1>(a, [&](int) { return warp < kPieces ? int2{warp / N, warp % N} : int2{0, tile.tiles}; }, [&](int) { return sum; });
 }
 
-#define LINEAR_PLAIN(name, half)                                                            \
-  KERNEL_OF(linear_##name##_plain_8, LinearArgs, 256, 2) { linear_plain<half, 2, 1>(a); } \
-  KERNEL_OF(linear_##name##_plain_16, LinearArgs, 256, 2) { linear_plain<half, 2, 2>(a); }
-LINEAR_PLAIN(bf16, false)
-LINEAR_PLAIN(f16, true)
+#define LINEAR_PLAIN(name, numbers, blocks)                                                     \
+  KERNEL_OF(linear_##name##_plain_8, LinearArgs, 256, blocks) { linear_plain<numbers, 2, 1>(a); } \
+  KERNEL_OF(linear_##name##_plain_16, LinearArgs, 256, blocks) { linear_plain<numbers, 2, 2>(a); }
+LINEAR_PLAIN(bf16, Rows16<false>, 2)
+LINEAR_PLAIN(f16, Rows16<true>, 2)
+LINEAR_PLAIN(f8_e4m3_x8, RowsE4M3, LINEAR_BLOCKS(2))
+
+// linear_bias: y [rows, out] += bias [out], what cuBLASLt's products of 8-bit numbers leave to do. A
+// thread for each four numbers of y.
+struct LinearBiasArgs {
+  float4 *y;
+  const float4 *bias;
+  long long n;  // fours of y
+  int out, pad;  // fours of a row
+};
+
+KERNEL(linear_bias, LinearBiasArgs, 256) {
+  long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= a.n) return;
+  float4 v = a.y[i], b = __ldg(a.bias + i % a.out);
+  a.y[i] = make_float4(v.x + b.x, v.y + b.y, v.z + b.z, v.w + b.w);
+}

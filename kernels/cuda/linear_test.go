@@ -229,27 +229,47 @@ func testLinear(r *rig, f kernels.Format, rows, in, out int) {
 	}
 }
 
-// TestLinearPlain: weights and X row by row; a row's bits do not depend on how many there are.
+// TestLinearPlain: weights and X row by row; a row's bits do not depend on how many there are. Of 8-bit
+// numbers by their scales, each of a row or of 128 columns, W's also of parts.
 func TestLinearPlain(t *testing.T) {
-	for _, f := range []kernels.Format{kernels.BF16, kernels.F16} {
-		t.Run(f.String(), func(t *testing.T) {
+	for _, to := range []cuda.Rounding{cuda.RoundsTo(kernels.BF16), cuda.RoundsTo(kernels.F16), {Format: kernels.F8E4M3}, {Format: kernels.F8E4M3, Group: 128}} {
+		t.Run(fmt.Sprint(to.Format, to.Group), func(t *testing.T) {
 			r := newRig(t)
-			for _, rows := range []int{1, 8, 11, 37} {
-				testLinearPlain(r, f, rows, 32*21, 76)
+			in := 32 * 21
+			if to.Format == kernels.F8E4M3 {
+				in *= 2
 			}
-			testLinearPlain(r, f, 5, 32, 16)
+			for _, rows := range []int{1, 8, 11, 37} {
+				testLinearPlain(r, to, rows, in, 76)
+			}
+			testLinearPlain(r, to, 5, 32, 16)
+			testLinearPlain(r, to, 3, 160, 272) // a unit of 8-bit numbers is half
 		})
 	}
 }
 
-func testLinearPlain(r *rig, f kernels.Format, rows, in, out int) {
+func testLinearPlain(r *rig, to cuda.Rounding, rows, in, out int) {
+	f := to.Format
 	w, values := stored(f, r.floats(out*in, 1))
 	x, bias := r.floats(rows*in, 1), r.floats(out, 1)
-	m := matrix{f: f, in: in, out: out, values: values}
-	want := m.rounded(x, bias, rows)
-	to := cuda.RoundsTo(f)
-	bytes, _ := to.Bytes(rows, in)
-	p := cuda.PackArgs{X: up(r, x), Y: room[byte](r, int(bytes)), Rows: int32(rows), In: int32(in), Words: 2}
+	scales := (*ref.Scales)(nil)
+	switch {
+	case to.Group != 0:
+		across := ceil(in, to.Group)
+		scales = &ref.Scales{Values: r.floats(ceil(out, to.Group)*across, 1), Rows: to.Group, Cols: to.Group, Across: across}
+	case f == kernels.F8E4M3:
+		scales = &ref.Scales{Values: r.floats(out, 1), Rows: 1, Cols: in, Across: 1}
+	}
+	for o := range out {
+		scales.Apply(o, values[o*in:(o+1)*in])
+	}
+	m := matrix{f: f, in: in, out: out, values: values, packed: up(r, w)}
+	if scales != nil {
+		m.scales = up(r, scales.Values)
+	}
+	want := m.product(r.backed(to, x, rows, in), bias, rows)
+	p := r.packArgs(to, x, rows, in)
+	p.Words = 2
 	launch(r, to.Kernel(cuda.FromRows), grid(to, cuda.FromRows, rows, in), &p)
 	few := []int{8, 16} // rows of a block, of which there may be several
 	if rows <= 8 {
@@ -260,10 +280,9 @@ func testLinearPlain(r *rig, f kernels.Format, rows, in, out int) {
 		for _, by := range few {
 			l := cuda.ChoosePlain(f, by)
 			bytes, counters := l.PartialBytes(out, rows, splits)
-			a := cuda.LinearArgs{
-				W: up(r, w), X: p.Y, Bias: up(r, bias), Rows: int32(rows), In: int32(in), Out: int32(out), Splits: int32(splits), Parts: 1,
-				Partial: room[byte](r, int(bytes)), Arrived: up(r, make([]uint32, counters)),
-			}
+			a := m.args(scales)
+			a.X, a.Sums, a.XSteps, a.Bias, a.Rows, a.Splits = p.Y, p.Sums, int32(to.ScaleSteps(in)), up(r, bias), int32(rows), int32(splits)
+			a.Partial, a.Arrived = room[byte](r, int(bytes)), up(r, make([]uint32, counters))
 			g := cudatest.Grid{Blocks: l.Blocks(out, rows, splits), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}
 			got := r.eachSchedule(func() []float32 {
 				a.Y = room[float32](r, rows*out)
@@ -284,6 +303,19 @@ func testLinearPlain(r *rig, f kernels.Format, rows, in, out int) {
 			}
 		}
 	}
+}
+
+// TestLinearBias: rows get a bias, and what lies behind them nothing.
+func TestLinearBias(t *testing.T) {
+	r := newRig(t)
+	const rows, behind, out = 5, 2, 76
+	y, bias := r.floats((rows+behind)*out, 1), r.floats(out, 1)
+	a := cuda.LinearBiasArgs{Y: up(r, y), Bias: up(r, bias), N: rows * out / 4, Out: out / 4}
+	launch(r, cuda.LinearBias, cudatest.Line(ceil(rows*out/4, 256), 256), &a)
+	for i := range rows * out {
+		y[i] += bias[i%out]
+	}
+	r.near("linear_bias", down[float32](r, a.Y, len(y)), y, 0)
 }
 
 // TestLinearRounded: X rounded to the numbers of W, by row, by 128 columns and by a scale

@@ -11,8 +11,12 @@ struct PackArgs {
   int rows, in;      // rows behind the last are zeros up to a whole tile of 8, columns up to a step
   int group;         // 8-bit: how many steps share a scale, a power of 2 up to 8; 0: all
   int words;         // 1: a step's first words of all lanes, then their second ones: for linear_wide;
-                     // 2: rows as they lie, [8·tiles, in] of 16-bit numbers, in a multiple of 32
+                     // 2: rows as they lie, [8·tiles, in], in a multiple of 32
+  int most, pad;     // 8-bit in groups: 0, or scales are [groups, rows] of rows up to a multiple of kUnit, or
+                     // up to most where that is less, as cuBLASLt takes them
 };
+
+constexpr int kUnit = 64;  // rows of the library's products: LibraryUnit
 
 struct NormPackArgs {
   PackArgs pack;
@@ -133,7 +137,7 @@ struct Place {
 };
 
 // put writes a lane's words of a step. In order of words, 8 rows by 16 bytes lie together; as rows
-// lie, a lane's words are 16 bytes apart.
+// lie, what a lane has of 8 columns, two numbers, is 8 numbers apart.
 template <int N>
 DEVICE void put(const PackArgs &a, Place p, int step, const uint32_t (&w)[N]) {
   int lane = 4 * p.g + (threadIdx.x & 3);
@@ -141,6 +145,12 @@ DEVICE void put(const PackArgs &a, Place p, int step, const uint32_t (&w)[N]) {
     uint32_t *row = (uint32_t *)a.y + (size_t(8 * p.tile + p.g) * a.in + 32 * step) / 2;
 #pragma unroll
     for (int i = 0; i < N; i++) row[4 * i + (threadIdx.x & 3)] = w[i];
+    return;
+  }
+  if (N == 2 && a.words == 2) {
+    uint16_t *row = (uint16_t *)a.y + (size_t(8 * p.tile + p.g) * a.in + 32 * step) / 2;
+#pragma unroll
+    for (int i = 0; i < 4; i++) row[4 * i + (threadIdx.x & 3)] = uint16_t(w[i / 2] >> 16 * (i % 2));
     return;
   }
   uint32_t *y = (uint32_t *)a.y + (size_t(p.tile) * ceil_div(a.in, 32) + step) * 32 * N;
@@ -262,10 +272,18 @@ DEVICE void row8(const PackArgs &a, Place p, const Source &from) {
   int steps = ceil_div(a.in, 32), group = a.group ? a.group : steps, groups = ceil_div(steps, group);
   float *scales = a.sums + size_t(p.tile) * groups * 8 + p.g;
   if (a.group) {
+    int next = 8;  // to the scale of the next group
+    bool there = true;
+    if (a.most) {
+      int row = 8 * p.tile + p.g;
+      next = min(ceil_div(a.rows, kUnit) * kUnit, a.most);
+      there = row < next;
+      scales = a.sums + row;
+    }
     each_step(steps, [&](int s) {
       Eight e = eight(from, s);
       Rounding<Codes> r(over(4 * group, largest(0, e)));
-      if (s % group == 0 && (threadIdx.x & 3) == 0 && s < steps) scales[8 * (s / group)] = r.scale;
+      if (s % group == 0 && (threadIdx.x & 3) == 0 && s < steps && there) scales[size_t(next) * (s / group)] = r.scale;
       pack8<Codes>(a, p, e, s, r.by);
     });
     return;

@@ -3,6 +3,7 @@ package cuda_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"vapp.dev/kernels"
@@ -84,6 +85,36 @@ func TestPackX(t *testing.T) {
 				testPackNorm(r, to, c.rows, c.in)
 			})
 		}
+	}
+}
+
+// TestPackRows: rows of 8-bit numbers as they lie, with scales of 128 columns as cuBLASLt reads them: those of a group
+// for rows up to a whole unit, or the most that there are. What lies behind a group's rows stays.
+func TestPackRows(t *testing.T) {
+	r, to := newRig(t), cuda.Rounding{Format: kernels.F8E4M3, Group: 128}
+	for _, c := range []struct{ rows, most, across int }{{1, 256, 64}, {64, 256, 64}, {65, 256, 128}, {11, 20, 20}, {18, 20, 20}} {
+		const in = 32 * 9
+		x := r.floats(c.rows*in, 3)
+		a := r.packArgs(to, x, c.rows, in)
+		groups := ceil(in, 128)
+		a.Words, a.Most = 2, int32(c.most)
+		a.Sums = up(r, slices.Repeat([]float32{-1}, groups*c.across))
+		launch(r, to.Kernel(cuda.FromRows), grid(to, cuda.FromRows, c.rows, in), &a)
+		codes, scales := roundedTo(to, x, c.rows, in)
+		got := make([]float32, c.rows*in)
+		ref.Dequantize(kernels.F8E4M3, down[byte](r, a.Y, c.rows*in), got)
+		r.near(fmt.Sprint(c, ": codes"), got, codes, 0)
+		sums := down[float32](r, a.Sums, groups*c.across)
+		want := slices.Repeat([]float32{-1}, len(sums))
+		for i, s := range scales {
+			want[i%groups*c.across+i/groups] = s
+		}
+		for i := range want { // of whole tiles of 8 rows zeros are written
+			if row := i % c.across; row >= c.rows && row < ceil(c.rows, 8)*8 {
+				want[i] = 0
+			}
+		}
+		r.near(fmt.Sprint(c, ": scales"), sums, want, 0)
 	}
 }
 

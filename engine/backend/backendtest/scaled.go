@@ -241,7 +241,7 @@ func (s *subject) inputs(f scaledFormat, x []float32, cols int) (exact bool) {
 // that do and do not begin at a block, columns that are no whole blocks.
 func (s *subject) scaled(t *testing.T) {
 	for _, f := range s.formats(scaledFormats) {
-		for i, shape := range [][3]int{{128, 40, 160}, {7, 33, 416}, {256, 0, 96}, {50, 17, 129}, {40, 0, 256}} {
+		for i, shape := range [][3]int{{128, 40, 160}, {7, 33, 416}, {256, 0, 96}, {50, 17, 129}, {40, 0, 256}, {128, 48, 384}} {
 			if f.whole(shape[2]) {
 				s.run(t, fmt.Sprintf("%s/%v", f.name, shape), func(t *testing.T) { s.scaledShape(t, f, shape, i) })
 			}

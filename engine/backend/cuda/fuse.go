@@ -13,16 +13,17 @@ type packedX struct {
 	value backend.Value
 	to    cuda.Rounding
 	order int32
+	most  int
 }
 
 // packedFor says that a product's X is packed already.
 func (c *lowering) packedFor(x backend.Value, p product) bool {
-	return c.left == packedX{c.now, x, p.to, orderOf(p)}
+	return c.left == packedX{c.now, x, p.to, orderOf(p), p.most}
 }
 
 // leave says that the next op finds x packed as p has it.
 func (c *lowering) leave(x backend.Value, p product) {
-	c.left = packedX{c.now + 1, x, p.to, orderOf(p)}
+	c.left = packedX{c.now + 1, x, p.to, orderOf(p), p.most}
 }
 
 // orderOf is how packed X lies: PackArgs.Words.
@@ -48,7 +49,7 @@ func (c *lowering) consumer(y backend.Value) (p product, last, ok bool) {
 			break // refused where that op is lowered
 		}
 		q := c.product(m, c.rows(c.info(y).Rows), counters)
-		if !q.packed || ok && (q.to != p.to || orderOf(q) != orderOf(p)) {
+		if !q.packed || ok && (q.to != p.to || orderOf(q) != orderOf(p) || q.most != p.most) {
 			break
 		}
 		if !ok {
@@ -61,7 +62,7 @@ func (c *lowering) consumer(y backend.Value) (p product, last, ok bool) {
 
 // packInto are the arguments by which a kernel packs what product p takes of x, n columns.
 func (c *lowering) packInto(p product, x cuda.Ptr, n int) cuda.PackArgs {
-	return cuda.PackArgs{X: x, Y: c.room(p.x), Sums: c.room(p.sums), In: int32(n), Group: int32(p.to.GroupSteps()), Words: orderOf(p)}
+	return cuda.PackArgs{X: x, Y: c.room(p.x), Sums: c.room(p.sums), In: int32(n), Group: int32(p.to.GroupSteps()), Words: orderOf(p), Most: int32(p.most)}
 }
 
 // launchPack launches the kernel that packs rows of n numbers of a source; rows is where its

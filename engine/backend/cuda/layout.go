@@ -30,7 +30,7 @@ type layout struct {
 	graphs backend.Graphs
 	other  string // the architecture of a device that is not CUDA's, else ""
 	fp8    bool   // x is rounded to E4M3 for weights of it
-	blas   bool   // dense weights of 16 bits lie row by row, and cuBLASLt multiplies them where rows are many
+	blas   bool   // dense weights lie row by row, and cuBLASLt multiplies them where rows are many: byLibrary
 	// kernels are those that there are, by name.
 	kernels map[string]cuda.Kernel
 }
@@ -80,6 +80,10 @@ func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
 // firstFP8 is the compute capability, × 10, from which on matrix units multiply 8-bit floats.
 const firstFP8 = 89
 
+// blasFP8 says that cuBLASLt multiplies 8-bit floats as vapp scales them, by row or by blocks of 128: of all
+// compute capabilities 9.0 alone has its outer vectors and its blocks.
+func (l layout) blasFP8() bool { return l.blas && l.fp8 && l.cc == 90 }
+
 // arch is the architecture that kernels are built for.
 func (l layout) arch() string {
 	switch {
@@ -110,7 +114,14 @@ func (l layout) Choices() []backend.Choice {
 		{Name: "graphs", Value: mode, Why: why},
 	}
 	if l.blas {
-		out = append(out, backend.Choice{Name: "linear", Value: backend.CUBLASLt, Why: fmt.Sprintf("as set, for dense bf16 and f16 beyond %d rows; %d MiB of the workspace are the library's", cuda.FewRows, backend.CUBLASLtWorkspace>>20)})
+		dense, other := "bf16 and f16", ""
+		switch {
+		case l.blasFP8():
+			dense = "bf16, f16 and f8_e4m3"
+		case l.fp8:
+			other = "; f8_e4m3 is vapp's: the library scales by row and by block on compute capability 9.0 alone"
+		}
+		out = append(out, backend.Choice{Name: "linear", Value: backend.CUBLASLt, Why: fmt.Sprintf("as set, for dense %s beyond %d rows%s; %d MiB of the workspace are the library's", dense, cuda.FewRows, other, backend.CUBLASLtWorkspace>>20)})
 	}
 	return out
 }

@@ -52,7 +52,15 @@ func multiplication(l launch) driver.Multiplication {
 	copy(bytesAt(args), l.args)
 	a := args[0]
 	return driver.Multiplication{
-		Half: l.kernel == cuda.ChoosePlain(kernels.F16, cuda.FewRows+1).Kernel, In: int(a.In), Out: int(a.Out), Most: int(a.Most), Unit: cuda.LibraryUnit,
-		W: a.W, X: a.X, Bias: a.Bias, Y: a.Y, Workspace: a.Workspace, Bytes: backend.CUBLASLtWorkspace, Args: len(l.args), RowsAt: int(unsafe.Offsetof(a.Rows)),
+		Numbers: numbersOf[l.kernel], In: int(a.In), Out: int(a.Out), Most: int(a.Most), Unit: cuda.LibraryUnit,
+		W: a.W, X: a.X, WScales: a.Scales, XScales: a.Sums, Blocks: a.Blocks != 0, Bias: a.Bias, Y: a.Y, Workspace: a.Workspace, Bytes: backend.CUBLASLtWorkspace,
+		Args: len(l.args), RowsAt: int(unsafe.Offsetof(a.Rows)),
 	}
+}
+
+// numbersOf is what W and X of the library's products are, by their names.
+var numbersOf = map[string]driver.Numbers{
+	cuda.ChoosePlain(kernels.BF16, cuda.FewRows+1).Kernel:   driver.BF16,
+	cuda.ChoosePlain(kernels.F16, cuda.FewRows+1).Kernel:    driver.F16,
+	cuda.ChoosePlain(kernels.F8E4M3, cuda.FewRows+1).Kernel: driver.E4M3,
 }

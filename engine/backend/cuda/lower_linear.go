@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"fmt"
 	"unsafe"
 
 	"vapp.dev/engine/backend"
@@ -19,6 +20,9 @@ func (c *lowering) linear(o backend.Linear) error {
 	}
 	x := c.info(o.X)
 	p := c.product(m, c.rows(x.Rows), counters)
+	if p.most%4 != 0 {
+		return backend.Unsupported(name, "weight "+w.Name, fmt.Sprintf("cublaslt multiplies with scales of blocks for multiples of 4 rows, and a step has up to %d: make maxNumBatchedTokens and maxNumSeqs such multiples", p.most))
+	}
 	a := m.args(c.weight(o.W))
 	a.Bias, a.Y = c.weight(o.Bias), c.value(o.Y)
 	if !p.packed {
@@ -32,15 +36,14 @@ func (c *lowering) linear(o backend.Linear) error {
 		}
 	}
 	c.leave(o.X, p)
-	return c.multiply(p, a, m, x.Rows)
+	if !p.Library {
+		return c.multiply(p, a, m, x.Rows)
+	}
+	return c.library(p, a, m, x.Rows, o.Bias != backend.NoWeight)
 }
 
 // multiply launches a product of packed rows of a symbol.
 func (c *lowering) multiply(p product, a cuda.LinearArgs, m matrix, rows backend.Rows) error {
-	if p.Library {
-		b := cuda.LibraryArgs{W: a.W, X: c.room(p.x), Bias: a.Bias, Y: a.Y, Workspace: c.room(p.partial), In: a.In, Out: a.Out, Most: int32(c.rows(rows))}
-		return add(c, p.Kernel, line(each(rows, 1, cuda.LibraryUnit)), 1, 0, b, bind(unsafe.Offsetof(b.Rows), rows, 1))
-	}
 	a.X, a.Sums, a.XSteps, a.Splits = c.room(p.x), c.room(p.sums), int32(p.to.ScaleSteps(m.Cols)), int32(p.splits)
 	if p.splits > 1 {
 		a.Partial, a.Arrived = c.room(p.partial), c.room(0)
@@ -48,6 +51,24 @@ func (c *lowering) multiply(p product, a cuda.LinearArgs, m matrix, rows backend
 	b := p.Blocks(m.Rows, 1, p.splits)
 	g := grid{each(rows, 1, p.Rows), fixed(b[1]), fixed(b[2])}
 	return add(c, p.Kernel, g, p.Threads, p.Shared, a, bind(unsafe.Offsetof(a.Rows), rows, 1))
+}
+
+// library has cuBLASLt multiply. To results in float32 of 8-bit numbers it adds a bias of bf16 alone: theirs
+// is a kernel's.
+func (c *lowering) library(p product, a cuda.LinearArgs, m matrix, rows backend.Rows, biased bool) error {
+	b := cuda.LibraryArgs{W: a.W, X: c.room(p.x), Bias: a.Bias, Y: a.Y, Workspace: c.room(p.partial), In: a.In, Out: a.Out, Most: int32(c.rows(rows))}
+	scaled := m.count > 0
+	if scaled {
+		b.Scales, b.Sums, b.Bias, b.Blocks = a.Scales, c.room(p.sums), 0, flag(p.to.Group > 0)
+	}
+	err := add(c, p.Kernel, line(each(rows, 1, cuda.LibraryUnit)), 1, 0, b, bind(unsafe.Offsetof(b.Rows), rows, 1))
+	if err != nil || !scaled || !biased {
+		return err
+	}
+	const threads = 256
+	fours := int(a.Out) / 4
+	add4 := cuda.LinearBiasArgs{Y: a.Y, Bias: a.Bias, Out: int32(fours)}
+	return add(c, cuda.LinearBias, line(each(rows, fours, threads)), threads, 0, add4, bind(unsafe.Offsetof(add4.N), rows, fours))
 }
 
 // embed reads a table row by row, or out of panels.

@@ -236,6 +236,121 @@ func TestLibraryLower(t *testing.T) {
 	}
 }
 
+// TestLibraryFP8Lower: on compute capability 9.0 dense weights in fp8 whose inputs are rounded to it are the library's
+// too, with a scale for each row or for each block of 128, both as it reads them; a bias is a kernel's behind
+// it. What it does not multiply so, and every weight on other devices, stays in panels.
+func TestLibraryFP8Lower(t *testing.T) {
+	layoutOn := func(device, activations string) layout {
+		l, err := newLayout(on(t, device, backend.Graphs{}).facts, backend.Settings{Linear: backend.CUBLASLt, Activations: activations})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	l := layoutOn("h100", backend.FP8Activations)
+	spec := func(scaling backend.Scaling, cols int, rows ...int) backend.WeightSpec {
+		w := backend.WeightSpec{Name: "w", Cols: cols, Source: kernels.F8E4M3, Scaling: scaling, Use: backend.Multiply}
+		for _, n := range rows {
+			w.Rows += n
+			w.Parts = append(w.Parts, backend.Part{Tensor: "w", Rows: n, Format: kernels.F8E4M3})
+		}
+		return w
+	}
+	const product, own = "linear_f8_e4m3_x8_cublaslt", "linear_f8_e4m3_x8"
+	many := spec(backend.PerChannel, 256, 128)
+	many.Experts = 2
+	table := spec(backend.PerTensor, 256, 128)
+	table.Use |= backend.Lookup
+	for i, c := range []struct {
+		w      backend.WeightSpec
+		kernel string
+		bytes  int64 // 0: not counted here
+	}{
+		{spec(backend.NoScale, 96, 80), product, 96*80 + 512},
+		{spec(backend.PerTensor, 96, 48, 32), product, 96*80 + 512},
+		{spec(backend.PerChannel, 96, 80), product, 96*80 + 512},
+		{spec(backend.PerBlock, 640, 128, 48), product, 640*176 + 256}, // 2 rows of 8
+		{spec(backend.PerBlock, 640, 48, 128), own, 0},
+		{spec(backend.PerBlock, 160, 128), own, 0},
+		{spec(backend.PerChannel, 80, 80), own, 0},
+		{spec(backend.PerChannel, 96, 72), own, 0},
+		{many, own, 0},
+		{table, own, 0},
+	} {
+		p, err := l.Weight(c.w)
+		if err != nil || p.Kernel != c.kernel || c.bytes != 0 && p.Bytes != c.bytes {
+			t.Errorf("%d: %s, %d bytes (%v), want %s, %d", i, p.Kernel, p.Bytes, err, c.kernel, c.bytes)
+		}
+	}
+	for _, c := range []struct{ device, activations, kernel, why string }{
+		{"h100", "", "linear_f8_e4m3", "for dense bf16 and f16 beyond 16 rows; 32"}, {"h200", backend.FP8Activations, product, "for dense bf16, f16 and f8_e4m3 beyond 16 rows; 32"},
+		{"l40s", backend.FP8Activations, own, "f8_e4m3 is vapp's: "}, {"b200", backend.FP8Activations, own, "f8_e4m3 is vapp's: "}, {"rtx-5090", backend.FP8Activations, own, "f8_e4m3 is vapp's: "},
+	} {
+		l := layoutOn(c.device, c.activations)
+		choices := l.Choices()
+		if p, err := l.Weight(spec(backend.PerChannel, 256, 128)); err != nil || p.Kernel != c.kernel || !strings.Contains(choices[len(choices)-1].Why, c.why) {
+			t.Errorf("%s, activations %q: %s (%v), %v", c.device, c.activations, p.Kernel, err, choices)
+		}
+	}
+	made := func(tokens int, w backend.WeightSpec) *backend.Program {
+		p := &backend.Program{Name: "p", Vocab: 8, Bucket: backend.Bucket{Tokens: tokens, Seqs: 1, Samples: 1}}
+		p.Weights = []backend.WeightSpec{w, {Name: "bias", Rows: 1, Cols: w.Rows, Source: kernels.F32, Use: backend.Vector, Parts: []backend.Part{{Tensor: "bias", Elems: w.Rows, Format: kernels.F32}}}}
+		r := backend.Record(p)
+		x, y := r.New("x", kernels.F32, backend.PerToken, w.Cols), r.New("y", kernels.F32, backend.PerToken, w.Rows)
+		r.Do(backend.Linear{X: x, W: 0, Bias: 1, Y: y})
+		r.Free(x, y)
+		p, err := r.Program()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	for _, w := range []backend.WeightSpec{spec(backend.PerTensor, 640, 128, 48), spec(backend.PerBlock, 640, 128, 48)} {
+		p := made(100, w)
+		toldAsLaunched(t, l, p)
+		rooms(t, l, p)
+		for _, v := range variants(p.Bucket) {
+			list, err := l.lower(p, v, nowhere(p))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, n := range list {
+				names = append(names, n.kernel)
+			}
+			rows, want := min(v.rows, 100), []string{"linear_pack_f8_e4m3", "linear_f8_e4m3_x8_plain_8"}
+			switch {
+			case rows > cuda.FewRows:
+				want = []string{"linear_pack_f8_e4m3", product, cuda.LinearBias}
+			case rows > 8:
+				want[1] = "linear_f8_e4m3_x8_plain_16"
+			}
+			if !slices.Equal(names, want) {
+				t.Fatalf("%d rows, %v: %v", rows, w.Scaling, names)
+			}
+			pack := *(*cuda.PackArgs)(unsafe.Pointer(&slices.Clone(list[0].args)[0]))
+			most := int32(0)
+			if rows > cuda.FewRows {
+				a := *(*cuda.LibraryArgs)(unsafe.Pointer(&slices.Clone(list[1].args)[0]))
+				if a.X != pack.Y || a.Sums != pack.Sums || a.Scales == 0 || a.Bias != 0 || int(a.Most) != rows || (a.Blocks == 1) != (w.Scaling == backend.PerBlock) {
+					t.Errorf("%d rows: %+v of %+v", rows, a, pack)
+				}
+				most = a.Most * a.Blocks
+			}
+			if pack.Words != 2 || pack.Most != most {
+				t.Errorf("%d rows, %v: %+v", rows, w.Scaling, pack)
+			}
+		}
+	}
+	blocks := spec(backend.PerBlock, 640, 128, 48)
+	if err := l.Runs(nil, made(102, blocks)); !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), "weight w: unsupported: cublaslt multiplies with scales of blocks for multiples of 4 rows, and a step has up to 102: make ") {
+		t.Errorf("102 rows: %v", err)
+	}
+	if err := l.Runs(nil, made(102, spec(backend.PerChannel, 640, 176))); err != nil {
+		t.Errorf("102 rows with a scale each: %v", err)
+	}
+}
+
 // TestFused: what makes rows that only products read packs them, once for products that follow
 // each other; the numbers themselves are written where somebody else reads them.
 func TestFused(t *testing.T) {
@@ -317,7 +432,7 @@ func toldAsLaunched(t *testing.T, l layout, p *backend.Program) {
 		}
 		for _, n := range list {
 			k := l.kernels[n.kernel]
-			if strings.HasPrefix(k.Op, "linear") && k.Stem != "pack" || (k.Op == "attention" || k.Op == "experts") && k.Format != "" {
+			if strings.HasPrefix(k.Op, "linear") && k.Stem != "pack" && k.Name != cuda.LinearBias || (k.Op == "attention" || k.Op == "experts") && k.Format != "" {
 				launched[fmt.Sprint(n.kernel, n.blocks[2])] = true
 			}
 		}

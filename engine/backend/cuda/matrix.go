@@ -19,11 +19,12 @@ type matrix struct {
 	scaling backend.Scaling
 	scales  int64 // offset of the scales; of all experts
 	count   int   // of them
+	across  int   // from those of a row of blocks to the next
 }
 
 // matrixOf lays a weight out that is stored as f.
 func (l layout) matrixOf(w backend.WeightSpec, f kernels.Format) matrix {
-	m := matrix{WeightSpec: w, stored: f, blas: l.blas && w.Use&backend.Multiply != 0 && w.Experts == 0 && cuda.PlainRows(f, w.Rows, w.Cols)}
+	m := matrix{WeightSpec: w, stored: f, blas: l.byLibrary(w, f)}
 	m.panels = !m.blas && cuda.Packs(f) && (w.Use&backend.Multiply != 0 || !plain(f))
 	m.each = int64(w.Rows) * f.Bytes(int64(w.Cols))
 	switch {
@@ -35,14 +36,35 @@ func (l layout) matrixOf(w backend.WeightSpec, f kernels.Format) matrix {
 	m.scales = up(int64(max(1, w.Experts))*m.each, align)
 	if f.Scaled() {
 		m.scaling = w.Scaling
-		if m.scaling == backend.PerTensor && (len(w.Parts) > maxParts || w.Experts > 0 && len(w.Parts) > 1) {
-			m.scaling = backend.PerChannel // more than a kernel knows apart
+		if m.blas && m.scaling != backend.PerBlock || m.scaling == backend.PerTensor && (len(w.Parts) > maxParts || w.Experts > 0 && len(w.Parts) > 1) {
+			m.scaling = backend.PerChannel // as the library takes them; more than a kernel knows apart
 		}
 		s := w
 		s.Scaling = m.scaling
-		m.count = int(s.Scales())
+		m.count, m.across = int(s.Scales()), blocks(w.Cols)
+		if m.blas && m.scaling == backend.PerBlock {
+			m.across = cuda.BlocksAcross(w.Cols)
+			m.count = m.count / blocks(w.Cols) * m.across
+		}
 	}
 	return m
+}
+
+// byLibrary says whether a weight that is stored as f lies row by row for cuBLASLt. 8-bit floats do where
+// X is rounded to them, on compute capability 9.0, and not as a table of embeddings; with scales of blocks where
+// these are whole, but for the last features.
+func (l layout) byLibrary(w backend.WeightSpec, f kernels.Format) bool {
+	switch {
+	case !l.blas || w.Use&backend.Multiply == 0 || w.Experts > 0 || !cuda.PlainRows(f, w.Rows, w.Cols):
+		return false
+	case plain(f):
+		return true
+	case !l.blasFP8() || !w.RoundInputs || w.Use&backend.Lookup != 0:
+		return false
+	case w.Scaling == backend.PerBlock:
+		return w.Cols%backend.ScaleBlock == 0 && len(w.Parts) <= maxParts && matrix{WeightSpec: w}.wholeBlocks()
+	}
+	return w.Scaling != backend.PerGroup
 }
 
 // bytes is what it takes.
@@ -60,7 +82,7 @@ func (m matrix) kernel() string {
 	case m.Experts > 0 && !m.panels && m.stored == kernels.F32:
 		return "experts_f32"
 	case m.blas:
-		return "linear_" + m.stored.String() + "_cublaslt"
+		return cuda.ChoosePlain(m.stored, cuda.FewRows+1).Kernel
 	case m.Use&backend.Multiply != 0 && m.RoundInputs:
 		return "linear_" + m.stored.String() + "_x8"
 	case m.Use&backend.Multiply != 0:
@@ -100,7 +122,7 @@ func (m matrix) args(w cuda.Ptr) cuda.LinearArgs {
 	case backend.PerGroup:
 		a.ScaleCols, a.ScaleAcross = int32(m.GroupSize), int32(m.Cols/max(1, m.GroupSize))
 	case backend.PerBlock:
-		a.ScaleRows, a.ScaleCols, a.ScaleAcross = backend.ScaleBlock, backend.ScaleBlock, int32(blocks(m.Cols))
+		a.ScaleRows, a.ScaleCols, a.ScaleAcross = backend.ScaleBlock, backend.ScaleBlock, int32(m.across)
 		m.parts(&a, func(p backend.Part) int { return blocks(p.Rows) })
 	}
 	return a

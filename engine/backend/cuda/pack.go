@@ -29,7 +29,11 @@ func (d *device) Pack(i int, src backend.RowReader) error {
 		if spec.Use&backend.Vector != 0 {
 			return d.packVector(spec, base, src)
 		}
-		return d.packMatrix(d.layout.matrixOf(spec, d.r.Packed[i].Format), base, src)
+		m, err := d.layout.matrix(spec)
+		if err != nil {
+			return err
+		}
+		return d.packMatrix(m, base, src)
 	})
 	return d.named(err) // who loads says which weight
 }

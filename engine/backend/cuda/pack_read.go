@@ -164,7 +164,7 @@ func (r *reader) scalesOf(p backend.Part, expert, row int) ([]float32, error) {
 }
 
 // scales fills out with those of a weight that stays as it is, in the order in which kernels
-// read them.
+// read them; between rows of blocks may be zeros.
 func (r *reader) scales(m matrix, out []float32) error {
 	for e := range max(1, m.Experts) {
 		for _, p := range m.Parts {
@@ -180,10 +180,15 @@ func (r *reader) scales(m matrix, out []float32) error {
 				if err != nil {
 					return err
 				}
-				if len(out) < len(x) {
+				n := len(x)
+				if m.scaling == backend.PerBlock {
+					n = m.across
+				}
+				if len(out) < n {
 					return fmt.Errorf("its parts have more scales than %d×%d has", m.Rows, m.Cols)
 				}
-				out = out[copy(out, x):]
+				copy(out, x)
+				out = out[n:]
 			}
 		}
 	}

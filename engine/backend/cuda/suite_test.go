@@ -72,27 +72,32 @@ func TestPartsFP8(t *testing.T) {
 }
 
 // TestPartsLibrary: dense products by an emulated cuBLASLt, and by the kernels that read rows as it
-// takes them; bf16 is among every second format.
+// takes them; bf16 is among every second format. Weights in fp8 have inputs that are rounded to it.
 func TestPartsLibrary(t *testing.T) {
-	withLibrary(t)
+	version := withLibrary(t)
 	s := suite
 	s.Settings.Linear = backend.CUBLASLt
-	eachOf(t, []string{"linear"}, func(t *testing.T, name string) {
-		before := driver.Counted("vapp_emulated_host")
-		s.Part(t, name, 2)
+	eachOf(t, []string{"linear", "linear of scaled weights"}, func(t *testing.T, name string) {
+		before, every := driver.Counted("vapp_emulated_host"), 2
+		if s := &s.Settings; name != "linear" {
+			if s.Activations, every = backend.FP8Activations, 1; version < driver.BLASNeedScales {
+				t.Skip(&driver.BLASTooOld{Have: version, Need: driver.BLASNeedScales})
+			}
+		}
+		s.Part(t, name, every)
 		if before >= 0 && driver.Counted("vapp_emulated_host") == before {
 			t.Error("the library has multiplied nothing")
 		}
 	})
 }
 
-// withLibrary has the emulated cuBLASLt, or the machine's where it has a device; a test is skipped where that
-// has none.
-func withLibrary(t *testing.T) {
+// withLibrary has the emulated cuBLASLt, or the machine's where it has a device, and says its version; a test is
+// skipped where that has none.
+func withLibrary(t *testing.T) (version int) {
 	t.Helper()
 	if os.Getenv("VAPP_GPU") == "" {
 		t.Setenv("VAPP_LIBCUBLASLT", cudatest.BLAS(t))
-		return
+		return driver.BLASNeedScales
 	}
 	c, err := driver.Open(0)
 	if err != nil {
@@ -104,6 +109,7 @@ func withLibrary(t *testing.T) {
 		if err != nil {
 			return err
 		}
+		version = b.Version()
 		return b.Close()
 	})
 	if missing := (*driver.NoBLAS)(nil); errors.As(err, &missing) {
@@ -111,6 +117,7 @@ func withLibrary(t *testing.T) {
 	} else if err != nil {
 		t.Fatal(err)
 	}
+	return version
 }
 
 // hold keeps the device's context while a test runs, whose devices share it: it takes longer to

@@ -77,6 +77,7 @@ type product struct {
 	to               cuda.Rounding // of X
 	packed           bool          // X is packed first; else it is read as it lies
 	splits           int
+	most             int   // rows that scales of groups are laid out for as the library takes them, else 0
 	x, sums, partial int64 // where rooms begin; partial is the library's where the product is
 	end              int64 // behind the last
 }
@@ -84,7 +85,11 @@ type product struct {
 // chooseLinear is the kernel for a matrix and a number of rows, and what it has X rounded to.
 func (l layout) chooseLinear(m matrix, rows int) (k cuda.Linear, to cuda.Rounding, ok bool) {
 	if m.blas {
-		return cuda.ChoosePlain(m.stored, rows), cuda.RoundsTo(m.stored), true
+		k, to = cuda.ChoosePlain(m.stored, rows), cuda.RoundsTo(m.stored)
+		if m.RoundInputs {
+			to = cuda.Rounding{Format: m.stored, Group: m.InputGroup()}
+		}
+		return k, to, true
 	}
 	if m.RoundInputs {
 		k, ok = cuda.ChooseRounded(m.stored, rows)
@@ -111,6 +116,9 @@ func (c *lowering) chosen(m matrix, by, rows int, at int64) product {
 		l.Rows = panel
 	}
 	p := product{Linear: l, to: to, packed: true, splits: 1, x: at}
+	if l.Library && to.Group > 0 {
+		p.most = rows
+	}
 	x, sums := to.Bytes(rows, m.Cols)
 	p.sums = at + up(x, align)
 	p.partial = p.sums + up(sums, align)

@@ -11,11 +11,13 @@
 
 enum {
   invalid_value = 7,  // cublasStatus_t
-  real_32f = 0, real_16f = 2, real_16bf = 14,
+  real_32f = 0, real_16f = 2, real_16bf = 14, real_8f_e4m3 = 28,
   compute_32f = 68,
   transposed = 1,
   epilogue_bias = 4,
-  desc_transa = 3, desc_epilogue = 7, desc_bias_pointer = 8, desc_bias_data_type = 26,
+  desc_transa = 3, desc_epilogue = 7, desc_bias_pointer = 8, desc_a_scale_pointer = 17, desc_b_scale_pointer = 18, desc_bias_data_type = 26,
+  desc_a_scale_mode = 31, desc_b_scale_mode = 32,
+  scale_outer_vec_32f = 3, scale_vec128_32f = 4, scale_blk128x128_32f = 5,
   preference_workspace = 1, preference_alignment_a = 5,
 };
 
@@ -110,8 +112,9 @@ int vapp_blas_create(vapp_blas *b) { return b->create(&b->handle); }
 // The library stays loaded: what it registered with the driver lives as long as the process.
 int vapp_blas_close(vapp_blas *b) { return b->handle ? b->destroy(b->handle) : 0; }
 
-int vapp_blas_desc(const vapp_blas *b, CUdeviceptr bias, void **out) {
+int vapp_blas_desc(const vapp_blas *b, CUdeviceptr bias, CUdeviceptr w_scales, CUdeviceptr x_scales, int blocks, void **out) {
   const int32_t t = transposed, type = real_32f;
+  const int32_t w_mode = blocks ? scale_blk128x128_32f : scale_outer_vec_32f, x_mode = blocks ? scale_vec128_32f : scale_outer_vec_32f;
   const uint32_t epilogue = epilogue_bias;
   int status = b->desc_create(out, compute_32f, real_32f);
   if (!status) status = b->desc_set(*out, desc_transa, &t, sizeof t);
@@ -119,6 +122,12 @@ int vapp_blas_desc(const vapp_blas *b, CUdeviceptr bias, void **out) {
     status = b->desc_set(*out, desc_epilogue, &epilogue, sizeof epilogue);
     if (!status) status = b->desc_set(*out, desc_bias_pointer, &bias, sizeof bias);
     if (!status) status = b->desc_set(*out, desc_bias_data_type, &type, sizeof type);
+  }
+  if (!status && w_scales) {  // how sums are promoted stays the library's default, not the fast one
+    status = b->desc_set(*out, desc_a_scale_mode, &w_mode, sizeof w_mode);
+    if (!status) status = b->desc_set(*out, desc_b_scale_mode, &x_mode, sizeof x_mode);
+    if (!status) status = b->desc_set(*out, desc_a_scale_pointer, &w_scales, sizeof w_scales);
+    if (!status) status = b->desc_set(*out, desc_b_scale_pointer, &x_scales, sizeof x_scales);
   }
   return status;
 }
@@ -134,7 +143,7 @@ int vapp_blas_shape(const vapp_blas *b, const vapp_shape_args *a, void *desc, va
   void *preference = 0;
   heuristic best;
   memset(&best, 0, sizeof best);
-  const int type = a->half ? real_16f : real_16bf;
+  const int types[] = {[vapp_bf16] = real_16bf, [vapp_f16] = real_16f, [vapp_e4m3] = real_8f_e4m3}, type = types[a->numbers];
   *out = s;
   *found = 0;
   int status = b->layout_create(&s->w, type, (uint64_t)a->in, (uint64_t)a->out, a->in);

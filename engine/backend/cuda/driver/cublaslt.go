@@ -49,7 +49,7 @@ func (b *BLAS) open() error {
 	if status := C.vapp_blas_create(b.c); status != 0 {
 		return b.failed("cublasLtCreate", int(status))
 	}
-	if status := C.vapp_blas_desc(b.c, 0, &b.plain); status != 0 {
+	if status := C.vapp_blas_desc(b.c, 0, 0, 0, 0, &b.plain); status != 0 {
 		return b.failed("cublasLtMatmulDescCreate", int(status))
 	}
 	return nil
@@ -62,14 +62,31 @@ func (b *BLAS) failed(call string, status int) error {
 // Version is the library's: 130101 is 13.1.1.
 func (b *BLAS) Version() int { return int(C.vapp_blas_version(b.c)) }
 
+// Numbers is what W and X of a Multiplication are.
+type Numbers int
+
+// The numbers that there are. E4M3 have scales.
+const (
+	BF16 Numbers = C.vapp_bf16
+	F16  Numbers = C.vapp_f16
+	E4M3 Numbers = C.vapp_e4m3
+)
+
+func (n Numbers) String() string { return [...]string{"bf16", "f16", "f8_e4m3"}[n] }
+
 // Multiplication is a product for a List: Y [rows, Out] in float32 = X [rows, In] · W [Out, In],
-// transposed, + Bias, with up to Most rows, of which a launch computes a multiple of Unit, or Most.
+// transposed, + Bias, with up to Most rows, of which a launch computes a multiple of Unit, or Most. Of
+// E4M3 each row of W and of X has a scale in float32, WScales [Out] and XScales [Most], and there is no Bias.
+// With Blocks, 128 by 128 of W have one, WScales [Out/128, In/128 up to a multiple of 4], and 128 of a row of X,
+// XScales [In/128, rows that are computed], which are multiples of 4.
 type Multiplication struct {
-	Half                     bool // W and X are of fp16, else of bf16
+	Numbers                  Numbers
 	In, Out, Most, Unit      int
 	W, X, Bias, Y, Workspace Address
-	Bytes                    int64 // of the workspace
-	Args, RowsAt             int   // bytes of a launch's arguments, and where in them the rows are, an int32
+	WScales, XScales         Address // of E4M3
+	Blocks                   bool    // whose they are
+	Bytes                    int64   // of the workspace
+	Args, RowsAt             int     // bytes of a launch's arguments, and where in them the rows are, an int32
 }
 
 // Product is a Multiplication with an algorithm for each number of rows.
@@ -79,7 +96,8 @@ type Product struct {
 	args int
 }
 
-// Ask has the library find the algorithms of a product. The error is a *NoAlgorithm where it has none.
+// Ask has the library find the algorithms of a product. The error is a *NoAlgorithm where it has none, a
+// *BLASTooOld where it is older than such scales.
 func (b *BLAS) Ask(m Multiplication) error {
 	desc, err := b.desc(m)
 	if err != nil {
@@ -113,12 +131,15 @@ func (b *BLAS) Product(m Multiplication) (*Product, error) {
 	return p, nil
 }
 
-// desc describes a product: those without a bias share one.
+// desc describes a product: those without a bias and scales share one.
 func (b *BLAS) desc(m Multiplication) (out unsafe.Pointer, err error) {
-	if m.Bias == 0 {
+	if have := b.Version(); m.Numbers == E4M3 && have < BLASNeedScales {
+		return nil, &BLASTooOld{Have: have, Need: BLASNeedScales}
+	}
+	if m.Bias == 0 && m.WScales == 0 {
 		return b.plain, nil
 	}
-	if status := C.vapp_blas_desc(b.c, C.CUdeviceptr(m.Bias), &out); status != 0 {
+	if status := C.vapp_blas_desc(b.c, C.CUdeviceptr(m.Bias), C.CUdeviceptr(m.WScales), C.CUdeviceptr(m.XScales), C.int(flag(m.Blocks)), &out); status != 0 {
 		b.freeDesc(out)
 		return nil, b.failed("cublasLtMatmulDescSetAttribute", int(status))
 	}
@@ -147,8 +168,8 @@ func (b *BLAS) all(m Multiplication, desc unsafe.Pointer) ([]*C.vapp_shape, erro
 func (b *BLAS) shape(m Multiplication, rows int, desc unsafe.Pointer) (*C.vapp_shape, error) {
 	const most = 256
 	a := C.vapp_shape_args{
-		in: C.int64_t(m.In), out: C.int64_t(m.Out), rows: C.int64_t(rows), workspace: C.uint64_t(m.Bytes), half: flag(m.Half),
-		aligned: C.uint32_t(aligned(m.W|m.X, most)), aligned_y: C.uint32_t(aligned(m.Y, most)), bias: flag(m.Bias != 0),
+		in: C.int64_t(m.In), out: C.int64_t(m.Out), rows: C.int64_t(rows), workspace: C.uint64_t(m.Bytes), numbers: C.uint32_t(m.Numbers),
+		aligned: C.uint32_t(aligned(m.W|m.X, most)), aligned_y: C.uint32_t(aligned(m.Y, most)), bias: flag(m.Bias != 0), blocks: flag(m.Blocks),
 	}
 	if s := b.shapes[a]; s != nil {
 		return s, nil
@@ -164,11 +185,7 @@ func (b *BLAS) shape(m Multiplication, rows int, desc unsafe.Pointer) (*C.vapp_s
 	if status != 0 {
 		return nil, b.failed("cublasLtMatrixLayoutCreate", int(status))
 	}
-	format := "bf16"
-	if m.Half {
-		format = "f16"
-	}
-	return nil, &NoAlgorithm{Rows: rows, In: m.In, Out: m.Out, Format: format, Workspace: m.Bytes}
+	return nil, &NoAlgorithm{Rows: rows, In: m.In, Out: m.Out, Format: m.Numbers.String(), Workspace: m.Bytes}
 }
 
 // aligned is the largest power of 2, up to most, that an address is a multiple of.

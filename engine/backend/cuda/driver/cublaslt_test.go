@@ -147,6 +147,118 @@ func TestProducts(t *testing.T) {
 	must(t, b.Close())
 }
 
+// codes are bytes on the device.
+func codes(t *testing.T, c *Context, s *Stream, b []byte) Address {
+	t.Helper()
+	p, err := c.Alloc(int64(len(b)))
+	must(t, err)
+	must(t, s.ToDevice(p, unsafe.Pointer(&b[0]), int64(len(b))))
+	return p
+}
+
+// TestScaledProducts: E4M3 is multiplied with a scale for each row, or for each block of 128, which lie as the
+// library reads them: those of X as far apart as there are rows that are computed. What it cannot multiply so has no
+// algorithm: other devices, rows that are no multiples of 4 with blocks, features and inputs that are no 16 bytes.
+func TestScaledProducts(t *testing.T) {
+	t.Setenv("VAPP_LIBCUBLASLT", cudatest.BLAS(t))
+	c, s := open(t, "order=lazy")
+	const in, out, most, unit, room, groups, across = 384, 144, 100, 64, 1 << 16, 3, 4
+	w, x := make([]byte, out*in), make([]byte, most*in)
+	for i := range w { // 1, -2, 0.5, NaN nowhere
+		w[i] = []byte{0x38, 0xc0, 0x30}[i*i/7%3]
+	}
+	for i := range x {
+		x[i] = []byte{0x38, 0x40, 0xb0, 0}[i*i/5%4]
+	}
+	value := map[byte]float32{0x38: 1, 0xc0: -2, 0x30: 0.5, 0x40: 2, 0xb0: -0.5}
+	scales := func(n int) []float32 {
+		v := make([]float32, n)
+		for i := range v {
+			v[i] = float32(1+i%5) / 4
+		}
+		return v
+	}
+	ofW, ofX := scales(out), scales(most)
+	ofBlocks, ofGroups := scales(2*across), scales(groups*most)
+	work, err := c.Alloc(room)
+	must(t, err)
+	y := floats(t, c, s, make([]float32, most*out))
+	m := Multiplication{
+		Numbers: E4M3, In: in, Out: out, Most: most, Unit: unit, W: codes(t, c, s, w), X: codes(t, c, s, x), WScales: floats(t, c, s, ofW), XScales: floats(t, c, s, ofX),
+		Y: y, Workspace: work, Bytes: room, Args: int(unsafe.Sizeof(cuda.LibraryArgs{})), RowsAt: int(unsafe.Offsetof(cuda.LibraryArgs{}.Rows)),
+	}
+	blocks := m
+	blocks.Blocks, blocks.WScales, blocks.XScales = true, floats(t, c, s, ofBlocks), floats(t, c, s, ofGroups)
+	b, err := c.BLAS()
+	must(t, err)
+	for _, m := range []Multiplication{m, blocks} {
+		p, err := b.Product(m)
+		must(t, err)
+		l, err := NewList([]Launch{{
+			Product: p, Blocks: [3]int{1, 1, 1}, Threads: [3]int{1, 1, 1}, Args: make([]byte, m.Args),
+			Symbols: []Symbol{{At: m.RowsAt, Times: 1, Over: 1}, {At: -1, Times: 1, Over: unit}},
+		}})
+		must(t, err)
+		for rows, computed := range map[int]int{3: unit, 99: most} {
+			must(t, s.Fill(y, 0, 4*most*out))
+			must(t, l.Run(s, 0, 1, [NumBound]int32{int32(rows)}))
+			got := fetch(t, s, y, computed*out)
+			for i := range got {
+				row, feature, want := i/out, i%out, float32(0)
+				for k := range in {
+					by := ofW[feature] * ofX[row]
+					if m.Blocks {
+						by = ofBlocks[feature/128*across+k/128] * ofGroups[k/128*computed+row]
+					}
+					want += value[w[feature*in+k]] * value[x[row*in+k]] * by
+				}
+				if got[i] != want {
+					t.Fatalf("blocks %v, %d rows: row %d, feature %d is %v, want %v", m.Blocks, rows, row, feature, got[i], want)
+				}
+			}
+		}
+		l.Close()
+	}
+	must(t, b.Close())
+
+	asked := func(m Multiplication) error { // of a library that has found nothing yet
+		b, err := c.BLAS()
+		must(t, err)
+		defer func() { must(t, b.Close()) }()
+		return b.Ask(m)
+	}
+	var none *NoAlgorithm
+	for what, change := range map[string]func(*Multiplication){
+		"rows in blocks":   func(m *Multiplication) { m.Most, m.Blocks = 98, true },
+		"inputs":           func(m *Multiplication) { m.In = 40 },
+		"features":         func(m *Multiplication) { m.Out = 142 },
+		"no scales of W":   func(m *Multiplication) { m.WScales = 0 },
+		"no scales of X":   func(m *Multiplication) { m.XScales = 0 },
+		"scales of blocks": func(m *Multiplication) { m.WScales, m.Blocks = m.WScales+4, true },
+		"scales of bf16":   func(m *Multiplication) { m.Numbers = BF16 },
+		"a bias":           func(m *Multiplication) { m.Bias = m.Y },
+	} {
+		m := m
+		change(&m)
+		if err := asked(m); !errors.As(err, &none) || !strings.Contains(err.Error(), m.Numbers.String()+" within") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	must(t, asked(m))
+	must(t, Emulate("capability=10.0"))
+	for _, m := range []Multiplication{m, blocks} {
+		if err := asked(m); !errors.As(err, &none) || none.Format != "f8_e4m3" {
+			t.Errorf("on another device, blocks %v: %v", m.Blocks, err)
+		}
+	}
+	must(t, Emulate("reset"))
+	t.Setenv("VAPP_EMULATED_CUBLASLT", "version=120803")
+	var old *BLASTooOld
+	if err := asked(m); !errors.As(err, &old) || !strings.Contains(err.Error(), "cuBLASLt is 12.8.3 and 12.9.0 is needed: ") {
+		t.Errorf("an older library: %v", err)
+	}
+}
+
 // TestAligned: addresses are told as aligned as they are.
 func TestAligned(t *testing.T) {
 	var got []int

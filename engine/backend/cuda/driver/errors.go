@@ -96,6 +96,9 @@ func (e *NoKernelError) Unwrap() error { return e.Err }
 // BLASNeed is the cuBLASLt, as its version numbers it, that products are asked of.
 const BLASNeed = 120000
 
+// BLASNeedScales is the one that has scales of 8-bit floats by row and by blocks of 128.
+const BLASNeedScales = 120900
+
 // NoBLAS: cuBLASLt is asked for and not there, or lacks what is called.
 type NoBLAS struct{ Why string }
 

@@ -20,11 +20,12 @@ typedef struct vapp_blas vapp_blas;
 typedef struct vapp_shape vapp_shape;
 
 // vapp_shape_args are a product's: Y [rows, out] of float32 = X [rows, in] · W [out, in], transposed, of
-// bf16, or fp16 where half is 1. Addresses are multiples of aligned, Y's of aligned_y.
+// numbers. Addresses are multiples of aligned, Y's of aligned_y.
+enum { vapp_bf16, vapp_f16, vapp_e4m3 };
 typedef struct {
   int64_t in, out, rows;
   uint64_t workspace;  // bytes, at most
-  uint32_t half, aligned, aligned_y, bias;
+  uint32_t numbers, aligned, aligned_y, bias, blocks;
 } vapp_shape_args;
 
 // vapp_product is a product of a list: shapes are those of unit, 2·unit, ... most rows.
@@ -43,7 +44,10 @@ size_t vapp_blas_version(const vapp_blas *b);
 const char *vapp_blas_status(const vapp_blas *b, int status);
 int vapp_blas_create(vapp_blas *b);
 int vapp_blas_close(vapp_blas *b);
-int vapp_blas_desc(const vapp_blas *b, CUdeviceptr bias, void **out);
+// vapp_blas_desc describes a product with a bias [out] of float32 and scales of W [out] and X [rows], each 0
+// where there are none. Scales are E4M3's, both, and there is no bias with them. Where blocks is 1 they are of
+// 128 by 128 of W, [out/128, in/128 up to a multiple of 4], and of 128 of a row of X, [in/128, rows].
+int vapp_blas_desc(const vapp_blas *b, CUdeviceptr bias, CUdeviceptr w_scales, CUdeviceptr x_scales, int blocks, void **out);
 void vapp_blas_free_desc(const vapp_blas *b, void *desc);
 // vapp_blas_shape asks for the algorithm of a shape; found 0: there is none.
 int vapp_blas_shape(const vapp_blas *b, const vapp_shape_args *a, void *desc, vapp_shape **out, int *found);

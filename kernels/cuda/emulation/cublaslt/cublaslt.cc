@@ -2,7 +2,9 @@
 // It computes what it is asked on the host, when it is its turn on the stream, and refuses what
 // would be wrong on a device: descriptors that do not fit, pointers that are aligned less than its
 // algorithm was chosen for, an algorithm of another shape, a workspace that is too small, the first
-// product of a shape while the stream is captured.
+// product of a shape while the stream is captured. E4M3 is multiplied with a scale for each row of both
+// (outer vectors), or for 128x128 of A and 128 of a row of B, as versions from 12.9 on do for compute capability
+// 9.0 alone.
 // VAPP_EMULATED_CUBLASLT is settings between commas, read when a handle is made: version=110400,
 // create=1 and matmul=13 (a status that the call ends with), algorithms=none.
 #include <dlfcn.h>
@@ -21,7 +23,8 @@
 namespace {
 
 enum Status { kSuccess = 0, kNotInitialized = 1, kInvalidValue = 7, kExecutionFailed = 13, kInternalError = 14, kNotSupported = 15 };
-enum Type { kF32 = 0, kF16 = 2, kBF16 = 14 };
+enum Type { kF32 = 0, kF16 = 2, kBF16 = 14, kE4M3 = 28 };
+constexpr int32_t kScalar = 0, kOuterVector = 3, kVec128 = 4, kBlk128x128 = 5;
 constexpr int kCompute32F = 68;
 constexpr uint32_t kEpilogueDefault = 1, kEpilogueBias = 4;
 
@@ -31,6 +34,8 @@ struct Desc {
   uint32_t epilogue = kEpilogueDefault;
   uint64_t bias = 0;
   int32_t bias_type = -1;  // that of D
+  uint64_t scales[2] = {0, 0};
+  int32_t scaled[2] = {kScalar, kScalar};
 };
 struct Layout {
   int type;
@@ -58,10 +63,15 @@ struct Product {
   int type;
   uint64_t m, n, k;
   int64_t lda, ldb, ldd;
-  uint64_t a, b, d, bias, workspace, workspace_bytes;
+  uint64_t a, b, d, scale_a, scale_b;
+  bool blocks;
+  uint64_t bias, workspace, workspace_bytes;
+  // What there is of scales, in numbers.
+  uint64_t scales_a() const { return blocks ? (k + 511) / 512 * 4 * ((m + 127) / 128) : m; }
+  uint64_t scales_b() const { return blocks ? (k + 127) / 128 * n : n; }
   bool operator==(const Product &o) const {
     return type == o.type && m == o.m && n == o.n && k == o.k && lda == o.lda && ldb == o.ldb && ldd == o.ldd && a == o.a && b == o.b && d == o.d &&
-           bias == o.bias && workspace == o.workspace && workspace_bytes == o.workspace_bytes;
+           scale_a == o.scale_a && scale_b == o.scale_b && blocks == o.blocks && bias == o.bias && workspace == o.workspace && workspace_bytes == o.workspace_bytes;
   }
 };
 
@@ -73,6 +83,7 @@ int created = 0, multiplied = 0;
 int (*host)(void *, const char *(*)(void *), void *) = nullptr;
 int (*inside)(uint64_t, size_t) = nullptr;
 int (*capturing)(void *) = nullptr;
+int (*attribute_of)(int *, int, int) = nullptr;  // of a device
 
 // setting is a number that VAPP_EMULATED_CUBLASLT gives, or what it is without.
 long setting(const char *name, long without) {
@@ -80,6 +91,16 @@ long setting(const char *name, long without) {
   std::string all = std::string(",") + (text ? text : ""), key = std::string(",") + name + "=";
   size_t at = all.find(key);
   return at == std::string::npos ? without : atol(all.c_str() + at + key.size());
+}
+
+// size is the bytes of a number.
+uint64_t size(int type) { return type == kE4M3 ? 1 : type == kF32 ? 4 : 2; }
+
+float wide_e4m3(uint8_t v) {
+  int exponent = v >> 3 & 15, low = v & 7;
+  if ((v & 0x7f) == 0x7f) return __builtin_nanf("");
+  float f = exponent == 0 ? float(low) / 512.0f : __builtin_ldexpf(float(8 + low), exponent - 10);
+  return v & 0x80 ? -f : f;
 }
 
 float wide(int type, uint16_t v) {
@@ -99,18 +120,25 @@ float wide(int type, uint16_t v) {
 
 const char *multiply(void *data) {
   const Product &p = *(const Product *)data;
-  if (!inside(p.a, 2 * ((p.m - 1) * p.lda + p.k)) || !inside(p.b, 2 * ((p.n - 1) * p.ldb + p.k)) || !inside(p.d, 4 * ((p.n - 1) * p.ldd + p.m)) ||
-      (p.bias && !inside(p.bias, 4 * p.m)) || !inside(p.workspace, p.workspace_bytes))
+  const uint64_t bytes = size(p.type);
+  if (!inside(p.a, bytes * ((p.m - 1) * p.lda + p.k)) || !inside(p.b, bytes * ((p.n - 1) * p.ldb + p.k)) || !inside(p.d, 4 * ((p.n - 1) * p.ldd + p.m)) ||
+      (p.bias && !inside(p.bias, 4 * p.m)) || (p.scale_a && (!inside(p.scale_a, 4 * p.scales_a()) || !inside(p.scale_b, 4 * p.scales_b()))) ||
+      !inside(p.workspace, p.workspace_bytes))
     return "cublasLtMatmul: an operand is outside of the device's memory";
   memset((void *)p.workspace, 0xff, p.workspace_bytes);  // it is nobody else's meanwhile
-  const uint16_t *a = (const uint16_t *)p.a, *b = (const uint16_t *)p.b;
+  auto at = [&](uint64_t from, uint64_t i) { return p.type == kE4M3 ? wide_e4m3(((const uint8_t *)from)[i]) : wide(p.type, ((const uint16_t *)from)[i]); };
   float *d = (float *)p.d, *row = new float[p.k];
   for (uint64_t n = 0; n < p.n; n++) {
-    for (uint64_t k = 0; k < p.k; k++) row[k] = wide(p.type, b[n * p.ldb + k]);
+    for (uint64_t k = 0; k < p.k; k++) row[k] = at(p.b, n * p.ldb + k);
     for (uint64_t m = 0; m < p.m; m++) {
-      const uint16_t *w = a + m * p.lda;
+      const float *scale_a = (const float *)p.scale_a, *scale_b = (const float *)p.scale_b;
       float sum = 0.0f;
-      for (uint64_t k = 0; k < p.k; k++) sum += wide(p.type, w[k]) * row[k];
+      for (uint64_t from = 0; from < p.k; from += 128) {
+        float part = 0.0f;
+        for (uint64_t k = from; k < p.k && k < from + 128; k++) part += at(p.a, m * p.lda + k) * row[k];
+        sum += p.blocks ? part * (scale_a[m / 128 * ((p.k + 511) / 512 * 4) + from / 128] * scale_b[from / 128 * p.n + n]) : part;
+      }
+      if (p.scale_a && !p.blocks) sum *= scale_a[m] * scale_b[n];
       d[n * p.ldd + m] = sum + (p.bias ? ((const float *)p.bias)[m] : 0.0f);
     }
   }
@@ -118,18 +146,30 @@ const char *multiply(void *data) {
   return nullptr;
 }
 
+// scales_fit says that scales are those of numbers of a type: none of 16 bits, of E4M3 a vector of each side or
+// blocks of 128, on a device that has them. Matrices of E4M3 are multiplied in whole 16 bytes, and a bias would
+// have to be bf16.
+bool scales_fit(const Desc *o, const Layout *a, const Layout *d) {
+  if (a->type != kE4M3) return o->scales[0] == 0 && o->scales[1] == 0 && o->scaled[0] == kScalar && o->scaled[1] == kScalar;
+  int major = 0, minor = 0;
+  bool vectors = o->scaled[0] == kOuterVector && o->scaled[1] == kOuterVector && o->scales[0] % 4 == 0 && o->scales[1] % 4 == 0;
+  bool blocks = o->scaled[0] == kBlk128x128 && o->scaled[1] == kVec128 && o->scales[0] % 16 == 0 && o->scales[1] % 16 == 0 && d->cols % 4 == 0;
+  return o->scales[0] && o->scales[1] && (vectors || blocks) && a->rows % 16 == 0 && 4 * d->ld % 16 == 0 && d->rows % 4 == 0 && o->epilogue == kEpilogueDefault && attribute_of(&major, 75, 0) == 0 &&
+         attribute_of(&minor, 76, 0) == 0 && major == 9 && minor == 0;
+}
+
 // fits says that these are descriptors of a product that there are algorithms for.
 bool fits(const Desc *o, const Layout *a, const Layout *b, const Layout *c, const Layout *d) {
-  auto rows16 = [](const Layout *l) { return l->ld >= int64_t(l->rows) && 2 * l->ld % 16 == 0; };
+  auto rows16 = [](const Layout *l) { return l->ld >= int64_t(l->rows) && size(l->type) * l->ld % 16 == 0; };
   return o && a && b && c && d && o->compute == kCompute32F && o->scale == kF32 && o->transposed[0] == 1 && o->transposed[1] == 0 &&
-         (a->type == kBF16 || a->type == kF16) && b->type == a->type && c->type == kF32 && d->type == kF32 && a->rows == b->rows && d->rows == a->cols &&
+         (a->type == kBF16 || a->type == kF16 || a->type == kE4M3) && scales_fit(o, a, d) && b->type == a->type && c->type == kF32 && d->type == kF32 && a->rows == b->rows && d->rows == a->cols &&
          d->cols == b->cols && c->rows == d->rows && c->cols == d->cols && c->ld == d->ld && d->ld >= int64_t(d->rows) && rows16(a) && rows16(b) &&
          (o->epilogue == kEpilogueDefault || (o->epilogue == kEpilogueBias && o->bias && (o->bias_type == -1 || o->bias_type == kF32)));
 }
 
 uint64_t shape_of(const Desc *o, const Layout *a, const Layout *b, const Layout *d) {
   uint64_t h = 1469598103934665603ull;
-  for (uint64_t v : {uint64_t(a->type), a->rows, a->cols, uint64_t(a->ld), b->cols, uint64_t(b->ld), uint64_t(d->ld), uint64_t(o->epilogue)}) h = (h ^ v) * 1099511628211ull;
+  for (uint64_t v : {uint64_t(a->type), a->rows, a->cols, uint64_t(a->ld), b->cols, uint64_t(b->ld), uint64_t(d->ld), uint64_t(o->epilogue), uint64_t(o->scaled[0])}) h = (h ^ v) * 1099511628211ull;
   return h;
 }
 
@@ -155,7 +195,8 @@ API int cublasLtCreate(void **handle) {
   *(void **)&host = dlsym(driver, "vapp_emulated_host");
   *(void **)&inside = dlsym(driver, "vapp_emulated_inside");
   *(void **)&capturing = dlsym(driver, "vapp_emulated_capturing");
-  if (host == nullptr || inside == nullptr || capturing == nullptr) return kNotInitialized;
+  *(void **)&attribute_of = dlsym(driver, "cuDeviceGetAttribute");
+  if (host == nullptr || inside == nullptr || capturing == nullptr || attribute_of == nullptr) return kNotInitialized;
   no_algorithms = text && strstr(text, "algorithms=none");
   multiplied = int(setting("matmul", 0));
   created++;
@@ -188,9 +229,14 @@ API int cublasLtMatmulDescSetAttribute(void *desc, int attribute, const void *fr
     case 4: to = &o->transposed[1]; break;
     case 7: to = &o->epilogue; break;
     case 8: to = &o->bias, size = 8; break;
+    case 17: to = &o->scales[0], size = 8; break;
+    case 18: to = &o->scales[1], size = 8; break;
     case 26: to = &o->bias_type; break;
+    case 31: to = &o->scaled[0]; break;
+    case 32: to = &o->scaled[1]; break;
   }
   if (to == nullptr || n != size) return kInvalidValue;
+  if (attribute >= 31 && setting("version", 130000) < 120900) return kInvalidValue;  // they came in 12.8, vectors later
   memcpy(to, from, n);
   return kSuccess;
 }
@@ -250,7 +296,7 @@ API int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *
   if (capturing(stream) && !loaded.count(algorithm->shape)) return kInternalError;  // a kernel would be loaded
   loaded.insert(algorithm->shape);
   if (bytes < algorithm->workspace || (bytes && uint64_t(workspace) % 256)) return kInvalidValue;
-  Product p{x->type, x->cols, y->cols, x->rows, x->ld, y->ld, z->ld, uint64_t(a), uint64_t(b), uint64_t(d), o->epilogue == kEpilogueBias ? o->bias : 0, uint64_t(workspace), algorithm->workspace};
+  Product p{x->type, x->cols, y->cols, x->rows, x->ld, y->ld, z->ld, uint64_t(a), uint64_t(b), uint64_t(d), o->scales[0], o->scales[1], o->scaled[0] == kBlk128x128, o->epilogue == kEpilogueBias ? o->bias : 0, uint64_t(workspace), algorithm->workspace};
   Product *same = nullptr;
   for (Product &q : products)
     if (q == p) same = &q;
