@@ -118,6 +118,12 @@ func TestLibraryCUDA(t *testing.T) {
 			if driver.Counted("vapp_emulated_host") == before && before >= 0 {
 				t.Error("the library has multiplied nothing")
 			}
+			if n := driver.Counted(kernelcuda.Prefix + "linear_f8_e4m3_x8_plain_8"); c.dtype == kernels.F8E4M3 && n == 0 {
+				t.Error("weights in fp8 do not lie row by row")
+			}
+			if n := driver.Counted(kernelcuda.Prefix + kernelcuda.LinearBias); c.name == "tiny-qwen2" && c.dtype == kernels.F8E4M3 && n == 0 {
+				t.Error("no bias was added to the library's products")
+			}
 		})
 	}
 }

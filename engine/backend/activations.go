@@ -11,7 +11,8 @@ const (
 )
 
 // CUBLASLt is the word of Settings.Linear: dense weights of 16-bit floats lie row by row, and where a
-// step has many rows NVIDIA's library multiplies them.
+// step has many rows NVIDIA's library multiplies them; with FP8Activations also of F8E4M3, where the device
+// has the library's scales for them.
 const CUBLASLt = "cublaslt"
 
 // CUBLASLtWorkspace is what that library has of the workspace, in bytes: the most that an algorithm may
