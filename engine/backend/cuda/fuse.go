@@ -13,17 +13,16 @@ type packedX struct {
 	value backend.Value
 	to    cuda.Rounding
 	order int32
-	most  int
 }
 
 // packedFor says that a product's X is packed already.
 func (c *lowering) packedFor(x backend.Value, p product) bool {
-	return c.left == packedX{c.now, x, p.to, orderOf(p), p.most}
+	return c.left == packedX{c.now, x, p.to, orderOf(p)}
 }
 
 // leave says that the next op finds x packed as p has it.
 func (c *lowering) leave(x backend.Value, p product) {
-	c.left = packedX{c.now + 1, x, p.to, orderOf(p), p.most}
+	c.left = packedX{c.now + 1, x, p.to, orderOf(p)}
 }
 
 // orderOf is how packed X lies: PackArgs.Words.
@@ -49,7 +48,7 @@ func (c *lowering) consumer(y backend.Value) (p product, last, ok bool) {
 			break // refused where that op is lowered
 		}
 		q := c.product(m, c.rows(c.info(y).Rows), counters)
-		if !q.packed || ok && (q.to != p.to || orderOf(q) != orderOf(p) || q.most != p.most) {
+		if !q.packed || ok && (q.to != p.to || orderOf(q) != orderOf(p)) {
 			break
 		}
 		if !ok {
