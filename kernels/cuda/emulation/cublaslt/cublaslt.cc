@@ -154,22 +154,25 @@ bool scales_fit(const Desc *o, const Layout *a, const Layout *d) {
   int major = 0, minor = 0;
   bool vectors = o->scaled[0] == kOuterVector && o->scaled[1] == kOuterVector && o->scales[0] % 4 == 0 && o->scales[1] % 4 == 0;
   bool blocks = o->scaled[0] == kBlk128x128 && o->scaled[1] == kVec128 && o->scales[0] % 16 == 0 && o->scales[1] % 16 == 0 && d->cols % 4 == 0;
-  return o->scales[0] && o->scales[1] && (vectors || blocks) && a->rows % 16 == 0 && 4 * d->ld % 16 == 0 && d->rows % 4 == 0 && o->epilogue == kEpilogueDefault && attribute_of(&major, 75, 0) == 0 &&
-         attribute_of(&minor, 76, 0) == 0 && major == 9 && minor == 0;
+  bool whole = a->rows % 16 == 0 && 4 * d->ld % 16 == 0 && d->rows % 4 == 0 && o->epilogue == kEpilogueDefault;
+  return o->scales[0] && o->scales[1] && (vectors || blocks) && whole && attribute_of(&major, 75, 0) == 0 && attribute_of(&minor, 76, 0) == 0 && major == 9 &&
+         minor == 0;
 }
 
 // fits says that these are descriptors of a product that there are algorithms for.
 bool fits(const Desc *o, const Layout *a, const Layout *b, const Layout *c, const Layout *d) {
   auto rows16 = [](const Layout *l) { return l->ld >= int64_t(l->rows) && size(l->type) * l->ld % 16 == 0; };
   return o && a && b && c && d && o->compute == kCompute32F && o->scale == kF32 && o->transposed[0] == 1 && o->transposed[1] == 0 &&
-         (a->type == kBF16 || a->type == kF16 || a->type == kE4M3) && scales_fit(o, a, d) && b->type == a->type && c->type == kF32 && d->type == kF32 && a->rows == b->rows && d->rows == a->cols &&
+         (a->type == kBF16 || a->type == kF16 || a->type == kE4M3) && scales_fit(o, a, d) && b->type == a->type && c->type == kF32 && d->type == kF32 &&
+         a->rows == b->rows && d->rows == a->cols &&
          d->cols == b->cols && c->rows == d->rows && c->cols == d->cols && c->ld == d->ld && d->ld >= int64_t(d->rows) && rows16(a) && rows16(b) &&
          (o->epilogue == kEpilogueDefault || (o->epilogue == kEpilogueBias && o->bias && (o->bias_type == -1 || o->bias_type == kF32)));
 }
 
 uint64_t shape_of(const Desc *o, const Layout *a, const Layout *b, const Layout *d) {
   uint64_t h = 1469598103934665603ull;
-  for (uint64_t v : {uint64_t(a->type), a->rows, a->cols, uint64_t(a->ld), b->cols, uint64_t(b->ld), uint64_t(d->ld), uint64_t(o->epilogue), uint64_t(o->scaled[0])}) h = (h ^ v) * 1099511628211ull;
+  for (uint64_t v : {uint64_t(a->type), a->rows, a->cols, uint64_t(a->ld), b->cols, uint64_t(b->ld), uint64_t(d->ld), uint64_t(o->epilogue), uint64_t(o->scaled[0])})
+    h = (h ^ v) * 1099511628211ull;
   return h;
 }
 
@@ -296,7 +299,8 @@ API int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *
   if (capturing(stream) && !loaded.count(algorithm->shape)) return kInternalError;  // a kernel would be loaded
   loaded.insert(algorithm->shape);
   if (bytes < algorithm->workspace || (bytes && uint64_t(workspace) % 256)) return kInvalidValue;
-  Product p{x->type, x->cols, y->cols, x->rows, x->ld, y->ld, z->ld, uint64_t(a), uint64_t(b), uint64_t(d), o->scales[0], o->scales[1], o->scaled[0] == kBlk128x128, o->epilogue == kEpilogueBias ? o->bias : 0, uint64_t(workspace), algorithm->workspace};
+  Product p{x->type, x->cols, y->cols, x->rows, x->ld, y->ld, z->ld, uint64_t(a), uint64_t(b), uint64_t(d), o->scales[0], o->scales[1],
+            o->scaled[0] == kBlk128x128, o->epilogue == kEpilogueBias ? o->bias : 0, uint64_t(workspace), algorithm->workspace};
   Product *same = nullptr;
   for (Product &q : products)
     if (q == p) same = &q;
