@@ -63,8 +63,9 @@ gpu-check: gpu-bundle ## everything that needs a GPU, in nine minutes: OUT/repor
 emulated-driver: ## the CUDA driver without a GPU: VAPP_LIBCUDA=$PWD/.cache/emulation/libcuda.so runs a binary on it
 	@go test -count=1 -run TestDriver -v ./kernels/cuda/cudatest | grep libcuda
 
-test-cuda: native emulated-driver ## the scripts with a binary that has CUDA, without a driver and on the emulated one; the bundle of gpu-check on that
+test-cuda: native emulated-driver ## the scripts with a binary that has CUDA, without a driver and on the emulated one; there the whole suite of backends and the bundle of gpu-check
 	$(CUDA_GO) test -tags cuda -count=1 -run 'TestScript/(cuda|cuda_up|help|up)$$' ./cmd/vapp
+	$(CUDA_GO) test -tags cuda,soak -count=1 -timeout 30m -run TestSuite ./engine/backend/cuda
 	$(CUDA_GO) test -tags bundle -count=1 -timeout 30m -run TestBundle -v ./tests/gpu
 
 test: native model-if-there vet fmt cross ## every test that needs no GPU: unit, golden, script, import law
@@ -103,7 +104,6 @@ soak: build model kernels-check ## hours: long fuzzing, races over repetitions, 
 	VAPP_GOLDEN=all $(CUDA_GO) test -tags cuda -count=1 -timeout 2h -run TestGoldenCUDA -v ./engine/models
 	go test -race -shuffle=on -count=5 -timeout 2h $(RACE)
 	go test -tags soak -count=1 -timeout 2h -run TestMutants -v ./kernels/cuda
-	$(CUDA_GO) test -tags cuda,soak -count=1 -timeout 1h -run TestSuite ./engine/backend/cuda
 	@for p in kv sched sample; do $(MUTANTS) unleash --workers 1 --timeout-coefficient 5 --threshold-efficacy 70 ./engine/$$p || exit 1; done
 	go test ./engine -count=1 -timeout 4h -run TestLongContext -long 131072
 	go test -tags clients -count=5 -timeout 4h -run 'TestLoad|TestReload|TestTerminate' ./tests/clients

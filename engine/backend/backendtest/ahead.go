@@ -100,7 +100,7 @@ func (c *aheadCase) sequences(t *testing.T, s *subject, seqs []aheadSeq) {
 	r.step()
 	for i, q := range seqs {
 		if q.history > 0 {
-			r.compare(t, i, q)
+			r.compare(t, s, i, q)
 		}
 	}
 }
@@ -129,7 +129,7 @@ func (r *aheadRun) open(t *testing.T, s *subject, most int) {
 }
 
 // compare decodes what sequence i keeps, and then the tokens of the rows ahead.
-func (r *aheadRun) compare(t *testing.T, i int, q aheadSeq) {
+func (r *aheadRun) compare(t *testing.T, s *subject, i int, q aheadSeq) {
 	t.Helper()
 	held := feed{at: q.history - 1, pages: r.pages[i]}
 	for p := q.history - 1; p < q.history+q.hold; p++ {
@@ -144,7 +144,7 @@ func (r *aheadRun) compare(t *testing.T, i int, q aheadSeq) {
 		id := r.history(i, end) + int32((n+1)*aheadTokens)
 		r.one.run(feed{tokens: []int32{id}, at: end + n - gap, pages: r.pages[i]})
 		got, want := r.many.floats(r.got.y[n], len(r.seqs))[i*width:][:width], r.one.floats(r.plain, 1)
-		if at := bits(got, want); at >= 0 {
+		if at := s.alike(got, want, 1.0/256); at >= 0 { // narrow tables may be split otherwise
 			t.Errorf("%+v, %d ahead: number %d is %v, decoded it is %v", q, n+1, at, got[at], want[at])
 		}
 		if at := bits(r.many.floats(r.got.angles[n], len(r.seqs))[i*4:][:4], r.one.floats(r.turned, 1)); gap == 0 && at >= 0 {

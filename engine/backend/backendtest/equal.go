@@ -63,12 +63,12 @@ func (s *subject) equalNet(t *testing.T, f, kv kernels.Format) {
 		{"in a batch, in chunks of 3, 7, 1, 15", inOrder, []int{3, 7, 1, 15}},
 		{"in a batch, on other pages", shuffled, []int{5, 11, 13}},
 	} {
-		s.sameLogits(t, c.what, n.runs(rig, seqs, c.pages, c.chunks), want)
+		s.sameLogits(t, &n, c.what, n.runs(rig, seqs, c.pages, c.chunks), want)
 	}
 	n.lastOnly(t, s, rig, seqs[3], inOrder[0], want[3])
 	other := net{weights: f, pages: kv, block: 32, rows: 80, seqs: len(seqs)}
 	wide := other.rig(t, s, len(seqs))
-	s.sameLogits(t, "on pages of 32", other.runs(wide, seqs, netPages(wide, len(seqs), upTo(wide.pageCount())), []int{9}), want)
+	s.sameLogits(t, &other, "on pages of 32", other.runs(wide, seqs, netPages(wide, len(seqs), upTo(wide.pageCount())), []int{9}), want)
 	for _, threads := range []int{1, 3} {
 		sub := *s
 		sub.settings.Threads = threads
@@ -77,7 +77,7 @@ func (s *subject) equalNet(t *testing.T, f, kv kernels.Format) {
 		sub.layout = layout
 		again := net{weights: f, pages: kv, block: 16, rows: 80, seqs: len(seqs)}
 		r := again.rig(t, &sub, len(seqs))
-		s.sameLogits(t, fmt.Sprintf("with %d threads", threads), again.runs(r, seqs, netPages(r, len(seqs), upTo(r.pageCount())), []int{16}), want)
+		s.sameLogits(t, &again, fmt.Sprintf("with %d threads", threads), again.runs(r, seqs, netPages(r, len(seqs), upTo(r.pageCount())), []int{16}), want)
 	}
 }
 
@@ -135,7 +135,7 @@ func (n *net) lastOnly(t *testing.T, s *subject, r *rig, ids, pages []int32, wan
 	r.run(feed{tokens: ids[:30], pages: pages})
 	r.run(feed{tokens: ids[30:last], at: 30, pages: pages})
 	r.run(feed{tokens: ids[last:], at: last, pages: pages, sampled: []int{0}})
-	s.sameLogits(t, "after steps that sample nothing", [][][]float32{split(r.floats(n.logits, 1), netVocab)}, [][][]float32{want[last:]})
+	s.sameLogits(t, n, "after steps that sample nothing", [][][]float32{split(r.floats(n.logits, 1), netVocab)}, [][][]float32{want[last:]})
 }
 
 func all(n int) []int {
@@ -146,19 +146,24 @@ func all(n int) []int {
 	return out
 }
 
-// netRoundings are those that a net's row goes through: what each of four products of two layers
-// and that of the logits take.
-const netRoundings = 9
+// roundings are those to bf16 that a net's row goes through: what each of four products of two layers
+// and that of the logits take, and on pages of bf16 Q, K, V and the weights of V in each layer.
+func (n *net) roundings() int {
+	if n.pages == kernels.BF16 {
+		return 17
+	}
+	return 9
+}
 
 // sameLogits wants the logits that a row had elsewhere. Near ones differ as two results do that
 // were rounded to bf16, 2⁻⁹, independently.
-func (s *subject) sameLogits(t *testing.T, what string, got, want [][][]float32) {
+func (s *subject) sameLogits(t *testing.T, n *net, what string, got, want [][][]float32) {
 	t.Helper()
 	for i := range want {
 		for pos, row := range want[i] {
 			at := fmt.Sprintf("%s: sequence %d, position %d", what, i, pos)
 			if s.near {
-				unit := rms(row) * math.Sqrt(2*netRoundings) / (1 << 9)
+				unit := rms(row) * math.Sqrt(float64(2*n.roundings())) / (1 << 9)
 				compareUnits(t, at, got[i][pos], row, slices.Repeat([]float64{unit}, len(row)))
 			} else if k := bits(got[i][pos], row); k >= 0 {
 				t.Errorf("%s: logit %d is %v, alone it is %v", at, k, got[i][pos][k], row[k])

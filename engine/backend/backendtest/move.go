@@ -30,7 +30,7 @@ func (s *subject) movePages(t *testing.T) {
 	check(t, r.dev.Wait(0))
 	check(t, r.dev.Wait(1))
 	r.run(feed{tokens: ids[50:], at: 50, pages: pages[2], sampled: all(10)})
-	s.sameLogits(t, "after Move", [][][]float32{split(r.floats(n.logits, 10), netVocab)}, [][][]float32{want[0][50:]})
+	s.sameLogits(t, &n, "after Move", [][][]float32{split(r.floats(n.logits, 10), netVocab)}, [][][]float32{want[0][50:]})
 	for _, bad := range []backend.PageMove{
 		{Class: 1}, {Class: -1}, {Page: -1}, {Page: int32(r.pageCount())}, {Slot: -1, Out: true}, {Slot: 1 << 30, Out: true},
 	} {

@@ -130,7 +130,7 @@ func (s *subject) packFails(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	s.sameLogits(t, "packed again", n.runs(r, ids, [][]int32{upTo(6)}, []int{5}), want)
+	s.sameLogits(t, &n, "packed again", n.runs(r, ids, [][]int32{upTo(6)}, []int{5}), want)
 	for _, i := range []int{-1, len(m.specs)} {
 		if r.dev.Pack(i, m) == nil {
 			t.Errorf("Pack of weight %d of %d: no error", i, len(m.specs))

@@ -82,7 +82,7 @@ func (s *subject) copyPages(t *testing.T) {
 	check(t, r.dev.CopyPages(0, pages[0][:4], pages[2][:4]))
 	n.runs(r, netSequences()[2:3], pages, []int{40}) // the old pages serve someone else
 	r.run(feed{tokens: ids[50:], at: 50, pages: pages[2], sampled: all(10)})
-	s.sameLogits(t, "after CopyPages", [][][]float32{split(r.floats(n.logits, 10), netVocab)}, [][][]float32{want[0][50:]})
+	s.sameLogits(t, &n, "after CopyPages", [][][]float32{split(r.floats(n.logits, 10), netVocab)}, [][][]float32{want[0][50:]})
 	for _, bad := range []int32{-1, int32(r.pageCount())} {
 		if r.dev.CopyPages(0, []int32{0}, []int32{bad}) == nil {
 			t.Errorf("CopyPages to page %d of %d: no error", bad, r.pageCount())

@@ -34,7 +34,7 @@ func emulated(t testing.TB) {
 var suite = backendtest.Suite{Opener: Opener{}, Near: true}
 
 // TestParts runs a part of the backends' suite after the other: all cases of the quick ones, every
-// n-th of others. The whole of it is for `make soak`.
+// n-th of others. The whole of it is TestSuite, of `make test-cuda`.
 func TestParts(t *testing.T) {
 	every := map[string]int{
 		"linear": 4, "linear of scaled weights": 9, "experts": 6, "rows": 1, "conv": 3, "delta": 4, "attention": 40,
