@@ -126,6 +126,8 @@ FN static void run_few(const vapp_linear *a, int part, int parts) {
 	}
 }
 
+enum { FETCHED = 6 /* rows that take longer to multiply than to read: the next weights come meanwhile */ };
+
 /* A tile_run is n k's of a panel, unpacked, times a tile of rows. */
 typedef struct {
 	const uint16_t *w;
@@ -138,10 +140,19 @@ typedef struct {
 	const float *bias; /* of these lanes, in the last run; else NULL */
 	int64_t lanes;
 	int first;
+	const uint8_t *next; /* this tile's share of the run after this one, where weights are read as they lie */
+	int64_t each;        /* bytes of it that two k's fetch, 128 at most; 0: none */
 } tile_run;
 
-FN_INLINE void tile_products(vec sum[TILE][WIDE], const uint32_t *x, const uint16_t *w, int64_t n, const int rows) {
-	for (; n > 0; n -= 2, x += TILE, w += 2 * PANEL) {
+/* fetch_two brings what lies from p to p + each to the second cache. */
+FN_INLINE void fetch_two(const uint8_t *p, int64_t each) {
+	_mm_prefetch(p, _MM_HINT_T1);
+	_mm_prefetch(p + each / 2, _MM_HINT_T1);
+}
+
+FN_INLINE void tile_products(vec sum[TILE][WIDE], const uint32_t *x, const uint16_t *w, int64_t n, const uint8_t *next, int64_t each, const int rows) {
+	for (; n > 0; n -= 2, x += TILE, w += 2 * PANEL, next += each) {
+		if (each) fetch_two(next, each);
 		__m512i w0 = _mm512_loadu_si512(w), w1 = _mm512_loadu_si512(w + PANEL);
 #pragma GCC unroll 12
 		for (int r = 0; r < rows; r++) {
@@ -160,7 +171,7 @@ FN_INLINE void tile_groups(const tile_run *t, vec total[TILE][WIDE], const int r
 		vec sum[TILE][WIDE];
 #pragma GCC unroll 12
 		for (int r = 0; r < rows; r++) sum[r][0] = sum[r][1] = v_set(0);
-		tile_products(sum, x, w, t->n - k < t->group ? t->n - k : t->group, rows);
+		tile_products(sum, x, w, t->n - k < t->group ? t->n - k : t->group, NULL, 0, rows);
 		vec d0 = v_load(scales), d1 = v_load(scales + LANES);
 #pragma GCC unroll 12
 		for (int r = 0; r < rows; r++) {
@@ -186,7 +197,7 @@ FN_INLINE void tile_step(const tile_run *t, const int rows, const int groups) {
 		for (int v = 0; v < WIDE; v++)
 			total[r][v] = t->first ? v_set(0) : v_load_some(t->y + r * t->ldy + v * LANES, t->lanes - v * LANES);
 	if (groups) tile_groups(t, total, rows);
-	else tile_products(total, t->x, t->w, t->n, rows);
+	else tile_products(total, t->x, t->w, t->n, t->next, t->each, rows);
 #pragma GCC unroll 2
 	for (int v = 0; v < WIDE; v++) {
 		vec bias = t->bias ? v_load_some(t->bias + v * LANES, t->lanes - v * LANES) : v_set(0);
@@ -216,6 +227,7 @@ FN static __attribute__((noinline)) void unpack_run(const vapp_linear *a, int64_
 FN static void panel_tiles(const vapp_linear *a, int64_t panel, int64_t t0, int64_t t1) {
 	room *w = a->work;
 	tile_run s = {.w = w->block, .scales = w->scales, .least = has_least(a->format) ? w->least : NULL, .group = pairs_group(a->format)};
+	int64_t first = t0 * TILE, last = t1 * TILE < a->rows ? t1 * TILE : a->rows;
 	s.ldy = a->ldy;
 	s.lanes = a->out - panel * PANEL;
 	for (int64_t k0 = 0; k0 < a->in; k0 += s.n) {
@@ -230,6 +242,11 @@ FN static void panel_tiles(const vapp_linear *a, int64_t panel, int64_t t0, int6
 			s.x = tile + k0 / 2 * TILE;
 			if (s.least) s.sums = (const float *)tile + (whole_k(a) / 2 + k0 / s.group) * TILE;
 			s.y = a->y + t * TILE * a->ldy + panel * PANEL;
+			s.next = (const uint8_t *)s.w;
+			if (last - first >= FETCHED) {
+				s.each = 128 * rows / (last - first);
+				s.next += 64 * s.n + 64 * s.n * (t * TILE - first) / (last - first);
+			}
 			tile_steps[rows][s.group != 0](&s);
 		}
 	}
