@@ -35,6 +35,7 @@ enum {
 	INT8_TILE = 6 / PLANES, /* rows of a tile: with 32 registers 12 sums of integers, 12 of floats, 4 weights */
 	INT8_BLOCK = 512, /* k's that tiles of rows take before the next, where codes are unpacked for them */
 	INT8_LONG = 4096, /* and where they are taken as they are packed, out of the second cache */
+	INT8_AHEAD = 8192, /* bytes that a single tile of rows fetches ahead */
 	Q8_ZERO = 128
 };
 

@@ -10,7 +10,7 @@ typedef struct {
 	float *y;         /* at this row and the panel's first output */
 	int64_t ldy, lanes;
 	const float *bias; /* of these outputs, in the last step; else NULL */
-	const uint8_t *next; /* of the groups after these, where there are several tiles; else NULL */
+	const uint8_t *next; /* what is read after these groups, or a little after each; NULL: fetch nothing */
 	int tile, tiles;     /* this one of so many */
 } int8_step;
 
@@ -41,6 +41,10 @@ FN static void prepare(const vapp_linear *a, int part, int parts) {
 	}
 }
 
+/* one_fetches says that a single tile of rows fetches ahead. Codes of Q8_0 take longer to read than
+ * few rows to multiply, and come sooner if nothing asks for them. */
+static int one_fetches(const vapp_linear *a) { return a->rows > 1 && (a->format != VAPP_Q8_0 || a->rows * PLANES >= 6); }
+
 /* panel_tiles multiplies a panel with tiles t0 … t1 of rows; many tiles take a block of k
  * at a time, which stays in the first cache between them where it was unpacked; a longer one where it
  * was not, as each block reads and writes the sums anew. */
@@ -53,6 +57,7 @@ static void panel_tiles(const vapp_linear *a, int64_t panel, int64_t t0, int64_t
 		if (!plain) s.codes = unpack_codes(a->format, &s, a->work);
 		s.bias = a->bias && s.g1 == groups ? a->bias + output : NULL;
 		if (t1 - t0 > 1) s.next = s.panel + s.g1 * (panel_k(a->format, 128) / 4);
+		else if (one_fetches(a)) s.next = s.panel + INT8_AHEAD;
 		s.tiles = (int)(t1 - t0);
 		for (int64_t t = t0; t < t1; t++) {
 			int64_t left = a->rows - t * tile;

@@ -9,8 +9,7 @@
 
 enum {
 	PLAIN_BYTES = GROUP * PANEL, /* of a group's codes, unpacked */
-	LANES = 16,
-	Q6_AHEAD = 8192 /* bytes that a row of Q6_K fetches ahead */
+	LANES = 16
 };
 
 /* codes_of writes the lowest bytes of 32 integers in the order of c. */
@@ -157,19 +156,28 @@ V void products(const int format, const int plain, const int8_codes c, int8_plac
 		}
 }
 
+/* half_of adds the scaled products of half h of a group, or of the whole group if it has one scale. */
+V void half_of(const int format, const int plain, const int8_codes c, int8_place at, const block_heads *b, const int h, const int32_t *x,
+               const int rows, const int tile, __m512 y[][2]) {
+	__m512i sum[INT8_TILE][2];
+	products(format, plain, c, at, h, x, rows, tile, sum);
+#pragma GCC unroll 2
+	for (int v = 0; v < 2; v++) {
+		__m512 d = scaled(b->d[v], at.subs ? at.subs + h * PANEL + v * LANES : NULL);
+#pragma GCC unroll 6
+		for (int r = 0; r < rows; r++)
+			y[r][v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[r][v]), _mm512_mul_ps(d, dword_floats(x + X_SCALE * tile + r)), y[r][v]);
+	}
+}
+
 /* group adds the products of one group, whose format, rows and tile are known when compiling. */
 V void group(const int format, const int plain, const int8_codes c, int8_place at, const block_heads *b, const int32_t *x, const int rows,
              const int tile, __m512 y[][2]) {
-	for (int h = 0; h < c.subs; h++) {
-		__m512i sum[INT8_TILE][2];
-		products(format, plain, c, at, h, x, rows, tile, sum);
-#pragma GCC unroll 2
-		for (int v = 0; v < 2; v++) {
-			__m512 d = scaled(b->d[v], at.subs ? at.subs + h * PANEL + v * LANES : NULL);
-#pragma GCC unroll 6
-			for (int r = 0; r < rows; r++)
-				y[r][v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[r][v]), _mm512_mul_ps(d, dword_floats(x + X_SCALE * tile + r)), y[r][v]);
-		}
+	if (rows == 1) { /* Memory takes the time, and came later to longer code. */
+		for (int h = 0; h < c.subs; h++) half_of(format, plain, c, at, b, h, x, rows, tile, y);
+	} else {
+		half_of(format, plain, c, at, b, 0, x, rows, tile, y);
+		if (c.subs == 2) half_of(format, plain, c, at, b, 1, x, rows, tile, y);
 	}
 	if (!c.least) return;
 #pragma GCC unroll 2
@@ -207,7 +215,7 @@ V void steps_of(const int format, const int plain, const int8_step *s, const int
 			int8_place at = int8_place_at(format, s->panel, g + i);
 			if (tile > 1) fetch(s->next + (g + i - s->g0) * (panel_k(format, 128) / 4), from, to);
 			/* Its lines are not read in their order, which processors do not guess. */
-			if (tile == 1 && format == VAPP_Q6_K) fetch(at.codes + Q6_AHEAD, 0, lines_of(format));
+			if (tile == 1 && format == VAPP_Q6_K) fetch(at.codes + INT8_AHEAD, 0, lines_of(format));
 			if (plain) at.codes = s->codes + (g + i - s->g0) * PLAIN_BYTES;
 			group(format, plain, c, at, &b, x, rows, tile, y);
 		}
