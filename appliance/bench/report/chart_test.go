@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "write testdata/sweep.html again")
+var update = flag.Bool("update", false, "write the pages in testdata again")
 
 // swept is a sweep of which points lie close together.
 func swept() Sweep {
@@ -29,11 +29,9 @@ func swept() Sweep {
 	return s
 }
 
-// TestSweepPage holds the page of a sweep, and that its drawings are XML with all text
-// within them.
-func TestSweepPage(t *testing.T) {
-	const path = "testdata/sweep.html"
-	got := swept().HTML()
+// samePage holds a page against its file.
+func samePage(t *testing.T, path, got string) {
+	t.Helper()
 	if *update {
 		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
@@ -46,6 +44,13 @@ func TestSweepPage(t *testing.T) {
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("(-want +got); -update writes it, look at it in a browser then\n%s", diff)
 	}
+}
+
+// TestSweepPage holds the page of a sweep, and that its drawings are XML with all text
+// within them.
+func TestSweepPage(t *testing.T) {
+	got := swept().HTML()
+	samePage(t, "testdata/sweep.html", got)
 	rest, names := got, 0
 	for range 4 {
 		_, after, found := strings.Cut(rest, "<svg")

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -11,7 +10,6 @@ import (
 // TestTimeline holds the page, and that each gap has the colour of its length: 10 and 20 ms
 // are one run, then 30, then 60; a gap too narrow to be seen joins the next one.
 func TestTimeline(t *testing.T) {
-	const path = "testdata/timeline.html"
 	traces := []Trace{
 		{Start: 1, TTFT: 0.1, ITL: []float64{0.010, 0.020, 0.030, 0.060}, Latency: 0.22, Input: 8, Output: 5},
 		{Start: 1.05, TTFT: 0.05, ITL: []float64{0.00001, 0.026, 0.00001}, Latency: 0.07602, Input: 8, Output: 4},
@@ -20,18 +18,7 @@ func TestTimeline(t *testing.T) {
 	}
 	r := Make(Setup{Date: "20260304-050607", Backend: "openai", Model: "a <b> model", NumPrompts: 4, Metrics: []string{TTFT}}, traces, 0.5, nil)
 	got := r.Timeline(Thresholds{25, 50})
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("(-want +got); -update writes it, look at it in a browser then\n%s", diff)
-	}
+	samePage(t, "testdata/timeline.html", got)
 	_, drawing, _ := strings.Cut(got, "<svg")
 	var bars []string
 	for _, g := range strings.Split(drawing, "<g>")[1:] {
