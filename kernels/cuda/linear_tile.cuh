@@ -67,9 +67,40 @@ struct Tile {
   }
 };
 
+// Copies are a thread's of what a stage has of Count panels or tiles at one step, Bytes each, one after
+// the other: 16 bytes of every kThreads · 16. Addresses are found once; a step moves all of them by the
+// same. There are zeros for what there is not.
+template <int Bytes, int Count>
+struct Copies {
+  static constexpr int kThreads = 32 * kWarps, kEach = Bytes / 16, kPieces = Count * kEach, kMany = (kPieces + kThreads - 1) / kThreads;
+  static_assert(kMany == 1 || kThreads % kEach == 0, "a thread copies the same part of all");
+  const unsigned char *from;
+  uint32_t further[kMany];  // from the first to the others: 128 bytes a column at most
+  bool there[kMany];
+
+  // The first of many lies at base, and others each stride bytes.
+  DEVICE_METHOD Copies(const unsigned char *base, size_t stride, int first, int many) {
+    int which = first + threadIdx.x / kEach;
+    from = base + min(which, many - 1) * stride + threadIdx.x % kEach * 16;
+#pragma unroll
+    for (int i = 0; i < kMany; i++) {
+      there[i] = which + kThreads / kEach * i < many;
+      further[i] = there[i] ? i * (kThreads / kEach * uint32_t(stride)) : 0;
+    }
+  }
+
+  DEVICE_METHOD void bring(unsigned char *to) const {
+#pragma unroll
+    for (int i = 0; i < kMany; i++)
+      if (unsigned piece = threadIdx.x + kThreads * i; kPieces % kThreads == 0 || piece < kPieces)
+        copy_async(to + 16 * piece, from + further[i], there[i] ? 16 : 0);
+  }
+};
+
 // linear_tile is for many rows: a block computes 128 features for 8·Tiles rows, its warps 64 ×
 // 2·Tiles each; quants and X come through a ring of stages of one step in shared memory, as many
-// as lie in Room bytes: what is under way hides the memory's latency.
+// as lie in Room bytes: what is under way hides the memory's latency. Addresses move with the
+// steps; scales that several steps share are read when they change.
 constexpr int kTilePanels = 8;
 
 template <class W, class X, int Tiles, int Room>
@@ -77,58 +108,82 @@ DEVICE void linear_tile(const LinearArgs &a) {
   DYNAMIC_SHARED(memory);
   constexpr int kW = kTilePanels * W::kQuants, kX = Tiles * X::kBytes, kStage = kW + kX, T = Tiles / 4;
   constexpr int kStages = Room / kStage < 8 ? Room / kStage : 8;
+  constexpr bool kSums = W::kMinimum && W::kScales == 1;
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   int expert = a.experts ? a.experts[blockIdx.x] : 0;
   if (expert < 0) return;
   int panels = ceil_div(a.out, 16), steps = steps_of(a.in);
   Tile<kTilePanels, Tiles> t(a, expert, steps / W::kUnit, 1);
-  int from = t.from * W::kUnit, to = t.to * W::kUnit;
-  size_t panel_bytes = size_t(steps / W::kUnit) * W::kUnitBytes;
-  const unsigned char *w0 = a.w + expert * a.expert_bytes;
-  auto fetch = [&](int step) {
-    unsigned char *stage = memory + step % kStages * kStage;
-    size_t at = size_t(step / W::kUnit) * W::kUnitBytes + step % W::kUnit * W::kQuants;
-    for (int c = threadIdx.x; c < kStage / 16; c += blockDim.x) {
-      int off = 16 * c;
-      if (off < kW) {
-        int panel = t.panel0 + off / W::kQuants;
-        copy_async(stage + off, w0 + min(panel, panels - 1) * panel_bytes + at + off % W::kQuants, panel < panels ? 16 : 0);
-      } else {
-        int tile = t.tile0 + (off - kW) / X::kBytes;
-        const unsigned char *x = (const unsigned char *)a.x + (size_t(min(tile, t.tiles - 1)) * steps + step) * X::kBytes;
-        copy_async(stage + off, x + (off - kW) % X::kBytes, tile < t.tiles ? 16 : 0);
-      }
+  unsigned from = t.from * W::kUnit, to = t.to * W::kUnit;
+  size_t skipped = size_t(t.from) * W::kUnitBytes;
+  Copies<W::kQuants, kTilePanels> w(a.w + expert * a.expert_bytes + skipped, size_t(steps / W::kUnit) * W::kUnitBytes, t.panel0, panels);
+  Copies<X::kBytes, Tiles> xs((const unsigned char *)a.x + size_t(from) * X::kBytes, size_t(steps) * X::kBytes, t.tile0, t.tiles);
+  auto after = [](unsigned stage) { return stage < (kStages - 1) * kStage ? stage + kStage : 0; };
+  unsigned next = from, put = 0, take = 0;
+  auto fetch = [&]() {
+    if (next < to) {
+      w.bring(memory + put);
+      xs.bring(memory + put + kW);
+      next++;
+      w.from += next % W::kUnit == 0 ? W::kUnitBytes - (W::kUnit - 1) * W::kQuants : W::kQuants;
+      xs.from += X::kBytes;
+      put = after(put);
     }
+    copy_commit();
   };
   int panel1 = warp % 2 * 4, tile1 = warp / 2 * T;  // of this warp, within the block
   Panel<W> p[4];
+  Factors f[4];
+  typename X::Raw x[T];
+  Extra e[T];
+  const float2 *sums[T];  // of formats with a minimum for each 32 columns
 #pragma unroll
-  for (int i = 0; i < 4; i++) p[i] = panel_at<W>(a, min(t.panel0 + panel1 + i, panels - 1), expert);
-  float d[4 * T][4] = {};
-  for (int s = 0; s < kStages - 1; s++) {
-    if (from + s < to) fetch(from + s);
-    copy_commit();
+  for (int i = 0; i < 4; i++) {
+    p[i] = panel_at<W>(a, min(t.panel0 + panel1 + i, panels - 1), expert);
+    p[i].base += skipped + kBytesOf<W> * (lane >> 2);
   }
-  for (int step = from; step < to; step++) {
+#pragma unroll
+  for (int n = 0; n < T; n++) {
+    size_t at = size_t(min(t.tile0 + tile1 + n, t.tiles - 1)) * steps + from;
+    sums[n] = kSums ? (const float2 *)a.sums + 4 * at + (lane & 3) : nullptr;
+  }
+  float d[4 * T][4] = {};
+#pragma unroll 1
+  for (int s = 0; s < kStages - 1; s++) fetch();
+  unsigned scaled = 0, scaled_x = 0;  // up to which column f is, up to which step e
+  uint32_t unit = 0;                  // where the step's unit lies behind a panel's first
+  for (unsigned step = from; step < to; step++) {
     copy_wait<kStages - 2>();
     __syncthreads();
-    if (step + kStages - 1 < to) fetch(step + kStages - 1);
-    copy_commit();
-    const unsigned char *stage = memory + step % kStages * kStage;
-    typename X::Raw x[T];
-    Extra e[T];
+    fetch();
+    const unsigned char *stage = memory + take;
+    take = after(take);
+    if (X::kScaled && step >= scaled_x) {
+      scaled_x = (step / a.x_steps + 1) * a.x_steps;
+#pragma unroll
+      for (int n = 0; n < T; n++) e[n] = extra_at<W, X>(a, min(t.tile0 + tile1 + n, t.tiles - 1), step, steps, X::none());
+    }
+    if (W::kExternal && 32 * step >= scaled) {
+      scaled = (32 * step / a.scale_cols + 1) * a.scale_cols;
+#pragma unroll
+      for (int i = 0; i < 4; i++) f[i] = factors_at<W>(a, p[i], step);
+    }
 #pragma unroll
     for (int n = 0; n < T; n++) {
       x[n] = ((const typename X::Raw *)(stage + kW))[(tile1 + n) * 32 + lane];
-      e[n] = extra_at<W, X>(a, min(t.tile0 + tile1 + n, t.tiles - 1), step, steps, x[n]);
+      if constexpr (kSums)
+        e[n].of[0] = __ldg(sums[n]), sums[n] += 4;
+      else if constexpr (!X::kScaled)
+        e[n] = extra_at<W, X>(a, 0, step, steps, x[n]);
     }
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-      Fragments<W, X> w = fragments<W, X>(W::template load<kShared>(stage + (panel1 + i) * W::kQuants, lane));
-      Factors f = factors_at<W>(a, p[i], step);
+      Fragments<W, X> q = fragments<W, X>(W::template load<kShared>(stage + (panel1 + i) * W::kQuants, lane));
+      if constexpr (!W::kExternal) f[i] = W::factors(p[i].base + unit, step % W::kUnit, kBytesOf<W> ? 0 : lane >> 2);
 #pragma unroll
-      for (int n = 0; n < T; n++) accumulate<W, X>(d[T * i + n], w, x[n], f, e[n]);
+      for (int n = 0; n < T; n++) accumulate<W, X>(d[T * i + n], q, x[n], f[i], e[n]);
     }
+    if ((step + 1) % W::kUnit == 0) unit += W::kUnitBytes;
   }
   copy_wait<0>();
   t.template finish<4 * T>(a, [&](int i) { return int2{panel1 + i / T, tile1 + i % T}; }, [&](int i) { return d[i]; });

@@ -32,6 +32,20 @@ DEVICE uint2 stream8(const void *p) {
 #endif
 }
 
+// and_or is (v & mask) | more, one instruction: of two constants the compiler makes two.
+DEVICE uint32_t and_or(uint32_t v, uint32_t mask, uint32_t more) {
+#if defined(__CUDACC__)
+  uint32_t d;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(d) : "r"(v), "r"(mask), "r"(more));
+  return d;
+#else
+  return (v & mask) | more;
+#endif
+}
+
+// moved is v whose bits are up places further.
+DEVICE uint32_t moved(uint32_t v, int up) { return up < 0 ? v >> -up : v << up; }
+
 // Where quants are read from.
 enum Place { kGlobal, kShared };
 template <int P>
@@ -53,6 +67,11 @@ struct Factors {
   float scale[2][2], minimum[2][2];
 };
 
+// kBytesOf is from the scales of a feature to the next one's, where a format has them in one piece:
+// factors(unit + kBytesOf·g, step, 0) are those of (unit, step, g), at an address that is found once.
+template <class W>
+constexpr int kBytesOf = 0;
+
 constexpr uint32_t kMinusZero = 0x80008000u;
 
 // eight_bits makes two bf16 of bytes i and i+1 of word, whose bits below the sign move
@@ -62,11 +81,12 @@ DEVICE uint32_t eight_bits(uint32_t word, int i, int shift, uint32_t power) {
   return fma_bf16x2((v & 0x80008000u) | (v & 0x7f007f00u) >> shift, power, kMinusZero);
 }
 
-// signed_bytes makes two bf16 of the int8 i and i+1 of word: 128 + (q mod 128), less 128 or 256.
-DEVICE uint32_t signed_bytes(uint32_t word, int i) {
-  uint32_t v = pick_bytes(word, 0, i == 0 ? 0x4140 : 0x4342);
-  return fma_bf16x2((v & 0x007f007fu) | 0x43004300u, 0x3f803f80u, (v & 0x00800080u) | 0xc300c300u);
-}
+// signed_words makes two bf16 of the int8 in the lower bytes of v's halves: 128 + (q mod 128), less 128
+// or 256.
+DEVICE uint32_t signed_words(uint32_t v) { return fma_bf16x2(and_or(v, 0x007f007fu, 0x43004300u), 0x3f803f80u, and_or(v, 0x00800080u, 0xc300c300u)); }
+
+// signed_bytes makes them of the int8 i and i+1 of word.
+DEVICE uint32_t signed_bytes(uint32_t word, int i) { return signed_words(pick_bytes(word, 0, i == 0 ? 0x4140 : 0x4342)); }
 
 template <int Words>
 struct Quants {
@@ -129,9 +149,12 @@ struct WeightsQ8_0 : Plain8 {
   METHOD uint32_t fragment(const Raw &raw, int t, int r) { return signed_bytes(raw.w[2 * t + r / 2], r % 2 * 2); }
   template <int P = kGlobal>
   METHOD Factors factors(const unsigned char *unit, int, int g) {
-    return {{{half_at<P>(unit + 512 + 2 * g)}, {half_at<P>(unit + 512 + 2 * (g + 8))}}, {}};
+    const unsigned char *a = unit + 512 + 2 * g;
+    return {{{half_at<P>(a)}, {half_at<P>(a + 16)}}, {}};
   }
 };
+template <>
+constexpr int kBytesOf<WeightsQ8_0> = 2;
 
 // Four-bit codes in 8 bytes a lane.
 struct Plain4 {
@@ -143,46 +166,53 @@ struct Plain4 {
     uint2 a = load8<P>(quants + 8 * lane);
     return {{a.x, a.y}};
   }
-  METHOD uint32_t codes(const Raw &raw, int t, int r) { return raw.w[t] >> (4 * r) & 0x000f000fu; }
   // A code in the last bits of the bf16 128 is 128 + q.
-  METHOD uint32_t less(uint32_t codes, uint32_t what) { return fma_bf16x2(codes | 0x43004300u, 0x3f803f80u, what); }
+  METHOD uint32_t less(const Raw &raw, int t, int r, uint32_t what) { return fma_bf16x2(and_or(raw.w[t] >> (4 * r), 0x000f000fu, 0x43004300u), 0x3f803f80u, what); }
 };
 struct WeightsMXFP4 : Plain4 {
   static constexpr int kUnit = 1, kUnitBytes = 272;
   static constexpr bool kMinimum = false;
   METHOD uint32_t fragment(const Raw &raw, int t, int r) {
-    uint32_t v = codes(raw, t, r);
-    return fma_bf16x2((v & 0x00080008u) << 12 | (v & 0x00070007u) << 6, 0x7e807e80u, kMinusZero);
+    uint32_t sign = moved(raw.w[t], 12 - 4 * r) & 0x80008000u;
+    return fma_bf16x2(and_or(moved(raw.w[t], 6 - 4 * r), 0x01c001c0u, sign), 0x7e807e80u, kMinusZero);
   }
   METHOD float power(uint32_t e) {  // 2^(e−127); 255 is NaN
     return __uint_as_float(e == 0 ? 0x00400000u : e == 255 ? 0x7fffffffu : e << 23);
   }
   METHOD Factors factors(const unsigned char *unit, int, int g) {
-    return {{{power(__ldg(unit + 256 + g))}, {power(__ldg(unit + 256 + g + 8))}}, {}};
+    const unsigned char *a = unit + 256 + g;
+    return {{{power(__ldg(a))}, {power(__ldg(a + 8))}}, {}};
   }
   // 2^(e−127) twice as bf16. A number of a fragment times it is what the product is in float32, as
   // ref has it: exact from 2^−128, a subnormal number, to 1.5·2^127, and infinite beyond, which
   // exponents of 253 and 254 alone reach.
   METHOD uint32_t power_bf16x2(uint32_t e) { return (e == 0 ? 0x40u : e == 255 ? 0x7fffu : e << 7) * 0x10001u; }
 };
+template <>
+constexpr int kBytesOf<WeightsMXFP4> = 1;
 struct WeightsQ4_0 : Plain4 {
   static constexpr int kUnit = 1, kUnitBytes = 288;
   static constexpr bool kMinimum = false;
-  METHOD uint32_t fragment(const Raw &raw, int t, int r) { return less(codes(raw, t, r), 0xc308c308u); }  // −136
+  METHOD uint32_t fragment(const Raw &raw, int t, int r) { return less(raw, t, r, 0xc308c308u); }  // −136
   template <int P = kGlobal>
   METHOD Factors factors(const unsigned char *unit, int, int g) {
-    return {{{half_at<P>(unit + 256 + 2 * g)}, {half_at<P>(unit + 256 + 2 * (g + 8))}}, {}};
+    const unsigned char *a = unit + 256 + 2 * g;
+    return {{{half_at<P>(a)}, {half_at<P>(a + 16)}}, {}};
   }
 };
+template <>
+constexpr int kBytesOf<WeightsQ4_0> = 2;
 struct WeightsQ4_1 : Plain4 {
   static constexpr int kUnit = 1, kUnitBytes = 320;
   static constexpr bool kMinimum = true;
-  METHOD uint32_t fragment(const Raw &raw, int t, int r) { return less(codes(raw, t, r), 0xc300c300u); }  // −128
+  METHOD uint32_t fragment(const Raw &raw, int t, int r) { return less(raw, t, r, 0xc300c300u); }  // −128
   METHOD Factors factors(const unsigned char *unit, int, int g) {
     const unsigned char *a = unit + 256 + 4 * g, *b = a + 32;
     return {{{half_at(a)}, {half_at(b)}}, {{half_at(a + 2)}, {half_at(b + 2)}}};
   }
 };
+template <>
+constexpr int kBytesOf<WeightsQ4_1> = 4;
 // IQ4_NL's codes are places in a table of int8.
 struct WeightsIQ4_NL : Plain4 {
   static constexpr int kUnit = 1, kUnitBytes = 288;
@@ -194,13 +224,15 @@ struct WeightsIQ4_NL : Plain4 {
   }
   METHOD uint32_t fragment(const Raw &raw, int t, int r) {
     uint32_t even = values(raw.w[t]), odd = values(raw.w[t] >> 16);
-    return signed_bytes(pick_bytes(even, odd, 0x40u + 0x11u * r), 0);
+    return signed_words(pick_bytes(even, odd, 0x0400u + 0x0101u * r));
   }
   template <int P = kGlobal>
   METHOD Factors factors(const unsigned char *unit, int, int g) {
     return WeightsQ4_0::factors<P>(unit, 0, g);
   }
 };
+template <>
+constexpr int kBytesOf<WeightsIQ4_NL> = 2;
 
 // Five-bit codes: as those of four bits, then two bytes a lane of their upper bits, by h.
 struct Plain5 {
@@ -214,8 +246,8 @@ struct Plain5 {
     return {{a.x, a.y, pick_bytes(P == kGlobal ? __ldg(high) : *high, 0, 0x4140)}};
   }
   METHOD uint32_t less(const Raw &raw, int t, int r, uint32_t what) {
-    uint32_t low = raw.w[t] >> (4 * r) & 0x000f000fu, high = raw.w[2] >> (4 * t + r) & 0x00010001u;
-    return fma_bf16x2(low | high << 4 | 0x43004300u, 0x3f803f80u, what);
+    uint32_t low = and_or(raw.w[t] >> (4 * r), 0x000f000fu, 0x43004300u);
+    return fma_bf16x2(and_or(moved(raw.w[2], 4 - (4 * t + r)), 0x00100010u, low), 0x3f803f80u, what);
   }
 };
 struct WeightsQ5_0 : Plain5 {
@@ -224,9 +256,12 @@ struct WeightsQ5_0 : Plain5 {
   METHOD uint32_t fragment(const Raw &raw, int t, int r) { return less(raw, t, r, 0xc310c310u); }  // −144
   template <int P = kGlobal>
   METHOD Factors factors(const unsigned char *unit, int, int g) {
-    return {{{half_at<P>(unit + 320 + 2 * g)}, {half_at<P>(unit + 320 + 2 * (g + 8))}}, {}};
+    const unsigned char *a = unit + 320 + 2 * g;
+    return {{{half_at<P>(a)}, {half_at<P>(a + 16)}}, {}};
   }
 };
+template <>
+constexpr int kBytesOf<WeightsQ5_0> = 2;
 struct WeightsQ5_1 : Plain5 {
   static constexpr int kUnit = 1, kUnitBytes = 384;
   static constexpr bool kMinimum = true;
@@ -236,28 +271,35 @@ struct WeightsQ5_1 : Plain5 {
     return {{{half_at(a)}, {half_at(b)}}, {{half_at(a + 2)}, {half_at(b + 2)}}};
   }
 };
+template <>
+constexpr int kBytesOf<WeightsQ5_1> = 4;
 
-// A row's d, dmin and the 12 bytes of eight six-bit scales and minima (ref: ScaleMinQ4_K).
-DEVICE void scales_k(const unsigned char *p, int j, float *scale, float *minimum) {
+// A row's d, dmin and the 12 bytes of eight six-bit scales and minima (ref: ScaleMinQ4_K). Both come
+// out in the halves of a word, as bf16 that are 128 more. What depends on j alone is for all rows.
+DEVICE void scales_k(const unsigned char *p, unsigned j, float *scale, float *minimum) {
   uint4 v = __ldg((const uint4 *)p);
-  int shift = j % 4 * 8;
-  uint32_t a = v.y >> shift, b = v.z >> shift, c = v.w >> shift;
-  uint32_t sc = j < 4 ? a & 63 : (c & 15) | (a >> 6 & 3) << 4;
-  uint32_t mn = j < 4 ? b & 63 : (c >> 4 & 15) | (b >> 6 & 3) << 4;
-  *scale = from_f16(uint16_t(v.x)) * float(sc);
-  *minimum = -(from_f16(uint16_t(v.x >> 16)) * float(mn));
+  bool late = j >= 4;
+  uint32_t first = pick_bytes(v.y, v.z, 0x0400u + 0x0101u * (j % 4)) >> (late ? 2 : 0);
+  uint32_t last = pick_bytes(v.w, 0, 0x4440u + j % 4) * 0x1001u;  // a byte, and its upper half in the upper half
+  uint32_t both = and_or(last, late ? 0x000f000fu : 0, and_or(first, late ? 0x00300030u : 0x003f003fu, 0x43004300u));
+  both = fma_bf16x2(both, 0x3f803f80u, 0xc300c300u);
+  *scale = from_f16(uint16_t(v.x)) * __uint_as_float(both << 16);
+  *minimum = -(from_f16(uint16_t(v.x >> 16)) * __uint_as_float(both & 0xffff0000u));
 }
 struct WeightsQ4_K : Plain4 {
   static constexpr int kUnit = 8, kUnitBytes = 2304;
   static constexpr bool kMinimum = true;
-  METHOD uint32_t fragment(const Raw &raw, int t, int r) { return less(codes(raw, t, r), 0xc300c300u); }
-  METHOD Factors factors(const unsigned char *unit, int step, int g) {
+  METHOD uint32_t fragment(const Raw &raw, int t, int r) { return less(raw, t, r, 0xc300c300u); }
+  METHOD Factors factors(const unsigned char *unit, unsigned step, int g) {
     Factors f;
-    scales_k(unit + 2048 + 16 * g, step, &f.scale[0][0], &f.minimum[0][0]);
-    scales_k(unit + 2048 + 16 * (g + 8), step, &f.scale[1][0], &f.minimum[1][0]);
+    const unsigned char *a = unit + 2048 + 16 * g;
+    scales_k(a, step, &f.scale[0][0], &f.minimum[0][0]);
+    scales_k(a + 128, step, &f.scale[1][0], &f.minimum[1][0]);
     return f;
   }
 };
+template <>
+constexpr int kBytesOf<WeightsQ4_K> = 16;
 struct WeightsQ6_K {
   static constexpr bool kHalf = false, kExternal = false, kMinimum = false;
   static constexpr int kQuants = 384, kUnit = 8, kUnitBytes = 3360, kScales = 2;
@@ -268,18 +310,18 @@ struct WeightsQ6_K {
     return {{a.x, a.y, P == kGlobal ? __ldg((const uint32_t *)(quants + 256) + lane) : ((const uint32_t *)(quants + 256))[lane]}};
   }
   METHOD uint32_t fragment(const Raw &raw, int t, int r) {
-    uint32_t low = raw.w[t] >> (4 * r) & 0x000f000fu, high = raw.w[2] >> (2 * (4 * t + r)) & 0x00030003u;
-    return fma_bf16x2(low | high << 4 | 0x43004300u, 0x3f803f80u, 0xc320c320u);  // −160
+    uint32_t low = and_or(raw.w[t] >> (4 * r), 0x000f000fu, 0x43004300u);
+    return fma_bf16x2(and_or(moved(raw.w[2], 4 - 2 * (4 * t + r)), 0x00300030u, low), 0x3f803f80u, 0xc320c320u);  // −160
   }
-  METHOD Factors factors(const unsigned char *unit, int step, int g) {
+  METHOD Factors factors(const unsigned char *unit, unsigned step, int g) {
     Factors f{};
+    const unsigned char *whole = unit + 3072 + 256 + 2 * g;
+    const signed char *scales = (const signed char *)unit + 3072 + 16 * g + 2 * step;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      int row = g + 8 * i;
-      float d = half_at(unit + 3072 + 256 + 2 * row);
-      const signed char *scales = (const signed char *)(unit + 3072 + 16 * row) + 2 * step;
-      f.scale[i][0] = d * float(__ldg(scales));
-      f.scale[i][1] = d * float(__ldg(scales + 1));
+      float d = half_at(whole + 16 * i);
+      f.scale[i][0] = d * float(__ldg(scales + 128 * i));
+      f.scale[i][1] = d * float(__ldg(scales + 128 * i + 1));
     }
     return f;
   }
@@ -288,13 +330,16 @@ struct WeightsQ5_K : Plain5 {
   static constexpr int kUnit = 8, kUnitBytes = 2816;
   static constexpr bool kMinimum = true;
   METHOD uint32_t fragment(const Raw &raw, int t, int r) { return less(raw, t, r, 0xc300c300u); }
-  METHOD Factors factors(const unsigned char *unit, int step, int g) {
+  METHOD Factors factors(const unsigned char *unit, unsigned step, int g) {
     Factors f;
-    scales_k(unit + 2560 + 16 * g, step, &f.scale[0][0], &f.minimum[0][0]);
-    scales_k(unit + 2560 + 16 * (g + 8), step, &f.scale[1][0], &f.minimum[1][0]);
+    const unsigned char *a = unit + 2560 + 16 * g;
+    scales_k(a, step, &f.scale[0][0], &f.minimum[0][0]);
+    scales_k(a + 128, step, &f.scale[1][0], &f.minimum[1][0]);
     return f;
   }
 };
+template <>
+constexpr int kBytesOf<WeightsQ5_K> = 16;
 
 // Two-bit codes in 4 bytes a lane; scales are of 16.
 struct WeightsQ2_K {
@@ -306,14 +351,14 @@ struct WeightsQ2_K {
     return {{P == kGlobal ? __ldg((const uint32_t *)quants + lane) : ((const uint32_t *)quants)[lane]}};
   }
   METHOD uint32_t fragment(const Raw &raw, int t, int r) {
-    return fma_bf16x2((raw.w[0] >> (2 * (4 * t + r)) & 0x00030003u) | 0x43004300u, 0x3f803f80u, 0xc300c300u);
+    return fma_bf16x2(and_or(raw.w[0] >> (2 * (4 * t + r)), 0x00030003u, 0x43004300u), 0x3f803f80u, 0xc300c300u);
   }
-  METHOD Factors factors(const unsigned char *unit, int step, int g) {
+  METHOD Factors factors(const unsigned char *unit, unsigned step, int g) {
     Factors f;
+    const unsigned char *whole = unit + 1024 + 256 + 4 * g, *scales = unit + 1024 + 16 * g + 2 * step;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      int row = g + 8 * i;
-      uint32_t both = __ldg((const uint32_t *)(unit + 1024 + 256) + row), v = __ldg((const uint16_t *)(unit + 1024 + 16 * row) + step);
+      uint32_t both = __ldg((const uint32_t *)(whole + 32 * i)), v = __ldg((const uint16_t *)(scales + 128 * i));
       float d = from_f16(uint16_t(both)), least = from_f16(uint16_t(both >> 16));
       f.scale[i][0] = d * float(v & 15);
       f.scale[i][1] = d * float(v >> 8 & 15);
@@ -334,19 +379,21 @@ struct WeightsQ3_K {
     return {{P == kGlobal ? __ldg((const uint32_t *)quants + lane) : ((const uint32_t *)quants)[lane], pick_bytes(P == kGlobal ? __ldg(high) : *high, 0, 0x4140)}};
   }
   METHOD uint32_t fragment(const Raw &raw, int t, int r) {
-    uint32_t low = raw.w[0] >> (2 * (4 * t + r)) & 0x00030003u, high = raw.w[1] >> (4 * t + r) & 0x00010001u;
-    return fma_bf16x2(low | high << 2 | 0x43004300u, 0x3f803f80u, 0xc304c304u);  // −132
+    uint32_t low = and_or(raw.w[0] >> (2 * (4 * t + r)), 0x00030003u, 0x43004300u);
+    return fma_bf16x2(and_or(moved(raw.w[1], 2 - (4 * t + r)), 0x00040004u, low), 0x3f803f80u, 0xc304c304u);  // −132
   }
-  METHOD Factors factors(const unsigned char *unit, int step, int g) {
+  METHOD Factors factors(const unsigned char *unit, unsigned step, int g) {
     Factors f{};
+    const unsigned char *whole = unit + 1536 + 192 + 2 * g, *scales = unit + 1536 + 12 * g;
+    const unsigned char *lower = scales + step % 4 * 2, *upper = scales + 8 + step % 2 * 2;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      int row = g + 8 * i;
-      const uint16_t *scales = (const uint16_t *)(unit + 1536 + 12 * row);
-      float d = half_at(unit + 1536 + 192 + 2 * row);
-      uint32_t v = (__ldg(scales + step % 4) >> (step / 4 * 4) & 0x0f0fu) | (__ldg(scales + 4 + step % 2) >> (step / 2 * 2) & 0x0303u) << 4;
-      f.scale[i][0] = d * float(int(v & 255) - 32);
-      f.scale[i][1] = d * float(int(v >> 8) - 32);
+      float d = half_at(whole + 16 * i);
+      uint32_t low = __ldg((const uint16_t *)(lower + 96 * i)) >> (step / 4 * 4) & 0x0f0fu;
+      uint32_t high = uint32_t(__ldg((const uint16_t *)(upper + 96 * i))) << 4 >> (step / 2 * 2);
+      uint32_t both = fma_bf16x2(pick_bytes(and_or(high, 0x3030u, low), 0x43u, 0x4140), 0x3f803f80u, 0xc320c320u);  // −160
+      f.scale[i][0] = d * __uint_as_float(both << 16);
+      f.scale[i][1] = d * __uint_as_float(both & 0xffff0000u);
     }
     return f;
   }
