@@ -10,7 +10,7 @@ LINEAR(mxfp4, WeightsMXFP4, 4, 2)
 LINEAR(q8_0, WeightsQ8_0, 2, 2)
 LINEAR(q4_0, WeightsQ4_0, 4, 2)
 LINEAR(q4_1, WeightsQ4_1, 4, 1)
-LINEAR(iq4_nl, WeightsIQ4_NL, 4, 1)
+LINEAR(iq4_nl, WeightsIQ4_NL, 4, 2)
 LINEAR(q5_0, WeightsQ5_0, 4, 1)
 LINEAR(q5_1, WeightsQ5_1, 4, 1)
 

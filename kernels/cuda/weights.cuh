@@ -316,12 +316,13 @@ struct WeightsQ6_K {
   METHOD Factors factors(const unsigned char *unit, unsigned step, int g) {
     Factors f{};
     const unsigned char *whole = unit + 3072 + 256 + 2 * g;
-    const signed char *scales = (const signed char *)unit + 3072 + 16 * g + 2 * step;
+    const unsigned char *scales = unit + 3072 + 16 * g + 2 * step;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
       float d = half_at(whole + 16 * i);
-      f.scale[i][0] = d * float(__ldg(scales + 128 * i));
-      f.scale[i][1] = d * float(__ldg(scales + 128 * i + 1));
+      uint32_t both = __ldg((const uint16_t *)(scales + 128 * i));
+      f.scale[i][0] = d * float(int8_t(both));
+      f.scale[i][1] = d * float(int8_t(both >> 8));
     }
     return f;
   }
