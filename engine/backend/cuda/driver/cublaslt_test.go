@@ -54,18 +54,6 @@ func TestProducts(t *testing.T) {
 		Args: int(unsafe.Sizeof(cuda.LibraryArgs{})), RowsAt: int(unsafe.Offsetof(cuda.LibraryArgs{}.Rows)),
 	}
 	must(t, b.Ask(m))
-	list := func(m Multiplication) *List {
-		t.Helper()
-		p, err := b.Product(m)
-		must(t, err)
-		l, err := NewList([]Launch{{
-			Product: p, Blocks: [3]int{1, 1, 1}, Threads: [3]int{1, 1, 1}, Args: make([]byte, m.Args),
-			Symbols: []Symbol{{At: m.RowsAt, Times: 1, Over: 1}, {At: -1, Times: 1, Over: unit}},
-		}})
-		must(t, err)
-		t.Cleanup(l.Close)
-		return l
-	}
 	check := func(what string, rows int, biased bool) {
 		t.Helper()
 		got := fetch(t, s, y, most*out)
@@ -85,10 +73,10 @@ func TestProducts(t *testing.T) {
 		}
 		must(t, s.Fill(y, 0, 4*most*out))
 	}
-	biased := list(m)
+	biased := listed(t, b, m)
 	plain := m
 	plain.Bias = 0
-	unbiased := list(plain)
+	unbiased := listed(t, b, plain)
 	for rows, computed := range map[int]int{1: 64, 64: 64, 65: 128, 129: 130, 130: 130} {
 		must(t, biased.Run(s, 0, 1, [NumBound]int32{int32(rows)}))
 		check("with a bias", computed, true)
@@ -109,7 +97,7 @@ func TestProducts(t *testing.T) {
 	// Another shape, which the library has not multiplied by yet.
 	fresh := m
 	fresh.Out = out - 4
-	l := list(fresh)
+	l := listed(t, b, fresh)
 	capture := func() (*Graph, error) {
 		return s.Capture(func() error { return l.Run(s, 0, 1, [NumBound]int32{3}) })
 	}
@@ -145,6 +133,20 @@ func TestProducts(t *testing.T) {
 		t.Errorf("rows of 12 bytes: %v", err)
 	}
 	must(t, b.Close())
+}
+
+// listed is a list of one product, whose rows the first symbol says.
+func listed(t *testing.T, b *BLAS, m Multiplication) *List {
+	t.Helper()
+	p, err := b.Product(m)
+	must(t, err)
+	l, err := NewList([]Launch{{
+		Product: p, Blocks: [3]int{1, 1, 1}, Threads: [3]int{1, 1, 1}, Args: make([]byte, m.Args),
+		Symbols: []Symbol{{At: m.RowsAt, Times: 1, Over: 1}, {At: -1, Times: 1, Over: int32(m.Unit)}},
+	}})
+	must(t, err)
+	t.Cleanup(l.Close)
+	return l
 }
 
 // codes are bytes on the device.
@@ -192,13 +194,7 @@ func TestScaledProducts(t *testing.T) {
 	b, err := c.BLAS()
 	must(t, err)
 	for _, m := range []Multiplication{m, blocks} {
-		p, err := b.Product(m)
-		must(t, err)
-		l, err := NewList([]Launch{{
-			Product: p, Blocks: [3]int{1, 1, 1}, Threads: [3]int{1, 1, 1}, Args: make([]byte, m.Args),
-			Symbols: []Symbol{{At: m.RowsAt, Times: 1, Over: 1}, {At: -1, Times: 1, Over: unit}},
-		}})
-		must(t, err)
+		l := listed(t, b, m)
 		for rows, computed := range map[int]int{3: unit, 99: most} {
 			must(t, s.Fill(y, 0, 4*most*out))
 			must(t, l.Run(s, 0, 1, [NumBound]int32{int32(rows)}))
@@ -217,7 +213,6 @@ func TestScaledProducts(t *testing.T) {
 				}
 			}
 		}
-		l.Close()
 	}
 	must(t, b.Close())
 
