@@ -12,8 +12,8 @@ import (
 // logCache says in a line what came of cpu.packedCache.
 func (a *Appliance) logCache(e engine.CacheEvent) {
 	switch {
-	case e.Mapped:
-		a.log.Info("packed weights mapped", "file", e.Path, "verified_in", round(e.Took).String())
+	case e.Loaded:
+		a.log.Info("packed weights loaded", "file", e.Path, "verified_in", round(e.Took).String())
 	case errors.Is(e.Err, context.Canceled):
 		a.log.Info("packed weights not kept: the server ended first", "file", e.Path)
 	case errors.Is(e.Err, backend.ErrCacheTaken):
@@ -23,7 +23,7 @@ func (a *Appliance) logCache(e engine.CacheEvent) {
 	case e.Written:
 		a.log.Info("packed weights written", "file", e.Path, "after", round(e.Took).String())
 		if names, size := cacheFiles(e.Removed); names != "" {
-			a.log.Info("removed packed weights that no start would map: of another checkpoint or version", "files", names, "size", size)
+			a.log.Info("removed packed weights that no start would load: of another checkpoint or version", "files", names, "size", size)
 		}
 		if names, size := cacheFiles(e.Others); names != "" {
 			a.log.Info("there are packed weights for other profiles or variants too; remove those that nothing uses", "files", names, "size", size)

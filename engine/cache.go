@@ -42,7 +42,7 @@ func (c Config) open(ctx context.Context) (backend.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	if k, ok := dev.(backend.Keeper); ok && k.Kept().Mapped {
+	if k, ok := dev.(backend.Keeper); ok && k.Kept().Loaded {
 		return dev, nil
 	}
 	if err := load(ctx, c.Model, dev, c.Account.Reservation, c.Facts.Cores, c.Progress); err != nil {
@@ -68,7 +68,7 @@ func keep(dev backend.Device, told func(CacheEvent)) keeping {
 	}
 	use := k.Kept()
 	told(CacheEvent{CacheUse: use})
-	if use.Mapped {
+	if use.Loaded {
 		return keeping{}
 	}
 	ctx, stop := context.WithCancel(context.Background())

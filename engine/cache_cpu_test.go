@@ -15,7 +15,7 @@ import (
 	"vapp.dev/engine/backend/cpu"
 )
 
-// TestPackedCache starts an engine twice: the second one maps what the first one has
+// TestPackedCache starts an engine twice: the second one reads what the first one has
 // written, holds as many bytes and says the same. A weight that changes in a file with its
 // old size and time is noticed.
 func TestPackedCache(t *testing.T) {
@@ -24,7 +24,7 @@ func TestPackedCache(t *testing.T) {
 	events := make(chan engine.CacheEvent, 2)
 	y.hooks.Cache = func(e engine.CacheEvent) { events <- e }
 	first := y.open(t)
-	if e := <-events; e.Mapped || !strings.Contains(e.Why, "no file yet") {
+	if e := <-events; e.Loaded || !strings.Contains(e.Why, "no file yet") {
 		t.Fatalf("%+v", e)
 	}
 	want, usage := runAll(t, first, 4, true), first.Usage()
@@ -32,15 +32,15 @@ func TestPackedCache(t *testing.T) {
 		t.Fatalf("%+v", e)
 	}
 	second := y.open(t)
-	if e := <-events; !e.Mapped {
+	if e := <-events; !e.Loaded {
 		t.Fatalf("%+v", e)
 	}
 	if got := runAll(t, second, 4, true); !reflect.DeepEqual(got, want) || second.Usage() != usage {
-		t.Errorf("mapped it says %v and holds %v, packed %v and %v", got, second.Usage(), want, usage)
+		t.Errorf("loaded it says %v and holds %v, packed %v and %v", got, second.Usage(), want, usage)
 	}
 	touch(t, filepath.Join(y.dir, "model.safetensors"))
 	y.open(t)
-	if e := <-events; e.Mapped || !strings.Contains(e.Why, "stale") {
+	if e := <-events; e.Loaded || !strings.Contains(e.Why, "stale") {
 		t.Errorf("of another checkpoint: %+v", e)
 	}
 	<-events

@@ -8,7 +8,7 @@ import (
 )
 
 // Cache is where a host backend keeps packed weights in a file, so that a later start
-// maps them and packs nothing. The zero value keeps none.
+// reads them and packs nothing. The zero value keeps none.
 type Cache struct {
 	Dir  string // "": no file
 	Stem string // what the file's name begins with
@@ -30,10 +30,10 @@ type CacheLayout interface {
 // CacheUse is what came of a Cache when a device was opened.
 type CacheUse struct {
 	Path   string // "": none is kept
-	Mapped bool   // the Weights arena is the file: there is nothing to pack
-	Why    string // it is not mapped: "there is no file yet", "it is stale: …"
+	Loaded bool   // the Weights arena was read from the file: there is nothing to pack
+	Why    string // it was not read: "there is no file yet", "it is stale: …"
 	Took   time.Duration
-	// Removed are files of this model that no start would have mapped, and Others those of
+	// Removed are files of this model that no start would have read, and Others those of
 	// other profiles and variants. Both are known after Keep.
 	Removed, Others []CacheFile
 }
@@ -64,7 +64,7 @@ var ErrCacheTaken = errors.New("another process writes the same")
 
 func (e *CacheError) Error() string {
 	if errors.Is(e.Err, ErrCacheTaken) {
-		return fmt.Sprintf("packed weights are not kept in %s: %v; the next start maps that", e.Path, e.Err)
+		return fmt.Sprintf("packed weights are not kept in %s: %v; the next start reads that", e.Path, e.Err)
 	}
 	return fmt.Sprintf("packed weights are not kept in %s: %v; set cpu.packedCache to a directory with room that this process may write to, or to \"off\"", e.Path, e.Err)
 }

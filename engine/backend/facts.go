@@ -24,9 +24,29 @@ type Facts struct {
 	Bandwidth   float64 `json:"bandwidth,omitempty"`    // of memory, bytes a second
 	MatrixRate  float64 `json:"matrix_rate,omitempty"`  // dense 16-bit products, FLOP a second
 	Driver      string  `json:"driver,omitempty"`       // its version, when probed
+	// NoAMX is why amx is not among Variants although the processor has it.
+	NoAMX string `json:"no_amx,omitempty"`
 	// PlanOnly is why nothing runs on the device, "" where it does.
 	PlanOnly string `json:"plan_only,omitempty"`
+
+	// Limits are what the system allows this process of its own memory, of a machine that was
+	// probed; none where it has no limit.
+	Limits []ProcessLimit `json:"-"`
 }
+
+// ProcessLimit is a limit on the memory of one process (setrlimit), in bytes.
+type ProcessLimit struct {
+	Name  string // AddressSpace or DataSize
+	Limit int64
+	Used  int64 // by this process when the facts were read
+	Stack int64 // counted for each thread that starts
+}
+
+// The names of ProcessLimits.
+const (
+	AddressSpace = "address space" // RLIMIT_AS: whatever is mapped or reserved
+	DataSize     = "data"          // RLIMIT_DATA: what is mapped for writing by this process alone
+)
 
 // Shard says which part of every weight this rank holds.
 type Shard struct{ Rank, World int }

@@ -93,7 +93,7 @@ type BiasEntry struct {
 // MaskWords is the 32-bit words of a vocabulary mask.
 func (s StepShape) MaskWords() int { return (s.Vocab + 31) / 32 }
 
-// setBytes walks the buffers of one set in order.
+// walk calls f with the elements of each buffer of one set, and their size, in order.
 func (s StepShape) walk(f func(elems int, size int64)) {
 	f(s.Tokens, 4)
 	f(s.Tokens, 4)

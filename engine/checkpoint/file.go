@@ -1,9 +1,12 @@
 package checkpoint
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"runtime/debug"
+	"syscall"
 )
 
 // file is one open weight file and its read-only mapping.
@@ -27,7 +30,9 @@ func openFile(path string) (*file, error) {
 	}
 	var data []byte
 	if err == nil {
-		data, err = mapFile(f, int(st.Size()))
+		if data, err = mapFile(f, int(st.Size())); errors.Is(err, syscall.ENOMEM) {
+			err = &Error{File: path, Msg: fmt.Sprintf("has %d bytes, more than this process may still map: %v; raise the limit on its address space (ulimit -v)", st.Size(), err), Err: err}
+		}
 	}
 	if err != nil {
 		f.Close()

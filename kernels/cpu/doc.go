@@ -4,6 +4,6 @@
 //
 // What a planner needs, packed sizes and workspaces, is plain Go without cgo:
 // linear_layout.go and its like. The variants are instruction sets: generic
-// (portable C), avx2, avx512, avx512bf16, amx; whoever calls has checked that the CPU has
-// the one it names.
+// (portable C), avx2, avx512, avx512bf16, amx. A caller names only those of Variants, which
+// the processor has; of amx there are no kernels before the system has granted its registers.
 package cpu

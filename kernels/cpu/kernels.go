@@ -19,7 +19,8 @@ var (
 )
 
 // Kernel returns the address of an op's function, a vapp_fn of kernels.h, in a
-// variant; false where this build has none.
+// variant; false where this build has none, or the system
+// does not let this process run it.
 func Kernel(op Op, variant string) (uintptr, bool) {
 	n, ok := variantNumbers[variant]
 	if !ok {

@@ -93,8 +93,8 @@ type LinearKernel struct {
 	scales  Scales
 }
 
-// LinearFor returns the kernel of a variant; false where this build has none.
-// The CPU must have the variant's instructions.
+// LinearFor returns the kernel of a variant; false where this build has none, or the system does
+// not let this process run it. The CPU must have the variant's instructions.
 func LinearFor(variant string, f kernels.Format) (LinearKernel, bool) {
 	n, ok := variantNumbers[variant]
 	if !ok {

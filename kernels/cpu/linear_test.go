@@ -10,33 +10,19 @@ import (
 	"strings"
 	"testing"
 
-	xcpu "golang.org/x/sys/cpu"
-
 	"vapp.dev/kernels"
+	"vapp.dev/kernels/cpu/isa"
 	"vapp.dev/kernels/ref"
 )
 
-// present says whether this CPU runs a variant.
+// present reports whether this process may run a variant: the processor has its instructions,
+// and the system has granted the registers of AMX.
 func present(variant string) bool {
-	x := xcpu.X86
 	variant = strings.TrimSuffix(strings.TrimSuffix(variant, int8Suffix), w8a8Suffix)
-	avx2 := x.HasAVX2 && x.HasFMA
-	avx512 := avx2 && x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL
-	switch variant {
-	case "generic":
-		return true
-	case "avx2":
-		return avx2
-	case "avx512":
-		return avx512
-	case "avx512bf16":
-		return avx512 && x.HasAVX512BF16 && x.HasAVX512VBMI && x.HasAVX512VNNI
-	case "amx":
-		return avx512 && x.HasAVX512BF16 && x.HasAMXTile && x.HasAMXBF16
-	case softAMX:
-		return avx512 && x.HasAVX512BF16
+	if variant == softAMX {
+		variant = AVX512BF16
 	}
-	return false
+	return isa.Has(variant)
 }
 
 // softAMX is the AMX kernel on tiles in memory.
@@ -57,10 +43,10 @@ func eachKernel(t *testing.T, f func(t *testing.T, k LinearKernel)) {
 					t.Skip("not run: no layout of", variant)
 				}
 				switch {
-				case !ok:
-					t.Skip("not run: this build has no", variant)
 				case !present(variant):
 					t.Skip("not run: this CPU has no", variant)
+				case !ok:
+					t.Skip("not run: this build has no", variant)
 				}
 				f(t, k)
 			})

@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"runtime/debug"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,10 +16,10 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// errNoCache is why nothing is mapped at the first start.
+// errNoCache is why nothing is loaded at the first start.
 var errNoCache = errors.New("there is no file yet")
 
-// useCache maps the file of c as the Weights arena if it is whole and of these weights.
+// useCache reads the file of c into the Weights arena if it is whole and of these weights.
 // Else the arena stays empty, and d.kept says why.
 func (d *device) useCache(c backend.Cache) error {
 	if c.Dir == "" || d.r.Arenas[backend.Weights] == 0 {
@@ -29,10 +28,10 @@ func (d *device) useCache(c backend.Cache) error {
 	begin := time.Now()
 	d.kept.Path = d.layout.CacheFile(c, d.r)
 	d.cacheKey, d.cacheMade, d.cacheStem, d.cacheOwn = d.layout.cacheKey(c, d.r), madeOf(c), c.Stem, !c.Shared
-	m, err := d.mapCache(d.kept.Path)
+	m, err := d.loadCache(d.kept.Path)
 	d.kept.Took = time.Since(begin)
 	if err == nil {
-		d.arenas[backend.Weights], d.kept.Mapped = m, true
+		d.arenas[backend.Weights], d.kept.Loaded = m, true
 		return nil
 	}
 	d.kept.Why = err.Error()
@@ -42,16 +41,16 @@ func (d *device) useCache(c backend.Cache) error {
 	return nil
 }
 
-// mapCache maps and verifies a file: all of it, on all threads, since every page has to be
-// brought into this process anyway.
-func (d *device) mapCache(path string) (arena, error) {
+// loadCache returns an arena with the weights in a file, read and verified on all threads. The
+// memory is this process's own: what happens to the file afterwards changes no weight.
+func (d *device) loadCache(path string) (arena, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return arena{}, errNoCache
 	} else if err != nil {
 		return arena{}, err
 	}
-	defer f.Close() // a mapping needs no descriptor
+	defer f.Close()
 	n := d.r.Arenas[backend.Weights]
 	st, err := f.Stat()
 	switch {
@@ -70,12 +69,12 @@ func (d *device) mapCache(path string) (arena, error) {
 	case st.Size() != cacheHead+n:
 		return arena{}, fmt.Errorf("it is torn: it has %d bytes of %d", st.Size(), cacheHead+n)
 	}
-	m, err := mapFile(f, cacheHead, n, d.layout.unit)
+	m, err := mapArena(backend.Weights, n, d.layout.unit)
 	if err != nil {
 		return arena{}, err
 	}
-	if err := d.verify(m, h.sums); err != nil {
-		return arena{}, errors.Join(err, m.unmap())
+	if err := d.share(len(h.sums), func(i int) error { return loadChunk(f, m, int64(i), h.sums[i]) }); err != nil {
+		return arena{}, errors.Join(err, m.unmap()) // not packed into: bytes between weights must be zero
 	}
 	return m, nil
 }
@@ -95,40 +94,28 @@ func (d *device) serves(h cacheHeader) bool {
 	return h.key == d.cacheKey && h.bytes == d.r.Arenas[backend.Weights]
 }
 
-// mapFile maps n bytes of f from off on, read-only, at a multiple of unit.
-func mapFile(f *os.File, off, n, unit int64) (arena, error) {
-	m, err := mapAligned(n, unit, unix.PROT_NONE, unix.MAP_NORESERVE)
-	if err != nil {
-		return arena{}, err
-	}
-	if _, err := unix.MmapPtr(int(f.Fd()), off, m.at, uintptr(n), unix.PROT_READ, unix.MAP_SHARED|unix.MAP_FIXED); err != nil {
-		return arena{}, errors.Join(err, m.unmap())
-	}
-	unix.Madvise(m.slice(0, n), unix.MADV_HUGEPAGE) // where the file system has large pages
-	return m, nil
-}
+// cacheRead is how many bytes are read at a time: they are still in a processor's own cache when
+// their sum is computed.
+const cacheRead = 256 << 10
 
-// verify brings every page into this process and compares the sums of the chunks.
-func (d *device) verify(m arena, sums []uint32) error {
-	return d.share(len(sums), func(i int) error { return verifyChunk(m, int64(i), sums[i]) })
-}
-
-// verifyChunk compares a chunk with its sum. A file that shrinks meanwhile is an error.
-func verifyChunk(m arena, chunk int64, want uint32) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		r := recover()
-		if r == nil {
-			return
+// loadChunk reads a chunk of f into its place in m and compares the sum of what is there.
+func loadChunk(f *os.File, m arena, chunk int64, want uint32) error {
+	from := chunk * cacheChunk
+	n := min(cacheChunk, m.bytes-from)
+	if err := back(m.slice(from, n)); err != nil {
+		return err
+	}
+	var sum uint32
+	for at := from; at < from+n; at += cacheRead {
+		b := m.slice(at, min(cacheRead, from+n-at))
+		if _, err := f.ReadAt(b, cacheHead+at); err == io.EOF {
+			return fmt.Errorf("it is torn: it ends in chunk %d, byte %d", chunk, cacheHead+at)
+		} else if err != nil {
+			return reason(err)
 		}
-		if _, ok := r.(interface{ Addr() uintptr }); !ok {
-			panic(r)
-		}
-		err = fmt.Errorf("it is torn: chunk %d cannot be read", chunk)
-	}()
-	b := m.slice(chunk*cacheChunk, min(cacheChunk, m.bytes-chunk*cacheChunk))
-	unix.Madvise(b, unix.MADV_POPULATE_READ) // in one go; a system older than 5.14 faults page by page
-	if crc32.Checksum(b, castagnoli) != want {
+		sum = crc32.Update(sum, castagnoli, b)
+	}
+	if sum != want {
 		return fmt.Errorf("it is torn: chunk %d of %d bytes has another sum than when it was written", chunk, cacheChunk)
 	}
 	return nil

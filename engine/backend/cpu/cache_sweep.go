@@ -18,7 +18,7 @@ import (
 var ways = regexp.MustCompile(`^[a-z0-9]+-[0-9a-f]{8}$`)
 
 // sweep looks at the other files of packed weights with this one's stem. In a directory of
-// the checkpoint's own it removes those that no start of this version would map: of another
+// the checkpoint's own it removes those that no start of this version would read: of another
 // checkpoint or version, damaged, and drafts that nobody writes. The rest another profile
 // may want, and is told. What cannot be read or removed counts among the rest.
 func (d *device) sweep() (removed, others []backend.CacheFile) {
@@ -47,7 +47,7 @@ func (d *device) sweep() (removed, others []backend.CacheFile) {
 	return removed, others
 }
 
-// useless says that no start of this version maps the file for this checkpoint.
+// useless says that no start of this version reads the file for this checkpoint.
 func (d *device) useless(path string) bool {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

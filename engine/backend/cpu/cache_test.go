@@ -3,6 +3,7 @@
 package cpu_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -39,12 +40,12 @@ func kept(t *testing.T, d *device) {
 	must(t, d.Device.(backend.Keeper).Keep(context.Background()))
 }
 
-// TestCache writes a file, maps it and computes with it; what is stale or torn is packed
+// TestCache writes a file, reads it and computes with it; what is stale or torn is packed
 // again and replaced.
 func TestCache(t *testing.T) {
 	c := backend.Cache{Dir: t.TempDir(), Stem: "tiny", Key: [32]byte{1}}
 	d, use := keeper(t, c)
-	if use.Mapped || !strings.Contains(use.Why, "no file yet") {
+	if use.Loaded || !strings.Contains(use.Why, "no file yet") {
 		t.Fatalf("before there is a file: %+v", use)
 	}
 	d.packAll(t)
@@ -63,13 +64,13 @@ func TestCache(t *testing.T) {
 	for why, f := range spoil {
 		must(t, os.WriteFile(use.Path, f(append([]byte(nil), whole...)), 0o644))
 		d, use := keeper(t, c)
-		if why = strings.TrimSpace(why); use.Mapped != (why == "") || !strings.Contains(use.Why, why) {
+		if why = strings.TrimSpace(why); use.Loaded != (why == "") || !strings.Contains(use.Why, why) {
 			t.Errorf("want %q: %+v", why, use)
 		}
-		if !use.Mapped {
+		if !use.Loaded {
 			d.packAll(t)
 		} else if d.Pack(0, d.src) == nil {
-			t.Error("Pack wrote to mapped weights")
+			t.Error("Pack wrote over weights of a file")
 		}
 		if got := d.draws(t); got != want {
 			t.Errorf("%q: drew %d, not %d", why, got, want)
@@ -78,14 +79,50 @@ func TestCache(t *testing.T) {
 			continue
 		}
 		kept(t, d)
-		if d, use := keeper(t, c); !use.Mapped || d.draws(t) != want {
+		if d, use := keeper(t, c); !use.Loaded || d.draws(t) != want {
 			t.Errorf("after %q: %+v", why, use)
 		}
 	}
 	must(t, os.WriteFile(use.Path, whole, 0o644))
 	c.Key[0]++
-	if _, use := keeper(t, c); use.Mapped || !strings.Contains(use.Why, "stale") {
+	if _, use := keeper(t, c); use.Loaded || !strings.Contains(use.Why, "stale") {
 		t.Errorf("of another checkpoint: %+v", use)
+	}
+}
+
+// TestCacheChanged: a file that is cut or written over while a device that was loaded from it runs
+// changes no weight. A device that opens it then packs.
+func TestCacheChanged(t *testing.T) {
+	c := backend.Cache{Dir: t.TempDir(), Stem: "tiny"}
+	d, use := keeper(t, c)
+	d.packAll(t)
+	kept(t, d)
+	whole, err := os.ReadFile(use.Path)
+	must(t, err)
+	want := d.draws(t)
+	overwrite := func() error {
+		f, err := os.OpenFile(use.Path, os.O_WRONLY, 0)
+		must(t, err)
+		defer f.Close()
+		_, err = f.Write(bytes.Repeat([]byte{0x3f}, len(whole)))
+		return err
+	}
+	for how, change := range map[string]func() error{
+		"cut":          func() error { return os.Truncate(use.Path, 0) },
+		"written over": overwrite,
+	} {
+		must(t, os.WriteFile(use.Path, whole, 0o644))
+		d, use := keeper(t, c)
+		if !use.Loaded {
+			t.Fatalf("%+v", use)
+		}
+		must(t, change())
+		if got := d.draws(t); got != want {
+			t.Errorf("%s while in use: drew %d, not %d", how, got, want)
+		}
+		if _, use := keeper(t, c); use.Loaded {
+			t.Errorf("%s: %+v", how, use)
+		}
 	}
 }
 
@@ -111,12 +148,12 @@ func TestCacheOfMany(t *testing.T) {
 		})
 	}
 	for range 4 {
-		if _, use := keeper(t, c); !use.Mapped && !strings.Contains(use.Why, "no file yet") {
+		if _, use := keeper(t, c); !use.Loaded && !strings.Contains(use.Why, "no file yet") {
 			t.Errorf("%+v", use)
 		}
 	}
 	wg.Wait()
-	if _, use := keeper(t, c); !use.Mapped {
+	if _, use := keeper(t, c); !use.Loaded {
 		t.Errorf("%+v", use)
 	}
 	if left, _ := filepath.Glob(filepath.Join(c.Dir, "*.part")); len(left) > 0 {
@@ -135,7 +172,7 @@ func TestCacheTaken(t *testing.T) {
 	kept(t, first)
 	before, err := os.Stat(use.Path)
 	must(t, err)
-	if err := second.Device.(backend.Keeper).Keep(context.Background()); !errors.Is(err, backend.ErrCacheTaken) || !strings.Contains(err.Error(), "the next start maps that") {
+	if err := second.Device.(backend.Keeper).Keep(context.Background()); !errors.Is(err, backend.ErrCacheTaken) || !strings.Contains(err.Error(), "the next start reads that") {
 		t.Errorf("%v, want that another process writes it", err)
 	}
 	if after, err := os.Stat(use.Path); err != nil || !os.SameFile(before, after) {
@@ -175,7 +212,7 @@ func TestCacheRefused(t *testing.T) {
 	}
 }
 
-// TestCacheSweep: what no start of this version would map goes when a file is written; what
+// TestCacheSweep: what no start of this version would read goes when a file is written; what
 // another profile or model may want stays.
 func TestCacheSweep(t *testing.T) {
 	dir := t.TempDir()
@@ -223,7 +260,7 @@ func TestCacheSweep(t *testing.T) {
 				t.Errorf("shared %v: %s: %v", shared, name, err)
 			}
 		}
-		if _, again := keeper(t, c); !again.Mapped {
+		if _, again := keeper(t, c); !again.Loaded {
 			t.Errorf("shared %v: %+v", shared, again)
 		}
 	}

@@ -20,7 +20,7 @@ var _ backend.Keeper = (*device)(nil)
 // Keep writes header and arena to a file beside the one that it becomes: only whole
 // files ever have the name. Of several processes one writes.
 func (d *device) Keep(ctx context.Context) error {
-	if d.kept.Path == "" || d.kept.Mapped {
+	if d.kept.Path == "" || d.kept.Loaded {
 		return nil
 	}
 	f, err := draft(d.kept.Path)

@@ -10,6 +10,7 @@ package cpu
 import (
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/backend/host"
+	kcpu "vapp.dev/kernels/cpu"
 )
 
 const name = "cpu"
@@ -23,10 +24,14 @@ var _ backend.Opener = Opener{}
 func (Opener) Name() string { return name }
 
 // Probe returns the facts of this machine. Variants are the instruction sets that
-// processor and system offer, the best first; "generic" is always the last.
+// processor and system offer, the best first; "generic" is always the last. It asks the system
+// for the tile registers of AMX, once for the process.
 func (Opener) Probe() (backend.Facts, error) {
 	f, err := host.Probe(name)
-	f.Variants = variants()
+	f.Variants = kcpu.Variants()
+	if refused := kcpu.AMXRefused(); refused != nil {
+		f.NoAMX = refused.Error()
+	}
 	return f, err
 }
 

@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"vapp.dev/engine/backend"
+	kcpu "vapp.dev/kernels/cpu"
 )
 
 // device owns the arenas and the pool.
@@ -60,7 +61,7 @@ func (Opener) Open(f backend.Facts, s backend.Settings, r backend.Reservation) (
 }
 
 func (l layout) open(s backend.Settings, r backend.Reservation) (backend.Device, error) {
-	if have := variants(); !slices.Contains(have, l.variant) {
+	if have := kcpu.Variants(); !slices.Contains(have, l.variant) {
 		return nil, backend.Unsupported(name, "variant "+l.variant, fmt.Sprintf("the facts list it, but this machine has %v", have))
 	}
 	d := &device{layout: l, r: r, profile: s.Profile}

@@ -19,3 +19,6 @@ func (SoftTiles) Open(f backend.Facts, s backend.Settings, r backend.Reservation
 	l.attention = kcpu.SoftAMX
 	return l.open(s, r)
 }
+
+// RestFor is the pool's rule of how long a thread sleeps for others.
+var RestFor = restFor

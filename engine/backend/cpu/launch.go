@@ -88,3 +88,9 @@ func (d *device) Share() (worked, rested time.Duration) {
 	}
 	return time.Duration(C.vapp_pool_worked(d.pool)), time.Duration(C.vapp_pool_rested(d.pool))
 }
+
+// restFor returns how long a thread of the pool sleeps if others want its processor,
+// which it had for busy of the last wall.
+func restFor(busy, wall time.Duration, share float64) time.Duration {
+	return time.Duration(C.vapp_pool_rest(C.int64_t(busy), C.int64_t(wall), C.double(share)))
+}

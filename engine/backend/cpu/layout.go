@@ -35,7 +35,11 @@ func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
 		l.variant, l.why = have[0], "the best of "+strings.Join(have, ", ")
 	}
 	if !slices.Contains(have, l.variant) {
-		return layout{}, backend.Unsupported(name, "variant "+l.variant, "this machine has "+strings.Join(have, ", "))
+		why := "this machine has " + strings.Join(have, ", ")
+		if l.variant == amx && f.NoAMX != "" {
+			why += "; " + f.NoAMX
+		}
+		return layout{}, backend.Unsupported(name, "variant "+l.variant, why)
 	}
 	if len(kcpu.SupportedFormats(l.variant)) == 0 {
 		return layout{}, backend.Unsupported(name, "variant "+l.variant, "there are no kernels for it")

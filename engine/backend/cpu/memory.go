@@ -62,7 +62,7 @@ const populateChunk = 16 << 20
 func (d *device) populate() error {
 	var chunks [][]byte
 	for a, m := range d.arenas {
-		if backend.Arena(a) == backend.Weights && d.kept.Mapped {
+		if backend.Arena(a) == backend.Weights && d.kept.Loaded {
 			continue
 		}
 		from := int64(0)

@@ -27,8 +27,8 @@ func (d *device) Pack(i int, src backend.RowReader) error {
 	if i < 0 || i >= len(d.weights) {
 		return fmt.Errorf("backend %s: Pack of weight %d, there are %d", name, i, len(d.weights))
 	}
-	if d.kept.Mapped {
-		return fmt.Errorf("backend %s: Pack of weight %d: the weights are mapped from %s", name, i, d.kept.Path)
+	if d.kept.Loaded {
+		return fmt.Errorf("backend %s: Pack of weight %d: the weights were read from %s", name, i, d.kept.Path)
 	}
 	spec, w := d.r.Weights[i], d.weights[i]
 	out := d.arenas[backend.Weights].slice(w.off, w.Bytes)

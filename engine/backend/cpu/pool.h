@@ -57,6 +57,10 @@ int vapp_pool_done(vapp_pool *p, uint32_t launch);
 /* vapp_pool_stop finishes what was queued, ends the threads and frees the pool. */
 void vapp_pool_stop(vapp_pool *p);
 
+/* vapp_pool_rest returns the nanoseconds that a thread sleeps which had a processor for
+ * busy of the last wall nanoseconds, so that share of the time since is left to others. */
+int64_t vapp_pool_rest(int64_t busy, int64_t wall, double share);
+
 /* The nanoseconds that the first thread slept for others, and those that it had a
  * processor. */
 int64_t vapp_pool_rested(vapp_pool *p);

@@ -231,9 +231,14 @@ static int waited_for(long *switches)
 	return u.ru_nivcsw != before;
 }
 
-/* rest leaves the share of this thread's time to others, if there are any: if the
- * system took the processor away, somebody wanted it. The share is of the time since
- * the window began, what others had and what the thread slept or waited included. */
+int64_t vapp_pool_rest(int64_t busy, int64_t wall, double share)
+{
+	int64_t left = (int64_t)((double)busy / (1 - share)) - wall;
+	return left < 0 ? 0 : left > MAX_REST ? MAX_REST : left;
+}
+
+/* rest sleeps for vapp_pool_rest if another thread wants this processor: the system
+ * took it away since the window began, and takes it again when it is offered. */
 static void rest(worker *w, double share)
 {
 	struct rusage u;
@@ -244,8 +249,7 @@ static void rest(worker *w, double share)
 	if (u.ru_nivcsw == w->switches && wall - w->wall < WINDOW)
 		return;
 	if (u.ru_nivcsw != w->switches && waited_for(&u.ru_nivcsw)) {
-		int64_t left = (int64_t)((double)(busy - w->busy) / (1 - share)) - (wall - w->wall);
-		left = left > MAX_REST ? MAX_REST : left;
+		int64_t left = vapp_pool_rest(busy - w->busy, wall - w->wall, share);
 		if (left > 0) {
 			struct timespec t = {left / 1000000000, left % 1000000000};
 			nanosleep(&t, NULL);

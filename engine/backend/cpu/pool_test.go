@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/cpu"
 	"vapp.dev/kernels"
 )
 
@@ -81,12 +82,11 @@ func TestTokensOfTheOtherSet(t *testing.T) {
 	}
 }
 
-// TestHTTPShare runs steps of one thread beside processes that want the processors all the time:
-// the pool must leave them the share. Fair scheduling alone would leave one half.
+// TestHTTPShare runs steps of one thread while other processes want every processor: the
+// pool's thread rests. TestRestFor has how long.
 func TestHTTPShare(t *testing.T) {
-	const share = 0.8
 	n := tiny{heads: 8, kv: 8, dim: 64, vocab: 5000, tokens: 64, seqs: 1, length: 64, format: kernels.F32}
-	d := n.open(t, backend.Settings{Threads: 1, HTTPShare: share})
+	d := n.open(t, backend.Settings{Threads: 1, HTTPShare: 0.8})
 	for range runtime.NumCPU() {
 		other := exec.Command("sh", "-c", "while :; do :; done")
 		if err := other.Start(); err != nil {
@@ -97,17 +97,41 @@ func TestHTTPShare(t *testing.T) {
 			other.Wait()
 		})
 	}
-	b, begin := d.fill(0, 1, 64, 0), time.Now()
-	for time.Since(begin) < 400*time.Millisecond {
+	b, patience := d.fill(0, 1, 64, 0), time.Now().Add(time.Minute)
+	for {
 		d.run(t, b)
+		worked, rested := d.Device.(interface {
+			Share() (worked, rested time.Duration)
+		}).Share()
+		if rested > 0 {
+			break
+		}
+		if time.Now().After(patience) {
+			t.Fatalf("the thread worked for %v and never rested", worked)
+		}
 	}
-	wall := time.Since(begin)
-	worked, rested := d.Device.(interface {
-		Share() (worked, rested time.Duration)
-	}).Share()
-	t.Logf("worked %v and rested %v of %v", worked, rested, wall)
-	if most := time.Duration(float64(wall)*(1-share)) + 50*time.Millisecond; worked > most {
-		t.Errorf("a thread worked %v of %v, at most %v with a share of %g", worked, wall, most, share)
+}
+
+// TestRestFor: with the rest, the thread had a processor for 1 − share of the time, unless
+// it had less anyway or the rest is longer than a launch may be held up.
+func TestRestFor(t *testing.T) {
+	const ms = time.Millisecond
+	for _, x := range []struct {
+		busy, wall time.Duration
+		share      float64
+		want       time.Duration
+	}{
+		{10 * ms, 10 * ms, 0.8, 40 * ms},
+		{10 * ms, 20 * ms, 0.8, 30 * ms},
+		{10 * ms, 20 * ms, 0.5, 0},
+		{10 * ms, 50 * ms, 0.8, 0},
+		{10 * ms, 70 * ms, 0.8, 0},
+		{60 * ms, 60 * ms, 0.75, 100 * ms}, // of 180
+	} {
+		got := cpu.RestFor(x.busy, x.wall, x.share)
+		if d := got - x.want; d < -time.Microsecond || d > time.Microsecond {
+			t.Errorf("busy %v of %v, share %g: got %v, want %v", x.busy, x.wall, x.share, got, x.want)
+		}
 	}
 }
 

@@ -23,20 +23,22 @@ func groups(root fs.FS) []group {
 	v2, v1 := paths(root, "memory")
 	for _, dir := range upwards(v2) {
 		at := "sys/fs/cgroup" + dir + "/"
-		if g, ok := readGroup(root, at, "memory.max", "memory.current", "inactive_file"); ok {
+		if g, ok := readGroup(root, at, "memory.max", "memory.current", ""); ok {
 			gs = append(gs, g)
 		}
 	}
 	for _, dir := range upwards(v1) {
 		at := "sys/fs/cgroup/memory" + dir + "/"
-		if g, ok := readGroup(root, at, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"); ok {
+		if g, ok := readGroup(root, at, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_"); ok {
 			gs = append(gs, g)
 		}
 	}
 	return gs
 }
 
-func readGroup(root fs.FS, at, limit, used, cached string) (group, bool) {
+// readGroup reads a group in the directory at; total begins the names of memory.stat that count
+// the groups below it too.
+func readGroup(root fs.FS, at, limit, used, total string) (group, bool) {
 	s := text(root, at+limit)
 	if s == "" {
 		return group{}, false
@@ -46,7 +48,8 @@ func readGroup(root fs.FS, at, limit, used, cached string) (group, bool) {
 		g.limit = n
 	}
 	n, _ := strconv.ParseInt(text(root, at+used), 10, 64)
-	g.used = max(0, n-fields(text(root, at+"memory.stat"))[cached])
+	stat := fields(text(root, at+"memory.stat"))
+	g.used = max(0, n-stat[total+"inactive_file"]-stat[total+"active_file"])
 	return g, true
 }
 

@@ -23,7 +23,7 @@ func TestRead(t *testing.T) {
 			"proc/self/cgroup":             file("0::/\n"),
 			"sys/fs/cgroup/memory.max":     file("4294967296\n"),
 			"sys/fs/cgroup/memory.current": file("3221225472\n"),
-			"sys/fs/cgroup/memory.stat":    file("anon 5\ninactive_file 1073741824\n"),
+			"sys/fs/cgroup/memory.stat":    file("anon 5\ninactive_file 536870912\nactive_file 536870912\n"),
 		}, 4 * gib, 2 * gib, LimitCgroup},
 		{"v2, the outer group is the lower", fstest.MapFS{
 			"proc/self/cgroup":                 file("0::/a/b\n"),

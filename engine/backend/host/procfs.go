@@ -28,6 +28,7 @@ func read(root fs.FS) backend.Facts {
 			f.FreeBytes = max(0, min(f.FreeBytes, g.limit-g.used))
 		}
 	}
+	f.Limits = limits(root)
 	f.Device = processor(root)
 	f.L2Bytes = cache(root, 2)
 	f.HugeBytes = huge(root)

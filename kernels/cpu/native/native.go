@@ -33,7 +33,11 @@ static void vapp_linear_row_call(const vapp_linear_kernel *k, const void *w, int
 */
 import "C"
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"vapp.dev/kernels/cpu/isa"
+)
 
 // Variants of the kernels, by the numbers of C; Int8 and W8A8 are added to one.
 const (
@@ -115,8 +119,18 @@ func StructSizes() (structs [24]int, stack, experts uintptr) {
 	return structs, C.sizeof_vapp_stack, C.sizeof_vapp_experts
 }
 
-// Kernel is the address of an op's function, a vapp_fn; 0 where there is none.
+// permitted reports whether this process may run a variant's kernels as far as the system
+// decides it: it has granted the tile registers to AMX.
+func permitted(variant int) bool {
+	return variant != AMX && variant != Int8+AMX && variant != W8A8+AMX || isa.Tiles() == nil
+}
+
+// Kernel is the address of an op's function, a vapp_fn; 0 where there is none that this
+// process may run.
 func Kernel(op, variant int) uintptr {
+	if !permitted(variant) {
+		return 0
+	}
 	return uintptr(unsafe.Pointer(C.vapp_kernel(C.int(op), C.int(variant))))
 }
 
@@ -163,8 +177,12 @@ func W8A8SoftCounts() (loads, products int64) {
 // Linear is Linear's kernel of one variant for one format; the zero Linear is none.
 type Linear struct{ c *C.vapp_linear_kernel }
 
-// LinearFor is the kernel of a variant for a format; false where there is none.
+// LinearFor is the kernel of a variant for a format; false where there is none that this
+// process may run.
 func LinearFor(variant, format int) (Linear, bool) {
+	if !permitted(variant) {
+		return Linear{}, false
+	}
 	k := C.vapp_linear_for(C.int(variant), C.int(format))
 	return Linear{k}, k != nil
 }

@@ -1,0 +1,124 @@
+// Package isa says which variants of the kernels this process may run: those whose
+// instructions the processor has and, of AMX, those whose registers the system has granted.
+// It is the one place that asks the system for them; package native returns no kernel
+// of AMX before.
+package isa
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/cpu"
+)
+
+// The variants, as profiles name them.
+const (
+	Generic    = "generic"    // portable C
+	AVX2       = "avx2"       // AVX2, FMA, F16C
+	AVX512     = "avx512"     // AVX-512 F, BW, DQ, VL
+	AVX512BF16 = "avx512bf16" // AVX512 and AVX-512 BF16, VBMI, VNNI
+	AMX        = "amx"        // AVX512 and AVX-512 BF16, AMX-TILE, AMX-BF16, AMX-INT8
+)
+
+// ErrNoAMX is returned by Tiles on a processor without AMX.
+var ErrNoAMX = errors.New("this processor has no AMX")
+
+// RefusedError is returned by Tiles where the processor has AMX and the system does not let
+// this process use it.
+type RefusedError struct{ Err error }
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("the system refuses the tile registers of AMX (arch_prctl: %v); Linux 5.16 or later grants them, unless a seccomp filter or a hypervisor does not", e.Err)
+}
+
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// Processor is what a process runs on.
+type Processor struct {
+	// Variants are those whose instructions it has, the best first.
+	Variants []string
+	// Ask asks the system to let all threads of this process use the tile registers.
+	Ask func() error
+
+	once  sync.Once
+	tiles error
+	asked atomic.Int32
+}
+
+// machine is the processor of this machine.
+var machine = sync.OnceValue(func() *Processor { return &Processor{Variants: detect(), Ask: requestTiles} })
+
+// replaced is the processor that a test runs on; nil: machine.
+var replaced atomic.Pointer[Processor]
+
+// Replace has this process run on p, of a test, until restore is called.
+func Replace(p *Processor) (restore func()) {
+	old := replaced.Swap(p)
+	return func() { replaced.Store(old) }
+}
+
+func current() *Processor {
+	if p := replaced.Load(); p != nil {
+		return p
+	}
+	return machine()
+}
+
+// Variants returns the variants that this process may run, the best first.
+func Variants() []string {
+	p := current()
+	out := slices.Clone(p.Variants)
+	if p.Tiles() != nil {
+		out = slices.DeleteFunc(out, func(v string) bool { return v == AMX })
+	}
+	return out
+}
+
+// Has reports whether this process may run a variant.
+func Has(variant string) bool { return slices.Contains(Variants(), variant) }
+
+// Tiles returns nil where this process may use the tile registers of AMX, else ErrNoAMX or a
+// *RefusedError. Its first call asks the system.
+func Tiles() error { return current().Tiles() }
+
+// Tiles is Tiles of a process that runs on p.
+func (p *Processor) Tiles() error {
+	if !slices.Contains(p.Variants, AMX) {
+		return ErrNoAMX
+	}
+	p.once.Do(func() {
+		p.asked.Add(1)
+		if err := p.Ask(); err != nil {
+			p.tiles = &RefusedError{err}
+		}
+	})
+	return p.tiles
+}
+
+// Asked returns how often the system was asked for the tile registers.
+func (p *Processor) Asked() int { return int(p.asked.Load()) }
+
+// detect returns the variants whose instructions this processor has. F16C has no flag in
+// x/sys/cpu: every processor with AVX2 has it.
+func detect() []string {
+	x := &cpu.X86
+	out := []string{Generic}
+	if !x.HasAVX2 || !x.HasFMA {
+		return out
+	}
+	out = append([]string{AVX2}, out...)
+	if !x.HasAVX512F || !x.HasAVX512BW || !x.HasAVX512DQ || !x.HasAVX512VL {
+		return out
+	}
+	out = append([]string{AVX512}, out...)
+	if x.HasAVX512BF16 && x.HasAVX512VBMI && x.HasAVX512VNNI {
+		out = append([]string{AVX512BF16}, out...)
+	}
+	if x.HasAVX512BF16 && x.HasAMXTile && x.HasAMXBF16 && x.HasAMXInt8 {
+		out = append([]string{AMX}, out...)
+	}
+	return out
+}

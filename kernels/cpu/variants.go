@@ -1,0 +1,30 @@
+package cpu
+
+import (
+	"errors"
+
+	"vapp.dev/kernels/cpu/isa"
+)
+
+// The variants; package isa says which instructions each has.
+const (
+	Generic    = isa.Generic
+	AVX2       = isa.AVX2
+	AVX512     = isa.AVX512
+	AVX512BF16 = isa.AVX512BF16
+	AMX        = isa.AMX
+)
+
+// Variants returns the variants that this process may run, the best first. It asks the system
+// for the tile registers of AMX where the processor has them.
+func Variants() []string { return isa.Variants() }
+
+// AMXRefused returns why this process may not run AMX on a processor that has it; nil on others,
+// and where it may.
+func AMXRefused() error {
+	err := isa.Tiles()
+	if errors.Is(err, isa.ErrNoAMX) {
+		return nil
+	}
+	return err
+}
