@@ -1,0 +1,16 @@
+package fairqueue
+
+import "context"
+
+type clientKey struct{}
+
+// WithClient returns a context whose jobs are that client's.
+func WithClient(ctx context.Context, client string) context.Context {
+	return context.WithValue(ctx, clientKey{}, client)
+}
+
+// Client returns the client of a context, "" where none was set.
+func Client(ctx context.Context) string {
+	client, _ := ctx.Value(clientKey{}).(string)
+	return client
+}
