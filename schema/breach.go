@@ -13,14 +13,8 @@ import (
 	"cuelang.org/go/cue/token"
 )
 
-// policies holds the resolved profile against every policy that binds it, and
-// notes in the profile which they are.
-func (x *explainer) policies(p *Profile) error {
-	names, all, err := policyFiles(&x.src)
-	if err != nil {
-		return err
-	}
-	p.origin.policies = all
+// policies returns what in the resolved profile the policies of these names forbid.
+func (x *explainer) policies(p *Profile, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}

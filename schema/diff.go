@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"cuelang.org/go/cue/cuecontext"
 )
@@ -64,14 +65,19 @@ func (cs Changes) String() string {
 // Diff compares two resolved profiles field by field; a list is one field.
 // How a value was written does not count, nor where.
 func Diff(old, new *Profile) Changes {
+	var cs Changes
+	compare(&cs, fieldsOfProfile(), tree(old), tree(new))
+	return cs
+}
+
+// fieldsOfProfile is the tree of fields with their classes; it is read only.
+var fieldsOfProfile = sync.OnceValue(func() *field {
 	lang, err := readLanguage(cuecontext.New())
 	if err != nil {
 		panic("schema: " + err.Error()) // the embedded files are broken; no input does this
 	}
-	var cs Changes
-	compare(&cs, lang.root, tree(old), tree(new))
-	return cs
-}
+	return lang.root
+})
 
 // tree is the profile as JSON values, keys in clear.
 func tree(p *Profile) any {
@@ -101,6 +107,9 @@ func compare(cs *Changes, f *field, old, new any) {
 			if m := f.member(label); m != nil {
 				at := *m
 				at.path = join(f.path, label)
+				if (old == nil || new == nil) && f.class.weight() > at.class.weight() {
+					at.class = f.class // that there is such a struct at all
+				}
 				compare(cs, &at, a[label], b[label])
 			}
 		}

@@ -55,6 +55,7 @@ func instance(name string, data []byte) (origin, *build.Instance, error) {
 	if len(list) != 1 {
 		return src, nil, problem(Unreadable, name, "not a CUE file")
 	}
+	src.note(list[0])
 	if list[0].Err == nil {
 		return src, list[0], guard(list[0], &src)
 	}

@@ -15,6 +15,7 @@ type language struct {
 	profile cue.Value   // #Profile
 	size    cue.Value   // #Size
 	tokens  cue.Value   // #Tokens
+	key     cue.Value   // #Key
 	defs    definitions // the syntax behind each definition
 	root    *field      // the tree below #Profile
 }
@@ -68,7 +69,7 @@ func newLanguage(ctx *cue.Context, inst *build.Instance) (*language, error) {
 		return nil, err
 	}
 	at := func(def string) cue.Value { return v.LookupPath(cue.ParsePath(def)) }
-	l := &language{profile: at("#Profile"), size: at("#Size"), tokens: at("#Tokens"), defs: definitions{}}
+	l := &language{profile: at("#Profile"), size: at("#Size"), tokens: at("#Tokens"), key: at("#Key"), defs: definitions{}}
 	l.readFields(inst.Files)
 	return l, nil
 }

@@ -25,18 +25,8 @@ const (
 // to the definitions in this binary, also where the folder has a copy. The
 // error is an *Error with everything that is wrong.
 func Load(path string) (*Profile, error) {
-	file, err := profileFile(path)
-	if err != nil {
-		return nil, err
-	}
-	if filepath.Base(file) == PolicyFile {
-		return nil, problem(Invalid, file, "a policy, not a profile; name a profile below it")
-	}
-	data, err := readFile(file)
-	if err != nil {
-		return nil, err
-	}
-	return Parse(file, data)
+	r := Read(path)
+	return r.Profile, r.Err
 }
 
 // readFile reads no more than is refused as TooLarge anyway.
@@ -96,14 +86,15 @@ func reason(err error) error {
 // beforehand (see guard.go); one that still takes longer than five seconds is
 // refused as TooLarge, and its goroutine ends when the evaluation does.
 func Parse(name string, data []byte) (*Profile, error) {
-	return within(name, func() (*Profile, error) { return resolve(name, data) })
+	r := readText(name, data)
+	return r.Profile, r.Err
 }
 
 // within runs an evaluation in maxTime.
-func within(name string, evaluate func() (*Profile, error)) (*Profile, error) {
+func within[T any](name string, evaluate func() (T, error)) (T, error) {
 	type result struct {
-		p   *Profile
-		err error
+		value T
+		err   error
 	}
 	done := make(chan result, 1)
 	go func() {
@@ -114,23 +105,21 @@ func within(name string, evaluate func() (*Profile, error)) (*Profile, error) {
 			}
 			done <- r
 		}()
-		r.p, r.err = evaluate()
+		r.value, r.err = evaluate()
 	}()
 	timer := time.NewTimer(maxTime)
 	defer timer.Stop()
 	select {
 	case r := <-done:
-		return r.p, r.err
+		return r.value, r.err
 	case <-timer.C:
-		return nil, problem(TooLarge, name, "takes longer than %v to evaluate", maxTime)
+		var none T
+		return none, problem(TooLarge, name, "takes longer than %v to evaluate", maxTime)
 	}
 }
 
-func resolve(name string, data []byte) (*Profile, error) {
-	x, v, err := evaluate(name, data)
-	if err != nil {
-		return nil, err
-	}
+// resolve turns the evaluated profile into a Profile.
+func (x *explainer) resolve(name string, data []byte, v cue.Value) (*Profile, error) {
 	if list := x.check(v); len(list) > 0 {
 		return nil, newError((&search{name: name, text: bytes.Clone(data)}).run(x, list))
 	}
@@ -144,23 +133,21 @@ func resolve(name string, data []byte) (*Profile, error) {
 	if err := d.Decode(p); err != nil {
 		return nil, problem(Invalid, name, "%v", err)
 	}
-	if err := x.policies(p); err != nil {
-		return nil, err
-	}
 	return p, nil
 }
 
-// evaluate builds the instance and unifies it with #Profile.
+// evaluate builds the instance and unifies it with #Profile. With an error the explainer
+// has the origin only.
 func evaluate(name string, data []byte) (*explainer, cue.Value, error) {
 	src, inst, err := instance(name, data)
 	if err != nil {
-		return nil, cue.Value{}, err
+		return &explainer{src: src}, cue.Value{}, err
 	}
 	ctx := cuecontext.New()
 	v := ctx.BuildInstance(inst) // before the schema: an instance that it imports is built once
 	lang, err := languageOf(ctx, inst)
 	if err != nil {
-		return nil, v, problem(Unreadable, name, "embedded schema: %v", err)
+		return &explainer{src: src}, v, problem(Unreadable, name, "embedded schema: %v", err)
 	}
 	src.read(inst)
 	return &explainer{lang: lang, src: src}, v.Unify(lang.profile), nil

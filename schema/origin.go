@@ -20,6 +20,8 @@ type origin struct {
 	said   map[string][]saying
 
 	policies []string // absolute; see Profile.Policies
+	imported []string // absolute: files of the packages that it imports, and the module's
+	packages []string // absolute: folders of those packages
 }
 
 // saying is one place that gives a field a value.
@@ -124,5 +126,9 @@ func (p *Profile) Says(path string) bool { return len(p.origin.said[path]) > 0 }
 // Reject is the error of a field that is well formed and cannot be honoured, at
 // its place. Kind is Unsupported.
 func (p *Profile) Reject(path, format string, args ...any) *Error {
-	return &Error{List: []Problem{{Kind: Unsupported, Pos: p.Pos(path), Path: path, Message: fmt.Sprintf(format, args...)}}}
+	return p.origin.reject(path, format, args...)
+}
+
+func (o *origin) reject(path, format string, args ...any) *Error {
+	return &Error{List: []Problem{{Kind: Unsupported, Pos: o.position(path), Path: path, Message: fmt.Sprintf(format, args...)}}}
 }

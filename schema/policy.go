@@ -77,12 +77,12 @@ func policyFiles(src *origin) (there, all []string, err error) {
 // LoadPolicy says what is wrong with a policy by itself: bad syntax, fields that
 // no profile has, constraints that none can meet. The error is an *Error.
 func LoadPolicy(path string) error {
-	_, err := within(path, func() (*Profile, error) {
+	_, err := within(path, func() (*policy, error) {
 		lang, err := freshLanguage()
-		if err == nil {
-			_, err = readPolicy(lang, path)
+		if err != nil {
+			return nil, err
 		}
-		return nil, err
+		return readPolicy(lang, path)
 	})
 	return err
 }

@@ -21,6 +21,7 @@ type Serve struct {
 	Responses           *Responses `json:"responses,omitempty"`
 	DrainTimeout        Duration   `json:"drainTimeout"`
 	CORS                CORS       `json:"cors"`
+	AllowedHosts        []string   `json:"allowedHosts"`
 	AccessLog           bool       `json:"accessLog"`
 	LogRequests         bool       `json:"logRequests"`
 	Docs                bool       `json:"docs"`
