@@ -32,18 +32,20 @@ func Bound(o Options, plain bool) (b Bounds, ok bool) {
 	return b, true
 }
 
-// Before says what of a reply may come before what a client constrains: the reasoning, of
-// harmony all before the message to the user. The options' Reasoning, Tools, Prompt and Kwargs
-// count.
+// Before returns what of a reply may come before what a client constrains: the reasoning.
+// The options' Reasoning, Tools, Prompt and Kwargs count. In harmony the constraint is of
+// the whole reply, and only Inside counts.
 func Before(o Options) Thought {
 	if Harmony(o.Reasoning, o.Tools) {
-		return Thought{Inside: true, Ends: []string{
-			"<|channel|>final<|message|>", "<|channel|>final <|constrain|>json<|message|>", "<|channel|>final<|constrain|>json<|message|>",
-		}}
+		return Thought{Inside: !OpenHarmony(o.Prompt).Shown()}
 	}
 	r, ok := findReasoning(o.Reasoning)
 	if !ok || r.spec == nil || !r.always && !o.thinks() {
 		return Thought{}
 	}
-	return Thought{Inside: r.spec.begins(o.Prompt), Open: r.spec.open, Ends: []string{r.spec.close}}
+	t := Thought{Inside: r.spec.begins(o.Prompt), Ends: []string{r.spec.close}}
+	if r.spec.reopens {
+		t.Open = r.spec.open
+	}
+	return t
 }

@@ -25,6 +25,8 @@ type callReader struct {
 	begun  bool
 	broken bool // what follows the beginning is not JSON
 	extra  bool // it has a key that calls do not have
+
+	unnamed bool // it is no call since its name is empty
 }
 
 // argKind is which key the arguments are of.
@@ -138,6 +140,7 @@ func (r *callReader) keep(v []byte) bool {
 	case string(r.key) == `"name"` && !r.begun:
 		name, ok := unquote(v)
 		if !ok || name == "" {
+			r.unnamed = ok
 			return false
 		}
 		r.name = name

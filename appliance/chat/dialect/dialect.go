@@ -54,12 +54,16 @@ type Options struct {
 	Tools     string // a name of Tools, "": the reply has no calls
 	// Prompt is the rendered prompt: its end says whether the reply begins
 	// inside a thought. "": the dialect's own rule.
-	Prompt        string
-	Functions     []json.RawMessage // tools of the request: {"type", "function": {"name", "parameters"}}
-	Choice        string
-	Function      string // the one that is Named
-	HideReasoning bool   // include_reasoning false
-	OneCall       bool   // parallel_tool_calls false: later calls are left out
+	Prompt    string
+	Functions []json.RawMessage // tools of the request: {"type", "function": {"name", "parameters"}}
+	Choice    string
+	Function  string // the one that is Named
+	// Constrained: a grammar decides what follows the thought. The thought ends at its
+	// own close marker alone, and no other may begin in what follows; with Choice None
+	// nothing in what follows is a marker.
+	Constrained   bool
+	HideReasoning bool // include_reasoning false
+	OneCall       bool // parallel_tool_calls false: later calls are left out
 	Kwargs        map[string]json.RawMessage
 	// Token reports that the vocabulary has a marker as one token. Such a marker
 	// comes by Parser.Mark alone: the same characters in a text mean nothing.

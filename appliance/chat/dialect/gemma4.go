@@ -19,6 +19,7 @@ type gemma4 struct {
 	opts  *Options
 	state gemmaState
 	head  string // call:NAME as far as it has come
+	shown bool   // the present call has no name, and is shown with its markers
 
 	schema schema
 	args   gemmaArgs
@@ -105,6 +106,9 @@ func nameRune(r rune) bool {
 // unhead gives a head that is none out as content.
 func (g *gemma4) unhead() {
 	g.state = gemmaOutside
+	if g.shown = strings.TrimSpace(g.head) == "call:"; g.shown {
+		g.out.content(gemmaOpen)
+	}
 	g.out.content(g.head)
 }
 
@@ -140,9 +144,14 @@ func (g *gemma4) mark(m string) {
 	default:
 		switch m {
 		case gemmaOpen:
-			g.state, g.head = gemmaHead, ""
+			g.state, g.head, g.shown = gemmaHead, "", false
 		case gemmaQuote:
 			g.out.content(m)
+		case gemmaClose:
+			if g.shown {
+				g.out.content(m)
+			}
+			g.shown = false
 		}
 	}
 }

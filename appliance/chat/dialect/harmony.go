@@ -12,6 +12,8 @@ type harmony struct {
 	to   harmonyKind
 	said map[harmonyKind]bool // a message of that kind has had text
 	next bool                 // the present message has not
+	bare bool                 // the present message is a call without a name, shown as it was written
+	from int                  // bytes of head that the prompt holds
 }
 
 // harmonyKind is where a message goes.
@@ -43,18 +45,11 @@ func newHarmony(p *Parser) machine {
 	if p.opts.Tools == "" {
 		p.opts.Choice = None
 	}
-	tail := p.opts.Prompt[strings.LastIndex(p.opts.Prompt, harmonyStart)+1:]
-	if len(tail) == len(p.opts.Prompt) {
-		return h
-	}
-	header, body, open := strings.Cut(tail[len(harmonyStart)-1:], harmonyMessage)
-	switch {
-	case open && !strings.Contains(body, harmonyEnd):
-		h.head = header
+	open := OpenHarmony(p.opts.Prompt)
+	h.head, h.from = open.Header, len(open.Header)
+	if open.InBody {
 		h.enter()
 		h.next = false
-	case !open:
-		h.head = header
 	}
 	return h
 }
@@ -107,19 +102,25 @@ func (h *harmony) mark(m string) {
 		}
 		h.say(m)
 	default:
+		if h.in && h.bare {
+			h.say(m)
+		}
 		h.leave()
 	}
 }
 
 // enter begins the body that the header announces.
 func (h *harmony) enter() {
-	header := parseHeader(h.head)
-	h.begin(header)
+	written := h.head[h.from:] + harmonyMessage
+	h.begin(parseHeader(h.head))
+	if h.bare && written != harmonyMessage {
+		h.say(written)
+	}
 }
 
 func (h *harmony) begin(header header) {
-	h.in, h.head, h.next = true, "", true
-	h.to = header.kind()
+	h.in, h.head, h.from, h.next = true, "", 0, true
+	h.to, h.bare = header.kind(), header.unnamed()
 	if h.to == toCall {
 		h.out.begin(header.function())
 	}
@@ -134,7 +135,7 @@ func (h *harmony) leave() {
 	if h.in && h.to == toCall {
 		h.out.close()
 	}
-	h.in, h.head = false, ""
+	h.in, h.head, h.from, h.bare = false, "", 0, false
 }
 
 // recover takes a header without <|message|> as a message.
@@ -178,8 +179,11 @@ func parseHeader(text string) header {
 	text, started := strings.CutPrefix(text, harmonyStart)
 	before, after, channelled := strings.Cut(text, harmonyChannel)
 	h.channelled = channelled
+	if rest, is := strings.CutPrefix(before, "assistant"); started && is {
+		h.role, before = "assistant", rest
+	}
 	before = h.takeRecipient(before)
-	if fields := strings.Fields(before); started && len(fields) > 0 {
+	if fields := strings.Fields(before); started && h.role == "" && len(fields) > 0 {
 		h.role = fields[0]
 	}
 	after = h.takeRecipient(after)
@@ -224,6 +228,11 @@ func (h *header) builtin() bool {
 	return first == "assistant" || first == "python" || first == "browser" || first == "container"
 }
 
+// unnamed reports a call whose function has no name.
+func (h *header) unnamed() bool {
+	return (h.role == "" || h.role == "assistant") && h.recipient == "functions."
+}
+
 // function is the name of the function that is called.
 func (h *header) function() string { return strings.TrimPrefix(h.recipient, "functions.") }
 
@@ -232,7 +241,9 @@ func (h *header) kind() harmonyKind {
 	switch {
 	case h.role != "" && h.role != "assistant": // a tool speaks
 		return ignored
-	case h.recipient != "" && !h.builtin() && h.function() != "":
+	case h.unnamed():
+		return toContent
+	case h.recipient != "" && !h.builtin():
 		return toCall
 	case h.channel == "analysis":
 		return toReasoning

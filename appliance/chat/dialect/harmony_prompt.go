@@ -2,7 +2,6 @@ package dialect
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 )
 
@@ -69,7 +68,7 @@ func (p *HarmonyPrompt) system(b *strings.Builder) {
 func (p *HarmonyPrompt) developer(b *strings.Builder) {
 	var parts, instructions []string
 	for _, t := range p.Turns {
-		if t.Role == "system" || t.Role == "developer" {
+		if (t.Role == "system" || t.Role == "developer") && t.Content != "" {
 			instructions = append(instructions, t.Content)
 		}
 	}
@@ -126,156 +125,4 @@ func (p *HarmonyPrompt) toolName(i int, t Turn) string {
 		}
 	}
 	return name
-}
-
-// harmonyFunction writes a tool as a TypeScript type.
-func harmonyFunction(raw json.RawMessage) string {
-	var tool struct {
-		Function struct {
-			Name, Description string
-			Parameters        json.RawMessage
-		}
-	}
-	// what is no function is refused before it is rendered
-	_ = json.Unmarshal(raw, &tool)
-	f := tool.Function
-	text := harmonyComment(f.Description) + "type " + f.Name + " = "
-	s := typeScript(f.Parameters)
-	if len(s.properties()) == 0 {
-		return text + "() => any;"
-	}
-	return text + "(_: " + s.object(0) + ") => any;"
-}
-
-// harmonyComment writes a description, one comment a line.
-func harmonyComment(text string) string {
-	if text == "" {
-		return ""
-	}
-	return "// " + strings.ReplaceAll(text, "\n", "\n// ") + "\n"
-}
-
-// typeScript is a JSON Schema, keys in their order.
-type typeScript json.RawMessage
-
-func (s typeScript) get(key string) json.RawMessage {
-	for _, m := range members(string(s)) {
-		if m.key == key {
-			return m.value
-		}
-	}
-	return nil
-}
-
-func (s typeScript) properties() []member { return members(string(s.get("properties"))) }
-
-func (s typeScript) strings(key string) []string {
-	var one string
-	var list []string
-	raw := s.get(key)
-	if json.Unmarshal(raw, &one) == nil && one != "" {
-		return []string{one}
-	}
-	_ = json.Unmarshal(raw, &list) // another type is none
-	return list
-}
-
-func (s typeScript) list(key string) []typeScript {
-	var list []json.RawMessage
-	_ = json.Unmarshal(s.get(key), &list) // another type is none
-	out := make([]typeScript, len(list))
-	for i, x := range list {
-		out[i] = typeScript(x)
-	}
-	return out
-}
-
-// object writes the properties of an object.
-func (s typeScript) object(depth int) string {
-	required := map[string]bool{}
-	for _, name := range s.strings("required") {
-		required[name] = true
-	}
-	text := "{\n"
-	for _, m := range s.properties() {
-		p := typeScript(m.value)
-		description, _ := unquote(p.get("description"))
-		optional := "?"
-		if required[m.key] {
-			optional = ""
-		}
-		text += harmonyComment(description) + m.key + optional + ": " + p.of(depth+1) + ","
-		if d := p.get("default"); d != nil {
-			text += " // default: " + (member{value: d}).plain()
-		}
-		text += "\n"
-	}
-	return text + "}"
-}
-
-// of is the type of a value.
-func (s typeScript) of(depth int) string {
-	if depth > maxDepth {
-		return "any"
-	}
-	for _, word := range []string{"oneOf", "anyOf"} {
-		if list := s.list(word); len(list) > 0 {
-			text := ""
-			for _, x := range list {
-				text += "\n | " + x.of(depth+1)
-				if d, _ := unquote(x.get("description")); d != "" {
-					text += " // " + strings.ReplaceAll(d, "\n", " ")
-				}
-			}
-			return text + "\n"
-		}
-	}
-	var kinds []string
-	for _, name := range s.strings("type") {
-		kinds = append(kinds, s.named(name, depth))
-	}
-	if len(kinds) == 0 {
-		kinds = []string{"any"}
-	}
-	if string(s.get("nullable")) == "true" {
-		kinds = append(kinds, "null")
-	}
-	return strings.Join(kinds, " | ")
-}
-
-// named is the type of one of JSON Schema's words.
-func (s typeScript) named(word string, depth int) string {
-	switch word {
-	case "string":
-		var options []string
-		for _, o := range s.list("enum") {
-			if text, is := unquote(o); is {
-				options = append(options, fmt.Sprintf("%q", text))
-			}
-		}
-		if len(options) > 0 {
-			return strings.Join(options, " | ")
-		}
-		return "string"
-	case "integer", "number":
-		return "number"
-	case "boolean", "null":
-		return word
-	case "array":
-		items := s.get("items")
-		if items == nil {
-			return "any[]"
-		}
-		item := typeScript(items).of(depth + 1)
-		if strings.Contains(item, " | ") {
-			item = "(" + item + ")"
-		}
-		return item + "[]"
-	case "object":
-		if len(s.properties()) == 0 {
-			return "object"
-		}
-		return s.object(depth)
-	}
-	return "any"
 }

@@ -8,6 +8,8 @@ type hermes struct {
 	out   *sink
 	state hermesState
 	call  callReader
+	lead  string // of the present block up to its first object
+	shown bool   // the block is shown with its markers
 }
 
 type hermesState uint8
@@ -38,7 +40,11 @@ func (h *hermes) text(s string) {
 			return
 		case openBlock:
 			// what models leave behind an object: white space, one bracket too many
-			s = strings.TrimLeft(s, " \t\r\n}]")
+			rest := strings.TrimLeft(s, " \t\r\n}]")
+			if h.lead != "" {
+				h.lead += s[:len(s)-len(rest)]
+			}
+			s = rest
 			if s == "" {
 				return
 			}
@@ -52,9 +58,13 @@ func (h *hermes) text(s string) {
 			s = s[n:]
 			switch st {
 			case complete:
-				h.state = openBlock
+				h.state, h.lead = openBlock, ""
 			case notCall:
 				h.state = badBlock
+				if h.call.unnamed {
+					h.shown = true
+					h.out.content(h.lead)
+				}
 				h.out.content(string(h.call.raw))
 			}
 		}
@@ -69,9 +79,12 @@ func (h *hermes) mark(m string) {
 		}
 		h.stop()
 	}
-	h.state = outside
+	if h.shown && m == toolClose {
+		h.out.content(m)
+	}
+	h.state, h.shown = outside, false
 	if m == toolOpen {
-		h.state = openBlock
+		h.state, h.lead = openBlock, m
 	}
 }
 

@@ -10,6 +10,7 @@ type llama3JSON struct {
 	none   bool // no calls are looked for
 	inside bool // an object
 	after  bool // a call: separators are markup
+	tagged bool // the tag came last
 	call   callReader
 }
 
@@ -31,7 +32,7 @@ func (l *llama3JSON) text(s string) {
 			s = s[n:]
 			switch st {
 			case complete:
-				l.inside, l.after = false, true
+				l.inside, l.after, l.tagged = false, true, false
 			case notCall:
 				l.spill()
 			}
@@ -56,7 +57,7 @@ func (l *llama3JSON) prose(s string) string {
 		n = len(s)
 	}
 	if n > 0 {
-		l.after = false
+		l.after, l.tagged = false, l.tagged && strings.TrimSpace(s[:n]) == ""
 		l.out.content(s[:n])
 	}
 	if n < len(s) {
@@ -67,13 +68,17 @@ func (l *llama3JSON) prose(s string) string {
 
 // spill gives an object that is no call out as content.
 func (l *llama3JSON) spill() {
-	l.inside, l.after = false, false
+	if l.tagged && l.call.unnamed {
+		l.out.content(pythonTag)
+	}
+	l.inside, l.after, l.tagged = false, false, false
 	l.out.content(string(l.call.raw))
 }
 
 // mark: the tag says that a call follows; what it says goes without it.
 func (l *llama3JSON) mark(m string) {
 	if !l.inside {
+		l.tagged = true
 		return
 	}
 	if l.call.f.quoted() {
@@ -81,6 +86,7 @@ func (l *llama3JSON) mark(m string) {
 		return
 	}
 	l.end(false)
+	l.tagged = true
 }
 
 // end: an object that is not complete is a call once its arguments have begun. One

@@ -14,6 +14,8 @@ type mistral struct {
 	out   *sink
 	state mistralState
 	head  string // behind the marker, as far as it has come
+	id    string // of the call, as far as it has come
+	seen  string // as it was written since the marker, while there is no call
 	call  callReader
 	args  follower // of the present call
 	begun bool
@@ -52,12 +54,7 @@ func (t *mistral) text(s string) {
 		case mistralHead:
 			s = t.name(s)
 		case mistralID:
-			n := strings.IndexByte(s, '{')
-			if n < 0 {
-				return
-			}
-			s = s[n:]
-			t.state = mistralArgs
+			s = t.callID(s)
 		case mistralArgs:
 			s = t.arguments(s)
 		case mistralArray:
@@ -67,13 +64,37 @@ func (t *mistral) text(s string) {
 			s = s[n:]
 			switch st {
 			case complete:
-				t.state = mistralArray
+				t.state, t.seen = mistralArray, ""
 			case notCall:
-				t.state = mistralOutside
-				t.out.content(string(t.call.raw))
+				t.badElement()
 			}
 		}
 	}
+}
+
+// badElement shows an element of the array that is no call, with its markers.
+func (t *mistral) badElement() {
+	t.state = mistralOutside
+	if t.seen == "" { // calls stand before it
+		t.seen = mistralCalls + "["
+	}
+	t.out.content(t.seen + string(t.call.raw))
+}
+
+// callID takes the id of a call, up to its arguments.
+func (t *mistral) callID(s string) string {
+	n := strings.IndexByte(s, '{')
+	if n < 0 {
+		n = len(s)
+	}
+	t.id, t.seen, s = t.id+s[:n], t.seen+s[:n], s[n:]
+	switch id := strings.TrimSpace(t.id); {
+	case len(t.id) > maxName || strings.ContainsAny(id, " \t\r\n"):
+		t.unhead()
+	case s != "":
+		t.state = mistralArgs
+	}
+	return s
 }
 
 // name takes what stands before a bracket: a name before "{", junk before "[".
@@ -82,18 +103,19 @@ func (t *mistral) name(s string) string {
 	if n < 0 {
 		n = len(s)
 	}
-	t.head += s[:n]
-	s = s[n:]
+	t.head, t.seen, s = t.head+s[:n], t.seen+s[:n], s[n:]
 	switch {
 	case len(t.head) > maxName:
 		t.unhead()
 	case s == "":
 	case s[0] == '[':
 		if strings.TrimSpace(t.head) != "" {
+			t.out.block(false)
 			t.out.content(t.head)
+			t.seen = mistralCalls
 		}
 		t.out.block(false)
-		t.state = mistralArray
+		t.state, t.seen = mistralArray, t.seen+"["
 		return s[1:]
 	case !t.named():
 		t.unhead()
@@ -109,19 +131,20 @@ func (t *mistral) named() bool {
 	return name != "" && len(name) <= maxName && !strings.ContainsAny(name, " \t\r\n\"'(){}[]<>,:;=")
 }
 
-// unhead gives a head that is no name out as content.
+// unhead shows what is no call as it was written.
 func (t *mistral) unhead() {
 	t.state = mistralOutside
 	t.out.block(false)
-	if strings.TrimSpace(t.head) != "" || len(t.head) > maxName {
-		t.out.content(t.head)
-	}
+	t.out.content(t.seen)
+	t.seen = ""
 }
 
 // arguments takes one JSON value.
 func (t *mistral) arguments(s string) string {
 	if !t.begun {
-		if s = strings.TrimLeft(s, " \t\r\n"); s == "" {
+		rest := strings.TrimLeft(s, " \t\r\n")
+		t.seen += s[:len(s)-len(rest)]
+		if s = rest; s == "" {
 			return s
 		}
 		if s[0] != '{' {
@@ -146,15 +169,25 @@ func (t *mistral) arguments(s string) string {
 }
 
 func (t *mistral) begin() {
-	t.begun, t.bad, t.args = true, false, follower{}
+	t.begun, t.bad, t.args, t.seen = true, false, follower{}, ""
 	t.out.block(false)
 	t.out.begin(strings.TrimSpace(t.head))
 }
 
+// empty makes a call without arguments of a name.
+func (t *mistral) empty() {
+	t.begin()
+	t.out.arguments("{}")
+	t.out.close()
+}
+
 // between takes what separates the elements of an array.
 func (t *mistral) between(s string) string {
-	s = strings.TrimLeft(s, " \t\r\n,")
-	switch {
+	rest := strings.TrimLeft(s, " \t\r\n,")
+	if t.seen != "" {
+		t.seen += s[:len(s)-len(rest)]
+	}
+	switch s = rest; {
 	case s == "":
 	case s[0] == '{':
 		t.state, t.call = mistralElement, callReader{out: t.out}
@@ -162,7 +195,7 @@ func (t *mistral) between(s string) string {
 		t.state = mistralOutside
 		return s[1:]
 	default:
-		t.state = mistralOutside
+		t.unhead()
 	}
 	return s
 }
@@ -174,41 +207,53 @@ func (t *mistral) mark(m string) {
 		t.text(m) // part of an argument
 	case m == mistralCalls:
 		t.stop()
-		t.state, t.head, t.begun = mistralHead, "", false
+		t.state, t.head, t.id, t.seen, t.begun = mistralHead, "", "", m, false
 		t.out.block(true)
-	case t.state == mistralHead && t.named() && m == mistralArgsM, t.state == mistralID && m == mistralArgsM:
+	case t.state == mistralHead || t.state == mistralID || t.state == mistralArgs && !t.begun:
+		t.inHead(m)
+	default:
+		t.text(m)
+	}
+}
+
+// inHead takes a marker between a name and its arguments.
+func (t *mistral) inHead(m string) {
+	t.seen += m
+	switch {
+	case t.state == mistralHead && !t.named(), t.state == mistralArgs:
+		t.unhead()
+	case m == mistralArgsM:
 		t.state = mistralArgs
-	case t.state == mistralHead && t.named():
-		t.state = mistralID
 	case t.state == mistralHead:
+		t.state = mistralID
+	default:
 		t.unhead()
 	}
 }
 
-// stop ends what is open.
+// stop ends what is open. A name by itself is a call without arguments.
 func (t *mistral) stop() {
 	switch {
 	case t.state == mistralElement:
 		if t.call.cut() == notCall {
-			t.out.content(string(t.call.raw))
+			t.badElement()
 		}
 	case t.state == mistralArgs && t.begun:
 		t.out.close()
-	case t.state == mistralArgs, t.state == mistralID:
-		t.begin()
-		t.out.arguments("{}")
-		t.out.close()
-	case t.state == mistralHead:
+	case t.state == mistralArgs, t.state == mistralID, t.state == mistralHead && t.named():
+		t.empty()
+	case t.state == mistralHead && strings.TrimSpace(t.head) != "":
 		t.unhead()
 	}
 	t.state = mistralOutside
 }
 
-// end: a name that was cut is no call, and is not shown.
-func (t *mistral) end(bool) {
+// end: a name or an element that was cut may lack its rest: it is no call, and is not
+// shown.
+func (t *mistral) end(cut bool) {
 	switch {
-	case t.state == mistralHead && (t.named() || strings.TrimSpace(t.head) == ""):
-	case t.state == mistralElement:
+	case cut && t.state == mistralHead && t.named():
+	case cut && t.state == mistralElement:
 		t.call.cut()
 	default:
 		t.stop()

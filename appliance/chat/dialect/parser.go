@@ -89,7 +89,7 @@ func (p *Parser) machine(think reasoning, tool tools) machine {
 		body = &required{calls: callReader{out: &p.out}}
 	case p.opts.Choice == Named:
 		body = &named{out: &p.out, name: p.opts.Function}
-	case tool.body != nil:
+	case tool.body != nil && !(p.opts.Constrained && p.opts.Choice == None):
 		body = tool.body(p)
 	default:
 		body = &plain{out: &p.out}

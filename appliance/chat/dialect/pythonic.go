@@ -14,6 +14,8 @@ type pythonic struct {
 	held  []byte // held back
 	next  int    // how long held is when it is looked at again
 	prose bool   // the text is content
+	begun bool   // the start marker has come
+	shown bool   // a call has no name: the list is shown with its markers
 }
 
 const (
@@ -26,7 +28,21 @@ var pythonicMarkers = []string{pythonStart, pythonEnd}
 func newPythonic(p *Parser) machine { return &pythonic{out: &p.out, none: p.opts.Choice == None} }
 
 func (p *pythonic) markers() []string { return pythonicMarkers }
-func (p *pythonic) mark(string)       {} // they wrap the list
+
+// mark takes the markers around the list.
+func (p *pythonic) mark(m string) {
+	if m == pythonStart {
+		p.begun = !p.prose && len(p.held) == 0
+		return
+	}
+	if !p.prose && !p.none {
+		p.look()
+	}
+	if p.shown {
+		p.out.content(m)
+	}
+	p.shown = false
+}
 
 func (p *pythonic) text(s string) {
 	if p.prose || p.none {
@@ -38,6 +54,11 @@ func (p *pythonic) text(s string) {
 		return
 	}
 	p.next = len(p.held) + len(p.held)/2
+	p.look()
+}
+
+// look gives the text out where it can be no list of calls.
+func (p *pythonic) look() {
 	if _, st := pythonCalls(string(p.held)); st == notPython {
 		p.spill()
 	}
@@ -46,6 +67,10 @@ func (p *pythonic) text(s string) {
 // spill gives all that was held out as content.
 func (p *pythonic) spill() {
 	p.prose = true
+	if open, is := strings.CutPrefix(strings.TrimSpace(string(p.held)), "["); p.begun && is && strings.HasPrefix(strings.TrimSpace(open), "(") {
+		p.shown = true
+		p.out.content(pythonStart)
+	}
 	if len(p.held) > 0 {
 		p.out.content(string(p.held))
 		p.held = nil

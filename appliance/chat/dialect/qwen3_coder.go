@@ -12,6 +12,8 @@ type qwenCoder struct {
 	opts  *Options
 	state coderState
 	name  string // of a function or a parameter, as far as it has come
+	lead  string // of the present block up to its first function
+	shown bool   // the block is shown with its markers
 
 	schema schema // of the function
 	some   bool   // it has a parameter already
@@ -51,7 +53,14 @@ const maxName = 256
 
 func (q *qwenCoder) text(s string) {
 	switch q.state {
-	case coderOutside, coderFunction:
+	case coderOutside:
+		if q.lead != "" && strings.TrimSpace(s) == "" {
+			q.lead += s
+			return
+		}
+		q.out.content(strings.TrimPrefix(q.lead, toolOpen) + s)
+		q.lead = ""
+	case coderFunction:
 		q.out.content(s)
 	case coderName, coderKey:
 		q.tag(s)
@@ -89,7 +98,11 @@ func (q *qwenCoder) tag(s string) {
 // untag gives a tag that is none out as content.
 func (q *qwenCoder) untag() {
 	if q.state == coderName {
-		q.state = coderOutside
+		if q.state = coderOutside; strings.TrimSpace(q.name) == "" {
+			q.shown = true
+			q.out.content(q.lead)
+		}
+		q.lead = ""
 		q.out.content(functionOpen + q.name)
 		return
 	}
@@ -101,6 +114,7 @@ func (q *qwenCoder) untag() {
 func (q *qwenCoder) enter(name string) {
 	if q.state == coderName {
 		q.state, q.some, q.schema = coderFunction, false, q.opts.parametersOf(name)
+		q.lead = ""
 		q.out.begin(name)
 		q.out.arguments("{")
 		return
@@ -166,7 +180,7 @@ func (q *qwenCoder) mark(m string) {
 		case functionOpen:
 			q.state, q.name = coderName, ""
 		case toolOpen, toolClose:
-			q.out.block(m == toolOpen)
+			q.toolMark(m)
 		default:
 			q.out.content(m)
 		}
@@ -181,6 +195,18 @@ func (q *qwenCoder) mark(m string) {
 		q.afterShut(m)
 	}
 	q.settle()
+}
+
+// toolMark takes a marker around functions.
+func (q *qwenCoder) toolMark(m string) {
+	if q.shown && m == toolClose {
+		q.out.content(m)
+	}
+	q.shown, q.lead = false, ""
+	if m == toolOpen {
+		q.lead = m
+	}
+	q.out.block(m == toolOpen)
 }
 
 // settle tells the sink where the text is.

@@ -239,3 +239,10 @@ func number(t string) (string, bool) {
 	}
 	return strconv.FormatFloat(x, 'g', -1, 64), true
 }
+
+// NoParameters reports that a function takes no arguments: its parameters are missing,
+// null or {}.
+func NoParameters(schema json.RawMessage) bool {
+	s := strings.Join(strings.Fields(string(schema)), "")
+	return s == "" || s == "null" || s == "{}"
+}

@@ -44,6 +44,8 @@ type thinker struct {
 	thought bool   // the state
 	opened  bool   // the open marker has come
 	start   bool   // of a thought: nothing but white space and open markers so far
+	strict  bool   // what follows the thought is constrained
+	begun   bool   // the reply has text or a marker
 	lead    string // what came at the start: white space, or part of the label
 	space   string // white space at the end of the thought, where it is trimmed
 	maybe   []byte // content that is a thought if the close marker comes
@@ -52,9 +54,12 @@ type thinker struct {
 
 func newThinker(p *Parser, spec *thinking, body machine) *thinker {
 	t := &thinker{thinking: spec, out: &p.out, body: body, thought: spec.begins(p.opts.Prompt), start: true}
-	t.in = append([]string{spec.open, spec.close}, spec.ends...)
+	t.in, t.strict = []string{spec.open, spec.close}, p.opts.Constrained
+	if !t.strict {
+		t.in = append(t.in, spec.ends...)
+	}
 	// the prompt holds the label where it holds the open marker
-	t.unsure = spec.label != "" && !t.thought
+	t.unsure = spec.label != "" && !t.thought && !t.strict
 	if t.thought && spec.label != "" {
 		t.start = false
 	}
@@ -66,16 +71,17 @@ func (t *thinker) markers() []string {
 		return t.in
 	}
 	t.list = append(t.list[:0], t.body.markers()...)
-	if t.reopens {
+	if t.reopens && !(t.strict && t.begun) {
 		t.list = append(t.list, t.open)
 	}
-	if t.swallows {
+	if t.swallows && !t.strict {
 		t.list = append(t.list, t.close)
 	}
 	return t.list
 }
 
 func (t *thinker) text(s string) {
+	t.begun = true
 	switch {
 	case !t.thought && t.unsure:
 		t.guess(s)
@@ -142,6 +148,8 @@ func (t *thinker) think(s string) {
 }
 
 func (t *thinker) mark(m string) {
+	first := !t.begun
+	t.begun = true
 	if t.thought {
 		t.inThought(m)
 		return
@@ -155,8 +163,8 @@ func (t *thinker) mark(m string) {
 		t.sure()
 	}
 	switch {
-	case !t.out.inCall && m == t.close && t.swallows:
-	case !t.out.inCall && m == t.open && t.reopens:
+	case !t.out.inCall && m == t.close && t.swallows && !t.strict:
+	case !t.out.inCall && m == t.open && t.reopens && (first || !t.strict):
 		t.thought, t.opened, t.start = true, true, true
 	case slices.Contains(t.body.markers(), m):
 		t.body.mark(m)
