@@ -40,6 +40,8 @@ type Config struct {
 	// Admit is asked before a profile comes into force, at start and on reload;
 	// its error refuses it. nil: every profile is admitted.
 	Admit func(*Prepared) error
+	// AdmitFiles are what Admit reads: when one changes, it is asked again.
+	AdmitFiles []string
 }
 
 // Appliance is one server. New plans it, Run runs it.
@@ -62,10 +64,11 @@ type Appliance struct {
 	planned   planStatus                   // of the plan, for the page
 	taken     []plan.Line                  // plan and reality; set before the phase is Ready
 
-	audit audit
-	kick  chan string     // a trigger for the reload goroutine
-	hard  context.Context // ends when Run must end at once
-	abort context.CancelCauseFunc
+	audit    audit
+	reloader *reloader
+	kick     chan string     // a trigger for the reload goroutine
+	hard     context.Context // ends when Run must end at once
+	abort    context.CancelCauseFunc
 }
 
 // New plans the profile and listens. An error says what is wrong with the
@@ -98,6 +101,11 @@ func (a *Appliance) begin() error {
 	if err != nil {
 		return err
 	}
+	a.reloader = newReloader(a, p.Profile)
+	if err := a.reloader.access.begin(p.Profile); err != nil {
+		return err
+	}
+	l = l.with(a.reloader.access)
 	store, err := openResponses(p.Profile)
 	if err != nil {
 		return err
@@ -111,18 +119,18 @@ func (a *Appliance) begin() error {
 	}
 	a.metrics, a.planned = a.newMetrics(), planStatusOf(p.Plan)
 	a.server = api.New(api.Config{
-		State: a, Version: a.cfg.Version, Metrics: a.metrics.Handler(), Reloads: http.HandlerFunc(a.serveReloads), Log: a.log, Slots: p.Plan.Capacity.Running,
+		State: a, Version: a.cfg.Version, Metrics: a.metrics.Handler(), Reloads: http.HandlerFunc(a.serveReloads), Log: a.log, BodyBytes: p.Plan.BodyBytes,
 		Responses: a.responses,
 		Page:      page.Handler(), Status: http.HandlerFunc(a.serveStatus),
 		Why:     a.why,
 		Load:    func() (float64, int) { e := a.engine.Stats(); return e.KVUsed, e.Waiting },
 		Observe: func(o api.Observation) { a.metrics.Answered(metrics.Answered(o)) },
 	}, l.api)
-	a.apply(l)
 	at := net.JoinHostPort(p.Profile.Serve.Host, fmt.Sprint(p.Profile.Serve.Port))
 	if a.listener, err = net.Listen("tcp", at); err != nil {
 		return p.Profile.Reject("serve.port", "cannot listen on %s: %v; set another port, or stop what holds it", at, reasonOf(err))
 	}
+	a.apply(l)
 	return nil
 }
 
@@ -146,8 +154,8 @@ func (a *Appliance) Abort(why error) { a.abort(why) }
 
 // Run serves until ctx ends, then drains: it refuses new requests, waits for the
 // running ones up to serve.drainTimeout, and returns nil when all have ended.
-// In order: answer HTTP (503 with the phase), load (load.go), watch the profile
-// (reload.go), wait for ctx, Abort, the listener's or the engine's failure, drain.
+// In order: answer HTTP (503 with the phase), watch the profile (reload.go), load
+// (load.go), wait for ctx, Abort, the listener's or the engine's failure, drain.
 func (a *Appliance) Run(ctx context.Context) error {
 	hard := a.hard
 	defer a.abort(nil)
@@ -164,6 +172,11 @@ func (a *Appliance) Run(ctx context.Context) error {
 	go func() { failed <- a.serve(server) }()
 	a.server.LogRoutes()
 	a.log.Info("listening", "address", a.Addr().String(), "profile", a.cfg.Profile)
+	background, stop := context.WithCancel(hard)
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	defer stop()
+	tasks.Go(func() { a.watch(background) }) // keys may be revoked while the model is loaded
 	loading, stopLoading := context.WithCancel(ctx)
 	defer stopLoading()
 	defer context.AfterFunc(hard, stopLoading)()
@@ -176,13 +189,10 @@ func (a *Appliance) Run(ctx context.Context) error {
 		}
 		return errors.Join(context.Cause(hard), err)
 	}
-	background, stop := context.WithCancel(hard)
-	defer stop()
-	var tasks sync.WaitGroup
-	tasks.Go(func() { a.watch(background) })
+	if a.reloader.unapplied() {
+		a.Reload(TriggerFile)
+	}
 	tasks.Go(func() { a.statistics(background) })
-	defer tasks.Wait()
-	defer stop()
 	select {
 	case <-ctx.Done():
 	case <-hard.Done():

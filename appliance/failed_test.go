@@ -114,7 +114,7 @@ func TestFailedUntilAnswered(t *testing.T) {
 	}
 	defer open.Close()
 	body := fmt.Sprintf(`{"model":%q,"prompt":"hello","max_tokens":3}`, s.modelName())
-	fmt.Fprintf(open, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", len(body))
+	fmt.Fprintf(open, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", len(body))
 	replies := bufio.NewReader(open)
 	for _, want := range []string{"HTTP/1.1 100 Continue\r\n", "\r\n"} {
 		if got, err := replies.ReadString('\n'); err != nil || got != want {

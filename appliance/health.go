@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"vapp.dev/appliance/api"
 	"vapp.dev/appliance/chat"
 	"vapp.dev/engine"
 )
@@ -69,8 +70,14 @@ func (a *Appliance) Service() *chat.Service {
 }
 
 // serveReloads is GET /admin/reloads.
-func (a *Appliance) serveReloads(w http.ResponseWriter, _ *http.Request) {
+func (a *Appliance) serveReloads(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
+	profile, pending, list := a.cfg.Profile, a.audit.waiting(), a.Reloads()
+	if !api.HasKey(r) {
+		profile, pending, list = public(profile), pending.public(), publicReloads(list)
+	}
 	// An error here is a client that has gone.
-	_ = json.NewEncoder(w).Encode(map[string]any{"profile": a.cfg.Profile, "hash": a.live.Load().profile.Hash(), "reloads": a.Reloads()})
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"profile": profile, "hash": a.live.Load().profile.Hash(), "pending": pending, "reloads": list,
+	})
 }

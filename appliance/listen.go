@@ -3,10 +3,9 @@ package appliance
 import (
 	"crypto/tls"
 	"log/slog"
+	"net"
 	"net/http"
 	"time"
-
-	"vapp.dev/schema"
 )
 
 // maxHeader bounds the head of a request, in bytes.
@@ -23,10 +22,34 @@ func (a *Appliance) newHTTP() *http.Server {
 	if a.prepared.Profile.Serve.TLS != nil {
 		s.TLSConfig = &tls.Config{
 			MinVersion:     tls.VersionTLS12,
+			CipherSuites:   ciphers,
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.live.Load().cert, nil },
 		}
 	}
 	return s
+}
+
+// ciphers of TLS 1.2: an ephemeral key and authenticated encryption. Go's own list has CBC
+// modes too. Those of TLS 1.3 are not configurable.
+var ciphers = []uint16{
+	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+	tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+}
+
+// loopback reports whether only this machine reaches the server.
+func (a *Appliance) loopback() bool {
+	at, ok := a.Addr().(*net.TCPAddr)
+	return ok && at.IP.IsLoopback()
+}
+
+// warnOpen logs that the server answers without a key on an address that other machines
+// reach: at start, and when a reload removes the last key.
+func (a *Appliance) warnOpen(was, is *live) {
+	if is.keyed() || a.loopback() || was != nil && !was.keyed() {
+		return
+	}
+	a.log.Warn("no API keys: every client that reaches this address may use the server; set serve.apiKeys, or serve.host to 127.0.0.1", "address", a.Addr().String())
 }
 
 // counted keeps handling.
@@ -52,32 +75,4 @@ func (a *Appliance) scheme() string {
 		return "https"
 	}
 	return "http"
-}
-
-// readCertificate reads the profile's certificate and key, which must fit each
-// other. What was read goes to hash too.
-func (l *live) readCertificate(p *schema.Profile, hash func([]byte) (int, error)) error {
-	t := p.Serve.TLS
-	if t == nil {
-		return nil
-	}
-	cert, key := p.Path(t.CertFile), p.Path(t.KeyFile)
-	l.files = append(l.files, cert, key)
-	chain, err := readSmall(cert)
-	if err != nil {
-		return p.Reject("serve.tls.certFile", "%v", err)
-	}
-	secret, err := readSmall(key)
-	if err != nil {
-		return p.Reject("serve.tls.keyFile", "%v", err)
-	}
-	pair, err := tls.X509KeyPair(chain, secret)
-	if err != nil {
-		return p.Reject("serve.tls.certFile", "%s and %s are no certificate with its key: %v", t.CertFile, t.KeyFile, err)
-	}
-	l.cert = &pair
-	for _, b := range [][]byte{chain, secret} {
-		_, _ = hash(b) // a hash never fails
-	}
-	return nil
 }

@@ -1,14 +1,9 @@
 package appliance
 
 import (
-	"bufio"
-	"bytes"
-	"crypto/sha256"
 	"crypto/tls"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -25,13 +20,18 @@ import (
 // before it is swapped in, so that a change applies in all its parts or in none.
 type live struct {
 	profile *schema.Profile
-	hash    string           // of the profile and of the files it names
+	source  string           // of the chat template
 	api     api.Settings     // a request keeps those it started with
 	cert    *tls.Certificate // nil: plain HTTP
-	files   []string         // to watch: the profile's own, its policies and those it names
 }
 
-// newLive reads the files a profile names and compiles its template.
+// with is l with the keys and the certificate of a.
+func (l live) with(a *access) *live {
+	l.api.Keys, l.api.Guarded, l.cert = a.keys, a.guarded, a.pair.pair
+	return &l
+}
+
+// newLive compiles the profile's template; keys and certificate come from an access.
 func (a *Appliance) newLive(p *schema.Profile, m *engine.Model) (*live, error) {
 	if err := CheckParsers(p); err != nil {
 		return nil, err
@@ -39,22 +39,12 @@ func (a *Appliance) newLive(p *schema.Profile, m *engine.Model) (*live, error) {
 	if err := plan.CheckITLTarget(p, m); err != nil {
 		return nil, err
 	}
-	l := &live{profile: p, files: append([]string{p.File()}, p.Policies()...), api: settings(p)}
-	sum := sha256.New()
-	fmt.Fprintln(sum, p.Hash())
-	err := l.readKeys(p, sum.Write)
+	l := &live{profile: p, api: settings(p)}
+	var err error
+	l.source, err = l.readTemplates(p, m)
 	if err != nil {
 		return nil, err
 	}
-	if err := l.readCertificate(p, sum.Write); err != nil {
-		return nil, err
-	}
-	source, err := l.readTemplates(p, m)
-	if err != nil {
-		return nil, err
-	}
-	fmt.Fprintln(sum, source)
-	l.hash = hex.EncodeToString(sum.Sum(nil))
 	return l, nil
 }
 
@@ -99,7 +89,7 @@ func compile(source string) (chat.Template, error) {
 	if source == "" {
 		return nil, nil
 	}
-	t, err := tokenizer.NewTemplate(source, tokenizer.Limits{})
+	t, err := tokenizer.NewTemplate(source, tokenizer.Limits{MemoryBytes: plan.TextRender})
 	if err != nil {
 		return nil, err
 	}
@@ -137,9 +127,11 @@ func settings(p *schema.Profile) api.Settings {
 		CORS: api.CORS{
 			Origins: c.AllowedOrigins, Methods: c.AllowedMethods, Headers: c.AllowedHeaders, Credentials: c.AllowCredentials,
 		},
+		Hosts: api.Hosts{Allowed: p.Serve.AllowedHosts, Listen: p.Serve.Host},
 		Chat: chat.Settings{
-			Models:         p.Serve.ServedModelName,
+			Models:         servedNames(p),
 			MaxChoices:     l.MaxChoices,
+			MaxSequences:   maxSequences(p),
 			MaxLogprobs:    l.MaxLogprobs,
 			RequestTimeout: time.Duration(l.RequestTimeout),
 			Sampling: chat.Sampling{
@@ -160,6 +152,14 @@ func settings(p *schema.Profile) api.Settings {
 	}
 }
 
+// maxSequences returns how many sequences run and wait at most; 0: any number waits.
+func maxSequences(p *schema.Profile) int {
+	if p.Serve.Limits.MaxQueue == 0 {
+		return 0
+	}
+	return p.Scheduler.MaxNumSeqs + p.Serve.Limits.MaxQueue
+}
+
 // templateKwargs are the profile's variables as a request would bring them.
 func templateKwargs(vars map[string]any) map[string]json.RawMessage {
 	out := make(map[string]json.RawMessage, len(vars))
@@ -169,76 +169,36 @@ func templateKwargs(vars map[string]any) map[string]json.RawMessage {
 	return out
 }
 
-// maxFile bounds a file that a profile names.
-const maxFile = 1 << 20
-
-// readKeys resolves the profile's keys: clear text, variables, and files with
-// one key a line. What was read goes to hash too.
-func (l *live) readKeys(p *schema.Profile, hash func([]byte) (int, error)) error {
-	for i, k := range p.Serve.APIKeys {
-		at := fmt.Sprintf("serve.apiKeys[%d]", i)
-		n := len(l.api.Keys)
-		switch {
-		case k.File != "":
-			path := p.Path(k.File)
-			l.files = append(l.files, path)
-			b, err := readSmall(path)
-			if err != nil {
-				return p.Reject(at, "%v", err)
-			}
-			for s := bufio.NewScanner(bytes.NewReader(b)); s.Scan(); {
-				if line := strings.TrimSpace(s.Text()); line != "" {
-					l.api.Keys = append(l.api.Keys, line)
-				}
-			}
-		case k.Env != "":
-			if v := os.Getenv(k.Env); v != "" {
-				l.api.Keys = append(l.api.Keys, v)
-			}
-		default:
-			l.api.Keys = append(l.api.Keys, k.Secret())
-		}
-		if len(l.api.Keys) == n {
-			return p.Reject(at, "%s holds no key; a server without its guard would answer anybody", k)
-		}
-	}
-	for _, k := range l.api.Keys {
-		_, _ = hash([]byte(k + "\n")) // a hash never fails
-	}
-	return nil
-}
+// isTemplate reports whether parsers.chatTemplate is a template and not a path.
+func isTemplate(t string) bool { return strings.Contains(t, "{{") || strings.Contains(t, "{%") }
 
 // readTemplate is the template itself, or the file it names.
 func (l *live) readTemplate(p *schema.Profile, t string) (string, error) {
-	if strings.Contains(t, "{{") || strings.Contains(t, "{%") {
+	if isTemplate(t) {
 		return t, nil
 	}
-	path := p.Path(t)
-	l.files = append(l.files, path)
-	b, err := readSmall(path)
+	b, err := readSmall(p.Path(t))
 	if err != nil {
 		return "", p.Reject("parsers.chatTemplate", "%v", err)
 	}
 	return string(b), nil
 }
 
-func readSmall(path string) ([]byte, error) {
-	st, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if st.IsDir() || st.Size() > maxFile {
-		return nil, fmt.Errorf("%s is not a file of at most %d bytes", path, maxFile)
-	}
-	return os.ReadFile(path)
+// keyed reports whether requests need a key.
+func (l *live) keyed() bool { return l.api.Guarded || len(l.api.Keys) > 0 }
+
+// publish makes l what new requests and connections see.
+func (a *Appliance) publish(l *live) {
+	l.api.Hosts.Loopback = a.loopback()
+	a.warnOpen(a.live.Swap(l), l)
+	a.server.SetSettings(l.api)
 }
 
 // apply puts l in force: one pointer for requests, and the switches that are
 // not theirs.
 func (a *Appliance) apply(l *live) {
 	a.level.Set(levels[l.profile.Log.Level])
-	a.live.Store(l)
-	a.server.SetSettings(l.api)
+	a.publish(l)
 	if r := l.profile.Serve.Responses; r != nil && a.responses != nil {
 		a.responses.SetLimits(responseLimits(r))
 	}

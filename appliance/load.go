@@ -9,6 +9,7 @@ import (
 
 	"vapp.dev/appliance/chat"
 	"vapp.dev/appliance/metrics"
+	"vapp.dev/appliance/plan"
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
 	"vapp.dev/engine/grammar"
@@ -99,17 +100,23 @@ func (p *Prepared) service(e *engine.Engine, t *tokenizer.Tokenizer, box tokeniz
 		EOS:        c.EOSTokenIDs(),
 		Limits:     sample.Limits{Vocab: p.Model.Family.Vocab(), Logprobs: engine.MaxLogprobs, Bias: engine.MaxBias},
 		Sandbox:    sandbox(box),
-		Grammars:   compiler(t, p.Model.Family.Vocab(), c.EOSTokenIDs(), box),
+		Grammars:   compiler(t, p.Model.Family.Vocab(), c.EOSTokenIDs(), plan.GrammarBytes(p.Plan.Options.MaxNumSeqs), box),
 		Pooling:    p.pooling(),
+
+		TextWorkers: plan.TextWorkers,
 	})
 }
 
-// compiler makes grammars for a model; what is not plain is tried in a child process.
-func compiler(t *tokenizer.Tokenizer, vocab int, eos []int, box tokenizer.Sandbox) *grammar.Compiler {
+// compiler makes grammars for a model within so much memory; what is not plain is tried in a
+// child process.
+func compiler(t *tokenizer.Tokenizer, vocab int, eos []int, memory int64, box tokenizer.Sandbox) *grammar.Compiler {
 	c := grammar.NewCompiler(t, vocab, endings(eos))
+	c.Limit(memory)
 	if box.Exe != "" {
 		specials := t.Specials()
-		c.TryWith(func(ctx context.Context, s grammar.Spec) error { return tokenizer.TryGrammar(ctx, box, s, specials) })
+		c.TryWith(func(ctx context.Context, s grammar.Spec, cost int, unneeded func() bool) (leave func(), bytes int64, err error) {
+			return tokenizer.TryGrammar(ctx, box, s, specials, cost, unneeded)
+		})
 	}
 	return c
 }
@@ -194,7 +201,7 @@ func (a *Appliance) newMetrics() *metrics.Metrics {
 	o := p.Plan.Options
 	swap := p.Plan.Ledger.Bytes(backend.Swap.String())
 	m := metrics.New(metrics.Config{
-		Model:       p.Profile.Serve.ServedModelName[0],
+		Model:       servedNames(p.Profile)[0],
 		MaxModelLen: o.MaxModelLen,
 		Version:     a.cfg.Version,
 		Compat:      p.Profile.Serve.MetricsCompat,
@@ -210,7 +217,7 @@ func (a *Appliance) newMetrics() *metrics.Metrics {
 	}
 	m.ExpectReloads(
 		[]string{"none", string(schema.Live), string(schema.Drain), string(schema.Structural)},
-		[]string{string(Applied), string(Pending), string(Reported), string(Rejected), string(Unchanged)},
+		[]string{string(Applied), string(Pending), string(Reported), string(Withdrawn), string(Rejected), string(Unchanged)},
 	)
 	return m
 }

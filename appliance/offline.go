@@ -45,7 +45,7 @@ func OpenOffline(ctx context.Context, p *Prepared, c OfflineConfig) (*Offline, e
 	if _, err := l.readTemplates(p.Profile, p.Model); err != nil {
 		return nil, err
 	}
-	l.api.Chat.RequestTimeout = 0
+	l.api.Chat.RequestTimeout, l.api.Chat.MaxSequences = 0, 0 // the queue has no bound below
 	debug.SetMemoryLimit(p.Plan.GoMemoryLimit)
 	eng, t, err := p.open(ctx, engine.Hooks{Step: c.Step}, c.Progress)
 	if err != nil {

@@ -49,6 +49,15 @@ func (m Machine) Load(path string) (*schema.Profile, error) {
 	return p, err
 }
 
+// Read is Load with what can be known of a profile that is refused.
+func (m Machine) Read(path string) *schema.Reading {
+	r := schema.Read(path)
+	if r.Profile != nil && m.Backend != "" {
+		r.Profile.Backend = m.Backend
+	}
+	return r
+}
+
 // Prepare loads the profile at path, inspects its model and plans it for the
 // machine. It reads headers only and opens no device. The caller closes it.
 func Prepare(path string, m Machine) (*Prepared, error) {
@@ -86,6 +95,9 @@ func (m Machine) inputs(p *schema.Profile) (plan.Inputs, error) {
 	if err != nil {
 		return plan.Inputs{}, err
 	}
+	if err := plan.CheckLimits(facts.Limits); err != nil {
+		return plan.Inputs{}, err
+	}
 	model, err := m.inspect(p)
 	if err != nil {
 		return plan.Inputs{}, err
@@ -117,12 +129,20 @@ func (p *Prepared) startable() error {
 	if err := p.Model.Loadable(); err != nil {
 		return p.Profile.Reject("model.source", "%v", err)
 	}
+	return p.fits()
+}
+
+// fits compares the plan with what this machine and process have now.
+func (p *Prepared) fits() error {
+	if err := p.Plan.CheckLimits(); err != nil {
+		return err
+	}
 	return p.Plan.CheckFree(p.Plan.Facts.FreeBytes)
 }
 
 // runnable is startable but for the weights, which need not be here yet.
 func (p *Prepared) runnable() error {
-	return errors.Join(p.Refuse(), p.Plan.CheckFree(p.Plan.Facts.FreeBytes))
+	return errors.Join(p.Refuse(), p.fits())
 }
 
 // missingError is an engine.MissingError with its place.

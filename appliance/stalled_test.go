@@ -44,7 +44,7 @@ func (s *server) stall(t *testing.T) net.Conn {
 	}
 	body := fmt.Sprintf(`{"model":%q,"prompt":[1%s],"stream":true,"echo":true,"max_tokens":%d,"n":%d,"logprobs":20,"temperature":1,"ignore_eos":true}`,
 		s.modelName(), strings.Repeat(",2", stalledPrompt-1), stalledTokens, stalledChoices)
-	if _, err := fmt.Fprintf(c, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+	if _, err := fmt.Fprintf(c, "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
 		t.Fatal(err)
 	}
 	return c

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"vapp.dev/appliance/api"
 	"vapp.dev/appliance/plan"
 	"vapp.dev/appliance/plan/picture"
 )
@@ -18,7 +19,8 @@ type status struct {
 	Plan    planStatus   `json:"plan"`
 	Ledger  []ledgerLine `json:"ledger"` // empty until the model is loaded
 	Now     nowStatus    `json:"now"`
-	Reloads []Reload     `json:"reloads"` // the newest first
+	Pending *Waiting     `json:"pending,omitempty"` // what of the profile is not in force
+	Reloads []Reload     `json:"reloads"`           // the newest first
 }
 
 type planStatus struct {
@@ -57,7 +59,7 @@ func (a *Appliance) status() status {
 	l := a.live.Load()
 	s := status{
 		Phase: a.Phase(), Why: a.why(), Version: a.cfg.Version, Profile: l.profile.Name, Models: l.api.Chat.Models,
-		Plan: a.planned, Ledger: []ledgerLine{}, Reloads: a.Reloads(),
+		Plan: a.planned, Ledger: []ledgerLine{}, Pending: a.audit.waiting(), Reloads: a.Reloads(),
 	}
 	if a.phase.get() == Loading {
 		return s
@@ -80,9 +82,15 @@ func planStatusOf(p *plan.Plan) planStatus {
 }
 
 // serveStatus is GET /admin/status.
-func (a *Appliance) serveStatus(w http.ResponseWriter, _ *http.Request) {
+func (a *Appliance) serveStatus(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
+	s := a.status()
+	if !api.HasKey(r) {
+		s.Models = publicNames(s.Models, s.Plan.Model)
+		s.Why, s.Plan.Model = api.WithoutFolders(s.Why), public(s.Plan.Model)
+		s.Pending, s.Reloads = s.Pending.public(), publicReloads(s.Reloads)
+	}
 	// An error here is a client that has gone.
-	_ = json.NewEncoder(w).Encode(a.status())
+	_ = json.NewEncoder(w).Encode(s)
 }

@@ -10,6 +10,10 @@ import (
 // text is a tokenizer as a chat.Text.
 type text struct{ *tokenizer.Tokenizer }
 
+func (t text) Encoding(s string, addSpecial bool) chat.Encoding {
+	return t.NewEncoding(s, tokenizer.EncodeOptions{AddSpecial: addSpecial})
+}
+
 func (t text) NewDecoder(skipSpecial bool) chat.Decoder { return t.NewStream(skipSpecial) }
 
 // template is a compiled chat template as a chat.Template.

@@ -14,8 +14,7 @@ import (
 // symlink of a folder above it. For a path that leads through symlinks the
 // folder of every link on the way is watched.
 type watcher struct {
-	fs      *fsnotify.Watcher
-	folders map[string]bool
+	fs *fsnotify.Watcher
 }
 
 func newWatcher() (*watcher, error) {
@@ -23,7 +22,7 @@ func newWatcher() (*watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &watcher{fs: w, folders: map[string]bool{}}, nil
+	return &watcher{fs: w}, nil
 }
 
 // follow makes the folders of these files the ones that are watched. A folder
@@ -37,21 +36,24 @@ func (w *watcher) follow(files []string) (added bool, err error) {
 		}
 	}
 	var errs []error
+	watched := map[string]bool{} // a folder that was removed or renamed is not, even if there is another now
+	for _, dir := range w.fs.WatchList() {
+		watched[dir] = true
+	}
 	for dir := range want {
-		if w.folders[dir] {
+		if watched[dir] {
 			continue
 		}
 		if err := w.fs.Add(dir); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		w.folders[dir], added = true, true
+		added = true
 	}
-	for dir := range w.folders {
+	for dir := range watched {
 		if !want[dir] {
 			// The folder may be gone already, and its watch with it.
 			_ = w.fs.Remove(dir)
-			delete(w.folders, dir)
 		}
 	}
 	return added, errors.Join(errs...)

@@ -109,3 +109,48 @@ func TestWatcherSeesEdits(t *testing.T) {
 		})
 	}
 }
+
+// TestWatcherFollowsNewFolder: a folder that was removed, or renamed away, and made again is
+// watched again.
+func TestWatcherFollowsNewFolder(t *testing.T) {
+	for name, end := range map[string]func(dir string) error{
+		"removed": os.RemoveAll,
+		"renamed": func(dir string) error { return os.Rename(dir, dir+".old") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			top, err := filepath.EvalSymlinks(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := filepath.Join(top, "keys")
+			w, err := newWatcher()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.close()
+			ctx, stop := context.WithTimeout(context.Background(), 20*time.Second)
+			defer stop()
+			do := func(err error) {
+				t.Helper()
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			do(os.Mkdir(dir, 0o755))
+			_, err = w.follow([]string{dir + "/keys"})
+			do(err)
+			do(end(dir))
+			if !w.wait(ctx, 10*time.Millisecond) {
+				t.Fatal("the end of the folder was not seen")
+			}
+			do(os.Mkdir(dir, 0o755))
+			if added, err := w.follow([]string{dir + "/keys"}); !added || err != nil {
+				t.Fatalf("the new folder: added %v, %v", added, err)
+			}
+			do(os.WriteFile(dir+"/keys", []byte("a"), 0o644))
+			if !w.wait(ctx, 10*time.Millisecond) {
+				t.Fatal("the new file was not seen")
+			}
+		})
+	}
+}

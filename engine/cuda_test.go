@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync"
 	"testing"
 
 	"vapp.dev/engine"
@@ -65,8 +66,17 @@ func likeRef(t *testing.T, plain, y toy, prompts [][]int32, gap float32) {
 // continued is what an engine of its own generates of prompts that come together.
 func continued(t *testing.T, y *toy, prompts [][]int32) (out [][]int32) {
 	t.Helper()
+	arrived, step := make(chan struct{}), y.hooks.Step
+	y.hooks.Step = func(s engine.StepStats) {
+		<-arrived // the prompts of all share steps
+		if step != nil {
+			step(s)
+		}
+	}
 	e := y.open(t)
 	ledgered(t, y, e)
+	submitted := sync.OnceFunc(func() { close(arrived) })
+	defer submitted() // also where the test ends early
 	var streams []*engine.Stream
 	for i, ids := range prompts {
 		p := sample.Default()
@@ -77,6 +87,7 @@ func continued(t *testing.T, y *toy, prompts [][]int32) (out [][]int32) {
 		}
 		streams = append(streams, s...)
 	}
+	submitted()
 	for _, s := range streams {
 		tokens, last := collect(t, s)
 		if last.Err != nil {

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -55,9 +56,14 @@ func newSeqs(r Request, states []sched.Grammar) []*sched.Seq {
 // states are what constrains each of n choices; nil in it where nothing does.
 func (r *Request) states(n int) ([]sched.Grammar, error) {
 	out := make([]sched.Grammar, n)
+	if r.Grammar != nil {
+		if err := r.Grammar.Fits(n); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrGrammar, err)
+		}
+	}
 	for i := range out {
 		if r.Grammar != nil {
-			s, err := r.Grammar.Begin(r.Lead, r.Params.Logprobs < 0)
+			s, err := r.Grammar.Begin(r.Lead, r.Params.Jumps())
 			if err != nil {
 				closeStates(out[:i])
 				return nil, err
@@ -106,11 +112,25 @@ func (l *loop) receive() {
 	if now := time.Now(); !l.soonest.IsZero() && !now.Before(l.soonest) {
 		l.expire(now)
 	}
-	if l.policy != nil && l.sched.Idle() {
-		l.sched.SetPolicy(*l.policy)
+	l.changePolicy()
+}
+
+// changePolicy makes the policy that waits the scheduler's, if nothing runs or it is that
+// already, and adds the requests that were held for it.
+func (l *loop) changePolicy() {
+	c := l.policy
+	switch {
+	case c == nil:
+	case l.sched.Idle() || c.to == l.sched.Policy():
+		l.sched.SetPolicy(c.to)
+		c.inForce <- true
+		close(c.inForce)
 		l.policy = nil
 		l.add(l.held)
 		l.held = nil
+	case !c.waits:
+		c.waits = true
+		c.inForce <- false
 	}
 }
 
@@ -199,14 +219,15 @@ func (l *loop) deliver(set int, o sched.Output, now time.Time, report *StepStats
 	}
 	ev := Event{Token: o.Token, Finish: finishes[o.Finish], StopToken: o.StopToken, At: now}
 	if ev.Finish == FinishError {
-		if ev.Err = ErrNoToken; o.Err != nil {
-			ev.Err = fmt.Errorf("%w: %w", ErrGrammar, o.Err)
-		}
+		ev.Err = l.noToken(set, o)
 	}
 	if o.Token >= 0 {
-		if p.Logprobs >= 0 && o.Row >= 0 {
+		switch {
+		case p.Logprobs >= 0 && o.Row >= 0:
 			lp := logprobOf(o.Token, l.runner.Logprob(set, o.Row, p.Logprobs))
 			ev.Logprob = &lp
+		case p.Logprobs >= 0:
+			ev.Logprob = certain(o.Token, p.Logprobs)
 		}
 		l.count(c, o.More, now, report)
 		report.grammar(o.Seq)
@@ -311,6 +332,21 @@ func logprobOf(token int32, lp runner.Logprob) Logprob {
 	out := Logprob{Token: token, Logprob: lp.Logprob, Rank: lp.Rank}
 	for i, id := range lp.TopIDs {
 		out.Top = append(out.Top, TopLogprob{Token: id, Logprob: lp.TopProbs[i]})
+	}
+	return out
+}
+
+// certain returns the logprob of the only token that a grammar allows: a row of the device
+// would say the same, and list the lowest ids first among the others.
+func certain(token int32, top int) *Logprob {
+	out := &Logprob{Token: token, Rank: 1}
+	for id := int32(-1); len(out.Top) < top; id++ {
+		switch {
+		case id < 0:
+			out.Top = append(out.Top, TopLogprob{Token: token})
+		case id != token:
+			out.Top = append(out.Top, TopLogprob{Token: id, Logprob: float32(math.Inf(-1))})
+		}
 	}
 	return out
 }

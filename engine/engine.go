@@ -149,7 +149,8 @@ func (e *Engine) Stats() Stats { return e.stats.get() }
 func (e *Engine) SetMaxQueue(n int) { e.queue.Store(int64(n)) }
 
 // Submit queues a request and returns one Stream for each of its choices. The
-// error is a *TooLongError, ErrOverloaded, ErrClosed, or wraps ErrDead.
+// error is a *TooLongError, a *ConflictError, ErrOverloaded, ErrClosed, grammar.ErrBusy, or wraps
+// ErrDead or ErrGrammar.
 func (e *Engine) Submit(_ context.Context, r Request) ([]*Stream, error) {
 	if err := e.admissible(r); err != nil {
 		return nil, err
@@ -161,6 +162,10 @@ func (e *Engine) Submit(_ context.Context, r Request) ([]*Stream, error) {
 	now := time.Now()
 	states, err := r.states(n)
 	if err != nil {
+		return nil, err
+	}
+	if err := e.possible(r, states[0]); err != nil {
+		closeStates(states)
 		return nil, err
 	}
 	var add []*choice
@@ -210,8 +215,25 @@ func (e *Engine) admissible(r Request) error {
 
 // SetPolicy changes the order of waiting requests. Requests that arrive from now
 // on wait until the running ones have ended, and then run under the new policy.
-func (e *Engine) SetPolicy(p sched.Policy) {
-	_ = e.in.put(message{do: func(l *loop) { l.policy = &p }})
+// The channel gets false if the change has to wait, and true when it is in force;
+// then, or when another change replaces it, it is closed. An engine that ends sends
+// nothing: wait for Done too.
+func (e *Engine) SetPolicy(p sched.Policy) <-chan bool {
+	c := &policyChange{to: p, inForce: make(chan bool, 2)}
+	_ = e.in.put(message{do: func(l *loop) {
+		if l.policy != nil {
+			close(l.policy.inForce)
+		}
+		l.policy = c
+	}})
+	return c.inForce
+}
+
+// policyChange is a change of policy that waits for the running requests.
+type policyChange struct {
+	to      sched.Policy
+	inForce chan bool // room for both values
+	waits   bool      // false was sent
 }
 
 // Check verifies between two steps that every KV page is accounted for once and the

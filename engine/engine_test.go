@@ -160,8 +160,8 @@ func collect(t testing.TB, s *engine.Stream) (tokens []int32, last engine.Event)
 }
 
 // runAll submits requests at once, or one after the other, and returns the
-// tokens of every choice.
-func runAll(t *testing.T, e *engine.Engine, n int, together bool) [][]int32 {
+// tokens of every choice. It calls submitted when the engine has all requests.
+func runAll(t *testing.T, e *engine.Engine, n int, together bool, submitted ...func()) [][]int32 {
 	t.Helper()
 	out := make([][]int32, 0, 2*n)
 	var wg sync.WaitGroup
@@ -189,6 +189,9 @@ func runAll(t *testing.T, e *engine.Engine, n int, together bool) [][]int32 {
 				wg.Wait()
 			}
 		}
+	}
+	for _, f := range submitted {
+		f()
 	}
 	wg.Wait()
 	if err := e.Check(context.Background()); err != nil {

@@ -3,6 +3,8 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 )
 
 // The sentinels that callers of Submit and Stream.Next tell apart.
@@ -15,9 +17,8 @@ var (
 	ErrDead = errors.New("the engine has failed")
 	// ErrNotNumbers: a model's hidden states held NaN or infinities.
 	ErrNotNumbers = errors.New("the model's hidden states are not numbers")
-	// ErrNoToken: a step's logits held no usable number, or every token was
-	// forbidden.
-	ErrNoToken = errors.New("the model gave no token: its logits are not numbers, or every token is forbidden")
+	// ErrNoToken: a step's logits held no usable number.
+	ErrNoToken = errors.New("the model gave no token: its logits are not numbers")
 	// ErrGrammar: a grammar turned out too complex while it was followed.
 	ErrGrammar = errors.New("the reply cannot follow its grammar to the end")
 )
@@ -32,4 +33,23 @@ type TooLongError struct {
 
 func (e *TooLongError) Error() string {
 	return fmt.Sprintf("the request needs %d tokens (%d prompt + %d output) but %s is %d tokens", e.Prompt+e.Output, e.Prompt, e.Output, e.What, e.Limit)
+}
+
+// ConflictError ends or refuses a reply whose request forbids every token.
+type ConflictError struct {
+	Grammar  bool     // what Request.Grammar allows is among the constraints
+	Thinking bool     // the end of a thought that Request.Thinking cuts is
+	Params   []string // the parameters that are, by name
+	Output   int      // tokens that came before
+}
+
+func (e *ConflictError) Error() string {
+	by := slices.Clone(e.Params)
+	if e.Thinking {
+		by = append(by, "the end of the thought")
+	}
+	if e.Grammar {
+		by = append(by, "the grammar")
+	}
+	return fmt.Sprintf("every token is forbidden after %d tokens of the reply, by %s", e.Output, strings.Join(by, " and "))
 }

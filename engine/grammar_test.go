@@ -5,11 +5,14 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"regexp"
+	"runtime"
 	"slices"
 	"testing"
+	"time"
 
 	"vapp.dev/engine"
 	"vapp.dev/engine/checkpoint"
@@ -88,7 +91,8 @@ func TestGrammars(t *testing.T) {
 }
 
 // A reply under a grammar ends as any does: cut by max_tokens, not before min_tokens where
-// the grammar goes on, by a stop token. Choices follow it by themselves.
+// the grammar goes on, by a stop token, by EOS, which is a token of the reply also where the
+// grammar leaves nothing else. Choices follow it by themselves.
 func TestGrammarEnds(t *testing.T) {
 	c, tok := compiler(t)
 	y := newToy(t)
@@ -98,16 +102,21 @@ func TestGrammarEnds(t *testing.T) {
 		change      func(*sample.Params)
 		want        string // of the text
 		finish      engine.Finish
+		tokens      int // 0: any number
 	}{
-		{"cut", "abcdef[0-9]{9}", func(p *sample.Params) { p.MaxTokens = 8 }, "^abcdef[0-9]{2}$", engine.FinishLength},
-		{"cut within what is forced", "abcdef", func(p *sample.Params) { p.MaxTokens = 3 }, "^abc$", engine.FinishLength},
-		{"the longest", "abcdef", func(p *sample.Params) { p.MaxTokens = 6 }, "^abcdef$", engine.FinishLength},
-		{"one more", "abcdef", func(p *sample.Params) { p.MaxTokens = 7 }, "^abcdef$", engine.FinishStop},
-		{"min_tokens", "[ab]*", func(p *sample.Params) { p.MinTokens, p.MaxTokens, p.IgnoreEOS = 20, 60, false }, "^[ab]{20,60}$", engine.NotFinished},
-		{"min_tokens of more than there is", "ab", func(p *sample.Params) { p.MinTokens = 20 }, "^ab$", engine.FinishStop},
-		{"end of text ignored", "a?", func(p *sample.Params) { p.IgnoreEOS = true }, "^a?$", engine.FinishStop},
-		{"a stop token", "[x]{9}", func(p *sample.Params) { p.StopTokenIDs = []int32{byteID(t, tok, "x")} }, "^x$", engine.FinishStop},
-		{"drawn for logprobs", "abcdef", func(p *sample.Params) { p.Logprobs = 0 }, "^abcdef$", engine.FinishStop},
+		{"cut", "abcdef[0-9]{9}", func(p *sample.Params) { p.MaxTokens = 8 }, "^abcdef[0-9]{2}$", engine.FinishLength, 8},
+		{"cut within what is forced", "abcdef", func(p *sample.Params) { p.MaxTokens = 3 }, "^abc$", engine.FinishLength, 3},
+		{"the longest", "abcdef", func(p *sample.Params) { p.MaxTokens = 6 }, "^abcdef$", engine.FinishLength, 6},
+		{"one more", "abcdef", func(p *sample.Params) { p.MaxTokens = 7 }, "^abcdef$", engine.FinishStop, 7},
+		{"min_tokens", "[ab]*", func(p *sample.Params) { p.MinTokens, p.MaxTokens, p.IgnoreEOS = 20, 60, false }, "^[ab]{20,60}$", engine.NotFinished, 0},
+		{"min_tokens of more than there is", "ab", func(p *sample.Params) { p.MinTokens = 20 }, "^ab$", engine.FinishStop, 3},
+		{"end of text ignored", "a?", func(p *sample.Params) { p.IgnoreEOS = true }, "^a?$", engine.FinishStop, 0},
+		{"a drawn end of text ignored", "a?", func(p *sample.Params) { p.IgnoreEOS, p.AllowedTokenIDs = true, []int32{319} }, "^$", engine.FinishStop, 1},
+		{"a stop token", "[x]{9}", func(p *sample.Params) { p.StopTokenIDs = []int32{byteID(t, tok, "x")} }, "^x$", engine.FinishStop, 1},
+		{"the end beside allowed tokens", "ab", func(p *sample.Params) { p.AllowedTokenIDs = []int32{byteID(t, tok, "a"), byteID(t, tok, "b")} }, "^ab$", engine.FinishStop, 3},
+		{"no end of text", "ab", func(p *sample.Params) { p.EOS = nil }, "^ab$", engine.FinishStop, 2},
+		{"an end that is not the tokenizer's", "ab", func(p *sample.Params) { p.EOS = []int32{-1, 319} }, "^ab$", engine.FinishStop, 3},
+		{"drawn for logprobs", "abcdef", func(p *sample.Params) { p.Logprobs = 0 }, "^abcdef$", engine.FinishStop, 7},
 	} {
 		g, err := c.Compile(context.Background(), grammar.Spec{Kind: tokenizer.GrammarRegex, Source: k.regex})
 		if err != nil {
@@ -123,6 +132,13 @@ func TestGrammarEnds(t *testing.T) {
 		}
 		for i, s := range streams {
 			ids, last := collect(t, s)
+			if k.tokens > 0 && len(ids) != k.tokens {
+				t.Errorf("%s, choice %d: %d tokens, want %d", k.name, i, len(ids), k.tokens)
+			}
+			own := len(r.Params.EOS) > 0 && r.Params.EOS[0] == 319
+			if ended := last.Token == 319; ended && (last.StopToken < 0) != own || slices.Contains(ids[:len(ids)-1], 319) {
+				t.Errorf("%s, choice %d: %v ends with %d, stop token %d", k.name, i, ids, last.Token, last.StopToken)
+			}
 			ids = slices.DeleteFunc(ids, func(id int32) bool { return id == 319 })
 			text, _ := tok.Decode(ids, false)
 			if !regexp.MustCompile(k.want).MatchString(text) || k.finish != engine.NotFinished && last.Finish != k.finish {
@@ -153,7 +169,7 @@ func TestGrammarLogprobs(t *testing.T) {
 	one := byteID(t, tok, "1")
 	r := request(0)
 	r.N, r.Grammar, r.Params = 1, g, sample.Default()
-	r.Params.MaxTokens, r.Params.Logprobs, r.Params.Temperature = 20, 2, 0
+	r.Params.MaxTokens, r.Params.Logprobs, r.Params.Temperature, r.Params.EOS = 20, 2, 0, []int32{319}
 	r.Params.LogitBias = []sample.Bias{{Token: one, Value: 100}}
 	streams, err := e.Submit(context.Background(), r)
 	if err != nil {
@@ -179,12 +195,16 @@ func TestGrammarLogprobs(t *testing.T) {
 			if math.Abs(sum-1) > 1e-4 {
 				t.Errorf("token %d: the two best have %v: %+v", n, sum, ev.Logprob)
 			}
+			if n == 11 && (ev.Token != 319 || ev.Logprob.Rank != 1 || len(ev.Logprob.Top) != 2 || ev.Logprob.Top[0].Token != 319 ||
+				ev.Logprob.Top[1] != engine.TopLogprob{Logprob: float32(math.Inf(-1))}) {
+				t.Errorf("the end: %+v", ev)
+			}
 			if n <= 8 && ev.Token != one || n > 8 && ev.Logprob.Logprob != 0 {
 				t.Errorf("token %d is %d: %+v", n, ev.Token, ev.Logprob)
 			}
 		}
 	}
-	if n != 10 {
+	if n != 11 {
 		t.Errorf("%d tokens", n)
 	}
 }
@@ -224,4 +244,52 @@ func replies(t *testing.T, e *engine.Engine, c *grammar.Compiler, tok *tokenizer
 		}
 	}
 	return out
+}
+
+// A request whose states do not fit is refused, alone with its grammar's error and beside others as
+// busy; replies that end give their memory back.
+func TestGrammarMemory(t *testing.T) {
+	c, _ := compiler(t)
+	e := newToy(t).open(t)
+	g, err := c.Compile(t.Context(), grammar.Spec{Kind: tokenizer.GrammarRegex, Source: "abc"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, r := c.Used(), request(1)
+	r.N, r.Grammar, r.Params = 2, g, sample.Default()
+	r.Params.EOS, r.Params.MaxTokens = []int32{319}, 8
+	s, err := g.Begin(grammar.Lead{}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Limit(2*c.Used() - one) // the grammar and two states
+	if _, err := e.Submit(t.Context(), r); !errors.Is(err, grammar.ErrBusy) {
+		t.Errorf("two states beside another: %v", err)
+	}
+	r.N = 3
+	var alone *grammar.Error
+	if _, err := e.Submit(t.Context(), r); !errors.Is(err, engine.ErrGrammar) || !errors.As(err, &alone) {
+		t.Errorf("three states: %v", err)
+	}
+	s.Close()
+	released(t, c, one)
+	c.Limit(0)
+	streams, err := e.Submit(t.Context(), r)
+	if err != nil || c.Used() <= one {
+		t.Fatalf("%d bytes are in use: %v", c.Used(), err)
+	}
+	for _, s := range streams {
+		collect(t, s)
+	}
+	released(t, c, one)
+}
+
+// released waits until that many bytes of grammars are in use.
+func released(t *testing.T, c *grammar.Compiler, want int64) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); c.Used() != want; runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatalf("%d bytes are in use, want %d", c.Used(), want)
+		}
+	}
 }

@@ -80,14 +80,18 @@ func TestGraphs(t *testing.T) {
 		y, seen := newToy(t), &replays{captured: map[string]bool{}}
 		y.on, y.opts.Backend.Graphs = graphing{seen: seen}, backend.Graphs{Mode: mode, Sizes: []int{1, 2, 4, 8, 16}}
 		ran, told := map[string]int{}, map[string]int{}
-		y.hooks.Step = func(s engine.StepStats) { ran[s.Graph+" "+s.NoGraph]++ }
+		arrived := make(chan struct{}) // all requests: steps have prompts and decoding rows together
+		y.hooks.Step = func(s engine.StepStats) {
+			<-arrived
+			ran[s.Graph+" "+s.NoGraph]++
+		}
 		y.hooks.NoGraph = func(reason string, tokens int) {
 			if told[reason]++; tokens < 1 {
 				t.Errorf("%s: %d tokens", reason, tokens)
 			}
 		}
 		e := y.open(t)
-		if got := runAll(t, e, 5, true); fmt.Sprint(got) != fmt.Sprint(want) {
+		if got := runAll(t, e, 5, true, func() { close(arrived) }); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: other tokens", mode)
 		}
 		if n, ok := e.GraphBytes(); !ok || n != int64(len(seen.captured)) {

@@ -35,7 +35,7 @@ type loop struct {
 	choices map[*sched.Seq]*choice
 	mail    []message
 	held    []*choice     // arrived while a policy change waits
-	policy  *sched.Policy // to change to when all has ended
+	policy  *policyChange // nil: none waits
 	soonest time.Time     // the next deadline; zero: none
 	closing bool
 	last    time.Time // commit before; zero: the device was idle since

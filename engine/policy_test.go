@@ -118,3 +118,41 @@ func toEnd(t *testing.T, s *Stream) {
 		}
 	}
 }
+
+// TestPolicyIsReported: a change is in force at once on an idle engine and when it is the
+// policy already; under load it waits, and reports that; one that is replaced has no effect.
+func TestPolicyIsReported(t *testing.T) {
+	var e *Engine
+	var states []<-chan bool
+	opened := make(chan struct{})
+	steps := [][]sched.Policy{{sched.FCFS, sched.Priority}, {sched.FCFS}, {sched.Priority}, {sched.FCFS}}
+	e = openSmall(t, Hooks{Step: func(StepStats) {
+		if <-opened; len(steps) == 0 {
+			return
+		}
+		for _, p := range steps[0] {
+			states = append(states, e.SetPolicy(p))
+		}
+		steps = steps[1:]
+	}})
+	read := func(c <-chan bool) (all []bool) {
+		for v := range c {
+			all = append(all, v)
+		}
+		return all
+	}
+	if got := read(e.SetPolicy(sched.Priority)); !slices.Equal(got, []bool{true}) {
+		t.Errorf("idle: %v", got)
+	}
+	close(opened)
+	running := submitSmall(t, e, "running", 24, time.Time{})
+	toEnd(t, running)
+	for i, want := range [][]bool{{}, {true}, {false}, {true}, {false, true}} {
+		if got := read(states[i]); !slices.Equal(got, want) {
+			t.Errorf("change %d under load: %v, want %v", i, got, want)
+		}
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

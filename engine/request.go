@@ -35,7 +35,7 @@ const (
 	FinishStop          // EOS or a stop token
 	FinishLength        // max_tokens or the model length
 	FinishAbort         // cancelled, client gone, deadline, shutdown
-	FinishError         // NaN logits or an engine failure
+	FinishError         // no token could be drawn, or the engine failed
 )
 
 // String is the finish_reason of the API.

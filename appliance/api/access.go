@@ -58,13 +58,17 @@ func (s *Server) received(c echo.Context, body []byte) {
 // of it has come.
 type counter struct {
 	io.ReadCloser
-	n   int64
-	out *http.ResponseController
+	n      int64
+	length int64 // as announced; -1: not
+	ended  bool  // all of it was read
+	failed bool  // no more can be read
+	out    *http.ResponseController
 }
 
 func (r *counter) Read(b []byte) (int, error) {
 	n, err := r.ReadCloser.Read(b)
 	r.n += int64(n)
+	r.ended, r.failed = r.ended || err == io.EOF, r.failed || err != nil && err != io.EOF
 	if err == io.EOF {
 		_ = r.out.SetReadDeadline(time.Time{})
 	}

@@ -18,6 +18,7 @@ import (
 type background struct {
 	mu      sync.Mutex
 	running map[ownID]*task
+	taken   map[ownID]bool // ids of responses that are not stored in full yet
 	left    sync.WaitGroup
 	base    context.Context // ends when the server does
 	stop    context.CancelFunc
@@ -44,7 +45,7 @@ type task struct {
 }
 
 func newBackground() *background {
-	b := &background{running: map[ownID]*task{}}
+	b := &background{running: map[ownID]*task{}, taken: map[ownID]bool{}}
 	b.base, b.stop = context.WithCancel(context.Background())
 	return b
 }
@@ -55,6 +56,32 @@ func (b *background) find(own ownID) *task {
 	return b.running[own]
 }
 
+// take reserves an id; false: another response has it.
+func (b *background) take(own ownID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.taken[own] {
+		return false
+	}
+	b.taken[own] = true
+	return true
+}
+
+// add makes a task visible to requests for its response.
+func (b *background) add(t *task) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.running[t.own] = t
+}
+
+// remove ends the reservation of an id, and removes its task if there is one.
+func (b *background) remove(own ownID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.running, own)
+	delete(b.taken, own)
+}
+
 // end cancels a response, if it runs, and waits until it is stored so.
 func (b *background) end(ctx context.Context, own ownID) error {
 	if t := b.find(own); t != nil {
@@ -63,9 +90,16 @@ func (b *background) end(ctx context.Context, own ownID) error {
 	return nil
 }
 
-// inBackground starts a response and answers at once, or follows its stream.
+// inBackground starts a response and answers at once, or follows its stream. It ends
+// the reservation of the id when the response is stored in full, or is not started.
 func (s *Server) inBackground(c echo.Context, svc *chat.Service, r *openai.ResponsesRequest, own ownID, items []responses.Item) error {
-	ctx, cancel := context.WithCancel(s.tasks.base)
+	started := false
+	defer func() {
+		if !started {
+			s.tasks.remove(own)
+		}
+	}()
+	ctx, cancel := context.WithCancel(chat.WithClient(s.tasks.base, chat.Client(c.Request().Context())))
 	run, ended, err := s.start(ctx, c, svc, job{nil, &r.Ask, &r.Wire, "resp_"})
 	if err != nil {
 		cancel()
@@ -76,20 +110,19 @@ func (s *Server) inBackground(c echo.Context, svc *chat.Service, r *openai.Respo
 	if t.reply = r.Whole(run, decode); r.Wire.Stream {
 		t.reply, t.log = r.Events(run, decode), newEventLog()
 	}
-	body := t.reply.Now(t.status)
-	if err := s.put(t.own, t.reply, body, t.context, nil, true); err != nil {
+	body, err := s.announce(t)
+	if err != nil {
 		cancel()
 		ended()
 		return err
 	}
-	m := c.Get(meterKey).(*meter)
+	m, leave := c.Get(meterKey).(*meter), c.Get(admissionKey).(*admission).keep()
 	m.hold()
-	s.tasks.mu.Lock()
-	s.tasks.running[own] = t
-	s.tasks.mu.Unlock()
+	started = true
 	s.tasks.left.Go(func() {
 		defer close(t.done) // when all of it is over
 		defer m.end()
+		defer leave()
 		defer ended()
 		defer cancel()
 		s.work(ctx, t, run)
@@ -98,6 +131,21 @@ func (s *Server) inBackground(c echo.Context, svc *chat.Service, r *openai.Respo
 		return s.follow(c, t.log, -1)
 	}
 	return c.JSONBlob(http.StatusOK, body)
+}
+
+// announce adds a task and stores its response as queued. The task is added first:
+// a request that finds the response in the store finds its task too.
+func (s *Server) announce(t *task) (body []byte, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	body = t.reply.Now(t.status)
+	s.tasks.add(t)
+	if err = s.put(t.own, t.reply, body, t.context, nil, true); err != nil {
+		s.tasks.remove(t.own)
+		t.log.add(nil, true)
+		close(t.done)
+	}
+	return body, err
 }
 
 // work reads a run to its end and stores what came.
@@ -120,9 +168,7 @@ func (s *Server) work(ctx context.Context, t *task, run *chat.Run) {
 	if err := s.put(t.own, t.reply, t.reply.Final(), t.context, t.log.stored(last), false); err != nil {
 		s.cfg.Log.Error("response in the background is lost", "id", t.own.id, "error", err.Error())
 	}
-	s.tasks.mu.Lock()
-	delete(s.tasks.running, t.own)
-	s.tasks.mu.Unlock()
+	s.tasks.remove(t.own)
 	t.log.add(last, true)
 }
 
@@ -198,7 +244,7 @@ func (s *Server) follow(c echo.Context, l *eventLog, n int) error {
 		select {
 		case <-more:
 		case <-ctx.Done():
-			return nil
+			return ctx.Err()
 		}
 	}
 }

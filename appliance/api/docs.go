@@ -49,7 +49,14 @@ func (s *Server) documented(media string, part func(*docs) []byte) echo.HandlerF
 		if s.docs.err != nil {
 			return s.docs.err
 		}
-		return c.Blob(http.StatusOK, media, part(&s.docs))
+		h, body := c.Response().Header(), part(&s.docs)
+		h.Set(echo.HeaderXContentTypeOptions, "nosniff")
+		if media == echo.MIMETextHTMLCharsetUTF8 {
+			h.Set(echo.HeaderContentSecurityPolicy, openapi.Policy(body))
+			h.Set(echo.HeaderXFrameOptions, "DENY")
+			h.Set(echo.HeaderReferrerPolicy, "no-referrer")
+		}
+		return c.Blob(http.StatusOK, media, body)
 	}
 }
 

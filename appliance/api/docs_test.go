@@ -1,6 +1,8 @@
 package api
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -107,6 +109,37 @@ func TestDocsPages(t *testing.T) {
 				t.Errorf("%s: nothing is at #%s", path, m[1])
 			}
 		}
+	}
+	for _, path := range []string{"/docs", "/redoc", "/docs/oauth2-redirect"} {
+		w := fetch(s, "GET", path)
+		text, h := w.Body.String(), w.Header()
+		csp := h.Get("Content-Security-Policy")
+		if !strings.HasPrefix(csp, "default-src 'none'; ") || !strings.Contains(csp, "frame-ancestors 'none'") || strings.Contains(csp, "unsafe") {
+			t.Errorf("%s: policy %q", path, csp)
+		}
+		for _, tag := range []string{"style", "script"} {
+			blocks := regexp.MustCompile(`(?s)<`+tag+`\b[^>]*>(.*?)</`+tag+`>`).FindAllStringSubmatch(text, -1)
+			for _, b := range blocks {
+				sum := sha256.Sum256([]byte(b[1]))
+				if want := tag + "-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"; !strings.Contains(csp, want) {
+					t.Errorf("%s: the policy %q lacks %s", path, csp, want)
+				}
+			}
+			if (len(blocks) > 0) == (path == "/docs/oauth2-redirect") {
+				t.Errorf("%s: %d blocks of %s", path, len(blocks), tag)
+			}
+		}
+		if m := regexp.MustCompile(`(?i)\sstyle="|\son\w+="|javascript:`).FindString(text); m != "" {
+			t.Errorf("%s holds %q, which the policy forbids", path, m)
+		}
+		for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer"} {
+			if got := h.Get(name); got != want {
+				t.Errorf("%s: %s %q", path, name, got)
+			}
+		}
+	}
+	if got := fetch(s, "GET", "/openapi.json").Header().Get("X-Content-Type-Options"); got != "nosniff" {
+		t.Errorf("/openapi.json: X-Content-Type-Options %q", got)
 	}
 	off := testSettings()
 	off.NoDocs = true

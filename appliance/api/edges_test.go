@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"vapp.dev/appliance/chat"
 	"vapp.dev/appliance/chat/chattest"
 	"vapp.dev/engine"
 )
@@ -80,6 +79,18 @@ func TestMetersStay(t *testing.T) {
 	}
 }
 
+// TestGuardedWithoutKeys: a server whose keys have all been revoked accepts none.
+func TestGuardedWithoutKeys(t *testing.T) {
+	set := testSettings()
+	set.Keys, set.Guarded = nil, true
+	s := testServer(&chattest.Model{}, set)
+	for path, want := range map[string]int{"/v1/models": 401, "/admin/status": 401, "/livez": 200} {
+		if w := fetch(s, "GET", path); w.Code != want {
+			t.Errorf("%s: %d, want %d", path, w.Code, want)
+		}
+	}
+}
+
 func TestConcurrencyOfKey(t *testing.T) {
 	release := make(chan struct{})
 	m := &chattest.Model{Say: func(engine.Request, int) chattest.Script {
@@ -102,34 +113,6 @@ func TestConcurrencyOfKey(t *testing.T) {
 	wg.Wait()
 	if w := post(s, "/v1/completions", `{"prompt":"x"}`); w.Code != 200 {
 		t.Errorf("afterwards: %d %s", w.Code, w.Body)
-	}
-}
-
-// TestPace: what is told follows the plan's slots for replies as long as the recent ones.
-func TestPace(t *testing.T) {
-	var p pace
-	slots := func(tokens int) int { return map[bool]int{true: 8, false: 2}[tokens <= 1000] }
-	if w := p.wait(50, slots); w != 0 {
-		t.Errorf("before the first reply: %s", w)
-	}
-	p.ended(10*time.Second, chat.Usage{Prompt: 400, Completion: 100})
-	for open, want := range map[int]time.Duration{0: 10 * time.Second, 10: 2 * time.Second, 16: 5 * time.Second, 80: 9 * time.Second} {
-		if w := p.wait(open, slots); w != want {
-			t.Errorf("%d open: %s, want %s", open, w, want)
-		}
-	}
-	for range 100 {
-		p.ended(10*time.Second, chat.Usage{Prompt: 4000})
-	}
-	if w := p.wait(10, slots).Round(time.Second); w != 8*time.Second {
-		t.Errorf("long replies: %s", w)
-	}
-	p.ended(1000*time.Hour, chat.Usage{})
-	if w := p.wait(10, nil); w != maxWait {
-		t.Errorf("bound: %s", w)
-	}
-	if got := retryAfter(1200 * time.Millisecond); got != "2" {
-		t.Errorf("whole seconds: %s", got)
 	}
 }
 

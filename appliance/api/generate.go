@@ -2,13 +2,8 @@ package api
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"mime"
 	"net/http"
-	"os"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -19,6 +14,7 @@ import (
 // body reads the whole body, which must say that it is JSON.
 func (s *Server) body(c echo.Context) ([]byte, error) {
 	if b, is := c.Get(bodyKey).([]byte); is {
+		c.Set(bodyKey, nil)
 		return b, nil
 	}
 	r := c.Request()
@@ -26,39 +22,22 @@ func (s *Server) body(c echo.Context) ([]byte, error) {
 	if err != nil || kind != echo.MIMEApplicationJSON {
 		return nil, chat.Errorf(chat.Malformed, "", "Unsupported Media Type: Only 'application/json' is allowed")
 	}
-	b, err := s.read(c)
+	b, err := s.read(c, settings(c).MaxBodyBytes)
 	if err == nil && settings(c).LogRequests {
 		s.received(c, b)
 	}
 	return b, err
 }
 
-// decoded is what read finds in a request's body, which body reads.
+// decoded is what read finds in a request's body, which body reads. The body itself is
+// released.
 func decoded[R any](c echo.Context, body func(echo.Context) ([]byte, error), read func([]byte) (R, error)) (r R, err error) {
 	b, err := body(c)
 	if err != nil {
 		return r, err
 	}
+	defer holds(c).raw.release()
 	return read(b)
-}
-
-// read reads the whole body.
-func (s *Server) read(c echo.Context) ([]byte, error) {
-	r := c.Request()
-	b, err := io.ReadAll(http.MaxBytesReader(c.Response().Writer, r.Body, settings(c).MaxBodyBytes))
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &large):
-		return nil, echo.NewHTTPError(http.StatusRequestEntityTooLarge, fmt.Sprintf("The body is larger than %d bytes.", large.Limit))
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		c.Response().Header().Set(echo.HeaderConnection, "close")
-		return nil, echo.NewHTTPError(http.StatusRequestTimeout, fmt.Sprintf("The body did not come within %s.", settings(c).BodyTimeout))
-	case err != nil && r.Context().Err() != nil:
-		return nil, r.Context().Err()
-	case err != nil:
-		return nil, chat.Errorf(chat.Malformed, "", "The body could not be read to its end.")
-	}
-	return b, nil
 }
 
 // dialect is what a protocol's request knows of its reply.
@@ -103,7 +82,7 @@ func (s *Server) generate(c echo.Context, svc *chat.Service, j job) error {
 	if j.wire.Stream {
 		return s.stream(c, run, j.Stream(run))
 	}
-	replies, err := run.Wait(ctx)
+	replies, err := wait(ctx, run)
 	if err != nil {
 		return err
 	}
@@ -111,26 +90,11 @@ func (s *Server) generate(c echo.Context, svc *chat.Service, j job) error {
 	return c.JSONBlob(http.StatusOK, j.Reply(run, replies))
 }
 
-// admit counts a request in, also when it says no.
-func (s *Server) admit(set *live) error {
-	if n := s.inFlight.Add(1); set.MaxConcurrent > 0 && n > int64(set.MaxConcurrent) {
-		return chat.Errorf(chat.Overloaded, "", "The server is overloaded: %d requests are open. Please try again later.", set.MaxConcurrent)
-	}
-	return nil
-}
-
-// start begins the run of a request, whose ID is set. Whoever has read it calls
-// ended, whichever way it ended; the request of HTTP may be over by then.
+// start begins the run of a request, whose ID is set. Its text is released. Whoever
+// has read the run calls ended, whichever way it ended; the request of HTTP may be
+// over by then.
 func (s *Server) start(ctx context.Context, c echo.Context, svc *chat.Service, j job) (run *chat.Run, ended func(), err error) {
 	set := settings(c)
-	defer func() {
-		if ended == nil { // refused, or a panic
-			s.inFlight.Add(-1)
-		}
-	}()
-	if err := s.admit(set); err != nil {
-		return nil, nil, err
-	}
 	s.wired(c, j.wire)
 	req, err := chat.NewRequest(*j.ask, &set.Chat)
 	if err != nil {
@@ -139,29 +103,52 @@ func (s *Server) start(ctx context.Context, c echo.Context, svc *chat.Service, j
 	if run, err = svc.Start(ctx, req); err != nil {
 		return nil, nil, err
 	}
-	m, began := c.Get(meterKey).(*meter), s.cfg.Now()
+	j.ask.Chat, j.ask.Prompts = nil, nil
+	holds(c).release()
+	s.bodies.settle()
+	m := c.Get(meterKey).(*meter)
 	return run, func() {
-		s.used(set, m, run, began)
+		s.used(set, m, run)
 		run.Close()
-		s.inFlight.Add(-1)
 	}, nil
 }
 
-// ended counts what a request has used, whichever way it ended.
-func (s *Server) ended(c echo.Context, run *chat.Run, began time.Time) {
-	s.used(settings(c), c.Get(meterKey).(*meter), run, began)
-}
-
-func (s *Server) used(set *live, m *meter, run *chat.Run, began time.Time) {
+// used counts what a request has used, whichever way it ended.
+func (s *Server) used(set *live, m *meter, run *chat.Run) {
 	now, u := s.cfg.Now(), run.Usage()
-	s.pace.ended(now.Sub(began), u)
+	s.pace.ended(now)
 	m.charge(now, set.PerKey, u.Prompt+u.Completion)
 }
+
+// next is run.Next, with an error in place of what the engine says of a reply that it
+// aborted because its client ended the connection.
+func next(ctx context.Context, run *chat.Run) ([]chat.Delta, error) {
+	deltas, err := run.Next(ctx)
+	for _, d := range deltas {
+		if d.Finish == aborted && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+	return deltas, err
+}
+
+// wait is run.Wait likewise.
+func wait(ctx context.Context, run *chat.Run) ([]chat.Reply, error) {
+	replies, err := run.Wait(ctx)
+	for _, r := range replies {
+		if r.Finish == aborted && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+	return replies, err
+}
+
+const aborted = "abort"
 
 // replyID is the client's own, from the header or else the body, or a fresh one.
 func (s *Server) replyID(c echo.Context, j job) string {
 	id := c.Get(idKey).(string)
-	if own := j.ask.ID; own != "" && len(own) <= maxID && c.Request().Header.Get(echo.HeaderXRequestID) == "" {
+	if own := j.ask.ID; usable(own) && c.Request().Header.Get(echo.HeaderXRequestID) == "" {
 		id = own
 	}
 	return j.prefix + id

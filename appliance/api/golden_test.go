@@ -74,10 +74,12 @@ var knobs = map[string]func(*Settings, *chattest.Model){
 	"no tools if none": func(s *Settings, _ *chattest.Model) { s.Chat.ExcludeToolsWhenNone = true },
 	"two a minute":     func(s *Settings, _ *chattest.Model) { s.PerKey.RequestsPerMinute = 2 },
 	"ten tokens":       func(s *Settings, _ *chattest.Model) { s.PerKey.TokensPerMinute = 10 },
-	"one origin":       func(s *Settings, _ *chattest.Model) { s.CORS.Origins = []string{"https://app.example"} },
-	"overloaded":       func(_ *Settings, m *chattest.Model) { m.Refuse = fmt.Errorf("%w: 3 wait", engine.ErrOverloaded) },
-	"closed":           func(_ *Settings, m *chattest.Model) { m.Refuse = engine.ErrClosed },
-	"dead":             func(_ *Settings, m *chattest.Model) { m.Refuse = engine.ErrDead },
+	"one origin": func(s *Settings, _ *chattest.Model) {
+		s.CORS.Origins, s.Hosts.Allowed = []string{"https://app.example"}, []string{"example.com"}
+	},
+	"overloaded": func(_ *Settings, m *chattest.Model) { m.Refuse = fmt.Errorf("%w: 3 wait", engine.ErrOverloaded) },
+	"closed":     func(_ *Settings, m *chattest.Model) { m.Refuse = engine.ErrClosed },
+	"dead":       func(_ *Settings, m *chattest.Model) { m.Refuse = engine.ErrDead },
 	"hermes": func(s *Settings, _ *chattest.Model) {
 		s.Chat.Reasoning, s.Chat.Tools, s.Chat.AutoToolChoice = "qwen3", "hermes", true
 	},

@@ -3,7 +3,6 @@ package api
 import (
 	"encoding/json"
 	"net/http"
-	"net/url"
 	"slices"
 
 	"github.com/labstack/echo/v4"
@@ -15,27 +14,24 @@ import (
 // models lists every served name.
 func (s *Server) models(c echo.Context, svc *chat.Service) error {
 	var list []openai.Model
-	for _, name := range settings(c).Chat.Models {
-		list = append(list, s.describe(name, svc))
+	for _, name := range listed(c, settings(c).Chat.Models, svc.ModelRoot()) {
+		list = append(list, s.describe(c, name, svc))
 	}
 	return c.JSONBlob(http.StatusOK, openai.ModelList(list))
 }
 
 // model describes one name; names may hold slashes.
 func (s *Server) model(c echo.Context, svc *chat.Service) error {
-	name := c.Param("*")
-	if plain, err := url.PathUnescape(name); err == nil {
-		name = plain
-	}
+	name := pathParam(c, "*")
 	if !slices.Contains(settings(c).Chat.Models, name) {
 		return chat.Errorf(chat.NotFound, "model", "The model `%s` does not exist.", name)
 	}
-	return c.JSONBlob(http.StatusOK, s.describe(name, svc).Body())
+	return c.JSONBlob(http.StatusOK, s.describe(c, name, svc).Body())
 }
 
-func (s *Server) describe(name string, svc *chat.Service) openai.Model {
+func (s *Server) describe(c echo.Context, name string, svc *chat.Service) openai.Model {
 	return openai.NewModel(name, s.cfg.NewID(), openai.ModelFacts{
-		Root: svc.ModelRoot(), ModelLen: svc.ModelLen(), Created: svc.Now().Unix(),
+		Root: rootOf(c, svc.ModelRoot()), ModelLen: svc.ModelLen(), Created: svc.Now().Unix(),
 	})
 }
 
@@ -85,11 +81,7 @@ func (s *Server) readiness(c echo.Context) error {
 // phase answers with the phase, and with why it is that to whom guarded routes tell as much: an error
 // names the device and the call that failed.
 func (s *Server) phase(c echo.Context, status int) error {
-	p := phase{Phase: s.cfg.State.Phase()}
-	if s.cfg.Why != nil && settings(c).trusted(c.Request()) {
-		p.Why = s.cfg.Why()
-	}
-	return answer(c, status, p)
+	return answer(c, status, phase{s.cfg.State.Phase(), s.whyOf(c)})
 }
 
 func (s *Server) version(c echo.Context) error {

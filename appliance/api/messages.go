@@ -33,25 +33,19 @@ func (s *Server) countTokens(c echo.Context, svc *chat.Service) error {
 	if err != nil {
 		return err
 	}
+	ask.CountOnly = true
 	t, err := svc.Tokenize(c.Request().Context(), ask, &settings(c).Chat)
 	if err != nil {
 		return err
 	}
-	return c.JSONBlob(http.StatusOK, anthropic.CountReply(len(t.Tokens)))
+	return c.JSONBlob(http.StatusOK, anthropic.CountReply(t.Count))
 }
 
 // messageBody reads the body; Anthropic's clients look for the id under a name of
 // their own.
 func (s *Server) messageBody(c echo.Context) ([]byte, error) {
 	c.Response().Header().Set("Request-Id", c.Get(idKey).(string))
-	b, err := s.body(c)
-	if err != nil {
-		return nil, err
-	}
-	if deep := openai.CheckDepth(b); deep != nil {
-		return nil, deep
-	}
-	return b, nil
+	return s.body(c)
 }
 
 // wording is how a protocol writes errors: one with a Kind, a bare status, and one

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -21,9 +22,6 @@ const (
 // settings are those the request began with.
 func settings(c echo.Context) *live { return c.Get(settingsKey).(*live) }
 
-// maxID bounds a request id that a client chose.
-const maxID = 256
-
 // watch is around everything: it fixes settings and id, and tells log and metrics
 // how the request ended.
 func (s *Server) watch(next echo.HandlerFunc) echo.HandlerFunc {
@@ -32,19 +30,26 @@ func (s *Server) watch(next echo.HandlerFunc) echo.HandlerFunc {
 		c.Set(settingsKey, l)
 		r := c.Request()
 		id := r.Header.Get(echo.HeaderXRequestID)
-		if id == "" || len(id) > maxID {
+		if !usable(id) {
 			id = s.cfg.NewID()
 		}
 		c.Set(idKey, id)
 		if l.RequestIDHeaders {
 			c.Response().Header().Set(echo.HeaderXRequestID, id)
 		}
-		counted := &counter{ReadCloser: r.Body, out: http.NewResponseController(c.Response().Writer)}
+		counted := &counter{ReadCloser: r.Body, length: r.ContentLength, out: http.NewResponseController(c.Response().Writer)}
 		r.Body = counted
 		bound(c, l, counted.out)
+		closeUnread(c, counted)
+		defer func() {
+			holds(c).release()
+			s.bodies.settle()
+		}()
 		if err := next(c); err != nil {
 			s.fail(err, c)
 		}
+		holds(c).release()
+		defer s.drain(c, counted, l.MaxBodyBytes)
 		o := Observation{
 			Method: r.Method, Handler: c.Path(), Status: c.Response().Status, Duration: time.Since(start),
 			In: counted.n, Out: c.Response().Size,
@@ -108,35 +113,49 @@ func (s *Server) notReady() error {
 	return chat.Errorf(chat.Unavailable, "", "The server is not ready: %s.", s.cfg.State.Phase())
 }
 
-// fail answers an error, in a stream that has begun with a record. When the
-// client has left there is nobody to tell.
+// fail answers an error, in a stream that has begun with a record. A client that has
+// ended its side of the connection may still read: it gets one too, and the connection
+// is closed.
 func (s *Server) fail(err error, c echo.Context) {
 	w := c.Response()
 	if h, ok := err.(*echo.HTTPError); ok && !w.Committed {
-		_ = c.JSONBlob(h.Code, s.wording(c).status(h.Code, fmt.Sprint(h.Message)))
+		_ = whole(c, h.Code, s.wording(c).status(h.Code, fmt.Sprint(h.Message)))
 		return
 	}
 	e := chat.AsError(err)
 	s.explain(c, e)
 	if w.Committed {
-		if e.Kind != chat.Gone && w.Header().Get(echo.HeaderContentType) == eventStream {
+		if w.Header().Get(echo.HeaderContentType) == eventStream {
 			_ = s.flush(w, s.wording(c).broken(e))
 		}
 		return
 	}
-	if e.Kind == chat.Gone && c.Request().Context().Err() != nil {
-		w.Status = openai.StatusClientClosed
-		return
+	if e.Kind == chat.Gone {
+		w.Header().Set(echo.HeaderConnection, "close")
 	}
-	if e.Kind == chat.Overloaded {
-		w.Header().Set(echo.HeaderRetryAfter, retryAfter(s.pace.wait(s.InFlight(), s.cfg.Slots)))
+	switch {
+	case e.Kind == chat.Overloaded:
+		w.Header().Set(echo.HeaderRetryAfter, retryAfter(s.retry()))
+	case e.Kind == chat.Unavailable && w.Header().Get(echo.HeaderRetryAfter) == "":
+		w.Header().Set(echo.HeaderRetryAfter, "1")
 	}
-	_ = c.JSONBlob(openai.Status(e), s.wording(c).failed(e))
+	_ = whole(c, openai.Status(e), s.wording(c).failed(e))
+}
+
+// whole answers with a body of known length, so that the client has all of it while the
+// rest of its own is drained.
+func whole(c echo.Context, status int, body []byte) error {
+	c.Response().Before(func() {
+		if c.Response().Header().Get(echo.HeaderConnection) == "close" {
+			c.Response().Header().Set(echo.HeaderContentLength, strconv.Itoa(len(body)))
+		}
+	})
+	return c.JSONBlob(status, body)
 }
 
 // explain logs what the client is not told.
 func (s *Server) explain(c echo.Context, e *chat.Error) {
-	if e.Kind == chat.Internal {
+	if e.Kind == chat.Internal || e.Kind == chat.Unavailable && e.Cause != nil {
 		s.cfg.Log.ErrorContext(context.WithoutCancel(c.Request().Context()), "request failed", "id", c.Get(idKey), "error", e.Error())
 	}
 }

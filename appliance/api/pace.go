@@ -1,48 +1,67 @@
 package api
 
 import (
+	"math"
 	"sync"
 	"time"
-
-	"vapp.dev/appliance/chat"
 )
 
-// pace is how long recent replies took and how long they were, for what a client
-// is told that has to come again.
+// pace is the rate at which requests ended lately. An end counts e⁻¹ as much after
+// each rateWindow.
 type pace struct {
-	mu     sync.Mutex
-	took   float64 // seconds from request to end, waiting included
-	tokens float64 // of prompt and reply
+	mu    sync.Mutex
+	first time.Time // end that counts; zero: none
+	last  time.Time
+	ends  float64 // that count, as of last
 }
 
-// recent is the weight of the newest reply in the means.
-const recent = 1.0 / 16
+const rateWindow = 30 * time.Second
 
-// ended counts a reply.
-func (p *pace) ended(took time.Duration, u chat.Usage) {
+// ended counts the end of a request.
+func (p *pace) ended(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s, n := took.Seconds(), float64(u.Prompt+u.Completion)
-	if p.took == 0 {
-		p.took, p.tokens = s, n
-		return
+	if p.first.IsZero() {
+		p.first = now
 	}
-	p.took += recent * (s - p.took)
-	p.tokens += recent * (n - p.tokens)
+	p.ends = 1 + p.ends*fade(now.Sub(p.last))
+	p.last = now
 }
+
+// rate returns ends per second; 0 where less than one counts.
+func (p *pace) rate(now time.Time) float64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ends := p.ends * fade(now.Sub(p.last))
+	if ends < 1 {
+		return 0
+	}
+	seen := rateWindow.Seconds() * (1 - fade(now.Sub(p.first)))
+	return ends / max(1, seen)
+}
+
+func fade(d time.Duration) float64 { return math.Exp(-max(0, d.Seconds()) / rateWindow.Seconds()) }
 
 // maxWait bounds what a client is asked to wait.
 const maxWait = 5 * time.Minute
 
-// wait is after what time what waits now has begun. open requests of which slots
-// run at once end at open/took a second (Little's law), and open − slots wait.
-func (p *pace) wait(open int, slots func(tokens int) int) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	run := 1
-	if slots != nil {
-		run = max(1, slots(int(p.tokens)))
+// waitFor returns how long it takes until ahead requests have ended at a rate per
+// second: at least one second, which is also the answer where no rate is known.
+func waitFor(ahead int, rate float64) time.Duration {
+	if rate <= 0 {
+		return time.Second
 	}
-	share := float64(max(1, open-run)) / float64(max(1, open))
-	return min(maxWait, time.Duration(p.took*share*float64(time.Second)))
+	seconds := float64(max(1, ahead)) / rate
+	return time.Duration(min(maxWait.Seconds(), max(1, seconds)) * float64(time.Second))
+}
+
+// retry returns after what time a refused client should come again: when those that
+// wait for the engine have begun, and one more has ended.
+func (s *Server) retry() time.Duration {
+	ahead := 1
+	if s.cfg.Load != nil && s.cfg.State.Service() != nil {
+		_, waiting := s.cfg.Load()
+		ahead += waiting
+	}
+	return waitFor(ahead, s.pace.rate(s.cfg.Now()))
 }

@@ -134,13 +134,8 @@ func (s *Server) pool(c echo.Context, svc *chat.Service, a *chat.PoolAsk, unknow
 	})
 }
 
-// open counts a request among those that are open, names it and counts what it used.
+// open names a request and counts what it used.
 func (s *Server) open(c echo.Context, id *string, unknown []string, prefix string, answer func() (*chat.Pooled, error)) (*chat.Pooled, error) {
-	set, start := settings(c), s.cfg.Now()
-	defer s.inFlight.Add(-1)
-	if err := s.admit(set); err != nil {
-		return nil, err
-	}
 	s.wired(c, &openai.Wire{Unknown: unknown})
 	own := job{ask: &chat.Ask{ID: *id}, prefix: prefix}
 	*id = s.replyID(c, own)
@@ -149,8 +144,8 @@ func (s *Server) open(c echo.Context, id *string, unknown []string, prefix strin
 		return nil, err
 	}
 	now := s.cfg.Now()
-	s.pace.ended(now.Sub(start), p.Usage)
-	c.Get(meterKey).(*meter).charge(now, set.PerKey, p.Usage.Prompt)
+	s.pace.ended(now)
+	c.Get(meterKey).(*meter).charge(now, settings(c).PerKey, p.Usage.Prompt)
 	return p, nil
 }
 

@@ -56,9 +56,8 @@ func (s *Server) batch(c echo.Context, svc *chat.Service) error {
 		return err
 	}
 	set, ctx := settings(c), c.Request().Context()
-	defer s.inFlight.Add(-1)
-	if err := s.admit(set); err != nil {
-		return err
+	if n := len(r.Requests); set.Chat.MaxSequences > 0 && n > set.Chat.MaxSequences {
+		return chat.TooManySequences(n, n, 1, set.Chat.MaxSequences)
 	}
 	id := s.replyID(c, job{ask: &r.Requests[0].Ask, prefix: "chatcmpl-"})
 	var runs []*chat.Run
@@ -73,13 +72,15 @@ func (s *Server) batch(c echo.Context, svc *chat.Service) error {
 		if err != nil {
 			return err
 		}
+		one.Ask.Chat = nil
 		defer run.Close()
-		defer s.ended(c, run, s.cfg.Now())
+		defer s.used(set, c.Get(meterKey).(*meter), run)
 		runs = append(runs, run)
 	}
+	holds(c).release()
 	var replies []chat.Reply
 	for _, run := range runs {
-		one, err := run.Wait(ctx)
+		one, err := wait(ctx, run)
 		if err != nil {
 			return err
 		}

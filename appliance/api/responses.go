@@ -58,7 +58,7 @@ func (s *Server) respond(c echo.Context, svc *chat.Service, r *openai.ResponsesR
 	}
 	reply := r.Whole(run, decode)
 	for {
-		deltas, err := run.Next(ctx)
+		deltas, err := next(ctx, run)
 		if err != nil {
 			return err
 		}
@@ -88,13 +88,13 @@ func (s *Server) decoder(c echo.Context, svc *chat.Service, run *chat.Run) func(
 // its own; one after that ends the response as failed.
 func (s *Server) streamResponse(c echo.Context, run *chat.Run, reply *openai.ResponsesReply, keep func()) error {
 	ctx := c.Request().Context()
-	deltas, err := run.Next(ctx)
+	deltas, err := next(ctx, run)
 	if err != nil {
 		return err
 	}
 	w := s.openStream(c)
 	buf := reply.Begin(nil)
-	for ; deltas != nil && err == nil; deltas, err = run.Next(ctx) {
+	for ; deltas != nil && err == nil; deltas, err = next(ctx, run) {
 		for _, d := range deltas {
 			buf = reply.Add(buf, d)
 		}
@@ -105,10 +105,10 @@ func (s *Server) streamResponse(c echo.Context, run *chat.Run, reply *openai.Res
 	}
 	if err != nil {
 		e := chat.AsError(err)
-		s.explain(c, e)
 		if e.Kind == chat.Gone {
-			return nil
+			return e
 		}
+		s.explain(c, e)
 		reply.Fail(e)
 	}
 	buf = reply.Close(buf)

@@ -133,11 +133,11 @@ func (s *Server) infoRoutes() []route {
 func (s *Server) ownRoutes() (list []route) {
 	const tag = "Appliance"
 	if s.cfg.Reloads != nil {
-		list = append(list, route{"GET", "/admin/reloads", echo.WrapHandler(s.cfg.Reloads),
+		list = append(list, route{"GET", "/admin/reloads", wrapped(s.cfg.Reloads),
 			openapi.Operation{Tag: tag, Summary: "What became of each reload of the profile", Reply: []any{}}})
 	}
 	if s.cfg.Status != nil {
-		list = append(list, route{"GET", statusRoute, echo.WrapHandler(s.cfg.Status),
+		list = append(list, route{"GET", statusRoute, wrapped(s.cfg.Status),
 			openapi.Operation{Tag: tag, Summary: "Plan, reality and load, as the page at / shows them", Reply: map[string]any{}}})
 	}
 	if s.cfg.Page != nil {
@@ -154,6 +154,9 @@ func tells(tag, summary string, s openai.Shape, example string) openapi.Operatio
 
 func (s *Server) routes() {
 	for _, r := range s.table() {
+		if len(r.tells.Request) > 0 {
+			r.serve = s.admitted(r.serve)
+		}
 		s.echo.Match(strings.Fields(r.methods), r.path, r.serve)
 	}
 	for _, r := range refused {

@@ -38,18 +38,18 @@ type Config struct {
 	// Server before it.
 	Responses *responses.Store
 	Observe   func(Observation)
-	Log       *slog.Logger  // nil: slog.Default
-	NewID     func() string // 32 hex digits; nil: random ones
-	// Slots is how many sequences of so many tokens the plan lets run at once; nil:
-	// one.
-	Slots func(tokens int) int
-	Now   func() time.Time // nil: time.Now
+	Log       *slog.Logger     // nil: slog.Default
+	NewID     func() string    // 32 hex digits; nil: random ones
+	Now       func() time.Time // nil: time.Now
 	// Why is why the phase is what it is, in a line, "" where the phase says it; nil: it
 	// always does.
 	Why func() string
 	// Load is how busy the engine is: the used share of the KV cache, 0 to 1, and the
 	// requests that wait; nil: nobody can ask.
 	Load func() (used float64, waiting int)
+	// BodyBytes is the plan's budget of request bodies in memory; 0: BodyBudget of the
+	// first settings.
+	BodyBytes int64
 }
 
 // Observation is one request that has been answered, for metrics.
@@ -71,6 +71,8 @@ type Server struct {
 	pace     pace
 	untraced sync.Once // the warning that nobody traces
 	tasks    *background
+	bodies   *bodies
+	drains   drains
 }
 
 // New makes a server; it answers from now on, with 503 until State has a Service.
@@ -84,10 +86,13 @@ func New(c Config, s Settings) *Server {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	out := &Server{cfg: c, echo: echo.New(), tasks: newBackground()}
+	if c.BodyBytes == 0 {
+		c.BodyBytes = BodyBudget(s.MaxBodyBytes)
+	}
+	out := &Server{cfg: c, echo: echo.New(), tasks: newBackground(), bodies: newBodies(c.BodyBytes), drains: newDrains()}
 	out.SetSettings(s)
 	out.echo.HTTPErrorHandler = out.fail
-	out.echo.Use(out.watch, out.recovered, out.cors, out.guard, out.metered)
+	out.echo.Use(out.watch, out.recovered, out.hosts, out.cors, out.guard, out.metered)
 	out.routes()
 	return out
 }
@@ -99,7 +104,7 @@ func (s *Server) SetSettings(n Settings) { s.settings.Store(newLive(n, s.setting
 // Handler answers the requests.
 func (s *Server) Handler() http.Handler { return s.echo }
 
-// InFlight is how many requests for tokens are open.
+// InFlight is how many requests with a body are open.
 func (s *Server) InFlight() int { return int(s.inFlight.Load()) }
 
 func randomID() string {

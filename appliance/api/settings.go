@@ -13,7 +13,8 @@ import (
 // one pointer: a request keeps those it began with, those of the conversation
 // included. Treat a Settings as read-only once given.
 type Settings struct {
-	Keys          []string // bearer tokens; none: no guard
+	Keys          []string // bearer tokens; none: no guard, unless Guarded
+	Guarded       bool     // a key is required even where there is none: all have been revoked
 	GuardMetrics  bool     // /metrics asks for a key too
 	MaxBodyBytes  int64
 	MaxConcurrent int // requests that may be open; 0: no limit
@@ -21,6 +22,7 @@ type Settings struct {
 	BodyTimeout   time.Duration // for a client to send a body; 0: none
 	WriteTimeout  time.Duration // for a client to take something of a reply; 0: none
 	CORS          CORS
+	Hosts         Hosts
 	AccessLog     bool // a line for each request that was answered
 	LogRequests   bool // a line for each request for tokens before it is answered
 	NoDocs        bool // no /openapi.json, no pages that show it

@@ -16,13 +16,13 @@ const eventStream = "text/event-stream; charset=utf-8"
 // leaves in one write. Until the first delta an error has a status of its own.
 func (s *Server) stream(c echo.Context, run *chat.Run, to openai.Stream) error {
 	ctx := c.Request().Context()
-	deltas, err := run.Next(ctx)
+	deltas, err := next(ctx, run)
 	if err != nil {
 		return err
 	}
 	w := s.openStream(c)
 	buf := to.Begin(nil)
-	for ; deltas != nil && err == nil; deltas, err = run.Next(ctx) {
+	for ; deltas != nil && err == nil; deltas, err = next(ctx, run) {
 		for _, d := range deltas {
 			buf = to.Add(buf, d)
 		}

@@ -76,18 +76,27 @@ func answerMissing(c echo.Context, err error) error {
 	return storeError(err)
 }
 
-// freshID is an id that none of the owner's responses has.
+// freshID reserves an id that none of the owner's responses has: the request's own,
+// where it is free and can stand in a path, or a new one.
 func (s *Server) freshID(c echo.Context, owner responses.Owner, r *openai.ResponsesRequest) (ownID, error) {
 	own := ownID{owner, s.replyID(c, job{nil, &r.Ask, &r.Wire, "resp_"})}
 	r.ItemBase = s.cfg.NewID()
-	_, err := s.cfg.Responses.Get(owner, own.id)
-	switch {
-	case s.tasks.find(own) != nil || err == nil:
+	if !inPath(own.id) {
 		own.id = "resp_" + s.cfg.NewID()
-	case !errors.Is(err, responses.ErrNotFound):
-		return own, storeError(err)
 	}
-	return own, nil
+	for {
+		if s.tasks.take(own) {
+			_, err := s.cfg.Responses.Get(owner, own.id)
+			if errors.Is(err, responses.ErrNotFound) {
+				return own, nil
+			}
+			s.tasks.remove(own)
+			if err != nil {
+				return own, storeError(err)
+			}
+		}
+		own.id = "resp_" + s.cfg.NewID()
+	}
 }
 
 // storing answers requests where responses are stored.
@@ -127,6 +136,7 @@ func (s *Server) storing(c echo.Context, svc *chat.Service, r *openai.ResponsesR
 	if r.Background {
 		return s.inBackground(c, svc, r, own, items)
 	}
+	defer s.tasks.remove(own)
 	return s.respond(c, svc, r, func(reply *openai.ResponsesReply) {
 		if err := s.put(own, reply, reply.Final(), items, nil, false); err != nil {
 			s.cfg.Log.Error("response not stored", "id", own.id, "error", err.Error())
@@ -139,7 +149,7 @@ func (s *Server) storing(c echo.Context, svc *chat.Service, r *openai.ResponsesR
 // is none.
 func (s *Server) stored(answer func(echo.Context, ownID) error) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		own := ownID{ownerOf(c), c.Param("id")}
+		own := ownID{ownerOf(c), pathParam(c, "id")}
 		if s.cfg.Responses == nil {
 			return c.JSONBlob(openai.ResponseNotFound(own.id))
 		}
@@ -172,12 +182,15 @@ func (s *Server) storedResponse(c echo.Context, own ownID) error {
 	return s.replay(c, own, n)
 }
 
+// maxResumption bounds the body of a GET, in bytes.
+const maxResumption = 4 << 10
+
 // resumption reads whether and from where a stream is asked for. OpenAI's Go client
 // asks for it in a body without a type.
 func (s *Server) resumption(c echo.Context) (stream bool, n int, err error) {
 	n = -1
 	if c.Request().ContentLength > 0 {
-		b, err := s.read(c)
+		b, err := s.read(c, maxResumption)
 		if err != nil {
 			return false, 0, err
 		}

@@ -119,12 +119,23 @@ func checkChoices(a *Ask, s *Settings) error {
 		return invalid("n", "n must be at most %d, got %d.", s.MaxChoices, a.N)
 	case total > maxChoicesInAll:
 		return invalid("prompt", "one request may have at most %d choices in all, got %d prompts times n=%d.", maxChoicesInAll, len(a.Prompts), a.N)
+	case s.MaxSequences > 0 && total > s.MaxSequences:
+		return TooManySequences(total, max(1, len(a.Prompts)), a.N, s.MaxSequences)
 	case a.BestOf != nil && *a.BestOf < a.N:
 		return invalid("best_of", "best_of must be greater than or equal to n, got n=%d and best_of=%d.", a.N, *a.BestOf)
 	case a.BestOf != nil && *a.BestOf > a.N:
 		return invalid("best_of", "best_of above n is not supported: ask for n=%d choices and rank them by their logprobs, got best_of=%d.", *a.BestOf, *a.BestOf)
 	}
 	return nil
+}
+
+// TooManySequences refuses a request that the engine can never hold.
+func TooManySequences(total, prompts, n, most int) *Error {
+	param := "n"
+	if prompts > 1 {
+		param = "prompt"
+	}
+	return Errorf(Invalid, param, "%d prompts times n=%d are %d sequences, and the server holds at most %d, running and queued. Please ask for fewer in one request.", prompts, n, total, most)
 }
 
 func checkStop(a *Ask, _ *Settings) error {
@@ -156,10 +167,15 @@ func checkScheduling(a *Ask, s *Settings) error {
 	case len(a.BadWords) > maxStops:
 		return invalid("bad_words", "bad_words may hold at most %d strings, got %d.", maxStops, len(a.BadWords))
 	}
+	total := 0
 	for _, w := range a.BadWords {
 		if strings.TrimSpace(w) == "" {
 			return invalid("bad_words", "bad_words cannot contain an empty string.")
 		}
+		total += len(w)
+	}
+	if total > maxBadWordBytes {
+		return invalid("bad_words", "bad_words may hold at most %d bytes in all, got %d.", maxBadWordBytes, total)
 	}
 	return nil
 }

@@ -94,8 +94,14 @@ func (s *Service) beams(ctx context.Context, r *Request, req engine.Request) ([]
 			}
 		})
 	}
+	if req.Grammar != nil {
+		req.Grammar.Hold()
+	}
 	go func() {
 		defer stop()
+		if req.Grammar != nil {
+			defer req.Grammar.Release()
+		}
 		best, err := b.run(ctx)
 		for i, say := range push {
 			if err == nil && i < len(best) {

@@ -3,7 +3,10 @@
 // Kind. Protocols are converted to and from its types elsewhere.
 package chat
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+)
 
 // Message is one turn. Its content is Text, or Parts when the client sent a
 // list; HasContent tells an empty text from none.
@@ -15,7 +18,8 @@ type Message struct {
 	Name       string
 	ToolCallID string // of a tool message
 	ToolCalls  []ToolCall
-	Reasoning  *string // what an assistant thought
+	Reasoning  *string           // what an assistant thought
+	Tools      []json.RawMessage // of a developer's message: functions
 }
 
 // Part is one piece of text content.
@@ -43,6 +47,18 @@ type Conversation struct {
 	ContinueFinal       bool // go on where the last message ends
 }
 
+// OwnTools returns the functions that the messages declare.
+func (c *Conversation) OwnTools() []json.RawMessage {
+	var out []json.RawMessage
+	for _, m := range c.Messages {
+		out = append(out, m.Tools...)
+	}
+	return out
+}
+
+// AllTools returns the functions of the request and of its messages.
+func (c *Conversation) AllTools() []json.RawMessage { return slices.Concat(c.Tools, c.OwnTools()) }
+
 // Prompt is a ready text, or tokens when Tokens is not nil.
 type Prompt struct {
 	Text   string
@@ -55,6 +71,21 @@ func (c *Conversation) replyRole() string {
 		return "assistant"
 	}
 	return c.Messages[len(c.Messages)-1].Role
+}
+
+// size returns the bytes of a message's texts.
+func (m Message) size() int {
+	n := len(m.Role) + len(m.Text) + len(m.Name) + len(m.ToolCallID)
+	for _, p := range m.Parts {
+		n += len(p.Text)
+	}
+	for _, c := range m.ToolCalls {
+		n += len(c.ID) + len(c.Name) + len(c.Arguments)
+	}
+	if m.Reasoning != nil {
+		n += len(*m.Reasoning)
+	}
+	return n
 }
 
 // text is the content as one string; parts are joined by line ends.

@@ -10,27 +10,29 @@ import (
 
 // choice is one reply on its way from tokens to text.
 type choice struct {
-	prompt int
-	stream *engine.Stream // nil: nothing to compute
-	text   Text
-	dec    Decoder
-	scan   *scanner
-	source *Prompted
+	ask        *Ask
+	prompt     int
+	stream     *engine.Stream // nil: nothing to compute
+	text       Text
+	vocabulary Vocabulary
+	dec        Decoder
+	scan       *scanner
+	source     *Prompted
 
 	prefix    string // comes before the reply's text: echo
 	echoed    bool   // the prompt's logprobs go with the first delta
+	begun     bool   // a token has added to the text; kept for logprobs only
+	skip      bool   // special tokens are left out of the text
 	include   bool   // the text of a final stop token is kept
 	minTokens int
 	discard   bool // asked for no tokens; the one that must be computed is dropped
-	asTold    int  // alternatives each entry of logprobs has at most
 	tokens    int  // generated so far
 	cached    int
 	chars     int // of text so far, what is held back included
 	done      bool
-	speech    *speech         // nil: all of it is text
-	repeats   *repeats        // nil: nothing is looked for
-	order     *order          // nil: nobody asks for it
-	size      func(int32) int // bytes of a token, where there is an order
+	speech    *speech  // nil: all of it is text
+	repeats   *repeats // nil: nothing is looked for
+	order     *order   // nil: nobody asks for it
 }
 
 // choice makes the pipeline of one stream.
@@ -41,8 +43,9 @@ func (s *Service) choice(r *Request, run *Run, prompt int, st *engine.Stream) (*
 		return nil, err
 	}
 	c := &choice{
-		speech: speech,
+		ask: a, speech: speech,
 		prompt: prompt, stream: st, text: s.cfg.Text, source: p,
+		vocabulary: s.cfg.Vocabulary, skip: a.SkipSpecialTokens,
 		dec:       s.cfg.Text.NewDecoder(a.SkipSpecialTokens),
 		scan:      newScanner(a.Stop, a.IncludeStop),
 		include:   a.IncludeStop,
@@ -52,7 +55,6 @@ func (s *Service) choice(r *Request, run *Run, prompt int, st *engine.Stream) (*
 	}
 	if a.InOrder {
 		c.order = &order{}
-		c.size = func(id int32) int { return len(s.cfg.Vocabulary.TokenBytes(id)) }
 	}
 	if a.Echo && a.Chat == nil {
 		c.prefix, c.echoed = p.text, a.Logprobs != nil
@@ -83,7 +85,7 @@ func (c *choice) feed(evs []engine.Event) (Delta, error) {
 			if len(d.Tokens) == 0 {
 				d = Delta{}
 			}
-			return d, fmt.Errorf("generation failed: %w", orUnknown(ev.Err))
+			return d, c.ask.explain(fmt.Errorf("generation failed: %w", orUnknown(ev.Err)))
 		}
 		c.cached = max(c.cached, ev.Cached)
 		c.promptLogprobs(ev, &d)
@@ -150,13 +152,13 @@ func (c *choice) token(ev engine.Event, d *Delta) {
 		d.Tokens = append(d.Tokens, ev.Token)
 		var told *TokenLogprob
 		if ev.Logprob != nil {
-			l := tokenLogprob(*ev.Logprob, c.text)
+			l := c.spelled(tokenLogprob(*ev.Logprob, c.text))
 			l.Offset = c.chars
 			d.Logprobs = append(d.Logprobs, l)
 			told = &l
 		}
 		if c.order != nil {
-			c.order.before(c.speech.thinking(), markup, c.size(ev.Token), told)
+			c.order.before(c.speech.thinking(), markup, len(c.vocabulary.TokenBytes(ev.Token)), told)
 		}
 		if ev.Finish != engine.FinishStop || c.include {
 			if c.decode(d, ev.Token) {
@@ -213,7 +215,7 @@ func (c *choice) write(d *Delta, text string) bool {
 	if c.speech != nil {
 		c.speech.written += len(text)
 	}
-	out, stopped := c.scan.push(text, c.tokens >= c.minTokens)
+	out, stopped := c.scan.push(text, c.tokens > c.minTokens)
 	c.give(d, out)
 	if stopped {
 		c.stream.Stop()

@@ -76,8 +76,6 @@ func AsError(err error) *Error {
 		return &Error{Kind: Unavailable, Message: "The server is shutting down. Please try again later."}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return &Error{Kind: Gone, Message: "The client closed the request.", Cause: err}
-	case errors.Is(err, engine.ErrGrammar):
-		return &Error{Kind: Invalid, Param: "structured_outputs", Message: err.Error() + "."}
 	case errors.Is(err, engine.ErrDead):
 		return &Error{Kind: Internal, Message: "The engine has failed.", Cause: err}
 	}

@@ -1,12 +1,17 @@
 package chat
 
-import "vapp.dev/engine"
+import (
+	"strings"
+
+	"vapp.dev/engine"
+)
 
 // TokenLogprob is the log probability of a token where it stands, and of the
 // best alternatives.
 type TokenLogprob struct {
 	Token   int32
 	Text    string // the token alone, decoded
+	Bytes   []byte // what a generated token adds to the reply's text; a special token's are its text
 	Known   bool   // false for the first token of a prompt, which has none
 	Logprob float32
 	Rank    int32
@@ -18,6 +23,7 @@ type TokenLogprob struct {
 type TopLogprob struct {
 	Token   int32
 	Text    string
+	Bytes   []byte
 	Logprob float32
 }
 
@@ -33,6 +39,37 @@ func tokenLogprob(l engine.Logprob, text Text) TokenLogprob {
 		out.Top[i] = TopLogprob{Token: t.Token, Text: text.TokenText(t.Token), Logprob: finite(t.Logprob)}
 	}
 	return out
+}
+
+// spelled adds to the logprobs of a generated token what it and its alternatives add to the
+// text. It is called for one token of a reply after the other.
+func (c *choice) spelled(l TokenLogprob) TokenLogprob {
+	for i := range l.Top {
+		l.Top[i].Bytes, _ = c.bytes(l.Top[i].Token)
+	}
+	var shown bool
+	l.Bytes, shown = c.bytes(l.Token)
+	c.begun = c.begun || shown
+	return l
+}
+
+// bytes returns the bytes that a token adds to the text here. A decoder that strips spaces
+// from the start of a text takes them from the first token that is shown.
+func (c *choice) bytes(id int32) (b []byte, shown bool) {
+	b = c.vocabulary.TokenBytes(id)
+	if c.begun || len(b) == 0 {
+		return b, len(b) > 0
+	}
+	text := c.text.TokenText(id)
+	if c.skip && text != "" {
+		if kept, err := c.text.Decode([]int32{id}, true); err == nil && kept == "" {
+			return b, false
+		}
+	}
+	if at := len(b) - len(text); at > 0 && strings.Trim(string(b[:at]), " ") == "" && string(b[at:]) == text {
+		return b[at:], true
+	}
+	return b, true
 }
 
 func finite(v float32) float32 {

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"slices"
 
@@ -11,7 +12,7 @@ import (
 
 // params layers the sampling parameters of a request, makes them the engine's
 // and has them checked.
-func (s *Service) params(r *Request, p *Prompted) (sample.Params, error) {
+func (s *Service) params(ctx context.Context, r *Request, p *Prompted) (sample.Params, error) {
 	a, set, open := &r.ask, r.settings, s.layered(r)
 	out := sample.Params{
 		Temperature: *open.Temperature, TopP: *open.TopP, TopK: *open.TopK, MinP: *open.MinP,
@@ -28,7 +29,7 @@ func (s *Service) params(r *Request, p *Prompted) (sample.Params, error) {
 		out.MinTokens = 0
 	}
 	var err error
-	if out.BadWords, err = s.badWords(a.BadWords); err != nil {
+	if out.BadWords, err = s.badWords(ctx, a.BadWords); err != nil {
 		return out, err
 	}
 	if err := out.Validate(s.limits(set)); err != nil {
@@ -95,13 +96,17 @@ func (s *Service) alternatives(n *int) int {
 }
 
 // badWords encodes each word as it is at the start of a text and after a space.
-func (s *Service) badWords(words []string) ([][]int32, error) {
+func (s *Service) badWords(ctx context.Context, words []string) ([][]int32, error) {
 	var out [][]int32
 	for _, w := range words {
 		for _, form := range []string{w, " " + w} {
-			seq, err := s.cfg.Text.Encode(form, false)
+			seq, _, err := s.encodeText(ctx, form, false, kept{most: maxBadWordBytes})
+			var bad *Error
+			if errors.As(err, &bad) {
+				return nil, invalid("bad_words", "bad_words: %.40q: %s", w, bad.Message)
+			}
 			if err != nil {
-				return nil, invalid("bad_words", "bad_words: %q cannot be tokenized: %v.", w, err)
+				return nil, err
 			}
 			same := func(o []int32) bool { return slices.Equal(o, seq) }
 			if len(seq) > 0 && !slices.ContainsFunc(out, same) {

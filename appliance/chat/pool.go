@@ -67,6 +67,9 @@ type PoolAsk struct {
 
 	Chat   *Conversation // in place of Inputs
 	Inputs []Prompt
+	// pair makes an input of a pair of texts, in place of Inputs.
+	pair  func(ctx context.Context, i int) (string, error)
+	pairs int
 
 	AddSpecialTokens bool
 	Truncate         *int   // truncate_prompt_tokens
@@ -157,7 +160,7 @@ func (s *Service) checkPool(a *PoolAsk, set *Settings) error {
 		return err
 	}
 	switch {
-	case a.Chat == nil && len(a.Inputs) == 0:
+	case a.Chat == nil && len(a.Inputs) == 0 && a.pair == nil:
 		return Errorf(Malformed, "input", "`input` must hold at least one text.")
 	case len(a.Inputs) > maxInputs:
 		return invalid("input", "one request may have at most %d inputs, got %d.", maxInputs, len(a.Inputs))
@@ -190,33 +193,39 @@ func (s *Service) how(task string) engine.Pool {
 	return s.cfg.Pooling.How
 }
 
-// rows has the engine compute the inputs, at most AtOnce of them at a time.
-func (s *Service) rows(ctx context.Context, a *PoolAsk, set *Settings, inputs [][]int32) (out []Vectors, u Usage, err error) {
+// rows has the engine compute the inputs, at most AtOnce of them at a time; each is
+// encoded when its turn comes.
+func (s *Service) rows(ctx context.Context, a *PoolAsk, set *Settings, inputs *inputs) (out []Vectors, u Usage, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	how, atOnce := s.how(a.Task), max(1, s.cfg.Pooling.AtOnce)
 	var streams []*engine.Stream
+	var lengths []int
 	defer func() {
 		for _, st := range streams {
 			st.Cancel() // those that have ended do not mind
 		}
 	}()
-	for i := range inputs {
-		for len(streams) < min(len(inputs), i+atOnce) {
-			st, err := s.submitPool(ctx, a, set, inputs[len(streams)], how)
+	for i := range inputs.n {
+		for len(streams) < min(inputs.n, i+atOnce) {
+			ids, err := inputs.tokens(ctx, len(streams))
 			if err != nil {
 				return nil, u, err
 			}
-			streams = append(streams, st)
+			st, err := s.submitPool(ctx, a, set, ids, how)
+			if err != nil {
+				return nil, u, err
+			}
+			streams, lengths = append(streams, st), append(lengths, len(ids))
 		}
 		v, cached, err := read(ctx, streams[i])
 		if err != nil {
 			return nil, u, err
 		}
 		if how == engine.PoolAll {
-			v.Rows = len(inputs[i])
+			v.Rows = lengths[i]
 		}
-		u.Prompt, u.Cached = u.Prompt+len(inputs[i]), u.Cached+cached
+		u.Prompt, u.Cached = u.Prompt+lengths[i], u.Cached+cached
 		out = append(out, v)
 	}
 	return out, u, nil

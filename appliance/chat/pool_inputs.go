@@ -5,8 +5,15 @@ import (
 	"slices"
 )
 
-// inputs are the texts of a request in tokens, each within the model length.
-func (s *Service) inputs(ctx context.Context, a *PoolAsk, set *Settings) ([][]int32, error) {
+// inputs are the texts of a request.
+type inputs struct {
+	n int
+	// tokens encodes one of them; they are within the model length.
+	tokens func(ctx context.Context, i int) ([]int32, error)
+}
+
+// inputs returns the texts of a request. What can be checked without encoding is.
+func (s *Service) inputs(ctx context.Context, a *PoolAsk, set *Settings) (*inputs, error) {
 	list := a.Inputs
 	if a.Chat != nil {
 		if err := checkConversation(&Ask{Chat: a.Chat}, set); err != nil {
@@ -22,18 +29,25 @@ func (s *Service) inputs(ctx context.Context, a *PoolAsk, set *Settings) ([][]in
 	if err != nil {
 		return nil, err
 	}
-	out := make([][]int32, 0, len(list))
-	for _, p := range list {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		ids, err := s.input(p, a, keep)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, ids)
+	if a.pair != nil {
+		return &inputs{a.pairs, func(ctx context.Context, i int) ([]int32, error) {
+			text, err := a.pair(ctx, i)
+			if err != nil {
+				return nil, err
+			}
+			p := Prompt{Text: text}
+			if err := s.checkInput(p, a, keep); err != nil {
+				return nil, err
+			}
+			return s.input(ctx, p, a, keep)
+		}}, nil
 	}
-	return out, nil
+	for _, p := range list {
+		if err := s.checkInput(p, a, keep); err != nil {
+			return nil, err
+		}
+	}
+	return &inputs{len(list), func(ctx context.Context, i int) ([]int32, error) { return s.input(ctx, list[i], a, keep) }}, nil
 }
 
 // keeps is how many tokens of a text are kept; 0: all.
@@ -51,25 +65,27 @@ func (s *Service) keeps(n *int) (int, error) {
 	return *n, nil
 }
 
-// input encodes one text and cuts it where that is asked for.
-func (s *Service) input(p Prompt, a *PoolAsk, keep int) ([]int32, error) {
+// checkInput refuses a text that is empty or too long to be encoded.
+func (s *Service) checkInput(p Prompt, a *PoolAsk, keep int) error {
 	if p.Tokens != nil && len(p.Tokens) == 0 || p.Tokens == nil && p.Text == "" && !a.AddSpecialTokens {
-		return nil, Errorf(Malformed, "input", "`input` must not hold an empty text.")
+		return Errorf(Malformed, "input", "`input` must not hold an empty text.")
 	}
 	if err := s.inVocabulary("input", p.Tokens); err != nil {
-		return nil, err
+		return err
 	}
-	if err := s.preCheck(p.Text, nil, keep > 0); err != nil {
-		return nil, err
-	}
-	ids, err := s.encode(p, a.AddSpecialTokens, a.Chat != nil)
+	return s.preCheck(p.Text, nil, keep > 0)
+}
+
+// input encodes one text and cuts it where that is asked for.
+func (s *Service) input(ctx context.Context, p Prompt, a *PoolAsk, keep int) ([]int32, error) {
+	ids, n, err := s.encode(ctx, p, a.AddSpecialTokens, a.Chat != nil, kept{most: s.maxText()})
 	if err != nil {
 		return nil, err
 	}
-	if keep > 0 && len(ids) > keep {
-		return s.cutInput(p, ids, keep, a)
+	if keep > 0 && n > keep {
+		return s.cutInput(ctx, p, ids, keep, a)
 	}
-	if n, most := len(ids), s.cfg.ModelLen; n > most {
+	if most := s.cfg.ModelLen; n > most {
 		return nil, Errorf(TooLong, "input_tokens", "This model's maximum context length is %d tokens. However, you requested 0 output tokens and your prompt contains %d input tokens, for a total of %d tokens. Please reduce the length of the input prompt or the number of requested output tokens.",
 			most, n, n)
 	}
@@ -78,10 +94,10 @@ func (s *Service) input(p Prompt, a *PoolAsk, keep int) ([]int32, error) {
 
 // cutInput keeps that many tokens of ids: what the tokenizer puts around a text stays, as
 // its own truncation has it, and the text between loses its end, or its beginning.
-func (s *Service) cutInput(p Prompt, ids []int32, keep int, a *PoolAsk) ([]int32, error) {
+func (s *Service) cutInput(ctx context.Context, p Prompt, ids []int32, keep int, a *PoolAsk) ([]int32, error) {
 	before, after := 0, 0
 	if p.Tokens == nil && a.AddSpecialTokens {
-		bare, err := s.cfg.Text.Encode(p.Text, false)
+		bare, _, err := s.encodeText(ctx, p.Text, false, kept{most: s.maxText()})
 		if err != nil {
 			return nil, err
 		}

@@ -23,6 +23,10 @@ func (a around) Encode(text string, addSpecial bool) ([]int32, error) {
 	return ids, err
 }
 
+func (a around) Encoding(text string, addSpecial bool) chat.Encoding {
+	return chattest.Whole(a.Encode, text, addSpecial)
+}
+
 // TestPoolTruncates: a text loses its end, or its beginning; what the tokenizer puts around
 // it stays.
 func TestPoolTruncates(t *testing.T) {

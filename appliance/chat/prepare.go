@@ -34,18 +34,18 @@ func (s *Service) Prepare(ctx context.Context, r *Request) ([]Prepared, error) {
 	if err := s.prompts(ctx, r, &run); err != nil {
 		return nil, AsError(err)
 	}
-	must, whole, err := s.wanted(r)
+	must, whole, err := s.wanted(r, &run)
 	if err != nil {
 		return nil, AsError(err)
 	}
 	out := make([]Prepared, len(run.Prompts))
 	for i := range run.Prompts {
 		p := &run.Prompts[i]
-		params, err := s.params(r, p)
+		params, err := s.params(ctx, r, p)
 		if err != nil {
 			return nil, AsError(err)
 		}
-		out[i] = Prepared{r.model, p.Tokens, s.layered(r), whole || s.thoughtless(r, p), must}
+		out[i] = Prepared{r.model, p.Tokens, s.layered(r).inForce(), whole || s.thoughtless(r, p), must}
 		out[i].MaxTokens = &params.MaxTokens
 	}
 	return out, nil

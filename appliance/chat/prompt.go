@@ -2,6 +2,7 @@ package chat
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -35,8 +36,21 @@ func (s *Service) prompts(ctx context.Context, r *Request, run *Run) error {
 			run.Lead = last.text()
 		}
 	}
+	asked, err := s.asked(r)
+	if err != nil {
+		return err
+	}
+	keep, err := s.truncation(a.Truncate, asked)
+	if err != nil {
+		return err
+	}
+	for _, p := range list { // all of them before the first is encoded
+		if err := s.preCheck(p.Text, asked, keep.last); err != nil {
+			return err
+		}
+	}
 	for _, p := range list {
-		ready, err := s.prompt(r, p)
+		ready, err := s.prompt(ctx, r, p, asked, keep)
 		if err != nil {
 			return err
 		}
@@ -45,25 +59,22 @@ func (s *Service) prompts(ctx context.Context, r *Request, run *Run) error {
 	return nil
 }
 
-// prompt encodes, truncates and measures one prompt.
-func (s *Service) prompt(r *Request, p Prompt) (Prompted, error) {
+// prompt encodes, truncates and measures one prompt, whose length was checked.
+func (s *Service) prompt(ctx context.Context, r *Request, p Prompt, asked *int, keep kept) (Prompted, error) {
 	a := &r.ask
-	asked, err := s.asked(r)
+	ids, n, err := s.encode(ctx, p, a.AddSpecialTokens, a.Chat != nil, keep)
 	if err != nil {
 		return Prompted{}, err
 	}
-	if err := s.preCheck(p.Text, asked, a.Truncate != nil); err != nil {
-		return Prompted{}, err
-	}
-	ids, err := s.encode(p, a.AddSpecialTokens, a.Chat != nil)
-	if err != nil {
-		return Prompted{}, err
-	}
-	truncated := len(ids)
-	if ids, err = s.truncate(ids, a.Truncate, asked); err != nil {
-		return Prompted{}, err
+	truncated := n
+	if keep.last {
+		n = len(ids)
 	}
 	out := Prompted{Tokens: ids, text: p.Text}
+	if out.output, err = s.room(r, n, asked); err != nil {
+		return Prompted{}, err
+	}
+	out.nothing = out.output == 0 && a.Logprobs == nil && a.PromptLogprobs == nil
 	out.added = p.Tokens == nil && a.AddSpecialTokens && int(ids[0]) == s.cfg.Special.BOS.ID && !strings.HasPrefix(p.Text, s.cfg.Special.BOS.Text)
 	if a.Echo && a.Chat == nil && (p.Tokens != nil || truncated != len(ids)) {
 		out.skip, out.added = a.SkipSpecialTokens, false
@@ -71,9 +82,7 @@ func (s *Service) prompt(r *Request, p Prompt) (Prompted, error) {
 			return Prompted{}, err
 		}
 	}
-	out.output, err = s.room(r, len(ids), asked)
-	out.nothing = out.output == 0 && a.Logprobs == nil && a.PromptLogprobs == nil
-	return out, err
+	return out, nil
 }
 
 // asked is how many tokens the request asks for, nil for as many as there is
@@ -96,8 +105,11 @@ func (s *Service) asked(r *Request) (*int, error) {
 // preCheck refuses a text that is too long whatever its tokens are, before any
 // time is spent on encoding it.
 func (s *Service) preCheck(text string, asked *int, truncated bool) error {
+	if truncated {
+		return s.checkLength(text)
+	}
 	room := s.cfg.ModelLen - deref(asked)
-	if truncated || len(text) <= room*s.maxRunes {
+	if len(text) <= room*s.maxRunes {
 		return nil
 	}
 	if n := utf8.RuneCountInString(text); n > room*s.maxRunes {
@@ -107,40 +119,49 @@ func (s *Service) preCheck(text string, asked *int, truncated bool) error {
 	return nil
 }
 
-// encode turns a prompt into tokens; a template's own BOS is not doubled.
-func (s *Service) encode(p Prompt, addSpecial, templated bool) ([]int32, error) {
-	if p.Tokens != nil {
-		return p.Tokens, s.inVocabulary("prompt", p.Tokens)
+// encode returns a prompt's tokens, as many as k keeps, and how many there are; a
+// template's own BOS is not doubled.
+func (s *Service) encode(ctx context.Context, p Prompt, addSpecial, templated bool, k kept) ([]int32, int, error) {
+	if ids := p.Tokens; ids != nil {
+		n := len(ids)
+		if err := s.inVocabulary("prompt", ids); err != nil {
+			return nil, 0, err
+		}
+		if k.last && n > k.most {
+			ids = slices.Clone(ids[n-k.most:]) // a part of p.Tokens would keep all of it in memory
+		}
+		return ids, n, nil
 	}
-	ids, err := s.cfg.Text.Encode(p.Text, addSpecial)
+	ids, n, err := s.encodeText(ctx, p.Text, addSpecial, k)
 	if err != nil {
-		return nil, invalid("", "The text cannot be tokenized: %v.", err)
+		return nil, 0, err
 	}
-	if bos := int32(s.cfg.Special.BOS.ID); templated && addSpecial && bos >= 0 && len(ids) > 1 && ids[0] == bos && ids[1] == bos {
-		ids = ids[1:]
+	whole := len(ids) == n || !k.last
+	if bos := int32(s.cfg.Special.BOS.ID); whole && templated && addSpecial && bos >= 0 && len(ids) > 1 && ids[0] == bos && ids[1] == bos {
+		ids, n = ids[1:], n-1
 	}
-	if len(ids) == 0 {
-		return nil, invalid("prompt", "The prompt has no tokens.")
+	if n == 0 {
+		return nil, 0, invalid("prompt", "The prompt has no tokens.")
 	}
-	return ids, nil
+	return ids, n, nil
 }
 
-// truncate keeps the last tokens that truncate_prompt_tokens allows; -1 keeps as
-// many as there is room for.
-func (s *Service) truncate(ids []int32, keep, asked *int) ([]int32, error) {
+// truncation returns what truncate_prompt_tokens keeps of a prompt: its last tokens, −1
+// as many as fit; without it the prompt's first ones, more than which are an error.
+func (s *Service) truncation(keep, asked *int) (kept, error) {
 	if keep == nil {
-		return ids, nil
+		return kept{most: s.cfg.ModelLen}, nil
 	}
 	room, n := s.cfg.ModelLen-max(1, deref(asked)), *keep
 	switch {
 	case n < -1 || n == 0:
-		return nil, invalid("truncate_prompt_tokens", "truncate_prompt_tokens must be -1 or at least 1, got %d.", n)
+		return kept{}, invalid("truncate_prompt_tokens", "truncate_prompt_tokens must be -1 or at least 1, got %d.", n)
 	case n > room:
-		return nil, invalid("truncate_prompt_tokens", "truncate_prompt_tokens value (%d) is greater than max_model_len - requested output tokens (%d). Please request a smaller truncation size.", n, room)
+		return kept{}, invalid("truncate_prompt_tokens", "truncate_prompt_tokens value (%d) is greater than max_model_len - requested output tokens (%d). Please request a smaller truncation size.", n, room)
 	case n == -1:
 		n = room
 	}
-	return ids[max(0, len(ids)-n):], nil
+	return kept{most: n, last: true}, nil
 }
 
 // room decides the length of each reply to a prompt of n tokens, in tokens; 0

@@ -25,8 +25,22 @@ type Template interface {
 // keeps raw values as they came, so that objects keep the client's order.
 type vars map[string]any
 
-// render turns a conversation into the prompt's text.
+// render turns a conversation into the prompt's text. A template of the server is
+// rendered by one of the text workers, one that came with the request by a child process.
 func (s *Service) render(ctx context.Context, c *Conversation, set *Settings) (string, error) {
+	if err := s.checkConversationLength(c); err != nil {
+		return "", err
+	}
+	if c.Template == "" {
+		if err := s.workers.acquire(ctx, false); err != nil {
+			return "", err
+		}
+		defer s.workers.release()
+	}
+	return s.rendered(ctx, c, set)
+}
+
+func (s *Service) rendered(ctx context.Context, c *Conversation, set *Settings) (string, error) {
 	if set.DialectPrompt && c.Template == "" {
 		return s.renderHarmony(c, set)
 	}
@@ -75,6 +89,12 @@ func templateError(ctx context.Context, err error) error {
 		return ctx.Err()
 	case !errors.As(err, &e), e.Kind == tokenizer.KindPanic, e.Kind == tokenizer.KindSandbox, e.Kind == tokenizer.KindClosed:
 		return err
+	case e.Kind == tokenizer.KindBusy:
+		return &Error{Kind: Overloaded, Param: "chat_template", Message: "The chat template could not be rendered: " + e.Msg + ". Please try again later."}
+	case e.Kind == tokenizer.KindUnavailable:
+		return &Error{Kind: Unavailable, Param: "chat_template", Message: "The chat template cannot be rendered now. Please try again later.", Cause: err}
+	case e.Kind == tokenizer.KindUnsupported:
+		return &Error{Kind: Unsupported, Param: "chat_template", Message: "The chat template cannot be rendered here: " + e.Msg + "."}
 	case e.Kind == tokenizer.KindRaised:
 		return invalid("", "%s", e.Msg)
 	}
@@ -133,6 +153,9 @@ func messageVars(m Message, parts bool) vars {
 	}
 	if m.Reasoning != nil {
 		v["reasoning"], v["reasoning_content"] = *m.Reasoning, *m.Reasoning
+	}
+	if len(m.Tools) > 0 {
+		v["tools"] = m.Tools
 	}
 	if len(m.ToolCalls) > 0 {
 		v["tool_calls"] = callVars(m.ToolCalls)

@@ -9,7 +9,7 @@ import (
 // renderHarmony makes a prompt by harmony's own renderer: it is the authority, the
 // model's template an imitation of it.
 func (s *Service) renderHarmony(c *Conversation, set *Settings) (string, error) {
-	p := dialect.HarmonyPrompt{Functions: c.Tools, Date: s.cfg.Now().Format("2006-01-02"), Generation: c.AddGenerationPrompt}
+	p := dialect.HarmonyPrompt{Functions: c.AllTools(), Date: s.cfg.Now().Format("2006-01-02"), Generation: c.AddGenerationPrompt}
 	if raw, is := c.kwargs(set)["reasoning_effort"]; is && json.Unmarshal(raw, &p.Effort) != nil {
 		return "", invalid("chat_template_kwargs", "reasoning_effort must be a string.")
 	}

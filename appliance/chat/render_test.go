@@ -76,6 +76,9 @@ func TestTemplateErrors(t *testing.T) {
 		{&tokenizer.TemplateError{Kind: tokenizer.KindRaised, Line: 3, Msg: "no system"}, chat.Invalid, "no system"},
 		{&tokenizer.TemplateError{Kind: tokenizer.KindSteps, Line: 3, Msg: "out of steps"}, chat.Invalid, "chat template: line 3: out of steps"},
 		{&tokenizer.TemplateError{Kind: tokenizer.KindSandbox, Msg: "fork"}, chat.Internal, "Internal server error."},
+		{&tokenizer.TemplateError{Kind: tokenizer.KindBusy, Msg: "too many wait"}, chat.Overloaded, "The chat template could not be rendered: too many wait. Please try again later."},
+		{&tokenizer.TemplateError{Kind: tokenizer.KindUnavailable, Msg: "EMFILE"}, chat.Unavailable, "The chat template cannot be rendered now. Please try again later."},
+		{&tokenizer.TemplateError{Kind: tokenizer.KindUnsupported, Msg: "linux only"}, chat.Unsupported, "The chat template cannot be rendered here: linux only."},
 		{errors.New("x"), chat.Internal, "Internal server error."},
 	} {
 		var got string

@@ -17,7 +17,7 @@ type Run struct {
 	Role    string // of the reply
 	Lead    string // chat with echo: what comes before the reply's text
 	Prompts []Prompted
-	// Sampling is what the layers came to, before it is checked.
+	// Sampling is what the sampler makes of the layers, before they are checked.
 	Sampling Sampling
 
 	grammar    *grammar.Grammar // what the replies follow; nil: nothing

@@ -36,9 +36,20 @@ func (s *Service) Score(ctx context.Context, a ScoreAsk, set *Settings) (*Pooled
 	return out, nil
 }
 
+// maxPairBytes bounds the texts of all pairs: a query is repeated in each of its pairs.
+const maxPairBytes = 32 << 20
+
 func checkPairs(a *ScoreAsk, set *Settings) error {
 	q, d := len(a.Queries), len(a.Documents)
+	var bytes int
+	for i, document := range a.Documents {
+		if q > 0 {
+			bytes += len(a.Queries[a.query(min(i, q-1))]) + len(document)
+		}
+	}
 	switch {
+	case bytes > maxPairBytes:
+		return invalid("text_2", "the pairs of one request may have at most %d bytes together, each with its query, got %d.", maxPairBytes, bytes)
 	case q == 0:
 		return Errorf(Malformed, "text_1", "At least one text element must be given.")
 	case d == 0:
@@ -63,12 +74,9 @@ func (s *Service) crossed(ctx context.Context, a *ScoreAsk, set *Settings) (*Poo
 		return s.angles(ctx, a, ask, set)
 	}
 	ask.Task = TaskClassify
-	for i, d := range a.Documents {
-		text, err := s.pair(ctx, a, a.Queries[a.query(i)], d, set)
-		if err != nil {
-			return nil, AsError(err)
-		}
-		ask.Inputs = append(ask.Inputs, Prompt{Text: text})
+	ask.pairs = len(a.Documents)
+	ask.pair = func(ctx context.Context, i int) (string, error) {
+		return s.pair(ctx, a, a.Queries[a.query(i)], a.Documents[i], set)
 	}
 	return s.Pool(ctx, ask, set)
 }

@@ -20,8 +20,9 @@ type Engine interface {
 
 // Text turns text into tokens and back.
 type Text interface {
-	// Encode tokenizes; addSpecial adds what the tokenizer puts around a text.
-	Encode(text string, addSpecial bool) ([]int32, error)
+	// Encoding starts the encoding of a text; addSpecial adds what the tokenizer puts
+	// around it.
+	Encoding(text string, addSpecial bool) Encoding
 	// Decode is the text of tokens.
 	Decode(ids []int32, skipSpecial bool) (string, error)
 	// TokenText is one token alone, decoded.
@@ -69,14 +70,18 @@ type Config struct {
 	// Grammars compiles what replies must be; nil: such requests are refused.
 	Grammars Grammars
 	Now      func() time.Time // nil: time.Now
+	// TextWorkers is how many windows of text are encoded, and templates rendered, at
+	// the same time; at least 1.
+	TextWorkers int
 }
 
-// Service answers requests with one model. It holds no state of its own and may
-// be used from any goroutine.
+// Service answers requests with one model. It holds no state of its own but the
+// workers of text, and may be used from any goroutine.
 type Service struct {
 	cfg      Config
 	eos      []int32          // the tokenizer's own first
 	maxRunes int              // most characters a token stands for
+	workers  *workers         // encode and render all text
 	marks    map[int32]string // the markers of dialects that are one token
 	markers  map[string]int32 // and the other way round
 	special  map[string]int32 // those of them that no text holds
@@ -87,7 +92,7 @@ func New(c Config) *Service {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	s := &Service{cfg: c, maxRunes: 1, eos: eosIDs(c)}
+	s := &Service{cfg: c, maxRunes: 1, eos: eosIDs(c), workers: newWorkers(c.TextWorkers)}
 	s.marks, s.markers = markerIDs(c.Vocabulary)
 	s.special = specials(c.Vocabulary, s.markers)
 	for id := range int32(c.Vocabulary.VocabSize()) {
@@ -126,13 +131,16 @@ func (s *Service) Start(ctx context.Context, r *Request) (*Run, error) {
 	if s.cfg.Pooling != nil {
 		return nil, s.cannot("generate")
 	}
-	run := &Run{ID: r.ask.ID, Model: r.model, Created: s.cfg.Now().Unix(), Role: "assistant", tellCached: r.settings.PromptTokensDetails, Sampling: s.layered(r)}
+	run := &Run{ID: r.ask.ID, Model: r.model, Created: s.cfg.Now().Unix(), Role: "assistant", tellCached: r.settings.PromptTokensDetails, Sampling: s.layered(r).inForce()}
 	if err := s.prompts(ctx, r, run); err != nil {
 		return nil, AsError(err)
 	}
 	var err error
-	if run.grammar, run.whole, err = s.structure(ctx, r); err != nil {
+	if run.grammar, run.whole, err = s.structure(ctx, r, run); err != nil {
 		return nil, AsError(err)
+	}
+	if run.grammar != nil {
+		defer run.grammar.Release() // the states that submit begins hold it
 	}
 	ctx, run.stop = context.WithCancel(ctx)
 	for i := range run.Prompts {
@@ -140,6 +148,9 @@ func (s *Service) Start(ctx context.Context, r *Request) (*Run, error) {
 			run.Close()
 			return nil, AsError(err)
 		}
+	}
+	for i := range run.Prompts {
+		run.Prompts[i].text = "" // it may be long; a choice that echoes it has its own
 	}
 	run.open(ctx)
 	return run, nil
@@ -158,7 +169,7 @@ func (s *Service) submit(ctx context.Context, r *Request, run *Run, prompt int) 
 		}
 		return nil
 	}
-	params, err := s.params(r, p)
+	params, err := s.params(ctx, r, p)
 	if err != nil {
 		return err
 	}
@@ -168,7 +179,7 @@ func (s *Service) submit(ctx context.Context, r *Request, run *Run, prompt int) 
 	if run.grammar != nil {
 		req.Grammar, req.Lead = run.grammar, s.lead(r, run, p)
 	}
-	if req.Thinking, err = s.thinking(r, p); err != nil {
+	if req.Thinking, err = s.thinking(ctx, r, p); err != nil {
 		return err
 	}
 	if a.CacheSalt != nil {
@@ -183,7 +194,7 @@ func (s *Service) submit(ctx context.Context, r *Request, run *Run, prompt int) 
 	}
 	streams, err := ask(ctx, req)
 	if err != nil {
-		return err
+		return a.explain(err)
 	}
 	for i, st := range streams {
 		c, err := s.choice(r, run, prompt, st)

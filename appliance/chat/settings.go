@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"vapp.dev/engine/checkpoint"
+	"vapp.dev/engine/sample"
 )
 
 // Settings are what may change while the service runs. Whoever calls Start
@@ -14,6 +15,7 @@ import (
 type Settings struct {
 	Models                   []string // served names, the first is the default; at least one
 	MaxChoices               int      // largest n
+	MaxSequences             int      // prompts times n of one request: those that the engine can run and queue; 0: no bound
 	MaxLogprobs              int      // largest number of alternatives; -1: all
 	RequestTimeout           time.Duration
 	Sampling                 Sampling // of the profile: before the model's own, MaxTokens caps every reply
@@ -68,6 +70,21 @@ func neutral() Sampling {
 // Neutral closes what s leaves open with the API's defaults, so that no other layer
 // counts; MaxTokens stays.
 func (s Sampling) Neutral() Sampling { return s.over(neutral()) }
+
+// inForce returns what the sampler makes of s, which leaves nothing open: a temperature of 0
+// switches top_p, top_k and min_p off, and a very low one is raised.
+func (s Sampling) inForce() Sampling {
+	p := sample.Params{Temperature: *s.Temperature}
+	switch {
+	case p.Greedy():
+		off := neutral()
+		s.TopP, s.TopK, s.MinP = off.TopP, off.TopK, off.MinP
+	case p.Temperature < sample.LeastTemperature:
+		least := sample.LeastTemperature
+		s.Temperature = &least
+	}
+	return s
+}
 
 // generation is a model's generation config as a layer.
 func generation(g checkpoint.GenerationConfig) Sampling {

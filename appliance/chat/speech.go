@@ -40,12 +40,14 @@ func (s *Service) speech(r *Request, run *Run, p *Prompted) (*speech, error) {
 		return nil, nil
 	}
 	choice := a.ToolChoice
-	if choice == "" || len(a.Chat.Tools) == 0 {
+	functions := a.Chat.AllTools()
+	if choice == "" || len(functions) == 0 {
 		choice = dialect.None
 	}
 	parser, err := dialect.New(dialect.Options{
 		Reasoning: set.Reasoning, Tools: set.Tools, Prompt: p.text,
-		Functions: a.Chat.Tools, Choice: choice, Function: a.ToolName,
+		Functions: functions, Choice: choice, Function: a.ToolName,
+		Constrained:   run.grammar != nil,
 		HideReasoning: a.HideReasoning || a.Chat.ReasoningEffort == "none", OneCall: a.OneCall,
 		Kwargs: a.Chat.kwargs(set), NewID: set.NewCallID,
 		Token: func(m string) bool { _, is := s.markers[m]; return is },

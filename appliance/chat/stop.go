@@ -7,6 +7,10 @@ const maxStops = 1024
 // maxStopBytes bounds them in all: each choice has four bytes of tables for each.
 const maxStopBytes = 1 << 14
 
+// maxBadWordBytes bounds bad_words in all: each is encoded twice, before the request is
+// queued.
+const maxBadWordBytes = 1 << 16
+
 // scanner looks for stop strings in a text that comes in pieces. What it gives
 // back does not depend on how the text is cut: the first byte at which any stop
 // string is complete ends the text, and of several that end there the first in

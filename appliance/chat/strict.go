@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-
-	"vapp.dev/appliance/chat/dialect"
 )
 
 // callFormats are how the calls of a dialect are written: free text with calls in it. The
@@ -16,12 +14,9 @@ var callFormats = map[string]func([]function, map[string]int32) *tagFormat{
 	"llama3_json": llama3Calls, "mistral": mistralCalls,
 }
 
-// callFormat is what a reply may be whose calls must follow schemas: with must it is a call.
-// nil: the dialect has no such form.
-func callFormat(set *Settings, list []function, must bool, tokens map[string]int32) *tagFormat {
-	if dialect.Harmony(set.Reasoning, set.Tools) {
-		return harmonyCalls(list, must)
-	}
+// callFormat returns the form of a reply whose calls must follow schemas, nil where the
+// dialect has no such form.
+func callFormat(set *Settings, list []function, tokens map[string]int32) *tagFormat {
 	if f := callFormats[set.Tools]; f != nil {
 		return f(list, tokens)
 	}
@@ -113,24 +108,6 @@ func anyTextBefore(marker string) *tagFormat {
 // repeated are tags one behind the other, or none.
 func repeated(tags []*tagFormat) *tagFormat {
 	return &tagFormat{Type: "tags_with_separator", Tags: tags}
-}
-
-// harmonyCalls: messages to itself, then a call, or unless it must be one the answer.
-func harmonyCalls(list []function, must bool) *tagFormat {
-	const next = "<|end|><|start|>assistant"
-	lead := []*tagFormat{tagged("<|channel|>analysis<|message|>", anyText(), next)}
-	last := &tagFormat{Type: "or"}
-	for _, f := range list {
-		if must {
-			f.Strict = true
-		}
-		last.Elements = append(last.Elements, call("<|channel|>commentary to=functions."+f.Name+" <|constrain|>json<|message|>", f, ""))
-	}
-	if !must {
-		lead = append(lead, tagged("<|channel|>commentary<|message|>", anyText(), next))
-		last.Elements = append(last.Elements, tagged("<|channel|>final<|message|>", anyText(), ""))
-	}
-	return &tagFormat{Type: "sequence", Elements: []*tagFormat{repeated(lead), last}}
 }
 
 // parameters are the arguments of a function in qwen3_coder's form: one after the other in

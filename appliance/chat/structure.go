@@ -34,10 +34,10 @@ func checkStructure(a *Ask, _ *Settings) error {
 	return nil
 }
 
-// structure compiles what the replies of a request must be; nil: nothing is asked. whole
-// says that it is of the whole reply, reasoning included.
-func (s *Service) structure(ctx context.Context, r *Request) (g *grammar.Grammar, whole bool, err error) {
-	want, whole, err := s.wanted(r)
+// structure compiles what the replies of a run must be; nil: nothing is asked. whole
+// reports that the grammar is of the whole reply, reasoning included.
+func (s *Service) structure(ctx context.Context, r *Request, run *Run) (g *grammar.Grammar, whole bool, err error) {
+	want, whole, err := s.wanted(r, run)
 	if err != nil || want == nil {
 		return nil, false, err
 	}
@@ -49,31 +49,29 @@ func (s *Service) structure(ctx context.Context, r *Request) (g *grammar.Grammar
 	var lib *tokenizer.Error
 	switch {
 	case errors.As(err, &refused):
-		return nil, false, invalid(want.Param, "The grammar of `%s` cannot be used: %s.", want.Param, refused.Error())
+		return nil, false, invalid(want.Param, "Grammar error: %s.", refused.Text)
 	case errors.Is(err, grammar.ErrBusy):
 		return nil, false, &Error{Kind: Overloaded, Param: want.Param, Message: "The grammar of `" + want.Param + "` could not be compiled: " + err.Error() + "."}
+	case errors.As(err, &lib) && lib.Kind == tokenizer.KindUnavailable:
+		return nil, false, &Error{Kind: Unavailable, Param: want.Param, Message: "The grammar of `" + want.Param + "` cannot be compiled now. Please try again later.", Cause: err}
 	case errors.As(err, &lib):
 		return nil, false, &Error{Kind: Unsupported, Param: want.Param, Message: "Structured outputs are not available for this model: " + lib.Msg + "."}
 	}
 	return g, whole, err
 }
 
-// wanted is what the replies of a request must be: what tool_choice asks for, or the
+// wanted returns what the replies of a run must be: what tool_choice asks for, or the
 // request's own structure, or calls that follow the schemas of strict functions.
-func (s *Service) wanted(r *Request) (want *Structure, whole bool, err error) {
+func (s *Service) wanted(r *Request, run *Run) (want *Structure, whole bool, err error) {
 	a, set := &r.ask, r.settings
 	var list []function
 	if a.Chat != nil && set.Tools != "" {
 		list = a.functions()
 	}
-	harmony := dialect.Harmony(set.Reasoning, set.Tools)
 	switch must := a.ToolChoice == dialect.Named || a.ToolChoice == dialect.Required; {
-	case len(list) > 0 && must && harmony:
-		if a.ToolChoice == dialect.Named {
-			list = slices.DeleteFunc(list, func(f function) bool { return f.Name != a.ToolName })
-		}
-		want, err = s.calls(set, list, must)
-		return want, true, err
+	case inHarmony(r, run):
+		want, err = s.harmonyStructure(r, &run.Prompts[0], list)
+		return want, want != nil, err
 	case len(list) > 0 && must:
 		want, err = a.forced(list)
 		return want, false, err
@@ -86,15 +84,15 @@ func (s *Service) wanted(r *Request) (want *Structure, whole bool, err error) {
 	case a.Structure != nil:
 		return a.Structure, false, nil
 	case a.ToolChoice == dialect.Auto && slices.ContainsFunc(list, func(f function) bool { return f.Strict }):
-		want, err = s.calls(set, list, false)
-		return want, harmony, err
+		want, err = s.calls(set, list)
+		return want, false, err
 	}
 	return nil, false, nil
 }
 
-// calls is the structure of replies with calls in a dialect's own form.
-func (s *Service) calls(set *Settings, list []function, must bool) (*Structure, error) {
-	f := callFormat(set, list, must, s.special)
+// calls returns the structure of replies with calls in a dialect's own form.
+func (s *Service) calls(set *Settings, list []function) (*Structure, error) {
+	f := callFormat(set, list, s.special)
 	if f == nil {
 		return nil, nil
 	}
@@ -105,17 +103,18 @@ func (s *Service) calls(set *Settings, list []function, must bool) (*Structure, 
 	return &Structure{AsGrammar, source, "tools"}, nil
 }
 
-// lead is the part of a chat's reply that its structure says nothing about: the
+// lead returns the part of a reply to a chat that its structure does not cover: the
 // reasoning.
 func (s *Service) lead(r *Request, run *Run, p *Prompted) grammar.Lead {
 	a, set := &r.ask, r.settings
-	if a.Rendered {
-		return s.renderedLead(r, p)
-	}
-	if a.Chat == nil || run.Role != "assistant" || run.whole {
+	o := dialect.Options{Reasoning: set.Reasoning, Tools: set.Tools, Prompt: s.textOf(p)}
+	switch {
+	case run.whole, a.Chat == nil && !a.Rendered, a.Chat != nil && run.Role != "assistant":
 		return grammar.Lead{}
+	case a.Chat != nil:
+		o.Kwargs = a.Chat.kwargs(set)
 	}
-	t := dialect.Before(dialect.Options{Reasoning: set.Reasoning, Tools: set.Tools, Prompt: p.text, Kwargs: a.Chat.kwargs(set)})
+	t := dialect.Before(o)
 	return grammar.Lead{Inside: t.Inside, Open: t.Open, Ends: t.Ends}
 }
 
@@ -156,8 +155,8 @@ type function struct {
 }
 
 func (a *Ask) functions() []function {
-	out := make([]function, 0, len(a.Chat.Tools))
-	for _, raw := range a.Chat.Tools {
+	var out []function
+	for _, raw := range a.Chat.AllTools() {
 		var t struct {
 			Function function `json:"function"`
 		}
@@ -168,9 +167,10 @@ func (a *Ask) functions() []function {
 	return out
 }
 
-// parameters is the schema of the arguments; without one they are an empty object.
+// parameters returns the schema of the arguments. Without one, or with {}, they are an
+// empty object.
 func (f function) parameters() json.RawMessage {
-	if len(f.Parameters) == 0 || string(f.Parameters) == "null" {
+	if dialect.NoParameters(f.Parameters) {
 		return json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`)
 	}
 	return f.Parameters

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"vapp.dev/appliance/chat/dialect"
+	"vapp.dev/engine"
 	"vapp.dev/engine/checkpoint"
 	"vapp.dev/engine/grammar"
 	"vapp.dev/engine/tokenizer"
@@ -68,7 +69,7 @@ func toolRequest(reasoning, tools, choice string) *Request {
 // the end, where EOS may follow.
 func follow(t *testing.T, s *Service, r *Request, ids []int32, eos int32) int {
 	t.Helper()
-	st := started(t, s, r)
+	st := started(t, s, r, "<|start|>assistant")
 	mask := make([]uint32, 64)
 	for i, id := range append(ids, eos) {
 		if st.Mask(mask) && mask[id/32]>>(id%32)&1 == 0 {
@@ -91,13 +92,15 @@ func follow(t *testing.T, s *Service, r *Request, ids []int32, eos int32) int {
 	return -1
 }
 
-func started(t *testing.T, s *Service, r *Request) *grammar.State {
+func started(t *testing.T, s *Service, r *Request, prompt string) *grammar.State {
 	t.Helper()
-	g, whole, err := s.structure(context.Background(), r)
+	run := &Run{Role: "assistant", Prompts: []Prompted{{text: prompt}}}
+	g, whole, err := s.structure(context.Background(), r, run)
 	if err != nil || g == nil {
 		t.Fatal("no grammar: ", err)
 	}
-	st, err := g.Begin(s.lead(r, &Run{Role: "assistant", whole: whole}, &Prompted{}), false)
+	run.whole = whole
+	st, err := g.Begin(s.lead(r, run, &run.Prompts[0]), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +202,7 @@ func TestForcedCalls(t *testing.T) {
 func forcedCall(t *testing.T, name string, s *Service, tok *tokenizer.Tokenizer, eos int32, r *Request, random *rand.Rand) {
 	t.Helper()
 	set := r.settings
-	st := started(t, s, r)
+	st := started(t, s, r, "<|start|>assistant")
 	var ids []int32
 	thought := dialect.Before(dialect.Options{Reasoning: set.Reasoning, Tools: set.Tools})
 	if thought.Inside && !dialect.Harmony(set.Reasoning, set.Tools) {
@@ -211,14 +214,18 @@ func forcedCall(t *testing.T, name string, s *Service, tok *tokenizer.Tokenizer,
 		}
 	}
 	end, _ := tok.Encode(append(thought.Ends, "")[0], false)
-	said, ended := draw(t, st, eos, end, random)
+	open := int32(-1)
+	if id, is := s.markers[thought.Open]; is {
+		open = id
+	}
+	said, ended := draw(t, st, eos, open, end, random)
 	text, err := tok.Decode(append(ids, said...), false)
 	if err != nil || !ended {
 		t.Errorf("%s: %q does not end: %v", name, text, err)
 		return
 	}
 	m, _, err := dialect.Parse(dialect.Options{
-		Reasoning: set.Reasoning, Tools: set.Tools, Choice: r.ask.ToolChoice, Function: r.ask.ToolName, Functions: r.ask.Chat.Tools,
+		Reasoning: set.Reasoning, Tools: set.Tools, Choice: r.ask.ToolChoice, Function: r.ask.ToolName, Functions: r.ask.Chat.Tools, Constrained: true,
 	}, text, "stop")
 	if err != nil || len(m.Calls) == 0 || m.Content != "" {
 		t.Errorf("%s: %q gives %+v, %v", name, text, m, err)
@@ -231,20 +238,20 @@ func forcedCall(t *testing.T, name string, s *Service, tok *tokenizer.Tokenizer,
 }
 
 // draw takes tokens at random, as the mask lets it, the end at once where it may come.
-// A thought that it begins ends at once.
-func draw(t *testing.T, st *grammar.State, eos int32, end []int32, random *rand.Rand) (ids []int32, ended bool) {
+// A thought, which the token open begins, ends at once.
+func draw(t *testing.T, st *grammar.State, eos, open int32, end []int32, random *rand.Rand) (ids []int32, ended bool) {
 	t.Helper()
 	mask := make([]uint32, 64)
 	for len(ids) < 4000 {
-		if !st.Mask(mask) {
+		if len(ids) > 0 && ids[len(ids)-1] == open {
 			for _, id := range end {
 				if _, _, err := st.Take(id); err != nil {
 					t.Fatal(err)
 				}
 			}
 			ids = append(ids, end...)
-			continue
 		}
+		st.Mask(mask)
 		var may []int32
 		for id := range int32(32 * len(mask)) {
 			if mask[id/32]>>(id%32)&1 == 1 {
@@ -289,4 +296,19 @@ func obeys(c dialect.Call) error {
 		return nil
 	}
 	return errors.New("there is no function " + c.Name)
+}
+
+// TestExplainMemory: a grammar without memory beside those of others is an overload; one that
+// does not fit alone is the request's fault.
+func TestExplainMemory(t *testing.T) {
+	a := &Ask{Structure: &Structure{Param: "response_format"}}
+	for err, want := range map[error]Kind{
+		grammar.ErrBusy: Overloaded,
+		fmt.Errorf("%w: %w", engine.ErrGrammar, grammar.ErrBusy):                        Overloaded,
+		fmt.Errorf("%w: %w", engine.ErrGrammar, &grammar.Error{Kind: "a", Text: "big"}): Invalid,
+	} {
+		if got := AsError(a.explain(err)); got.Kind != want || got.Param != "response_format" {
+			t.Errorf("%v: %+v", err, got)
+		}
+	}
 }

@@ -1,11 +1,11 @@
 package chat
 
 import (
+	"context"
 	"slices"
 
 	"vapp.dev/appliance/chat/dialect"
 	"vapp.dev/engine"
-	"vapp.dev/engine/grammar"
 )
 
 // checkThinking: a thought can be cut short where somebody knows its end.
@@ -30,7 +30,7 @@ func checkThinking(a *Ask, s *Settings) error {
 }
 
 // thinking is the bound on the thought of replies to p; nil: there is none.
-func (s *Service) thinking(r *Request, p *Prompted) (*engine.Thinking, error) {
+func (s *Service) thinking(ctx context.Context, r *Request, p *Prompted) (*engine.Thinking, error) {
 	a, set := &r.ask, r.settings
 	if a.ThinkingBudget == nil || *a.ThinkingBudget < 0 {
 		return nil, nil
@@ -45,18 +45,10 @@ func (s *Service) thinking(r *Request, p *Prompted) (*engine.Thinking, error) {
 		out.Ends = append(out.Ends, s.mark(e))
 	}
 	var err error
-	if out.Close, err = s.cfg.Text.Encode(b.Close, false); err != nil {
+	if out.Close, _, err = s.encodeText(ctx, b.Close, false, kept{most: s.cfg.ModelLen}); err != nil {
 		return nil, err
 	}
-	return out, s.mayClose(a, out.Close)
-}
-
-// renderedLead is the part of a reply to a rendered chat that its structure says nothing
-// about.
-func (s *Service) renderedLead(r *Request, p *Prompted) grammar.Lead {
-	o := dialect.Options{Reasoning: r.settings.Reasoning, Tools: r.settings.Tools, Prompt: s.textOf(p)}
-	t := dialect.Before(o)
-	return grammar.Lead{Inside: t.Inside, Open: t.Open, Ends: t.Ends}
+	return out, s.mayClose(ctx, a, out.Close)
 }
 
 // textOf is a prompt's text, also where it came as tokens.
@@ -80,8 +72,8 @@ func (s *Service) mark(text string) engine.Marker {
 }
 
 // mayClose refuses what would forbid the end of a thought.
-func (s *Service) mayClose(a *Ask, ids []int32) error {
-	words, err := s.badWords(a.BadWords)
+func (s *Service) mayClose(ctx context.Context, a *Ask, ids []int32) error {
+	words, err := s.badWords(ctx, a.BadWords)
 	if err != nil {
 		return err
 	}

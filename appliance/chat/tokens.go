@@ -10,13 +10,18 @@ type TokenizeAsk struct {
 	Chat             *Conversation
 	AddSpecialTokens bool
 	Strings          bool // the vocabulary's spelling of each token too
+	CountOnly        bool // Tokens and Strings are nil
 }
 
 // Tokenized are tokens; Strings is nil unless it was asked for.
 type Tokenized struct {
+	Count   int
 	Tokens  []int32
 	Strings []string
 }
+
+// maxTokenized is how many times the model's context the tokens of a reply may be.
+const maxTokenized = 4
 
 // Tokenize encodes a text as a request would. Its errors are *Error.
 func (s *Service) Tokenize(ctx context.Context, a TokenizeAsk, set *Settings) (Tokenized, error) {
@@ -36,9 +41,22 @@ func (s *Service) Tokenize(ctx context.Context, a TokenizeAsk, set *Settings) (T
 	out := Tokenized{Tokens: []int32{}}
 	if p.Text != "" {
 		var err error
-		if out.Tokens, err = s.encode(p, a.AddSpecialTokens, a.Chat != nil); err != nil {
+		if err = s.checkLength(p.Text); err != nil {
+			return Tokenized{}, err
+		}
+		k := kept{most: maxTokenized * s.cfg.ModelLen, only: true}
+		if a.CountOnly {
+			k = kept{most: s.cfg.ModelLen}
+		}
+		if out.Tokens, out.Count, err = s.encode(ctx, p, a.AddSpecialTokens, a.Chat != nil, k); err != nil {
 			return Tokenized{}, AsError(err)
 		}
+		if k.only && out.Count > k.most {
+			return Tokenized{}, tooMany("The text has", k.most, s.cfg.ModelLen)
+		}
+	}
+	if a.CountOnly {
+		return Tokenized{Count: out.Count}, nil
 	}
 	if a.Strings {
 		out.Strings = make([]string, len(out.Tokens))
@@ -57,11 +75,29 @@ func (s *Service) Detokenize(model string, ids []int32, set *Settings) (string, 
 	if err := s.inVocabulary("tokens", ids); err != nil {
 		return "", err
 	}
+	if most := maxTokenized * s.cfg.ModelLen; len(ids) > most {
+		return "", tooMany("`tokens` has", most, s.cfg.ModelLen)
+	}
+	bytes := 0
+	for _, id := range ids {
+		bytes += len(s.cfg.Vocabulary.TokenBytes(id))
+	}
+	if bytes > maxDecoded {
+		return "", Errorf(TooLong, "tokens", "The text of `tokens` has %d bytes, more than %d bytes. Please send them in parts.", bytes, maxDecoded)
+	}
 	text, err := s.cfg.Text.Decode(ids, false)
 	if err != nil {
 		return "", AsError(err)
 	}
 	return text, nil
+}
+
+// maxDecoded bounds the text of a reply, in bytes.
+const maxDecoded = 16 << 20
+
+func tooMany(what string, most, modelLen int) error {
+	return Errorf(TooLong, "input_tokens", "%s more than %d tokens, which is %d times the model's maximum context length of %d tokens. Please send it in parts.",
+		what, most, maxTokenized, modelLen)
 }
 
 func (s *Service) inVocabulary(param string, ids []int32) error {
@@ -90,7 +126,10 @@ func (s *Service) Render(ctx context.Context, c *Conversation, set *Settings) (R
 	if err != nil {
 		return Rendered{}, AsError(err)
 	}
-	ids, err := s.encode(Prompt{Text: text}, false, true)
+	if err := s.checkLength(text); err != nil {
+		return Rendered{}, err
+	}
+	ids, _, err := s.encode(ctx, Prompt{Text: text}, false, true, kept{most: s.maxText()})
 	if err != nil {
 		return Rendered{}, AsError(err)
 	}
@@ -104,7 +143,7 @@ func RenderTemplate(ctx context.Context, c *Conversation, t Template) (string, e
 	for _, token := range []*int{&s.cfg.Special.BOS.ID, &s.cfg.Special.EOS.ID, &s.cfg.Special.PAD.ID, &s.cfg.Special.UNK.ID} {
 		*token = -1
 	}
-	text, err := s.render(ctx, c, &Settings{Template: t})
+	text, err := s.rendered(ctx, c, &Settings{Template: t})
 	if err != nil {
 		return "", AsError(err)
 	}

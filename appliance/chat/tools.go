@@ -1,6 +1,11 @@
 package chat
 
-import "vapp.dev/appliance/chat/dialect"
+import (
+	"slices"
+	"strconv"
+
+	"vapp.dev/appliance/chat/dialect"
+)
 
 // checkTools: who asks for calls needs a server that can read them.
 func checkTools(a *Ask, s *Settings) error {
@@ -8,17 +13,23 @@ func checkTools(a *Ask, s *Settings) error {
 	if c == nil {
 		return nil
 	}
+	if a.ToolChoice == "" && s.AutoToolChoice && s.Tools != "" && c.OwnTools() != nil {
+		a.ToolChoice = dialect.Auto
+	}
 	if s.ExcludeToolsWhenNone && (a.ToolChoice == dialect.None || a.ToolChoice == "") {
 		without := *c
-		without.Tools = nil
+		without.Tools, without.Messages = nil, slices.Clone(c.Messages)
+		for i := range without.Messages {
+			without.Messages[i].Tools = nil
+		}
 		a.Chat, c = &without, &without
 	}
 	if c.ReasoningEffort == "none" && dialect.Harmony(s.Reasoning, s.Tools) {
 		return invalid("reasoning_effort", "reasoning_effort=\"none\" is not supported by this model: ask for low, medium or high.")
 	}
-	choice := a.ToolChoice
-	if choice == dialect.Named {
-		choice = a.ToolName
+	choice := strconv.Quote(a.ToolChoice)
+	if a.ToolChoice == dialect.Named {
+		choice = "function " + strconv.Quote(a.ToolName)
 	}
 	switch {
 	case a.ToolChoice == dialect.Auto && len(c.Tools) > 0 && (!s.AutoToolChoice || s.Tools == ""):
@@ -26,7 +37,7 @@ func checkTools(a *Ask, s *Settings) error {
 	case a.ToolChoice != dialect.Required && a.ToolChoice != dialect.Named:
 		return nil
 	case s.Tools == "":
-		return invalid("tool_choice", "tool_choice=%q requires --tool-call-parser to be set", choice)
+		return invalid("tool_choice", "tool_choice=%s requires --tool-call-parser to be set", choice)
 	}
 	return nil
 }

@@ -148,9 +148,10 @@ func (in *run) graphMode() (string, error) {
 // memory-planning section 5.2. Fitted.
 func (in *run) graphBytes(p graphPlan) (bytes, off int64) {
 	layers := ceilDiv(in.shape.layers, int64(in.r.PipelineParallel))
+	unlogged := in.r.PipelineParallel > 1 || in.r.ranks() > 2 // and what NCCL keeps for a graph is not known
 	if len(p.piecewise) == 0 {
 		n := int64(len(p.full)) * layers * 861 << 10 // 0.84 MiB a layer and size
-		if in.rel == V07 {                           // one log
+		if in.rel == V07 && !unlogged {              // one log
 			return n, n / 5
 		}
 		return n, n
@@ -166,6 +167,9 @@ func (in *run) graphBytes(p graphPlan) (bytes, off int64) {
 	by := n / 10
 	if in.shape.family == qwen2 || in.shape.family == qwen3 {
 		by *= 2 // no log of these
+	}
+	if unlogged {
+		by = n
 	}
 	return n, max(by, 50<<20)
 }

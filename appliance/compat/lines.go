@@ -68,7 +68,7 @@ func (o *outcome) cacheWarnings(r *Report) {
 	c := o.cache
 	if c.states > 0 {
 		basis := Derived
-		if o.rel.era() == V017.era() && c.mode == "align" {
+		if o.rel.era() == V017.era() && c.mode == "align" && o.r.TensorParallel == o.loggedTensor() && o.r.PipelineParallel == 1 {
 			basis = Exact
 		}
 		if c.bumped > 0 {
@@ -88,6 +88,14 @@ func (o *outcome) cacheWarnings(r *Report) {
 	}
 }
 
+// loggedTensor is the tensor parallel size of the log that a family has.
+func (o *outcome) loggedTensor() int {
+	if o.shape.family == qwen35 {
+		return 2
+	}
+	return 1
+}
+
 // arithmetic is the basis of what follows without fitting from a pinned figure:
 // exact for what a log confirms.
 func (o *outcome) arithmetic() Basis {
@@ -96,7 +104,7 @@ func (o *outcome) arithmetic() Basis {
 	switch {
 	case o.rel.Reconstructed():
 		return Reconstructed
-	case o.rel != logged[o.shape.family] || r.PipelineParallel > 1 || r.NoHybridManager || o.elem != 2 || o.cache.mode == "all":
+	case o.rel != logged[o.shape.family] || r.PipelineParallel > 1 || r.TensorParallel != o.loggedTensor() || r.NoHybridManager || o.elem != 2 || o.cache.mode == "all":
 		return Derived
 	}
 	return Exact
@@ -118,8 +126,8 @@ func (o *outcome) budgetLines(r *Report) {
 	if o.rel == V07 {
 		r.add(Line{Key: "budget", Value: gib(o.budget()), Unit: "GiB", Basis: Exact,
 			Text: fmt.Sprintf("the current vLLM instance can use total_gpu_memory (%.2fGiB) x gpu_memory_utilization (%.2f) = %.2fGiB", gib(o.d.TotalBytes), o.r.Utilization, gib(o.budget()))})
-		basis, residual := Fitted, off(0.1, gib(peak))
-		if o.shape.family == qwen2 && o.d.capability() == 70 {
+		basis, residual := Fitted, off(0.1+gib(total(o.unknownActivation())), gib(peak))
+		if o.shape.family == qwen2 && o.d.capability() == 70 && o.r.ranks() == 1 {
 			basis, residual = Exact, 0
 		}
 		r.add(Line{Key: "activation peak", Value: gib(peak), Unit: "GiB", Basis: basis, Residual: residual, Note: made,
@@ -137,6 +145,9 @@ func (o *outcome) budgetLines(r *Report) {
 		l.Note = "pinned: " + grouped(o.r.KVBytes) + " B"
 	case o.estimate > 0:
 		l.Note = fmt.Sprintf("graphs %.2f GiB taken off", gib(o.estimate))
+	}
+	if len(o.unknown) > 0 && o.r.KVBytes == 0 {
+		l.Note = strings.TrimPrefix(l.Note+"; "+unknownNote(o.unknown), "; ")
 	}
 	r.add(l)
 }

@@ -24,7 +24,11 @@ func (o *outcome) cacheLines(r *Report) {
 		blocks.Text = fmt.Sprintf("# CUDA blocks: %d, # CPU blocks: %d", o.blocks, swap)
 		blocks.Note = fmt.Sprintf("%s B a block", grouped(c.slab()))
 		r.add(blocks)
-		r.add(Line{Key: "CPU blocks", Value: float64(swap), Unit: "blocks", Basis: Exact, Text: fmt.Sprintf("  swap space: %d blocks", swap)})
+		swapped := Exact
+		if o.r.ranks() > 1 {
+			swapped = Derived
+		}
+		r.add(Line{Key: "CPU blocks", Value: float64(swap), Unit: "blocks", Basis: swapped, Text: fmt.Sprintf("  swap space: %d blocks", swap)})
 	} else {
 		r.add(blocks)
 		r.add(Line{Key: "GPU KV cache size", Value: float64(o.tokens()), Unit: "tokens", Basis: basis, Residual: o.coarse(residual), Note: o.tokensNote(),

@@ -11,7 +11,8 @@ type outcome struct {
 	stages     []loaded
 	activation activation
 	nonTorch   int64
-	nonTorchBy int64 // how far it may be off
+	nonTorchBy int64 // how far it may be off, with the activation
+	unknown    []piece
 	estimate   int64 // graphs that the budget subtracts
 	estimateBy int64
 	available  []int64 // KV bytes by stage
@@ -73,6 +74,12 @@ func (o *outcome) fund() {
 	if o.nonTorch == 0 {
 		o.nonTorch, o.nonTorchBy = o.fittedNonTorch()
 	}
+	outside, inside := o.run.unknown(o.activation)
+	if r.NonTorchBytes > 0 {
+		outside = nil // measured
+	}
+	o.unknown = append(outside, inside...)
+	o.nonTorchBy += total(o.unknown)
 	if o.rel.atLeast(V017) && r.Cudagraph.Estimate && len(o.graphs.sizes) > 0 {
 		o.estimate, o.estimateBy = o.graphBytes(o.graphs)
 		o.estimateBy = o.estimate * 2 / 5 // the engine's own is off by as much
@@ -95,8 +102,9 @@ const (
 	nonTorchMore = 512 << 20
 )
 
-// fittedNonTorch is 0.15 GiB on one GPU and 0.50 on two, fitted on logs of
-// compute capability 7.0, 8.0 and 12.0; elsewhere the bound doubles.
+// fittedNonTorch is 0.15 GiB on one GPU and 0.50 on more, fitted on logs of
+// compute capability 7.0, 8.0 and 12.0; elsewhere the bound doubles. Of several
+// ranks there is one log: unknown widens their bound.
 func (o *outcome) fittedNonTorch() (bytes, by int64) {
 	bytes, by = nonTorchOne, 184<<20
 	ranks := o.r.TensorParallel * o.r.PipelineParallel

@@ -47,7 +47,7 @@ var environs = []environ{
 	{"VLLM_RPC_TIMEOUT", nil, oneEngine},
 	{"VLLM_ENGINE_ITERATION_TIMEOUT_S", nil, oneEngine},
 	{"VLLM_HTTP_TIMEOUT_KEEP_ALIVE", nil, no + "vapp has one timeout for idle connections"},
-	{"VLLM_USE_MODELSCOPE", nil, hubCache},
+	{"VLLM_USE_MODELSCOPE", nil, otherHub},
 	{"VLLM_CPU_OMP_THREADS_BIND", nil, no + "cpu.threads says how many; put taskset before vapp up to bind them"},
 	{"VLLM_CPU_NUM_OF_RESERVED_CPU", nil, no + "cpu.httpShare says what the pool leaves to HTTP"},
 	{"VLLM_NO_USAGE_STATS", nil, no + "vapp sends nobody anything"},

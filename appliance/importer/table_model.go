@@ -5,7 +5,9 @@ const (
 	ownTokenizer = no + "vapp takes tokenizer and config from the checkpoint itself"
 	noCode       = no + "vapp runs no Python: neither code of a checkpoint nor plug-ins"
 	wholePooling = no + "a model that pools computes each text by itself"
-	hubCache     = no + "vapp downloads nothing; fetch the checkpoint beforehand and name its folder"
+	hubCache     = no + "vapp fetches into Hugging Face's cache and reads HF_HOME, HF_HUB_CACHE, HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE itself"
+	otherHub     = no + "vapp fetches from Hugging Face's hub, or from the mirror that HF_ENDPOINT names"
+	otherWeights = no + "vapp reads the weights that model.source names"
 	safeReader   = no + "vapp maps safetensors and GGUF files, and reads them its own way"
 	kernelChoice = no + "vapp's plan picks the kernels, and vapp plan prints them"
 	oldEngine    = no + "a setting of vLLM's engine before version 1"
@@ -15,7 +17,7 @@ const (
 // modelFlags are what to load, and how.
 var modelFlags = []flag{
 	{"--model", one, modelSource, ""},
-	{"--model-weights", one, nil, hubCache},
+	{"--model-weights", one, nil, otherWeights},
 	{"--revision", one, text("model.revision"), ""},
 	{"--dtype", one, choice("model.dtype", dtypes), ""},
 	{"--quantization -q", one, quantize, ""},

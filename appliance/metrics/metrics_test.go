@@ -127,6 +127,26 @@ func TestPlayed(t *testing.T) {
 	golden(t, "played.txt", ours(text))
 }
 
+// TestStale: the age of a difference grows, and is 0 where there is none.
+func TestStale(t *testing.T) {
+	m := New(testConfig())
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	m.vapp.stale.now = func() time.Time { return at.Add(90 * time.Second) }
+	m.SetStale(PartKeys, at)
+	m.SetStale(PartCertificate, at)
+	m.SetStale(PartCertificate, time.Time{})
+	m.ReadFailed(PartKeys)
+	text, _ := scrape(t, m, "")
+	for _, want := range []string{
+		`vapp_profile_stale_seconds{part="keys"} 90`, `vapp_profile_stale_seconds{part="certificate"} 0`, `vapp_profile_stale_seconds{part="profile"} 0`,
+		`vapp_profile_read_failures_total{part="keys"} 1`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("no %s", want)
+		}
+	}
+}
+
 // TestSpeculation says that the series of proposals are there only where some are made.
 func TestSpeculation(t *testing.T) {
 	c := testConfig()

@@ -15,6 +15,8 @@ type vappSeries struct {
 	itlTarget    prometheus.Gauge
 	itlBeyond    prometheus.Counter
 	graphSteps   *prometheus.CounterVec
+	stale        *staleness
+	readFailures *prometheus.CounterVec
 }
 
 func newVappSeries(r prometheus.Registerer) *vappSeries {
@@ -22,13 +24,19 @@ func newVappSeries(r prometheus.Registerer) *vappSeries {
 	s := &vappSeries{
 		plan:       f.gauges("vapp_plan_bytes", "What the plan gives an item of the ledger.", "item"),
 		actual:     f.gauges("vapp_actual_bytes", "What an item of the ledger takes in this process.", "item"),
-		reloads:    f.counters("vapp_reload_total", "Times the profile was read again, by the class of the change and what became of it.", "class", "outcome"),
+		reloads:    f.counters("vapp_reload_total", "Outcomes of reading the profile again, by the class of the change and what became of it.", "class", "outcome"),
 		lastReload: f.gauge("vapp_last_reload_timestamp_seconds", "When the profile was last read again; 0: never."),
 		build:      f.gauges("vapp_build_info", "The version of vapp and of the Go that built it.", "version", "goversion"),
 		itlTarget:  f.gauge("vapp_itl_target_seconds", "What scheduler.itlTarget lets a stream wait from one token to the next; 0: nothing bounds it."),
 		itlBeyond:  f.counter("vapp_itl_beyond_target_steps_total", "Steps for which streams waited longer than the target."),
 	}
 	s.graphSteps = f.counters("vapp_graph_steps_total", "Steps of a device that captures graphs, by how they ran (FULL, PIECEWISE, NONE) and why without one.", "runtime_mode", "reason")
+	s.stale = newStaleness()
+	r.MustRegister(s.stale)
+	s.readFailures = f.counters("vapp_profile_read_failures_total", "Times a file of the profile could not be read, retries included.", "part")
+	for _, p := range parts {
+		s.readFailures.WithLabelValues(p)
+	}
 	return s
 }
 

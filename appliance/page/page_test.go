@@ -27,6 +27,9 @@ func TestSelfContained(t *testing.T) {
 	if !strings.HasPrefix(csp, "default-src 'none'") || strings.Contains(csp, "unsafe") || h.Get("Content-Type") != "text/html; charset=utf-8" {
 		t.Errorf("headers %v", h)
 	}
+	if h.Get("X-Frame-Options") != "DENY" || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Referrer-Policy") != "no-referrer" || !strings.Contains(csp, "frame-ancestors 'none'") {
+		t.Errorf("headers %v", h)
+	}
 	if strings.Contains(text, "/*STYLE*/") || strings.Contains(text, "/*SCRIPT*/") || len(text) > 64<<10 {
 		t.Errorf("%d bytes", len(text))
 	}

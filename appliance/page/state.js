@@ -78,6 +78,8 @@ function reloads(list) {
     add(li, 'span', r.outcome, r.outcome);
     li.append(' · ' + (r.class === 'none' ? r.trigger : r.class) + ' · ' + new Date(r.at).toLocaleTimeString());
     for (const c of r.changes || []) add(li, 'div', 'soft', c);
+    for (const c of r.pending || []) add(li, 'div', 'soft', 'pending: ' + c);
+    if (r.note) add(li, 'div', 'soft', r.note);
     if (r.error) add(li, 'div', 'soft', r.error);
   }
 }

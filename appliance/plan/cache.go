@@ -41,5 +41,5 @@ func (w want) cache(o engine.Options, a *engine.Account) (Item, bool) {
 		return Item{}, false
 	}
 	return Item{Name: cacheItem, Bytes: a.Reservation.Arenas[backend.Weights], Basis: Apart,
-		Rule: "cpu.packedCache: " + l.CacheFile(c, a.Reservation) + ", mapped as the weights in place of memory of their own once it is there"}, true
+		Rule: "cpu.packedCache: " + l.CacheFile(c, a.Reservation) + ", read as the weights once it is there"}, true
 }

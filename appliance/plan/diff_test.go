@@ -35,9 +35,10 @@ func TestDiff(t *testing.T) {
   kv                              1,072,930,816 →        536,788,992 bytes  −511.3 MiB
   workspace                          12,787,712 →          6,397,952 bytes  −6.1 MiB
   step                                2,973,696 →          1,449,984 bytes  −1.5 MiB
-  runtime                           212,929,792 →        203,703,296 bytes  −8.8 MiB
+  text                              285,212,672 →        276,824,064 bytes  −8.0 MiB
+  runtime                           296,815,872 →        287,589,376 bytes  −8.8 MiB
   reserve                           268,435,456 →                  0 bytes  −256.0 MiB
-  total                           2,025,819,392 →      1,204,102,144 bytes  −783.7 MiB
+  total                           2,369,752,320 →      1,539,646,464 bytes  −791.7 MiB
 `
 	if d := cmp.Diff(want, "\n"+got); d != "" {
 		t.Error(d)

@@ -51,8 +51,8 @@ func TestHost(t *testing.T) {
 		item string
 		want plan.Basis
 	}{
-		{gpu, "text", plan.Host}, {gpu, "runtime", plan.Host}, {gpu, "swap", plan.Host},
-		{heap, "text", plan.Bound}, {heap, "runtime", plan.Bound}, {heap, "swap", plan.Exact},
+		{gpu, "text", plan.Host}, {gpu, "children", plan.Host}, {gpu, "runtime", plan.Host}, {gpu, "swap", plan.Host},
+		{heap, "text", plan.Bound}, {heap, "children", plan.Bound}, {heap, "runtime", plan.Bound}, {heap, "swap", plan.Exact},
 		{file, "text", plan.Bound}, {file, "runtime", plan.Bound}, {file, "swap", plan.Apart},
 	} {
 		var found plan.Basis

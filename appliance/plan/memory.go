@@ -8,6 +8,7 @@ import (
 
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend"
+	"vapp.dev/engine/tokenizer"
 	"vapp.dev/schema"
 )
 
@@ -16,15 +17,32 @@ import (
 // peaks at 1.0 KiB a token (SmolLM2, 49,152 tokens, 48,900 merges; Qwen's size,
 // 151,936 of each) to 1.9 KiB (Llama 3's size, 128,256 tokens, 277,016 merges),
 // and 64 threads that encode and decode at once leave 37 to 72 MiB beyond it,
-// less than the peak has given back by then.
+// less than the peak has given back by then. Encoding a stretch of 64 KiB that cannot
+// be divided, the longest that is encoded, takes 2 to 14 MiB (SmolLM2: digits 10, é 11,
+// spaces 2; a vocabulary of bytes: letters 10, digits 14), a window of 8 KiB at most
+// 4 MiB; 2 MiB of digits took 625 MiB when they were encoded at once.
 const (
 	textBase     = 32 << 20 // caches and arenas of threads
 	textPerToken = 2 << 10  // of the vocabulary
+
+	// TextWorkers is how many windows of text are encoded, and chat templates
+	// rendered, at the same time.
+	TextWorkers = 2
+	// TextRender is what a template may take beyond its conversation.
+	TextRender    = 16 << 20
+	textPerWorker = 2 * TextRender
+
+	grammarBase   = 64 << 20  // the largest grammar that passes its trial (package tokenizer)
+	grammarPerSeq = 256 << 10 // a state of a schema of 4 KiB: 0.1 to 0.6 MiB
 )
+
+// GrammarBytes returns the memory of compiled grammars and of the states of replies under them, in a
+// server that runs so many sequences at once.
+func GrammarBytes(seqs int) int64 { return add(grammarBase, mul(grammarPerSeq, int64(seqs))) }
 
 // Bounds of the process itself. The Go heap is kept by GOMEMLIMIT.
 const (
-	heapBase    = 96 << 20  // code's data, routes, metrics, a queue of prompts, a body
+	heapBase    = 80 << 20  // code's data, routes, metrics, a queue of prompts
 	heapPerSeq  = 256 << 10 // goroutines, buffers and history of a running sequence
 	heapPerPage = 384       // books of a KV page and the ids it holds
 	heapPerWord = 512       // a token of the vocabulary: tokenizer.json as text, bytes of a token
@@ -33,9 +51,23 @@ const (
 	hostThreads = 64        // of a machine with a GPU, whose cores no catalogue knows
 )
 
+// Request bodies. The largest body is held once as it came, and three times while it
+// is decoded, rendered and encoded; the rest is for small bodies and for the Go values
+// of 131,072 JSON values (appliance/api).
+const (
+	bodyTimes = 4
+	bodyBase  = 32 << 20
+)
+
+// bodies is the budget of request bodies in memory.
+func (w want) bodies() int64 {
+	return add(bodyBase, mul(bodyTimes, int64(w.in.Profile.Serve.Limits.MaxBodyBytes)))
+}
+
 // Names of the ledger's lines that are no arena.
 const (
 	textItem    = "text"
+	childItem   = "children"
 	runtimeItem = "runtime"
 	reserveItem = "reserve"
 	mappedItem  = "mapped"
@@ -83,7 +115,7 @@ func (w want) ledger(o engine.Options, a *engine.Account) Ledger {
 
 // process lists what lies in the machine's memory whatever the backend.
 func (w want) process(o engine.Options, a *engine.Account) []Item {
-	out := []Item{w.text(), w.runtime(o, a)}
+	out := []Item{w.text(o), children(), w.runtime(o, a)}
 	if n := a.Reservation.Arenas[backend.Swap]; n > 0 {
 		out = append(out, w.swap(a, n))
 	}
@@ -176,17 +208,33 @@ func kvRule(o engine.Options, a *engine.Account) string {
 	return fmt.Sprintf("%s slabs, %s pages × %d tokens, %v", Group(int64(slabs)), Group(int64(a.KV.Pages(0, slabs))), o.BlockSize, o.KVFormat)
 }
 
-func (w want) text() Item {
+func (w want) text(o engine.Options) Item {
 	vocab := int64(w.in.Model.Config.VocabSize)
-	return Item{Name: textItem, Bytes: textBase + textPerToken*vocab, Basis: Bound,
-		Rule: fmt.Sprintf("tokenizer: %v + %v × %s token ids", schema.Bytes(textBase), schema.Bytes(textPerToken), Group(vocab))}
+	tokenizer, workers := textBase+textPerToken*vocab, int64(TextWorkers*textPerWorker)
+	grammars := GrammarBytes(o.MaxNumSeqs)
+	return Item{Name: textItem, Bytes: add(tokenizer+workers, grammars), Basis: Bound, Rule: "tokenizer, templates, grammars and what they work on", Parts: []Item{
+		{Name: "tokenizer", Bytes: tokenizer, Basis: Bound,
+			Rule: fmt.Sprintf("%v + %v × %s token ids", schema.Bytes(textBase), schema.Bytes(textPerToken), Group(vocab))},
+		{Name: "workers", Bytes: workers, Basis: Bound,
+			Rule: fmt.Sprintf("%d workers × %v, each a window of text or a render", TextWorkers, schema.Bytes(textPerWorker))},
+		{Name: "grammars", Bytes: grammars, Basis: Bound,
+			Rule: fmt.Sprintf("%v, the largest, + %v × %d seqs; further ones get 503", schema.Bytes(grammarBase), schema.Bytes(grammarPerSeq), o.MaxNumSeqs)},
+	}}
+}
+
+// children is the memory of the processes that render templates of requests and try
+// grammars, one of each size at a time. They share the pages of the binary.
+func children() Item {
+	small, large := tokenizer.ChildBytes()
+	return Item{Name: childItem, Bytes: small + large, Basis: Bound,
+		Rule: fmt.Sprintf("processes that try grammars and render templates of requests: %v + %v", schema.Bytes(small), schema.Bytes(large))}
 }
 
 func (w want) runtime(o engine.Options, a *engine.Account) Item {
 	slabs := a.KV.Slabs(o.KVBytes)
 	pages, index := bookedPages(a, slabs)+bookedPages(a, a.KV.Slabs(a.Reservation.Arenas[backend.Swap])), indexHeap(o, a, slabs)
 	vocab := int64(w.in.Model.Config.VocabSize)
-	heap := heapBase + heapPerSeq*int64(o.MaxNumSeqs) + heapPerWord*vocab + heapPerPage*pages + index
+	heap := add(heapBase+heapPerSeq*int64(o.MaxNumSeqs)+heapPerWord*vocab+heapPerPage*pages+index, w.bodies())
 	threads := int64(max(1, w.in.Facts.Cores, o.Backend.Threads))
 	if w.onGPU() {
 		threads = hostThreads
@@ -196,8 +244,9 @@ func (w want) runtime(o engine.Options, a *engine.Account) Item {
 	if tokens := indexedTokens(o, a, slabs); tokens > 0 {
 		rule += fmt.Sprintf(" + %v × %s tokens in n-gram indexes", schema.Bytes(index/tokens), Group(tokens))
 	}
+	rule += fmt.Sprintf(" + bodies: %v + %d × %v", schema.Bytes(bodyBase), bodyTimes, w.in.Profile.Serve.Limits.MaxBodyBytes)
 	rest := binaryPages + perThread*threads
-	return Item{Name: runtimeItem, Bytes: heap + rest, Basis: Bound, Rule: "this process apart from its arenas", Parts: []Item{
+	return Item{Name: runtimeItem, Bytes: add(heap, rest), Basis: Bound, Rule: "this process apart from its arenas", Parts: []Item{
 		{Name: heapPart, Bytes: heap, Basis: Bound, Rule: rule},
 		{Name: "binary", Bytes: rest, Basis: Bound, Rule: fmt.Sprintf("%v + %v × %d threads", schema.Bytes(binaryPages), schema.Bytes(perThread), threads)},
 	}}
@@ -265,6 +314,14 @@ func goMemoryLimit(backendName string, l Ledger) int64 {
 		}
 	}
 	return n
+}
+
+// mul multiplies bytes and stays at the largest number instead of wrapping.
+func mul(n, bytes int64) int64 {
+	if bytes > math.MaxInt64/n {
+		return math.MaxInt64
+	}
+	return n * bytes
 }
 
 // add sums bytes and stays at the largest number instead of wrapping.

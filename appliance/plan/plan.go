@@ -54,6 +54,8 @@ type Plan struct {
 	// GoMemoryLimit is the Go runtime's memory limit (GOMEMLIMIT) in bytes,
 	// which keeps the runtime line's bound.
 	GoMemoryLimit int64
+	// BodyBytes is the budget of request bodies in memory, a part of the Go heap.
+	BodyBytes int64
 }
 
 // Model is what the plan says of its model.
@@ -133,6 +135,7 @@ func (w want) plan(s solution) (_ *Plan, err error) {
 	}
 	p.Converted = converted(acct.Reservation)
 	p.Warnings, p.PlanOnly = w.warnings(), w.planOnly(&acct)
+	p.BodyBytes = w.bodies()
 	p.GoMemoryLimit = goMemoryLimit(p.Backend, p.Ledger)
 	return p, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 
 	"vapp.dev/appliance/plan"
@@ -108,4 +109,16 @@ func says(t testing.TB, i plan.Inputs) string {
 		t.Fatal(err)
 	}
 	return b.String()
+}
+
+// TestTextWorkers: the ledger has the memory of as many text workers as the server has.
+func TestTextWorkers(t *testing.T) {
+	p := made(t, in(shipped(t, "smollm2.cue"), smol(t), server))
+	i := slices.IndexFunc(p.Ledger, func(it plan.Item) bool { return it.Name == "text" })
+	parts := p.Ledger[i].Parts
+	k := slices.IndexFunc(parts, func(it plan.Item) bool { return it.Name == "workers" })
+	// each renders within its limit from a conversation of at most as much
+	if k < 0 || parts[k].Bytes < 2*plan.TextWorkers*plan.TextRender {
+		t.Errorf("the text line's parts are %+v", parts)
+	}
 }

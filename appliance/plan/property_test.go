@@ -190,7 +190,7 @@ func applied(t *testing.T, old *schema.Profile, c plan.Change) *schema.Profile {
 // TestSmallestChanges says that a little less than a proposed change does not fit.
 func TestSmallestChanges(t *testing.T) {
 	f := server
-	f.TotalBytes, f.Cores = 1100<<20, 2
+	f.TotalBytes, f.Cores = 1505<<20, 2
 	p := shipped(t, "smollm2.cue")
 	p.Memory.Utilization, p.Memory.KVCache, p.MaxModelLen, p.Scheduler.MaxNumSeqs = 0.9, 0, 4096, 256
 	i := in(p, smol(t), f)

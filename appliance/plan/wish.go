@@ -349,6 +349,9 @@ func (w want) warnings() []string {
 	if b := m.Source.Build; b.Pipe.World > 1 {
 		out = append(out, fmt.Sprintf("pipeline: the ledger is that of rank %d of %d, which holds the most", b.Pipe.Rank, b.Pipe.World))
 	}
+	if b := m.Source.Build; ranks(b) > 1 {
+		out = append(out, fmt.Sprintf("parallel: what the library of collectives takes on each of %d devices is not in the ledger: nothing has measured it", ranks(b)))
+	}
 	if f.Measured && f.HugeBytes == 0 && w.in.Opener.Name() == "cpu" {
 		out = append(out, "huge pages are off on this machine, so that decoding reads weights at a tenth to a quarter less than the memory's rate; as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled")
 	}

@@ -51,9 +51,11 @@ var rooms = map[string]room{
 
 	"kernels":     {not: noHTTP},
 	"kernels/ref": {parts: []string{"kernels"}, not: noHTTP},
-	"kernels/cpu": {parts: []string{"kernels", "kernels/cpu/native"}, modules: []string{"golang.org/x/sys"}, not: noHTTP},
-	// The C of kernels/cpu and the calls of it.
-	"kernels/cpu/native": {not: noHTTP},
+	"kernels/cpu": {parts: []string{"kernels", "kernels/cpu/isa", "kernels/cpu/native"}, not: noHTTP},
+	// The C of kernels/cpu and the calls of it: no kernel of AMX without the system's permission.
+	"kernels/cpu/native":  {parts: []string{"kernels/cpu/isa"}, not: noHTTP},
+	"kernels/cpu/isa":     {modules: []string{"golang.org/x/sys"}, not: noHTTP},
+	"kernels/cpu/isatest": {parts: []string{"kernels/cpu/isa"}, not: noHTTP},
 
 	// Names, arguments and packed weights of the kernels: plain Go, no cgo.
 	"kernels/cuda":          {parts: []string{"kernels", "kernels/ref"}, not: noHTTP},
@@ -83,14 +85,16 @@ var rooms = map[string]room{
 
 	// The block formats are decoded in kernels/ref, and nowhere else in Go.
 	"engine/checkpoint": {parts: []string{"kernels", "kernels/ref"}, modules: []string{"golang.org/x/sys"}, not: noHTTP},
-	"engine/tokenizer":  {modules: []string{"github.com/daulet/tokenizers", "golang.org/x/sys"}, not: noHTTP},
-	"engine/grammar":    {parts: []string{"engine/tokenizer"}, not: noHTTP},
-	"engine/kv":         {parts: []string{"kernels"}, not: pure},
-	"engine/models":     {parts: []string{"engine/backend", "engine/checkpoint", "engine/kv", "engine/nearest", "kernels"}, not: noHTTP},
-	"engine/sample":     {parts: []string{"engine/backend"}, not: pure},
-	"engine/speculate":  {not: pure},
-	"engine/pace":       {not: pure},
-	"engine/sched":      {parts: []string{"engine/kv", "engine/pace", "engine/sample", "engine/speculate"}, not: pure},
+	// Who is next among clients that wait: the queue is pure, the gate has the lock.
+	"engine/fairqueue": {not: noHTTP},
+	"engine/tokenizer": {parts: []string{"engine/fairqueue"}, modules: []string{"github.com/daulet/tokenizers", "golang.org/x/sys"}, not: noHTTP},
+	"engine/grammar":   {parts: []string{"engine/fairqueue", "engine/tokenizer"}, not: noHTTP},
+	"engine/kv":        {parts: []string{"kernels"}, not: pure},
+	"engine/models":    {parts: []string{"engine/backend", "engine/checkpoint", "engine/kv", "engine/nearest", "kernels"}, not: noHTTP},
+	"engine/sample":    {parts: []string{"engine/backend"}, not: pure},
+	"engine/speculate": {not: pure},
+	"engine/pace":      {not: pure},
+	"engine/sched":     {parts: []string{"engine/kv", "engine/pace", "engine/sample", "engine/speculate"}, not: pure},
 	"engine/runner": {
 		parts: []string{"engine/backend", "engine/kv", "engine/models", "engine/sample", "engine/sched"}, not: noHTTP,
 	},
@@ -104,25 +108,26 @@ var rooms = map[string]room{
 	},
 
 	"appliance/plan": {
-		parts: []string{"schema", "engine", "engine/kv", "engine/models", "engine/nearest", "engine/backend", "engine/backend/devices", "engine/sched", "engine/speculate", "kernels"}, not: value,
+		parts: []string{"schema", "engine", "engine/kv", "engine/models", "engine/nearest", "engine/backend", "engine/backend/devices", "engine/sched", "engine/speculate", "engine/tokenizer", "kernels"}, not: value,
 	},
 	"appliance/plan/picture": {parts: []string{"appliance/plan"}, not: value},
 	"appliance/review":       {parts: []string{"schema", "appliance/plan"}, not: value},
 	"appliance/compat":       {parts: []string{"engine/checkpoint"}, not: value},
 	"appliance/lock":         {parts: []string{"schema", "appliance/plan"}, not: map[string]string{"net/http": "HTTP belongs to appliance/api", "os": "the caller reads the files"}},
 	"appliance/chat/dialect": {not: functions},
-	"appliance/chat":         {parts: []string{"appliance/chat/dialect", "engine", "engine/grammar", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP},
+	"appliance/chat":         {parts: []string{"appliance/chat/dialect", "engine", "engine/fairqueue", "engine/grammar", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP},
 	"appliance/chat/chattest": {
 		parts: []string{"appliance/chat", "engine", "engine/grammar", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP,
 	},
 	// The kinds of what a reply says are dialect's.
-	"appliance/api/openai":    {parts: []string{"appliance/chat", "appliance/chat/dialect"}, not: functions},
-	"appliance/api/anthropic": {parts: []string{"appliance/chat"}, not: functions},
+	"appliance/api/rawjson":   {not: functions},
+	"appliance/api/openai":    {parts: []string{"appliance/chat", "appliance/chat/dialect", "appliance/api/rawjson"}, not: functions},
+	"appliance/api/anthropic": {parts: []string{"appliance/chat", "appliance/api/rawjson"}, not: functions},
 	"appliance/api/openapi": {
 		modules: []string{"github.com/swaggest/jsonschema-go", "github.com/swaggest/openapi-go"}, not: functions,
 	},
 	"appliance/api": {
-		parts:   []string{"appliance/chat", "appliance/api/openai", "appliance/api/anthropic", "appliance/api/openapi", "appliance/responses"},
+		parts:   []string{"appliance/chat", "appliance/api/openai", "appliance/api/anthropic", "appliance/api/openapi", "appliance/api/rawjson", "appliance/responses"},
 		modules: []string{"github.com/labstack/echo/v4"},
 	},
 	// The clock of a benchmark is its client's: what is made of the times is arithmetic.
@@ -155,6 +160,8 @@ var rooms = map[string]room{
 
 	// Tests that know the binary only from outside.
 	"tests/clients": {},
+	// The clients of TestBodies.
+	"tests/clients/flood": {},
 	// Requests out of a document, for tests to send.
 	"tests/mutate": {not: functions},
 	// The comparison with other engines starts binaries and reads what they print.

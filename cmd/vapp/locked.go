@@ -16,6 +16,9 @@ import (
 // it reads again for each change in the profile's folder, its own too.
 func admitLocked(c *appliance.Config) {
 	d := &digests{progress: func() func(engine.Progress) { return hashProgress(os.Stderr) }}
+	if p, err := c.Machine.Load(c.Profile); err == nil { // New says what is wrong with it
+		c.AdmitFiles = []string{lock.FileOf(p.File())}
+	}
 	c.Admit = func(p *appliance.Prepared) error {
 		file := p.Profile.Pos("").File
 		old, err := readLock(file)

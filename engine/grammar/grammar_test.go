@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"vapp.dev/engine/fairqueue"
 	"vapp.dev/engine/tokenizer"
 )
 
@@ -43,6 +44,7 @@ func begin(t *testing.T, c *Compiler, s Spec, l Lead, jump bool) *State {
 		t.Fatal(err)
 	}
 	t.Cleanup(st.Close)
+	g.Release()
 	return st
 }
 
@@ -145,7 +147,7 @@ func TestJumpChangesNothing(t *testing.T) {
 }
 
 func TestLead(t *testing.T) {
-	c, tok, _ := compiler(t)
+	c, tok, end := compiler(t)
 	mask := make([]uint32, (tok.VocabSize()+31)/32)
 	spec := Spec{Kind: tokenizer.GrammarRegex, Source: "[0-9]{2}"}
 	say := func(s *State, text string) {
@@ -162,11 +164,11 @@ func TestLead(t *testing.T) {
 	for _, l := range []Lead{{Inside: true, Ends: []string{"</think>", "ENOUGH"}}, {Inside: true, Ends: []string{"THAT IS ENOUGH"}}} {
 		s := begin(t, c, spec, l, true)
 		say(s, "what is it, think, THAT IS ENOUG")
-		if s.Mask(mask) {
-			t.Errorf("%v: constrained before the end", l)
+		if s.Mask(mask); allowed(mask) < tok.VocabSize()-1 || may(mask, end) {
+			t.Errorf("%v: before its end %d tokens may come, the end of the reply: %v", l, allowed(mask), may(mask, end))
 		}
 		say(s, "H")
-		if !s.Mask(mask) {
+		if s.Mask(mask); allowed(mask) > 200 {
 			t.Errorf("%v: not constrained behind the end", l)
 		}
 		say(s, "4")
@@ -178,16 +180,29 @@ func TestLead(t *testing.T) {
 	l := Lead{Open: "<|im_start|>", Ends: []string{"ENOUGH"}}
 	s := begin(t, c, spec, l, true)
 	open := id(t, tok, l.Open)
-	if !s.Mask(mask) || mask[open/32]>>(open%32)&1 == 0 {
+	if !s.Mask(mask) || !may(mask, open) {
 		t.Error("the opening marker may not come first")
 	}
-	if _, _, err := s.Take(open); err != nil || s.Mask(mask) {
-		t.Error("constrained in the thought", err)
+	if _, _, err := s.Take(open); err != nil {
+		t.Error(err)
+	}
+	if s.Mask(mask); allowed(mask) < tok.VocabSize()-1 || may(mask, end) {
+		t.Errorf("in the thought %d tokens may come, the end of the reply: %v", allowed(mask), may(mask, end))
 	}
 	say(s, "well ENOUGH")
-	if !s.Mask(mask) || mask[open/32]>>(open%32)&1 == 1 {
+	if !s.Mask(mask) || may(mask, open) {
 		t.Error("the marker may come once more")
 	}
+}
+
+func may(mask []uint32, id int32) bool { return mask[id/32]>>(id%32)&1 == 1 }
+
+// allowed counts the tokens of a mask.
+func allowed(mask []uint32) (n int) {
+	for _, w := range mask {
+		n += bits.OnesCount32(w)
+	}
+	return n
 }
 
 func id(t *testing.T, tok *tokenizer.Tokenizer, token string) int32 {
@@ -214,9 +229,6 @@ func TestRefused(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	for range cap(c.compiling) {
-		c.compiling <- struct{}{}
-	}
 	if _, err := c.Compile(ctx, Spec{Kind: tokenizer.GrammarRegex, Source: "a"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
@@ -229,25 +241,25 @@ func TestCacheForgets(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(c.cache.byKey); n != keep || len(c.cache.order) != keep {
+	if n := len(c.store.byKey); n != keep || len(c.store.order) != keep {
 		t.Errorf("%d grammars are kept", n)
 	}
-	if c.cache.get(Spec{Kind: tokenizer.GrammarRegex, Source: "a"}) != nil || c.cache.get(Spec{Kind: tokenizer.GrammarRegex, Source: strings.Repeat("a", keep+10)}) == nil {
+	if c.store.get(Spec{Kind: tokenizer.GrammarRegex, Source: "a"}) != nil || c.store.get(Spec{Kind: tokenizer.GrammarRegex, Source: strings.Repeat("a", keep+10)}) == nil {
 		t.Error("the oldest stayed or the latest went")
 	}
 }
 
 func TestCacheForgetsBytes(t *testing.T) {
-	c := cache{byKey: map[Spec]*Grammar{}}
+	c := store{byKey: map[Spec]*Grammar{}}
 	for i := range 20 {
-		c.put(Spec{Source: strings.Repeat("a", keepBytes/4-i)}, &Grammar{})
+		c.put(&Grammar{spec: Spec{Source: strings.Repeat("a", keepBytes/4-i)}})
 	}
-	if len(c.byKey) != 4 || c.bytes > keepBytes || c.get(Spec{Source: strings.Repeat("a", keepBytes/4-19)}) == nil {
-		t.Errorf("%d grammars of %d bytes are kept", len(c.byKey), c.bytes)
+	if len(c.byKey) != 4 || c.source > keepBytes || c.get(Spec{Source: strings.Repeat("a", keepBytes/4-19)}) == nil {
+		t.Errorf("%d grammars of %d bytes are kept", len(c.byKey), c.source)
 	}
-	c.put(Spec{Source: strings.Repeat("b", 2*keepBytes)}, &Grammar{})
-	if len(c.byKey) != 1 || c.bytes != 2*keepBytes {
-		t.Errorf("%d grammars of %d bytes are kept beside a large one", len(c.byKey), c.bytes)
+	c.put(&Grammar{spec: Spec{Source: strings.Repeat("b", 2*keepBytes)}, uses: 1})
+	if len(c.byKey) != 1 || c.source != 2*keepBytes {
+		t.Errorf("%d grammars of %d bytes are kept beside a large one", len(c.byKey), c.source)
 	}
 }
 
@@ -259,13 +271,17 @@ func TestCompileOnce(t *testing.T) {
 	}
 	var mu sync.Mutex
 	tries := 0
-	c.TryWith(func(context.Context, Spec) error {
+	gate := fairqueue.NewGate(1, 100)
+	c.TryWith(func(ctx context.Context, _ Spec, cost int, unneeded func() bool) (func(), int64, error) {
+		leave, err := gate.Enter(ctx, cost)
+		if err != nil || unneeded() {
+			return leave, 0, err
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		tries++
-		return nil
+		return leave, 1 << 20, nil
 	})
-	c.trying = make(chan struct{}, 1)
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
@@ -283,10 +299,10 @@ func TestCompileOnce(t *testing.T) {
 // Plain grammars do not wait for those that are tried.
 func TestPlainDoesNotWait(t *testing.T) {
 	c, _, _ := compiler(t)
-	c.TryWith(func(context.Context, Spec) error { return errors.New("nothing is tried here") })
-	for range cap(c.trying) {
-		c.trying <- struct{}{}
-	}
+	c.TryWith(func(ctx context.Context, _ Spec, _ int, _ func() bool) (func(), int64, error) {
+		<-ctx.Done()
+		return nil, 0, ctx.Err()
+	})
 	if _, err := c.Compile(context.Background(), Spec{Kind: tokenizer.GrammarRegex, Source: "a{100}"}); err != nil {
 		t.Error(err)
 	}

@@ -6,8 +6,8 @@ import (
 	"vapp.dev/engine/tokenizer"
 )
 
-// Lead is the part of a reply that the grammar says nothing about: a thought. The zero
-// Lead is none.
+// Lead is the part of a reply that the grammar does not cover: a thought. All but the end
+// of the reply may come in it. The zero Lead is none.
 type Lead struct {
 	Inside bool     // the reply begins in it
 	Open   string   // the marker that begins it, where the reply begins with this; "": none does

@@ -25,6 +25,8 @@ type State struct {
 	err  error
 	took time.Duration // to make mask
 
+	taken int64 // bytes of the budget
+
 	times Times
 }
 
@@ -65,7 +67,7 @@ func (s *State) Take(token int32) (forced []int32, ended bool, err error) {
 		s.queue = s.queue[1:]
 		return nil, len(s.queue) == 0 && s.next(), nil
 	default:
-		if s.err = s.wrong(s.m.Advance(token)); s.err != nil {
+		if s.err = s.grown(s.m.Advance(token)); s.err != nil {
 			return nil, false, s.err
 		}
 	}
@@ -81,7 +83,7 @@ func (s *State) force() (forced []int32, ended bool, err error) {
 	if err == nil && len(ids) > 0 {
 		err = s.m.Advance(ids...)
 	}
-	if s.err = s.wrong(err); s.err != nil {
+	if s.err = s.grown(err); s.err != nil {
 		return nil, false, s.err
 	}
 	if !s.jump && len(ids) > 0 {
@@ -114,7 +116,7 @@ func (s *State) make() {
 	}
 	defer s.made.Done()
 	begun := time.Now()
-	s.err = s.wrong(s.m.Mask(s.mask))
+	s.err = s.grown(s.m.Mask(s.mask))
 	s.took = time.Since(begun)
 }
 
@@ -125,7 +127,8 @@ func (s *State) Mask(words []uint32) bool {
 	defer s.clock(time.Now())
 	s.wait()
 	if s.lead.free {
-		return false
+		s.g.of.butEOS(words)
+		return true
 	}
 	clear(words)
 	if s.err != nil {
@@ -153,24 +156,47 @@ func (s *State) wait() {
 
 func (s *State) clock(begun time.Time) { s.times.Loop += time.Since(begun) }
 
+// butEOS sets the bits of all tokens but those that end a reply.
+func (c *Compiler) butEOS(words []uint32) {
+	for i := range words {
+		words[i] = ^uint32(0)
+	}
+	for _, id := range c.opt.EOS {
+		if int(id/32) < len(words) {
+			words[id/32] &^= 1 << (id % 32)
+		}
+	}
+}
+
 func set(words []uint32, id int32) {
 	if int(id/32) < len(words) {
 		words[id/32] |= 1 << (id % 32)
 	}
 }
 
-// Err is why the grammar cannot be followed any more, an *Error; nil while it can.
+// Err is why the grammar cannot be followed any more, an *Error or ErrBusy; nil while it can.
 func (s *State) Err() error {
 	s.wait()
 	return s.err
 }
 
-func (s *State) wrong(err error) error {
-	if err == nil {
+// grown returns the error of a call of the matcher as one of this package, or why the matcher
+// may not have grown as it did in the call.
+func (s *State) grown(err error) error {
+	if err != nil {
+		return refusal(s.g.spec, err)
+	}
+	more := memory(s.m, s.mask) - s.taken
+	if more <= 0 {
 		return nil
 	}
-	return refusal(s.g.spec, err)
+	more = (more/growth + 1) * growth
+	s.taken += more
+	return s.g.of.store.charge(s.g, more, s.taken)
 }
+
+// growth is the step in which a state takes bytes from the budget.
+const growth = 64 << 10
 
 // Close frees the state, when its mask is done. It does not wait.
 func (s *State) Close() {
@@ -180,5 +206,7 @@ func (s *State) Close() {
 		}
 		s.made.Wait()
 		s.m.Close()
+		s.g.of.store.give(s.taken)
+		s.g.Release()
 	}()
 }

@@ -178,6 +178,16 @@ func (r *Runner) Emitted(set, n int) []float32 {
 	return r.dev.Step(set).Emitted[n*w : (n+1)*w]
 }
 
+// Mask returns the tokens that a grammar allowed in sampled row n of a set, one bit an id;
+// nil: no grammar constrained it. The slice is the set's buffer.
+func (r *Runner) Mask(set, n int) []uint32 {
+	b := r.dev.Step(set)
+	if b.Sampling[n].Flags&backend.UseGrammar == 0 {
+		return nil
+	}
+	return b.Grammar[n*b.Words:][:b.Words]
+}
+
 // Logprob is what a sampled row says of its token: raw log probabilities.
 type Logprob struct {
 	Logprob float32

@@ -48,6 +48,9 @@ func (p *Params) Greedy() bool { return p.Temperature < greedyBelow }
 
 const greedyBelow = 1e-5
 
+// LeastTemperature is what the sampler raises a lower temperature to that is not greedy.
+const LeastTemperature = 0.01
+
 // NeedsOutput says that a row's edits depend on the tokens generated before
 // it, so that they must be known on the host before the row is prepared.
 func (p *Params) NeedsOutput() bool {

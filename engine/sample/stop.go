@@ -29,6 +29,17 @@ func (p *Params) StopAt(token int32, n int) Stop {
 	return GoOn
 }
 
+// End returns the EOS that ends a reply whose grammar is complete: the tokenizer's own if
+// it has one; −1: there is no EOS.
+func (p *Params) End() int32 {
+	for _, id := range p.EOS {
+		if id >= 0 {
+			return id
+		}
+	}
+	return -1
+}
+
 // ChoiceSeed is the seed of a request's choice: the request's own for the first,
 // others drawn from it by SplitMix64.
 func ChoiceSeed(seed uint64, choice int) uint64 {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Limits are what a step's buffers and the model allow a request.
@@ -111,11 +112,14 @@ func (p *Params) checkLogprobs(l Limits) error {
 }
 
 func (p *Params) checkTokens(l Limits) error {
-	in := func(id int32) bool { return id >= 0 && int(id) < l.Vocab }
+	biased := make([]int32, len(p.LogitBias))
+	for i, b := range p.LogitBias {
+		biased[i] = b.Token
+	}
+	if bad := outside(biased, l.Vocab); len(bad) > 0 {
+		return wrong("logit_bias", bad, "token_id(s) %s in logit_bias contain out-of-vocab token ids. Vocabulary size: %d", list(bad), l.Vocab)
+	}
 	for _, b := range p.LogitBias {
-		if !in(b.Token) {
-			return wrong("logit_bias", b.Token, "token_id %d in logit_bias is an out-of-vocab token id. Vocabulary size: %d", b.Token, l.Vocab)
-		}
 		if math.IsNaN(b.Value) {
 			return wrong("logit_bias", b.Value, "logit_bias of token_id %d must be a number, got nan.", b.Token)
 		}
@@ -123,26 +127,53 @@ func (p *Params) checkTokens(l Limits) error {
 	if p.AllowedTokenIDs != nil && len(p.AllowedTokenIDs) == 0 {
 		return wrong("allowed_token_ids", p.AllowedTokenIDs, "allowed_token_ids is not None and empty!")
 	}
-	for _, id := range p.AllowedTokenIDs {
-		if !in(id) {
-			return wrong("allowed_token_ids", id, "allowed_token_ids contains out-of-vocab token id %d! Vocabulary size: %d", id, l.Vocab)
-		}
+	if bad := outside(p.AllowedTokenIDs, l.Vocab); len(bad) > 0 {
+		return wrong("allowed_token_ids", bad, "allowed_token_ids contains out-of-vocab token id! Token ids: %s. Vocabulary size: %d", list(bad), l.Vocab)
 	}
 	for _, w := range p.BadWords {
 		if len(w) == 0 {
 			return wrong("bad_words", "", "bad_words cannot contain an empty string.")
 		}
-		for _, id := range w {
-			if !in(id) {
-				return wrong("bad_words", id, "bad_words contains out-of-vocab token id %d! Vocabulary size: %d", id, l.Vocab)
-			}
-		}
+	}
+	if bad := outside(slices.Concat(p.BadWords...), l.Vocab); len(bad) > 0 {
+		return wrong("bad_words", bad, "The model vocabulary size is %d, but the following tokens were specified as bad: %s. All token id values should be integers satisfying: 0 <= token_id <= %d.", l.Vocab, list(bad), l.Vocab-1)
 	}
 	if n := p.edits(); n > l.Bias {
 		return wrong("logit_bias", n, "logit_bias, bad_words and the stop ids that min_tokens holds back edit up to %d logits, which is greater than max allowed: %d", n, l.Bias)
 	}
 	return nil
 }
+
+// outside returns the ids that are not in the vocabulary.
+func outside(ids []int32, vocab int) []int32 {
+	var out []int32
+	for _, id := range ids {
+		if id < 0 || int(id) >= vocab {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// list writes ids as a list of Python's, as vLLM's messages do. It ends after maxListed with
+// an ellipsis.
+func list(ids []int32) string {
+	var b strings.Builder
+	for i, id := range ids {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		if i == maxListed {
+			b.WriteString("...")
+			break
+		}
+		fmt.Fprint(&b, id)
+	}
+	return "[" + b.String() + "]"
+}
+
+// maxListed bounds a message that lists what a request sent.
+const maxListed = 1000
 
 // ValidateN checks how many choices a request with these parameters asks for.
 // The error is a *ParamError.

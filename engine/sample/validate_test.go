@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -33,13 +34,15 @@ func TestValidateTexts(t *testing.T) {
 		{"logprobs", func(p *Params) { p.Logprobs = 21 }, "Requested sample logprobs of 21, which is greater than max allowed: 20"},
 		{"logprobs", func(p *Params) { p.Logprobs = -2 }, "`logprobs` must be a positive value."},
 		{"prompt_logprobs", func(p *Params) { p.PromptLogprobs = 21 }, "Requested prompt logprobs of 21, which is greater than max allowed: 20"},
-		{"logit_bias", func(p *Params) { p.LogitBias = []Bias{{Token: 100}} }, "token_id 100 in logit_bias is an out-of-vocab token id. Vocabulary size: 100"},
+		{"logit_bias", func(p *Params) { p.LogitBias = []Bias{{Token: -1}, {Token: 4}, {Token: 100}, {Token: 7000}} },
+			"token_id(s) [-1, 100, 7000] in logit_bias contain out-of-vocab token ids. Vocabulary size: 100"},
 		{"logit_bias", func(p *Params) { p.LogitBias = []Bias{{Token: 1, Value: math.NaN()}} }, "logit_bias of token_id 1 must be a number, got nan."},
 		{"logit_bias", func(p *Params) { p.LogitBias, p.MinTokens, p.EOS = make([]Bias, 3), 1, []int32{1, 2} },
 			"logit_bias, bad_words and the stop ids that min_tokens holds back edit up to 5 logits, which is greater than max allowed: 4"},
 		{"allowed_token_ids", func(p *Params) { p.AllowedTokenIDs = []int32{} }, "allowed_token_ids is not None and empty!"},
-		{"allowed_token_ids", func(p *Params) { p.AllowedTokenIDs = []int32{3, -1} }, "allowed_token_ids contains out-of-vocab token id -1! Vocabulary size: 100"},
-		{"bad_words", func(p *Params) { p.BadWords = [][]int32{{1, 100}} }, "bad_words contains out-of-vocab token id 100! Vocabulary size: 100"},
+		{"allowed_token_ids", func(p *Params) { p.AllowedTokenIDs = []int32{3, -1} }, "allowed_token_ids contains out-of-vocab token id! Token ids: [-1]. Vocabulary size: 100"},
+		{"bad_words", func(p *Params) { p.BadWords = [][]int32{{1, 100}} },
+			"The model vocabulary size is 100, but the following tokens were specified as bad: [100]. All token id values should be integers satisfying: 0 <= token_id <= 99."},
 		{"bad_words", func(p *Params) { p.BadWords = [][]int32{{}} }, "bad_words cannot contain an empty string."},
 	} {
 		p := Default()
@@ -179,4 +182,13 @@ func FuzzValidate(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestListIsBounded(t *testing.T) {
+	if got := list(make([]int32, 3)); got != "[0, 0, 0]" {
+		t.Error(got)
+	}
+	if got := list(make([]int32, 1<<20)); len(got) > 3*maxListed+10 || !strings.HasSuffix(got, "0, ...]") {
+		t.Errorf("%d bytes, ending in %q", len(got), got[len(got)-10:])
+	}
 }

@@ -1,6 +1,10 @@
 package sched
 
-import "vapp.dev/engine/sample"
+import (
+	"slices"
+
+	"vapp.dev/engine/sample"
+)
 
 // Commit takes the result of the oldest uncommitted step: tokens are appended,
 // sequences end, full blocks become findable, pages are freed. Rows of sequences
@@ -71,7 +75,7 @@ func (s *Scheduler) draw(row *Row, n int, r Result, out Output) Output {
 		}
 		out.Token, out.Row = -1, -1
 		if r.Status[at] != 0 || r.Tokens[at] < 0 {
-			out.Finish = FinishError
+			out.Finish, out.Row = FinishError, at
 			if g := q.spec.Grammar; g != nil {
 				out.Err = g.Err()
 			}
@@ -87,9 +91,8 @@ func (s *Scheduler) draw(row *Row, n int, r Result, out Output) Output {
 	return out
 }
 
-// follow tells q's grammar of the drawn token of out and appends those that it forces.
-// It returns the last Output; where the grammar ends the sequence this one has no token,
-// since the text of the one before counts.
+// follow passes the drawn token of out to q's grammar and appends the tokens that it forces.
+// It returns the last Output.
 func (s *Scheduler) follow(q *Seq, out Output) Output {
 	forced, ended, err := q.spec.Grammar.Take(out.Token)
 	for _, id := range forced {
@@ -100,13 +103,32 @@ func (s *Scheduler) follow(q *Seq, out Output) Output {
 			return out
 		}
 	}
-	if !ended && err == nil {
+	switch {
+	case err != nil:
+		s.out = append(s.out, out)
+		return Output{Seq: q, Token: -1, Row: -1, StopToken: -1, Finish: FinishError, Err: err}
+	case ended:
+		return s.close(q, out)
+	}
+	return out
+}
+
+// close ends a sequence whose grammar is complete after the token of out. It appends the
+// EOS, the only token that may follow, without a draw; min_tokens and ignore_eos do not
+// apply. Without an EOS the last Output has no token.
+func (s *Scheduler) close(q *Seq, out Output) Output {
+	p := q.spec.Params
+	if slices.Contains(p.EOS, out.Token) { // drawn under ignore_eos
+		out.Finish = FinishStop
 		return out
 	}
 	s.out = append(s.out, out)
-	out = Output{Seq: q, Token: -1, Row: -1, StopToken: -1, Finish: FinishStop, Err: err}
-	if err != nil {
-		out.Finish = FinishError
+	out = Output{Seq: q, Token: p.End(), Row: -1, StopToken: -1, Finish: FinishStop, More: true}
+	if out.Token >= 0 {
+		q.tokens = append(q.tokens, out.Token)
+		if out.Token != p.EOS[0] {
+			out.StopToken = out.Token
+		}
 	}
 	return out
 }

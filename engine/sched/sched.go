@@ -175,6 +175,9 @@ func (s *Scheduler) Idle() bool {
 	return len(s.running)+len(s.waiting)+len(s.flight) == 0
 }
 
+// Policy is the order of what waits and runs.
+func (s *Scheduler) Policy() Policy { return s.opts.Policy }
+
 // SetPolicy changes the order of what waits and runs, from the next step on.
 func (s *Scheduler) SetPolicy(p Policy) {
 	s.opts.Policy = p

@@ -117,7 +117,7 @@ const (
 type Output struct {
 	Seq   *Seq
 	Token int32 // −1: none in this step
-	Row   int   // sampled row of Token, or of a pooled prompt's last position; −1 without one: a grammar forced it
+	Row   int   // sampled row of Token, of a draw that failed, or of a pooled prompt's last position; −1: a grammar forced Token
 	First bool  // Token is the sequence's first
 	More  bool  // Token comes with the one of the Output before
 	// Finish, and the id that stopped it: −1 unless it is one of stop_token_ids

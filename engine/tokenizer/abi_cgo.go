@@ -51,6 +51,7 @@ var kinds = map[C.int32_t]Kind{
 	C.VAPPTEXT_RAISED: KindRaised, C.VAPPTEXT_FUEL: KindSteps, C.VAPPTEXT_OUTPUT: KindOutput,
 	C.VAPPTEXT_CONTEXT: KindVars, C.VAPPTEXT_GRAMMAR: KindGrammar, C.VAPPTEXT_PANIC: KindPanic,
 	C.VAPPTEXT_MEMORY: KindMemory, C.VAPPTEXT_TIME: KindTime,
+	C.VAPPTEXT_LENGTH: KindLength, C.VAPPTEXT_UNAVAILABLE: KindUnavailable,
 }
 
 func check(code C.int32_t, e *C.vapptext_error) error {
@@ -119,7 +120,14 @@ func tokenizerTable(p unsafe.Pointer) (table, error) {
 	return t, nil
 }
 
-func encode(p unsafe.Pointer, text string, o EncodeOptions) ([]int32, error) {
+// progress is how far a text is encoded.
+type progress struct{ c C.vapptext_progress }
+
+func (p *progress) done() bool { return p.c.flags&16 != 0 }
+
+// encode appends the ids of a text's next window of about that many bytes; 0 is the
+// usual size, and below 0 the whole text is one.
+func encode(p unsafe.Pointer, text string, o EncodeOptions, window int, at *progress, ids []int32) ([]int32, error) {
 	var special C.uint32_t
 	if o.AddSpecial {
 		special |= 1
@@ -127,13 +135,21 @@ func encode(p unsafe.Pointer, text string, o EncodeOptions) ([]int32, error) {
 	if o.PlainSpecial {
 		special |= 2
 	}
+	if window < 0 {
+		special |= 4
+		window = 0
+	}
 	var out C.vapptext_buf
 	var e C.vapptext_error
 	s, n := textOf(text)
-	if err := check(C.vapptext_encode(p, s, n, special, &out, &e), &e); err != nil {
-		return nil, err
+	if err := check(C.vapptext_encode(p, s, n, special, C.size_t(window), &at.c, &out, &e), &e); err != nil {
+		return ids, err
 	}
-	return takenIDs(out), nil
+	defer C.vapptext_free(out)
+	if n := int(out.len) / 4; n > 0 {
+		ids = append(ids, unsafe.Slice((*int32)(unsafe.Pointer(out.ptr)), n)...)
+	}
+	return ids, nil
 }
 
 func decode(p unsafe.Pointer, ids []int32, skipSpecial bool) (string, error) {

@@ -10,11 +10,16 @@ import "unsafe"
 // ArchiveID is the hash of the native library in this binary: none.
 func ArchiveID() string { return "" }
 
+type progress struct{}
+
+func (*progress) done() bool { return true }
+
 func noCgo() error {
 	return &Error{KindNoCgo, "this binary was built without cgo and has no tokenizer, templates or grammars; build it with CGO_ENABLED=1"}
 }
 
 func tokenizerNew([]byte) (unsafe.Pointer, error)          { return nil, noCgo() }
+func limitStack(int64)                                     {}
 func tokenizerFree(unsafe.Pointer)                         {}
 func tokenizerTable(unsafe.Pointer) (table, error)         { return table{}, noCgo() }
 func tokenID(unsafe.Pointer, string) (int32, bool)         { return 0, false }
@@ -27,13 +32,14 @@ func grammarsFree(unsafe.Pointer)                          {}
 func grammarsVocab(unsafe.Pointer) int                     { return 0 }
 func matcherClone(unsafe.Pointer) (unsafe.Pointer, error)  { return nil, noCgo() }
 func matcherFree(unsafe.Pointer)                           {}
+func matcherBytes(unsafe.Pointer) int64                    { return 0 }
 func matcherMask(unsafe.Pointer, []uint32) error           { return noCgo() }
 func matcherAdvance(unsafe.Pointer, []int32) error         { return noCgo() }
 func matcherAccepts(unsafe.Pointer, []int32) (int, error)  { return 0, noCgo() }
 func matcherForced(unsafe.Pointer) ([]int32, error)        { return nil, noCgo() }
 func matcherRollback(unsafe.Pointer, int) error            { return noCgo() }
 func matcherState(unsafe.Pointer) (bool, bool, error)      { return false, false, noCgo() }
-func encode(unsafe.Pointer, string, EncodeOptions) ([]int32, error) {
+func encode(unsafe.Pointer, string, EncodeOptions, int, *progress, []int32) ([]int32, error) {
 	return nil, noCgo()
 }
 func templateRender(unsafe.Pointer, []byte, int64, Limits) (string, error) {

@@ -32,6 +32,9 @@ func templateRender(p unsafe.Pointer, vars []byte, now int64, l Limits) (string,
 	return takenText(out), nil
 }
 
+// limitStack limits the stack of the library's own threads in this process.
+func limitStack(bytes int64) { C.vapptext_limit_stack(C.size_t(bytes)) }
+
 func grammarsNew(tok unsafe.Pointer, o GrammarOptions) (p unsafe.Pointer, err error) {
 	var e C.vapptext_error
 	eos, n := idsOf(o.EOS)
@@ -58,6 +61,8 @@ func matcherClone(m unsafe.Pointer) (p unsafe.Pointer, err error) {
 }
 
 func matcherFree(p unsafe.Pointer) { C.vapptext_matcher_free(p) }
+
+func matcherBytes(p unsafe.Pointer) int64 { return int64(C.vapptext_matcher_bytes(p)) }
 
 func matcherMask(m unsafe.Pointer, mask []uint32) error {
 	var e C.vapptext_error

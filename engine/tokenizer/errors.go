@@ -43,10 +43,21 @@ const (
 	KindClosed
 	// KindNoCgo is a binary that was built without cgo.
 	KindNoCgo
+	// KindLength is a long text with a stretch in which this tokenizer has no
+	// place to divide it.
+	KindLength
+	// KindBusy is work that other work left no place for.
+	KindBusy
+	// KindUnavailable is a process or thread that the system does not let run now: it is
+	// short of files, threads or memory, or killed the process.
+	KindUnavailable
+	// KindUnsupported is what this operating system cannot do.
+	KindUnsupported
 )
 
 var kindNames = [...]string{"", "argument", "tokenizer", "chat template", "chat template", "chat template", "chat template",
-	"chat template", "grammar", "text library", "chat template", "chat template", "template sandbox", "text library", "text library"}
+	"chat template", "grammar", "text library", "chat template", "chat template", "template sandbox", "text library", "text library",
+	"tokenizer", "child process", "child process", "template sandbox"}
 
 // String names the part that failed.
 func (k Kind) String() string {

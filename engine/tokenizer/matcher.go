@@ -25,6 +25,18 @@ func (m *Matcher) Clone() (*Matcher, error) {
 	return newMatcher(c), nil
 }
 
+// Bytes returns how many bytes are allocated for the matcher now; it grows while the matcher
+// follows a text. What a clone shares with its original counts in the original. A closed
+// matcher has none.
+func (m *Matcher) Bytes() int64 {
+	p, err := m.obj.hold()
+	if err != nil {
+		return 0
+	}
+	defer m.obj.release()
+	return matcherBytes(p)
+}
+
 // Close frees the matcher.
 func (m *Matcher) Close() { m.obj.close() }
 

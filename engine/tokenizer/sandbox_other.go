@@ -5,9 +5,24 @@ package tokenizer
 import (
 	"fmt"
 	"runtime"
+	"syscall"
+	"time"
 )
+
+func childAttributes() *syscall.SysProcAttr { return nil }
+
+func programOf(_, path string) string { return path }
+
+func firstToDie() {}
 
 // limitMemory refuses: without a limit there is no sandbox.
 func limitMemory(int64) error {
-	return fmt.Errorf("%s has no limit on a process's memory; templates in requests work on linux only", runtime.GOOS)
+	return unsupportedError(fmt.Sprintf("%s has no limit on a process's memory; templates in requests work on linux only", runtime.GOOS))
 }
+
+func privateMemory() (m privateBytes, known bool) { return m, false }
+
+var processStart = time.Now()
+
+// processTime returns the time since this process began: an upper bound of one processor's.
+func processTime() time.Duration { return time.Since(processStart) }

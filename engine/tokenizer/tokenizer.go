@@ -1,5 +1,10 @@
 package tokenizer
 
+import (
+	"fmt"
+	"strings"
+)
+
 // LoadOptions bounds what a tokenizer may be. The zero value is the usual.
 type LoadOptions struct {
 	// MaxJSON bounds tokenizer.json, in bytes; 0 is 96 MiB.
@@ -59,12 +64,15 @@ func (t *Tokenizer) Encode(text string, addSpecial bool) ([]int32, error) {
 
 // EncodeWith returns the ids of a text. The text must be UTF-8.
 func (t *Tokenizer) EncodeWith(text string, o EncodeOptions) ([]int32, error) {
-	p, err := t.obj.hold()
-	if err != nil {
-		return nil, err
+	e := t.NewEncoding(text, o)
+	ids := []int32{}
+	for !e.Done() {
+		var err error
+		if ids, err = e.Next(ids); err != nil {
+			return nil, err
+		}
 	}
-	defer t.obj.release()
-	return encode(p, text, o)
+	return ids, nil
 }
 
 // Decode returns the text of ids; bytes that are not UTF-8 become U+FFFD, ids
@@ -75,12 +83,38 @@ func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) (string, error) {
 			return "", failure(KindArgument, 0, "a token id is below zero")
 		}
 	}
+	if len(ids) > longDecode {
+		return t.decodeLong(ids, skipSpecial)
+	}
 	p, err := t.obj.hold()
 	if err != nil {
 		return "", err
 	}
 	defer t.obj.release()
 	return decode(p, ids, skipSpecial)
+}
+
+// longDecode is how many ids are decoded at once: each takes some 100 bytes until all
+// are.
+const longDecode = 8 << 10
+
+// decodeLong decodes one id after the other, which takes the memory of the text alone.
+func (t *Tokenizer) decodeLong(ids []int32, skipSpecial bool) (string, error) {
+	if t.table.join == joinWhole {
+		return "", failure(KindLength, 0, fmt.Sprintf("%d tokens are more than the %d that this tokenizer's decoder can take", len(ids), longDecode))
+	}
+	n := 0
+	for _, id := range ids {
+		n += len(t.table.token(id))
+	}
+	var b strings.Builder
+	b.Grow(n)
+	s := t.NewStream(skipSpecial)
+	for _, id := range ids {
+		b.WriteString(s.Push(id))
+	}
+	b.WriteString(s.Flush())
+	return b.String(), nil
 }
 
 // VocabSize is one more than the highest id that has a token.

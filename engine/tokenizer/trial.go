@@ -6,43 +6,47 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"time"
-)
-
-// What a trial may take: the compiler's stack is reserved whole, and counts.
-const (
-	trialMemory = 768 << 20
-	trialTime   = 5 * time.Second // unless the sandbox says otherwise
 )
 
 // TryGrammar compiles a grammar in a child process and throws it away: what takes too
 // long or needs too much memory harms nobody, and ends when ctx does. specials are the special
-// tokens that it may name. The error is an *Error
-// of KindGrammar that says why it is refused, another *Error where the child did not work,
-// or ctx's own.
-func TryGrammar(ctx context.Context, s Sandbox, g GrammarSpec, specials []string) error {
+// tokens that it may name; cost is an estimate of the work, in bytes of source. unneeded is
+// asked when the work's turn has come: if it is true, nothing is tried. bytes is the memory that
+// the compilation took. The work keeps its place until leave is called, which is nil with an error. The error is an *Error of KindGrammar that says
+// why the grammar is refused, of KindBusy or KindUnavailable where there was no child, of another kind
+// where the child did not work, or ctx's own.
+func TryGrammar(ctx context.Context, s Sandbox, g GrammarSpec, specials []string, cost int, unneeded func() bool) (leave func(), bytes int64, err error) {
 	if len(g.Source) > maxGrammar {
-		return failure(KindGrammar, 0, "the grammar is over 256 KiB")
-	}
-	if s.Memory = trialMemory; s.Time <= 0 {
-		s.Time = trialTime
+		return nil, 0, failure(KindGrammar, 0, "the grammar is over 256 KiB")
 	}
 	g.Source = tokenIDs.ReplaceAllString(g.Source, "<[256]>")
-	_, err := s.run(ctx, sandboxCall{Grammar: &trialCall{g, specials}})
+	t, err := s.begin(ctx, cost)
+	if err == nil {
+		var r sandboxReply
+		if r, err = t.do(ctx, sandboxCall{Grammar: &trialCall{g, specials}}, unneeded); err == nil {
+			return t.end, r.Bytes, nil
+		}
+		t.end()
+	}
+	return nil, 0, t.refusal(err)
+}
+
+// refusal is an error of a trial as an error of a grammar.
+func (t *turn) refusal(err error) error {
 	var e *TemplateError
 	if !errors.As(err, &e) {
 		return err
 	}
 	switch e.Kind {
 	case KindTime:
-		return failure(KindGrammar, 0, fmt.Sprintf("it takes longer than %v to compile; make it smaller", s.Time))
+		return failure(KindGrammar, 0, fmt.Sprintf("it takes longer than %v to compile; make it smaller", t.of.Time))
 	case KindMemory:
-		return failure(KindGrammar, 0, fmt.Sprintf("it needs more than %d MiB to compile; make it smaller", s.Memory>>20))
+		return failure(KindGrammar, 0, fmt.Sprintf("it needs more than %d MiB to compile; make it smaller", largeChild.memory>>20))
 	}
 	return &Error{e.Kind, e.Msg}
 }
 
-// trialCall is what the child of a trial is told.
+// trialCall is the call of a trial.
 type trialCall struct {
 	Spec     GrammarSpec `json:"spec"`
 	Specials []string    `json:"specials"`
@@ -51,28 +55,37 @@ type trialCall struct {
 // tokenIDs are tokens that a Lark grammar names by their ids, which the child has not.
 var tokenIDs = regexp.MustCompile(`<\[[\^0-9, -]*\]>`)
 
-// try compiles the grammar for a vocabulary of bytes and special tokens.
-func (c *trialCall) try() error {
+// try compiles the grammar for a vocabulary of bytes and special tokens, and returns the memory
+// that this takes: limit where the system does not say.
+func (c *trialCall) try(limit int64) (bytes int64, err error) {
 	b, err := byteTokenizer(c.Specials)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	t, err := Load(b, LoadOptions{})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer t.Close()
 	env, err := NewGrammarEnv(t, GrammarOptions{VocabSize: t.VocabSize(), EOS: []int32{256}})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer env.Close()
+	before, known := privateMemory()
 	m, err := env.Compile(c.Spec)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer m.Close()
-	return m.Probe(env.MaskWords())
+	if err := m.Probe(env.MaskWords()); err != nil {
+		return 0, err
+	}
+	after, _ := privateMemory()
+	if !known {
+		return limit, nil
+	}
+	return min(limit, max(after.now, after.most)-before.now), nil
 }
 
 // probes are how many tokens a grammar is followed before anything is generated.

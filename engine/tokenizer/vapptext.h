@@ -18,7 +18,9 @@ enum {
   VAPPTEXT_GRAMMAR = 8,
   VAPPTEXT_PANIC = 9,   /* a Rust panic was caught */
   VAPPTEXT_MEMORY = 10, /* a render over its limit of memory */
-  VAPPTEXT_TIME = 11    /* a render over its limit of time */
+  VAPPTEXT_TIME = 11,   /* a render over its limit of time */
+  VAPPTEXT_LENGTH = 12, /* a text that is too long and cannot be divided */
+  VAPPTEXT_UNAVAILABLE = 13 /* the system starts no thread now */
 };
 
 typedef struct {
@@ -38,9 +40,18 @@ void vapptext_free(vapptext_buf b);
 /* Tokenizers. The handle is also what daulet/tokenizers' functions take. */
 int32_t vapptext_tokenizer_new(const uint8_t *json, size_t n, const void **out, vapptext_error *err);
 void vapptext_tokenizer_free(const void *t);
-/* special: bit 0 adds the post-processor's tokens, bit 1 reads special tokens
- * in the text as plain text. out: ids, 32 bits each */
-int32_t vapptext_encode(const void *t, const uint8_t *s, size_t n, uint32_t special, vapptext_buf *out, vapptext_error *err);
+/* How far a text is encoded; all zero at its start. */
+typedef struct {
+  size_t at, end, stop, scan;
+  uint32_t token;
+  uint32_t flags; /* bit 4: done */
+} vapptext_progress;
+/* Encodes the next window of a text, of about window bytes (0: the usual size).
+ * special: bit 0 adds the post-processor's tokens, bit 1 reads special tokens
+ * in the text as plain text, bit 2 encodes all of it at once. out: ids, 32 bits
+ * each */
+int32_t vapptext_encode(const void *t, const uint8_t *s, size_t n, uint32_t special, size_t window, vapptext_progress *p,
+                        vapptext_buf *out, vapptext_error *err);
 int32_t vapptext_decode(const void *t, const uint32_t *ids, size_t n, bool skip_special, vapptext_buf *out, vapptext_error *err);
 int64_t vapptext_token_id(const void *t, const uint8_t *s, size_t n); /* -1: none */
 int32_t vapptext_token_text(const void *t, uint32_t id, vapptext_buf *out, vapptext_error *err);
@@ -53,6 +64,9 @@ typedef struct {
   vapptext_buf bytes;
 } vapptext_vocab;
 int32_t vapptext_table(const void *t, vapptext_vocab *out, vapptext_error *err);
+
+/* Limits the stack of the threads that compile and render from now on, 256 MiB otherwise. */
+void vapptext_limit_stack(size_t bytes);
 
 /* Chat templates. */
 typedef struct {
@@ -77,6 +91,8 @@ int32_t vapptext_matcher_new(const void *g, const uint8_t *kind, size_t kind_len
                              vapptext_error *err);
 int32_t vapptext_matcher_clone(void *m, void **out, vapptext_error *err);
 void vapptext_matcher_free(void *m);
+/* bytes that are allocated for a matcher; what a clone shares counts in its original */
+size_t vapptext_matcher_bytes(const void *m);
 int32_t vapptext_matcher_mask(void *m, uint32_t *bits, size_t words, vapptext_error *err);
 int32_t vapptext_matcher_commit(void *m, const uint32_t *ids, size_t n, vapptext_error *err);
 int32_t vapptext_matcher_validate(void *m, const uint32_t *ids, size_t n, size_t *accepted, vapptext_error *err);

@@ -18,9 +18,9 @@ func system(o *object, c *chat.Conversation) {
 	if v == nil {
 		return
 	}
-	text := ""
+	var text strings.Builder
 	if v[0] == '"' {
-		text = o.str("system")
+		text.WriteString(o.str("system"))
 	} else {
 		for i, raw := range o.list("system") {
 			b := newObject(fmt.Sprintf("system.%d.", i), raw)
@@ -28,7 +28,7 @@ func system(o *object, c *chat.Conversation) {
 				b.wrong("type", "text")
 			}
 			if part := b.text("text"); !strings.HasPrefix(part, billing) {
-				text += part
+				text.WriteString(part)
 			}
 			if b.err != nil {
 				o.fail(b.err)
@@ -36,8 +36,8 @@ func system(o *object, c *chat.Conversation) {
 			}
 		}
 	}
-	if text != "" {
-		c.Messages = append(c.Messages, chat.Message{Role: "system", Text: text, HasContent: true})
+	if text.Len() > 0 {
+		c.Messages = append(c.Messages, chat.Message{Role: "system", Text: text.String(), HasContent: true})
 	}
 }
 
@@ -53,6 +53,7 @@ func (o *object) text(name string) string {
 // rest of a user's turn.
 type speaker struct {
 	said    chat.Message
+	thought strings.Builder
 	results []chat.Message
 }
 
@@ -93,8 +94,11 @@ func turn(o *object, i int, raw json.RawMessage, c *chat.Conversation) {
 	}
 }
 
-// simplify makes one part of text a plain string.
+// simplify joins the thoughts, and makes one part of text a plain string.
 func (s *speaker) simplify() {
+	if s.said.Reasoning != nil {
+		*s.said.Reasoning = s.thought.String()
+	}
 	if len(s.said.Parts) == 1 {
 		s.said.Text, s.said.Parts = s.said.Parts[0].Text, nil
 	}
@@ -116,11 +120,8 @@ func (s *speaker) block(b *object) {
 	case kind == "tool_use" && !user:
 		s.call(b)
 	case kind == "thinking" && !user:
-		thought := b.text("thinking")
-		if s.said.Reasoning != nil {
-			thought = *s.said.Reasoning + thought
-		}
-		s.said.Reasoning = &thought
+		s.thought.WriteString(b.text("thinking"))
+		s.said.Reasoning = new(string) // simplify sets it
 	case kind == "redacted_thinking" && !user: // nobody but its author can read it
 	default:
 		b.fail(malformed(b.at+"type", "`%stype`: %q is not a block that a turn of the %s may hold here.", b.at, kind, s.said.Role))

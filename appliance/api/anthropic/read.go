@@ -1,10 +1,10 @@
 package anthropic
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 
+	"vapp.dev/appliance/api/rawjson"
 	"vapp.dev/appliance/chat"
 )
 
@@ -24,23 +24,16 @@ func malformed(param, format string, args ...any) *chat.Error {
 	return chat.Errorf(chat.Malformed, param, format, args...)
 }
 
-// newObject takes an object apart, piece by piece so that its size is known before
-// it is held.
+// newObject takes an object apart.
 func newObject(at string, v json.RawMessage) *object {
-	o := &object{at: at, raw: map[string]json.RawMessage{}, seen: map[string]bool{}}
-	d := json.NewDecoder(bytes.NewReader(v))
-	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+	o := &object{at: at, seen: map[string]bool{}}
+	ok := false
+	switch o.raw, ok = rawjson.Object(v, maxItems); {
+	case ok:
+	case rawjson.Kind(v) != '{':
 		o.fail(malformed(o.path(), "`%s` must be an object.", o.path()))
-		return o
-	}
-	for d.More() {
-		name, err := d.Token()
-		var value json.RawMessage
-		if err != nil || d.Decode(&value) != nil || len(o.raw) == maxItems {
-			o.fail(malformed(o.path(), "`%s` must be an object of at most %d names.", o.path(), maxItems))
-			return o
-		}
-		o.raw[name.(string)] = value
+	default:
+		o.fail(malformed(o.path(), "`%s` must be an object of at most %d names.", o.path(), maxItems))
 	}
 	return o
 }
@@ -94,11 +87,23 @@ func read[T any](o *object, name, want string) T {
 	return out
 }
 
-func (o *object) str(name string) string   { return read[string](o, name, "a string") }
 func (o *object) flag(name string) bool    { return read[bool](o, name, "true or false") }
 func (o *object) count(name string) *int32 { return read[*int32](o, name, "an integer of 32 bits") }
 func (o *object) num(name string) *float64 { return read[*float64](o, name, "a number") }
 func (o *object) sub(name string) *object  { return newObject(o.at+name+".", o.get(name)) }
+
+// str reads a string; "" when absent.
+func (o *object) str(name string) string {
+	v := o.get(name)
+	if v == nil {
+		return ""
+	}
+	s, ok := rawjson.String(v)
+	if !ok {
+		o.wrong(name, "a string")
+	}
+	return s
+}
 
 // list reads an array; nil when absent.
 func (o *object) list(name string) []json.RawMessage {
@@ -106,21 +111,16 @@ func (o *object) list(name string) []json.RawMessage {
 	if v == nil {
 		return nil
 	}
-	out := []json.RawMessage{}
-	d := json.NewDecoder(bytes.NewReader(v))
-	if t, err := d.Token(); err != nil || t != json.Delim('[') {
+	out, ok := rawjson.Array(v, maxItems)
+	switch {
+	case ok:
+		return out
+	case rawjson.Kind(v) != '[':
 		o.wrong(name, "an array")
-		return nil
+	default:
+		o.wrong(name, fmt.Sprintf("an array of at most %d elements", maxItems))
 	}
-	for d.More() {
-		var value json.RawMessage
-		if d.Decode(&value) != nil || len(out) == maxItems {
-			o.wrong(name, fmt.Sprintf("an array of at most %d elements", maxItems))
-			return nil
-		}
-		out = append(out, value)
-	}
-	return out
+	return nil
 }
 
 // unknown lists the fields that nobody has asked for.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"vapp.dev/appliance/api/rawjson"
 	"vapp.dev/appliance/chat"
 )
 
@@ -86,8 +87,8 @@ type countManagement struct {
 func CountReply(n int) []byte { return encode(countReply{n, countManagement{n}}) }
 
 func body(b []byte) (*object, *chat.Error) {
-	if !json.Valid(b) {
-		return nil, malformed("", "JSON decode error: the body is not JSON.")
+	if err := rawjson.Check(b); err != nil {
+		return nil, malformed("", "JSON decode error: %v.", err)
 	}
 	o := newObject("", b)
 	return o, o.err

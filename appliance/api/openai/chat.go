@@ -1,9 +1,9 @@
 package openai
 
 import (
-	"encoding/json"
 	"slices"
 
+	"vapp.dev/appliance/api/rawjson"
 	"vapp.dev/appliance/chat"
 )
 
@@ -82,12 +82,12 @@ func conversation(f *fields) *chat.Conversation {
 		AddGenerationPrompt: f.flag("add_generation_prompt", true),
 		ContinueFinal:       f.flag("continue_final_message", false),
 		Template:            f.str("chat_template"),
-		TemplateKwargs:      f.object("chat_template_kwargs"),
+		TemplateKwargs:      keptObject(f.object("chat_template_kwargs")),
 		ReasoningEffort:     effort(f),
-		Documents:           f.list("documents"),
+		Documents:           kept(f.list("documents")),
 	}
 	if raw, ok := c.TemplateKwargs["chat_template"]; ok {
-		if json.Unmarshal(raw, &c.Template) != nil {
+		if c.Template, ok = rawjson.String(raw); !ok && string(raw) != "null" {
 			f.wrong("chat_template_kwargs.chat_template", "a string")
 		}
 		delete(c.TemplateKwargs, "chat_template")
@@ -105,8 +105,9 @@ func messages(f *fields) []chat.Message {
 		f.fail(malformed("messages", "Field required: `messages`."))
 		return nil
 	}
-	var out []chat.Message
-	for i, raw := range f.list("messages") {
+	list := f.list("messages")
+	out := make([]chat.Message, 0, len(list))
+	for i, raw := range list {
 		m, err := message(i, raw)
 		if err != nil {
 			f.fail(err)

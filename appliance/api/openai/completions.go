@@ -2,8 +2,8 @@ package openai
 
 import (
 	"bytes"
-	"encoding/json"
 
+	"vapp.dev/appliance/api/rawjson"
 	"vapp.dev/appliance/chat"
 )
 
@@ -76,22 +76,23 @@ func promptsOf(f *fields, name string) []chat.Prompt {
 		return nil
 	}
 	if first := bytes.TrimLeft(v[1:], " \t\r\n"); first[0] != '"' && first[0] != '[' && first[0] != ']' {
-		ids, ok := tokens(v)
+		ids, ok := rawjson.Ints(v)
 		if !ok {
 			f.wrong(name, want)
 			return nil
 		}
 		return []chat.Prompt{{Tokens: ids}}
 	}
-	var out []chat.Prompt
-	for _, item := range f.list(name) {
+	list := f.list(name)
+	out := make([]chat.Prompt, 0, len(list))
+	for _, item := range list {
 		p := chat.Prompt{}
 		ok := false
 		switch item[0] {
 		case '"':
-			ok = json.Unmarshal(item, &p.Text) == nil
+			p.Text, ok = rawjson.String(item)
 		case '[':
-			p.Tokens, ok = tokens(item)
+			p.Tokens, ok = rawjson.Ints(item)
 		}
 		if !ok {
 			f.wrong(name, want)

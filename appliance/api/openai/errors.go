@@ -37,7 +37,7 @@ var statuses = map[chat.Kind]struct {
 	chat.Gone:         {StatusClientClosed, "ClientClosedRequest"},
 }
 
-// StatusClientClosed is logged for a client that left; nobody reads it.
+// StatusClientClosed is for a client that left, or ended its side of the connection.
 const StatusClientClosed = 499
 
 // Status is the HTTP status of an error.

@@ -7,11 +7,9 @@ import (
 	"math"
 	"strconv"
 
+	"vapp.dev/appliance/api/rawjson"
 	"vapp.dev/appliance/chat"
 )
-
-// maxDepth bounds how deep a body may nest; template engines count levels too.
-const maxDepth = 100
 
 // fields reads a JSON object by name. The first thing that is wrong stays in
 // err; every later reading gives the zero value. Names are exact, a null is as
@@ -23,18 +21,18 @@ type fields struct {
 	err  *chat.Error
 }
 
-// body reads a request's body: one JSON object and nothing after it.
+// body reads a request's body: one JSON object and nothing after it. What it returns
+// are parts of b: Ask and Wire keep copies.
 func body(b []byte) (*fields, *chat.Error) {
-	if err := CheckDepth(b); err != nil {
-		return nil, err
+	if err := rawjson.Check(b); err != nil {
+		return nil, malformed("", "JSON decode error: %v.", err)
 	}
-	var whole json.RawMessage
-	if err := json.Unmarshal(b, &whole); err != nil {
-		return nil, malformed("", "JSON decode error: %s.", jsonReason(err))
-	}
-	raw, ok := object(whole)
-	if !ok {
+	if rawjson.Kind(b) != '{' {
 		return nil, malformed("", "The body must be a JSON object.")
+	}
+	raw, ok := object(b)
+	if !ok {
+		return nil, malformed("", "The body must be an object of at most %d names.", maxItems)
 	}
 	return newFields("", raw), nil
 }
@@ -47,66 +45,20 @@ func malformed(param, format string, args ...any) *chat.Error {
 	return chat.Errorf(chat.Malformed, param, format, args...)
 }
 
-// jsonReason is what is wrong with the text, without a Go type's name.
-func jsonReason(err error) string {
-	if s, ok := err.(*json.SyntaxError); ok {
-		return fmt.Sprintf("%s at byte %d", s.Error(), s.Offset)
-	}
-	return err.Error()
-}
-
 // maxItems bounds what an array or object may hold before it is taken apart,
 // arrays of token ids excepted.
 const maxItems = 1 << 17
 
-// items is at least the number of elements of an array or object.
-func items(v json.RawMessage) int {
-	n, depth, quoted := 1, 0, false
-	for i := 0; i < len(v); i++ {
-		switch c := v[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			depth++
-		case c == '}' || c == ']':
-			depth--
-		case c == ',' && depth == 1:
-			n++
-		}
-	}
-	return n
-}
-
 // object takes an object apart; a null is none.
 func object(v json.RawMessage) (map[string]json.RawMessage, bool) {
-	v = bytes.TrimSpace(v)
-	if len(v) == 0 || v[0] != '{' || items(v) > maxItems {
-		return nil, false
-	}
-	var out map[string]json.RawMessage
-	return out, json.Unmarshal(v, &out) == nil
+	return rawjson.Object(v, maxItems)
 }
 
-// CheckDepth refuses deep nesting before anything recursive sees it.
-func CheckDepth(b []byte) *chat.Error {
-	depth, quoted := 0, false
-	for i := 0; i < len(b); i++ {
-		switch c := b[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			if depth++; depth > maxDepth {
-				return malformed("", "JSON decode error: the body nests deeper than %d levels.", maxDepth)
-			}
-		case c == '}' || c == ']':
-			depth--
-		}
+// checkSize refuses deep nesting and too many values before anything recursive sees
+// them.
+func checkSize(b []byte) *chat.Error {
+	if err := rawjson.CheckSize(b); err != nil {
+		return malformed("", "JSON decode error: %v.", err)
 	}
 	return nil
 }
@@ -172,8 +124,12 @@ func (f *fields) wrong(name, want string) {
 }
 
 func (f *fields) str(name string) string {
-	var s string
-	if v, ok := f.get(name); ok && json.Unmarshal(v, &s) != nil {
+	v, ok := f.get(name)
+	if !ok {
+		return ""
+	}
+	s, ok := rawjson.String(v)
+	if !ok {
 		f.wrong(name, "a string")
 	}
 	return s
@@ -279,10 +235,34 @@ func (f *fields) list(name string) []json.RawMessage {
 	if !ok {
 		return nil
 	}
-	out := []json.RawMessage{}
-	if v[0] != '[' || items(v) > maxItems || json.Unmarshal(v, &out) != nil {
+	out, ok := rawjson.Array(v, maxItems)
+	if !ok {
 		f.wrong(name, fmt.Sprintf("an array of at most %d elements", maxItems))
 		return nil
+	}
+	return out
+}
+
+// kept returns copies of values, so that they do not keep the whole body in memory.
+func kept(list []json.RawMessage) []json.RawMessage {
+	if list == nil {
+		return nil
+	}
+	out := make([]json.RawMessage, len(list))
+	for i, v := range list {
+		out[i] = bytes.Clone(v)
+	}
+	return out
+}
+
+// keptObject is kept for the members of an object.
+func keptObject(raw map[string]json.RawMessage) map[string]json.RawMessage {
+	if raw == nil {
+		return nil
+	}
+	out := make(map[string]json.RawMessage, len(raw))
+	for name, v := range raw {
+		out[name] = bytes.Clone(v)
 	}
 	return out
 }
@@ -293,7 +273,7 @@ func (f *fields) ints(name string) []int32 {
 	if !ok {
 		return nil
 	}
-	list, ok := tokens(v)
+	list, ok := rawjson.Ints(v)
 	if !ok {
 		f.wrong(name, "an array of integers of 32 bits")
 		return nil
@@ -310,18 +290,14 @@ func (f *fields) strings(name string) []string {
 	if v[0] == '"' {
 		return []string{f.str(name)}
 	}
-	var out []*string
-	if v[0] != '[' || items(v) > maxItems || json.Unmarshal(v, &out) != nil {
+	parts, ok := rawjson.Array(v, maxItems)
+	list := make([]string, len(parts))
+	for i := 0; i < len(parts) && ok; i++ {
+		list[i], ok = rawjson.String(parts[i])
+	}
+	if !ok {
 		f.wrong(name, "a string or an array of strings")
 		return nil
-	}
-	list := make([]string, len(out))
-	for i, s := range out {
-		if s == nil {
-			f.wrong(name, "a string or an array of strings")
-			return nil
-		}
-		list[i] = *s
 	}
 	return list
 }
@@ -338,14 +314,6 @@ func (f *fields) object(name string) map[string]json.RawMessage {
 		return nil
 	}
 	return out
-}
-
-// tokens reads an array of integers of 32 bits.
-func tokens(v json.RawMessage) ([]int32, bool) {
-	ids := []int32{}
-	// a null would be read as 0
-	ok := v[0] == '[' && bytes.IndexByte(v, 'n') < 0 && json.Unmarshal(v, &ids) == nil
-	return ids, ok
 }
 
 // unknown lists the fields that nobody has asked for.

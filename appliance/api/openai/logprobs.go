@@ -30,10 +30,12 @@ func (w *Wire) name(id int32, text string) string {
 	return text
 }
 
-func (w *Wire) entry(id int32, text string, p float32) topLogprob {
-	t := topLogprob{Token: w.name(id, text), Logprob: p, Bytes: []int{}}
-	for _, b := range []byte(t.Token) {
-		t.Bytes = append(t.Bytes, int(b))
+// entry converts a logprob. Its bytes are the token's own, whatever its name is: joined they
+// are the text, also where tokens are parts of a character.
+func (w *Wire) entry(id int32, text string, own []byte, p float32) topLogprob {
+	t := topLogprob{Token: w.name(id, text), Logprob: p, Bytes: make([]int, len(own))}
+	for i, b := range own {
+		t.Bytes[i] = int(b)
 	}
 	return t
 }
@@ -45,9 +47,9 @@ func (w *Wire) chat(list []chat.TokenLogprob) *chatLogprobList {
 	}
 	out := &chatLogprobList{}
 	for _, l := range list {
-		c := chatLogprob{topLogprob: w.entry(l.Token, l.Text, l.Logprob), Top: []topLogprob{}}
+		c := chatLogprob{topLogprob: w.entry(l.Token, l.Text, l.Bytes, l.Logprob), Top: []topLogprob{}}
 		for _, t := range cut(l.Top, w.TopLogprobs) {
-			c.Top = append(c.Top, w.entry(t.Token, t.Text, t.Logprob))
+			c.Top = append(c.Top, w.entry(t.Token, t.Text, t.Bytes, t.Logprob))
 		}
 		out.Content = append(out.Content, c)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"vapp.dev/appliance/api/rawjson"
 	"vapp.dev/appliance/chat"
 )
 
@@ -26,6 +27,13 @@ func message(i int, raw json.RawMessage) (chat.Message, *chat.Error) {
 	}
 	content(f, &m)
 	m.ToolCalls = toolCalls(f)
+	list := f.list("tools")
+	if _, bad := toolNames(at+".tools", list); bad != nil {
+		f.fail(bad)
+	}
+	if m.Role == "developer" {
+		m.Tools = kept(list)
+	}
 	if f.err != nil {
 		return m, f.err
 	}
@@ -43,8 +51,9 @@ func content(f *fields, m *chat.Message) {
 	case '"':
 		m.Text = f.str("content")
 	case '[':
-		m.Parts = []chat.Part{}
-		for i, raw := range f.list("content") {
+		list := f.list("content")
+		m.Parts = make([]chat.Part, 0, len(list))
+		for i, raw := range list {
 			p, err := part(fmt.Sprintf("%scontent.%d", f.at, i), raw)
 			if err != nil {
 				f.fail(err)
@@ -67,8 +76,7 @@ var textParts = map[string]string{
 var mediaParts = []string{"image_url", "input_audio", "audio_url", "video_url", "image_pil", "image_embeds", "audio_embeds", "file", "input_image"}
 
 func part(at string, raw json.RawMessage) (chat.Part, *chat.Error) {
-	var bare string
-	if json.Unmarshal(raw, &bare) == nil && raw[0] == '"' {
+	if bare, ok := rawjson.String(raw); ok {
 		return chat.Part{Type: "text", Text: bare}, nil
 	}
 	obj, ok := object(raw)

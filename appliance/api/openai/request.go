@@ -3,7 +3,10 @@
 package openai
 
 import (
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 
 	"vapp.dev/appliance/chat"
 )
@@ -70,7 +73,7 @@ func sampling(f *fields, a *chat.Ask) {
 	a.IgnoreEOS = f.flag("ignore_eos", false)
 	a.MinTokens = f.intOr("min_tokens", 0)
 	a.LogitBias = logitBias(f)
-	a.AllowedTokenIDs = f.ints("allowed_token_ids")
+	a.AllowedTokenIDs = distinct(f.ints("allowed_token_ids"))
 	a.BadWords = f.strings("bad_words")
 	a.PromptLogprobs = f.intOpt("prompt_logprobs")
 	a.SkipSpecialTokens = f.flag("skip_special_tokens", true)
@@ -129,14 +132,31 @@ func logitBias(f *fields) map[int32]float64 {
 	}
 	o := newFields("logit_bias.", raw)
 	out := make(map[int32]float64, len(raw))
-	for name := range raw {
+	var bad []string
+	for _, name := range slices.Sorted(maps.Keys(raw)) {
 		id, err := strconv.ParseInt(name, 10, 32)
 		if err != nil {
-			f.fail(malformed("logit_bias", "`logit_bias` must map token ids to numbers, got the key %q.", name))
-			return nil
+			bad = append(bad, "'"+name+"'")
+			continue
 		}
 		out[int32(id)] = min(max(o.numberOr(name, 0), -100), 100)
 	}
+	if len(bad) > 0 {
+		f.fail(malformed("logit_bias", "logit_bias contains key(s) that cannot be converted to integer token IDs: [%s]", strings.Join(bad, ", ")))
+	}
 	f.failIf(o.err)
 	return out
+}
+
+// manyIDs is more than any vocabulary has.
+const manyIDs = 1 << 20
+
+// distinct returns ids without duplicates, in any order, where there are so many that
+// some must be: they stay in memory as long as the request.
+func distinct(ids []int32) []int32 {
+	if len(ids) <= manyIDs {
+		return ids
+	}
+	slices.Sort(ids)
+	return slices.Clone(slices.Compact(ids))
 }

@@ -64,7 +64,7 @@ func readResponses(f *fields) (*ResponsesRequest, error) {
 	r.messages = f.flag("enable_response_messages", false)
 	r.instructions = f.str("instructions")
 	r.Ask.Chat = &chat.Conversation{
-		AddGenerationPrompt: true, TemplateKwargs: f.object("chat_template_kwargs"),
+		AddGenerationPrompt: true, TemplateKwargs: keptObject(f.object("chat_template_kwargs")),
 	}
 	responseEchoes(f, r)
 	for _, read := range []func(*fields, *ResponsesRequest){

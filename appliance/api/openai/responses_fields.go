@@ -74,7 +74,7 @@ func responseText(f *fields, r *ResponsesRequest) {
 // done so already.
 func responseStructure(f *fields, r *ResponsesRequest, at string, schema json.RawMessage) {
 	if a := &r.Ask; f.err == nil && a.Structure != nil {
-		f.fail(malformed("text.format", "You can only use one kind of constraints for structured outputs but multiple are specified: `text.format` and `%s`.", a.Structure.Param))
+		f.fail(malformed("text.format", "You can only use one kind of structured outputs constraint but multiple are specified: `text.format` and `%s`.", a.Structure.Param))
 	} else if f.err == nil {
 		a.Structure = &chat.Structure{Kind: chat.AsSchema, Param: at, Source: schemaText(f, at, schema, chat.SchemaOptions{})}
 	}

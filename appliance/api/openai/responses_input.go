@@ -1,8 +1,10 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,12 +20,12 @@ func responseInput(f *fields, r *ResponsesRequest) {
 	case !ok:
 		f.fail(malformed("input", "Field required: `input`."))
 	case v[0] == '"':
-		text := f.str("input")
-		r.input = []json.RawMessage{encode(map[string]any{
-			"type": "message", "role": "user", "content": []outputPart{{Type: "input_text", Text: text}},
-		})}
+		head, tail, _ := bytes.Cut(encode(map[string]any{
+			"type": "message", "role": "user", "content": []outputPart{{Type: "input_text"}},
+		}), []byte(`"text":""`))
+		r.input = []json.RawMessage{slices.Concat(head, []byte(`"text":`), v, tail)}
 	case v[0] == '[':
-		if r.input = f.list("input"); f.err == nil && len(r.input) == 0 && r.Previous == "" {
+		if r.input = kept(f.list("input")); f.err == nil && len(r.input) == 0 && r.Previous == "" {
 			f.fail(malformed("input", "`input` must be a string or an array of at least one item."))
 		}
 	default:

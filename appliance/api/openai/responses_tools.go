@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"encoding/json"
 
 	"vapp.dev/appliance/chat"
@@ -19,11 +20,11 @@ func responseTools(f *fields, r *ResponsesRequest) {
 			return
 		}
 		nested = append(nested, t)
-		r.echo.Tools = append(r.echo.Tools, raw)
+		r.echo.Tools = append(r.echo.Tools, bytes.Clone(raw))
 	}
 	as := newFields("", map[string]json.RawMessage{"parallel_tool_calls": encode(r.echo.Parallel)})
 	if choice, is := f.get("tool_choice"); is {
-		r.echo.ToolChoice = choice
+		r.echo.ToolChoice = bytes.Clone(choice)
 		if choice[0] == '{' {
 			choice, nested = responseChoice(f, nested)
 		}

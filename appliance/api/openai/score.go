@@ -2,7 +2,9 @@ package openai
 
 import (
 	"encoding/json"
+	"strings"
 
+	"vapp.dev/appliance/api/rawjson"
 	"vapp.dev/appliance/chat"
 )
 
@@ -73,7 +75,7 @@ func (r *ScoreRequest) rest(f *fields) (*ScoreRequest, error) {
 	pooled(f, &r.Ask.PoolAsk)
 	r.Ask.AddSpecialTokens = f.flag("add_special_tokens", true)
 	r.Ask.Template = f.str("chat_template")
-	r.Ask.TemplateKwargs = f.object("chat_template_kwargs")
+	r.Ask.TemplateKwargs = keptObject(f.object("chat_template_kwargs"))
 	if f.err != nil {
 		return nil, f.err
 	}
@@ -109,10 +111,8 @@ func texts(f *fields, name string, alone bool) []string {
 // textOf reads a string, or an object {"content": [{"type": "text", "text"}]}, whose
 // parts are joined by line ends.
 func textOf(v json.RawMessage) (string, bool) {
-	var text string
-	if len(v) > 0 && v[0] == '"' {
-		err := json.Unmarshal(v, &text)
-		return text, err == nil
+	if rawjson.Kind(v) == '"' {
+		return rawjson.String(v)
 	}
 	var parts struct {
 		Content []struct {
@@ -123,14 +123,15 @@ func textOf(v json.RawMessage) (string, bool) {
 	if json.Unmarshal(v, &parts) != nil || len(parts.Content) == 0 {
 		return "", false
 	}
+	var text strings.Builder
 	for i, p := range parts.Content {
 		if p.Type != "text" || p.Text == nil {
 			return "", false
 		}
 		if i > 0 {
-			text += "\n"
+			text.WriteByte('\n')
 		}
-		text += *p.Text
+		text.WriteString(*p.Text)
 	}
-	return text, true
+	return text.String(), true
 }

@@ -26,6 +26,7 @@ type (
 		Name             *string        `json:"name"`
 		ToolCallID       *string        `json:"tool_call_id" description:"Of a tool's message: the call it answers."`
 		ToolCalls        []toolCallBody `json:"tool_calls" description:"Of an assistant's message: the calls it made."`
+		Tools            []toolBody     `json:"tools" description:"Of a developer's message: functions that the model may call."`
 		Reasoning        *string        `json:"reasoning" description:"Of an assistant's message: what it thought."`
 		ReasoningContent *string        `json:"reasoning_content" deprecated:"true" description:"Older name of reasoning."`
 	}

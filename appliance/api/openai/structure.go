@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strings"
 
+	"vapp.dev/appliance/api/rawjson"
 	"vapp.dev/appliance/chat"
 )
 
@@ -27,7 +29,7 @@ func outputs(f *fields) []*chat.Structure {
 			list = append(list, constraint(o, kind, kind, opts))
 		}
 		if f.failIf(o.err); f.err == nil && !slices.ContainsFunc(list, isSet) {
-			f.fail(malformed("structured_outputs", "You must use one kind of constraints for structured outputs: json, regex, choice, grammar, json_object or structural_tag."))
+			f.fail(malformed("structured_outputs", "You must use one kind of structured outputs constraint but none are specified: json, regex, choice, grammar, json_object or structural_tag."))
 		}
 	}
 	return list
@@ -54,14 +56,23 @@ func only(f *fields, list []*chat.Structure) *chat.Structure {
 	switch {
 	case f.err != nil || len(list) == 0:
 		return nil
+	case len(list) > 1 && basic(list[0]) && basic(list[1]):
+		f.fail(malformed(list[1].Param, "You can only use one kind of constraints for structured outputs ('json', 'regex' or 'choice')."))
+		return nil
 	case len(list) > 1:
-		f.fail(malformed(list[1].Param, "You can only use one kind of constraints for structured outputs but multiple are specified: `%s` and `%s`.", list[0].Param, list[1].Param))
+		f.fail(malformed(list[1].Param, "You can only use one kind of structured outputs constraint but multiple are specified: `%s` and `%s`.", list[0].Param, list[1].Param))
 		return nil
 	}
 	return list[0]
 }
 
 func isSet(s *chat.Structure) bool { return s != nil }
+
+// basic reports whether s is json, regex or choice of structured_outputs, whose message differs.
+func basic(s *chat.Structure) bool {
+	name, is := strings.CutPrefix(s.Param, "structured_outputs.")
+	return is && slices.Contains(constraints[:3], name)
+}
 
 func schemaOptions(f *fields, prefix string) chat.SchemaOptions {
 	return chat.SchemaOptions{
@@ -85,6 +96,9 @@ func constraint(f *fields, name, kind string, o chat.SchemaOptions) *chat.Struct
 		out.Source = schemaText(f, at, raw, o)
 	case "json_object":
 		if !f.flag(name, false) {
+			if f.at != "" {
+				f.fail(malformed(at, "%s must be True if set; omit structured_outputs to disable structured outputs", at))
+			}
 			return nil
 		}
 		out.Kind = chat.AsSchema
@@ -95,7 +109,7 @@ func constraint(f *fields, name, kind string, o chat.SchemaOptions) *chat.Struct
 		var err error
 		out.Kind = chat.AsGrammar
 		if out.Source, err = chat.GrammarSource(filled(f, name)); err != nil {
-			f.fail(malformed(at, "`%s`: %v.", at, err))
+			f.fail(malformed(at, "Invalid grammar specification: %v.", err))
 		}
 	case "choice":
 		out.Kind, out.Source = chat.AsChoice, choices(f, name)
@@ -106,11 +120,11 @@ func constraint(f *fields, name, kind string, o chat.SchemaOptions) *chat.Struct
 	return out
 }
 
-// filled is a string that is not empty.
+// filled is a string that is not blank.
 func filled(f *fields, name string) string {
 	s := f.str(name)
-	if s == "" && f.err == nil {
-		f.fail(malformed(f.at+name, "`%s` must not be empty.", f.at+name))
+	if strings.TrimSpace(s) == "" && f.err == nil {
+		f.fail(malformed(f.at+name, "%s cannot be an empty string", f.at+name))
 	}
 	return s
 }
@@ -124,7 +138,7 @@ func choices(f *fields, name string) string {
 		return again
 	})
 	if len(list) == 0 && f.err == nil {
-		f.fail(malformed(f.at+name, "`%s` must be an array of at least one string.", f.at+name))
+		f.fail(malformed(f.at+name, "Choice '[]' cannot be an empty list"))
 	}
 	b, _ := json.Marshal(list) // strings
 	return string(b)
@@ -132,13 +146,17 @@ func choices(f *fields, name string) string {
 
 // schemaText is a schema that came as an object, or as a string that holds one.
 func schemaText(f *fields, at string, raw json.RawMessage, o chat.SchemaOptions) string {
-	raw = unquoted(raw)
-	if !json.Valid(raw) {
-		f.fail(malformed(at, "`%s` must be a JSON schema, or a string that holds one.", at))
+	raw = bytes.TrimSpace(unquoted(raw))
+	if len(raw) == 0 {
+		f.fail(malformed(at, "%s cannot be an empty string", at))
 		return ""
 	}
-	if bad := CheckDepth(raw); bad != nil {
-		f.fail(malformed(at, "`%s` nests deeper than %d levels.", at, maxDepth))
+	if !json.Valid(raw) {
+		f.fail(malformed(at, "Invalid JSON grammar specification. `%s` must be a JSON schema, or a string that holds one.", at))
+		return ""
+	}
+	if bad := checkSize(raw); bad != nil {
+		f.fail(malformed(at, "`%s` nests deeper than %d levels or holds more than %d values.", at, rawjson.MaxDepth, rawjson.MaxValues))
 		return ""
 	}
 	out, err := chat.SchemaSource(raw, o)
@@ -173,6 +191,9 @@ func responseFormat(f *fields) *chat.Structure {
 	case kind == "json_object":
 		out.Kind = chat.AsSchema
 		out.Source = schemaText(f, out.Param, json.RawMessage(`{"type":"object"}`), chat.SchemaOptions{})
+	case kind == "json_schema" && !o.has("json_schema"):
+		f.fail(malformed("response_format", "When response_format type is 'json_schema', the 'json_schema' field must be provided."))
+		return nil
 	case kind == "json_schema":
 		s := newFields("response_format.json_schema.", o.object("json_schema"))
 		schema, ok := s.get("schema")
@@ -194,7 +215,8 @@ func responseFormat(f *fields) *chat.Structure {
 func tagText(f *fields, at string, raw json.RawMessage) string {
 	raw = unquoted(raw)
 	if _, err := chat.TagSource(raw, nil); err != nil {
-		f.fail(malformed(at, "`%s`: %v.", at, err))
+		of, _, _ := strings.Cut(at, ".")
+		f.fail(malformed(at, "Invalid %s structural_tag specification. `%s`: %v.", of, at, err))
 	}
 	return string(raw)
 }

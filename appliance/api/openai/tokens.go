@@ -18,8 +18,8 @@ func readTokenize(f *fields) (chat.TokenizeAsk, error) {
 	case f.has("messages"):
 		a.AddSpecialTokens = f.flag("add_special_tokens", false)
 		a.Chat = conversation(f)
-		a.Chat.Tools = f.list("tools")
-		if _, bad := toolNames(a.Chat.Tools); bad != nil {
+		a.Chat.Tools = kept(f.list("tools"))
+		if _, bad := toolNames("tools", a.Chat.Tools); bad != nil {
 			f.fail(bad)
 		}
 	case f.has("prompt"):

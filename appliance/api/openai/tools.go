@@ -12,64 +12,98 @@ import (
 func tools(f *fields, a *chat.Ask) {
 	a.OneCall = !f.flag("parallel_tool_calls", true)
 	list := f.list("tools")
-	names, bad := toolNames(list)
+	names, bad := toolNames("tools", list)
 	if bad != nil {
 		f.fail(bad)
 		return
 	}
-	choice, named := toolChoice(f)
+	choice, named := toolChoice(f, list != nil)
 	if f.err != nil {
 		return
 	}
 	if choice == "" {
 		choice = "none"
-		if len(list) > 0 {
+		switch {
+		case len(list) > 0:
 			choice = "auto"
+		case a.Chat.OwnTools() != nil:
+			choice = "" // as the server can read calls or not
 		}
-	}
-	refuse := func(format string, args ...any) {
-		f.fail(chat.Errorf(chat.Invalid, "tool_choice", format, args...))
 	}
 	switch {
-	case list == nil && choice != "none":
-		refuse("When using `tool_choice`, `tools` must be set.")
 	case len(list) == 0 && (choice == "required" || choice == "named"):
-		f.fail(chat.Errorf(chat.Invalid, "tools", "`tools` must not be an empty array when `tool_choice` asks for a call."))
+		f.fail(chat.Errorf(chat.Invalid, "tools", "`tools` must not be an empty array. Either provide at least one tool or omit the field entirely."))
 	case choice == "named" && !names[named]:
-		refuse("The tool specified in `tool_choice` does not match any of the specified `tools`.")
+		f.fail(chat.Errorf(chat.Invalid, "tool_choice", "The tool specified in `tool_choice` does not match any of the specified `tools`"))
 	}
-	a.Chat.Tools, a.ToolChoice, a.ToolName = list, choice, named
+	a.Chat.Tools, a.ToolChoice, a.ToolName = kept(list), choice, named
 }
 
-// toolChoice returns none, auto, required, named, or "" when absent.
-func toolChoice(f *fields) (choice, name string) {
+// toolChoice returns none, auto, required, named, or "" when absent; tools says that the
+// request has tools, without which nothing but none may be asked for.
+func toolChoice(f *fields, tools bool) (choice, name string) {
 	v, ok := f.get("tool_choice")
-	if !ok {
+	switch {
+	case !ok:
+		return "", ""
+	case string(v) == `"none"`:
+		return "none", ""
+	case !tools:
+		f.fail(chat.Errorf(chat.Invalid, "tool_choice", "When using `tool_choice`, `tools` must be set."))
+		return "", ""
+	case v[0] == '{':
+		return "named", namedTool(f)
+	}
+	switch s := written(v); s {
+	case "auto", "required":
+		return s, ""
+	default:
+		f.fail(chat.Errorf(chat.Invalid, "tool_choice", "Invalid value for `tool_choice`: %s! Only named tools, \"none\", \"auto\" or \"required\" are supported.", s))
 		return "", ""
 	}
-	if v[0] == '"' {
-		switch s := f.str("tool_choice"); s {
-		case "none", "auto", "required":
-			return s, ""
-		default:
-			f.fail(chat.Errorf(chat.Invalid, "tool_choice", "Invalid value for `tool_choice`: %s! Only named tools, \"none\", \"auto\" or \"required\" are supported.", s))
-			return "", ""
-		}
+}
+
+// namedTool returns the function that tool_choice names.
+func namedTool(f *fields) string {
+	const usage = `Correct usage: ` + "`" + `{"type": "function", "function": {"name": "my_function"}}` + "`"
+	choice := newFields("tool_choice.", f.object("tool_choice"))
+	v, _ := choice.get("function")
+	obj, ok := object(v)
+	if !ok {
+		f.fail(malformed("tool_choice.function", "Invalid value for `function`: `%s` in `tool_choice`! %s", written(v), usage))
+		return ""
 	}
-	obj := newFields("tool_choice.", f.object("tool_choice"))
-	fn := newFields("tool_choice.function.", obj.object("function"))
-	if name = fn.str("name"); name == "" {
-		f.fail(malformed("tool_choice.function.name", "Field required: `tool_choice.function.name`."))
+	v, ok = obj["name"]
+	if !ok {
+		f.fail(malformed("tool_choice.function.name", "Expected field `name` in `function` in `tool_choice`! %s", usage))
+		return ""
 	}
-	return "named", name
+	var name string
+	if json.Unmarshal(v, &name) != nil || name == "" {
+		f.fail(malformed("tool_choice.function.name", "Invalid `name` in `function`: `%s` in `tool_choice`! %s", written(v), usage))
+	}
+	return name
+}
+
+// written returns a value as vLLM's messages show it: a string without quotes, None for what
+// is absent or null.
+func written(v json.RawMessage) string {
+	var s string
+	switch {
+	case len(v) == 0 || string(v) == "null":
+		return "None"
+	case v[0] == '"' && json.Unmarshal(v, &s) == nil:
+		return s
+	}
+	return string(v)
 }
 
 // toolNames checks tools: functions with unique names, parameters an object or
 // absent.
-func toolNames(list []json.RawMessage) (map[string]bool, *chat.Error) {
+func toolNames(field string, list []json.RawMessage) (map[string]bool, *chat.Error) {
 	names := map[string]bool{}
 	for i, raw := range list {
-		at := fmt.Sprintf("tools.%d", i)
+		at := fmt.Sprintf("%s.%d", field, i)
 		obj, ok := object(raw)
 		if !ok {
 			return nil, malformed(at, "`%s` must be an object.", at)
@@ -90,7 +124,7 @@ func toolNames(list []json.RawMessage) (map[string]bool, *chat.Error) {
 			return nil, malformed(at+".function.name", "Field required: `%s.function.name`.", at)
 		}
 		if names[name] {
-			return nil, chat.Errorf(chat.Invalid, "tools", "Tool names must be unique, got %q twice.", name)
+			return nil, chat.Errorf(chat.Invalid, field, "Tool names must be unique, got %q twice.", name)
 		}
 		names[name] = true
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // NoOAuth2 is the page where a sign-in would lead back to.
-const NoOAuth2 = `<!doctype html><meta charset="utf-8"><title>vapp</title>` +
+const NoOAuth2 = `<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><title>vapp</title>` +
 	`<p>Nothing signs in here: a request shows its key as <code>Authorization: Bearer KEY</code>. <a href="/docs">The routes</a>.</p>` + "\n"
 
 //go:embed page.html

@@ -45,6 +45,29 @@ next:
 	return ids, nil
 }
 
+// Encoding is Encode as chat takes it.
+func (m *Model) Encoding(text string, addSpecial bool) chat.Encoding {
+	return Whole(m.Encode, text, addSpecial)
+}
+
+// Whole is an encoding of one window.
+func Whole(encode func(string, bool) ([]int32, error), text string, addSpecial bool) chat.Encoding {
+	return &whole{encode: func() ([]int32, error) { return encode(text, addSpecial) }}
+}
+
+type whole struct {
+	encode func() ([]int32, error)
+	done   bool
+}
+
+func (w *whole) Done() bool { return w.done }
+
+func (w *whole) Next(ids []int32) ([]int32, error) {
+	w.done = true
+	more, err := w.encode()
+	return append(ids, more...), err
+}
+
 // Decode joins bytes.
 func (m *Model) Decode(ids []int32, skipSpecial bool) (string, error) {
 	var b []byte

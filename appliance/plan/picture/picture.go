@@ -37,7 +37,7 @@ var parts = []struct {
 	{"scratch", []string{"scratch", "workspace", "step"}},
 	{"adapters", []string{"lora"}},
 	{"driver, graphs", []string{"context", "modules", "graphs"}},
-	{"process", []string{"text", "runtime", "swap"}},
+	{"process", []string{"text", "children", "runtime", "swap"}},
 	{"reserve", []string{"reserve"}},
 }
 

@@ -1,6 +1,7 @@
 //! What crosses the C border: owned buffers, error values, borrowed slices, caught panics.
 use std::cell::Cell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Once;
 
 /// Error codes; the same numbers stand in include/vapptext.h.
@@ -18,6 +19,8 @@ pub enum Code {
     Panic = 9,
     Memory = 10,
     Time = 11,
+    Length = 12,
+    Unavailable = 13,
 }
 
 /// An error: what kind, on which template line (0: none), in words.
@@ -87,6 +90,15 @@ fn quiet_under_guard() {
     });
 }
 
+/// The most stack that on_stack gives a thread.
+static MOST_STACK: AtomicUsize = AtomicUsize::new(usize::MAX);
+
+/// Limits the stack of threads that on_stack starts from now on.
+#[no_mangle]
+pub extern "C" fn vapptext_limit_stack(bytes: usize) {
+    MOST_STACK.store(bytes, Ordering::Relaxed);
+}
+
 /// Runs f on a thread of its own with so much stack.
 pub fn on_stack<T: Send>(bytes: usize, f: impl FnOnce() -> Res<T> + Send) -> Res<T> {
     std::thread::scope(|s| {
@@ -94,9 +106,10 @@ pub fn on_stack<T: Send>(bytes: usize, f: impl FnOnce() -> Res<T> + Send) -> Res
             GUARDED.with(|g| g.set(true));
             f()
         };
+        let bytes = bytes.min(MOST_STACK.load(Ordering::Relaxed));
         match std::thread::Builder::new().stack_size(bytes).spawn_scoped(s, quiet) {
             Ok(t) => t.join().unwrap_or_else(|p| Err(fail(Code::Panic, panic_text(&*p)))),
-            Err(e) => Err(fail(Code::Memory, format!("no thread for it: {e}"))),
+            Err(e) => Err(fail(Code::Unavailable, format!("no thread can be started: {e}"))),
         }
     })
 }

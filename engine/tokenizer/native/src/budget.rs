@@ -56,6 +56,11 @@ unsafe impl GlobalAlloc for Counted {
     }
 }
 
+/// The live bytes that this thread allocated, less those that it freed.
+pub fn live() -> isize {
+    LIVE.with(Cell::get)
+}
+
 #[derive(Clone, Copy)]
 struct Limits {
     live: isize,

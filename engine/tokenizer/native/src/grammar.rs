@@ -116,8 +116,8 @@ pub unsafe extern "C" fn vapptext_matcher_new(
         let g = lent::<Grammars, _>(g)?;
         let (kind, src) = (text(kind, kind_len)?, text(src, src_len)?);
         // a chain of rules costs a stack frame a rule
-        let m = on_stack(budget::STACK, || Ok(Matcher::new(g.factory.create_parser(top_level(kind, src)?))))?;
-        match m.get_error() {
+        let m = on_stack(budget::STACK, || Counted::new(|| Ok(Matcher::new(g.factory.create_parser(top_level(kind, src)?)))))?;
+        match m.matcher.get_error() {
             Some(e) => Err(wrong(e)),
             None => {
                 give(out, m);
@@ -127,47 +127,87 @@ pub unsafe extern "C" fn vapptext_matcher_new(
     })
 }
 
-unsafe fn matcher<'a>(m: *mut c_void) -> Res<&'a mut Matcher> {
-    m.cast::<Matcher>().as_mut().ok_or_else(|| fail(Code::Argument, "null matcher"))
+/// A matcher and the bytes that are allocated for it.
+struct Counted {
+    matcher: Matcher,
+    bytes: isize,
+}
+
+impl Counted {
+    fn new(make: impl FnOnce() -> Res<Matcher>) -> Res<Counted> {
+        let before = budget::live();
+        let matcher = make()?;
+        Ok(Counted { matcher, bytes: budget::live() - before })
+    }
+
+    /// Calls f and adds what stays allocated after it.
+    fn with<T>(&mut self, f: impl FnOnce(&mut Matcher) -> T) -> T {
+        let before = budget::live();
+        let out = f(&mut self.matcher);
+        self.bytes += budget::live() - before;
+        out
+    }
+}
+
+unsafe fn matcher<'a>(m: *mut c_void) -> Res<&'a mut Counted> {
+    m.cast::<Counted>().as_mut().ok_or_else(|| fail(Code::Argument, "null matcher"))
+}
+
+/// The bytes that are allocated for a matcher. What a clone shares with its original is counted
+/// in the original.
+#[no_mangle]
+pub unsafe extern "C" fn vapptext_matcher_bytes(m: *const c_void) -> usize {
+    lent::<Counted, _>(m).map_or(0, |m| m.bytes.max(0) as usize)
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn vapptext_matcher_clone(m: *mut c_void, out: *mut *mut c_void, err: *mut Error) -> i32 {
     guard(err, || {
-        give(out, matcher(m)?.deep_clone());
+        let m = &matcher(m)?.matcher;
+        give(out, Counted::new(|| Ok(m.deep_clone()))?);
         Ok(())
     })
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn vapptext_matcher_free(m: *mut c_void) {
-    taken::<Matcher, _>(m)
+    taken::<Counted, _>(m)
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn vapptext_matcher_mask(m: *mut c_void, bits: *mut u32, words: usize, err: *mut Error) -> i32 {
     guard(err, || {
-        let mask = matcher(m)?.compute_mask_or_eos().map_err(wrong)?;
-        let n = mask.len().div_ceil(32);
-        if words < n || bits.is_null() {
-            return Err(fail(Code::Argument, format!("the mask needs {n} words, not {words}")));
+        if bits.is_null() {
+            return Err(fail(Code::Argument, "null mask"));
         }
         let out = std::slice::from_raw_parts_mut(bits, words);
-        out[..n].copy_from_slice(&mask.as_slice()[..n]);
-        out[n..].fill(0);
-        Ok(())
+        // the library's own mask is freed before with counts
+        matcher(m)?.with(|m| {
+            let mask = m.compute_mask_or_eos().map_err(wrong)?;
+            let n = mask.len().div_ceil(32);
+            if words < n {
+                return Err(fail(Code::Argument, format!("the mask needs {n} words, not {words}")));
+            }
+            out[..n].copy_from_slice(&mask.as_slice()[..n]);
+            out[n..].fill(0);
+            Ok(())
+        })
     })
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn vapptext_matcher_commit(m: *mut c_void, ids: *const u32, n: usize, err: *mut Error) -> i32 {
-    guard(err, || matcher(m)?.consume_tokens(slice(ids, n)?).map_err(wrong))
+    guard(err, || {
+        let ids = slice(ids, n)?;
+        matcher(m)?.with(|m| m.consume_tokens(ids)).map_err(wrong)
+    })
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn vapptext_matcher_validate(m: *mut c_void, ids: *const u32, n: usize, accepted: *mut usize, err: *mut Error) -> i32 {
     guard(err, || {
-        accepted.write(matcher(m)?.validate_tokens(slice(ids, n)?).map_err(wrong)?);
+        let ids = slice(ids, n)?;
+        accepted.write(matcher(m)?.with(|m| m.validate_tokens(ids)).map_err(wrong)?);
         Ok(())
     })
 }
@@ -175,22 +215,25 @@ pub unsafe extern "C" fn vapptext_matcher_validate(m: *mut c_void, ids: *const u
 #[no_mangle]
 pub unsafe extern "C" fn vapptext_matcher_forced(m: *mut c_void, out: *mut Buf, err: *mut Error) -> i32 {
     guard(err, || {
-        out.write(Buf::from_ids(&matcher(m)?.compute_ff_tokens()));
+        let m = matcher(m)?;
+        let ids = m.with(Matcher::compute_ff_tokens);
+        out.write(Buf::from_ids(&ids));
+        m.with(|_| drop(ids));
         Ok(())
     })
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn vapptext_matcher_rollback(m: *mut c_void, n: usize, err: *mut Error) -> i32 {
-    guard(err, || matcher(m)?.rollback(n).map_err(wrong))
+    guard(err, || matcher(m)?.with(|m| m.rollback(n)).map_err(wrong))
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn vapptext_matcher_state(m: *mut c_void, flags: *mut u32, err: *mut Error) -> i32 {
     guard(err, || {
         let m = matcher(m)?;
-        let stopped = m.stop_reason() != StopReason::NotStopped;
-        let accepting = m.is_accepting().map_err(wrong)?;
+        let stopped = m.matcher.stop_reason() != StopReason::NotStopped;
+        let accepting = m.with(Matcher::is_accepting).map_err(wrong)?;
         flags.write(accepting as u32 | (stopped as u32) << 1);
         Ok(())
     })

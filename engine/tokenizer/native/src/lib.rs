@@ -1,6 +1,7 @@
 //! vapp's text library: tokenizer, chat templates and grammars behind one C ABI
 //! (include/vapptext.h). Everything that can panic runs under abi::guard.
 mod abi;
+mod added;
 mod budget;
 mod content;
 mod environment;
@@ -11,11 +12,14 @@ mod methods;
 mod operators;
 mod program;
 mod pystr;
+mod recipe;
+mod regex_nfa;
 mod slicing;
 mod strftime;
 mod template;
 mod text;
 mod vocab;
+mod windows;
 
 /// The C ABI that the Go package github.com/daulet/tokenizers calls, from its own source.
 #[allow(warnings)]

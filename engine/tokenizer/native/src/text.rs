@@ -2,6 +2,7 @@
 use crate::abi::*;
 use crate::daulet::UnifiedTokenizer;
 use crate::vocab::Table;
+use crate::windows::{Ask, Progress, Windows, LONGEST, WINDOW};
 use std::ffi::c_void;
 use std::sync::Arc;
 use tokenizers::{AddedVocabulary, Encoding, Model, OffsetType, PreTokenizer, Tokenizer};
@@ -12,6 +13,7 @@ pub struct Shared {
     tok: UnifiedTokenizer,
     /// The added vocabulary that takes a special token's text for plain text.
     plain: AddedVocabulary,
+    windows: Windows,
 }
 
 impl Shared {
@@ -41,6 +43,7 @@ impl Shared {
 struct Special {
     add: bool,
     parse: bool,
+    once: bool,
 }
 
 pub unsafe fn shared(p: *const c_void) -> Res<Arc<Shared>> {
@@ -71,7 +74,8 @@ pub unsafe extern "C" fn vapptext_tokenizer_new(json: *const u8, n: usize, out: 
         t.set_encode_special_tokens(false);
         let mut plain = t.get_added_vocabulary().clone();
         plain.set_encode_special_tokens(true);
-        out.write(Arc::into_raw(Arc::new(Shared { tok: UnifiedTokenizer::HuggingFace(t), plain })).cast());
+        let windows = Windows::new(&t, slice(json, n)?);
+        out.write(Arc::into_raw(Arc::new(Shared { tok: UnifiedTokenizer::HuggingFace(t), plain, windows })).cast());
         Ok(())
     })
 }
@@ -83,13 +87,25 @@ pub unsafe extern "C" fn vapptext_tokenizer_free(t: *const c_void) {
     }
 }
 
-/// special: bit 0 adds the post-processor's tokens, bit 1 reads special tokens in the text as plain text.
+/// special: bit 0 adds the post-processor's tokens, bit 1 reads special tokens in the text as plain text, bit 2 encodes the whole
+/// text at once. window is 0 for the usual size.
 #[no_mangle]
-pub unsafe extern "C" fn vapptext_encode(t: *const c_void, s: *const u8, n: usize, special: u32, out: *mut Buf, err: *mut Error) -> i32 {
+pub unsafe extern "C" fn vapptext_encode(t: *const c_void, s: *const u8, n: usize, special: u32, window: usize, p: *mut Progress, out: *mut Buf, err: *mut Error) -> i32 {
     guard(err, || {
-        let special = Special { add: special & 1 != 0, parse: special & 2 == 0 };
-        let e = lent::<Shared, _>(t)?.encode(text(s, n)?, special).map_err(wrong)?;
-        out.write(Buf::from_ids(e.get_ids()));
+        let (t, p) = (lent::<Shared, _>(t)?, p.as_mut().ok_or_else(|| fail(Code::Argument, "null progress"))?);
+        // the first call has seen that it is UTF-8
+        let s = if p.started() { std::str::from_utf8_unchecked(slice(s, n)?) } else { text(s, n)? };
+        let (window, longest) = if window == 0 { (WINDOW, LONGEST) } else { (window, LONGEST.max(window)) };
+        let special = Special { add: special & 1 != 0, parse: special & 2 == 0, once: special & 4 != 0 };
+        if !p.started() && (special.once || n <= window || !t.windows.divides() && n <= longest) {
+            let e = t.encode(s, special).map_err(wrong)?;
+            p.finish();
+            out.write(Buf::from_ids(e.get_ids()));
+            return Ok(());
+        }
+        let mut ids = vec![];
+        t.windows.step(t.inner()?, s, Ask { add: special.add, plain: !special.parse, window, longest }, p, &mut ids)?;
+        out.write(Buf::from_ids(&ids));
         Ok(())
     })
 }

@@ -1,0 +1,80 @@
+package rawjson
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+)
+
+// Bounds of a body. Template engines count levels too. Values are strings, names,
+// objects, arrays, true, false and null: decoders make Go values of them. Numbers
+// do not count.
+const (
+	MaxDepth  = 100
+	MaxValues = 1 << 17
+)
+
+// Check returns an error for a text that is not JSON in UTF-8, or exceeds a bound.
+func Check(b []byte) error {
+	if err := CheckSize(b); err != nil {
+		return err
+	}
+	for at := 0; at < len(b); {
+		r, n := utf8.DecodeRune(b[at:])
+		if r == utf8.RuneError && n == 1 {
+			return fmt.Errorf("the body is not UTF-8 at byte %d", at)
+		}
+		at += n
+	}
+	if json.Valid(b) {
+		return nil
+	}
+	var none struct{}
+	err := json.Unmarshal(b, &none)
+	if s := (*json.SyntaxError)(nil); errors.As(err, &s) {
+		return fmt.Errorf("%s at byte %d", s.Error(), s.Offset)
+	}
+	return err
+}
+
+// CheckSize returns an error for a text that exceeds a bound, JSON or not.
+func CheckSize(b []byte) error {
+	if n, depth := measure(b); depth > MaxDepth {
+		return fmt.Errorf("the body nests deeper than %d levels", MaxDepth)
+	} else if n > MaxValues {
+		return fmt.Errorf("the body holds more than %d values, numbers not counted", MaxValues)
+	}
+	return nil
+}
+
+// Values returns how many values a text holds.
+func Values(b []byte) int {
+	n, _ := measure(b)
+	return n
+}
+
+// measure counts values and finds the deepest nesting. It stops at either bound.
+func measure(b []byte) (values, deepest int) {
+	depth := 0
+	for i := 0; i < len(b) && values <= MaxValues && deepest <= MaxDepth; i++ {
+		switch b[i] {
+		case '"':
+			values++
+			for i++; i < len(b) && b[i] != '"'; i++ {
+				if b[i] == '\\' {
+					i++
+				}
+			}
+		case '{', '[':
+			values++
+			depth++
+			deepest = max(deepest, depth)
+		case '}', ']':
+			depth--
+		case 't', 'f', 'n':
+			values++
+		}
+	}
+	return values, deepest
+}

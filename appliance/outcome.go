@@ -1,0 +1,93 @@
+package appliance
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// record adds an outcome to the audit, the metrics and the log.
+func (r *reloader) record(o Reload) {
+	o.At = r.now()
+	if o.Trigger == "" {
+		o.Trigger, r.told = r.trigger, true
+	}
+	if r.reading != nil && r.reading.Profile != nil {
+		o.Hash = r.reading.Profile.Hash()
+	}
+	if r.waiting != nil && o.Outcome != Reported {
+		o.Pending = r.waiting.Changes
+	}
+	r.a.metrics.Reloaded(o.Class, string(o.Outcome), o.At)
+	r.a.audit.add(o)
+	r.log(o)
+}
+
+func (r *reloader) log(o Reload) {
+	args := []any{"trigger", o.Trigger, "class", o.Class, "outcome", o.Outcome}
+	add := func(name, text string) {
+		if text != "" {
+			args = append(args, name, text)
+		}
+	}
+	add("error", o.Error)
+	add("note", o.Note)
+	add("changes", strings.Join(o.Changes, "; "))
+	if o.Outcome != Rejected {
+		add("pending", strings.Join(o.Pending, "; "))
+	}
+	add("plan", o.Plan)
+	switch {
+	case o.Error != "":
+		r.a.log.Error("profile reload", args...)
+	case o.Outcome == Reported:
+		r.a.log.Warn("profile reload: a structural change needs a restart", args...)
+	default:
+		r.a.log.Info("profile reload", args...)
+	}
+}
+
+// failed records a failure: once for each text and, of the profile, each content. Without an
+// error it notes that there is none, and the end of a failure is an outcome.
+func (r *reloader) failed(what string, o Reload) {
+	if o.Error == "" {
+		if r.said[what] != "" {
+			delete(r.said, what)
+			r.mended = true
+		}
+		return
+	}
+	again := r.loud() || r.revised && (what == "profile" || what == "live")
+	if r.said[what] == o.Error && !again || slices.Contains(r.failures, what) {
+		return
+	}
+	r.said[what] = o.Error
+	r.failures = append(r.failures, what)
+	o.Outcome = Rejected
+	r.record(o)
+}
+
+// setStale notes whether the files agree with what is in force. what begins with a part that
+// the metrics know.
+func (r *reloader) setStale(what string, agree bool) {
+	if _, since := r.stale[what]; agree {
+		delete(r.stale, what)
+	} else if !since {
+		r.stale[what] = r.now()
+	}
+	part, _, _ := strings.Cut(what, " ")
+	var first time.Time
+	for w, since := range r.stale {
+		if strings.HasPrefix(w, part+" ") && (first.IsZero() || since.Before(first)) {
+			first = since
+		}
+	}
+	r.a.metrics.SetStale(part, first)
+}
+
+// What a reading that is refused says of keys and certificate.
+const (
+	noteUnread  = "keys in clear text and the names of files stay as they were; the files of keys and certificate are read"
+	noteOpen    = "serve.apiKeys is empty or missing: the keys stay in force and the server is not opened"
+	noteRevoked = "keys that serve.apiKeys no longer has are revoked; none is added"
+)

@@ -1,0 +1,63 @@
+package appliance
+
+import (
+	"path/filepath"
+	"slices"
+
+	"vapp.dev/appliance/api"
+	"vapp.dev/schema"
+)
+
+// servedNames returns the names that requests may use. The default is the model's source;
+// of an absolute path its last element comes first, which metrics show, so that clients
+// without a key do not learn where the model is.
+func servedNames(p *schema.Profile) []string {
+	names := p.Serve.ServedModelName
+	if source := p.Model.Source; len(names) == 1 && names[0] == source && filepath.IsAbs(source) {
+		return []string{filepath.Base(source), source}
+	}
+	return names
+}
+
+// publicNames returns the served names without the one that servedNames adds.
+func publicNames(names []string, source string) []string {
+	if len(names) == 2 && names[1] == source && filepath.IsAbs(source) {
+		return names[:1]
+	}
+	return names
+}
+
+// public returns a path as clients without a key may read it.
+func public(path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Base(path)
+	}
+	return path
+}
+
+// publicReloads returns reloads as clients without a key may read them.
+func publicReloads(list []Reload) []Reload {
+	out := slices.Clone(list)
+	for i := range out {
+		r := &out[i]
+		r.Error, r.Plan, r.Changes = api.WithoutFolders(r.Error), api.WithoutFolders(r.Plan), withoutFolders(r.Changes)
+		r.Pending = withoutFolders(r.Pending)
+	}
+	return out
+}
+
+// public returns w as clients without a key may read it.
+func (w *Waiting) public() *Waiting {
+	if w == nil {
+		return nil
+	}
+	return &Waiting{w.Since, withoutFolders(w.Changes), api.WithoutFolders(w.Plan), api.WithoutFolders(w.Error)}
+}
+
+func withoutFolders(texts []string) []string {
+	out := slices.Clone(texts)
+	for i, t := range out {
+		out[i] = api.WithoutFolders(t)
+	}
+	return out
+}

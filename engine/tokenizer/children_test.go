@@ -1,0 +1,299 @@
+//go:build cgo && linux
+
+package tokenizer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// childModes are what this test's program does under an argument.
+var childModes = map[string]func(){
+	"-die-by-kill": func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL); select {} },
+	"-die-by-segv": func() { fmt.Println(); _ = syscall.Kill(os.Getpid(), syscall.SIGSEGV); select {} },
+	"-hang":        func() { _, _ = os.NewFile(3, "life").Write([]byte{1}); time.Sleep(time.Hour) },
+	"-replaced": func() {
+		exe, err := os.Executable()
+		if err == nil {
+			err = os.Remove(exe)
+		}
+		text := ""
+		if err == nil {
+			text, err = RenderSandboxed(context.Background(), Sandbox{Exe: exe, Args: []string{sandboxArg}}, "still here", map[string]any{})
+		}
+		fmt.Println(text, err)
+		os.Exit(0)
+	},
+	"-parent": func() {
+		exe, _ := os.Executable()
+		s := Sandbox{Exe: exe, Args: []string{"-hang"}, Time: time.Hour, start: func(c *exec.Cmd) error {
+			c.ExtraFiles = []*os.File{os.NewFile(3, "life")}
+			return c.Run()
+		}}
+		_, err := RenderSandboxed(context.Background(), s, "x", map[string]any{})
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	},
+}
+
+func kindOf(err error) Kind {
+	var t *TemplateError
+	var e *Error
+	switch {
+	case errors.As(err, &t):
+		return t.Kind
+	case errors.As(err, &e):
+		return e.Kind
+	}
+	return 0
+}
+
+// What keeps a child from running for a while is tried once more and then KindUnavailable,
+// of a template and of a grammar.
+func TestChildCannotRun(t *testing.T) {
+	emfile := &os.SyscallError{Syscall: "pipe2", Err: syscall.EMFILE}
+	args := func(arg string) func(*exec.Cmd) error {
+		return func(c *exec.Cmd) error { c.Args[1] = arg; return c.Run() }
+	}
+	for name, c := range map[string]struct {
+		first, second func(*exec.Cmd) error // of a start
+		kind          Kind
+		starts        int
+	}{
+		"no files":             {func(*exec.Cmd) error { return emfile }, func(*exec.Cmd) error { return emfile }, KindUnavailable, 2},
+		"no files, then some":  {func(*exec.Cmd) error { return emfile }, (*exec.Cmd).Run, 0, 2},
+		"killed":               {args("-die-by-kill"), args("-die-by-kill"), KindUnavailable, 2},
+		"killed once":          {args("-die-by-kill"), (*exec.Cmd).Run, 0, 2},
+		"no program":           {func(*exec.Cmd) error { return &os.PathError{Op: "fork/exec", Path: "/x", Err: syscall.ENOENT} }, nil, KindSandbox, 1},
+		"its stack overflowed": {args("-die-by-segv"), args("-die-by-segv"), KindMemory, 2}, // the small child, the large one
+	} {
+		for use, do := range map[string]func(Sandbox) error{
+			"template": func(s Sandbox) error {
+				_, err := RenderSandboxed(t.Context(), s, "x", map[string]any{})
+				return err
+			},
+			"grammar": func(s Sandbox) error {
+				leave, _, err := TryGrammar(t.Context(), s, GrammarSpec{GrammarRegex, "a"}, nil, 1, func() bool { return false })
+				if err == nil {
+					leave()
+				}
+				return err
+			},
+		} {
+			t.Run(name+", "+use, func(t *testing.T) {
+				s, starts := testSandbox(t), 0
+				s.start = func(cmd *exec.Cmd) error {
+					if starts++; starts == 1 {
+						return c.first(cmd)
+					}
+					return c.second(cmd)
+				}
+				want := c.kind
+				if want == KindMemory && use == "grammar" {
+					want = KindGrammar
+				}
+				if err := do(s); kindOf(err) != want || (err == nil) != (want == 0) || starts != c.starts {
+					t.Errorf("after %d starts: kind %d, %v", starts, kindOf(err), err)
+				}
+				if !s.Children.Idle() {
+					t.Error("it keeps its place")
+				}
+			})
+		}
+	}
+}
+
+// Work that is too much for the small child is begun again in the large one.
+func TestLargeWork(t *testing.T) {
+	megabytes := "{% set ns = namespace(s='x' * 700) %}{% for i in range(15) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}{{ ns.s|length }}"
+	forever := "{% for i in range(90000) %}{% for j in range(90000) %}{% endfor %}{% endfor %}"
+	for name, c := range map[string]struct {
+		source, text string
+		kind         Kind
+		change       func(*Sandbox)
+	}{
+		"memory": {megabytes, "22937600", 0, nil},
+		"time":   {forever, "", KindTime, func(s *Sandbox) { s.Time, s.Limits.Steps = time.Second, 1<<40 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, starts := testSandbox(t), 0
+			s.start = func(c *exec.Cmd) error { starts++; return c.Run() }
+			if c.change != nil {
+				c.change(&s)
+			}
+			text, err := RenderSandboxed(t.Context(), s, c.source, map[string]any{})
+			if text != c.text || kindOf(err) != c.kind || starts != 2 {
+				t.Errorf("after %d starts: %q, %v", starts, text, err)
+			}
+		})
+	}
+}
+
+// Small work does not wait for large work.
+func TestSmallPassesLarge(t *testing.T) {
+	s := testSandbox(t)
+	begun, end := make(chan struct{}), make(chan struct{})
+	s.start = func(c *exec.Cmd) error {
+		in, err := io.ReadAll(c.Stdin)
+		if err == nil && len(in) > smallCost {
+			begun <- struct{}{}
+			<-end
+		}
+		_, err = io.WriteString(c.Stdout, `{"text":"done"}`)
+		return err
+	}
+	done := make(chan error)
+	for range 3 {
+		go func() {
+			_, err := RenderSandboxed(t.Context(), s, strings.Repeat(" ", smallCost), map[string]any{})
+			done <- err
+		}()
+	}
+	<-begun
+	for range 5 {
+		if _, err := RenderSandboxed(t.Context(), s, "x", map[string]any{}); err != nil {
+			t.Error(err)
+		}
+	}
+	close(end)
+	for i := range 3 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if i < 2 {
+			<-begun
+		}
+	}
+}
+
+// A full queue is KindBusy.
+func TestChildrenBusy(t *testing.T) {
+	s := testSandbox(t)
+	leave, err := s.Children.small.Enter(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	results := make(chan error)
+	for range maxWaiting + 1 {
+		go func() {
+			_, err := ContentFormatSandboxed(ctx, s, "x")
+			results <- err
+		}()
+	}
+	if err := <-results; kindOf(err) != KindBusy {
+		t.Errorf("got %v", err)
+	}
+	cancel()
+	for range maxWaiting {
+		if err := <-results; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	}
+	if leave(); !s.Children.Idle() {
+		t.Error("a place is lost")
+	}
+}
+
+// What a child takes at most is what the plan lists for it.
+func TestChildMemory(t *testing.T) {
+	const binary = 64 << 20 // resident pages of the program, shared with the parent
+	_, large := ChildBytes()
+	bombs := map[string]GrammarSpec{
+		"memory": {GrammarRegex, strings.Repeat("a?", 20000) + strings.Repeat("a", 20000)},
+		"stack":  {GrammarLark, chainOfRules(26000)},
+	}
+	for name, bomb := range bombs {
+		t.Run(name, func(t *testing.T) {
+			s := testSandbox(t)
+			var most int64
+			s.start = func(c *exec.Cmd) error {
+				err := c.Run()
+				most = max(most, c.ProcessState.SysUsage().(*syscall.Rusage).Maxrss<<10)
+				return err
+			}
+			_, _, err := TryGrammar(t.Context(), s, bomb, nil, len(bomb.Source)+smallCost, func() bool { return false })
+			t.Logf("%d MiB, %v", most>>20, err)
+			if kindOf(err) != KindGrammar || !strings.Contains(err.Error(), "to compile; make it smaller") {
+				t.Errorf("got %v", err)
+			}
+			var own syscall.Rusage // a process counts what it had before it became the child
+			if err := syscall.Getrusage(syscall.RUSAGE_SELF, &own); err != nil {
+				t.Fatal(err)
+			}
+			if most > max(large+binary, own.Maxrss<<10) {
+				t.Errorf("it took %d MiB, the plan has %d", most>>20, large>>20)
+			}
+		})
+	}
+}
+
+func chainOfRules(n int) string {
+	var b strings.Builder
+	b.WriteString("start: r0\n")
+	name := func(i int) string { return "r" + strconv.FormatInt(int64(i), 36) }
+	for i := range n {
+		b.WriteString(name(i) + ":" + name(i+1) + "\n")
+	}
+	b.WriteString(name(n) + ":\"a\"\n")
+	return b.String()
+}
+
+// A server whose file was deleted, as an upgrade does, still starts children.
+func TestChildOfDeletedProgram(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(t.TempDir(), "program")
+	if err := os.WriteFile(program, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(program, "-replaced").CombinedOutput()
+	if got := strings.TrimSpace(string(out)); err != nil || got != "still here <nil>" {
+		t.Errorf("got %s, %v", got, err)
+	}
+}
+
+// A child does not outlive its parent.
+func TestChildDiesWithParent(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent := exec.Command(exe, "-parent")
+	parent.ExtraFiles = []*os.File{w}
+	if err := errors.Join(parent.Start(), w.Close(), r.SetReadDeadline(time.Now().Add(time.Minute))); err != nil {
+		t.Fatal(err)
+	}
+	life := make([]byte, 1)
+	if _, err := io.ReadFull(r, life); err != nil {
+		t.Fatal("the child does not run:", err)
+	}
+	if err := parent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = parent.Wait()
+	if _, err := r.Read(life); err != io.EOF {
+		t.Errorf("the child lives on: %v", err)
+	}
+}

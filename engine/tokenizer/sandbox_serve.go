@@ -1,0 +1,133 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+)
+
+// limitsName is the variable that carries the limits of a child.
+const limitsName = "VAPP_CHILD_LIMITS"
+
+// margin is how much longer than the parent waits a child may run that lost its parent.
+const margin = time.Second
+
+func (l limits) environment(wall time.Duration) string {
+	return fmt.Sprintf("%s=%d %d %d %d", limitsName, l.memory, l.stack, l.cpu, wall+margin)
+}
+
+func limitsOfEnvironment() (l limits, wall time.Duration, err error) {
+	if _, err = fmt.Sscan(os.Getenv(limitsName), &l.memory, &l.stack, &l.cpu, &wall); err != nil {
+		err = &TemplateError{KindSandbox, 0, limitsName + " holds no limits: this program is started by a server"}
+	}
+	return l, wall, err
+}
+
+// ServeSandbox is the child's side: it limits its own memory and time, reads one call from r,
+// renders, and writes the reply to w. The program should exit after it, with status 1 if it
+// returns an error. Where the time is over, ServeSandbox ends the process.
+func ServeSandbox(r io.Reader, w io.Writer) error {
+	l, wall, err := limitsOfEnvironment()
+	if err != nil {
+		return err
+	}
+	firstToDie()
+	limited := limitMemory(l.memory)
+	limitStack(l.stack)
+	out := &replier{w: w}
+	if _, err := io.WriteString(w, "\n"); err != nil { // says that the limits are set
+		return err
+	}
+	go out.watch(l.cpu, wall)
+	var c sandboxCall
+	if err := json.NewDecoder(r).Decode(&c); err != nil {
+		return &TemplateError{KindSandbox, 0, "reading the call: " + err.Error()}
+	}
+	var reply sandboxReply
+	if c.Grammar != nil && errors.As(limited, new(unsupportedError)) {
+		limited = nil // the time alone bounds it
+	}
+	switch {
+	case limited != nil:
+		err = limited
+	case c.Grammar != nil:
+		reply.Bytes, err = c.Grammar.try(l.memory)
+	default:
+		err = reply.render(c)
+	}
+	if err != nil {
+		reply.fail(err)
+	}
+	return out.send(reply)
+}
+
+// privateBytes are this process's private memory now and at its peak.
+type privateBytes struct{ now, most int64 }
+
+// replier writes one reply.
+type replier struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+// send writes the reply; a further call waits for the end of the process.
+func (r *replier) send(reply sandboxReply) error {
+	r.mu.Lock()
+	e := json.NewEncoder(r.w)
+	e.SetEscapeHTML(false)
+	return e.Encode(reply)
+}
+
+// watch ends the process when its time is over.
+func (r *replier) watch(cpu, wall time.Duration) {
+	begun, used := time.Now(), processTime()
+	for range time.Tick(20 * time.Millisecond) {
+		if over := time.Since(begun) > wall; over || cpu > 0 && processTime()-used > cpu {
+			status := 0
+			if r.send(sandboxReply{Kind: KindTime, Msg: "it takes too long"}) != nil {
+				status = 1
+			}
+			os.Exit(status)
+		}
+	}
+}
+
+func (r *sandboxReply) render(c sandboxCall) (err error) {
+	c.Limits.smallStack = true
+	t, err := NewTemplate(c.Source, c.Limits)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	r.Format = t.ContentFormat()
+	if len(c.Vars) > 0 {
+		r.Text, err = t.render(c.Now, c.Vars)
+	}
+	return err
+}
+
+func (r *sandboxReply) fail(err error) {
+	*r = sandboxReply{Kind: KindSandbox, Msg: err.Error()}
+	var e *TemplateError
+	var g *Error
+	var no unsupportedError
+	switch {
+	case errors.As(err, &e):
+		r.Kind, r.Line, r.Msg = e.Kind, e.Line, e.Msg
+	case errors.As(err, &g):
+		r.Kind, r.Msg = g.Kind, g.Msg
+	case errors.As(err, &no):
+		r.Kind = KindUnsupported
+	case passing(err):
+		r.Kind = KindUnavailable
+	}
+}
+
+// unsupportedError is what this system cannot do.
+type unsupportedError string
+
+func (e unsupportedError) Error() string { return string(e) }
