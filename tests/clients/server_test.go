@@ -159,26 +159,37 @@ func startModel(path, more string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{dir: dir, profile: filepath.Join(dir, "p.cue"), log: &tail{addr: make(chan string, 1)}}
-	if err := os.WriteFile(s.profile, []byte(profileText(model, more)), 0o644); err != nil {
+	s := &server{dir: dir, log: &tail{addr: make(chan string, 1)}}
+	if s.profile, err = writeProfile(dir, model, more); err != nil {
 		return nil, err
 	}
 	s.cmd = exec.Command(bin, "up", s.profile)
+	return s, s.start()
+}
+
+// writeProfile writes profileText into a directory.
+func writeProfile(dir, model, more string) (string, error) {
+	path := filepath.Join(dir, "p.cue")
+	return path, os.WriteFile(path, []byte(profileText(model, more)), 0o644)
+}
+
+// start runs the server's command and waits until it is ready.
+func (s *server) start() error {
 	out, err := s.cmd.StderrPipe()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := s.cmd.Start(); err != nil {
-		return nil, err
+		return err
 	}
 	go s.log.follow(out)
 	select {
 	case port := <-s.log.addr:
 		s.url = "http://127.0.0.1:" + port
 	case <-time.After(time.Minute):
-		return nil, fmt.Errorf("the server does not listen:\n%s", s.log)
+		return fmt.Errorf("the server does not listen:\n%s", s.log)
 	}
-	return s, s.ready()
+	return s.ready()
 }
 
 func (s *server) ready() error {
