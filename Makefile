@@ -3,7 +3,7 @@
 PROFILE  ?= profiles/smollm2.cue
 FUZZTIME ?= 10s
 # Packages whose goroutines meet: what the race detector watches.
-RACE := ./engine ./engine/sched ./engine/kv ./engine/runner ./appliance/...
+RACE := ./engine ./engine/sched ./engine/kv ./engine/runner ./appliance/... ./tools/...
 # Breaks the code in small ways and sees whether a test fails.
 MUTANTS := go run github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0
 # The go command with what the tag cuda needs, where that can be built.
@@ -129,9 +129,9 @@ bench-peer: build model ## vapp beside llama.cpp and PyTorch on the same files: 
 	@scripts/bench-peer.sh "$(PART)"
 
 docs: ## write docs/planning-figures.md, api-coverage.md, capacity.md and numerics.md: what is logged, held, computed and measured
-	go test ./appliance/compat -count=1 -run TestDocs -update
+	go test ./tools/compat -count=1 -run TestDocs -update
 	go test ./appliance/api -count=1 -run TestCoverage -update
-	go test ./appliance/plan -count=1 -run TestMeasuredCapacity -rewrite
+	go test ./tools/compat -count=1 -run TestMeasuredCapacity -update
 	VAPP_GOLDEN=all go test ./engine/models -count=1 -timeout 60m -run 'TestGolden|TestFormats' -args -update
 
 size: ## print the sizes of the tree: a thermometer, not a gate

@@ -1,4 +1,4 @@
-package main
+package vapp_test
 
 import (
 	"bytes"
@@ -11,14 +11,13 @@ import (
 	"testing"
 )
 
-// tracked are the files that git knows, from the root.
+// tracked returns the regular files that git tracks, relative to the root.
 func tracked(t *testing.T) []string {
 	t.Helper()
-	const root = "../.."
-	if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
-		t.Skip("not run: this is no git checkout, so nothing says which files belong to it")
+	if _, err := os.Stat(".git"); err != nil {
+		t.Skip("not run: there is no .git folder, so the tracked files are not known")
 	}
-	cmd := exec.Command("git", "-C", root, "ls-files", "-z")
+	cmd := exec.Command("git", "ls-files", "-z")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -26,19 +25,19 @@ func tracked(t *testing.T) []string {
 	}
 	files := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
 	return slices.DeleteFunc(files, func(f string) bool {
-		st, err := os.Lstat(filepath.Join(root, f))
-		return err != nil || !st.Mode().IsRegular() // removed, and not committed yet
+		st, err := os.Lstat(f)
+		return err != nil || !st.Mode().IsRegular() // removed in the working tree
 	})
 }
 
-// pattern is what no tracked file may hold.
+// pattern is a text that no tracked file may contain.
 type pattern struct {
 	what string
 	re   *regexp.Regexp
 }
 
-// foreign are words that tie the tree to a machine or to a registry. They are
-// put together here so that this file does not hold them.
+// foreign are texts that tie the tree to a machine or to a registry. They are concatenated so that
+// this file does not contain them.
 var foreign = []pattern{
 	{"a path of one machine", regexp.MustCompile(`(?:^|[^\w./-])/(?:` + `wor` + `k|roo` + `t|opt/whe` + `els)(?:/|\b)`)},
 	{"a path of one machine", regexp.MustCompile(`(?:^|[^\w.-])/(?:ho` + `me|Use` + `rs)/\w`)},
@@ -48,8 +47,8 @@ var foreign = []pattern{
 	}, "|"))},
 }
 
-// TestNothingForeign looks for machine paths and registry hosts. Cargo writes
-// the name of its registry into its lock file; no other file may.
+// TestNothingForeign checks that no file has machine paths or registry hosts. Cargo.lock is exempt:
+// Cargo writes its registry into it.
 func TestNothingForeign(t *testing.T) {
 	for _, f := range tracked(t) {
 		data := read(t, f)
@@ -66,7 +65,7 @@ func TestNothingForeign(t *testing.T) {
 	}
 }
 
-// TestForeignPatterns holds the patterns against what they must and must not find.
+// TestForeignPatterns checks texts that the patterns must and must not match.
 func TestForeignPatterns(t *testing.T) {
 	for text, want := range map[string]bool{
 		`see /wor` + `k/main`: true, `"/roo` + `t/x"`: true, `/ho` + `me/jo/x`: true, `https://pypi.` + `org/simple`: true,
@@ -80,11 +79,11 @@ func TestForeignPatterns(t *testing.T) {
 	}
 }
 
-// TestSmallFiles: models and data sets are fetched or made, not committed.
+// TestSmallFiles checks that no tracked file is large: models and data sets are not committed.
 func TestSmallFiles(t *testing.T) {
 	const most = 5 << 20
 	for _, f := range tracked(t) {
-		st, err := os.Stat(filepath.Join("../..", f))
+		st, err := os.Stat(f)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,8 +93,8 @@ func TestSmallFiles(t *testing.T) {
 	}
 }
 
-// TestDependenciesAreListed holds docs/dependencies.md against the modules that
-// the tree imports and the crates that the text library names.
+// TestDependenciesAreListed compares docs/dependencies.md with the modules that the tree imports
+// and the crates of the tokenizer library.
 func TestDependenciesAreListed(t *testing.T) {
 	doc := string(read(t, "docs/dependencies.md"))
 	versions := map[string]string{} // of every module in go.mod
@@ -120,7 +119,7 @@ func TestDependenciesAreListed(t *testing.T) {
 		used[m[1]] = m[2]
 	}
 	if used["cuelang.org/go"] == "" || used["minijinja"] == "" {
-		t.Fatalf("go.mod or Cargo.toml was not understood: %v", used)
+		t.Fatalf("go.mod or Cargo.toml was not parsed: %v", used)
 	}
 	for name, version := range used {
 		if row := "| `" + name + "` | " + version + " |"; !strings.Contains(doc, row) {
@@ -136,7 +135,7 @@ func TestDependenciesAreListed(t *testing.T) {
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("../..", path))
+	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"vapp.dev/appliance/compat"
 )
 
 // paths lists the JSON fields of a type: "capacity.classes[].page_bytes".
@@ -46,11 +44,6 @@ func paths(t reflect.Type, at string, seen []reflect.Type) []string {
 	return out
 }
 
-// reported is what --json prints with --compat.
-type reported struct {
-	Compat compat.Report `json:"compat"`
-}
-
 // TestDocumented: docs/plan-json.md has a row for every field of what plan and fit
 // print with --json, and no row of another.
 func TestDocumented(t *testing.T) {
@@ -58,7 +51,7 @@ func TestDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sections := map[string]any{"## The plan": document{}, "## --why-not": Answer{}, "## --explain": Explanation{}, "## vapp fit": matrix{}, "## --compat": reported{}}
+	sections := map[string]any{"## The plan": document{}, "## --why-not": Answer{}, "## --explain": Explanation{}, "## vapp fit": matrix{}}
 	for head, v := range sections {
 		_, text, ok := strings.Cut(string(page), head+"\n")
 		if !ok {

@@ -12,15 +12,15 @@ import (
 )
 
 // here is this machine, with the models that were fetched to it.
-func here() appliance.Machine {
-	return appliance.Machine{Backends: machines(), Hub: hub.FromEnv(os.Getenv)}
+func localMachine() appliance.Machine {
+	return appliance.Machine{Backends: backends(), Hub: hub.FromEnv(os.Getenv)}
 }
 
 // found is a line about the devices of this machine that need a driver.
-func found() string { return cuda.Opener{}.Found() }
+func driverLine() string { return cuda.Opener{}.Found() }
 
 // machines are the backends of this binary, in the order in which auto asks
 // whether they serve. Those that were built without their native half plan, and refuse to open.
-func machines() []backend.Opener {
+func backends() []backend.Opener {
 	return []backend.Opener{cuda.Opener{}, cpu.Opener{}, ref.Opener{}}
 }

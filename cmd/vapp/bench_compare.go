@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"vapp.dev/appliance/bench"
+	"vapp.dev/tools/bench"
 )
 
 func newBenchCompare() *cobra.Command {

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"vapp.dev/appliance/bench"
+	"vapp.dev/tools/bench"
 )
 
 // datasetFlags are those of the prompts, the same for bench serve and throughput.

@@ -6,9 +6,10 @@ import (
 	"errors"
 
 	"vapp.dev/appliance"
+	"vapp.dev/tools/bench/enginebench"
 )
 
-// limits needs the threads of backend cpu.
-func limits(*appliance.Prepared) (ceiling, error) {
-	return ceiling{}, errors.New("bench: this binary cannot measure the machine's limits; it needs Linux and a build with cgo")
+// measureLimits fails: it needs the threads of backend cpu.
+func measureLimits(*appliance.Prepared) (enginebench.Limits, error) {
+	return enginebench.Limits{}, errors.New("bench: this binary cannot measure the machine's limits; it needs Linux and a build with cgo")
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"vapp.dev/appliance"
-	"vapp.dev/appliance/bench"
-	"vapp.dev/appliance/bench/offline"
-	"vapp.dev/appliance/bench/workload"
 	"vapp.dev/engine"
 	"vapp.dev/engine/tokenizer"
 	"vapp.dev/schema"
+	"vapp.dev/tools/bench"
+	"vapp.dev/tools/bench/offline"
+	"vapp.dev/tools/bench/workload"
 )
 
 // offlineBench are the flags of bench latency and bench throughput.
@@ -191,7 +191,7 @@ func prepareOffline(path string) (*appliance.Prepared, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := here()
+	m := localMachine()
 	p, err := appliance.PrepareProfile(profile, m)
 	if err != nil {
 		return nil, err

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"vapp.dev/appliance/bench"
-	"vapp.dev/appliance/bench/report"
+	"vapp.dev/tools/bench"
+	"vapp.dev/tools/bench/report"
 )
 
 // serveBench are the flags of bench serve.

@@ -7,16 +7,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"vapp.dev/appliance"
-	"vapp.dev/appliance/compat"
+	"vapp.dev/tools/compat"
+	"vapp.dev/tools/compat/released"
 )
 
-// printCompat writes the plan and, beside it, what a vLLM release would log.
+// printCompat prints the plan and then what a vLLM release would log.
 func printCompat(c *cobra.Command, p *appliance.Prepared, release string, asJSON bool) error {
 	r, err := compat.ParseRelease(release)
 	if err != nil {
 		return &usageError{fmt.Errorf("--compat: %w", err), c.CommandPath()}
 	}
-	report, err := p.Released(r)
+	report, err := released.Report(p, r)
 	if err != nil {
 		return err
 	}

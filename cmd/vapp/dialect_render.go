@@ -102,7 +102,7 @@ func renderAlone(c *cobra.Command, conversation *chat.Conversation, source strin
 }
 
 func renderProfile(c *cobra.Command, profile string, conversation *chat.Conversation, tokens bool) error {
-	p, err := appliance.Prepare(profile, here())
+	p, err := appliance.Prepare(profile, localMachine())
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"vapp.dev/appliance/review"
+	"vapp.dev/tools/review"
 )
 
 func newDiff() *cobra.Command {
@@ -46,7 +46,7 @@ the comparison fails or a profile of the new side cannot be planned.`,
 			if markdown && asJSON {
 				return &usageError{errors.New("--markdown and --json: give one of them"), c.CommandPath()}
 			}
-			d := &differ{c: c, flags: target, given: c.Flags().Changed("gpu") || c.Flags().Changed("memory")}
+			d := &comparer{c: c, flags: target, given: c.Flags().Changed("gpu") || c.Flags().Changed("memory")}
 			if _, err := target.machine(c); err != nil {
 				return err
 			}
@@ -69,7 +69,7 @@ the comparison fails or a profile of the new side cannot be planned.`,
 			} else if err != nil && ctx.Err() != nil {
 				return ctx.Err()
 			} else if err != nil {
-				fmt.Fprint(c.ErrOrStderr(), complaint(err))
+				fmt.Fprint(c.ErrOrStderr(), formatError(err))
 				return exitError(2)
 			}
 			if code := r.ExitCode(); code != 0 {

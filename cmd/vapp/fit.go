@@ -35,7 +35,7 @@ sequence that fits, and how many of 4K, 32K and the model length are held at onc
 			if err != nil {
 				return err
 			}
-			m := here()
+			m := localMachine()
 			m.Config = config
 			rows, err := appliance.Fit(p, m, list)
 			if err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"vapp.dev/appliance/importer"
+	"vapp.dev/tools/importer"
 )
 
 // importFlags are where the profile goes, and what the command cannot say.

@@ -13,9 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"vapp.dev/appliance"
-	"vapp.dev/appliance/lock"
 	"vapp.dev/engine"
 	"vapp.dev/schema"
+	"vapp.dev/tools/lock"
+	"vapp.dev/tools/lock/lockfile"
 )
 
 func newLock() *cobra.Command {
@@ -48,7 +49,7 @@ Files that are not here are not checked where no weights are.`,
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt)
 			defer stop()
 			l := &locker{c: c, ctx: ctx, target: target}
-			l.digests.progress = func() func(engine.Progress) { return hashProgress(os.Stderr) }
+			l.hasher.Progress = func() func(engine.Progress) { return hashProgress(os.Stderr) }
 			each := l.write
 			if check {
 				each = l.check
@@ -64,7 +65,7 @@ Files that are not here are not checked where no weights are.`,
 					return ctx.Err()
 				} else if err != nil {
 					l.bad = true
-					fmt.Fprint(c.ErrOrStderr(), complaint(err))
+					fmt.Fprint(c.ErrOrStderr(), formatError(err))
 				}
 			}
 			if l.bad {
@@ -78,17 +79,18 @@ Files that are not here are not checked where no weights are.`,
 	return c
 }
 
-// locker locks one profile after the other.
+// locker writes or checks the locks of profiles, one after the other. bad is set by the first
+// problem.
 type locker struct {
-	c       *cobra.Command
-	ctx     context.Context
-	target  target
-	digests digests
-	bad     bool
+	c      *cobra.Command
+	ctx    context.Context
+	target target
+	hasher lockfile.Hasher
+	bad    bool
 }
 
-// now is what a lock of the profile would say, for the machine of the flags or
-// of the old lock.
+// now makes the lock of the profile as it is now, for the machine of the flags, or of the old
+// lock where no flag names one.
 func (l *locker) now(file string, old *lock.Lock) (*lock.Lock, error) {
 	t := l.target
 	if old != nil && !l.c.Flags().Changed("gpu") && !l.c.Flags().Changed("memory") {
@@ -103,11 +105,12 @@ func (l *locker) now(file string, old *lock.Lock) (*lock.Lock, error) {
 		return nil, err
 	}
 	defer p.Close()
-	return l.digests.lockOf(l.ctx, p, old, t)
+	return l.hasher.Lock(l.ctx, p, old, lockfile.Target{GPU: t.gpu, Memory: t.memory}, buildVersion())
 }
 
+// write writes the profile's lock file unless it is up to date.
 func (l *locker) write(file string) error {
-	old, err := readLock(file)
+	old, err := lockfile.Read(file)
 	if broken := (*lock.Error)(nil); err != nil && !errors.As(err, &broken) {
 		return err
 	}
@@ -127,33 +130,16 @@ func (l *locker) write(file string) error {
 		fmt.Fprintf(l.c.OutOrStdout(), "%s: up to date\n", name)
 		return nil
 	}
-	if err := replaceFile(name, text); err != nil {
+	if err := lockfile.Replace(name, text); err != nil {
 		return err
 	}
 	fmt.Fprintf(l.c.OutOrStdout(), "%s: written\n", name)
 	return nil
 }
 
-// replaceFile writes a file whole or not at all.
-func replaceFile(name string, data []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
-	if err != nil {
-		return unreadable(name, err)
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(data)
-	if err := errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
-		return unreadable(name, err)
-	}
-	return os.Rename(f.Name(), name)
-}
-
+// check prints how the profile differs from its lock.
 func (l *locker) check(file string) error {
-	old, err := readLock(file)
+	old, err := lockfile.Read(file)
 	if err != nil {
 		return err
 	}
@@ -165,7 +151,7 @@ func (l *locker) check(file string) error {
 		return err
 	}
 	drift := old.Compare(now)
-	if absent, rest := withoutAbsent(drift); len(absent) > 0 && now.Checkpoint.Facts != string(engine.FromCheckpoint) {
+	if absent, rest := lock.SplitAbsent(drift); len(absent) > 0 && now.Checkpoint.Facts != string(engine.FromCheckpoint) {
 		drift = rest
 		fmt.Fprintf(l.c.ErrOrStderr(), "%s: %d files of the model are not here and were not checked\n", file, len(absent))
 	}
@@ -176,19 +162,7 @@ func (l *locker) check(file string) error {
 	return nil
 }
 
-// withoutAbsent parts the files that are not here from the rest.
-func withoutAbsent(list []lock.Drift) (absent, rest []lock.Drift) {
-	for _, d := range list {
-		if d.Kind == lock.Absent {
-			absent = append(absent, d)
-		} else {
-			rest = append(rest, d)
-		}
-	}
-	return absent, rest
-}
-
-// orphans tells the locks in folders whose profile is gone.
+// orphans prints the lock files in folders that have no profile.
 func (l *locker) orphans(args []string) error {
 	for _, dir := range args {
 		if st, err := os.Stat(dir); err != nil || !st.IsDir() {

@@ -57,13 +57,13 @@ func run(args []string) int {
 		fmt.Fprintln(os.Stderr, "vapp: interrupted")
 		return 130 // as shells say it: 128 + SIGINT
 	}
-	fmt.Fprint(os.Stderr, complaint(err))
+	fmt.Fprint(os.Stderr, formatError(err))
 	return 1
 }
 
 // complaint is an error as people read it. What has a place in a profile begins
 // with it, as compilers do; what does not fit comes with all that would help.
-func complaint(err error) string {
+func formatError(err error) string {
 	var short *plan.DoesNotFitError
 	var contract *plan.ContractError
 	var placed *schema.Error
@@ -95,10 +95,10 @@ func newRoot() *cobra.Command {
 		Version:           buildVersion(),
 		SilenceUsage:      true,
 		SilenceErrors:     true,
-		PersistentPreRunE: enough,
+		PersistentPreRunE: checkMinimums,
 	}
-	cobra.AddTemplateFunc("found", found) // not before somebody asks: it opens the driver
-	root.SetVersionTemplate("vapp {{.Version}}\n{{found}}\n")
+	cobra.AddTemplateFunc("driverLine", driverLine) // not before somebody asks: it opens the driver
+	root.SetVersionTemplate("vapp {{.Version}}\n{{driverLine}}\n")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return &usageError{err, c.CommandPath()} })
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetHelpCommand(newHelp())

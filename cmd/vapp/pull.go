@@ -50,7 +50,7 @@ but only what is not there.
 			} else if err != nil {
 				return err
 			}
-			p, err := hubClient(here().Hub).Open(ctx, n, hub.Want{Format: format})
+			p, err := hubClient(localMachine().Hub).Open(ctx, n, hub.Want{Format: format})
 			if err != nil {
 				return err
 			}

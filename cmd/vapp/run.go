@@ -119,7 +119,7 @@ func (o runOptions) run(c *cobra.Command, profile string, form batch.Form) error
 	if err != nil {
 		return err
 	}
-	here, err := on(c, o.backend)
+	here, err := withBackend(c, o.backend)
 	if err != nil {
 		return err
 	}

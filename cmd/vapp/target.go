@@ -33,8 +33,8 @@ func backendFlag(c *cobra.Command, to *string) {
 }
 
 // on is this machine with what --backend says.
-func on(c *cobra.Command, backend string) (appliance.Machine, error) {
-	m := here()
+func withBackend(c *cobra.Command, backend string) (appliance.Machine, error) {
+	m := localMachine()
 	names := []string{"auto"}
 	for _, op := range m.Backends {
 		names = append(names, op.Name())
@@ -48,7 +48,7 @@ func on(c *cobra.Command, backend string) (appliance.Machine, error) {
 
 // machine is this machine, or the one that the flags name.
 func (t *target) machine(c *cobra.Command) (appliance.Machine, error) {
-	m, err := on(c, t.backend)
+	m, err := withBackend(c, t.backend)
 	if err != nil {
 		return m, err
 	}

@@ -13,7 +13,7 @@ import (
 // variant amx only after this binary has asked the system for the tile registers.
 func TestTilesAsked(t *testing.T) {
 	isatest.Asks(t, func() bool {
-		for _, b := range here().Backends {
+		for _, b := range localMachine().Backends {
 			if b.Name() != "cpu" {
 				continue
 			}

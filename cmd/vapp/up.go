@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"vapp.dev/appliance"
-	"vapp.dev/appliance/lock"
 	"vapp.dev/engine/backend/cuda/driver"
+	"vapp.dev/tools/lock"
 )
 
 func newUp() *cobra.Command {
@@ -40,7 +40,7 @@ SIGTERM and Ctrl-C let the running requests end (serve.drainTimeout), and the
 exit code is 0; a second one aborts them, and it is 1.`,
 		Args: needArgs(1, 1, "one profile"),
 		RunE: func(c *cobra.Command, args []string) error {
-			m, err := on(c, backend)
+			m, err := withBackend(c, backend)
 			if err != nil {
 				return err
 			}
@@ -63,7 +63,7 @@ func (e abortedError) Error() string {
 // up runs the appliance until a signal or an error ends it.
 func up(profile string, here appliance.Machine, locked, offline bool) error {
 	if driver.Built {
-		fmt.Fprintln(os.Stderr, found())
+		fmt.Fprintln(os.Stderr, driverLine())
 	}
 	if !locked {
 		if stopped, err := obtainFirst(profile, here, offline); stopped || err != nil {

@@ -52,7 +52,7 @@ func unknownCommand(c *cobra.Command, word string) error {
 var least = map[string]int{"prompt-len": 1, "output-len": 2, "streams": 1, "repeat": 1, "layers": 0}
 
 // enough refuses smaller ones.
-func enough(c *cobra.Command, _ []string) error {
+func checkMinimums(c *cobra.Command, _ []string) error {
 	if c.Name() != "engine" {
 		return nil
 	}
@@ -91,7 +91,7 @@ func newVersion() *cobra.Command {
 		Short: "Print the version and the devices that a driver finds",
 		Args:  needArgs(0, 0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(c.OutOrStdout(), "vapp %s\n%s\n", buildVersion(), found())
+			_, err := fmt.Fprintf(c.OutOrStdout(), "vapp %s\n%s\n", buildVersion(), driverLine())
 			return err
 		},
 	}

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"vapp.dev/appliance/bench/workload"
+	"vapp.dev/tools/bench/workload"
 )
 
 // Backend is a request form.

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"vapp.dev/appliance/bench/workload"
+	"vapp.dev/tools/bench/workload"
 )
 
 // TestBadServers: every kind of bad answer is counted as failed with its reason, and

@@ -14,8 +14,8 @@ import (
 	"sync"
 	"time"
 
-	"vapp.dev/appliance/bench/report"
-	"vapp.dev/appliance/bench/workload"
+	"vapp.dev/tools/bench/report"
+	"vapp.dev/tools/bench/workload"
 )
 
 // Run is one benchmark of a server.

@@ -6,7 +6,7 @@ import (
 	"io"
 	"os"
 
-	"vapp.dev/appliance/bench/workload"
+	"vapp.dev/tools/bench/workload"
 )
 
 // Dataset says what prompts are made of.

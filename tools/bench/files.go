@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"vapp.dev/appliance/bench/report"
+	"vapp.dev/tools/bench/report"
 )
 
 // Place says where results are saved.

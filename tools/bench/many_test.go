@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"vapp.dev/appliance/bench/report"
+	"vapp.dev/tools/bench/report"
 )
 
 // crowd is a server that counts connections and requests under way.

@@ -16,8 +16,8 @@ import (
 	"strings"
 	"time"
 
-	"vapp.dev/appliance/bench/report"
-	"vapp.dev/appliance/bench/workload"
+	"vapp.dev/tools/bench/report"
+	"vapp.dev/tools/bench/workload"
 )
 
 // Options are the words of a command line, with vLLM's names.

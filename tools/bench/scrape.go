@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"vapp.dev/appliance/bench/report"
+	"vapp.dev/tools/bench/report"
 )
 
 // prefix begins the names of the counters of speculation.

@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"vapp.dev/appliance/bench/report"
+	"vapp.dev/tools/bench/report"
 )
 
 // send is one request, ready to go.

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"vapp.dev/appliance/bench/report"
-	"vapp.dev/appliance/bench/workload"
+	"vapp.dev/tools/bench/report"
+	"vapp.dev/tools/bench/workload"
 )
 
 // words is a tokenizer for tests: one token for each word.

@@ -6,7 +6,7 @@ import (
 	"io"
 	"slices"
 
-	"vapp.dev/appliance/bench/report"
+	"vapp.dev/tools/bench/report"
 )
 
 // CheckSweep refuses concurrencies that make no sweep.

@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"vapp.dev/appliance/bench/workload"
 	"vapp.dev/engine/checkpoint"
 	"vapp.dev/engine/tokenizer"
+	"vapp.dev/tools/bench/workload"
 )
 
 // OpenTokenizer loads the tokenizer at path: a directory with a tokenizer.json, that

@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"time"
 
-	"vapp.dev/appliance/bench/workload"
+	"vapp.dev/tools/bench/workload"
 )
 
 // Remote is a server's own tokenizer, by its routes /tokenize and /detokenize in

@@ -1,4 +1,4 @@
-package plan_test
+package compat_test
 
 import (
 	"errors"
@@ -8,15 +8,15 @@ import (
 	"strings"
 	"testing"
 
-	"vapp.dev/appliance/compat"
 	"vapp.dev/appliance/plan"
 	"vapp.dev/engine"
 	"vapp.dev/engine/backend/cuda"
 	"vapp.dev/engine/backend/devices"
 	"vapp.dev/engine/models"
+	"vapp.dev/tools/compat"
 )
 
-// run is a run of another engine whose log says how many bytes its KV cache had.
+// run is a run of vLLM whose log has the size of its KV cache.
 type run struct {
 	name, model  string
 	fields       string // of the profile
@@ -36,9 +36,9 @@ var runs = []run{
 		[5]float64{55.23, 39.33, 18.28, 5.82, 1.56}, 262144},
 }
 
-// TestIdeal holds what the pool carries, pages and slabs included, against exact
-// pools of the same bytes: within 2 % for five runs at five lengths. Counts are
-// fractions, of sequences at steady state: whole ones of 1.4 would say nothing.
+// TestIdeal compares the sequences that a plan's KV pool holds, with its pages and slabs, with
+// exact pools of the same bytes. The loss is at most 2 % for five runs at five lengths. Counts are
+// fractions of sequences at steady state, because a whole number of 1.4 sequences hides the loss.
 func TestIdeal(t *testing.T) {
 	const file = "testdata/ideal.txt"
 	var b strings.Builder
@@ -57,13 +57,13 @@ func TestIdeal(t *testing.T) {
 		}
 		r.check(t, p, &b)
 	}
-	if *rewrite && complete {
+	if *compat.Update && complete {
 		if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if want, err := os.ReadFile(file); complete && (err != nil || string(want) != b.String()) {
-		t.Errorf("%s differs, -rewrite writes it: %v\n%s", file, err, b.String())
+		t.Errorf("%s differs, -update writes it: %v\n%s", file, err, b.String())
 	}
 }
 

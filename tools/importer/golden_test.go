@@ -14,12 +14,12 @@ import (
 	"vapp.dev/schema"
 )
 
-var rewrite = cli.Bool("rewrite", false, "write what the importer says into testdata/*.txtar")
+var update = cli.Bool("update", false, "write what the importer says into testdata/*.txtar")
 
 // TestGolden imports every case of the archives. NAME/line is one quoted
 // argument, NAME/words one word a line, NAME/text what is on standard input,
 // NAME/stdin what "--config -" reads. NAME/want.cue is the profile, NAME/want.err
-// the error. Every profile loads. Rewrite: go test ./appliance/importer -rewrite
+// the error. Every profile loads. go test ./tools/importer -update writes them
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -47,7 +47,7 @@ func TestGolden(t *testing.T) {
 					loads(t, got)
 				}
 				want := string(f.Data)
-				if *rewrite {
+				if *update {
 					archive.Files[i] = rewritten(name, got, err)
 					return
 				}
@@ -62,7 +62,7 @@ func TestGolden(t *testing.T) {
 				}
 			})
 		}
-		if *rewrite {
+		if *update {
 			if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
 				t.Fatal(err)
 			}

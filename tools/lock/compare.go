@@ -155,6 +155,18 @@ func leaves(into map[string]string, path string, v any) {
 	}
 }
 
+// SplitAbsent separates the files of the lock that are not on this machine from the rest.
+func SplitAbsent(list []Drift) (absent, rest []Drift) {
+	for _, d := range list {
+		if d.Kind == Absent {
+			absent = append(absent, d)
+		} else {
+			rest = append(rest, d)
+		}
+	}
+	return absent, rest
+}
+
 // DriftError refuses a server that is not what was locked.
 type DriftError struct {
 	Profile string // file

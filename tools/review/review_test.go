@@ -18,7 +18,7 @@ import (
 	"vapp.dev/schema"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what a Review prints into testdata")
+var update = flag.Bool("update", false, "write what a Review prints into testdata")
 
 func profileOf(t testing.TB, lines string) *schema.Profile {
 	t.Helper()
@@ -77,13 +77,13 @@ func TestGolden(t *testing.T) {
 		text := numbered(got.String())
 		file := filepath.Join("testdata", name)
 		want, err := os.ReadFile(file)
-		if err != nil && !*rewrite {
+		if err != nil && !*update {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(string(want), text); d != "" && !*rewrite {
+		if d := cmp.Diff(string(want), text); d != "" && !*update {
 			t.Errorf("%s (-want +got):\n%s", name, d)
 		}
-		if *rewrite {
+		if *update {
 			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package main
+package enginebench
 
 import (
 	"math"
@@ -7,28 +7,27 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// cost is what a model asks of a machine: bytes that a decode step reads and
-// operations that a token takes.
+// cost is the work of a model: bytes that a decode step reads and operations per token.
 type cost struct {
-	once   float64 // bytes of weights that every step reads
-	stacks []stack
-	perSeq float64 // bytes of pages and states that a step touches for each sequence
-	prompt float64 // operations of a prompt token
-	decode float64 // operations of a generated token
+	once    float64 // weight bytes that every step reads
+	experts []expertWeights
+	perSeq  float64 // KV and state bytes that a step touches for each sequence
+	prompt  float64 // floating-point operations of a prompt token
+	decode  float64 // floating-point operations of a generated token
 }
 
-// ceiling is what the machine does at most: bytes read a second, and floating-point
-// operations a second by number format.
-type ceiling struct {
+// Limits are the measured maxima of the machine: bytes read per second, and floating-point
+// operations per second by number format.
+type Limits struct {
 	Read float64 `json:"read"`
 	F32  float64 `json:"f32"`
 	BF16 float64 `json:"bf16"`
-	Int8 float64 `json:"int8"` // of vectors; 0: they have no such product
+	Int8 float64 `json:"int8"` // vector instructions; 0: the CPU has no int8 product
 }
 
-// matrix is the rate of the variant that runs: GPUs, tiles and AVX-512 BF16 multiply bf16, other
-// vectors f32.
-func (c ceiling) matrix(choices []backend.Choice) float64 {
+// matrix returns the multiply rate of the variant that runs: bf16 on GPUs, AMX and AVX-512
+// BF16, f32 otherwise.
+func (c Limits) matrix(choices []backend.Choice) float64 {
 	if slices.ContainsFunc(choices, func(o backend.Choice) bool {
 		return o.Name == "architecture" || o.Name == "variant" && (o.Value == "amx" || o.Value == "avx512bf16")
 	}) {
@@ -37,15 +36,16 @@ func (c ceiling) matrix(choices []backend.Choice) float64 {
 	return c.F32
 }
 
-// stack is the weights of the experts of a layer.
-type stack struct {
+// expertWeights are the stacked weights of a layer's experts: bytes of all, how many there are
+// and how many a token is routed to.
+type expertWeights struct {
 	bytes, experts, top float64
 }
 
-// costOf counts what a step multiplies by: two operations for each weight, those of
-// the head on sampled rows only, and of a mixture only what a token is routed to. A
-// sequence of tokens reads the pages of those; a window's only what it sees; a state is
-// read and written.
+// costOf computes the cost of a model for sequences of the given length in tokens. A token
+// takes two operations per weight: of experts only those it is routed to, of the head only
+// where a token is sampled. A step reads the KV of each sequence (with a window, only the
+// window) and reads and writes its state.
 func costOf(r backend.Reservation, tokens int) cost {
 	var c cost
 	routed := map[backend.WeightID]int{}
@@ -60,8 +60,8 @@ func costOf(r backend.Reservation, tokens int) cost {
 		}
 		bytes, ops := float64(r.Packed[i].Bytes), 2*float64(w.Elems())
 		if top := routed[backend.WeightID(i)]; top > 0 {
-			s := stack{bytes, float64(w.Experts), float64(top)}
-			c.stacks = append(c.stacks, s)
+			s := expertWeights{bytes, float64(w.Experts), float64(top)}
+			c.experts = append(c.experts, s)
 			ops *= s.top / s.experts
 		} else {
 			c.once += bytes
@@ -77,7 +77,8 @@ func costOf(r backend.Reservation, tokens int) cost {
 	return c
 }
 
-// pageBytes is what a layer of a class touches of a sequence's memory in one step.
+// pageBytes returns the KV or state bytes of one sequence that a layer of class k touches in a
+// step.
 func pageBytes(k backend.KVClass, tokens int) float64 {
 	if k.State != nil {
 		return 2 * float64(k.State.ConvBytes()+k.State.MatrixBytes())
@@ -92,11 +93,11 @@ func pageBytes(k backend.KVClass, tokens int) float64 {
 	return float64(tokens) * float64(k.Format.Bytes(int64(k.KVHeads*(key+k.HeadDim))))
 }
 
-// step is the bytes that a decode step of n sequences reads, if their tokens go to
-// experts evenly and each by itself.
+// step returns the bytes that a decode step of n sequences reads, if the router chooses
+// experts uniformly and independently for each token.
 func (c cost) step(n int) float64 {
 	bytes := c.once + float64(n)*c.perSeq
-	for _, s := range c.stacks {
+	for _, s := range c.experts {
 		bytes += s.bytes * (1 - math.Pow(1-s.top/s.experts, float64(n)))
 	}
 	return bytes

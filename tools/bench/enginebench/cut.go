@@ -1,4 +1,4 @@
-package main
+package enginebench
 
 import (
 	"encoding/json"
@@ -13,19 +13,18 @@ import (
 	"vapp.dev/schema"
 )
 
-// cutOf writes the config of a profile's model with its first layers alone to dir. The
-// whole model need not fit the machine.
-func (o benchOptions) cutOf(profile *schema.Profile, dir string) (path string, err error) {
+// cutConfig writes the config of the profile's model, reduced to its first o.Layers layers, to
+// dir. The whole model need not fit the machine.
+func (o Options) cutConfig(profile *schema.Profile, dir string) (path string, err error) {
 	m, err := engine.Inspect(plan.Source(profile, ""))
 	if err != nil {
 		return "", err
 	}
-	path, err = cut(m.Config, o.layers, dir)
+	path, err = cut(m.Config, o.Layers, dir)
 	return path, errors.Join(err, m.Close())
 }
 
-// cut writes the config of a model with its first n layers alone to dir. The rest
-// stays as it is.
+// cut writes cfg, reduced to its first n layers, to dir.
 func cut(cfg checkpoint.Config, n int, dir string) (path string, err error) {
 	if cfg.Dialect != "huggingface" {
 		return "", fmt.Errorf("bench: --layers cuts models that have a config.json; this one is a %s file", cfg.Dialect)
@@ -59,7 +58,7 @@ func cut(cfg checkpoint.Config, n int, dir string) (path string, err error) {
 	return path, os.WriteFile(path, out, 0o600)
 }
 
-// cutLayers shortens the number of layers and what is listed for each.
+// cutLayers reduces the number of layers and the lists that have an entry per layer.
 func cutLayers(m map[string]json.RawMessage, n int) (err error) {
 	if m["num_hidden_layers"], err = json.Marshal(n); err != nil {
 		return err

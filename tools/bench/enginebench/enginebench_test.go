@@ -1,6 +1,6 @@
 //go:build cgo && linux
 
-package main
+package enginebench
 
 import (
 	"bytes"
@@ -10,25 +10,29 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"vapp.dev/appliance"
 	"vapp.dev/engine/backend"
+	"vapp.dev/engine/backend/cpu"
 	"vapp.dev/engine/checkpoint"
 	"vapp.dev/kernels"
 )
 
-// TestBenchProfiles plans what make bench runs: models of 1 to 2 GB.
+// machine has backend cpu alone.
+var machine = appliance.Machine{Backends: []backend.Opener{cpu.Opener{}}}
+
+// TestBenchProfiles plans the profiles of make bench: models of 1 to 2 GB.
 func TestBenchProfiles(t *testing.T) {
-	paths, err := filepath.Glob("../../tests/bench/*.cue")
+	paths, err := filepath.Glob("../../../tests/bench/*.cue")
 	if err != nil || len(paths) < 7 {
 		t.Fatalf("%d profiles, %v", len(paths), err)
 	}
 	for _, path := range paths {
-		p, err := benchOptions{prompt: 256, output: 48, streams: 16}.prepare(path)
+		p, err := Options{Prompt: 256, Output: 48, Streams: 16}.prepare(path, machine)
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 			continue
@@ -46,7 +50,7 @@ func TestBenchProfiles(t *testing.T) {
 func TestBenchLayers(t *testing.T) {
 	bytes := map[int]int64{}
 	for _, n := range []int{0, 2} {
-		p, err := benchOptions{prompt: 16, output: 16, streams: 2, layers: n}.prepare("../../tests/bench/llama.cue")
+		p, err := Options{Prompt: 16, Output: 16, Streams: 2, Layers: n}.prepare("../../../tests/bench/llama.cue", machine)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +63,7 @@ func TestBenchLayers(t *testing.T) {
 	if d := bytes[0] - bytes[2] - 6*layer; d < -4<<20 || d > 4<<20 {
 		t.Errorf("two layers take %d bytes, all %d", bytes[2], bytes[0])
 	}
-	if _, err := (benchOptions{prompt: 16, output: 16, streams: 2, layers: 9}).prepare("../../tests/bench/llama.cue"); err == nil {
+	if _, err := (Options{Prompt: 16, Output: 16, Streams: 2, Layers: 9}).prepare("../../../tests/bench/llama.cue", machine); err == nil {
 		t.Error("nine of eight layers were planned")
 	}
 }
@@ -98,7 +102,7 @@ func TestBenchCost(t *testing.T) {
 	}
 }
 
-// TestBenchCut shortens a config within its text part, and the lists for each layer.
+// TestBenchCut reduces the text part of a config, and its lists with an entry per layer.
 func TestBenchCut(t *testing.T) {
 	raw := `{"architectures":["X"],"text_config":{"num_hidden_layers":4,"layer_types":["a","b","c","d"],"hidden_size":8},"vision_config":{"num_hidden_layers":9}}`
 	path, err := cut(checkpoint.Config{Dialect: "huggingface", Raw: []byte(raw), NumLayers: 4}, 3, t.TempDir())
@@ -128,24 +132,24 @@ func TestBenchCut(t *testing.T) {
 	}
 }
 
-// TestBenchWork reads rows, and counts what they need together.
+// TestBenchWork parses rows and checks the capacity that they need together.
 func TestBenchWork(t *testing.T) {
-	rows, err := benchOptions{work: []string{"512+1", "16x128+64", "1+128"}}.rows()
-	if want := []benchWork{{1, 512, 1}, {16, 128, 64}, {1, 1, 128}}; err != nil || !slices.Equal(rows, want) {
+	rows, err := Options{Work: []string{"512+1", "16x128+64", "1+128"}}.rows()
+	if want := []Work{{1, 512, 1}, {16, 128, 64}, {1, 1, 128}}; err != nil || !slices.Equal(rows, want) {
 		t.Errorf("%v, %v, want %v", rows, err, want)
 	}
-	if length, streams, tokens := workRoom(rows); length != 528 || streams != 16 || tokens != 16*192 {
-		t.Errorf("room for %d tokens, %d sequences, %d tokens at once", length, streams, tokens)
+	if length, streams, tokens := capacityFor(rows); length != 528 || streams != 16 || tokens != 16*192 {
+		t.Errorf("capacity for sequences of %d tokens, %d sequences, %d tokens at once", length, streams, tokens)
 	}
 	for _, s := range []string{"", "512", "x1+1", "0x1+1", "1x0+1", "1+0", "-1+1", "99999999999999999999+1", "1x1+1x"} {
 		if _, err := parseWork(s); err == nil {
-			t.Errorf("--work %q was taken", s)
+			t.Errorf("--work %q was accepted", s)
 		}
 	}
 }
 
-// TestBenchRates computes the rates of two streams of four tokens by hand: the one has
-// made two when the other's first comes.
+// TestBenchRates checks the rates of two streams of four tokens against rates computed by
+// hand. One stream has two tokens when the other gets its first.
 func TestBenchRates(t *testing.T) {
 	start := time.Unix(100, 0)
 	at := func(seconds ...int) (out []time.Time) {
@@ -154,31 +158,31 @@ func TestBenchRates(t *testing.T) {
 		}
 		return out
 	}
-	row := benchRow{benchWork: benchWork{Streams: 2, Prompt: 10, Output: 4}}
+	row := Row{Work: Work{Streams: 2, Prompt: 10, Output: 4}}
 	row.add(start, [][]time.Time{at(1, 2, 3, 4), at(2, 3, 4, 7)})
 	if p, d, all := row.Prefill[0], row.Decode[0], row.Total[0]; p != 20.0/2 || d != 5.0/5 || all != 28.0/7 {
 		t.Errorf("prefill %v, decode %v, total %v", p, d, all)
 	}
-	one := benchRow{benchWork: benchWork{Streams: 1, Prompt: 10, Output: 1}}
+	one := Row{Work: Work{Streams: 1, Prompt: 10, Output: 1}}
 	one.add(start, [][]time.Time{at(5)})
 	if len(one.Decode) != 0 || one.Prefill[0] != 2 || one.Total[0] != 11.0/5 {
 		t.Errorf("one token alone: %+v", one)
 	}
 }
 
-// TestBenchReport prints a report, as a table and as JSON that reads back.
+// TestBenchReport prints a report as a table, and as JSON that decodes to the same report.
 func TestBenchReport(t *testing.T) {
-	r := benchReport{
+	r := Report{
 		Profile: "p", Weights: "random weights", Device: "cpu", Variant: "avx512", Threads: "2", Load: 1.25,
-		Limits: ceiling{Read: 40e9, F32: 200e9, BF16: 400e9, Int8: 800e9}, Matrix: 400e9,
-		Rows: []benchRow{
-			{benchWork: benchWork{1, 512, 1}, Prefill: []float64{90, 110, 100}, Total: []float64{90, 110, 100}, PromptOp: 2e9},
-			{benchWork: benchWork{16, 128, 64}, Prefill: []float64{80}, Decode: []float64{160}, Total: []float64{100}, StepRead: 2e9, PromptOp: 2e9, DecodeOp: 2e9},
+		Limits: Limits{Read: 40e9, F32: 200e9, BF16: 400e9, Int8: 800e9}, Matrix: 400e9,
+		Rows: []Row{
+			{Work: Work{1, 512, 1}, Prefill: []float64{90, 110, 100}, Total: []float64{90, 110, 100}, PromptOp: 2e9},
+			{Work: Work{16, 128, 64}, Prefill: []float64{80}, Decode: []float64{160}, Total: []float64{100}, StepRead: 2e9, PromptOp: 2e9, DecodeOp: 2e9},
 		},
-		Memory: benchMemory{Arenas: 1 << 30, Taken: 1 << 30, Planned: 2 << 30, Unmeasured: "no such file", Items: []benchItem{{"weights", 1 << 30, "exact"}}},
+		Memory: Memory{Arenas: 1 << 30, Taken: 1 << 30, Planned: 2 << 30, Unmeasured: "no such file", Items: []LedgerItem{{"weights", 1 << 30, "exact"}}},
 	}
 	var table, encoded bytes.Buffer
-	if err := errors.Join(r.print(&table), r.printJSON(&encoded)); err != nil {
+	if err := errors.Join(r.Text(&table), r.JSON(&encoded)); err != nil {
 		t.Fatal(err)
 	}
 	const want = `p, random weights, on cpu, variant avx512, threads 2, loaded in 1.2 s
@@ -194,28 +198,11 @@ memory: arenas 1.00 GiB planned, 1.00 GiB taken, difference=0; peak not measured
 	if diff := cmp.Diff(want, table.String()); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	var back benchReport
+	var back Report
 	if err := json.Unmarshal(encoded.Bytes(), &back); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(r, back, cmp.AllowUnexported(benchRow{})); diff != "" {
+	if diff := cmp.Diff(r, back, cmp.AllowUnexported(Row{})); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
-	}
-}
-
-// TestVLLMWords: names with underscores, and lists up to the next option.
-func TestVLLMWords(t *testing.T) {
-	for in, want := range map[string]string{
-		"bench serve --num_prompts 5 --top_k=3":                 "bench serve --num-prompts 5 --top-k=3",
-		"bench serve --metadata a_b=c_d e=f --header X=1 Y=2":   "bench serve --metadata a_b=c_d --metadata=e=f --header X=1 --header=Y=2",
-		"bench serve --metadata=a=1 b=2 --compare a_b.json c_d": "bench serve --metadata=a=1 --metadata=b=2 --compare a_b.json c_d",
-		"bench serve --goodput ttft:5 e2el:9 --save-result x":   "bench serve --goodput ttft:5 --goodput=e2el:9 --save-result x",
-		"bench latency p_q.cue --num_iters 3":                   "bench latency p_q.cue --num-iters 3",
-		"import --served_name x":                                "import --served_name x",
-		"":                                                      "",
-	} {
-		if got := strings.Join(vllmWords(strings.Fields(in)), " "); got != want {
-			t.Errorf("%s\n became %s\n want   %s", in, got, want)
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package enginebench
 
 import (
 	"bytes"
@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// peak counts the most memory that the process has held at once, from begin on.
+// peak measures the peak of resident memory since beginPeak.
 type peak struct{ err error }
 
-// beginPeak lets the kernel count anew.
+// beginPeak resets the kernel's peak counter of this process.
 func beginPeak() peak {
 	return peak{os.WriteFile("/proc/self/clear_refs", []byte("5"), 0)}
 }
 
-// bytes is the peak of resident memory since.
+// bytes returns the peak since beginPeak.
 func (p peak) bytes() (int64, error) {
 	if p.err != nil {
 		return 0, p.err
@@ -31,5 +31,5 @@ func (p peak) bytes() (int64, error) {
 			return kib << 10, err
 		}
 	}
-	return 0, fmt.Errorf("the kernel tells no VmHWM")
+	return 0, fmt.Errorf("the kernel reports no VmHWM")
 }

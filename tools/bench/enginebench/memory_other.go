@@ -1,12 +1,12 @@
 //go:build !linux
 
-package main
+package enginebench
 
 import "errors"
 
-// peak is counted on Linux only.
+// peak is measured on Linux only.
 type peak struct{}
 
 func beginPeak() peak { return peak{} }
 
-func (peak) bytes() (int64, error) { return 0, errors.New("it is counted on Linux only") }
+func (peak) bytes() (int64, error) { return 0, errors.New("measured on Linux only") }

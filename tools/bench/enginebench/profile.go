@@ -1,4 +1,4 @@
-package main
+package enginebench
 
 import (
 	"fmt"
@@ -9,38 +9,39 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// opTimes is what ops took so far: in steps that decode alone, and in others.
-func (b engineBench) opTimes() [2][]backend.OpTime {
-	decode, prompts := b.eng.OpTimes()
+// opTimes returns the accumulated times of the ops: first of steps that prefill, then of steps
+// that only decode.
+func (s session) opTimes() [2][]backend.OpTime {
+	decode, prompts := s.eng.OpTimes()
 	return [2][]backend.OpTime{prompts, decode}
 }
 
-// benchStep is where the steps of a kind spend their time. Op "all" is the sum, and the
-// last of the list.
-type benchStep struct {
-	Kind    string        `json:"kind"` // prefill: steps that read prompts; decode: those that only generate
-	Steps   int64         `json:"steps"`
-	Ops     []benchOpTime `json:"ops"`
-	Threads int           `json:"threads"`
-	// Of the threads' time, what was no work: within steps, where a thread waits for others
-	// or one alone has enough to do, and between them, where the loop and whoever else
-	// wants a processor has its turn.
+// StepTimes holds the time of each op in the steps of one kind. The last op, "all", is the
+// sum.
+type StepTimes struct {
+	Kind    string   `json:"kind"` // prefill: steps with prompt tokens; decode: steps without
+	Steps   int64    `json:"steps"`
+	Ops     []OpTime `json:"ops"`
+	Threads int      `json:"threads"`
+	// Idle shares of the threads' time. Waiting is inside steps: a thread waits for others, or
+	// an op is too small for all threads. Between is outside steps: the engine's loop runs, or
+	// other processes do.
 	Waiting float64 `json:"waiting"`
 	Between float64 `json:"between_steps"`
 }
 
-// benchOpTime is what an op takes of a step.
-type benchOpTime struct {
+// OpTime is the time of an op in a step.
+type OpTime struct {
 	Op      string  `json:"op"`
 	Calls   int64   `json:"calls"`
 	Micros  float64 `json:"us"`
-	Share   float64 `json:"share"`             // of the step
-	Threads float64 `json:"threads,omitempty"` // at work in the mean; 0 between steps
+	Share   float64 `json:"share"`             // of the step's time
+	Threads float64 `json:"threads,omitempty"` // busy on average; 0 between steps
 }
 
-// threads is how many compute; 0 where the backend names none.
-func (b engineBench) threads() int {
-	for _, c := range b.p.Plan.Choices {
+// threads returns the number of compute threads; 0 where the backend reports none.
+func (s session) threads() int {
+	for _, c := range s.p.Plan.Choices {
 		if c.Name == "threads" {
 			n, _ := strconv.Atoi(c.Value)
 			return n
@@ -49,21 +50,21 @@ func (b engineBench) threads() int {
 	return 0
 }
 
-// opSteps is what ops took of so many threads between two looks, for each kind of step.
-func opSteps(threads int, before, after [2][]backend.OpTime) []benchStep {
-	var out []benchStep
+// stepTimes returns the op times between two readings of opTimes, for each kind of step.
+func stepTimes(threads int, before, after [2][]backend.OpTime) []StepTimes {
+	var out []StepTimes
 	for kind, name := range []string{"prefill", "decode"} {
-		spent, steps, all := spentOn(before[kind], after[kind])
+		spent, steps, all := opDelta(before[kind], after[kind])
 		if steps == 0 {
 			continue
 		}
 		all.Op = "all"
-		step := benchStep{Kind: name, Steps: steps, Threads: threads}
+		step := StepTimes{Kind: name, Steps: steps, Threads: threads}
 		for _, s := range append(spent, all) {
 			if s.Wall <= 0 {
 				continue
 			}
-			o := benchOpTime{Op: s.Op, Calls: s.Runs / steps, Micros: s.Wall.Seconds() * 1e6 / float64(steps), Share: s.Wall.Seconds() / all.Wall.Seconds()}
+			o := OpTime{Op: s.Op, Calls: s.Runs / steps, Micros: s.Wall.Seconds() * 1e6 / float64(steps), Share: s.Wall.Seconds() / all.Wall.Seconds()}
 			if s.Busy > 0 {
 				o.Threads = s.Busy.Seconds() / s.Wall.Seconds()
 			}
@@ -80,8 +81,8 @@ func opSteps(threads int, before, after [2][]backend.OpTime) []benchStep {
 	return out
 }
 
-// opTable is how a person reads them.
-func opTable(work string, steps []benchStep) string {
+// opTable prints steps as tables.
+func opTable(work string, steps []StepTimes) string {
 	var out strings.Builder
 	for _, s := range steps {
 		t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -93,9 +94,9 @@ func opTable(work string, steps []benchStep) string {
 			}
 			fmt.Fprintf(t, "%s\t%d\t%.1f\t%.1f %%\t%s\t\n", o.Op, o.Calls, o.Micros, 100*o.Share, threads)
 		}
-		t.Flush() // to a strings.Builder: it does not fail
+		t.Flush() // writing to a strings.Builder does not fail
 		if s.Threads == 0 {
-			continue // a device's are not known
+			continue // a GPU
 		}
 		fmt.Fprintf(&out, "  of the threads' time: %.1f %% at work, %.1f %% waiting within steps, %.1f %% between steps\n",
 			100*(1-s.Waiting-s.Between), 100*s.Waiting, 100*s.Between)
@@ -103,9 +104,9 @@ func opTable(work string, steps []benchStep) string {
 	return out.String()
 }
 
-// spentOn is the difference of two looks, how many steps there were between them, and
-// the sum of all ops. Every step begins with its tokens, once.
-func spentOn(before, after []backend.OpTime) (spent []backend.OpTime, steps int64, all backend.OpTime) {
+// between is the difference of two looks, how many steps there were between them, and
+// the sum of all ops. It counts steps by op Tokens, which runs once in every step.
+func opDelta(before, after []backend.OpTime) (spent []backend.OpTime, steps int64, all backend.OpTime) {
 	old := map[string]backend.OpTime{}
 	for _, t := range before {
 		old[t.Op] = t

@@ -1,4 +1,4 @@
-package main
+package enginebench
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// TestOpShares prints what two steps took between two looks.
+// TestOpShares prints the op times of two decode steps.
 func TestOpShares(t *testing.T) {
 	at := func(op string, runs int64, wall, busy time.Duration) backend.OpTime {
 		return backend.OpTime{Op: op, Runs: runs, Wall: wall * time.Microsecond, Busy: busy * time.Microsecond}
@@ -26,12 +26,12 @@ func TestOpShares(t *testing.T) {
                      all     12      100.0      100.0 %             1.66
   of the threads' time: 83.0 % at work, 12.0 % waiting within steps, 5.0 % between steps
 `
-	steps := opSteps(2, before, after)
+	steps := stepTimes(2, before, after)
 	got := opTable("one stream", steps)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	if len(steps) != 1 || steps[0].Kind != "decode" || steps[0].Steps != 2 || steps[0].Ops[0] != (benchOpTime{"linear", 10, 90, 0.9, 330.0 / 180}) {
+	if len(steps) != 1 || steps[0].Kind != "decode" || steps[0].Steps != 2 || steps[0].Ops[0] != (OpTime{"linear", 10, 90, 0.9, 330.0 / 180}) {
 		t.Errorf("%+v", steps)
 	}
 }

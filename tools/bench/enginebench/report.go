@@ -1,4 +1,4 @@
-package main
+package enginebench
 
 import (
 	"encoding/json"
@@ -10,64 +10,62 @@ import (
 	"vapp.dev/appliance/plan"
 )
 
-// benchReport is what bench engine measures of a profile; --json prints it. Rates are
-// tokens a second, one for each run; limits and sizes are bytes, and operations a
-// second.
-type benchReport struct {
-	Profile string      `json:"profile"`
-	Weights string      `json:"weights"`
-	Device  string      `json:"device"`
-	Variant string      `json:"variant"`
-	Threads string      `json:"threads"`
-	Load    float64     `json:"load_seconds"`
-	Limits  ceiling     `json:"limits"`
-	Matrix  float64     `json:"matrix_rate"` // of the variant that runs
-	Rows    []benchRow  `json:"rows"`
-	Cut     string      `json:"cut,omitempty"` // why rows are missing
-	Memory  benchMemory `json:"memory"`
+// Report is the result of one profile; --json prints it. Rates are tokens per second, one for
+// each run; sizes are bytes.
+type Report struct {
+	Profile string  `json:"profile"`
+	Weights string  `json:"weights"`
+	Device  string  `json:"device"`
+	Variant string  `json:"variant"`
+	Threads string  `json:"threads"`
+	Load    float64 `json:"load_seconds"`
+	Limits  Limits  `json:"limits"`
+	Matrix  float64 `json:"matrix_rate"` // limit of the variant that runs
+	Rows    []Row   `json:"rows"`
+	Cut     string  `json:"cut,omitempty"` // why rows are missing
+	Memory  Memory  `json:"memory"`
 }
 
-// benchRow is the rates of a row's runs: of the prompts until the last first token, of
-// what is generated from then on, and of both together over the whole time.
-type benchRow struct {
-	benchWork
+// Row holds the rates of a row's runs: Prefill counts prompt tokens until the last stream has
+// its first token, Decode the tokens generated after that, Total both over the whole time.
+type Row struct {
+	Work
 	Prefill  []float64   `json:"prefill"`
-	Decode   []float64   `json:"decode,omitempty"` // absent where one token is generated
+	Decode   []float64   `json:"decode,omitempty"` // absent where each stream generates one token
 	Total    []float64   `json:"total"`
-	StepRead float64     `json:"step_bytes"`        // that a decode step reads
+	StepRead float64     `json:"step_bytes"`        // bytes that a decode step reads
 	PromptOp float64     `json:"prompt_operations"` // of a prompt token
 	DecodeOp float64     `json:"decode_operations"` // of a generated token
-	Steps    []benchStep `json:"steps,omitempty"`   // where their time goes
+	Steps    []StepTimes `json:"steps,omitempty"`   // time of each op
 }
 
-// benchMemory holds what was planned against what was taken.
-type benchMemory struct {
-	Arenas     int64     `json:"arenas_planned"`
-	Taken      int64     `json:"arenas_taken"`
-	Planned    int64     `json:"planned"`        // with the process
-	Peak       int64     `json:"peak,omitempty"` // resident
-	Unmeasured string    `json:"peak_not_measured,omitempty"`
-	GPU        *benchGPU `json:"gpu,omitempty"`
-	// Items are the lines of the ledger.
-	Items []benchItem `json:"items,omitempty"`
+// Memory compares planned with allocated bytes.
+type Memory struct {
+	Arenas     int64        `json:"arenas_planned"`
+	Taken      int64        `json:"arenas_taken"`
+	Planned    int64        `json:"planned"`        // arenas and the rest of the process
+	Peak       int64        `json:"peak,omitempty"` // resident
+	Unmeasured string       `json:"peak_not_measured,omitempty"`
+	GPU        *GPUMemory   `json:"gpu,omitempty"`
+	Items      []LedgerItem `json:"items,omitempty"`
 }
 
-// benchGPU is what the driver says of the device's memory.
-type benchGPU struct {
+// GPUMemory is the device memory as the driver reports it, in bytes.
+type GPUMemory struct {
 	Total  int64 `json:"total"`
-	Before int64 `json:"free_before"` // with the driver's context, and nothing of the engine
+	Before int64 `json:"free_before"` // after the driver's context was created, before the engine allocates
 	After  int64 `json:"free_after"`
-	Graphs int64 `json:"graphs"` // what free memory fell by while they were captured
+	Graphs int64 `json:"graphs"` // decrease of free memory while graphs were captured
 }
 
-// benchItem is a line of the ledger.
-type benchItem struct {
+// LedgerItem is a line of the plan's memory ledger.
+type LedgerItem struct {
 	Name  string `json:"item"`
 	Bytes int64  `json:"bytes"`
 	Basis string `json:"basis"`
 }
 
-// median of rates; of none it is 0.
+// median returns the median of rates, 0 where there are none.
 func median(rates []float64) float64 {
 	if len(rates) == 0 {
 		return 0
@@ -76,8 +74,8 @@ func median(rates []float64) float64 {
 	return s[len(s)/2]
 }
 
-// spread is the median of rates, and beside it half of the distance between the least and
-// the most where there are several.
+// spread prints the median of rates, followed by ± half of their range where there are
+// several.
 func spread(rates []float64) string {
 	text := fmt.Sprintf("%.1f", median(rates))
 	if len(rates) > 1 {
@@ -86,13 +84,15 @@ func spread(rates []float64) string {
 	return text
 }
 
-func (r benchReport) printJSON(w io.Writer) error {
+// JSON writes the report, indented.
+func (r Report) JSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(r)
 }
 
-func (r benchReport) print(w io.Writer) error {
+// Text writes the report as tables.
+func (r Report) Text(w io.Writer) error {
 	fmt.Fprintf(w, "%s, %s, on %s, variant %s, threads %s, loaded in %.1f s\n", r.Profile, r.Weights, r.Device, r.Variant, r.Threads, r.Load)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintf(t, "work\ttokens/s\tread a step\tof bandwidth\tof matrix rate\t\n")
@@ -103,7 +103,7 @@ func (r benchReport) print(w io.Writer) error {
 		return err
 	}
 	for _, x := range r.Rows {
-		fmt.Fprint(w, opTable(fmt.Sprintf("%d+%d, %s", x.Prompt, x.Output, x.who()), x.Steps))
+		fmt.Fprint(w, opTable(fmt.Sprintf("%d+%d, %s", x.Prompt, x.Output, x.streamsText()), x.Steps))
 	}
 	if r.Limits.Read > 0 {
 		fmt.Fprintf(w, "limits measured in this run: read bandwidth %.1f GB/s, matrix rate %.0f GFLOP/s in f32, %.0f in bf16, %.0f in int8\n",
@@ -119,7 +119,7 @@ func (r benchReport) print(w io.Writer) error {
 	return err
 }
 
-// percent is x of a limit; nothing where that was not measured.
+// percent prints x as a share of limit, "" where limit was not measured.
 func percent(x, limit float64) string {
 	if limit <= 0 {
 		return ""
@@ -127,14 +127,14 @@ func percent(x, limit float64) string {
 	return fmt.Sprintf("%.0f %%", 100*x/limit)
 }
 
-func (r benchReport) printRow(t io.Writer, x benchRow) {
+func (r Report) printRow(t io.Writer, x Row) {
 	prefill, decode := median(x.Prefill), median(x.Decode)
-	fmt.Fprintf(t, "prefill %d, %s\t%s\t\t\t%s\t\n", x.Prompt, x.who(), spread(x.Prefill), percent(prefill*x.PromptOp, r.Matrix))
+	fmt.Fprintf(t, "prefill %d, %s\t%s\t\t\t%s\t\n", x.Prompt, x.streamsText(), spread(x.Prefill), percent(prefill*x.PromptOp, r.Matrix))
 	if len(x.Decode) > 0 {
-		fmt.Fprintf(t, "decode %d, %s\t%s\t%.2f GB\t%s\t%s\t\n", x.Output, x.who(), spread(x.Decode), x.StepRead/1e9,
+		fmt.Fprintf(t, "decode %d, %s\t%s\t%.2f GB\t%s\t%s\t\n", x.Output, x.streamsText(), spread(x.Decode), x.StepRead/1e9,
 			percent(decode/float64(x.Streams)*x.StepRead, r.Limits.Read), percent(decode*x.DecodeOp, r.Matrix))
 	}
 	if x.Streams > 1 {
-		fmt.Fprintf(t, "both %d+%d, %s\t%s\t\t\t\t\n", x.Prompt, x.Output, x.who(), spread(x.Total))
+		fmt.Fprintf(t, "both %d+%d, %s\t%s\t\t\t\t\n", x.Prompt, x.Output, x.streamsText(), spread(x.Total))
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package enginebench
 
 import (
 	"context"
@@ -10,21 +10,21 @@ import (
 	"vapp.dev/engine/sample"
 )
 
-// measure runs a row repeat times.
-func (w benchWork) measure(ctx context.Context, e *engine.Engine, repeat int, vocab int32) (benchRow, error) {
-	row := benchRow{benchWork: w}
+// measure runs w repeat times.
+func (w Work) measure(ctx context.Context, e *engine.Engine, repeat int, vocab int32) (Row, error) {
+	row := Row{Work: w}
 	for run := range repeat {
 		start, tokens, err := w.once(ctx, e, vocab, int32(run))
 		if err != nil {
-			return benchRow{}, err
+			return Row{}, err
 		}
 		row.add(start, tokens)
 	}
 	return row, nil
 }
 
-// add computes the rates of a run from the times of the tokens of each stream.
-func (r *benchRow) add(start time.Time, tokens [][]time.Time) {
+// add appends the rates of a run, computed from the arrival times of each stream's tokens.
+func (r *Row) add(start time.Time, tokens [][]time.Time) {
 	var first, last time.Time
 	for _, t := range tokens {
 		first, last = later(first, t[0]), later(last, t[len(t)-1])
@@ -54,8 +54,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// once runs the requests of a row at once and returns when each token came.
-func (w benchWork) once(ctx context.Context, e *engine.Engine, vocab, run int32) (start time.Time, tokens [][]time.Time, err error) {
+// once runs the requests of a row concurrently and returns the arrival time of each token.
+func (w Work) once(ctx context.Context, e *engine.Engine, vocab, run int32) (start time.Time, tokens [][]time.Time, err error) {
 	params := sample.Default()
 	params.Temperature, params.MaxTokens, params.IgnoreEOS = 0, w.Output, true
 	start = time.Now()
@@ -63,7 +63,7 @@ func (w benchWork) once(ctx context.Context, e *engine.Engine, vocab, run int32)
 	for i := range w.Streams {
 		s, err := e.Submit(ctx, engine.Request{
 			ID:     fmt.Sprintf("bench-%d-%d", run, i),
-			Prompt: benchPrompt(w.Prompt, vocab, run*1009+int32(i)),
+			Prompt: makePrompt(w.Prompt, vocab, run*1009+int32(i)),
 			Params: params,
 		})
 		if err != nil {
@@ -72,7 +72,7 @@ func (w benchWork) once(ctx context.Context, e *engine.Engine, vocab, run int32)
 		streams = append(streams, s...)
 	}
 	for _, s := range streams {
-		times, err := tokenTimes(ctx, s, w.Output)
+		times, err := arrivals(ctx, s, w.Output)
 		if err != nil {
 			return start, nil, err
 		}
@@ -81,8 +81,8 @@ func (w benchWork) once(ctx context.Context, e *engine.Engine, vocab, run int32)
 	return start, tokens, nil
 }
 
-// tokenTimes reads a stream to its end.
-func tokenTimes(ctx context.Context, s *engine.Stream, want int) ([]time.Time, error) {
+// arrivals reads a stream to its end and returns the arrival time of each token.
+func arrivals(ctx context.Context, s *engine.Stream, want int) ([]time.Time, error) {
 	times := make([]time.Time, 0, want)
 	for {
 		events, err := s.Next(ctx)
@@ -107,8 +107,8 @@ func tokenTimes(ctx context.Context, s *engine.Stream, want int) ([]time.Time, e
 	return times, nil
 }
 
-// benchPrompt is n tokens that no other prompt begins with.
-func benchPrompt(n int, vocab, seed int32) []int32 {
+// makePrompt returns n tokens; prompts of different seeds share no prefix.
+func makePrompt(n int, vocab, seed int32) []int32 {
 	out := make([]int32, n)
 	for i := range out {
 		out[i] = int32((uint64(seed+1)*2654435761 + uint64(i)*40503) % uint64(vocab))

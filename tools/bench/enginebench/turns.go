@@ -1,4 +1,4 @@
-package main
+package enginebench
 
 import (
 	"bufio"
@@ -7,32 +7,32 @@ import (
 	"io"
 )
 
-// benchTurn is a line that --turns prints.
-type benchTurn struct {
+// turn is the result of one turn, a line of JSON.
+type turn struct {
 	Prefill  float64 `json:"prefill"`          // tokens a second
 	Decode   float64 `json:"decode,omitempty"` // tokens a second
-	StepRead float64 `json:"step_bytes"`       // of a decode step, halfway
+	StepRead float64 `json:"step_bytes"`       // bytes that a decode step reads, halfway through the output
 }
 
-// turns runs the last row once for each line that comes, and prints what it measured
-// as a line: another program says when, so that two engines that are both loaded can be
-// measured in turns of seconds. It ends with its input.
-func (b engineBench) turns(ctx context.Context, in io.Reader, out io.Writer) error {
-	rows, err := b.rows()
+// turns runs the last row once for each line of in, and writes the result as a line of JSON to
+// out. The program that writes the lines can so alternate between two loaded engines every few
+// seconds. turns returns at the end of in.
+func (s session) turns(ctx context.Context, in io.Reader, out io.Writer) error {
+	rows, err := s.rows()
 	if err != nil {
 		return err
 	}
 	w := rows[len(rows)-1]
-	cost := costOf(b.p.Plan.Account.Reservation, w.Prompt+w.Output/2)
+	cost := costOf(s.p.Plan.Account.Reservation, w.Prompt+w.Output/2)
 	lines, to := bufio.NewScanner(in), json.NewEncoder(out)
 	for n := int32(0); lines.Scan(); n++ {
-		start, tokens, err := w.once(ctx, b.eng, int32(b.p.Model.Family.Vocab()), n) // no turn finds another's prompt cached
+		start, tokens, err := w.once(ctx, s.eng, int32(s.p.Model.Family.Vocab()), n) // another seed: no turn hits the prefix cache of another
 		if err != nil {
 			return err
 		}
-		row := benchRow{benchWork: w}
+		row := Row{Work: w}
 		row.add(start, tokens)
-		turn := benchTurn{Prefill: row.Prefill[0], StepRead: cost.step(w.Streams)}
+		turn := turn{Prefill: row.Prefill[0], StepRead: cost.step(w.Streams)}
 		if len(row.Decode) > 0 {
 			turn.Decode = row.Decode[0]
 		}

@@ -1,4 +1,4 @@
-package main
+package enginebench
 
 import (
 	"fmt"
@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// benchWork is what a row of bench engine runs: equal requests at once, each of
-// prompt tokens that are read and output tokens that are generated.
-type benchWork struct {
+// Work is what one row runs: Streams equal requests at once, each with Prompt prompt tokens
+// and Output generated tokens.
+type Work struct {
 	Streams int `json:"streams"`
 	Prompt  int `json:"prompt"`
 	Output  int `json:"output"`
@@ -16,35 +16,36 @@ type benchWork struct {
 
 var workForm = regexp.MustCompile(`^(?:(\d+)x)?(\d+)\+(\d+)$`)
 
-// Bounds of a row: beyond them the sums of tokens mean nothing to a machine of today.
-const maxWork, maxWorkStreams = 1 << 24, 1 << 14
+// Bounds of a row: far more than a machine can run, small enough that sums do not overflow.
+const maxWork, maxStreams = 1 << 24, 1 << 14
 
-// parseWork reads STREAMSxPROMPT+OUTPUT, or PROMPT+OUTPUT for one stream.
-func parseWork(s string) (benchWork, error) {
+// parseWork parses STREAMSxPROMPT+OUTPUT, or PROMPT+OUTPUT for one stream.
+func parseWork(s string) (Work, error) {
 	m := workForm.FindStringSubmatch(s)
 	if m == nil {
-		return benchWork{}, fmt.Errorf(`bench: --work %q: want PROMPT+OUTPUT or STREAMSxPROMPT+OUTPUT, as "16x128+64"`, s)
+		return Work{}, fmt.Errorf(`bench: --work %q: want PROMPT+OUTPUT or STREAMSxPROMPT+OUTPUT, as "16x128+64"`, s)
 	}
 	if m[1] == "" {
 		m[1] = "1"
 	}
 	var n [3]int
-	for i, limit := range []int{maxWorkStreams, maxWork, maxWork} {
+	for i, limit := range []int{maxStreams, maxWork, maxWork} {
 		var err error
 		if n[i], err = strconv.Atoi(m[i+1]); err != nil || n[i] < 1 || n[i] > limit {
-			return benchWork{}, fmt.Errorf("bench: --work %q: %s is not within 1 and %d", s, m[i+1], limit)
+			return Work{}, fmt.Errorf("bench: --work %q: %s is not within 1 and %d", s, m[i+1], limit)
 		}
 	}
-	return benchWork{n[0], n[1], n[2]}, nil
+	return Work{n[0], n[1], n[2]}, nil
 }
 
-// rows are what is measured: --work, else one stream and several of the same length.
-func (o benchOptions) rows() ([]benchWork, error) {
-	if len(o.work) == 0 {
-		return []benchWork{{1, o.prompt, o.output}, {o.streams, o.prompt, o.output}}, nil
+// rows returns the rows to measure: those of o.Work, else one stream and o.Streams streams of
+// the same length.
+func (o Options) rows() ([]Work, error) {
+	if len(o.Work) == 0 {
+		return []Work{{1, o.Prompt, o.Output}, {o.Streams, o.Prompt, o.Output}}, nil
 	}
-	var out []benchWork
-	for _, s := range o.work {
+	var out []Work
+	for _, s := range o.Work {
 		w, err := parseWork(s)
 		if err != nil {
 			return nil, err
@@ -54,21 +55,21 @@ func (o benchOptions) rows() ([]benchWork, error) {
 	return out, nil
 }
 
-// benchBlock is how many tokens a page has.
-const benchBlock = 16
+// blockSize is the number of tokens of a KV block.
+const blockSize = 16
 
-// workRoom is what the rows need at most: tokens of a sequence, in whole blocks, and
-// sequences at once; and of all rows the most tokens that are held at once.
-func workRoom(rows []benchWork) (length, streams, tokens int) {
+// capacityFor returns the maxima over the rows: the length of a sequence in tokens, rounded up
+// to whole blocks; the streams at once; and the tokens held at once.
+func capacityFor(rows []Work) (length, streams, tokens int) {
 	for _, w := range rows {
-		n := (w.Prompt + w.Output + benchBlock - 1) / benchBlock * benchBlock
+		n := (w.Prompt + w.Output + blockSize - 1) / blockSize * blockSize
 		length, streams, tokens = max(length, n), max(streams, w.Streams), max(tokens, n*w.Streams)
 	}
 	return length, streams, tokens
 }
 
-// who names the streams of a row.
-func (w benchWork) who() string {
+// streamsText returns "one stream" or "N streams".
+func (w Work) streamsText() string {
 	if w.Streams == 1 {
 		return "one stream"
 	}

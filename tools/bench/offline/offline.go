@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"time"
 
-	"vapp.dev/appliance/bench/report"
-	"vapp.dev/appliance/bench/workload"
 	"vapp.dev/engine"
 	"vapp.dev/engine/sample"
 	"vapp.dev/engine/tokenizer"
+	"vapp.dev/tools/bench/report"
+	"vapp.dev/tools/bench/workload"
 )
 
 // Bench is an engine that is measured.

@@ -1,24 +1,28 @@
-package appliance
+// Package released computes what a vLLM release would log for a prepared profile. It must not do
+// the release's arithmetic: that is tools/compat; it translates the profile and the device.
+// Start reading at Report.
+package released
 
 import (
 	"errors"
 	"strconv"
 	"strings"
 
-	"vapp.dev/appliance/compat"
+	"vapp.dev/appliance"
 	"vapp.dev/engine/backend"
 	"vapp.dev/schema"
+	"vapp.dev/tools/compat"
 )
 
-// Released is what a vLLM release would log for the prepared profile on its
-// device, a GPU. What the profile leaves open is that release's own default. The
-// error is a *schema.Error with the field that the release refuses.
-func (p *Prepared) Released(r compat.Release) (compat.Report, error) {
-	d, ok := compatDevice(p.Plan.Facts)
+// Report returns what release r would log for the prepared profile on its device, a GPU. Fields
+// that the profile does not set have the defaults of that release. The error is a *schema.Error
+// with the field that the release refuses.
+func Report(p *appliance.Prepared, r compat.Release) (compat.Report, error) {
+	d, ok := deviceOf(p.Plan.Facts)
 	if !ok {
 		return compat.Report{}, p.Profile.Reject("backend", "%s is a GPU's log: plan for one with --gpu", r)
 	}
-	report, err := compat.Make(compat.Inputs{Release: r, Config: p.Model.Config, Device: d, Request: compatRequest(p.Profile)})
+	report, err := compat.Make(compat.Inputs{Release: r, Config: p.Model.Config, Device: d, Request: requestOf(p.Profile)})
 	var wrong *compat.Error
 	switch {
 	case err == nil:
@@ -29,8 +33,8 @@ func (p *Prepared) Released(r compat.Release) (compat.Report, error) {
 	return report, p.Profile.Reject("model.source", "%s: %v", r, err)
 }
 
-// compatDevice is a GPU as vLLM sees it.
-func compatDevice(f backend.Facts) (compat.Device, bool) {
+// deviceOf returns the facts of a GPU that vLLM reads; false where they are not a GPU's.
+func deviceOf(f backend.Facts) (compat.Device, bool) {
 	d := compat.Device{Name: f.Device, TotalBytes: f.TotalBytes, SMs: f.SMs}
 	major, minor, ok := strings.Cut(f.Capability, ".")
 	if !ok {
@@ -42,8 +46,8 @@ func compatDevice(f backend.Facts) (compat.Device, bool) {
 	return d, errors.Join(errs[:]...) == nil
 }
 
-// compatRequest is a profile as vLLM's command line would have it.
-func compatRequest(p *schema.Profile) compat.Request {
+// requestOf returns the arguments of vLLM's command line for a profile.
+func requestOf(p *schema.Profile) compat.Request {
 	r := compat.Request{
 		Dtype: p.Model.Dtype, KVCacheDtype: p.Memory.KVCacheDtype, Utilization: p.Memory.Utilization, KVBytes: int64(p.Memory.KVCache),
 		MaxModelLen: -1, TensorParallel: p.Parallel.Tensor, PipelineParallel: p.Parallel.Pipeline,
@@ -79,7 +83,7 @@ func compatRequest(p *schema.Profile) compat.Request {
 	return r
 }
 
-// onOff is a switch that the profile's own file sets, else "".
+// onOff returns "on" or "off" for a switch that the profile's file sets, else "".
 func onOff(p *schema.Profile, path string, on bool) string {
 	switch {
 	case !p.Says(path):
@@ -90,7 +94,7 @@ func onOff(p *schema.Profile, path string, on bool) string {
 	return "off"
 }
 
-// noneOr tells none from what was left open.
+// noneOr maps 0 to -1, which means none: a zero field of compat.Request means not set.
 func noneOr(n int64) int64 {
 	if n == 0 {
 		return -1

@@ -1,4 +1,8 @@
-package main
+// Package gittree reads the profiles of a commit: it runs git, resolves revision ranges and lays
+// out the files of a commit in a folder. It must not plan or compare profiles; the command does
+// that with tools/review. Its errors name the flag --git.
+// Start reading at Open and Repository.LayOut.
+package gittree
 
 import (
 	"bytes"
@@ -12,29 +16,30 @@ import (
 	"slices"
 	"strings"
 
-	"vapp.dev/appliance/review"
 	"vapp.dev/schema"
 )
 
-// repository runs git in a repository.
-type repository struct {
+// Repository runs git in a repository.
+type Repository struct {
+	// Top is the root folder of the working tree.
+	Top string
+
 	ctx context.Context
-	top string // the folder with all files
 }
 
-// command is git with the settings that make its output the same everywhere.
-func (r *repository) command(args ...string) *exec.Cmd {
+// command returns a git command with settings that make its output independent of the user's.
+func (r *Repository) command(args ...string) *exec.Cmd {
 	c := exec.CommandContext(r.ctx, "git", append([]string{"-c", "core.quotepath=off", "-c", "core.fsmonitor=false"}, args...)...)
-	c.Dir = r.top
+	c.Dir = r.Top
 	c.Env = append(os.Environ(), "LC_ALL=C", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0")
 	return c
 }
 
-// run is what git prints; its error is the first line of what git complains of.
-func (r *repository) run(args ...string) (string, error) {
+// run returns the output of git; its error has the first line of git's standard error.
+func (r *Repository) run(args ...string) (string, error) {
 	c := r.command(args...)
-	var said bytes.Buffer
-	c.Stderr = &said
+	var stderr bytes.Buffer
+	c.Stderr = &stderr
 	out, err := c.Output()
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
@@ -42,7 +47,7 @@ func (r *repository) run(args ...string) (string, error) {
 	case r.ctx.Err() != nil:
 		return "", r.ctx.Err()
 	case err != nil:
-		line, _, _ := strings.Cut(strings.TrimSpace(said.String()), "\n")
+		line, _, _ := strings.Cut(strings.TrimSpace(stderr.String()), "\n")
 		if line == "" {
 			line = err.Error()
 		}
@@ -51,9 +56,9 @@ func (r *repository) run(args ...string) (string, error) {
 	return string(out), nil
 }
 
-// openRepository finds the repository around the working directory.
-func openRepository(ctx context.Context) (*repository, error) {
-	r := &repository{ctx: ctx}
+// Open finds the repository that contains the working directory. ctx ends its git commands.
+func Open(ctx context.Context) (*Repository, error) {
+	r := &Repository{ctx: ctx}
 	top, err := r.run("rev-parse", "--show-toplevel")
 	if err != nil {
 		if strings.Contains(err.Error(), "not a git repository") {
@@ -61,53 +66,82 @@ func openRepository(ctx context.Context) (*repository, error) {
 		}
 		return nil, err
 	}
-	r.top = filepath.FromSlash(strings.TrimRight(top, "\r\n"))
-	if r.top == "" {
+	r.Top = filepath.FromSlash(strings.TrimRight(top, "\r\n"))
+	if r.Top == "" {
 		return nil, errors.New("--git: this repository has no working tree")
 	}
 	return r, nil
 }
 
-// revisionRange is what --git takes. The working tree is the new side of one
-// that names but one commit.
-type revisionRange struct {
-	old, new    string
-	sinceFork   bool // A...B
-	workingTree bool
+// Range is a revision range: A..B, A...B, or A alone, which compares A with the working tree.
+type Range struct {
+	Old, New    string
+	SinceFork   bool // A...B: the old side is the merge base of A and B
+	WorkingTree bool // the new side is the working tree
 }
 
-func parseRange(text string) (revisionRange, error) {
-	r := revisionRange{old: text, workingTree: true}
+// RangeError is a text that is no revision range.
+type RangeError struct{ Text, Reason string }
+
+func (e *RangeError) Error() string {
+	return fmt.Sprintf("--git %q: %s; give A..B, A...B or A", e.Text, e.Reason)
+}
+
+// ParseRange parses the value of --git; its error is a *RangeError.
+func ParseRange(text string) (Range, error) {
+	r := Range{Old: text, WorkingTree: true}
 	for _, dots := range []string{"...", ".."} {
 		if a, b, ok := strings.Cut(text, dots); ok {
-			r = revisionRange{old: a, new: b, sinceFork: dots == "..."}
+			r = Range{Old: a, New: b, SinceFork: dots == "..."}
 			break
 		}
 	}
-	bad := func(why string) (revisionRange, error) {
-		return r, &usageError{err: fmt.Errorf("--git %q: %s; give A..B, A...B or A", text, why)}
-	}
+	bad := func(reason string) (Range, error) { return r, &RangeError{text, reason} }
 	switch {
 	case text == "":
 		return bad("no commit")
-	case strings.HasPrefix(r.old, "-"), strings.HasPrefix(r.new, "-"):
+	case strings.HasPrefix(r.Old, "-"), strings.HasPrefix(r.New, "-"):
 		return bad("no commit begins with -")
-	case strings.Contains(r.new, ".."), strings.HasPrefix(r.new, "."):
+	case strings.Contains(r.New, ".."), strings.HasPrefix(r.New, "."):
 		return bad("two ranges")
 	case strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c == 0x7f }):
 		return bad("a space or control character")
 	}
-	if r.old == "" {
-		r.old = "HEAD"
+	if r.Old == "" {
+		r.Old = "HEAD"
 	}
-	if r.new == "" && !r.workingTree {
-		r.new = "HEAD"
+	if r.New == "" && !r.WorkingTree {
+		r.New = "HEAD"
 	}
 	return r, nil
 }
 
-// commit is the full id of what a name stands for.
-func (r *repository) commit(name string) (string, error) {
+// Resolve returns the full commit ids of the range: old and new, or old alone where the new side
+// is the working tree.
+func (r *Repository) Resolve(span Range) ([]string, error) {
+	names := []string{span.Old, span.New}
+	if span.WorkingTree {
+		names = names[:1]
+	}
+	ids := make([]string, len(names))
+	for i, name := range names {
+		var err error
+		if ids[i], err = r.commit(name); err != nil {
+			return nil, err
+		}
+	}
+	if span.SinceFork {
+		base, err := r.run("merge-base", ids[0], ids[1])
+		if err != nil {
+			return nil, fmt.Errorf("--git: %s and %s have no commit in common; in a shallow clone fetch more (git fetch --unshallow)", span.Old, span.New)
+		}
+		ids[0] = strings.TrimSpace(base)
+	}
+	return ids, nil
+}
+
+// commit returns the full id of the commit that name resolves to.
+func (r *Repository) commit(name string) (string, error) {
 	id, err := r.run("rev-parse", "--verify", "--quiet", name+"^{commit}")
 	if err != nil && r.ctx.Err() == nil {
 		return "", fmt.Errorf("--git: %q is no commit of this repository; in a shallow clone fetch it first (git fetch --unshallow)", name)
@@ -115,90 +149,21 @@ func (r *repository) commit(name string) (string, error) {
 	return strings.TrimSpace(id), err
 }
 
-// revisions compares the profiles of two commits, or of one and the working
-// tree.
-func (d *differ) revisions(ctx context.Context, text string, scope []string) (*review.Review, error) {
-	span, err := parseRange(text)
-	if err != nil {
-		return nil, err
-	}
-	repo, err := openRepository(ctx)
-	if err != nil {
-		return nil, err
-	}
-	within, err := repo.scope(scope)
-	if err != nil {
-		return nil, err
-	}
-	ids := make([]string, 2)
-	names := []string{span.old, span.new}
-	if span.workingTree {
-		ids, names[1] = ids[:1], "the working tree"
-	}
-	for i := range ids {
-		if ids[i], err = repo.commit(names[i]); err != nil {
-			return nil, err
-		}
-	}
-	if span.sinceFork {
-		base, err := repo.run("merge-base", ids[0], ids[1])
-		if err != nil {
-			return nil, fmt.Errorf("--git: %s and %s have no commit in common; in a shallow clone fetch more (git fetch --unshallow)", span.old, span.new)
-		}
-		ids[0] = strings.TrimSpace(base)
-	}
-	temp, err := os.MkdirTemp("", "vapp-diff-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(temp)
-	return d.trees(repo, temp, ids, names, within)
-}
-
-// trees lays out the commits below temp and compares what is in scope.
-func (d *differ) trees(repo *repository, temp string, ids, names []string, within func(string) bool) (*review.Review, error) {
-	sides := [2]side{{name: names[0]}, {name: names[1]}}
-	pairs := map[string]*pair{}
-	for i, id := range ids {
-		t, err := repo.layOut(id, filepath.Join(temp, fmt.Sprint(i)))
-		if err != nil {
-			return nil, err
-		}
-		sides[i].tree = t
-		for _, f := range t.profiles() {
-			if within(f) {
-				add(pairs, f, i, filepath.Join(t.root, filepath.FromSlash(f)))
-			}
-		}
-	}
-	if len(ids) == 1 {
-		files, err := repo.workingProfiles()
-		if err != nil {
-			return nil, err
-		}
-		for _, f := range files {
-			if within(f) {
-				add(pairs, f, 1, filepath.Join(repo.top, filepath.FromSlash(f)))
-			}
-		}
-	}
-	return d.compare(repo.ctx, sides, ordered(pairs))
-}
-
-// scope is the filter that paths stand for; none: everything.
-func (r *repository) scope(paths []string) (func(string) bool, error) {
+// Scope returns a filter of slash-separated paths below Top: those at or below the given paths,
+// all where none are given.
+func (r *Repository) Scope(paths []string) (func(string) bool, error) {
 	var prefixes []string
 	for _, p := range paths {
 		abs, err := filepath.Abs(p)
 		if err != nil {
 			return nil, err
 		}
-		if real, err := filepath.EvalSymlinks(abs); err == nil { // the top is given without links
+		if real, err := filepath.EvalSymlinks(abs); err == nil { // Top has no symlinks
 			abs = real
 		}
-		rel, err := filepath.Rel(r.top, abs)
+		rel, err := filepath.Rel(r.Top, abs)
 		if err != nil || !filepath.IsLocal(rel) {
-			return nil, fmt.Errorf("%s: not in the repository %s", p, r.top)
+			return nil, fmt.Errorf("%s: not in the repository %s", p, r.Top)
 		}
 		prefixes = append(prefixes, filepath.ToSlash(rel))
 	}
@@ -209,15 +174,16 @@ func (r *repository) scope(paths []string) (func(string) bool, error) {
 	}, nil
 }
 
-// workingProfiles are the profiles that git knows or would add.
-func (r *repository) workingProfiles() ([]string, error) {
+// WorkingProfiles returns the profiles of the working tree that are tracked or not ignored, as
+// paths below Top.
+func (r *Repository) WorkingProfiles() ([]string, error) {
 	out, err := r.run("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate", "--", "*.cue")
 	if err != nil {
 		return nil, err
 	}
 	var files []string
 	for _, f := range strings.Split(strings.TrimSuffix(out, "\x00"), "\x00") {
-		file := filepath.Join(r.top, filepath.FromSlash(f))
+		file := filepath.Join(r.Top, filepath.FromSlash(f))
 		if _, err := os.Stat(file); err == nil && profilePath(f) && schema.IsProfile(file) {
 			files = append(files, f)
 		}
@@ -225,8 +191,8 @@ func (r *repository) workingProfiles() ([]string, error) {
 	return files, nil
 }
 
-// profilePath says whether a profile can be at that path of a repository: the
-// rule of schema.Below.
+// profilePath reports whether a profile can have this path in a repository, by the rule of
+// schema.Below.
 func profilePath(f string) bool {
 	dir, name := path.Split(f)
 	for _, d := range strings.Split(strings.TrimSuffix(dir, "/"), "/") {

@@ -1,4 +1,4 @@
-package main
+package gittree
 
 import (
 	"errors"
@@ -6,46 +6,47 @@ import (
 	"testing"
 )
 
+// TestParseRange checks accepted and refused ranges.
 func TestParseRange(t *testing.T) {
-	for text, want := range map[string]revisionRange{
-		"a..b":                     {old: "a", new: "b"},
-		"a...b":                    {old: "a", new: "b", sinceFork: true},
-		"a":                        {old: "a", workingTree: true},
-		"..b":                      {old: "HEAD", new: "b"},
-		"a..":                      {old: "a", new: "HEAD"},
-		"...":                      {old: "HEAD", new: "HEAD", sinceFork: true},
-		"origin/main..v1.2~3":      {old: "origin/main", new: "v1.2~3"},
-		"HEAD@{1}..:/fix":          {old: "HEAD@{1}", new: ":/fix"},
-		"refs/tags/a-b...feature-": {old: "refs/tags/a-b", new: "feature-", sinceFork: true},
+	for text, want := range map[string]Range{
+		"a..b":                     {Old: "a", New: "b"},
+		"a...b":                    {Old: "a", New: "b", SinceFork: true},
+		"a":                        {Old: "a", WorkingTree: true},
+		"..b":                      {Old: "HEAD", New: "b"},
+		"a..":                      {Old: "a", New: "HEAD"},
+		"...":                      {Old: "HEAD", New: "HEAD", SinceFork: true},
+		"origin/main..v1.2~3":      {Old: "origin/main", New: "v1.2~3"},
+		"HEAD@{1}..:/fix":          {Old: "HEAD@{1}", New: ":/fix"},
+		"refs/tags/a-b...feature-": {Old: "refs/tags/a-b", New: "feature-", SinceFork: true},
 	} {
-		got, err := parseRange(text)
+		got, err := ParseRange(text)
 		if err != nil || got != want {
 			t.Errorf("%q: %+v, %v; want %+v", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"", "-a", "-a..b", "a..-b", "a...--output=x", "a..b..c", "a....b", "a b", "a..b\n", "a\x00b", "--git-dir=/x"} {
-		var usage *usageError
-		if got, err := parseRange(text); !errors.As(err, &usage) {
-			t.Errorf("%q: %+v, %v; want a usage error", text, got, err)
+		var wrong *RangeError
+		if got, err := ParseRange(text); !errors.As(err, &wrong) {
+			t.Errorf("%q: %+v, %v; want a *RangeError", text, got, err)
 		}
 	}
 }
 
-// FuzzParseRange: what reaches git is never an option.
+// FuzzParseRange checks that no accepted name can be read as an option by git.
 func FuzzParseRange(f *testing.F) {
 	f.Add("a..b")
 	f.Add("...-x")
 	f.Fuzz(func(t *testing.T, text string) {
-		r, err := parseRange(text)
+		r, err := ParseRange(text)
 		if err != nil {
 			return
 		}
-		for _, name := range []string{r.old, r.new} {
+		for _, name := range []string{r.Old, r.New} {
 			if strings.HasPrefix(name, "-") || strings.ContainsAny(name, "\x00\n ") {
 				t.Errorf("%q: %+v", text, r)
 			}
 		}
-		if r.old == "" || r.new == "" && !r.workingTree {
+		if r.Old == "" || r.New == "" && !r.WorkingTree {
 			t.Errorf("%q: %+v", text, r)
 		}
 	})

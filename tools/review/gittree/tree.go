@@ -1,4 +1,4 @@
-package main
+package gittree
 
 import (
 	"bufio"
@@ -11,42 +11,43 @@ import (
 	"strings"
 	"sync"
 
-	"vapp.dev/appliance/lock"
 	"vapp.dev/schema"
+	"vapp.dev/tools/lock"
 )
 
-// What of a commit is laid out.
+// Bounds of the files of a commit that are laid out.
 const (
 	maxTreeFiles = 100_000
 	maxTreeBytes = 256 << 20
 )
 
-// tree is a commit, laid out as far as it is read: every CUE file, lock and
-// cue.mod, and what profiles name. Its folder stands below temp where the
-// repository's stands below the root, so that "../models" leads from one to the
-// same place as from the other.
-type tree struct {
-	repo    *repository
-	temp    string
-	root    string // temp + the repository's top
+// Tree is a commit whose files are partly laid out: every CUE file, lock file and cue.mod, and
+// the paths that profiles name. Below Temp it has the path that the repository has below the
+// root of the file system, so that a relative path such as "../models" resolves alike in both.
+type Tree struct {
+	Temp string // the folder given to LayOut
+	Root string // Temp + the repository's Top
+
+	repo    *Repository
 	entries map[string]entry
-	mu      sync.Mutex // held while files are added
-	laid    map[string]bool
+	mu      sync.Mutex // guards laidOut and bytes after LayOut
+	laidOut map[string]bool
 	bytes   int64
 }
 
-// entry is a file of a commit.
+// entry is a file or symlink of a commit.
 type entry struct {
 	mode, id string
 	size     int64
 }
 
-func (e entry) link() bool { return e.mode == "120000" }
+func (e entry) symlink() bool { return e.mode == "120000" }
 
-// layOut writes what of the commit is read anyway.
-func (r *repository) layOut(id, temp string) (*tree, error) {
-	t := &tree{repo: r, temp: temp, entries: map[string]entry{}, laid: map[string]bool{}}
-	t.root = filepath.Join(temp, strings.TrimPrefix(r.top, filepath.VolumeName(r.top)))
+// LayOut writes the CUE files, lock files and modules of the commit below temp. Provide adds
+// the other paths that a profile names.
+func (r *Repository) LayOut(id, temp string) (*Tree, error) {
+	t := &Tree{repo: r, Temp: temp, entries: map[string]entry{}, laidOut: map[string]bool{}}
+	t.Root = filepath.Join(temp, strings.TrimPrefix(r.Top, filepath.VolumeName(r.Top)))
 	out, err := r.run("ls-tree", "-r", "-z", "-l", "--full-tree", id)
 	if err != nil {
 		return nil, err
@@ -60,21 +61,21 @@ func (r *repository) layOut(id, temp string) (*tree, error) {
 		}
 		size, err := strconv.ParseInt(f[3], 10, 64)
 		if err != nil || !filepath.IsLocal(filepath.FromSlash(name)) {
-			return nil, fmt.Errorf("git ls-tree: odd entry %q", line)
+			return nil, fmt.Errorf("git ls-tree: unexpected entry %q", line)
 		}
 		t.entries[name] = entry{f[0], f[2], size}
 		if strings.HasSuffix(name, ".cue") || strings.HasSuffix(name, lock.Extension) || strings.HasPrefix(name, "cue.mod/") || strings.Contains(name, "/cue.mod/") || path.Base(name) == "cue.mod" {
 			wanted = append(wanted, name)
 		}
 	}
-	if err := os.MkdirAll(t.root, 0o755); err != nil {
+	if err := os.MkdirAll(t.Root, 0o755); err != nil {
 		return nil, err
 	}
 	return t, t.write(wanted)
 }
 
-// write lays the files out, and what links among them lead to.
-func (t *tree) write(names []string) error {
+// write lays out the named files and the targets of symlinks among them.
+func (t *Tree) write(names []string) error {
 	c := t.repo.command("cat-file", "--batch")
 	in, err := c.StdinPipe()
 	if err != nil {
@@ -90,21 +91,21 @@ func (t *tree) write(names []string) error {
 	err = t.copy(names, in, bufio.NewReader(pipe))
 	in.Close()
 	if err != nil {
-		_ = c.Process.Kill() // it has nothing more to say
+		_ = c.Process.Kill() // its output is not needed any more
 		_ = c.Wait()
 		return err
 	}
 	return c.Wait()
 }
 
-func (t *tree) copy(names []string, in io.Writer, out *bufio.Reader) error {
+func (t *Tree) copy(names []string, in io.Writer, out *bufio.Reader) error {
 	for i := 0; i < len(names); i++ {
 		name := names[i]
-		if t.laid[name] {
+		if t.laidOut[name] {
 			continue
 		}
-		t.laid[name] = true
-		if len(t.laid) > maxTreeFiles {
+		t.laidOut[name] = true
+		if len(t.laidOut) > maxTreeFiles {
 			return fmt.Errorf("--git: more than %d files to read in one commit", maxTreeFiles)
 		}
 		e := t.entries[name]
@@ -112,7 +113,7 @@ func (t *tree) copy(names []string, in io.Writer, out *bufio.Reader) error {
 		if err != nil {
 			return err
 		}
-		if !e.link() {
+		if !e.symlink() {
 			err = put(t.at(name), data)
 		} else if to := path.Join(path.Dir(name), string(data)); path.IsAbs(string(data)) || !filepath.IsLocal(filepath.FromSlash(to)) {
 			err = fmt.Errorf("%s: a symlink that leads out of the repository is not followed", name)
@@ -127,8 +128,8 @@ func (t *tree) copy(names []string, in io.Writer, out *bufio.Reader) error {
 	return nil
 }
 
-// below are the files of the commit at a path: one, or those in the folder.
-func (t *tree) below(name string) []string {
+// below returns the files of the commit at a path: the file itself, or all files of the folder.
+func (t *Tree) below(name string) []string {
 	var names []string
 	for n := range t.entries {
 		if n == name || strings.HasPrefix(n, name+"/") || name == "." {
@@ -145,8 +146,8 @@ func link(to, at string) error {
 	return os.Symlink(to, at)
 }
 
-// blob asks for one object and reads it.
-func (t *tree) blob(in io.Writer, out *bufio.Reader, name string, e entry) ([]byte, error) {
+// blob requests one object from git cat-file and reads it.
+func (t *Tree) blob(in io.Writer, out *bufio.Reader, name string, e entry) ([]byte, error) {
 	if t.bytes += e.size; t.bytes > maxTreeBytes {
 		return nil, fmt.Errorf("--git: more than %d bytes to read in one commit, at %s", maxTreeBytes, name)
 	}
@@ -174,11 +175,11 @@ func put(file string, data []byte) error {
 	return os.WriteFile(file, data, 0o644)
 }
 
-// at is where a file of the commit is laid out.
-func (t *tree) at(name string) string { return filepath.Join(t.root, filepath.FromSlash(name)) }
+// at returns the path where a file of the commit is laid out.
+func (t *Tree) at(name string) string { return filepath.Join(t.Root, filepath.FromSlash(name)) }
 
-// profiles are those of the commit.
-func (t *tree) profiles() []string {
+// Profiles returns the profiles of the commit, as paths below Root.
+func (t *Tree) Profiles() []string {
 	var out []string
 	for name := range t.entries {
 		if profilePath(name) && schema.IsProfile(t.at(name)) {
@@ -188,27 +189,27 @@ func (t *tree) profiles() []string {
 	return out
 }
 
-// provide makes a path that a profile names lead somewhere: into the commit
-// where it has such files, else to where they are on this machine. It returns
-// the place, which is the machine's where the commit has no part in it.
-func (t *tree) provide(file string) (string, error) {
-	rel, err := filepath.Rel(t.temp, file)
+// Provide makes a path that a profile names exist below Temp: it lays out the commit's files of
+// that path or, where the commit has none, links to the same path on this machine. It returns the
+// path below Temp in the first case and the machine's path in the second.
+func (t *Tree) Provide(file string) (string, error) {
+	rel, err := filepath.Rel(t.Temp, file)
 	if err != nil || !filepath.IsLocal(rel) {
-		return file, nil // nowhere below: absolute, or in the working directory
+		return file, nil // not below Temp: absolute, or in the working directory
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	real := filepath.Join(filepath.VolumeName(t.repo.top)+string(filepath.Separator), rel)
-	if name, err := filepath.Rel(t.root, file); err == nil && filepath.IsLocal(name) {
+	local := filepath.Join(filepath.VolumeName(t.repo.Top)+string(filepath.Separator), rel)
+	if name, err := filepath.Rel(t.Root, file); err == nil && filepath.IsLocal(name) {
 		if names := t.below(filepath.ToSlash(name)); len(names) > 0 {
 			return file, t.write(names)
 		}
 	}
 	if _, err := os.Lstat(file); err == nil {
-		return real, nil // made for another profile
+		return local, nil // linked for another profile
 	}
-	if _, err := os.Stat(real); err != nil {
-		return real, nil // a name of the hub
+	if _, err := os.Stat(local); err != nil {
+		return local, nil // a model name of the hub
 	}
-	return real, link(real, file)
+	return local, link(local, file)
 }

@@ -1,4 +1,4 @@
-package main
+package lockfile
 
 import (
 	"context"
@@ -11,13 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"vapp.dev/appliance/lock"
 	"vapp.dev/engine"
+	"vapp.dev/tools/lock"
 )
 
-// TestDigests: hashes are right, those of a lock are taken while size and time
-// hold, and what was read is all that is reported.
-func TestDigests(t *testing.T) {
+// TestHasher checks hashes, and that the hash of a lock is used while size and time are equal.
+func TestHasher(t *testing.T) {
 	dir := t.TempDir()
 	files := map[string]string{}
 	for name, text := range map[string]string{"b": strings.Repeat("b", 3<<20), "a": "a", "c": ""} {
@@ -27,8 +26,8 @@ func TestDigests(t *testing.T) {
 		}
 	}
 	ctx := context.Background()
-	d := &digests{}
-	got, err := d.of(ctx, files, nil)
+	d := &Hasher{}
+	got, err := d.files(ctx, files, nil)
 	if err != nil || len(got) != 3 || got[0].Name != "a" || got[2].Name != "c" {
 		t.Fatalf("%v, %v", got, err)
 	}
@@ -48,20 +47,19 @@ func TestDigests(t *testing.T) {
 	if err := os.Chtimes(files["a"], old, old); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := (&digests{}).of(ctx, files, locked); err != nil || again[0].SHA256 != got[0].SHA256 {
+	if again, err := (&Hasher{}).files(ctx, files, locked); err != nil || again[0].SHA256 != got[0].SHA256 {
 		t.Errorf("%v, %v: read again", again, err)
 	}
 	later := old.Add(time.Second)
 	if err := os.Chtimes(files["a"], later, later); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := (&digests{}).of(ctx, files, locked); err != nil || again[0].SHA256 == got[0].SHA256 || again[1].SHA256 != got[1].SHA256 {
+	if again, err := (&Hasher{}).files(ctx, files, locked); err != nil || again[0].SHA256 == got[0].SHA256 || again[1].SHA256 != got[1].SHA256 {
 		t.Errorf("%v, %v: not read again", again, err)
 	}
 }
 
-// TestHashFile: a file that changes meanwhile has no hash, and who stops waiting
-// is heard.
+// TestHashFile checks that hashing fails for a file that changes, and ends with its context.
 func TestHashFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(file, make([]byte, 3<<20), 0o644); err != nil {
@@ -89,7 +87,7 @@ func TestHashFile(t *testing.T) {
 	}
 }
 
-// TestMeter: several readers, one sum.
+// TestMeter checks that the bytes of several reads are added up.
 func TestMeter(t *testing.T) {
 	var last engine.Progress
 	m := meter(10, func(p engine.Progress) { last = p })

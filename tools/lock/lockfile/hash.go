@@ -1,4 +1,4 @@
-package main
+package lockfile
 
 import (
 	"context"
@@ -17,17 +17,17 @@ import (
 	"time"
 
 	"vapp.dev/appliance"
-	"vapp.dev/appliance/lock"
 	"vapp.dev/engine"
+	"vapp.dev/tools/lock"
 )
 
-// readBeside are the files of a model's folder that are read besides weights.
-var readBeside = []string{
+// auxiliary are the files of a model's folder, except weights, that serving reads.
+var auxiliary = []string{
 	"chat_template.jinja", "config.json", "generation_config.json", "model.safetensors.index.json", "tokenizer.json", "tokenizer_config.json",
 }
 
-// modelFiles are the files that serving the profile reads, by their name in the
-// model's folder; none where the model is not here.
+// modelFiles returns the paths of the files that serving the profile reads, by their name in the
+// model's folder; none where the model is not on this machine.
 func modelFiles(p *appliance.Prepared) (map[string]string, error) {
 	out := map[string]string{}
 	source := p.Model.Source.Path
@@ -41,7 +41,7 @@ func modelFiles(p *appliance.Prepared) (map[string]string, error) {
 		out[filepath.Base(source)] = source
 		return out, nil
 	}
-	for _, name := range readBeside {
+	for _, name := range auxiliary {
 		if st, err := os.Stat(filepath.Join(source, name)); err == nil && st.Mode().IsRegular() {
 			out[name] = filepath.Join(source, name)
 		}
@@ -59,26 +59,29 @@ func modelFiles(p *appliance.Prepared) (map[string]string, error) {
 	return out, nil
 }
 
-// stamp is what a file's hash is remembered by.
+// stamp is the key of a cached hash.
 type stamp struct {
 	path string
 	size int64
 	time time.Time
 }
 
-// digests hashes files and remembers what it hashed.
-type digests struct {
-	mu       sync.Mutex
-	known    map[stamp]string
-	progress func() func(engine.Progress) // makes one for a long run
+// Hasher hashes files and caches the hashes by path, size and modification time.
+type Hasher struct {
+	// Progress returns a function that shows the progress of one long run of hashing; nil:
+	// none is shown.
+	Progress func() func(engine.Progress)
+
+	mu    sync.Mutex
+	known map[stamp]string
 }
 
-// longHash is from how many bytes on progress is shown.
-const longHash = 512 << 20
+// minProgress is the number of bytes to hash from which progress is shown.
+const minProgress = 512 << 20
 
-// of lists the files with their hashes. Those that the lock has with the same
-// size and time are taken from it.
-func (d *digests) of(ctx context.Context, files map[string]string, locked *lock.Lock) ([]lock.File, error) {
+// files returns the files with their hashes, sorted by name. The hash of a file whose size and
+// time equal those in locked is taken from there.
+func (h *Hasher) files(ctx context.Context, files map[string]string, locked *lock.Lock) ([]lock.File, error) {
 	var out []lock.File
 	var todo []int
 	paths := map[int]string{}
@@ -86,35 +89,35 @@ func (d *digests) of(ctx context.Context, files map[string]string, locked *lock.
 	for name, path := range files {
 		st, err := os.Stat(path)
 		if err != nil {
-			return nil, unreadable(path, err)
+			return nil, pathError(path, err)
 		}
 		out = append(out, lock.File{Name: name, Size: st.Size(), ModTime: st.ModTime().UTC()})
 	}
 	slices.SortFunc(out, func(a, b lock.File) int { return strings.Compare(a.Name, b.Name) })
-	d.remember(files, locked)
+	h.preload(files, locked)
 	for i, f := range out {
 		paths[i] = files[f.Name]
-		if out[i].SHA256 = d.recall(stamp{paths[i], f.Size, f.ModTime}); out[i].SHA256 == "" {
+		if out[i].SHA256 = h.cached(stamp{paths[i], f.Size, f.ModTime}); out[i].SHA256 == "" {
 			todo = append(todo, i)
 			total += f.Size
 		}
 	}
 	report := func(engine.Progress) {}
-	if total >= longHash && d.progress != nil {
-		report = d.progress()
+	if total >= minProgress && h.Progress != nil {
+		report = h.Progress()
 	}
-	return out, d.hash(ctx, out, todo, paths, meter(total, report))
+	return out, h.hash(ctx, out, todo, paths, meter(total, report))
 }
 
-// hash reads the files of todo, as many at once as there are processors.
-func (d *digests) hash(ctx context.Context, out []lock.File, todo []int, paths map[int]string, read func(int)) error {
+// hash hashes the files of todo, up to GOMAXPROCS at once, and caches the hashes.
+func (h *Hasher) hash(ctx context.Context, out []lock.File, todo []int, paths map[int]string, read func(int)) error {
 	errs := make([]error, len(todo))
-	room := make(chan struct{}, runtime.GOMAXPROCS(0))
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
 	var running sync.WaitGroup
 	for k, i := range todo {
-		room <- struct{}{}
+		slots <- struct{}{}
 		running.Go(func() {
-			defer func() { <-room }()
+			defer func() { <-slots }()
 			out[i].SHA256, errs[k] = hashFile(ctx, paths[i], out[i], read)
 		})
 	}
@@ -122,15 +125,15 @@ func (d *digests) hash(ctx context.Context, out []lock.File, todo []int, paths m
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for _, i := range todo {
-		d.known[stamp{paths[i], out[i].Size, out[i].ModTime}] = out[i].SHA256
+		h.known[stamp{paths[i], out[i].Size, out[i].ModTime}] = out[i].SHA256
 	}
 	return nil
 }
 
-// meter adds up what several readers report.
+// meter returns a function that adds up the bytes of several readers and reports the sum.
 func meter(total int64, report func(engine.Progress)) func(int) {
 	var mu sync.Mutex
 	var done int64
@@ -142,37 +145,38 @@ func meter(total int64, report func(engine.Progress)) func(int) {
 	}
 }
 
-// remember takes over what a lock knows of these files.
-func (d *digests) remember(files map[string]string, locked *lock.Lock) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.known == nil {
-		d.known = map[stamp]string{}
+// preload adds the hashes of locked for these files to the cache.
+func (h *Hasher) preload(files map[string]string, locked *lock.Lock) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.known == nil {
+		h.known = map[stamp]string{}
 	}
 	if locked == nil {
 		return
 	}
 	for _, f := range locked.Checkpoint.Files {
 		if path := files[f.Name]; path != "" {
-			d.known[stamp{path, f.Size, f.ModTime.UTC()}] = f.SHA256
+			h.known[stamp{path, f.Size, f.ModTime.UTC()}] = f.SHA256
 		}
 	}
 }
 
-func (d *digests) recall(s stamp) string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.known[s]
+// cached returns the hash of a file, "" where it is not known.
+func (h *Hasher) cached(s stamp) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.known[s]
 }
 
-// hashFile is the SHA-256 of a file that stays as it is meanwhile.
+// hashFile returns the SHA-256 of a file. It fails if the file changes while it is read.
 func hashFile(ctx context.Context, path string, as lock.File, read func(int)) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return "", unreadable(path, err)
+		return "", pathError(path, err)
 	}
 	defer f.Close()
-	h := sha256.New()
+	sum := sha256.New()
 	buf := make([]byte, 1<<20)
 	var size int64
 	for {
@@ -180,21 +184,21 @@ func hashFile(ctx context.Context, path string, as lock.File, read func(int)) (s
 			return "", err
 		}
 		n, err := f.Read(buf)
-		h.Write(buf[:n])
+		sum.Write(buf[:n])
 		size += int64(n)
 		read(n)
 		if err == io.EOF {
 			break
 		} else if err != nil {
-			return "", unreadable(path, err)
+			return "", pathError(path, err)
 		}
 	}
 	st, err := f.Stat()
 	if err != nil {
-		return "", unreadable(path, err)
+		return "", pathError(path, err)
 	}
 	if size != as.Size || st.Size() != as.Size || !st.ModTime().Equal(as.ModTime) {
 		return "", fmt.Errorf("%s: changed while it was read", path)
 	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return hex.EncodeToString(sum.Sum(nil)), nil
 }

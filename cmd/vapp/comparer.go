@@ -12,20 +12,22 @@ import (
 	"github.com/spf13/cobra"
 
 	"vapp.dev/appliance"
-	"vapp.dev/appliance/review"
 	"vapp.dev/schema"
+	"vapp.dev/tools/lock/lockfile"
+	"vapp.dev/tools/review"
+	"vapp.dev/tools/review/gittree"
 )
 
-// differ plans the two sides of a comparison.
-type differ struct {
+// comparer plans both sides of a comparison.
+type comparer struct {
 	c     *cobra.Command
 	flags target
-	given bool // the flags name a machine
+	given bool // --gpu or --memory was given
 }
 
-// targets are the machines to plan a pair for: those of the flags, else those
-// that the locks name; where only one side has a lock it is for both.
-func (d *differ) targets(p pair) ([2]target, error) {
+// targets returns the machines to plan the two sides of a pair for: the machine of the flags, else
+// that of each side's lock file. A lock of one side alone applies to both.
+func (d *comparer) targets(p pair) ([2]target, error) {
 	both := [2]target{d.flags, d.flags}
 	if d.given {
 		return both, nil
@@ -35,7 +37,7 @@ func (d *differ) targets(p pair) ([2]target, error) {
 		if file == "" {
 			continue
 		}
-		l, err := readLock(file)
+		l, err := lockfile.Read(file)
 		if err != nil {
 			return both, err
 		}
@@ -52,7 +54,7 @@ func (d *differ) targets(p pair) ([2]target, error) {
 }
 
 // operands compares two files or two folders.
-func (d *differ) operands(ctx context.Context, old, new string) (*review.Review, error) {
+func (d *comparer) operands(ctx context.Context, old, new string) (*review.Review, error) {
 	var folders [2]bool
 	for i, path := range []string{old, new} {
 		st, err := os.Stat(path)
@@ -88,14 +90,13 @@ func (d *differ) operands(ctx context.Context, old, new string) (*review.Review,
 	return d.compare(ctx, [2]side{{name: old}, {name: new}}, ordered(pairs))
 }
 
-// side is where the profiles of one side are from; a working tree and plain
-// folders have no tree.
+// side is one side of the comparison. tree is nil where it is a working tree or plain folder.
 type side struct {
 	name string
-	tree *tree
+	tree *gittree.Tree
 }
 
-// pair is one profile on both sides: the files to read, "" where there is none.
+// pair is one profile on both sides: the files to read, "" where a side lacks it.
 type pair struct {
 	name  string
 	files [2]string
@@ -118,15 +119,15 @@ func ordered(pairs map[string]*pair) []pair {
 	return out // review.Of sorts
 }
 
-// compare plans every pair, several at a time.
-func (d *differ) compare(ctx context.Context, sides [2]side, pairs []pair) (*review.Review, error) {
+// compare plans every pair, up to GOMAXPROCS at once.
+func (d *comparer) compare(ctx context.Context, sides [2]side, pairs []pair) (*review.Review, error) {
 	files := make([]review.File, len(pairs))
-	room := make(chan struct{}, runtime.GOMAXPROCS(0))
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
 	var running sync.WaitGroup
 	for i, p := range pairs {
-		room <- struct{}{}
+		slots <- struct{}{}
 		running.Go(func() {
-			defer func() { <-room }()
+			defer func() { <-slots }()
 			if ctx.Err() == nil {
 				files[i] = d.plan(sides, p)
 			}
@@ -136,7 +137,8 @@ func (d *differ) compare(ctx context.Context, sides [2]side, pairs []pair) (*rev
 	return review.Of(sides[0].name, sides[1].name, files), ctx.Err()
 }
 
-func (d *differ) plan(sides [2]side, p pair) review.File {
+// plan plans both sides of a pair.
+func (d *comparer) plan(sides [2]side, p pair) review.File {
 	var states [2]*review.State
 	var sources [2]string
 	for i, s := range sides {
@@ -145,28 +147,29 @@ func (d *differ) plan(sides [2]side, p pair) review.File {
 		}
 	}
 	a, b := states[0], states[1]
-	targets, broken := d.targets(p)
+	targets, lockErr := d.targets(p)
 	same := targets[0] == targets[1] && a != nil && b != nil && a.Profile != nil && b.Profile != nil && sources[0] == sources[1] && a.Profile.Hash() == b.Profile.Hash()
 	for i, s := range sides {
 		if states[i] == nil || states[i].Profile == nil {
 			continue
 		}
-		if i == 1 && same && a.Err == "" { // an error has its own places
+		if i == 1 && same && a.Err == "" { // an error names files of its own side, so it is not shared
 			b.Figures = a.Figures
 			continue
 		}
-		err := broken
+		err := lockErr
 		if err == nil {
 			states[i].Figures, err = d.figures(states[i].Profile, targets[i])
 		}
 		if err != nil {
-			states[i].Figures, states[i].Err = nil, s.words(err)
+			states[i].Figures, states[i].Err = nil, s.errorText(err)
 		}
 	}
 	return review.File{Path: p.name, Old: a, New: b}
 }
 
-func (d *differ) figures(p *schema.Profile, t target) (*review.Figures, error) {
+// figures plans p for t and returns what the review shows of the plan.
+func (d *comparer) figures(p *schema.Profile, t target) (*review.Figures, error) {
 	m, err := t.machine(d.c)
 	if err != nil {
 		return nil, err
@@ -178,19 +181,19 @@ func (d *differ) figures(p *schema.Profile, t target) (*review.Figures, error) {
 	return review.FiguresOf(prepared.Plan), prepared.Close()
 }
 
-// load reads a profile, and finds its model: the path, the same on both sides
-// where the model is no part of either.
+// load reads a profile and returns the path of its model. The path is the same on both sides
+// where the commits do not hold the model.
 func (s side) load(file string) (state *review.State, source string) {
 	state = &review.State{}
 	p, err := schema.Load(file)
 	if err != nil {
-		state.Err = s.words(err)
+		state.Err = s.errorText(err)
 		return state, ""
 	}
 	source = p.Path(p.Model.Source)
 	if s.tree != nil {
-		if source, err = s.tree.provide(source); err != nil {
-			state.Err = s.words(err)
+		if source, err = s.tree.Provide(source); err != nil {
+			state.Err = s.errorText(err)
 			return state, ""
 		}
 	}
@@ -198,12 +201,12 @@ func (s side) load(file string) (state *review.State, source string) {
 	return state, source
 }
 
-// words are an error's, with the places of a tree as git names them: A:path.
-func (s side) words(err error) string {
+// errorText returns the text of err, with paths below a tree written as git does: A:path.
+func (s side) errorText(err error) string {
 	text := strings.TrimRight(err.Error(), "\n")
 	if s.tree != nil {
-		text = strings.ReplaceAll(text, s.tree.root+string(filepath.Separator), s.name+":")
-		text = strings.ReplaceAll(text, s.tree.temp, "") // outside the repository: as it is there
+		text = strings.ReplaceAll(text, s.tree.Root+string(filepath.Separator), s.name+":")
+		text = strings.ReplaceAll(text, s.tree.Temp, "") // outside the repository: the path on this machine
 	}
 	return text
 }
