@@ -11,29 +11,28 @@ import (
 	"strings"
 )
 
-// folder is a repository's place in the cache.
+// folder returns the cache folder of a repository.
 func (s Settings) folder(n Name) string {
 	return filepath.Join(s.Cache, "models--"+strings.ReplaceAll(n.Repo, "/", "--"))
 }
 
-// snapshot is the folder of a commit's files.
+// snapshot returns the folder with the files of a commit.
 func (s Settings) snapshot(n Name, commit string) string {
 	return filepath.Join(s.folder(n), "snapshots", commit)
 }
 
-// blob is where a content lies.
+// blob returns the path of the blob with this id.
 func (s Settings) blob(n Name, id string) string {
 	return filepath.Join(s.folder(n), "blobs", id)
 }
 
-// Cached is a model that lies in the cache whole.
+// Cached is a model whose files are all in the cache.
 type Cached struct {
 	Path   string // the folder with its files, or the GGUF file
 	Commit string
 }
 
-// Find looks for a model in the cache; nothing is asked of the hub. ok is false
-// where it is not there, or not whole.
+// Find looks for a model in the cache, without network access. ok is false where files are missing.
 func (s Settings) Find(n Name, w Want) (c Cached, ok bool) {
 	if s.Cache == "" {
 		return c, false
@@ -56,7 +55,7 @@ func (s Settings) Find(n Name, w Want) (c Cached, ok bool) {
 	return Cached{picked.path(dir), commit}, true
 }
 
-// commit is the one that the cache has for n's revision.
+// commit returns the commit that the cache has for n's revision.
 func (s Settings) commit(n Name) (string, bool) {
 	r := n.revision()
 	if commitPattern.MatchString(r) {
@@ -67,7 +66,7 @@ func (s Settings) commit(n Name) (string, bool) {
 	return commit, err == nil && commitPattern.MatchString(commit)
 }
 
-// local lists the files of a snapshot whose blobs are there.
+// local lists the files of a snapshot whose blobs exist.
 func local(dir string) ([]File, error) {
 	var out []File
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -76,7 +75,7 @@ func local(dir string) ([]File, error) {
 		}
 		st, err := os.Stat(path)
 		if err != nil || !st.Mode().IsRegular() {
-			return nil // a link whose blob is gone
+			return nil // a link without its blob
 		}
 		rel, err := filepath.Rel(dir, path)
 		if err != nil {
@@ -91,11 +90,11 @@ func local(dir string) ([]File, error) {
 	return out, err
 }
 
-// tag marks the cache for programs that make backups, as the Cache Directory
-// Tagging Specification has it.
+// tag marks the folder as a cache for backup programs, by the Cache Directory Tagging
+// Specification.
 const tag = "Signature: 8a477f597d28d172789f06886806bc55\n# Models of the Hugging Face hub: they can be fetched again.\n"
 
-// tagged writes the tag where there is none; a cache without one works as well.
+// tagged writes the tag where it is missing. A failure is ignored: the cache works without it.
 func (s Settings) tagged() {
 	f, err := os.OpenFile(filepath.Join(s.Cache, "CACHEDIR.TAG"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
@@ -118,7 +117,7 @@ func readAtMost(path string, most int64) ([]byte, error) {
 	return b, err
 }
 
-// remember writes down the commit of a branch or tag.
+// remember writes the commit of a branch or tag to refs.
 func (s Settings) remember(n Name, commit string) error {
 	r := n.revision()
 	if r == commit {
@@ -134,7 +133,7 @@ func (s Settings) remember(n Name, commit string) error {
 	return replace(path, []byte(commit))
 }
 
-// replace writes a file whole or not at all.
+// replace writes a file atomically.
 func replace(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp")
 	if err != nil {
@@ -152,8 +151,8 @@ func replace(path string, data []byte) error {
 	return nil
 }
 
-// link puts a blob into the snapshot: a relative link, or where the system has
-// none a second name of the same file.
+// link adds a blob to the snapshot: as a relative symlink, or as a hard link where the system has
+// no symlinks.
 func (s Settings) link(n Name, commit string, f File) error {
 	to := filepath.Join(s.snapshot(n, commit), filepath.FromSlash(f.Path))
 	blob := s.blob(n, f.Blob)
@@ -169,8 +168,8 @@ func (s Settings) link(n Name, commit string, f File) error {
 	if err != nil {
 		return err
 	}
-	// Made beside and renamed, so that no reader finds it missing; under a name of its own,
-	// so that two who pull at once do not take each other's.
+	// The link is created under a random name and renamed: readers always find a link, and two
+	// processes that pull at once do not take each other's.
 	made := fmt.Sprintf("%s.%016x.vapp-link", to, rand.Uint64())
 	if err := os.Symlink(target, made); err != nil {
 		if second := os.Link(blob, made); second != nil {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// freeBytes is what this user may still write on the disk of dir.
+// freeBytes returns the bytes that this user can still write on the disk of dir.
 func freeBytes(dir string) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -20,9 +20,9 @@ func freeBytes(dir string) (int64, error) {
 	return int64(st.Bavail) * int64(st.Bsize), nil
 }
 
-// acquire takes the lock of a file as huggingface_hub does (flock), once nobody
-// else has it; waits is called if somebody has. Where the file system knows no
-// locks it goes on without: a blob gets its name whole in any case.
+// acquire locks the file at path with flock, as huggingface_hub does, and calls waits if it has to
+// wait. On file systems without locks it returns without a lock; blobs are still renamed to their
+// names only when complete.
 func acquire(ctx context.Context, path string, waits func()) (release func(), err error) {
 	for first := true; ; first = false {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o664)
@@ -51,8 +51,8 @@ func acquire(ctx context.Context, path string, waits func()) (release func(), er
 	}
 }
 
-// same reports that path still names f: whoever held the lock may have removed
-// the file.
+// same reports whether path still names f: the previous holder of the lock may have removed the
+// file.
 func same(f *os.File, path string) bool {
 	a, err := f.Stat()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// freeBytes is what this user may still write on the disk of dir.
+// freeBytes returns the bytes that this user can still write on the disk of dir.
 func freeBytes(dir string) (int64, error) {
 	name, err := windows.UTF16PtrFromString(dir)
 	if err != nil {
@@ -22,8 +22,8 @@ func freeBytes(dir string) (int64, error) {
 	return int64(min(free, 1<<62)), nil
 }
 
-// acquire takes the lock of a file as huggingface_hub does (its first byte), once
-// nobody else has it; waits is called if somebody has.
+// acquire locks the first byte of the file at path, as huggingface_hub does, and calls waits if it
+// has to wait.
 func acquire(ctx context.Context, path string, waits func()) (release func(), err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o664)
 	if err != nil {

@@ -2,26 +2,26 @@ package hub
 
 import "fmt"
 
-// Kind is what went wrong, for those who act on it.
+// Kind classifies an Error for its callers.
 type Kind uint8
 
 // The kinds.
 const (
-	Unreachable  Kind = iota + 1 // no answer, or none that could be used
-	Offline                      // asked not to use the network
+	Unreachable  Kind = iota + 1 // no answer, or no usable one
+	Offline                      // the network may not be used
 	NotFound                     // no such repository, or a private one
 	Unauthorized                 // the token is not accepted
-	Gated                        // its authors want to be asked
+	Gated                        // access must be requested from the authors
 	BadRevision                  // no such branch, tag or commit
 	NoFile                       // the repository has no file of that name
-	Unsuitable                   // nothing there that can be served
-	NoSpace                      // the disk is too small
-	Damaged                      // what came is not what the hub lists
-	Untrusted                    // names or ids that no hub would give
+	Unsuitable                   // no files that can be served
+	NoSpace                      // not enough free disk space
+	Damaged                      // the content differs from the hash or size that the hub lists
+	Untrusted                    // names or ids that a correct hub does not send
 	CacheFailed                  // the cache cannot be written
 )
 
-// Error says what is wrong and what to do, in one line.
+// Error is a failure with its remedy, in one line.
 type Error struct {
 	Kind  Kind
 	Name  Name

@@ -13,7 +13,7 @@ import (
 	"vapp.dev/appliance/hub/hubtest"
 )
 
-// TestFaultsPass: what goes wrong once or twice does not show.
+// TestFaultsPass checks that faults which occur once or twice are retried.
 func TestFaultsPass(t *testing.T) {
 	for name, fault := range map[string]func(hubtest.Request) *hubtest.Fault{
 		"cuts": func(r hubtest.Request) *hubtest.Fault {
@@ -64,8 +64,8 @@ func TestFaultsPass(t *testing.T) {
 	}
 }
 
-// TestFaultsStay: what stays wrong is told in one line, and leaves no file that
-// looks whole.
+// TestFaultsStay checks that a permanent fault is reported in one line, and that no incomplete file
+// keeps the name of a complete one.
 func TestFaultsStay(t *testing.T) {
 	shard := hubtest.Blob(tiny()["model-00001-of-00002.safetensors"])
 	of := func(f hubtest.Fault) func(hubtest.Request) *hubtest.Fault {
@@ -106,7 +106,7 @@ func TestFaultsStay(t *testing.T) {
 	}
 }
 
-// TestToken: it goes to the endpoint, never to where that sends on.
+// TestToken checks that the token is sent to the endpoint and not to redirect targets.
 func TestToken(t *testing.T) {
 	h, repo, c := start(t)
 	repo.Gated, repo.Private, repo.Token = true, true, "hf_secret"
@@ -119,8 +119,7 @@ func TestToken(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	// The endpoint's own name and port with another token's worth: a user in the
-	// address or another port is elsewhere.
+	// The same host with a user name in the address, or with another port, is not the endpoint.
 	h.Misbehave(func(r hubtest.Request) *hubtest.Fault {
 		if strings.HasPrefix(r.Path, "/api/") && !r.Store {
 			return &hubtest.Fault{Redirect: h.Store + "/api/x"}
@@ -159,8 +158,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestHostileListing: names and ids that lead elsewhere are refused before
-// anything is written.
+// TestHostileListing checks that names and ids that leave the cache are refused before anything is
+// written.
 func TestHostileListing(t *testing.T) {
 	outside := t.TempDir()
 	for _, name := range []string{
@@ -190,7 +189,7 @@ func TestHostileListing(t *testing.T) {
 	repo.Listing = []byte("<html>")
 	_, err := pull(c, named(t, model), Want{})
 	refused(t, "html", err, Unreachable, "is HF_ENDPOINT a Hugging Face hub?")
-	// An index that names what is not below it.
+	// An index that names files outside the repository.
 	evil := tiny()
 	evil["model.safetensors.index.json"] = []byte(`{"weight_map":{"x":"../../../../evil.safetensors"}}`)
 	repo.Listing, repo.Trees[hubtest.Commit(0)] = nil, evil
@@ -211,8 +210,7 @@ func listing(t *testing.T, commit string, files ...map[string]any) []byte {
 	return b
 }
 
-// TestWithoutHashes: sizes and hashes are asked of each file where the list has
-// none.
+// TestWithoutHashes checks that sizes and hashes are requested per file where the listing has none.
 func TestWithoutHashes(t *testing.T) {
 	_, repo, c := start(t)
 	repo.NoHashes = true
@@ -223,7 +221,7 @@ func TestWithoutHashes(t *testing.T) {
 	holds(t, got.Path, tiny(), served...)
 }
 
-// TestCancel: a fetch that is given up ends at once, and says so by its context.
+// TestCancel checks that a canceled fetch returns at once with the cause of its context.
 func TestCancel(t *testing.T) {
 	h, _, c := start(t)
 	c.Stall = time.Minute

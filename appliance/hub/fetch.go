@@ -18,8 +18,8 @@ import (
 	"sync"
 )
 
-// fetch brings the blob of a file into the cache, unless it is there. Another
-// process that fetches the same is waited for.
+// fetch downloads the blob of a file into the cache, unless it exists. It waits for another process
+// that downloads the same blob.
 func (c *Client) fetch(ctx context.Context, p *Pull, f File) error {
 	if c.has(p.Name, f) {
 		return nil
@@ -40,7 +40,7 @@ func (c *Client) fetch(ctx context.Context, p *Pull, f File) error {
 		return p.failed(err)
 	}
 	defer unlock()
-	if c.has(p.Name, f) { // it came while we waited
+	if c.has(p.Name, f) { // it was downloaded while this process waited
 		p.m.add(f.Size)
 		return nil
 	}
@@ -66,14 +66,14 @@ func (c *Client) fetch(ctx context.Context, p *Pull, f File) error {
 	}
 }
 
-// has reports that the cache has the file's content, whole: a blob gets its name
-// when it is.
+// has reports whether the cache has the complete content of the file: a blob gets its name when it
+// is complete.
 func (s Settings) has(n Name, f File) bool {
 	st, err := os.Stat(s.blob(n, f.Blob))
 	return err == nil && st.Mode().IsRegular() && st.Size() == f.Size
 }
 
-// missing is how many bytes of a file are still to come.
+// missing returns the bytes of a file that are not downloaded yet.
 func (c *Client) missing(n Name, f File) int64 {
 	if c.has(n, f) {
 		return 0
@@ -81,20 +81,20 @@ func (c *Client) missing(n Name, f File) int64 {
 	return f.Size - readParts(c.blob(n, f.Blob)+".vapp.incomplete.parts", f.Size, c.part).bytes()
 }
 
-// transfer is one file on its way.
+// transfer is the download of one file.
 type transfer struct {
 	c    *Client
 	p    *Pull
 	f    File
-	path string // where it grows
+	path string // the file being written
 	file *os.File
 
 	mu      sync.Mutex
 	done    parts
-	counted int64 // bytes that the meter was told of
+	counted int64 // bytes counted in the meter
 }
 
-// count tells the meter of n bytes.
+// count adds n bytes to the meter.
 func (t *transfer) count(n int64) {
 	t.mu.Lock()
 	t.counted += n
@@ -102,10 +102,10 @@ func (t *transfer) count(n int64) {
 	t.p.m.add(n)
 }
 
-// errNoRanges: the server sends whole files only.
-var errNoRanges = errors.New("the server knows no ranges")
+// errNoRanges means that the server ignores range requests.
+var errNoRanges = errors.New("the server does not support range requests")
 
-// run fetches the parts that are missing and returns the hash of the whole.
+// run downloads the missing parts and returns the hash of the file.
 func (t *transfer) run(ctx context.Context) (sum string, err error) {
 	if t.file, err = os.OpenFile(t.path, os.O_RDWR|os.O_CREATE, 0o666); err != nil {
 		return "", t.p.failed(err)
@@ -125,7 +125,7 @@ func (t *transfer) run(ctx context.Context) (sum string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if err := t.file.Sync(); err != nil { // before the file gets its name
+	if err := t.file.Sync(); err != nil { // before the file is renamed
 		return "", t.p.failed(err)
 	}
 	if sum, err = hashOf(ctx, t.file, t.f); err != nil && ctx.Err() == nil {
@@ -134,7 +134,7 @@ func (t *transfer) run(ctx context.Context) (sum string, err error) {
 	return sum, err
 }
 
-// parts fetches what is missing, several parts at a time.
+// parts downloads the missing parts, several at a time.
 func (t *transfer) parts(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -168,7 +168,7 @@ func (t *transfer) parts(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// part fetches one part, in as many attempts as it takes.
+// part downloads one part, with retries.
 func (t *transfer) part(ctx context.Context, i int64) error {
 	from, to := parts{Size: t.f.Size, Part: t.c.part}.span(i)
 	at := from
@@ -179,7 +179,7 @@ func (t *transfer) part(ctx context.Context, i int64) error {
 		return n >= min(1<<16, t.c.part/32), err
 	})
 	if err != nil {
-		t.count(from - at) // of an unfinished part nothing is kept
+		t.count(from - at) // an incomplete part is discarded
 		return err
 	}
 	t.mu.Lock()
@@ -194,8 +194,8 @@ func (t *transfer) part(ctx context.Context, i int64) error {
 	return nil
 }
 
-// request gets bytes from at to to and writes them to their place; n of them
-// came.
+// request downloads bytes [at, to) and writes them at their offset. n is the number of bytes
+// written.
 func (t *transfer) request(ctx context.Context, at, to int64) (n int64, err error) {
 	if at == to {
 		return 0, nil
@@ -230,7 +230,7 @@ func (t *transfer) request(ctx context.Context, at, to int64) (n int64, err erro
 	return t.write(ctx, cancel, res.Body, at, to)
 }
 
-// noRanges makes retry give up.
+// noRanges returns an error that retry does not retry.
 func (t *transfer) noRanges() error {
 	e := t.p.Name.errorf(Unreachable, "%s cannot be fetched in parts", t.f.Path)
 	e.Cause = errNoRanges
@@ -241,7 +241,7 @@ func (t *transfer) otherSize(n int64) error {
 	return t.p.Name.errorf(Damaged, "the hub lists %s with %d bytes and sends %d; try again, it may just have changed", t.f.Path, t.f.Size, n)
 }
 
-// fits holds a Content-Range against what was asked for.
+// fits checks a Content-Range header against the request.
 func (t *transfer) fits(header string, at int64) error {
 	first, total, ok := parseContentRange(header)
 	switch {
@@ -253,7 +253,7 @@ func (t *transfer) fits(header string, at int64) error {
 	return nil
 }
 
-// parseContentRange reads "bytes FIRST-LAST/TOTAL"; a total of -1 was not told.
+// parseContentRange parses "bytes FIRST-LAST/TOTAL"; total is -1 where it is "*".
 func parseContentRange(header string) (first, total int64, ok bool) {
 	rest, ok := strings.CutPrefix(header, "bytes ")
 	if !ok {
@@ -273,7 +273,7 @@ func parseContentRange(header string) (first, total int64, ok bool) {
 	return first, total, err == nil && total > last
 }
 
-// write copies a body to its place, at most up to to.
+// write copies a response body to offset at of the file, up to offset to.
 func (t *transfer) write(ctx context.Context, cancel context.CancelCauseFunc, body io.Reader, at, to int64) (int64, error) {
 	n, err := io.CopyBuffer(
 		&progressWriter{io.NewOffsetWriter(t.file, at)}, io.LimitReader(t.c.patient(body, cancel), to-at), make([]byte, 1<<18))
@@ -289,12 +289,12 @@ func (t *transfer) write(ctx context.Context, cancel context.CancelCauseFunc, bo
 	return n, err
 }
 
-// progressWriter hides ReadFrom, so that copies go by pieces.
+// progressWriter hides ReadFrom, so that io.Copy copies in small pieces and progress is visible.
 type progressWriter struct{ w io.Writer }
 
 func (p *progressWriter) Write(b []byte) (int, error) { return p.w.Write(b) }
 
-// whole fetches the file in one piece, from its beginning.
+// whole downloads the file in one request.
 func (t *transfer) whole(ctx context.Context) error {
 	t.done.Done = nil
 	t.count(-t.counted)
@@ -322,7 +322,7 @@ func (t *transfer) whole(ctx context.Context) error {
 	})
 }
 
-// record is the file that says which parts are there.
+// record returns the path of the file that lists the downloaded parts.
 func (t *transfer) record() string { return t.path + ".parts" }
 
 func (t *transfer) forget() { os.Remove(t.record()) }
@@ -332,7 +332,7 @@ func (t *transfer) drop() {
 	os.Remove(t.path)
 }
 
-// resolve is the address of a file at the commit.
+// resolve returns the URL of a file at the commit.
 func (c *Client) resolve(p *Pull, f File) string {
 	parts := strings.Split(f.Path, "/")
 	for i, s := range parts {
@@ -341,7 +341,7 @@ func (c *Client) resolve(p *Pull, f File) string {
 	return fmt.Sprintf("%s/%s/resolve/%s/%s", c.Endpoint, p.Name.Repo, p.Commit, strings.Join(parts, "/"))
 }
 
-// hashOf is the SHA-256 of a file, or git's hash where its blob is named by one.
+// hashOf returns the SHA-256 of a file, or git's SHA-1 where the blob is named by that.
 func hashOf(ctx context.Context, file *os.File, f File) (string, error) {
 	var h hash.Hash
 	if len(f.Blob) == 2*sha256.Size {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// head asks for the size and hash of one file, as the listing of an older hub or
-// a mirror does not have them.
+// head requests the size and hash of one file, which the listing of an older hub or a mirror does
+// not contain.
 func (c *Client) head(ctx context.Context, p *Pull, f File) (File, error) {
 	err := c.retry(ctx, func() (bool, error) {
 		var err error
@@ -22,8 +22,8 @@ func (c *Client) head(ctx context.Context, p *Pull, f File) (File, error) {
 	return f, nil
 }
 
-// ask makes the request. The answer is that of the hub itself: where it sends on
-// to a store of large files, its own headers tell what lies there.
+// ask sends the request. It reads the answer of the hub itself, not that of the storage server that
+// the hub redirects to: the headers of the redirect have size and hash.
 func (c *Client) ask(ctx context.Context, p *Pull, f File) (File, error) {
 	at := c.resolve(p, f)
 	for range maxRedirects {
@@ -60,7 +60,7 @@ func (c *Client) ask(ctx context.Context, p *Pull, f File) (File, error) {
 	return f, fmt.Errorf("%s redirects more than %d times", hostOf(at), maxRedirects)
 }
 
-// described fills in what the headers say.
+// described returns f with size and hash from the headers.
 func described(p *Pull, f File, h http.Header, redirects bool) (File, error) {
 	if commit := h.Get("X-Repo-Commit"); commit != "" && commit != p.Commit {
 		return f, p.Name.errorf(Untrusted, "commit %s was asked for and the hub gave %.60q", p.Commit, commit)

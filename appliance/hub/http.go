@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// backoff doubles from half a second to ten, give or take a quarter.
+// backoff doubles from half a second to ten seconds, ± 25 %.
 func backoff(attempt int) time.Duration {
 	d := min(10*time.Second, 500*time.Millisecond<<min(attempt, 10))
 	return time.Duration(float64(d) * (0.75 + rand.Float64()/2))
 }
 
-// maxRetryAfter is how long a hub may ask to be left alone.
+// maxRetryAfter bounds the pause that a hub may request.
 const maxRetryAfter = 2 * time.Minute
 
-// statusError is an answer that is no success.
+// statusError is an HTTP answer other than success.
 type statusError struct {
 	status  int
 	code    string // X-Error-Code
@@ -36,7 +36,7 @@ func (e *statusError) Error() string {
 	return fmt.Sprintf("%s answered %d %s", e.url.Host, e.status, http.StatusText(e.status)) + e.said()
 }
 
-// said is the hub's own word, in brackets.
+// said returns the hub's message in parentheses, "" where there is none.
 func (e *statusError) said() string {
 	if e.message == "" {
 		return ""
@@ -44,7 +44,7 @@ func (e *statusError) said() string {
 	return fmt.Sprintf(" (%.200s)", oneLine(e.message))
 }
 
-// passing reports that the same request may work later.
+// passing reports whether the same request may succeed later.
 func (e *statusError) passing() bool {
 	return e.status == http.StatusTooManyRequests || e.status == http.StatusRequestTimeout || e.status >= 500
 }
@@ -65,14 +65,14 @@ func hostOf(address string) string {
 	return address
 }
 
-// errStall says that nothing came for the time that Settings.Stall allows.
+// errStall means that no bytes came within Settings.Stall.
 var errStall = errors.New("nothing came for too long")
 
-// maxRedirects of one request.
+// maxRedirects bounds the redirects of one request.
 const maxRedirects = 10
 
-// send makes a request and follows redirects itself: the token goes to the
-// endpoint alone, and nothing falls back from https to http.
+// send makes a request and follows redirects itself: the token is sent to the endpoint only, and a
+// redirect from https to http is refused.
 func (c *Client) send(ctx context.Context, method, at, byteRange string) (*http.Response, error) {
 	for range maxRedirects {
 		r, err := http.NewRequestWithContext(ctx, method, at, nil)
@@ -108,13 +108,13 @@ func (c *Client) send(ctx context.Context, method, at, byteRange string) (*http.
 	return nil, fmt.Errorf("%s redirects more than %d times", hostOf(at), maxRedirects)
 }
 
-// atEndpoint reports that u is of the endpoint's own scheme, host and port.
+// atEndpoint reports whether u has the scheme, host and port of the endpoint.
 func (c *Client) atEndpoint(u *url.URL) bool {
 	e, err := url.Parse(c.Endpoint)
 	return err == nil && e.Scheme == u.Scheme && strings.EqualFold(e.Host, u.Host) && u.User == nil
 }
 
-// check turns an answer that is no success into a statusError and closes it.
+// check closes an answer other than success and returns it as a statusError.
 func check(res *http.Response) error {
 	if res.StatusCode >= 200 && res.StatusCode < 300 {
 		return nil
@@ -127,8 +127,8 @@ func check(res *http.Response) error {
 	return e
 }
 
-// retry calls try until it succeeds, fails for good, or fails attempts times in
-// a row without progress. try reports whether it got any further.
+// retry calls try until it succeeds, fails permanently, or fails attempts times in a row without
+// progress. try reports whether it made progress.
 func (c *Client) retry(ctx context.Context, try func() (progress bool, err error)) error {
 	for failed := 0; ; {
 		progress, err := try()
@@ -162,7 +162,7 @@ func (c *Client) retry(ctx context.Context, try func() (progress bool, err error
 	}
 }
 
-// document gets one bounded answer of the API.
+// document returns one answer of the API, of bounded size.
 func (c *Client) document(ctx context.Context, n Name, at string) ([]byte, error) {
 	var body []byte
 	err := c.retry(ctx, func() (bool, error) {
@@ -191,14 +191,14 @@ func (c *Client) document(ctx context.Context, n Name, at string) ([]byte, error
 	return body, nil
 }
 
-// patient is a body whose request ends when nothing has come for Settings.Stall.
+// patient returns body as a reader that cancels the request when no bytes came for Settings.Stall.
 func (c *Client) patient(body io.Reader, cancel context.CancelCauseFunc) io.Reader {
 	timer := time.AfterFunc(c.Stall, func() { cancel(errStall) })
 	timer.Stop()
 	return &watched{body: body, stall: c.Stall, timer: timer}
 }
 
-// watched lets its timer run while it waits for the body.
+// watched runs its timer while it waits for the body.
 type watched struct {
 	body  io.Reader
 	stall time.Duration
@@ -211,7 +211,7 @@ func (w *watched) Read(b []byte) (int, error) {
 	return w.body.Read(b)
 }
 
-// explain gives an error of a request its Kind and its remedy.
+// explain returns the error of a request as an Error with a kind and a remedy.
 func (c *Client) explain(n Name, err error) error {
 	var known *Error
 	var status *statusError
@@ -227,7 +227,7 @@ func (c *Client) explain(n Name, err error) error {
 	return e
 }
 
-// refused explains an answer by the hub's own codes.
+// refused returns the Error for an answer with the hub's error code.
 func (c *Client) refused(n Name, s *statusError) error {
 	page := c.Endpoint + "/" + n.Repo
 	who := "anonymously: set HF_TOKEN, or log in with `hf auth login`"
@@ -236,7 +236,7 @@ func (c *Client) refused(n Name, s *statusError) error {
 	}
 	var e *Error
 	switch {
-	case !c.atEndpoint(s.url): // a store of large files: its refusals are not about the model
+	case !c.atEndpoint(s.url): // a storage server: its refusals say nothing about the model
 		e = n.errorf(Unreachable, "%v; try again later", s)
 	case s.code == "GatedRepo", s.status == http.StatusForbidden && s.code == "":
 		e = n.errorf(Gated, "it is gated, and was asked for %s; accept its terms at %s first%s", who, page, s.said())
@@ -257,8 +257,7 @@ func (c *Client) refused(n Name, s *statusError) error {
 	return e
 }
 
-// cause is a network error without the request that met it: addresses of
-// redirects hold signatures.
+// cause returns a network error without the URL of its request: redirect URLs contain signatures.
 func cause(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {

@@ -1,14 +1,15 @@
-// Package hub gets models from the Hugging Face hub into Hugging Face's own cache
-// and finds those that are there: its layout, variables and locks, so that
-// huggingface_hub and this package use each other's files.
+// Package hub downloads models from the Hugging Face hub into Hugging Face's cache and finds models
+// that are cached. It uses the layout, environment variables and locks of huggingface_hub, so both
+// can use the same cache:
 //
 //	CACHE/models--ORG--NAME/refs/REVISION           the commit of a branch or tag
 //	CACHE/models--ORG--NAME/snapshots/COMMIT/FILE   a link to its blob
 //	CACHE/models--ORG--NAME/blobs/ETAG              SHA-256, or git's SHA-1 of a small file
 //	CACHE/.locks/models--ORG--NAME/ETAG.lock        held while that blob is fetched
 //
-// What a hub says is not trusted: names stay below the cache, sizes and hashes
-// are checked, answers are bounded, and the token goes to the endpoint alone.
+// It must not trust a hub: names stay below the cache, sizes and hashes are checked, answers are
+// bounded, and the token is sent to the endpoint only. It does not know profiles or plans. Start
+// reading at Client.Open in pull.go and Client.fetch in fetch.go.
 package hub
 
 import (
@@ -22,21 +23,20 @@ import (
 	"time"
 )
 
-// DefaultEndpoint is the hub where HF_ENDPOINT names no other.
+// DefaultEndpoint is used where HF_ENDPOINT is not set.
 const DefaultEndpoint = "https://huggingface.co"
 
-// Settings say where the hub and its cache are. FromEnv reads them as
-// huggingface_hub does.
+// Settings are the addresses of the hub and its cache. FromEnv reads them as huggingface_hub does.
 type Settings struct {
-	Cache    string // folder; "": no cache, nothing is found
+	Cache    string // folder; "": no cache
 	Endpoint string
 	Token    string // "": anonymous
-	Offline  bool   // HF_HUB_OFFLINE: nothing is fetched
-	// Stall is how long nothing may come before a request is made again.
+	Offline  bool   // HF_HUB_OFFLINE: nothing is downloaded
+	// Stall is the time without a byte after which a request is sent again.
 	Stall time.Duration
 }
 
-// defaultStall is longer than a busy hub takes to answer.
+// defaultStall is longer than a busy hub needs to answer.
 const defaultStall = 30 * time.Second
 
 // FromEnv reads HF_HUB_CACHE, HF_HOME, HF_ENDPOINT, HF_TOKEN or the token file,
@@ -92,10 +92,10 @@ func on(v string) bool {
 	return slices.Contains([]string{"1", "ON", "YES", "TRUE"}, strings.ToUpper(v))
 }
 
-// maxToken bounds the token's file.
+// maxToken bounds the size of the token file.
 const maxToken = 4096
 
-// readToken is the token that `hf auth login` left, "" where there is none.
+// readToken returns the token that `hf auth login` stored, "" where there is none.
 func readToken(file string) string {
 	f, err := os.Open(file)
 	if err != nil {
@@ -109,43 +109,43 @@ func readToken(file string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// Progress is how far a fetch has come, in bytes over all its files.
+// Progress counts the downloaded bytes of all files of a model.
 type Progress struct{ Done, Total int64 }
 
-// Client talks to a hub and fills the cache.
+// Client sends requests to a hub and fills the cache.
 type Client struct {
 	Settings
 	// Agent is the User-Agent of requests.
 	Agent string
-	// Say is told, in one line, what is about to happen and what takes long; nil:
-	// nobody is. It may be called from several goroutines.
+	// Say receives one-line messages about long operations; nil: none. It may be called from
+	// several goroutines.
 	Say func(string)
-	// Progress is told of bytes as they come, never twice at once; nil: nobody is.
+	// Progress receives the progress, one call at a time; nil: none.
 	Progress func(Progress)
 
-	// http makes one request and follows no redirect.
+	// http sends one request and follows no redirect.
 	http *http.Client
-	// wait is how long to stay away after a failed attempt; tests shorten it.
+	// wait returns the pause after a failed attempt; tests shorten it.
 	wait func(attempt int) time.Duration
-	// part is how many bytes one request asks for.
+	// part is the number of bytes of one range request.
 	part int64
-	// open holds one for each request for bytes.
+	// open limits concurrent range requests.
 	open chan struct{}
-	// free is how many bytes a folder's disk has left.
+	// free returns the free bytes on a folder's disk.
 	free func(dir string) (int64, error)
 }
 
 const (
-	connections = 8        // requests for bytes at once
-	files       = 4        // that are fetched at once
-	partBytes   = 32 << 20 // of one request
+	connections = 8        // concurrent range requests
+	files       = 4        // files downloaded at once
+	partBytes   = 32 << 20 // of one range request
 	attempts    = 6        // without progress, before giving up
 )
 
-// NewClient makes the client of a hub.
+// NewClient returns a client with these settings.
 func NewClient(s Settings, agent string) *Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.DisableCompression = true // sizes are those of the files
+	transport.DisableCompression = true // Content-Length must be the size of the file
 	transport.ResponseHeaderTimeout = s.Stall
 	transport.MaxIdleConnsPerHost = connections
 	transport.MaxResponseHeaderBytes = 1 << 18

@@ -14,11 +14,10 @@ import (
 	"vapp.dev/appliance/hub/hubtest"
 )
 
-// python is an interpreter with huggingface_hub: with it TestLayout records what
-// that library writes.
+// python is an interpreter with huggingface_hub. TestLayout then records what that library writes.
 var python = flag.String("python", "", "interpreter with huggingface_hub, to write testdata/layout.txt")
 
-// recorder fetches what is served, as programs that use the library do.
+// recorder downloads the test hub's model with huggingface_hub.
 const recorder = `
 from huggingface_hub import hf_hub_download, __version__
 import sys
@@ -26,8 +25,7 @@ for f in sys.argv[1:]: hf_hub_download("acme/tiny", f)
 print("huggingface_hub " + __version__)
 `
 
-// layout lists a cache: folders, links with where they lead, files with the hash
-// that git gives their content.
+// layout lists a cache: folders, links with their targets, files with git's hash of their content.
 func layout(t *testing.T, cache string) []string {
 	t.Helper()
 	var out []string
@@ -54,7 +52,7 @@ func layout(t *testing.T, cache string) []string {
 			if err != nil {
 				return err
 			}
-			if line != "CACHEDIR.TAG" { // each in its own words
+			if line != "CACHEDIR.TAG" { // its text is the program's own
 				line += fmt.Sprintf(" %d %s", len(b), hubtest.Blob(b))
 			}
 		}
@@ -68,8 +66,8 @@ func layout(t *testing.T, cache string) []string {
 	return out
 }
 
-// TestLayout: a pull leaves what huggingface_hub leaves, link for link and byte for
-// byte, and what that library left is found.
+// TestLayout checks that a pull writes the same cache as huggingface_hub, and that a cache written
+// by that library is found.
 func TestLayout(t *testing.T) {
 	h, _, c := start(t)
 	const record = "testdata/layout.txt"
@@ -108,7 +106,7 @@ func TestLayout(t *testing.T) {
 	holds(t, got.Path, tiny(), served...)
 }
 
-// rebuild makes the cache that a record lists.
+// rebuild creates the cache that a record lists.
 func rebuild(t *testing.T, cache string, record []string) {
 	t.Helper()
 	contents := map[string][]byte{hubtest.Blob([]byte(hubtest.Commit(0))): []byte(hubtest.Commit(0))}

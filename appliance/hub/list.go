@@ -10,9 +10,9 @@ import (
 
 // File is one file of a repository at a commit.
 type File struct {
-	Path string // with slashes, below the repository
+	Path string // slash-separated, relative to the repository
 	Size int64
-	// Blob names its content: SHA-256 where LFS or Xet keeps it, else git's SHA-1.
+	// Blob is the id of the content: SHA-256 for files in LFS or Xet, else git's SHA-1.
 	Blob string
 }
 
@@ -23,15 +23,14 @@ type Listing struct {
 	Files  []File
 }
 
-// maxListing bounds the API's answer, maxFiles how many files it may list.
+// maxListing bounds the API's answer in bytes, maxFiles the files of a listing.
 const (
 	maxListing = 64 << 20
 	maxFiles   = 1 << 17
 	maxSize    = 1 << 50 // bytes of one file
 )
 
-// wireModel is the part of GET /api/models/REPO/revision/REV?blobs=true that
-// counts.
+// wireModel has the used fields of GET /api/models/REPO/revision/REV?blobs=true.
 type wireModel struct {
 	SHA      string     `json:"sha"`
 	Siblings []wireFile `json:"siblings"`
@@ -48,7 +47,7 @@ type wireFile struct {
 	} `json:"lfs"`
 }
 
-// List asks the hub for the files of a repository at n's revision.
+// List requests the files of a repository at n's revision.
 func (c *Client) List(ctx context.Context, n Name) (*Listing, error) {
 	if c.Offline {
 		return nil, n.errorf(Offline, "not in the cache %s, and the network is not to be used (--offline or HF_HUB_OFFLINE); fetch it first with `vapp pull %s`", c.Cache, n)
@@ -65,8 +64,8 @@ func (c *Client) List(ctx context.Context, n Name) (*Listing, error) {
 	return l, nil
 }
 
-// parseListing reads the API's answer. A file whose name could lead elsewhere is
-// an error, not one that is left out: no hub has such.
+// parseListing parses the API's answer. A file name that could leave the cache is an error, because
+// no correct hub lists one.
 func parseListing(n Name, body []byte) (*Listing, error) {
 	var w wireModel
 	if err := json.Unmarshal(body, &w); err != nil {
@@ -95,7 +94,7 @@ func parseListing(n Name, body []byte) (*Listing, error) {
 	return l, nil
 }
 
-// file is what is known of it; a Blob of "" or a Size below 0 is not.
+// file converts the entry; an unknown Blob is "", an unknown Size is negative.
 func (f wireFile) file() File {
 	out := File{Path: f.Name, Size: -1, Blob: f.BlobID}
 	if f.Size != nil {
@@ -113,7 +112,7 @@ func (f wireFile) file() File {
 	return out
 }
 
-// find is the listed file of a name.
+// find returns the listed file with this name.
 func (l *Listing) find(name string) (File, bool) {
 	for _, f := range l.Files {
 		if f.Path == name {

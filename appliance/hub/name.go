@@ -8,18 +8,18 @@ import (
 	"unicode/utf8"
 )
 
-// Name is a model of the hub.
+// Name identifies a model of the hub.
 type Name struct {
 	Repo     string // org/name
 	Revision string // branch, tag or commit; "": main
-	File     string // the GGUF file of the repository; "": choose
+	File     string // GGUF file of the repository; "": choose
 }
 
-// part of a repository's name, as the hub allows it.
+// repoPart matches one half of a repository's name, by the hub's rules.
 var repoPart = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,95}$`)
 
-// ParseName reads org/name, org/name:file.gguf, and either with @revision. ok is
-// false where the text is no name of the hub but, say, a path.
+// ParseName parses org/name and org/name:file.gguf, either with @revision. ok is false where the
+// text is no name of the hub, such as a path.
 func ParseName(text string) (n Name, ok bool) {
 	if len(text) > 1024 {
 		return n, false
@@ -44,7 +44,7 @@ func ParseName(text string) (n Name, ok bool) {
 	return Name{Repo: repo, Revision: revision, File: file}, true
 }
 
-// At is the name at a revision; "" leaves it as it is.
+// At returns n with this revision; "" keeps n's own.
 func (n Name) At(revision string) (Name, error) {
 	switch {
 	case revision == "":
@@ -56,7 +56,7 @@ func (n Name) At(revision string) (Name, error) {
 	return n, nil
 }
 
-// String is what ParseName reads.
+// String returns the form that ParseName parses.
 func (n Name) String() string {
 	s := n.Repo
 	if n.File != "" {
@@ -68,7 +68,7 @@ func (n Name) String() string {
 	return s
 }
 
-// revision is what to ask the hub for.
+// revision returns the revision to request.
 func (n Name) revision() string {
 	if n.Revision == "" {
 		return "main"
@@ -78,20 +78,20 @@ func (n Name) revision() string {
 
 func isGGUF(file string) bool { return strings.HasSuffix(strings.ToLower(file), ".gguf") }
 
-// commitPattern is a full commit.
+// commitPattern matches a full commit id.
 var commitPattern = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
-// blobPattern is the name of a blob: git's SHA-1, or SHA-256.
+// blobPattern matches the id of a blob: git's SHA-1, or SHA-256.
 var blobPattern = regexp.MustCompile(`^(?:[0-9a-f]{40}|[0-9a-f]{64})$`)
 
-// validRevision takes what git takes as a name and a file may be called.
+// validRevision reports whether r is valid as a git reference and as a file name.
 func validRevision(r string) bool {
 	return localName(r) && !strings.ContainsAny(r, " ~^:?*[@") && !strings.HasSuffix(r, ".lock")
 }
 
-// localName reports that a name with slashes leads below where it is put,
-// whatever the system: no empty, "." or ".." segments, no drive, no backslash,
-// no control characters, nothing longer than a file's name may be.
+// localName reports whether a slash-separated name stays below its folder on every system: no
+// empty, "." or ".." segments, no drive, no backslash, no control characters, no segment longer
+// than a file name may be.
 func localName(name string) bool {
 	if name == "" || len(name) > 1024 || !utf8.ValidString(name) || strings.ContainsRune(name, '\\') {
 		return false

@@ -66,8 +66,7 @@ func TestFromEnv(t *testing.T) {
 	}
 }
 
-// FuzzListing: whatever a hub lists, a file that is picked lies below the
-// snapshot.
+// FuzzListing checks that every picked file is below the snapshot.
 func FuzzListing(f *testing.F) {
 	f.Add([]byte(`{"sha":"00000000000000000000000000000000c0ffee00","siblings":[{"rfilename":"config.json","size":1,"blobId":"x"},{"rfilename":"tokenizer.json"},{"rfilename":"model.safetensors","lfs":{"sha256":"a","size":3}}]}`), []byte(`{"weight_map":{"a":"b.safetensors"}}`))
 	f.Add([]byte(`{"sha":"x"}`), []byte(`{}`))
@@ -92,7 +91,7 @@ func FuzzListing(f *testing.F) {
 	})
 }
 
-// FuzzHeaders: what stands in answers and records is read or refused.
+// FuzzHeaders checks that headers and records are parsed or refused.
 func FuzzHeaders(f *testing.F) {
 	f.Add("bytes 0-9/10", `"abc"`, "10", []byte(`{"size":10,"part":3,"done":[0,3]}`))
 	f.Add("bytes 9-0/*", `W/"x"`, "-1", []byte(`{"size":-1,"part":0}`))

@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// parts says which parts of a file that is being fetched are on the disk. Its
-// record lies beside the file, so that the next process goes on from there.
+// parts lists the downloaded parts of a file. It is recorded in a file with suffix .parts, so that
+// the next process resumes the download.
 type parts struct {
 	Size int64   `json:"size"` // of the file
 	Part int64   `json:"part"` // of each part but the last
 	Done []int64 `json:"done"`
 }
 
-// maxRecord bounds the record: a part takes a number.
+// maxRecord bounds the size of the record, which has one number per part.
 const maxRecord = 4 << 20
 
-// readParts reads a record; one that is not of this file and size is as none.
+// readParts reads a record. A record of another file size or part size counts as empty.
 func readParts(path string, size, part int64) parts {
 	none := parts{Size: size, Part: part}
 	b, err := readAtMost(path, maxRecord)
@@ -49,10 +49,10 @@ func (p parts) count() int64 { return (p.Size + p.Part - 1) / p.Part }
 
 func (p parts) has(i int64) bool { return slices.Contains(p.Done, i) }
 
-// span is where part i lies.
+// span returns the byte range of part i.
 func (p parts) span(i int64) (from, to int64) { return i * p.Part, min(p.Size, (i+1)*p.Part) }
 
-// bytes is how much is there.
+// bytes returns the number of downloaded bytes.
 func (p parts) bytes() int64 {
 	var n int64
 	for _, i := range p.Done {
@@ -62,7 +62,7 @@ func (p parts) bytes() int64 {
 	return n
 }
 
-// write keeps the record, whole or not at all.
+// write writes the record atomically.
 func (p parts) write(path string) error {
 	b, err := json.Marshal(p)
 	if err != nil {

@@ -8,21 +8,20 @@ import (
 	"strings"
 )
 
-// Want says what a model is needed for.
+// Want describes the use of a model.
 type Want struct {
-	// Format is model.loadFormat: auto, safetensors, gguf, or dummy, which needs no
-	// weights.
+	// Format is model.loadFormat: auto, safetensors, gguf, or dummy, which needs no weights.
 	Format string
 }
 
-// picked are the files of a model that are read when it is served.
+// picked are the files of a model that serving reads.
 type picked struct {
-	beside  []File // config, tokenizer, template, generation config, index
+	small  []File // config, tokenizer, template, generation config, index
 	weights []File
-	gguf    bool // weights is one GGUF file, which holds all
+	gguf    bool // weights is one GGUF file, which has everything
 }
 
-// path is where the engine finds the model in a snapshot.
+// path returns the path that the engine loads from a snapshot.
 func (p picked) path(dir string) string {
 	if p.gguf {
 		return filepath.Join(dir, filepath.FromSlash(p.weights[0].Path))
@@ -30,9 +29,9 @@ func (p picked) path(dir string) string {
 	return dir
 }
 
-func (p picked) files() []File { return append(slices.Clone(p.beside), p.weights...) }
+func (p picked) files() []File { return append(slices.Clone(p.small), p.weights...) }
 
-// Files of a checkpoint's folder that are read besides weights.
+// Files of a model's folder that are read besides weights.
 const (
 	configFile    = "config.json"
 	tokenizerFile = "tokenizer.json"
@@ -42,11 +41,11 @@ const (
 
 var optionalFiles = []string{"tokenizer_config.json", "generation_config.json", "chat_template.jinja", "modules.json", "1_Pooling/config.json"}
 
-// maxIndex bounds the index of safetensors files.
+// maxIndex bounds the size of the index of safetensors files.
 const maxIndex = 64 << 20
 
-// pick chooses from the files of a repository; readIndex gets the one file whose
-// content decides. The error is an *Error.
+// pick chooses from the files of a repository. readIndex reads the safetensors index, which lists
+// the weight files. The error is an *Error.
 func pick(n Name, w Want, list []File, readIndex func(File) ([]byte, error)) (picked, error) {
 	by := map[string]File{}
 	var gguf []File
@@ -74,11 +73,11 @@ func pick(n Name, w Want, list []File, readIndex func(File) ([]byte, error)) (pi
 		if !ok {
 			return p, n.errorf(Unsuitable, "it has no %s, which is needed%s", name, pickles(list))
 		}
-		p.beside = append(p.beside, f)
+		p.small = append(p.small, f)
 	}
 	for _, name := range optionalFiles {
 		if f, ok := by[name]; ok {
-			p.beside = append(p.beside, f)
+			p.small = append(p.small, f)
 		}
 	}
 	switch {
@@ -86,7 +85,7 @@ func pick(n Name, w Want, list []File, readIndex func(File) ([]byte, error)) (pi
 	case single:
 		p.weights = []File{by[singleFile]}
 	case sharded:
-		p.beside = append(p.beside, index)
+		p.small = append(p.small, index)
 		text, err := readIndex(index)
 		if err != nil {
 			var known *Error
@@ -112,7 +111,8 @@ func pick(n Name, w Want, list []File, readIndex func(File) ([]byte, error)) (pi
 	return p, nil
 }
 
-// oneGGUF is the only one there is; of several the profile must say which.
+// oneGGUF returns the only GGUF file; it fails where there are several, because the profile must
+// name one.
 func oneGGUF(n Name, gguf []File) (picked, error) {
 	switch len(gguf) {
 	case 0:
@@ -123,7 +123,7 @@ func oneGGUF(n Name, gguf []File) (picked, error) {
 	return picked{}, n.errorf(Unsuitable, "it has %d GGUF files: name one, as %s:%s%s", len(gguf), n.Repo, gguf[0].Path, listed("; there are ", gguf))
 }
 
-// maxListed is how many files an error names.
+// maxListed bounds the files that an error names.
 const maxListed = 12
 
 func listed(lead string, files []File) string {
@@ -141,7 +141,7 @@ func listed(lead string, files []File) string {
 	return lead + strings.Join(names, ", ")
 }
 
-// pickles says that there are weights of a kind that is not read.
+// pickles returns a note about weight files in unsupported formats, "" where there are none.
 func pickles(list []File) string {
 	for _, f := range list {
 		if ext := filepath.Ext(f.Path); ext == ".bin" || ext == ".pth" || ext == ".pt" || ext == ".h5" || ext == ".msgpack" {
@@ -151,7 +151,7 @@ func pickles(list []File) string {
 	return ""
 }
 
-// parseIndex are the files that an index names, sorted.
+// parseIndex returns the files that an index names, sorted.
 func parseIndex(text []byte) ([]string, error) {
 	var index struct {
 		Weights map[string]string `json:"weight_map"`

@@ -9,15 +9,14 @@ import (
 	"sync"
 )
 
-// Pull is a model that is being fetched: what to fetch is known, and its small
-// files are there.
+// Pull is a model whose download has begun: its files are known, and the small ones are downloaded.
 type Pull struct {
 	Name   Name
 	Commit string
-	// Dir is the snapshot. It has the config from the start, so that the model can
-	// be planned before its weights are fetched; of a GGUF file it has nothing.
+	// Dir is the snapshot folder. It has the config from the start, so that the model can be
+	// planned before its weights are downloaded. For a GGUF file it is empty until then.
 	Dir string
-	// Missing is how many bytes of weights are still to come.
+	// Missing is the bytes of weights that are not downloaded yet.
 	Missing int64
 
 	c     *Client
@@ -25,15 +24,14 @@ type Pull struct {
 	m     *meter
 }
 
-// Config reports that Dir has a config that a plan can be made from.
+// Config reports whether Dir has a config to plan from.
 func (p *Pull) Config() bool { return !p.files.gguf }
 
-// Files are all that the model needs, the weights last.
+// Files returns all files of the model, the weights last.
 func (p *Pull) Files() []File { return p.files.files() }
 
-// Open asks what the model of that name consists of at its revision, checks that
-// the disk has room for it, and fetches its small files. Errors are *Error but
-// where ctx ended.
+// Open requests the list of files of the model at its revision, checks the free disk space, and
+// downloads the small files. Its errors are *Error, except when ctx ended.
 func (c *Client) Open(ctx context.Context, n Name, w Want) (*Pull, error) {
 	if c.Cache == "" {
 		return nil, n.errorf(CacheFailed, "there is no folder to keep it in: set HF_HUB_CACHE or HOME")
@@ -55,13 +53,13 @@ func (c *Client) Open(ctx context.Context, n Name, w Want) (*Pull, error) {
 	for _, f := range p.files.weights {
 		p.Missing += c.missing(n, f)
 	}
-	if err := p.room(); err != nil {
+	if err := p.checkSpace(); err != nil {
 		return nil, err
 	}
 	return p, p.fetch(ctx, p.files.beside)
 }
 
-// index fetches the file that names the others.
+// index downloads the safetensors index, which lists the weight files.
 func (p *Pull) index(ctx context.Context, f File) ([]byte, error) {
 	one := []File{f}
 	if err := p.complete(ctx, one); err != nil {
@@ -76,7 +74,7 @@ func (p *Pull) index(ctx context.Context, f File) ([]byte, error) {
 	return readAtMost(p.c.blob(p.Name, one[0].Blob), maxIndex)
 }
 
-// complete asks for the sizes and hashes that the listing lacks.
+// complete requests the sizes and hashes that the listing lacks.
 func (p *Pull) complete(ctx context.Context, list []File) error {
 	for i, f := range list {
 		if f.Blob == "" || f.Size < 0 {
@@ -95,7 +93,7 @@ func (p *Pull) complete(ctx context.Context, list []File) error {
 	return nil
 }
 
-// Weights fetches what is missing and returns where the model lies, whole.
+// Weights downloads the missing files and returns the complete model.
 func (p *Pull) Weights(ctx context.Context) (Cached, error) {
 	if p.Missing > 0 {
 		p.c.say(fmt.Sprintf("fetching %s, commit %s: %s into %s", p.Name, p.Commit, size(p.Missing), p.c.folder(p.Name)))
@@ -110,8 +108,8 @@ func (p *Pull) Weights(ctx context.Context) (Cached, error) {
 	return Cached{p.files.path(p.Dir), p.Commit}, nil
 }
 
-// fetch brings files into the snapshot; links are made when all of them are
-// there, so that no snapshot looks whole before it is.
+// fetch downloads files into the snapshot. It creates the links after all files are complete, so
+// that no incomplete snapshot is taken for a complete one.
 func (p *Pull) fetch(ctx context.Context, list []File) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -141,15 +139,15 @@ func (p *Pull) fetch(ctx context.Context, list []File) error {
 	return nil
 }
 
-// failed is an error of the cache's disk.
+// failed returns an error of the cache's disk.
 func (p *Pull) failed(err error) error {
 	e := p.Name.errorf(CacheFailed, "the cache cannot be written: %v; set HF_HUB_CACHE to a folder that can", err)
 	e.Cause = err
 	return e
 }
 
-// room refuses what the disk cannot hold, before its first byte is asked for.
-func (p *Pull) room() error {
+// checkSpace fails where the disk has too little free space for the missing files.
+func (p *Pull) checkSpace() error {
 	need := p.Missing
 	for _, f := range p.files.beside {
 		need += p.c.missing(p.Name, f)
@@ -171,7 +169,7 @@ func (p *Pull) room() error {
 	return nil
 }
 
-// size is a number of bytes for people.
+// size formats a number of bytes.
 func size(n int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	x, u := float64(n), 0
@@ -184,7 +182,7 @@ func size(n int64) string {
 	return fmt.Sprintf("%.1f %s", x, units[u])
 }
 
-// meter sums progress; nothing is told before something is expected.
+// meter adds up the progress of all files. It reports nothing while nothing is expected.
 type meter struct {
 	mu   sync.Mutex
 	p    Progress
@@ -198,7 +196,7 @@ func (m *meter) expect(n int64) {
 	m.report()
 }
 
-// add counts bytes that came, and with n < 0 takes back those that were no good.
+// add adds n bytes; a negative n subtracts bytes that were discarded.
 func (m *meter) add(n int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -206,7 +204,7 @@ func (m *meter) add(n int64) {
 	m.report()
 }
 
-// again takes back what came and expects all of a file.
+// again subtracts the bytes that came and expects the whole file again.
 func (m *meter) again(came, all int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 
 const model = "acme/tiny"
 
-// noise is n bytes that no compression shortens and no part resembles.
+// noise returns n incompressible bytes.
 func noise(n int, seed uint64) []byte {
 	b := make([]byte, n)
 	r := rand.NewChaCha8([32]byte{byte(seed)})
@@ -26,7 +26,7 @@ func noise(n int, seed uint64) []byte {
 	return b
 }
 
-// tiny is a model of several parts a file.
+// tiny returns a model whose files have several parts each.
 func tiny() map[string][]byte {
 	return map[string][]byte{
 		"config.json": []byte(`{"a":1}`), "tokenizer.json": noise(3000, 1), "tokenizer_config.json": []byte(`{}`),
@@ -36,7 +36,7 @@ func tiny() map[string][]byte {
 	}
 }
 
-// start runs a hub with the model, and a client with an empty cache.
+// start runs a hub with the model, and returns a client with an empty cache.
 func start(t *testing.T) (*hubtest.Hub, *hubtest.Repo, *Client) {
 	t.Helper()
 	h := hubtest.Start()
@@ -62,7 +62,7 @@ func named(t *testing.T, text string) Name {
 	return n
 }
 
-// pull fetches a model whole.
+// pull downloads a whole model.
 func pull(c *Client, n Name, w Want) (Cached, error) {
 	p, err := c.Open(context.Background(), n, w)
 	if err != nil {
@@ -71,8 +71,7 @@ func pull(c *Client, n Name, w Want) (Cached, error) {
 	return p.Weights(context.Background())
 }
 
-// holds fails unless the snapshot has exactly those files of the tree, byte for
-// byte.
+// holds fails unless the snapshot has exactly the files want of tree, with equal content.
 func holds(t *testing.T, dir string, tree map[string][]byte, want ...string) {
 	t.Helper()
 	var got []string
@@ -100,7 +99,7 @@ var served = []string{
 	"config.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json", "tokenizer.json", "tokenizer_config.json",
 }
 
-// TestPullOfSentences: what Sentence Transformers put beside a checkpoint comes too.
+// TestPullOfSentences checks that the extra files of Sentence Transformers are downloaded.
 func TestPullOfSentences(t *testing.T) {
 	h, _, c := start(t)
 	files := tiny()
@@ -126,7 +125,7 @@ func TestPull(t *testing.T) {
 	if last != (Progress{170_001, 170_001}) {
 		t.Errorf("progress ended with %+v", last)
 	}
-	// Huggingface's layout, to the letter.
+	// The exact layout of huggingface_hub.
 	root := filepath.Join(c.Cache, "models--acme--tiny")
 	if ref, err := os.ReadFile(filepath.Join(root, "refs", "main")); string(ref) != hubtest.Commit(0) {
 		t.Errorf("refs/main is %q, %v", ref, err)
@@ -139,7 +138,7 @@ func TestPull(t *testing.T) {
 	if len(left) > 0 {
 		t.Errorf("left over: %q", left)
 	}
-	// What is there is found without the hub, and not fetched again.
+	// A cached model is found without the hub, and not downloaded again.
 	h.Requests()
 	if found, ok := c.Find(named(t, model), Want{}); !ok || found != got {
 		t.Errorf("found %+v, %v", found, ok)
@@ -221,7 +220,7 @@ func TestRevisions(t *testing.T) {
 	}
 	_, err := pull(c, named(t, model+"@v3"), Want{})
 	refused(t, "v3", err, BadRevision, `no branch, tag or commit "v3"`)
-	// The branch moves between two pulls: the cache follows.
+	// The branch moves between two pulls: the second pull gets the new commit.
 	if _, err := pull(c, named(t, model), Want{}); err != nil {
 		t.Fatal(err)
 	}
@@ -231,10 +230,10 @@ func TestRevisions(t *testing.T) {
 	}
 }
 
-// TestResume: what a cut leaves behind is not fetched again.
+// TestResume checks that parts downloaded before an interruption are not downloaded again.
 func TestResume(t *testing.T) {
 	h, _, c := start(t)
-	c.open = make(chan struct{}, 1) // parts come one after the other
+	c.open = make(chan struct{}, 1) // one part at a time
 	h.Misbehave(func(r hubtest.Request) *hubtest.Fault {
 		if r.Store && r.Range == "bytes=65536-81919" {
 			return &hubtest.Fault{Status: 403}
@@ -245,7 +244,7 @@ func TestResume(t *testing.T) {
 	refused(t, "cut", err, Unreachable, "answered 403 Forbidden; try again later")
 	h.Misbehave(nil)
 	type piece struct{ path, span string }
-	had := map[piece]bool{} // parts that came before the one that failed, in whatever order
+	had := map[piece]bool{} // parts that came before the one that failed, in any order
 	for _, r := range h.Requests() {
 		if r.Range == "bytes=65536-81919" {
 			break
@@ -274,7 +273,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestTwoAtOnce: of two processes one fetches, the other one waits.
+// TestTwoAtOnce checks that one of two processes downloads and the other one waits.
 func TestTwoAtOnce(t *testing.T) {
 	h, _, c := start(t)
 	clients := []*Client{c, client(t, h, c.Cache), client(t, h, c.Cache)}
@@ -299,7 +298,7 @@ func TestTwoAtOnce(t *testing.T) {
 	}
 }
 
-// TestNoRoom: nothing is asked of a disk that has no room.
+// TestNoRoom checks that nothing is downloaded to a disk without enough free space.
 func TestNoRoom(t *testing.T) {
 	h, _, c := start(t)
 	c.free = func(string) (int64, error) { return 170_000, nil }

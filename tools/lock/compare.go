@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Kind is what drifted.
+// Kind is the part of a lock that differs.
 type Kind string
 
-// The kinds. Absent is a file of the lock that is not here: drift for who wants
-// to serve it, nothing to see for who has no weights.
+// The kinds. Absent is a file of the lock that is missing on this machine: a difference for `vapp
+// up --locked`, but not for `vapp lock --check` on a machine without weights.
 const (
 	Build   Kind = "vapp"
 	Field   Kind = "profile"
@@ -22,15 +22,15 @@ const (
 	Absent  Kind = "absent"
 )
 
-// Drift is one difference between a lock and what is there now. Locked and Now
-// are "" where a side has nothing.
+// Drift is one difference between a lock and the present state. Locked and Now are "" where that
+// side has no value.
 type Drift struct {
 	Kind        Kind
 	Path        string
 	Locked, Now string
 }
 
-// String is one line.
+// String formats the difference as one line.
 func (d Drift) String() string {
 	kind := d.Kind
 	if kind == Absent {
@@ -50,8 +50,8 @@ func orNothing(s string) string {
 	return clip(s)
 }
 
-// Compare is what differs, in the order version, profile, plan, machine,
-// checkpoint. The machine is named only where the plan drifts: it is why.
+// Compare returns the differences, in the order version, profile, plan, machine, checkpoint. The
+// machine is compared only where the plan differs, because it may be the reason.
 func (l *Lock) Compare(now *Lock) []Drift {
 	var list []Drift
 	if l.Vapp != now.Vapp {
@@ -103,10 +103,10 @@ func filesByName(list []File) map[string]File {
 	return out
 }
 
-// words are a file's size and the head of its hash.
+// words returns a file's size and the first digits of its hash.
 func (f File) words() string { return fmt.Sprintf("%d bytes sha256 %.12s", f.Size, f.SHA256) }
 
-// trees compares two values by the leaves of their JSON; a list is one leaf.
+// trees compares the leaves of the JSON of two values. A list counts as one leaf.
 func trees(kind Kind, locked, now any) []Drift {
 	a, b := leavesOf(locked), leavesOf(now)
 	paths := map[string]bool{}
@@ -125,7 +125,7 @@ func trees(kind Kind, locked, now any) []Drift {
 	return list
 }
 
-// leavesOf is the text of every leaf by its path.
+// leavesOf returns the text of every leaf by its path.
 func leavesOf(v any) map[string]string {
 	out := map[string]string{}
 	var plain any
@@ -167,13 +167,13 @@ func SplitAbsent(list []Drift) (absent, rest []Drift) {
 	return absent, rest
 }
 
-// DriftError refuses a server that is not what was locked.
+// DriftError is a server refused because it differs from its lock.
 type DriftError struct {
 	Profile string // file
 	Drifts  []Drift
 }
 
-// Error is a line for each difference.
+// Error returns a line for each difference.
 func (e *DriftError) Error() string {
 	lines := make([]string, len(e.Drifts))
 	for i, d := range e.Drifts {
@@ -182,7 +182,7 @@ func (e *DriftError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// clip cuts a long value.
+// clip shortens a long value.
 func clip(s string) string {
 	const most = 120
 	if r := []rune(s); len(r) > most {
@@ -191,7 +191,7 @@ func clip(s string) string {
 	return s
 }
 
-// oneLine drops what would break a line or a terminal.
+// oneLine removes line breaks and control characters.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {

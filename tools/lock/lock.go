@@ -1,6 +1,6 @@
-// Package lock is what a server was agreed to be: its resolved profile, its plan
-// and the files of its model, as a value that is written beside the profile and
-// compared with what is there later. It reads no file; the caller gives hashes.
+// Package lock defines lock files: the resolved profile of a server, its plan and the hashes of its
+// model's files, and their comparison with the present state. It must not read files:
+// tools/lock/lockfile does, and passes the hashes. Start reading at Of and Lock.Compare.
 package lock
 
 import (
@@ -14,46 +14,45 @@ import (
 	"vapp.dev/schema"
 )
 
-// Version is that of the file's form: it changes when a field's meaning does.
+// Version is the version of the file format. It changes when the meaning of a field does.
 const Version = 1
 
-// Extension is that of a lock file: chat.cue is locked by chat.lock.json.
+// Extension is the suffix of lock files: chat.cue is locked by chat.lock.json.
 const Extension = ".lock.json"
 
-// FileOf is where the lock of a profile is.
+// FileOf returns the path of a profile's lock file.
 func FileOf(profile string) string { return strings.TrimSuffix(profile, ".cue") + Extension }
 
 // Lock is the content of a lock file.
 type Lock struct {
 	Version    int        `json:"lock_version"`
-	Vapp       string     `json:"vapp"` // that planned it
+	Vapp       string     `json:"vapp"` // version that made the lock
 	Profile    Profile    `json:"profile"`
 	Machine    Machine    `json:"machine"`
 	Plan       Plan       `json:"plan"`
 	Checkpoint Checkpoint `json:"checkpoint"`
 }
 
-// Profile is the resolved one. A key in clear text is part of SHA256 and hidden
-// in Resolved.
+// Profile is the resolved profile. SHA256 covers API keys in clear text; Resolved does not show
+// them.
 type Profile struct {
 	SHA256   string         `json:"sha256"`
 	Resolved map[string]any `json:"resolved"`
 }
 
-// Machine is what the plan was made for: the flags that named it, if any, and
-// its facts.
+// Machine is the machine of the plan: the flags that named it, if any, and its facts.
 type Machine struct {
 	GPU    string         `json:"gpu,omitempty"`
 	Memory string         `json:"memory,omitempty"`
 	Facts  map[string]any `json:"facts"`
 }
 
-// Plan is what the server holds and carries. Sizes are bytes.
+// Plan is the memory and capacity of the server. Sizes are bytes.
 type Plan struct {
 	Backend       string            `json:"backend"`
-	Options       map[string]any    `json:"options"`   // as `vapp plan --json` has them
-	Decisions     map[string]string `json:"decisions"` // what the plan settled
-	Ledger        map[string]int64  `json:"ledger"`    // lines that are this server's memory
+	Options       map[string]any    `json:"options"`   // as in `vapp plan --json`
+	Decisions     map[string]string `json:"decisions"` // values that the profile leaves to the plan
+	Ledger        map[string]int64  `json:"ledger"`    // lines that count as memory of this server
 	TotalBytes    int64             `json:"total_bytes"`
 	BudgetBytes   int64             `json:"budget_bytes"`
 	KVTokens      int64             `json:"kv_tokens"`
@@ -61,25 +60,24 @@ type Plan struct {
 	GoMemoryLimit int64             `json:"go_memory_limit"`
 }
 
-// Checkpoint is the model's files. None are listed where the plan was made
-// without them.
+// Checkpoint is the model's files; none where the plan was made without them.
 type Checkpoint struct {
 	Source   string `json:"source"`
 	Revision string `json:"revision,omitempty"`
-	Facts    string `json:"facts"` // checkpoint, config, catalogue: what the plan was made from
+	Facts    string `json:"facts"` // source of the plan's facts: checkpoint, config or catalogue
 	Files    []File `json:"files"`
 }
 
-// File is one of them. ModTime is what its hash was read at: a file of the same
-// size and time is not read again, and a time alone is no drift.
+// File is a file of the model. A file whose size and ModTime are unchanged is not hashed again; a
+// different ModTime alone is not drift.
 type File struct {
-	Name    string    `json:"name"` // in the model's folder
+	Name    string    `json:"name"` // relative to the model's folder
 	Size    int64     `json:"size"`
 	SHA256  string    `json:"sha256"`
 	ModTime time.Time `json:"mtime"`
 }
 
-// Inputs is what a lock is made of.
+// Inputs are the values that a lock is made of.
 type Inputs struct {
 	Vapp        string
 	Profile     *schema.Profile
@@ -88,7 +86,7 @@ type Inputs struct {
 	Files       []File
 }
 
-// Of makes the lock.
+// Of returns the lock of a planned profile.
 func Of(in Inputs) (*Lock, error) {
 	l := &Lock{
 		Version: Version, Vapp: in.Vapp,
@@ -109,7 +107,7 @@ func Of(in Inputs) (*Lock, error) {
 	if err := transcode(in.Plan, &doc); err != nil {
 		return nil, err
 	}
-	delete(doc.Machine, "free_bytes") // of the moment
+	delete(doc.Machine, "free_bytes") // changes from moment to moment
 	l.Machine.Facts, l.Plan = doc.Machine, planOf(in.Plan, doc.Options)
 	return l, nil
 }
@@ -133,7 +131,7 @@ func planOf(p *plan.Plan, options map[string]any) Plan {
 	return out
 }
 
-// transcode turns a value into the Go form of its JSON, numbers kept as written.
+// transcode converts a value to the Go form of its JSON, with numbers as written.
 func transcode(from, to any) error {
 	text, err := json.Marshal(from)
 	if err != nil {
@@ -144,7 +142,7 @@ func transcode(from, to any) error {
 	return d.Decode(to)
 }
 
-// Marshal is the file's content: the same lock gives the same bytes.
+// Marshal returns the file's content; equal locks have equal bytes.
 func (l *Lock) Marshal() ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

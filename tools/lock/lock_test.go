@@ -15,7 +15,7 @@ import (
 	"vapp.dev/schema"
 )
 
-// inputs is a profile and a made-up plan of it.
+// inputs returns a profile and an invented plan of it.
 func inputs(t testing.TB, lines string) Inputs {
 	t.Helper()
 	text := "import \"vapp.dev/schema\"\n\nschema.#Profile & {\n\tname: \"chat\"\n\tmodel: source: \"org/model\"\n" + lines + "}\n"
@@ -48,7 +48,7 @@ func made(t testing.TB, in Inputs) *Lock {
 	return l
 }
 
-// TestRoundTrip: what is written is read, byte for byte, and drifts from nothing.
+// TestRoundTrip checks that a lock parses to an equal lock, and has no drift from itself.
 func TestRoundTrip(t *testing.T) {
 	l := made(t, inputs(t, ""))
 	text, err := l.Marshal()
@@ -74,7 +74,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestCompare: each thing that can drift, in one line.
+// TestCompare checks the line of each kind of drift.
 func TestCompare(t *testing.T) {
 	was := made(t, inputs(t, "\tserve: apiKeys: [\"sk-old\"]\n"))
 	for name, c := range map[string]struct {
@@ -127,7 +127,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestParseRefuses: what is no lock says why.
+// TestParseRefuses checks the errors of invalid locks.
 func TestParseRefuses(t *testing.T) {
 	text, err := made(t, inputs(t, "")).Marshal()
 	if err != nil {

@@ -20,12 +20,12 @@ const (
 type Error struct{ File, Reason string }
 
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s: not a lock that this vapp can use: %s; write it anew with `vapp lock`", e.File, e.Reason)
+	return fmt.Sprintf("%s: not a lock that this vapp can use: %s; write a new one with `vapp lock`", e.File, e.Reason)
 }
 
 var digest = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// Parse reads a lock file's content; name is for the error, an *Error.
+// Parse parses the content of a lock file. Its error is an *Error with this name.
 func Parse(name string, data []byte) (*Lock, error) {
 	bad := func(format string, args ...any) (*Lock, error) {
 		return nil, &Error{name, oneLine(fmt.Sprintf(format, args...))}
@@ -58,7 +58,7 @@ func Parse(name string, data []byte) (*Lock, error) {
 	return l, nil
 }
 
-// wrong is what a lock cannot say, "" where there is nothing.
+// wrong returns what is invalid in the lock, "" where it is valid.
 func (l *Lock) wrong() string {
 	if !digest.MatchString(l.Profile.SHA256) {
 		return "profile.sha256 is not 64 hex digits"

@@ -7,7 +7,7 @@ import (
 	"vapp.dev/appliance/plan"
 )
 
-// Figures are what a review compares of a plan. Sizes are bytes, lengths tokens.
+// Figures are the values of a plan that a review compares. Sizes are bytes, lengths tokens.
 type Figures struct {
 	Model       string     `json:"model"`
 	Machine     string     `json:"machine"`
@@ -21,26 +21,26 @@ type Figures struct {
 	Decisions   []Decision `json:"decisions"`
 }
 
-// Line is a line of the ledger.
+// Line is a line of the memory ledger.
 type Line struct {
 	Item  string     `json:"item"`
 	Bytes int64      `json:"bytes"`
 	Basis plan.Basis `json:"basis"`
 }
 
-// Fit is how many sequences of a length the KV cache holds.
+// Fit is the number of sequences of a length that the KV cache holds.
 type Fit struct {
 	Tokens    int `json:"tokens"`
 	Sequences int `json:"sequences"`
 }
 
-// Decision is what the plan settled where the profile leaves it open.
+// Decision is a value that the profile leaves to the plan.
 type Decision struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// FiguresOf takes them out of a plan.
+// FiguresOf returns the figures of a plan.
 func FiguresOf(p *plan.Plan) *Figures {
 	f := &Figures{
 		Model: p.Model.Source, Machine: fmt.Sprintf("%s · %s", p.Backend, p.Facts.Device),

@@ -7,10 +7,10 @@ import (
 	"vapp.dev/schema"
 )
 
-// Version is that of the JSON form: it changes when a field's meaning does.
+// Version is the version of the JSON form. It changes when the meaning of a field does.
 const Version = 1
 
-// document is the JSON form; docs/gitops.md describes it. Lists are never null.
+// document is the JSON form, described in docs/gitops.md. Lists are never null.
 type document struct {
 	Version   int          `json:"version"`
 	Old       string       `json:"old"`
@@ -29,7 +29,7 @@ type profile struct {
 	Fields []field      `json:"fields"`
 	Worse  []string     `json:"worse"`
 	Better []string     `json:"better"`
-	Old    *side        `json:"old"` // null: not there
+	Old    *side        `json:"old"` // null: missing on this side
 	New    *side        `json:"new"`
 }
 
@@ -48,7 +48,7 @@ type side struct {
 	Plan  *Figures `json:"plan,omitempty"`
 }
 
-// JSON prints the review for a program, indented.
+// JSON writes the review as indented JSON.
 func (r *Review) JSON(w io.Writer) error {
 	d := document{
 		Version: Version, Old: r.Old, New: r.New, ExitCode: r.ExitCode(), Headline: r.Headline(), Class: r.Class(),

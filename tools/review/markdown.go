@@ -9,13 +9,12 @@ import (
 	"vapp.dev/appliance/plan"
 )
 
-// maxMarkdown bounds the text, in bytes: GitHub refuses a comment of more than
-// 65,536 characters.
+// maxMarkdown bounds the text in bytes: GitHub refuses comments longer than 65,536 characters.
 const maxMarkdown = 60_000
 
-// Markdown prints the review as a comment of a pull request: the verdict, a
-// table of all profiles, and a folded section for each. What would not fit into
-// a comment is left out, and said to be.
+// Markdown writes the review as a comment for a pull request: the verdict, a table of all profiles,
+// and a folded section for each. Sections that do not fit are left out, and the comment says how
+// many.
 func (r *Review) Markdown(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "### vapp plan: %s\n\n", r.Headline())
@@ -32,7 +31,7 @@ func (r *Review) Markdown(w io.Writer) error {
 	left := 0
 	for i := range r.Changes {
 		if r.Changes[i].Status == Removed {
-			continue // the summary says it all
+			continue // the summary has everything
 		}
 		var s strings.Builder
 		r.Changes[i].section(&s)
@@ -49,7 +48,7 @@ func (r *Review) Markdown(w io.Writer) error {
 	return err
 }
 
-// losses is the list of what gets worse, what cannot be planned first.
+// losses writes the list of what gets worse, starting with profiles that cannot be planned.
 func (r *Review) losses(b *strings.Builder) {
 	const most = 30
 	var lines []string
@@ -77,7 +76,7 @@ func (r *Review) losses(b *strings.Builder) {
 	}
 }
 
-// summary is one row for each profile.
+// summary writes a table with one row for each profile.
 func (r *Review) summary(b *strings.Builder) {
 	const most = 100
 	if len(r.Changes) == 0 {
@@ -98,7 +97,7 @@ func (r *Review) summary(b *strings.Builder) {
 	}
 }
 
-// ofLongest is how many sequences of the longest length fit: 4 × 16,384.
+// ofLongest returns how many sequences of the longest length fit: 4 × 16,384.
 func (f *Figures) ofLongest() string {
 	longest := plan.Group(int64(f.MaxModelLen))
 	if len(f.Lengths) == 0 {
@@ -107,7 +106,7 @@ func (f *Figures) ofLongest() string {
 	return plan.Group(int64(f.Lengths[len(f.Lengths)-1].Sequences)) + " × " + longest
 }
 
-// arrow is a figure before and after, once where it stays.
+// arrow returns a figure before and after, once where it is the same.
 func arrow(both [2]*Figures, of func(*Figures) string) string {
 	switch {
 	case both[0] == nil && both[1] == nil:

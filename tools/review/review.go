@@ -1,8 +1,7 @@
-// Package review is what changes from one set of profiles to another, as a
-// reviewer wants to see it: which profiles, which fields with their reload
-// class, what the plan held and carried before and after, and what gets worse.
-// A Review is a value; it renders as text, as Markdown for a pull request and as
-// JSON.
+// Package review compares two sets of profiles for a reviewer: the profiles and fields that change,
+// with their reload class, the memory and capacity before and after, and what gets worse. A Review
+// is written as text, as Markdown for a pull request and as JSON. It must not read files or make
+// plans; the caller passes them. Start reading at Of.
 package review
 
 import (
@@ -12,20 +11,20 @@ import (
 	"vapp.dev/schema"
 )
 
-// State is a profile on one side.
+// State is a profile on one side of the comparison.
 type State struct {
-	Profile *schema.Profile // nil where it cannot be read
-	Figures *Figures        // nil where it cannot be planned
-	Err     string          // why not, a problem a line; "" where it can
+	Profile *schema.Profile // nil where the profile cannot be read
+	Figures *Figures        // nil where the profile cannot be planned
+	Err     string          // why it cannot be read or planned, one problem per line
 }
 
-// File is one profile of the two sets; Old or New is nil where it is not there.
+// File is one profile of the two sets. Old or New is nil where that side lacks it.
 type File struct {
-	Path     string // the same on both sides, with slashes
+	Path     string // the same on both sides, slash-separated
 	Old, New *State
 }
 
-// Status is what becomes of a profile.
+// Status classifies the change of a profile.
 type Status string
 
 // The statuses.
@@ -33,28 +32,28 @@ const (
 	Added   Status = "added"
 	Removed Status = "removed"
 	Changed Status = "changed"
-	Broken  Status = "broken" // it cannot be planned any more, or still not
+	Broken  Status = "broken" // the new side cannot be planned
 )
 
-// Change is a profile that is not the same on both sides, or is broken.
+// Change is a profile that differs between the sides, or is broken.
 type Change struct {
 	Path     string
 	Status   Status
-	Class    schema.Class // what a running server makes of it; "" unless Changed
+	Class    schema.Class // how a running server applies it; "" unless Changed
 	Fields   schema.Changes
 	Old, New *State
-	// What a client or an operator loses and gains, one figure each.
+	// What gets worse and better for clients and operators, one figure each.
 	Worse, Better []string
 }
 
-// Review is what changes.
+// Review is the result of a comparison.
 type Review struct {
 	Old, New string // names of the two sides
 	Changes  []Change
-	Same     int // profiles that do not change
+	Same     int // number of unchanged profiles
 }
 
-// Of compares. Files are matched by the caller; the order is by path.
+// Of compares files, which the caller has matched, and sorts the changes by path.
 func Of(old, new string, files []File) *Review {
 	r := &Review{Old: old, New: new}
 	for _, f := range files {
@@ -68,7 +67,7 @@ func Of(old, new string, files []File) *Review {
 	return r
 }
 
-// changeOf has no status where nothing changes.
+// changeOf returns a change without status where nothing changes.
 func changeOf(f File) Change {
 	c := Change{Path: f.Path, Old: f.Old, New: f.New}
 	switch {
@@ -100,7 +99,7 @@ func changeOf(f File) Change {
 	return c
 }
 
-// Count is how many changes have the status.
+// Count returns the number of changes with this status.
 func (r *Review) Count(s Status) int {
 	n := 0
 	for _, c := range r.Changes {
@@ -111,7 +110,8 @@ func (r *Review) Count(s Status) int {
 	return n
 }
 
-// Class is the worst of all changes, "" where none touches a running server.
+// Class returns the most severe reload class of all changes, "" where none affects a running
+// server.
 func (r *Review) Class() schema.Class {
 	order := []schema.Class{"", schema.Live, schema.Drain, schema.Structural}
 	worst := 0
@@ -121,8 +121,8 @@ func (r *Review) Class() schema.Class {
 	return order[worst]
 }
 
-// ExitCode is 0 where nothing changes, 1 where something does and 2 where the
-// new side has a profile that cannot be planned.
+// ExitCode returns 0 where nothing changes, 1 where something does and 2 where a profile of the new
+// side cannot be planned.
 func (r *Review) ExitCode() int {
 	switch {
 	case r.Count(Broken) > 0:
@@ -133,7 +133,7 @@ func (r *Review) ExitCode() int {
 	return 0
 }
 
-// meaning says what a class means to who runs the server.
+// meaning describes each class for operators.
 var meaning = map[schema.Class]string{
 	schema.Live:       "applied to a running server at once",
 	schema.Drain:      "applied when the running requests have ended",

@@ -30,7 +30,7 @@ func profileOf(t testing.TB, lines string) *schema.Profile {
 	return p
 }
 
-// figures of a plan with that many KV tokens of 32 KiB.
+// figures returns the figures of a plan with this many KV tokens of 32 KiB.
 func figures(tokens int64, longest, seqs int) *Figures {
 	f := &Figures{
 		Model: "org/model", Machine: "cuda · NVIDIA L4 · 22.5 GiB", KVTokens: tokens, MaxModelLen: longest, MaxNumSeqs: seqs,
@@ -46,7 +46,7 @@ func figures(tokens int64, longest, seqs int) *Figures {
 	return f
 }
 
-// everything is a review with one profile of each kind.
+// everything returns a review with one profile of each status.
 func everything(t testing.TB) *Review {
 	chat := State{Profile: profileOf(t, ""), Figures: figures(262_144, 32_768, 256)}
 	longer := State{
@@ -94,8 +94,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// numbered names hashes of profiles in order of appearance: they change with every field
-// that the schema gets.
+// numbered replaces hashes of profiles by numbers in order of appearance: the hashes change with
+// every new field of the schema.
 func numbered(text string) string {
 	names := map[string]string{}
 	return regexp.MustCompile(`"[0-9a-f]{64}"`).ReplaceAllStringFunc(text, func(hash string) string {
@@ -106,7 +106,7 @@ func numbered(text string) string {
 	})
 }
 
-// TestExitCode: 0 same, 1 differs, 2 only where the new side fails.
+// TestExitCode checks the code 0 for equal sides, 1 for changes, 2 only where the new side fails.
 func TestExitCode(t *testing.T) {
 	good := &State{Profile: profileOf(t, ""), Figures: figures(8192, 8192, 1)}
 	other := &State{Profile: profileOf(t, "\tlog: level: \"debug\"\n"), Figures: figures(8192, 8192, 1)}
@@ -135,7 +135,7 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-// TestMarkdownIsBounded: a comment that is too long is refused by the forge.
+// TestMarkdownIsBounded checks the length of the comment, because GitHub refuses longer ones.
 func TestMarkdownIsBounded(t *testing.T) {
 	good := &State{Profile: profileOf(t, ""), Figures: figures(8192, 8192, 1)}
 	var files []File
@@ -152,9 +152,8 @@ func TestMarkdownIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzMarkdown: whatever a file is called and an error says, the frame stands:
-// every section is closed, every row has its cells, and nothing is HTML of
-// theirs.
+// FuzzMarkdown checks that no file name or error text breaks the structure of the comment: every
+// section is closed, every row has its cells, and no HTML of the texts remains.
 func FuzzMarkdown(f *testing.F) {
 	f.Add("p.cue", "no")
 	f.Add("</code></summary></details>|`", "```\n</details>\n|a|b|")

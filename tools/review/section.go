@@ -9,7 +9,7 @@ import (
 	"vapp.dev/schema"
 )
 
-// section is the folded part of one profile.
+// section writes the folded section of one profile.
 func (c *Change) section(b *strings.Builder) {
 	fmt.Fprintf(b, "\n<details>\n<summary><code>%s</code>: %s", html.EscapeString(clean(c.Path)), c.Status)
 	if c.Class != "" {
@@ -27,7 +27,7 @@ func (c *Change) section(b *strings.Builder) {
 	b.WriteString("\n</details>\n")
 }
 
-// figured is the plan before and after, where it says more than the summary.
+// figured writes the figures before and after, where they say more than the summary.
 func (c *Change) figured(b *strings.Builder) {
 	both := c.figures()
 	switch {
@@ -65,7 +65,7 @@ func (c *Change) fields(b *strings.Builder) {
 	}
 }
 
-// rows prints figures, those that move in bold; of a new profile only its own.
+// rows writes figures, changed ones in bold. For a new profile it writes the new figures only.
 func rows(b *strings.Builder, title string, list []row, fresh bool) {
 	if fresh {
 		fmt.Fprintf(b, "\n| %s | planned |\n|:--|--:|\n", title)
@@ -84,7 +84,7 @@ func rows(b *strings.Builder, title string, list []row, fresh bool) {
 	}
 }
 
-// clip cuts a long value.
+// clip shortens a long value.
 func clip(s string) string {
 	const most = 300
 	if r := []rune(s); len(r) > most {
@@ -93,7 +93,7 @@ func clip(s string) string {
 	return s
 }
 
-// code makes a code span of a text that is not ours: nothing in it is Markdown.
+// code returns a code span with a foreign text; no Markdown in the text takes effect.
 func code(s string) string {
 	s = strings.TrimSpace(clean(s))
 	if s == "" {
@@ -106,18 +106,18 @@ func code(s string) string {
 	return mark + s + mark
 }
 
-// cellCode is code in a table, where a bar ends the cell also inside a span.
+// cellCode is code for a table cell, where "|" must be escaped inside a code span too.
 func cellCode(s string) string {
 	return strings.ReplaceAll(code(clip(s)), "|", `\|`)
 }
 
-// fenced is a block of text that is not ours.
+// fenced returns a code block with a foreign text.
 func fenced(s string) string {
 	mark := strings.Repeat("`", max(3, longestRun(s)+1))
 	return mark + "text\n" + strings.TrimLeft(indented(s), "\n") + mark + "\n"
 }
 
-// longestRun is the length of the longest run of backticks.
+// longestRun returns the length of the longest run of backticks.
 func longestRun(s string) int {
 	most, n := 0, 0
 	for _, r := range s {

@@ -6,7 +6,7 @@ import (
 	"vapp.dev/appliance/plan"
 )
 
-// row is a figure on both sides; nil where a side has none.
+// row is a figure on both sides; nil where a side has no such figure.
 type row struct {
 	name     string
 	old, new *int64
@@ -17,7 +17,7 @@ func (r row) moved() bool {
 	return (r.old == nil) != (r.new == nil) || r.old != nil && *r.old != *r.new
 }
 
-// change is the difference in words, "" where there is none.
+// change returns the difference as text, "" where there is none.
 func (r row) change() string {
 	if r.old == nil || r.new == nil || *r.old == *r.new {
 		return ""
@@ -33,7 +33,7 @@ func (r row) change() string {
 	return sign + plan.Group(d)
 }
 
-// cell is one side of a row.
+// cell formats one side of a row.
 func cell(n *int64) string {
 	if n == nil {
 		return "–"
@@ -41,7 +41,7 @@ func cell(n *int64) string {
 	return plan.Group(*n)
 }
 
-// table collects rows by name, in the order of their first mention.
+// table collects rows by name, in the order of their first use.
 type table struct {
 	rows []row
 	at   map[string]int
@@ -64,7 +64,7 @@ func (t *table) add(side int, name string, n int64, bytes bool) {
 	}
 }
 
-// figures of the two sides; nil where a side has none.
+// figures returns the figures of both sides; nil where a side has none.
 func (c *Change) figures() [2]*Figures {
 	var both [2]*Figures
 	for i, s := range []*State{c.Old, c.New} {
@@ -75,7 +75,7 @@ func (c *Change) figures() [2]*Figures {
 	return both
 }
 
-// memory is the ledger before and after.
+// memory returns the ledger before and after.
 func (c *Change) memory() []row {
 	var t table
 	for side, f := range c.figures() {
@@ -94,7 +94,7 @@ func (c *Change) memory() []row {
 	return t.rows
 }
 
-// capacity is what fits before and after. Lengths are in rising order.
+// capacity returns the fits before and after, by rising length.
 func (c *Change) capacity() []row {
 	var t table
 	lengths := map[int]bool{}
@@ -124,7 +124,7 @@ func (c *Change) capacity() []row {
 	return t.rows
 }
 
-// decided are the decisions that differ: name, before, after.
+// decided returns the decisions that differ: name, before, after.
 func (c *Change) decided() [][3]string {
 	both := c.figures()
 	if both[0] == nil || both[1] == nil {
@@ -143,7 +143,7 @@ func (c *Change) decided() [][3]string {
 	return out
 }
 
-// percent is the change from old to new, rounded: −61 %.
+// percent formats the change from old to new, rounded: −61 %.
 func percent(old, new int64) string {
 	if old == 0 {
 		return ""

@@ -9,7 +9,7 @@ import (
 	"vapp.dev/appliance/plan"
 )
 
-// Text prints the review for a terminal; nothing where nothing changes.
+// Text writes the review for a terminal; nothing where nothing changes.
 func (r *Review) Text(w io.Writer) error {
 	var b strings.Builder
 	for i := range r.Changes {
@@ -25,7 +25,7 @@ func (r *Review) Text(w io.Writer) error {
 	return err
 }
 
-// Headline is one line: what changes, and what it takes.
+// Headline returns one line: the changes and their most severe reload class.
 func (r *Review) Headline() string {
 	var parts []string
 	for _, s := range []Status{Changed, Added, Removed, Broken} {
@@ -100,7 +100,7 @@ func (r row) text(b *strings.Builder) {
 	fmt.Fprintf(b, "%s\n", strings.TrimRight(fmt.Sprintf("  %-30s %18s → %18s %s  %s", r.name, cell(r.old), cell(r.new), unit, r.change()), " "))
 }
 
-// errors are those of a side that cannot be planned.
+// errors writes the errors of sides that cannot be planned.
 func (c *Change) errors(b *strings.Builder) {
 	if c.Old != nil && c.Old.Err != "" && c.Status != Broken {
 		fmt.Fprintf(b, "  could not be planned before:\n%s", indented(c.Old.Err))
@@ -118,7 +118,7 @@ func indented(text string) string {
 	return b.String()
 }
 
-// clean keeps control characters of a file's name or text off the terminal.
+// clean replaces control characters in a file's name or text.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {

@@ -8,7 +8,7 @@ import (
 	"vapp.dev/appliance/plan"
 )
 
-// verdict sorts what differs into what a client or an operator loses and gains.
+// verdict returns the figures that get worse and better for clients and operators.
 func verdict(old, new *Figures) (worse, better []string) {
 	say := func(good bool, format string, args ...any) {
 		to := &worse
@@ -34,8 +34,8 @@ func verdict(old, new *Figures) (worse, better []string) {
 	return worse, better
 }
 
-// widest finds the length, of those that both sides hold, whose number of
-// sequences moves most in proportion; the longer of two.
+// widest returns the length, of those on both sides, whose number of sequences changes most in
+// proportion; on a tie the longer one.
 func widest(old, new *Figures) (tokens, a, b int) {
 	was := map[int]int{}
 	for _, l := range old.Lengths {

@@ -1,6 +1,6 @@
-// Package hubtest is a small Hugging Face hub for tests: the API, the files and a
-// second server for large ones, which can be told to misbehave. Nothing of it
-// ships in the binary.
+// Package hubtest is a small Hugging Face hub for tests: the API, the files, and a second server
+// for large files. Tests can make its answers fail. It must not be imported by the binary. Start
+// reading at Start.
 package hubtest
 
 import (
@@ -21,50 +21,50 @@ import (
 // Hub is a running hub.
 type Hub struct {
 	URL   string // the endpoint
-	Store string // where large files are
+	Store string // URL of the server of large files
 
 	mu       sync.Mutex
 	repos    map[string]*Repo
 	fault    func(Request) *Fault
 	requests []Request
-	blobs    map[*byte]string // what Blob says of large contents
+	blobs    map[*byte]string // ids of large contents, by the address of their first byte
 	close    func()
 }
 
 // Repo is a repository: its files at each commit.
 type Repo struct {
 	Gated   bool              // its files need Token
-	Private bool              // so does everything else
-	Token   string            // the one that is accepted
+	Private bool              // the API needs Token too
+	Token   string            // the accepted token
 	Refs    map[string]string // branch or tag to commit
 	Trees   map[string]map[string][]byte
-	// NoHashes leaves sizes and hashes out of the listing, as a mirror may.
+	// NoHashes leaves sizes and hashes out of the listing, as some mirrors do.
 	NoHashes bool
 	// Listing replaces the API's answer.
 	Listing []byte
 }
 
-// Request is what was asked.
+// Request is a request that the hub received.
 type Request struct {
 	Method, Path, Range, Token string
-	Store                      bool // it came to the second server
-	N                          int  // so many with the same method, path and range came before it
+	Store                      bool // sent to the second server
+	N                          int  // number of earlier requests with the same method, path and range
 }
 
-// Fault is how an answer goes wrong; what is zero is right.
+// Fault changes an answer; zero fields change nothing.
 type Fault struct {
-	Status     int // in place of the answer
+	Status     int // answered in place of the content
 	Code       string
 	RetryAfter string
-	Cut        int           // bytes of the body after which the connection ends
-	Stall      time.Duration // before the body
-	Flip       bool          // each byte of the body is another
-	NoRange    bool          // the whole file with status 200, whatever was asked
-	Content    []byte        // in place of the file
+	Cut        int           // the connection is closed after this many bytes of the body
+	Stall      time.Duration // pause before the body
+	Flip       bool          // each byte of the body is inverted
+	NoRange    bool          // the whole file with status 200, for any range
+	Content    []byte        // sent in place of the file
 	Redirect   string
 }
 
-// Large is from how many bytes on a file lies in the store, under its SHA-256.
+// Large is the size in bytes from which a file is served by the store, under its SHA-256.
 const Large = 1 << 10
 
 // Start runs a hub without repositories. The caller closes it.
@@ -84,10 +84,10 @@ func Start() *Hub {
 // Close stops the servers.
 func (h *Hub) Close() { h.close() }
 
-// Commit is the name of the nth commit of any repository.
+// Commit returns the id of the nth commit of any repository.
 func Commit(n int) string { return fmt.Sprintf("%040x", 0xc0ffee00+n) }
 
-// Add puts a repository there, at Commit(0) and branch main.
+// Add adds a repository with the files at Commit(0) and branch main.
 func (h *Hub) Add(name string, files map[string][]byte) *Repo {
 	r := &Repo{Refs: map[string]string{"main": Commit(0)}, Trees: map[string]map[string][]byte{Commit(0): files}}
 	h.mu.Lock()
@@ -111,14 +111,14 @@ func (h *Hub) AddDir(name, dir string) (*Repo, error) {
 	return h.Add(name, files), nil
 }
 
-// Misbehave asks f about every request; nil is no fault.
+// Misbehave calls f for every request; f returns nil for a correct answer.
 func (h *Hub) Misbehave(f func(Request) *Fault) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.fault = f
 }
 
-// Requests are those that came since the last call.
+// Requests returns the requests since the last call.
 func (h *Hub) Requests() []Request {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -127,7 +127,7 @@ func (h *Hub) Requests() []Request {
 	return out
 }
 
-// note remembers a request and says how its answer shall go wrong.
+// note records a request and returns the fault of its answer.
 func (h *Hub) note(r *http.Request, store bool) Fault {
 	q := Request{Method: r.Method, Path: r.URL.Path, Range: r.Header.Get("Range"), Token: r.Header.Get("Authorization"), Store: store}
 	h.mu.Lock()
@@ -146,7 +146,7 @@ func (h *Hub) note(r *http.Request, store bool) Fault {
 	return Fault{}
 }
 
-// Blob is what the hub calls a content: SHA-256 where it is large, else git's hash.
+// Blob returns the id of a content: SHA-256 where it is large, else git's hash.
 func Blob(content []byte) string {
 	if len(content) >= Large {
 		sum := sha256.Sum256(content)
@@ -156,7 +156,7 @@ func Blob(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// blob is Blob, remembered; h is locked.
+// blob is Blob with a cache; h is locked.
 func (h *Hub) blob(content []byte) string {
 	if len(content) < Large {
 		return Blob(content)
@@ -169,5 +169,5 @@ func (h *Hub) blob(content []byte) string {
 	return id
 }
 
-// names of a tree, sorted.
+// names returns the file names, sorted.
 func names(tree map[string][]byte) []string { return slices.Sorted(maps.Keys(tree)) }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// serve answers the API and the addresses of files.
+// serve answers the API and the URLs of files.
 func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 	f := h.note(r, false)
 	if f.instead(w) {
@@ -54,7 +54,7 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, fmt.Sprintf("%s/%s/%s?signature=secret", h.Store, name, id), http.StatusFound)
 }
 
-// find is a repository and the commit of a revision.
+// find returns a repository and the commit of a revision.
 func (h *Hub) find(name, revision string) (*Repo, string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -97,7 +97,7 @@ func (h *Hub) list(w http.ResponseWriter, r *http.Request, f Fault, name, revisi
 		if !repo.NoHashes {
 			one["size"], one["blobId"] = len(content), Blob(content)
 			if len(content) >= Large {
-				one["blobId"] = strings.Repeat("0", 40) // of the pointer
+				one["blobId"] = strings.Repeat("0", 40) // git's id of the LFS pointer
 				one["lfs"] = map[string]any{"sha256": Blob(content), "size": len(content), "pointerSize": 135}
 			}
 		}
@@ -105,12 +105,12 @@ func (h *Hub) list(w http.ResponseWriter, r *http.Request, f Fault, name, revisi
 	}
 	body, err := json.Marshal(map[string]any{"id": name, "sha": commit, "siblings": siblings, "gated": repo.Gated})
 	if err != nil {
-		panic(err) // it is made of strings and numbers
+		panic(err) // cannot fail: one has only strings and numbers
 	}
 	send(w, r, f, body)
 }
 
-// serveStore answers for large files, by their hash.
+// serveStore answers requests for large files, by their hash.
 func (h *Hub) serveStore(w http.ResponseWriter, r *http.Request) {
 	f := h.note(r, true)
 	if f.instead(w) {
@@ -135,7 +135,7 @@ func (h *Hub) serveStore(w http.ResponseWriter, r *http.Request) {
 	send(w, r, f, content)
 }
 
-// instead answers where no file does.
+// instead sends the status of the fault in place of the content, if it has one.
 func (f Fault) instead(w http.ResponseWriter) bool {
 	if f.RetryAfter != "" {
 		w.Header().Set("Retry-After", f.RetryAfter)
@@ -159,8 +159,7 @@ func fail(w http.ResponseWriter, status int, code string) {
 	w.WriteHeader(status)
 }
 
-// send answers with a content or the range of it that was asked for, and goes
-// wrong as it was told.
+// send sends the content or the requested range, changed by the fault.
 func send(w http.ResponseWriter, r *http.Request, f Fault, content []byte) {
 	if f.Content != nil {
 		content = f.Content
@@ -190,7 +189,7 @@ func send(w http.ResponseWriter, r *http.Request, f Fault, content []byte) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 }
 
-// cutter ends the connection after some bytes.
+// cutter closes the connection after a number of bytes.
 type cutter struct {
 	http.ResponseWriter
 	left int
