@@ -16,7 +16,7 @@ type Want struct {
 
 // picked are the files of a model that serving reads.
 type picked struct {
-	small  []File // config, tokenizer, template, generation config, index
+	small   []File // config, tokenizer, template, generation config, index
 	weights []File
 	gguf    bool // weights is one GGUF file, which has everything
 }

@@ -44,7 +44,7 @@ func (c *Client) Open(ctx context.Context, n Name, w Want) (*Pull, error) {
 	if p.files, err = pick(n, w, l.Files, func(index File) ([]byte, error) { return p.index(ctx, index) }); err != nil {
 		return nil, err
 	}
-	if err := p.complete(ctx, p.files.beside); err != nil {
+	if err := p.complete(ctx, p.files.small); err != nil {
 		return nil, err
 	}
 	if err := p.complete(ctx, p.files.weights); err != nil {
@@ -56,7 +56,7 @@ func (c *Client) Open(ctx context.Context, n Name, w Want) (*Pull, error) {
 	if err := p.checkSpace(); err != nil {
 		return nil, err
 	}
-	return p, p.fetch(ctx, p.files.beside)
+	return p, p.fetch(ctx, p.files.small)
 }
 
 // index downloads the safetensors index, which lists the weight files.
@@ -149,7 +149,7 @@ func (p *Pull) failed(err error) error {
 // checkSpace fails where the disk has too little free space for the missing files.
 func (p *Pull) checkSpace() error {
 	need := p.Missing
-	for _, f := range p.files.beside {
+	for _, f := range p.files.small {
 		need += p.c.missing(p.Name, f)
 	}
 	dir := p.c.Cache

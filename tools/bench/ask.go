@@ -8,17 +8,17 @@ import (
 	"vapp.dev/tools/bench/workload"
 )
 
-// Backend is a request form.
+// Backend is a request format: which API a request uses.
 type Backend string
 
-// The request forms.
+// The request formats.
 const (
 	Completions Backend = "openai"
 	Chat        Backend = "openai-chat"
 	Embeddings  Backend = "openai-embeddings"
 )
 
-// backends are the names that are taken, with the form and its route.
+// backends lists the accepted names, each with its format and route.
 var backends = []struct {
 	name     string
 	form     Backend
@@ -30,7 +30,7 @@ var backends = []struct {
 	{"openai-embeddings", Embeddings, "/v1/embeddings"},
 }
 
-// FindBackend returns the request form of a name and its route.
+// FindBackend returns the request format with this name and its route.
 func FindBackend(name string) (Backend, string, error) {
 	names := ""
 	for i, b := range backends {
@@ -45,19 +45,19 @@ func FindBackend(name string) (Backend, string, error) {
 	return "", "", fmt.Errorf("backend %q: there are %s", name, names)
 }
 
-// Ask says how requests are written.
+// Ask has the settings of all requests.
 type Ask struct {
 	Backend Backend
-	// Model is the name in the request.
+	// Model is the model name in the request.
 	Model     string
 	IgnoreEOS bool
-	// Logprobs is 0 where none are asked for.
+	// Logprobs is the number of log probabilities per token; 0: none.
 	Logprobs int
-	// Sampling are options given by the user, such as temperature.
+	// Sampling are options that the user set, such as temperature.
 	Sampling []Option
-	// Extra are keys that are added to the body, over all others.
+	// Extra are keys added to the body; they replace any other value of the same key.
 	Extra map[string]json.RawMessage
-	// IDPrefix begins each x-request-id; the request's number follows.
+	// IDPrefix is the prefix of each x-request-id; the request's number follows.
 	IDPrefix string
 }
 
@@ -67,7 +67,7 @@ type Option struct {
 	Value any
 }
 
-// body writes a request.
+// body returns the body of a request.
 func (a *Ask) body(q workload.Request) ([]byte, error) {
 	fields := []Option{{"model", a.Model}}
 	switch a.Backend {
@@ -115,8 +115,7 @@ func (a *Ask) chat(q workload.Request) []Option {
 	return out
 }
 
-// write gives each key once: the last value that was given for it, in the place of
-// the first.
+// write writes each key once, with its last value, at the position of its first value.
 func (a *Ask) write(fields []Option) ([]byte, error) {
 	place := map[string]int{}
 	var keys []string

@@ -18,8 +18,8 @@ import (
 	"vapp.dev/tools/bench/workload"
 )
 
-// TestBadServers: every kind of bad answer is counted as failed with its reason, and
-// is in no average. The first two requests (the probe and one more) are answered well.
+// TestBadServers checks that every kind of bad answer counts as failed, with its reason, and is in
+// no average. The first two requests (the probe and one more) succeed.
 func TestBadServers(t *testing.T) {
 	for _, c := range []struct {
 		name, reason string
@@ -138,7 +138,7 @@ func TestBadServers(t *testing.T) {
 	}
 }
 
-// TestNoUsage: what was generated is counted by the tokenizer.
+// TestNoUsage checks that the tokenizer counts generated tokens where the server sends no usage.
 func TestNoUsage(t *testing.T) {
 	r := serving(t, 1, func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, record("one two")+record(" three four five")+done)
@@ -156,7 +156,7 @@ func TestNoUsage(t *testing.T) {
 	}
 }
 
-// TestNoCount: a usage of no tokens beside chunks is none.
+// TestNoCount checks that a usage of 0 tokens, sent with chunks, is ignored.
 func TestNoCount(t *testing.T) {
 	r := serving(t, 1, func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, record("one two")+record(" three")+strings.ReplaceAll(usage3, `completion_tokens":3`, `completion_tokens":0`)+done)
@@ -166,8 +166,8 @@ func TestNoCount(t *testing.T) {
 	}
 }
 
-// TestAfterDone: an answer is over with [DONE], whatever the server does then; a request
-// timeout is not waited for.
+// TestAfterDone checks that an answer ends with [DONE], whatever the server sends after it, and
+// before the request timeout.
 func TestAfterDone(t *testing.T) {
 	for name, then := range map[string]func(w http.ResponseWriter, q *http.Request){
 		"silence": func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() },
@@ -202,7 +202,7 @@ func TestAfterDone(t *testing.T) {
 	}
 }
 
-// TestSlowServer: a request that takes longer than it may counts as failed.
+// TestSlowServer checks that a request that exceeds its timeout counts as failed.
 func TestSlowServer(t *testing.T) {
 	var n atomic.Int64
 	r := serving(t, 2, func(w http.ResponseWriter, q *http.Request) {
@@ -222,7 +222,7 @@ func TestSlowServer(t *testing.T) {
 	}
 }
 
-// TestDeadServer: the probe says what is wrong, once without patience.
+// TestDeadServer checks the error of a probe without retries.
 func TestDeadServer(t *testing.T) {
 	r := serving(t, 1, nil).withOutput(3)
 	r.Server.BaseURL = "http://127.0.0.1:1"
@@ -232,7 +232,7 @@ func TestDeadServer(t *testing.T) {
 	}
 }
 
-// TestReady: the probe waits for a server that is not ready yet.
+// TestReady checks that the probe waits for a server that is not ready yet.
 func TestReady(t *testing.T) {
 	var n atomic.Int64
 	r := serving(t, 1, func(w http.ResponseWriter, q *http.Request) {
@@ -249,7 +249,7 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// TestRefused: what no waiting changes is not waited for, and the hint is of the answer.
+// TestRefused checks that a permanent refusal is not retried, and that its hint fits the answer.
 func TestRefused(t *testing.T) {
 	for status, want := range map[int]string{
 		400: "HTTP 400: no", 401: "HTTP 401: no; give the key in OPENAI_API_KEY, or --header", 501: "HTTP 501: no; check --backend and --endpoint",
@@ -262,7 +262,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestInterrupted: what was finished is the result, and requests under way are given up.
+// TestInterrupted checks that an interrupted run reports its finished requests and cancels the
+// others.
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -283,7 +284,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestMaxConcurrency: no more requests are under way than there may be.
+// TestMaxConcurrency checks that the number of concurrent requests is bounded.
 func TestMaxConcurrency(t *testing.T) {
 	var mu sync.Mutex
 	under, most := 0, 0
@@ -293,7 +294,7 @@ func TestMaxConcurrency(t *testing.T) {
 		most = max(most, under)
 		mu.Unlock()
 		io.Copy(io.Discard, q.Body)
-		mu.Lock() // before the answer: the next request may come with its last byte
+		mu.Lock() // before answering: the client may send the next request on the last byte
 		under--
 		mu.Unlock()
 		io.WriteString(w, record("a")+usage3+done)
@@ -304,7 +305,7 @@ func TestMaxConcurrency(t *testing.T) {
 	}
 }
 
-// TestRequest: the bodies and headers that servers get.
+// TestRequest checks the bodies and headers of requests.
 func TestRequest(t *testing.T) {
 	for backend, want := range map[Backend]string{
 		Completions: `{"model":"m","prompt":"p<0>","repetition_penalty":1,"max_tokens":3,"logprobs":null,"stream":true,"stream_options":{"include_usage":true},"ignore_eos":true,"temperature":0,"user":"u"}`,
@@ -331,7 +332,7 @@ func extra(t *testing.T, text string) (out map[string]json.RawMessage) {
 	return out
 }
 
-// TestHeaders: ids, keys and the user's own headers reach the server.
+// TestHeaders checks that ids, keys and the user's own headers reach the server.
 func TestHeaders(t *testing.T) {
 	var mu sync.Mutex
 	ids := map[string]bool{}
@@ -353,8 +354,8 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestOpenWaits: a server that is loading is asked again for its model and its tokenizer,
-// with the user's headers; without patience the error says how to wait.
+// TestOpenWaits checks that a loading server is asked again for its model and tokenizer, with the
+// user's headers, and that the error without retries explains how to wait.
 func TestOpenWaits(t *testing.T) {
 	var n atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -390,8 +391,8 @@ func TestOpenWaits(t *testing.T) {
 	}
 }
 
-// TestProfile: the profiler starts before the first counted request and stops after the
-// last; where it cannot, nothing is measured.
+// TestProfile checks that the profiler starts before the first counted request and stops after the
+// last, and that nothing is measured where it cannot start.
 func TestProfile(t *testing.T) {
 	var mu sync.Mutex
 	var asked []string
@@ -423,7 +424,8 @@ func TestProfile(t *testing.T) {
 	}
 }
 
-// TestNoAnswer: a question without an answer has an end, and the error says when.
+// TestNoAnswer checks that a request without an answer times out, and that the error names the
+// timeout.
 func TestNoAnswer(t *testing.T) {
 	r := serving(t, 1, func(_ http.ResponseWriter, q *http.Request) {
 		io.Copy(io.Discard, q.Body)
@@ -434,7 +436,7 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// TestSpeculation: the counters of /metrics before and after.
+// TestSpeculation checks the difference of the counters of /metrics before and after a run.
 func TestSpeculation(t *testing.T) {
 	var n atomic.Int64
 	r := serving(t, 1, func(w http.ResponseWriter, q *http.Request) {

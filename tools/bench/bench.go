@@ -1,6 +1,6 @@
-// Package bench measures servers that speak OpenAI's protocol: it sends a workload,
-// watches what comes back and hands it to report. The options and figures are those
-// of vLLM's `bench serve`.
+// Package bench measures servers that implement OpenAI's API: it sends a workload and records each
+// answer for tools/bench/report. Options and figures are those of vLLM's `bench serve`. It must not
+// start a server or an engine. Start reading at Run.Serve.
 package bench
 
 import (
@@ -25,30 +25,30 @@ type Run struct {
 	Requests []workload.Request
 	Arrivals workload.Arrivals
 	Seed     int64
-	// MaxConcurrency bounds the requests under way; 0: no bound.
+	// MaxConcurrency bounds the concurrent requests; 0: no bound.
 	MaxConcurrency int
-	// Warmups are requests before the clock starts, besides the probe.
+	// Warmups are requests sent before the clock starts, in addition to the probe.
 	Warmups int
-	// ReadyTimeout is for how long the probe is repeated; 0: it is sent once.
+	// ReadyTimeout is the time for which the probe is repeated; 0: it is sent once.
 	ReadyTimeout time.Duration
 	// Timeout bounds each request.
 	Timeout time.Duration
-	// Tokenizer counts generated tokens where the server does not; it may be nil.
+	// Tokenizer counts generated tokens where the server does not; may be nil.
 	Tokenizer workload.Tokenizer
-	// KeepText keeps what was generated.
+	// KeepText keeps the generated text.
 	KeepText bool
-	// Profile has vLLM's profiler run on the server while the clock runs.
+	// Profile runs vLLM's profiler on the server during the run.
 	Profile bool
 	Setup   report.Setup
-	// Log takes the lines above the table.
+	// Log receives the lines above the table.
 	Log io.Writer
-	// Progress is told how many requests are done, each number once and in order, from many
-	// goroutines; it may be nil.
+	// Progress receives the number of finished requests: each number once and in order, from
+	// several goroutines. May be nil.
 	Progress func(done, of int)
 }
 
-// Serve runs the benchmark. When ctx ends, requests under way are given up and what
-// was finished is the result, with ctx's error.
+// Serve runs the benchmark. When ctx ends it cancels the requests in flight, and returns the
+// finished ones with ctx's error.
 func (r *Run) Serve(ctx context.Context) (report.Result, error) {
 	if len(r.Requests) == 0 {
 		return report.Result{}, errors.New("bench: no request to send")
@@ -72,7 +72,7 @@ func (r *Run) Serve(ctx context.Context) (report.Result, error) {
 	traces, seconds := r.send(ctx, sends)
 	used = processTime() - used
 	then := context.WithoutCancel(ctx)
-	if ctx.Err() != nil { // somebody waits for what was finished
+	if ctx.Err() != nil { // return the finished requests without delay
 		var stop context.CancelFunc
 		then, stop = context.WithTimeout(then, asking)
 		defer stop()
@@ -85,13 +85,13 @@ func (r *Run) Serve(ctx context.Context) (report.Result, error) {
 	out := report.Make(r.Setup, traces, seconds, grown(before, after))
 	out.Client = report.Client{CPU: used.Seconds(), Cores: runtime.GOMAXPROCS(0)}
 	if len(traces) == len(sends) {
-		return out, nil // whatever came afterwards
+		return out, nil // errors after the end of the run are ignored
 	}
 	out.Partial = true
 	return out, ctx.Err()
 }
 
-// stopProfiler says so if the server does not: the figures are there already.
+// stopProfiler stops the profiler. It only logs a failure, because the figures are complete.
 func (r *Run) stopProfiler(ctx context.Context) {
 	fmt.Fprintln(r.Log, "Stopping profiler...")
 	if err := r.Server.profiler(ctx, "stop"); err != nil {
@@ -101,7 +101,7 @@ func (r *Run) stopProfiler(ctx context.Context) {
 	fmt.Fprintln(r.Log, "Profiler stopped")
 }
 
-// prepare writes every body, so that no time goes into that while the clock runs.
+// prepare builds every body before the clock starts.
 func (r *Run) prepare() ([]send, error) {
 	sends := make([]send, len(r.Requests))
 	for i, q := range r.Requests {
@@ -117,7 +117,7 @@ func (r *Run) prepare() ([]send, error) {
 	return sends, nil
 }
 
-// before probes the server with the first prompt and warms it up.
+// before sends the probe, which has the first prompt, and the warm-up requests.
 func (r *Run) before(ctx context.Context, sends []send) error {
 	fmt.Fprintln(r.Log, "Starting initial single prompt test run...")
 	if err := r.probe(ctx, sends[0]); err != nil {
@@ -149,14 +149,14 @@ func (r *Run) before(ctx context.Context, sends []send) error {
 // probeEvery is the pause between probes of a server that is not ready.
 const probeEvery = time.Second
 
-// refusals are answers that no waiting changes, and what to do where the server does not say it.
+// refusals are permanent error codes, with a remedy where the server's message has none.
 var refusals = map[string]string{
 	"HTTP 400": "", "HTTP 413": "", "HTTP 422": "",
 	"HTTP 401": "; give the key in OPENAI_API_KEY, or --header", "HTTP 403": "; give the key in OPENAI_API_KEY, or --header",
 	"HTTP 405": "; check --backend and --endpoint", "HTTP 501": "; check --backend and --endpoint",
 }
 
-// probe sends one request, again and again until the server is ready.
+// probe sends one request, repeatedly until the server is ready.
 func (r *Run) probe(ctx context.Context, s send) error {
 	until := time.Now().Add(r.ReadyTimeout)
 	s.id = r.Ask.IDPrefix + "test"
@@ -181,7 +181,7 @@ func (r *Run) probe(ctx context.Context, s send) error {
 	}
 }
 
-// announce says what traffic follows.
+// announce logs the traffic of the run.
 func (r *Run) announce() {
 	a := r.Arrivals
 	if a.RampUp != "" {
@@ -200,8 +200,8 @@ func (r *Run) announce() {
 	fmt.Fprintf(r.Log, "Burstiness factor: %s (%s)\nMaximum request concurrency: %s\n", report.RateText(a.Burstiness), process, bound)
 }
 
-// send sends every request at its time and returns what was seen of each that was
-// sent, and the seconds from the first send until all were done.
+// send sends every request at its time. It returns the traces of those sent, and the seconds from
+// the first send until all were done.
 func (r *Run) send(ctx context.Context, sends []send) ([]report.Trace, float64) {
 	var room chan struct{}
 	if r.MaxConcurrency > 0 {
@@ -227,7 +227,7 @@ func (r *Run) send(ctx context.Context, sends []send) ([]report.Trace, float64) 
 			}
 			t := r.one(ctx, sends[i], begin)
 			if t.Failure != nil && ctx.Err() != nil {
-				return // given up by us: no word on the server
+				return // canceled by the client: not a failure of the server
 			}
 			traces[i], sent[i] = t, true
 			telling.Lock()
@@ -241,8 +241,8 @@ func (r *Run) send(ctx context.Context, sends []send) ([]report.Trace, float64) 
 	return finished(traces, sent, time.Since(begin).Seconds())
 }
 
-// finished leaves out what was never sent or given up, and starts the clock with the
-// first send.
+// finished removes requests that were not sent or were canceled, and shifts times so that the first
+// send is at 0.
 func finished(traces []report.Trace, sent []bool, end float64) ([]report.Trace, float64) {
 	first, n := end, 0
 	for i, t := range traces {
@@ -254,7 +254,7 @@ func finished(traces []report.Trace, sent []bool, end float64) ([]report.Trace, 
 	return traces[:n], end - first
 }
 
-// one sends a request within the time that it may take.
+// one sends a request, within its timeout.
 func (r *Run) one(ctx context.Context, s send, begin time.Time) report.Trace {
 	if r.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -266,7 +266,7 @@ func (r *Run) one(ctx context.Context, s send, begin time.Time) report.Trace {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// sleep reports whether the time has come; false: ctx ended before.
+// sleep waits for d; it returns false if ctx ended before.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
@@ -281,7 +281,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// count fills in the lengths that the server did not tell.
+// count tokenizes the texts whose token count the server did not report.
 func (r *Run) count(ctx context.Context, traces []report.Trace) {
 	for i := range traces {
 		t := &traces[i]
@@ -308,9 +308,9 @@ func (r *Run) retokenize(ctx context.Context, t *report.Trace) {
 	t.Output, t.Counted = len(ids), true
 }
 
-// Client is the transport of a benchmark: connections are kept, as many as there are
-// requests under way, and nothing is compressed. A redirection is followed where the same
-// request goes to the same host; else it is the answer.
+// Client returns the HTTP client of a benchmark. It keeps a connection for each concurrent request
+// and does not compress. It follows a redirect only where the same request goes to the same host;
+// any other redirect is the answer.
 func Client(insecure bool) *http.Client {
 	return &http.Client{
 		Transport: transport(insecure),

@@ -5,28 +5,28 @@ import (
 	"fmt"
 )
 
-// chunk is what a benchmark reads of one record of a stream.
+// chunk is the part of a stream's record that a benchmark uses.
 type chunk struct {
-	// choices says that there is at least one: the record counts as a token.
+	// choices reports whether there is a choice, so that the record counts as a token.
 	choices bool
-	// finished says that a choice gives its finish_reason.
+	// finished reports whether a choice has a finish_reason.
 	finished bool
-	// text appends to what was generated so far.
+	// text is the text generated so far; read appends to it.
 	text []byte
-	// prompt and completion are the usage's counts, -1 where it has none.
+	// prompt and completion are the token counts of usage, -1 where there is none.
 	prompt, completion int
-	// failed is the message of an error, nil where there is none.
+	// failed is an error message, nil where there is none.
 	failed []byte
 }
 
-// errorObject is the record {"object": "error", "message": …}, which older servers of vLLM
-// send in the midst of a stream.
+// errorObject is the record {"object": "error", "message": …}, which older vLLM servers send inside
+// a stream.
 type errorObject struct {
 	is      bool
 	message []byte
 }
 
-// read takes a record apart; text is added to c.text.
+// read parses a record and appends its text to c.text.
 func (c *chunk) read(record []byte) error {
 	c.choices, c.finished, c.prompt, c.completion, c.failed = false, false, -1, -1, nil
 	s := scanner{b: record}
@@ -73,10 +73,10 @@ func (o *errorObject) field(s *scanner, key []byte) error {
 	return err
 }
 
-// givenUp tells the finish reasons of an answer that the server did not bring to its end.
+// givenUp reports whether a finish reason means that the server stopped the request early.
 func givenUp(reason []byte) bool { return string(reason) == "abort" || string(reason) == "error" }
 
-// choice reads one choice; only the first's text is kept.
+// choice reads one choice; only the text of the first one is kept.
 func (c *chunk) choice(s *scanner, first bool) error {
 	if s.peek() != '{' {
 		return s.skip(0)
@@ -103,7 +103,7 @@ func (c *chunk) choice(s *scanner, first bool) error {
 	})
 }
 
-// piece adds a string to the text; anything else is none.
+// piece appends a string to the text and skips any other value.
 func (c *chunk) piece(s *scanner) error {
 	if s.peek() != '"' {
 		return s.skip(0)
@@ -160,7 +160,7 @@ func (c *chunk) error(s *scanner) error {
 	return s.skip(0)
 }
 
-// broken tells a record that is no JSON from one that says what cannot be.
+// broken returns the reason of a failed record: not JSON, or JSON with an invalid value.
 func broken(err error) string {
 	if errors.Is(err, errJSON) {
 		return "broken SSE record"

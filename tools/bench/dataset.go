@@ -9,12 +9,12 @@ import (
 	"vapp.dev/tools/bench/workload"
 )
 
-// Dataset says what prompts are made of.
+// Dataset selects the dataset of prompts and its options.
 type Dataset struct {
 	Name string
-	// Path is the file of sharegpt and custom, and of sonnet in place of its own verse.
+	// Path is the file of sharegpt or custom; for sonnet it replaces the built-in verse.
 	Path string
-	// Input and Output override the lengths of any dataset; 0: its own.
+	// Input and Output override the lengths of the dataset; 0: not.
 	Input, Output int
 	NoOversample  bool
 	// InOrder keeps the order of a custom file.
@@ -22,16 +22,16 @@ type Dataset struct {
 	Random  workload.Random
 	Sonnet  workload.Sonnet
 	Prefix  workload.Prefix
-	// ShareGPTOutput is the output length of sharegpt, 0: each answer's own.
+	// ShareGPTOutput is the output length of sharegpt; 0: the length of each reference answer.
 	ShareGPTOutput int
-	// CustomOutput is the output length of custom lines that say none.
+	// CustomOutput is the output length of custom lines that have none.
 	CustomOutput int
 }
 
-// Datasets names them.
+// Datasets lists the names of the datasets.
 const Datasets = "random, sharegpt, custom, sonnet, prefix_repetition"
 
-// check reads what needs no file.
+// check checks the options that can be checked without reading a file.
 func (d *Dataset) check() error {
 	switch d.Name {
 	case "sharegpt", "custom":
@@ -63,7 +63,7 @@ func (d *Dataset) check() error {
 	return nil
 }
 
-// Make draws the requests.
+// Make makes the requests.
 func (d *Dataset) Make(ctx context.Context, m workload.Maker) ([]workload.Request, error) {
 	if err := d.check(); err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (d *Dataset) sonnet(ctx context.Context, m workload.Maker) ([]workload.Requ
 	return m.Sonnet(ctx, s, text)
 }
 
-// over is the value that overrides another where it is given.
+// over returns given, or otherwise where given is 0.
 func over(given, otherwise int) int {
 	if given > 0 {
 		return given
@@ -123,7 +123,7 @@ func over(given, otherwise int) int {
 // maxDataset bounds a file of prompts, in bytes.
 const maxDataset = 4 << 30
 
-// readFile reads a file of prompts; the error begins with its name.
+// readFile reads a file of prompts; errors begin with its name.
 func readFile[T any](path string, read func(io.Reader) (T, error)) (T, error) {
 	var none T
 	f, err := os.Open(path)

@@ -11,17 +11,17 @@ import (
 	"vapp.dev/tools/bench/report"
 )
 
-// Place says where results are saved.
+// Place is where results are saved.
 type Place struct {
-	// Dir and Name may be empty: the working directory, and a name made of the run.
+	// Dir is "" for the working directory, Name "" for a name made from the run.
 	Dir, Name string
-	// Append makes a result a further line of the file; else the file is made anew.
+	// Append appends the result to the file as a line; otherwise the file is overwritten.
 	Append bool
-	// Detailed saves what was seen of each request too.
+	// Detailed also saves the traces of each request.
 	Detailed bool
 }
 
-// Save writes a result and returns where.
+// Save writes a result and returns its path.
 func (p Place) Save(r *report.Result) (string, error) {
 	text, err := r.JSON(p.Detailed)
 	if err != nil {
@@ -30,7 +30,7 @@ func (p Place) Save(r *report.Result) (string, error) {
 	return p.write(r.FileName(), text)
 }
 
-// SaveSweep writes the runs of a sweep and returns where.
+// SaveSweep writes the runs of a sweep and returns the path.
 func (p Place) SaveSweep(s report.Sweep) (string, error) {
 	text, err := s.JSON(p.Detailed)
 	if err != nil {
@@ -41,8 +41,7 @@ func (p Place) SaveSweep(s report.Sweep) (string, error) {
 	return p.write("sweep-"+first.FileName(), text)
 }
 
-// SaveTimeline writes the page of a run's requests over time and returns where: beside
-// what Save writes.
+// SaveTimeline writes the HTML timeline of a run next to the file of Save, and returns its path.
 func (p Place) SaveTimeline(r *report.Result, h report.Thresholds) (string, error) {
 	path := p.path(r.FileName())
 	path = strings.TrimSuffix(path, filepath.Ext(path)) + ".timeline.html"
@@ -52,7 +51,7 @@ func (p Place) SaveTimeline(r *report.Result, h report.Thresholds) (string, erro
 	return path, os.WriteFile(path, []byte(r.Timeline(h)), 0o666)
 }
 
-// path is where a result of that name is saved.
+// path returns the path of a result with this name.
 func (p Place) path(name string) string {
 	if p.Name != "" {
 		name = p.Name
@@ -77,7 +76,7 @@ func (p Place) write(name string, text []byte) (string, error) {
 	return path, errors.Join(err, f.Close())
 }
 
-// Beside is the path of a page that belongs to a saved result.
+// Beside returns the path of the HTML page that belongs to a saved result.
 func Beside(path string) string {
 	return strings.TrimSuffix(path, filepath.Ext(path)) + ".html"
 }
@@ -106,7 +105,7 @@ func ReadResults(path string) (report.Named, error) {
 	return report.Named{Name: path, Results: results}, nil
 }
 
-// Compare sets the results of two files side by side.
+// Compare returns the comparison of the results of two files.
 func Compare(a, b string) (string, error) {
 	x, err := ReadResults(a)
 	if err != nil {
@@ -119,7 +118,7 @@ func Compare(a, b string) (string, error) {
 	return report.Compare(x, y)
 }
 
-// CompareWith sets the results of a file beside one of this run.
+// CompareWith returns the comparison of a file's results with a result of this run.
 func CompareWith(a string, r *report.Result) (string, error) {
 	x, err := ReadResults(a)
 	if err != nil {

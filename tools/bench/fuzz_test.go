@@ -10,7 +10,7 @@ import (
 	"testing/iotest"
 )
 
-// TestEvents: the data of records, however lines end and whatever else is in the stream.
+// TestEvents checks the data of records, for all line endings and with other fields in the stream.
 func TestEvents(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
 	for text, want := range map[string][]string{
@@ -43,7 +43,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestChunk: what is read of records of several servers.
+// TestChunk checks the values read from records of several servers.
 func TestChunk(t *testing.T) {
 	for text, want := range map[string]chunk{
 		`{"choices":[{"index":0,"text":" a\n\u00e9\ud83d\ude00","finish_reason":null}],"usage":null}`:            {choices: true, text: []byte(" a\né😀"), prompt: -1, completion: -1},
@@ -72,8 +72,8 @@ func TestChunk(t *testing.T) {
 	}
 }
 
-// FuzzStream: no stream makes the reader panic or keep more than a record, and each
-// record is taken or refused as encoding/json would.
+// FuzzStream checks that no stream makes the reader panic or buffer more than one record, and that
+// records are accepted or refused as by encoding/json.
 func FuzzStream(f *testing.F) {
 	f.Add([]byte(record("a") + usage3 + done))
 	f.Add([]byte("event: error\ndata: {\"object\":\"error\",\"message\":\"m\"}\n\nerror: x\n\n<html>"))
@@ -98,7 +98,7 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
-// FuzzCounters: no exposition makes the reader of /metrics panic or grow without bound.
+// FuzzCounters checks that no /metrics text makes the reader panic or allocate without bound.
 func FuzzCounters(f *testing.F) {
 	f.Add([]byte("vllm:spec_decode_num_drafts_total{engine=\"0\"} 3\nvllm:spec_decode_num_accepted_tokens_per_pos_total{position=\"1\"} 2\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -108,7 +108,7 @@ func FuzzCounters(f *testing.F) {
 	})
 }
 
-// BenchmarkChunk is what a client spends on a token.
+// BenchmarkChunk measures what a client spends on one token.
 func BenchmarkChunk(b *testing.B) {
 	r := []byte(`{"id":"cmpl-0123456789abcdef","object":"text_completion","created":1760000000,"model":"meta-llama/Llama-3.2-1B","choices":[{"index":0,"text":" hello","logprobs":null,"finish_reason":null,"stop_reason":null}],"usage":null}`)
 	b.ReportAllocs()

@@ -14,14 +14,14 @@ import (
 	"vapp.dev/tools/bench/report"
 )
 
-// crowd is a server that counts connections and requests under way.
+// crowd is a server that counts connections and concurrent requests.
 type crowd struct {
 	*Run
 	opened, most atomic.Int64
 	now          atomic.Int64
 }
 
-// crowded is a run of n requests against a server that lets answer write each of them.
+// crowded runs n requests against a server whose answers are written by answer.
 func crowded(t *testing.T, n int, answer func(w http.ResponseWriter, q *http.Request)) *crowd {
 	t.Helper()
 	c := &crowd{}
@@ -49,17 +49,18 @@ func crowded(t *testing.T, n int, answer func(w http.ResponseWriter, q *http.Req
 	return c
 }
 
-// fitting is n, or as many as client and server in one process have files for.
+// fitting returns n, reduced to what the open-file limit allows for client and server in one
+// process.
 func fitting(n int) int { return min(n, (openFiles()-200)/2) }
 
-// TestManyStreams has a thousand streams at once, each of which has its first token when
-// all have begun.
+// TestManyStreams runs a thousand concurrent streams, which send their first token when all have
+// begun.
 func TestManyStreams(t *testing.T) {
 	n := fitting(1000)
 	var arrived sync.WaitGroup
 	arrived.Add(n)
 	c := crowded(t, n, func(w http.ResponseWriter, q *http.Request) {
-		if !strings.HasSuffix(q.Header.Get("X-Request-Id"), "test") { // the probe is alone
+		if !strings.HasSuffix(q.Header.Get("X-Request-Id"), "test") { // the probe runs alone
 			arrived.Done()
 			arrived.Wait()
 		}
@@ -78,8 +79,8 @@ func TestManyStreams(t *testing.T) {
 	}
 }
 
-// TestManyRequests sends three times as many requests as may be under way: never more
-// are, connections are used again, and progress counts them one by one.
+// TestManyRequests sends three times as many requests as may run at once, and checks the bound, the
+// reuse of connections, and the progress.
 func TestManyRequests(t *testing.T) {
 	n := fitting(256)
 	c := crowded(t, 3*n, func(w http.ResponseWriter, _ *http.Request) {
@@ -98,7 +99,7 @@ func TestManyRequests(t *testing.T) {
 	if err != nil || told != 3*n || got.Completed != 3*n {
 		t.Fatalf("%d of %d completed, %v\n%s", got.Completed, 3*n, err, got.Failures())
 	}
-	// A connection that is handed back a moment too late costs the next request one of its own.
+	// A connection returned slightly late makes the next request open one of its own.
 	if most, opened := c.most.Load(), c.opened.Load(); int(most) > n || int(opened) > 2*n {
 		t.Errorf("%d at once on %d connections, at most %d may be", most, opened, n)
 	}
@@ -107,7 +108,7 @@ func TestManyRequests(t *testing.T) {
 	}
 }
 
-// TestPartial: what is left of an interrupted run says so; one that ended in time does not.
+// TestPartial checks that an interrupted run is marked as partial, and a complete one is not.
 func TestPartial(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -140,24 +141,24 @@ func TestPartial(t *testing.T) {
 	}
 }
 
-// TestRoom counts the files that a run needs.
-func TestRoom(t *testing.T) {
+// TestOpenFiles checks the number of open files that a run needs.
+func TestOpenFiles(t *testing.T) {
 	o := Options{NumPrompts: 1000}
-	o.Arrivals.Rate = 1e9 // finite: nobody knows how many will be under way
-	if err := o.room(100); err != nil {
+	o.Arrivals.Rate = 1e9 // finite: the number of concurrent requests is unknown
+	if err := o.checkOpenFiles(100); err != nil {
 		t.Error(err)
 	}
 	o.MaxConcurrency = 64
-	if err := o.room(64 + ownFiles); err != nil {
+	if err := o.checkOpenFiles(64 + ownFiles); err != nil {
 		t.Error(err)
 	}
 	const want = "64 requests at once take a connection each, and this process may have 95 files open; raise that (ulimit -n 96), or give --max-concurrency 63"
-	if err := o.room(63 + ownFiles); err == nil || err.Error() != want {
+	if err := o.checkOpenFiles(63 + ownFiles); err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 }
 
-// TestClientCost says what the client took, and when that is too much.
+// TestClientCost checks the line about the client's CPU time, and the warning when it is high.
 func TestClientCost(t *testing.T) {
 	r := report.Result{Duration: 2, Traces: []report.Trace{{TTFT: 1, ITL: []float64{1, 1, 1}}, {Failure: &report.Failure{}}}}
 	if got := r.ClientCost(); got != "" {

@@ -20,7 +20,7 @@ import (
 	"vapp.dev/tools/bench/workload"
 )
 
-// Options are the words of a command line, with vLLM's names.
+// Options are the command-line options, with vLLM's names.
 type Options struct {
 	Backend, BaseURL, Host, Endpoint     string
 	Port                                 int
@@ -37,11 +37,11 @@ type Options struct {
 	Sampling                             []Option
 	Label, RequestIDPrefix               string
 	Insecure, Detailed, Profile          bool
-	// Key is sent as a bearer token; "" sends none.
+	// Key is sent as a bearer token; "": none.
 	Key string
 }
 
-// OptionError is an option that cannot be taken.
+// OptionError is an invalid option.
 type OptionError struct{ Err error }
 
 func (e *OptionError) Error() string { return e.Err.Error() }
@@ -51,7 +51,7 @@ func refuse(format string, args ...any) error {
 	return &OptionError{fmt.Errorf(format, args...)}
 }
 
-// checked is what of the words can be read without a server.
+// checked are the parsed options that need no server.
 type checked struct {
 	backend Backend
 	server  *Server
@@ -59,7 +59,7 @@ type checked struct {
 	setup   report.Setup
 }
 
-// check reads the words. The error is an *OptionError.
+// check parses the options. Its error is an *OptionError.
 func (o *Options) check() (checked, error) {
 	form, endpoint, err := FindBackend(o.Backend)
 	if err != nil {
@@ -96,18 +96,19 @@ func (o *Options) check() (checked, error) {
 	if err := o.Arrivals.Check(); err != nil {
 		return c, &OptionError{err}
 	}
-	if err := o.room(openFiles()); err != nil {
+	if err := o.checkOpenFiles(openFiles()); err != nil {
 		return c, err
 	}
 	return c, o.Dataset.check()
 }
 
-// ownFiles are those that a process has open beside its connections.
+// ownFiles is the number of open files besides connections.
 const ownFiles = 32
 
-// room says whether there can be a connection for each request that is under way at once;
-// most is how many files this process may have open. At a rate of requests nobody knows.
-func (o *Options) room(most int) error {
+// checkOpenFiles checks that the process may open a connection for each concurrent request. most is
+// the limit of open files. At a finite request rate the concurrency is unknown, so nothing is
+// checked.
+func (o *Options) checkOpenFiles(most int) error {
 	n := o.NumPrompts
 	if o.MaxConcurrency > 0 {
 		n = min(n, o.MaxConcurrency)
@@ -121,7 +122,7 @@ func (o *Options) room(most int) error {
 	return nil
 }
 
-// base is the server's address.
+// base returns the server's base URL.
 func (o *Options) base() (string, error) {
 	base := o.BaseURL
 	if base == "" {
@@ -141,7 +142,7 @@ func (o *Options) asks(form Backend) (Ask, error) {
 	a := Ask{Backend: form, IgnoreEOS: o.IgnoreEOS, Logprobs: o.Logprobs, Sampling: o.Sampling, IDPrefix: o.RequestIDPrefix}
 	if a.IDPrefix == "" {
 		var b [4]byte
-		rand.Read(b[:]) // never fails
+		rand.Read(b[:]) // never returns an error
 		a.IDPrefix = "bench-" + hex.EncodeToString(b[:]) + "-"
 	}
 	if o.ExtraBody != "" {
@@ -152,7 +153,7 @@ func (o *Options) asks(form Backend) (Ask, error) {
 	return a, nil
 }
 
-// headers are the user's own.
+// headers returns the headers that the user set.
 func (o *Options) headers() (http.Header, error) {
 	out := http.Header{}
 	for _, h := range o.Header {
@@ -165,7 +166,7 @@ func (o *Options) headers() (http.Header, error) {
 	return out, nil
 }
 
-// setup is the part of the result that is known before the run.
+// setup returns the part of the result that is known before the run.
 func (o *Options) setup(form Backend) (report.Setup, error) {
 	s := report.Setup{
 		Backend: o.Backend, Label: o.Label, NumPrompts: o.NumPrompts, Rate: o.Arrivals.Rate, Burstiness: o.Arrivals.Burstiness,
@@ -206,7 +207,7 @@ func (o *Options) metrics(form Backend) ([]string, error) {
 	return out, nil
 }
 
-// TimelineThresholds reads the words of --timeline-itl-thresholds.
+// TimelineThresholds parses the value of --timeline-itl-thresholds.
 func TimelineThresholds(list string) (report.Thresholds, error) {
 	var out report.Thresholds
 	words := strings.Split(list, ",")
@@ -253,7 +254,7 @@ func goodput(pairs []string, form Backend) (report.Goodput, error) {
 	return out, nil
 }
 
-// Open checks the words, asks the server what is left open, and makes the workload.
+// Open checks the options, asks the server for missing ones, and makes the workload.
 func (o *Options) Open(ctx context.Context, log io.Writer) (*Run, error) {
 	c, err := o.check()
 	if err != nil {
@@ -289,7 +290,8 @@ func (o *Options) Open(ctx context.Context, log io.Writer) (*Run, error) {
 	}, nil
 }
 
-// tokenizer is the one named, else the model's where that is a path, else the server's.
+// tokenizer returns the tokenizer of the options, else that of the model where that is a path, else
+// the server's.
 func (o *Options) tokenizer(ctx context.Context, c *checked, patience time.Duration) (workload.Tokenizer, error) {
 	path := o.Tokenizer
 	if path == "" {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// openFiles has no bound that could be asked for.
+// openFiles returns no limit: this system has none that can be read.
 func openFiles() int { return math.MaxInt32 }
 
-// processTime is not known here.
+// processTime returns 0, which means unknown.
 func processTime() time.Duration { return 0 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// openFiles is how many files this process may have open. The Go runtime has raised the
-// soft limit to the hard one by now.
+// openFiles returns how many files this process may open. The Go runtime has raised the soft limit
+// to the hard limit.
 func openFiles() int {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil || uint64(l.Cur) > math.MaxInt32 {
@@ -18,7 +18,7 @@ func openFiles() int {
 	return int(l.Cur)
 }
 
-// processTime is the CPU time that this process has taken, of all its threads.
+// processTime returns the CPU time of all threads of this process.
 func processTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// scanner walks over one JSON value without building it: a client of hundreds of
-// streams has microseconds for a chunk. It takes what encoding/json takes.
+// scanner walks over one JSON value without building it, because a client of hundreds of streams
+// has microseconds per chunk. It accepts what encoding/json accepts.
 type scanner struct {
 	b []byte
 	i int
@@ -27,7 +27,7 @@ func (s *scanner) space() {
 	}
 }
 
-// peek returns the next byte that is no space, 0 at the end.
+// peek returns the next byte that is not a space, 0 at the end.
 func (s *scanner) peek() byte {
 	s.space()
 	if s.i < len(s.b) {
@@ -36,7 +36,7 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// eat takes c if it is next.
+// eat consumes c if it is next.
 func (s *scanner) eat(c byte) bool {
 	if s.peek() != c || s.i >= len(s.b) {
 		return false
@@ -45,7 +45,7 @@ func (s *scanner) eat(c byte) bool {
 	return true
 }
 
-// object calls each for every key, with the scanner at its value, which each takes.
+// object calls each for every key, with the scanner at the value, which each must consume.
 func (s *scanner) object(each func(key []byte) error) error {
 	if !s.eat('{') {
 		return errJSON
@@ -74,7 +74,7 @@ func (s *scanner) object(each func(key []byte) error) error {
 	}
 }
 
-// array calls each for every element, with the scanner at it.
+// array calls each for every element, with the scanner at the element.
 func (s *scanner) array(each func(i int) error) error {
 	if !s.eat('[') {
 		return errJSON
@@ -95,7 +95,7 @@ func (s *scanner) array(each func(i int) error) error {
 	}
 }
 
-// text takes a string and returns what is between the quotes, as it is written.
+// text consumes a string and returns the bytes between the quotes, with escapes.
 func (s *scanner) text() ([]byte, error) {
 	if s.i >= len(s.b) || s.b[s.i] != '"' {
 		return nil, errJSON
@@ -119,7 +119,7 @@ func (s *scanner) text() ([]byte, error) {
 	return nil, errJSON
 }
 
-// escape is how many bytes follow a backslash; 0: no escape.
+// escape returns the number of bytes that follow a backslash; 0: no valid escape.
 func escape(b []byte) int {
 	if len(b) == 0 {
 		return 0
@@ -154,7 +154,7 @@ func hex4(b []byte) rune {
 	return r
 }
 
-// skip takes any value.
+// skip consumes any value.
 func (s *scanner) skip(depth int) error {
 	if depth > maxDepth {
 		return errJSON
@@ -180,7 +180,7 @@ func (s *scanner) skip(depth int) error {
 	return errJSON
 }
 
-// number takes a number.
+// number consumes a number.
 func (s *scanner) number() (float64, error) {
 	s.space()
 	start := s.i
@@ -204,7 +204,7 @@ func (s *scanner) number() (float64, error) {
 	return x, nil
 }
 
-// one takes a byte of the set.
+// one consumes a byte of the set.
 func (s *scanner) one(set string) bool {
 	if s.i < len(s.b) && bytes.IndexByte([]byte(set), s.b[s.i]) >= 0 {
 		s.i++
@@ -221,7 +221,7 @@ func (s *scanner) digits() int {
 	return s.i - start
 }
 
-// unquote appends the text that a string's inside stands for; what is no UTF-8 becomes U+FFFD.
+// unquote appends the decoded text of a string to dst; invalid UTF-8 becomes U+FFFD.
 func unquote(dst, inside []byte) []byte {
 	if bytes.IndexByte(inside, '\\') < 0 {
 		if utf8.Valid(inside) {

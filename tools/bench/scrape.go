@@ -11,24 +11,24 @@ import (
 	"vapp.dev/tools/bench/report"
 )
 
-// prefix begins the names of the counters of speculation.
+// prefix is the prefix of the counters of speculative decoding.
 const prefix = "vllm:spec_decode_num_"
 
-// scraping bounds a look at /metrics.
+// scraping is the timeout of a request for /metrics.
 const scraping = 5 * time.Second
 
-// speculation reads the counters of /metrics; nil where the server has none.
+// speculation reads the counters from /metrics; nil where the server has none.
 func (s *Server) speculation(ctx context.Context) *report.Speculation {
 	ctx, cancel := context.WithTimeout(ctx, scraping)
 	defer cancel()
 	text, err := s.ask(ctx, "/metrics", nil)
 	if err != nil {
-		return nil // most servers have no such route; a run is no worse for it
+		return nil // most servers have no such route
 	}
 	return counters(text)
 }
 
-// counters reads the Prometheus text format. Series of several engines are summed.
+// counters parses the Prometheus text format. Series of several engines are summed.
 func counters(text []byte) *report.Speculation {
 	out, some := report.Speculation{}, false
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
@@ -57,7 +57,7 @@ func counters(text []byte) *report.Speculation {
 	return &out
 }
 
-// sample takes a line without its prefix apart; a value that is no number is 0.
+// sample splits a line without its prefix. An invalid value is 0.
 func sample(line string) (name, labels string, value float64) {
 	end := strings.LastIndexByte(line, '}')
 	if start := strings.IndexByte(line, '{'); start >= 0 && end > start {
@@ -76,7 +76,7 @@ func sample(line string) (name, labels string, value float64) {
 // maxPositions bounds the tokens of a draft.
 const maxPositions = 1024
 
-// at adds to the position that the labels name.
+// at adds value to the position that the labels name.
 func at(positions []float64, labels string, value float64) []float64 {
 	_, rest, _ := strings.Cut(labels, `position="`)
 	digits, _, _ := strings.Cut(rest, `"`)
@@ -91,8 +91,7 @@ func at(positions []float64, labels string, value float64) []float64 {
 	return positions
 }
 
-// grown is what the counters grew by; nil where they are missing on one side or
-// were set back.
+// grown returns the increase of the counters; nil where one side has none or a counter decreased.
 func grown(before, after *report.Speculation) *report.Speculation {
 	if before == nil || after == nil || after.Drafts < before.Drafts {
 		return nil

@@ -19,7 +19,7 @@ import (
 	"vapp.dev/tools/bench/report"
 )
 
-// send is one request, ready to go.
+// send is one prepared request.
 type send struct {
 	server        *Server
 	ask           *Ask
@@ -28,28 +28,27 @@ type send struct {
 	input, output int
 }
 
-// unknown is an output length that the server did not tell.
+// unknown is an output length that the server did not report.
 const unknown = -1
 
 var errTimeout = errors.New("timeout")
 
-// errOver is that an answer goes on after its [DONE].
+// errOver means that the answer continues after [DONE].
 var errOver = errors.New("over")
 
-// An answer is over with [DONE]. What a server sends after it is read, so that the
-// connection can be used again, but no more than afterDone records and no longer than
-// endAfterDone; then the connection is closed.
+// An answer ends with [DONE]. Records after it are read so that the connection can be reused, up to
+// afterDone records and for at most endAfterDone; then the connection is closed.
 const (
 	afterDone    = 64
 	endAfterDone = 250 * time.Millisecond
 )
 
-// failure makes the reason and the detail of a request that failed.
+// failure returns a Failure with a reason and a detail.
 func failure(reason, format string, args ...any) *report.Failure {
 	return &report.Failure{Reason: reason, Detail: clip(fmt.Sprintf(format, args...))}
 }
 
-// clip keeps what fits in a line, and may be printed.
+// clip shortens s to one printable line.
 func clip(s string) string {
 	const most = 200
 	s = report.Printable(strings.Join(strings.Fields(s), " "))
@@ -59,7 +58,7 @@ func clip(s string) string {
 	return s
 }
 
-// do sends the request and follows the answer to its end. Times count from begin.
+// do sends the request and reads the answer to its end. Times are relative to begin.
 func (s *send) do(ctx context.Context, begin time.Time) report.Trace {
 	t := report.Trace{Input: s.input}
 	ctx, giveUp := context.WithCancelCause(ctx)
@@ -86,7 +85,7 @@ func (s *send) do(ctx context.Context, begin time.Time) report.Trace {
 	return t
 }
 
-// unreached says why no answer came.
+// unreached returns the failure of a request without an answer.
 func unreached(ctx context.Context, err error) *report.Failure {
 	var inURL *url.Error
 	if errors.As(err, &inURL) {
@@ -104,11 +103,11 @@ func unreached(ctx context.Context, err error) *report.Failure {
 	return failure("connection failed", "%v", err)
 }
 
-// answer reads a response; giveUp ends the request.
+// answer reads a response; giveUp cancels the request.
 func (s *send) answer(ctx context.Context, giveUp context.CancelCauseFunc, resp *http.Response, start time.Time, t *report.Trace) {
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 8<<10))
-		t.Failure = failure(fmt.Sprintf("HTTP %d", resp.StatusCode), "%s", told(resp, text))
+		t.Failure = failure(fmt.Sprintf("HTTP %d", resp.StatusCode), "%s", answerText(resp, text))
 		return
 	}
 	if s.ask.Backend == Embeddings {
@@ -118,15 +117,15 @@ func (s *send) answer(ctx context.Context, giveUp context.CancelCauseFunc, resp 
 	s.stream(ctx, giveUp, resp, start, t)
 }
 
-// told is what an answer without a result says: where it redirects to, or what went wrong.
-func told(resp *http.Response, text []byte) string {
+// answerText describes an answer without a result: its redirect target or its error message.
+func answerText(resp *http.Response, text []byte) string {
 	if to := resp.Header.Get("Location"); to != "" && resp.StatusCode/100 == 3 {
 		return "it redirects to " + to + "; give the right address as --base-url and --endpoint"
 	}
 	return message(text)
 }
 
-// message is what an error's body says.
+// message returns the message of an error's body.
 func message(body []byte) string {
 	var c chunk
 	if c.read(body) == nil && c.failed != nil {
@@ -135,7 +134,7 @@ func message(body []byte) string {
 	return string(body)
 }
 
-// maxAnswer bounds an answer that is no stream, in bytes.
+// maxAnswer bounds an answer that is not a stream, in bytes.
 const maxAnswer = 64 << 20
 
 func (s *send) embedding(ctx context.Context, body io.Reader, start time.Time, t *report.Trace) {
@@ -161,10 +160,10 @@ func (s *send) embedding(ctx context.Context, body io.Reader, start time.Time, t
 	}
 }
 
-// readers are kept between requests; 16 KiB hold some fifty chunks.
+// readers are reused between requests; 16 KiB hold about fifty chunks.
 var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 16<<10) }}
 
-// stream follows an event stream to its end.
+// stream reads an event stream to its end.
 func (s *send) stream(ctx context.Context, giveUp context.CancelCauseFunc, resp *http.Response, start time.Time, t *report.Trace) {
 	in := readers.Get().(*bufio.Reader)
 	in.Reset(resp.Body)
@@ -199,7 +198,7 @@ func (s *send) stream(ctx context.Context, giveUp context.CancelCauseFunc, resp 
 	}
 }
 
-// ended says why an answer broke off.
+// ended returns the failure of an answer that ended early.
 func ended(ctx context.Context, err error) *report.Failure {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return failure("closed early", "the connection ended in the middle of the answer")
@@ -207,21 +206,21 @@ func ended(ctx context.Context, err error) *report.Failure {
 	return unreached(ctx, err)
 }
 
-// following is a stream on its way.
+// following is the state of a stream being read.
 type following struct {
 	start  time.Time
-	last   time.Time // of the last chunk with choices
+	last   time.Time // time of the last chunk with choices
 	t      *report.Trace
 	chat   bool
 	asked  int // tokens
 	chunk  chunk
 	chunks int
-	// done: [DONE] came; closed: a finish_reason or usage did.
+	// done: [DONE] was received; closed: a finish_reason or usage was received.
 	done, closed, usage bool
 	after               int // records after [DONE]
 }
 
-// take reads a record that came at that time.
+// take handles a record received at time at.
 func (f *following) take(record []byte, at time.Time) error {
 	if f.done {
 		if f.after++; f.after > afterDone {
@@ -245,7 +244,7 @@ func (f *following) take(record []byte, at time.Time) error {
 	if c.completion > f.asked {
 		return failure("impossible usage", "%d tokens generated, %d were asked for", c.completion, f.asked)
 	}
-	if c.completion > 0 { // none beside chunks is no count, as vLLM has it
+	if c.completion > 0 { // as in vLLM, 0 next to chunks is no count
 		f.t.Output, f.usage = c.completion, true
 	}
 	f.closed = f.closed || c.finished || c.completion >= 0
@@ -268,8 +267,8 @@ func (f *following) token(at time.Time) {
 	f.last = at
 }
 
-// end judges a stream that ended in good order. Of an answer that is no such stream it
-// says what it is: its headers, and the lines that belong to none.
+// end returns the failure of a stream that ended without a transport error. Where the answer is no
+// event stream it describes the answer by its headers and first lines.
 func (f *following) end(head http.Header, other []byte) *report.Failure {
 	switch {
 	case f.chunks == 0 && other != nil:
@@ -299,7 +298,7 @@ func transport(insecure bool) *http.Transport {
 		MaxIdleConnsPerHost: 1 << 16,
 		IdleConnTimeout:     90 * time.Second,
 		TLSClientConfig:     &tls.Config{InsecureSkipVerify: insecure},
-		TLSNextProto:        map[string]func(string, *tls.Conn) http.RoundTripper{}, // one connection for each request, as with http
+		TLSNextProto:        map[string]func(string, *tls.Conn) http.RoundTripper{}, // HTTP/1 over TLS too: one connection for each request
 		ReadBufferSize:      16 << 10,
 	}
 }

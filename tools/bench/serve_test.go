@@ -15,7 +15,7 @@ import (
 	"vapp.dev/tools/bench/workload"
 )
 
-// words is a tokenizer for tests: one token for each word.
+// words is a tokenizer for tests with one token per word.
 type words struct{}
 
 func (words) Encode(_ context.Context, text string) ([]int32, error) {
@@ -30,7 +30,7 @@ func (words) Vocabulary(context.Context) (workload.Vocabulary, error) {
 	return workload.Vocabulary{Size: 3, Allowed: []int32{0, 1, 2}}, nil
 }
 
-// record is one chunk of a completion.
+// record returns one chunk of a completion.
 func record(text string) string {
 	return fmt.Sprintf("data: {\"choices\":[{\"index\":0,\"text\":%q,\"finish_reason\":null}]}\n\n", text)
 }
@@ -40,7 +40,7 @@ const (
 	done   = "data: [DONE]\n\n"
 )
 
-// serving is a run against a handler that answers each request alike.
+// serving returns a run of n requests against a handler.
 func serving(t *testing.T, n int, answer http.HandlerFunc) *Run {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -62,7 +62,7 @@ func serving(t *testing.T, n int, answer http.HandlerFunc) *Run {
 	}
 }
 
-// withOutput asks for n tokens in each request.
+// withOutput sets the output length of each request to n.
 func (r *Run) withOutput(n int) *Run {
 	for i := range r.Requests {
 		r.Requests[i] = workload.Request{Prompt: fmt.Sprint("p", i), Tokens: 4, Output: n}
@@ -70,7 +70,7 @@ func (r *Run) withOutput(n int) *Run {
 	return r
 }
 
-// TestServe: lengths from usage, text kept, gaps one fewer than chunks.
+// TestServe checks lengths from usage, the kept text, and one gap fewer than chunks.
 func TestServe(t *testing.T) {
 	r := serving(t, 5, func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, record("a")+": a comment\n\n"+record(" b")+record("")+usage3+done)
@@ -89,7 +89,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestAnnounce: the lines above the table, as vLLM's client has them.
+// TestAnnounce checks the lines above the table, which are those of vLLM's client.
 func TestAnnounce(t *testing.T) {
 	for want, r := range map[string]Run{
 		"Traffic request rate: inf\nBurstiness factor: 1.0 (Poisson process)\nMaximum request concurrency: None\n": {Arrivals: workload.Arrivals{Rate: math.Inf(1), Burstiness: 1}},

@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// Server is what is measured.
+// Server is the server under test.
 type Server struct {
-	// BaseURL has no slash at its end, Endpoint one at its start.
+	// BaseURL ends without a slash, Endpoint begins with one.
 	BaseURL, Endpoint string
-	// Key is sent as a bearer token where it is not empty.
+	// Key is sent as a bearer token; "": none.
 	Key string
-	// Header are added to all that it is asked, over what requests have of themselves.
+	// Header is added to every request and replaces the request's own values.
 	Header http.Header
 	Client *http.Client
 }
 
-// head sets what every request has. A key without a value is not sent: it lets the
-// transport repeat a request whose kept connection the server closed in the meantime.
+// head sets the headers of every request. An Idempotency-Key without values is not sent; it allows
+// the transport to repeat a request whose kept connection the server has closed.
 func (s *Server) head(r *http.Request) {
 	r.Header["Idempotency-Key"] = nil
 	if r.Body != nil {
@@ -37,15 +37,15 @@ func (s *Server) head(r *http.Request) {
 	}
 }
 
-// asking bounds a question that is not measured.
+// asking is the timeout of requests that are not measured.
 const asking = 30 * time.Second
 
-// ask sends a question (nil: a GET) and returns the body of the answer.
+// ask sends a POST with question, or a GET where it is nil, and returns the body of the answer.
 func (s *Server) ask(ctx context.Context, path string, question any) ([]byte, error) {
 	return s.askFor(ctx, asking, path, question)
 }
 
-// askFor is ask with a bound of its own.
+// askFor is ask with another timeout.
 func (s *Server) askFor(ctx context.Context, bound time.Duration, path string, question any) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("no answer within %v", bound))
 	defer cancel()
@@ -77,7 +77,8 @@ func (s *Server) askFor(ctx context.Context, bound time.Duration, path string, q
 	return text, nil
 }
 
-// profiling bounds the start and the end of a profile, which vLLM writes before it answers.
+// profiling is the timeout of starting and stopping a profile; vLLM writes the profile before it
+// answers.
 const profiling = 10 * time.Minute
 
 // profiler starts or stops vLLM's profiler.
@@ -88,7 +89,7 @@ func (s *Server) profiler(ctx context.Context, word string) error {
 	return nil
 }
 
-// statusError is an answer that is none.
+// statusError is an answer with an error status.
 type statusError struct {
 	url    string
 	status int
@@ -97,7 +98,7 @@ type statusError struct {
 
 func (e *statusError) Error() string { return fmt.Sprintf("%s: HTTP %d: %s", e.url, e.status, e.text) }
 
-// models are the entries of /v1/models.
+// models returns the entries of /v1/models.
 func (s *Server) models(ctx context.Context) ([]modelEntry, error) {
 	text, err := s.ask(ctx, "/v1/models", nil)
 	if err != nil {
@@ -110,7 +111,7 @@ func (s *Server) models(ctx context.Context) ([]modelEntry, error) {
 	return reply.Data, nil
 }
 
-// modelEntry is a model that a server lists; llama-server tells its vocabulary too.
+// modelEntry is a model that a server lists; llama-server also lists its vocabulary.
 type modelEntry struct {
 	ID   string
 	Meta struct {
@@ -118,8 +119,8 @@ type modelEntry struct {
 	}
 }
 
-// FirstModel is the model to ask for when none is named. A server that is not there
-// yet is asked again until the time is over.
+// FirstModel returns the first model that the server lists. It retries for the time of patience
+// while the server does not answer.
 func (s *Server) FirstModel(ctx context.Context, patience time.Duration) (string, error) {
 	var list []modelEntry
 	err := patiently(ctx, patience, func() (err error) {
@@ -135,7 +136,7 @@ func (s *Server) FirstModel(ctx context.Context, patience time.Duration) (string
 	return list[0].ID, nil
 }
 
-// patiently does something until it succeeds or the time is over, and returns its last error.
+// patiently calls do until it succeeds or the time is over, and returns its last error.
 func patiently(ctx context.Context, patience time.Duration, do func() error) error {
 	until := time.Now().Add(patience)
 	for {
@@ -146,8 +147,8 @@ func patiently(ctx context.Context, patience time.Duration, do func() error) err
 	}
 }
 
-// refused tells an answer with a status from none at all. A server that is still loading
-// gives none.
+// refused reports whether err is an error status of the server. A server that is still loading does
+// not count.
 func refused(err error) bool {
 	var status *statusError
 	return errors.As(err, &status) && status.status != http.StatusServiceUnavailable

@@ -11,25 +11,25 @@ import (
 // maxRecord bounds one record of a stream, in bytes.
 const maxRecord = 4 << 20
 
-// maxOther bounds what is kept of lines that are none of an event stream, in bytes.
+// maxOther bounds the kept bytes of lines that are not part of an event stream.
 const maxOther = 800
 
 var errRecordSize = fmt.Errorf("a record of more than %d bytes", maxRecord)
 
-// events reads the records of an event stream: the data lines of each, joined by
-// line feeds. Comments and other fields are skipped, but for those that tell of an error:
-// an event of that name, and llama-server's field. A record that the stream's end cuts
-// off is still given if its data is there.
+// events reads the records of an event stream: the data lines of each, joined by line feeds. It
+// skips comments and other fields, except those that report an error: an event named error, and
+// llama-server's error field. A record that the end of the stream cuts off is returned if it has
+// data.
 type events struct {
 	in   *bufio.Reader
 	data []byte
-	line []byte // of a line longer than the reader's buffer
-	// other is the beginning of what are no fields of an event stream.
+	line []byte // a line longer than the reader's buffer
+	// other is the beginning of the lines that are not fields of an event stream.
 	other []byte
 }
 
-// next returns the data of the next record, valid until the next call; io.EOF at the
-// end of the stream. An event that is an error is one.
+// next returns the data of the next record, valid until the next call, or io.EOF at the end of the
+// stream. For an error event it returns an error.
 func (e *events) next() ([]byte, error) {
 	failed, err := e.record()
 	if err == nil && failed {
@@ -54,7 +54,7 @@ func (e *events) record() (failed bool, err error) {
 			if some {
 				return failed, nil
 			}
-			failed = false // an event without data is none
+			failed = false // an event without data is ignored
 			continue
 		}
 		name, data, _ := bytes.Cut(line, []byte(":"))
@@ -84,7 +84,7 @@ func (e *events) record() (failed bool, err error) {
 	}
 }
 
-// readLine returns a line without its end; with io.EOF what is left of the last one.
+// readLine returns a line without its end; with io.EOF, the rest of the last line.
 func (e *events) readLine() ([]byte, error) {
 	e.line = e.line[:0]
 	for {

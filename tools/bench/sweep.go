@@ -9,7 +9,7 @@ import (
 	"vapp.dev/tools/bench/report"
 )
 
-// CheckSweep refuses concurrencies that make no sweep.
+// CheckSweep refuses an invalid list of concurrencies.
 func (o *Options) CheckSweep(levels []int) error {
 	switch {
 	case o.MaxConcurrency != 0:
@@ -20,10 +20,10 @@ func (o *Options) CheckSweep(levels []int) error {
 	return nil
 }
 
-// Sweep runs the benchmark once for each of several concurrencies, with prompts of
-// another seed each, so that a prefix cache does not know them from the run before.
-// watch is told every run before it starts; the function that it returns is called
-// when the run ended. When ctx ends, what was finished is the result, with ctx's error.
+// Sweep runs the benchmark once for each concurrency. Each run has prompts of another seed, so that
+// the prefix cache does not contain them. It calls watch with every run before it starts, and the
+// function that watch returns after it. When ctx ends it returns the finished runs with ctx's
+// error.
 func (o *Options) Sweep(ctx context.Context, log io.Writer, levels []int, watch func(*Run) func()) (report.Sweep, error) {
 	if err := o.CheckSweep(levels); err != nil {
 		return nil, err

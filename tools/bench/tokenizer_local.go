@@ -12,8 +12,8 @@ import (
 	"vapp.dev/tools/bench/workload"
 )
 
-// OpenTokenizer loads the tokenizer at path: a directory with a tokenizer.json, that
-// file itself, or a GGUF file.
+// OpenTokenizer loads the tokenizer at path: a directory with a tokenizer.json, that file, or a
+// GGUF file.
 func OpenTokenizer(path string) (*Local, error) {
 	text, err := tokenizerJSON(path)
 	if err != nil {
@@ -51,13 +51,13 @@ func tokenizerJSON(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// Local is a tokenizer of this process.
+// Local is a tokenizer in this process.
 type Local struct{ t *tokenizer.Tokenizer }
 
-// NewLocal takes a tokenizer over.
+// NewLocal wraps a tokenizer and takes ownership of it.
 func NewLocal(t *tokenizer.Tokenizer) *Local { return &Local{t} }
 
-// Close frees it.
+// Close frees the tokenizer.
 func (l *Local) Close() { l.t.Close() }
 
 // Encode implements workload.Tokenizer.

@@ -10,18 +10,18 @@ import (
 	"vapp.dev/tools/bench/workload"
 )
 
-// Remote is a server's own tokenizer, by its routes /tokenize and /detokenize in
-// vLLM's form (vapp, vLLM) or llama-server's.
+// Remote is the server's tokenizer, through its routes /tokenize and /detokenize in the form of
+// vLLM (and vapp) or of llama-server.
 type Remote struct {
 	s     *Server
 	model string
 	llama bool
 }
 
-// RemoteTokenizer finds out whether the server has such routes. A server that is not there
-// yet is asked again until the time is over.
+// RemoteTokenizer checks whether the server has these routes. It retries for the time of patience
+// while the server does not answer.
 func RemoteTokenizer(ctx context.Context, s *Server, model string, patience time.Duration) (r *Remote, err error) {
-	var refusal error // for good
+	var refusal error // a permanent refusal
 	err = patiently(ctx, patience, func() error {
 		var err error
 		if r, err = remoteTokenizer(ctx, s, model); refused(err) {
@@ -74,8 +74,8 @@ func (r *Remote) encode(ctx context.Context, text string, special bool) ([]int32
 	return reply.Tokens, r.call(ctx, "/tokenize", question, &reply)
 }
 
-// marked is text that tokenizers read as a special token. Which ids are special no
-// route tells, so random prompts leave out what looks like one.
+// marked matches text that tokenizers read as a special token. No route lists the special ids, so
+// random prompts leave out tokens whose text matches.
 var marked = regexp.MustCompile(`<\|[^<>|\n]{1,64}\|>|</?s>|<(?:unk|pad|bos|eos|mask|cls|sep)>|<(?:unused|reserved|extra_id|start_of|end_of)[^<>\n]{0,32}>|\[(?:INST|/INST|UNK|PAD|CLS|SEP|MASK)\]`)
 
 // Decode implements workload.Tokenizer.
@@ -101,11 +101,11 @@ func (r *Remote) call(ctx context.Context, path string, question, reply any) err
 	return nil
 }
 
-// maxVocabulary bounds a vocabulary.
+// maxVocabulary bounds the size of a vocabulary.
 const maxVocabulary = 1 << 22
 
-// Vocabulary implements workload.Tokenizer. llama-server tells the size; elsewhere
-// it is where /detokenize begins to refuse ids.
+// Vocabulary implements workload.Tokenizer. llama-server reports the size; for other servers it is
+// the first id that /detokenize refuses, found by bisection.
 func (r *Remote) Vocabulary(ctx context.Context) (workload.Vocabulary, error) {
 	plain, err := r.encode(ctx, "a", false)
 	if err != nil {
@@ -130,7 +130,7 @@ func (r *Remote) size(ctx context.Context) (int, error) {
 	if list, err := r.s.models(ctx); err == nil && list[0].Meta.Vocab > 0 && list[0].Meta.Vocab <= maxVocabulary {
 		return list[0].Meta.Vocab, nil
 	}
-	known, over := 0, maxVocabulary // ids below known are taken; from over on none is
+	known, over := 0, maxVocabulary // ids below known are accepted, ids from over on are refused
 	for over-known > 1 {
 		middle := (known + over) / 2
 		_, err := r.decode(ctx, []int32{int32(middle)})

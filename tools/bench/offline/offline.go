@@ -1,6 +1,6 @@
-// Package offline measures an engine in this process, without a server: the latency of
-// one batch and the throughput of a workload, as vLLM's `bench latency` and `bench
-// throughput` do.
+// Package offline measures an engine in this process, without a server: the latency of one batch
+// and the throughput of a workload, as vLLM's `bench latency` and `bench throughput` do. It must
+// not use HTTP or plan a profile; the caller opens the engine. Start reading at Bench.Latency.
 package offline
 
 import (
@@ -15,28 +15,28 @@ import (
 	"vapp.dev/tools/bench/workload"
 )
 
-// Bench is an engine that is measured.
+// Bench is an engine under measurement.
 type Bench struct {
 	Engine *engine.Engine
-	// Text detokenizes what is generated, within the time that is measured; nil: nothing does.
+	// Text detokenizes the generated tokens within the measured time; nil: not detokenized.
 	Text *tokenizer.Tokenizer
-	// N is how many answers each prompt gets.
+	// N is the number of answers for each prompt.
 	N int
-	// Progress is told how much is done; it may be nil.
+	// Progress receives the number of finished requests; may be nil.
 	Progress func(done, of int)
 }
 
-// Batch says what Latency measures.
+// Batch describes the batches of Latency.
 type Batch struct {
-	// Size prompts of Input tokens get Output tokens each.
+	// Size is the number of prompts of Input tokens, each with Output generated tokens.
 	Size, Input, Output int
-	// Warmups are iterations before those that count.
+	// Warmups are iterations before the measured ones.
 	Warmups, Iterations int
 	Seed                int64
 }
 
-// Latency measures how long a batch takes. Its prompts are random tokens, others in
-// each iteration, so that no prefix cache helps. Beside an error is what was finished.
+// Latency measures the time of a batch. Prompts are random tokens that differ between iterations,
+// so that no prefix cache helps. With an error it returns the finished iterations.
 func (b Bench) Latency(ctx context.Context, o Batch, v workload.Vocabulary) (report.Latency, error) {
 	out := report.Latency{Asked: o.Iterations}
 	for i := range o.Warmups + o.Iterations {
@@ -56,8 +56,8 @@ func (b Bench) Latency(ctx context.Context, o Batch, v workload.Vocabulary) (rep
 	return out, nil
 }
 
-// Throughput measures how long all requests take that are submitted at once. Beside an
-// error is what was finished.
+// Throughput measures the time of all requests, submitted at once. With an error it returns what
+// was finished.
 func (b Bench) Throughput(ctx context.Context, requests []workload.Request) (report.Throughput, error) {
 	start := time.Now()
 	out, err := b.answer(ctx, requests, 0, b.Progress)
@@ -65,8 +65,8 @@ func (b Bench) Throughput(ctx context.Context, requests []workload.Request) (rep
 	return out, err
 }
 
-// answer submits the requests and waits for their ends; each is told how many have
-// ended. It returns the sums of those that ended, all N answers of each.
+// answer submits the requests and waits for all; each receives the number of finished ones. It
+// returns the sums over the requests that finished with all N answers.
 func (b Bench) answer(ctx context.Context, requests []workload.Request, round int, each func(done, of int)) (report.Throughput, error) {
 	var sum report.Throughput
 	ctx, cancel := context.WithCancel(ctx)
@@ -114,7 +114,7 @@ func (b Bench) submit(ctx context.Context, q workload.Request, id string) ([]*en
 	return b.Engine.Submit(ctx, engine.Request{ID: id, Prompt: q.IDs, Params: p, N: b.N})
 }
 
-// follow reads a stream to its end; when ctx ends it is cancelled.
+// follow reads a stream to its end; when ctx ends it cancels the stream.
 func (b Bench) follow(ctx context.Context, s *engine.Stream) (tokens int, err error) {
 	var text *tokenizer.Stream
 	if b.Text != nil {

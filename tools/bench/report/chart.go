@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// HTML is a page of its own with the charts of a sweep and its table: throughput and
+// HTML returns a self-contained page with the charts and the table of a sweep: throughput and
 // latencies over concurrency, and throughput over latency.
 func (s Sweep) HTML() string {
 	if len(s) == 0 {
@@ -38,7 +38,7 @@ func (s Sweep) HTML() string {
 
 func (s Sweep) subtitle() string { return s[0].subtitle(" for each concurrency") }
 
-// subtitle is what was sent; which says more of the requests.
+// subtitle describes the requests of a run; which is inserted after their number.
 func (r *Result) subtitle(which string) string {
 	in, out := 0, 0
 	if r.Completed > 0 {
@@ -51,7 +51,7 @@ func (r *Result) subtitle(which string) string {
 	return text + ", " + day(r.Date)
 }
 
-// day writes a result's date, YYYYMMDD-HHMMSS, as people do.
+// day formats a result's date, YYYYMMDD-HHMMSS, for readers.
 func day(date string) string {
 	if len(date) != len("20060102-150405") || date[8] != '-' {
 		return date
@@ -82,7 +82,7 @@ func (s Sweep) charts() []chart {
 	}
 }
 
-// point is a place of a line and what it is called.
+// point is a point of a line, with its name.
 type point struct {
 	x, y float64
 	name string
@@ -93,17 +93,17 @@ type line struct {
 	points []point
 }
 
-// chart is an SVG with axes from zero.
+// chart is an SVG chart whose axes start at zero.
 type chart struct {
 	title, x, y string
 	lines       []line
-	// ordinal sets the x values side by side at equal distances.
+	// ordinal places the x values at equal distances.
 	ordinal bool
-	// named writes each point's name beside it.
+	// named writes each point's name next to it.
 	named bool
 }
 
-// Size of a chart and of its plot within, in pixels.
+// Size of a chart and of its plot area, in pixels.
 const (
 	chartWide, chartHigh = 480, 300
 	plotLeft, plotRight  = 64, 440
@@ -129,7 +129,7 @@ func (c chart) write(b *strings.Builder) {
 		if c.named {
 			c.names(b, l, topX, topY)
 		}
-		if len(c.lines) > 1 { // above the plot, where no line comes
+		if len(c.lines) > 1 { // above the plot area
 			fmt.Fprintf(b, "<text class=\"key s%d\" x=\"%d\" y=\"%d\">● %s</text>\n", i, plotRight-60*(len(c.lines)-1-i), plotTop-16, html.EscapeString(l.name))
 		}
 	}
@@ -177,7 +177,7 @@ func (c chart) axes(b *strings.Builder, topX, topY float64) {
 		(plotLeft+plotRight)/2, plotBottom+42, html.EscapeString(c.x), plotLeft-52, plotTop-16, html.EscapeString(c.y))
 }
 
-// tops are the ends of the axes: the first round values that all points are within.
+// tops returns the ends of the axes: the smallest round values that include all points.
 func (c chart) tops() (x, y float64) {
 	for _, l := range c.lines {
 		for _, p := range l.points {
@@ -193,7 +193,7 @@ func (c chart) tops() (x, y float64) {
 	return end(x), end(y)
 }
 
-// step is a round distance that gives about five grid lines.
+// step returns a round distance that gives about five grid lines.
 func step(top float64) float64 {
 	if !(top > 0) || math.IsInf(top, 0) {
 		return 1
@@ -216,7 +216,7 @@ func (c chart) across(k int, p point, top float64) float64 {
 
 func up(y, top float64) float64 { return plotBottom - y/top*(plotBottom-plotTop) }
 
-// short writes an axis value: 1500 is 1.5k.
+// short formats an axis value: 1500 is 1.5k.
 func short(x float64) string {
 	if x >= 1000 {
 		return fmt.Sprintf("%.4gk", x/1000)
@@ -224,7 +224,7 @@ func short(x float64) string {
 	return fmt.Sprintf("%.4g", x)
 }
 
-// pageHead takes the title twice and the subtitle.
+// pageHead is a format string; its arguments are the title, the title again and the subtitle.
 const pageHead = `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>%s</title>

@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write the pages in testdata again")
 
-// swept is a sweep of which points lie close together.
+// swept returns a sweep with points close to each other.
 func swept() Sweep {
 	var s Sweep
 	for i, seconds := range []float64{1, 1.01, 1.02, 2, 4} {
@@ -29,7 +29,7 @@ func swept() Sweep {
 	return s
 }
 
-// samePage holds a page against its file.
+// samePage compares a page with its golden file.
 func samePage(t *testing.T, path, got string) {
 	t.Helper()
 	if *update {
@@ -46,8 +46,8 @@ func samePage(t *testing.T, path, got string) {
 	}
 }
 
-// TestSweepPage holds the page of a sweep, and that its drawings are XML with all text
-// within them.
+// TestSweepPage compares the page of a sweep with its golden, and checks that its drawings are
+// valid XML with all text inside the view.
 func TestSweepPage(t *testing.T) {
 	got := swept().HTML()
 	samePage(t, "testdata/sweep.html", got)
@@ -61,13 +61,13 @@ func TestSweepPage(t *testing.T) {
 		names += drawn(t, "<svg"+drawing+"</svg>")
 		rest = tail
 	}
-	if names != 4 { // of five points, one of which lies on the name of another
+	if names != 4 { // one of the five points overlaps another point's name
 		t.Errorf("%d points have names, not 4", names)
 	}
 }
 
-// drawn reads a drawing; every place in it is within its view. It returns how many
-// points have a name.
+// drawn parses a drawing and checks that every coordinate is inside its view. It returns the number
+// of named points.
 func drawn(t *testing.T, svg string) (names int) {
 	t.Helper()
 	for d := xml.NewDecoder(strings.NewReader(svg)); ; {

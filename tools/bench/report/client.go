@@ -2,19 +2,18 @@ package report
 
 import "fmt"
 
-// Client is what the measuring itself took: a client that is short of CPU time measures
-// itself.
+// Client is the cost of the benchmark's client. A client that lacks CPU time measures itself.
 type Client struct {
-	// CPU is the seconds of CPU time of this process while the clock ran; 0: not known.
+	// CPU is the CPU time of this process during the run, in seconds; 0: unknown.
 	CPU float64
-	// Cores are those that it might have used.
+	// Cores is the number of cores that it could use.
 	Cores int
 }
 
-// busy is the share of all cores from which on the client is part of what it measures.
+// busy is the share of all cores from which on the client influences the result.
 const busy = 0.25
 
-// ClientCost says in a line what the client itself took, "" where that is not known.
+// ClientCost returns a line about the client's CPU time, "" where it is unknown.
 func (r *Result) ClientCost() string {
 	if r.Client.CPU <= 0 || r.Duration <= 0 {
 		return ""
@@ -37,7 +36,7 @@ func (r *Result) ClientCost() string {
 	return text + "\n"
 }
 
-// Unfinished says of a run that was interrupted that its figures are of a part.
+// Unfinished returns a note on an interrupted run, "" for a complete one.
 func (r *Result) Unfinished() string {
 	if !r.Partial {
 		return ""

@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// Named is the results of one file.
+// Named is the results of one file and the file's name.
 type Named struct {
 	Name    string
 	Results []Saved
 }
 
-// Compare sets two files side by side: each figure of both, B over A, and whether B
-// is better or worse. Files of several results (a sweep) are compared where request
-// rate and concurrency are the same.
+// Compare compares the results of two files: each figure of both, B over A, and whether B is better
+// or worse. In files of several results (a sweep) it compares those with the same request rate and
+// concurrency.
 func Compare(a, b Named) (string, error) {
 	pairs := pairUp(a.Results, b.Results)
 	if len(pairs) == 0 {
@@ -51,7 +51,7 @@ func pairUp(a, b []Saved) (out [][2]Saved) {
 	return out
 }
 
-// settings must be the same for figures to be comparable.
+// settings must be equal for figures to be comparable.
 var settings = []struct{ key, name string }{
 	{"backend", "backend"}, {"model_id", "model"}, {"num_prompts", "prompts"}, {"request_rate", "request rate"},
 	{"burstiness", "burstiness"}, {"max_concurrency", "maximum concurrency"}, {"total_input_tokens", "input tokens"},
@@ -60,7 +60,7 @@ var settings = []struct{ key, name string }{
 // measure is a row of a comparison.
 type measure struct {
 	key, name string
-	// better is 1 where more is better, -1 where less is, 0 where neither.
+	// better is 1 where a larger figure is better, -1 where a smaller one is, 0 where neither.
 	better float64
 }
 
@@ -75,7 +75,7 @@ var speculative = []measure{
 	{"spec_decode_acceptance_rate", "Acceptance rate (%)", 1}, {"spec_decode_acceptance_length", "Acceptance length", 1},
 }
 
-// latencyKey is a figure in milliseconds, such as p99_ttft_ms.
+// latencyKey matches the keys of figures in milliseconds, such as p99_ttft_ms.
 var latencyKey = regexp.MustCompile(`^(mean|median|p[0-9.]+)_(ttft|tpot|itl|e2el)_ms$`)
 
 func compare(t *table, nameA, nameB string, a, b Saved) {
@@ -99,7 +99,7 @@ func compare(t *table, nameA, nameB string, a, b Saved) {
 	t.title("", '=')
 }
 
-// latencies are those that both results have, in the order of the printed table.
+// latencies returns the latency rows that both results have, in the order of the printed table.
 func latencies(a, b Saved) []measure {
 	type row struct {
 		measure
@@ -164,7 +164,7 @@ func (m measure) row(t *table, a, b Saved) {
 	t.WriteByte('\n')
 }
 
-// figure writes counts plainly and the rest with two decimals.
+// figure formats whole numbers without decimals and others with two.
 func figure(x float64) string {
 	if x == math.Trunc(x) && math.Abs(x) < 1e15 {
 		return fmt.Sprintf("%.0f", x)

@@ -13,7 +13,8 @@ const resultA = `{"date":"20260102-030405","backend":"openai","model_id":"tiny",
 "max_concurrency":null,"duration":10,"completed":10,"failed":0,"total_input_tokens":100,"total_output_tokens":200,"request_throughput":1,
 "request_goodput":null,"output_throughput":20.5,"total_token_throughput":30,"mean_ttft_ms":100,"median_ttft_ms":90,"p99_ttft_ms":200,"p5_ttft_ms":50,"std_ttft_ms":3,"mean_itl_ms":0}`
 
-// TestCompare: rows in the table's order, what both have, and which is better.
+// TestCompare checks the order of rows, that both results have them, and the marks for better and
+// worse.
 func TestCompare(t *testing.T) {
 	b := strings.NewReplacer(`"output_throughput":20.5`, `"output_throughput":41`, `"p99_ttft_ms":200`, `"p99_ttft_ms":250`, `"completed":10`, `"completed":8`,
 		`"failed":0`, `"failed":2`, `"model_id":"tiny"`, `"model_id":"big"`, `"p5_ttft_ms"`, `"p7_ttft_ms"`).Replace(resultA)
@@ -53,7 +54,7 @@ func named(t *testing.T, name, text string) Named {
 	return Named{name, r}
 }
 
-// TestCompareSweeps: runs of the same rate and concurrency are set beside each other.
+// TestCompareSweeps checks that runs of the same rate and concurrency are compared.
 func TestCompareSweeps(t *testing.T) {
 	at := func(n string) string {
 		return strings.Replace(resultA, `"max_concurrency":null`, `"max_concurrency":`+n, 1)
@@ -68,7 +69,7 @@ func TestCompareSweeps(t *testing.T) {
 	}
 }
 
-// TestNoResult: what is no result is refused with place and remedy.
+// TestNoResult checks that invalid files are refused with position and remedy.
 func TestNoResult(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                  "1:1: no result in it",
@@ -87,7 +88,7 @@ func TestNoResult(t *testing.T) {
 	}
 }
 
-// FuzzResult: no file makes the reader or the comparison panic.
+// FuzzResult checks that no file makes the parser or the comparison panic.
 func FuzzResult(f *testing.F) {
 	f.Add([]byte(resultA))
 	f.Add([]byte("[" + resultA + "]"))
@@ -105,8 +106,8 @@ func FuzzResult(f *testing.F) {
 	})
 }
 
-// TestSweep: a line for each run, JSON that can be read back, and a page whose charts
-// hold every point at a place that can be drawn.
+// TestSweep checks one line for each run, JSON that parses back, and a page whose charts have all
+// points at finite coordinates.
 func TestSweep(t *testing.T) {
 	s := Sweep{goldens(t)["drawn.json"].result(), goldens(t)["plain.json"].result(), goldens(t)["nothing.json"].result()}
 	for i := range s {
@@ -129,7 +130,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestStep: about five grid lines, whatever the range.
+// TestStep checks that there are about five grid lines for any range.
 func TestStep(t *testing.T) {
 	for _, top := range []float64{1e-9, 0.3, 1, 7, 99, 100, 101, 12345, 1e12} {
 		if n := math.Ceil(top / step(top)); n < 2 || n > 7 {
@@ -138,7 +139,7 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// TestOffline: the printed rows and the saved keys of latency and throughput.
+// TestOffline checks the printed rows and the saved keys of latency and throughput.
 func TestOffline(t *testing.T) {
 	l := Latency{[]float64{1, 2, 4, 3}, 4}
 	want := "Avg latency: 2.5 seconds\n10% percentile latency: 1.3 seconds\n25% percentile latency: 1.75 seconds\n50% percentile latency: 2.5 seconds\n" +

@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// Printable is text of others as a terminal may get it: what is no UTF-8, controls what is
-// shown, or turns its direction becomes U+FFFD.
+// Printable makes foreign text safe for a terminal: invalid UTF-8, control characters and
+// characters that change the text direction become U+FFFD.
 func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
@@ -18,8 +18,8 @@ func Printable(s string) string {
 	}, strings.ToValidUTF8(s, "\uFFFD"))
 }
 
-// Uncounted says how many successful requests the server told no count of tokens for, so
-// that the tokenizer made it; "" where there are none.
+// Uncounted returns a note on successful requests whose output tokens the tokenizer counted,
+// because the server sent no usage; "" where there are none.
 func (r *Result) Uncounted() string {
 	n := 0
 	for i := range r.Traces {
@@ -33,8 +33,8 @@ func (r *Result) Uncounted() string {
 	return fmt.Sprintf("No usage came with %d of %d successful requests: the tokenizer counted what they generated.\n", n, r.Completed)
 }
 
-// Failures says how many requests failed for which reason, with what was seen of the
-// first of each; "" where none did. The most frequent reason comes first.
+// Failures returns a list of the reasons of failed requests, the most frequent first, with the
+// number of requests and the detail of the first one; "" where none failed.
 func (r *Result) Failures() string {
 	type group struct {
 		first *Failure

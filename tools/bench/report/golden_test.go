@@ -11,7 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// golden is a file that testdata/record.py wrote: what was seen, and what numpy makes of it.
+// golden is a file written by testdata/record.py: traces and the figures that numpy computes from
+// them.
 type golden struct {
 	Setup struct {
 		Date, Backend, Label, Model, Tokenizer string
@@ -76,8 +77,8 @@ func goldens(t testing.TB) map[string]*golden {
 	return out
 }
 
-// TestGoldens holds the table, to the byte, and the saved figures, key by key and to
-// rounding, against those that numpy gave for the same traces.
+// TestGoldens compares the table byte for byte, and the saved figures key by key within rounding,
+// with those that numpy computes from the same traces.
 func TestGoldens(t *testing.T) {
 	for name, g := range goldens(t) {
 		r := g.result()
@@ -100,7 +101,7 @@ func TestGoldens(t *testing.T) {
 	}
 }
 
-// pairs are the keys of an object in their order.
+// pairs returns the keys of a JSON object in their order.
 func pairs(t *testing.T, text []byte) object {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -142,7 +143,7 @@ func same(a, b any) bool {
 	return a == b
 }
 
-// TestFailures: by reason, the most frequent first, with the first detail of each.
+// TestFailures checks the reasons, the most frequent first, with the first detail of each.
 func TestFailures(t *testing.T) {
 	r := goldens(t)["failures.json"].result()
 	want := "Failed requests by reason:\n      2  HTTP 503: overloaded\n      1  closed early\n"
@@ -154,7 +155,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestDetails: one entry for each request, failed ones too.
+// TestDetails checks that the details have one entry for each request, including failed ones.
 func TestDetails(t *testing.T) {
 	r := goldens(t)["failures.json"].result()
 	r.Traces[1].Text = "one\n\"two\""
@@ -190,7 +191,8 @@ func TestDetails(t *testing.T) {
 	}
 }
 
-// TestFileName: label or backend, rate, bound, the model's last word and the date.
+// TestFileName checks the parts of the name: label or backend, rate, concurrency, the last part of
+// the model's name and the date.
 func TestFileName(t *testing.T) {
 	r := Result{Setup: Setup{Date: "20260102-030405", Backend: "openai", Model: "org/tiny", Rate: math.Inf(1)}}
 	if got := r.FileName(); got != "openai-infqps-tiny-20260102-030405.json" {
@@ -206,7 +208,8 @@ func TestFileName(t *testing.T) {
 	}
 }
 
-// TestMetadataOfFigures: a key of the user's does not come twice, and a figure stays one.
+// TestMetadataOfFigures checks that a user's key that equals the key of a figure does not replace
+// the figure.
 func TestMetadataOfFigures(t *testing.T) {
 	r := goldens(t)["plain.json"].result()
 	r.Metadata = [][2]string{{"duration", "long"}, {"date", "today"}, {"run", "1"}, {"run", "2"}}

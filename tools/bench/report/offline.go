@@ -8,26 +8,26 @@ import (
 	"strings"
 )
 
-// Latency is how long a batch took, once for each iteration that was finished of Asked.
+// Latency holds the times of the finished batches; Asked is the number that was requested.
 type Latency struct {
 	Seconds []float64
 	Asked   int
 }
 
-// Some reports whether there is anything to show.
+// Some reports whether there is a figure to show.
 func (l Latency) Some() bool { return len(l.Seconds) > 0 }
 
 func (l Latency) partial() bool { return len(l.Seconds) < l.Asked }
 
-// unfinished says of a run that was interrupted that its figures are of a part.
+// unfinished returns a note on an interrupted run.
 func unfinished(done, of int, what string) string {
 	return fmt.Sprintf("Interrupted: %d of %d %s were finished, and the figures are of those alone.\n", done, of, what)
 }
 
-// latencyPercentiles are those that are shown and saved.
+// latencyPercentiles are the percentiles that are printed and saved.
 var latencyPercentiles = []float64{10, 25, 50, 75, 90, 99}
 
-// Text is the printed result.
+// Text returns the printed result.
 func (l Latency) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Avg latency: %s seconds\n", plain(l.avg()))
@@ -47,7 +47,7 @@ func (l Latency) avg() float64 {
 	return mean(l.Seconds)
 }
 
-// JSON is the saved result.
+// JSON returns the saved result.
 func (l Latency) JSON() ([]byte, error) {
 	var o, by object
 	for _, p := range latencyPercentiles {
@@ -62,13 +62,13 @@ func (l Latency) JSON() ([]byte, error) {
 	return indented(o)
 }
 
-// Throughput is how long a workload took and what was finished of Asked requests.
+// Throughput holds the time of a workload and what was finished of the Asked requests.
 type Throughput struct {
 	Seconds                        float64
 	Asked, Requests, Input, Output int
 }
 
-// Some reports whether there is anything to show.
+// Some reports whether there is a figure to show.
 func (t Throughput) Some() bool { return t.Requests > 0 }
 
 func (t Throughput) partial() bool { return t.Requests < t.Asked }
@@ -80,7 +80,7 @@ func (t Throughput) per(n int) float64 {
 	return float64(n) / t.Seconds
 }
 
-// Text is the printed result.
+// Text returns the printed result.
 func (t Throughput) Text() string {
 	text := fmt.Sprintf("Throughput: %.2f requests/s, %.2f total tokens/s, %.2f output tokens/s\nTotal num prompt tokens:  %d\nTotal num output tokens:  %d\n",
 		t.per(t.Requests), t.per(t.Input+t.Output), t.per(t.Output), t.Input, t.Output)
@@ -90,7 +90,7 @@ func (t Throughput) Text() string {
 	return text
 }
 
-// JSON is the saved result.
+// JSON returns the saved result.
 func (t Throughput) JSON() ([]byte, error) {
 	var o object
 	o.add("elapsed_time", t.Seconds)
@@ -104,7 +104,7 @@ func (t Throughput) JSON() ([]byte, error) {
 	return indented(o)
 }
 
-// plain writes all digits of a number.
+// plain formats a number with all its digits.
 func plain(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 
 func indented(o object) ([]byte, error) {

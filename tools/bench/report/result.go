@@ -2,9 +2,9 @@ package report
 
 import "math"
 
-// Setup is what was asked for: it goes into the result as it is.
+// Setup is the configuration of a run; it is copied to the result.
 type Setup struct {
-	// Date is the run's, YYYYMMDD-HHMMSS.
+	// Date is the date of the run, YYYYMMDD-HHMMSS.
 	Date                             string
 	Backend, Label, Model, Tokenizer string
 	NumPrompts                       int
@@ -17,10 +17,10 @@ type Setup struct {
 	RampUp             string
 	RampStart, RampEnd float64
 	Goodput            Goodput
-	// Metrics are those shown with percentiles: ttft, tpot, itl, e2el.
+	// Metrics are the metrics shown with percentiles: ttft, tpot, itl, e2el.
 	Metrics     []string
 	Percentiles []float64
-	// Pooling is a run without generated tokens (embeddings).
+	// Pooling marks a run without generated tokens (embeddings).
 	Pooling bool
 }
 
@@ -30,23 +30,23 @@ type Result struct {
 	// Duration is from the first send until all were done, in seconds.
 	Duration          float64
 	Completed, Failed int
-	// Input and Output are tokens of successful requests.
+	// Input and Output are the tokens of successful requests.
 	Input, Output int
-	// Good counts the requests within all limits of Goodput.
+	// Good is the number of requests within all limits of Goodput.
 	Good int
-	// PeakOutput is the most chunks in a second, PeakConcurrent the most requests
-	// that were active in one.
+	// PeakOutput is the most chunks in one second, PeakConcurrent the most requests active in one
+	// second.
 	PeakOutput, PeakConcurrent float64
-	// By are the metrics, all of them.
+	// By has the statistics of all metrics.
 	By map[string]Stats
 	// Speculation is nil where the server counts no drafts.
 	Speculation *Speculation
 	Traces      []Trace
-	// Partial says that the run was interrupted before all requests were done.
+	// Partial marks a run that was interrupted before all requests were done.
 	Partial bool
 	Client  Client
 
-	lists map[string][]float64 // seconds of successful requests, by metric
+	lists map[string][]float64 // by metric: seconds of each successful request
 }
 
 // Names of the metrics.
@@ -57,7 +57,7 @@ const (
 	E2EL = "e2el"
 )
 
-// Make computes the figures of a run that took that many seconds.
+// Make computes the figures of a run of the given duration.
 func Make(s Setup, traces []Trace, seconds float64, spec *Speculation) Result {
 	r := Result{Setup: s, Duration: seconds, Traces: traces, Speculation: spec, By: map[string]Stats{}, lists: map[string][]float64{}}
 	lists := r.lists
@@ -87,12 +87,12 @@ func Make(s Setup, traces []Trace, seconds float64, spec *Speculation) Result {
 	return r
 }
 
-// Percentile is one of a metric, in milliseconds, whether it is shown or not.
+// Percentile returns a percentile of a metric in milliseconds, whether it is shown or not.
 func (r *Result) Percentile(metric string, p float64) float64 {
 	return Percentile(r.lists[metric], p) * 1000
 }
 
-// perToken is the time for each token after the first, 0 where there is none.
+// perToken returns the time per output token after the first, 0 where there is none.
 func (t *Trace) perToken() float64 {
 	if t.Output <= 1 {
 		return 0
@@ -100,7 +100,7 @@ func (t *Trace) perToken() float64 {
 	return (t.Latency - t.TTFT) / float64(t.Output-1)
 }
 
-// met compares seconds with limits in milliseconds.
+// met compares times in seconds with the limits in milliseconds.
 func (g Goodput) met(ttft, tpot, e2el float64) bool {
 	for metric, limit := range g {
 		got := map[string]float64{TTFT: ttft, TPOT: tpot, E2EL: e2el}[metric]
@@ -111,8 +111,8 @@ func (g Goodput) met(ttft, tpot, e2el float64) bool {
 	return true
 }
 
-// peaks counts, for each second from the earliest start, the chunks that came in it
-// and the requests that were active in any part of it.
+// peaks returns the most chunks received in one second and the most requests active in any part of
+// one second. Seconds are counted from the earliest start.
 func peaks(traces []Trace) (output, concurrent float64) {
 	from, until := math.Inf(1), 0.0
 	for i := range traces {
@@ -150,7 +150,7 @@ func peaks(traces []Trace) (output, concurrent float64) {
 	return output, concurrent
 }
 
-// per is n for each second of the run; 0 where the run took no time.
+// per returns n per second of the run; 0 where the run took no time.
 func (r *Result) per(n int) float64 {
 	if r.Duration <= 0 {
 		return 0
@@ -158,15 +158,15 @@ func (r *Result) per(n int) float64 {
 	return float64(n) / r.Duration
 }
 
-// RequestThroughput is in requests per second, the others in tokens per second.
+// RequestThroughput returns requests per second; the methods below return tokens per second.
 func (r *Result) RequestThroughput() float64 { return r.per(r.Completed) }
 func (r *Result) OutputThroughput() float64  { return r.per(r.Output) }
 func (r *Result) TotalThroughput() float64   { return r.per(r.Input + r.Output) }
 
-// GoodRequests are requests per second within all limits.
+// GoodRequests returns the requests per second within all limits.
 func (r *Result) GoodRequests() float64 { return r.per(r.Good) }
 
-// AcceptanceRate is accepted of drafted tokens, in percent.
+// AcceptanceRate returns the share of drafted tokens that were accepted, in percent.
 func (s *Speculation) AcceptanceRate() float64 {
 	if s.DraftTokens == 0 {
 		return 0
@@ -174,11 +174,11 @@ func (s *Speculation) AcceptanceRate() float64 {
 	return s.Accepted / s.DraftTokens * 100
 }
 
-// AcceptanceLength is how many tokens a step gives: its own and those accepted.
+// AcceptanceLength returns the tokens per step: its own and the accepted ones.
 func (s *Speculation) AcceptanceLength() float64 { return 1 + s.Accepted/s.Drafts }
 
-// At is the share of drafts whose token i was accepted.
+// At returns the share of drafts whose token i was accepted.
 func (s *Speculation) At(i int) float64 { return s.Positions[i] / s.Drafts }
 
-// drafted reports whether there is anything to show.
+// drafted reports whether there were drafts.
 func (s *Speculation) drafted() bool { return s != nil && s.Drafts > 0 }

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// object is a JSON object whose keys keep their order.
+// object is a JSON object with ordered keys.
 type object []struct {
 	key   string
 	value any
 }
 
-// add sets a key; one that is there already keeps its place.
+// add sets a key; an existing key keeps its position.
 func (o *object) add(key string, value any) {
 	for i := range *o {
 		if (*o)[i].key == key {
@@ -53,8 +53,8 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// JSON is the saved result: one object in one line. With detailed set it also holds
-// what was seen of each request.
+// JSON returns the saved result: one object on one line. With detailed it includes the traces of
+// each request.
 func (r *Result) JSON(detailed bool) ([]byte, error) {
 	o := r.setup()
 	r.figures(&o)
@@ -147,7 +147,7 @@ func (s *Speculation) figures(o *object) {
 	o.add("spec_decode_per_position_acceptance_rates", rates)
 }
 
-// details are lists with one entry for each request, failed ones too.
+// details adds lists with one entry for each request, including failed ones.
 func (r *Result) details(o *object) {
 	n := len(r.Traces)
 	in, out := make([]int, n), make([]int, n)
@@ -175,7 +175,7 @@ func (r *Result) details(o *object) {
 	o.add("errors", errors)
 }
 
-// FileName is where a result is saved unless a name is given.
+// FileName returns the default name of the result's file.
 func (r *Result) FileName() string {
 	label := r.Label
 	if label == "" {
@@ -193,7 +193,7 @@ func (r *Result) FileName() string {
 	return strings.NewReplacer("/", "_", "\\", "_", "\x00", "_").Replace(name)
 }
 
-// pythonFloat writes a number as Python prints a float: 10.0, 0.5, inf.
+// pythonFloat formats a number as Python prints a float: 10.0, 0.5, inf.
 func pythonFloat(x float64) string {
 	if math.IsInf(x, 1) {
 		return "inf"
@@ -205,7 +205,7 @@ func pythonFloat(x float64) string {
 	return s
 }
 
-// RateText is a rate as the lines above the table print it.
+// RateText formats a rate for the lines above the table.
 func RateText(x float64) string { return pythonFloat(x) }
 
 func rate(x float64) any {

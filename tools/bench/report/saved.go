@@ -9,15 +9,14 @@ import (
 	"math"
 )
 
-// Saved is a result as a file has it, vapp's or vLLM's own.
+// Saved is a result read from a file of vapp or vLLM.
 type Saved map[string]any
 
-// remedy ends each complaint about a file.
+// remedy ends each error about a file.
 const remedy = `make one with "vapp bench serve --save-result"`
 
-// ParseSaved reads the results of a file: one object, several one after another
-// (--append-result), or a list (a sweep). The error says where in the text it is and
-// what to do.
+// ParseSaved parses the results of a file: one object, several objects one after another
+// (--append-result), or a list (a sweep). Errors have the position in the text and a remedy.
 func ParseSaved(text []byte) ([]Saved, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	var out []Saved
@@ -33,7 +32,7 @@ func ParseSaved(text []byte) ([]Saved, error) {
 		list := []json.RawMessage{raw}
 		if raw[0] == '[' {
 			if err := json.Unmarshal(raw, &list); err != nil {
-				return nil, err // raw is JSON
+				return nil, err // cannot fail: raw is valid JSON
 			}
 		}
 		for _, r := range list {
@@ -50,7 +49,7 @@ func ParseSaved(text []byte) ([]Saved, error) {
 	return out, nil
 }
 
-// place is line:column of an offset, or of a syntax error's own.
+// place returns line:column of an offset, or of the offset of a syntax error.
 func place(text []byte, offset int64, err error) string {
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) && syntax.Offset > offset {
@@ -74,13 +73,13 @@ func parseSaved(raw json.RawMessage) (Saved, error) {
 	return s, nil
 }
 
-// number is a finite number.
+// number returns a finite number.
 func (s Saved) number(key string) (float64, bool) {
 	x, ok := s[key].(float64)
 	return x, ok && !math.IsInf(x, 0) && !math.IsNaN(x)
 }
 
-// word is how a setting is shown; "-" where there is none.
+// word returns a setting as text, "-" where it is missing.
 func (s Saved) word(key string) string {
 	switch v := s[key].(type) {
 	case nil:

@@ -8,11 +8,11 @@ import (
 // Stats are the statistics of one metric, in milliseconds.
 type Stats struct {
 	Mean, Median, Std float64
-	// Percentiles are in the order in which they were asked for.
+	// Percentiles are in the requested order.
 	Percentiles []float64
 }
 
-// statsOf reads a list of seconds; an empty one counts as a single 0.
+// statsOf computes the statistics of a list of seconds; an empty list counts as a single 0.
 func statsOf(seconds, percentiles []float64) Stats {
 	x := []float64{0}
 	if len(seconds) > 0 {
@@ -41,8 +41,8 @@ func mean(x []float64) float64 {
 	return sum / float64(len(x))
 }
 
-// percentile of a sorted list that is not empty, with linear interpolation between
-// its neighbours (numpy's default, method 7 of Hyndman and Fan).
+// percentile returns a percentile of a sorted, non-empty list, with linear interpolation between
+// neighbours (numpy's default, method 7 of Hyndman and Fan).
 func percentile(sorted []float64, p float64) float64 {
 	at := p / 100 * float64(len(sorted)-1)
 	i := int(at)
@@ -50,13 +50,13 @@ func percentile(sorted []float64, p float64) float64 {
 		return sorted[len(sorted)-1]
 	}
 	t, a, b := at-float64(i), sorted[i], sorted[i+1]
-	if t >= 0.5 { // from the nearer end, as numpy does
+	if t >= 0.5 { // interpolate from the nearer end, as numpy does
 		return b - (b-a)*(1-t)
 	}
 	return a + (b-a)*t
 }
 
-// Percentile is statsOf's for other reports: of seconds, in seconds.
+// Percentile returns a percentile of seconds, in seconds.
 func Percentile(seconds []float64, p float64) float64 {
 	if len(seconds) == 0 {
 		return 0

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Sweep is one run for each of several concurrencies, ascending.
+// Sweep has one run for each concurrency, ascending.
 type Sweep []Result
 
-// columns of a sweep's table.
+// columns are the columns of a sweep's table.
 var columns = []struct {
 	name  string
 	width int
@@ -30,7 +30,7 @@ var columns = []struct {
 
 func two(x float64) string { return fmt.Sprintf("%.2f", x) }
 
-// Table is one line for each run.
+// Table returns a table with one line for each run.
 func (s Sweep) Table() string {
 	var b strings.Builder
 	for i := -1; i < len(s); i++ {
@@ -49,7 +49,7 @@ func (s Sweep) Table() string {
 	return b.String()
 }
 
-// JSON is the list of the runs' results.
+// JSON returns the list of the runs' results.
 func (s Sweep) JSON(detailed bool) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('[')

@@ -9,7 +9,7 @@ import (
 
 const width = 50
 
-// sections are the titles of the metrics and what their rows are called.
+// sections are the metrics with their titles and the names of their rows.
 var sections = []struct{ metric, title, short string }{
 	{TTFT, "Time to First Token", "TTFT"},
 	{TPOT, "Time per Output Token (excl. 1st token)", "TPOT"},
@@ -20,7 +20,7 @@ var sections = []struct{ metric, title, short string }{
 // table collects rows.
 type table struct{ strings.Builder }
 
-// title is text in the middle of a line of fill.
+// title writes text centered in a line of fill.
 func (t *table) title(text string, fill byte) {
 	space := max(width-len(text), 0)
 	left := space / 2
@@ -31,7 +31,7 @@ func (t *table) count(label string, n int) { fmt.Fprintf(t, "%-40s %-10d\n", lab
 
 func (t *table) value(label string, x float64) { fmt.Fprintf(t, "%-40s %-10.2f\n", label, x) }
 
-// Table is the printed result.
+// Table returns the printed result.
 func (r *Result) Table() string {
 	t := &table{}
 	t.title(" Serving Benchmark Result ", '=')
@@ -107,5 +107,5 @@ func (s *Speculation) rows(t *table) {
 	}
 }
 
-// word is a percentile's number: 99, 99.9.
+// word formats the number of a percentile: 99, 99.9.
 func word(p float64) string { return strconv.FormatFloat(p, 'f', -1, 64) }

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Thresholds tell gaps between chunks apart, in milliseconds: up to the first one is good,
+// Thresholds classify gaps between chunks, in milliseconds: gaps up to the first are good, gaps
 // beyond the second bad.
 type Thresholds [2]float64
 
-// class is a gap's, of a length in seconds.
+// class returns the class of a gap in seconds.
 func (h Thresholds) class(gap float64) int {
 	switch {
 	case gap*1000 > h[1]:
@@ -22,15 +22,16 @@ func (h Thresholds) class(gap float64) int {
 	return 1
 }
 
-// Size of a timeline, in pixels; a row is as high as leaves all of them on a page, within bounds.
+// Size of a timeline, in pixels. The height of a row is chosen, within bounds, so that all rows fit
+// a page.
 const (
 	timeWide, timeLeft, timeTop = 1000, 48, 28
 	timeRows, rowMost, rowLeast = 640, 14, 3
 )
 
-// Timeline is a page of its own with a bar for each request in the order of their sends:
-// the time to its first token, and then the gaps between chunks, coloured by how long
-// they were. Failed requests are outlines.
+// Timeline returns a self-contained page with a bar for each request in the order of sends: the
+// time to its first token, and then the gaps between chunks, colored by their length. Failed
+// requests are outlines.
 func (r *Result) Timeline(h Thresholds) string {
 	var b strings.Builder
 	title := "Requests over time: " + r.Model
@@ -54,7 +55,7 @@ func (r *Result) Timeline(h Thresholds) string {
 	return b.String()
 }
 
-// span is the time from the first send to the last end, in seconds, above 0.
+// span returns the first send and the last end, in seconds; the difference is above 0.
 func (r *Result) span() (from, until float64) {
 	from = math.Inf(1)
 	for i := range r.Traces {
@@ -66,14 +67,14 @@ func (r *Result) span() (from, until float64) {
 	return from, until
 }
 
-// timeline places bars.
+// timeline maps times and requests to pixels.
 type timeline struct {
 	thresholds Thresholds
 	from       float64 // seconds
 	scale, row float64 // pixels
 }
 
-// bar draws one request. Gaps that lie within half a pixel are one, of the worst class among them.
+// bar draws one request. It merges gaps within half a pixel into one of the worst class among them.
 func (l timeline) bar(b *strings.Builder, i int, t *Trace) {
 	const least = 0.5
 	x, y := timeLeft+(t.Start-l.from)*l.scale, timeTop+float64(i)*l.row
@@ -105,7 +106,7 @@ func (l timeline) bar(b *strings.Builder, i int, t *Trace) {
 	b.WriteString("</g>\n")
 }
 
-// timeStyle ends the charts' part of a page and has the colours of a timeline.
+// timeStyle closes the charts' part of the page and sets the colors of the timeline.
 const timeStyle = `</main>
 <style>
 :root { --t0: #9aa7b8; --t1: #3f9c55; --t2: #d9941f; --t3: #cc3b33; }

@@ -7,8 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestTimeline holds the page, and that each gap has the colour of its length: 10 and 20 ms
-// are one run, then 30, then 60; a gap too narrow to be seen joins the next one.
+// TestTimeline compares the page with its golden, and checks that each gap has the color of its
+// length: 10 and 20 ms are one run, then 30, then 60. A gap narrower than half a pixel merges with
+// the next one.
 func TestTimeline(t *testing.T) {
 	traces := []Trace{
 		{Start: 1, TTFT: 0.1, ITL: []float64{0.010, 0.020, 0.030, 0.060}, Latency: 0.22, Input: 8, Output: 5},
@@ -36,7 +37,7 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// TestTimelineOfNothing: no request, and none that took any time.
+// TestTimelineOfNothing checks runs without requests, and runs whose requests took no time.
 func TestTimelineOfNothing(t *testing.T) {
 	for _, traces := range [][]Trace{nil, {{Start: 3}}} {
 		r := Make(Setup{}, traces, 0, nil)

@@ -1,39 +1,39 @@
-// Package report turns what a benchmark's client saw of each request into the rows,
-// the saved results, the comparison and the charts that people know from vLLM. It is
-// arithmetic: the same traces give the same bytes.
+// Package report computes the results of a benchmark from the traces of its requests: the table,
+// the saved JSON, comparisons and charts, as vLLM prints and saves them. The same traces give the
+// same bytes. It must not read the clock or files. Start reading at Make.
 package report
 
-// Trace is what the client saw of one request. Times are in seconds, starts since
-// the run began.
+// Trace is what the client measured of one request. Times are in seconds, starts relative to the
+// start of the run.
 type Trace struct {
-	// Start is when the request was really sent.
+	// Start is the actual send time.
 	Start float64 `json:"start"`
-	// TTFT is from there to the first chunk with choices.
+	// TTFT is the time from Start to the first chunk with choices.
 	TTFT float64 `json:"ttft"`
-	// Latency is from the start to the end of the answer.
+	// Latency is the time from Start to the end of the answer.
 	Latency float64 `json:"latency"`
-	// ITL are the gaps between the chunks with choices.
+	// ITL are the gaps between chunks with choices.
 	ITL []float64 `json:"itl"`
 	// Input and Output are lengths in tokens.
 	Input  int `json:"input"`
 	Output int `json:"output"`
-	// Counted says that the tokenizer counted Output, and not the server.
+	// Counted means that the tokenizer counted Output, not the server.
 	Counted bool `json:"counted,omitempty"`
-	// Text is what was generated.
+	// Text is the generated text.
 	Text string `json:"text,omitempty"`
 	// Failure is nil where the request succeeded.
 	Failure *Failure `json:"failure,omitempty"`
 }
 
-// Failure is why a request does not count.
+// Failure is the reason why a request failed.
 type Failure struct {
-	// Reason is what failures are counted by, such as "HTTP 503".
+	// Reason is the key by which failures are counted, such as "HTTP 503".
 	Reason string `json:"reason"`
-	// Detail is what was seen of this one.
+	// Detail describes this failure.
 	Detail string `json:"detail,omitempty"`
 }
 
-// Error is the reason and the detail, in one line.
+// Error returns the reason and the detail in one line.
 func (f *Failure) Error() string {
 	if f.Detail == "" {
 		return f.Reason
@@ -41,13 +41,12 @@ func (f *Failure) Error() string {
 	return f.Reason + ": " + f.Detail
 }
 
-// Speculation are counters of speculative decoding: what the server's grew by while
-// the run lasted.
+// Speculation is the increase of the server's counters of speculative decoding during the run.
 type Speculation struct {
 	Drafts, DraftTokens, Accepted float64
-	// Positions are accepted tokens by their place in the draft.
+	// Positions are the accepted tokens by their position in the draft.
 	Positions []float64
 }
 
-// Goodput are limits in milliseconds by metric (ttft, tpot, e2el).
+// Goodput maps metrics (ttft, tpot, e2el) to limits in milliseconds.
 type Goodput map[string]float64

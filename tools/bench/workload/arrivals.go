@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 )
 
-// Arrivals says when requests are sent.
+// Arrivals defines the send times of requests.
 type Arrivals struct {
 	// Rate is in requests per second; +Inf sends all at once.
 	Rate float64
@@ -18,7 +18,7 @@ type Arrivals struct {
 	Start, End float64
 }
 
-// Check says what is wrong with the words.
+// Check returns what is invalid, nil where nothing is.
 func (a Arrivals) Check() error {
 	positive := func(x float64) bool { return x > 0 && !math.IsInf(x, 0) }
 	switch {
@@ -40,8 +40,8 @@ func (a Arrivals) Check() error {
 	return nil
 }
 
-// Times returns when each of n requests is sent, in seconds from the start,
-// ascending. At a constant rate they are stretched so that the last one is n/rate.
+// Times returns the send times of n requests in seconds from the start, ascending. At a constant
+// rate they are scaled so that the last one is n/rate.
 func (a Arrivals) Times(n int, seed int64) []float64 {
 	out := make([]float64, n)
 	if a.RampUp == "" && math.IsInf(a.Rate, 1) {
@@ -62,12 +62,12 @@ func (a Arrivals) Times(n int, seed int64) []float64 {
 	return out
 }
 
-// rate is the request rate of request i of n.
+// rate returns the request rate of request i of n.
 func (a Arrivals) rate(i, n int) float64 {
 	done := float64(i) / float64(max(n-1, 1))
 	switch a.RampUp {
 	case "linear":
-		// A start of 0 would never send the first; it is sent at once.
+		// A rate of 0 would never send the first request; it is sent at once.
 		return a.Start + (a.End-a.Start)*done
 	case "exponential":
 		return a.Start * math.Pow(a.End/a.Start, done)
@@ -75,8 +75,8 @@ func (a Arrivals) rate(i, n int) float64 {
 	return a.Rate
 }
 
-// gamma draws from Gamma(shape, 1) by the method of Marsaglia and Tsang (2000):
-// a squeezed cube of a normal variate. Below 1 a variate of shape+1 is scaled by
+// gamma draws from Gamma(shape, 1) by the method of Marsaglia and Tsang (2000): a rejection method
+// on the cube of a normal variate. For shape below 1, a variate of shape+1 is scaled by
 // U^(1/shape).
 func gamma(r *rand.Rand, shape float64) float64 {
 	boost := 1.0

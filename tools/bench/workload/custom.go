@@ -13,15 +13,15 @@ import (
 // Line is a prompt of a JSONL file.
 type Line struct {
 	Prompt string
-	// Output is the length asked for, 0 where the line says none.
+	// Output is the requested output length, 0 where the line has none.
 	Output int
 }
 
 // maxLine bounds a line of a JSONL file, in bytes.
 const maxLine = 64 << 20
 
-// Lines reads a JSONL file of {"prompt": …, "output_tokens": …}; the latter may be
-// missing, other keys are ignored. The error names the line.
+// Lines parses a JSONL file of {"prompt": …, "output_tokens": …}. output_tokens is optional, other
+// keys are ignored. Errors name the line.
 func Lines(r io.Reader) ([]Line, error) {
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, maxLine)
@@ -60,9 +60,8 @@ func Lines(r io.Reader) ([]Line, error) {
 	return out, nil
 }
 
-// Custom makes requests of the lines of a file, shuffled unless inOrder is set.
-// Where force is above 0 it is the output length of all, else those lines that say
-// none take otherwise.
+// Custom makes requests from the lines of a file, shuffled unless inOrder is set. force above 0 is
+// the output length of all requests; otherwise is that of lines without one.
 func (m Maker) Custom(ctx context.Context, lines []Line, force, otherwise int, inOrder bool) ([]Request, error) {
 	order := generator(m.Seed, streamPrompts).Perm(len(lines))
 	var out []Request

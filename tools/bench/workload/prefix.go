@@ -5,15 +5,15 @@ import (
 	"fmt"
 )
 
-// Prefix says what prompts that repeat their beginnings look like; lengths are in tokens.
+// Prefix describes prompts that share prefixes; lengths are in tokens.
 type Prefix struct {
 	Prefix, Suffix, Output int
-	// Prefixes is how many beginnings there are.
+	// Prefixes is the number of different prefixes.
 	Prefixes int
 }
 
-// Prefix makes prompts of random tokens that share one of a few beginnings, shuffled:
-// what a prefix cache is good at.
+// Prefix makes shuffled prompts of random tokens that share one of a few prefixes. They measure a
+// prefix cache.
 func (m Maker) Prefix(ctx context.Context, o Prefix) ([]Request, error) {
 	switch {
 	case o.Prefix < 1 || o.Prefix > maxLength || o.Suffix < 1 || o.Suffix > maxLength || o.Output < 1 || o.Output > maxLength:

@@ -10,14 +10,14 @@ import (
 // maxLength bounds a prompt and an answer, in tokens.
 const maxLength = 1 << 24
 
-// Random says what random prompts look like.
+// Random describes random prompts.
 type Random struct {
-	// Input and Output are lengths in tokens; Input counts the special tokens that
-	// the server adds.
+	// Input and Output are lengths in tokens; Input includes the special tokens that the server
+	// adds.
 	Input, Output int
-	// Range r lets a length L be anything from floor(L(1-r)) to ceil(L(1+r)).
+	// Range r draws each length L from floor(L(1-r)) to ceil(L(1+r)).
 	Range float64
-	// Prefix is how many tokens in front all prompts share, besides Input.
+	// Prefix is the number of leading tokens that all prompts share, in addition to Input.
 	Prefix int
 }
 
@@ -35,15 +35,14 @@ func (o Random) check() error {
 	return nil
 }
 
-// span is the range of lengths around L.
+// span returns the range of lengths around l.
 func (o Random) span(l, least int) (low, high int) {
 	low = max(int(math.Floor(float64(l)*(1-o.Range))), least)
 	return low, max(int(math.Ceil(float64(l)*(1+o.Range))), low)
 }
 
-// Random makes prompts of tokens without sense. Token i of prompt j is
-// allowed[(offset_j + j + i) mod n], so that all prompts differ and a prefix cache
-// gives nothing unless o.Prefix is set.
+// Random makes prompts of meaningless tokens. Token i of prompt j is allowed[(offset_j + j + i) mod
+// n], so that all prompts differ and a prefix cache gives nothing unless o.Prefix is set.
 func (m Maker) Random(ctx context.Context, o Random) ([]Request, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -60,7 +59,7 @@ func (m Maker) Random(ctx context.Context, o Random) ([]Request, error) {
 	prefix := pick(r, v.Allowed, o.Prefix)
 	least := 0
 	if o.Prefix == 0 {
-		least = 1 // an empty prompt is refused by servers
+		least = 1 // servers refuse an empty prompt
 	}
 	inLow, inHigh := o.span(real, least)
 	outLow, outHigh := o.span(o.Output, 1)
@@ -79,7 +78,7 @@ func (m Maker) Random(ctx context.Context, o Random) ([]Request, error) {
 	return out, nil
 }
 
-// Tokens makes prompts of n tokens each, drawn one by one, without their text.
+// Tokens makes prompts of n independently drawn tokens each, without their text.
 func (m Maker) Tokens(v Vocabulary, n, output int) []Request {
 	r := generator(m.Seed, streamPrompts)
 	out := make([]Request, m.Count)
@@ -97,7 +96,7 @@ func (m Maker) vocabulary(ctx context.Context) (Vocabulary, error) {
 	return v, err
 }
 
-// pick draws n tokens, each on its own.
+// pick draws n tokens independently.
 func pick(r *rand.Rand, allowed []int32, n int) []int32 {
 	out := make([]int32, n)
 	for i := range out {
@@ -106,12 +105,12 @@ func pick(r *rand.Rand, allowed []int32, n int) []int32 {
 	return out
 }
 
-// rounds is how often a prompt is corrected; few tokenizers need a third round.
+// rounds bounds the corrections of a prompt; few tokenizers need a third one.
 const rounds = 10
 
-// exact fills the prompt with text that encodes to as many tokens as ids has, or
-// nearly: text of tokens drawn at random seldom encodes to the very same tokens, so
-// it is decoded, encoded and cut or extended until the count is right.
+// exact sets the prompt's text so that it encodes to about as many tokens as ids has. The text of
+// random tokens seldom encodes to the same tokens, so it is decoded, encoded, and cut or extended
+// until the count is right.
 func (m Maker) exact(ctx context.Context, r *rand.Rand, v Vocabulary, ids []int32, to *Request) error {
 	want := len(ids)
 	for round := 0; ; round++ {

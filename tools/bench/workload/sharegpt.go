@@ -8,12 +8,12 @@ import (
 	"io"
 )
 
-// Turn is one prompt of a file of conversations and the answer that it got there.
+// Turn is a prompt of a file of conversations, with its reference answer.
 type Turn struct{ Prompt, Answer string }
 
-// Conversations reads ShareGPT's format: a JSON array of objects with
-// conversations[], of which the first two turns are prompt and reference answer.
-// Entries with fewer turns are dropped. The error names the entry.
+// Conversations parses ShareGPT's format: a JSON array of objects with conversations[], whose first
+// two turns are prompt and reference answer. Entries with fewer turns are dropped. Errors name the
+// entry.
 func Conversations(r io.Reader) ([]Turn, error) {
 	d := json.NewDecoder(r)
 	if first, err := d.Token(); err != nil || first != json.Delim('[') {
@@ -47,16 +47,16 @@ func cause(err error) string {
 	return ": " + err.Error()
 }
 
-// Bounds of the conversations that are kept, in tokens.
+// Bounds of the conversations that are used, in tokens.
 const (
 	leastTokens = 4
 	mostPrompt  = 1024
 	mostTotal   = 2048
 )
 
-// ShareGPT makes requests of conversations, shuffled. Kept are prompts of 4 to 1024
-// tokens whose answer has 4 or more and both together at most 2048; the output length
-// is the answer's, or output where that is above 0.
+// ShareGPT makes requests from conversations, shuffled. It uses prompts of 4 to 1024 tokens whose
+// answer has 4 or more and both together at most 2048. The output length is the answer's, or output
+// where that is above 0.
 func (m Maker) ShareGPT(ctx context.Context, turns []Turn, output int) ([]Request, error) {
 	order := generator(m.Seed, streamPrompts).Perm(len(turns))
 	var out []Request

@@ -11,14 +11,13 @@ import (
 //go:embed sonnet.txt
 var sonnetText string
 
-// Sonnet says what prompts of verse look like; lengths are in tokens, Input with Prefix.
+// Sonnet describes prompts of verse; lengths are in tokens, Input includes Prefix.
 type Sonnet struct{ Input, Output, Prefix int }
 
 const sonnetAsk = "Pick as many lines as you can from these lines of verse:\n"
 
-// Sonnet makes prompts of lines of verse: the first lines are the same in all, up to
-// o.Prefix tokens, the others are drawn. Text is used in place of the built-in verse
-// where it is not empty.
+// Sonnet makes prompts of lines of verse. The first lines, up to o.Prefix tokens, are the same in
+// all prompts; the others are drawn at random. text replaces the built-in verse unless it is empty.
 func (m Maker) Sonnet(ctx context.Context, o Sonnet, text string) ([]Request, error) {
 	if o.Input < 1 || o.Input > maxLength || o.Output < 1 || o.Output > maxLength || o.Prefix < 0 || o.Prefix > o.Input {
 		return nil, fmt.Errorf("sonnet lengths: input %d, output %d, prefix %d: give 1 to %d tokens, and a prefix within the input", o.Input, o.Output, o.Prefix, maxLength)
@@ -51,8 +50,8 @@ func (m Maker) Sonnet(ctx context.Context, o Sonnet, text string) ([]Request, er
 	return m.verses(ctx, o, lines, count(o.Prefix), count(o.Input))
 }
 
-// verses draws lines until a prompt has as many as asked for, and leaves out the last
-// ones of a prompt that became too long.
+// verses draws lines until each prompt has total lines, and drops the last lines of a prompt that
+// is too long.
 func (m Maker) verses(ctx context.Context, o Sonnet, lines []string, shared, total int) ([]Request, error) {
 	r := generator(m.Seed, streamPrompts)
 	out := make([]Request, m.Count)

@@ -1,5 +1,6 @@
-// Package workload makes what a benchmark asks: prompts with their lengths, and the
-// times at which they are sent. The same seed gives the same workload.
+// Package workload makes the requests of a benchmark: prompts with their lengths, and send times.
+// The same seed gives the same workload. It must not read the clock or send anything. Start reading
+// at Maker.
 package workload
 
 import (
@@ -8,50 +9,50 @@ import (
 	"math/rand/v2"
 )
 
-// Request is one prompt and what is asked for it.
+// Request is one prompt with its output length.
 type Request struct {
 	Prompt string
-	// Tokens is the prompt's length as the tokenizer counts it, without what the
-	// server adds.
+	// Tokens is the prompt's length by the tokenizer, without tokens that the server adds.
 	Tokens int
-	// Output is how many tokens are asked for.
+	// Output is the number of tokens to generate.
 	Output int
-	// IDs are the prompt's tokens where the dataset was made of them.
+	// IDs are the prompt's tokens where the dataset is made of tokens.
 	IDs []int32
 }
 
-// Tokenizer is what the datasets need of one.
+// Tokenizer has the methods that datasets need.
 type Tokenizer interface {
 	// Encode returns a text's ids, without special tokens added.
 	Encode(ctx context.Context, text string) ([]int32, error)
 	// Decode returns the text of ids.
 	Decode(ctx context.Context, ids []int32) (string, error)
-	// Vocabulary says which ids prompts may be made of.
+	// Vocabulary returns the ids that prompts may have.
 	Vocabulary(ctx context.Context) (Vocabulary, error)
 }
 
-// Vocabulary is what random prompts are drawn from.
+// Vocabulary lists the ids for random prompts.
 type Vocabulary struct {
-	// Size counts all ids, special ones too.
+	// Size is the number of all ids, including special ones.
 	Size int
-	// Allowed are the ids that are no special tokens, ascending.
+	// Allowed are the ids that are not special tokens, ascending.
 	Allowed []int32
-	// Added is how many special tokens a server adds to a prompt.
+	// Added is the number of special tokens that a server adds to a prompt.
 	Added int
 }
 
-// Maker draws requests. Its methods are the datasets.
+// Maker makes requests; it has a method for each dataset.
 type Maker struct {
-	// Count is how many requests to make.
+	// Count is the number of requests to make.
 	Count int
-	// Seed decides lengths, order and tokens.
+	// Seed determines lengths, order and tokens.
 	Seed int64
-	// NoOversample makes fewer requests when the dataset has fewer, rather than repeating it.
+	// NoOversample makes fewer requests when the dataset is smaller than Count; otherwise it is
+	// repeated.
 	NoOversample bool
 	Tokenizer    Tokenizer
 }
 
-// Streams of one seed, so that prompts stay the same when arrivals change.
+// Random streams of one seed; with separate streams, prompts do not depend on arrivals.
 const (
 	streamPrompts = 1 + iota
 	streamArrivals
@@ -64,7 +65,7 @@ func generator(seed int64, stream uint64) *rand.Rand {
 // between draws an integer uniformly from [low, high].
 func between(r *rand.Rand, low, high int) int { return low + r.IntN(high-low+1) }
 
-// fill repeats the requests of a dataset from its start until there are as many as asked for.
+// fill repeats the requests of a dataset from its start until there are Count.
 func (m Maker) fill(of string, have []Request) ([]Request, error) {
 	if len(have) == 0 {
 		return nil, fmt.Errorf("%s: no prompt of it fits the lengths asked for; give another file or other lengths", of)

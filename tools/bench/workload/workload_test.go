@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// letters is a tokenizer of one token a byte, but "ab" is one token too, so that text
-// of random tokens encodes to fewer.
+// letters is a tokenizer with a token for each byte and one for "ab", so that the text of random
+// tokens encodes to fewer tokens.
 type letters struct{ added int }
 
 const pair = 26
@@ -40,7 +40,7 @@ func (letters) Decode(_ context.Context, ids []int32) (string, error) {
 	return b.String(), nil
 }
 
-// Vocabulary leaves out z, which is special.
+// Vocabulary excludes z, which is special.
 func (l letters) Vocabulary(context.Context) (Vocabulary, error) {
 	v := Vocabulary{Size: 27, Added: l.added}
 	for id := range int32(27) {
@@ -53,8 +53,8 @@ func (l letters) Vocabulary(context.Context) (Vocabulary, error) {
 
 func maker(n int, seed int64) Maker { return Maker{Count: n, Seed: seed, Tokenizer: letters{}} }
 
-// TestRandom: lengths are exact and within their range, special tokens do not occur,
-// the same seed gives the same prompts and another one others.
+// TestRandom checks that lengths are exact and within their range, that special tokens do not
+// occur, that equal seeds give equal prompts and different seeds different ones.
 func TestRandom(t *testing.T) {
 	o := Random{Input: 40, Output: 10, Range: 0.25}
 	got, err := maker(200, 7).Random(t.Context(), o)
@@ -79,7 +79,7 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// TestRandomSequence: token i of prompt j follows token i-1 in the vocabulary.
+// TestRandomSequence checks that token i of prompt j follows token i-1 in the vocabulary.
 func TestRandomSequence(t *testing.T) {
 	got, err := maker(50, 1).Random(t.Context(), Random{Input: 5, Output: 1})
 	if err != nil {
@@ -88,7 +88,7 @@ func TestRandomSequence(t *testing.T) {
 	v, _ := letters{}.Vocabulary(t.Context())
 	for _, q := range got {
 		if strings.Contains(q.Prompt, "ab") {
-			continue // encoded otherwise than it was drawn
+			continue // encodes to other tokens than were drawn
 		}
 		for i := 1; i < len(q.IDs); i++ {
 			a, b := slices.Index(v.Allowed, q.IDs[i-1]), slices.Index(v.Allowed, q.IDs[i])
@@ -99,8 +99,8 @@ func TestRandomSequence(t *testing.T) {
 	}
 }
 
-// TestRandomPrefix: all prompts share it, and no more; the tokens that a server adds
-// count as input.
+// TestRandomPrefix checks that all prompts share exactly the prefix, and that tokens added by a
+// server count as input.
 func TestRandomPrefix(t *testing.T) {
 	m := maker(20, 3)
 	m.Tokenizer = letters{added: 2}
@@ -110,7 +110,7 @@ func TestRandomPrefix(t *testing.T) {
 	}
 	own := map[string]bool{}
 	for _, q := range got {
-		if q.Tokens != 16 || !slices.Equal(q.IDs[:5], got[0].IDs[:5]) { // the sixth may join with what follows
+		if q.Tokens != 16 || !slices.Equal(q.IDs[:5], got[0].IDs[:5]) { // the sixth token may merge with the next one
 			t.Fatalf("%+v", q)
 		}
 		own[q.Prompt] = true
@@ -140,8 +140,8 @@ func TestRefusals(t *testing.T) {
 
 func second(_ []Request, err error) error { return err }
 
-// TestShareGPT: entries of one turn are dropped, too short and too long ones too; the
-// output is the answer's length or the one forced; the rest is repeated.
+// TestShareGPT checks that entries of one turn, and too short and too long ones, are dropped; that
+// the output is the answer's length or the forced one; and that entries are repeated.
 func TestShareGPT(t *testing.T) {
 	long := strings.Repeat("c", 1025)
 	turns, err := Conversations(strings.NewReader(`[
@@ -168,7 +168,7 @@ func TestShareGPT(t *testing.T) {
 	}
 }
 
-// TestCustom: lengths of the lines, of the flag, or the one that overrides both.
+// TestCustom checks output lengths of lines, of the default, and of the override.
 func TestCustom(t *testing.T) {
 	lines, err := Lines(strings.NewReader("{\"prompt\":\"cde\",\"output_tokens\":7}\n\n{\"prompt\":\"fg\",\"extra\":1}\n"))
 	if err != nil {
@@ -202,7 +202,7 @@ func TestCustom(t *testing.T) {
 	}
 }
 
-// TestSonnet: prompts stay within their length, come near it, and share their prefix.
+// TestSonnet checks that prompts are at most their length, close to it, and share their prefix.
 func TestSonnet(t *testing.T) {
 	got, err := maker(30, 2).Sonnet(t.Context(), Sonnet{Input: 2000, Output: 9, Prefix: 600}, "")
 	if err != nil {
@@ -218,7 +218,7 @@ func TestSonnet(t *testing.T) {
 	}
 }
 
-// TestPrefix: as many beginnings as asked for, evenly.
+// TestPrefix checks the number of prefixes and their equal use.
 func TestPrefix(t *testing.T) {
 	got, err := maker(40, 2).Prefix(t.Context(), Prefix{Prefix: 20, Suffix: 10, Output: 3, Prefixes: 4})
 	if err != nil {
@@ -238,8 +238,8 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-// TestArrivals: times ascend, the last is n/rate, and the gaps have the mean and the
-// spread of their gamma distribution (variance of a gap: 1/burstiness of its mean's square).
+// TestArrivals checks that times ascend, that the last is n/rate, and that gaps have the mean and
+// variance of their gamma distribution (variance: mean squared / burstiness).
 func TestArrivals(t *testing.T) {
 	const n = 40_000
 	for _, burst := range []float64{0.25, 0.5, 1, 4, 100} {
@@ -252,7 +252,7 @@ func TestArrivals(t *testing.T) {
 			d := (x-last)*20 - 1
 			square, last = square+d*d, x
 		}
-		// The spread of the estimate: kurtosis of a gamma variable is 3+6/shape.
+		// Standard error of the estimate: the kurtosis of a gamma variable is 3+6/shape.
 		if v, want := square/n, 1/burst; math.Abs(v-want) > 5*want*math.Sqrt((2+6/burst)/n) {
 			t.Errorf("burstiness %v: variance %v, want %v", burst, v, want)
 		}
@@ -266,7 +266,7 @@ func TestArrivals(t *testing.T) {
 	}
 }
 
-// TestRamp: gaps shrink as the rate grows; the expected total is the sum of 1/rate.
+// TestRamp checks that gaps shrink as the rate grows; the expected total is the sum of 1/rate.
 func TestRamp(t *testing.T) {
 	const n = 20_000
 	for _, a := range []Arrivals{{RampUp: "linear", Start: 1, End: 9}, {RampUp: "exponential", Start: 1, End: 9}} {
@@ -290,7 +290,7 @@ func TestRamp(t *testing.T) {
 	}
 }
 
-// FuzzDatasets: no file makes the readers panic, and what they take is usable.
+// FuzzDatasets checks that no file makes the readers panic, and that accepted entries are usable.
 func FuzzDatasets(f *testing.F) {
 	f.Add([]byte(`[{"conversations":[{"value":"a"},{"value":"b"}]}]`))
 	f.Add([]byte("{\"prompt\":\"a\",\"output_tokens\":3}\n"))
