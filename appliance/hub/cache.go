@@ -94,8 +94,8 @@ func local(dir string) ([]File, error) {
 // Specification.
 const tag = "Signature: 8a477f597d28d172789f06886806bc55\n# Models of the Hugging Face hub: they can be fetched again.\n"
 
-// tagged writes the tag where it is missing. A failure is ignored: the cache works without it.
-func (s Settings) tagged() {
+// writeTag writes the tag where it is missing. A failure is ignored: the cache works without it.
+func (s Settings) writeTag() {
 	f, err := os.OpenFile(filepath.Join(s.Cache, "CACHEDIR.TAG"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return

@@ -49,7 +49,7 @@ func (c *Client) ask(ctx context.Context, p *Pull, f File) (File, error) {
 			}
 		}
 		if !redirects || res.Header.Get("X-Linked-Etag") != "" {
-			return described(p, f, res.Header, redirects)
+			return fromHeaders(p, f, res.Header, redirects)
 		}
 		to, err := r.URL.Parse(next)
 		if err != nil || !c.atEndpoint(to) {
@@ -60,8 +60,8 @@ func (c *Client) ask(ctx context.Context, p *Pull, f File) (File, error) {
 	return f, fmt.Errorf("%s redirects more than %d times", hostOf(at), maxRedirects)
 }
 
-// described returns f with size and hash from the headers.
-func described(p *Pull, f File, h http.Header, redirects bool) (File, error) {
+// fromHeaders returns f with size and hash from the headers.
+func fromHeaders(p *Pull, f File, h http.Header, redirects bool) (File, error) {
 	if commit := h.Get("X-Repo-Commit"); commit != "" && commit != p.Commit {
 		return f, p.Name.errorf(Untrusted, "commit %s was asked for and the hub gave %.60q", p.Commit, commit)
 	}

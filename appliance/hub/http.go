@@ -33,11 +33,11 @@ type statusError struct {
 }
 
 func (e *statusError) Error() string {
-	return fmt.Sprintf("%s answered %d %s", e.url.Host, e.status, http.StatusText(e.status)) + e.said()
+	return fmt.Sprintf("%s answered %d %s", e.url.Host, e.status, http.StatusText(e.status)) + e.note()
 }
 
-// said returns the hub's message in parentheses, "" where there is none.
-func (e *statusError) said() string {
+// note returns the hub's message in parentheses, "" where there is none.
+func (e *statusError) note() string {
 	if e.message == "" {
 		return ""
 	}
@@ -239,7 +239,7 @@ func (c *Client) refused(n Name, s *statusError) error {
 	case !c.atEndpoint(s.url): // a storage server: its refusals say nothing about the model
 		e = n.errorf(Unreachable, "%v; try again later", s)
 	case s.code == "GatedRepo", s.status == http.StatusForbidden && s.code == "":
-		e = n.errorf(Gated, "it is gated, and was asked for %s; accept its terms at %s first%s", who, page, s.said())
+		e = n.errorf(Gated, "it is gated, and was asked for %s; accept its terms at %s first%s", who, page, s.note())
 	case s.code == "RevisionNotFound":
 		e = n.errorf(BadRevision, "it has no branch, tag or commit %q; see %s/commits/main", n.revision(), page)
 	case s.code == "EntryNotFound":

@@ -100,7 +100,7 @@ func FuzzHeaders(f *testing.F) {
 			t.Fatalf("%q: %d of %d", span, first, total)
 		}
 		h := http.Header{"Etag": {etag}, "Content-Length": {size}}
-		_, _ = described(&Pull{}, File{}, h, false)
+		_, _ = fromHeaders(&Pull{}, File{}, h, false)
 		if p, ok := parseParts(record); ok {
 			if n := p.bytes(); n < 0 || n > p.Size {
 				t.Fatalf("%s: %d bytes", record, n)

@@ -130,7 +130,7 @@ func (p *Pull) fetch(ctx context.Context, list []File) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	p.c.tagged()
+	p.c.writeTag()
 	for _, f := range list {
 		if err := p.c.link(p.Name, p.Commit, f); err != nil {
 			return p.failed(err)

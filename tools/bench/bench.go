@@ -48,7 +48,7 @@ type Run struct {
 }
 
 // Serve runs the benchmark. When ctx ends it cancels the requests in flight, and returns the
-// finished ones with ctx's error.
+// dropUnsent ones with ctx's error.
 func (r *Run) Serve(ctx context.Context) (report.Result, error) {
 	if len(r.Requests) == 0 {
 		return report.Result{}, errors.New("bench: no request to send")
@@ -82,7 +82,7 @@ func (r *Run) Serve(ctx context.Context) (report.Result, error) {
 		r.stopProfiler(then)
 	}
 	r.count(then, traces)
-	out := report.Make(r.Setup, traces, seconds, grown(before, after))
+	out := report.Make(r.Setup, traces, seconds, increase(before, after))
 	out.Client = report.Client{CPU: used.Seconds(), Cores: runtime.GOMAXPROCS(0)}
 	if len(traces) == len(sends) {
 		return out, nil // errors after the end of the run are ignored
@@ -238,12 +238,12 @@ func (r *Run) send(ctx context.Context, sends []send) ([]report.Trace, float64) 
 		})
 	}
 	wg.Wait()
-	return finished(traces, sent, time.Since(begin).Seconds())
+	return dropUnsent(traces, sent, time.Since(begin).Seconds())
 }
 
-// finished removes requests that were not sent or were canceled, and shifts times so that the first
+// dropUnsent removes requests that were not sent or were canceled, and shifts times so that the first
 // send is at 0.
-func finished(traces []report.Trace, sent []bool, end float64) ([]report.Trace, float64) {
+func dropUnsent(traces []report.Trace, sent []bool, end float64) ([]report.Trace, float64) {
 	first, n := end, 0
 	for i, t := range traces {
 		if sent[i] {

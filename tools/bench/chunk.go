@@ -9,7 +9,7 @@ import (
 type chunk struct {
 	// choices reports whether there is a choice, so that the record counts as a token.
 	choices bool
-	// finished reports whether a choice has a finish_reason.
+	// dropUnsent reports whether a choice has a finish_reason.
 	finished bool
 	// text is the text generated so far; read appends to it.
 	text []byte
@@ -73,8 +73,8 @@ func (o *errorObject) field(s *scanner, key []byte) error {
 	return err
 }
 
-// givenUp reports whether a finish reason means that the server stopped the request early.
-func givenUp(reason []byte) bool { return string(reason) == "abort" || string(reason) == "error" }
+// stoppedEarly reports whether a finish reason means that the server stopped the request early.
+func stoppedEarly(reason []byte) bool { return string(reason) == "abort" || string(reason) == "error" }
 
 // choice reads one choice; only the text of the first one is kept.
 func (c *chunk) choice(s *scanner, first bool) error {
@@ -85,7 +85,7 @@ func (c *chunk) choice(s *scanner, first bool) error {
 		switch k := string(key); {
 		case k == "finish_reason" && s.peek() == '"':
 			reason, err := s.text()
-			if c.finished = true; givenUp(reason) {
+			if c.finished = true; stoppedEarly(reason) {
 				c.failed = append([]byte("finish_reason "), reason...)
 			}
 			return err

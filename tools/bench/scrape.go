@@ -91,8 +91,8 @@ func at(positions []float64, labels string, value float64) []float64 {
 	return positions
 }
 
-// grown returns the increase of the counters; nil where one side has none or a counter decreased.
-func grown(before, after *report.Speculation) *report.Speculation {
+// increase returns the increase of the counters; nil where one side has none or a counter decreased.
+func increase(before, after *report.Speculation) *report.Speculation {
 	if before == nil || after == nil || after.Drafts < before.Drafts {
 		return nil
 	}

@@ -74,7 +74,7 @@ func (s *send) do(ctx context.Context, begin time.Time) report.Trace {
 	t.Start = start.Sub(begin).Seconds()
 	resp, err := s.server.Client.Do(req)
 	if err != nil {
-		t.Failure = unreached(ctx, err)
+		t.Failure = connectFailure(ctx, err)
 	} else {
 		s.answer(ctx, giveUp, resp, start, &t)
 		resp.Body.Close()
@@ -85,8 +85,8 @@ func (s *send) do(ctx context.Context, begin time.Time) report.Trace {
 	return t
 }
 
-// unreached returns the failure of a request without an answer.
-func unreached(ctx context.Context, err error) *report.Failure {
+// connectFailure returns the failure of a request without an answer.
+func connectFailure(ctx context.Context, err error) *report.Failure {
 	var inURL *url.Error
 	if errors.As(err, &inURL) {
 		err = inURL.Err
@@ -140,7 +140,7 @@ const maxAnswer = 64 << 20
 func (s *send) embedding(ctx context.Context, body io.Reader, start time.Time, t *report.Trace) {
 	text, err := io.ReadAll(io.LimitReader(body, maxAnswer))
 	if err != nil {
-		t.Failure = ended(ctx, err)
+		t.Failure = endFailure(ctx, err)
 		return
 	}
 	t.Latency = time.Since(start).Seconds()
@@ -191,19 +191,19 @@ func (s *send) stream(ctx context.Context, giveUp context.CancelCauseFunc, resp 
 		case errors.Is(err, errRecordSize):
 			t.Failure = failure("broken SSE record", "%v", err)
 		default:
-			t.Failure = ended(ctx, err)
+			t.Failure = endFailure(ctx, err)
 		}
 		t.Text = string(f.chunk.text)
 		return
 	}
 }
 
-// ended returns the failure of an answer that ended early.
-func ended(ctx context.Context, err error) *report.Failure {
+// endFailure returns the failure of an answer that ended early.
+func endFailure(ctx context.Context, err error) *report.Failure {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return failure("closed early", "the connection ended in the middle of the answer")
 	}
-	return unreached(ctx, err)
+	return connectFailure(ctx, err)
 }
 
 // following is the state of a stream being read.

@@ -64,15 +64,15 @@ func (s *Server) askFor(ctx context.Context, bound time.Duration, path string, q
 	s.head(r)
 	resp, err := s.Client.Do(r)
 	if err != nil {
-		return nil, fmt.Errorf("%s%s: %w", s.BaseURL, path, unreached(ctx, err))
+		return nil, fmt.Errorf("%s%s: %w", s.BaseURL, path, connectFailure(ctx, err))
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s%s: %w", s.BaseURL, path, ended(ctx, err))
+		return nil, fmt.Errorf("%s%s: %w", s.BaseURL, path, endFailure(ctx, err))
 	case resp.StatusCode != http.StatusOK:
-		return nil, &statusError{s.BaseURL + path, resp.StatusCode, clip(told(resp, text))}
+		return nil, &statusError{s.BaseURL + path, resp.StatusCode, clip(answerText(resp, text))}
 	}
 	return text, nil
 }
@@ -147,9 +147,9 @@ func patiently(ctx context.Context, patience time.Duration, do func() error) err
 	}
 }
 
-// refused reports whether err is an error status of the server. A server that is still loading does
+// isRefusal reports whether err is an error status of the server. A server that is still loading does
 // not count.
-func refused(err error) bool {
+func isRefusal(err error) bool {
 	var status *statusError
 	return errors.As(err, &status) && status.status != http.StatusServiceUnavailable
 }

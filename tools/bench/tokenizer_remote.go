@@ -24,7 +24,7 @@ func RemoteTokenizer(ctx context.Context, s *Server, model string, patience time
 	var refusal error // a permanent refusal
 	err = patiently(ctx, patience, func() error {
 		var err error
-		if r, err = remoteTokenizer(ctx, s, model); refused(err) {
+		if r, err = remoteTokenizer(ctx, s, model); isRefusal(err) {
 			refusal = err
 			return nil
 		}
@@ -50,7 +50,7 @@ func remoteTokenizer(ctx context.Context, s *Server, model string) (*Remote, err
 		if err == nil {
 			err = fmt.Errorf("%s/tokenize gives no tokens", s.BaseURL)
 		}
-		if !refused(err) && first == nil {
+		if !isRefusal(err) && first == nil {
 			first = err
 		}
 		if first == nil && llama {
@@ -137,7 +137,7 @@ func (r *Remote) size(ctx context.Context) (int, error) {
 		switch {
 		case err == nil:
 			known = middle
-		case refused(err):
+		case isRefusal(err):
 			over = middle
 		default:
 			return 0, err

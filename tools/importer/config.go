@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// isConfig tells a vLLM config file by its keys: flags without dashes, and
-// nothing that a manifest has.
+// isConfig reports whether n is a vLLM config file: its keys are flags without dashes, and none is
+// a key of a manifest.
 func isConfig(n *node) bool {
 	if n == nil || n.shape != mapping || n.get("command", "args", "services", "spec", "containers", "items", "kind", "image") != nil {
 		return false
@@ -21,8 +21,7 @@ func isConfig(n *node) bool {
 	return false
 }
 
-// configSettings reads a config file as the flags that it stands for. The error
-// is an *Error.
+// configSettings converts a config file to settings of flags. Its error is an *Error.
 func configSettings(n *node, at source) ([]setting, error) {
 	d := &draft{lex: newLexicon()}
 	var out []setting
@@ -40,7 +39,7 @@ func configSettings(n *node, at source) ([]setting, error) {
 			p.unknown(word{text: "--" + k, at: place}, "--"+k, m.unclear)
 			continue
 		}
-		if s, ok := d.configured(m, "--"+k, n.values[i], place); ok {
+		if s, ok := d.configSetting(m, "--"+k, n.values[i], place); ok {
 			out = append(out, s)
 		}
 	}
@@ -50,8 +49,8 @@ func configSettings(n *node, at source) ([]setting, error) {
 	return out, nil
 }
 
-// configured is one key of a config file as a setting; false: it says nothing.
-func (d *draft) configured(m match, given string, n *node, at Place) (setting, bool) {
+// configSetting converts one key of a config file to a setting; false where the key has no value.
+func (d *draft) configSetting(m match, given string, n *node, at Place) (setting, bool) {
 	s := setting{flag: m.flag, given: given, at: at, on: !m.off}
 	add := func(text string) { s.values = append(s.values, variables(nil).unexpanded(word{text: text, at: at})) }
 	switch {
@@ -64,7 +63,7 @@ func (d *draft) configured(m match, given string, n *node, at Place) (setting, b
 	case n.shape == scalar:
 		add(n.text)
 	default:
-		b, err := json.Marshal(n.decoded())
+		b, err := json.Marshal(n.decode())
 		if err != nil || m.flag.arity != object {
 			d.problem(Invalid, at, "", "%s: takes no list and no mapping", given)
 			return s, false
@@ -79,19 +78,19 @@ func (d *draft) configured(m match, given string, n *node, at Place) (setting, b
 	return p.out[0], true
 }
 
-// decoded is the node as encoding/json has it.
-func (n *node) decoded() any {
+// decode returns the node as encoding/json would decode it.
+func (n *node) decode() any {
 	switch {
 	case n.shape == mapping:
 		m := map[string]any{}
 		for i, k := range n.keys {
-			m[k] = n.values[i].decoded()
+			m[k] = n.values[i].decode()
 		}
 		return m
 	case n.shape == sequence:
 		list := []any{}
 		for _, x := range n.list {
-			list = append(list, x.decoded())
+			list = append(list, x.decode())
 		}
 		return list
 	case n.quoted:
@@ -100,8 +99,8 @@ func (n *node) decoded() any {
 	return looseValue(n.text)
 }
 
-// configFile puts the settings of "--config -" in front of the others, as vLLM
-// does: the command line wins.
+// configFile puts the settings of the file of "--config -" before the others, so that the command
+// line overrides them, as in vLLM.
 func (d *draft) configFile(list []setting, stdin io.Reader) []setting {
 	var out, file []setting
 	for _, s := range list {
@@ -123,9 +122,9 @@ func (d *draft) configFile(list []setting, stdin io.Reader) []setting {
 	return append(file, out...)
 }
 
-// readConfig reads the config file on standard input. The error is an *Error.
+// readConfig reads the config file on standard input. Its error is an *Error.
 func readConfig(data []byte) ([]setting, error) {
-	text, err := readable("stdin", data)
+	text, err := normalize("stdin", data)
 	if err != nil {
 		return nil, err
 	}

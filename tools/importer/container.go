@@ -2,12 +2,11 @@ package importer
 
 import "strings"
 
-// container reads a mapping with command, args (Kubernetes) or entrypoint,
-// command (Compose).
+// container reads a mapping with command and args (Kubernetes) or entrypoint and command (Compose).
 func (m *manifest) container(n *node, name string) error {
 	image := n.get("image").str()
 	if image == "" {
-		image = n.get("image").get("repository").str() // of a Helm chart's values
+		image = n.get("image").get("repository").str() // from the values of a Helm chart
 	}
 	vars := m.environment(n)
 	if err := vars.within(m.at.place(n.line)); err != nil {
@@ -26,7 +25,7 @@ func (m *manifest) container(n *node, name string) error {
 		if servesVLLM(image) || mentions(words) {
 			return err
 		}
-		c = nil // another container, whose script need not be readable here
+		c = nil // not the vLLM container, so its script need not parse
 	}
 	alien := len(words) > 0 && strings.HasPrefix(words[0].text, "-") && image != "" && !servesVLLM(image)
 	if c == nil || alien && name != m.want {
@@ -71,7 +70,7 @@ func (n *node) scalars() []*node {
 	return out
 }
 
-// words of a list, or of a text that is cut as a shell does.
+// words returns the words of a list, or of a text split by the rules of a shell.
 func (m *manifest) words(n *node, vars variables) ([]word, error) {
 	if n == nil {
 		return nil, nil
@@ -81,7 +80,7 @@ func (m *manifest) words(n *node, vars variables) ([]word, error) {
 			switch {
 			case m.compose:
 				list[i] = vars.compose(w)
-			case shellWord(list, i): // its shell expands what is left
+			case shellWord(list, i): // the shell expands the remaining variables
 				list[i].text = vars.kubernetes(w).text
 			default:
 				list[i] = vars.unexpanded(vars.kubernetes(w))
@@ -109,7 +108,7 @@ func (m *manifest) words(n *node, vars variables) ([]word, error) {
 	return out, nil
 }
 
-// shellWord tells whether word i is the script of a shell before it.
+// shellWord reports whether word i is the script of a shell (sh -c SCRIPT).
 func shellWord(words []word, i int) bool {
 	for j := 0; j < i && j < 8; j++ {
 		if script := shellScript(words[j:]); script == &words[i] {
@@ -119,9 +118,8 @@ func shellWord(words []word, i int) bool {
 	return false
 }
 
-// environment is env (a list of name and value) or environment (a mapping, or a
-// list of NAME=value). What comes from a secret or from outside has no value
-// here.
+// environment reads env (a list of name and value) or environment (a mapping, or a list of
+// NAME=value). Variables from secrets or other objects have no value here.
 func (m *manifest) environment(n *node) variables {
 	var out variables
 	add := func(name, value, missing string, line int) {

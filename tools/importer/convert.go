@@ -13,10 +13,10 @@ import (
 	"vapp.dev/schema"
 )
 
-// quote is text in CUE's syntax.
+// quote returns s as a CUE string.
 func quote(s string) string { return literal.String.Quote(s) }
 
-// quotes is a list of texts.
+// quotes returns list as a CUE list of strings.
 func quotes(list []string) string {
 	out := make([]string, len(list))
 	for i, s := range list {
@@ -25,23 +25,23 @@ func quotes(list []string) string {
 	return "[" + strings.Join(out, ", ") + "]"
 }
 
-// text carries a value over as it is.
-func text(path string) becomes {
+// text copies a text.
+func text(path string) converter {
 	return func(d *draft, s setting) { d.set(path, quote(s.value()), s) }
 }
 
-// yes carries a boolean over.
-func yes(path string) becomes {
+// yes copies a boolean.
+func yes(path string) converter {
 	return func(d *draft, s setting) { d.set(path, strconv.FormatBool(s.on), s) }
 }
 
-// not carries a boolean over turned round.
-func not(path string) becomes {
+// not copies a negated boolean.
+func not(path string) converter {
 	return func(d *draft, s setting) { d.set(path, strconv.FormatBool(!s.on), s) }
 }
 
-// integer carries a whole number over; K, M, G are 1024-fold, k, m, g 1000-fold.
-func integer(path string) becomes {
+// integer copies a whole number; K, M, G are powers of 1024, k, m, g powers of 1000.
+func integer(path string) converter {
 	return func(d *draft, s setting) {
 		if n, ok := wholeNumber(s.value()); ok {
 			d.set(path, n, s)
@@ -51,7 +51,7 @@ func integer(path string) becomes {
 	}
 }
 
-// wholeNumber reads -1, 8192, 8K or 25.6k.
+// wholeNumber parses -1, 8192, 8K or 25.6k.
 func wholeNumber(text string) (string, bool) {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return strconv.FormatInt(n, 10), true
@@ -60,8 +60,8 @@ func wholeNumber(text string) (string, bool) {
 	return n.String(), err == nil && n != schema.Auto
 }
 
-// number carries a fraction over.
-func number(path string) becomes {
+// number copies a fraction.
+func number(path string) converter {
 	return func(d *draft, s setting) {
 		if n, ok := decimal(s.value()); ok {
 			d.set(path, n, s)
@@ -71,8 +71,8 @@ func number(path string) becomes {
 	}
 }
 
-// decimal writes a number as CUE does, without exponent; false: it is none, or
-// one that nobody means.
+// decimal formats a number for CUE, without exponent; false where it is no number or is out of a
+// sensible range.
 func decimal(text string) (string, bool) {
 	if len(text) > 32 || strings.ContainsAny(text, "/_xXpPiInN") {
 		return "", false
@@ -92,8 +92,8 @@ func decimal(text string) (string, bool) {
 	return strings.TrimRight(r.FloatString(20), "0"), true
 }
 
-// tokens carries a length over: "256K" stays "256K", -1 and auto are auto.
-func tokens(path string) becomes {
+// tokens copies a length: "256K" stays "256K", -1 and auto become auto.
+func tokens(path string) converter {
 	return func(d *draft, s setting) {
 		v := s.value()
 		switch n, err := schema.ParseCount(v); {
@@ -109,9 +109,9 @@ func tokens(path string) becomes {
 	}
 }
 
-// bytesOf carries a size over; plain numbers are of the unit, K, M, G, T
-// 1024-fold and k, m, g, t 1000-fold where the unit is 1.
-func bytesOf(path string, unit int64) becomes {
+// bytesOf copies a size. A plain number is in units of unit; K, M, G, T are powers of 1024, and k,
+// m, g, t powers of 1000 where unit is 1.
+func bytesOf(path string, unit int64) converter {
 	return func(d *draft, s setting) {
 		if n, ok := sizeOf(s.value(), unit); ok {
 			d.set(path, size(n), s)
@@ -121,7 +121,7 @@ func bytesOf(path string, unit int64) becomes {
 	}
 }
 
-// sizeOf is a number of bytes.
+// sizeOf parses a number of bytes.
 func sizeOf(text string, unit int64) (int64, bool) {
 	if unit == 1 {
 		n, err := schema.ParseBytes(text)
@@ -137,7 +137,7 @@ func sizeOf(text string, unit int64) (int64, bool) {
 	return n.Int64(), n.IsInt64() && n.Sign() >= 0
 }
 
-// size writes bytes in the largest unit that divides them.
+// size formats bytes in the largest unit that divides them.
 func size(n int64) string {
 	if n == 0 || n%(1<<20) != 0 {
 		return strconv.FormatInt(n, 10)
@@ -145,8 +145,8 @@ func size(n int64) string {
 	return quote(schema.Bytes(n).String())
 }
 
-// seconds carries a time over.
-func seconds(path string) becomes {
+// seconds copies a duration.
+func seconds(path string) converter {
 	return func(d *draft, s setting) {
 		n, err := strconv.ParseUint(s.value(), 10, 31)
 		if err != nil {
@@ -157,8 +157,8 @@ func seconds(path string) becomes {
 	}
 }
 
-// words carries a list over.
-func words(path string) becomes {
+// words copies a list.
+func words(path string) converter {
 	return func(d *draft, s setting) {
 		var list []string
 		for _, v := range s.values {
@@ -168,8 +168,8 @@ func words(path string) becomes {
 	}
 }
 
-// jsonWords carries a JSON list of texts over, or words as they are.
-func jsonWords(path string) becomes {
+// jsonWords copies a JSON list of texts, or words.
+func jsonWords(path string) converter {
 	return func(d *draft, s setting) {
 		var list []string
 		if strings.HasPrefix(strings.TrimSpace(s.value()), "[") {
@@ -186,9 +186,9 @@ func jsonWords(path string) becomes {
 	}
 }
 
-// choice carries a word over that vapp calls so or otherwise. A word that maps
-// to "" is vapp's default; one that maps to a text with a blank is noted with it.
-func choice(path string, of map[string]string) becomes {
+// choice maps a word of vLLM to vapp's. A word that maps to "" is vapp's default. A word that maps
+// to a text with a space becomes a note with that text.
+func choice(path string, of map[string]string) converter {
 	return func(d *draft, s setting) {
 		to, ok := of[s.value()]
 		if !ok {
@@ -199,14 +199,14 @@ func choice(path string, of map[string]string) becomes {
 			d.unknownWord(s, of)
 		case to == "":
 		case strings.Contains(to, " "):
-			d.noted(s, "%s", to)
+			d.notef(s, "%s", to)
 		default:
 			d.set(path, quote(to), s)
 		}
 	}
 }
 
-// unknownWord reports a word that the flag does not take.
+// unknownWord reports a word that the flag does not accept.
 func (d *draft) unknownWord(s setting, of map[string]string) {
 	var all []string
 	for k := range of {
@@ -219,5 +219,5 @@ func (d *draft) unknownWord(s setting, of map[string]string) {
 	} else if near != "" {
 		allowed += "; did you mean " + near + "?"
 	}
-	d.problem(Invalid, s.at, allowed, "%s: invalid value %q", s.given, d.shown(s))
+	d.problem(Invalid, s.at, allowed, "%s: invalid value %q", s.given, d.maskedValue(s))
 }

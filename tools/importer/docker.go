@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// Flags of docker run (podman, nerdctl) that take no value; all others do.
+// Flags of docker run (podman, nerdctl) without a value; all others have one.
 var dockerAlone = []string{
 	"--rm", "--detach", "--interactive", "--tty", "--privileged", "--init", "--read-only", "--publish-all", "--no-healthcheck",
 	"--oom-kill-disable", "--sig-proxy", "--disable-content-trust", "--quiet", "--replace", "--tls-verify", "--no-hosts", "--rmi", "--env-host",
 }
 
-// Short flags of docker run that take a value.
+// Short flags of docker run with a value.
 const dockerShort = "acehlmpuvw"
 
-// indexOfDocker is where "docker run" ends, or -1.
+// indexOfDocker returns the index after "docker run", or -1.
 func indexOfDocker(words []word) int {
 	for i, w := range words {
 		if !slices.Contains([]string{"docker", "podman", "nerdctl"}, path.Base(w.text)) {
@@ -33,8 +33,8 @@ func indexOfDocker(words []word) int {
 	return -1
 }
 
-// dockerCommand reads docker run: variables, published ports, the image, and
-// what is given to it. at is where the flags of docker begin.
+// dockerCommand reads docker run: variables, published ports, the image, and the arguments of the
+// image. at is the index of the first flag.
 func dockerCommand(words []word, at, depth int) (*command, error) {
 	c := &command{}
 	var entry []word
@@ -49,7 +49,7 @@ func dockerCommand(words []word, at, depth int) (*command, error) {
 		case "-e", "--env":
 			if v, ok := assignment(value); ok {
 				c.vars = append(c.vars, v)
-			} else if nameLen(value.text) == len(value.text) { // from docker's own environment
+			} else if nameLen(value.text) == len(value.text) { // the value is taken from docker's own environment
 				c.vars = append(c.vars, variable{value.text, word{text: "$" + value.text, missing: "$" + value.text, at: value.at}})
 			}
 		case "--env-file":
@@ -73,7 +73,7 @@ func dockerCommand(words []word, at, depth int) (*command, error) {
 	return got, nil
 }
 
-// dockerFlag is the name and the value of a flag, and how many words they take.
+// dockerFlag returns the name and the value of a flag, and the number of words that they take.
 func dockerFlag(words []word) (name string, value word, n int) {
 	w := words[0]
 	if name, text, ok := strings.Cut(w.text, "="); ok && strings.HasPrefix(w.text, "--") {
@@ -102,7 +102,7 @@ func dockerFlag(words []word) (name string, value word, n int) {
 	return w.text, word{}, 2
 }
 
-// publish notes a port that has another number outside: HOST:8080:8000.
+// publish notes a port with another number on the host: HOST:8080:8000.
 func (c *command) publish(ports string) {
 	parts := strings.Split(strings.TrimSuffix(ports, "/tcp"), ":")
 	if n := len(parts); n >= 2 && parts[n-1] != parts[n-2] && !strings.ContainsAny(ports, "$ \n") {
@@ -110,15 +110,15 @@ func (c *command) publish(ports string) {
 	}
 }
 
-// outside notes variables that come from a file or an object of their own.
+// outside notes variables that come from a file or another object.
 func (c *command) outside(what string) {
 	c.notes = append(c.notes, note{what, no + "the variables in it are not read here"})
 }
 
-// mount is a folder of the machine as a container sees it.
+// mount maps a folder of the host to a path in the container.
 type mount struct{ outer, inner string }
 
-// mount takes SOURCE:TARGET or SOURCE:TARGET:ro.
+// mount parses SOURCE:TARGET or SOURCE:TARGET:ro.
 func (c *command) mount(volume string) {
 	parts := strings.Split(volume, ":")
 	if len(parts) >= 2 && parts[0] != "" && strings.HasPrefix(parts[1], "/") {
@@ -126,7 +126,7 @@ func (c *command) mount(volume string) {
 	}
 }
 
-// relocate remarks on paths that have another name outside the container.
+// relocate adds remarks to paths that have another name outside the container.
 func (d *draft) relocate(mounts []mount) {
 	for _, field := range []string{"model.source", "parsers.chatTemplate"} {
 		f, ok := d.fields[field]
@@ -140,8 +140,8 @@ func (d *draft) relocate(mounts []mount) {
 	}
 }
 
-// commandOfImage is what a container runs: the words given to its image. An
-// image whose name has vllm in it starts the server by itself.
+// commandOfImage returns the command of a container with the given arguments. An image whose name
+// contains vllm starts the server without a command.
 func commandOfImage(image string, words []word, depth int) (*command, error) {
 	c, err := commandOfWords(words, depth)
 	if c != nil || err != nil || !servesVLLM(image) {
@@ -150,7 +150,7 @@ func commandOfImage(image string, words []word, depth int) (*command, error) {
 	return &command{words: words}, nil
 }
 
-// servesVLLM tells by an image's name, such as vllm/vllm-openai:v0.19.0.
+// servesVLLM reports whether the image, such as vllm/vllm-openai:v0.19.0, starts vLLM.
 func servesVLLM(image string) bool {
 	image, _, _ = strings.Cut(image, "@")
 	return strings.Contains(strings.ToLower(image), "vllm")

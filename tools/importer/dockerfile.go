@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// form is what a text is.
+// form is the format of a text.
 type form int
 
 const (
@@ -16,13 +16,13 @@ const (
 	formYAML
 )
 
-// instructions of a Dockerfile.
+// instructions are the instructions of a Dockerfile.
 var instructions = []string{
 	"FROM", "ARG", "ENV", "CMD", "ENTRYPOINT", "RUN", "COPY", "ADD", "WORKDIR", "LABEL", "SHELL", "USER", "EXPOSE", "VOLUME", "HEALTHCHECK",
 	"STOPSIGNAL", "ONBUILD", "MAINTAINER",
 }
 
-// formOf looks at the first line that says something.
+// formOf returns the format of a text, by its first line that is not blank or a comment.
 func formOf(text string) form {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -44,7 +44,7 @@ func formOf(text string) form {
 	return formNone
 }
 
-// dockerfile is the state of the build stage at hand.
+// dockerfile is the state of the current build stage.
 type dockerfile struct {
 	at         source
 	image      string
@@ -52,13 +52,13 @@ type dockerfile struct {
 	entry, cmd *instruction
 }
 
-// instruction is one of a Dockerfile, with lines joined.
+// instruction is an instruction of a Dockerfile, with continued lines joined.
 type instruction struct {
 	name, text string
 	line       int // of its first line
 }
 
-// commandOfDockerfile is what the last stage runs. The error is an *Error.
+// commandOfDockerfile returns the command of the last stage. Its error is an *Error.
 func commandOfDockerfile(text string, at source) (*command, error) {
 	d := dockerfile{at: at}
 	for _, in := range instructionsOf(text) {
@@ -71,7 +71,7 @@ func commandOfDockerfile(text string, at source) (*command, error) {
 				return nil, err
 			}
 		case "ENTRYPOINT":
-			d.entry, d.cmd = &in, nil // as docker does
+			d.entry, d.cmd = &in, nil // ENTRYPOINT resets CMD, as in docker
 		case "CMD":
 			d.cmd = &in
 		}
@@ -83,7 +83,7 @@ func commandOfDockerfile(text string, at source) (*command, error) {
 	return c, err
 }
 
-// command puts ENTRYPOINT and CMD together: a shell form runs alone.
+// command combines ENTRYPOINT and CMD; the shell form of ENTRYPOINT ignores CMD.
 func (d *dockerfile) command() (*command, error) {
 	var words []word
 	for _, in := range []*instruction{d.entry, d.cmd} {
@@ -109,7 +109,7 @@ func (d *dockerfile) command() (*command, error) {
 	return c, err
 }
 
-// exec reads the form of a JSON array; false: the text is for a shell.
+// exec parses a JSON array; false where the text is the shell form.
 func (d *dockerfile) exec(in instruction) ([]word, bool, error) {
 	text := strings.TrimSpace(strings.ReplaceAll(in.text, "\\\n", " "))
 	if !strings.HasPrefix(text, "[") {
@@ -130,7 +130,7 @@ func (d *dockerfile) exec(in instruction) ([]word, bool, error) {
 	return words, true, nil
 }
 
-// assign takes ENV A=b C=d, ENV A b, ARG A=b and ARG A.
+// assign handles ENV A=b C=d, ENV A b, ARG A=b and ARG A.
 func (d *dockerfile) assign(in instruction) error {
 	raw, err := parseScript(in.text, source{name: d.at.name, line: d.at.line + in.line - 1})
 	if err != nil || len(raw) == 0 {
@@ -148,9 +148,8 @@ func (d *dockerfile) assign(in instruction) error {
 	return d.vars.within(d.at.place(in.line))
 }
 
-// instructionsOf joins continued lines, and leaves comments and the bodies of
-// here-documents out. Joined lines keep their line breaks, so that words keep
-// their lines.
+// instructionsOf joins continued lines, and removes comments and the bodies of here-documents.
+// Joined lines keep their line breaks, so that words keep their line numbers.
 func instructionsOf(text string) []instruction {
 	var out []instruction
 	lines := strings.Split(text, "\n")
@@ -164,7 +163,7 @@ func instructionsOf(text string) []instruction {
 		for continues(lines[i]) && i+1 < len(lines) {
 			i++
 			if next := strings.TrimSpace(lines[i]); next == "" || strings.HasPrefix(next, "#") {
-				lines[i] = `\` // comments and blank lines between are no end
+				lines[i] = `\` // comments and blank lines between continued lines do not end an instruction
 			}
 			joined = append(joined, strings.TrimRight(lines[i], " \t"))
 		}
@@ -180,5 +179,5 @@ func instructionsOf(text string) []instruction {
 	return out
 }
 
-// continues tells whether the next line belongs to this one.
+// continues reports whether the next line belongs to this one.
 func continues(line string) bool { return strings.HasSuffix(strings.TrimRight(line, " \t"), `\`) }

@@ -10,29 +10,29 @@ import (
 	"unicode"
 )
 
-// draft is the profile while it is made.
+// draft is the profile under construction.
 type draft struct {
 	lex      *lexicon
-	name     string // of the profile; "": found in the end
+	name     string // of the profile; "": derived in finish
 	fields   map[string]field
 	notes    []note
 	problems []Problem
 }
 
-// field is a value in CUE's syntax, and the setting that it came from.
+// field is a value in CUE syntax, with the setting that it came from.
 type field struct {
 	cue     string
 	by      setting
-	remarks []string // comments above it
+	remarks []string // comments written above it
 }
 
-// note is a comment: what stood there, and why it is not in the profile.
+// note is a comment about a setting that is not in the profile, with the reason.
 type note struct{ what, why string }
 
-// no begins the reason of a flag without counterpart.
+// no begins the reason of a flag without counterpart in vapp.
 const no = "no counterpart: "
 
-// carry brings a command into the draft.
+// carry converts a command to fields and notes.
 func (d *draft) carry(c *command, stdin io.Reader) {
 	for _, w := range c.words {
 		if len(w.text) > maxWord {
@@ -47,7 +47,7 @@ func (d *draft) carry(c *command, stdin io.Reader) {
 	for _, s := range list {
 		d.one(s)
 	}
-	if model != nil { // as vLLM does, it wins over --model
+	if model != nil { // as in vLLM, it overrides --model
 		d.one(setting{flag: d.lex.byName["--model"], given: "model", values: []word{*model}, at: model.at})
 	}
 	if len(c.front) > 0 {
@@ -63,10 +63,10 @@ func (d *draft) carry(c *command, stdin io.Reader) {
 	d.relocate(c.mounts)
 }
 
-// one carries a setting over, or notes why not.
+// one converts a setting to fields or to a note.
 func (d *draft) one(s setting) {
 	if s.flag.to == nil {
-		d.note(d.written(s), s.flag.why)
+		d.note(d.sourceText(s), s.flag.why)
 		return
 	}
 	if s.missing() != "" && s.flag.name() != "--api-key" {
@@ -76,25 +76,25 @@ func (d *draft) one(s setting) {
 	s.flag.to(d, s)
 }
 
-// set gives a field its value; a later setting wins.
+// set sets a field; a later setting overrides an earlier one.
 func (d *draft) set(path, cue string, s setting, remarks ...string) {
 	d.fields[path] = field{cue: cue, by: s, remarks: remarks}
 }
 
-// note adds a comment once.
+// note adds a comment, unless it exists.
 func (d *draft) note(what, why string) {
 	if n := (note{what, why}); !slices.Contains(d.notes, n) {
 		d.notes = append(d.notes, n)
 	}
 }
 
-// noted adds the comment of a setting.
-func (d *draft) noted(s setting, format string, args ...any) {
-	d.note(d.written(s), fmt.Sprintf(format, args...))
+// notef adds a note about a setting.
+func (d *draft) notef(s setting, format string, args ...any) {
+	d.note(d.sourceText(s), fmt.Sprintf(format, args...))
 }
 
-// written is a setting as people typed it, on one line and not too long.
-func (d *draft) written(s setting) string {
+// sourceText returns a setting as it was written, on one line and shortened.
+func (d *draft) sourceText(s setting) string {
 	out := s.given
 	if s.flag.arity == boolean {
 		if !s.on && !strings.HasPrefix(s.given, "--no") {
@@ -105,11 +105,11 @@ func (d *draft) written(s setting) string {
 	if s.glued {
 		return out
 	}
-	return strings.TrimSpace(out + " " + d.shown(s))
+	return strings.TrimSpace(out + " " + d.maskedValue(s))
 }
 
-// shown is the values of a setting, but for secrets.
-func (d *draft) shown(s setting) string {
+// maskedValue returns the values of a setting; secrets are masked.
+func (d *draft) maskedValue(s setting) string {
 	if slices.Contains(secretFlags, s.flag.name()) {
 		return "(hidden)"
 	}
@@ -120,19 +120,19 @@ func (d *draft) shown(s setting) string {
 	return short(strings.Join(words, " "))
 }
 
-// secretFlags have values that are never shown.
+// secretFlags are flags whose values are never shown.
 var secretFlags = []string{"--api-key", "--hf-token"}
 
 func (d *draft) problem(k Kind, at Place, remedy, format string, args ...any) {
 	d.problems = append(d.problems, Problem{Kind: k, Place: at, Message: fmt.Sprintf(format, args...), Remedy: remedy})
 }
 
-// invalid reports a value that its flag does not take.
+// invalid reports a value that its flag does not accept.
 func (d *draft) invalid(s setting, allowed string) {
-	d.problem(Invalid, s.at, "allowed: "+allowed, "%s: invalid value %q", s.given, d.shown(s))
+	d.problem(Invalid, s.at, "allowed: "+allowed, "%s: invalid value %q", s.given, d.maskedValue(s))
 }
 
-// unresolved reports a value that only a shell knows.
+// unresolved reports a value that only a shell can expand.
 func (d *draft) unresolved(w word, flag string) {
 	what := short(w.missing)
 	if flag != "" {
@@ -141,7 +141,7 @@ func (d *draft) unresolved(w word, flag string) {
 	d.problem(Unresolved, w.at, "put its value in its place, or NAME=value in front", "%s: the value is not known here", what)
 }
 
-// failed is the draft's problems as an error, by place, each once.
+// failed returns the problems as an error, ordered by place, without duplicates.
 func (d *draft) failed() *Error {
 	slices.SortStableFunc(d.problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Place.Line, b.Place.Line), cmp.Compare(a.Place.Arg, b.Place.Arg))
@@ -155,7 +155,7 @@ func (d *draft) failed() *Error {
 	return &Error{List: list}
 }
 
-// finish settles what several flags decide together.
+// finish sets the fields that depend on several flags.
 func (d *draft) finish() {
 	if _, ok := d.fields["model.source"]; !ok && len(d.problems) == 0 {
 		d.problem(Missing, Place{}, "write it behind vllm serve, or as --model MODEL", "the command names no model, and vLLM's default differs from release to release")
@@ -163,7 +163,7 @@ func (d *draft) finish() {
 	}
 	if u, ok := d.fields["memory.utilization"]; ok && d.fields["memory.kvCache"].cue != "" {
 		delete(d.fields, "memory.utilization")
-		d.noted(u.by, "without effect beside %s, for vLLM and for vapp", d.fields["memory.kvCache"].by.given)
+		d.notef(u.by, "without effect beside %s, for vLLM and for vapp", d.fields["memory.kvCache"].by.given)
 	}
 	d.settleGraphs()
 	d.settleAdapters()
@@ -180,7 +180,7 @@ func (d *draft) finish() {
 	}
 }
 
-// profileName is made of the served name, else of the model's last part.
+// profileName derives the name from the served model name, else from the last part of the model.
 func (d *draft) profileName() string {
 	from := d.fields["model.source"].by.value()
 	if served := d.fields["serve.servedModelName"].by; len(served.values) > 0 {

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// environ is a variable that means something to vLLM: what it becomes, or why
-// it has no counterpart. A name that ends in * stands for all that begin so.
+// environ is an environment variable of vLLM: how it is converted, or why it has no counterpart. A
+// name that ends in * matches all names with that prefix.
 type environ struct {
 	name string
 	to   func(d *draft, v variable, s setting)
 	why  string
 }
 
-// environs are the variables that people set for vLLM. The others with its
-// prefix are noted without a reason.
+// environs are the variables that people set for vLLM. Other variables with its prefix get a note
+// without a reason.
 var environs = []environ{
 	{"VLLM_API_KEY", keyVariable, ""},
 	{"VLLM_LOGGING_LEVEL", logVariable, ""},
@@ -67,7 +67,7 @@ var environs = []environ{
 	{"RAY_*", nil, ranks},
 }
 
-// variables notes what was set for the process, the last value of each.
+// variables converts or notes the variables of the process, the last value of each.
 func (d *draft) variables(vars variables) {
 	for i, v := range vars {
 		if last, _ := vars.lookup(v.name); last != v.value || vars[:i].has(v) {
@@ -82,7 +82,7 @@ func (d *draft) variables(vars variables) {
 			if e.to != nil {
 				e.to(d, v, s)
 			} else {
-				d.note(environWritten(v), e.why)
+				d.note(variableText(v), e.why)
 			}
 			break
 		}
@@ -98,11 +98,11 @@ func (v variables) has(x variable) bool {
 	return false
 }
 
-// environFlag stands where a setting has its flag.
+// environFlag replaces the flag in settings that come from a variable.
 var environFlag = &flag{names: "environment", arity: one}
 
-// environWritten is a variable as people typed it, but for secrets.
-func environWritten(v variable) string {
+// variableText returns a variable as it was written; secrets are masked.
+func variableText(v variable) string {
 	upper := strings.ToUpper(v.name)
 	for _, w := range []string{"TOKEN", "KEY", "SECRET", "PASSWORD"} {
 		if strings.Contains(upper, w) {
@@ -112,7 +112,8 @@ func environWritten(v variable) string {
 	return v.name + "=" + short(v.value.text)
 }
 
-// keyVariable keeps the key where it is: in the variable.
+// keyVariable refers to the variable from serve.apiKeys, so that the profile does not contain the
+// key.
 func keyVariable(d *draft, v variable, s setting) {
 	clear := v.value.missing == "" && v.value.text != ""
 	s.values = nil
@@ -126,7 +127,7 @@ func logVariable(d *draft, v variable, s setting) {
 		d.set("log.level", quote(to), s)
 		return
 	}
-	d.note(environWritten(v), no+"log.level is debug, info, warn or error")
+	d.note(variableText(v), no+"log.level is debug, info, warn or error")
 }
 
 func statsVariable(d *draft, v variable, s setting) {
@@ -134,14 +135,14 @@ func statsVariable(d *draft, v variable, s setting) {
 		d.set("serve.statsInterval", quote(strconv.Itoa(int(n*1000))+"ms"), s)
 		return
 	}
-	d.note(environWritten(v), no+"serve.statsInterval is a time, such as 10s")
+	d.note(variableText(v), no+"serve.statsInterval is a time, such as 10s")
 }
 
-// cpuCacheVariable is the KV cache of vLLM on a CPU, in GiB.
+// cpuCacheVariable converts the size of vLLM's KV cache on a CPU, in GiB.
 func cpuCacheVariable(d *draft, v variable, s setting) {
 	if n, ok := sizeOf(v.value.text, 1<<30); ok && n > 0 {
 		d.set("memory.kvCache", size(n), s, "vLLM takes this on a CPU: "+v.name+".")
 		return
 	}
-	d.note(environWritten(v), no+"memory.kvCache is a size, such as 40GiB")
+	d.note(variableText(v), no+"memory.kvCache is a size, such as 40GiB")
 }

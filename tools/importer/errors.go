@@ -7,30 +7,30 @@ import (
 	"vapp.dev/schema"
 )
 
-// Kind is what keeps a command line from becoming a profile.
+// Kind classifies problems.
 type Kind string
 
 // The kinds of a Problem.
 const (
 	NotFound   Kind = "not found"  // no command that starts vLLM, or several
-	Syntax     Kind = "syntax"     // quotes, YAML or JSON that cannot be read
-	TooLarge   Kind = "too large"  // over a limit of the reader
-	Unknown    Kind = "unknown"    // a flag that vLLM lacks
-	Invalid    Kind = "invalid"    // a value that the flag or the profile cannot take
+	Syntax     Kind = "syntax"     // invalid quotes, YAML or JSON
+	TooLarge   Kind = "too large"  // over a limit of this package
+	Unknown    Kind = "unknown"    // a flag that vLLM does not have
+	Invalid    Kind = "invalid"    // a value that the flag or the profile does not accept
 	Missing    Kind = "missing"    // a flag without its value, a command without a model
-	Unresolved Kind = "unresolved" // a value that only a shell at run time knows
-	Refused    Kind = "refused"    // what vapp is not for
+	Unresolved Kind = "unresolved" // a value that only a shell can expand at run time
+	Refused    Kind = "refused"    // a feature that vapp does not have
 )
 
-// Place is where something stands: a line of a text, or a word of a command
-// line; both count from 1, and 0 is unknown.
+// Place is a position: a line of a text, or a word of a command line. Both count from 1; 0 is
+// unknown.
 type Place struct {
 	Name string // of the text, such as stdin; "" for a command line
 	Line int
 	Arg  int
 }
 
-// String is "stdin:12", "line 2", "argument 5", or "" where nothing is known.
+// String returns "stdin:12", "line 2", "argument 5", or "" where nothing is known.
 func (p Place) String() string {
 	switch {
 	case p.Name != "" && p.Line > 0:
@@ -45,15 +45,15 @@ func (p Place) String() string {
 	return ""
 }
 
-// Problem is one thing that is in the way.
+// Problem is one reason why a command line cannot be imported.
 type Problem struct {
 	Kind    Kind
 	Place   Place
 	Message string
-	Remedy  string // what to do, or ""
+	Remedy  string // what the user can do, or ""
 }
 
-// String is one line: place: message; remedy.
+// String returns one line: place: message; remedy.
 func (p Problem) String() string {
 	s := p.Message
 	if at := p.Place.String(); at != "" {
@@ -65,11 +65,11 @@ func (p Problem) String() string {
 	return schema.OneLine(s)
 }
 
-// Error is everything that is in the way, in the order of the command line.
-// Args and Text return no other type of error.
+// Error has all problems, in the order of the command line. Args and Text return no other type of
+// error.
 type Error struct{ List []Problem }
 
-// Error is one line for each problem.
+// Error returns one line for each problem.
 func (e *Error) Error() string {
 	lines := make([]string, len(e.List))
 	for i, p := range e.List {
@@ -78,10 +78,10 @@ func (e *Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Kind is that of the first problem.
+// Kind returns the kind of the first problem.
 func (e *Error) Kind() Kind { return e.List[0].Kind }
 
-// failure is an Error of one.
+// failure returns an Error with one problem.
 func failure(k Kind, at Place, remedy, format string, args ...any) *Error {
 	return &Error{List: []Problem{{Kind: k, Place: at, Message: fmt.Sprintf(format, args...), Remedy: remedy}}}
 }

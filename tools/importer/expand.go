@@ -5,20 +5,20 @@ import "strings"
 // word is one argument with its place.
 type word struct {
 	text    string
-	missing string // the first reference in it that nothing here resolves, such as $MODEL; or ""
+	missing string // the first reference in it that cannot be expanded, such as $MODEL; or ""
 	at      Place
 }
 
-// variable is one that the command's process gets.
+// variable is an environment variable of the command's process.
 type variable struct {
 	name  string
 	value word
 }
 
-// variables in the order in which they were given; a later one wins.
+// variables are in the order of assignment; a later one overrides an earlier one.
 type variables []variable
 
-// lookup is the value that name has here.
+// lookup returns the value of a variable.
 func (v variables) lookup(name string) (word, bool) {
 	for i := len(v) - 1; i >= 0 && name != ""; i-- {
 		if v[i].name == name {
@@ -28,9 +28,9 @@ func (v variables) lookup(name string) (word, bool) {
 	return word{}, false
 }
 
-// words puts variables into the words of a command, and cuts what came from a
-// variable outside quotes at blanks, as a shell does. count numbers the words
-// of a single line; nil: they have lines. The error is an *Error.
+// words expands the variables in the words of a command. As a shell does, it splits expanded text
+// outside quotes at blanks. count numbers the words of a single line; nil: words have line numbers.
+// Its error is an *Error.
 func (v variables) words(raw []rawWord, at source, count *int) ([]word, error) {
 	var out []word
 	size := 0
@@ -53,13 +53,13 @@ func (v variables) words(raw []rawWord, at source, count *int) ([]word, error) {
 	return out, nil
 }
 
-// expand is what becomes of one word.
+// expand expands one word to any number of words.
 func (v variables) expand(r rawWord, at Place) []word {
 	var done []word
 	var text strings.Builder
 	w := word{at: at}
 	split := !r.assigns()
-	empty := true // nothing but references that are empty
+	empty := true // only references to empty variables so far
 	end := func() {
 		if w.text = text.String(); w.text != "" || !empty {
 			done = append(done, w)
@@ -72,7 +72,7 @@ func (v variables) expand(r rawWord, at Place) []word {
 		if missing != "" && w.missing == "" {
 			w.missing = missing
 		}
-		if text.Len()+len(value) > 2*maxWord { // refused by the caller
+		if text.Len()+len(value) > 2*maxWord { // the caller refuses it
 			value = value[:min(len(value), 2*maxWord-text.Len())]
 		}
 		if !p.ref || p.quoted || missing != "" || !split {
@@ -104,7 +104,7 @@ func (v variables) expand(r rawWord, at Place) []word {
 	return done
 }
 
-// value is the text of a part; missing is the reference if nothing resolves it.
+// value returns the text of a part; missing is the reference if it cannot be expanded.
 func (v variables) value(p part) (text, missing string) {
 	if !p.ref {
 		return p.text, ""
@@ -118,7 +118,7 @@ func (v variables) value(p part) (text, missing string) {
 	return p.text, p.text
 }
 
-// assigns tells whether the word is NAME=value.
+// assigns reports whether the word is NAME=value.
 func (r rawWord) assigns() bool {
 	if len(r.parts) == 0 || r.parts[0].ref || r.parts[0].quoted {
 		return false
@@ -127,7 +127,7 @@ func (r rawWord) assigns() bool {
 	return n > 0 && strings.HasPrefix(r.parts[0].text[n:], "=")
 }
 
-// assignment cuts NAME=value.
+// assignment splits NAME=value.
 func assignment(w word) (variable, bool) {
 	n := nameLen(w.text)
 	if n == 0 || !strings.HasPrefix(w.text[n:], "=") {
@@ -138,7 +138,7 @@ func assignment(w word) (variable, bool) {
 	return variable{w.text[:n], value}, true
 }
 
-// assignments are the words that are NAME=value.
+// assignments returns the words of the form NAME=value.
 func assignments(words []word) variables {
 	var out variables
 	for _, w := range words {
@@ -149,10 +149,10 @@ func assignments(words []word) variables {
 	return out
 }
 
-// maxVars is how many variables a command may have.
+// maxVars bounds the variables of a command.
 const maxVars = 1024
 
-// within refuses more variables than anybody sets. The error is an *Error.
+// within refuses more than maxVars variables. Its error is an *Error.
 func (v variables) within(at Place) error {
 	if len(v) > maxVars {
 		return failure(TooLarge, at, "", "more than %d variables", maxVars)
@@ -160,8 +160,8 @@ func (v variables) within(at Place) error {
 	return nil
 }
 
-// unexpanded marks a word that nothing expands, such as one of an exec list,
-// where it reads as if somebody had expected that.
+// unexpanded marks a reference in a word that is not expanded, such as a word of an exec list, as
+// missing if it looks intended.
 func (v variables) unexpanded(w word) word {
 	if i := strings.IndexByte(w.text, '$'); i >= 0 {
 		rest := w.text[i:]

@@ -8,7 +8,7 @@ import (
 	"vapp.dev/schema"
 )
 
-// arity is how a flag takes values.
+// arity is the number and form of a flag's values.
 type arity uint8
 
 const (
@@ -18,35 +18,35 @@ const (
 	object               // JSON, or --x.key value
 )
 
-// becomes carries a setting into the draft.
-type becomes func(d *draft, s setting)
+// converter converts a setting to fields or notes of the draft.
+type converter func(d *draft, s setting)
 
 // flag is a row of the table.
 type flag struct {
-	names string // the name, then its other names
+	names string // the name, then aliases
 	arity arity
-	to    becomes // nil: it has no counterpart, and
-	why   string  // says why
+	to    converter // nil: no counterpart in vapp
+	why   string    // reason, where there is no counterpart
 }
 
-// name is the first of the names.
+// name returns the first of the names.
 func (f *flag) name() string {
 	name, _, _ := strings.Cut(f.names, " ")
 	return name
 }
 
-// setting is a flag as it was given.
+// setting is a flag of the command with its values.
 type setting struct {
 	flag   *flag
 	given  string         // as written, such as --max_model_len
-	glued  bool           // with its value, such as -O3
-	values []word         // at least one where the arity asks for it
-	on     bool           // of a boolean
+	glued  bool           // with its value attached, such as -O3
+	values []word         // at least one where the arity needs one
+	on     bool           // value of a boolean
 	keys   map[string]any // of an object: decoded, numbers as json.Number
 	at     Place
 }
 
-// value is the text of the first value.
+// value returns the text of the first value.
 func (s setting) value() string {
 	if len(s.values) == 0 {
 		return ""
@@ -54,7 +54,7 @@ func (s setting) value() string {
 	return s.values[0].text
 }
 
-// missing is a reference in the values that nothing resolves.
+// missing returns a reference in the values that cannot be expanded.
 func (s setting) missing() string {
 	for _, v := range s.values {
 		if v.missing != "" {
@@ -70,7 +70,7 @@ type lexicon struct {
 	names  []string // sorted
 }
 
-// newLexicon reads the table.
+// newLexicon indexes the table.
 func newLexicon() *lexicon {
 	l := &lexicon{byName: map[string]*flag{}}
 	for _, rows := range [][]flag{modelFlags, parallelFlags, memoryFlags, engineFlags, serveFlags} {
@@ -85,18 +85,18 @@ func newLexicon() *lexicon {
 	return l
 }
 
-// match is what a flag's written name means.
+// match is the result of looking up the written name of a flag.
 type match struct {
 	flag    *flag
 	off     bool   // --no-x
 	sub     string // a.b of --x.a.b
-	value   string // that follows without blank, as in -O3
-	glued   bool   // there is one
+	value   string // attached to the name, as in -O3
+	glued   bool   // there is an attached value
 	unclear []string
 }
 
-// find resolves a name as vLLM's parser does: _ is -, a dot begins a key, a
-// unique beginning is enough, --no- turns a boolean off.
+// find looks up a name as vLLM's parser does: _ is read as -, a dot begins a key, a unique prefix
+// is enough, and --no- turns a boolean off.
 func (l *lexicon) find(name string) match {
 	stem, sub, _ := strings.Cut(name, ".")
 	if !strings.HasPrefix(stem, "--") {
@@ -130,13 +130,13 @@ func (l *lexicon) find(name string) match {
 	return m
 }
 
-// nearest is the flag that was probably meant, or "".
+// nearest returns the flag most similar to name, or "".
 func (l *lexicon) nearest(name string) string {
 	stem, _, _ := strings.Cut(name, ".")
 	return schema.Nearest(stem, l.names)
 }
 
-// decodeObject reads the value of an object flag; numbers stay as written.
+// decodeObject parses the value of an object flag; numbers stay as written.
 func decodeObject(text string) (map[string]any, bool) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
@@ -147,7 +147,7 @@ func decodeObject(text string) (map[string]any, bool) {
 	return m, true
 }
 
-// put stores a value below dotted keys; false: a key of the way holds no object.
+// put stores a value at a path of dotted keys; false where a key on the path is not an object.
 func put(m map[string]any, path, text string) bool {
 	keys := strings.Split(strings.ReplaceAll(path, "-", "_"), ".")
 	if len(keys) > 8 {
@@ -177,7 +177,7 @@ func put(m map[string]any, path, text string) bool {
 	return true
 }
 
-// looseValue is JSON where the text is, else the text.
+// looseValue parses text as JSON, or returns it as a string.
 func looseValue(text string) any {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()

@@ -10,9 +10,9 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// FuzzParse reads any bytes as a line and as a file, up to the CUE text: no
-// panic, errors are typed and of one line each, and what is written is CUE. The
-// goldens hold it against the schema.
+// FuzzParse reads any bytes as a line and as a file, up to the CUE text. It checks that nothing
+// panics, that errors have the right type and one line per problem, and that the output is CUE. The
+// goldens check the output against the schema.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {
@@ -32,14 +32,14 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("$(${x:-\"`')}"))
 	f.Add([]byte("a=$a$a a=$a$a vllm serve $a"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		text, err := readable("in", data)
+		text, err := normalize("in", data)
 		if err != nil {
 			typed(t, err)
 			return
 		}
 		single := !strings.Contains(text, "\n")
 		c, err := commandOfScript(text, source{single: single})
-		drafted(t, c, err)
+		toCUE(t, c, err)
 		switch formOf(text) {
 		case formDockerfile:
 			c, err = commandOfDockerfile(text, source{name: "in"})
@@ -48,12 +48,12 @@ func FuzzParse(f *testing.F) {
 		default:
 			return
 		}
-		drafted(t, c, err)
+		toCUE(t, c, err)
 	})
 }
 
-// drafted takes a command to the CUE text.
-func drafted(t *testing.T, c *command, err error) {
+// toCUE converts a command to the CUE text.
+func toCUE(t *testing.T, c *command, err error) {
 	if err != nil {
 		typed(t, err)
 		return
@@ -85,7 +85,7 @@ func typed(t *testing.T, err error) {
 	}
 }
 
-// TestBounded: input that grows is refused.
+// TestBounded checks that large inputs are refused.
 func TestBounded(t *testing.T) {
 	double := strings.Repeat("a=$a$a\n", 64)
 	for name, in := range map[string]string{

@@ -16,10 +16,10 @@ import (
 
 var update = cli.Bool("update", false, "write what the importer says into testdata/*.txtar")
 
-// TestGolden imports every case of the archives. NAME/line is one quoted
-// argument, NAME/words one word a line, NAME/text what is on standard input,
-// NAME/stdin what "--config -" reads. NAME/want.cue is the profile, NAME/want.err
-// the error. Every profile loads. go test ./tools/importer -update writes them
+// TestGolden imports every case of the archives. NAME/line is one quoted argument, NAME/words one
+// word per line, NAME/text the content of standard input, NAME/stdin the input of "--config -".
+// NAME/want.cue is the profile, NAME/want.err the error. It checks that every profile loads. go
+// test ./tools/importer -update writes the results.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -80,7 +80,7 @@ func rewritten(name string, got []byte, err error) txtar.File {
 	return txtar.File{Name: name + "/want.cue", Data: got}
 }
 
-// imported runs the case name.
+// imported imports the case name.
 func imported(data map[string]string, name string) ([]byte, error) {
 	o := Options{}
 	if in, ok := data[name+"/stdin"]; ok {
@@ -101,7 +101,7 @@ func imported(data map[string]string, name string) ([]byte, error) {
 	return nil, errors.New(name + ": no input")
 }
 
-// loads holds a profile against the schema, as vapp vet does.
+// loads checks a profile by the schema, as vapp vet does.
 func loads(t *testing.T, text []byte) *schema.Profile {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "imported.cue")

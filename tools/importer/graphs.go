@@ -9,7 +9,7 @@ import (
 	"vapp.dev/schema"
 )
 
-// eager turns graphs off.
+// eager turns CUDA graphs off.
 func eager(d *draft, s setting) {
 	if s.on {
 		d.set("cudagraph.mode", `"none"`, s)
@@ -18,12 +18,12 @@ func eager(d *draft, s setting) {
 	}
 }
 
-// graphModes are vLLM's words, which it takes in any case.
+// graphModes are vLLM's modes, which it accepts in any case.
 var graphModes = map[string]string{
 	"none": "none", "piecewise": "piecewise", "full": "full", "full_decode_only": "full_decode_only", "full_and_piecewise": "full_and_piecewise",
 }
 
-// compiler are the keys of a compilation config that say how to compile.
+// compiler are the keys of a compilation config that concern torch.compile.
 var compiler = []string{
 	"level", "debug_dump_path", "cache_dir", "local_cache_dir", "compile_cache_save_format", "backend", "custom_ops", "splitting_ops",
 	"use_inductor", "inductor_compile_config", "inductor_passes", "compile_sizes", "compile_ranges_split_points", "compile_ranges_endpoints",
@@ -32,11 +32,11 @@ var compiler = []string{
 	"encoder_cudagraph_max_images_per_batch", "ir_enable_torch_wrap", "static_all_moe_layers",
 }
 
-// graphKeys are the keys that vapp has fields for.
+// graphKeys are the keys that have a field in a profile.
 var graphKeys = []string{"cudagraph_mode", "cudagraph_capture_sizes", "max_cudagraph_capture_size", "max_capture_size", "full_cuda_graph", "use_cudagraph"}
 
-// compilation carries what concerns graphs over; -O and a plain number are
-// levels, as vLLM reads them since 0.12: 0 without graphs, 1 piecewise.
+// compilation converts the graph settings of a compilation config. -O and a plain number are
+// optimization levels, as in vLLM since 0.12: 0 without graphs, 1 piecewise.
 func compilation(d *draft, s setting) {
 	if s.keys == nil {
 		switch v := s.value(); v {
@@ -45,7 +45,7 @@ func compilation(d *draft, s setting) {
 		case "1":
 			d.set("cudagraph.mode", `"piecewise"`, s)
 		case "2", "3":
-			d.noted(s, no+"vapp compiles nothing at start; cudagraph says which graphs there are")
+			d.notef(s, no+"vapp compiles nothing at start; cudagraph says which graphs there are")
 		default:
 			d.invalid(s, `a level from 0 to 3, or JSON such as {"cudagraph_mode": "NONE"}`)
 		}
@@ -56,7 +56,7 @@ func compilation(d *draft, s setting) {
 	}
 }
 
-// graphKey carries one key of a compilation config over.
+// graphKey converts one key of a compilation config.
 func (d *draft) graphKey(s setting, key string, v any) {
 	sub := s.flag.name() + "." + key
 	one := setting{flag: s.flag, given: sub, values: []word{{text: compact(v), at: s.at}}, at: s.at}
@@ -93,11 +93,11 @@ func (d *draft) graphKey(s setting, key string, v any) {
 			d.problem(Unknown, s.at, "did you mean "+near+"?", "%s: no such key of %s", short(key), s.flag.name())
 			return
 		}
-		d.note(d.written(one), no+"vapp compiles nothing at start")
+		d.note(d.sourceText(one), no+"vapp compiles nothing at start")
 	}
 }
 
-// sizes writes a list of batch sizes.
+// sizes sets the capture sizes from a list.
 func (d *draft) sizes(s setting, list []any) {
 	var out []int
 	for _, v := range list {
@@ -111,7 +111,7 @@ func (d *draft) sizes(s setting, list []any) {
 	d.captured(s, out)
 }
 
-// captured writes sizes, rising and each once.
+// captured sets the capture sizes, sorted and without duplicates.
 func (d *draft) captured(s setting, sizes []int) {
 	slices.Sort(sizes)
 	sizes = slices.Compact(sizes)
@@ -126,8 +126,8 @@ func (d *draft) captured(s setting, sizes []int) {
 	d.set("cudagraph.captureSizes", "["+strings.Join(out, ", ")+"]", s)
 }
 
-// captureSizes carries --cudagraph-capture-sizes over. One number is the
-// largest, as --cuda-graph-sizes had it.
+// captureSizes converts --cudagraph-capture-sizes. A single number is the largest size, as for
+// --cuda-graph-sizes.
 func captureSizes(d *draft, s setting) {
 	if len(s.values) == 1 && strings.ReplaceAll(s.given, "_", "-") == "--cuda-graph-sizes" {
 		largestCapture(d, s)
@@ -142,7 +142,7 @@ func captureSizes(d *draft, s setting) {
 	d.sizes(s, list)
 }
 
-// largestCapture writes the sizes that vLLM's rule gives up to a largest one.
+// largestCapture sets the sizes that vLLM's rule gives up to a largest one.
 func largestCapture(d *draft, s setting) {
 	n, err := strconv.Atoi(s.value())
 	if err != nil || n < 0 || n > 65536 {
@@ -152,16 +152,16 @@ func largestCapture(d *draft, s setting) {
 	d.captured(s, schema.CaptureSizes(n))
 }
 
-// settleGraphs drops sizes where nothing is captured.
+// settleGraphs removes the sizes where nothing is captured.
 func (d *draft) settleGraphs() {
 	sizes, ok := d.fields["cudagraph.captureSizes"]
 	if ok && d.fields["cudagraph.mode"].cue == `"none"` {
 		delete(d.fields, "cudagraph.captureSizes")
-		d.noted(sizes.by, "without effect beside %s", d.fields["cudagraph.mode"].by.given)
+		d.notef(sizes.by, "without effect beside %s", d.fields["cudagraph.mode"].by.given)
 	}
 }
 
-// sortedKeys of an object.
+// sortedKeys returns the keys of an object, sorted.
 func sortedKeys(m map[string]any) []string {
 	var keys []string
 	for k := range m {
@@ -171,7 +171,7 @@ func sortedKeys(m map[string]any) []string {
 	return keys
 }
 
-// compact is a decoded value as JSON; texts without quotes.
+// compact returns a decoded value as JSON, texts without quotes.
 func compact(v any) string {
 	if s, ok := v.(string); ok {
 		return s

@@ -1,17 +1,16 @@
-// Package importer reads the command lines with which people start vLLM today
-// and writes the profile that says the same. It takes words, shell text,
-// Dockerfiles and YAML, knows every flag of vllm serve in one table, and lets
-// the schema have the last word on what it wrote. It starts nothing and reads
-// no file but what it is given.
+// Package importer converts command lines that start vLLM to profiles with the same meaning. It
+// reads words, shell text, Dockerfiles and YAML, has every flag of vllm serve in one table, and
+// checks the result by the schema. It must not run anything or read files other than its input.
 //
-// A command line goes one way:
+// A command line is processed in two halves:
 //
 //	text ── shell, Dockerfile, manifest ──▶ words ── launch ──▶ command (words of vllm serve, variables)
 //	command ── flags (the table) ──▶ settings ──▶ draft (fields, notes) ── write ──▶ CUE ── schema.Parse
 //
-// A flag that has no counterpart becomes one comment that says why. Nothing is
-// left out silently, and nothing is guessed: a value that only the shell knows
-// is an error with its place.
+// A flag without counterpart becomes a comment with the reason. No flag is dropped silently and no
+// value is guessed: a value that only a shell can expand is an error with its place.
+//
+// Start reading at Args and Text; the table of flags is in table_*.go.
 package importer
 
 import (
@@ -22,31 +21,30 @@ import (
 	"unicode/utf8"
 )
 
-// What the reader takes before it gives up.
+// Limits of the input.
 const (
 	maxBytes = 1 << 20   // of a text, and of all words together
-	maxWord  = 64 << 10  // of a word after variables are put in
-	maxDepth = 4         // of a shell inside a shell
+	maxWord  = 64 << 10  // of a word after expansion
+	maxDepth = 4         // of shells inside shells
 	maxNest  = 64        // of a manifest
 	maxWords = 16 * 1024 // of a command
 )
 
-// Options are what the command line itself cannot say.
+// Options are settings that the command line does not have.
 type Options struct {
-	// Name of the profile; "": from the served name, else from the model's.
+	// Name is the profile's name; "": derived from the served model name, else from the model.
 	Name string
-	// Container of a manifest that has several which run vLLM.
+	// Container selects a container of a manifest where several run vLLM.
 	Container string
-	// Stdin is read where the command says "--config -"; nil: that is refused.
+	// Stdin is read for "--config -"; nil: that is refused.
 	Stdin io.Reader
 }
 
-// Args imports a command line: its words as arguments, or one argument that is
-// the whole line as one would type it. The result is a CUE file that
-// schema.Parse takes. The error is an *Error.
+// Args imports a command line: its words as arguments, or a single argument with the whole line.
+// The result is a CUE file that schema.Parse accepts. Its error is an *Error.
 func Args(args []string, o Options) ([]byte, error) {
 	if len(args) == 1 && strings.ContainsAny(args[0], " \t\n") {
-		text, err := readable("", []byte(args[0]))
+		text, err := normalize("", []byte(args[0]))
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +57,7 @@ func Args(args []string, o Options) ([]byte, error) {
 	words := make([]word, len(args))
 	size := 0
 	for i, a := range args {
-		if _, err := readable("", []byte(a)); err != nil {
+		if _, err := normalize("", []byte(a)); err != nil {
 			return nil, err
 		}
 		if size += len(a); size > maxBytes || i >= maxWords {
@@ -77,15 +75,15 @@ func Args(args []string, o Options) ([]byte, error) {
 	return o.write(c)
 }
 
-// Text imports what a file holds: shell text, a Dockerfile, a Kubernetes or
-// Compose manifest, a list of arguments in YAML or JSON, or a vLLM config file.
-// name stands in messages. The error is an *Error.
+// Text imports a file: shell text, a Dockerfile, a Kubernetes or Compose manifest, a list of
+// arguments in YAML or JSON, or a vLLM config file. name is used in messages. Its error is an
+// *Error.
 func Text(name string, data []byte, o Options) ([]byte, error) {
-	text, err := readable(name, data)
+	text, err := normalize(name, data)
 	if err != nil {
 		return nil, err
 	}
-	text = unfenced(text)
+	text = stripFences(text)
 	at := source{name: name}
 	var c *command
 	switch formOf(text) {
@@ -104,7 +102,7 @@ func Text(name string, data []byte, o Options) ([]byte, error) {
 	return o.write(c)
 }
 
-// write goes the second half of the way.
+// write converts a command to the text of a profile.
 func (o Options) write(c *command) ([]byte, error) {
 	d := &draft{lex: newLexicon(), fields: map[string]field{}, name: o.Name}
 	d.carry(c, o.Stdin)
@@ -122,8 +120,8 @@ func (o Options) write(c *command) ([]byte, error) {
 	return text, nil
 }
 
-// readable checks bytes from outside, and makes line ends and blanks plain.
-func readable(name string, data []byte) (string, error) {
+// normalize checks the encoding of the input, and normalizes line ends and blanks.
+func normalize(name string, data []byte) (string, error) {
 	switch {
 	case len(data) > maxBytes:
 		return "", failure(TooLarge, Place{Name: name}, "", "more than %d bytes", maxBytes)
@@ -136,9 +134,8 @@ func readable(name string, data []byte) (string, error) {
 	return strings.ReplaceAll(s, "\r\n", "\n"), nil
 }
 
-// unfenced blanks the fences of Markdown around pasted text. Lines stay where
-// they are.
-func unfenced(text string) string {
+// stripFences blanks the Markdown fences around pasted text and keeps the line numbers.
+func stripFences(text string) string {
 	if !strings.Contains(text, "```") {
 		return text
 	}
@@ -151,7 +148,7 @@ func unfenced(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// oneLine keeps foreign messages from breaking ours.
+// oneLine joins the lines of a foreign message.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 func notFound(at Place, format string, args ...any) *Error {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestKinds: what is wrong has a kind, a place and a remedy.
+// TestKinds checks that problems have a kind, a place and a remedy.
 func TestKinds(t *testing.T) {
 	for line, want := range map[string]struct {
 		kind Kind
@@ -35,7 +35,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestWordsAreLiteral: what a shell has expanded already is not expanded again.
+// TestWordsAreLiteral checks that arguments, which a shell has expanded, are not expanded again.
 func TestWordsAreLiteral(t *testing.T) {
 	text, err := Args([]string{"vllm", "serve", "org/model", "--chat-template", "{{ $x }} 'a' \\n"}, Options{})
 	if err != nil {
@@ -46,7 +46,7 @@ func TestWordsAreLiteral(t *testing.T) {
 	}
 }
 
-// TestName: the name of the profile is always one that the schema takes.
+// TestName checks that the schema accepts every derived name.
 func TestName(t *testing.T) {
 	for model, want := range map[string]string{
 		"org/Model-7B": "model-7b", "/": "imported", "...": "imported", "ä/ö": "imported", "x/" + strings.Repeat("y", 200): strings.Repeat("y", 128),
@@ -67,7 +67,7 @@ func TestName(t *testing.T) {
 	}
 }
 
-// TestSizes: numbers as vLLM reads them.
+// TestSizes checks that numbers are parsed as by vLLM.
 func TestSizes(t *testing.T) {
 	for text, want := range map[string]string{
 		"1k": "1000", "1K": "1024", "25.6k": "25600", "2M": "2097152", "-1": "-1", "8192": "8192", "1e3": "", "K": "", "": "", "0x10": "", "1_000": "",

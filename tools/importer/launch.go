@@ -6,18 +6,17 @@ import (
 	"strings"
 )
 
-// command is a vLLM server as somebody starts it.
+// command is a command that starts vLLM.
 type command struct {
-	words  []word    // of vllm serve: the model and the flags
+	words  []word    // arguments of vllm serve: the model and the flags
 	vars   variables // of its process
-	front  []word    // what runs it, such as numactl; not part of a profile
-	notes  []note    // of the container around it
-	mounts []mount   // likewise
-	file   []setting // from a config file, before the words
+	front  []word    // programs that run it, such as numactl; not part of a profile
+	notes  []note    // about the container around it
+	mounts []mount   // of the container
+	file   []setting // from a config file; before the words
 }
 
-// commandOfScript finds the one command of a script that starts vLLM. The error
-// is an *Error.
+// commandOfScript finds the only command of a script that starts vLLM. Its error is an *Error.
 func commandOfScript(text string, at source) (*command, error) {
 	c, err := scriptCommand(text, at, nil)
 	if err == nil && c == nil {
@@ -26,8 +25,8 @@ func commandOfScript(text string, at source) (*command, error) {
 	return c, err
 }
 
-// scriptCommand is commandOfScript with variables from around the script; nil:
-// nothing in it starts vLLM.
+// scriptCommand is commandOfScript with variables from around the script. It returns nil where
+// nothing in the script starts vLLM.
 func scriptCommand(text string, at source, vars variables) (*command, error) {
 	all, err := parseScript(text, at)
 	if err != nil {
@@ -46,7 +45,7 @@ func scriptCommand(text string, at source, vars variables) (*command, error) {
 		if len(words) == 0 {
 			continue
 		}
-		if own, alone := settled(words); alone {
+		if own, alone := onlyAssignments(words); alone {
 			vars = append(vars, own...)
 			if err := vars.within(words[0].at); err != nil {
 				return nil, err
@@ -72,8 +71,8 @@ func scriptCommand(text string, at source, vars variables) (*command, error) {
 	return found, nil
 }
 
-// settled is the assignments of a command that is nothing else.
-func settled(words []word) (variables, bool) {
+// onlyAssignments returns the assignments of a command that consists of assignments.
+func onlyAssignments(words []word) (variables, bool) {
 	if slices.Contains([]string{"export", "set", "declare"}, words[0].text) {
 		words = words[1:]
 	}
@@ -84,10 +83,10 @@ func settled(words []word) (variables, bool) {
 	return own, len(own) == len(words)
 }
 
-// commandOfWords finds vLLM in the words of one command; nil: it is another
-// command. The error is an *Error.
+// commandOfWords finds vLLM in the words of one command. It returns nil for any other command. Its
+// error is an *Error.
 func commandOfWords(words []word, depth int) (*command, error) {
-	for len(words) > 0 && slices.Contains([]string{"$", "%", ">", "#"}, words[0].text) { // a prompt that was copied too
+	for len(words) > 0 && slices.Contains([]string{"$", "%", ">", "#"}, words[0].text) { // a shell prompt copied with the command
 		words = words[1:]
 	}
 	if len(words) == 0 {
@@ -116,7 +115,7 @@ func commandOfWords(words []word, depth int) (*command, error) {
 	return nil, nil
 }
 
-// launches is how many words at the front of these start the server; 0: none.
+// launches returns how many leading words start the server; 0: none.
 func launches(words []word) (int, error) {
 	second := ""
 	if len(words) > 1 {
@@ -143,7 +142,7 @@ func launches(words []word) (int, error) {
 	return 0, nil
 }
 
-// shellScript is the text that words give to a shell with -c, or nil.
+// shellScript returns the script of a shell with -c, or nil.
 func shellScript(words []word) *word {
 	if !slices.Contains([]string{"sh", "bash", "dash", "ash", "zsh"}, path.Base(words[0].text)) {
 		return nil
@@ -177,16 +176,16 @@ func insideShell(before []word, script word, depth int) (*command, error) {
 	return c, err
 }
 
-// words in front of a command that say nothing about it.
+// silent are commands in front of vLLM that do not affect the profile.
 var silent = []string{
 	"sudo", "exec", "nohup", "env", "time", "command", "python", "python3", "if", "then", "else", "do", "while", "until", "!", "{", "-u", "-E",
 	"tini", "--", "-g", "dumb-init",
 }
 
-// tools that find the Python to run; their own words say nothing either.
+// pythons are tools that select the Python to run; their arguments do not affect the profile.
 var pythons = []string{"uv", "uvx", "poetry", "conda", "mamba", "pdm", "hatch", "rye", "pixi", "pipx"}
 
-// before takes the words in front: variables, and what else runs the command.
+// before handles the words in front of vLLM: variables, and programs that run the command.
 func (c *command) before(words []word) {
 	for _, w := range words {
 		if v, ok := assignment(w); ok {

@@ -14,11 +14,11 @@ import (
 // node is a value of YAML or JSON.
 type node struct {
 	line   int
-	text   string // of a scalar, as written but for quotes
+	text   string // of a scalar, as written without quotes
 	quoted bool
 	list   []*node
-	keys   []string // of a mapping, in order, and
-	values []*node  // what they hold
+	keys   []string // of a mapping, in order
+	values []*node  // values of the keys
 	shape  shape
 }
 
@@ -30,7 +30,7 @@ const (
 	mapping
 )
 
-// get is what a mapping holds under one of the keys; nil: nothing.
+// get returns the value of the first of these keys that a mapping has, or nil.
 func (n *node) get(keys ...string) *node {
 	if n == nil {
 		return nil
@@ -43,7 +43,7 @@ func (n *node) get(keys ...string) *node {
 	return nil
 }
 
-// str is the text of a scalar, or "".
+// str returns the text of a scalar, or "".
 func (n *node) str() string {
 	if n == nil || n.shape != scalar {
 		return ""
@@ -51,7 +51,7 @@ func (n *node) str() string {
 	return n.text
 }
 
-// readYAML is the document, or a list of several. The error is an *Error.
+// readYAML parses a document; several documents become a list. Its error is an *Error.
 func readYAML(text string, at source) (*node, error) {
 	f, err := yaml.Extract(at.name, []byte(text))
 	if err != nil {
@@ -62,14 +62,14 @@ func readYAML(text string, at source) (*node, error) {
 	return n, r.err
 }
 
-// yamlReader turns CUE's syntax for YAML into nodes.
+// yamlReader converts CUE's syntax tree of YAML to nodes.
 type yamlReader struct {
 	at    source
 	nodes int
 	err   error
 }
 
-// decls are fields, or one value alone.
+// decls converts fields, or a single value.
 func (r *yamlReader) decls(list []ast.Decl, depth int) *node {
 	n := &node{shape: mapping}
 	for _, d := range list {
@@ -126,25 +126,25 @@ func (r *yamlReader) value(e ast.Expr, depth int) *node {
 	return n
 }
 
-// container is a mapping that says what to run.
+// container is a mapping that defines a process.
 type container struct {
 	name  string
 	where *node
 	got   *command
 }
 
-// manifest collects what the containers of a manifest run.
+// manifest collects the containers of a manifest.
 type manifest struct {
 	at      source
-	want    string // the name of the container, or ""
+	want    string // name of the wanted container, or ""
 	compose bool
 	found   []container
 	others  []string // containers that run something else
 }
 
-// commandOfManifest finds the container that runs vLLM, by its command or its
-// image; want is its name where there are several. A list alone is arguments, a
-// mapping of flags alone is a config file. The error is an *Error.
+// commandOfManifest finds the container that runs vLLM, by its command or its image. want is its
+// name where there are several. A list alone is a list of arguments, a mapping of flags alone is a
+// config file. Its error is an *Error.
 func commandOfManifest(text string, at source, want string) (*command, error) {
 	top, err := readYAML(text, at)
 	if err != nil {
@@ -193,7 +193,7 @@ func (m *manifest) none(want string) error {
 	return notFound(Place{Name: m.at.name}, "%s", message)
 }
 
-// arguments are the words of a list of scalars.
+// arguments returns the words of a list of scalars.
 func (m *manifest) arguments(n *node) ([]word, bool) {
 	if n == nil || n.shape != sequence {
 		return nil, false
@@ -208,8 +208,8 @@ func (m *manifest) arguments(n *node) ([]word, bool) {
 	return words, true
 }
 
-// walk looks at every mapping; name is that of the nearest one around which has
-// any, key where this one lies.
+// walk visits every mapping. name is the name of the nearest enclosing mapping that has one, key
+// the key of this mapping.
 func (m *manifest) walk(n *node, name, key string) error {
 	if n.shape == mapping {
 		own := n.get("name").str()

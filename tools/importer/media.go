@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// mediaKinds are what a request may carry beside text.
+// mediaKinds are the kinds of media in a request.
 const mediaKinds = "image video audio"
 
-// mediaLimits carries items per request over: {"image": 2}, {"image": {"count":
-// 2}}, or image=2,video=1 as older releases had it.
+// mediaLimits converts the number of items per request: {"image": 2}, {"image": {"count": 2}}, or
+// image=2,video=1 of older releases.
 func mediaLimits(d *draft, s setting) {
 	if s.keys == nil {
 		s.keys = map[string]any{}
@@ -37,7 +37,7 @@ func mediaLimits(d *draft, s setting) {
 		}
 		switch n, err := strconv.Atoi(compact(v)); {
 		case !strings.Contains(" "+mediaKinds+" ", " "+kind+" "):
-			d.note(d.written(one), no+"multimodal.limits has image, video and audio")
+			d.note(d.sourceText(one), no+"multimodal.limits has image, video and audio")
 		case err != nil:
 			d.invalid(one, "a number of items")
 		default:
@@ -46,21 +46,21 @@ func mediaLimits(d *draft, s setting) {
 	}
 }
 
-// languageOnly is what a profile without multimodal says.
+// languageOnly turns multimodal input off, which is the default of a profile.
 func languageOnly(d *draft, s setting) {
 	for _, kind := range strings.Fields(mediaKinds) {
 		delete(d.fields, "multimodal.limits."+kind)
 	}
-	d.noted(s, "vapp loads no vision tower where multimodal is absent")
+	d.notef(s, "vapp loads no vision tower where multimodal is absent")
 }
 
-// adapters keeps what concerns LoRA until all of it is known.
-func adapters(key string) becomes {
+// adapters keeps a LoRA setting until all of them are known.
+func adapters(key string) converter {
 	return func(d *draft, s setting) { d.fields["?"+key] = field{by: s} }
 }
 
-// settleAdapters writes the room for adapters; the numbers mean nothing to vLLM
-// without --enable-lora. Its defaults are the schema's: one adapter of rank 16.
+// settleAdapters sets the LoRA fields. Without --enable-lora vLLM ignores the numbers. Its defaults
+// are the schema's: one adapter of rank 16.
 func (d *draft) settleAdapters() {
 	on, n, rank := d.fields["?enable"].by, d.fields["?maxLoras"].by, d.fields["?maxRank"].by
 	for _, key := range []string{"?enable", "?maxLoras", "?maxRank"} {
@@ -70,7 +70,7 @@ func (d *draft) settleAdapters() {
 		switch {
 		case s.given == "":
 		case !on.on:
-			d.noted(s, "without effect without --enable-lora")
+			d.notef(s, "without effect without --enable-lora")
 		default:
 			integer([]string{"lora.maxLoras", "lora.maxRank"}[i])(d, s)
 		}

@@ -7,31 +7,31 @@ import (
 	"strings"
 )
 
-// wantObject reports a value that is no JSON object.
+// wantObject reports a value that is not a JSON object.
 func (d *draft) wantObject(s setting) bool {
 	if s.keys != nil {
 		return true
 	}
 	if strings.Contains(s.value(), "'") {
-		d.problem(Invalid, s.at, "JSON has double quotes, and the shell single ones around it", "%s: %s is no JSON object", s.given, d.shown(s))
+		d.problem(Invalid, s.at, "JSON has double quotes, and the shell single ones around it", "%s: %s is no JSON object", s.given, d.maskedValue(s))
 	} else {
 		d.invalid(s, `a JSON object, such as {"key": 1}`)
 	}
 	return false
 }
 
-// entry is one key of an object as a setting of its own.
+// entry returns one key of an object as a setting.
 func (s setting) entry(key, value string) setting {
 	return setting{flag: s.flag, given: s.flag.name() + "." + key, values: []word{{text: value, at: s.at}}, at: s.at}
 }
 
-// generation are the keys of a generation config that vapp has fields for.
+// generation maps keys of a generation config to fields.
 var generation = map[string]string{
 	"temperature": "temperature", "top_p": "topP", "top_k": "topK", "min_p": "minP", "repetition_penalty": "repetitionPenalty",
 	"max_new_tokens": "maxTokens", "max_tokens": "maxTokens",
 }
 
-// overrideGeneration carries defaults of sampling over.
+// overrideGeneration converts the defaults of sampling.
 func overrideGeneration(d *draft, s setting) {
 	if !d.wantObject(s) {
 		return
@@ -42,7 +42,7 @@ func overrideGeneration(d *draft, s setting) {
 		field, ok := generation[key]
 		switch n, number := decimal(v); {
 		case !ok:
-			d.note(d.written(one), no+"sampling has no such default")
+			d.note(d.sourceText(one), no+"sampling has no such default")
 		case s.keys[key] == nil:
 		case !number:
 			d.invalid(one, "a number")
@@ -52,7 +52,7 @@ func overrideGeneration(d *draft, s setting) {
 	}
 }
 
-// templateKwargs carries variables of the chat template over.
+// templateKwargs converts variables of the chat template.
 func templateKwargs(d *draft, s setting) {
 	if !d.wantObject(s) {
 		return
@@ -68,10 +68,10 @@ func templateKwargs(d *draft, s setting) {
 	}
 }
 
-// jinjaName is what a template can name.
+// jinjaName matches a variable name of a template.
 var jinjaName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// structuredOutputs has one key that concerns more than grammars.
+// structuredOutputs converts the one key that does not only concern grammars.
 func structuredOutputs(d *draft, s setting) {
 	if !d.wantObject(s) {
 		return
@@ -84,13 +84,13 @@ func structuredOutputs(d *draft, s setting) {
 			}
 			continue
 		}
-		d.note(d.written(one), grammar)
+		d.note(d.sourceText(one), grammar)
 	}
 }
 
-// specPart is one key of a speculative config as a flag of its own. The parts
-// meet in settleSpeculative.
-func specPart(key string) becomes {
+// specPart handles one key of a speculative config that was given as a flag. settleSpeculative
+// combines the keys.
+func specPart(key string) converter {
 	return func(d *draft, s setting) {
 		s.keys = map[string]any{key: s.value()}
 		speculative(d, s)
@@ -118,7 +118,7 @@ func speculative(d *draft, s setting) {
 				d.problem(Unknown, s.at, "did you mean "+near+"?", "%s: no such key of %s", short(key), s.flag.name())
 				continue
 			}
-			d.note(d.written(one), no+"speculative has method, numTokens, model and the bounds of prompt lookup")
+			d.note(d.sourceText(one), no+"speculative has method, numTokens, model and the bounds of prompt lookup")
 		}
 	}
 	d.settleSpeculative()
@@ -131,10 +131,10 @@ var specKeys = []string{
 	"parallel_drafting", "use_local_argmax_reduction", "acceptance_method", "moe_backend", "attention_backend", "tensor_parallel_size",
 }
 
-// spec keeps a key under a name of no field until all are known.
+// spec keeps a key under a name that is no field, until all keys are known.
 func (d *draft) spec(key string, s setting) { d.fields["?"+key] = field{by: s} }
 
-// settleSpeculative writes the fields that the keys known so far give.
+// settleSpeculative sets the fields that follow from the keys known so far.
 func (d *draft) settleSpeculative() {
 	method, model, n := d.fields["?method"].by, d.fields["?model"].by, d.fields["?num_speculative_tokens"].by
 	for _, f := range []string{"method", "numTokens", "model", "promptLookupMin", "promptLookupMax"} {
@@ -145,7 +145,7 @@ func (d *draft) settleSpeculative() {
 	case name == "":
 		return
 	case strings.Contains(name, " "):
-		return // noted in the end
+		return // finishSpeculative reports it
 	}
 	by := method
 	if by.given == "" {
@@ -162,7 +162,7 @@ func (d *draft) settleSpeculative() {
 	}
 }
 
-// count writes a number of tokens; what is none the schema refuses, with what is allowed.
+// count sets a number of tokens; the schema refuses an invalid one and lists what is allowed.
 func (d *draft) count(path string, s setting) {
 	if num, err := strconv.Atoi(s.value()); err == nil {
 		d.set(path, strconv.Itoa(num), s)
@@ -171,7 +171,8 @@ func (d *draft) count(path string, s setting) {
 	}
 }
 
-// specMethod is vapp's word for a method; "": none given; with blanks: why not.
+// specMethod maps vLLM's method to vapp's; "" where none is given; a result with spaces is the
+// reason why it is refused.
 func specMethod(method, model string) string {
 	switch {
 	case method == "ngram" || method == "[ngram]" || model == "ngram" || model == "[ngram]" || method == "ngram_gpu":
@@ -188,7 +189,7 @@ func specMethod(method, model string) string {
 	return no + "vapp proposes by ngram, draft_model or mtp"
 }
 
-// finishSpeculative reports what is left open.
+// finishSpeculative reports missing or unsupported keys.
 func (d *draft) finishSpeculative() {
 	method, model, n := d.fields["?method"].by, d.fields["?model"].by, d.fields["?num_speculative_tokens"].by
 	bounds := []setting{d.fields["?prompt_lookup_min"].by, d.fields["?prompt_lookup_max"].by}
@@ -198,7 +199,7 @@ func (d *draft) finishSpeculative() {
 	if specMethod(strings.ToLower(method.value()), strings.ToLower(model.value())) != "ngram" {
 		for _, s := range bounds {
 			if s.given != "" {
-				d.noted(s, "%s", no+"of method ngram alone")
+				d.notef(s, "%s", no+"of method ngram alone")
 			}
 		}
 	}
@@ -211,7 +212,7 @@ func (d *draft) finishSpeculative() {
 	case strings.Contains(name, " "):
 		for _, s := range []setting{method, model, n} {
 			if s.given != "" {
-				d.noted(s, "%s", name)
+				d.notef(s, "%s", name)
 			}
 		}
 	case n.given == "":

@@ -2,7 +2,7 @@ package importer
 
 import "strings"
 
-// task carries vLLM's older word for what a model is for.
+// task converts --task, vLLM's older name for the purpose of a model.
 func task(d *draft, s setting) {
 	switch s.value() {
 	case "auto", "generate":
@@ -11,7 +11,7 @@ func task(d *draft, s setting) {
 	case "classify", "score":
 		d.set("model.convert", quote("classify"), s)
 	default:
-		d.unserved(s)
+		d.refuseTask(s)
 	}
 }
 
@@ -21,7 +21,7 @@ func runner(d *draft, s setting) {
 	case "pooling":
 		d.set("model.runner", quote(v), s)
 	default:
-		d.unserved(s)
+		d.refuseTask(s)
 	}
 }
 
@@ -31,16 +31,16 @@ func convert(d *draft, s setting) {
 	case "embed", "classify":
 		d.set("model.convert", quote(v), s)
 	default:
-		d.unserved(s)
+		d.refuseTask(s)
 	}
 }
 
-// unserved refuses what no server of vapp's does.
-func (d *draft) unserved(s setting) {
+// refuseTask refuses a task that vapp does not serve.
+func (d *draft) refuseTask(s setting) {
 	d.problem(Refused, s.at, "", "%s %s: vapp generates, embeds, classifies and scores text; it gives no rewards of steps and no transcriptions", s.given, short(s.value()))
 }
 
-// poolerConfig carries what a profile says of pooling.
+// poolerConfig converts the pooling options that a profile has.
 func poolerConfig(d *draft, s setting) {
 	if !d.wantObject(s) {
 		return
@@ -57,7 +57,7 @@ func poolerConfig(d *draft, s setting) {
 		case (key == "pooling_type" || key == "seq_pooling_type") && isText && strings.Contains(" LAST MEAN CLS ALL ", " "+strings.ToUpper(text)+" "):
 			d.set("pooling.type", quote(strings.ToUpper(text)), one)
 		default:
-			d.note(d.written(one), no+"pooling says the type, normalize and activation, and nothing more")
+			d.note(d.sourceText(one), no+"pooling says the type, normalize and activation, and nothing more")
 		}
 	}
 }

@@ -7,9 +7,8 @@ import (
 
 func firstRune(s string) (rune, int) { return utf8.DecodeRuneInString(s) }
 
-// reference reads what a shell would replace: $NAME, ${NAME}, ${NAME:-else},
-// $(command), `command`, and $'text', which is text after all. rest begins with
-// the $ or the backquote.
+// reference reads what a shell would expand: $NAME, ${NAME}, ${NAME:-else}, $(command) and
+// `command`; and $'text', which is literal text. rest begins with the dollar sign or the backquote.
 func (s *shell) reference(rest string, quoted bool) error {
 	ref := part{ref: true, quoted: quoted}
 	switch {
@@ -41,7 +40,7 @@ func (s *shell) reference(rest string, quoted bool) error {
 		} else if n > 0 {
 			ref.name = rest[1 : 1+n]
 		}
-		if n == 0 { // a dollar sign
+		if n == 0 { // a literal dollar sign
 			s.literal("$", true)
 			s.pos++
 			return nil
@@ -58,7 +57,7 @@ func (s *shell) reference(rest string, quoted bool) error {
 	return nil
 }
 
-// braces takes what is inside ${…}: a name, or a name with a literal fallback.
+// braces reads the inside of ${…}: a name, or a name with a literal fallback.
 func (p *part) braces(in string) {
 	n := nameLen(in)
 	switch rest := in[n:]; {
@@ -103,7 +102,7 @@ func (s *shell) ansi(rest string) error {
 	return s.open("$'")
 }
 
-// closing is where the bracket that s begins with closes, or -1.
+// closing returns the index of the bracket that closes the one at the start of s, or -1.
 func closing(s string, open, shut byte) int {
 	depth := 0
 	for i := 0; i < len(s); i++ {
@@ -119,7 +118,7 @@ func closing(s string, open, shut byte) int {
 	return -1
 }
 
-// nameLen is how many bytes of s are the name of a variable.
+// nameLen returns the length of the variable name at the start of s.
 func nameLen(s string) int {
 	for i := 0; i < len(s); i++ {
 		c := s[i]

@@ -7,20 +7,19 @@ import (
 	"vapp.dev/schema"
 )
 
-// maxProblems is where reading on helps nobody.
+// maxProblems is the number of problems after which reading stops.
 const maxProblems = 20
 
-// parser takes the words of vllm serve apart.
+// parser parses the arguments of vllm serve.
 type parser struct {
 	d     *draft
 	words []word
 	pos   int
 	out   []setting
-	model *word // the word that is no flag
+	model *word // the positional argument
 }
 
-// settings are the flags of a command and its model, as written. What is wrong
-// is noted in the draft.
+// settings returns the flags and the model of a command. Problems are added to the draft.
 func (d *draft) settings(words []word) (list []setting, model *word) {
 	p := &parser{d: d, words: words}
 	for p.pos < len(words) && len(d.problems) < maxProblems {
@@ -65,7 +64,7 @@ func (p *parser) next() {
 	p.keep(s, m)
 }
 
-// values takes the words that belong to a flag.
+// values consumes the values of a flag.
 func (p *parser) values(s *setting) {
 	for p.pos < len(p.words) && !isFlag(p.words[p.pos].text) {
 		w := p.words[p.pos]
@@ -80,7 +79,7 @@ func (p *parser) values(s *setting) {
 	}
 }
 
-// keep checks the values of a setting by its arity.
+// keep checks the number of values of a setting by its arity.
 func (p *parser) keep(s setting, m match) {
 	switch s.flag.arity {
 	case boolean:
@@ -88,7 +87,7 @@ func (p *parser) keep(s setting, m match) {
 		if len(s.values) > 0 {
 			switch v := strings.ToLower(s.value()); {
 			case m.off || v != "true" && v != "false" && v != "1" && v != "0":
-				p.d.problem(Invalid, s.at, "allowed: true, false", "%s: %q is no value for it", s.given, p.d.shown(s))
+				p.d.problem(Invalid, s.at, "allowed: true, false", "%s: %q is no value for it", s.given, p.d.maskedValue(s))
 				return
 			default:
 				s.on = v == "true" || v == "1"
@@ -106,15 +105,15 @@ func (p *parser) keep(s setting, m match) {
 	p.out = append(p.out, s)
 }
 
-// object reads JSON, or adds a dotted key to what was given before.
+// object parses JSON, or adds a dotted key to the previous value of the flag.
 func (p *parser) object(s *setting, sub string) bool {
-	if s.flag.to == nil || s.missing() != "" { // its values are not looked at
+	if s.flag.to == nil || s.missing() != "" { // no counterpart: the value is not used
 		return true
 	}
 	if sub == "" {
 		if keys, ok := decodeObject(s.value()); ok {
 			s.keys = keys
-		} // else: a number or a word, which some of them take
+		} // otherwise a number or a word, which some flags accept
 		return true
 	}
 	at := slices.IndexFunc(p.out, func(o setting) bool { return o.flag == s.flag && o.keys != nil })
@@ -142,7 +141,7 @@ func (p *parser) positional(w word) {
 	}
 }
 
-// unknown reports a flag that is in no table, and skips what may be its values.
+// unknown reports an unknown flag, and skips its likely values.
 func (p *parser) unknown(w word, name string, unclear []string) {
 	p.skip()
 	switch near := p.d.lex.nearest(name); {
@@ -159,14 +158,14 @@ func (p *parser) unknown(w word, name string, unclear []string) {
 	}
 }
 
-// skip passes over what may be the values of a flag that is wrong.
+// skip skips the likely values of an unknown flag.
 func (p *parser) skip() {
 	for p.pos < len(p.words) && !isFlag(p.words[p.pos].text) {
 		p.pos++
 	}
 }
 
-// isFlag tells a flag from a value: a dash, and no number.
+// isFlag reports whether s is a flag: it begins with a dash and is not a number.
 func isFlag(s string) bool {
 	if len(s) < 2 || s[0] != '-' || s[1] == ' ' {
 		return false
@@ -174,7 +173,7 @@ func isFlag(s string) bool {
 	return strings.Trim(s[1:], "0123456789.eE") != "" || s == "--"
 }
 
-// short keeps messages and comments readable.
+// short shortens a text for messages and comments.
 func short(s string) string {
 	s = schema.OneLine(s)
 	if r := []rune(s); len(r) > 64 {

@@ -2,16 +2,16 @@ package importer
 
 import "strings"
 
-// source says where a text is from, so that its words have places.
+// source is the origin of a text, which gives its words their places.
 type source struct {
 	name   string
-	line   int  // of the text's first line, minus one
+	line   int  // number of lines before the text
 	single bool // one line given as an argument: words are counted, not lines
-	fixed  bool // the text lies within one line of its file: all of it has that place
-	depth  int  // of shells around it
+	fixed  bool // the text is part of one line of its file: all its words have that line
+	depth  int  // number of enclosing shells
 }
 
-// place is that of a line of the text.
+// place returns the place of a line of the text.
 func (at source) place(line int) Place {
 	switch {
 	case at.single:
@@ -22,25 +22,25 @@ func (at source) place(line int) Place {
 	return Place{Name: at.name, Line: at.line + line}
 }
 
-// part of a word: literal text, or a reference that a shell would fill in.
+// part is a part of a word: literal text, or a reference that a shell would expand.
 type part struct {
-	text     string // literal; of a reference: as written
+	text     string // literal, or the reference as written
 	ref      bool
-	name     string // of the variable; "": a command, or anything else nobody knows here
-	fallback string // of ${name:-fallback}
+	name     string // of the variable; "": a command or another reference that cannot be expanded here
+	fallback string // value of ${name:-fallback}
 	has      bool   // there is a fallback
 	quoted   bool   // inside quotes: not split at blanks
 }
 
-// rawWord is a word before variables are put in.
+// rawWord is a word before expansion.
 type rawWord struct {
 	parts []part
-	line  int // of its first letter
+	line  int // line of its first character
 }
 
-// shell cuts a script into commands at ; & | newlines and brackets, and those
-// into words, by the rules of a POSIX shell for quotes, backslashes, comments
-// and references. Redirections fall away.
+// shell splits a script into commands at ; & | newlines and parentheses, and commands into words,
+// by the rules of a POSIX shell for quotes, backslashes, comments and references. It drops
+// redirections.
 type shell struct {
 	src      string
 	at       source
@@ -50,12 +50,12 @@ type shell struct {
 	words    []rawWord
 	parts    []part
 	buf      []byte // literal text that is not in parts yet
-	quoted   bool   // how buf was written
-	begun    int    // line of the word at hand, be it empty; 0: none
-	redirect bool   // the next word is where output goes
+	quoted   bool   // buf was quoted
+	begun    int    // line of the current word, which may be empty; 0: no word
+	redirect bool   // the next word is the target of a redirection
 }
 
-// parseScript is the commands of a text. The error is an *Error.
+// parseScript returns the commands of a text. Its error is an *Error.
 func parseScript(text string, at source) ([][]rawWord, error) {
 	s := &shell{src: text, line: 1, at: at}
 	for s.pos < len(s.src) {
@@ -67,7 +67,7 @@ func parseScript(text string, at source) ([][]rawWord, error) {
 	return s.out, nil
 }
 
-// special are the bytes that mean something outside quotes.
+// special are the bytes with a meaning outside quotes.
 const special = " \t\r\n;&|()<>#\\'\"$`"
 
 func (s *shell) next() error {
@@ -95,7 +95,7 @@ func (s *shell) next() error {
 		s.comment(rest)
 		return nil
 	case '&':
-		if strings.HasPrefix(rest, "&>") { // both outputs
+		if strings.HasPrefix(rest, "&>") { // redirects both outputs
 			s.endWord()
 		} else {
 			s.endCommand()
@@ -114,7 +114,7 @@ func (s *shell) next() error {
 
 func (s *shell) comment(rest string) {
 	switch n := strings.IndexByte(rest, '\n'); {
-	case s.begun > 0: // inside a word it is a letter
+	case s.begun > 0: // inside a word # is literal
 		s.literal("#", false)
 		s.pos++
 	case n < 0:
@@ -124,7 +124,7 @@ func (s *shell) comment(rest string) {
 	}
 }
 
-// backslash keeps the next letter, or joins two lines.
+// backslash handles an escaped character or a joined line.
 func (s *shell) backslash(rest string) error {
 	switch blanks := len(rest[1:]) - len(strings.TrimLeft(rest[1:], " \t")); {
 	case len(rest) == 1:
@@ -157,7 +157,7 @@ func (s *shell) open(quote string) error {
 	return failure(Syntax, s.at.place(s.line), "close it", "a %s is open to the end of the text", quote)
 }
 
-// double reads to the closing quote; $, ` and \ keep their meaning.
+// double reads to the closing double quote; $, ` and \ keep their meaning.
 func (s *shell) double() error {
 	start := s.line
 	s.literal("", true)
@@ -175,7 +175,7 @@ func (s *shell) double() error {
 			s.pos++
 			return nil
 		case '\\':
-			s.escaped(rest)
+			s.doubleEscape(rest)
 		default:
 			if err := s.reference(rest, true); err != nil {
 				return err
@@ -186,9 +186,9 @@ func (s *shell) double() error {
 	return s.open(`"`)
 }
 
-// escaped is a backslash inside double quotes: it keeps $ ` " \, joins lines,
-// and is itself before anything else.
-func (s *shell) escaped(rest string) {
+// doubleEscape handles a backslash inside double quotes: it escapes $ ` " \ and joins lines, and is
+// literal before any other character.
+func (s *shell) doubleEscape(rest string) {
 	switch {
 	case len(rest) == 1:
 		s.pos++
@@ -205,7 +205,7 @@ func (s *shell) escaped(rest string) {
 	s.pos += 2
 }
 
-// redirection drops the operator, the number before it and the word behind it.
+// redirection drops the operator, the number before it and its target.
 func (s *shell) redirection(rest string) error {
 	op := rest[:len(rest)-len(strings.TrimLeft(rest, "<>&|"))]
 	after := strings.TrimPrefix(rest[len(op):], "(")
@@ -221,7 +221,7 @@ func (s *shell) redirection(rest string) error {
 	return nil
 }
 
-// literal appends to the word at hand.
+// literal appends to the current word.
 func (s *shell) literal(text string, quoted bool) {
 	if s.begun == 0 {
 		s.begun = s.line

@@ -8,7 +8,7 @@ import (
 	"vapp.dev/schema"
 )
 
-// modelSource carries the model over: a hub name or a path.
+// modelSource sets the model: a hub name or a path.
 func modelSource(d *draft, s setting) {
 	v := s.value()
 	switch scheme, _, remote := strings.Cut(v, "://"); {
@@ -21,11 +21,11 @@ func modelSource(d *draft, s setting) {
 	}
 	d.set("model.source", quote(v), s, pathRemark(v)...)
 	if repo, quant, ok := strings.Cut(v, ":"); ok && strings.Count(repo, "/") == 1 && !strings.ContainsAny(repo[:1], "./~") {
-		d.noted(s, no+"vapp does not pick %q from a hub; name the GGUF file", short(quant))
+		d.notef(s, no+"vapp does not pick %q from a hub; name the GGUF file", short(quant))
 	}
 }
 
-// pathRemark tells where a relative path is looked for.
+// pathRemark returns the remark for a relative path.
 func pathRemark(path string) []string {
 	if strings.HasPrefix(path, "./") || strings.HasPrefix(path, "../") {
 		return []string{"A path beside this file; vLLM looked from where it was started."}
@@ -33,13 +33,13 @@ func pathRemark(path string) []string {
 	return nil
 }
 
-// chatTemplate carries a template or its path over.
+// chatTemplate sets a template or its path.
 func chatTemplate(d *draft, s setting) {
 	d.set("parsers.chatTemplate", quote(s.value()), s, pathRemark(s.value())...)
 }
 
-// What vLLM's quantization methods mean here. "fp8" and "mxfp4" quantize at
-// load, for vLLM and for vapp; the others say how a checkpoint is stored.
+// vLLM's quantization methods. "fp8" and "mxfp4" quantize at load in vLLM and vapp; the others name
+// the format of a checkpoint.
 var (
 	inCheckpoint = []string{"gguf", "compressed-tensors", "modelopt", "modelopt_fp8", "modelopt_mixed", "fbgemm_fp8", "gpt_oss_mxfp4", "quark", "auto"}
 	notRead      = []string{
@@ -51,7 +51,7 @@ var (
 	onlineInt8 = []string{"experts_int8", "int8_per_channel_weight_only"}
 )
 
-// quantize carries --quantization over.
+// quantize converts --quantization.
 func quantize(d *draft, s setting) {
 	v := strings.ToLower(s.value())
 	known := slices.Concat(inCheckpoint, notRead, onlineFP8, onlineInt8, []string{"mxfp4", "none"})
@@ -65,9 +65,9 @@ func quantize(d *draft, s setting) {
 	case slices.Contains(onlineInt8, v):
 		d.set("quantization", `"int8"`, s, "vLLM: "+v+"; vapp's int8 has its own scales.")
 	case slices.Contains(inCheckpoint, v):
-		d.noted(s, "vapp reads from the checkpoint how its weights are stored")
+		d.notef(s, "vapp reads from the checkpoint how its weights are stored")
 	case slices.Contains(notRead, v):
-		d.noted(s, no+"vapp reads bf16, fp16, fp32, fp8, mxfp4 and GGUF weights; take a checkpoint of that kind")
+		d.notef(s, no+"vapp reads bf16, fp16, fp32, fp8, mxfp4 and GGUF weights; take a checkpoint of that kind")
 	default:
 		words := map[string]string{}
 		for _, k := range known {
@@ -77,42 +77,42 @@ func quantize(d *draft, s setting) {
 	}
 }
 
-// generationConfig carries auto and vllm over.
+// generationConfig converts auto and vllm.
 func generationConfig(d *draft, s setting) {
 	switch v := s.value(); v {
 	case "auto", "vllm":
 		d.set("sampling.generationConfig", quote(v), s)
 	default:
-		d.noted(s, no+"vapp reads generation_config.json beside the weights; put the values into sampling")
+		d.notef(s, no+"vapp reads generation_config.json beside the weights; put the values into sampling")
 	}
 }
 
-// blockSize carries sizes over that vapp has.
+// blockSize converts the sizes that vapp supports.
 func blockSize(d *draft, s setting) {
 	n, err := strconv.Atoi(s.value())
 	switch {
 	case err != nil || n < 1:
 		d.invalid(s, "a number of tokens")
 	case !slices.Contains([]int{16, 32, 64, 128, 256}, n):
-		d.noted(s, no+"vapp's pages hold 16, 32, 64, 128 or 256 tokens")
+		d.notef(s, no+"vapp's pages hold 16, 32, 64, 128 or 256 tokens")
 	default:
 		d.set("memory.blockSize", strconv.Itoa(n), s)
 	}
 }
 
-// quietStats carries --disable-log-stats over.
+// quietStats converts --disable-log-stats.
 func quietStats(d *draft, s setting) {
 	if s.on {
 		d.set("serve.statsInterval", `"0s"`, s)
 	}
 }
 
-// hiddenMetrics takes any release.
+// hiddenMetrics accepts any release.
 func hiddenMetrics(d *draft, s setting) {
 	d.set("serve.metricsCompat", "true", s, "vLLM: metrics hidden since "+short(s.value())+".")
 }
 
-// apiKeys takes keys out of the command line: the profile names variables.
+// apiKeys moves keys out of the command line: the profile refers to variables.
 func apiKeys(d *draft, s setting) {
 	var names []string
 	clear := false
@@ -134,7 +134,7 @@ func apiKeys(d *draft, s setting) {
 	d.keys(s, names, clear)
 }
 
-// keys writes variables as keys.
+// keys sets serve.apiKeys to references to variables.
 func (d *draft) keys(s setting, names []string, clear bool) {
 	var list []string
 	for _, n := range names {
@@ -147,7 +147,7 @@ func (d *draft) keys(s setting, names []string, clear bool) {
 	d.set("serve.apiKeys", "["+strings.Join(list, ", ")+"]", s, remarks...)
 }
 
-// variableName is NAME of $NAME, ${NAME} or $(NAME); "": it is more than that.
+// variableName returns NAME of $NAME, ${NAME} or $(NAME); "" where the text is anything else.
 func variableName(text string) string {
 	name := strings.TrimPrefix(text, "$")
 	for _, pair := range []string{"{}", "()"} {
@@ -161,11 +161,11 @@ func variableName(text string) string {
 	return name
 }
 
-// configRefused says what to do with a config file that is not at hand.
+// configRefused reports a config file that cannot be read here, with a remedy.
 func configRefused(d *draft, s setting) {
-	d.problem(Refused, s.at, "give the file itself: vapp import - < "+d.shown(s)+", or --config - with the file on standard input",
-		"%s: %s is not read", s.given, d.shown(s))
+	d.problem(Refused, s.at, "give the file itself: vapp import - < "+d.maskedValue(s)+", or --config - with the file on standard input",
+		"%s: %s is not read", s.given, d.maskedValue(s))
 }
 
-// nearestKey is a known key that was probably meant, or "".
+// nearestKey returns the known key most similar to key, or "".
 func nearestKey(key string, known []string) string { return schema.Nearest(key, known) }

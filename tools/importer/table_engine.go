@@ -10,7 +10,7 @@ const (
 	grammar     = no + "vapp has one engine for structured output"
 )
 
-// engineFlags are how steps are made.
+// engineFlags configure scheduling, graphs and the backend.
 var engineFlags = []flag{
 	{"--max-num-seqs", one, integer("scheduler.maxNumSeqs"), ""},
 	{"--max-num-batched-tokens", one, integer("scheduler.maxNumBatchedTokens"), ""},
@@ -98,7 +98,7 @@ var engineFlags = []flag{
 
 const otherDevice = no + "vapp runs on CUDA devices and CPUs"
 
-// devices in the words of backend.
+// devices maps vLLM's device names to backends.
 var devices = map[string]string{
 	"auto": "auto", "cuda": "cuda", "cpu": "cpu",
 	"neuron": otherDevice, "openvino": otherDevice, "tpu": otherDevice, "xpu": otherDevice, "hpu": otherDevice, "rocm": otherDevice,

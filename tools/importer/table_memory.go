@@ -8,7 +8,7 @@ const (
 	loraShape  = no + "lora has the number and the rank of adapters, and nothing more"
 )
 
-// memoryFlags are what the server may take, and for what.
+// memoryFlags configure memory.
 var memoryFlags = []flag{
 	{"--gpu-memory-utilization", one, number("memory.utilization"), ""},
 	{"--kv-cache-memory-bytes", one, bytesOf("memory.kvCache", 1), ""},
@@ -75,7 +75,7 @@ var memoryFlags = []flag{
 
 const otherKV = no + "vapp stores keys and values as auto, bfloat16, float16, float32 or fp8"
 
-// kvDtypes in vapp's words.
+// kvDtypes maps vLLM's dtypes of the KV cache to vapp's.
 var kvDtypes = map[string]string{
 	"auto": "auto", "bfloat16": "bfloat16", "float16": "float16", "half": "float16", "float32": "float32",
 	"fp8": "fp8", "fp8_e4m3": "fp8_e4m3", "fp8_e5m2": "fp8_e5m2",

@@ -14,7 +14,7 @@ const (
 	mediaOnly    = no + "multimodal.limits says how many media a request may carry, and nothing more"
 )
 
-// modelFlags are what to load, and how.
+// modelFlags select and configure the model.
 var modelFlags = []flag{
 	{"--model", one, modelSource, ""},
 	{"--model-weights", one, nil, otherWeights},
@@ -111,14 +111,14 @@ var modelFlags = []flag{
 	{"--disable-chunked-mm-input", boolean, nil, mediaOnly},
 }
 
-// dtypes in vapp's words.
+// dtypes maps vLLM's dtypes to vapp's.
 var dtypes = map[string]string{
 	"auto": "auto", "half": "float16", "float16": "float16", "bfloat16": "bfloat16", "float": "float32", "float32": "float32",
 }
 
 const otherFormat = no + "vapp reads safetensors and GGUF, and finds out which by itself"
 
-// loadFormats in vapp's words.
+// loadFormats maps vLLM's load formats to vapp's.
 var loadFormats = map[string]string{
 	"auto": "auto", "safetensors": "safetensors", "gguf": "gguf", "dummy": "dummy",
 	"hf": otherFormat, "pt": otherFormat, "npcache": otherFormat, "tensorizer": otherFormat, "sharded_state": otherFormat,

@@ -8,7 +8,7 @@ const (
 	ranks      = no + "vapp runs its ranks itself"
 )
 
-// parallelFlags are how many devices share the work.
+// parallelFlags configure parallelism.
 var parallelFlags = []flag{
 	{"--tensor-parallel-size -tp", one, integer("parallel.tensor"), ""},
 	{"--pipeline-parallel-size -pp", one, integer("parallel.pipeline"), ""},

@@ -9,7 +9,7 @@ const (
 	noCohere    = no + "vapp speaks OpenAI's protocol"
 )
 
-// serveFlags are the HTTP side.
+// serveFlags configure the HTTP server.
 var serveFlags = []flag{
 	{"--host", one, text("serve.host"), ""},
 	{"--port", one, integer("serve.port"), ""},
@@ -78,7 +78,7 @@ var serveFlags = []flag{
 	{"--cohere-format", one, nil, noCohere},
 }
 
-// logLevels in vapp's words.
+// logLevels maps vLLM's log levels to vapp's.
 var logLevels = map[string]string{
 	"trace": "debug", "debug": "debug", "info": "info", "warning": "warn", "error": "error", "critical": "error",
 }

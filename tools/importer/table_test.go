@@ -7,13 +7,12 @@ import (
 	"vapp.dev/schema"
 )
 
-// tables are all rows.
+// tables returns all tables of flags.
 func tables() [][]flag {
 	return [][]flag{modelFlags, parallelFlags, memoryFlags, engineFlags, serveFlags}
 }
 
-// TestTable: a flag either becomes something or says why not, and no name is
-// there twice.
+// TestTable checks that each flag has either a conversion or a reason, and that names are unique.
 func TestTable(t *testing.T) {
 	seen := map[string]bool{}
 	for _, rows := range tables() {
@@ -40,7 +39,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestReferenceFlags: every flag of vllm serve that the reference pages name.
+// TestReferenceFlags checks that the table has every flag of vllm serve's reference pages.
 func TestReferenceFlags(t *testing.T) {
 	const names = `--api-key --attention-backend --block-size --chat-template --chat-template-content-format --config --cudagraph-capture-sizes
 		--disable-access-log-for-endpoints --download-dir --dtype --enable-auto-tool-choice --enable-chunked-prefill --enable-log-requests
@@ -61,7 +60,7 @@ func TestReferenceFlags(t *testing.T) {
 	}
 }
 
-// samples are values for the flags that become something; the others take any.
+// samples are values of converted flags; the other flags accept any value.
 var samples = map[string]string{
 	"--dtype": "half", "--quantization": "fp8", "--load-format": "dummy", "--max-model-len": "8K", "--generation-config": "vllm",
 	"--override-generation-config": `{"top_k": 3}`, "--task": "embed", "--runner": "pooling", "--convert": "classify", "--pooler-config": `{"pooling_type": "MEAN", "normalize": false}`, "--override-pooler-config": `{"pooling_type": "last"}`,
@@ -75,10 +74,10 @@ var samples = map[string]string{
 	"--default-chat-template-kwargs": `{"enable_thinking": false}`,
 }
 
-// TestEveryFlag imports every flag alone: the profile loads, and it differs from
-// that of the model alone, be it by a comment.
+// TestEveryFlag imports every flag alone. The profile must load and differ from that of the model
+// alone, at least in a comment.
 func TestEveryFlag(t *testing.T) {
-	alone := written(t, "org/model")
+	alone := sourceText(t, "org/model")
 	for _, rows := range tables() {
 		for _, f := range rows {
 			args := []string{"org/model", f.name()}
@@ -90,22 +89,22 @@ func TestEveryFlag(t *testing.T) {
 				args = append(args, value)
 			}
 			switch f.name() {
-			case "--config", "--spec-method", "--spec-model", "--spec-tokens": // wants more, or a file; see the goldens
+			case "--config", "--spec-method", "--spec-model", "--spec-tokens": // incomplete alone, or needs a file; see the goldens
 				continue
-			case "--model": // says what is so anyway
-				written(t, args...)
+			case "--model": // repeats the model
+				sourceText(t, args...)
 				continue
 			}
-			if got := written(t, args...); got == alone {
+			if got := sourceText(t, args...); got == alone {
 				t.Errorf("%v: nothing came of it", args)
 			}
 		}
 	}
 }
 
-// written imports the words of vllm serve without the schema's check, which the
-// goldens make: it would take seconds here.
-func written(t *testing.T, args ...string) string {
+// sourceText imports arguments of vllm serve without checking the profile by the schema, which would
+// take seconds here and is done by the goldens.
+func sourceText(t *testing.T, args ...string) string {
 	t.Helper()
 	var list []word
 	for _, a := range args {
@@ -124,8 +123,7 @@ func written(t *testing.T, args ...string) string {
 	return string(text)
 }
 
-// TestAllTogether: every flag that becomes something, at once, is a valid
-// profile.
+// TestAllTogether checks that all converted flags together give a valid profile.
 func TestAllTogether(t *testing.T) {
 	args := []string{"vllm", "serve", "org/model", "--enable-lora"}
 	for _, rows := range tables() {
@@ -154,7 +152,7 @@ func TestAllTogether(t *testing.T) {
 	}
 }
 
-// TestNothingSecret: neither profile nor message shows a key or a token.
+// TestNothingSecret checks that profiles and messages contain no key or token.
 func TestNothingSecret(t *testing.T) {
 	for _, line := range []string{
 		"vllm serve org/model --api-key hunter2 hunter2b --hf-token hunter2",

@@ -7,8 +7,8 @@ import (
 	"vapp.dev/schema"
 )
 
-// vet gives the profile to the schema, which alone knows bounds and words. What
-// it finds is told of the flag that gave the value.
+// vet checks the profile by the schema, which defines bounds and allowed words. It reports each
+// error at the flag that set the value.
 func (d *draft) vet(text []byte) {
 	_, err := schema.Parse("import.cue", text)
 	var e *schema.Error
@@ -29,14 +29,14 @@ func (d *draft) vet(text []byte) {
 			remedy = "allowed: " + p.Allowed
 		}
 		message := p.Message
-		if s.flag != nil && strings.HasPrefix(d.shown(s), "(") {
+		if s.flag != nil && strings.HasPrefix(d.maskedValue(s), "(") {
 			message = "invalid value"
 		}
 		d.problem(Invalid, s.at, remedy, "%s: %s (%s)", s.given, message, p.Path)
 	}
 }
 
-// settingOf is the setting that gave the field at path, or one above it.
+// settingOf returns the setting that set the field at path, or a field above it.
 func (d *draft) settingOf(path string) (setting, bool) {
 	for path != "" {
 		if f, ok := d.fields[path]; ok {

@@ -9,7 +9,7 @@ import (
 	"vapp.dev/schema"
 )
 
-// order is that of the fields in a profile, as the schema has it.
+// order is the order of fields in a profile, as in the schema.
 var order = []string{
 	"name", "model", "source", "revision", "dtype", "loadFormat", "backend", "quantization", "maxModelLen",
 	"memory", "utilization", "kvCache", "kvCacheDtype", "swapSpace", "blockSize", "kvRebuild", "reserve",
@@ -24,7 +24,7 @@ var order = []string{
 	"log", "level",
 }
 
-// tree is the profile by nested names.
+// tree is the profile as a tree of fields.
 type tree struct {
 	name string
 	path string
@@ -32,10 +32,10 @@ type tree struct {
 	kids []*tree
 }
 
-// width is where a struct on one line becomes too long.
+// width bounds the length of a struct on one line.
 const width = 96
 
-// render writes the profile.
+// render returns the text of the profile.
 func (d *draft) render() ([]byte, error) {
 	root := &tree{}
 	for path, f := range d.fields {
@@ -79,13 +79,13 @@ func (t *tree) sort() {
 	}
 }
 
-// rank is the place in the order, of the whole path where it stands there.
+// rank returns the position in order of the path, or else of the name.
 func (t *tree) rank() int {
 	return max(slices.Index(order, t.name), slices.Index(order, strings.TrimPrefix(t.path, ".")))
 }
 
-// write is name: value, name: only: value, name: {a: 1, b: 2}, or a struct over
-// several lines where that is long or has comments.
+// write writes name: value, name: only: value, name: {a: 1, b: 2}, or a struct over several lines
+// where it is long or has comments.
 func (t *tree) write(b *strings.Builder) {
 	if line, ok := t.line(); ok {
 		b.WriteString(line + "\n")
@@ -105,7 +105,7 @@ func (t *tree) write(b *strings.Builder) {
 	b.WriteString("}\n")
 }
 
-// line is the tree on one line; false: it does not go there.
+// line returns the tree on one line; false where it needs several.
 func (t *tree) line() (string, bool) {
 	if t.leaf != nil {
 		return t.name + ": " + t.leaf.cue, len(t.leaf.remarks) == 0
@@ -125,7 +125,7 @@ func (t *tree) line() (string, bool) {
 	return s, len(s) <= width || len(t.kids) == 1
 }
 
-// comment writes text as one comment, over as many lines as it takes.
+// comment writes text as a comment, wrapped.
 func comment(b *strings.Builder, text string) {
 	line := "//"
 	for _, w := range strings.Fields(schema.OneLine(text)) {

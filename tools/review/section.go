@@ -23,12 +23,12 @@ func (c *Change) section(b *strings.Builder) {
 		fmt.Fprintf(b, "\nBefore, it could not be planned:\n\n%s", fenced(c.Old.Err))
 	}
 	c.fields(b)
-	c.figured(b)
+	c.writeFigures(b)
 	b.WriteString("\n</details>\n")
 }
 
-// figured writes the figures before and after, where they say more than the summary.
-func (c *Change) figured(b *strings.Builder) {
+// writeFigures writes the figures before and after, where they say more than the summary.
+func (c *Change) writeFigures(b *strings.Builder) {
 	both := c.figures()
 	switch {
 	case c.New == nil || c.New.Figures == nil:
@@ -37,7 +37,7 @@ func (c *Change) figured(b *strings.Builder) {
 		b.WriteString("\nThe plan stays as it is.\n")
 		return
 	}
-	if d := c.decided(); len(d) > 0 {
+	if d := c.decisions(); len(d) > 0 {
 		b.WriteString("\n| decided | before | after |\n|:--|:--|:--|\n")
 		for _, d := range d {
 			fmt.Fprintf(b, "| %s | %s | %s |\n", clean(d[0]), cellCode(d[1]), cellCode(d[2]))

@@ -124,8 +124,8 @@ func (c *Change) capacity() []row {
 	return t.rows
 }
 
-// decided returns the decisions that differ: name, before, after.
-func (c *Change) decided() [][3]string {
+// decisions returns the decisions that differ: name, before, after.
+func (c *Change) decisions() [][3]string {
 	both := c.figures()
 	if both[0] == nil || both[1] == nil {
 		return nil

@@ -71,7 +71,7 @@ func (c *Change) text(b *strings.Builder) {
 	for _, f := range c.Fields {
 		fmt.Fprintf(b, "  %s\n", clean(f.String()))
 	}
-	for _, d := range c.decided() {
+	for _, d := range c.decisions() {
 		fmt.Fprintf(b, "  %-30s %s → %s\n", clean(d[0]), cmp.Or(clean(d[1]), "none"), cmp.Or(clean(d[2]), "none"))
 	}
 	if c.New != nil && c.New.Figures != nil {

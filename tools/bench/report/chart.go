@@ -136,8 +136,8 @@ func (c chart) write(b *strings.Builder) {
 	b.WriteString("</svg></figure>\n")
 }
 
-// names writes what points are called beside them: on the right, or where there is no
-// room on the left. Where it would lie on the one before it is left to the tooltip.
+// names writes the names of points: on the right, or on the left where the right has no space. A
+// name that would overlap the previous one is in the tooltip only.
 func (c chart) names(b *strings.Builder, l line, topX, topY float64) {
 	const away, high, wide = 9, 13, 34
 	lastX, lastY := math.Inf(-1), math.Inf(-1)

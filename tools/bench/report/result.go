@@ -180,5 +180,5 @@ func (s *Speculation) AcceptanceLength() float64 { return 1 + s.Accepted/s.Draft
 // At returns the share of drafts whose token i was accepted.
 func (s *Speculation) At(i int) float64 { return s.Positions[i] / s.Drafts }
 
-// drafted reports whether there were drafts.
-func (s *Speculation) drafted() bool { return s != nil && s.Drafts > 0 }
+// hasDrafts reports whether there were drafts.
+func (s *Speculation) hasDrafts() bool { return s != nil && s.Drafts > 0 }

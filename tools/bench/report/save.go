@@ -70,7 +70,7 @@ func (r *Result) JSON(detailed bool) ([]byte, error) {
 			o.add("p"+word(p)+"_"+m+"_ms", by.Percentiles[i])
 		}
 	}
-	if s := r.Speculation; s.drafted() {
+	if s := r.Speculation; s.hasDrafts() {
 		s.figures(&o)
 	}
 	if r.Partial {

@@ -48,7 +48,7 @@ func (r *Result) Table() string {
 			t.value("P"+word(p)+" "+s.short+" (ms):", by.Percentiles[i])
 		}
 	}
-	if r.Speculation.drafted() {
+	if r.Speculation.hasDrafts() {
 		r.Speculation.rows(t)
 	}
 	t.title("", '=')
