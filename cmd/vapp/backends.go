@@ -11,16 +11,16 @@ import (
 	"vapp.dev/engine/backend/ref"
 )
 
-// here is this machine, with the models that were fetched to it.
+// localMachine describes this host and its model cache.
 func localMachine() appliance.Machine {
 	return appliance.Machine{Backends: backends(), Hub: hub.FromEnv(os.Getenv)}
 }
 
-// found is a line about the devices of this machine that need a driver.
+// driverLine returns a line about the devices of this host that need a driver.
 func driverLine() string { return cuda.Opener{}.Found() }
 
-// machines are the backends of this binary, in the order in which auto asks
-// whether they serve. Those that were built without their native half plan, and refuse to open.
+// backends returns the backends of this binary, in the order in which backend auto tries them. A
+// backend built without its native code can plan but not open a device.
 func backends() []backend.Opener {
 	return []backend.Opener{cuda.Opener{}, cpu.Opener{}, ref.Opener{}}
 }

@@ -22,29 +22,30 @@ type engineFlags struct {
 func newBench() *cobra.Command {
 	bench := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure speed, against what this machine can do at most",
+		Short: "Measure speed, and compare it with the limits of this machine",
 		Args:  needArgs(0, 0, "a subcommand"),
 	}
 	o := engineFlags{}
 	eng := &cobra.Command{
 		Use:   "engine PROFILE...",
 		Short: "Prefill and decode speed of the engine itself, without HTTP",
-		Long: `Measures, in one run for each profile: the read bandwidth and multiply-add rate
-of this machine (the limits), then prefill and decode tokens per second of the
-engine, each also as a share of the limits: of the bandwidth, what a step has to
-read (weights once, of a mixture the experts that its tokens are routed to if they
-go there evenly, and the pages that attention sees); of the multiply-add rate, two
-operations for each weight and token. At the end stand the memory that was planned
-and the memory that was held.
-A model whose weights are absent runs with random ones (loadFormat "dummy"); with
---layers only its first layers run, and always with random weights. The KV cache is
-cut to what the run needs; parsers, media, speculation and the other devices of a
-profile are left out.
---work measures other rows than the two: "512+1", one stream that reads 512 tokens and
-generates one; "16x128+64", sixteen at once of 128 and 64; "1+128", almost no prompt.
-Interrupted, or when the device fails, it prints the rows that it has.
---turns loads the model and then runs the last row once for each line on standard input,
-and prints a line of JSON after it: for taking turns with another engine.`,
+		Long: `Measures for each profile: the limits of this machine (read bandwidth and
+multiply-add rate), then the prefill and decode speed of the engine in tokens per
+second, also as a share of the limits. The share of bandwidth counts the bytes that a
+step must read: the weights once (of experts, those that the tokens are routed to if
+routing is uniform) and the KV cache that attention reads. The share of the
+multiply-add rate counts two operations for each weight and token. The report ends
+with planned and allocated memory.
+A model without weights runs with random ones (loadFormat "dummy"). With --layers
+only its first layers run, always with random weights. The KV cache is reduced to
+what the run needs; parsers, media, speculation and parallelism of the profile are
+ignored.
+--work replaces the two default rows: "512+1" is one stream of 512 prompt tokens and
+one generated token; "16x128+64" is 16 concurrent streams of 128 and 64; "1+128" has
+almost no prompt.
+If it is interrupted or the device fails, it prints the rows measured so far.
+--turns loads the model, then runs the last row once for each line on standard input
+and prints a line of JSON after each, to alternate with another engine.`,
 		Args: needArgs(1, -1, "profiles"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if o.turns && (o.OpTimes || c.Flags().Changed("repeat") || len(args) > 1) {
@@ -60,16 +61,16 @@ and prints a line of JSON after it: for taking turns with another engine.`,
 			return nil
 		},
 	}
-	eng.Flags().IntVar(&o.Prompt, "prompt-len", 512, "tokens of a prompt")
+	eng.Flags().IntVar(&o.Prompt, "prompt-len", 512, "prompt length in tokens")
 	eng.Flags().IntVar(&o.Output, "output-len", 64, "tokens to generate")
-	eng.Flags().IntVar(&o.Streams, "streams", 16, "requests at once in the concurrent row")
+	eng.Flags().IntVar(&o.Streams, "streams", 16, "concurrent requests in the second row")
 	eng.Flags().IntVar(&o.Repeat, "repeat", 3, "runs of each row; the median is shown")
 	eng.Flags().IntVar(&o.Layers, "layers", 0, "run the model's first N layers only; 0: all of them")
-	eng.Flags().StringArrayVar(&o.Work, "work", nil, "a row to measure, [STREAMSx]PROMPT+OUTPUT; may be given again")
+	eng.Flags().StringArrayVar(&o.Work, "work", nil, "a row to measure, [STREAMSx]PROMPT+OUTPUT; may be repeated")
 	eng.Flags().BoolVar(&o.json, "json", false, "print JSON: every run of each row, limits and memory")
-	eng.Flags().BoolVar(&o.OpTimes, "profile", false, "also show where steps spend their time, op by op")
-	eng.Flags().BoolVar(&o.Eager, "eager", false, "run steps launch by launch, whatever the profile's cudagraph.mode says")
-	eng.Flags().BoolVar(&o.limits, "limits", true, "measure what the machine can do; --limits=false leaves out that and all shares of it")
+	eng.Flags().BoolVar(&o.OpTimes, "profile", false, "also show the time of each op in a step")
+	eng.Flags().BoolVar(&o.Eager, "eager", false, "run without CUDA graphs, whatever the profile's cudagraph.mode")
+	eng.Flags().BoolVar(&o.limits, "limits", true, "measure the limits of the machine; --limits=false omits them and all shares")
 	eng.Flags().BoolVar(&o.turns, "turns", false, "run the last row once for each line on standard input, and print JSON")
 	bench.AddCommand(newBenchServe(), newBenchLatency(), newBenchThroughput(), newBenchCompare(), eng)
 	return bench

@@ -11,7 +11,7 @@ import (
 func newBenchCompare() *cobra.Command {
 	return &cobra.Command{
 		Use:   "compare A.json B.json",
-		Short: "Two saved results side by side",
+		Short: "Compare two saved results",
 		Long: `Prints each figure of two results that "vapp bench serve --save-result" (or vLLM's)
 saved, B over A, the change in percent, and whether B is better or worse. Settings
 that differ are named first. Sweeps are compared run by run where rate and

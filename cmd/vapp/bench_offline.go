@@ -25,20 +25,20 @@ type offlineBench struct {
 	n       int
 	prompts int
 	seed    int64
-	silent  bool // no detokenizing
+	silent  bool // without detokenizing
 	json    string
 }
 
 const offlineNote = `
-The profile runs as "vapp up" would run it, without HTTP. A model whose weights are
-absent runs with random ones (loadFormat "dummy").`
+The profile runs as with "vapp up", without HTTP. A model without weights runs with
+random ones (loadFormat "dummy").`
 
 func newBenchLatency() *cobra.Command {
 	o := &offlineBench{}
 	c := &cobra.Command{
 		Use:   "latency PROFILE",
 		Short: "How long one batch takes in this process, without a server",
-		Long:  "Prints the mean and the percentiles of the time that a batch of random prompts\ntakes, from submitting it to its last token, as vLLM's \"bench latency\" does." + offlineNote,
+		Long:  "Prints the mean and the percentiles of the time of a batch of random prompts, from\nsubmission to the last token, as vLLM's \"bench latency\" does." + offlineNote,
 		Args:  needArgs(1, 1, "one profile"),
 		RunE:  func(c *cobra.Command, args []string) error { return o.run(c, args[0], o.latency) },
 	}
@@ -46,9 +46,9 @@ func newBenchLatency() *cobra.Command {
 	f.IntVar(&o.batch.Input, "input-len", 32, "tokens of each prompt")
 	f.IntVar(&o.batch.Output, "output-len", 128, "tokens to generate for each")
 	f.IntVar(&o.batch.Size, "batch-size", 8, "prompts of a batch")
-	f.IntVar(&o.batch.Warmups, "num-iters-warmup", 10, "batches before those that count")
-	f.IntVar(&o.batch.Iterations, "num-iters", 30, "batches that count")
-	f.Int64Var(&o.batch.Seed, "seed", 0, "of the prompts' tokens")
+	f.IntVar(&o.batch.Warmups, "num-iters-warmup", 10, "warm-up batches")
+	f.IntVar(&o.batch.Iterations, "num-iters", 30, "measured batches")
+	f.Int64Var(&o.batch.Seed, "seed", 0, "seed of the prompts' tokens")
 	o.flags(c)
 	return c
 }
@@ -63,7 +63,7 @@ func newBenchThroughput() *cobra.Command {
 		RunE:  func(c *cobra.Command, args []string) error { return o.run(c, args[0], o.throughput) },
 	}
 	c.Flags().IntVar(&o.prompts, "num-prompts", 1000, "prompts to answer")
-	c.Flags().Int64Var(&o.seed, "seed", 0, "of lengths, tokens and order")
+	c.Flags().Int64Var(&o.seed, "seed", 0, "seed of lengths, tokens and order")
 	datasetFlags(c, &o.dataset)
 	o.flags(c)
 	return c
@@ -72,24 +72,24 @@ func newBenchThroughput() *cobra.Command {
 func (o *offlineBench) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.IntVar(&o.n, "n", 1, "answers to each prompt")
-	f.BoolVar(&o.silent, "disable-detokenize", false, "leave detokenizing out of the time that is measured")
+	f.BoolVar(&o.silent, "disable-detokenize", false, "do not detokenize in the measured time")
 	f.StringVar(&o.json, "output-json", "", "file for the figures")
 }
 
-// outcome is a report that can be printed and saved, if there is some of it.
+// outcome is a report that can be printed and saved.
 type outcome interface {
 	Some() bool
 	Text() string
 	JSON() ([]byte, error)
 }
 
-// loaded is an engine with what measures it.
+// loaded is an open engine and its tokenizer.
 type loaded struct {
 	offline.Bench
 	text *bench.Local
 }
 
-// run opens the profile, measures, prints and saves.
+// run opens the profile, measures, and prints and saves the result.
 func (o *offlineBench) run(c *cobra.Command, path string, measure func(context.Context, loaded) (outcome, error)) error {
 	if err := o.check(c); err != nil {
 		return err
@@ -121,7 +121,7 @@ func (o *offlineBench) run(c *cobra.Command, path string, measure func(context.C
 	return errors.Join(err, o.print(c, result))
 }
 
-// print shows and saves what was measured.
+// print prints and saves the result.
 func (o *offlineBench) print(c *cobra.Command, result outcome) error {
 	fmt.Fprint(c.OutOrStdout(), result.Text())
 	if o.json == "" {
@@ -152,7 +152,7 @@ func openOffline(ctx context.Context, p *appliance.Prepared) (*tokenizer.Tokeniz
 	return tok, eng, nil
 }
 
-// check refuses what cannot be counted.
+// check refuses counts that are too small.
 func (o *offlineBench) check(c *cobra.Command) error {
 	for _, f := range []struct {
 		name  string
@@ -160,7 +160,7 @@ func (o *offlineBench) check(c *cobra.Command) error {
 	}{{"n", 1}, {"batch-size", 1}, {"num-iters", 1}, {"num-iters-warmup", 0}, {"num-prompts", 1}, {"input-len", 1}, {"output-len", 1}} {
 		flag := c.Flags().Lookup(f.name)
 		if flag == nil || !flag.Changed {
-			continue // the defaults are good ones
+			continue // the defaults are valid
 		}
 		if n, err := c.Flags().GetInt(f.name); err == nil && n < f.least {
 			return &usageError{fmt.Errorf("--%s %d: give %d or more", f.name, n, f.least), c.CommandPath()}
@@ -185,7 +185,7 @@ func (o *offlineBench) throughput(ctx context.Context, l loaded) (outcome, error
 	return l.Throughput(ctx, requests)
 }
 
-// prepareOffline plans a profile as it is, with random weights where there are no others.
+// prepareOffline plans a profile, with random weights where the model has no loadable ones.
 func prepareOffline(path string) (*appliance.Prepared, error) {
 	profile, err := schema.Load(path)
 	if err != nil {

@@ -10,9 +10,8 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// countProgress shows how much of something is done: a bar on a terminal, elsewhere a
-// plain line for every tenth. What it returns may be called from many goroutines;
-// end leaves the bar as it stands.
+// countProgress shows the progress of counted work: a bar on a terminal, elsewhere a line for every
+// tenth. show may be called from many goroutines. end stops the bar in its current state.
 func countProgress(f *os.File, what string) (show func(done, of int), end func()) {
 	if !drawable(f) {
 		return countLines(f, what), func() {}
@@ -31,7 +30,7 @@ func countProgress(f *os.File, what string) (show func(done, of int), end func()
 	return show, func() {
 		once.Do(func() {})
 		if bar != nil {
-			bar.Abort(false) // no more than a stop where all are done
+			bar.Abort(false) // if all are done, this only stops the bar
 		}
 		bars.Wait()
 	}

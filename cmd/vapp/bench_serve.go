@@ -24,21 +24,21 @@ type serveBench struct {
 	page        string
 	baseline    string
 	timeline    bool
-	gaps        string // that a timeline tells apart
+	gaps        string // thresholds of the timeline
 }
 
 func newBenchServe() *cobra.Command {
 	o := &serveBench{}
 	c := &cobra.Command{
 		Use:   "serve",
-		Short: "Speed of a running server, any that speaks OpenAI's protocol",
-		Long: `Sends a workload to a server and prints what it gave: throughput, time to first
-token, time per output token and inter-token latency, in the rows of vLLM's
-"bench serve". The options have vLLM's names and meaning.
+		Short: "Speed of a running server with OpenAI's API",
+		Long: `Sends a workload to a server and prints throughput, time to first token, time per
+output token and inter-token latency, in the rows of vLLM's "bench serve". The
+options have vLLM's names and meaning.
 
-Requests that fail (an error status, a broken or cut off stream, a timeout) are in
-no average; they are counted by reason below the table, and the exit code is 1 if
-there was any. OPENAI_API_KEY is sent as a bearer token.`,
+Failed requests (an error status, a broken or incomplete stream, a timeout) are in
+no average. They are counted by reason below the table, and the exit code is 1 if
+there are any. OPENAI_API_KEY is sent as a bearer token.`,
 		Example: `  vapp bench serve --num-prompts 100 --random-input-len 512 --max-concurrency 16
   vapp bench serve --base-url http://127.0.0.1:8080 --tokenizer models/llama --request-rate 4 --goodput ttft:500,tpot:50`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -61,34 +61,34 @@ there was any. OPENAI_API_KEY is sent as a bearer token.`,
 	return c
 }
 
-// refused are options of vLLM's that have no meaning here, and what to do instead.
+// refused are options of vLLM that have no meaning here, with a remedy.
 var refused = []struct{ flag, why string }{
-	{"use-beam-search", "vLLM's client takes it and sends nothing; where a server knows beams, give --extra-body '{\"use_beam_search\": true}'"},
-	{"no-stream", "it is of --dataset-name hf, which is not here; leave it out"},
-	{"trust-remote-code", "no code that comes with a model runs here; leave it out"},
+	{"use-beam-search", "vLLM's client accepts it and sends nothing; for a server with beam search, give --extra-body '{\"use_beam_search\": true}'"},
+	{"no-stream", "it belongs to --dataset-name hf, which vapp does not have; leave it out"},
+	{"trust-remote-code", "vapp never runs code of a model; leave it out"},
 }
 
 func refusedFlags(c *cobra.Command) {
 	for _, r := range refused {
 		c.Flags().Bool(r.flag, false, r.why)
-		_ = c.Flags().MarkHidden(r.flag) // it is there
+		_ = c.Flags().MarkHidden(r.flag) // cannot fail: the flag exists
 	}
 }
 
 func (o *serveBench) serverFlags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&o.Backend, "backend", "openai", "request form: openai (completions; also vllm), openai-chat, openai-embeddings")
+	f.StringVar(&o.Backend, "backend", "openai", "request format: openai (completions; also vllm), openai-chat, openai-embeddings")
 	f.StringVar(&o.BaseURL, "base-url", "", "server, in place of --host and --port")
 	f.StringVar(&o.Host, "host", "127.0.0.1", "server's host")
 	f.IntVar(&o.Port, "port", 8000, "server's port")
-	f.StringVar(&o.Endpoint, "endpoint", "", "route (default: the request form's)")
-	f.StringVar(&o.Model, "model", "", "model (default: the first of /v1/models); a path is the tokenizer too")
+	f.StringVar(&o.Endpoint, "endpoint", "", "route (default: the request format's)")
+	f.StringVar(&o.Model, "model", "", "model (default: the first of /v1/models); a path also selects the tokenizer")
 	f.StringVar(&o.ServedModelName, "served-model-name", "", "the model's name in requests, where it differs from --model")
 	f.StringVar(&o.Tokenizer, "tokenizer", "", "directory with a tokenizer.json, that file, or a GGUF file (default: the server's /tokenize)")
 	f.StringArrayVar(&o.Header, "header", nil, "KEY=VALUE, sent with every request")
-	f.BoolVar(&o.Insecure, "insecure", false, "take any TLS certificate")
+	f.BoolVar(&o.Insecure, "insecure", false, "accept any TLS certificate")
 	f.IntVar(&o.ReadyTimeoutSec, "ready-check-timeout-sec", 0, "seconds to wait for the server to become ready")
-	f.IntVar(&o.RequestTimeoutSec, "request-timeout-sec", 6*60*60, "seconds that a request may take before it counts as failed")
+	f.IntVar(&o.RequestTimeoutSec, "request-timeout-sec", 6*60*60, "timeout of a request in seconds")
 }
 
 func (o *serveBench) trafficFlags(c *cobra.Command) {
@@ -96,47 +96,47 @@ func (o *serveBench) trafficFlags(c *cobra.Command) {
 	f.IntVar(&o.NumPrompts, "num-prompts", 1000, "requests to send")
 	f.Float64Var(&o.Arrivals.Rate, "request-rate", math.Inf(1), "requests per second; inf: all at once")
 	f.Float64Var(&o.Arrivals.Burstiness, "burstiness", 1, "shape of the gamma distribution of gaps: 1 is a Poisson process, less is burstier, more is more even")
-	f.IntVar(&o.MaxConcurrency, "max-concurrency", 0, "most requests under way at once; 0: no bound")
-	f.StringVar(&o.Arrivals.RampUp, "ramp-up-strategy", "", "linear or exponential: let the rate grow over the run")
+	f.IntVar(&o.MaxConcurrency, "max-concurrency", 0, "concurrent requests at most; 0: no bound")
+	f.StringVar(&o.Arrivals.RampUp, "ramp-up-strategy", "", "linear or exponential: increase the rate over the run")
 	f.Float64Var(&o.Arrivals.Start, "ramp-up-start-rps", 0, "requests per second at the start of the ramp")
 	f.Float64Var(&o.Arrivals.End, "ramp-up-end-rps", 0, "requests per second at its end")
-	f.Int64Var(&o.Seed, "seed", 0, "of lengths, tokens, order and arrivals")
+	f.Int64Var(&o.Seed, "seed", 0, "seed of lengths, tokens, order and arrivals")
 	f.IntVar(&o.NumWarmups, "num-warmups", 0, "requests before the clock starts")
-	f.BoolVar(&o.IgnoreEOS, "ignore-eos", false, "ask for full lengths; on for random prompts unless set to false")
-	f.IntVar(&o.Logprobs, "logprobs", 0, "log probabilities to ask for with each token; 0: none")
+	f.BoolVar(&o.IgnoreEOS, "ignore-eos", false, "always generate the full output length; default: true for random prompts")
+	f.IntVar(&o.Logprobs, "logprobs", 0, "log probabilities to request per token; 0: none")
 	for _, s := range benchSampling {
 		f.Float64(s, 0, "sent with every request if given")
 	}
 	f.StringVar(&o.ExtraBody, "extra-body", "", "JSON object whose keys are added to every request")
-	f.BoolVar(&o.Profile, "profile", false, "have vLLM's profiler run on the server meanwhile (/start_profile, /stop_profile)")
-	f.StringVar(&o.RequestIDPrefix, "request-id-prefix", "", "of x-request-id; the request's number follows (default: bench- and a random word)")
+	f.BoolVar(&o.Profile, "profile", false, "run vLLM's profiler on the server during the benchmark (/start_profile, /stop_profile)")
+	f.StringVar(&o.RequestIDPrefix, "request-id-prefix", "", "prefix of x-request-id, followed by the request's number (default: bench- and a random word)")
 }
 
-// benchSampling are the options that a request takes over from the command line.
+// benchSampling are the sampling options of the command line, which are copied to each request.
 var benchSampling = []string{"temperature", "top-p", "top-k", "min-p", "frequency-penalty", "presence-penalty", "repetition-penalty"}
 
 func (o *serveBench) reportFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.Metrics, "percentile-metrics", "ttft,tpot,itl", "metrics to show: ttft, tpot, itl, e2el")
 	f.StringVar(&o.Percentiles, "metric-percentiles", "99", "percentiles to show, such as 25,50,99.9")
-	f.StringArrayVar(&o.Goodput, "goodput", nil, "limits in ms that good requests keep, such as ttft:500,tpot:50,e2el:2000")
+	f.StringArrayVar(&o.Goodput, "goodput", nil, "limits in ms of good requests, such as ttft:500,tpot:50,e2el:2000")
 	f.BoolVar(&o.save, "save-result", false, "save the figures as JSON")
-	f.BoolVar(&o.Detailed, "save-detailed", false, "save what was seen of each request too")
-	f.BoolVar(&o.place.Append, "append-result", false, "add the figures to the file as a further line")
+	f.BoolVar(&o.Detailed, "save-detailed", false, "also save the measurements of each request")
+	f.BoolVar(&o.place.Append, "append-result", false, "append the figures to the file as a line")
 	f.StringVar(&o.place.Dir, "result-dir", "", "where to save (default: the working directory)")
 	f.StringVar(&o.place.Name, "result-filename", "", "file to save (default: a name made of label, rate, model and time)")
 	f.StringArrayVar(&o.Metadata, "metadata", nil, "KEY=VALUE, saved with the figures")
-	f.StringVar(&o.Label, "label", "", "of the run, in the saved file and its name")
+	f.StringVar(&o.Label, "label", "", "label of the run in the saved file and its name")
 	f.BoolVar(&o.timeline, "plot-timeline", false, "write a page with a bar for each request over time, named as the saved result")
-	f.StringVar(&o.gaps, "timeline-itl-thresholds", "25,50", "gaps in ms from which on a timeline's bars have another colour")
-	f.StringVar(&o.baseline, "compare", "", "saved result to set this run beside; with a second file as argument, the two, without a run")
+	f.StringVar(&o.gaps, "timeline-itl-thresholds", "25,50", "gaps in ms at which the color of a timeline's bars changes")
+	f.StringVar(&o.baseline, "compare", "", "saved result to compare this run with; with a second file as argument, compare the two files without a run")
 	f.IntSliceVar(&o.sweep, "sweep-concurrency", nil, "run once for each of these concurrencies, such as 1,2,4,8, and print one table")
-	f.StringVar(&o.page, "sweep-html", "", "page with the sweep's charts (default, where results are saved: beside them)")
+	f.StringVar(&o.page, "sweep-html", "", "page with the sweep's charts (default, with --save-result: next to the results)")
 	f.BoolVar(&o.quiet, "disable-tqdm", false, "show no progress")
 }
 
-// words takes what flags alone cannot say: lists in vLLM's form, whose further words
-// come as arguments, and sampling options that are sent only if given.
+// words checks the options and sets those that flags cannot set: lists in vLLM's form, and sampling
+// options, which are sent only if given.
 func (o *serveBench) words(c *cobra.Command, args []string) error {
 	given := c.Flags().Changed
 	if len(args) > 0 {
@@ -171,7 +171,7 @@ func (o *serveBench) words(c *cobra.Command, args []string) error {
 		return &usageError{errors.New("--sweep-html: there is no sweep; name its concurrencies with --sweep-concurrency"), c.CommandPath()}
 	}
 	if o.baseline != "" && len(o.sweep) > 0 {
-		return &usageError{errors.New("--compare sets one run beside another; save the sweep and give both files to vapp bench compare"), c.CommandPath()}
+		return &usageError{errors.New("--compare compares two runs; save the sweep and give both files to vapp bench compare"), c.CommandPath()}
 	}
 	o.Key = os.Getenv("OPENAI_API_KEY")
 	if !given("temperature") && o.Backend != string(bench.Embeddings) {
@@ -180,13 +180,12 @@ func (o *serveBench) words(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// run measures, prints and saves. Whatever was finished is shown, even if the run
-// was interrupted.
+// run measures, prints and saves. An interrupted run shows its finished requests.
 func (o *serveBench) run(ctx context.Context, c *cobra.Command) error {
 	if len(o.sweep) > 0 {
 		return o.runSweep(ctx, c)
 	}
-	if o.baseline != "" { // before the work, not after it
+	if o.baseline != "" { // fail before the run, not after it
 		if _, err := bench.ReadResults(o.baseline); err != nil {
 			return err
 		}
@@ -204,7 +203,7 @@ func (o *serveBench) run(ctx context.Context, c *cobra.Command) error {
 	return ended(errors.Join(err, o.print(c, &result)), result.Failed)
 }
 
-// ended makes the exit code say that requests failed, where nothing else went wrong.
+// ended returns exit code 1 for failed requests, unless there is another error.
 func ended(err error, failed int) error {
 	if err == nil && failed > 0 {
 		return exitError(1)
@@ -212,7 +211,7 @@ func ended(err error, failed int) error {
 	return err
 }
 
-// watch shows a run's progress until the function that it returns is called.
+// watch shows the progress of a run until the returned function is called.
 func (o *serveBench) watch(r *bench.Run) func() {
 	if o.quiet {
 		return func() {}
@@ -254,7 +253,7 @@ func (o *serveBench) print(c *cobra.Command, result *report.Result) error {
 	return nil
 }
 
-// runSweep is run for several concurrencies.
+// runSweep runs the benchmark for several concurrencies.
 func (o *serveBench) runSweep(ctx context.Context, c *cobra.Command) error {
 	out := c.OutOrStdout()
 	sweep, err := o.Sweep(ctx, out, o.sweep, o.watch)
@@ -270,7 +269,7 @@ func (o *serveBench) runSweep(ctx context.Context, c *cobra.Command) error {
 		}
 		fmt.Fprintln(os.Stderr, "saved", path)
 		if page == "" {
-			page = bench.Beside(path)
+			page = bench.PagePath(path)
 		}
 	}
 	if page != "" {
@@ -286,7 +285,7 @@ func (o *serveBench) runSweep(ctx context.Context, c *cobra.Command) error {
 	return ended(err, n)
 }
 
-// serveError makes an option that cannot be taken a wrong command line.
+// serveError makes an invalid option a usage error.
 func serveError(err error, c *cobra.Command) error {
 	var option *bench.OptionError
 	if errors.As(err, &option) {

@@ -116,7 +116,7 @@ func ordered(pairs map[string]*pair) []pair {
 	for _, p := range pairs {
 		out = append(out, *p)
 	}
-	return out // review.Of sorts
+	return out // review.Of sorts them
 }
 
 // compare plans every pair, up to GOMAXPROCS at once.

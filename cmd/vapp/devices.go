@@ -16,7 +16,7 @@ func newDevices() *cobra.Command {
 	var json bool
 	c := &cobra.Command{
 		Use:   "devices [NAME]",
-		Short: "List the devices that a plan can be made for without having them",
+		Short: "List the devices of the catalogue, which a plan can be made for",
 		Long: `Devices lists the catalogue that "vapp plan --gpu NAME" reads: memory as the
 driver reports it, the vendor's peak rates, and why nothing runs on a device that
 is for planning only. With a NAME it says all that is known of one, and where
@@ -48,7 +48,7 @@ cpu-<cores>c-<GiB>g, and -avx2, -avx512bf16 or -amx behind it.`,
 	return c
 }
 
-// computes is what decides which kernels a device can run.
+// computes returns the compute capability of a GPU, or the instruction set variant of a CPU.
 func computes(d devices.Device) string {
 	if d.Kind == devices.GPU {
 		return d.Capability

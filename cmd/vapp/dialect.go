@@ -17,7 +17,7 @@ import (
 func newDialect() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dialect",
-		Short: "Try what a profile's parsers and chat template make of texts",
+		Short: "Try a profile's parsers and chat template on texts",
 		Long: `Dialect shows, without a model, how raw model text becomes reasoning, content and
 tool calls, and how messages become the text of a prompt. The names are those of
 a profile's parsers.reasoning and parsers.toolCall.`,
@@ -60,16 +60,16 @@ func newDialectParse() *cobra.Command {
 	var jsonl bool
 	c := &cobra.Command{
 		Use:   "parse [--reasoning NAME] [--tools NAME]",
-		Short: "Read raw model text and print what it says, as JSON",
+		Short: "Parse raw model text and print the reply as JSON",
 		Long: `Parse reads raw model text from standard input, markers included, and prints
 
   {"reasoning", "content", "tool_calls", "finish_reason", "deltas": […]}
 
-deltas are what a stream would have sent. With --jsonl every line is one reply:
-{"output_text": "…"} or {"deltas": ["…", …]}, and beside it, all optional, "tools",
+deltas are the deltas of a streamed reply. With --jsonl every line is one reply:
+{"output_text": "…"} or {"deltas": ["…", …]}, with the optional keys "tools",
 "tool_choice", "parallel_tool_calls", "include_reasoning", "chat_template_kwargs",
 "prompt", "finish_reason" (stop or length), "reasoning_parser", "tool_parser" and
-"tokenizer_mode". A line that is none is answered by {"error": "…"}.`,
+"tokenizer_mode". An invalid line is answered by {"error": "…"}.`,
 		Args: needArgs(0, 0, "no arguments: the text comes from standard input"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := dialect.Check(reasoning, tools); err != nil {
@@ -102,12 +102,12 @@ deltas are what a stream would have sent. With --jsonl every line is one reply:
 	}
 	c.Flags().StringVar(&reasoning, "reasoning", "", "reasoning parser")
 	c.Flags().StringVar(&tools, "tools", "", "tool-call parser")
-	c.Flags().StringVar(&finish, "finish-reason", "stop", "why the text ended: stop, or length for one that max_tokens cut")
+	c.Flags().StringVar(&finish, "finish-reason", "stop", "why the text ended: stop, or length for a text cut by max_tokens")
 	c.Flags().BoolVar(&jsonl, "jsonl", false, "read one JSON object a line")
 	return c
 }
 
-// parseLine is one reply to be parsed.
+// parseLine is one reply to parse.
 type parseLine struct {
 	Text      string                     `json:"output_text"`
 	Deltas    []string                   `json:"deltas"`
@@ -123,7 +123,7 @@ type parseLine struct {
 	Tokenizer string                     `json:"tokenizer_mode"`
 }
 
-// parsed is what it says, in the words of the API.
+// parsed is the parsed reply, in the format of the API.
 type parsed struct {
 	Reasoning *string       `json:"reasoning"`
 	Content   *string       `json:"content"`
@@ -156,7 +156,7 @@ type parsedCallDelta struct {
 	Function parsedFunction `json:"function"`
 }
 
-// options are those of the reply's parser.
+// options returns the options of the reply's parser.
 func (l *parseLine) options() (dialect.Options, error) {
 	o := dialect.Options{
 		Reasoning: l.Reasoning, Tools: l.Tools, Prompt: l.Prompt, Functions: l.Functions, Kwargs: l.Kwargs,
@@ -221,7 +221,7 @@ func (l *parseLine) parse() (*parsed, error) {
 	return &out, nil
 }
 
-// add takes what a piece gave, as one delta for each of its parts.
+// add adds the deltas of one piece of text.
 func (p *parsed) add(m *dialect.Message, said []dialect.Delta) {
 	m.Add(said...)
 	for _, d := range said {
@@ -242,7 +242,7 @@ func (p *parsed) add(m *dialect.Message, said []dialect.Delta) {
 	}
 }
 
-// maxDialectInput bounds a text, and a line of --jsonl.
+// maxDialectInput bounds a text, and a line of --jsonl, in bytes.
 const maxDialectInput = 64 << 20
 
 func readAll(r io.Reader) ([]byte, error) {
@@ -253,8 +253,8 @@ func readAll(r io.Reader) ([]byte, error) {
 	return b, err
 }
 
-// eachLine answers every line of standard input by a line. A line that cannot be
-// answered has an error for its answer, and ends the command with exit code 1.
+// eachLine answers every line of standard input with a line. A line that cannot be answered gets an
+// error as its answer, and makes the exit code 1.
 func eachLine(c *cobra.Command, answer func(line []byte) (any, error)) error {
 	s := bufio.NewScanner(c.InOrStdin())
 	s.Buffer(nil, maxDialectInput)
@@ -283,7 +283,7 @@ func eachLine(c *cobra.Command, answer func(line []byte) (any, error)) error {
 	return nil
 }
 
-// lineError is what is wrong with a line of JSON, without a Go type's name.
+// lineError describes an invalid line of JSON without naming Go types.
 func lineError(err error) error {
 	var kind *json.UnmarshalTypeError
 	if errors.As(err, &kind) {
@@ -292,7 +292,7 @@ func lineError(err error) error {
 	return fmt.Errorf("not a JSON object: %w", err)
 }
 
-// writeLine writes one line of JSON, characters as they are.
+// writeLine writes one line of JSON without escaping HTML characters.
 func writeLine(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)

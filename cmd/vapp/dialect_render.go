@@ -21,15 +21,15 @@ func newDialectRender() *cobra.Command {
 	var jsonl, tokens bool
 	c := &cobra.Command{
 		Use:   "render [PROFILE | --template FILE]",
-		Short: "Print the prompt that a chat request becomes",
+		Short: "Print the prompt of a chat request",
 		Long: `Render reads a chat request, the body of POST /v1/chat/completions, from standard
-input and prints the prompt's text as the profile's server would make it, or as
+input and prints the prompt's text as the profile's server renders it, or as
 a template alone does. The weights are not needed.
 
-With --jsonl every line holds the variables of a template as they are:
+With --jsonl every line has the variables of a template:
 {"template": "…", "messages": […], "tools": […], "add_generation_prompt": true,
 "context": {…}, "chat_template_kwargs": {…}, "now": "2024-07-26T03:04:05"}, and is
-answered by {"text": "…"} or {"error": "…"}; --template stands in for "template".`,
+answered by {"text": "…"} or {"error": "…"}; --template is the default of "template".`,
 		Args: needArgs(0, 1, "at most one profile"),
 		RunE: func(c *cobra.Command, args []string) error {
 			source, err := templateFile(file)
@@ -67,7 +67,7 @@ answered by {"text": "…"} or {"error": "…"}; --template stands in for "templ
 	return c
 }
 
-// templateFile is the source of a template, "" for no file.
+// templateFile returns the source of a template, "" for no file.
 func templateFile(path string) (string, error) {
 	if path == "" {
 		return "", nil
@@ -81,7 +81,7 @@ func templateFile(path string) (string, error) {
 	return string(b), err
 }
 
-// loneTemplate is a template as a chat.Template.
+// loneTemplate implements chat.Template without a model.
 type loneTemplate struct{ *tokenizer.Template }
 
 func (t loneTemplate) Render(_ context.Context, vars []byte) (string, error) {
@@ -171,8 +171,7 @@ func renderLine(line []byte, source string) (any, error) {
 	return map[string]string{"text": text}, nil
 }
 
-// moment reads a time: seconds since 1970, or a date with or without a time and a
-// zone; absent is now.
+// moment parses a time: seconds since 1970, or a date with optional time and zone; absent is now.
 func moment(raw json.RawMessage) (time.Time, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return time.Now(), nil

@@ -17,25 +17,24 @@ func newDiff() *cobra.Command {
 	var markdown, asJSON bool
 	c := &cobra.Command{
 		Use:   "diff OLD NEW | diff --git A..B [PATH...]",
-		Short: "Say what changes between profiles: fields, reload classes, bytes, capacity",
+		Short: "Show what changes between profiles: fields, reload classes, bytes, capacity",
 		Long: `Diff compares two profiles, or the profiles of two folders by their paths, as a
-running server would on reload: every field that differs with its class (live,
-drain, structural), what the plan holds and carries before and after, and what
-gets worse. Nothing is loaded.
+running server would on reload: every field that differs with its reload class
+(live, drain, structural), memory and capacity before and after, and what gets
+worse. Nothing is loaded.
 
   --git A..B    the profiles of two commits of this repository (A or B left out: HEAD)
   --git A...B   those of B since it branched off A
   --git A       those of the working tree since A
 
 Without --gpu and --memory a profile that was locked for a device (vapp lock
---gpu) is planned for that, any other for this machine.
+--gpu) is planned for that device, any other for this machine.
 
 PATHs restrict --git to folders or files. Models that are not in the repository
-are looked for where they are now. Policies count: those of each side bind its
-profiles.
+are read from their present path. The policies of each side apply to its profiles.
 
-The exit code is 0 where nothing changes, 1 where something does, and 2 where
-the comparison fails or a profile of the new side cannot be planned.`,
+The exit code is 0 if nothing changes, 1 if something does, and 2 if the
+comparison fails or a profile of the new side cannot be planned.`,
 		Args: func(c *cobra.Command, args []string) error {
 			if c.Flags().Changed("git") {
 				return nil
@@ -86,7 +85,7 @@ the comparison fails or a profile of the new side cannot be planned.`,
 }
 
 func printReview(c *cobra.Command, r *review.Review, markdown, asJSON bool) error {
-	if markdown || asJSON { // the log of a job does not show what goes into a file
+	if markdown || asJSON { // stdout may go to a file, so the job's log needs the errors
 		for _, change := range r.Changes {
 			if change.Status == review.Broken {
 				fmt.Fprintln(c.ErrOrStderr(), change.New.Err)

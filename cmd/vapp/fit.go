@@ -20,11 +20,12 @@ func newFit() *cobra.Command {
 	var json bool
 	c := &cobra.Command{
 		Use:   "fit MODEL|PROFILE",
-		Short: "Say on which devices a model or a profile fits, and how much it carries there",
-		Long: `Fit plans a profile, or a model of the catalogue (vapp models) with nothing else
-said of it, for every device of a list: all GPUs of the catalogue (vapp devices),
-or those of --over. Each row is a plan of its own: weights, KV cache, the longest
-sequence that fits, and how many of 4K, 32K and the model length are held at once.`,
+		Short: "Show on which devices a model or a profile fits, and its capacity there",
+		Long: `Fit plans a profile, or a model of the catalogue (vapp models) with default
+options, for every device of a list: all GPUs of the catalogue (vapp devices),
+or those of --over. Each row is a separate plan: weights, KV cache, the longest
+sequence that fits, and how many sequences of 4K tokens, 32K tokens and the
+model length fit at once.`,
 		Args: needArgs(1, 1, "one model or profile"),
 		RunE: func(c *cobra.Command, args []string) error {
 			p, err := profileOrModel(args[0])
@@ -48,12 +49,13 @@ sequence that fits, and how many of 4K, 32K and the model length are held at onc
 		},
 	}
 	c.Flags().StringVar(&over, "over", "", "devices to plan for, separated by commas; default: every GPU of the catalogue")
-	c.Flags().StringVar(&config, "config", "", "plan the model of this config.json, or of the one in this folder")
+	c.Flags().StringVar(&config, "config", "", "plan the model of this config.json, or of the config.json in this folder")
 	c.Flags().BoolVar(&json, "json", false, "print JSON")
 	return c
 }
 
-// profileOrModel loads the profile at that path; any other word names a model.
+// profileOrModel loads the profile at path arg, or makes a default profile for the model of that
+// name.
 func profileOrModel(arg string) (*schema.Profile, error) {
 	if st, err := os.Stat(arg); err == nil && !st.IsDir() || strings.HasSuffix(arg, ".cue") {
 		return schema.Load(arg)
@@ -72,7 +74,7 @@ func profileOrModel(arg string) (*schema.Profile, error) {
 	return plan.Default(e.Name)
 }
 
-// fitDevices reads --over.
+// fitDevices returns the devices of --over, or all GPUs.
 func fitDevices(c *cobra.Command, over string) ([]devices.Device, error) {
 	if over == "" {
 		all, err := devices.List()

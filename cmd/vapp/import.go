@@ -13,7 +13,7 @@ import (
 	"vapp.dev/tools/importer"
 )
 
-// importFlags are where the profile goes, and what the command cannot say.
+// importFlags are the output options, and settings that the imported command does not have.
 type importFlags struct {
 	out, name, container string
 	force                bool
@@ -23,11 +23,11 @@ func newImport() *cobra.Command {
 	var f importFlags
 	c := &cobra.Command{
 		Use:   "import COMMAND... | import -",
-		Short: "Write the profile for a vLLM command line that you already have",
-		Long: `Import reads the command with which you start vLLM and writes the profile that
-says the same, with one comment for each flag that has no counterpart. It takes
+		Short: "Convert a vLLM command line to a profile",
+		Long: `Import reads a command that starts vLLM and writes a profile with the same
+meaning, with a comment for each flag that has no counterpart. It accepts
 
-  vapp import "vllm serve MODEL --max-model-len 8K"     a line, as you would type it
+  vapp import "vllm serve MODEL --max-model-len 8K"     a quoted command line
   vapp import vllm serve MODEL --max-model-len 8K       the same as words
   vapp import "docker run ... vllm/vllm-openai --model MODEL ..."
   vapp import "python -m vllm.entrypoints.openai.api_server --model MODEL ..."
@@ -38,18 +38,18 @@ manifest, a list of arguments, or the file of vLLM's --config:
   kubectl get deploy x -o yaml | vapp import -
   vapp import - -o x.cue < Dockerfile
 
-The profile goes to standard output, or to the file of -o. Flags of vapp stand
-before the command, or behind it where it is one quoted argument. Nothing is
-started and nothing is downloaded. A flag that vLLM does not have, or a value
-that only your shell knows, is an error with its place. Keys are never copied:
-the profile names the variable to put them in.`,
+The profile is written to standard output, or to the file of -o. Flags of vapp
+come before the command, or after it where it is one quoted argument. Nothing is
+started and nothing is downloaded. A flag that vLLM does not have, and a value
+that only your shell can expand, are errors with their position. API keys are
+never copied: the profile names the environment variable for them.`,
 		Args: needArgs(1, -1, "a command line, or - for standard input"),
 	}
 	c.Flags().SetInterspersed(false)
 	c.Flags().StringVarP(&f.out, "output", "o", "", "write to this file, which must not exist")
 	c.Flags().BoolVar(&f.force, "force", false, "overwrite the file of -o")
-	c.Flags().StringVar(&f.name, "name", "", "name of the profile (default: of the model)")
-	c.Flags().StringVar(&f.container, "container", "", "which container of a manifest, where several run vLLM")
+	c.Flags().StringVar(&f.name, "name", "", "name of the profile (default: derived from the model)")
+	c.Flags().StringVar(&f.container, "container", "", "name of the container, where several of a manifest run vLLM")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) > 1 && (args[0] == "-" || strings.ContainsAny(args[0], " \t\n")) {
 			if err := c.Flags().Parse(args[1:]); err != nil {
@@ -83,7 +83,7 @@ func (f *importFlags) run(c *cobra.Command, args []string) error {
 		if st, statErr := os.Stat(args[0]); statErr == nil && len(args) == 1 && !st.IsDir() {
 			return fmt.Errorf("%s: a file; give it as vapp import - < %s", args[0], args[0])
 		}
-		return told(c, err)
+		return printProblems(c, err)
 	}
 	if f.out == "" {
 		_, err = c.OutOrStdout().Write(text)
@@ -92,8 +92,8 @@ func (f *importFlags) run(c *cobra.Command, args []string) error {
 	return f.save(text)
 }
 
-// told prints every problem of a command line on a line of its own.
-func told(c *cobra.Command, err error) error {
+// printProblems prints each problem of a command line on its own line.
+func printProblems(c *cobra.Command, err error) error {
 	var e *importer.Error
 	if !errors.As(err, &e) {
 		return err
@@ -104,7 +104,7 @@ func told(c *cobra.Command, err error) error {
 	return exitError(1)
 }
 
-// save writes the file, which is not there unless --force was given.
+// save writes the profile's file. Without --force it must not exist.
 func (f *importFlags) save(text []byte) error {
 	mode := os.O_WRONLY | os.O_CREATE | os.O_EXCL
 	if f.force {

@@ -12,9 +12,9 @@ import (
 func newInit() *cobra.Command {
 	return &cobra.Command{
 		Use:   "init DIR",
-		Short: "Make a folder of profiles that plain `cue vet` understands too",
-		Long: `Init writes cue.mod with the schema vendored, and a first profile. Files that are
-there stay as they are; the vendored schema is brought up to date.`,
+		Short: "Make a folder of profiles that plain `cue vet` can check too",
+		Long: `Init writes cue.mod with a vendored copy of the schema, and a first profile.
+Existing files are kept, except the vendored schema, which is updated.`,
 		Args: needArgs(1, 1, "one folder"),
 		RunE: func(c *cobra.Command, args []string) error {
 			wrote, err := schema.Init(args[0])

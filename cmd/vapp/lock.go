@@ -24,22 +24,23 @@ func newLock() *cobra.Command {
 	var check bool
 	c := &cobra.Command{
 		Use:   "lock PROFILE|DIR...",
-		Short: "Write down what a server is agreed to be, or check that it still is",
-		Long: `Lock plans profiles and writes beside each, as NAME.lock.json, what a server of
-it is: the resolved profile, the plan and the machine it was made for, the
-SHA-256 of every file of the model, and the version of vapp. "vapp up --locked"
-serves exactly that.
+		Short: "Write lock files of profiles, or check profiles against their locks",
+		Long: `Lock plans profiles and writes a lock file NAME.lock.json next to each. It has
+the resolved profile, the plan and the machine it was made for, the SHA-256 of
+every file of the model, and the version of vapp. "vapp up --locked" serves
+exactly that.
 
-A file of the model whose size and time are those of the lock is not read again.
-Where the model is not here the plan is locked without its files, and "vapp up
---locked" refuses it until it is locked where they are.
+A file of the model with the size and time in the lock is not hashed again.
+Where the model is not on this machine, the plan is locked without its files,
+and "vapp up --locked" refuses it until it is locked on a machine that has them.
 
-A profile that was locked for a device (--gpu, --memory) stays so: --gpu= plans
-for this machine again.
+A profile that was locked for a device (--gpu, --memory) is locked for that
+device again; --gpu= plans for this machine.
 
---check writes nothing. It prints a line for each difference, and for profiles
-of a folder without a lock or locks without a profile, and ends with code 1.
-Files that are not here are not checked where no weights are.`,
+--check writes nothing. It prints a line for each difference, for each profile
+of a folder without a lock, and for each lock without a profile; if there are
+any, the exit code is 1. On a machine without the weights, missing files of the
+model are not checked.`,
 		Args: needArgs(1, -1, "profiles or folders"),
 		RunE: func(c *cobra.Command, args []string) error {
 			files, err := profileFiles(args)
@@ -75,7 +76,7 @@ Files that are not here are not checked where no weights are.`,
 		},
 	}
 	target.flags(c)
-	c.Flags().BoolVar(&check, "check", false, "compare with the locks that are there")
+	c.Flags().BoolVar(&check, "check", false, "compare with the existing locks, write nothing")
 	return c
 }
 

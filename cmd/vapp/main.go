@@ -1,5 +1,7 @@
-// Command vapp plans and serves language models: one profile in, a planned,
-// running, observable, reloadable server out.
+// Command vapp plans and serves language models: one profile in, a planned, running, observable,
+// reloadable server out. Its files hold flags, help texts and output of the commands; logic must
+// not be here but in appliance and tools. It alone names concrete backends. Start reading at
+// newRoot in main.go and up in up.go.
 package main
 
 import (
@@ -16,12 +18,12 @@ import (
 	"vapp.dev/schema"
 )
 
-// version is set by the build; without that it is the module's.
+// version is set by the build; without it the version of the module is used.
 var version = ""
 
 func main() { os.Exit(run(os.Args[1:])) }
 
-// usageError is a wrong command line: exit code 2 and a pointer to the help.
+// usageError is an invalid command line: exit code 2 and a reference to the help.
 type usageError struct {
 	err error
 	cmd string
@@ -30,7 +32,7 @@ type usageError struct {
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
-// exitError ends the process with a code and without a further word.
+// exitError ends the process with this code and prints nothing.
 type exitError int
 
 func (e exitError) Error() string { return fmt.Sprintf("exit %d", int(e)) }
@@ -55,14 +57,14 @@ func run(args []string) int {
 		return 1
 	case errors.Is(err, context.Canceled):
 		fmt.Fprintln(os.Stderr, "vapp: interrupted")
-		return 130 // as shells say it: 128 + SIGINT
+		return 130 // as shells do: 128 + SIGINT
 	}
 	fmt.Fprint(os.Stderr, formatError(err))
 	return 1
 }
 
-// complaint is an error as people read it. What has a place in a profile begins
-// with it, as compilers do; what does not fit comes with all that would help.
+// formatError formats an error for the terminal. An error with a position in a profile begins with
+// it, as compilers do; a profile that does not fit is reported with all suggestions.
 func formatError(err error) string {
 	var short *plan.DoesNotFitError
 	var contract *plan.ContractError
@@ -85,19 +87,19 @@ func newRoot() *cobra.Command {
 		Long: `vapp turns a profile (one CUE file) into a running LLM server.
 
   vapp init DIR       make a folder with a first profile
-  vapp vet  PROFILE   say what is wrong with a profile
-  vapp plan PROFILE   say what the server will hold in memory and how much it carries
-  vapp fit  MODEL     say on which devices it fits, and how much it carries there
-  vapp diff OLD NEW   say what changes between profiles, folders or commits
-  vapp pull PROFILE   fetch its model from the Hugging Face hub
-  vapp up   PROFILE   start exactly that
-  vapp run  PROFILE   answer prompts with it, without a server`,
+  vapp vet  PROFILE   check a profile
+  vapp plan PROFILE   show the memory and the capacity of its server
+  vapp fit  MODEL     show on which devices it fits, and its capacity there
+  vapp diff OLD NEW   show what changes between profiles, folders or commits
+  vapp pull PROFILE   download its model from the Hugging Face hub
+  vapp up   PROFILE   start the planned server
+  vapp run  PROFILE   answer prompts without a server`,
 		Version:           buildVersion(),
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 		PersistentPreRunE: checkMinimums,
 	}
-	cobra.AddTemplateFunc("driverLine", driverLine) // not before somebody asks: it opens the driver
+	cobra.AddTemplateFunc("driverLine", driverLine) // called when printed, because it opens the driver
 	root.SetVersionTemplate("vapp {{.Version}}\n{{driverLine}}\n")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return &usageError{err, c.CommandPath()} })
 	root.CompletionOptions.HiddenDefaultCmd = true
@@ -109,7 +111,7 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// buildVersion is what `vapp --version` and GET /version say.
+// buildVersion returns the version for `vapp --version` and GET /version.
 func buildVersion() string {
 	if version != "" {
 		return version

@@ -12,7 +12,7 @@ import (
 	"vapp.dev/engine/models"
 )
 
-// known is a model of the catalogue with what its config says.
+// known is a model of the catalogue with values of its config.
 type known struct {
 	models.Entry
 	Architecture string         `json:"architecture"`
@@ -26,7 +26,7 @@ type known struct {
 	Context      int            `json:"max_position_embeddings"` // tokens
 	Tensors      int            `json:"tensors,omitempty"`
 	Bytes        int64          `json:"checkpoint_bytes,omitempty"`
-	// Refused is why it cannot be planned, "" where it can.
+	// Refused is why it cannot be planned, "" where it can be.
 	Refused string `json:"refused,omitempty"`
 }
 
@@ -36,8 +36,8 @@ func newModels() *cobra.Command {
 		Use:   "models [NAME]",
 		Short: "List the models that can be planned by name, without their files",
 		Long: `Models lists the catalogue: models whose published config is part of this binary,
-so that a profile that names one can be planned with no file and no network.
-With a NAME it says all that is known of one. Any other model is planned from
+so that a profile that names one can be planned without files and network.
+With a NAME it prints the details of that model. Any other model is planned from
 its files, or from its config alone: vapp plan --config.`,
 		Args: needArgs(0, 1, "at most one model"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -99,7 +99,7 @@ func know(e models.Entry) (known, error) {
 	return k, nil
 }
 
-// billions prints a count of parameters as people say it: 1.24 B, 135 M.
+// billions formats a number of parameters: 1.24 B, 135 M.
 func billions(n int64) string {
 	if n < 1e9 {
 		return fmt.Sprintf("%.0f M", float64(n)/1e6)

@@ -14,7 +14,7 @@ import (
 	"vapp.dev/appliance/plan/picture"
 )
 
-// planFlags are what plan prints in place of the plan.
+// planFlags select the output of plan.
 type planFlags struct {
 	json                  bool
 	html, whyNot, explain string
@@ -26,18 +26,17 @@ func newPlan() *cobra.Command {
 	var target target
 	c := &cobra.Command{
 		Use:   "plan PROFILE",
-		Short: "Say what a server will hold in memory and how many requests it carries",
-		Long: `Plan says, from the profile, the headers of the model's files and the facts of
-this machine alone, what "vapp up" will hold in memory, byte for byte, and how
-many requests it carries. Nothing is loaded. Where the weights are absent it
-plans from the config, or from the embedded catalogue (vapp models); --config
-plans any config.json of a family that vapp knows. --gpu and --memory plan for a
-machine that is not here (vapp devices).
+		Short: "Show the memory of a server and how many requests fit",
+		Long: `Plan computes the memory of "vapp up", byte for byte, and how many requests fit,
+from the profile, the headers of the model's files and the properties of this
+machine. Nothing is loaded. Without weights it plans from the config, or from the
+embedded catalogue (vapp models); --config plans any config.json of a supported
+model family. --gpu and --memory plan for another machine (vapp devices).
 
-On a terminal the plan begins with a picture of the memory (plain with NO_COLOR);
---html writes it as a page. --why-not 16x32K says what would make 16 sequences of
-32K tokens fit, --explain ITEM how a figure came about (kv, weights.attention,
-concurrency, …), --compat RELEASE what vLLM would have logged.`,
+On a terminal the plan begins with a picture of the memory (without colors if
+NO_COLOR is set); --html writes it as a page. --why-not 16x32K shows what would
+make 16 sequences of 32K tokens fit, --explain ITEM how a figure was computed (kv,
+weights.attention, concurrency, …), --compat RELEASE what vLLM would log.`,
 		Args: needArgs(1, 1, "one profile"),
 		RunE: func(c *cobra.Command, args []string) error {
 			m, err := target.machine(c)
@@ -60,9 +59,9 @@ concurrency, …), --compat RELEASE what vLLM would have logged.`,
 	}
 	c.Flags().BoolVar(&show.json, "json", false, "print JSON (docs/plan-json.md)")
 	c.Flags().StringVar(&show.html, "html", "", "write the plan as one self-contained page to this file")
-	c.Flags().StringVar(&show.whyNot, "why-not", "", "say what would make so many sequences of a length fit, such as 16x32K")
-	c.Flags().StringVar(&show.explain, "explain", "", "say how an item of the plan came about, such as kv or weights.attention")
-	c.Flags().StringVar(&show.compat, "compat", "", "print beside it what a vLLM release would log: vllm-0.7, vllm-2025-08, vllm-0.17, vllm-0.19")
+	c.Flags().StringVar(&show.whyNot, "why-not", "", "show what would make this many sequences of a length fit, such as 16x32K")
+	c.Flags().StringVar(&show.explain, "explain", "", "show how an item of the plan was computed, such as kv or weights.attention")
+	c.Flags().StringVar(&show.compat, "compat", "", "also print what a vLLM release would log: vllm-0.7, vllm-2025-08, vllm-0.17, vllm-0.19")
 	c.MarkFlagsMutuallyExclusive("html", "why-not", "explain", "compat")
 	target.flags(c)
 	target.configFlag(c)
@@ -70,7 +69,7 @@ concurrency, …), --compat RELEASE what vLLM would have logged.`,
 	return c
 }
 
-// print writes the plan as the flags say.
+// print prints the plan in the selected form.
 func (f planFlags) print(c *cobra.Command, p *plan.Plan) error {
 	w := c.OutOrStdout()
 	switch {
@@ -101,7 +100,8 @@ func (f planFlags) print(c *cobra.Command, p *plan.Plan) error {
 	return p.Text(w)
 }
 
-// terminal is the width of a terminal, and whether it may be coloured.
+// terminal returns the width of a terminal and whether colors may be used; ok is false where w is
+// no terminal.
 func terminal(w io.Writer) (width int, colour, ok bool) {
 	f, isFile := w.(*os.File)
 	if !isFile || !term.IsTerminal(int(f.Fd())) {
@@ -114,7 +114,7 @@ func terminal(w io.Writer) (width int, colour, ok bool) {
 	return width, os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", true
 }
 
-// whyNot answers --why-not.
+// whyNot prints the answer to --why-not.
 func whyNot(c *cobra.Command, profile string, m appliance.Machine, show planFlags) error {
 	seqs, tokens, err := plan.ParseGoal(show.whyNot)
 	if err != nil {

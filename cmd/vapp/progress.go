@@ -14,8 +14,8 @@ import (
 	"vapp.dev/engine"
 )
 
-// loadProgress shows how far a start has come, weights and then graphs: a bar on a terminal,
-// elsewhere a plain line for every tenth.
+// loadProgress shows the progress of loading weights and capturing graphs: a bar on a terminal,
+// elsewhere a line for every tenth.
 func loadProgress(f *os.File) func(engine.Progress) {
 	weights, graphs := progress(f, "Loading weights"), progress(f, "Capturing CUDA graphs")
 	return func(p engine.Progress) {
@@ -27,10 +27,10 @@ func loadProgress(f *os.File) func(engine.Progress) {
 	}
 }
 
-// hashProgress shows how far the hashing of files has come.
+// hashProgress shows the progress of hashing files.
 func hashProgress(f *os.File) func(engine.Progress) { return progress(f, "Hashing files") }
 
-// drawable reports whether a bar can be drawn on f: a terminal that says how wide it is.
+// drawable reports whether f is a terminal with a known width, on which a bar can be drawn.
 func drawable(f *os.File) bool {
 	wide, _, err := term.GetSize(int(f.Fd()))
 	return err == nil && wide > 0
@@ -43,7 +43,7 @@ func progress(f *os.File, what string) func(engine.Progress) {
 	return progressLines(f, what)
 }
 
-// progressBar makes the bar with the first report and ends it with the last.
+// progressBar creates the bar with the first report and ends it with the last.
 func progressBar(f *os.File, what string) func(engine.Progress) {
 	var once sync.Once
 	var bars *mpb.Progress
@@ -63,7 +63,7 @@ func progressBar(f *os.File, what string) func(engine.Progress) {
 	}
 }
 
-// counters are of bytes or of steps.
+// counters shows bytes, or steps while graphs are captured.
 func counters(p engine.Progress) decor.Decorator {
 	if p.Capturing {
 		return decor.CountersNoUnit("%d / %d")

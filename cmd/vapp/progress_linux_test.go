@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pseudoTerminal is a pseudo-terminal of that many columns; what is written to it can be read
-// from the file beside it.
+// pseudoTerminal opens a pseudo-terminal with this many columns. What is written to f can be read
+// from shown.
 func pseudoTerminal(t *testing.T, columns uint16) (shown, f *os.File) {
 	t.Helper()
 	shown, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -34,8 +34,8 @@ func pseudoTerminal(t *testing.T, columns uint16) (shown, f *os.File) {
 	return shown, f
 }
 
-// TestDrawable: bars are drawn on terminals that have a width; on others, and in files,
-// progress is lines.
+// TestDrawable checks that bars are drawn on terminals with a width, and lines are printed
+// elsewhere.
 func TestDrawable(t *testing.T) {
 	if _, f := pseudoTerminal(t, 80); !drawable(f) {
 		t.Error("no bar on a terminal of 80 columns")

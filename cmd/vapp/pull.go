@@ -18,27 +18,27 @@ import (
 )
 
 // offlineFlag is the help of --offline.
-const offlineFlag = "fetch nothing: refuse a model that is not here"
+const offlineFlag = "do not use the network: refuse a model that is not in the cache"
 
 func newPull() *cobra.Command {
 	return &cobra.Command{
 		Use:   "pull PROFILE|NAME[@REVISION]",
-		Short: "Fetch a model from the Hugging Face hub into its cache",
-		Long: `Pull fetches what serving a model needs and prints where it lies: config,
+		Short: "Download a model from the Hugging Face hub into its cache",
+		Long: `Pull downloads the files that serving a model needs, and prints their path: config,
 tokenizer, chat template, generation config, and the weights as safetensors or
 as one GGUF file. NAME is org/name, or org/name:file.gguf where a repository
-has several.
+has several GGUF files.
 
-The cache is Hugging Face's own: what another program fetched is used, and the
-other way round. What was cut off goes on where it ended; sizes and hashes are
-checked; a branch that has moved is followed. "vapp up" and "vapp run" fetch too,
-but only what is not there.
+The cache is the one of huggingface_hub, and both programs use each other's
+files. An interrupted download is resumed. Sizes and hashes are checked. Pull
+gets the newest commit of a branch; "vapp up" and "vapp run" download only models
+that are not in the cache.
 
-  HF_HUB_CACHE, HF_HOME   where the cache is (~/.cache/huggingface/hub)
-  HF_TOKEN                for gated and private models; else the token file
+  HF_HUB_CACHE, HF_HOME   path of the cache (~/.cache/huggingface/hub)
+  HF_TOKEN                token for gated and private models; else the token file
   HF_ENDPOINT             another hub
-  HF_HUB_OFFLINE=1        fetch nothing
-  HF_HUB_DOWNLOAD_TIMEOUT seconds without a byte before asking again (30)`,
+  HF_HUB_OFFLINE=1        do not use the network
+  HF_HUB_DOWNLOAD_TIMEOUT seconds without a byte before a request is repeated (30)`,
 		Args: needArgs(1, 1, "a profile or the name of a model"),
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
@@ -64,15 +64,15 @@ but only what is not there.
 	}
 }
 
-// pathError says that there is nothing to fetch.
+// pathError means that the profile's model is a path, so that nothing is fetched.
 type pathError struct{ profile, source string }
 
 func (e *pathError) Error() string {
 	return fmt.Sprintf("%s: model.source %s is a path; there is nothing to fetch", e.profile, e.source)
 }
 
-// modelOf is the model that the argument names, or that the profile does, with
-// its loadFormat.
+// modelOf returns the model that the argument names, or that the profile names, with its
+// loadFormat.
 func modelOf(arg string) (n hub.Name, format string, err error) {
 	if _, err := os.Stat(arg); err != nil && !strings.HasSuffix(arg, ".cue") {
 		n, ok := hub.ParseName(arg)
@@ -92,7 +92,7 @@ func modelOf(arg string) (n hub.Name, format string, err error) {
 	return n, p.Model.LoadFormat, err
 }
 
-// hubClient talks to the hub and shows how far it has come.
+// hubClient returns a client of the hub that shows its progress.
 func hubClient(s hub.Settings) *hub.Client {
 	c := hub.NewClient(s, "vapp/"+buildVersion())
 	c.Say = func(text string) { fmt.Fprintln(os.Stderr, text) }
@@ -101,14 +101,13 @@ func hubClient(s hub.Settings) *hub.Client {
 	return c
 }
 
-// obtain fetches the model of a profile, unless it is here.
+// obtain fetches the model of a profile unless it is in the cache.
 func obtain(ctx context.Context, profile string, m appliance.Machine, offline bool) error {
 	m.Hub.Offline = m.Hub.Offline || offline
 	return appliance.Obtain(ctx, profile, m, hubClient(m.Hub))
 }
 
-// obtainFirst is obtain for a server: a signal stops it as it stops a server that
-// loads.
+// obtainFirst is obtain for a server: a signal stops it, as it stops a server that is loading.
 func obtainFirst(profile string, m appliance.Machine, offline bool) (stopped bool, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestReadmePlan: the plan of Gemma 4 in the README is what the command prints, line by
-// line, apart from what it leaves out.
+// TestReadmePlan checks that the plan of Gemma 4 in the README equals the output of the command,
+// line by line, except for lines left out.
 func TestReadmePlan(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -21,7 +21,7 @@ func TestReadmePlan(t *testing.T) {
 	if !found || !opened || !closed {
 		t.Fatal("the README has no block behind " + command)
 	}
-	t.Setenv("HF_HUB_CACHE", t.TempDir()) // weights that are there do not change the plan's source
+	t.Setenv("HF_HUB_CACHE", t.TempDir()) // cached weights do not change the plan's source
 	root := newRoot()
 	var out bytes.Buffer
 	root.SetOut(&out)
@@ -51,7 +51,7 @@ func TestReadmePlan(t *testing.T) {
 	}
 }
 
-// same reports whether a printed line is the README's, which leaves out notes behind "]".
+// same reports whether a printed line equals the README's, which may omit a note after "]".
 func same(printed, readme string) bool {
 	return printed == readme || strings.HasSuffix(readme, "]") && strings.HasPrefix(printed, readme+" ")
 }

@@ -21,7 +21,7 @@ import (
 
 // runOptions are the flags of run.
 type runOptions struct {
-	prompts []string // --prompt, each one prompt
+	prompts []string // --prompt; each is one prompt
 	file    string   // --prompts
 	jsonl   bool
 	raw     bool
@@ -35,11 +35,11 @@ func newRun() *cobra.Command {
 	var o runOptions
 	c := &cobra.Command{
 		Use:   "run PROFILE",
-		Short: "Answer prompts here, without a server",
+		Short: "Answer prompts without a server",
 		Long: `Run plans and loads the model as "vapp up" does, answers prompts and ends.
 
-One --prompt is answered as text, while it is generated. Several of them, or
---prompts FILE with one prompt a line, are answered together: each result is a
+The answer to a single --prompt is printed as text while it is generated. Several
+prompts, or --prompts FILE with one prompt per line, are batched: each result is a
 line of JSON on standard output, or in the file --output, in the order of the
 prompts. "-" reads standard input: --prompt - one prompt, --prompts - lines.
 
@@ -47,31 +47,31 @@ FILE may be JSON Lines (its name ends with .jsonl, or --jsonl). A line is
 
   {"prompt": "…"} or {"messages": [{"role": "user", "content": "…"}]}
 
-with any parameter of the API beside it ("max_tokens": 64) and perhaps a
-"custom_id" that the result repeats, or a request of OpenAI's batch form:
+with any parameter of the API ("max_tokens": 64) and an optional "custom_id" that
+the result repeats, or a request in the format of OpenAI's batch API:
 
   {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": {…}}
 
-A prompt is what a user says in a chat. With --raw, or where the model has no
-chat template, it is a text to be completed as it is. Sampling parameters come
-from the line, else from flags, the profile, the model's generation_config.json.
+A prompt is the user's message of a chat. With --raw, or if the model has no chat
+template, it is a text to complete. Sampling parameters come from the line, else
+from flags, the profile, or the model's generation_config.json.
 
-A model of the Hugging Face hub is fetched first, unless it is in the cache
+A model of the Hugging Face hub is downloaded first, unless it is in the cache
 ("vapp help pull").
 
-Where the profile names a parser of reasoning, what the model thinks is dim on a
-terminal, "reasoning" in JSON, and left out of other text.
+If the profile names a reasoning parser, reasoning is dimmed on a terminal, in
+"reasoning" in JSON, and omitted from other text.
 
-Speeds go to standard error at the end. A prompt that fails is told in its own
-result and does not stop the others; the exit code is 1 then. Ctrl-C ends with
-what there is and code 130.`,
+Speeds are printed to standard error at the end. If a prompt fails, its result has
+the error, the other prompts are answered, and the exit code is 1. Ctrl-C prints
+the finished results and exits with code 130.`,
 		Args: needArgs(1, 1, "one profile"),
 	}
 	flags := c.Flags()
-	flags.StringArrayVar(&o.prompts, "prompt", nil, "a prompt; may be given more than once; - reads one from standard input")
-	flags.StringVar(&o.file, "prompts", "", "file with one prompt a line, or JSON Lines; - is standard input")
-	flags.BoolVar(&o.jsonl, "jsonl", false, "what --prompts names is JSON Lines, whatever its name")
-	flags.BoolVar(&o.raw, "raw", false, "complete prompts as they are, without the chat template")
+	flags.StringArrayVar(&o.prompts, "prompt", nil, "a prompt; may be repeated; - reads one from standard input")
+	flags.StringVar(&o.file, "prompts", "", "file with one prompt per line, or JSON Lines; - is standard input")
+	flags.BoolVar(&o.jsonl, "jsonl", false, "the file of --prompts is JSON Lines, whatever its name")
+	flags.BoolVar(&o.raw, "raw", false, "complete the prompts, without the chat template")
 	flags.StringVar(&o.system, "system", "", "system message of each chat that has none")
 	flags.StringVarP(&o.output, "output", "o", "", "file for the results, as JSON Lines")
 	flags.BoolVar(&o.offline, "offline", false, offlineFlag)
@@ -87,7 +87,7 @@ what there is and code 130.`,
 	return c
 }
 
-// check refuses flags that do not go together.
+// check refuses conflicting flags.
 func (o runOptions) check() error {
 	stdin := 0
 	for _, p := range append([]string{o.file}, o.prompts...) {
@@ -103,9 +103,9 @@ func (o runOptions) check() error {
 	case stdin > 1:
 		return errors.New("standard input can be read once: give one -")
 	case o.jsonl && o.file == "":
-		return errors.New("--jsonl says what --prompts FILE holds; there is none")
+		return errors.New("--jsonl needs --prompts FILE")
 	case o.raw && o.system != "":
-		return errors.New("--system is a message of a chat, and --raw makes none")
+		return errors.New("--system and --raw: give one of them; --raw has no chat messages")
 	}
 	return nil
 }
@@ -114,7 +114,7 @@ func (o runOptions) check() error {
 func (o runOptions) run(c *cobra.Command, profile string, form batch.Form) error {
 	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, stop) // restore the default handler: a second signal ends the process
 	input, err := o.read(c.InOrStdin())
 	if err != nil {
 		return err
@@ -161,18 +161,18 @@ func (o runOptions) run(c *cobra.Command, profile string, form batch.Form) error
 	return errors.Join(err, results.Close())
 }
 
-// promptInput is what the flags give, before it is made into items.
+// promptInput is the prompts of the flags, before they become items.
 type promptInput struct {
 	prompts []string
-	text    []byte // of --prompts
+	text    []byte // content of --prompts
 	jsonl   bool
 	file    bool
 }
 
-// maxPrompts bounds the bytes of prompts: all of them are held at once.
+// maxPrompts bounds the bytes of prompts, because all are kept in memory.
 const maxPrompts = 1 << 30
 
-// read gets the prompts, before anything is loaded.
+// read reads the prompts. It runs before anything is loaded.
 func (o runOptions) read(stdin io.Reader) (promptInput, error) {
 	in := promptInput{prompts: o.prompts, file: o.file != "", jsonl: o.jsonl}
 	if !in.file {
@@ -212,12 +212,12 @@ func readPrompts(r io.Reader, name string) ([]byte, error) {
 	case len(text) > maxPrompts:
 		return nil, fmt.Errorf("%s: more than %d bytes of prompts; split them", name, maxPrompts)
 	case len(strings.TrimSpace(string(text))) == 0:
-		return nil, fmt.Errorf("%s: no prompts there", name)
+		return nil, fmt.Errorf("%s: no prompts", name)
 	}
 	return text, nil
 }
 
-// items makes the prompts into requests.
+// items converts the prompts to requests.
 func (in promptInput) items(f batch.Form) []batch.Item {
 	switch {
 	case in.jsonl:
@@ -232,13 +232,13 @@ func (in promptInput) items(f batch.Form) []batch.Item {
 	return out
 }
 
-// resultFile is where results go; Close keeps it.
+// resultFile is the destination of results.
 type resultFile struct {
 	io.Writer
 	file *os.File // nil: standard output, which is not closed
 }
 
-// results opens --output, before anything is loaded.
+// results opens --output. It runs before anything is loaded.
 func (o runOptions) results(stdout io.Writer) (*resultFile, error) {
 	if o.output == "" {
 		return &resultFile{Writer: stdout}, nil
@@ -250,7 +250,7 @@ func (o runOptions) results(stdout io.Writer) (*resultFile, error) {
 	return &resultFile{Writer: f, file: f}, nil
 }
 
-// Close closes the file of --output, and tells what could not be written.
+// Close closes the file of --output and returns write errors.
 func (r *resultFile) Close() error {
 	if r.file == nil {
 		return nil
@@ -263,7 +263,7 @@ func isTerminal(w any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// rate is a count over a time, for people.
+// rate formats a count per second.
 func rate(n int, d time.Duration) string {
 	if n <= 0 || d <= 0 {
 		return "-"

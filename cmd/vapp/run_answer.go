@@ -18,10 +18,10 @@ type session struct {
 	runner   batch.Runner
 	out      io.Writer
 	err      *os.File
-	terminal bool // out is one
+	terminal bool // out is a terminal
 }
 
-// one answers a prompt as text, while it comes.
+// one answers a prompt as streamed text.
 func (s session) one(ctx context.Context, it batch.Item) error {
 	begun := time.Now()
 	run, err := s.runner.Start(ctx, it)
@@ -56,14 +56,14 @@ func (s session) one(ctx context.Context, it batch.Item) error {
 	}
 }
 
-// speaker writes a reply. On a terminal what the model thinks comes before, dim;
-// elsewhere it is left out.
+// speaker writes a reply. On a terminal it writes the reasoning first, dimmed; elsewhere it omits
+// it.
 type speaker struct {
 	w        io.Writer
 	terminal bool
-	plain    bool // no escape sequences
-	thinks   bool // what was written last is a thought
-	open     bool // what was written last does not end its line
+	plain    bool // without escape sequences
+	thinks   bool // the last text written is reasoning
+	open     bool // the last text written does not end its line
 }
 
 func (s *speaker) say(d chat.Delta) error {
@@ -85,7 +85,7 @@ func (s *speaker) say(d chat.Delta) error {
 	return s.write(s.answers(), printable(d.Text))
 }
 
-// answers ends a thought.
+// answers returns the text that ends the reasoning.
 func (s *speaker) answers() string {
 	if !s.thinks {
 		return ""
@@ -111,7 +111,7 @@ func (s *speaker) write(lead, text string) error {
 	return err
 }
 
-// end leaves the writer at the beginning of a line.
+// end ends the current line.
 func (s *speaker) end() error {
 	lead := s.answers()
 	if s.open && !strings.HasSuffix(lead, "\n") {
@@ -124,14 +124,14 @@ func (s *speaker) end() error {
 	return err
 }
 
-// speeds tells the tokens of one reply: those of the prompt until the first one
-// came, the others after it.
+// speeds prints the speed of one reply: prompt tokens until the first generated token, and
+// generated tokens after it.
 func speeds(w io.Writer, u chat.Usage, prompt, rest time.Duration) {
 	fmt.Fprintf(w, "prompt %d tokens, %s; generated %d tokens, %s\n", u.Prompt, rate(u.Prompt, prompt), u.Completion, rate(u.Completion-1, rest))
 }
 
-// printable keeps what a model says from moving the cursor or worse: control
-// characters but tab and line end show as the replacement character.
+// printable makes model text safe for a terminal: control characters except tab and line feed
+// become the replacement character.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\n' && r != '\t' && (r < ' ' || r >= 0x7f && r < 0xa0) {
@@ -145,7 +145,7 @@ func printable(text string) string {
 func (s session) many(ctx context.Context, items []batch.Item) error {
 	begun := time.Now()
 	show := func(answered) {}
-	if !s.terminal { // where results are read as they come, they are the progress
+	if !s.terminal { // on a terminal the results themselves show the progress
 		show = answerProgress(s.err, len(items))
 	}
 	var sum answered
@@ -175,12 +175,12 @@ func (s session) many(ctx context.Context, items []batch.Item) error {
 	return nil
 }
 
-// answered is how far a run has come.
+// answered counts the finished prompts of a run.
 type answered struct {
-	whole, failed int // prompts
+	whole, failed int // numbers of prompts
 	usage         chat.Usage
 	elapsed       time.Duration
-	ended         bool // before its time
+	ended         bool // interrupted
 }
 
 func (a *answered) add(r batch.Result) {

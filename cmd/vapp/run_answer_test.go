@@ -7,8 +7,8 @@ import (
 	"vapp.dev/appliance/chat"
 )
 
-// TestSpeaker: thoughts are dim on a terminal and absent elsewhere, the text ends
-// its line, and nothing that a model says moves a cursor.
+// TestSpeaker checks that reasoning is dimmed on a terminal and absent elsewhere, that the text
+// ends its line, and that model text cannot move the cursor.
 func TestSpeaker(t *testing.T) {
 	deltas := []chat.Delta{{Reasoning: "hm"}, {Reasoning: "m\x1b[2J"}, {Text: "yes\x07"}, {Text: "!"}}
 	for _, c := range []struct {

@@ -6,31 +6,31 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// samplingFlags are the API's parameters as flags. Their defaults are nobody's:
-// only what is given counts.
+// samplingFlags adds the API's sampling parameters as flags. Only flags that are given take effect;
+// the defaults of the flags do not.
 func samplingFlags(c *cobra.Command) {
 	f := c.Flags()
-	f.Int("max-tokens", 0, "most tokens of a reply (default: what the model's length leaves)")
-	f.Int("min-tokens", 0, "fewest tokens of a reply")
-	f.Float64("temperature", 1, "0 takes the likeliest token always")
-	f.Float64("top-p", 1, "likeliest tokens that sum to this probability")
-	f.Int("top-k", 0, "number of likeliest tokens; 0 is all")
-	f.Float64("min-p", 0, "least probability, as a share of the likeliest token's")
+	f.Int("max-tokens", 0, "maximum tokens of a reply (default: up to the model length)")
+	f.Int("min-tokens", 0, "minimum tokens of a reply")
+	f.Float64("temperature", 1, "0: greedy")
+	f.Float64("top-p", 1, "sample from the most probable tokens with this total probability")
+	f.Int("top-k", 0, "sample from this many most probable tokens; 0: all")
+	f.Float64("min-p", 0, "minimum probability, relative to the most probable token")
 	f.Float64("repetition-penalty", 1, "above 1 makes tokens of prompt and reply less likely")
 	f.Float64("presence-penalty", 0, "above 0 makes tokens of the reply less likely")
-	f.Float64("frequency-penalty", 0, "the same, for each time they came")
-	f.Int64("seed", 0, "makes a sampled reply repeatable")
-	f.StringArray("stop", nil, "text that ends a reply; may be given more than once")
-	f.Bool("ignore-eos", false, "go on where the model would end")
+	f.Float64("frequency-penalty", 0, "as presence-penalty, for each occurrence")
+	f.Int64("seed", 0, "seed of sampling")
+	f.StringArray("stop", nil, "text that ends a reply; may be repeated")
+	f.Bool("ignore-eos", false, "continue after the end-of-sequence token")
 }
 
-// sampling are the flags above, named as fields of the API but for the dashes.
+// sampling are the names of these flags: the API's fields, with dashes.
 var sampling = []string{
 	"max-tokens", "min-tokens", "temperature", "top-p", "top-k", "min-p", "repetition-penalty", "presence-penalty",
 	"frequency-penalty", "seed", "stop", "ignore-eos",
 }
 
-// samplingParams are those that were given, as fields of the API.
+// samplingParams returns the flags that were given, as fields of the API.
 func samplingParams(c *cobra.Command) map[string]any {
 	f := c.Flags()
 	out := map[string]any{}

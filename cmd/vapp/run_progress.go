@@ -10,8 +10,8 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// answerProgress shows how many of n prompts are answered: a bar on a terminal,
-// elsewhere a line for every tenth.
+// answerProgress shows how many of n prompts are answered: a bar on a terminal, elsewhere a line
+// for every tenth.
 func answerProgress(f *os.File, n int) func(answered) {
 	if drawable(f) {
 		return answerBar(f, n)

@@ -8,7 +8,8 @@ import (
 	"vapp.dev/engine/tokenizer"
 )
 
-// sandboxName is the hidden command that renders one template, or tries one grammar, for its parent.
+// sandboxName is the hidden command that renders one template, or compiles one grammar, for its
+// parent.
 const sandboxName = "template-sandbox"
 
 func newTemplateSandbox() *cobra.Command {
@@ -23,7 +24,7 @@ func newTemplateSandbox() *cobra.Command {
 	}
 }
 
-// templateSandbox runs this very program's hidden command.
+// templateSandbox returns a sandbox that starts this executable with the hidden command.
 func templateSandbox() (tokenizer.Sandbox, error) {
 	exe, err := os.Executable()
 	return tokenizer.Sandbox{Exe: exe, Args: []string{sandboxName}}, err

@@ -2,5 +2,5 @@
 
 package main
 
-// withC says that this binary has the kernels that are C.
+// withC reports whether this binary has the C kernels.
 const withC = true

@@ -26,14 +26,14 @@ import (
 	"vapp.dev/kernels/cuda/cudatest"
 )
 
-// TestMain makes this test binary the command vapp as well, so that scripts run
-// the real main in a process of its own and can send it signals.
+// TestMain lets this test binary act as the command vapp, so that scripts run the real main in its
+// own process and can send it signals.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"vapp": main})
 }
 
-// TestScript runs testdata/script: the command line as its users see it.
-// UPDATE_SCRIPTS=1 writes what the commands said into the files that cmp reads.
+// TestScript runs testdata/script, which tests the command line. UPDATE_SCRIPTS=1 writes the
+// commands' output to the files that cmp reads.
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
@@ -55,8 +55,7 @@ func TestScript(t *testing.T) {
 	})
 }
 
-// toy DIR [TOKENS] writes a model of random weights, for sequences of 512 tokens
-// or as many as it says.
+// toy DIR [TOKENS] writes a model of random weights, for sequences of TOKENS tokens (512).
 func toy(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && slices.Contains([]int{1, 2}, len(args)), "toy DIR [TOKENS]")
 	o := enginetest.Llama{}
@@ -68,7 +67,7 @@ func toy(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(enginetest.WriteLlama(ts.MkAbs(args[0]), o))
 }
 
-// emulated NAME puts the path of the emulated CUDA driver into a variable.
+// emulated NAME sets a variable to the path of the emulated CUDA driver.
 func emulated(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 1, "emulated NAME")
 	path, err := cudatest.BuildDriver()
@@ -76,7 +75,7 @@ func emulated(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], path)
 }
 
-// poison DIR FROM TOKEN copies a model, with NaN in the token's embedding.
+// poison DIR FROM TOKEN copies a model and sets the token's embedding to NaN.
 func poison(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 3, "poison DIR FROM TOKEN")
 	id, err := strconv.Atoi(args[2])
@@ -84,8 +83,8 @@ func poison(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(enginetest.Poison(ts.MkAbs(args[0]), ts.MkAbs(args[1]), id, float32(math.NaN())))
 }
 
-// example NAME DIR copies a folder of examples, and the hooks of this repository
-// beside it, as pre-commit-hooks.yaml.
+// example NAME DIR copies a folder of examples, and this repository's hooks as
+// pre-commit-hooks.yaml.
 func example(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 2, "example NAME DIR")
 	to := ts.MkAbs(args[1])
@@ -95,7 +94,7 @@ func example(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(filepath.Join(to, "pre-commit-hooks.yaml"), hooks, 0o644))
 }
 
-// code N COMMAND... runs the command and wants that exit code.
+// code N COMMAND... runs the command and checks its exit code.
 func code(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) >= 2, "code N COMMAND...")
 	want, err := strconv.Atoi(args[0])
@@ -112,8 +111,8 @@ func code(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// field FILE PATH REGEXP holds a value of a JSON file, such as
-// choices.0.message.content, against a pattern that must match it whole.
+// field FILE PATH REGEXP checks a value of a JSON file, such as choices.0.message.content. The
+// pattern must match the whole value.
 func field(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, len(args) == 3, "[!] field FILE PATH REGEXP")
 	d := json.NewDecoder(strings.NewReader(ts.ReadFile(args[0])))
@@ -140,8 +139,7 @@ func field(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// hold NAME listens on a free port for as long as the script runs, and puts the
-// number of the port into the variable.
+// hold NAME listens on a free port while the script runs, and sets the variable to its number.
 func hold(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 1, "hold NAME")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -150,8 +148,7 @@ func hold(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
 }
 
-// hub NAME=DIR... runs a hub of models for as long as the script does, and sets
-// HF_ENDPOINT and HF_HOME.
+// serveHub implements hub NAME=DIR...: it runs a hub of models while the script runs, and sets HF_ENDPOINT and HF_HOME.
 func serveHub(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) > 0, "hub NAME=DIR...")
 	h := hubtest.Start()
@@ -165,7 +162,7 @@ func serveHub(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("HF_HOME", ts.MkAbs("hf"))
 }
 
-// patience bounds waiting for what should happen at once.
+// patience bounds the wait for events that normally happen at once.
 const patience = 2 * time.Minute
 
 // await LOG REGEXP waits until the file LOG matches.
@@ -190,14 +187,14 @@ func find(ts *testscript.TestScript, file string, want *regexp.Regexp) []string 
 	}
 }
 
-// Lines in which a server says where it is, and that it is ready.
+// Log lines with the address of a server, and when it is ready.
 var (
 	listening = regexp.MustCompile(`msg=listening address=(\S+)`)
 	serving   = regexp.MustCompile(`msg=ready `)
 )
 
-// ready LOG waits until the server that writes the file LOG is ready, by its
-// log and by GET /readyz, and puts its address into the variable ADDR.
+// ready LOG waits until the server that writes the file LOG is ready, by its log and by GET
+// /readyz, and sets ADDR to its address.
 func ready(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 1, "ready LOG")
 	at := find(ts, args[0], listening)[1]
@@ -211,7 +208,7 @@ func ready(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv("ADDR", at)
 }
 
-// signal TERM|HUP|INT goes to every process in the background.
+// deliver implements signal TERM|HUP|INT: it sends a signal to every process in the background.
 func deliver(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 1, "signal TERM|HUP|INT")
 	s, ok := map[string]os.Signal{"TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP, "INT": syscall.SIGINT}[args[0]]
@@ -221,8 +218,8 @@ func deliver(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// http STATUS METHOD URL [BODY] sends the file BODY as JSON, wants the status
-// and writes the answer to standard output.
+// request implements http STATUS METHOD URL [BODY]: it sends the file BODY as JSON, checks the status and writes the
+// answer to standard output.
 func request(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && slices.Contains([]int{3, 4}, len(args)), "http STATUS METHOD URL [BODY]")
 	var body io.Reader
@@ -242,8 +239,8 @@ func request(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// hang URL BODY starts a streaming request and stays with it, without reading,
-// until the script ends.
+// hang URL BODY starts a streaming request and keeps it open, without reading, until the script
+// ends.
 func hang(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 2, "hang URL BODY")
 	r, err := http.Post(args[0], "application/json", strings.NewReader(ts.ReadFile(args[1])))

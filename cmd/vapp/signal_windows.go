@@ -2,5 +2,5 @@ package main
 
 import "syscall"
 
-// hangup never comes on Windows: the profile is watched there too.
+// hangup is never sent on Windows, where only changes of the file reload the profile.
 const hangup = syscall.SIGHUP

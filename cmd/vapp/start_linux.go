@@ -7,8 +7,8 @@ package main
 #include <sys/resource.h>
 #include <unistd.h>
 
-// What Go's runtime and the C library reserve before main, on x86-64 with two to four threads:
-// 1.6 GiB of address space, and 120 MiB of data.
+// Memory that Go's runtime and the C library reserve before main, on x86-64 with two to four
+// threads: 1.6 GiB of address space, and 120 MiB of data.
 #define ADDRESS_SPACE 2048
 #define DATA 192
 
@@ -23,7 +23,8 @@ static void check(int resource, const char *name, const char *option, rlim_t lea
 	_exit(1);
 }
 
-// Go's runtime ends with a stack trace where it cannot reserve memory, so this runs before it.
+// Go's runtime ends with a stack trace where it cannot reserve memory, so this runs before it
+// starts.
 __attribute__((constructor)) static void check_limits(void)
 {
 	check(RLIMIT_AS, "address space", "ulimit -v", ADDRESS_SPACE);

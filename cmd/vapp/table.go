@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// table prints rows of cells under their heads. sides has a letter for each
-// column: "l" or "r" for the side that its cells lie on.
+// table prints rows of cells under their headings. sides has a letter for each column, "l" or "r"
+// for left or right alignment.
 func table(w io.Writer, sides string, heads []string, rows [][]string) {
 	width := make([]int, len(heads))
 	all := append([][]string{heads}, rows...)
@@ -33,7 +33,7 @@ func table(w io.Writer, sides string, heads []string, rows [][]string) {
 	}
 }
 
-// pairs prints names and values beside each other, without those that are "".
+// pairs prints names and values in two columns, without pairs whose value is "".
 func pairs(w io.Writer, list [][2]string) {
 	width := 0
 	for _, p := range list {
@@ -46,7 +46,7 @@ func pairs(w io.Writer, list [][2]string) {
 	}
 }
 
-// asJSON prints a value for programs, indented.
+// asJSON prints a value as indented JSON.
 func asJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
@@ -54,7 +54,7 @@ func asJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// scaled prints a rate with its unit in steps of a thousand: 312 TFLOP/s.
+// scaled formats a rate with its unit in powers of a thousand: 312 TFLOP/s.
 func scaled(x float64, unit string) string {
 	if x == 0 {
 		return "-"

@@ -13,7 +13,7 @@ import (
 	"vapp.dev/schema"
 )
 
-// target is what the flags of a command say to plan for.
+// target is the machine and model to plan for, by the flags of a command.
 type target struct{ gpu, memory, config, backend string }
 
 // flags adds --gpu and --memory.
@@ -24,7 +24,7 @@ func (t *target) flags(c *cobra.Command) {
 
 // configFlag adds --config.
 func (t *target) configFlag(c *cobra.Command) {
-	c.Flags().StringVar(&t.config, "config", "", "plan the model of this config.json, or of the one in this folder, in place of model.source")
+	c.Flags().StringVar(&t.config, "config", "", "plan the model of this config.json, or of the config.json in this folder, in place of model.source")
 }
 
 // backendFlag adds --backend, for commands that plan or start one profile.
@@ -32,7 +32,7 @@ func backendFlag(c *cobra.Command, to *string) {
 	c.Flags().StringVar(to, "backend", "", "compute with this backend in place of the profile's: auto, cuda, cpu or ref")
 }
 
-// on is this machine with what --backend says.
+// withBackend returns this machine with the backend of --backend.
 func withBackend(c *cobra.Command, backend string) (appliance.Machine, error) {
 	m := localMachine()
 	names := []string{"auto"}
@@ -40,13 +40,13 @@ func withBackend(c *cobra.Command, backend string) (appliance.Machine, error) {
 		names = append(names, op.Name())
 	}
 	if backend != "" && !slices.Contains(names, backend) {
-		return m, &usageError{fmt.Errorf("--backend: %q is none; there are %s", backend, strings.Join(names, ", ")), c.CommandPath()}
+		return m, &usageError{fmt.Errorf("--backend: no backend %q; there are %s", backend, strings.Join(names, ", ")), c.CommandPath()}
 	}
 	m.Backend = backend
 	return m, nil
 }
 
-// machine is this machine, or the one that the flags name.
+// machine returns this machine, or the one that the flags name.
 func (t *target) machine(c *cobra.Command) (appliance.Machine, error) {
 	m, err := withBackend(c, t.backend)
 	if err != nil {

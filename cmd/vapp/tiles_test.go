@@ -9,8 +9,8 @@ import (
 	"vapp.dev/kernels/cpu/isatest"
 )
 
-// TestTilesAsked: the command's backends, with which scripts and benchmarks run too, are of
-// variant amx only after this binary has asked the system for the tile registers.
+// TestTilesAsked checks that the command's backends report variant amx only after this process has
+// asked the system for permission to use the tile registers.
 func TestTilesAsked(t *testing.T) {
 	isatest.Asks(t, func() bool {
 		for _, b := range localMachine().Backends {

@@ -24,20 +24,21 @@ func newUp() *cobra.Command {
 		Long: `Up plans the profile, refuses what does not fit, listens, loads the model and
 serves it. GET /readyz answers 503 with the phase until the model is ready.
 
-A model of the Hugging Face hub is fetched first, unless it is in the cache
-("vapp help pull"): a start never changes the weights of one that is there.
+A model of the Hugging Face hub is downloaded first, unless it is in the cache
+("vapp help pull"). A start never changes a cached model.
 
-It watches the profile (reload.watch): what may change in a running server
-changes at once, the rest is reported with the difference of the plans, and a
-broken profile changes nothing. SIGHUP reads the profile again.
+It watches the profile (reload.watch). Fields that can change in a running server
+change at once, other changes are reported with the difference of the plans, and an
+invalid profile changes nothing. SIGHUP reads the profile again.
 
-With --locked it serves only what the lock file beside the profile says ("vapp
-lock"): each difference in profile, plan, checkpoint or version is a line, and
-nothing is fetched or loaded. A change of the profile is then in force when its
-lock is.
+With --locked it serves only what the profile's lock file describes ("vapp lock"):
+it prints a line for each difference in profile, plan, checkpoint or version, and
+downloads and loads nothing. A changed profile takes effect when its lock is
+updated.
 
-SIGTERM and Ctrl-C let the running requests end (serve.drainTimeout), and the
-exit code is 0; a second one aborts them, and it is 1.`,
+SIGTERM and Ctrl-C stop the server after the running requests have ended
+(serve.drainTimeout), with exit code 0. A second signal aborts them, with exit
+code 1.`,
 		Args: needArgs(1, 1, "one profile"),
 		RunE: func(c *cobra.Command, args []string) error {
 			m, err := withBackend(c, backend)
@@ -47,13 +48,13 @@ exit code is 0; a second one aborts them, and it is 1.`,
 			return up(args[0], m, locked, offline)
 		},
 	}
-	c.Flags().BoolVar(&locked, "locked", false, "refuse what differs from the profile's lock file")
+	c.Flags().BoolVar(&locked, "locked", false, "refuse a server that differs from the profile's lock file")
 	c.Flags().BoolVar(&offline, "offline", false, offlineFlag)
 	backendFlag(c, &backend)
 	return c
 }
 
-// abortedError ends up at once: a signal came while it drained.
+// abortedError ends up at once, because of a second signal.
 type abortedError struct{ by os.Signal }
 
 func (e abortedError) Error() string {
@@ -87,7 +88,7 @@ func up(profile string, here appliance.Machine, locked, offline bool) error {
 	}
 	a, err := appliance.New(config)
 	if drift := (*lock.DriftError)(nil); errors.As(err, &drift) {
-		fmt.Fprintln(os.Stderr, drift) // each line has its place
+		fmt.Fprintln(os.Stderr, drift) // has a line for each difference
 		return exitError(1)
 	} else if err != nil {
 		return err

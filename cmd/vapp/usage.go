@@ -7,7 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// needArgs is cobra's ExactArgs as a usageError; max < 0: no upper bound.
+// needArgs checks the number of arguments as cobra's RangeArgs does, with a usageError; max < 0: no
+// upper bound.
 func needArgs(min, max int, what string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) >= min && (max < 0 || len(args) <= max) {
@@ -25,8 +26,8 @@ func needArgs(min, max int, what string) cobra.PositionalArgs {
 	}
 }
 
-// onlyCommands makes c a group: alone it prints its help, and any other word
-// than those of its commands is a usageError with the nearest of them.
+// onlyCommands makes c a group of commands. Without arguments it prints its help; an unknown word
+// is a usageError with suggestions.
 func onlyCommands(c *cobra.Command) {
 	c.Args = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -35,7 +36,7 @@ func onlyCommands(c *cobra.Command) {
 		return unknownCommand(c, args[0])
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
-	// A group is run by naming a command, so that its bare name is no usage.
+	// A group is run with a command, so its usage does not show the bare name.
 	c.SetUsageTemplate(strings.Replace(c.UsageTemplate(), "{{if .Runnable}}", "{{if and .Runnable (not .HasAvailableSubCommands)}}", 1))
 }
 
@@ -48,10 +49,10 @@ func unknownCommand(c *cobra.Command, word string) error {
 	return &usageError{err, c.CommandPath()}
 }
 
-// least is the smallest value of each flag of bench engine that counts something.
+// least are the minimums of the counting flags of bench engine.
 var least = map[string]int{"prompt-len": 1, "output-len": 2, "streams": 1, "repeat": 1, "layers": 0}
 
-// enough refuses smaller ones.
+// checkMinimums refuses smaller values.
 func checkMinimums(c *cobra.Command, _ []string) error {
 	if c.Name() != "engine" {
 		return nil
@@ -64,7 +65,7 @@ func checkMinimums(c *cobra.Command, _ []string) error {
 	return nil
 }
 
-// newHelp is cobra's help command, but for a word that is no command.
+// newHelp is cobra's help command with an error for unknown commands.
 func newHelp() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",

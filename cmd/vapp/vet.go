@@ -17,24 +17,24 @@ import (
 func newVet() *cobra.Command {
 	return &cobra.Command{
 		Use:   "vet FILE|DIR...",
-		Short: "Check profiles: every error with its place, what is allowed, and the nearest name",
-		Long: `Vet checks profiles, one by one, and of a folder every profile in it and below.
-Each error is one line: file:line:col, the field, what is wrong, what is
-allowed, and the nearest name for a typo. Without errors it says nothing and
-ends with code 0, else with 1.
+		Short: "Check profiles: every error with its position, allowed values, and suggestions",
+		Long: `Vet checks profiles; for a folder, every profile in it and below. Each error is
+one line: file:line:col, the field, the error, the allowed values, and a
+suggestion for a typo. Without errors it prints nothing and the exit code is 0,
+otherwise it is 1.
 
-Every policy.cue in a profile's folder, and in those above it up to the module's
-root (cue.mod), constrains the profile; a breach is told with both places. To
-vet a policy.cue is to vet it and every profile that it binds.
+Every policy.cue in a profile's folder, and in the folders above it up to the
+module's root (cue.mod), constrains the profile; a violation is reported with both
+positions. Vet of a policy.cue checks it and every profile that it constrains.
 
-It looks at profiles alone: "vapp plan" looks at the model too.`,
+Vet does not look at the model: "vapp plan" does.`,
 		Args: needArgs(1, -1, "files or folders"),
 		RunE: func(c *cobra.Command, args []string) error {
 			files, err := profileFiles(args)
 			if err != nil {
 				return err
 			}
-			said := map[string]bool{} // a broken policy is told once, not for each profile
+			said := map[string]bool{} // an error of a policy is printed once, not for each profile
 			for _, f := range files {
 				if filepath.Base(f) == schema.PolicyFile {
 					err = schema.LoadPolicy(f)
@@ -56,7 +56,7 @@ It looks at profiles alone: "vapp plan" looks at the model too.`,
 	}
 }
 
-// vetProfile says what is wrong with a profile, names of parsers included.
+// vetProfile returns the errors of a profile, including unknown parsers.
 func vetProfile(file string) error {
 	p, err := schema.Load(file)
 	if err != nil {
@@ -65,7 +65,7 @@ func vetProfile(file string) error {
 	return appliance.CheckParsers(p)
 }
 
-// problemLines are the lines of an error, none where there is none.
+// problemLines splits an error into lines; none where err is nil.
 func problemLines(err error) []string {
 	if err == nil {
 		return nil
@@ -73,7 +73,7 @@ func problemLines(err error) []string {
 	return strings.Split(err.Error(), "\n")
 }
 
-// unreadable says why a path cannot be read, without the name of the call.
+// unreadable returns err with the path in front and without the name of the system call.
 func unreadable(path string, err error) error {
 	var at *fs.PathError
 	if errors.As(err, &at) {
@@ -82,8 +82,8 @@ func unreadable(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// profileFiles lists the profiles that args name: a folder stands for those in
-// it and below, a policy for itself and those of its folder.
+// profileFiles lists the profiles that args name: a folder means the profiles in it and below, a
+// policy means itself and the profiles of its folder.
 func profileFiles(args []string) ([]string, error) {
 	var out []string
 	seen := map[string]bool{}

@@ -76,8 +76,8 @@ func (p Place) write(name string, text []byte) (string, error) {
 	return path, errors.Join(err, f.Close())
 }
 
-// Beside returns the path of the HTML page that belongs to a saved result.
-func Beside(path string) string {
+// PagePath returns the path of the HTML page that belongs to a saved result.
+func PagePath(path string) string {
 	return strings.TrimSuffix(path, filepath.Ext(path)) + ".html"
 }
 

@@ -2,7 +2,7 @@ package compat
 
 import "math/bits"
 
-// Bytes of cuBLAS's workspace, before Hopper and on it.
+// Bytes of the cuBLAS workspace, before Hopper and on Hopper.
 const (
 	cublas       = 8_519_680
 	cublasHopper = 32 << 20
@@ -14,8 +14,7 @@ type piece struct {
 	Bytes int64
 }
 
-// activation is the peak of allocated bytes while one step is profiled:
-// memory-planning section 4.
+// activation is the peak of allocated bytes during the profiling step: memory-planning section 4.
 type activation struct {
 	sampler, text, kept []piece
 }
@@ -28,10 +27,10 @@ func total(p []piece) int64 {
 	return n
 }
 
-// peak is max(text step, sampler with the hidden states) + what is kept.
+// peak returns max(text step, sampler with hidden states) + kept.
 func (a activation) peak() int64 { return max(total(a.text), total(a.sampler)) + total(a.kept) }
 
-// pieces are those that make the peak.
+// pieces returns the pieces that make up the peak.
 func (a activation) pieces() []piece {
 	if total(a.text) > total(a.sampler) {
 		return append(append([]piece{}, a.text...), a.kept...)
@@ -79,7 +78,7 @@ func (in *run) activation() activation {
 	return a
 }
 
-// samplerBytes is the sampler's peak on a number of rows of logits.
+// samplerBytes returns the sampler's peak for this number of rows of logits.
 func (in *run) samplerBytes(rows int64) int64 {
 	v, e := in.shape.vocab, in.dtype
 	switch in.rel {
@@ -93,8 +92,8 @@ func (in *run) samplerBytes(rows int64) int64 {
 	return rows*v*(e+4+4+4) + p*v*4
 }
 
-// encoderBudget is the encoder cache's size in tokens: the largest item with
-// its begin, end and timestamp tokens, or the batch.
+// encoderBudget returns the size of the encoder cache in tokens: the larger of the batch and the
+// largest item with its begin, end and timestamp tokens.
 func (in *run) encoderBudget() int64 {
 	v := in.shape.vision
 	if v == nil || in.r.TextOnly || in.shape.family != gemma4 {

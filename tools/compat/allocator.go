@@ -7,20 +7,20 @@ import (
 
 // Sizes of the CUDA caching allocator, bytes.
 const (
-	granule      = 512      // every tensor is rounded up to this
-	smallTensor  = 1 << 20  // at most this comes from the small pool
+	granule      = 512      // tensor sizes are rounded up to this
+	smallTensor  = 1 << 20  // tensors up to this size use the small pool
 	smallSegment = 2 << 20  // a segment of the small pool
-	largeTensor  = 10 << 20 // below this a large tensor shares a segment
-	largeSegment = 20 << 20 // the shared segment of the large pool
-	ownSegment   = 2 << 20  // a segment of a tensor's own is rounded up to this
-	splitMargin  = 1 << 20  // the large pool keeps a rest of at most this whole
-	maxTensor    = 1 << 44  // a tensor beyond this is a mistake in a config
-	maxResident  = 1 << 50  // so is a model beyond this
+	largeTensor  = 10 << 20 // smaller tensors of the large pool share a segment
+	largeSegment = 20 << 20 // a shared segment of the large pool
+	ownSegment   = 2 << 20  // a segment for a single tensor is rounded up to this
+	splitMargin  = 1 << 20  // the large pool does not split off a remainder up to this
+	maxTensor    = 1 << 44  // larger tensors are errors of a config
+	maxResident  = 1 << 50  // larger models too
 	maxElements  = 1 << 46  // product of a shape
 	maxTensors   = 1 << 18  // tensors of one model
 )
 
-// block is a stretch of a segment, handed out or free.
+// block is a part of a segment, allocated or free.
 type block struct {
 	addr, size int64
 	asked      int64 // bytes of the tensor
@@ -29,13 +29,12 @@ type block struct {
 	prev, next *block // neighbours in the segment
 }
 
-// allocator simulates the allocated bytes of the CUDA caching allocator:
-// memory-planning section 2.1. Addresses only grow: a new segment lies above
-// those before it.
+// allocator simulates the CUDA caching allocator: memory-planning section 2.1. A new segment has a
+// higher address than all others.
 type allocator struct {
-	small, large []*block // free, by size and address
-	top          int64    // next segment's address
-	allocated    int64    // bytes of blocks handed out, what a log counts
+	small, large []*block // free blocks by size and address
+	top          int64    // address of the next segment
+	allocated    int64    // bytes of allocated blocks, which logs report
 }
 
 func bySize(a, b *block) int {
@@ -49,8 +48,8 @@ func (a *allocator) pool(large bool) *[]*block {
 	return &a.small
 }
 
-// alloc hands out a block for a tensor of n bytes: the smallest free one that
-// is large enough, the lowest among equals, else one of a new segment.
+// alloc allocates a block for a tensor of n bytes: the smallest free block that is large enough,
+// the lowest address among equal sizes, else a block of a new segment.
 func (a *allocator) alloc(n int64) *block {
 	asked := n
 	n = max(roundUp(n, granule), granule)
@@ -84,7 +83,7 @@ func segmentOf(n int64) int64 {
 	return roundUp(n, ownSegment)
 }
 
-// take removes the best fit from the pool, nil where none is large enough.
+// take removes the best fit from the pool and returns it, or nil.
 func (a *allocator) take(n int64, large bool) *block {
 	p := a.pool(large)
 	i, _ := slices.BinarySearchFunc(*p, &block{size: n, addr: -1}, bySize)
@@ -108,7 +107,7 @@ func (a *allocator) remove(b *block) {
 	*p = slices.Delete(*p, i, i+1)
 }
 
-// release takes blocks back and merges each with its free neighbours.
+// release frees blocks and merges each with its free neighbours.
 func (a *allocator) release(blocks ...*block) {
 	for _, b := range blocks {
 		a.allocated -= b.size
@@ -134,7 +133,7 @@ func (a *allocator) join(lower, upper *block) {
 	}
 }
 
-// trim returns the segments that are wholly free.
+// trim releases the segments that are entirely free.
 func (a *allocator) trim() {
 	whole := func(b *block) bool { return b.prev == nil && b.next == nil }
 	a.small = slices.DeleteFunc(a.small, whole)

@@ -2,7 +2,7 @@ package compat
 
 import "slices"
 
-// checkDevice holds the device against the engine that the release has for it.
+// checkDevice checks that the release has an engine for the device.
 func (in *run) checkDevice() error {
 	c := in.d.capability()
 	switch {
@@ -16,7 +16,7 @@ func (in *run) checkDevice() error {
 	return nil
 }
 
-// checkRanks holds parallel sizes against the model.
+// checkRanks checks the parallel sizes against the model.
 func (in *run) checkRanks() error {
 	s, tp, pp := in.shape, int64(in.r.TensorParallel), int64(in.r.PipelineParallel)
 	if pp > s.layers {
@@ -79,7 +79,7 @@ func (in *run) checkSpeculation() error {
 	return nil
 }
 
-// checkCache holds block size and cache mode against the release.
+// checkCache checks block size and cache mode against the release.
 func (in *run) checkCache() error {
 	b := in.r.BlockSize
 	allowed := []int{1, 8, 16, 32, 64, 128}

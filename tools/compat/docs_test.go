@@ -28,7 +28,7 @@ Every figure of the logs of real vLLM runs that the planner answers for, printed
 The two states of a pull request (vllm-0.17-pr-a, -b) are reconstructed from its text and figures.
 `
 
-// document is the page.
+// document returns the text of the page.
 func document(t testing.TB) string {
 	var b strings.Builder
 	b.WriteString(preface)
@@ -76,7 +76,7 @@ func documentIdeal(t testing.TB, b *strings.Builder) {
 	for _, cells := range table(t, "rebuild") {
 		s := run9(t, cells[0])
 		i := s.ideal(t)
-		i.Rebuild = map[string]Rebuild{"V + rotated quarter of K": KeepTurned, "V only": KeepV}[cells[2]]
+		i.Rebuild = map[string]Rebuild{"V + rotated quarter of K": KeepRotated, "V only": KeepV}[cells[2]]
 		bytes, err := i.FullTokenBytes()
 		if err != nil {
 			t.Fatal(err)
@@ -86,7 +86,7 @@ func documentIdeal(t testing.TB, b *strings.Builder) {
 	}
 }
 
-// TestDocs: the page is what the code computes now.
+// TestDocs compares the page with what the code computes.
 func TestDocs(t *testing.T) {
 	got := document(t)
 	if *Update {

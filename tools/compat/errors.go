@@ -2,9 +2,8 @@ package compat
 
 import "fmt"
 
-// Error refuses an input. Field is its place: a field of Request or Device in
-// the words of the profile ("maxModelLen"), or a key of config.json
-// ("config.text_config.layer_types").
+// Error is a refused input. Field is a field of Request or Device, by its name in a profile
+// ("maxModelLen"), or a key of config.json ("config.text_config.layer_types").
 type Error struct {
 	Field string
 	Msg   string
@@ -16,14 +15,14 @@ func fault(field, format string, args ...any) *Error {
 	return &Error{Field: field, Msg: fmt.Sprintf(format, args...)}
 }
 
-// DoesNotFitError says that this release would refuse to start: one request
-// of MaxModelLen tokens needs more KV memory than there is.
+// DoesNotFitError means that the release would refuse to start, because one request of MaxModelLen
+// tokens needs more KV memory than is available.
 type DoesNotFitError struct {
 	Release     Release
 	MaxModelLen int
-	Need        int64 // bytes of KV cache that one request needs
-	Have        int64 // bytes available for it; negative when weights and activations alone are too much
-	Longest     int   // largest length that fits, 0 when none does
+	Need        int64 // bytes of KV cache for one request
+	Have        int64 // available bytes; negative where weights and activations exceed the budget
+	Longest     int   // largest length that fits, 0 where none does
 }
 
 func (e *DoesNotFitError) Error() string {

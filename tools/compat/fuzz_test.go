@@ -8,8 +8,8 @@ import (
 	"vapp.dev/engine/checkpoint"
 )
 
-// FuzzReport: no config and no request makes a panic, an endless loop, a
-// negative number or one that is none.
+// FuzzReport checks that no config and request cause a panic, an endless loop, or a figure that is
+// negative or no number.
 func FuzzReport(f *testing.F) {
 	for n, s := range seeds(f) {
 		i := s.inputs(f)
@@ -68,7 +68,7 @@ func sane(t *testing.T, r Report, err error) {
 	}
 }
 
-// BenchmarkMake: it is within the 100 ms of vapp plan.
+// BenchmarkMake measures the share of vapp plan's limit of 100 ms.
 func BenchmarkMake(b *testing.B) {
 	for _, s := range seeds(b) {
 		i := s.inputs(b)

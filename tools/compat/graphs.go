@@ -4,12 +4,12 @@ import (
 	"slices"
 )
 
-// graphPlan is which CUDA graphs a release captures.
+// graphPlan lists the CUDA graphs that a release captures.
 type graphPlan struct {
-	sizes     []int // cudagraph_capture_sizes as configured
+	sizes     []int // cudagraph_capture_sizes
 	piecewise []int
 	full      []int
-	profiled  int64 // largest size of the trial capture, before the state blocks cap it
+	profiled  int64 // largest size of the profiling capture, before the state blocks cap it
 }
 
 func most(sizes []int) int64 {
@@ -19,7 +19,7 @@ func most(sizes []int) int64 {
 	return int64(slices.Max(sizes))
 }
 
-// captureSizes is memory-planning section 5.1.
+// captureSizes computes the sizes by memory-planning section 5.1.
 func (in *run) captureSizes() ([]int, error) {
 	r, rel := in.r, in.rel
 	seqs, tokens := r.MaxNumSeqs, r.MaxNumBatchedTokens
@@ -82,14 +82,14 @@ func (in *run) givenSizes() ([]int, error) {
 	return out, nil
 }
 
-// modes of cudagraph_mode: what is captured piecewise, what whole.
+// modes maps cudagraph_mode to the kinds of graphs captured.
 var modes = map[string]struct{ piecewise, full, decodeOnly bool }{
 	"none": {}, "piecewise": {piecewise: true}, "full": {full: true},
 	"full_decode_only": {full: true, decodeOnly: true}, "full_and_piecewise": {true, true, true},
 }
 
-// graphs plans the capture. stateBlocks caps the sizes of models with states;
-// 0: no cap.
+// graphs returns the graphs to capture. stateBlocks caps the sizes for models with states; 0: no
+// cap.
 func (in *run) graphs(stateBlocks int64) (graphPlan, error) {
 	if in.r.Cudagraph.EnforceEager || in.mode == "none" {
 		return graphPlan{}, nil
@@ -125,7 +125,7 @@ func (in *run) graphs(stateBlocks int64) (graphPlan, error) {
 	return p, nil
 }
 
-// graphMode checks cudagraph_mode against the release, "" is its own.
+// graphMode returns the cudagraph_mode of the request, or the release's default, and checks it.
 func (in *run) graphMode() (string, error) {
 	own := map[Release]string{V07: "full", V2025Aug: "piecewise"}
 	mode := in.r.Cudagraph.Mode
@@ -144,14 +144,14 @@ func (in *run) graphMode() (string, error) {
 	return mode, nil
 }
 
-// graphBytes is what the captured graphs hold, and by how much it may be off:
-// memory-planning section 5.2. Fitted.
+// graphBytes returns the memory of the captured graphs and the bound of its error, fitted:
+// memory-planning section 5.2.
 func (in *run) graphBytes(p graphPlan) (bytes, off int64) {
 	layers := ceilDiv(in.shape.layers, int64(in.r.PipelineParallel))
-	unlogged := in.r.PipelineParallel > 1 || in.r.ranks() > 2 // and what NCCL keeps for a graph is not known
+	unlogged := in.r.PipelineParallel > 1 || in.r.ranks() > 2 // NCCL's memory for graphs is unknown too
 	if len(p.piecewise) == 0 {
-		n := int64(len(p.full)) * layers * 861 << 10 // 0.84 MiB a layer and size
-		if in.rel == V07 && !unlogged {              // one log
+		n := int64(len(p.full)) * layers * 861 << 10 // 0.84 MiB per layer and size
+		if in.rel == V07 && !unlogged {              // from one log
 			return n, n / 5
 		}
 		return n, n
@@ -166,7 +166,7 @@ func (in *run) graphBytes(p graphPlan) (bytes, off int64) {
 	n := int64(0.28 * (1 << 20) * float64(len(p.piecewise)) * float64(layers+1) * f)
 	by := n / 10
 	if in.shape.family == qwen2 || in.shape.family == qwen3 {
-		by *= 2 // no log of these
+		by *= 2 // no log of these graphs
 	}
 	if unlogged {
 		by = n

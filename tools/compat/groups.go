@@ -2,11 +2,10 @@ package compat
 
 import "slices"
 
-// maxPage bounds a page, so that products of it stay in 64 bits.
+// maxPage bounds the bytes of a page, so that products with it fit 64 bits.
 const maxPage = 1 << 40
 
-// layout groups the layers and makes their pages one size: memory-planning
-// sections 6 and 7.
+// layout groups the layers and gives their pages one size: memory-planning sections 6 and 7.
 func layout(rel Release, layers []kvLayer, r Request, stages int64) (*cache, error) {
 	c := &cache{spec: int64(r.Speculative.Tokens), flight: int64(r.MaxNumBatchedTokens), mode: r.mambaMode(), block: int64(r.BlockSize)}
 	for _, l := range layers {
@@ -47,7 +46,7 @@ func layout(rel Release, layers []kvLayer, r Request, stages int64) (*cache, err
 	return c, c.cut(layers, kinds, stages)
 }
 
-// gather sorts layers of equal spec together, in order of first appearance.
+// gather groups layers of equal spec, in order of first appearance.
 func gather(layers []kvLayer) [][]int {
 	var kinds [][]int
 	for i, l := range layers {
@@ -61,7 +60,7 @@ func gather(layers []kvLayer) [][]int {
 	return kinds
 }
 
-// bump makes the attention block large enough that its page holds a state.
+// bump raises the attention block size until a page can hold a state.
 func (c *cache) bump(layers []kvLayer) error {
 	var token int64
 	for _, l := range layers {
@@ -71,7 +70,7 @@ func (c *cache) bump(layers []kvLayer) error {
 	}
 	step := int64(16)
 	if c.mode == "all" {
-		step = 64 // lcm of the delta net's chunk and 16
+		step = 64 // least common multiple of the delta net's chunk and 16
 	}
 	need := step * ceilDiv(c.state, step*token)
 	if need > maxPage/token {
@@ -84,7 +83,7 @@ func (c *cache) bump(layers []kvLayer) error {
 	return nil
 }
 
-// ownPages is one group of full attention layers that differ in size.
+// ownPages makes one group of full attention layers whose pages differ in size.
 func (c *cache) ownPages(layers []kvLayer, stages int64) {
 	g := kvGroup{kind: full, block: c.block}
 	sums := make([]int64, stages)
@@ -95,7 +94,7 @@ func (c *cache) ownPages(layers []kvLayer, stages int64) {
 	c.groups, c.slabs, c.size = []kvGroup{g}, sums, int64(len(layers))
 }
 
-// cut makes groups of one size, with padding where layers are missing.
+// cut makes groups of equal size, with padding for missing layers.
 func (c *cache) cut(layers []kvLayer, kinds [][]int, stages int64) error {
 	for _, k := range kinds {
 		if l := layers[k[0]]; l.kind != linear {
@@ -146,7 +145,7 @@ func (c *cache) cut(layers []kvLayer, kinds [][]int, stages int64) error {
 	return nil
 }
 
-// mambaMode is mamba_cache_mode: align with prefix caching, none without.
+// mambaMode returns mamba_cache_mode: align with prefix caching, otherwise none.
 func (r Request) mambaMode() string {
 	if r.MambaCacheMode != "" {
 		return r.MambaCacheMode

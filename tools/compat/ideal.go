@@ -2,40 +2,37 @@ package compat
 
 import "vapp.dev/engine/checkpoint"
 
-// Rebuild is what the ideal allocator stores of K and V in Gemma 4's full
-// layers, where K is a function of V: both come from one projection, and K is
-// scaled and a quarter of it rotated.
+// Rebuild selects what the ideal allocator stores of K and V in Gemma 4's full layers. There K can
+// be recomputed from V: both come from one projection, and K is scaled and a quarter of it rotated.
 type Rebuild int
 
-// What is stored.
+// The kinds of Rebuild.
 const (
-	KeepKV     Rebuild = iota // K and V
-	KeepTurned                // V and the rotated quarter of K
-	KeepV                     // V alone
+	KeepKV      Rebuild = iota // K and V
+	KeepRotated                // V and the rotated quarter of K
+	KeepV                      // V only
 )
 
-// Ideal is the allocator of memory-planning section 9: each layer kind in a
-// pool of its own, sized exactly, without padding, rounding or a null block.
-// What it cannot do is reuse a prefix's states or windows without paying for
-// them.
+// Ideal is the allocator of memory-planning section 9: each layer kind has its own pool of the
+// exact size, without padding, rounding or a null block. It does not model the memory for reusing
+// the states or windows of a prefix.
 type Ideal struct {
 	Config         checkpoint.Config
 	TensorParallel int // 0: 1
-	Speculative    int // tokens of the model's own MTP head; its layer has KV too
-	ElementBytes   int // of K and V, 0: 2
+	Speculative    int // tokens of the model's own MTP head, whose layer has KV too
+	ElementBytes   int // bytes of an element of K and V, 0: 2
 	Rebuild        Rebuild
-	// StateCopies of the recurrent state a request, 0: 1 + Speculative; 1 where
-	// rejected drafts are replayed.
+	// StateCopies is the number of copies of the recurrent state per request, 0: 1 + Speculative.
+	// Engines that replay rejected drafts need 1.
 	StateCopies int
 }
 
-// IdealSequences is how many requests of a length fit into the KV bytes of one
-// GPU.
+// IdealSequences returns how many requests of a length fit into the KV bytes of one GPU.
 func IdealSequences(c checkpoint.Config, tp, spec int, kvBytes int64, length int) (float64, error) {
 	return Ideal{Config: c, TensorParallel: tp, Speculative: spec}.Sequences(kvBytes, length)
 }
 
-// Sequences is how many requests of a length fit into the KV bytes of one GPU.
+// Sequences returns how many requests of a length fit into the KV bytes of one GPU.
 func (i Ideal) Sequences(kvBytes int64, length int) (float64, error) {
 	layers, err := i.layers()
 	if err != nil {
@@ -56,9 +53,9 @@ func (i Ideal) Sequences(kvBytes int64, length int) (float64, error) {
 	return float64(kvBytes) / need, nil
 }
 
-// Beside is how many tokens are left for full attention beside the states of a
-// number of running requests, negative when the states alone do not fit.
-func (i Ideal) Beside(kvBytes int64, requests int) (int64, error) {
+// TokensLeft returns how many tokens of full attention fit after the states of a number of running
+// requests; negative where the states alone do not fit.
+func (i Ideal) TokensLeft(kvBytes int64, requests int) (int64, error) {
 	layers, err := i.layers()
 	if err != nil {
 		return 0, err
@@ -76,7 +73,7 @@ func (i Ideal) Beside(kvBytes int64, requests int) (int64, error) {
 	return (kvBytes - int64(requests)*state) / token, nil
 }
 
-// FullTokenBytes is what a token takes in the full layers of one GPU.
+// FullTokenBytes returns the bytes of a token in the full layers of one GPU.
 func (i Ideal) FullTokenBytes() (int64, error) {
 	layers, err := i.layers()
 	var n int64
@@ -121,11 +118,11 @@ func (i Ideal) layers() ([]kvLayer, error) {
 	return in.kvLayers(i.Rebuild), nil
 }
 
-// stored is how many numbers of K and V a head of full attention stores.
+// stored returns how many elements of K and V a head of full attention stores.
 func (s *shape) stored(r Rebuild, dim int64) int64 {
 	switch r {
-	case KeepTurned:
-		return dim + s.turnedDims
+	case KeepRotated:
+		return dim + s.rotatedDims
 	case KeepV:
 		return dim
 	}

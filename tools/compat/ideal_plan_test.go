@@ -20,9 +20,9 @@ import (
 type run struct {
 	name, model  string
 	fields       string // of the profile
-	kv           int64  // bytes of KV cache on a GPU, as the log rounds them
+	kv           int64  // bytes of KV cache on a GPU, from the rounded figure of the log
 	tensor, spec int
-	// published ideals at 1K, 4K, 16K, 64K and the full length
+	// published ideal counts at 1K, 4K, 16K, 64K and the full length
 	ideal  [5]float64
 	length int
 }

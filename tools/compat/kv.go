@@ -5,22 +5,21 @@ import (
 	"slices"
 )
 
-// kvLayer is what one layer keeps on one GPU.
+// kvLayer describes the KV or state of one layer on one GPU.
 type kvLayer struct {
 	kind       layerKind
-	token      int64 // bytes a token; 0 for a state
+	token      int64 // bytes per token; 0 for a state
 	window     int64
-	conv, ssm  int64 // bytes of a state: its convolution, its recurrence
+	conv, ssm  int64 // bytes of the convolution state and of the recurrent state
 	stage      int64 // pipeline stage
-	speculated int64 // tokens: each keeps an own ssm copy in the ideal allocator
+	speculated int64 // draft tokens: each has its own ssm copy in the ideal allocator
 }
 
 func (l kvLayer) state() int64 { return l.conv + l.ssm }
 
-// kvLayers lists the layers that own KV pages, in order, the drafter's last.
-// Pages: heads a GPU x (key + value size) x bytes a token; states:
-// memory-planning section 6. rebuild is of full layers, for the ideal allocator
-// alone.
+// kvLayers lists the layers with KV pages, in order, those of the drafter last. Bytes of a token
+// are heads per GPU x (key + value size) x element bytes; states are in memory-planning section 6.
+// rebuild applies to full layers and only to the ideal allocator.
 func (in *run) kvLayers(rebuild Rebuild) []kvLayer {
 	var out []kvLayer
 	s, stage := in.shape, int64(0)
@@ -62,38 +61,38 @@ func (in *run) kvLayer(k layerKind, stage int64, rebuild Rebuild) kvLayer {
 	return l
 }
 
-// kvGroup is layers of one kind that share block ids.
+// kvGroup is a group of layers of one kind that share block ids.
 type kvGroup struct {
 	kind   layerKind
-	block  int64 // tokens a block
+	block  int64 // tokens per block
 	window int64
 	layers []int // indices into the layers
-	page   int64 // bytes of a layer's page
+	page   int64 // bytes per page of a layer
 }
 
-// cache is the KV cache's geometry.
+// cache is the geometry of the KV cache.
 type cache struct {
 	groups  []kvGroup
-	page    int64   // bytes of a page, where all layers have one size
+	page    int64   // bytes per page, where all layers have one size
 	size    int64   // layers of the largest group on any one stage
-	slabs   []int64 // bytes of one block id, by pipeline stage: page x size, or the sum of the pages
-	block   int64   // the smallest block size, tokens
-	bumped  int64   // the block size that a state forced, 0 where none did
+	slabs   []int64 // bytes per block id, by pipeline stage: page x size, or the sum of the pages
+	block   int64   // smallest block size in tokens
+	bumped  int64   // block size raised for a state, 0 where it was not
 	padded  float64
 	padding []padding
-	attn    int64 // attention layers, the drafter's included
+	attn    int64 // attention layers, including the drafter's
 	states  int64 // state layers
 	state   int64 // bytes of a state before padding
 	mode    string
 	spec    int64
 	flight  int64 // tokens in flight: max_num_batched_tokens
-	newer   bool  // charge windows and states as the engine of mid 2026 does
+	newer   bool  // use the formulas of mid 2026 for windows and states
 }
 
-// padding is layers that a group lacks.
+// padding is the number of layers that groups lack, and the number of slots.
 type padding struct{ layers, of int64 }
 
-// need is the blocks that one request of n tokens takes, summed over groups.
+// need returns the blocks of one request of n tokens, summed over groups.
 func (c *cache) need(n int64) int64 {
 	var sum int64
 	for _, g := range c.groups {
@@ -126,7 +125,7 @@ func (g kvGroup) need(n int64, c *cache) int64 {
 	return ceilDiv(n, g.block)
 }
 
-// steady is need once the prefill is over: a window holds itself alone.
+// steady returns need after the prefill, when a sliding window holds only its own tokens.
 func (c *cache) steady(n int64) int64 {
 	var sum int64
 	for _, g := range c.groups {
@@ -139,8 +138,8 @@ func (c *cache) steady(n int64) int64 {
 	return sum
 }
 
-// blocks is how many block ids the bytes of one GPU of a stage hold: available
-// // page // size, which is available // (page x size).
+// blocks returns the number of block ids in the bytes of one GPU of a stage: available // page //
+// size, which equals available // (page x size).
 func (c *cache) blocks(available, stage int64) int64 {
 	if available <= 0 || c.slabs[stage] == 0 {
 		return 0
@@ -148,10 +147,10 @@ func (c *cache) blocks(available, stage int64) int64 {
 	return available / c.slabs[stage]
 }
 
-// slab is the bytes of a block id on the GPU where it takes most.
+// slab returns the bytes of a block id on the GPU where it is largest.
 func (c *cache) slab() int64 { return slices.Max(c.slabs) }
 
-// longest is the largest length of which one request fits, 0 when none does.
+// longest returns the largest length for which one request fits, 0 where none does.
 func (c *cache) longest(blocks, most int64) int64 {
 	lo, hi := int64(0), most
 	for lo < hi {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// report words an outcome in the order of the release's log.
+// report returns the lines of an outcome in the order of the release's log.
 func (o *outcome) report() Report {
 	r := Report{Release: o.rel}
 	o.weightLines(&r)
@@ -17,7 +17,7 @@ func (o *outcome) report() Report {
 	return r
 }
 
-// loggedWeights are the layouts whose figure a log confirms to the last digit.
+// loggedWeights reports whether a log confirms the weight figure of this layout to the last digit.
 func (o *outcome) loggedWeights() bool {
 	s := o.shape
 	one := o.r.TensorParallel == 1 && o.r.PipelineParallel == 1
@@ -63,7 +63,7 @@ func (o *outcome) weightLines(r *Report) {
 	}
 }
 
-// cacheWarnings are the lines about block sizes and padding.
+// cacheWarnings adds the lines about block sizes and padding.
 func (o *outcome) cacheWarnings(r *Report) {
 	c := o.cache
 	if c.states > 0 {
@@ -88,7 +88,7 @@ func (o *outcome) cacheWarnings(r *Report) {
 	}
 }
 
-// loggedTensor is the tensor parallel size of the log that a family has.
+// loggedTensor returns the tensor parallel size of the log for the family.
 func (o *outcome) loggedTensor() int {
 	if o.shape.family == qwen35 {
 		return 2
@@ -96,8 +96,8 @@ func (o *outcome) loggedTensor() int {
 	return 1
 }
 
-// arithmetic is the basis of what follows without fitting from a pinned figure:
-// exact for what a log confirms.
+// arithmetic returns the basis of figures computed from a pinned figure without fitting: exact
+// where a log confirms them.
 func (o *outcome) arithmetic() Basis {
 	logged := map[family]Release{llama: V2025Aug, qwen2: V07, gptOSS: V019, gemma4: V019, qwen35: V017}
 	r := o.r
@@ -110,7 +110,7 @@ func (o *outcome) arithmetic() Basis {
 	return Exact
 }
 
-// budgetLines lead to the KV cache's memory.
+// budgetLines adds the lines about the memory for the KV cache.
 func (o *outcome) budgetLines(r *Report) {
 	if n := o.encoderBudget(); n > 0 {
 		r.add(Line{Key: "encoder cache budget", Value: float64(n), Unit: "tokens", Basis: Exact,
@@ -152,7 +152,7 @@ func (o *outcome) budgetLines(r *Report) {
 	r.add(l)
 }
 
-// fundBasis is how sure the KV bytes are.
+// fundBasis returns the basis and the residual of the KV bytes of a stage.
 func (o *outcome) fundBasis(stage int) (Basis, float64) {
 	switch {
 	case o.r.KVBytes > 0:

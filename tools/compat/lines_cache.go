@@ -2,7 +2,7 @@ package compat
 
 import "fmt"
 
-// cacheLines are blocks, tokens and concurrency.
+// cacheLines adds blocks, tokens and concurrency.
 func (o *outcome) cacheLines(r *Report) {
 	c := o.cache
 	stage, _ := o.least()
@@ -46,7 +46,7 @@ func (o *outcome) cacheLines(r *Report) {
 	r.add(Line{Key: "maximum concurrency", Value: x, Unit: "x", Basis: basis, Residual: residual, Note: note, Text: o.rel.concurrency(o.length, x)})
 }
 
-// coarse widens a bound by one step of the logged tokens.
+// coarse widens a bound by one step of the logged number of tokens.
 func (o *outcome) coarse(residual float64) float64 {
 	if residual == 0 {
 		return 0
@@ -54,7 +54,7 @@ func (o *outcome) coarse(residual float64) float64 {
 	return min(100, residual+off(float64(o.cache.block), float64(o.tokens())))
 }
 
-// tokensNote warns that a hybrid model's figure is not its capacity.
+// tokensNote returns a warning that the token count of a hybrid model is not its capacity.
 func (o *outcome) tokensNote() string {
 	if len(o.cache.groups) == 1 || o.pool != nil {
 		return ""
@@ -62,7 +62,7 @@ func (o *outcome) tokensNote() string {
 	return "logged style: blocks // groups x block; not the capacity, which is concurrency x length"
 }
 
-// cpuBlocks is what the swap space holds, vllm-0.7 alone.
+// cpuBlocks returns the blocks of the swap space, which only vllm-0.7 has.
 func (o *outcome) cpuBlocks() int64 {
 	swap := o.r.SwapSpace
 	switch swap {
@@ -74,7 +74,7 @@ func (o *outcome) cpuBlocks() int64 {
 	return swap / o.cache.slab()
 }
 
-// graphLines are what is captured and what it holds.
+// graphLines adds the captured graphs and their memory.
 func (o *outcome) graphLines(r *Report) {
 	p := o.graphs
 	if len(p.sizes) == 0 {
@@ -111,8 +111,8 @@ func (o *outcome) capNote() string {
 	return ""
 }
 
-// estimated is the engine's own trial, which is off by up to 38 % of what it
-// then captures.
+// estimated adds the engine's own estimate of graph memory, which differs by up to 38 % from what
+// it then captures.
 func (o *outcome) estimated(r *Report, bytes int64) {
 	l := Line{Key: "graph estimate", Unit: "GiB", Basis: Fitted, Residual: 40}
 	if n := o.r.Cudagraph.EstimateBytes; n > 0 {
@@ -122,8 +122,7 @@ func (o *outcome) estimated(r *Report, bytes int64) {
 	r.add(l)
 }
 
-// hint is the utilization that the release recommends beside its own estimate
-// of the graphs.
+// hint adds the utilization that the release recommends with its estimate of graph memory.
 func (o *outcome) hint(r *Report) {
 	est, by := o.graphBytes(o.graphs)
 	by = est * 2 / 5
@@ -139,7 +138,7 @@ func (o *outcome) hint(r *Report) {
 	r.add(l)
 }
 
-// afterwards are figures that no log of these releases prints.
+// afterwards adds figures that no log of these releases prints.
 func (o *outcome) afterwards(r *Report) {
 	if o.rel == V07 || o.pool != nil {
 		return

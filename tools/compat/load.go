@@ -1,6 +1,6 @@
 package compat
 
-// load makes every tensor of one rank and returns what stays allocated.
+// load allocates every tensor of one rank and returns the bytes that stay allocated.
 func (in *run) load(stage int64) (loaded, error) {
 	s, r, d := in.shape, in.r, in.d
 	first, last := in.stageLayers(stage)
@@ -34,9 +34,9 @@ func (in *run) load(stage int64) (loaded, error) {
 	return out, w.err
 }
 
-// stageLayers are the layers of a pipeline stage: as even as can be. What is
-// left over goes to the last stage in vllm-0.7, later to the stages before it,
-// from the back.
+// stageLayers returns the layers of a pipeline stage. Stages have equal numbers of layers;
+// remaining layers go to the last stage in vllm-0.7, and in later releases to the stages before the
+// last, from the back.
 func (in *run) stageLayers(stage int64) (first, last int64) {
 	stages := int64(in.r.PipelineParallel)
 	each, rest := in.shape.layers/stages, in.shape.layers%stages

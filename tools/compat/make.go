@@ -1,29 +1,33 @@
-// Package compat says what a given vLLM release would log for a model, a device
-// and a request: weights, KV cache, concurrency, graphs, in that release's own
-// words, each figure with how sure it is.
+// Package compat computes what a given vLLM release would log for a model, a device and a request:
+// weights, KV cache, concurrency and graphs, in the wording of that release, each figure with its
+// certainty. It must not import vapp's planner, so that both can be compared; it reads no files.
+// Start reading at Make.
+//
+// Comments cite sections of memory-planning, a reference text on vLLM's memory. Its tables are
+// testdata/section9.txt, and the logged runs are testdata/seeds.json.
 package compat
 
 import "fmt"
 
-// outcome is every figure, before it is worded.
+// outcome has every figure before it is formatted.
 type outcome struct {
 	*run
 	stages     []loaded
 	activation activation
 	nonTorch   int64
-	nonTorchBy int64 // how far it may be off, with the activation
+	nonTorchBy int64 // bound of its error, including the activation's
 	unknown    []piece
-	estimate   int64 // graphs that the budget subtracts
+	estimate   int64 // graph memory that the budget subtracts
 	estimateBy int64
 	available  []int64 // KV bytes by stage
 	cache      *cache
 	blocks     int64
 	graphs     graphPlan
-	pool       *statePool // where states have one of their own
+	pool       *statePool // nil where states share the blocks of attention
 }
 
-// Make works out what the release would log. The error is an *Error with the
-// field that cannot be, or a *DoesNotFitError.
+// Make computes the report of a release. Its error is an *Error with the refused field, or a
+// *DoesNotFitError.
 func Make(i Inputs) (Report, error) {
 	o, err := work(i)
 	if err != nil {
@@ -62,12 +66,12 @@ func work(i Inputs) (*outcome, error) {
 	return o, err
 }
 
-// layout is the KV cache of the inputs.
+// layout returns the geometry of the KV cache.
 func (in *run) layout() (*cache, error) {
 	return layout(in.rel, in.kvLayers(KeepKV), in.r, int64(in.r.PipelineParallel))
 }
 
-// fund works out the bytes for the KV cache: memory-planning section 3.
+// fund computes the bytes for the KV cache: memory-planning section 3.
 func (o *outcome) fund() {
 	r := o.r
 	o.nonTorch, o.nonTorchBy = r.NonTorchBytes, 5<<20
@@ -76,13 +80,13 @@ func (o *outcome) fund() {
 	}
 	outside, inside := o.run.unknown(o.activation)
 	if r.NonTorchBytes > 0 {
-		outside = nil // measured
+		outside = nil // the given value was measured
 	}
 	o.unknown = append(outside, inside...)
 	o.nonTorchBy += total(o.unknown)
 	if o.rel.atLeast(V017) && r.Cudagraph.Estimate && len(o.graphs.sizes) > 0 {
 		o.estimate, o.estimateBy = o.graphBytes(o.graphs)
-		o.estimateBy = o.estimate * 2 / 5 // the engine's own is off by as much
+		o.estimateBy = o.estimate * 2 / 5 // the engine's own estimate has this error
 		if n := r.Cudagraph.EstimateBytes; n > 0 {
 			o.estimate, o.estimateBy = n, 5<<20
 		}
@@ -96,15 +100,15 @@ func (o *outcome) fund() {
 	}
 }
 
-// Memory outside the allocator: 0.15 GiB on one GPU, 0.50 on two.
+// Memory outside the allocator: 0.15 GiB on one GPU, 0.50 GiB on several.
 const (
 	nonTorchOne  = 161_061_273
 	nonTorchMore = 512 << 20
 )
 
-// fittedNonTorch is 0.15 GiB on one GPU and 0.50 on more, fitted on logs of
-// compute capability 7.0, 8.0 and 12.0; elsewhere the bound doubles. Of several
-// ranks there is one log: unknown widens their bound.
+// fittedNonTorch returns 0.15 GiB on one GPU and 0.50 GiB on more, fitted on logs of compute
+// capability 7.0, 8.0 and 12.0; the bound doubles for others. Only one log has several ranks:
+// unknown widens their bound.
 func (o *outcome) fittedNonTorch() (bytes, by int64) {
 	bytes, by = nonTorchOne, 184<<20
 	ranks := o.r.TensorParallel * o.r.PipelineParallel
@@ -120,7 +124,7 @@ func (o *outcome) fittedNonTorch() (bytes, by int64) {
 	return bytes, by
 }
 
-// least is the stage with the fewest blocks, which counts.
+// least returns the stage with the fewest blocks, which limits the cache.
 func (o *outcome) least() (stage int, blocks int64) {
 	blocks = -1
 	for i, n := range o.available {
@@ -131,7 +135,7 @@ func (o *outcome) least() (stage int, blocks int64) {
 	return stage, blocks
 }
 
-// fit counts blocks, takes the automatic length, and refuses what does not fit.
+// fit counts blocks, resolves the automatic length, and refuses what does not fit.
 func (o *outcome) fit() error {
 	stage, blocks := o.least()
 	o.blocks = blocks
@@ -152,7 +156,7 @@ func (o *outcome) fit() error {
 	return nil
 }
 
-// tokens is the logged "GPU KV cache size": of a hybrid model not its capacity.
+// tokens returns the logged "GPU KV cache size", which for hybrid models is not the capacity.
 func (o *outcome) tokens() int64 {
 	if o.pool != nil {
 		return o.pool.attention * o.cache.block
@@ -160,7 +164,7 @@ func (o *outcome) tokens() int64 {
 	return o.blocks / int64(len(o.cache.groups)) * o.cache.block
 }
 
-// concurrency is how many requests of a length the release says fit.
+// concurrency returns how many requests of a length fit, as the release computes it.
 func (o *outcome) concurrency(length int64) float64 {
 	if o.pool != nil {
 		return o.pool.concurrency
@@ -171,7 +175,7 @@ func (o *outcome) concurrency(length int64) float64 {
 	return float64(o.blocks) / float64(o.cache.need(length))
 }
 
-// stateBlocks caps the sizes of graphs.
+// stateBlocks returns the cap on the sizes of graphs.
 func (o *outcome) stateBlocks() int64 {
 	if o.pool != nil {
 		return o.pool.attention
@@ -179,7 +183,7 @@ func (o *outcome) stateBlocks() int64 {
 	return o.blocks
 }
 
-// newer is the same blocks under the engine of July and August 2026: section 7.
+// newer returns figures for the same blocks under the engine of July and August 2026: section 7.
 func (o *outcome) newer() (need int64, x float64, tokens int64) {
 	c := *o.cache
 	c.newer = true

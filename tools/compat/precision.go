@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// setDtype resolves "auto" as the release does for the device.
+// setDtype resolves dtype "auto" for the device, as the release does.
 func (in *run) setDtype() error {
 	d := strings.TrimPrefix(in.r.Dtype, "torch.")
 	bf16 := in.d.capability() >= 80

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// blocksOf is how many blocks fit, 0 where the release refuses.
+// blocksOf returns the number of blocks, 0 where the release refuses.
 func blocksOf(t *testing.T, i Inputs) int64 {
 	t.Helper()
 	o, err := work(i)
@@ -22,7 +22,7 @@ func blocksOf(t *testing.T, i Inputs) int64 {
 	return o.blocks
 }
 
-// TestMoreMemory: more memory never has fewer blocks.
+// TestMoreMemory checks that more memory never gives fewer blocks.
 func TestMoreMemory(t *testing.T) {
 	for _, s := range seeds(t) {
 		i := s.inputs(t)
@@ -42,7 +42,7 @@ func TestMoreMemory(t *testing.T) {
 	}
 }
 
-// TestLonger: a longer request never has more concurrency.
+// TestLonger checks that a longer request never has more concurrency.
 func TestLonger(t *testing.T) {
 	for _, s := range seeds(t) {
 		i := s.inputs(t)
@@ -60,8 +60,8 @@ func TestLonger(t *testing.T) {
 	}
 }
 
-// TestAutoLength: the automatic length is the largest that fits, and the one
-// that a refusal names.
+// TestAutoLength checks that the automatic length is the largest that fits, and equals the length
+// in a refusal.
 func TestAutoLength(t *testing.T) {
 	for _, s := range seeds(t) {
 		if !s.Release.atLeast(V017) {
@@ -84,7 +84,7 @@ func TestAutoLength(t *testing.T) {
 	}
 }
 
-// TestTooSmall: a device that the weights alone overfill.
+// TestTooSmall checks a device that is smaller than the weights.
 func TestTooSmall(t *testing.T) {
 	i := run9(t, "gemma-4-31B-it bf16").inputs(t)
 	i.Device.TotalBytes = 24 << 30
@@ -95,8 +95,7 @@ func TestTooSmall(t *testing.T) {
 	}
 }
 
-// TestBlockSizeOverridden: a block size below what a state needs is a warning
-// that says so.
+// TestBlockSizeOverridden checks the warning for a block size below the one that a state needs.
 func TestBlockSizeOverridden(t *testing.T) {
 	i := run9(t, "Qwen3.5-27B-FP8 TP=2 MTP").inputs(t)
 	i.Request.BlockSize = 32
@@ -118,7 +117,8 @@ func TestBlockSizeOverridden(t *testing.T) {
 	}
 }
 
-// TestPipeline: stages share what they hold, and the worse of them counts.
+// TestPipeline checks that stages share the layers, and that the stage with the fewest blocks
+// limits the cache.
 func TestPipeline(t *testing.T) {
 	i := run9(t, "gemma-4-26B-A4B bf16 eager").inputs(t)
 	whole := must(t, i).stages[0].total
@@ -145,7 +145,7 @@ func TestPipeline(t *testing.T) {
 	}
 }
 
-// TestQuantizations: fp8 weights take about half of bf16's, in every layout.
+// TestQuantizations checks that fp8 weights take about half of the bytes of bf16, in every layout.
 func TestQuantizations(t *testing.T) {
 	c := config(t, "meta-llama/Llama-3.1-8B-Instruct")
 	at := func(quant string, major, minor int, online string) int64 {
@@ -177,8 +177,8 @@ func TestQuantizations(t *testing.T) {
 	}
 }
 
-// TestReportText: lines are aligned and tagged; JSON has the tags that the
-// schema of plan --json documents.
+// TestReportText checks the alignment and tags of lines, and the JSON keys that docs/plan-json.md
+// documents.
 func TestReportText(t *testing.T) {
 	r, err := Make(run9(t, "gpt-oss-20b mxfp4").inputs(t))
 	if err != nil {

@@ -9,25 +9,25 @@ import (
 	"vapp.dev/engine/checkpoint"
 )
 
-// scheme is how a linear layer's weight lies in memory.
+// scheme is the memory format of a linear layer's weight.
 type scheme int
 
 const (
 	plain      scheme = iota
-	fp8Blocks         // a checkpoint of fp8 with a scale for each block
+	fp8Blocks         // fp8 checkpoint with a scale for each block
 	fp8Tensor         // … for each tensor
 	fp8Channel        // … for each output channel
-	fp8Online         // fp8 made while loading
+	fp8Online         // converted to fp8 at load
 	mxfp4             // experts only
 )
 
-// quantization is quantization_config as far as memory goes.
+// quantization has the parts of quantization_config that affect memory.
 type quantization struct {
 	scheme         scheme
-	method         string // quant_method, "" without one
+	method         string // quant_method, "" where there is none
 	blockN, blockK int64
-	static         bool            // activation scales are in the checkpoint
-	names          map[string]bool // modules that are not converted …
+	static         bool            // the checkpoint has activation scales
+	names          map[string]bool // modules that are not converted, by name …
 	globs          []glob
 	patterns       []*regexp.Regexp
 	err            error
@@ -75,8 +75,7 @@ func (q *quantization) readFp8(o *object) {
 	q.scheme, q.blockN, q.blockK = fp8Blocks, size[0], size[1]
 }
 
-// readCompressed reads the one group of weights of a compressed-tensors
-// config that are 8-bit floats.
+// readCompressed reads a compressed-tensors config with one group of 8-bit float weights.
 func (q *quantization) readCompressed(o *object) {
 	groups := o.inner("config_groups")
 	if groups == nil || len(groups.m) != 1 {
@@ -112,8 +111,8 @@ func (q *quantization) readCompressed(o *object) {
 	}
 }
 
-// keep adds an entry of what is not converted: a name, a shell pattern, or a
-// regular expression after "re:".
+// keep adds modules that are not converted: a name, a shell pattern, or a regular expression after
+// "re:".
 func (q *quantization) keep(o *object, entry string) {
 	if re, ok := strings.CutPrefix(entry, "re:"); ok {
 		r, err := regexp.Compile(re)
@@ -137,8 +136,8 @@ func (q *quantization) keep(o *object, entry string) {
 	q.names[entry] = true
 }
 
-// skips reports whether a module stays in the model's dtype: it or what it is
-// part of is named.
+// skips reports whether a module stays in the model's dtype, because it or a module that contains
+// it is listed.
 func (q *quantization) skips(module string) bool {
 	for m := module; m != ""; m = m[:max(0, strings.LastIndexByte(m, '.'))] {
 		if q.names[m] {
@@ -158,8 +157,7 @@ func (q *quantization) skips(module string) bool {
 	return false
 }
 
-// glob is a shell pattern; most have a single star, which needs no general
-// matching.
+// glob is a shell pattern. Most patterns have a single star and are matched without path.Match.
 type glob struct {
 	whole, before, after string
 	single               bool

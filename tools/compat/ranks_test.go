@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestRanksAreUnknown: of several ranks the printed bounds hold what no log shows, the line
-// says what that is, and no figure of theirs is called exact but the logged run's.
+// TestRanksAreUnknown checks that the bounds of several ranks include the unknown memory, that the
+// line names it, and that only the logged run's figures are exact.
 func TestRanksAreUnknown(t *testing.T) {
 	for _, s := range seeds(t) {
 		if s.Seed == "" || s.Run == "" {
@@ -18,7 +18,7 @@ func TestRanksAreUnknown(t *testing.T) {
 			i.Device.TotalBytes = 1 << 40
 			o, err := work(i)
 			if err != nil {
-				continue // heads that this many ranks do not share
+				continue // the heads cannot be divided among this many ranks
 			}
 			r := o.report()
 			line, ok := r.Find("available KV cache memory")

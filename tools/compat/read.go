@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// object reads what checkpoint.Config lacks out of one JSON object of a
-// config.json and keeps the first thing that was wrong. null counts as absent.
+// object reads keys that checkpoint.Config does not have from one JSON object of a config.json, and
+// keeps the first error. null counts as absent.
 type object struct {
 	prefix string // "config.text_config."
 	m      map[string]json.RawMessage
@@ -32,7 +32,7 @@ func (o *object) raw(key string) (json.RawMessage, bool) {
 	return v, ok && string(v) != "null"
 }
 
-// inner reads an object inside this one; nil where it is absent.
+// inner reads a nested object; nil where it is absent.
 func (o *object) inner(key string) *object {
 	v, ok := o.raw(key)
 	if !ok {
@@ -45,7 +45,7 @@ func (o *object) inner(key string) *object {
 	return in
 }
 
-// count reads a whole number in [lo, hi] that must be there.
+// count reads a required whole number in [lo, hi].
 func (o *object) count(key string, lo, hi int64) int64 {
 	if _, ok := o.raw(key); !ok {
 		o.fail(key, "is missing")

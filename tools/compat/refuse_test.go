@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestRefusals: what cannot be is an *Error with its field.
+// TestRefusals checks that invalid inputs give an *Error with the field.
 func TestRefusals(t *testing.T) {
 	gemma, oss, qwen, llama1, deepseek := "gemma-4-26B-A4B bf16 eager", "gpt-oss-20b mxfp4", "Qwen3.5-27B-FP8 TP=2 MTP", "Llama-3.2-1B", "DeepSeek-R1-Distill-Qwen-7B fp16"
 	for _, c := range []struct {
@@ -74,7 +74,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// edit replaces a part of a config.json whatever its white space.
+// edit replaces a part of a config.json, whatever its white space.
 func edit(raw json.RawMessage, from, to string) json.RawMessage {
 	var v map[string]any
 	if json.Unmarshal(raw, &v) != nil {
@@ -87,7 +87,7 @@ func edit(raw json.RawMessage, from, to string) json.RawMessage {
 	return json.RawMessage(strings.Replace(string(data), from, to, 1))
 }
 
-// TestParseRelease: names, and the nearest of what is none.
+// TestParseRelease checks the names of releases, and suggestions for unknown names.
 func TestParseRelease(t *testing.T) {
 	for _, r := range Releases() {
 		if got, err := ParseRelease(string(r)); got != r || err != nil {

@@ -4,12 +4,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"vapp.dev/engine/nearest"
 )
 
-// Release is a vLLM whose arithmetic is known.
+// Release is a vLLM version whose arithmetic this package knows.
 type Release string
 
-// The releases, in time.
+// The releases, by age.
 const (
 	V07       Release = "vllm-0.7"     // v0.7.1, the V0 engine
 	V2025Aug  Release = "vllm-2025-08" // the V1 engine of 1 August 2025
@@ -19,15 +21,14 @@ const (
 	V017PullB Release = "vllm-0.17-pr-b"
 )
 
-// Releases lists them.
+// Releases returns all releases.
 func Releases() []Release { return []Release{V07, V2025Aug, V017, V019, V017PullA, V017PullB} }
 
-// Reconstructed tells a state of a pull request whose code was not to be had:
-// its formulas were found from its text and the figures it printed.
+// Reconstructed reports whether r is a state of a pull request without available code. Its formulas
+// were derived from its text and the figures that it printed.
 func (r Release) Reconstructed() bool { return r == V017PullA || r == V017PullB }
 
-// era orders releases; the pull request's states count as the release they
-// start from.
+// era orders releases. The states of the pull request count as the release that they start from.
 func (r Release) era() int {
 	switch r {
 	case V07:
@@ -40,59 +41,26 @@ func (r Release) era() int {
 	return 3
 }
 
-// atLeast reports whether r is of o's time or later.
+// atLeast reports whether r is as new as o or newer.
 func (r Release) atLeast(o Release) bool { return r.era() >= o.era() }
 
-// ParseRelease reads a name; an unknown one is an *Error with the nearest.
+// ParseRelease parses a release's name. For an unknown name it returns an *Error with suggestions.
 func ParseRelease(s string) (Release, error) {
 	if slices.Contains(Releases(), Release(s)) {
 		return Release(s), nil
 	}
-	type near struct {
-		name string
-		far  int
-	}
-	var all []near
-	for _, r := range Releases() {
-		all = append(all, near{string(r), distance(strings.ToLower(clip(s)), string(r))})
-	}
-	slices.SortStableFunc(all, func(a, b near) int { return a.far - b.far })
-	var names []string
-	for _, n := range all {
-		if n.far <= all[0].far+1 {
-			names = append(names, n.name)
-		}
-	}
-	known := make([]string, 0, len(all))
+	var known []string
 	for _, r := range Releases() {
 		known = append(known, string(r))
 	}
-	return "", fault("compat", "no release %s: did you mean %s? known are %s",
-		strconv.Quote(clip(s)), strings.Join(names, " or "), strings.Join(known, ", "))
+	suggestion := ";"
+	if near := nearest.Names(s, known, 2); len(near) > 0 {
+		suggestion = ": did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return "", fault("compat", "no release %s%s known are %s", strconv.Quote(clip(s)), suggestion, strings.Join(known, ", "))
 }
 
-// distance is how many letters must be put in, left out or changed.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		last := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := last
-			if a[i] != b[j] {
-				cost++
-			}
-			last = row[j+1]
-			row[j+1] = min(cost, last+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
-}
-
-// clip bounds foreign text before it is printed.
+// clip shortens foreign text for messages.
 func clip(s string) string {
 	if len(s) > 60 {
 		return s[:60] + "…"

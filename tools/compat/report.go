@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// Basis says how sure a line is.
+// Basis is the certainty of a line.
 type Basis string
 
-// The bases, from the surest.
+// The bases, from the most certain.
 const (
-	Exact         Basis = "exact"         // this arithmetic printed the very figure of a log
-	Derived       Basis = "derived"       // the same arithmetic where no log confirms it, or a figure no log prints
+	Exact         Basis = "exact"         // this arithmetic gives the figure of a log, digit by digit
+	Derived       Basis = "derived"       // the same arithmetic, not confirmed by a log; or a figure that no log prints
 	Fitted        Basis = "fitted"        // constants fitted on logs; Residual bounds the error
-	Reconstructed Basis = "reconstructed" // formulas found from a text and its figures
+	Reconstructed Basis = "reconstructed" // formulas derived from a text and its figures
 )
 
 // Line is one figure.
 type Line struct {
 	Key      string  `json:"key"`
-	Text     string  `json:"text"` // as the release words it, without times
+	Text     string  `json:"text"` // in the wording of the release, without timestamps
 	Value    float64 `json:"value"`
 	Unit     string  `json:"unit,omitempty"`
 	Basis    Basis   `json:"basis"`
@@ -27,7 +27,7 @@ type Line struct {
 	Note     string  `json:"note,omitempty"`
 }
 
-// tag is "exact", or "fitted ±0.5 %".
+// tag returns "exact", or "fitted ±0.5 %".
 func (l Line) tag() string {
 	if l.Residual == 0 {
 		return string(l.Basis)
@@ -35,7 +35,7 @@ func (l Line) tag() string {
 	return fmt.Sprintf("%s ±%s %%", l.Basis, percent(l.Residual))
 }
 
-// percent prints a bound: never more digits than it has.
+// percent formats a bound with as many digits as it has.
 func percent(p float64) string {
 	if p >= 10 {
 		return fmt.Sprintf("%.0f", p)
@@ -43,13 +43,13 @@ func percent(p float64) string {
 	return fmt.Sprintf("%.1f", p)
 }
 
-// Report is what a release would log, in the order in which it would.
+// Report has the lines that a release would log, in their order.
 type Report struct {
 	Release Release `json:"release"`
 	Lines   []Line  `json:"lines"`
 }
 
-// Find returns a line by its key.
+// Find returns the line with this key.
 func (r Report) Find(key string) (Line, bool) {
 	for _, l := range r.Lines {
 		if l.Key == key {
@@ -59,7 +59,7 @@ func (r Report) Find(key string) (Line, bool) {
 	return Line{}, false
 }
 
-// String prints a line a figure: what the release says, then how sure that is.
+// String returns one line per figure: the text of the release, then its certainty.
 func (r Report) String() string {
 	wide := 0
 	for _, l := range r.Lines {
@@ -81,7 +81,7 @@ func (r Report) String() string {
 // add appends a line.
 func (r *Report) add(l Line) { r.Lines = append(r.Lines, l) }
 
-// off is a bound as a share of a figure, percent, rounded up to a tenth.
+// off returns a bound as a share of a figure in percent, rounded up to a tenth.
 func off(bound, of float64) float64 {
 	if of <= 0 {
 		return 100

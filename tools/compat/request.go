@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Device is a GPU as a release sees it.
+// Device is a GPU, by the properties that a release reads.
 type Device struct {
 	Name       string // "a100" in it changes the default batch limits
-	TotalBytes int64  // as the driver reports, not as advertised
+	TotalBytes int64  // as reported by the driver, which is less than advertised
 	SMs        int    // streaming multiprocessors
 	Major      int    // compute capability, 8 of 8.0
 	Minor      int
@@ -22,25 +22,24 @@ type Speculative struct {
 	Tokens int    // num_speculative_tokens
 }
 
-// Cudagraph is what a profile says of CUDA graphs.
+// Cudagraph has the CUDA graph options of a profile.
 type Cudagraph struct {
 	EnforceEager bool
-	Mode         string // cudagraph_mode: "" for the release's own, none, piecewise, full, full_decode_only, full_and_piecewise
-	Sizes        []int  // cudagraph_capture_sizes, nil for the release's own
+	Mode         string // cudagraph_mode: "" (the release's default), none, piecewise, full, full_decode_only, full_and_piecewise
+	Sizes        []int  // cudagraph_capture_sizes, nil for the release's default
 	// Estimate is VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=1.
 	Estimate bool
-	// EstimateBytes is that estimate where it was measured, 0: fitted.
+	// EstimateBytes is the measured value of that estimate; 0: fitted.
 	EstimateBytes int64
 }
 
-// Request is what a profile or a command line asks for. Zero values are the
-// release's defaults.
+// Request has the options of a profile or a command line. Zero values are the release's defaults.
 type Request struct {
 	Dtype               string  // auto, bfloat16, float16, float32
-	Quantization        string  // "" (as the checkpoint says), fp8, mxfp4
+	Quantization        string  // "" (the checkpoint's), fp8, mxfp4
 	KVCacheDtype        string  // auto, fp8, fp8_e4m3, fp8_e5m2, bfloat16, float16
 	Utilization         float64 // gpu_memory_utilization, 0: 0.9
-	KVBytes             int64   // available KV cache bytes a GPU, pinned; 0: computed
+	KVBytes             int64   // given KV cache bytes per GPU; 0: computed
 	MaxModelLen         int     // 0: the config's, -1: the longest that fits
 	MaxNumSeqs          int
 	MaxNumBatchedTokens int
@@ -68,7 +67,7 @@ const (
 	maxRanks  = 1024
 )
 
-// check bounds every field and fills in what does not depend on the model.
+// check checks the bounds of every field and sets defaults that do not depend on the model.
 func (r *Request) check(d Device) error {
 	if r.Utilization == 0 {
 		r.Utilization = 0.9
@@ -116,7 +115,7 @@ func (r *Request) check(d Device) error {
 	return nil
 }
 
-// batch fills in the batch limits of the release: memory-planning section 1.
+// batch sets the batch limits of the release: memory-planning section 1.
 func (r *Request) batch(rel Release, d Device, length int64, chunked bool) {
 	big := d.TotalBytes >= 70<<30 && !strings.Contains(strings.ToLower(d.Name), "a100")
 	tokens, seqs := 2048, 256

@@ -7,14 +7,14 @@ import (
 
 const mib = 1 << 20
 
-// TestAllocator: sizes at the edges of the pools, best fit, merging.
+// TestAllocator checks sizes at the limits of the pools, best fit, and merging.
 func TestAllocator(t *testing.T) {
 	for _, c := range []struct{ tensor, counts int64 }{
 		{1, 512}, {513, 1024}, {mib, mib}, {mib + 1, mib + 512},
 		{10*mib - 512, 10*mib - 512}, // shares a segment of 20 MiB
-		{10 * mib, 10 * mib},         // a segment of its own, and nothing left
+		{10 * mib, 10 * mib},         // its own segment, without remainder
 		{10*mib + 512, 12*mib - (2*mib - 512) + 0},
-		{11 * mib, 12 * mib}, // a rest of 1 MiB is not split off
+		{11 * mib, 12 * mib}, // a remainder of 1 MiB is not split off
 		{501 * mib, 502 * mib}, {259 * mib, 260 * mib}, {85 * mib, 86 * mib},
 	} {
 		var a allocator
@@ -36,7 +36,7 @@ func TestAllocator(t *testing.T) {
 	if own.alloc(10 * mib); own.top != 10*mib {
 		t.Errorf("10 MiB took a segment of %d bytes, want its own", own.top)
 	}
-	// 10 MiB has no room in the rest of a shared segment unless it fits there.
+	// 10 MiB only fits the remainder of a shared segment exactly.
 	if v := a.alloc(10 * mib); v.addr != 20*mib {
 		t.Errorf("10 MiB lie at %d, want a segment of their own", v.addr)
 	}
@@ -48,7 +48,7 @@ func TestAllocator(t *testing.T) {
 	}
 }
 
-// TestGroupSizes: the rule of 1.5, and padding.
+// TestGroupSizes checks the rule of 1.5, and padding.
 func TestGroupSizes(t *testing.T) {
 	for _, c := range []struct {
 		full, sliding int
@@ -83,7 +83,7 @@ func TestGroupSizes(t *testing.T) {
 	}
 }
 
-// TestOwnPages: full attention of different sizes is one group.
+// TestOwnPages checks that full attention layers of different sizes form one group.
 func TestOwnPages(t *testing.T) {
 	layers := []kvLayer{{token: 1024}, {token: 3000}, {token: 1024}}
 	c, err := layout(V019, layers, Request{BlockSize: 16}, 1)
@@ -92,7 +92,7 @@ func TestOwnPages(t *testing.T) {
 	}
 }
 
-// TestDefaults: batch limits by device and use: memory-planning section 1.
+// TestDefaults checks the batch limits by device and use: memory-planning section 1.
 func TestDefaults(t *testing.T) {
 	for _, c := range []struct {
 		name         string
@@ -116,7 +116,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestRanksBeyondHeads: key/value heads are copied, never below one a GPU.
+// TestRanksBeyondHeads checks that key/value heads are replicated, so that each GPU has at least
+// one.
 func TestRanksBeyondHeads(t *testing.T) {
 	i := Inputs{Release: V019, Config: config(t, "meta-llama/Llama-3.1-8B-Instruct"), Device: Device{"x", 80 << 30, 132, 9, 0}, Request: Request{MaxModelLen: 8192}}
 	page := func(tp int) int64 {
@@ -137,8 +138,8 @@ func TestRanksBeyondHeads(t *testing.T) {
 	}
 }
 
-// TestStateModes: mamba cache mode all rounds blocks to the delta net's chunk
-// and charges every block of a request.
+// TestStateModes checks that mamba cache mode all rounds blocks to the delta net's chunk and
+// charges every block of a request.
 func TestStateModes(t *testing.T) {
 	i := run9(t, "Qwen3.5-27B-FP8 TP=2 MTP").inputs(t)
 	i.Request.MambaCacheMode, i.Request.MaxModelLen = "all", 32768

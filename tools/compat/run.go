@@ -7,7 +7,7 @@ import (
 	"vapp.dev/engine/checkpoint"
 )
 
-// Inputs are what a report is made of.
+// Inputs are the inputs of a report.
 type Inputs struct {
 	Release Release
 	Config  checkpoint.Config
@@ -15,17 +15,17 @@ type Inputs struct {
 	Request Request
 }
 
-// run is inputs that were checked, with what follows from them at once.
+// run is checked inputs with values derived from them.
 type run struct {
 	rel    Release
 	shape  *shape
 	d      Device
 	r      Request
 	dtype  int64
-	elem   int64 // bytes of a K or V element
+	elem   int64 // bytes per element of K or V
 	length int64 // max_model_len
 	auto   bool
-	mode   string // of CUDA graphs
+	mode   string // cudagraph_mode
 	warned []string
 }
 
@@ -96,7 +96,7 @@ func (in *run) setLength() error {
 	return nil
 }
 
-// nativeFp8 tells fp8 weights that meet fp8 activations.
+// nativeFp8 reports whether fp8 weights are multiplied with fp8 activations.
 func (in *run) nativeFp8() bool {
 	q := in.shape.quant.scheme
 	return in.d.capability() >= 89 && (in.r.Quantization == "fp8" || q == fp8Blocks || q == fp8Tensor || q == fp8Channel)
@@ -104,7 +104,7 @@ func (in *run) nativeFp8() bool {
 
 func (in *run) drafts() bool { return in.r.Speculative.Method == "mtp" }
 
-// budget is total x utilization as the release rounds it.
+// budget returns total x utilization, rounded as the release does.
 func (in *run) budget() int64 {
 	b := float64(in.d.TotalBytes) * in.r.Utilization
 	if in.rel.atLeast(V017) {

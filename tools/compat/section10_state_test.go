@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// stateRows are what a model with states adds: the block-size bump, padding,
-// and the two states of the pull request.
+// stateRows returns the extra rows of models with states: the raised block size, padding, and the
+// two states of the pull request.
 func (s seed) stateRows(t testing.TB) []row {
 	if s.Logged["blockSize"] == "" {
 		return nil
@@ -44,9 +44,8 @@ func (s seed) stateRows(t testing.TB) []row {
 	return s.named(out)
 }
 
-// TestSection10 prints memory-planning section 10 again and holds every row
-// against its status: exact rows are the log's very string, fitted ones within
-// the residual that the report states.
+// TestSection10 computes the rows of memory-planning section 10 and checks each by its status:
+// exact rows equal the text of the log, fitted rows are within the residual in the report.
 func TestSection10(t *testing.T) {
 	exact := 0
 	for _, s := range seeds(t) {
@@ -63,7 +62,7 @@ func TestSection10(t *testing.T) {
 	}
 }
 
-// TestNewerEngine: the same blocks under the formulas of mid 2026.
+// TestNewerEngine checks the same blocks under the formulas of mid 2026.
 func TestNewerEngine(t *testing.T) {
 	for _, s := range seeds(t) {
 		want := s.Figured["newer"]

@@ -8,13 +8,12 @@ import (
 	"testing"
 )
 
-// row is one of memory-planning section 10: what a log says beside what this
-// package says.
+// row is a row of memory-planning section 10: a logged figure and the computed one.
 type row struct {
 	run, figure, logged, computed, difference, status, note string
-	// figured is what the reference itself computed, "" where it did not.
+	// figured is the figure that the reference text computed, "" where it has none.
 	figured string
-	within  float64 // fitted: the residual that is allowed, in units of the figure
+	within  float64 // fitted: the allowed error, in units of the figure
 }
 
 func number(s string) float64 {
@@ -26,7 +25,7 @@ func number(s string) float64 {
 	return x
 }
 
-// check holds a row against its status.
+// check checks a row by its status.
 func (r row) check(t *testing.T) {
 	t.Helper()
 	fail := func(format string, args ...any) {
@@ -48,7 +47,7 @@ func (r row) check(t *testing.T) {
 	}
 }
 
-// shorten prints a computed figure with the digits that the log has.
+// shorten formats a computed figure with the digits of the log.
 func shorten(computed, logged string) string {
 	if !strings.Contains(logged, ".") || strings.ContainsAny(logged, "x%/ ") {
 		return computed
@@ -65,7 +64,7 @@ func difference(computed, logged string, digits int) string {
 	return fmt.Sprintf("%+.*f", digits, d)
 }
 
-// rows are section 10 for one run.
+// rows returns the rows of section 10 for one run.
 func (s seed) rows(t testing.TB) []row {
 	var out []row
 	add := func(key string, r row) {
@@ -107,7 +106,7 @@ func orDash(s string) string {
 	return s
 }
 
-// cacheRows start from the logged KV memory: bytes inside its interval.
+// cacheRows returns the rows computed from the logged KV memory, with bytes inside its interval.
 func (s seed) cacheRows(t testing.TB) []row {
 	lo, hi := s.interval(t)
 	o := s.pinned(t, lo)
@@ -145,7 +144,7 @@ func (s seed) named(rows []row) []row {
 	return rows
 }
 
-// graphRows are sizes and counts.
+// graphRows returns the rows of graph sizes and counts.
 func (s seed) graphRows(t testing.TB, o *outcome) []row {
 	var out []row
 	p := o.graphs
@@ -183,13 +182,13 @@ func (s seed) graphMemory(o *outcome, figure, key string) row {
 	return row{figure: figure, logged: s.Logged[key], computed: c, difference: difference(c, s.Logged[key], 2), status: "fitted", within: gib(by) + 0.005, note: note, figured: s.Figured[key]}
 }
 
-// totals is the total memory that a rounded hint and a rounded estimate allow.
+// totals returns the bounds of total memory that a rounded hint and a rounded estimate allow.
 func (s seed) totals() (lo, hi float64) {
 	est, step := number(s.Logged["estimate"]), number(s.Logged["hint"])-s.Request.Utilization
 	return (est - 0.005) / (step + 0.00005), (est + 0.005) / (step - 0.00005)
 }
 
-// fittedRows start from profile and device alone.
+// fittedRows returns the rows computed from profile and device alone.
 func (s seed) fittedRows(t testing.TB, o *outcome) []row {
 	var out []row
 	var of []string
@@ -224,7 +223,7 @@ func (s seed) fittedRows(t testing.TB, o *outcome) []row {
 	return s.named(append(out, row{figure: "GPU KV cache size from the config, tokens", logged: s.Logged["tokens"], computed: c, difference: fmt.Sprintf("%+.1f%%", 100*(tokens.Value/number(s.Logged["tokens"])-1)), status: "fitted", within: tokens.Residual / 100 * tokens.Value, note: "stated: " + tokens.tag(), figured: s.Figured["tokens"]}))
 }
 
-// blocksInside is how many blocks the rounded GiB figure alone allows.
+// blocksInside returns the range of blocks that the rounded GiB figure allows.
 func (s seed) blocksInside(t testing.TB, o *outcome) row {
 	mid := number(s.Logged["available"])
 	slab := float64(o.cache.slab())
@@ -236,7 +235,7 @@ func (s seed) blocksInside(t testing.TB, o *outcome) row {
 	return r
 }
 
-// rowsAt are tokens at given GiB figures, which no log prints.
+// rowsAt returns rows of tokens at given GiB figures, which no log prints.
 func (s seed) rowsAt(t testing.TB) []row {
 	var out []row
 	for _, at := range s.AtGiB {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// table reads a part of testdata/section9.txt: rows of cells.
+// table reads a table of testdata/section9.txt as rows of cells.
 func table(t testing.TB, name string) [][]string {
 	t.Helper()
 	f, err := os.Open("testdata/section9.txt")
@@ -63,12 +63,12 @@ func sequences(t testing.TB, i Ideal, bytes int64, length int) float64 {
 	return x
 }
 
-// rounded is the logged GiB figure taken as exact, from which section 9 starts.
+// rounded returns the logged GiB figure as if it were exact; section 9 starts from it.
 func (s seed) rounded(t testing.TB) int64 {
 	return int64(number(s.Logged["available"]) * (1 << 30))
 }
 
-// TestIdeal: section 9's first table.
+// TestIdeal checks the first table of section 9.
 func TestIdeal(t *testing.T) {
 	for _, row := range table(t, "ideal") {
 		s := run9(t, row[0])
@@ -87,7 +87,7 @@ func TestIdeal(t *testing.T) {
 	}
 }
 
-// TestIdealByLength: what fits at a few lengths, admission, steady and ideal.
+// TestIdealByLength checks admission, steady and ideal counts at several lengths.
 func TestIdealByLength(t *testing.T) {
 	for _, row := range table(t, "by length") {
 		s := run9(t, row[0])
@@ -101,9 +101,9 @@ func TestIdealByLength(t *testing.T) {
 	}
 }
 
-// TestIdealRebuild: Gemma 4's full layers with K rebuilt from V.
+// TestIdealRebuild checks Gemma 4's full layers with K recomputed from V.
 func TestIdealRebuild(t *testing.T) {
-	modes := map[string]Rebuild{"K and V": KeepKV, "V + rotated quarter of K": KeepTurned, "V only": KeepV}
+	modes := map[string]Rebuild{"K and V": KeepKV, "V + rotated quarter of K": KeepRotated, "V only": KeepV}
 	for _, row := range table(t, "rebuild") {
 		s := run9(t, row[0])
 		i := s.ideal(t)
@@ -126,8 +126,9 @@ func TestIdealRebuild(t *testing.T) {
 	}
 }
 
-// TestIdealBeside: seed 004, tokens left for attention beside running requests.
-func TestIdealBeside(t *testing.T) {
+// TestIdealTokensLeft checks, for seed 004, the tokens left for attention after the states of
+// running requests.
+func TestIdealTokensLeft(t *testing.T) {
 	s := run9(t, "Qwen3.5-27B-FP8 TP=2 MTP")
 	lo, _ := s.interval(t)
 	for _, row := range table(t, "beside") {
@@ -148,7 +149,7 @@ func TestIdealBeside(t *testing.T) {
 		for _, copies := range []int{3, 1} {
 			i := s.ideal(t)
 			i.StateCopies = copies
-			left, err := i.Beside(s.rounded(t), n)
+			left, err := i.TokensLeft(s.rounded(t), n)
 			if err != nil {
 				t.Fatal(err)
 			}

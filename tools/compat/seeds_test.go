@@ -12,8 +12,8 @@ import (
 	"vapp.dev/engine/models"
 )
 
-// seed is one run of a log: what was asked, what was logged, and what
-// memory-planning's own arithmetic made of it.
+// seed is one logged run: its request, its logged figures, and the figures that memory-planning
+// computed for it.
 type seed struct {
 	Seed    string
 	Run     string
@@ -83,15 +83,15 @@ func must(t testing.TB, i Inputs) *outcome {
 	return o
 }
 
-// pinned is the run with a number of KV bytes.
+// pinned returns the outcome of the run for given KV bytes.
 func (s seed) pinned(t testing.TB, bytes int64) *outcome {
 	i := s.inputs(t)
 	i.Request.KVBytes = bytes
 	return must(t, i)
 }
 
-// interval is every byte count that the run's logged figures allow together:
-// the rounded GiB, tokens, blocks and concurrency.
+// interval returns the range of KV bytes that agrees with all logged figures of the run: rounded
+// GiB, tokens, blocks and concurrency.
 func (s seed) interval(t testing.TB) (lo, hi int64) {
 	mid, err := strconv.ParseFloat(s.Logged["available"], 64)
 	if err != nil {

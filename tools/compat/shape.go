@@ -17,18 +17,17 @@ const (
 	qwen3
 )
 
-// layerKind is what a layer keeps of the past.
+// layerKind is the kind of KV or state of a layer.
 type layerKind int
 
 const (
 	full layerKind = iota
 	sliding
-	linear // a recurrent state: Qwen3.5's gated delta net
+	linear // recurrent state: Qwen3.5's gated delta net
 )
 
-// shape is what a release's arithmetic needs of a model. Every count is
-// checked and bounded; a product of two never overflows 64 bits, longer ones
-// are checked where they are made.
+// shape has the sizes of a model that the arithmetic needs. Every count is checked and bounded: a
+// product of two never overflows 64 bits, longer products are checked where they are computed.
 type shape struct {
 	family                       family
 	hidden, inter, layers        int64
@@ -36,25 +35,25 @@ type shape struct {
 	vocab, maxPositions          int64
 	tied, attnBias, attnOutBias  bool
 	mlpBias                      bool
-	kinds                        []layerKind // one a layer
+	kinds                        []layerKind // of each layer
 	window                       int64
 	rope                         map[layerKind]rotary
 	experts, topK, expertInter   int64
 	globalHeadDim, globalKV      int64 // of full layers
-	kFromV                       bool  // K and V of full layers are one projection
-	sharedKV                     int64 // layers at the end that use earlier pages
+	kFromV                       bool  // K and V of full layers come from one projection
+	sharedKV                     int64 // trailing layers that use the pages of earlier ones
 	keyHeads, valueHeads         int64 // of linear layers
 	keyDim, valueDim, convKernel int64
-	stateBytes                   int64 // an element of the recurrent state
+	stateBytes                   int64 // bytes per element of the recurrent state
 	mtpLayers                    int64
 	vision                       *vision
 	modelDtype                   string // torch_dtype
 	quant                        quantization
 	prefix                       string // of module names in the checkpoint
-	turnedDims                   int64  // of a full head, that rotate
+	rotatedDims                  int64  // rotated elements of a head in full layers
 }
 
-// rotary says which cos/sin table a layer kind uses.
+// rotary identifies the cos/sin table of a layer kind.
 type rotary struct {
 	positions, dims int64
 	float32         bool
@@ -63,10 +62,10 @@ type rotary struct {
 // vision is an image tower.
 type vision struct {
 	layers, hidden, inter, heads, headDim int64
-	patch                                 int64 // elements of a patch
+	patch                                 int64 // elements per patch
 	positions                             int64
 	merged                                int64 // Qwen: width of the merger's input
-	pixelPatches, frames, itemTokens      int64 // Gemma's largest dummy item
+	pixelPatches, frames, itemTokens      int64 // Gemma: sizes of the largest dummy item
 }
 
 var architectures = map[string]family{
@@ -74,16 +73,16 @@ var architectures = map[string]family{
 	"Qwen3ForCausalLM": qwen3, "Gemma4ForConditionalGeneration": gemma4, "Qwen3_5ForConditionalGeneration": qwen35,
 }
 
-// since is the first release here that has a family.
+// since maps a family to the first of these releases that supports it.
 var since = map[family]Release{llama: V07, qwen2: V07, qwen3: V2025Aug, gptOSS: V017, gemma4: V019, qwen35: V017}
 
-// Bounds of what only this package reads out of a config.json.
+// Bounds of values that only this package reads from a config.json.
 const (
 	maxCount = 1 << 14
 	maxWidth = 1 << 20
 )
 
-// readShape checks a config and takes from it what decides memory.
+// readShape checks a config and returns the values that affect memory.
 func readShape(c checkpoint.Config) (*shape, error) {
 	f, ok := architectures[c.Architecture]
 	if !ok {
@@ -133,7 +132,7 @@ func readShape(c checkpoint.Config) (*shape, error) {
 	return s, s.checkSize()
 }
 
-// sizes takes what checkpoint.Config has already read and bounded.
+// sizes takes the values that checkpoint.Config has read and bounded.
 func sizes(f family, c checkpoint.Config) *shape {
 	return &shape{
 		family: f, hidden: int64(c.HiddenSize), inter: int64(c.IntermediateSize), layers: int64(c.NumLayers),
@@ -143,8 +142,7 @@ func sizes(f family, c checkpoint.Config) *shape {
 	}
 }
 
-// plausible holds a Config that was not parsed from a file against the bounds
-// that ParseConfig has.
+// plausible checks a Config that was not parsed from a file, with the bounds of ParseConfig.
 func plausible(c checkpoint.Config) error {
 	for _, b := range []struct {
 		key    string
@@ -167,7 +165,7 @@ func plausible(c checkpoint.Config) error {
 	return nil
 }
 
-// readKinds takes the kind of every layer.
+// readKinds sets the kind of every layer.
 func (s *shape) readKinds(c checkpoint.Config, text *object) {
 	s.kinds = make([]layerKind, s.layers)
 	if (s.family == qwen2 || s.family == qwen3) && text.flag("use_sliding_window", false) {
@@ -195,7 +193,7 @@ func (s *shape) readKinds(c checkpoint.Config, text *object) {
 	}
 }
 
-// checkSize bounds what a model may hold, so that sums stay in 64 bits.
+// checkSize bounds the size of a model, so that sums fit 64 bits.
 func (s *shape) checkSize() error {
 	per := s.hidden * (3*s.inter + (2*s.heads+2*s.kvHeads)*max(s.headDim, s.globalHeadDim))
 	if float64(s.layers)*(float64(per)+float64(s.experts)*3*float64(s.hidden)*float64(s.expertInter))+2*float64(s.hidden)*float64(s.vocab) > maxResident/8 {

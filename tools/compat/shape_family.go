@@ -40,8 +40,8 @@ func (s *shape) readGemmaVision(v, outer *object) {
 		layers: v.count("num_hidden_layers", 1, 1024), hidden: v.count("hidden_size", 1, maxWidth),
 		inter: v.count("intermediate_size", 1, maxWidth), heads: v.count("num_attention_heads", 1, maxCount),
 		patch: 3 * patch * patch, positions: v.countOr("position_embedding_size", 1, maxWidth, 10240),
-		// One video is the largest item: frames of at most 70 soft tokens, each
-		// pooled from pooling_kernel_size² patches.
+		// One video is the largest item: frames of at most 70 soft tokens, each pooled from
+		// pooling_kernel_size² patches.
 		frames: 32, itemTokens: 70,
 	}
 	pool := v.countOr("pooling_kernel_size", 1, 64, 3)
@@ -99,18 +99,18 @@ func (s *shape) readRope(c checkpoint.Config) {
 		}
 		return int64(min(float64(r.OriginalMaxPositionEmbeddings)*r.Factor, 1<<28))
 	}
-	turned := func(dim int64, partial float64) int64 { return max(2, int64(float64(dim)*partial)) }
+	rotated := func(dim int64, partial float64) int64 { return max(2, int64(float64(dim)*partial)) }
 	switch s.family {
 	case gemma4: // "proportional" pads to the whole head
 		s.rope[sliding] = rotary{s.maxPositions, s.headDim, false}
 		s.rope[full] = rotary{s.maxPositions, s.globalHeadDim, false}
-		s.turnedDims = turned(s.globalHeadDim, c.RopeByLayerType["full_attention"].PartialRotaryFactor)
+		s.rotatedDims = rotated(s.globalHeadDim, c.RopeByLayerType["full_attention"].PartialRotaryFactor)
 	case qwen35:
-		s.rope[full] = rotary{4 * s.maxPositions, turned(s.headDim, c.PartialRotaryFactor), false}
+		s.rope[full] = rotary{4 * s.maxPositions, rotated(s.headDim, c.PartialRotaryFactor), false}
 	case gptOSS:
 		r := rotary{positions(c.RopeScaling), s.headDim, true}
 		s.rope[full], s.rope[sliding] = r, r
 	default:
-		s.rope[full] = rotary{positions(c.RopeScaling), turned(s.headDim, c.PartialRotaryFactor), false}
+		s.rope[full] = rotary{positions(c.RopeScaling), rotated(s.headDim, c.PartialRotaryFactor), false}
 	}
 }

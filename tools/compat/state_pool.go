@@ -1,14 +1,13 @@
 package compat
 
-// statePool is where a state of the pull request keeps states apart.
+// statePool is the separate pool for states in one state of the pull request.
 type statePool struct {
-	requests    int64 // the pool is sized for these
-	attention   int64 // blocks left
+	requests    int64 // the pool has states for this many requests
+	attention   int64 // blocks left for attention
 	concurrency float64
 }
 
-// splitStates reconstructs the two states of the pull request: memory-planning
-// section 8.
+// splitStates reconstructs the two states of the pull request: memory-planning section 8.
 func (o *outcome) splitStates(available int64) error {
 	c := o.cache
 	per := 2 + c.spec

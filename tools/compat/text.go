@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// grouped prints 1,215,552.
+// grouped formats a number as 1,215,552.
 func grouped(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	for i := len(s) - 3; i > 0; i -= 3 {
@@ -16,7 +16,7 @@ func grouped(n int64) string {
 	return s
 }
 
-// rounded is Python's str(round(x, 2)): "48.5".
+// rounded returns Python's str(round(x, 2)): "48.5".
 func rounded(x float64) string {
 	s := strings.TrimRight(strconv.FormatFloat(x, 'f', 2, 64), "0")
 	if strings.HasSuffix(s, ".") {
@@ -25,7 +25,7 @@ func rounded(x float64) string {
 	return s
 }
 
-// about is a fitted count with the digits it can stand for.
+// about formats a fitted count with its significant digits.
 func about(n float64) string {
 	switch {
 	case n >= 1e6:
@@ -36,7 +36,7 @@ func about(n float64) string {
 	return strconv.FormatFloat(n, 'g', 3, 64)
 }
 
-// count is a number of tokens as sure as its basis.
+// count formats a number of tokens with the digits that its basis allows.
 func count(n float64, b Basis) string {
 	if b == Fitted {
 		return "about " + about(n)
@@ -44,7 +44,7 @@ func count(n float64, b Basis) string {
 	return grouped(int64(n))
 }
 
-// times is a product that does not wrap.
+// times returns a product, saturated instead of wrapped.
 func times(a, b int64) int64 {
 	if a > 0 && b > math.MaxInt64/a {
 		return math.MaxInt64
@@ -52,7 +52,7 @@ func times(a, b int64) int64 {
 	return a * b
 }
 
-// loading words the weights.
+// loading formats the weights line.
 func (r Release) loading(n int64) string {
 	switch {
 	case r == V07:
@@ -63,7 +63,7 @@ func (r Release) loading(n int64) string {
 	return fmt.Sprintf("Model loading took %s GiB memory", rounded(gib(n)))
 }
 
-// available words the KV cache's memory.
+// available formats the line of the KV cache's memory.
 func (r Release) available(n int64) string {
 	switch {
 	case r == V07:
@@ -74,7 +74,7 @@ func (r Release) available(n int64) string {
 	return fmt.Sprintf("Available KV cache memory: %s GiB", rounded(gib(n)))
 }
 
-// concurrency words how many requests of a length fit.
+// concurrency formats the line of the maximum concurrency.
 func (r Release) concurrency(length int64, x float64) string {
 	if r == V07 {
 		return fmt.Sprintf("Maximum concurrency for %d tokens per request: %.2fx", length, x)

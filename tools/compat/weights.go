@@ -2,45 +2,45 @@ package compat
 
 import "math/bits"
 
-// part sorts what is resident.
+// part is a category of resident memory.
 type part int
 
 const (
 	resident part = iota // parameters of the language model
 	tower                // vision
 	drafter              // the MTP head
-	tables               // cos/sin
+	tables               // cos/sin tables
 	scalars              // attention scales, workspaces
 	parts
 )
 
-// rank is one GPU's share of a model while it is loaded: the tensors in the
-// order in which the release makes them, through its allocator.
+// rank is one GPU's share of a model during loading: the tensors in the order in which the release
+// allocates them.
 type rank struct {
 	*shape
 	rel      Release
-	dtype    int64 // bytes of the model's dtype
+	dtype    int64 // bytes per element of the model's dtype
 	tp       int64
-	first    int64 // layers of this pipeline stage
+	first    int64 // first layer of this pipeline stage
 	last     int64
 	sms      int64
-	marlin   bool // fp8 weights are unpacked in the kernel
-	online   bool // fp8 is made while loading
+	marlin   bool // fp8 weights are dequantized in the kernel
+	online   bool // weights are converted to fp8 at load
 	a        allocator
 	part     part
 	bytes    [parts]int64 // without the allocator's rounding
 	built    map[rotary]bool
-	repacked []repacked // fp8 of the checkpoint for Marlin
-	experts4 [][]*block // mxfp4 experts, one list a layer
-	pending  []pending  // online fp8, in order of creation
-	layer    int64      // being built
+	repacked []repacked // fp8 weights of the checkpoint, for Marlin
+	experts4 [][]*block // mxfp4 experts by layer
+	pending  []pending  // conversions to fp8, in order of creation
+	layer    int64      // current layer
 	count    int
 	err      error
 }
 
-// resident bytes of a rank after loading.
+// loaded has the resident bytes of a rank after loading.
 type loaded struct {
-	total   int64 // what "Model loading took" prints
+	total   int64 // the figure of "Model loading took"
 	bytes   [parts]int64
 	target  int64 // total before the drafter
 	tensors int
@@ -54,7 +54,7 @@ func (w *rank) sum() int64 {
 	return n
 }
 
-// tensor makes one of the given element size and shape.
+// tensor allocates a tensor of the given element size and shape.
 func (w *rank) tensor(size int64, dims ...int64) *block {
 	n := size
 	for _, d := range dims {
@@ -80,17 +80,17 @@ func (w *rank) fail(format string, args ...any) {
 	}
 }
 
-// param is a tensor of the model's dtype.
+// param allocates a tensor of the model's dtype.
 func (w *rank) param(dims ...int64) *block { return w.tensor(w.dtype, dims...) }
 
-// norms makes n vectors of a width.
+// norms allocates n vectors of a width.
 func (w *rank) norms(n int, width int64) {
 	for range n {
 		w.param(width)
 	}
 }
 
-// as counts what f makes as another part.
+// as counts the tensors that f allocates as part p.
 func (w *rank) as(p part, f func()) {
 	was := w.part
 	w.part = p
@@ -98,7 +98,7 @@ func (w *rank) as(p part, f func()) {
 	w.part = was
 }
 
-// scales makes the scalars of an attention layer: 4 in vllm-0.7, then 7.
+// scales allocates the scalars of an attention layer: 4 in vllm-0.7, 7 in later releases.
 func (w *rank) scales() {
 	n := 7
 	if w.rel == V07 {
@@ -111,8 +111,8 @@ func (w *rank) scales() {
 	})
 }
 
-// rotaryTable makes the cos/sin table of a layer kind, once: in float32, its
-// temporaries then free.
+// rotaryTable allocates the cos/sin table of a layer kind once. It is computed in float32, with
+// temporaries that are freed.
 func (w *rank) rotaryTable(k layerKind) {
 	r := w.rope[k]
 	if w.built[r] || r.dims == 0 {
@@ -136,10 +136,10 @@ func (w *rank) rotaryTable(k layerKind) {
 	})
 }
 
-// share divides by the tensor parallel size, which check has seen to divide.
+// share divides by the tensor parallel size; check has ensured divisibility.
 func (w *rank) share(n int64) int64 { return n / w.tp }
 
-// kv divides key/value heads, below 1 never.
+// kv returns the key/value heads per GPU, at least 1.
 func (w *rank) kv(n int64) int64 { return max(1, n/w.tp) }
 
 func (w *rank) vocabRows() int64 { return w.share(roundUp(w.vocab, 64)) }

@@ -2,15 +2,15 @@ package compat
 
 import "fmt"
 
-// attention makes fused q, k, v and the output matrix of a layer of nh/kv heads
-// of a size; gate doubles q.
+// attention has the sizes of an attention layer: query heads, key/value heads and their dimension.
 type attention struct {
 	heads, kv, dim int64
-	gate           int64 // 2 where q carries an output gate, else 1
+	gate           int64 // 2 where q includes an output gate, else 1
 	prefix         string
 	kOnly          bool // the checkpoint has no v
 }
 
+// attention allocates the fused q, k, v matrix and the output matrix of a layer.
 func (w *rank) attention(a attention) {
 	shards := []string{a.prefix + "q_proj", a.prefix + "k_proj"}
 	if !a.kOnly {
@@ -25,14 +25,14 @@ func (w *rank) mlp(prefix string) {
 	w.matrix(w.hidden, w.share(w.inter), w.mlpBias, prefix+"down_proj")
 }
 
-// embedding is on the first stage, and on the last where the head is tied.
+// embedding allocates the embedding: on the first stage, and on the last where the head is tied.
 func (w *rank) embedding() {
 	if w.first == 0 || w.tied && w.last == w.layers {
 		w.param(w.vocabRows(), w.hidden)
 	}
 }
 
-// head is the final norm and the output matrix.
+// head allocates the final norm and the output matrix.
 func (w *rank) head() {
 	if w.last != w.layers {
 		return
@@ -51,8 +51,7 @@ func (w *rank) eachLayer(f func(prefix string, k layerKind)) {
 	}
 }
 
-// makeLlama makes Llama, Qwen2 with its bias of q, k and v, and Qwen3 with its
-// norms of q and k.
+// makeLlama allocates Llama, Qwen2 with biases of q, k and v, and Qwen3 with norms of q and k.
 func (w *rank) makeLlama() {
 	w.embedding()
 	w.eachLayer(func(p string, k layerKind) {
@@ -68,13 +67,13 @@ func (w *rank) makeLlama() {
 	w.head()
 }
 
-// makeGptOSS makes gpt-oss with its experts in the Marlin layout of mxfp4,
-// which pads the hidden size to 256 and the experts' width to 128.
+// makeGptOSS allocates gpt-oss. Its experts are in the Marlin layout of mxfp4, which pads the
+// hidden size to a multiple of 256 and the experts' width to a multiple of 128.
 func (w *rank) makeGptOSS() {
 	w.embedding()
 	w.eachLayer(func(p string, k layerKind) {
 		w.rotaryTable(k)
-		w.param(w.share(w.heads)) // sinks
+		w.param(w.share(w.heads)) // attention sinks
 		w.attention(attention{w.heads, w.kvHeads, w.headDim, 1, p + "self_attn.", false})
 		w.scales()
 		w.param(w.experts, w.hidden)
@@ -85,7 +84,7 @@ func (w *rank) makeGptOSS() {
 	w.head()
 }
 
-// mxfp4Padding is the width and the hidden size that the Marlin layout has.
+// mxfp4Padding returns the padded width and hidden size of the Marlin layout.
 func (s *shape) mxfp4Padding(tp int64) (inter, hidden int64) {
 	return roundUp(ceilDiv(s.expertInter, tp), 128), roundUp(s.hidden, 256)
 }

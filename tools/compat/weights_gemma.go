@@ -1,6 +1,6 @@
 package compat
 
-// makeGemma4 makes the vision tower where it is on, then the language model.
+// makeGemma4 allocates the vision tower, unless it is off, then the language model.
 func (w *rank) makeGemma4(textOnly bool) {
 	if w.vision != nil && !textOnly && w.first == 0 {
 		w.as(tower, w.gemmaVision)
@@ -40,8 +40,8 @@ func (w *rank) gemmaExperts() {
 	w.param(e, w.hidden, m)
 }
 
-// gemmaVision is the tower and the projection into the language model; it is
-// replicated and keeps the model's dtype.
+// gemmaVision allocates the tower and the projection to the language model. They are replicated on
+// all ranks and keep the model's dtype.
 func (w *rank) gemmaVision() {
 	v := w.vision
 	w.param(v.hidden, v.patch)

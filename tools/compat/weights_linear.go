@@ -1,7 +1,7 @@
 package compat
 
-// matrix makes the weight of a linear layer of n outputs and k inputs on this
-// rank. shards are the names of the checkpoint's modules that it fuses.
+// matrix allocates the weight of a linear layer of n outputs and k inputs on this rank. shards are
+// the names of the checkpoint's modules that it fuses.
 func (w *rank) matrix(n, k int64, bias bool, shards ...string) {
 	q := &w.quant
 	switch {

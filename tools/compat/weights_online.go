@@ -6,20 +6,19 @@ import (
 	"strconv"
 )
 
-// pending is a matrix, or the experts of a layer, that is converted to fp8
-// while it is loaded.
+// pending is a matrix, or the experts of a layer, to be converted to fp8 at load.
 type pending struct {
 	layer   int64
-	name    string // of its last module in the checkpoint
+	name    string // last module name in the checkpoint
 	n, k    int64
 	experts int64 // 0: a linear layer
 	inter   int64 // of an expert on this rank
 }
 
-// convert loads and quantizes the pending matrices layer by layer in the
-// checkpoint's order, which is alphabetical (layers.0, layers.1, layers.10 …).
-// A matrix is made whole in the model's dtype, quantized and, for Marlin,
-// repacked; what is freed on the way shapes where the next one lies.
+// convert loads and quantizes the pending matrices layer by layer in the checkpoint's order, which
+// is alphabetical (layers.0, layers.1, layers.10 …). A matrix is allocated whole in the model's
+// dtype, quantized and, for Marlin, repacked. The freed memory determines where the next matrix is
+// allocated.
 func (w *rank) convert() {
 	slices.SortStableFunc(w.pending, func(a, b pending) int {
 		return cmp.Or(cmp.Compare(strconv.FormatInt(a.layer, 10), strconv.FormatInt(b.layer, 10)), cmp.Compare(a.name, b.name))
@@ -64,7 +63,7 @@ func (w *rank) convertExperts(p pending) {
 	w.param(e, p.k)
 }
 
-// passing is a tensor that does not stay: it is not counted as resident.
+// passing allocates a temporary tensor, which does not count as resident.
 func (w *rank) passing(size int64, dims ...int64) *block {
 	was := w.bytes
 	b := w.tensor(size, dims...)
@@ -72,23 +71,22 @@ func (w *rank) passing(size int64, dims ...int64) *block {
 	return b
 }
 
-// again puts a tensor's bytes into a new one of the same size and frees it.
+// again copies a tensor to a new one of the same size and frees the old one.
 func (w *rank) again(b *block) *block {
 	c := w.a.alloc(b.asked)
 	w.a.release(b)
 	return c
 }
 
-// repacked is an fp8 weight of the checkpoint that Marlin lays out anew once
-// everything is loaded.
+// repacked is an fp8 weight of the checkpoint that is repacked for Marlin after loading.
 type repacked struct {
 	weight, scale *block
 	part          part
-	scales        int64 // of the model's dtype afterwards
+	scales        int64 // of the model's dtype after repacking
 }
 
-// repackLinear puts the fp8 weights of a checkpoint into the weight-only
-// Marlin layout, with scales of the model's dtype.
+// repackLinear repacks the fp8 weights of a checkpoint to the weight-only Marlin layout, with
+// scales of the model's dtype.
 func (w *rank) repackLinear() {
 	for _, r := range w.repacked {
 		if w.err != nil {
@@ -105,8 +103,7 @@ func (w *rank) repackLinear() {
 	w.repacked = nil
 }
 
-// repackExperts puts mxfp4 experts into Marlin's order, layer by layer: weights,
-// scales, biases.
+// repackExperts repacks mxfp4 experts for Marlin, layer by layer: weights, scales, biases.
 func (w *rank) repackExperts() {
 	for _, l := range w.experts4 {
 		w.workspace()
@@ -117,7 +114,7 @@ func (w *rank) repackExperts() {
 	w.experts4 = nil
 }
 
-// workspace is Marlin's: 4 ints an SM and layer.
+// workspace allocates Marlin's workspace: 4 ints per SM and layer.
 func (w *rank) workspace() {
 	w.as(scalars, func() { w.tensor(4, 4*w.sms) })
 }

@@ -2,7 +2,7 @@ package compat
 
 import "fmt"
 
-// makeQwen35 makes the hybrid of gated delta nets and full attention.
+// makeQwen35 allocates the hybrid of gated delta nets and full attention.
 func (w *rank) makeQwen35(textOnly bool) {
 	if w.vision != nil && !textOnly && w.first == 0 {
 		w.as(tower, w.qwenVision)
@@ -27,7 +27,7 @@ func (w *rank) gatedAttention(p string) {
 	w.norms(2, w.headDim)
 }
 
-// deltaNet is one linear-attention layer.
+// deltaNet allocates one linear-attention layer.
 func (w *rank) deltaNet(p string) {
 	kd, vd := w.keyHeads*w.keyDim, w.valueHeads*w.valueDim
 	w.param(w.share(2*kd+vd), w.convKernel)
@@ -39,8 +39,8 @@ func (w *rank) deltaNet(p string) {
 	w.matrix(w.hidden, w.share(vd), false, p+"out_proj")
 }
 
-// makeMTP makes the drafter. Its embedding and head are loaded, then shared
-// with the target and dropped.
+// makeMTP allocates the drafter. Its embedding and head are loaded, then replaced by the target's
+// and freed.
 func (w *rank) makeMTP() {
 	w.part = drafter
 	embed := w.passing(w.dtype, w.vocabRows(), w.hidden)
