@@ -16,11 +16,12 @@ import (
 	"vapp.dev/tests/gpu/agenda"
 )
 
-// TestBundle makes the bundle, unpacks it in an empty directory and runs its small part on the
-// emulated driver, with no programs on the path: all parts but PyTorch's are done, and a report is
-// there. Then with a program that is broken and one that hangs, which hide nothing of the rest.
+// TestBundle makes the bundle, unpacks it in an empty directory and runs its small agenda on the
+// emulated driver, with no programs on the path. It checks that all parts except PyTorch's are done
+// and that there is a report. Then it adds a program that fails and one that hangs, and checks that
+// the other parts still run.
 func TestBundle(t *testing.T) {
-	dir := unpacked(t)
+	dir := unpack(t)
 	report, results := smallCheck(t, dir, 0)
 	for _, r := range results {
 		if want := map[bool]agenda.Status{true: agenda.Absent, false: agenda.OK}[r.Name == "torch"]; r.Status != want {
@@ -45,12 +46,12 @@ func TestBundle(t *testing.T) {
 	}
 }
 
-// unpacked is the directory of a bundle that has gone through its archive.
-func unpacked(t *testing.T) string {
+// unpack writes the bundle's archive and unpacks it, and returns the directory.
+func unpack(t *testing.T) string {
 	t.Helper()
 	made, there := filepath.Join(t.TempDir(), "gpu-bundle"), t.TempDir()
 	c := exec.Command("../../scripts/gpu-bundle.sh", made)
-	c.Env = append(os.Environ(), "VAPP_NO_FATBIN=1") // the emulated driver has the kernels
+	c.Env = append(os.Environ(), "VAPP_NO_FATBIN=1") // the emulated driver has its own kernels
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -60,7 +61,7 @@ func unpacked(t *testing.T) string {
 	return filepath.Join(there, "gpu-bundle")
 }
 
-// smallCheck runs the bundle's gpu-check and reads what it wrote.
+// smallCheck runs the bundle's gpu-check and reads its report and results.
 func smallCheck(t *testing.T, bundle string, code int, args ...string) (report string, results []agenda.Result) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "report")
@@ -88,7 +89,7 @@ func smallCheck(t *testing.T, bundle string, code int, args ...string) (report s
 	return string(page), results
 }
 
-// emulatedDriver is VAPP_LIBCUDA, or what `make emulated-driver` built.
+// emulatedDriver returns VAPP_LIBCUDA, or the library of `make emulated-driver`.
 func emulatedDriver(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv("VAPP_LIBCUDA"); path != "" {

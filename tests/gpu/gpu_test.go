@@ -10,8 +10,8 @@ import (
 	"vapp.dev/tests/gpu/agenda"
 )
 
-// TestAgenda: names are told apart, what is measured beside another comes after it on the same
-// profile's terms, profiles exist, and the parts that tell most fit the time.
+// TestAgenda checks that names are unique, that a part without graphs comes after its part with
+// graphs, that profiles exist, and that the first parts, which matter most, fit the time.
 func TestAgenda(t *testing.T) {
 	for _, parts := range [][]agenda.Part{full(), tiny()} {
 		seen := map[string]bool{}
@@ -20,8 +20,8 @@ func TestAgenda(t *testing.T) {
 				t.Errorf("%+v", p)
 			}
 			seen[p.Name] = true
-			if p.Beside != "" && !seen[p.Beside] {
-				t.Errorf("%s is beside %s, which has not run", p.Name, p.Beside)
+			if p.GraphsPart != "" && !seen[p.GraphsPart] {
+				t.Errorf("%s compares with %s, which has not run", p.Name, p.GraphsPart)
 			}
 			for _, a := range p.Args {
 				if strings.HasSuffix(a, ".cue") || strings.HasSuffix(a, ".py") {
@@ -39,15 +39,15 @@ func TestAgenda(t *testing.T) {
 	if first > 5*time.Minute {
 		t.Errorf("device, plan, the tests and the first model may take %v of nine minutes", first)
 	}
-	if _, err := chosen(full(), "suite,no-such"); err == nil || !strings.Contains(err.Error(), "no-such") {
+	if _, err := choose(full(), "suite,no-such"); err == nil || !strings.Contains(err.Error(), "no-such") {
 		t.Error(err)
 	}
-	if two, err := chosen(full(), "torch,device"); err != nil || len(two) != 2 || two[0].Name != "torch" {
+	if two, err := choose(full(), "torch,device"); err != nil || len(two) != 2 || two[0].Name != "torch" {
 		t.Error(two, err)
 	}
 }
 
-// TestCheck: the report is there after every part, whatever the bundle lacks.
+// TestCheck checks that a report is written after every part, whatever the bundle lacks.
 func TestCheck(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	all, err := check(t.TempDir(), out, time.Minute, []agenda.Part{

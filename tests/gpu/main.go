@@ -1,6 +1,7 @@
-// Command gpu measures vapp on a machine with a GPU, in one go and without a network: it
-// works through an agenda of processes out of a bundle (scripts/gpu-bundle.sh makes one) and
-// writes report.md and results.json. What fails, crashes or hangs hides nothing of the rest.
+// Command gpu measures vapp on a machine with a GPU, without a network: it runs an agenda of
+// processes from a bundle (made by scripts/gpu-bundle.sh) and writes report.md and results.json. A
+// part that fails, crashes or hangs does not stop the others. It must not import packages of vapp;
+// it uses the binaries of the bundle. Start reading at full in parts.go.
 package main
 
 import (
@@ -23,14 +24,14 @@ import (
 func main() { os.Exit(run()) }
 
 func run() int {
-	if len(os.Args) > 1 && os.Args[1] == "serve" { // a part of the agenda
+	if len(os.Args) > 1 && os.Args[1] == "serve" { // run by a part of the agenda
 		return serve(os.Args[2:])
 	}
 	var out, bundle, names string
 	var whole time.Duration
 	var small, list bool
 	flag.StringVar(&out, "out", "", "the directory that report.md and results.json are written to")
-	flag.StringVar(&bundle, "bundle", here(), "the directory of the bundle")
+	flag.StringVar(&bundle, "bundle", bundleDir(), "the directory of the bundle")
 	flag.StringVar(&names, "part", "", "run these parts alone, with commas between")
 	flag.DurationVar(&whole, "time", 9*time.Minute-20*time.Second, "for all parts together")
 	flag.BoolVar(&small, "small", false, "what an emulated device can do in minutes: small checkpoints alone")
@@ -40,9 +41,9 @@ func run() int {
 	if small {
 		parts = tiny()
 	}
-	parts, err := chosen(parts, names)
+	parts, err := choose(parts, names)
 	if err == nil && out == "" && !list {
-		err = fmt.Errorf("--out DIR says where the report is to be written")
+		err = fmt.Errorf("give --out DIR, the directory of the report")
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "gpu-check:", err)
@@ -67,8 +68,8 @@ func run() int {
 	return 0
 }
 
-// here is the directory of this program.
-func here() string {
+// bundleDir returns the directory of this program.
+func bundleDir() string {
 	exe, err := os.Executable()
 	if err != nil {
 		return "."
@@ -76,8 +77,8 @@ func here() string {
 	return filepath.Dir(exe)
 }
 
-// chosen are the parts of these names, all without names.
-func chosen(parts []agenda.Part, names string) ([]agenda.Part, error) {
+// choose returns the parts with these names, or all parts where names is "".
+func choose(parts []agenda.Part, names string) ([]agenda.Part, error) {
 	if names == "" {
 		return parts, nil
 	}
@@ -98,7 +99,7 @@ func check(bundle, out string, whole time.Duration, parts []agenda.Part) ([]agen
 		return nil, err
 	}
 	if dir, err := filepath.Abs(filepath.Join(bundle, "kernels")); err == nil && exists(dir) {
-		if err := os.Setenv("VAPP_CUDA_KERNELS", dir); err != nil { // of vapp and of the tests
+		if err := os.Setenv("VAPP_CUDA_KERNELS", dir); err != nil { // for vapp and for the tests
 			return nil, err
 		}
 	}
@@ -125,7 +126,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// machine names what runs this: processors and system; the device's part says the rest.
+// machine describes the CPUs and the system; the part "device" describes the GPU.
 func machine() string {
 	return fmt.Sprintf("%d CPUs, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
 }

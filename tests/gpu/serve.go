@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// port is what profiles of the bundle that are served say; a free one takes its place.
+// port is the port in the bundle's profiles; serve replaces it by a free one.
 const port = "port: 18173"
 
-// serve starts a server and has vapp bench serve ask it: a part of the agenda.
+// serve starts a server and measures it with vapp bench serve. It is run by a part of the agenda.
 func serve(args []string) int {
 	f := flag.NewFlagSet("serve", flag.ContinueOnError)
 	prompts := f.Int("prompts", 256, "requests")
@@ -38,10 +38,10 @@ func serve(args []string) int {
 	return 0
 }
 
-// load is what the server is asked.
+// load is the workload of the server.
 type load struct{ prompts, input, output, streams int }
 
-// run prints the benchmark's figures.
+// run prints the figures of the benchmark.
 func (l load) run(profile string) (err error) {
 	dir, err := os.MkdirTemp("", "vapp-gpu-check-")
 	if err != nil {
@@ -105,7 +105,7 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// ready waits until the server has loaded its model, or has ended.
+// ready waits until the server has loaded its model or has ended.
 func ready(url string, ended chan error) error {
 	ctx, stop := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer stop()
@@ -131,7 +131,7 @@ func ready(url string, ended chan error) error {
 	}
 }
 
-// end has the server drain; one that does not end well is an error.
+// end stops the server with drain and returns an error if it does not end cleanly.
 func end(server *exec.Cmd, ended chan error) error {
 	if err := server.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err

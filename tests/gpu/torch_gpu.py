@@ -1,18 +1,18 @@
-"""PyTorch and transformers on the GPU: what the device gives them, and the same models with
-random weights on the same shapes as vapp's. Prints one JSON object; exit code 77 says that
-the machine has no PyTorch with CUDA."""
+"""Measures PyTorch and transformers on the GPU: the limits of the device, and the models of vapp's
+agenda with random weights and the same shapes. Prints one JSON object. Exit code 77 means that the
+machine has no PyTorch with CUDA."""
 
 import json
 import signal
 import sys
 import time
 
-START = time.monotonic()  # what PyTorch takes to be imported counts
-ENOUGH, LATE = 40, 52  # seconds: nothing begins behind the first, the second ends what runs
+START = time.monotonic()  # the time to import PyTorch counts
+ENOUGH, LATE = 40, 52  # seconds: no measurement begins after the first; the second interrupts
 
 
 class Late(Exception):
-    """The time is over: what was measured is printed."""
+    """The time is over; the figures measured so far are printed."""
 
 
 def late(*_):
@@ -33,7 +33,7 @@ if not torch.cuda.is_available():
 
 
 def timed(f, n):
-    """Seconds of one call, the median of three rounds of n."""
+    """Returns the seconds of one call: the median of three rounds of n calls."""
     f()
     torch.cuda.synchronize()
     rounds = []
@@ -65,10 +65,10 @@ MODELS = {
 
 
 def row(model, streams):
-    """What a model does with prompts of 1,024 tokens, and with 32 tokens behind each."""
+    """Measures a model on prompts of 1,024 tokens and 32 generated tokens each."""
     ids = torch.randint(0, 1000, (streams, 1024), device="cuda")
     with torch.inference_mode():
-        for _ in range(2):  # the first warms up
+        for _ in range(2):  # the first is a warm-up
             torch.cuda.synchronize()
             start = time.perf_counter()
             past = model(ids, use_cache=True, logits_to_keep=1).past_key_values
@@ -86,8 +86,8 @@ def row(model, streams):
 
 
 def models(out, failed):
-    """Adds the rows of each model to out, and what fails to failed: the next is tried all the same.
-    A machine without transformers has none."""
+    """Adds the rows of each model to out, and failures to failed; a failure does not stop the next model.
+    Without transformers it adds no rows."""
     try:
         from transformers import AutoConfig, AutoModelForCausalLM
     except ImportError as e:

@@ -1,6 +1,6 @@
-// Package agenda runs a list of parts, each a process of its own with a time of its own, so
-// that one that fails, crashes or hangs hides nothing of the others, and makes one page of
-// what they gave.
+// Package agenda runs a list of parts, each in its own process with its own time limit, and makes a
+// report of their results. A part that fails, crashes or hangs does not stop the others. It must
+// not know what the parts measure; it does not import packages of vapp. Start reading at Run.Do.
 package agenda
 
 import (
@@ -15,87 +15,89 @@ import (
 	"time"
 )
 
-// Kind is how what a part prints is read.
+// Kind is the format of a part's output.
 type Kind string
 
 // The kinds.
 const (
-	Text    Kind = "text"    // shown as it is
+	Text    Kind = "text"    // shown unchanged
 	Tests   Kind = "tests"   // a Go test binary's -test.v
-	Bench   Kind = "bench"   // the JSON of vapp bench engine, which prints what it has when it is interrupted
-	Ops     Kind = "ops"     // the same, of which the times of ops are shown
+	Bench   Kind = "bench"   // the JSON of vapp bench engine, which prints its rows when interrupted
+	Ops     Kind = "ops"     // the same, of which only the op times are shown
 	Serving Kind = "serving" // the JSON of vapp bench serve
 	Rates   Kind = "rates"   // a JSON object of names and figures, or lists of such
 )
 
 // Part is one process.
 type Part struct {
-	Name   string        // in --part: "suite"
-	Title  string        // of its section
+	Name   string        // for --part, such as "suite"
+	Title  string        // of its section in the report
 	Kind   Kind          // of its standard output
-	Budget time.Duration // then it is ended, with all that it started
-	Args   []string      // the program, of the bundle or the path, and its arguments
-	Dir    string        // of the bundle, that the process runs in; "": the bundle
-	Env    []string      // beside the runner's own
-	// Beside names the part that measures the same by graphs, of one without graphs.
-	Beside string
-	// Without is what a line says, the last of the errors or any of the output, where the machine lacks
-	// what is measured: the part is Absent then, not Failed. "": it never is for that.
+	Budget time.Duration // time limit; then the process and its children are ended
+	Args   []string      // the program, from the bundle or the path, and its arguments
+	Dir    string        // working directory, relative to the bundle; "": the bundle
+	Env    []string      // in addition to the runner's environment
+	// GraphsPart names the part with the same rows and CUDA graphs, for a part without graphs;
+	// else "".
+	GraphsPart string
+	// Without is a text in the last line of errors, or anywhere in the output, which means that
+	// the machine lacks what the part measures; the part is then Absent, not Failed. "": no such
+	// text.
 	Without string
 }
 
-// Status is what became of a part.
+// Status is the result of a part.
 type Status string
 
 // The statuses.
 const (
 	OK      Status = "ok"
-	Failed  Status = "failed"  // it ended with a code other than 0
-	Crashed Status = "crashed" // a signal ended it
-	Late    Status = "late"    // its time or the whole's was over
-	Absent  Status = "absent"  // its program is not here, or said that what it measures is not
-	NotRun  Status = "not run" // no time was left
+	Failed  Status = "failed"  // exit code other than 0
+	Crashed Status = "crashed" // ended by a signal
+	Late    Status = "late"    // its time or the total time was over
+	Absent  Status = "absent"  // the program is missing, or it reported that the machine lacks what it measures
+	NotRun  Status = "not run" // no time left
 )
 
-// Skipped is the exit code of a part that has nothing to measure on the machine, as
-// automake's tests have it; its last line says why.
+// Skipped is the exit code of a part that has nothing to measure on the machine, as in automake's
+// tests; the last line of its output is the reason.
 const Skipped = 77
 
-// Result is a part that was run. Of what it printed the end is kept.
+// Result is a finished part. Only the end of its output is kept.
 type Result struct {
-	Name    string          `json:"name"`
-	Title   string          `json:"title"`
-	Kind    Kind            `json:"kind"`
-	Beside  string          `json:"beside,omitempty"`
-	Command []string        `json:"command"`
-	Status  Status          `json:"status"`
-	Why     string          `json:"why,omitempty"`
-	Seconds float64         `json:"seconds"`
-	Output  string          `json:"output,omitempty"` // standard output that is no JSON
-	Errors  string          `json:"errors,omitempty"` // standard error, its end
-	Data    json.RawMessage `json:"data,omitempty"`   // standard output that is JSON
+	Name       string          `json:"name"`
+	Title      string          `json:"title"`
+	Kind       Kind            `json:"kind"`
+	GraphsPart string          `json:"beside,omitempty"`
+	Command    []string        `json:"command"`
+	Status     Status          `json:"status"`
+	Why        string          `json:"why,omitempty"`
+	Seconds    float64         `json:"seconds"`
+	Output     string          `json:"output,omitempty"` // standard output that is not JSON
+	Errors     string          `json:"errors,omitempty"` // end of standard error
+	Data       json.RawMessage `json:"data,omitempty"`   // standard output that is JSON
 }
 
-// Run is an agenda being worked through.
+// Run is the run of an agenda.
 type Run struct {
-	Bundle string        // the directory of the programs
-	Whole  time.Duration // for all parts together
-	// Each is called after each part, with all that have run so far.
+	Bundle string        // directory of the programs
+	Whole  time.Duration // time limit of all parts together
+	// Each is called after each part with the results so far.
 	Each func([]Result) error
 }
 
 const (
-	least = 2 * time.Second // the shortest time that a part is begun with
-	grace = 6 * time.Second // of a Bench's time: then it is asked to print what it has
+	least = 2 * time.Second // a part is not started with less time left
+	grace = 6 * time.Second // a Bench is interrupted this long before its time ends, to print its rows
 )
 
-// Do runs the parts in order. Its error is Each's, or ctx's: those of parts are in their
-// results.
+// Do runs the parts in order. It returns only errors of Each and of ctx; errors of parts are in
+// their results.
 func (r Run) Do(ctx context.Context, parts []Part) ([]Result, error) {
 	end := time.Now().Add(r.Whole)
 	var out []Result
 	for _, p := range parts {
-		res := Result{Name: p.Name, Title: p.Title, Kind: p.Kind, Beside: p.Beside, Command: p.Args}
+		res := Result{Name: p.Name, Title: p.Title, Kind: p.Kind, GraphsPart: p.GraphsPart, Command: p.Args}
 		if left := time.Until(end); left < least {
 			res.Status, res.Why = NotRun, fmt.Sprintf("the agenda's %v were over", r.Whole)
 		} else {
@@ -119,7 +121,7 @@ func (r Run) part(ctx context.Context, p Part, most time.Duration, res *Result) 
 		res.Status, res.Why = Absent, err.Error()
 		return
 	}
-	quiet, delay := most, least // for what it started and did not end
+	quiet, delay := most, least // bound for children that keep the pipes open
 	asked := p.Kind == Bench || p.Kind == Ops
 	if asked {
 		delay = min(grace, most/2)
@@ -143,7 +145,7 @@ func (r Run) part(ctx context.Context, p Part, most time.Duration, res *Result) 
 	} else {
 		res.Output = said.String()
 	}
-	res.Status, res.Why = became(ctx, err, most, res)
+	res.Status, res.Why = statusOf(ctx, err, most, res)
 	if res.Status == OK && res.Data == nil && p.Kind != Text && p.Kind != Tests {
 		res.Status, res.Why = Failed, "it printed no JSON"
 	}
@@ -159,8 +161,8 @@ func (r Run) part(ctx context.Context, p Part, most time.Duration, res *Result) 
 	}
 }
 
-// became says how a process ended.
-func became(ctx context.Context, err error, most time.Duration, res *Result) (Status, string) {
+// statusOf returns the status of an ended process and the reason.
+func statusOf(ctx context.Context, err error, most time.Duration, res *Result) (Status, string) {
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
@@ -177,7 +179,7 @@ func became(ctx context.Context, err error, most time.Duration, res *Result) (St
 	return Failed, err.Error()
 }
 
-// find is a program of the bundle, or else of the path.
+// find returns the path of a program in the bundle, or else on PATH.
 func (r Run) find(name string) (string, error) {
 	at, err := filepath.Abs(filepath.Join(r.Bundle, name))
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata again")
 
-// TestMain is the parts too: what the tests run is this program.
+// TestMain also runs the parts: the tests start this test binary.
 func TestMain(m *testing.M) {
 	switch os.Getenv("PART") {
 	case "":
@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("before the end")
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
-	case "hang": // with a child that holds the pipes
+	case "hang": // with a child that keeps the pipes open
 		child := exec.Command(os.Args[0])
 		child.Env = append(os.Environ(), "PART=sleep")
 		child.Stdout, child.Stderr = os.Stdout, os.Stderr
@@ -45,10 +45,10 @@ func TestMain(m *testing.M) {
 		}
 		fmt.Println("waiting")
 		select {}
-	case "asked": // ends when it is told to, and says what it has
-		told := make(chan os.Signal, 1)
-		signal.Notify(told, os.Interrupt)
-		<-told
+	case "asked": // prints its result when interrupted
+		interrupted := make(chan os.Signal, 1)
+		signal.Notify(interrupted, os.Interrupt)
+		<-interrupted
 		fmt.Print(`{"rows": [1]}`)
 		os.Exit(1)
 	case "deaf":
@@ -73,7 +73,8 @@ func self(t *testing.T) string {
 	return exe
 }
 
-// TestDo: whatever becomes of a part, those after it run, and each result says what it was.
+// TestDo checks that parts run whatever happens to the parts before them, and that each result has
+// the right status.
 func TestDo(t *testing.T) {
 	exe := self(t)
 	part := func(name string, k Kind, most time.Duration) Part {
@@ -122,8 +123,8 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// TestWhole: when the time for all is over the rest is named, not run; an interrupted run
-// says so and keeps what it has.
+// TestWhole checks that parts without time left are listed but not run, and that an interrupted run
+// keeps its results.
 func TestWhole(t *testing.T) {
 	exe := self(t)
 	parts := []Part{{Name: "a", Kind: Text, Budget: time.Minute, Args: []string{exe}, Env: []string{"PART=text"}}}
@@ -151,8 +152,8 @@ func read(t testing.TB, file string, v any) {
 	}
 }
 
-// TestPage: the report of testdata/results.json, where parts of every kind and every status
-// are, is testdata/report.md.
+// TestPage compares the report of testdata/results.json, which has parts of every kind and status,
+// with testdata/report.md.
 func TestPage(t *testing.T) {
 	var results []Result
 	read(t, "testdata/results.json", &results)
@@ -169,7 +170,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// FuzzPage: whatever a part prints, there is a page.
+// FuzzPage checks that any output gives a page.
 func FuzzPage(f *testing.F) {
 	var results []Result
 	read(f, "testdata/results.json", &results)
@@ -180,7 +181,7 @@ func FuzzPage(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind, status, output string, data []byte) {
 		r := Result{Name: "a", Kind: Kind(kind), Status: Status(status), Output: output, Data: data}
 		b := r
-		b.Name, b.Beside = "b", "a"
+		b.Name, b.GraphsPart = "b", "a"
 		if p := Page(Head{}, []Result{r, b}); !strings.HasPrefix(p, "# GPU check") {
 			t.Error(p)
 		}

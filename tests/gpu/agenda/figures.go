@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// bench is what the page reads of vapp bench engine --json: rates in tokens a second, one for
-// each run, sizes in bytes, limits in bytes and operations a second.
+// bench has the fields of vapp bench engine --json that the page shows: rates in tokens per second,
+// one for each run; sizes in bytes; limits in bytes and operations per second.
 type bench struct {
 	Profile string  `json:"profile"`
 	Weights string  `json:"weights"`
@@ -32,7 +32,7 @@ type bench struct {
 	Memory memory `json:"memory"`
 }
 
-// memory is what a part planned and what the driver gave.
+// memory is the planned memory and the memory that the driver reported.
 type memory struct {
 	Arenas int64 `json:"arenas_planned"`
 	Taken  int64 `json:"arenas_taken"`
@@ -49,7 +49,7 @@ type memory struct {
 	} `json:"items"`
 }
 
-// item is the bytes of a line of the plan; 0 where it has none of that name.
+// item returns the bytes of a line of the plan; 0 where there is no such line.
 func (m memory) item(name string) int64 {
 	for _, it := range m.Items {
 		if it.Name == name {
@@ -59,7 +59,7 @@ func (m memory) item(name string) int64 {
 	return 0
 }
 
-// benchOf reads a part's figures; ok is false where it has none.
+// benchOf parses the figures of a part; ok is false where it has none.
 func benchOf(r Result) (b bench, ok bool) {
 	if r.Kind != Bench && r.Kind != Ops || json.Unmarshal(r.Data, &b) != nil {
 		return b, false
@@ -75,7 +75,7 @@ func median(rates []float64) float64 {
 	return s[len(s)/2]
 }
 
-// share is x of limit in percent; – where either is unknown.
+// share formats x as a percentage of limit; – where either is unknown.
 func share(x, limit float64) string {
 	if x <= 0 || limit <= 0 {
 		return "–"
@@ -93,7 +93,7 @@ func number(x float64) string {
 	return fmt.Sprintf("%.3g", x)
 }
 
-// figured is a part with figures that can be read.
+// figured is a part with its parsed figures.
 type figured struct {
 	Result
 	bench
@@ -108,8 +108,8 @@ func figuredOf(results []Result) (out []figured) {
 	return out
 }
 
-// limits are what the device does at most: by vapp's kernels, which measure them in each part, and by
-// PyTorch's, which tell whether these do.
+// limits writes the limits of the device: measured by vapp's kernels in each part, and by PyTorch's
+// kernels as a check.
 func (w *page) limits(results []Result) {
 	begun := false
 	row := func(part string, bytes, operations float64) {
@@ -143,7 +143,7 @@ func (w *page) limits(results []Result) {
 	}
 }
 
-// benches is one table of all rows of all models.
+// benches writes one table of all rows of all models.
 func (w *page) benches(results []Result) {
 	all := figuredOf(results)
 	if len(all) == 0 {
@@ -174,12 +174,12 @@ func (w *page) benches(results []Result) {
 	}
 }
 
-// graphs holds parts without graphs against those that they stand beside: the same rows.
+// graphs compares parts without graphs with their parts with graphs, row by row.
 func (w *page) graphs(results []Result) {
 	any := false
 	for _, r := range figuredOf(results) {
 		b := r.bench
-		other, found := besides(r.Result, results)
+		other, found := graphsBench(r.Result, results)
 		if !found {
 			continue
 		}
@@ -191,7 +191,7 @@ func (w *page) graphs(results []Result) {
 		}
 		for n := range min(len(b.Rows), len(other.Rows)) {
 			x, o := b.Rows[n], other.Rows[n]
-			w.row(r.Beside, fmt.Sprint(x.Streams), fmt.Sprint(x.Prompt), number(median(o.Decode)), number(median(x.Decode)), times(median(o.Decode), median(x.Decode)))
+			w.row(r.GraphsPart, fmt.Sprint(x.Streams), fmt.Sprint(x.Prompt), number(median(o.Decode)), number(median(x.Decode)), times(median(o.Decode), median(x.Decode)))
 		}
 	}
 	if any {
@@ -199,16 +199,16 @@ func (w *page) graphs(results []Result) {
 	}
 }
 
-// besides are the figures of the part that r stands beside.
-func besides(r Result, results []Result) (bench, bool) {
-	i := slices.IndexFunc(results, func(o Result) bool { return r.Beside != "" && o.Name == r.Beside })
+// graphsBench returns the figures of the part with graphs that belongs to r.
+func graphsBench(r Result, results []Result) (bench, bool) {
+	i := slices.IndexFunc(results, func(o Result) bool { return r.GraphsPart != "" && o.Name == r.GraphsPart })
 	if i < 0 {
 		return bench{}, false
 	}
 	return benchOf(results[i])
 }
 
-// times is how many times b a is.
+// times formats the ratio of a to b.
 func times(a, b float64) string {
 	if a <= 0 || b <= 0 {
 		return "–"
@@ -216,7 +216,7 @@ func times(a, b float64) string {
 	return fmt.Sprintf("%.2f", a/b)
 }
 
-// memory is what the plan listed and the driver was asked for, and what the driver says of it.
+// memory writes the planned memory, the allocated memory and the memory that the driver reports.
 func (w *page) memory(results []Result) {
 	all := figuredOf(results)
 	if len(all) == 0 {
@@ -247,13 +247,13 @@ func (w *page) memory(results []Result) {
 	w.line("")
 }
 
-// target is a figure that is wanted.
+// target is a wanted figure.
 type target struct {
 	what, want string
 	got        []string
 }
 
-// targets are wanted figures and those that were measured, the best row of each part.
+// targets writes the wanted figures and the measured ones, of the best row of each part.
 func (w *page) targets(results []Result) {
 	decode := target{what: "decode of one stream, share of read bandwidth", want: "85 % from 7B on"}
 	prefill := target{what: "prefill, share of bf16 matrix rate", want: "60 %"}
@@ -264,7 +264,7 @@ func (w *page) targets(results []Result) {
 		one, fill := 0.0, 0.0
 		for _, x := range b.Rows {
 			for _, s := range x.Steps {
-				if x.Streams == 1 && s.Kind == "decode" && r.Beside == "" {
+				if x.Streams == 1 && s.Kind == "decode" && r.GraphsPart == "" {
 					outside.got = append(outside.got, fmt.Sprintf("%s %s", r.Name, number(s.op(between))))
 				}
 			}
@@ -275,13 +275,13 @@ func (w *page) targets(results []Result) {
 				fill = max(fill, median(x.Prefill)*x.PromptOp/b.Matrix)
 			}
 		}
-		if r.Beside == "" {
+		if r.GraphsPart == "" {
 			decode.got = append(decode.got, r.Name+" "+share(one, 1))
 			prefill.got = append(prefill.got, r.Name+" "+share(fill, 1))
 			continue
 		}
-		if o, ok := besides(r.Result, results); ok {
-			graphs.got = append(graphs.got, r.Beside+" "+times(median(o.Rows[0].Decode), median(b.Rows[0].Decode)))
+		if o, ok := graphsBench(r.Result, results); ok {
+			graphs.got = append(graphs.got, r.GraphsPart+" "+times(median(o.Rows[0].Decode), median(b.Rows[0].Decode)))
 		}
 	}
 	if len(decode.got) == 0 {

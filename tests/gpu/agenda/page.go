@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// Head is what stands above the parts.
+// Head is the head of the report.
 type Head struct {
-	Machine string // its device, as a person reads it
+	Machine string // the device, for readers
 	When    string
-	Bundle  string // what was run: version of the binary
+	Bundle  string // version of the binary
 }
 
-// Page is the report: what became of each part, figures in tables, and what the failed
-// ones said last. It never fails: figures that cannot be read are said to be so.
+// Page returns the report: the status of each part, figures in tables, and the last output of
+// failed parts. Figures that cannot be parsed are noted as such.
 func Page(h Head, results []Result) string {
 	w := &page{}
 	w.line("# GPU check")
@@ -50,7 +50,7 @@ type page struct{ b strings.Builder }
 
 func (w *page) line(format string, args ...any) { fmt.Fprintf(&w.b, format+"\n", args...) }
 
-// row is a line of a table; what would end a cell is not let through.
+// row writes a line of a table and escapes characters that would end a cell.
 func (w *page) row(cells ...string) {
 	for i := range cells {
 		cells[i] = strings.ReplaceAll(strings.ReplaceAll(cells[i], "|", "\\|"), "\n", " ")
@@ -69,7 +69,7 @@ func (w *page) head(align string, cells ...string) {
 	w.row(rule...)
 }
 
-// became is the table of all parts.
+// became writes the table of all parts.
 func (w *page) became(results []Result) {
 	count := map[Status]int{}
 	w.head("llrl", "part", "became", "seconds", "why")
@@ -88,7 +88,7 @@ func (w *page) became(results []Result) {
 	w.line("")
 }
 
-// section is what a part printed.
+// section writes the output of a part.
 func (w *page) section(r Result) {
 	w.line("## %s", r.Title)
 	w.line("")
@@ -123,7 +123,7 @@ func (w *page) block(s string, most int) {
 	w.line("")
 }
 
-// tests counts what a test binary says, and quotes what failed.
+// tests counts the results of a test binary, and quotes the failures.
 func (w *page) tests(r Result) {
 	var ok, skipped int
 	var failed []string
@@ -150,7 +150,7 @@ func (w *page) tests(r Result) {
 	}
 }
 
-// unpassed is what a test binary says but for how tests begin and that they passed.
+// unpassed returns the output of a test binary without the lines of started and passed tests.
 func unpassed(output string) string {
 	var kept []string
 	for line := range strings.Lines(output) {
@@ -162,7 +162,7 @@ func unpassed(output string) string {
 	return strings.Join(kept, "")
 }
 
-// rates prints an object of figures, and lists of objects as tables.
+// rates writes an object of figures, and lists of objects as tables.
 func (w *page) rates(data json.RawMessage) {
 	var all map[string]any
 	if err := json.Unmarshal(data, &all); err != nil {
@@ -196,7 +196,7 @@ func (w *page) rates(data json.RawMessage) {
 	}
 }
 
-// table prints objects that have the first one's names.
+// table writes objects with the keys of the first one as a table.
 func (w *page) table(rows []any) {
 	first, _ := rows[0].(map[string]any)
 	var names []string

@@ -4,5 +4,5 @@ package agenda
 
 import "os/exec"
 
-// whole leaves the process as it is: what it started may outlive it.
+// whole does nothing: children of the process may outlive it.
 func whole(*exec.Cmd, bool) (end func()) { return func() {} }

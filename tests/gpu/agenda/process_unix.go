@@ -7,8 +7,9 @@ import (
 	"syscall"
 )
 
-// whole has the process end with all that it started when its context ends: at once, or asked
-// to, with WaitDelay for what it still has to say. The function ends what outlived it.
+// whole makes the end of the context end the process with all its children: at once, or with asked
+// set, by an interrupt and WaitDelay for its last output. The returned function kills the children
+// that remain.
 func whole(c *exec.Cmd, asked bool) (end func()) {
 	how := syscall.SIGKILL
 	if asked {
@@ -18,7 +19,7 @@ func whole(c *exec.Cmd, asked bool) (end func()) {
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, how) }
 	return func() {
 		if c.Process != nil {
-			_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // there may be none left
+			_ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) // fails where none remain
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// step is where the steps of a row spend their time, of one kind.
+// step is the time of the ops in the steps of one kind, for a row.
 type step struct {
 	Kind  string `json:"kind"` // prefill, decode
 	Steps int64  `json:"steps"`
@@ -17,10 +17,10 @@ type step struct {
 	} `json:"ops"`
 }
 
-// between is the OpTime that backend.BetweenSteps names, all their sum.
+// between is the op that backend.BetweenSteps names, all the sum of ops.
 const between, all = "(no step)", "all"
 
-// op is the microseconds of a step that an op takes; 0 where it is not there.
+// op returns the microseconds of an op in a step; 0 where there is none.
 func (s step) op(name string) float64 {
 	for _, o := range s.Ops {
 		if o.Op == name {
@@ -30,7 +30,7 @@ func (s step) op(name string) float64 {
 	return 0
 }
 
-// longest are the ops that take most of a step, with their shares.
+// longest lists the ops that take most of a step, with their shares.
 func (s step) longest(n int) string {
 	var out []string
 	for _, o := range s.Ops {
@@ -41,7 +41,7 @@ func (s step) longest(n int) string {
 	return strings.Join(out, ", ")
 }
 
-// steps is one table of all parts whose ops were measured.
+// steps writes one table of all parts with op times.
 func (w *page) steps(results []Result) {
 	begun := false
 	for _, r := range results {
@@ -55,7 +55,7 @@ func (w *page) steps(results []Result) {
 					begun = true
 					w.line("## Where steps spend their time")
 					w.line("")
-					w.line("Microseconds of the device, by its own clock. What graphs run is not told apart; the parts by ops run launch by launch.")
+					w.line("Microseconds of the device, by its own clock. Ops inside graphs are not measured separately; the parts with op times run without graphs.")
 					w.line("")
 					w.head("lrrlrrrl", "part", "streams", "context", "steps", "of them", "µs a step", "µs before it", "longest ops")
 				}

@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// tail keeps the end of what is written, at most so many bytes; whole lines where it had to
-// cut.
+// tail keeps the end of the text written to it, at most most bytes; where it had to cut, whole
+// lines.
 type tail struct {
-	mu   sync.Mutex // two pipes may end at different times
+	mu   sync.Mutex // two pipes may write concurrently
 	most int
 	b    []byte
 	cut  bool
@@ -18,7 +18,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.b = append(t.b, p...)
-	if over := len(t.b) - t.most; over > t.most { // not at every write
+	if over := len(t.b) - t.most; over > t.most { // not at every write, to copy less
 		t.b, t.cut = append(t.b[:0], t.b[over:]...), true
 	}
 	return len(p), nil
@@ -34,7 +34,7 @@ func (t *tail) bytes() []byte {
 	return b
 }
 
-// String is the end as text that is valid.
+// String returns the kept end as valid UTF-8.
 func (t *tail) String() string {
 	s := strings.ToValidUTF8(string(t.bytes()), "\uFFFD")
 	if !t.cut {
