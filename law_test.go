@@ -220,7 +220,7 @@ func sources(t *testing.T) (*token.FileSet, []source) {
 		}
 		rel := filepath.ToSlash(p)
 		if d.IsDir() {
-			if n := d.Name(); rel != "." && (n[0] == '.' || n[0] == '_' || slices.Contains([]string{"testdata", "target", "models", "bin"}, n) && rel != "engine/models") {
+			if skipped(rel, d.Name()) {
 				return fs.SkipDir
 			}
 			return nil
@@ -242,6 +242,15 @@ func sources(t *testing.T) (*token.FileSet, []source) {
 		t.Fatalf("only %d Go files: this is not the root of the module", len(out))
 	}
 	return set, out
+}
+
+// skipped reports whether a folder has no sources of the tree: hidden folders, test data, build
+// outputs and fetched models.
+func skipped(rel, name string) bool {
+	if rel == "." || rel == "engine/models" {
+		return false
+	}
+	return name[0] == '.' || name[0] == '_' || slices.Contains([]string{"testdata", "target", "models", "bin"}, name)
 }
 
 // imports returns the import paths of f.

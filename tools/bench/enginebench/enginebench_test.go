@@ -68,8 +68,8 @@ func TestBenchLayers(t *testing.T) {
 	}
 }
 
-// TestBenchCost counts by hand what a model of a plain weight, a head that is also
-// looked up, two stacks, a window and a state asks for.
+// TestBenchCost checks the cost of a model with a plain weight, a head that is also the embedding,
+// two stacks of experts, a sliding window and a state against a count by hand.
 func TestBenchCost(t *testing.T) {
 	weights := []backend.WeightSpec{
 		{Rows: 10, Cols: 10, Use: backend.Multiply, Group: "attention"},

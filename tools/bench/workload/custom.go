@@ -60,8 +60,8 @@ func Lines(r io.Reader) ([]Line, error) {
 	return out, nil
 }
 
-// Custom makes requests from the lines of a file, shuffled unless inOrder is set. force above 0 is
-// the output length of all requests; otherwise is that of lines without one.
+// Custom makes requests from the lines of a file, shuffled unless inOrder is set. The output length
+// of all requests is force if that is above 0; else the line's own, or otherwise if it has none.
 func (m Maker) Custom(ctx context.Context, lines []Line, force, otherwise int, inOrder bool) ([]Request, error) {
 	order := generator(m.Seed, streamPrompts).Perm(len(lines))
 	var out []Request
