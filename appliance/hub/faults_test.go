@@ -81,12 +81,12 @@ func TestFaultsStay(t *testing.T) {
 		kind  Kind
 		msg   string
 	}{
-		"damage":       {of(hubtest.Fault{Flip: true}), Damaged, "came twice with another content"},
+		"damage":       {of(hubtest.Fault{Flip: true}), Damaged, "was downloaded twice with another hash"},
 		"shorter file": {of(hubtest.Fault{Content: noise(50_000, 9)}), Damaged, "lists model-00001-of-00002.safetensors with 100000 bytes and "},
 		"longer file":  {of(hubtest.Fault{Content: noise(200_000, 9)}), Damaged, "and sends 200000"},
 		"errors":       {of(hubtest.Fault{Status: 502}), Unreachable, "answered 502 Bad Gateway; try again later"},
 		"cuts":         {of(hubtest.Fault{Cut: 1}), Unreachable, "cannot be reached: unexpected EOF"},
-		"stalls":       {of(hubtest.Fault{Stall: time.Minute}), Unreachable, "nothing came for too long"},
+		"stalls":       {of(hubtest.Fault{Stall: time.Minute}), Unreachable, "no bytes came for too long"},
 		"round":        {of(hubtest.Fault{Redirect: "/" + shard}), Unreachable, "redirects more than"},
 		"file scheme":  {of(hubtest.Fault{Redirect: "file:///etc/passwd"}), Unreachable, "not followed"},
 	} {
@@ -168,7 +168,7 @@ func TestHostileListing(t *testing.T) {
 		h, repo, c := start(t)
 		repo.Listing = listing(t, hubtest.Commit(0), map[string]any{"rfilename": name, "size": 1, "blobId": hubtest.Blob(nil)})
 		_, err := pull(c, named(t, model), Want{})
-		refused(t, name, err, Untrusted, "nothing was fetched")
+		refused(t, name, err, Untrusted, "nothing was downloaded")
 		if left, _ := os.ReadDir(c.Cache); len(left) > 0 {
 			t.Errorf("%q: the cache has %v", name, left)
 		}
@@ -194,7 +194,7 @@ func TestHostileListing(t *testing.T) {
 	evil["model.safetensors.index.json"] = []byte(`{"weight_map":{"x":"../../../../evil.safetensors"}}`)
 	repo.Listing, repo.Trees[hubtest.Commit(0)] = nil, evil
 	_, err = pull(c, named(t, model), Want{})
-	refused(t, "index", err, Unsuitable, "no safetensors file below it")
+	refused(t, "index", err, Unsuitable, "not a safetensors file of the repository")
 }
 
 func file(name string, size int64, blob string) map[string]any {

@@ -31,7 +31,7 @@ func (c *Client) fetch(ctx context.Context, p *Pull, f File) error {
 			return p.failed(err)
 		}
 	}
-	waits := func() { c.say(fmt.Sprintf("%s: another process fetches it; waiting", f.Path)) }
+	waits := func() { c.say(fmt.Sprintf("%s: another process is downloading it; waiting", f.Path)) }
 	unlock, err := acquire(ctx, filepath.Join(locks, f.Blob+".lock"), waits)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -60,9 +60,9 @@ func (c *Client) fetch(ctx context.Context, p *Pull, f File) error {
 		p.m.again(t.counted, f.Size)
 		t.drop()
 		if try == 1 {
-			return p.Name.errorf(Damaged, "%s came twice with another content than the hub lists (hash %s, not %s); something between here and %s changes files", f.Path, sum, f.Blob, hostOf(c.Endpoint))
+			return p.Name.errorf(Damaged, "%s was downloaded twice with another hash than the hub lists (%s, not %s); a proxy on the way to %s may change files", f.Path, sum, f.Blob, hostOf(c.Endpoint))
 		}
-		c.say(fmt.Sprintf("%s: came damaged; fetching it again", f.Path))
+		c.say(fmt.Sprintf("%s: the download is damaged; downloading it again", f.Path))
 	}
 }
 

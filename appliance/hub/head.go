@@ -53,7 +53,7 @@ func (c *Client) ask(ctx context.Context, p *Pull, f File) (File, error) {
 		}
 		to, err := r.URL.Parse(next)
 		if err != nil || !c.atEndpoint(to) {
-			return f, p.Name.errorf(Untrusted, "the hub sends on to %s and does not say what %s is", hostOf(next), f.Path)
+			return f, p.Name.errorf(Untrusted, "the hub redirects to %s and sends no hash of %s", hostOf(next), f.Path)
 		}
 		at = to.String()
 	}
@@ -63,7 +63,7 @@ func (c *Client) ask(ctx context.Context, p *Pull, f File) (File, error) {
 // fromHeaders returns f with size and hash from the headers.
 func fromHeaders(p *Pull, f File, h http.Header, redirects bool) (File, error) {
 	if commit := h.Get("X-Repo-Commit"); commit != "" && commit != p.Commit {
-		return f, p.Name.errorf(Untrusted, "commit %s was asked for and the hub gave %.60q", p.Commit, commit)
+		return f, p.Name.errorf(Untrusted, "commit %s was requested and the hub sent %.60q", p.Commit, commit)
 	}
 	id, length := h.Get("X-Linked-Etag"), h.Get("X-Linked-Size")
 	if id == "" {

@@ -66,7 +66,7 @@ func hostOf(address string) string {
 }
 
 // errStall means that no bytes came within Settings.Stall.
-var errStall = errors.New("nothing came for too long")
+var errStall = errors.New("no bytes came for too long")
 
 // maxRedirects bounds the redirects of one request.
 const maxRedirects = 10
@@ -99,7 +99,7 @@ func (c *Client) send(ctx context.Context, method, at, byteRange string) (*http.
 		to, err := r.URL.Parse(next)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("%s redirects to what is no address: %.200q", hostOf(at), next)
+			return nil, fmt.Errorf("%s redirects to an invalid address: %.200q", hostOf(at), next)
 		case to.Scheme != "http" && to.Scheme != "https", r.URL.Scheme == "https" && to.Scheme == "http":
 			return nil, fmt.Errorf("%s redirects from %s to %s, which is not followed", hostOf(at), r.URL.Scheme, to.Scheme)
 		}
@@ -239,7 +239,7 @@ func (c *Client) refused(n Name, s *statusError) error {
 	case !c.atEndpoint(s.url): // a storage server: its refusals say nothing about the model
 		e = n.errorf(Unreachable, "%v; try again later", s)
 	case s.code == "GatedRepo", s.status == http.StatusForbidden && s.code == "":
-		e = n.errorf(Gated, "it is gated, and was asked for %s; accept its terms at %s first%s", who, page, s.note())
+		e = n.errorf(Gated, "it is gated, and was requested %s; accept its terms at %s first%s", who, page, s.note())
 	case s.code == "RevisionNotFound":
 		e = n.errorf(BadRevision, "it has no branch, tag or commit %q; see %s/commits/main", n.revision(), page)
 	case s.code == "EntryNotFound":
@@ -249,7 +249,7 @@ func (c *Client) refused(n Name, s *statusError) error {
 	case s.status == http.StatusUnauthorized && c.Token != "" && s.code == "":
 		e = n.errorf(Unauthorized, "the hub does not accept the token; renew HF_TOKEN, or log in with `hf auth login`")
 	case s.status == http.StatusUnauthorized, s.code == "RepoNotFound":
-		e = n.errorf(NotFound, "the hub has no such model, or it is private and was asked for %s", who)
+		e = n.errorf(NotFound, "the hub has no such model, or it is private and was requested %s", who)
 	default:
 		e = n.errorf(Unreachable, "%v; try again later", s)
 	}

@@ -69,13 +69,13 @@ func (c *Client) List(ctx context.Context, n Name) (*Listing, error) {
 func parseListing(n Name, body []byte) (*Listing, error) {
 	var w wireModel
 	if err := json.Unmarshal(body, &w); err != nil {
-		return nil, n.errorf(Unreachable, "the hub's list of files is not understood: %v; is HF_ENDPOINT a Hugging Face hub?", err)
+		return nil, n.errorf(Unreachable, "the hub's list of files cannot be parsed: %v; is HF_ENDPOINT a Hugging Face hub?", err)
 	}
 	switch {
 	case !commitPattern.MatchString(w.SHA):
-		return nil, n.errorf(Untrusted, "the hub gave %.60q as the commit of %s; is HF_ENDPOINT a Hugging Face hub?", w.SHA, n.revision())
+		return nil, n.errorf(Untrusted, "the hub sent %.60q as the commit of %s; is HF_ENDPOINT a Hugging Face hub?", w.SHA, n.revision())
 	case commitPattern.MatchString(n.Revision) && n.Revision != w.SHA:
-		return nil, n.errorf(Untrusted, "commit %s was asked for and the hub gave %s", n.Revision, w.SHA)
+		return nil, n.errorf(Untrusted, "commit %s was requested and the hub sent %s", n.Revision, w.SHA)
 	case len(w.Siblings) > maxFiles:
 		return nil, n.errorf(Untrusted, "the hub lists %d files; at most %d are read", len(w.Siblings), maxFiles)
 	}
@@ -83,7 +83,7 @@ func parseListing(n Name, body []byte) (*Listing, error) {
 	seen := map[string]bool{}
 	for _, f := range w.Siblings {
 		if !localName(f.Name) {
-			return nil, n.errorf(Untrusted, "the hub lists a file %.80q, whose name could lead out of the cache; nothing was fetched", f.Name)
+			return nil, n.errorf(Untrusted, "the hub lists a file %.80q, whose path could leave the cache; nothing was downloaded", f.Name)
 		}
 		if seen[f.Name] {
 			return nil, n.errorf(Untrusted, "the hub lists %.80q twice", f.Name)

@@ -61,7 +61,7 @@ func pick(n Name, w Want, list []File, readIndex func(File) ([]byte, error)) (pi
 	case n.File != "":
 		f, ok := by[n.File]
 		if !ok {
-			return picked{}, n.errorf(NoFile, "it has no file %s%s", n.File, listed("; its GGUF files: ", gguf))
+			return picked{}, n.errorf(NoFile, "it has no file %s%s", n.File, nameList("; its GGUF files: ", gguf))
 		}
 		return picked{gguf: true, weights: []File{f}}, nil
 	case w.Format == "gguf" || w.Format != "safetensors" && w.Format != "dummy" && !single && !sharded && len(gguf) > 0:
@@ -120,13 +120,13 @@ func oneGGUF(n Name, gguf []File) (picked, error) {
 	case 1:
 		return picked{gguf: true, weights: gguf}, nil
 	}
-	return picked{}, n.errorf(Unsuitable, "it has %d GGUF files: name one, as %s:%s%s", len(gguf), n.Repo, gguf[0].Path, listed("; there are ", gguf))
+	return picked{}, n.errorf(Unsuitable, "it has %d GGUF files: name one, as %s:%s%s", len(gguf), n.Repo, gguf[0].Path, nameList("; there are ", gguf))
 }
 
 // maxListed bounds the files that an error names.
 const maxListed = 12
 
-func listed(lead string, files []File) string {
+func nameList(lead string, files []File) string {
 	if len(files) == 0 {
 		return ""
 	}
@@ -162,7 +162,7 @@ func parseIndex(text []byte) ([]string, error) {
 	names := map[string]bool{}
 	for _, file := range index.Weights {
 		if !localName(file) || !strings.HasSuffix(file, ".safetensors") {
-			return nil, errors.New("it names a file that is no safetensors file below it")
+			return nil, errors.New("it names a file that is not a safetensors file of the repository")
 		}
 		names[file] = true
 	}

@@ -34,7 +34,7 @@ func (p *Pull) Files() []File { return p.files.files() }
 // downloads the small files. Its errors are *Error, except when ctx ended.
 func (c *Client) Open(ctx context.Context, n Name, w Want) (*Pull, error) {
 	if c.Cache == "" {
-		return nil, n.errorf(CacheFailed, "there is no folder to keep it in: set HF_HUB_CACHE or HOME")
+		return nil, n.errorf(CacheFailed, "there is no folder for the cache: set HF_HUB_CACHE or HOME")
 	}
 	l, err := c.List(ctx, n)
 	if err != nil {
@@ -85,7 +85,7 @@ func (p *Pull) complete(ctx context.Context, list []File) error {
 		}
 		switch f = list[i]; {
 		case !blobPattern.MatchString(f.Blob):
-			return p.Name.errorf(Untrusted, "the hub gives no SHA-256 or git hash of %s (it says %.80q), so that it cannot be checked", f.Path, f.Blob)
+			return p.Name.errorf(Untrusted, "the hub sends no SHA-256 or git hash of %s (but %.80q), so it cannot be verified", f.Path, f.Blob)
 		case f.Size < 0 || f.Size > maxSize:
 			return p.Name.errorf(Untrusted, "the hub says that %s has %d bytes", f.Path, f.Size)
 		}
@@ -164,7 +164,7 @@ func (p *Pull) checkSpace() error {
 		return p.failed(&fs.PathError{Op: "free space of", Path: dir, Err: err})
 	}
 	if need > free {
-		return p.Name.errorf(NoSpace, "%s are to be fetched and %s has %s free; make room, or set HF_HUB_CACHE to a larger disk", size(need), p.c.Cache, size(free))
+		return p.Name.errorf(NoSpace, "the download needs %s and %s has %s free; free disk space, or set HF_HUB_CACHE to a larger disk", size(need), p.c.Cache, size(free))
 	}
 	return nil
 }

@@ -303,7 +303,7 @@ func TestNoRoom(t *testing.T) {
 	h, _, c := start(t)
 	c.free = func(string) (int64, error) { return 170_000, nil }
 	_, err := pull(c, named(t, model), Want{})
-	refused(t, "disk", err, NoSpace, "are to be fetched and")
+	refused(t, "disk", err, NoSpace, "the download needs")
 	for _, r := range h.Requests() {
 		if r.Store {
 			t.Errorf("fetched: %+v", r)

@@ -200,11 +200,11 @@ func (o *serveBench) run(ctx context.Context, c *cobra.Command) error {
 	if err != nil && !(errors.Is(err, context.Canceled) && result.By != nil) {
 		return err
 	}
-	return ended(errors.Join(err, o.print(c, &result)), result.Failed)
+	return exitCode(errors.Join(err, o.print(c, &result)), result.Failed)
 }
 
-// ended returns exit code 1 for failed requests, unless there is another error.
-func ended(err error, failed int) error {
+// exitCode returns an exitError of 1 if requests failed, unless there is another error.
+func exitCode(err error, failed int) error {
 	if err == nil && failed > 0 {
 		return exitError(1)
 	}
@@ -282,7 +282,7 @@ func (o *serveBench) runSweep(ctx context.Context, c *cobra.Command) error {
 	for i := range sweep {
 		n += sweep[i].Failed
 	}
-	return ended(err, n)
+	return exitCode(err, n)
 }
 
 // serveError makes an invalid option a usage error.

@@ -37,7 +37,7 @@ cpu-<cores>c-<GiB>g, and -avx2, -avx512bf16 or -amx behind it.`,
 			var rows [][]string
 			for _, d := range list {
 				rows = append(rows, []string{
-					d.Name, plan.Size(d.TotalBytes), scaled(d.Bandwidth, "B/s"), scaled(d.FP16, "FLOP/s"), computes(d), d.PlanOnly,
+					d.Name, plan.Size(d.TotalBytes), formatRate(d.Bandwidth, "B/s"), formatRate(d.FP16, "FLOP/s"), computes(d), d.PlanOnly,
 				})
 			}
 			table(c.OutOrStdout(), "lrrrll", []string{"DEVICE", "MEMORY", "BANDWIDTH", "16 BIT", "CAPABILITY", "PLAN ONLY"}, rows)
@@ -78,7 +78,7 @@ func oneDevice(c *cobra.Command, name string, json bool) error {
 		if x == 0 {
 			return ""
 		}
-		return scaled(x, "FLOP/s")
+		return formatRate(x, "FLOP/s")
 	}
 	size := func(n int64) string {
 		if n == 0 {
@@ -94,7 +94,7 @@ func oneDevice(c *cobra.Command, name string, json bool) error {
 		{"device", d.Name}, {"driver's name", d.DriverName}, {"aliases", strings.Join(d.Aliases, ", ")},
 		{"memory", fmt.Sprintf("%s (%s bytes): %s", plan.Size(d.TotalBytes), plan.Group(d.TotalBytes), d.Source)},
 		{"cores", number(d.Cores, "")}, {"SMs", number(d.SMs, "")}, {"capability", d.Capability},
-		{"instructions", strings.Join(d.Variants, ", ")}, {"bandwidth", scaled(d.Bandwidth, "B/s")},
+		{"instructions", strings.Join(d.Variants, ", ")}, {"bandwidth", formatRate(d.Bandwidth, "B/s")},
 		{"16 bit", rate(d.FP16)}, {"fp8", rate(d.FP8)}, {"fp4", rate(d.FP4)},
 		{"L2", size(d.L2Bytes)}, {"shared memory", size(d.SharedBytes)},
 		{"default batch", batch}, {"plan only", d.PlanOnly},

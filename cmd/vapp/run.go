@@ -119,14 +119,14 @@ func (o runOptions) run(c *cobra.Command, profile string, form batch.Form) error
 	if err != nil {
 		return err
 	}
-	here, err := withBackend(c, o.backend)
+	machine, err := withBackend(c, o.backend)
 	if err != nil {
 		return err
 	}
-	if err := obtain(ctx, profile, here, o.offline); err != nil {
+	if err := obtain(ctx, profile, machine, o.offline); err != nil {
 		return err
 	}
-	p, err := appliance.Prepare(profile, here)
+	p, err := appliance.Prepare(profile, machine)
 	if err != nil {
 		return err
 	}

@@ -54,8 +54,8 @@ func asJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// scaled formats a rate with its unit in powers of a thousand: 312 TFLOP/s.
-func scaled(x float64, unit string) string {
+// formatRate formats a rate with its unit in powers of a thousand: 312 TFLOP/s.
+func formatRate(x float64, unit string) string {
 	if x == 0 {
 		return "-"
 	}

@@ -62,12 +62,12 @@ func (e abortedError) Error() string {
 }
 
 // up runs the appliance until a signal or an error ends it.
-func up(profile string, here appliance.Machine, locked, offline bool) error {
+func up(profile string, machine appliance.Machine, locked, offline bool) error {
 	if driver.Built {
 		fmt.Fprintln(os.Stderr, driverLine())
 	}
 	if !locked {
-		if stopped, err := obtainFirst(profile, here, offline); stopped || err != nil {
+		if stopped, err := obtainFirst(profile, machine, offline); stopped || err != nil {
 			return err
 		}
 	}
@@ -77,7 +77,7 @@ func up(profile string, here appliance.Machine, locked, offline bool) error {
 	}
 	config := appliance.Config{
 		Profile:  profile,
-		Machine:  here,
+		Machine:  machine,
 		Version:  buildVersion(),
 		Log:      os.Stderr,
 		Progress: loadProgress(os.Stderr),

@@ -55,7 +55,7 @@ func (d *Dataset) check() error {
 		}
 	}
 	if d.Input > 0 && (d.Name == "sharegpt" || d.Name == "custom") {
-		return refuse("--input-len %d: prompts of %s have the lengths that they have", d.Input, d.Name)
+		return refuse("--input-len %d: prompts of %s have fixed lengths", d.Input, d.Name)
 	}
 	if d.Name == "custom" && d.CustomOutput < 1 {
 		return refuse("--custom-output-len %d: give 1 or more", d.CustomOutput)

@@ -152,7 +152,7 @@ func TestOpenFiles(t *testing.T) {
 	if err := o.checkOpenFiles(64 + ownFiles); err != nil {
 		t.Error(err)
 	}
-	const want = "64 requests at once take a connection each, and this process may have 95 files open; raise that (ulimit -n 96), or give --max-concurrency 63"
+	const want = "64 concurrent requests need a connection each, and this process may open 95 files; raise that (ulimit -n 96), or give --max-concurrency 63"
 	if err := o.checkOpenFiles(63 + ownFiles); err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}

@@ -116,7 +116,7 @@ func (o *Options) checkOpenFiles(most int) error {
 		return nil
 	}
 	if n+ownFiles > most {
-		return refuse("%d requests at once take a connection each, and this process may have %d files open; raise that (ulimit -n %d), or give --max-concurrency %d",
+		return refuse("%d concurrent requests need a connection each, and this process may open %d files; raise that (ulimit -n %d), or give --max-concurrency %d",
 			n, most, n+ownFiles, max(1, most-ownFiles))
 	}
 	return nil

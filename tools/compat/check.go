@@ -60,7 +60,7 @@ func (in *run) checkSpeculation() error {
 	switch sp.Method {
 	case "":
 		if sp.Tokens != 0 {
-			return fault("speculative.method", "is missing beside numTokens %d", sp.Tokens)
+			return fault("speculative.method", "is missing, and numTokens is %d", sp.Tokens)
 		}
 		return nil
 	case "ngram", "mtp":

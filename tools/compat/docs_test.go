@@ -55,9 +55,9 @@ func documentNewer(t testing.TB, b *strings.Builder) {
 			continue
 		}
 		lo, _ := s.interval(t)
-		o := s.pinned(t, lo)
+		o := s.withBytes(t, lo)
 		need, x, tokens := o.newer()
-		fmt.Fprintf(b, "| %s | %d | %s | %s | %d | %.2f | %s |\n", s.Run, o.length, s.Logged["concurrency"], s.Logged["tokens"], need, x, grouped(tokens))
+		fmt.Fprintf(b, "| %s | %d | %s | %s | %d | %.2f | %s |\n", s.Run, o.length, s.Logged["concurrency"], s.Logged["tokens"], need, x, groupDigits(tokens))
 	}
 }
 
@@ -67,7 +67,7 @@ func documentIdeal(t testing.TB, b *strings.Builder) {
 	for _, cells := range table(t, "by length") {
 		s := run9(t, cells[0])
 		lo, _ := s.interval(t)
-		o := s.pinned(t, lo)
+		o := s.withBytes(t, lo)
 		n := int64(number(cells[1]))
 		x, admitted := sequences(t, s.ideal(t), s.rounded(t), int(n)), o.concurrency(n)
 		fmt.Fprintf(b, "| %s | %d | %.2f | %.2f | %.2f | %+.0f%% |\n", s.Run, n, admitted, float64(o.blocks-1)/float64(o.cache.steady(n)), x, 100*(x/admitted-1))
@@ -82,7 +82,7 @@ func documentIdeal(t testing.TB, b *strings.Builder) {
 			t.Fatal(err)
 		}
 		n := int(number(cells[1]))
-		fmt.Fprintf(b, "| %s | %d | %s | %s | %.3f |\n", s.Run, n, cells[2], grouped(bytes), sequences(t, i, s.rounded(t), n))
+		fmt.Fprintf(b, "| %s | %d | %s | %s | %.3f |\n", s.Run, n, cells[2], groupDigits(bytes), sequences(t, i, s.rounded(t), n))
 	}
 }
 

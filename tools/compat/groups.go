@@ -74,7 +74,7 @@ func (c *cache) bump(layers []kvLayer) error {
 	}
 	need := step * ceilDiv(c.state, step*token)
 	if need > maxPage/token {
-		return fault("memory.blockSize", "a state of %d bytes beside %d bytes a token needs blocks of %d tokens", c.state, token, need)
+		return fault("memory.blockSize", "a state of %d bytes and %d bytes a token need blocks of %d tokens", c.state, token, need)
 	}
 	if need > c.block {
 		c.bumped, c.block = need, need

@@ -118,8 +118,8 @@ func (i Ideal) layers() ([]kvLayer, error) {
 	return in.kvLayers(i.Rebuild), nil
 }
 
-// stored returns how many elements of K and V a head of full attention stores.
-func (s *shape) stored(r Rebuild, dim int64) int64 {
+// storedElements returns how many elements of K and V a head of full attention stores.
+func (s *shape) storedElements(r Rebuild, dim int64) int64 {
 	switch r {
 	case KeepRotated:
 		return dim + s.rotatedDims

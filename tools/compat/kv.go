@@ -56,7 +56,7 @@ func (in *run) kvLayer(k layerKind, stage int64, rebuild Rebuild) kvLayer {
 		if s.family == gemma4 {
 			heads, dim = s.globalKV, s.globalHeadDim
 		}
-		l.token = max(1, heads/tp) * s.stored(rebuild, dim) * in.elem
+		l.token = max(1, heads/tp) * s.storedElements(rebuild, dim) * in.elem
 	}
 	return l
 }

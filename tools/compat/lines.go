@@ -81,7 +81,7 @@ func (o *outcome) cacheWarnings(r *Report) {
 		}
 		r.add(Line{Key: "mamba page padding", Value: c.padded, Unit: "%", Basis: basis,
 			Text: fmt.Sprintf("Padding mamba page size by %.2f%% to ensure that mamba page size and attention page size are exactly equal.", c.padded),
-			Note: fmt.Sprintf("a state is %s B", grouped(c.state))})
+			Note: fmt.Sprintf("a state is %s B", groupDigits(c.state))})
 	}
 	for _, p := range c.padding {
 		r.add(Line{Key: "padding layers", Value: float64(p.layers), Unit: "layers", Basis: o.arithmetic(), Text: p.String()})
@@ -142,7 +142,7 @@ func (o *outcome) budgetLines(r *Report) {
 	l.Basis, l.Residual = o.fundBasis(stage)
 	switch {
 	case o.r.KVBytes > 0:
-		l.Note = "pinned: " + grouped(o.r.KVBytes) + " B"
+		l.Note = "pinned: " + groupDigits(o.r.KVBytes) + " B"
 	case o.estimate > 0:
 		l.Note = fmt.Sprintf("graphs %.2f GiB taken off", gib(o.estimate))
 	}

@@ -10,9 +10,9 @@ func (o *outcome) cacheLines(r *Report) {
 	if o.rel.Reconstructed() {
 		basis = Reconstructed
 	}
-	note := fmt.Sprintf("%d group(s) x %d layers, %s B a page", len(c.groups), c.size, grouped(c.page))
+	note := fmt.Sprintf("%d group(s) x %d layers, %s B a page", len(c.groups), c.size, groupDigits(c.page))
 	if c.page == 0 {
-		note = fmt.Sprintf("1 group of %d layers with pages of their own, %s B a block", c.size, grouped(c.slab()))
+		note = fmt.Sprintf("1 group of %d layers with pages of their own, %s B a block", c.size, groupDigits(c.slab()))
 	}
 	blocks := Line{Key: "number of blocks", Value: float64(o.blocks), Unit: "blocks", Basis: basis, Residual: residual, Note: note,
 		Text: fmt.Sprintf("# GPU blocks: %d", o.blocks)}
@@ -22,7 +22,7 @@ func (o *outcome) cacheLines(r *Report) {
 	if o.rel == V07 {
 		swap := o.cpuBlocks()
 		blocks.Text = fmt.Sprintf("# CUDA blocks: %d, # CPU blocks: %d", o.blocks, swap)
-		blocks.Note = fmt.Sprintf("%s B a block", grouped(c.slab()))
+		blocks.Note = fmt.Sprintf("%s B a block", groupDigits(c.slab()))
 		r.add(blocks)
 		swapped := Exact
 		if o.r.ranks() > 1 {
@@ -32,7 +32,7 @@ func (o *outcome) cacheLines(r *Report) {
 	} else {
 		r.add(blocks)
 		r.add(Line{Key: "GPU KV cache size", Value: float64(o.tokens()), Unit: "tokens", Basis: basis, Residual: o.coarse(residual), Note: o.tokensNote(),
-			Text: fmt.Sprintf("GPU KV cache size: %s tokens", grouped(o.tokens()))})
+			Text: fmt.Sprintf("GPU KV cache size: %s tokens", groupDigits(o.tokens()))})
 	}
 	x := o.concurrency(o.length)
 	note = fmt.Sprintf("%d blocks a request, %s tokens in all", c.need(o.length), count(x*float64(o.length), basis))
@@ -95,7 +95,7 @@ func (o *outcome) graphLines(r *Report) {
 	}
 	bytes, by := o.graphBytes(p)
 	if o.rel.atLeast(V017) {
-		o.estimated(r, bytes)
+		o.estimateLine(r, bytes)
 	}
 	r.add(Line{Key: "graph memory", Value: gib(bytes), Unit: "GiB", Basis: Fitted, Residual: off(gib(by), gib(bytes)),
 		Text: fmt.Sprintf("Graph capturing finished, took %.2f GiB", gib(bytes))})
@@ -111,9 +111,9 @@ func (o *outcome) capNote() string {
 	return ""
 }
 
-// estimated adds the engine's own estimate of graph memory, which differs by up to 38 % from what
+// estimateLine adds the engine's own estimate of graph memory, which differs by up to 38 % from what
 // it then captures.
-func (o *outcome) estimated(r *Report, bytes int64) {
+func (o *outcome) estimateLine(r *Report, bytes int64) {
 	l := Line{Key: "graph estimate", Unit: "GiB", Basis: Fitted, Residual: 40}
 	if n := o.r.Cudagraph.EstimateBytes; n > 0 {
 		bytes, l.Basis, l.Residual, l.Note = n, Derived, 0, "as measured"

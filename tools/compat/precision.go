@@ -36,7 +36,7 @@ func (in *run) setDtype() error {
 		return fault("model.dtype", "bfloat16 needs compute capability 8.0, %s has %d.%d; take float16", clip(in.d.Name), in.d.Major, in.d.Minor)
 	}
 	if d == "float32" && in.shape.quant.scheme != plain {
-		return fault("model.dtype", "float32 is not allowed beside %s", in.shape.quant.method)
+		return fault("model.dtype", "float32 is not allowed with %s", in.shape.quant.method)
 	}
 	in.r.Dtype = d
 	return nil

@@ -12,20 +12,20 @@ func (s seed) stateRows(t testing.TB) []row {
 		return nil
 	}
 	lo, hi := s.interval(t)
-	o := s.pinned(t, lo)
+	o := s.withBytes(t, lo)
 	c := o.cache
 	out := []row{
-		{figure: "attention block size, tokens", logged: s.Logged["blockSize"], computed: fmt.Sprint(c.bumped), difference: "0", status: "exact", note: fmt.Sprintf("a state is %s B", grouped(c.state))},
+		{figure: "attention block size, tokens", logged: s.Logged["blockSize"], computed: fmt.Sprint(c.bumped), difference: "0", status: "exact", note: fmt.Sprintf("a state is %s B", groupDigits(c.state))},
 		{figure: "mamba page padding", logged: s.Logged["pagePadding"], computed: fmt.Sprintf("%.2f%%", c.padded), difference: "0", status: "exact"},
 		{figure: "padding layers (waste)", logged: s.Logged["padding"], computed: fmt.Sprintf("%d, %.2f%%", c.padding[0].layers, 100*float64(c.padding[0].layers)/float64(c.padding[0].of)), difference: "0", status: "exact"},
 	}
 	for rel, key := range map[Release]string{V017PullA: "pullA", V017PullB: "pullB"} {
 		s.Release = rel
-		first := s.pinned(t, lo)
-		want := fmt.Sprintf("%s %.2fx", grouped(first.tokens()), first.concurrency(first.length))
+		first := s.withBytes(t, lo)
+		want := fmt.Sprintf("%s %.2fx", groupDigits(first.tokens()), first.concurrency(first.length))
 		for at := lo; at <= hi; at += (hi - lo) / 97 {
-			p := s.pinned(t, at)
-			if got := fmt.Sprintf("%s %.2fx", grouped(p.tokens()), p.concurrency(p.length)); got != want {
+			p := s.withBytes(t, at)
+			if got := fmt.Sprintf("%s %.2fx", groupDigits(p.tokens()), p.concurrency(p.length)); got != want {
 				t.Errorf("%v: %s at %d bytes, %s at %d", rel, got, at, want, lo)
 			}
 		}
@@ -37,7 +37,7 @@ func (s seed) stateRows(t testing.TB) []row {
 		out[n-1], out[n-2] = out[n-2], out[n-1]
 	}
 	s.Release = V017PullB
-	b := s.pinned(t, lo)
+	b := s.withBytes(t, lo)
 	p := b.graphs
 	out = append(out, row{figure: "graphs capped by the state blocks: largest, PIECEWISE, FULL", logged: s.Logged["capped"], computed: fmt.Sprintf("%d, %d, %d", most(p.piecewise), len(p.piecewise), len(p.full)), difference: "0", status: "exact", note: b.capNote()},
 		s.graphMemory(b, "CUDA graph pool actual after the cap, GiB", "cappedMemory"))
@@ -70,8 +70,8 @@ func TestNewerEngine(t *testing.T) {
 			continue
 		}
 		lo, _ := s.interval(t)
-		need, x, tokens := s.pinned(t, lo).newer()
-		if got := fmt.Sprintf("%d %.2f %s", need, x, grouped(tokens)); got != want {
+		need, x, tokens := s.withBytes(t, lo).newer()
+		if got := fmt.Sprintf("%d %.2f %s", need, x, groupDigits(tokens)); got != want {
 			t.Errorf("%s: %s, want %s", s.Run, got, want)
 		}
 	}

@@ -109,20 +109,20 @@ func orDash(s string) string {
 // cacheRows returns the rows computed from the logged KV memory, with bytes inside its interval.
 func (s seed) cacheRows(t testing.TB) []row {
 	lo, hi := s.interval(t)
-	o := s.pinned(t, lo)
+	o := s.withBytes(t, lo)
 	c := o.cache
-	out := []row{{figure: "Available KV cache memory, bytes", logged: s.Logged["available"] + " GiB", computed: grouped(lo) + " .. " + grouped(hi), difference: fmt.Sprintf("%.1f MiB wide", float64(hi-lo+1)/(1<<20)), status: "fits", figured: s.Figured["interval"]}}
+	out := []row{{figure: "Available KV cache memory, bytes", logged: s.Logged["available"] + " GiB", computed: groupDigits(lo) + " .. " + groupDigits(hi), difference: fmt.Sprintf("%.1f MiB wide", float64(hi-lo+1)/(1<<20)), status: "fits", figured: s.Figured["interval"]}}
 	if s.Release != V07 {
-		out = append(out, row{figure: "GPU KV cache size, tokens", logged: s.Logged["tokens"], computed: grouped(o.tokens()), difference: "0", status: "exact", note: o.tokensNote()})
-		mid := s.pinned(t, bytesOf(number(s.Logged["available"])))
-		out = append(out, row{figure: "tokens if the GiB figure is taken as exact", logged: s.Logged["tokens"], computed: grouped(mid.tokens()), difference: difference(grouped(mid.tokens()), s.Logged["tokens"], 0), status: "derived", note: "what a reader of the rounded log gets", figured: s.Figured["fromGiB"]})
+		out = append(out, row{figure: "GPU KV cache size, tokens", logged: s.Logged["tokens"], computed: groupDigits(o.tokens()), difference: "0", status: "exact", note: o.tokensNote()})
+		mid := s.withBytes(t, bytesOf(number(s.Logged["available"])))
+		out = append(out, row{figure: "tokens if the GiB figure is taken as exact", logged: s.Logged["tokens"], computed: groupDigits(mid.tokens()), difference: difference(groupDigits(mid.tokens()), s.Logged["tokens"], 0), status: "derived", note: "what a reader of the rounded log gets", figured: s.Figured["fromGiB"]})
 	}
-	out = append(out, row{figure: "Maximum concurrency at " + grouped(o.length), logged: s.Logged["concurrency"], computed: fmt.Sprintf("%.2fx", o.concurrency(o.length)), difference: "0", status: "exact", note: fmt.Sprintf("%d blocks a request", c.need(o.length))})
-	blocks := row{figure: "number of blocks", logged: orDash(s.Logged["blocks"]), status: "fits", difference: "-", note: fmt.Sprintf("%d group(s) x %d layers, %s B a page", len(c.groups), c.size, grouped(c.page))}
+	out = append(out, row{figure: "Maximum concurrency at " + groupDigits(o.length), logged: s.Logged["concurrency"], computed: fmt.Sprintf("%.2fx", o.concurrency(o.length)), difference: "0", status: "exact", note: fmt.Sprintf("%d blocks a request", c.need(o.length))})
+	blocks := row{figure: "number of blocks", logged: orDash(s.Logged["blocks"]), status: "fits", difference: "-", note: fmt.Sprintf("%d group(s) x %d layers, %s B a page", len(c.groups), c.size, groupDigits(c.page))}
 	if first, last := lo/c.slab(), hi/c.slab(); first == last {
 		blocks.computed = strconv.FormatInt(first, 10)
 	} else {
-		blocks.computed = grouped(first) + ".." + grouped(last)
+		blocks.computed = groupDigits(first) + ".." + groupDigits(last)
 	}
 	if s.Logged["blocks"] != "" {
 		blocks.status, blocks.difference = "exact", "0"
@@ -219,7 +219,7 @@ func (s seed) fittedRows(t testing.TB, o *outcome) []row {
 	c := fmt.Sprintf("%.2f", available.Value)
 	out = append(out, row{figure: "Available KV cache memory from the config, GiB", logged: s.Logged["available"], computed: c, difference: difference(c, s.Logged["available"], 2), status: "fitted", within: available.Residual/100*available.Value + 0.005, note: "stated: " + available.tag(), figured: s.Figured["available"]})
 	tokens, _ := r.Find("GPU KV cache size")
-	c = grouped(int64(tokens.Value))
+	c = groupDigits(int64(tokens.Value))
 	return s.named(append(out, row{figure: "GPU KV cache size from the config, tokens", logged: s.Logged["tokens"], computed: c, difference: fmt.Sprintf("%+.1f%%", 100*(tokens.Value/number(s.Logged["tokens"])-1)), status: "fitted", within: tokens.Residual / 100 * tokens.Value, note: "stated: " + tokens.tag(), figured: s.Figured["tokens"]}))
 }
 
@@ -228,7 +228,7 @@ func (s seed) blocksInside(t testing.TB, o *outcome) row {
 	mid := number(s.Logged["available"])
 	slab := float64(o.cache.slab())
 	first, last := int64((mid-0.005)*(1<<30)/slab), int64((mid+0.005)*(1<<30)/slab)
-	r := row{figure: "CUDA blocks inside the GiB interval", logged: s.Logged["blocks"], computed: fmt.Sprintf("%d..%d", first, last), difference: "-", status: "fits", note: grouped(o.cache.slab()) + " B a block", figured: s.Figured["blocks"]}
+	r := row{figure: "CUDA blocks inside the GiB interval", logged: s.Logged["blocks"], computed: fmt.Sprintf("%d..%d", first, last), difference: "-", status: "fits", note: groupDigits(o.cache.slab()) + " B a block", figured: s.Figured["blocks"]}
 	if n := int64(number(s.Logged["blocks"])); n < first || n > last {
 		t.Errorf("%s: %d blocks logged, the interval allows %s", s.Run, n, r.computed)
 	}
@@ -243,13 +243,13 @@ func (s seed) rowsAt(t testing.TB) []row {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := s.pinned(t, int64(n*(1<<30)))
+		o := s.withBytes(t, int64(n*(1<<30)))
 		i := s.inputs(t)
 		i.Request.KVBytes, i.Request.TensorParallel, i.Request.PipelineParallel = int64(n*(1<<30)), 1, 2
 		if pp := must(t, i); pp.blocks != o.blocks {
 			t.Errorf("%s: %d blocks at TP=2, %d at PP=2", s.Run, o.blocks, pp.blocks)
 		}
-		out = append(out, row{figure: "tokens at " + at[0] + " GiB a GPU", logged: "-", computed: grouped(o.blocks * o.cache.block), difference: "-", status: "derived", note: grouped(o.cache.slab()) + " B a block at TP=2 (PP=2 gives the same)", figured: at[1]})
+		out = append(out, row{figure: "tokens at " + at[0] + " GiB a GPU", logged: "-", computed: groupDigits(o.blocks * o.cache.block), difference: "-", status: "derived", note: groupDigits(o.cache.slab()) + " B a block at TP=2 (PP=2 gives the same)", figured: at[1]})
 	}
 	return s.named(out)
 }

@@ -73,10 +73,10 @@ func TestIdeal(t *testing.T) {
 	for _, row := range table(t, "ideal") {
 		s := run9(t, row[0])
 		lo, _ := s.interval(t)
-		o := s.pinned(t, lo)
+		o := s.withBytes(t, lo)
 		x := sequences(t, s.ideal(t), s.rounded(t), int(o.length))
 		steady := float64(o.blocks-1) / float64(o.cache.steady(o.length))
-		got := fmt.Sprintf("%d | %.2fx | %.2fx | %.3fx | %s", o.length, o.concurrency(o.length), steady, x, grouped(int64(x*float64(o.length))))
+		got := fmt.Sprintf("%d | %.2fx | %.2fx | %.3fx | %s", o.length, o.concurrency(o.length), steady, x, groupDigits(int64(x*float64(o.length))))
 		if want := strings.Join(row[1:], " | "); got != want {
 			t.Errorf("%s: %s, want %s", row[0], got, want)
 		}
@@ -92,7 +92,7 @@ func TestIdealByLength(t *testing.T) {
 	for _, row := range table(t, "by length") {
 		s := run9(t, row[0])
 		lo, _ := s.interval(t)
-		o := s.pinned(t, lo)
+		o := s.withBytes(t, lo)
 		n := int(number(row[1]))
 		got := fmt.Sprintf("%.2f | %.2f | %.2f", o.concurrency(int64(n)), float64(o.blocks-1)/float64(o.cache.steady(int64(n))), sequences(t, s.ideal(t), s.rounded(t), n))
 		if want := strings.Join(row[2:5], " | "); got != want {
@@ -114,7 +114,7 @@ func TestIdealRebuild(t *testing.T) {
 		}
 		n := int(number(row[1]))
 		x := sequences(t, i, s.rounded(t), n)
-		got := fmt.Sprintf("%s | %.3f | %s", grouped(bytes), x, grouped(int64(x*float64(n))))
+		got := fmt.Sprintf("%s | %.3f | %s", groupDigits(bytes), x, groupDigits(int64(x*float64(n))))
 		if want := strings.Join(row[3:], " | "); got != want {
 			t.Errorf("%s, %s: %s, want %s", row[0], row[2], got, want)
 		}
@@ -137,14 +137,14 @@ func TestIdealTokensLeft(t *testing.T) {
 		for _, mode := range []string{"align", "none"} {
 			i := s
 			i.Request.MambaCacheMode = mode
-			o := i.pinned(t, lo)
+			o := i.withBytes(t, lo)
 			var states int64
 			for _, g := range o.cache.groups {
 				if g.kind == linear {
 					states += g.need(1, o.cache)
 				}
 			}
-			got = append(got, grouped((o.blocks-1-int64(n)*states)*o.cache.block))
+			got = append(got, groupDigits((o.blocks-1-int64(n)*states)*o.cache.block))
 		}
 		for _, copies := range []int{3, 1} {
 			i := s.ideal(t)
@@ -153,7 +153,7 @@ func TestIdealTokensLeft(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got = append(got, grouped(left))
+			got = append(got, groupDigits(left))
 		}
 		if got, want := strings.Join(got, " | "), strings.Join(row[1:], " | "); got != want {
 			t.Errorf("%d requests: %s, want %s", n, got, want)

@@ -83,8 +83,8 @@ func must(t testing.TB, i Inputs) *outcome {
 	return o
 }
 
-// pinned returns the outcome of the run for given KV bytes.
-func (s seed) pinned(t testing.TB, bytes int64) *outcome {
+// withBytes returns the outcome of the run for given KV bytes.
+func (s seed) withBytes(t testing.TB, bytes int64) *outcome {
 	i := s.inputs(t)
 	i.Request.KVBytes = bytes
 	return must(t, i)
@@ -98,10 +98,10 @@ func (s seed) interval(t testing.TB) (lo, hi int64) {
 		t.Fatal(err)
 	}
 	lo, hi = int64(math.Ceil((mid-0.005)*(1<<30))), int64(math.Ceil((mid+0.005)*(1<<30)))-1
-	slab := s.pinned(t, bytesOf(mid)).cache.slab()
+	slab := s.withBytes(t, bytesOf(mid)).cache.slab()
 	first, last := int64(math.MaxInt64), int64(-1)
 	for b := lo / slab; b <= hi/slab; b++ {
-		if s.agrees(s.pinned(t, b*slab)) {
+		if s.agrees(s.withBytes(t, b*slab)) {
 			first, last = min(first, b), b
 		}
 	}
@@ -113,7 +113,7 @@ func (s seed) interval(t testing.TB) (lo, hi int64) {
 
 func (s seed) agrees(o *outcome) bool {
 	for key, got := range map[string]string{
-		"tokens": grouped(o.tokens()), "blocks": strconv.FormatInt(o.blocks, 10),
+		"tokens": groupDigits(o.tokens()), "blocks": strconv.FormatInt(o.blocks, 10),
 		"concurrency": strconv.FormatFloat(o.concurrency(o.length), 'f', 2, 64) + "x",
 	} {
 		if want := s.Logged[key]; want != "" && want != got {

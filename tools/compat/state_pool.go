@@ -25,7 +25,7 @@ func (o *outcome) splitStates(available int64) error {
 	}
 	p.attention = (available - state*p.requests) / attn
 	if p.attention <= 0 || p.requests == 0 {
-		return fault("memory", "%v has no room for the states of one request beside attention: %d bytes", o.rel, available)
+		return fault("memory", "%v has no memory for the states of one request and its attention: %d bytes", o.rel, available)
 	}
 	p.concurrency = float64(p.attention) / float64(whole)
 	if o.rel == V017PullA {

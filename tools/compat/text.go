@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// grouped formats a number as 1,215,552.
-func grouped(n int64) string {
+// groupDigits formats a number as 1,215,552.
+func groupDigits(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = s[:i] + "," + s[i:]
@@ -41,7 +41,7 @@ func count(n float64, b Basis) string {
 	if b == Fitted {
 		return "about " + about(n)
 	}
-	return grouped(int64(n))
+	return groupDigits(int64(n))
 }
 
 // times returns a product, saturated instead of wrapped.
@@ -79,5 +79,5 @@ func (r Release) concurrency(length int64, x float64) string {
 	if r == V07 {
 		return fmt.Sprintf("Maximum concurrency for %d tokens per request: %.2fx", length, x)
 	}
-	return fmt.Sprintf("Maximum concurrency for %s tokens per request: %.2fx", grouped(length), x)
+	return fmt.Sprintf("Maximum concurrency for %s tokens per request: %.2fx", groupDigits(length), x)
 }

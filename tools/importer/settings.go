@@ -123,7 +123,7 @@ func (p *parser) object(s *setting, sub string) bool {
 		s.keys = p.out[at].keys
 	}
 	if !put(s.keys, sub, s.value()) {
-		p.d.problem(Invalid, s.at, "", "%s: cannot be put beside what was given before", s.given)
+		p.d.problem(Invalid, s.at, "", "%s: cannot be combined with the value given before", s.given)
 		return false
 	}
 	s.given = s.flag.name()

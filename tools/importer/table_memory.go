@@ -54,7 +54,7 @@ var memoryFlags = []flag{
 	{"--replayssm-buffer-len", one, nil, pages},
 	{"--use-replayssm", boolean, nil, pages},
 
-	{"--lora-modules", many, nil, no + "a profile plans the room for adapters; it does not name them"},
+	{"--lora-modules", many, nil, no + "a profile plans the memory of adapters; it does not name them"},
 	{"--max-cpu-loras", one, nil, loraShape},
 	{"--lora-dtype", one, nil, loraShape},
 	{"--lora-extra-vocab-size", one, nil, loraShape},

@@ -4,7 +4,7 @@ package importer
 const (
 	ownTokenizer = no + "vapp takes tokenizer and config from the checkpoint itself"
 	noCode       = no + "vapp runs no Python: neither code of a checkpoint nor plug-ins"
-	wholePooling = no + "a model that pools computes each text by itself"
+	wholePooling = no + "a pooling model computes each text separately"
 	hubCache     = no + "vapp fetches into Hugging Face's cache and reads HF_HOME, HF_HUB_CACHE, HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE itself"
 	otherHub     = no + "vapp fetches from Hugging Face's hub, or from the mirror that HF_ENDPOINT names"
 	otherWeights = no + "vapp reads the weights that model.source names"
@@ -39,9 +39,9 @@ var modelFlags = []flag{
 	{"--skip-tokenizer-init", boolean, nil, ownTokenizer},
 	{"--config-format", one, nil, ownTokenizer},
 	{"--hf-config-path", one, nil, ownTokenizer},
-	{"--hf-overrides", object, nil, no + "vapp takes the checkpoint's config as it is; change config.json itself"},
-	{"--rope-scaling", object, nil, no + "vapp takes the checkpoint's config as it is; change config.json itself"},
-	{"--rope-theta", one, nil, no + "vapp takes the checkpoint's config as it is; change config.json itself"},
+	{"--hf-overrides", object, nil, no + "vapp does not override the checkpoint's config; change config.json itself"},
+	{"--rope-scaling", object, nil, no + "vapp does not override the checkpoint's config; change config.json itself"},
+	{"--rope-theta", one, nil, no + "vapp does not override the checkpoint's config; change config.json itself"},
 	{"--model-class-overrides", object, nil, noCode},
 	{"--model-impl", one, nil, no + "vapp has one implementation of each family"},
 	{"--trust-remote-code", boolean, nil, noCode},
@@ -58,7 +58,7 @@ var modelFlags = []flag{
 	{"--disable-sliding-window", boolean, nil, no + "windows are part of the model"},
 	{"--disable-cascade-attn", boolean, nil, kernelChoice},
 	{"--enable-prompt-embeds", boolean, nil, no + "prompts are text or tokens"},
-	{"--enable-return-routed-experts", boolean, nil, no + "vapp does not tell which experts ran"},
+	{"--enable-return-routed-experts", boolean, nil, no + "vapp does not return the experts of a token"},
 	{"--return-sampling-mask", boolean, nil, no + "vapp does not return sampling masks"},
 	{"--logprobs-mode", one, nil, no + "vapp has one kind of log-probabilities"},
 	{"--use-fp64-gumbel", boolean, nil, kernelChoice},
@@ -67,7 +67,7 @@ var modelFlags = []flag{
 	{"--override-pooler-config", object, poolerConfig, ""},
 	{"--pooler-config", object, poolerConfig, ""},
 	{"--override-attention-dtype", one, nil, kernelChoice},
-	{"--enable-sleep-mode", boolean, nil, no + "a server that holds no memory is one that is down"},
+	{"--enable-sleep-mode", boolean, nil, no + "stop the server to free its memory"},
 	{"--enable-cumem-allocator", boolean, nil, no + "vapp allocates what the plan lists, once"},
 	{"--logits-processors", many, nil, noCode},
 	{"--logits-processor-pattern", one, nil, noCode},
@@ -116,7 +116,7 @@ var dtypes = map[string]string{
 	"auto": "auto", "half": "float16", "float16": "float16", "bfloat16": "bfloat16", "float": "float32", "float32": "float32",
 }
 
-const otherFormat = no + "vapp reads safetensors and GGUF, and finds out which by itself"
+const otherFormat = no + "vapp reads safetensors and GGUF, and detects which"
 
 // loadFormats maps vLLM's load formats to vapp's.
 var loadFormats = map[string]string{

@@ -4,8 +4,8 @@ package importer
 const (
 	noClientTLS = no + "vapp asks clients for keys (serve.apiKeys), not for certificates"
 	quietLogs   = no + "vapp logs requests where serve.logRequests says so, and never replies"
-	contentForm = no + "vapp sees from the template how it takes content"
-	limitsOfOur = no + "vapp bounds headers by itself, and serve.limits.maxBodyBytes bounds bodies"
+	contentForm = no + "vapp detects the format of content from the template"
+	limitsOfOur = no + "vapp bounds headers itself, and serve.limits.maxBodyBytes bounds bodies"
 	noCohere    = no + "vapp speaks OpenAI's protocol"
 )
 
@@ -63,9 +63,9 @@ var serveFlags = []flag{
 	{"--max-log-len", one, nil, quietLogs},
 	{"--log-config-file", one, nil, no + "log.level and log.format say what is written"},
 	{"--log-error-stack", boolean, nil, no + "log.level and log.format say what is written"},
-	{"--enable-server-load-tracking", boolean, nil, no + "GET /load always tells it"},
+	{"--enable-server-load-tracking", boolean, nil, no + "GET /load always reports it"},
 	{"--enable-per-request-metrics", boolean, nil, counters},
-	{"--enable-tokenizer-info-endpoint", boolean, nil, no + "vapp does not tell the tokenizer's settings"},
+	{"--enable-tokenizer-info-endpoint", boolean, nil, no + "vapp does not return the tokenizer's settings"},
 	{"--tokens-only", boolean, nil, no + "vapp serves all its routes"},
 	{"--enable-offline-docs", boolean, nil, no + "vapp has no FastAPI pages"},
 	{"--disable-frontend-multiprocessing", boolean, nil, oneEngine},

@@ -76,7 +76,7 @@ func Make(s Setup, traces []Trace, seconds float64, spec *Speculation) Result {
 		if t.Output > 1 {
 			lists[TPOT] = append(lists[TPOT], perToken)
 		}
-		if s.Goodput.met(t.TTFT, perToken, t.Latency) {
+		if s.Goodput.meets(t.TTFT, perToken, t.Latency) {
 			r.Good++
 		}
 	}
@@ -100,8 +100,8 @@ func (t *Trace) perToken() float64 {
 	return (t.Latency - t.TTFT) / float64(t.Output-1)
 }
 
-// met compares times in seconds with the limits in milliseconds.
-func (g Goodput) met(ttft, tpot, e2el float64) bool {
+// meets compares times in seconds with the limits in milliseconds.
+func (g Goodput) meets(ttft, tpot, e2el float64) bool {
 	for metric, limit := range g {
 		got := map[string]float64{TTFT: ttft, TPOT: tpot, E2EL: e2el}[metric]
 		if got > limit/1000 {
