@@ -298,8 +298,8 @@ func TestTwoAtOnce(t *testing.T) {
 	}
 }
 
-// TestNoRoom checks that nothing is downloaded to a disk without enough free space.
-func TestNoRoom(t *testing.T) {
+// TestNoSpace checks that nothing is downloaded to a disk without enough free space.
+func TestNoSpace(t *testing.T) {
 	h, _, c := start(t)
 	c.free = func(string) (int64, error) { return 170_000, nil }
 	_, err := pull(c, named(t, model), Want{})

@@ -203,9 +203,9 @@ func (r *Run) announce() {
 // send sends every request at its time. It returns the traces of those sent, and the seconds from
 // the first send until all were done.
 func (r *Run) send(ctx context.Context, sends []send) ([]report.Trace, float64) {
-	var room chan struct{}
+	var slots chan struct{}
 	if r.MaxConcurrency > 0 {
-		room = make(chan struct{}, r.MaxConcurrency)
+		slots = make(chan struct{}, r.MaxConcurrency)
 	}
 	traces, sent := make([]report.Trace, len(sends)), make([]bool, len(sends))
 	var wg sync.WaitGroup
@@ -217,10 +217,10 @@ func (r *Run) send(ctx context.Context, sends []send) ([]report.Trace, float64) 
 			break
 		}
 		wg.Go(func() {
-			if room != nil {
+			if slots != nil {
 				select {
-				case room <- struct{}{}:
-					defer func() { <-room }()
+				case slots <- struct{}{}:
+					defer func() { <-slots }()
 				case <-ctx.Done():
 					return
 				}

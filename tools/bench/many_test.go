@@ -89,14 +89,14 @@ func TestManyRequests(t *testing.T) {
 		io.WriteString(w, record("b")+record("c")+usage3+done)
 	})
 	c.MaxConcurrency = n
-	told := 0
+	calls := 0
 	c.Progress = func(done, _ int) {
-		if told++; done != told {
-			t.Errorf("progress tells of %d done, after %d", done, told-1)
+		if calls++; done != calls {
+			t.Errorf("progress reports %d done, after %d", done, calls-1)
 		}
 	}
 	got, err := c.Serve(t.Context())
-	if err != nil || told != 3*n || got.Completed != 3*n {
+	if err != nil || calls != 3*n || got.Completed != 3*n {
 		t.Fatalf("%d of %d completed, %v\n%s", got.Completed, 3*n, err, got.Failures())
 	}
 	// A connection returned slightly late makes the next request open one of its own.

@@ -69,8 +69,8 @@ func (e *events) record() (failed bool, err error) {
 		case "", "id", "retry":
 			continue
 		default:
-			if room := maxOther - len(e.other); room > 0 {
-				e.other = append(append(e.other, line[:min(len(line), room)]...), '\n')
+			if rest := maxOther - len(e.other); rest > 0 {
+				e.other = append(append(e.other, line[:min(len(line), rest)]...), '\n')
 			}
 			continue
 		}
