@@ -209,7 +209,7 @@ func (r *Run) send(ctx context.Context, sends []send) ([]report.Trace, float64) 
 	}
 	traces, sent := make([]report.Trace, len(sends)), make([]bool, len(sends))
 	var wg sync.WaitGroup
-	var telling sync.Mutex
+	var reporting sync.Mutex
 	done := 0
 	begin := time.Now()
 	for i, at := range r.Arrivals.Times(len(sends), r.Seed) {
@@ -230,8 +230,8 @@ func (r *Run) send(ctx context.Context, sends []send) ([]report.Trace, float64) 
 				return // canceled by the client: not a failure of the server
 			}
 			traces[i], sent[i] = t, true
-			telling.Lock()
-			defer telling.Unlock()
+			reporting.Lock()
+			defer reporting.Unlock()
 			if done++; r.Progress != nil {
 				r.Progress(done, len(sends))
 			}

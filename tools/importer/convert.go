@@ -25,22 +25,22 @@ func quotes(list []string) string {
 	return "[" + strings.Join(out, ", ") + "]"
 }
 
-// text copies a text.
+// text returns a converter that copies a text to the field at path.
 func text(path string) converter {
 	return func(d *draft, s setting) { d.set(path, quote(s.value()), s) }
 }
 
-// yes copies a boolean.
+// yes returns a converter that copies a boolean.
 func yes(path string) converter {
 	return func(d *draft, s setting) { d.set(path, strconv.FormatBool(s.on), s) }
 }
 
-// not copies a negated boolean.
+// not returns a converter that copies a negated boolean.
 func not(path string) converter {
 	return func(d *draft, s setting) { d.set(path, strconv.FormatBool(!s.on), s) }
 }
 
-// integer copies a whole number; K, M, G are powers of 1024, k, m, g powers of 1000.
+// integer returns a converter that copies a whole number; K, M, G are powers of 1024, k, m, g powers of 1000.
 func integer(path string) converter {
 	return func(d *draft, s setting) {
 		if n, ok := wholeNumber(s.value()); ok {
@@ -60,7 +60,7 @@ func wholeNumber(text string) (string, bool) {
 	return n.String(), err == nil && n != schema.Auto
 }
 
-// number copies a fraction.
+// number returns a converter that copies a fraction.
 func number(path string) converter {
 	return func(d *draft, s setting) {
 		if n, ok := decimal(s.value()); ok {
@@ -92,7 +92,7 @@ func decimal(text string) (string, bool) {
 	return strings.TrimRight(r.FloatString(20), "0"), true
 }
 
-// tokens copies a length: "256K" stays "256K", -1 and auto become auto.
+// tokens returns a converter that copies a length: "256K" stays "256K", -1 and auto become auto.
 func tokens(path string) converter {
 	return func(d *draft, s setting) {
 		v := s.value()
@@ -109,7 +109,7 @@ func tokens(path string) converter {
 	}
 }
 
-// bytesOf copies a size. A plain number is in units of unit; K, M, G, T are powers of 1024, and k,
+// bytesOf returns a converter that copies a size. A plain number is in units of unit; K, M, G, T are powers of 1024, and k,
 // m, g, t powers of 1000 where unit is 1.
 func bytesOf(path string, unit int64) converter {
 	return func(d *draft, s setting) {
@@ -145,7 +145,7 @@ func size(n int64) string {
 	return quote(schema.Bytes(n).String())
 }
 
-// seconds copies a duration.
+// seconds returns a converter that copies a duration.
 func seconds(path string) converter {
 	return func(d *draft, s setting) {
 		n, err := strconv.ParseUint(s.value(), 10, 31)
@@ -157,7 +157,7 @@ func seconds(path string) converter {
 	}
 }
 
-// words copies a list.
+// words returns a converter that copies a list.
 func words(path string) converter {
 	return func(d *draft, s setting) {
 		var list []string
@@ -168,7 +168,7 @@ func words(path string) converter {
 	}
 }
 
-// jsonWords copies a JSON list of texts, or words.
+// jsonWords returns a converter that copies a JSON list of texts, or words.
 func jsonWords(path string) converter {
 	return func(d *draft, s setting) {
 		var list []string
@@ -186,7 +186,7 @@ func jsonWords(path string) converter {
 	}
 }
 
-// choice maps a word of vLLM to vapp's. A word that maps to "" is vapp's default. A word that maps
+// choice returns a converter that maps a word of vLLM to vapp's. A word that maps to "" is vapp's default. A word that maps
 // to a text with a space becomes a note with that text.
 func choice(path string, of map[string]string) converter {
 	return func(d *draft, s setting) {
