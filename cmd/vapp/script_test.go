@@ -148,7 +148,8 @@ func hold(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(args[0], strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
 }
 
-// serveHub implements hub NAME=DIR...: it runs a hub of models while the script runs, and sets HF_ENDPOINT and HF_HOME.
+// serveHub implements hub NAME=DIR...: it runs a hub of models while the script runs, and sets
+// HF_ENDPOINT and HF_HOME.
 func serveHub(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) > 0, "hub NAME=DIR...")
 	h := hubtest.Start()
@@ -218,8 +219,8 @@ func deliver(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// request implements http STATUS METHOD URL [BODY]: it sends the file BODY as JSON, checks the status and writes the
-// answer to standard output.
+// request implements http STATUS METHOD URL [BODY]: it sends the file BODY as JSON, checks the
+// status and writes the answer to standard output.
 func request(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && slices.Contains([]int{3, 4}, len(args)), "http STATUS METHOD URL [BODY]")
 	var body io.Reader

@@ -312,13 +312,13 @@ func TestRequest(t *testing.T) {
 		Chat:        `{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"p<0>"}]}],"max_completion_tokens":3,"stream":true,"stream_options":{"include_usage":true},"ignore_eos":true,"temperature":0,"user":"u"}`,
 		Embeddings:  `{"model":"m","input":"p<0>","encoding_format":"float","user":"u"}`,
 	} {
-		a := Ask{Backend: backend, Model: "m", IgnoreEOS: true, Sampling: []Option{{"temperature", 0}}, Extra: extra(t, `{"user":"u"}`)}
+		a := RequestParams{Backend: backend, Model: "m", IgnoreEOS: true, Sampling: []Option{{"temperature", 0}}, Extra: extra(t, `{"user":"u"}`)}
 		body, err := a.body(workload.Request{Prompt: "p<0>", Output: 3})
 		if got := strings.ReplaceAll(string(body), "\n", ""); err != nil || got != want {
 			t.Errorf("%s, %v\nwant %s", got, err, want)
 		}
 	}
-	a := Ask{Backend: Completions, Model: "m", Extra: extra(t, `{"max_tokens":5}`)}
+	a := RequestParams{Backend: Completions, Model: "m", Extra: extra(t, `{"max_tokens":5}`)}
 	if body, err := a.body(workload.Request{Output: 3}); err != nil || strings.Count(string(body), "max_tokens") != 1 || !strings.Contains(string(body), "max_tokens\"\n:5") {
 		t.Errorf("%s, %v", body, err)
 	}
@@ -386,7 +386,7 @@ func TestOpenWaits(t *testing.T) {
 	n.Store(0)
 	o.ReadyTimeoutSec = 60
 	r, err := o.Open(t.Context(), io.Discard)
-	if err != nil || r.Ask.Model != "m" || r.Requests[0].Prompt != "a b" {
+	if err != nil || r.Params.Model != "m" || r.Requests[0].Prompt != "a b" {
 		t.Fatalf("%+v, %v", r, err)
 	}
 }

@@ -21,7 +21,7 @@ import (
 // Run is one benchmark of a server.
 type Run struct {
 	Server   *Server
-	Ask      Ask
+	Params   RequestParams
 	Requests []workload.Request
 	Arrivals workload.Arrivals
 	Seed     int64
@@ -105,12 +105,12 @@ func (r *Run) stopProfiler(ctx context.Context) {
 func (r *Run) prepare() ([]send, error) {
 	sends := make([]send, len(r.Requests))
 	for i, q := range r.Requests {
-		body, err := r.Ask.body(q)
+		body, err := r.Params.body(q)
 		if err != nil {
 			return nil, err
 		}
 		sends[i] = send{
-			server: r.Server, ask: &r.Ask, body: body, id: fmt.Sprint(r.Ask.IDPrefix, i),
+			server: r.Server, params: &r.Params, body: body, id: fmt.Sprint(r.Params.IDPrefix, i),
 			input: q.Tokens, output: q.Output,
 		}
 	}
@@ -130,7 +130,7 @@ func (r *Run) before(ctx context.Context, sends []send) error {
 		bodies := make([]send, r.Warmups)
 		for i := range bodies {
 			bodies[i] = sends[0]
-			bodies[i].id = fmt.Sprint(r.Ask.IDPrefix, "warmup-", i)
+			bodies[i].id = fmt.Sprint(r.Params.IDPrefix, "warmup-", i)
 		}
 		warm.Arrivals = workload.Arrivals{Rate: math.Inf(1), Burstiness: 1}
 		traces, _ := warm.send(ctx, bodies)
@@ -159,7 +159,7 @@ var refusals = map[string]string{
 // probe sends one request, repeatedly until the server is ready.
 func (r *Run) probe(ctx context.Context, s send) error {
 	until := time.Now().Add(r.ReadyTimeout)
-	s.id = r.Ask.IDPrefix + "test"
+	s.id = r.Params.IDPrefix + "test"
 	for {
 		t := r.one(ctx, s, time.Now())
 		if t.Failure == nil {

@@ -55,7 +55,7 @@ func refuse(format string, args ...any) error {
 type checked struct {
 	backend Backend
 	server  *Server
-	ask     Ask
+	params  RequestParams
 	setup   report.Setup
 }
 
@@ -76,7 +76,7 @@ func (o *Options) check() (checked, error) {
 	if c.server.Header, err = o.headers(); err != nil {
 		return c, err
 	}
-	if c.ask, err = o.asks(form); err != nil {
+	if c.params, err = o.params(form); err != nil {
 		return c, err
 	}
 	if c.setup, err = o.setup(form); err != nil {
@@ -138,8 +138,8 @@ func (o *Options) base() (string, error) {
 	return strings.TrimRight(base, "/"), nil
 }
 
-func (o *Options) asks(form Backend) (Ask, error) {
-	a := Ask{Backend: form, IgnoreEOS: o.IgnoreEOS, Logprobs: o.Logprobs, Sampling: o.Sampling, IDPrefix: o.RequestIDPrefix}
+func (o *Options) params(form Backend) (RequestParams, error) {
+	a := RequestParams{Backend: form, IgnoreEOS: o.IgnoreEOS, Logprobs: o.Logprobs, Sampling: o.Sampling, IDPrefix: o.RequestIDPrefix}
 	if a.IDPrefix == "" {
 		var b [4]byte
 		rand.Read(b[:]) // never returns an error
@@ -267,9 +267,9 @@ func (o *Options) Open(ctx context.Context, log io.Writer) (*Run, error) {
 		}
 		fmt.Fprintln(log, "Using model:", clip(o.Model))
 	}
-	c.setup.Model, c.ask.Model = o.Model, o.ServedModelName
+	c.setup.Model, c.params.Model = o.Model, o.ServedModelName
 	if o.ServedModelName == "" {
-		c.ask.Model = o.Model
+		c.params.Model = o.Model
 	} else if o.Model == "" {
 		c.setup.Model = o.ServedModelName
 	}
@@ -284,7 +284,7 @@ func (o *Options) Open(ctx context.Context, log io.Writer) (*Run, error) {
 	c.setup.NumPrompts = len(requests)
 	c.setup.Date = time.Now().Format("20060102-150405")
 	return &Run{
-		Server: c.server, Ask: c.ask, Requests: requests, Arrivals: o.Arrivals, Seed: o.Seed,
+		Server: c.server, Params: c.params, Requests: requests, Arrivals: o.Arrivals, Seed: o.Seed,
 		MaxConcurrency: o.MaxConcurrency, Warmups: o.NumWarmups, ReadyTimeout: ready,
 		Timeout: time.Duration(o.RequestTimeoutSec) * time.Second, Tokenizer: tok, KeepText: o.Detailed, Profile: o.Profile, Setup: c.setup, Log: log,
 	}, nil
@@ -308,7 +308,7 @@ func (o *Options) tokenizer(ctx context.Context, c *checked, patience time.Durat
 		return t, nil
 	}
 	c.setup.Tokenizer = c.setup.Model
-	t, err := RemoteTokenizer(ctx, c.server, c.ask.Model, patience)
+	t, err := RemoteTokenizer(ctx, c.server, c.params.Model, patience)
 	if err != nil {
 		return nil, err
 	}

@@ -45,8 +45,8 @@ func FindBackend(name string) (Backend, string, error) {
 	return "", "", fmt.Errorf("backend %q: there are %s", name, names)
 }
 
-// Ask has the settings of all requests.
-type Ask struct {
+// RequestParams has the settings of all requests.
+type RequestParams struct {
 	Backend Backend
 	// Model is the model name in the request.
 	Model     string
@@ -68,7 +68,7 @@ type Option struct {
 }
 
 // body returns the body of a request.
-func (a *Ask) body(q workload.Request) ([]byte, error) {
+func (a *RequestParams) body(q workload.Request) ([]byte, error) {
 	fields := []Option{{"model", a.Model}}
 	switch a.Backend {
 	case Chat:
@@ -88,7 +88,7 @@ func (a *Ask) body(q workload.Request) ([]byte, error) {
 	return a.write(fields)
 }
 
-func (a *Ask) completion(q workload.Request) []Option {
+func (a *RequestParams) completion(q workload.Request) []Option {
 	out := []Option{{"prompt", q.Prompt}, {"repetition_penalty", 1.0}, {"max_tokens", q.Output}, {"logprobs", nil}}
 	if a.Logprobs > 0 {
 		out[3].Value = a.Logprobs
@@ -96,7 +96,7 @@ func (a *Ask) completion(q workload.Request) []Option {
 	return out
 }
 
-func (a *Ask) chat(q workload.Request) []Option {
+func (a *RequestParams) chat(q workload.Request) []Option {
 	type part struct {
 		Type string `json:"type"`
 		Text string `json:"text"`
@@ -116,7 +116,7 @@ func (a *Ask) chat(q workload.Request) []Option {
 }
 
 // write writes each key once, with its last value, at the position of its first value.
-func (a *Ask) write(fields []Option) ([]byte, error) {
+func (a *RequestParams) write(fields []Option) ([]byte, error) {
 	place := map[string]int{}
 	var keys []string
 	var values []any

@@ -22,7 +22,7 @@ import (
 // send is one prepared request.
 type send struct {
 	server        *Server
-	ask           *Ask
+	params        *RequestParams
 	body          []byte
 	id            string
 	input, output int
@@ -110,7 +110,7 @@ func (s *send) answer(ctx context.Context, giveUp context.CancelCauseFunc, resp 
 		t.Failure = failure(fmt.Sprintf("HTTP %d", resp.StatusCode), "%s", answerText(resp, text))
 		return
 	}
-	if s.ask.Backend == Embeddings {
+	if s.params.Backend == Embeddings {
 		s.embedding(ctx, resp.Body, start, t)
 		return
 	}
@@ -168,7 +168,7 @@ func (s *send) stream(ctx context.Context, giveUp context.CancelCauseFunc, resp 
 	in := readers.Get().(*bufio.Reader)
 	in.Reset(resp.Body)
 	defer func() { in.Reset(nil); readers.Put(in) }()
-	f := following{start: start, t: t, chat: s.ask.Backend == Chat, asked: s.output}
+	f := following{start: start, t: t, chat: s.params.Backend == Chat, asked: s.output}
 	e := events{in: in}
 	for {
 		over := f.done

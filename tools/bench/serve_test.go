@@ -55,7 +55,7 @@ func serving(t *testing.T, n int, answer http.HandlerFunc) *Run {
 	t.Cleanup(client.CloseIdleConnections)
 	return &Run{
 		Server:   &Server{BaseURL: s.URL, Endpoint: "/v1/completions", Client: client},
-		Ask:      Ask{Backend: Completions, Model: "m", IDPrefix: "t-"},
+		Params:   RequestParams{Backend: Completions, Model: "m", IDPrefix: "t-"},
 		Requests: make([]workload.Request, n), Arrivals: workload.Arrivals{Rate: math.Inf(1), Burstiness: 1},
 		Timeout: time.Minute, Tokenizer: words{}, KeepText: true,
 		Setup: report.Setup{Rate: math.Inf(1), Metrics: []string{report.TTFT}, Percentiles: []float64{99}}, Log: io.Discard,

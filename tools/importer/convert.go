@@ -40,7 +40,8 @@ func not(path string) converter {
 	return func(d *draft, s setting) { d.set(path, strconv.FormatBool(!s.on), s) }
 }
 
-// integer returns a converter that copies a whole number; K, M, G are powers of 1024, k, m, g powers of 1000.
+// integer returns a converter that copies a whole number; K, M, G are powers of 1024, k, m, g
+// powers of 1000.
 func integer(path string) converter {
 	return func(d *draft, s setting) {
 		if n, ok := wholeNumber(s.value()); ok {
@@ -109,8 +110,8 @@ func tokens(path string) converter {
 	}
 }
 
-// bytesOf returns a converter that copies a size. A plain number is in units of unit; K, M, G, T are powers of 1024, and k,
-// m, g, t powers of 1000 where unit is 1.
+// bytesOf returns a converter that copies a size. A plain number is in units of unit; K, M, G, T
+// are powers of 1024, and k, m, g, t powers of 1000 where unit is 1.
 func bytesOf(path string, unit int64) converter {
 	return func(d *draft, s setting) {
 		if n, ok := sizeOf(s.value(), unit); ok {
@@ -186,8 +187,8 @@ func jsonWords(path string) converter {
 	}
 }
 
-// choice returns a converter that maps a word of vLLM to vapp's. A word that maps to "" is vapp's default. A word that maps
-// to a text with a space becomes a note with that text.
+// choice returns a converter that maps a word of vLLM to vapp's. A word that maps to "" is vapp's
+// default. A word that maps to a text with a space becomes a note with that text.
 func choice(path string, of map[string]string) converter {
 	return func(d *draft, s setting) {
 		to, ok := of[s.value()]
