@@ -353,8 +353,12 @@ func layer(dir string) int {
 	return slices.Index(layers, top)
 }
 
-// TestPackageComments checks that exactly one file of a package has a package comment, and that
-// its first sentence begins with the name of the package.
+// limits are the words by which a package comment says what the package must not know or import.
+var limits = []string{"must not", "does not import", "does not know"}
+
+// TestPackageComments checks that exactly one file of a package has a package comment, that its
+// first sentence begins with the name of the package, and that it says what the package must not
+// know and where to start reading.
 func TestPackageComments(t *testing.T) {
 	_, files := sources(t)
 	comments := map[string][]string{}
@@ -373,9 +377,15 @@ func TestPackageComments(t *testing.T) {
 		if s.file.Name.Name == "main" {
 			want = "Command " + path.Base(s.dir) + " "
 		}
-		text := s.file.Doc.Text()
+		text := strings.Join(strings.Fields(s.file.Doc.Text()), " ")
 		if first, _, found := strings.Cut(text, "."); !strings.HasPrefix(text, want) || !found || first == "" {
 			t.Errorf("%s: the package comment must begin with a sentence %q…, not %.40q", s.path, want, text)
+		}
+		if !slices.ContainsFunc(limits, func(l string) bool { return strings.Contains(text, l) }) {
+			t.Errorf("%s: the package comment does not have one of %q: write what the package must not know or import", s.path, limits)
+		}
+		if !strings.Contains(text, "Start reading") {
+			t.Errorf("%s: the package comment does not have %q: name the file or the declaration to read first", s.path, "Start reading")
 		}
 	}
 	for dir, in := range comments {
