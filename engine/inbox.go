@@ -4,8 +4,6 @@ import (
 	"errors"
 	"sync"
 	"time"
-
-	"vapp.dev/engine/sched"
 )
 
 // message is what others ask of the loop; one field is set.
@@ -80,15 +78,4 @@ func (b *inbox) wait(until time.Time) {
 	case <-b.signal:
 	case <-t.C:
 	}
-}
-
-// choice is one sequence as the loop knows it.
-type choice struct {
-	seq      *sched.Seq
-	stream   *Stream
-	deadline time.Time
-	stats    RequestStats
-	prompt   []Logprob // prompt logprobs so far
-	started  bool      // its first event was pushed
-	pooled   *pooled   // what its rows become; nil: it generates
 }

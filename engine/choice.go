@@ -1,0 +1,82 @@
+package engine
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"vapp.dev/engine/grammar"
+	"vapp.dev/engine/sample"
+	"vapp.dev/engine/sched"
+)
+
+// choice is one sequence as the loop knows it.
+type choice struct {
+	seq      *sched.Seq
+	stream   *Stream
+	deadline time.Time
+	stats    RequestStats
+	prompt   []Logprob // prompt logprobs so far
+	started  bool      // its first event was pushed
+	pooled   *pooled   // what its rows become; nil: it generates
+}
+
+// newSeqs makes the sequences of a request's choices. A request without a seed
+// gets one that nobody can foresee; its choices derive theirs from it.
+func newSeqs(r Request, states []sched.Grammar) []*sched.Seq {
+	seed := r.Params.Seed
+	if !r.Params.HasSeed {
+		seed = rand.Uint64()
+	}
+	params := r.Params
+	if r.Pool != NoPool {
+		params = sample.Params{MaxTokens: 1, Logprobs: -1, PromptLogprobs: -1}
+		if r.Pool != PoolLast {
+			params.PromptLogprobs = 0 // a row of every position
+		}
+	}
+	out := make([]*sched.Seq, len(states))
+	for i := range out {
+		out[i] = sched.NewSeq(sched.Spec{
+			ID: r.ID, Prompt: r.Prompt, Params: &params, Seed: sample.ChoiceSeed(seed, i),
+			Priority: r.Priority, Salt: r.Salt, Lead: out[0], Grammar: states[i], Pool: r.Pool != NoPool,
+		})
+	}
+	return out
+}
+
+// states are what constrains each of n choices; nil in it where nothing does.
+func (r *Request) states(n int) ([]sched.Grammar, error) {
+	out := make([]sched.Grammar, n)
+	if r.Grammar != nil {
+		if err := r.Grammar.Fits(n); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrGrammar, err)
+		}
+	}
+	for i := range out {
+		if r.Grammar != nil {
+			s, err := r.Grammar.Begin(r.Lead, r.Params.Jumps())
+			if err != nil {
+				closeStates(out[:i])
+				return nil, err
+			}
+			out[i] = s
+		}
+		if r.Thinking != nil {
+			out[i] = r.Thinking.begin(out[i])
+		}
+	}
+	return out, nil
+}
+
+// closeStates frees the states of sequences that do not run.
+func closeStates(states []sched.Grammar) {
+	for _, g := range states {
+		if t, is := g.(*thought); is {
+			g = t.next
+		}
+		if s, is := g.(*grammar.State); is {
+			s.Close()
+		}
+	}
+}
