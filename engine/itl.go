@@ -3,12 +3,12 @@ package engine
 import (
 	"time"
 
-	"vapp.dev/engine/pace"
+	"vapp.dev/engine/steptime"
 )
 
 // LeastPrompt is how many tokens of a waiting prompt a step computes at least, whatever the
 // target.
-const LeastPrompt = pace.Grain
+const LeastPrompt = steptime.Grain
 
 // SetITLTarget bounds, from the next step on, how long a stream waits from one token to
 // the next while prompts are computed beside it: these are cut to what keeps a step within
@@ -26,7 +26,7 @@ func (l *loop) aim(d time.Duration) {
 	case l.pace != nil:
 		l.pace.Retarget(d.Seconds())
 	default:
-		l.pace = pace.New(d.Seconds())
+		l.pace = steptime.New(d.Seconds())
 		l.sched.SetPace(l.pace)
 	}
 }

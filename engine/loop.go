@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"vapp.dev/engine/kv"
-	"vapp.dev/engine/pace"
 	"vapp.dev/engine/runner"
 	"vapp.dev/engine/sched"
+	"vapp.dev/engine/steptime"
 )
 
 // loop owns device, KV pages and scheduler: nothing else touches them, and
@@ -25,7 +25,7 @@ type loop struct {
 	swap   *kv.Pool // nil without swap space
 	sched  *sched.Scheduler
 	runner *runner.Runner
-	pace   *pace.Pace // nil: prompts take what a step has room for
+	pace   *steptime.Pace // nil: prompts take what a step has room for
 	now    func() time.Time
 
 	lag     int      // launched steps that may wait for their commit while the next is chosen

@@ -93,8 +93,8 @@ var rooms = map[string]room{
 	"engine/models":    {parts: []string{"engine/backend", "engine/checkpoint", "engine/kv", "engine/nearest", "kernels"}, not: noHTTP},
 	"engine/sample":    {parts: []string{"engine/backend"}, not: pure},
 	"engine/speculate": {not: pure},
-	"engine/pace":      {not: pure},
-	"engine/sched":     {parts: []string{"engine/kv", "engine/pace", "engine/sample", "engine/speculate"}, not: pure},
+	"engine/steptime":  {not: pure},
+	"engine/sched":     {parts: []string{"engine/kv", "engine/steptime", "engine/sample", "engine/speculate"}, not: pure},
 	"engine/runner": {
 		parts: []string{"engine/backend", "engine/kv", "engine/models", "engine/sample", "engine/sched"}, not: noHTTP,
 	},
@@ -102,7 +102,7 @@ var rooms = map[string]room{
 	"engine": {
 		parts: []string{
 			"engine/backend", "engine/backend/dry", "engine/checkpoint", "engine/grammar", "engine/kv", "engine/models",
-			"engine/pace", "engine/runner", "engine/sample", "engine/sched", "engine/speculate", "engine/tokenizer", "kernels",
+			"engine/steptime", "engine/runner", "engine/sample", "engine/sched", "engine/speculate", "engine/tokenizer", "kernels",
 		},
 		not: noHTTP,
 	},

@@ -12,9 +12,9 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"vapp.dev/engine/kv"
-	"vapp.dev/engine/pace"
 	"vapp.dev/engine/sample"
 	"vapp.dev/engine/speculate"
+	"vapp.dev/engine/steptime"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata")
@@ -203,4 +203,6 @@ func (g *script) add(id string, m map[string]string) {
 // at most so many tokens of prompts between two tokens of a stream.
 type at int
 
-func (a at) Prompt(w pace.Work, _, n int) int { return min(n, max(0, int(a)/max(1, w.Beats)-w.Prompt)) }
+func (a at) Prompt(w steptime.Work, _, n int) int {
+	return min(n, max(0, int(a)/max(1, w.Beats)-w.Prompt))
+}

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"vapp.dev/engine/kv"
-	"vapp.dev/engine/pace"
 	"vapp.dev/engine/sample"
 	"vapp.dev/engine/speculate"
+	"vapp.dev/engine/steptime"
 )
 
 var (
@@ -230,7 +230,7 @@ type whims struct {
 	left *int // chunks that it cut
 }
 
-func (p *whims) Prompt(w pace.Work, _, n int) int {
+func (p *whims) Prompt(w steptime.Work, _, n int) int {
 	least := 0
 	if w.Prompt == 0 {
 		least = 1

@@ -9,7 +9,7 @@ import (
 	"sort"
 
 	"vapp.dev/engine/kv"
-	"vapp.dev/engine/pace"
+	"vapp.dev/engine/steptime"
 )
 
 // Scheduler decides. It is not safe for concurrent use.
@@ -62,7 +62,7 @@ func (s *Scheduler) SetSwap(host *kv.Pool) { s.swap = host }
 // a step may take that has w already, so that it does not last too long: at least one
 // if w has none of a prompt.
 type Pace interface {
-	Prompt(w pace.Work, from, n int) int
+	Prompt(w steptime.Work, from, n int) int
 }
 
 // SetPace bounds from the next step on what prompts take of steps in which others

@@ -1,6 +1,6 @@
 package sched
 
-import "vapp.dev/engine/pace"
+import "vapp.dev/engine/steptime"
 
 // Step is what to compute next. Its rows, tokens and page tables are valid until
 // the scheduler's next call of any kind, by when they must be in the step
@@ -15,7 +15,7 @@ type Step struct {
 	Stats Stats
 	// Work is what the step's time depends on; its Beats are 0 where no sequence waits for a
 	// token after its first.
-	Work pace.Work
+	Work steptime.Work
 	// Speculation is what Commit found.
 	Speculation Speculation
 }

@@ -1,7 +1,7 @@
 // Package pace foretells how long a step takes from those before it, and says how
 // many tokens of prompts one may take so that the streams which decode beside them
 // wait no longer than a target. It is pure: it has no clock and is told seconds.
-package pace
+package steptime
 
 // Grain is what a step's tokens of prompts are a multiple of, and the fewest that it takes
 // where a prompt waits, however long decoding alone lasts: no prompt starves.
