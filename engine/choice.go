@@ -39,7 +39,7 @@ func newSeqs(r Request, states []sched.Grammar) []*sched.Seq {
 	for i := range out {
 		out[i] = sched.NewSeq(sched.Spec{
 			ID: r.ID, Prompt: r.Prompt, Params: &params, Seed: sample.ChoiceSeed(seed, i),
-			Priority: r.Priority, Salt: r.Salt, Lead: out[0], Grammar: states[i], Pool: r.Pool != NoPool,
+			Priority: r.Priority, Salt: r.Salt, PrefixOwner: out[0], Grammar: states[i], Pooling: r.Pool != NoPool,
 		})
 	}
 	return out

@@ -21,13 +21,13 @@ func (e *Engine) SetITLTarget(d time.Duration) {
 func (l *loop) aim(d time.Duration) {
 	switch {
 	case d <= 0:
-		l.pace = nil
-		l.sched.SetPace(nil)
-	case l.pace != nil:
-		l.pace.Retarget(d.Seconds())
+		l.limiter = nil
+		l.sched.SetPrefillLimiter(nil)
+	case l.limiter != nil:
+		l.limiter.Retarget(d.Seconds())
 	default:
-		l.pace = steptime.New(d.Seconds())
-		l.sched.SetPace(l.pace)
+		l.limiter = steptime.New(d.Seconds())
+		l.sched.SetPrefillLimiter(l.limiter)
 	}
 }
 
@@ -40,15 +40,15 @@ func (l *loop) learn(f flight, now time.Time, report *StepStats) {
 		took = now.Sub(l.last)
 	}
 	l.last = now
-	if l.pace == nil {
+	if l.limiter == nil {
 		return
 	}
-	target := time.Duration(l.pace.Target() * float64(time.Second))
-	report.BeyondTarget = f.step.Work.Beats > 0 && took > target
+	target := time.Duration(l.limiter.Target() * float64(time.Second))
+	report.BeyondTarget = f.step.Work.StepsPerToken > 0 && took > target
 	if len(f.step.Moves) == 0 {
-		l.pace.Learn(f.step.Work, took.Seconds())
+		l.limiter.Learn(f.step.Work, took.Seconds())
 	}
-	if s := l.pace.Missed(f.step.Work); s > 0 && l.hooks.ITLMissed != nil {
+	if s := l.limiter.Missed(f.step.Work); s > 0 && l.hooks.ITLMissed != nil {
 		l.hooks.ITLMissed(time.Duration(s*float64(time.Second)), target)
 	}
 }

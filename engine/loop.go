@@ -19,14 +19,14 @@ import (
 // chosen and launched while step n runs: it refers to n's tokens where they lie on
 // the device, and n is committed afterwards. Both forms emit the same tokens.
 type loop struct {
-	e      *Engine
-	hooks  Hooks
-	pool   *kv.Pool
-	swap   *kv.Pool // nil without swap space
-	sched  *sched.Scheduler
-	runner *runner.Runner
-	pace   *steptime.Pace // nil: prompts take what a step has room for
-	now    func() time.Time
+	e       *Engine
+	hooks   Hooks
+	pool    *kv.Pool
+	swap    *kv.Pool // nil without swap space
+	sched   *sched.Scheduler
+	runner  *runner.Runner
+	limiter *steptime.PrefillLimiter // nil: prompts take what a step has room for
+	now     func() time.Time
 
 	lag     int      // launched steps that may wait for their commit while the next is chosen
 	flights []flight // launched and not committed, the oldest first

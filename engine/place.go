@@ -32,7 +32,7 @@ func placeKV(o Options, m *Model) ([]backend.KVClass, kv.Layout, error) {
 			classes[i].MaxPages *= 2
 		}
 		if classes[i].Checkpoint {
-			classes[i].MaxPages = kv.Entries
+			classes[i].MaxPages = kv.SnapshotEntries
 		}
 		if n := classes[i].MaxPages; o.MaxNumSeqs > 0 && n > math.MaxInt32/o.MaxNumSeqs {
 			return nil, kv.Layout{}, fmt.Errorf("kv class %s: page tables of %d sequences of %d pages exceed 2^31 entries; lower maxNumSeqs or maxModelLen, or raise blockSize",
@@ -58,13 +58,13 @@ func classesOf(o Options, m *Model) []backend.KVClass {
 }
 
 // A page table of checkpoints is the same for the books and for devices.
-var _ = [1]struct{}{}[kv.Entries-backend.CheckpointEntries]
+var _ = [1]struct{}{}[kv.SnapshotEntries-backend.CheckpointEntries]
 
 // kindOf is how a class grows with its sequence.
 func kindOf(c backend.KVClass) kv.Kind {
 	switch {
 	case c.Checkpoint:
-		return kv.Checkpoint
+		return kv.Snapshot
 	case c.State != nil:
 		return kv.State
 	case c.Window > 0:

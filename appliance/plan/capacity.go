@@ -99,7 +99,7 @@ func (w want) capacity(o engine.Options, a *engine.Account) Capacity {
 			cl.BytesPerToken = exact(k, 1)
 		}
 		if k.Checkpoint {
-			cl.Checkpoints, cl.CheckpointEvery = a.KV.Checkpoints(slabs), a.KV.CheckpointEvery()
+			cl.Checkpoints, cl.CheckpointEvery = a.KV.Snapshots(slabs), a.KV.SnapshotEvery()
 		}
 		c.Classes = append(c.Classes, cl)
 	}

@@ -119,7 +119,7 @@ func (p *Plan) fits(t *text) {
 // String says how a class is cut: layers, what a token takes, pages, slabs.
 func (c Class) String() string {
 	s := fmt.Sprintf("%s: %s × ", c.Name, numberOf(c.Layers, "layer"))
-	if c.Kind == kv.Checkpoint.String() {
+	if c.Kind == kv.Snapshot.String() {
 		return s + fmt.Sprintf("%s of state behind a prefix, every %s tokens, at most %s; evicted for sequences", Size(c.StateBytes/int64(c.Layers)), Group(int64(c.CheckpointEvery)), Group(int64(c.Checkpoints)))
 	}
 	if c.Kind == kv.State.String() {

@@ -20,8 +20,8 @@ func (p *Pool) checkClass(ci int) error {
 	refs := make([]int32, len(c.pages))
 	for t := range p.tables {
 		part, held := &t.parts[ci], 0
-		if ci == p.marked {
-			t.marks.owned(refs)
+		if ci == p.snapClass {
+			t.snaps.countOwned(refs)
 		}
 		for b, n := range part.pages {
 			if n == none || b < part.low {
@@ -37,7 +37,7 @@ func (p *Pool) checkClass(ci int) error {
 			return fmt.Errorf("a table holds %d pages and counts %d", held, part.held)
 		}
 	}
-	state, err := c.marks(p.slabs, int32(ci))
+	state, err := c.pageStates(p.slabs, int32(ci))
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (p *Pool) checkClass(ci int) error {
 }
 
 // marks counts for every page how often it is cached or free.
-func (c *class) marks(slabs []slab, ci int32) ([]int, error) {
+func (c *class) pageStates(slabs []slab, ci int32) ([]int, error) {
 	state := make([]int, len(c.pages))
 	cached := 0
 	for n, prev := c.lru.head, int32(none); n != none; n, prev = c.links[n].next, n {
@@ -126,10 +126,10 @@ func (p *Pool) checkSlabs() error {
 				cached++
 			}
 		}
-		if used != s.used || cached != s.cached || used+cached == 0 && !s.read {
+		if used != s.used || cached != s.cached || used+cached == 0 && !s.pinned {
 			return fmt.Errorf("kv slab %d has %d owned and %d cached pages and counts %d and %d", i, used, cached, s.used, s.cached)
 		}
-		if s.idle != (used == 0 && !s.read) || s.avail != (used+cached < c.per) {
+		if s.idle != (used == 0 && !s.pinned) || s.avail != (used+cached < c.per) {
 			return fmt.Errorf("kv slab %d is in the wrong list", i)
 		}
 		if s.idle {
@@ -137,12 +137,12 @@ func (p *Pool) checkSlabs() error {
 		}
 	}
 	for i := range p.classes {
-		if c := &p.classes[i]; c.lent != lent[i] {
-			return fmt.Errorf("kv class %s has %d slabs and counts %d", c.spec.Name, lent[i], c.lent)
+		if c := &p.classes[i]; c.slabs != lent[i] {
+			return fmt.Errorf("kv class %s has %d slabs and counts %d", c.spec.Name, lent[i], c.slabs)
 		}
 	}
-	if unlent != len(p.unlent) || idle != p.nIdle {
-		return fmt.Errorf("kv: %d slabs are unlent and %d listed, %d idle and %d counted", unlent, len(p.unlent), idle, p.nIdle)
+	if unlent != len(p.freeSlabs) || idle != p.nIdle {
+		return fmt.Errorf("kv: %d slabs are unlent and %d listed, %d idle and %d counted", unlent, len(p.freeSlabs), idle, p.nIdle)
 	}
 	return nil
 }

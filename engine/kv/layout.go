@@ -50,14 +50,14 @@ func NewLayout(specs []Spec) (Layout, error) {
 		return w < waste || w == waste && size < best
 	}
 	for _, s := range specs {
-		if s.Kind == Checkpoint {
+		if s.Kind == Snapshot {
 			continue // it takes what slabs there are
 		}
 		first, last := (least+s.PageBytes-1)/s.PageBytes, most/s.PageBytes
 		stride := max(1, (last-first)/candidates)
 		for n := first; n <= last; n += stride {
 			size := n * s.PageBytes
-			if w := wasted(specs, size); better(size, w) {
+			if w := unusedShare(specs, size); better(size, w) {
 				best, waste = size, w
 			}
 		}
@@ -70,10 +70,10 @@ func NewLayout(specs []Spec) (Layout, error) {
 }
 
 // wasted sums over the classes the share of a slab that no page covers.
-func wasted(specs []Spec, size int64) float64 {
+func unusedShare(specs []Spec, size int64) float64 {
 	var w float64
 	for _, s := range specs {
-		if s.Kind == Checkpoint {
+		if s.Kind == Snapshot {
 			continue
 		}
 		w += float64(size%s.PageBytes) / float64(size)

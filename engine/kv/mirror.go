@@ -14,28 +14,28 @@ type Move struct {
 // False: like lacks a page that is read, or p has too few; t has none then.
 func (p *Pool) Mirror(t, like *Table, sent int, tokens []int32, moves []Move) ([]Move, bool) {
 	for range 2 {
-		if !p.place(t, like, sent, tokens) || !p.Fits(p.need) {
+		if !p.planMirror(t, like, sent, tokens) || !p.Fits(p.need) {
 			p.Free(t)
 			return moves, false
 		}
-		if more, ok := p.mirror(t, like, moves); ok {
+		if more, ok := p.takeMirror(t, like, moves); ok {
 			return more, true
 		}
 		// Fits counts on cached pages that were in the way of another class.
 		p.Free(t)
-		p.Drop()
+		p.EvictAll()
 	}
 	return moves, false
 }
 
 // place lays t out as like is at sent, with the pages that the cache has and none in
 // place of the others, which p.need counts. False: like lacks one.
-func (p *Pool) place(t, like *Table, sent int, tokens []int32) bool {
+func (p *Pool) planMirror(t, like *Table, sent int, tokens []int32) bool {
 	p.tables[t] = struct{}{}
 	for i := range t.parts {
 		c, part, from := &p.classes[i], &t.parts[i], like.parts[i].pages
 		end := c.spec.blocks(sent)
-		part.low = min(c.spec.kept(sent), end)
+		part.low = min(c.spec.firstBlock(sent), end)
 		part.stale = part.low
 		p.need[i] = 0
 		if end > len(from) {
@@ -47,7 +47,7 @@ func (p *Pool) place(t, like *Table, sent int, tokens []int32) bool {
 				return false
 			}
 			if b >= part.low {
-				n = p.shared(t, c, b, sent, tokens)
+				n = p.shareCached(t, c, b, sent, tokens)
 			}
 			part.pages = append(part.pages, n)
 			if n != none {
@@ -61,7 +61,7 @@ func (p *Pool) place(t, like *Table, sent int, tokens []int32) bool {
 }
 
 // mirror takes the pages that place left out. False: a class found none.
-func (p *Pool) mirror(t, like *Table, moves []Move) ([]Move, bool) {
+func (p *Pool) takeMirror(t, like *Table, moves []Move) ([]Move, bool) {
 	for i := range t.parts {
 		part := &t.parts[i]
 		for b := part.low; b < len(part.pages); b++ {
@@ -82,7 +82,7 @@ func (p *Pool) mirror(t, like *Table, moves []Move) ([]Move, bool) {
 
 // shared is the cached page of block b, now owned by one more; none where there is none
 // or the block is not full at sent.
-func (p *Pool) shared(t *Table, c *class, b, sent int, tokens []int32) int32 {
+func (p *Pool) shareCached(t *Table, c *class, b, sent int, tokens []int32) int32 {
 	if !p.caching || c.group == none || (b+1)*c.spec.BlockSize > sent {
 		return none
 	}
@@ -95,7 +95,7 @@ func (p *Pool) shared(t *Table, c *class, b, sent int, tokens []int32) int32 {
 }
 
 // Shared is how many of t's pages others own too, of how many it owns.
-func (p *Pool) Shared(t *Table) (shared, held int) {
+func (p *Pool) SharedPages(t *Table) (shared, held int) {
 	for i := range t.parts {
 		part := &t.parts[i]
 		for b := part.low; b < len(part.pages); b++ {

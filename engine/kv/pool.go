@@ -9,26 +9,26 @@ package kv
 // back; one whose pages are all free or cached is idle and is taken back when
 // another class needs it.
 type Pool struct {
-	layout  Layout
-	caching bool
-	classes []class
-	slabs   []slab
-	unlent  []int32 // slabs that no class has, the next one last
-	near    []link  // of slabs, in the avail list of their class
-	rest    []link  // of slabs, in idle
-	read    []int32 // slabs that stay with their class until the next step
-	idle    list    // slabs without owned pages, in order of becoming so
-	nIdle   int
-	tables  map[*Table]struct{} // those that may own pages
-	groups  []int               // block sizes; the classes of one share a hash chain
-	freed   uint64
-	marked  int      // the class of checkpoints, or none
-	most    int      // checkpoints at most
-	every   int      // tokens from one to the next within a sequence
-	storing []*Table // those with checkpoints that are not committed, the oldest first
-	need    []int    // scratch of Extend: pages to take
-	was     []int    // scratch of Extend: blocks before
-	buf     []byte   // scratch of hashing
+	layout        Layout
+	caching       bool
+	classes       []class
+	slabs         []slab
+	freeSlabs     []int32 // slabs that no class has, the next one last
+	availLinks    []link  // of slabs, in the avail list of their class
+	idleLinks     []link  // of slabs, in idle
+	pinned        []int32 // slabs that stay with their class until the next step
+	idle          list    // slabs without owned pages, in order of becoming so
+	nIdle         int
+	tables        map[*Table]struct{} // those that may own pages
+	groups        []int               // block sizes; the classes of one share a hash chain
+	freed         uint64
+	snapClass     int      // the class of state snapshots, or none
+	maxSnapshots  int      // snapshots at most
+	snapshotEvery int      // tokens from one to the next within a sequence
+	storing       []*Table // those with checkpoints that are not committed, the oldest first
+	need          []int    // scratch of Extend: pages to take
+	was           []int    // scratch of Extend: blocks before
+	buf           []byte   // scratch of hashing
 }
 
 // class is the state of one class of page.
@@ -42,7 +42,7 @@ type class struct {
 	lru   list // cached pages, the next to evict first
 	avail list // lent slabs with a free page
 
-	lent, idle   int // slabs
+	slabs, idle  int // slabs
 	used, cached int // pages
 }
 
@@ -58,7 +58,7 @@ type slab struct {
 	free         int32 // first page of its list of free pages
 	bump         int32 // pages from here on were not touched since the slab was lent
 	avail, idle  bool  // is in these lists
-	read         bool  // the step being prepared reads pages that were released
+	pinned       bool  // the step being prepared reads pages that were released
 }
 
 // NewPool makes a pool of that many slabs, all free. caching says whether
@@ -67,13 +67,13 @@ func NewPool(l Layout, slabs int, caching bool) *Pool {
 	slabs = max(0, min(slabs, l.maxSlabs()))
 	p := &Pool{
 		layout: l, caching: caching, idle: empty,
-		slabs: make([]slab, slabs), near: make([]link, slabs), rest: make([]link, slabs),
+		slabs: make([]slab, slabs), availLinks: make([]link, slabs), idleLinks: make([]link, slabs),
 		tables: map[*Table]struct{}{}, need: make([]int, len(l.Specs)), was: make([]int, len(l.Specs)),
-		marked: l.marked(), most: l.Checkpoints(slabs), every: max(1, l.CheckpointEvery()),
+		snapClass: l.snapshotClass(), maxSnapshots: l.Snapshots(slabs), snapshotEvery: max(1, l.SnapshotEvery()),
 	}
 	for i := range slabs {
 		p.slabs[i].class = none
-		p.unlent = append(p.unlent, int32(slabs-1-i))
+		p.freeSlabs = append(p.freeSlabs, int32(slabs-1-i))
 	}
 	for i, s := range l.Specs {
 		n, findable := l.Pages(i, slabs), 0
@@ -100,7 +100,7 @@ func (p *Pool) Caching() bool { return p.caching }
 
 // Freed counts how often a page lost its last owner: while it stays the same,
 // what did not fit does not fit now.
-func (p *Pool) Freed() uint64 { return p.freed }
+func (p *Pool) Frees() uint64 { return p.freed }
 
 // Usage counts the pages of one class.
 type Usage struct {
@@ -130,11 +130,11 @@ func (p *Pool) Share() float64 {
 // Fits says whether need more pages of each class could be had now, at the
 // cost of what is cached.
 func (p *Pool) Fits(need []int) bool {
-	have := len(p.unlent) + p.nIdle
+	have := len(p.freeSlabs) + p.nIdle
 	for i := range p.classes {
 		c := &p.classes[i]
 		// Pages beside the owned ones, in slabs that have owned ones.
-		beside := (c.lent-c.idle)*int(c.per) - c.used
+		beside := (c.slabs-c.idle)*int(c.per) - c.used
 		if more := need[i] - beside; more > 0 {
 			have -= (more + int(c.per) - 1) / int(c.per)
 		}
@@ -147,7 +147,7 @@ func (p *Pool) Fits(need []int) bool {
 // another class's slab that was idle for longest.
 func (p *Pool) take(ci int) (int32, bool) {
 	c := &p.classes[ci]
-	if c.avail.head == none && !p.lend(ci) {
+	if c.avail.head == none && !p.assignSlab(ci) {
 		if c.lru.head != none {
 			n := c.lru.head
 			p.uncache(c, n)
@@ -157,20 +157,20 @@ func (p *Pool) take(ci int) (int32, bool) {
 		if p.idle.head == none {
 			return none, false
 		}
-		p.forget(p.idle.head)
-		p.lend(ci)
+		p.evictSlab(p.idle.head)
+		p.assignSlab(ci)
 	}
-	return p.fresh(c, c.avail.head), true
+	return p.takeFree(c, c.avail.head), true
 }
 
 // takeClose is take in the order that Fits counts on: pages of slabs that are not idle
 // go first, cached ones among them, so that no slab is taken that another class needs. It
 // looks at all slabs.
-func (p *Pool) takeClose(ci int) (int32, bool) {
+func (p *Pool) takeCompact(ci int) (int32, bool) {
 	c := &p.classes[ci]
 	for si := range p.slabs {
 		if s := &p.slabs[si]; s.class == int32(ci) && !s.idle && s.used+s.cached < c.per {
-			return p.fresh(c, int32(si)), true
+			return p.takeFree(c, int32(si)), true
 		}
 	}
 	for n := c.lru.head; n != none; n = c.links[n].next {
@@ -180,19 +180,19 @@ func (p *Pool) takeClose(ci int) (int32, bool) {
 			return n, true
 		}
 	}
-	if len(p.unlent) == 0 {
+	if len(p.freeSlabs) == 0 {
 		if p.idle.head == none {
 			return none, false
 		}
-		p.forget(p.idle.head)
+		p.evictSlab(p.idle.head)
 	}
-	si := p.unlent[len(p.unlent)-1]
-	p.lend(ci)
-	return p.fresh(c, si), true
+	si := p.freeSlabs[len(p.freeSlabs)-1]
+	p.assignSlab(ci)
+	return p.takeFree(c, si), true
 }
 
 // fresh owns a free page of a slab.
-func (p *Pool) fresh(c *class, si int32) int32 {
+func (p *Pool) takeFree(c *class, si int32) int32 {
 	s := &p.slabs[si]
 	n := s.free
 	if n != none {
@@ -206,36 +206,36 @@ func (p *Pool) fresh(c *class, si int32) int32 {
 }
 
 // lend gives class ci a slab that no class has.
-func (p *Pool) lend(ci int) bool {
-	last := len(p.unlent) - 1
+func (p *Pool) assignSlab(ci int) bool {
+	last := len(p.freeSlabs) - 1
 	if last < 0 {
 		return false
 	}
-	si := p.unlent[last]
-	p.unlent = p.unlent[:last]
+	si := p.freeSlabs[last]
+	p.freeSlabs = p.freeSlabs[:last]
 	p.slabs[si] = slab{class: int32(ci), free: none, avail: true}
-	p.classes[ci].lent++
-	p.classes[ci].avail.push(p.near, si)
+	p.classes[ci].slabs++
+	p.classes[ci].avail.push(p.availLinks, si)
 	return true
 }
 
 // Begin says that a new step is being prepared: what the one before read of released
 // pages may be lent to other classes now.
-func (p *Pool) Begin() {
-	for _, si := range p.read {
-		p.slabs[si].read = false
-		p.settle(si)
+func (p *Pool) BeginStep() {
+	for _, si := range p.pinned {
+		p.slabs[si].pinned = false
+		p.updateLists(si)
 	}
-	p.read = p.read[:0]
+	p.pinned = p.pinned[:0]
 }
 
 // reads keeps a slab with its class for this step, which reads a page of it that is
 // about to be released. Its own class may store there, since a layer reads its history
 // before it stores; a layer of another class could come before.
-func (p *Pool) reads(si int32) {
-	if s := &p.slabs[si]; !s.read {
-		s.read = true
-		p.read = append(p.read, si)
+func (p *Pool) pin(si int32) {
+	if s := &p.slabs[si]; !s.pinned {
+		s.pinned = true
+		p.pinned = append(p.pinned, si)
 	}
 }
 
@@ -245,5 +245,5 @@ func (p *Pool) own(c *class, n int32) {
 	c.used++
 	s := n / c.per
 	p.slabs[s].used++
-	p.settle(s)
+	p.updateLists(s)
 }

@@ -68,10 +68,10 @@ func (p *Pool) Match(t *Table, tokens []int32) int {
 	p.tables[t] = struct{}{}
 	for i := range t.parts {
 		c, part := &p.classes[i], &t.parts[i]
-		if c.spec.Kind == State || c.spec.Kind == Checkpoint {
+		if c.spec.Kind == State || c.spec.Kind == Snapshot {
 			continue
 		}
-		part.low, part.sealed = c.spec.kept(n), n/c.spec.BlockSize
+		part.low, part.sealed = c.spec.firstBlock(n), n/c.spec.BlockSize
 		part.stale = part.low
 		for b := range part.sealed {
 			if b < part.low {
@@ -84,8 +84,8 @@ func (p *Pool) Match(t *Table, tokens []int32) int {
 			part.held++
 		}
 	}
-	if p.marked != none {
-		p.begin(t, tokens, n)
+	if p.snapClass != none {
+		p.beginFrom(t, tokens, n)
 	}
 	return n
 }
@@ -102,16 +102,16 @@ func (p *Pool) longest(t *Table, tokens []int32) int {
 		states = states || c.spec.Kind == State
 	}
 	n = p.windows(t, tokens, n)
-	if p.marked == none {
+	if p.snapClass == none {
 		if states {
 			return 0
 		}
 		return n
 	}
-	t.marks.branch = n - n%p.classes[p.marked].spec.BlockSize
+	t.snaps.branch = n - n%p.classes[p.snapClass].spec.BlockSize
 	for was := -1; n != was && n > 0; {
 		was = n
-		n = p.windows(t, tokens, p.latest(t, tokens, n))
+		n = p.windows(t, tokens, p.latestSnapshot(t, tokens, n))
 	}
 	return n
 }
@@ -150,7 +150,7 @@ func (p *Pool) prefix(t *Table, c *class, tokens []int32, n int) int {
 // holds without a gap.
 func (p *Pool) suffix(t *Table, c *class, tokens []int32, n int) int {
 	end := n / c.spec.BlockSize
-	for b := end - 1; b >= 0 && b >= c.spec.kept(end*c.spec.BlockSize); b-- {
+	for b := end - 1; b >= 0 && b >= c.spec.firstBlock(end*c.spec.BlockSize); b-- {
 		if _, ok := p.find(t, c, b, tokens); !ok {
 			end = b
 		}
@@ -166,7 +166,7 @@ func (p *Pool) Seal(t *Table, tokens []int32, done int) {
 	}
 	for i := range t.parts {
 		c, part := &p.classes[i], &t.parts[i]
-		if c.spec.Kind == State || c.spec.Kind == Checkpoint {
+		if c.spec.Kind == State || c.spec.Kind == Snapshot {
 			continue
 		}
 		for ; (part.sealed+1)*c.spec.BlockSize <= done; part.sealed++ {
@@ -181,7 +181,7 @@ func (p *Pool) Seal(t *Table, tokens []int32, done int) {
 			}
 		}
 	}
-	if p.marked != none {
-		p.sealMarks(t, tokens, done)
+	if p.snapClass != none {
+		p.sealSnapshots(t, tokens, done)
 	}
 }

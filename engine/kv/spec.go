@@ -11,10 +11,10 @@ type Kind uint8
 
 // The kinds.
 const (
-	Full       Kind = iota // every token's K and V stay
-	Window                 // the last Window tokens stay
-	State                  // one page a sequence, whatever its length
-	Checkpoint             // pages of states after prefixes that other sequences begin behind
+	Full     Kind = iota // every token's K and V stay
+	Window               // the last Window tokens stay
+	State                // one page a sequence, whatever its length
+	Snapshot             // pages of states after prefixes that other sequences begin behind
 )
 
 // String is the word that plans print.
@@ -65,7 +65,7 @@ func (s Spec) check() error {
 		return &SpecError{s.Name, field, v, want}
 	}
 	switch {
-	case s.Kind > Checkpoint:
+	case s.Kind > Snapshot:
 		return wrong("kind", int64(s.Kind), "full, window, state or checkpoint")
 	case s.PageBytes < 1 || s.PageBytes > maxPageBytes:
 		return wrong("page bytes", s.PageBytes, "1 to 2^42")
@@ -90,14 +90,14 @@ func (s Spec) blocks(n int) int {
 	switch s.Kind {
 	case State:
 		return 1
-	case Checkpoint:
+	case Snapshot:
 		return 0
 	}
 	return n/s.BlockSize + (n%s.BlockSize+s.BlockSize-1)/s.BlockSize
 }
 
 // kept is the first block that a query at position pos still reads.
-func (s Spec) kept(pos int) int {
+func (s Spec) firstBlock(pos int) int {
 	if s.Kind != Window || pos < s.Window {
 		return 0
 	}

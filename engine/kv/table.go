@@ -9,7 +9,7 @@ import "slices"
 type Table struct {
 	salt  string
 	parts []part // per class
-	marks marks
+	snaps snapshots
 	chain [][]Key // per group of block size: hashes of full blocks
 }
 
@@ -26,8 +26,8 @@ type part struct {
 // a page.
 func (p *Pool) NewTable(salt string) *Table {
 	t := &Table{salt: salt, parts: make([]part, len(p.classes)), chain: make([][]Key, len(p.groups))}
-	t.marks = marks{class: p.marked, table: make([]int32, Entries), begin: none, step: none}
-	clearTable(t.marks.table)
+	t.snaps = snapshots{class: p.snapClass, table: make([]int32, SnapshotEntries), begin: none, step: none}
+	clearTable(t.snaps.table)
 	return t
 }
 
@@ -45,20 +45,20 @@ func (p *Pool) Reserve(t *Table, tokens int) {
 
 // Pages is the page table of a class: one page number a block, −1 where a
 // window has left the block behind. Of checkpoints it is the page that the step begins
-// from in place of the sequence's own state, then Stores pairs of a page that it stores a
+// from in place of the sequence's own state, then SnapshotsPerStep pairs of a page that it stores a
 // state to and of how many tokens that is the state; −1: no page. It is for the step that
 // was last prepared by Extend and Mark, and valid until the Pool changes.
 func (t *Table) Pages(class int) []int32 {
-	if class == t.marks.class {
-		return t.marks.table
+	if class == t.snaps.class {
+		return t.snaps.table
 	}
 	return t.parts[class].pages
 }
 
 // Held is how many pages t owns, over all classes.
-func (t *Table) Held() int {
-	n := len(t.marks.stores)
-	if t.marks.begin != none {
+func (t *Table) NumPages() int {
+	n := len(t.snaps.stores)
+	if t.snaps.begin != none {
 		n++
 	}
 	for i := range t.parts {
@@ -87,25 +87,25 @@ func (p *Pool) Need(t *Table, tokens int, need []int) {
 // pages and t got none; the caller asks again for the same from and sure within
 // the same step, or frees t.
 func (p *Pool) Extend(t *Table, from, sure, to int) bool {
-	p.begun(t, from)
+	p.prepareSnapshots(t, from)
 	lacking := false
 	for i := range t.parts {
 		c, part := &p.classes[i], &t.parts[i]
-		p.slide(c, part, from, sure)
+		p.slideWindow(c, part, from, sure)
 		p.need[i] = 0
 		if end := c.spec.blocks(to); end > len(part.pages) {
-			p.need[i] = end - max(len(part.pages), c.spec.kept(sure))
+			p.need[i] = end - max(len(part.pages), c.spec.firstBlock(sure))
 			lacking = true
 		}
 	}
 	if !lacking {
 		return true
 	}
-	if !p.Fits(p.need) && !(p.abandon() && p.Fits(p.need)) {
+	if !p.Fits(p.need) && !(p.abandonSnapshots() && p.Fits(p.need)) {
 		return false
 	}
 	p.tables[t] = struct{}{}
-	return p.grow(t, sure, to, p.take) || p.grow(t, sure, to, p.takeClose)
+	return p.grow(t, sure, to, p.take) || p.grow(t, sure, to, p.takeCompact)
 }
 
 // grow gives t the pages that it lacks, or none.
@@ -115,13 +115,13 @@ func (p *Pool) grow(t *Table, sure, to int, take func(ci int) (int32, bool)) boo
 		p.was[i] = len(part.pages)
 		end := c.spec.blocks(to)
 		for b := len(part.pages); b < end; b++ {
-			if b < c.spec.kept(sure) {
+			if b < c.spec.firstBlock(sure) {
 				part.pages = append(part.pages, none)
 				continue
 			}
 			n, ok := take(i)
 			if !ok {
-				p.undo(t, i)
+				p.undoGrow(t, i)
 				return false
 			}
 			part.pages = append(part.pages, n)
@@ -132,7 +132,7 @@ func (p *Pool) grow(t *Table, sure, to int, take func(ci int) (int32, bool)) boo
 }
 
 // undo takes back what grow gave t in classes up to i.
-func (p *Pool) undo(t *Table, i int) {
+func (p *Pool) undoGrow(t *Table, i int) {
 	for k := range i + 1 {
 		c, part := &p.classes[k], &t.parts[k]
 		for b := len(part.pages) - 1; b >= p.was[k]; b-- {
@@ -146,17 +146,17 @@ func (p *Pool) undo(t *Table, i int) {
 }
 
 // slide releases the blocks that no position from sure on reads.
-func (p *Pool) slide(c *class, t *part, from, sure int) {
-	for ; t.low < min(c.spec.kept(sure), len(t.pages)); t.low++ {
+func (p *Pool) slideWindow(c *class, t *part, from, sure int) {
+	for ; t.low < min(c.spec.firstBlock(sure), len(t.pages)); t.low++ {
 		if n := t.pages[t.low]; n != none {
 			t.held--
-			if t.low >= c.spec.kept(from) {
-				p.reads(n / c.per)
+			if t.low >= c.spec.firstBlock(from) {
+				p.pin(n / c.per)
 			}
 			p.release(c, n)
 		}
 	}
-	for ; t.stale < min(c.spec.kept(from), len(t.pages)); t.stale++ {
+	for ; t.stale < min(c.spec.firstBlock(from), len(t.pages)); t.stale++ {
 		t.pages[t.stale] = none
 	}
 }
@@ -191,6 +191,6 @@ func (p *Pool) Free(t *Table) {
 		}
 		t.parts[i] = part{pages: held.pages[:0]}
 	}
-	p.freeMarks(t)
+	p.freeSnapshots(t)
 	delete(p.tables, t)
 }

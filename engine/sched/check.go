@@ -15,7 +15,7 @@ func (s *Scheduler) Check() error {
 		}
 		saved := 0
 		for _, q := range s.waiting {
-			if q.saved != nil {
+			if q.hostTable != nil {
 				saved++
 			}
 		}
@@ -70,12 +70,12 @@ func (q *Seq) check(flying, drawn int) error {
 		return fmt.Errorf("counts %d tokens in flight, there are %d", q.pending, drawn)
 	case len(q.tokens) < len(q.spec.Prompt) || q.total() > q.limit:
 		return fmt.Errorf("has %d tokens and %d in flight, of %d to %d", len(q.tokens), q.pending, len(q.spec.Prompt), q.limit)
-	case q.state == waiting && (q.sent != 0 || q.done != 0 || q.table.Held() != 0):
-		return fmt.Errorf("waits with %d pages, %d positions computed of %d sent", q.table.Held(), q.done, q.sent)
-	case (q.saved != nil) != (q.kept > 0) || q.kept > 0 && (q.state == running || q.kept > q.total()):
-		return fmt.Errorf("has the pages of %d positions on the host, in state %d with %d tokens", q.kept, q.state, q.total())
-	case q.state == running && (q.sent != q.done+flying || q.sent > q.total() || q.sent == 0):
-		return fmt.Errorf("has %d positions computed, %d in flight and %d sent, of %d", q.done, flying, q.sent, q.total())
+	case q.state == waiting && (q.scheduled != 0 || q.computed != 0 || q.table.NumPages() != 0):
+		return fmt.Errorf("waits with %d pages, %d positions computed of %d sent", q.table.NumPages(), q.computed, q.scheduled)
+	case (q.hostTable != nil) != (q.hostTokens > 0) || q.hostTokens > 0 && (q.state == running || q.hostTokens > q.total()):
+		return fmt.Errorf("has the pages of %d positions on the host, in state %d with %d tokens", q.hostTokens, q.state, q.total())
+	case q.state == running && (q.scheduled != q.computed+flying || q.scheduled > q.total() || q.scheduled == 0):
+		return fmt.Errorf("has %d positions computed, %d in flight and %d sent, of %d", q.computed, flying, q.scheduled, q.total())
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func (s *Scheduler) commit(st *Step, i int, r Result) {
 	row := &st.Rows[i]
 	q := row.Seq
 	out := Output{Seq: q, Token: -1, Row: -1, StopToken: -1}
-	for t := row.Sample; t < row.Sample+row.Targets && !q.spec.Pool; t++ {
+	for t := row.Sample; t < row.Sample+row.Targets && !q.spec.Pooling; t++ {
 		if r.Status[t] != 0 {
 			out.Finish = FinishError
 		}
@@ -41,17 +41,17 @@ func (s *Scheduler) commit(st *Step, i int, r Result) {
 	done := row.From + row.Count
 	if row.Draw {
 		q.pending -= row.draws()
-		n := s.accepted(st, i, r)
+		n := s.countAccepted(st, i, r)
 		done += n - row.draws()
-		if q.spec.Pool {
+		if q.spec.Pooling {
 			out.Row, out.Finish = row.DrawRow(), FinishStop
 		} else {
 			out = s.draw(row, n, r, out)
 		}
 	}
 	if row.epoch == q.epoch && out.Finish != FinishError {
-		q.done = min(done, len(q.tokens))
-		s.pool.Seal(q.table, q.tokens, q.done)
+		q.computed = min(done, len(q.tokens))
+		s.pool.Seal(q.table, q.tokens, q.computed)
 		if row.Draw && s.opts.Verify > 0 {
 			s.rewind(q, i, r)
 		}

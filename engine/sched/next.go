@@ -9,71 +9,73 @@ func (s *Scheduler) Next() *Step {
 	if len(s.flight) > s.opts.Lag {
 		return nil
 	}
-	s.begin()
-	s.restore()
+	s.beginStep()
+	s.swapIn()
 	if s.wholeStep() {
 		s.admit()
 	}
 	s.decode()
-	s.guess()
-	s.hold()
+	s.propose()
+	s.markDecoding()
 	s.prefill()
 	s.admit()
 	s.verify()
 	return s.finish()
 }
 
-func (s *Scheduler) begin() {
+func (s *Scheduler) beginStep() {
 	if n := len(s.spare); n > 0 {
 		s.step, s.spare = s.spare[n-1], s.spare[:n-1]
 	} else {
 		s.step = &Step{}
 	}
 	clear(s.step.Rows)
-	s.pool.Begin()
+	s.pool.BeginStep()
 	*s.step = Step{Rows: s.step.Rows[:0], Moves: s.step.Moves[:0], Speculation: Speculation{PerPosition: s.step.Speculation.PerPosition[:0]}}
-	s.ahead, s.paced = 0, 0
+	s.proposalTokens, s.stepsPerToken = 0, 0
 }
 
 // hold finds out whether sequences wait for a token after their first, and how many steps
 // each waits for the next: with a step in flight, one that must know its token sits the
 // next out. What comes from here on is paced then.
-func (s *Scheduler) hold() {
+func (s *Scheduler) markDecoding() {
 	for _, q := range s.running {
 		before := q.total()
 		if q.inStep {
 			before--
 		}
 		switch {
-		case before <= len(q.spec.Prompt) || q.sent < len(q.spec.Prompt) || !q.inStep && q.total() >= q.limit:
-		case s.opts.Lag > 0 && q.sits():
-			s.paced = 2
+		case before <= len(q.spec.Prompt) || q.scheduled < len(q.spec.Prompt) || !q.inStep && q.total() >= q.limit:
+		case s.opts.Lag > 0 && q.needsLastToken():
+			s.stepsPerToken = 2
 		default:
-			s.paced = max(s.paced, 1)
+			s.stepsPerToken = max(s.stepsPerToken, 1)
 		}
 	}
-	s.step.Work.Beats = s.paced
+	s.step.Work.StepsPerToken = s.stepsPerToken
 }
 
 // allowed is how many of n positions of q, whose first is from, the pace lets into the
 // step.
-func (s *Scheduler) allowed(from, n int) int {
-	if s.pace == nil || s.paced == 0 || n < 2 {
+func (s *Scheduler) prefillBudget(from, n int) int {
+	if s.limiter == nil || s.stepsPerToken == 0 || n < 2 {
 		return n
 	}
 	w := s.step.Work
-	w.Decode += s.ahead
-	return s.pace.Prompt(w, from, n)
+	w.Decode += s.proposalTokens
+	return s.limiter.PrefillBudget(w, from, n)
 }
 
 // paces is how many of the next n positions of q the pace lets into the step.
-func (s *Scheduler) paces(q *Seq, n int) int { return s.allowed(q.sent, min(n, s.left())) }
+func (s *Scheduler) limitPrefill(q *Seq, n int) int {
+	return s.prefillBudget(q.scheduled, min(n, s.left()))
+}
 
 // decode schedules the sequences that have one token to compute.
 func (s *Scheduler) decode() {
 	for i := 0; i < len(s.running); {
 		q := s.running[i]
-		if !q.inStep && q.left() == 1 && !q.stuck() && !s.extend(q, 1) && q.state != running {
+		if !q.inStep && q.left() == 1 && !q.blocked() && !s.extend(q, 1) && q.state != running {
 			continue // preempted: the next one has its index
 		}
 		i++
@@ -95,13 +97,13 @@ func (s *Scheduler) prefill() {
 // ones in order for their pages. False: the step has no room for it, or it was
 // itself preempted.
 func (s *Scheduler) extend(q *Seq, n int) bool {
-	n = s.paces(q, n) // once: pages are asked for again for no fewer positions
+	n = s.limitPrefill(q, n) // once: pages are asked for again for no fewer positions
 	for {
 		c, ok := s.cut(q, n)
 		if !ok {
 			return false
 		}
-		if s.pool.Extend(q.table, q.sent, q.sent+c.count, q.sent+c.count) {
+		if s.pool.Extend(q.table, q.scheduled, q.scheduled+c.count, q.scheduled+c.count) {
 			s.add(q, c)
 			return true
 		}
@@ -126,11 +128,11 @@ type part struct {
 // rows.
 func (s *Scheduler) cut(q *Seq, n int) (part, bool) {
 	rows := s.opts.MaxSamples - s.step.Samples
-	p := part{count: min(n, s.left()), from: max(q.target, q.sent+1)}
-	targets := func() int { return max(0, min(q.sent+p.count, len(q.spec.Prompt)-1)-p.from+1) }
+	p := part{count: min(n, s.left()), from: max(q.target, q.scheduled+1)}
+	targets := func() int { return max(0, min(q.scheduled+p.count, len(q.spec.Prompt)-1)-p.from+1) }
 	p.targets = targets()
 	if p.targets > rows {
-		p.count = p.from - 1 + rows - q.sent
+		p.count = p.from - 1 + rows - q.scheduled
 		p.targets = targets()
 	}
 	p.draw = p.count == q.left()
@@ -139,7 +141,7 @@ func (s *Scheduler) cut(q *Seq, n int) (part, bool) {
 		p.draw, p.targets = false, targets()
 	}
 	if p.next = s.opts.Drafts > 0 && !p.draw && p.count > 0 && !p.ends(q); p.next && p.targets == rows {
-		p.count, p.next = max(0, p.from+p.targets-1-q.sent), false
+		p.count, p.next = max(0, p.from+p.targets-1-q.scheduled), false
 		if p.targets == 0 {
 			p.count = 0
 		}
@@ -148,33 +150,33 @@ func (s *Scheduler) cut(q *Seq, n int) (part, bool) {
 }
 
 // ends says that the last position is that of a target.
-func (p part) ends(q *Seq) bool { return p.targets > 0 && p.from+p.targets == q.sent+p.count+1 }
+func (p part) ends(q *Seq) bool { return p.targets > 0 && p.from+p.targets == q.scheduled+p.count+1 }
 
 // left is how many tokens the step has left, those kept for proposals apart.
-func (s *Scheduler) left() int { return s.opts.MaxNumBatchedTokens - s.ahead - s.step.Tokens }
+func (s *Scheduler) left() int { return s.opts.MaxNumBatchedTokens - s.proposalTokens - s.step.Tokens }
 
 // add puts a row into the step, and chooses the checkpoints that it leaves.
 func (s *Scheduler) add(q *Seq, p part) {
-	r := Row{Seq: q, From: q.sent, Count: p.count, Ref: -1, Targets: p.targets, Draw: p.draw, Next: -1, epoch: q.epoch}
+	r := Row{Seq: q, From: q.scheduled, Count: p.count, Ref: -1, Targets: p.targets, Draw: p.draw, Next: -1, epoch: q.epoch}
 	if p.targets > 0 {
 		r.TargetPos = p.from
 		q.target = p.from + p.targets
 	}
 	if p.next {
-		r.Next = q.tokens[q.sent+p.count]
+		r.Next = q.tokens[q.scheduled+p.count]
 	}
-	s.pool.Mark(q.table, q.tokens, q.sent, q.sent+p.count, len(q.spec.Prompt))
-	if q.sent == len(q.tokens) {
+	s.pool.PlanSnapshots(q.table, q.tokens, q.scheduled, q.scheduled+p.count, len(q.spec.Prompt))
+	if q.scheduled == len(q.tokens) {
 		r.Ref = q.drawn
 	} else {
-		r.Tokens = q.tokens[q.sent : q.sent+p.count]
+		r.Tokens = q.tokens[q.scheduled : q.scheduled+p.count]
 	}
 	if p.draw {
 		q.pending++
 	}
 	s.step.Samples += p.targets + r.draws()
-	s.step.Work = s.step.Work.With(q.sent, p.count)
-	q.sent += p.count
+	s.step.Work = s.step.Work.With(q.scheduled, p.count)
+	q.scheduled += p.count
 	q.inStep = true
 	s.step.Tokens += p.count
 	s.step.Rows = append(s.step.Rows, r)

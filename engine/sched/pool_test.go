@@ -105,7 +105,7 @@ func (g *poolRig) add(i int, o Options) error {
 	if g.rng.IntN(2) == 0 {
 		p.PromptLogprobs = 0
 	}
-	sp := Spec{ID: fmt.Sprint(i), Params: p, Pool: true, Priority: g.rng.IntN(3)}
+	sp := Spec{ID: fmt.Sprint(i), Params: p, Pooling: true, Priority: g.rng.IntN(3)}
 	for range 1 + g.rng.IntN(o.MaxModelLen) {
 		sp.Prompt = append(sp.Prompt, int32(g.rng.IntN(8)/7))
 	}

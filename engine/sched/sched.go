@@ -14,27 +14,27 @@ import (
 
 // Scheduler decides. It is not safe for concurrent use.
 type Scheduler struct {
-	opts     Options
-	pool     *kv.Pool
-	swap     *kv.Pool // pages on the host, nil without
-	running  []*Seq   // in the policy's order
-	waiting  []*Seq   // in the policy's order
-	flight   []*Step
-	spare    []*Step
-	out      []Output
-	step     *Step     // being made by Next
-	moves    []Move    // of pages, since the last step
-	paths    []kv.Move // scratch
-	ahead    int       // its tokens that are kept for proposals
-	indexed  int       // tokens in the indexes of all sequences
-	mayIndex int       // at most so many
-	reaches  bool      // pages are taken for what the device proposes behind a step
-	stats    Stats     // since the last step
-	pace     Pace      // nil: a step takes what it has room for
-	paced    int       // steps between two tokens of the streams that prompts hold up; 0: they hold up none
-	count    uint64
-	need     []int
-	blocked  struct { // the admission that did not fit, while nothing was freed
+	opts           Options
+	pool           *kv.Pool
+	swap           *kv.Pool // pages on the host, nil without
+	running        []*Seq   // in the policy's order
+	waiting        []*Seq   // in the policy's order
+	flight         []*Step
+	spare          []*Step
+	out            []Output
+	step           *Step          // being made by Next
+	moves          []Move         // of pages, since the last step
+	pageMoves      []kv.Move      // scratch
+	proposalTokens int            // its tokens that are kept for proposals
+	indexed        int            // tokens in the indexes of all sequences
+	maxIndexed     int            // at most so many
+	draftPages     bool           // pages are taken for what the device proposes behind a step
+	stats          Stats          // since the last step
+	limiter        PrefillLimiter // nil: a step takes what it has room for
+	stepsPerToken  int            // steps between two tokens of the streams that prompts hold up; 0: they hold up none
+	count          uint64
+	need           []int
+	noFit          struct { // the admission that did not fit, while nothing was freed
 		seq   *Seq
 		freed uint64
 	}
@@ -46,9 +46,9 @@ func New(o Options, pool *kv.Pool) *Scheduler {
 		panic(err)
 	}
 	l := pool.Layout()
-	s := &Scheduler{opts: o, pool: pool, need: make([]int, len(l.Specs)), mayIndex: int(l.Tokens(pool.Slabs())), reaches: o.Drafts > 2}
+	s := &Scheduler{opts: o, pool: pool, need: make([]int, len(l.Specs)), maxIndexed: int(l.Tokens(pool.Slabs())), draftPages: o.Drafts > 2}
 	for _, c := range l.Specs {
-		s.reaches = s.reaches && c.Kind != kv.Window
+		s.draftPages = s.draftPages && c.Kind != kv.Window
 	}
 	return s
 }
@@ -61,13 +61,13 @@ func (s *Scheduler) SetSwap(host *kv.Pool) { s.swap = host }
 // Pace says how many of the next n positions of a sequence, of which from are computed,
 // a step may take that has w already, so that it does not last too long: at least one
 // if w has none of a prompt.
-type Pace interface {
-	Prompt(w steptime.Work, from, n int) int
+type PrefillLimiter interface {
+	PrefillBudget(w steptime.Work, from, n int) int
 }
 
-// SetPace bounds from the next step on what prompts take of steps in which others
+// SetPrefillLimiter bounds from the next step on what prompts take of steps in which others
 // decode; nil: nothing does. It needs chunked prefill.
-func (s *Scheduler) SetPace(p Pace) { s.pace = p }
+func (s *Scheduler) SetPrefillLimiter(p PrefillLimiter) { s.limiter = p }
 
 // NeverFitsError refuses a sequence that could never run to its end.
 type NeverFitsError struct {
@@ -90,7 +90,7 @@ func (e *NeverFitsError) Error() string {
 // whose max_tokens, cut to the model length, would need more pages than there
 // are.
 func (s *Scheduler) Add(q *Seq) error {
-	if q.state != made {
+	if q.state != created {
 		return errors.New("scheduler: a sequence is added once")
 	}
 	n, want := len(q.spec.Prompt), q.spec.Params.MaxTokens
@@ -99,14 +99,14 @@ func (s *Scheduler) Add(q *Seq) error {
 		return errors.New("scheduler: the prompt has no tokens")
 	case want < 1:
 		return fmt.Errorf("scheduler: max_tokens is %d, want at least 1", want)
-	case n+1 > s.opts.MaxModelLen && !(q.spec.Pool && n == s.opts.MaxModelLen):
+	case n+1 > s.opts.MaxModelLen && !(q.spec.Pooling && n == s.opts.MaxModelLen):
 		return &NeverFitsError{n, want, s.opts.MaxModelLen, false}
 	}
 	q.limit = s.opts.MaxModelLen
 	if want < q.limit-n {
 		q.limit = n + want
 	}
-	if q.spec.Pool {
+	if q.spec.Pooling {
 		q.limit = n + 1 // as if a token were drawn
 	}
 	// The last token is drawn and never computed.
@@ -120,9 +120,9 @@ func (s *Scheduler) Add(q *Seq) error {
 	return nil
 }
 
-// reserved is how many tokens of output a sequence's history and tables have room for from
+// reservedOutput is how many tokens of output a sequence's history and tables have room for from
 // its first step; those of a longer one double now and then.
-const reserved = 4096
+const reservedOutput = 4096
 
 // longest is the longest sequence, output included, that the arena can hold.
 func (s *Scheduler) longest() int {
@@ -153,7 +153,7 @@ func (s *Scheduler) end(q *Seq) {
 	}
 	s.pool.Free(q.table)
 	s.unindex(q)
-	s.forget(q)
+	s.freeHost(q)
 	q.state = ended
 }
 
@@ -165,7 +165,7 @@ func (s *Scheduler) Counts() (running, waiting int) { return len(s.running), len
 func (s *Scheduler) Tokens() int64 {
 	var n int64
 	for _, q := range s.running {
-		n += int64(q.sent)
+		n += int64(q.scheduled)
 	}
 	return n
 }

@@ -17,13 +17,13 @@ type Spec struct {
 	// Lead is the first choice of the same prompt, nil for that one itself. With
 	// prefix caching a sequence waits until its Lead's prompt is computed and
 	// then shares its pages.
-	Lead *Seq
+	PrefixOwner *Seq
 	// Grammar constrains what the sequence says; nil: nothing does.
 	Grammar Grammar
 	// Pool asks for rows of the prompt, the last one and with Params.PromptLogprobs every
 	// one, and for no token: the sequence ends when they have come. Of Params nothing else
 	// is read.
-	Pool bool
+	Pooling bool
 }
 
 // Grammar is what a sequence may say. It follows the tokens that are committed, so that
@@ -49,7 +49,7 @@ type freer interface {
 type state uint8
 
 const (
-	made state = iota
+	created state = iota
 	waiting
 	running
 	ended
@@ -57,29 +57,29 @@ const (
 
 // Seq is one choice of a request on its way through the scheduler.
 type Seq struct {
-	spec    Spec
-	arrival uint64
-	state   state
-	tokens  []int32 // prompt and committed output
-	limit   int     // tokens at which it ends: max_tokens or the model length
-	table   *kv.Table
-	saved   *kv.Table // its pages on the host, while it waits for its own
-	kept    int       // positions that these hold, 0 without
+	spec       Spec
+	arrival    uint64
+	state      state
+	tokens     []int32 // prompt and committed output
+	limit      int     // tokens at which it ends: max_tokens or the model length
+	table      *kv.Table
+	hostTable  *kv.Table // its pages on the host, while it waits for its own
+	hostTokens int       // positions that these hold, 0 without
 
-	sent    int // positions computed or in flight
-	done    int // positions computed, by what is committed
-	pending int // drawn tokens in flight
-	drawn   int // sampled row of the newest one
-	epoch   int // counts preemptions: rows of an older one have lost their pages
-	target  int // next position whose prompt logprob is to be taken
-	counted int // prompt positions that Stats has seen
-	cached  int
-	seen    bool // was scheduled before
-	inStep  bool // has a row in the step that is being made
+	scheduled int // positions computed or in flight
+	computed  int // positions computed, by what is committed
+	pending   int // drawn tokens in flight
+	drawn     int // sampled row of the newest one
+	epoch     int // counts preemptions: rows of an older one have lost their pages
+	target    int // next position whose prompt logprob is to be taken
+	counted   int // prompt positions that Stats has seen
+	cached    int
+	seen      bool // was scheduled before
+	inStep    bool // has a row in the step that is being made
 
-	index  *speculate.Index // of its tokens, where its proposals come from; nil: none
-	drafts []int32          // what the device proposes to follow its tokens
-	guess  []int32          // its newest token and the proposals of the step that is being made
+	index     *speculate.Index // of its tokens, where its proposals come from; nil: none
+	drafts    []int32          // what the device proposes to follow its tokens
+	proposals []int32          // its newest token and the proposals of the step that is being made
 }
 
 // NewSeq makes a sequence for Add.
@@ -122,7 +122,7 @@ func (q *Seq) Ended() bool { return q.state == ended }
 func (q *Seq) total() int { return len(q.tokens) + q.pending }
 
 // left is how many positions can be computed now.
-func (q *Seq) left() int { return q.total() - q.sent }
+func (q *Seq) left() int { return q.total() - q.scheduled }
 
 // Grammar is what the sequence may say, nil where it is free.
 func (q *Seq) Grammar() Grammar { return q.spec.Grammar }
@@ -134,16 +134,16 @@ func (q *Seq) needsOutput() bool {
 
 // stuck says that nothing can be scheduled before a commit: the token in flight
 // is surely the last, or must be known for the next row's logit edits or mask.
-func (q *Seq) stuck() bool {
+func (q *Seq) blocked() bool {
 	if q.pending == 0 || q.total() >= q.limit {
 		return q.pending > 0
 	}
-	return q.sits()
+	return q.needsLastToken()
 }
 
 // sits says that the next row of q needs the token before it to be known: with a step in
 // flight it sits one out.
-func (q *Seq) sits() bool {
+func (q *Seq) needsLastToken() bool {
 	if f, is := q.spec.Grammar.(freer); is && f.Free(q.pending) {
 		return q.spec.Params.NeedsOutput()
 	}

@@ -68,7 +68,7 @@ func kindOf(prompt int) int {
 }
 
 // foretell is the seconds of a step; 0 before anything was learned.
-func (c *cost) foretell(w Work) float64 {
+func (c *cost) predict(w Work) float64 {
 	if c.stale {
 		c.fit()
 	}
@@ -111,7 +111,7 @@ func (c *cost) spread() float64 { return min(widest, math.Sqrt(c.sq)) }
 func (c *cost) learn(w Work, seconds float64) {
 	c.seen++
 	k := &c.kinds[kindOf(w.Prompt)]
-	if was := c.foretell(w); was > 0 && c.seen > warm && k.seen > 0 {
+	if was := c.predict(w); was > 0 && c.seen > warm && k.seen > 0 {
 		seconds = min(max(seconds, was/largest), largest*was)
 		c.follow(seconds/was, k, w.Prompt > 0)
 	}

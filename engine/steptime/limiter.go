@@ -14,9 +14,9 @@ type Work struct {
 	Reads  int64 // positions that the tokens of Decode attend to, over all of them
 	// PromptReads is Reads of the tokens of Prompt.
 	PromptReads int64
-	// Beats is how many steps come between two tokens of a sequence that decodes: 1, or 2
+	// StepsPerToken is how many steps come between two tokens of a sequence that decodes: 1, or 2
 	// where one sits a step out. 0 counts as 1.
-	Beats int
+	StepsPerToken int
 }
 
 // With is w and n positions of a sequence more, of which from are computed.
@@ -37,8 +37,8 @@ func (w Work) Without(from, n int) Work {
 	return w
 }
 
-// Pace learns from finished steps. It is used by one goroutine.
-type Pace struct {
+// PrefillLimiter learns from finished steps. It is used by one goroutine.
+type PrefillLimiter struct {
 	target float64 // seconds
 	cost   cost
 	most   int // tokens of prompts in the largest step that was learned from
@@ -46,20 +46,20 @@ type Pace struct {
 	missed bool
 }
 
-// New is a Pace that has learned nothing, for a target in seconds above 0.
-func New(target float64) *Pace { return &Pace{target: target, cost: newCost()} }
+// New is a PrefillLimiter that has learned nothing, for a target in seconds above 0.
+func New(target float64) *PrefillLimiter { return &PrefillLimiter{target: target, cost: newCost()} }
 
 // Target is what New was given, or Retarget since, in seconds.
-func (p *Pace) Target() float64 { return p.target }
+func (p *PrefillLimiter) Target() float64 { return p.target }
 
 // Retarget changes the target; what was learned stays.
-func (p *Pace) Retarget(seconds float64) { p.target, p.over, p.missed = seconds, 0, false }
+func (p *PrefillLimiter) Retarget(seconds float64) { p.target, p.over, p.missed = seconds, 0, false }
 
 // Prompt is how many of the next n positions of a sequence, of which from are computed,
 // a step may take that has w already: as many as are foretold to keep it within the
 // target, a multiple of Grain where they are not all, and Grain at least for the first.
 // It grows by half of what was learned from at most: nothing is foretold far beyond it.
-func (p *Pace) Prompt(w Work, from, n int) int {
+func (p *PrefillLimiter) PrefillBudget(w Work, from, n int) int {
 	least := 0
 	if w.Prompt == 0 {
 		least = min(n, Grain)
@@ -86,13 +86,13 @@ func (p *Pace) Prompt(w Work, from, n int) int {
 
 // within says that a step is foretold to keep to the target, twice the spread that steps
 // showed around what was foretold of them included.
-func (p *Pace) within(w Work) bool {
-	return p.cost.foretell(w)*float64(max(1, w.Beats))*(1+2*p.cost.spread()) <= p.target
+func (p *PrefillLimiter) within(w Work) bool {
+	return p.cost.predict(w)*float64(max(1, w.StepsPerToken))*(1+2*p.cost.spread()) <= p.target
 }
 
 // Learn is told of a finished step: its work, and the seconds from the end of the step
 // before, or from its launch where the device was idle.
-func (p *Pace) Learn(w Work, seconds float64) {
+func (p *PrefillLimiter) Learn(w Work, seconds float64) {
 	if seconds <= 0 || w.Decode+w.Prompt == 0 {
 		return
 	}
@@ -105,7 +105,7 @@ func (p *Pace) Learn(w Work, seconds float64) {
 const patience = 16
 
 // watch looks at whether decoding alone takes longer than the target.
-func (p *Pace) watch(w Work) {
+func (p *PrefillLimiter) watch(w Work) {
 	if w.Decode == 0 {
 		return
 	}
@@ -122,14 +122,14 @@ func (p *Pace) watch(w Work) {
 
 // alone is how long the sequences of w that decode would take without prompts, from
 // one token to the next.
-func (p *Pace) alone(w Work) float64 {
-	return p.cost.foretell(Work{Decode: w.Decode, Reads: w.Reads}) * float64(max(1, w.Beats))
+func (p *PrefillLimiter) alone(w Work) float64 {
+	return p.cost.predict(Work{Decode: w.Decode, Reads: w.Reads}) * float64(max(1, w.StepsPerToken))
 }
 
 // Missed says, once while it lasts, that what decodes takes longer than the target
 // without any prompt, and how long: w is a step's work, the answer seconds. It is 0
 // where there is nothing to say.
-func (p *Pace) Missed(w Work) float64 {
+func (p *PrefillLimiter) Missed(w Work) float64 {
 	if p.missed || p.over < patience || w.Decode == 0 {
 		return 0
 	}

@@ -73,7 +73,7 @@ func simulate(m *machine, l load, target float64) (o outcome) {
 		if idle > 0 {
 			idle--
 		} else {
-			k := p.Prompt(w, at, left)
+			k := p.PrefillBudget(w, at, left)
 			w = w.With(at, k)
 			if at, left = at+k, left-k; left == 0 {
 				at, left = 0, l.prompt
@@ -107,9 +107,9 @@ func simulate(m *machine, l load, target float64) (o outcome) {
 	return o
 }
 
-// TestPace: after a warm-up 99 of 100 steps keep to 1.1 times the target, and prompts
+// TestMeetsTarget: after a warm-up 99 of 100 steps keep to 1.1 times the target, and prompts
 // get nearly what the largest chunks within it would give them, on devices of all kinds.
-func TestPace(t *testing.T) {
+func TestMeetsTarget(t *testing.T) {
 	cpu := machine{step: 8e-3, decode: 4e-4, token: 2e-4, read: 2e-8, noise: 0.02}
 	gpu := machine{step: 1e-3, decode: 2e-6, token: 3e-5, read: 1e-10, flat: 12e-3, noise: 0.01}
 	for _, c := range []struct {
@@ -139,9 +139,9 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestPaceFollows: a device that becomes three times slower, or faster, is followed
+// TestFollowsDevice: a device that becomes three times slower, or faster, is followed
 // within a few steps.
-func TestPaceFollows(t *testing.T) {
+func TestFollowsDevice(t *testing.T) {
 	for _, slower := range []float64{3, 1. / 3} {
 		t.Run(fmt.Sprintf("%.2f", slower), func(t *testing.T) {
 			m := machine{step: 4e-3, decode: 2e-4, token: 4e-4, read: 2e-8, noise: 0.02, slower: slower, turn: steps / 2}
@@ -167,7 +167,7 @@ func TestMissed(t *testing.T) {
 	for range 40 {
 		p.Learn(w, 63e-3)
 	}
-	if n := p.Prompt(w, 0, 2000); n != Grain {
+	if n := p.PrefillBudget(w, 0, 2000); n != Grain {
 		t.Errorf("a chunk of %d, want %d", n, Grain)
 	}
 	if s := p.Missed(w); s < 62e-3 || s > 64e-3 {
@@ -185,26 +185,26 @@ func TestMissed(t *testing.T) {
 	}
 }
 
-// TestPromptBounds: whatever was learned, a chunk is at least the least for the
+// TestPrefillBudgetBounds: whatever was learned, a chunk is at least the least for the
 // first prompt of a step, at most what is left of it, and grows by steps.
-func TestPromptBounds(t *testing.T) {
+func TestPrefillBudgetBounds(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for range 200 {
 		p := New(rng.Float64() * 0.1)
 		for range 100 {
-			w := Work{Beats: rng.IntN(3)}
+			w := Work{StepsPerToken: rng.IntN(3)}
 			for range rng.IntN(5) {
 				w = w.With(rng.IntN(5000), 1)
 			}
 			most := p.most
 			from, n := rng.IntN(5000), 1+rng.IntN(3000)
-			k := p.Prompt(w, from, n)
+			k := p.PrefillBudget(w, from, n)
 			switch {
 			case k < min(n, Grain), k > n, k < n && k%Grain != 0, k > most+most/2+Grain:
 				t.Fatalf("a chunk of %d of %d, after %d", k, n, most)
 			}
 			w = w.With(from, k)
-			if more := p.Prompt(w, 0, 100); more < 0 || more > 100 || more < 100 && more%Grain != 0 {
+			if more := p.PrefillBudget(w, 0, 100); more < 0 || more > 100 || more < 100 && more%Grain != 0 {
 				t.Fatalf("%d of 100 more", more)
 			}
 			p.Learn(w, rng.ExpFloat64()*[]float64{1e-9, 1e-3, 10}[rng.IntN(3)])
@@ -212,8 +212,8 @@ func TestPromptBounds(t *testing.T) {
 	}
 }
 
-// TestBeats: a stream that sits every other step out waits for two.
-func TestBeats(t *testing.T) {
+// TestStepsPerToken: a stream that sits every other step out waits for two.
+func TestStepsPerToken(t *testing.T) {
 	p := New(40e-3)
 	decode := Work{}.With(100, 1)
 	for n := range 200 {
@@ -223,9 +223,9 @@ func TestBeats(t *testing.T) {
 		}
 		p.Learn(w, 10e-3+1e-4*float64(w.Prompt))
 	}
-	one := p.Prompt(decode, 0, 2000)
-	decode.Beats = 2
-	if two := p.Prompt(decode, 0, 2000); one < 176 || one > 224 || two < 80 || two > 112 {
+	one := p.PrefillBudget(decode, 0, 2000)
+	decode.StepsPerToken = 2
+	if two := p.PrefillBudget(decode, 0, 2000); one < 176 || one > 224 || two < 80 || two > 112 {
 		t.Errorf("chunks of %d and %d, want about 200 (as far as was learned) and 100", one, two)
 	}
 }
@@ -246,7 +246,7 @@ func TestNoAllocation(t *testing.T) {
 	p := New(30e-3)
 	w := Work{}.With(100, 1)
 	if n := testing.AllocsPerRun(100, func() {
-		k := p.Prompt(w, 0, 2000)
+		k := p.PrefillBudget(w, 0, 2000)
 		p.Learn(w.With(0, k), 1e-2+1e-4*float64(k))
 	}); n != 0 {
 		t.Errorf("%g allocations a step", n)
@@ -257,7 +257,7 @@ func BenchmarkStep(b *testing.B) {
 	p := New(30e-3)
 	w := Work{}.With(100, 1)
 	for b.Loop() {
-		k := p.Prompt(w, 0, 2000)
+		k := p.PrefillBudget(w, 0, 2000)
 		p.Learn(w.With(0, k), 1e-2+1e-4*float64(k))
 	}
 }
@@ -270,7 +270,7 @@ func TestNothingIsFree(t *testing.T) {
 		w := Work{Decode: 1 + i%4, Reads: int64(1000 * (1 + i%7))}
 		c.learn(w, 20e-3-1e-3*float64(i%7))
 	}
-	few, many := c.foretell(Work{Decode: 1, Reads: 1000}), c.foretell(Work{Decode: 1, Reads: 100000})
+	few, many := c.predict(Work{Decode: 1, Reads: 1000}), c.predict(Work{Decode: 1, Reads: 100000})
 	if few <= 0 || many < few {
 		t.Errorf("1,000 reads take %v s, 100,000 take %v s", few, many)
 	}

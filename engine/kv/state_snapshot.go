@@ -2,17 +2,17 @@ package kv
 
 import "slices"
 
-// Stores is how many checkpoints a step leaves of a sequence at most, Entries the width
+// SnapshotsPerStep is how many checkpoints a step leaves of a sequence at most, SnapshotEntries the width
 // of a page table of checkpoints.
 const (
-	Stores  = 2
-	Entries = 1 + 2*Stores
+	SnapshotsPerStep = 2
+	SnapshotEntries  = 1 + 2*SnapshotsPerStep
 )
 
 // marks is what a Table has to do with checkpoints. Their pages belong to it only while
 // a step reads them or until what a step stored to them is committed; afterwards they
 // are cached.
-type marks struct {
+type snapshots struct {
 	class  int     // its class, none where there is none
 	table  []int32 // of the step that was last prepared: see Pages
 	begin  int32   // the page that the sequence begins from, owned until the step after
@@ -32,19 +32,19 @@ type store struct {
 // included: what a quarter of the arena holds. They cost no sequence anything, since they are
 // evicted as cached blocks are; the bound keeps them from driving out the blocks of
 // prefixes. 0 where no class keeps any.
-func (l Layout) Checkpoints(slabs int) int {
-	i := l.marked()
+func (l Layout) Snapshots(slabs int) int {
+	i := l.snapshotClass()
 	if i == none || slabs < 1 {
 		return 0
 	}
 	return max(1, slabs/4) * l.PagesPerSlab[i]
 }
 
-// CheckpointEvery is at how many tokens' distance checkpoints are left within a sequence: as
+// SnapshotEvery is at how many tokens' distance checkpoints are left within a sequence: as
 // many as take the bytes of one in the classes that keep every token, in whole blocks, but
 // not fewer than leastBlocks. 0 where no class keeps any.
-func (l Layout) CheckpointEvery() int {
-	i := l.marked()
+func (l Layout) SnapshotEvery() int {
+	i := l.snapshotClass()
 	if i == none {
 		return 0
 	}
@@ -65,8 +65,8 @@ func (l Layout) CheckpointEvery() int {
 const leastBlocks = 16
 
 // marked is the class that keeps checkpoints; none: there is none.
-func (l Layout) marked() int {
-	return slices.IndexFunc(l.Specs, func(s Spec) bool { return s.Kind == Checkpoint })
+func (l Layout) snapshotClass() int {
+	return slices.IndexFunc(l.Specs, func(s Spec) bool { return s.Kind == Snapshot })
 }
 
 // Mark chooses the checkpoints that a step leaves which computes t's positions from to
@@ -74,18 +74,18 @@ func (l Layout) marked() int {
 // the last whole block before the prompt's last token, from which the next turn of a
 // conversation and other choices begin; the place up to which other classes held the sequence
 // when it was matched, where it parts from another one; and the last multiple of
-// CheckpointEvery. Without pages, and where there is one already, none is left. The table
+// SnapshotEvery. Without pages, and where there is one already, none is left. The table
 // of the class is valid until the next Extend.
-func (p *Pool) Mark(t *Table, tokens []int32, from, to, prompt int) {
-	if p.marked == none || !p.caching {
+func (p *Pool) PlanSnapshots(t *Table, tokens []int32, from, to, prompt int) {
+	if p.snapClass == none || !p.caching {
 		return
 	}
-	c := &p.classes[p.marked]
+	c := &p.classes[p.snapClass]
 	block := c.spec.BlockSize
 	left := 0
-	for _, n := range [...]int{(prompt - 1) / block * block, t.marks.branch, to / p.every * p.every} {
-		again := slices.ContainsFunc(t.marks.stores, func(s store) bool { return s.n == n })
-		if n <= from || n > to || again || left == Stores {
+	for _, n := range [...]int{(prompt - 1) / block * block, t.snaps.branch, to / p.snapshotEvery * p.snapshotEvery} {
+		again := slices.ContainsFunc(t.snaps.stores, func(s store) bool { return s.n == n })
+		if n <= from || n > to || again || left == SnapshotsPerStep {
 			continue
 		}
 		if n <= len(tokens) {
@@ -93,26 +93,26 @@ func (p *Pool) Mark(t *Table, tokens []int32, from, to, prompt int) {
 				continue
 			}
 		}
-		page, ok := p.mark()
+		page, ok := p.takeSnapshotPage()
 		if !ok {
 			return
 		}
 		p.tables[t] = struct{}{}
-		if len(t.marks.stores) == 0 {
+		if len(t.snaps.stores) == 0 {
 			p.storing = append(p.storing, t)
 		}
-		t.marks.stores = append(t.marks.stores, store{n, page})
-		t.marks.table[1+2*left], t.marks.table[2+2*left] = page, int32(n)
+		t.snaps.stores = append(t.snaps.stores, store{n, page})
+		t.snaps.table[1+2*left], t.snaps.table[2+2*left] = page, int32(n)
 		left++
 	}
-	slices.SortFunc(t.marks.stores, func(a, b store) int { return a.n - b.n })
+	slices.SortFunc(t.snaps.stores, func(a, b store) int { return a.n - b.n })
 }
 
 // mark takes a page for a checkpoint, within the bound.
-func (p *Pool) mark() (int32, bool) {
-	c := &p.classes[p.marked]
-	if c.used+c.cached < p.most {
-		return p.take(p.marked)
+func (p *Pool) takeSnapshotPage() (int32, bool) {
+	c := &p.classes[p.snapClass]
+	if c.used+c.cached < p.maxSnapshots {
+		return p.take(p.snapClass)
 	}
 	n := c.lru.head
 	if n == none {
@@ -124,32 +124,32 @@ func (p *Pool) mark() (int32, bool) {
 }
 
 // begin has t begin behind n tokens, of which there is a checkpoint.
-func (p *Pool) begin(t *Table, tokens []int32, n int) {
-	c := &p.classes[p.marked]
+func (p *Pool) beginFrom(t *Table, tokens []int32, n int) {
+	c := &p.classes[p.snapClass]
 	page, _ := p.find(t, c, n/c.spec.BlockSize-1, tokens)
 	p.share(c, page)
-	t.marks.begin, t.marks.from, t.marks.table[0] = page, n, page
+	t.snaps.begin, t.snaps.from, t.snaps.table[0] = page, n, page
 }
 
 // begun prepares t's table of checkpoints for a step that begins at from: the step after
 // the first does not read the page that the sequence began from. What is prepared once
 // more, for proposed tokens, stays as it is.
-func (p *Pool) begun(t *Table, from int) {
-	if p.marked == none || t.marks.step == from {
+func (p *Pool) prepareSnapshots(t *Table, from int) {
+	if p.snapClass == none || t.snaps.step == from {
 		return
 	}
-	t.marks.step = from
-	if t.marks.begin != none && from > t.marks.from {
-		p.release(&p.classes[p.marked], t.marks.begin)
-		t.marks.begin = none
+	t.snaps.step = from
+	if t.snaps.begin != none && from > t.snaps.from {
+		p.release(&p.classes[p.snapClass], t.snaps.begin)
+		t.snaps.begin = none
 	}
-	clearTable(t.marks.table)
-	t.marks.table[0] = t.marks.begin
+	clearTable(t.snaps.table)
+	t.snaps.table[0] = t.snaps.begin
 }
 
 // Unread says that the state that t goes on from at position n is not in a page of its own
 // but in the checkpoint that the sequence begins from, which no step has read yet.
-func (t *Table) Unread(n int) bool { return t.marks.begin != none && n == t.marks.from }
+func (t *Table) Unread(n int) bool { return t.snaps.begin != none && n == t.snaps.from }
 
 func clearTable(table []int32) {
 	for i := range table {
@@ -158,8 +158,8 @@ func clearTable(table []int32) {
 }
 
 // latest is the largest length up to n behind which there is a checkpoint.
-func (p *Pool) latest(t *Table, tokens []int32, n int) int {
-	c := &p.classes[p.marked]
+func (p *Pool) latestSnapshot(t *Table, tokens []int32, n int) int {
+	c := &p.classes[p.snapClass]
 	for b := n/c.spec.BlockSize - 1; b >= 0; b-- {
 		if _, ok := p.find(t, c, b, tokens); ok {
 			return (b + 1) * c.spec.BlockSize
@@ -170,11 +170,11 @@ func (p *Pool) latest(t *Table, tokens []int32, n int) int {
 
 // sealMarks makes findable the checkpoints behind at most done tokens, and gives their
 // pages up.
-func (p *Pool) sealMarks(t *Table, tokens []int32, done int) {
-	m := &t.marks
+func (p *Pool) sealSnapshots(t *Table, tokens []int32, done int) {
+	m := &t.snaps
 	k := 0
 	for ; k < len(m.stores) && m.stores[k].n <= done; k++ {
-		s, c := m.stores[k], &p.classes[p.marked]
+		s, c := m.stores[k], &p.classes[p.snapClass]
 		key := p.key(t, c.group, s.n/c.spec.BlockSize-1, tokens)
 		if _, taken := c.byKey[key]; !taken {
 			c.byKey[key] = s.page
@@ -189,24 +189,24 @@ func (p *Pool) sealMarks(t *Table, tokens []int32, done int) {
 
 // abandon gives up all pages that checkpoints are yet to be stored to, or were in a step
 // that is not committed: sequences need them. False: there were none.
-func (p *Pool) abandon() bool {
+func (p *Pool) abandonSnapshots() bool {
 	some := len(p.storing) > 0
 	for len(p.storing) > 0 {
-		p.drop(p.storing[len(p.storing)-1])
+		p.dropSnapshots(p.storing[len(p.storing)-1])
 	}
 	return some
 }
 
 // drop gives up the pages that t has for checkpoints yet to be committed.
-func (p *Pool) drop(t *Table) {
-	if len(t.marks.stores) == 0 {
+func (p *Pool) dropSnapshots(t *Table) {
+	if len(t.snaps.stores) == 0 {
 		return
 	}
-	for _, s := range t.marks.stores {
-		p.release(&p.classes[p.marked], s.page)
+	for _, s := range t.snaps.stores {
+		p.release(&p.classes[p.snapClass], s.page)
 	}
-	t.marks.stores = t.marks.stores[:0]
-	clearTable(t.marks.table[1:])
+	t.snaps.stores = t.snaps.stores[:0]
+	clearTable(t.snaps.table[1:])
 	p.unlist(t)
 }
 
@@ -216,20 +216,20 @@ func (p *Pool) unlist(t *Table) {
 }
 
 // freeMarks gives up all of t's pages of checkpoints.
-func (p *Pool) freeMarks(t *Table) {
-	if p.marked == none {
+func (p *Pool) freeSnapshots(t *Table) {
+	if p.snapClass == none {
 		return
 	}
-	p.drop(t)
-	if t.marks.begin != none {
-		p.release(&p.classes[p.marked], t.marks.begin)
+	p.dropSnapshots(t)
+	if t.snaps.begin != none {
+		p.release(&p.classes[p.snapClass], t.snaps.begin)
 	}
-	clearTable(t.marks.table)
-	t.marks.begin, t.marks.branch, t.marks.step = none, 0, none
+	clearTable(t.snaps.table)
+	t.snaps.begin, t.snaps.branch, t.snaps.step = none, 0, none
 }
 
 // owned adds the pages that t owns in the class to refs.
-func (m *marks) owned(refs []int32) {
+func (m *snapshots) countOwned(refs []int32) {
 	for _, s := range m.stores {
 		refs[s.page]++
 	}
