@@ -139,7 +139,7 @@ func TestCheckpointPages(t *testing.T) {
 // were not used for longest go first.
 func TestCheckpointsAreBounded(t *testing.T) {
 	p := states(t, 40)
-	most := p.Layout().Checkpoints(40)
+	most := p.Layout().Snapshots(40)
 	if most != 10*p.Layout().PagesPerSlab[2] {
 		t.Fatalf("%d checkpoints at most", most)
 	}
