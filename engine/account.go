@@ -28,13 +28,13 @@ func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Accou
 	if err != nil {
 		return nil, err
 	}
-	if err := supported(l, op.Name(), o.KVFormat); err != nil {
+	if err := checkKVFormat(l, op.Name(), o.KVFormat); err != nil {
 		return nil, err
 	}
 	if err := models.KVScales(m.Checkpoint, o.KVFormat); err != nil {
 		return nil, err
 	}
-	classes, layout, err := placeKV(o, m)
+	classes, layout, err := layoutKV(o, m)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Accou
 	}
 	step := backend.StepShape{
 		Tokens: o.MaxNumBatchedTokens, Seqs: o.MaxNumSeqs, Samples: programs[0].Bucket.Samples,
-		Vocab: m.Family.Vocab(), Bias: MaxBias, Logprobs: MaxLogprobs, Drafts: m.Source.Build.Draft, Verify: o.Drafts, Axes: programs[0].Axes, Emit: emitted(programs[0]),
+		Vocab: m.Family.Vocab(), Bias: MaxBias, Logprobs: MaxLogprobs, Drafts: m.Source.Build.Draft, Verify: o.Drafts, Axes: programs[0].Axes, Emit: outputWidth(programs[0]),
 	}
 	for _, c := range classes {
 		step.MaxPages = append(step.MaxPages, c.MaxPages)
@@ -68,7 +68,7 @@ func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Accou
 }
 
 // emitted is how many numbers a row of p gives the host; 0: it is drawn.
-func emitted(p *backend.Program) int {
+func outputWidth(p *backend.Program) int {
 	for _, op := range p.Ops {
 		if e, ok := op.(backend.Emit); ok {
 			return p.Values[e.X].Cols
@@ -99,7 +99,7 @@ func record(m *Model, bucket backend.Bucket, classes []backend.KVClass) ([]*back
 	return []*backend.Program{step, vision}, nil
 }
 
-func supported(l backend.Layout, name string, f kernels.Format) error {
+func checkKVFormat(l backend.Layout, name string, f kernels.Format) error {
 	for _, k := range l.KVFormats() {
 		if k == f {
 			return nil

@@ -52,16 +52,16 @@ func (c Config) open(ctx context.Context) (backend.Device, error) {
 }
 
 // keeping is the writing of packed weights beside the loop. The zero value is none.
-type keeping struct {
+type cacheWriter struct {
 	stop context.CancelFunc
 	done chan struct{}
 }
 
 // keep says what came of the cache and writes the file where there is none that serves.
-func keep(dev backend.Device, told func(CacheEvent)) keeping {
+func writeCache(dev backend.Device, told func(CacheEvent)) cacheWriter {
 	k, ok := dev.(backend.Keeper)
 	if !ok || k.Kept().Path == "" {
-		return keeping{}
+		return cacheWriter{}
 	}
 	if told == nil {
 		told = func(CacheEvent) {}
@@ -69,10 +69,10 @@ func keep(dev backend.Device, told func(CacheEvent)) keeping {
 	use := k.Kept()
 	told(CacheEvent{CacheUse: use})
 	if use.Loaded {
-		return keeping{}
+		return cacheWriter{}
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	w := keeping{stop, make(chan struct{})}
+	w := cacheWriter{stop, make(chan struct{})}
 	go func() {
 		defer close(w.done)
 		begin := time.Now()
@@ -85,7 +85,7 @@ func keep(dev backend.Device, told func(CacheEvent)) keeping {
 }
 
 // end stops the writing: the device may be closed then.
-func (k keeping) end() {
+func (k cacheWriter) end() {
 	if k.stop != nil {
 		k.stop()
 		<-k.done

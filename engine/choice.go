@@ -29,9 +29,9 @@ func newSeqs(r Request, states []sched.Grammar) []*sched.Seq {
 		seed = rand.Uint64()
 	}
 	params := r.Params
-	if r.Pool != NoPool {
+	if r.Pooling != NoPooling {
 		params = sample.Params{MaxTokens: 1, Logprobs: -1, PromptLogprobs: -1}
-		if r.Pool != PoolLast {
+		if r.Pooling != PoolingLast {
 			params.PromptLogprobs = 0 // a row of every position
 		}
 	}
@@ -39,14 +39,14 @@ func newSeqs(r Request, states []sched.Grammar) []*sched.Seq {
 	for i := range out {
 		out[i] = sched.NewSeq(sched.Spec{
 			ID: r.ID, Prompt: r.Prompt, Params: &params, Seed: sample.ChoiceSeed(seed, i),
-			Priority: r.Priority, Salt: r.Salt, PrefixOwner: out[0], Grammar: states[i], Pooling: r.Pool != NoPool,
+			Priority: r.Priority, Salt: r.Salt, PrefixOwner: out[0], Grammar: states[i], Pooling: r.Pooling != NoPooling,
 		})
 	}
 	return out
 }
 
 // states are what constrains each of n choices; nil in it where nothing does.
-func (r *Request) states(n int) ([]sched.Grammar, error) {
+func (r *Request) newStates(n int) ([]sched.Grammar, error) {
 	out := make([]sched.Grammar, n)
 	if r.Grammar != nil {
 		if err := r.Grammar.Fits(n); err != nil {

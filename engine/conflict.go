@@ -9,9 +9,9 @@ import (
 
 // possible refuses a request that forbids every token a reply could begin with; g is the
 // state of its first choice. The error is a *ConflictError.
-func (e *Engine) possible(r Request, g sched.Grammar) error {
+func (e *Engine) checkConstraints(r Request, g sched.Grammar) error {
 	p := &r.Params
-	if r.Pool != NoPool || p.AllowedTokenIDs == nil && len(p.BadWords) == 0 && p.MinTokens == 0 {
+	if r.Pooling != NoPooling || p.AllowedTokenIDs == nil && len(p.BadWords) == 0 && p.MinTokens == 0 {
 		return nil
 	}
 	var mask []uint32
@@ -29,7 +29,7 @@ func (e *Engine) possible(r Request, g sched.Grammar) error {
 
 // noToken returns why a drawn row has no token: the grammar's own error, a *ConflictError,
 // or ErrNoToken.
-func (l *loop) noToken(set int, o sched.Output) error {
+func (l *loop) noTokenError(set int, o sched.Output) error {
 	if o.Err != nil {
 		return fmt.Errorf("%w: %w", ErrGrammar, o.Err)
 	}

@@ -29,7 +29,7 @@ func (l *loop) deliver(set int, o sched.Output, now time.Time, report *StepStats
 	}
 	ev := Event{Token: o.Token, Finish: finishes[o.Finish], StopToken: o.StopToken, At: now}
 	if ev.Finish == FinishError {
-		ev.Err = l.noToken(set, o)
+		ev.Err = l.noTokenError(set, o)
 	}
 	if o.Token >= 0 {
 		switch {
@@ -37,10 +37,10 @@ func (l *loop) deliver(set int, o sched.Output, now time.Time, report *StepStats
 			lp := logprobOf(o.Token, l.runner.Logprob(set, o.Row, p.Logprobs))
 			ev.Logprob = &lp
 		case p.Logprobs >= 0:
-			ev.Logprob = certain(o.Token, p.Logprobs)
+			ev.Logprob = forcedLogprob(o.Token, p.Logprobs)
 		}
 		l.count(c, o.More, now, report)
-		report.grammar(o.Seq)
+		report.addGrammar(o.Seq)
 	}
 	if !c.started {
 		c.started = true
@@ -49,7 +49,7 @@ func (l *loop) deliver(set int, o sched.Output, now time.Time, report *StepStats
 		c.prompt = nil
 	}
 	if ev.Finish != NotFinished {
-		l.ended(c, ev.Finish, now)
+		l.retire(c, ev.Finish, now)
 	}
 	c.stream.push(ev)
 }
@@ -62,12 +62,12 @@ var finishes = [...]Finish{
 
 // finish ends a choice without a token.
 func (l *loop) finish(c *choice, f Finish, why error, now time.Time) {
-	l.ended(c, f, now)
+	l.retire(c, f, now)
 	c.stream.push(Event{Token: -1, StopToken: -1, Finish: f, Err: why, At: now})
 }
 
 // ended forgets a choice and tells its figures.
-func (l *loop) ended(c *choice, f Finish, now time.Time) {
+func (l *loop) retire(c *choice, f Finish, now time.Time) {
 	delete(l.choices, c.seq)
 	closeStates([]sched.Grammar{c.seq.Grammar()})
 	c.stats.Finish, c.stats.Finished = f, now
@@ -88,7 +88,7 @@ func logprobOf(token int32, lp runner.Logprob) Logprob {
 
 // certain returns the logprob of the only token that a grammar allows: a row of the device
 // would say the same, and list the lowest ids first among the others.
-func certain(token int32, top int) *Logprob {
+func forcedLogprob(token int32, top int) *Logprob {
 	out := &Logprob{Token: token, Rank: 1}
 	for id := int32(-1); len(out.Top) < top; id++ {
 		switch {

@@ -21,7 +21,7 @@ func (m *Model) openDraft() error {
 	}
 	m.Draft = d
 	d.Config = d.Checkpoint.Config()
-	return d.bounded()
+	return d.checkSize()
 }
 
 // build applies the families of the model and of its draft.
@@ -33,25 +33,25 @@ func (m *Model) build(b models.Build) (models.Model, error) {
 }
 
 // holder is whose tensor a weight's part is, and its name there.
-func (m *Model) holder(tensor string) (*Model, string) {
+func (m *Model) tensorOwner(tensor string) (*Model, string) {
 	if own, ok := models.DraftTensor(tensor); ok && m.Draft != nil {
 		return m.Draft, own
 	}
 	return m, tensor
 }
 
-// rowsOf is the tensors of a model and of its draft, by the names that weights have.
-type rowsOf struct{ m *Model }
+// rowReader is the tensors of a model and of its draft, by the names that weights have.
+type rowReader struct{ m *Model }
 
 // ReadRows implements backend.RowReader.
-func (r rowsOf) ReadRows(name string, row0, rows int, dst []byte) error {
-	holder, own := r.m.holder(name)
+func (r rowReader) ReadRows(name string, row0, rows int, dst []byte) error {
+	holder, own := r.m.tensorOwner(name)
 	return holder.Checkpoint.ReadRows(own, row0, rows, dst)
 }
 
 // Made implements backend.Maker.
-func (r rowsOf) Made(name string) (kernels.Made, bool) {
-	holder, own := r.m.holder(name)
+func (r rowReader) Made(name string) (kernels.Made, bool) {
+	holder, own := r.m.tensorOwner(name)
 	return holder.Checkpoint.Made(own)
 }
 
@@ -70,7 +70,7 @@ func (e *VocabularyError) Error() string {
 
 // sameTokens compares the tokenizers of both models, where both have one: proposals are
 // ids, which must mean the same.
-func (m *Model) sameTokens() error {
+func (m *Model) checkVocabulary() error {
 	a, errA := m.Checkpoint.TokenizerJSON()
 	b, errB := m.Draft.Checkpoint.TokenizerJSON()
 	if errA != nil || errB != nil || bytes.Equal(a, b) {

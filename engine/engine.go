@@ -43,9 +43,9 @@ type Engine struct {
 	vocab int // ids below it are tokens
 	width int // numbers that a row gives where the model pools; 0: it generates
 
-	keeping keeping
-	close   sync.Once
-	closed  error
+	cache  cacheWriter
+	close  sync.Once
+	closed error
 }
 
 // Open takes the memory of the account, loads the model and starts the loop.
@@ -55,8 +55,8 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		return nil, err
 	}
 	r := c.Account.Reservation
-	beats := schedOptions(c.Options, r.Step.Drafts)
-	if err := beats.Validate(); err != nil {
+	schedule := schedOptions(c.Options, r.Step.Drafts)
+	if err := schedule.Validate(); err != nil {
 		return nil, err
 	}
 	if v := c.Model.Source.Build.Verify; v != c.Options.Drafts {
@@ -70,7 +70,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
-	if err := run.Capture(ctx, c.Options.Backend.Graphs, c.captured()); err != nil {
+	if err := run.Capture(ctx, c.Options.Backend.Graphs, c.captureProgress()); err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
 	e := &Engine{opts: c.Options, dev: dev, in: newInbox(), done: make(chan struct{}), kv: c.Account.KV, vocab: r.Step.Vocab, width: r.Step.Emit}
@@ -79,7 +79,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	e.pages = e.kv.Pages(0, slabs)
 	e.stats.set(Stats{KVPages: e.pages})
 	pool := kv.NewPool(e.kv, slabs, c.Options.PrefixCaching)
-	l := newLoop(e, run, pool, beats, c.Hooks)
+	l := newLoop(e, run, pool, schedule, c.Hooks)
 	if c.now != nil {
 		l.now = c.now
 	}
@@ -87,13 +87,13 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		l.swap = kv.NewPool(e.kv, n, false)
 		l.sched.SetSwap(l.swap)
 	}
-	e.keeping = keep(dev, c.Hooks.Cache)
+	e.cache = writeCache(dev, c.Hooks.Cache)
 	go l.run()
 	return e, nil
 }
 
 // captured tells Progress of captured steps.
-func (c Config) captured() func(done, of int) {
+func (c Config) captureProgress() func(done, of int) {
 	if c.Progress == nil {
 		return nil
 	}
@@ -152,19 +152,19 @@ func (e *Engine) SetMaxQueue(n int) { e.queue.Store(int64(n)) }
 // error is a *TooLongError, a *ConflictError, ErrOverloaded, ErrClosed, grammar.ErrBusy, or wraps
 // ErrDead or ErrGrammar.
 func (e *Engine) Submit(_ context.Context, r Request) ([]*Stream, error) {
-	if err := e.admissible(r); err != nil {
+	if err := e.checkRequest(r); err != nil {
 		return nil, err
 	}
 	n := max(1, r.N)
-	if r.Pool != NoPool {
+	if r.Pooling != NoPooling {
 		n = 1
 	}
 	now := time.Now()
-	states, err := r.states(n)
+	states, err := r.newStates(n)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.possible(r, states[0]); err != nil {
+	if err := e.checkConstraints(r, states[0]); err != nil {
 		closeStates(states)
 		return nil, err
 	}
@@ -173,8 +173,8 @@ func (e *Engine) Submit(_ context.Context, r Request) ([]*Stream, error) {
 	for i, seq := range newSeqs(r, states) {
 		c := &choice{seq: seq, deadline: r.Deadline}
 		c.stream = newStream(r.ID, func(f Finish) { _ = e.in.put(message{cancel: c, finish: f}) })
-		c.stats = RequestStats{ID: r.ID, PromptTokens: len(r.Prompt), MaxTokens: r.Params.MaxTokens, N: n, Choice: i, Arrival: now, Queued: now, Pooled: r.Pool != NoPool}
-		if r.Pool != NoPool {
+		c.stats = RequestStats{ID: r.ID, PromptTokens: len(r.Prompt), MaxTokens: r.Params.MaxTokens, N: n, Choice: i, Arrival: now, Queued: now, Pooled: r.Pooling != NoPooling}
+		if r.Pooling != NoPooling {
 			c.stats.MaxTokens, c.pooled = 0, newPooled(r, e.width)
 		}
 		add, out = append(add, c), append(out, c.stream)
@@ -189,7 +189,7 @@ func (e *Engine) Submit(_ context.Context, r Request) ([]*Stream, error) {
 }
 
 // admissible refuses what could never run, and what the queue has no room for.
-func (e *Engine) admissible(r Request) error {
+func (e *Engine) checkRequest(r Request) error {
 	if err := e.in.reason(); err != nil {
 		return err
 	}
@@ -201,10 +201,10 @@ func (e *Engine) admissible(r Request) error {
 			return fmt.Errorf("token %d of the prompt is %d: the vocabulary has ids 0 to %d", i, id, e.vocab-1)
 		}
 	}
-	if err := e.checkPool(r); err != nil {
+	if err := e.checkPooling(r); err != nil {
 		return err
 	}
-	if n := len(r.Prompt) + r.Params.MaxTokens; n > e.opts.MaxModelLen && r.Pool == NoPool {
+	if n := len(r.Prompt) + r.Params.MaxTokens; n > e.opts.MaxModelLen && r.Pooling == NoPooling {
 		return &TooLongError{Prompt: len(r.Prompt), Output: r.Params.MaxTokens, Limit: e.opts.MaxModelLen, What: "the model's maximum context length"}
 	}
 	if most := e.queue.Load(); most > 0 && int64(e.Stats().Waiting) >= most {
@@ -285,7 +285,7 @@ func (e *Engine) Close() error {
 	_ = e.in.put(message{do: func(l *loop) { l.closing = true }})
 	<-e.done
 	e.close.Do(func() {
-		e.keeping.end()
+		e.cache.end()
 		e.closed = e.dev.Close()
 	})
 	return e.closed

@@ -22,19 +22,19 @@ import (
 
 // toy is a small Llama and the options that most tests run it with.
 type toy struct {
-	dir    string
-	opts   engine.Options
-	slabs  int
-	hooks  engine.Hooks
-	on     backend.Opener // nil: ref
-	build  models.Build
-	wish   engine.PoolWish
-	draft  string        // directory of a model that proposes; "": none does
-	fat    bool          // pages take more than they hold
-	model  *engine.Model // set by open
-	clock  func() time.Time
-	stored weights          // that take the place of the model's
-	llama  enginetest.Llama // what dir is written from, where a test does
+	dir     string
+	opts    engine.Options
+	slabs   int
+	hooks   engine.Hooks
+	on      backend.Opener // nil: ref
+	build   models.Build
+	pooling engine.PoolingOptions
+	draft   string        // directory of a model that proposes; "": none does
+	fat     bool          // pages take more than they hold
+	model   *engine.Model // set by open
+	clock   func() time.Time
+	stored  weights          // that take the place of the model's
+	llama   enginetest.Llama // what dir is written from, where a test does
 }
 
 // least is as few slabs as one sequence of the longest length needs.
@@ -56,7 +56,7 @@ func newToy(t testing.TB) *toy {
 // open starts an engine whose KV arena has y.slabs slabs, or the least.
 func (y *toy) open(t testing.TB) *engine.Engine {
 	t.Helper()
-	src := engine.Source{Path: y.dir, Name: "toy", Format: "auto", Build: y.build, Pool: y.wish}
+	src := engine.Source{Path: y.dir, Name: "toy", Format: "auto", Build: y.build, Pooling: y.pooling}
 	if y.draft != "" {
 		src.Draft = &engine.Source{Path: y.draft, Name: "draft", Format: "auto"}
 	}

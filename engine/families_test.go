@@ -46,8 +46,8 @@ var axes = []axis{
 	{name: "swapped, overlapped, prefixes", took: swapped, change: func(y *toy) {
 		y.slabs, y.fat, y.opts.SwapBytes, y.opts.PrefixCaching, y.opts.Overlap = least, true, 64<<20, true, true
 	}},
-	{name: "n-grams proposed", change: ngrams(4), took: speculated},
-	{name: "n-grams proposed, alone, chunks of 16, prefixes", alone: true, took: speculated, change: func(y *toy) {
+	{name: "n-grams proposed", change: ngrams(4), took: usedProposals},
+	{name: "n-grams proposed, alone, chunks of 16, prefixes", alone: true, took: usedProposals, change: func(y *toy) {
 		ngrams(2)(y)
 		y.opts.MaxNumBatchedTokens, y.opts.PrefixCaching = 16, true
 	}},
@@ -153,7 +153,7 @@ func swapped(_ string, r *twinRun) error {
 	return nil
 }
 
-func speculated(_ string, r *twinRun) error {
+func usedProposals(_ string, r *twinRun) error {
 	if r.accepted == 0 || r.accepted == r.proposed {
 		return fmt.Errorf("%d of %d proposals were accepted", r.accepted, r.proposed)
 	}

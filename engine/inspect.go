@@ -36,8 +36,8 @@ type Source struct {
 	// are not at Path, and the user puts them there.
 	Absent, Remedy string
 	Build          models.Build
-	// Pool is what the profile says of a model that pools; Inspect makes Build.Pool of it.
-	Pool PoolWish
+	// Pooling is what the profile says of a model that pools; Inspect makes Build.Pool of it.
+	Pooling PoolingOptions
 	// Draft is a second model that proposes Build.Draft tokens a step; nil: none does. Its
 	// Build is not read.
 	Draft *Source
@@ -86,7 +86,7 @@ func Inspect(s Source) (*Model, error) {
 	if err := m.open(); err != nil {
 		return nil, err
 	}
-	if err := m.bounded(); err != nil {
+	if err := m.checkSize(); err != nil {
 		m.Close()
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func Inspect(s Source) (*Model, error) {
 	m.Dtype = models.Dtype(m.Config)
 	err := m.openDraft()
 	if err == nil {
-		err = m.pool()
+		err = m.resolvePooling()
 	}
 	if err == nil {
 		m.Family, err = m.build(m.Source.Build)
@@ -111,7 +111,7 @@ func Inspect(s Source) (*Model, error) {
 const maxBytes = 1 << 50
 
 // bounded refuses a checkpoint whose tensors sum to more.
-func (m *Model) bounded() error {
+func (m *Model) checkSize() error {
 	var sum int64
 	for _, t := range m.Checkpoint.Tensors() {
 		if sum += t.Bytes; sum > maxBytes {
@@ -210,7 +210,7 @@ func (m *Model) Loadable() error {
 		if err := m.Draft.Loadable(); err != nil {
 			return fmt.Errorf("draft %w", err)
 		}
-		if err := m.sameTokens(); err != nil {
+		if err := m.checkVocabulary(); err != nil {
 			return err
 		}
 	}

@@ -8,9 +8,9 @@ import (
 	"vapp.dev/engine/models"
 )
 
-// PoolWish is what a profile says of pooling, in its words; the zero value and "auto" leave
+// PoolingOptions is what a profile says of pooling, in its words; the zero value and "auto" leave
 // it to the checkpoint.
-type PoolWish struct {
+type PoolingOptions struct {
 	Runner     string // auto, generate, pooling
 	Convert    string // auto, none, embed, classify
 	Type       string // LAST, MEAN, CLS, ALL
@@ -47,8 +47,8 @@ type poolConfig struct {
 
 // pool decides whether the model pools, as vLLM does: the profile's words first, then the
 // checkpoint's Sentence Transformers files, then its architecture. It sets Build.Pool.
-func (m *Model) pool() error {
-	w, stored := m.Source.Pool, models.HeadOf(m.Config)
+func (m *Model) resolvePooling() error {
+	w, stored := m.Source.Pooling, models.HeadOf(m.Config)
 	sentence, err := m.Checkpoint.Sentence()
 	if err != nil && w.Runner != "generate" {
 		return err
@@ -92,14 +92,14 @@ func (m *Model) pool() error {
 
 // classifier finds the head, the labels and the activation.
 func (m *Model) classifier(c poolConfig) (err error) {
-	q, w := m.Pooling, m.Source.Pool
+	q, w := m.Pooling, m.Source.Pooling
 	q.Normalize = false
 	if q.Tokens == nil && models.HeadOf(m.Config) == models.Logits {
 		q.Tokens = c.FromToken
 	}
 	if len(q.Tokens) > 0 {
 		q.Labels = []string{q.Tokens[len(q.Tokens)-1]}
-		if m.Source.Build.Pool, err = m.chosen(q.Tokens); err != nil {
+		if m.Source.Build.Pool, err = m.classifierTokens(q.Tokens); err != nil {
 			return err
 		}
 	} else {
@@ -131,7 +131,7 @@ func (m *Model) classifier(c poolConfig) (err error) {
 
 // chosen are the ids of the words of classifierFromToken. Where the tokenizer is not here,
 // neither are the weights: any ids do for a plan.
-func (m *Model) chosen(words []string) (models.Pool, error) {
+func (m *Model) classifierTokens(words []string) (models.Pool, error) {
 	p := models.Pool{Head: models.Chosen, Count: len(words)}
 	if len(words) > models.MaxChosen {
 		return p, fmt.Errorf("model %s: a classifier of %d tokens is not supported: 1 or %d are", m.Source.Name, len(words), models.MaxChosen)

@@ -6,19 +6,19 @@ import (
 	"vapp.dev/engine/steptime"
 )
 
-// LeastPrompt is how many tokens of a waiting prompt a step computes at least, whatever the
+// MinPrefillChunk is how many tokens of a waiting prompt a step computes at least, whatever the
 // target.
-const LeastPrompt = steptime.Grain
+const MinPrefillChunk = steptime.Grain
 
 // SetITLTarget bounds, from the next step on, how long a stream waits from one token to
 // the next while prompts are computed beside it: these are cut to what keeps a step within
 // d. 0: prompts take what a step has room for. It has no meaning without ChunkedPrefill.
 func (e *Engine) SetITLTarget(d time.Duration) {
-	_ = e.in.put(message{do: func(l *loop) { l.aim(d) }})
+	_ = e.in.put(message{do: func(l *loop) { l.setITLTarget(d) }})
 }
 
 // aim has prompts cut for a target. What an earlier one taught of the device stays.
-func (l *loop) aim(d time.Duration) {
+func (l *loop) setITLTarget(d time.Duration) {
 	switch {
 	case d <= 0:
 		l.limiter = nil
@@ -34,7 +34,7 @@ func (l *loop) aim(d time.Duration) {
 // learn tells the pace of a step that has run: of the time since the commit before it, as
 // streams see it, or since its launch if nothing ran then. Pages that moved would be
 // taken for its work's time.
-func (l *loop) learn(f flight, now time.Time, report *StepStats) {
+func (l *loop) learnStepTime(f flight, now time.Time, report *StepStats) {
 	took := now.Sub(f.at)
 	if !l.last.IsZero() {
 		took = now.Sub(l.last)

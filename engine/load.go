@@ -62,14 +62,14 @@ func load(ctx context.Context, m *Model, dev backend.Device, r backend.Reservati
 // packOne packs a weight and gives its mapped pages back at once, so that a
 // load never holds more of the file than the weights in work.
 func packOne(m *Model, dev backend.Device, r backend.Reservation, i int) error {
-	if err := dev.Pack(i, rowsOf{m}); err != nil {
+	if err := dev.Pack(i, rowReader{m}); err != nil {
 		return fmt.Errorf("weight %s: %w", r.Weights[i].Name, err)
 	}
 	for _, p := range r.Weights[i].Parts {
 		if p.Tensor == "" {
 			continue
 		}
-		holder, name := m.holder(p.Tensor)
+		holder, name := m.tensorOwner(p.Tensor)
 		if holder.Where != FromCheckpoint {
 			continue
 		}

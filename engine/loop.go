@@ -14,7 +14,7 @@ import (
 )
 
 // loop owns device, KV pages and scheduler: nothing else touches them, and
-// nothing in them locks. Its beats are Next → Run → Commit. In the plain form a
+// nothing in them locks. Its schedule are Next → Run → Commit. In the plain form a
 // step is committed before the next is chosen. In the overlapped form step n+1 is
 // chosen and launched while step n runs: it refers to n's tokens where they lie on
 // the device, and n is committed afterwards. Both forms emit the same tokens.
@@ -32,26 +32,26 @@ type loop struct {
 	flights []flight // launched and not committed, the oldest first
 	set     int      // step buffers of the next launch
 
-	choices map[*sched.Seq]*choice
-	mail    []message
-	held    []*choice     // arrived while a policy change waits
-	policy  *policyChange // nil: none waits
-	soonest time.Time     // the next deadline; zero: none
-	closing bool
-	last    time.Time // commit before; zero: the device was idle since
-	steps   int64
-	lost    int64 // preemptions so far
-	eager   uint  // reasons of steps without a graph that were told, a bit each
+	choices       map[*sched.Seq]*choice
+	messages      []message
+	deferred      []*choice     // arrived while a policy change waits
+	policy        *policyChange // nil: none waits
+	nextDeadline  time.Time     // the next deadline; zero: none
+	closing       bool
+	last          time.Time // commit before; zero: the device was idle since
+	steps         int64
+	preemptions   int64 // preemptions so far
+	reportedEager uint  // reasons of steps without a graph that were told, a bit each
 
 	first, between []time.Duration // room for those of a step's report
 }
 
 // flight is a step on the device.
 type flight struct {
-	set  int
-	step *sched.Step
-	at   time.Time
-	how  runner.Replay
+	set    int
+	step   *sched.Step
+	at     time.Time
+	replay runner.Replay
 }
 
 func newLoop(e *Engine, r *runner.Runner, pool *kv.Pool, o sched.Options, h Hooks) *loop {
@@ -60,7 +60,7 @@ func newLoop(e *Engine, r *runner.Runner, pool *kv.Pool, o sched.Options, h Hook
 		sched:   sched.New(o, pool),
 		choices: map[*sched.Seq]*choice{},
 	}
-	l.aim(e.opts.ITLTarget)
+	l.setITLTarget(e.opts.ITLTarget)
 	return l
 }
 
@@ -69,7 +69,7 @@ func newLoop(e *Engine, r *runner.Runner, pool *kv.Pool, o sched.Options, h Hook
 func (l *loop) run() {
 	runtime.LockOSThread()
 	defer close(l.e.done)
-	err := l.beats()
+	err := l.runSteps()
 	why := ErrClosed
 	if err != nil {
 		why = fmt.Errorf("%w: %w", ErrDead, err)
@@ -78,8 +78,8 @@ func (l *loop) run() {
 	l.end(why, err)
 }
 
-// beats runs steps until the engine closes or the device fails.
-func (l *loop) beats() (err error) {
+// schedule runs steps until the engine closes or the device fails.
+func (l *loop) runSteps() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -104,7 +104,7 @@ func (l *loop) beats() (err error) {
 		case step == nil:
 			l.publish()
 			l.last = time.Time{}
-			l.e.in.wait(l.soonest)
+			l.e.in.wait(l.nextDeadline)
 		}
 	}
 }
@@ -113,7 +113,7 @@ func (l *loop) beats() (err error) {
 func (l *loop) launch(s *sched.Step) error {
 	f := flight{set: l.set, step: s, at: l.now()}
 	var err error
-	if f.how, err = l.runner.Launch(f.set, s); err != nil {
+	if f.replay, err = l.runner.Launch(f.set, s); err != nil {
 		return err
 	}
 	for _, r := range s.Rows {
@@ -136,13 +136,13 @@ func (l *loop) commit() error {
 	}
 	now := l.now()
 	report := StepStats{Duration: now.Sub(f.at), FirstTokens: l.first[:0], BetweenTokens: l.between[:0]}
-	l.learn(f, now, &report)
-	l.account(f.step, &report)
-	l.replayed(f, &report)
+	l.learnStepTime(f, now, &report)
+	l.reportSchedule(f.step, &report)
+	l.reportGraph(f, &report)
 	for _, o := range l.sched.Commit(f.step, res) {
 		l.deliver(f.set, o, now, &report)
 	}
-	speculated(f.step.Speculation, &report)
+	reportSpeculation(f.step.Speculation, &report)
 	l.steps++
 	if err := l.check(); err != nil {
 		return err
@@ -186,14 +186,14 @@ func (l *loop) end(why, failed error) {
 	} else {
 		why = nil
 	}
-	l.mail = l.e.in.take(l.mail)
-	for _, m := range l.mail {
-		l.held = append(l.held, m.add...)
+	l.messages = l.e.in.take(l.messages)
+	for _, m := range l.messages {
+		l.deferred = append(l.deferred, m.add...)
 		if m.do != nil {
 			m.do(l)
 		}
 	}
-	for _, c := range l.held {
+	for _, c := range l.deferred {
 		l.finish(c, finish, why, time.Now())
 	}
 	for _, c := range l.choices {

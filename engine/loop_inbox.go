@@ -10,25 +10,25 @@ import (
 
 // receive takes what others asked for.
 func (l *loop) receive() {
-	l.mail = l.e.in.take(l.mail)
-	for _, m := range l.mail {
+	l.messages = l.e.in.take(l.messages)
+	for _, m := range l.messages {
 		switch {
 		case m.do != nil:
 			m.do(l)
 		case m.cancel != nil:
 			l.cancel(m.cancel, m.finish)
 		case l.policy != nil:
-			l.held = append(l.held, m.add...)
+			l.deferred = append(l.deferred, m.add...)
 			for _, c := range m.add {
-				l.due(c)
+				l.trackDeadline(c)
 			}
 		default:
 			l.add(m.add)
 		}
 	}
-	clear(l.mail)
+	clear(l.messages)
 	// Before the policy, which waits for the last choice to end.
-	if now := time.Now(); !l.soonest.IsZero() && !now.Before(l.soonest) {
+	if now := time.Now(); !l.nextDeadline.IsZero() && !now.Before(l.nextDeadline) {
 		l.expire(now)
 	}
 	l.changePolicy()
@@ -37,18 +37,18 @@ func (l *loop) receive() {
 func (l *loop) add(cs []*choice) {
 	for _, c := range cs {
 		if err := l.sched.Add(c.seq); err != nil {
-			l.finish(c, FinishError, tooLong(err), time.Now())
+			l.finish(c, FinishError, lengthError(err), time.Now())
 			continue
 		}
 		l.choices[c.seq] = c
-		l.due(c)
+		l.trackDeadline(c)
 	}
 }
 
 // due keeps the soonest deadline.
-func (l *loop) due(c *choice) {
-	if !c.deadline.IsZero() && (l.soonest.IsZero() || c.deadline.Before(l.soonest)) {
-		l.soonest = c.deadline
+func (l *loop) trackDeadline(c *choice) {
+	if !c.deadline.IsZero() && (l.nextDeadline.IsZero() || c.deadline.Before(l.nextDeadline)) {
+		l.nextDeadline = c.deadline
 	}
 }
 
@@ -57,9 +57,9 @@ func (l *loop) cancel(c *choice, f Finish) {
 	if c.stats.Finish != NotFinished {
 		return
 	}
-	for i, h := range l.held {
+	for i, h := range l.deferred {
 		if h == c {
-			l.held = append(l.held[:i], l.held[i+1:]...)
+			l.deferred = append(l.deferred[:i], l.deferred[i+1:]...)
 			break
 		}
 	}
@@ -69,18 +69,18 @@ func (l *loop) cancel(c *choice, f Finish) {
 
 // expire aborts the choices whose deadline has passed, and finds the next one.
 func (l *loop) expire(now time.Time) {
-	l.soonest = time.Time{}
+	l.nextDeadline = time.Time{}
 	expired := func(c *choice) {
 		if !c.deadline.IsZero() && !now.Before(c.deadline) {
 			l.cancel(c, FinishAbort)
 			return
 		}
-		l.due(c)
+		l.trackDeadline(c)
 	}
 	for _, c := range l.choices {
 		expired(c)
 	}
-	for _, c := range slices.Clone(l.held) {
+	for _, c := range slices.Clone(l.deferred) {
 		expired(c)
 	}
 }
@@ -96,8 +96,8 @@ func (l *loop) changePolicy() {
 		c.inForce <- true
 		close(c.inForce)
 		l.policy = nil
-		l.add(l.held)
-		l.held = nil
+		l.add(l.deferred)
+		l.deferred = nil
 	case !c.waits:
 		c.waits = true
 		c.inForce <- false
@@ -105,7 +105,7 @@ func (l *loop) changePolicy() {
 }
 
 // tooLong is the scheduler's refusal in the engine's words.
-func tooLong(err error) error {
+func lengthError(err error) error {
 	var e *sched.NeverFitsError
 	if !errors.As(err, &e) {
 		return err

@@ -17,12 +17,12 @@ import (
 // changes no token, whatever is proposed at once and however prompts are cut.
 var headAxes = []axis{
 	{name: "plain, alone", alone: true},
-	{name: "one", change: head(1), took: speculated},
-	{name: "three", change: head(3), took: speculated},
-	{name: "three, alone, chunks of 16", alone: true, took: speculated, change: func(y *toy) { head(3)(y); y.opts.MaxNumBatchedTokens = 16 }},
-	{name: "five, prefixes, twice", rounds: 2, took: speculated, change: func(y *toy) { head(5)(y); y.opts.PrefixCaching = true }},
+	{name: "one", change: head(1), took: usedProposals},
+	{name: "three", change: head(3), took: usedProposals},
+	{name: "three, alone, chunks of 16", alone: true, took: usedProposals, change: func(y *toy) { head(3)(y); y.opts.MaxNumBatchedTokens = 16 }},
+	{name: "five, prefixes, twice", rounds: 2, took: usedProposals, change: func(y *toy) { head(5)(y); y.opts.PrefixCaching = true }},
 	{name: "two, preempted", took: preempted, change: func(y *toy) { head(2)(y); y.slabs, y.fat = least, true }},
-	{name: "n-grams in place of it", change: ngrams(4), took: speculated},
+	{name: "n-grams in place of it", change: ngrams(4), took: usedProposals},
 }
 
 // head has the model's own head propose n tokens a step.

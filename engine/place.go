@@ -11,8 +11,8 @@ import (
 // placeKV cuts the KV arena: the classes of m's family with slabs and the width
 // of their page tables filled in (pages that a sequence of MaxModelLen tokens
 // holds), and the layout that the pool will follow.
-func placeKV(o Options, m *Model) ([]backend.KVClass, kv.Layout, error) {
-	classes := classesOf(o, m)
+func layoutKV(o Options, m *Model) ([]backend.KVClass, kv.Layout, error) {
+	classes := kvClasses(o, m)
 	specs := make([]kv.Spec, len(classes))
 	for i, c := range classes {
 		specs[i] = kv.Spec{Name: c.Name, Kind: kindOf(c), PageBytes: c.PageBytes(), BlockSize: c.BlockSize, Window: c.Window}
@@ -44,7 +44,7 @@ func placeKV(o Options, m *Model) ([]backend.KVClass, kv.Layout, error) {
 
 // classesOf are the family's classes and, where sequences have a state and prefixes are
 // reused, one more for the states' checkpoints.
-func classesOf(o Options, m *Model) []backend.KVClass {
+func kvClasses(o Options, m *Model) []backend.KVClass {
 	classes := m.Family.Classes(o.BlockSize, o.KVFormat)
 	if !o.PrefixCaching {
 		return classes

@@ -44,7 +44,7 @@ func TestHeldRequests(t *testing.T) {
 					if c.expire {
 						_ = e.in.put(message{do: func(l *loop) {
 							for _, c := range l.choices {
-								c.deadline, l.soonest = past, past
+								c.deadline, l.nextDeadline = past, past
 							}
 						}})
 					}

@@ -12,21 +12,21 @@ import (
 
 // Pool is what a request wants of the last hidden states of its prompt: rows of
 // Engine.Width numbers, after the final norm and, of a classifier, times its matrix.
-type Pool uint8
+type PoolingMode uint8
 
 // The ways of pooling.
 const (
-	NoPool    Pool = iota
-	PoolLast       // the last token's row
-	PoolMean       // the mean over all tokens, summed in float32 in their order
-	PoolFirst      // the first token's row (vLLM: CLS)
-	PoolAll        // every token's row
+	NoPooling    PoolingMode = iota
+	PoolingLast              // the last token's row
+	PoolingMean              // the mean over all tokens, summed in float32 in their order
+	PoolingFirst             // the first token's row (vLLM: CLS)
+	PoolingAll               // every token's row
 )
 
-// pooled collects the rows of a choice as its steps give them. All but PoolLast read every
+// pooled collects the rows of a choice as its steps give them. All but PoolingLast read every
 // position, so that such a prompt takes nothing from the prefix cache.
 type pooled struct {
-	how  Pool
+	mode PoolingMode
 	sum  []float32 // or all rows so far
 	rows int
 	bad  bool // a number was none
@@ -34,10 +34,10 @@ type pooled struct {
 
 func newPooled(r Request, width int) *pooled {
 	n := width
-	if r.Pool == PoolAll {
+	if r.Pooling == PoolingAll {
 		n *= len(r.Prompt)
 	}
-	return &pooled{how: r.Pool, sum: make([]float32, 0, n)}
+	return &pooled{mode: r.Pooling, sum: make([]float32, 0, n)}
 }
 
 // add takes the next position's row.
@@ -48,9 +48,9 @@ func (p *pooled) add(row []float32) {
 		}
 	}
 	switch {
-	case p.rows == 0 || p.how == PoolAll:
+	case p.rows == 0 || p.mode == PoolingAll:
 		p.sum = append(p.sum, row...)
-	case p.how == PoolMean:
+	case p.mode == PoolingMean:
 		for i, x := range row {
 			p.sum[i] += x
 		}
@@ -60,7 +60,7 @@ func (p *pooled) add(row []float32) {
 
 // done is the result.
 func (p *pooled) done() []float32 {
-	if p.how == PoolMean {
+	if p.mode == PoolingMean {
 		for i := range p.sum {
 			p.sum[i] /= float32(p.rows)
 		}
@@ -73,13 +73,13 @@ func (p *pooled) done() []float32 {
 func (e *Engine) Width() int { return e.width }
 
 // checkPool refuses tokens of a model that pools, and rows of one that generates.
-func (e *Engine) checkPool(r Request) error {
+func (e *Engine) checkPooling(r Request) error {
 	switch {
-	case (r.Pool != NoPool) != (e.width > 0):
+	case (r.Pooling != NoPooling) != (e.width > 0):
 		return errors.New("the model pools and draws no tokens, or the other way round")
-	case r.Pool > PoolAll:
-		return fmt.Errorf("pooling %d is unknown", r.Pool)
-	case r.Pool != NoPool && len(r.Prompt) > e.opts.MaxModelLen:
+	case r.Pooling > PoolingAll:
+		return fmt.Errorf("pooling %d is unknown", r.Pooling)
+	case r.Pooling != NoPooling && len(r.Prompt) > e.opts.MaxModelLen:
 		return &TooLongError{Prompt: len(r.Prompt), Limit: e.opts.MaxModelLen, What: "the model's maximum context length"}
 	}
 	return nil
@@ -99,6 +99,6 @@ func (l *loop) deliverPooled(set int, o sched.Output, c *choice, now time.Time) 
 	if c.pooled.bad {
 		ev.Finish, ev.Err, ev.Pooled = FinishError, ErrNotNumbers, nil
 	}
-	l.ended(c, ev.Finish, now)
+	l.retire(c, ev.Finish, now)
 	c.stream.push(ev)
 }

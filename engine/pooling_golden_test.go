@@ -51,18 +51,18 @@ func readPoolGolden(t *testing.T, dir string) poolGolden {
 // pooledAs are the recorded checkpoints: what the profile says of them, and what becomes of
 // them.
 var pooledAs = map[string]struct {
-	wish engine.PoolWish
-	want engine.Pooling
-	how  engine.Pool
+	options engine.PoolingOptions
+	want    engine.Pooling
+	how     engine.PoolingMode
 	// finish makes of the engine's row what was recorded.
 	finish func([]float32) []float32
 }{
-	"qwen3-embed": {want: engine.Pooling{Task: "embed", Type: "LAST", Normalize: true, Why: "1_Pooling/config.json"}, how: engine.PoolLast, finish: unit},
-	"llama-mean": {want: engine.Pooling{Task: "embed", Type: "MEAN", Matryoshka: true, Dimensions: []int{16, 32, 64}, Why: "1_Pooling/config.json"}, how: engine.PoolMean,
+	"qwen3-embed": {want: engine.Pooling{Task: "embed", Type: "LAST", Normalize: true, Why: "1_Pooling/config.json"}, how: engine.PoolingLast, finish: unit},
+	"llama-mean": {want: engine.Pooling{Task: "embed", Type: "MEAN", Matryoshka: true, Dimensions: []int{16, 32, 64}, Why: "1_Pooling/config.json"}, how: engine.PoolingMean,
 		finish: func(x []float32) []float32 { return x }},
-	"qwen2-classify": {want: engine.Pooling{Task: "classify", Type: "LAST", Activation: "softmax", Labels: []string{"bad", "fair", "good"}, Why: "by default"}, how: engine.PoolLast, finish: shares},
-	"qwen3-rerank": {wish: engine.PoolWish{Tokens: []string{"no", "yes"}},
-		want: engine.Pooling{Task: "classify", Type: "LAST", Activation: "sigmoid", Labels: []string{"yes"}, Tokens: []string{"no", "yes"}, Why: "by default"}, how: engine.PoolLast,
+	"qwen2-classify": {want: engine.Pooling{Task: "classify", Type: "LAST", Activation: "softmax", Labels: []string{"bad", "fair", "good"}, Why: "by default"}, how: engine.PoolingLast, finish: shares},
+	"qwen3-rerank": {options: engine.PoolingOptions{Tokens: []string{"no", "yes"}},
+		want: engine.Pooling{Task: "classify", Type: "LAST", Activation: "sigmoid", Labels: []string{"yes"}, Tokens: []string{"no", "yes"}, Why: "by default"}, how: engine.PoolingLast,
 		finish: func(x []float32) []float32 { return shares(x)[1:] }},
 }
 
@@ -99,7 +99,7 @@ func poolGoldens(t *testing.T, on backend.Opener, s backend.Settings, bound floa
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join("models/testdata/pooling", name)
 			g := readPoolGolden(t, dir)
-			y := &toy{dir: dir, slabs: 16, on: on, wish: c.wish, build: models.Build{Dtype: kernels.F32}, opts: engine.Options{
+			y := &toy{dir: dir, slabs: 16, on: on, pooling: c.options, build: models.Build{Dtype: kernels.F32}, opts: engine.Options{
 				MaxModelLen: 256, MaxNumSeqs: 4, MaxNumBatchedTokens: 24, BlockSize: 16, KVFormat: kernels.F32, ChunkedPrefill: true, PrefixCaching: true, Overlap: true, Backend: s,
 			}}
 			e := y.open(t)
@@ -120,7 +120,7 @@ func poolGoldens(t *testing.T, on backend.Opener, s backend.Settings, bound floa
 				if err != nil || !equal(ids, run.IDs) {
 					t.Errorf("%q is %v (%v), recorded %v", run.Text, ids, err, run.IDs)
 				}
-				streams, err := e.Submit(context.Background(), engine.Request{ID: "r", Prompt: run.IDs, Pool: c.how})
+				streams, err := e.Submit(context.Background(), engine.Request{ID: "r", Prompt: run.IDs, Pooling: c.how})
 				if err != nil {
 					t.Fatal(err)
 				}

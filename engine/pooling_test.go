@@ -103,8 +103,8 @@ func poolRun(t *testing.T, e *engine.Engine, g *enginetest.Golden, alone bool) [
 		out = append(out, last.Pooled)
 	}
 	for i, part := range [][]int32{g.InputIDs, g.InputIDs, g.InputIDs, g.InputIDs, g.InputIDs[:1], g.InputIDs[:49], g.InputIDs[7:60], g.InputIDs[:49]} {
-		how := []engine.Pool{engine.PoolLast, engine.PoolAll, engine.PoolMean, engine.PoolFirst}[i%4]
-		s, err := e.Submit(context.Background(), engine.Request{ID: fmt.Sprint(i), Prompt: part, Pool: how})
+		how := []engine.PoolingMode{engine.PoolingLast, engine.PoolingAll, engine.PoolingMean, engine.PoolingFirst}[i%4]
+		s, err := e.Submit(context.Background(), engine.Request{ID: fmt.Sprint(i), Prompt: part, Pooling: how})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +159,7 @@ func poolBound(t *testing.T, got [][]float32, g *enginetest.Golden, coarse bool)
 func TestPoolRefuses(t *testing.T) {
 	y := newToy(t)
 	e := y.open(t)
-	if _, err := e.Submit(context.Background(), engine.Request{Prompt: []int32{1}, Pool: engine.PoolLast}); err == nil {
+	if _, err := e.Submit(context.Background(), engine.Request{Prompt: []int32{1}, Pooling: engine.PoolingLast}); err == nil {
 		t.Error("a model that generates pools")
 	}
 	y = newToy(t)
@@ -171,14 +171,14 @@ func TestPoolRefuses(t *testing.T) {
 		t.Error("a model that pools generates")
 	}
 	long := make([]int32, y.opts.MaxModelLen)
-	s, err := e.Submit(context.Background(), engine.Request{Prompt: long, Pool: engine.PoolLast})
+	s, err := e.Submit(context.Background(), engine.Request{Prompt: long, Pooling: engine.PoolingLast})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, last := collect(t, s[0]); len(last.Pooled) != e.Width() {
 		t.Errorf("a prompt of the model length: %+v", last)
 	}
-	if _, err := e.Submit(context.Background(), engine.Request{Prompt: append(long, 1), Pool: engine.PoolLast}); err == nil {
+	if _, err := e.Submit(context.Background(), engine.Request{Prompt: append(long, 1), Pooling: engine.PoolingLast}); err == nil {
 		t.Error("a prompt longer than the model is taken")
 	}
 	for _, w := range y.model.Family.Weights() {
@@ -190,9 +190,9 @@ func TestPoolRefuses(t *testing.T) {
 
 // TestPoolChosen: of every family a classifier made of two tokens gives their logits, which
 // are transformers', with every row a step.
-func TestPoolChosen(t *testing.T) { chosen(t, ref.Opener{}, backend.Settings{}) }
+func TestPoolingClassifierTokens(t *testing.T) { checkClassifierTokens(t, ref.Opener{}, backend.Settings{}) }
 
-func chosen(t *testing.T, on backend.Opener, s backend.Settings) {
+func checkClassifierTokens(t *testing.T, on backend.Opener, s backend.Settings) {
 	ids := [2]int32{7, 300}
 	for _, name := range twinFamilies {
 		t.Run(name, func(t *testing.T) {
@@ -204,7 +204,7 @@ func chosen(t *testing.T, on backend.Opener, s backend.Settings) {
 				MaxModelLen: len(g.InputIDs), MaxNumSeqs: 2, MaxNumBatchedTokens: 64, BlockSize: 16, KVFormat: kernels.F32, ChunkedPrefill: true, EveryRow: true, Backend: s,
 			}}
 			e := y.open(t)
-			st, err := e.Submit(context.Background(), engine.Request{ID: "r", Prompt: g.InputIDs, Pool: engine.PoolAll})
+			st, err := e.Submit(context.Background(), engine.Request{ID: "r", Prompt: g.InputIDs, Pooling: engine.PoolingAll})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -21,9 +21,9 @@ type Request struct {
 	Grammar  *grammar.Grammar // what the reply may say; nil: anything
 	Lead     grammar.Lead     // what comes before Grammar counts
 	Thinking *Thinking        // bounds the thought before; nil: nothing does
-	// Pool asks for what the model's last hidden states become, in place of tokens: then
-	// Params and N are not read. NoPool: tokens.
-	Pool Pool
+	// Pooling asks for what the model's last hidden states become, in place of tokens: then
+	// Params and N are not read. NoPooling: tokens.
+	Pooling PoolingMode
 }
 
 // Finish says why a stream ended; NotFinished while it has not.
@@ -71,8 +71,8 @@ type Event struct {
 	// an additional EOS of the generation config), −1 for the tokenizer's EOS.
 	StopToken int32
 	Err       error // with FinishError
-	// Pooled is what Request.Pool asked for, with FinishStop: rows of Engine.Width numbers,
-	// one, or with PoolAll one for each token of the prompt.
+	// Pooled is what Request.Pooling asked for, with FinishStop: rows of Engine.Width numbers,
+	// one, or with PoolingAll one for each token of the prompt.
 	Pooled []float32
 	At     time.Time
 }

@@ -73,9 +73,9 @@ func (l *loop) publish() {
 		swapped, swapUsed = l.swap.Tables(), l.swap.Share()
 	}
 	l.e.stats.set(Stats{
-		Running: running, Waiting: waiting + len(l.held),
+		Running: running, Waiting: waiting + len(l.deferred),
 		KVPages: l.e.pages, KVUsed: l.pool.Share(), KVTokens: l.sched.Tokens(), KVCached: use.Cached, Swapped: swapped, SwapUsed: swapUsed,
-		Preemptions: l.lost, Steps: l.steps,
+		Preemptions: l.preemptions, Steps: l.steps,
 	})
 }
 
@@ -98,11 +98,11 @@ func (p *published) get() Stats {
 }
 
 // account adds what the scheduler decided to a step's figures.
-func (l *loop) account(s *sched.Step, report *StepStats) {
+func (l *loop) reportSchedule(s *sched.Step, report *StepStats) {
 	report.PromptTokens, report.Preempted = s.Stats.PromptTokens, s.Stats.Preempted
 	report.SwappedOut, report.SwappedIn = s.Stats.SwappedOut, s.Stats.SwappedIn
 	report.CacheQueries, report.CacheHits = s.Stats.CacheQueries, s.Stats.CacheHits
-	l.lost += int64(s.Stats.Preempted)
+	l.preemptions += int64(s.Stats.Preempted)
 }
 
 // count adds a generated token to the figures; with more it came with the one
@@ -120,7 +120,7 @@ func (l *loop) count(c *choice, more bool, now time.Time, report *StepStats) {
 }
 
 // grammar adds what a sequence's grammar cost.
-func (r *StepStats) grammar(q *sched.Seq) {
+func (r *StepStats) addGrammar(q *sched.Seq) {
 	g := q.Grammar()
 	if t, is := g.(*thought); is {
 		g = t.next
@@ -137,7 +137,7 @@ func (r *StepStats) grammar(q *sched.Seq) {
 }
 
 // speculated adds what became of a step's proposals.
-func speculated(v sched.Speculation, report *StepStats) {
+func reportSpeculation(v sched.Speculation, report *StepStats) {
 	report.Drafts, report.DraftTokens, report.AcceptedTokens = v.Drafts, v.Proposed, v.Accepted
 	report.AcceptedPerPosition = v.PerPosition
 }

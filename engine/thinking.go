@@ -30,7 +30,7 @@ type Marker struct {
 func (t *Thinking) begin(next sched.Grammar) *thought {
 	out := &thought{Thinking: t, next: next, inside: t.Inside}
 	out.unsure = !t.Inside && t.Open.ID < 0 && t.Open.Text != ""
-	out.due()
+	out.checkBudget()
 	return out
 }
 
@@ -69,12 +69,12 @@ func (t *thought) move(token int32) {
 		t.opening(token)
 	case !t.inside:
 		t.inside = !t.over && token == t.Open.ID
-	case t.ended(token):
+	case t.endsThought(token):
 		t.end()
 	case token != t.Open.ID:
 		t.spent++
 	}
-	t.due()
+	t.checkBudget()
 }
 
 func (t *thought) end() { t.inside, t.over, t.tail = false, !t.Again, nil }
@@ -86,7 +86,7 @@ func (t *thought) Free(n int) bool {
 }
 
 // due begins the end of a thought that has spent its budget.
-func (t *thought) due() {
+func (t *thought) checkBudget() {
 	if t.inside && t.spent >= t.Budget {
 		t.queue = t.Close
 	}
@@ -105,7 +105,7 @@ func (t *thought) opening(token int32) {
 }
 
 // ended says that a marker that ends the thought is complete with this token.
-func (t *thought) ended(token int32) bool {
+func (t *thought) endsThought(token int32) bool {
 	longest := 0
 	for _, m := range t.Ends {
 		if m.ID >= 0 && m.ID == token {

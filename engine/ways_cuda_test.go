@@ -25,7 +25,7 @@ var deviceWays = []axis{
 		y.slabs, y.fat, y.opts.SwapBytes, y.opts.PrefixCaching, y.opts.Overlap = least, true, 64<<20, true, true
 		y.opts.Backend.Graphs = graphs()[1]
 	}},
-	{name: "n-grams proposed, graphs", took: speculated, change: func(y *toy) {
+	{name: "n-grams proposed, graphs", took: usedProposals, change: func(y *toy) {
 		ngrams(2)(y)
 		y.opts.Backend.Graphs = graphs()[1]
 		y.opts.Backend.Graphs.Query = 3

@@ -23,7 +23,7 @@ func (m *Model) With(b models.Build) (*Model, error) {
 // that grows with it. The programs keep the tables they were recorded with, so that an
 // engine is opened with a NewAccount of its own.
 func (a *Account) AtLength(o Options, m *Model) (*Account, error) {
-	classes, layout, err := placeKV(o, m)
+	classes, layout, err := layoutKV(o, m)
 	if err != nil {
 		return nil, err
 	}

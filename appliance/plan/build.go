@@ -16,7 +16,7 @@ import (
 // keys that values give. config replaces what the profile names, "" does not.
 func Source(p *schema.Profile, config string) engine.Source {
 	return engine.Source{
-		Path: p.Path(p.Model.Source), Name: p.Model.Source, Format: p.Model.LoadFormat, Config: config, Draft: draftSource(p), Pool: poolWish(p),
+		Path: p.Path(p.Model.Source), Name: p.Model.Source, Format: p.Model.LoadFormat, Config: config, Draft: draftSource(p), Pooling: poolingOptions(p),
 		Build: models.Build{
 			Shard: backend.Shard{World: max(1, p.Parallel.Tensor)}, Pipe: backend.Shard{World: max(1, p.Parallel.Pipeline)},
 			Dtype:    asked(p.Model.Dtype),

@@ -9,9 +9,9 @@ import (
 	"vapp.dev/schema"
 )
 
-// poolWish is what a profile says of a model that pools.
-func poolWish(p *schema.Profile) engine.PoolWish {
-	w := engine.PoolWish{Runner: p.Model.Runner, Convert: p.Model.Convert}
+// poolingOptions is what a profile says of a model that pools.
+func poolingOptions(p *schema.Profile) engine.PoolingOptions {
+	w := engine.PoolingOptions{Runner: p.Model.Runner, Convert: p.Model.Convert}
 	if s := p.Pooling; s != nil {
 		w.Type, w.Normalize, w.Activation, w.Tokens = s.Type, s.Normalize, s.Activation, s.ClassifierFromToken
 	}
