@@ -19,20 +19,20 @@ func Source(p *schema.Profile, config string) engine.Source {
 		Path: p.Path(p.Model.Source), Name: p.Model.Source, Format: p.Model.LoadFormat, Config: config, Draft: draftSource(p), Pooling: poolingOptions(p),
 		Build: models.Build{
 			Shard: backend.Shard{World: max(1, p.Parallel.Tensor)}, Pipe: backend.Shard{World: max(1, p.Parallel.Pipeline)},
-			Dtype:    asked(p.Model.Dtype),
-			Quantize: quantized[p.Quantization], Draft: ownDrafts(p), Verify: drafts(p), Vision: vision(p), Rebuild: p.Memory.KVRebuild,
+			Dtype:    dtypeFormat(p.Model.Dtype),
+			Quantize: quantizeFormats[p.Quantization], Draft: ownDrafts(p), Verify: drafts(p), Vision: vision(p), Rebuild: p.Memory.KVRebuild,
 		},
 	}
 }
 
 // asked is the format of a word of model.dtype, Invalid for auto.
-func asked(word string) kernels.Format {
+func dtypeFormat(word string) kernels.Format {
 	f, _ := dtypeOf(word)
 	return f
 }
 
 // quantized are the words of quantization; int8 is 32 integers with a scale.
-var quantized = map[string]kernels.Format{"fp8": kernels.F8E4M3, "int8": kernels.Q8_0, "mxfp4": kernels.MXFP4}
+var quantizeFormats = map[string]kernels.Format{"fp8": kernels.F8E4M3, "int8": kernels.Q8_0, "mxfp4": kernels.MXFP4}
 
 // ownDrafts is how many tokens the model's own head or a draft model proposes a step.
 func ownDrafts(p *schema.Profile) int {
@@ -101,7 +101,7 @@ func vision(p *schema.Profile) bool {
 
 // heaviest is the model of the pipeline's rank whose part takes the most memory:
 // the first has the embedding, the last the head and the sampled rows.
-func (w want) heaviest() (*engine.Model, error) {
+func (w resolved) heaviest() (*engine.Model, error) {
 	m := w.in.Model
 	b := m.Source.Build
 	var most int64
@@ -128,7 +128,7 @@ func (w want) heaviest() (*engine.Model, error) {
 }
 
 // checkBuild refuses what the profile asks of the model and the model has not.
-func (w want) checkBuild() error {
+func (w resolved) checkBuild() error {
 	p, b := w.in.Profile, w.in.Model.Source.Build
 	name := w.in.Model.Source.Name
 	if p.Multimodal != nil && p.Multimodal.Limits.Audio > 0 {
@@ -148,7 +148,7 @@ func (w want) checkBuild() error {
 }
 
 // ownPages is what a page of each class takes together.
-func ownPages(w want, m *engine.Model) int64 {
+func ownPages(w resolved, m *engine.Model) int64 {
 	var n int64
 	for _, c := range m.Family.Classes(w.options.BlockSize, w.options.KVFormat) {
 		n += c.PageBytes()
@@ -161,7 +161,7 @@ func ownPages(w want, m *engine.Model) int64 {
 // min(maxNumSeqs × q × 2, 512) and never above a step; q is a sequence's tokens
 // in a step that verifies drafts, and all sizes are its multiples. A mode that
 // captures decoding alone stops at maxNumSeqs × q.
-func (w want) graphs() (backend.Graphs, error) {
+func (w resolved) graphs() (backend.Graphs, error) {
 	p, o := w.in.Profile, w.options
 	g := backend.Graphs{Mode: "full_and_piecewise"}
 	if p.Cudagraph != nil {

@@ -34,7 +34,7 @@ func cacheOf(p *schema.Profile, source string) backend.Cache {
 // cache is the line of the file: page cache that is mapped in place of the weights' own
 // memory once it is written. The weights' line counts these bytes either way, so that a
 // plan does not depend on whether there is a file yet.
-func (w want) cache(o engine.Options, a *engine.Account) (Item, bool) {
+func (w resolved) cache(o engine.Options, a *engine.Account) (Item, bool) {
 	l, can := a.Layout.(backend.CacheLayout)
 	c := o.Backend.Cache
 	if !can || c.Dir == "" {

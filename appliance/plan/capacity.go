@@ -84,7 +84,7 @@ func (c Capacity) Running(tokens int) int {
 	return 0
 }
 
-func (w want) capacity(o engine.Options, a *engine.Account) Capacity {
+func (w resolved) capacity(o engine.Options, a *engine.Account) Capacity {
 	slabs := a.KV.Slabs(o.KVBytes)
 	c := Capacity{SlabBytes: a.KV.SlabBytes, Slabs: slabs, GrowingTokens: a.KV.Tokens(slabs)}
 	for i, s := range a.KV.Specs {
@@ -105,7 +105,7 @@ func (w want) capacity(o engine.Options, a *engine.Account) Capacity {
 	}
 	granted := max(o.KVBytes, w.kvCache)
 	for _, n := range lengths(o.MaxModelLen) {
-		f := Fit{Tokens: n, Sequences: a.KV.Sequences(slabs, n), Admitted: admitted(a.KV, slabs, n, o.MaxModelLen)}
+		f := Fit{Tokens: n, Sequences: a.KV.Sequences(slabs, n), Admitted: maxAdmitted(a.KV, slabs, n, o.MaxModelLen)}
 		f.Running = min(f.Admitted, o.MaxNumSeqs)
 		f.Concurrency = float64(slabs) / a.KV.Share(n)
 		f.Ideal = float64(granted) / ideal(a.Reservation.Classes, n)
@@ -159,7 +159,7 @@ func exact(c backend.KVClass, tokens int) int64 {
 // there are pages for its prompt (all but the last token) and one token more, and
 // for each that runs already a block beyond those, none past the model length
 // (engine/sched: the last token is drawn and never computed).
-func admitted(l kv.Layout, slabs, tokens, longest int) int {
+func maxAdmitted(l kv.Layout, slabs, tokens, longest int) int {
 	block := max(1, l.Specs[0].BlockSize)
 	prompt, last := max(1, tokens-1), max(1, longest-1)
 	fits := func(n int) bool {

@@ -23,7 +23,7 @@ func (g goal) String() string {
 
 // met says that so many slabs hold the goal at steady state, and that neither the
 // model length nor maxNumSeqs forbids it.
-func (g goal) met(o engine.Options, a *engine.Account, slabs int) bool {
+func (g goal) fits(o engine.Options, a *engine.Account, slabs int) bool {
 	if g.seqs == 0 {
 		return true
 	}
@@ -64,13 +64,13 @@ func (e *ContractError) Brief() string {
 func (e *ContractError) Format(f fmt.State, verb rune) {
 	io.WriteString(f, e.Error())
 	if verb == 'v' && f.Flag('+') && len(e.Changes) > 0 {
-		fmt.Fprintf(f, "\n\nany one of these changes meets it:\n%s", listed(e.Changes))
+		fmt.Fprintf(f, "\n\nany one of these changes meets it:\n%s", listChanges(e.Changes))
 	}
 }
 
 // required checks the profile's contracts, and looks for what would meet them.
-func (w want) required(p *Plan) error {
-	e, err := w.unmet(p)
+func (w resolved) checkContracts(p *Plan) error {
+	e, err := w.firstUnmet(p)
 	if e == nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (w want) required(p *Plan) error {
 
 // unmet is the first contract that the plan does not meet, nil where it meets all;
 // the highest number comes first.
-func (w want) unmet(p *Plan) (*ContractError, error) {
+func (w resolved) firstUnmet(p *Plan) (*ContractError, error) {
 	r := w.in.Profile.Require
 	if r == nil {
 		return nil, nil
@@ -101,7 +101,7 @@ func (w want) unmet(p *Plan) (*ContractError, error) {
 	slices.SortFunc(all, func(a, b contract) int { return cmp.Compare(b.seqs, a.seqs) })
 	for _, c := range all {
 		slabs := p.Capacity.Slabs
-		if c.met(p.Options, p.Account, slabs) {
+		if c.fits(p.Options, p.Account, slabs) {
 			continue
 		}
 		path := fmt.Sprintf("require.concurrency.%q", c.key)
@@ -118,7 +118,7 @@ func (w want) unmet(p *Plan) (*ContractError, error) {
 }
 
 // slabsFor is how many slabs hold the goal.
-func (w want) slabsFor(a *engine.Account, g goal) int {
+func (w resolved) slabsFor(a *engine.Account, g goal) int {
 	var need int64
 	for c, per := range a.KV.PagesPerSlab {
 		pages := int64(g.seqs) * int64(a.KV.SequencePages(c, g.tokens))

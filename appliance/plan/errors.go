@@ -54,22 +54,22 @@ func (e *DoesNotFitError) Format(f fmt.State, verb rune) {
 		return
 	}
 	fmt.Fprintf(f, "\nany one of these changes makes it fit:\n")
-	io.WriteString(f, listed(e.Changes))
+	io.WriteString(f, listChanges(e.Changes))
 }
 
 // explain turns a shortage into the error with its remedies.
-func (w want) explain(err error) error {
+func (w resolved) explain(err error) error {
 	var s *shortError
 	if !errors.As(err, &s) {
 		return err
 	}
-	e := w.lacking(s)
+	e := w.doesNotFit(s)
 	e.Changes = w.changes(s)
 	return e
 }
 
 // lacking is the error of a shortage without its remedies.
-func (w want) lacking(s *shortError) *DoesNotFitError {
+func (w resolved) doesNotFit(s *shortError) *DoesNotFitError {
 	e := &DoesNotFitError{
 		Pos: w.in.Profile.Pos("memory"), Path: "memory", Need: s.need, Have: s.have, Missing: s.need - s.have,
 		What: fmt.Sprintf("one sequence of %s tokens with everything else", Group(int64(s.tokens))), Rule: w.budget().Rule, Ledger: s.ledger,

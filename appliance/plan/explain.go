@@ -142,4 +142,4 @@ func (e *Explanation) String() string {
 }
 
 // JSON prints the explanation for a program, indented.
-func (e *Explanation) JSON(w io.Writer) error { return indented(w, e) }
+func (e *Explanation) JSON(w io.Writer) error { return writeIndented(w, e) }

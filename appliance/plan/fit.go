@@ -35,7 +35,7 @@ type matrix struct {
 
 // Rows prints a matrix for a program, indented.
 func Rows(w io.Writer, profile string, rows []Row) error {
-	return indented(w, matrix{Version, profile, rows})
+	return writeIndented(w, matrix{Version, profile, rows})
 }
 
 // FitOn plans in for its device and says what fits, without looking for changes
@@ -43,7 +43,7 @@ func Rows(w io.Writer, profile string, rows []Row) error {
 // profile itself is wrong.
 func FitOn(in Inputs, name string) (Row, error) {
 	r := Row{Device: name, Total: in.Facts.TotalBytes, PlanOnly: []string{}}
-	w, err := wishes(in)
+	w, err := resolve(in)
 	if err != nil {
 		return r, err
 	}
@@ -54,7 +54,7 @@ func FitOn(in Inputs, name string) (Row, error) {
 	}
 	if err != nil {
 		r.Weights = short.ledger.Bytes("weights")
-		r.Reason = Size(short.need-short.have) + " missing: " + w.lacking(short).What
+		r.Reason = Size(short.need-short.have) + " missing: " + w.doesNotFit(short).What
 	} else if err := r.take(w, s); err != nil {
 		return r, err
 	}
@@ -77,14 +77,14 @@ func FitOn(in Inputs, name string) (Row, error) {
 }
 
 // take fills the row in with what fits, and holds it against the contracts.
-func (r *Row) take(w want, s solution) error {
+func (r *Row) take(w resolved, s solution) error {
 	p, err := w.plan(s)
 	if err != nil {
 		return err
 	}
 	r.fill(p)
 	r.Fits = true
-	e, err := w.unmet(p)
+	e, err := w.firstUnmet(p)
 	if e != nil {
 		r.Fits, r.Reason = false, e.Brief()
 	}

@@ -93,9 +93,9 @@ func (p *Plan) graphMode() string {
 }
 
 // JSON prints the plan for a program, indented.
-func (p *Plan) JSON(w io.Writer) error { return indented(w, p) }
+func (p *Plan) JSON(w io.Writer) error { return writeIndented(w, p) }
 
-func indented(w io.Writer, v any) error {
+func writeIndented(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)

@@ -126,7 +126,7 @@ func weightItem(r backend.Reservation) Item {
 }
 
 // converted lists the weights that a layout does not keep in their format.
-func converted(r backend.Reservation) []string {
+func listConverted(r backend.Reservation) []string {
 	var out []string
 	seen := map[string]int{}
 	for i := range r.Weights {

@@ -60,7 +60,7 @@ const (
 )
 
 // bodies is the budget of request bodies in memory.
-func (w want) bodies() int64 {
+func (w resolved) bodies() int64 {
 	return add(bodyBase, mul(bodyTimes, int64(w.in.Profile.Serve.Limits.MaxBodyBytes)))
 }
 
@@ -76,7 +76,7 @@ const (
 )
 
 // ledger lists what a server with these options holds.
-func (w want) ledger(o engine.Options, a *engine.Account) Ledger {
+func (w resolved) ledger(o engine.Options, a *engine.Account) Ledger {
 	r := a.Reservation
 	l := Ledger{
 		weightItem(r),
@@ -97,7 +97,7 @@ func (w want) ledger(o engine.Options, a *engine.Account) Ledger {
 	if w.reserve > 0 {
 		l = append(l, Item{Name: reserveItem, Bytes: w.reserve, Basis: Held, Rule: "memory.reserve, left to others"})
 	}
-	mapped := Item{Name: mappedItem, Bytes: w.mapped(), Basis: Apart, Rule: "the model's files, while loading; dropped after packing"}
+	mapped := Item{Name: mappedItem, Bytes: w.mappedBytes(), Basis: Apart, Rule: "the model's files, while loading; dropped after packing"}
 	if w.onGPU() {
 		for i := range process {
 			process[i].Basis = Host
@@ -114,7 +114,7 @@ func (w want) ledger(o engine.Options, a *engine.Account) Ledger {
 }
 
 // process lists what lies in the machine's memory whatever the backend.
-func (w want) process(o engine.Options, a *engine.Account) []Item {
+func (w resolved) process(o engine.Options, a *engine.Account) []Item {
 	out := []Item{w.text(o), children(), w.runtime(o, a)}
 	if n := a.Reservation.Arenas[backend.Swap]; n > 0 {
 		out = append(out, w.swap(a, n))
@@ -124,7 +124,7 @@ func (w want) process(o engine.Options, a *engine.Account) []Item {
 
 // swap is room for the pages of preempted sequences: on a CPU a file on disk, which
 // is no memory, on ref Go's own heap.
-func (w want) swap(a *engine.Account, n int64) Item {
+func (w resolved) swap(a *engine.Account, n int64) Item {
 	it := Item{Name: backend.Swap.String(), Bytes: n, Basis: Exact, Rule: fmt.Sprintf("memory.swapSpace: %s KV slabs of preempted sequences", Group(int64(a.KV.Slabs(n))))}
 	if w.in.Opener.Name() == "cpu" {
 		it.Basis = Apart
@@ -134,7 +134,7 @@ func (w want) swap(a *engine.Account, n int64) Item {
 }
 
 // checkSwap refuses swap space that holds nothing.
-func (w want) checkSwap(a *engine.Account) error {
+func (w resolved) checkSwap(a *engine.Account) error {
 	p := w.in.Profile
 	if n := p.Memory.SwapSpace; n > 0 && a.KV.Slabs(int64(n)) == 0 {
 		return p.Reject("memory.swapSpace", "%v holds no KV slab of this model (%s); allowed: 0, or at least %s", n, Size(a.KV.SlabBytes), Group(a.KV.SlabBytes))
@@ -166,7 +166,7 @@ func overheads(a *engine.Account) []Item {
 // layer of the text model, 2 bytes a number: rank rows of its inputs for each
 // projection that is fused into it, and rank columns of its outputs. Embedding,
 // head, experts, drafter and vision tower take none.
-func (w want) lora(a *engine.Account) (Item, bool) {
+func (w resolved) lora(a *engine.Account) (Item, bool) {
 	p := w.in.Profile.LoRA
 	if p == nil {
 		return Item{}, false
@@ -208,7 +208,7 @@ func kvRule(o engine.Options, a *engine.Account) string {
 	return fmt.Sprintf("%s slabs, %s pages × %d tokens, %v", Group(int64(slabs)), Group(int64(a.KV.Pages(0, slabs))), o.BlockSize, o.KVFormat)
 }
 
-func (w want) text(o engine.Options) Item {
+func (w resolved) text(o engine.Options) Item {
 	vocab := int64(w.in.Model.Config.VocabSize)
 	tokenizer, workers := textBase+textPerToken*vocab, int64(TextWorkers*textPerWorker)
 	grammars := GrammarBytes(o.MaxNumSeqs)
@@ -230,9 +230,9 @@ func children() Item {
 		Rule: fmt.Sprintf("processes that try grammars and render templates of requests: %v + %v", schema.Bytes(small), schema.Bytes(large))}
 }
 
-func (w want) runtime(o engine.Options, a *engine.Account) Item {
+func (w resolved) runtime(o engine.Options, a *engine.Account) Item {
 	slabs := a.KV.Slabs(o.KVBytes)
-	pages, index := bookedPages(a, slabs)+bookedPages(a, a.KV.Slabs(a.Reservation.Arenas[backend.Swap])), indexHeap(o, a, slabs)
+	pages, index := countPages(a, slabs)+countPages(a, a.KV.Slabs(a.Reservation.Arenas[backend.Swap])), indexHeap(o, a, slabs)
 	vocab := int64(w.in.Model.Config.VocabSize)
 	heap := add(heapBase+heapPerSeq*int64(o.MaxNumSeqs)+heapPerWord*vocab+heapPerPage*pages+index, w.bodies())
 	threads := int64(max(1, w.in.Facts.Cores, o.Backend.Threads))
@@ -241,7 +241,7 @@ func (w want) runtime(o engine.Options, a *engine.Account) Item {
 	}
 	rule := fmt.Sprintf("%v + %v × %d seqs + %v × %s pages + %v × %s ids",
 		schema.Bytes(heapBase), schema.Bytes(heapPerSeq), o.MaxNumSeqs, schema.Bytes(heapPerPage), Group(pages), schema.Bytes(heapPerWord), Group(vocab))
-	if tokens := indexedTokens(o, a, slabs); tokens > 0 {
+	if tokens := indexTokens(o, a, slabs); tokens > 0 {
 		rule += fmt.Sprintf(" + %v × %s tokens in n-gram indexes", schema.Bytes(index/tokens), Group(tokens))
 	}
 	rule += fmt.Sprintf(" + bodies: %v + %d × %v", schema.Bytes(bodyBase), bodyTimes, w.in.Profile.Serve.Limits.MaxBodyBytes)
@@ -255,10 +255,10 @@ func (w want) runtime(o engine.Options, a *engine.Account) Item {
 // pageHeap is what the books of an arena of that many slabs take of Go's heap, with the
 // indexes of what it holds.
 func pageHeap(o engine.Options, a *engine.Account, slabs int) int64 {
-	return heapPerPage*bookedPages(a, slabs) + indexHeap(o, a, slabs)
+	return heapPerPage*countPages(a, slabs) + indexHeap(o, a, slabs)
 }
 
-func bookedPages(a *engine.Account, slabs int) int64 {
+func countPages(a *engine.Account, slabs int) int64 {
 	var pages int64
 	for c := range a.KV.Specs {
 		pages += int64(a.KV.Pages(c, slabs))
@@ -268,7 +268,7 @@ func bookedPages(a *engine.Account, slabs int) int64 {
 
 // indexedTokens is how many tokens the indexes of prompt lookup may hold: those of
 // maxNumSeqs sequences, and no more than the first class.
-func indexedTokens(o engine.Options, a *engine.Account, slabs int) int64 {
+func indexTokens(o engine.Options, a *engine.Account, slabs int) int64 {
 	if o.Lookup.TokenBytes() == 0 {
 		return 0
 	}
@@ -278,11 +278,11 @@ func indexedTokens(o engine.Options, a *engine.Account, slabs int) int64 {
 // indexHeap bounds these indexes, and as much again while tables grow and the
 // collector is behind.
 func indexHeap(o engine.Options, a *engine.Account, slabs int) int64 {
-	return 2 * o.Lookup.TokenBytes() * indexedTokens(o, a, slabs)
+	return 2 * o.Lookup.TokenBytes() * indexTokens(o, a, slabs)
 }
 
 // mapped is the bytes of tensors that lie in files.
-func (w want) mapped() int64 {
+func (w resolved) mappedBytes() int64 {
 	var n int64
 	for m := w.in.Model; m != nil; m = m.Draft {
 		for _, t := range m.Checkpoint.Tensors() {

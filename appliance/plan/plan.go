@@ -95,7 +95,7 @@ type Kernel struct {
 // not meet what the profile requires, or names what the backend or the family
 // lacks.
 func Make(in Inputs) (*Plan, error) {
-	w, err := wishes(in)
+	w, err := resolve(in)
 	if err != nil {
 		return nil, err
 	}
@@ -107,14 +107,14 @@ func Make(in Inputs) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p, w.required(p)
+	return p, w.checkContracts(p)
 }
 
 // plan turns a solution into the Plan that prints.
-func (w want) plan(s solution) (_ *Plan, err error) {
+func (w resolved) plan(s solution) (_ *Plan, err error) {
 	acct := *s.account
-	if derived(s.account) {
-		if acct, err = w.settled(s); err != nil {
+	if isDerived(s.account) {
+		if acct, err = w.finalAccount(s); err != nil {
 			return nil, err
 		}
 	}
@@ -133,7 +133,7 @@ func (w want) plan(s solution) (_ *Plan, err error) {
 	if p.Shapes, err = shapesOf(&acct); err != nil {
 		return nil, err
 	}
-	p.Converted = converted(acct.Reservation)
+	p.Converted = listConverted(acct.Reservation)
 	p.Warnings, p.PlanOnly = w.warnings(), w.planOnly(&acct)
 	p.BodyBytes = w.bodies()
 	p.GoMemoryLimit = goMemoryLimit(p.Backend, p.Ledger)

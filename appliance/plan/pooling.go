@@ -33,7 +33,7 @@ func CheckITLTarget(p *schema.Profile, m *engine.Model) error {
 
 // checkPooling refuses what a model that pools has no use for, and pooling of one that
 // generates.
-func (w want) checkPooling() error {
+func (w resolved) checkPooling() error {
 	p, m := w.in.Profile, w.in.Model
 	if m.Pooling == nil {
 		if p.Pooling != nil {

@@ -15,7 +15,7 @@ import (
 // prints them (Plan.PlanOnly).
 func Refuse(p *schema.Profile) error {
 	var all schema.Error
-	for _, r := range planned(p) {
+	for _, r := range planOnlyFields(p) {
 		if r.asks {
 			all.List = append(all.List, p.Reject(r.path, "plan-only: %s: this release plans it and does not run it; leave the field out", r.what).List...)
 		}
@@ -37,12 +37,12 @@ func (p *Plan) Runs() error {
 }
 
 // planOnly lists why `vapp up` would refuse.
-func (w want) planOnly(a *engine.Account) []string {
+func (w resolved) planOnly(a *engine.Account) []string {
 	var out []string
 	if a.PlanOnly != nil {
 		out = append(out, because(a.PlanOnly))
 	}
-	for _, r := range planned(w.in.Profile) {
+	for _, r := range planOnlyFields(w.in.Profile) {
 		if r.asks {
 			out = append(out, r.path+": "+r.what)
 		}
@@ -64,14 +64,14 @@ func checkLimits(p *schema.Profile) error {
 }
 
 // wish is a field that asks for something planned only.
-type wish struct {
+type planOnlyField struct {
 	path string
 	asks bool
 	what string
 }
 
-func planned(p *schema.Profile) []wish {
-	return []wish{
+func planOnlyFields(p *schema.Profile) []planOnlyField {
+	return []planOnlyField{
 		{"multimodal", vision(p), "images and video"},
 		{"lora", p.LoRA != nil, "LoRA adapters"},
 		{"parallel.tensor", p.Parallel.Tensor > 1, "tensor parallelism"},
@@ -91,7 +91,7 @@ func numberOf(n int, noun string) string {
 // Placed gives a family's refusal of a Build the place in the profile of the
 // wish that it refuses: the one without which the model can be built. try builds
 // the model of a source. Other errors stay as they are.
-func Placed(p *schema.Profile, s engine.Source, err error, try func(engine.Source) error) error {
+func LocateBuildError(p *schema.Profile, s engine.Source, err error, try func(engine.Source) error) error {
 	for _, c := range []struct {
 		path string
 		drop func(*engine.Source)

@@ -19,7 +19,7 @@ const minBlock = 16
 
 // want is what a profile asks for, resolved as far as the model and the layout
 // of the backend go, in the numbers that the search for a fit varies.
-type want struct {
+type resolved struct {
 	in      Inputs
 	layout  backend.Layout
 	options engine.Options // all but MaxModelLen (0: auto) and KVBytes
@@ -33,29 +33,29 @@ type want struct {
 }
 
 // onGPU says that the arenas lie in a device's own memory, apart from the host's.
-func (w want) onGPU() bool { return w.in.Opener.Name() == "cuda" }
+func (w resolved) onGPU() bool { return w.in.Opener.Name() == "cuda" }
 
 // wishes checks a profile against model and backend.
-func wishes(in Inputs) (want, error) {
+func resolve(in Inputs) (resolved, error) {
 	p := in.Profile
 	if err := checkLimits(p); err != nil {
-		return want{}, err
+		return resolved{}, err
 	}
 	if p.Backend != "auto" && p.Backend != in.Opener.Name() {
-		return want{}, p.Reject("backend", "the profile asks for %s, this plan is for %s", p.Backend, in.Opener.Name())
+		return resolved{}, p.Reject("backend", "the profile asks for %s, this plan is for %s", p.Backend, in.Opener.Name())
 	}
 	if err := checkModel(in); err != nil {
-		return want{}, err
+		return resolved{}, err
 	}
 	policy, err := sched.ParsePolicy(p.Scheduler.Policy)
 	if err != nil {
-		return want{}, p.Reject("scheduler.policy", "%v", err)
+		return resolved{}, p.Reject("scheduler.policy", "%v", err)
 	}
 	grams, err := lookup(p)
 	if err != nil {
-		return want{}, err
+		return resolved{}, err
 	}
-	w := want{
+	w := resolved{
 		in: in, utilization: p.Memory.Utilization, kvCache: int64(p.Memory.KVCache), reserve: int64(p.Memory.Reserve),
 		accounts: accounts{},
 		options: engine.Options{
@@ -68,26 +68,26 @@ func wishes(in Inputs) (want, error) {
 	if p.MaxModelLen != schema.Auto {
 		w.options.MaxModelLen = int(p.MaxModelLen)
 	}
-	return w.laidOut()
+	return w.withLayout()
 }
 
 // laidOut asks the backend for its layout, and checks what depends on it.
-func (w want) laidOut() (want, error) {
+func (w resolved) withLayout() (resolved, error) {
 	in := w.in
 	var err error
 	if w.onGPU() {
 		if w.options.Backend.Graphs, err = w.graphs(); err != nil {
-			return want{}, err
+			return resolved{}, err
 		}
 	}
 	if w.layout, err = in.Opener.Layout(in.Facts, w.options.Backend); err != nil {
-		return want{}, w.placed(err)
+		return resolved{}, w.locateLayoutError(err)
 	}
 	if w.options.KVFormat, err = w.kvFormat(); err != nil {
-		return want{}, err
+		return resolved{}, err
 	}
 	if err := errors.Join(w.checkBuild(), w.checkActivations(), w.checkLinear(), w.check()); err != nil {
-		return want{}, err
+		return resolved{}, err
 	}
 	if w.in.Model.Source.Build.Pipe.World > 1 {
 		w.in.Model, err = w.heaviest()
@@ -96,7 +96,7 @@ func (w want) laidOut() (want, error) {
 }
 
 // placed gives a layout's refusal of its settings the place in the profile of what it refuses.
-func (w want) placed(err error) error {
+func (w resolved) locateLayoutError(err error) error {
 	p, without := w.in.Profile, w.options.Backend
 	if !errors.Is(err, backend.ErrUnsupported) {
 		return err
@@ -128,7 +128,7 @@ func activations(p *schema.Profile) string {
 }
 
 // checkActivations refuses rounded activations that no kernel would meet.
-func (w want) checkActivations() error {
+func (w resolved) checkActivations() error {
 	p, name := w.in.Profile, w.in.Opener.Name()
 	if activations(p) == "" {
 		return nil
@@ -159,7 +159,7 @@ func linear(p *schema.Profile) string {
 }
 
 // checkLinear refuses a library that would multiply nothing.
-func (w want) checkLinear() error {
+func (w resolved) checkLinear() error {
 	p, name := w.in.Profile, w.in.Opener.Name()
 	if linear(p) == "" {
 		return nil
@@ -231,7 +231,7 @@ func dtypeOf(word string) (kernels.Format, bool) {
 
 // kvFormat is how K and V are stored. auto follows the model's activations, or
 // takes the layout's preferred format where it cannot keep those.
-func (w want) kvFormat() (kernels.Format, error) {
+func (w resolved) kvFormat() (kernels.Format, error) {
 	p, kept := w.in.Profile, w.layout.KVFormats()
 	f, named := dtypeOf(p.Memory.KVCacheDtype)
 	if !named {
@@ -268,7 +268,7 @@ func word(f kernels.Format) string {
 }
 
 // check refuses numbers that exclude each other. Search goes through it too.
-func (w want) check() error {
+func (w resolved) check() error {
 	p, o := w.in.Profile, w.options
 	switch {
 	case o.BlockSize%minBlock != 0:
@@ -289,12 +289,12 @@ func (w want) check() error {
 const modelLenChoice = "max model len"
 
 // choices are the decisions that are the planner's own.
-func (w want) choices(o engine.Options) []backend.Choice {
+func (w resolved) choices(o engine.Options) []backend.Choice {
 	p, m := w.in.Profile, w.in.Model
 	why := "memory.kvCacheDtype"
 	if _, named := dtypeOf(p.Memory.KVCacheDtype); !named {
 		why = "auto: as the model"
-		if o.KVFormat == asked(p.Model.Dtype) {
+		if o.KVFormat == dtypeFormat(p.Model.Dtype) {
 			why = "auto: as model.dtype"
 		} else if o.KVFormat != m.Dtype {
 			why = fmt.Sprintf("auto: the model is %v, which backend %s does not keep", m.Dtype, w.in.Opener.Name())
@@ -337,7 +337,7 @@ func (w want) choices(o engine.Options) []backend.Choice {
 }
 
 // warnings are what a reader should know before he starts this.
-func (w want) warnings() []string {
+func (w resolved) warnings() []string {
 	var out []string
 	m, f := w.in.Model, w.in.Facts
 	if err := m.Loadable(); err != nil {

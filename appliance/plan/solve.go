@@ -29,7 +29,7 @@ type accountKey struct {
 
 // account is engine.NewAccount without a KV arena, made once for equal options. On
 // a GPU those of other lengths are derived from the first.
-func (w want) account(o engine.Options) (*engine.Account, error) {
+func (w resolved) account(o engine.Options) (*engine.Account, error) {
 	key := accountKey{w.in.Model, w.in.Facts.Device, w.in.Facts.TotalBytes, o.MaxModelLen, o.MaxNumSeqs, o.MaxNumBatchedTokens, o.BlockSize, 0, o.KVFormat.String()}
 	if w.graphsOff {
 		key.off = 1
@@ -55,7 +55,7 @@ func (w want) account(o engine.Options) (*engine.Account, error) {
 
 // settled is the solution with an account that an engine can be opened with: the
 // programs know the page tables of its length.
-func (w want) settled(s solution) (engine.Account, error) {
+func (w resolved) finalAccount(s solution) (engine.Account, error) {
 	o := s.options
 	o.KVBytes = 0
 	a, err := engine.NewAccount(o, w.in.Model, w.in.Opener, w.in.Facts)
@@ -69,7 +69,7 @@ func (w want) settled(s solution) (engine.Account, error) {
 }
 
 // derived says that the account was made for another length.
-func derived(a *engine.Account) bool {
+func isDerived(a *engine.Account) bool {
 	return len(a.Reservation.Programs) > 0 && len(a.Reservation.Classes) > 0 && &a.Reservation.Classes[0] != &a.Reservation.Programs[0].Classes[0]
 }
 
@@ -87,7 +87,7 @@ func (e *shortError) Error() string {
 }
 
 // budget is what the ledger may sum to.
-func (w want) budget() Budget {
+func (w resolved) budget() Budget {
 	total := w.in.Facts.TotalBytes
 	switch {
 	case w.utilization > 0:
@@ -99,7 +99,7 @@ func (w want) budget() Budget {
 }
 
 // limit is the budget as a number to compare with.
-func (w want) limit() int64 {
+func (w resolved) limit() int64 {
 	if b := w.budget().Bytes; b > 0 || w.utilization > 0 {
 		return b
 	}
@@ -108,7 +108,7 @@ func (w want) limit() int64 {
 
 // solve finds the KV arena, and the model length where it is auto: the longest,
 // in whole blocks, of which one sequence fits.
-func (w want) solve() (solution, error) {
+func (w resolved) solve() (solution, error) {
 	if w.options.MaxModelLen > 0 {
 		return w.solveLen(w.options.MaxModelLen)
 	}
@@ -133,7 +133,7 @@ func (w want) solve() (solution, error) {
 
 // solveLen finds the KV arena for a model length: all that the budget leaves,
 // or what the profile fixed. It must hold one sequence.
-func (w want) solveLen(tokens int) (solution, error) {
+func (w resolved) solveLen(tokens int) (solution, error) {
 	if err := w.check(); err != nil {
 		return solution{}, err
 	}
@@ -168,7 +168,7 @@ func (w want) solveLen(tokens int) (solution, error) {
 
 // largest is the number of slabs that the budget leaves room for: the arena
 // and the books of its pages are all that grows with it.
-func (w want) largest(o engine.Options, acct *engine.Account) int {
+func (w resolved) largest(o engine.Options, acct *engine.Account) int {
 	room := w.limit() - w.withSlabs(o, acct, 0).Total()
 	heap := pageHeap
 	if w.onGPU() {
@@ -182,14 +182,14 @@ func (w want) largest(o engine.Options, acct *engine.Account) int {
 
 // withSlabs is the ledger with an arena of that many slabs, without a second
 // account: nothing but the arena depends on it.
-func (w want) withSlabs(o engine.Options, acct *engine.Account, slabs int) Ledger {
+func (w resolved) withSlabs(o engine.Options, acct *engine.Account, slabs int) Ledger {
 	a := *acct
 	a.Reservation.Arenas[backend.KV] = a.Layout.Round(int64(slabs) * a.KV.SlabBytes)
 	o.KVBytes = int64(slabs) * a.KV.SlabBytes
 	return w.ledger(o, &a)
 }
 
-func (w want) short(o engine.Options, acct *engine.Account, one, slabs int) error {
+func (w resolved) short(o engine.Options, acct *engine.Account, one, slabs int) error {
 	e := &shortError{tokens: o.MaxModelLen, one: int64(one) * acct.KV.SlabBytes}
 	if w.kvCache > 0 && slabs < one {
 		e.kvOnly, e.need, e.have = true, e.one, w.kvCache

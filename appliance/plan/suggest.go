@@ -29,7 +29,7 @@ type Change struct {
 func (c Change) String() string { return fmt.Sprintf("%s: %s (now %s)", c.Path, c.New, c.Old) }
 
 // listed prints changes and their costs.
-func listed(cs []Change) string {
+func listChanges(cs []Change) string {
 	t := &text{width: TextWidth}
 	width := 0
 	for _, c := range cs {
@@ -42,17 +42,17 @@ func listed(cs []Change) string {
 }
 
 // knobs are the fields with a number that can make room, each by itself.
-var knobs = []func(want, *shortError) []Change{
+var knobs = []func(resolved, *shortError) []Change{
 	byUtilization, byModelLen, bySeqs, byBatch, byReserve, byKVCache, byVariant, byDevice,
 }
 
 // beside are the knobs that are tried beside a variant: the likely ones.
-var beside = []func(want, *shortError) []Change{byUtilization, bySeqs, byKVCache, byVariant, byDevice}
+var variantKnobs = []func(resolved, *shortError) []Change{byUtilization, bySeqs, byKVCache, byVariant, byDevice}
 
 // changes are those that make it fit, the smallest first.
-func (w want) changes(s *shortError) []Change { return w.turned(knobs, s) }
+func (w resolved) changes(s *shortError) []Change { return w.tryKnobs(knobs, s) }
 
-func (w want) turned(knobs []func(want, *shortError) []Change, s *shortError) []Change {
+func (w resolved) tryKnobs(knobs []func(resolved, *shortError) []Change, s *shortError) []Change {
 	var out []Change
 	for _, knob := range knobs {
 		out = append(out, knob(w, s)...)
@@ -62,9 +62,9 @@ func (w want) turned(knobs []func(want, *shortError) []Change, s *shortError) []
 }
 
 // fits says that a solution exists which meets the goal.
-func (w want) fits() bool {
+func (w resolved) fits() bool {
 	s, err := w.solve()
-	return err == nil && w.goal.met(s.options, s.account, s.account.KV.Slabs(s.options.KVBytes))
+	return err == nil && w.goal.fits(s.options, s.account, s.account.KV.Slabs(s.options.KVBytes))
 }
 
 // most finds the largest n in [lo, hi] for which try(n) fits; n is tried.
@@ -90,12 +90,12 @@ func distance(old, new float64) float64 {
 }
 
 // numbered is a change of a number, as the profile writes it.
-func numbered(path string, old, new int64, cost string) []Change {
+func numberChange(path string, old, new int64, cost string) []Change {
 	return []Change{{path, fmt.Sprint(old), fmt.Sprint(new), cost, distance(float64(old), float64(new))}}
 }
 
 // byUtilization raises the share, in hundredths.
-func byUtilization(w want, _ *shortError) []Change {
+func byUtilization(w resolved, _ *shortError) []Change {
 	old := w.utilization
 	if old == 0 {
 		return nil
@@ -114,7 +114,7 @@ func byUtilization(w want, _ *shortError) []Change {
 }
 
 // byModelLen shortens it, in whole blocks, not below the goal's length.
-func byModelLen(w want, _ *shortError) []Change {
+func byModelLen(w resolved, _ *shortError) []Change {
 	old, block := w.options.MaxModelLen, int64(w.options.BlockSize)
 	if old == 0 {
 		return nil
@@ -127,10 +127,10 @@ func byModelLen(w want, _ *shortError) []Change {
 	if !ok {
 		return nil
 	}
-	return numbered("maxModelLen", int64(old), n*block, fmt.Sprintf("no request may be longer than %s tokens", Group(n*block)))
+	return numberChange("maxModelLen", int64(old), n*block, fmt.Sprintf("no request may be longer than %s tokens", Group(n*block)))
 }
 
-func bySeqs(w want, _ *shortError) []Change {
+func bySeqs(w resolved, _ *shortError) []Change {
 	old := w.options.MaxNumSeqs
 	n, ok := most(int64(max(1, w.goal.seqs)), int64(old-1), func(n int64) bool {
 		w.options.MaxNumSeqs = int(n)
@@ -139,10 +139,10 @@ func bySeqs(w want, _ *shortError) []Change {
 	if !ok {
 		return nil
 	}
-	return numbered("scheduler.maxNumSeqs", int64(old), n, fmt.Sprintf("at most %s at once, the others wait", numberOf(int(n), "request")))
+	return numberChange("scheduler.maxNumSeqs", int64(old), n, fmt.Sprintf("at most %s at once, the others wait", numberOf(int(n), "request")))
 }
 
-func byBatch(w want, _ *shortError) []Change {
+func byBatch(w resolved, _ *shortError) []Change {
 	old := w.options.MaxNumBatchedTokens
 	lo := w.options.MaxNumSeqs
 	if !w.options.ChunkedPrefill {
@@ -155,7 +155,7 @@ func byBatch(w want, _ *shortError) []Change {
 	if !ok {
 		return nil
 	}
-	return numbered("scheduler.maxNumBatchedTokens", int64(old), n, "prompts are computed in more and smaller steps")
+	return numberChange("scheduler.maxNumBatchedTokens", int64(old), n, "prompts are computed in more and smaller steps")
 }
 
 // mib is the step in which sizes are proposed.
@@ -168,7 +168,7 @@ func size(n int64) string {
 	return fmt.Sprintf("%q", schema.Bytes(n).String())
 }
 
-func byReserve(w want, _ *shortError) []Change {
+func byReserve(w resolved, _ *shortError) []Change {
 	old := w.reserve
 	n, ok := most(0, (old-1)/mib, func(n int64) bool {
 		w.reserve = n * mib
@@ -182,7 +182,7 @@ func byReserve(w want, _ *shortError) []Change {
 
 // byKVCache fixes the KV arena: raised to what is asked for, lowered to what
 // there is room for, or in place of a share of memory.
-func byKVCache(w want, s *shortError) []Change {
+func byKVCache(w resolved, s *shortError) []Change {
 	old, share := w.kvCache, w.utilization
 	if w.in.Facts.TotalBytes <= 0 && !s.kvOnly && w.goal.seqs == 0 {
 		return nil
@@ -219,4 +219,4 @@ func byKVCache(w want, s *shortError) []Change {
 	return []Change{{"memory.kvCache", size(old), size(n * mib), cost, distance(float64(old), float64(n*mib))}}
 }
 
-func quoted(s string) string { return `"` + s + `"` }
+func quote(s string) string { return `"` + s + `"` }

@@ -29,7 +29,7 @@ func (p *Plan) String() string {
 	p.sum(t)
 	p.elsewhere(t)
 	t.hang("  ", legend)
-	p.decided(t)
+	p.writeDecisions(t)
 	for _, c := range p.Converted {
 		t.note("converted", c)
 	}
@@ -182,7 +182,7 @@ func (p *Plan) sum(t *text) {
 // legend says what the bases mean: what was derived and what was measured.
 const legend = "exact: derived to the byte · bound: ceiling · fitted: estimate, error beside it · held: kept free · host, apart: not counted"
 
-func (p *Plan) decided(t *text) {
+func (p *Plan) writeDecisions(t *text) {
 	t.line("")
 	t.line("decided")
 	for _, c := range p.Choices {

@@ -51,7 +51,7 @@ const morePairs = 4
 // WhyNot asks for so many sequences of so many tokens at once. Errors are those of
 // Make but for a plan that does not fit: that is an answer.
 func WhyNot(in Inputs, seqs, tokens int) (*Answer, error) {
-	w, err := wishes(in)
+	w, err := resolve(in)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func WhyNot(in Inputs, seqs, tokens int) (*Answer, error) {
 
 // judge says whether the goal is met, how much of it is, and why not more; one is
 // the KV bytes that it takes.
-func (w want) judge(a *Answer) (one int64) {
+func (w resolved) judge(a *Answer) (one int64) {
 	s, err := w.solve()
 	if err != nil {
 		a.Reason = "the profile does not fit by itself: " + err.Error()
@@ -92,7 +92,7 @@ func (w want) judge(a *Answer) (one int64) {
 	if g.tokens <= o.MaxModelLen {
 		a.Have = min(l.Sequences(slabs, g.tokens), o.MaxNumSeqs)
 	}
-	a.Fits = g.met(o, s.account, slabs)
+	a.Fits = g.fits(o, s.account, slabs)
 	switch {
 	case a.Fits:
 	case g.tokens > o.MaxModelLen:
@@ -113,7 +113,7 @@ func ofProfile(c Change) bool { return c.Path != theAsk }
 const theAsk = "--why-not"
 
 // lessAsked asks for fewer or shorter sequences.
-func (w want) lessAsked(have int) []Change {
+func (w resolved) lessAsked(have int) []Change {
 	var out []Change
 	g := w.goal
 	old := fmt.Sprintf("%dx%d", g.seqs, g.tokens)
@@ -132,11 +132,11 @@ func (w want) lessAsked(have int) []Change {
 }
 
 // pairs are two changes that fit together: a word, then whatever fits beside it.
-func (w want) pairs(one int64) [][2]Change {
+func (w resolved) pairs(one int64) [][2]Change {
 	out := [][2]Change{}
 	seen := map[string]bool{}
 	for _, v := range w.variants() {
-		for _, c := range v.want.turned(beside, &shortError{one: one}) {
+		for _, c := range v.resolved.tryKnobs(variantKnobs, &shortError{one: one}) {
 			key, swapped := v.Path+" "+c.Path, c.Path+" "+v.Path
 			if c.Path == v.Path || seen[key] || seen[swapped] {
 				continue
@@ -161,7 +161,7 @@ func (a *Answer) String() string {
 	t.line("")
 	if len(a.Changes) > 0 {
 		t.line("any one of these changes makes them fit:")
-		t.b.WriteString(listed(a.Changes))
+		t.b.WriteString(listChanges(a.Changes))
 	}
 	if len(a.Pairs) == 0 && !slices.ContainsFunc(a.Changes, ofProfile) {
 		t.line("no change of one field, and no pair of the likely ones, makes all of them fit")
@@ -177,4 +177,4 @@ func (a *Answer) String() string {
 }
 
 // JSON prints the answer for a program, indented.
-func (a *Answer) JSON(w io.Writer) error { return indented(w, a) }
+func (a *Answer) JSON(w io.Writer) error { return writeIndented(w, a) }
