@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"vapp.dev/nearest"
 )
 
 // Release is a vLLM whose arithmetic is known.
@@ -54,7 +56,7 @@ func ParseRelease(s string) (Release, error) {
 	}
 	var all []near
 	for _, r := range Releases() {
-		all = append(all, near{string(r), distance(strings.ToLower(clip(s)), string(r))})
+		all = append(all, near{string(r), nearest.Distance(strings.ToLower(clip(s)), string(r))})
 	}
 	slices.SortStableFunc(all, func(a, b near) int { return a.far - b.far })
 	var names []string
@@ -69,27 +71,6 @@ func ParseRelease(s string) (Release, error) {
 	}
 	return "", fault("compat", "no release %s: did you mean %s? known are %s",
 		strconv.Quote(clip(s)), strings.Join(names, " or "), strings.Join(known, ", "))
-}
-
-// distance is how many letters must be put in, left out or changed.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		last := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := last
-			if a[i] != b[j] {
-				cost++
-			}
-			last = row[j+1]
-			row[j+1] = min(cost, last+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // clip bounds foreign text before it is printed.

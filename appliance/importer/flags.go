@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"vapp.dev/schema"
+	"vapp.dev/nearest"
 )
 
 // arity is how a flag takes values.
@@ -133,7 +133,7 @@ func (l *lexicon) find(name string) match {
 // nearest is the flag that was probably meant, or "".
 func (l *lexicon) nearest(name string) string {
 	stem, _, _ := strings.Cut(name, ".")
-	return schema.Nearest(stem, l.names)
+	return nearest.Best(stem, l.names)
 }
 
 // decodeObject reads the value of an object flag; numbers stay as written.

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"vapp.dev/engine/backend"
-	"vapp.dev/engine/nearest"
+	"vapp.dev/nearest"
 )
 
 // Explanation is how a figure of a plan came about: the formula with its numbers,

@@ -47,7 +47,10 @@ var (
 // engine/backend are vocabularies that import none of their parts, and concrete
 // backends are named in cmd/vapp alone.
 var rooms = map[string]room{
-	"schema": {modules: []string{"cuelang.org/go"}, not: noHTTP},
+	// The suggester of every "did you mean".
+	"nearest": {not: noHTTP},
+
+	"schema": {parts: []string{"nearest"}, modules: []string{"cuelang.org/go"}, not: noHTTP},
 
 	"kernels":     {not: noHTTP},
 	"kernels/ref": {parts: []string{"kernels"}, not: noHTTP},
@@ -64,10 +67,8 @@ var rooms = map[string]room{
 	// The kernels as compiled, embedded.
 	"kernels/cuda/image": {not: noHTTP},
 
-	"engine/backend": {parts: []string{"kernels"}, not: noHTTP},
-	// What an error suggests; the catalogues of models and devices use it.
-	"engine/nearest":         {not: noHTTP},
-	"engine/backend/devices": {parts: []string{"engine/backend", "engine/nearest"}, not: noHTTP},
+	"engine/backend":         {parts: []string{"kernels"}, not: noHTTP},
+	"engine/backend/devices": {parts: []string{"engine/backend", "nearest"}, not: noHTTP},
 
 	"engine/backend/dry":  {parts: []string{"engine/backend", "kernels"}, not: noHTTP},
 	"engine/backend/host": {parts: []string{"engine/backend"}, modules: []string{"golang.org/x/sys"}, not: noHTTP},
@@ -90,7 +91,7 @@ var rooms = map[string]room{
 	"engine/tokenizer": {parts: []string{"engine/fairqueue"}, modules: []string{"github.com/daulet/tokenizers", "golang.org/x/sys"}, not: noHTTP},
 	"engine/grammar":   {parts: []string{"engine/fairqueue", "engine/tokenizer"}, not: noHTTP},
 	"engine/kv":        {parts: []string{"kernels"}, not: pure},
-	"engine/models":    {parts: []string{"engine/backend", "engine/checkpoint", "engine/kv", "engine/nearest", "kernels"}, not: noHTTP},
+	"engine/models":    {parts: []string{"engine/backend", "engine/checkpoint", "engine/kv", "nearest", "kernels"}, not: noHTTP},
 	"engine/sample":    {parts: []string{"engine/backend"}, not: pure},
 	"engine/speculate": {not: pure},
 	"engine/steptime":  {not: pure},
@@ -108,11 +109,11 @@ var rooms = map[string]room{
 	},
 
 	"appliance/plan": {
-		parts: []string{"schema", "engine", "engine/kv", "engine/models", "engine/nearest", "engine/backend", "engine/backend/devices", "engine/sched", "engine/speculate", "engine/tokenizer", "kernels"}, not: value,
+		parts: []string{"schema", "engine", "engine/kv", "engine/models", "nearest", "engine/backend", "engine/backend/devices", "engine/sched", "engine/speculate", "engine/tokenizer", "kernels"}, not: value,
 	},
 	"appliance/plan/picture": {parts: []string{"appliance/plan"}, not: value},
 	"appliance/review":       {parts: []string{"schema", "appliance/plan"}, not: value},
-	"appliance/compat":       {parts: []string{"engine/checkpoint"}, not: value},
+	"appliance/compat":       {parts: []string{"engine/checkpoint", "nearest"}, not: value},
 	"appliance/lock":         {parts: []string{"schema", "appliance/plan"}, not: map[string]string{"net/http": "HTTP belongs to appliance/api", "os": "the caller reads the files"}},
 	"appliance/chat/dialect": {not: functions},
 	"appliance/chat":         {parts: []string{"appliance/chat/dialect", "engine", "engine/fairqueue", "engine/grammar", "engine/tokenizer", "engine/sample", "engine/checkpoint"}, not: noHTTP},
@@ -140,7 +141,7 @@ var rooms = map[string]room{
 	"appliance/batch":          {parts: []string{"appliance/chat", "appliance/api/openai"}, not: noHTTP},
 	"appliance/hub":            {modules: []string{"golang.org/x/sys"}},
 	"appliance/hub/hubtest":    {},
-	"appliance/importer":       {parts: []string{"schema"}, modules: []string{"cuelang.org/go"}, not: noHTTP},
+	"appliance/importer":       {parts: []string{"nearest", "schema"}, modules: []string{"cuelang.org/go"}, not: noHTTP},
 	"appliance/metrics":        {parts: []string{"engine"}, modules: []string{"github.com/prometheus/client_golang"}},
 	"appliance": {
 		parts: []string{
