@@ -10,19 +10,18 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Account is what an engine with these options will hold, derived on dry from
-// the model's own load and programs.
+// Account is the memory that an engine will take. It is computed by running the model's own
+// load and recorded programs on the dry backend.
 type Account struct {
 	Layout      backend.Layout
 	Reservation backend.Reservation
 	KV          kv.Layout
-	// PlanOnly is why a device of this layout would refuse the reservation; nil: it
-	// would not.
+	// PlanOnly is why a device of this layout would refuse the reservation; nil if it would not.
 	PlanOnly error
 }
 
-// NewAccount runs m's load and its largest step on dry, over the layout that op
-// has for a machine with these facts. It opens no device.
+// NewAccount runs m's load and its largest step on the dry backend, with op's layout for a
+// machine with these facts. It opens no device.
 func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Account, error) {
 	l, err := op.Layout(f, o.Backend)
 	if err != nil {
@@ -67,7 +66,7 @@ func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Accou
 	return a, nil
 }
 
-// emitted is how many numbers a row of p gives the host; 0: it is drawn.
+// outputWidth returns how many numbers each output row of p has; 0: rows are sampled on the device.
 func outputWidth(p *backend.Program) int {
 	for _, op := range p.Ops {
 		if e, ok := op.(backend.Emit); ok {
@@ -77,8 +76,8 @@ func outputWidth(p *backend.Program) int {
 	return 0
 }
 
-// record makes the programs that an engine compiles: the step, and the pass of
-// the vision tower where the model keeps one.
+// record returns the programs that an engine compiles: the step and, if the model was built
+// with its vision tower, the tower's pass.
 func record(m *Model, bucket backend.Bucket, classes []backend.KVClass) ([]*backend.Program, error) {
 	step, err := m.Family.Record(&backend.Program{
 		Name:    "step",

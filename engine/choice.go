@@ -10,7 +10,7 @@ import (
 	"vapp.dev/engine/sched"
 )
 
-// choice is one sequence as the loop knows it.
+// choice is one sequence of a request, with its stream and statistics.
 type choice struct {
 	seq      *sched.Seq
 	stream   *Stream
@@ -18,11 +18,11 @@ type choice struct {
 	stats    RequestStats
 	prompt   []Logprob // prompt logprobs so far
 	started  bool      // its first event was pushed
-	pooled   *pooled   // what its rows become; nil: it generates
+	pooled   *pooled   // collects its rows; nil: it generates tokens
 }
 
-// newSeqs makes the sequences of a request's choices. A request without a seed
-// gets one that nobody can foresee; its choices derive theirs from it.
+// newSeqs returns the sequences of a request's choices. A request without a seed gets a random
+// one. Each choice derives its own seed from the request's.
 func newSeqs(r Request, states []sched.Grammar) []*sched.Seq {
 	seed := r.Params.Seed
 	if !r.Params.HasSeed {
@@ -45,7 +45,7 @@ func newSeqs(r Request, states []sched.Grammar) []*sched.Seq {
 	return out
 }
 
-// states are what constrains each of n choices; nil in it where nothing does.
+// newStates returns the grammar state of each of n choices, nil for an unconstrained one.
 func (r *Request) newStates(n int) ([]sched.Grammar, error) {
 	out := make([]sched.Grammar, n)
 	if r.Grammar != nil {
@@ -69,7 +69,7 @@ func (r *Request) newStates(n int) ([]sched.Grammar, error) {
 	return out, nil
 }
 
-// closeStates frees the states of sequences that do not run.
+// closeStates frees grammar states whose sequences do not run any more.
 func closeStates(states []sched.Grammar) {
 	for _, g := range states {
 		if t, is := g.(*thought); is {

@@ -8,7 +8,7 @@ import (
 	"vapp.dev/engine/sched"
 )
 
-// deliver gives a sequence's stream what a committed step brought.
+// deliver pushes the output of a committed step to its sequence's stream.
 func (l *loop) deliver(set int, o sched.Output, now time.Time, report *StepStats) {
 	c := l.choices[o.Seq]
 	if c == nil {
@@ -54,19 +54,19 @@ func (l *loop) deliver(set int, o sched.Output, now time.Time, report *StepStats
 	c.stream.push(ev)
 }
 
-// finishes are the engine's words for the scheduler's.
+// finishes maps the scheduler's finish reasons to the engine's.
 var finishes = [...]Finish{
 	sched.NotFinished: NotFinished, sched.FinishStop: FinishStop,
 	sched.FinishLength: FinishLength, sched.FinishError: FinishError,
 }
 
-// finish ends a choice without a token.
+// finish ends a choice with an event that has no token.
 func (l *loop) finish(c *choice, f Finish, why error, now time.Time) {
 	l.retire(c, f, now)
 	c.stream.push(Event{Token: -1, StopToken: -1, Finish: f, Err: why, At: now})
 }
 
-// ended forgets a choice and tells its figures.
+// retire removes a choice that has ended and reports its statistics.
 func (l *loop) retire(c *choice, f Finish, now time.Time) {
 	delete(l.choices, c.seq)
 	closeStates([]sched.Grammar{c.seq.Grammar()})
@@ -77,7 +77,7 @@ func (l *loop) retire(c *choice, f Finish, now time.Time) {
 	}
 }
 
-// logprobOf copies a row out of the step buffers.
+// logprobOf copies a row's logprobs out of the step buffers.
 func logprobOf(token int32, lp runner.Logprob) Logprob {
 	out := Logprob{Token: token, Logprob: lp.Logprob, Rank: lp.Rank}
 	for i, id := range lp.TopIDs {
@@ -86,8 +86,8 @@ func logprobOf(token int32, lp runner.Logprob) Logprob {
 	return out
 }
 
-// certain returns the logprob of the only token that a grammar allows: a row of the device
-// would say the same, and list the lowest ids first among the others.
+// forcedLogprob returns the logprob of a token that a grammar forced: 0, and −Inf for the
+// others, lowest ids first. A row sampled on the device would give the same.
 func forcedLogprob(token int32, top int) *Logprob {
 	out := &Logprob{Token: token, Rank: 1}
 	for id := int32(-1); len(out.Top) < top; id++ {

@@ -80,7 +80,7 @@ func TestDraftVocabulary(t *testing.T) {
 	}
 	defer m.Close()
 	var wrong *engine.VocabularyError
-	if err := m.Loadable(); !errors.As(err, &wrong) || !strings.Contains(err.Error(), `draft model small: 1 tokens are others than those of toy, "b" is 1 there and 2 here`) {
+	if err := m.Loadable(); !errors.As(err, &wrong) || !strings.Contains(err.Error(), `draft model small: its vocabulary differs from that of toy in 1 tokens: "b" is id 1 in the model and id 2 in the draft`) {
 		t.Errorf("%v", err)
 	}
 }

@@ -2,7 +2,8 @@ package engine
 
 import "vapp.dev/engine/backend"
 
-// replayed reports how a step ran, and the first step of each reason without a graph.
+// reportGraph reports how a step ran. It calls Hooks.NoGraph for the first step of each reason
+// not to use a graph.
 func (l *loop) reportGraph(f flight, report *StepStats) {
 	if l.runner.Captured() == 0 {
 		return
@@ -17,7 +18,7 @@ func (l *loop) reportGraph(f flight, report *StepStats) {
 	}
 	why := f.replay.Why
 	report.Graph, report.NoGraph = "NONE", why.String()
-	if told := l.reportedEager&(1<<why) != 0; !told && l.hooks.NoGraph != nil {
+	if known := l.reportedEager&(1<<why) != 0; !known && l.hooks.NoGraph != nil {
 		l.reportedEager |= 1 << why
 		l.hooks.NoGraph(report.NoGraph, f.step.Tokens)
 	}

@@ -2,20 +2,22 @@ package engine
 
 import "time"
 
-// Hooks are called by the loop as things happen; nil ones are skipped. They
-// must not block: the loop waits for them.
+// Hooks are callbacks of the loop. A nil hook is skipped. Hooks must not block, since the loop
+// waits for them.
 type Hooks struct {
 	// Step is called after every committed step.
 	Step func(StepStats)
-	// Finished is called once a choice, when it ends.
+	// Finished is called once for each choice, when it ends.
 	Finished func(RequestStats)
-	// ITLMissed is called when decoding alone has begun to take longer than the target, with
-	// what it takes from one token to the next; again only after it has kept to it.
+	// ITLMissed is called when decoding alone starts to exceed the target. alone is its
+	// predicted time between two tokens. It is called again only after decoding has met the
+	// target in between.
 	ITLMissed func(alone, target time.Duration)
-	// NoGraph is called when a step of a device that captures graphs ran without one, for the
-	// first time for its reason.
+	// NoGraph is called for the first step without a graph for each reason, on a device that
+	// captures graphs.
 	NoGraph func(reason string, tokens int)
-	// Cache is called when the weights are there, with how they came there, and where they
-	// were packed and are kept once more when that is done or has failed. Not by the loop.
+	// Cache is called when the weights are loaded. If they are then written to their file, it
+	// is called a second time when that has succeeded or failed. Other goroutines than the
+	// loop call it.
 	Cache func(CacheEvent)
 }

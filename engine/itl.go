@@ -6,18 +6,18 @@ import (
 	"vapp.dev/engine/steptime"
 )
 
-// MinPrefillChunk is how many tokens of a waiting prompt a step computes at least, whatever the
-// target.
+// MinPrefillChunk is the fewest prompt tokens that a step computes while a prompt waits,
+// whatever the target.
 const MinPrefillChunk = steptime.Grain
 
-// SetITLTarget bounds, from the next step on, how long a stream waits from one token to
-// the next while prompts are computed beside it: these are cut to what keeps a step within
-// d. 0: prompts take what a step has room for. It has no meaning without ChunkedPrefill.
+// SetITLTarget changes Options.ITLTarget from the next step on: while streams decode, prefill
+// is cut so that a step is predicted to take at most d. 0 removes the limit. It has no effect
+// without ChunkedPrefill.
 func (e *Engine) SetITLTarget(d time.Duration) {
 	_ = e.in.put(message{do: func(l *loop) { l.setITLTarget(d) }})
 }
 
-// aim has prompts cut for a target. What an earlier one taught of the device stays.
+// setITLTarget sets the target of the prefill limiter, which keeps what it has learned.
 func (l *loop) setITLTarget(d time.Duration) {
 	switch {
 	case d <= 0:
@@ -31,9 +31,9 @@ func (l *loop) setITLTarget(d time.Duration) {
 	}
 }
 
-// learn tells the pace of a step that has run: of the time since the commit before it, as
-// streams see it, or since its launch if nothing ran then. Pages that moved would be
-// taken for its work's time.
+// learnStepTime passes the time of a committed step to the prefill limiter. That is the time
+// since the previous commit, as streams see it, or since the launch if the device was idle. A
+// step that moved pages is not learned from, since its time is not that of its work alone.
 func (l *loop) learnStepTime(f flight, now time.Time, report *StepStats) {
 	took := now.Sub(f.at)
 	if !l.last.IsZero() {

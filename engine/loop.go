@@ -13,11 +13,11 @@ import (
 	"vapp.dev/engine/steptime"
 )
 
-// loop owns device, KV pages and scheduler: nothing else touches them, and
-// nothing in them locks. Its schedule are Next → Run → Commit. In the plain form a
-// step is committed before the next is chosen. In the overlapped form step n+1 is
-// chosen and launched while step n runs: it refers to n's tokens where they lie on
-// the device, and n is committed afterwards. Both forms emit the same tokens.
+// loop owns the device, the KV pages and the scheduler. Only its goroutine uses them, so they
+// need no locks. One iteration is Next → Launch → Commit. Without overlap a step is committed
+// before the next one is scheduled. With overlap step n+1 is scheduled and launched while step
+// n runs: it reads n's tokens from device memory, and n is committed afterwards. Both forms
+// emit the same tokens.
 type loop struct {
 	e       *Engine
 	hooks   Hooks
@@ -25,28 +25,28 @@ type loop struct {
 	swap    *kv.Pool // nil without swap space
 	sched   *sched.Scheduler
 	runner  *runner.Runner
-	limiter *steptime.PrefillLimiter // nil: prompts take what a step has room for
+	limiter *steptime.PrefillLimiter // nil: only maxNumBatchedTokens limits prefill
 	now     func() time.Time
 
-	lag     int      // launched steps that may wait for their commit while the next is chosen
-	flights []flight // launched and not committed, the oldest first
-	set     int      // step buffers of the next launch
+	lag     int      // launched steps that may be uncommitted while the next one is scheduled
+	flights []flight // launched and not committed, oldest first
+	set     int      // set of step buffers that the next launch uses
 
 	choices       map[*sched.Seq]*choice
 	messages      []message
-	deferred      []*choice     // arrived while a policy change waits
+	deferred      []*choice     // arrived while a policy change is pending
 	policy        *policyChange // nil: none waits
-	nextDeadline  time.Time     // the next deadline; zero: none
+	nextDeadline  time.Time     // earliest deadline of any choice; zero: none
 	closing       bool
-	last          time.Time // commit before; zero: the device was idle since
+	last          time.Time // time of the previous commit; zero: the device has been idle since
 	steps         int64
 	preemptions   int64 // preemptions so far
-	reportedEager uint  // reasons of steps without a graph that were told, a bit each
+	reportedEager uint  // bit set of the NoGraph reasons already reported
 
-	first, between []time.Duration // room for those of a step's report
+	first, between []time.Duration // reused storage of StepStats.FirstTokens and BetweenTokens
 }
 
-// flight is a step on the device.
+// flight is a launched step that is not committed.
 type flight struct {
 	set    int
 	step   *sched.Step
@@ -64,8 +64,7 @@ func newLoop(e *Engine, r *runner.Runner, pool *kv.Pool, o sched.Options, h Hook
 	return l
 }
 
-// run is the loop's goroutine, on a thread of its own: the device may be bound
-// to it.
+// run is the loop's goroutine. It locks its thread, since a device may be bound to it.
 func (l *loop) run() {
 	runtime.LockOSThread()
 	defer close(l.e.done)
@@ -78,7 +77,7 @@ func (l *loop) run() {
 	l.end(why, err)
 }
 
-// schedule runs steps until the engine closes or the device fails.
+// runSteps runs steps until the engine closes or the device fails.
 func (l *loop) runSteps() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -109,7 +108,7 @@ func (l *loop) runSteps() (err error) {
 	}
 }
 
-// launch hands a step to the device.
+// launch starts a step on the device.
 func (l *loop) launch(s *sched.Step) error {
 	f := flight{set: l.set, step: s, at: l.now()}
 	var err error
@@ -126,7 +125,7 @@ func (l *loop) launch(s *sched.Step) error {
 	return nil
 }
 
-// commit waits for the oldest step and delivers what it gave.
+// commit waits for the oldest launched step, commits it and delivers its tokens.
 func (l *loop) commit() error {
 	f := l.flights[0]
 	l.flights = append(l.flights[:0], l.flights[1:]...)
@@ -155,7 +154,7 @@ func (l *loop) commit() error {
 	return nil
 }
 
-// check verifies the books in builds with the tag invariants.
+// check verifies the scheduler and the page pools in builds with the tag invariants.
 func (l *loop) check() error {
 	if !invariants {
 		return nil
@@ -166,7 +165,7 @@ func (l *loop) check() error {
 	return nil
 }
 
-// settle waits for what is still on the device.
+// settle waits for all launched steps and drops their results.
 func (l *loop) settle() error {
 	var errs []error
 	for _, f := range l.flights {
@@ -177,8 +176,8 @@ func (l *loop) settle() error {
 	return errors.Join(errs...)
 }
 
-// end gives every choice that is left its last event: an abort when the engine
-// was closed, an error when it failed.
+// end pushes the last event of every remaining choice: an abort if the engine was closed, an
+// error if it failed.
 func (l *loop) end(why, failed error) {
 	finish := FinishAbort
 	if failed != nil {

@@ -8,7 +8,7 @@ import (
 	"vapp.dev/engine/sched"
 )
 
-// receive takes what others asked for.
+// receive handles the inbox's messages, expired deadlines and a pending policy change.
 func (l *loop) receive() {
 	l.messages = l.e.in.take(l.messages)
 	for _, m := range l.messages {
@@ -27,7 +27,7 @@ func (l *loop) receive() {
 		}
 	}
 	clear(l.messages)
-	// Before the policy, which waits for the last choice to end.
+	// Before changePolicy, which waits for the last running choice to end.
 	if now := time.Now(); !l.nextDeadline.IsZero() && !now.Before(l.nextDeadline) {
 		l.expire(now)
 	}
@@ -45,14 +45,14 @@ func (l *loop) add(cs []*choice) {
 	}
 }
 
-// due keeps the soonest deadline.
+// trackDeadline lowers nextDeadline to c's deadline.
 func (l *loop) trackDeadline(c *choice) {
 	if !c.deadline.IsZero() && (l.nextDeadline.IsZero() || c.deadline.Before(l.nextDeadline)) {
 		l.nextDeadline = c.deadline
 	}
 }
 
-// cancel ends a choice wherever it is; its pages are free at once.
+// cancel ends a choice, whether it runs, waits or is deferred. Its pages are free at once.
 func (l *loop) cancel(c *choice, f Finish) {
 	if c.stats.Finish != NotFinished {
 		return
@@ -67,7 +67,7 @@ func (l *loop) cancel(c *choice, f Finish) {
 	l.finish(c, f, nil, time.Now())
 }
 
-// expire aborts the choices whose deadline has passed, and finds the next one.
+// expire aborts the choices whose deadline has passed and updates nextDeadline.
 func (l *loop) expire(now time.Time) {
 	l.nextDeadline = time.Time{}
 	expired := func(c *choice) {
@@ -85,8 +85,8 @@ func (l *loop) expire(now time.Time) {
 	}
 }
 
-// changePolicy makes the policy that waits the scheduler's, if nothing runs or it is that
-// already, and adds the requests that were held for it.
+// changePolicy applies the pending policy change if nothing runs or the policy is already in
+// force, and then adds the deferred choices.
 func (l *loop) changePolicy() {
 	c := l.policy
 	switch {
@@ -104,7 +104,7 @@ func (l *loop) changePolicy() {
 	}
 }
 
-// tooLong is the scheduler's refusal in the engine's words.
+// lengthError converts a *sched.NeverFitsError into a *TooLongError.
 func lengthError(err error) error {
 	var e *sched.NeverFitsError
 	if !errors.As(err, &e) {

@@ -9,40 +9,40 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Options is everything that a plan decides about an engine.
+// Options are the decisions of a plan about an engine.
 type Options struct {
 	MaxModelLen         int // tokens, prompt and output
 	MaxNumSeqs          int
 	MaxNumBatchedTokens int
-	MaxQueue            int // waiting requests at most; 0: no bound
-	BlockSize           int // tokens a KV page holds
+	MaxQueue            int // most waiting requests; 0: no limit
+	BlockSize           int // tokens of a KV page
 	KVFormat            kernels.Format
-	KVBytes             int64 // of the KV arena: whole slabs
-	SwapBytes           int64 // on the host, for the pages of preempted sequences: what holds whole slabs is used
+	KVBytes             int64 // size of the KV arena: whole slabs
+	SwapBytes           int64 // host memory for the pages of preempted sequences, rounded down to whole slabs
 	PrefixCaching       bool
 	ChunkedPrefill      bool
 	Overlap             bool // launch step n+1 before step n is committed
-	Drafts              int  // proposed tokens that a step verifies for each sequence; without Overlap
-	// Lookup is where proposals come from if not from the model's own head
-	// (models.Build.Draft).
+	Drafts              int  // proposed tokens that a step verifies for each sequence; needs Overlap off
+	// Lookup proposes tokens by n-gram lookup. The zero value leaves proposals to the model's
+	// own head or draft model (models.Build.Draft).
 	Lookup speculate.NGram
-	// EveryRow lets a step of a model that pools give a row for each of its tokens; without
-	// it, one for each sequence.
+	// EveryRow gives a step of a pooling model one output row for each token. Without it
+	// there is one for each sequence.
 	EveryRow bool
 	Policy   sched.Policy
-	// ITLTarget bounds the time between two tokens of a stream while prompts are computed
-	// beside it, with ChunkedPrefill; 0: nothing does.
+	// ITLTarget is the target for the time between two tokens of a stream while prompts are
+	// prefilled in the same steps; 0: none. It needs ChunkedPrefill.
 	ITLTarget time.Duration
 	Backend   backend.Settings
 }
 
-// Limits of a request that the step buffers are sized by.
+// The limits of a request that size the step buffers.
 const (
-	MaxLogprobs = 20   // top logprobs a request may ask for, as vLLM's default
-	MaxBias     = 1024 // logit edits a row may carry
+	MaxLogprobs = 20   // most top logprobs a request may ask for, vLLM's default
+	MaxBias     = 1024 // most logit edits of a row
 )
 
-// rows is how many rows of a step are sampled, or emitted.
+// rows returns how many rows of a step are sampled or, by a pooling model, given to the host.
 func (o Options) rows() int {
 	if o.EveryRow {
 		return max(o.MaxNumSeqs, o.MaxNumBatchedTokens)
@@ -50,8 +50,8 @@ func (o Options) rows() int {
 	return o.MaxNumSeqs * (1 + o.Drafts)
 }
 
-// schedOptions are the scheduler's part of the options, where the device proposes
-// that many tokens.
+// schedOptions returns the scheduler's part of the options. drafts is how many tokens the
+// device proposes after each step.
 func schedOptions(o Options, drafts int) sched.Options {
 	lag := 0
 	if o.Overlap {

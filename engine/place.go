@@ -8,9 +8,9 @@ import (
 	"vapp.dev/engine/kv"
 )
 
-// placeKV cuts the KV arena: the classes of m's family with slabs and the width
-// of their page tables filled in (pages that a sequence of MaxModelLen tokens
-// holds), and the layout that the pool will follow.
+// layoutKV returns the layout of the KV arena and the KV classes of m's family, with their
+// slabs and MaxPages filled in. MaxPages is the width of a page table: the pages of a sequence
+// of MaxModelLen tokens.
 func layoutKV(o Options, m *Model) ([]backend.KVClass, kv.Layout, error) {
 	classes := kvClasses(o, m)
 	specs := make([]kv.Spec, len(classes))
@@ -42,8 +42,8 @@ func layoutKV(o Options, m *Model) ([]backend.KVClass, kv.Layout, error) {
 	return classes, layout, nil
 }
 
-// classesOf are the family's classes and, where sequences have a state and prefixes are
-// reused, one more for the states' checkpoints.
+// kvClasses returns the family's KV classes and, if sequences have a recurrent state and
+// prefix caching is on, one more for snapshots of that state.
 func kvClasses(o Options, m *Model) []backend.KVClass {
 	classes := m.Family.Classes(o.BlockSize, o.KVFormat)
 	if !o.PrefixCaching {
@@ -57,10 +57,10 @@ func kvClasses(o Options, m *Model) []backend.KVClass {
 	return classes
 }
 
-// A page table of checkpoints is the same for the books and for devices.
+// Both packages must agree on the width of a page table of state snapshots.
 var _ = [1]struct{}{}[kv.SnapshotEntries-backend.CheckpointEntries]
 
-// kindOf is how a class grows with its sequence.
+// kindOf returns the kv.Kind of a class.
 func kindOf(c backend.KVClass) kv.Kind {
 	switch {
 	case c.Checkpoint:

@@ -10,11 +10,12 @@ import (
 	"vapp.dev/engine/sched"
 )
 
-// Pool is what a request wants of the last hidden states of its prompt: rows of
-// Engine.Width numbers, after the final norm and, of a classifier, times its matrix.
+// PoolingMode is how a request pools the last hidden states of its prompt into rows of
+// Engine.Width numbers. The states are taken after the final norm and, for a classifier,
+// multiplied by its matrix.
 type PoolingMode uint8
 
-// The ways of pooling.
+// The pooling modes.
 const (
 	NoPooling    PoolingMode = iota
 	PoolingLast              // the last token's row
@@ -23,13 +24,13 @@ const (
 	PoolingAll               // every token's row
 )
 
-// pooled collects the rows of a choice as its steps give them. All but PoolingLast read every
-// position, so that such a prompt takes nothing from the prefix cache.
+// pooled collects the rows of a choice from its steps. Every mode except PoolingLast needs the
+// rows of all positions, so such a prompt takes nothing from the prefix cache.
 type pooled struct {
 	mode PoolingMode
-	sum  []float32 // or all rows so far
+	sum  []float32 // the sum of the rows so far; for PoolingAll, all of them
 	rows int
-	bad  bool // a number was none
+	bad  bool // a number was NaN or infinite
 }
 
 func newPooled(r Request, width int) *pooled {
@@ -40,7 +41,7 @@ func newPooled(r Request, width int) *pooled {
 	return &pooled{mode: r.Pooling, sum: make([]float32, 0, n)}
 }
 
-// add takes the next position's row.
+// add adds the row of the next position.
 func (p *pooled) add(row []float32) {
 	for _, x := range row {
 		if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
@@ -58,7 +59,7 @@ func (p *pooled) add(row []float32) {
 	p.rows++
 }
 
-// done is the result.
+// done returns the result.
 func (p *pooled) done() []float32 {
 	if p.mode == PoolingMean {
 		for i := range p.sum {
@@ -68,15 +69,15 @@ func (p *pooled) done() []float32 {
 	return p.sum
 }
 
-// Width is how many numbers a row has that a request with a Pool gets; 0: the model
-// generates, and such requests are refused.
+// Width returns how many numbers each row of a pooling request's result has. It is 0 if the
+// model generates tokens; pooling requests are then refused.
 func (e *Engine) Width() int { return e.width }
 
-// checkPool refuses tokens of a model that pools, and rows of one that generates.
+// checkPooling refuses generation by a pooling model and pooling by a generating model.
 func (e *Engine) checkPooling(r Request) error {
 	switch {
 	case (r.Pooling != NoPooling) != (e.width > 0):
-		return errors.New("the model pools and draws no tokens, or the other way round")
+		return errors.New("a pooling model takes only pooling requests, and a generating model takes none")
 	case r.Pooling > PoolingAll:
 		return fmt.Errorf("pooling %d is unknown", r.Pooling)
 	case r.Pooling != NoPooling && len(r.Prompt) > e.opts.MaxModelLen:
@@ -85,7 +86,8 @@ func (e *Engine) checkPooling(r Request) error {
 	return nil
 }
 
-// deliverPooled gives a choice that pools what a committed step brought.
+// deliverPooled adds the rows of a committed step to a pooling choice, and pushes the result
+// after the last one.
 func (l *loop) deliverPooled(set int, o sched.Output, c *choice, now time.Time) {
 	for k := range o.Targets {
 		c.pooled.add(l.runner.Emitted(set, o.TargetRow+k))

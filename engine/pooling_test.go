@@ -190,7 +190,9 @@ func TestPoolRefuses(t *testing.T) {
 
 // TestPoolChosen: of every family a classifier made of two tokens gives their logits, which
 // are transformers', with every row a step.
-func TestPoolingClassifierTokens(t *testing.T) { checkClassifierTokens(t, ref.Opener{}, backend.Settings{}) }
+func TestPoolingClassifierTokens(t *testing.T) {
+	checkClassifierTokens(t, ref.Opener{}, backend.Settings{})
+}
 
 func checkClassifierTokens(t *testing.T, on backend.Opener, s backend.Settings) {
 	ids := [2]int32{7, 300}

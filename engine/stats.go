@@ -15,48 +15,49 @@ type StepStats struct {
 	Preempted        int // sequences preempted for lack of pages
 	SwappedOut       int // of these, sequences whose pages went to swap space
 	SwappedIn        int // sequences whose pages came back
-	// FirstTokens are arrival → first token, of choices that got theirs; BetweenTokens the
-	// times since the choice's previous step with a token. Both are valid during the call.
+	// FirstTokens are the times from arrival to first token, of choices that got theirs in
+	// this step. BetweenTokens are the times since each choice's previous step with a token.
+	// Both are valid during the call.
 	FirstTokens, BetweenTokens []time.Duration
 	// CacheQueries and CacheHits count prompt tokens of newly scheduled prompts.
 	CacheQueries, CacheHits int
-	// Drafts is how many sequences had proposed tokens verified, DraftTokens how many
-	// these were, AcceptedTokens those of them that held. AcceptedPerPosition counts
-	// sequences by the position of an accepted token; it is valid during the call.
+	// Drafts counts the sequences whose proposed tokens were verified, DraftTokens those
+	// tokens and AcceptedTokens the accepted ones. AcceptedPerPosition counts, for each
+	// position, the sequences whose proposal there was accepted; it is valid during the call.
 	Drafts, DraftTokens, AcceptedTokens int
 	AcceptedPerPosition                 []int
-	// MaskTimes are what the masks of tokens drawn under a grammar took to make, beside
-	// the loop; GrammarTime is the loop's own: following grammars, waiting for masks.
+	// MaskTimes are the times that other goroutines took to compute the masks of tokens drawn
+	// under a grammar. GrammarTime is the loop's own time for grammars, waiting for masks included.
 	MaskTimes   []time.Duration
 	GrammarTime time.Duration
 	Duration    time.Duration // launch → committed
 	// Graph is how the step ran on a device that captures graphs, in vLLM's words: "FULL",
-	// "PIECEWISE", or "NONE" and NoGraph why; "" on one that captures none.
+	// "PIECEWISE" or "NONE". NoGraph is the reason for "NONE". Both are "" on other devices.
 	Graph, NoGraph string
-	// BeyondTarget says that streams waited longer for this step than Options.ITLTarget.
+	// BeyondTarget reports that streams waited longer for this step than Options.ITLTarget.
 	BeyondTarget bool
 }
 
-// RequestStats is the life of one choice.
+// RequestStats are the statistics of one choice, reported when it ends.
 type RequestStats struct {
 	ID                              string
 	Finish                          Finish
 	PromptTokens, CachedTokens      int
 	GenerationTokens                int
 	MaxTokens                       int
-	Pooled                          bool // it asked for no tokens
-	N                               int  // choices of its request
-	Choice                          int  // 0 is the first: counts the request once
+	Pooled                          bool // the request asked for pooled hidden states, not tokens
+	N                               int  // number of choices of its request
+	Choice                          int  // index of this choice: counting index 0 counts requests
 	Arrival, Queued, Scheduled      time.Time
-	FirstToken, LastToken, Finished time.Time // zero where it never came so far
+	FirstToken, LastToken, Finished time.Time // zero if it never happened
 }
 
-// Stats is a snapshot, cheap to take and never older than the last step.
+// Stats is a snapshot of the engine after its last step.
 type Stats struct {
 	Running, Waiting int
-	KVPages          int     // pages the arena can hold (first class)
+	KVPages          int     // pages of the first class that the arena can hold
 	KVUsed           float64 // share of pages in use, 0..1
-	KVTokens         int64   // tokens of running sequences whose KV it holds
+	KVTokens         int64   // tokens of running sequences whose K and V are in the arena
 	KVCached         int     // free pages that still hold a cached prefix
 	Swapped          int     // of Waiting, those whose pages are in swap space
 	SwapUsed         float64 // share of swap space in use, 0..1
@@ -64,7 +65,7 @@ type Stats struct {
 	Steps            int64
 }
 
-// publish shows the state to Stats.
+// publish stores the current state for Engine.Stats.
 func (l *loop) publish() {
 	running, waiting := l.sched.Counts()
 	use := l.pool.Usage(0)
@@ -79,7 +80,7 @@ func (l *loop) publish() {
 	})
 }
 
-// published is the last snapshot. It is copied, not shared: a step makes no garbage of it.
+// published holds the last snapshot. It is copied, so that a step allocates nothing for it.
 type published struct {
 	mu sync.Mutex
 	is Stats
@@ -97,7 +98,7 @@ func (p *published) get() Stats {
 	return p.is
 }
 
-// account adds what the scheduler decided to a step's figures.
+// reportSchedule copies the scheduler's statistics of a step to its report.
 func (l *loop) reportSchedule(s *sched.Step, report *StepStats) {
 	report.PromptTokens, report.Preempted = s.Stats.PromptTokens, s.Stats.Preempted
 	report.SwappedOut, report.SwappedIn = s.Stats.SwappedOut, s.Stats.SwappedIn
@@ -105,8 +106,8 @@ func (l *loop) reportSchedule(s *sched.Step, report *StepStats) {
 	l.preemptions += int64(s.Stats.Preempted)
 }
 
-// count adds a generated token to the figures; with more it came with the one
-// before.
+// count adds a generated token to the statistics. more says that the same step also gave the
+// token before it.
 func (l *loop) count(c *choice, more bool, now time.Time, report *StepStats) {
 	report.GenerationTokens++
 	if c.stats.GenerationTokens == 0 {
@@ -119,7 +120,7 @@ func (l *loop) count(c *choice, more bool, now time.Time, report *StepStats) {
 	c.stats.LastToken = now
 }
 
-// grammar adds what a sequence's grammar cost.
+// addGrammar adds the time that a sequence's grammar took.
 func (r *StepStats) addGrammar(q *sched.Seq) {
 	g := q.Grammar()
 	if t, is := g.(*thought); is {
@@ -136,7 +137,7 @@ func (r *StepStats) addGrammar(q *sched.Seq) {
 	}
 }
 
-// speculated adds what became of a step's proposals.
+// reportSpeculation copies how many proposals a step verified and accepted to its report.
 func reportSpeculation(v sched.Speculation, report *StepStats) {
 	report.Drafts, report.DraftTokens, report.AcceptedTokens = v.Drafts, v.Proposed, v.Accepted
 	report.AcceptedPerPosition = v.PerPosition
