@@ -1,25 +1,26 @@
-// Package pace foretells how long a step takes from those before it, and says how
-// many tokens of prompts one may take so that the streams which decode beside them
-// wait no longer than a target. It is pure: it has no clock and is told seconds.
+// Package steptime predicts how long a step takes from the times of earlier steps. It limits
+// the prompt tokens of a step so that streams that decode in the same step wait no longer than
+// a target. It must not read a clock: callers pass the measured seconds. Start reading at
+// PrefillLimiter.PrefillBudget in limiter.go.
 package steptime
 
-// Grain is what a step's tokens of prompts are a multiple of, and the fewest that it takes
-// where a prompt waits, however long decoding alone lasts: no prompt starves.
+// Grain is the granularity of a step's prefill in tokens. It is also the least that a step
+// prefills while a prompt waits, however long decoding alone takes, so that no prompt starves.
 const Grain = 16
 
-// Work is what a step computes.
+// Work describes what a step computes.
 type Work struct {
-	Decode int   // tokens of sequences that decode, proposals included
-	Prompt int   // tokens of prompts, and of outputs that are computed again
-	Reads  int64 // positions that the tokens of Decode attend to, over all of them
-	// PromptReads is Reads of the tokens of Prompt.
+	Decode int   // tokens of decoding sequences, proposed tokens included
+	Prompt int   // tokens of prompts, and of recomputed outputs
+	Reads  int64 // sum over the tokens of Decode of the positions that each attends to
+	// PromptReads is the same sum over the tokens of Prompt.
 	PromptReads int64
-	// StepsPerToken is how many steps come between two tokens of a sequence that decodes: 1, or 2
-	// where one sits a step out. 0 counts as 1.
+	// StepsPerToken is how many steps a decoding sequence takes for each token: 1, or 2 if a
+	// sequence skips every other step. 0 counts as 1.
 	StepsPerToken int
 }
 
-// With is w and n positions of a sequence more, of which from are computed.
+// With returns w plus n positions of a sequence that has from computed positions.
 func (w Work) With(from, n int) Work {
 	reads := int64(n)*int64(from) + int64(n)*int64(n+1)/2
 	if n == 1 {
@@ -30,7 +31,7 @@ func (w Work) With(from, n int) Work {
 	return w
 }
 
-// Without takes back what With added.
+// Without undoes With.
 func (w Work) Without(from, n int) Work {
 	m := Work{}.With(from, n)
 	w.Decode, w.Prompt, w.Reads, w.PromptReads = w.Decode-m.Decode, w.Prompt-m.Prompt, w.Reads-m.Reads, w.PromptReads-m.PromptReads
@@ -41,24 +42,25 @@ func (w Work) Without(from, n int) Work {
 type PrefillLimiter struct {
 	target float64 // seconds
 	cost   cost
-	most   int // tokens of prompts in the largest step that was learned from
-	over   int // steps in a row that foretell that decoding alone takes longer
+	most   int // most prompt tokens of a step that was learned from
+	over   int // how often, of late, decoding alone was predicted to exceed the target
 	missed bool
 }
 
 // New is a PrefillLimiter that has learned nothing, for a target in seconds above 0.
 func New(target float64) *PrefillLimiter { return &PrefillLimiter{target: target, cost: newCost()} }
 
-// Target is what New was given, or Retarget since, in seconds.
+// Target returns the target in seconds.
 func (p *PrefillLimiter) Target() float64 { return p.target }
 
 // Retarget changes the target; what was learned stays.
 func (p *PrefillLimiter) Retarget(seconds float64) { p.target, p.over, p.missed = seconds, 0, false }
 
-// Prompt is how many of the next n positions of a sequence, of which from are computed,
-// a step may take that has w already: as many as are foretold to keep it within the
-// target, a multiple of Grain where they are not all, and Grain at least for the first.
-// It grows by half of what was learned from at most: nothing is foretold far beyond it.
+// PrefillBudget returns how many of the next n positions of a sequence, which has from computed
+// positions, a step that already has w may take. That is the largest number for which the step
+// is predicted to meet the target: all n, or a multiple of Grain. The first prompt of a step
+// gets at least Grain. The prefill of a step is at most 1.5 times that of the largest step
+// learned from plus Grain, since predictions far beyond it are unreliable.
 func (p *PrefillLimiter) PrefillBudget(w Work, from, n int) int {
 	least := 0
 	if w.Prompt == 0 {
@@ -73,7 +75,7 @@ func (p *PrefillLimiter) PrefillBudget(w Work, from, n int) int {
 	if within(n) {
 		return n
 	}
-	low, high := least/Grain, (n-1)/Grain // low fits or is owed, high+1 does not
+	low, high := least/Grain, (n-1)/Grain // low fits or is the minimum, high+1 does not fit
 	for low < high {
 		if mid := (low + high + 1) / 2; within(mid * Grain) {
 			low = mid
@@ -84,14 +86,14 @@ func (p *PrefillLimiter) PrefillBudget(w Work, from, n int) int {
 	return max(least, low*Grain)
 }
 
-// within says that a step is foretold to keep to the target, twice the spread that steps
-// showed around what was foretold of them included.
+// within reports whether the predicted time of a step, plus twice the spread of earlier steps
+// around their predictions, meets the target.
 func (p *PrefillLimiter) within(w Work) bool {
 	return p.cost.predict(w)*float64(max(1, w.StepsPerToken))*(1+2*p.cost.spread()) <= p.target
 }
 
-// Learn is told of a finished step: its work, and the seconds from the end of the step
-// before, or from its launch where the device was idle.
+// Learn adds a finished step: its work and the seconds since the end of the previous step, or
+// since its launch if the device was idle.
 func (p *PrefillLimiter) Learn(w Work, seconds float64) {
 	if seconds <= 0 || w.Decode+w.Prompt == 0 {
 		return
@@ -101,10 +103,11 @@ func (p *PrefillLimiter) Learn(w Work, seconds float64) {
 	p.watch(w)
 }
 
-// Steps in a row after which Missed says so, and after which it would again.
+// patience is after how many steps above the target Missed reports, and after how many below
+// it Missed may report again.
 const patience = 16
 
-// watch looks at whether decoding alone takes longer than the target.
+// watch counts steps whose decoding alone is predicted to exceed the target.
 func (p *PrefillLimiter) watch(w Work) {
 	if w.Decode == 0 {
 		return
@@ -120,15 +123,14 @@ func (p *PrefillLimiter) watch(w Work) {
 	}
 }
 
-// alone is how long the sequences of w that decode would take without prompts, from
-// one token to the next.
+// alone returns the predicted seconds between two tokens of w's decoding sequences without
+// any prefill.
 func (p *PrefillLimiter) alone(w Work) float64 {
 	return p.cost.predict(Work{Decode: w.Decode, Reads: w.Reads}) * float64(max(1, w.StepsPerToken))
 }
 
-// Missed says, once while it lasts, that what decodes takes longer than the target
-// without any prompt, and how long: w is a step's work, the answer seconds. It is 0
-// where there is nothing to say.
+// Missed returns the predicted seconds between two tokens of w's decoding sequences if decoding
+// alone exceeds the target, otherwise 0. It reports once until decoding meets the target again.
 func (p *PrefillLimiter) Missed(w Work) float64 {
 	if p.missed || p.over < patience || w.Decode == 0 {
 		return 0

@@ -6,18 +6,18 @@ import (
 	"testing"
 )
 
-// machine is a simulated device: seconds of a step.
+// machine simulates the step times of a device, in seconds.
 type machine struct {
 	step, decode, token, read float64
-	flat                      float64 // a step lasts as long at least, without its reads
-	noise                     float64 // standard deviation, as a share
-	rare, hiccup              float64 // share of steps that last so many times longer
-	slower                    float64 // times, from step turn on
+	flat                      float64 // least time of a step, without its reads
+	noise                     float64 // relative standard deviation
+	rare, hiccup              float64 // share of slow steps, and their factor
+	slower                    float64 // factor from step turn on
 	turn                      int
 	rng                       *rand.Rand
 }
 
-// mean is without noise.
+// mean returns the time of a step without noise.
 func (m *machine) mean(w Work, at int) float64 {
 	t := m.step + m.decode*float64(w.Decode) + m.token*float64(w.Prompt)
 	t = max(t, m.flat) + m.read*float64(w.Reads+w.PromptReads)
@@ -35,19 +35,18 @@ func (m *machine) run(w Work, at int) float64 {
 	return t
 }
 
-// load is streams that decode while prompts of some length wait, one behind the other
-// where they are busy, else now and then.
+// load is a number of decoding streams and prompts of one length that arrive meanwhile.
 type load struct {
 	rows, from, prompt int
-	busy               float64 // share of prompts that come right behind the one before
+	busy               float64 // share of prompts that arrive as soon as the previous one is computed
 }
 
-// outcome of a run, warm-up apart.
+// outcome is the result of a run, without its warm-up.
 type outcome struct {
-	over   float64 // share of the steps that lasted longer than 1.1 times the target
-	share  float64 // prompt tokens a second, of what the largest chunks within the target give
-	missed int     // times that Missed said so
-	far    int     // steps over 1.1 times the target
+	over   float64 // share of the steps that took longer than 1.1 times the target
+	share  float64 // prompt throughput, as a share of that of the largest chunks within the target
+	missed int     // number of reports by Missed
+	far    int     // steps that took longer than 1.1 times the target
 }
 
 const steps, warmup = 3000, 64
@@ -93,7 +92,7 @@ func simulate(m *machine, l load, target float64) (o outcome) {
 		if t > 1.1*target {
 			o.far++
 		}
-		if w.Prompt >= Grain { // not the tails
+		if w.Prompt >= Grain { // without the last, shorter chunks of prompts
 			from := max(0, at-w.Prompt)
 			k := Grain
 			for ; m.mean(alone.With(from, k+Grain), n) <= target; k += Grain {
@@ -154,8 +153,8 @@ func TestFollowsDevice(t *testing.T) {
 	}
 }
 
-// TestMissed: where decoding alone takes longer than the target, that is said once, and
-// prompts go on by the least.
+// TestMissed: decoding alone that exceeds the target is reported once, and prompts still get
+// Grain tokens a step.
 func TestMissed(t *testing.T) {
 	m := machine{step: 60e-3, decode: 5e-4, token: 1e-4, read: 1e-9, noise: 0.03}
 	o := simulate(&m, load{4, 500, 2000, 0.9}, 50e-3)
@@ -230,7 +229,7 @@ func TestStepsPerToken(t *testing.T) {
 	}
 }
 
-// TestWork: what is taken back leaves what was there.
+// TestWork: Without undoes With.
 func TestWork(t *testing.T) {
 	w := Work{}.With(7, 1).With(4, 3)
 	if want := (Work{Decode: 1, Reads: 8, Prompt: 3, PromptReads: 5 + 6 + 7}); w != want {
@@ -241,7 +240,7 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// TestNoAllocation: learning and choosing take nothing from the heap.
+// TestNoAllocation: Learn and PrefillBudget allocate nothing.
 func TestNoAllocation(t *testing.T) {
 	p := New(30e-3)
 	w := Work{}.With(100, 1)
@@ -262,8 +261,8 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-// TestNothingIsFree: where longer reads happened to come with quicker steps, they are not
-// foretold to give time back.
+// TestNothingIsFree: if longer reads happened in faster steps, the prediction still does not
+// fall with longer reads.
 func TestNothingIsFree(t *testing.T) {
 	c := newCost()
 	for i := range 200 {
