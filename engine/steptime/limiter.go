@@ -38,16 +38,17 @@ func (w Work) Without(from, n int) Work {
 	return w
 }
 
-// PrefillLimiter learns from finished steps. It is used by one goroutine.
+// PrefillLimiter learns the cost of steps and limits their prefill. It is not safe for
+// concurrent use.
 type PrefillLimiter struct {
 	target float64 // seconds
 	cost   cost
 	most   int // most prompt tokens of a step that was learned from
-	over   int // how often, of late, decoding alone was predicted to exceed the target
+	over   int // counter of watch: up for each step above the target, down for each below it
 	missed bool
 }
 
-// New is a PrefillLimiter that has learned nothing, for a target in seconds above 0.
+// New returns a PrefillLimiter that has learned nothing, for a target in seconds above 0.
 func New(target float64) *PrefillLimiter { return &PrefillLimiter{target: target, cost: newCost()} }
 
 // Target returns the target in seconds.

@@ -138,7 +138,7 @@ func TestMeetsTarget(t *testing.T) {
 	}
 }
 
-// TestFollowsDevice: a device that becomes three times slower, or faster, is followed
+// TestFollowsDevice: when a device becomes three times slower or faster, predictions follow
 // within a few steps.
 func TestFollowsDevice(t *testing.T) {
 	for _, slower := range []float64{3, 1. / 3} {
@@ -184,8 +184,8 @@ func TestMissed(t *testing.T) {
 	}
 }
 
-// TestPrefillBudgetBounds: whatever was learned, a chunk is at least the least for the
-// first prompt of a step, at most what is left of it, and grows by steps.
+// TestPrefillBudgetBounds: whatever was learned, a chunk of the first prompt is at least Grain
+// or the whole prompt, a multiple of Grain otherwise, and at most 1.5 times the largest before.
 func TestPrefillBudgetBounds(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for range 200 {
@@ -211,7 +211,7 @@ func TestPrefillBudgetBounds(t *testing.T) {
 	}
 }
 
-// TestStepsPerToken: a stream that sits every other step out waits for two.
+// TestStepsPerToken: a stream that skips every other step waits for two, so chunks are halved.
 func TestStepsPerToken(t *testing.T) {
 	p := New(40e-3)
 	decode := Work{}.With(100, 1)
