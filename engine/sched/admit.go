@@ -2,8 +2,8 @@ package sched
 
 import "slices"
 
-// wholeStep says that without chunked prefill the next prompt fits into a step,
-// but not beside the decoding sequences: it then goes first.
+// wholeStep reports whether, without chunked prefill, the next prompt does not fit a step
+// together with the decoding sequences. It is then admitted before they are scheduled.
 func (s *Scheduler) wholeStep() bool {
 	if s.opts.ChunkedPrefill || len(s.waiting) == 0 {
 		return false
@@ -12,9 +12,9 @@ func (s *Scheduler) wholeStep() bool {
 	return len(q.tokens)-q.hostTokens+len(s.running) > s.opts.MaxNumBatchedTokens
 }
 
-// admit begins waiting sequences, in order, while the step has room and the pool
-// has pages for all tokens they have. Whoever comes first is not overtaken,
-// except while it waits for its Lead.
+// admit starts waiting sequences in order while the step has tokens left and the pool has pages
+// for all tokens they have. A sequence that does not fit blocks those after it. One that waits
+// for a token in flight or for its PrefixOwner is skipped.
 func (s *Scheduler) admit() {
 	for i := 0; i < len(s.waiting); {
 		q := s.waiting[i]
@@ -28,7 +28,7 @@ func (s *Scheduler) admit() {
 	}
 }
 
-// follows says that q will share the pages that its Lead is computing now.
+// awaitsOwner reports whether q waits for the prompt that its PrefixOwner is computing.
 func (s *Scheduler) awaitsOwner(q *Seq) bool {
 	owner := q.spec.PrefixOwner
 	if owner == nil || owner.state != running || q.hostTable != nil || !s.pool.Caching() || q.wantsTargets() {
@@ -38,7 +38,8 @@ func (s *Scheduler) awaitsOwner(q *Seq) bool {
 	return owner.computed < n && n > s.pool.Layout().Specs[0].BlockSize
 }
 
-// begun moves q from waiting to running and into the step, or leaves it as it was.
+// tryStart moves q from waiting to running and adds it to the step. It returns false, and
+// changes nothing, if q does not fit.
 func (s *Scheduler) tryStart(q *Seq) bool {
 	if s.left() <= 0 || s.step.Samples == s.opts.MaxSamples || s.prefillBudget(0, q.left()) == 0 {
 		return false
@@ -52,7 +53,8 @@ func (s *Scheduler) tryStart(q *Seq) bool {
 		ok = p.draw
 	}
 	if ok && !s.allocate(q, p) && len(s.running) == 0 {
-		// Alone it fits, if cached pages do not lie about in more slabs than they fill.
+		// With no other sequence running it fits, once cached pages do not occupy slabs of
+		// other classes.
 		s.unloadPages(q, mark)
 		s.pool.EvictAll()
 		if ok = s.loadPages(q); ok {
@@ -68,13 +70,13 @@ func (s *Scheduler) tryStart(q *Seq) bool {
 	return true
 }
 
-// pages gives q those of a part that is computed next; where it has them, nothing.
+// allocate takes the pages that q needs for a part. It does nothing if q has them.
 func (s *Scheduler) allocate(q *Seq, p part) bool {
 	return s.pool.Extend(q.table, q.scheduled, q.scheduled+p.count, q.scheduled+p.count)
 }
 
-// placed gives q pages for what it need not compute, if there is room for all it has,
-// or leaves it as it was.
+// place gives q the pages of its cached or swapped prefix, provided that the pool has pages for
+// all of q's tokens. It returns false, and changes nothing, otherwise.
 func (s *Scheduler) place(q *Seq) bool {
 	if s.noFit.seq == q && s.noFit.freed == s.pool.Frees() {
 		return false
@@ -88,12 +90,13 @@ func (s *Scheduler) place(q *Seq) bool {
 		s.noFit.seq, s.noFit.freed = q, s.pool.Frees()
 		return false
 	}
-	// Alone it fits, if the cached pages it matched do not pin their slabs.
+	// With no other sequence running it fits, unless the cached pages it matched pin slabs
+	// that another class needs.
 	s.pool.EvictAll()
 	return s.loadPages(q)
 }
 
-// start moves q, which has its pages, from waiting to running.
+// start moves q, which has its prefix pages, from waiting to running.
 func (s *Scheduler) start(q *Seq) {
 	if q.hostTable != nil {
 		s.freeHost(q)
@@ -115,9 +118,9 @@ func (s *Scheduler) start(q *Seq) {
 	}
 }
 
-// room says that the pool has pages for all tokens q has and one more, beside
-// what the running sequences need for theirs and another block each, so that q
-// is not preempted at once.
+// fitsWhole reports whether the pool has pages for all tokens of q and one more, in addition to
+// those that the running sequences need for theirs and another block each. So q is not
+// preempted soon after its start.
 func (s *Scheduler) fitsWhole(q *Seq) bool {
 	clear(s.need)
 	s.pool.Need(q.table, min(len(q.tokens)+1, q.limit-1), s.need)
@@ -128,8 +131,8 @@ func (s *Scheduler) fitsWhole(q *Seq) bool {
 	return s.pool.Fits(s.need)
 }
 
-// preempt takes a running sequence's pages; it waits again, and then has them
-// back from the host or recomputes what it had. Tokens in flight for it still arrive.
+// preempt frees a running sequence's pages and makes it wait again. When it restarts, it swaps
+// its pages in from the host or recomputes them. Its tokens in flight still arrive.
 func (s *Scheduler) preempt(q *Seq) {
 	if q.inStep {
 		s.unschedule(q)
@@ -147,7 +150,7 @@ func (s *Scheduler) preempt(q *Seq) {
 	}
 }
 
-// unschedule takes q's row out of the step that is being made.
+// unschedule removes q's row from the step being built.
 func (s *Scheduler) unschedule(q *Seq) {
 	st := s.step
 	i := slices.IndexFunc(st.Rows, func(r Row) bool { return r.Seq == q })

@@ -1,9 +1,8 @@
 package sched
 
-// Next decides a step: first a token of every sequence that decodes, then more
-// of the prompts begun, then new sequences in the policy's order, then proposed
-// tokens. It is nil when
-// nothing can run before a Commit or an Add, and while more than Lag steps are
+// Next returns the next step: first one token of every decoding sequence, then more of the
+// prompts in progress, then new sequences in the policy's order, then proposed tokens. It
+// returns nil if nothing can run before a Commit or an Add, or if more than Lag steps are
 // uncommitted.
 func (s *Scheduler) Next() *Step {
 	if len(s.flight) > s.opts.Lag {
@@ -35,9 +34,9 @@ func (s *Scheduler) beginStep() {
 	s.proposalTokens, s.stepsPerToken = 0, 0
 }
 
-// hold finds out whether sequences wait for a token after their first, and how many steps
-// each waits for the next: with a step in flight, one that must know its token sits the
-// next out. What comes from here on is paced then.
+// markDecoding sets stepsPerToken: 0 if no sequence waits for a token after its first,
+// otherwise the steps that each waits for. That is 2 if a sequence must know its last token
+// while a step is in flight, and so skips a step. Prefill scheduled from here on is limited.
 func (s *Scheduler) markDecoding() {
 	for _, q := range s.running {
 		before := q.total()
@@ -55,7 +54,7 @@ func (s *Scheduler) markDecoding() {
 	s.step.Work.StepsPerToken = s.stepsPerToken
 }
 
-// allowed is how many of n positions of q, whose first is from, the pace lets into the
+// prefillBudget returns how many of n positions that begin at from the limiter admits to the
 // step.
 func (s *Scheduler) prefillBudget(from, n int) int {
 	if s.limiter == nil || s.stepsPerToken == 0 || n < 2 {
@@ -66,23 +65,24 @@ func (s *Scheduler) prefillBudget(from, n int) int {
 	return s.limiter.PrefillBudget(w, from, n)
 }
 
-// paces is how many of the next n positions of q the pace lets into the step.
+// limitPrefill returns how many of the next n positions of q the limiter admits to the step.
 func (s *Scheduler) limitPrefill(q *Seq, n int) int {
 	return s.prefillBudget(q.scheduled, min(n, s.left()))
 }
 
-// decode schedules the sequences that have one token to compute.
+// decode schedules the running sequences that have one token to compute.
 func (s *Scheduler) decode() {
 	for i := 0; i < len(s.running); {
 		q := s.running[i]
 		if !q.inStep && q.left() == 1 && !q.blocked() && !s.extend(q, 1) && q.state != running {
-			continue // preempted: the next one has its index
+			continue // q was preempted: the next sequence is at index i now
 		}
 		i++
 	}
 }
 
-// prefill goes on with prompts, and recomputed outputs, of several tokens.
+// prefill schedules the running sequences that have several tokens to compute: prompts, and
+// outputs to recompute after a preemption.
 func (s *Scheduler) prefill() {
 	for i := 0; i < len(s.running); {
 		q := s.running[i]
@@ -93,11 +93,11 @@ func (s *Scheduler) prefill() {
 	}
 }
 
-// extend schedules up to n positions of a running sequence, preempting the last
-// ones in order for their pages. False: the step has no room for it, or it was
-// itself preempted.
+// extend schedules up to n positions of a running sequence. For pages it preempts other
+// sequences, the last in order first. It returns false if the step is full or q itself was
+// preempted.
 func (s *Scheduler) extend(q *Seq, n int) bool {
-	n = s.limitPrefill(q, n) // once: pages are asked for again for no fewer positions
+	n = s.limitPrefill(q, n) // only once: Pool.Extend must be retried with the same positions
 	for {
 		c, ok := s.cut(q, n)
 		if !ok {
@@ -115,17 +115,17 @@ func (s *Scheduler) extend(q *Seq, n int) bool {
 	}
 }
 
-// part is what of a sequence goes into a step.
+// part is the part of a sequence that a step computes.
 type part struct {
-	count   int
-	draw    bool
-	next    bool // the last position is sampled though the token after it is known
-	targets int
-	from    int // position of the first target
+	count   int  // positions
+	draw    bool // the last position samples a token
+	next    bool // the last position is sampled although the token after it is known
+	targets int  // prompt logprobs
+	from    int  // position of the first target
 }
 
-// cut fits n positions of q into what the step has left of tokens and sampled
-// rows.
+// cut returns the part of q's next n positions that fits the remaining tokens and sampled rows
+// of the step. It returns false if nothing fits.
 func (s *Scheduler) cut(q *Seq, n int) (part, bool) {
 	rows := s.opts.MaxSamples - s.step.Samples
 	p := part{count: min(n, s.left()), from: max(q.target, q.scheduled+1)}
@@ -149,13 +149,13 @@ func (s *Scheduler) cut(q *Seq, n int) (part, bool) {
 	return p, p.count > 0
 }
 
-// ends says that the last position is that of a target.
+// ends reports whether the last target's row is that of the last position.
 func (p part) ends(q *Seq) bool { return p.targets > 0 && p.from+p.targets == q.scheduled+p.count+1 }
 
-// left is how many tokens the step has left, those kept for proposals apart.
+// left returns how many more tokens the step can take, without those reserved for proposals.
 func (s *Scheduler) left() int { return s.opts.MaxNumBatchedTokens - s.proposalTokens - s.step.Tokens }
 
-// add puts a row into the step, and chooses the checkpoints that it leaves.
+// add appends a row to the step and plans the state snapshots that it stores.
 func (s *Scheduler) add(q *Seq, p part) {
 	r := Row{Seq: q, From: q.scheduled, Count: p.count, Ref: -1, Targets: p.targets, Draw: p.draw, Next: -1, epoch: q.epoch}
 	if p.targets > 0 {
@@ -182,7 +182,7 @@ func (s *Scheduler) add(q *Seq, p part) {
 	s.step.Rows = append(s.step.Rows, r)
 }
 
-// finish numbers the sampled rows and hands the step out.
+// finish numbers the sampled rows and returns the step, nil if it has no rows.
 func (s *Scheduler) finish() *Step {
 	st := s.step
 	s.step = nil

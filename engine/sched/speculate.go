@@ -2,20 +2,19 @@ package sched
 
 import "vapp.dev/engine/speculate"
 
-// indexTokensPerStep is how many tokens a step may enter into the indexes of Lookup, over all
-// sequences: what a prompt of 128K tokens needs is spread over the steps that
-// compute it.
+// indexTokensPerStep is how many tokens a step may add to the n-gram indexes, over all
+// sequences. The indexing of a prompt of 128K tokens is so spread over the steps that compute it.
 const indexTokensPerStep = 4096
 
-// guesses says that proposed tokens of q may be verified: what its rows depend on
-// besides is known when they are prepared.
+// mayPropose reports whether proposed tokens of q can be verified: its rows must not depend on
+// output tokens that are not known when the rows are prepared.
 func (s *Scheduler) mayPropose(q *Seq) bool {
 	return s.opts.Verify > 0 && !q.needsOutput() && !q.wantsTargets()
 }
 
-// guess finds proposals for the sequences that decode in this step. They are given
-// room at the end of it; while prompts want some, half of the tokens that are left
-// are theirs, and all if prompts are not cut.
+// propose finds proposals for the sequences that decode in this step, and reserves tokens of
+// the step for them: all remaining tokens, or half of them while prompts wait. If prompts wait
+// that cannot be cut, it reserves none.
 func (s *Scheduler) propose() {
 	if s.opts.Verify == 0 {
 		return
@@ -45,7 +44,8 @@ func (s *Scheduler) propose() {
 	s.proposalTokens = min(wanted, left)
 }
 
-// read brings the indexes of what runs up to date, those that decode first.
+// updateIndexes adds new tokens to the n-gram indexes of the running sequences, those that
+// decode first.
 func (s *Scheduler) updateIndexes() {
 	if s.opts.Lookup == (speculate.NGram{}) {
 		return
@@ -66,7 +66,7 @@ func (s *Scheduler) updateIndexes() {
 	}
 }
 
-// unindex forgets what q's proposals come from.
+// unindex drops q's n-gram index and proposals.
 func (s *Scheduler) unindex(q *Seq) {
 	if q.index != nil {
 		s.indexed -= q.index.Len()
@@ -75,8 +75,8 @@ func (s *Scheduler) unindex(q *Seq) {
 	q.drafts, q.proposals = q.drafts[:0], q.proposals[:0]
 }
 
-// verify adds proposals to the rows that decode, in order, as far as the step has room
-// and the pool has pages: nothing is preempted for them.
+// verify adds proposals to the decoding rows, in order, while the step has tokens left and the
+// pool has pages. It preempts nothing.
 func (s *Scheduler) verify() {
 	if s.opts.Verify == 0 {
 		return
@@ -105,8 +105,8 @@ func (s *Scheduler) verify() {
 	}
 }
 
-// reach gets pages, if there are some, for the positions behind a drawn token where
-// the device's own head computes all its proposals but the last two.
+// extendForDrafts takes pages, if there are free ones, for the positions after a sampled token
+// at which the model's own head computes K and V: those of all its proposals but the last two.
 func (s *Scheduler) extendForDrafts(r *Row) {
 	q := r.Seq
 	if end := min(q.scheduled+s.opts.Drafts-2, q.limit-1); s.draftPages && r.Draw && end > q.scheduled {
@@ -114,7 +114,8 @@ func (s *Scheduler) extendForDrafts(r *Row) {
 	}
 }
 
-// accepted is how many of a row's draws count, and counts them.
+// countAccepted returns how many of a row's sampled tokens are accepted, and adds them to the
+// step's Speculation.
 func (s *Scheduler) countAccepted(st *Step, i int, r Result) int {
 	row := &st.Rows[i]
 	if row.Proposed == 0 {
@@ -137,8 +138,8 @@ func (s *Scheduler) countAccepted(st *Step, i int, r Result) int {
 	return n
 }
 
-// rewind takes back what was computed of q behind its first done positions, and keeps
-// what the device proposes next.
+// rewind drops q's positions after the computed ones, which were rejected proposals, and stores
+// the device's next proposals.
 func (s *Scheduler) rewind(q *Seq, i int, r Result) {
 	q.scheduled = q.computed
 	s.pool.Trim(q.table, q.computed)

@@ -1,9 +1,9 @@
 package sched
 
-// save copies the pages of a sequence that is losing them to the host, if there is
-// room. A sequence shares most of its pages only with others that run: these stay
-// findable, so that computing the rest again is less work than moving all. One whose
-// state is still that of a checkpoint has computed nothing yet.
+// swapOut copies the pages of a sequence that is being preempted to swap space, if it has free
+// pages. It skips a sequence that shares most of its pages with running ones: those stay in the
+// prefix cache, and recomputing the rest is less work than moving all. It also skips a sequence
+// whose recurrent state is still that of a snapshot, since it has computed nothing yet.
 func (s *Scheduler) swapOut(q *Seq) {
 	if s.swap == nil || q.scheduled == 0 || q.table.Unread(q.scheduled) {
 		return
@@ -26,9 +26,9 @@ func (s *Scheduler) swapOut(q *Seq) {
 	}
 }
 
-// restore begins the sequences that wait first and have their pages on the host, without
-// a row yet. It comes before the step's rows: a row still reads pages that its sequence
-// has given up, and what comes from the host is there before the step runs.
+// swapIn starts the first waiting sequences while they have their pages in swap space, without
+// a row yet. It runs before the step has rows: a row may still read pages that its sequence has
+// released, and pages are swapped in before the step runs.
 func (s *Scheduler) swapIn() {
 	for i := 0; s.swap != nil && i < len(s.waiting) && len(s.running) < s.opts.running(); {
 		switch q := s.waiting[i]; {
@@ -42,9 +42,9 @@ func (s *Scheduler) swapIn() {
 	}
 }
 
-// fill gives a waiting sequence the pages of what it need not compute: those that
-// it left on the host, or the longest prefix that is cached. False: there are too
-// few.
+// loadPages gives a waiting sequence the pages of its positions that need not be computed:
+// those in swap space, or the longest cached prefix. It returns false if there are too few
+// free pages.
 func (s *Scheduler) loadPages(q *Seq) bool {
 	if q.hostTable == nil {
 		if !q.wantsTargets() {
@@ -63,14 +63,14 @@ func (s *Scheduler) loadPages(q *Seq) bool {
 	return true
 }
 
-// empty undoes fill; the moves from mark on are its.
+// unloadPages undoes loadPages, whose moves begin at index mark.
 func (s *Scheduler) unloadPages(q *Seq, mark int) {
 	s.pool.Free(q.table)
 	s.moves = s.moves[:mark]
 	q.scheduled = 0
 }
 
-// forget gives up what q has on the host.
+// freeHost frees q's pages in swap space.
 func (s *Scheduler) freeHost(q *Seq) {
 	if q.hostTable != nil {
 		s.swap.Free(q.hostTable)

@@ -106,8 +106,8 @@ func simulate(m *machine, l load, target float64) (o outcome) {
 	return o
 }
 
-// TestMeetsTarget: after a warm-up 99 of 100 steps keep to 1.1 times the target, and prompts
-// get nearly what the largest chunks within it would give them, on devices of all kinds.
+// TestMeetsTarget: after a warm-up 99 of 100 steps take at most 1.1 times the target. Prompt
+// throughput is nearly that of the largest chunks within the target, on all kinds of devices.
 func TestMeetsTarget(t *testing.T) {
 	cpu := machine{step: 8e-3, decode: 4e-4, token: 2e-4, read: 2e-8, noise: 0.02}
 	gpu := machine{step: 1e-3, decode: 2e-6, token: 3e-5, read: 1e-10, flat: 12e-3, noise: 0.01}
@@ -159,7 +159,7 @@ func TestMissed(t *testing.T) {
 	m := machine{step: 60e-3, decode: 5e-4, token: 1e-4, read: 1e-9, noise: 0.03}
 	o := simulate(&m, load{4, 500, 2000, 0.9}, 50e-3)
 	if o.missed != 1 {
-		t.Errorf("said %d times, want once", o.missed)
+		t.Errorf("reported %d times, want once", o.missed)
 	}
 	p := New(50e-3)
 	w := Work{}.With(500, 1)
@@ -173,7 +173,7 @@ func TestMissed(t *testing.T) {
 		t.Errorf("decode alone takes %g s, want 0.063", s)
 	}
 	if s := p.Missed(w); s != 0 {
-		t.Errorf("said again: %g s", s)
+		t.Errorf("reported again: %g s", s)
 	}
 	p.Retarget(80e-3)
 	for range 40 {
