@@ -1,6 +1,6 @@
 package kv
 
-// share adds an owner to a page that is owned or cached.
+// share adds an owner to an owned or cached page.
 func (p *Pool) share(c *class, n int32) {
 	pg := &c.pages[n]
 	pg.refs++
@@ -16,7 +16,7 @@ func (p *Pool) share(c *class, n int32) {
 	p.updateLists(s)
 }
 
-// release takes one owner from a page; without owners it is cached or free.
+// release removes one owner of a page. Without owners the page is cached or free.
 func (p *Pool) release(c *class, n int32) {
 	pg := &c.pages[n]
 	pg.refs--
@@ -39,8 +39,8 @@ func (p *Pool) release(c *class, n int32) {
 	p.updateLists(si)
 }
 
-// uncache forgets what a cached page holds. The page is in no list afterwards;
-// the caller owns it or frees it.
+// uncache removes a cached page from the prefix cache. The page is in no list afterwards; the
+// caller allocates or frees it.
 func (p *Pool) uncache(c *class, n int32) {
 	pg := &c.pages[n]
 	delete(c.byKey, pg.key)
@@ -50,7 +50,7 @@ func (p *Pool) uncache(c *class, n int32) {
 	p.slabs[n/c.per].cached--
 }
 
-// settle puts slab si into the lists that its counts call for.
+// updateLists moves slab si to the lists that match its counts.
 func (p *Pool) updateLists(si int32) {
 	s := &p.slabs[si]
 	c := &p.classes[s.class]
@@ -79,7 +79,7 @@ func (p *Pool) updateLists(si int32) {
 	}
 }
 
-// takeBack ends the loan of a slab whose pages are all free.
+// releaseSlab takes a slab whose pages are all free from its class.
 func (p *Pool) releaseSlab(si int32) {
 	s := &p.slabs[si]
 	c := &p.classes[s.class]
@@ -94,7 +94,7 @@ func (p *Pool) releaseSlab(si int32) {
 	p.freeSlabs = append(p.freeSlabs, si)
 }
 
-// forget empties an idle slab and takes it back.
+// evictSlab evicts the cached pages of an idle slab and releases the slab.
 func (p *Pool) evictSlab(si int32) {
 	c := &p.classes[p.slabs[si].class]
 	for n := si * c.per; n < (si+1)*c.per; n++ {
@@ -109,8 +109,8 @@ func (p *Pool) evictSlab(si int32) {
 	p.releaseSlab(si)
 }
 
-// Drop forgets every cached page; owned pages stay findable. Afterwards idle
-// slabs belong to no class.
+// EvictAll evicts every cached page. Owned pages can still be found. Afterwards all idle slabs
+// are free.
 func (p *Pool) EvictAll() {
 	for i := range p.classes {
 		c := &p.classes[i]

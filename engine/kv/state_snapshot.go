@@ -2,36 +2,36 @@ package kv
 
 import "slices"
 
-// SnapshotsPerStep is how many checkpoints a step leaves of a sequence at most, SnapshotEntries the width
-// of a page table of checkpoints.
+// A state snapshot is a copy of a sequence's recurrent state after some number of its tokens.
+// Sequences with the same prefix continue from it. SnapshotsPerStep is the most snapshots that a
+// step stores for a sequence, SnapshotEntries the width of a page table of snapshots.
 const (
 	SnapshotsPerStep = 2
 	SnapshotEntries  = 1 + 2*SnapshotsPerStep
 )
 
-// marks is what a Table has to do with checkpoints. Their pages belong to it only while
-// a step reads them or until what a step stored to them is committed; afterwards they
-// are cached.
+// snapshots is the part of a Table about snapshots. The Table owns a snapshot's page while a
+// step reads it, or until the step that stored it is committed. Afterwards the page is cached.
 type snapshots struct {
-	class  int     // its class, none where there is none
-	table  []int32 // of the step that was last prepared: see Pages
-	begin  int32   // the page that the sequence begins from, owned until the step after
-	from   int     // the position that it begins at
+	class  int     // the snapshot class, or none
+	table  []int32 // page table of the step that was last prepared: see Pages
+	begin  int32   // the snapshot that the sequence begins from, owned until the following step
+	from   int     // the position that the sequence begins at
 	step   int     // the first position of the step that was last prepared
-	branch int     // tokens that other classes still held, where there was no checkpoint
+	branch int     // length of the prefix that the other classes had cached when Match was called
 	stores []store // in order of their positions
 }
 
-// store is an owned page that a step stores the state of the first n tokens to.
+// store is an owned page that a step stores the state after the first n tokens to.
 type store struct {
 	n    int
 	page int32
 }
 
-// Checkpoints is how many checkpoints that many slabs keep at most, those in use
-// included: what a quarter of the arena holds. They cost no sequence anything, since they are
-// evicted as cached blocks are; the bound keeps them from driving out the blocks of
-// prefixes. 0 where no class keeps any.
+// Snapshots returns the most snapshots that a pool of that many slabs keeps, those in use
+// included: a quarter of the arena. They take nothing from sequences, since they are evicted
+// like cached blocks; the limit keeps them from evicting the blocks of prefixes. It is 0 without
+// a snapshot class.
 func (l Layout) Snapshots(slabs int) int {
 	i := l.snapshotClass()
 	if i == none || slabs < 1 {
@@ -40,9 +40,9 @@ func (l Layout) Snapshots(slabs int) int {
 	return max(1, slabs/4) * l.PagesPerSlab[i]
 }
 
-// SnapshotEvery is at how many tokens' distance checkpoints are left within a sequence: as
-// many as take the bytes of one in the classes that keep every token, in whole blocks, but
-// not fewer than leastBlocks. 0 where no class keeps any.
+// SnapshotEvery returns the number of tokens between two snapshots of a sequence: as many as
+// take the bytes of a snapshot in the Full classes, in whole blocks, at least leastBlocks. It is
+// 0 without a snapshot class.
 func (l Layout) SnapshotEvery() int {
 	i := l.snapshotClass()
 	if i == none {
@@ -61,21 +61,25 @@ func (l Layout) SnapshotEvery() int {
 	return int(n * block)
 }
 
-// leastBlocks keeps the checkpoints of a sequence few where states are small.
+// leastBlocks is the least number of blocks between two snapshots, however small states are.
 const leastBlocks = 16
 
-// marked is the class that keeps checkpoints; none: there is none.
+// snapshotClass returns the index of the snapshot class, or none.
 func (l Layout) snapshotClass() int {
 	return slices.IndexFunc(l.Specs, func(s Spec) bool { return s.Kind == Snapshot })
 }
 
-// Mark chooses the checkpoints that a step leaves which computes t's positions from to
-// to−1, all of them for good, and gives t pages for them, at the cost of what is cached:
-// the last whole block before the prompt's last token, from which the next turn of a
-// conversation and other choices begin; the place up to which other classes held the sequence
-// when it was matched, where it parts from another one; and the last multiple of
-// SnapshotEvery. Without pages, and where there is one already, none is left. The table
-// of the class is valid until the next Extend.
+// PlanSnapshots chooses the snapshots that the next step stores. The step computes t's
+// positions from to to−1, none of them proposed. It allocates pages for at most
+// SnapshotsPerStep snapshots, after these numbers of tokens:
+//   - the last whole block before the prompt's last token, from which the next turn of a
+//     conversation and the request's other choices begin;
+//   - the prefix that the other classes had cached at Match, where this sequence branches off
+//     from another;
+//   - the last multiple of SnapshotEvery.
+//
+// Pages may come from cached ones. A snapshot that exists, or for which there is no page, is
+// skipped. The table of the class is valid until the next Extend.
 func (p *Pool) PlanSnapshots(t *Table, tokens []int32, from, to, prompt int) {
 	if p.snapClass == none || !p.caching {
 		return
@@ -108,7 +112,8 @@ func (p *Pool) PlanSnapshots(t *Table, tokens []int32, from, to, prompt int) {
 	slices.SortFunc(t.snaps.stores, func(a, b store) int { return a.n - b.n })
 }
 
-// mark takes a page for a checkpoint, within the bound.
+// takeSnapshotPage allocates a page for a snapshot within maxSnapshots, or reuses that of the
+// least recently used snapshot.
 func (p *Pool) takeSnapshotPage() (int32, bool) {
 	c := &p.classes[p.snapClass]
 	if c.used+c.cached < p.maxSnapshots {
@@ -123,7 +128,7 @@ func (p *Pool) takeSnapshotPage() (int32, bool) {
 	return n, true
 }
 
-// begin has t begin behind n tokens, of which there is a checkpoint.
+// beginFrom makes t begin after n tokens, for which a snapshot is cached.
 func (p *Pool) beginFrom(t *Table, tokens []int32, n int) {
 	c := &p.classes[p.snapClass]
 	page, _ := p.find(t, c, n/c.spec.BlockSize-1, tokens)
@@ -131,9 +136,9 @@ func (p *Pool) beginFrom(t *Table, tokens []int32, n int) {
 	t.snaps.begin, t.snaps.from, t.snaps.table[0] = page, n, page
 }
 
-// begun prepares t's table of checkpoints for a step that begins at from: the step after
-// the first does not read the page that the sequence began from. What is prepared once
-// more, for proposed tokens, stays as it is.
+// prepareSnapshots prepares t's snapshot table for a step that begins at from. It releases the
+// snapshot that the sequence began from, once a later step begins. A second call for the same
+// step, for proposed tokens, changes nothing.
 func (p *Pool) prepareSnapshots(t *Table, from int) {
 	if p.snapClass == none || t.snaps.step == from {
 		return
@@ -147,8 +152,8 @@ func (p *Pool) prepareSnapshots(t *Table, from int) {
 	t.snaps.table[0] = t.snaps.begin
 }
 
-// Unread says that the state that t goes on from at position n is not in a page of its own
-// but in the checkpoint that the sequence begins from, which no step has read yet.
+// Unread reports whether the state with which t continues at position n is still in the
+// snapshot that the sequence begins from, which no step has read yet.
 func (t *Table) Unread(n int) bool { return t.snaps.begin != none && n == t.snaps.from }
 
 func clearTable(table []int32) {
@@ -157,7 +162,7 @@ func clearTable(table []int32) {
 	}
 }
 
-// latest is the largest length up to n behind which there is a checkpoint.
+// latestSnapshot returns the largest length up to n that has a cached snapshot.
 func (p *Pool) latestSnapshot(t *Table, tokens []int32, n int) int {
 	c := &p.classes[p.snapClass]
 	for b := n/c.spec.BlockSize - 1; b >= 0; b-- {
@@ -168,8 +173,8 @@ func (p *Pool) latestSnapshot(t *Table, tokens []int32, n int) int {
 	return 0
 }
 
-// sealMarks makes findable the checkpoints behind at most done tokens, and gives their
-// pages up.
+// sealSnapshots enters the snapshots after at most done tokens into the prefix cache and
+// releases their pages.
 func (p *Pool) sealSnapshots(t *Table, tokens []int32, done int) {
 	m := &t.snaps
 	k := 0
@@ -187,8 +192,8 @@ func (p *Pool) sealSnapshots(t *Table, tokens []int32, done int) {
 	}
 }
 
-// abandon gives up all pages that checkpoints are yet to be stored to, or were in a step
-// that is not committed: sequences need them. False: there were none.
+// abandonSnapshots releases the pages of all uncommitted snapshots, since sequences need them.
+// It returns false if there were none.
 func (p *Pool) abandonSnapshots() bool {
 	some := len(p.storing) > 0
 	for len(p.storing) > 0 {
@@ -197,7 +202,7 @@ func (p *Pool) abandonSnapshots() bool {
 	return some
 }
 
-// drop gives up the pages that t has for checkpoints yet to be committed.
+// dropSnapshots releases the pages of t's uncommitted snapshots.
 func (p *Pool) dropSnapshots(t *Table) {
 	if len(t.snaps.stores) == 0 {
 		return
@@ -215,7 +220,7 @@ func (p *Pool) unlist(t *Table) {
 	p.storing = slices.Delete(p.storing, i, i+1)
 }
 
-// freeMarks gives up all of t's pages of checkpoints.
+// freeSnapshots releases all snapshot pages of t.
 func (p *Pool) freeSnapshots(t *Table) {
 	if p.snapClass == none {
 		return
@@ -228,7 +233,7 @@ func (p *Pool) freeSnapshots(t *Table) {
 	t.snaps.begin, t.snaps.branch, t.snaps.step = none, 0, none
 }
 
-// owned adds the pages that t owns in the class to refs.
+// countOwned adds one to refs for each snapshot page that the table owns.
 func (m *snapshots) countOwned(refs []int32) {
 	for _, s := range m.stores {
 		refs[s.page]++

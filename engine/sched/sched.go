@@ -60,9 +60,9 @@ func New(o Options, pool *kv.Pool) *Scheduler {
 // the first Add.
 func (s *Scheduler) SetSwap(host *kv.Pool) { s.swap = host }
 
-// Pace says how many of the next n positions of a sequence, of which from are computed,
-// a step may take that has w already, so that it does not last too long: at least one
-// if w has none of a prompt.
+// PrefillLimiter limits the prefill of a step so that the step does not take too long.
+// PrefillBudget returns how many of the next n positions of a sequence, which has from computed
+// positions, a step that already has w may take: at least one if w has no prompt tokens.
 type PrefillLimiter interface {
 	PrefillBudget(w steptime.Work, from, n int) int
 }
