@@ -25,6 +25,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
+// kindNames are the names in plans, where a Snapshot is called "checkpoint".
 var kindNames = [...]string{"full", "window", "state", "checkpoint"}
 
 // Spec is one class of page.
