@@ -8,8 +8,8 @@ type Stop uint8
 // The outcomes.
 const (
 	GoOn    Stop = iota // the sequence continues
-	AtEOS        // the tokenizer's own EOS
-	AtToken      // one of StopTokenIDs, or an EOS of the generation config
+	AtEOS               // the tokenizer's own EOS
+	AtToken             // one of StopTokenIDs, or an EOS of the generation config
 )
 
 // StopAt returns whether token, the n-th generated one, ends the sequence. Before MinTokens no
