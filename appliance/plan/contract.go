@@ -12,17 +12,17 @@ import (
 	"vapp.dev/schema"
 )
 
-// goal is a number of sequences of a length that must be able to run at once. The
-// zero value asks for nothing.
+// goal is a number of sequences of a length that must be able to run at once. The zero value
+// requires nothing.
 type goal struct{ seqs, tokens int }
 
-// String is "16 sequences of 32,768 tokens".
+// String returns for example "16 sequences of 32,768 tokens".
 func (g goal) String() string {
 	return fmt.Sprintf("%s of %s tokens", numberOf(g.seqs, "sequence"), Group(int64(g.tokens)))
 }
 
-// met says that so many slabs hold the goal at steady state, and that neither the
-// model length nor maxNumSeqs forbids it.
+// fits reports whether that many slabs hold the goal at steady state, and the model length and
+// maxNumSeqs allow it.
 func (g goal) fits(o engine.Options, a *engine.Account, slabs int) bool {
 	if g.seqs == 0 {
 		return true
@@ -30,19 +30,19 @@ func (g goal) fits(o engine.Options, a *engine.Account, slabs int) bool {
 	return g.tokens <= o.MaxModelLen && g.seqs <= o.MaxNumSeqs && a.KV.Sequences(slabs, g.tokens) >= g.seqs
 }
 
-// ContractError says that a plan fits the machine but not what the profile
-// requires of it. Its Changes were planned, each alone meets the contract.
+// ContractError reports that a plan fits the machine but does not meet a requirement of the
+// profile. Each of its Changes was planned and meets the contract alone.
 type ContractError struct {
 	Pos     schema.Position
 	Path    string // require.concurrency.">=8"
 	Want    int    // sequences
 	Tokens  int    // of each
-	Have    int    // sequences
-	Missing int64  // bytes of KV cache; 0 where memory is not what is missing
+	Have    int    // sequences that fit
+	Missing int64  // bytes of KV cache; 0 if memory is not the limit
 	Changes []Change
 }
 
-// Error is one line.
+// Error returns one line.
 func (e *ContractError) Error() string {
 	remedy := "no single change of the profile meets it"
 	if len(e.Changes) > 0 {
@@ -51,7 +51,7 @@ func (e *ContractError) Error() string {
 	return fmt.Sprintf("%v: %s: %s; %s", e.Pos, e.Path, e.Brief(), remedy)
 }
 
-// Brief is what is required and what there is, without place and remedy.
+// Brief returns what is required and what fits, without position and remedy.
 func (e *ContractError) Brief() string {
 	s := fmt.Sprintf("requires %s at once, %d fit", goal{e.Want, e.Tokens}, e.Have)
 	if e.Missing > 0 {
@@ -60,7 +60,7 @@ func (e *ContractError) Brief() string {
 	return s
 }
 
-// Format adds every single change that meets it for %+v.
+// Format adds, for %+v, every single change that meets the contract.
 func (e *ContractError) Format(f fmt.State, verb rune) {
 	io.WriteString(f, e.Error())
 	if verb == 'v' && f.Flag('+') && len(e.Changes) > 0 {
@@ -68,7 +68,7 @@ func (e *ContractError) Format(f fmt.State, verb rune) {
 	}
 }
 
-// required checks the profile's contracts, and looks for what would meet them.
+// checkContracts checks the profile's contracts and searches for changes that would meet them.
 func (w resolved) checkContracts(p *Plan) error {
 	e, err := w.firstUnmet(p)
 	if e == nil {
@@ -79,8 +79,8 @@ func (w resolved) checkContracts(p *Plan) error {
 	return e
 }
 
-// unmet is the first contract that the plan does not meet, nil where it meets all;
-// the highest number comes first.
+// firstUnmet returns the first contract that the plan does not meet, in descending order of the
+// number of sequences; nil if it meets all.
 func (w resolved) firstUnmet(p *Plan) (*ContractError, error) {
 	r := w.in.Profile.Require
 	if r == nil {
@@ -117,7 +117,7 @@ func (w resolved) firstUnmet(p *Plan) (*ContractError, error) {
 	return nil, nil
 }
 
-// slabsFor is how many slabs hold the goal.
+// slabsFor returns how many slabs the goal takes.
 func (w resolved) slabsFor(a *engine.Account, g goal) int {
 	var need int64
 	for c, per := range a.KV.PagesPerSlab {

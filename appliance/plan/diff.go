@@ -5,15 +5,14 @@ import (
 	"strings"
 )
 
-// Difference is what changes from one plan to another.
+// Difference is the difference of two plans.
 type Difference struct {
 	Items    []Move `json:"items"`    // ledger lines, bytes
 	Capacity []Move `json:"capacity"` // tokens and sequences
 	Options  []Move `json:"options"`
 }
 
-// Move is one figure before and after. Old and New are numbers, or words where
-// Words says so.
+// Move is one value before and after: Old and New, or OldWords and NewWords if it is not a number.
 type Move struct {
 	Name     string `json:"name"`
 	Old      int64  `json:"old"`
@@ -68,7 +67,7 @@ func Diff(old, new *Plan) *Difference {
 	return d
 }
 
-// sequences is how many of that length the plan's arena holds.
+// sequences returns how many sequences of that length the plan's arena holds.
 func (p *Plan) sequences(tokens int) int64 {
 	return int64(p.Account.KV.Sequences(p.Capacity.Slabs, tokens))
 }
@@ -99,12 +98,12 @@ func addWords(to *[]Move, name, old, new string) {
 	}
 }
 
-// Same says that nothing changes.
+// Same reports whether the plans are equal.
 func (d *Difference) Same() bool {
 	return len(d.Items) == 0 && len(d.Capacity) == 0 && len(d.Options) == 0
 }
 
-// String is a line for each figure: options, then what fits, then bytes.
+// String returns a line for each change: options, then capacities, then bytes.
 func (d *Difference) String() string {
 	if d.Same() {
 		return "the plans are the same\n"
