@@ -11,24 +11,24 @@ import (
 	"vapp.dev/schema"
 )
 
-// Change is one field that, changed alone, makes the profile fit: the change
-// was planned like the profile itself.
+// Change is a change of one field that alone makes the profile fit. It was planned like the
+// profile itself.
 type Change struct {
-	// Path is of the profile (memory.utilization), or "--gpu" or "--why-not": the
-	// device, and what was asked for.
+	// Path is a field of the profile (memory.utilization), or "--gpu" for another device, or
+	// "--why-not" for another request.
 	Path string `json:"path"`
-	Old  string `json:"old"` // as the profile would say it
+	Old  string `json:"old"` // as written in a profile
 	New  string `json:"new"`
-	// Cost is what the change takes from somebody, in plain words.
+	// Cost is the disadvantage of the change, in plain words.
 	Cost string `json:"cost"`
 
-	far float64 // how far New is from Old: 0 not at all, 1 as far as can be, more for other machines
+	far float64 // distance of New from Old: 0 equal, 1 the largest, more for other machines
 }
 
-// String is "memory.utilization: 0.95 (now 0.9)".
+// String returns for example "memory.utilization: 0.95 (now 0.9)".
 func (c Change) String() string { return fmt.Sprintf("%s: %s (now %s)", c.Path, c.New, c.Old) }
 
-// listed prints changes and their costs.
+// listChanges formats changes and their costs, one a line.
 func listChanges(cs []Change) string {
 	t := &text{width: TextWidth}
 	width := 0
@@ -41,15 +41,15 @@ func listChanges(cs []Change) string {
 	return t.b.String()
 }
 
-// knobs are the fields with a number that can make room, each by itself.
+// knobs search one field each for a value that makes the profile fit.
 var knobs = []func(resolved, *shortError) []Change{
 	byUtilization, byModelLen, bySeqs, byBatch, byReserve, byKVCache, byVariant, byDevice,
 }
 
-// beside are the knobs that are tried beside a variant: the likely ones.
+// variantKnobs are the likely knobs, which are tried together with a variant.
 var variantKnobs = []func(resolved, *shortError) []Change{byUtilization, bySeqs, byKVCache, byVariant, byDevice}
 
-// changes are those that make it fit, the smallest first.
+// changes returns the changes that make the profile fit, the smallest first.
 func (w resolved) changes(s *shortError) []Change { return w.tryKnobs(knobs, s) }
 
 func (w resolved) tryKnobs(knobs []func(resolved, *shortError) []Change, s *shortError) []Change {
@@ -61,13 +61,13 @@ func (w resolved) tryKnobs(knobs []func(resolved, *shortError) []Change, s *shor
 	return out
 }
 
-// fits says that a solution exists which meets the goal.
+// fits reports whether there is a solution that meets the goal.
 func (w resolved) fits() bool {
 	s, err := w.solve()
 	return err == nil && w.goal.fits(s.options, s.account, s.account.KV.Slabs(s.options.KVBytes))
 }
 
-// most finds the largest n in [lo, hi] for which try(n) fits; n is tried.
+// most returns the largest n in [lo, hi] for which try(n) is true.
 func most(lo, hi int64, try func(int64) bool) (int64, bool) {
 	if hi < lo {
 		return 0, false
@@ -76,7 +76,7 @@ func most(lo, hi int64, try func(int64) bool) (int64, bool) {
 	return lo + int64(i) - 1, i > 0
 }
 
-// least finds the smallest n in [lo, hi] for which try(n) fits.
+// least returns the smallest n in [lo, hi] for which try(n) is true.
 func least(lo, hi int64, try func(int64) bool) (int64, bool) {
 	if hi < lo {
 		return 0, false
@@ -89,12 +89,12 @@ func distance(old, new float64) float64 {
 	return math.Abs(new-old) / math.Max(math.Abs(new), math.Abs(old))
 }
 
-// numbered is a change of a number, as the profile writes it.
+// numberChange returns a change of a number.
 func numberChange(path string, old, new int64, cost string) []Change {
 	return []Change{{path, fmt.Sprint(old), fmt.Sprint(new), cost, distance(float64(old), float64(new))}}
 }
 
-// byUtilization raises the share, in hundredths.
+// byUtilization raises memory.utilization, in hundredths.
 func byUtilization(w resolved, _ *shortError) []Change {
 	old := w.utilization
 	if old == 0 {
@@ -113,7 +113,7 @@ func byUtilization(w resolved, _ *shortError) []Change {
 		fmt.Sprintf("leaves %s of %s to everything else", Size(left), Size(w.in.Facts.TotalBytes)), distance(old, w.utilization)}}
 }
 
-// byModelLen shortens it, in whole blocks, not below the goal's length.
+// byModelLen lowers maxModelLen, in whole blocks, not below the goal's length.
 func byModelLen(w resolved, _ *shortError) []Change {
 	old, block := w.options.MaxModelLen, int64(w.options.BlockSize)
 	if old == 0 {
@@ -146,7 +146,7 @@ func byBatch(w resolved, _ *shortError) []Change {
 	old := w.options.MaxNumBatchedTokens
 	lo := w.options.MaxNumSeqs
 	if !w.options.ChunkedPrefill {
-		lo = max(lo, w.options.MaxModelLen) // below it a prompt would not fit one step
+		lo = max(lo, w.options.MaxModelLen) // a prompt must fit one step
 	}
 	n, ok := most(int64(lo), int64(old-1), func(n int64) bool {
 		w.options.MaxNumBatchedTokens = int(n)
@@ -158,7 +158,7 @@ func byBatch(w resolved, _ *shortError) []Change {
 	return numberChange("scheduler.maxNumBatchedTokens", int64(old), n, "prompts are computed in more and smaller steps")
 }
 
-// mib is the step in which sizes are proposed.
+// mib is the granularity of suggested sizes.
 const mib = 1 << 20
 
 func size(n int64) string {
@@ -180,8 +180,8 @@ func byReserve(w resolved, _ *shortError) []Change {
 	return []Change{{"memory.reserve", size(old), size(n * mib), fmt.Sprintf("%s less kept free for others", Size(old-n*mib)), distance(float64(old), float64(n*mib))}}
 }
 
-// byKVCache fixes the KV arena: raised to what is asked for, lowered to what
-// there is room for, or in place of a share of memory.
+// byKVCache sets memory.kvCache. It raises it to the required size, lowers it to the largest
+// size that fits, or sets it in place of memory.utilization.
 func byKVCache(w resolved, s *shortError) []Change {
 	old, share := w.kvCache, w.utilization
 	if w.in.Facts.TotalBytes <= 0 && !s.kvOnly && w.goal.seqs == 0 {

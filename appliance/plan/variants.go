@@ -10,16 +10,16 @@ import (
 	"vapp.dev/kernels"
 )
 
-// variant is a want with one field that takes another word, fitting or not.
+// variant is a resolved profile with another value of one field. It may fit or not.
 type variant struct {
 	Change
 	resolved resolved
 }
 
-// byVariant lists the words that fit alone.
+// byVariant returns the variants that fit.
 func byVariant(w resolved, _ *shortError) []Change {
 	var out []Change
-	seen := map[string]bool{} // of several sizes of one field the first that fits
+	seen := map[string]bool{} // of several values of a field only the first that fits is listed
 	for _, v := range w.variants() {
 		if !seen[v.Path] && v.resolved.fits() {
 			seen[v.Path] = true
@@ -29,9 +29,9 @@ func byVariant(w resolved, _ *shortError) []Change {
 	return out
 }
 
-// variants are the words that can make room: K and V in fewer bytes, weights
-// quantized at load, no graphs, keys from values, more ranks, and the goal's own
-// numbers where the profile's are below them.
+// variants returns the variants that may free memory: K and V in fewer bytes, weights quantized
+// at load, no graphs, keys rebuilt from values, and more ranks. It also returns those with the
+// goal's numbers if the profile's are smaller.
 func (w resolved) variants() []variant {
 	out := w.goalVariants()
 	out = append(out, w.dtypes()...)
@@ -56,7 +56,7 @@ func (w resolved) variants() []variant {
 	return out
 }
 
-// raised are the goal's numbers in place of smaller ones of the profile.
+// goalVariants returns variants with the goal's numbers in place of smaller ones of the profile.
 func (w resolved) goalVariants() []variant {
 	var out []variant
 	o := w.options
@@ -64,7 +64,7 @@ func (w resolved) goalVariants() []variant {
 		v := w
 		v.options.MaxModelLen = n
 		out = append(out, variant{Change{"maxModelLen", fmt.Sprint(o.MaxModelLen), fmt.Sprint(n),
-			"longer requests may come, and take the room of several", distance(float64(o.MaxModelLen), float64(n))}, v})
+			"requests may be longer, and take the memory of several", distance(float64(o.MaxModelLen), float64(n))}, v})
 	}
 	if n := w.goal.seqs; n > o.MaxNumSeqs && n <= o.MaxNumBatchedTokens {
 		v := w
@@ -93,8 +93,8 @@ func (w resolved) dtypes() []variant {
 	return out
 }
 
-// built adds the model built another way, where its family can be and it makes a
-// difference.
+// addBuild appends the variant with another build of the model, if the family supports it and it
+// makes a difference.
 func (w resolved) addBuild(out []variant, path, old, new string, far float64, how func(*models.Build)) []variant {
 	b := w.in.Model.Source.Build
 	how(&b)
@@ -124,7 +124,7 @@ func (w resolved) addBuild(out []variant, path, old, new string, far float64, ho
 	return append(out, variant{Change{path, old, new, cost, far}, v})
 }
 
-// weightBytes is what the weights take on the device, packed.
+// weightBytes returns the bytes of the packed weights on the device.
 func (w resolved) weightBytes() int64 {
 	var n int64
 	for _, s := range w.in.Model.Family.Weights() {
@@ -137,14 +137,15 @@ func (w resolved) weightBytes() int64 {
 	return n
 }
 
-// moreDevices is how many larger devices are proposed, of those whose memory is
-// alike (by a fiftieth) one.
+// moreDevices is how many larger devices are suggested. Of devices whose memory differs by at
+// most a fiftieth, only one is.
 const (
 	moreDevices = 2
 	alike       = 50
 )
 
-// byDevice takes the next larger ones of the catalogue, of the same kind, that the backend runs on.
+// byDevice returns the next larger devices of the catalogue that fit, of the same kind and
+// supported by the backend.
 func byDevice(w resolved, _ *shortError) []Change {
 	list, err := devices.List()
 	if err != nil || w.in.Facts.TotalBytes <= 0 {
