@@ -98,7 +98,7 @@ func (p *Plan) explainScratch(e *Explanation) {
 func (p *Plan) explainWorkspace(e *Explanation) {
 	a := p.Account
 	e.Value, e.Source = bytesOf(a.Reservation.Arenas[backend.Workspace])+", exact", fromLayout
-	e.step("one buffer for all kernels, sized for the one that needs most at %s tokens and %s sequences a step", Group(int64(p.Options.MaxNumBatchedTokens)), Group(int64(p.Options.MaxNumSeqs)))
+	e.step("one buffer for all kernels: the largest that one needs at %s tokens and %s sequences a step", Group(int64(p.Options.MaxNumBatchedTokens)), Group(int64(p.Options.MaxNumSeqs)))
 	most := map[string]int64{}
 	var names []string
 	for _, pr := range a.Reservation.Programs {

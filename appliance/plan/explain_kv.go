@@ -13,7 +13,7 @@ func (p *Plan) explainKV(e *Explanation) {
 	e.step("slabs of %s, chosen by the model and the profile alone: the smallest that leaves next to nothing at the ends of slabs", bytesOf(c.SlabBytes))
 	if p.Budget.Bytes > 0 {
 		rest := p.Ledger.Total() - p.Ledger.Bytes("kv")
-		e.step("budget %s − everything else %s = %s for the KV cache", Group(p.Budget.Bytes), Group(rest), bytesOf(p.Budget.Bytes-rest))
+		e.step("budget %s − everything else %s = %s for KV", Group(p.Budget.Bytes), Group(rest), bytesOf(p.Budget.Bytes-rest))
 	}
 	e.step("%s slabs × %s B = %s", Group(int64(c.Slabs)), Group(c.SlabBytes), bytesOf(int64(c.Slabs)*c.SlabBytes))
 	for _, cl := range c.Classes {
