@@ -200,10 +200,10 @@ func runAll(t *testing.T, e *engine.Engine, n int, together bool, submitted ...f
 	return out
 }
 
-// TestTokensDependOnNothingElse runs the same requests alone, together, in both
+// TestTokensIndependentOfBatching runs the same requests alone, together, in both
 // forms of the loop, without prefix cache, with chunks of 16 tokens, and with so
 // few pages that sequences are preempted: every choice gets the same tokens.
-func TestTokensDependOnNothingElse(t *testing.T) {
+func TestTokensIndependentOfBatching(t *testing.T) {
 	const n = 24
 	y := newToy(t)
 	want := runAll(t, y.open(t), n, false)

@@ -33,8 +33,8 @@ func TestFamiliesCPU(t *testing.T) {
 	}
 }
 
-// TestOwnHeadCPU is TestOwnHead on every kind of kernels that this machine has.
-func TestOwnHeadCPU(t *testing.T) {
+// TestMTPCPU is TestMTP on every kind of kernels that this machine has.
+func TestMTPCPU(t *testing.T) {
 	for _, v := range variantsHere(t) {
 		t.Run(v, func(t *testing.T) { ownHead(t, cpu.Opener{}, backend.Settings{Variant: v}) })
 	}
@@ -55,15 +55,15 @@ func TestPoisonCPU(t *testing.T) {
 	}
 }
 
-// TestPoolCPU is TestPool on every kind of kernels that this machine has.
-func TestPoolCPU(t *testing.T) {
+// TestPoolingCPU is TestPooling on every kind of kernels that this machine has.
+func TestPoolingCPU(t *testing.T) {
 	for _, v := range variantsHere(t) {
 		t.Run(v, func(t *testing.T) { pools(t, cpu.Opener{}, backend.Settings{Variant: v}) })
 	}
 }
 
-// TestPoolGoldenCPU is TestPoolGolden on every kind of kernels that this machine has.
-func TestPoolGoldenCPU(t *testing.T) {
+// TestPoolingGoldenCPU is TestPoolingGolden on every kind of kernels that this machine has.
+func TestPoolingGoldenCPU(t *testing.T) {
 	for _, v := range variantsHere(t) {
 		bound := 2e-5
 		if roundsToBF16(v) {

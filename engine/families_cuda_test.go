@@ -20,7 +20,7 @@ import (
 )
 
 // inFloat32 are families that kernels compute in float32: their tokens are ref's. One more is
-// TestOwnHeadCUDA's.
+// TestMTPCUDA's.
 var inFloat32 = []string{"tiny-llama3-tied", "tiny-qwen2", "tiny-qwen3", "tiny-gemma4", "tiny-gemma4-moe", "tiny-gpt-oss"}
 
 // inBF16 are checkpoints as they are stored, whose products round activations to bf16: their
@@ -174,9 +174,9 @@ func promptsOf(g *enginetest.Golden) [][]int32 {
 	return [][]int32{ids[:37], ids[3:12], ids[7:10]}
 }
 
-// TestOwnHeadCUDA: a model in float32 whose head proposes has the tokens of ref without proposals,
+// TestMTPCUDA: a model in float32 whose head proposes has the tokens of ref without proposals,
 // with them and without.
-func TestOwnHeadCUDA(t *testing.T) {
+func TestMTPCUDA(t *testing.T) {
 	emulate(t)
 	dir, g := recordedHead(t)
 	y := smallRun(dir)
@@ -188,8 +188,8 @@ func TestOwnHeadCUDA(t *testing.T) {
 	likeRef(t, y, drafting, promptsOf(g), 0)
 }
 
-// TestPoolGoldenCUDA is TestPoolGolden with products in float32.
-func TestPoolGoldenCUDA(t *testing.T) {
+// TestPoolingGoldenCUDA is TestPoolingGolden with products in float32.
+func TestPoolingGoldenCUDA(t *testing.T) {
 	emulate(t)
 	poolGoldens(t, cuda.Opener{}, backend.Settings{}, 2e-5)
 }

@@ -53,7 +53,7 @@ func TestInspectConfig(t *testing.T) {
 	}
 }
 
-func TestMissingNamesTheNearest(t *testing.T) {
+func TestMissingErrorSuggests(t *testing.T) {
 	_, err := engine.Inspect(engine.Source{Path: "testdata/absent", Name: "google/gemma4-26b", Format: "auto"})
 	var missing *engine.MissingError
 	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "did you mean google/gemma-4-26B-A4B-it") || strings.Contains(err.Error(), "\n") {

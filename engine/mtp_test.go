@@ -73,8 +73,8 @@ func recordedHead(t *testing.T) (string, *enginetest.Golden) {
 	return dir, &enginetest.Golden{InputIDs: run["input.ids"], DecodeIDs: run["output.ids"]}
 }
 
-// TestOwnHead runs the checkpoint that has a head as headAxes say.
-func TestOwnHead(t *testing.T) { ownHead(t, ref.Opener{}, backend.Settings{}) }
+// TestMTP runs the checkpoint that has a head as headAxes say.
+func TestMTP(t *testing.T) { ownHead(t, ref.Opener{}, backend.Settings{}) }
 
 func ownHead(t *testing.T, on backend.Opener, s backend.Settings) {
 	dir, g := recordedHead(t)

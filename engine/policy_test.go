@@ -15,10 +15,10 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestHeldRequests has a request arrive while a change of policy waits for the running
+// TestRequestsDuringPolicyChange has a request arrive while a change of policy waits for the running
 // one to end. What is held back for the policy runs when the running one's deadline
 // passes between two steps, and is itself aborted at its own.
-func TestHeldRequests(t *testing.T) {
+func TestRequestsDuringPolicyChange(t *testing.T) {
 	past := time.Now().Add(-time.Second)
 	for name, c := range map[string]struct {
 		deadline time.Time // of the held one
@@ -119,9 +119,9 @@ func toEnd(t *testing.T, s *Stream) {
 	}
 }
 
-// TestPolicyIsReported: a change is in force at once on an idle engine and when it is the
+// TestSetPolicyReports: a change is in force at once on an idle engine and when it is the
 // policy already; under load it waits, and reports that; one that is replaced has no effect.
-func TestPolicyIsReported(t *testing.T) {
+func TestSetPolicyReports(t *testing.T) {
 	var e *Engine
 	var states []<-chan bool
 	opened := make(chan struct{})

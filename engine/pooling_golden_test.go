@@ -90,9 +90,9 @@ func shares(x []float32) []float32 {
 	return out
 }
 
-// TestPoolGolden: texts become the recorded ids, and these what transformers and Sentence
+// TestPoolingGolden: texts become the recorded ids, and these what transformers and Sentence
 // Transformers make of them.
-func TestPoolGolden(t *testing.T) { poolGoldens(t, ref.Opener{}, backend.Settings{}, 2e-5) }
+func TestPoolingGolden(t *testing.T) { poolGoldens(t, ref.Opener{}, backend.Settings{}, 2e-5) }
 
 func poolGoldens(t *testing.T, on backend.Opener, s backend.Settings, bound float64) {
 	for name, c := range pooledAs {

@@ -39,10 +39,10 @@ var poolWays = []struct {
 	}},
 }
 
-// TestPool: every family's last row is the one that transformers' final norm gives; the
+// TestPooling: every family's last row is the one that transformers' final norm gives; the
 // mean is that of all rows, and neither batch, chunks, prefixes nor a lack of pages
 // changes a bit of any.
-func TestPool(t *testing.T) { pools(t, ref.Opener{}, backend.Settings{}) }
+func TestPooling(t *testing.T) { pools(t, ref.Opener{}, backend.Settings{}) }
 
 func pools(t *testing.T, on backend.Opener, s backend.Settings) {
 	for _, name := range twinFamilies {
@@ -155,8 +155,8 @@ func poolBound(t *testing.T, got [][]float32, g *enginetest.Golden, coarse bool)
 	}
 }
 
-// TestPoolRefuses: a model pools or generates, and says so.
-func TestPoolRefuses(t *testing.T) {
+// TestPoolingRefuses: a model pools or generates, and says so.
+func TestPoolingRefuses(t *testing.T) {
 	y := newToy(t)
 	e := y.open(t)
 	if _, err := e.Submit(context.Background(), engine.Request{Prompt: []int32{1}, Pooling: engine.PoolingLast}); err == nil {

@@ -32,9 +32,9 @@ var deviceWays = []axis{
 	}},
 }
 
-// TestWaysCUDA: greedy and seeded requests, with penalties, several choices and log
+// TestSettingsCUDA: greedy and seeded requests, with penalties, several choices and log
 // probabilities, are answered as ref answers them, whatever the engine does beside.
-func TestWaysCUDA(t *testing.T) {
+func TestSettingsCUDA(t *testing.T) {
 	emulate(t)
 	plain := wayToy(t)
 	want, logprobs := answered(t, mixedLoad(t, plain.open(t)))

@@ -10,10 +10,10 @@ import (
 	"vapp.dev/engine/sample"
 )
 
-// TestPoolWorkloads: whatever runs together, in whatever chunks and with whatever pages,
+// TestPoolingWorkloads: whatever runs together, in whatever chunks and with whatever pages,
 // a sequence that pools is given the rows it wants once each, in order, and ends with the
 // last; all pages come back.
-func TestPoolWorkloads(t *testing.T) {
+func TestPoolingWorkloads(t *testing.T) {
 	var preempted, hits, cut int
 	for seed := range uint64(200) {
 		w := newWorkload(t, seed)
