@@ -15,9 +15,9 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestRequestsDuringPolicyChange has a request arrive while a change of policy waits for the running
-// one to end. What is held back for the policy runs when the running one's deadline
-// passes between two steps, and is itself aborted at its own.
+// TestRequestsDuringPolicyChange: a request arrives while a policy change waits for the running one
+// to end. The deferred request starts when the running one reaches its deadline between two steps,
+// and is aborted at its own deadline.
 func TestRequestsDuringPolicyChange(t *testing.T) {
 	past := time.Now().Add(-time.Second)
 	for name, c := range map[string]struct {
@@ -64,7 +64,7 @@ func TestRequestsDuringPolicyChange(t *testing.T) {
 	}
 }
 
-// openSmall opens a small Llama that runs a step at a time.
+// openSmall opens a small Llama without overlap.
 func openSmall(t *testing.T, h Hooks) *Engine {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "toy")
@@ -119,8 +119,8 @@ func toEnd(t *testing.T, s *Stream) {
 	}
 }
 
-// TestSetPolicyReports: a change is in force at once on an idle engine and when it is the
-// policy already; under load it waits, and reports that; one that is replaced has no effect.
+// TestSetPolicyReports: a change is in force at once on an idle engine, or if the policy is the same.
+// Under load it reports that it waits. A change that is replaced has no effect.
 func TestSetPolicyReports(t *testing.T) {
 	var e *Engine
 	var states []<-chan bool
