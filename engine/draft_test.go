@@ -14,9 +14,9 @@ import (
 	"vapp.dev/engine/models"
 )
 
-// TestDraftModel: a batch of requests, greedy and drawn, gets the tokens of plain decoding
-// from an engine with a draft model; one that is the model itself has every greedy
-// proposal accepted, another fewer.
+// TestDraftModel: greedy and sampled requests get the tokens of plain decoding from an engine with a
+// draft model. If the draft is the model itself, every greedy proposal is accepted; with another
+// draft fewer are.
 func TestDraftModel(t *testing.T) {
 	run := func(draft string) (tokens [][]int32, proposed, accepted int) {
 		y := newToy(t)
@@ -62,7 +62,7 @@ func TestDraftModel(t *testing.T) {
 	}
 }
 
-// TestDraftVocabulary: a draft whose tokenizer has other tokens is refused before it loads.
+// TestDraftVocabulary: a draft model with another vocabulary is refused before it loads.
 func TestDraftVocabulary(t *testing.T) {
 	y := newToy(t)
 	draft := filepath.Join(t.TempDir(), "draft")

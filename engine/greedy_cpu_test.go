@@ -57,7 +57,7 @@ var unread = []kernels.Format{kernels.F8E5M2}
 func TestGreedy(t *testing.T) {
 	for i, v := range variantsHere(t) {
 		if racing && i > 0 {
-			break // arithmetic, which the detector does not see
+			break // the race detector does not see the arithmetic
 		}
 		threads := 1
 		if i == 0 {

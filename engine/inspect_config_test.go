@@ -12,8 +12,7 @@ import (
 	"vapp.dev/engine/models"
 )
 
-// TestInspectConfig plans a config.json in place of what is named, by its own
-// path and by its directory's.
+// TestInspectConfig: a config.json replaces the named model, by its own path and by its directory's.
 func TestInspectConfig(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.json")

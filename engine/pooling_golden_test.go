@@ -48,13 +48,12 @@ func readPoolGolden(t *testing.T, dir string) poolGolden {
 	return g
 }
 
-// pooledAs are the recorded checkpoints: what the profile says of them, and what becomes of
-// them.
+// pooledAs are the recorded checkpoints, with the profile's pooling options and the expected Pooling.
 var pooledAs = map[string]struct {
 	options engine.PoolingOptions
 	want    engine.Pooling
 	how     engine.PoolingMode
-	// finish makes of the engine's row what was recorded.
+	// finish converts the engine's row to the recorded form.
 	finish func([]float32) []float32
 }{
 	"qwen3-embed": {want: engine.Pooling{Task: "embed", Type: "LAST", Normalize: true, Why: "1_Pooling/config.json"}, how: engine.PoolingLast, finish: unit},
@@ -90,8 +89,8 @@ func shares(x []float32) []float32 {
 	return out
 }
 
-// TestPoolingGolden: texts become the recorded ids, and these what transformers and Sentence
-// Transformers make of them.
+// TestPoolingGolden: texts give the recorded ids, and these the results of transformers and Sentence
+// Transformers.
 func TestPoolingGolden(t *testing.T) { poolGoldens(t, ref.Opener{}, backend.Settings{}, 2e-5) }
 
 func poolGoldens(t *testing.T, on backend.Opener, s backend.Settings, bound float64) {

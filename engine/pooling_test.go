@@ -18,13 +18,13 @@ import (
 	"vapp.dev/kernels"
 )
 
-// poolWays are ways to run the same requests that change no bit of what they get.
+// poolWays are ways to run the same requests that must not change any bit of their results.
 var poolWays = []struct {
 	name       string
 	change     func(*toy)
 	alone      bool
 	rounds     int
-	everywhere bool                           // on every backend and kind of kernels, not on the best alone
+	everywhere bool                           // runs on every backend and kernel variant, not only on the best
 	took       func(engine.Stats, int64) bool // the second is how many tokens came from the prefix cache
 }{
 	{name: "alone, whole", alone: true, everywhere: true},
@@ -39,9 +39,8 @@ var poolWays = []struct {
 	}},
 }
 
-// TestPooling: every family's last row is the one that transformers' final norm gives; the
-// mean is that of all rows, and neither batch, chunks, prefixes nor a lack of pages
-// changes a bit of any.
+// TestPooling: every family's last row is that of transformers' final norm, and the mean is that of all
+// rows. Neither batch, chunks, prefixes nor a lack of pages changes a bit of any.
 func TestPooling(t *testing.T) { pools(t, ref.Opener{}, backend.Settings{}) }
 
 func pools(t *testing.T, on backend.Opener, s backend.Settings) {
@@ -90,7 +89,7 @@ func pools(t *testing.T, on backend.Opener, s backend.Settings) {
 	}
 }
 
-// poolRun asks for every kind of pooling of prompts that begin alike and of others.
+// poolRun submits requests of every pooling mode, with common prefixes and without.
 func poolRun(t *testing.T, e *engine.Engine, g *enginetest.Golden, alone bool) [][]float32 {
 	t.Helper()
 	var streams []*engine.Stream
@@ -120,7 +119,7 @@ func poolRun(t *testing.T, e *engine.Engine, g *enginetest.Golden, alone bool) [
 	return out
 }
 
-// poolBound holds the first four results, of one prompt, against the recorded row and each other.
+// poolBound compares the first four results, of one prompt, with the recorded row and each other.
 func poolBound(t *testing.T, got [][]float32, g *enginetest.Golden, coarse bool) {
 	t.Helper()
 	last, all, mean, first := got[0], got[1], got[2], got[3]
@@ -155,7 +154,7 @@ func poolBound(t *testing.T, got [][]float32, g *enginetest.Golden, coarse bool)
 	}
 }
 
-// TestPoolingRefuses: a model pools or generates, and says so.
+// TestPoolingRefuses: a pooling model refuses generation, and a generating one refuses pooling.
 func TestPoolingRefuses(t *testing.T) {
 	y := newToy(t)
 	e := y.open(t)
@@ -188,8 +187,8 @@ func TestPoolingRefuses(t *testing.T) {
 	}
 }
 
-// TestPoolChosen: of every family a classifier made of two tokens gives their logits, which
-// are transformers', with every row a step.
+// TestPoolingClassifierTokens: a classifier made of two tokens of any family gives the logits of those
+// tokens, which are those of transformers, one row a step.
 func TestPoolingClassifierTokens(t *testing.T) {
 	checkClassifierTokens(t, ref.Opener{}, backend.Settings{})
 }

@@ -93,7 +93,7 @@ func wayToy(t *testing.T) *toy {
 	return &y
 }
 
-// mixedLoad returns requests of all kinds whose choices soon need another block.
+// mixedLoad submits requests of all kinds whose choices soon need another block.
 func mixedLoad(t *testing.T, e *engine.Engine) (streams []*engine.Stream) {
 	t.Helper()
 	for i, n := range []int{12, 24, 27} {
