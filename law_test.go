@@ -53,9 +53,12 @@ var rules = map[string]rule{
 	// The tests of the whole tree.
 	".": {},
 
+	// The suggester of every "did you mean".
+	"nearest": {not: noHTTP},
+
 	// schema
 
-	"schema": {modules: []string{"cuelang.org/go"}, not: noHTTP},
+	"schema": {parts: []string{"nearest"}, modules: []string{"cuelang.org/go"}, not: noHTTP},
 
 	// kernels
 
@@ -76,10 +79,8 @@ var rules = map[string]rule{
 
 	// engine
 
-	"engine/backend": {parts: []string{"kernels"}, not: noHTTP},
-	// Suggestions for misspelled names.
-	"engine/nearest":         {not: noHTTP},
-	"engine/backend/devices": {parts: []string{"engine/backend", "engine/nearest"}, not: noHTTP},
+	"engine/backend":         {parts: []string{"kernels"}, not: noHTTP},
+	"engine/backend/devices": {parts: []string{"engine/backend", "nearest"}, not: noHTTP},
 
 	"engine/backend/dry":  {parts: []string{"engine/backend", "kernels"}, not: noHTTP},
 	"engine/backend/host": {parts: []string{"engine/backend"}, modules: []string{"golang.org/x/sys"}, not: noHTTP},
@@ -102,11 +103,11 @@ var rules = map[string]rule{
 	"engine/tokenizer": {parts: []string{"engine/fairqueue"}, modules: []string{"github.com/daulet/tokenizers", "golang.org/x/sys"}, not: noHTTP},
 	"engine/grammar":   {parts: []string{"engine/fairqueue", "engine/tokenizer"}, not: noHTTP},
 	"engine/kv":        {parts: []string{"kernels"}, not: pure},
-	"engine/models":    {parts: []string{"engine/backend", "engine/checkpoint", "engine/kv", "engine/nearest", "kernels"}, not: noHTTP},
+	"engine/models":    {parts: []string{"engine/backend", "engine/checkpoint", "engine/kv", "nearest", "kernels"}, not: noHTTP},
 	"engine/sample":    {parts: []string{"engine/backend"}, not: pure},
 	"engine/speculate": {not: pure},
-	"engine/pace":      {not: pure},
-	"engine/sched":     {parts: []string{"engine/kv", "engine/pace", "engine/sample", "engine/speculate"}, not: pure},
+	"engine/steptime":  {not: pure},
+	"engine/sched":     {parts: []string{"engine/kv", "engine/steptime", "engine/sample", "engine/speculate"}, not: pure},
 	"engine/runner": {
 		parts: []string{"engine/backend", "engine/kv", "engine/models", "engine/sample", "engine/sched"}, not: noHTTP,
 	},
@@ -114,7 +115,7 @@ var rules = map[string]rule{
 	"engine": {
 		parts: []string{
 			"engine/backend", "engine/backend/dry", "engine/checkpoint", "engine/grammar", "engine/kv", "engine/models",
-			"engine/pace", "engine/runner", "engine/sample", "engine/sched", "engine/speculate", "engine/tokenizer", "kernels",
+			"engine/steptime", "engine/runner", "engine/sample", "engine/sched", "engine/speculate", "engine/tokenizer", "kernels",
 		},
 		not: noHTTP,
 	},
@@ -122,7 +123,7 @@ var rules = map[string]rule{
 	// appliance
 
 	"appliance/plan": {
-		parts: []string{"schema", "engine", "engine/kv", "engine/models", "engine/nearest", "engine/backend", "engine/backend/devices", "engine/sched", "engine/speculate", "engine/tokenizer", "kernels"}, not: value,
+		parts: []string{"schema", "engine", "engine/kv", "engine/models", "nearest", "engine/backend", "engine/backend/devices", "engine/sched", "engine/speculate", "engine/tokenizer", "kernels"}, not: value,
 	},
 	"appliance/plan/picture": {parts: []string{"appliance/plan"}, not: value},
 	"appliance/chat/dialect": {not: functions},
@@ -160,11 +161,11 @@ var rules = map[string]rule{
 
 	"tools/review":          {parts: []string{"schema", "appliance/plan"}, not: value},
 	"tools/review/gittree":  {parts: []string{"schema", "tools/lock"}, not: noHTTP},
-	"tools/compat":          {parts: []string{"engine/checkpoint", "engine/nearest"}, not: value},
+	"tools/compat":          {parts: []string{"engine/checkpoint", "nearest"}, not: value},
 	"tools/compat/released": {parts: []string{"schema", "appliance", "engine/backend", "tools/compat"}, not: noHTTP},
 	"tools/lock":            {parts: []string{"schema", "appliance/plan"}, not: map[string]string{"net/http": "HTTP belongs to appliance/api", "os": "the caller reads the files"}},
 	"tools/lock/lockfile":   {parts: []string{"appliance", "engine", "tools/lock"}, not: noHTTP},
-	"tools/importer":        {parts: []string{"schema"}, modules: []string{"cuelang.org/go"}, not: noHTTP},
+	"tools/importer":        {parts: []string{"nearest", "schema"}, modules: []string{"cuelang.org/go"}, not: noHTTP},
 	// Only the client of a benchmark reads the clock; workload and report are arithmetic.
 	"tools/bench/workload": {not: pure},
 	"tools/bench/report":   {not: pure},

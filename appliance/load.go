@@ -135,7 +135,7 @@ func (a *Appliance) hooks() engine.Hooks {
 	h := a.metrics.Hooks()
 	h.Cache = a.logCache
 	h.ITLMissed = func(alone, target time.Duration) {
-		go a.log.Warn(fmt.Sprintf("decode alone takes %v, scheduler.itlTarget is %v: prompts get %d tokens of a step", round(alone), target, engine.LeastPrompt))
+		go a.log.Warn(fmt.Sprintf("decode alone takes %v, scheduler.itlTarget is %v: prompts get %d tokens of a step", round(alone), target, engine.MinPrefillChunk))
 	}
 	h.NoGraph = func(reason string, tokens int) {
 		go a.log.Warn(fmt.Sprintf("a step of %d tokens ran without a CUDA graph, launch by launch: %s (vapp_graph_steps_total counts; cudagraph.captureSizes and cudagraph.mode decide)", tokens, reason))

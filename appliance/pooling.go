@@ -6,7 +6,7 @@ import (
 )
 
 // poolings are the engine's words for those of profiles.
-var poolings = map[string]engine.Pool{"LAST": engine.PoolLast, "MEAN": engine.PoolMean, "CLS": engine.PoolFirst, "ALL": engine.PoolAll}
+var poolings = map[string]engine.PoolingMode{"LAST": engine.PoolingLast, "MEAN": engine.PoolingMean, "CLS": engine.PoolingFirst, "ALL": engine.PoolingAll}
 
 // pooling is what the model gives in place of text; nil: it generates.
 func (p *Prepared) pooling() *chat.Pooling {

@@ -169,7 +169,7 @@ func (m Machine) inspect(p *schema.Profile) (*engine.Model, error) {
 	case errors.As(err, &missing):
 		return nil, &missingError{p.Reject("model.source", "%v", err), missing}
 	}
-	return nil, plan.Placed(p, s, err, func(s engine.Source) error {
+	return nil, plan.LocateBuildError(p, s, err, func(s engine.Source) error {
 		m, err := engine.Inspect(s)
 		if err != nil {
 			return err

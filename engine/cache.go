@@ -9,14 +9,14 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// CacheEvent is what came of the file of packed weights (backend.Settings.Cache).
+// CacheEvent reports the use of the file of packed weights (backend.Settings.Cache).
 type CacheEvent struct {
 	backend.CacheUse
-	Written bool  // the file is there from now on; Took is how long writing it took
-	Err     error // it could not be written
+	Written bool  // the file was written; Took is how long that took
+	Err     error // why the file could not be written
 }
 
-// digest is of all that the weights are packed from.
+// digest returns a hash of all files that the weights are packed from.
 func (m *Model) digest() ([32]byte, error) {
 	h := sha256.New()
 	for ; m != nil; m = m.Draft {
@@ -29,7 +29,8 @@ func (m *Model) digest() ([32]byte, error) {
 	return [32]byte(h.Sum(nil)), nil
 }
 
-// open takes the memory of the account, with the packed weights in it if they were kept.
+// open opens the device with the account's memory and loads the weights, from the file of
+// packed weights if there is a valid one.
 func (c Config) open(ctx context.Context) (backend.Device, error) {
 	s := c.Options.Backend
 	if s.Cache.Dir != "" {
@@ -51,41 +52,43 @@ func (c Config) open(ctx context.Context) (backend.Device, error) {
 	return dev, nil
 }
 
-// keeping is the writing of packed weights beside the loop. The zero value is none.
-type keeping struct {
+// cacheWriter writes the packed weights to their file in the background. The zero value
+// writes nothing.
+type cacheWriter struct {
 	stop context.CancelFunc
 	done chan struct{}
 }
 
-// keep says what came of the cache and writes the file where there is none that serves.
-func keep(dev backend.Device, told func(CacheEvent)) keeping {
+// writeCache reports how the weights were loaded and, if no valid file exists, starts to write
+// one. report may be nil.
+func writeCache(dev backend.Device, report func(CacheEvent)) cacheWriter {
 	k, ok := dev.(backend.Keeper)
 	if !ok || k.Kept().Path == "" {
-		return keeping{}
+		return cacheWriter{}
 	}
-	if told == nil {
-		told = func(CacheEvent) {}
+	if report == nil {
+		report = func(CacheEvent) {}
 	}
 	use := k.Kept()
-	told(CacheEvent{CacheUse: use})
+	report(CacheEvent{CacheUse: use})
 	if use.Loaded {
-		return keeping{}
+		return cacheWriter{}
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	w := keeping{stop, make(chan struct{})}
+	w := cacheWriter{stop, make(chan struct{})}
 	go func() {
 		defer close(w.done)
 		begin := time.Now()
 		err := k.Keep(ctx)
 		use = k.Kept()
 		use.Took = time.Since(begin)
-		told(CacheEvent{CacheUse: use, Written: err == nil, Err: err})
+		report(CacheEvent{CacheUse: use, Written: err == nil, Err: err})
 	}()
 	return w
 }
 
-// end stops the writing: the device may be closed then.
-func (k keeping) end() {
+// end stops the writing and waits for it, so that the device may be closed.
+func (k cacheWriter) end() {
 	if k.stop != nil {
 		k.stop()
 		<-k.done

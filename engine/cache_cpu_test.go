@@ -15,9 +15,9 @@ import (
 	"vapp.dev/engine/backend/cpu"
 )
 
-// TestPackedCache starts an engine twice: the second one reads what the first one has
-// written, holds as many bytes and says the same. A weight that changes in a file with its
-// old size and time is noticed.
+// TestPackedCache starts an engine twice. The second start reads the file that the first has
+// written, takes as many bytes and gives the same tokens. A changed weight is detected even in a
+// file with its old size and time.
 func TestPackedCache(t *testing.T) {
 	y := newToy(t)
 	y.on, y.opts.Backend.Cache = cpu.Opener{}, backend.Cache{Dir: t.TempDir(), Stem: "toy", Must: true}
@@ -46,7 +46,7 @@ func TestPackedCache(t *testing.T) {
 	<-events
 }
 
-// touch changes the last byte of a file, and neither its size nor its time.
+// touch changes the last byte of a file but not its size or time.
 func touch(t *testing.T, path string) {
 	t.Helper()
 	st, err := os.Stat(path)

@@ -15,8 +15,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// FuzzConfig plans whatever a config.json says: what is refused is refused with
-// a typed error, and what is planned is made of sane numbers.
+// FuzzConfig plans any config.json: a refusal is a typed error, and an accepted one has sane numbers.
 func FuzzConfig(f *testing.F) {
 	list, err := models.Catalogue()
 	if err != nil {
@@ -63,7 +62,7 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-// typed wants an error that says where it is from.
+// typed checks that an error has a type that names its source.
 func typed(t *testing.T, err error) {
 	t.Helper()
 	var file *checkpoint.Error

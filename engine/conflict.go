@@ -7,11 +7,11 @@ import (
 	"vapp.dev/engine/sched"
 )
 
-// possible refuses a request that forbids every token a reply could begin with; g is the
-// state of its first choice. The error is a *ConflictError.
-func (e *Engine) possible(r Request, g sched.Grammar) error {
+// checkConstraints refuses a request whose parameters and grammar together forbid every first
+// token. g is the grammar state of its first choice. The error is a *ConflictError.
+func (e *Engine) checkConstraints(r Request, g sched.Grammar) error {
 	p := &r.Params
-	if r.Pool != NoPool || p.AllowedTokenIDs == nil && len(p.BadWords) == 0 && p.MinTokens == 0 {
+	if r.Pooling != NoPooling || p.AllowedTokenIDs == nil && len(p.BadWords) == 0 && p.MinTokens == 0 {
 		return nil
 	}
 	var mask []uint32
@@ -27,9 +27,9 @@ func (e *Engine) possible(r Request, g sched.Grammar) error {
 	return conflict(p, at, g, mask, e.vocab)
 }
 
-// noToken returns why a drawn row has no token: the grammar's own error, a *ConflictError,
-// or ErrNoToken.
-func (l *loop) noToken(set int, o sched.Output) error {
+// noTokenError returns why a sampled row has no token: the grammar's own error, a
+// *ConflictError, or ErrNoToken.
+func (l *loop) noTokenError(set int, o sched.Output) error {
 	if o.Err != nil {
 		return fmt.Errorf("%w: %w", ErrGrammar, o.Err)
 	}
@@ -44,7 +44,7 @@ func (l *loop) noToken(set int, o sched.Output) error {
 	return ErrNoToken
 }
 
-// conflict returns a *ConflictError where p and mask, which g made, leave no token.
+// conflict returns a *ConflictError if p and g's mask together allow no token.
 func conflict(p *sample.Params, at sample.At, g sched.Grammar, mask []uint32, vocab int) error {
 	names := p.Conflict(at, mask, vocab)
 	if names == nil {

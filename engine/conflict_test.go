@@ -14,8 +14,8 @@ import (
 	"vapp.dev/engine/tokenizer"
 )
 
-// A request that forbids every token is refused where that is known at once, and otherwise
-// ends with an error that says by what.
+// TestConflicts: a request whose constraints forbid every token is refused if that is known at
+// once. Otherwise its reply ends with an error that names the constraints.
 func TestConflicts(t *testing.T) {
 	c, tok := compiler(t)
 	e := newToy(t).open(t)

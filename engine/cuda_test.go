@@ -20,8 +20,8 @@ import (
 	"vapp.dev/kernels/cuda/cudatest"
 )
 
-// emulate has the process use the emulated driver: few multiprocessors, and streams that do
-// their work as late as they may. With VAPP_GPU it is the machine's own.
+// emulate makes the process use the emulated driver, with few multiprocessors and streams that do
+// their work as late as possible. With VAPP_GPU it uses the machine's own driver.
 func emulate(t *testing.T) {
 	t.Helper()
 	cudatest.Use(t)
@@ -33,13 +33,13 @@ func emulate(t *testing.T) {
 	}
 }
 
-// graphs are how steps run in turns: launch by launch, and by graphs where there is one.
+// graphs are the two ways to run steps: by single launches, and by graphs if there is one.
 func graphs() []backend.Graphs {
 	return []backend.Graphs{{Mode: "none"}, {Mode: "full_and_piecewise", Sizes: []int{1, 2, 3, 6, 9, 32}}}
 }
 
-// likeRef holds what prompts are continued with on cuda against what plain gives on ref: token
-// by token, or where a gap is given by that rule.
+// likeRef compares the continuations of prompts on cuda with those of plain on ref: token by token
+// or, if gap is not 0, by likely.
 func likeRef(t *testing.T, plain, y toy, prompts [][]int32, gap float32) {
 	t.Helper()
 	plain.on = ref.Opener{}
@@ -63,7 +63,7 @@ func likeRef(t *testing.T, plain, y toy, prompts [][]int32, gap float32) {
 	}
 }
 
-// continued is what an engine of its own generates of prompts that come together.
+// continued returns what a new engine generates from prompts that are submitted together.
 func continued(t *testing.T, y *toy, prompts [][]int32) (out [][]int32) {
 	t.Helper()
 	arrived, step := make(chan struct{}), y.hooks.Step
@@ -76,7 +76,7 @@ func continued(t *testing.T, y *toy, prompts [][]int32) (out [][]int32) {
 	e := y.open(t)
 	ledgered(t, y, e)
 	submitted := sync.OnceFunc(func() { close(arrived) })
-	defer submitted() // also where the test ends early
+	defer submitted() // also if the test ends early
 	var streams []*engine.Stream
 	for i, ids := range prompts {
 		p := sample.Default()
@@ -99,8 +99,8 @@ func continued(t *testing.T, y *toy, prompts [][]int32) (out [][]int32) {
 	return out
 }
 
-// likely holds generated tokens against ref's probabilities of them: each is the first, or
-// less than gap behind it.
+// likely checks generated tokens against ref's probabilities: each must be the likeliest, or less
+// than gap below it.
 func likely(t *testing.T, y toy, prompts, got [][]int32, gap float32) {
 	t.Helper()
 	e := y.open(t)
@@ -124,8 +124,8 @@ func likely(t *testing.T, y toy, prompts, got [][]int32, gap float32) {
 	closed(t, e)
 }
 
-// ledgered holds what the driver was asked for against the plan: every arena, graphs within
-// their line, and of the host's memory what swap, steps and weights on their way have pinned.
+// ledgered compares the driver's allocations with the plan: every arena, graphs within their line,
+// and pinned host memory for swap, steps and weights in transfer.
 func ledgered(t *testing.T, y *toy, e *engine.Engine) {
 	t.Helper()
 	acc := y.account(t, y.model)
@@ -154,7 +154,7 @@ func ledgered(t *testing.T, y *toy, e *engine.Engine) {
 		t.Errorf("the device has lost %d bytes: arenas of %d, graphs of %d, planned %d, and a context of %d", n, device, graphs, lines["graphs"], context)
 	}
 	pinned := want[backend.Swap] + lines["step copies"]
-	if !captures { // weights' way is there until the first step
+	if !captures { // the staging buffer of weights exists until the first step
 		pinned += lines["staging"]
 	}
 	if n := driver.Counted("pinned"); n != pinned {
@@ -162,7 +162,7 @@ func ledgered(t *testing.T, y *toy, e *engine.Engine) {
 	}
 }
 
-// overheads are the lines of what the driver takes beside arenas.
+// overheads returns the lines of what the driver takes in addition to the arenas.
 func overheads(a *engine.Account) []backend.Overhead {
 	if o, ok := a.Layout.(backend.Overheads); ok {
 		return o.Overheads(a.Reservation)
@@ -170,7 +170,7 @@ func overheads(a *engine.Account) []backend.Overhead {
 	return nil
 }
 
-// closed closes an engine that has nothing left to do, and sees that nothing of it is left.
+// closed closes an idle engine and checks that it leaves nothing allocated.
 func closed(t *testing.T, e *engine.Engine) {
 	t.Helper()
 	if err := errors.Join(e.Check(context.Background()), e.Close()); err != nil {

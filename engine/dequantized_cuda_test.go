@@ -16,15 +16,15 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// storedTensor is a tensor in the head of a safetensors file.
+// storedTensor is a tensor in the header of a safetensors file.
 type storedTensor struct {
 	DType   string `json:"dtype"`
 	Shape   []int  `json:"shape"`
 	Offsets [2]int `json:"data_offsets"`
 }
 
-// dequantized is a directory with the gpt-oss of another, whose experts are matrices [in, out] of
-// float32 in place of MXFP4.
+// dequantized returns a directory with a copy of a gpt-oss checkpoint whose experts are float32
+// matrices [in, out] in place of MXFP4.
 func dequantized(t *testing.T, from string) string {
 	t.Helper()
 	config, head := map[string]any{}, map[string]storedTensor{}
@@ -64,7 +64,8 @@ func dequantized(t *testing.T, from string) string {
 	return dir
 }
 
-// turnedMXFP4 is matrices [out, in] of MXFP4, whose exponents are apart, as float32 [in, out].
+// turnedMXFP4 returns MXFP4 matrices [out, in], whose exponents are stored separately, as float32
+// [in, out].
 func turnedMXFP4(codes, exponents []byte, out, in int) []byte {
 	var blocks []byte
 	for i, e := range exponents {

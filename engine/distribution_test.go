@@ -23,14 +23,14 @@ const (
 	distTokens   = 60
 )
 
-// TestSampledDistribution draws 9,000 tokens at temperature 1 with proposals and holds
-// them against the probabilities that the model without proposals gives for the same
-// tokens: how often each rank of likelihood came (chi-square of 3 degrees of freedom,
-// below 16.3, which chance exceeds once in 1,000), and how often what prompt lookup
-// proposes came (within 3.3 deviations). Seeds are fixed. Of more than 3,000 proposals
-// 431 are expected to come, at a deviation of 17: a verification that keeps one wrong
-// proposal in 25 moves that by seven deviations, and is found with a probability
-// over 0.99; one that keeps one too many in each step gives a chi-square of 2,300.
+// TestSampledDistribution samples 9,000 tokens at temperature 1 with proposals, and compares them with
+// the probabilities that the model without proposals gives for the same tokens. It counts how often
+// each rank of likelihood occurs (chi-square of 3 degrees of freedom, below 16.3, which chance
+// exceeds once in 1,000), and how often the proposals of prompt lookup occur (within 3.3 standard
+// deviations). Seeds are fixed. Of more than 3,000 proposals 431 are expected to occur, with a
+// standard deviation of 17. A verification that accepts one wrong proposal in 25 moves that by seven
+// deviations and is detected with a probability over 0.99. One that accepts one proposal too many in
+// each step gives a chi-square of 2,300.
 func TestSampledDistribution(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "toy")
 	if err := enginetest.WriteLlama(dir, enginetest.Llama{Seed: 11}); err != nil {
@@ -78,7 +78,7 @@ func TestSampledDistribution(t *testing.T) {
 // distPrompt is the length of each prompt.
 const distPrompt = 8
 
-// drawAll gives the tokens of all requests, their prompts included.
+// drawAll returns the tokens of all requests, their prompts included.
 func drawAll(t *testing.T, e *engine.Engine) [][]int32 {
 	t.Helper()
 	out := make([][]int32, distRequests)
@@ -102,8 +102,8 @@ func drawAll(t *testing.T, e *engine.Engine) [][]int32 {
 	return out
 }
 
-// score gives for each drawn token of each sequence the probability of every id that may
-// come, given the tokens before it.
+// score returns, for each sampled token of each sequence, the probabilities of all allowed ids, given
+// the tokens before it.
 func score(t *testing.T, e *engine.Engine, drawn [][]int32) [][]map[int32]float64 {
 	t.Helper()
 	out := make([][]map[int32]float64, len(drawn))
@@ -134,7 +134,7 @@ func score(t *testing.T, e *engine.Engine, drawn [][]int32) [][]map[int32]float6
 	return out
 }
 
-// tally counts events whose probability is known each time.
+// tally counts events with known probabilities.
 type tally struct {
 	seen               []int
 	expected, variance []float64
@@ -152,20 +152,20 @@ func (c *tally) count(kind int, p float64, came bool) {
 	c.variance[kind] += p * (1 - p)
 }
 
-// add counts every rank of likelihood; that of probability came came.
+// add counts every rank of likelihood; came is the probability of the sampled token.
 func (c *tally) add(probs map[int32]float64, came float64) {
 	for k, p := range slices.Sorted(maps.Values(probs)) {
 		c.count(k, p, p == came)
 	}
 }
 
-// chi is a kind's part of Pearson's sum.
+// chi returns one kind's part of Pearson's sum.
 func (c *tally) chi(k int) float64 {
 	d := float64(c.seen[k]) - c.expected[k]
 	return d * d / c.expected[k]
 }
 
-// deviations is how far a kind's count is off, in standard deviations.
+// deviations returns how many standard deviations a kind's count is off.
 func (c *tally) deviations(k int) float64 {
 	return (float64(c.seen[k]) - c.expected[k]) / math.Sqrt(c.variance[k])
 }

@@ -9,7 +9,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// openDraft opens the model that proposes, where the source names one.
+// openDraft opens the draft model if the source names one.
 func (m *Model) openDraft() error {
 	s := m.Source.Draft
 	if s == nil || m.Source.Build.Draft == 0 {
@@ -21,10 +21,10 @@ func (m *Model) openDraft() error {
 	}
 	m.Draft = d
 	d.Config = d.Checkpoint.Config()
-	return d.bounded()
+	return d.checkSize()
 }
 
-// build applies the families of the model and of its draft.
+// build builds the model from its checkpoint, with its draft model if it has one.
 func (m *Model) build(b models.Build) (models.Model, error) {
 	if m.Draft != nil && b.Draft > 0 {
 		return models.NewWithDraft(m.Checkpoint, m.Draft.Checkpoint, b)
@@ -32,49 +32,50 @@ func (m *Model) build(b models.Build) (models.Model, error) {
 	return models.New(m.Checkpoint, b)
 }
 
-// holder is whose tensor a weight's part is, and its name there.
-func (m *Model) holder(tensor string) (*Model, string) {
+// tensorOwner returns the model, m or its draft, that a weight's tensor belongs to, and the
+// tensor's name in that model's checkpoint.
+func (m *Model) tensorOwner(tensor string) (*Model, string) {
 	if own, ok := models.DraftTensor(tensor); ok && m.Draft != nil {
 		return m.Draft, own
 	}
 	return m, tensor
 }
 
-// rowsOf is the tensors of a model and of its draft, by the names that weights have.
-type rowsOf struct{ m *Model }
+// rowReader reads the tensors of a model and its draft by the names used in WeightSpecs.
+type rowReader struct{ m *Model }
 
 // ReadRows implements backend.RowReader.
-func (r rowsOf) ReadRows(name string, row0, rows int, dst []byte) error {
-	holder, own := r.m.holder(name)
+func (r rowReader) ReadRows(name string, row0, rows int, dst []byte) error {
+	holder, own := r.m.tensorOwner(name)
 	return holder.Checkpoint.ReadRows(own, row0, rows, dst)
 }
 
 // Made implements backend.Maker.
-func (r rowsOf) Made(name string) (kernels.Made, bool) {
-	holder, own := r.m.holder(name)
+func (r rowReader) Made(name string) (kernels.Made, bool) {
+	holder, own := r.m.tensorOwner(name)
 	return holder.Checkpoint.Made(own)
 }
 
-// VocabularyError says that a draft model's tokens are others than the model's.
+// VocabularyError reports that a draft model has another vocabulary than the model.
 type VocabularyError struct {
 	Draft, Model string // names
-	Token        string // the first that differs
-	Ids          [2]int // of it, in the model and in the draft; −1: none
-	Count        int    // how many differ
+	Token        string // the first token that differs, in the order of the texts
+	Ids          [2]int // that token's id in the model and in the draft; −1: none
+	Count        int    // number of tokens that differ
 }
 
 func (e *VocabularyError) Error() string {
-	return fmt.Sprintf("draft model %s: %d tokens are others than those of %s, %q is %d there and %d here; name a draft of the same vocabulary in speculative.model",
-		e.Draft, e.Count, e.Model, e.Token, e.Ids[0], e.Ids[1])
+	return fmt.Sprintf("draft model %s: its vocabulary differs from that of %s in %d tokens: %q is id %d in the model and id %d in the draft (-1: none); name a draft model of the same vocabulary in speculative.model",
+		e.Draft, e.Model, e.Count, e.Token, e.Ids[0], e.Ids[1])
 }
 
-// sameTokens compares the tokenizers of both models, where both have one: proposals are
-// ids, which must mean the same.
-func (m *Model) sameTokens() error {
+// checkVocabulary compares the tokenizers of the model and its draft, if both have one: a
+// proposed id must mean the same token in both. The error is a *VocabularyError.
+func (m *Model) checkVocabulary() error {
 	a, errA := m.Checkpoint.TokenizerJSON()
 	b, errB := m.Draft.Checkpoint.TokenizerJSON()
 	if errA != nil || errB != nil || bytes.Equal(a, b) {
-		return nil // none at hand, or the same
+		return nil // a tokenizer is missing, or both are equal
 	}
 	ids, other := vocabularyOf(a), vocabularyOf(b)
 	wrong := &VocabularyError{Draft: m.Draft.Source.Name, Model: m.Source.Name}
@@ -101,8 +102,8 @@ func (m *Model) sameTokens() error {
 	return nil
 }
 
-// vocabularyOf is the tokens of a tokenizer.json and their ids: a table, or of Unigram
-// models a list, and what was added. What cannot be read has none.
+// vocabularyOf returns the ids of a tokenizer.json by token, added tokens included. The
+// vocabulary is an object, or a list for Unigram models. It is empty if it cannot be read.
 func vocabularyOf(text []byte) map[string]int {
 	var t struct {
 		Added []struct {

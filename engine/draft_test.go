@@ -14,9 +14,9 @@ import (
 	"vapp.dev/engine/models"
 )
 
-// TestDraftModel: a batch of requests, greedy and drawn, gets the tokens of plain decoding
-// from an engine with a draft model; one that is the model itself has every greedy
-// proposal accepted, another fewer.
+// TestDraftModel: greedy and sampled requests get the tokens of plain decoding from an engine with a
+// draft model. If the draft is the model itself, every greedy proposal is accepted; with another
+// draft fewer are.
 func TestDraftModel(t *testing.T) {
 	run := func(draft string) (tokens [][]int32, proposed, accepted int) {
 		y := newToy(t)
@@ -62,7 +62,7 @@ func TestDraftModel(t *testing.T) {
 	}
 }
 
-// TestDraftVocabulary: a draft whose tokenizer has other tokens is refused before it loads.
+// TestDraftVocabulary: a draft model with another vocabulary is refused before it loads.
 func TestDraftVocabulary(t *testing.T) {
 	y := newToy(t)
 	draft := filepath.Join(t.TempDir(), "draft")
@@ -80,7 +80,7 @@ func TestDraftVocabulary(t *testing.T) {
 	}
 	defer m.Close()
 	var wrong *engine.VocabularyError
-	if err := m.Loadable(); !errors.As(err, &wrong) || !strings.Contains(err.Error(), `draft model small: 1 tokens are others than those of toy, "b" is 1 there and 2 here`) {
+	if err := m.Loadable(); !errors.As(err, &wrong) || !strings.Contains(err.Error(), `draft model small: its vocabulary differs from that of toy in 1 tokens: "b" is id 1 in the model and id 2 in the draft`) {
 		t.Errorf("%v", err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"vapp.dev/engine/sched"
 )
 
-// Config is what Open needs: the plan's decisions and the account they led to.
+// Config is the argument of Open: the plan's decisions and the account computed for them.
 type Config struct {
 	Options Options
 	Model   *Model
@@ -22,11 +22,10 @@ type Config struct {
 	Facts   backend.Facts
 	Account *Account
 	Hooks   Hooks
-	// Progress is told how far loading has come, from one goroutine at a time;
-	// nil: nobody is.
+	// Progress is called with the progress of loading, by one goroutine at a time; it may be nil.
 	Progress func(Progress)
 
-	now func() time.Time // what the loop measures steps by; nil: time.Now
+	now func() time.Time // the loop's clock; nil: time.Now
 }
 
 // Engine runs one model. Its methods may be called from any goroutine.
@@ -35,17 +34,17 @@ type Engine struct {
 	dev   backend.Device
 	in    *inbox
 	stats published
-	queue atomic.Int64  // most waiting requests; 0: no bound
+	queue atomic.Int64  // most waiting requests; 0: no limit
 	open  atomic.Int64  // choices submitted and not ended
 	done  chan struct{} // closed when the loop has ended
 	pages int           // of the first class
 	kv    kv.Layout
-	vocab int // ids below it are tokens
-	width int // numbers that a row gives where the model pools; 0: it generates
+	vocab int // vocabulary size
+	width int // numbers of an output row of a pooling model; 0: the model generates
 
-	keeping keeping
-	close   sync.Once
-	closed  error
+	cache  cacheWriter
+	close  sync.Once
+	closed error
 }
 
 // Open takes the memory of the account, loads the model and starts the loop.
@@ -55,8 +54,8 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		return nil, err
 	}
 	r := c.Account.Reservation
-	beats := schedOptions(c.Options, r.Step.Drafts)
-	if err := beats.Validate(); err != nil {
+	schedule := schedOptions(c.Options, r.Step.Drafts)
+	if err := schedule.Validate(); err != nil {
 		return nil, err
 	}
 	if v := c.Model.Source.Build.Verify; v != c.Options.Drafts {
@@ -70,7 +69,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
-	if err := run.Capture(ctx, c.Options.Backend.Graphs, c.captured()); err != nil {
+	if err := run.Capture(ctx, c.Options.Backend.Graphs, c.captureProgress()); err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
 	e := &Engine{opts: c.Options, dev: dev, in: newInbox(), done: make(chan struct{}), kv: c.Account.KV, vocab: r.Step.Vocab, width: r.Step.Emit}
@@ -79,7 +78,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	e.pages = e.kv.Pages(0, slabs)
 	e.stats.set(Stats{KVPages: e.pages})
 	pool := kv.NewPool(e.kv, slabs, c.Options.PrefixCaching)
-	l := newLoop(e, run, pool, beats, c.Hooks)
+	l := newLoop(e, run, pool, schedule, c.Hooks)
 	if c.now != nil {
 		l.now = c.now
 	}
@@ -87,20 +86,20 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		l.swap = kv.NewPool(e.kv, n, false)
 		l.sched.SetSwap(l.swap)
 	}
-	e.keeping = keep(dev, c.Hooks.Cache)
+	e.cache = writeCache(dev, c.Hooks.Cache)
 	go l.run()
 	return e, nil
 }
 
-// captured tells Progress of captured steps.
-func (c Config) captured() func(done, of int) {
+// captureProgress returns a function that passes the number of captured graphs to Progress.
+func (c Config) captureProgress() func(done, of int) {
 	if c.Progress == nil {
 		return nil
 	}
 	return func(done, of int) { c.Progress(Progress{Done: int64(done), Total: int64(of), Capturing: true}) }
 }
 
-// GraphBytes is what captured graphs took of the device's memory; ok is false where it
+// GraphBytes returns the device memory that captured graphs took; ok is false if the device
 // captures none.
 func (e *Engine) GraphBytes() (n int64, ok bool) {
 	c, ok := e.dev.(backend.Capturer)
@@ -110,7 +109,7 @@ func (e *Engine) GraphBytes() (n int64, ok bool) {
 	return c.GraphBytes(), true
 }
 
-// Memory is backend.Gauge's; ok is false where the device does not tell.
+// Memory returns backend.Gauge.Memory; ok is false if the device does not implement it or it fails.
 func (e *Engine) Memory() (total, before, now int64, ok bool) {
 	g, ok := e.dev.(backend.Gauge)
 	if !ok {
@@ -120,11 +119,11 @@ func (e *Engine) Memory() (total, before, now int64, ok bool) {
 	return total, before, now, err == nil
 }
 
-// Usage is what each arena of the device really took, for the ledger.
+// Usage returns the bytes that the device really allocated for each arena, to compare with the ledger.
 func (e *Engine) Usage() [backend.NumArenas]int64 { return e.dev.Usage() }
 
-// OpTimes is what the device measured of its ops where Options.Backend.Profile is set:
-// in steps whose sequences have one token each, and in all others. Else it is empty.
+// OpTimes returns the measured times of the device's ops, in steps whose sequences have one
+// token each and in all other steps. It is empty unless op timing is on in Options.Backend.
 func (e *Engine) OpTimes() (decode, prompts []backend.OpTime) {
 	if p, ok := e.dev.(backend.Profiler); ok {
 		return p.OpTimes()
@@ -132,8 +131,8 @@ func (e *Engine) OpTimes() (decode, prompts []backend.OpTime) {
 	return nil, nil
 }
 
-// Huge is how many bytes of the arenas lie in huge pages, and how many there are; ok is
-// false where the device does not know.
+// Huge returns how many bytes of the arenas are in huge pages and the arenas' total; ok is
+// false if the device does not know.
 func (e *Engine) Huge() (huge, of int64, ok bool) {
 	d, ok := e.dev.(interface{ Huge() (int64, int64) })
 	if ok {
@@ -142,29 +141,29 @@ func (e *Engine) Huge() (huge, of int64, ok bool) {
 	return huge, of, ok
 }
 
-// Stats is the state after the last step.
+// Stats returns the state after the last step.
 func (e *Engine) Stats() Stats { return e.stats.get() }
 
-// SetMaxQueue changes how many requests may wait; 0: no bound.
+// SetMaxQueue changes how many requests may wait; 0: no limit.
 func (e *Engine) SetMaxQueue(n int) { e.queue.Store(int64(n)) }
 
 // Submit queues a request and returns one Stream for each of its choices. The
 // error is a *TooLongError, a *ConflictError, ErrOverloaded, ErrClosed, grammar.ErrBusy, or wraps
 // ErrDead or ErrGrammar.
 func (e *Engine) Submit(_ context.Context, r Request) ([]*Stream, error) {
-	if err := e.admissible(r); err != nil {
+	if err := e.checkRequest(r); err != nil {
 		return nil, err
 	}
 	n := max(1, r.N)
-	if r.Pool != NoPool {
+	if r.Pooling != NoPooling {
 		n = 1
 	}
 	now := time.Now()
-	states, err := r.states(n)
+	states, err := r.newStates(n)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.possible(r, states[0]); err != nil {
+	if err := e.checkConstraints(r, states[0]); err != nil {
 		closeStates(states)
 		return nil, err
 	}
@@ -173,8 +172,8 @@ func (e *Engine) Submit(_ context.Context, r Request) ([]*Stream, error) {
 	for i, seq := range newSeqs(r, states) {
 		c := &choice{seq: seq, deadline: r.Deadline}
 		c.stream = newStream(r.ID, func(f Finish) { _ = e.in.put(message{cancel: c, finish: f}) })
-		c.stats = RequestStats{ID: r.ID, PromptTokens: len(r.Prompt), MaxTokens: r.Params.MaxTokens, N: n, Choice: i, Arrival: now, Queued: now, Pooled: r.Pool != NoPool}
-		if r.Pool != NoPool {
+		c.stats = RequestStats{ID: r.ID, PromptTokens: len(r.Prompt), MaxTokens: r.Params.MaxTokens, N: n, Choice: i, Arrival: now, Queued: now, Pooled: r.Pooling != NoPooling}
+		if r.Pooling != NoPooling {
 			c.stats.MaxTokens, c.pooled = 0, newPooled(r, e.width)
 		}
 		add, out = append(add, c), append(out, c.stream)
@@ -188,8 +187,8 @@ func (e *Engine) Submit(_ context.Context, r Request) ([]*Stream, error) {
 	return out, nil
 }
 
-// admissible refuses what could never run, and what the queue has no room for.
-func (e *Engine) admissible(r Request) error {
+// checkRequest refuses a request that could never run, and one that exceeds the queue's limit.
+func (e *Engine) checkRequest(r Request) error {
 	if err := e.in.reason(); err != nil {
 		return err
 	}
@@ -201,10 +200,10 @@ func (e *Engine) admissible(r Request) error {
 			return fmt.Errorf("token %d of the prompt is %d: the vocabulary has ids 0 to %d", i, id, e.vocab-1)
 		}
 	}
-	if err := e.checkPool(r); err != nil {
+	if err := e.checkPooling(r); err != nil {
 		return err
 	}
-	if n := len(r.Prompt) + r.Params.MaxTokens; n > e.opts.MaxModelLen && r.Pool == NoPool {
+	if n := len(r.Prompt) + r.Params.MaxTokens; n > e.opts.MaxModelLen && r.Pooling == NoPooling {
 		return &TooLongError{Prompt: len(r.Prompt), Output: r.Params.MaxTokens, Limit: e.opts.MaxModelLen, What: "the model's maximum context length"}
 	}
 	if most := e.queue.Load(); most > 0 && int64(e.Stats().Waiting) >= most {
@@ -213,11 +212,10 @@ func (e *Engine) admissible(r Request) error {
 	return nil
 }
 
-// SetPolicy changes the order of waiting requests. Requests that arrive from now
-// on wait until the running ones have ended, and then run under the new policy.
-// The channel gets false if the change has to wait, and true when it is in force;
-// then, or when another change replaces it, it is closed. An engine that ends sends
-// nothing: wait for Done too.
+// SetPolicy changes the scheduling policy. Requests that arrive from now on wait until all
+// earlier ones have ended, and then run under the new policy. The channel receives false if
+// the change has to wait, and true when it is in force. It is closed then, or when another
+// change replaces this one. An engine that ends sends nothing, so callers wait for Done too.
 func (e *Engine) SetPolicy(p sched.Policy) <-chan bool {
 	c := &policyChange{to: p, inForce: make(chan bool, 2)}
 	_ = e.in.put(message{do: func(l *loop) {
@@ -229,15 +227,15 @@ func (e *Engine) SetPolicy(p sched.Policy) <-chan bool {
 	return c.inForce
 }
 
-// policyChange is a change of policy that waits for the running requests.
+// policyChange is a policy change that waits for the running requests to end.
 type policyChange struct {
 	to      sched.Policy
-	inForce chan bool // room for both values
+	inForce chan bool // capacity 2: both values
 	waits   bool      // false was sent
 }
 
-// Check verifies between two steps that every KV page is accounted for once and the
-// scheduler agrees with itself.
+// Check verifies, between two steps, that every KV page is accounted for exactly once and that
+// the scheduler's state is consistent.
 func (e *Engine) Check(ctx context.Context) error {
 	answer := make(chan error, 1)
 	if err := e.in.put(message{do: func(l *loop) { answer <- l.sched.Check() }}); err != nil {
@@ -253,8 +251,7 @@ func (e *Engine) Check(ctx context.Context) error {
 	}
 }
 
-// Drain refuses new requests and waits until the running and waiting ones have
-// ended, or ctx has.
+// Drain refuses new requests and waits until all others have ended or ctx is done.
 func (e *Engine) Drain(ctx context.Context) error {
 	e.in.shut(ErrClosed)
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -271,21 +268,20 @@ func (e *Engine) Drain(ctx context.Context) error {
 	return nil
 }
 
-// Done is closed when the loop has ended: by Close, or because the device failed.
+// Done returns a channel that is closed when the loop has ended, by Close or because the device failed.
 func (e *Engine) Done() <-chan struct{} { return e.done }
 
-// Err is why the engine takes no more requests: nil while it does, ErrClosed, or
-// an error that wraps ErrDead.
+// Err returns why the engine accepts no more requests: ErrClosed or an error that wraps
+// ErrDead. It returns nil while requests are accepted.
 func (e *Engine) Err() error { return e.in.reason() }
 
-// Close aborts what is left, stops the loop and gives all memory back. The
-// Model stays open.
+// Close aborts all requests, stops the loop and frees all memory. The Model stays open.
 func (e *Engine) Close() error {
 	e.in.shut(ErrClosed)
 	_ = e.in.put(message{do: func(l *loop) { l.closing = true }})
 	<-e.done
 	e.close.Do(func() {
-		e.keeping.end()
+		e.cache.end()
 		e.closed = e.dev.Close()
 	})
 	return e.closed

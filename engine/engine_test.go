@@ -20,24 +20,24 @@ import (
 	"vapp.dev/kernels"
 )
 
-// toy is a small Llama and the options that most tests run it with.
+// toy is a small Llama model with the options that most tests use.
 type toy struct {
-	dir    string
-	opts   engine.Options
-	slabs  int
-	hooks  engine.Hooks
-	on     backend.Opener // nil: ref
-	build  models.Build
-	wish   engine.PoolWish
-	draft  string        // directory of a model that proposes; "": none does
-	fat    bool          // pages take more than they hold
-	model  *engine.Model // set by open
-	clock  func() time.Time
-	stored weights          // that take the place of the model's
-	llama  enginetest.Llama // what dir is written from, where a test does
+	dir     string
+	opts    engine.Options
+	slabs   int
+	hooks   engine.Hooks
+	on      backend.Opener // nil: ref
+	build   models.Build
+	pooling engine.PoolingOptions
+	draft   string        // directory of a model that proposes; "": none does
+	fat     bool          // pages are larger than their content, see fat
+	model   *engine.Model // set by open
+	clock   func() time.Time
+	stored  weights          // replace the model's weights
+	llama   enginetest.Llama // the model in dir, if the test wrote it
 }
 
-// least is as few slabs as one sequence of the longest length needs.
+// least is the number of slabs that one sequence of the longest length needs.
 const least = -1
 
 func newToy(t testing.TB) *toy {
@@ -53,10 +53,10 @@ func newToy(t testing.TB) *toy {
 	}}
 }
 
-// open starts an engine whose KV arena has y.slabs slabs, or the least.
+// open starts an engine whose KV arena has y.slabs slabs, by default the fewest possible.
 func (y *toy) open(t testing.TB) *engine.Engine {
 	t.Helper()
-	src := engine.Source{Path: y.dir, Name: "toy", Format: "auto", Build: y.build, Pool: y.wish}
+	src := engine.Source{Path: y.dir, Name: "toy", Format: "auto", Build: y.build, Pooling: y.pooling}
 	if y.draft != "" {
 		src.Draft = &engine.Source{Path: y.draft, Name: "draft", Format: "auto"}
 	}
@@ -108,7 +108,7 @@ func (y *toy) facts(t testing.TB) backend.Facts {
 	return facts
 }
 
-// account is what an engine with y's options holds.
+// account returns the account of an engine with y's options.
 func (y *toy) account(t testing.TB, m *engine.Model) *engine.Account {
 	t.Helper()
 	acc, err := engine.NewAccount(y.opts, m, y.opener(), y.facts(t))
@@ -118,7 +118,7 @@ func (y *toy) account(t testing.TB, m *engine.Model) *engine.Account {
 	return acc
 }
 
-// request i of a mixed load: greedy and sampled, short and long.
+// request returns request i of a mixed load: greedy and sampled, short and long.
 func request(i int) engine.Request {
 	prompt := make([]int32, 3+(i*17)%60)
 	for k := range prompt {
@@ -159,8 +159,8 @@ func collect(t testing.TB, s *engine.Stream) (tokens []int32, last engine.Event)
 	}
 }
 
-// runAll submits requests at once, or one after the other, and returns the
-// tokens of every choice. It calls submitted when the engine has all requests.
+// runAll submits requests all at once, or one after the other, and returns the tokens of every
+// choice. It calls submitted after the last Submit.
 func runAll(t *testing.T, e *engine.Engine, n int, together bool, submitted ...func()) [][]int32 {
 	t.Helper()
 	out := make([][]int32, 0, 2*n)
@@ -200,10 +200,10 @@ func runAll(t *testing.T, e *engine.Engine, n int, together bool, submitted ...f
 	return out
 }
 
-// TestTokensDependOnNothingElse runs the same requests alone, together, in both
-// forms of the loop, without prefix cache, with chunks of 16 tokens, and with so
-// few pages that sequences are preempted: every choice gets the same tokens.
-func TestTokensDependOnNothingElse(t *testing.T) {
+// TestTokensIndependentOfBatching runs the same requests alone, together, with and without
+// overlap, without prefix cache, with chunks of 16 tokens, and with so few pages that sequences
+// are preempted: every choice gets the same tokens.
+func TestTokensIndependentOfBatching(t *testing.T) {
 	const n = 24
 	y := newToy(t)
 	want := runAll(t, y.open(t), n, false)
@@ -237,15 +237,15 @@ func TestTokensDependOnNothingElse(t *testing.T) {
 	}
 }
 
-// pause has the loop of an engine that y opens wait behind each step until goOn is called.
+// pause makes the loop of an engine that y opens wait after each step until goOn is called.
 func (y *toy) pause() (goOn func()) {
 	held := make(chan struct{})
 	y.hooks.Step = func(engine.StepStats) { <-held }
 	return func() { close(held) }
 }
 
-// TestCancelFreesPages cancels a running choice and a waiting one; the pages
-// are free after at most one step.
+// TestCancelFreesPages cancels a running choice and a waiting one; their pages are free after at
+// most one step.
 func TestCancelFreesPages(t *testing.T) {
 	y := newToy(t)
 	y.opts.MaxNumSeqs = 1
@@ -278,7 +278,7 @@ func TestCancelFreesPages(t *testing.T) {
 	}
 }
 
-// TestDeadline aborts a request that takes longer than it may.
+// TestDeadline: a request is aborted at its deadline.
 func TestDeadline(t *testing.T) {
 	e := newToy(t).open(t)
 	r := request(0)
@@ -292,7 +292,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestRefusals are the errors of Submit.
+// TestRefusals checks the errors of Submit.
 func TestRefusals(t *testing.T) {
 	e := newToy(t).open(t)
 	r := request(0)
@@ -319,8 +319,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestCloseAborts closes an engine with running and waiting choices: each gets
-// a last event.
+// TestCloseAborts closes an engine with running and waiting choices: each gets a last event.
 func TestCloseAborts(t *testing.T) {
 	y := newToy(t)
 	y.opts.MaxNumSeqs = 2

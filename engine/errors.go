@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The sentinels that callers of Submit and Stream.Next tell apart.
+// The errors that callers of Submit and Stream.Next distinguish.
 var (
 	// ErrOverloaded: the waiting queue is full.
 	ErrOverloaded = errors.New("the request queue is full")
@@ -15,19 +15,19 @@ var (
 	ErrClosed = errors.New("the engine is shutting down")
 	// ErrDead: the engine's loop failed; it takes no more requests.
 	ErrDead = errors.New("the engine has failed")
-	// ErrNotNumbers: a model's hidden states held NaN or infinities.
+	// ErrNotNumbers: a model's hidden states contained NaN or infinities.
 	ErrNotNumbers = errors.New("the model's hidden states are not numbers")
-	// ErrNoToken: a step's logits held no usable number.
+	// ErrNoToken: all logits of a row were NaN or −Inf.
 	ErrNoToken = errors.New("the model gave no token: its logits are not numbers")
-	// ErrGrammar: a grammar turned out too complex while it was followed.
+	// ErrGrammar: a grammar became too complex while a reply followed it.
 	ErrGrammar = errors.New("the reply cannot follow its grammar to the end")
 )
 
-// TooLongError refuses a request that can never fit; its numbers say why.
+// TooLongError refuses a request that exceeds the model length or the KV arena.
 type TooLongError struct {
 	Prompt int // tokens
-	Output int // tokens asked for
-	Limit  int // tokens: the model length, or what the KV arena holds
+	Output int // requested tokens
+	Limit  int // tokens: the model length, or the capacity of the KV arena
 	What   string
 }
 
@@ -35,12 +35,12 @@ func (e *TooLongError) Error() string {
 	return fmt.Sprintf("the request needs %d tokens (%d prompt + %d output) but %s is %d tokens", e.Prompt+e.Output, e.Prompt, e.Output, e.What, e.Limit)
 }
 
-// ConflictError ends or refuses a reply whose request forbids every token.
+// ConflictError refuses a request, or ends a reply, whose constraints together forbid every token.
 type ConflictError struct {
-	Grammar  bool     // what Request.Grammar allows is among the constraints
-	Thinking bool     // the end of a thought that Request.Thinking cuts is
-	Params   []string // the parameters that are, by name
-	Output   int      // tokens that came before
+	Grammar  bool     // Request.Grammar is one of the constraints
+	Thinking bool     // the end markers that Request.Thinking forces are one of the constraints
+	Params   []string // names of the parameters that are constraints
+	Output   int      // tokens generated before
 }
 
 func (e *ConflictError) Error() string {

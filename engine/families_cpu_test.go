@@ -10,7 +10,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// variantsHere are the kinds of kernels that this machine has.
+// variantsHere are the kernel variants that this machine supports.
 func variantsHere(t *testing.T) []string {
 	t.Helper()
 	facts, err := cpu.Opener{}.Probe()
@@ -20,28 +20,27 @@ func variantsHere(t *testing.T) []string {
 	return facts.Variants
 }
 
-// best says that of all that runs here this is what people get: every way of running is
-// shown on it.
+// best reports whether this variant is this machine's default. Every way of axes runs on it.
 func best(t *testing.T, on backend.Opener, s backend.Settings) bool {
 	return on.Name() == "cpu" && s.Variant == variantsHere(t)[0]
 }
 
-// TestFamiliesCPU is TestFamilies on every kind of kernels that this machine has.
+// TestFamiliesCPU is TestFamilies on every kernel variant of this machine.
 func TestFamiliesCPU(t *testing.T) {
 	for _, v := range variantsHere(t) {
 		t.Run(v, func(t *testing.T) { families(t, cpu.Opener{}, backend.Settings{Variant: v}) })
 	}
 }
 
-// TestOwnHeadCPU is TestOwnHead on every kind of kernels that this machine has.
-func TestOwnHeadCPU(t *testing.T) {
+// TestMTPCPU is TestMTP on every kernel variant of this machine.
+func TestMTPCPU(t *testing.T) {
 	for _, v := range variantsHere(t) {
 		t.Run(v, func(t *testing.T) { ownHead(t, cpu.Opener{}, backend.Settings{Variant: v}) })
 	}
 }
 
-// TestPoisonCPU is TestPoison on every kind of kernels that this machine has, with
-// pages in the formats that they read.
+// TestPoisonCPU is TestPoison on every kernel variant of this machine, with all KV formats that
+// the kernels support.
 func TestPoisonCPU(t *testing.T) {
 	formats := []kernels.Format{kernels.F32, kernels.BF16, kernels.F8E4M3} // 8-bit floats have no infinity
 	for _, v := range variantsHere(t) {
@@ -55,15 +54,15 @@ func TestPoisonCPU(t *testing.T) {
 	}
 }
 
-// TestPoolCPU is TestPool on every kind of kernels that this machine has.
-func TestPoolCPU(t *testing.T) {
+// TestPoolingCPU is TestPooling on every kernel variant of this machine.
+func TestPoolingCPU(t *testing.T) {
 	for _, v := range variantsHere(t) {
 		t.Run(v, func(t *testing.T) { pools(t, cpu.Opener{}, backend.Settings{Variant: v}) })
 	}
 }
 
-// TestPoolGoldenCPU is TestPoolGolden on every kind of kernels that this machine has.
-func TestPoolGoldenCPU(t *testing.T) {
+// TestPoolingGoldenCPU is TestPoolingGolden on every kernel variant of this machine.
+func TestPoolingGoldenCPU(t *testing.T) {
 	for _, v := range variantsHere(t) {
 		bound := 2e-5
 		if roundsToBF16(v) {

@@ -19,19 +19,20 @@ import (
 	"vapp.dev/kernels/cuda/cudatest"
 )
 
-// inFloat32 are families that kernels compute in float32: their tokens are ref's. One more is
-// TestOwnHeadCUDA's.
+// inFloat32 are families that the kernels compute in float32: their tokens are those of ref.
+// TestMTPCUDA has one more.
 var inFloat32 = []string{"tiny-llama3-tied", "tiny-qwen2", "tiny-qwen3", "tiny-gemma4", "tiny-gemma4-moe", "tiny-gpt-oss"}
 
-// inBF16 are checkpoints as they are stored, whose products round activations to bf16: their
-// tokens are ref's but where ref's first two are closer than the checkpoint's bound.
+// inBF16 are checkpoints in their stored format, whose products round activations to bf16. Their
+// tokens are those of ref, unless ref's two largest logits are closer than the checkpoint's
+// bound.
 var inBF16 = []string{
 	"tiny-sharded-bf16", "tiny-gpt-oss", "tiny-gemma4", "tiny-gemma4-moe", "tiny-qwen35", "tiny-qwen35-fp8", "tiny-w8a16", "tiny-w8a8",
 	"tiny-mha-q8_0", "tiny-mha-q4_1", "tiny-qwen2-gguf", "tiny-gpt-oss-gguf",
 }
 
-// TestFamiliesCUDA: a small model of every family generates ref's tokens, launch by launch and
-// by graphs, in memory that is what the plan lists.
+// TestFamiliesCUDA: a small model of every family generates the tokens of ref, with single
+// launches and with graphs, and the device's memory is that of the plan.
 func TestFamiliesCUDA(t *testing.T) {
 	emulate(t)
 	for _, name := range inFloat32 {
@@ -52,9 +53,9 @@ func TestFamiliesCUDA(t *testing.T) {
 	}
 }
 
-// TestWarpgroupsCUDA: a prompt that is one step of many tokens is multiplied by the warpgroups of
-// sm_90a, whose mixtures have more than 128 rows of an expert at a time, and continues as on ref, but
-// where ref's first two are closer than the checkpoint's bound.
+// TestWarpgroupsCUDA: a prompt computed in one large step uses the warpgroup kernels of sm_90a, in
+// mixtures with more than 128 rows of an expert. It continues as on ref, unless ref's two largest
+// logits are closer than the checkpoint's bound.
 func TestWarpgroupsCUDA(t *testing.T) {
 	emulate(t)
 	for name, products := range map[string][]string{
@@ -83,11 +84,11 @@ func TestWarpgroupsCUDA(t *testing.T) {
 	}
 }
 
-// TestLibraryCUDA: dense models whose weights lie row by row, for an emulated cuBLASLt where a step has
-// many rows, generate ref's tokens as the bound of products of bf16 has them, launch by launch and by
-// graphs, in memory that is what the plan lists. With biases and tied embeddings, and in fp16. Made fp8 at
-// load, or stored so with scales of blocks, with inputs that are rounded to it and all else in float32, the
-// tokens are ref's.
+// TestLibraryCUDA: dense models whose large steps are multiplied by an emulated cuBLASLt, with
+// row-major weights, generate the tokens of ref within the bound of bf16 products. They run with
+// single launches and with graphs, and the device's memory is that of the plan. Models have
+// biases, tied embeddings or fp16 weights. With weights in fp8, quantized at load or stored with
+// block scales, inputs rounded to fp8 and all else in float32, the tokens are those of ref.
 func TestLibraryCUDA(t *testing.T) {
 	emulate(t)
 	if os.Getenv("VAPP_GPU") == "" {
@@ -109,7 +110,7 @@ func TestLibraryCUDA(t *testing.T) {
 			if c.dtype == kernels.F8E4M3 {
 				y.build.Dtype, y.opts.KVFormat = kernels.F32, kernels.F32
 				y.opts.Backend.Activations, gap = backend.FP8Activations, 0
-				if c.name != "tiny-qwen35-fp8" { // which is stored so
+				if c.name != "tiny-qwen35-fp8" { // stored in fp8
 					y.build.Quantize = c.dtype
 				}
 			}
@@ -128,9 +129,9 @@ func TestLibraryCUDA(t *testing.T) {
 	}
 }
 
-// TestFP8ActivationsCUDA: weights in fp8, with scales by block as stored and by channel as made at
-// load, whose inputs are rounded to it: ref's tokens, with ref rounding the same and all else in
-// float32.
+// TestFP8ActivationsCUDA: weights in fp8, with block scales as stored and channel scales as made
+// at load, and inputs rounded to fp8, give the tokens of ref. ref rounds alike, and everything
+// else is in float32.
 func TestFP8ActivationsCUDA(t *testing.T) {
 	emulate(t)
 	for name, quantize := range map[string]kernels.Format{"tiny-qwen35-fp8": kernels.Invalid, "tiny-qwen3": kernels.F8E4M3} {
@@ -143,7 +144,7 @@ func TestFP8ActivationsCUDA(t *testing.T) {
 	}
 }
 
-// smallModel is a recorded checkpoint, to be run in chunks of 32 on pages of bf16.
+// smallModel returns a recorded checkpoint that runs in chunks of 32 with pages of bf16.
 func smallModel(t *testing.T, name string) (toy, *enginetest.Golden) {
 	t.Helper()
 	g, err := enginetest.ReadGolden(filepath.Join("models/testdata/golden", name+".safetensors"))
@@ -168,28 +169,29 @@ func smallRun(dir string) toy {
 	}}
 }
 
-// promptsOf are parts of a recorded run: beyond windows, blocks and chunks, and short.
+// promptsOf returns parts of a recorded run: short ones, and ones longer than windows, blocks and
+// chunks.
 func promptsOf(g *enginetest.Golden) [][]int32 {
 	ids := slices.Concat(g.InputIDs, g.DecodeIDs)
 	return [][]int32{ids[:37], ids[3:12], ids[7:10]}
 }
 
-// TestOwnHeadCUDA: a model in float32 whose head proposes has the tokens of ref without proposals,
-// with them and without.
-func TestOwnHeadCUDA(t *testing.T) {
+// TestMTPCUDA: a float32 model with an MTP head gives, with and without proposals, the tokens of
+// ref without proposals.
+func TestMTPCUDA(t *testing.T) {
 	emulate(t)
 	dir, g := recordedHead(t)
 	y := smallRun(dir)
 	y.opts.KVFormat = kernels.F32
 	drafting := y
-	drafting.opts.Overlap = false // what was accepted has to be known
+	drafting.opts.Overlap = false // the next step must know what was accepted
 	head(2)(&drafting)
 	likeRef(t, y, y, promptsOf(g), 0)
 	likeRef(t, y, drafting, promptsOf(g), 0)
 }
 
-// TestPoolGoldenCUDA is TestPoolGolden with products in float32.
-func TestPoolGoldenCUDA(t *testing.T) {
+// TestPoolingGoldenCUDA is TestPoolingGolden with float32 products.
+func TestPoolingGoldenCUDA(t *testing.T) {
 	emulate(t)
 	poolGoldens(t, cuda.Opener{}, backend.Settings{}, 2e-5)
 }

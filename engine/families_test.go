@@ -20,11 +20,11 @@ import (
 	"vapp.dev/kernels"
 )
 
-// axes are the ways to run the same requests that change no token. The first is
-// the plain one that the others are held against: a step at a time, a request
-// at a time, nothing remembered, prompts whole. A new way of running (swap,
-// proposals, checkpoints of states) is one more row; where it gives a backend other rows to
-// compute it is run everywhere, and where only the books differ on the best one.
+// axes are the ways to run the same requests that must not change any token. The first is the
+// reference for the others: one step at a time, one request at a time, no prefix cache, prompts
+// not cut. A new way of running (swap, proposals, state snapshots) is one more entry. If it
+// makes a backend compute other rows, it runs on every backend; if only the scheduling or the
+// page allocation differs, it runs on the best one.
 var axes = []axis{
 	{name: "plain, alone", alone: true, everywhere: true},
 	{name: "in a batch", everywhere: true},
@@ -46,8 +46,8 @@ var axes = []axis{
 	{name: "swapped, overlapped, prefixes", took: swapped, change: func(y *toy) {
 		y.slabs, y.fat, y.opts.SwapBytes, y.opts.PrefixCaching, y.opts.Overlap = least, true, 64<<20, true, true
 	}},
-	{name: "n-grams proposed", change: ngrams(4), took: speculated},
-	{name: "n-grams proposed, alone, chunks of 16, prefixes", alone: true, took: speculated, change: func(y *toy) {
+	{name: "n-grams proposed", change: ngrams(4), took: usedProposals},
+	{name: "n-grams proposed, alone, chunks of 16, prefixes", alone: true, took: usedProposals, change: func(y *toy) {
 		ngrams(2)(y)
 		y.opts.MaxNumBatchedTokens, y.opts.PrefixCaching = 16, true
 	}},
@@ -76,8 +76,8 @@ var axes = []axis{
 	}},
 }
 
-// wild has chunks of all sizes between the streams that decode: a target for the time
-// between tokens, on a clock that knows no measure.
+// wild makes prefill chunks of all sizes while streams decode: it sets an ITL target and a clock
+// with random steps.
 func wild(lag bool) func(*toy) {
 	return func(y *toy) {
 		y.opts.Overlap, y.opts.ITLTarget, y.opts.MaxNumBatchedTokens = lag, 10*time.Millisecond, 96
@@ -89,12 +89,11 @@ func wild(lag bool) func(*toy) {
 	}
 }
 
-// rebuilds has pages hold of keys what values do not give. On pages of F32 that
-// changes no bit.
+// rebuilds turns on the rebuilding of keys from values, so that pages store only the rest of the
+// keys. With pages of F32 that changes no bit.
 func rebuilds(y *toy) { y.build.Rebuild = true }
 
-// ngrams has a step verify up to n proposals, which follow tokens that were there
-// before.
+// ngrams makes a step verify up to n proposals by n-gram lookup.
 func ngrams(n int) func(*toy) {
 	return func(y *toy) {
 		y.build.Verify, y.opts.Drafts, y.opts.Lookup = n, n, speculate.NGram{Min: 1, Max: 3}
@@ -104,16 +103,17 @@ func ngrams(n int) func(*toy) {
 // axis is one way to run the requests.
 type axis struct {
 	name       string
-	family     string     // that alone runs so; "": all
-	everywhere bool       // on every backend and kind of kernels, not on the best alone
-	change     func(*toy) // of the plain way; nil: nothing
-	alone      bool       // one request after the other, in place of all at once
-	rounds     int        // of all requests on one engine; 0: one
-	// took says why the run was no such run: what had to happen did not. nil: nothing has to.
+	family     string     // the only family that runs it; "": all
+	everywhere bool       // runs on every backend and kind of kernels, not only on the best
+	change     func(*toy) // changes the plain options; nil: nothing
+	alone      bool       // one request after the other, not all at once
+	rounds     int        // how often one engine runs all requests; 0: once
+	// took returns an error if what the axis tests did not happen, such as a preemption. nil:
+	// no check.
 	took func(name string, r *twinRun) error
 }
 
-// twinRun is what a run did.
+// twinRun is the result of a run.
 type twinRun struct {
 	tokens [][]int32 // of each request
 	hits   int       // prompt tokens that were not computed
@@ -153,16 +153,15 @@ func swapped(_ string, r *twinRun) error {
 	return nil
 }
 
-func speculated(_ string, r *twinRun) error {
+func usedProposals(_ string, r *twinRun) error {
 	if r.accepted == 0 || r.accepted == r.proposed {
 		return fmt.Errorf("%d of %d proposals were accepted", r.accepted, r.proposed)
 	}
 	return nil
 }
 
-// TestFamilies runs the small checkpoints of each family through the whole engine
-// in the ways of axes: windows that move, states that are carried, steps that
-// overlap. Each way gives the tokens of the plain one, which are transformers'.
+// TestFamilies runs the small checkpoints of each family through the whole engine in all ways of
+// axes. Each way gives the tokens of the plain one, which are those of transformers.
 func TestFamilies(t *testing.T) { families(t, ref.Opener{}, backend.Settings{}) }
 
 func families(t *testing.T, on backend.Opener, s backend.Settings) {
@@ -182,11 +181,11 @@ func families(t *testing.T, on backend.Opener, s backend.Settings) {
 	}
 }
 
-// roundsToBF16 says that a variant of the kernels multiplies numbers rounded to bf16.
+// roundsToBF16 reports whether a variant of the kernels multiplies numbers rounded to bf16.
 func roundsToBF16(variant string) bool { return variant == "amx" || variant == "avx512bf16" }
 
-// twins runs like in every way: each gives the tokens of the first, whose first request's are
-// the recorded ones.
+// twins runs like in every way of axes: each gives the tokens of the first way, whose first
+// request gives the recorded ones.
 func twins(t *testing.T, ways []axis, like toy, g *enginetest.Golden) {
 	like.slabs = 16
 	o := &like.opts
@@ -212,7 +211,7 @@ func twins(t *testing.T, ways []axis, like toy, g *enginetest.Golden) {
 	}
 }
 
-// fat is a family whose pages take more than they hold, so that a slab has few.
+// fat is a family whose pages are larger than their content, so that a slab has few pages.
 type fat struct{ models.Model }
 
 func (f fat) Classes(blockSize int, format kernels.Format) []backend.KVClass {
@@ -220,13 +219,13 @@ func (f fat) Classes(blockSize int, format kernels.Format) []backend.KVClass {
 	out := f.Model.Classes(blockSize, format)
 	for i := range out {
 		for out[i].PageBytes() < 1<<20/pages {
-			out[i].Layers++ // that no op names
+			out[i].Layers++ // a layer that no op uses
 		}
 	}
 	return out
 }
 
-// run opens an engine and submits the requests as the axis says.
+// run opens an engine and submits the requests in the way of the axis.
 func (a axis) run(t *testing.T, y *toy, g *enginetest.Golden) [][]int32 {
 	t.Helper()
 	r := &twinRun{chunks: map[int]bool{}}
@@ -234,7 +233,7 @@ func (a axis) run(t *testing.T, y *toy, g *enginetest.Golden) [][]int32 {
 		a.change(y)
 	}
 	var mu sync.Mutex
-	arrived := make(chan struct{}) // all requests: else the first ones may be gone when the last come
+	arrived := make(chan struct{}) // closed after all requests: otherwise the first may end before the last arrive
 	if a.alone {
 		close(arrived)
 	}
@@ -291,13 +290,13 @@ func (a axis) run(t *testing.T, y *toy, g *enginetest.Golden) [][]int32 {
 	return r.tokens
 }
 
-// twinRequests are 16 requests over a recorded run: the run itself, parts of it
-// that begin like it (prefixes), and parts from elsewhere, greedy and sampled, past
-// the borders of blocks, windows and chunks, and of few words. Some are short
-// and generate much: together they begin, and their pages run out.
+// twinRequests returns 16 requests over a recorded run: the run itself, its prefixes, and parts
+// from other places, greedy and sampled. They exceed the sizes of blocks, windows and chunks, and
+// some repeat few tokens. Some are short and generate many tokens: they start together, and
+// their pages run out.
 func twinRequests(g *enginetest.Golden) []engine.Request {
 	all := append(slices.Clone(g.InputIDs), g.DecodeIDs...)
-	for len(all) < 100 { // a short run comes again
+	for len(all) < 100 { // repeat a short run
 		all = append(all, all...)
 	}
 	out := make([]engine.Request, 16)
@@ -319,7 +318,7 @@ func twinRequests(g *enginetest.Golden) []engine.Request {
 		case i%3 == 2:
 			p.Seed, p.HasSeed, p.Temperature, p.TopK, p.Frequency = uint64(i), true, 1.3, 40, 0.5
 		}
-		if i%8 >= 6 { // of few words, that come again
+		if i%8 >= 6 { // few tokens, repeated
 			p.AllowedTokenIDs, p.MinTokens = slices.Clone(g.InputIDs[:3]), 6
 			p.StopTokenIDs = p.AllowedTokenIDs[2:]
 		}

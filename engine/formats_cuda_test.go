@@ -11,7 +11,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// formatsCUDA are how matrices are stored, beside those of the recorded checkpoints.
+// formatsCUDA are the matrix formats beyond those of the recorded checkpoints.
 var formatsCUDA = []struct {
 	format kernels.Format
 	change func(*toy)
@@ -31,8 +31,8 @@ var formatsCUDA = []struct {
 	{kernels.BF16, func(y *toy) { y.build.Quantize = kernels.F8E4M3 }},
 }
 
-// TestFormatsCUDA: a Llama of every format of weights continues as on ref, but where ref's
-// first two are closer than products of bf16 tell apart.
+// TestFormatsCUDA: a Llama model of every weight format continues as on ref, unless ref's two largest
+// logits are closer than the error of bf16 products.
 func TestFormatsCUDA(t *testing.T) {
 	emulate(t)
 	dir := filepath.Join(t.TempDir(), "toy")
@@ -50,7 +50,7 @@ func TestFormatsCUDA(t *testing.T) {
 			if f.change != nil {
 				f.change(&y)
 			}
-			likeRef(t, y, y, [][]int32{prompt, prompt[:9]}, 0.01) // logits have a deviation of 0.3
+			likeRef(t, y, y, [][]int32{prompt, prompt[:9]}, 0.01) // logits have a standard deviation of 0.3
 		})
 	}
 }

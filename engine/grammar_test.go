@@ -21,8 +21,7 @@ import (
 	"vapp.dev/engine/tokenizer"
 )
 
-// constrained are the grammars of a mixed load, with what says that a reply follows
-// them.
+// constrained are the grammars of a mixed load, each with a function that checks its replies.
 var constrained = []struct {
 	spec grammar.Spec
 	ok   func(reply string) bool
@@ -40,7 +39,7 @@ var constrained = []struct {
 	{grammar.Spec{Kind: tokenizer.GrammarLark, Source: "start: \"<\" word{1,3} \">\"\nword: /[a-z]{1,3}/ \";\""}, regexp.MustCompile(`^<([a-z]{1,3};){1,3}>$`).MatchString},
 }
 
-// compiler is one for a vocabulary of bytes and an end, 319.
+// compiler returns a grammar compiler for a vocabulary of bytes and an EOS, 319.
 func compiler(t *testing.T) (*grammar.Compiler, *tokenizer.Tokenizer) {
 	t.Helper()
 	b, err := checkpoint.SyntheticTokenizer(checkpoint.Config{VocabSize: 320})
@@ -55,9 +54,9 @@ func compiler(t *testing.T) (*grammar.Compiler, *tokenizer.Tokenizer) {
 	return grammar.NewCompiler(tok, 320, []int32{319}), tok
 }
 
-// Random weights say what the grammar lets them, alone and together, in both forms of the
-// loop, with pages for one sequence alone, recomputed or swapped, beside proposals, and always
-// the same.
+// TestGrammars: a model with random weights follows its grammars, alone and together, with and without
+// overlap, with pages for one sequence only, recomputed or swapped, and with proposals. The replies
+// are always the same.
 func TestGrammars(t *testing.T) {
 	c, tok := compiler(t)
 	var want []string
@@ -90,9 +89,9 @@ func TestGrammars(t *testing.T) {
 	}
 }
 
-// A reply under a grammar ends as any does: cut by max_tokens, not before min_tokens where
-// the grammar goes on, by a stop token, by EOS, which is a token of the reply also where the
-// grammar leaves nothing else. Choices follow it by themselves.
+// TestGrammarEnds: a reply under a grammar ends like any other: by max_tokens, not before min_tokens if
+// the grammar continues, by a stop token, or by EOS. EOS is a token of the reply even if the grammar
+// allows nothing else. Each choice follows the grammar independently.
 func TestGrammarEnds(t *testing.T) {
 	c, tok := compiler(t)
 	y := newToy(t)
@@ -100,7 +99,7 @@ func TestGrammarEnds(t *testing.T) {
 	for _, k := range []struct {
 		name, regex string
 		change      func(*sample.Params)
-		want        string // of the text
+		want        string // of the reply's text
 		finish      engine.Finish
 		tokens      int // 0: any number
 	}{
@@ -157,8 +156,8 @@ func byteID(t *testing.T, tok *tokenizer.Tokenizer, text string) int32 {
 	return ids[0]
 }
 
-// The mask comes before the raw logprobs: what may come has all the probability, before
-// a bias and a temperature change anything; what is forced has a logprob of 0.
+// TestGrammarLogprobs: the mask is applied before the raw logprobs. Allowed tokens have all of the
+// probability, before a bias and a temperature; a forced token has a logprob of 0.
 func TestGrammarLogprobs(t *testing.T) {
 	c, tok := compiler(t)
 	e := newToy(t).open(t)
@@ -209,8 +208,8 @@ func TestGrammarLogprobs(t *testing.T) {
 	}
 }
 
-// replies are those of 24 requests at once, half of them free, each held against its
-// grammar.
+// replies returns those of 24 requests at once, half of them unconstrained, after checking each
+// against its grammar.
 func replies(t *testing.T, e *engine.Engine, c *grammar.Compiler, tok *tokenizer.Tokenizer, n int) []string {
 	t.Helper()
 	var streams []*engine.Stream
@@ -246,8 +245,8 @@ func replies(t *testing.T, e *engine.Engine, c *grammar.Compiler, tok *tokenizer
 	return out
 }
 
-// A request whose states do not fit is refused, alone with its grammar's error and beside others as
-// busy; replies that end give their memory back.
+// TestGrammarMemory: a request whose grammar states exceed the memory limit is refused: with its
+// grammar's error if it is alone, as busy if others run. Replies that end free their memory.
 func TestGrammarMemory(t *testing.T) {
 	c, _ := compiler(t)
 	e := newToy(t).open(t)
@@ -284,7 +283,7 @@ func TestGrammarMemory(t *testing.T) {
 	released(t, c, one)
 }
 
-// released waits until that many bytes of grammars are in use.
+// released waits until exactly that many bytes of grammars are in use.
 func released(t *testing.T, c *grammar.Compiler, want int64) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); c.Used() != want; runtime.Gosched() {

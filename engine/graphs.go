@@ -2,12 +2,13 @@ package engine
 
 import "vapp.dev/engine/backend"
 
-// replayed reports how a step ran, and the first step of each reason without a graph.
-func (l *loop) replayed(f flight, report *StepStats) {
+// reportGraph reports how a step ran. It calls Hooks.NoGraph for the first step of each reason
+// not to use a graph.
+func (l *loop) reportGraph(f flight, report *StepStats) {
 	if l.runner.Captured() == 0 {
 		return
 	}
-	switch f.how.Graph.Kind {
+	switch f.replay.Graph.Kind {
 	case backend.Piecewise:
 		report.Graph = "PIECEWISE"
 		return
@@ -15,10 +16,10 @@ func (l *loop) replayed(f flight, report *StepStats) {
 		report.Graph = "FULL"
 		return
 	}
-	why := f.how.Why
+	why := f.replay.Why
 	report.Graph, report.NoGraph = "NONE", why.String()
-	if told := l.eager&(1<<why) != 0; !told && l.hooks.NoGraph != nil {
-		l.eager |= 1 << why
+	if known := l.reportedEager&(1<<why) != 0; !known && l.hooks.NoGraph != nil {
+		l.reportedEager |= 1 << why
 		l.hooks.NoGraph(report.NoGraph, f.step.Tokens)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"vapp.dev/engine/backend/ref"
 )
 
-// graphing is ref with a device that remembers what it captures and runs a replayed step as
-// any other, once it has seen that what pads it is nobody's.
+// graphing is ref with a device that records its captures. It runs a replayed step like any other,
+// after it has checked that padding rows belong to no sequence.
 type graphing struct {
 	ref.Opener
 	seen *replays
@@ -66,8 +66,8 @@ func (d graphDevice) Launch(e backend.Executable, b backend.Binding) error {
 	return d.Device.Launch(e, b)
 }
 
-// TestGraphs: steps run as the mode says, the first of each reason without a graph is told
-// once, capturing is progress, and tokens are those of an engine without graphs.
+// TestGraphs: steps run by the configured mode, the first step of each reason to run without a graph
+// is reported once, captures report progress, and tokens are those of an engine without graphs.
 func TestGraphs(t *testing.T) {
 	plain := newToy(t)
 	want := runAll(t, plain.open(t), 5, true)
@@ -80,7 +80,7 @@ func TestGraphs(t *testing.T) {
 		y, seen := newToy(t), &replays{captured: map[string]bool{}}
 		y.on, y.opts.Backend.Graphs = graphing{seen: seen}, backend.Graphs{Mode: mode, Sizes: []int{1, 2, 4, 8, 16}}
 		ran, told := map[string]int{}, map[string]int{}
-		arrived := make(chan struct{}) // all requests: steps have prompts and decoding rows together
+		arrived := make(chan struct{}) // closed after all requests: steps then have prompts and decoding rows
 		y.hooks.Step = func(s engine.StepStats) {
 			<-arrived
 			ran[s.Graph+" "+s.NoGraph]++
@@ -114,7 +114,7 @@ func TestGraphs(t *testing.T) {
 	}
 }
 
-// TestGraphsRefused: a backend that captures nothing says so instead of running without.
+// TestGraphsRefused: a backend that captures no graphs returns an error and does not run without them.
 func TestGraphsRefused(t *testing.T) {
 	y := newToy(t)
 	m, err := engine.Inspect(engine.Source{Path: y.dir, Name: "toy", Format: "auto"})

@@ -19,8 +19,8 @@ import (
 	kcpu "vapp.dev/kernels/cpu"
 )
 
-// greedyWays are ways to have a format on cpu beside plain ones: a new setting is one
-// more row.
+// greedyWays are the settings of weights on backend cpu beyond a plain format; a new one is one
+// more entry.
 var greedyWays = []struct {
 	name   string
 	of     []kernels.Format // that have it; nil: all others
@@ -38,27 +38,26 @@ var greedyWays = []struct {
 	{name: "quantized at load", of: []kernels.Format{kernels.BF16}, change: func(y *toy) { y.build.Quantize = kernels.F8E4M3 }},
 }
 
-// compressedInt8 is the quantization_config of int8 weights, and of activations or null.
+// compressedInt8 returns the quantization_config of int8 weights, with the given activations or null.
 func compressedInt8(strategy, group, inputs string) string {
 	return fmt.Sprintf(`{"quant_method": "compressed-tensors", "format": "int-quantized", "ignore": ["lm_head"], "config_groups": {"group_0": {"targets": ["Linear"],
 		"weights": {"num_bits": 8, "type": "int", "symmetric": true, "strategy": %q, "group_size": %s}, "input_activations": %s}}}`, strategy, group, inputs)
 }
 
-// scaled has 8-bit weights share scales as a quantization_config says.
+// scaled gives 8-bit weights the scales of a quantization_config.
 func scaled(config string) func(*toy) { return func(y *toy) { y.stored.scales = config } }
 
-// unread are formats that kernels multiply and no checkpoint has.
+// unread are formats that the kernels multiply but no checkpoint uses.
 var unread = []kernels.Format{kernels.F8E5M2}
 
-// TestGreedy: for every kind of kernels that this machine has and every format that they
-// multiply, 16 prompts of different lengths give, all at once and one after the
-// other, the same greedy tokens, with the same log probabilities to the bit: no row
-// depends on how many are computed beside it. Without the tag soak plain C, which is slow,
-// has a smaller model and shorter prompts and outputs.
+// TestGreedy checks batch invariance: for every kernel variant of this machine and every format,
+// 16 prompts of different lengths give the same greedy tokens all at once and one after the other,
+// with logprobs equal to the bit. Without the tag soak the slow plain C variant has a smaller
+// model and shorter prompts and outputs.
 func TestGreedy(t *testing.T) {
 	for i, v := range variantsHere(t) {
 		if racing && i > 0 {
-			break // arithmetic, which the detector does not see
+			break // the race detector does not see the arithmetic
 		}
 		threads := 1
 		if i == 0 {
@@ -82,7 +81,7 @@ func TestGreedy(t *testing.T) {
 	}
 }
 
-// greedyToy is a model whose rows are whole blocks of every format.
+// greedyToy returns a model whose rows are whole blocks of every format.
 func greedyToy(variant string) *toy {
 	y := &toy{on: cpu.Opener{}, slabs: 16, llama: enginetest.Llama{Hidden: 256, HeadDim: 64, Intermediate: 512, Vocab: 500, Seed: 5}}
 	y.opts = engine.Options{
@@ -145,7 +144,7 @@ func greedy(t *testing.T, y *toy) {
 	}
 }
 
-// drawn is a token and the bits of its log probability.
+// drawn is a sampled token and the bits of its logprob.
 type drawn struct {
 	id      int32
 	logprob uint32

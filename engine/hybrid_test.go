@@ -14,8 +14,8 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestHybridAccount plans the models with windows at full size on every layout:
-// classes, slabs and page tables, and what each backend says of running them.
+// TestHybridAccount computes the accounts of full-size models with windows on every layout: their
+// classes, slabs and page tables, and whether each backend runs them.
 func TestHybridAccount(t *testing.T) {
 	facts := map[string]backend.Facts{
 		"cpu": {Cores: 8, Variants: []string{"avx512"}, PageBytes: 4096, TotalBytes: 1 << 40}, "ref": {Cores: 8, TotalBytes: 1 << 40},

@@ -4,29 +4,27 @@ import (
 	"errors"
 	"sync"
 	"time"
-
-	"vapp.dev/engine/sched"
 )
 
-// message is what others ask of the loop; one field is set.
+// message is a request to the loop from another goroutine. One of add, cancel and do is set.
 type message struct {
 	add    []*choice
 	cancel *choice
 	finish Finish      // of cancel
-	do     func(*loop) // runs between two steps
+	do     func(*loop) // called between two steps
 }
 
-// inbox is the one way into the loop.
+// inbox passes messages from any goroutine to the loop. There is no other way into the loop.
 type inbox struct {
 	mu     sync.Mutex
 	list   []message
-	closed error         // why no more adds are taken
+	closed error         // why additions are refused; nil: they are accepted
 	signal chan struct{} // capacity 1
 }
 
 func newInbox() *inbox { return &inbox{signal: make(chan struct{}, 1)} }
 
-// put hands a message over. Additions are refused once the inbox is closed.
+// put appends a message and wakes the loop. Once the inbox is closed, it refuses additions.
 func (b *inbox) put(m message) error {
 	b.mu.Lock()
 	if b.closed != nil && m.add != nil {
@@ -42,7 +40,7 @@ func (b *inbox) put(m message) error {
 	return nil
 }
 
-// take empties the inbox into into, which the loop reuses.
+// take empties the inbox and returns its messages in into's storage, which the loop reuses.
 func (b *inbox) take(into []message) []message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -52,7 +50,7 @@ func (b *inbox) take(into []message) []message {
 	return into
 }
 
-// shut refuses further additions; the first reason stays, unless the engine failed since.
+// shut refuses further additions with why. The first reason is kept, but ErrDead replaces it.
 func (b *inbox) shut(why error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -61,14 +59,14 @@ func (b *inbox) shut(why error) {
 	}
 }
 
-// reason is why additions are refused, nil while they are not.
+// reason returns why additions are refused, nil if they are accepted.
 func (b *inbox) reason() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.closed
 }
 
-// wait blocks until something was put, or until a time; zero: no time.
+// wait blocks until a message was put or until the given time; a zero time means no limit.
 func (b *inbox) wait(until time.Time) {
 	if until.IsZero() {
 		<-b.signal
@@ -80,15 +78,4 @@ func (b *inbox) wait(until time.Time) {
 	case <-b.signal:
 	case <-t.C:
 	}
-}
-
-// choice is one sequence as the loop knows it.
-type choice struct {
-	seq      *sched.Seq
-	stream   *Stream
-	deadline time.Time
-	stats    RequestStats
-	prompt   []Logprob // prompt logprobs so far
-	started  bool      // its first event was pushed
-	pooled   *pooled   // what its rows become; nil: it generates
 }

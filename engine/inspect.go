@@ -13,49 +13,48 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Where says where a model's facts come from.
+// Where is the source of a model's facts.
 type Where string
 
-// The places, from most to least.
+// The sources, the most informative first.
 const (
-	FromCheckpoint Where = "checkpoint" // config and tensors of a directory or file
-	FromConfig     Where = "config"     // a config alone: weights are absent
+	FromCheckpoint Where = "checkpoint" // config and tensor headers of a directory or file
+	FromConfig     Where = "config"     // a config without weights
 	FromCatalogue  Where = "catalogue"  // the embedded config of a known name
 )
 
 // Source names a model.
 type Source struct {
-	Path   string // a directory or file; may not exist
-	Name   string // as the profile writes it, for the catalogue
+	Path   string // a directory or file, which may not exist
+	Name   string // as written in the profile; looked up in the catalogue
 	Format string // auto, safetensors, gguf, dummy
 	Seed   uint64 // of dummy weights
-	// Config is a config.json, or a directory with one, that is planned in place of
-	// what Path and Name say, and then is the name; "": none.
+	// Config is a config.json, or a directory with one. It replaces Path and Name; "": none.
 	Config string
-	// Absent is where the weights are not, and Remedy what brings them; "": they
-	// are not at Path, and the user puts them there.
+	// Absent and Remedy are parts of the error for missing weights: where they were looked for
+	// ("at …" or "in …") and how to get them. "": at Path, and the user puts them there.
 	Absent, Remedy string
 	Build          models.Build
-	// Pool is what the profile says of a model that pools; Inspect makes Build.Pool of it.
-	Pool PoolWish
-	// Draft is a second model that proposes Build.Draft tokens a step; nil: none does. Its
-	// Build is not read.
+	// Pooling is the profile's part for pooling models; Inspect derives Build.Pool from it.
+	Pooling PoolingOptions
+	// Draft is a draft model that proposes Build.Draft tokens a step; nil: none. Its Build is
+	// not used.
 	Draft *Source
 }
 
-// Model is what is known of a model before anything is loaded.
+// Model is an inspected model: its headers and what was derived from them. Nothing is loaded.
 type Model struct {
 	Source     Source
 	Where      Where
-	Checkpoint *checkpoint.Checkpoint // headers; dummy weights where there are none
+	Checkpoint *checkpoint.Checkpoint // headers, with dummy weights if the real ones are absent
 	Config     checkpoint.Config
 	Family     models.Model
-	Dtype      kernels.Format // of activations as stored: what kvCacheDtype auto follows
-	Pooling    *Pooling       // what it gives in place of tokens; nil: it generates
-	Draft      *Model         // without a Family of its own: it is part of this one's; nil: none
+	Dtype      kernels.Format // the checkpoint's dtype of activations, which kvCacheDtype "auto" follows
+	Pooling    *Pooling       // the output of a pooling model; nil: the model generates tokens
+	Draft      *Model         // the draft model, whose layers are part of this Family; nil: none
 }
 
-// MissingError says that a model's weights are not on this machine.
+// MissingError reports that a model is neither on this machine nor in the catalogue.
 type MissingError struct{ Source Source }
 
 func (e *MissingError) Error() string {
@@ -78,15 +77,14 @@ func (s Source) remedy() string {
 	return "put the files there"
 }
 
-// Inspect reads headers only. Where the weights are absent it falls back to
-// the directory's config, then to the catalogue; Loadable then refuses to load.
-// The caller closes the Model.
+// Inspect reads a model's headers. If the weights are absent, it uses the directory's config,
+// then the catalogue's; Loadable then refuses to load the model. The caller closes the Model.
 func Inspect(s Source) (*Model, error) {
 	m := &Model{Source: s, Where: FromCheckpoint}
 	if err := m.open(); err != nil {
 		return nil, err
 	}
-	if err := m.bounded(); err != nil {
+	if err := m.checkSize(); err != nil {
 		m.Close()
 		return nil, err
 	}
@@ -94,7 +92,7 @@ func Inspect(s Source) (*Model, error) {
 	m.Dtype = models.Dtype(m.Config)
 	err := m.openDraft()
 	if err == nil {
-		err = m.pool()
+		err = m.resolvePooling()
 	}
 	if err == nil {
 		m.Family, err = m.build(m.Source.Build)
@@ -106,12 +104,12 @@ func Inspect(s Source) (*Model, error) {
 	return m, nil
 }
 
-// maxBytes of a checkpoint: beyond it a config is a mistake or an attack, and
-// sums would not be numbers any more.
+// maxBytes is the largest checkpoint that is accepted. A config that describes more is a
+// mistake or an attack, and sums of its sizes could overflow.
 const maxBytes = 1 << 50
 
-// bounded refuses a checkpoint whose tensors sum to more.
-func (m *Model) bounded() error {
+// checkSize refuses a checkpoint whose tensors sum to more than maxBytes.
+func (m *Model) checkSize() error {
 	var sum int64
 	for _, t := range m.Checkpoint.Tensors() {
 		if sum += t.Bytes; sum > maxBytes {
@@ -142,7 +140,7 @@ func (m *Model) open() error {
 	return m.derive(cfg)
 }
 
-// openConfig takes the model's facts from the config of Source.Config alone.
+// openConfig opens the model from Source.Config, without weights.
 func (m *Model) openConfig() error {
 	if m.Source.Format == "gguf" {
 		return fmt.Errorf("model %s: loadFormat is gguf, and a config.json does not say how a GGUF file stores its weights; name the .gguf file as model.source", m.Source.Name)
@@ -155,7 +153,7 @@ func (m *Model) openConfig() error {
 	return m.derive(cfg)
 }
 
-// derive makes the checkpoint that a config asks for, of dummy weights.
+// derive makes a checkpoint of dummy weights with the tensors that cfg describes.
 func (m *Model) derive(cfg checkpoint.Config) error {
 	tensors, err := models.Tensors(cfg)
 	if err != nil {
@@ -203,14 +201,14 @@ func (m *Model) openPath(dir bool) (err error) {
 	return err
 }
 
-// Loadable reports why the model cannot be loaded, nil when it can: real
-// weights are there, or the profile asked for dummy ones.
+// Loadable returns why the model cannot be loaded. It is nil if real weights are present or
+// the profile asks for dummy ones.
 func (m *Model) Loadable() error {
 	if m.Draft != nil {
 		if err := m.Draft.Loadable(); err != nil {
 			return fmt.Errorf("draft %w", err)
 		}
-		if err := m.sameTokens(); err != nil {
+		if err := m.checkVocabulary(); err != nil {
 			return err
 		}
 	}

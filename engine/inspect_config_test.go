@@ -12,8 +12,7 @@ import (
 	"vapp.dev/engine/models"
 )
 
-// TestInspectConfig plans a config.json in place of what is named, by its own
-// path and by its directory's.
+// TestInspectConfig: a config.json replaces the named model, by its own path and by its directory's.
 func TestInspectConfig(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.json")
@@ -53,7 +52,7 @@ func TestInspectConfig(t *testing.T) {
 	}
 }
 
-func TestMissingNamesTheNearest(t *testing.T) {
+func TestMissingErrorSuggests(t *testing.T) {
 	_, err := engine.Inspect(engine.Source{Path: "testdata/absent", Name: "google/gemma4-26b", Format: "auto"})
 	var missing *engine.MissingError
 	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "did you mean google/gemma-4-26B-A4B-it") || strings.Contains(err.Error(), "\n") {

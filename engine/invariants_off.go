@@ -2,5 +2,5 @@
 
 package engine
 
-// invariants is off: the loop trusts its books. `make test` builds with the tag.
+// invariants is off: the loop does not verify its state. `make test` builds with the tag.
 const invariants = false

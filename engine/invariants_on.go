@@ -2,6 +2,6 @@
 
 package engine
 
-// invariants has the loop verify its books after every step: what is wrong ends the
-// engine with the step that it came from.
+// invariants makes the loop verify the scheduler and the page pools after every step. An
+// inconsistency ends the engine with an error that names the step.
 const invariants = true

@@ -11,8 +11,8 @@ import (
 	"vapp.dev/engine/sample"
 )
 
-// TestInvariantsStopTheLoop lends pages to a table that is no sequence's: the step
-// after it ends the engine with what is wrong, and every choice hears of it.
+// TestInvariantsStopTheLoop gives pages to a table that belongs to no sequence. The next step ends the
+// engine with an error that names the fault, and every choice gets it.
 func TestInvariantsStopTheLoop(t *testing.T) {
 	e := openSmall(t, Hooks{})
 	defer e.Close()

@@ -3,52 +3,52 @@ package engine
 import (
 	"time"
 
-	"vapp.dev/engine/pace"
+	"vapp.dev/engine/steptime"
 )
 
-// LeastPrompt is how many tokens of a waiting prompt a step computes at least, whatever the
-// target.
-const LeastPrompt = pace.Grain
+// MinPrefillChunk is the fewest prompt tokens that a step computes while a prompt waits,
+// whatever the target.
+const MinPrefillChunk = steptime.Grain
 
-// SetITLTarget bounds, from the next step on, how long a stream waits from one token to
-// the next while prompts are computed beside it: these are cut to what keeps a step within
-// d. 0: prompts take what a step has room for. It has no meaning without ChunkedPrefill.
+// SetITLTarget changes Options.ITLTarget from the next step on: while streams decode, prefill
+// is cut so that a step is predicted to take at most d. 0 removes the limit. It has no effect
+// without ChunkedPrefill.
 func (e *Engine) SetITLTarget(d time.Duration) {
-	_ = e.in.put(message{do: func(l *loop) { l.aim(d) }})
+	_ = e.in.put(message{do: func(l *loop) { l.setITLTarget(d) }})
 }
 
-// aim has prompts cut for a target. What an earlier one taught of the device stays.
-func (l *loop) aim(d time.Duration) {
+// setITLTarget sets the target of the prefill limiter, which keeps what it has learned.
+func (l *loop) setITLTarget(d time.Duration) {
 	switch {
 	case d <= 0:
-		l.pace = nil
-		l.sched.SetPace(nil)
-	case l.pace != nil:
-		l.pace.Retarget(d.Seconds())
+		l.limiter = nil
+		l.sched.SetPrefillLimiter(nil)
+	case l.limiter != nil:
+		l.limiter.Retarget(d.Seconds())
 	default:
-		l.pace = pace.New(d.Seconds())
-		l.sched.SetPace(l.pace)
+		l.limiter = steptime.New(d.Seconds())
+		l.sched.SetPrefillLimiter(l.limiter)
 	}
 }
 
-// learn tells the pace of a step that has run: of the time since the commit before it, as
-// streams see it, or since its launch if nothing ran then. Pages that moved would be
-// taken for its work's time.
-func (l *loop) learn(f flight, now time.Time, report *StepStats) {
+// learnStepTime passes the time of a committed step to the prefill limiter. That is the time
+// since the previous commit, as streams see it, or since the launch if the device was idle. A
+// step that moved pages is not learned from, since its time is not that of its work alone.
+func (l *loop) learnStepTime(f flight, now time.Time, report *StepStats) {
 	took := now.Sub(f.at)
 	if !l.last.IsZero() {
 		took = now.Sub(l.last)
 	}
 	l.last = now
-	if l.pace == nil {
+	if l.limiter == nil {
 		return
 	}
-	target := time.Duration(l.pace.Target() * float64(time.Second))
-	report.BeyondTarget = f.step.Work.Beats > 0 && took > target
+	target := time.Duration(l.limiter.Target() * float64(time.Second))
+	report.BeyondTarget = f.step.Work.StepsPerToken > 0 && took > target
 	if len(f.step.Moves) == 0 {
-		l.pace.Learn(f.step.Work, took.Seconds())
+		l.limiter.Learn(f.step.Work, took.Seconds())
 	}
-	if s := l.pace.Missed(f.step.Work); s > 0 && l.hooks.ITLMissed != nil {
+	if s := l.limiter.Missed(f.step.Work); s > 0 && l.hooks.ITLMissed != nil {
 		l.hooks.ITLMissed(time.Duration(s*float64(time.Second)), target)
 	}
 }

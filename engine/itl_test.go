@@ -7,8 +7,8 @@ import (
 	"vapp.dev/engine"
 )
 
-// TestITLMissed: where decoding alone takes longer than the target, the hook says so once,
-// with what it takes, and steps count as beyond it; a higher target takes that back.
+// TestITLMissed: if decoding alone exceeds the target, the hook is called once with its time, and
+// steps count as beyond the target. A higher target ends that.
 func TestITLMissed(t *testing.T) {
 	y := newToy(t)
 	y.opts.Overlap, y.opts.ITLTarget = false, 50*time.Millisecond
@@ -42,7 +42,7 @@ func TestITLMissed(t *testing.T) {
 	if err := e.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Close(); err != nil { // the loop has ended: what it wrote is to be read
+	if err := e.Close(); err != nil { // the loop has ended, so its writes can be read
 		t.Fatal(err)
 	}
 	if len(said) != 1 || said[0].target != 50*time.Millisecond || (said[0].alone-63*time.Millisecond).Abs() > time.Millisecond {

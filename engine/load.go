@@ -9,15 +9,15 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// Progress is how far a start has come: bytes of packed weights, and after these, of a device
-// that captures graphs, steps that are captured.
+// Progress is the progress of a start: packed bytes of weights and then, on a device that
+// captures graphs, captured graphs.
 type Progress struct {
 	Done, Total int64
-	Capturing   bool // steps, not bytes
+	Capturing   bool // Done and Total count graphs, not bytes
 }
 
-// load packs all weights of the reservation, several at a time, and then drops
-// the checkpoint's mapped pages.
+// load packs all weights of the reservation with several workers, and then drops the mapped
+// pages of the checkpoint.
 func load(ctx context.Context, m *Model, dev backend.Device, r backend.Reservation, workers int, report func(Progress)) error {
 	var total int64
 	for _, p := range r.Packed {
@@ -26,7 +26,7 @@ func load(ctx context.Context, m *Model, dev backend.Device, r backend.Reservati
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var next, done atomic.Int64
-	var told sync.Mutex
+	var mu sync.Mutex // serializes report
 	var wg sync.WaitGroup
 	for range max(1, workers) {
 		wg.Go(func() {
@@ -39,11 +39,11 @@ func load(ctx context.Context, m *Model, dev backend.Device, r backend.Reservati
 					stop(err)
 					return
 				}
-				told.Lock()
+				mu.Lock()
 				if n := done.Add(r.Packed[i].Bytes); report != nil {
 					report(Progress{Done: n, Total: total})
 				}
-				told.Unlock()
+				mu.Unlock()
 			}
 		})
 	}
@@ -59,17 +59,17 @@ func load(ctx context.Context, m *Model, dev backend.Device, r backend.Reservati
 	return m.Checkpoint.DropPages()
 }
 
-// packOne packs a weight and gives its mapped pages back at once, so that a
-// load never holds more of the file than the weights in work.
+// packOne packs a weight and releases its mapped pages at once, so that a load keeps only the
+// weights in progress in memory.
 func packOne(m *Model, dev backend.Device, r backend.Reservation, i int) error {
-	if err := dev.Pack(i, rowsOf{m}); err != nil {
+	if err := dev.Pack(i, rowReader{m}); err != nil {
 		return fmt.Errorf("weight %s: %w", r.Weights[i].Name, err)
 	}
 	for _, p := range r.Weights[i].Parts {
 		if p.Tensor == "" {
 			continue
 		}
-		holder, name := m.holder(p.Tensor)
+		holder, name := m.tensorOwner(p.Tensor)
 		if holder.Where != FromCheckpoint {
 			continue
 		}

@@ -20,9 +20,9 @@ import (
 
 var long = flag.Int("long", 12<<10, "positions of TestLongContext; make soak takes 131072")
 
-// TestLongContext runs one sequence to a long context in an arena that holds no more than
-// it: whatever the chunks, it gives the same tokens, memory stays bounded, and a prompt
-// that comes again begins behind its last whole block, also where there are states.
+// TestLongContext runs one sequence to a long context in an arena of exactly its size. With all
+// chunk sizes it gives the same tokens, and memory stays bounded. The same prompt again begins
+// after its last cached block, also in models with recurrent states.
 func TestLongContext(t *testing.T) {
 	dense := filepath.Join(t.TempDir(), "dense")
 	if err := enginetest.WriteLlama(dense, enginetest.Llama{Layers: 1, Heads: 2, KVHeads: 1, MaxPos: *long, RopeTheta: 1e6, Seed: 5}); err != nil {
@@ -57,8 +57,8 @@ func TestLongContext(t *testing.T) {
 	}
 }
 
-// toTheEnd fills the context: a prompt, and tokens up to the model length; with prefix
-// caching it asks once more.
+// toTheEnd runs a prompt and generates up to the model length; with prefix caching it submits the
+// prompt a second time.
 func (y *toy) toTheEnd(t *testing.T) []int32 {
 	t.Helper()
 	const output = 24
@@ -110,8 +110,8 @@ func (y *toy) toTheEnd(t *testing.T) []int32 {
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-	// Tokens twice, the hashes of their blocks, and what tests keep; the context's keys
-	// and values are in the arena, which was taken before.
+	// The bound covers two copies of the tokens, their block hashes and the test's own data; keys
+	// and values are in the arena, which was allocated before.
 	if grown, most := int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(8<<20+32*len(prompt)); grown > most {
 		t.Errorf("the heap has grown by %d bytes, want %d at most", grown, most)
 	}

@@ -8,50 +8,50 @@ import (
 	"time"
 
 	"vapp.dev/engine/kv"
-	"vapp.dev/engine/pace"
 	"vapp.dev/engine/runner"
 	"vapp.dev/engine/sched"
+	"vapp.dev/engine/steptime"
 )
 
-// loop owns device, KV pages and scheduler: nothing else touches them, and
-// nothing in them locks. Its beats are Next → Run → Commit. In the plain form a
-// step is committed before the next is chosen. In the overlapped form step n+1 is
-// chosen and launched while step n runs: it refers to n's tokens where they lie on
-// the device, and n is committed afterwards. Both forms emit the same tokens.
+// loop owns the device, the KV pages and the scheduler. Only its goroutine uses them, so they
+// need no locks. One iteration is Next → Launch → Commit. Without overlap a step is committed
+// before the next one is scheduled. With overlap step n+1 is scheduled and launched while step
+// n runs: it reads n's tokens from device memory, and n is committed afterwards. Both forms
+// emit the same tokens.
 type loop struct {
-	e      *Engine
-	hooks  Hooks
-	pool   *kv.Pool
-	swap   *kv.Pool // nil without swap space
-	sched  *sched.Scheduler
-	runner *runner.Runner
-	pace   *pace.Pace // nil: prompts take what a step has room for
-	now    func() time.Time
+	e       *Engine
+	hooks   Hooks
+	pool    *kv.Pool
+	swap    *kv.Pool // nil without swap space
+	sched   *sched.Scheduler
+	runner  *runner.Runner
+	limiter *steptime.PrefillLimiter // nil: only maxNumBatchedTokens limits prefill
+	now     func() time.Time
 
-	lag     int      // launched steps that may wait for their commit while the next is chosen
-	flights []flight // launched and not committed, the oldest first
-	set     int      // step buffers of the next launch
+	lag     int      // launched steps that may be uncommitted while the next one is scheduled
+	flights []flight // launched and not committed, oldest first
+	set     int      // set of step buffers that the next launch uses
 
-	choices map[*sched.Seq]*choice
-	mail    []message
-	held    []*choice     // arrived while a policy change waits
-	policy  *policyChange // nil: none waits
-	soonest time.Time     // the next deadline; zero: none
-	closing bool
-	last    time.Time // commit before; zero: the device was idle since
-	steps   int64
-	lost    int64 // preemptions so far
-	eager   uint  // reasons of steps without a graph that were told, a bit each
+	choices       map[*sched.Seq]*choice
+	messages      []message
+	deferred      []*choice     // arrived while a policy change is pending
+	policy        *policyChange // nil: none waits
+	nextDeadline  time.Time     // earliest deadline of any choice; zero: none
+	closing       bool
+	last          time.Time // time of the previous commit; zero: the device has been idle since
+	steps         int64
+	preemptions   int64 // preemptions so far
+	reportedEager uint  // bit set of the NoGraph reasons already reported
 
-	first, between []time.Duration // room for those of a step's report
+	first, between []time.Duration // reused storage of StepStats.FirstTokens and BetweenTokens
 }
 
-// flight is a step on the device.
+// flight is a launched step that is not committed.
 type flight struct {
-	set  int
-	step *sched.Step
-	at   time.Time
-	how  runner.Replay
+	set    int
+	step   *sched.Step
+	at     time.Time
+	replay runner.Replay
 }
 
 func newLoop(e *Engine, r *runner.Runner, pool *kv.Pool, o sched.Options, h Hooks) *loop {
@@ -60,16 +60,15 @@ func newLoop(e *Engine, r *runner.Runner, pool *kv.Pool, o sched.Options, h Hook
 		sched:   sched.New(o, pool),
 		choices: map[*sched.Seq]*choice{},
 	}
-	l.aim(e.opts.ITLTarget)
+	l.setITLTarget(e.opts.ITLTarget)
 	return l
 }
 
-// run is the loop's goroutine, on a thread of its own: the device may be bound
-// to it.
+// run is the loop's goroutine. It locks its thread, since a device may be bound to it.
 func (l *loop) run() {
 	runtime.LockOSThread()
 	defer close(l.e.done)
-	err := l.beats()
+	err := l.runSteps()
 	why := ErrClosed
 	if err != nil {
 		why = fmt.Errorf("%w: %w", ErrDead, err)
@@ -78,8 +77,8 @@ func (l *loop) run() {
 	l.end(why, err)
 }
 
-// beats runs steps until the engine closes or the device fails.
-func (l *loop) beats() (err error) {
+// runSteps runs steps until the engine closes or the device fails.
+func (l *loop) runSteps() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -104,16 +103,16 @@ func (l *loop) beats() (err error) {
 		case step == nil:
 			l.publish()
 			l.last = time.Time{}
-			l.e.in.wait(l.soonest)
+			l.e.in.wait(l.nextDeadline)
 		}
 	}
 }
 
-// launch hands a step to the device.
+// launch starts a step on the device.
 func (l *loop) launch(s *sched.Step) error {
 	f := flight{set: l.set, step: s, at: l.now()}
 	var err error
-	if f.how, err = l.runner.Launch(f.set, s); err != nil {
+	if f.replay, err = l.runner.Launch(f.set, s); err != nil {
 		return err
 	}
 	for _, r := range s.Rows {
@@ -126,7 +125,7 @@ func (l *loop) launch(s *sched.Step) error {
 	return nil
 }
 
-// commit waits for the oldest step and delivers what it gave.
+// commit waits for the oldest launched step, commits it and delivers its tokens.
 func (l *loop) commit() error {
 	f := l.flights[0]
 	l.flights = append(l.flights[:0], l.flights[1:]...)
@@ -136,13 +135,13 @@ func (l *loop) commit() error {
 	}
 	now := l.now()
 	report := StepStats{Duration: now.Sub(f.at), FirstTokens: l.first[:0], BetweenTokens: l.between[:0]}
-	l.learn(f, now, &report)
-	l.account(f.step, &report)
-	l.replayed(f, &report)
+	l.learnStepTime(f, now, &report)
+	l.reportSchedule(f.step, &report)
+	l.reportGraph(f, &report)
 	for _, o := range l.sched.Commit(f.step, res) {
 		l.deliver(f.set, o, now, &report)
 	}
-	speculated(f.step.Speculation, &report)
+	reportSpeculation(f.step.Speculation, &report)
 	l.steps++
 	if err := l.check(); err != nil {
 		return err
@@ -155,7 +154,7 @@ func (l *loop) commit() error {
 	return nil
 }
 
-// check verifies the books in builds with the tag invariants.
+// check verifies the scheduler and the page pools in builds with the tag invariants.
 func (l *loop) check() error {
 	if !invariants {
 		return nil
@@ -166,7 +165,7 @@ func (l *loop) check() error {
 	return nil
 }
 
-// settle waits for what is still on the device.
+// settle waits for all launched steps and drops their results.
 func (l *loop) settle() error {
 	var errs []error
 	for _, f := range l.flights {
@@ -177,8 +176,8 @@ func (l *loop) settle() error {
 	return errors.Join(errs...)
 }
 
-// end gives every choice that is left its last event: an abort when the engine
-// was closed, an error when it failed.
+// end pushes the last event of every remaining choice: an abort if the engine was closed, an
+// error if it failed.
 func (l *loop) end(why, failed error) {
 	finish := FinishAbort
 	if failed != nil {
@@ -186,14 +185,14 @@ func (l *loop) end(why, failed error) {
 	} else {
 		why = nil
 	}
-	l.mail = l.e.in.take(l.mail)
-	for _, m := range l.mail {
-		l.held = append(l.held, m.add...)
+	l.messages = l.e.in.take(l.messages)
+	for _, m := range l.messages {
+		l.deferred = append(l.deferred, m.add...)
 		if m.do != nil {
 			m.do(l)
 		}
 	}
-	for _, c := range l.held {
+	for _, c := range l.deferred {
 		l.finish(c, finish, why, time.Now())
 	}
 	for _, c := range l.choices {

@@ -13,26 +13,26 @@ import (
 	"vapp.dev/engine/enginetest"
 )
 
-// headAxes are ways to run a model with a head of its own: what the head proposes
-// changes no token, whatever is proposed at once and however prompts are cut.
+// headAxes are ways to run a model with its own MTP head. Its proposals must not change any token,
+// whatever their number and the size of prefill chunks.
 var headAxes = []axis{
 	{name: "plain, alone", alone: true},
-	{name: "one", change: head(1), took: speculated},
-	{name: "three", change: head(3), took: speculated},
-	{name: "three, alone, chunks of 16", alone: true, took: speculated, change: func(y *toy) { head(3)(y); y.opts.MaxNumBatchedTokens = 16 }},
-	{name: "five, prefixes, twice", rounds: 2, took: speculated, change: func(y *toy) { head(5)(y); y.opts.PrefixCaching = true }},
+	{name: "one", change: head(1), took: usedProposals},
+	{name: "three", change: head(3), took: usedProposals},
+	{name: "three, alone, chunks of 16", alone: true, took: usedProposals, change: func(y *toy) { head(3)(y); y.opts.MaxNumBatchedTokens = 16 }},
+	{name: "five, prefixes, twice", rounds: 2, took: usedProposals, change: func(y *toy) { head(5)(y); y.opts.PrefixCaching = true }},
 	{name: "two, preempted", took: preempted, change: func(y *toy) { head(2)(y); y.slabs, y.fat = least, true }},
-	{name: "n-grams in place of it", change: ngrams(4), took: speculated},
+	{name: "n-grams in place of it", change: ngrams(4), took: usedProposals},
 }
 
-// head has the model's own head propose n tokens a step.
+// head makes the model's own head propose n tokens a step.
 func head(n int) func(*toy) {
 	return func(y *toy) { y.build.Draft, y.build.Verify, y.opts.Drafts = n, n, n }
 }
 
-// recordedHead is the directory of the checkpoint that has a head, and the run that
-// transformers recorded of it. The run lies in the checkpoint, under names that are
-// not the model's: in the copy they are of a part that is not read.
+// recordedHead returns the directory of a copy of the checkpoint with an MTP head, and the run that
+// transformers recorded of it. The run is stored in the checkpoint file under extra tensor names;
+// the copy renames them so that the loader ignores them.
 func recordedHead(t *testing.T) (string, *enginetest.Golden) {
 	t.Helper()
 	const from = "models/testdata/tiny-qwen35-mtp"
@@ -73,8 +73,8 @@ func recordedHead(t *testing.T) (string, *enginetest.Golden) {
 	return dir, &enginetest.Golden{InputIDs: run["input.ids"], DecodeIDs: run["output.ids"]}
 }
 
-// TestOwnHead runs the checkpoint that has a head as headAxes say.
-func TestOwnHead(t *testing.T) { ownHead(t, ref.Opener{}, backend.Settings{}) }
+// TestMTP runs the checkpoint with an MTP head in all ways of headAxes.
+func TestMTP(t *testing.T) { ownHead(t, ref.Opener{}, backend.Settings{}) }
 
 func ownHead(t *testing.T, on backend.Opener, s backend.Settings) {
 	dir, g := recordedHead(t)

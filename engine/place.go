@@ -8,11 +8,11 @@ import (
 	"vapp.dev/engine/kv"
 )
 
-// placeKV cuts the KV arena: the classes of m's family with slabs and the width
-// of their page tables filled in (pages that a sequence of MaxModelLen tokens
-// holds), and the layout that the pool will follow.
-func placeKV(o Options, m *Model) ([]backend.KVClass, kv.Layout, error) {
-	classes := classesOf(o, m)
+// layoutKV returns the layout of the KV arena and the KV classes of m's family, with their
+// slabs and MaxPages filled in. MaxPages is the width of a page table: the pages of a sequence
+// of MaxModelLen tokens.
+func layoutKV(o Options, m *Model) ([]backend.KVClass, kv.Layout, error) {
+	classes := kvClasses(o, m)
 	specs := make([]kv.Spec, len(classes))
 	for i, c := range classes {
 		specs[i] = kv.Spec{Name: c.Name, Kind: kindOf(c), PageBytes: c.PageBytes(), BlockSize: c.BlockSize, Window: c.Window}
@@ -32,7 +32,7 @@ func placeKV(o Options, m *Model) ([]backend.KVClass, kv.Layout, error) {
 			classes[i].MaxPages *= 2
 		}
 		if classes[i].Checkpoint {
-			classes[i].MaxPages = kv.Entries
+			classes[i].MaxPages = kv.SnapshotEntries
 		}
 		if n := classes[i].MaxPages; o.MaxNumSeqs > 0 && n > math.MaxInt32/o.MaxNumSeqs {
 			return nil, kv.Layout{}, fmt.Errorf("kv class %s: page tables of %d sequences of %d pages exceed 2^31 entries; lower maxNumSeqs or maxModelLen, or raise blockSize",
@@ -42,9 +42,9 @@ func placeKV(o Options, m *Model) ([]backend.KVClass, kv.Layout, error) {
 	return classes, layout, nil
 }
 
-// classesOf are the family's classes and, where sequences have a state and prefixes are
-// reused, one more for the states' checkpoints.
-func classesOf(o Options, m *Model) []backend.KVClass {
+// kvClasses returns the family's KV classes and, if sequences have a recurrent state and
+// prefix caching is on, one more for snapshots of that state.
+func kvClasses(o Options, m *Model) []backend.KVClass {
 	classes := m.Family.Classes(o.BlockSize, o.KVFormat)
 	if !o.PrefixCaching {
 		return classes
@@ -57,14 +57,14 @@ func classesOf(o Options, m *Model) []backend.KVClass {
 	return classes
 }
 
-// A page table of checkpoints is the same for the books and for devices.
-var _ = [1]struct{}{}[kv.Entries-backend.CheckpointEntries]
+// Both packages must agree on the width of a page table of state snapshots.
+var _ = [1]struct{}{}[kv.SnapshotEntries-backend.CheckpointEntries]
 
-// kindOf is how a class grows with its sequence.
+// kindOf returns the kv.Kind of a class.
 func kindOf(c backend.KVClass) kv.Kind {
 	switch {
 	case c.Checkpoint:
-		return kv.Checkpoint
+		return kv.Snapshot
 	case c.State != nil:
 		return kv.State
 	case c.Window > 0:

@@ -17,18 +17,17 @@ import (
 	"vapp.dev/kernels"
 )
 
-// poisons are what the embedding of the bad token holds, of one family after the other.
+// poisons are the values of the bad token's embedding; the families use them in turn.
 var poisons = []float32{float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))}
 
-// TestPoison gives every family a token whose embedding is no number. Requests with it
-// end with an error; those beside them in the same steps, on the pages that the bad
-// ones left, and from the blocks that both begin with, get the tokens that the sound
-// checkpoint gives.
+// TestPoison gives every family a token whose embedding is NaN or infinite. Requests with it end with an
+// error. Requests in the same steps, on pages that the bad ones have freed, and with the same
+// prefixes get the tokens of the original checkpoint.
 func TestPoison(t *testing.T) {
 	poisoned(t, ref.Opener{}, backend.Settings{}, kernels.F32, kernels.BF16)
 }
 
-// poisoned runs one family after the other with one of the formats after the other.
+// poisoned runs all families, with the KV formats in turn.
 func poisoned(t *testing.T, on backend.Opener, s backend.Settings, formats ...kernels.Format) {
 	for i, name := range twinFamilies {
 		g, err := enginetest.ReadGolden(filepath.Join("models/testdata/golden", name+".safetensors"))
@@ -55,8 +54,8 @@ func poisoned(t *testing.T, on backend.Opener, s backend.Settings, formats ...ke
 	})
 }
 
-// poisonedRun runs the requests of twinRequests on y's checkpoint, then on a copy with
-// a bad token, of which an element is x, in company of requests that have it.
+// poisonedRun runs the requests of twinRequests on y's checkpoint, then on a copy with a bad token, one
+// element of whose embedding is x, together with requests that contain it.
 func poisonedRun(t *testing.T, y *toy, g *enginetest.Golden, x float32) {
 	e := y.open(t)
 	good := twinRequests(g)
@@ -78,12 +77,12 @@ func poisonedRun(t *testing.T, y *toy, g *enginetest.Golden, x float32) {
 		t.Fatal(err)
 	}
 	y.dir = dir
-	arrived := make(chan struct{}) // all requests: they share steps
+	arrived := make(chan struct{}) // closed after all requests: they share steps
 	y.hooks.Step = func(engine.StepStats) { <-arrived }
 	e = y.open(t)
 	rounds := 1
 	if longSoak || best(t, y.on, y.opts.Backend) {
-		rounds = 2 // and from the cache
+		rounds = 2 // the second round reads the prefix cache
 	}
 	for round := range rounds {
 		ill := badRequests(good[0].Prompt, bad)
@@ -129,8 +128,8 @@ func submit(t *testing.T, e *engine.Engine, q engine.Request) []*engine.Stream {
 	return s
 }
 
-// badRequests have the bad token first, in the middle, last, alone, or generate it:
-// AllowedTokenIDs is what they give before they end.
+// badRequests returns requests with the bad token first, in the middle, last, alone, or generated:
+// AllowedTokenIDs are the tokens that they give before they end.
 func badRequests(prompt []int32, bad int32) []engine.Request {
 	for len(prompt) < 70 {
 		prompt = append(prompt[:len(prompt):len(prompt)], prompt...)
@@ -156,8 +155,8 @@ func badRequests(prompt []int32, bad int32) []engine.Request {
 	}
 }
 
-// TestPoisonedPrefix: blocks of a bad prompt that were stored before its error came are
-// found again by prompts that begin with the same bad token, and only by those.
+// TestPoisonedPrefix: blocks of a bad prompt that were cached before its error are found by prompts
+// that begin with the same bad token, and only by those.
 func TestPoisonedPrefix(t *testing.T) {
 	for _, name := range twinFamilies {
 		t.Run(name, func(t *testing.T) {
@@ -208,7 +207,7 @@ func TestPoisonedPrefix(t *testing.T) {
 	}
 }
 
-// began reads a stream to its end, and returns its tokens and its first event.
+// began reads a stream to its end and returns its tokens and its first event.
 func began(t *testing.T, s *engine.Stream) (tokens []int32, first engine.Event) {
 	t.Helper()
 	evs, err := s.Next(context.Background())

@@ -15,10 +15,10 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestHeldRequests has a request arrive while a change of policy waits for the running
-// one to end. What is held back for the policy runs when the running one's deadline
-// passes between two steps, and is itself aborted at its own.
-func TestHeldRequests(t *testing.T) {
+// TestRequestsDuringPolicyChange: a request arrives while a policy change waits for the running one
+// to end. The deferred request starts when the running one reaches its deadline between two steps,
+// and is aborted at its own deadline.
+func TestRequestsDuringPolicyChange(t *testing.T) {
 	past := time.Now().Add(-time.Second)
 	for name, c := range map[string]struct {
 		deadline time.Time // of the held one
@@ -44,7 +44,7 @@ func TestHeldRequests(t *testing.T) {
 					if c.expire {
 						_ = e.in.put(message{do: func(l *loop) {
 							for _, c := range l.choices {
-								c.deadline, l.soonest = past, past
+								c.deadline, l.nextDeadline = past, past
 							}
 						}})
 					}
@@ -64,7 +64,7 @@ func TestHeldRequests(t *testing.T) {
 	}
 }
 
-// openSmall opens a small Llama that runs a step at a time.
+// openSmall opens a small Llama without overlap.
 func openSmall(t *testing.T, h Hooks) *Engine {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "toy")
@@ -119,9 +119,9 @@ func toEnd(t *testing.T, s *Stream) {
 	}
 }
 
-// TestPolicyIsReported: a change is in force at once on an idle engine and when it is the
-// policy already; under load it waits, and reports that; one that is replaced has no effect.
-func TestPolicyIsReported(t *testing.T) {
+// TestSetPolicyReports: a change is in force at once on an idle engine, or if the policy is the same.
+// Under load it reports that it waits. A change that is replaced has no effect.
+func TestSetPolicyReports(t *testing.T) {
 	var e *Engine
 	var states []<-chan bool
 	opened := make(chan struct{})

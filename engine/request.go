@@ -9,24 +9,24 @@ import (
 	"vapp.dev/engine/sample"
 )
 
-// Request is one prompt and the choices to generate for it, in tokens.
+// Request asks for one or more choices generated from one prompt.
 type Request struct {
 	ID       string
 	Prompt   []int32          // at least one token
 	Params   sample.Params    // validated; MaxTokens ≥ 1 and within the model length
-	N        int              // choices; each has its own Stream
+	N        int              // number of choices; each has its own Stream
 	Priority int              // lower runs first, under the priority policy
-	Deadline time.Time        // zero: none; past it the request is aborted
-	Salt     string           // separates prefix-cache contents
-	Grammar  *grammar.Grammar // what the reply may say; nil: anything
-	Lead     grammar.Lead     // what comes before Grammar counts
-	Thinking *Thinking        // bounds the thought before; nil: nothing does
-	// Pool asks for what the model's last hidden states become, in place of tokens: then
-	// Params and N are not read. NoPool: tokens.
-	Pool Pool
+	Deadline time.Time        // the request is aborted then; zero: none
+	Salt     string           // requests of different salts share no cached prefixes
+	Grammar  *grammar.Grammar // constrains the reply; nil: unconstrained
+	Lead     grammar.Lead     // text of the reply before Grammar applies
+	Thinking *Thinking        // limits the reasoning before the reply; nil: unlimited
+	// Pooling asks for pooled hidden states in place of tokens; Params and N are then not
+	// used. NoPooling asks for tokens.
+	Pooling PoolingMode
 }
 
-// Finish says why a stream ended; NotFinished while it has not.
+// Finish is the reason why a stream ended, or NotFinished.
 type Finish uint8
 
 // The reasons, named as clients see them.
@@ -35,19 +35,19 @@ const (
 	FinishStop          // EOS or a stop token
 	FinishLength        // max_tokens or the model length
 	FinishAbort         // cancelled, client gone, deadline, shutdown
-	FinishError         // no token could be drawn, or the engine failed
+	FinishError         // no token could be sampled, or the engine failed
 )
 
-// String is the finish_reason of the API.
+// String returns the finish_reason of the API.
 func (f Finish) String() string {
 	return [...]string{"", "stop", "length", "abort", "error"}[f]
 }
 
-// Logprob is one token's raw log probability, as before any edit.
+// Logprob is a token's log probability before any logit edit.
 type Logprob struct {
 	Token   int32
 	Logprob float32
-	Rank    int32 // tokens at least as likely; 1 is the best
+	Rank    int32 // number of tokens at least as likely; 1 is the best
 	Top     []TopLogprob
 }
 
@@ -57,46 +57,46 @@ type TopLogprob struct {
 	Logprob float32
 }
 
-// Event is what a step gave a stream.
+// Event is the output of one step for a stream.
 type Event struct {
-	// Token is the generated token, −1 in an event that only finishes.
+	// Token is the generated token, −1 in an event that only ends the stream.
 	Token   int32
-	Logprob *Logprob // when asked for
-	// Prompt holds the prompt logprobs of positions 1.. when asked for; it comes
-	// once, with or before the first token.
+	Logprob *Logprob // if requested
+	// Prompt holds the prompt logprobs of positions 1 and following, if requested. It comes
+	// once, in the first event.
 	Prompt []Logprob
-	Cached int // prompt tokens taken from the prefix cache; in the first event
+	Cached int // prompt tokens taken from the prefix cache; set in the first event
 	Finish Finish
 	// StopToken is the stop token id that ended the stream (stop_token_ids or
 	// an additional EOS of the generation config), −1 for the tokenizer's EOS.
 	StopToken int32
 	Err       error // with FinishError
-	// Pooled is what Request.Pool asked for, with FinishStop: rows of Engine.Width numbers,
-	// one, or with PoolAll one for each token of the prompt.
+	// Pooled is the result of a pooling request, in its last event: one row of Engine.Width
+	// numbers, or with PoolingAll one for each token of the prompt.
 	Pooled []float32
 	At     time.Time
 }
 
-// Stream delivers the events of one choice. The loop never waits for it: what nobody
-// has taken yet is kept, as many as the request may generate. Two lists take turns, one
-// being filled while the other is read, so that a stream that is read allocates nothing.
+// Stream delivers the events of one choice. The loop never waits for its reader: events are
+// buffered without a limit until they are read. Two buffers alternate, one is filled while the
+// other is read, so that a stream with a prompt reader allocates nothing.
 type Stream struct {
 	ID     string
 	cancel func(Finish)
 
 	mu     sync.Mutex
-	fresh  []Event // not taken yet
-	taken  []Event // what the last Next returned
+	fresh  []Event // not read yet
+	taken  []Event // returned by the last Next
 	done   bool
 	signal chan struct{} // capacity 1
 }
 
-// A list has room for some events before it grows; one that grew beyond keptEvents
-// while nobody read is let go when it was read.
+// A buffer starts with a capacity of firstEvents. One that has grown beyond keptEvents is not
+// reused.
 const firstEvents, keptEvents = 8, 256
 
-// NewStream makes a stream and the function that feeds it; an engine that is
-// not this package (a fake in a test) uses it too. cancel is called by Cancel.
+// NewStream returns a stream and the function that pushes its events, for a fake engine in a
+// test. Stream.Cancel calls cancel.
 func NewStream(id string, cancel func()) (*Stream, func(Event)) {
 	s := newStream(id, func(Finish) { cancel() })
 	return s, s.push
@@ -106,16 +106,15 @@ func newStream(id string, cancel func(Finish)) *Stream {
 	return &Stream{ID: id, cancel: cancel, signal: make(chan struct{}, 1)}
 }
 
-// Next returns all events that have come since the last call, waiting for
-// at least one; they are the caller's until the next call. After the event with a
-// Finish it returns nil, nil. When ctx ends first it returns its error; the request goes
-// on until Cancel.
+// Next waits for at least one event and returns all events since the last call. They are valid
+// until the next call. After the event with a Finish it returns nil, nil. If ctx is done first
+// it returns ctx.Err(); the request continues until Cancel.
 func (s *Stream) Next(ctx context.Context) ([]Event, error) {
 	for {
 		s.mu.Lock()
 		evs, done := s.fresh, s.done
 		if len(evs) > 0 {
-			clear(s.taken) // what its events refer to is free
+			clear(s.taken) // so that the garbage collector can free what they refer to
 			if s.fresh = s.taken[:0]; cap(s.fresh) > keptEvents {
 				s.fresh = nil
 			}
@@ -135,12 +134,12 @@ func (s *Stream) Next(ctx context.Context) ([]Event, error) {
 	}
 }
 
-// Cancel aborts the choice; its pages are free within one step. Calling it
-// after the end, or twice, does nothing.
+// Cancel aborts the choice; its pages are freed within one step. It does nothing after the
+// choice has ended.
 func (s *Stream) Cancel() { s.cancel(FinishAbort) }
 
-// Stop is Cancel for a choice whose reader has found its end in the text: it
-// counts as stopped, not as aborted.
+// Stop ends a choice whose reader found a stop string in its text. The choice counts as
+// stopped, not as aborted.
 func (s *Stream) Stop() { s.cancel(FinishStop) }
 
 // push is called by the loop only.

@@ -8,7 +8,7 @@ import (
 	"vapp.dev/engine/backend/cpu"
 )
 
-// TestSoakCPU is TestSoak with most of the requests, and the long ones, on cpu.
+// TestSoakCPU is TestSoak with most of the requests, the long ones included, on backend cpu.
 func TestSoakCPU(t *testing.T) {
 	soakFamilies(t, cpu.Opener{}, soakLoad{requests: 1800, short: 80, longest: 8192, shortest: 512})
 }

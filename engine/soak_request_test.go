@@ -13,16 +13,16 @@ import (
 	"vapp.dev/engine/sample"
 )
 
-// soakRequest is a request of the soak and what its reader does.
+// soakRequest is a request of the soak test with its reader's behaviour.
 type soakRequest struct {
 	engine.Request
-	cancel, stop int           // after how many tokens the reader goes or has seen enough; −1: never
-	leave        time.Duration // when it goes, whatever came; 0: never
-	again        bool          // asked for once more
+	cancel, stop int           // after how many tokens the reader cancels or stops; −1: never
+	leave        time.Duration // when the reader cancels, whatever it has received; 0: never
+	again        bool          // submitted a second time
 }
 
-// newSoakRequest is request i to a model of that many tokens: of all lengths up to the
-// longest, as many short as long, but of ten only one may have more than 1,024.
+// newSoakRequest returns request i to a model of that many tokens. Lengths are spread up to the
+// longest, with as many short as long ones; at most one in ten has more than 1,024 tokens.
 func newSoakRequest(i, longest, vocab int) soakRequest {
 	r := rand.New(rand.NewPCG(uint64(i), 11))
 	p := sample.Default()
@@ -42,7 +42,7 @@ func newSoakRequest(i, longest, vocab int) soakRequest {
 	switch r.IntN(6) {
 	case 0, 1:
 		p.StopTokenIDs = []int32{token(), token(), token()}
-	case 2: // of few words, that come again
+	case 2: // few tokens, repeated
 		p.AllowedTokenIDs, p.MinTokens = []int32{5, 9, 40, 41}, r.IntN(p.MaxTokens)
 		p.StopTokenIDs = []int32{41}
 	case 3:
@@ -72,7 +72,7 @@ func newSoakRequest(i, longest, vocab int) soakRequest {
 	return q
 }
 
-// soakPrompt is n tokens, of which many other prompts have the first two thirds.
+// soakPrompt returns n tokens, whose first two thirds are shared with many other prompts.
 func soakPrompt(r *rand.Rand, n, vocab int) []int32 {
 	prompt := make([]int32, n)
 	common := r.IntN(4)
@@ -84,7 +84,7 @@ func soakPrompt(r *rand.Rand, n, vocab int) []int32 {
 	return prompt
 }
 
-// stuck is how long nothing may come for a choice.
+// stuck is the longest time without an event before a choice counts as stuck.
 const stuck = 5 * time.Minute
 
 // read follows choice k of a request to its end.
@@ -140,7 +140,7 @@ func (s *soaking) lose() {
 	s.lost++
 }
 
-// fair says that a choice had reason to end as it did.
+// fair checks that a choice ended for a valid reason.
 func (q *soakRequest) fair(tokens []int32, last engine.Event) bool {
 	switch n := len(tokens); last.Finish {
 	case engine.FinishLength:

@@ -15,18 +15,18 @@ import (
 	"vapp.dev/kernels"
 )
 
-// soakLoad is how much a family has to serve, long and short.
+// soakLoad is the number of requests for each family.
 type soakLoad struct {
 	requests, short   int // on each family
 	longest, shortest int // the engines' MaxModelLen
 }
 
-// TestSoak puts mixed requests through every family: lengths of 1 to nearly the model's,
-// many with a common beginning, several choices, priorities, stops, deadlines and cancels
-// at any moment, with and without proposals, over so few pages that sequences are
-// preempted and swapped. Every choice ends, once and for its own reason, and the books are
-// right after it (after every step with the tag invariants). Some are asked for again,
-// alone, and give the same tokens. The tag soak makes it long.
+// TestSoak runs mixed requests on every family: lengths from 1 to nearly the model's, many common
+// prefixes, several choices, priorities, stops, deadlines and cancels at any moment, with and
+// without proposals, and so few pages that sequences are preempted and swapped. Every choice ends
+// once with the right reason, and the scheduler's and pool's state is consistent at the end (with
+// the tag invariants after every step). Some requests run again alone and give the same tokens.
+// The tag soak makes it long.
 func TestSoak(t *testing.T) {
 	soakFamilies(t, ref.Opener{}, soakLoad{requests: 200, short: 14, longest: 512, shortest: 192})
 }
@@ -55,7 +55,7 @@ func soakFamilies(t *testing.T, on backend.Opener, l soakLoad) {
 	}
 }
 
-// soaking is an engine under load, and what has become of its requests.
+// soaking is an engine under load with the results of its requests.
 type soaking struct {
 	toy  *toy
 	e    *engine.Engine
@@ -97,7 +97,7 @@ func (s *soaking) step(st engine.StepStats) {
 	s.sum.AcceptedTokens += st.AcceptedTokens
 }
 
-// run serves requests from to to−1, the policy changing on the way.
+// run runs the requests from to to−1, with policy changes in between.
 func (s *soaking) run(t *testing.T, from, to int) {
 	s.e = s.toy.open(t)
 	choices := 0
@@ -131,7 +131,7 @@ func (s *soaking) run(t *testing.T, from, to int) {
 		steps, sum.PromptTokens, sum.GenerationTokens, sum.Preempted, sum.SwappedIn, sum.CacheHits, sum.AcceptedTokens, sum.DraftTokens, len(s.again))
 }
 
-// left holds the engine against what has to be left of it: nothing.
+// left checks that no request, page or swap space is left in use.
 func (s *soaking) left(t *testing.T, choices int) {
 	t.Helper()
 	if err := s.e.Check(context.Background()); err != nil {
@@ -150,7 +150,7 @@ func (s *soaking) left(t *testing.T, choices int) {
 	}
 }
 
-// alone asks for some requests again, each by itself.
+// alone runs some requests again, one at a time.
 func (s *soaking) alone(t *testing.T) {
 	for i, q := range s.again {
 		streams, err := s.e.Submit(context.Background(), q.Request)

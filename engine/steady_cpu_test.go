@@ -17,12 +17,12 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestSteadyHeap decodes 16 streams, greedy, drawn and with penalties: the loop, the
-// scheduler, the books of pages, the step, its sampling and the streams allocate nothing
-// on Go's heap, what is in use does not grow, and the arenas take no byte. Readers keep up:
-// what nobody reads is kept, and that takes room.
+// TestSteadyHeap decodes 16 streams, greedy, sampled and with penalties. The loop, the scheduler,
+// the page pool, the step, its sampling and the streams allocate nothing on the Go heap, the heap
+// in use does not grow, and the arenas take no byte of it. Readers keep up, since unread events
+// are buffered.
 func TestSteadyHeap(t *testing.T) {
-	const streams, first, last = 16, 40, 240 // steps of 16 tokens that are looked at
+	const streams, first, last = 16, 40, 240 // the measured steps
 	defer func(rate int) { runtime.MemProfileRate = rate }(runtime.MemProfileRate)
 	runtime.MemProfileRate = 1
 	var before, after heap
@@ -90,15 +90,14 @@ func TestSteadyHeap(t *testing.T) {
 	}
 }
 
-// heap is what vapp's own code had made of the heap at one time.
+// heap is a profile of the heap use of vapp's own code.
 type heap struct {
 	inUse int64            // bytes
 	made  map[string]int64 // allocations, by stack
 }
 
-// look collects the heap and reads it, from the record of every allocation. What the runtime
-// allocates for itself (threads, workers of the collector) is nobody's here, and neither is
-// what tests do.
+// look runs the garbage collector and reads the profile, which records every allocation. It leaves
+// out allocations of the Go runtime for itself (threads, GC workers) and of tests.
 func look() heap {
 	runtime.GC()
 	records := make([]runtime.MemProfileRecord, 1<<16)
@@ -116,7 +115,7 @@ func look() heap {
 	return h
 }
 
-// ownStack is a stack in text, and whether the innermost function of vapp in it is no test's.
+// ownStack returns a stack as text, and whether its innermost function of vapp is not one of a test.
 func ownStack(pcs []uintptr) (text string, ours bool) {
 	known := false
 	var b strings.Builder

@@ -6,47 +6,46 @@ import (
 	"vapp.dev/engine/sched"
 )
 
-// Thinking bounds the thought in a reply: after Budget tokens of it Close is all that
-// may come. What follows is free, or for the request's Grammar to say.
+// Thinking limits the reasoning part of a reply (the thought): after Budget tokens of it, the
+// tokens of Close are forced. What follows is constrained by the request's Grammar, if any.
 type Thinking struct {
-	Budget int      // tokens, those of the markers not counted
-	Inside bool     // the reply begins in a thought
-	Open   Marker   // begins one
-	Again  bool     // another may begin after the first
-	Ends   []Marker // each of them ends it
-	Close  []int32  // the tokens that end it when the budget is spent
-	// Bytes is the text of a token, for markers that are no token.
+	Budget int      // tokens of thought, without its markers
+	Inside bool     // the reply begins inside a thought
+	Open   Marker   // begins a thought
+	Again  bool     // a reply may have more than one thought
+	Ends   []Marker // each of them ends a thought
+	Close  []int32  // tokens that are forced when the budget is spent
+	// Bytes returns the text of a token, to find markers that are not a single token.
 	Bytes func(id int32) []byte
 }
 
-// Marker is a text that means something; ID is the token that it is, −1 where it takes
-// several.
+// Marker is a text that begins or ends a thought. ID is its token, −1 if it is not a single token.
 type Marker struct {
 	Text string
 	ID   int32
 }
 
-// begin follows one reply; next is the grammar behind the thought, or nil.
+// begin returns the state of one reply. next is the grammar of what follows the thought, or nil.
 func (t *Thinking) begin(next sched.Grammar) *thought {
 	out := &thought{Thinking: t, next: next, inside: t.Inside}
 	out.unsure = !t.Inside && t.Open.ID < 0 && t.Open.Text != ""
-	out.due()
+	out.checkBudget()
 	return out
 }
 
-// thought is where one reply stands in it.
+// thought implements sched.Grammar for one reply under a Thinking limit.
 type thought struct {
 	*Thinking
 	next   sched.Grammar
 	inside bool
-	over   bool    // no thought begins any more
-	unsure bool    // nothing has come but what may become Open
-	spent  int     // tokens of thought
-	queue  []int32 // that must come now
-	tail   []byte  // text that may become a marker
+	over   bool    // no further thought may begin
+	unsure bool    // the reply so far may be the start of Open
+	spent  int     // tokens of thought so far
+	queue  []int32 // forced tokens still to come
+	tail   []byte  // recent text, which may contain a part of a marker
 }
 
-// Take moves on by the token that came.
+// Take implements sched.Grammar.
 func (t *thought) Take(token int32) (forced []int32, ended bool, err error) {
 	t.move(token)
 	if t.next == nil {
@@ -69,30 +68,30 @@ func (t *thought) move(token int32) {
 		t.opening(token)
 	case !t.inside:
 		t.inside = !t.over && token == t.Open.ID
-	case t.ended(token):
+	case t.endsThought(token):
 		t.end()
 	case token != t.Open.ID:
 		t.spent++
 	}
-	t.due()
+	t.checkBudget()
 }
 
 func (t *thought) end() { t.inside, t.over, t.tail = false, !t.Again, nil }
 
-// Free says that whatever n tokens come, the one behind them may be any, so that nobody
-// has to wait for them.
+// Free reports whether the token after the next n is unconstrained, whatever those are. The
+// scheduler then need not wait for them.
 func (t *thought) Free(n int) bool {
 	return t.next == nil && (t.over || t.spent+n < t.Budget)
 }
 
-// due begins the end of a thought that has spent its budget.
-func (t *thought) due() {
+// checkBudget starts to force Close when a thought has spent its budget.
+func (t *thought) checkBudget() {
 	if t.inside && t.spent >= t.Budget {
 		t.queue = t.Close
 	}
 }
 
-// opening looks for the marker at the start of a reply.
+// opening looks for the Open marker at the start of a reply.
 func (t *thought) opening(token int32) {
 	t.tail = append(t.tail, t.Bytes(token)...)
 	text, open := bytes.TrimLeft(t.tail, " \t\r\n"), []byte(t.Open.Text)
@@ -104,8 +103,8 @@ func (t *thought) opening(token int32) {
 	}
 }
 
-// ended says that a marker that ends the thought is complete with this token.
-func (t *thought) ended(token int32) bool {
+// endsThought reports whether this token completes a marker that ends the thought.
+func (t *thought) endsThought(token int32) bool {
 	longest := 0
 	for _, m := range t.Ends {
 		if m.ID >= 0 && m.ID == token {
@@ -130,7 +129,7 @@ func (t *thought) ended(token int32) bool {
 	return false
 }
 
-// Mask allows the one token that must come now, or what the grammar behind says.
+// Mask allows the next forced token only, or what the following grammar allows.
 func (t *thought) Mask(words []uint32) bool {
 	if len(t.queue) == 0 {
 		return t.next != nil && t.next.Mask(words)
@@ -142,7 +141,7 @@ func (t *thought) Mask(words []uint32) bool {
 	return true
 }
 
-// Err is that of the grammar behind.
+// Err returns the error of the following grammar.
 func (t *thought) Err() error {
 	if t.next == nil {
 		return nil

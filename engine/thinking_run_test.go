@@ -8,9 +8,8 @@ import (
 	"vapp.dev/engine"
 )
 
-// TestThinkingBudget: until the budget is spent a reply is the one without a budget, then
-// comes the marker; plain and overlapped, with logprobs and preemptions, for every
-// choice.
+// TestThinkingBudget: until the budget is spent a reply is that without a budget, then the marker
+// follows. It runs with and without overlap, with logprobs, preemptions and several choices.
 func TestThinkingBudget(t *testing.T) {
 	const budget = 5
 	for _, form := range []struct {

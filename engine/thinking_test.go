@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestThoughtState follows replies token by token: i is in a thought, . is free, and a
-// number is the token that must come next.
+// TestThoughtState follows replies token by token: i is inside a thought, . is unconstrained, and a
+// number is the forced next token.
 func TestThoughtState(t *testing.T) {
 	texts := map[int32]string{1: "<t>", 2: "</t>", 3: "a", 4: "</", 5: "t>b", 6: "[call]", 7: " ", 8: "<", 9: "t>"}
 	byID := Thinking{Open: Marker{"<t>", 1}, Ends: []Marker{{"</t>", 2}, {"[call]", 6}}, Close: []int32{2}}
@@ -48,7 +48,7 @@ func TestThoughtState(t *testing.T) {
 			got += show(s)
 			free = append(free, s.Free(1))
 		}
-		for i, f := range free[:len(free)-1] { // whatever came next, the state behind it forces nothing
+		for i, f := range free[:len(free)-1] { // whatever came next, the following state forces nothing
 			if state := x.want[i+2]; f && state != '.' && state != 'i' {
 				t.Errorf("%s: free after %d tokens, then %c", x.name, i+1, state)
 			}

@@ -9,8 +9,8 @@ import (
 	"vapp.dev/kernels/cpu/isatest"
 )
 
-// TestTilesAsked: engines of these tests run on amx only after this binary has asked the system
-// for the tile registers.
+// TestTilesAsked: the engines of these tests run on amx only after this binary has requested the tile
+// registers from the system.
 func TestTilesAsked(t *testing.T) {
 	isatest.Asks(t, func() bool { return slices.Contains(variantsHere(t), "amx") })
 }

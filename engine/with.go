@@ -5,9 +5,9 @@ import (
 	"vapp.dev/engine/models"
 )
 
-// With is the model built another way over the same headers: what a plan tries
-// when it looks for a change that fits. Only m is closed. The error is that of
-// models.New: the family cannot be built so.
+// With returns the model built with b over the same headers. A plan uses it to try changes
+// that would fit. Only m must be closed. It fails like models.New if the family does not
+// support b.
 func (m *Model) With(b models.Build) (*Model, error) {
 	fam, err := m.build(b)
 	if err != nil {
@@ -18,12 +18,12 @@ func (m *Model) With(b models.Build) (*Model, error) {
 	return &out, nil
 }
 
-// AtLength is the account of m for another MaxModelLen, everything else alike, where
-// the layout's workspace does not depend on it (that of GPUs): page tables are all
-// that grows with it. The programs keep the tables they were recorded with, so that an
-// engine is opened with a NewAccount of its own.
+// AtLength returns the account of m for another MaxModelLen and otherwise equal options. It
+// is valid for layouts whose workspace does not depend on the length, those of GPUs: only page
+// tables grow with it. The programs keep the page tables they were recorded with, so an engine
+// must be opened with an account of its own from NewAccount.
 func (a *Account) AtLength(o Options, m *Model) (*Account, error) {
-	classes, layout, err := placeKV(o, m)
+	classes, layout, err := layoutKV(o, m)
 	if err != nil {
 		return nil, err
 	}

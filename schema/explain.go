@@ -10,6 +10,8 @@ import (
 	"cuelang.org/go/cue/ast"
 	cueerrors "cuelang.org/go/cue/errors"
 	"cuelang.org/go/cue/token"
+
+	"vapp.dev/nearest"
 )
 
 // explainer turns CUE's errors into Problems: one for each field, at the place
@@ -189,9 +191,9 @@ func (x *explainer) nearestReference(name string, g *group, p *Problem) {
 		for d := range x.lang.defs {
 			defs = append(defs, d)
 		}
-		p.Allowed, p.Nearest = "", nearest(name, defs)
+		p.Allowed, p.Nearest = "", nearest.Best(name, defs)
 	} else if g.f != nil {
-		p.Nearest = nearest(name, x.lang.defs.words(g.f))
+		p.Nearest = nearest.Best(name, x.lang.defs.words(g.f))
 	}
 }
 
@@ -209,8 +211,8 @@ func (x *explainer) unknown(g *group, p *Problem) {
 	if g.in.allowed != "" {
 		p.Allowed = g.in.allowed
 	}
-	p.Nearest = nearest(label, g.in.names())
-	if folded(p.Nearest) != folded(label) {
+	p.Nearest = nearest.Best(label, g.in.names())
+	if nearest.Folded(p.Nearest) != nearest.Folded(label) {
 		p.Nearest = cmp.Or(x.lang.root.elsewhere(label), p.Nearest)
 	}
 }
@@ -219,7 +221,7 @@ func (x *explainer) unknown(g *group, p *Problem) {
 // separators) below f, or "".
 func (f *field) elsewhere(label string) string {
 	for _, m := range f.fields {
-		if folded(m.label) == folded(label) {
+		if nearest.Folded(m.label) == nearest.Folded(label) {
 			return m.path
 		}
 		if path := m.elsewhere(label); path != "" {
@@ -262,7 +264,7 @@ func (x *explainer) value(g *group, p *Problem) {
 	}
 	if len(said) > 0 {
 		if lit, ok := said[0].value.(*ast.BasicLit); ok && lit.Kind == token.STRING {
-			p.Nearest = nearest(lit.Value, x.lang.defs.words(g.f))
+			p.Nearest = nearest.Best(lit.Value, x.lang.defs.words(g.f))
 		}
 	}
 }
@@ -309,7 +311,7 @@ func explainLoad(err error, src *origin) *Error {
 func nearestImport(text string) string {
 	if _, after, ok := strings.Cut(text, `"`); ok {
 		name, _, _ := strings.Cut(after, `"`)
-		return nearest(name, []string{ImportPath})
+		return nearest.Best(name, []string{ImportPath})
 	}
 	return ""
 }

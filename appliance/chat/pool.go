@@ -19,7 +19,7 @@ const (
 // Pooling is what a model gives in place of text.
 type Pooling struct {
 	Task       string // TaskEmbed or TaskClassify
-	How        engine.Pool
+	How        engine.PoolingMode
 	Width      int      // numbers that the engine gives for a token
 	Normalize  bool     // embeddings have length 1 unless a request says otherwise
 	Activation string   // of classes: softmax, sigmoid, identity
@@ -38,9 +38,9 @@ func (s *Service) Tasks() []string {
 	switch {
 	case p == nil:
 		return nil
-	case p.How == engine.PoolAll && p.Task == TaskEmbed:
+	case p.How == engine.PoolingAll && p.Task == TaskEmbed:
 		return []string{TaskTokenEmbed}
-	case p.How == engine.PoolAll:
+	case p.How == engine.PoolingAll:
 		return []string{TaskTokenClassify}
 	case p.Task == TaskEmbed:
 		return []string{TaskEmbed, TaskTokenEmbed, TaskScore}
@@ -186,9 +186,9 @@ func (s *Service) checkPool(a *PoolAsk, set *Settings) error {
 }
 
 // how is which tokens' rows a task is made of.
-func (s *Service) how(task string) engine.Pool {
-	if task == TaskTokenEmbed || task == TaskTokenClassify || s.cfg.Pooling.How == engine.PoolAll {
-		return engine.PoolAll
+func (s *Service) how(task string) engine.PoolingMode {
+	if task == TaskTokenEmbed || task == TaskTokenClassify || s.cfg.Pooling.How == engine.PoolingAll {
+		return engine.PoolingAll
 	}
 	return s.cfg.Pooling.How
 }
@@ -222,7 +222,7 @@ func (s *Service) rows(ctx context.Context, a *PoolAsk, set *Settings, inputs *i
 		if err != nil {
 			return nil, u, err
 		}
-		if how == engine.PoolAll {
+		if how == engine.PoolingAll {
 			v.Rows = lengths[i]
 		}
 		u.Prompt, u.Cached = u.Prompt+lengths[i], u.Cached+cached
@@ -231,8 +231,8 @@ func (s *Service) rows(ctx context.Context, a *PoolAsk, set *Settings, inputs *i
 	return out, u, nil
 }
 
-func (s *Service) submitPool(ctx context.Context, a *PoolAsk, set *Settings, ids []int32, how engine.Pool) (*engine.Stream, error) {
-	r := engine.Request{ID: a.ID + "-" + randomHex(4), Prompt: ids, Pool: how, Priority: a.Priority}
+func (s *Service) submitPool(ctx context.Context, a *PoolAsk, set *Settings, ids []int32, how engine.PoolingMode) (*engine.Stream, error) {
+	r := engine.Request{ID: a.ID + "-" + randomHex(4), Prompt: ids, Pooling: how, Priority: a.Priority}
 	if a.CacheSalt != nil {
 		r.Salt = *a.CacheSalt
 	}

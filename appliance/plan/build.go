@@ -11,30 +11,30 @@ import (
 	"vapp.dev/schema"
 )
 
-// Source is the model that a profile names, built as it asks: the first rank's
-// part, in a number format, quantized at load, with its own draft head, with its vision tower, without the
-// keys that values give. config replaces what the profile names, "" does not.
+// Source returns the model that a profile names with its build: the first rank's part, the dtype,
+// quantization at load, the model's own draft head, the vision tower, and the rebuilding of keys
+// from values. A config other than "" replaces the model that the profile names.
 func Source(p *schema.Profile, config string) engine.Source {
 	return engine.Source{
-		Path: p.Path(p.Model.Source), Name: p.Model.Source, Format: p.Model.LoadFormat, Config: config, Draft: draftSource(p), Pool: poolWish(p),
+		Path: p.Path(p.Model.Source), Name: p.Model.Source, Format: p.Model.LoadFormat, Config: config, Draft: draftSource(p), Pooling: poolingOptions(p),
 		Build: models.Build{
 			Shard: backend.Shard{World: max(1, p.Parallel.Tensor)}, Pipe: backend.Shard{World: max(1, p.Parallel.Pipeline)},
-			Dtype:    asked(p.Model.Dtype),
-			Quantize: quantized[p.Quantization], Draft: ownDrafts(p), Verify: drafts(p), Vision: vision(p), Rebuild: p.Memory.KVRebuild,
+			Dtype:    dtypeFormat(p.Model.Dtype),
+			Quantize: quantizeFormats[p.Quantization], Draft: ownDrafts(p), Verify: drafts(p), Vision: vision(p), Rebuild: p.Memory.KVRebuild,
 		},
 	}
 }
 
-// asked is the format of a word of model.dtype, Invalid for auto.
-func asked(word string) kernels.Format {
+// dtypeFormat returns the format named by model.dtype, Invalid for auto.
+func dtypeFormat(word string) kernels.Format {
 	f, _ := dtypeOf(word)
 	return f
 }
 
-// quantized are the words of quantization; int8 is 32 integers with a scale.
-var quantized = map[string]kernels.Format{"fp8": kernels.F8E4M3, "int8": kernels.Q8_0, "mxfp4": kernels.MXFP4}
+// quantizeFormats are the formats of the field quantization; int8 has one scale for 32 integers.
+var quantizeFormats = map[string]kernels.Format{"fp8": kernels.F8E4M3, "int8": kernels.Q8_0, "mxfp4": kernels.MXFP4}
 
-// ownDrafts is how many tokens the model's own head or a draft model proposes a step.
+// ownDrafts returns how many tokens the model's own head or a draft model proposes for each step.
 func ownDrafts(p *schema.Profile) int {
 	if s := p.Speculative; s != nil && (s.Method == "mtp" || s.Method == "draft_model" && s.Model != "") {
 		return s.NumTokens
@@ -42,8 +42,8 @@ func ownDrafts(p *schema.Profile) int {
 	return 0
 }
 
-// draftSource is the model that speculative.model names, loaded as the first one is; nil
-// where the method has none.
+// draftSource returns the draft model that speculative.model names, with dummy weights if the
+// model has them; nil if the method needs none.
 func draftSource(p *schema.Profile) *engine.Source {
 	s := p.Speculative
 	if s == nil || s.Method != "draft_model" || s.Model == "" {
@@ -56,7 +56,7 @@ func draftSource(p *schema.Profile) *engine.Source {
 	return &engine.Source{Path: p.Path(s.Model), Name: s.Model, Format: format}
 }
 
-// drafts is how many proposed tokens a step verifies for each sequence.
+// drafts returns how many proposed tokens a step verifies for each sequence.
 func drafts(p *schema.Profile) int {
 	if p.Speculative == nil {
 		return 0
@@ -64,8 +64,8 @@ func drafts(p *schema.Profile) int {
 	return p.Speculative.NumTokens
 }
 
-// lookup is where method ngram finds proposals: with neither bound given n-grams of 5
-// tokens, with one of that length, as vLLM has it.
+// lookup returns the options of method ngram. As in vLLM, the default is n-grams of 5 tokens,
+// and if only one bound is given, both have its value.
 func lookup(p *schema.Profile) (speculate.NGram, error) {
 	s := p.Speculative
 	if s == nil {
@@ -94,14 +94,14 @@ func lookup(p *schema.Profile) (speculate.NGram, error) {
 	return g, nil
 }
 
-// vision says that requests may carry what a vision tower reads.
+// vision reports whether requests may contain images or video.
 func vision(p *schema.Profile) bool {
 	return p.Multimodal != nil && p.Multimodal.Limits.Image+p.Multimodal.Limits.Video > 0
 }
 
-// heaviest is the model of the pipeline's rank whose part takes the most memory:
-// the first has the embedding, the last the head and the sampled rows.
-func (w want) heaviest() (*engine.Model, error) {
+// heaviest returns the model of the pipeline rank that takes the most memory: the first rank,
+// which has the embedding, or the last, which has the head and the sampled rows.
+func (w resolved) heaviest() (*engine.Model, error) {
 	m := w.in.Model
 	b := m.Source.Build
 	var most int64
@@ -127,8 +127,8 @@ func (w want) heaviest() (*engine.Model, error) {
 	return m, nil
 }
 
-// checkBuild refuses what the profile asks of the model and the model has not.
-func (w want) checkBuild() error {
+// checkBuild refuses what the profile requires and the model does not have.
+func (w resolved) checkBuild() error {
 	p, b := w.in.Profile, w.in.Model.Source.Build
 	name := w.in.Model.Source.Name
 	if p.Multimodal != nil && p.Multimodal.Limits.Audio > 0 {
@@ -147,8 +147,8 @@ func (w want) checkBuild() error {
 	return nil
 }
 
-// ownPages is what a page of each class takes together.
-func ownPages(w want, m *engine.Model) int64 {
+// ownPages returns the bytes of one page of each class, summed.
+func ownPages(w resolved, m *engine.Model) int64 {
 	var n int64
 	for _, c := range m.Family.Classes(w.options.BlockSize, w.options.KVFormat) {
 		n += c.PageBytes()
@@ -156,12 +156,11 @@ func ownPages(w want, m *engine.Model) int64 {
 	return n
 }
 
-// graphs are the steps that backend cuda captures, by vLLM's rule where the
-// profile names no sizes: 1, 2, 4, every 8 below 256, every 16 from there, up to
-// min(maxNumSeqs × q × 2, 512) and never above a step; q is a sequence's tokens
-// in a step that verifies drafts, and all sizes are its multiples. A mode that
-// captures decoding alone stops at maxNumSeqs × q.
-func (w want) graphs() (backend.Graphs, error) {
+// graphs returns the step sizes that backend cuda captures. If the profile names none, they
+// follow vLLM's rule: 1, 2, 4, every 8 below 256, every 16 from there, up to min(maxNumSeqs × q ×
+// 2, 512) and at most maxNumBatchedTokens. q is the tokens of a sequence in a step that verifies
+// drafts, and all sizes are multiples of it. full_decode_only stops at maxNumSeqs × q.
+func (w resolved) graphs() (backend.Graphs, error) {
 	p, o := w.in.Profile, w.options
 	g := backend.Graphs{Mode: "full_and_piecewise"}
 	if p.Cudagraph != nil {
@@ -188,8 +187,8 @@ func (w want) graphs() (backend.Graphs, error) {
 	return g, nil
 }
 
-// multiples rounds sizes, ascending, up to multiples of q. What then is above the
-// largest of them is dropped, as is what was there before.
+// multiples rounds ascending sizes up to multiples of q. It drops duplicates and sizes above the
+// largest given one.
 func multiples(sizes []int, q int) []int {
 	var out []int
 	for _, n := range sizes {

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// Size prints bytes as people read them: "81.2 MiB"; exact bytes stand beside
-// it where they matter.
+// Size formats bytes with a unit: "81.2 MiB".
 func Size(n int64) string {
 	switch {
 	case n < 0:
@@ -22,7 +21,7 @@ func Size(n int64) string {
 	return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
 }
 
-// Group prints a number with commas: 1,215,552.
+// Group formats a number with commas: 1,215,552.
 func Group(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	head := len(s) % 3

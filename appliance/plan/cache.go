@@ -9,11 +9,11 @@ import (
 	"vapp.dev/schema"
 )
 
-// cacheItem is the ledger's line of the file of packed weights.
+// cacheItem is the name of the ledger line for the file of packed weights.
 const cacheItem = "packed cache"
 
-// cacheOf is where cpu.packedCache keeps packed weights of the model at source. Made-up weights have nothing
-// that a file could lie beside.
+// cacheOf returns where cpu.packedCache stores the packed weights of the model at source. With
+// auto, dummy weights are not stored: there is no directory for the file.
 func cacheOf(p *schema.Profile, source string) backend.Cache {
 	stem := strings.TrimSuffix(filepath.Base(source), filepath.Ext(source))
 	if filepath.Ext(source) != ".gguf" {
@@ -31,10 +31,10 @@ func cacheOf(p *schema.Profile, source string) backend.Cache {
 	}
 }
 
-// cache is the line of the file: page cache that is mapped in place of the weights' own
-// memory once it is written. The weights' line counts these bytes either way, so that a
-// plan does not depend on whether there is a file yet.
-func (w want) cache(o engine.Options, a *engine.Account) (Item, bool) {
+// cache returns the ledger line of the file of packed weights. Once written, the file is mapped
+// in place of the weights' own memory. The weights' line counts these bytes in both cases, so a
+// plan does not depend on whether the file exists.
+func (w resolved) cache(o engine.Options, a *engine.Account) (Item, bool) {
 	l, can := a.Layout.(backend.CacheLayout)
 	c := o.Backend.Cache
 	if !can || c.Dir == "" {

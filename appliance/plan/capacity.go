@@ -8,25 +8,25 @@ import (
 	"vapp.dev/engine/kv"
 )
 
-// Capacity is what the KV arena carries.
+// Capacity is the capacity of the KV arena.
 type Capacity struct {
-	// Tokens is concurrency × maxModelLen; where one class holds all tokens of a
-	// sequence, that is every page full.
+	// Tokens is concurrency × maxModelLen. With a single class of kind full, that is the
+	// number of tokens that fit all pages.
 	Tokens int64 `json:"kv_tokens"`
-	// GrowingTokens is how many tokens the first class holds if it has all slabs: of
-	// a hybrid model no capacity, since windows and states take slabs too.
+	// GrowingTokens is how many tokens the first class holds if it has all slabs. For a hybrid
+	// model that is not a capacity, since windows and states take slabs too.
 	GrowingTokens int64   `json:"growing_tokens"`
 	BytesPerToken int64   `json:"bytes_per_token"` // of the arena by Tokens, rounded up
 	SlabBytes     int64   `json:"slab_bytes"`
 	Slabs         int     `json:"slabs"`
 	Classes       []Class `json:"classes"`
 	Lengths       []Fit   `json:"lengths"` // the last is maxModelLen
-	// Concurrency is how many sequences of maxModelLen the arena holds at steady
-	// state, as a fraction: its slabs by the slabs of one, where a page counts for its
+	// Concurrency is how many sequences of maxModelLen the arena holds at steady state, as a
+	// fraction: the arena's slabs divided by those of one sequence, where a page counts for its
 	// share of a slab.
 	Concurrency float64 `json:"concurrency"`
-	// Ideal is the same for exact pools: each class sized to the token, a window to
-	// its window, without pages, slabs or rounding.
+	// Ideal is the same without pages, slabs and rounding: each class has the exact size of
+	// its tokens, a window that of its window.
 	Ideal float64 `json:"ideal_concurrency"`
 }
 
@@ -42,30 +42,30 @@ type Class struct {
 	BlockSize     int    `json:"block_size"`                // tokens
 	PageBytes     int64  `json:"page_bytes"`
 	PagesPerSlab  int    `json:"pages_per_slab"`
-	Pages         int    `json:"pages"`          // if it had all slabs
+	Pages         int    `json:"pages"`          // if the class had all slabs
 	SequencePages int    `json:"sequence_pages"` // of one sequence of maxModelLen, at steady state
-	// Checkpoints is how many are kept at most, CheckpointEvery how many tokens lie
+	// Checkpoints is the most state snapshots that are kept, CheckpointEvery the tokens
 	// between two of a sequence.
 	Checkpoints     int `json:"checkpoints,omitempty"`
 	CheckpointEvery int `json:"checkpoint_every,omitempty"`
 }
 
-// Fit is how many sequences of a length the arena carries.
+// Fit is how many sequences of one length the arena holds.
 type Fit struct {
 	Tokens int `json:"tokens"`
-	// Sequences is at steady state: what they hold once their prompts are computed,
-	// windows only.
+	// Sequences is the number at steady state, once their prompts are computed: a window class
+	// then holds the window only.
 	Sequences int `json:"sequences"`
-	// Admitted is how many the scheduler begins: for each it wants pages for all its
-	// tokens and one more, and for those that run already a block beyond theirs.
+	// Admitted is how many the scheduler starts. It requires pages for all tokens of a
+	// sequence and one more, and a further block for each running sequence.
 	Admitted int `json:"admitted"`
-	Running  int `json:"running"` // of Admitted, those that maxNumSeqs lets run at once
-	// Concurrency is Sequences as a fraction, Ideal that of exact pools.
+	Running  int `json:"running"` // Admitted, limited by maxNumSeqs
+	// Concurrency is Sequences as a fraction. Ideal is the same without pages and slabs.
 	Concurrency float64 `json:"concurrency"`
 	Ideal       float64 `json:"ideal"`
 }
 
-// Loss is the share of the ideal that pages and slabs round away, 0 to 1.
+// Loss returns the share of Ideal that is lost to the rounding to pages and slabs, 0 to 1.
 func (f Fit) Loss() float64 {
 	if f.Ideal <= 0 {
 		return 0
@@ -73,8 +73,8 @@ func (f Fit) Loss() float64 {
 	return max(0, 1-f.Concurrency/f.Ideal)
 }
 
-// Running is how many sequences of so many tokens run at once, by the next longer
-// row of Lengths.
+// Running returns how many sequences of that many tokens run at once, by the next longer entry
+// of Lengths.
 func (c Capacity) Running(tokens int) int {
 	for _, f := range c.Lengths {
 		if tokens <= f.Tokens {
@@ -84,7 +84,7 @@ func (c Capacity) Running(tokens int) int {
 	return 0
 }
 
-func (w want) capacity(o engine.Options, a *engine.Account) Capacity {
+func (w resolved) capacity(o engine.Options, a *engine.Account) Capacity {
 	slabs := a.KV.Slabs(o.KVBytes)
 	c := Capacity{SlabBytes: a.KV.SlabBytes, Slabs: slabs, GrowingTokens: a.KV.Tokens(slabs)}
 	for i, s := range a.KV.Specs {
@@ -99,13 +99,13 @@ func (w want) capacity(o engine.Options, a *engine.Account) Capacity {
 			cl.BytesPerToken = exact(k, 1)
 		}
 		if k.Checkpoint {
-			cl.Checkpoints, cl.CheckpointEvery = a.KV.Checkpoints(slabs), a.KV.CheckpointEvery()
+			cl.Checkpoints, cl.CheckpointEvery = a.KV.Snapshots(slabs), a.KV.SnapshotEvery()
 		}
 		c.Classes = append(c.Classes, cl)
 	}
 	granted := max(o.KVBytes, w.kvCache)
 	for _, n := range lengths(o.MaxModelLen) {
-		f := Fit{Tokens: n, Sequences: a.KV.Sequences(slabs, n), Admitted: admitted(a.KV, slabs, n, o.MaxModelLen)}
+		f := Fit{Tokens: n, Sequences: a.KV.Sequences(slabs, n), Admitted: maxAdmitted(a.KV, slabs, n, o.MaxModelLen)}
 		f.Running = min(f.Admitted, o.MaxNumSeqs)
 		f.Concurrency = float64(slabs) / a.KV.Share(n)
 		f.Ideal = float64(granted) / ideal(a.Reservation.Classes, n)
@@ -122,10 +122,10 @@ func (w want) capacity(o engine.Options, a *engine.Account) Capacity {
 	return c
 }
 
-// hybrid says that not every class keeps every token.
+// hybrid reports whether some class does not keep every token.
 func hybrid(l kv.Layout) bool { return len(l.Specs) > 1 || l.Specs[0].Kind != kv.Full }
 
-// ideal is the bytes of one sequence of that many tokens in exact pools.
+// ideal returns the bytes of one sequence of that many tokens without pages and slabs.
 func ideal(classes []backend.KVClass, tokens int) float64 {
 	var n float64
 	for _, c := range classes {
@@ -134,15 +134,15 @@ func ideal(classes []backend.KVClass, tokens int) float64 {
 			kept = min(kept, c.Window)
 		}
 		if c.Checkpoint {
-			continue // no sequence needs one
+			continue // sequences need no snapshots
 		}
 		n += float64(exact(c, kept))
 	}
 	return n
 }
 
-// exact is what tokens of one sequence take in all layers of a class, without
-// pages: of a state the whole of it, whatever the tokens.
+// exact returns the bytes of that many tokens of one sequence in all layers of a class, without
+// pages. A state takes the same whatever the tokens.
 func exact(c backend.KVClass, tokens int) int64 {
 	if c.State != nil {
 		return int64(c.Layers) * c.State.Bytes()
@@ -154,12 +154,12 @@ func exact(c backend.KVClass, tokens int) int64 {
 	return int64(c.Layers) * c.Format.Bytes(int64(tokens)*int64(c.KVHeads)*int64(key+c.HeadDim))
 }
 
-// admitted is how many sequences, each of that many tokens with its reply, the
-// scheduler runs at once when they come one after the other: it begins one when
-// there are pages for its prompt (all but the last token) and one token more, and
-// for each that runs already a block beyond those, none past the model length
-// (engine/sched: the last token is drawn and never computed).
-func admitted(l kv.Layout, slabs, tokens, longest int) int {
+// maxAdmitted returns how many sequences of that many tokens, prompt and reply, the scheduler
+// runs at once if they arrive one after the other. It admits one if there are pages for its
+// prompt (all but the last token) and one more token, and for a further block of each running
+// sequence. No page is for positions beyond the model length (engine/sched: the last token is
+// sampled and never computed).
+func maxAdmitted(l kv.Layout, slabs, tokens, longest int) int {
 	block := max(1, l.Specs[0].BlockSize)
 	prompt, last := max(1, tokens-1), max(1, longest-1)
 	fits := func(n int) bool {
@@ -174,7 +174,8 @@ func admitted(l kv.Layout, slabs, tokens, longest int) int {
 	return sort.Search(most, func(n int) bool { return !fits(n + 1) })
 }
 
-// lengths are those worth a column, below the longest and with it.
+// lengths returns the lengths that plans have a column for: round ones below the longest, and
+// the longest.
 func lengths(longest int) []int {
 	steps := []int{1 << 10, 4 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 512 << 10}
 	if longest <= steps[0] {

@@ -6,17 +6,17 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// Line compares a ledger line with what was really taken, in bytes.
+// Line compares a ledger line with the memory that was really allocated, in bytes.
 type Line struct {
 	Item    string
 	Planned int64
 	Actual  int64
 }
 
-// Difference is Actual less Planned; 0 is the promise for arenas.
+// Difference returns Actual − Planned. It is 0 for arenas.
 func (l Line) Difference() int64 { return l.Actual - l.Planned }
 
-// String is the line that is logged at start.
+// String returns the line that is logged at start.
 func (l Line) String() string {
 	d := l.Difference()
 	s := "0"
@@ -26,8 +26,8 @@ func (l Line) String() string {
 	return fmt.Sprintf("memory %s: plan %s bytes (%s), actual %s, difference %s", l.Item, Group(l.Planned), Size(l.Planned), Group(l.Actual), s)
 }
 
-// Compare holds the ledger's arenas against what a Device took of each; one that is
-// empty in both is left out.
+// Compare compares the ledger's arenas with what a Device allocated for each. It leaves out
+// arenas that are empty in both.
 func (l Ledger) Compare(usage [backend.NumArenas]int64) []Line {
 	var out []Line
 	for a := backend.Arena(0); a < backend.NumArenas; a++ {
@@ -38,8 +38,7 @@ func (l Ledger) Compare(usage [backend.NumArenas]int64) []Line {
 	return out
 }
 
-// NotFreeError says that the plan fits the machine but not what is available
-// on it now.
+// NotFreeError reports that the plan fits the machine's memory but not what is available now.
 type NotFreeError struct {
 	Need, Free int64 // bytes
 }
@@ -49,9 +48,9 @@ func (e *NotFreeError) Error() string {
 		Size(e.Need), Size(e.Free), Size(e.Need-e.Free))
 }
 
-// CheckFree compares the plan with the memory available now, in bytes: what the
-// profile reserves for others does not count, others have it already. 0 is
-// unknown and passes. The error is a *NotFreeError.
+// CheckFree compares the plan with the memory available now, in bytes. memory.reserve does not
+// count, since other processes use it already. free = 0 means unknown and passes. The error is
+// a *NotFreeError.
 func (p *Plan) CheckFree(free int64) error {
 	var need int64
 	for _, i := range p.Ledger {

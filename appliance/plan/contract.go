@@ -12,37 +12,37 @@ import (
 	"vapp.dev/schema"
 )
 
-// goal is a number of sequences of a length that must be able to run at once. The
-// zero value asks for nothing.
+// goal is a number of sequences of a length that must be able to run at once. The zero value
+// requires nothing.
 type goal struct{ seqs, tokens int }
 
-// String is "16 sequences of 32,768 tokens".
+// String returns for example "16 sequences of 32,768 tokens".
 func (g goal) String() string {
 	return fmt.Sprintf("%s of %s tokens", numberOf(g.seqs, "sequence"), Group(int64(g.tokens)))
 }
 
-// met says that so many slabs hold the goal at steady state, and that neither the
-// model length nor maxNumSeqs forbids it.
-func (g goal) met(o engine.Options, a *engine.Account, slabs int) bool {
+// fits reports whether that many slabs hold the goal at steady state, and the model length and
+// maxNumSeqs allow it.
+func (g goal) fits(o engine.Options, a *engine.Account, slabs int) bool {
 	if g.seqs == 0 {
 		return true
 	}
 	return g.tokens <= o.MaxModelLen && g.seqs <= o.MaxNumSeqs && a.KV.Sequences(slabs, g.tokens) >= g.seqs
 }
 
-// ContractError says that a plan fits the machine but not what the profile
-// requires of it. Its Changes were planned, each alone meets the contract.
+// ContractError reports that a plan fits the machine but does not meet a requirement of the
+// profile. Each of its Changes was planned and meets the contract alone.
 type ContractError struct {
 	Pos     schema.Position
 	Path    string // require.concurrency.">=8"
 	Want    int    // sequences
 	Tokens  int    // of each
-	Have    int    // sequences
-	Missing int64  // bytes of KV cache; 0 where memory is not what is missing
+	Have    int    // sequences that fit
+	Missing int64  // bytes of KV cache; 0 if memory is not the limit
 	Changes []Change
 }
 
-// Error is one line.
+// Error returns one line.
 func (e *ContractError) Error() string {
 	remedy := "no single change of the profile meets it"
 	if len(e.Changes) > 0 {
@@ -51,7 +51,7 @@ func (e *ContractError) Error() string {
 	return fmt.Sprintf("%v: %s: %s; %s", e.Pos, e.Path, e.Brief(), remedy)
 }
 
-// Brief is what is required and what there is, without place and remedy.
+// Brief returns what is required and what fits, without position and remedy.
 func (e *ContractError) Brief() string {
 	s := fmt.Sprintf("requires %s at once, %d fit", goal{e.Want, e.Tokens}, e.Have)
 	if e.Missing > 0 {
@@ -60,17 +60,17 @@ func (e *ContractError) Brief() string {
 	return s
 }
 
-// Format adds every single change that meets it for %+v.
+// Format adds, for %+v, every single change that meets the contract.
 func (e *ContractError) Format(f fmt.State, verb rune) {
 	io.WriteString(f, e.Error())
 	if verb == 'v' && f.Flag('+') && len(e.Changes) > 0 {
-		fmt.Fprintf(f, "\n\nany one of these changes meets it:\n%s", listed(e.Changes))
+		fmt.Fprintf(f, "\n\nany one of these changes meets it:\n%s", listChanges(e.Changes))
 	}
 }
 
-// required checks the profile's contracts, and looks for what would meet them.
-func (w want) required(p *Plan) error {
-	e, err := w.unmet(p)
+// checkContracts checks the profile's contracts and searches for changes that would meet them.
+func (w resolved) checkContracts(p *Plan) error {
+	e, err := w.firstUnmet(p)
 	if e == nil {
 		return err
 	}
@@ -79,9 +79,9 @@ func (w want) required(p *Plan) error {
 	return e
 }
 
-// unmet is the first contract that the plan does not meet, nil where it meets all;
-// the highest number comes first.
-func (w want) unmet(p *Plan) (*ContractError, error) {
+// firstUnmet returns the first contract that the plan does not meet, in descending order of the
+// number of sequences; nil if it meets all.
+func (w resolved) firstUnmet(p *Plan) (*ContractError, error) {
 	r := w.in.Profile.Require
 	if r == nil {
 		return nil, nil
@@ -101,7 +101,7 @@ func (w want) unmet(p *Plan) (*ContractError, error) {
 	slices.SortFunc(all, func(a, b contract) int { return cmp.Compare(b.seqs, a.seqs) })
 	for _, c := range all {
 		slabs := p.Capacity.Slabs
-		if c.met(p.Options, p.Account, slabs) {
+		if c.fits(p.Options, p.Account, slabs) {
 			continue
 		}
 		path := fmt.Sprintf("require.concurrency.%q", c.key)
@@ -117,8 +117,8 @@ func (w want) unmet(p *Plan) (*ContractError, error) {
 	return nil, nil
 }
 
-// slabsFor is how many slabs hold the goal.
-func (w want) slabsFor(a *engine.Account, g goal) int {
+// slabsFor returns how many slabs the goal takes.
+func (w resolved) slabsFor(a *engine.Account, g goal) int {
 	var need int64
 	for c, per := range a.KV.PagesPerSlab {
 		pages := int64(g.seqs) * int64(a.KV.SequencePages(c, g.tokens))

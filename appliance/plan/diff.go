@@ -5,15 +5,14 @@ import (
 	"strings"
 )
 
-// Difference is what changes from one plan to another.
+// Difference is the difference of two plans.
 type Difference struct {
 	Items    []Move `json:"items"`    // ledger lines, bytes
 	Capacity []Move `json:"capacity"` // tokens and sequences
 	Options  []Move `json:"options"`
 }
 
-// Move is one figure before and after. Old and New are numbers, or words where
-// Words says so.
+// Move is one value before and after: Old and New, or OldWords and NewWords if it is not a number.
 type Move struct {
 	Name     string `json:"name"`
 	Old      int64  `json:"old"`
@@ -26,31 +25,31 @@ type Move struct {
 func Diff(old, new *Plan) *Difference {
 	d := &Difference{}
 	for _, name := range itemNames(old.Ledger, new.Ledger) {
-		moved(&d.Items, name, old.Ledger.Bytes(name), new.Ledger.Bytes(name))
+		addMove(&d.Items, name, old.Ledger.Bytes(name), new.Ledger.Bytes(name))
 	}
-	moved(&d.Items, "total", old.Ledger.Total(), new.Ledger.Total())
-	moved(&d.Capacity, "KV cache tokens", old.Capacity.Tokens, new.Capacity.Tokens)
-	moved(&d.Capacity, "longest sequence, tokens", int64(old.Options.MaxModelLen), int64(new.Options.MaxModelLen))
+	addMove(&d.Items, "total", old.Ledger.Total(), new.Ledger.Total())
+	addMove(&d.Capacity, "KV cache tokens", old.Capacity.Tokens, new.Capacity.Tokens)
+	addMove(&d.Capacity, "longest sequence, tokens", int64(old.Options.MaxModelLen), int64(new.Options.MaxModelLen))
 	for _, n := range []int{1 << 10, 8 << 10, 32 << 10} {
 		if n <= min(old.Options.MaxModelLen, new.Options.MaxModelLen) {
-			moved(&d.Capacity, fmt.Sprintf("sequences of %s tokens", Group(int64(n))), old.sequences(n), new.sequences(n))
+			addMove(&d.Capacity, fmt.Sprintf("sequences of %s tokens", Group(int64(n))), old.sequences(n), new.sequences(n))
 		}
 	}
 	o, n := old.Options, new.Options
-	moved(&d.Options, "maxNumSeqs", int64(o.MaxNumSeqs), int64(n.MaxNumSeqs))
-	moved(&d.Options, "maxNumBatchedTokens", int64(o.MaxNumBatchedTokens), int64(n.MaxNumBatchedTokens))
-	moved(&d.Options, "blockSize", int64(o.BlockSize), int64(n.BlockSize))
-	moved(&d.Options, "devices", int64(old.Ranks), int64(new.Ranks))
-	moved(&d.Options, "drafted tokens", int64(o.Drafts), int64(n.Drafts))
-	reworded(&d.Options, "model", old.Model.Source, new.Model.Source)
-	reworded(&d.Options, "backend", old.Backend, new.Backend)
+	addMove(&d.Options, "maxNumSeqs", int64(o.MaxNumSeqs), int64(n.MaxNumSeqs))
+	addMove(&d.Options, "maxNumBatchedTokens", int64(o.MaxNumBatchedTokens), int64(n.MaxNumBatchedTokens))
+	addMove(&d.Options, "blockSize", int64(o.BlockSize), int64(n.BlockSize))
+	addMove(&d.Options, "devices", int64(old.Ranks), int64(new.Ranks))
+	addMove(&d.Options, "drafted tokens", int64(o.Drafts), int64(n.Drafts))
+	addWords(&d.Options, "model", old.Model.Source, new.Model.Source)
+	addWords(&d.Options, "backend", old.Backend, new.Backend)
 	was := map[string]string{}
 	for _, c := range old.Choices {
 		was[c.Name] = c.Value
 	}
 	for _, c := range new.Choices {
 		if c.Name != modelLenChoice {
-			reworded(&d.Options, c.Name, was[c.Name], c.Value)
+			addWords(&d.Options, c.Name, was[c.Name], c.Value)
 		}
 	}
 	for _, f := range []struct {
@@ -61,14 +60,14 @@ func Diff(old, new *Plan) *Difference {
 		{"chunkedPrefill", o.ChunkedPrefill, n.ChunkedPrefill},
 		{"overlap", o.Overlap, n.Overlap},
 	} {
-		reworded(&d.Options, f.name, fmt.Sprint(f.old), fmt.Sprint(f.new))
+		addWords(&d.Options, f.name, fmt.Sprint(f.old), fmt.Sprint(f.new))
 	}
-	reworded(&d.Options, "itlTarget", o.ITLTarget.String(), n.ITLTarget.String())
-	reworded(&d.Options, "policy", o.Policy.String(), n.Policy.String())
+	addWords(&d.Options, "itlTarget", o.ITLTarget.String(), n.ITLTarget.String())
+	addWords(&d.Options, "policy", o.Policy.String(), n.Policy.String())
 	return d
 }
 
-// sequences is how many of that length the plan's arena holds.
+// sequences returns how many sequences of that length the plan's arena holds.
 func (p *Plan) sequences(tokens int) int64 {
 	return int64(p.Account.KV.Sequences(p.Capacity.Slabs, tokens))
 }
@@ -87,24 +86,24 @@ func itemNames(ls ...Ledger) []string {
 	return out
 }
 
-func moved(to *[]Move, name string, old, new int64) {
+func addMove(to *[]Move, name string, old, new int64) {
 	if old != new {
 		*to = append(*to, Move{Name: name, Old: old, New: new})
 	}
 }
 
-func reworded(to *[]Move, name, old, new string) {
+func addWords(to *[]Move, name, old, new string) {
 	if old != new {
 		*to = append(*to, Move{Name: name, OldWords: old, NewWords: new})
 	}
 }
 
-// Same says that nothing changes.
+// Same reports whether the plans are equal.
 func (d *Difference) Same() bool {
 	return len(d.Items) == 0 && len(d.Capacity) == 0 && len(d.Options) == 0
 }
 
-// String is a line for each figure: options, then what fits, then bytes.
+// String returns a line for each change: options, then capacities, then bytes.
 func (d *Difference) String() string {
 	if d.Same() {
 		return "the plans are the same\n"

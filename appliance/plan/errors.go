@@ -8,23 +8,22 @@ import (
 	"vapp.dev/schema"
 )
 
-// DoesNotFitError says that memory is too small for one sequence of the model
-// length, or for the KV cache that the profile fixes. %v is one line with the
-// smallest change that fits; %+v adds the ledger and every single change that
-// fits.
+// DoesNotFitError reports that memory is too small for one sequence of the model length, or for
+// the KV cache that the profile fixes. %v gives one line with the smallest change that fits;
+// %+v adds the ledger and every single change that fits.
 type DoesNotFitError struct {
 	Pos     schema.Position
-	Path    string // memory, or memory.kvCache where the profile fixes too little
-	What    string // that does not fit
+	Path    string // memory, or memory.kvCache if the profile fixes too little
+	What    string // what does not fit
 	Need    int64  // bytes, everything included
 	Have    int64
 	Missing int64
-	Rule    string   // what Have is
-	Ledger  Ledger   // as it would be
+	Rule    string   // how Have was computed
+	Ledger  Ledger   // the ledger if it did fit
 	Changes []Change // the smallest first
 }
 
-// Error is one line.
+// Error returns one line.
 func (e *DoesNotFitError) Error() string {
 	return fmt.Sprintf("%v: %s: does not fit: %s missing: %s needs %s, there is %s (%s); %s",
 		e.Pos, e.Path, Size(e.Missing), e.What, Size(e.Need), Size(e.Have), e.Rule, e.remedy())
@@ -37,7 +36,7 @@ func (e *DoesNotFitError) remedy() string {
 	return "the smallest change that fits is " + e.Changes[0].String()
 }
 
-// Format adds the ledger and the changes for %+v.
+// Format adds, for %+v, the ledger and the changes.
 func (e *DoesNotFitError) Format(f fmt.State, verb rune) {
 	io.WriteString(f, e.Error())
 	if verb != 'v' || !f.Flag('+') {
@@ -54,22 +53,22 @@ func (e *DoesNotFitError) Format(f fmt.State, verb rune) {
 		return
 	}
 	fmt.Fprintf(f, "\nany one of these changes makes it fit:\n")
-	io.WriteString(f, listed(e.Changes))
+	io.WriteString(f, listChanges(e.Changes))
 }
 
-// explain turns a shortage into the error with its remedies.
-func (w want) explain(err error) error {
+// explain turns a *shortError into a *DoesNotFitError with the changes that fit.
+func (w resolved) explain(err error) error {
 	var s *shortError
 	if !errors.As(err, &s) {
 		return err
 	}
-	e := w.lacking(s)
+	e := w.doesNotFit(s)
 	e.Changes = w.changes(s)
 	return e
 }
 
-// lacking is the error of a shortage without its remedies.
-func (w want) lacking(s *shortError) *DoesNotFitError {
+// doesNotFit turns a *shortError into a *DoesNotFitError without changes.
+func (w resolved) doesNotFit(s *shortError) *DoesNotFitError {
 	e := &DoesNotFitError{
 		Pos: w.in.Profile.Pos("memory"), Path: "memory", Need: s.need, Have: s.have, Missing: s.need - s.have,
 		What: fmt.Sprintf("one sequence of %s tokens with everything else", Group(int64(s.tokens))), Rule: w.budget().Rule, Ledger: s.ledger,

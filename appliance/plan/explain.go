@@ -7,11 +7,11 @@ import (
 	"strings"
 
 	"vapp.dev/engine/backend"
-	"vapp.dev/engine/nearest"
+	"vapp.dev/nearest"
 )
 
-// Explanation is how a figure of a plan came about: the formula with its numbers,
-// and where the formula is from.
+// Explanation is how a value of a plan was computed: the formula with its numbers, and the
+// formula's source.
 type Explanation struct {
 	Version int      `json:"version"`
 	Item    string   `json:"item"`
@@ -20,7 +20,7 @@ type Explanation struct {
 	Source  string   `json:"source"`
 }
 
-// UnknownItemError names an item that the plan has not, with those near to it.
+// UnknownItemError reports an item that the plan does not have, with similar ones.
 type UnknownItemError struct {
 	Item string
 	Near []string
@@ -34,16 +34,16 @@ func (e *UnknownItemError) Error() string {
 	return fmt.Sprintf("the plan has no item %q; it has %s", e.Item, strings.Join(e.All, ", "))
 }
 
-// Where the formulas are from.
+// The sources of the formulas.
 const (
 	fromRecord  = "the model's own forward pass, recorded once and laid out by the code that runs it (engine.NewAccount)"
 	fromLayout  = "the backend's layout, by which its device allocates"
 	fromPlanner = "the planner's bounds, measured once (appliance/plan/memory.go)"
-	fromPool    = "the pool that hands out KV pages (engine/kv)"
+	fromPool    = "the pool that allocates KV pages (engine/kv)"
 	fromProfile = "the profile"
 )
 
-// Items lists what Explain knows.
+// Items lists the items that Explain explains.
 func (p *Plan) Items() []string {
 	out := []string{"total", "budget", "capacity", "concurrency", "admitted"}
 	for _, i := range p.Ledger {
@@ -58,7 +58,7 @@ func (p *Plan) Items() []string {
 	return out
 }
 
-// Explain says how an item of Items came about. The error is an *UnknownItemError.
+// Explain returns how an item of Items was computed. The error is an *UnknownItemError.
 func (p *Plan) Explain(item string) (*Explanation, error) {
 	e := &Explanation{Version: Version, Item: item}
 	name, part, _ := strings.Cut(item, ".")
@@ -95,7 +95,7 @@ func (e *Explanation) step(format string, args ...any) {
 
 func bytesOf(n int64) string { return fmt.Sprintf("%s B (%s)", Group(n), Size(n)) }
 
-// explainLine is for what the ledger's own rule says in full.
+// explainLine explains an item by its rule in the ledger.
 func (p *Plan) explainLine(e *Explanation, name, part string) {
 	for _, i := range p.Ledger {
 		if i.Name != name {
@@ -130,7 +130,7 @@ func lineSource(name string, b Basis) string {
 	return fromPlanner
 }
 
-// String is the explanation for a person.
+// String returns the explanation as text.
 func (e *Explanation) String() string {
 	t := &text{width: TextWidth}
 	t.hang(e.Item+": ", e.Value)
@@ -141,5 +141,5 @@ func (e *Explanation) String() string {
 	return t.b.String()
 }
 
-// JSON prints the explanation for a program, indented.
-func (e *Explanation) JSON(w io.Writer) error { return indented(w, e) }
+// JSON writes the explanation as indented JSON.
+func (e *Explanation) JSON(w io.Writer) error { return writeIndented(w, e) }

@@ -9,8 +9,7 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// explainWeights lists the shapes of a group, or of all; layers alike are one
-// line.
+// explainWeights lists the shapes of a group of weights, or of all; equal layers share a line.
 func (p *Plan) explainWeights(e *Explanation, group string) {
 	r := p.Account.Reservation
 	count, bytes := map[string]int{}, map[string]int64{}
@@ -51,7 +50,7 @@ func weightSum(r backend.Reservation) int64 {
 	return n
 }
 
-// shapeOf is a weight without the number of its layer.
+// shapeOf returns a weight's name, shape and format, without the number of its layer.
 func shapeOf(w backend.WeightSpec, p backend.Packed) string {
 	var name []string
 	for _, s := range strings.Split(w.Name, ".") {
@@ -71,7 +70,7 @@ func shapeOf(w backend.WeightSpec, p backend.Packed) string {
 	return s
 }
 
-// explainScratch names the largest values of the recorded step.
+// explainScratch lists the largest values of the recorded step.
 func (p *Plan) explainScratch(e *Explanation) {
 	e.Value, e.Source = bytesOf(p.Account.Reservation.Arenas[backend.Scratch])+", exact", fromRecord
 	for _, pr := range p.Account.Reservation.Programs {
@@ -95,11 +94,11 @@ func (p *Plan) explainScratch(e *Explanation) {
 	}
 }
 
-// explainWorkspace asks the layout for every op by itself.
+// explainWorkspace lists the ops that need the most workspace, each computed alone.
 func (p *Plan) explainWorkspace(e *Explanation) {
 	a := p.Account
 	e.Value, e.Source = bytesOf(a.Reservation.Arenas[backend.Workspace])+", exact", fromLayout
-	e.step("one room for all kernels, as large as the neediest wants at %s tokens and %s sequences a step", Group(int64(p.Options.MaxNumBatchedTokens)), Group(int64(p.Options.MaxNumSeqs)))
+	e.step("one buffer for all kernels: the largest that one needs at %s tokens and %s sequences a step", Group(int64(p.Options.MaxNumBatchedTokens)), Group(int64(p.Options.MaxNumSeqs)))
 	most := map[string]int64{}
 	var names []string
 	for _, pr := range a.Reservation.Programs {

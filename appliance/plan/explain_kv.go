@@ -13,16 +13,16 @@ func (p *Plan) explainKV(e *Explanation) {
 	e.step("slabs of %s, chosen by the model and the profile alone: the smallest that leaves next to nothing at the ends of slabs", bytesOf(c.SlabBytes))
 	if p.Budget.Bytes > 0 {
 		rest := p.Ledger.Total() - p.Ledger.Bytes("kv")
-		e.step("budget %s − everything else %s = %s of room", Group(p.Budget.Bytes), Group(rest), bytesOf(p.Budget.Bytes-rest))
+		e.step("budget %s − everything else %s = %s for KV", Group(p.Budget.Bytes), Group(rest), bytesOf(p.Budget.Bytes-rest))
 	}
 	e.step("%s slabs × %s B = %s", Group(int64(c.Slabs)), Group(c.SlabBytes), bytesOf(int64(c.Slabs)*c.SlabBytes))
 	for _, cl := range c.Classes {
 		e.step("%v", cl)
 	}
-	e.step("a slab is lent to one class at a time, so that no class has a fixed share")
+	e.step("a slab belongs to one class at a time, so that no class has a fixed share")
 }
 
-// explainClass is a page of a class, and what a sequence has of them.
+// explainClass explains the size of a class's page, and how many pages a sequence has.
 func (p *Plan) explainClass(e *Explanation, name string) {
 	e.Source = fromPool
 	for i, cl := range p.Capacity.Classes {
@@ -56,12 +56,12 @@ func (p *Plan) explainClass(e *Explanation, name string) {
 	}
 }
 
-// explainCheckpoints is what the engine keeps of states for prefixes.
+// explainCheckpoints explains how many state snapshots are kept for prefixes.
 func (p *Plan) explainCheckpoints(e *Explanation, cl Class) {
-	e.step("what prompts with the same beginning begin from: one at the last whole block of each prompt, where two prompts part, and every %s tokens", Group(int64(cl.CheckpointEvery)))
+	e.step("prompts with a common prefix begin from one; they are stored at the last whole block of each prompt, where two prompts diverge, and every %s tokens", Group(int64(cl.CheckpointEvery)))
 	e.step("%s tokens: as many as take the bytes of a checkpoint in the classes that keep every token, at least 16 blocks", Group(int64(cl.CheckpointEvery)))
-	e.step("at most ⌊%s slabs / 4⌋ × %d a slab = %s (at least one slab's); those that were not used for longest go first", Group(int64(p.Capacity.Slabs)), cl.PagesPerSlab, Group(int64(cl.Checkpoints)))
-	e.step("they take what sequences leave of the arena and are evicted for them, so that no figure of capacity counts any")
+	e.step("at most ⌊%s slabs / 4⌋ × %d a slab = %s (at least one slab's); the least recently used are evicted first", Group(int64(p.Capacity.Slabs)), cl.PagesPerSlab, Group(int64(cl.Checkpoints)))
+	e.step("they use pages that sequences leave free and are evicted for sequences, so that no capacity counts them")
 }
 
 func copies(n int) string {
@@ -71,7 +71,7 @@ func copies(n int) string {
 	return fmt.Sprintf("%d copies (one for each token that a step may verify)", n)
 }
 
-// pagesRule is kv.Layout.SequencePages with its numbers.
+// pagesRule returns the formula of kv.Layout.SequencePages with its numbers.
 func pagesRule(l kv.Layout, class, tokens int) string {
 	s, n := l.Specs[class], Group(int64(l.SequencePages(class, tokens)))
 	switch s.Kind {
@@ -111,8 +111,8 @@ func (p *Plan) explainConcurrency(e *Explanation) {
 func (p *Plan) explainAdmitted(e *Explanation) {
 	f := p.Capacity.Lengths[len(p.Capacity.Lengths)-1]
 	e.Value, e.Source = fmt.Sprintf("%s of %s tokens", numberOf(f.Admitted, "sequence"), Group(int64(f.Tokens))), "the scheduler's rule (engine/sched)"
-	e.step("a prompt begins when there are pages for all its tokens and one more, beside a block of %d tokens beyond its own for each sequence that runs", p.Account.KV.Specs[0].BlockSize)
-	e.step("windows hold the window alone: the chunk that is being computed lies in scratch, not in pages")
+	e.step("a prompt begins when there are pages for all its tokens and one more, and for a further block of %d tokens for each running sequence", p.Account.KV.Specs[0].BlockSize)
+	e.step("windows hold the window alone: the chunk being computed is in scratch, not in pages")
 	e.step("at steady state %d fit; maxNumSeqs lets %d run", f.Sequences, f.Running)
 }
 

@@ -8,42 +8,41 @@ import (
 	"vapp.dev/schema"
 )
 
-// Row is one device of a matrix of what fits where. Numbers are 0 where it does
-// not fit.
+// Row is the result for one device of a table of what fits where. Numbers are 0 if the profile
+// does not fit.
 type Row struct {
 	Device  string `json:"device"`
 	Total   int64  `json:"total_bytes"`
 	Fits    bool   `json:"fits"`
 	Weights int64  `json:"weights_bytes"`
 	KV      int64  `json:"kv_bytes"`
-	Longest int    `json:"longest"` // tokens: the longest sequence that fits, whatever maxModelLen says
+	Longest int    `json:"longest"` // tokens: the longest sequence that fits, whatever maxModelLen is
 	At4K    int    `json:"sequences_4k"`
 	At32K   int    `json:"sequences_32k"`
-	// AtMax is of the profile's maxModelLen, or of Longest where that is auto.
+	// AtMax is for the profile's maxModelLen, or for Longest if that is auto.
 	AtMax    int      `json:"sequences_max"`
 	Max      int      `json:"max_model_len"`
-	Reason   string   `json:"reason"` // why it does not fit, "" where it does
+	Reason   string   `json:"reason"` // why it does not fit, "" if it does
 	PlanOnly []string `json:"plan_only"`
 }
 
-// matrix is the JSON form of rows.
+// matrix is the JSON form of the table.
 type matrix struct {
 	Version int    `json:"version"`
 	Profile string `json:"profile"`
 	Rows    []Row  `json:"rows"`
 }
 
-// Rows prints a matrix for a program, indented.
+// Rows writes the table as indented JSON.
 func Rows(w io.Writer, profile string, rows []Row) error {
-	return indented(w, matrix{Version, profile, rows})
+	return writeIndented(w, matrix{Version, profile, rows})
 }
 
-// FitOn plans in for its device and says what fits, without looking for changes
-// that would. Name is the device's, as the catalogue has it. It errs only where the
-// profile itself is wrong.
+// FitOn plans in for its device and returns what fits, without searching for changes that would
+// fit. name is the device's name in the catalogue. It fails only if the profile is invalid.
 func FitOn(in Inputs, name string) (Row, error) {
 	r := Row{Device: name, Total: in.Facts.TotalBytes, PlanOnly: []string{}}
-	w, err := wishes(in)
+	w, err := resolve(in)
 	if err != nil {
 		return r, err
 	}
@@ -54,14 +53,14 @@ func FitOn(in Inputs, name string) (Row, error) {
 	}
 	if err != nil {
 		r.Weights = short.ledger.Bytes("weights")
-		r.Reason = Size(short.need-short.have) + " missing: " + w.lacking(short).What
+		r.Reason = Size(short.need-short.have) + " missing: " + w.doesNotFit(short).What
 	} else if err := r.take(w, s); err != nil {
 		return r, err
 	}
 	if w.options.MaxModelLen > 0 {
 		w.options.MaxModelLen = 0
 		if s, err = w.solve(); err != nil {
-			return r, nil // nothing fits: Reason says by how much
+			return r, nil // nothing fits: Reason has the missing bytes
 		}
 	}
 	if r.Longest = s.options.MaxModelLen; r.KV > 0 || r.Longest == 0 {
@@ -76,15 +75,15 @@ func FitOn(in Inputs, name string) (Row, error) {
 	return r, nil
 }
 
-// take fills the row in with what fits, and holds it against the contracts.
-func (r *Row) take(w want, s solution) error {
+// take fills the row in with what fits, and checks the contracts.
+func (r *Row) take(w resolved, s solution) error {
 	p, err := w.plan(s)
 	if err != nil {
 		return err
 	}
 	r.fill(p)
 	r.Fits = true
-	e, err := w.unmet(p)
+	e, err := w.firstUnmet(p)
 	if e != nil {
 		r.Fits, r.Reason = false, e.Brief()
 	}
@@ -97,8 +96,7 @@ func (r *Row) fill(p *Plan) {
 	r.PlanOnly = append([]string{}, p.PlanOnly...)
 }
 
-// at is how many sequences of a length fit and may run at once, 0 beyond
-// maxModelLen.
+// at returns how many sequences of a length fit and may run at once, 0 above maxModelLen.
 func (p *Plan) at(tokens int) int {
 	if tokens > p.Options.MaxModelLen {
 		return 0
@@ -106,7 +104,7 @@ func (p *Plan) at(tokens int) int {
 	return min(int(p.sequences(tokens)), p.Options.MaxNumSeqs)
 }
 
-// Default is the profile of a model with nothing else said of it.
+// Default returns a profile with the given model and defaults for everything else.
 func Default(source string) (*schema.Profile, error) {
 	return schema.Parse("default.cue", []byte(
 		"import \"vapp.dev/schema\"\n\nschema.#Profile & {\n\tname: \"fit\"\n\tmodel: source: "+strconv.Quote(source)+"\n}\n"))

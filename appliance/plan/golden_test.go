@@ -125,7 +125,7 @@ func built(i plan.Inputs) (plan.Inputs, error) {
 	}
 	s, was := plan.Source(i.Profile, ""), i.Model
 	if err := try(s); err != nil {
-		err = plan.Placed(i.Profile, s, err, try)
+		err = plan.LocateBuildError(i.Profile, s, err, try)
 		i.Model = was
 		return i, err
 	}

@@ -7,8 +7,8 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// Version is that of the JSON forms (docs/plan-json.md): it changes when a field's
-// meaning does or a field goes; new fields do not change it.
+// Version is the version of the JSON forms (docs/plan-json.md). It changes when the meaning of a
+// field changes or a field is removed; new fields do not change it.
 const Version = 2
 
 // document is the JSON form of a Plan. Sizes are bytes, lengths tokens.
@@ -34,7 +34,7 @@ type document struct {
 	GoMemoryLimit int64                  `json:"go_memory_limit"`
 }
 
-// options is engine.Options in the words of the profile, snake_case.
+// options is engine.Options by the names of the profile, in snake_case.
 type options struct {
 	MaxModelLen         int     `json:"max_model_len"`
 	MaxNumSeqs          int     `json:"max_num_seqs"`
@@ -92,10 +92,10 @@ func (p *Plan) graphMode() string {
 	return "none"
 }
 
-// JSON prints the plan for a program, indented.
-func (p *Plan) JSON(w io.Writer) error { return indented(w, p) }
+// JSON writes the plan as indented JSON.
+func (p *Plan) JSON(w io.Writer) error { return writeIndented(w, p) }
 
-func indented(w io.Writer, v any) error {
+func writeIndented(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	e.SetEscapeHTML(false)

@@ -8,14 +8,14 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Basis is how sure a ledger line is.
+// Basis is how exact a ledger line is, and whether it counts.
 type Basis string
 
-// The bases. Exact lines are allocated to the byte; a Bound is a ceiling that
-// the server keeps (Go's memory limit) or that was measured once; Fitted is an
-// estimate whose rule states its error; Held is what the profile keeps free;
-// Apart is not this server's memory at all. Host lines lie in the machine's memory
-// where the ledger is that of a device with its own, and count against no budget.
+// The bases. Exact lines are allocated to the byte. A Bound is an upper limit that the server
+// enforces (Go's memory limit) or that was measured once. Fitted is an estimate whose rule
+// states its error. Held is kept free by the profile. Apart is not memory of this server. Host
+// lines are in the machine's memory while the ledger is that of a GPU; they do not count against
+// the budget.
 const (
 	Exact  Basis = "exact"
 	Bound  Basis = "bound"
@@ -25,7 +25,7 @@ const (
 	Host   Basis = "host"
 )
 
-// counts says that the line is part of what the budget is held against.
+// counts reports whether lines of this basis count against the budget.
 func (b Basis) counts() bool { return b != Apart && b != Host }
 
 // Item is one line of the ledger.
@@ -38,11 +38,11 @@ type Item struct {
 	Parts []Item `json:"parts,omitempty"`
 }
 
-// Ledger is every byte the server will hold; of several devices, on each.
+// Ledger lists all memory that the server will take; with several devices, on each of them.
 type Ledger []Item
 
-// Total is the sum of all lines that count against the budget: none that is apart
-// or on the host. It does not wrap.
+// Total returns the sum of all lines that count against the budget, which are those neither
+// Apart nor Host. It saturates instead of overflowing.
 func (l Ledger) Total() int64 {
 	var n int64
 	for _, i := range l {
@@ -53,7 +53,7 @@ func (l Ledger) Total() int64 {
 	return n
 }
 
-// HostTotal is what a device's server holds in the machine's own memory.
+// HostTotal returns the sum of the Host lines.
 func (l Ledger) HostTotal() int64 {
 	var n int64
 	for _, i := range l {
@@ -64,7 +64,7 @@ func (l Ledger) HostTotal() int64 {
 	return n
 }
 
-// Bytes is the size of a line, 0 when there is none.
+// Bytes returns the size of a line, 0 if there is none.
 func (l Ledger) Bytes(name string) int64 {
 	for _, i := range l {
 		if i.Name == name {
@@ -74,7 +74,7 @@ func (l Ledger) Bytes(name string) int64 {
 	return 0
 }
 
-// Arenas is what a Device must report after start, by arena.
+// Arenas returns the sizes that a Device must report after start, by arena.
 func (l Ledger) Arenas() map[string]int64 {
 	out := map[string]int64{}
 	for a := backend.Arena(0); a < backend.NumArenas; a++ {
@@ -83,8 +83,8 @@ func (l Ledger) Arenas() map[string]int64 {
 	return out
 }
 
-// weightItem sums packed weights by group; what rounding the arena adds is a
-// part of its own.
+// weightItem returns the line of the weights, with a part for each group and one for the
+// rounding of the arena.
 func weightItem(r backend.Reservation) Item {
 	it := Item{Name: backend.Weights.String(), Bytes: r.Arenas[backend.Weights], Basis: Exact}
 	at := map[string]int{}
@@ -125,8 +125,8 @@ func weightItem(r backend.Reservation) Item {
 	return it
 }
 
-// converted lists the weights that a layout does not keep in their format.
-func converted(r backend.Reservation) []string {
+// listConverted lists the weights that the layout packs in another format than the checkpoint's.
+func listConverted(r backend.Reservation) []string {
 	var out []string
 	seen := map[string]int{}
 	for i := range r.Weights {

@@ -6,23 +6,24 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// What a process reserves beside its ledger. The address space was measured at start and under
-// load on x86-64 Linux: 2.1 GiB with 12 threads, most of it taken before a model is read.
+// Memory that a process reserves in addition to its ledger. The address space was measured at
+// start and under load on x86-64 Linux: 2.1 GiB with 12 threads, most of it reserved before a
+// model is read.
 const (
-	planningBytes = 512 << 20 // reading and planning a model: heap, threads, and no weights
-	otherThreads  = 16        // of Go and the text library, beside one a core and those that compute
-	mallocHeap    = 64 << 20  // address space that glibc reserves for a thread that allocates
+	planningBytes = 512 << 20 // reading and planning a model, without weights
+	otherThreads  = 16        // threads of Go and the text library, in addition to one for each core and the compute threads
+	mallocHeap    = 64 << 20  // address space that glibc reserves for each thread that allocates
 )
 
-// ulimits are the shell's options for limits.
+// ulimits are the shell's commands for limits.
 var ulimits = map[string]string{backend.AddressSpace: "ulimit -v", backend.DataSize: "ulimit -d"}
 
-// LimitError says that the system allows this process less memory of its own than it needs.
+// LimitError reports that a process limit is below the memory that the process needs.
 type LimitError struct {
 	backend.ProcessLimit
 	Need    int64  // at least
-	Serving bool   // to serve the plan; else to make it
-	Detail  string // what Need consists of
+	Serving bool   // Need is for serving the plan, otherwise for planning
+	Detail  string // the parts of Need
 }
 
 func (e *LimitError) Error() string {
@@ -35,7 +36,7 @@ func (e *LimitError) Error() string {
 		Size(e.Limit), e.Name, option, e.Limit>>10, what, Size(e.Need), option, (e.Need+1023)>>10, e.Detail, remedy)
 }
 
-// CheckLimits compares the limits on this process with what reading a model and planning it
+// CheckLimits compares the process limits with the memory that reading and planning a model
 // takes. The error is a *LimitError.
 func CheckLimits(limits []backend.ProcessLimit) error {
 	for _, l := range limits {
@@ -46,9 +47,9 @@ func CheckLimits(limits []backend.ProcessLimit) error {
 	return nil
 }
 
-// CheckLimits compares the limits on this process, as its Facts have them, with what serving the
-// plan takes: what was taken when they were read, the ledger, files of the model while they are
-// mapped, and stacks and allocators of threads. The error is a *LimitError.
+// CheckLimits compares the process limits in Facts with the memory that serving the plan takes:
+// the memory used when they were read, the ledger, the model's files while they are mapped, and
+// the stacks and allocators of threads. The error is a *LimitError.
 func (p *Plan) CheckLimits() error {
 	threads := int64(max(p.Options.Backend.Threads, p.Facts.Cores) + p.Facts.Cores + otherThreads)
 	for _, l := range p.Facts.Limits {
@@ -60,7 +61,7 @@ func (p *Plan) CheckLimits() error {
 		}
 		if l.Name == backend.AddressSpace {
 			each += mallocHeap
-			ledger = add(ledger, p.Facts.HugeBytes) // an arena is mapped with the room to align it
+			ledger = add(ledger, p.Facts.HugeBytes) // an arena is mapped with extra space for its alignment
 		}
 		need := add(add(l.Used, ledger), threads*each)
 		if need > l.Limit {

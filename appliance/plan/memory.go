@@ -12,59 +12,60 @@ import (
 	"vapp.dev/schema"
 )
 
-// Bounds of what cannot be derived. The text library was measured on x86-64
-// Linux by its resident memory beyond the file's text: reading a tokenizer.json
-// peaks at 1.0 KiB a token (SmolLM2, 49,152 tokens, 48,900 merges; Qwen's size,
-// 151,936 of each) to 1.9 KiB (Llama 3's size, 128,256 tokens, 277,016 merges),
-// and 64 threads that encode and decode at once leave 37 to 72 MiB beyond it,
-// less than the peak has given back by then. Encoding a stretch of 64 KiB that cannot
-// be divided, the longest that is encoded, takes 2 to 14 MiB (SmolLM2: digits 10, é 11,
-// spaces 2; a vocabulary of bytes: letters 10, digits 14), a window of 8 KiB at most
-// 4 MiB; 2 MiB of digits took 625 MiB when they were encoded at once.
+// Bounds of memory that cannot be derived. The text library was measured on x86-64 Linux by its
+// resident memory beyond the file's text:
+//   - Reading a tokenizer.json peaks at 1.0 KiB a token (SmolLM2, 49,152 tokens, 48,900 merges;
+//     Qwen's size, 151,936 of each) to 1.9 KiB (Llama 3's size, 128,256 tokens, 277,016 merges).
+//   - 64 threads that encode and decode at once leave 37 to 72 MiB beyond it, less than the peak
+//     has freed by then.
+//   - Encoding 64 KiB of text that cannot be divided, the longest such text that is encoded,
+//     takes 2 to 14 MiB (SmolLM2: digits 10, é 11, spaces 2; a vocabulary of bytes: letters 10,
+//     digits 14). A window of 8 KiB takes at most 4 MiB. 2 MiB of digits encoded at once took
+//     625 MiB.
 const (
-	textBase     = 32 << 20 // caches and arenas of threads
-	textPerToken = 2 << 10  // of the vocabulary
+	textBase     = 32 << 20 // caches and allocator arenas of threads
+	textPerToken = 2 << 10  // for each token of the vocabulary
 
-	// TextWorkers is how many windows of text are encoded, and chat templates
+	// TextWorkers is how many windows of text are encoded, and how many chat templates are
 	// rendered, at the same time.
 	TextWorkers = 2
-	// TextRender is what a template may take beyond its conversation.
+	// TextRender is the memory limit of rendering a template, beyond its conversation.
 	TextRender    = 16 << 20
 	textPerWorker = 2 * TextRender
 
 	grammarBase   = 64 << 20  // the largest grammar that passes its trial (package tokenizer)
-	grammarPerSeq = 256 << 10 // a state of a schema of 4 KiB: 0.1 to 0.6 MiB
+	grammarPerSeq = 256 << 10 // the state of a schema of 4 KiB takes 0.1 to 0.6 MiB
 )
 
-// GrammarBytes returns the memory of compiled grammars and of the states of replies under them, in a
-// server that runs so many sequences at once.
+// GrammarBytes returns the memory of compiled grammars and of the grammar states of replies, for
+// a server that runs that many sequences at once.
 func GrammarBytes(seqs int) int64 { return add(grammarBase, mul(grammarPerSeq, int64(seqs))) }
 
-// Bounds of the process itself. The Go heap is kept by GOMEMLIMIT.
+// Bounds of the process itself. GOMEMLIMIT enforces that of the Go heap.
 const (
-	heapBase    = 80 << 20  // code's data, routes, metrics, a queue of prompts
-	heapPerSeq  = 256 << 10 // goroutines, buffers and history of a running sequence
-	heapPerPage = 384       // books of a KV page and the ids it holds
-	heapPerWord = 512       // a token of the vocabulary: tokenizer.json as text, bytes of a token
+	heapBase    = 80 << 20  // static data, routes, metrics, a queue of prompts
+	heapPerSeq  = 256 << 10 // goroutines, buffers and tokens of a running sequence
+	heapPerPage = 384       // bookkeeping of a KV page and its token ids
+	heapPerWord = 512       // for each token of the vocabulary: tokenizer.json as text, the token's bytes
 	binaryPages = 64 << 20  // resident pages of the binary and its libraries
 	perThread   = 512 << 10 // stack and allocator of a thread outside Go
-	hostThreads = 64        // of a machine with a GPU, whose cores no catalogue knows
+	hostThreads = 64        // threads on a machine with a GPU; the catalogue does not know its cores
 )
 
-// Request bodies. The largest body is held once as it came, and three times while it
-// is decoded, rendered and encoded; the rest is for small bodies and for the Go values
-// of 131,072 JSON values (appliance/api).
+// Request bodies. The largest body is in memory once as received and three times while it is
+// decoded, rendered and encoded. bodyBase is for small bodies and for the Go values of 131,072
+// JSON values (appliance/api).
 const (
 	bodyTimes = 4
 	bodyBase  = 32 << 20
 )
 
-// bodies is the budget of request bodies in memory.
-func (w want) bodies() int64 {
+// bodies returns the memory limit of request bodies.
+func (w resolved) bodies() int64 {
 	return add(bodyBase, mul(bodyTimes, int64(w.in.Profile.Serve.Limits.MaxBodyBytes)))
 }
 
-// Names of the ledger's lines that are no arena.
+// Names of the ledger's lines that are not arenas.
 const (
 	textItem    = "text"
 	childItem   = "children"
@@ -75,8 +76,8 @@ const (
 	heapPart    = "go heap"
 )
 
-// ledger lists what a server with these options holds.
-func (w want) ledger(o engine.Options, a *engine.Account) Ledger {
+// ledger returns the ledger of a server with these options.
+func (w resolved) ledger(o engine.Options, a *engine.Account) Ledger {
 	r := a.Reservation
 	l := Ledger{
 		weightItem(r),
@@ -97,7 +98,7 @@ func (w want) ledger(o engine.Options, a *engine.Account) Ledger {
 	if w.reserve > 0 {
 		l = append(l, Item{Name: reserveItem, Bytes: w.reserve, Basis: Held, Rule: "memory.reserve, left to others"})
 	}
-	mapped := Item{Name: mappedItem, Bytes: w.mapped(), Basis: Apart, Rule: "the model's files, while loading; dropped after packing"}
+	mapped := Item{Name: mappedItem, Bytes: w.mappedBytes(), Basis: Apart, Rule: "the model's files, while loading; dropped after packing"}
 	if w.onGPU() {
 		for i := range process {
 			process[i].Basis = Host
@@ -113,8 +114,8 @@ func (w want) ledger(o engine.Options, a *engine.Account) Ledger {
 	return l
 }
 
-// process lists what lies in the machine's memory whatever the backend.
-func (w want) process(o engine.Options, a *engine.Account) []Item {
+// process returns the lines that are in the machine's memory with every backend.
+func (w resolved) process(o engine.Options, a *engine.Account) []Item {
 	out := []Item{w.text(o), children(), w.runtime(o, a)}
 	if n := a.Reservation.Arenas[backend.Swap]; n > 0 {
 		out = append(out, w.swap(a, n))
@@ -122,9 +123,9 @@ func (w want) process(o engine.Options, a *engine.Account) []Item {
 	return out
 }
 
-// swap is room for the pages of preempted sequences: on a CPU a file on disk, which
-// is no memory, on ref Go's own heap.
-func (w want) swap(a *engine.Account, n int64) Item {
+// swap returns the line of the swap space for the pages of preempted sequences. On backend cpu
+// that is a file on disk, which takes no memory; on ref it is in Go's heap.
+func (w resolved) swap(a *engine.Account, n int64) Item {
 	it := Item{Name: backend.Swap.String(), Bytes: n, Basis: Exact, Rule: fmt.Sprintf("memory.swapSpace: %s KV slabs of preempted sequences", Group(int64(a.KV.Slabs(n))))}
 	if w.in.Opener.Name() == "cpu" {
 		it.Basis = Apart
@@ -133,8 +134,8 @@ func (w want) swap(a *engine.Account, n int64) Item {
 	return it
 }
 
-// checkSwap refuses swap space that holds nothing.
-func (w want) checkSwap(a *engine.Account) error {
+// checkSwap refuses swap space that is smaller than one slab.
+func (w resolved) checkSwap(a *engine.Account) error {
 	p := w.in.Profile
 	if n := p.Memory.SwapSpace; n > 0 && a.KV.Slabs(int64(n)) == 0 {
 		return p.Reject("memory.swapSpace", "%v holds no KV slab of this model (%s); allowed: 0, or at least %s", n, Size(a.KV.SlabBytes), Group(a.KV.SlabBytes))
@@ -142,7 +143,8 @@ func (w want) checkSwap(a *engine.Account) error {
 	return nil
 }
 
-// overheads are what a device's driver and graphs take beside the arenas.
+// overheads returns the lines of memory that a device's driver and graphs take in addition to
+// the arenas.
 func overheads(a *engine.Account) []Item {
 	from, has := a.Layout.(backend.Overheads)
 	if !has {
@@ -162,11 +164,11 @@ func overheads(a *engine.Account) []Item {
 	return out
 }
 
-// lora is the room for adapters: for every slot, the two factors of each linear
-// layer of the text model, 2 bytes a number: rank rows of its inputs for each
-// projection that is fused into it, and rank columns of its outputs. Embedding,
-// head, experts, drafter and vision tower take none.
-func (w want) lora(a *engine.Account) (Item, bool) {
+// lora returns the line of the LoRA slots. Each slot has the two factors of every linear layer of
+// the text model, with 2 bytes a number: rank rows of its inputs for each projection that is
+// fused into it, and rank columns of its outputs. Embedding, head, experts, drafter and vision
+// tower have none.
+func (w resolved) lora(a *engine.Account) (Item, bool) {
 	p := w.in.Profile.LoRA
 	if p == nil {
 		return Item{}, false
@@ -185,9 +187,10 @@ func (w want) lora(a *engine.Account) (Item, bool) {
 		Rule: fmt.Sprintf("%s × rank %d × %s inputs and outputs of %s × 2 B", numberOf(p.MaxLoras, "slot"), p.MaxRank, Group(numbers), numberOf(layers, "linear layer"))}, true
 }
 
-// workspaceItem is the workspace; where products are a library's, what of it that has.
+// workspaceItem returns the line of the workspace. If a library computes matrix products, the
+// library's part is listed separately.
 func workspaceItem(o engine.Options, a *engine.Account) Item {
-	it := Item{Name: backend.Workspace.String(), Bytes: a.Reservation.Arenas[backend.Workspace], Basis: Exact, Rule: "room of the kernels and threads"}
+	it := Item{Name: backend.Workspace.String(), Bytes: a.Reservation.Arenas[backend.Workspace], Basis: Exact, Rule: "scratch buffers of kernels and threads"}
 	if o.Backend.Linear == "" {
 		return it
 	}
@@ -195,10 +198,10 @@ func workspaceItem(o engine.Options, a *engine.Account) Item {
 	if err != nil || !slices.ContainsFunc(shapes, func(k backend.KernelChoice) bool { return strings.HasSuffix(k.Kernel, "_"+o.Backend.Linear) }) {
 		return it
 	}
-	const room = backend.CUBLASLtWorkspace
+	const library = backend.CUBLASLtWorkspace
 	it.Parts = []Item{
-		{Name: o.Backend.Linear, Bytes: room, Basis: Exact, Rule: "the most that the library's algorithms may want"},
-		{Name: "kernels", Bytes: it.Bytes - room, Basis: Exact, Rule: "packed inputs, shared sums, logits"},
+		{Name: o.Backend.Linear, Bytes: library, Basis: Exact, Rule: "the most that the library's algorithms may want"},
+		{Name: "kernels", Bytes: it.Bytes - library, Basis: Exact, Rule: "packed inputs, shared sums, logits"},
 	}
 	return it
 }
@@ -208,7 +211,7 @@ func kvRule(o engine.Options, a *engine.Account) string {
 	return fmt.Sprintf("%s slabs, %s pages × %d tokens, %v", Group(int64(slabs)), Group(int64(a.KV.Pages(0, slabs))), o.BlockSize, o.KVFormat)
 }
 
-func (w want) text(o engine.Options) Item {
+func (w resolved) text(o engine.Options) Item {
 	vocab := int64(w.in.Model.Config.VocabSize)
 	tokenizer, workers := textBase+textPerToken*vocab, int64(TextWorkers*textPerWorker)
 	grammars := GrammarBytes(o.MaxNumSeqs)
@@ -222,7 +225,7 @@ func (w want) text(o engine.Options) Item {
 	}}
 }
 
-// children is the memory of the processes that render templates of requests and try
+// children returns the line of the child processes that render templates of requests and try
 // grammars, one of each size at a time. They share the pages of the binary.
 func children() Item {
 	small, large := tokenizer.ChildBytes()
@@ -230,9 +233,9 @@ func children() Item {
 		Rule: fmt.Sprintf("processes that try grammars and render templates of requests: %v + %v", schema.Bytes(small), schema.Bytes(large))}
 }
 
-func (w want) runtime(o engine.Options, a *engine.Account) Item {
+func (w resolved) runtime(o engine.Options, a *engine.Account) Item {
 	slabs := a.KV.Slabs(o.KVBytes)
-	pages, index := bookedPages(a, slabs)+bookedPages(a, a.KV.Slabs(a.Reservation.Arenas[backend.Swap])), indexHeap(o, a, slabs)
+	pages, index := countPages(a, slabs)+countPages(a, a.KV.Slabs(a.Reservation.Arenas[backend.Swap])), indexHeap(o, a, slabs)
 	vocab := int64(w.in.Model.Config.VocabSize)
 	heap := add(heapBase+heapPerSeq*int64(o.MaxNumSeqs)+heapPerWord*vocab+heapPerPage*pages+index, w.bodies())
 	threads := int64(max(1, w.in.Facts.Cores, o.Backend.Threads))
@@ -241,7 +244,7 @@ func (w want) runtime(o engine.Options, a *engine.Account) Item {
 	}
 	rule := fmt.Sprintf("%v + %v × %d seqs + %v × %s pages + %v × %s ids",
 		schema.Bytes(heapBase), schema.Bytes(heapPerSeq), o.MaxNumSeqs, schema.Bytes(heapPerPage), Group(pages), schema.Bytes(heapPerWord), Group(vocab))
-	if tokens := indexedTokens(o, a, slabs); tokens > 0 {
+	if tokens := indexTokens(o, a, slabs); tokens > 0 {
 		rule += fmt.Sprintf(" + %v × %s tokens in n-gram indexes", schema.Bytes(index/tokens), Group(tokens))
 	}
 	rule += fmt.Sprintf(" + bodies: %v + %d × %v", schema.Bytes(bodyBase), bodyTimes, w.in.Profile.Serve.Limits.MaxBodyBytes)
@@ -252,13 +255,13 @@ func (w want) runtime(o engine.Options, a *engine.Account) Item {
 	}}
 }
 
-// pageHeap is what the books of an arena of that many slabs take of Go's heap, with the
-// indexes of what it holds.
+// pageHeap returns the Go heap that an arena of that many slabs needs: the bookkeeping of its
+// pages and the n-gram indexes of its tokens.
 func pageHeap(o engine.Options, a *engine.Account, slabs int) int64 {
-	return heapPerPage*bookedPages(a, slabs) + indexHeap(o, a, slabs)
+	return heapPerPage*countPages(a, slabs) + indexHeap(o, a, slabs)
 }
 
-func bookedPages(a *engine.Account, slabs int) int64 {
+func countPages(a *engine.Account, slabs int) int64 {
 	var pages int64
 	for c := range a.KV.Specs {
 		pages += int64(a.KV.Pages(c, slabs))
@@ -266,23 +269,23 @@ func bookedPages(a *engine.Account, slabs int) int64 {
 	return pages
 }
 
-// indexedTokens is how many tokens the indexes of prompt lookup may hold: those of
-// maxNumSeqs sequences, and no more than the first class.
-func indexedTokens(o engine.Options, a *engine.Account, slabs int) int64 {
+// indexTokens returns how many tokens the n-gram indexes may hold: those of maxNumSeqs
+// sequences, and at most the tokens of the first class.
+func indexTokens(o engine.Options, a *engine.Account, slabs int) int64 {
 	if o.Lookup.TokenBytes() == 0 {
 		return 0
 	}
 	return min(a.KV.Tokens(slabs), int64(o.MaxNumSeqs)*int64(o.MaxModelLen))
 }
 
-// indexHeap bounds these indexes, and as much again while tables grow and the
-// collector is behind.
+// indexHeap returns an upper bound of the memory of these indexes, twice their size: tables are
+// copied while they grow, and the old ones wait for the garbage collector.
 func indexHeap(o engine.Options, a *engine.Account, slabs int) int64 {
-	return 2 * o.Lookup.TokenBytes() * indexedTokens(o, a, slabs)
+	return 2 * o.Lookup.TokenBytes() * indexTokens(o, a, slabs)
 }
 
-// mapped is the bytes of tensors that lie in files.
-func (w want) mapped() int64 {
+// mappedBytes returns the bytes of all tensors that are in files.
+func (w resolved) mappedBytes() int64 {
 	var n int64
 	for m := w.in.Model; m != nil; m = m.Draft {
 		for _, t := range m.Checkpoint.Tensors() {
@@ -294,8 +297,8 @@ func (w want) mapped() int64 {
 	return n
 }
 
-// goMemoryLimit is the bound of the Go heap. Backend ref keeps its arenas
-// there, so that they count.
+// goMemoryLimit returns the limit of the Go heap. It includes the arenas of backend ref, which
+// are in the Go heap.
 func goMemoryLimit(backendName string, l Ledger) int64 {
 	var n int64
 	for _, i := range l {
@@ -316,7 +319,7 @@ func goMemoryLimit(backendName string, l Ledger) int64 {
 	return n
 }
 
-// mul multiplies bytes and stays at the largest number instead of wrapping.
+// mul returns n × bytes, saturated at the largest int64.
 func mul(n, bytes int64) int64 {
 	if bytes > math.MaxInt64/n {
 		return math.MaxInt64
@@ -324,7 +327,7 @@ func mul(n, bytes int64) int64 {
 	return n * bytes
 }
 
-// add sums bytes and stays at the largest number instead of wrapping.
+// add returns a + b, saturated at the largest int64.
 func add(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64

@@ -1,13 +1,14 @@
-// Package plan is what will fit, before anything starts: a profile, the facts
-// of a model and the facts of a machine become a Plan, a value that lists every
-// byte the server will hold and everything it can carry with them.
+// Package plan computes what fits before a server starts. From a profile, the facts of a model
+// and the facts of a machine it makes a Plan: the memory that the server will take, byte by
+// byte, and the capacity of its KV cache.
 //
-// Make is pure: it opens no device, reads no clock and does no I/O, so the same
-// inputs give the same Plan to the byte. Arenas come from engine.NewAccount,
-// which runs the model's own load and largest step on the backend's layout: the
-// engine allocates by the same code, so a plan of arenas cannot be wrong. What
-// cannot be derived (heaps of Go and of the text library) is a line with a
-// bound, whose constants memory.go states.
+// The sizes of arenas come from engine.NewAccount, which runs the model's own load and largest
+// step on the backend's layout. The engine allocates by the same code, so planned and real sizes
+// are equal. Memory that cannot be derived, such as the heaps of Go and of the text library, has
+// a line with an upper bound; memory.go states the constants.
+//
+// It must not open a device, read a clock or do I/O, so that equal inputs give equal Plans.
+// Start reading at Make in plan.go.
 package plan
 
 import (
@@ -20,7 +21,7 @@ import (
 	"vapp.dev/schema"
 )
 
-// Inputs is everything a plan depends on.
+// Inputs is everything that a plan depends on.
 type Inputs struct {
 	Profile *schema.Profile
 	Model   *engine.Model
@@ -28,37 +29,37 @@ type Inputs struct {
 	Facts   backend.Facts
 }
 
-// Plan is what a server will hold and what it can carry. It does not change.
+// Plan is the memory and the capacity of a server. It is immutable.
 type Plan struct {
-	Profile  string // its name
+	Profile  string // name of the profile
 	Model    Model
 	Backend  string
 	Facts    backend.Facts
-	Options  engine.Options  // to open the engine with
-	Account  *engine.Account // what the engine will hold under Options
+	Options  engine.Options  // options of the engine
+	Account  *engine.Account // memory of the engine with Options
 	Ledger   Ledger
 	Budget   Budget
 	Capacity Capacity
-	// Choices is what was decided and why: the backend's choices and the
-	// planner's own, such as the KV cache's format.
+	// Choices are the decisions with their reasons: the backend's choices, and the planner's
+	// own, such as the KV cache's format.
 	Choices []backend.Choice
-	Kernels []Kernel // who reads the weights
-	// Shapes is which kernel ops of a shape run by, where that follows the rows of a step.
+	Kernels []Kernel // kernels that read the weights
+	// Shapes lists the kernel of each op and shape, if the kernel depends on the rows of a step.
 	Shapes    []backend.KernelChoice
-	Converted []string // weights that are not kept in the checkpoint's format
+	Converted []string // weights that are packed in another format than the checkpoint's
 	Warnings  []string
-	// PlanOnly is why vapp up would refuse what is planned; empty: it would not.
+	// PlanOnly lists why vapp up would refuse the plan; empty: it would not.
 	PlanOnly []string
-	// Ranks is how many devices hold a ledger like this one, at least 1.
+	// Ranks is the number of devices that each have a ledger like this one, at least 1.
 	Ranks int
-	// GoMemoryLimit is the Go runtime's memory limit (GOMEMLIMIT) in bytes,
-	// which keeps the runtime line's bound.
+	// GoMemoryLimit is the Go runtime's memory limit (GOMEMLIMIT) in bytes. It enforces the
+	// bound of the runtime line.
 	GoMemoryLimit int64
-	// BodyBytes is the budget of request bodies in memory, a part of the Go heap.
+	// BodyBytes is the memory limit of request bodies, a part of the Go heap.
 	BodyBytes int64
 }
 
-// Model is what the plan says of its model.
+// Model holds the facts of the model that a plan prints.
 type Model struct {
 	Source       string       `json:"source"`
 	Where        engine.Where `json:"facts"` // checkpoint, config, catalogue
@@ -74,13 +75,13 @@ type Model struct {
 	Weights      int64        `json:"weights"` // elements
 }
 
-// Budget is what the ledger may sum to.
+// Budget is the limit of the ledger's total.
 type Budget struct {
 	Bytes int64  `json:"bytes"` // 0: unknown, only with memory.kvCache
 	Rule  string `json:"rule"`
 }
 
-// Kernel is one way weights are stored and read.
+// Kernel is a kernel that reads weights, with the weights' format.
 type Kernel struct {
 	Format string `json:"format"` // as stored
 	Name   string `json:"kernel"`
@@ -88,14 +89,13 @@ type Kernel struct {
 	Bytes  int64  `json:"bytes"`
 }
 
-// Make plans: wishes (wish.go) turns the profile into what is wanted, solve
-// (solve.go) finds the options that fit, and plan writes the ledger (memory.go).
-// The error is a *schema.Error for a field that cannot be honoured, a
-// *DoesNotFitError where memory is too small, a *ContractError where the plan does
-// not meet what the profile requires, or names what the backend or the family
-// lacks.
+// Make plans in three stages: resolve (resolve.go) resolves the profile against the model and
+// the backend, solve (solve.go) finds the options that fit, and plan writes the ledger
+// (memory.go). The error is a *schema.Error for a field that cannot be satisfied, a
+// *DoesNotFitError if memory is too small, a *ContractError if the plan does not meet the
+// profile's requirements, or names what the backend or the model family does not support.
 func Make(in Inputs) (*Plan, error) {
-	w, err := wishes(in)
+	w, err := resolve(in)
 	if err != nil {
 		return nil, err
 	}
@@ -107,14 +107,14 @@ func Make(in Inputs) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p, w.required(p)
+	return p, w.checkContracts(p)
 }
 
-// plan turns a solution into the Plan that prints.
-func (w want) plan(s solution) (_ *Plan, err error) {
+// plan turns a solution into a Plan.
+func (w resolved) plan(s solution) (_ *Plan, err error) {
 	acct := *s.account
-	if derived(s.account) {
-		if acct, err = w.settled(s); err != nil {
+	if isDerived(s.account) {
+		if acct, err = w.finalAccount(s); err != nil {
 			return nil, err
 		}
 	}
@@ -133,14 +133,14 @@ func (w want) plan(s solution) (_ *Plan, err error) {
 	if p.Shapes, err = shapesOf(&acct); err != nil {
 		return nil, err
 	}
-	p.Converted = converted(acct.Reservation)
+	p.Converted = listConverted(acct.Reservation)
 	p.Warnings, p.PlanOnly = w.warnings(), w.planOnly(&acct)
 	p.BodyBytes = w.bodies()
 	p.GoMemoryLimit = goMemoryLimit(p.Backend, p.Ledger)
 	return p, nil
 }
 
-// ranks is how many devices a model built so lies on.
+// ranks returns the number of devices that hold a model built with b.
 func ranks(b models.Build) int { return max(1, b.Shard.World) * max(1, b.Pipe.World) }
 
 func modelFacts(m *engine.Model) Model {
@@ -165,7 +165,7 @@ func modelFacts(m *engine.Model) Model {
 	return out
 }
 
-// formatOf is what a weight is packed as; parts may be packed in several formats.
+// formatOf returns the format that a weight is packed in, or the formats of its parts.
 func formatOf(w backend.WeightSpec, p backend.Packed) string {
 	if p.Format == kernels.Invalid {
 		return w.Formats()

@@ -9,21 +9,21 @@ import (
 	"vapp.dev/schema"
 )
 
-// poolWish is what a profile says of a model that pools.
-func poolWish(p *schema.Profile) engine.PoolWish {
-	w := engine.PoolWish{Runner: p.Model.Runner, Convert: p.Model.Convert}
+// poolingOptions returns the pooling fields of a profile.
+func poolingOptions(p *schema.Profile) engine.PoolingOptions {
+	w := engine.PoolingOptions{Runner: p.Model.Runner, Convert: p.Model.Convert}
 	if s := p.Pooling; s != nil {
 		w.Type, w.Normalize, w.Activation, w.Tokens = s.Type, s.Normalize, s.Activation, s.ClassifierFromToken
 	}
 	return w
 }
 
-// everyRow says that requests of the model's usual kind want a row of each token.
+// everyRow reports whether pooling by the model's default type needs a row of each token.
 func everyRow(m *engine.Model) bool { return m.Pooling != nil && m.Pooling.Type != "LAST" }
 
 const draws = "the model pools, and draws no tokens"
 
-// CheckITLTarget refuses a target for the time between two tokens where none are drawn.
+// CheckITLTarget refuses scheduler.itlTarget for a pooling model, which generates no tokens.
 func CheckITLTarget(p *schema.Profile, m *engine.Model) error {
 	if p.Scheduler.ITLTarget > 0 && m.Pooling != nil {
 		return p.Reject("scheduler.itlTarget", "%s; leave the field out", draws)
@@ -31,9 +31,9 @@ func CheckITLTarget(p *schema.Profile, m *engine.Model) error {
 	return nil
 }
 
-// checkPooling refuses what a model that pools has no use for, and pooling of one that
-// generates.
-func (w want) checkPooling() error {
+// checkPooling refuses fields that do not apply to a pooling model, and pooling fields for a
+// generating one.
+func (w resolved) checkPooling() error {
 	p, m := w.in.Profile, w.in.Model
 	if m.Pooling == nil {
 		if p.Pooling != nil {
@@ -61,7 +61,7 @@ func (w want) checkPooling() error {
 	return nil
 }
 
-// poolingChoice is the line of the plan.
+// poolingChoice returns the plan's line about pooling.
 func poolingChoice(q *engine.Pooling) backend.Choice {
 	parts := []string{q.Task, q.Type}
 	switch {

@@ -10,12 +10,11 @@ import (
 	"vapp.dev/schema"
 )
 
-// Refuse returns one error for all fields that ask for what this release plans
-// but cannot run, each with the word "plan-only". `vapp up` asks it; a plan
-// prints them (Plan.PlanOnly).
+// Refuse returns one error for all fields that this release plans but cannot run, each with the
+// word "plan-only". `vapp up` calls it; a plan prints the fields (Plan.PlanOnly).
 func Refuse(p *schema.Profile) error {
 	var all schema.Error
-	for _, r := range planned(p) {
+	for _, r := range planOnlyFields(p) {
 		if r.asks {
 			all.List = append(all.List, p.Reject(r.path, "plan-only: %s: this release plans it and does not run it; leave the field out", r.what).List...)
 		}
@@ -26,9 +25,8 @@ func Refuse(p *schema.Profile) error {
 	return &all
 }
 
-// Runs says why the planned engine would not run though the profile asks for
-// nothing that is plan-only: its device or its model's ops are. It is nil where
-// it would.
+// Runs returns an error if the device, or an op of the model on it, is plan-only. It is nil if
+// the planned engine would run.
 func (p *Plan) Runs() error {
 	if p.Account.PlanOnly == nil {
 		return nil
@@ -37,12 +35,12 @@ func (p *Plan) Runs() error {
 }
 
 // planOnly lists why `vapp up` would refuse.
-func (w want) planOnly(a *engine.Account) []string {
+func (w resolved) planOnly(a *engine.Account) []string {
 	var out []string
 	if a.PlanOnly != nil {
 		out = append(out, because(a.PlanOnly))
 	}
-	for _, r := range planned(w.in.Profile) {
+	for _, r := range planOnlyFields(w.in.Profile) {
 		if r.asks {
 			out = append(out, r.path+": "+r.what)
 		}
@@ -50,28 +48,28 @@ func (w want) planOnly(a *engine.Account) []string {
 	return out
 }
 
-// because is a backend's refusal without the word for its kind.
+// because returns a backend's refusal without the text of ErrUnsupported.
 func because(err error) string {
 	return strings.Replace(err.Error(), ": "+backend.ErrUnsupported.Error()+":", ":", 1)
 }
 
-// checkLimits refuses what has no room in a step.
+// checkLimits refuses limits of requests that exceed the step buffers.
 func checkLimits(p *schema.Profile) error {
 	if n := p.Serve.Limits.MaxLogprobs; n < 0 || n > engine.MaxLogprobs {
-		return p.Reject("serve.limits.maxLogprobs", "%d alternatives a token are more than a step has room for; allowed: 0 to %d", n, engine.MaxLogprobs)
+		return p.Reject("serve.limits.maxLogprobs", "%d alternatives a token are more than the step buffers hold; allowed: 0 to %d", n, engine.MaxLogprobs)
 	}
 	return nil
 }
 
-// wish is a field that asks for something planned only.
-type wish struct {
+// planOnlyField is a profile field whose feature is planned but cannot run.
+type planOnlyField struct {
 	path string
 	asks bool
 	what string
 }
 
-func planned(p *schema.Profile) []wish {
-	return []wish{
+func planOnlyFields(p *schema.Profile) []planOnlyField {
+	return []planOnlyField{
 		{"multimodal", vision(p), "images and video"},
 		{"lora", p.LoRA != nil, "LoRA adapters"},
 		{"parallel.tensor", p.Parallel.Tensor > 1, "tensor parallelism"},
@@ -80,7 +78,7 @@ func planned(p *schema.Profile) []wish {
 	}
 }
 
-// numberOf prints a count with its noun.
+// numberOf formats a count with its noun.
 func numberOf(n int, noun string) string {
 	if n == 1 {
 		return fmt.Sprintf("1 %s", noun)
@@ -88,10 +86,10 @@ func numberOf(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Placed gives a family's refusal of a Build the place in the profile of the
-// wish that it refuses: the one without which the model can be built. try builds
-// the model of a source. Other errors stay as they are.
-func Placed(p *schema.Profile, s engine.Source, err error, try func(engine.Source) error) error {
+// LocateBuildError gives a family's refusal of a Build the position of the profile field that it
+// refuses: the field without which the model can be built. try builds the model of a source.
+// Other errors are returned unchanged.
+func LocateBuildError(p *schema.Profile, s engine.Source, err error, try func(engine.Source) error) error {
 	for _, c := range []struct {
 		path string
 		drop func(*engine.Source)

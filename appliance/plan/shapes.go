@@ -11,7 +11,8 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// shapesOf asks a layout that chooses kernels by rows what the account's programs run by.
+// shapesOf returns the kernel choices of the account's programs, if the layout chooses kernels
+// by the number of rows.
 func shapesOf(a *engine.Account) (out []backend.KernelChoice, err error) {
 	l, ok := a.Layout.(backend.Chooser)
 	if !ok {
@@ -27,14 +28,15 @@ func shapesOf(a *engine.Account) (out []backend.KernelChoice, err error) {
 	return out, nil
 }
 
-// shapeLine is a line of the table: what ops of a shape run by.
+// shapeLine is a line of the table: the kernels of the ops of one shape.
 type shapeLine struct {
 	name   string
-	decode bool // the part of it for decoding alone
+	decode bool // kernels of steps that only decode
 	of     []backend.KernelChoice
 }
 
-// shapeLines are by shape in the order of first use, those for decoding behind the others.
+// shapeLines groups kernel choices by shape, in the order of first use. A line for decoding
+// follows that for all steps.
 func shapeLines(all []backend.KernelChoice) (lines []shapeLine) {
 	for _, k := range all {
 		format := k.Format
@@ -58,8 +60,7 @@ func shapeLines(all []backend.KernelChoice) (lines []shapeLine) {
 	return lines
 }
 
-// byShape prints which kernels ops of a shape run by: a line for each shape, a column for
-// each number of rows.
+// byShape prints the kernels by shape: a line for each shape, a column for each number of rows.
 func (p *Plan) byShape(t *text) {
 	if len(p.Shapes) == 0 {
 		return
@@ -102,13 +103,13 @@ func (p *Plan) byShape(t *text) {
 	}
 }
 
-// cell is the kernel for n rows without its op and format.
+// cell returns the name of the kernel for n rows, without its op and format.
 func (l shapeLine) cell(n int) string {
 	i := slices.IndexFunc(l.of, func(k backend.KernelChoice) bool { return k.Rows >= n })
 	switch {
-	case i < 0: // sampled rows, of which no step has so many
+	case i < 0: // ops on sampled rows, of which a step never has n
 		i = len(l.of) - 1
-	case i == 0 && l.decode && n < l.of[0].Rows: // as any step
+	case i == 0 && l.decode && n < l.of[0].Rows: // same kernel as in other steps
 		return ""
 	}
 	k := l.of[i]

@@ -9,14 +9,14 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// solution is a choice of the open numbers that fits, and what it takes.
+// solution is a choice of the model length and the KV arena that fits, with its account.
 type solution struct {
 	options engine.Options
-	account *engine.Account // but for the KV arena's size
+	account *engine.Account // without the KV arena
 }
 
-// accounts are those made so far. What the key has not is the same for all of
-// them, or changes nothing but the KV arena.
+// accounts caches accounts. Options that are not in the key are the same for all of them, or
+// affect only the KV arena.
 type accounts map[accountKey]*engine.Account
 
 type accountKey struct {
@@ -27,9 +27,9 @@ type accountKey struct {
 	kv                              string
 }
 
-// account is engine.NewAccount without a KV arena, made once for equal options. On
-// a GPU those of other lengths are derived from the first.
-func (w want) account(o engine.Options) (*engine.Account, error) {
+// account returns engine.NewAccount without a KV arena, cached by options. On a GPU accounts of
+// other lengths are derived from the first one.
+func (w resolved) account(o engine.Options) (*engine.Account, error) {
 	key := accountKey{w.in.Model, w.in.Facts.Device, w.in.Facts.TotalBytes, o.MaxModelLen, o.MaxNumSeqs, o.MaxNumBatchedTokens, o.BlockSize, 0, o.KVFormat.String()}
 	if w.graphsOff {
 		key.off = 1
@@ -53,9 +53,9 @@ func (w want) account(o engine.Options) (*engine.Account, error) {
 	return a, err
 }
 
-// settled is the solution with an account that an engine can be opened with: the
-// programs know the page tables of its length.
-func (w want) settled(s solution) (engine.Account, error) {
+// finalAccount returns an account of the solution that an engine can be opened with: its
+// programs were recorded with the page tables of its length.
+func (w resolved) finalAccount(s solution) (engine.Account, error) {
 	o := s.options
 	o.KVBytes = 0
 	a, err := engine.NewAccount(o, w.in.Model, w.in.Opener, w.in.Facts)
@@ -68,16 +68,16 @@ func (w want) settled(s solution) (engine.Account, error) {
 	return *a, nil
 }
 
-// derived says that the account was made for another length.
-func derived(a *engine.Account) bool {
+// isDerived reports whether the account was derived from one of another length.
+func isDerived(a *engine.Account) bool {
 	return len(a.Reservation.Programs) > 0 && len(a.Reservation.Classes) > 0 && &a.Reservation.Classes[0] != &a.Reservation.Programs[0].Classes[0]
 }
 
-// shortError says that a want does not fit and by how much.
+// shortError reports that memory is too small, and by how much.
 type shortError struct {
-	need, have int64 // bytes; have is the budget, or the KV cache the profile fixed
-	kvOnly     bool  // the KV cache as fixed is too small for one sequence
-	one        int64 // of the KV arena for one sequence
+	need, have int64 // bytes; have is the budget, or the KV cache that the profile fixes
+	kvOnly     bool  // the KV cache that the profile fixes is too small for one sequence
+	one        int64 // bytes of the KV arena for one sequence
 	ledger     Ledger
 	tokens     int // the length that was tried
 }
@@ -86,8 +86,8 @@ func (e *shortError) Error() string {
 	return fmt.Sprintf("needs %d bytes, has %d", e.need, e.have)
 }
 
-// budget is what the ledger may sum to.
-func (w want) budget() Budget {
+// budget returns the limit of the ledger's total.
+func (w resolved) budget() Budget {
 	total := w.in.Facts.TotalBytes
 	switch {
 	case w.utilization > 0:
@@ -98,17 +98,17 @@ func (w want) budget() Budget {
 	return Budget{0, "memory unknown; memory.kvCache fixes the KV cache"}
 }
 
-// limit is the budget as a number to compare with.
-func (w want) limit() int64 {
+// limit returns the budget in bytes, the largest int64 if it is unknown.
+func (w resolved) limit() int64 {
 	if b := w.budget().Bytes; b > 0 || w.utilization > 0 {
 		return b
 	}
 	return math.MaxInt64
 }
 
-// solve finds the KV arena, and the model length where it is auto: the longest,
-// in whole blocks, of which one sequence fits.
-func (w want) solve() (solution, error) {
+// solve finds the size of the KV arena and, if it is auto, the model length: the longest, in
+// whole blocks, of which one sequence fits.
+func (w resolved) solve() (solution, error) {
 	if w.options.MaxModelLen > 0 {
 		return w.solveLen(w.options.MaxModelLen)
 	}
@@ -131,9 +131,9 @@ func (w want) solve() (solution, error) {
 	return w.solveLen(max(1, n) * block)
 }
 
-// solveLen finds the KV arena for a model length: all that the budget leaves,
-// or what the profile fixed. It must hold one sequence.
-func (w want) solveLen(tokens int) (solution, error) {
+// solveLen finds the size of the KV arena for a model length: the rest of the budget, or the
+// size that the profile fixes. The arena must hold one sequence.
+func (w resolved) solveLen(tokens int) (solution, error) {
 	if err := w.check(); err != nil {
 		return solution{}, err
 	}
@@ -166,30 +166,30 @@ func (w want) solveLen(tokens int) (solution, error) {
 	return solution{}, w.short(o, acct, one, slabs)
 }
 
-// largest is the number of slabs that the budget leaves room for: the arena
-// and the books of its pages are all that grows with it.
-func (w want) largest(o engine.Options, acct *engine.Account) int {
-	room := w.limit() - w.withSlabs(o, acct, 0).Total()
+// largest returns the largest number of slabs within the budget. Only the arena and the
+// bookkeeping of its pages grow with it.
+func (w resolved) largest(o engine.Options, acct *engine.Account) int {
+	rest := w.limit() - w.withSlabs(o, acct, 0).Total()
 	heap := pageHeap
 	if w.onGPU() {
 		heap = func(engine.Options, *engine.Account, int) int64 { return 0 } // on the host
 	}
-	return sort.Search(acct.KV.Slabs(room), func(i int) bool {
+	return sort.Search(acct.KV.Slabs(rest), func(i int) bool {
 		n := i + 1
-		return acct.Layout.Round(int64(n)*acct.KV.SlabBytes)+heap(o, acct, n) > room
+		return acct.Layout.Round(int64(n)*acct.KV.SlabBytes)+heap(o, acct, n) > rest
 	})
 }
 
-// withSlabs is the ledger with an arena of that many slabs, without a second
-// account: nothing but the arena depends on it.
-func (w want) withSlabs(o engine.Options, acct *engine.Account, slabs int) Ledger {
+// withSlabs returns the ledger with an arena of that many slabs. It needs no other account,
+// since only the arena depends on the number.
+func (w resolved) withSlabs(o engine.Options, acct *engine.Account, slabs int) Ledger {
 	a := *acct
 	a.Reservation.Arenas[backend.KV] = a.Layout.Round(int64(slabs) * a.KV.SlabBytes)
 	o.KVBytes = int64(slabs) * a.KV.SlabBytes
 	return w.ledger(o, &a)
 }
 
-func (w want) short(o engine.Options, acct *engine.Account, one, slabs int) error {
+func (w resolved) short(o engine.Options, acct *engine.Account, one, slabs int) error {
 	e := &shortError{tokens: o.MaxModelLen, one: int64(one) * acct.KV.SlabBytes}
 	if w.kvCache > 0 && slabs < one {
 		e.kvOnly, e.need, e.have = true, e.one, w.kvCache

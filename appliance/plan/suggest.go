@@ -11,25 +11,25 @@ import (
 	"vapp.dev/schema"
 )
 
-// Change is one field that, changed alone, makes the profile fit: the change
-// was planned like the profile itself.
+// Change is a change of one field that alone makes the profile fit. It was planned like the
+// profile itself.
 type Change struct {
-	// Path is of the profile (memory.utilization), or "--gpu" or "--why-not": the
-	// device, and what was asked for.
+	// Path is a field of the profile (memory.utilization), or "--gpu" for another device, or
+	// "--why-not" for another request.
 	Path string `json:"path"`
-	Old  string `json:"old"` // as the profile would say it
+	Old  string `json:"old"` // as written in a profile
 	New  string `json:"new"`
-	// Cost is what the change takes from somebody, in plain words.
+	// Cost is the disadvantage of the change, in plain words.
 	Cost string `json:"cost"`
 
-	far float64 // how far New is from Old: 0 not at all, 1 as far as can be, more for other machines
+	far float64 // distance of New from Old: 0 equal, 1 the largest, more for other machines
 }
 
-// String is "memory.utilization: 0.95 (now 0.9)".
+// String returns for example "memory.utilization: 0.95 (now 0.9)".
 func (c Change) String() string { return fmt.Sprintf("%s: %s (now %s)", c.Path, c.New, c.Old) }
 
-// listed prints changes and their costs.
-func listed(cs []Change) string {
+// listChanges formats changes and their costs, one a line.
+func listChanges(cs []Change) string {
 	t := &text{width: TextWidth}
 	width := 0
 	for _, c := range cs {
@@ -41,18 +41,18 @@ func listed(cs []Change) string {
 	return t.b.String()
 }
 
-// knobs are the fields with a number that can make room, each by itself.
-var knobs = []func(want, *shortError) []Change{
+// knobs search one field each for a value that makes the profile fit.
+var knobs = []func(resolved, *shortError) []Change{
 	byUtilization, byModelLen, bySeqs, byBatch, byReserve, byKVCache, byVariant, byDevice,
 }
 
-// beside are the knobs that are tried beside a variant: the likely ones.
-var beside = []func(want, *shortError) []Change{byUtilization, bySeqs, byKVCache, byVariant, byDevice}
+// variantKnobs are the likely knobs, which are tried together with a variant.
+var variantKnobs = []func(resolved, *shortError) []Change{byUtilization, bySeqs, byKVCache, byVariant, byDevice}
 
-// changes are those that make it fit, the smallest first.
-func (w want) changes(s *shortError) []Change { return w.turned(knobs, s) }
+// changes returns the changes that make the profile fit, the smallest first.
+func (w resolved) changes(s *shortError) []Change { return w.tryKnobs(knobs, s) }
 
-func (w want) turned(knobs []func(want, *shortError) []Change, s *shortError) []Change {
+func (w resolved) tryKnobs(knobs []func(resolved, *shortError) []Change, s *shortError) []Change {
 	var out []Change
 	for _, knob := range knobs {
 		out = append(out, knob(w, s)...)
@@ -61,13 +61,13 @@ func (w want) turned(knobs []func(want, *shortError) []Change, s *shortError) []
 	return out
 }
 
-// fits says that a solution exists which meets the goal.
-func (w want) fits() bool {
+// fits reports whether there is a solution that meets the goal.
+func (w resolved) fits() bool {
 	s, err := w.solve()
-	return err == nil && w.goal.met(s.options, s.account, s.account.KV.Slabs(s.options.KVBytes))
+	return err == nil && w.goal.fits(s.options, s.account, s.account.KV.Slabs(s.options.KVBytes))
 }
 
-// most finds the largest n in [lo, hi] for which try(n) fits; n is tried.
+// most returns the largest n in [lo, hi] for which try(n) is true.
 func most(lo, hi int64, try func(int64) bool) (int64, bool) {
 	if hi < lo {
 		return 0, false
@@ -76,7 +76,7 @@ func most(lo, hi int64, try func(int64) bool) (int64, bool) {
 	return lo + int64(i) - 1, i > 0
 }
 
-// least finds the smallest n in [lo, hi] for which try(n) fits.
+// least returns the smallest n in [lo, hi] for which try(n) is true.
 func least(lo, hi int64, try func(int64) bool) (int64, bool) {
 	if hi < lo {
 		return 0, false
@@ -89,13 +89,13 @@ func distance(old, new float64) float64 {
 	return math.Abs(new-old) / math.Max(math.Abs(new), math.Abs(old))
 }
 
-// numbered is a change of a number, as the profile writes it.
-func numbered(path string, old, new int64, cost string) []Change {
+// numberChange returns a change of a number.
+func numberChange(path string, old, new int64, cost string) []Change {
 	return []Change{{path, fmt.Sprint(old), fmt.Sprint(new), cost, distance(float64(old), float64(new))}}
 }
 
-// byUtilization raises the share, in hundredths.
-func byUtilization(w want, _ *shortError) []Change {
+// byUtilization raises memory.utilization, in hundredths.
+func byUtilization(w resolved, _ *shortError) []Change {
 	old := w.utilization
 	if old == 0 {
 		return nil
@@ -113,8 +113,8 @@ func byUtilization(w want, _ *shortError) []Change {
 		fmt.Sprintf("leaves %s of %s to everything else", Size(left), Size(w.in.Facts.TotalBytes)), distance(old, w.utilization)}}
 }
 
-// byModelLen shortens it, in whole blocks, not below the goal's length.
-func byModelLen(w want, _ *shortError) []Change {
+// byModelLen lowers maxModelLen, in whole blocks, not below the goal's length.
+func byModelLen(w resolved, _ *shortError) []Change {
 	old, block := w.options.MaxModelLen, int64(w.options.BlockSize)
 	if old == 0 {
 		return nil
@@ -127,10 +127,10 @@ func byModelLen(w want, _ *shortError) []Change {
 	if !ok {
 		return nil
 	}
-	return numbered("maxModelLen", int64(old), n*block, fmt.Sprintf("no request may be longer than %s tokens", Group(n*block)))
+	return numberChange("maxModelLen", int64(old), n*block, fmt.Sprintf("no request may be longer than %s tokens", Group(n*block)))
 }
 
-func bySeqs(w want, _ *shortError) []Change {
+func bySeqs(w resolved, _ *shortError) []Change {
 	old := w.options.MaxNumSeqs
 	n, ok := most(int64(max(1, w.goal.seqs)), int64(old-1), func(n int64) bool {
 		w.options.MaxNumSeqs = int(n)
@@ -139,14 +139,14 @@ func bySeqs(w want, _ *shortError) []Change {
 	if !ok {
 		return nil
 	}
-	return numbered("scheduler.maxNumSeqs", int64(old), n, fmt.Sprintf("at most %s at once, the others wait", numberOf(int(n), "request")))
+	return numberChange("scheduler.maxNumSeqs", int64(old), n, fmt.Sprintf("at most %s at once, the others wait", numberOf(int(n), "request")))
 }
 
-func byBatch(w want, _ *shortError) []Change {
+func byBatch(w resolved, _ *shortError) []Change {
 	old := w.options.MaxNumBatchedTokens
 	lo := w.options.MaxNumSeqs
 	if !w.options.ChunkedPrefill {
-		lo = max(lo, w.options.MaxModelLen) // below it a prompt would not fit one step
+		lo = max(lo, w.options.MaxModelLen) // a prompt must fit one step
 	}
 	n, ok := most(int64(lo), int64(old-1), func(n int64) bool {
 		w.options.MaxNumBatchedTokens = int(n)
@@ -155,10 +155,10 @@ func byBatch(w want, _ *shortError) []Change {
 	if !ok {
 		return nil
 	}
-	return numbered("scheduler.maxNumBatchedTokens", int64(old), n, "prompts are computed in more and smaller steps")
+	return numberChange("scheduler.maxNumBatchedTokens", int64(old), n, "prompts are computed in more and smaller steps")
 }
 
-// mib is the step in which sizes are proposed.
+// mib is the granularity of suggested sizes.
 const mib = 1 << 20
 
 func size(n int64) string {
@@ -168,7 +168,7 @@ func size(n int64) string {
 	return fmt.Sprintf("%q", schema.Bytes(n).String())
 }
 
-func byReserve(w want, _ *shortError) []Change {
+func byReserve(w resolved, _ *shortError) []Change {
 	old := w.reserve
 	n, ok := most(0, (old-1)/mib, func(n int64) bool {
 		w.reserve = n * mib
@@ -180,9 +180,9 @@ func byReserve(w want, _ *shortError) []Change {
 	return []Change{{"memory.reserve", size(old), size(n * mib), fmt.Sprintf("%s less kept free for others", Size(old-n*mib)), distance(float64(old), float64(n*mib))}}
 }
 
-// byKVCache fixes the KV arena: raised to what is asked for, lowered to what
-// there is room for, or in place of a share of memory.
-func byKVCache(w want, s *shortError) []Change {
+// byKVCache sets memory.kvCache. It raises it to the required size, lowers it to the largest
+// size that fits, or sets it in place of memory.utilization.
+func byKVCache(w resolved, s *shortError) []Change {
 	old, share := w.kvCache, w.utilization
 	if w.in.Facts.TotalBytes <= 0 && !s.kvOnly && w.goal.seqs == 0 {
 		return nil
@@ -219,4 +219,4 @@ func byKVCache(w want, s *shortError) []Change {
 	return []Change{{"memory.kvCache", size(old), size(n * mib), cost, distance(float64(old), float64(n*mib))}}
 }
 
-func quoted(s string) string { return `"` + s + `"` }
+func quote(s string) string { return `"` + s + `"` }

@@ -9,16 +9,16 @@ import (
 	"vapp.dev/engine/kv"
 )
 
-// TextWidth is the width that Text prints to, in columns.
+// TextWidth is the width of Text in columns.
 const TextWidth = 100
 
-// Text prints String.
+// Text writes String.
 func (p *Plan) Text(w io.Writer) error {
 	_, err := io.WriteString(w, p.String())
 	return err
 }
 
-// String is the plan for a person: what fits, the ledger, what was decided.
+// String returns the plan as text: what fits, the ledger, the decisions.
 func (p *Plan) String() string {
 	t := &text{width: TextWidth}
 	p.head(t)
@@ -29,7 +29,7 @@ func (p *Plan) String() string {
 	p.sum(t)
 	p.elsewhere(t)
 	t.hang("  ", legend)
-	p.decided(t)
+	p.writeDecisions(t)
 	for _, c := range p.Converted {
 		t.note("converted", c)
 	}
@@ -88,7 +88,7 @@ func freeNow(n int64) string {
 	return ", " + Size(n) + " available now"
 }
 
-// fits prints what the KV arena carries.
+// fits prints the capacity of the KV arena.
 func (p *Plan) fits(t *text) {
 	c := p.Capacity
 	t.line("")
@@ -116,10 +116,10 @@ func (p *Plan) fits(t *text) {
 	}
 }
 
-// String says how a class is cut: layers, what a token takes, pages, slabs.
+// String returns a line about the class: layers, bytes of a token, pages, slabs.
 func (c Class) String() string {
 	s := fmt.Sprintf("%s: %s × ", c.Name, numberOf(c.Layers, "layer"))
-	if c.Kind == kv.Checkpoint.String() {
+	if c.Kind == kv.Snapshot.String() {
 		return s + fmt.Sprintf("%s of state behind a prefix, every %s tokens, at most %s; evicted for sequences", Size(c.StateBytes/int64(c.Layers)), Group(int64(c.CheckpointEvery)), Group(int64(c.Checkpoints)))
 	}
 	if c.Kind == kv.State.String() {
@@ -134,7 +134,7 @@ func (c Class) String() string {
 
 func (p *Plan) hybrid() bool { return hybrid(p.Account.KV) }
 
-// columns prints rows of right-aligned cells under each other.
+// columns prints rows of cells in right-aligned columns.
 func (t *text) columns(names []string, rows ...[]string) {
 	for i, name := range names {
 		var b strings.Builder
@@ -149,7 +149,7 @@ func (t *text) columns(names []string, rows ...[]string) {
 	}
 }
 
-// memoryTitle says whose memory it is.
+// memoryTitle returns the title of the ledger.
 func (p *Plan) memoryTitle() string {
 	if p.Ranks > 1 {
 		return fmt.Sprintf("memory per GPU × %d, in bytes", p.Ranks)
@@ -157,7 +157,7 @@ func (p *Plan) memoryTitle() string {
 	return "memory, in bytes"
 }
 
-// elsewhere prints the lines that count against no budget.
+// elsewhere prints the lines that do not count against the budget.
 func (p *Plan) elsewhere(t *text) {
 	p.Ledger.table(t, func(b Basis) bool { return b == Apart })
 	if p.Ledger.HostTotal() == 0 {
@@ -167,7 +167,7 @@ func (p *Plan) elsewhere(t *text) {
 	p.Ledger.table(t, func(b Basis) bool { return b == Host })
 }
 
-// sum prints what the ledger is held against.
+// sum prints the total, the budget and what is left.
 func (p *Plan) sum(t *text) {
 	total := p.Ledger.Total()
 	t.row("total", Group(total), Size(total), "", "")
@@ -179,10 +179,10 @@ func (p *Plan) sum(t *text) {
 	}
 }
 
-// legend says what the bases mean: what was derived and what was measured.
+// legend explains the bases.
 const legend = "exact: derived to the byte · bound: ceiling · fitted: estimate, error beside it · held: kept free · host, apart: not counted"
 
-func (p *Plan) decided(t *text) {
+func (p *Plan) writeDecisions(t *text) {
 	t.line("")
 	t.line("decided")
 	for _, c := range p.Choices {
@@ -207,7 +207,7 @@ func (p *Plan) decided(t *text) {
 	p.byShape(t)
 }
 
-// table prints the lines of some bases, their parts below them.
+// table prints the lines whose basis of selects, each with its parts below it.
 func (l Ledger) table(t *text, of func(Basis) bool) {
 	for _, i := range l {
 		if !of(i.Basis) {
@@ -220,7 +220,7 @@ func (l Ledger) table(t *text, of func(Basis) bool) {
 	}
 }
 
-// text collects lines no wider than width where words allow it.
+// text builds a text whose lines are at most width wide, except for words that are longer.
 type text struct {
 	b     strings.Builder
 	width int
@@ -232,7 +232,7 @@ func (t *text) line(format string, args ...any) {
 
 func (t *text) pair(name, value string) { t.wide(12, name, value) }
 
-// wide prints a name in a column and the value beside it, wrapped.
+// wide prints a name in a column and the wrapped value in the next one.
 func (t *text) wide(column int, name, value string) {
 	t.hang(fmt.Sprintf("  %-*s ", column, name), value)
 }
@@ -242,14 +242,13 @@ func (t *text) note(kind, value string) {
 	t.hang(kind+": ", value)
 }
 
-// row is a line of the ledger; a name that is longer than its column takes some of
-// the next one's room.
+// row prints a line of the ledger. A name that is longer than its column narrows the next one.
 func (t *text) row(name, bytes, size, basis, rule string) {
-	room := 29 - max(13, utf8.RuneCountInString(name))
-	t.hang(fmt.Sprintf("  %-13s %*s %11s  %-6s  ", name, room-1, bytes, size, basis), rule)
+	width := 29 - max(13, utf8.RuneCountInString(name))
+	t.hang(fmt.Sprintf("  %-13s %*s %11s  %-6s  ", name, width-1, bytes, size, basis), rule)
 }
 
-// hang prints value after lead, and its further lines below its first.
+// hang prints lead and value. Further lines of value are aligned with its first.
 func (t *text) hang(lead, value string) {
 	at := utf8.RuneCountInString(lead)
 	for _, line := range wrap(value, t.width-at) {
@@ -258,8 +257,8 @@ func (t *text) hang(lead, value string) {
 	}
 }
 
-// wrap cuts a text at spaces; runs of spaces stay as they are. A word that is wider than a
-// line, such as a path, has one of its own.
+// wrap breaks a text into lines at spaces; runs of spaces within a line are kept. A word that is
+// wider than a line, such as a path, gets its own line.
 func wrap(s string, width int) []string {
 	var out []string
 	for utf8.RuneCountInString(s) > width {
@@ -283,7 +282,7 @@ func wrap(s string, width int) []string {
 	return append(out, s)
 }
 
-// short prints a count as people say it: 1.24 B.
+// short formats a count with a unit: 1.24 B.
 func short(n int64) string {
 	switch {
 	case n >= 1e9:

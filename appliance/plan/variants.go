@@ -10,18 +10,18 @@ import (
 	"vapp.dev/kernels"
 )
 
-// variant is a want with one field that takes another word, fitting or not.
+// variant is a resolved profile with another value of one field. It may fit or not.
 type variant struct {
 	Change
-	want want
+	resolved resolved
 }
 
-// byVariant lists the words that fit alone.
-func byVariant(w want, _ *shortError) []Change {
+// byVariant returns the variants that fit.
+func byVariant(w resolved, _ *shortError) []Change {
 	var out []Change
-	seen := map[string]bool{} // of several sizes of one field the first that fits
+	seen := map[string]bool{} // of several values of a field only the first that fits is listed
 	for _, v := range w.variants() {
-		if !seen[v.Path] && v.want.fits() {
+		if !seen[v.Path] && v.resolved.fits() {
 			seen[v.Path] = true
 			out = append(out, v.Change)
 		}
@@ -29,42 +29,42 @@ func byVariant(w want, _ *shortError) []Change {
 	return out
 }
 
-// variants are the words that can make room: K and V in fewer bytes, weights
-// quantized at load, no graphs, keys from values, more ranks, and the goal's own
-// numbers where the profile's are below them.
-func (w want) variants() []variant {
-	out := w.raised()
+// variants returns the variants that may free memory: K and V in fewer bytes, weights quantized
+// at load, no graphs, keys rebuilt from values, and more ranks. It also returns those with the
+// goal's numbers if the profile's are smaller.
+func (w resolved) variants() []variant {
+	out := w.goalVariants()
 	out = append(out, w.dtypes()...)
 	if w.onGPU() && w.in.Model.Source.Build.Quantize == kernels.Invalid {
-		out = w.built(out, "quantization", "none", "fp8", 0.6, func(b *models.Build) { b.Quantize = kernels.F8E4M3 })
+		out = w.addBuild(out, "quantization", "none", "fp8", 0.6, func(b *models.Build) { b.Quantize = kernels.F8E4M3 })
 	}
 	if w.onGPU() && len(w.options.Backend.Graphs.Sizes) > 0 {
 		v := w
 		v.graphsOff = true
-		out = append(out, variant{Change{"cudagraph.mode", quoted(w.options.Backend.Graphs.Mode), `"none"`,
+		out = append(out, variant{Change{"cudagraph.mode", quote(w.options.Backend.Graphs.Mode), `"none"`,
 			"every kernel of a step is launched by itself: slower where batches are small", 0.3}, v})
 	}
 	if !w.in.Model.Source.Build.Rebuild {
-		out = w.built(out, "memory.kvRebuild", "false", "true", 0.4, func(b *models.Build) { b.Rebuild = true })
+		out = w.addBuild(out, "memory.kvRebuild", "false", "true", 0.4, func(b *models.Build) { b.Rebuild = true })
 	}
 	if w.onGPU() {
 		ranks := max(1, w.in.Model.Source.Build.Shard.World)
 		for n := 2 * ranks; n <= 8; n *= 2 {
-			out = w.built(out, "parallel.tensor", fmt.Sprint(ranks), fmt.Sprint(n), 1+float64(n)/100, func(b *models.Build) { b.Shard = backend.Shard{World: n} })
+			out = w.addBuild(out, "parallel.tensor", fmt.Sprint(ranks), fmt.Sprint(n), 1+float64(n)/100, func(b *models.Build) { b.Shard = backend.Shard{World: n} })
 		}
 	}
 	return out
 }
 
-// raised are the goal's numbers in place of smaller ones of the profile.
-func (w want) raised() []variant {
+// goalVariants returns variants with the goal's numbers in place of smaller ones of the profile.
+func (w resolved) goalVariants() []variant {
 	var out []variant
 	o := w.options
 	if n := w.goal.tokens; o.MaxModelLen > 0 && n > o.MaxModelLen && n <= w.in.Model.Config.MaxPositionEmbeddings {
 		v := w
 		v.options.MaxModelLen = n
 		out = append(out, variant{Change{"maxModelLen", fmt.Sprint(o.MaxModelLen), fmt.Sprint(n),
-			"longer requests may come, and take the room of several", distance(float64(o.MaxModelLen), float64(n))}, v})
+			"requests may be longer, and take the memory of several", distance(float64(o.MaxModelLen), float64(n))}, v})
 	}
 	if n := w.goal.seqs; n > o.MaxNumSeqs && n <= o.MaxNumBatchedTokens {
 		v := w
@@ -75,7 +75,7 @@ func (w want) raised() []variant {
 	return out
 }
 
-func (w want) dtypes() []variant {
+func (w resolved) dtypes() []variant {
 	var out []variant
 	old := w.options.KVFormat
 	for _, f := range []kernels.Format{kernels.BF16, kernels.F16, kernels.F8E4M3} {
@@ -88,14 +88,14 @@ func (w want) dtypes() []variant {
 		if f == kernels.F8E4M3 {
 			cost += ": about one digit of precision, half the bytes"
 		}
-		out = append(out, variant{Change{"memory.kvCacheDtype", quoted(w.in.Profile.Memory.KVCacheDtype), quoted(word(f)), cost, 0.5}, v})
+		out = append(out, variant{Change{"memory.kvCacheDtype", quote(w.in.Profile.Memory.KVCacheDtype), quote(word(f)), cost, 0.5}, v})
 	}
 	return out
 }
 
-// built adds the model built another way, where its family can be and it makes a
-// difference.
-func (w want) built(out []variant, path, old, new string, far float64, how func(*models.Build)) []variant {
+// addBuild appends the variant with another build of the model, if the family supports it and it
+// makes a difference.
+func (w resolved) addBuild(out []variant, path, old, new string, far float64, how func(*models.Build)) []variant {
 	b := w.in.Model.Source.Build
 	how(&b)
 	m, err := w.in.Model.With(b)
@@ -112,7 +112,7 @@ func (w want) built(out []variant, path, old, new string, far float64, how func(
 			return out
 		}
 		cost = fmt.Sprintf("linear layers rounded to 8 bits while they load: weights −%s", Size(less))
-		old, new = quoted(old), quoted(new)
+		old, new = quote(old), quote(new)
 	case "memory.kvRebuild":
 		if ownPages(w, m) == ownPages(w, w.in.Model) {
 			return out
@@ -124,8 +124,8 @@ func (w want) built(out []variant, path, old, new string, far float64, how func(
 	return append(out, variant{Change{path, old, new, cost, far}, v})
 }
 
-// weightBytes is what the weights take on the device, packed.
-func (w want) weightBytes() int64 {
+// weightBytes returns the bytes of the packed weights on the device.
+func (w resolved) weightBytes() int64 {
 	var n int64
 	for _, s := range w.in.Model.Family.Weights() {
 		p, err := w.layout.Weight(s)
@@ -137,15 +137,16 @@ func (w want) weightBytes() int64 {
 	return n
 }
 
-// moreDevices is how many larger devices are proposed, of those whose memory is
-// alike (by a fiftieth) one.
+// moreDevices is how many larger devices are suggested. Of devices whose memory differs by at
+// most a fiftieth, only one is.
 const (
 	moreDevices = 2
 	alike       = 50
 )
 
-// byDevice takes the next larger ones of the catalogue, of the same kind, that the backend runs on.
-func byDevice(w want, _ *shortError) []Change {
+// byDevice returns the next larger devices of the catalogue that fit, of the same kind and
+// supported by the backend.
+func byDevice(w resolved, _ *shortError) []Change {
 	list, err := devices.List()
 	if err != nil || w.in.Facts.TotalBytes <= 0 {
 		return nil
@@ -163,7 +164,7 @@ func byDevice(w want, _ *shortError) []Change {
 		}
 		v := w
 		v.in.Facts = d.Facts(w.in.Opener.Name())
-		if v, err = v.laidOut(); err != nil || !v.fits() {
+		if v, err = v.withLayout(); err != nil || !v.fits() {
 			continue
 		}
 		last = d.TotalBytes

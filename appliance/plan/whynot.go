@@ -11,7 +11,7 @@ import (
 	"vapp.dev/schema"
 )
 
-// Answer says whether a number of sequences of a length fits, and what would
+// Answer is the result of WhyNot: whether a number of sequences of a length fits, and what would
 // make it fit.
 type Answer struct {
 	Version int    `json:"version"`
@@ -20,15 +20,14 @@ type Answer struct {
 	Tokens  int    `json:"tokens"` // of each, prompt and reply
 	Fits    bool   `json:"fits"`
 	Have    int    `json:"have"`   // sequences of that length that fit, at steady state
-	Reason  string `json:"reason"` // why not, "" where they fit
-	// Changes each make it fit alone, the smallest first; Pairs do so only together,
-	// and are looked for where nothing does alone.
+	Reason  string `json:"reason"` // why not, "" if they fit
+	// Each of Changes makes it fit alone, the smallest first. Pairs make it fit together only;
+	// they are searched for if no change of the profile does alone.
 	Changes []Change    `json:"changes"`
 	Pairs   [][2]Change `json:"pairs"`
 }
 
-// ParseGoal reads "16x32K": 16 sequences of 32,768 tokens. A length alone is one
-// sequence.
+// ParseGoal parses "16x32K" as 16 sequences of 32,768 tokens. A length alone means one sequence.
 func ParseGoal(s string) (seqs, tokens int, err error) {
 	seqs = 1
 	length := s
@@ -45,13 +44,13 @@ func ParseGoal(s string) (seqs, tokens int, err error) {
 	return seqs, int(c), nil
 }
 
-// morePairs is how many pairs are named.
+// morePairs is how many pairs are listed.
 const morePairs = 4
 
-// WhyNot asks for so many sequences of so many tokens at once. Errors are those of
-// Make but for a plan that does not fit: that is an answer.
+// WhyNot returns whether seqs sequences of tokens tokens fit at once. It fails like Make, except
+// that a plan that does not fit is an Answer.
 func WhyNot(in Inputs, seqs, tokens int) (*Answer, error) {
-	w, err := wishes(in)
+	w, err := resolve(in)
 	if err != nil {
 		return nil, err
 	}
@@ -74,9 +73,9 @@ func WhyNot(in Inputs, seqs, tokens int) (*Answer, error) {
 	return a, nil
 }
 
-// judge says whether the goal is met, how much of it is, and why not more; one is
-// the KV bytes that it takes.
-func (w want) judge(a *Answer) (one int64) {
+// judge fills in whether the goal is met, how many sequences fit, and why not more. one is the
+// KV bytes of the goal.
+func (w resolved) judge(a *Answer) (one int64) {
 	s, err := w.solve()
 	if err != nil {
 		a.Reason = "the profile does not fit by itself: " + err.Error()
@@ -92,7 +91,7 @@ func (w want) judge(a *Answer) (one int64) {
 	if g.tokens <= o.MaxModelLen {
 		a.Have = min(l.Sequences(slabs, g.tokens), o.MaxNumSeqs)
 	}
-	a.Fits = g.met(o, s.account, slabs)
+	a.Fits = g.fits(o, s.account, slabs)
 	switch {
 	case a.Fits:
 	case g.tokens > o.MaxModelLen:
@@ -106,14 +105,14 @@ func (w want) judge(a *Answer) (one int64) {
 	return int64(need) * l.SlabBytes
 }
 
-// ofProfile says that a change leaves what was asked for as it is.
+// ofProfile reports whether a change is one of the profile and not of the question.
 func ofProfile(c Change) bool { return c.Path != theAsk }
 
-// theAsk is the path of a change of what was asked for.
+// theAsk is the path of a change of the question, the number and length of sequences.
 const theAsk = "--why-not"
 
-// lessAsked asks for fewer or shorter sequences.
-func (w want) lessAsked(have int) []Change {
+// lessAsked returns changes to fewer or shorter sequences.
+func (w resolved) lessAsked(have int) []Change {
 	var out []Change
 	g := w.goal
 	old := fmt.Sprintf("%dx%d", g.seqs, g.tokens)
@@ -131,12 +130,12 @@ func (w want) lessAsked(have int) []Change {
 	return out
 }
 
-// pairs are two changes that fit together: a word, then whatever fits beside it.
-func (w want) pairs(one int64) [][2]Change {
+// pairs returns pairs of changes that fit together: a variant, and a change that fits with it.
+func (w resolved) pairs(one int64) [][2]Change {
 	out := [][2]Change{}
 	seen := map[string]bool{}
 	for _, v := range w.variants() {
-		for _, c := range v.want.turned(beside, &shortError{one: one}) {
+		for _, c := range v.resolved.tryKnobs(variantKnobs, &shortError{one: one}) {
 			key, swapped := v.Path+" "+c.Path, c.Path+" "+v.Path
 			if c.Path == v.Path || seen[key] || seen[swapped] {
 				continue
@@ -149,7 +148,7 @@ func (w want) pairs(one int64) [][2]Change {
 	return out[:min(len(out), morePairs)]
 }
 
-// String is the answer for a person.
+// String returns the answer as text.
 func (a *Answer) String() string {
 	t := &text{width: TextWidth}
 	g := goal{a.Seqs, a.Tokens}
@@ -161,7 +160,7 @@ func (a *Answer) String() string {
 	t.line("")
 	if len(a.Changes) > 0 {
 		t.line("any one of these changes makes them fit:")
-		t.b.WriteString(listed(a.Changes))
+		t.b.WriteString(listChanges(a.Changes))
 	}
 	if len(a.Pairs) == 0 && !slices.ContainsFunc(a.Changes, ofProfile) {
 		t.line("no change of one field, and no pair of the likely ones, makes all of them fit")
@@ -176,5 +175,5 @@ func (a *Answer) String() string {
 	return t.b.String()
 }
 
-// JSON prints the answer for a program, indented.
-func (a *Answer) JSON(w io.Writer) error { return indented(w, a) }
+// JSON writes the answer as indented JSON.
+func (a *Answer) JSON(w io.Writer) error { return writeIndented(w, a) }

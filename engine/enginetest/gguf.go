@@ -13,17 +13,17 @@ import (
 	"vapp.dev/kernels"
 )
 
-// GGUF says how WriteGGUF stores a toy.
+// GGUF are the options of WriteGGUF.
 type GGUF struct {
-	// Format picks the format of each matrix by its Hugging Face name; nil means
-	// Q8_0. Vectors are F32. Q4_K and Q6_K hold random blocks of deviation 0.02,
-	// not the toy's weights.
+	// Format returns the format of each matrix by its Hugging Face name; nil means Q8_0.
+	// Vectors are F32. Q4_K and Q6_K matrices are random blocks with a standard deviation of
+	// 0.02, not the toy's weights.
 	Format func(name string) kernels.Format
 	Pre    string // tokenizer.ggml.pre; "" means smollm
 	AddBOS *bool  // tokenizer.ggml.add_bos_token; nil leaves it out
 }
 
-// ggufNumber is the number of each format in a GGUF file.
+// ggufNumber is the type number of each format in a GGUF file.
 var ggufNumber = map[kernels.Format]uint32{
 	kernels.F32: 0, kernels.F16: 1, kernels.Q4_0: 2, kernels.Q4_1: 3, kernels.Q8_0: 8,
 	kernels.Q4_K: 12, kernels.Q6_K: 14, kernels.BF16: 30,
@@ -40,7 +40,7 @@ func (w *ggufWriter) string(s string) {
 	w.b = append(w.b, s...)
 }
 
-// key writes one metadata pair: uint32, float32, bool, string, []string, []int32.
+// key writes one metadata pair, whose value is a uint32, float32, bool, string, []string or []int32.
 func (w *ggufWriter) key(name string, value any) {
 	le := binary.LittleEndian
 	w.keys++
@@ -70,9 +70,8 @@ func (w *ggufWriter) key(name string, value any) {
 	}
 }
 
-// WriteGGUF writes the toy o as one GGUF file: the same weights as WriteLlama's
-// (o.DType and o.Shards do not matter), Q and K rows interleaved as llama.cpp's
-// converter does.
+// WriteGGUF writes the toy o as one GGUF file with the same weights as WriteLlama (o.DType and
+// o.Shards have no effect). Rows of Q and K are interleaved as llama.cpp's converter does.
 func WriteGGUF(path string, o Llama, g GGUF) error {
 	o = o.whole()
 	cfg, err := o.Config()
@@ -199,7 +198,7 @@ func appendTensor(b []byte, name string, f kernels.Format, shape []int64, offset
 	return le.AppendUint64(le.AppendUint32(b, ggufNumber[f]), uint64(offset))
 }
 
-// ggufName is llama.cpp's name of a Hugging Face tensor.
+// ggufName returns llama.cpp's name of a Hugging Face tensor.
 func ggufName(name string) string {
 	return strings.NewReplacer(
 		"model.embed_tokens.", "token_embd.", "model.norm.", "output_norm.", "lm_head.", "output.",
@@ -209,8 +208,8 @@ func ggufName(name string) string {
 	).Replace(name)
 }
 
-// interleave moves the rows of Q or K (elements of a bias) to where GGUF has
-// them: row i of the first half of a head to 2i, of the second to 2i+1.
+// interleave orders the rows of Q or K (the elements of a bias) as GGUF has them: row i of the
+// first half of a head goes to 2i, row i of the second half to 2i+1.
 func interleave(data []byte, t checkpoint.TensorInfo, head int) []byte {
 	n := int(t.Shape[0])
 	size := len(data) / n
@@ -232,7 +231,7 @@ func randomBlocks(cfg checkpoint.Config, t checkpoint.TensorInfo, seed uint64) (
 	return b, d.ReadRows(t.Name, 0, int(t.Rows()), b)
 }
 
-// ropeFactors is the quotient of unscaled and scaled frequencies.
+// ropeFactors returns the unscaled frequencies divided by the scaled ones.
 func ropeFactors(cfg checkpoint.Config) ([]float32, error) {
 	scaled, err := cfg.RopeInvFreq()
 	if err != nil {

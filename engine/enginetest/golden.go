@@ -5,34 +5,33 @@ import (
 	"math"
 )
 
-// Golden is one recorded run of the upstream implementation (transformers,
-// float32): a prompt of T tokens prefilled in one pass, then N greedy steps with
-// the KV cache. Feeding Tokens() in any chunks gives T+N rows of logits; row i is
-// what follows position i. The files are described in
-// engine/models/testdata/README.md.
+// Golden is one recorded run of the upstream implementation (transformers, float32): a prompt of
+// T tokens prefilled in one pass, then N greedy steps with the KV cache. Feeding Tokens() in any
+// chunks gives T+N rows of logits; row i predicts the token after position i.
+// engine/models/testdata/README.md describes the files.
 type Golden struct {
 	Facts      GoldenFacts
 	InputIDs   []int32   // [T] the prompt, positions 0 to T-1
 	DecodeIDs  []int32   // [N] fed at positions T to T+N-1: the reference's own greedy choices
-	SampleIDs  []int32   // [S] vocabulary ids whose logits are kept of every row, ascending
+	SampleIDs  []int32   // [S] vocabulary ids whose logits are recorded for every row, ascending
 	LastHidden []float32 // [H] output of the final norm at position T-1
 
 	rows []GoldenRow // [T+N]
 }
 
-// GoldenRow is what was kept of the logits after one position.
+// GoldenRow holds the recorded logits of one position.
 type GoldenRow struct {
 	TopIDs [2]int32   // ids of the two largest logits of the whole vocabulary, largest first
 	Top    [2]float32 // those logits
 	Sample []float32  // [S] logits of SampleIDs
-	Full   []float32  // [V] all logits, or nil where they were not kept
+	Full   []float32  // [V] all logits, or nil if they were not recorded
 }
 
-// Gap is how far the largest logit is above the second: below an engine's
-// error the largest may change places.
+// Gap returns the difference of the two largest logits. If it is below an engine's error, the
+// engine's largest logit may be another one.
 func (r GoldenRow) Gap() float32 { return r.Top[0] - r.Top[1] }
 
-// GoldenFacts says where the numbers came from.
+// GoldenFacts are the origin of a golden file's numbers.
 type GoldenFacts struct {
 	Format       int               `json:"format"`
 	Architecture string            `json:"architecture"` // Hugging Face class
@@ -45,19 +44,19 @@ type GoldenFacts struct {
 	Transformers string            `json:"transformers"`
 }
 
-// Tokens returns prompt and fed tokens, [T+N].
+// Tokens returns the prompt and the decoded tokens, [T+N].
 func (g *Golden) Tokens() []int32 {
 	return append(append(make([]int32, 0, g.Rows()), g.InputIDs...), g.DecodeIDs...)
 }
 
-// Rows is T+N.
+// Rows returns T+N.
 func (g *Golden) Rows() int { return len(g.rows) }
 
-// Row returns what was kept after position i, 0 ≤ i < Rows.
+// Row returns the recorded logits of position i, 0 ≤ i < Rows.
 func (g *Golden) Row(i int) GoldenRow { return g.rows[i] }
 
-// Spread is σ, the standard deviation of a row's logits over SampleIDs (root mean
-// square over the rows): the unit of the small checkpoints' bounds.
+// Spread returns σ, the standard deviation of a row's logits over SampleIDs (root mean square
+// over the rows). It is the unit of the small checkpoints' bounds.
 func (g *Golden) Spread() float64 {
 	var sum float64
 	for _, r := range g.rows {
@@ -73,18 +72,17 @@ func (g *Golden) Spread() float64 {
 	return math.Sqrt(sum / float64(len(g.rows)))
 }
 
-// GoldenDiff is how one row of logits differs from the reference.
+// GoldenDiff is the difference of one row of logits from the reference.
 type GoldenDiff struct {
-	Max     float32 // largest |Δ| over every logit that was kept
+	Max     float32 // largest |Δ| of all recorded logits
 	At      int32   // its vocabulary id
 	Square  float64 // mean of Δ² over SampleIDs
 	Gap     float32 // the reference's gap of this row
-	Flipped bool    // the largest logit is another one than the reference's
+	Flipped bool    // the largest logit is not the reference's
 }
 
-// Compare measures an engine's logits after position row, [V], against
-// everything that was kept of that row. It fails where the comparison would mean
-// nothing: a wrong length, or a logit that is not finite.
+// Compare compares an engine's logits [V] after position row with all recorded ones of that row.
+// It fails if the length is wrong or a logit is not finite.
 func (g *Golden) Compare(row int, logits []float32) (GoldenDiff, error) {
 	if len(logits) != g.Facts.VocabSize {
 		return GoldenDiff{}, fmt.Errorf("row %d has %d logits, the vocabulary has %d", row, len(logits), g.Facts.VocabSize)
@@ -119,16 +117,16 @@ func (g *Golden) Compare(row int, logits []float32) (GoldenDiff, error) {
 	return d, nil
 }
 
-// GoldenTally gathers the differences of many rows.
+// GoldenTally collects the differences of many rows.
 type GoldenTally struct {
 	Rows, Flips int
 	Max         float32 // largest |Δ| of all rows
-	MaxRow      int     // and its row
+	MaxRow      int     // the row of Max
 	FlippedGap  float32 // largest gap of the reference among the flipped rows
 	square      float64
 }
 
-// Add counts one row.
+// Add adds one row.
 func (t *GoldenTally) Add(row int, d GoldenDiff) {
 	t.Rows++
 	t.square += d.Square
@@ -141,24 +139,24 @@ func (t *GoldenTally) Add(row int, d GoldenDiff) {
 	}
 }
 
-// RMS is the root of the mean Δ² of all rows over the kept ids. It tells honest
-// rounding from a mistake far better than Max does.
+// RMS returns the root of the mean Δ² of all rows over SampleIDs. It separates rounding from
+// mistakes far better than Max does.
 func (t *GoldenTally) RMS() float64 { return math.Sqrt(t.square / float64(max(t.Rows, 1))) }
 
-// GoldenBound is what an engine may differ by; README.md of the golden files
-// says which bound belongs to which arithmetic.
+// GoldenBound is how far an engine may differ from a golden file. README.md of the golden files
+// lists the bound of each arithmetic.
 type GoldenBound struct {
-	Max float32 // of |Δ| of every logit
-	RMS float64 // of GoldenTally.RMS
-	Gap float32 // above this gap the largest logit is the reference's
+	Max float32 // limit of |Δ| of every logit
+	RMS float64 // limit of GoldenTally.RMS
+	Gap float32 // rows with a larger gap must have the reference's largest logit
 }
 
-// Times scales a bound that is stated in units of Spread.
+// Times returns the bound scaled by a factor, for bounds in units of Spread.
 func (b GoldenBound) Times(sigma float64) GoldenBound {
 	return GoldenBound{Max: b.Max * float32(sigma), RMS: b.RMS * sigma, Gap: b.Gap * float32(sigma)}
 }
 
-// Within says whether the rows keep a bound.
+// Within reports whether the rows are within a bound.
 func (t *GoldenTally) Within(b GoldenBound) error {
 	if t.Rows == 0 {
 		return fmt.Errorf("no row was compared")

@@ -6,8 +6,9 @@ import (
 	"vapp.dev/kernels"
 )
 
-// BoundFloat is the bound of float32 arithmetic. Where K and V are rounded, a token
-// of a mixture may be sent to another expert than in the reference: a step in its logits.
+// BoundFloat is the bound of float32 arithmetic. If K and V are rounded, a mixture-of-experts
+// model may route a token to another expert than the reference, which changes its logits by a
+// jump.
 func BoundFloat(golden string, kv kernels.Format) GoldenBound {
 	switch {
 	case rounding(golden):
@@ -38,8 +39,8 @@ func BoundFloat(golden string, kv kernels.Format) GoldenBound {
 	}[kv]
 }
 
-// BoundBF16 is the bound of products of bf16 numbers summed in float32, in any K/V format:
-// twice what the oracle differs by when it rounds activations so.
+// BoundBF16 is the bound of bf16 products summed in float32, with any K/V format: twice the
+// difference of the oracle when it rounds its activations to bf16.
 func BoundBF16(golden string, _ kernels.Format) GoldenBound {
 	switch {
 	case rounding(golden):
@@ -58,28 +59,29 @@ func BoundBF16(golden string, _ kernels.Format) GoldenBound {
 	return GoldenBound{Max: 1.25, RMS: 0.13, Gap: 0.25}
 }
 
-// Recurrent tells checkpoints with delta nets. Their output is normalised by head: of
-// the first tokens, whose state holds little, it is the sign of a product that may be
-// near zero, and bf16 inputs of the convolution flip it.
+// Recurrent reports whether a checkpoint has delta nets. Their output is normalized by head. For
+// the first tokens, whose state is small, the normalized output is the sign of a product that
+// may be near zero, and bf16 inputs of the convolution flip it.
 func Recurrent(golden string) bool { return strings.HasPrefix(golden, "tiny-qwen35") }
 
-// sharp tells checkpoints whose queries and keys are normalised and not scaled: on
-// random weights their softmax is close to a choice, which rounded keys move. Six such
-// layers one after the other, and experts that are chosen by the result, leave little of
-// what 16-bit pages would show; the F32 bound is the one that proves the forward.
+// sharp reports whether a checkpoint normalizes queries and keys without a scale. On random
+// weights its softmax is almost one-hot, and rounded keys change the selected position. After
+// six such layers, and experts routed by their output, results with 16-bit pages show little;
+// the F32 bound is the one that proves the forward pass.
 func sharp(golden string) bool { return golden == "tiny-gemma4" }
 
-// rounding tells checkpoints whose activations are rounded to int8: what is off by a little
-// may come to the other side of a code's border, which is a step in the logits.
+// rounding reports whether a checkpoint rounds activations to int8. A small difference may then
+// round to the next code, which changes the logits by a jump.
 func rounding(golden string) bool { return golden == "tiny-w8a8" }
 
-// coarse is about twice what rounded K and V, or products of bf16, make of such steps.
+// coarse is the bound for such jumps: about twice those that rounded K and V or bf16 products
+// cause.
 var coarse = GoldenBound{Max: 0.35, RMS: 0.06, Gap: 0.15}
 
-// Mixture tells checkpoints with experts.
+// Mixture reports whether a checkpoint has experts.
 func Mixture(golden string) bool {
 	return strings.HasPrefix(golden, "tiny-gpt-oss") || golden == "tiny-gemma4-moe"
 }
 
-// Tiny says whether a golden file belongs to a small random checkpoint.
+// Tiny reports whether a golden file belongs to a small random checkpoint.
 func Tiny(golden string) bool { return strings.HasPrefix(golden, "tiny-") }

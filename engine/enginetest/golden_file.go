@@ -12,7 +12,7 @@ import (
 // GoldenFormat is the version of the files that ReadGolden understands.
 const GoldenFormat = 1
 
-// ErrGolden is wrapped by every error about the content of a golden file.
+// ErrGolden is wrapped by all errors about the content of a golden file.
 var ErrGolden = errors.New("bad golden file")
 
 // ReadGolden reads one file of engine/models/testdata/golden.
@@ -28,8 +28,7 @@ func ReadGolden(path string) (*Golden, error) {
 	return g, nil
 }
 
-// ParseGolden decodes the bytes of a golden file and checks that its arrays fit
-// each other, so that nobody downstream has to.
+// ParseGolden decodes a golden file and checks that the shapes of its arrays agree.
 func ParseGolden(data []byte) (*Golden, error) {
 	f, err := openGolden(data)
 	if err != nil {
@@ -104,8 +103,8 @@ func (f *goldenFile) fail(name, why string, args ...any) {
 	}
 }
 
-// words returns the 4-byte words of a tensor whose shape is the given one; -1
-// stands for any length. After a fault it returns nil.
+// words returns the 4-byte words of a tensor, which must have the given shape; -1 stands for any
+// length. After a fault it returns nil.
 func (f *goldenFile) words(name, dtype string, shape ...int) []byte {
 	t, ok := f.tensors[name]
 	size := int64(4)
@@ -176,7 +175,7 @@ func (f *goldenFile) rows(prefix string, n int, sample []int32) []GoldenRow {
 	return out
 }
 
-// full attaches the positions of which all logits were kept, if there are any.
+// full reads the rows whose logits were all recorded, if there are any.
 func (f *goldenFile) full(g *Golden) {
 	if _, ok := f.tensors["full_positions"]; !ok || f.err != nil {
 		return

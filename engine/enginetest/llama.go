@@ -11,8 +11,8 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// Llama describes a toy of the Llama architecture. The zero value of a field
-// means what its comment says, so Llama{} is a model.
+// Llama describes a toy model of the Llama architecture. The comment of a field is its default,
+// so Llama{} is a model.
 type Llama struct {
 	Layers       int // 2
 	Hidden       int // 64
@@ -33,7 +33,7 @@ type Llama struct {
 	Seed          uint64
 }
 
-// whole fills in the defaults.
+// whole returns the toy with the defaults filled in.
 func (o Llama) whole() Llama {
 	or := func(v *int, d int) {
 		if *v == 0 {
@@ -58,8 +58,7 @@ func (o Llama) whole() Llama {
 	return o
 }
 
-// ConfigJSON returns the toy's config.json. BOS is the last id but one, EOS
-// the last.
+// ConfigJSON returns the toy's config.json. BOS is the second last id, EOS the last.
 func (o Llama) ConfigJSON() []byte {
 	o = o.whole()
 	m := map[string]any{
@@ -82,7 +81,7 @@ func (o Llama) ConfigJSON() []byte {
 	return mustJSON(m)
 }
 
-// Config returns what the engine will read of ConfigJSON.
+// Config returns the Config that the engine reads from ConfigJSON.
 func (o Llama) Config() (checkpoint.Config, error) {
 	return checkpoint.ParseConfig("toy config.json", o.ConfigJSON())
 }
@@ -125,9 +124,9 @@ func (o Llama) Layout() []checkpoint.TensorInfo {
 	return list
 }
 
-// Weights returns the float32 values of every tensor of Layout by name: seeded,
-// independent of DType, scaled so that activations neither vanish nor grow
-// (deviation 1/√in for matrices) and norms differ from 1.
+// Weights returns the float32 values of every tensor of Layout by name. They depend on the seed
+// and not on DType. Matrices have a standard deviation of 1/√in, so that activations neither
+// vanish nor grow; norms differ from 1.
 func (o Llama) Weights() (map[string][]float32, error) {
 	o = o.whole()
 	cfg, err := o.Config()
@@ -150,7 +149,7 @@ func (o Llama) Weights() (map[string][]float32, error) {
 		ref.Dequantize(kernels.F32, raw, x)
 		scale := float32(1)
 		if len(t.Shape) == 2 {
-			scale = float32(50 / math.Sqrt(float64(t.Shape[1]))) // the dummy's deviation is 1/50
+			scale = float32(50 / math.Sqrt(float64(t.Shape[1]))) // the dummy's standard deviation is 1/50
 		}
 		for i := range x {
 			if len(t.Shape) == 1 && x[i] == 1 { // a norm
@@ -173,12 +172,12 @@ func encode(f kernels.Format, x []float32) []byte {
 func mustJSON(v any) []byte {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
-		panic(err) // only for values that JSON cannot say, which are bugs here
+		panic(err) // only for values that JSON cannot encode, which are bugs here
 	}
 	return b
 }
 
-// safetensors joins tensors into a file: {u64 length, header, bytes}.
+// safetensors encodes tensors as a file: {u64 length, header, bytes}.
 func safetensors(list []checkpoint.TensorInfo, data map[string][]byte) ([]byte, error) {
 	head := map[string]any{"__metadata__": map[string]string{"format": "pt"}}
 	var body []byte

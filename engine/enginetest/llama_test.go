@@ -19,7 +19,7 @@ func read(t *testing.T, c *checkpoint.Checkpoint, name string) []float32 {
 		t.Fatalf("%s is missing", name)
 	}
 	raw := make([]byte, info.Bytes)
-	// In two parts, cut inside a head, so that rows are placed by their number.
+	// In two parts, split inside a head, to check that rows are placed by their number.
 	cut := int(info.Rows()) / 3
 	at := int64(cut) * info.RowBytes()
 	if err := c.ReadRows(name, cut, int(info.Rows())-cut, raw[at:]); err != nil {
@@ -97,8 +97,8 @@ func TestWriteLlama(t *testing.T) {
 	}
 }
 
-// TestWriteGGUF says that both containers of one toy read alike: rows of Q and
-// K in the same order, one rope, one vocabulary.
+// TestWriteGGUF checks that both file formats of a toy give the same model: the same order of Q
+// and K rows, the same rope and the same vocabulary.
 func TestWriteGGUF(t *testing.T) {
 	bound := map[kernels.Format]float64{
 		kernels.F32: 0, kernels.F16: 1e-3, kernels.BF16: 1.0 / 256, kernels.Q8_0: 1.0 / 200, kernels.Q4_0: 0.13, kernels.Q4_1: 0.08,

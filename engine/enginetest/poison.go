@@ -12,14 +12,13 @@ import (
 	"strings"
 )
 
-// tie is a config's word that the head is the embedding.
+// tie matches the config field that makes the head share the embedding.
 var tie = regexp.MustCompile(`("tie_word_embeddings"\s*:\s*)true`)
 
-// Poison copies the Hugging Face checkpoint from, of one safetensors file in F32, F16
-// or BF16, to the directory to, which it creates. In the copy the first element of
-// token id's embedding is x, so that a NaN or an infinity reaches everything computed
-// from that token and nothing else: a head that was the embedding becomes a matrix of
-// its own, with the numbers it had.
+// Poison copies the Hugging Face checkpoint from, one safetensors file in F32, F16 or BF16, to
+// the directory to, which it creates. In the copy the first element of token id's embedding is
+// x, so that a NaN or an infinity reaches everything computed from that token and nothing else.
+// A head that shares the embedding becomes a separate matrix with the original numbers.
 func Poison(to, from string, id int, x float32) error {
 	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
 		return err
@@ -37,7 +36,7 @@ func Poison(to, from string, id int, x float32) error {
 		return fmt.Errorf("%s: %w", weights, err)
 	}
 	for name, b := range map[string][]byte{config: tie.ReplaceAll(text, []byte("${1}false")), weights: file} {
-		if err := os.Remove(name); err != nil { // what was read-only
+		if err := os.Remove(name); err != nil { // the copy may be read-only
 			return err
 		}
 		if err := os.WriteFile(name, b, 0o644); err != nil {
@@ -47,7 +46,7 @@ func Poison(to, from string, id int, x float32) error {
 	return nil
 }
 
-// poison is Poison of the bytes of the file.
+// poison applies Poison to the bytes of the file.
 func poison(file []byte, id int, x float32, tied bool) ([]byte, error) {
 	n := int(binary.LittleEndian.Uint64(file))
 	head := map[string]json.RawMessage{}
@@ -100,7 +99,7 @@ func put(b []byte, dtype string, x float32) error {
 func join(head map[string]json.RawMessage, body []byte) []byte {
 	text, err := json.Marshal(head)
 	if err != nil {
-		panic(err) // it was JSON a moment ago
+		panic(err) // it was decoded from JSON
 	}
 	out := binary.LittleEndian.AppendUint64(nil, uint64(len(text)))
 	return append(append(out, text...), body...)

@@ -8,14 +8,14 @@ import (
 	"vapp.dev/engine/checkpoint"
 )
 
-// ChatTemplate is the template that toys carry.
+// ChatTemplate is the chat template of toys.
 const ChatTemplate = `{{ bos_token }}{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}
 {% endfor %}{% if add_generation_prompt %}assistant: {% endif %}`
 
-// WriteLlama writes a whole Hugging Face directory to dir, which it creates:
-// config.json, generation_config.json, tokenizer.json (one token a byte, BOS
-// <|bos|> and EOS <|eos|> as the last two ids), tokenizer_config.json with
-// ChatTemplate, and the weights in o.Shards files.
+// WriteLlama writes a complete Hugging Face directory to dir, which it creates: config.json,
+// generation_config.json, tokenizer.json (one token for each byte, with BOS <|bos|> and EOS
+// <|eos|> as the last two ids), tokenizer_config.json with ChatTemplate, and the weights in
+// o.Shards files.
 func WriteLlama(dir string, o Llama) error {
 	o = o.whole()
 	cfg, err := o.Config()
@@ -55,7 +55,7 @@ func WriteLlama(dir string, o Llama) error {
 	return nil
 }
 
-// shard adds the weight files, and an index where there are several.
+// shard adds the weight files, and an index if there are several.
 func (o Llama) shard(files map[string][]byte, weights map[string][]float32) error {
 	layout := o.Layout()
 	data := map[string][]byte{}

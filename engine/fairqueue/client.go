@@ -4,7 +4,7 @@ import "context"
 
 type clientKey struct{}
 
-// WithClient returns a context whose jobs are that client's.
+// WithClient returns a context whose jobs belong to that client.
 func WithClient(ctx context.Context, client string) context.Context {
 	return context.WithValue(ctx, clientKey{}, client)
 }

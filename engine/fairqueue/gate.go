@@ -6,18 +6,18 @@ import (
 	"sync"
 )
 
-// ErrFull is the error of a job that a full queue refuses.
+// ErrFull is returned for a job that a full queue refuses.
 var ErrFull = errors.New("too many jobs are waiting")
 
-// Gate lets a number of jobs in at once; the others wait in a Queue. It may be used from
-// any goroutine.
+// Gate admits a limited number of jobs at once; the others wait in a Queue. It is safe for
+// concurrent use.
 type Gate struct {
 	mu      sync.Mutex
 	free    int
 	waiting *Queue
 }
 
-// NewGate returns a gate of that many places, for which at most waiting jobs may wait.
+// NewGate returns a gate with that many places and at most waiting jobs in its queue.
 func NewGate(places, waiting int) *Gate {
 	return &Gate{free: places, waiting: NewQueue(waiting)}
 }
@@ -34,7 +34,7 @@ func (g *Gate) Enter(ctx context.Context, cost int) (leave func(), err error) {
 	case err = <-j.ready:
 	case <-ctx.Done():
 		if err = context.Cause(ctx); !g.withdraw(j) && <-j.ready == nil {
-			g.leave() // the place came at the same moment
+			g.leave() // the job got its place at the same moment
 		}
 	}
 	if err != nil {
@@ -43,7 +43,7 @@ func (g *Gate) Enter(ctx context.Context, cost int) (leave func(), err error) {
 	return sync.OnceFunc(g.leave), nil
 }
 
-// Idle reports whether no job has a place or waits, of a gate of that many places.
+// Idle reports whether no job has a place or waits. places is the gate's number of places.
 func (g *Gate) Idle(places int) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -64,7 +64,7 @@ func (g *Gate) add(j *Job) {
 	}
 }
 
-// withdraw removes a job that waits; false: it has its answer.
+// withdraw removes a waiting job. It returns false if the job has its answer already.
 func (g *Gate) withdraw(j *Job) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,5 +1,6 @@
-// Package fairqueue shares few places among many clients: clients take turns, a client's
-// small jobs pass its large ones, and no client can fill the queue for the others.
+// Package fairqueue shares a few places among many clients: clients take turns, a client's
+// small jobs pass its large ones, and no client can fill the queue for the others. It must not
+// know what a job does. Start reading at Queue in queue.go; Gate adds the locking.
 package fairqueue
 
 import "slices"
@@ -18,12 +19,12 @@ type Job struct {
 
 // Queue orders the jobs that wait. It has no lock and no clock.
 type Queue struct {
-	most  int     // jobs that may wait
-	n     int     // jobs that wait
+	most  int     // most waiting jobs
+	n     int     // waiting jobs
 	lines []*line // in the order of the clients' turns
 }
 
-// line is the jobs of one client, in the order in which they came; never empty.
+// line holds the waiting jobs of one client in order of arrival. It is never empty.
 type line struct {
 	client string
 	jobs   []*Job
@@ -35,8 +36,8 @@ func NewQueue(most int) *Queue { return &Queue{most: most} }
 // Len returns how many jobs wait.
 func (q *Queue) Len() int { return q.n }
 
-// Push adds a job and returns the one that the queue refuses, nil where there is space. A
-// full queue refuses the costliest job of the client that has the most, the new one included.
+// Push adds a job. If the queue was full, it removes and returns the costliest job of the client
+// that has the most jobs, the new one included; otherwise it returns nil.
 func (q *Queue) Push(j *Job) (refused *Job) {
 	own := q.line(j.Client)
 	if own == nil {
@@ -52,8 +53,8 @@ func (q *Queue) Push(j *Job) (refused *Job) {
 	return refused
 }
 
-// costliest returns the costliest job of the client that has the most jobs, the newest of
-// several; l's, if no client has more than l.
+// costliest returns the costliest job of the client that has the most jobs; of equal jobs the
+// newest, and of equal clients l.
 func (q *Queue) costliest(l *line) *Job {
 	for _, other := range q.lines {
 		if len(other.jobs) > len(l.jobs) {

@@ -2,9 +2,9 @@ package kv
 
 import "fmt"
 
-// Check verifies that every page is accounted for exactly once: free, cached,
-// or owned by as many tables as it counts, and every slab by its pages. It takes
-// time in the number of pages.
+// Check verifies that every page is either free, cached, or owned by as many tables as it
+// counts, and that the counts and lists of slabs agree with their pages. Its time grows with
+// the number of pages.
 func (p *Pool) Check() error {
 	for i := range p.classes {
 		if err := p.checkClass(i); err != nil {
@@ -14,14 +14,14 @@ func (p *Pool) Check() error {
 	return p.checkSlabs()
 }
 
-// checkClass counts the owners of every page from the tables and compares.
+// checkClass compares the owners that each page of a class counts with the tables.
 func (p *Pool) checkClass(ci int) error {
 	c := &p.classes[ci]
 	refs := make([]int32, len(c.pages))
 	for t := range p.tables {
 		part, held := &t.parts[ci], 0
-		if ci == p.marked {
-			t.marks.owned(refs)
+		if ci == p.snapClass {
+			t.snaps.countOwned(refs)
 		}
 		for b, n := range part.pages {
 			if n == none || b < part.low {
@@ -37,7 +37,7 @@ func (p *Pool) checkClass(ci int) error {
 			return fmt.Errorf("a table holds %d pages and counts %d", held, part.held)
 		}
 	}
-	state, err := c.marks(p.slabs, int32(ci))
+	state, err := c.pageStates(p.slabs, int32(ci))
 	if err != nil {
 		return err
 	}
@@ -67,8 +67,8 @@ func (p *Pool) checkClass(ci int) error {
 	return nil
 }
 
-// marks counts for every page how often it is cached or free.
-func (c *class) marks(slabs []slab, ci int32) ([]int, error) {
+// pageStates counts for every page how often it is in the list of cached or free pages.
+func (c *class) pageStates(slabs []slab, ci int32) ([]int, error) {
 	state := make([]int, len(c.pages))
 	cached := 0
 	for n, prev := c.lru.head, int32(none); n != none; n, prev = c.links[n].next, n {
@@ -105,19 +105,19 @@ func (c *class) marks(slabs []slab, ci int32) ([]int, error) {
 	return state, nil
 }
 
-// checkSlabs compares what slabs count with their pages, and the lists with
-// what slabs count.
+// checkSlabs compares the counts of slabs with their pages, and the lists of slabs with their
+// counts.
 func (p *Pool) checkSlabs() error {
-	unlent, idle := 0, 0
-	lent := make([]int, len(p.classes))
+	free, idle := 0, 0
+	assigned := make([]int, len(p.classes))
 	for i := range p.slabs {
 		s := &p.slabs[i]
 		if s.class == none {
-			unlent++
+			free++
 			continue
 		}
 		c := &p.classes[s.class]
-		lent[s.class]++
+		assigned[s.class]++
 		var used, cached int32
 		for _, pg := range c.pages[int32(i)*c.per:][:c.per] {
 			if pg.refs > 0 {
@@ -126,10 +126,10 @@ func (p *Pool) checkSlabs() error {
 				cached++
 			}
 		}
-		if used != s.used || cached != s.cached || used+cached == 0 && !s.read {
+		if used != s.used || cached != s.cached || used+cached == 0 && !s.pinned {
 			return fmt.Errorf("kv slab %d has %d owned and %d cached pages and counts %d and %d", i, used, cached, s.used, s.cached)
 		}
-		if s.idle != (used == 0 && !s.read) || s.avail != (used+cached < c.per) {
+		if s.idle != (used == 0 && !s.pinned) || s.avail != (used+cached < c.per) {
 			return fmt.Errorf("kv slab %d is in the wrong list", i)
 		}
 		if s.idle {
@@ -137,12 +137,12 @@ func (p *Pool) checkSlabs() error {
 		}
 	}
 	for i := range p.classes {
-		if c := &p.classes[i]; c.lent != lent[i] {
-			return fmt.Errorf("kv class %s has %d slabs and counts %d", c.spec.Name, lent[i], c.lent)
+		if c := &p.classes[i]; c.slabs != assigned[i] {
+			return fmt.Errorf("kv class %s has %d slabs and counts %d", c.spec.Name, assigned[i], c.slabs)
 		}
 	}
-	if unlent != len(p.unlent) || idle != p.nIdle {
-		return fmt.Errorf("kv: %d slabs are unlent and %d listed, %d idle and %d counted", unlent, len(p.unlent), idle, p.nIdle)
+	if free != len(p.freeSlabs) || idle != p.nIdle {
+		return fmt.Errorf("kv: %d slabs are free and %d listed, %d idle and %d counted", free, len(p.freeSlabs), idle, p.nIdle)
 	}
 	return nil
 }

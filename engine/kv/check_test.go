@@ -21,8 +21,8 @@ func TestCheckSees(t *testing.T) {
 		"slab cached":  func(p *Pool, _ *Table, n int32) { p.slabs[n/p.classes[0].per].cached-- },
 		"idle":         func(p *Pool, _ *Table, _ int32) { p.nIdle++ },
 		"slab list":    func(p *Pool, _ *Table, n int32) { s := &p.slabs[n/p.classes[0].per]; s.avail = !s.avail },
-		"lent":         func(p *Pool, _ *Table, _ int32) { p.classes[0].lent++ },
-		"unlent":       func(p *Pool, _ *Table, _ int32) { p.unlent = p.unlent[1:] },
+		"lent":         func(p *Pool, _ *Table, _ int32) { p.classes[0].slabs++ },
+		"unlent":       func(p *Pool, _ *Table, _ int32) { p.freeSlabs = p.freeSlabs[1:] },
 	} {
 		p := NewPool(layoutOf(t, fullSpec), 6, true)
 		other := filled(t, p, "other", ids(9, 0))
@@ -41,10 +41,10 @@ func TestCheckSees(t *testing.T) {
 
 // TestCheckSeesCheckpoints is the same of pages that states are begun from and stored to.
 func TestCheckSeesCheckpoints(t *testing.T) {
-	for name, spoil := range map[string]func(m *marks){
-		"lost begin": func(m *marks) { m.begin = none },
-		"lost store": func(m *marks) { m.stores = nil },
-		"shared":     func(m *marks) { m.stores[0].page = m.begin },
+	for name, spoil := range map[string]func(m *snapshots){
+		"lost begin": func(m *snapshots) { m.begin = none },
+		"lost store": func(m *snapshots) { m.stores = nil },
+		"shared":     func(m *snapshots) { m.stores[0].page = m.begin },
 	} {
 		p := NewPool(layoutOf(t, fullSpec, stateSpec, markSpec), 12, true)
 		p.Free(marked(t, p, "", ids(17, 0)))
@@ -52,11 +52,11 @@ func TestCheckSeesCheckpoints(t *testing.T) {
 		if n := p.Match(tab, ids(30, 0)); n != 16 || !p.Extend(tab, n, 30, 30) {
 			t.Fatalf("matched %d", n)
 		}
-		p.Mark(tab, ids(30, 0), 16, 30, 30)
-		if err := p.Check(); err != nil || len(tab.marks.stores) != 1 {
-			t.Fatal(err, tab.marks)
+		p.PlanSnapshots(tab, ids(30, 0), 16, 30, 30)
+		if err := p.Check(); err != nil || len(tab.snaps.stores) != 1 {
+			t.Fatal(err, tab.snaps)
 		}
-		spoil(&tab.marks)
+		spoil(&tab.snaps)
 		if p.Check() == nil {
 			t.Errorf("%s: not seen", name)
 		}
@@ -85,7 +85,7 @@ func TestAloneAlwaysFits(t *testing.T) {
 			for _, q := range s.seqs {
 				s.pool.Free(q.t)
 			}
-			s.pool.Drop()
+			s.pool.EvictAll()
 			q := &simSeq{t: s.pool.NewTable("x"), tokens: ids(tokens, 0)}
 			for q.done < tokens {
 				to := min(tokens, q.done+1+s.rng.IntN(1+s.rng.IntN(30)))

@@ -6,8 +6,8 @@ import (
 	"sort"
 )
 
-// Layout says how the KV arena is cut: into slabs of one size, each lent to one
-// class at a time and holding PagesPerSlab of its pages.
+// Layout divides the KV arena into slabs of one size. A slab is assigned to one class at a time
+// and holds PagesPerSlab of its pages.
 type Layout struct {
 	Specs        []Spec
 	SlabBytes    int64
@@ -15,22 +15,21 @@ type Layout struct {
 }
 
 const (
-	// minSlab keeps the slabs few.
+	// minSlab limits the number of slabs.
 	minSlab = 1 << 20
-	// candidates is about how many slab sizes are tried for a class: of small pages
-	// not every multiple.
+	// candidates is about how many slab sizes are tried for a class. For small pages not
+	// every multiple is tried.
 	candidates = 4096
-	// negligible is the share of a slab at its end that is not worth a larger slab,
-	// summed over the classes.
+	// negligible is the unused share of a slab, summed over the classes, that does not
+	// justify a larger slab.
 	negligible = 1.0 / 512
 )
 
-// NewLayout chooses the slab size, a function of the specs only: among the
-// multiples of each class's page between 1 MiB (or the largest page, if that is
-// more) and four times as much, the smallest that leaves next to nothing at the ends
-// of slabs, since the end of the arena that fills no slab is lost too; where there
-// is none, the one that leaves the least. The error is a *SpecError, or says that
-// there are no or too many classes.
+// NewLayout chooses the slab size, which depends on the specs only. Candidates are the
+// multiples of each class's page size from 1 MiB (or the largest page, if that is more) to four
+// times that. It takes the smallest one whose unused share is negligible: small slabs also
+// waste less of the arena's end, which fills no whole slab. If there is none, it takes the one
+// with the least unused share. The error is a *SpecError, or reports no or too many classes.
 func NewLayout(specs []Spec) (Layout, error) {
 	if len(specs) == 0 || len(specs) > maxClasses {
 		return Layout{}, errors.New("kv: a layout has 1 to 64 classes of page")
@@ -50,14 +49,14 @@ func NewLayout(specs []Spec) (Layout, error) {
 		return w < waste || w == waste && size < best
 	}
 	for _, s := range specs {
-		if s.Kind == Checkpoint {
-			continue // it takes what slabs there are
+		if s.Kind == Snapshot {
+			continue // snapshots do not influence the slab size
 		}
 		first, last := (least+s.PageBytes-1)/s.PageBytes, most/s.PageBytes
 		stride := max(1, (last-first)/candidates)
 		for n := first; n <= last; n += stride {
 			size := n * s.PageBytes
-			if w := wasted(specs, size); better(size, w) {
+			if w := unusedShare(specs, size); better(size, w) {
 				best, waste = size, w
 			}
 		}
@@ -69,11 +68,11 @@ func NewLayout(specs []Spec) (Layout, error) {
 	return l, nil
 }
 
-// wasted sums over the classes the share of a slab that no page covers.
-func wasted(specs []Spec, size int64) float64 {
+// unusedShare returns the share of a slab that no page covers, summed over the classes.
+func unusedShare(specs []Spec, size int64) float64 {
 	var w float64
 	for _, s := range specs {
-		if s.Kind == Checkpoint {
+		if s.Kind == Snapshot {
 			continue
 		}
 		w += float64(size%s.PageBytes) / float64(size)
@@ -81,7 +80,7 @@ func wasted(specs []Spec, size int64) float64 {
 	return w
 }
 
-// Slabs is how many whole slabs an arena of that many bytes has.
+// Slabs returns how many whole slabs an arena of that many bytes has.
 func (l Layout) Slabs(bytes int64) int {
 	if bytes <= 0 {
 		return 0
@@ -89,7 +88,7 @@ func (l Layout) Slabs(bytes int64) int {
 	return int(min(bytes/l.SlabBytes, int64(l.maxSlabs())))
 }
 
-// maxSlabs keeps page numbers inside int32.
+// maxSlabs returns the most slabs for which page numbers fit int32.
 func (l Layout) maxSlabs() int {
 	n := math.MaxInt32
 	for _, p := range l.PagesPerSlab {
@@ -98,12 +97,12 @@ func (l Layout) maxSlabs() int {
 	return n
 }
 
-// Pages is how many pages of a class that many slabs hold.
+// Pages returns how many pages of a class that many slabs hold.
 func (l Layout) Pages(class, slabs int) int { return slabs * l.PagesPerSlab[class] }
 
-// SequencePages is how many pages of a class a sequence of that many tokens
-// holds at steady state: all blocks, those that a window and what is ahead of it can
-// touch, or one state.
+// SequencePages returns how many pages of a class a sequence of that many tokens holds at
+// steady state: those of all blocks, of the blocks that a window and the tokens ahead of it can
+// overlap, or of one state.
 func (l Layout) SequencePages(class, tokens int) int {
 	if tokens <= 0 {
 		return 0
@@ -116,9 +115,9 @@ func (l Layout) SequencePages(class, tokens int) int {
 	return n
 }
 
-// SequenceSlabs is how many slabs suffice for one sequence of that many tokens
-// that has the arena to itself. A window's pages wander through their slabs, so
-// that they may touch one slab more than they fill.
+// SequenceSlabs returns how many slabs are enough for one sequence of that many tokens alone in
+// the arena. The pages of a sliding window move through their slabs, so they may occupy one
+// slab more than they fill.
 func (l Layout) SequenceSlabs(tokens int) int {
 	var slabs int
 	for c := range l.Specs {
@@ -133,8 +132,8 @@ func (l Layout) SequenceSlabs(tokens int) int {
 	return slabs
 }
 
-// Share is how many slabs one sequence of that many tokens takes at steady state
-// where others fill them up with it: each page for its share of a slab.
+// Share returns how many slabs one sequence of that many tokens takes at steady state, as a
+// fraction: each page counts for its share of a slab, since other sequences use the rest.
 func (l Layout) Share(tokens int) float64 {
 	var n float64
 	for c, per := range l.PagesPerSlab {
@@ -143,7 +142,7 @@ func (l Layout) Share(tokens int) float64 {
 	return n
 }
 
-// Sequences is how many sequences of that many tokens fit at steady state.
+// Sequences returns how many sequences of that many tokens fit at steady state.
 func (l Layout) Sequences(slabs, tokens int) int {
 	if tokens <= 0 || slabs <= 0 {
 		return 0
@@ -165,7 +164,7 @@ func (l Layout) Sequences(slabs, tokens int) int {
 	return sort.Search(most+1, func(n int) bool { return !fits(n) }) - 1
 }
 
-// Tokens is how many tokens the first class could hold if it had all slabs.
+// Tokens returns how many tokens the first class could hold if it had all slabs.
 func (l Layout) Tokens(slabs int) int64 {
 	return int64(l.Pages(0, slabs)) * int64(max(1, l.Specs[0].BlockSize))
 }

@@ -31,17 +31,17 @@ func TestOneClassWastesNothing(t *testing.T) {
 func TestSlabSizeOfTwoClasses(t *testing.T) {
 	const k = 1 << 10
 	l := layoutOf(t, Spec{"full", Full, 12 * 32 * k, 16, 0, 0}, Spec{"window", Window, 12 * 32 * k, 16, 128, 0})
-	if w := wasted(l.Specs, l.SlabBytes); w != 0 || l.PagesPerSlab[0] != l.PagesPerSlab[1] {
+	if w := unusedShare(l.Specs, l.SlabBytes); w != 0 || l.PagesPerSlab[0] != l.PagesPerSlab[1] {
 		t.Errorf("%+v wastes %g", l, w)
 	}
 	l = layoutOf(t, Spec{"full", Full, 5 * 64 * k, 16, 0, 0}, Spec{"window", Window, 25 * 128 * k, 16, 1024, 0})
-	if w := wasted(l.Specs, l.SlabBytes); w != 0 || l.SlabBytes != 3200*k {
+	if w := unusedShare(l.Specs, l.SlabBytes); w != 0 || l.SlabBytes != 3200*k {
 		t.Errorf("%+v wastes %g", l, w)
 	}
 	l = layoutOf(t, Spec{"full", Full, 700_001, 16, 0, 0}, Spec{"state", State, 3_000_017, 0, 0, 0})
-	got := wasted(l.Specs, l.SlabBytes)
+	got := unusedShare(l.Specs, l.SlabBytes)
 	for n := int64(5); n*700_001 < 12_000_068; n++ {
-		if w := wasted(l.Specs, n*700_001); w < got {
+		if w := unusedShare(l.Specs, n*700_001); w < got {
 			t.Errorf("slab of %d wastes %g, one of %d %g", l.SlabBytes, got, n*700_001, w)
 		}
 	}
@@ -53,8 +53,8 @@ func TestSlabSizeOfTwoClasses(t *testing.T) {
 func TestSlabsStaySmall(t *testing.T) {
 	for _, state := range []int64{77_955_072, 153_944_064, 228_950_016} {
 		l := layoutOf(t, Spec{"full", Full, 557_120, 16, 0, 0}, Spec{"state", State, state, 0, 0, 0})
-		if l.SlabBytes > state+state/100 || l.PagesPerSlab[1] != 1 || wasted(l.Specs, l.SlabBytes) > negligible {
-			t.Errorf("state of %d: slab of %d with %v pages wastes %g", state, l.SlabBytes, l.PagesPerSlab, wasted(l.Specs, l.SlabBytes))
+		if l.SlabBytes > state+state/100 || l.PagesPerSlab[1] != 1 || unusedShare(l.Specs, l.SlabBytes) > negligible {
+			t.Errorf("state of %d: slab of %d with %v pages wastes %g", state, l.SlabBytes, l.PagesPerSlab, unusedShare(l.Specs, l.SlabBytes))
 		}
 	}
 }

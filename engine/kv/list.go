@@ -3,11 +3,11 @@ package kv
 // none is no page, no slab, no class.
 const none = -1
 
-// link places an index between its neighbours in a list.
+// link holds an index's neighbours in a list.
 type link struct{ prev, next int32 }
 
-// list is a doubly linked list of indices whose links are kept elsewhere, so
-// that lists of disjoint sets can share one array of them.
+// list is a doubly linked list of indices. Its links are in a separate array, so that lists of
+// disjoint sets can share one.
 type list struct{ head, tail int32 }
 
 var empty = list{none, none}

@@ -1,41 +1,40 @@
 package kv
 
-// Move is a page whose content goes to a page of another pool of the same layout.
+// Move copies a page to a page of another pool of the same layout.
 type Move struct {
 	Class    int
 	From, To int32
 }
 
-// Mirror gives t, which has no pages, one for every page of like that positions from
-// sent on read. like is the table of a sequence, of its first sent positions at
-// least, in another pool of the same layout. What of tokens, the sequence's, the cache
-// holds in full blocks is shared; for every other page a Move is appended to moves,
-// and whoever made the pages performs them before anything reads or stores there.
-// False: like lacks a page that is read, or p has too few; t has none then.
+// Mirror allocates in t, which has no pages, a page for each page of like that is needed to
+// continue at position sent. like is the same sequence's table in another pool of the same
+// layout. Full blocks of tokens that are in p's prefix cache are shared. For every other page a
+// Move is appended to moves; the caller performs them before a step uses the pages. It returns
+// false, and allocates nothing, if like lacks a needed page or p has too few.
 func (p *Pool) Mirror(t, like *Table, sent int, tokens []int32, moves []Move) ([]Move, bool) {
 	for range 2 {
-		if !p.place(t, like, sent, tokens) || !p.Fits(p.need) {
+		if !p.planMirror(t, like, sent, tokens) || !p.Fits(p.need) {
 			p.Free(t)
 			return moves, false
 		}
-		if more, ok := p.mirror(t, like, moves); ok {
+		if more, ok := p.takeMirror(t, like, moves); ok {
 			return more, true
 		}
-		// Fits counts on cached pages that were in the way of another class.
+		// Fits counted cached pages that take slabs which another class needs.
 		p.Free(t)
-		p.Drop()
+		p.EvictAll()
 	}
 	return moves, false
 }
 
-// place lays t out as like is at sent, with the pages that the cache has and none in
-// place of the others, which p.need counts. False: like lacks one.
-func (p *Pool) place(t, like *Table, sent int, tokens []int32) bool {
+// planMirror fills t's page tables with the cached pages and with none for the others, which it
+// counts in p.need. It returns false if like lacks a needed page.
+func (p *Pool) planMirror(t, like *Table, sent int, tokens []int32) bool {
 	p.tables[t] = struct{}{}
 	for i := range t.parts {
 		c, part, from := &p.classes[i], &t.parts[i], like.parts[i].pages
 		end := c.spec.blocks(sent)
-		part.low = min(c.spec.kept(sent), end)
+		part.low = min(c.spec.firstBlock(sent), end)
 		part.stale = part.low
 		p.need[i] = 0
 		if end > len(from) {
@@ -47,7 +46,7 @@ func (p *Pool) place(t, like *Table, sent int, tokens []int32) bool {
 				return false
 			}
 			if b >= part.low {
-				n = p.shared(t, c, b, sent, tokens)
+				n = p.shareCached(t, c, b, sent, tokens)
 			}
 			part.pages = append(part.pages, n)
 			if n != none {
@@ -60,8 +59,9 @@ func (p *Pool) place(t, like *Table, sent int, tokens []int32) bool {
 	return true
 }
 
-// mirror takes the pages that place left out. False: a class found none.
-func (p *Pool) mirror(t, like *Table, moves []Move) ([]Move, bool) {
+// takeMirror allocates the pages that planMirror left out. It returns false if a class has none
+// left.
+func (p *Pool) takeMirror(t, like *Table, moves []Move) ([]Move, bool) {
 	for i := range t.parts {
 		part := &t.parts[i]
 		for b := part.low; b < len(part.pages); b++ {
@@ -80,9 +80,9 @@ func (p *Pool) mirror(t, like *Table, moves []Move) ([]Move, bool) {
 	return moves, true
 }
 
-// shared is the cached page of block b, now owned by one more; none where there is none
-// or the block is not full at sent.
-func (p *Pool) shared(t *Table, c *class, b, sent int, tokens []int32) int32 {
+// shareCached adds an owner to the cached page of block b and returns the page. It returns none
+// if the block is not cached or not full at sent.
+func (p *Pool) shareCached(t *Table, c *class, b, sent int, tokens []int32) int32 {
 	if !p.caching || c.group == none || (b+1)*c.spec.BlockSize > sent {
 		return none
 	}
@@ -94,8 +94,8 @@ func (p *Pool) shared(t *Table, c *class, b, sent int, tokens []int32) int32 {
 	return n
 }
 
-// Shared is how many of t's pages others own too, of how many it owns.
-func (p *Pool) Shared(t *Table) (shared, held int) {
+// SharedPages returns how many pages t owns, and how many of these have other owners too.
+func (p *Pool) SharedPages(t *Table) (shared, held int) {
 	for i := range t.parts {
 		part := &t.parts[i]
 		for b := part.low; b < len(part.pages); b++ {

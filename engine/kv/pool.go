@@ -1,48 +1,46 @@
 package kv
 
-// Pool lends slabs to classes and pages to sequences. It is not safe for
-// concurrent use.
+// Pool assigns slabs to classes and pages to sequences. It is not safe for concurrent use.
 //
-// A page is owned by one or more tables; or cached: owned by none, but findable by
-// the hash of what it holds; or free. Cached pages are evicted, least recently
-// used first, when nothing else is left. A slab whose pages are all free goes
-// back; one whose pages are all free or cached is idle and is taken back when
-// another class needs it.
+// A page is owned by one or more tables, or cached, or free. A cached page has no owner but can
+// be found by the hash of its tokens. Cached pages are evicted, least recently used first, when
+// no free page is left. A slab whose pages are all free is returned to the pool. A slab whose
+// pages are all free or cached is idle: another class may take it.
 type Pool struct {
-	layout  Layout
-	caching bool
-	classes []class
-	slabs   []slab
-	unlent  []int32 // slabs that no class has, the next one last
-	near    []link  // of slabs, in the avail list of their class
-	rest    []link  // of slabs, in idle
-	read    []int32 // slabs that stay with their class until the next step
-	idle    list    // slabs without owned pages, in order of becoming so
-	nIdle   int
-	tables  map[*Table]struct{} // those that may own pages
-	groups  []int               // block sizes; the classes of one share a hash chain
-	freed   uint64
-	marked  int      // the class of checkpoints, or none
-	most    int      // checkpoints at most
-	every   int      // tokens from one to the next within a sequence
-	storing []*Table // those with checkpoints that are not committed, the oldest first
-	need    []int    // scratch of Extend: pages to take
-	was     []int    // scratch of Extend: blocks before
-	buf     []byte   // scratch of hashing
+	layout        Layout
+	caching       bool
+	classes       []class
+	slabs         []slab
+	freeSlabs     []int32 // slabs of no class; the last one is taken next
+	availLinks    []link  // links of slabs in the avail list of their class
+	idleLinks     []link  // links of slabs in idle
+	pinned        []int32 // slabs that stay with their class until the next step
+	idle          list    // slabs without owned pages, idle for longest first
+	nIdle         int
+	tables        map[*Table]struct{} // tables that may own pages
+	groups        []int               // block sizes; classes of the same one share a hash chain
+	freed         uint64
+	snapClass     int      // the class of state snapshots, or none
+	maxSnapshots  int      // most snapshots kept at once
+	snapshotEvery int      // tokens between two snapshots of a sequence
+	storing       []*Table // tables with uncommitted snapshots, oldest first
+	need          []int    // scratch of Extend: pages to take
+	was           []int    // scratch of Extend: blocks before
+	buf           []byte   // scratch of hashing
 }
 
 // class is the state of one class of page.
 type class struct {
 	spec  Spec
-	per   int32 // pages a slab
+	per   int32 // pages of a slab
 	group int   // index into Pool.groups; none for State
 	pages []page
-	links []link // of pages: LRU while cached, next only in a slab's free list
+	links []link // links of pages: in lru while cached, otherwise in a slab's free list
 	byKey map[Key]int32
 	lru   list // cached pages, the next to evict first
-	avail list // lent slabs with a free page
+	avail list // slabs of the class with a free page
 
-	lent, idle   int // slabs
+	slabs, idle  int // slabs
 	used, cached int // pages
 }
 
@@ -53,32 +51,32 @@ type page struct {
 }
 
 type slab struct {
-	class        int32 // none: unlent
+	class        int32 // none: free
 	used, cached int32 // pages
 	free         int32 // first page of its list of free pages
-	bump         int32 // pages from here on were not touched since the slab was lent
+	bump         int32 // pages from this one on were not used since the slab was assigned
 	avail, idle  bool  // is in these lists
-	read         bool  // the step being prepared reads pages that were released
+	pinned       bool  // the step being prepared reads pages of it that were released
 }
 
-// NewPool makes a pool of that many slabs, all free. caching says whether
-// full blocks stay findable after their sequence has gone.
+// NewPool returns a pool of that many slabs, all free. caching enables prefix caching: full
+// blocks can be found after their sequence has ended.
 func NewPool(l Layout, slabs int, caching bool) *Pool {
 	slabs = max(0, min(slabs, l.maxSlabs()))
 	p := &Pool{
 		layout: l, caching: caching, idle: empty,
-		slabs: make([]slab, slabs), near: make([]link, slabs), rest: make([]link, slabs),
+		slabs: make([]slab, slabs), availLinks: make([]link, slabs), idleLinks: make([]link, slabs),
 		tables: map[*Table]struct{}{}, need: make([]int, len(l.Specs)), was: make([]int, len(l.Specs)),
-		marked: l.marked(), most: l.Checkpoints(slabs), every: max(1, l.CheckpointEvery()),
+		snapClass: l.snapshotClass(), maxSnapshots: l.Snapshots(slabs), snapshotEvery: max(1, l.SnapshotEvery()),
 	}
 	for i := range slabs {
 		p.slabs[i].class = none
-		p.unlent = append(p.unlent, int32(slabs-1-i))
+		p.freeSlabs = append(p.freeSlabs, int32(slabs-1-i))
 	}
 	for i, s := range l.Specs {
 		n, findable := l.Pages(i, slabs), 0
 		if caching {
-			findable = n // so that no step has the index grow
+			findable = n // full size, so that the map never grows during a step
 		}
 		p.classes = append(p.classes, class{
 			spec: s, per: int32(l.PagesPerSlab[i]), group: p.groupOf(s),
@@ -89,33 +87,33 @@ func NewPool(l Layout, slabs int, caching bool) *Pool {
 	return p
 }
 
-// Layout is what the pool was made with.
+// Layout returns the pool's layout.
 func (p *Pool) Layout() Layout { return p.layout }
 
-// Slabs is how many slabs the pool has.
+// Slabs returns how many slabs the pool has.
 func (p *Pool) Slabs() int { return len(p.slabs) }
 
-// Caching says whether prefixes are reused.
+// Caching reports whether prefix caching is on.
 func (p *Pool) Caching() bool { return p.caching }
 
-// Freed counts how often a page lost its last owner: while it stays the same,
-// what did not fit does not fit now.
-func (p *Pool) Freed() uint64 { return p.freed }
+// Frees returns how often a page lost its last owner. While the number stays the same, an
+// allocation that failed would fail again.
+func (p *Pool) Frees() uint64 { return p.freed }
 
 // Usage counts the pages of one class.
 type Usage struct {
-	Pages  int // that the class would have with all slabs
-	Used   int // owned by at least one sequence
-	Cached int // owned by none, still holding a findable prefix
+	Pages  int // pages that the class would have with all slabs
+	Used   int // pages owned by at least one sequence
+	Cached int // pages without an owner that hold a cached block
 }
 
-// Usage counts the pages of a class.
+// Usage returns the page counts of a class.
 func (p *Pool) Usage(class int) Usage {
 	c := &p.classes[class]
 	return Usage{Pages: len(c.pages), Used: c.used, Cached: c.cached}
 }
 
-// Share is how much of the arena sequences own, 0 to 1.
+// Share returns the share of the arena that sequences own, 0 to 1.
 func (p *Pool) Share() float64 {
 	if len(p.slabs) == 0 {
 		return 0
@@ -127,27 +125,27 @@ func (p *Pool) Share() float64 {
 	return slabs / float64(len(p.slabs))
 }
 
-// Fits says whether need more pages of each class could be had now, at the
-// cost of what is cached.
+// Fits reports whether need[i] more pages of each class i can be allocated now, by evicting
+// cached pages if necessary.
 func (p *Pool) Fits(need []int) bool {
-	have := len(p.unlent) + p.nIdle
+	have := len(p.freeSlabs) + p.nIdle
 	for i := range p.classes {
 		c := &p.classes[i]
-		// Pages beside the owned ones, in slabs that have owned ones.
-		beside := (c.lent-c.idle)*int(c.per) - c.used
-		if more := need[i] - beside; more > 0 {
+		// Pages without an owner, in slabs that have owned ones.
+		unowned := (c.slabs-c.idle)*int(c.per) - c.used
+		if more := need[i] - unowned; more > 0 {
 			have -= (more + int(c.per) - 1) / int(c.per)
 		}
 	}
 	return have >= 0
 }
 
-// take gives an owned page of class ci: a free one, else one of a slab that no
-// class has, else the cached one that was not used for longest, else one of
-// another class's slab that was idle for longest.
+// take allocates a page of class ci. In this order it takes a free page, a page of a free slab,
+// the least recently used cached page, or a page of another class's slab, the one that has been
+// idle for longest.
 func (p *Pool) take(ci int) (int32, bool) {
 	c := &p.classes[ci]
-	if c.avail.head == none && !p.lend(ci) {
+	if c.avail.head == none && !p.assignSlab(ci) {
 		if c.lru.head != none {
 			n := c.lru.head
 			p.uncache(c, n)
@@ -157,20 +155,20 @@ func (p *Pool) take(ci int) (int32, bool) {
 		if p.idle.head == none {
 			return none, false
 		}
-		p.forget(p.idle.head)
-		p.lend(ci)
+		p.evictSlab(p.idle.head)
+		p.assignSlab(ci)
 	}
-	return p.fresh(c, c.avail.head), true
+	return p.takeFree(c, c.avail.head), true
 }
 
-// takeClose is take in the order that Fits counts on: pages of slabs that are not idle
-// go first, cached ones among them, so that no slab is taken that another class needs. It
-// looks at all slabs.
-func (p *Pool) takeClose(ci int) (int32, bool) {
+// takeCompact allocates a page like take, but in the order that Fits assumes: pages of slabs
+// that are not idle go first, cached ones included. So it takes no slab that another class
+// needs. It scans all slabs.
+func (p *Pool) takeCompact(ci int) (int32, bool) {
 	c := &p.classes[ci]
 	for si := range p.slabs {
 		if s := &p.slabs[si]; s.class == int32(ci) && !s.idle && s.used+s.cached < c.per {
-			return p.fresh(c, int32(si)), true
+			return p.takeFree(c, int32(si)), true
 		}
 	}
 	for n := c.lru.head; n != none; n = c.links[n].next {
@@ -180,19 +178,19 @@ func (p *Pool) takeClose(ci int) (int32, bool) {
 			return n, true
 		}
 	}
-	if len(p.unlent) == 0 {
+	if len(p.freeSlabs) == 0 {
 		if p.idle.head == none {
 			return none, false
 		}
-		p.forget(p.idle.head)
+		p.evictSlab(p.idle.head)
 	}
-	si := p.unlent[len(p.unlent)-1]
-	p.lend(ci)
-	return p.fresh(c, si), true
+	si := p.freeSlabs[len(p.freeSlabs)-1]
+	p.assignSlab(ci)
+	return p.takeFree(c, si), true
 }
 
-// fresh owns a free page of a slab.
-func (p *Pool) fresh(c *class, si int32) int32 {
+// takeFree allocates a free page of slab si.
+func (p *Pool) takeFree(c *class, si int32) int32 {
 	s := &p.slabs[si]
 	n := s.free
 	if n != none {
@@ -205,45 +203,45 @@ func (p *Pool) fresh(c *class, si int32) int32 {
 	return n
 }
 
-// lend gives class ci a slab that no class has.
-func (p *Pool) lend(ci int) bool {
-	last := len(p.unlent) - 1
+// assignSlab assigns a free slab to class ci. It returns false if there is none.
+func (p *Pool) assignSlab(ci int) bool {
+	last := len(p.freeSlabs) - 1
 	if last < 0 {
 		return false
 	}
-	si := p.unlent[last]
-	p.unlent = p.unlent[:last]
+	si := p.freeSlabs[last]
+	p.freeSlabs = p.freeSlabs[:last]
 	p.slabs[si] = slab{class: int32(ci), free: none, avail: true}
-	p.classes[ci].lent++
-	p.classes[ci].avail.push(p.near, si)
+	p.classes[ci].slabs++
+	p.classes[ci].avail.push(p.availLinks, si)
 	return true
 }
 
-// Begin says that a new step is being prepared: what the one before read of released
-// pages may be lent to other classes now.
-func (p *Pool) Begin() {
-	for _, si := range p.read {
-		p.slabs[si].read = false
-		p.settle(si)
+// BeginStep begins the preparation of a new step. Slabs pinned for the previous step may go to
+// other classes again.
+func (p *Pool) BeginStep() {
+	for _, si := range p.pinned {
+		p.slabs[si].pinned = false
+		p.updateLists(si)
 	}
-	p.read = p.read[:0]
+	p.pinned = p.pinned[:0]
 }
 
-// reads keeps a slab with its class for this step, which reads a page of it that is
-// about to be released. Its own class may store there, since a layer reads its history
-// before it stores; a layer of another class could come before.
-func (p *Pool) reads(si int32) {
-	if s := &p.slabs[si]; !s.read {
-		s.read = true
-		p.read = append(p.read, si)
+// pin keeps a slab with its class for this step, which reads a page of it that is about to be
+// released. Layers of the same class may store to that page, since a layer reads its history
+// before it stores. A layer of another class could run, and store, before the read.
+func (p *Pool) pin(si int32) {
+	if s := &p.slabs[si]; !s.pinned {
+		s.pinned = true
+		p.pinned = append(p.pinned, si)
 	}
 }
 
-// own makes a free page owned once.
+// own gives a free page its first owner.
 func (p *Pool) own(c *class, n int32) {
 	c.pages[n].refs = 1
 	c.used++
 	s := n / c.per
 	p.slabs[s].used++
-	p.settle(s)
+	p.updateLists(s)
 }

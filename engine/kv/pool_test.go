@@ -55,7 +55,7 @@ func text(q *simSeq, n int) string {
 // compute writes the positions from to to−1 of q, as a device would; those from
 // sure on are of proposed tokens, of which kept turn out right.
 func (s *sim) compute(q *simSeq, sure, to, kept int) (bool, error) {
-	s.pool.Begin()
+	s.pool.BeginStep()
 	if !s.pool.Extend(q.t, q.done, sure, to) {
 		if s.pool.Fits(s.pool.need) {
 			return false, fmt.Errorf("%v pages fit and were not given", s.pool.need)
@@ -64,7 +64,7 @@ func (s *sim) compute(q *simSeq, sure, to, kept int) (bool, error) {
 		q.done, q.most = 0, 0
 		return false, nil
 	}
-	s.pool.Mark(q.t, q.tokens, q.done, sure, 1+s.rng.IntN(len(q.tokens)))
+	s.pool.PlanSnapshots(q.t, q.tokens, q.done, sure, 1+s.rng.IntN(len(q.tokens)))
 	if err := s.verify(q); err != nil {
 		return false, fmt.Errorf("before storing %d: %w", to, err)
 	}
@@ -73,7 +73,7 @@ func (s *sim) compute(q *simSeq, sure, to, kept int) (bool, error) {
 			s.content[c][q.t.Pages(c)[0]] = text(q, sure+kept)
 			continue
 		}
-		if spec.Kind == Checkpoint {
+		if spec.Kind == Snapshot {
 			if err := s.mark(c, q, sure); err != nil {
 				return false, err
 			}
@@ -118,7 +118,7 @@ func (s *sim) mark(c int, q *simSeq, to int) error {
 // state says that the state that q goes on from is that of its tokens.
 func (s *sim) state(c int, q *simSeq) error {
 	page, held := q.t.Pages(c)[0], s.content[c]
-	if m := s.pool.marked; m != none && q.t.Pages(m)[0] >= 0 && q.t.marks.from == q.done {
+	if m := s.pool.snapClass; m != none && q.t.Pages(m)[0] >= 0 && q.t.snaps.from == q.done {
 		page, held = q.t.Pages(m)[0], s.content[m]
 		s.begun++
 	}
@@ -132,7 +132,7 @@ func (s *sim) state(c int, q *simSeq) error {
 // where it stores: it stores what its last position sees.
 func (s *sim) stored(q *simSeq, to int) error {
 	for _, spec := range s.pool.layout.Specs {
-		if spec.Kind == Window && spec.Ahead > 0 && to-q.done <= 1+spec.Ahead && q.done/spec.BlockSize < spec.kept(to) {
+		if spec.Kind == Window && spec.Ahead > 0 && to-q.done <= 1+spec.Ahead && q.done/spec.BlockSize < spec.firstBlock(to) {
 			return fmt.Errorf("class %s: position %d is out of sight of %d", spec.Name, q.done, to)
 		}
 	}
@@ -147,10 +147,10 @@ func (s *sim) verify(q *simSeq) error {
 				return err
 			}
 		}
-		if spec.Kind == State || spec.Kind == Checkpoint {
+		if spec.Kind == State || spec.Kind == Snapshot {
 			continue
 		}
-		for b := spec.kept(q.done); b < spec.blocks(q.done); b++ {
+		for b := spec.firstBlock(q.done); b < spec.blocks(q.done); b++ {
 			page := q.t.Pages(c)[b]
 			if page < 0 {
 				return fmt.Errorf("class %s: block %d of %d tokens has no page", spec.Name, b, q.done)
@@ -192,7 +192,7 @@ func (s *sim) step() error {
 		s.pool.Free(s.seqs[i].t)
 		s.seqs = slices.Delete(s.seqs, i, i+1)
 	case k == 5 && s.rng.IntN(20) == 0:
-		s.pool.Drop()
+		s.pool.EvictAll()
 	default:
 		q := s.seqs[s.rng.IntN(len(s.seqs))]
 		if q.done == len(q.tokens) {
@@ -226,8 +226,8 @@ var (
 	aheadSpec   = Spec{Name: "ahead", Kind: Window, PageBytes: 600 << 10, BlockSize: 4, Window: 6, Ahead: 4}
 	fartherSpec = Spec{Name: "farther", Kind: Window, PageBytes: 600 << 10, BlockSize: 2, Window: 21, Ahead: 7}
 	stateSpec   = Spec{Name: "state", Kind: State, PageBytes: 700 << 10}
-	markSpec    = Spec{Name: "checkpoint", Kind: Checkpoint, PageBytes: 650 << 10, BlockSize: 4}
-	bigMarkSpec = Spec{Name: "checkpoint", Kind: Checkpoint, PageBytes: 650 << 10, BlockSize: 8}
+	markSpec    = Spec{Name: "checkpoint", Kind: Snapshot, PageBytes: 650 << 10, BlockSize: 4}
+	bigMarkSpec = Spec{Name: "checkpoint", Kind: Snapshot, PageBytes: 650 << 10, BlockSize: 8}
 )
 
 func TestPoolAtRandom(t *testing.T) {
@@ -247,7 +247,7 @@ func TestPoolAtRandom(t *testing.T) {
 		var marked, begun int
 		for seed := range uint64(4) {
 			s := newSim(t, specs, 3+int(seed)*4, seed)
-			s.pool.every = 8
+			s.pool.snapshotEvery = 8
 			for i := range 700 {
 				if err := s.step(); err != nil {
 					t.Fatalf("%d classes, seed %d, step %d: %v", len(specs), seed, i, err)
@@ -257,16 +257,16 @@ func TestPoolAtRandom(t *testing.T) {
 			for _, q := range s.seqs {
 				s.pool.Free(q.t)
 			}
-			s.pool.Drop()
-			s.pool.Begin()
+			s.pool.EvictAll()
+			s.pool.BeginStep()
 			if err := s.pool.Check(); err != nil {
 				t.Fatal(err)
 			}
-			if n := len(s.pool.unlent); n != s.pool.Slabs() || s.pool.Share() != 0 {
+			if n := len(s.pool.freeSlabs); n != s.pool.Slabs() || s.pool.Share() != 0 {
 				t.Fatalf("%d of %d slabs came back", n, s.pool.Slabs())
 			}
 		}
-		if slices.ContainsFunc(specs, func(s Spec) bool { return s.Kind == Checkpoint }) && (marked < 40 || begun < 4) {
+		if slices.ContainsFunc(specs, func(s Spec) bool { return s.Kind == Snapshot }) && (marked < 40 || begun < 4) {
 			t.Errorf("%d classes: %d checkpoints were left and %d begun from: that tests too little", len(specs), marked, begun)
 		}
 	}

@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// Key names what a block holds: its tokens, all tokens before it and the salt
-// of its sequence, as 128 bits of SHA-256. A block's key is the hash of its
-// parent's key and its tokens; the first block's parent is the hash of the salt.
+// Key identifies the content of a block: its tokens, all tokens before it and the salt of its
+// sequence. It is 128 bits of the SHA-256 of its parent's key and its tokens. The parent of the
+// first block is the hash of the salt.
 type Key [16]byte
 
-// groupOf is the index of the hash chain that a class uses.
+// groupOf returns the index of the hash chain that a class uses.
 func (p *Pool) groupOf(s Spec) int {
 	if s.Kind == State {
 		return none
@@ -23,8 +23,7 @@ func (p *Pool) groupOf(s Spec) int {
 	return len(p.groups) - 1
 }
 
-// key is the key of block b of a sequence with these tokens, computed at most
-// once a table.
+// key returns the key of block b of a sequence with these tokens. A table computes each key once.
 func (p *Pool) key(t *Table, group, b int, tokens []int32) Key {
 	size := p.groups[group]
 	for have := len(t.chain[group]); have <= b; have++ {
@@ -47,16 +46,16 @@ func rootKey(salt string) Key {
 	return Key(sum[:16])
 }
 
-// find is the page that holds a block.
+// find returns the page of class c that holds block b.
 func (p *Pool) find(t *Table, c *class, b int, tokens []int32) (int32, bool) {
 	n, ok := c.byKey[p.key(t, c.group, b, tokens)]
 	return n, ok
 }
 
-// Match gives t, which has no pages, those of the longest prefix of tokens that
-// every class still holds, and returns its length: whole blocks, and never all
-// of the tokens, since the last one must be computed to draw from. Where there are
-// states, it is the longest with a checkpoint at its end.
+// Match finds the longest prefix of tokens that every class has cached, gives its pages to t,
+// which has none, and returns its length. The prefix consists of whole blocks and is shorter
+// than tokens, since the last token must be computed to sample from. With recurrent states, the
+// prefix must have a snapshot at its end.
 func (p *Pool) Match(t *Table, tokens []int32) int {
 	if !p.caching || len(tokens) < 2 {
 		return 0
@@ -68,10 +67,10 @@ func (p *Pool) Match(t *Table, tokens []int32) int {
 	p.tables[t] = struct{}{}
 	for i := range t.parts {
 		c, part := &p.classes[i], &t.parts[i]
-		if c.spec.Kind == State || c.spec.Kind == Checkpoint {
+		if c.spec.Kind == State || c.spec.Kind == Snapshot {
 			continue
 		}
-		part.low, part.sealed = c.spec.kept(n), n/c.spec.BlockSize
+		part.low, part.sealed = c.spec.firstBlock(n), n/c.spec.BlockSize
 		part.stale = part.low
 		for b := range part.sealed {
 			if b < part.low {
@@ -84,14 +83,14 @@ func (p *Pool) Match(t *Table, tokens []int32) int {
 			part.held++
 		}
 	}
-	if p.marked != none {
-		p.begin(t, tokens, n)
+	if p.snapClass != none {
+		p.beginFrom(t, tokens, n)
 	}
 	return n
 }
 
-// longest is the length of the longest prefix, below len(tokens), that all
-// classes hold as far as a position after it reads it, in whole blocks.
+// longest returns the length of the longest prefix, shorter than tokens and in whole blocks, of
+// which every class holds all blocks that a later position reads.
 func (p *Pool) longest(t *Table, tokens []int32) int {
 	n, states := len(tokens)-1, false
 	for i := range p.classes {
@@ -102,22 +101,22 @@ func (p *Pool) longest(t *Table, tokens []int32) int {
 		states = states || c.spec.Kind == State
 	}
 	n = p.windows(t, tokens, n)
-	if p.marked == none {
+	if p.snapClass == none {
 		if states {
 			return 0
 		}
 		return n
 	}
-	t.marks.branch = n - n%p.classes[p.marked].spec.BlockSize
+	t.snaps.branch = n - n%p.classes[p.snapClass].spec.BlockSize
 	for was := -1; n != was && n > 0; {
 		was = n
-		n = p.windows(t, tokens, p.latest(t, tokens, n))
+		n = p.windows(t, tokens, p.latestSnapshot(t, tokens, n))
 	}
 	return n
 }
 
-// windows is the largest length up to n, in whole blocks of every class, of which each
-// window class holds the end.
+// windows returns the largest length up to n, in whole blocks of every class, whose last window
+// is cached in each window class.
 func (p *Pool) windows(t *Table, tokens []int32, n int) int {
 	for was := -1; n != was && n > 0; {
 		was = n
@@ -135,7 +134,7 @@ func (p *Pool) windows(t *Table, tokens []int32, n int) int {
 	return n
 }
 
-// prefix is how many of the first n tokens class c holds without a gap.
+// prefix returns how many of the first n tokens class c holds without a gap.
 func (p *Pool) prefix(t *Table, c *class, tokens []int32, n int) int {
 	b := 0
 	for ; (b+1)*c.spec.BlockSize <= n; b++ {
@@ -146,11 +145,11 @@ func (p *Pool) prefix(t *Table, c *class, tokens []int32, n int) int {
 	return b * c.spec.BlockSize
 }
 
-// suffix is the largest length up to n, in whole blocks, whose window class c
-// holds without a gap.
+// suffix returns the largest length up to n, in whole blocks, whose last window class c holds
+// without a gap.
 func (p *Pool) suffix(t *Table, c *class, tokens []int32, n int) int {
 	end := n / c.spec.BlockSize
-	for b := end - 1; b >= 0 && b >= c.spec.kept(end*c.spec.BlockSize); b-- {
+	for b := end - 1; b >= 0 && b >= c.spec.firstBlock(end*c.spec.BlockSize); b-- {
 		if _, ok := p.find(t, c, b, tokens); !ok {
 			end = b
 		}
@@ -158,15 +157,16 @@ func (p *Pool) suffix(t *Table, c *class, tokens []int32, n int) int {
 	return end * c.spec.BlockSize
 }
 
-// Seal makes findable the full blocks among the first done tokens, and the checkpoints
-// behind them, which must have been computed. A block that another page already holds stays private.
+// Seal enters the full blocks among the first done tokens, and the snapshots after them, into
+// the prefix cache. They must have been computed. A block that another page already holds is
+// not entered.
 func (p *Pool) Seal(t *Table, tokens []int32, done int) {
 	if !p.caching {
 		return
 	}
 	for i := range t.parts {
 		c, part := &p.classes[i], &t.parts[i]
-		if c.spec.Kind == State || c.spec.Kind == Checkpoint {
+		if c.spec.Kind == State || c.spec.Kind == Snapshot {
 			continue
 		}
 		for ; (part.sealed+1)*c.spec.BlockSize <= done; part.sealed++ {
@@ -181,7 +181,7 @@ func (p *Pool) Seal(t *Table, tokens []int32, done int) {
 			}
 		}
 	}
-	if p.marked != none {
-		p.sealMarks(t, tokens, done)
+	if p.snapClass != none {
+		p.sealSnapshots(t, tokens, done)
 	}
 }

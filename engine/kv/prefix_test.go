@@ -113,9 +113,9 @@ func TestSharedPages(t *testing.T) {
 	if u := p.Usage(0); u.Used != 0 || u.Cached != 4 {
 		t.Errorf("%+v", u)
 	}
-	freed := p.Freed()
+	freed := p.Frees()
 	p.Free(a)
-	if p.Freed() != freed || p.Check() != nil {
+	if p.Frees() != freed || p.Check() != nil {
 		t.Error("freeing twice did something")
 	}
 }
@@ -173,8 +173,8 @@ func TestSlabsMove(t *testing.T) {
 	}
 	p.Seal(full, tokens, most)
 	p.Free(full)
-	if p.Usage(0).Cached == 0 || len(p.unlent) > 1 {
-		t.Fatalf("%+v, %d slabs are unlent", p.Usage(0), len(p.unlent))
+	if p.Usage(0).Cached == 0 || len(p.freeSlabs) > 1 {
+		t.Fatalf("%+v, %d slabs are unlent", p.Usage(0), len(p.freeSlabs))
 	}
 	if !p.Extend(window, 0, most, most) {
 		t.Fatal("cached pages are in the way")

@@ -1,6 +1,6 @@
 package kv
 
-// share adds an owner to a page that is owned or cached.
+// share adds an owner to an owned or cached page.
 func (p *Pool) share(c *class, n int32) {
 	pg := &c.pages[n]
 	pg.refs++
@@ -13,10 +13,10 @@ func (p *Pool) share(c *class, n int32) {
 	s := n / c.per
 	p.slabs[s].cached--
 	p.slabs[s].used++
-	p.settle(s)
+	p.updateLists(s)
 }
 
-// release takes one owner from a page; without owners it is cached or free.
+// release removes one owner of a page. Without owners the page is cached or free.
 func (p *Pool) release(c *class, n int32) {
 	pg := &c.pages[n]
 	pg.refs--
@@ -36,11 +36,11 @@ func (p *Pool) release(c *class, n int32) {
 		c.links[n].next = s.free
 		s.free = n
 	}
-	p.settle(si)
+	p.updateLists(si)
 }
 
-// uncache forgets what a cached page holds. The page is in no list afterwards;
-// the caller owns it or frees it.
+// uncache removes a cached page from the prefix cache. The page is in no list afterwards; the
+// caller allocates or frees it.
 func (p *Pool) uncache(c *class, n int32) {
 	pg := &c.pages[n]
 	delete(c.byKey, pg.key)
@@ -50,52 +50,52 @@ func (p *Pool) uncache(c *class, n int32) {
 	p.slabs[n/c.per].cached--
 }
 
-// settle puts slab si into the lists that its counts call for.
-func (p *Pool) settle(si int32) {
+// updateLists moves slab si to the lists that match its counts.
+func (p *Pool) updateLists(si int32) {
 	s := &p.slabs[si]
 	c := &p.classes[s.class]
 	if avail := s.used+s.cached < c.per; avail != s.avail {
 		s.avail = avail
 		if avail {
-			c.avail.push(p.near, si)
+			c.avail.push(p.availLinks, si)
 		} else {
-			c.avail.remove(p.near, si)
+			c.avail.remove(p.availLinks, si)
 		}
 	}
-	if idle := s.used == 0 && !s.read; idle != s.idle {
+	if idle := s.used == 0 && !s.pinned; idle != s.idle {
 		s.idle = idle
 		if idle {
-			p.idle.push(p.rest, si)
+			p.idle.push(p.idleLinks, si)
 			c.idle++
 			p.nIdle++
 		} else {
-			p.idle.remove(p.rest, si)
+			p.idle.remove(p.idleLinks, si)
 			c.idle--
 			p.nIdle--
 		}
 	}
-	if s.used == 0 && s.cached == 0 && !s.read {
-		p.takeBack(si)
+	if s.used == 0 && s.cached == 0 && !s.pinned {
+		p.releaseSlab(si)
 	}
 }
 
-// takeBack ends the loan of a slab whose pages are all free.
-func (p *Pool) takeBack(si int32) {
+// releaseSlab takes a slab whose pages are all free from its class.
+func (p *Pool) releaseSlab(si int32) {
 	s := &p.slabs[si]
 	c := &p.classes[s.class]
-	c.avail.remove(p.near, si)
+	c.avail.remove(p.availLinks, si)
 	if s.idle {
-		p.idle.remove(p.rest, si)
+		p.idle.remove(p.idleLinks, si)
 		c.idle--
 		p.nIdle--
 	}
-	c.lent--
+	c.slabs--
 	*s = slab{class: none}
-	p.unlent = append(p.unlent, si)
+	p.freeSlabs = append(p.freeSlabs, si)
 }
 
-// forget empties an idle slab and takes it back.
-func (p *Pool) forget(si int32) {
+// evictSlab evicts the cached pages of an idle slab and releases the slab.
+func (p *Pool) evictSlab(si int32) {
 	c := &p.classes[p.slabs[si].class]
 	for n := si * c.per; n < (si+1)*c.per; n++ {
 		if c.pages[n].hashed {
@@ -104,14 +104,14 @@ func (p *Pool) forget(si int32) {
 	}
 	if !p.slabs[si].avail {
 		p.slabs[si].avail = true
-		c.avail.push(p.near, si)
+		c.avail.push(p.availLinks, si)
 	}
-	p.takeBack(si)
+	p.releaseSlab(si)
 }
 
-// Drop forgets every cached page; owned pages stay findable. Afterwards idle
-// slabs belong to no class.
-func (p *Pool) Drop() {
+// EvictAll evicts every cached page. Owned pages can still be found. Afterwards all idle slabs
+// are free.
+func (p *Pool) EvictAll() {
 	for i := range p.classes {
 		c := &p.classes[i]
 		for c.lru.head != none {
@@ -120,7 +120,7 @@ func (p *Pool) Drop() {
 			si := n / c.per
 			c.links[n].next = p.slabs[si].free
 			p.slabs[si].free = n
-			p.settle(si)
+			p.updateLists(si)
 		}
 	}
 }

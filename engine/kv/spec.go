@@ -1,23 +1,23 @@
-// Package kv keeps the books of KV memory: which classes of page there are, how
-// slabs are lent to them, which pages a sequence has, and which hold a prefix
-// that another sequence may reuse. It deals in integers only and holds no
-// device memory.
+// Package kv allocates the pages of the KV cache. It divides the arena into slabs, assigns
+// slabs to classes of pages, gives sequences their page tables, and finds cached pages of a
+// prefix for reuse. It must not hold or touch device memory: it handles page numbers only.
+// Start reading at Pool in pool.go and Pool.Extend in table.go.
 package kv
 
 import "fmt"
 
-// Kind says how a class of page grows with its sequence.
+// Kind is how the pages of a class grow with their sequence.
 type Kind uint8
 
 // The kinds.
 const (
-	Full       Kind = iota // every token's K and V stay
-	Window                 // the last Window tokens stay
-	State                  // one page a sequence, whatever its length
-	Checkpoint             // pages of states after prefixes that other sequences begin behind
+	Full     Kind = iota // K and V of every token
+	Window               // K and V of the last Window tokens
+	State                // one page of recurrent state for each sequence, whatever its length
+	Snapshot             // copies of recurrent states after a prefix, for sequences that share the prefix
 )
 
-// String is the word that plans print.
+// String returns the name that plans print.
 func (k Kind) String() string {
 	if int(k) < len(kindNames) {
 		return kindNames[k]
@@ -25,6 +25,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
+// kindNames are the names in plans, where a Snapshot is called "checkpoint".
 var kindNames = [...]string{"full", "window", "state", "checkpoint"}
 
 // Spec is one class of page.
@@ -32,16 +33,15 @@ type Spec struct {
 	Name      string
 	Kind      Kind
 	PageBytes int64
-	BlockSize int // tokens a page holds; 0 for State; of a Checkpoint what its positions are multiples of
-	// Window is how many tokens a query sees, itself included; 0 unless Kind is
-	// Window.
+	BlockSize int // tokens of a page; 0 for State; of a Snapshot, positions are multiples of it
+	// Window is how many tokens a query attends to, itself included; 0 unless Kind is Window.
 	Window int
-	// Ahead is how many tokens at most a step computes that may be taken back after
-	// it, so that the window does not pass them; 0 unless Kind is Window.
+	// Ahead is the most proposed tokens of a step. The window does not slide past them, since
+	// they may be rejected. It is 0 unless Kind is Window.
 	Ahead int
 }
 
-// SpecError says which field of which class is wrong.
+// SpecError reports an invalid field of a class.
 type SpecError struct {
 	Class, Field string
 	Value        int64
@@ -52,7 +52,7 @@ func (e *SpecError) Error() string {
 	return fmt.Sprintf("kv class %s: %s is %d, want %s", e.Class, e.Field, e.Value, e.Want)
 }
 
-// Limits that keep every product of this package inside 63 bits.
+// Limits that keep every product in this package within 63 bits.
 const (
 	maxPageBytes = 1 << 42
 	maxBlockSize = 1 << 20
@@ -65,7 +65,7 @@ func (s Spec) check() error {
 		return &SpecError{s.Name, field, v, want}
 	}
 	switch {
-	case s.Kind > Checkpoint:
+	case s.Kind > Snapshot:
 		return wrong("kind", int64(s.Kind), "full, window, state or checkpoint")
 	case s.PageBytes < 1 || s.PageBytes > maxPageBytes:
 		return wrong("page bytes", s.PageBytes, "1 to 2^42")
@@ -85,19 +85,19 @@ func (s Spec) check() error {
 	return nil
 }
 
-// blocks is how many blocks n tokens take.
+// blocks returns how many blocks n tokens take.
 func (s Spec) blocks(n int) int {
 	switch s.Kind {
 	case State:
 		return 1
-	case Checkpoint:
+	case Snapshot:
 		return 0
 	}
 	return n/s.BlockSize + (n%s.BlockSize+s.BlockSize-1)/s.BlockSize
 }
 
-// kept is the first block that a query at position pos still reads.
-func (s Spec) kept(pos int) int {
+// firstBlock returns the first block that a query at position pos reads.
+func (s Spec) firstBlock(pos int) int {
 	if s.Kind != Window || pos < s.Window {
 		return 0
 	}

@@ -2,37 +2,35 @@ package kv
 
 import "slices"
 
-// Table holds the pages of one sequence, in every class. A Table is made once
-// per sequence and survives Free, so that the block hashes it has computed
-// are not computed again when the sequence comes back: a sequence's tokens may be
-// appended to, never changed.
+// Table holds the page tables of one sequence, one for each class. A sequence keeps its Table
+// after Free, so that its block hashes need not be computed again. The tokens of a sequence may
+// be appended to but never changed.
 type Table struct {
 	salt  string
 	parts []part // per class
-	marks marks
-	chain [][]Key // per group of block size: hashes of full blocks
+	snaps snapshots
+	chain [][]Key // hashes of full blocks, for each group of block size
 }
 
-// part is a Table in one class.
+// part is the page table of one class.
 type part struct {
-	pages  []int32 // one a block; none where it has no page
+	pages  []int32 // one for each block; none: the block has no page
 	low    int     // blocks below it own no page
-	stale  int     // blocks from it to low still name the page that this step reads
-	held   int     // pages owned
-	sealed int     // blocks below it were offered to the cache
+	stale  int     // blocks from it to low name released pages that this step still reads
+	held   int     // number of owned pages
+	sealed int     // blocks below it were offered to the prefix cache
 }
 
-// NewTable makes the table of a sequence. Sequences of different salt never share
-// a page.
+// NewTable returns the table of a sequence. Sequences of different salts never share a page.
 func (p *Pool) NewTable(salt string) *Table {
 	t := &Table{salt: salt, parts: make([]part, len(p.classes)), chain: make([][]Key, len(p.groups))}
-	t.marks = marks{class: p.marked, table: make([]int32, Entries), begin: none, step: none}
-	clearTable(t.marks.table)
+	t.snaps = snapshots{class: p.snapClass, table: make([]int32, SnapshotEntries), begin: none, step: none}
+	clearTable(t.snaps.table)
 	return t
 }
 
-// Reserve makes room for the pages and keys of a sequence of that many tokens: up to there
-// t allocates nothing.
+// Reserve grows t's slices for a sequence of that many tokens, so that t allocates no Go memory
+// up to that length.
 func (p *Pool) Reserve(t *Table, tokens int) {
 	for i := range t.parts {
 		part := &t.parts[i]
@@ -43,22 +41,23 @@ func (p *Pool) Reserve(t *Table, tokens int) {
 	}
 }
 
-// Pages is the page table of a class: one page number a block, −1 where a
-// window has left the block behind. Of checkpoints it is the page that the step begins
-// from in place of the sequence's own state, then Stores pairs of a page that it stores a
-// state to and of how many tokens that is the state; −1: no page. It is for the step that
-// was last prepared by Extend and Mark, and valid until the Pool changes.
+// Pages returns the page table of a class: one page number for each block, −1 for a block that
+// the window has passed. The table of the snapshot class has other entries. The first is the
+// page of the snapshot that the step begins from, in place of the sequence's own state. Then
+// follow SnapshotsPerStep pairs: a page that the step stores a snapshot to, and the number of
+// tokens after which it does so. −1: no page. The result is for the step that was last prepared
+// by Extend and PlanSnapshots, and valid until the Pool changes.
 func (t *Table) Pages(class int) []int32 {
-	if class == t.marks.class {
-		return t.marks.table
+	if class == t.snaps.class {
+		return t.snaps.table
 	}
 	return t.parts[class].pages
 }
 
-// Held is how many pages t owns, over all classes.
-func (t *Table) Held() int {
-	n := len(t.marks.stores)
-	if t.marks.begin != none {
+// NumPages returns how many pages t owns, over all classes.
+func (t *Table) NumPages() int {
+	n := len(t.snaps.stores)
+	if t.snaps.begin != none {
 		n++
 	}
 	for i := range t.parts {
@@ -67,10 +66,10 @@ func (t *Table) Held() int {
 	return n
 }
 
-// Tables is how many tables own pages.
+// Tables returns how many tables own pages.
 func (p *Pool) Tables() int { return len(p.tables) }
 
-// Need adds to need what the table lacks to hold a sequence of that many tokens
+// Need adds to need, for each class, the pages that t lacks for a sequence of that many tokens
 // at steady state.
 func (p *Pool) Need(t *Table, tokens int, need []int) {
 	for i := range t.parts {
@@ -78,50 +77,53 @@ func (p *Pool) Need(t *Table, tokens int, need []int) {
 	}
 }
 
-// Extend prepares the computing of positions from to to−1, those from sure on for
-// proposed tokens: the next Extend may begin anywhere from sure to to. Every block
-// that a position from sure on reads has a page, and what none reads is released.
-// Pages that only this step still reads are released already, though t names them
-// until the next Extend: a step reads a layer's history before it stores the layer's
-// new K and V, so that even this step may store into them, for the same class. False: there are not enough
-// pages and t got none; the caller asks again for the same from and sure within
-// the same step, or frees t.
+// Extend allocates pages for the positions from to to−1 of the next step. Positions from sure
+// on are for proposed tokens, which may be rejected: the next Extend may begin anywhere from
+// sure to to.
+//
+// Afterwards every block that a position from sure on reads has a page, and blocks that none of
+// them reads are released. t still names released pages that this step reads, until the next
+// Extend. Such a page may be reused at once, even by this step, but for the same class only:
+// within a step a layer reads its history before it stores new K and V.
+//
+// It returns false, and allocates nothing, if there are not enough pages. The caller then
+// retries with the same from and sure within the same step, or frees t.
 func (p *Pool) Extend(t *Table, from, sure, to int) bool {
-	p.begun(t, from)
+	p.prepareSnapshots(t, from)
 	lacking := false
 	for i := range t.parts {
 		c, part := &p.classes[i], &t.parts[i]
-		p.slide(c, part, from, sure)
+		p.slideWindow(c, part, from, sure)
 		p.need[i] = 0
 		if end := c.spec.blocks(to); end > len(part.pages) {
-			p.need[i] = end - max(len(part.pages), c.spec.kept(sure))
+			p.need[i] = end - max(len(part.pages), c.spec.firstBlock(sure))
 			lacking = true
 		}
 	}
 	if !lacking {
 		return true
 	}
-	if !p.Fits(p.need) && !(p.abandon() && p.Fits(p.need)) {
+	if !p.Fits(p.need) && !(p.abandonSnapshots() && p.Fits(p.need)) {
 		return false
 	}
 	p.tables[t] = struct{}{}
-	return p.grow(t, sure, to, p.take) || p.grow(t, sure, to, p.takeClose)
+	return p.grow(t, sure, to, p.take) || p.grow(t, sure, to, p.takeCompact)
 }
 
-// grow gives t the pages that it lacks, or none.
+// grow allocates the pages that t lacks, or none. It reports whether it did.
 func (p *Pool) grow(t *Table, sure, to int, take func(ci int) (int32, bool)) bool {
 	for i := range t.parts {
 		c, part := &p.classes[i], &t.parts[i]
 		p.was[i] = len(part.pages)
 		end := c.spec.blocks(to)
 		for b := len(part.pages); b < end; b++ {
-			if b < c.spec.kept(sure) {
+			if b < c.spec.firstBlock(sure) {
 				part.pages = append(part.pages, none)
 				continue
 			}
 			n, ok := take(i)
 			if !ok {
-				p.undo(t, i)
+				p.undoGrow(t, i)
 				return false
 			}
 			part.pages = append(part.pages, n)
@@ -131,8 +133,8 @@ func (p *Pool) grow(t *Table, sure, to int, take func(ci int) (int32, bool)) boo
 	return true
 }
 
-// undo takes back what grow gave t in classes up to i.
-func (p *Pool) undo(t *Table, i int) {
+// undoGrow releases what grow allocated for t in the classes up to i.
+func (p *Pool) undoGrow(t *Table, i int) {
 	for k := range i + 1 {
 		c, part := &p.classes[k], &t.parts[k]
 		for b := len(part.pages) - 1; b >= p.was[k]; b-- {
@@ -145,24 +147,24 @@ func (p *Pool) undo(t *Table, i int) {
 	}
 }
 
-// slide releases the blocks that no position from sure on reads.
-func (p *Pool) slide(c *class, t *part, from, sure int) {
-	for ; t.low < min(c.spec.kept(sure), len(t.pages)); t.low++ {
+// slideWindow releases the blocks that no position from sure on reads.
+func (p *Pool) slideWindow(c *class, t *part, from, sure int) {
+	for ; t.low < min(c.spec.firstBlock(sure), len(t.pages)); t.low++ {
 		if n := t.pages[t.low]; n != none {
 			t.held--
-			if t.low >= c.spec.kept(from) {
-				p.reads(n / c.per)
+			if t.low >= c.spec.firstBlock(from) {
+				p.pin(n / c.per)
 			}
 			p.release(c, n)
 		}
 	}
-	for ; t.stale < min(c.spec.kept(from), len(t.pages)); t.stale++ {
+	for ; t.stale < min(c.spec.firstBlock(from), len(t.pages)); t.stale++ {
 		t.pages[t.stale] = none
 	}
 }
 
-// Trim gives back the pages of blocks that begin at position n or behind it: what they
-// hold was taken back, and none of it is findable.
+// Trim releases the pages of blocks that begin at or after position n. Their tokens were
+// rejected, and none of the blocks is in the prefix cache.
 func (p *Pool) Trim(t *Table, n int) {
 	for i := range t.parts {
 		c, part := &p.classes[i], &t.parts[i]
@@ -179,8 +181,8 @@ func (p *Pool) Trim(t *Table, n int) {
 	}
 }
 
-// Free gives all pages back. What is findable stays so, the beginning of the
-// sequence longest.
+// Free releases all pages of t. Blocks in the prefix cache stay there; those at the end of the
+// sequence are evicted first.
 func (p *Pool) Free(t *Table) {
 	for i := range t.parts {
 		c, held := &p.classes[i], t.parts[i]
@@ -191,6 +193,6 @@ func (p *Pool) Free(t *Table) {
 		}
 		t.parts[i] = part{pages: held.pages[:0]}
 	}
-	p.freeMarks(t)
+	p.freeSnapshots(t)
 	delete(p.tables, t)
 }

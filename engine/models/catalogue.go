@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"vapp.dev/engine/checkpoint"
-	"vapp.dev/engine/nearest"
+	"vapp.dev/nearest"
 )
 
 // The configs of models that plan without their files, as published, and

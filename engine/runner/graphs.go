@@ -8,10 +8,10 @@ import (
 	"vapp.dev/engine/sched"
 )
 
-// Capture has the device capture the steps that g names, on both sets of step buffers, and
-// says after each how many of how many are there; told may be nil. From then on steps run by
-// them. Without sizes it does nothing; a device that captures none refuses them.
-func (r *Runner) Capture(ctx context.Context, g backend.Graphs, told func(done, of int)) error {
+// Capture captures the graphs that g names, for both sets of step buffers. It reports progress
+// after each; onProgress may be nil. From then on steps run by the graphs. Without sizes it does
+// nothing. It fails if the device cannot capture graphs.
+func (r *Runner) Capture(ctx context.Context, g backend.Graphs, onProgress func(done, of int)) error {
 	all := g.Captures(r.exe.Program().Bucket)
 	if len(all) == 0 {
 		return nil
@@ -29,25 +29,25 @@ func (r *Runner) Capture(ctx context.Context, g backend.Graphs, told func(done, 
 				return fmt.Errorf("capturing %v: %w", c, err)
 			}
 		}
-		if told != nil {
-			told(i+1, len(all))
+		if onProgress != nil {
+			onProgress(i+1, len(all))
 		}
 	}
 	r.graphs = g
 	return nil
 }
 
-// Captured is how many steps graphs hold.
+// Captured returns the number of captured sizes.
 func (r *Runner) Captured() int { return len(r.graphs.Sizes) }
 
-// replay chooses the graph of a step.
+// replay returns the graph that a step runs by.
 func (r *Runner) replay(s *sched.Step) Replay {
 	g, why := r.graphs.Choose(s.Tokens, r.decoding(s), r.exe.Program().Bucket)
 	return Replay{g, why}
 }
 
-// decoding says that every sequence has its next token and as many proposals as steps have,
-// and all of these are sampled.
+// decoding reports whether every sequence of the step has the same number of tokens as a decode
+// graph, its next token and proposals, and all of them are sampled.
 func (r *Runner) decoding(s *sched.Step) bool {
 	if s.Samples != s.Tokens || r.shape.Emit > 0 {
 		return false
@@ -60,7 +60,7 @@ func (r *Runner) decoding(s *sched.Step) bool {
 	return true
 }
 
-// pad fills what is behind the step in a graph's rows.
+// pad fills the rows of the graph after those of the step.
 func (r *Runner) pad(s *backend.Step, b backend.Binding) {
 	s.Pad(b)
 	for c, w := range r.shape.MaxPages {

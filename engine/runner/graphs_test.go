@@ -11,7 +11,7 @@ import (
 	"vapp.dev/engine/sched"
 )
 
-// device remembers what it is told.
+// device records its calls.
 type device struct {
 	backend.Device
 	captured []string
@@ -60,13 +60,13 @@ func newRunner(t *testing.T, emit int) (*Runner, *device) {
 	return r, d
 }
 
-// TestCapture: each set of buffers has its graph of every captured step, the largest first,
-// and progress counts steps.
+// TestCapture: every size is captured for both sets of buffers, the largest first, and progress
+// counts sizes.
 func TestCapture(t *testing.T) {
 	r, d := newRunner(t, 0)
-	var told []string
+	var progress []string
 	g := backend.Graphs{Mode: "full_and_piecewise", Sizes: []int{2, 8}}
-	if err := r.Capture(context.Background(), g, func(done, of int) { told = append(told, fmt.Sprint(done, "/", of)) }); err != nil {
+	if err := r.Capture(context.Background(), g, func(done, of int) { progress = append(progress, fmt.Sprint(done, "/", of)) }); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
@@ -74,16 +74,16 @@ func TestCapture(t *testing.T) {
 		"0 piecewise 2 (0 sequences, 0 rows)", "1 piecewise 2 (0 sequences, 0 rows)",
 		"0 decode 2 (2 sequences, 2 rows)", "1 decode 2 (2 sequences, 2 rows)",
 	}
-	if !slices.Equal(d.captured, want) || !slices.Equal(told, []string{"1/3", "2/3", "3/3"}) {
-		t.Errorf("captured %q, told %v", d.captured, told)
+	if !slices.Equal(d.captured, want) || !slices.Equal(progress, []string{"1/3", "2/3", "3/3"}) {
+		t.Errorf("captured %q, progress %v", d.captured, progress)
 	}
 	if err := r.Capture(context.Background(), backend.Graphs{Mode: "none"}, nil); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestCaptureFails: a failure names the step and leaves no graphs; a cancelled start ends
-// between two captures; a device without graphs says so.
+// TestCaptureFails: a failure names the graph and leaves no graphs in use; cancelling stops
+// between two captures; a device without graphs returns ErrUnsupported.
 func TestCaptureFails(t *testing.T) {
 	g := backend.Graphs{Mode: "piecewise", Sizes: []int{2, 8}}
 	r, d := newRunner(t, 0)
@@ -92,7 +92,7 @@ func TestCaptureFails(t *testing.T) {
 		t.Error(err)
 	}
 	if r.Captured() != 0 {
-		t.Error("graphs that are not all there are used")
+		t.Error("an incomplete set of graphs is used")
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
 	stop(errors.New("enough"))
@@ -108,7 +108,7 @@ func TestCaptureFails(t *testing.T) {
 	}
 }
 
-// TestReplay: what a step of sequences with so many tokens each is launched as.
+// TestReplay: which graph a step runs by, for sequences with the given numbers of tokens.
 func TestReplay(t *testing.T) {
 	for _, c := range []struct {
 		mode    string
@@ -144,7 +144,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestPadPages: sequences behind the step have no page, those of the step keep theirs.
+// TestPadPages: padding sequences have no pages, those of the step keep theirs.
 func TestPadPages(t *testing.T) {
 	r, d := newRunner(t, 0)
 	s := d.sets[1]

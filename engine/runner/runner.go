@@ -1,6 +1,6 @@
-// Package runner turns a scheduler's Step into device work: it fills the step
-// buffers, launches the recorded program and hands back what was sampled. It
-// decides nothing about requests.
+// Package runner runs the scheduler's steps on a device: it fills the step buffers, launches the
+// recorded program and returns what was sampled. It must not decide anything about requests or
+// scheduling. Start reading at Runner.Launch in runner.go.
 package runner
 
 import (
@@ -11,7 +11,7 @@ import (
 	"vapp.dev/engine/sched"
 )
 
-// Runner runs steps on one device. It is used by the loop only.
+// Runner runs steps on one device. It is not safe for concurrent use.
 type Runner struct {
 	dev     backend.Device
 	exe     backend.Executable
@@ -21,8 +21,7 @@ type Runner struct {
 	graphs  backend.Graphs
 }
 
-// New compiles the reservation's program. Steps that graphs capture run by them once
-// Capture has made them all.
+// New compiles the reservation's program. Steps run without graphs until Capture has returned.
 func New(dev backend.Device, r backend.Reservation) (*Runner, error) {
 	if len(r.Programs) != 1 {
 		return nil, fmt.Errorf("runner: %d programs instead of one", len(r.Programs))
@@ -34,14 +33,14 @@ func New(dev backend.Device, r backend.Reservation) (*Runner, error) {
 	return &Runner{dev: dev, exe: exe, shape: r.Step, classes: r.Classes}, nil
 }
 
-// Replay says how a step was launched: by a graph, or for what reason without.
+// Replay is how a step was launched: the graph that it ran by, or the reason for running without.
 type Replay struct {
 	Graph backend.Graph
 	Why   backend.NoGraph
 }
 
-// Launch fills the buffers of a set and starts the step; it does not wait. The
-// set's previous step must have been waited for.
+// Launch fills a set of step buffers and starts the step; it does not wait for it. The caller
+// must have called Wait for the set's previous step.
 func (r *Runner) Launch(set int, s *sched.Step) (Replay, error) {
 	if s.Tokens > r.shape.Tokens || len(s.Rows) > r.shape.Seqs || s.Samples > r.shape.Samples {
 		return Replay{}, fmt.Errorf("runner: a step of %d tokens, %d sequences, %d sampled rows exceeds its buffers of %d, %d, %d",
@@ -62,7 +61,7 @@ func (r *Runner) Launch(set int, s *sched.Step) (Replay, error) {
 	return how, r.dev.Launch(r.exe, bound)
 }
 
-// move copies pages between the device and its swap space.
+// move copies pages between the device and swap space.
 func (r *Runner) move(moves []sched.Move) error {
 	if len(moves) == 0 {
 		return nil
@@ -74,8 +73,8 @@ func (r *Runner) move(moves []sched.Move) error {
 	return r.dev.Move(r.moves)
 }
 
-// pack writes sequence i of the step, whose first token row is t, and returns
-// the next sequence's.
+// pack writes sequence i of the step, whose first token row is t, to the step buffers. It returns
+// the first token row of the next sequence.
 func (r *Runner) pack(b *backend.Step, row *sched.Row, i, t int) int {
 	b.First[i] = int32(t)
 	for k := range row.Count {
@@ -96,9 +95,8 @@ func (r *Runner) pack(b *backend.Step, row *sched.Row, i, t int) int {
 	return t + row.Count
 }
 
-// table writes the page table of class c for one sequence: all its pages, or of a
-// window those that the step reads, then those that it stores to. That of checkpoints is
-// written as it is.
+// table writes the page table of class c for one sequence: all its pages or, for a window class,
+// in the first half the pages that the step reads and in the second those that it stores to.
 func (r *Runner) table(c int, table []int32, row *sched.Row) {
 	k, pages := &r.classes[c], row.Seq.Pages(c)
 	n := 0
@@ -117,9 +115,9 @@ func (r *Runner) table(c int, table []int32, row *sched.Row) {
 	}
 }
 
-// rows writes the sampled rows of sequence i: its prompt logprobs, then its draws,
-// one behind each proposal too, as if these had been drawn, or the known token behind
-// its last position.
+// rows writes the sampled rows of sequence i: its prompt logprobs, then the row of its last
+// position. That row samples the next token, with one more row after each proposal, or it has
+// the known next token as its target.
 func (r *Runner) rows(b *backend.Step, row *sched.Row, i, t int) {
 	q := row.Seq
 	p := q.Params()
@@ -127,7 +125,7 @@ func (r *Runner) rows(b *backend.Step, row *sched.Row, i, t int) {
 		return sample.At{Seq: int32(i), Seed: q.Seed(), Position: pos + 1, Prompt: len(q.Prompt()), Output: q.Output()}
 	}
 	for k := range row.Targets {
-		pos := row.TargetPos + k - 1 // whose logits foretell the target
+		pos := row.TargetPos + k - 1 // its logits predict the target
 		n := row.Sample + k
 		b.Rows[n] = int32(t + pos - row.From)
 		if r.shape.Emit == 0 {
@@ -154,8 +152,8 @@ func (r *Runner) rows(b *backend.Step, row *sched.Row, i, t int) {
 	}
 }
 
-// Wait blocks until the step of a set has run and returns what it sampled. The
-// result lies in the set's buffers: it is valid until the set's next Launch.
+// Wait blocks until the step of a set has run and returns what it sampled. The result refers to
+// the set's buffers, so it is valid until the set's next Launch.
 func (r *Runner) Wait(set int, s *sched.Step) (sched.Result, error) {
 	if err := r.dev.Wait(set); err != nil {
 		return sched.Result{}, err
@@ -171,15 +169,15 @@ func (r *Runner) Wait(set int, s *sched.Step) (sched.Result, error) {
 	return out, nil
 }
 
-// Emitted is row n of what a set's step gave of a model that pools. The slice is the
-// set's buffer.
+// Emitted returns output row n of a set's step of a pooling model. The slice is a part of the
+// set's buffers.
 func (r *Runner) Emitted(set, n int) []float32 {
 	w := r.shape.Emit
 	return r.dev.Step(set).Emitted[n*w : (n+1)*w]
 }
 
-// Mask returns the tokens that a grammar allowed in sampled row n of a set, one bit an id;
-// nil: no grammar constrained it. The slice is the set's buffer.
+// Mask returns the tokens that a grammar allowed in sampled row n of a set, one bit for each id,
+// nil if no grammar constrained the row. The slice is a part of the set's buffers.
 func (r *Runner) Mask(set, n int) []uint32 {
 	b := r.dev.Step(set)
 	if b.Sampling[n].Flags&backend.UseGrammar == 0 {
@@ -188,17 +186,17 @@ func (r *Runner) Mask(set, n int) []uint32 {
 	return b.Grammar[n*b.Words:][:b.Words]
 }
 
-// Logprob is what a sampled row says of its token: raw log probabilities.
+// Logprob holds the log probabilities of a sampled row, before any logit edit.
 type Logprob struct {
 	Logprob float32
-	Rank    int32 // tokens at least as likely; 1 is the best
+	Rank    int32 // number of tokens at least as likely; 1 is the best
 	// TopIDs and TopProbs are the likeliest tokens, best first.
 	TopIDs   []int32
 	TopProbs []float32
 }
 
-// Logprob reads sampled row n of a set, with its top likeliest tokens. The
-// slices are the set's buffers.
+// Logprob returns the logprobs of sampled row n of a set, with the top likeliest tokens. The
+// slices are parts of the set's buffers.
 func (r *Runner) Logprob(set, n, top int) Logprob {
 	b := r.dev.Step(set)
 	w := n * r.shape.Logprobs

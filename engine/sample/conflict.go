@@ -1,12 +1,11 @@
 package sample
 
-// MaskName is what Conflict calls the mask of a grammar.
+// MaskName is Conflict's name for the mask of a grammar.
 const MaskName = "mask"
 
-// Conflict returns the constraints that together forbid every token at a position: the names
-// of parameters, and MaskName for mask, the tokens that a grammar allows there (nil: all).
-// The list is minimal: without any one of them a token would be left. It is nil where a
-// token is left.
+// Conflict returns the constraints that together forbid every token at a position: names of
+// parameters, and MaskName for mask, the tokens that a grammar allows (nil: all). The list is
+// minimal: without any one of them some token would be allowed. It is nil if a token is allowed.
 func (p *Params) Conflict(at At, mask []uint32, vocab int) []string {
 	var list []constraint
 	if mask != nil {
@@ -49,20 +48,20 @@ func (p *Params) Conflict(at At, mask []uint32, vocab int) []string {
 	return names
 }
 
-// Jumps reports whether tokens that a grammar forces may come without a draw: no logprob of
-// theirs is asked for, and no other constraint could forbid them.
+// Jumps reports whether tokens that a grammar forces may be appended without sampling: their
+// logprobs are not requested, and no other constraint could forbid them.
 func (p *Params) Jumps() bool {
-	held := p.MinTokens > 0 && len(p.StopTokenIDs) > 0
-	return p.Logprobs < 0 && p.AllowedTokenIDs == nil && len(p.BadWords) == 0 && !held
+	stopForbidden := p.MinTokens > 0 && len(p.StopTokenIDs) > 0
+	return p.Logprobs < 0 && p.AllowedTokenIDs == nil && len(p.BadWords) == 0 && !stopForbidden
 }
 
-// constraint is a named set of allowed tokens, one bit an id.
+// constraint is a named set of allowed tokens, one bit for each id.
 type constraint struct {
 	name  string
 	words []uint32
 }
 
-// leaves reports whether every constraint of list allows some token below vocab.
+// leaves reports whether some token below vocab is allowed by every constraint of list.
 func leaves(list []constraint, vocab int) bool {
 	for i := 0; 32*i < vocab; i++ {
 		w := ^uint32(0)
@@ -79,6 +78,7 @@ func leaves(list []constraint, vocab int) bool {
 	return false
 }
 
+// every returns a set of all tokens.
 func every(words int) []uint32 {
 	out := make([]uint32, words)
 	for i := range out {

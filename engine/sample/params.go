@@ -1,9 +1,9 @@
-// Package sample is how a request wants its tokens drawn: the sampling
-// parameters, their rules, and the rows, masks and logit edits that the device
-// op reads. It never touches a logit.
+// Package sample holds the sampling parameters of a request: their validation, stop conditions,
+// and the rows, masks and logit edits that the device's sampling op reads. It must not read or
+// change logits: the device does. Start reading at Params in params.go, then Params.Row in row.go.
 package sample
 
-// Params are the sampling parameters of a request. Default gives the neutral ones.
+// Params are the sampling parameters of a request. Default returns the neutral ones.
 type Params struct {
 	Temperature float64 // 0 (below 1e-5): greedy
 	TopP        float64 // 1: off
@@ -20,15 +20,15 @@ type Params struct {
 	MaxTokens    int
 	MinTokens    int
 	StopTokenIDs []int32
-	EOS          []int32 // the tokenizer's own first (−1: it has none), then those of the generation config
+	EOS          []int32 // the tokenizer's own first (−1: none), then those of the generation config
 	IgnoreEOS    bool
 
-	LogitBias       []Bias    // sorted or not; of equal tokens the values add up
+	LogitBias       []Bias    // in any order; values of equal tokens add up
 	AllowedTokenIDs []int32   // nil: all
-	BadWords        [][]int32 // token sequences that must not come out
+	BadWords        [][]int32 // token sequences that must not be generated
 
-	Logprobs       int // top logprobs of each generated token; −1: none at all
-	PromptLogprobs int // top logprobs of each prompt token; −1: none at all
+	Logprobs       int // number of top logprobs of each generated token; −1: no logprobs
+	PromptLogprobs int // number of top logprobs of each prompt token; −1: no logprobs
 }
 
 // Bias is one entry of logit_bias.
@@ -37,22 +37,23 @@ type Bias struct {
 	Value float64
 }
 
-// Default are the neutral parameters: temperature 1, nothing else in force,
-// 16 tokens at most.
+// Default returns the neutral parameters: temperature 1, everything else off, and at most 16
+// tokens.
 func Default() Params {
 	return Params{Temperature: 1, TopP: 1, Repetition: 1, MaxTokens: 16, Logprobs: -1, PromptLogprobs: -1}
 }
 
-// Greedy says that the likeliest token is always taken.
+// Greedy reports whether the likeliest token is always taken.
 func (p *Params) Greedy() bool { return p.Temperature < greedyBelow }
 
 const greedyBelow = 1e-5
 
-// LeastTemperature is what the sampler raises a lower temperature to that is not greedy.
+// LeastTemperature is the lowest temperature of the sampler. It raises lower ones to it, except
+// greedy ones.
 const LeastTemperature = 0.01
 
-// NeedsOutput says that a row's edits depend on the tokens generated before
-// it, so that they must be known on the host before the row is prepared.
+// NeedsOutput reports whether a row's logit edits depend on the tokens generated before it, so
+// that the host must know them to prepare the row.
 func (p *Params) NeedsOutput() bool {
 	for _, w := range p.BadWords {
 		if len(w) > 1 {

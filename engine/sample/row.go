@@ -6,17 +6,17 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// At is where a sampled row stands in its sequence.
+// At is the place of a sampled row in its sequence.
 type At struct {
-	Seq      int32   // of the step
-	Seed     uint64  // of the request and choice, see ChoiceSeed
-	Position int     // that the sampled token will have
-	Prompt   int     // tokens of the prompt
+	Seq      int32   // index of the sequence in the step
+	Seed     uint64  // of the choice, see ChoiceSeed
+	Position int     // position of the sampled token
+	Prompt   int     // number of prompt tokens
 	Output   []int32 // tokens generated so far; may lack the last one unless NeedsOutput
 }
 
-// Row fills row r of a step: its SampleRow, its mask of allowed tokens and its
-// logit edits. The parameters were validated with the step's widths.
+// Row fills sampled row r of a step: its SampleRow, its mask of allowed tokens and its logit
+// edits. The parameters must have been validated with the step's widths.
 func (p *Params) Row(s *backend.Step, r int, at At) {
 	row := backend.SampleRow{
 		Seed: at.Seed, Position: int32(at.Position), Seq: at.Seq,
@@ -57,15 +57,14 @@ func (p *Params) Target(s *backend.Step, r int, at At, target int32) {
 	}
 }
 
-// Known fills row r with token target at at.Position, which is known already: nothing
-// is drawn or said of it.
+// Known fills row r with a token that is known already: the row gives target and no logprobs.
 func (p *Params) Known(s *backend.Step, r int, at At, target int32) {
 	p.Target(s, r, at, target)
 	s.Sampling[r].Flags, s.Sampling[r].NumTop = backend.UseTarget, 0
 }
 
-// smallest is the least positive normal float32: what is in range as a float64
-// stays in range.
+// smallest is the smallest positive normal float32. Values that are positive as float64 are
+// raised to it, so that they stay positive.
 const smallest = 1.1754943508222875e-38
 
 func float(v float64) float32 {
@@ -82,9 +81,9 @@ func (p *Params) allow(words []uint32) {
 
 var never = float32(math.Inf(-1))
 
-// bias writes the row's logit edits to dst, which has room, and returns their
-// number: logit_bias within ±100, EOS and stop ids until MinTokens tokens exist,
-// and the last token of each bad word that would complete it.
+// bias appends the row's logit edits to dst, whose capacity is sufficient, and returns their
+// number. The edits are logit_bias clamped to ±100, −Inf for EOS and stop ids until MinTokens
+// tokens exist, and −Inf for each token that would complete a bad word.
 func (p *Params) bias(dst []backend.BiasEntry, at At) int {
 	for _, b := range p.LogitBias {
 		dst = append(dst, backend.BiasEntry{Token: b.Token, Value: float32(min(max(b.Value, -100), 100))})
@@ -122,7 +121,7 @@ func endsWith(tokens, tail []int32) bool {
 	return true
 }
 
-// edits is the most logit edits a row may need.
+// edits returns the most logit edits that a row may need.
 func (p *Params) edits() int {
 	n := len(p.LogitBias) + len(p.BadWords)
 	if p.MinTokens > 0 {

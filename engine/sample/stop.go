@@ -2,19 +2,18 @@ package sample
 
 import "slices"
 
-// Stop is what a new token means for its sequence.
+// Stop is whether and why a new token ends its sequence.
 type Stop uint8
 
 // The outcomes.
 const (
-	GoOn    Stop = iota
-	AtEOS        // the tokenizer's own EOS
-	AtToken      // one of StopTokenIDs, or an EOS of the generation config
+	GoOn    Stop = iota // the sequence continues
+	AtEOS               // the tokenizer's own EOS
+	AtToken             // one of StopTokenIDs, or an EOS of the generation config
 )
 
-// StopAt says whether the token that makes n generated ones ends the sequence.
-// Before MinTokens nothing does; IgnoreEOS switches every EOS off, unless
-// StopTokenIDs names it too.
+// StopAt returns whether token, the n-th generated one, ends the sequence. Before MinTokens no
+// token does. IgnoreEOS turns every EOS off that is not in StopTokenIDs too.
 func (p *Params) StopAt(token int32, n int) Stop {
 	if n < p.MinTokens {
 		return GoOn
@@ -29,8 +28,8 @@ func (p *Params) StopAt(token int32, n int) Stop {
 	return GoOn
 }
 
-// End returns the EOS that ends a reply whose grammar is complete: the tokenizer's own if
-// it has one; −1: there is no EOS.
+// End returns the EOS that is appended when a grammar is complete: the tokenizer's own if it has
+// one, else the first of the generation config, else −1.
 func (p *Params) End() int32 {
 	for _, id := range p.EOS {
 		if id >= 0 {
@@ -40,8 +39,8 @@ func (p *Params) End() int32 {
 	return -1
 }
 
-// ChoiceSeed is the seed of a request's choice: the request's own for the first,
-// others drawn from it by SplitMix64.
+// ChoiceSeed returns the seed of a request's choice: the request's own for the first choice, and
+// seeds derived from it by SplitMix64 for the others.
 func ChoiceSeed(seed uint64, choice int) uint64 {
 	if choice == 0 {
 		return seed

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Limits are what a step's buffers and the model allow a request.
+// Limits are the limits of a request's parameters, by the model and the step buffers.
 type Limits struct {
 	Vocab    int
-	Logprobs int // top logprobs at most
-	Bias     int // logit edits a row may carry
+	Logprobs int // most top logprobs
+	Bias     int // most logit edits of a row
 }
 
-// ParamError says which parameter is wrong, in the words of the API.
+// ParamError reports an invalid parameter, with vLLM's message.
 type ParamError struct {
 	Param string
 	Value any
@@ -28,10 +28,9 @@ func wrong(param string, v any, format string, args ...any) error {
 	return &ParamError{param, v, fmt.Sprintf(format, args...)}
 }
 
-// Validate checks every rule that the parameters alone decide, in the words of
-// vLLM. The error is a *ParamError. NaN and infinities are out of every range.
-// As with vLLM a stop id may lie outside of the vocabulary; since it never comes,
-// Validate writes −1 in its place.
+// Validate checks all rules that depend on the parameters and limits only. The error is a
+// *ParamError with vLLM's message. NaN and infinities are out of every range. As in vLLM a stop
+// id may be outside of the vocabulary; Validate replaces it by −1, since it never occurs.
 func (p *Params) Validate(l Limits) error {
 	for _, check := range []func(Limits) error{p.checkPenalties, p.checkNumbers, p.checkLengths, p.checkLogprobs, p.checkTokens} {
 		if err := check(l); err != nil {
@@ -155,8 +154,8 @@ func outside(ids []int32, vocab int) []int32 {
 	return out
 }
 
-// list writes ids as a list of Python's, as vLLM's messages do. It ends after maxListed with
-// an ellipsis.
+// list formats ids like a Python list, as vLLM's messages do. After maxListed ids follows an
+// ellipsis.
 func list(ids []int32) string {
 	var b strings.Builder
 	for i, id := range ids {
@@ -172,11 +171,11 @@ func list(ids []int32) string {
 	return "[" + b.String() + "]"
 }
 
-// maxListed bounds a message that lists what a request sent.
+// maxListed limits the length of messages that repeat a request's ids.
 const maxListed = 1000
 
-// ValidateN checks how many choices a request with these parameters asks for.
-// The error is a *ParamError.
+// ValidateN checks the number of choices of a request with these parameters. The error is a
+// *ParamError.
 func (p *Params) ValidateN(n int) error {
 	switch {
 	case n < 1:
@@ -187,7 +186,7 @@ func (p *Params) ValidateN(n int) error {
 	return nil
 }
 
-// number writes a float as the clients of vLLM read it, in Python's form.
+// number formats a float as Python does, for vLLM's messages.
 func number(v float64) string {
 	switch a := math.Abs(v); {
 	case math.IsNaN(v):

@@ -2,65 +2,67 @@ package sched
 
 import "slices"
 
-// wholeStep says that without chunked prefill the next prompt fits into a step,
-// but not beside the decoding sequences: it then goes first.
+// wholeStep reports whether, without chunked prefill, the next prompt does not fit a step
+// together with the decoding sequences. It is then admitted before they are scheduled.
 func (s *Scheduler) wholeStep() bool {
 	if s.opts.ChunkedPrefill || len(s.waiting) == 0 {
 		return false
 	}
 	q := s.waiting[0]
-	return len(q.tokens)-q.kept+len(s.running) > s.opts.MaxNumBatchedTokens
+	return len(q.tokens)-q.hostTokens+len(s.running) > s.opts.MaxNumBatchedTokens
 }
 
-// admit begins waiting sequences, in order, while the step has room and the pool
-// has pages for all tokens they have. Whoever comes first is not overtaken,
-// except while it waits for its Lead.
+// admit starts waiting sequences in order while the step has tokens left and the pool has pages
+// for all tokens they have. A sequence that does not fit blocks those after it. One that waits
+// for a token in flight or for its PrefixOwner is skipped.
 func (s *Scheduler) admit() {
 	for i := 0; i < len(s.waiting); {
 		q := s.waiting[i]
-		if q.pending > 0 || s.follows(q) {
+		if q.pending > 0 || s.awaitsOwner(q) {
 			i++
 			continue
 		}
-		if len(s.running) >= s.opts.running() || !s.begun(q) {
+		if len(s.running) >= s.opts.running() || !s.tryStart(q) {
 			return
 		}
 	}
 }
 
-// follows says that q will share the pages that its Lead is computing now.
-func (s *Scheduler) follows(q *Seq) bool {
-	lead := q.spec.Lead
-	if lead == nil || lead.state != running || q.saved != nil || !s.pool.Caching() || q.wantsTargets() {
+// awaitsOwner reports whether q waits for the prompt that its PrefixOwner is computing.
+func (s *Scheduler) awaitsOwner(q *Seq) bool {
+	owner := q.spec.PrefixOwner
+	if owner == nil || owner.state != running || q.hostTable != nil || !s.pool.Caching() || q.wantsTargets() {
 		return false
 	}
-	n := len(lead.spec.Prompt)
-	return lead.done < n && n > s.pool.Layout().Specs[0].BlockSize
+	n := len(owner.spec.Prompt)
+	return owner.computed < n && n > s.pool.Layout().Specs[0].BlockSize
 }
 
-// begun moves q from waiting to running and into the step, or leaves it as it was.
-func (s *Scheduler) begun(q *Seq) bool {
-	if s.left() <= 0 || s.step.Samples == s.opts.MaxSamples || s.allowed(0, q.left()) == 0 {
+// tryStart moves q from waiting to running and adds it to the step. It returns false, and
+// changes nothing, if q does not fit.
+func (s *Scheduler) tryStart(q *Seq) bool {
+	if s.left() <= 0 || s.step.Samples == s.opts.MaxSamples || s.prefillBudget(0, q.left()) == 0 {
 		return false
 	}
 	mark := len(s.moves)
-	if q.saved != nil && len(s.step.Rows) > 0 || !s.placed(q) {
+	if q.hostTable != nil && len(s.step.Rows) > 0 || !s.place(q) {
 		return false
 	}
-	p, ok := s.cut(q, s.paces(q, q.left()))
+	p, ok := s.cut(q, s.limitPrefill(q, q.left()))
 	if ok && !s.opts.ChunkedPrefill && !q.wantsTargets() {
 		ok = p.draw
 	}
-	if ok && !s.pages(q, p) && len(s.running) == 0 {
-		// Alone it fits, if cached pages do not lie about in more slabs than they fill.
-		s.empty(q, mark)
-		s.pool.Drop()
-		if ok = s.fill(q); ok {
-			p, ok = s.cut(q, s.paces(q, q.left()))
+	if ok && !s.allocate(q, p) && len(s.running) == 0 {
+		// With no other sequence running it fits, once cached pages do not occupy slabs of
+		// other classes.
+		s.unloadPages(q, mark)
+		s.pool.EvictAll()
+		if ok = s.loadPages(q); ok {
+			p, ok = s.cut(q, s.limitPrefill(q, q.left()))
 		}
 	}
-	if !ok || !s.pages(q, p) {
-		s.empty(q, mark)
+	if !ok || !s.allocate(q, p) {
+		s.unloadPages(q, mark)
 		return false
 	}
 	s.start(q)
@@ -68,57 +70,58 @@ func (s *Scheduler) begun(q *Seq) bool {
 	return true
 }
 
-// pages gives q those of a part that is computed next; where it has them, nothing.
-func (s *Scheduler) pages(q *Seq, p part) bool {
-	return s.pool.Extend(q.table, q.sent, q.sent+p.count, q.sent+p.count)
+// allocate takes the pages that q needs for a part. It does nothing if q has them.
+func (s *Scheduler) allocate(q *Seq, p part) bool {
+	return s.pool.Extend(q.table, q.scheduled, q.scheduled+p.count, q.scheduled+p.count)
 }
 
-// placed gives q pages for what it need not compute, if there is room for all it has,
-// or leaves it as it was.
-func (s *Scheduler) placed(q *Seq) bool {
-	if s.blocked.seq == q && s.blocked.freed == s.pool.Freed() {
+// place gives q the pages of its cached or swapped prefix, provided that the pool has pages for
+// all of q's tokens. It returns false, and changes nothing, otherwise.
+func (s *Scheduler) place(q *Seq) bool {
+	if s.noFit.seq == q && s.noFit.freed == s.pool.Frees() {
 		return false
 	}
 	mark := len(s.moves)
-	if s.fill(q) && s.room(q) {
+	if s.loadPages(q) && s.fitsWhole(q) {
 		return true
 	}
-	s.empty(q, mark)
+	s.unloadPages(q, mark)
 	if len(s.running) > 0 {
-		s.blocked.seq, s.blocked.freed = q, s.pool.Freed()
+		s.noFit.seq, s.noFit.freed = q, s.pool.Frees()
 		return false
 	}
-	// Alone it fits, if the cached pages it matched do not pin their slabs.
-	s.pool.Drop()
-	return s.fill(q)
+	// With no other sequence running it fits, unless the cached pages it matched pin slabs
+	// that another class needs.
+	s.pool.EvictAll()
+	return s.loadPages(q)
 }
 
-// start moves q, which has its pages, from waiting to running.
+// start moves q, which has its prefix pages, from waiting to running.
 func (s *Scheduler) start(q *Seq) {
-	if q.saved != nil {
-		s.forget(q)
+	if q.hostTable != nil {
+		s.freeHost(q)
 		s.stats.SwappedIn++
 	}
 	s.waiting = s.opts.Policy.remove(s.waiting, q)
 	s.running = s.opts.Policy.insert(s.running, q)
-	q.state, q.done = running, q.sent
+	q.state, q.computed = running, q.scheduled
 	if !q.seen {
-		q.seen, q.cached = true, q.sent
-		room := min(q.limit, len(q.spec.Prompt)+reserved)
-		q.tokens = slices.Grow(q.tokens, max(0, room-len(q.tokens)))
-		s.pool.Reserve(q.table, room)
+		q.seen, q.cached = true, q.scheduled
+		capacity := min(q.limit, len(q.spec.Prompt)+reservedOutput)
+		q.tokens = slices.Grow(q.tokens, max(0, capacity-len(q.tokens)))
+		s.pool.Reserve(q.table, capacity)
 		s.stats.Scheduled++
 		if s.pool.Caching() {
 			s.stats.CacheQueries += len(q.spec.Prompt)
-			s.stats.CacheHits += q.sent
+			s.stats.CacheHits += q.scheduled
 		}
 	}
 }
 
-// room says that the pool has pages for all tokens q has and one more, beside
-// what the running sequences need for theirs and another block each, so that q
-// is not preempted at once.
-func (s *Scheduler) room(q *Seq) bool {
+// fitsWhole reports whether the pool has pages for all tokens of q and one more, in addition to
+// those that the running sequences need for theirs and another block each. So q is not
+// preempted soon after its start.
+func (s *Scheduler) fitsWhole(q *Seq) bool {
 	clear(s.need)
 	s.pool.Need(q.table, min(len(q.tokens)+1, q.limit-1), s.need)
 	ahead := s.pool.Layout().Specs[0].BlockSize
@@ -128,26 +131,26 @@ func (s *Scheduler) room(q *Seq) bool {
 	return s.pool.Fits(s.need)
 }
 
-// preempt takes a running sequence's pages; it waits again, and then has them
-// back from the host or recomputes what it had. Tokens in flight for it still arrive.
+// preempt frees a running sequence's pages and makes it wait again. When it restarts, it swaps
+// its pages in from the host or recomputes them. Its tokens in flight still arrive.
 func (s *Scheduler) preempt(q *Seq) {
 	if q.inStep {
 		s.unschedule(q)
 	}
 	s.running = s.opts.Policy.remove(s.running, q)
 	s.waiting = s.opts.Policy.insert(s.waiting, q)
-	s.save(q)
+	s.swapOut(q)
 	s.pool.Free(q.table)
 	s.unindex(q)
-	q.state, q.sent, q.done = waiting, 0, 0
+	q.state, q.scheduled, q.computed = waiting, 0, 0
 	q.epoch++
 	s.stats.Preempted++
 	if len(s.running) == 0 {
-		s.pool.Drop()
+		s.pool.EvictAll()
 	}
 }
 
-// unschedule takes q's row out of the step that is being made.
+// unschedule removes q's row from the step being built.
 func (s *Scheduler) unschedule(q *Seq) {
 	st := s.step
 	i := slices.IndexFunc(st.Rows, func(r Row) bool { return r.Seq == q })
@@ -163,5 +166,5 @@ func (s *Scheduler) unschedule(q *Seq) {
 	}
 	st.Rows = slices.Delete(st.Rows, i, i+1)
 	q.inStep = false
-	q.sent = r.From
+	q.scheduled = r.From
 }

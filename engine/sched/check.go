@@ -2,9 +2,9 @@ package sched
 
 import "fmt"
 
-// Check verifies what the scheduler says of itself, between two of its calls: who
-// runs and waits, in what order, what of each is computed and in flight, and that
-// the pool accounts for every page once. It takes time in the number of pages.
+// Check verifies the scheduler's state between two of its calls: the running and waiting
+// sequences, their order and counts, and that every page of the pools is accounted for exactly
+// once. Its time grows with the number of pages.
 func (s *Scheduler) Check() error {
 	if err := s.pool.Check(); err != nil {
 		return err
@@ -15,7 +15,7 @@ func (s *Scheduler) Check() error {
 		}
 		saved := 0
 		for _, q := range s.waiting {
-			if q.saved != nil {
+			if q.hostTable != nil {
 				saved++
 			}
 		}
@@ -49,10 +49,10 @@ func (s *Scheduler) Check() error {
 	}{{running, s.running}, {waiting, s.waiting}} {
 		for i, q := range l.list {
 			if i > 0 && s.opts.Policy.compare(l.list[i-1], q) >= 0 {
-				return fmt.Errorf("scheduler: %s stands behind %s", q.ID(), l.list[i-1].ID())
+				return fmt.Errorf("scheduler: %s is after %s, against the policy's order", q.ID(), l.list[i-1].ID())
 			}
 			if q.state != l.is || q.inStep {
-				return fmt.Errorf("scheduler: %s is in state %d among those in state %d, in the step: %v", q.ID(), q.state, l.is, q.inStep)
+				return fmt.Errorf("scheduler: %s is in state %d but in the list of state %d, in the step: %v", q.ID(), q.state, l.is, q.inStep)
 			}
 			if err := q.check(flying[q], drawn[q]); err != nil {
 				return fmt.Errorf("scheduler: %s %w", q.ID(), err)
@@ -62,20 +62,20 @@ func (s *Scheduler) Check() error {
 	return nil
 }
 
-// check holds q's counts against each other: flying positions and drawn tokens are
-// in flight for it.
+// check verifies that q's counts are consistent. flying and drawn are the positions and the
+// sampled tokens in flight for it.
 func (q *Seq) check(flying, drawn int) error {
 	switch {
 	case q.pending != drawn:
-		return fmt.Errorf("counts %d tokens in flight, there are %d", q.pending, drawn)
+		return fmt.Errorf("counts %d tokens in flight, but there are %d", q.pending, drawn)
 	case len(q.tokens) < len(q.spec.Prompt) || q.total() > q.limit:
 		return fmt.Errorf("has %d tokens and %d in flight, of %d to %d", len(q.tokens), q.pending, len(q.spec.Prompt), q.limit)
-	case q.state == waiting && (q.sent != 0 || q.done != 0 || q.table.Held() != 0):
-		return fmt.Errorf("waits with %d pages, %d positions computed of %d sent", q.table.Held(), q.done, q.sent)
-	case (q.saved != nil) != (q.kept > 0) || q.kept > 0 && (q.state == running || q.kept > q.total()):
-		return fmt.Errorf("has the pages of %d positions on the host, in state %d with %d tokens", q.kept, q.state, q.total())
-	case q.state == running && (q.sent != q.done+flying || q.sent > q.total() || q.sent == 0):
-		return fmt.Errorf("has %d positions computed, %d in flight and %d sent, of %d", q.done, flying, q.sent, q.total())
+	case q.state == waiting && (q.scheduled != 0 || q.computed != 0 || q.table.NumPages() != 0):
+		return fmt.Errorf("waits with %d pages, %d positions computed of %d scheduled", q.table.NumPages(), q.computed, q.scheduled)
+	case (q.hostTable != nil) != (q.hostTokens > 0) || q.hostTokens > 0 && (q.state == running || q.hostTokens > q.total()):
+		return fmt.Errorf("has the pages of %d positions on the host, in state %d with %d tokens", q.hostTokens, q.state, q.total())
+	case q.state == running && (q.scheduled != q.computed+flying || q.scheduled > q.total() || q.scheduled == 0):
+		return fmt.Errorf("has %d positions computed, %d in flight and %d scheduled, of %d", q.computed, flying, q.scheduled, q.total())
 	}
 	return nil
 }

@@ -6,11 +6,10 @@ import (
 	"vapp.dev/engine/sample"
 )
 
-// Commit takes the result of the oldest uncommitted step: tokens are appended,
-// sequences end, full blocks become findable, pages are freed. Rows of sequences
-// that have ended since are dropped, as are tokens behind one that ends its sequence.
-// The outputs are valid until the next Commit, in the order of the step's rows. It
-// panics when st is another step.
+// Commit applies the result of the oldest uncommitted step: it appends tokens, ends sequences,
+// enters full blocks into the prefix cache and frees pages. Rows of sequences that have ended
+// are dropped, as are tokens after one that ends its sequence. The outputs are in the order of
+// the step's rows and valid until the next Commit. It panics if st is another step.
 func (s *Scheduler) Commit(st *Step, r Result) []Output {
 	if len(s.flight) == 0 || s.flight[0] != st {
 		panic("scheduler: steps are committed once, in order")
@@ -30,7 +29,7 @@ func (s *Scheduler) commit(st *Step, i int, r Result) {
 	row := &st.Rows[i]
 	q := row.Seq
 	out := Output{Seq: q, Token: -1, Row: -1, StopToken: -1}
-	for t := row.Sample; t < row.Sample+row.Targets && !q.spec.Pool; t++ {
+	for t := row.Sample; t < row.Sample+row.Targets && !q.spec.Pooling; t++ {
 		if r.Status[t] != 0 {
 			out.Finish = FinishError
 		}
@@ -41,17 +40,17 @@ func (s *Scheduler) commit(st *Step, i int, r Result) {
 	done := row.From + row.Count
 	if row.Draw {
 		q.pending -= row.draws()
-		n := s.accepted(st, i, r)
+		n := s.countAccepted(st, i, r)
 		done += n - row.draws()
-		if q.spec.Pool {
+		if q.spec.Pooling {
 			out.Row, out.Finish = row.DrawRow(), FinishStop
 		} else {
 			out = s.draw(row, n, r, out)
 		}
 	}
 	if row.epoch == q.epoch && out.Finish != FinishError {
-		q.done = min(done, len(q.tokens))
-		s.pool.Seal(q.table, q.tokens, q.done)
+		q.computed = min(done, len(q.tokens))
+		s.pool.Seal(q.table, q.tokens, q.computed)
 		if row.Draw && s.opts.Verify > 0 {
 			s.rewind(q, i, r)
 		}
@@ -64,8 +63,8 @@ func (s *Scheduler) commit(st *Step, i int, r Result) {
 	}
 }
 
-// draw appends the first n drawn tokens of a row to its sequence, until one ends it,
-// and returns the Output of the last; out is the first's.
+// draw appends the first n sampled tokens of a row to its sequence, until one ends it. out is
+// the Output of the first token; draw returns that of the last.
 func (s *Scheduler) draw(row *Row, n int, r Result, out Output) Output {
 	q := row.Seq
 	for at := row.DrawRow(); at < row.DrawRow()+n && out.Finish == NotFinished; at++ {
@@ -91,8 +90,8 @@ func (s *Scheduler) draw(row *Row, n int, r Result, out Output) Output {
 	return out
 }
 
-// follow passes the drawn token of out to q's grammar and appends the tokens that it forces.
-// It returns the last Output.
+// follow passes the sampled token of out to q's grammar and appends the tokens that the grammar
+// forces. It returns the last Output.
 func (s *Scheduler) follow(q *Seq, out Output) Output {
 	forced, ended, err := q.spec.Grammar.Take(out.Token)
 	for _, id := range forced {
@@ -113,12 +112,12 @@ func (s *Scheduler) follow(q *Seq, out Output) Output {
 	return out
 }
 
-// close ends a sequence whose grammar is complete after the token of out. It appends the
-// EOS, the only token that may follow, without a draw; min_tokens and ignore_eos do not
-// apply. Without an EOS the last Output has no token.
+// close ends a sequence whose grammar is complete after the token of out. It appends the EOS,
+// the only token that may follow, without sampling; min_tokens and ignore_eos do not apply. If
+// the model has no EOS, the last Output has no token.
 func (s *Scheduler) close(q *Seq, out Output) Output {
 	p := q.spec.Params
-	if slices.Contains(p.EOS, out.Token) { // drawn under ignore_eos
+	if slices.Contains(p.EOS, out.Token) { // sampled, with ignore_eos
 		out.Finish = FinishStop
 		return out
 	}
@@ -133,8 +132,8 @@ func (s *Scheduler) close(q *Seq, out Output) Output {
 	return out
 }
 
-// ends says whether the newest token is the last: a stop token first, then the
-// length.
+// ends returns whether and why the newest token is the last, and the id that StopToken reports.
+// A stop token takes precedence over the length.
 func (s *Scheduler) ends(q *Seq, token int32) (Finish, int32) {
 	switch q.spec.Params.StopAt(token, len(q.Output())) {
 	case sample.AtEOS:

@@ -74,7 +74,7 @@ func play(t *testing.T, g *rig, in *reader) {
 			q := NewSeq(fuzzSpec(g.opts, in, len(seqs)))
 			if len(seqs) > 0 && op == 0 {
 				last := seqs[len(seqs)-1]
-				q = NewSeq(Spec{ID: q.ID(), Prompt: last.spec.Prompt, Params: q.spec.Params, Seed: q.spec.Seed, Salt: last.spec.Salt, Lead: last})
+				q = NewSeq(Spec{ID: q.ID(), Prompt: last.spec.Prompt, Params: q.spec.Params, Seed: q.spec.Seed, Salt: last.spec.Salt, PrefixOwner: last})
 			}
 			if err := g.s.Add(q); err != nil {
 				t.Fatal(err)

@@ -12,9 +12,9 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"vapp.dev/engine/kv"
-	"vapp.dev/engine/pace"
 	"vapp.dev/engine/sample"
 	"vapp.dev/engine/speculate"
+	"vapp.dev/engine/steptime"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata")
@@ -106,9 +106,9 @@ func (g *script) line(line string) {
 		}
 		g.rig.s.SetPolicy(p)
 	case "pace":
-		g.rig.s.SetPace(nil)
+		g.rig.s.SetPrefillLimiter(nil)
 		if n := g.number(words[1], 0); n > 0 {
-			g.rig.s.SetPace(at(n))
+			g.rig.s.SetPrefillLimiter(at(n))
 		}
 	case "beat":
 		n := 1
@@ -181,7 +181,7 @@ func (g *script) add(id string, m map[string]string) {
 	if m["badWords"] != "" {
 		p.BadWords = [][]int32{{vocab + 1, vocab + 2}}
 	}
-	sp := Spec{ID: id, Params: &p, Salt: m["salt"], Priority: g.number(m["priority"], 0), Seed: uint64(g.number(m["seed"], 0)), Lead: g.seqs[m["lead"]]}
+	sp := Spec{ID: id, Params: &p, Salt: m["salt"], Priority: g.number(m["priority"], 0), Seed: uint64(g.number(m["seed"], 0)), PrefixOwner: g.seqs[m["lead"]]}
 	if m["stop"] != "" {
 		p.StopTokenIDs = []int32{int32(g.number(m["stop"], 0))}
 	}
@@ -203,4 +203,6 @@ func (g *script) add(id string, m map[string]string) {
 // at most so many tokens of prompts between two tokens of a stream.
 type at int
 
-func (a at) Prompt(w pace.Work, _, n int) int { return min(n, max(0, int(a)/max(1, w.Beats)-w.Prompt)) }
+func (a at) PrefillBudget(w steptime.Work, _, n int) int {
+	return min(n, max(0, int(a)/max(1, w.StepsPerToken)-w.Prompt))
+}

@@ -1,86 +1,88 @@
 package sched
 
-// Next decides a step: first a token of every sequence that decodes, then more
-// of the prompts begun, then new sequences in the policy's order, then proposed
-// tokens. It is nil when
-// nothing can run before a Commit or an Add, and while more than Lag steps are
+// Next returns the next step: first one token of every decoding sequence, then more of the
+// prompts in progress, then new sequences in the policy's order, then proposed tokens. It
+// returns nil if nothing can run before a Commit or an Add, or if more than Lag steps are
 // uncommitted.
 func (s *Scheduler) Next() *Step {
 	if len(s.flight) > s.opts.Lag {
 		return nil
 	}
-	s.begin()
-	s.restore()
+	s.beginStep()
+	s.swapIn()
 	if s.wholeStep() {
 		s.admit()
 	}
 	s.decode()
-	s.guess()
-	s.hold()
+	s.propose()
+	s.markDecoding()
 	s.prefill()
 	s.admit()
 	s.verify()
 	return s.finish()
 }
 
-func (s *Scheduler) begin() {
+func (s *Scheduler) beginStep() {
 	if n := len(s.spare); n > 0 {
 		s.step, s.spare = s.spare[n-1], s.spare[:n-1]
 	} else {
 		s.step = &Step{}
 	}
 	clear(s.step.Rows)
-	s.pool.Begin()
+	s.pool.BeginStep()
 	*s.step = Step{Rows: s.step.Rows[:0], Moves: s.step.Moves[:0], Speculation: Speculation{PerPosition: s.step.Speculation.PerPosition[:0]}}
-	s.ahead, s.paced = 0, 0
+	s.proposalTokens, s.stepsPerToken = 0, 0
 }
 
-// hold finds out whether sequences wait for a token after their first, and how many steps
-// each waits for the next: with a step in flight, one that must know its token sits the
-// next out. What comes from here on is paced then.
-func (s *Scheduler) hold() {
+// markDecoding sets stepsPerToken: 0 if no sequence waits for a token after its first,
+// otherwise the steps that each waits for. That is 2 if a sequence must know its last token
+// while a step is in flight, and so skips a step. Prefill scheduled from here on is limited.
+func (s *Scheduler) markDecoding() {
 	for _, q := range s.running {
 		before := q.total()
 		if q.inStep {
 			before--
 		}
 		switch {
-		case before <= len(q.spec.Prompt) || q.sent < len(q.spec.Prompt) || !q.inStep && q.total() >= q.limit:
-		case s.opts.Lag > 0 && q.sits():
-			s.paced = 2
+		case before <= len(q.spec.Prompt) || q.scheduled < len(q.spec.Prompt) || !q.inStep && q.total() >= q.limit:
+		case s.opts.Lag > 0 && q.needsLastToken():
+			s.stepsPerToken = 2
 		default:
-			s.paced = max(s.paced, 1)
+			s.stepsPerToken = max(s.stepsPerToken, 1)
 		}
 	}
-	s.step.Work.Beats = s.paced
+	s.step.Work.StepsPerToken = s.stepsPerToken
 }
 
-// allowed is how many of n positions of q, whose first is from, the pace lets into the
+// prefillBudget returns how many of n positions that begin at from the limiter admits to the
 // step.
-func (s *Scheduler) allowed(from, n int) int {
-	if s.pace == nil || s.paced == 0 || n < 2 {
+func (s *Scheduler) prefillBudget(from, n int) int {
+	if s.limiter == nil || s.stepsPerToken == 0 || n < 2 {
 		return n
 	}
 	w := s.step.Work
-	w.Decode += s.ahead
-	return s.pace.Prompt(w, from, n)
+	w.Decode += s.proposalTokens
+	return s.limiter.PrefillBudget(w, from, n)
 }
 
-// paces is how many of the next n positions of q the pace lets into the step.
-func (s *Scheduler) paces(q *Seq, n int) int { return s.allowed(q.sent, min(n, s.left())) }
+// limitPrefill returns how many of the next n positions of q the limiter admits to the step.
+func (s *Scheduler) limitPrefill(q *Seq, n int) int {
+	return s.prefillBudget(q.scheduled, min(n, s.left()))
+}
 
-// decode schedules the sequences that have one token to compute.
+// decode schedules the running sequences that have one token to compute.
 func (s *Scheduler) decode() {
 	for i := 0; i < len(s.running); {
 		q := s.running[i]
-		if !q.inStep && q.left() == 1 && !q.stuck() && !s.extend(q, 1) && q.state != running {
-			continue // preempted: the next one has its index
+		if !q.inStep && q.left() == 1 && !q.blocked() && !s.extend(q, 1) && q.state != running {
+			continue // q was preempted: the next sequence is at index i now
 		}
 		i++
 	}
 }
 
-// prefill goes on with prompts, and recomputed outputs, of several tokens.
+// prefill schedules the running sequences that have several tokens to compute: prompts, and
+// outputs to recompute after a preemption.
 func (s *Scheduler) prefill() {
 	for i := 0; i < len(s.running); {
 		q := s.running[i]
@@ -91,17 +93,17 @@ func (s *Scheduler) prefill() {
 	}
 }
 
-// extend schedules up to n positions of a running sequence, preempting the last
-// ones in order for their pages. False: the step has no room for it, or it was
-// itself preempted.
+// extend schedules up to n positions of a running sequence. For pages it preempts other
+// sequences, the last in order first. It returns false if the step is full or q itself was
+// preempted.
 func (s *Scheduler) extend(q *Seq, n int) bool {
-	n = s.paces(q, n) // once: pages are asked for again for no fewer positions
+	n = s.limitPrefill(q, n) // only once: Pool.Extend must be retried with the same positions
 	for {
 		c, ok := s.cut(q, n)
 		if !ok {
 			return false
 		}
-		if s.pool.Extend(q.table, q.sent, q.sent+c.count, q.sent+c.count) {
+		if s.pool.Extend(q.table, q.scheduled, q.scheduled+c.count, q.scheduled+c.count) {
 			s.add(q, c)
 			return true
 		}
@@ -113,24 +115,24 @@ func (s *Scheduler) extend(q *Seq, n int) bool {
 	}
 }
 
-// part is what of a sequence goes into a step.
+// part is the part of a sequence that a step computes.
 type part struct {
-	count   int
-	draw    bool
-	next    bool // the last position is sampled though the token after it is known
-	targets int
-	from    int // position of the first target
+	count   int  // positions
+	draw    bool // the last position samples a token
+	next    bool // the last position is sampled although the token after it is known
+	targets int  // prompt logprobs
+	from    int  // position of the first target
 }
 
-// cut fits n positions of q into what the step has left of tokens and sampled
-// rows.
+// cut returns the part of q's next n positions that fits the remaining tokens and sampled rows
+// of the step. It returns false if nothing fits.
 func (s *Scheduler) cut(q *Seq, n int) (part, bool) {
 	rows := s.opts.MaxSamples - s.step.Samples
-	p := part{count: min(n, s.left()), from: max(q.target, q.sent+1)}
-	targets := func() int { return max(0, min(q.sent+p.count, len(q.spec.Prompt)-1)-p.from+1) }
+	p := part{count: min(n, s.left()), from: max(q.target, q.scheduled+1)}
+	targets := func() int { return max(0, min(q.scheduled+p.count, len(q.spec.Prompt)-1)-p.from+1) }
 	p.targets = targets()
 	if p.targets > rows {
-		p.count = p.from - 1 + rows - q.sent
+		p.count = p.from - 1 + rows - q.scheduled
 		p.targets = targets()
 	}
 	p.draw = p.count == q.left()
@@ -139,7 +141,7 @@ func (s *Scheduler) cut(q *Seq, n int) (part, bool) {
 		p.draw, p.targets = false, targets()
 	}
 	if p.next = s.opts.Drafts > 0 && !p.draw && p.count > 0 && !p.ends(q); p.next && p.targets == rows {
-		p.count, p.next = max(0, p.from+p.targets-1-q.sent), false
+		p.count, p.next = max(0, p.from+p.targets-1-q.scheduled), false
 		if p.targets == 0 {
 			p.count = 0
 		}
@@ -147,40 +149,40 @@ func (s *Scheduler) cut(q *Seq, n int) (part, bool) {
 	return p, p.count > 0
 }
 
-// ends says that the last position is that of a target.
-func (p part) ends(q *Seq) bool { return p.targets > 0 && p.from+p.targets == q.sent+p.count+1 }
+// ends reports whether the last target's row is that of the last position.
+func (p part) ends(q *Seq) bool { return p.targets > 0 && p.from+p.targets == q.scheduled+p.count+1 }
 
-// left is how many tokens the step has left, those kept for proposals apart.
-func (s *Scheduler) left() int { return s.opts.MaxNumBatchedTokens - s.ahead - s.step.Tokens }
+// left returns how many more tokens the step can take, without those reserved for proposals.
+func (s *Scheduler) left() int { return s.opts.MaxNumBatchedTokens - s.proposalTokens - s.step.Tokens }
 
-// add puts a row into the step, and chooses the checkpoints that it leaves.
+// add appends a row to the step and plans the state snapshots that it stores.
 func (s *Scheduler) add(q *Seq, p part) {
-	r := Row{Seq: q, From: q.sent, Count: p.count, Ref: -1, Targets: p.targets, Draw: p.draw, Next: -1, epoch: q.epoch}
+	r := Row{Seq: q, From: q.scheduled, Count: p.count, Ref: -1, Targets: p.targets, Draw: p.draw, Next: -1, epoch: q.epoch}
 	if p.targets > 0 {
 		r.TargetPos = p.from
 		q.target = p.from + p.targets
 	}
 	if p.next {
-		r.Next = q.tokens[q.sent+p.count]
+		r.Next = q.tokens[q.scheduled+p.count]
 	}
-	s.pool.Mark(q.table, q.tokens, q.sent, q.sent+p.count, len(q.spec.Prompt))
-	if q.sent == len(q.tokens) {
+	s.pool.PlanSnapshots(q.table, q.tokens, q.scheduled, q.scheduled+p.count, len(q.spec.Prompt))
+	if q.scheduled == len(q.tokens) {
 		r.Ref = q.drawn
 	} else {
-		r.Tokens = q.tokens[q.sent : q.sent+p.count]
+		r.Tokens = q.tokens[q.scheduled : q.scheduled+p.count]
 	}
 	if p.draw {
 		q.pending++
 	}
 	s.step.Samples += p.targets + r.draws()
-	s.step.Work = s.step.Work.With(q.sent, p.count)
-	q.sent += p.count
+	s.step.Work = s.step.Work.With(q.scheduled, p.count)
+	q.scheduled += p.count
 	q.inStep = true
 	s.step.Tokens += p.count
 	s.step.Rows = append(s.step.Rows, r)
 }
 
-// finish numbers the sampled rows and hands the step out.
+// finish numbers the sampled rows and returns the step, nil if it has no rows.
 func (s *Scheduler) finish() *Step {
 	st := s.step
 	s.step = nil

@@ -6,7 +6,7 @@ import (
 	"vapp.dev/engine/speculate"
 )
 
-// Options bound what a step may hold.
+// Options are the limits of sequences and steps.
 type Options struct {
 	MaxModelLen         int // tokens of a sequence, prompt and output
 	MaxNumSeqs          int // sequences that run at once
@@ -15,21 +15,21 @@ type Options struct {
 	// Lag is how many steps may be uncommitted when Next is called: 0, or 1 for
 	// the overlapped loop.
 	Lag int
-	// ChunkedPrefill lets a prompt be computed in several steps. Without it a
-	// prompt waits for a step that takes all of it; only one whose prompt
-	// logprobs need more sampled rows than a step has is still cut.
+	// ChunkedPrefill lets a prompt be computed in several steps. Without it a prompt waits
+	// for a step that takes all of it. The exception is a prompt whose logprobs need more
+	// sampled rows than a step has: it is still cut.
 	ChunkedPrefill bool
 	Policy         Policy
-	// Verify is how many proposed tokens a step may verify for a sequence, at lag 0
-	// only. They come from Lookup in the sequence's own tokens, or Drafts of them from
-	// the device after each step (Result.Drafts): for these every row that is a
-	// sequence's last in a step is sampled.
+	// Verify is how many proposed tokens a step may verify for each sequence; it needs lag 0.
+	// Proposals come from Lookup in the sequence's own tokens, or from the device, which
+	// proposes Drafts tokens after each step (Result.Drafts). For the latter the last row of
+	// every sequence in a step is sampled.
 	Verify int
 	Lookup speculate.NGram
 	Drafts int
 }
 
-// OptionError says which option is wrong.
+// OptionError reports an invalid option.
 type OptionError struct {
 	Option string
 	Value  int
@@ -40,7 +40,7 @@ func (e *OptionError) Error() string {
 	return fmt.Sprintf("scheduler: %s is %d, want %s", e.Option, e.Value, e.Want)
 }
 
-// Validate says what is wrong with the options, as an *OptionError.
+// Validate checks the options. The error is an *OptionError, or that of Lookup.Validate.
 func (o Options) Validate() error {
 	switch {
 	case o.MaxModelLen < 2:
@@ -61,13 +61,13 @@ func (o Options) Validate() error {
 	case o.Drafts < 0 || o.Drafts > o.Verify:
 		return &OptionError{"drafted tokens", o.Drafts, fmt.Sprintf("0 to %d, which are verified", o.Verify)}
 	case (o.Verify > 0) != (o.Drafts > 0 || o.Lookup != speculate.NGram{}) || o.Drafts > 0 && o.Lookup != (speculate.NGram{}):
-		return &OptionError{"verified tokens", o.Verify, "just where one method proposes some"}
+		return &OptionError{"verified tokens", o.Verify, "more than 0 if and only if exactly one of Lookup and Drafts is set"}
 	case o.Policy > Priority:
 		return &OptionError{"policy", int(o.Policy), "fcfs or priority"}
 	}
 	return o.Lookup.Validate()
 }
 
-// running is how many sequences may run: each needs a token and a sampled row
-// of every step.
+// running returns how many sequences may run: each needs one token and one sampled row of every
+// step.
 func (o Options) running() int { return min(o.MaxNumSeqs, o.MaxNumBatchedTokens, o.MaxSamples) }

@@ -14,7 +14,7 @@ const (
 	Priority               // lower priority value first, then first come
 )
 
-// String is the word of the profile.
+// String returns the policy's name in a profile.
 func (p Policy) String() string {
 	if p == Priority {
 		return "priority"
@@ -22,7 +22,7 @@ func (p Policy) String() string {
 	return "fcfs"
 }
 
-// ParsePolicy reads the word of the profile.
+// ParsePolicy parses the policy's name in a profile.
 func ParsePolicy(s string) (Policy, error) {
 	switch s {
 	case "fcfs":
@@ -33,7 +33,7 @@ func ParsePolicy(s string) (Policy, error) {
 	return 0, fmt.Errorf("scheduling policy %q: want fcfs or priority", s)
 }
 
-// compare orders sequences: which comes first runs first and is preempted last.
+// compare orders sequences: the first in order runs first and is preempted last.
 func (p Policy) compare(a, b *Seq) int {
 	if p == Priority && a.spec.Priority != b.spec.Priority {
 		if a.spec.Priority < b.spec.Priority {
@@ -50,13 +50,13 @@ func (p Policy) compare(a, b *Seq) int {
 	return 0
 }
 
-// insert puts q where the order wants it.
+// insert inserts q into a list in the policy's order.
 func (p Policy) insert(list []*Seq, q *Seq) []*Seq {
 	i, _ := slices.BinarySearchFunc(list, q, p.compare)
 	return slices.Insert(list, i, q)
 }
 
-// remove takes q out of a list in order.
+// remove removes q from a list in the policy's order.
 func (p Policy) remove(list []*Seq, q *Seq) []*Seq {
 	i, ok := slices.BinarySearchFunc(list, q, p.compare)
 	if !ok {

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"vapp.dev/engine/kv"
-	"vapp.dev/engine/pace"
 	"vapp.dev/engine/sample"
 	"vapp.dev/engine/speculate"
+	"vapp.dev/engine/steptime"
 )
 
 var (
@@ -18,7 +18,7 @@ var (
 	// Several pages a slab: what one sequence leaves behind may be in the way of
 	// another class.
 	small   = kv.Spec{Name: "small", Kind: kv.Full, PageBytes: 200 << 10, BlockSize: 4}
-	mark    = kv.Spec{Name: "checkpoint", Kind: kv.Checkpoint, PageBytes: 500 << 10, BlockSize: 4}
+	mark    = kv.Spec{Name: "checkpoint", Kind: kv.Snapshot, PageBytes: 500 << 10, BlockSize: 4}
 	recur   = kv.Spec{Name: "state", Kind: kv.State, PageBytes: 600 << 10}
 	smaller = kv.Spec{Name: "smaller", Kind: kv.Window, PageBytes: 250 << 10, BlockSize: 4, Window: 18}
 )
@@ -141,7 +141,7 @@ func (w *workload) run(g *rig, requests int) ([]*Seq, error) {
 				c := sp
 				c.Seed = sample.ChoiceSeed(sp.Seed, choice)
 				if choice > 0 {
-					c.ID, c.Lead = fmt.Sprintf("%s.%d", sp.ID, choice), seqs[len(seqs)-choice]
+					c.ID, c.PrefixOwner = fmt.Sprintf("%s.%d", sp.ID, choice), seqs[len(seqs)-choice]
 				}
 				q := NewSeq(c)
 				if err := g.s.Add(q); err != nil {
@@ -189,7 +189,7 @@ func TestRandomWorkloads(t *testing.T) {
 		g := newRig(t, w.opts, w.layout, w.slabs, w.caching).swap(w.host)
 		p := &whims{rng: w.rng, left: &paced}
 		if w.opts.ChunkedPrefill && seed%2 == 0 {
-			g.s.SetPace(p)
+			g.s.SetPrefillLimiter(p)
 		}
 		seqs, err := w.run(g, 25)
 		if err != nil {
@@ -230,7 +230,7 @@ type whims struct {
 	left *int // chunks that it cut
 }
 
-func (p *whims) Prompt(w pace.Work, _, n int) int {
+func (p *whims) PrefillBudget(w steptime.Work, _, n int) int {
 	least := 0
 	if w.Prompt == 0 {
 		least = 1

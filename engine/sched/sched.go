@@ -1,5 +1,7 @@
-// Package sched decides which tokens run next: admission, chunked prefill,
-// decode, preemption. It is pure: no clock, no device, no goroutine.
+// Package sched is the scheduler: it decides which tokens of which sequences the next step
+// computes, by admission, chunked prefill, decode, speculation and preemption. It must not know
+// a clock, a device or a goroutine: the same calls give the same steps. Start reading at
+// Scheduler.Next in next.go; design.md explains why it is correct.
 package sched
 
 import (
@@ -9,72 +11,72 @@ import (
 	"sort"
 
 	"vapp.dev/engine/kv"
-	"vapp.dev/engine/pace"
+	"vapp.dev/engine/steptime"
 )
 
-// Scheduler decides. It is not safe for concurrent use.
+// Scheduler schedules the sequences of one model. It is not safe for concurrent use.
 type Scheduler struct {
-	opts     Options
-	pool     *kv.Pool
-	swap     *kv.Pool // pages on the host, nil without
-	running  []*Seq   // in the policy's order
-	waiting  []*Seq   // in the policy's order
-	flight   []*Step
-	spare    []*Step
-	out      []Output
-	step     *Step     // being made by Next
-	moves    []Move    // of pages, since the last step
-	paths    []kv.Move // scratch
-	ahead    int       // its tokens that are kept for proposals
-	indexed  int       // tokens in the indexes of all sequences
-	mayIndex int       // at most so many
-	reaches  bool      // pages are taken for what the device proposes behind a step
-	stats    Stats     // since the last step
-	pace     Pace      // nil: a step takes what it has room for
-	paced    int       // steps between two tokens of the streams that prompts hold up; 0: they hold up none
-	count    uint64
-	need     []int
-	blocked  struct { // the admission that did not fit, while nothing was freed
+	opts           Options
+	pool           *kv.Pool
+	swap           *kv.Pool // swap space: pages on the host; nil: none
+	running        []*Seq   // in the policy's order
+	waiting        []*Seq   // in the policy's order
+	flight         []*Step
+	spare          []*Step
+	out            []Output
+	step           *Step          // being built by Next
+	moves          []Move         // page moves since the last step
+	pageMoves      []kv.Move      // scratch
+	proposalTokens int            // tokens of the step that are reserved for proposals
+	indexed        int            // tokens in the n-gram indexes of all sequences
+	maxIndexed     int            // limit of indexed
+	draftPages     bool           // rows take pages for the positions that the device's drafting computes
+	stats          Stats          // since the last step
+	limiter        PrefillLimiter // nil: only the step's size limits prefill
+	stepsPerToken  int            // Work.StepsPerToken of the step; 0: no sequence decodes
+	count          uint64         // sequences added
+	need           []int          // scratch
+	noFit          struct {       // the last admission that failed, valid while no page was freed
 		seq   *Seq
 		freed uint64
 	}
 }
 
-// New makes a scheduler over a pool. It panics unless o.Validate is nil.
+// New returns a scheduler over a page pool. It panics if o.Validate fails.
 func New(o Options, pool *kv.Pool) *Scheduler {
 	if err := o.Validate(); err != nil {
 		panic(err)
 	}
 	l := pool.Layout()
-	s := &Scheduler{opts: o, pool: pool, need: make([]int, len(l.Specs)), mayIndex: int(l.Tokens(pool.Slabs())), reaches: o.Drafts > 2}
+	s := &Scheduler{opts: o, pool: pool, need: make([]int, len(l.Specs)), maxIndexed: int(l.Tokens(pool.Slabs())), draftPages: o.Drafts > 2}
 	for _, c := range l.Specs {
-		s.reaches = s.reaches && c.Kind != kv.Window
+		s.draftPages = s.draftPages && c.Kind != kv.Window
 	}
 	return s
 }
 
-// SetSwap gives the scheduler pages on the host, of the layout of its pool: sequences
-// that are preempted leave their pages there while there is room. It is called before
+// SetSwap gives the scheduler swap space, a pool of pages on the host with the same layout as
+// its own. Preempted sequences keep their pages there while it has free ones. Call it before
 // the first Add.
 func (s *Scheduler) SetSwap(host *kv.Pool) { s.swap = host }
 
-// Pace says how many of the next n positions of a sequence, of which from are computed,
-// a step may take that has w already, so that it does not last too long: at least one
-// if w has none of a prompt.
-type Pace interface {
-	Prompt(w pace.Work, from, n int) int
+// PrefillLimiter limits the prefill of a step so that the step does not take too long.
+// PrefillBudget returns how many of the next n positions of a sequence, which has from computed
+// positions, a step that already has w may take: at least one if w has no prompt tokens.
+type PrefillLimiter interface {
+	PrefillBudget(w steptime.Work, from, n int) int
 }
 
-// SetPace bounds from the next step on what prompts take of steps in which others
-// decode; nil: nothing does. It needs chunked prefill.
-func (s *Scheduler) SetPace(p Pace) { s.pace = p }
+// SetPrefillLimiter limits, from the next step on, the prefill of steps in which other
+// sequences decode; nil removes the limit. It needs chunked prefill.
+func (s *Scheduler) SetPrefillLimiter(p PrefillLimiter) { s.limiter = p }
 
 // NeverFitsError refuses a sequence that could never run to its end.
 type NeverFitsError struct {
 	Prompt int  // tokens
-	Output int  // tokens asked for
+	Output int  // requested tokens
 	Limit  int  // tokens
-	Arena  bool // Limit is what the KV arena holds, else the model length
+	Arena  bool // Limit is the capacity of the KV arena, otherwise the model length
 }
 
 func (e *NeverFitsError) Error() string {
@@ -85,12 +87,11 @@ func (e *NeverFitsError) Error() string {
 	return fmt.Sprintf("a prompt of %d tokens and an output of %d never fit: %s is %d tokens", e.Prompt, e.Output, what, e.Limit)
 }
 
-// Add queues a sequence that NewSeq made. It refuses with a *NeverFitsError a
-// prompt that leaves no room for a token within the model length, and a sequence
-// whose max_tokens, cut to the model length, would need more pages than there
-// are.
+// Add queues a sequence made by NewSeq. It fails with a *NeverFitsError if the prompt leaves no
+// token of output within the model length, or if the sequence with its max_tokens, cut to the
+// model length, needs more pages than the pool has.
 func (s *Scheduler) Add(q *Seq) error {
-	if q.state != made {
+	if q.state != created {
 		return errors.New("scheduler: a sequence is added once")
 	}
 	n, want := len(q.spec.Prompt), q.spec.Params.MaxTokens
@@ -99,17 +100,17 @@ func (s *Scheduler) Add(q *Seq) error {
 		return errors.New("scheduler: the prompt has no tokens")
 	case want < 1:
 		return fmt.Errorf("scheduler: max_tokens is %d, want at least 1", want)
-	case n+1 > s.opts.MaxModelLen && !(q.spec.Pool && n == s.opts.MaxModelLen):
+	case n+1 > s.opts.MaxModelLen && !(q.spec.Pooling && n == s.opts.MaxModelLen):
 		return &NeverFitsError{n, want, s.opts.MaxModelLen, false}
 	}
 	q.limit = s.opts.MaxModelLen
 	if want < q.limit-n {
 		q.limit = n + want
 	}
-	if q.spec.Pool {
-		q.limit = n + 1 // as if a token were drawn
+	if q.spec.Pooling {
+		q.limit = n + 1 // as if one token were sampled
 	}
-	// The last token is drawn and never computed.
+	// The last token is sampled and never computed.
 	if l := s.pool.Layout(); l.SequenceSlabs(q.limit-1) > s.pool.Slabs() {
 		return &NeverFitsError{n, q.limit - n, s.longest(), true}
 	}
@@ -120,11 +121,11 @@ func (s *Scheduler) Add(q *Seq) error {
 	return nil
 }
 
-// reserved is how many tokens of output a sequence's history and tables have room for from
-// its first step; those of a longer one double now and then.
-const reserved = 4096
+// reservedOutput is for how many tokens of output a sequence's token list and page tables are
+// allocated in advance; those of a longer output grow later.
+const reservedOutput = 4096
 
-// longest is the longest sequence, output included, that the arena can hold.
+// longest returns the length of the longest sequence, output included, that the arena can hold.
 func (s *Scheduler) longest() int {
 	l := s.pool.Layout()
 	n := sort.Search(s.opts.MaxModelLen, func(n int) bool { return l.SequenceSlabs(n) > s.pool.Slabs() })
@@ -134,9 +135,9 @@ func (s *Scheduler) longest() int {
 	return n
 }
 
-// Cancel ends a sequence without output; what is in flight for it is dropped
-// and its pages are free at once: the steps that may use them next come after
-// those in flight. False: it had ended before, or was never added.
+// Cancel ends a sequence without an Output. Results in flight for it are dropped. Its pages are
+// free at once, since steps that reuse them run after those in flight. It returns false if the
+// sequence had ended before or was never added.
 func (s *Scheduler) Cancel(q *Seq) bool {
 	if q.state != waiting && q.state != running {
 		return false
@@ -153,32 +154,31 @@ func (s *Scheduler) end(q *Seq) {
 	}
 	s.pool.Free(q.table)
 	s.unindex(q)
-	s.forget(q)
+	s.freeHost(q)
 	q.state = ended
 }
 
-// Counts is how many sequences run and wait.
+// Counts returns how many sequences run and wait.
 func (s *Scheduler) Counts() (running, waiting int) { return len(s.running), len(s.waiting) }
 
-// Tokens is how many positions of running sequences are computed or in flight: what
-// the pages of sequences hold.
+// Tokens returns how many positions of running sequences are computed or in flight.
 func (s *Scheduler) Tokens() int64 {
 	var n int64
 	for _, q := range s.running {
-		n += int64(q.sent)
+		n += int64(q.scheduled)
 	}
 	return n
 }
 
-// Idle says that there is nothing to run and nothing in flight.
+// Idle reports whether no sequence runs or waits and no step is in flight.
 func (s *Scheduler) Idle() bool {
 	return len(s.running)+len(s.waiting)+len(s.flight) == 0
 }
 
-// Policy is the order of what waits and runs.
+// Policy returns the order of running and waiting sequences.
 func (s *Scheduler) Policy() Policy { return s.opts.Policy }
 
-// SetPolicy changes the order of what waits and runs, from the next step on.
+// SetPolicy changes the order of running and waiting sequences from the next step on.
 func (s *Scheduler) SetPolicy(p Policy) {
 	s.opts.Policy = p
 	slices.SortFunc(s.running, p.compare)

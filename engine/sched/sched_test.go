@@ -108,8 +108,8 @@ func TestNoStarvation(t *testing.T) {
 	}
 }
 
-// TestBrokenRows: a row without a token ends its sequence and no other.
-func TestBrokenRows(t *testing.T) {
+// TestRowsWithoutToken: a row without a token ends its sequence and no other.
+func TestRowsWithoutToken(t *testing.T) {
 	for lag := range 2 {
 		o := Options{MaxModelLen: 48, MaxNumSeqs: 3, MaxNumBatchedTokens: 48, MaxSamples: 3, ChunkedPrefill: true, Lag: lag}
 		pool := kv.NewPool(oneClass(t, 1<<20, 4), 12, true)

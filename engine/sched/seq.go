@@ -6,83 +6,83 @@ import (
 	"vapp.dev/engine/speculate"
 )
 
-// Spec is what a sequence is made of.
+// Spec describes a sequence.
 type Spec struct {
 	ID       string
-	Prompt   []int32        // at least one token; kept, not copied, never changed
+	Prompt   []int32        // at least one token; must not change afterwards
 	Params   *sample.Params // validated; may be shared by the choices of a request
 	Seed     uint64         // of this choice
 	Priority int            // lower runs first, under Priority
-	Salt     string         // separates prefix-cache contents
-	// Lead is the first choice of the same prompt, nil for that one itself. With
-	// prefix caching a sequence waits until its Lead's prompt is computed and
-	// then shares its pages.
-	Lead *Seq
-	// Grammar constrains what the sequence says; nil: nothing does.
+	Salt     string         // sequences of different salts share no cached prefixes
+	// PrefixOwner is the first choice of the same request, nil for that choice itself. With
+	// prefix caching a sequence waits until its PrefixOwner's prompt is computed and then
+	// shares its pages.
+	PrefixOwner *Seq
+	// Grammar constrains the output; nil: unconstrained.
 	Grammar Grammar
-	// Pool asks for rows of the prompt, the last one and with Params.PromptLogprobs every
-	// one, and for no token: the sequence ends when they have come. Of Params nothing else
-	// is read.
-	Pool bool
+	// Pooling asks for output rows of the prompt in place of tokens: for the last row, and with
+	// Params.PromptLogprobs ≥ 0 for every row. The sequence ends after the last one. No other
+	// field of Params is used.
+	Pooling bool
 }
 
-// Grammar is what a sequence may say. It follows the tokens that are committed, so that
-// preemptions do not touch it.
+// Grammar constrains the output of a sequence. It sees only committed tokens, so preemption
+// does not affect it.
 type Grammar interface {
-	// Take moves on by the token that came. forced are tokens that follow without a
-	// draw; ended says that nothing may follow.
+	// Take advances the grammar by a token. forced are tokens that follow without sampling;
+	// ended reports that the output is complete.
 	Take(token int32) (forced []int32, ended bool, err error)
-	// Mask writes the tokens that may come next, one bit an id, and reports whether
-	// there is a constraint now.
+	// Mask writes the allowed next tokens, one bit for each id, and reports whether there is
+	// a constraint.
 	Mask(words []uint32) bool
-	// Err is why it cannot be followed any more.
+	// Err returns why the grammar cannot be followed any further, nil if it can.
 	Err() error
 }
 
-// freer is a Grammar that can tell when the next tokens make no difference.
+// freer is a Grammar that knows when upcoming tokens do not affect its constraint.
 type freer interface {
-	// Free says that whatever n tokens come, the one behind them may be any.
+	// Free reports whether the token after the next n is unconstrained, whatever those are.
 	Free(n int) bool
 }
 
-// state is where a sequence is.
+// state is the state of a sequence in the scheduler.
 type state uint8
 
 const (
-	made state = iota
+	created state = iota
 	waiting
 	running
 	ended
 )
 
-// Seq is one choice of a request on its way through the scheduler.
+// Seq is a sequence in the scheduler: one choice of a request.
 type Seq struct {
-	spec    Spec
-	arrival uint64
-	state   state
-	tokens  []int32 // prompt and committed output
-	limit   int     // tokens at which it ends: max_tokens or the model length
-	table   *kv.Table
-	saved   *kv.Table // its pages on the host, while it waits for its own
-	kept    int       // positions that these hold, 0 without
+	spec       Spec
+	arrival    uint64
+	state      state
+	tokens     []int32 // prompt and committed output
+	limit      int     // number of tokens at which it ends, by max_tokens or the model length
+	table      *kv.Table
+	hostTable  *kv.Table // its pages in swap space while it waits; nil: none
+	hostTokens int       // positions that those pages hold
 
-	sent    int // positions computed or in flight
-	done    int // positions computed, by what is committed
-	pending int // drawn tokens in flight
-	drawn   int // sampled row of the newest one
-	epoch   int // counts preemptions: rows of an older one have lost their pages
-	target  int // next position whose prompt logprob is to be taken
-	counted int // prompt positions that Stats has seen
-	cached  int
-	seen    bool // was scheduled before
-	inStep  bool // has a row in the step that is being made
+	scheduled int  // positions computed or in flight
+	computed  int  // positions computed by committed steps
+	pending   int  // sampled tokens in flight
+	drawn     int  // sampled row of the newest token in flight
+	epoch     int  // number of preemptions: rows of an earlier epoch have lost their pages
+	target    int  // next position whose prompt logprob is computed
+	counted   int  // prompt positions counted in Stats
+	cached    int  // prompt tokens found in the prefix cache
+	seen      bool // was scheduled before
+	inStep    bool // has a row in the step being built
 
-	index  *speculate.Index // of its tokens, where its proposals come from; nil: none
-	drafts []int32          // what the device proposes to follow its tokens
-	guess  []int32          // its newest token and the proposals of the step that is being made
+	index     *speculate.Index // n-gram index of its tokens; nil: none
+	drafts    []int32          // tokens proposed by the device
+	proposals []int32          // its newest token and the proposals of the step being built
 }
 
-// NewSeq makes a sequence for Add.
+// NewSeq returns a sequence for Add.
 func NewSeq(s Spec) *Seq {
 	q := &Seq{spec: s, target: len(s.Prompt)}
 	if s.Params.PromptLogprobs >= 0 {
@@ -92,64 +92,65 @@ func NewSeq(s Spec) *Seq {
 	return q
 }
 
-// ID is the request's.
+// ID returns the request's id.
 func (q *Seq) ID() string { return q.spec.ID }
 
-// Params are the request's.
+// Params returns the request's sampling parameters.
 func (q *Seq) Params() *sample.Params { return q.spec.Params }
 
-// Seed is of the request and choice.
+// Seed returns the seed of the choice.
 func (q *Seq) Seed() uint64 { return q.spec.Seed }
 
-// Prompt is the prompt's tokens.
+// Prompt returns the prompt's tokens.
 func (q *Seq) Prompt() []int32 { return q.tokens[:len(q.spec.Prompt)] }
 
-// Output is the tokens committed so far.
+// Output returns the output tokens committed so far.
 func (q *Seq) Output() []int32 { return q.tokens[len(q.spec.Prompt):] }
 
-// Cached is how many prompt tokens came from the prefix cache when the sequence
-// was first scheduled.
+// Cached returns how many prompt tokens were in the prefix cache when the sequence was first
+// scheduled.
 func (q *Seq) Cached() int { return q.cached }
 
-// Pages is the sequence's page table of a class, valid until the next call of
-// the Scheduler.
+// Pages returns the sequence's page table of a class, valid until the next call of the
+// Scheduler.
 func (q *Seq) Pages(class int) []int32 { return q.table.Pages(class) }
 
-// Ended says that the sequence has finished or was cancelled.
+// Ended reports whether the sequence has finished or was cancelled.
 func (q *Seq) Ended() bool { return q.state == ended }
 
-// total is how many tokens the sequence has, those in flight included.
+// total returns how many tokens the sequence has, those in flight included.
 func (q *Seq) total() int { return len(q.tokens) + q.pending }
 
-// left is how many positions can be computed now.
-func (q *Seq) left() int { return q.total() - q.sent }
+// left returns how many positions can be scheduled now.
+func (q *Seq) left() int { return q.total() - q.scheduled }
 
-// Grammar is what the sequence may say, nil where it is free.
+// Grammar returns the sequence's grammar, nil if it has none.
 func (q *Seq) Grammar() Grammar { return q.spec.Grammar }
 
-// needsOutput says that a row of q depends on the tokens before it beyond their K and V.
+// needsOutput reports whether the host needs the earlier output tokens to prepare a row of q,
+// for a mask or logit edits.
 func (q *Seq) needsOutput() bool {
 	return q.spec.Grammar != nil || q.spec.Params.NeedsOutput()
 }
 
-// stuck says that nothing can be scheduled before a commit: the token in flight
-// is surely the last, or must be known for the next row's logit edits or mask.
-func (q *Seq) stuck() bool {
+// blocked reports whether q must wait for a commit: its token in flight is the last one, or the
+// next row's logit edits or mask need it.
+func (q *Seq) blocked() bool {
 	if q.pending == 0 || q.total() >= q.limit {
 		return q.pending > 0
 	}
-	return q.sits()
+	return q.needsLastToken()
 }
 
-// sits says that the next row of q needs the token before it to be known: with a step in
-// flight it sits one out.
-func (q *Seq) sits() bool {
+// needsLastToken reports whether the host must know q's last token to prepare its next row.
+// While a step is in flight, q then skips a step.
+func (q *Seq) needsLastToken() bool {
 	if f, is := q.spec.Grammar.(freer); is && f.Free(q.pending) {
 		return q.spec.Params.NeedsOutput()
 	}
 	return q.needsOutput()
 }
 
-// wantsTargets says that prompt logprobs are still to be taken, so that the
-// prompt cannot come from the prefix cache.
+// wantsTargets reports whether prompt logprobs remain to be computed. The prompt then cannot
+// come from the prefix cache.
 func (q *Seq) wantsTargets() bool { return q.target < len(q.spec.Prompt) }

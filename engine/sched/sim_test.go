@@ -194,7 +194,7 @@ func (d *device) read(row *Row) error {
 		d.know(q, p, q.tokens[p])
 	}
 	for c, spec := range d.layout.Specs {
-		if spec.Kind == kv.Checkpoint {
+		if spec.Kind == kv.Snapshot {
 			continue
 		}
 		if spec.Kind == kv.State {
@@ -236,7 +236,7 @@ func (d *device) readState(row *Row, c int) error {
 
 // checkpoints is the class that keeps them, −1 without one.
 func (d *device) checkpoints() int {
-	return slices.IndexFunc(d.layout.Specs, func(s kv.Spec) bool { return s.Kind == kv.Checkpoint })
+	return slices.IndexFunc(d.layout.Specs, func(s kv.Spec) bool { return s.Kind == kv.Snapshot })
 }
 
 // apart says that no row stores to a page of states that another one of the step reads or
@@ -290,7 +290,7 @@ func (d *device) store(row *Row, p int, id int32) {
 			d.over(c, table[0])
 			d.mem[c][slot{table[0], p % copies}] = h
 			continue
-		case kv.Checkpoint:
+		case kv.Snapshot:
 			for k := 1; k < len(table); k += 2 {
 				if table[k] >= 0 && int(table[k+1]) == p+1 {
 					d.over(c, table[k])
@@ -474,8 +474,8 @@ func (g *rig) bounds(st *Step) error {
 func (g *rig) trimmed() error {
 	for _, q := range g.s.running {
 		for c, spec := range g.dev.layout.Specs {
-			if n := len(q.Pages(c)); spec.BlockSize > 0 && spec.Kind != kv.Checkpoint && len(g.flight) == 0 && n*spec.BlockSize >= q.sent+spec.BlockSize {
-				return fmt.Errorf("%s: %d pages of class %s for %d tokens", q.ID(), n, spec.Name, q.sent)
+			if n := len(q.Pages(c)); spec.BlockSize > 0 && spec.Kind != kv.Snapshot && len(g.flight) == 0 && n*spec.BlockSize >= q.scheduled+spec.BlockSize {
+				return fmt.Errorf("%s: %d pages of class %s for %d tokens", q.ID(), n, spec.Name, q.scheduled)
 			}
 		}
 	}

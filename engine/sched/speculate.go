@@ -2,39 +2,38 @@ package sched
 
 import "vapp.dev/engine/speculate"
 
-// readStep is how many tokens a step may enter into the indexes of Lookup, over all
-// sequences: what a prompt of 128K tokens needs is spread over the steps that
-// compute it.
-const readStep = 4096
+// indexTokensPerStep is how many tokens a step may add to the n-gram indexes, over all
+// sequences. The indexing of a prompt of 128K tokens is so spread over the steps that compute it.
+const indexTokensPerStep = 4096
 
-// guesses says that proposed tokens of q may be verified: what its rows depend on
-// besides is known when they are prepared.
-func (s *Scheduler) guesses(q *Seq) bool {
+// mayPropose reports whether proposed tokens of q can be verified: its rows must not depend on
+// output tokens that are not known when the rows are prepared.
+func (s *Scheduler) mayPropose(q *Seq) bool {
 	return s.opts.Verify > 0 && !q.needsOutput() && !q.wantsTargets()
 }
 
-// guess finds proposals for the sequences that decode in this step. They are given
-// room at the end of it; while prompts want some, half of the tokens that are left
-// are theirs, and all if prompts are not cut.
-func (s *Scheduler) guess() {
+// propose finds proposals for the sequences that decode in this step, and reserves tokens of
+// the step for them: all remaining tokens, or half of them while prompts wait. If prompts wait
+// that cannot be cut, it reserves none.
+func (s *Scheduler) propose() {
 	if s.opts.Verify == 0 {
 		return
 	}
-	s.read()
+	s.updateIndexes()
 	wanted := 0
 	for i := range s.step.Rows {
 		q := s.step.Rows[i].Seq
 		k := min(s.opts.Verify, q.limit-len(q.tokens)-1)
-		if !s.guesses(q) || s.step.Rows[i].Count != 1 || q.pending != 1 || k < 1 {
+		if !s.mayPropose(q) || s.step.Rows[i].Count != 1 || q.pending != 1 || k < 1 {
 			continue
 		}
-		q.guess = append(q.guess[:0], q.tokens[len(q.tokens)-1])
+		q.proposals = append(q.proposals[:0], q.tokens[len(q.tokens)-1])
 		if q.index != nil {
-			q.guess = q.index.Propose(q.guess, q.tokens, k)
+			q.proposals = q.index.Propose(q.proposals, q.tokens, k)
 		} else {
-			q.guess = append(q.guess, q.drafts[:min(k, len(q.drafts))]...)
+			q.proposals = append(q.proposals, q.drafts[:min(k, len(q.drafts))]...)
 		}
-		wanted += len(q.guess) - 1
+		wanted += len(q.proposals) - 1
 	}
 	left := s.left()
 	if prompts := len(s.waiting) > 0 || len(s.running) > len(s.step.Rows); prompts && s.opts.ChunkedPrefill {
@@ -42,57 +41,58 @@ func (s *Scheduler) guess() {
 	} else if prompts {
 		left = 0
 	}
-	s.ahead = min(wanted, left)
+	s.proposalTokens = min(wanted, left)
 }
 
-// read brings the indexes of what runs up to date, those that decode first.
-func (s *Scheduler) read() {
+// updateIndexes adds new tokens to the n-gram indexes of the running sequences, those that
+// decode first.
+func (s *Scheduler) updateIndexes() {
 	if s.opts.Lookup == (speculate.NGram{}) {
 		return
 	}
-	most := readStep
+	most := indexTokensPerStep
 	for _, decoding := range []bool{true, false} {
 		for _, q := range s.running {
-			if q.inStep != decoding || !s.guesses(q) {
+			if q.inStep != decoding || !s.mayPropose(q) {
 				continue
 			}
 			if q.index == nil {
 				q.index = speculate.NewIndex(s.opts.Lookup)
 			}
-			n := q.index.Read(q.tokens, min(most, s.mayIndex-s.indexed))
+			n := q.index.Read(q.tokens, min(most, s.maxIndexed-s.indexed))
 			most -= n
 			s.indexed += n
 		}
 	}
 }
 
-// unindex forgets what q's proposals come from.
+// unindex drops q's n-gram index and proposals.
 func (s *Scheduler) unindex(q *Seq) {
 	if q.index != nil {
 		s.indexed -= q.index.Len()
 		q.index = nil
 	}
-	q.drafts, q.guess = q.drafts[:0], q.guess[:0]
+	q.drafts, q.proposals = q.drafts[:0], q.proposals[:0]
 }
 
-// verify adds proposals to the rows that decode, in order, as far as the step has room
-// and the pool has pages: nothing is preempted for them.
+// verify adds proposals to the decoding rows, in order, while the step has tokens left and the
+// pool has pages. It preempts nothing.
 func (s *Scheduler) verify() {
 	if s.opts.Verify == 0 {
 		return
 	}
-	s.ahead = 0
+	s.proposalTokens = 0
 	for i := range s.step.Rows {
 		r := &s.step.Rows[i]
 		q := r.Seq
-		k := min(len(q.guess)-1, s.left(), s.opts.MaxSamples-s.step.Samples)
+		k := min(len(q.proposals)-1, s.left(), s.opts.MaxSamples-s.step.Samples)
 		for k > 0 && !s.pool.Extend(q.table, r.From, r.From+1, r.From+1+k) {
 			k--
 		}
 		if k > 0 {
-			r.Tokens, r.Proposed = q.guess[:1+k], k
+			r.Tokens, r.Proposed = q.proposals[:1+k], k
 			r.Count += k
-			q.sent += k
+			q.scheduled += k
 			q.pending += k
 			s.step.Tokens += k
 			s.step.Samples += k
@@ -100,22 +100,23 @@ func (s *Scheduler) verify() {
 				s.step.Work = s.step.Work.With(r.From+1+i, 1)
 			}
 		}
-		q.guess = q.guess[:0]
-		s.reach(r)
+		q.proposals = q.proposals[:0]
+		s.extendForDrafts(r)
 	}
 }
 
-// reach gets pages, if there are some, for the positions behind a drawn token where
-// the device's own head computes all its proposals but the last two.
-func (s *Scheduler) reach(r *Row) {
+// extendForDrafts takes pages, if there are free ones, for the positions after a sampled token
+// at which the model's own head computes K and V: those of all its proposals but the last two.
+func (s *Scheduler) extendForDrafts(r *Row) {
 	q := r.Seq
-	if end := min(q.sent+s.opts.Drafts-2, q.limit-1); s.reaches && r.Draw && end > q.sent {
+	if end := min(q.scheduled+s.opts.Drafts-2, q.limit-1); s.draftPages && r.Draw && end > q.scheduled {
 		s.pool.Extend(q.table, r.From, r.From+r.Count-r.Proposed, end)
 	}
 }
 
-// accepted is how many of a row's draws count, and counts them.
-func (s *Scheduler) accepted(st *Step, i int, r Result) int {
+// countAccepted returns how many of a row's sampled tokens are accepted, and adds them to the
+// step's Speculation.
+func (s *Scheduler) countAccepted(st *Step, i int, r Result) int {
 	row := &st.Rows[i]
 	if row.Proposed == 0 {
 		return row.draws()
@@ -137,11 +138,11 @@ func (s *Scheduler) accepted(st *Step, i int, r Result) int {
 	return n
 }
 
-// rewind takes back what was computed of q behind its first done positions, and keeps
-// what the device proposes next.
+// rewind drops q's positions after the computed ones, which were rejected proposals, and stores
+// the device's next proposals.
 func (s *Scheduler) rewind(q *Seq, i int, r Result) {
-	q.sent = q.done
-	s.pool.Trim(q.table, q.done)
+	q.scheduled = q.computed
+	s.pool.Trim(q.table, q.computed)
 	q.drafts = q.drafts[:0]
 	if d := s.opts.Drafts; d > 0 {
 		for _, id := range r.Drafts[i*d : (i+1)*d] {

@@ -1,87 +1,84 @@
 package sched
 
-import "vapp.dev/engine/pace"
+import "vapp.dev/engine/steptime"
 
-// Step is what to compute next. Its rows, tokens and page tables are valid until
-// the scheduler's next call of any kind, by when they must be in the step
-// buffers; its Stats until the Next after its Commit.
+// Step is the work of one step. Its rows, tokens and page tables are valid until the next call
+// of the Scheduler; the caller copies them to the step buffers before. Its Stats are valid
+// until the Next after its Commit.
 type Step struct {
 	Rows    []Row
-	Tokens  int // to compute, over all rows
+	Tokens  int // tokens to compute, over all rows
 	Samples int // sampled rows, over all rows
-	// Moves of pages between device and host, in order, after the steps before
-	// and before this one.
+	// Moves are the page moves between device and host, in order. They run after the
+	// previous step and before this one.
 	Moves []Move
 	Stats Stats
-	// Work is what the step's time depends on; its Beats are 0 where no sequence waits for a
-	// token after its first.
-	Work pace.Work
-	// Speculation is what Commit found.
+	// Work describes what the step's time depends on. Its StepsPerToken is 0 if no sequence
+	// waits for a token after its first.
+	Work steptime.Work
+	// Speculation is filled in by Commit.
 	Speculation Speculation
 }
 
-// Move is a page that leaves the device for a slot on the host, or comes back.
+// Move copies a page from the device to the host, or back.
 type Move struct {
 	Class int
-	Out   bool // page to slot, else slot to page
-	Page  int32
-	Slot  int32
+	Out   bool  // from device to host, otherwise from host to device
+	Page  int32 // on the device
+	Slot  int32 // page of the swap space
 }
 
-// Stats counts what was decided since the step before.
+// Stats counts the scheduler's decisions since the previous step.
 type Stats struct {
 	PromptTokens int // prompt tokens computed for the first time
 	Preempted    int // sequences that lost their pages
 	SwappedOut   int // of these, sequences whose pages went to the host
 	SwappedIn    int // sequences whose pages came back
 	Scheduled    int // sequences scheduled for the first time
-	// CacheQueries and CacheHits count the prompt tokens of sequences scheduled for
-	// the first time, and those of them that the prefix cache had; 0 without
-	// prefix caching.
+	// CacheQueries counts the prompt tokens of sequences scheduled for the first time, and
+	// CacheHits those of them that were in the prefix cache. Both are 0 without prefix caching.
 	CacheQueries, CacheHits int
 }
 
 // Speculation counts the proposed tokens of a step.
 type Speculation struct {
-	Drafts   int // sequences that had proposals
-	Proposed int // tokens
-	Accepted int // of these
-	// PerPosition is how many sequences had their first, second, … proposal accepted,
-	// Options.Verify numbers.
+	Drafts   int // sequences with proposals
+	Proposed int // proposed tokens
+	Accepted int // accepted tokens
+	// PerPosition[i] is how many sequences had proposal i accepted; it has Options.Verify
+	// numbers.
 	PerPosition []int
 }
 
-// Row is one sequence's part of a step: the positions From to From+Count−1 are
-// computed.
+// Row is one sequence's part of a step, which computes the positions From to From+Count−1.
 type Row struct {
 	Seq   *Seq
 	From  int
 	Count int
-	// Tokens are the ids of these positions. It is nil when Ref ≥ 0: then Count is
-	// 1, and the token is what sampled row Ref of the step before drew.
+	// Tokens are the ids of these positions. It is nil if Ref ≥ 0: then Count is 1, and the
+	// token is the one that sampled row Ref of the previous step gives.
 	Tokens []int32
 	Ref    int
-	// Targets tokens of the prompt have their logprob taken, at the positions from
-	// TargetPos on: sampled row Sample+i reads position TargetPos+i−1 and its
-	// target is the prompt's token TargetPos+i.
+	// Targets is the number of prompt logprobs, of the prompt's tokens TargetPos and
+	// following: sampled row Sample+i reads position TargetPos+i−1, and its target is the
+	// prompt's token TargetPos+i.
 	Targets   int
 	TargetPos int
-	// Draw says that the last position draws the next token, in sampled row
-	// DrawRow. With proposals the last Proposed of Tokens are these, and each draws in a
-	// row of its own after it.
+	// Draw means that the last position samples the next token, in sampled row DrawRow. The
+	// last Proposed of Tokens are proposals; each samples in a row of its own after DrawRow.
 	Draw     bool
 	Proposed int
-	// Next is the token after the last position where that is known and yet sampled,
-	// in row DrawRow, with Next as the target; −1: it is not.
+	// Next is the known token after the last position if that position is sampled all the
+	// same, in row DrawRow with Next as the target; −1: it is not.
 	Next   int32
 	Sample int // first sampled row of the sequence
-	epoch  int
+	epoch  int // Seq.epoch when the row was made
 }
 
-// DrawRow is the sampled row of the first drawn token, meaningful with Draw and Next.
+// DrawRow returns the sampled row of the first sampled token. It is valid with Draw or Next.
 func (r *Row) DrawRow() int { return r.Sample + r.Targets }
 
-// draws is how many sampled rows come after the targets.
+// draws returns the number of sampled rows after the targets.
 func (r *Row) draws() int {
 	switch {
 	case r.Draw:
@@ -92,17 +89,16 @@ func (r *Row) draws() int {
 	return 0
 }
 
-// Result is what the device found, by sampled row: the step's Sampled and Status; and
-// by row of the step: what Step.Accepted and Step.Drafts have, with Options.Verify
-// and Options.Drafts.
+// Result is the device's result of a step. Tokens and Status are indexed by sampled row;
+// Accepted (with Options.Verify) and Drafts (with Options.Drafts) by row of the step.
 type Result struct {
 	Tokens   []int32
-	Status   []int32 // 0: fine
-	Accepted []int32 // sampled rows that count, targets included
-	Drafts   []int32 // [rows·Options.Drafts] tokens proposed to follow
+	Status   []int32 // 0: valid
+	Accepted []int32 // number of accepted sampled rows, targets included
+	Drafts   []int32 // [rows·Options.Drafts] tokens proposed for the next step
 }
 
-// Finish says why a sequence ended; NotFinished while it has not.
+// Finish is the reason why a sequence ended, or NotFinished.
 type Finish uint8
 
 // The reasons.
@@ -110,22 +106,22 @@ const (
 	NotFinished  Finish = iota
 	FinishStop          // EOS or a stop token
 	FinishLength        // max_tokens or the model length
-	FinishError         // a row had no token: NaN logits, or every token forbidden
+	FinishError         // a row gave no token: NaN logits, or every token forbidden
 )
 
-// Output is what a committed step gave a sequence: one for each token, in order.
+// Output is the output of a committed step for a sequence: one for each token, in order.
 type Output struct {
-	Seq   *Seq
-	Token int32 // −1: none in this step
-	Row   int   // sampled row of Token, of a draw that failed, or of a pooled prompt's last position; −1: a grammar forced Token
-	First bool  // Token is the sequence's first
-	More  bool  // Token comes with the one of the Output before
-	// Finish, and the id that stopped it: −1 unless it is one of stop_token_ids
-	// or an EOS beside the tokenizer's own.
-	Finish    Finish
+	Seq    *Seq
+	Token  int32 // −1: none in this step
+	Row    int   // sampled row of Token, of a failed sample, or of a pooled prompt's last position; −1: a grammar forced Token
+	First  bool  // Token is the sequence's first
+	More   bool  // the same step also gave the token of the previous Output
+	Finish Finish
+	// StopToken is the id that stopped the sequence if it is one of stop_token_ids or an EOS
+	// of the generation config; −1 otherwise.
 	StopToken int32
 	Err       error // with FinishError: why the grammar cannot be followed
-	// Targets prompt logprobs, of positions TargetPos and following, are in
-	// sampled rows TargetRow and following.
+	// Targets is the number of prompt logprobs. They are of positions TargetPos and following,
+	// in sampled rows TargetRow and following.
 	Targets, TargetPos, TargetRow int
 }

@@ -1,40 +1,40 @@
 package sched
 
-// save copies the pages of a sequence that is losing them to the host, if there is
-// room. A sequence shares most of its pages only with others that run: these stay
-// findable, so that computing the rest again is less work than moving all. One whose
-// state is still that of a checkpoint has computed nothing yet.
-func (s *Scheduler) save(q *Seq) {
-	if s.swap == nil || q.sent == 0 || q.table.Unread(q.sent) {
+// swapOut copies the pages of a sequence that is being preempted to swap space, if it has free
+// pages. It skips a sequence that shares most of its pages with running ones: those stay in the
+// prefix cache, and recomputing the rest is less work than moving all. It also skips a sequence
+// whose recurrent state is still that of a snapshot, since it has computed nothing yet.
+func (s *Scheduler) swapOut(q *Seq) {
+	if s.swap == nil || q.scheduled == 0 || q.table.Unread(q.scheduled) {
 		return
 	}
-	if shared, held := s.pool.Shared(q.table); 2*shared > held {
+	if shared, held := s.pool.SharedPages(q.table); 2*shared > held {
 		return
 	}
-	if q.saved == nil {
-		q.saved = s.swap.NewTable(q.spec.Salt)
+	if q.hostTable == nil {
+		q.hostTable = s.swap.NewTable(q.spec.Salt)
 	}
 	var ok bool
-	if s.paths, ok = s.swap.Mirror(q.saved, q.table, q.sent, nil, s.paths[:0]); !ok {
-		q.saved = nil
+	if s.pageMoves, ok = s.swap.Mirror(q.hostTable, q.table, q.scheduled, nil, s.pageMoves[:0]); !ok {
+		q.hostTable = nil
 		return
 	}
-	q.kept = q.sent
+	q.hostTokens = q.scheduled
 	s.stats.SwappedOut++
-	for _, m := range s.paths {
+	for _, m := range s.pageMoves {
 		s.moves = append(s.moves, Move{Class: m.Class, Out: true, Page: m.From, Slot: m.To})
 	}
 }
 
-// restore begins the sequences that wait first and have their pages on the host, without
-// a row yet. It comes before the step's rows: a row still reads pages that its sequence
-// has given up, and what comes from the host is there before the step runs.
-func (s *Scheduler) restore() {
+// swapIn starts the first waiting sequences while they have their pages in swap space, without
+// a row yet. It runs before the step has rows: a row may still read pages that its sequence has
+// released, and pages are swapped in before the step runs.
+func (s *Scheduler) swapIn() {
 	for i := 0; s.swap != nil && i < len(s.waiting) && len(s.running) < s.opts.running(); {
 		switch q := s.waiting[i]; {
-		case q.pending > 0 || s.follows(q):
+		case q.pending > 0 || s.awaitsOwner(q):
 			i++
-		case q.saved == nil || !s.placed(q):
+		case q.hostTable == nil || !s.place(q):
 			return
 		default:
 			s.start(q)
@@ -42,38 +42,38 @@ func (s *Scheduler) restore() {
 	}
 }
 
-// fill gives a waiting sequence the pages of what it need not compute: those that
-// it left on the host, or the longest prefix that is cached. False: there are too
-// few.
-func (s *Scheduler) fill(q *Seq) bool {
-	if q.saved == nil {
+// loadPages gives a waiting sequence the pages of its positions that need not be computed:
+// those in swap space, or the longest cached prefix. It returns false if there are too few
+// free pages.
+func (s *Scheduler) loadPages(q *Seq) bool {
+	if q.hostTable == nil {
 		if !q.wantsTargets() {
-			q.sent = s.pool.Match(q.table, q.tokens)
+			q.scheduled = s.pool.Match(q.table, q.tokens)
 		}
 		return true
 	}
 	var ok bool
-	if s.paths, ok = s.pool.Mirror(q.table, q.saved, q.kept, q.tokens, s.paths[:0]); !ok {
+	if s.pageMoves, ok = s.pool.Mirror(q.table, q.hostTable, q.hostTokens, q.tokens, s.pageMoves[:0]); !ok {
 		return false
 	}
-	q.sent = q.kept
-	for _, m := range s.paths {
+	q.scheduled = q.hostTokens
+	for _, m := range s.pageMoves {
 		s.moves = append(s.moves, Move{Class: m.Class, Page: m.To, Slot: m.From})
 	}
 	return true
 }
 
-// empty undoes fill; the moves from mark on are its.
-func (s *Scheduler) empty(q *Seq, mark int) {
+// unloadPages undoes loadPages, whose moves begin at index mark.
+func (s *Scheduler) unloadPages(q *Seq, mark int) {
 	s.pool.Free(q.table)
 	s.moves = s.moves[:mark]
-	q.sent = 0
+	q.scheduled = 0
 }
 
-// forget gives up what q has on the host.
-func (s *Scheduler) forget(q *Seq) {
-	if q.saved != nil {
-		s.swap.Free(q.saved)
-		q.saved, q.kept = nil, 0
+// freeHost frees q's pages in swap space.
+func (s *Scheduler) freeHost(q *Seq) {
+	if q.hostTable != nil {
+		s.swap.Free(q.hostTable)
+		q.hostTable, q.hostTokens = nil, 0
 	}
 }

@@ -1,5 +1,6 @@
-// Package speculate guesses how a sequence goes on, from its own tokens. It deals in
-// integers only: what comes of a guess is decided by the step that verifies it.
+// Package speculate proposes the next tokens of a sequence by n-gram lookup in its own tokens.
+// It must not know sequences, steps or whether a proposal is accepted: it handles token ids
+// only. Start reading at Index in ngram.go.
 package speculate
 
 import (
@@ -8,15 +9,15 @@ import (
 	"hash/maphash"
 )
 
-// NGram is prompt lookup: the longest n-gram at the sequence's end, of Min to Max
-// tokens, that occurs before is looked up where it occurs first, and what follows
-// there is proposed (vLLM's method ngram). The zero value proposes nothing.
+// NGram are the options of prompt lookup, vLLM's method ngram. Of the n-grams of Min to Max
+// tokens at the end of the sequence, it takes the longest one that has occurred before. It
+// proposes the tokens that followed the first occurrence. The zero value proposes nothing.
 type NGram struct{ Min, Max int }
 
 // MaxNGram is the longest n-gram that is looked up.
 const MaxNGram = 32
 
-// OptionError says which bound is wrong, in the profile's words.
+// OptionError reports an invalid bound, by the profile's field name.
 type OptionError struct {
 	Option string
 	Value  int
@@ -27,7 +28,7 @@ func (e *OptionError) Error() string {
 	return fmt.Sprintf("speculative decoding: %s is %d, want %s", e.Option, e.Value, e.Want)
 }
 
-// Validate says what is wrong, as an *OptionError.
+// Validate checks the bounds. The error is an *OptionError.
 func (g NGram) Validate() error {
 	switch {
 	case g == NGram{}:
@@ -40,9 +41,9 @@ func (g NGram) Validate() error {
 	return nil
 }
 
-// TokenBytes bounds what an Index takes for each token: an entry of four bytes for
-// each length of n-gram, in tables at least a quarter full. Small tables have
-// 16 entries each.
+// TokenBytes returns an upper bound of the memory of an Index for each token: an entry of four
+// bytes for each length of n-gram, in tables that are at least a quarter full. Small tables
+// have 16 entries each.
 func (g NGram) TokenBytes() int64 {
 	if g.Max == 0 {
 		return 0
@@ -50,26 +51,25 @@ func (g NGram) TokenBytes() int64 {
 	return 16 * int64(g.Max-g.Min+1)
 }
 
-// Index is the n-grams of one sequence: where each ends that occurs there, the first
-// time. A token costs Max−Min+1 hashes whatever the sequence's length; the tokens
-// that a sequence begins with are read little by little (Read's most), and until all
-// have been the sequence has no proposals. A table that is half full is made anew at
-// twice the size, once for every doubling of the sequence.
+// Index holds the n-grams of one sequence, with the position where each ended first. A token
+// costs Max−Min+1 hashes, whatever the sequence's length. Read may take a long prompt in
+// several calls; there are no proposals until all tokens were read. A table that is half full
+// doubles its size, once for every doubling of the sequence.
 type Index struct {
 	grams  NGram
 	tables []table // by length, from Min
-	read   int     // tokens in the tables
-	// found is, by length, where the n-gram at the end of what was read ended first; 0:
-	// nowhere before.
+	read   int     // number of tokens in the tables
+	// found is, by length, the position where the n-gram at the end of the read tokens ended
+	// first; 0: it is new.
 	found []int32
 	buf   [4 * MaxNGram]byte
 }
 
-// seed makes hashes that a request cannot foresee. No proposal depends on it.
+// seed makes the hashes unpredictable for requests. Proposals do not depend on it.
 var seed = maphash.MakeSeed()
 
-// NewIndex makes the index of a sequence, nil for the zero NGram. It panics unless
-// g.Validate is nil.
+// NewIndex returns the index of a sequence, nil for the zero NGram. It panics if g.Validate
+// fails.
 func NewIndex(g NGram) *Index {
 	if err := g.Validate(); err != nil {
 		panic(err)
@@ -81,8 +81,8 @@ func NewIndex(g NGram) *Index {
 	return &Index{grams: g, tables: make([]table, n), found: make([]int32, n)}
 }
 
-// Read takes up to most of the tokens that were not read before and returns how
-// many. A sequence's tokens may be appended to, never changed.
+// Read adds up to most tokens that were not read before and returns how many it added. The
+// tokens of a sequence may be appended to but never changed.
 func (x *Index) Read(tokens []int32, most int) int {
 	n := max(0, min(len(tokens)-x.read, most))
 	for range n {
@@ -92,10 +92,10 @@ func (x *Index) Read(tokens []int32, most int) int {
 	return n
 }
 
-// Len is how many tokens were read.
+// Len returns how many tokens were read.
 func (x *Index) Len() int { return x.read }
 
-// add looks up the n-grams at the end of tokens, and keeps those that are new.
+// add looks up the n-grams at the end of tokens and adds the new ones.
 func (x *Index) add(tokens []int32) {
 	clear(x.found)
 	longest := min(x.grams.Max, len(tokens))
@@ -108,9 +108,9 @@ func (x *Index) add(tokens []int32) {
 	}
 }
 
-// Propose appends to dst what followed the first occurrence of the longest known
-// n-gram at the end of tokens: up to k tokens of tokens. Nothing is appended where
-// there is none, or while tokens were not all read.
+// Propose appends to dst up to k tokens that followed the first occurrence of the longest known
+// n-gram at the end of tokens. It appends nothing if there is none or if not all tokens were
+// read.
 func (x *Index) Propose(dst, tokens []int32, k int) []int32 {
 	if x.read != len(tokens) || k <= 0 {
 		return dst

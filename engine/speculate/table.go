@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// table holds the n-grams of one length by where they end: an open hash of positions
-// whose keys are the tokens before them.
+// table is a hash table of the n-grams of one length, with open addressing. A slot holds the
+// position where an n-gram ends; its key is the tokens before that position.
 type table struct {
 	slots []int32 // 0: free
 	used  int
 }
 
-// first is where the n-gram at the end of tokens, whose hash is h, ended for the first
-// time; 0, and the end is kept, if that is here.
+// first returns the position where the n-gram at the end of tokens, whose hash is h, ended for
+// the first time. If that is here, it adds the position and returns 0.
 func (t *table) first(tokens []int32, n int, h uint64) int32 {
 	if 2*(t.used+1) > len(t.slots) {
 		t.grow(tokens, n)

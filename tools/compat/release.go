@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"vapp.dev/engine/nearest"
+	"vapp.dev/nearest"
 )
 
 // Release is a vLLM version whose arithmetic this package knows.

@@ -10,6 +10,7 @@ import (
 
 	"cuelang.org/go/cue/literal"
 
+	"vapp.dev/nearest"
 	"vapp.dev/schema"
 )
 
@@ -215,7 +216,7 @@ func (d *draft) unknownWord(s setting, of map[string]string) {
 	}
 	slices.Sort(all)
 	allowed := "allowed: " + strings.Join(all, ", ")
-	if near := schema.Nearest(s.value(), all); near != "" && len(all) > 8 {
+	if near := nearest.Best(s.value(), all); near != "" && len(all) > 8 {
 		allowed = "did you mean " + near + "?"
 	} else if near != "" {
 		allowed += "; did you mean " + near + "?"

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"vapp.dev/schema"
+	"vapp.dev/nearest"
 )
 
 // arity is the number and form of a flag's values.
@@ -133,7 +133,7 @@ func (l *lexicon) find(name string) match {
 // nearest returns the flag most similar to name, or "".
 func (l *lexicon) nearest(name string) string {
 	stem, _, _ := strings.Cut(name, ".")
-	return schema.Nearest(stem, l.names)
+	return nearest.Best(stem, l.names)
 }
 
 // decodeObject parses the value of an object flag; numbers stay as written.

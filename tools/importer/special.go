@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"vapp.dev/schema"
+	"vapp.dev/nearest"
 )
 
 // modelSource sets the model: a hub name or a path.
@@ -168,4 +168,4 @@ func configRefused(d *draft, s setting) {
 }
 
 // nearestKey returns the known key most similar to key, or "".
-func nearestKey(key string, known []string) string { return schema.Nearest(key, known) }
+func nearestKey(key string, known []string) string { return nearest.Best(key, known) }

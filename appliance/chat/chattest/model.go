@@ -49,7 +49,7 @@ func (m *Model) Submit(_ context.Context, r engine.Request) ([]*engine.Stream, e
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if r.Pool != engine.NoPool {
+	if r.Pooling != engine.NoPooling {
 		m.requests = append(m.requests, r)
 		return []*engine.Stream{m.pool(r)}, nil
 	}

@@ -10,12 +10,12 @@ const Width = 4
 
 // Embeds is a Pooling: embeddings of the last token, which may be cut to 2 numbers.
 func Embeds() *chat.Pooling {
-	return &chat.Pooling{Task: chat.TaskEmbed, How: engine.PoolLast, Width: Width, Normalize: true, Dimensions: []int{2, Width}, AtOnce: 2}
+	return &chat.Pooling{Task: chat.TaskEmbed, How: engine.PoolingLast, Width: Width, Normalize: true, Dimensions: []int{2, Width}, AtOnce: 2}
 }
 
 // Classifies is that of a classifier with these classes, at most Width.
 func Classifies(labels ...string) *chat.Pooling {
-	p := &chat.Pooling{Task: chat.TaskClassify, How: engine.PoolLast, Width: len(labels), Activation: "softmax", Labels: labels, AtOnce: 2}
+	p := &chat.Pooling{Task: chat.TaskClassify, How: engine.PoolingLast, Width: len(labels), Activation: "softmax", Labels: labels, AtOnce: 2}
 	if len(labels) == 1 {
 		p.Activation = "sigmoid"
 	}
@@ -34,7 +34,7 @@ func (m *Model) pool(r engine.Request) *engine.Stream {
 		}
 		all = append(all, []float32{float32(id) / 64, float32(i + 1), 1, -1}[:width]...)
 	}
-	if r.Pool != engine.PoolAll {
+	if r.Pooling != engine.PoolingAll {
 		all = all[len(all)-width:]
 	}
 	push(engine.Event{Token: -1, StopToken: -1, Finish: engine.FinishStop, Pooled: all, Cached: m.Cached})

@@ -13,7 +13,7 @@ import (
 //go:embed page.html
 var pageText string
 
-// Size of the drawings, in units of the SVG.
+// Sizes of the drawings, in SVG units.
 const (
 	barWide, barHigh     = 960.0, 44.0
 	curveWide, curveHigh = 960.0, 220.0
@@ -23,8 +23,8 @@ const (
 // block is a part of the bar as drawn.
 type block struct {
 	Segment
-	X, W  string // of the SVG
-	Kind  string // class of its colour
+	X, W  string // position and width in the SVG
+	Kind  string // CSS class of its colour
 	Size  string
 	Share string
 }
@@ -32,7 +32,7 @@ type block struct {
 // tick is a mark on an axis.
 type tick struct{ X, Y, Text string }
 
-// page is what page.html is filled with. The template escapes every text.
+// page is the data of the template page.html, which escapes every text.
 type page struct {
 	Plan   *plan.Plan
 	Blocks []block
@@ -44,8 +44,8 @@ type page struct {
 	Text   string // the plan as text
 }
 
-// HTML writes p as one page that needs nothing else: inline SVG and style, no
-// script, dark or light as the reader's system is.
+// HTML writes p as a self-contained page with inline SVG and style and without scripts. It is
+// dark or light by the reader's system setting.
 func HTML(w io.Writer, p *plan.Plan) error {
 	t, err := template.New("page").Funcs(template.FuncMap{"size": plan.Size, "group": plan.Group}).Parse(pageText)
 	if err != nil {
@@ -65,13 +65,13 @@ func HTML(w io.Writer, p *plan.Plan) error {
 
 func at(x float64) string { return fmt.Sprintf("%.1f", x) }
 
-// kind is the class of a part's colour: its name's first word.
+// kind returns the CSS class of a part's colour: the first word of its name.
 func kind(name string) string {
 	first, _, _ := strings.Cut(strings.ToLower(name), " ")
 	return strings.Trim(first, ",")
 }
 
-// line lays the curve out, with marks at the powers of four between its ends.
+// line computes the curve of the page, with seven evenly spaced marks.
 func (p Picture) line(d *page) {
 	n := len(p.Points) - 1
 	x := func(i int) float64 { return margin + float64(i)/float64(max(1, n))*(curveWide-2*margin) }

@@ -1,6 +1,6 @@
-// Package picture shows a plan at a glance: one bar of the device's memory and
-// the curve of how many sequences of which length it carries, on a terminal and as
-// a page of HTML. It adds no figure to the plan's own.
+// Package picture draws a plan for a terminal and as an HTML page: a bar of the device's memory,
+// and a curve of how many sequences of each length fit. It must not compute figures of its own:
+// all are the plan's. Start reading at Of in picture.go.
 package picture
 
 import (
@@ -13,21 +13,21 @@ import (
 type Segment struct {
 	Name  string
 	Bytes int64
-	What  string // the ledger's lines in it
+	What  string // names of the ledger lines in it
 }
 
 // Point is one length of the curve.
 type Point struct{ Tokens, Sequences int }
 
-// Picture is what is drawn.
+// Picture holds the figures that are drawn.
 type Picture struct {
-	Segments []Segment // the last is what is free
-	Total    int64     // bytes: the device's memory, or the ledger's sum where that is unknown
+	Segments []Segment // the last one is free memory
+	Total    int64     // bytes: the device's memory, or the ledger's total if that is unknown
 	Points   []Point   // from the shortest to maxModelLen
 	Cap      int       // maxNumSeqs
 }
 
-// parts of the bar, from the left, and the ledger's lines in each.
+// parts are the parts of the bar, from the left, and the ledger lines in each.
 var parts = []struct {
 	name  string
 	lines []string
@@ -41,10 +41,10 @@ var parts = []struct {
 	{"reserve", []string{"reserve"}},
 }
 
-// samples is how many lengths the curve is made of.
+// samples is the number of points of the curve.
 const samples = 96
 
-// Of takes the figures out of a plan.
+// Of returns the figures of a plan.
 func Of(p *plan.Plan) Picture {
 	pic := Picture{Cap: p.Options.MaxNumSeqs}
 	counted := map[string]int64{}
@@ -77,7 +77,8 @@ func Of(p *plan.Plan) Picture {
 	return pic
 }
 
-// curve is the steady count at lengths that lie evenly on a logarithmic scale.
+// curve returns how many sequences fit at steady state, at lengths that are evenly spaced on a
+// logarithmic scale.
 func curve(p *plan.Plan) []Point {
 	last := p.Options.MaxModelLen
 	first := min(256, max(1, last/4))
@@ -92,13 +93,13 @@ func curve(p *plan.Plan) []Point {
 	return out
 }
 
-// at is the point nearest to a share of the way, 0 to 1.
+// at returns the point at a share of the curve's width, 0 to 1.
 func (p Picture) at(share float64) Point {
 	return p.Points[int(math.Round(share*float64(len(p.Points)-1)))]
 }
 
-// height is where a count lies between none and the largest, on a logarithmic
-// scale, 0 to 1.
+// height returns the height of a count in the drawing, 0 to 1 on a logarithmic scale, where 1 is
+// the largest count.
 func (p Picture) height(sequences int) float64 {
 	top := 0
 	for _, q := range p.Points {
@@ -110,8 +111,7 @@ func (p Picture) height(sequences int) float64 {
 	return math.Log1p(float64(sequences)) / math.Log1p(float64(top))
 }
 
-// columns shares out n columns by bytes, none for nothing and at least one for
-// something.
+// columns divides n columns among the segments by bytes, at least one for each.
 func (p Picture) columns(n int) []int {
 	out := make([]int, len(p.Segments))
 	left, widest := n, 0

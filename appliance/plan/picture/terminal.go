@@ -9,25 +9,25 @@ import (
 	"vapp.dev/appliance/plan"
 )
 
-// Bounds of a terminal's width that is drawn to, in columns.
+// Limits of the drawing's width, in columns.
 const (
 	narrowest = 40
 	widest    = 120
 )
 
-// rows is how high the curve is.
+// rows is the height of the curve.
 const rows = 7
 
-// fills tell the bar's parts apart where there are no colours.
+// fills distinguish the bar's parts without colours.
 var fills = []string{"█", "▓", "▒", "▚", "▞", "╱", "╲", "·"}
 
-// colours of the parts, as the terminal's own palette has them.
+// colours are the colours of the parts, as codes of the terminal's palette.
 var colours = map[string]int{
 	"weights": 34, "KV cache": 32, "scratch": 33, "adapters": 36, "driver, graphs": 35, "process": 36, "reserve": 31, "free": 90,
 }
 
-// Terminal draws p for a terminal of that width. Without colour the parts of the
-// bar differ by their fill.
+// Terminal returns p drawn for a terminal of that width. Without colour the parts of the bar
+// differ by their fill.
 func Terminal(p *plan.Plan, width int, colour bool) string {
 	width = min(widest, max(narrowest, width))
 	pic := Of(p)
@@ -76,7 +76,7 @@ func (p Picture) bar(b *strings.Builder, width int, colour bool) {
 	b.WriteString(strings.TrimRight(line, " ") + "\n")
 }
 
-// eighths of a row, from the bottom.
+// eighths are the characters for 0 to 8 eighths of a row's height.
 var eighths = []rune(" ▁▂▃▄▅▆▇█")
 
 func (p Picture) curve(b *strings.Builder, width int, colour bool) {

@@ -16,7 +16,7 @@ import (
 	"strings"
 
 	"vapp.dev/engine/backend"
-	"vapp.dev/engine/nearest"
+	"vapp.dev/nearest"
 )
 
 //go:embed devices.json

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"vapp.dev/engine/nearest"
+	"vapp.dev/nearest"
 )
 
 func TestFind(t *testing.T) {

@@ -14,7 +14,7 @@ func marked(t testing.TB, p *Pool, salt string, tokens []int32) *Table {
 	if !p.Extend(tab, from, n, n) {
 		t.Fatal("no room")
 	}
-	p.Mark(tab, tokens, from, n, n)
+	p.PlanSnapshots(tab, tokens, from, n, n)
 	p.Seal(tab, tokens, n)
 	return tab
 }
@@ -49,8 +49,8 @@ func TestMatchWithStates(t *testing.T) {
 	} {
 		tab := p.NewTable(c.salt)
 		n := p.Match(tab, c.tokens)
-		if n != c.want || tab.marks.branch != c.branch || (tab.Pages(2)[0] >= 0) != (n > 0) {
-			t.Errorf("%s: matched %d and %d without a checkpoint, want %d and %d; begins from page %d", c.name, n, tab.marks.branch, c.want, c.branch, tab.Pages(2)[0])
+		if n != c.want || tab.snaps.branch != c.branch || (tab.Pages(2)[0] >= 0) != (n > 0) {
+			t.Errorf("%s: matched %d and %d without a checkpoint, want %d and %d; begins from page %d", c.name, n, tab.snaps.branch, c.want, c.branch, tab.Pages(2)[0])
 		}
 		p.Free(tab)
 	}
@@ -89,7 +89,7 @@ func TestCheckpointPages(t *testing.T) {
 		if !p.Extend(tab, c.from, c.to, c.to) {
 			t.Fatal("no room")
 		}
-		p.Mark(tab, tokens, c.from, c.to, 37)
+		p.PlanSnapshots(tab, tokens, c.from, c.to, 37)
 		table := tab.Pages(2)
 		pages := 0
 		for _, at := range []int{1, 3} {
@@ -104,8 +104,8 @@ func TestCheckpointPages(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if u := p.Usage(2); u.Used != 1 || tab.Held() != 12 {
-		t.Errorf("before the commit %+v, %d pages held", u, tab.Held())
+	if u := p.Usage(2); u.Used != 1 || tab.NumPages() != 12 {
+		t.Errorf("before the commit %+v, %d pages held", u, tab.NumPages())
 	}
 	p.Seal(tab, tokens, 35)
 	if u := p.Usage(2); u.Used != 1 {
@@ -115,7 +115,7 @@ func TestCheckpointPages(t *testing.T) {
 	if !p.Extend(again, 0, 12, 12) {
 		t.Fatal("no room")
 	}
-	p.Mark(again, ids(12, 0), 0, 12, 12)
+	p.PlanSnapshots(again, ids(12, 0), 0, 12, 12)
 	p.Free(again)
 	if err := p.Check(); err != nil || p.Usage(2).Used != 1 {
 		t.Errorf("%v: %+v after a sequence was freed before its commit", err, p.Usage(2))
@@ -124,8 +124,8 @@ func TestCheckpointPages(t *testing.T) {
 	rest := p.NewTable("rest")
 	for n := 4; p.Extend(rest, n-4, n, n); n += 4 {
 	}
-	if err := p.Check(); err != nil || len(tab.marks.stores) != 0 || slices.Max(tab.Pages(2)) != none || p.Usage(2).Used != 0 {
-		t.Errorf("%v: %+v keeps a page that another sequence lacks", err, tab.marks)
+	if err := p.Check(); err != nil || len(tab.snaps.stores) != 0 || slices.Max(tab.Pages(2)) != none || p.Usage(2).Used != 0 {
+		t.Errorf("%v: %+v keeps a page that another sequence lacks", err, tab.snaps)
 	}
 	p.Seal(tab, tokens, 40)
 	p.Free(tab)
@@ -139,7 +139,7 @@ func TestCheckpointPages(t *testing.T) {
 // were not used for longest go first.
 func TestCheckpointsAreBounded(t *testing.T) {
 	p := states(t, 40)
-	most := p.Layout().Checkpoints(40)
+	most := p.Layout().Snapshots(40)
 	if most != 10*p.Layout().PagesPerSlab[2] {
 		t.Fatalf("%d checkpoints at most", most)
 	}
@@ -171,8 +171,8 @@ func TestCheckpointEvery(t *testing.T) {
 		{100 << 20, []Spec{small, small}, 50 * 16},
 		{100 << 20, nil, 256},
 	} {
-		l := layoutOf(t, append(slices.Clone(c.specs), Spec{Name: "state", Kind: State, PageBytes: c.bytes}, Spec{Name: "c", Kind: Checkpoint, PageBytes: c.bytes, BlockSize: 16})...)
-		if n := l.CheckpointEvery(); n != c.want {
+		l := layoutOf(t, append(slices.Clone(c.specs), Spec{Name: "state", Kind: State, PageBytes: c.bytes}, Spec{Name: "c", Kind: Snapshot, PageBytes: c.bytes, BlockSize: 16})...)
+		if n := l.SnapshotEvery(); n != c.want {
 			t.Errorf("%d bytes: every %d tokens, want %d", c.bytes, n, c.want)
 		}
 	}

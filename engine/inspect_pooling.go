@@ -8,9 +8,9 @@ import (
 	"vapp.dev/engine/models"
 )
 
-// PoolWish is what a profile says of pooling, in its words; the zero value and "auto" leave
-// it to the checkpoint.
-type PoolWish struct {
+// PoolingOptions are the pooling fields of a profile. The zero value and "auto" leave the
+// decision to the checkpoint.
+type PoolingOptions struct {
 	Runner     string // auto, generate, pooling
 	Convert    string // auto, none, embed, classify
 	Type       string // LAST, MEAN, CLS, ALL
@@ -19,21 +19,21 @@ type PoolWish struct {
 	Tokens     []string // classifierFromToken
 }
 
-// Pooling is what a model gives in place of tokens.
+// Pooling describes the output of a pooling model.
 type Pooling struct {
 	Task       string // embed, classify
-	Type       string // LAST, MEAN, CLS, ALL: of which tokens
-	Normalize  bool   // embeddings have length 1
+	Type       string // LAST, MEAN, CLS, ALL: which tokens are pooled
+	Normalize  bool   // embeddings are scaled to length 1
 	Activation string // of a classifier's logits: softmax, sigmoid, identity
 	Labels     []string
-	Tokens     []string // that the classifier is made of; nil: it is the checkpoint's own
-	// Matryoshka says that embeddings may be cut, to one of Dimensions if that is not nil.
+	Tokens     []string // whose rows of the head form the classifier; nil: the checkpoint has its own
+	// Matryoshka allows shortened embeddings, to one of Dimensions if that is not nil.
 	Matryoshka bool
 	Dimensions []int
-	Why        string // where the type comes from
+	Why        string // source of Type
 }
 
-// poolConfig is what config.json says of a model that pools.
+// poolConfig holds the fields of config.json about pooling.
 type poolConfig struct {
 	ProblemType   string   `json:"problem_type"`
 	Matryoshka    bool     `json:"is_matryoshka"`
@@ -45,10 +45,11 @@ type poolConfig struct {
 	} `json:"sentence_transformers"`
 }
 
-// pool decides whether the model pools, as vLLM does: the profile's words first, then the
-// checkpoint's Sentence Transformers files, then its architecture. It sets Build.Pool.
-func (m *Model) pool() error {
-	w, stored := m.Source.Pool, models.HeadOf(m.Config)
+// resolvePooling decides whether the model pools, in vLLM's order: the profile, then the
+// checkpoint's Sentence Transformers files, then its architecture. It sets Pooling and
+// Build.Pool.
+func (m *Model) resolvePooling() error {
+	w, stored := m.Source.Pooling, models.HeadOf(m.Config)
 	sentence, err := m.Checkpoint.Sentence()
 	if err != nil && w.Runner != "generate" {
 		return err
@@ -90,16 +91,16 @@ func (m *Model) pool() error {
 	return nil
 }
 
-// classifier finds the head, the labels and the activation.
+// classifier sets the head, the labels and the activation of a classifier.
 func (m *Model) classifier(c poolConfig) (err error) {
-	q, w := m.Pooling, m.Source.Pool
+	q, w := m.Pooling, m.Source.Pooling
 	q.Normalize = false
 	if q.Tokens == nil && models.HeadOf(m.Config) == models.Logits {
 		q.Tokens = c.FromToken
 	}
 	if len(q.Tokens) > 0 {
 		q.Labels = []string{q.Tokens[len(q.Tokens)-1]}
-		if m.Source.Build.Pool, err = m.chosen(q.Tokens); err != nil {
+		if m.Source.Build.Pool, err = m.classifierTokens(q.Tokens); err != nil {
 			return err
 		}
 	} else {
@@ -129,9 +130,9 @@ func (m *Model) classifier(c poolConfig) (err error) {
 	return nil
 }
 
-// chosen are the ids of the words of classifierFromToken. Where the tokenizer is not here,
-// neither are the weights: any ids do for a plan.
-func (m *Model) chosen(words []string) (models.Pool, error) {
+// classifierTokens returns the head made of the tokens of classifierFromToken. Without a
+// tokenizer there are no weights either, and the plan does not depend on the ids.
+func (m *Model) classifierTokens(words []string) (models.Pool, error) {
 	p := models.Pool{Head: models.Chosen, Count: len(words)}
 	if len(words) > models.MaxChosen {
 		return p, fmt.Errorf("model %s: a classifier of %d tokens is not supported: 1 or %d are", m.Source.Name, len(words), models.MaxChosen)

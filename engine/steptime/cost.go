@@ -1,45 +1,46 @@
-package pace
+package steptime
 
 import (
 	"math"
 	"math/bits"
 )
 
-// The features of a step: 1, tokens that decode, their reads, tokens of prompts,
-// their reads.
+// features is the number of features of a step: the constant 1, Decode, Reads, Prompt and
+// PromptReads of its Work.
 const features = 5
 
-// kinds of steps by their tokens of prompts: none, up to Grain, up to twice that, and so
-// on. Each kind keeps sums of its own, so that a thousand steps without a prompt do
-// not make forgotten what prompts cost.
+// kinds is the number of kinds of steps, by their prompt tokens: none, up to Grain, up to twice
+// that, and so on. Each kind has its own sums, so that a thousand steps without a prompt do not
+// erase what prompts cost.
 const kinds = 20
 
 const (
-	memory  = 1 - 1.0/24 // what a kind keeps of its sums, each time it is seen
-	quick   = 0.2        // what the level follows a single step by
-	slow    = 0.1        // what a kind's shape, and the spread, follow it by
-	wide    = 1.15       // beyond which two steps that agree are a change of the device
-	warm    = 8          // steps after which a step is held against what was foretold
-	widest  = 0.15       // spread at most that is reckoned with
-	largest = 8          // a step is worth at most so many times what was foretold
+	memory  = 1 - 1.0/24 // factor of a kind's sums for each new step of that kind
+	quick   = 0.2        // exponent by which the level follows the ratio of one step
+	slow    = 0.1        // the same for the shape of a kind, and the weight of a step in sq
+	wide    = 1.15       // two consecutive ratios beyond it mean that the device has changed
+	warm    = 8          // number of first steps that are not compared with predictions
+	widest  = 0.15       // upper limit of the spread
+	largest = 8          // a step's time is clamped to this factor of its prediction
 )
 
-// cost foretells a step's seconds: a linear function of the features, fitted by least
-// squares of relative errors over steps that fade (sums of the kinds together), times
-// the level, which follows the device when it slows down, times the shape of a
-// kind, for what is not linear. No coefficient is negative.
+// cost predicts the seconds of a step as the product of three factors: a linear function of the
+// features, the level and the shape. The linear function is fitted by least squares of relative
+// errors over the sums of all kinds, in which older steps weigh less; no coefficient is
+// negative. The level follows a device that becomes slower or faster. The shape of a kind
+// corrects for what is not linear.
 type cost struct {
 	kinds [kinds]kind
-	theta [features]float64
-	stale bool // theta is of older sums
-	seen  int  // steps
+	theta [features]float64 // coefficients
+	stale bool              // the sums have changed since theta was fitted
+	seen  int               // steps learned from
 	level float64
-	last  float64 // ratio of the step before
-	sq    float64 // mean square of the logarithm of the ratio
+	last  float64 // measured by predicted seconds of the previous step
+	sq    float64 // running mean of the squared logarithm of that ratio
 }
 
-// kind are the sums of one kind of steps: of z·zᵀ and of z, where z are the features over
-// the seconds.
+// kind holds the sums of one kind of steps: of z·zᵀ and of z, where z is the features divided
+// by the seconds.
 type kind struct {
 	products [features][features]float64
 	sums     [features]float64
@@ -59,7 +60,8 @@ func (w Work) features() [features]float64 {
 	return [features]float64{1, float64(w.Decode), float64(w.Reads), float64(w.Prompt), float64(w.PromptReads)}
 }
 
-// kindOf is the kind of a step of that many tokens of prompts, which is its upper end.
+// kindOf returns the kind of a step with that many prompt tokens. Kind k > 0 ends at
+// Grain·2^(k−1) tokens.
 func kindOf(prompt int) int {
 	if prompt == 0 {
 		return 0
@@ -67,8 +69,8 @@ func kindOf(prompt int) int {
 	return min(kinds-1, 1+bits.Len(uint((prompt-1)/Grain)))
 }
 
-// foretell is the seconds of a step; 0 before anything was learned.
-func (c *cost) foretell(w Work) float64 {
+// predict returns the predicted seconds of a step; 0 before anything was learned.
+func (c *cost) predict(w Work) float64 {
 	if c.stale {
 		c.fit()
 	}
@@ -79,8 +81,8 @@ func (c *cost) foretell(w Work) float64 {
 	return t * c.level * c.shape(w.Prompt)
 }
 
-// shape is interpolated between the kinds, whose upper ends lie powers of two apart. A
-// kind not seen is like the next below it.
+// shape returns the factor for that many prompt tokens, interpolated between the upper ends of
+// two kinds on a logarithmic scale.
 func (c *cost) shape(prompt int) float64 {
 	if prompt == 0 {
 		return 1
@@ -95,6 +97,7 @@ func (c *cost) shape(prompt int) float64 {
 	return (1-part)*c.shapeOf(k-1) + part*high
 }
 
+// shapeOf returns the shape of kind k, or of the next lower kind that was seen.
 func (c *cost) shapeOf(k int) float64 {
 	for ; k > 0; k-- {
 		if c.kinds[k].seen > 0 {
@@ -104,14 +107,14 @@ func (c *cost) shapeOf(k int) float64 {
 	return 1
 }
 
-// spread is how far steps lie from what was foretold, as a share of it.
+// spread returns the relative spread of steps around their predictions.
 func (c *cost) spread() float64 { return min(widest, math.Sqrt(c.sq)) }
 
-// learn adds a step.
+// learn adds a finished step.
 func (c *cost) learn(w Work, seconds float64) {
 	c.seen++
 	k := &c.kinds[kindOf(w.Prompt)]
-	if was := c.foretell(w); was > 0 && c.seen > warm && k.seen > 0 {
+	if was := c.predict(w); was > 0 && c.seen > warm && k.seen > 0 {
 		seconds = min(max(seconds, was/largest), largest*was)
 		c.follow(seconds/was, k, w.Prompt > 0)
 	}
@@ -129,9 +132,9 @@ func (c *cost) learn(w Work, seconds float64) {
 	c.stale = true
 }
 
-// follow moves level, shape and spread by the ratio of a step's seconds to what was
-// foretold. One step alone moves the level a little, whatever it was; two that agree
-// are a change of the device.
+// follow updates level, shape and spread by r, the ratio of measured to predicted seconds. A
+// single outlier moves the level a little. Two consecutive ones in the same direction are taken
+// for a change of the device, and the level follows at once.
 func (c *cost) follow(r float64, k *kind, prompt bool) {
 	far := max(wide, 1+3*c.spread())
 	step := math.Pow(min(max(r, 0.5), 2), quick)
@@ -156,7 +159,7 @@ func (c *cost) follow(r float64, k *kind, prompt bool) {
 	c.sq += slow * (log*log - c.sq)
 }
 
-// fold puts the level into the sums.
+// fold multiplies the level into the sums and resets it to 1.
 func (c *cost) fold() {
 	for n := range c.kinds {
 		k := &c.kinds[n]
@@ -170,13 +173,13 @@ func (c *cost) fold() {
 	c.level, c.stale = 1, true
 }
 
-// ridge is added to the diagonal of the sums, scaled to 1. What the steps do not tell
-// apart is so given to the first feature, which prompts do not change: a chunk may then
-// grow, and tell.
+// ridge is added to the diagonal of the sums, which is scaled to 1. Its first value is the
+// smallest: cost that the steps cannot attribute to one feature then goes to the constant,
+// which prompts do not change. So chunks may grow, and larger chunks show the real cost.
 var ridge = [features]float64{1e-5, 2e-4, 2e-4, 2e-4, 5e-4}
 
-// fit solves for theta, leaving out one coefficient after the other that would be
-// negative.
+// fit computes theta. While a coefficient is negative, it sets the most negative one to 0 and
+// solves again.
 func (c *cost) fit() {
 	c.stale = false
 	var a [features][features]float64
@@ -208,8 +211,8 @@ func (c *cost) fit() {
 	}
 }
 
-// solve is x of a·x = y for the features that are not out, whose others are 0, by
-// Cholesky's decomposition of a scaled to a diagonal of 1, and ridge.
+// solve returns x of a·x = y with x[i] = 0 where out[i]. It scales the diagonal of a to 1, adds
+// ridge and uses the Cholesky decomposition.
 func solve(a [features][features]float64, y [features]float64, out [features]bool) (x [features]float64) {
 	var every [features]int
 	in := every[:0]

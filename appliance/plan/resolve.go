@@ -13,49 +13,48 @@ import (
 	"vapp.dev/schema"
 )
 
-// minBlock is the block size that attention kernels are written for; page sizes
-// are its multiples.
+// minBlock is the block size of the attention kernels; page sizes are multiples of it.
 const minBlock = 16
 
-// want is what a profile asks for, resolved as far as the model and the layout
-// of the backend go, in the numbers that the search for a fit varies.
-type want struct {
+// resolved is a profile resolved against the model and the backend's layout. The search for a
+// fit varies its numbers.
+type resolved struct {
 	in      Inputs
 	layout  backend.Layout
-	options engine.Options // all but MaxModelLen (0: auto) and KVBytes
+	options engine.Options // without KVBytes; MaxModelLen 0 means auto
 
-	utilization float64 // 0 where kvCache is given
+	utilization float64 // 0 if kvCache is given
 	kvCache     int64
 	reserve     int64
-	graphsOff   bool // whatever the profile says, no step is captured
-	goal        goal // what must fit besides one sequence of the model length
+	graphsOff   bool // no graphs are captured, whatever the profile says
+	goal        goal // must fit in addition to one sequence of the model length
 	accounts    accounts
 }
 
-// onGPU says that the arenas lie in a device's own memory, apart from the host's.
-func (w want) onGPU() bool { return w.in.Opener.Name() == "cuda" }
+// onGPU reports whether the arenas are in a device's own memory, separate from the host's.
+func (w resolved) onGPU() bool { return w.in.Opener.Name() == "cuda" }
 
-// wishes checks a profile against model and backend.
-func wishes(in Inputs) (want, error) {
+// resolve resolves a profile against its model and backend.
+func resolve(in Inputs) (resolved, error) {
 	p := in.Profile
 	if err := checkLimits(p); err != nil {
-		return want{}, err
+		return resolved{}, err
 	}
 	if p.Backend != "auto" && p.Backend != in.Opener.Name() {
-		return want{}, p.Reject("backend", "the profile asks for %s, this plan is for %s", p.Backend, in.Opener.Name())
+		return resolved{}, p.Reject("backend", "the profile asks for %s, this plan is for %s", p.Backend, in.Opener.Name())
 	}
 	if err := checkModel(in); err != nil {
-		return want{}, err
+		return resolved{}, err
 	}
 	policy, err := sched.ParsePolicy(p.Scheduler.Policy)
 	if err != nil {
-		return want{}, p.Reject("scheduler.policy", "%v", err)
+		return resolved{}, p.Reject("scheduler.policy", "%v", err)
 	}
 	grams, err := lookup(p)
 	if err != nil {
-		return want{}, err
+		return resolved{}, err
 	}
-	w := want{
+	w := resolved{
 		in: in, utilization: p.Memory.Utilization, kvCache: int64(p.Memory.KVCache), reserve: int64(p.Memory.Reserve),
 		accounts: accounts{},
 		options: engine.Options{
@@ -68,26 +67,26 @@ func wishes(in Inputs) (want, error) {
 	if p.MaxModelLen != schema.Auto {
 		w.options.MaxModelLen = int(p.MaxModelLen)
 	}
-	return w.laidOut()
+	return w.withLayout()
 }
 
-// laidOut asks the backend for its layout, and checks what depends on it.
-func (w want) laidOut() (want, error) {
+// withLayout returns w with the backend's layout, after checking the fields that depend on it.
+func (w resolved) withLayout() (resolved, error) {
 	in := w.in
 	var err error
 	if w.onGPU() {
 		if w.options.Backend.Graphs, err = w.graphs(); err != nil {
-			return want{}, err
+			return resolved{}, err
 		}
 	}
 	if w.layout, err = in.Opener.Layout(in.Facts, w.options.Backend); err != nil {
-		return want{}, w.placed(err)
+		return resolved{}, w.locateLayoutError(err)
 	}
 	if w.options.KVFormat, err = w.kvFormat(); err != nil {
-		return want{}, err
+		return resolved{}, err
 	}
 	if err := errors.Join(w.checkBuild(), w.checkActivations(), w.checkLinear(), w.check()); err != nil {
-		return want{}, err
+		return resolved{}, err
 	}
 	if w.in.Model.Source.Build.Pipe.World > 1 {
 		w.in.Model, err = w.heaviest()
@@ -95,8 +94,9 @@ func (w want) laidOut() (want, error) {
 	return w, err
 }
 
-// placed gives a layout's refusal of its settings the place in the profile of what it refuses.
-func (w want) placed(err error) error {
+// locateLayoutError gives a layout's refusal of its settings the position of the profile field
+// that it refuses.
+func (w resolved) locateLayoutError(err error) error {
 	p, without := w.in.Profile, w.options.Backend
 	if !errors.Is(err, backend.ErrUnsupported) {
 		return err
@@ -119,7 +119,7 @@ func (w want) placed(err error) error {
 	return err
 }
 
-// activations are what the profile has backend cuda, and ref, round activations to; "": nothing.
+// activations returns the format that backends cuda and ref round activations to; "": none.
 func activations(p *schema.Profile) string {
 	if p.CUDA == nil || p.CUDA.Activations == "auto" {
 		return ""
@@ -127,8 +127,8 @@ func activations(p *schema.Profile) string {
 	return p.CUDA.Activations
 }
 
-// checkActivations refuses rounded activations that no kernel would meet.
-func (w want) checkActivations() error {
+// checkActivations refuses rounded activations if no weight would be multiplied by them.
+func (w resolved) checkActivations() error {
 	p, name := w.in.Profile, w.in.Opener.Name()
 	if activations(p) == "" {
 		return nil
@@ -150,7 +150,7 @@ func (w want) checkActivations() error {
 	return nil
 }
 
-// linear is which products the profile has backend cuda compute; "": its own kernels'.
+// linear returns the library that computes matrix products on backend cuda; "": its own kernels.
 func linear(p *schema.Profile) string {
 	if p.CUDA == nil || p.CUDA.Linear == "own" {
 		return ""
@@ -158,8 +158,8 @@ func linear(p *schema.Profile) string {
 	return p.CUDA.Linear
 }
 
-// checkLinear refuses a library that would multiply nothing.
-func (w want) checkLinear() error {
+// checkLinear refuses a library that would compute no product.
+func (w resolved) checkLinear() error {
 	p, name := w.in.Profile, w.in.Opener.Name()
 	if linear(p) == "" {
 		return nil
@@ -175,7 +175,7 @@ func (w want) checkLinear() error {
 	return p.Reject("cuda.linear", "%s has no dense weights that %s would multiply, which are bf16 and f16, and with fp8 activations on compute capability 9.0 fp8; leave the field out", w.in.Model.Source.Name, linear(p))
 }
 
-// settings are the profile's wishes about backend cpu, which ref heeds too, and cuda.
+// settings returns the profile's settings of the backend. Backend ref uses those of cpu too.
 func settings(in Inputs) backend.Settings {
 	p, name := in.Profile, in.Opener.Name()
 	if name == "cuda" {
@@ -200,7 +200,7 @@ func settings(in Inputs) backend.Settings {
 	return s
 }
 
-// checkModel compares the profile with what the model is.
+// checkModel checks the profile against the model's limits.
 func checkModel(in Inputs) error {
 	p, m := in.Profile, in.Model
 	if longest := m.Config.MaxPositionEmbeddings; p.MaxModelLen != schema.Auto && int64(p.MaxModelLen) > int64(longest) {
@@ -210,8 +210,8 @@ func checkModel(in Inputs) error {
 	return nil
 }
 
-// dtypes are the words of model.dtype and memory.kvCacheDtype that are formats;
-// of several words for one, plans print the first.
+// dtypes are the names of formats in model.dtype and memory.kvCacheDtype. If a format has
+// several names, plans print the first.
 var dtypes = []struct {
 	word   string
 	format kernels.Format
@@ -229,9 +229,9 @@ func dtypeOf(word string) (kernels.Format, bool) {
 	return kernels.Invalid, false
 }
 
-// kvFormat is how K and V are stored. auto follows the model's activations, or
-// takes the layout's preferred format where it cannot keep those.
-func (w want) kvFormat() (kernels.Format, error) {
+// kvFormat returns the format of K and V. auto follows the dtype of the model's activations, or
+// takes the layout's preferred format if the layout does not support that.
+func (w resolved) kvFormat() (kernels.Format, error) {
 	p, kept := w.in.Profile, w.layout.KVFormats()
 	f, named := dtypeOf(p.Memory.KVCacheDtype)
 	if !named {
@@ -249,7 +249,7 @@ func (w want) kvFormat() (kernels.Format, error) {
 	return kept[0], nil
 }
 
-// words are the profile's names of formats.
+// words returns the profile's names of formats.
 func words(fs []kernels.Format) string {
 	var out []string
 	for _, f := range fs {
@@ -267,8 +267,8 @@ func word(f kernels.Format) string {
 	return f.String()
 }
 
-// check refuses numbers that exclude each other. Search goes through it too.
-func (w want) check() error {
+// check refuses numbers that contradict each other. The search for a fit calls it too.
+func (w resolved) check() error {
 	p, o := w.in.Profile, w.options
 	switch {
 	case o.BlockSize%minBlock != 0:
@@ -288,13 +288,13 @@ func (w want) check() error {
 // modelLenChoice is the name of the choice that Diff shows as a capacity.
 const modelLenChoice = "max model len"
 
-// choices are the decisions that are the planner's own.
-func (w want) choices(o engine.Options) []backend.Choice {
+// choices returns the planner's own decisions.
+func (w resolved) choices(o engine.Options) []backend.Choice {
 	p, m := w.in.Profile, w.in.Model
 	why := "memory.kvCacheDtype"
 	if _, named := dtypeOf(p.Memory.KVCacheDtype); !named {
 		why = "auto: as the model"
-		if o.KVFormat == asked(p.Model.Dtype) {
+		if o.KVFormat == dtypeFormat(p.Model.Dtype) {
 			why = "auto: as model.dtype"
 		} else if o.KVFormat != m.Dtype {
 			why = fmt.Sprintf("auto: the model is %v, which backend %s does not keep", m.Dtype, w.in.Opener.Name())
@@ -336,8 +336,8 @@ func (w want) choices(o engine.Options) []backend.Choice {
 	return out
 }
 
-// warnings are what a reader should know before he starts this.
-func (w want) warnings() []string {
+// warnings returns what a user should know before starting the plan.
+func (w resolved) warnings() []string {
 	var out []string
 	m, f := w.in.Model, w.in.Facts
 	if err := m.Loadable(); err != nil {
@@ -364,7 +364,7 @@ func (w want) warnings() []string {
 	return out
 }
 
-// converts says that quantization at load changes at least one weight.
+// converts reports whether quantization at load changes at least one weight.
 func converts(m *engine.Model) bool {
 	return slices.ContainsFunc(m.Family.Weights(), func(s backend.WeightSpec) bool { return s.Target != kernels.Invalid })
 }

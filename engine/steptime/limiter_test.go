@@ -1,4 +1,4 @@
-package pace
+package steptime
 
 import (
 	"fmt"
@@ -6,18 +6,18 @@ import (
 	"testing"
 )
 
-// machine is a simulated device: seconds of a step.
+// machine simulates the step times of a device, in seconds.
 type machine struct {
 	step, decode, token, read float64
-	flat                      float64 // a step lasts as long at least, without its reads
-	noise                     float64 // standard deviation, as a share
-	rare, hiccup              float64 // share of steps that last so many times longer
-	slower                    float64 // times, from step turn on
+	flat                      float64 // least time of a step, without its reads
+	noise                     float64 // relative standard deviation
+	rare, hiccup              float64 // share of slow steps, and their factor
+	slower                    float64 // factor from step turn on
 	turn                      int
 	rng                       *rand.Rand
 }
 
-// mean is without noise.
+// mean returns the time of a step without noise.
 func (m *machine) mean(w Work, at int) float64 {
 	t := m.step + m.decode*float64(w.Decode) + m.token*float64(w.Prompt)
 	t = max(t, m.flat) + m.read*float64(w.Reads+w.PromptReads)
@@ -35,19 +35,18 @@ func (m *machine) run(w Work, at int) float64 {
 	return t
 }
 
-// load is streams that decode while prompts of some length wait, one behind the other
-// where they are busy, else now and then.
+// load is a number of decoding streams and prompts of one length that arrive meanwhile.
 type load struct {
 	rows, from, prompt int
-	busy               float64 // share of prompts that come right behind the one before
+	busy               float64 // share of prompts that arrive as soon as the previous one is computed
 }
 
-// outcome of a run, warm-up apart.
+// outcome is the result of a run, without its warm-up.
 type outcome struct {
-	over   float64 // share of the steps that lasted longer than 1.1 times the target
-	share  float64 // prompt tokens a second, of what the largest chunks within the target give
-	missed int     // times that Missed said so
-	far    int     // steps over 1.1 times the target
+	over   float64 // share of the steps that took longer than 1.1 times the target
+	share  float64 // prompt throughput, as a share of that of the largest chunks within the target
+	missed int     // number of reports by Missed
+	far    int     // steps that took longer than 1.1 times the target
 }
 
 const steps, warmup = 3000, 64
@@ -73,7 +72,7 @@ func simulate(m *machine, l load, target float64) (o outcome) {
 		if idle > 0 {
 			idle--
 		} else {
-			k := p.Prompt(w, at, left)
+			k := p.PrefillBudget(w, at, left)
 			w = w.With(at, k)
 			if at, left = at+k, left-k; left == 0 {
 				at, left = 0, l.prompt
@@ -93,7 +92,7 @@ func simulate(m *machine, l load, target float64) (o outcome) {
 		if t > 1.1*target {
 			o.far++
 		}
-		if w.Prompt >= Grain { // not the tails
+		if w.Prompt >= Grain { // without the last, shorter chunks of prompts
 			from := max(0, at-w.Prompt)
 			k := Grain
 			for ; m.mean(alone.With(from, k+Grain), n) <= target; k += Grain {
@@ -107,9 +106,9 @@ func simulate(m *machine, l load, target float64) (o outcome) {
 	return o
 }
 
-// TestPace: after a warm-up 99 of 100 steps keep to 1.1 times the target, and prompts
-// get nearly what the largest chunks within it would give them, on devices of all kinds.
-func TestPace(t *testing.T) {
+// TestMeetsTarget: after a warm-up 99 of 100 steps take at most 1.1 times the target. Prompt
+// throughput is nearly that of the largest chunks within the target, on all kinds of devices.
+func TestMeetsTarget(t *testing.T) {
 	cpu := machine{step: 8e-3, decode: 4e-4, token: 2e-4, read: 2e-8, noise: 0.02}
 	gpu := machine{step: 1e-3, decode: 2e-6, token: 3e-5, read: 1e-10, flat: 12e-3, noise: 0.01}
 	for _, c := range []struct {
@@ -139,9 +138,9 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestPaceFollows: a device that becomes three times slower, or faster, is followed
+// TestFollowsDevice: when a device becomes three times slower or faster, predictions follow
 // within a few steps.
-func TestPaceFollows(t *testing.T) {
+func TestFollowsDevice(t *testing.T) {
 	for _, slower := range []float64{3, 1. / 3} {
 		t.Run(fmt.Sprintf("%.2f", slower), func(t *testing.T) {
 			m := machine{step: 4e-3, decode: 2e-4, token: 4e-4, read: 2e-8, noise: 0.02, slower: slower, turn: steps / 2}
@@ -154,27 +153,27 @@ func TestPaceFollows(t *testing.T) {
 	}
 }
 
-// TestMissed: where decoding alone takes longer than the target, that is said once, and
-// prompts go on by the least.
+// TestMissed: decoding alone that exceeds the target is reported once, and prompts still get
+// Grain tokens a step.
 func TestMissed(t *testing.T) {
 	m := machine{step: 60e-3, decode: 5e-4, token: 1e-4, read: 1e-9, noise: 0.03}
 	o := simulate(&m, load{4, 500, 2000, 0.9}, 50e-3)
 	if o.missed != 1 {
-		t.Errorf("said %d times, want once", o.missed)
+		t.Errorf("reported %d times, want once", o.missed)
 	}
 	p := New(50e-3)
 	w := Work{}.With(500, 1)
 	for range 40 {
 		p.Learn(w, 63e-3)
 	}
-	if n := p.Prompt(w, 0, 2000); n != Grain {
+	if n := p.PrefillBudget(w, 0, 2000); n != Grain {
 		t.Errorf("a chunk of %d, want %d", n, Grain)
 	}
 	if s := p.Missed(w); s < 62e-3 || s > 64e-3 {
 		t.Errorf("decode alone takes %g s, want 0.063", s)
 	}
 	if s := p.Missed(w); s != 0 {
-		t.Errorf("said again: %g s", s)
+		t.Errorf("reported again: %g s", s)
 	}
 	p.Retarget(80e-3)
 	for range 40 {
@@ -185,26 +184,26 @@ func TestMissed(t *testing.T) {
 	}
 }
 
-// TestPromptBounds: whatever was learned, a chunk is at least the least for the
-// first prompt of a step, at most what is left of it, and grows by steps.
-func TestPromptBounds(t *testing.T) {
+// TestPrefillBudgetBounds: whatever was learned, a chunk of the first prompt is at least Grain
+// or the whole prompt, a multiple of Grain otherwise, and at most 1.5 times the largest before.
+func TestPrefillBudgetBounds(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	for range 200 {
 		p := New(rng.Float64() * 0.1)
 		for range 100 {
-			w := Work{Beats: rng.IntN(3)}
+			w := Work{StepsPerToken: rng.IntN(3)}
 			for range rng.IntN(5) {
 				w = w.With(rng.IntN(5000), 1)
 			}
 			most := p.most
 			from, n := rng.IntN(5000), 1+rng.IntN(3000)
-			k := p.Prompt(w, from, n)
+			k := p.PrefillBudget(w, from, n)
 			switch {
 			case k < min(n, Grain), k > n, k < n && k%Grain != 0, k > most+most/2+Grain:
 				t.Fatalf("a chunk of %d of %d, after %d", k, n, most)
 			}
 			w = w.With(from, k)
-			if more := p.Prompt(w, 0, 100); more < 0 || more > 100 || more < 100 && more%Grain != 0 {
+			if more := p.PrefillBudget(w, 0, 100); more < 0 || more > 100 || more < 100 && more%Grain != 0 {
 				t.Fatalf("%d of 100 more", more)
 			}
 			p.Learn(w, rng.ExpFloat64()*[]float64{1e-9, 1e-3, 10}[rng.IntN(3)])
@@ -212,8 +211,8 @@ func TestPromptBounds(t *testing.T) {
 	}
 }
 
-// TestBeats: a stream that sits every other step out waits for two.
-func TestBeats(t *testing.T) {
+// TestStepsPerToken: a stream that skips every other step waits for two, so chunks are halved.
+func TestStepsPerToken(t *testing.T) {
 	p := New(40e-3)
 	decode := Work{}.With(100, 1)
 	for n := range 200 {
@@ -223,14 +222,14 @@ func TestBeats(t *testing.T) {
 		}
 		p.Learn(w, 10e-3+1e-4*float64(w.Prompt))
 	}
-	one := p.Prompt(decode, 0, 2000)
-	decode.Beats = 2
-	if two := p.Prompt(decode, 0, 2000); one < 176 || one > 224 || two < 80 || two > 112 {
+	one := p.PrefillBudget(decode, 0, 2000)
+	decode.StepsPerToken = 2
+	if two := p.PrefillBudget(decode, 0, 2000); one < 176 || one > 224 || two < 80 || two > 112 {
 		t.Errorf("chunks of %d and %d, want about 200 (as far as was learned) and 100", one, two)
 	}
 }
 
-// TestWork: what is taken back leaves what was there.
+// TestWork: Without undoes With.
 func TestWork(t *testing.T) {
 	w := Work{}.With(7, 1).With(4, 3)
 	if want := (Work{Decode: 1, Reads: 8, Prompt: 3, PromptReads: 5 + 6 + 7}); w != want {
@@ -241,12 +240,12 @@ func TestWork(t *testing.T) {
 	}
 }
 
-// TestNoAllocation: learning and choosing take nothing from the heap.
+// TestNoAllocation: Learn and PrefillBudget allocate nothing.
 func TestNoAllocation(t *testing.T) {
 	p := New(30e-3)
 	w := Work{}.With(100, 1)
 	if n := testing.AllocsPerRun(100, func() {
-		k := p.Prompt(w, 0, 2000)
+		k := p.PrefillBudget(w, 0, 2000)
 		p.Learn(w.With(0, k), 1e-2+1e-4*float64(k))
 	}); n != 0 {
 		t.Errorf("%g allocations a step", n)
@@ -257,20 +256,20 @@ func BenchmarkStep(b *testing.B) {
 	p := New(30e-3)
 	w := Work{}.With(100, 1)
 	for b.Loop() {
-		k := p.Prompt(w, 0, 2000)
+		k := p.PrefillBudget(w, 0, 2000)
 		p.Learn(w.With(0, k), 1e-2+1e-4*float64(k))
 	}
 }
 
-// TestNothingIsFree: where longer reads happened to come with quicker steps, they are not
-// foretold to give time back.
+// TestNothingIsFree: if longer reads happened in faster steps, the prediction still does not
+// fall with longer reads.
 func TestNothingIsFree(t *testing.T) {
 	c := newCost()
 	for i := range 200 {
 		w := Work{Decode: 1 + i%4, Reads: int64(1000 * (1 + i%7))}
 		c.learn(w, 20e-3-1e-3*float64(i%7))
 	}
-	few, many := c.foretell(Work{Decode: 1, Reads: 1000}), c.foretell(Work{Decode: 1, Reads: 100000})
+	few, many := c.predict(Work{Decode: 1, Reads: 1000}), c.predict(Work{Decode: 1, Reads: 100000})
 	if few <= 0 || many < few {
 		t.Errorf("1,000 reads take %v s, 100,000 take %v s", few, many)
 	}

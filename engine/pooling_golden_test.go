@@ -48,21 +48,20 @@ func readPoolGolden(t *testing.T, dir string) poolGolden {
 	return g
 }
 
-// pooledAs are the recorded checkpoints: what the profile says of them, and what becomes of
-// them.
+// pooledAs are the recorded checkpoints, with the profile's pooling options and the expected Pooling.
 var pooledAs = map[string]struct {
-	wish engine.PoolWish
-	want engine.Pooling
-	how  engine.Pool
-	// finish makes of the engine's row what was recorded.
+	options engine.PoolingOptions
+	want    engine.Pooling
+	how     engine.PoolingMode
+	// finish converts the engine's row to the recorded form.
 	finish func([]float32) []float32
 }{
-	"qwen3-embed": {want: engine.Pooling{Task: "embed", Type: "LAST", Normalize: true, Why: "1_Pooling/config.json"}, how: engine.PoolLast, finish: unit},
-	"llama-mean": {want: engine.Pooling{Task: "embed", Type: "MEAN", Matryoshka: true, Dimensions: []int{16, 32, 64}, Why: "1_Pooling/config.json"}, how: engine.PoolMean,
+	"qwen3-embed": {want: engine.Pooling{Task: "embed", Type: "LAST", Normalize: true, Why: "1_Pooling/config.json"}, how: engine.PoolingLast, finish: unit},
+	"llama-mean": {want: engine.Pooling{Task: "embed", Type: "MEAN", Matryoshka: true, Dimensions: []int{16, 32, 64}, Why: "1_Pooling/config.json"}, how: engine.PoolingMean,
 		finish: func(x []float32) []float32 { return x }},
-	"qwen2-classify": {want: engine.Pooling{Task: "classify", Type: "LAST", Activation: "softmax", Labels: []string{"bad", "fair", "good"}, Why: "by default"}, how: engine.PoolLast, finish: shares},
-	"qwen3-rerank": {wish: engine.PoolWish{Tokens: []string{"no", "yes"}},
-		want: engine.Pooling{Task: "classify", Type: "LAST", Activation: "sigmoid", Labels: []string{"yes"}, Tokens: []string{"no", "yes"}, Why: "by default"}, how: engine.PoolLast,
+	"qwen2-classify": {want: engine.Pooling{Task: "classify", Type: "LAST", Activation: "softmax", Labels: []string{"bad", "fair", "good"}, Why: "by default"}, how: engine.PoolingLast, finish: shares},
+	"qwen3-rerank": {options: engine.PoolingOptions{Tokens: []string{"no", "yes"}},
+		want: engine.Pooling{Task: "classify", Type: "LAST", Activation: "sigmoid", Labels: []string{"yes"}, Tokens: []string{"no", "yes"}, Why: "by default"}, how: engine.PoolingLast,
 		finish: func(x []float32) []float32 { return shares(x)[1:] }},
 }
 
@@ -90,16 +89,16 @@ func shares(x []float32) []float32 {
 	return out
 }
 
-// TestPoolGolden: texts become the recorded ids, and these what transformers and Sentence
-// Transformers make of them.
-func TestPoolGolden(t *testing.T) { poolGoldens(t, ref.Opener{}, backend.Settings{}, 2e-5) }
+// TestPoolingGolden: texts give the recorded ids, and these the results of transformers and Sentence
+// Transformers.
+func TestPoolingGolden(t *testing.T) { poolGoldens(t, ref.Opener{}, backend.Settings{}, 2e-5) }
 
 func poolGoldens(t *testing.T, on backend.Opener, s backend.Settings, bound float64) {
 	for name, c := range pooledAs {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join("models/testdata/pooling", name)
 			g := readPoolGolden(t, dir)
-			y := &toy{dir: dir, slabs: 16, on: on, wish: c.wish, build: models.Build{Dtype: kernels.F32}, opts: engine.Options{
+			y := &toy{dir: dir, slabs: 16, on: on, pooling: c.options, build: models.Build{Dtype: kernels.F32}, opts: engine.Options{
 				MaxModelLen: 256, MaxNumSeqs: 4, MaxNumBatchedTokens: 24, BlockSize: 16, KVFormat: kernels.F32, ChunkedPrefill: true, PrefixCaching: true, Overlap: true, Backend: s,
 			}}
 			e := y.open(t)
@@ -120,7 +119,7 @@ func poolGoldens(t *testing.T, on backend.Opener, s backend.Settings, bound floa
 				if err != nil || !equal(ids, run.IDs) {
 					t.Errorf("%q is %v (%v), recorded %v", run.Text, ids, err, run.IDs)
 				}
-				streams, err := e.Submit(context.Background(), engine.Request{ID: "r", Prompt: run.IDs, Pool: c.how})
+				streams, err := e.Submit(context.Background(), engine.Request{ID: "r", Prompt: run.IDs, Pooling: c.how})
 				if err != nil {
 					t.Fatal(err)
 				}

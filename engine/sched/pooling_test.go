@@ -10,10 +10,10 @@ import (
 	"vapp.dev/engine/sample"
 )
 
-// TestPoolWorkloads: whatever runs together, in whatever chunks and with whatever pages,
+// TestPoolingWorkloads: whatever runs together, in whatever chunks and with whatever pages,
 // a sequence that pools is given the rows it wants once each, in order, and ends with the
 // last; all pages come back.
-func TestPoolWorkloads(t *testing.T) {
+func TestPoolingWorkloads(t *testing.T) {
 	var preempted, hits, cut int
 	for seed := range uint64(200) {
 		w := newWorkload(t, seed)
@@ -105,7 +105,7 @@ func (g *poolRig) add(i int, o Options) error {
 	if g.rng.IntN(2) == 0 {
 		p.PromptLogprobs = 0
 	}
-	sp := Spec{ID: fmt.Sprint(i), Params: p, Pool: true, Priority: g.rng.IntN(3)}
+	sp := Spec{ID: fmt.Sprint(i), Params: p, Pooling: true, Priority: g.rng.IntN(3)}
 	for range 1 + g.rng.IntN(o.MaxModelLen) {
 		sp.Prompt = append(sp.Prompt, int32(g.rng.IntN(8)/7))
 	}

@@ -35,9 +35,21 @@ func TestDistance(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
 		want int
-	}{{"", "", 0}, {"", "ab", 2}, {"kitten", "sitting", 3}, {"h100", "h200", 1}, {"abc", "abc", 0}} {
-		if got := distance(c.a, c.b); got != c.want || distance(c.b, c.a) != c.want {
+	}{{"", "", 0}, {"", "ab", 2}, {"kitten", "sitting", 3}, {"h100", "h200", 1}, {"abc", "abc", 0}, {"cdua", "cuda", 1}} {
+		if got := Distance(c.a, c.b); got != c.want || Distance(c.b, c.a) != c.want {
 			t.Errorf("%q, %q: %d, want %d", c.a, c.b, got, c.want)
+		}
+	}
+}
+
+func TestBest(t *testing.T) {
+	fields := []string{"maxModelLen", "maxNumSeqs", "blockSize", `"cuda"`}
+	for _, c := range []struct{ word, want string }{
+		{"max_model_len", "maxModelLen"}, {"maxModelLength", "maxModelLen"}, {"blokcSize", "blockSize"},
+		{"cdua", `"cuda"`}, {"max", ""}, {"", ""}, {strings.Repeat("a", 97), ""},
+	} {
+		if got := Best(c.word, fields); got != c.want {
+			t.Errorf("%q: %q, want %q", c.word, got, c.want)
 		}
 	}
 }

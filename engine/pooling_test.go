@@ -18,13 +18,13 @@ import (
 	"vapp.dev/kernels"
 )
 
-// poolWays are ways to run the same requests that change no bit of what they get.
+// poolWays are ways to run the same requests that must not change any bit of their results.
 var poolWays = []struct {
 	name       string
 	change     func(*toy)
 	alone      bool
 	rounds     int
-	everywhere bool                           // on every backend and kind of kernels, not on the best alone
+	everywhere bool                           // runs on every backend and kernel variant, not only on the best
 	took       func(engine.Stats, int64) bool // the second is how many tokens came from the prefix cache
 }{
 	{name: "alone, whole", alone: true, everywhere: true},
@@ -39,10 +39,9 @@ var poolWays = []struct {
 	}},
 }
 
-// TestPool: every family's last row is the one that transformers' final norm gives; the
-// mean is that of all rows, and neither batch, chunks, prefixes nor a lack of pages
-// changes a bit of any.
-func TestPool(t *testing.T) { pools(t, ref.Opener{}, backend.Settings{}) }
+// TestPooling: every family's last row is that of transformers' final norm, and the mean is that of all
+// rows. Neither batch, chunks, prefixes nor a lack of pages changes a bit of any.
+func TestPooling(t *testing.T) { pools(t, ref.Opener{}, backend.Settings{}) }
 
 func pools(t *testing.T, on backend.Opener, s backend.Settings) {
 	for _, name := range twinFamilies {
@@ -90,7 +89,7 @@ func pools(t *testing.T, on backend.Opener, s backend.Settings) {
 	}
 }
 
-// poolRun asks for every kind of pooling of prompts that begin alike and of others.
+// poolRun submits requests of every pooling mode, with common prefixes and without.
 func poolRun(t *testing.T, e *engine.Engine, g *enginetest.Golden, alone bool) [][]float32 {
 	t.Helper()
 	var streams []*engine.Stream
@@ -103,8 +102,8 @@ func poolRun(t *testing.T, e *engine.Engine, g *enginetest.Golden, alone bool) [
 		out = append(out, last.Pooled)
 	}
 	for i, part := range [][]int32{g.InputIDs, g.InputIDs, g.InputIDs, g.InputIDs, g.InputIDs[:1], g.InputIDs[:49], g.InputIDs[7:60], g.InputIDs[:49]} {
-		how := []engine.Pool{engine.PoolLast, engine.PoolAll, engine.PoolMean, engine.PoolFirst}[i%4]
-		s, err := e.Submit(context.Background(), engine.Request{ID: fmt.Sprint(i), Prompt: part, Pool: how})
+		how := []engine.PoolingMode{engine.PoolingLast, engine.PoolingAll, engine.PoolingMean, engine.PoolingFirst}[i%4]
+		s, err := e.Submit(context.Background(), engine.Request{ID: fmt.Sprint(i), Prompt: part, Pooling: how})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +119,7 @@ func poolRun(t *testing.T, e *engine.Engine, g *enginetest.Golden, alone bool) [
 	return out
 }
 
-// poolBound holds the first four results, of one prompt, against the recorded row and each other.
+// poolBound compares the first four results, of one prompt, with the recorded row and each other.
 func poolBound(t *testing.T, got [][]float32, g *enginetest.Golden, coarse bool) {
 	t.Helper()
 	last, all, mean, first := got[0], got[1], got[2], got[3]
@@ -155,11 +154,11 @@ func poolBound(t *testing.T, got [][]float32, g *enginetest.Golden, coarse bool)
 	}
 }
 
-// TestPoolRefuses: a model pools or generates, and says so.
-func TestPoolRefuses(t *testing.T) {
+// TestPoolingRefuses: a pooling model refuses generation, and a generating one refuses pooling.
+func TestPoolingRefuses(t *testing.T) {
 	y := newToy(t)
 	e := y.open(t)
-	if _, err := e.Submit(context.Background(), engine.Request{Prompt: []int32{1}, Pool: engine.PoolLast}); err == nil {
+	if _, err := e.Submit(context.Background(), engine.Request{Prompt: []int32{1}, Pooling: engine.PoolingLast}); err == nil {
 		t.Error("a model that generates pools")
 	}
 	y = newToy(t)
@@ -171,14 +170,14 @@ func TestPoolRefuses(t *testing.T) {
 		t.Error("a model that pools generates")
 	}
 	long := make([]int32, y.opts.MaxModelLen)
-	s, err := e.Submit(context.Background(), engine.Request{Prompt: long, Pool: engine.PoolLast})
+	s, err := e.Submit(context.Background(), engine.Request{Prompt: long, Pooling: engine.PoolingLast})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, last := collect(t, s[0]); len(last.Pooled) != e.Width() {
 		t.Errorf("a prompt of the model length: %+v", last)
 	}
-	if _, err := e.Submit(context.Background(), engine.Request{Prompt: append(long, 1), Pool: engine.PoolLast}); err == nil {
+	if _, err := e.Submit(context.Background(), engine.Request{Prompt: append(long, 1), Pooling: engine.PoolingLast}); err == nil {
 		t.Error("a prompt longer than the model is taken")
 	}
 	for _, w := range y.model.Family.Weights() {
@@ -188,11 +187,13 @@ func TestPoolRefuses(t *testing.T) {
 	}
 }
 
-// TestPoolChosen: of every family a classifier made of two tokens gives their logits, which
-// are transformers', with every row a step.
-func TestPoolChosen(t *testing.T) { chosen(t, ref.Opener{}, backend.Settings{}) }
+// TestPoolingClassifierTokens: a classifier made of two tokens of any family gives the logits of those
+// tokens, which are those of transformers, one row a step.
+func TestPoolingClassifierTokens(t *testing.T) {
+	checkClassifierTokens(t, ref.Opener{}, backend.Settings{})
+}
 
-func chosen(t *testing.T, on backend.Opener, s backend.Settings) {
+func checkClassifierTokens(t *testing.T, on backend.Opener, s backend.Settings) {
 	ids := [2]int32{7, 300}
 	for _, name := range twinFamilies {
 		t.Run(name, func(t *testing.T) {
@@ -204,7 +205,7 @@ func chosen(t *testing.T, on backend.Opener, s backend.Settings) {
 				MaxModelLen: len(g.InputIDs), MaxNumSeqs: 2, MaxNumBatchedTokens: 64, BlockSize: 16, KVFormat: kernels.F32, ChunkedPrefill: true, EveryRow: true, Backend: s,
 			}}
 			e := y.open(t)
-			st, err := e.Submit(context.Background(), engine.Request{ID: "r", Prompt: g.InputIDs, Pool: engine.PoolAll})
+			st, err := e.Submit(context.Background(), engine.Request{ID: "r", Prompt: g.InputIDs, Pooling: engine.PoolingAll})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,14 +11,14 @@ import (
 	"vapp.dev/kernels"
 )
 
-// weights are how the matrices of a model are stored: a format, and of 8-bit weights the
-// quantization_config that says which of them share a scale. The zero value: as they are.
+// weights is the stored format of a model's matrices. For 8-bit formats it has the
+// quantization_config, which defines the scales. The zero value keeps the model's own format.
 type weights struct {
 	format kernels.Format
 	scales string
 }
 
-// stored is m with made-up weights whose matrices are stored as f.
+// stored returns m with dummy weights whose matrices are stored as f.
 func stored(m *engine.Model, f weights) (*engine.Model, error) {
 	cfg := m.Config
 	plain := map[kernels.Format]string{kernels.F32: "float32", kernels.F16: "float16", kernels.BF16: "bfloat16", kernels.F8E4M3: "bfloat16", kernels.I8: "bfloat16"}

@@ -15,8 +15,8 @@ import (
 	"vapp.dev/kernels"
 )
 
-// deviceWays are ways to run the same requests on cuda that change no token in float32: each is
-// of many settings at once, and says what had to happen.
+// deviceWays are ways to run the same requests on cuda that must not change any token in float32.
+// Each combines several settings and checks that they took effect.
 var deviceWays = []axis{
 	{name: "overlapped, prefixes, chunks of 16, twice", rounds: 2, took: hits, change: func(y *toy) {
 		y.opts.Overlap, y.opts.PrefixCaching, y.opts.MaxNumBatchedTokens = true, true, 16
@@ -25,16 +25,16 @@ var deviceWays = []axis{
 		y.slabs, y.fat, y.opts.SwapBytes, y.opts.PrefixCaching, y.opts.Overlap = least, true, 64<<20, true, true
 		y.opts.Backend.Graphs = graphs()[1]
 	}},
-	{name: "n-grams proposed, graphs", took: speculated, change: func(y *toy) {
+	{name: "n-grams proposed, graphs", took: usedProposals, change: func(y *toy) {
 		ngrams(2)(y)
 		y.opts.Backend.Graphs = graphs()[1]
 		y.opts.Backend.Graphs.Query = 3
 	}},
 }
 
-// TestWaysCUDA: greedy and seeded requests, with penalties, several choices and log
-// probabilities, are answered as ref answers them, whatever the engine does beside.
-func TestWaysCUDA(t *testing.T) {
+// TestSettingsCUDA: greedy and seeded requests, with penalties, several choices and logprobs, get
+// the results of ref with all settings of deviceWays.
+func TestSettingsCUDA(t *testing.T) {
 	emulate(t)
 	plain := wayToy(t)
 	want, logprobs := answered(t, mixedLoad(t, plain.open(t)))
@@ -43,7 +43,7 @@ func TestWaysCUDA(t *testing.T) {
 			y, r := wayToy(t), twinRun{}
 			y.dir, y.on = plain.dir, cuda.Opener{}
 			w.change(y)
-			arrived := make(chan struct{}) // all requests: together they run out of pages
+			arrived := make(chan struct{}) // closed after all requests: together they run out of pages
 			y.hooks.Step = func(s engine.StepStats) {
 				<-arrived
 				r.hits += s.CacheHits
@@ -70,7 +70,7 @@ func TestWaysCUDA(t *testing.T) {
 					}
 				}
 			}
-			if err := e.Check(context.Background()); err != nil { // and all steps are reported
+			if err := e.Check(context.Background()); err != nil { // also waits until all steps are reported
 				t.Error(err)
 			}
 			r.stats = e.Stats()
@@ -82,7 +82,7 @@ func TestWaysCUDA(t *testing.T) {
 	}
 }
 
-// wayToy is a Llama in float32.
+// wayToy returns a Llama model in float32.
 func wayToy(t *testing.T) *toy {
 	t.Helper()
 	y := smallRun(filepath.Join(t.TempDir(), "toy"))
@@ -102,7 +102,7 @@ func mixedLoad(t *testing.T, e *engine.Engine) (streams []*engine.Stream) {
 		for k := range q.Prompt {
 			q.Prompt[k] = int32((i*31 + k*7) % 300)
 		}
-		if i == 2 { // of few words, that come again
+		if i == 2 { // few tokens, repeated
 			q.Params.AllowedTokenIDs = []int32{5, 6, 7}
 		}
 		s, err := e.Submit(context.Background(), q)
@@ -114,7 +114,7 @@ func mixedLoad(t *testing.T, e *engine.Engine) (streams []*engine.Stream) {
 	return streams
 }
 
-// answered is what streams give: tokens, and the log probabilities of those that were asked for.
+// answered reads streams to their end and returns their tokens and requested logprobs.
 func answered(t *testing.T, streams []*engine.Stream) (tokens [][]int32, logprobs [][]float32) {
 	t.Helper()
 	for _, s := range streams {
@@ -135,7 +135,7 @@ func answered(t *testing.T, streams []*engine.Stream) (tokens [][]int32, logprob
 	return tokens, logprobs
 }
 
-// next are a stream's next events, none at its end.
+// next returns a stream's next events, none at its end.
 func next(t *testing.T, s *engine.Stream) []engine.Event {
 	t.Helper()
 	evs, err := s.Next(context.Background())
@@ -150,7 +150,7 @@ func next(t *testing.T, s *engine.Stream) []engine.Event {
 	return evs
 }
 
-// TestGrammarsCUDA: with masks, what grammars let through is what ref says.
+// TestGrammarsCUDA: replies constrained by grammars are those of ref.
 func TestGrammarsCUDA(t *testing.T) {
 	emulate(t)
 	c, tok := compiler(t)
