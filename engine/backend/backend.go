@@ -188,8 +188,6 @@ type Device interface {
 	Wait(set int) error
 	// Usage is the bytes each arena really took from the system.
 	Usage() [NumArenas]int64
-	// CopyPages copies whole pages inside a class's arena: from[i] → to[i].
-	CopyPages(class int, from, to []int32) error
 	// Move copies pages between the KV arena and slots of the Swap arena, one after
 	// the other: after all launches before it, before all that come later. An error
 	// leaves the contents of what it names unknown.

@@ -13,7 +13,6 @@ import (
 func (s *subject) tokens(t *testing.T) {
 	s.run(t, "resolve", s.resolve)
 	s.run(t, "overlap", s.overlap)
-	s.run(t, "copy pages", s.copyPages)
 	s.run(t, "move pages", s.movePages)
 }
 
@@ -68,24 +67,6 @@ func (s *subject) overlap(t *testing.T) {
 		check(t, r.dev.Wait((step-1)%2))
 		if got := r.dev.Step((step - 1) % 2).Sampled[:3]; !slices.Equal(got, plain[step-1]) {
 			t.Fatalf("step %d sampled %v, alone %v", step-1, got, plain[step-1])
-		}
-	}
-}
-
-// copyPages: a sequence whose pages were copied goes on as if they were its own.
-func (s *subject) copyPages(t *testing.T) {
-	n := net{weights: kernels.F32, pages: kernels.F16, block: 16, rows: 80, seqs: 1}
-	r := n.rig(t, s, 3)
-	pages := netPages(r, 3, upTo(r.pageCount()))
-	ids := netSequences()[3]
-	want := n.runs(r, [][]int32{ids}, pages, []int{40, 1})
-	check(t, r.dev.CopyPages(0, pages[0][:4], pages[2][:4]))
-	n.runs(r, netSequences()[2:3], pages, []int{40}) // the old pages serve someone else
-	r.run(feed{tokens: ids[50:], at: 50, pages: pages[2], sampled: all(10)})
-	s.sameLogits(t, &n, "after CopyPages", [][][]float32{split(r.floats(n.logits, 10), netVocab)}, [][][]float32{want[0][50:]})
-	for _, bad := range []int32{-1, int32(r.pageCount())} {
-		if r.dev.CopyPages(0, []int32{0}, []int32{bad}) == nil {
-			t.Errorf("CopyPages to page %d of %d: no error", bad, r.pageCount())
 		}
 	}
 }

@@ -131,25 +131,6 @@ func (d *device) Usage() [backend.NumArenas]int64 {
 	return u
 }
 
-// CopyPages waits for what was launched and copies pages, one after the other.
-func (d *device) CopyPages(class int, from, to []int32) error {
-	if class < 0 || class >= len(d.r.Classes) || len(from) != len(to) {
-		return fmt.Errorf("backend %s: CopyPages of class %d, %d pages to %d", name, class, len(from), len(to))
-	}
-	c, kv := d.r.Classes[class], d.arenas[backend.KV]
-	inside := func(n int32) bool { return n >= 0 && c.Address(n)+c.PageBytes() <= kv.bytes }
-	for i := range from {
-		if !inside(from[i]) || !inside(to[i]) {
-			return fmt.Errorf("backend %s: CopyPages %d to %d of class %s: outside of the arena of %d bytes", name, from[i], to[i], c.Name, kv.bytes)
-		}
-	}
-	d.drain()
-	for i := range from {
-		copy(kv.slice(c.Address(to[i]), c.PageBytes()), kv.slice(c.Address(from[i]), c.PageBytes()))
-	}
-	return nil
-}
-
 // Scratch is backend.Inspector's.
 func (d *device) Scratch(v backend.Value, p *backend.Program) []byte {
 	in := p.Values[v]

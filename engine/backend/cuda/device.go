@@ -251,29 +251,6 @@ func (d *device) Memory() (total, before, now int64, err error) {
 	return total, d.before, now, err
 }
 
-// CopyPages copies pages after all that was launched, one after the other.
-func (d *device) CopyPages(class int, from, to []int32) error {
-	if class < 0 || class >= len(d.r.Classes) || len(from) != len(to) {
-		return fmt.Errorf("backend %s: CopyPages of class %d, %d pages to %d", name, class, len(from), len(to))
-	}
-	c, kv := d.r.Classes[class], d.r.Arenas[backend.KV]
-	inside := func(n int32) bool { return n >= 0 && c.Address(n)+c.PageBytes() <= kv }
-	for i := range from {
-		if !inside(from[i]) || !inside(to[i]) {
-			return fmt.Errorf("backend %s: CopyPages %d to %d of class %s: outside of the arena of %d bytes", name, from[i], to[i], c.Name, kv)
-		}
-	}
-	return d.do(func() error {
-		base := d.arenas[backend.KV]
-		for i := range from {
-			if err := d.work.Copy(base+driver.Address(c.Address(to[i])), base+driver.Address(c.Address(from[i])), c.PageBytes()); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
 // Move copies pages to the host and back, in the order of launches; nothing is waited for.
 func (d *device) Move(moves []backend.PageMove) error {
 	return d.named(d.do(func() error {

@@ -85,28 +85,6 @@ func (d *device) Usage() [backend.NumArenas]int64 {
 	return u
 }
 
-// CopyPages copies pages of a class, one after the other.
-func (d *device) CopyPages(class int, from, to []int32) error {
-	if class < 0 || class >= len(d.r.Classes) || len(from) != len(to) {
-		return fmt.Errorf("backend %s: CopyPages of class %d, %d pages to %d", name, class, len(from), len(to))
-	}
-	c, kv := d.r.Classes[class], d.arenas[backend.KV]
-	at := func(n int32) []byte {
-		if a := c.Address(n); n >= 0 && a+c.PageBytes() <= int64(len(kv)) {
-			return kv[a : a+c.PageBytes()]
-		}
-		return nil
-	}
-	for i := range from {
-		a, b := at(from[i]), at(to[i])
-		if a == nil || b == nil {
-			return fmt.Errorf("backend %s: CopyPages %d to %d of class %s: outside of the arena of %d bytes", name, from[i], to[i], c.Name, len(kv))
-		}
-		copy(b, a)
-	}
-	return nil
-}
-
 // Move waits for what was launched and copies pages, one after the other.
 func (d *device) Move(moves []backend.PageMove) error {
 	kv, swap := d.arenas[backend.KV], d.arenas[backend.Swap]

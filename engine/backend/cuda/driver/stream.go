@@ -41,11 +41,6 @@ func (s *Stream) FromDevice(dst unsafe.Pointer, src Address, n int64) error {
 	return s.ctx.wrap("cuMemcpyDtoHAsync", cu.MemcpyDtoHAsync(dst, cu.DevicePtr(src), n, s.s))
 }
 
-// Copy copies n bytes on the device.
-func (s *Stream) Copy(dst, src Address, n int64) error {
-	return s.ctx.wrap("cuMemcpyDtoDAsync", cu.MemcpyDtoDAsync(cu.DevicePtr(dst), cu.DevicePtr(src), n, s.s))
-}
-
 // Fill sets n bytes.
 func (s *Stream) Fill(dst Address, b byte, n int64) error {
 	return s.ctx.wrap("cuMemsetD8Async", cu.MemsetD8Async(cu.DevicePtr(dst), b, n, s.s))
