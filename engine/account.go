@@ -84,7 +84,7 @@ func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Accou
 	}
 	step := backend.StepShape{
 		Tokens: o.MaxNumBatchedTokens, Seqs: o.MaxNumSeqs, Samples: programs[0].Bucket.Samples,
-		Vocab: m.Family.Vocab(), Bias: MaxBias, Logprobs: MaxLogprobs, Drafts: m.Source.Build.Draft, Verify: o.Drafts, Axes: programs[0].Axes, Emit: emitted(programs[0]),
+		Vocab: m.Family.Vocab(), Bias: MaxBias, Logprobs: MaxLogprobs, Drafts: m.Source.Build.Draft, Verify: o.Drafts, Axes: programs[0].Axes, OutputCols: emitted(programs[0]),
 	}
 	for _, c := range classes {
 		step.MaxPages = append(step.MaxPages, c.MaxPages)
@@ -114,7 +114,7 @@ func (o Options) rows() int {
 // emitted is how many numbers a row of p gives the host; 0: it is drawn.
 func emitted(p *backend.Program) int {
 	for _, op := range p.Ops {
-		if e, ok := op.(backend.Emit); ok {
+		if e, ok := op.(backend.OutputRows); ok {
 			return p.Values[e.X].Cols
 		}
 	}

@@ -42,7 +42,7 @@ func (c Config) open(ctx context.Context) (backend.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	if k, ok := dev.(backend.Keeper); ok && k.Kept().Loaded {
+	if k, ok := dev.(backend.CacheWriter); ok && k.CacheUse().Loaded {
 		return dev, nil
 	}
 	if err := load(ctx, c.Model, dev, c.Account.Reservation, c.Facts.Cores, c.Progress); err != nil {
@@ -59,14 +59,14 @@ type keeping struct {
 
 // keep says what came of the cache and writes the file where there is none that serves.
 func keep(dev backend.Device, told func(CacheEvent)) keeping {
-	k, ok := dev.(backend.Keeper)
-	if !ok || k.Kept().Path == "" {
+	k, ok := dev.(backend.CacheWriter)
+	if !ok || k.CacheUse().Path == "" {
 		return keeping{}
 	}
 	if told == nil {
 		told = func(CacheEvent) {}
 	}
-	use := k.Kept()
+	use := k.CacheUse()
 	told(CacheEvent{CacheUse: use})
 	if use.Loaded {
 		return keeping{}
@@ -76,8 +76,8 @@ func keep(dev backend.Device, told func(CacheEvent)) keeping {
 	go func() {
 		defer close(w.done)
 		begin := time.Now()
-		err := k.Keep(ctx)
-		use = k.Kept()
+		err := k.WriteCache(ctx)
+		use = k.CacheUse()
 		use.Took = time.Since(begin)
 		told(CacheEvent{CacheUse: use, Written: err == nil, Err: err})
 	}()

@@ -73,7 +73,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err := run.Capture(ctx, c.Options.Backend.Graphs, c.captured()); err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
-	e := &Engine{opts: c.Options, dev: dev, in: newInbox(), done: make(chan struct{}), kv: c.Account.KV, vocab: r.Step.Vocab, width: r.Step.Emit}
+	e := &Engine{opts: c.Options, dev: dev, in: newInbox(), done: make(chan struct{}), kv: c.Account.KV, vocab: r.Step.Vocab, width: r.Step.OutputCols}
 	e.queue.Store(int64(c.Options.MaxQueue))
 	slabs := e.kv.Slabs(r.Arenas[backend.KV])
 	e.pages = e.kv.Pages(0, slabs)
@@ -110,9 +110,9 @@ func (e *Engine) GraphBytes() (n int64, ok bool) {
 	return c.GraphBytes(), true
 }
 
-// Memory is backend.Gauge's; ok is false where the device does not tell.
+// Memory is backend.MemoryReporter's; ok is false where the device does not tell.
 func (e *Engine) Memory() (total, before, now int64, ok bool) {
-	g, ok := e.dev.(backend.Gauge)
+	g, ok := e.dev.(backend.MemoryReporter)
 	if !ok {
 		return 0, 0, 0, false
 	}
@@ -123,10 +123,10 @@ func (e *Engine) Memory() (total, before, now int64, ok bool) {
 // Usage is what each arena of the device really took, for the ledger.
 func (e *Engine) Usage() [backend.NumArenas]int64 { return e.dev.Usage() }
 
-// OpTimes is what the device measured of its ops where Options.Backend.Profile is set:
+// OpTimes is what the device measured of its ops where Options.Backend.TimeOps is set:
 // in steps whose sequences have one token each, and in all others. Else it is empty.
 func (e *Engine) OpTimes() (decode, prompts []backend.OpTime) {
-	if p, ok := e.dev.(backend.Profiler); ok {
+	if p, ok := e.dev.(backend.OpTimer); ok {
 		return p.OpTimes()
 	}
 	return nil, nil

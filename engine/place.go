@@ -31,7 +31,7 @@ func placeKV(o Options, m *Model) ([]backend.KVClass, kv.Layout, error) {
 		if classes[i].Window > 0 {
 			classes[i].MaxPages *= 2
 		}
-		if classes[i].Checkpoint {
+		if classes[i].Snapshot {
 			classes[i].MaxPages = kv.Entries
 		}
 		if n := classes[i].MaxPages; o.MaxNumSeqs > 0 && n > math.MaxInt32/o.MaxNumSeqs {
@@ -51,19 +51,19 @@ func classesOf(o Options, m *Model) []backend.KVClass {
 	}
 	for i, c := range classes {
 		if c.State != nil {
-			return append(classes, c.CheckpointClass(i, o.BlockSize))
+			return append(classes, c.SnapshotClass(i, o.BlockSize))
 		}
 	}
 	return classes
 }
 
 // A page table of checkpoints is the same for the books and for devices.
-var _ = [1]struct{}{}[kv.Entries-backend.CheckpointEntries]
+var _ = [1]struct{}{}[kv.Entries-backend.SnapshotEntries]
 
 // kindOf is how a class grows with its sequence.
 func kindOf(c backend.KVClass) kv.Kind {
 	switch {
-	case c.Checkpoint:
+	case c.Snapshot:
 		return kv.Checkpoint
 	case c.State != nil:
 		return kv.State

@@ -13,12 +13,12 @@ import (
 
 // shapesOf asks a layout that chooses kernels by rows what the account's programs run by.
 func shapesOf(a *engine.Account) (out []backend.KernelChoice, err error) {
-	l, ok := a.Layout.(backend.Chooser)
+	l, ok := a.Layout.(backend.KernelChooser)
 	if !ok {
 		return nil, nil
 	}
 	for _, p := range a.Reservation.Programs {
-		list, err := l.Chosen(p)
+		list, err := l.KernelChoices(p)
 		if err != nil {
 			return nil, err
 		}

@@ -132,7 +132,7 @@ func benchEngine(ctx context.Context, c *cobra.Command, path string, o benchOpti
 	}
 	held, start := beginPeak(), time.Now()
 	config := p.EngineConfig(engine.Hooks{}, loadProgress(os.Stderr))
-	config.Options.Backend.Profile = o.profile
+	config.Options.Backend.TimeOps = o.profile
 	eng, err := engine.Open(ctx, config)
 	if err != nil {
 		return err

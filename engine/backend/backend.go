@@ -62,8 +62,8 @@ type Settings struct {
 	Cache Cache
 	// Graphs says which steps are captured; backend cuda only.
 	Graphs Graphs
-	// Profile has the device measure its ops: see Profiler.
-	Profile bool
+	// TimeOps has the device measure its ops: see OpTimer.
+	TimeOps bool
 }
 
 // Layout is the pure half of a backend: arithmetic on Facts and Settings.
@@ -92,10 +92,10 @@ type Chunked interface {
 	Chunk(tokens int) int
 }
 
-// Chooser is what a Layout has whose kernels follow the shapes of ops and the rows of steps.
-type Chooser interface {
+// KernelChooser is what a Layout has whose kernels follow the shapes of ops and the rows of steps.
+type KernelChooser interface {
 	// Chosen lists what p's products and attention run by, in steps from few rows to many.
-	Chosen(p *Program) ([]KernelChoice, error)
+	KernelChoices(p *Program) ([]KernelChoice, error)
 }
 
 // KernelChoice is the kernel of a program's ops of one shape.
@@ -233,9 +233,9 @@ type Maker interface {
 	Made(tensor string) (kernels.Made, bool)
 }
 
-// Gauge is what a Device has whose driver tells how much of its memory is free, by whomever
+// MemoryReporter is what a Device has whose driver tells how much of its memory is free, by whomever
 // it was taken.
-type Gauge interface {
+type MemoryReporter interface {
 	// Memory is all memory of the device, what of it was free before this Device took any,
 	// and what is free now, in bytes.
 	Memory() (total, before, now int64, err error)

@@ -44,13 +44,13 @@ type CacheFile struct {
 	Bytes int64
 }
 
-// Keeper is a Device that may keep its packed weights.
-type Keeper interface {
+// CacheWriter is a Device that may keep its packed weights.
+type CacheWriter interface {
 	// Kept is how the Weights arena came to be. Not while Keep runs.
-	Kept() CacheUse
+	CacheUse() CacheUse
 	// Keep writes the file when all weights are packed, while steps may run, and puts it
 	// in its place whole or not at all. ctx cuts it short. The error is a *CacheError.
-	Keep(ctx context.Context) error
+	WriteCache(ctx context.Context) error
 }
 
 // CacheError says why packed weights are not kept.

@@ -17,21 +17,21 @@ func TestDraftChecks(t *testing.T) {
 	q, y := r.New("seq.q", kernels.F32, PerSeq, 16), r.New("seq.y", kernels.F32, PerSeq, 16)
 	k, v := r.New("seq.k", kernels.F16, PerSeq, 16), r.New("seq.v", kernels.F16, PerSeq, 16)
 	logits, id := r.New("seq.logits", kernels.F32, PerSeq, 48), r.New("seq.id", kernels.I32, PerSeq, 1)
-	one := &Ahead{Kept: kept, By: 1}
-	attend := Attention{Q: q, K: k, V: v, Y: y, Heads: 1, KVHeads: 1, HeadDim: 16, Scale: 1, Ahead: one}
+	one := &DraftPosition{AcceptedRow: kept, By: 1}
+	attend := Attention{Q: q, K: k, V: v, Y: y, Heads: 1, KVHeads: 1, HeadDim: 16, Scale: 1, Draft: one}
 	good := []Op{
-		Drafted{0, next}, Verify{0, kept}, GatherKept{1, kept, qkv}, Angles{InvFreq: 2, Scale: 1, Y: angles, Ahead: one},
+		DraftInput{0, next}, Verify{0, kept}, GatherAccepted{1, kept, qkv}, Angles{InvFreq: 2, Scale: 1, Y: angles, Draft: one},
 		Rope{QKV: qkv, Angles: angles, Q: q, K: k, V: v, Heads: 1, KVHeads: 1, HeadDim: 16, Rotary: 16},
-		attend, StoreKV{K: k, V: v, Ahead: one}, Gate{y, q}, Propose{logits, id, 1, 2},
+		attend, StoreKV{K: k, V: v, Draft: one}, Gate{y, q}, Propose{logits, id, 1, 2},
 	}
 	before := len(p.Ops)
-	p.Ahead = 1
+	p.Lookahead = 1
 	p.Ops = append(p.Ops, good...)
 	if err := p.Check(); err != nil {
 		t.Fatal(err)
 	}
 	for _, op := range good {
-		if _, plain := op.(Rope); Newer(op) == "" && !plain {
+		if _, plain := op.(Rope); RequiredFeature(op) == "" && !plain {
 			t.Errorf("%s is not newer", OpName(op))
 		}
 	}
@@ -40,28 +40,28 @@ func TestDraftChecks(t *testing.T) {
 	p.Classes = append(p.Classes, p.Classes[0])
 	p.Classes[1].Window = 8
 	past, both := attend, attend
-	past.Ahead, both.Both = &Ahead{Kept: kept}, true
+	past.Draft, both.Bidirectional = &DraftPosition{AcceptedRow: kept}, true
 	for want, op := range map[string]Op{
-		"Out is Ids":               Drafted{0, 0},
-		"Kept (ids) has rows":      Verify{0, 0},
-		"X (seq.q) has rows":       GatherKept{q, kept, y},
-		"Y (seq.q) has 16":         GatherKept{1, kept, q},
-		"Y (angles) has rows":      Angles{InvFreq: 2, Scale: 1, Y: 2, Ahead: one},
-		"Q (seq.q) has rows":       Attention{Q: q, K: k, V: v, Y: y, Heads: 1, KVHeads: 1, HeadDim: 16, Scale: 1},
-		"0 positions ahead":        past,
-		"no token after them":      both,
-		"positions ahead, the":     StoreKV{K: k, V: v, Ahead: &Ahead{Kept: kept, By: 2}},
-		"K (seq.k) has rows":       StoreKV{K: k, V: v},
-		"K (k) has rows":           StoreKV{K: 5, V: 6, Ahead: one},
-		"Ahead.Kept (next) has":    StoreKV{K: k, V: v, Ahead: &Ahead{Kept: next, By: 1}},
-		"Angles (angles) has rows": Rope{QKV: qkv, Angles: 2, Q: q, K: k, V: v, Heads: 1, KVHeads: 1, HeadDim: 16, Rotary: 16},
-		"not tokens or sequences":  Rope{QKV: 7, Angles: angles, Q: q, K: k, V: v, Heads: 1, KVHeads: 1, HeadDim: 16, Rotary: 16},
-		"rows ahead of class":      windowed,
-		"which keeps 8 tokens":     StoreKV{K: k, V: v, Class: 1, Ahead: one},
-		"X is Gate":                Gate{y, y},
-		"Gate (x) has rows":        Gate{y, 1},
-		"Logits (logits) has rows": Propose{8, id, 0, 1},
-		"proposal 2 of 2":          Propose{logits, id, 2, 2},
+		"Out is Ids":                   DraftInput{0, 0},
+		"AcceptedRow (ids) has rows":   Verify{0, 0},
+		"X (seq.q) has rows":           GatherAccepted{q, kept, y},
+		"Y (seq.q) has 16":             GatherAccepted{1, kept, q},
+		"Y (angles) has rows":          Angles{InvFreq: 2, Scale: 1, Y: 2, Draft: one},
+		"Q (seq.q) has rows":           Attention{Q: q, K: k, V: v, Y: y, Heads: 1, KVHeads: 1, HeadDim: 16, Scale: 1},
+		"0 positions ahead":            past,
+		"no token after them":          both,
+		"positions ahead, the":         StoreKV{K: k, V: v, Draft: &DraftPosition{AcceptedRow: kept, By: 2}},
+		"K (seq.k) has rows":           StoreKV{K: k, V: v},
+		"K (k) has rows":               StoreKV{K: 5, V: 6, Draft: one},
+		"Draft.AcceptedRow (next) has": StoreKV{K: k, V: v, Draft: &DraftPosition{AcceptedRow: next, By: 1}},
+		"Angles (angles) has rows":     Rope{QKV: qkv, Angles: 2, Q: q, K: k, V: v, Heads: 1, KVHeads: 1, HeadDim: 16, Rotary: 16},
+		"not tokens or sequences":      Rope{QKV: 7, Angles: angles, Q: q, K: k, V: v, Heads: 1, KVHeads: 1, HeadDim: 16, Rotary: 16},
+		"rows ahead of class":          windowed,
+		"which keeps 8 tokens":         StoreKV{K: k, V: v, Class: 1, Draft: one},
+		"X is Gate":                    Gate{y, y},
+		"Gate (x) has rows":            Gate{y, 1},
+		"Logits (logits) has rows":     Propose{8, id, 0, 1},
+		"proposal 2 of 2":              Propose{logits, id, 2, 2},
 	} {
 		p.Ops = append(p.Ops[:before], op)
 		var bad *ProgramError
@@ -93,13 +93,13 @@ func TestFits(t *testing.T) {
 // five rows of inputs and one copy of the matrices, the 78 MB of the design.
 func TestCheckpointBytes(t *testing.T) {
 	c := KVClass{Name: "state", Layers: 48, State: &StateShape{ConvRows: 5, ConvCols: 5120, ConvFormat: kernels.BF16, Heads: 24, Rows: 128, Cols: 128, Copies: 3}}
-	if got, page := c.CheckpointBytes(), c.PageBytes(); got != 48*(51200+1572864) || page != 48*(51200+3*1572864) {
+	if got, page := c.SnapshotBytes(), c.PageBytes(); got != 48*(51200+1572864) || page != 48*(51200+3*1572864) {
 		t.Errorf("a checkpoint of %d bytes, a page of %d", got, page)
 	}
 	if c.State.Copies != 3 {
 		t.Error("the class was changed")
 	}
-	if n := (KVClass{Format: kernels.F16, BlockSize: 16, Layers: 1, KVHeads: 1, HeadDim: 16}).CheckpointBytes(); n != 0 {
+	if n := (KVClass{Format: kernels.F16, BlockSize: 16, Layers: 1, KVHeads: 1, HeadDim: 16}).SnapshotBytes(); n != 0 {
 		t.Errorf("a class of attention has checkpoints of %d bytes", n)
 	}
 }

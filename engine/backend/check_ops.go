@@ -34,7 +34,7 @@ func (c *checker) op(op Op) {
 	case Sample:
 		c.value("Logits", o.Logits, f32, PerSample, c.p.Vocab)
 		c.that(c.class(o.Class, 0).Plane, "class %d has no token plane", o.Class)
-	case Emit:
+	case OutputRows:
 		c.value("X", o.X, f32, PerSample, 0)
 	case GatherLast:
 		x := c.like(o.X)
@@ -168,11 +168,11 @@ func (c *checker) state(class, layer int) StateShape {
 		c.fail("class %s holds no recurrent state", k.Name)
 		return StateShape{}
 	}
-	c.that(!k.Checkpoint, "class %s holds checkpoints, not the states themselves", k.Name)
-	if i := c.p.Checkpoints(class); i >= 0 {
+	c.that(!k.Snapshot, "class %s holds checkpoints, not the states themselves", k.Name)
+	if i := c.p.Snapshots(class); i >= 0 {
 		s, t := *k.State, c.p.Classes[i].State
 		s.Copies = 1
-		c.that(t != nil && s == *t && c.p.Classes[i].Layers == k.Layers && c.p.Classes[i].MaxPages == CheckpointEntries,
+		c.that(t != nil && s == *t && c.p.Classes[i].Layers == k.Layers && c.p.Classes[i].MaxPages == SnapshotEntries,
 			"class %s keeps no checkpoints of class %s", c.p.Classes[i].Name, k.Name)
 	}
 	return *k.State
@@ -181,7 +181,7 @@ func (c *checker) state(class, layer int) StateShape {
 func (c *checker) attention(op Op) {
 	switch o := op.(type) {
 	case Angles:
-		y := c.value("Y", o.Y, kernels.F32, c.ahead(o.Ahead), 0)
+		y := c.value("Y", o.Y, kernels.F32, c.ahead(o.Draft), 0)
 		parts := 2
 		if o.Grid {
 			parts = 4
@@ -199,7 +199,7 @@ func (c *checker) attention(op Op) {
 		c.attend(o)
 	case StoreKV:
 		k := c.class(o.Class, o.Layer)
-		rows := c.aheadOf(o.Ahead, k)
+		rows := c.aheadOf(o.Draft, k)
 		c.value("K", o.K, k.Format, rows, k.KVHeads*k.HeadDim)
 		c.value("V", o.V, k.Format, rows, k.KVHeads*k.HeadDim)
 	}
@@ -234,12 +234,12 @@ func (c *checker) rope(o Rope) {
 
 func (c *checker) attend(o Attention) {
 	c.heads(o.Heads, o.KVHeads, o.HeadDim)
-	rows := c.ahead(o.Ahead)
-	c.that(o.Ahead == nil || !o.Both, "rows ahead see no token after them")
+	rows := c.ahead(o.Draft)
+	c.that(o.Draft == nil || !o.Bidirectional, "rows ahead see no token after them")
 	f := c.like(o.K).Format
-	if !o.Both {
+	if !o.Bidirectional {
 		k := c.class(o.Class, o.Layer)
-		c.aheadOf(o.Ahead, k)
+		c.aheadOf(o.Draft, k)
 		f = k.Format
 		c.that(k.KVHeads == o.KVHeads && k.HeadDim == o.HeadDim, "class %s has %d heads of %d, not %d of %d", k.Name, k.KVHeads, k.HeadDim, o.KVHeads, o.HeadDim)
 		c.that(k.Window == 0 || o.Window > 0 && o.Window <= k.Window, "class %s keeps %d tokens, the op sees %d (0: all)", k.Name, k.Window, o.Window)
@@ -256,7 +256,7 @@ func (c *checker) attend(o Attention) {
 		c.weight("Sinks", o.Sinks, Vector, 1, o.Heads)
 	}
 	if o.Rebuild != nil {
-		c.that(!o.Both, "keys that are not paged are whole")
+		c.that(!o.Bidirectional, "keys that are not paged are whole")
 		c.weight("Rebuild.Weight", o.Rebuild.Weight, Vector, 1, o.HeadDim)
 	}
 }

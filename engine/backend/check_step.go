@@ -75,7 +75,7 @@ func (s *Step) checkPages(p *Program, b Binding, class int, kvBytes int64) error
 		if s.First[seq] == s.First[seq+1] {
 			continue
 		}
-		if err := s.checkTable(c, p.Ahead, class, seq, kvBytes); err != nil {
+		if err := s.checkTable(c, p.Lookahead, class, seq, kvBytes); err != nil {
 			return err
 		}
 	}
@@ -96,13 +96,13 @@ func (s *Step) checkTable(c KVClass, ahead, class, seq int, kvBytes int64) error
 		}
 		return nil
 	}
-	if c.Checkpoint {
-		return s.checkCheckpoints(c, table, seq, from, to, kvBytes)
+	if c.Snapshot {
+		return s.checkSnapshots(c, table, seq, from, to, kvBytes)
 	}
 	if c.State != nil {
 		return page(0, 0)
 	}
-	for block := c.Kept(from); block*c.BlockSize < from; block++ {
+	for block := c.FirstBlock(from); block*c.BlockSize < from; block++ {
 		if err := page(c.Entry(block, from), block); err != nil {
 			return err
 		}

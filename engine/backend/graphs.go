@@ -168,7 +168,7 @@ type Segment struct {
 func Segments(p *Program, k GraphKind) []Segment {
 	tail := slices.IndexFunc(p.Ops, func(op Op) bool {
 		switch op.(type) {
-		case Gather, GatherLast, Sample, Emit:
+		case Gather, GatherLast, Sample, OutputRows:
 			return true
 		}
 		return false

@@ -26,8 +26,8 @@ type KVClass struct {
 	State *StateShape
 	// Checkpoint says that a page holds State as class Of left it after some token, for
 	// prefixes that other sequences begin behind.
-	Checkpoint bool
-	Of         int
+	Snapshot bool
+	Of       int
 	// SlabBytes and PagesPerSlab place page n: slab n/PagesPerSlab of the KV
 	// arena, page n%PagesPerSlab in it.
 	SlabBytes    int64
@@ -112,7 +112,7 @@ func (c KVClass) Address(page int32) int64 {
 }
 
 // Kept is the first block that a query at position pos reads.
-func (c KVClass) Kept(pos int) int {
+func (c KVClass) FirstBlock(pos int) int {
 	if c.Window == 0 || pos < c.Window {
 		return 0
 	}
@@ -122,7 +122,7 @@ func (c KVClass) Kept(pos int) int {
 // Entry is where a sequence's page table names the page of a block that the step,
 // whose first position is from, reads: of a window the table begins with the block
 // that from still sees.
-func (c KVClass) Entry(block, from int) int { return block - c.Kept(from) }
+func (c KVClass) Entry(block, from int) int { return block - c.FirstBlock(from) }
 
 // StoreEntry is where it names the page that a block is stored to, to being the
 // position after the step's last; −1 for a block that has left the window by then. Of a
@@ -132,7 +132,7 @@ func (c KVClass) StoreEntry(block, to int) int {
 	if c.Window == 0 {
 		return block
 	}
-	b := block - c.Kept(to)
+	b := block - c.FirstBlock(to)
 	if b < 0 {
 		return -1
 	}

@@ -97,9 +97,9 @@ type Sample struct {
 	Class  int // whose token plane is the history
 }
 
-// Emit hands rows X [L,cols] to the host, in Step.Emitted: a model that pools ends with
+// Emit hands rows X [L,cols] to the host, in Step.Outputs: a model that pools ends with
 // it in place of Sample.
-type Emit struct{ X Value }
+type OutputRows struct{ X Value }
 
 // AllReduce sums X over the ranks in place.
 type AllReduce struct{ X Value }
@@ -113,34 +113,34 @@ type Receive struct{ Y Value }
 // Send gives X [rows,cols] to the pipeline rank after this one.
 type Send struct{ X Value }
 
-func (Receive) opName() string     { return "receive" }
-func (Send) opName() string        { return "send" }
-func (Tokens) opName() string      { return "tokens" }
-func (StoreTokens) opName() string { return "store_tokens" }
-func (Embed) opName() string       { return "embed" }
-func (Add) opName() string         { return "add" }
-func (Concat) opName() string      { return "concat" }
-func (Softcap) opName() string     { return "softcap" }
-func (Activate) opName() string    { return "activate" }
-func (Route) opName() string       { return "route" }
-func (Experts) opName() string     { return "experts" }
-func (Conv) opName() string        { return "conv" }
-func (DeltaNet) opName() string    { return "delta_net" }
-func (Gate) opName() string        { return "gate" }
-func (Drafted) opName() string     { return "drafted" }
-func (Verify) opName() string      { return "verify" }
-func (GatherKept) opName() string  { return "gather_kept" }
-func (Propose) opName() string     { return "propose" }
-func (Norm) opName() string        { return "norm" }
-func (Linear) opName() string      { return "linear" }
-func (Angles) opName() string      { return "angles" }
-func (Rope) opName() string        { return "rope" }
-func (Attention) opName() string   { return "attention" }
-func (StoreKV) opName() string     { return "store_kv" }
-func (GLU) opName() string         { return "glu" }
-func (Gather) opName() string      { return "gather" }
-func (GatherLast) opName() string  { return "gather_last" }
-func (Sample) opName() string      { return "sample" }
-func (Emit) opName() string        { return "emit" }
-func (AllReduce) opName() string   { return "all_reduce" }
-func (AllGather) opName() string   { return "all_gather" }
+func (Receive) opName() string        { return "receive" }
+func (Send) opName() string           { return "send" }
+func (Tokens) opName() string         { return "tokens" }
+func (StoreTokens) opName() string    { return "store_tokens" }
+func (Embed) opName() string          { return "embed" }
+func (Add) opName() string            { return "add" }
+func (Concat) opName() string         { return "concat" }
+func (Softcap) opName() string        { return "softcap" }
+func (Activate) opName() string       { return "activate" }
+func (Route) opName() string          { return "route" }
+func (Experts) opName() string        { return "experts" }
+func (Conv) opName() string           { return "conv" }
+func (DeltaNet) opName() string       { return "delta_net" }
+func (Gate) opName() string           { return "gate" }
+func (DraftInput) opName() string     { return "draft_input" }
+func (Verify) opName() string         { return "verify" }
+func (GatherAccepted) opName() string { return "gather_accepted" }
+func (Propose) opName() string        { return "propose" }
+func (Norm) opName() string           { return "norm" }
+func (Linear) opName() string         { return "linear" }
+func (Angles) opName() string         { return "angles" }
+func (Rope) opName() string           { return "rope" }
+func (Attention) opName() string      { return "attention" }
+func (StoreKV) opName() string        { return "store_kv" }
+func (GLU) opName() string            { return "glu" }
+func (Gather) opName() string         { return "gather" }
+func (GatherLast) opName() string     { return "gather_last" }
+func (Sample) opName() string         { return "sample" }
+func (OutputRows) opName() string     { return "output_rows" }
+func (AllReduce) opName() string      { return "all_reduce" }
+func (AllGather) opName() string      { return "all_gather" }

@@ -7,7 +7,7 @@ type Angles struct {
 	InvFreq WeightID
 	Scale   float32
 	Y       Value
-	Ahead   *Ahead // nil: rows are tokens; else Y is [S,2·half]
+	Draft   *DraftPosition // nil: rows are tokens; else Y is [S,2·half]
 	// Grid says that a row has two positions, Across and Down [T,1] I32, in place of
 	// the step's: Y [T,4·half] is cos and sin of the first, then of the second.
 	Grid         bool
@@ -74,13 +74,13 @@ type Attention struct {
 	// Rebuild gives the part of a key that pages do not hold; nil: they hold it all.
 	Rebuild *Rebuild
 	// Ahead says that rows are sequences, each at a position of its own; nil: tokens.
-	Ahead *Ahead
+	Draft *DraftPosition
 	// Items says that the tokens that stand for one item see each other, later ones
 	// too, within Window (Gemma 4's use_bidirectional_attention "vision").
 	Items bool
 	// Both says that a token sees those after it too, and that nothing is paged:
 	// Class is not read. Vision towers have it.
-	Both bool
+	Bidirectional bool
 }
 
 // Rebuild says that a page holds of a key only the Rotary dimensions that turn: of
@@ -100,5 +100,5 @@ type Rebuild struct {
 type StoreKV struct {
 	K, V         Value
 	Class, Layer int
-	Ahead        *Ahead // nil: rows are tokens
+	Draft        *DraftPosition // nil: rows are tokens
 }

@@ -4,13 +4,13 @@ package backend
 // They come after Sample. A sequence whose proposals are verified has its last
 // token and then the proposals as its last rows, and all of these are sampled.
 
-// Drafted makes the head's input: Out [T,1] I32 is each token's successor, what
+// DraftInput makes the head's input: Out [T,1] I32 is each token's successor, what
 // the step sampled for its row (by the first of Step.Rows that names it), else the
 // next row of its sequence. A sequence's last row has to be sampled: within a
 // prompt with UseTarget, the target being the next token of the prompt. Rows
 // behind a proposal that Verify does not keep have no successor that counts. A row
 // whose sample failed, and a last row that is not sampled, have token 0.
-type Drafted struct{ Ids, Out Value }
+type DraftInput struct{ Ids, Out Value }
 
 // Verify compares what was sampled with what was proposed. Of a sequence's rows a
 // row is kept if it is not sampled, or the first that is, or if Ids [T,1] I32 has
@@ -18,10 +18,10 @@ type Drafted struct{ Ids, Out Value }
 // random number for each position, a proposal is kept exactly where decoding
 // without proposals gives the same token. Kept [S,1] I32 is the last row that is
 // kept, −1 of a sequence without rows; Step.Accepted the number of sampled rows that are.
-type Verify struct{ Ids, Kept Value }
+type Verify struct{ Ids, AcceptedRow Value }
 
-// GatherKept picks row Kept[s] of X [T,cols] into Y [S,cols]; zeros where Kept is −1.
-type GatherKept struct{ X, Kept, Y Value }
+// GatherAccepted picks row Kept[s] of X [T,cols] into Y [S,cols]; zeros where Kept is −1.
+type GatherAccepted struct{ X, AcceptedRow, Y Value }
 
 // Propose makes proposal N of Of, counted from 0: Ids [S,1] I32 is the largest of
 // Logits [S,vocab], the lowest id of equals (NaN is less than any), and goes to
@@ -37,20 +37,20 @@ type Propose struct {
 // attention sees the positions before the table's first missing page and the row's own.
 // Rows of sequences whose Kept is −1 hold nothing. Of a class with a window there are no
 // rows ahead.
-type Ahead struct {
-	Kept Value // [S,1] I32
-	By   int
+type DraftPosition struct {
+	AcceptedRow Value // [S,1] I32
+	By          int
 }
 
-// AheadOf is how an op's rows are ahead; nil: they are not.
-func AheadOf(op Op) *Ahead {
+// DraftPositionOf is how an op's rows are ahead; nil: they are not.
+func DraftPositionOf(op Op) *DraftPosition {
 	switch o := op.(type) {
 	case Angles:
-		return o.Ahead
+		return o.Draft
 	case Attention:
-		return o.Ahead
+		return o.Draft
 	case StoreKV:
-		return o.Ahead
+		return o.Draft
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ type Conv struct {
 // after position p is copy p mod Copies: each sampled row and the last of a sequence
 // leave theirs, and the next step begins with the one before its first position,
 // however many proposals were kept. Chunks of prefill begin
-// at absolute positions. Checkpoints are as for Conv. Y [T,ValueHeads·ValueDim].
+// at absolute positions. Snapshots are as for Conv. Y [T,ValueHeads·ValueDim].
 type DeltaNet struct {
 	QKV, BA, Y           Value
 	ALog, DtBias         WeightID // [ValueHeads]

@@ -23,7 +23,7 @@ type Patches struct {
 // Pool sets Y [L,cols] to the mean of each Size × Size square of patches of X
 // [T,cols], times Scale. Squares are counted row by row of the grid; there are T/Size²
 // of them.
-type Pool struct {
+type AvgPool struct {
 	X, Across, Down, Y Value
 	Size               int
 	Scale              float32
@@ -35,22 +35,22 @@ type Standardize struct {
 	Mean, Scale WeightID
 }
 
-// Encoded hands X [L,cols] over: what Merge puts in the place of the item's tokens.
-type Encoded struct{ X Value }
+// EncoderOutput hands X [L,cols] over: what Merge puts in the place of the item's tokens.
+type EncoderOutput struct{ X Value }
 
 // Merge puts encoded rows into those rows of X [T,cols] whose token stands for a
 // part of an item; the others stay. Next says that a row stands for its token's
-// successor (Drafted).
+// successor (DraftInput).
 type Merge struct {
 	X    Value
 	Next bool
 }
 
-func (Patches) opName() string     { return "patches" }
-func (Pool) opName() string        { return "pool" }
-func (Standardize) opName() string { return "standardize" }
-func (Encoded) opName() string     { return "encoded" }
-func (Merge) opName() string       { return "merge" }
+func (Patches) opName() string       { return "patches" }
+func (AvgPool) opName() string       { return "avg_pool" }
+func (Standardize) opName() string   { return "standardize" }
+func (EncoderOutput) opName() string { return "encoder_output" }
+func (Merge) opName() string         { return "merge" }
 
 // vision checks the ops of towers.
 func (c *checker) vision(op Op) {
@@ -60,7 +60,7 @@ func (c *checker) vision(op Op) {
 		c.value("Pixels", o.Pixels, f32, PerToken, 0)
 		c.value("Across", o.Across, i32, PerToken, 1)
 		c.value("Down", o.Down, i32, PerToken, 1)
-	case Pool:
+	case AvgPool:
 		x := c.value("X", o.X, f32, PerToken, 0)
 		c.value("Across", o.Across, i32, PerToken, 1)
 		c.value("Down", o.Down, i32, PerToken, 1)
@@ -71,7 +71,7 @@ func (c *checker) vision(op Op) {
 		c.value("X", o.X, f32, in.Rows, 0)
 		c.weight("Mean", o.Mean, Vector, 1, in.Cols)
 		c.weight("Scale", o.Scale, Vector, 1, in.Cols)
-	case Encoded:
+	case EncoderOutput:
 		c.value("X", o.X, f32, PerSample, 0)
 	case Merge:
 		c.value("X", o.X, f32, PerToken, 0)

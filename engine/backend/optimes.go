@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Profiler is what a Device has that measures its ops where Settings.Profile is set.
-type Profiler interface {
+// OpTimer is what a Device has that measures its ops where Settings.TimeOps is set.
+type OpTimer interface {
 	// OpTimes is what ops took since the device was opened, those of a name together:
 	// in steps whose sequences have one token each, and in all others. It may be called
 	// from any goroutine.

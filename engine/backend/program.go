@@ -84,8 +84,8 @@ type Program struct {
 	Axes int
 	// Ahead is how far behind a sequence's last token rows ahead are, at most; 0: there
 	// are none.
-	Ahead int
-	Shard Shard
+	Lookahead int
+	Shard     Shard
 }
 
 // Rows returns the bucket's row count for a symbol.
@@ -180,8 +180,8 @@ func (r *Recorder) Do(op Op) {
 	if _, ok := op.(AllReduce); ok && r.p.Shard.World == 1 {
 		return
 	}
-	if a := AheadOf(op); a != nil {
-		r.p.Ahead = max(r.p.Ahead, a.By)
+	if a := DraftPositionOf(op); a != nil {
+		r.p.Lookahead = max(r.p.Lookahead, a.By)
 	}
 	r.p.Ops = append(r.p.Ops, op)
 }

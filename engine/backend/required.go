@@ -2,26 +2,26 @@ package backend
 
 import "fmt"
 
-// Newer names what an op asks for beyond dense attention over whole histories and
+// RequiredFeature names what an op asks for beyond dense attention over whole histories and
 // silu MLPs: "attention with a window". It is "" for ops that every backend runs
 // since its first form. Backends refuse by it what their kernels do not do.
-func Newer(op Op) string {
+func RequiredFeature(op Op) string {
 	switch o := op.(type) {
-	case Add, Concat, Softcap, Activate, Route, Experts, Conv, DeltaNet, Drafted, Verify, GatherKept, Propose, Gate, GatherLast, Send, Receive, Emit,
-		Patches, Pool, Standardize, Encoded, Merge, Resample, Join:
+	case Add, Concat, Softcap, Activate, Route, Experts, Conv, DeltaNet, DraftInput, Verify, GatherAccepted, Propose, Gate, GatherLast, Send, Receive, OutputRows,
+		Patches, AvgPool, Standardize, EncoderOutput, Merge, Resample, Join:
 		return OpName(op)
 	case Embed:
 		return first(op, o.Row0 != 0, "a part of the table")
 	case Norm:
 		return first(op, o.W == NoWeight, "no weights", o.Offset != 0, "an offset", o.Scale != 0, "a scale", o.Segment != 0, "segments", o.Gated, "a gate", o.Plain, "a mean")
 	case Angles:
-		return first(op, o.Ahead != nil, "rows ahead", o.Grid, "two positions", o.Sections != [3]int{}, "three positions")
+		return first(op, o.Draft != nil, "rows ahead", o.Grid, "two positions", o.Sections != [3]int{}, "three positions")
 	case StoreKV:
-		return first(op, o.Ahead != nil, "rows ahead")
+		return first(op, o.Draft != nil, "rows ahead")
 	case Rope:
 		return first(op, o.Norm != nil, "normalised heads", o.Gated, "gated queries", o.Shared, "V from K", o.Grid, "two positions")
 	case Attention:
-		return first(op, o.Ahead != nil, "rows ahead", o.Both, "both directions", o.Items, "items that see themselves", o.Window > 0, "a window", o.Sinked, "sinks", o.Softcap != 0, "a softcap", o.Rebuild != nil, "keys rebuilt from values")
+		return first(op, o.Draft != nil, "rows ahead", o.Bidirectional, "both directions", o.Items, "items that see themselves", o.Window > 0, "a window", o.Sinked, "sinks", o.Softcap != 0, "a softcap", o.Rebuild != nil, "keys rebuilt from values")
 	case GLU:
 		return first(op, o.Act != SiLU, o.Act.String(), o.Limit != 0 || o.Alpha != 0 || o.Shift != 0, "clamping", o.Paired, "paired columns")
 	}

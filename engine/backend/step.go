@@ -6,17 +6,17 @@ import (
 
 // StepShape sizes the step buffers; the plan fixes it.
 type StepShape struct {
-	Tokens   int // T at most
-	Seqs     int // S at most
-	Samples  int // L at most
-	Vocab    int
-	MaxPages []int // page-table width per class
-	Bias     int   // logit edits a row may carry
-	Logprobs int   // top logprobs a row may ask for
-	Axes     int   // positions of a token besides
-	Drafts   int   // tokens that a model's own head or a second model proposes for each sequence
-	Emit     int   // numbers that a row gives the host, by Emit, in place of a token; 0: rows are drawn
-	Verify   int   // proposals that a step verifies for each sequence, whoever makes them
+	Tokens     int // T at most
+	Seqs       int // S at most
+	Samples    int // L at most
+	Vocab      int
+	MaxPages   []int // page-table width per class
+	Bias       int   // logit edits a row may carry
+	Logprobs   int   // top logprobs a row may ask for
+	Axes       int   // positions of a token besides
+	Drafts     int   // tokens that a model's own head or a second model proposes for each sequence
+	OutputCols int   // numbers that a row gives the host, by Emit, in place of a token; 0: rows are drawn
+	Verify     int   // proposals that a step verifies for each sequence, whoever makes them
 }
 
 // Step is one set of step buffers: host-visible memory at fixed addresses.
@@ -43,7 +43,7 @@ type Step struct {
 	TopProbs []float32 // [L·Logprobs] raw logprobs
 	Accepted []int32   // [S] of Verify: sampled rows that count; nil where no proposals are verified
 	Drafts   []int32   // [S·Drafts] of Propose: what comes after them
-	Emitted  []float32 // [L·Emit] of Emit: the rows; then there is nothing to draw with, nor what is drawn
+	Outputs  []float32 // [L·Emit] of Emit: the rows; then there is nothing to draw with, nor what is drawn
 
 	Words int // 32-bit words of a mask row
 }
@@ -116,12 +116,12 @@ func (s StepShape) walk(f func(elems int, size int64)) {
 	f(s.Tokens*s.Axes, 4)
 	f(s.accepted(), 4)
 	f(s.Seqs*s.Drafts, 4)
-	f(s.Samples*s.Emit, 4)
+	f(s.Samples*s.OutputCols, 4)
 }
 
 // drawn is how many rows become tokens.
 func (s StepShape) drawn() int {
-	if s.Emit > 0 {
+	if s.OutputCols > 0 {
 		return 0
 	}
 	return s.Samples
@@ -171,7 +171,7 @@ func (s StepShape) Carve(mem []byte) *Step {
 	st.TopProbs = carve[float32](mem, &off, n*s.Logprobs)
 	st.Places = i32(s.Tokens * s.Axes)
 	st.Accepted, st.Drafts = i32(s.accepted()), i32(s.Seqs*s.Drafts)
-	st.Emitted = carve[float32](mem, &off, s.Samples*s.Emit)
+	st.Outputs = carve[float32](mem, &off, s.Samples*s.OutputCols)
 	return st
 }
 

@@ -122,7 +122,7 @@ func (m *qwen35) newDrafter(l *loader, slot int) *qwen35Drafter {
 // record consumes hidden [T,hidden] and angles; ids and kept are a proposer's.
 func (d *qwen35Drafter) record(r *backend.Recorder, ids, kept, hidden, angles backend.Value) {
 	next := r.New("next", kernels.I32, backend.PerToken, 1)
-	r.Do(backend.Drafted{Ids: ids, Out: next})
+	r.Do(backend.DraftInput{Ids: ids, Out: next})
 	s := d.begin(r, next, hidden, backend.PerToken)
 	s.angles = angles
 	y := s.attend(s.normed(d.layer.mixerNorm), d.layer, true)
@@ -141,7 +141,7 @@ func (d *qwen35Drafter) record(r *backend.Recorder, ids, kept, hidden, angles ba
 			return
 		}
 		s = d.begin(r, id, hidden, backend.PerSeq)
-		s.ahead = &backend.Ahead{Kept: kept, By: n}
+		s.ahead = &backend.DraftPosition{AcceptedRow: kept, By: n}
 		s.angles = d.turn(r, s.ahead)
 		y = s.attend(s.normed(d.layer.mixerNorm), d.layer, n < d.Draft-1)
 		r.Free(s.angles)
@@ -176,7 +176,7 @@ func (d *qwen35Drafter) begin(r *backend.Recorder, ids, hidden backend.Value, ro
 func keptRows(r *backend.Recorder, x, kept backend.Value) backend.Value {
 	in := r.Info(x)
 	y := r.New(in.Name+".kept", in.Format, backend.PerSeq, in.Cols)
-	r.Do(backend.GatherKept{X: x, Kept: kept, Y: y})
+	r.Do(backend.GatherAccepted{X: x, AcceptedRow: kept, Y: y})
 	r.Free(x)
 	return y
 }

@@ -49,7 +49,7 @@ func (r *Runner) replay(s *sched.Step) Replay {
 // decoding says that every sequence has its next token and as many proposals as steps have,
 // and all of these are sampled.
 func (r *Runner) decoding(s *sched.Step) bool {
-	if s.Samples != s.Tokens || r.shape.Emit > 0 {
+	if s.Samples != s.Tokens || r.shape.OutputCols > 0 {
 		return false
 	}
 	for i := range s.Rows {

@@ -105,7 +105,7 @@ func (r *Runner) table(c int, table []int32, row *sched.Row) {
 	if k.Window == 0 {
 		n = copy(table, pages)
 	} else {
-		from, to, half := min(k.Kept(row.From), len(pages)), min(k.Kept(row.From+row.Count), len(pages)), len(table)/2
+		from, to, half := min(k.FirstBlock(row.From), len(pages)), min(k.FirstBlock(row.From+row.Count), len(pages)), len(table)/2
 		last := min(len(pages), (row.From+k.BlockSize-1)/k.BlockSize)
 		for n = copy(table[:half], pages[from:max(from, last)]); n < half; n++ {
 			table[n] = -1
@@ -130,7 +130,7 @@ func (r *Runner) rows(b *backend.Step, row *sched.Row, i, t int) {
 		pos := row.TargetPos + k - 1 // whose logits foretell the target
 		n := row.Sample + k
 		b.Rows[n] = int32(t + pos - row.From)
-		if r.shape.Emit == 0 {
+		if r.shape.OutputCols == 0 {
 			p.Target(b, n, at(pos), q.Prompt()[pos+1])
 		}
 	}
@@ -138,7 +138,7 @@ func (r *Runner) rows(b *backend.Step, row *sched.Row, i, t int) {
 		for k := range 1 + row.Proposed {
 			n, pos := row.DrawRow()+k, row.From+row.Count-1-row.Proposed+k
 			b.Rows[n] = int32(t + pos - row.From)
-			if r.shape.Emit > 0 {
+			if r.shape.OutputCols > 0 {
 				continue
 			}
 			p.Row(b, n, at(pos))
@@ -161,7 +161,7 @@ func (r *Runner) Wait(set int, s *sched.Step) (sched.Result, error) {
 		return sched.Result{}, err
 	}
 	b := r.dev.Step(set)
-	if r.shape.Emit > 0 {
+	if r.shape.OutputCols > 0 {
 		return sched.Result{}, nil
 	}
 	out := sched.Result{Tokens: b.Sampled[:s.Samples], Status: b.Status[:s.Samples], Drafts: b.Drafts[:len(s.Rows)*r.shape.Drafts]}
@@ -173,9 +173,9 @@ func (r *Runner) Wait(set int, s *sched.Step) (sched.Result, error) {
 
 // Emitted is row n of what a set's step gave of a model that pools. The slice is the
 // set's buffer.
-func (r *Runner) Emitted(set, n int) []float32 {
-	w := r.shape.Emit
-	return r.dev.Step(set).Emitted[n*w : (n+1)*w]
+func (r *Runner) Output(set, n int) []float32 {
+	w := r.shape.OutputCols
+	return r.dev.Step(set).Outputs[n*w : (n+1)*w]
 }
 
 // Mask returns the tokens that a grammar allowed in sampled row n of a set, one bit an id;

@@ -5,22 +5,22 @@ import "math"
 // AttentionArgs are the operands of Attention. T tokens of S sequences; the
 // tokens of sequence s are First[s] to First[s+1]-1 at consecutive positions.
 type AttentionArgs struct {
-	Q, Y      []float32 // [T, Heads·HeadDim]
-	K, V      []byte    // [T, KVHeads·HeadDim], stored as Pages.Format
-	First     []int32   // [S+1]
-	Positions []int32   // [T]
-	Tables    []int32   // [S, Width] page numbers: of a class with a Window from the block that it keeps on
-	Width     int
-	Pages     Pages // the history: positions before a sequence's first token
-	Heads     int
-	Scale     float32
-	Window    int       // positions a token sees, its own included; 0: all
-	Sinks     []float32 // [Heads]: one term more in each head's softmax; nil: none
-	Softcap   float32   // 0: none
-	Rebuild   []float32 // [HeadDim]: what the numbers of keys that Pages do not store are of values; nil: they store all
-	Both      bool      // tokens see those after them, and there is no history
-	Items     []int32   // [T] the position behind the item that a token stands for a part of, 0: none; nil: there are no items
-	Room      AttentionRoom
+	Q, Y          []float32 // [T, Heads·HeadDim]
+	K, V          []byte    // [T, KVHeads·HeadDim], stored as Pages.Format
+	First         []int32   // [S+1]
+	Positions     []int32   // [T]
+	Tables        []int32   // [S, Width] page numbers: of a class with a Window from the block that it keeps on
+	Width         int
+	Pages         Pages // the history: positions before a sequence's first token
+	Heads         int
+	Scale         float32
+	Window        int       // positions a token sees, its own included; 0: all
+	Sinks         []float32 // [Heads]: one term more in each head's softmax; nil: none
+	Softcap       float32   // 0: none
+	Rebuild       []float32 // [HeadDim]: what the numbers of keys that Pages do not store are of values; nil: they store all
+	Bidirectional bool      // tokens see those after them, and there is no history
+	Items         []int32   // [T] the position behind the item that a token stands for a part of, 0: none; nil: there are no items
+	Room          AttentionRoom
 }
 
 // AttentionRoom is what Attention needs beside its operands for up to N positions.
@@ -46,7 +46,7 @@ func Attention(a AttentionArgs, seq, kv int) {
 	d, p := a.Pages.HeadDim, a.Pages
 	history := int(a.Positions[first])
 	old := 0 // the first position that is read
-	if a.Both {
+	if a.Bidirectional {
 		history = 0
 	}
 	if a.Window > 0 {
@@ -69,7 +69,7 @@ func Attention(a AttentionArgs, seq, kv int) {
 	group := a.Heads / p.KVHeads
 	for t := first; t < last; t++ {
 		end := history - old + t - first + 1
-		if a.Both {
+		if a.Bidirectional {
 			end = n
 		}
 		from := 0

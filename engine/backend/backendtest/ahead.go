@@ -190,16 +190,16 @@ func (r *aheadRun) step() {
 }
 
 // pass is Rope by angles of 0 and attention of rows x, on the second of two layers.
-func (c *aheadCase) pass(rec *backend.Recorder, x backend.Value, a *backend.Ahead, store bool) backend.Value {
+func (c *aheadCase) pass(rec *backend.Recorder, x backend.Value, a *backend.DraftPosition, store bool) backend.Value {
 	rows := rec.Info(x).Rows
 	angles := rec.New("angles", kernels.F32, rows, c.dim)
-	rec.Do(backend.Angles{InvFreq: c.still, Scale: 1, Y: angles, Ahead: a})
+	rec.Do(backend.Angles{InvFreq: c.still, Scale: 1, Y: angles, Draft: a})
 	q, y := rec.New("q", kernels.F32, rows, c.heads*c.dim), rec.New("y", kernels.F32, rows, c.heads*c.dim)
 	k, v := rec.New("k", c.format, rows, c.kv*c.dim), rec.New("v", c.format, rows, c.kv*c.dim)
 	rec.Do(backend.Rope{QKV: x, Angles: angles, Q: q, K: k, V: v, Heads: c.heads, KVHeads: c.kv, HeadDim: c.dim, Rotary: c.dim})
-	rec.Do(backend.Attention{Q: q, K: k, V: v, Y: y, Layer: 1, Heads: c.heads, KVHeads: c.kv, HeadDim: c.dim, Scale: float32(1 / math.Sqrt(float64(c.dim))), Window: c.window, Ahead: a})
+	rec.Do(backend.Attention{Q: q, K: k, V: v, Y: y, Layer: 1, Heads: c.heads, KVHeads: c.kv, HeadDim: c.dim, Scale: float32(1 / math.Sqrt(float64(c.dim))), Window: c.window, Draft: a})
 	if store {
-		rec.Do(backend.StoreKV{K: k, V: v, Layer: 1, Ahead: a})
+		rec.Do(backend.StoreKV{K: k, V: v, Layer: 1, Draft: a})
 	}
 	return y
 }
@@ -213,13 +213,13 @@ func (c *aheadCase) record(rec *backend.Recorder, ids backend.Value) (out aheadV
 	rec.Do(backend.Gather{X: x, Y: logits})
 	rec.Do(backend.Sample{Logits: logits})
 	next, kept, id := rec.New("next", kernels.I32, backend.PerToken, 1), rec.New("kept", kernels.I32, backend.PerSeq, 1), rec.New("id", kernels.I32, backend.PerSeq, 1)
-	rec.Do(backend.Drafted{Ids: ids, Out: next})
-	rec.Do(backend.Verify{Ids: ids, Kept: kept})
-	rec.Do(backend.GatherKept{X: next, Kept: kept, Y: id})
+	rec.Do(backend.DraftInput{Ids: ids, Out: next})
+	rec.Do(backend.Verify{Ids: ids, AcceptedRow: kept})
+	rec.Do(backend.GatherAccepted{X: next, AcceptedRow: kept, Y: id})
 	for n := range aheadPasses {
-		a := &backend.Ahead{Kept: kept, By: n + 1}
+		a := &backend.DraftPosition{AcceptedRow: kept, By: n + 1}
 		out.angles[n] = rec.New("turned", kernels.F32, backend.PerSeq, 4)
-		rec.Do(backend.Angles{InvFreq: c.turning, Scale: 1, Y: out.angles[n], Ahead: a})
+		rec.Do(backend.Angles{InvFreq: c.turning, Scale: 1, Y: out.angles[n], Draft: a})
 		row := rec.New("row", kernels.F32, backend.PerSeq, cols)
 		rec.Do(backend.Embed{Ids: id, Table: c.table, Y: row, Scale: 1, Row0: -(n + 1) * aheadTokens})
 		out.y[n] = c.pass(rec, row, a, n < aheadPasses-1)

@@ -130,7 +130,7 @@ func (c attentionCase) record(rec *backend.Recorder, table, inv backend.WeightID
 		a.Rebuild = &backend.Rebuild{Weight: c.weight, Rotary: c.turning}
 	}
 	if c.both {
-		a.Both, a.Class, a.Layer = true, 1<<20, 1<<20 // not read
+		a.Bidirectional, a.Class, a.Layer = true, 1<<20, 1<<20 // not read
 		rec.Do(a)
 		return y
 	}
@@ -196,7 +196,7 @@ func (c attentionCase) oracle(near bool, first, n int, scale float32) (want []fl
 	a := ref.AttentionArgs{
 		Q: q, Y: make([]float32, n*width), K: encode(c.format, k), V: encode(c.format, v), First: []int32{0, int32(n)}, Positions: positions,
 		Pages: ref.Pages{Format: c.format, BlockSize: c.block, KVHeads: c.kv, HeadDim: c.dim}, Heads: c.heads, Scale: scale,
-		Window: c.window, Softcap: c.softcap, Sinks: c.sinks, Both: c.both,
+		Window: c.window, Softcap: c.softcap, Sinks: c.sinks, Bidirectional: c.both,
 		Room: ref.AttentionRoom{K: make([]float32, n*c.dim), V: make([]float32, n*c.dim), P: make([]float64, n), Acc: make([]float64, c.dim)},
 	}
 	for h := range c.kv {

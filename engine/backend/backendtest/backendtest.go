@@ -32,7 +32,7 @@ type Suite struct {
 	// Near: rows go through matrix units. What is multiplied is rounded to 16 bits, and the order
 	// in which a row is summed may depend on what else is in the step: it is held to bounds where
 	// rows of other backends are held to their bits.
-	Near bool
+	MatrixTolerance bool
 	// Settings are those that Part runs with.
 	Settings backend.Settings
 }
@@ -70,7 +70,7 @@ func (u Suite) Run(t *testing.T, settings ...backend.Settings) {
 		}
 		t.Run(title, func(t *testing.T) {
 			sub := open(t, u.Opener, s)
-			sub.near, sub.oracles = u.Near, known
+			sub.near, sub.oracles = u.MatrixTolerance, known
 			for _, p := range parts() {
 				t.Run(p.name, func(t *testing.T) { p.test(sub, t) })
 			}
@@ -87,7 +87,7 @@ func (u Suite) Part(t *testing.T, name string, n int) {
 		t.Fatalf("the suite has no part %q", name)
 	}
 	sub := open(t, u.Opener, u.Settings)
-	sub.near, sub.every, sub.oracles = u.Near, n, oracles{}
+	sub.near, sub.every, sub.oracles = u.MatrixTolerance, n, oracles{}
 	t.Run(name, func(t *testing.T) { parts[i].test(sub, t) })
 }
 

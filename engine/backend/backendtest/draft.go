@@ -56,10 +56,10 @@ func recordDrafts(rec *backend.Recorder, table backend.WeightID, vocab, of int) 
 		row: rec.New("row", kernels.F32, backend.PerSeq, vocab), id: rec.New("id", kernels.I32, backend.PerSeq, 1),
 		proposed: rec.New("proposed", kernels.I32, backend.PerSeq, 1),
 	}
-	rec.Do(backend.Drafted{Ids: 0, Out: d.next})
-	rec.Do(backend.Verify{Ids: 0, Kept: d.kept})
-	rec.Do(backend.GatherKept{X: x, Kept: d.kept, Y: d.row})
-	rec.Do(backend.GatherKept{X: d.next, Kept: d.kept, Y: d.id})
+	rec.Do(backend.DraftInput{Ids: 0, Out: d.next})
+	rec.Do(backend.Verify{Ids: 0, AcceptedRow: d.kept})
+	rec.Do(backend.GatherAccepted{X: x, AcceptedRow: d.kept, Y: d.row})
+	rec.Do(backend.GatherAccepted{X: d.next, AcceptedRow: d.kept, Y: d.id})
 	for n := range of {
 		rec.Do(backend.Propose{Logits: d.row, Ids: d.proposed, N: n, Of: of})
 	}

@@ -61,7 +61,7 @@ func (s *subject) reserve(t testing.TB, pl plan) backend.Reservation {
 	check(t, err)
 	r.Arenas[backend.Workspace], r.Arenas[backend.Scratch] = n, p.Scratch
 	r.Step = backend.StepShape{
-		Tokens: pl.bucket.Tokens, Seqs: pl.bucket.Seqs, Samples: pl.bucket.Samples, Vocab: pl.vocab, Bias: max(1, pl.bias), Logprobs: max(1, pl.tops), Drafts: pl.drafts, Verify: pl.drafts, Emit: pl.emit,
+		Tokens: pl.bucket.Tokens, Seqs: pl.bucket.Seqs, Samples: pl.bucket.Samples, Vocab: pl.vocab, Bias: max(1, pl.bias), Logprobs: max(1, pl.tops), Drafts: pl.drafts, Verify: pl.drafts, OutputCols: pl.emit,
 	}
 	for _, c := range pl.classes {
 		r.Step.MaxPages = append(r.Step.MaxPages, c.MaxPages)
@@ -144,7 +144,7 @@ func (r *rig) fill(set int, feeds []feed) backend.Binding {
 			for i := range table {
 				table[i] = -1
 			}
-			if k.Checkpoint {
+			if k.Snapshot {
 				copy(table, f.marks)
 			} else if k.Window == 0 {
 				copy(table, f.pages)
@@ -160,10 +160,10 @@ func (r *rig) fill(set int, feeds []feed) backend.Binding {
 // in turn, so that a page of a block that left is stored to again.
 func place(k backend.KVClass, f feed, table []int32) {
 	to := f.at + len(f.tokens)
-	for b := k.Kept(f.at); b*k.BlockSize < f.at; b++ {
+	for b := k.FirstBlock(f.at); b*k.BlockSize < f.at; b++ {
 		table[k.Entry(b, f.at)] = f.pages[b%len(f.pages)]
 	}
-	for b := k.Kept(to); b*k.BlockSize < to; b++ {
+	for b := k.FirstBlock(to); b*k.BlockSize < to; b++ {
 		table[k.StoreEntry(b, to)] = f.pages[b%len(f.pages)]
 	}
 }

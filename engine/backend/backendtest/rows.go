@@ -181,13 +181,13 @@ func (s *subject) emit(t *testing.T) {
 		v := input(rec, table, cols)
 		y := rec.New("y", kernels.F32, backend.PerSample, cols)
 		rec.Do(backend.Gather{X: v, Y: y})
-		rec.Do(backend.Emit{X: y})
+		rec.Do(backend.OutputRows{X: y})
 	}})
 	for set, picked := range [][]int{{16, 0, 3, 3, 7}, {2}} {
 		r.launch(r.fill(set, []feed{{tokens: upTo(most), sampled: picked}}))
 	}
 	for set, picked := range [][]int{{16, 0, 3, 3, 7}, {2}} {
-		got := r.dev.Step(set).Emitted
+		got := r.dev.Step(set).Outputs
 		for i, p := range picked {
 			if at := bits(got[i*cols:(i+1)*cols], x[p*cols:(p+1)*cols]); at >= 0 {
 				t.Errorf("set %d: row %d is not row %d (column %d)", set, i, p, at)

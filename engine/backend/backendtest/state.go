@@ -45,7 +45,7 @@ func (c *recurrent) rig(t testing.TB, s *subject) *rig {
 	k.SlabBytes = 2*k.PageBytes() + 64
 	classes, pages := []backend.KVClass{k}, len(c.lengths)+1
 	if c.marked {
-		classes, pages = append(classes, k.CheckpointClass(0, 16)), c.mark(4)
+		classes, pages = append(classes, k.SnapshotClass(0, 16)), c.mark(4)
 	}
 	return s.rig(t, plan{
 		tensors: c.tensors, vocab: c.total() + 1, bucket: backend.Bucket{Tokens: c.most, Seqs: len(c.lengths), Samples: c.most},
@@ -191,8 +191,8 @@ func (c *recurrent) resumed(t *testing.T, s *subject, r *rig, f feed, at, end in
 		inside := 0
 		for i, p := range places {
 			if int(p) > at && int(p) <= at+n {
-				if inside++; inside > backend.CheckpointStores { // the others wait for a shorter step
-					n, inside = places2(places, at)-at, backend.CheckpointStores
+				if inside++; inside > backend.SnapshotStores { // the others wait for a shorter step
+					n, inside = places2(places, at)-at, backend.SnapshotStores
 					f.tokens = f.tokens[:n]
 					break
 				}

@@ -78,7 +78,7 @@ func (r rated) rate(top cpu.Limits) float64 {
 // best are the seconds that attention takes in the step that others on the machine
 // disturbed least.
 func (r rated) best(b *testing.B, n tiny) float64 {
-	d := n.open(b, backend.Settings{Variant: r.variant, Threads: 2, Profile: true})
+	d := n.open(b, backend.Settings{Variant: r.variant, Threads: 2, TimeOps: true})
 	bind := d.fill(0, n.seqs, r.tokens, r.at)
 	d.run(b, bind)
 	least, before := time.Hour, d.attention()
@@ -93,7 +93,7 @@ func (r rated) best(b *testing.B, n tiny) float64 {
 
 // attention is what it took of all steps so far.
 func (d *device) attention() (wall time.Duration) {
-	decode, prompts := d.Device.(backend.Profiler).OpTimes()
+	decode, prompts := d.Device.(backend.OpTimer).OpTimes()
 	for _, o := range append(decode, prompts...) {
 		if o.Op == "attention" {
 			wall += o.Wall

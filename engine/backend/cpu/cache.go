@@ -122,4 +122,4 @@ func loadChunk(f *os.File, m arena, chunk int64, want uint32) error {
 }
 
 // Kept is how the Weights arena came to be.
-func (d *device) Kept() backend.CacheUse { return d.kept }
+func (d *device) CacheUse() backend.CacheUse { return d.kept }

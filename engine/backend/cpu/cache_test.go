@@ -25,7 +25,7 @@ func keeper(t *testing.T, c backend.Cache) (*device, backend.CacheUse) {
 	t.Helper()
 	n := tiny{heads: 2, kv: 2, dim: 64, vocab: 900, tokens: 16, seqs: 1, length: 32, format: kernels.F32}
 	d := n.openUnpacked(t, backend.Settings{Threads: 2, Cache: c})
-	return d, d.Device.(backend.Keeper).Kept()
+	return d, d.Device.(backend.CacheWriter).CacheUse()
 }
 
 // draws is what a step samples.
@@ -37,7 +37,7 @@ func (d *device) draws(t *testing.T) int32 {
 
 func kept(t *testing.T, d *device) {
 	t.Helper()
-	must(t, d.Device.(backend.Keeper).Keep(context.Background()))
+	must(t, d.Device.(backend.CacheWriter).WriteCache(context.Background()))
 }
 
 // TestCache writes a file, reads it and computes with it; what is stale or torn is packed
@@ -141,7 +141,7 @@ func TestCacheOfMany(t *testing.T) {
 		wg.Go(func() {
 			for range 2 {
 				var no *backend.CacheError
-				if err := d.Device.(backend.Keeper).Keep(context.Background()); err != nil && !errors.As(err, &no) {
+				if err := d.Device.(backend.CacheWriter).WriteCache(context.Background()); err != nil && !errors.As(err, &no) {
 					t.Error(err)
 				}
 			}
@@ -172,7 +172,7 @@ func TestCacheTaken(t *testing.T) {
 	kept(t, first)
 	before, err := os.Stat(use.Path)
 	must(t, err)
-	if err := second.Device.(backend.Keeper).Keep(context.Background()); !errors.Is(err, backend.ErrCacheTaken) || !strings.Contains(err.Error(), "the next start reads that") {
+	if err := second.Device.(backend.CacheWriter).WriteCache(context.Background()); !errors.Is(err, backend.ErrCacheTaken) || !strings.Contains(err.Error(), "the next start reads that") {
 		t.Errorf("%v, want that another process writes it", err)
 	}
 	if after, err := os.Stat(use.Path); err != nil || !os.SameFile(before, after) {
@@ -196,7 +196,7 @@ func TestCacheRefused(t *testing.T) {
 	c.Must = false
 	d, _ := keeper(t, c)
 	d.packAll(t)
-	if err := d.Device.(backend.Keeper).Keep(context.Background()); !errors.As(err, &no) {
+	if err := d.Device.(backend.CacheWriter).WriteCache(context.Background()); !errors.As(err, &no) {
 		t.Errorf("a directory that is not there: %v", err)
 	}
 	c.Dir = dir
@@ -204,7 +204,7 @@ func TestCacheRefused(t *testing.T) {
 	d.packAll(t)
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
-	if err := d.Device.(backend.Keeper).Keep(ctx); !errors.Is(err, context.Canceled) {
+	if err := d.Device.(backend.CacheWriter).WriteCache(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("cut short: %v", err)
 	}
 	if left, _ := os.ReadDir(dir); len(left) > 0 {
@@ -247,7 +247,7 @@ func TestCacheSweep(t *testing.T) {
 		d, _ := keeper(t, c)
 		d.packAll(t)
 		kept(t, d)
-		got := d.Device.(backend.Keeper).Kept()
+		got := d.Device.(backend.CacheWriter).CacheUse()
 		wantGone, wantLeft := []string{"tiny.amx-00000004.packed.part", "tiny.avx2-00000002.packed", "tiny.avx2-00000003.packed"}, []string{"tiny.avx2-00000001.packed"}
 		if shared {
 			wantGone, wantLeft = nil, []string{"tiny.avx2-00000001.packed", "tiny.avx2-00000002.packed", "tiny.avx2-00000003.packed"}
@@ -269,7 +269,7 @@ func TestCacheSweep(t *testing.T) {
 	d, _ := keeper(t, c)
 	d.packAll(t)
 	kept(t, d)
-	if got := d.Device.(backend.Keeper).Kept(); !slices.Equal(names(got.Removed), []string{"tiny.avx2-00000001.packed"}) || len(got.Others) > 0 {
+	if got := d.Device.(backend.CacheWriter).CacheUse(); !slices.Equal(names(got.Removed), []string{"tiny.avx2-00000001.packed"}) || len(got.Others) > 0 {
 		t.Errorf("after another checkpoint: %+v", got)
 	}
 }
@@ -284,7 +284,7 @@ func TestCacheDraft(t *testing.T) {
 	d, _ := keeper(t, backend.Cache{Dir: dir, Stem: "tiny"})
 	d.packAll(t)
 	kept(t, d)
-	if got := d.Device.(backend.Keeper).Kept(); len(got.Removed)+len(got.Others) > 0 {
+	if got := d.Device.(backend.CacheWriter).CacheUse(); len(got.Removed)+len(got.Others) > 0 {
 		t.Errorf("%+v", got)
 	}
 	if _, err := os.Stat(f.Name()); err != nil {

@@ -15,11 +15,11 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-var _ backend.Keeper = (*device)(nil)
+var _ backend.CacheWriter = (*device)(nil)
 
 // Keep writes header and arena to a file beside the one that it becomes: only whole
 // files ever have the name. Of several processes one writes.
-func (d *device) Keep(ctx context.Context) error {
+func (d *device) WriteCache(ctx context.Context) error {
 	if d.kept.Path == "" || d.kept.Loaded {
 		return nil
 	}

@@ -107,7 +107,7 @@ func (c *compiler) conv(o backend.Conv) error {
 		Cols: int32(x.Cols), Kernel: int32(o.Kernel), Rows: int32(k.State.ConvRows),
 	}
 	a.Pages.Format = int32(k.State.ConvFormat)
-	if i := c.p.Checkpoints(o.Class); i >= 0 {
+	if i := c.p.Snapshots(o.Class); i >= 0 {
 		a.Marks = c.pages(i, o.Layer)
 	}
 	return add(c, kcpu.OpConv, a, backend.PerToken, 4*x.Cols, worth)
@@ -121,7 +121,7 @@ func (c *compiler) deltaNet(o backend.DeltaNet) error {
 		KeyHeads: int32(o.KeyHeads), ValueHeads: int32(o.ValueHeads), KeyDim: int32(o.KeyDim), ValueDim: int32(o.ValueDim), Copies: int32(s.Copies),
 	}
 	a.Pages.K += s.ConvBytes()
-	if i := c.p.Checkpoints(o.Class); i >= 0 {
+	if i := c.p.Snapshots(o.Class); i >= 0 {
 		a.Marks = c.pages(i, o.Layer)
 		a.Marks.K += s.ConvBytes()
 	}

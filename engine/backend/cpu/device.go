@@ -64,7 +64,7 @@ func (l layout) open(s backend.Settings, r backend.Reservation) (backend.Device,
 	if have := kcpu.Variants(); !slices.Contains(have, l.variant) {
 		return nil, backend.Unsupported(name, "variant "+l.variant, fmt.Sprintf("the facts list it, but this machine has %v", have))
 	}
-	d := &device{layout: l, r: r, profile: s.Profile}
+	d := &device{layout: l, r: r, profile: s.TimeOps}
 	if err := d.check(); err != nil {
 		return nil, err
 	}

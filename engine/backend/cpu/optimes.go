@@ -33,7 +33,7 @@ func (c *compiler) clock() uintptr {
 	return uintptr(unsafe.Pointer(t.clocks))
 }
 
-// OpTimes is backend.Profiler's, the ops that took longest first.
+// OpTimes is backend.OpTimer's, the ops that took longest first.
 func (d *device) OpTimes() (decode, prompts []backend.OpTime) {
 	return d.opTimes(0), d.opTimes(1)
 }

@@ -171,10 +171,10 @@ func (d *device) window(table []int32, q, from, to int) {
 	for i := range table {
 		table[i] = -1
 	}
-	for b := c.Kept(from); b*c.BlockSize < from; b++ {
+	for b := c.FirstBlock(from); b*c.BlockSize < from; b++ {
 		table[c.Entry(b, from)] = page(b)
 	}
-	for b := c.Kept(to); b*c.BlockSize < to; b++ {
+	for b := c.FirstBlock(to); b*c.BlockSize < to; b++ {
 		table[c.StoreEntry(b, to)] = page(b)
 	}
 }

@@ -35,31 +35,31 @@ func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
 func missing(op backend.Op) string {
 	switch o := op.(type) {
 	case backend.Add, backend.Concat, backend.Softcap, backend.Activate, backend.Gate, backend.GatherLast, backend.Route, backend.Experts, backend.Conv, backend.DeltaNet,
-		backend.Drafted, backend.Verify, backend.GatherKept, backend.Propose, backend.Emit:
+		backend.DraftInput, backend.Verify, backend.GatherAccepted, backend.Propose, backend.OutputRows:
 		return ""
 	case backend.Embed:
 		o.Row0 = 0
-		return backend.Newer(o)
+		return backend.RequiredFeature(o)
 	case backend.Norm:
 		o.W, o.Offset, o.Scale, o.Segment, o.Gated, o.Plain = 0, 0, 0, 0, false, false
-		return backend.Newer(o)
+		return backend.RequiredFeature(o)
 	case backend.Rope:
 		o.Norm, o.Gated, o.Shared = nil, false, false
-		return backend.Newer(o)
+		return backend.RequiredFeature(o)
 	case backend.Angles:
-		o.Ahead = nil
-		return backend.Newer(o)
+		o.Draft = nil
+		return backend.RequiredFeature(o)
 	case backend.StoreKV:
-		o.Ahead = nil
-		return backend.Newer(o)
+		o.Draft = nil
+		return backend.RequiredFeature(o)
 	case backend.Attention:
-		o.Ahead, o.Rebuild, o.Both, o.Window, o.Sinked, o.Softcap = nil, nil, false, 0, false, 0
-		return backend.Newer(o)
+		o.Draft, o.Rebuild, o.Bidirectional, o.Window, o.Sinked, o.Softcap = nil, nil, false, 0, false, 0
+		return backend.RequiredFeature(o)
 	case backend.GLU:
 		o.Activation = backend.Activation{}
-		return backend.Newer(o)
+		return backend.RequiredFeature(o)
 	}
-	return backend.Newer(op)
+	return backend.RequiredFeature(op)
 }
 
 // missingClass names what of a class's pages no kernel reads.

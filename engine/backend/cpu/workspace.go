@@ -50,13 +50,13 @@ func (l layout) rooms(p *backend.Program, op backend.Op) (rooms, error) {
 		return rooms{}, within("a convolution", o.Kernel, kcpu.MaxConvKernel)
 	case backend.Rope:
 		return rooms{}, within("heads", o.HeadDim, kcpu.MaxHeadDim)
-	case backend.Drafted, backend.Verify:
+	case backend.DraftInput, backend.Verify:
 		return rooms{shared: align(4 * int64(p.Bucket.Tokens))}, nil
 	case backend.Tokens, backend.StoreTokens, backend.Embed, backend.Norm, backend.Angles,
 		backend.StoreKV, backend.GLU, backend.Gather, backend.GatherLast, backend.Add, backend.Concat, backend.Softcap,
-		backend.Patches, backend.Pool, backend.Standardize, backend.Encoded, backend.Merge, backend.Resample, backend.Join,
+		backend.Patches, backend.AvgPool, backend.Standardize, backend.EncoderOutput, backend.Merge, backend.Resample, backend.Join,
 		backend.Activate, backend.Route, backend.AllReduce, backend.AllGather,
-		backend.Send, backend.Receive, backend.Gate, backend.GatherKept, backend.Propose, backend.Emit:
+		backend.Send, backend.Receive, backend.Gate, backend.GatherAccepted, backend.Propose, backend.OutputRows:
 		return rooms{}, nil
 	}
 	return rooms{}, backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")

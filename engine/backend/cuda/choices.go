@@ -7,11 +7,11 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-var _ backend.Chooser = layout{}
+var _ backend.KernelChooser = layout{}
 
 // Chosen lists the kernels of p's products and attention, by the same choice that lowers and
 // accounts for them.
-func (l layout) Chosen(p *backend.Program) ([]backend.KernelChoice, error) {
+func (l layout) KernelChoices(p *backend.Program) ([]backend.KernelChoice, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
 	}

@@ -54,8 +54,8 @@ type set struct {
 }
 
 var (
-	_ backend.Inspector = (*device)(nil)
-	_ backend.Gauge     = (*device)(nil)
+	_ backend.Inspector      = (*device)(nil)
+	_ backend.MemoryReporter = (*device)(nil)
 )
 
 // errClosed is what a closed device answers.
@@ -242,7 +242,7 @@ func (d *device) Usage() [backend.NumArenas]int64 {
 	return u
 }
 
-// Memory is backend.Gauge's: before is with the context.
+// Memory is backend.MemoryReporter's: before is with the context.
 func (d *device) Memory() (total, before, now int64, err error) {
 	err = d.do(func() (err error) {
 		now, total, err = d.ctx.Memory()

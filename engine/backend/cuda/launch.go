@@ -109,7 +109,7 @@ func (d *device) addresses(set int) addresses {
 		bias: place(d, twin, s.Bias), places: place(d, twin, s.Places),
 		sampled: place(d, host, s.Sampled), status: place(d, host, s.Status), logprob: place(d, host, s.Logprob), rank: place(d, host, s.Rank),
 		topIDs: place(d, host, s.TopIDs), topProbs: place(d, host, s.TopProbs), accepted: place(d, host, s.Accepted),
-		drafts: place(d, host, s.Drafts), emitted: place(d, host, s.Emitted),
+		drafts: place(d, host, s.Drafts), emitted: place(d, host, s.Outputs),
 	}
 	for _, t := range s.Pages {
 		a.step.pages = append(a.step.pages, place(d, twin, t))

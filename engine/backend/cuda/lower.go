@@ -37,7 +37,7 @@ func (c *lowering) op(op backend.Op) error {
 		return c.deltaNet(o)
 	case backend.Sample:
 		return c.sample(o)
-	case backend.Drafted, backend.Verify, backend.Propose:
+	case backend.DraftInput, backend.Verify, backend.Propose:
 		return c.draft(op)
 	}
 	return c.rowOp(op)
@@ -63,7 +63,7 @@ func (c *lowering) rowOp(op backend.Op) error {
 		return c.concat(c.value(o.A), c.info(o.A), c.value(o.B), c.info(o.B), c.value(o.Y))
 	case backend.AllGather: // of one rank: a copy
 		return c.concat(c.value(o.X), c.info(o.X), 0, backend.ValueInfo{}, c.value(o.Y))
-	case backend.Emit:
+	case backend.OutputRows:
 		return c.concat(c.value(o.X), c.info(o.X), 0, backend.ValueInfo{}, c.at.step.emitted)
 	case backend.AllReduce: // of one rank: nothing to add
 		return nil
@@ -71,8 +71,8 @@ func (c *lowering) rowOp(op backend.Op) error {
 		return c.gather(op, o.X, o.Y, c.at.step.rows, false)
 	case backend.GatherLast:
 		return c.gather(op, o.X, o.Y, c.at.step.first, true)
-	case backend.GatherKept:
-		return c.gather(op, o.X, o.Y, c.value(o.Kept), false)
+	case backend.GatherAccepted:
+		return c.gather(op, o.X, o.Y, c.value(o.AcceptedRow), false)
 	case backend.Route:
 		return c.route(o)
 	}
@@ -82,7 +82,7 @@ func (c *lowering) rowOp(op backend.Op) error {
 // planned refuses the ops that are planned only.
 func planned(op backend.Op) error {
 	switch op.(type) {
-	case backend.Patches, backend.Pool, backend.Standardize, backend.Encoded, backend.Merge, backend.Resample, backend.Join:
+	case backend.Patches, backend.AvgPool, backend.Standardize, backend.EncoderOutput, backend.Merge, backend.Resample, backend.Join:
 		return media(op)
 	case backend.Receive, backend.Send:
 		return backend.Unsupported(name, "op "+backend.OpName(op), "parallel sizes above 1 are planned only")
@@ -183,10 +183,10 @@ func (c *lowering) draft(op backend.Op) error {
 		z := c.info(o.Logits)
 		a := cuda.ProposeArgs{Logits: c.value(o.Logits), IDs: c.value(o.Ids), Drafts: s.drafts, Vocab: int32(z.Cols), N: int32(o.N), Of: int32(o.Of)}
 		return add(c, "propose", line(each(z.Rows, 1, 1)), lanes(z.Cols/8, 1024), 0, a)
-	case backend.Drafted:
+	case backend.DraftInput:
 		kernel, a.IDs, a.Out = "drafted", c.value(o.Ids), c.value(o.Out)
 	case backend.Verify:
-		a.IDs, a.Out, a.Accepted = c.value(o.Ids), c.value(o.Kept), s.accepted
+		a.IDs, a.Out, a.Accepted = c.value(o.Ids), c.value(o.AcceptedRow), s.accepted
 	}
 	return add(c, kernel, line(fixed(1)), lanes(c.rows(backend.PerToken), 1024), 0, a,
 		bind(unsafe.Offsetof(a.Tokens), backend.PerToken, 1), bind(unsafe.Offsetof(a.Seqs), backend.PerSeq, 1), bind(unsafe.Offsetof(a.Samples), backend.PerSample, 1))

@@ -45,7 +45,7 @@ func (c *lowering) attention(o backend.Attention) (a attend, err error) {
 		return a, backend.Unsupported(name, fmt.Sprintf("attention heads of %d", o.HeadDim), fmt.Sprintf("at most %d", maxHeadDim))
 	}
 	f := c.info(o.K).Format
-	many := !c.v.few() || o.Both
+	many := !c.v.few() || o.Bidirectional
 	a.Attention, a.ok = cuda.ChooseAttention(f, o.HeadDim, many, c.l.shared())
 	if !a.ok && many {
 		a.Attention, a.ok = cuda.ChooseAttention(f, o.HeadDim, false, c.l.shared())
@@ -53,7 +53,7 @@ func (c *lowering) attention(o backend.Attention) (a attend, err error) {
 	rows := c.rows(c.info(o.Y).Rows)
 	a.splits = c.splits(a, rows, o)
 	a.first, a.part = counters, counters
-	if o.Ahead != nil {
+	if o.Draft != nil {
 		a.at = a.first + up(4*int64(rows+1), align)
 		a.part = a.at + up(4*int64(rows), align)
 	}
@@ -68,7 +68,7 @@ func (c *lowering) attention(o backend.Attention) (a attend, err error) {
 // without work. It depends on the variant, not on the step: a sequence that is shorter leaves
 // the last of them nothing.
 func (c *lowering) splits(a attend, rows int, o backend.Attention) int {
-	if o.Both || !c.v.few() || rows == 0 {
+	if o.Bidirectional || !c.v.few() || rows == 0 {
 		return 1
 	}
 	k := c.p.Classes[o.Class]
@@ -104,10 +104,10 @@ func (c *lowering) attend(o backend.Attention) error {
 	}
 	args := cuda.AttentionArgs{
 		Q: c.value(o.Q), K: c.value(o.K), V: c.value(o.V), Y: c.value(o.Y), First: c.at.step.first, Positions: c.at.step.positions,
-		Partial: c.room(a.part), Scale: o.Scale, Softcap: o.Softcap, Heads: int32(o.Heads), Window: int32(o.Window), Both: flag(o.Both),
+		Partial: c.room(a.part), Scale: o.Scale, Softcap: o.Softcap, Heads: int32(o.Heads), Window: int32(o.Window), Both: flag(o.Bidirectional),
 		Splits: int32(a.splits),
 	}
-	if o.Both {
+	if o.Bidirectional {
 		args.Pages = cuda.Pages{Block: 1, PerSlab: 1, KVHeads: int32(o.KVHeads), HeadDim: int32(o.HeadDim), KeyDim: int32(o.HeadDim)}
 	} else {
 		args.Pages = c.pages(o.Class, o.Layer)
@@ -121,7 +121,7 @@ func (c *lowering) attend(o backend.Attention) error {
 		}
 		args.Rebuild = c.weight(r.Weight)
 	}
-	if o.Ahead != nil {
+	if o.Draft != nil {
 		if err := c.ahead(o, a, &args); err != nil {
 			return err
 		}
@@ -151,8 +151,8 @@ func (c *lowering) attentionBlocks(a attend, o backend.Attention, tokens backend
 func (c *lowering) ahead(o backend.Attention, a attend, args *cuda.AttentionArgs) error {
 	args.First, args.Positions = c.room(a.first), c.room(a.at)
 	to := cuda.AheadArgs{
-		Kept: c.value(o.Ahead.Kept), Positions: c.at.step.positions, Tables: args.Pages.Tables, First: args.First, At: args.Positions,
-		Width: args.Pages.Width, Block: args.Pages.Block, By: int32(o.Ahead.By),
+		Kept: c.value(o.Draft.AcceptedRow), Positions: c.at.step.positions, Tables: args.Pages.Tables, First: args.First, At: args.Positions,
+		Width: args.Pages.Width, Block: args.Pages.Block, By: int32(o.Draft.By),
 	}
 	const warps = 8
 	return add(c, "ahead", line(each(backend.PerSeq, 1, warps)), 32*warps, 0, to, bind(unsafe.Offsetof(to.Seqs), backend.PerSeq, 1))
@@ -181,8 +181,8 @@ func (c *lowering) angles(o backend.Angles) error {
 		a.Places = c.at.step.places
 		a.Sections = [3]int32{int32(o.Sections[0]), int32(o.Sections[1]), int32(o.Sections[2])}
 	}
-	if o.Ahead != nil {
-		a.Kept, a.By = c.value(o.Ahead.Kept), int32(o.Ahead.By)
+	if o.Draft != nil {
+		a.Kept, a.By = c.value(o.Draft.AcceptedRow), int32(o.Draft.By)
 	}
 	return add(c, "angles", line(each(y.Rows, 1, 1)), lanes(y.Cols/2, 256), 0, a)
 }
@@ -211,8 +211,8 @@ func (c *lowering) storeKV(o backend.StoreKV) error {
 		Pages: c.pages(o.Class, o.Layer), K: c.value(o.K), V: c.value(o.V),
 		Positions: c.at.step.positions, Seq: c.at.step.seq, First: c.at.step.first,
 	}
-	if o.Ahead != nil {
-		a.Kept, a.By = c.value(o.Ahead.Kept), int32(o.Ahead.By)
+	if o.Draft != nil {
+		a.Kept, a.By = c.value(o.Draft.AcceptedRow), int32(o.Draft.By)
 	}
 	const block, threads = 16, 128
 	bytes := int(k.Format.Bytes(1))
@@ -236,7 +236,7 @@ func (c *lowering) states(class, layer int) cuda.States {
 		Pages: c.pages(class, layer), Rows: int32(k.State.ConvRows), Cols: int32(k.State.ConvCols), Copies: int32(k.State.Copies),
 		MatrixBytes: k.State.MatrixBytes(), InputBytes: k.State.ConvBytes(), MarkPerSlab: 1,
 	}
-	if i := c.p.Checkpoints(class); i >= 0 {
+	if i := c.p.Snapshots(class); i >= 0 {
 		m := c.p.Classes[i]
 		s.Marks, s.MarkPageBytes, s.MarkSlabBytes = c.at.step.pages[i], m.PageBytes(), m.SlabBytes
 		s.MarkK, s.MarkPerSlab = m.KOffset(layer), int32(m.PagesPerSlab)

@@ -417,7 +417,7 @@ func TestChosen(t *testing.T) {
 
 func toldAsLaunched(t *testing.T, l layout, p *backend.Program) {
 	t.Helper()
-	table, err := l.Chosen(p)
+	table, err := l.KernelChoices(p)
 	if err != nil {
 		t.Fatal(err)
 	}

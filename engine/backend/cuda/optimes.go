@@ -31,17 +31,17 @@ type timed struct {
 	step   int
 }
 
-var _ backend.Profiler = (*device)(nil)
+var _ backend.OpTimer = (*device)(nil)
 
 // newProfiler is nil where nothing is to be measured.
 func newProfiler(s backend.Settings) *profiler {
-	if !s.Profile {
+	if !s.TimeOps {
 		return nil
 	}
 	return &profiler{times: [2]map[string]*backend.OpTime{{}, {}}}
 }
 
-// OpTimes is backend.Profiler's; Busy is not known of a device.
+// OpTimes is backend.OpTimer's; Busy is not known of a device.
 func (d *device) OpTimes() (decode, prompts []backend.OpTime) {
 	p := d.profile
 	if p == nil {

@@ -23,7 +23,7 @@ import (
 func TestProfile(t *testing.T) {
 	emulated(t)
 	for _, on := range []bool{true, false} {
-		d, err := opened(t, backend.Settings{Profile: on})
+		d, err := opened(t, backend.Settings{TimeOps: on})
 		check(t, err)
 		p := d.r.Programs[0]
 		e, err := d.Compile(p)

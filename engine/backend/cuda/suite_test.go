@@ -31,7 +31,7 @@ func emulated(t testing.TB) {
 
 // A row is summed by tiles among many and by warps among few, and by chunks where many follow
 // each other (design, "Batching never changes a token").
-var suite = backendtest.Suite{Opener: Opener{}, Near: true}
+var suite = backendtest.Suite{Opener: Opener{}, MatrixTolerance: true}
 
 // TestParts runs a part of the backends' suite after the other: all cases of the quick ones, every
 // n-th of others. The whole of it is TestSuite, of `make test-cuda`.

@@ -44,7 +44,7 @@ func (d *device) upload(p *backend.Program, b backend.Binding) error {
 // position last: where a table begins with a sequence's first page, those up to its last, and to
 // what is proposed behind it.
 func (d *device) used(c backend.KVClass, last int32) int {
-	if c.BlockSize <= 0 || c.Window > 0 || c.State != nil || c.Checkpoint {
+	if c.BlockSize <= 0 || c.Window > 0 || c.State != nil || c.Snapshot {
 		return c.MaxPages
 	}
 	ahead := max(d.r.Step.Drafts, d.r.Step.Verify) + 1

@@ -50,7 +50,7 @@ func (c *lowering) roomOf(op backend.Op) (int64, error) {
 		return counters + up(cuda.DeltaWork(c.rows(c.info(o.QKV).Rows), o.ValueHeads), align), nil
 	case backend.Sample:
 		return c.sampling().end, nil
-	case backend.Drafted, backend.Verify:
+	case backend.DraftInput, backend.Verify:
 		return counters + up(4*int64(c.rows(backend.PerToken)), align), nil
 	}
 	return counters, nil

@@ -73,7 +73,7 @@ func compile(o backend.Op) op {
 		return concat{o}
 	case backend.Sample:
 		return sample{o}
-	case backend.Emit:
+	case backend.OutputRows:
 		return emit{o}
 	case backend.AllReduce:
 		return allReduce{o}
@@ -111,11 +111,11 @@ func compileLayer(o backend.Op) op {
 // compileDraft compiles what verifies proposals and makes them.
 func compileDraft(o backend.Op) op {
 	switch o := o.(type) {
-	case backend.Drafted:
+	case backend.DraftInput:
 		return drafted{o}
 	case backend.Verify:
 		return verify{o}
-	case backend.GatherKept:
+	case backend.GatherAccepted:
 		return gatherKept{o}
 	case backend.Propose:
 		return propose{o}
@@ -135,7 +135,7 @@ func (l *launch) pages(class, layer int) ref.Pages {
 // slot is where a row is stored in a class: its page and the place in it; −1 where
 // the class's window has left a token by the end of the step, or no page of the table
 // is for the position of a row ahead.
-func (l *launch) slot(class, row int, a *backend.Ahead) (page int32, slot int) {
+func (l *launch) slot(class, row int, a *backend.DraftPosition) (page int32, slot int) {
 	c := l.e.p.Classes[class]
 	if a != nil {
 		pos := l.position(row, a)
@@ -155,11 +155,11 @@ func (l *launch) slot(class, row int, a *backend.Ahead) (page int32, slot int) {
 
 // position is where a row is in its sequence; −1 for a row ahead of a sequence that has
 // no token in the step.
-func (l *launch) position(row int, a *backend.Ahead) int {
+func (l *launch) position(row int, a *backend.DraftPosition) int {
 	if a == nil {
 		return int(l.s.Positions[row])
 	}
-	t := l.ints(a.Kept)[row]
+	t := l.ints(a.AcceptedRow)[row]
 	if t < 0 {
 		return -1
 	}

@@ -150,13 +150,13 @@ func (l layout) roundRoom(p *backend.Program, id backend.WeightID) int64 {
 // spanOf is how many positions a query's keys and values may lie apart.
 func spanOf(p *backend.Program, o backend.Attention) int64 {
 	switch {
-	case o.Both:
+	case o.Bidirectional:
 		return int64(p.Bucket.Tokens)
 	case o.Window > 0:
 		return int64(o.Window) + int64(p.Bucket.Tokens)
 	}
 	n := positions(p, o.Class)
-	if o.Ahead != nil {
+	if o.Draft != nil {
 		n++ // a row behind all of them
 	}
 	return n

@@ -175,11 +175,11 @@ func (o allGather) run(l *launch, _, _ int) error {
 	return nil
 }
 
-type emit struct{ backend.Emit }
+type emit struct{ backend.OutputRows }
 
 func (o emit) units(l *launch) int { return l.b.Samples }
 func (o emit) run(l *launch, _, r int) error {
 	n := l.cols(o.X)
-	copy(rowOf(l.s.Emitted, r, n), rowOf(l.floats(o.X), r, n))
+	copy(rowOf(l.s.Outputs, r, n), rowOf(l.floats(o.X), r, n))
 	return nil
 }

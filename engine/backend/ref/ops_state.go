@@ -93,12 +93,12 @@ func (i inputs) write(state []float32, keep, end int) {
 // checkpoints are what a step begins from and leaves of a layer's state of a sequence.
 type checkpoints struct {
 	begin []byte // nil: the sequence's own state
-	pages [backend.CheckpointStores][]byte
-	after [backend.CheckpointStores]int
+	pages [backend.SnapshotStores][]byte
+	after [backend.SnapshotStores]int
 }
 
 func (l *launch) checkpoints(class, layer, seq int) (m checkpoints) {
-	i := l.e.p.Checkpoints(class)
+	i := l.e.p.Snapshots(class)
 	if i < 0 {
 		return m
 	}
