@@ -6,15 +6,15 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Fits says that what p verifies, proposes and emits has its place in steps of this shape. A
-// Device calls it in Compile. Its error is a *ProgramError.
+// Fits returns a *ProgramError unless steps of this shape have buffers for everything that p
+// verifies, proposes and outputs. A Device calls it in Compile.
 func (p *Program) Fits(s StepShape) error {
 	for i, op := range p.Ops {
 		why := ""
 		switch o := op.(type) {
 		case Verify:
 			if s.accepted() < p.Bucket.Seqs {
-				why = fmt.Sprintf("it verifies proposals of %d sequences, Step.Accepted has room for %d", p.Bucket.Seqs, s.accepted())
+				why = fmt.Sprintf("it verifies proposals of %d sequences, Step.Accepted holds %d", p.Bucket.Seqs, s.accepted())
 			}
 		case Propose:
 			if o.Of != s.Drafts || s.Seqs < p.Bucket.Seqs {
@@ -22,7 +22,7 @@ func (p *Program) Fits(s StepShape) error {
 			}
 		case OutputRows:
 			if n := p.Values[o.X].Cols; n != s.OutputCols || s.Samples < p.Bucket.Samples {
-				why = fmt.Sprintf("it gives %d rows of %d, Step.Outputs has room for %d of %d", p.Bucket.Samples, n, s.Samples, s.OutputCols)
+				why = fmt.Sprintf("it outputs %d rows of %d, Step.Outputs holds %d of %d", p.Bucket.Samples, n, s.Samples, s.OutputCols)
 			}
 		case Sample:
 			if s.OutputCols > 0 {
@@ -36,7 +36,7 @@ func (p *Program) Fits(s StepShape) error {
 	return nil
 }
 
-// drafts checks the ops of a head that proposes tokens.
+// drafts checks the ops of a draft head.
 func (c *checker) drafts(op Op) {
 	f32, i32 := kernels.F32, kernels.I32
 	switch o := op.(type) {
@@ -61,18 +61,19 @@ func (c *checker) drafts(op Op) {
 	}
 }
 
-// ahead checks where an op's rows are, and says of what kind they are.
-func (c *checker) ahead(a *DraftPosition) Rows {
+// draftRows checks an op's DraftPosition and returns its row symbol: PerSeq with one, else
+// PerToken.
+func (c *checker) draftRows(a *DraftPosition) Rows {
 	if a == nil {
 		return PerToken
 	}
 	c.value("Draft.AcceptedRow", a.AcceptedRow, kernels.I32, PerSeq, 1)
-	c.that(a.By > 0 && a.By <= c.p.Lookahead, "rows are %d positions ahead, the program says at most %d", a.By, c.p.Lookahead)
+	c.that(a.By > 0 && a.By <= c.p.Lookahead, "rows are %d positions ahead, the program allows %d", a.By, c.p.Lookahead)
 	return PerSeq
 }
 
-// aheadOf checks also that the class keeps what rows ahead see.
-func (c *checker) aheadOf(a *DraftPosition, k KVClass) Rows {
-	c.that(a == nil || k.Window == 0, "rows ahead of class %s, which keeps %d tokens", k.Name, k.Window)
-	return c.ahead(a)
+// draftRowsOf also checks that the class keeps the positions that draft rows attend to.
+func (c *checker) draftRowsOf(a *DraftPosition, k KVClass) Rows {
+	c.that(a == nil || k.Window == 0, "draft positions in class %s, which keeps %d tokens", k.Name, k.Window)
+	return c.draftRows(a)
 }

@@ -8,7 +8,8 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestDraftChecks: rows ahead are sequences, and a head's ops have their kinds.
+// TestDraftChecks: draft rows are one per sequence, and the ops of a draft head check their
+// operands.
 func TestDraftChecks(t *testing.T) {
 	p, _, _, _ := small(t)
 	r := &Recorder{p: p, at: map[Value]int64{}}
@@ -32,7 +33,7 @@ func TestDraftChecks(t *testing.T) {
 	}
 	for _, op := range good {
 		if _, plain := op.(Rope); RequiredFeature(op) == "" && !plain {
-			t.Errorf("%s is not newer", OpName(op))
+			t.Errorf("RequiredFeature of %s is empty", OpName(op))
 		}
 	}
 	windowed := attend
@@ -56,7 +57,7 @@ func TestDraftChecks(t *testing.T) {
 		"Draft.AcceptedRow (next) has": StoreKV{K: k, V: v, Draft: &DraftPosition{AcceptedRow: next, By: 1}},
 		"Angles (angles) has rows":     Rope{QKV: qkv, Angles: 2, Q: q, K: k, V: v, Heads: 1, KVHeads: 1, HeadDim: 16, Rotary: 16},
 		"not tokens or sequences":      Rope{QKV: 7, Angles: angles, Q: q, K: k, V: v, Heads: 1, KVHeads: 1, HeadDim: 16, Rotary: 16},
-		"rows ahead of class":          windowed,
+		"draft positions in class":     windowed,
 		"which keeps 8 tokens":         StoreKV{K: k, V: v, Class: 1, Draft: one},
 		"X is Gate":                    Gate{y, y},
 		"Gate (x) has rows":            Gate{y, 1},
@@ -71,11 +72,11 @@ func TestDraftChecks(t *testing.T) {
 	}
 }
 
-// TestFits: what is verified and proposed has a place in the step's buffers.
+// TestFits: a program that verifies or proposes needs the step's buffers for it.
 func TestFits(t *testing.T) {
 	p := &Program{Name: "p", Bucket: Bucket{Tokens: 8, Seqs: 4, Samples: 8}, Ops: []Op{Verify{}}}
 	for want, s := range map[string]StepShape{
-		"has room for 0": {Seqs: 4}, "of 4 sequences": {Seqs: 3, Verify: 1}, "": {Seqs: 4, Verify: 1},
+		"Step.Accepted holds 0": {Seqs: 4}, "of 4 sequences": {Seqs: 3, Verify: 1}, "": {Seqs: 4, Verify: 1},
 	} {
 		if err := p.Fits(s); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", s, err, want)
@@ -89,17 +90,17 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// TestCheckpointBytes: Qwen3.5-27B on two ranks with two proposals: 48 layers of
-// five rows of inputs and one copy of the matrices, the 78 MB of the design.
-func TestCheckpointBytes(t *testing.T) {
+// TestSnapshotBytes uses Qwen3.5-27B on two ranks with two proposals: 48 layers of
+// five rows of inputs and one copy of the matrices, 78 MB.
+func TestSnapshotBytes(t *testing.T) {
 	c := KVClass{Name: "state", Layers: 48, State: &StateShape{ConvRows: 5, ConvCols: 5120, ConvFormat: kernels.BF16, Heads: 24, Rows: 128, Cols: 128, Copies: 3}}
 	if got, page := c.SnapshotBytes(), c.PageBytes(); got != 48*(51200+1572864) || page != 48*(51200+3*1572864) {
-		t.Errorf("a checkpoint of %d bytes, a page of %d", got, page)
+		t.Errorf("a snapshot of %d bytes, a page of %d", got, page)
 	}
 	if c.State.Copies != 3 {
 		t.Error("the class was changed")
 	}
 	if n := (KVClass{Format: kernels.F16, BlockSize: 16, Layers: 1, KVHeads: 1, HeadDim: 16}).SnapshotBytes(); n != 0 {
-		t.Errorf("a class of attention has checkpoints of %d bytes", n)
+		t.Errorf("a class of attention has snapshots of %d bytes, want 0", n)
 	}
 }

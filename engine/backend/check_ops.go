@@ -2,7 +2,7 @@ package backend
 
 import "vapp.dev/kernels"
 
-// op checks one op; ops it does not know are left to the backend's refusal.
+// op checks one op. It accepts an op of unknown type: the backend rejects it.
 func (c *checker) op(op Op) {
 	f32, i32 := kernels.F32, kernels.I32
 	switch o := op.(type) {
@@ -161,19 +161,19 @@ func (c *checker) mixture(op Op) {
 	}
 }
 
-// state checks the class of a recurrent op.
+// state checks the class of a recurrent op and returns its state.
 func (c *checker) state(class, layer int) StateShape {
 	k := c.class(class, layer)
 	if k.State == nil {
 		c.fail("class %s holds no recurrent state", k.Name)
 		return StateShape{}
 	}
-	c.that(!k.Snapshot, "class %s holds checkpoints, not the states themselves", k.Name)
+	c.that(!k.Snapshot, "class %s holds snapshots, not the states themselves", k.Name)
 	if i := c.p.Snapshots(class); i >= 0 {
 		s, t := *k.State, c.p.Classes[i].State
 		s.Copies = 1
 		c.that(t != nil && s == *t && c.p.Classes[i].Layers == k.Layers && c.p.Classes[i].MaxPages == SnapshotEntries,
-			"class %s keeps no checkpoints of class %s", c.p.Classes[i].Name, k.Name)
+			"class %s holds no snapshots of class %s", c.p.Classes[i].Name, k.Name)
 	}
 	return *k.State
 }
@@ -181,7 +181,7 @@ func (c *checker) state(class, layer int) StateShape {
 func (c *checker) attention(op Op) {
 	switch o := op.(type) {
 	case Angles:
-		y := c.value("Y", o.Y, kernels.F32, c.ahead(o.Draft), 0)
+		y := c.value("Y", o.Y, kernels.F32, c.draftRows(o.Draft), 0)
 		parts := 2
 		if o.Grid {
 			parts = 4
@@ -199,7 +199,7 @@ func (c *checker) attention(op Op) {
 		c.attend(o)
 	case StoreKV:
 		k := c.class(o.Class, o.Layer)
-		rows := c.aheadOf(o.Draft, k)
+		rows := c.draftRowsOf(o.Draft, k)
 		c.value("K", o.K, k.Format, rows, k.KVHeads*k.HeadDim)
 		c.value("V", o.V, k.Format, rows, k.KVHeads*k.HeadDim)
 	}
@@ -234,18 +234,18 @@ func (c *checker) rope(o Rope) {
 
 func (c *checker) attend(o Attention) {
 	c.heads(o.Heads, o.KVHeads, o.HeadDim)
-	rows := c.ahead(o.Draft)
-	c.that(o.Draft == nil || !o.Bidirectional, "rows ahead see no token after them")
+	rows := c.draftRows(o.Draft)
+	c.that(o.Draft == nil || !o.Bidirectional, "draft positions see no token after them")
 	f := c.like(o.K).Format
 	if !o.Bidirectional {
 		k := c.class(o.Class, o.Layer)
-		c.aheadOf(o.Draft, k)
+		c.draftRowsOf(o.Draft, k)
 		f = k.Format
 		c.that(k.KVHeads == o.KVHeads && k.HeadDim == o.HeadDim, "class %s has %d heads of %d, not %d of %d", k.Name, k.KVHeads, k.HeadDim, o.KVHeads, o.HeadDim)
 		c.that(k.Window == 0 || o.Window > 0 && o.Window <= k.Window, "class %s keeps %d tokens, the op sees %d (0: all)", k.Name, k.Window, o.Window)
 		c.that((k.KeyDim == 0) == (o.Rebuild == nil), "class %s stores %d numbers of a key, the op rebuilds: %t", k.Name, k.keyDim(), o.Rebuild != nil)
 		if r := o.Rebuild; r != nil {
-			c.that(r.Rotary == k.KeyDim && r.Rotary%2 == 0 && r.Rotary <= o.HeadDim && o.HeadDim%2 == 0, "pages hold %d numbers of a key of %d, %d turn", k.KeyDim, o.HeadDim, r.Rotary)
+			c.that(r.Rotary == k.KeyDim && r.Rotary%2 == 0 && r.Rotary <= o.HeadDim && o.HeadDim%2 == 0, "pages hold %d numbers of a key of %d, %d are rotated", k.KeyDim, o.HeadDim, r.Rotary)
 		}
 	}
 	c.value("Q", o.Q, kernels.F32, rows, o.Heads*o.HeadDim)

@@ -8,8 +8,8 @@ import (
 	"vapp.dev/kernels"
 )
 
-// small is a program with an op of every kind that Check compares, and a step
-// that it accepts: two sequences, of 3 tokens from 0 and of 1 from 20.
+// small returns a program with an op of every kind that Check compares, and a valid step for
+// it: two sequences, of 3 tokens from position 0 and of 1 token at position 20.
 func small(t *testing.T) (*Program, *Step, Binding, int64) {
 	t.Helper()
 	c := KVClass{Name: "full", Format: kernels.F16, BlockSize: 16, Layers: 1, KVHeads: 1, HeadDim: 16, PagesPerSlab: 2, MaxPages: 2, Plane: true}

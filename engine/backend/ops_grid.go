@@ -2,25 +2,24 @@ package backend
 
 import "vapp.dev/kernels"
 
-// Resample adds learned positions: to X [T,cols] the row of Table [Side·Side, cols]
-// at each patch's place, where Table is a square grid that is stretched over the
-// item's, corner to corner, and mixed between the four nearest (bilinear). Across and
-// Down [T,1] I32 are the patches' columns and rows; the item's size is one more
-// than the largest.
+// Resample adds learned position embeddings to X [T,cols]. Table [Side·Side, cols] is a
+// square grid; it is stretched over the item's grid, corner to corner, and interpolated
+// between the four nearest entries (bilinear). Across and Down [T,1] I32 are the patches'
+// columns and rows; the item's size is one more than the largest.
 type Resample struct {
 	X, Across, Down Value
 	Table           WeightID
 	Side            int
 }
 
-// Join is Y [L,n·cols]: n rows of X [T,cols] one after the other make a row, n
-// being as many times as Y is wider than X.
+// Join sets each row of Y [L,n·cols] to n consecutive rows of X [T,cols]; n is the ratio of
+// their widths.
 type Join struct{ X, Y Value }
 
 func (Resample) opName() string { return "resample" }
 func (Join) opName() string     { return "join" }
 
-// grid checks the ops of patches that lie in squares.
+// grid checks the ops of this file.
 func (c *checker) grid(op Op) {
 	f32, i32 := kernels.F32, kernels.I32
 	switch o := op.(type) {

@@ -2,25 +2,24 @@ package backend
 
 import "vapp.dev/kernels"
 
-// A vision tower is a program of its own: Bucket.Tokens are the patches of one item
-// (an image, or a frame of a video), Bucket.Samples the rows that it gives. Positions in
-// the grid of patches are values, since they are two.
+// A vision tower is a program of its own. Bucket.Tokens is the number of patches of one item
+// (an image, or a frame of a video), Bucket.Samples the number of encoded rows. A patch has
+// two positions in the grid, so they are values instead of Step.Positions.
 
-// Patches reads the item that the pass encodes: Pixels [T,cols] F32 are the colours of
-// each patch, 0 to 1, times Scale plus Shift, Across and Down [T,1] I32 its column
-// and row in the grid.
+// Patches reads the item to encode. Pixels [T,cols] F32 are the colours of each patch, 0 to
+// 1, times Scale plus Shift; Across and Down [T,1] I32 are its column and row in the grid.
 type Patches struct {
 	Pixels, Across, Down Value
 	Scale, Shift         float32
-	// Frames is how many frames a patch has, of which the colours lie plane by plane:
-	// channel, frame, row, column; 0: one, pixel by pixel.
+	// Frames is how many frames a patch has; its colours are ordered by channel, frame,
+	// row, column. 0: one frame, with the channels of a pixel together.
 	Frames int
-	// Square says that patches come in squares of so many columns and rows, one
-	// after the other; 0: row by row of the grid.
+	// Square orders patches by squares of this many columns and rows; 0: row by row of
+	// the grid.
 	Square int
 }
 
-// Pool sets Y [L,cols] to the mean of each Size × Size square of patches of X
+// AvgPool sets Y [L,cols] to the mean of each Size × Size square of patches of X
 // [T,cols], times Scale. Squares are counted row by row of the grid; there are T/Size²
 // of them.
 type AvgPool struct {
@@ -29,18 +28,17 @@ type AvgPool struct {
 	Scale              float32
 }
 
-// Standardize is X [rows,cols] = (X − Mean) · Scale, in place; Mean and Scale [cols].
+// Standardize sets X [rows,cols] to (X − Mean) · Scale, in place; Mean and Scale are [cols].
 type Standardize struct {
 	X           Value
 	Mean, Scale WeightID
 }
 
-// EncoderOutput hands X [L,cols] over: what Merge puts in the place of the item's tokens.
+// EncoderOutput marks X [L,cols] as the tower's result, which Merge inserts into the prompt.
 type EncoderOutput struct{ X Value }
 
-// Merge puts encoded rows into those rows of X [T,cols] whose token stands for a
-// part of an item; the others stay. Next says that a row stands for its token's
-// successor (DraftInput).
+// Merge replaces the rows of X [T,cols] at an item's placeholder tokens with the item's
+// encoded rows. Next means that a row belongs to its token's successor (DraftInput).
 type Merge struct {
 	X    Value
 	Next bool

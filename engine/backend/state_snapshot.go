@@ -1,26 +1,26 @@
 package backend
 
-// A checkpoint is the recurrent state of a sequence after its first n tokens, kept so
-// that other sequences with these tokens begin behind them. It lies in a page of a class
-// of its own, whose page table has for each sequence of a step
+// A state snapshot is the recurrent state of a sequence after its first n tokens. It is kept
+// for prefix caching: another sequence with the same first n tokens continues from it.
+// Snapshots are pages of a class of their own. Its page table has for each sequence of a step
 //
-//	[0]     the page that the state before the step's first token is read from, in place
-//	        of the sequence's own page of class Of; −1: its own page
-//	[1+2i]  a page that a state is stored to, besides the own page; −1: none
-//	[2+2i]  the n whose state it is: of the first n tokens, the n-th in this step
+//	[0]     the page to read the state before the step's first token from; −1: the
+//	        sequence's own page of class Of
+//	[1+2i]  a page to store a state to, besides the own page; −1: none
+//	[2+2i]  the n of that state: the state after the first n tokens; token n is in this step
 //
-// for i below SnapshotStores. The pages of a step's tables differ, but that several
-// sequences may begin from one.
+// for i below SnapshotStores. No page occurs twice in a step's tables, except that several
+// sequences may read the same page.
 
-// SnapshotStores is how many checkpoints a sequence leaves in a step, SnapshotEntries
-// the width of the page table that says so.
+// SnapshotStores is how many snapshots a sequence may store in a step, SnapshotEntries the
+// width of the page table.
 const (
 	SnapshotStores  = 2
 	SnapshotEntries = 1 + 2*SnapshotStores
 )
 
-// SnapshotClass is the class that keeps checkpoints of c, which is class i and has a
-// State. Its blocks are what positions of checkpoints are multiples of.
+// SnapshotClass returns the class for snapshots of c, which is class i and has a State.
+// Snapshots are taken at multiples of blockSize tokens.
 func (c KVClass) SnapshotClass(i, blockSize int) KVClass {
 	s := *c.State
 	s.Copies = 1
@@ -29,8 +29,8 @@ func (c KVClass) SnapshotClass(i, blockSize int) KVClass {
 	return c
 }
 
-// SnapshotBytes is what the state of a sequence takes at one position: a page of one
-// copy. 0 where the class has no State.
+// SnapshotBytes returns the size of one snapshot: a page with one copy of the state. It is 0
+// for a class without State.
 func (c KVClass) SnapshotBytes() int64 {
 	if c.State == nil {
 		return 0
@@ -38,7 +38,7 @@ func (c KVClass) SnapshotBytes() int64 {
 	return c.SnapshotClass(0, 0).PageBytes()
 }
 
-// Snapshots is the class that keeps checkpoints of a class, −1 where none does.
+// Snapshots returns the class that keeps snapshots of a class, or −1.
 func (p *Program) Snapshots(class int) int {
 	for i, c := range p.Classes {
 		if c.Snapshot && c.Of == class {
@@ -48,8 +48,8 @@ func (p *Program) Snapshots(class int) int {
 	return -1
 }
 
-// checkSnapshots looks at the entries of one sequence, whose tokens are at positions
-// from to to−1.
+// checkSnapshots checks the entries of one sequence whose tokens are at positions from to
+// to−1.
 func (s *Step) checkSnapshots(c KVClass, table []int32, seq, from, to int, kvBytes int64) error {
 	inside := func(page int32) bool { return c.Address(page)+c.PageBytes() <= kvBytes }
 	wrong := func(why string, page int32) error {

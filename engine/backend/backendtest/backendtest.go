@@ -137,7 +137,7 @@ func parts() []part {
 		{"tokens", (*subject).tokens},
 		{"sample", (*subject).sample},
 		{"drafts", (*subject).drafts},
-		{"rows ahead", (*subject).ahead},
+		{"draft positions", (*subject).ahead},
 		{"memory", (*subject).memory},
 		{"refusals", (*subject).refusals},
 	}
