@@ -9,7 +9,7 @@ import (
 	kcpu "vapp.dev/kernels/cpu"
 )
 
-// layer appends what layers are made of beside attention and products.
+// layer appends the ops of layers other than attention and products.
 func (c *compiler) layer(op backend.Op) error {
 	switch o := op.(type) {
 	case backend.Norm:
@@ -128,7 +128,7 @@ func (c *compiler) deltaNet(o backend.DeltaNet) error {
 	return add(c, kcpu.OpDelta, a, backend.PerToken, kcpu.DeltaUnits(o.ValueHeads, o.ValueDim), 1)
 }
 
-// activation is what kernels know of a gated MLP's function.
+// activation returns the kernel arguments for the function of a gated MLP.
 func activation(a backend.Activation) kcpu.Activation {
 	k := kcpu.Activation{Kind: act(a.Act), Paired: flag(a.Paired), Limit: a.Limit, Alpha: a.Alpha, Shift: a.Shift}
 	if a.Limit != 0 || a.Alpha != 0 || a.Shift != 0 {

@@ -8,8 +8,8 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// TestOpTimes counts the ops of steps, those that decode and the others apart; where
-// nobody asked there is nothing.
+// TestOpTimes counts the ops of decode steps and of other steps. Without TimeOps there are
+// none.
 func TestOpTimes(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		d := small.open(t, backend.Settings{Threads: 2, TimeOps: on})
@@ -21,7 +21,7 @@ func TestOpTimes(t *testing.T) {
 		decode, prompts := d.Device.(backend.OpTimer).OpTimes()
 		if !on {
 			if len(decode)+len(prompts) > 0 {
-				t.Errorf("nobody asked, and there is %v, %v", decode, prompts)
+				t.Errorf("without TimeOps: %v, %v", decode, prompts)
 			}
 			continue
 		}

@@ -7,7 +7,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Runs refuses what is planned and has no kernel yet.
+// Runs rejects weights and ops that are planned and have no kernel yet.
 func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
 	if p.Shard.World > 1 {
 		return backend.Unsupported(name, fmt.Sprintf("%d ranks", p.Shard.World), "it is a single device")
@@ -30,8 +30,8 @@ func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
 	return nil
 }
 
-// missing names what of an op has no kernel; "" where all of it has. Fields that have
-// one are cleared before the rest is looked at.
+// missing returns the feature of an op that has no kernel; "" if it has none. It clears the
+// fields that kernels support, then asks RequiredFeature about the rest.
 func missing(op backend.Op) string {
 	switch o := op.(type) {
 	case backend.Add, backend.Concat, backend.Softcap, backend.Activate, backend.Gate, backend.GatherLast, backend.Route, backend.Experts, backend.Conv, backend.DeltaNet,
@@ -62,7 +62,8 @@ func missing(op backend.Op) string {
 	return backend.RequiredFeature(op)
 }
 
-// missingClass names what of a class's pages no kernel reads.
+// missingClass returns the feature of a class's pages that no kernel supports; "" if there is
+// none.
 func missingClass(c backend.KVClass) string {
 	if s := c.State; s != nil && s.ConvFormat != kernels.F32 && s.ConvFormat != kernels.F16 && s.ConvFormat != kernels.BF16 {
 		return fmt.Sprintf("a convolution's inputs in %v", s.ConvFormat)
