@@ -49,10 +49,10 @@ func (r rowsOf) ReadRows(name string, row0, rows int, dst []byte) error {
 	return holder.Checkpoint.ReadRows(own, row0, rows, dst)
 }
 
-// Made implements backend.Maker.
-func (r rowsOf) Made(name string) (kernels.Made, bool) {
+// Dummy implements backend.DummySource.
+func (r rowsOf) Dummy(name string) (kernels.Dummy, bool) {
 	holder, own := r.m.holder(name)
-	return holder.Checkpoint.Made(own)
+	return holder.Checkpoint.Dummy(own)
 }
 
 // VocabularyError says that a draft model's tokens are others than the model's.

@@ -17,7 +17,7 @@ func here() appliance.Machine {
 }
 
 // found is a line about the devices of this machine that need a driver.
-func found() string { return cuda.Opener{}.Found() }
+func found() string { return cuda.Opener{}.DriverLine() }
 
 // machines are the backends of this binary, in the order in which auto asks
 // whether they serve. Those that were built without their native half plan, and refuse to open.

@@ -111,9 +111,9 @@ type Inspector interface {
 
 // Of a RowReader:
 
-// Maker is a RowReader that generates some tensors (dummy weights), so that a Device can
-// generate them in place.
-type Maker interface {
-	// Made returns the formula of a tensor that ReadRows generates; false for others.
-	Made(tensor string) (kernels.Made, bool)
+// DummySource is a RowReader that generates some tensors (vLLM's dummy weights), so that a
+// Device can generate them in its own memory.
+type DummySource interface {
+	// Dummy returns the formula of a tensor that ReadRows generates; false for others.
+	Dummy(tensor string) (kernels.Dummy, bool)
 }

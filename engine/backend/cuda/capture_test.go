@@ -17,7 +17,7 @@ func TestStarts(t *testing.T) {
 	p := layer(t, kernels.BF16, kernels.BF16, 64)
 	l := on(t, "h100", backend.Graphs{})
 	for _, v := range variants(p.Bucket) {
-		launches, err := l.lower(p, v, nowhere(p))
+		launches, err := l.lower(p, v, noAddresses(p))
 		if err != nil {
 			t.Fatal(err)
 		}

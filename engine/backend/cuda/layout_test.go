@@ -106,7 +106,7 @@ func TestWorkspace(t *testing.T) {
 	wide := *p
 	wide.Ops = []backend.Op{backend.Attention{Heads: 1, KVHeads: 1, HeadDim: 1024}}
 	c := lowering{l: l, p: &wide, v: variant{rows: 8}}
-	if _, err := c.roomOf(wide.Ops[0]); !errors.Is(err, backend.ErrUnsupported) {
+	if _, err := c.workspaceEnd(wide.Ops[0]); !errors.Is(err, backend.ErrUnsupported) {
 		t.Error(err)
 	}
 }

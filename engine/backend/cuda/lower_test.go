@@ -72,7 +72,7 @@ func TestLower(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, v := range variants(p.Bucket) {
-					list, err := l.lower(p, v, nowhere(p))
+					list, err := l.lower(p, v, noAddresses(p))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -114,7 +114,7 @@ func TestFP8Activations(t *testing.T) {
 				}
 				launched := map[string]int{}
 				for _, v := range variants(p.Bucket) {
-					list, err := l.lower(p, v, nowhere(p))
+					list, err := l.lower(p, v, noAddresses(p))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -161,7 +161,7 @@ func TestLibraryLower(t *testing.T) {
 		p := layer(t, kernels.BF16, kernels.BF16, tokens)
 		most := int64(0)
 		for _, v := range variants(p.Bucket) {
-			list, err := l.lower(p, v, nowhere(p))
+			list, err := l.lower(p, v, noAddresses(p))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -199,7 +199,7 @@ func TestLibraryLower(t *testing.T) {
 		}
 		toldAsLaunched(t, l, p)
 		for _, v := range variants(p.Bucket) {
-			list, err := own.lower(p, v, nowhere(p))
+			list, err := own.lower(p, v, noAddresses(p))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -310,7 +310,7 @@ func TestLibraryFP8Lower(t *testing.T) {
 		toldAsLaunched(t, l, p)
 		rooms(t, l, p)
 		for _, v := range variants(p.Bucket) {
-			list, err := l.lower(p, v, nowhere(p))
+			list, err := l.lower(p, v, noAddresses(p))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -378,7 +378,7 @@ func TestFused(t *testing.T) {
 		if _, err := r.Program(); err != nil {
 			t.Fatal(err)
 		}
-		list, err := on(t, "h100", backend.Graphs{}).lower(p, variant{rows: tokens}, nowhere(p))
+		list, err := on(t, "h100", backend.Graphs{}).lower(p, variant{rows: tokens}, noAddresses(p))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -426,7 +426,7 @@ func toldAsLaunched(t *testing.T, l layout, p *backend.Program) {
 		told[fmt.Sprint(k.Kernel, k.Splits)] = true
 	}
 	for _, v := range variants(p.Bucket) {
-		list, err := l.lower(p, v, nowhere(p))
+		list, err := l.lower(p, v, noAddresses(p))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -449,7 +449,7 @@ func TestMixtureRows(t *testing.T) {
 		1: "route experts_order experts_f32_4 glu4 experts_f32_4 experts_combine", 512: "route experts_order experts_f32_64 glu4 experts_f32_64 experts_combine",
 	} {
 		l, p := on(t, "h100", backend.Graphs{}), layer(t, kernels.F32, kernels.BF16, tokens)
-		list, err := l.lower(p, variant{rows: tokens}, nowhere(p))
+		list, err := l.lower(p, variant{rows: tokens}, noAddresses(p))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -496,7 +496,7 @@ func TestWide(t *testing.T) {
 		{"b200", kernels.MXFP4, 2048, "linear_mxfp4_tile", "linear_mxfp4_tile"},
 	} {
 		l, p := on(t, c.device, backend.Graphs{}), layer(t, c.f, kernels.BF16, c.tokens)
-		list, err := l.lower(p, variant{rows: c.tokens}, nowhere(p))
+		list, err := l.lower(p, variant{rows: c.tokens}, noAddresses(p))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -567,7 +567,7 @@ func rooms(t *testing.T, l layout, p *backend.Program) {
 	for _, v := range variants(p.Bucket) {
 		c := lowering{l: l, p: p, v: v}
 		for _, op := range p.Ops {
-			n, err := c.roomOf(op)
+			n, err := c.workspaceEnd(op)
 			if err != nil || n > most || n < counters {
 				t.Errorf("%s in %+v: %d of %d, %v", backend.OpName(op), v, n, most, err)
 			}
@@ -623,7 +623,7 @@ func TestMissing(t *testing.T) {
 	}
 	p := layer(t, kernels.BF16, kernels.BF16, 256) // 64 rows of an expert: blocks of 64 in both formats
 	mixed(p)
-	if _, err := l.lower(p, variant{rows: 256}, nowhere(p)); !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), "other blocks of rows") {
+	if _, err := l.lower(p, variant{rows: 256}, noAddresses(p)); !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), "other blocks of rows") {
 		t.Errorf("gates in bf16, down in float32: %v", err)
 	}
 }

@@ -137,7 +137,7 @@ func BenchmarkPack(b *testing.B) {
 // making makes up what it can.
 type making struct{ *counting }
 
-func (m making) Made(name string) (kernels.Made, bool) { return m.ck.Made(name) }
+func (m making) Dummy(name string) (kernels.Dummy, bool) { return m.ck.Dummy(name) }
 
 // TestMadeWeights: weights that are made up on the device are those that are read, bit by bit,
 // and none of their rows is read; scales and parts that begin within a panel are.

@@ -3,7 +3,7 @@ package kernels
 // Made is a tensor whose elements are made up, so that whoever needs them can make them
 // where they are wanted: element e of row r is Levels[b·Size:][:Size], where b is byte e%8
 // of Mix(Mix(Key + r·Golden) + e/8·Golden).
-type Made struct {
+type Dummy struct {
 	Key    uint64
 	Size   int    // bytes of an element
 	Levels []byte // 256 elements
@@ -20,7 +20,7 @@ func Mix(x uint64) uint64 {
 }
 
 // Row writes the first elements of a row.
-func (m Made) Row(row uint64, dst []byte) {
+func (m Dummy) Row(row uint64, dst []byte) {
 	start := Mix(m.Key + row*Golden)
 	for e := uint64(0); len(dst) > 0; e++ {
 		b := Mix(start+e/8*Golden) >> (8 * (e % 8)) & 255
