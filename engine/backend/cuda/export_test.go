@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Patience has devices be given up after d, for a test.
+// Patience sets the time limit for a device's response to d for a test.
 func Patience(t testing.TB, d time.Duration) {
 	before := patience
 	patience = d

@@ -10,8 +10,8 @@ import (
 	"vapp.dev/engine/backend/cuda/driver"
 )
 
-// TestQueueNeverFills: launches on a device that has hung end with the limit, before there are so
-// many that a driver has the caller wait (the emulated one ends the process then).
+// TestQueueNeverFills: launches on a hanging device fail after the limit, before a driver's
+// queue is full and it blocks the caller (the emulated driver ends the process then).
 func TestQueueNeverFills(t *testing.T) {
 	d, e := stepping(t, backend.StepShape{Tokens: 4, Seqs: 4, Samples: 4, Vocab: 32}, backend.Graphs{})
 	list := e.(*executable).lists[0][0]
