@@ -161,8 +161,8 @@ func TestAttention(t *testing.T) {
 	Quantize(kernels.F32, v, vb)
 	a := AttentionArgs{
 		Q: q, Y: make([]float32, len(q)), K: kb, V: vb, First: []int32{0, tokens}, Positions: []int32{0, 1, 2}, Heads: heads, Scale: 0.5,
-		Pages: Pages{Format: kernels.F32, BlockSize: 4, KVHeads: 1, HeadDim: dim},
-		Room:  AttentionRoom{K: make([]float32, 8), V: make([]float32, 8), P: make([]float64, 4), Acc: make([]float64, dim)},
+		Pages:     Pages{Format: kernels.F32, BlockSize: 4, KVHeads: 1, HeadDim: dim},
+		Workspace: AttentionWorkspace{K: make([]float32, 8), V: make([]float32, 8), P: make([]float64, 4), Acc: make([]float64, dim)},
 	}
 	Attention(a, 0, 0)
 	close32(t, "attention", a.Y, 1, 10, 1, 10 /* 0 */, 2, 20, 2, 20 /* 1 */, 5, 50, 3, 30 /* 2 */)

@@ -9,14 +9,15 @@ import (
 	"vapp.dev/kernels"
 )
 
-// tokens tests what leaves one step and enters the next.
+// tokens tests data that passes from one step to the next.
 func (s *subject) tokens(t *testing.T) {
 	s.run(t, "resolve", s.resolve)
 	s.run(t, "overlap", s.overlap)
 	s.run(t, "move pages", s.movePages)
 }
 
-// resolve: ids pass, −1−r is row r of the other set, a row without token is 0.
+// resolve: ids pass unchanged, −1−r is row r of the other set, and a row without token gives
+// 0.
 func (s *subject) resolve(t *testing.T) {
 	const vocab = 40
 	m, x := &tensors{}, make([]float32, vocab*vocab)
@@ -32,8 +33,8 @@ func (s *subject) resolve(t *testing.T) {
 	}
 }
 
-// overlap: launching step n+1 before the tokens of step n are known gives the
-// same tokens as waiting for them.
+// overlap: launching step n+1 before the tokens of step n are known gives the same tokens as
+// waiting for them.
 func (s *subject) overlap(t *testing.T) {
 	const steps = 24
 	n := net{weights: kernels.F32, pages: kernels.F32, block: 16, rows: 32, seqs: 3, sampled: true}

@@ -68,7 +68,7 @@ func open(l layout, r backend.Reservation) (*device, error) {
 	return d, nil
 }
 
-// short refuses a reservation that does not hold what it lists.
+// short returns the error of a reservation that is too small; need and have are bytes.
 func short(what string, need, have int64) error {
 	return fmt.Errorf("backend %s: reservation: %s needs %d bytes, there are %d", name, what, need, have)
 }
@@ -76,7 +76,7 @@ func short(what string, need, have int64) error {
 // Step returns a set's buffers.
 func (d *device) Step(set int) *backend.Step { return d.steps[set] }
 
-// Usage is what the arenas' slices hold.
+// Usage returns the size of the arenas' slices.
 func (d *device) Usage() [backend.NumArenas]int64 {
 	var u [backend.NumArenas]int64
 	for a, m := range d.arenas {
@@ -85,7 +85,7 @@ func (d *device) Usage() [backend.NumArenas]int64 {
 	return u
 }
 
-// Move waits for what was launched and copies pages, one after the other.
+// Move waits for all launches, then copies pages in order.
 func (d *device) Move(moves []backend.PageMove) error {
 	kv, swap := d.arenas[backend.KV], d.arenas[backend.Swap]
 	d.drain()
@@ -104,14 +104,14 @@ func (d *device) Move(moves []backend.PageMove) error {
 	return nil
 }
 
-// Scratch is backend.Inspector's.
+// Scratch implements backend.Inspector.
 func (d *device) Scratch(v backend.Value, p *backend.Program) []byte {
 	in := p.Values[v]
 	n := in.Format.Bytes(int64(p.Rows(in.Rows)) * int64(in.Cols))
 	return d.arenas[backend.Scratch][in.Offset : in.Offset+n]
 }
 
-// Close waits for what is running, stops the goroutines and lets the arenas go.
+// Close waits for running launches, stops the goroutines and releases the arenas.
 func (d *device) Close() error {
 	if d.queue == nil {
 		return nil
