@@ -27,11 +27,11 @@ import (
 //     leaves the last one in kept [S,1].
 //  3. The drafter runs on all rows of the step at their own positions, for its keys
 //     and values: row t needs h[t], the target's state after its last norm, and
-//     the token behind it (Drafted). The rows behind kept are of proposals that
+//     the token behind it (DraftInput). The rows behind kept are of proposals that
 //     were refused; the next step begins there and overwrites their pages, as it does
 //     in the target's layers. A prompt's chunk that is not the last has its last
 //     row "sampled" with UseTarget, the target being the prompt's next token.
-//  4. The first proposal is read off the kept rows only: GatherKept, then the block's
+//  4. The first proposal is read off the kept rows only: GatherAccepted, then the block's
 //     MLP, norm, head and Propose on S rows.
 //  5. Each further one is a pass of S rows, n positions ahead of kept: its key goes
 //     into the page as the next pass reads it, and is overwritten by the next step.

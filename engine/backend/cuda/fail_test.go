@@ -46,7 +46,7 @@ func startingWith(t *testing.T, change func(*engine.Options)) func(context.Conte
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.Close() })
-	return func(ctx context.Context, told func(engine.Progress)) (*engine.Engine, error) {
+	return func(ctx context.Context, onProgress func(engine.Progress)) (*engine.Engine, error) {
 		f, err := cuda.Opener{}.Probe()
 		if err != nil {
 			return nil, err
@@ -66,7 +66,7 @@ func startingWith(t *testing.T, change func(*engine.Options)) func(context.Conte
 		if a, err = engine.NewAccount(o, m, cuda.Opener{}, f); err != nil {
 			return nil, err
 		}
-		return engine.Open(ctx, engine.Config{Options: o, Model: m, Opener: cuda.Opener{}, Facts: f, Account: a, Progress: told})
+		return engine.Open(ctx, engine.Config{Options: o, Model: m, Opener: cuda.Opener{}, Facts: f, Account: a, Progress: onProgress})
 	}
 }
 

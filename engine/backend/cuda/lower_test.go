@@ -143,7 +143,7 @@ func TestFP8Activations(t *testing.T) {
 					t.Errorf("%s, %d tokens: %v", device, tokens, launched)
 				}
 				toldAsLaunched(t, l, p)
-				rooms(t, l, p)
+				checkOffsets(t, l, p)
 			}
 		}
 	}
@@ -311,7 +311,7 @@ func TestLibraryFP8Lower(t *testing.T) {
 	for _, w := range []backend.WeightSpec{spec(backend.PerTensor, 640, 128, 48), spec(backend.PerBlock, 640, 128, 48)} {
 		p := made(100, w)
 		toldAsLaunched(t, l, p)
-		rooms(t, l, p)
+		checkOffsets(t, l, p)
 		for _, v := range variants(p.Bucket) {
 			list, err := l.lower(p, v, noAddresses(p))
 			if err != nil {
@@ -424,9 +424,9 @@ func toldAsLaunched(t *testing.T, l layout, p *backend.Program) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told, launched := map[string]bool{}, map[string]bool{}
+	listed, launched := map[string]bool{}, map[string]bool{}
 	for _, k := range table {
-		told[fmt.Sprint(k.Kernel, k.Splits)] = true
+		listed[fmt.Sprint(k.Kernel, k.Splits)] = true
 	}
 	for _, v := range variants(p.Bucket) {
 		list, err := l.lower(p, v, noAddresses(p))
@@ -440,8 +440,8 @@ func toldAsLaunched(t *testing.T, l layout, p *backend.Program) {
 			}
 		}
 	}
-	if !maps.Equal(told, launched) {
-		t.Errorf("%s: the table has %v, launched are %v", l.facts.Device, told, launched)
+	if !maps.Equal(listed, launched) {
+		t.Errorf("%s: the table has %v, launched are %v", l.facts.Device, listed, launched)
 	}
 }
 
@@ -527,7 +527,7 @@ func TestWide(t *testing.T) {
 			t.Errorf("%+v: experts by %v, dense by %v", c, experts, dense)
 		}
 		toldAsLaunched(t, l, p)
-		rooms(t, l, p)
+		checkOffsets(t, l, p)
 	}
 }
 
@@ -557,11 +557,11 @@ func TestVariants(t *testing.T) {
 // in front of all data.
 func TestWorkspaceOffsets(t *testing.T) {
 	for _, f := range []kernels.Format{kernels.BF16, kernels.F32} {
-		rooms(t, on(t, "h100", backend.Graphs{}), layer(t, f, kernels.BF16, 512))
+		checkOffsets(t, on(t, "h100", backend.Graphs{}), layer(t, f, kernels.BF16, 512))
 	}
 }
 
-func rooms(t *testing.T, l layout, p *backend.Program) {
+func checkOffsets(t *testing.T, l layout, p *backend.Program) {
 	t.Helper()
 	most, err := l.Workspace(p)
 	if err != nil {

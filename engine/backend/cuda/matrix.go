@@ -150,7 +150,7 @@ func (m matrix) multiplies() string {
 	case !m.panels && !m.blas && m.stored != kernels.F32:
 		return "no kernel multiplies " + m.stored.String()
 	case m.count > 0 && m.scaling == backend.PerBlock && m.Experts == 0 && len(m.Parts) > maxParts:
-		return "its parts with scales of their own are more than kernels tell apart"
+		return "kernels support fewer parts with separate scales"
 	case m.Experts > 0 && m.scaling == backend.PerBlock && !m.wholeBlocks():
 		return "parts of its experts begin within a block of scales"
 	case m.scaling == backend.PerGroup && m.GroupSize%cuda.StepCols != 0:

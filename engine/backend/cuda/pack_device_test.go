@@ -170,7 +170,7 @@ func TestDummyWeights(t *testing.T) {
 		read, made := count(ck), making{count(ck)}
 		want, got := d.packed(t, i, read), d.packed(t, i, made)
 		if !bytes.Equal(got, want) {
-			t.Errorf("%s: made up and read differ", s.Name)
+			t.Errorf("%s: generated and read weights differ", s.Name)
 		}
 		if n := len(made.rows); (n > 0) != (s.Name == "within") || len(read.rows) == 0 {
 			t.Errorf("%s: rows of %v were read, without making up %v", s.Name, made.rows, read.rows)

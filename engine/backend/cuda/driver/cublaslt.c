@@ -82,7 +82,7 @@ static const struct {
     ENTRY("cublasLtMatmul", matmul),
 };
 
-int vapp_blas_load(vapp_blas **out, char *why, size_t room) {
+int vapp_blas_load(vapp_blas **out, char *why, size_t size) {
   const char *named = getenv("VAPP_LIBCUBLASLT");
   vapp_blas *b = calloc(1, sizeof *b);
   if (named && *named)
@@ -92,13 +92,13 @@ int vapp_blas_load(vapp_blas **out, char *why, size_t room) {
   *out = b;
   if (!b->library) {
     const char *error = dlerror();
-    snprintf(why, room, "%s", error ? error : "it cannot be loaded");
+    snprintf(why, size, "%s", error ? error : "it cannot be loaded");
     return -1;
   }
   for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
     void *f = dlsym(b->library, entries[i].name);
     if (!f) {
-      snprintf(why, room, "the library has no %s", entries[i].name);
+      snprintf(why, size, "the library has no %s", entries[i].name);
       return -1;
     }
     memcpy((char *)b + entries[i].at, &f, sizeof f);

@@ -56,7 +56,7 @@ type BusyError struct {
 func (e *BusyError) Error() string {
 	what := "another process has it for itself: end that one (nvidia-smi lists it) or choose another device"
 	if e.Device.Prohibited {
-		what = "its compute mode lets nobody in: nvidia-smi -c DEFAULT changes that"
+		what = "its compute mode lets no process in: nvidia-smi -c DEFAULT changes that"
 	}
 	return fmt.Sprintf("device %d, %s: busy: %s", e.Device.Ordinal, e.Device.Name, what)
 }
@@ -214,7 +214,7 @@ var fatal = map[int]bool{
 	709: true, 710: true, 714: true, 715: true, 716: true, 717: true, 718: true, codeLaunchFailed: true, 720: true, 721: true, codeUnknown: true,
 }
 
-const defect = "a kernel went astray: a defect of vapp, restart and report it with this line"
+const defect = "a kernel made an illegal access: a defect of vapp; restart and report this line"
 
 var remedies = map[int]string{
 	codeOutOfMemory:     "the device has no memory left: end other processes on it (nvidia-smi lists them) or lower memory.utilization",

@@ -35,7 +35,7 @@ func TestMachines(t *testing.T) {
 		{path, "devices=0", "*driver.NoDevice: "},
 		{path, "fault=cuInit:1:100", "*driver.NoDevice: "},
 		{path, "fault=cuInit:1:803", "*driver.Error: cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: "},
-		{path, "mode=2", "*driver.BusyError: device 0, emulated GPU: busy: its compute mode lets nobody in"},
+		{path, "mode=2", "*driver.BusyError: device 0, emulated GPU: busy: its compute mode lets no process in"},
 		{path, "fault=cuDevicePrimaryCtxRetain:1:46", "*driver.BusyError: device 0, emulated GPU: busy: another process"},
 		{path, "fault=cuDevicePrimaryCtxRetain:1:999", "*driver.Error: device 0, emulated GPU: cuDevicePrimaryCtxRetain: CUDA_ERROR_UNKNOWN: "},
 		{path, "memory=1073741824,held=1073741824", "*driver.MemoryError: device 0, emulated GPU: 0.50 GiB are needed and 0.00 of 1.00 GiB are free"},

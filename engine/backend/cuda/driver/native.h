@@ -38,7 +38,7 @@ typedef struct {
 } vapp_product;
 
 // vapp_blas_load opens the library. On failure it returns −1, and why is the reason.
-int vapp_blas_load(vapp_blas **out, char *why, size_t room);
+int vapp_blas_load(vapp_blas **out, char *why, size_t size);
 size_t vapp_blas_version(const vapp_blas *b);
 const char *vapp_blas_status(const vapp_blas *b, int status);
 int vapp_blas_create(vapp_blas *b);
