@@ -48,7 +48,7 @@ func (c *checker) fail(format string, args ...any) {
 	}
 }
 
-func (c *checker) that(ok bool, format string, args ...any) {
+func (c *checker) require(ok bool, format string, args ...any) {
 	if !ok {
 		c.fail(format, args...)
 	}
@@ -67,10 +67,10 @@ func (c *checker) value(name string, v Value, f kernels.Format, rows Rows, cols 
 	if inside && in.Format == f && in.Rows == rows && wide {
 		return in // fast path: formatting the messages below took a third of a planner's search
 	}
-	c.that(inside, "%s (%s) is outside of the scratch of %d bytes", name, in.Name, c.p.Scratch)
-	c.that(in.Format == f, "%s (%s) is %v, not %v", name, in.Name, in.Format, f)
-	c.that(in.Rows == rows, "%s (%s) has rows of another kind", name, in.Name)
-	c.that(wide, "%s (%s) has %d columns, not %d", name, in.Name, in.Cols, cols)
+	c.require(inside, "%s (%s) is outside of the scratch of %d bytes", name, in.Name, c.p.Scratch)
+	c.require(in.Format == f, "%s (%s) is %v, not %v", name, in.Name, in.Format, f)
+	c.require(in.Rows == rows, "%s (%s) has rows of another kind", name, in.Name)
+	c.require(wide, "%s (%s) has %d columns, not %d", name, in.Name, in.Cols, cols)
 	return in
 }
 
@@ -89,8 +89,8 @@ func (c *checker) weight(name string, w WeightID, use Use, rows, cols int) Weigh
 		return WeightSpec{}
 	}
 	s := c.p.Weights[w]
-	c.that(s.Use&use != 0, "%s (%s) is packed for another use", name, s.Name)
-	c.that((rows == 0 || s.Rows == rows) && (cols == 0 || s.Cols == cols), "%s (%s) is %d×%d, not %d×%d", name, s.Name, s.Rows, s.Cols, rows, cols)
+	c.require(s.Use&use != 0, "%s (%s) is packed for another use", name, s.Name)
+	c.require((rows == 0 || s.Rows == rows) && (cols == 0 || s.Cols == cols), "%s (%s) is %d×%d, not %d×%d", name, s.Name, s.Rows, s.Cols, rows, cols)
 	return s
 }
 
@@ -100,10 +100,10 @@ func (c *checker) class(i, layer int) KVClass {
 		return KVClass{}
 	}
 	k := c.p.Classes[i]
-	c.that(layer >= 0 && layer < max(k.Layers, 1), "layer %d of the %d of class %s", layer, k.Layers, k.Name)
+	c.require(layer >= 0 && layer < max(k.Layers, 1), "layer %d of the %d of class %s", layer, k.Layers, k.Name)
 	return k
 }
 
 func (c *checker) heads(heads, kv, dim int) {
-	c.that(heads > 0 && kv > 0 && dim > 0 && heads%kv == 0, "%d heads, %d key/value heads of %d", heads, kv, dim)
+	c.require(heads > 0 && kv > 0 && dim > 0 && heads%kv == 0, "%d heads, %d key/value heads of %d", heads, kv, dim)
 }

@@ -43,7 +43,7 @@ func (c *checker) drafts(op Op) {
 	case DraftInput:
 		c.value("Ids", o.Ids, i32, PerToken, 1)
 		c.value("Out", o.Out, i32, PerToken, 1)
-		c.that(o.Ids != o.Out, "Out is Ids")
+		c.require(o.Ids != o.Out, "Out is Ids")
 	case Verify:
 		c.value("Ids", o.Ids, i32, PerToken, 1)
 		c.value("AcceptedRow", o.AcceptedRow, i32, PerSeq, 1)
@@ -55,7 +55,7 @@ func (c *checker) drafts(op Op) {
 	case Propose:
 		c.value("Logits", o.Logits, f32, PerSeq, c.p.Vocab)
 		c.value("Ids", o.Ids, i32, PerSeq, 1)
-		c.that(o.N >= 0 && o.N < o.Of, "proposal %d of %d", o.N, o.Of)
+		c.require(o.N >= 0 && o.N < o.Of, "proposal %d of %d", o.N, o.Of)
 	default:
 		c.grid(op)
 	}
@@ -68,12 +68,12 @@ func (c *checker) draftRows(a *DraftPosition) Rows {
 		return PerToken
 	}
 	c.value("Draft.AcceptedRow", a.AcceptedRow, kernels.I32, PerSeq, 1)
-	c.that(a.By > 0 && a.By <= c.p.Lookahead, "rows are %d positions ahead, the program allows %d", a.By, c.p.Lookahead)
+	c.require(a.By > 0 && a.By <= c.p.Lookahead, "rows are %d positions ahead, the program allows %d", a.By, c.p.Lookahead)
 	return PerSeq
 }
 
 // draftRowsOf also checks that the class keeps the positions that draft rows attend to.
 func (c *checker) draftRowsOf(a *DraftPosition, k KVClass) Rows {
-	c.that(a == nil || k.Window == 0, "draft positions in class %s, which keeps %d tokens", k.Name, k.Window)
+	c.require(a == nil || k.Window == 0, "draft positions in class %s, which keeps %d tokens", k.Name, k.Window)
 	return c.draftRows(a)
 }

@@ -82,7 +82,7 @@ func (s *Step) checkPages(p *Program, b Binding, class int, kvBytes int64) error
 }
 
 // checkTable checks the page-table entries of one sequence that the step reads or stores to.
-// Entries for the lookahead positions behind the step may be −1.
+// Entries for lookahead positions after the step may be −1.
 func (s *Step) checkTable(c KVClass, lookahead, class, seq int, kvBytes int64) error {
 	table := s.Pages[class][seq*c.MaxPages:][:c.MaxPages]
 	from, to := int(s.Positions[s.First[seq]]), int(s.Positions[s.First[seq+1]-1])+1

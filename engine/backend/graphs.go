@@ -206,16 +206,16 @@ func bySequence(op Op) bool {
 	return false
 }
 
-// Pad fills the rows between a step's counts and its graph's: tokens of no sequence, which are
-// not stored; sequences without tokens; and sampled rows with neutral parameters, whose
-// tokens are ignored.
+// Pad fills the rows between a step's counts and its graph's counts: tokens of no sequence,
+// which are not stored; sequences without tokens; and sampled rows with neutral parameters,
+// whose tokens are ignored.
 func (s *Step) Pad(b Binding) {
 	for t := b.Tokens; t < b.Graph.Tokens; t++ {
 		s.Tokens[t], s.Positions[t], s.Seq[t] = 0, 0, -1
 	}
-	if n := len(s.Places); n > 0 {
+	if n := len(s.MRopePositions); n > 0 {
 		axes := n / len(s.Tokens)
-		clear(s.Places[b.Tokens*axes : max(b.Tokens, b.Graph.Tokens)*axes])
+		clear(s.MRopePositions[b.Tokens*axes : max(b.Tokens, b.Graph.Tokens)*axes])
 	}
 	for q := b.Seqs; q < b.Graph.Seqs; q++ {
 		s.First[q+1] = int32(b.Tokens)

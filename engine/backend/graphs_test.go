@@ -125,8 +125,8 @@ func TestPad(t *testing.T) {
 	for i := range s.Tokens {
 		s.Tokens[i], s.Positions[i], s.Seq[i] = 7, 7, 3
 	}
-	for i := range s.Places {
-		s.Places[i] = 7
+	for i := range s.MRopePositions {
+		s.MRopePositions[i] = 7
 	}
 	for i := range s.Rows {
 		s.Rows[i], s.Sampling[i] = 7, SampleRow{Flags: UseTarget, Target: 99, NumTop: 20, HistoryLen: 5}
@@ -139,8 +139,8 @@ func TestPad(t *testing.T) {
 		t.Error(s.Tokens, s.Positions)
 	case !slices.Equal(s.Seq, []int32{3, 3, -1, -1, 3, 3, 3, 3}):
 		t.Error(s.Seq)
-	case s.Places[5] != 7 || s.Places[6] != 0 || s.Places[11] != 0 || s.Places[12] != 7:
-		t.Error(s.Places)
+	case s.MRopePositions[5] != 7 || s.MRopePositions[6] != 0 || s.MRopePositions[11] != 0 || s.MRopePositions[12] != 7:
+		t.Error(s.MRopePositions)
 	case !slices.Equal(s.First, []int32{0, 0, 2, 2, 2}):
 		t.Error(s.First)
 	case !slices.Equal(s.Rows, []int32{7, 7, 2, 2}) || s.Sampling[2] != neutral || s.Sampling[1].NumTop != 20:

@@ -15,7 +15,7 @@ type Angles struct {
 	// Joined puts the cosines of both positions before the sines of both, for a Rope
 	// without Grid.
 	Joined bool
-	// Sections means that a token has the three positions of Step.Places: time, row and
+	// Sections means that a token has the three positions of Step.MRopePositions: time, row and
 	// column. Frequency i uses axis i mod 3 if i < 3 · Sections[axis], else time
 	// (transformers: interleaved mrope). Draft positions are added on all axes. Zero: one
 	// position.

@@ -27,13 +27,13 @@ func (c *checker) grid(op Op) {
 		x := c.value("X", o.X, f32, PerToken, 0)
 		c.value("Across", o.Across, i32, PerToken, 1)
 		c.value("Down", o.Down, i32, PerToken, 1)
-		c.that(o.Side > 0 && o.Side < 1<<15, "a grid of %d × %d", o.Side, o.Side)
+		c.require(o.Side > 0 && o.Side < 1<<15, "a grid of %d × %d", o.Side, o.Side)
 		c.weight("Table", o.Table, Lookup, o.Side*o.Side, x.Cols)
 	case Join:
 		x := c.value("X", o.X, f32, PerToken, 0)
 		y := c.value("Y", o.Y, f32, PerSample, 0)
 		n := y.Cols / max(1, x.Cols)
-		c.that(n > 0 && y.Cols%x.Cols == 0, "%d columns are no whole rows of %d", y.Cols, x.Cols)
-		c.that(c.p.Bucket.Samples*n >= c.p.Bucket.Tokens, "%d rows of %d each for %d", c.p.Bucket.Samples, n, c.p.Bucket.Tokens)
+		c.require(n > 0 && y.Cols%x.Cols == 0, "%d columns are no whole rows of %d", y.Cols, x.Cols)
+		c.require(c.p.Bucket.Samples*n >= c.p.Bucket.Tokens, "%d rows of %d each for %d", c.p.Bucket.Samples, n, c.p.Bucket.Tokens)
 	}
 }

@@ -63,7 +63,7 @@ func (c *checker) vision(op Op) {
 		c.value("Across", o.Across, i32, PerToken, 1)
 		c.value("Down", o.Down, i32, PerToken, 1)
 		c.value("Y", o.Y, f32, PerSample, x.Cols)
-		c.that(o.Size > 0 && c.p.Bucket.Samples*o.Size*o.Size >= c.p.Bucket.Tokens, "squares of %d × %d patches: %d rows for %d patches", o.Size, o.Size, c.p.Bucket.Samples, c.p.Bucket.Tokens)
+		c.require(o.Size > 0 && c.p.Bucket.Samples*o.Size*o.Size >= c.p.Bucket.Tokens, "squares of %d × %d patches: %d rows for %d patches", o.Size, o.Size, c.p.Bucket.Samples, c.p.Bucket.Tokens)
 	case Standardize:
 		in := c.like(o.X)
 		c.value("X", o.X, f32, in.Rows, 0)

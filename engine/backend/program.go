@@ -79,7 +79,7 @@ type Program struct {
 	Weights []WeightSpec
 	Classes []KVClass
 	Vocab   int
-	// Axes is how many positions a token has in Step.Places (time, row and column in
+	// Axes is how many positions a token has in Step.MRopePositions (time, row and column in
 	// multimodal models); 0: only Step.Positions.
 	Axes int
 	// Lookahead is the largest DraftPosition.By of the ops; 0: there are none.

@@ -23,17 +23,17 @@ type StepShape struct {
 // The runner fills the inputs before Launch and reads the outputs after Wait.
 type Step struct {
 	// Inputs.
-	Tokens    []int32     // [T] token id, or −1−r: row r of the other set's Sampled
-	Positions []int32     // [T] position in its sequence
-	Seq       []int32     // [T] which sequence of the step; −1: none, what pads a graph
-	First     []int32     // [S+1] first token row of each sequence; [S] is T
-	Pages     [][]int32   // per class [S·MaxPages] page numbers; −1 none
-	Rows      []int32     // [L] token row that each sampled row reads
-	Sampling  []SampleRow // [L]
-	Grammar   []uint32    // [L·Words] bit set: token allowed by the grammar
-	Allowed   []uint32    // [L·Words] bit set: token in allowed_token_ids
-	Bias      []BiasEntry // [L·Bias]
-	Places    []int32     // [T·Axes] the token's positions for rotation, if it has several
+	Tokens         []int32     // [T] token id, or −1−r: row r of the other set's Sampled
+	Positions      []int32     // [T] position in its sequence
+	Seq            []int32     // [T] which sequence of the step; −1: none, what pads a graph
+	First          []int32     // [S+1] first token row of each sequence; [S] is T
+	Pages          [][]int32   // per class [S·MaxPages] page numbers; −1 none
+	Rows           []int32     // [L] token row that each sampled row reads
+	Sampling       []SampleRow // [L]
+	Grammar        []uint32    // [L·Words] bit set: token allowed by the grammar
+	Allowed        []uint32    // [L·Words] bit set: token in allowed_token_ids
+	Bias           []BiasEntry // [L·Bias]
+	MRopePositions []int32     // [T·Axes] the positions of multimodal rope (time, row, column), if Axes > 0
 	// Outputs.
 	Sampled  []int32   // [L] the token; −1 if Status is RowNaN
 	Status   []int32   // [L] RowOK, RowNaN
@@ -170,7 +170,7 @@ func (s StepShape) Carve(mem []byte) *Step {
 	st.Rank = i32(n)
 	st.TopIDs = i32(n * s.Logprobs)
 	st.TopProbs = carve[float32](mem, &off, n*s.Logprobs)
-	st.Places = i32(s.Tokens * s.Axes)
+	st.MRopePositions = i32(s.Tokens * s.Axes)
 	st.Accepted, st.Drafts = i32(s.accepted()), i32(s.Seqs*s.Drafts)
 	st.Outputs = carve[float32](mem, &off, s.Samples*s.OutputCols)
 	return st

@@ -47,10 +47,10 @@ func TestCarve(t *testing.T) {
 	add(unsafe.Pointer(&st.Rank[0]), len(st.Rank), 4)
 	add(unsafe.Pointer(&st.TopIDs[0]), len(st.TopIDs), 4)
 	add(unsafe.Pointer(&st.TopProbs[0]), len(st.TopProbs), 4)
-	for _, b := range [][]int32{st.Places, st.Accepted, st.Drafts} {
+	for _, b := range [][]int32{st.MRopePositions, st.Accepted, st.Drafts} {
 		add(unsafe.Pointer(&b[0]), len(b), 4)
 	}
-	if len(st.Places) != 15 || len(st.Accepted) != 3 || len(st.Drafts) != 6 {
+	if len(st.MRopePositions) != 15 || len(st.Accepted) != 3 || len(st.Drafts) != 6 {
 		t.Errorf("%d accepted, %d drafts", len(st.Accepted), len(st.Drafts))
 	}
 	s.Drafts = 0

@@ -11,7 +11,7 @@ type LinearArgs struct {
 	Scales        *Scales        // of an 8-bit float; nil: none
 	Bias          []float32      // [Out], or nil
 	Y             []float32      // [Rows, Out]
-	From, To      int            // the output features to compute; the others stay as they are
+	From, To      int            // the range of output features to compute; the others are unchanged
 	Row           []float32      // scratch memory for Together rows of W, of In elements each, or for one
 }
 

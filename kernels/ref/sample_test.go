@@ -34,7 +34,7 @@ func kept(a SampleArgs) []int32 {
 
 func ln(x float64) float32 { return float32(math.Log(x)) }
 
-// TestDraw: uniform numbers fall into the intervals of the softmax in id order.
+// TestDraw: random numbers select tokens by the intervals of the softmax in id order.
 func TestDraw(t *testing.T) {
 	for u, want := range map[float64]int32{0: 0, 0.0999: 0, 0.1001: 1, 0.2999: 1, 0.3001: 2, 0.9999999999: 2} {
 		a := row(ln(1), ln(2), ln(7))

@@ -99,8 +99,8 @@ func netPages(r *rig, seqs int, numbers []int32) [][]int32 {
 	return out
 }
 
-// runs feeds the sequences together, each in chunks (the last size again), and
-// returns the logits of every token of each.
+// runs runs the sequences together, each in chunks (repeating the last size), and returns the
+// logits of every token of each.
 func (n *net) runs(r *rig, seqs, pages [][]int32, chunks []int) [][][]float32 {
 	r.t.Helper()
 	out, at := make([][][]float32, len(seqs)), make([]int, len(seqs))

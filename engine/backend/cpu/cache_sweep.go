@@ -14,9 +14,9 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// ways matches the part of a file name between stem and suffix: CacheFile's variant and
+// variantSuffix matches the part of a file name between stem and suffix: CacheFile's variant and
 // digest.
-var ways = regexp.MustCompile(`^[a-z0-9]+-[0-9a-f]{8}$`)
+var variantSuffix = regexp.MustCompile(`^[a-z0-9]+-[0-9a-f]{8}$`)
 
 // sweep examines the other cache files with this one's stem. If no other model uses the
 // directory, it removes files that no start of this version can read (of another checkpoint
@@ -31,11 +31,11 @@ func (d *device) sweep() (removed, others []backend.CacheFile) {
 	}
 	for _, e := range list {
 		path := filepath.Join(dir, e.Name())
-		way, found := strings.CutPrefix(e.Name(), d.cacheStem+".")
-		way, part := strings.CutSuffix(way, ".part")
-		way, packed := strings.CutSuffix(way, ".packed")
+		suffix, found := strings.CutPrefix(e.Name(), d.cacheStem+".")
+		suffix, part := strings.CutSuffix(suffix, ".part")
+		suffix, packed := strings.CutSuffix(suffix, ".packed")
 		st, err := e.Info()
-		if !found || !packed || !ways.MatchString(way) || err != nil || !st.Mode().IsRegular() || path == d.cacheUse.Path {
+		if !found || !packed || !variantSuffix.MatchString(suffix) || err != nil || !st.Mode().IsRegular() || path == d.cacheUse.Path {
 			continue
 		}
 		f := backend.CacheFile{Path: path, Bytes: st.Size()}

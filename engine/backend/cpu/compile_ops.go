@@ -40,7 +40,7 @@ func (c *compiler) op(op backend.Op) error {
 		return c.sample(o)
 	case backend.OutputRows:
 		x := c.info(o.X)
-		return add(c, kcpu.OpConcat, kcpu.Concat{ // with nothing: a copy
+		return add(c, kcpu.OpConcat, kcpu.Concat{ // Concat with no second operand is a copy
 			A: c.value(o.X), B: c.value(o.X), Y: address(c.s.Outputs), Symbol: int32(x.Rows), ACols: int32(x.Cols),
 		}, x.Rows, 1, rows(x.Cols))
 	case backend.Angles, backend.Rope, backend.Attention, backend.StoreKV:

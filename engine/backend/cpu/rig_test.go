@@ -33,7 +33,7 @@ func (n noise) ReadRows(tensor string, row0, rows int, dst []byte) error {
 type tiny struct {
 	heads, kv, dim, vocab, tokens, seqs, length int
 	format                                      kernels.Format
-	window                                      int // also of the class
+	window                                      int // Window of the op and of the class
 	block                                       int // positions of a page; 0: 16
 	sinked                                      bool
 	softcap                                     float32

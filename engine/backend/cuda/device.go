@@ -145,7 +145,7 @@ func (d *device) open() (err error) {
 	if err := d.work.Fill(d.arenas[backend.Workspace], 0, counters); err != nil {
 		return err
 	}
-	return d.work.Wait(patience)
+	return d.work.Wait(hangTimeout)
 }
 
 // openSteps places the step buffers in host memory that kernels can access.
@@ -286,7 +286,7 @@ func (d *device) Scratch(v backend.Value, p *backend.Program) []byte {
 		if err := d.work.FromDevice(unsafe.Pointer(&out[0]), d.arenas[backend.Scratch]+driver.Address(in.Offset), int64(len(out))); err != nil {
 			return err
 		}
-		return d.work.Wait(patience)
+		return d.work.Wait(hangTimeout)
 	})
 	if err != nil {
 		return nil

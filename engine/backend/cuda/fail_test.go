@@ -78,14 +78,14 @@ func emulate(t *testing.T, settings string) {
 	}
 }
 
-// impatient shortens the time limit if the fault is a hanging device. Other faults keep the
+// shortHangTimeout shortens the time limit if the fault is a hanging device. Other faults keep the
 // long limit, because a slow test machine would look like a hang.
-func impatient(t *testing.T, fault string) {
+func shortHangTimeout(t *testing.T, fault string) {
 	d := time.Minute
 	if strings.HasSuffix(fault, ":600") {
 		d = 100 * time.Millisecond
 	}
-	cuda.Patience(t, d)
+	cuda.SetHangTimeout(t, d)
 }
 
 // TestFailingStart: any failure while an engine starts returns an error with the device and
@@ -109,7 +109,7 @@ func TestFailingStart(t *testing.T) {
 		{"cuGraphInstantiate:3:719", "CUDA_ERROR_LAUNCH_FAILED"},
 	} {
 		emulate(t, "reset,fault="+c.fault)
-		impatient(t, c.fault)
+		shortHangTimeout(t, c.fault)
 		e, err := open()
 		if err == nil {
 			t.Errorf("%s: it started", c.fault)
@@ -133,7 +133,7 @@ func TestFailingStart(t *testing.T) {
 		}
 	}
 	emulate(t, "reset")
-	impatient(t, "")
+	shortHangTimeout(t, "")
 	e, err := open()
 	if err != nil {
 		t.Fatalf("after all of them: %v", err)
@@ -182,13 +182,13 @@ func TestFailingStep(t *testing.T) {
 		"cuEventRecord:5:999":  "cuEventRecord: CUDA_ERROR_UNKNOWN",
 	} {
 		emulate(t, "reset")
-		impatient(t, "")
+		shortHangTimeout(t, "")
 		e, err := open()
 		if err != nil {
 			t.Fatal(err)
 		}
 		emulate(t, "fault="+fault)
-		impatient(t, fault)
+		shortHangTimeout(t, fault)
 		var streams []*engine.Stream
 		for range 3 { // one of them is queued
 			p := sample.Default()
@@ -244,7 +244,7 @@ func TestFailingClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cuda.Patience(t, 100*time.Millisecond)
+	cuda.SetHangTimeout(t, 100*time.Millisecond)
 	p := sample.Default()
 	p.MaxTokens, p.IgnoreEOS = 100, true
 	s, err := e.Submit(context.Background(), engine.Request{Prompt: []int32{1, 2, 3}, Params: p})

@@ -59,10 +59,10 @@ func openMember(ordinal int) (*member, error) {
 func (g *group) wait() error {
 	for _, m := range g.ranks {
 		err := m.ctx.Do(func() error {
-			if err := m.in.Wait(patience); err != nil {
+			if err := m.in.Wait(hangTimeout); err != nil {
 				return err
 			}
-			return m.work.Wait(patience)
+			return m.work.Wait(hangTimeout)
 		})
 		if err != nil {
 			return err

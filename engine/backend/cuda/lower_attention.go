@@ -12,8 +12,8 @@ import (
 const (
 	// maxHeadDim is the widest head that attention can keep in registers and shared memory.
 	maxHeadDim = 512
-	// mostSplits is the most blocks that share the history of a row.
-	mostSplits = 64
+	// maxSplits is the most blocks that share the history of a row.
+	maxSplits = 64
 	// maxKeyDim and maxConvKernel are the most that delta and conv can keep in registers.
 	maxKeyDim, maxConvKernel = 128, 8
 )
@@ -78,7 +78,7 @@ func (c *lowering) splits(a attend, rows int, o backend.Attention) int {
 		most = min(most, o.Window)
 	}
 	const blocks = 4 // per multiprocessor
-	return max(1, min(mostSplits, ceil(most, cuda.AttentionKeys), blocks*c.l.sms/(rows*o.KVHeads*max(1, a.Parts))))
+	return max(1, min(maxSplits, ceil(most, cuda.AttentionKeys), blocks*c.l.sms/(rows*o.KVHeads*max(1, a.Parts))))
 }
 
 // shared returns how much shared memory a block may use, in bytes.

@@ -56,7 +56,7 @@ func (d *device) packed(t testing.TB, i int, src backend.RowReader) []byte {
 		if err := d.work.Fill(at, 0, int64(len(out))); err != nil {
 			return err
 		}
-		return d.work.Wait(patience)
+		return d.work.Wait(hangTimeout)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func (d *device) packed(t testing.TB, i int, src backend.RowReader) []byte {
 		if err := d.work.FromDevice(unsafe.Pointer(&out[0]), at, int64(len(out))); err != nil {
 			return err
 		}
-		return d.work.Wait(patience)
+		return d.work.Wait(hangTimeout)
 	})
 	if err != nil {
 		t.Fatal(err)

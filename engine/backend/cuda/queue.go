@@ -9,12 +9,12 @@ import (
 	"vapp.dev/engine/backend/cuda/driver"
 )
 
-// patience is how long a device may not respond: far longer than any of its work takes. Tests
+// hangTimeout is how long a device may not respond: far longer than any of its work takes. Tests
 // change it.
-var patience = time.Minute
+var hangTimeout = time.Minute
 
-// patienceToken is added to patience for each token of a step.
-const patienceToken = 10 * time.Millisecond
+// hangTimeoutPerToken is added to hangTimeout for each token of a step.
+const hangTimeoutPerToken = 10 * time.Millisecond
 
 // queue is a stream for launches. A driver accepts about a thousand unfinished launches and
 // then blocks the caller without a time limit. So the queue records an event after every

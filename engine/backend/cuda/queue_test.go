@@ -19,11 +19,11 @@ func TestQueueNeverFills(t *testing.T) {
 		t.Skip("no device hangs on demand: ", err)
 	}
 	defer driver.Emulate("reset")
-	Patience(t, 50*time.Millisecond)
+	SetHangTimeout(t, 50*time.Millisecond)
 	launched := 0
 	err := d.do(func() error {
 		for launched < 5000 {
-			if err := d.work.run(list, 0, list.Len(), bound(4, 4, 4), patience); err != nil {
+			if err := d.work.run(list, 0, list.Len(), bound(4, 4, 4), hangTimeout); err != nil {
 				return err
 			}
 			launched += list.Len()

@@ -71,7 +71,7 @@ func (s *staging) open(ctx *driver.Context) (err error) {
 func (s *staging) with(f func(p *piece) error) error {
 	p := <-s.free
 	defer func() { s.free <- p }()
-	err := errors.Join(f(p), p.stream.Wait(patience))
+	err := errors.Join(f(p), p.stream.Wait(hangTimeout))
 	if *p.numberless != 0 {
 		*p.numberless = 0
 		err = errors.Join(err, errNaN)
@@ -126,7 +126,7 @@ func (d *device) table(p *piece, b []byte) (driver.Address, error) {
 		return 0, fmt.Errorf("the workspace of %d bytes is too small for the tables that packing weights needs", size)
 	}
 	at := d.arenas[backend.Workspace] + driver.Address(s.next)
-	if err := errors.Join(p.stream.ToDevice(at, unsafe.Pointer(&b[0]), int64(len(b))), p.stream.Wait(patience)); err != nil {
+	if err := errors.Join(p.stream.ToDevice(at, unsafe.Pointer(&b[0]), int64(len(b))), p.stream.Wait(hangTimeout)); err != nil {
 		return 0, err
 	}
 	s.tables[string(b)], s.next = at, end

@@ -17,8 +17,8 @@ type uploads struct {
 	err    error
 }
 
-// apart is the gap in bytes from which two ranges are copied separately.
-const apart = 32 << 10
+// minGap is the gap in bytes from which two ranges are copied separately.
+const minGap = 32 << 10
 
 // upload copies the inputs that the step's launches read.
 func (d *device) upload(p *backend.Program, b backend.Binding) error {
@@ -35,7 +35,7 @@ func (d *device) upload(p *backend.Program, b backend.Binding) error {
 	if len(s.Sampling) > 0 {
 		u.sampling(s, b.Samples)
 	}
-	send(&u, s.Places, b.Tokens*p.Axes)
+	send(&u, s.MRopePositions, b.Tokens*p.Axes)
 	u.flush()
 	return u.err
 }
@@ -53,7 +53,7 @@ func (d *device) used(c backend.KVClass, last int32) int {
 
 // tables adds the used entries of page tables, or whole tables if the rest is small.
 func (u *uploads) tables(s []int32, seqs, width, used int) {
-	if (width-used)*seqs*4 < apart {
+	if (width-used)*seqs*4 < minGap {
 		send(u, s, seqs*width)
 		return
 	}
@@ -94,7 +94,7 @@ func send[T any](u *uploads, s []T, n int) {
 	var one T
 	from := offset(u.d.host, s)
 	to := from + int64(n)*int64(unsafe.Sizeof(one))
-	if u.to == 0 || from < u.to || from-u.to > apart {
+	if u.to == 0 || from < u.to || from-u.to > minGap {
 		u.flush()
 		u.at = from
 	}

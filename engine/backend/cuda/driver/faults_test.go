@@ -147,7 +147,7 @@ func TestHung(t *testing.T) {
 	}
 }
 
-// TestIllegalKernels: errors of a kernel that a device would fail on.
+// TestIllegalKernels: kernels whose errors would fail on a device return an error here too.
 func TestIllegalKernels(t *testing.T) {
 	c, s := open(t, "")
 	f := load(t, c, "add")
