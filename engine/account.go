@@ -47,7 +47,7 @@ func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Accou
 	}
 	step := backend.StepShape{
 		Tokens: o.MaxNumBatchedTokens, Seqs: o.MaxNumSeqs, Samples: programs[0].Bucket.Samples,
-		Vocab: m.Family.Vocab(), Bias: MaxBias, Logprobs: MaxLogprobs, Drafts: m.Source.Build.Draft, Verify: o.Drafts, Axes: programs[0].Axes, Emit: outputWidth(programs[0]),
+		Vocab: m.Family.Vocab(), Bias: MaxBias, Logprobs: MaxLogprobs, Drafts: m.Source.Build.Draft, Verify: o.Drafts, Axes: programs[0].Axes, OutputCols: outputWidth(programs[0]),
 	}
 	for _, c := range classes {
 		step.MaxPages = append(step.MaxPages, c.MaxPages)
@@ -69,7 +69,7 @@ func NewAccount(o Options, m *Model, op backend.Opener, f backend.Facts) (*Accou
 // outputWidth returns how many numbers each output row of p has; 0: rows are sampled on the device.
 func outputWidth(p *backend.Program) int {
 	for _, op := range p.Ops {
-		if e, ok := op.(backend.Emit); ok {
+		if e, ok := op.(backend.OutputRows); ok {
 			return p.Values[e.X].Cols
 		}
 	}

@@ -43,7 +43,7 @@ func (c Config) open(ctx context.Context) (backend.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	if k, ok := dev.(backend.Keeper); ok && k.Kept().Loaded {
+	if k, ok := dev.(backend.CacheWriter); ok && k.CacheUse().Loaded {
 		return dev, nil
 	}
 	if err := load(ctx, c.Model, dev, c.Account.Reservation, c.Facts.Cores, c.Progress); err != nil {
@@ -62,14 +62,14 @@ type cacheWriter struct {
 // writeCache reports how the weights were loaded and, if no valid file exists, starts to write
 // one. report may be nil.
 func writeCache(dev backend.Device, report func(CacheEvent)) cacheWriter {
-	k, ok := dev.(backend.Keeper)
-	if !ok || k.Kept().Path == "" {
+	k, ok := dev.(backend.CacheWriter)
+	if !ok || k.CacheUse().Path == "" {
 		return cacheWriter{}
 	}
 	if report == nil {
 		report = func(CacheEvent) {}
 	}
-	use := k.Kept()
+	use := k.CacheUse()
 	report(CacheEvent{CacheUse: use})
 	if use.Loaded {
 		return cacheWriter{}
@@ -79,8 +79,8 @@ func writeCache(dev backend.Device, report func(CacheEvent)) cacheWriter {
 	go func() {
 		defer close(w.done)
 		begin := time.Now()
-		err := k.Keep(ctx)
-		use = k.Kept()
+		err := k.WriteCache(ctx)
+		use = k.CacheUse()
 		use.Took = time.Since(begin)
 		report(CacheEvent{CacheUse: use, Written: err == nil, Err: err})
 	}()

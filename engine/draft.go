@@ -50,10 +50,10 @@ func (r rowReader) ReadRows(name string, row0, rows int, dst []byte) error {
 	return holder.Checkpoint.ReadRows(own, row0, rows, dst)
 }
 
-// Made implements backend.Maker.
-func (r rowReader) Made(name string) (kernels.Made, bool) {
+// Dummy implements backend.DummySource.
+func (r rowReader) Dummy(name string) (kernels.Dummy, bool) {
 	holder, own := r.m.tensorOwner(name)
-	return holder.Checkpoint.Made(own)
+	return holder.Checkpoint.Dummy(own)
 }
 
 // VocabularyError reports that a draft model has another vocabulary than the model.

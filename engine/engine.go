@@ -72,7 +72,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err := run.Capture(ctx, c.Options.Backend.Graphs, c.captureProgress()); err != nil {
 		return nil, errors.Join(err, dev.Close())
 	}
-	e := &Engine{opts: c.Options, dev: dev, in: newInbox(), done: make(chan struct{}), kv: c.Account.KV, vocab: r.Step.Vocab, width: r.Step.Emit}
+	e := &Engine{opts: c.Options, dev: dev, in: newInbox(), done: make(chan struct{}), kv: c.Account.KV, vocab: r.Step.Vocab, width: r.Step.OutputCols}
 	e.queue.Store(int64(c.Options.MaxQueue))
 	slabs := e.kv.Slabs(r.Arenas[backend.KV])
 	e.pages = e.kv.Pages(0, slabs)
@@ -109,9 +109,9 @@ func (e *Engine) GraphBytes() (n int64, ok bool) {
 	return c.GraphBytes(), true
 }
 
-// Memory returns backend.Gauge.Memory; ok is false if the device does not implement it or it fails.
+// Memory returns backend.MemoryReporter.Memory; ok is false if the device does not implement it or it fails.
 func (e *Engine) Memory() (total, before, now int64, ok bool) {
-	g, ok := e.dev.(backend.Gauge)
+	g, ok := e.dev.(backend.MemoryReporter)
 	if !ok {
 		return 0, 0, 0, false
 	}
@@ -125,7 +125,7 @@ func (e *Engine) Usage() [backend.NumArenas]int64 { return e.dev.Usage() }
 // OpTimes returns the measured times of the device's ops, in steps whose sequences have one
 // token each and in all other steps. It is empty unless op timing is on in Options.Backend.
 func (e *Engine) OpTimes() (decode, prompts []backend.OpTime) {
-	if p, ok := e.dev.(backend.Profiler); ok {
+	if p, ok := e.dev.(backend.OpTimer); ok {
 		return p.OpTimes()
 	}
 	return nil, nil

@@ -31,7 +31,7 @@ func layoutKV(o Options, m *Model) ([]backend.KVClass, kv.Layout, error) {
 		if classes[i].Window > 0 {
 			classes[i].MaxPages *= 2
 		}
-		if classes[i].Checkpoint {
+		if classes[i].Snapshot {
 			classes[i].MaxPages = kv.SnapshotEntries
 		}
 		if n := classes[i].MaxPages; o.MaxNumSeqs > 0 && n > math.MaxInt32/o.MaxNumSeqs {
@@ -51,19 +51,19 @@ func kvClasses(o Options, m *Model) []backend.KVClass {
 	}
 	for i, c := range classes {
 		if c.State != nil {
-			return append(classes, c.CheckpointClass(i, o.BlockSize))
+			return append(classes, c.SnapshotClass(i, o.BlockSize))
 		}
 	}
 	return classes
 }
 
 // Both packages must agree on the width of a page table of state snapshots.
-var _ = [1]struct{}{}[kv.SnapshotEntries-backend.CheckpointEntries]
+var _ = [1]struct{}{}[kv.SnapshotEntries-backend.SnapshotEntries]
 
 // kindOf returns the kv.Kind of a class.
 func kindOf(c backend.KVClass) kv.Kind {
 	switch {
-	case c.Checkpoint:
+	case c.Snapshot:
 		return kv.Snapshot
 	case c.State != nil:
 		return kv.State

@@ -90,12 +90,12 @@ func (e *Engine) checkPooling(r Request) error {
 // after the last one.
 func (l *loop) deliverPooled(set int, o sched.Output, c *choice, now time.Time) {
 	for k := range o.Targets {
-		c.pooled.add(l.runner.Emitted(set, o.TargetRow+k))
+		c.pooled.add(l.runner.Output(set, o.TargetRow+k))
 	}
 	if o.Finish == sched.NotFinished {
 		return
 	}
-	c.pooled.add(l.runner.Emitted(set, o.Row))
+	c.pooled.add(l.runner.Output(set, o.Row))
 	c.stats.CachedTokens = o.Seq.Cached()
 	ev := Event{Token: -1, StopToken: -1, Finish: FinishStop, Cached: o.Seq.Cached(), Pooled: slices.Clip(c.pooled.done()), At: now}
 	if c.pooled.bad {

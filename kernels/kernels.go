@@ -1,17 +1,20 @@
-// Package kernels is the catalogue of numbers: the formats that tensors are
-// stored in, their blocks and their bytes. It calls nothing. What each kernel
-// computes is defined by the plain loops of kernels/ref, one file an op; the
-// files of kernels/cpu with the same stem compute the same fast.
+// Package kernels defines the formats that tensors are stored in: their blocks and their
+// sizes.
+//
+// It must not import anything of vapp. Start reading at Format; kernels/ref defines what each
+// kernel computes as plain loops, and files of kernels/cpu with the same stem compute the
+// same fast.
 package kernels
 
 import "fmt"
 
-// Format is how the elements of a tensor are stored: a plain number type or a
-// block of quantized numbers that share scales. Block layouts are those of
-// GGUF (ggml-common.h), byte for byte.
+// Format is how the elements of a tensor are stored: a plain number type, or blocks of
+// quantized numbers that share scales. Block layouts are those of GGUF (ggml-common.h), byte
+// for byte.
 type Format uint8
 
-// The formats vapp reads. Invalid is the zero value on purpose.
+// The formats that vapp reads. Invalid is the zero value, so that a missing format is
+// detected.
 const (
 	Invalid Format = iota
 	F32            // IEEE 754 binary32
@@ -33,9 +36,9 @@ const (
 	Q3_K           // 256 × 3 bit, 16 six-bit scales, one binary16 d
 	Q5_K           // 256 × 5 bit, binary16 d and dmin, 8 six-bit scales and minima
 	IQ4_NL         // 32 × 4 bit, one binary16 scale d: x = d·table[q]
-	U8             // a byte: halves and scales of packed tensors as checkpoints store them
-	I8             // int8 codes, times scales that a weight has beside them
-	I64            // 64-bit signed integer: shapes beside packed tensors
+	U8             // a byte: 4-bit pairs and scales of packed tensors in checkpoints
+	I8             // int8 codes; the scales are a separate tensor
+	I64            // 64-bit signed integer: shapes of packed tensors
 	numFormats
 )
 
@@ -88,10 +91,10 @@ func (f Format) Block() (elems, bytes int) {
 	return shapes[f].elems, shapes[f].bytes
 }
 
-// Quantized reports whether elements share scales, in their blocks or beside them.
+// Quantized reports whether elements share scales, in their blocks or in a separate tensor.
 func (f Format) Quantized() bool { return f >= Q8_0 && f < U8 || f == I8 }
 
-// Scaled reports whether scales of elements are a tensor of their own, if they have any.
+// Scaled reports whether the format's scales, if a weight has some, are a separate tensor.
 func (f Format) Scaled() bool { return f == F8E4M3 || f == F8E5M2 || f == I8 }
 
 // Bytes returns the storage of n elements, n a multiple of the block.

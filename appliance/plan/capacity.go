@@ -98,7 +98,7 @@ func (w resolved) capacity(o engine.Options, a *engine.Account) Capacity {
 		} else {
 			cl.BytesPerToken = exact(k, 1)
 		}
-		if k.Checkpoint {
+		if k.Snapshot {
 			cl.Checkpoints, cl.CheckpointEvery = a.KV.Snapshots(slabs), a.KV.SnapshotEvery()
 		}
 		c.Classes = append(c.Classes, cl)
@@ -133,7 +133,7 @@ func ideal(classes []backend.KVClass, tokens int) float64 {
 		if c.Window > 0 {
 			kept = min(kept, c.Window)
 		}
-		if c.Checkpoint {
+		if c.Snapshot {
 			continue // sequences need no snapshots
 		}
 		n += float64(exact(c, kept))

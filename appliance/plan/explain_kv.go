@@ -35,7 +35,7 @@ func (p *Plan) explainClass(e *Explanation, name string) {
 			e.step("convolution: %d inputs × %s channels %v = %s a layer", s.ConvRows, Group(int64(s.ConvCols)), s.ConvFormat, bytesOf(s.ConvBytes()))
 			e.step("matrices: %s × %d heads × %d × %d × 4 B = %s a layer", copies(s.Copies), s.Heads, s.Rows, s.Cols, bytesOf(int64(s.Copies)*s.MatrixBytes()))
 			e.step("× %s = %s", numberOf(k.Layers, "layer"), bytesOf(int64(k.Layers)*s.Bytes()))
-			if k.Checkpoint {
+			if k.Snapshot {
 				p.explainCheckpoints(e, cl)
 				return
 			}

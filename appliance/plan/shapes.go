@@ -14,12 +14,12 @@ import (
 // shapesOf returns the kernel choices of the account's programs, if the layout chooses kernels
 // by the number of rows.
 func shapesOf(a *engine.Account) (out []backend.KernelChoice, err error) {
-	l, ok := a.Layout.(backend.Chooser)
+	l, ok := a.Layout.(backend.KernelChooser)
 	if !ok {
 		return nil, nil
 	}
 	for _, p := range a.Reservation.Programs {
-		list, err := l.Chosen(p)
+		list, err := l.KernelChoices(p)
 		if err != nil {
 			return nil, err
 		}

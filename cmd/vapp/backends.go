@@ -17,7 +17,7 @@ func localMachine() appliance.Machine {
 }
 
 // driverLine returns a line about the devices of this host that need a driver.
-func driverLine() string { return cuda.Opener{}.Found() }
+func driverLine() string { return cuda.Opener{}.DriverLine() }
 
 // backends returns the backends of this binary, in the order in which backend auto tries them. A
 // backend built without its native code can plan but not open a device.

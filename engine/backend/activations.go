@@ -2,27 +2,26 @@ package backend
 
 import "vapp.dev/kernels"
 
-// The words of Settings.Activations.
+// The values of Settings.Activations.
 const (
-	// Int8Activations: backend cpu rounds x to int8 where a weight's blocks hold integers.
+	// Int8Activations makes backend cpu round inputs to int8 where a weight's blocks hold integers.
 	Int8Activations = "int8"
-	// FP8Activations: backends cuda and ref round x to E4M3 where the weight is F8E4M3.
+	// FP8Activations makes backends cuda and ref round inputs to E4M3 where the weight is F8E4M3.
 	FP8Activations = "fp8"
 )
 
-// CUBLASLt is the word of Settings.Linear: dense weights of 16-bit floats lie row by row, and where a
-// step has many rows NVIDIA's library multiplies them; with FP8Activations also of F8E4M3, where the device
-// has the library's scales for them.
+// CUBLASLt is a value of Settings.Linear. Dense weights of 16-bit floats are stored row by row, and
+// NVIDIA's library multiplies them in steps of many rows. With FP8Activations it does so for F8E4M3 too, on
+// devices for which the library has the weight's scaling.
 const CUBLASLt = "cublaslt"
 
-// CUBLASLtWorkspace is what that library has of the workspace, in bytes: the most that an algorithm may
-// want, NVIDIA's advice for Hopper.
+// CUBLASLtWorkspace is the library's share of the workspace, in bytes. It bounds what an algorithm may
+// use; NVIDIA recommends this size for Hopper.
 const CUBLASLtWorkspace = 32 << 20
 
-// FP8Inputs is w where activations are FP8Activations: what a matrix of F8E4M3 is multiplied with
-// is rounded (RoundInputs). Other weights are as they were, but those of 8-bit floats whose
-// products with such inputs no kernel has: they are refused with ErrUnsupported in the name of a
-// backend.
+// FP8Inputs returns w with the setting FP8Activations applied: a matrix of F8E4M3 gets RoundInputs,
+// other weights stay unchanged. It returns ErrUnsupported, in the name of the backend, for
+// weights of 8-bit floats that no kernel multiplies with such inputs.
 func FP8Inputs(backend string, w WeightSpec) (WeightSpec, error) {
 	f := w.Stored()
 	switch {
@@ -30,15 +29,15 @@ func FP8Inputs(backend string, w WeightSpec) (WeightSpec, error) {
 	case f == kernels.F8E5M2:
 		return w, Unsupported(backend, "weight "+w.Name+" with fp8 activations", "it is stored as f8_e5m2, and only f8_e4m3 is multiplied with them")
 	case f == kernels.F8E4M3 && w.Scaling == PerGroup:
-		return w, Unsupported(backend, "weight "+w.Name+" with fp8 activations", "its scales are per group, and those that inputs have are of a row or of 128 columns")
+		return w, Unsupported(backend, "weight "+w.Name+" with fp8 activations", "its scales are per group; scales of inputs are per row or per 128 columns")
 	case f == kernels.F8E4M3:
 		w.RoundInputs = true
 	}
 	return w, nil
 }
 
-// InputGroup is how many neighbours of a row share a scale where RoundInputs has it rounded, 0 for
-// all of them: those of a block of the weight's scales where it has blocks.
+// InputGroup returns how many neighbouring inputs of a row share a scale when RoundInputs rounds
+// them: ScaleBlock if the weight has scales per block, else 0, which means the whole row.
 func (w WeightSpec) InputGroup() int {
 	if w.Scaling == PerBlock {
 		return ScaleBlock

@@ -6,26 +6,26 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Fits says that what p verifies, proposes and emits has its place in steps of this shape. A
-// Device calls it in Compile. Its error is a *ProgramError.
+// Fits returns a *ProgramError unless steps of this shape have buffers for everything that p
+// verifies, proposes and outputs. A Device calls it in Compile.
 func (p *Program) Fits(s StepShape) error {
 	for i, op := range p.Ops {
 		why := ""
 		switch o := op.(type) {
 		case Verify:
 			if s.accepted() < p.Bucket.Seqs {
-				why = fmt.Sprintf("it verifies proposals of %d sequences, Step.Accepted has room for %d", p.Bucket.Seqs, s.accepted())
+				why = fmt.Sprintf("it verifies proposals of %d sequences, Step.Accepted holds %d", p.Bucket.Seqs, s.accepted())
 			}
 		case Propose:
 			if o.Of != s.Drafts || s.Seqs < p.Bucket.Seqs {
 				why = fmt.Sprintf("it is one of %d for %d sequences, Step.Drafts has %d columns of %d", o.Of, p.Bucket.Seqs, s.Drafts, s.Seqs)
 			}
-		case Emit:
-			if n := p.Values[o.X].Cols; n != s.Emit || s.Samples < p.Bucket.Samples {
-				why = fmt.Sprintf("it gives %d rows of %d, Step.Emitted has room for %d of %d", p.Bucket.Samples, n, s.Samples, s.Emit)
+		case OutputRows:
+			if n := p.Values[o.X].Cols; n != s.OutputCols || s.Samples < p.Bucket.Samples {
+				why = fmt.Sprintf("it outputs %d rows of %d, Step.Outputs holds %d of %d", p.Bucket.Samples, n, s.Samples, s.OutputCols)
 			}
 		case Sample:
-			if s.Emit > 0 {
+			if s.OutputCols > 0 {
 				why = "it draws tokens in a step that has no buffers for them"
 			}
 		}
@@ -36,43 +36,44 @@ func (p *Program) Fits(s StepShape) error {
 	return nil
 }
 
-// drafts checks the ops of a head that proposes tokens.
+// drafts checks the ops of a draft head.
 func (c *checker) drafts(op Op) {
 	f32, i32 := kernels.F32, kernels.I32
 	switch o := op.(type) {
-	case Drafted:
+	case DraftInput:
 		c.value("Ids", o.Ids, i32, PerToken, 1)
 		c.value("Out", o.Out, i32, PerToken, 1)
-		c.that(o.Ids != o.Out, "Out is Ids")
+		c.require(o.Ids != o.Out, "Out is Ids")
 	case Verify:
 		c.value("Ids", o.Ids, i32, PerToken, 1)
-		c.value("Kept", o.Kept, i32, PerSeq, 1)
-	case GatherKept:
+		c.value("AcceptedRow", o.AcceptedRow, i32, PerSeq, 1)
+	case GatherAccepted:
 		x := c.like(o.X)
 		c.value("X", o.X, x.Format, PerToken, 0)
-		c.value("Kept", o.Kept, i32, PerSeq, 1)
+		c.value("AcceptedRow", o.AcceptedRow, i32, PerSeq, 1)
 		c.value("Y", o.Y, x.Format, PerSeq, x.Cols)
 	case Propose:
 		c.value("Logits", o.Logits, f32, PerSeq, c.p.Vocab)
 		c.value("Ids", o.Ids, i32, PerSeq, 1)
-		c.that(o.N >= 0 && o.N < o.Of, "proposal %d of %d", o.N, o.Of)
+		c.require(o.N >= 0 && o.N < o.Of, "proposal %d of %d", o.N, o.Of)
 	default:
 		c.grid(op)
 	}
 }
 
-// ahead checks where an op's rows are, and says of what kind they are.
-func (c *checker) ahead(a *Ahead) Rows {
+// draftRows checks an op's DraftPosition and returns its row symbol: PerSeq with one, else
+// PerToken.
+func (c *checker) draftRows(a *DraftPosition) Rows {
 	if a == nil {
 		return PerToken
 	}
-	c.value("Ahead.Kept", a.Kept, kernels.I32, PerSeq, 1)
-	c.that(a.By > 0 && a.By <= c.p.Ahead, "rows are %d positions ahead, the program says at most %d", a.By, c.p.Ahead)
+	c.value("Draft.AcceptedRow", a.AcceptedRow, kernels.I32, PerSeq, 1)
+	c.require(a.By > 0 && a.By <= c.p.Lookahead, "rows are %d positions ahead, the program allows %d", a.By, c.p.Lookahead)
 	return PerSeq
 }
 
-// aheadOf checks also that the class keeps what rows ahead see.
-func (c *checker) aheadOf(a *Ahead, k KVClass) Rows {
-	c.that(a == nil || k.Window == 0, "rows ahead of class %s, which keeps %d tokens", k.Name, k.Window)
-	return c.ahead(a)
+// draftRowsOf also checks that the class keeps the positions that draft rows attend to.
+func (c *checker) draftRowsOf(a *DraftPosition, k KVClass) Rows {
+	c.require(a == nil || k.Window == 0, "draft positions in class %s, which keeps %d tokens", k.Name, k.Window)
+	return c.draftRows(a)
 }

@@ -8,7 +8,8 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestDraftChecks: rows ahead are sequences, and a head's ops have their kinds.
+// TestDraftChecks: draft rows are one per sequence, and the ops of a draft head check their
+// operands.
 func TestDraftChecks(t *testing.T) {
 	p, _, _, _ := small(t)
 	r := &Recorder{p: p, at: map[Value]int64{}}
@@ -17,22 +18,22 @@ func TestDraftChecks(t *testing.T) {
 	q, y := r.New("seq.q", kernels.F32, PerSeq, 16), r.New("seq.y", kernels.F32, PerSeq, 16)
 	k, v := r.New("seq.k", kernels.F16, PerSeq, 16), r.New("seq.v", kernels.F16, PerSeq, 16)
 	logits, id := r.New("seq.logits", kernels.F32, PerSeq, 48), r.New("seq.id", kernels.I32, PerSeq, 1)
-	one := &Ahead{Kept: kept, By: 1}
-	attend := Attention{Q: q, K: k, V: v, Y: y, Heads: 1, KVHeads: 1, HeadDim: 16, Scale: 1, Ahead: one}
+	one := &DraftPosition{AcceptedRow: kept, By: 1}
+	attend := Attention{Q: q, K: k, V: v, Y: y, Heads: 1, KVHeads: 1, HeadDim: 16, Scale: 1, Draft: one}
 	good := []Op{
-		Drafted{0, next}, Verify{0, kept}, GatherKept{1, kept, qkv}, Angles{InvFreq: 2, Scale: 1, Y: angles, Ahead: one},
+		DraftInput{0, next}, Verify{0, kept}, GatherAccepted{1, kept, qkv}, Angles{InvFreq: 2, Scale: 1, Y: angles, Draft: one},
 		Rope{QKV: qkv, Angles: angles, Q: q, K: k, V: v, Heads: 1, KVHeads: 1, HeadDim: 16, Rotary: 16},
-		attend, StoreKV{K: k, V: v, Ahead: one}, Gate{y, q}, Propose{logits, id, 1, 2},
+		attend, StoreKV{K: k, V: v, Draft: one}, Gate{y, q}, Propose{logits, id, 1, 2},
 	}
 	before := len(p.Ops)
-	p.Ahead = 1
+	p.Lookahead = 1
 	p.Ops = append(p.Ops, good...)
 	if err := p.Check(); err != nil {
 		t.Fatal(err)
 	}
 	for _, op := range good {
-		if _, plain := op.(Rope); Newer(op) == "" && !plain {
-			t.Errorf("%s is not newer", OpName(op))
+		if _, plain := op.(Rope); RequiredFeature(op) == "" && !plain {
+			t.Errorf("RequiredFeature of %s is empty", OpName(op))
 		}
 	}
 	windowed := attend
@@ -40,28 +41,28 @@ func TestDraftChecks(t *testing.T) {
 	p.Classes = append(p.Classes, p.Classes[0])
 	p.Classes[1].Window = 8
 	past, both := attend, attend
-	past.Ahead, both.Both = &Ahead{Kept: kept}, true
+	past.Draft, both.Bidirectional = &DraftPosition{AcceptedRow: kept}, true
 	for want, op := range map[string]Op{
-		"Out is Ids":               Drafted{0, 0},
-		"Kept (ids) has rows":      Verify{0, 0},
-		"X (seq.q) has rows":       GatherKept{q, kept, y},
-		"Y (seq.q) has 16":         GatherKept{1, kept, q},
-		"Y (angles) has rows":      Angles{InvFreq: 2, Scale: 1, Y: 2, Ahead: one},
-		"Q (seq.q) has rows":       Attention{Q: q, K: k, V: v, Y: y, Heads: 1, KVHeads: 1, HeadDim: 16, Scale: 1},
-		"0 positions ahead":        past,
-		"no token after them":      both,
-		"positions ahead, the":     StoreKV{K: k, V: v, Ahead: &Ahead{Kept: kept, By: 2}},
-		"K (seq.k) has rows":       StoreKV{K: k, V: v},
-		"K (k) has rows":           StoreKV{K: 5, V: 6, Ahead: one},
-		"Ahead.Kept (next) has":    StoreKV{K: k, V: v, Ahead: &Ahead{Kept: next, By: 1}},
-		"Angles (angles) has rows": Rope{QKV: qkv, Angles: 2, Q: q, K: k, V: v, Heads: 1, KVHeads: 1, HeadDim: 16, Rotary: 16},
-		"not tokens or sequences":  Rope{QKV: 7, Angles: angles, Q: q, K: k, V: v, Heads: 1, KVHeads: 1, HeadDim: 16, Rotary: 16},
-		"rows ahead of class":      windowed,
-		"which keeps 8 tokens":     StoreKV{K: k, V: v, Class: 1, Ahead: one},
-		"X is Gate":                Gate{y, y},
-		"Gate (x) has rows":        Gate{y, 1},
-		"Logits (logits) has rows": Propose{8, id, 0, 1},
-		"proposal 2 of 2":          Propose{logits, id, 2, 2},
+		"Out is Ids":                   DraftInput{0, 0},
+		"AcceptedRow (ids) has rows":   Verify{0, 0},
+		"X (seq.q) has rows":           GatherAccepted{q, kept, y},
+		"Y (seq.q) has 16":             GatherAccepted{1, kept, q},
+		"Y (angles) has rows":          Angles{InvFreq: 2, Scale: 1, Y: 2, Draft: one},
+		"Q (seq.q) has rows":           Attention{Q: q, K: k, V: v, Y: y, Heads: 1, KVHeads: 1, HeadDim: 16, Scale: 1},
+		"0 positions ahead":            past,
+		"no token after them":          both,
+		"positions ahead, the":         StoreKV{K: k, V: v, Draft: &DraftPosition{AcceptedRow: kept, By: 2}},
+		"K (seq.k) has rows":           StoreKV{K: k, V: v},
+		"K (k) has rows":               StoreKV{K: 5, V: 6, Draft: one},
+		"Draft.AcceptedRow (next) has": StoreKV{K: k, V: v, Draft: &DraftPosition{AcceptedRow: next, By: 1}},
+		"Angles (angles) has rows":     Rope{QKV: qkv, Angles: 2, Q: q, K: k, V: v, Heads: 1, KVHeads: 1, HeadDim: 16, Rotary: 16},
+		"not tokens or sequences":      Rope{QKV: 7, Angles: angles, Q: q, K: k, V: v, Heads: 1, KVHeads: 1, HeadDim: 16, Rotary: 16},
+		"draft positions in class":     windowed,
+		"which keeps 8 tokens":         StoreKV{K: k, V: v, Class: 1, Draft: one},
+		"X is Gate":                    Gate{y, y},
+		"Gate (x) has rows":            Gate{y, 1},
+		"Logits (logits) has rows":     Propose{8, id, 0, 1},
+		"proposal 2 of 2":              Propose{logits, id, 2, 2},
 	} {
 		p.Ops = append(p.Ops[:before], op)
 		var bad *ProgramError
@@ -71,11 +72,11 @@ func TestDraftChecks(t *testing.T) {
 	}
 }
 
-// TestFits: what is verified and proposed has a place in the step's buffers.
+// TestFits: a program that verifies or proposes needs the step's buffers for it.
 func TestFits(t *testing.T) {
 	p := &Program{Name: "p", Bucket: Bucket{Tokens: 8, Seqs: 4, Samples: 8}, Ops: []Op{Verify{}}}
 	for want, s := range map[string]StepShape{
-		"has room for 0": {Seqs: 4}, "of 4 sequences": {Seqs: 3, Verify: 1}, "": {Seqs: 4, Verify: 1},
+		"Step.Accepted holds 0": {Seqs: 4}, "of 4 sequences": {Seqs: 3, Verify: 1}, "": {Seqs: 4, Verify: 1},
 	} {
 		if err := p.Fits(s); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", s, err, want)
@@ -89,17 +90,17 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// TestCheckpointBytes: Qwen3.5-27B on two ranks with two proposals: 48 layers of
-// five rows of inputs and one copy of the matrices, the 78 MB of the design.
-func TestCheckpointBytes(t *testing.T) {
+// TestSnapshotBytes uses Qwen3.5-27B on two ranks with two proposals: 48 layers of
+// five rows of inputs and one copy of the matrices, 78 MB.
+func TestSnapshotBytes(t *testing.T) {
 	c := KVClass{Name: "state", Layers: 48, State: &StateShape{ConvRows: 5, ConvCols: 5120, ConvFormat: kernels.BF16, Heads: 24, Rows: 128, Cols: 128, Copies: 3}}
-	if got, page := c.CheckpointBytes(), c.PageBytes(); got != 48*(51200+1572864) || page != 48*(51200+3*1572864) {
-		t.Errorf("a checkpoint of %d bytes, a page of %d", got, page)
+	if got, page := c.SnapshotBytes(), c.PageBytes(); got != 48*(51200+1572864) || page != 48*(51200+3*1572864) {
+		t.Errorf("a snapshot of %d bytes, a page of %d", got, page)
 	}
 	if c.State.Copies != 3 {
 		t.Error("the class was changed")
 	}
-	if n := (KVClass{Format: kernels.F16, BlockSize: 16, Layers: 1, KVHeads: 1, HeadDim: 16}).CheckpointBytes(); n != 0 {
-		t.Errorf("a class of attention has checkpoints of %d bytes", n)
+	if n := (KVClass{Format: kernels.F16, BlockSize: 16, Layers: 1, KVHeads: 1, HeadDim: 16}).SnapshotBytes(); n != 0 {
+		t.Errorf("a class of attention has snapshots of %d bytes, want 0", n)
 	}
 }

@@ -2,7 +2,7 @@ package backend
 
 import "vapp.dev/kernels"
 
-// op checks one op; ops it does not know are left to the backend's refusal.
+// op checks one op. It accepts an op of unknown type: the backend rejects it.
 func (c *checker) op(op Op) {
 	f32, i32 := kernels.F32, kernels.I32
 	switch o := op.(type) {
@@ -10,7 +10,7 @@ func (c *checker) op(op Op) {
 		c.value("Out", o.Out, i32, PerToken, 1)
 	case StoreTokens:
 		c.value("Ids", o.Ids, i32, PerToken, 1)
-		c.that(c.class(o.Class, 0).Plane, "class %d has no token plane", o.Class)
+		c.require(c.class(o.Class, 0).Plane, "class %d has no token plane", o.Class)
 	case Embed:
 		y := c.like(o.Y)
 		c.value("Ids", o.Ids, i32, y.Rows, 1)
@@ -26,15 +26,15 @@ func (c *checker) op(op Op) {
 		if o.Bias != NoWeight {
 			c.weight("Bias", o.Bias, Vector, 1, y.Cols)
 		}
-		c.that(o.X != o.Y, "X is Y")
+		c.require(o.X != o.Y, "X is Y")
 	case Gather:
 		x := c.like(o.X)
 		c.value("X", o.X, x.Format, PerToken, 0)
 		c.value("Y", o.Y, x.Format, PerSample, x.Cols)
 	case Sample:
 		c.value("Logits", o.Logits, f32, PerSample, c.p.Vocab)
-		c.that(c.class(o.Class, 0).Plane, "class %d has no token plane", o.Class)
-	case Emit:
+		c.require(c.class(o.Class, 0).Plane, "class %d has no token plane", o.Class)
+	case OutputRows:
 		c.value("X", o.X, f32, PerSample, 0)
 	case GatherLast:
 		x := c.like(o.X)
@@ -70,7 +70,7 @@ func (c *checker) norm(o Norm) {
 	n := y.Cols
 	if o.Segment > 0 {
 		n = o.Segment
-		c.that(y.Cols%n == 0, "Y has %d columns, no whole segments of %d", y.Cols, n)
+		c.require(y.Cols%n == 0, "Y has %d columns, no whole segments of %d", y.Cols, n)
 	}
 	if o.W != NoWeight {
 		c.weight("W", o.W, Vector, 1, n)
@@ -100,19 +100,19 @@ func (c *checker) elementwise(op Op) {
 		c.value("Y", o.Y, f32, a.Rows, a.Cols+b.Cols)
 	case Softcap:
 		c.value("X", o.X, f32, c.like(o.X).Rows, 0)
-		c.that(o.Cap > 0, "a cap of %g", o.Cap)
+		c.require(o.Cap > 0, "a cap of %g", o.Cap)
 	case Activate:
 		c.value("X", o.X, f32, c.like(o.X).Rows, 0)
 	case Gate:
 		x := c.like(o.X)
 		c.value("X", o.X, f32, x.Rows, 0)
 		c.value("Gate", o.Gate, f32, x.Rows, x.Cols)
-		c.that(o.X != o.Gate, "X is Gate")
+		c.require(o.X != o.Gate, "X is Gate")
 	case GLU:
 		y := c.like(o.Y)
 		c.value("Y", o.Y, f32, y.Rows, 0)
 		c.value("X", o.X, f32, y.Rows, 2*y.Cols)
-		c.that(o.X != o.Y, "X is Y")
+		c.require(o.X != o.Y, "X is Y")
 	}
 }
 
@@ -122,7 +122,7 @@ func (c *checker) mixture(op Op) {
 	case Route:
 		l := c.like(o.Logits)
 		c.value("Logits", o.Logits, f32, l.Rows, 0)
-		c.that(o.Top > 0 && o.Top <= l.Cols, "the best %d of %d experts", o.Top, l.Cols)
+		c.require(o.Top > 0 && o.Top <= l.Cols, "the best %d of %d experts", o.Top, l.Cols)
 		c.value("Ids", o.Ids, kernels.I32, l.Rows, o.Top)
 		c.value("Weights", o.Weights, f32, l.Rows, o.Top)
 		if o.Scale != NoWeight {
@@ -136,7 +136,7 @@ func (c *checker) mixture(op Op) {
 		c.value("Weights", o.Weights, f32, x.Rows, o.Top)
 		up := c.weight("GateUp", o.GateUp, Multiply, 2*o.Width, x.Cols)
 		down := c.weight("Down", o.Down, Multiply, x.Cols, o.Width)
-		c.that(up.Experts > 0 && up.Experts == down.Experts, "stacks of %d and %d experts", up.Experts, down.Experts)
+		c.require(up.Experts > 0 && up.Experts == down.Experts, "stacks of %d and %d experts", up.Experts, down.Experts)
 		if o.GateUpBias != NoWeight {
 			c.weight("GateUpBias", o.GateUpBias, Vector, 1, up.Experts*up.Rows)
 		}
@@ -148,11 +148,11 @@ func (c *checker) mixture(op Op) {
 		x := c.value("X", o.X, f32, PerToken, k.ConvCols)
 		c.value("Y", o.Y, f32, PerToken, x.Cols)
 		c.weight("W", o.W, Vector, 1, x.Cols*o.Kernel)
-		c.that(o.Kernel > 1 && k.ConvRows >= o.Kernel-1, "a state of %d rows for a kernel of %d", k.ConvRows, o.Kernel)
+		c.require(o.Kernel > 1 && k.ConvRows >= o.Kernel-1, "a state of %d rows for a kernel of %d", k.ConvRows, o.Kernel)
 	case DeltaNet:
 		k := c.state(o.Class, o.Layer)
-		c.that(o.KeyHeads > 0 && o.ValueHeads > 0 && o.ValueHeads%o.KeyHeads == 0, "%d value heads, %d key heads", o.ValueHeads, o.KeyHeads)
-		c.that(k.Heads == o.ValueHeads && k.Rows == o.KeyDim && k.Cols == o.ValueDim, "a state of %d×%d×%d", k.Heads, k.Rows, k.Cols)
+		c.require(o.KeyHeads > 0 && o.ValueHeads > 0 && o.ValueHeads%o.KeyHeads == 0, "%d value heads, %d key heads", o.ValueHeads, o.KeyHeads)
+		c.require(k.Heads == o.ValueHeads && k.Rows == o.KeyDim && k.Cols == o.ValueDim, "a state of %d×%d×%d", k.Heads, k.Rows, k.Cols)
 		c.value("QKV", o.QKV, f32, PerToken, 2*o.KeyHeads*o.KeyDim+o.ValueHeads*o.ValueDim)
 		c.value("BA", o.BA, f32, PerToken, 2*o.ValueHeads)
 		c.value("Y", o.Y, f32, PerToken, o.ValueHeads*o.ValueDim)
@@ -161,19 +161,19 @@ func (c *checker) mixture(op Op) {
 	}
 }
 
-// state checks the class of a recurrent op.
+// state checks the class of a recurrent op and returns its state.
 func (c *checker) state(class, layer int) StateShape {
 	k := c.class(class, layer)
 	if k.State == nil {
 		c.fail("class %s holds no recurrent state", k.Name)
 		return StateShape{}
 	}
-	c.that(!k.Checkpoint, "class %s holds checkpoints, not the states themselves", k.Name)
-	if i := c.p.Checkpoints(class); i >= 0 {
+	c.require(!k.Snapshot, "class %s holds snapshots, not the states themselves", k.Name)
+	if i := c.p.Snapshots(class); i >= 0 {
 		s, t := *k.State, c.p.Classes[i].State
 		s.Copies = 1
-		c.that(t != nil && s == *t && c.p.Classes[i].Layers == k.Layers && c.p.Classes[i].MaxPages == CheckpointEntries,
-			"class %s keeps no checkpoints of class %s", c.p.Classes[i].Name, k.Name)
+		c.require(t != nil && s == *t && c.p.Classes[i].Layers == k.Layers && c.p.Classes[i].MaxPages == SnapshotEntries,
+			"class %s holds no snapshots of class %s", c.p.Classes[i].Name, k.Name)
 	}
 	return *k.State
 }
@@ -181,25 +181,25 @@ func (c *checker) state(class, layer int) StateShape {
 func (c *checker) attention(op Op) {
 	switch o := op.(type) {
 	case Angles:
-		y := c.value("Y", o.Y, kernels.F32, c.ahead(o.Ahead), 0)
+		y := c.value("Y", o.Y, kernels.F32, c.draftRows(o.Draft), 0)
 		parts := 2
 		if o.Grid {
 			parts = 4
 			c.value("Across", o.Across, kernels.I32, PerToken, 1)
 			c.value("Down", o.Down, kernels.I32, PerToken, 1)
 		}
-		c.that(!o.Joined || o.Grid, "joined angles of one position")
-		c.that(o.Sections == [3]int{} || c.p.Axes == 3 && !o.Grid, "sections of %v for tokens of %d positions", o.Sections, c.p.Axes)
-		c.that(min(o.Sections[0], o.Sections[1], o.Sections[2]) >= 0, "sections of %v", o.Sections)
+		c.require(!o.Joined || o.Grid, "joined angles of one position")
+		c.require(o.Sections == [3]int{} || c.p.Axes == 3 && !o.Grid, "sections of %v for tokens of %d positions", o.Sections, c.p.Axes)
+		c.require(min(o.Sections[0], o.Sections[1], o.Sections[2]) >= 0, "sections of %v", o.Sections)
 		c.weight("InvFreq", o.InvFreq, Vector, 1, y.Cols/parts)
-		c.that(y.Cols%parts == 0, "Y has %d columns, which are no %d parts", y.Cols, parts)
+		c.require(y.Cols%parts == 0, "Y has %d columns, which are no %d parts", y.Cols, parts)
 	case Rope:
 		c.rope(o)
 	case Attention:
 		c.attend(o)
 	case StoreKV:
 		k := c.class(o.Class, o.Layer)
-		rows := c.aheadOf(o.Ahead, k)
+		rows := c.draftRowsOf(o.Draft, k)
 		c.value("K", o.K, k.Format, rows, k.KVHeads*k.HeadDim)
 		c.value("V", o.V, k.Format, rows, k.KVHeads*k.HeadDim)
 	}
@@ -208,7 +208,7 @@ func (c *checker) attention(op Op) {
 func (c *checker) rope(o Rope) {
 	c.heads(o.Heads, o.KVHeads, o.HeadDim)
 	rows := c.like(o.QKV).Rows
-	c.that(rows != PerSample, "rows are sampled rows, not tokens or sequences")
+	c.require(rows != PerSample, "rows are sampled rows, not tokens or sequences")
 	in := o.Heads + 2*o.KVHeads
 	if o.Gated {
 		in += o.Heads
@@ -218,12 +218,12 @@ func (c *checker) rope(o Rope) {
 		in -= o.KVHeads
 	}
 	c.value("QKV", o.QKV, kernels.F32, rows, in*o.HeadDim)
-	c.that(o.Rotary > 0 && o.Rotary%2 == 0 && o.Rotary <= o.HeadDim, "%d rotated dimensions of %d", o.Rotary, o.HeadDim)
-	c.that(!o.Grid || o.Rotary%4 == 0, "%d rotated dimensions for two positions", o.Rotary)
+	c.require(o.Rotary > 0 && o.Rotary%2 == 0 && o.Rotary <= o.HeadDim, "%d rotated dimensions of %d", o.Rotary, o.HeadDim)
+	c.require(!o.Grid || o.Rotary%4 == 0, "%d rotated dimensions for two positions", o.Rotary)
 	c.value("Angles", o.Angles, kernels.F32, rows, o.Rotary)
 	c.value("Q", o.Q, kernels.F32, rows, o.Heads*o.HeadDim)
 	f := c.like(o.K).Format
-	c.that(storable(f), "K is %v; f32, f16, bf16 and 8-bit floats can be stored", f)
+	c.require(storable(f), "K is %v; f32, f16, bf16 and 8-bit floats can be stored", f)
 	c.value("K", o.K, f, rows, o.KVHeads*o.HeadDim)
 	c.value("V", o.V, f, rows, o.KVHeads*o.HeadDim)
 	if o.Norm != nil {
@@ -234,18 +234,18 @@ func (c *checker) rope(o Rope) {
 
 func (c *checker) attend(o Attention) {
 	c.heads(o.Heads, o.KVHeads, o.HeadDim)
-	rows := c.ahead(o.Ahead)
-	c.that(o.Ahead == nil || !o.Both, "rows ahead see no token after them")
+	rows := c.draftRows(o.Draft)
+	c.require(o.Draft == nil || !o.Bidirectional, "draft positions see no token after them")
 	f := c.like(o.K).Format
-	if !o.Both {
+	if !o.Bidirectional {
 		k := c.class(o.Class, o.Layer)
-		c.aheadOf(o.Ahead, k)
+		c.draftRowsOf(o.Draft, k)
 		f = k.Format
-		c.that(k.KVHeads == o.KVHeads && k.HeadDim == o.HeadDim, "class %s has %d heads of %d, not %d of %d", k.Name, k.KVHeads, k.HeadDim, o.KVHeads, o.HeadDim)
-		c.that(k.Window == 0 || o.Window > 0 && o.Window <= k.Window, "class %s keeps %d tokens, the op sees %d (0: all)", k.Name, k.Window, o.Window)
-		c.that((k.KeyDim == 0) == (o.Rebuild == nil), "class %s stores %d numbers of a key, the op rebuilds: %t", k.Name, k.keyDim(), o.Rebuild != nil)
+		c.require(k.KVHeads == o.KVHeads && k.HeadDim == o.HeadDim, "class %s has %d heads of %d, not %d of %d", k.Name, k.KVHeads, k.HeadDim, o.KVHeads, o.HeadDim)
+		c.require(k.Window == 0 || o.Window > 0 && o.Window <= k.Window, "class %s keeps %d tokens, the op sees %d (0: all)", k.Name, k.Window, o.Window)
+		c.require((k.KeyDim == 0) == (o.Rebuild == nil), "class %s stores %d numbers of a key, the op rebuilds: %t", k.Name, k.keyDim(), o.Rebuild != nil)
 		if r := o.Rebuild; r != nil {
-			c.that(r.Rotary == k.KeyDim && r.Rotary%2 == 0 && r.Rotary <= o.HeadDim && o.HeadDim%2 == 0, "pages hold %d numbers of a key of %d, %d turn", k.KeyDim, o.HeadDim, r.Rotary)
+			c.require(r.Rotary == k.KeyDim && r.Rotary%2 == 0 && r.Rotary <= o.HeadDim && o.HeadDim%2 == 0, "pages hold %d numbers of a key of %d, %d are rotated", k.KeyDim, o.HeadDim, r.Rotary)
 		}
 	}
 	c.value("Q", o.Q, kernels.F32, rows, o.Heads*o.HeadDim)
@@ -256,7 +256,7 @@ func (c *checker) attend(o Attention) {
 		c.weight("Sinks", o.Sinks, Vector, 1, o.Heads)
 	}
 	if o.Rebuild != nil {
-		c.that(!o.Both, "keys that are not paged are whole")
+		c.require(!o.Bidirectional, "keys that are not paged are whole")
 		c.weight("Rebuild.Weight", o.Rebuild.Weight, Vector, 1, o.HeadDim)
 	}
 }

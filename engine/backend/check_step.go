@@ -2,7 +2,7 @@ package backend
 
 import "fmt"
 
-// StepError says what a Launch was given that its program cannot run.
+// StepError names an input of a Launch that its program cannot run.
 type StepError struct{ Field, Why string }
 
 func (e *StepError) Error() string { return fmt.Sprintf("step: %s: %s", e.Field, e.Why) }
@@ -11,10 +11,9 @@ func stepError(field, format string, args ...any) error {
 	return &StepError{field, fmt.Sprintf(format, args...)}
 }
 
-// Check says that a launch of p with binding b stays inside the buffers of a
-// set, the vocabulary and the pages of the KV arena of kvBytes: a Device whose
-// kernels do not check bounds calls it in Launch. It reads the inputs once. Its
-// error is a *StepError.
+// Check returns a *StepError unless a launch of p with binding b stays inside the buffers
+// of a set, the vocabulary and the pages of the KV arena of kvBytes. A Device whose
+// kernels do not check bounds calls it in Launch. It reads the inputs once.
 func (s *Step) Check(p *Program, b Binding, kvBytes int64) error {
 	switch {
 	case b.Tokens < 1 || b.Tokens > p.Bucket.Tokens || b.Tokens > len(s.Tokens):
@@ -65,7 +64,7 @@ func (s *Step) checkTokens(p *Program, b Binding) error {
 	return nil
 }
 
-// checkPages looks at the pages that the step's positions need.
+// checkPages checks the pages that the step's positions need.
 func (s *Step) checkPages(p *Program, b Binding, class int, kvBytes int64) error {
 	c := p.Classes[class]
 	if class >= len(s.Pages) || len(s.Pages[class]) < b.Seqs*c.MaxPages {
@@ -75,16 +74,16 @@ func (s *Step) checkPages(p *Program, b Binding, class int, kvBytes int64) error
 		if s.First[seq] == s.First[seq+1] {
 			continue
 		}
-		if err := s.checkTable(c, p.Ahead, class, seq, kvBytes); err != nil {
+		if err := s.checkTable(c, p.Lookahead, class, seq, kvBytes); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// checkTable looks at the entries of one sequence that the step reads or stores to. Those
-// of positions ahead may name no page.
-func (s *Step) checkTable(c KVClass, ahead, class, seq int, kvBytes int64) error {
+// checkTable checks the page-table entries of one sequence that the step reads or stores to.
+// Entries for lookahead positions after the step may be −1.
+func (s *Step) checkTable(c KVClass, lookahead, class, seq int, kvBytes int64) error {
 	table := s.Pages[class][seq*c.MaxPages:][:c.MaxPages]
 	from, to := int(s.Positions[s.First[seq]]), int(s.Positions[s.First[seq+1]-1])+1
 	page := func(entry, block int) error {
@@ -96,13 +95,13 @@ func (s *Step) checkTable(c KVClass, ahead, class, seq int, kvBytes int64) error
 		}
 		return nil
 	}
-	if c.Checkpoint {
-		return s.checkCheckpoints(c, table, seq, from, to, kvBytes)
+	if c.Snapshot {
+		return s.checkSnapshots(c, table, seq, from, to, kvBytes)
 	}
 	if c.State != nil {
 		return page(0, 0)
 	}
-	for block := c.Kept(from); block*c.BlockSize < from; block++ {
+	for block := c.FirstBlock(from); block*c.BlockSize < from; block++ {
 		if err := page(c.Entry(block, from), block); err != nil {
 			return err
 		}
@@ -117,7 +116,7 @@ func (s *Step) checkTable(c KVClass, ahead, class, seq int, kvBytes int64) error
 	if c.Window > 0 {
 		return nil
 	}
-	for block := (to + c.BlockSize - 1) / c.BlockSize; block*c.BlockSize < to+ahead && block < len(table); block++ {
+	for block := (to + c.BlockSize - 1) / c.BlockSize; block*c.BlockSize < to+lookahead && block < len(table); block++ {
 		if table[block] >= 0 {
 			if err := page(block, block); err != nil {
 				return err
@@ -131,7 +130,7 @@ func (s *Step) checkRow(p *Program, b Binding, r int) error {
 	if s.Rows[r] < 0 || int(s.Rows[r]) >= b.Tokens {
 		return &StepError{"Rows", fmt.Sprintf("row %d reads token row %d of %d", r, s.Rows[r], b.Tokens)}
 	}
-	if len(s.Sampling) == 0 { // rows are emitted as they are
+	if len(s.Sampling) == 0 { // rows are output without sampling
 		return nil
 	}
 	row := &s.Sampling[r]

@@ -8,8 +8,8 @@ import (
 	"vapp.dev/kernels"
 )
 
-// small is a program with an op of every kind that Check compares, and a step
-// that it accepts: two sequences, of 3 tokens from 0 and of 1 from 20.
+// small returns a program with an op of every kind that Check compares, and a valid step for
+// it: two sequences, of 3 tokens from position 0 and of 1 token at position 20.
 func small(t *testing.T) (*Program, *Step, Binding, int64) {
 	t.Helper()
 	c := KVClass{Name: "full", Format: kernels.F16, BlockSize: 16, Layers: 1, KVHeads: 1, HeadDim: 16, PagesPerSlab: 2, MaxPages: 2, Plane: true}
@@ -60,7 +60,7 @@ func TestProgramCheck(t *testing.T) {
 		"Residual (q) has 16 col":   Norm{X: 1, Residual: 3, W: 1, Eps: 1e-5, Y: 1},
 		"rows of another kind":      Norm{X: 1, Residual: NoValue, W: 1, Eps: 1e-5, Y: 7},
 		"X is Y":                    Linear{7, 0, NoWeight, 7},
-		"not paged are whole":       Attention{Q: 3, K: 5, V: 6, Y: 4, Heads: 1, KVHeads: 1, HeadDim: 16, Both: true, Rebuild: &Rebuild{Weight: 2, Rotary: 4}},
+		"not paged are whole":       Attention{Q: 3, K: 5, V: 6, Y: 4, Heads: 1, KVHeads: 1, HeadDim: 16, Bidirectional: true, Rebuild: &Rebuild{Weight: 2, Rotary: 4}},
 		"the op rebuilds: true":     Attention{Q: 3, K: 5, V: 6, Y: 4, Heads: 1, KVHeads: 1, HeadDim: 16, Rebuild: &Rebuild{Weight: 2, Rotary: 4}},
 		"Bias (freqs) is 1×8":       Linear{7, 0, 2, 8},
 		"48 columns, not 32":        GLU{X: 1, Y: 4},

@@ -1,8 +1,7 @@
 package backend
 
-// Facts are what a machine is, as far as a Layout needs to know. They come
-// from Probe or from a catalogue (engine/backend/devices), and print as JSON in
-// plans.
+// Facts describe a machine for a Layout. They come from Probe or from a catalogue
+// (engine/backend/devices), and plans print them as JSON.
 type Facts struct {
 	Backend     string   `json:"backend"`
 	Device      string   `json:"device"`                 // as the system or driver prints it: "AMD EPYC 9R14", "NVIDIA H200"
@@ -14,9 +13,9 @@ type Facts struct {
 	HugeBytes   int64    `json:"huge_bytes"`             // transparent huge page; 0 when off
 	L2Bytes     int64    `json:"l2_bytes"`               // per core, of a GPU the whole; 0 when unknown
 	Measured    bool     `json:"measured"`               // from Probe rather than a catalogue
-	MemoryLimit string   `json:"memory_limit,omitempty"` // "cgroup" or "system": what TotalBytes is; "flag": the user's word
+	MemoryLimit string   `json:"memory_limit,omitempty"` // source of TotalBytes: "cgroup", "system", or "flag" if the user set it
 
-	// What follows is 0 or "" where it is not known.
+	// The following fields are 0 or "" if unknown.
 
 	SMs         int     `json:"sms,omitempty"`          // streaming multiprocessors, or compute units
 	Capability  string  `json:"capability,omitempty"`   // CUDA's compute capability: "8.0"
@@ -24,13 +23,12 @@ type Facts struct {
 	Bandwidth   float64 `json:"bandwidth,omitempty"`    // of memory, bytes a second
 	MatrixRate  float64 `json:"matrix_rate,omitempty"`  // dense 16-bit products, FLOP a second
 	Driver      string  `json:"driver,omitempty"`       // its version, when probed
-	// NoAMX is why amx is not among Variants although the processor has it.
+	// NoAMX is the reason why Variants lacks amx although the processor has it.
 	NoAMX string `json:"no_amx,omitempty"`
-	// PlanOnly is why nothing runs on the device, "" where it does.
+	// PlanOnly is the reason why programs cannot run on the device; "": they can.
 	PlanOnly string `json:"plan_only,omitempty"`
 
-	// Limits are what the system allows this process of its own memory, of a machine that was
-	// probed; none where it has no limit.
+	// Limits are the system's limits on the memory of this process. Only Probe sets them.
 	Limits []ProcessLimit `json:"-"`
 }
 
@@ -44,11 +42,11 @@ type ProcessLimit struct {
 
 // The names of ProcessLimits.
 const (
-	AddressSpace = "address space" // RLIMIT_AS: whatever is mapped or reserved
-	DataSize     = "data"          // RLIMIT_DATA: what is mapped for writing by this process alone
+	AddressSpace = "address space" // RLIMIT_AS: all mapped or reserved memory
+	DataSize     = "data"          // RLIMIT_DATA: private writable mappings
 )
 
-// Shard says which part of every weight this rank holds.
+// Shard identifies the part of every weight that this rank holds.
 type Shard struct{ Rank, World int }
 
 // Whole is the shard of a single rank.

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// Graphs says which steps are captured into graphs, in vLLM's words.
+// Graphs selects the steps that are captured into CUDA graphs, in vLLM's terms.
 type Graphs struct {
-	// Mode is "none", "piecewise", "full", "full_decode_only" or "full_and_piecewise"; "" is
+	// Mode is "none", "piecewise", "full", "full_decode_only" or "full_and_piecewise"; "":
 	// none.
 	Mode  string
 	Sizes []int // tokens of the captured steps, ascending
-	// Query is how many tokens each sequence of a decoding step has: one and those that are
-	// proposed; 0: 1.
+	// Query is how many tokens each sequence of a decode step has: one and the proposals;
+	// 0: 1.
 	Query int
 }
 
@@ -21,17 +21,18 @@ type GraphKind uint8
 
 // The kinds.
 const (
-	// Eager is no graph: every op is launched by itself.
+	// Eager is no graph: every op is launched separately.
 	Eager GraphKind = iota
-	// Piecewise is a graph for each run of ops between those that look at sequences.
+	// Piecewise is a graph for each run of ops between those that depend on sequences.
 	Piecewise
-	// Full is one graph up to the rows that are sampled, of any mix of sequences.
+	// Full is one graph of all ops before the sampled rows are gathered, for any mix of
+	// sequences.
 	Full
-	// Decode is one graph of all ops, of steps whose sequences have Query tokens each.
+	// Decode is one graph of all ops, for steps whose sequences have Query tokens each.
 	Decode
 )
 
-// String is the kind's name in goldens and errors: vLLM calls both of the last two FULL.
+// String returns the kind's name in goldens and errors. vLLM calls both of the last two FULL.
 func (k GraphKind) String() string {
 	return [...]string{"eager", "piecewise", "full", "decode"}[k]
 }
@@ -40,11 +41,11 @@ func (k GraphKind) String() string {
 type Graph struct {
 	Kind    GraphKind
 	Tokens  int
-	Seqs    int // 0 of Piecewise: what looks at sequences is launched by itself
-	Samples int // 0 but of Decode: what follows the sampled rows is launched by itself
+	Seqs    int // 0 for Piecewise: ops that depend on sequences are not in a graph
+	Samples int // 0 except for Decode: ops on sampled rows are not in other graphs
 }
 
-// String is what a golden prints: "decode 8 (8 sequences, 8 rows)".
+// String returns the graph's text in goldens: "decode 8 (8 sequences, 8 rows)".
 func (g Graph) String() string {
 	if g.Kind == Eager {
 		return "eager"
@@ -52,18 +53,18 @@ func (g Graph) String() string {
 	return fmt.Sprintf("%v %d (%d sequences, %d rows)", g.Kind, g.Tokens, g.Seqs, g.Samples)
 }
 
-// NoGraph is why a step runs without one.
+// NoGraph is the reason why a step runs without a graph.
 type NoGraph uint8
 
 // The reasons.
 const (
 	HasGraph     NoGraph = iota
-	NoneCaptured         // the mode is none, or left no size: it is what was asked for
+	NoneCaptured         // the profile disables graphs: mode none, or no size
 	TooManyTokens
 	NotDecoding // full_decode_only, and a sequence computes more or less than its next token
 )
 
-// String is the reason's name in metrics; "" of HasGraph.
+// String returns the reason's name in metrics; "" for HasGraph.
 func (n NoGraph) String() string {
 	return [...]string{"", "none_captured", "too_many_tokens", "not_decoding"}[n]
 }
@@ -71,22 +72,13 @@ func (n NoGraph) String() string {
 // NoGraphs lists all reasons of steps without a graph.
 func NoGraphs() []NoGraph { return []NoGraph{NoneCaptured, TooManyTokens, NotDecoding} }
 
-// Capturer is what a Device has that captures steps. A graph belongs to an Executable and a
-// set of step buffers.
-type Capturer interface {
-	// Capture makes the graphs of a step of g on the buffers of a set; nothing runs. Rows of
-	// the buffers need not be filled.
-	Capture(e Executable, set int, g Graph) error
-	// GraphBytes is the device's memory that graphs took so far.
-	GraphBytes() int64
-}
-
-// query is Query, at least 1.
+// query returns Query, at least 1.
 func (g Graphs) query() int { return max(1, g.Query) }
 
-// decode says that the mode captures decoding steps whole; mixed, what it captures of others.
+// decode reports whether the mode captures decode steps as one graph.
 func (g Graphs) decode() bool { return g.Mode == "full_decode_only" || g.Mode == "full_and_piecewise" }
 
+// mixed returns the kind of graph that the mode captures for other steps.
 func (g Graphs) mixed() GraphKind {
 	switch g.Mode {
 	case "piecewise", "full_and_piecewise":
@@ -97,7 +89,7 @@ func (g Graphs) mixed() GraphKind {
 	return Eager
 }
 
-// of is the graph of a kind for n tokens of steps of b.
+// of returns the graph of a kind for n tokens in steps of b.
 func (g Graphs) of(k GraphKind, n int, b Bucket) Graph {
 	switch k {
 	case Full:
@@ -108,13 +100,13 @@ func (g Graphs) of(k GraphKind, n int, b Bucket) Graph {
 	return Graph{Kind: k, Tokens: n}
 }
 
-// fits says that a decoding step of n tokens is one of b.
+// fits reports whether b holds a decode step of n tokens.
 func (g Graphs) fits(n int, b Bucket) bool {
 	return n%g.query() == 0 && n/g.query() <= b.Seqs && n <= b.Samples
 }
 
-// Captures lists the graphs of a program of bucket b in the order in which they are captured,
-// the largest first, as vLLM does: a failure for lack of memory comes early.
+// Captures lists the graphs of a program of bucket b in capture order: the largest first, as
+// in vLLM, so that running out of memory shows early.
 func (g Graphs) Captures(b Bucket) []Graph {
 	var out []Graph
 	for _, n := range slices.Backward(g.Sizes) {
@@ -130,9 +122,9 @@ func (g Graphs) Captures(b Bucket) []Graph {
 	return out
 }
 
-// Choose is the graph of a step of t tokens; decoding says that each of its sequences has
-// Query tokens, all of them sampled. It is the smallest captured one that holds the step, a
-// whole one before pieces; of a step without one the reason.
+// Choose returns the graph for a step of t tokens: the smallest captured one that holds the
+// step; Decode is preferred to other kinds. decoding means that each sequence has Query
+// tokens, all of them sampled. Without a graph, Choose returns the reason.
 func (g Graphs) Choose(t int, decoding bool, b Bucket) (Graph, NoGraph) {
 	mixed := g.mixed()
 	if len(g.Sizes) == 0 || mixed == Eager && !g.decode() {
@@ -161,14 +153,14 @@ type Segment struct {
 	Graph    bool
 }
 
-// Segments cuts p for a graph of a kind. What looks at sequences (attention and the delta
-// rule, what they keep) has shapes of its own in every step, and so have the rows that are
-// sampled: in pieces both are launched, and a run of one op between them is too, which a
-// graph would not make any shorter.
+// Segments splits p for a graph of a kind. Ops that depend on sequences (attention, the delta
+// rule, and the stores of their state) have other shapes in every step, and so have ops
+// on sampled rows. Piecewise launches both without a graph, and also a single op between
+// two of them, because a graph of one op saves no launch.
 func Segments(p *Program, k GraphKind) []Segment {
 	tail := slices.IndexFunc(p.Ops, func(op Op) bool {
 		switch op.(type) {
-		case Gather, GatherLast, Sample, Emit:
+		case Gather, GatherLast, Sample, OutputRows:
 			return true
 		}
 		return false
@@ -205,7 +197,7 @@ func Segments(p *Program, k GraphKind) []Segment {
 	return out
 }
 
-// bySequence tells the ops whose work is shared out by sequences.
+// bySequence reports whether an op's work is divided by sequences.
 func bySequence(op Op) bool {
 	switch op.(type) {
 	case Attention, StoreKV, StoreTokens, Conv, DeltaNet:
@@ -214,16 +206,16 @@ func bySequence(op Op) bool {
 	return false
 }
 
-// Pad fills the rows behind those of a step up to the graph's: tokens of no sequence, which are
-// stored nowhere, sequences without tokens, and sampled rows that ask for nothing and whose
-// tokens nobody reads.
+// Pad fills the rows between a step's counts and its graph's counts: tokens of no sequence,
+// which are not stored; sequences without tokens; and sampled rows with neutral parameters,
+// whose tokens are ignored.
 func (s *Step) Pad(b Binding) {
 	for t := b.Tokens; t < b.Graph.Tokens; t++ {
 		s.Tokens[t], s.Positions[t], s.Seq[t] = 0, 0, -1
 	}
-	if n := len(s.Places); n > 0 {
+	if n := len(s.MRopePositions); n > 0 {
 		axes := n / len(s.Tokens)
-		clear(s.Places[b.Tokens*axes : max(b.Tokens, b.Graph.Tokens)*axes])
+		clear(s.MRopePositions[b.Tokens*axes : max(b.Tokens, b.Graph.Tokens)*axes])
 	}
 	for q := b.Seqs; q < b.Graph.Seqs; q++ {
 		s.First[q+1] = int32(b.Tokens)

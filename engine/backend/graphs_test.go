@@ -13,8 +13,8 @@ import (
 
 var update = flag.Bool("update", false, "write testdata again")
 
-// TestGraphs plays testdata/graphs.txtar. Section "in" has one command a line: what is
-// captured, the bucket, then steps; "out" is what they give.
+// TestGraphs runs testdata/graphs.txtar. Section "in" has one command a line: the settings,
+// the bucket, then steps. Section "out" has the graphs and reasons for them.
 func TestGraphs(t *testing.T) {
 	const file = "testdata/graphs.txtar"
 	a, err := txtar.ParseFile(file)
@@ -57,7 +57,7 @@ func TestGraphs(t *testing.T) {
 				fmt.Fprintln(&out, s.From, s.To, map[bool]string{true: "graph", false: "launched"}[s.Graph])
 			}
 		default:
-			t.Fatalf("what is %q?", line)
+			t.Fatalf("unknown command %q", line)
 		}
 	}
 	if *update {
@@ -78,11 +78,11 @@ func kind(t *testing.T, word string) GraphKind {
 			return k
 		}
 	}
-	t.Fatalf("what is %q?", word)
+	t.Fatalf("unknown kind %q", word)
 	return Eager
 }
 
-// step is a layer of attention and one of the delta rule, as models record them.
+// step returns a layer of attention and one of the delta rule, as models record them.
 func step() *Program {
 	return &Program{Ops: []Op{
 		Tokens{}, StoreTokens{}, Embed{}, Angles{}, // 0
@@ -92,8 +92,8 @@ func step() *Program {
 	}}
 }
 
-// TestSegmentsCover: a program's ops are in exactly one segment each, in order, whatever
-// they are; what looks at sequences and what follows the sampled rows is in no piece.
+// TestSegmentsCover: each op of any program is in exactly one segment, in order. Ops that
+// depend on sequences are in no piecewise graph.
 func TestSegmentsCover(t *testing.T) {
 	ops := step().Ops
 	for from := range ops {
@@ -107,7 +107,7 @@ func TestSegmentsCover(t *testing.T) {
 					}
 					at = s.To
 					if s.Graph && k == Piecewise && slices.ContainsFunc(p.Ops[s.From:s.To], bySequence) {
-						t.Fatalf("ops %d to %d: %+v has an op that looks at sequences", from, to, s)
+						t.Fatalf("ops %d to %d: graph %+v has an op that depends on sequences", from, to, s)
 					}
 				}
 				if at != len(p.Ops) {
@@ -118,32 +118,32 @@ func TestSegmentsCover(t *testing.T) {
 	}
 }
 
-// TestPad: what is behind a step belongs to nobody.
+// TestPad: rows behind a step's counts belong to no sequence and no request.
 func TestPad(t *testing.T) {
 	shape := StepShape{Tokens: 8, Seqs: 4, Samples: 4, Vocab: 10, MaxPages: []int{2}, Axes: 3}
 	s := shape.Carve(make([]byte, shape.SetBytes()))
 	for i := range s.Tokens {
 		s.Tokens[i], s.Positions[i], s.Seq[i] = 7, 7, 3
 	}
-	for i := range s.Places {
-		s.Places[i] = 7
+	for i := range s.MRopePositions {
+		s.MRopePositions[i] = 7
 	}
 	for i := range s.Rows {
 		s.Rows[i], s.Sampling[i] = 7, SampleRow{Flags: UseTarget, Target: 99, NumTop: 20, HistoryLen: 5}
 	}
 	s.First[2], s.First[3], s.First[4] = 2, 7, 7
 	s.Pad(Binding{Tokens: 2, Seqs: 2, Samples: 2, Graph: Graph{Kind: Decode, Tokens: 4, Seqs: 4, Samples: 4}})
-	nobody := SampleRow{TopP: 1, Repetition: 1}
+	neutral := SampleRow{TopP: 1, Repetition: 1}
 	switch {
 	case !slices.Equal(s.Tokens, []int32{7, 7, 0, 0, 7, 7, 7, 7}) || !slices.Equal(s.Positions, s.Tokens):
 		t.Error(s.Tokens, s.Positions)
 	case !slices.Equal(s.Seq, []int32{3, 3, -1, -1, 3, 3, 3, 3}):
 		t.Error(s.Seq)
-	case s.Places[5] != 7 || s.Places[6] != 0 || s.Places[11] != 0 || s.Places[12] != 7:
-		t.Error(s.Places)
+	case s.MRopePositions[5] != 7 || s.MRopePositions[6] != 0 || s.MRopePositions[11] != 0 || s.MRopePositions[12] != 7:
+		t.Error(s.MRopePositions)
 	case !slices.Equal(s.First, []int32{0, 0, 2, 2, 2}):
 		t.Error(s.First)
-	case !slices.Equal(s.Rows, []int32{7, 7, 2, 2}) || s.Sampling[2] != nobody || s.Sampling[1].NumTop != 20:
+	case !slices.Equal(s.Rows, []int32{7, 7, 2, 2}) || s.Sampling[2] != neutral || s.Sampling[1].NumTop != 20:
 		t.Error(s.Rows, s.Sampling)
 	}
 	before := *s

@@ -1,31 +1,33 @@
 package backend
 
-// Op is one operation of a Program. Every op is a struct, so that a new model
-// family adds a field and not a method; a backend that lacks an op or a field
-// refuses the Program with ErrUnsupported when it computes its Workspace.
+// Op is one operation of a Program. Every op is a struct, so a new model family adds a
+// field, not a method. A backend that lacks an op or a field rejects the Program with
+// ErrUnsupported when it computes its Workspace. The package comment lists the ops by file;
+// this file has those that are not special to attention, MLPs, states, drafts or vision.
 //
-// Shapes: T tokens in the step, S sequences, L rows that sample. Values are
-// row-major; unless said otherwise they are F32.
+// Shapes: T tokens in the step, S sequences, L sampled rows. Values are
+// row-major and F32 unless stated otherwise.
 type Op interface{ opName() string }
 
-// OpName is the op's name in plans and errors: "linear".
+// OpName returns the op's name in plans and errors: "linear".
 func OpName(op Op) string { return op.opName() }
 
-// Tokens resolves Step.Tokens into Out [T,1] I32: an entry ≥ 0 is a token id,
-// an entry −1−r stands for row r of the other set's Step.Sampled. A Sampled of
-// −1 (its row had no token) reads as token 0: the row is dropped at Commit.
+// Token ids and embeddings.
+
+// Tokens resolves Step.Tokens into Out [T,1] I32. An entry ≥ 0 is a token id;
+// an entry −1−r refers to row r of the other set's Step.Sampled. If that row has no token
+// (−1), Out is token 0, and Commit drops the row.
 type Tokens struct{ Out Value }
 
 // StoreTokens writes Ids [T,1] I32 into the token plane of class Class, at
-// each token's page slot (see KVClass.TokenOffset). Sample's penalties read it.
+// each token's page slot (see KVClass.TokenOffset). Sample reads it for penalties.
 type StoreTokens struct {
 	Ids   Value
 	Class int
 }
 
-// Embed sets Y [rows,cols] to the rows of Table that Ids [rows,1] I32 name, times
-// Scale. Row0 is the id of the table's first row: ids outside of it (another
-// rank has them) give zeros.
+// Embed sets Y [rows,cols] to rows Ids [rows,1] I32 of Table, times Scale. Row0 is the id
+// of the table's first row on this rank; ids that another rank has give zeros.
 type Embed struct {
 	Ids   Value
 	Table WeightID
@@ -34,8 +36,10 @@ type Embed struct {
 	Row0  int
 }
 
+// Rows and elements.
+
 // Norm is RMSNorm with an optional residual, row by row. With Residual ≥ 0 it
-// first adds X into Residual (in place) and normalises that, else X:
+// first adds X into Residual (in place) and normalises the sum, else X:
 // Y = r / sqrt(mean(r²) + Eps) · (Offset + W) · Scale. X, Residual, Y are
 // [rows, cols]. Y may be X.
 type Norm struct {
@@ -44,38 +48,38 @@ type Norm struct {
 	W        WeightID // [cols], or [Segment]; NoWeight: ones
 	Eps      float32
 	Y        Value
-	// Offset is added to every weight: 1 where the checkpoint keeps weights around 0.
+	// Offset is added to every weight: 1 if the checkpoint stores weights around 0.
 	Offset float32
 	// Scale multiplies the result; 0: 1.
 	Scale float32
 	// Segment is how many columns are normalised together; 0: all.
 	Segment int
-	// Gated says that the result is multiplied by silu(Gate), Gate [rows, cols].
+	// Gated multiplies the result by silu(Gate), Gate [rows, cols].
 	Gated bool
 	Gate  Value
-	// Plain is LayerNorm in place of RMSNorm: the mean is taken off first and Bias
-	// added last. Vision towers have it.
+	// Plain selects LayerNorm instead of RMSNorm: it subtracts the mean first and adds
+	// Bias last. Vision towers use it.
 	Plain bool
 	Bias  WeightID // with Plain only
 }
 
-// Add is Into [rows,cols] = (Into + X) · Scale[0], Scale a vector of one number.
+// Add sets Into [rows,cols] to (Into + X) · Scale[0]; Scale is a vector of one number.
 type Add struct {
 	X, Into Value
 	Scale   WeightID // NoWeight: 1
 }
 
-// Concat is Y [rows,a+b]: the columns of A, then those of B.
+// Concat sets Y [rows,a+b] to the columns of A, then those of B.
 type Concat struct{ A, B, Y Value }
 
-// Softcap is X [rows,cols] = Cap · tanh(X / Cap), in place.
+// Softcap sets X [rows,cols] to Cap · tanh(X / Cap), in place.
 type Softcap struct {
 	X   Value
 	Cap float32
 }
 
-// Linear is Y [rows,out] = X [rows,in] · Wᵀ (+ Bias [out]). The weight carries
-// its format; the result of a row does not depend on the other rows.
+// Linear sets Y [rows,out] to X [rows,in] · Wᵀ (+ Bias [out]). The format is in the
+// weight's spec. The result of a row does not depend on the other rows.
 type Linear struct {
 	X    Value
 	W    WeightID
@@ -83,64 +87,68 @@ type Linear struct {
 	Y    Value
 }
 
-// Gather picks the rows Step.Rows of X [T,cols] into Y [L,cols].
+// Outputs of a step.
+
+// Gather copies rows Step.Rows of X [T,cols] to Y [L,cols].
 type Gather struct{ X, Y Value }
 
-// GatherLast picks the last row of each sequence of X [T,cols] into Y [S,cols].
+// GatherLast copies the last row of each sequence of X [T,cols] to Y [S,cols].
 type GatherLast struct{ X, Y Value }
 
 // Sample turns Logits [L,vocab] into tokens: masks, raw logprobs, edits,
-// penalties, temperature, min-p, top-k, top-p, draw, in that order, each row by
-// its SampleRow. It fills Step's outputs and may overwrite Logits.
+// penalties, temperature, min-p, top-k, top-p, draw, in that order. Each row has its own
+// SampleRow. It fills Step's outputs and may overwrite Logits.
 type Sample struct {
 	Logits Value
 	Class  int // whose token plane is the history
 }
 
-// Emit hands rows X [L,cols] to the host, in Step.Emitted: a model that pools ends with
-// it in place of Sample.
-type Emit struct{ X Value }
+// OutputRows copies rows X [L,cols] to Step.Outputs for the host. Pooling models end with it
+// instead of Sample.
+type OutputRows struct{ X Value }
+
+// Communication between ranks.
 
 // AllReduce sums X over the ranks in place.
 type AllReduce struct{ X Value }
 
-// AllGather joins the ranks' columns of X [rows,cols] into Y [rows,cols·World].
+// AllGather concatenates the ranks' columns of X [rows,cols] in Y [rows,cols·World].
 type AllGather struct{ X, Y Value }
 
-// Receive fills Y [rows,cols] with what the pipeline rank before this one sent.
+// Receive fills Y [rows,cols] with the values that the previous pipeline rank sent.
 type Receive struct{ Y Value }
 
-// Send gives X [rows,cols] to the pipeline rank after this one.
+// Send sends X [rows,cols] to the next pipeline rank.
 type Send struct{ X Value }
 
-func (Receive) opName() string     { return "receive" }
-func (Send) opName() string        { return "send" }
-func (Tokens) opName() string      { return "tokens" }
-func (StoreTokens) opName() string { return "store_tokens" }
-func (Embed) opName() string       { return "embed" }
-func (Add) opName() string         { return "add" }
-func (Concat) opName() string      { return "concat" }
-func (Softcap) opName() string     { return "softcap" }
-func (Activate) opName() string    { return "activate" }
-func (Route) opName() string       { return "route" }
-func (Experts) opName() string     { return "experts" }
-func (Conv) opName() string        { return "conv" }
-func (DeltaNet) opName() string    { return "delta_net" }
-func (Gate) opName() string        { return "gate" }
-func (Drafted) opName() string     { return "drafted" }
-func (Verify) opName() string      { return "verify" }
-func (GatherKept) opName() string  { return "gather_kept" }
-func (Propose) opName() string     { return "propose" }
-func (Norm) opName() string        { return "norm" }
-func (Linear) opName() string      { return "linear" }
-func (Angles) opName() string      { return "angles" }
-func (Rope) opName() string        { return "rope" }
-func (Attention) opName() string   { return "attention" }
-func (StoreKV) opName() string     { return "store_kv" }
-func (GLU) opName() string         { return "glu" }
-func (Gather) opName() string      { return "gather" }
-func (GatherLast) opName() string  { return "gather_last" }
-func (Sample) opName() string      { return "sample" }
-func (Emit) opName() string        { return "emit" }
-func (AllReduce) opName() string   { return "all_reduce" }
-func (AllGather) opName() string   { return "all_gather" }
+func (Receive) opName() string        { return "receive" }
+func (Send) opName() string           { return "send" }
+func (Tokens) opName() string         { return "tokens" }
+func (StoreTokens) opName() string    { return "store_tokens" }
+func (Embed) opName() string          { return "embed" }
+func (Add) opName() string            { return "add" }
+func (Concat) opName() string         { return "concat" }
+func (Softcap) opName() string        { return "softcap" }
+func (Activate) opName() string       { return "activate" }
+func (Route) opName() string          { return "route" }
+func (Experts) opName() string        { return "experts" }
+func (Conv) opName() string           { return "conv" }
+func (DeltaNet) opName() string       { return "delta_net" }
+func (Gate) opName() string           { return "gate" }
+func (DraftInput) opName() string     { return "draft_input" }
+func (Verify) opName() string         { return "verify" }
+func (GatherAccepted) opName() string { return "gather_accepted" }
+func (Propose) opName() string        { return "propose" }
+func (Norm) opName() string           { return "norm" }
+func (Linear) opName() string         { return "linear" }
+func (Angles) opName() string         { return "angles" }
+func (Rope) opName() string           { return "rope" }
+func (Attention) opName() string      { return "attention" }
+func (StoreKV) opName() string        { return "store_kv" }
+func (GLU) opName() string            { return "glu" }
+func (Gather) opName() string         { return "gather" }
+func (GatherLast) opName() string     { return "gather_last" }
+func (Sample) opName() string         { return "sample" }
+func (OutputRows) opName() string     { return "output_rows" }
+func (AllReduce) opName() string      { return "all_reduce" }
+func (AllGather) opName() string      { return "all_gather" }

@@ -8,7 +8,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestGridChecks: learned positions are a square table, joined rows come out whole.
+// TestGridChecks: the table of Resample is square, and Join makes whole rows.
 func TestGridChecks(t *testing.T) {
 	p, _, _, _ := small(t)
 	p.Weights = append(p.Weights, WeightSpec{Name: "places", Rows: 16, Cols: 48, Use: Lookup})

@@ -1,7 +1,7 @@
 package backend
 
-// GLU is a gated activation: Y [rows,cols] = act(gate) · up, X [rows,2·cols]
-// being the columns of gate, then those of up.
+// GLU is a gated activation: Y [rows,cols] = act(gate) · up, where X [rows,2·cols]
+// has the columns of gate, then those of up.
 type GLU struct {
 	X, Y Value
 	Activation
@@ -11,13 +11,13 @@ type GLU struct {
 type Activation struct {
 	Act Act
 	// Limit clamps gate from above and up on both sides; 0: none. Alpha multiplies
-	// gate inside of the sigmoid, and Shift is added to up (gpt-oss: 7, 1.702, 1).
+	// gate inside the sigmoid, and Shift is added to up (gpt-oss: 7, 1.702, 1).
 	Limit, Alpha, Shift float32
-	// Paired says that gate and up take turns: columns 2i and 2i+1.
+	// Paired means that gate and up alternate: columns 2i and 2i+1.
 	Paired bool
 }
 
-// Act names a function of one number.
+// Act is an activation function of one number.
 type Act uint8
 
 // The functions.
@@ -27,7 +27,7 @@ const (
 	GELU                // 0.5 · x · (1 + erf(x / √2))
 )
 
-// String is the name that configs use.
+// String returns the function's name in model configs.
 func (a Act) String() string {
 	switch a {
 	case GELUTanh:
@@ -38,26 +38,26 @@ func (a Act) String() string {
 	return "silu"
 }
 
-// Activate is X [rows,cols] = Act(X), in place.
+// Activate sets X [rows,cols] to Act(X), in place.
 type Activate struct {
 	X   Value
 	Act Act
 }
 
-// Gate is X [rows,cols] = X · sigmoid(Gate), in place.
+// Gate sets X [rows,cols] to X · sigmoid(Gate), in place.
 type Gate struct{ X, Gate Value }
 
-// Route picks the Top experts of each row of Logits [rows,E]: Ids [rows,Top] I32,
-// the largest first, the lowest id of equals, and Weights [rows,Top] F32, the
-// softmax over the picked logits, each times Scale[expert].
+// Route selects the Top experts of each row of Logits [rows,E]. Ids [rows,Top] I32 has the
+// largest first and the lowest id of equals; Weights [rows,Top] F32 is the softmax over the
+// selected logits, each times Scale[expert].
 type Route struct {
 	Logits, Ids, Weights Value
 	Top                  int
 	Scale                WeightID // [E]; NoWeight: ones
 }
 
-// Experts is the mixture: Y [rows,cols] = Σ Weights[k] · mlp of expert Ids[k] of X
-// [rows,cols], where an expert's mlp is Down · act(GateUp · X). Sums over k run in the
+// Experts is the mixture of experts: Y [rows,cols] = Σ Weights[k] · MLP of expert Ids[k] of
+// X [rows,cols], where an expert's MLP is Down · act(GateUp · X). The sum over k runs in the
 // order of Ids. Biases are [E, out].
 type Experts struct {
 	X, Ids, Weights, Y   Value

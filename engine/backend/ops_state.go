@@ -2,11 +2,11 @@ package backend
 
 // Conv is a causal convolution of each column of X [T,cols] over the Kernel last
 // rows of its sequence, followed by silu: Y[t,c] = silu(Σ W[c,k] · X[t−Kernel+1+k,c]).
-// Rows before the step come from the state of Class, which it moves on: Kernel−1 rows,
-// oldest first; where it has more (steps that verify proposals), the row of position p
-// is p mod ConvRows, so that those before any row of the last step are there. Where
-// a class keeps checkpoints of Class, the op begins from them and leaves them as its
-// page table says.
+// Rows before the step come from the state of Class, which the op updates: Kernel−1 rows,
+// oldest first. If the state has more rows (for steps that verify proposals), the row of
+// position p is p mod ConvRows, so that the rows before any row of the last step are
+// present. If a class keeps snapshots of Class, the op reads and stores them as that
+// class's page table directs (see state_snapshot.go).
 type Conv struct {
 	X, Y         Value
 	W            WeightID // [cols, Kernel]
@@ -15,17 +15,17 @@ type Conv struct {
 }
 
 // DeltaNet is the gated delta rule, the recurrence of one linear-attention layer
-// (transformers: Qwen3.5's GatedDeltaNet): QKV [T, 2·KeyHeads·KeyDim +
+// (transformers: Qwen3.5's GatedDeltaNet). QKV [T, 2·KeyHeads·KeyDim +
 // ValueHeads·ValueDim] are queries, keys and values after the convolution, BA [T,
 // 2·ValueHeads] the inputs of β and of the decay. Queries and keys are L2-normalised
 // by head; value head h reads key head h·KeyHeads/ValueHeads. With g = −exp(ALog) ·
-// softplus(a + DtBias) and β = sigmoid(b), each token does
+// softplus(a + DtBias) and β = sigmoid(b), each token computes
 // S ← exp(g)·S; S ← S + k·(β·(v − Sᵀk))ᵀ; y = Sᵀq / √KeyDim.
-// S [ValueHeads, KeyDim, ValueDim] F32 is the state of Class. Of several Copies the one
-// after position p is copy p mod Copies: each sampled row and the last of a sequence
-// leave theirs, and the next step begins with the one before its first position,
-// however many proposals were kept. Chunks of prefill begin
-// at absolute positions. Checkpoints are as for Conv. Y [T,ValueHeads·ValueDim].
+// S [ValueHeads, KeyDim, ValueDim] F32 is the state of Class. With several Copies, the state
+// after position p is copy p mod Copies. Each sampled row and the last row of a sequence
+// store a copy; the next step reads the copy before its first position, however many
+// proposals were accepted. Chunks of prefill begin at absolute positions. Snapshots are
+// used as by Conv. Y [T,ValueHeads·ValueDim].
 type DeltaNet struct {
 	QKV, BA, Y           Value
 	ALog, DtBias         WeightID // [ValueHeads]

@@ -6,7 +6,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Rows is a row symbol: bound by each Launch.
+// Rows is a symbolic number of rows. Each Launch binds it to a count.
 type Rows uint8
 
 // The symbols.
@@ -17,7 +17,7 @@ const (
 	perChunk              // rows of the first chunk of tokens
 )
 
-// MaxChunks is into how many chunks a program may cut its tokens.
+// MaxChunks is the most chunks that a program may split its tokens into.
 const MaxChunks = 16
 
 // Value is an activation: an index into Program.Values.
@@ -34,7 +34,7 @@ type ValueInfo struct {
 	Cols   int
 	Offset int64 // bytes into Scratch, a multiple of ValueAlign
 	Bytes  int64 // at the bucket's largest row count
-	Freed  int   // how many ops were recorded when its life ended: later ones do not read it; 0: not known
+	Freed  int   // ops recorded when the value was freed; later ops do not read it. 0: unknown
 }
 
 // ValueAlign is the alignment of values in scratch, in bytes.
@@ -43,12 +43,12 @@ const ValueAlign = 64
 // Bucket is the largest value of each row symbol a Program is recorded for.
 type Bucket struct {
 	Tokens, Seqs, Samples int
-	// Chunk is how many tokens a gated MLP takes at a time, so that what lies between its
-	// products is not as long as the step; a multiple of ValueAlign. 0: all.
+	// Chunk is how many tokens a gated MLP computes at a time, which bounds the size of
+	// its intermediate values; a multiple of ValueAlign. 0: all.
 	Chunk int
 }
 
-// Rows is how many rows a launch has of a symbol, or of a bucket at most.
+// Rows returns the count of a row symbol; in a bucket it is the maximum.
 func (b Bucket) Rows(r Rows) int {
 	switch {
 	case r == PerSample:
@@ -61,7 +61,7 @@ func (b Bucket) Rows(r Rows) int {
 	return b.Tokens
 }
 
-// chunks is how many there are, 1 where tokens are not cut.
+// chunks returns the number of chunks; 1 if tokens are not split.
 func (b Bucket) chunks() int {
 	if b.Chunk == 0 {
 		return 1
@@ -79,20 +79,19 @@ type Program struct {
 	Weights []WeightSpec
 	Classes []KVClass
 	Vocab   int
-	// Axes is how many positions a token has in Step.Places (time, row and column of
-	// multimodal models); 0: none but Step.Positions.
+	// Axes is how many positions a token has in Step.MRopePositions (time, row and column in
+	// multimodal models); 0: only Step.Positions.
 	Axes int
-	// Ahead is how far behind a sequence's last token rows ahead are, at most; 0: there
-	// are none.
-	Ahead int
-	Shard Shard
+	// Lookahead is the largest DraftPosition.By of the ops; 0: there are none.
+	Lookahead int
+	Shard     Shard
 }
 
 // Rows returns the bucket's row count for a symbol.
 func (p *Program) Rows(r Rows) int { return p.Bucket.Rows(r) }
 
-// Recorder builds a Program. Values are placed first fit when they are made and
-// give their room back when freed, so Scratch is the peak, known before start.
+// Recorder builds a Program. It places a value by first fit when New makes it, and reuses
+// the bytes after Free. So Scratch, the peak, is known before the program runs.
 type Recorder struct {
 	p    *Program
 	live []span // sorted by offset
@@ -131,7 +130,7 @@ func (r *Recorder) New(name string, f kernels.Format, rows Rows, cols int) Value
 	return v
 }
 
-// Free ends the life of values: later ones may take their room.
+// Free ends the life of values: later values may reuse their bytes.
 func (r *Recorder) Free(vs ...Value) {
 	for _, v := range vs {
 		off, ok := r.at[v]
@@ -150,8 +149,8 @@ func (r *Recorder) Free(vs ...Value) {
 	}
 }
 
-// Chunks returns the rows of v chunk by chunk: values within v, which live as long as it
-// does and are not freed. It is v alone where its rows are not tokens or are not cut.
+// Chunks returns a value for each chunk of v's rows. These are parts of v with the same
+// life and are not freed. If the rows are not tokens or are not split, it returns v alone.
 func (r *Recorder) Chunks(v Value) []Value {
 	in, b := r.p.Values[v], r.p.Bucket
 	if in.Rows != PerToken || b.chunks() == 1 {
@@ -169,25 +168,24 @@ func (r *Recorder) Chunks(v Value) []Value {
 	return out
 }
 
-// Info returns what is known of a value.
+// Info returns a value's shape and place.
 func (r *Recorder) Info(v Value) ValueInfo { return r.p.Values[v] }
 
 // Class returns the geometry of a KV class of the program.
 func (r *Recorder) Class(i int) KVClass { return r.p.Classes[i] }
 
-// Do appends an op. Collectives of a single rank are left out: they cost nothing.
+// Do appends an op. It omits AllReduce on a single rank.
 func (r *Recorder) Do(op Op) {
 	if _, ok := op.(AllReduce); ok && r.p.Shard.World == 1 {
 		return
 	}
-	if a := AheadOf(op); a != nil {
-		r.p.Ahead = max(r.p.Ahead, a.By)
+	if a := DraftPositionOf(op); a != nil {
+		r.p.Lookahead = max(r.p.Lookahead, a.By)
 	}
 	r.p.Ops = append(r.p.Ops, op)
 }
 
-// Program returns what was recorded, checked: every operand exists and every
-// value was freed.
+// Program returns the recorded program. It fails if a value was freed twice or never.
 func (r *Recorder) Program() (*Program, error) {
 	if r.err != nil {
 		return nil, r.err

@@ -2,8 +2,8 @@ package backend
 
 import "fmt"
 
-// Place fails unless r holds all that it lists as layout l of the named backend lays it
-// out. It returns where each weight begins in its arena.
+// Place checks that r's arenas hold everything it lists, as layout l of the named backend
+// computes it. It returns the offset of each weight in the Weights arena.
 func (r *Reservation) Place(backend string, l Layout) (offsets []int64, err error) {
 	for _, p := range r.Programs {
 		if err := r.Holds(backend, l, p); err != nil {
@@ -39,7 +39,7 @@ func (r *Reservation) Place(backend string, l Layout) (offsets []int64, err erro
 	return offsets, nil
 }
 
-// Holds fails unless p runs and has room in the arenas.
+// Holds returns an error unless p runs on the layout and fits in the arenas.
 func (r *Reservation) Holds(backend string, l Layout, p *Program) error {
 	if err := l.Runs(p.Weights, p); err != nil {
 		return err
@@ -57,8 +57,8 @@ func (r *Reservation) Holds(backend string, l Layout, p *Program) error {
 	return nil
 }
 
-// Takes fails unless p is a program of r that a backend of kernels compiles: checked, within r's step
-// and arenas, its pages in blocks of 16 tokens.
+// Takes returns an error unless p is a valid program of r: it passes Check, fits in r's step
+// buffers and arenas, and its pages hold a multiple of 16 tokens.
 func (r *Reservation) Takes(backend string, l Layout, p *Program) error {
 	if p.Scratch > r.Arenas[Scratch] || len(p.Weights) != len(r.Weights) {
 		return fmt.Errorf("backend %s: program %s is not one of the reservation", backend, p.Name)
@@ -83,7 +83,7 @@ func (r *Reservation) Takes(backend string, l Layout, p *Program) error {
 	return nil
 }
 
-// Short refuses a reservation that does not hold what it lists, in bytes.
+// Short returns the error of a reservation that is too small; need and have are bytes.
 func Short(backend, what string, need, have int64) error {
 	return fmt.Errorf("backend %s: reservation: %s needs %d bytes, %d are reserved", backend, what, need, have)
 }

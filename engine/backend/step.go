@@ -6,44 +6,44 @@ import (
 
 // StepShape sizes the step buffers; the plan fixes it.
 type StepShape struct {
-	Tokens   int // T at most
-	Seqs     int // S at most
-	Samples  int // L at most
-	Vocab    int
-	MaxPages []int // page-table width per class
-	Bias     int   // logit edits a row may carry
-	Logprobs int   // top logprobs a row may ask for
-	Axes     int   // positions of a token besides
-	Drafts   int   // tokens that a model's own head or a second model proposes for each sequence
-	Emit     int   // numbers that a row gives the host, by Emit, in place of a token; 0: rows are drawn
-	Verify   int   // proposals that a step verifies for each sequence, whoever makes them
+	Tokens     int // maximum of T
+	Seqs       int // maximum of S
+	Samples    int // maximum of L
+	Vocab      int
+	MaxPages   []int // page-table width per class
+	Bias       int   // maximum of logit edits of a row
+	Logprobs   int   // maximum of top logprobs of a row
+	Axes       int   // Program.Axes
+	Drafts     int   // tokens that the draft head or draft model proposes for each sequence
+	OutputCols int   // columns of OutputRows; 0: rows are sampled instead
+	Verify     int   // proposals that a step verifies for each sequence, from any proposer
 }
 
-// Step is one set of step buffers: host-visible memory at fixed addresses.
+// Step is one set of step buffers: memory that the host can access, at fixed addresses.
 // The runner fills the inputs before Launch and reads the outputs after Wait.
 type Step struct {
 	// Inputs.
-	Tokens    []int32     // [T] token id, or −1−r: row r of the other set's Sampled
-	Positions []int32     // [T] position in its sequence
-	Seq       []int32     // [T] which sequence of the step; −1: none, what pads a graph
-	First     []int32     // [S+1] first token row of each sequence; [S] is T
-	Pages     [][]int32   // per class [S·MaxPages] page numbers; −1 none
-	Rows      []int32     // [L] token row that each sampled row reads
-	Sampling  []SampleRow // [L]
-	Grammar   []uint32    // [L·Words] bit set: token allowed by the grammar
-	Allowed   []uint32    // [L·Words] bit set: token in allowed_token_ids
-	Bias      []BiasEntry // [L·Bias]
-	Places    []int32     // [T·Axes] the token's positions for rotation, where it has several
+	Tokens         []int32     // [T] token id, or −1−r: row r of the other set's Sampled
+	Positions      []int32     // [T] position in its sequence
+	Seq            []int32     // [T] which sequence of the step; −1: none, what pads a graph
+	First          []int32     // [S+1] first token row of each sequence; [S] is T
+	Pages          [][]int32   // per class [S·MaxPages] page numbers; −1 none
+	Rows           []int32     // [L] token row that each sampled row reads
+	Sampling       []SampleRow // [L]
+	Grammar        []uint32    // [L·Words] bit set: token allowed by the grammar
+	Allowed        []uint32    // [L·Words] bit set: token in allowed_token_ids
+	Bias           []BiasEntry // [L·Bias]
+	MRopePositions []int32     // [T·Axes] the positions of multimodal rope (time, row, column), if Axes > 0
 	// Outputs.
-	Sampled  []int32   // [L] the token; −1 when Status says so
+	Sampled  []int32   // [L] the token; −1 if Status is RowNaN
 	Status   []int32   // [L] RowOK, RowNaN
 	Logprob  []float32 // [L] raw logprob of the token
 	Rank     []int32   // [L] tokens whose raw logprob is ≥ the token's
 	TopIDs   []int32   // [L·Logprobs] best first
 	TopProbs []float32 // [L·Logprobs] raw logprobs
-	Accepted []int32   // [S] of Verify: sampled rows that count; nil where no proposals are verified
-	Drafts   []int32   // [S·Drafts] of Propose: what comes after them
-	Emitted  []float32 // [L·Emit] of Emit: the rows; then there is nothing to draw with, nor what is drawn
+	Accepted []int32   // [S] by Verify: number of sampled rows to keep; nil without proposals
+	Drafts   []int32   // [S·Drafts] by Propose: proposals for the next step
+	Outputs  []float32 // [L·OutputCols] by OutputRows; if present, the buffers for sampling are nil
 
 	Words int // 32-bit words of a mask row
 }
@@ -62,7 +62,7 @@ const (
 	UseTarget               // do not draw: Target is the token (prompt logprobs)
 )
 
-// SampleRow is how one row becomes a token. C code reads it as it lies: 80
+// SampleRow holds the sampling parameters of one row. C code reads the same memory: 80
 // bytes, little endian, no padding.
 type SampleRow struct {
 	Seed        uint64 // of the request and choice
@@ -79,7 +79,7 @@ type SampleRow struct {
 	Frequency   float32 // 0: off
 	Presence    float32 // 0: off
 	PromptLen   int32   // history positions below it are prompt
-	HistoryLen  int32   // tokens in the plane that count, this step's included
+	HistoryLen  int32   // tokens of the token plane to count, including this step's
 	Target      int32
 	_           [3]int32
 }
@@ -90,10 +90,11 @@ type BiasEntry struct {
 	Value float32
 }
 
-// MaskWords is the 32-bit words of a vocabulary mask.
+// MaskWords returns the number of 32-bit words in a vocabulary mask.
 func (s StepShape) MaskWords() int { return (s.Vocab + 31) / 32 }
 
-// walk calls f with the elements of each buffer of one set, and their size, in order.
+// walk calls f for each buffer of one set, in order, with the number of elements and their
+// size in bytes.
 func (s StepShape) walk(f func(elems int, size int64)) {
 	f(s.Tokens, 4)
 	f(s.Tokens, 4)
@@ -116,18 +117,18 @@ func (s StepShape) walk(f func(elems int, size int64)) {
 	f(s.Tokens*s.Axes, 4)
 	f(s.accepted(), 4)
 	f(s.Seqs*s.Drafts, 4)
-	f(s.Samples*s.Emit, 4)
+	f(s.Samples*s.OutputCols, 4)
 }
 
-// drawn is how many rows become tokens.
+// drawn returns how many rows are sampled.
 func (s StepShape) drawn() int {
-	if s.Emit > 0 {
+	if s.OutputCols > 0 {
 		return 0
 	}
 	return s.Samples
 }
 
-// accepted is how many sequences have their verified rows counted.
+// accepted returns the length of Step.Accepted.
 func (s StepShape) accepted() int {
 	if max(s.Drafts, s.Verify) == 0 {
 		return 0
@@ -137,18 +138,18 @@ func (s StepShape) accepted() int {
 
 func align64(n int64) int64 { return (n + 63) / 64 * 64 }
 
-// SetBytes is what one set of buffers takes.
+// SetBytes returns the size of one set of buffers.
 func (s StepShape) SetBytes() int64 {
 	var n int64
 	s.walk(func(e int, size int64) { n += align64(int64(e) * size) })
 	return n
 }
 
-// Bytes is both sets: what the step arena holds.
+// Bytes returns the size of both sets, which fill the step arena.
 func (s StepShape) Bytes() int64 { return 2 * s.SetBytes() }
 
-// Carve lays a set out over mem, which has SetBytes bytes and 64-byte
-// alignment. The slices have their full capacity.
+// Carve returns a set of buffers as slices of mem, which has SetBytes bytes and 64-byte
+// alignment. The slices have their full length.
 func (s StepShape) Carve(mem []byte) *Step {
 	var off int64
 	i32 := func(n int) []int32 { return carve[int32](mem, &off, n) }
@@ -169,9 +170,9 @@ func (s StepShape) Carve(mem []byte) *Step {
 	st.Rank = i32(n)
 	st.TopIDs = i32(n * s.Logprobs)
 	st.TopProbs = carve[float32](mem, &off, n*s.Logprobs)
-	st.Places = i32(s.Tokens * s.Axes)
+	st.MRopePositions = i32(s.Tokens * s.Axes)
 	st.Accepted, st.Drafts = i32(s.accepted()), i32(s.Seqs*s.Drafts)
-	st.Emitted = carve[float32](mem, &off, s.Samples*s.Emit)
+	st.Outputs = carve[float32](mem, &off, s.Samples*s.OutputCols)
 	return st
 }
 

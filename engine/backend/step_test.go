@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// TestRandom pins the sequence: SplitMix64 from its seed (the first numbers of
-// seed 0 are in every implementation's tests), its top 53 bits.
+// TestRandom pins the sequence: the top 53 bits of SplitMix64. The first numbers of seed 0
+// are in every implementation's tests.
 func TestRandom(t *testing.T) {
 	for pos, want := range []uint64{0xe220a8397b1dcdaf, 0x6e789e6aa1b965f4, 0x06c45d188009454f, 0xf88bb8a8724c81ec} {
 		if got := Random(0, int32(pos)); got != float64(want>>11)/(1<<53) {
@@ -18,8 +18,8 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// TestCarve: C code reads SampleRow as it lies; buffers are aligned, whole and
-// apart.
+// TestCarve: SampleRow has the size that C code expects; buffers are aligned, complete and
+// do not overlap.
 func TestCarve(t *testing.T) {
 	if n := unsafe.Sizeof(SampleRow{}); n != 80 {
 		t.Errorf("SampleRow has %d bytes", n)
@@ -47,10 +47,10 @@ func TestCarve(t *testing.T) {
 	add(unsafe.Pointer(&st.Rank[0]), len(st.Rank), 4)
 	add(unsafe.Pointer(&st.TopIDs[0]), len(st.TopIDs), 4)
 	add(unsafe.Pointer(&st.TopProbs[0]), len(st.TopProbs), 4)
-	for _, b := range [][]int32{st.Places, st.Accepted, st.Drafts} {
+	for _, b := range [][]int32{st.MRopePositions, st.Accepted, st.Drafts} {
 		add(unsafe.Pointer(&b[0]), len(b), 4)
 	}
-	if len(st.Places) != 15 || len(st.Accepted) != 3 || len(st.Drafts) != 6 {
+	if len(st.MRopePositions) != 15 || len(st.Accepted) != 3 || len(st.Drafts) != 6 {
 		t.Errorf("%d accepted, %d drafts", len(st.Accepted), len(st.Drafts))
 	}
 	s.Drafts = 0

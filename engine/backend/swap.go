@@ -2,16 +2,16 @@ package backend
 
 import "fmt"
 
-// SwapError says why there is no room on disk for the Swap arena.
+// SwapError is the reason why the Swap arena does not fit on disk.
 type SwapError struct {
 	Dir  string
 	Need int64 // bytes
-	Free int64 // bytes, as the file system says; 0 where that is not the reason
-	Err  error // what the system said; nil where Free is the reason
+	Free int64 // bytes that the file system reports as free; 0 if Err is the reason
+	Err  error // the system's error; nil if Free is the reason
 }
 
 func (e *SwapError) Error() string {
-	const remedy = "lower memory.swapSpace, or set TMPDIR to a directory on a disk with room"
+	const remedy = "lower memory.swapSpace, or set TMPDIR to a directory on a disk with free space"
 	if e.Err != nil {
 		return fmt.Sprintf("swap space of %d bytes in %s: %v; %s", e.Need, e.Dir, e.Err, remedy)
 	}
@@ -20,8 +20,8 @@ func (e *SwapError) Error() string {
 
 func (e *SwapError) Unwrap() error { return e.Err }
 
-// Check says that a move stays inside the classes, the KV arena and the Swap
-// arena, of so many bytes.
+// Check returns a *StepError unless the move stays inside the classes and the KV and Swap
+// arenas, whose sizes are kv and swap bytes.
 func (m PageMove) Check(classes []KVClass, kv, swap int64) error {
 	if m.Class < 0 || m.Class >= len(classes) {
 		return &StepError{"Moves", fmt.Sprintf("class %d of %d", m.Class, len(classes))}

@@ -7,8 +7,8 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Use is how programs read a weight; a weight may have several uses (tied
-// embeddings), and then has one stored copy that serves them all.
+// Use is how programs read a weight. A weight with several uses (tied embeddings) is
+// stored once.
 type Use uint8
 
 // The uses.
@@ -18,8 +18,8 @@ const (
 	Vector                   // norms, biases, tables: read whole, kept as F32
 )
 
-// WeightSpec is one weight of a model as its programs see it: the rows of one
-// or several checkpoint tensors one after the other.
+// WeightSpec is one weight of a model as its programs see it: the concatenated rows of one
+// or several checkpoint tensors.
 type WeightSpec struct {
 	Name   string         // "layers.0.qkv"
 	Group  string         // ledger group: "embedding", "attention", "mlp", "norm", "head"
@@ -28,28 +28,30 @@ type WeightSpec struct {
 	Source kernels.Format // format in the checkpoint; Invalid where parts differ
 	Use    Use
 	Parts  []Part
-	// Experts is how many matrices of Rows × Cols lie one after the other, each
-	// for an expert; 0: one matrix.
+	// Experts is the number of stacked Rows × Cols matrices, one for each expert; 0: one
+	// matrix.
 	Experts int
-	// Target is what the weight is quantized to while it is packed (the profile's
-	// quantization); Invalid: it stays as stored.
+	// Target is the format that the weight is quantized to while it is packed (the profile's
+	// quantization); Invalid: it is stored as in the checkpoint.
 	Target kernels.Format
-	// Scaling of an 8-bit float format, as stored or as Target gets it, or of I8.
+	// Scaling applies to an 8-bit float format (in the checkpoint or in Target) and to I8.
 	Scaling Scaling
-	// GroupSize is how many neighbours of a row share a scale, where Scaling is PerGroup.
+	// GroupSize is how many neighbours in a row share a scale if Scaling is PerGroup.
 	GroupSize int
-	// RoundInputs says that what the weight is multiplied with is rounded first (W8A8): of I8 with a
-	// scale for each row or tensor, to int8, each row of it with a scale of its own; of F8E4M3, where
-	// Settings.Activations asks for it, to E4M3 with the scales that InputGroup says.
+	// RoundInputs means that inputs are rounded before the product (W8A8). With I8 weights,
+	// scaled per row or tensor, inputs are rounded to int8 with a scale for each input row.
+	// With F8E4M3 weights, if Settings.Activations is FP8Activations, inputs are rounded to
+	// E4M3 with a scale for each InputGroup.
 	RoundInputs bool
 }
 
-// Elems is Rows × Cols, of all experts.
+// Elems returns Rows × Cols, summed over experts.
 func (w WeightSpec) Elems() int64 {
 	return int64(max(1, w.Experts)) * int64(w.Rows) * int64(w.Cols)
 }
 
-// Stored is the format that kernels read where a layout has them for it.
+// Stored returns the format after packing, if a layout has kernels for it: Target, or else
+// Source.
 func (w WeightSpec) Stored() kernels.Format {
 	if w.Target != kernels.Invalid {
 		return w.Target
@@ -57,7 +59,7 @@ func (w WeightSpec) Stored() kernels.Format {
 	return w.Source
 }
 
-// Formats names what its parts are stored in: "q4_k", "q4_k+q6_k".
+// Formats returns the checkpoint formats of the parts: "q4_k", "q4_k+q6_k".
 func (w WeightSpec) Formats() string {
 	var names []string
 	for _, p := range w.Parts {
@@ -68,8 +70,8 @@ func (w WeightSpec) Formats() string {
 	return strings.Join(names, "+")
 }
 
-// Scaling says which weights share a scale. Formats whose blocks carry their own
-// scale (GGUF's, MXFP4) have none.
+// Scaling is the granularity of a weight's scales. Formats whose blocks contain their
+// scale (GGUF's, MXFP4) have NoScale.
 type Scaling uint8
 
 // The scalings. A scale is one F32.
@@ -81,8 +83,8 @@ const (
 	PerGroup           // one for each GroupSize inputs of an output feature
 )
 
-// Columns is how many neighbours of a row of cols share a scale, at least 1; group is
-// that of WeightSpec.GroupSize.
+// Columns returns how many neighbours in a row of cols elements share a scale, at least 1;
+// group is WeightSpec.GroupSize.
 func (s Scaling) Columns(cols, group int) int {
 	switch s {
 	case PerBlock:
@@ -98,10 +100,10 @@ const ScaleBlock = 128
 
 var scalingNames = [...]string{"", "per tensor", "per channel", "per 128x128 block", "per group"}
 
-// String is the word that plans print; "" for NoScale.
+// String returns the scaling's name in plans; "" for NoScale.
 func (s Scaling) String() string { return scalingNames[min(int(s), len(scalingNames)-1)] }
 
-// Scales is how many F32 scales lie beside the weights.
+// Scales returns the number of F32 scales that are stored with the weights.
 func (w WeightSpec) Scales() int64 {
 	experts := int64(max(1, w.Experts))
 	switch w.Scaling {
@@ -128,39 +130,38 @@ func (w WeightSpec) Scales() int64 {
 	return 0
 }
 
-// Part is a run of rows of a checkpoint tensor, or literal values. The parts of
-// a Vector are joined end to end: each is Rows rows of Elems elements in all, or one row from Col0 on.
-// Of a stack of experts, Row0 and Rows count within each expert.
+// Part is a run of rows of a checkpoint tensor, or literal values. The parts of a Vector are
+// concatenated: each is Rows rows with Elems elements in total, or one row from Col0 on.
+// In a stack of experts, Row0 and Rows count within each expert.
 type Part struct {
 	Tensor string
 	Row0   int
 	Rows   int
-	Elems  int            // of a Vector's part; 0 otherwise
+	Elems  int            // in a part of a Vector; 0 otherwise
 	Format kernels.Format // of this tensor; parts may differ
 	// Col0 is the first column this rank holds, Cols how many; 0: all from the first.
 	Col0, Cols int
-	// Fold is how many rows of Tensor make one row here (the kernel of a convolution
-	// that a matrix product does); 0: 1. Row0 and Rows count rows here.
+	// Fold is how many rows of Tensor are joined to one row of the weight (a convolution
+	// that runs as a matrix product); 0: 1. Row0 and Rows count rows of the weight.
 	Fold int
-	// Offset says that Tensor keeps I8 as bytes that are 128 more (pack-quantized).
+	// Offset means that Tensor stores I8 as bytes plus 128 (pack-quantized).
 	Offset bool
-	// Scale names the tensor of the scales, where Tensor has some: of an 8-bit float or I8
-	// by the spec's Scaling, stored as ScaleFormat; of MXFP4 one byte for each 32
-	// weights. "" where none.
+	// Scale names the tensor of the scales; "": none. For 8-bit floats and I8 it has the
+	// spec's Scaling and format ScaleFormat; for MXFP4 one byte for each 32 weights.
 	Scale       string
 	ScaleFormat kernels.Format
-	// Stride is the rows from one expert to the next in Tensor; 0 where there is none.
+	// Stride is the number of rows from one expert to the next in Tensor; 0: no experts.
 	Stride int
-	// Transposed says that Tensor keeps the matrix, or each of a stack, as [in, out]:
-	// rows and columns above are of the matrix as it is multiplied, Row0 and Rows being
-	// columns of Tensor.
+	// Transposed means that Tensor stores the matrix, or each matrix of a stack, as
+	// [in, out]. Rows and columns above refer to the matrix as it is multiplied, so Row0
+	// and Rows count columns of Tensor.
 	Transposed bool
 	// Values replaces Tensor for vectors the model code computes (rope
 	// frequencies).
 	Values []float32
 }
 
-// Centre takes the 128 of Offset from bytes that were read of Tensor.
+// Centre subtracts the 128 of Offset from bytes that were read from Tensor.
 func (p Part) Centre(b []byte) {
 	for i := 0; p.Offset && i < len(b); i++ {
 		b[i] ^= 0x80

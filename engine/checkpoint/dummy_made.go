@@ -7,9 +7,9 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// Made is how the numbers of a dummy tensor are made up, where all follow from one table; ok is false
+// Dummy is how the numbers of a dummy tensor are made up, where all follow from one table; ok is false
 // where they do not, and of tensors that are read: ReadRows has those.
-func (c *Checkpoint) Made(name string) (m kernels.Made, ok bool) {
+func (c *Checkpoint) Dummy(name string) (m kernels.Dummy, ok bool) {
 	t, there := c.Tensor(name)
 	if c.dummy == nil || !there || ofOnes(t) || ofScales(t) {
 		return m, false

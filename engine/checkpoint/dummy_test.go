@@ -59,7 +59,7 @@ func TestDummyRows(t *testing.T) {
 	}
 }
 
-// TestDummyMade: what Made says is what ReadRows reads, of rows that are no whole eights; where
+// TestDummyMade: what Dummy says is what ReadRows reads, of rows that are no whole eights; where
 // scales or blocks are put together it says nothing.
 func TestDummyMade(t *testing.T) {
 	var layout []TensorInfo
@@ -76,7 +76,7 @@ func TestDummyMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, x := range layout {
-		m, ok := c.Made(x.Name)
+		m, ok := c.Dummy(x.Name)
 		if ok != (i < made) {
 			t.Errorf("%s: made %v", x.Name, ok)
 		}
@@ -95,7 +95,7 @@ func TestDummyMade(t *testing.T) {
 			t.Errorf("%s: %x, read as %x", x.Name, got, want)
 		}
 	}
-	if _, ok := c.Made("none"); ok {
+	if _, ok := c.Dummy("none"); ok {
 		t.Error("a tensor that there is not")
 	}
 }

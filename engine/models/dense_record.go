@@ -15,13 +15,13 @@ type densePass struct {
 	x      backend.Value // the residual stream [rows,hidden]
 	delta  backend.Value // what is to be added to it; NoValue: nothing
 	angles backend.Value
-	ahead  *backend.Ahead // where the rows are; nil: tokens
+	ahead  *backend.DraftPosition // where the rows are; nil: tokens
 }
 
 // pass begins a run with the residual stream x.
-func (m *dense) pass(r *backend.Recorder, x backend.Value, ahead *backend.Ahead) *densePass {
+func (m *dense) pass(r *backend.Recorder, x backend.Value, ahead *backend.DraftPosition) *densePass {
 	y := r.New("angles", kernels.F32, r.Info(x).Rows, m.cfg.HeadDim)
-	r.Do(backend.Angles{InvFreq: m.freqs, Scale: m.ropeScale, Y: y, Ahead: ahead})
+	r.Do(backend.Angles{InvFreq: m.freqs, Scale: m.ropeScale, Y: y, Draft: ahead})
 	return &densePass{dense: m, r: r, x: x, delta: backend.NoValue, angles: y, ahead: ahead}
 }
 
@@ -87,9 +87,9 @@ func (s *densePass) attention(layer int, store bool) backend.Value {
 	q, k, v := s.projected(layer)
 	y := r.New("attn", kernels.F32, r.Info(q).Rows, heads*d)
 	r.Do(backend.Attention{Q: q, K: k, V: v, Y: y, Class: s.class, Layer: layer, Heads: heads, KVHeads: kv, HeadDim: d,
-		Scale: float32(1 / math.Sqrt(float64(d))), Ahead: s.ahead})
+		Scale: float32(1 / math.Sqrt(float64(d))), Draft: s.ahead})
 	if store {
-		r.Do(backend.StoreKV{K: k, V: v, Class: s.class, Layer: layer, Ahead: s.ahead})
+		r.Do(backend.StoreKV{K: k, V: v, Class: s.class, Layer: layer, Draft: s.ahead})
 	}
 	r.Free(q, k, v)
 	return y

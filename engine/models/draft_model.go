@@ -139,13 +139,13 @@ func (m *withDraft) Record(p *backend.Program) (*backend.Program, error) {
 // propose is the draft model's part of a step.
 func (m *withDraft) propose(r *backend.Recorder, ids, kept backend.Value) {
 	next := r.New("next", kernels.I32, backend.PerToken, 1)
-	r.Do(backend.Drafted{Ids: ids, Out: next})
+	r.Do(backend.DraftInput{Ids: ids, Out: next})
 	id := keptRows(r, next, kept)
 	m.draft.store(r, ids)
 	for n := 1; n <= m.of; n++ {
 		x := m.draft.lookup(r, id, "residual")
 		r.Free(id)
-		s := m.draft.pass(r, x, &backend.Ahead{Kept: kept, By: n})
+		s := m.draft.pass(r, x, &backend.DraftPosition{AcceptedRow: kept, By: n})
 		for i, w := range m.draft.layers {
 			s.rest(s.attention(i, n < m.of), w)
 		}

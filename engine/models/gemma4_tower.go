@@ -117,7 +117,7 @@ func (t *gemmaTower) record(r *backend.Recorder, width int) {
 	}
 	r.Free(angles)
 	y := r.New("pooled", kernels.F32, backend.PerSample, t.hidden)
-	r.Do(backend.Pool{X: x, Across: across, Down: down, Y: y, Size: t.pool, Scale: float32(math.Sqrt(float64(t.hidden)))})
+	r.Do(backend.AvgPool{X: x, Across: across, Down: down, Y: y, Size: t.pool, Scale: float32(math.Sqrt(float64(t.hidden)))})
 	r.Free(x, across, down)
 	if t.standardize {
 		r.Do(backend.Standardize{X: y, Mean: t.mean, Scale: t.scale})
@@ -125,7 +125,7 @@ func (t *gemmaTower) record(r *backend.Recorder, width int) {
 	r.Do(backend.Norm{X: y, Residual: backend.NoValue, W: backend.NoWeight, Eps: float32(t.eps), Y: y})
 	out := r.New("encoded", kernels.F32, backend.PerSample, width)
 	r.Do(backend.Linear{X: y, W: t.projected, Bias: backend.NoWeight, Y: out})
-	r.Do(backend.Encoded{X: out})
+	r.Do(backend.EncoderOutput{X: out})
 	r.Free(y, out)
 }
 
@@ -146,7 +146,7 @@ func (t *gemmaTower) block(r *backend.Recorder, x, angles backend.Value, w gemma
 	n := value("normed", t.hidden)
 	norm(backend.Norm{X: x, Residual: backend.NoValue, W: w.attnNorm, Y: n})
 	qkv := linear(n, w.qkv, "qkv", q+2*kv)
-	op := backend.Attention{Q: value("q", q), K: value("k", kv), V: value("v", kv), Heads: t.heads, KVHeads: t.kvHeads, HeadDim: t.headDim, Scale: 1, Both: true}
+	op := backend.Attention{Q: value("q", q), K: value("k", kv), V: value("v", kv), Heads: t.heads, KVHeads: t.kvHeads, HeadDim: t.headDim, Scale: 1, Bidirectional: true}
 	r.Do(backend.Rope{QKV: qkv, Angles: angles, Q: op.Q, K: op.K, V: op.V, Heads: t.heads, KVHeads: t.kvHeads, HeadDim: t.headDim,
 		Rotary: t.headDim, Norm: &w.norms, Grid: true})
 	r.Free(qkv)

@@ -154,7 +154,7 @@ func (o *oracle) op(op backend.Op) {
 			g, up := x[i/n*2*n+i%n], x[i/n*2*n+n+i%n]
 			y[i] = 0.5 * g * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(g+0.044715*g*g*g))) * up
 		}
-	case backend.Pool:
+	case backend.AvgPool:
 		o.pool(op, cols(op.X))
 	case backend.Standardize:
 		mean, scale := o.weight(op.Mean), o.weight(op.Scale)
@@ -162,7 +162,7 @@ func (o *oracle) op(op backend.Op) {
 			x := &o.values[op.X][i]
 			*x = (*x - mean[i%len(mean)]) * scale[i%len(mean)]
 		}
-	case backend.Encoded:
+	case backend.EncoderOutput:
 		o.out = o.values[op.X]
 	default:
 		o.t.Fatalf("the oracle has no op %s", backend.OpName(op))
@@ -260,7 +260,7 @@ func (o *oracle) attention(op backend.Attention) {
 	}
 }
 
-func (o *oracle) pool(op backend.Pool, n int) {
+func (o *oracle) pool(op backend.AvgPool, n int) {
 	x, y, across, down := o.values[op.X], o.make(op.Y), o.values[op.Across], o.values[op.Down]
 	wide := 0.0
 	for _, a := range across {

@@ -179,7 +179,7 @@ func (m *goldenModel) tables(s *backend.Step, from, to int) {
 			s.Pages[i][0] = m.first[i]
 			continue
 		}
-		for b := c.Kept(from); b*c.BlockSize < from; b++ {
+		for b := c.FirstBlock(from); b*c.BlockSize < from; b++ {
 			s.Pages[i][c.Entry(b, from)] = page(b)
 		}
 		for b := from / c.BlockSize; b*c.BlockSize < to; b++ {

@@ -166,7 +166,7 @@ func (v vocabulary) sample(r *backend.Recorder, logits, ids backend.Value) {
 		return
 	}
 	kept := r.New("kept", kernels.I32, backend.PerSeq, 1)
-	r.Do(backend.Verify{Ids: ids, Kept: kept})
+	r.Do(backend.Verify{Ids: ids, AcceptedRow: kept})
 	if v.propose != nil {
 		v.propose(r, ids, kept)
 	}

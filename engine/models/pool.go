@@ -212,6 +212,6 @@ func (v vocabulary) emit(r *backend.Recorder, x backend.Value) {
 		r.Free(x)
 		x = y
 	}
-	r.Do(backend.Emit{X: x})
+	r.Do(backend.OutputRows{X: x})
 	r.Free(x)
 }

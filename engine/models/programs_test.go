@@ -140,7 +140,7 @@ func listing(m Model, programs []*backend.Program) string {
 		ops := map[string]int{}
 		for _, op := range p.Ops {
 			ops[backend.OpName(op)]++
-			if s := backend.Newer(op); s != "" && s != backend.OpName(op) {
+			if s := backend.RequiredFeature(op); s != "" && s != backend.OpName(op) {
 				ops[s]++
 			}
 		}

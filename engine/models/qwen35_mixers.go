@@ -22,9 +22,9 @@ func (s *qwen35Pass) attend(n backend.Value, w qwen35Layer, store bool) backend.
 	r.Free(qkv)
 	y := r.New("attn", kernels.F32, s.rows, heads*d)
 	r.Do(backend.Attention{Q: q, K: k, V: v, Y: y, Class: w.class, Layer: w.slot, Heads: heads, KVHeads: kv, HeadDim: d,
-		Scale: float32(1 / math.Sqrt(float64(d))), Ahead: s.ahead})
+		Scale: float32(1 / math.Sqrt(float64(d))), Draft: s.ahead})
 	if store {
-		r.Do(backend.StoreKV{K: k, V: v, Class: w.class, Layer: w.slot, Ahead: s.ahead})
+		r.Do(backend.StoreKV{K: k, V: v, Class: w.class, Layer: w.slot, Draft: s.ahead})
 	}
 	r.Do(backend.Gate{X: y, Gate: gate})
 	r.Free(q, k, v, gate)

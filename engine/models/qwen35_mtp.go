@@ -27,11 +27,11 @@ import (
 //     leaves the last one in kept [S,1].
 //  3. The drafter runs on all rows of the step at their own positions, for its keys
 //     and values: row t needs h[t], the target's state after its last norm, and
-//     the token behind it (Drafted). The rows behind kept are of proposals that
+//     the token behind it (DraftInput). The rows behind kept are of proposals that
 //     were refused; the next step begins there and overwrites their pages, as it does
 //     in the target's layers. A prompt's chunk that is not the last has its last
 //     row "sampled" with UseTarget, the target being the prompt's next token.
-//  4. The first proposal is read off the kept rows only: GatherKept, then the block's
+//  4. The first proposal is read off the kept rows only: GatherAccepted, then the block's
 //     MLP, norm, head and Propose on S rows.
 //  5. Each further one is a pass of S rows, n positions ahead of kept: its key goes
 //     into the page as the next pass reads it, and is overwritten by the next step.
@@ -122,7 +122,7 @@ func (m *qwen35) newDrafter(l *loader, slot int) *qwen35Drafter {
 // record consumes hidden [T,hidden] and angles; ids and kept are a proposer's.
 func (d *qwen35Drafter) record(r *backend.Recorder, ids, kept, hidden, angles backend.Value) {
 	next := r.New("next", kernels.I32, backend.PerToken, 1)
-	r.Do(backend.Drafted{Ids: ids, Out: next})
+	r.Do(backend.DraftInput{Ids: ids, Out: next})
 	s := d.begin(r, next, hidden, backend.PerToken)
 	s.angles = angles
 	y := s.attend(s.normed(d.layer.mixerNorm), d.layer, true)
@@ -141,7 +141,7 @@ func (d *qwen35Drafter) record(r *backend.Recorder, ids, kept, hidden, angles ba
 			return
 		}
 		s = d.begin(r, id, hidden, backend.PerSeq)
-		s.ahead = &backend.Ahead{Kept: kept, By: n}
+		s.ahead = &backend.DraftPosition{AcceptedRow: kept, By: n}
 		s.angles = d.turn(r, s.ahead)
 		y = s.attend(s.normed(d.layer.mixerNorm), d.layer, n < d.Draft-1)
 		r.Free(s.angles)
@@ -176,7 +176,7 @@ func (d *qwen35Drafter) begin(r *backend.Recorder, ids, hidden backend.Value, ro
 func keptRows(r *backend.Recorder, x, kept backend.Value) backend.Value {
 	in := r.Info(x)
 	y := r.New(in.Name+".kept", in.Format, backend.PerSeq, in.Cols)
-	r.Do(backend.GatherKept{X: x, Kept: kept, Y: y})
+	r.Do(backend.GatherAccepted{X: x, AcceptedRow: kept, Y: y})
 	r.Free(x)
 	return y
 }

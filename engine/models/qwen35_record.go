@@ -12,8 +12,8 @@ type qwen35Pass struct {
 	x      backend.Value // the residual stream [rows,hidden]
 	delta  backend.Value // what is to be added to it; NoValue: nothing
 	rows   backend.Rows
-	angles backend.Value  // NoValue where the stage has no attention
-	ahead  *backend.Ahead // where the rows are, nil: tokens
+	angles backend.Value          // NoValue where the stage has no attention
+	ahead  *backend.DraftPosition // where the rows are, nil: tokens
 }
 
 // Record is the forward pass of the stage. The residual stream stays F32. Without
@@ -53,7 +53,7 @@ func (m *qwen35) Record(p *backend.Program) (*backend.Program, error) {
 }
 
 // turn records the angles of the rows, where a layer of the stage reads them.
-func (m *qwen35) turn(r *backend.Recorder, ahead *backend.Ahead) backend.Value {
+func (m *qwen35) turn(r *backend.Recorder, ahead *backend.DraftPosition) backend.Value {
 	reads := m.drafter != nil
 	for _, w := range m.layers {
 		reads = reads || w.attention != nil
@@ -66,7 +66,7 @@ func (m *qwen35) turn(r *backend.Recorder, ahead *backend.Ahead) backend.Value {
 		rows = backend.PerSeq
 	}
 	y := r.New("angles", kernels.F32, rows, 2*len(m.cfg.rope.InvFreq))
-	a := backend.Angles{InvFreq: m.freqs, Scale: m.cfg.rope.Scale, Y: y, Ahead: ahead}
+	a := backend.Angles{InvFreq: m.freqs, Scale: m.cfg.rope.Scale, Y: y, Draft: ahead}
 	if m.Vision {
 		a.Sections = m.cfg.vision.sections
 	}

@@ -129,7 +129,7 @@ func (s *stepper) fresh(v backend.Value) []float64 {
 }
 
 // at is the position of a row.
-func (s *stepper) at(row int, a *backend.Ahead) int {
+func (s *stepper) at(row int, a *backend.DraftPosition) int {
 	if a != nil {
 		return s.from + s.kept + a.By
 	}
@@ -167,7 +167,7 @@ func (s *stepper) op(op backend.Op) {
 		w, y := s.weights[op.InvFreq], s.fresh(op.Y)
 		for i := range y {
 			row, k := i/(2*len(w)), i%(2*len(w))
-			turn := float64(s.at(row, op.Ahead)) * w[k%len(w)]
+			turn := float64(s.at(row, op.Draft)) * w[k%len(w)]
 			if y[i] = math.Cos(turn); k >= len(w) {
 				y[i] = math.Sin(turn)
 			}
@@ -179,8 +179,8 @@ func (s *stepper) op(op backend.Op) {
 	case backend.StoreKV:
 		n := s.cols(op.K)
 		for r := range len(s.in(op.K)) / n {
-			s.keys[[2]int{op.Layer, s.at(r, op.Ahead)}] = slices.Clone(s.in(op.K)[r*n:][:n])
-			s.values[[2]int{op.Layer, s.at(r, op.Ahead)}] = slices.Clone(s.in(op.V)[r*n:][:n])
+			s.keys[[2]int{op.Layer, s.at(r, op.Draft)}] = slices.Clone(s.in(op.K)[r*n:][:n])
+			s.values[[2]int{op.Layer, s.at(r, op.Draft)}] = slices.Clone(s.in(op.V)[r*n:][:n])
 		}
 	case backend.Gate:
 		for i, g := range s.in(op.Gate) {
@@ -217,7 +217,7 @@ func (s *stepper) ends(op backend.Op) {
 			}
 			s.sampled = append(s.sampled, id)
 		}
-	case backend.Drafted:
+	case backend.DraftInput:
 		y := s.fresh(op.Out)
 		for i := range y {
 			if r := slices.Index(s.rows, i); r >= 0 {
@@ -232,8 +232,8 @@ func (s *stepper) ends(op backend.Op) {
 			s.accepted++
 		}
 		s.kept = s.rows[s.accepted-1]
-		s.fresh(op.Kept)[0] = float64(s.kept)
-	case backend.GatherKept:
+		s.fresh(op.AcceptedRow)[0] = float64(s.kept)
+	case backend.GatherAccepted:
 		copy(s.fresh(op.Y), s.in(op.X)[s.kept*s.cols(op.X):])
 	case backend.Concat:
 		y, a, b := s.fresh(op.Y), s.cols(op.A), s.cols(op.B)

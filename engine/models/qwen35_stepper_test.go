@@ -64,8 +64,8 @@ func (s *stepper) turn(op backend.Rope) {
 func (s *stepper) attend(op backend.Attention) {
 	d, y, width := op.HeadDim, s.fresh(op.Y), op.KVHeads*op.HeadDim
 	for row := range len(y) / (op.Heads * d) {
-		at, paged := s.at(row, op.Ahead), s.from
-		if op.Ahead != nil {
+		at, paged := s.at(row, op.Draft), s.from
+		if op.Draft != nil {
 			paged = at
 		}
 		var keys, values [][]float64

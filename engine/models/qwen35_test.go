@@ -108,8 +108,8 @@ func TestQwen35State(t *testing.T) {
 	if s.ConvBytes() != 51200 || s.MatrixBytes() != 1572864 || s.Copies != 3 || state.Layers != 48 {
 		t.Errorf("state: %d layers of %+v, %d and %d bytes", state.Layers, s, s.ConvBytes(), s.MatrixBytes())
 	}
-	if state.PageBytes() != 48*(51200+3*1572864) || state.CheckpointBytes() != 48*1624064 {
-		t.Errorf("a page of %d bytes, a checkpoint of %d", state.PageBytes(), state.CheckpointBytes())
+	if state.PageBytes() != 48*(51200+3*1572864) || state.SnapshotBytes() != 48*1624064 {
+		t.Errorf("a page of %d bytes, a checkpoint of %d", state.PageBytes(), state.SnapshotBytes())
 	}
 	if c := published(t, qwen27, draftBuild(0, 8, 0)).Classes(16, kernels.F8E4M3); c[0].KVHeads != 1 || c[0].Layers != 16 || c[1].State.Copies != 1 || c[1].State.ConvRows != 3 {
 		t.Errorf("eight ranks, no proposals: %+v, %+v", c[0], c[1].State)
@@ -228,7 +228,7 @@ func TestQwen35Drafts(t *testing.T) {
 			switch o := op.(type) {
 			case backend.Sample:
 				sampledAt = i
-			case backend.Drafted, backend.Verify:
+			case backend.DraftInput, backend.Verify:
 				if sampledAt < 0 {
 					t.Errorf("%T before Sample", op)
 				}
@@ -238,11 +238,11 @@ func TestQwen35Drafts(t *testing.T) {
 				}
 				proposals++
 			case backend.Attention:
-				if o.Ahead == nil {
+				if o.Draft == nil {
 					continue
 				}
-				if ahead++; o.Ahead.By != ahead || o.Layer != 16 || ahead > stored {
-					t.Errorf("pass %d is %d ahead, in layer %d, after %d stores", ahead, o.Ahead.By, o.Layer, stored)
+				if ahead++; o.Draft.By != ahead || o.Layer != 16 || ahead > stored {
+					t.Errorf("pass %d is %d ahead, in layer %d, after %d stores", ahead, o.Draft.By, o.Layer, stored)
 				}
 			case backend.StoreKV:
 				if o.Layer == 16 {

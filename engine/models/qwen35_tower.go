@@ -157,7 +157,7 @@ func (m *qwen35) RecordEncoder(p *backend.Program) (*backend.Program, error) {
 	r.Do(backend.Activate{X: up, Act: backend.GELU})
 	y := s.linear(up, t.down, t.downBias, backend.PerSample, t.out)
 	r.Do(backend.AllReduce{X: y})
-	r.Do(backend.Encoded{X: y})
+	r.Do(backend.EncoderOutput{X: y})
 	r.Free(y)
 	return r.Program()
 }
@@ -200,7 +200,7 @@ func (s *qwen35Sight) attend(n, angles backend.Value, b qwen35VisionBlock) backe
 	r.Do(backend.Rope{QKV: qkv, Angles: angles, Q: q, K: k, V: v, Heads: heads, KVHeads: heads, HeadDim: d, Rotary: d})
 	r.Free(qkv)
 	y := r.New("attn", kernels.F32, backend.PerToken, heads*d)
-	r.Do(backend.Attention{Q: q, K: k, V: v, Y: y, Heads: heads, KVHeads: heads, HeadDim: d, Scale: float32(1 / math.Sqrt(float64(d))), Both: true})
+	r.Do(backend.Attention{Q: q, K: k, V: v, Y: y, Heads: heads, KVHeads: heads, HeadDim: d, Scale: float32(1 / math.Sqrt(float64(d))), Bidirectional: true})
 	r.Free(q, k, v)
 	out := s.linear(y, b.proj, b.projBias, backend.PerToken, s.hidden)
 	r.Do(backend.AllReduce{X: out})

@@ -173,10 +173,10 @@ func (d *driver) table(class int, f turn, table []int32) {
 		return
 	}
 	to := f.at + len(f.tokens)
-	for b := k.Kept(f.at); b*k.BlockSize < f.at; b++ {
+	for b := k.FirstBlock(f.at); b*k.BlockSize < f.at; b++ {
 		table[k.Entry(b, f.at)] = page(b)
 	}
-	for b := k.Kept(to); b*k.BlockSize < to; b++ {
+	for b := k.FirstBlock(to); b*k.BlockSize < to; b++ {
 		table[k.StoreEntry(b, to)] = page(b)
 	}
 }

@@ -49,7 +49,7 @@ func (r *Runner) replay(s *sched.Step) Replay {
 // decoding reports whether every sequence of the step has the same number of tokens as a decode
 // graph, its next token and proposals, and all of them are sampled.
 func (r *Runner) decoding(s *sched.Step) bool {
-	if s.Samples != s.Tokens || r.shape.Emit > 0 {
+	if s.Samples != s.Tokens || r.shape.OutputCols > 0 {
 		return false
 	}
 	for i := range s.Rows {

@@ -47,7 +47,7 @@ func (plain) Compile(p *backend.Program) (backend.Executable, error) { return ex
 
 func newRunner(t *testing.T, emit int) (*Runner, *device) {
 	t.Helper()
-	shape := backend.StepShape{Tokens: 16, Seqs: 4, Samples: 16, Vocab: 10, MaxPages: []int{2}, Emit: emit}
+	shape := backend.StepShape{Tokens: 16, Seqs: 4, Samples: 16, Vocab: 10, MaxPages: []int{2}, OutputCols: emit}
 	d := &device{}
 	for i := range d.sets {
 		d.sets[i] = shape.Carve(make([]byte, shape.SetBytes()))

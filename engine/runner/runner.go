@@ -103,7 +103,7 @@ func (r *Runner) table(c int, table []int32, row *sched.Row) {
 	if k.Window == 0 {
 		n = copy(table, pages)
 	} else {
-		from, to, half := min(k.Kept(row.From), len(pages)), min(k.Kept(row.From+row.Count), len(pages)), len(table)/2
+		from, to, half := min(k.FirstBlock(row.From), len(pages)), min(k.FirstBlock(row.From+row.Count), len(pages)), len(table)/2
 		last := min(len(pages), (row.From+k.BlockSize-1)/k.BlockSize)
 		for n = copy(table[:half], pages[from:max(from, last)]); n < half; n++ {
 			table[n] = -1
@@ -128,7 +128,7 @@ func (r *Runner) rows(b *backend.Step, row *sched.Row, i, t int) {
 		pos := row.TargetPos + k - 1 // its logits predict the target
 		n := row.Sample + k
 		b.Rows[n] = int32(t + pos - row.From)
-		if r.shape.Emit == 0 {
+		if r.shape.OutputCols == 0 {
 			p.Target(b, n, at(pos), q.Prompt()[pos+1])
 		}
 	}
@@ -136,7 +136,7 @@ func (r *Runner) rows(b *backend.Step, row *sched.Row, i, t int) {
 		for k := range 1 + row.Proposed {
 			n, pos := row.DrawRow()+k, row.From+row.Count-1-row.Proposed+k
 			b.Rows[n] = int32(t + pos - row.From)
-			if r.shape.Emit > 0 {
+			if r.shape.OutputCols > 0 {
 				continue
 			}
 			p.Row(b, n, at(pos))
@@ -159,7 +159,7 @@ func (r *Runner) Wait(set int, s *sched.Step) (sched.Result, error) {
 		return sched.Result{}, err
 	}
 	b := r.dev.Step(set)
-	if r.shape.Emit > 0 {
+	if r.shape.OutputCols > 0 {
 		return sched.Result{}, nil
 	}
 	out := sched.Result{Tokens: b.Sampled[:s.Samples], Status: b.Status[:s.Samples], Drafts: b.Drafts[:len(s.Rows)*r.shape.Drafts]}
@@ -169,11 +169,11 @@ func (r *Runner) Wait(set int, s *sched.Step) (sched.Result, error) {
 	return out, nil
 }
 
-// Emitted returns output row n of a set's step of a pooling model. The slice is a part of the
+// Output returns output row n of a set's step of a pooling model. The slice is a part of the
 // set's buffers.
-func (r *Runner) Emitted(set, n int) []float32 {
-	w := r.shape.Emit
-	return r.dev.Step(set).Emitted[n*w : (n+1)*w]
+func (r *Runner) Output(set, n int) []float32 {
+	w := r.shape.OutputCols
+	return r.dev.Step(set).Outputs[n*w : (n+1)*w]
 }
 
 // Mask returns the tokens that a grammar allowed in sampled row n of a set, one bit for each id,

@@ -102,7 +102,7 @@ type Embed struct {
 	Symbol, Row0       int32
 }
 
-// Angles are the operands of OpAngles. Kept is the address of backend.Ahead's, or 0.
+// Angles are the operands of OpAngles. Kept is the address of backend.DraftPosition's, or 0.
 type Angles struct {
 	Positions, Kept, Freq, Y uintptr
 	Half, By                 int32

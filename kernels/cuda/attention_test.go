@@ -172,8 +172,8 @@ func testAttention(r *rig, c attentionCase, schedules bool) {
 	const scale, tokens = 0.11, 4096
 	a := ref.AttentionArgs{
 		Q: b.q, Y: b.y, K: b.k, V: b.v, First: b.first, Positions: b.positions, Tables: b.cache.tables, Width: b.cache.width,
-		Pages: b.cache.ref, Heads: c.heads, Scale: scale, Window: c.window, Sinks: b.sinks, Softcap: c.softcap, Both: c.both, Rebuild: b.rebuild, Items: b.items,
-		Room: ref.AttentionRoom{K: make([]float32, tokens*c.dim), V: make([]float32, tokens*c.dim), P: make([]float64, tokens), Acc: make([]float64, c.dim)},
+		Pages: b.cache.ref, Heads: c.heads, Scale: scale, Window: c.window, Sinks: b.sinks, Softcap: c.softcap, Bidirectional: c.both, Rebuild: b.rebuild, Items: b.items,
+		Workspace: ref.AttentionWorkspace{K: make([]float32, tokens*c.dim), V: make([]float32, tokens*c.dim), P: make([]float64, tokens), Acc: make([]float64, c.dim)},
 	}
 	for s := range c.count {
 		for h := range c.kv {

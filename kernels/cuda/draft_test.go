@@ -32,7 +32,7 @@ func TestDraft(t *testing.T) {
 		}
 		tokens := len(d.Ids)
 		out, kept, accepted := make([]int32, tokens), make([]int32, seqs), make([]int32, seqs)
-		ref.Drafted(d, out)
+		ref.DraftInput(d, out)
 		ref.Verify(d, kept, accepted)
 		a := cuda.DraftArgs{
 			IDs: up(r, append(d.Ids, 0)), First: up(r, d.First), Rows: up(r, append(d.Rows, 0)), Sampled: up(r, append(d.Sampled, 0)),

@@ -2,7 +2,7 @@ package cuda
 
 import "vapp.dev/kernels"
 
-// MadeArgs are numbers that kernels make up: kernels.Made, its levels on the device. Levels 0: rows
+// MadeArgs are numbers that kernels make up: kernels.Dummy, its levels on the device. Levels 0: rows
 // are read.
 type MadeArgs struct {
 	Levels Ptr

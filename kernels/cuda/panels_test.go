@@ -105,17 +105,17 @@ func (r *rig) levels(size int) []byte {
 	return b
 }
 
-func (r *rig) made(m kernels.Made) cuda.MadeArgs {
+func (r *rig) made(m kernels.Dummy) cuda.MadeArgs {
 	return cuda.MadeArgs{Levels: up(r, m.Levels), Key: m.Key, Size: int32(m.Size)}
 }
 
-// TestMadePanels: what kernels make up is what kernels.Made says, from any row on; blocks of
+// TestMadePanels: what kernels make up is what kernels.Dummy says, from any row on; blocks of
 // MXFP4 are of two tensors.
 func TestMadePanels(t *testing.T) {
 	r := newRig(t)
 	const rows, cols, row0 = 19, 1056, 1 << 33
 	for f, size := range map[kernels.Format]int{kernels.F8E4M3: 1, kernels.BF16: 2} {
-		m := kernels.Made{Key: 0xfedcba9876543210, Size: size, Levels: r.levels(size)}
+		m := kernels.Dummy{Key: 0xfedcba9876543210, Size: size, Levels: r.levels(size)}
 		raw := make([]byte, rows*cols*size)
 		for i := range rows {
 			m.Row(uint64(row0+i), raw[i*cols*size:][:cols*size])
@@ -125,8 +125,8 @@ func TestMadePanels(t *testing.T) {
 		launch(r, "panels", g, &a)
 		r.samePanels(f, rows, cols, raw, a.Panels)
 	}
-	codes := kernels.Made{Key: 5, Size: 1, Levels: r.levels(1)}
-	exponents := kernels.Made{Key: 6, Size: 1, Levels: r.levels(1)}
+	codes := kernels.Dummy{Key: 5, Size: 1, Levels: r.levels(1)}
+	exponents := kernels.Dummy{Key: 6, Size: 1, Levels: r.levels(1)}
 	raw, last := make([]byte, rows*cols/32*17), make([]byte, cols/32)
 	for i := range rows {
 		exponents.Row(uint64(7+i), last)
@@ -156,7 +156,7 @@ func TestQuantizePanels(t *testing.T) {
 				r.Schedule(order)
 				r.quantized(f, rows, cols, raw, x, nil)
 			}
-			m := kernels.Made{Key: 77, Size: len(raw) / len(x)}
+			m := kernels.Dummy{Key: 77, Size: len(raw) / len(x)}
 			m.Levels, _ = stored(f, r.floats(256, 0.02))
 			for i := range rows {
 				m.Row(uint64(3+i), raw[i*cols*m.Size:][:cols*m.Size])
@@ -172,7 +172,7 @@ func TestQuantizePanels(t *testing.T) {
 	}
 }
 
-func (r *rig) quantize(f kernels.Format, rows, cols int, raw []byte, m *kernels.Made) cuda.QuantizeArgs {
+func (r *rig) quantize(f kernels.Format, rows, cols int, raw []byte, m *kernels.Dummy) cuda.QuantizeArgs {
 	p, _ := r.panelArgs(kernels.F8E4M3, rows, cols)
 	a := cuda.QuantizeArgs{PanelArgs: p, Scales: room[float32](r, rows)}
 	if m != nil {
@@ -185,7 +185,7 @@ func (r *rig) quantize(f kernels.Format, rows, cols int, raw []byte, m *kernels.
 }
 
 // quantized holds rows that a kernel rounds against x, rounded here.
-func (r *rig) quantized(f kernels.Format, rows, cols int, raw []byte, x []float32, m *kernels.Made) {
+func (r *rig) quantized(f kernels.Format, rows, cols int, raw []byte, x []float32, m *kernels.Dummy) {
 	r.Helper()
 	a := r.quantize(f, rows, cols, raw, m)
 	codes, scales := make([]byte, rows*cols), down[float32](r, a.Scales, rows)

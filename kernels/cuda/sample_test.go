@@ -43,7 +43,7 @@ func (c sampleCase) want() (ref.Sampled, []int32, []float32) {
 		MinP: c.row.MinP, TopP: c.row.TopP, TopK: int(c.row.TopK), Uniform: random(c.row.Seed, c.row.Position),
 		UseTarget: c.row.Flags&cuda.UseTarget != 0, Target: c.row.Target, Logprobs: c.row.Flags&cuda.WantLogprob != 0,
 		TopIDs: make([]int32, c.row.NumTop), TopProbs: make([]float32, c.row.NumTop),
-		Room: ref.SampleRoom{Raw: make([]float32, vocab), Order: make([]int32, vocab), Counts: make([]int32, vocab)},
+		Workspace: ref.SampleWorkspace{Raw: make([]float32, vocab), Order: make([]int32, vocab), Counts: make([]int32, vocab)},
 	}
 	if c.row.Flags&cuda.UseGrammar != 0 {
 		a.Grammar = c.grammar

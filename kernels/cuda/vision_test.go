@@ -59,7 +59,7 @@ func TestPool(t *testing.T) {
 		x, rows := r.floats(n*cols, 1), n/(c.size*c.size)
 		want := make([]float32, rows*cols)
 		for i := range rows {
-			ref.Pool(x, across, below, cols, c.size, i, 1.5, want)
+			ref.AvgPool(x, across, below, cols, c.size, i, 1.5, want)
 		}
 		got := r.eachSchedule(func() []float32 {
 			a := cuda.PoolArgs{X: up(r, x), Across: up(r, across), Down: up(r, below), Y: room[float32](r, rows*cols), Tokens: int32(n), Cols: cols, Size: int32(c.size), Scale: 1.5}

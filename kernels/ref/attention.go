@@ -5,39 +5,39 @@ import "math"
 // AttentionArgs are the operands of Attention. T tokens of S sequences; the
 // tokens of sequence s are First[s] to First[s+1]-1 at consecutive positions.
 type AttentionArgs struct {
-	Q, Y      []float32 // [T, Heads·HeadDim]
-	K, V      []byte    // [T, KVHeads·HeadDim], stored as Pages.Format
-	First     []int32   // [S+1]
-	Positions []int32   // [T]
-	Tables    []int32   // [S, Width] page numbers: of a class with a Window from the block that it keeps on
-	Width     int
-	Pages     Pages // the history: positions before a sequence's first token
-	Heads     int
-	Scale     float32
-	Window    int       // positions a token sees, its own included; 0: all
-	Sinks     []float32 // [Heads]: one term more in each head's softmax; nil: none
-	Softcap   float32   // 0: none
-	Rebuild   []float32 // [HeadDim]: what the numbers of keys that Pages do not store are of values; nil: they store all
-	Both      bool      // tokens see those after them, and there is no history
-	Items     []int32   // [T] the position behind the item that a token stands for a part of, 0: none; nil: there are no items
-	Room      AttentionRoom
+	Q, Y          []float32 // [T, Heads·HeadDim]
+	K, V          []byte    // [T, KVHeads·HeadDim], stored as Pages.Format
+	First         []int32   // [S+1]
+	Positions     []int32   // [T]
+	Tables        []int32   // [S, Width] page numbers; in a class with a Window from its first block in use
+	Width         int
+	Pages         Pages // the history: positions before a sequence's first token
+	Heads         int
+	Scale         float32
+	Window        int       // positions a token sees, its own included; 0: all
+	Sinks         []float32 // [Heads]: attention sinks, one more term in each head's softmax; nil: none
+	Softcap       float32   // 0: none
+	Rebuild       []float32 // [HeadDim]: factors from values to the numbers of keys that Pages do not store; nil: they store all
+	Bidirectional bool      // tokens see later ones too, and there is no history
+	Items         []int32   // [T] end position of the item that a token belongs to, 0: none; nil: no items
+	Workspace     AttentionWorkspace
 }
 
-// AttentionRoom is what Attention needs beside its operands for up to N positions.
-type AttentionRoom struct {
+// AttentionWorkspace is scratch memory of Attention for up to N positions.
+type AttentionWorkspace struct {
 	K, V []float32 // [N, HeadDim]
 	P    []float64 // [N]
 	Acc  []float64 // [HeadDim]
 }
 
-// Attention computes the query heads that read KV head kv, for all tokens of
-// sequence seq: a token at position p sees positions 0 to p, the history from pages
-// and the rest from K and V. Per token and head, in float64 and in the order of
-// the positions: s = (q·k)·Scale, capped where Softcap says so, m = max s, y = Σ e^(s−m)·v / Σ e^(s−m), and y is
-// rounded to float32 once. A sink takes part in m and in the lower sum. Nothing
-// depends on where the history ends; of a Window, pages of blocks that lie before
-// it are not read. A token of an item sees the item's later ones too, of those the
-// step's, less than Window positions behind it.
+// Attention computes the query heads that read KV head kv, for all tokens of sequence seq. A
+// token at position p sees positions 0 to p: the history from pages, the rest from K and V.
+// For each token and head, in float64 and in the order of the positions: s = (q·k)·Scale,
+// capped by Softcap, m = max s, y = Σ e^(s−m)·v / Σ e^(s−m). y is rounded to float32 once. A
+// sink takes part in m and in the denominator. The result does not depend on where the
+// history ends. With a Window, pages of blocks before it are not read. A token of an item
+// also sees later tokens of the item that are in the step and less than Window positions
+// after it.
 func Attention(a AttentionArgs, seq, kv int) {
 	first, last := int(a.First[seq]), int(a.First[seq+1])
 	if first == last {
@@ -45,17 +45,17 @@ func Attention(a AttentionArgs, seq, kv int) {
 	}
 	d, p := a.Pages.HeadDim, a.Pages
 	history := int(a.Positions[first])
-	old := 0 // the first position that is read
-	if a.Both {
+	old := 0 // the first position to read
+	if a.Bidirectional {
 		history = 0
 	}
 	if a.Window > 0 {
 		old = max(0, history-a.Window+1)
 	}
 	n := history - old + last - first
-	k, v := a.Room.K[:n*d], a.Room.V[:n*d]
+	k, v := a.Workspace.K[:n*d], a.Workspace.V[:n*d]
 	if old < history {
-		p.Load(a.Tables[seq*a.Width:(seq+1)*a.Width], p.kept(history), kv, old, history, a.Rebuild, k, v)
+		p.Load(a.Tables[seq*a.Width:(seq+1)*a.Width], p.firstBlock(history), kv, old, history, a.Rebuild, k, v)
 	}
 	size := p.Format.Bytes(int64(d))
 	for t := first; t < last; t++ {
@@ -69,7 +69,7 @@ func Attention(a AttentionArgs, seq, kv int) {
 	group := a.Heads / p.KVHeads
 	for t := first; t < last; t++ {
 		end := history - old + t - first + 1
-		if a.Both {
+		if a.Bidirectional {
 			end = n
 		}
 		from := 0
@@ -90,10 +90,10 @@ func Attention(a AttentionArgs, seq, kv int) {
 	}
 }
 
-// attend is one query of head h over len(k)/len(q) positions.
+// attend computes one query of head h over len(k)/len(q) positions.
 func (a *AttentionArgs) attend(h int, q, k, v, y []float32) {
 	d := len(q)
-	p, acc := a.Room.P[:len(k)/d], a.Room.Acc[:d]
+	p, acc := a.Workspace.P[:len(k)/d], a.Workspace.Acc[:d]
 	m, sum := math.Inf(-1), 0.0
 	if a.Sinks != nil {
 		m = float64(a.Sinks[h])

@@ -2,10 +2,10 @@ package ref
 
 import "math"
 
-// Conv is a causal convolution of one channel's value x at a token, over state,
-// the kernel−1 values before it, the oldest first; then silu. It moves the state
-// on. w is the channel's kernel, the newest value's weight last. Sums run in
-// float64 from the oldest.
+// Conv returns the causal convolution of one channel at a token with value x, followed by
+// silu. state has the kernel−1 values before x, the oldest first; Conv appends x and drops
+// the oldest. w is the channel's kernel, the newest value's weight last. Sums are float64,
+// from the oldest value on.
 func Conv(w, state []float32, x float32) float32 {
 	sum := 0.0
 	for i, s := range state {
@@ -24,18 +24,18 @@ type DeltaArgs struct {
 	B, A  float32   // inputs of β and of the decay
 	ALog  float32
 	Bias  float32   // dt_bias
-	State []float32 // [KeyDim, ValueDim], moved on
+	State []float32 // [KeyDim, ValueDim], updated
 	Y     []float32 // [ValueDim]
 }
 
-// deltaEps is added to the square of a vector's length before it is divided by
-// its root (transformers: l2norm).
+// deltaEps is added to the squared length of a vector before normalisation (transformers:
+// l2norm).
 const deltaEps = 1e-6
 
-// Delta is one step of the gated delta rule (transformers:
-// torch_recurrent_gated_delta_rule), its sums in float64:
-// S ← e^g·S; S ← S + k·(β·(v − Sᵀk))ᵀ; y = Sᵀq/√KeyDim, with
-// g = −e^ALog · softplus(A + Bias) and β = sigmoid(B), q and k of length one.
+// Delta computes one step of the gated delta rule (transformers:
+// torch_recurrent_gated_delta_rule), with float64 sums: S ← e^g·S; S ← S + k·(β·(v − Sᵀk))ᵀ;
+// y = Sᵀq/√KeyDim, with g = −e^ALog · softplus(A + Bias) and β = sigmoid(B), where q and k
+// are normalised to length one.
 func Delta(a DeltaArgs) {
 	n, d := len(a.K), len(a.V)
 	iq, ik := inverseLength(a.Q)/math.Sqrt(float64(n)), inverseLength(a.K)
@@ -68,7 +68,7 @@ func inverseLength(x []float32) float64 {
 	return 1 / math.Sqrt(sum+deltaEps)
 }
 
-// softplus is log(1 + e^x); PyTorch's is x above 20.
+// softplus returns log(1 + e^x), and x above 20 as PyTorch does.
 func softplus(x float64) float64 {
 	if x > 20 {
 		return x

@@ -1,6 +1,9 @@
-// Package ref is each kernel as a plain loop in Go: the oracle.
+// Package ref defines each kernel as a plain loop in Go: the oracle that fast kernels are
+// compared with.
 //
-// Nothing here is clever. A function is the definition of its operation in the
-// order that the formula reads, so that a fast kernel can be judged against it.
-// Callers guarantee lengths; a wrong length is a programming error and panics.
+// It must not be optimized, and it does not know programs, pages' owners or devices. Start
+// reading at Linear in linear.go or Attention in attention.go.
+//
+// A function computes its operation in the order of the formula. Callers guarantee lengths; a
+// wrong length is a programming error and panics.
 package ref

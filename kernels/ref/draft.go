@@ -4,14 +4,14 @@ package ref
 type DraftRows struct {
 	Ids     []int32 // [T]
 	First   []int32 // [S+1]
-	Rows    []int32 // [L] which token row each sampled row is
-	Sampled []int32 // [L] what was sampled for it; −1: nothing
+	Rows    []int32 // [L] the token row of each sampled row
+	Sampled []int32 // [L] the sampled token; −1: none
 }
 
-// none says of a token row that it is not sampled.
+// none marks a token row that is not sampled.
 const none = -1
 
-// index is for each token row the first of Rows that names it.
+// index returns for each token row the first entry of Rows with this row, or none.
 func (d DraftRows) index() []int {
 	at := make([]int, len(d.Ids))
 	for i := range at {
@@ -23,9 +23,9 @@ func (d DraftRows) index() []int {
 	return at
 }
 
-// Drafted sets out [T] to each token row's successor: what was sampled for it, else
-// the next row of its sequence; 0 where there is neither.
-func Drafted(d DraftRows, out []int32) {
+// DraftInput sets out [T] to each token row's successor: the token sampled for it, else the
+// next row of its sequence; 0 if there is neither.
+func DraftInput(d DraftRows, out []int32) {
 	at := d.index()
 	for seq := range len(d.First) - 1 {
 		for t := d.First[seq]; t < d.First[seq+1]; t++ {
@@ -41,8 +41,8 @@ func Drafted(d DraftRows, out []int32) {
 	}
 }
 
-// Verify sets kept [S] to each sequence's last row that is kept, −1 where it has no
-// rows, and accepted [S] to how many sampled rows are.
+// Verify sets kept [S] to each sequence's last accepted row, −1 without rows, and accepted
+// [S] to the number of accepted rows that are sampled.
 func Verify(d DraftRows, kept, accepted []int32) {
 	at, keep := d.index(), make([]bool, len(d.Ids))
 	for seq := range len(d.First) - 1 {
@@ -66,7 +66,7 @@ func Verify(d DraftRows, kept, accepted []int32) {
 	}
 }
 
-// Largest is the first of the largest numbers of x; 0 where all are NaN.
+// Largest returns the first index of the largest number of x; 0 if all are NaN.
 func Largest(x []float32) int32 {
 	best := -1
 	for i, v := range x {

@@ -2,9 +2,9 @@ package ref
 
 import "math"
 
-// Route picks the len(ids) largest of logits, the lowest index of equals first,
-// and gives each the softmax over the picked, in float64, rounded once, times
-// scale[index]; a nil scale is ones.
+// Route selects the len(ids) largest of logits, the lowest index of equals first. Each weight
+// is the softmax over the selected logits, in float64, rounded once, times scale[index]; a
+// nil scale is ones.
 func Route(logits, scale []float32, ids []int32, weights []float32) {
 	for k := range ids {
 		best := -1

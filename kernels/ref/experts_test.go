@@ -17,7 +17,7 @@ func TestRoute(t *testing.T) {
 	close32(t, "scaled", w, 2*e, 4*(1-e))
 }
 
-// TestGLU holds the gates against figures computed by hand.
+// TestGLU compares the gates with numbers computed by hand.
 func TestGLU(t *testing.T) {
 	y := make([]float32, 2)
 	ClampedGLU([]float32{10, -1}, []float32{-9, 0.5}, 7, 1.702, 1, y)
@@ -30,7 +30,7 @@ func TestGLU(t *testing.T) {
 	close32(t, "layer norm", y, -1, 3)
 }
 
-// TestConv slides a kernel of three over a sequence.
+// TestConv moves a kernel of three over a sequence.
 func TestConv(t *testing.T) {
 	w, state := []float32{1, 10, 100}, make([]float32, 2)
 	var got []float32
@@ -41,8 +41,7 @@ func TestConv(t *testing.T) {
 	close32(t, "state", state, 2, 3)
 }
 
-// TestDelta: what was stored under a key is read back with it, and a full β
-// replaces it.
+// TestDelta: a value stored under a key is read back with this key, and β = 1 replaces it.
 func TestDelta(t *testing.T) {
 	a := DeltaArgs{Q: []float32{2, 0}, K: []float32{3, 0}, V: []float32{5, 7}, B: 40, A: -40, State: make([]float32, 4), Y: make([]float32, 2)}
 	Delta(a)

@@ -6,7 +6,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// float8s holds the 256 values of an 8-bit float.
+// float8s has the 256 values of an 8-bit float.
 type float8s [256]float32
 
 // e4m3 and e5m2 are the OCP 8-bit floats: E4M3 has no infinities and one NaN of
@@ -38,21 +38,20 @@ func decodeE5M2() (t float8s) {
 	return t
 }
 
-// Most finite numbers of the formats.
+// The largest finite numbers of the formats.
 const (
 	maxE4M3 = 448
 	maxE5M2 = 57344
 )
 
-// FloatToE4M3 rounds to the nearest, ties to even; what lies beyond ±448 becomes
-// ±448 (saturating, as PyTorch's and CUDA's conversions for weights and K/V do),
-// NaN stays NaN.
+// FloatToE4M3 rounds to the nearest, ties to even. Values beyond ±448 become ±448
+// (saturating, as in PyTorch's and CUDA's conversions for weights and K/V); NaN stays NaN.
 func FloatToE4M3(x float32) byte { return float8(x, &e4m3, maxE4M3, 0x7f) }
 
-// FloatToE5M2 is FloatToE4M3 for E5M2, beyond ±57344.
+// FloatToE5M2 is FloatToE4M3 for E5M2, which saturates at ±57344.
 func FloatToE5M2(x float32) byte { return float8(x, &e5m2, maxE5M2, 0x7e) }
 
-// float8 finds the nearest of the positive codes, whose values ascend.
+// float8 returns the nearest of the positive codes, whose values ascend, with the sign of x.
 func float8(x float32, t *float8s, most float32, nan byte) byte {
 	var sign byte
 	if math.Signbit(float64(x)) {
@@ -63,7 +62,7 @@ func float8(x float32, t *float8s, most float32, nan byte) byte {
 	}
 	a := min(float32(math.Abs(float64(x))), most)
 	lo, hi := 0, 0x7f
-	for t[hi] != t[hi] || t[hi] > most { // NaN and infinity are above
+	for t[hi] != t[hi] || t[hi] > most { // the codes of NaN and infinity are highest
 		hi--
 	}
 	for lo < hi {
@@ -83,11 +82,11 @@ func float8(x float32, t *float8s, most float32, nan byte) byte {
 	return byte(lo) | sign
 }
 
-// fp4 holds the 16 values of E2M1.
+// fp4 has the 16 values of E2M1.
 var fp4 = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6}
 
-// mxfp4 decodes a block: byte i holds elements 2i (low half) and 2i+1, the last
-// byte is the exponent E of the block's scale 2^(E−127); 255 is NaN.
+// mxfp4 decodes a block. Byte i holds elements 2i (low half) and 2i+1; the last byte is the
+// exponent E of the block's scale 2^(E−127), where 255 is NaN.
 func mxfp4(src []byte, dst []float32) {
 	scale := float32(math.Ldexp(1, int(src[16])-127))
 	if src[16] == 255 {
@@ -98,8 +97,8 @@ func mxfp4(src []byte, dst []float32) {
 	}
 }
 
-// JoinMXFP4 puts the two tensors of an MXFP4 matrix together: n blocks of 16 bytes
-// of halves and their n exponents become n blocks of 17 bytes.
+// JoinMXFP4 joins the two tensors of an MXFP4 matrix: n blocks of 16 bytes of 4-bit pairs and
+// their n exponents become n blocks of 17 bytes.
 func JoinMXFP4(halves, exponents, dst []byte) {
 	for i, e := range exponents {
 		copy(dst[17*i:], halves[16*i:16*i+16])
@@ -107,7 +106,7 @@ func JoinMXFP4(halves, exponents, dst []byte) {
 	}
 }
 
-// Scales multiply the weights of a matrix [rows, cols] of 8-bit floats or I8.
+// Scales are the scales of a matrix [rows, cols] of 8-bit floats or I8.
 type Scales struct {
 	Values []float32
 	// Rows and Cols are how many rows and columns share a scale.
@@ -115,7 +114,7 @@ type Scales struct {
 	Across     int // scales in a row of blocks
 }
 
-// Apply multiplies row r. A nil Scales leaves it.
+// Apply multiplies row r by its scales. A nil Scales does nothing.
 func (s *Scales) Apply(r int, row []float32) {
 	if s == nil {
 		return
@@ -129,7 +128,7 @@ func (s *Scales) Apply(r int, row []float32) {
 	}
 }
 
-// float8Values is the table of a format, nil for others.
+// float8Values returns the table of a format, nil for others.
 func float8Values(f kernels.Format) *float8s {
 	switch f {
 	case kernels.F8E4M3:

@@ -7,8 +7,8 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestFloat8 holds some codes against the OCP tables, and every finite code
-// against itself after a round trip.
+// TestFloat8 compares some codes with the OCP tables, and checks a round trip of every finite
+// code.
 func TestFloat8(t *testing.T) {
 	for _, c := range []struct {
 		f    kernels.Format

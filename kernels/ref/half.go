@@ -19,8 +19,8 @@ func HalfToFloat(h uint16) float32 {
 	return math.Float32frombits(math.Float32bits(f) | sign)
 }
 
-// FloatToHalf rounds a binary32 to the nearest binary16, ties to even. What is
-// too large becomes an infinity, a NaN stays a (quiet) NaN.
+// FloatToHalf rounds a binary32 to the nearest binary16, ties to even. Values too large
+// become an infinity; a NaN stays a (quiet) NaN.
 func FloatToHalf(f float32) uint16 {
 	b := math.Float32bits(f)
 	sign := uint16(b>>16) & 0x8000
@@ -52,7 +52,7 @@ func FloatToHalf(f float32) uint16 {
 	rest := man & (1<<shift - 1)
 	mid := uint32(1) << (shift - 1)
 	if rest > mid || rest == mid && v&1 == 1 {
-		v++ // a carry walks into the exponent and, at the top, to infinity
+		v++ // a carry goes into the exponent and, at the top, gives infinity
 	}
 	return sign | uint16(v)
 }

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestHalfAll goes through every binary16: widening is exact by definition of
-// the format, and narrowing is its inverse.
+// TestHalfAll tests every binary16: widening is exact by definition of the format, and
+// narrowing is its inverse.
 func TestHalfAll(t *testing.T) {
 	for i := range 1 << 16 {
 		h := uint16(i)
@@ -39,8 +39,8 @@ func TestHalfAll(t *testing.T) {
 	}
 }
 
-// TestHalfRounding checks the middle between every two neighbours, and a hair
-// to each side of it.
+// TestHalfRounding tests the middle between every two neighbours, and the closest values on
+// each side of it.
 func TestHalfRounding(t *testing.T) {
 	for h := uint16(0); h < 0x7bff; h++ {
 		mid := (HalfToFloat(h) + HalfToFloat(h+1)) / 2 // exact in binary32

@@ -11,17 +11,16 @@ type LinearArgs struct {
 	Scales        *Scales        // of an 8-bit float; nil: none
 	Bias          []float32      // [Out], or nil
 	Y             []float32      // [Rows, Out]
-	From, To      int            // the output features to compute; the others stay as they are
-	Row           []float32      // room for Together rows of W, of In elements each, or for one
+	From, To      int            // the range of output features to compute; the others are unchanged
+	Row           []float32      // scratch memory for Together rows of W, of In elements each, or for one
 }
 
-// Together is how many rows of W Linear dequantizes at once, where its Row has room for them.
+// Together is how many rows of W Linear dequantizes at once, if Row is long enough.
 const Together = 4
 
-// Linear sets Y = X·Wᵀ + Bias. The products of two float32 are exact in float64,
-// where they are summed in the order of the input features; the bias is added
-// there too and the sum rounded to float32 once. A row of W is dequantized once
-// for all rows of X.
+// Linear sets Y = X·Wᵀ + Bias. The products of two float32 are exact in float64, where they
+// are summed in the order of the input features. The bias is added in float64 too, and the
+// sum is rounded to float32 once. A row of W is dequantized once for all rows of X.
 func Linear(a LinearArgs) {
 	bias := func(o int) float64 {
 		if a.Bias == nil {
@@ -51,14 +50,14 @@ func Linear(a LinearArgs) {
 	}
 }
 
-// weights writes the values of row o of W to w.
+// weights writes the dequantized row o of W to w.
 func (a *LinearArgs) weights(o int, w []float32) {
 	size := a.Format.Bytes(int64(a.In))
 	Dequantize(a.Format, a.W[int64(o)*size:int64(o+1)*size], w)
 	a.Scales.Apply(o, w)
 }
 
-// dot is Σ w·x in float64, in order.
+// dot returns Σ w·x in float64, in order.
 func dot(w, x []float32) float64 {
 	x = x[:len(w)]
 	s := 0.0
@@ -68,9 +67,9 @@ func dot(w, x []float32) float64 {
 	return s
 }
 
-// dot4 is dot of w with four rows that lie one after the other: the same sums (a product
-// is exact, whichever factor comes first), four at a time because one chain of additions
-// leaves a core idle.
+// dot4 returns dot of w with four consecutive rows: the same sums, since a product is exact
+// in either order of its factors. Four sums at a time keep a core busier than one chain of
+// additions.
 func dot4(w, x []float32) [4]float64 {
 	n := len(w)
 	x0, x1, x2, x3 := x[:n], x[n:][:n], x[2*n:][:n], x[3*n:][:n]

@@ -6,9 +6,9 @@ import (
 	"vapp.dev/kernels"
 )
 
-// RoundRow rounds x to int8: codes are the nearest multiples of max |x| / 127, ties to
-// even, and the scale is what they are multiples of. Where max |x| is below 2⁻¹⁰⁰ all are
-// 0; where x has a NaN or an infinity they are 0 and the scale is NaN.
+// RoundRow rounds x to int8. codes are the nearest multiples of scale = max |x| / 127, ties
+// to even. If max |x| is below 2⁻¹⁰⁰ all codes are 0; if x has a NaN or an infinity they are
+// 0 and the scale is NaN.
 func RoundRow(x, codes []float32) (scale float32) {
 	most := float32(0)
 	for _, v := range x {
@@ -29,11 +29,11 @@ func RoundRow(x, codes []float32) (scale float32) {
 	return most / 127
 }
 
-// RoundRowE4M3 rounds x to E4M3 and gives back what the codes stand for: multiples of a
-// scale, max |x| / 448. Rows that are all but zero, or have a NaN or an infinity, are as
-// RoundRow's.
+// RoundRowE4M3 rounds x to E4M3 and returns in codes the values of the codes, which are to be
+// multiplied by scale = max |x| / 448. Rows that are nearly zero, or have a NaN or an
+// infinity, are as in RoundRow.
 func RoundRowE4M3(x, codes []float32) (scale float32) {
-	scale = RoundRow(x, codes) // for what is not finite, or too small
+	scale = RoundRow(x, codes) // for rows that are not finite, or too small
 	if scale != scale || scale == 0 {
 		return scale
 	}
@@ -48,17 +48,17 @@ func RoundRowE4M3(x, codes []float32) (scale float32) {
 	return most / maxE4M3
 }
 
-// Rounding is what rows of X become before LinearRounded multiplies them.
+// Rounding is the format that LinearRounded rounds rows of X to before the product.
 type Rounding struct {
 	Format kernels.Format // I8, by RoundRow, or F8E4M3, by RoundRowE4M3
-	Group  int            // how many neighbours of a row share a scale; 0: all
+	Group  int            // how many neighbours in a row share a scale; 0: all
 }
 
-// Room is how many elements LinearRounded needs for a row of in elements: its codes, and their
-// scales.
-func (r Rounding) Room(in int) int { return in + len(r.groups(in)) }
+// WorkSize returns how many elements LinearRounded needs for a row of in elements: its codes
+// and their scales.
+func (r Rounding) WorkSize(in int) int { return in + len(r.groups(in)) }
 
-// groups are where the groups of a row of in elements end.
+// groups returns the ends of the groups in a row of in elements.
 func (r Rounding) groups(in int) (ends []int) {
 	group := r.Group
 	if group == 0 {
@@ -70,12 +70,13 @@ func (r Rounding) groups(in int) (ends []int) {
 	return ends
 }
 
-// LinearRounded is Linear with every row of X rounded first: to int8 as compressed-tensors' W8A8
-// has it, to E4M3 as vLLM does for checkpoints of 8-bit floats. The sum of a group's products with
-// codes is multiplied by its scale in float64. room has to.Room(In) elements.
-func LinearRounded(a LinearArgs, to Rounding, room []float32) {
+// LinearRounded is Linear with every row of X rounded first: to int8 as in
+// compressed-tensors' W8A8, to E4M3 as in vLLM for checkpoints of 8-bit floats. The sum of a
+// group's products with codes is multiplied by the group's scale in float64. work has
+// to.WorkSize(In) elements.
+func LinearRounded(a LinearArgs, to Rounding, work []float32) {
 	w, ends := a.Row[:a.In], to.groups(a.In)
-	codes, scales := room[:a.In], room[a.In:][:len(ends)]
+	codes, scales := work[:a.In], work[a.In:][:len(ends)]
 	for r := range a.Rows {
 		x, from := a.X[r*a.In:(r+1)*a.In], 0
 		for g, end := range ends {

@@ -2,18 +2,17 @@ package ref
 
 import "math"
 
-// Norm is RMSNorm of one row. With residual it first adds x into residual, in
-// float32 and in place, and normalises that, else x:
-// y = w · (r / √(mean(r²) + eps)). The squares are summed in float64 and the root
-// is taken there; its inverse is rounded to float32, and the two products are
-// float32 (Hugging Face LlamaRMSNorm). y may be x. residual may be nil; a nil w is
-// ones.
+// Norm computes RMSNorm of one row. With residual it first adds x into residual, in float32
+// and in place, and normalises the sum, else x: y = w · (r / √(mean(r²) + eps)). The sum of
+// squares and the root are float64; the inverse of the root is rounded to float32, and the
+// two products are float32 (Hugging Face LlamaRMSNorm). y may be x. residual may be nil; a
+// nil w means ones.
 func Norm(x, residual, w []float32, eps float32, y []float32) {
 	NormOffset(x, residual, w, 0, eps, y)
 }
 
-// NormOffset is Norm with weights offset + w, added in float32 (1 + w where a
-// checkpoint keeps weights around zero).
+// NormOffset is Norm with weights offset + w, added in float32 (1 + w if a checkpoint stores
+// weights around zero).
 func NormOffset(x, residual, w []float32, offset, eps float32, y []float32) {
 	r := x
 	if residual != nil {
@@ -36,8 +35,8 @@ func NormOffset(x, residual, w []float32, offset, eps float32, y []float32) {
 	}
 }
 
-// LayerNorm is y = w · (x − mean) / √(var + eps) + b of one row, the moments in
-// float64. y may be x; a nil b is zeros.
+// LayerNorm computes y = w · (x − mean) / √(var + eps) + b of one row, with mean and variance
+// in float64. y may be x; a nil b means zeros.
 func LayerNorm(x, w, b []float32, eps float32, y []float32) {
 	n, mean, vari := float64(len(x)), 0.0, 0.0
 	for _, v := range x {

@@ -9,7 +9,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// numbers is n seeded floats.
+// numbers returns n seeded floats.
 func numbers(n int, deviation float64) []float32 {
 	r := rand.New(rand.NewPCG(uint64(n), 1))
 	x := make([]float32, n)
@@ -28,8 +28,8 @@ func close32(t *testing.T, what string, got []float32, want ...float32) {
 	}
 }
 
-// TestLinear compares with exact sums of rationals: one rounding to float32 is
-// all that is left.
+// TestLinear compares with exact sums of rationals: the only difference is one rounding to
+// float32.
 func TestLinear(t *testing.T) {
 	const rows, in, out = 6, 64, 5
 	x, b := numbers(rows*in, 3), numbers(out, 1)
@@ -86,7 +86,7 @@ func TestRotate(t *testing.T) {
 	if math.Abs(float64(angles[1])) > 1e-6 {
 		t.Errorf("the cosine of a quarter turn is %v", angles[1])
 	}
-	// Quarter turn of pair (0, 2), none of pair (1, 3); 4 and 5 are not rotated.
+	// Rotates pair (0, 2) by a quarter turn and pair (1, 3) by 0; 4 and 5 are not rotated.
 	x, y := []float32{1, 2, 3, 4, 5, 6}, make([]float32, 6)
 	Rotate(x, []float32{0, 1, 1, 0}, y)
 	close32(t, "rotate", y, -3, 2, 1, 4, 5, 6)
@@ -114,7 +114,7 @@ func TestEmbed(t *testing.T) {
 	}
 }
 
-// TestPages writes by Store and reads by Load and by the layout's definition.
+// TestPages writes with Store and reads with Load and by the definition of the layout.
 func TestPages(t *testing.T) {
 	const heads, dim, block, slots = 2, 3, 4, 9
 	for _, f := range []kernels.Format{kernels.F32, kernels.F16, kernels.BF16} {
@@ -151,7 +151,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestAttention has a token that sees itself, equal scores, and one key that wins.
+// TestAttention tests a token that sees only itself, equal scores, and one key with all the
+// weight.
 func TestAttention(t *testing.T) {
 	const heads, dim, tokens = 2, 2, 3
 	k, v := []float32{1, 0, 1, 0, 0, 100}, []float32{1, 10, 3, 30, 5, 50}
@@ -161,8 +162,8 @@ func TestAttention(t *testing.T) {
 	Quantize(kernels.F32, v, vb)
 	a := AttentionArgs{
 		Q: q, Y: make([]float32, len(q)), K: kb, V: vb, First: []int32{0, tokens}, Positions: []int32{0, 1, 2}, Heads: heads, Scale: 0.5,
-		Pages: Pages{Format: kernels.F32, BlockSize: 4, KVHeads: 1, HeadDim: dim},
-		Room:  AttentionRoom{K: make([]float32, 8), V: make([]float32, 8), P: make([]float64, 4), Acc: make([]float64, dim)},
+		Pages:     Pages{Format: kernels.F32, BlockSize: 4, KVHeads: 1, HeadDim: dim},
+		Workspace: AttentionWorkspace{K: make([]float32, 8), V: make([]float32, 8), P: make([]float64, 4), Acc: make([]float64, dim)},
 	}
 	Attention(a, 0, 0)
 	close32(t, "attention", a.Y, 1, 10, 1, 10 /* 0 */, 2, 20, 2, 20 /* 1 */, 5, 50, 3, 30 /* 2 */)

@@ -7,24 +7,24 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Pages is one layer of a paged K/V cache. Page n is the n%PagesPerSlab-th of slab
-// n/PagesPerSlab; in it K is [KVHeads][HeadDim][BlockSize] and V is
+// Pages is one layer of a paged K/V cache. Page n is number n%PagesPerSlab in slab
+// n/PagesPerSlab. In a page, K is [KVHeads][HeadDim][BlockSize] and V is
 // [KVHeads][BlockSize][HeadDim], both stored as Format.
 type Pages struct {
 	Arena        []byte
 	Format       kernels.Format // F32, F16, BF16 or an 8-bit float
-	BlockSize    int            // tokens a page holds
+	BlockSize    int            // tokens in a page
 	KVHeads      int
 	HeadDim      int
-	KeyDim       int // numbers of a head's key that are stored, those that turn; 0: all
-	Window       int // tokens that the class keeps; 0: all
+	KeyDim       int // numbers of a head's key that are stored: the rotated ones; 0: all
+	Window       int // how many tokens the class keeps; 0: all
 	PageBytes    int64
 	SlabBytes    int64
 	PagesPerSlab int
-	K, V         int64 // where the layer's K and V begin in a page
+	K, V         int64 // offsets of the layer's K and V in a page
 }
 
-// stored is how many numbers of a head's key are stored.
+// stored returns how many numbers of a head's key are stored.
 func (p Pages) stored() int {
 	if p.KeyDim > 0 {
 		return p.KeyDim
@@ -32,8 +32,8 @@ func (p Pages) stored() int {
 	return p.HeadDim
 }
 
-// turning is which of a key's numbers is the i-th that is stored: of each half of the
-// head the first ones.
+// turning returns the dimension of the i-th stored number of a key: the stored ones are the
+// first of each half of the head.
 func (p Pages) turning(i int) int {
 	if half := p.stored() / 2; i >= half {
 		return p.HeadDim/2 + i - half
@@ -41,7 +41,7 @@ func (p Pages) turning(i int) int {
 	return i
 }
 
-// rebuild makes the numbers of a key that are not stored from the value: times w.
+// rebuild computes the numbers of a key that are not stored: value times w.
 func (p Pages) rebuild(k, v, w []float32) {
 	half := p.stored() / 2
 	for d := range k {
@@ -51,8 +51,9 @@ func (p Pages) rebuild(k, v, w []float32) {
 	}
 }
 
-// kept is the block that a table begins with, of a sequence whose step begins at pos.
-func (p Pages) kept(pos int) int {
+// firstBlock returns the first block in the page table of a sequence whose step begins at
+// pos.
+func (p Pages) firstBlock(pos int) int {
 	if p.Window == 0 || pos < p.Window {
 		return 0
 	}
@@ -65,17 +66,17 @@ func (p Pages) Page(n int32) []byte {
 	return p.Arena[at : at+p.PageBytes]
 }
 
-// key is where the d-th stored number of the key of a head in a slot lies in a page.
+// key returns the offset in a page of the d-th stored number of a head's key in a slot.
 func (p Pages) key(head, d, slot int) int64 {
 	return p.K + p.Format.Bytes(int64((head*p.stored()+d)*p.BlockSize+slot))
 }
 
-// value is where the value vector of a head in a slot begins in a page.
+// value returns the offset in a page of a head's value vector in a slot.
 func (p Pages) value(head, slot int) int64 {
 	return p.V + p.Format.Bytes(int64((head*p.BlockSize+slot)*p.HeadDim))
 }
 
-// Store writes k and v, [KVHeads·HeadDim] each and stored as Format, into a slot.
+// Store writes k and v, [KVHeads·HeadDim] each and stored as Format, to a slot.
 func (p Pages) Store(page int32, slot int, k, v []byte) {
 	b, e := p.Page(page), p.Format.Bytes(1)
 	for h := range p.KVHeads {
@@ -87,9 +88,9 @@ func (p Pages) Store(page int32, slot int, k, v []byte) {
 	}
 }
 
-// Load reads the keys and values of a head at positions from to n-1 of the
-// sequence whose pages are table, the first of them of block skip, as float32
-// [n−from, HeadDim] each. w gives the numbers of keys that are not stored.
+// Load reads the keys and values of a head at positions from to n−1, as float32 [n−from,
+// HeadDim] each. table has the pages of the sequence, starting with block skip. w has the
+// factors for the numbers of keys that are not stored.
 func (p Pages) Load(table []int32, skip, head, from, n int, w, k, v []float32) {
 	e := p.Format.Bytes(1)
 	for pos := from; pos < n; pos++ {

@@ -8,10 +8,10 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Dequantize writes the value of every element of src, stored as f, to dst in
-// order. len(dst) is a multiple of f's block and src holds at least
-// f.Bytes(len(dst)) bytes. Integer formats convert their numbers. The block
-// formulas are GGUF's (ggml-quants.c, dequantize_row_*), in float32.
+// Dequantize writes the value of every element of src, stored as f, to dst in order. len(dst)
+// is a multiple of f's block, and src has at least f.Bytes(len(dst)) bytes. Integer formats
+// are converted to numbers. The block formulas are GGUF's (ggml-quants.c, dequantize_row_*),
+// in float32.
 func Dequantize(f kernels.Format, src []byte, dst []float32) {
 	elems, size := f.Block()
 	if size == 0 || len(dst)%elems != 0 || int64(len(src)) < f.Bytes(int64(len(dst))) {

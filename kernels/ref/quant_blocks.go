@@ -2,8 +2,8 @@ package ref
 
 import "encoding/binary"
 
-// decodeQ5_0 reads {d half, high [4]byte, q [16]byte}: x = d·(q−16). Low bits lie as
-// in Q4_0, bit i of high is the fifth of element i.
+// decodeQ5_0 reads {d half, high [4]byte, q [16]byte}: x = d·(q−16). Low bits are stored as
+// in Q4_0; bit i of high is the fifth bit of element i.
 func decodeQ5_0(src []byte, dst []float32) {
 	d, high := halfAt(src), binary.LittleEndian.Uint32(src[2:])
 	for i := range 16 {
@@ -38,9 +38,9 @@ func decodeQ2_K(src []byte, dst []float32) {
 	}
 }
 
-// decodeQ3_K reads {high [32]byte, q [64]byte, scales [12]byte, d half}: sixteen
-// sub-blocks of 16, x = (d·(scale−32))·(q−4). Low bits lie as in Q2_K; bit k of byte i
-// of high is the third of element 32·k+i.
+// decodeQ3_K reads {high [32]byte, q [64]byte, scales [12]byte, d half}: sixteen sub-blocks
+// of 16, x = (d·(scale−32))·(q−4). Low bits are stored as in Q2_K; bit k of byte i of high is
+// the third bit of element 32·k+i.
 func decodeQ3_K(src []byte, dst []float32) {
 	d, scales := halfAt(src[108:]), src[96:108]
 	for j := range 16 {
@@ -54,8 +54,8 @@ func decodeQ3_K(src []byte, dst []float32) {
 	}
 }
 
-// decodeQ5_K reads {d half, dmin half, scales [12]byte, high [32]byte, q [128]byte}: as
-// Q4_K; bit j of byte i of high is the fifth of element i of sub-block j.
+// decodeQ5_K reads {d half, dmin half, scales [12]byte, high [32]byte, q [128]byte}: as Q4_K;
+// bit j of byte i of high is the fifth bit of element i of sub-block j.
 func decodeQ5_K(src []byte, dst []float32) {
 	d, dmin := halfAt(src), halfAt(src[2:])
 	high, qs := src[16:48], src[48:176]
@@ -69,7 +69,7 @@ func decodeQ5_K(src []byte, dst []float32) {
 	}
 }
 
-// iq4Table is what the codes of IQ4_NL stand for (ggml's kvalues_iq4nl).
+// iq4Table has the values of IQ4_NL's codes (ggml's kvalues_iq4nl).
 var iq4Table = [16]float32{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
 
 // decodeIQ4_NL reads {d half, q [16]byte}: x = d·table[q], nibbles as in Q4_0.

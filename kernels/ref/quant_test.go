@@ -100,7 +100,7 @@ func TestQuantizeRecorded(t *testing.T) {
 	}
 }
 
-// TestPlainRoundTrip says that what Quantize stores Dequantize reads back.
+// TestPlainRoundTrip: Dequantize reads back the values that Quantize stores.
 func TestPlainRoundTrip(t *testing.T) {
 	x := []float32{0, 1, -1.5, 3.140625, 1 << 15, -0x1p-14, float32(math.Inf(1))}
 	for _, f := range []kernels.Format{kernels.F32, kernels.F16, kernels.BF16} {

@@ -44,7 +44,7 @@ func Quantize(f kernels.Format, src []float32, dst []byte) {
 	}
 }
 
-// encodeQ8_0 takes d = max|x|/127 and rounds half away from zero.
+// encodeQ8_0 uses d = max|x|/127 and rounds half away from zero.
 func encodeQ8_0(x []float32, out []byte) {
 	var amax float32
 	for _, v := range x {
@@ -74,7 +74,7 @@ func encodeQ4_0(x []float32, out []byte) {
 	}
 }
 
-// encodeQ4_1 spreads min to max over 0 to 15.
+// encodeQ4_1 maps min to 0 and max to 15.
 func encodeQ4_1(x []float32, out []byte) {
 	lo, hi := x[0], x[0]
 	for _, v := range x {

@@ -2,9 +2,9 @@ package ref
 
 import "math"
 
-// Angles fills y, of 2·len(freq) elements, with the cosines and then the sines
-// of one position: the angle is position · freq in float32 as transformers
-// computes it, cos and sin are rounded to float32 and multiplied by scale there.
+// Angles fills y, of 2·len(freq) elements, with the cosines and then the sines of one
+// position. The angle is position · freq in float32, as in transformers; cos and sin are
+// rounded to float32 and multiplied by scale in float32.
 func Angles(position int32, freq []float32, scale float32, y []float32) {
 	for i, f := range freq {
 		sin, cos := math.Sincos(float64(float32(position) * f))
@@ -13,9 +13,9 @@ func Angles(position int32, freq []float32, scale float32, y []float32) {
 	}
 }
 
-// Rotate turns one head by halves (NeoX): with h = len(angles)/2, the pair (i,
-// i+h) by the angle whose cosine is angles[i] and whose sine is angles[h+i], in
-// float32, every product rounded. Elements from 2h on are copied. y may be x.
+// Rotate rotates one head by halves (NeoX). With h = len(angles)/2, it rotates the pair (i,
+// i+h) by the angle whose cosine is angles[i] and whose sine is angles[h+i], in float32,
+// every product rounded. Elements from 2h on are copied. y may be x.
 func Rotate(x, angles, y []float32) {
 	h := len(angles) / 2
 	for i := range h {

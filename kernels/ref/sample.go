@@ -5,28 +5,28 @@ import (
 	"slices"
 )
 
-// SampleArgs say how one row of logits becomes a token.
+// SampleArgs are the sampling parameters and buffers for one row of logits.
 type SampleArgs struct {
 	Logits  []float32 // [vocab]; overwritten
 	Grammar []uint32  // bit set: allowed; nil: no mask
 	Allowed []uint32  // bit set: allowed; nil: no mask
 	Bias    []Bias
-	History []int32 // the tokens of the sequence, of which the first Prompt are prompt
+	History []int32 // the tokens of the sequence; the first Prompt are prompt
 	Prompt  int
 
 	Repetition, Frequency, Presence float32 // 1, 0, 0: off
 	Temperature                     float32 // < 1e-5: arg max
 	MinP, TopP                      float32 // 0, 1: off
 	TopK                            int     // 0: off
-	Uniform                         float64 // in [0,1): the draw
+	Uniform                         float64 // in [0,1): the random number
 
-	UseTarget bool // Target is the token: nothing is edited or drawn
+	UseTarget bool // Target is the token: no edits, no draw
 	Target    int32
 	Logprobs  bool      // fill Logprob, Rank and Top
 	TopIDs    []int32   // the best tokens, best first, lowest id first among equals
 	TopProbs  []float32 // their raw logprobs; as long as TopIDs, at most vocab
 
-	Room SampleRoom
+	Workspace SampleWorkspace
 }
 
 // Bias adds Value to the logit of Token; −Inf forbids it.
@@ -35,14 +35,14 @@ type Bias struct {
 	Value float32
 }
 
-// SampleRoom is what Sample needs beside its operands, [vocab] each.
-type SampleRoom struct {
+// SampleWorkspace is scratch memory of Sample, [vocab] each.
+type SampleWorkspace struct {
 	Raw    []float32
 	Order  []int32
 	Counts []int32 // zero before and after
 }
 
-// Sampled is what Sample found.
+// Sampled is the result of Sample.
 type Sampled struct {
 	Token   int32   // −1: none
 	Logprob float32 // raw logprob of Token
@@ -83,7 +83,7 @@ func Sample(a SampleArgs) Sampled {
 	if !usable(z) {
 		return Sampled{Token: -1}
 	}
-	raw := a.Room.Raw[:len(z)]
+	raw := a.Workspace.Raw[:len(z)]
 	copy(raw, z)
 	out := Sampled{Token: a.Target}
 	if !a.UseTarget {
@@ -98,7 +98,7 @@ func Sample(a SampleArgs) Sampled {
 			}
 		}
 		if n := len(a.TopIDs); n > 0 {
-			copy(a.TopIDs, descending(raw, a.Room.Order)[:n])
+			copy(a.TopIDs, descending(raw, a.Workspace.Order)[:n])
 			for i, id := range a.TopIDs {
 				a.TopProbs[i] = float32(float64(raw[id]) - lse)
 			}
@@ -107,7 +107,7 @@ func Sample(a SampleArgs) Sampled {
 	return out
 }
 
-// LogSumExp is max + log Σ e^(z−max) in float64, summed in the order of ids.
+// LogSumExp returns max + log Σ e^(z−max) in float64, summed in the order of ids.
 func LogSumExp(z []float32) float64 {
 	top, sum := float64(slices.Max(z)), 0.0
 	for _, x := range z {
@@ -116,7 +116,7 @@ func LogSumExp(z []float32) float64 {
 	return top + math.Log(sum)
 }
 
-// usable says that no logit is NaN or +Inf and that one is finite.
+// usable reports whether no logit is NaN or +Inf and at least one is finite.
 func usable(z []float32) bool {
 	finite := false
 	for _, x := range z {
@@ -128,7 +128,7 @@ func usable(z []float32) bool {
 	return finite
 }
 
-// mask forbids the tokens whose bit is clear.
+// mask sets the logits of tokens whose bit is clear to −Inf.
 func mask(z []float32, bits []uint32) {
 	if bits == nil {
 		return
@@ -140,23 +140,23 @@ func mask(z []float32, bits []uint32) {
 	}
 }
 
-// Penalizes says whether History is read.
+// Penalizes reports whether History is read.
 func (a SampleArgs) Penalizes() bool {
 	return a.Repetition != 1 || a.Frequency != 0 || a.Presence != 0
 }
 
-// penalize is step 5.
+// penalize does step 5 of Sample.
 func penalize(a SampleArgs) {
 	if !a.Penalizes() {
 		return
 	}
-	counts := a.Room.Counts
+	counts := a.Workspace.Counts
 	for i, id := range a.History {
 		if i >= a.Prompt {
 			counts[id]++
 		}
 	}
-	const seen = -1 // counts are spent as they are applied
+	const seen = -1 // counts are cleared as they are applied
 	for _, id := range a.History {
 		c := counts[id]
 		if c == seen {
@@ -178,7 +178,7 @@ func penalize(a SampleArgs) {
 	}
 }
 
-// descending is every id, best first, lowest id first among equals.
+// descending returns every id, best first, lowest id first among equals.
 func descending(z []float32, order []int32) []int32 {
 	order = order[:len(z)]
 	for i := range order {
@@ -196,7 +196,7 @@ func descending(z []float32, order []int32) []int32 {
 	return order
 }
 
-// argmax is the lowest id of the largest.
+// argmax returns the lowest id of the largest logit.
 func argmax(z []float32) int32 {
 	best := 0
 	for i, x := range z {

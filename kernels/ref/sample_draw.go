@@ -2,7 +2,7 @@ package ref
 
 import "math"
 
-// choose is steps 3 to 10 of Sample.
+// choose does steps 3 to 10 of Sample.
 func choose(a SampleArgs) int32 {
 	z := a.Logits
 	mask(z, a.Allowed)
@@ -20,13 +20,13 @@ func choose(a SampleArgs) int32 {
 	top, t := z[best], max(a.Temperature, 0.01)
 	var order []int32
 	if a.TopK > 0 && a.TopK < len(z) || a.TopP < 1 {
-		order = descending(z, a.Room.Order)
+		order = descending(z, a.Workspace.Order)
 	}
 	least := float32(math.Inf(-1)) // the k-th largest logit
 	if a.TopK > 0 && a.TopK < len(z) {
 		least = z[order[a.TopK-1]]
 	}
-	// From here on z holds weights.
+	// From here on z has weights.
 	for i, x := range z {
 		w := float32(math.Exp(float64((x - top) / t)))
 		if w < a.MinP || x < least {
@@ -40,7 +40,7 @@ func choose(a SampleArgs) int32 {
 	return draw(z, a.Uniform*total(z))
 }
 
-// nucleus drops what follows the best whose weights sum to enough.
+// nucleus drops the tokens after the best ones whose weights sum to enough.
 func nucleus(w []float32, order []int32, enough float64) {
 	sum := float64(w[order[0]])
 	for _, id := range order[1:] {
@@ -59,7 +59,7 @@ func total(w []float32) float64 {
 	return sum
 }
 
-// draw is the first id at which the sum of the weights exceeds u.
+// draw returns the first id at which the sum of the weights exceeds u.
 func draw(w []float32, u float64) int32 {
 	sum, last := 0.0, int32(0)
 	for i, x := range w {

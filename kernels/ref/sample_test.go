@@ -8,16 +8,16 @@ import (
 
 var inf = float32(math.Inf(1))
 
-// row is neutral arguments on a copy of z.
+// row returns neutral arguments with a copy of z.
 func row(z ...float32) SampleArgs {
 	n := len(z)
 	return SampleArgs{
 		Logits: slices.Clone(z), Repetition: 1, TopP: 1, Temperature: 1, Logprobs: true,
-		Room: SampleRoom{Raw: make([]float32, n), Order: make([]int32, n), Counts: make([]int32, n)},
+		Workspace: SampleWorkspace{Raw: make([]float32, n), Order: make([]int32, n), Counts: make([]int32, n)},
 	}
 }
 
-// kept is every token that some uniform number draws.
+// kept returns every token that some random number draws.
 func kept(a SampleArgs) []int32 {
 	var ids []int32
 	z := slices.Clone(a.Logits)
@@ -34,7 +34,7 @@ func kept(a SampleArgs) []int32 {
 
 func ln(x float64) float32 { return float32(math.Log(x)) }
 
-// TestDraw: uniform numbers fall into the intervals of the softmax in id order.
+// TestDraw: random numbers select tokens by the intervals of the softmax in id order.
 func TestDraw(t *testing.T) {
 	for u, want := range map[float64]int32{0: 0, 0.0999: 0, 0.1001: 1, 0.2999: 1, 0.3001: 2, 0.9999999999: 2} {
 		a := row(ln(1), ln(2), ln(7))
@@ -109,9 +109,9 @@ func TestCuts(t *testing.T) {
 	}
 }
 
-// TestOrder: where two steps meet, their order decides.
+// TestOrder: if two steps affect each other, their order decides.
 func TestOrder(t *testing.T) {
-	said := []int32{0} // token 0 was generated
+	generated := []int32{0} // token 0 was generated
 	for what, c := range map[string]struct {
 		z    []float32
 		edit func(*SampleArgs)
@@ -129,7 +129,7 @@ func TestOrder(t *testing.T) {
 		"penalties of prompt or output": {[]float32{4, 1}, func(a *SampleArgs) { a.Prompt, a.Frequency, a.Presence, a.Temperature = 1, 9, 9, 0 }, []int32{0}},
 	} {
 		a := row(c.z...)
-		a.History = said
+		a.History = generated
 		if c.edit(&a); what == "penalties before temperature" || len(c.want) == 1 && a.TopP == 1 {
 			a.Temperature = 0
 		}
@@ -139,7 +139,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestPenalties reads what is left of the logits after a greedy choice.
+// TestPenalties checks the edited logits after a greedy choice.
 func TestPenalties(t *testing.T) {
 	a := row(4, -4, 4, 4, 1)
 	a.Temperature = 0
@@ -152,12 +152,12 @@ func TestPenalties(t *testing.T) {
 	if got.Token != 3 || got.Rank != 3 {
 		t.Errorf("%+v: token 3, and three raw logits are ≥ its own", got)
 	}
-	if !slices.Equal(a.Room.Counts, make([]int32, 5)) {
-		t.Errorf("counts left: %v", a.Room.Counts)
+	if !slices.Equal(a.Workspace.Counts, make([]int32, 5)) {
+		t.Errorf("counts left: %v", a.Workspace.Counts)
 	}
 }
 
-// TestRawLogprobs: after the grammar, before everything else.
+// TestRawLogprobs: raw logprobs are computed after the grammar and before all other steps.
 func TestRawLogprobs(t *testing.T) {
 	a := row(3, 3, 9, 0)
 	a.Grammar, a.Bias, a.Temperature = []uint32{0b1011}, []Bias{{3, 100}}, 0.5

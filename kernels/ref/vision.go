@@ -2,20 +2,20 @@ package ref
 
 import "vapp.dev/kernels"
 
-// Image is an item as a vision tower's pass takes it in: bytes of colours
-// [Frames, Height, Width, 3], cut into patches of Patch × Patch pixels.
+// Image is the input of a vision tower: bytes of colours [Frames, Height, Width, 3], split
+// into patches of Patch × Patch pixels.
 type Image struct {
 	Pixels                []byte
 	Frames, Height, Width int
 	Patch                 int
-	PatchFrames           int // of a patch, whose colours then lie plane by plane; 0: one, pixel by pixel
-	Square                int // patches come in squares of so many columns and rows; 0: row by row
+	PatchFrames           int // frames of a patch, with colours ordered by channel, frame, row, column; 0: one frame, channels of a pixel together
+	Square                int // patches are ordered by squares of this many columns and rows; 0: row by row
 }
 
-// Cols is how many numbers a patch has.
+// Cols returns how many numbers a patch has.
 func (m Image) Cols() int { return 3 * max(1, m.PatchFrames) * m.Patch * m.Patch }
 
-// Place is the column and row of patch t in the grid.
+// Place returns the column and row of patch t in the grid.
 func (m Image) Place(t int) (across, down int) {
 	wide := m.Width / m.Patch
 	if m.Square == 0 {
@@ -25,8 +25,8 @@ func (m Image) Place(t int) (across, down int) {
 	return n%(wide/m.Square)*m.Square + i%m.Square, n/(wide/m.Square)*m.Square + i/m.Square
 }
 
-// Cut sets y [Cols] to the colours of patch t, 0 to 1, times scale plus shift, in float32.
-// An item of fewer frames than a patch has repeats its last.
+// Cut sets y [Cols] to the colours of patch t, 0 to 1, times scale plus shift, in float32. If
+// an item has fewer frames than a patch, its last frame is repeated.
 func (m Image) Cut(t int, scale, shift float32, y []float32) {
 	across, down := m.Place(t)
 	for i := range y {
@@ -43,9 +43,10 @@ func (m Image) Cut(t int, scale, shift float32, y []float32) {
 	}
 }
 
-// Pool sets row r of y [_, cols] to the mean of square r of size × size patches of x [T, cols],
-// times scale, in float64, in the order of a square's rows; squares are counted row by row.
-func Pool(x []float32, across, down []int32, cols, size, r int, scale float32, y []float32) {
+// AvgPool sets row r of y [_, cols] to the mean of square r of size × size patches of x [T,
+// cols], times scale. Sums are float64, in the order of a square's rows; squares are counted
+// row by row.
+func AvgPool(x []float32, across, down []int32, cols, size, r int, scale float32, y []float32) {
 	wide := 0
 	for _, a := range across {
 		wide = max(wide, int(a)+1)
@@ -71,16 +72,17 @@ func Pool(x []float32, across, down []int32, cols, size, r int, scale float32, y
 	}
 }
 
-// Standardize is x = (x − mean) · scale of one row.
+// Standardize sets x to (x − mean) · scale for one row.
 func Standardize(x, mean, scale []float32) {
 	for i := range x {
 		x[i] = (x[i] - mean[i]) * scale[i]
 	}
 }
 
-// Resample adds to x [cols] what a table [side·side, cols], stored as f, has at the place
-// (across, down) of a grid of wide × high, the corners of both being the same, mixed between
-// the four nearest in float64 (transformers: Qwen3-VL's fast_pos_embed_interpolate).
+// Resample adds to x [cols] a position embedding from a table [side·side, cols], stored as f.
+// The table is stretched over a grid of wide × high, corner to corner, and interpolated in
+// float64 between the four entries nearest to (across, down) (transformers: Qwen3-VL's
+// fast_pos_embed_interpolate).
 func Resample(f kernels.Format, table []byte, side, across, down, wide, high int, x []float32) {
 	between := func(at, n int) (lo, hi int, share float64) {
 		if n < 2 {

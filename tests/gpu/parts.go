@@ -35,7 +35,7 @@ func full() []agenda.Part {
 		{Name: "plan", Title: "What vapp finds and plans", Kind: agenda.Text, Budget: 15 * s, Args: []string{"vapp", "plan", "profiles/llama-3.2-1b.cue"}},
 		tests("suite", "Ops of the backend against ref", suite, "TestSuite|TestPartsFP8", 100*s),
 		tests("replay", "Replayed graphs against launches", suite, "TestGraphReplay", 30*s),
-		tests("made", "Weights that are made up, times of ops", suite, "TestMadeWeights|TestProfile", 20*s),
+		tests("made", "Weights that are made up, times of ops", suite, "TestDummyWeights|TestOpTimes", 20*s),
 		tests("goldens", "Logits of the small checkpoints against those of transformers", goldens, "TestGoldenCUDA", 60*s),
 		model("llama-3.2-1b", 35*s, short...),
 		withoutGraphs("llama-3.2-1b-eager", model("llama-3.2-1b", 20*s, eager...)),
@@ -77,7 +77,7 @@ func tiny() []agenda.Part {
 	serve := []string{"gpu-check", "serve", "--prompts", "4", "--input", "16", "--output", "4", "--streams", "2", "profiles/small.cue"}
 	return []agenda.Part{
 		{Name: "plan", Title: "What vapp finds and plans", Kind: agenda.Text, Budget: 60 * s, Args: []string{"vapp", "plan", "profiles/small.cue"}},
-		tests("suite", "A few ops of the backend against ref", suite, "TestParts$|TestProfile", 300*s),
+		tests("suite", "A few ops of the backend against ref", suite, "TestParts$|TestOpTimes", 300*s),
 		tests("goldens", "Logits of a small checkpoint against those of transformers", goldens, "TestGoldenCUDA/tiny-llama3-tied/f32", 300*s),
 		small,
 		withoutGraphs("small-eager", small),

@@ -185,7 +185,6 @@ func (d *idleDevice) Step(set int) *backend.Step                       { return 
 func (d *idleDevice) Launch(backend.Executable, backend.Binding) error { return nil }
 func (d *idleDevice) Wait(int) error                                   { return nil }
 func (d *idleDevice) Usage() [backend.NumArenas]int64                  { return d.arenas }
-func (d *idleDevice) CopyPages(int, []int32, []int32) error            { return nil }
 func (d *idleDevice) Move([]backend.PageMove) error                    { return nil }
 func (d *idleDevice) Close() error                                     { return nil }
 

@@ -10,12 +10,11 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// heads, K/V heads.
+// groups are pairs of heads and K/V heads.
 var groups = [][2]int{{9, 3}, {4, 4}, {8, 1}}
 
-// attention tests Attention and StoreKV together: sequences of several lengths in
-// one batch, cut into chunks, on pages in random order that hold NaN from an
-// earlier user.
+// attention tests Attention and StoreKV together: sequences of several lengths in one batch,
+// split into chunks, on pages in random order that contain NaN from an earlier user.
 func (s *subject) attention(t *testing.T) {
 	for n, f := range kvFormats {
 		for i, dim := range []int{32, 64, 96, 128} {
@@ -23,7 +22,7 @@ func (s *subject) attention(t *testing.T) {
 				block := 16 << ((i + j) % 2)
 				long := 70
 				if dim == 64 && j == n {
-					long = 300 // longer than the spans that kernels cut
+					long = 300 // longer than the spans that kernels split histories into
 				}
 				s.run(t, fmt.Sprintf("%v/%d heads of %d, %d kv, blocks of %d", f, g[0], dim, g[1], block), func(t *testing.T) {
 					c := attentionCase{format: f, heads: g[0], kv: g[1], dim: dim, block: block}
@@ -38,20 +37,21 @@ func (s *subject) attention(t *testing.T) {
 type attentionCase struct {
 	format                kernels.Format
 	heads, kv, dim, block int
-	window, keeps         int // of the op, of its class
+	window, keeps         int // Window of the op and of its class
 	sinks                 []float32
 	sink                  backend.WeightID
 	softcap               float32
 	both                  bool
-	turning               int       // numbers of a key that turn, the others are the value's times weights; 0: all
-	rebuilds              bool      // pages hold those alone
+	turning               int       // rotated numbers of a key; the others are the value's times weights. 0: all
+	rebuilds              bool      // pages store only the rotated numbers
 	weights               []float32 // [dim]
 	weight                backend.WeightID
 	x                     []float32 // [vocab, (heads+2·kv)·dim], the last row NaN
 	cols, vocab           int
 }
 
-// schedules: the chunks of three sequences, step by step; 0 leaves one out.
+// schedules are the chunks of three sequences, step by step; 0: the sequence is not in the
+// step.
 func schedules(long int) [][]int {
 	var c []int
 	for left := long; left > 0; left -= 33 {
@@ -60,7 +60,7 @@ func schedules(long int) [][]int {
 	return [][]int{{7, 1, 1, 1}, {16, 0, 17, 1}, c}
 }
 
-// test returns each sequence's rows of the result.
+// test runs all schedules and returns each sequence's rows of the result.
 func (c attentionCase) test(t *testing.T, s *subject, long int) [][]float32 {
 	const most, scale = 66, 0.17
 	plans := schedules(long)
@@ -106,14 +106,14 @@ func (c attentionCase) test(t *testing.T, s *subject, long int) [][]float32 {
 	}
 	want, unit := make([][]float32, len(plans)), make([][]float64, len(plans))
 	for i, first := 0, 0; i < len(plans); i++ {
-		want[i], unit[i] = s.oracles.of(&c, s.near, first, lengths[i], scale)
+		want[i], unit[i] = s.oracles.of(&c, s.matrixTolerance, first, lengths[i], scale)
 		first += lengths[i]
 	}
 	return c.steps(t, rig, y, plans, pages, want, unit)
 }
 
-// record is Rope by angles of 0, which leaves its input, then attention on the
-// second of two layers.
+// record records Rope with angles of 0, which leaves its input unchanged, then attention on
+// the second of two layers.
 func (c attentionCase) record(rec *backend.Recorder, table, inv backend.WeightID, scale float32) backend.Value {
 	in := input(rec, table, c.cols)
 	angles := rec.New("angles", kernels.F32, backend.PerToken, c.dim)
@@ -130,7 +130,7 @@ func (c attentionCase) record(rec *backend.Recorder, table, inv backend.WeightID
 		a.Rebuild = &backend.Rebuild{Weight: c.weight, Rotary: c.turning}
 	}
 	if c.both {
-		a.Both, a.Class, a.Layer = true, 1<<20, 1<<20 // not read
+		a.Bidirectional, a.Class, a.Layer = true, 1<<20, 1<<20 // not read
 		rec.Do(a)
 		return y
 	}
@@ -139,7 +139,7 @@ func (c attentionCase) record(rec *backend.Recorder, table, inv backend.WeightID
 	return y
 }
 
-// steps runs the schedule, compares every row and returns each sequence's.
+// steps runs the schedules, compares every row and returns the rows of each sequence.
 func (c attentionCase) steps(t *testing.T, rig *rig, y backend.Value, plans [][]int, pages [][]int32, want [][]float32, unit [][]float64) [][]float32 {
 	t.Helper()
 	at, width, all := make([]int, len(plans)), c.heads*c.dim, make([][]float32, len(plans))
@@ -173,8 +173,8 @@ func (c attentionCase) steps(t *testing.T, rig *rig, y backend.Value, plans [][]
 	return all
 }
 
-// oracle is attention of table rows first to first+n-1 as one chunk without
-// history, and the standard error of each result that is allowed:
+// oracle returns attention of table rows first to first+n−1 as one chunk without history, and
+// the allowed standard error of each result:
 //
 //   - scores: float32 sums, 2⁻²⁴·(√dim·√Σ(q·k)² + 4·|s|) · scale; with pages of
 //     BF16 and 8-bit floats queries and weights may be rounded to bf16, 2⁻⁹·√Σ(q·k)²·scale and 2⁻⁹
@@ -190,14 +190,14 @@ func (c attentionCase) oracle(near bool, first, n int, scale float32) (want []fl
 		q, k, v = append(q, row[:width]...), append(k, row[width:width+kvWidth]...), append(v, row[width+kvWidth:]...)
 		positions[t] = int32(t)
 	}
-	if c.rebuilds { // the oracle has whole keys
+	if c.rebuilds { // the oracle uses whole keys
 		c.share(k, v)
 	}
 	a := ref.AttentionArgs{
 		Q: q, Y: make([]float32, n*width), K: encode(c.format, k), V: encode(c.format, v), First: []int32{0, int32(n)}, Positions: positions,
 		Pages: ref.Pages{Format: c.format, BlockSize: c.block, KVHeads: c.kv, HeadDim: c.dim}, Heads: c.heads, Scale: scale,
-		Window: c.window, Softcap: c.softcap, Sinks: c.sinks, Both: c.both,
-		Room: ref.AttentionRoom{K: make([]float32, n*c.dim), V: make([]float32, n*c.dim), P: make([]float64, n), Acc: make([]float64, c.dim)},
+		Window: c.window, Softcap: c.softcap, Sinks: c.sinks, Bidirectional: c.both,
+		Workspace: ref.AttentionWorkspace{K: make([]float32, n*c.dim), V: make([]float32, n*c.dim), P: make([]float64, n), Acc: make([]float64, c.dim)},
 	}
 	for h := range c.kv {
 		ref.Attention(a, 0, h)
@@ -205,8 +205,8 @@ func (c attentionCase) oracle(near bool, first, n int, scale float32) (want []fl
 	return a.Y, c.units(c.rounding(near), q, decode(c.format, a.K), decode(c.format, a.V), a.Y, float64(scale))
 }
 
-// rounding is what queries and weights lose at most where they are multiplied: pages of bf16 and
-// of 8 bits may be multiplied in bf16, those of fp16 in fp16 by a backend's matrix units.
+// rounding returns the largest rounding error of queries and weights: a backend may multiply
+// pages of bf16 and of 8 bits in bf16, and with matrix units pages of fp16 in fp16.
 func (c attentionCase) rounding(near bool) float64 {
 	switch {
 	case c.format == kernels.BF16 || c.format.Bytes(1) == 1:
@@ -262,7 +262,7 @@ func (c attentionCase) units(round float64, q, k, v, y []float32, scale float64)
 	return unit
 }
 
-// seen is the positions that token t of n sees: from, to.
+// seen returns the range of positions that token t of n attends to.
 func (c attentionCase) seen(t, n int) (int, int) {
 	to := t + 1
 	if c.both {

@@ -8,10 +8,10 @@ import (
 	"vapp.dev/kernels"
 )
 
-// attentionKinds tests what attention has beside whole histories: windows that are
-// smaller than a block, that no block divides, that the history does not fill, of a class
-// that keeps as much, more, or all; sinks above and below all scores; softcaps; the
-// heads of real models; pages of 8-bit floats; no history and both directions.
+// attentionKinds tests all other features of attention: windows (smaller than a block, not a
+// multiple of one, longer than the history, in a class that keeps as much, more, or all);
+// sinks above and below all scores; softcaps; the heads of real models; pages of 8-bit
+// floats; bidirectional attention without history.
 func (s *subject) attentionKinds(t *testing.T) {
 	sinks := []float32{-90, -3, 0, 1, 2, 5, 30, 120}
 	for _, k := range []struct {
@@ -50,8 +50,8 @@ func (s *subject) attentionKinds(t *testing.T) {
 	}
 }
 
-// saturate makes some values of an 8-bit format larger than its largest number, and
-// some smaller than its least normal one.
+// saturate makes some values larger than an 8-bit format's largest number, and some smaller
+// than its least normal one.
 func (c attentionCase) saturate() {
 	most := map[kernels.Format]float32{kernels.F8E4M3: 448, kernels.F8E5M2: 57344}[c.format]
 	if most == 0 || c.turning > 0 {
@@ -64,7 +64,7 @@ func (c attentionCase) saturate() {
 	}
 }
 
-// unpaged is one step of whole sequences without pages.
+// unpaged runs one step of whole sequences without pages.
 func (c attentionCase) unpaged(t *testing.T, s *subject, lengths []int) {
 	const scale = 0.17
 	total := 0
@@ -87,7 +87,7 @@ func (c attentionCase) unpaged(t *testing.T, s *subject, lengths []int) {
 	rig.run(feeds...)
 	got, first, width := rig.floats(y, total), 0, c.heads*c.dim
 	for i, n := range lengths {
-		want, unit := s.oracles.of(&c, s.near, first, n, scale)
+		want, unit := s.oracles.of(&c, s.matrixTolerance, first, n, scale)
 		compareUnits(t, fmt.Sprintf("sequence %d", i), got[first*width:(first+n)*width], want, unit)
 		first += n
 	}

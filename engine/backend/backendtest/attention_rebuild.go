@@ -8,10 +8,9 @@ import (
 	"vapp.dev/kernels"
 )
 
-// rebuilt tests attention over pages that hold of a key only the part that turns, the
-// rest being made from values: against whole keys on the oracle, and bit for bit against
-// whole keys in pages of the same backend. Weights are such that a value times its
-// weight is exact in every format.
+// rebuilt tests attention over pages that store only the rotated part of a key and rebuild
+// the rest from values. It compares with whole keys in the oracle, and bit for bit with whole
+// keys in pages of the same backend. A value times its weight is exact in every format.
 func (s *subject) rebuilt(t *testing.T) {
 	for _, k := range []struct {
 		name    string
@@ -43,8 +42,8 @@ func (s *subject) rebuilt(t *testing.T) {
 	}
 }
 
-// prepare makes of every row's K the numbers that do not turn: what whole keys must
-// have, or what no backend may read.
+// prepare sets the numbers of every row's K that are not rotated: to the rebuilt values for
+// whole keys, or to values that a backend must not read.
 func (c attentionCase) prepare() {
 	if c.turning == 0 {
 		return
@@ -64,7 +63,7 @@ func (c attentionCase) prepare() {
 	}
 }
 
-// share makes of keys the numbers that do not turn from values, as those are stored.
+// share sets the numbers of keys that are not rotated from the stored values.
 func (c attentionCase) share(k, v []float32) {
 	for i, x := range decode(c.format, encode(c.format, v)) {
 		if d := i % c.dim; !c.turns(d) {
@@ -73,5 +72,5 @@ func (c attentionCase) share(k, v []float32) {
 	}
 }
 
-// turns says whether number d of a key is one of those that turn.
+// turns reports whether number d of a key is rotated.
 func (c attentionCase) turns(d int) bool { return d%(c.dim/2) < c.turning/2 }

@@ -1,10 +1,12 @@
-// Package backendtest is the suite every backend passes: ops against
-// kernels/ref, bit equality of rows, sampling, and the rules about memory.
+// Package backendtest is the test suite for backends: ops compared with kernels/ref, bit
+// equality of rows, sampling, and the rules about memory.
 //
-// It drives a backend through backend.Opener alone: inputs come from Embed on
-// tables that the tests pack, outputs are read through backend.Inspector. What a
-// backend refuses with backend.ErrUnsupported is reported as not run; any other
-// error fails.
+// It must not know a particular backend: it uses one only through backend.Opener. Start
+// reading at Suite in this file and rig in rig.go.
+//
+// Inputs come from Embed on tables that the tests pack; outputs are read through
+// backend.Inspector. A case that a backend rejects with backend.ErrUnsupported is skipped;
+// any other error fails.
 package backendtest
 
 import (
@@ -17,7 +19,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// The formats that weights and pages can have.
+// The formats of weights and pages.
 var (
 	weightFormats = []kernels.Format{
 		kernels.F32, kernels.F16, kernels.BF16, kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q5_0, kernels.Q5_1,
@@ -26,30 +28,30 @@ var (
 	kvFormats = []kernels.Format{kernels.F32, kernels.F16, kernels.BF16}
 )
 
-// Suite is what one backend is held to.
+// Suite is the suite for one backend.
 type Suite struct {
 	Opener backend.Opener
-	// Near: rows go through matrix units. What is multiplied is rounded to 16 bits, and the order
-	// in which a row is summed may depend on what else is in the step: it is held to bounds where
-	// rows of other backends are held to their bits.
-	Near bool
-	// Settings are those that Part runs with.
+	// MatrixTolerance is for backends with matrix units. They round inputs to 16 bits, and
+	// the order of a row's sum may depend on the other rows of the step. Their rows are
+	// compared within bounds, those of other backends bit by bit.
+	MatrixTolerance bool
+	// Settings are used by Part.
 	Settings backend.Settings
 }
 
-// subject is what is tested: a backend with settings on this machine.
+// subject is the backend under test, with settings, on this machine.
 type subject struct {
-	near     bool
-	every    int // of a part's cases which run; 0: all
-	cases    int // seen so far
-	opener   backend.Opener
-	settings backend.Settings
-	facts    backend.Facts
-	layout   backend.Layout
-	oracles  oracles
+	matrixTolerance bool
+	every           int // every n-th case of a part runs; 0: all
+	cases           int // seen so far
+	opener          backend.Opener
+	settings        backend.Settings
+	facts           backend.Facts
+	layout          backend.Layout
+	oracles         oracles
 }
 
-// Run runs the suite for a backend whose rows have the same bits whatever shares their step.
+// Run runs the suite for a backend whose rows have the same bits in every step.
 func Run(t *testing.T, o backend.Opener, settings ...backend.Settings) {
 	Suite{Opener: o}.Run(t, settings...)
 }
@@ -70,7 +72,7 @@ func (u Suite) Run(t *testing.T, settings ...backend.Settings) {
 		}
 		t.Run(title, func(t *testing.T) {
 			sub := open(t, u.Opener, s)
-			sub.near, sub.oracles = u.Near, known
+			sub.matrixTolerance, sub.oracles = u.MatrixTolerance, known
 			for _, p := range parts() {
 				t.Run(p.name, func(t *testing.T) { p.test(sub, t) })
 			}
@@ -78,8 +80,8 @@ func (u Suite) Run(t *testing.T, settings ...backend.Settings) {
 	}
 }
 
-// Part runs a part of the suite, with u.Settings: every n-th of its cases, for backends on which all
-// of them take too long for every day.
+// Part runs every n-th case of a part of the suite, with u.Settings. It is for backends on
+// which all cases take too long for every run.
 func (u Suite) Part(t *testing.T, name string, n int) {
 	parts := parts()
 	i := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
@@ -87,11 +89,11 @@ func (u Suite) Part(t *testing.T, name string, n int) {
 		t.Fatalf("the suite has no part %q", name)
 	}
 	sub := open(t, u.Opener, u.Settings)
-	sub.near, sub.every, sub.oracles = u.Near, n, oracles{}
+	sub.matrixTolerance, sub.every, sub.oracles = u.MatrixTolerance, n, oracles{}
 	t.Run(name, func(t *testing.T) { parts[i].test(sub, t) })
 }
 
-// Parts are the names of the suite's parts.
+// Parts returns the names of the suite's parts.
 func Parts() (names []string) {
 	for _, p := range parts() {
 		names = append(names, p.name)
@@ -99,7 +101,7 @@ func Parts() (names []string) {
 	return names
 }
 
-// run is t.Run for a case of a part, where it is its turn.
+// run calls t.Run for a case of a part if the case is selected.
 func (s *subject) run(t *testing.T, name string, test func(*testing.T)) {
 	if s.cases++; s.every > 1 && s.cases%s.every != 1 {
 		return
@@ -107,13 +109,13 @@ func (s *subject) run(t *testing.T, name string, test func(*testing.T)) {
 	t.Run(name, test)
 }
 
-// part is one of the suite's.
+// part is one part of the suite.
 type part struct {
 	name string
 	test func(*subject, *testing.T)
 }
 
-// parts are all of them, in order.
+// parts returns all parts in order.
 func parts() []part {
 	return []part{
 		{"pack", (*subject).pack},
@@ -137,13 +139,13 @@ func parts() []part {
 		{"tokens", (*subject).tokens},
 		{"sample", (*subject).sample},
 		{"drafts", (*subject).drafts},
-		{"rows ahead", (*subject).ahead},
+		{"draft positions", (*subject).draftPositions},
 		{"memory", (*subject).memory},
 		{"refusals", (*subject).refusals},
 	}
 }
 
-// open probes the machine and skips, in so many words, what it does not have.
+// open probes the machine. It skips the test with a reason if the machine lacks the variant.
 func open(t testing.TB, o backend.Opener, s backend.Settings) *subject {
 	t.Helper()
 	facts, err := o.Probe()
@@ -156,7 +158,7 @@ func open(t testing.TB, o backend.Opener, s backend.Settings) *subject {
 	return &subject{opener: o, settings: s, facts: facts, layout: layout}
 }
 
-// check fails the test for an error, or skips it when the backend refused.
+// check fails the test for an error, or skips it if the backend returned ErrUnsupported.
 func check(t testing.TB, err error) {
 	t.Helper()
 	switch {

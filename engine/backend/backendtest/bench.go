@@ -36,7 +36,7 @@ func Bench(b *testing.B, o backend.Opener, s backend.Settings) {
 	b.Run("step", sub.benchStep)
 }
 
-// benchLinear is one weight of 2048×4096, larger than a cache.
+// benchLinear measures one weight of 2048×4096, larger than a cache.
 func (s *subject) benchLinear(b *testing.B, f kernels.Format, rows int) {
 	const in, out = 2048, 4096
 	r, m := rng(1), &tensors{}
@@ -56,8 +56,8 @@ func (s *subject) benchLinear(b *testing.B, f kernels.Format, rows int) {
 	b.ReportMetric(2*float64(rows)*in*out/seconds/1e9, "GFLOP/s")
 }
 
-// benchExperts is a mixture of 16 experts, 4 of them for a row; rows follow one
-// another, so that others are picked each time.
+// benchExperts measures a mixture of 16 experts, 4 of them for a row. Consecutive rows select
+// different experts.
 func (s *subject) benchExperts(b *testing.B, f scaledFormat) {
 	m := mixture{format: f, experts: 16, top: 4, cols: 1024, width: 1024}
 	r := m.rig(b, s)
@@ -88,7 +88,7 @@ func (s *subject) benchExperts(b *testing.B, f scaledFormat) {
 	}
 }
 
-// benchAttention is tokens at the end of a history of 1024, 9 heads on 3.
+// benchAttention measures tokens at the end of a history of 1024, with 9 heads on 3.
 func (s *subject) benchAttention(b *testing.B, f kernels.Format, tokens int) {
 	const history, block = 1024, 16
 	c := attentionCase{format: f, heads: 9, kv: 3, dim: 64, block: block, vocab: 1}
@@ -112,7 +112,7 @@ func (s *subject) benchAttention(b *testing.B, f kernels.Format, tokens int) {
 	b.ReportMetric(4*seen*float64(c.heads*c.dim)/seconds/1e9, "GFLOP/s")
 }
 
-// benchStep is a step of eight sequences of the small net, sampled.
+// benchStep measures a step of eight sequences of the small net, sampled.
 func (s *subject) benchStep(b *testing.B) {
 	n := net{weights: kernels.Q8_0, pages: kernels.F16, block: 16, rows: 8, seqs: 8, sampled: true}
 	rig := n.rig(b, s, 8)
@@ -127,7 +127,7 @@ func (s *subject) benchStep(b *testing.B) {
 	}
 }
 
-// benchDelta is one layer of Qwen3.5-27B's recurrence: 48 matrices of 128×128.
+// benchDelta measures one layer of Qwen3.5-27B's recurrence: 48 matrices of 128×128.
 func (s *subject) benchDelta(b *testing.B, tokens int) {
 	c := deltaCase{keyHeads: 16, valueHeads: 48, keyDim: 128, valueDim: 128}
 	c.open(0)
@@ -136,14 +136,14 @@ func (s *subject) benchDelta(b *testing.B, tokens int) {
 	b.ReportMetric(float64(tokens)*8*float64(c.valueHeads*c.keyDim*c.valueDim)/seconds/1e9, "GFLOP/s")
 }
 
-// benchConv is its convolution: 10240 columns, the last four rows.
+// benchConv measures that model's convolution: 10240 columns, the last four rows.
 func (s *subject) benchConv(b *testing.B, tokens int) {
 	c, _, _ := newConv(kernels.BF16, 10240, 4, 0)
 	b.ReportMetric(float64(tokens)*10240/s.benchState(b, c, tokens)/1e9, "Gcolumns/s")
 }
 
-// benchState is a step of a sequence that has a state. Embed, which gives it its rows,
-// is measured with it. It returns the seconds of the best step.
+// benchState measures a step of a sequence with a state, including the Embed of its inputs.
+// It returns the seconds of the fastest step.
 func (s *subject) benchState(b *testing.B, c *recurrent, tokens int) float64 {
 	c.most = tokens
 	rig := c.rig(b, s)
@@ -151,8 +151,8 @@ func (s *subject) benchState(b *testing.B, c *recurrent, tokens int) float64 {
 	return rig.best(b, rig.fill(0, []feed{{tokens: repeat(1, tokens), at: 1, pages: c.page(0)}}))
 }
 
-// best measures a step: the seconds of the fastest, which others on the machine
-// disturbed least.
+// best returns the seconds of the fastest step, which other load on the machine disturbed
+// least.
 func (r *rig) best(b *testing.B, step backend.Binding) float64 {
 	r.launch(step)
 	best := time.Hour
@@ -165,7 +165,7 @@ func (r *rig) best(b *testing.B, step backend.Binding) float64 {
 	return best.Seconds()
 }
 
-// benchRows is the gated norm of 48 heads of 128, with Embed that gives it its rows.
+// benchRows measures the gated norm of 48 heads of 128, including the Embed of its inputs.
 func (s *subject) benchRows(b *testing.B, tokens int) {
 	const cols = 48 * 128
 	m := &tensors{}

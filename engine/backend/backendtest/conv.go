@@ -10,8 +10,8 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// conv tests Conv: every format of its state, odd numbers of columns, cuts of the
-// work, and steps that go back behind proposals.
+// conv tests Conv: every format of its state, odd numbers of columns, several chunkings, and
+// steps that go back to before rejected proposals.
 func (s *subject) conv(t *testing.T) {
 	for i, f := range []kernels.Format{kernels.F32, kernels.BF16, kernels.F16} {
 		for _, cols := range []int{1, 24, 100, 513}[i:] {
@@ -47,7 +47,7 @@ func (s *subject) conv(t *testing.T) {
 	})
 }
 
-// newConv is a case, its weights and its inputs.
+// newConv returns a case, its weights and its inputs.
 func newConv(f kernels.Format, cols, kernel, drafts int) (c *recurrent, w, x []float32) {
 	c = &recurrent{lengths: []int{40, 33, 1, 2, 3}, most: 80, tensors: &tensors{}, width: cols}
 	if drafts > 0 {
@@ -65,7 +65,7 @@ func newConv(f kernels.Format, cols, kernel, drafts int) (c *recurrent, w, x []f
 	return c, w, x
 }
 
-// convOracle is the results of each sequence, and the sizes of the sums behind them.
+// convOracle returns the results of each sequence, and the sizes of their sums.
 func convOracle(c *recurrent, f kernels.Format, w, x []float32) (want [][]float32, size [][]float64) {
 	cols := c.width
 	kernel := len(w) / cols

@@ -10,8 +10,8 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// delta tests DeltaNet: heads that share keys, odd sizes, long sequences, cuts of the
-// work, and steps that go back behind proposals.
+// delta tests DeltaNet: heads that share keys, odd sizes, long sequences, several chunkings,
+// and steps that go back to before rejected proposals.
 func (s *subject) delta(t *testing.T) {
 	for _, c := range []deltaCase{
 		{keyHeads: 1, valueHeads: 1, keyDim: 8, valueDim: 4}, {keyHeads: 2, valueHeads: 4, keyDim: 64, valueDim: 64},
@@ -76,7 +76,7 @@ func (c *deltaCase) open(drafts int) {
 	}
 }
 
-// oracle is the results of each sequence by the recurrence in float64.
+// oracle returns the results of each sequence, by the recurrence in float64.
 func (c *deltaCase) oracle() [][]float32 {
 	var want [][]float32
 	h, keys, group := c.valueHeads, c.keyHeads*c.keyDim, c.valueHeads/c.keyHeads
@@ -97,8 +97,8 @@ func (c *deltaCase) oracle() [][]float32 {
 	return want
 }
 
-// bounds are 2⁻¹⁷ of the largest result of the head so far: what a state holds, its sums
-// may take away.
+// bounds returns 2⁻¹⁷ of the head's largest result so far, because sums can cancel the values
+// of a state.
 func (c *deltaCase) bounds(want [][]float32) [][]float64 {
 	var out [][]float64
 	for _, y := range want {

@@ -10,14 +10,14 @@ import (
 	"vapp.dev/kernels"
 )
 
-// drafts tests Drafted, Verify, GatherKept and Propose: proposals of which none, some or
-// all hold, rows that are sampled twice, not at all or without a token, sequences
-// without rows, and one sequence alone.
+// drafts tests DraftInput, Verify, GatherAccepted and Propose: none, some or all proposals
+// accepted; rows that are sampled twice, not at all or without a token; sequences without
+// rows; and one sequence alone.
 func (s *subject) drafts(t *testing.T) {
 	const vocab, seqs, most, proposals = 11, 6, 40, 3
 	r, m := rng(5), &tensors{}
 	x := sampleTable(r, vocab, vocab)
-	for j := range vocab { // token 0 has no successor, and ties at 7 and 9 are the first's
+	for j := range vocab { // token 0 has no successor, and of the tie between 7 and 9 the first wins
 		x[j], x[1*vocab+j] = float32(math.NaN()), -4
 	}
 	x[1*vocab+7], x[1*vocab+9] = 2, 2
@@ -35,8 +35,8 @@ func (s *subject) drafts(t *testing.T) {
 	d.check(t, rig, x, []draftFeed{{tokens: []int32{4}}, {}, {tokens: []int32{1}, rows: []int{0}, targets: []int32{0}}, {}})
 }
 
-// draftFeed is a sequence of a step: its tokens, which of them are sampled, and what is
-// drawn for these; −1: the row fails.
+// draftFeed is a sequence in a step: its tokens, its sampled rows, and the tokens sampled for
+// these; −1: sampling fails.
 type draftFeed struct {
 	tokens, targets []int32
 	rows            []int
@@ -56,17 +56,17 @@ func recordDrafts(rec *backend.Recorder, table backend.WeightID, vocab, of int) 
 		row: rec.New("row", kernels.F32, backend.PerSeq, vocab), id: rec.New("id", kernels.I32, backend.PerSeq, 1),
 		proposed: rec.New("proposed", kernels.I32, backend.PerSeq, 1),
 	}
-	rec.Do(backend.Drafted{Ids: 0, Out: d.next})
-	rec.Do(backend.Verify{Ids: 0, Kept: d.kept})
-	rec.Do(backend.GatherKept{X: x, Kept: d.kept, Y: d.row})
-	rec.Do(backend.GatherKept{X: d.next, Kept: d.kept, Y: d.id})
+	rec.Do(backend.DraftInput{Ids: 0, Out: d.next})
+	rec.Do(backend.Verify{Ids: 0, AcceptedRow: d.kept})
+	rec.Do(backend.GatherAccepted{X: x, AcceptedRow: d.kept, Y: d.row})
+	rec.Do(backend.GatherAccepted{X: d.next, AcceptedRow: d.kept, Y: d.id})
 	for n := range of {
 		rec.Do(backend.Propose{Logits: d.row, Ids: d.proposed, N: n, Of: of})
 	}
 	return d
 }
 
-// randomDrafts makes sequences whose samples are now and then what stands behind them.
+// randomDrafts returns sequences whose sampled tokens sometimes equal the proposals.
 func randomDrafts(r *rand.Rand, seqs, vocab int) []draftFeed {
 	out := make([]draftFeed, seqs)
 	for i := range out {
@@ -74,7 +74,7 @@ func randomDrafts(r *rand.Rand, seqs, vocab int) []draftFeed {
 		for range r.IntN(7) {
 			f.tokens = append(f.tokens, int32(r.IntN(vocab)))
 		}
-		from := 0 // rows that sample are mostly the last ones
+		from := 0 // mostly the last rows are sampled
 		if len(f.tokens) > 0 {
 			from = r.IntN(len(f.tokens) + 1)
 		}
@@ -91,7 +91,7 @@ func randomDrafts(r *rand.Rand, seqs, vocab int) []draftFeed {
 				f.rows, f.targets = append(f.rows, k), append(f.targets, int32(r.IntN(vocab)))
 			}
 			if r.IntN(10) == 0 {
-				k++ // one is left out
+				k++ // this row is not sampled
 			}
 		}
 	}
@@ -117,7 +117,7 @@ func (d draftValues) check(t *testing.T, rig *rig, x []float32, in []draftFeed) 
 		}
 	}
 	if b.Tokens == 0 {
-		return // Launch refuses steps without tokens
+		return // Launch rejects steps without tokens
 	}
 	rig.launch(b)
 	next, kept, ids := rig.ints(d.next, b.Tokens), rig.ints(d.kept, b.Seqs), rig.ints(d.id, b.Seqs)
@@ -137,10 +137,10 @@ func (d draftValues) check(t *testing.T, rig *rig, x []float32, in []draftFeed) 
 			wantKept += first
 		}
 		if int(kept[seq]) != wantKept || int(s.Accepted[seq]) != accepted {
-			t.Fatalf("%+v: of sequence %d row %d is kept, %d accepted; want %d, %d", in, seq, kept[seq], s.Accepted[seq], wantKept, accepted)
+			t.Fatalf("%+v: sequence %d: accepted row %d, %d rows accepted; want %d, %d", in, seq, kept[seq], s.Accepted[seq], wantKept, accepted)
 		}
 		if at := bits(rig.floats(d.row, b.Seqs)[seq*vocab:][:vocab], want); at >= 0 || ids[seq] != id {
-			t.Fatalf("%+v: the kept row of sequence %d differs at %d, its successor is %d, want %d", in, seq, at, ids[seq], id)
+			t.Fatalf("%+v: the accepted row of sequence %d differs at %d, its successor is %d, want %d", in, seq, at, ids[seq], id)
 		}
 		drafts := s.Drafts[seq*len(s.Drafts)/len(s.Accepted):][:len(s.Drafts)/len(s.Accepted)]
 		if proposed[seq] != best || slices.Min(drafts) != best || slices.Max(drafts) != best {
@@ -149,7 +149,7 @@ func (d draftValues) check(t *testing.T, rig *rig, x []float32, in []draftFeed) 
 	}
 }
 
-// largest is the first of the largest numbers; 0 where all are NaN.
+// largest returns the index of the largest number, the first of equals; 0 if all are NaN.
 func largest(x []float32) int32 {
 	best := 0
 	for i, v := range x {
@@ -160,8 +160,8 @@ func largest(x []float32) int32 {
 	return int32(best)
 }
 
-// oracle is each row's successor, the row that is kept, −1 for none, and how many
-// sampled ones are: row by row, as the ops say it.
+// oracle returns each row's successor, the last accepted row (−1: none), and how many sampled
+// rows are accepted, computed row by row from the definitions of the ops.
 func (f draftFeed) oracle() (next []int32, kept, accepted int) {
 	kept = -1
 	var keeps func(row int) bool

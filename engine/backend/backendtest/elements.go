@@ -10,7 +10,7 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// elements tests the ops that work number by number, and those that move rows.
+// elements tests the elementwise ops, and those that copy rows.
 func (s *subject) elements(t *testing.T) {
 	for _, n := range []int{1, 31, 64, 1000} {
 		for name, a := range map[string]backend.Activation{
@@ -27,8 +27,8 @@ func (s *subject) elements(t *testing.T) {
 	t.Run("sequences", s.rowsOfSequences)
 }
 
-// curved is a number's bound: 2⁻²⁰ of the result, times how much the exponent's own
-// rounding moves it, and what 1 + tanh loses in the oracle's float64.
+// curved returns a number's error bound: 2⁻²⁰ of the result, scaled by the effect of rounding
+// the exponent, plus what 1 + tanh loses in the oracle's float64.
 func curved(want, exponent, scale float64) float64 {
 	return math.Abs(want)*(1+2*math.Abs(exponent))/(1<<20) + math.Abs(scale)*1e-15 + 1e-30
 }
@@ -65,7 +65,7 @@ func (s *subject) glu(t *testing.T, a backend.Activation, n int) {
 	}
 }
 
-// gatedBy is the oracle's result for one pair, and the exponent it goes through.
+// gatedBy returns the oracle's result for one pair, and the exponent in it.
 func gatedBy(a backend.Activation, gate, up float32) (want float32, exponent float64) {
 	y := []float32{0}
 	switch {
@@ -81,7 +81,7 @@ func gatedBy(a backend.Activation, gate, up float32) (want float32, exponent flo
 	return y[0], float64(gate)
 }
 
-// inPlace: Add is exact; Gate, Activate and Softcap have the bound of a curve.
+// inPlace: Add is exact; Gate, Activate and Softcap are within the bound of curved.
 func (s *subject) inPlace(t *testing.T, n int) {
 	const most, limit = 17, 5
 	r, m := rng(uint64(n)), &tensors{}
@@ -144,7 +144,7 @@ func (s *subject) concat(t *testing.T, n int) {
 	}
 }
 
-// gatherLast takes the last row of each sequence.
+// gatherLast copies the last row of each sequence.
 func (s *subject) gatherLast(t *testing.T) {
 	const cols, most = 33, 17
 	m := &tensors{}
@@ -191,7 +191,7 @@ func (s *subject) embedPart(t *testing.T) {
 	}
 }
 
-// rowsOfSequences: ops take rows that are sequences as they take tokens.
+// rowsOfSequences: ops treat rows of sequences like rows of tokens.
 func (s *subject) rowsOfSequences(t *testing.T) {
 	const cols, most, seqs = 24, 9, 3
 	m := &tensors{}

@@ -10,8 +10,8 @@ import (
 	"vapp.dev/kernels"
 )
 
-// equal says that a row's logits are the same bits whatever shares the step:
-// alone, in a batch, chunked differently, on other pages, with other threads.
+// equal checks that a row's logits have the same bits in every step: alone, in a batch, with
+// other chunks, on other pages, with other threads.
 func (s *subject) equal(t *testing.T) {
 	for i, f := range weightFormats {
 		for j, kv := range kvFormats {
@@ -22,7 +22,7 @@ func (s *subject) equal(t *testing.T) {
 	}
 }
 
-// Sequences of the test: their lengths, at most netMax.
+// netLengths are the lengths of the test's sequences, at most netMax.
 var netLengths = []int{1, 5, 23, 60}
 
 // netSequences are their tokens.
@@ -81,7 +81,7 @@ func (s *subject) equalNet(t *testing.T, f, kv kernels.Format) {
 	}
 }
 
-// pageCount is how many pages the first class has in the arena.
+// pageCount returns the number of pages of the first class in the arena.
 func (r *rig) pageCount() int {
 	c, n := r.p.Classes[0], 0
 	for c.Address(int32(n))+c.PageBytes() <= r.res.Arenas[backend.KV] {
@@ -90,7 +90,7 @@ func (r *rig) pageCount() int {
 	return n
 }
 
-// netPages deals page numbers to sequences.
+// netPages assigns page numbers to sequences.
 func netPages(r *rig, seqs int, numbers []int32) [][]int32 {
 	out, width := make([][]int32, seqs), r.p.Classes[0].MaxPages
 	for i := range out {
@@ -99,8 +99,8 @@ func netPages(r *rig, seqs int, numbers []int32) [][]int32 {
 	return out
 }
 
-// runs feeds the sequences together, each in chunks (the last size again), and
-// returns the logits of every token of each.
+// runs runs the sequences together, each in chunks (repeating the last size), and returns the
+// logits of every token of each.
 func (n *net) runs(r *rig, seqs, pages [][]int32, chunks []int) [][][]float32 {
 	r.t.Helper()
 	out, at := make([][][]float32, len(seqs)), make([]int, len(seqs))
@@ -128,7 +128,7 @@ func (n *net) runs(r *rig, seqs, pages [][]int32, chunks []int) [][][]float32 {
 	}
 }
 
-// lastOnly feeds a sequence in steps that sample nothing, but for its last token.
+// lastOnly runs a sequence in steps that sample only its last token.
 func (n *net) lastOnly(t *testing.T, s *subject, r *rig, ids, pages []int32, want [][]float32) {
 	t.Helper()
 	last := len(ids) - 1
@@ -146,8 +146,9 @@ func all(n int) []int {
 	return out
 }
 
-// roundings are those to bf16 that a net's row goes through: what each of four products of two layers
-// and that of the logits take, and on pages of bf16 Q, K, V and the weights of V in each layer.
+// roundings returns how many roundings to bf16 a row goes through: the inputs of four
+// products in each of two layers and of the logits, and with pages of bf16 also Q, K, V and
+// the weights of V in each layer.
 func (n *net) roundings() int {
 	if n.pages == kernels.BF16 {
 		return 17
@@ -155,14 +156,14 @@ func (n *net) roundings() int {
 	return 9
 }
 
-// sameLogits wants the logits that a row had elsewhere. Near ones differ as two results do that
-// were rounded to bf16, 2⁻⁹, independently.
+// sameLogits compares logits with those of another run. With MatrixTolerance, they may differ
+// like two results that were independently rounded to bf16, 2⁻⁹.
 func (s *subject) sameLogits(t *testing.T, n *net, what string, got, want [][][]float32) {
 	t.Helper()
 	for i := range want {
 		for pos, row := range want[i] {
 			at := fmt.Sprintf("%s: sequence %d, position %d", what, i, pos)
-			if s.near {
+			if s.matrixTolerance {
 				unit := rms(row) * math.Sqrt(float64(2*n.roundings())) / (1 << 9)
 				compareUnits(t, at, got[i][pos], row, slices.Repeat([]float64{unit}, len(row)))
 			} else if k := bits(got[i][pos], row); k >= 0 {
@@ -175,7 +176,7 @@ func (s *subject) sameLogits(t *testing.T, n *net, what string, got, want [][][]
 	}
 }
 
-// rms is the root of the mean square.
+// rms returns the root mean square.
 func rms(x []float32) float64 {
 	square := 0.0
 	for _, v := range x {

@@ -9,11 +9,11 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Error is how far the results of an op on weights stored in some way are from sums in
-// float64 over the float32 values of the weights.
+// Error is the difference of an op's results, with weights stored in some format, from
+// float64 sums over the float32 values of the weights.
 type Error struct {
 	Weights, Op string
-	Kernel      string  // that a layout chose for the weight
+	Kernel      string  // the kernel that the layout chose for the weight
 	RMS, Max    float64 // in units of the results' root mean square
 }
 
@@ -66,7 +66,7 @@ func (s *subject) mixtureError(t *testing.T, f scaledFormat) Error {
 	return e.of(f.name, "Experts", r.res.Packed[2].Kernel)
 }
 
-// errorOf sums squares of differences and of what was wanted.
+// errorOf sums squares of differences and of expected values.
 type errorOf struct {
 	n                 int
 	off, square, most float64

@@ -23,10 +23,11 @@ type mixture struct {
 	ids, shares, result backend.Value
 }
 
-// Rows of a mixture's test: more than any backend is likely to take at once.
+// mixtureRows is the number of rows in a test: probably more than any backend computes at
+// once.
 const mixtureRows = 530
 
-// stacked are the formats that matrices of a stack may have.
+// stacked returns the formats of a stack's matrices.
 func stacked() []scaledFormat {
 	return slices.DeleteFunc(slices.Clone(scaledFormats), func(f scaledFormat) bool { return f.round })
 }
@@ -48,7 +49,7 @@ func (s *subject) mixtures(t *testing.T) {
 			m.activation.Act = backend.GELUTanh
 		}
 		s.run(t, f.name, func(t *testing.T) { s.mixture(t, &m) })
-		if f.scaling == backend.PerBlock { // with parts that begin with a block of scales, as published models have them
+		if f.scaling == backend.PerBlock { // parts begin with a block of scales, as in published models
 			whole := m
 			whole.width = 2 * backend.ScaleBlock
 			s.run(t, f.name+", whole", func(t *testing.T) { s.mixture(t, &whole) })
@@ -68,10 +69,10 @@ func (s *subject) mixture(t *testing.T, m *mixture) {
 			square, off = square+want*want, off+d*d
 		}
 	}
-	bound := 0.01 // x, weights and what is between rounded to bf16 stays below
+	bound := 0.01 // bound if x, weights and intermediate values are rounded to bf16
 	switch {
 	case s.eight(m.format):
-		bound = 0.001 // the very codes are multiplied; a few between may be rounded the other way
+		bound = 0.001 // exact codes are multiplied; a few intermediate values may be rounded the other way
 	case s.settings.Activations == backend.Int8Activations:
 		bound = 0.02
 	}
@@ -93,8 +94,9 @@ func (s *subject) mixture(t *testing.T, m *mixture) {
 	}
 }
 
-// same runs the last rows, so many at a time, and wants what all have. A value between that is
-// rounded to bf16 the other way, 2⁻⁸ of it, is one of those that a result is the sum of.
+// same runs the last rows, in groups of each count, and expects the results of the full run.
+// An intermediate value that is rounded to bf16 the other way changes a result by 2⁻⁸ of one
+// of its terms.
 func (m *mixture) same(t *testing.T, s *subject, r *rig, all []float32, counts ...int) {
 	t.Helper()
 	for _, rows := range counts {
@@ -107,11 +109,11 @@ func (m *mixture) same(t *testing.T, s *subject, r *rig, all []float32, counts .
 	}
 }
 
-// rig opens a device with the case; its numbers are the same each time.
+// rig opens a device with the case; its numbers are the same every time.
 func (m *mixture) rig(t testing.TB, s *subject) *rig {
 	r, all := rng(uint64(m.top)), &tensors{}
 	m.x, m.logits = normal(r, mixtureRows*m.cols, 1), normal(r, mixtureRows*m.experts, 1)
-	for i := range m.logits { // the last expert has no rows but one's
+	for i := range m.logits { // the last expert has only one row
 		if i%m.experts == m.experts-1 && i/m.experts != 5 {
 			m.logits[i] = -9
 		}
@@ -135,7 +137,7 @@ func (m *mixture) rig(t testing.TB, s *subject) *rig {
 	}})
 }
 
-// row is one row's result, from what was picked.
+// row returns one row's result for the selected experts.
 func (m *mixture) row(s *subject, row int, ids []int32, shares []float32) []float64 {
 	sum := make([]float64, m.cols)
 	up, act := make([]float32, 2*m.width), make([]float32, m.width)

@@ -10,9 +10,9 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// freed tests values that end with the products that read them: a backend may then make
-// them in the form that products take and nowhere else. Results lie within 1 % of the
-// root mean square of a column, which is what rounding x to bf16 twice leaves room for.
+// freed tests values that only products read, so that a backend may store them only in the
+// form that products read. Results are within 1 % of the root mean square of a column, enough
+// for rounding x to bf16 twice.
 func (s *subject) freed(t *testing.T) {
 	const most, hidden, inner, eps = 150, 256, 160, 1e-5
 	r, m := rng(11), &tensors{}
@@ -71,7 +71,7 @@ func (s *subject) freed(t *testing.T) {
 	}
 }
 
-// alike holds the root mean square of got − want against that of want.
+// alike compares the root mean square of got − want with that of want.
 func alike(t *testing.T, what string, got, want []float32) {
 	t.Helper()
 	var off, all float64

@@ -10,8 +10,8 @@ import (
 	"vapp.dev/kernels"
 )
 
-// FuzzLaunch gives a backend steps with wrong numbers in them: it runs or
-// refuses them, and the right step that follows gives what it always gives.
+// FuzzLaunch runs steps with wrong numbers on a backend. It may run or reject them; a correct
+// step after that must give its usual result.
 func FuzzLaunch(f *testing.F, o backend.Opener, s backend.Settings) {
 	sub := open(f, o, s)
 	r := sub.fuzzRig(f)
@@ -50,8 +50,8 @@ func FuzzLaunch(f *testing.F, o backend.Opener, s backend.Settings) {
 	})
 }
 
-// fuzzRig is a small program of every op that reads the step's buffers: rows of 48
-// are one head's Q, K and V, and logits.
+// fuzzRig opens a small program of every op that reads the step's buffers. A row of 48
+// numbers is one head's Q, K and V, and also logits.
 func (s *subject) fuzzRig(f *testing.F) *rig {
 	const vocab = 48
 	m := &tensors{}
@@ -71,7 +71,7 @@ func (s *subject) fuzzRig(f *testing.F) *rig {
 	return s.rig(f, pl)
 }
 
-// spoil writes v somewhere into a step.
+// spoil writes v to one place in a step.
 func spoil(s *backend.Step, b *backend.Binding, field, index byte, v int32) {
 	row := &s.Sampling[int(index)%len(s.Sampling)]
 	put := func(x []int32) { x[int(index)%len(x)] = v }

@@ -10,7 +10,7 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// shapes of Linear: in, out. The K-quants take those with whole blocks of 256.
+// linearShapes are pairs of inputs and outputs. K-quants use those with whole blocks of 256.
 var linearShapes = [][2]int{{32, 1}, {64, 48}, {96, 33}, {576, 65}, {1536, 17}, {256, 7}, {512, 130}}
 
 // linear compares Linear with kernels/ref in every format, at odd shapes.
@@ -30,7 +30,7 @@ func (s *subject) linearShape(t *testing.T, f kernels.Format, in, out int, bias 
 	const most = 33
 	r, m := rng(uint64(in*out)), &tensors{}
 	x := normal(r, most*in, 1)
-	for i := range x { // rows of different size, a few large elements
+	for i := range x { // rows of different magnitude, with a few large elements
 		x[i] *= float32(i/in%5 + 1)
 		if r.IntN(100) == 0 {
 			x[i] *= 20
@@ -59,15 +59,15 @@ func (s *subject) linearShape(t *testing.T, f kernels.Format, in, out int, bias 
 	}
 }
 
-// linearUnits is, for each element of Y, the standard error that the arithmetic
-// allowed for a stored format brings, rounded up:
+// linearUnits returns, for each element of Y, the standard error of the arithmetic that is
+// allowed for a stored format, rounded up:
 //
 //   - every format: float32 sums, 2⁻²⁴·√in·√Σ(x·w)²;
 //   - F16, BF16: activations rounded to bf16, at most 2⁻⁸/√3 of each: 2⁻⁸·⁵·√Σ(x·w)²;
 //   - blocks: activations rounded to int8 in blocks of 32, √Σ(max|x|/254·w)²;
 //   - converted to BF16 at load: as much again for the weights.
 func linearUnits(x, w []float32, rows, in, out int, source, stored kernels.Format) []float64 {
-	step := 0.0 // of an activation, relative to itself
+	step := 0.0 // rounding error of an activation, relative to its size
 	if stored == kernels.BF16 || stored == kernels.F16 {
 		step = 1.0 / 362
 	}
@@ -95,7 +95,7 @@ func linearUnits(x, w []float32, rows, in, out int, source, stored kernels.Forma
 	return unit
 }
 
-// blockTops is the largest |x| of every block of 32.
+// blockTops returns the largest |x| of every block of 32.
 func blockTops(x []float32) []float64 {
 	tops := make([]float64, (len(x)+31)/32)
 	for i, v := range x {

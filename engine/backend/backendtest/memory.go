@@ -13,7 +13,7 @@ import (
 // launchAllocs is how many Go allocations a Launch and its Wait may make.
 const launchAllocs = 4
 
-// memory tests that a device uses what was reserved, at fixed addresses.
+// memory tests that a device uses the reserved memory, at fixed addresses.
 func (s *subject) memory(t *testing.T) {
 	n := net{weights: kernels.Q8_0, pages: kernels.F16, block: 16, rows: 80, seqs: 4, sampled: true, tops: 2, swap: true}
 	r := n.rig(t, s, 4)
@@ -42,7 +42,7 @@ func (s *subject) memory(t *testing.T) {
 		}
 	}
 	step()
-	// fill itself is made of slices: its share is counted apart.
+	// fill allocates slices itself; its allocations are counted separately.
 	filled := testing.AllocsPerRun(5, func() {
 		for set := range 2 {
 			r.fill(set, []feed{
@@ -73,7 +73,7 @@ func (s *subject) memory(t *testing.T) {
 	s.closed(t)
 }
 
-// closed: Close may be called twice, and what comes after it is refused.
+// closed: Close may be called twice, and later calls fail.
 func (s *subject) closed(t *testing.T) {
 	n := net{weights: kernels.F32, pages: kernels.F32, block: 16, rows: 8, seqs: 1}
 	r := n.rig(t, s, 1)
@@ -89,7 +89,7 @@ func (s *subject) closed(t *testing.T) {
 	}
 }
 
-// addresses of both sets' first and last buffers.
+// addresses returns the addresses of both sets' first and last buffers.
 func addresses(r *rig) (at [2][4]uintptr) {
 	for set := range at {
 		s := r.dev.Step(set)
@@ -101,7 +101,7 @@ func addresses(r *rig) (at [2][4]uintptr) {
 	return at
 }
 
-// shortReservation: an arena that is too small is refused at Open.
+// shortReservation: Open rejects an arena that is too small.
 func (s *subject) shortReservation(t *testing.T, r backend.Reservation) {
 	for _, a := range []backend.Arena{backend.Weights, backend.Scratch, backend.Workspace, backend.StepIO} {
 		bad := r

@@ -9,8 +9,8 @@ import (
 	"vapp.dev/kernels"
 )
 
-// movePages: a sequence whose pages left for the swap space while its step may still
-// run, and came back elsewhere, goes on as if nothing had happened.
+// movePages: a sequence's pages are swapped out while its step may still run, and swapped in
+// to other pages; the sequence continues with the same results.
 func (s *subject) movePages(t *testing.T) {
 	n := net{weights: kernels.F32, pages: kernels.F16, block: 16, rows: 80, seqs: 1, swap: true}
 	r := n.rig(t, s, 3)
@@ -25,7 +25,7 @@ func (s *subject) movePages(t *testing.T) {
 		in = append(in, backend.PageMove{Page: pages[2][i], Slot: slot})
 	}
 	check(t, r.dev.Move(out))
-	check(t, r.dev.Launch(r.exe, r.fill(1, []feed{{tokens: netSequences()[2], pages: pages[0]}}))) // the old pages serve someone else
+	check(t, r.dev.Launch(r.exe, r.fill(1, []feed{{tokens: netSequences()[2], pages: pages[0]}}))) // another sequence uses the old pages
 	check(t, r.dev.Move(in))
 	check(t, r.dev.Wait(0))
 	check(t, r.dev.Wait(1))
@@ -45,8 +45,8 @@ func (s *subject) movePages(t *testing.T) {
 	}
 }
 
-// swapDir is where a backend may keep a file that takes room: the test's own directory,
-// or where that lies in memory the package's, which the file leaves no trace in.
+// swapDir returns a directory for a large file: the test's own, or if that is in memory the
+// package's, where the unnamed file leaves no trace.
 func (s *subject) swapDir(t testing.TB, r backend.Reservation) string {
 	dir := t.TempDir()
 	settings := s.settings

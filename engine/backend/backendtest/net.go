@@ -17,12 +17,12 @@ type net struct {
 	rows, seqs     int // of the bucket
 	sampled        bool
 	tops           int
-	swap           bool // as many slots as pages
+	swap           bool // Swap has as many slots as KV has pages
 
 	logits backend.Value
 }
 
-// Sizes of a net: whole blocks of every format.
+// Sizes of a net: whole blocks in every format.
 const (
 	netHidden = 256
 	netInner  = 256
@@ -47,7 +47,7 @@ func (n *net) rig(t testing.TB, s *subject, sequences int) *rig {
 	})
 }
 
-// netWeights are the net's weights by name.
+// netWeights are the ids of the net's weights.
 type netWeights struct {
 	table, freqs, norm backend.WeightID
 	layers             [netLayers]struct{ norm1, qkv, bias, out, norm2, up, down backend.WeightID }

@@ -10,7 +10,7 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// norms tests what Norm does beyond weights over whole rows: within 2⁻²⁰ of a result.
+// norms tests the options of Norm beyond weights over whole rows, within 2⁻²⁰ of a result.
 func (s *subject) norms(t *testing.T) {
 	for _, n := range []int{8, 72, 512, 1000} {
 		for name, o := range map[string]backend.Norm{
@@ -23,7 +23,7 @@ func (s *subject) norms(t *testing.T) {
 	}
 }
 
-// normOf tests a form of the op; Residual 1 says that it has one.
+// normOf tests a form of the op; Residual 1 means that there is one.
 func (s *subject) normOf(t *testing.T, o backend.Norm, n int) {
 	const most, eps = 17, 1e-6
 	r, m := rng(uint64(n)), &tensors{}
@@ -77,7 +77,7 @@ func (s *subject) normOf(t *testing.T, o backend.Norm, n int) {
 	}
 }
 
-// layerNorm: within 2⁻²⁰ of what is subtracted and added on the way.
+// layerNorm: within 2⁻²⁰ of the intermediate values.
 func (s *subject) layerNorm(t *testing.T, n int) {
 	const most, eps = 17, 1e-5
 	r, m := rng(uint64(n)), &tensors{}

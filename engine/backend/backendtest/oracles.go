@@ -7,8 +7,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// oracles are the expected results of Attention, which every subject of a Run is held to:
-// each is computed once.
+// oracles caches the expected results of Attention for all subjects of a Run.
 type oracles map[string]oracle
 
 type oracle struct {
@@ -16,7 +15,7 @@ type oracle struct {
 	unit []float64
 }
 
-// of is c.oracle(near, first, n, scale).
+// of returns c.oracle(near, first, n, scale).
 func (o oracles) of(c *attentionCase, near bool, first, n int, scale float32) ([]float32, []float64) {
 	h := sha256.New()
 	fmt.Fprintln(h, c.format, c.heads, c.kv, c.dim, c.window, c.softcap, c.both, c.turning, c.rebuilds, c.cols, first, n, scale)

@@ -10,8 +10,8 @@ import (
 	"vapp.dev/kernels"
 )
 
-// pack tests how weights are put together: parts, rows from the middle, several
-// formats, vectors joined, readers that fail, many goroutines.
+// pack tests how weights are assembled: parts, rows from the middle of tensors, several
+// formats, concatenated vectors, readers that fail, many goroutines.
 func (s *subject) pack(t *testing.T) {
 	t.Run("parts", s.packParts)
 	t.Run("failing reader", s.packFails)
@@ -29,7 +29,7 @@ func (s *subject) packParts(t *testing.T) {
 	}
 	var tables []backend.WeightID
 	var want [][]float32
-	for _, formats := range [][]kernels.Format{ // of three parts, and what they are converted to
+	for _, formats := range [][]kernels.Format{ // of three parts, and the format they are converted to
 		{kernels.F32, kernels.F32, kernels.F32, 0}, {kernels.Q8_0, kernels.Q8_0, kernels.Q8_0, 0}, {kernels.BF16, kernels.BF16, kernels.BF16, 0}, {kernels.Q4_1, kernels.F32, kernels.Q6_K, 0},
 		{kernels.BF16, kernels.BF16, kernels.BF16, kernels.F32}, {kernels.F32, kernels.F32, kernels.F32, kernels.BF16}, {kernels.F16, kernels.F32, kernels.BF16, kernels.F32},
 	} {
@@ -48,7 +48,7 @@ func (s *subject) packParts(t *testing.T) {
 	}
 	bias, joined := s.joined(m)
 	zeros := m.matrix("zeros", backend.Multiply, kernels.F32, len(joined), cols, make([]byte, 4*len(joined)*cols))
-	const rows = 33 // of every table: 4 + 11 + 18
+	const rows = 33 // in every table: 4 + 11 + 18
 	var ys []backend.Value
 	var y backend.Value
 	rig := s.rig(t, plan{tensors: m, vocab: rows, bucket: backend.Bucket{Tokens: rows, Seqs: 1, Samples: 1}, record: func(rec *backend.Recorder) {
@@ -76,7 +76,7 @@ func (s *subject) packParts(t *testing.T) {
 	}
 }
 
-// joined is a vector of three parts: bf16, f16 and literal values.
+// joined adds a vector of three parts: bf16, f16 and literal values.
 func (s *subject) joined(m *tensors) (backend.WeightID, []float32) {
 	r := rng(12)
 	spec := backend.WeightSpec{Name: "joined", Group: "test", Rows: 1, Use: backend.Vector, Source: kernels.BF16}
@@ -104,8 +104,8 @@ type failing struct{}
 
 func (failing) ReadRows(string, int, int, []byte) error { return errRead }
 
-// packFails: the reader's error comes back, and Pack may be called again, from
-// several goroutines at once.
+// packFails: Pack returns the reader's error and may be called again, from several goroutines
+// at once.
 func (s *subject) packFails(t *testing.T) {
 	n := net{weights: kernels.Q8_0, pages: kernels.F32, block: 16, rows: 8, seqs: 1}
 	m := &tensors{}

@@ -9,8 +9,8 @@ import (
 	"vapp.dev/kernels"
 )
 
-// parts: a matrix whose parts are stored in several formats gives the bits that each of
-// them gives by itself, where the backend keeps them apart.
+// parts: a matrix whose parts are stored in several formats gives the same bits as separate
+// matrices, if the backend stores the parts separately.
 func (s *subject) parts(t *testing.T) {
 	const most, in = 17, 512
 	r, m := rng(5), &tensors{}

@@ -8,7 +8,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// refusals: what cannot be done is said, before start and in so many words.
+// refusals: what a backend cannot do is an error with a reason, before start.
 func (s *subject) refusals(t *testing.T) {
 	t.Run("variant", s.refuseVariant)
 	t.Run("weights", s.refuseWeights)
@@ -33,7 +33,8 @@ func (s *subject) refuseWeights(t *testing.T) {
 			t.Errorf("weight %s: packed as %+v, error %v", w.Name, p, err)
 		}
 	}
-	// Parts of several formats are converted, and the plan says so, or each has its kernel.
+	// Parts in several formats are converted, with a note in the plan, or each has its own
+	// kernel.
 	mixed := backend.WeightSpec{Name: "mixed", Rows: 4, Cols: 64, Use: backend.Multiply, Parts: []backend.Part{
 		{Tensor: "a", Rows: 2, Format: kernels.Q8_0}, {Tensor: "b", Rows: 2, Format: kernels.F32}}}
 	if p, err := s.layout.Weight(mixed); err != nil || (p.Note == "") != (p.Format == kernels.Invalid) || p.Bytes <= 0 {
@@ -41,7 +42,7 @@ func (s *subject) refuseWeights(t *testing.T) {
 	}
 }
 
-// refusePrograms: Compile compares every op with its operands.
+// refusePrograms: Compile rejects ops that do not match their operands.
 func (s *subject) refusePrograms(t *testing.T) {
 	n := net{weights: kernels.F32, pages: kernels.F32, block: 16, rows: 8, seqs: 1}
 	r := n.rig(t, s, 1)
@@ -52,7 +53,7 @@ func (s *subject) refusePrograms(t *testing.T) {
 		_, err := r.dev.Compile(&p)
 		var bad *backend.ProgramError
 		if !errors.As(err, &bad) {
-			t.Errorf("%s: Compile says %v", what, err)
+			t.Errorf("%s: Compile returned %v", what, err)
 		}
 	}
 	last := len(r.p.Ops) - 1
@@ -66,8 +67,8 @@ func (s *subject) refusePrograms(t *testing.T) {
 	change("no such class", func(p *backend.Program) { p.Ops[1] = backend.StoreTokens{Class: 1} })
 }
 
-// refuseSteps: a step that leaves its buffers is an error of Launch or Wait, and
-// the device serves the next one.
+// refuseSteps: a step that would leave its buffers is an error of Launch or Wait, and the
+// device runs the next one.
 func (s *subject) refuseSteps(t *testing.T) {
 	n := net{weights: kernels.F32, pages: kernels.F32, block: 16, rows: 8, seqs: 2, sampled: true}
 	r := n.rig(t, s, 2)

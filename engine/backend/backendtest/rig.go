@@ -18,22 +18,22 @@ type rig struct {
 	res backend.Reservation
 }
 
-// plan is what a rig is made of.
+// plan is the input of a rig.
 type plan struct {
-	tensors *tensors
-	bucket  backend.Bucket
-	classes []backend.KVClass
-	pages   int // of the KV arena, in the first class
-	vocab   int
-	bias    int
-	tops    int
-	swap    bool // as many slots as pages
-	drafts  int  // proposals that a step verifies and makes
-	emit    int  // numbers that a row gives the host
-	record  func(*backend.Recorder)
+	tensors    *tensors
+	bucket     backend.Bucket
+	classes    []backend.KVClass
+	pages      int // pages of the first class in the KV arena
+	vocab      int
+	bias       int
+	tops       int
+	swap       bool // Swap has as many slots as KV has pages
+	drafts     int  // proposals that a step verifies and makes
+	outputCols int  // StepShape.OutputCols
+	record     func(*backend.Recorder)
 }
 
-// class makes a class of pages, two to a slab with a gap between slabs.
+// class returns a class of pages, two to a slab with a gap between slabs.
 func class(f kernels.Format, block, layers, heads, dim, maxPages int) backend.KVClass {
 	c := backend.KVClass{
 		Name: "test", Format: f, BlockSize: block, Layers: layers, KVHeads: heads, HeadDim: dim,
@@ -43,7 +43,7 @@ func class(f kernels.Format, block, layers, heads, dim, maxPages int) backend.KV
 	return c
 }
 
-// reserve lists what the plan needs on a layout, as the planner does.
+// reserve returns a reservation for the plan on a layout, as the planner does.
 func (s *subject) reserve(t testing.TB, pl plan) backend.Reservation {
 	t.Helper()
 	p := &backend.Program{Name: t.Name(), Bucket: pl.bucket, Weights: pl.tensors.specs, Classes: pl.classes, Vocab: pl.vocab}
@@ -61,7 +61,7 @@ func (s *subject) reserve(t testing.TB, pl plan) backend.Reservation {
 	check(t, err)
 	r.Arenas[backend.Workspace], r.Arenas[backend.Scratch] = n, p.Scratch
 	r.Step = backend.StepShape{
-		Tokens: pl.bucket.Tokens, Seqs: pl.bucket.Seqs, Samples: pl.bucket.Samples, Vocab: pl.vocab, Bias: max(1, pl.bias), Logprobs: max(1, pl.tops), Drafts: pl.drafts, Verify: pl.drafts, Emit: pl.emit,
+		Tokens: pl.bucket.Tokens, Seqs: pl.bucket.Seqs, Samples: pl.bucket.Samples, Vocab: pl.vocab, Bias: max(1, pl.bias), Logprobs: max(1, pl.tops), Drafts: pl.drafts, Verify: pl.drafts, OutputCols: pl.outputCols,
 	}
 	for _, c := range pl.classes {
 		r.Step.MaxPages = append(r.Step.MaxPages, c.MaxPages)
@@ -106,12 +106,12 @@ func (s *subject) rig(t testing.TB, pl plan) *rig {
 
 // feed is the tokens of one sequence in a step.
 type feed struct {
-	tokens  []int32
-	at      int     // position of the first
-	pages   []int32 // of the whole sequence
-	marks   []int32 // its table of checkpoints
-	sampled []int   // which of the tokens sample
-	row     backend.SampleRow
+	tokens    []int32
+	at        int     // position of the first token
+	pages     []int32 // pages of the whole sequence
+	snapshots []int32 // its page table of snapshots
+	sampled   []int   // indices of the sampled tokens
+	row       backend.SampleRow
 }
 
 // fill writes a step.
@@ -144,8 +144,8 @@ func (r *rig) fill(set int, feeds []feed) backend.Binding {
 			for i := range table {
 				table[i] = -1
 			}
-			if k.Checkpoint {
-				copy(table, f.marks)
+			if k.Snapshot {
+				copy(table, f.snapshots)
 			} else if k.Window == 0 {
 				copy(table, f.pages)
 			} else {
@@ -156,19 +156,19 @@ func (r *rig) fill(set int, feeds []feed) backend.Binding {
 	return b
 }
 
-// place writes the table of a class with a window: its blocks take the sequence's pages
-// in turn, so that a page of a block that left is stored to again.
+// place writes the page table of a class with a window. Its blocks use the sequence's pages
+// in turn, so that the page of a block that left the window is stored to again.
 func place(k backend.KVClass, f feed, table []int32) {
 	to := f.at + len(f.tokens)
-	for b := k.Kept(f.at); b*k.BlockSize < f.at; b++ {
+	for b := k.FirstBlock(f.at); b*k.BlockSize < f.at; b++ {
 		table[k.Entry(b, f.at)] = f.pages[b%len(f.pages)]
 	}
-	for b := k.Kept(to); b*k.BlockSize < to; b++ {
+	for b := k.FirstBlock(to); b*k.BlockSize < to; b++ {
 		table[k.StoreEntry(b, to)] = f.pages[b%len(f.pages)]
 	}
 }
 
-// run runs a step to its end.
+// run launches a step and waits for it.
 func (r *rig) run(feeds ...feed) backend.Binding {
 	r.t.Helper()
 	b := r.fill(0, feeds)
@@ -205,7 +205,7 @@ func (r *rig) ints(v backend.Value, rows int) []int32 {
 	return append([]int32(nil), unsafe.Slice((*int32)(unsafe.Pointer(&b[0])), len(b)/4)...)
 }
 
-// upTo is 0, 1 … n-1: token ids that pick table rows in order.
+// upTo returns 0, 1 … n−1: token ids that select table rows in order.
 func upTo(n int) []int32 {
 	ids := make([]int32, n)
 	for i := range ids {

@@ -59,7 +59,7 @@ func (s *subject) ropeOf(t *testing.T, f kernels.Format, dim, rotary int) {
 	}
 }
 
-// valuesOf is V, the last dim columns of each row.
+// valuesOf returns V, the last dim columns of each row.
 func valuesOf(x []float32, rows, cols, dim int) []float32 {
 	var v []float32
 	for i := range rows {
@@ -95,7 +95,7 @@ func checkRotated(t *testing.T, row, head int, got, x, angle []float32, round fl
 	ref.Rotate(x, angle, want)
 	h := len(angle) / 2
 	for i := range got {
-		bound := 0.0 // copied elements are exact but for the format
+		bound := 0.0 // copied elements are exact except for the format
 		if i < 2*h {
 			bound = (math.Abs(float64(x[i%h])) + math.Abs(float64(x[i%h+h]))) * 2 / (1 << 22)
 		}

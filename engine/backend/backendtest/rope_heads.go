@@ -10,7 +10,7 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// ropeForm is what Rope does beyond rotating: norms of heads, gates, V from K.
+// ropeForm is a set of Rope's options besides rotation: norms of heads, gates, V from K.
 type ropeForm struct {
 	name          string
 	norm          *backend.HeadNorm
@@ -19,7 +19,7 @@ type ropeForm struct {
 	format        kernels.Format
 }
 
-// ropeHeads tests every form, with heads of all the sizes that models have.
+// ropeHeads tests every set of options, with the head sizes of all models.
 func (s *subject) ropeHeads(t *testing.T) {
 	norm, centred, values := &backend.HeadNorm{Eps: 1e-6}, &backend.HeadNorm{Eps: 1e-6, Offset: 1}, &backend.HeadNorm{Eps: 1e-6, V: true}
 	for _, f := range []ropeForm{
@@ -35,7 +35,7 @@ func (s *subject) ropeHeads(t *testing.T) {
 // Heads of the test.
 const formHeads, formKV = 6, 2
 
-// columns of a row of QKV.
+// columns returns the columns of a row of QKV.
 func (f ropeForm) columns() int {
 	n := formHeads + 2*formKV
 	if f.gated {
@@ -101,7 +101,8 @@ func (f ropeForm) test(t *testing.T, s *subject) {
 	}
 }
 
-// head compares a rotated head: 2⁻²⁰ of both its numbers, and the format's rounding.
+// head compares a rotated head, within 2⁻²⁰ of both numbers of a pair and the format's
+// rounding.
 func (f ropeForm) head(t *testing.T, x, w, angle, got []float32, round float64) {
 	t.Helper()
 	in, want := append([]float32(nil), x[:f.dim]...), make([]float32, f.dim)
@@ -121,7 +122,7 @@ func (f ropeForm) head(t *testing.T, x, w, angle, got []float32, round float64) 
 	}
 }
 
-// value compares a head of V: copied, or normalised with ones.
+// value compares a head of V: copied, or normalised with weights of 1.
 func (f ropeForm) value(t *testing.T, x, got []float32, round float64) {
 	t.Helper()
 	want := append([]float32(nil), x[:f.dim]...)

@@ -10,9 +10,9 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// route tests Route: the same experts as the oracle, ties to the lowest id. Weights are within
-// 2⁻²², and what the differences of logits lose where they are taken in float32: 2⁻²⁴ of the
-// largest of the row, in the exponential and in the sum.
+// route tests Route: it selects the same experts as the oracle, the lowest id of equals.
+// Weights are within 2⁻²², plus the error of float32 differences of logits: 2⁻²⁴ of the row's
+// largest logit, in the exponential and in the sum.
 func (s *subject) route(t *testing.T) {
 	for _, c := range [][2]int{{1, 1}, {8, 2}, {32, 4}, {128, 8}, {257, 10}, {6, 6}} {
 		for _, scaled := range []bool{false, true} {
@@ -28,9 +28,9 @@ func (s *subject) routeOf(t *testing.T, experts, top int, scaled bool) {
 	for i := range x {
 		switch {
 		case i/experts == 0:
-			x[i] = 1 // all the same
+			x[i] = 1 // all equal
 		case i/experts == 1:
-			x[i] = float32(i % 3) // many the same
+			x[i] = float32(i % 3) // many equal
 		case i/experts == 2 && i%2 == 0:
 			x[i] = float32(math.Inf(-1))
 		case i/experts == 3:

@@ -21,11 +21,11 @@ func (s *subject) rows(t *testing.T) {
 	}
 	t.Run("chunks", s.chunks)
 	t.Run("gather", s.gather)
-	t.Run("emit", s.emit)
+	t.Run("output rows", s.outputRows)
 	t.Run("collectives", s.collectives)
 }
 
-// embed is exact: lookups only widen what the layout stores.
+// embed is exact: lookups only widen the stored format.
 func (s *subject) embed(t *testing.T, f kernels.Format) {
 	const vocab, cols = 37, 512
 	m := &tensors{}
@@ -55,7 +55,7 @@ func (s *subject) embed(t *testing.T, f kernels.Format) {
 	}
 }
 
-// norm: the sum into the residual is exact, the rest within 2⁻²⁰ of a result.
+// norm: the sum into the residual is exact, the result within 2⁻²⁰.
 func (s *subject) norm(t *testing.T, n int) {
 	const most = 33
 	r, m := rng(uint64(n)), &tensors{}
@@ -115,8 +115,8 @@ func (s *subject) swiglu(t *testing.T, n int) {
 	}
 }
 
-// chunks: a gated MLP that takes its tokens chunk by chunk, in place, gives the bits of one
-// that takes all at once.
+// chunks: a gated MLP that computes its tokens in chunks, in place, gives the same bits as
+// one that computes all at once.
 func (s *subject) chunks(t *testing.T) {
 	const most, chunk, in, n = 200, 64, 96, 160
 	m := &tensors{}
@@ -171,23 +171,24 @@ func (s *subject) gather(t *testing.T) {
 	}
 }
 
-// emit copies rows into the set's own buffer, where another set's step does not reach.
-func (s *subject) emit(t *testing.T) {
+// outputRows copies rows to the set's own buffer, which a step of the other set does not
+// change.
+func (s *subject) outputRows(t *testing.T) {
 	const cols, most = 33, 17
 	m := &tensors{}
 	x := normal(rng(5), most*cols, 1)
 	table := m.table("x", x, cols)
-	r := s.rig(t, plan{tensors: m, vocab: most, emit: cols, bucket: backend.Bucket{Tokens: most, Seqs: 1, Samples: 8}, record: func(rec *backend.Recorder) {
+	r := s.rig(t, plan{tensors: m, vocab: most, outputCols: cols, bucket: backend.Bucket{Tokens: most, Seqs: 1, Samples: 8}, record: func(rec *backend.Recorder) {
 		v := input(rec, table, cols)
 		y := rec.New("y", kernels.F32, backend.PerSample, cols)
 		rec.Do(backend.Gather{X: v, Y: y})
-		rec.Do(backend.Emit{X: y})
+		rec.Do(backend.OutputRows{X: y})
 	}})
 	for set, picked := range [][]int{{16, 0, 3, 3, 7}, {2}} {
 		r.launch(r.fill(set, []feed{{tokens: upTo(most), sampled: picked}}))
 	}
 	for set, picked := range [][]int{{16, 0, 3, 3, 7}, {2}} {
-		got := r.dev.Step(set).Emitted
+		got := r.dev.Step(set).Outputs
 		for i, p := range picked {
 			if at := bits(got[i*cols:(i+1)*cols], x[p*cols:(p+1)*cols]); at >= 0 {
 				t.Errorf("set %d: row %d is not row %d (column %d)", set, i, p, at)
@@ -205,7 +206,7 @@ func (s *subject) collectives(t *testing.T) {
 	var v, y backend.Value
 	r := s.rig(t, plan{tensors: m, vocab: most, bucket: backend.Bucket{Tokens: most, Seqs: 1, Samples: 1}, record: func(rec *backend.Recorder) {
 		v = input(rec, table, cols)
-		rec.Do(backend.AllReduce{X: v}) // left out by the recorder
+		rec.Do(backend.AllReduce{X: v}) // omitted by the recorder
 		y = rec.New("y", kernels.F32, backend.PerToken, cols)
 		rec.Do(backend.AllGather{X: v, Y: y})
 	}})

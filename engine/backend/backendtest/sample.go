@@ -19,8 +19,8 @@ const (
 	sampleWidth = 4 // pages of a sequence
 )
 
-// samplePlan is a program whose logits are rows of a table: token id picks row
-// id. Up to rows tokens, as many sequences, as many samples.
+// samplePlan returns a program whose logits are rows of a table: a token id selects the row.
+// It has up to rows tokens, sequences and samples.
 func samplePlan(m *tensors, table backend.WeightID, vocab, rows int) plan {
 	return plan{
 		tensors: m, vocab: vocab, bucket: backend.Bucket{Tokens: rows, Seqs: rows, Samples: rows},
@@ -35,7 +35,7 @@ func samplePlan(m *tensors, table backend.WeightID, vocab, rows int) plan {
 	}
 }
 
-// sampleCase is one row: a history whose last token picks the logits.
+// sampleCase is one row: a history whose last token selects the logits.
 type sampleCase struct {
 	history          []int32
 	row              backend.SampleRow
@@ -51,7 +51,7 @@ func (s *subject) sample(t *testing.T) {
 	s.run(t, "distribution", s.distribution)
 }
 
-// sampleTable is rows of logits: smooth, with ties, flat, peaked, with −Inf.
+// sampleTable returns rows of logits: smooth, with ties, flat, peaked, with −Inf.
 func sampleTable(r *rand.Rand, rows, vocab int) []float32 {
 	x := make([]float32, rows*vocab)
 	for i := range rows {
@@ -101,7 +101,7 @@ func (s *subject) sampleCases(t *testing.T, vocab, cases int) {
 	}
 }
 
-// randomCase draws a row: about a third of the parameters are on.
+// randomCase returns a random case: about a third of the parameters are on.
 func randomCase(r *rand.Rand, vocab, ids int) sampleCase {
 	c := sampleCase{history: make([]int32, 1+r.IntN(40))}
 	for i := range c.history {
@@ -169,8 +169,8 @@ func (r *rig) runCases(list []sampleCase) {
 	r.launch(b)
 }
 
-// compareSample compares row i of the step; it returns whether a draw was
-// accepted because a limit is that near.
+// compareSample compares row i of the step. It returns whether it accepted another token
+// because the draw was close to a limit.
 func compareSample(t *testing.T, what string, s *backend.Step, i int, c sampleCase, z []float32) (near bool) {
 	t.Helper()
 	want, tops, probs := c.expect(z, c.row.TopP, c.row.MinP, backend.Random(c.row.Seed, c.row.Position))
@@ -201,7 +201,7 @@ func compareSample(t *testing.T, what string, s *backend.Step, i int, c sampleCa
 	return near
 }
 
-// expect is kernels/ref's answer with these limits.
+// expect returns the result of kernels/ref with these limits.
 func (c sampleCase) expect(z []float32, topP, minP float32, u float64) (ref.Sampled, []int32, []float32) {
 	vocab := len(z)
 	a := ref.SampleArgs{
@@ -210,7 +210,7 @@ func (c sampleCase) expect(z []float32, topP, minP float32, u float64) (ref.Samp
 		MinP: minP, TopP: topP, TopK: int(c.row.TopK), Uniform: u,
 		UseTarget: c.row.Flags&backend.UseTarget != 0, Target: c.row.Target, Logprobs: true,
 		TopIDs: make([]int32, c.row.NumTop), TopProbs: make([]float32, c.row.NumTop),
-		Room: ref.SampleRoom{Raw: make([]float32, vocab), Order: make([]int32, vocab), Counts: make([]int32, vocab)},
+		Workspace: ref.SampleWorkspace{Raw: make([]float32, vocab), Order: make([]int32, vocab), Counts: make([]int32, vocab)},
 	}
 	for _, b := range c.bias {
 		a.Bias = append(a.Bias, ref.Bias(b))
@@ -218,7 +218,7 @@ func (c sampleCase) expect(z []float32, topP, minP float32, u float64) (ref.Samp
 	return ref.Sample(a), a.TopIDs, a.TopProbs
 }
 
-// near says whether moving the draw, top-p and min-p by 10⁻⁵ gives the token.
+// near reports whether moving the draw, top-p and min-p by 10⁻⁵ gives the token.
 func (c sampleCase) near(z []float32, token int32) bool {
 	u := backend.Random(c.row.Seed, c.row.Position)
 	for _, du := range []float64{0, -1e-5, 1e-5} {

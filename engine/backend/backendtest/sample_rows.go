@@ -7,7 +7,7 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// badRows: a row without a token says so, and its neighbours do not notice.
+// badRows: a row without a token has its Status set, and its neighbours are not affected.
 func (s *subject) badRows(t *testing.T) {
 	const vocab = 70
 	inf := float32(math.Inf(1))
@@ -36,7 +36,7 @@ func (s *subject) badRows(t *testing.T) {
 		for i := range rows {
 			list = append(list, sampleCase{history: []int32{int32(i)}, row: backend.SampleRow{Temperature: temperature, TopP: 1, Repetition: 1}})
 		}
-		// Masks that leave nothing, one after the other; and one that leaves one.
+		// Masks that forbid every token, one after the other; and one that leaves one token.
 		nothing := sampleCase{history: []int32{5}, row: backend.SampleRow{Temperature: temperature, Flags: backend.UseGrammar, TopP: 1, Repetition: 1}, grammar: make([]uint32, 3)}
 		left := nothing
 		left.grammar = one
@@ -58,8 +58,8 @@ func (s *subject) badRows(t *testing.T) {
 	}
 }
 
-// distribution draws 4096 tokens with consecutive positions of one seed and compares
-// their counts with the softmax by χ²: below 63 + 5·√126 for 64 tokens.
+// distribution samples 4096 tokens with consecutive positions of one seed and compares their
+// counts with the softmax by χ²: below 63 + 5·√126 for 64 tokens.
 func (s *subject) distribution(t *testing.T) {
 	const vocab, rows, rounds, temperature = 64, 16, 256, 0.8
 	r, m := rng(64), &tensors{}

@@ -12,8 +12,8 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// scaledFormat is a weight as checkpoints of 8- and 4-bit floats have it, or as one is
-// quantized while it is packed.
+// scaledFormat is the storage of a weight of 8- or 4-bit floats, in a checkpoint or after it
+// was quantized while packing.
 type scaledFormat struct {
 	name           string
 	source, target kernels.Format
@@ -43,7 +43,7 @@ var scaledFormats = []scaledFormat{
 	{"bf16 stored as [in, out]", kernels.BF16, 0, backend.NoScale, true, 0, false},
 }
 
-// whole says whether rows of n are whole blocks, or groups, of the format.
+// whole reports whether rows of n elements are whole blocks, or groups, of the format.
 func (f scaledFormat) whole(n int) bool {
 	block, _ := f.source.Block()
 	if f.source == kernels.I8 && !f.round {
@@ -52,7 +52,7 @@ func (f scaledFormat) whole(n int) bool {
 	return n%block == 0
 }
 
-// blockFormats are GGUF's, for mixtures.
+// blockFormats returns GGUF's block formats, for mixtures.
 func blockFormats() (all []scaledFormat) {
 	for _, f := range weightFormats {
 		if f.Quantized() {
@@ -65,7 +65,7 @@ func blockFormats() (all []scaledFormat) {
 // matrices are n of [rows,cols].
 type matrices struct{ n, rows, cols int }
 
-// formats are those of all that the subject's settings say something of.
+// formats returns the formats of all that the subject's settings affect.
 func (s *subject) formats(all []scaledFormat) []scaledFormat {
 	if s.settings.Activations != backend.FP8Activations {
 		return all
@@ -73,12 +73,12 @@ func (s *subject) formats(all []scaledFormat) []scaledFormat {
 	return slices.DeleteFunc(slices.Clone(all), func(f scaledFormat) bool { return !f.eight() })
 }
 
-// eight says that the weight is stored in 8-bit floats.
+// eight reports whether the weight is stored in 8-bit floats.
 func (f scaledFormat) eight() bool {
 	return f.stored() == kernels.F8E4M3 || f.stored() == kernels.F8E5M2
 }
 
-// stored is what kernels read.
+// stored returns the format that kernels read.
 func (f scaledFormat) stored() kernels.Format {
 	if f.target != kernels.Invalid {
 		return f.target
@@ -86,8 +86,9 @@ func (f scaledFormat) stored() kernels.Format {
 	return f.source
 }
 
-// stack adds a weight of shape.n experts' matrices (0: one) of shape.cols, in parts of
-// these rows, each of a tensor of its own, and returns its values in float32: [experts][rows][cols].
+// stack adds a weight of shape.n experts' matrices (0: one) with shape.cols columns, in parts
+// of these rows, each from its own tensor. It returns the weight's values in float32:
+// [experts][rows][cols].
 func (f scaledFormat) stack(m *tensors, r *rand.Rand, name string, shape matrices, parts ...int) (backend.WeightID, []float32) {
 	cols := shape.cols
 	spec := backend.WeightSpec{
@@ -180,7 +181,7 @@ func mxfp4Tensor(m *tensors, r *rand.Rand, p *backend.Part, shape matrices) []fl
 	return decode(kernels.MXFP4, joined)
 }
 
-// turn makes n matrices [rows,cols] of as many [cols,rows].
+// turn transposes n matrices [cols,rows] to [rows,cols].
 func turn(x []float32, n, cols, rows int) []float32 {
 	out := make([]float32, len(x))
 	for i := range out {
@@ -190,7 +191,7 @@ func turn(x []float32, n, cols, rows int) []float32 {
 	return out
 }
 
-// quantizeRows is F8E4M3 with each row's largest number at 448.
+// quantizeRows rounds rows to F8E4M3, with each row's largest number scaled to 448.
 func quantizeRows(x []float32, cols int) {
 	for ; len(x) > 0; x = x[cols:] {
 		top := float32(0)
@@ -204,14 +205,14 @@ func quantizeRows(x []float32, cols int) {
 	}
 }
 
-// eight says that what is multiplied with a weight of the format is rounded to E4M3.
+// eight reports whether inputs of a product with a weight of the format are rounded to E4M3.
 func (s *subject) eight(f scaledFormat) bool {
 	return s.settings.Activations == backend.FP8Activations && f.stored() == kernels.F8E4M3
 }
 
-// inputs rounds each row of x as the subject does that multiplies it with a weight of the format:
-// to int8 where the weight says so, to E4M3 where the settings do, which exact tells: products are
-// of the very codes then.
+// inputs rounds each row of x as the subject does for a weight of the format: to int8 if the
+// weight's format requires it, to E4M3 if the settings do. exact means that the subject
+// multiplies exactly these codes.
 func (s *subject) inputs(f scaledFormat, x []float32, cols int) (exact bool) {
 	eight, group := s.eight(f), cols
 	if !f.round && !eight {
@@ -237,8 +238,8 @@ func (s *subject) inputs(f scaledFormat, x []float32, cols int) (exact bool) {
 	return eight
 }
 
-// scaled compares Linear with the weights' values for each way of storing them: parts
-// that do and do not begin at a block, columns that are no whole blocks.
+// scaled compares Linear with the weights' values for each way of storing them: parts that do
+// or do not begin at a block, and columns that are no whole blocks.
 func (s *subject) scaled(t *testing.T) {
 	for _, f := range s.formats(scaledFormats) {
 		for i, shape := range [][3]int{{128, 40, 160}, {7, 33, 416}, {256, 0, 96}, {50, 17, 129}, {40, 0, 256}, {128, 48, 384}} {
@@ -288,7 +289,7 @@ func (s *subject) scaledShape(t *testing.T, f scaledFormat, shape [3]int, seed i
 		compareUnits(t, fmt.Sprintf("%d rows", rows), got, want[:rows*out], unit[:rows*out])
 		if all == nil {
 			all = got
-		} else if s.near {
+		} else if s.matrixTolerance {
 			compareUnits(t, fmt.Sprintf("%d rows, among %d", rows, most), got, all[:rows*out], order)
 		} else if at := bits(got, all); at >= 0 {
 			t.Errorf("%d rows: element %d is %v, among %d rows %v", rows, at, got[at], most, all[at])

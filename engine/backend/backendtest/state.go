@@ -8,20 +8,20 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// recurrent is a program of one op with a state, over sequences whose tokens are rows
-// of tables. The tables' last row is NaN: what an earlier user of a page left.
+// recurrent is a program of one op with a state, over sequences whose tokens select rows of
+// tables. The tables' last row is NaN, to fill pages like an earlier user.
 type recurrent struct {
-	lengths []int
-	most    int // tokens of a step
-	shape   backend.StateShape
-	tensors *tensors
-	y       backend.Value
-	width   int // of a result
-	record  func(rec *backend.Recorder) backend.Value
-	marked  bool // a class keeps checkpoints
+	lengths   []int
+	most      int // maximum tokens of a step
+	shape     backend.StateShape
+	tensors   *tensors
+	y         backend.Value
+	width     int // columns of the result
+	record    func(rec *backend.Recorder) backend.Value
+	snapshots bool // there is a class of snapshots
 }
 
-// total is how many tokens all sequences have.
+// total returns the number of tokens of all sequences.
 func (c *recurrent) total() int {
 	n := 0
 	for _, l := range c.lengths {
@@ -30,7 +30,7 @@ func (c *recurrent) total() int {
 	return n
 }
 
-// inputs are random rows for all tokens, and the row of NaN.
+// inputs returns random rows for all tokens, and the row of NaN.
 func (c *recurrent) inputs(seed uint64, cols int, deviation float64) []float32 {
 	x := normal(rng(seed), (c.total()+1)*cols, deviation)
 	for i := range cols {
@@ -39,13 +39,13 @@ func (c *recurrent) inputs(seed uint64, cols int, deviation float64) []float32 {
 	return x
 }
 
-// rig opens the program; the state of the op is that of the second of two layers.
+// rig opens the program; the op uses the state of the second of two layers.
 func (c *recurrent) rig(t testing.TB, s *subject) *rig {
 	k := backend.KVClass{Name: "state", Layers: 2, State: &c.shape, PagesPerSlab: 2, MaxPages: 1}
 	k.SlabBytes = 2*k.PageBytes() + 64
 	classes, pages := []backend.KVClass{k}, len(c.lengths)+1
-	if c.marked {
-		classes, pages = append(classes, k.CheckpointClass(0, 16)), c.mark(4)
+	if c.snapshots {
+		classes, pages = append(classes, k.SnapshotClass(0, 16)), c.mark(4)
 	}
 	return s.rig(t, plan{
 		tensors: c.tensors, vocab: c.total() + 1, bucket: backend.Bucket{Tokens: c.most, Seqs: len(c.lengths), Samples: c.most},
@@ -54,7 +54,7 @@ func (c *recurrent) rig(t testing.TB, s *subject) *rig {
 	})
 }
 
-// tokens are a sequence's ids, n from position at on.
+// tokens returns n ids of a sequence, from position at on.
 func (c *recurrent) tokens(seq, at, n int) []int32 {
 	first := at
 	for i := range seq {
@@ -67,11 +67,11 @@ func (c *recurrent) tokens(seq, at, n int) []int32 {
 	return ids
 }
 
-// page is where a sequence's state lies.
+// page returns the page of a sequence's state.
 func (c *recurrent) page(seq int) []int32 { return []int32{int32(len(c.lengths) - seq)} }
 
-// runs feeds the sequences together in chunks, the last size again, and returns the
-// results of each. What was in the pages before is NaN.
+// runs runs the sequences together in chunks, repeating the last size, and returns the
+// results of each. Their pages contain NaN before.
 func (c *recurrent) runs(r *rig, seqs []int, chunks []int) [][]float32 {
 	r.t.Helper()
 	for seq := range c.lengths {
@@ -100,8 +100,8 @@ func (c *recurrent) runs(r *rig, seqs []int, chunks []int) [][]float32 {
 	}
 }
 
-// test compares with what is wanted, each number within its bound, and then the bits of
-// other cuts of the work.
+// test compares with the expected numbers, each within its bound, and then checks that other
+// chunkings give the same bits.
 func (c *recurrent) test(t *testing.T, s *subject, want [][]float32, bound func(seq, i int) float64) {
 	every := all(len(c.lengths))
 	r := c.rig(t, s)
@@ -131,8 +131,8 @@ func (c *recurrent) test(t *testing.T, s *subject, want [][]float32, bound func(
 	}
 }
 
-// rollback proposes tokens that the next step does not keep: it begins at a position
-// that the last step passed. Every row samples, so that every state is there.
+// rollback runs proposals that the next step rejects: it begins at a position before the end
+// of the last step. Every row is sampled, so that every state is stored.
 func (c *recurrent) rollback(t *testing.T, s *subject, want []float32, drafts int) {
 	r := c.rig(t, s)
 	r.run(feed{tokens: []int32{int32(c.total())}, pages: c.page(0)})
@@ -140,7 +140,7 @@ func (c *recurrent) rollback(t *testing.T, s *subject, want []float32, drafts in
 		n = min(n, c.lengths[0]-at)
 		ids := c.tokens(0, at, n)
 		right, samples := len(ids), []int{n - 1}
-		if at > 0 { // what is wrong about it are another sequence's tokens
+		if at > 0 { // the wrong tokens are another sequence's
 			ids, samples = append(ids, c.tokens(1, at/2, drafts+1-n)...), all(drafts+1)
 		}
 		b := r.run(feed{tokens: ids, at: at, pages: c.page(0), sampled: samples})
@@ -151,52 +151,52 @@ func (c *recurrent) rollback(t *testing.T, s *subject, want []float32, drafts in
 	}
 }
 
-// mark is the page of a checkpoint, in slabs of its own.
+// mark returns the page of a snapshot, in slabs of its own.
 func (c *recurrent) mark(i int) int { return (len(c.lengths)+2)/2*2 + i }
 
-// resume begins sequences behind checkpoints that a sequence left: two in a step, and one
-// behind which it went on before. Their own pages hold NaN, and so do the checkpoints'
-// before they are stored to.
+// resume continues sequences from snapshots that another sequence stored: two in one step,
+// and one that the sequence itself passed before. Their own pages contain NaN, and so do the
+// snapshots' pages before they are stored to.
 func (c recurrent) resume(t *testing.T, s *subject) {
-	c.marked = true
+	c.snapshots = true
 	r := c.rig(t, s)
 	want := c.runs(r, []int{0}, []int{c.most})[0]
 	for _, chunks := range [][]int{{c.most}, {1}, {16}, {3, 7, 1, 29, 5}} {
 		for seq := range c.lengths {
 			nan := []int32{int32(c.total())}
-			r.run(feed{tokens: nan, pages: c.page(seq), marks: []int32{-1, int32(c.mark(seq % 4)), 1, -1, 0}})
+			r.run(feed{tokens: nan, pages: c.page(seq), snapshots: []int32{-1, int32(c.mark(seq % 4)), 1, -1, 0}})
 		}
 		places := []int32{1, 2, 13, 32}
 		c.resumed(t, s, r, feed{pages: c.page(0)}, 0, c.lengths[0], chunks, places, want)
 		for i, n := range places {
 			seq := 1 + i%(len(c.lengths)-1)
 			r.run(feed{tokens: []int32{int32(c.total())}, pages: c.page(seq)})
-			f := feed{pages: c.page(seq), marks: []int32{int32(c.mark(i)), -1, 0, -1, 0}}
+			f := feed{pages: c.page(seq), snapshots: []int32{int32(c.mark(i)), -1, 0, -1, 0}}
 			c.resumed(t, s, r, f, int(n), min(c.lengths[0], int(n)+20), chunks, nil, want)
 		}
 	}
 }
 
-// resumed computes the tokens of sequence 0 from at to end with f's pages, whose first step
-// has f's marks, leaves checkpoints after so many tokens as places say, and compares.
+// resumed computes the tokens of sequence 0 from at to end with f's pages. The first step
+// reads f's snapshots; snapshots are stored at places. Then it compares the results.
 func (c *recurrent) resumed(t *testing.T, s *subject, r *rig, f feed, at, end int, chunks []int, places []int32, want []float32) {
 	t.Helper()
 	begin := int32(-1)
-	if f.marks != nil {
-		begin = f.marks[0]
+	if f.snapshots != nil {
+		begin = f.snapshots[0]
 	}
 	for step := 0; at < end; step++ {
 		n := min(chunks[min(step, len(chunks)-1)], end-at, c.most)
-		f.tokens, f.at, f.marks = c.tokens(0, at, n), at, []int32{begin, -1, 0, -1, 0}
+		f.tokens, f.at, f.snapshots = c.tokens(0, at, n), at, []int32{begin, -1, 0, -1, 0}
 		inside := 0
 		for i, p := range places {
 			if int(p) > at && int(p) <= at+n {
-				if inside++; inside > backend.CheckpointStores { // the others wait for a shorter step
-					n, inside = places2(places, at)-at, backend.CheckpointStores
+				if inside++; inside > backend.SnapshotStores { // the others need a shorter step
+					n, inside = places2(places, at)-at, backend.SnapshotStores
 					f.tokens = f.tokens[:n]
 					break
 				}
-				f.marks[2*inside-1], f.marks[2*inside] = int32(c.mark(i)), p
+				f.snapshots[2*inside-1], f.snapshots[2*inside] = int32(c.mark(i)), p
 			}
 		}
 		got := r.floats(c.y, r.run(f).Tokens)
@@ -207,7 +207,7 @@ func (c *recurrent) resumed(t *testing.T, s *subject, r *rig, f feed, at, end in
 	}
 }
 
-// places2 is the second place after at.
+// places2 returns the second place after at.
 func places2(places []int32, at int) int {
 	for i, p := range places {
 		if int(p) > at {
@@ -217,8 +217,8 @@ func places2(places []int32, at int) int {
 	return at
 }
 
-// recurrence is how far what two orders of float32 sums give may lie apart: each lies within
-// half of it of the recurrence in float64 (deltaCase.bounds).
+// recurrence bounds the difference of two orders of float32 sums: each is within half of it
+// of the recurrence in float64 (deltaCase.bounds).
 const recurrence = 1.0 / (1 << 16)
 
 func (c *recurrent) same(t *testing.T, s *subject, what string, got, want [][]float32) {

@@ -11,7 +11,7 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// tensors is a checkpoint in memory, and the weights that programs see of it.
+// tensors is a checkpoint in memory, and the weights of programs made of it.
 type tensors struct {
 	specs []backend.WeightSpec
 	data  map[string]tensor
@@ -34,7 +34,7 @@ func (m *tensors) ReadRows(name string, row0, rows int, dst []byte) error {
 	return nil
 }
 
-// stored keeps a tensor's bytes.
+// stored adds a tensor's bytes.
 func (m *tensors) stored(name string, f kernels.Format, rows, cols int, b []byte) {
 	if m.data == nil {
 		m.data = map[string]tensor{}
@@ -52,12 +52,12 @@ func (m *tensors) matrix(name string, use backend.Use, f kernels.Format, rows, c
 	return backend.WeightID(len(m.specs) - 1)
 }
 
-// table adds an F32 lookup table: how tests give a program its inputs.
+// table adds an F32 lookup table, which tests use for a program's inputs.
 func (m *tensors) table(name string, x []float32, cols int) backend.WeightID {
 	return m.matrix(name, backend.Lookup, kernels.F32, len(x)/cols, cols, encode(kernels.F32, x))
 }
 
-// vector adds a vector as a checkpoint has it, stored as f.
+// vector adds a vector that the checkpoint stores as f.
 func (m *tensors) vector(name string, f kernels.Format, x []float32) backend.WeightID {
 	m.stored(name, f, 1, len(x), encode(f, x))
 	m.specs = append(m.specs, backend.WeightSpec{
@@ -76,14 +76,14 @@ func (m *tensors) literal(name string, x []float32) backend.WeightID {
 	return backend.WeightID(len(m.specs) - 1)
 }
 
-// encode stores values as a format that Quantize has.
+// encode returns values in a format that Quantize supports.
 func encode(f kernels.Format, x []float32) []byte {
 	b := make([]byte, f.Bytes(int64(len(x))))
 	ref.Quantize(f, x, b)
 	return b
 }
 
-// decode is what bytes of a format say.
+// decode returns the values of bytes in a format.
 func decode(f kernels.Format, b []byte) []float32 {
 	elems, size := f.Block()
 	x := make([]float32, len(b)/size*elems)
@@ -91,7 +91,7 @@ func decode(f kernels.Format, b []byte) []float32 {
 	return x
 }
 
-// normal is n seeded numbers of a standard deviation.
+// normal returns n seeded numbers with a standard deviation.
 func normal(r *rand.Rand, n int, deviation float64) []float32 {
 	x := make([]float32, n)
 	for i := range x {
@@ -100,7 +100,8 @@ func normal(r *rand.Rand, n int, deviation float64) []float32 {
 	return x
 }
 
-// random is the bytes of n elements of any format, about as wide as deviation, but any of I8.
+// random returns the bytes of n elements of any format, with about the given deviation; I8
+// has any codes.
 func random(r *rand.Rand, f kernels.Format, n int, deviation float64) []byte {
 	heads, ok := blockHeads[f]
 	if !ok && f != kernels.I8 {
@@ -119,15 +120,15 @@ func random(r *rand.Rand, f kernels.Format, n int, deviation float64) []byte {
 	return b
 }
 
-// head is a half of a block: where it lies, and what it is of the deviation that random
-// codes and scales get by it.
+// head is a binary16 of a block: its offset, and the factor from the deviation to its value
+// that gives random codes and scales this deviation.
 type head struct {
 	at    int
 	times float64
 }
 
-// blockHeads are the formats that Quantize lacks. Codes, and scales, are about uniform: one
-// of n values deviates by n/√12. A minimum is d times the mean of a code.
+// blockHeads has the formats that Quantize lacks. Codes and scales are about uniform: one of
+// n values deviates by n/√12. A minimum is d times the mean of a code.
 var blockHeads = map[kernels.Format][]head{
 	kernels.Q5_0:   {{0, 1 / 9.2}},
 	kernels.Q5_1:   {{0, 1 / 9.2}, {2, -15.5 / 9.2}},
@@ -139,10 +140,11 @@ var blockHeads = map[kernels.Format][]head{
 	kernels.Q6_K:   {{208, 1 / (74 * 18.5)}},
 }
 
-// rng is the numbers of one test: the same in every run.
+// rng returns the random numbers of one test, the same in every run.
 func rng(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)) }
 
-// bits says whether two rows are the same bits but for the sign of zeros, and where not.
+// bits compares the bits of two rows, except for the sign of zeros, and returns the first
+// index that differs, or −1.
 func bits(a, b []float32) int {
 	for i := range a {
 		if math.Float32bits(a[i]) != math.Float32bits(b[i]) && (a[i] != 0 || b[i] != 0) {
@@ -152,10 +154,11 @@ func bits(a, b []float32) int {
 	return -1
 }
 
-// alike is bits of what the same rows gave in other company, where the backend's sums do not
-// depend on it; else it is where got is further from want than within of want's largest number.
+// alike compares results of the same rows in different steps: with bits if the backend's sums
+// do not depend on the step, else within a fraction of want's largest number. It returns the
+// first index that differs, or −1.
 func (s *subject) alike(got, want []float32, within float64) int {
-	if !s.near {
+	if !s.matrixTolerance {
 		return bits(got, want)
 	}
 	var most float64

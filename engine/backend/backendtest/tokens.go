@@ -9,15 +9,15 @@ import (
 	"vapp.dev/kernels"
 )
 
-// tokens tests what leaves one step and enters the next.
+// tokens tests data that passes from one step to the next.
 func (s *subject) tokens(t *testing.T) {
 	s.run(t, "resolve", s.resolve)
 	s.run(t, "overlap", s.overlap)
-	s.run(t, "copy pages", s.copyPages)
 	s.run(t, "move pages", s.movePages)
 }
 
-// resolve: ids pass, −1−r is row r of the other set, a row without token is 0.
+// resolve: ids pass unchanged, −1−r is row r of the other set, and a row without token gives
+// 0.
 func (s *subject) resolve(t *testing.T) {
 	const vocab = 40
 	m, x := &tensors{}, make([]float32, vocab*vocab)
@@ -33,8 +33,8 @@ func (s *subject) resolve(t *testing.T) {
 	}
 }
 
-// overlap: launching step n+1 before the tokens of step n are known gives the
-// same tokens as waiting for them.
+// overlap: launching step n+1 before the tokens of step n are known gives the same tokens as
+// waiting for them.
 func (s *subject) overlap(t *testing.T) {
 	const steps = 24
 	n := net{weights: kernels.F32, pages: kernels.F32, block: 16, rows: 32, seqs: 3, sampled: true}
@@ -68,24 +68,6 @@ func (s *subject) overlap(t *testing.T) {
 		check(t, r.dev.Wait((step-1)%2))
 		if got := r.dev.Step((step - 1) % 2).Sampled[:3]; !slices.Equal(got, plain[step-1]) {
 			t.Fatalf("step %d sampled %v, alone %v", step-1, got, plain[step-1])
-		}
-	}
-}
-
-// copyPages: a sequence whose pages were copied goes on as if they were its own.
-func (s *subject) copyPages(t *testing.T) {
-	n := net{weights: kernels.F32, pages: kernels.F16, block: 16, rows: 80, seqs: 1}
-	r := n.rig(t, s, 3)
-	pages := netPages(r, 3, upTo(r.pageCount()))
-	ids := netSequences()[3]
-	want := n.runs(r, [][]int32{ids}, pages, []int{40, 1})
-	check(t, r.dev.CopyPages(0, pages[0][:4], pages[2][:4]))
-	n.runs(r, netSequences()[2:3], pages, []int{40}) // the old pages serve someone else
-	r.run(feed{tokens: ids[50:], at: 50, pages: pages[2], sampled: all(10)})
-	s.sameLogits(t, &n, "after CopyPages", [][][]float32{split(r.floats(n.logits, 10), netVocab)}, [][][]float32{want[0][50:]})
-	for _, bad := range []int32{-1, int32(r.pageCount())} {
-		if r.dev.CopyPages(0, []int32{0}, []int32{bad}) == nil {
-			t.Errorf("CopyPages to page %d of %d: no error", bad, r.pageCount())
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// rated is one measurement of attention: of a variant, on pages in format.
+// rated is one measurement of attention with a variant, on pages in format.
 type rated struct {
 	variant    string
 	format     kernels.Format
@@ -20,10 +20,10 @@ type rated struct {
 	tokens, at int
 }
 
-// BenchmarkAttentionRates holds attention of eight key/value heads against what the
-// machine does just before: decoding against its read bandwidth, with more pages than
-// caches hold, a prompt against the variant's multiply-adds, those of pairs that a token
-// does not see left out: of bf16 where the variant multiplies pages so, else of F32.
+// BenchmarkAttentionRates compares attention of eight key/value heads with the machine's
+// limits, measured just before. Decoding is compared with its read bandwidth, with more pages
+// than caches hold. A prompt is compared with the variant's multiply-adds, counting only
+// pairs that the mask allows: of bf16 if the variant multiplies pages so, else of F32.
 func BenchmarkAttentionRates(b *testing.B) {
 	facts, err := cpu.Opener{}.Probe()
 	must(b, err)
@@ -59,14 +59,14 @@ func (r rated) decode(b *testing.B) {
 func (r rated) prompt(b *testing.B) {
 	top, err := cpu.MeasureLimits(2, 300*time.Millisecond)
 	must(b, err)
-	kv := max(1, 8*2048/max(r.tokens, 2048)) // what fits a short run
+	kv := max(1, 8*2048/max(r.tokens, 2048)) // small enough for a short run
 	n := tiny{heads: kv * r.group, kv: kv, dim: r.dim, vocab: 16, tokens: r.tokens, seqs: 1, length: r.tokens, format: r.format}
 	seen := float64(r.tokens) * float64(r.tokens+1) / 2
 	b.ReportMetric(100*4*seen*float64(n.heads*n.dim)/r.best(b, n)/r.rate(top), "%matrix")
 	b.ReportMetric(r.rate(top)/1e9, "GFLOP/s")
 }
 
-// rate is what the variant multiplies at most, in FLOP a second.
+// rate returns the variant's highest multiply rate, in FLOP per second.
 func (r rated) rate(top cpu.Limits) float64 {
 	switch {
 	case r.variant == "amx" && r.format == kernels.BF16, r.variant == "avx512bf16" && r.format != kernels.F16:
@@ -75,10 +75,10 @@ func (r rated) rate(top cpu.Limits) float64 {
 	return top.F32
 }
 
-// best are the seconds that attention takes in the step that others on the machine
+// best returns the seconds of attention in the fastest step, which other load on the machine
 // disturbed least.
 func (r rated) best(b *testing.B, n tiny) float64 {
-	d := n.open(b, backend.Settings{Variant: r.variant, Threads: 2, Profile: true})
+	d := n.open(b, backend.Settings{Variant: r.variant, Threads: 2, TimeOps: true})
 	bind := d.fill(0, n.seqs, r.tokens, r.at)
 	d.run(b, bind)
 	least, before := time.Hour, d.attention()
@@ -91,9 +91,9 @@ func (r rated) best(b *testing.B, n tiny) float64 {
 	return least.Seconds()
 }
 
-// attention is what it took of all steps so far.
+// attention returns the time of attention in all steps so far.
 func (d *device) attention() (wall time.Duration) {
-	decode, prompts := d.Device.(backend.Profiler).OpTimes()
+	decode, prompts := d.Device.(backend.OpTimer).OpTimes()
 	for _, o := range append(decode, prompts...) {
 		if o.Op == "attention" {
 			wall += o.Wall

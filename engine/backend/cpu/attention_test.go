@@ -13,9 +13,9 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestAttentionBits: the rows of a long sequence are the same bits in one chunk and
-// in several, one token at a time at the end, on one thread and on several, where the
-// spans of a row are shared among threads. The first spans are full of keys.
+// TestAttentionBits: the rows of a long sequence are the same bits in one chunk and in
+// several, with single tokens at the end, on one thread and on several. With several, threads
+// share the spans of a row. The first spans are full of keys.
 func TestAttentionBits(t *testing.T) {
 	const length, tail = 700, 4
 	for _, f := range []kernels.Format{kernels.F16, kernels.F32} {
@@ -53,8 +53,8 @@ func TestAttentionBits(t *testing.T) {
 	}
 }
 
-// TestAttentionKindsBits is the same of windows, sinks, softcaps and pages of bf16 and of
-// 8-bit floats, on every instruction set.
+// TestAttentionKindsBits checks the same for windows, sinks, softcaps and pages of bf16 and
+// of 8-bit floats, on every instruction set.
 func TestAttentionKindsBits(t *testing.T) {
 	facts, err := cpu.Opener{}.Probe()
 	must(t, err)
@@ -78,8 +78,8 @@ func TestAttentionKindsBits(t *testing.T) {
 				var want []byte
 				for threads := 1; threads <= 2; threads++ {
 					d := n.open(t, backend.Settings{Variant: variant, Threads: threads})
-					for i, chunk := range []int{n.length, 97, 7} { // 97: a tile of one token is left
-						d.back = i == 1 // in another order
+					for i, chunk := range []int{n.length, 97, 7} { // 97: the last tile has one token
+						d.back = i == 1 // pages in another order
 						got := d.chunked(t, chunk)
 						if want == nil {
 							want = got
@@ -94,7 +94,7 @@ func TestAttentionKindsBits(t *testing.T) {
 	}
 }
 
-// chunked is attention's result for every position, in steps of chunk.
+// chunked returns attention's result for every position, in steps of chunk.
 func (d *device) chunked(t *testing.T, chunk int) (rows []byte) {
 	for at := 0; at < d.spec.length; at += chunk {
 		n := min(chunk, d.spec.length-at)
@@ -104,8 +104,8 @@ func (d *device) chunked(t *testing.T, chunk int) (rows []byte) {
 	return rows
 }
 
-// BenchmarkAttention is one layer of SmolLM2's shape in a cache: a token of one
-// sequence at several lengths, and a chunk of a prompt.
+// BenchmarkAttention runs one layer of SmolLM2's shape with data in the cache: one token of
+// one sequence at several lengths, and a chunk of a prompt.
 func BenchmarkAttention(b *testing.B) {
 	for _, c := range [][2]int{{1, 256}, {1, 1024}, {256, 0}, {256, 256}} {
 		b.Run(fmt.Sprintf("tokens=%d/at=%d", c[0], c[1]), func(b *testing.B) {
@@ -122,9 +122,9 @@ func BenchmarkAttention(b *testing.B) {
 	}
 }
 
-// BenchmarkAttentionKinds is a token of one sequence and a chunk of 64, one layer of real models'
-// heads on pages in F16 and F8: what is read of pages a second, one thread. Of a window
-// the time does not grow with the history.
+// BenchmarkAttentionKinds runs one token and a chunk of 64 of one sequence, in one layer with
+// real models' heads, on pages in F16 and F8, on one thread. It reports the bytes of pages
+// read per second. With a window the time does not grow with the history.
 func BenchmarkAttentionKinds(b *testing.B) {
 	for _, c := range []struct {
 		name string
@@ -149,7 +149,7 @@ func BenchmarkAttentionKinds(b *testing.B) {
 					if n.window > 0 {
 						read = n.window
 					}
-					best := time.Hour // which others on the machine disturbed least
+					best := time.Hour // the run that other load disturbed least
 					for b.Loop() {
 						start := time.Now()
 						d.run(b, bind)

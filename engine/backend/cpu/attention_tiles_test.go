@@ -15,9 +15,9 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestAttentionNarrow runs the attention of avx512bf16, and that of amx on tiles in memory: its
-// bits depend on neither chunks, threads nor the order and size of pages, and it is what avx512 makes of
-// the same numbers but for the rounding of queries and weights to bf16.
+// TestAttentionNarrow runs the attention of avx512bf16, and that of amx with emulated tiles.
+// The bits do not depend on chunks, threads, or the order and size of pages. The result
+// equals that of avx512 except for the rounding of queries and weights to bf16.
 func TestAttentionNarrow(t *testing.T) {
 	if !xcpu.X86.HasAVX512BF16 || !xcpu.X86.HasAVX512VBMI {
 		t.Skip("not run: this CPU has no AVX-512 BF16 and VBMI")
@@ -39,7 +39,7 @@ func attendNarrow(t *testing.T, opener backend.Opener, variant string) {
 			n.vocab, n.tokens, n.seqs, n.length = 499, 300, 1, 300
 			plain := n.open(t, backend.Settings{Variant: "avx512", Threads: 2}).chunked(t, n.length)
 			var want []byte
-			for i, chunk := range []int{n.length, 97, 7} { // 97: a tile of one token is left
+			for i, chunk := range []int{n.length, 97, 7} { // 97: the last tile has one token
 				n.opener, n.block = opener, 16<<i
 				d := n.open(t, backend.Settings{Variant: variant, Threads: 1 + i%2})
 				d.back = i == 1
@@ -60,7 +60,7 @@ func attendNarrow(t *testing.T, opener backend.Opener, variant string) {
 	}
 }
 
-// apart is the largest difference of two arrays of F32, and infinite beside a NaN.
+// apart returns the largest difference of two arrays of F32; infinite if one has a NaN.
 func apart(a, b []byte) (most float64) {
 	for i := 0; i < len(a); i += 4 {
 		x, y := math.Float32frombits(binary.LittleEndian.Uint32(a[i:])), math.Float32frombits(binary.LittleEndian.Uint32(b[i:]))

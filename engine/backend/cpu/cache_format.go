@@ -14,8 +14,8 @@ import (
 	kcpu "vapp.dev/kernels/cpu"
 )
 
-// The file of packed weights is a header in cacheHead bytes and then the Weights arena as
-// it lies in memory, at a multiple of a huge page. Little endian:
+// The file of packed weights is a header in cacheHead bytes and then the Weights arena as it
+// is in memory. cacheHead is a multiple of a huge page. Little endian:
 //
 //	magic [20]byte, version uint32, key [32]byte, made [32]byte,
 //	bytes of the arena uint64, bytes of a chunk uint32, chunks uint32,
@@ -26,24 +26,24 @@ const (
 	cacheHead    = 2 << 20
 	cacheChunk   = 16 << 20
 	cacheFixed   = len(cacheMagic) + 4 + 32 + 32 + 8 + 4 + 4
-	// packVersion is of what Pack itself does: converting, quantizing, the order of parts.
+	// packVersion is the version of Pack itself: converting, quantizing, the order of parts.
 	packVersion = 1
 )
 
-// cacheHeader is what the file says of itself.
+// cacheHeader is the decoded header of a cache file.
 type cacheHeader struct {
-	key   [32]byte // of these weights, packed this way
-	made  [32]byte // of the checkpoint and the version, however it is packed
+	key   [32]byte // digest of the weights and how they are packed
+	made  [32]byte // digest of the checkpoint and the version alone
 	bytes int64    // of the arena
 	sums  []uint32 // CRC-32C of each chunk of it
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// chunks is how many chunks n bytes are.
+// chunks returns how many chunks n bytes have.
 func chunks(n int64) int64 { return (n + cacheChunk - 1) / cacheChunk }
 
-// encode is the header as it lies in the file.
+// encode returns the header as stored in the file.
 func (h cacheHeader) encode() []byte {
 	le := binary.LittleEndian
 	b := append(make([]byte, 0, cacheFixed+4*len(h.sums)+4), cacheMagic...)
@@ -88,8 +88,8 @@ func parseCache(b []byte) (cacheHeader, error) {
 	return h, nil
 }
 
-// identity is the digest of all that a reservation's weights are packed by: parts,
-// formats, kernels, numbers that the model code computed.
+// identity returns a digest of everything that determines how a reservation's weights are
+// packed: parts, formats, kernels, and numbers that the model code computed.
 func (l layout) identity(r backend.Reservation) [32]byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s %v %d\n", l.variant, l.int8, r.Arenas[backend.Weights])
@@ -99,7 +99,8 @@ func (l layout) identity(r backend.Reservation) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// cacheKey is identity, the versions of what packs, and the digest of what is packed.
+// cacheKey returns a digest of identity, the versions of the packing code, and the
+// checkpoint.
 func (l layout) cacheKey(c backend.Cache, r backend.Reservation) [32]byte {
 	h := sha256.New()
 	id := l.identity(r)
@@ -122,8 +123,8 @@ func (l layout) cacheKey(c backend.Cache, r backend.Reservation) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// madeOf is the digest of what is packed and of the version of everything that packs: a
-// file with another one serves no profile.
+// madeOf returns a digest of the checkpoint and the versions of the packing code. No profile
+// can use a file with another one.
 func madeOf(c backend.Cache) [32]byte {
 	h := sha256.New()
 	h.Write(c.Key[:])
@@ -134,8 +135,8 @@ func madeOf(c backend.Cache) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// CacheFile names the file by how the weights are packed, not by what: when the
-// checkpoint changes, its file is replaced.
+// CacheFile returns the path of the cache file. The name depends on how the weights are
+// packed, not on the checkpoint: when the checkpoint changes, its file is replaced.
 func (l layout) CacheFile(c backend.Cache, r backend.Reservation) string {
 	id := l.identity(r)
 	return filepath.Join(c.Dir, c.Stem+"."+l.variant+"-"+hex.EncodeToString(id[:4])+".packed")

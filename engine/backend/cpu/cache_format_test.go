@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// FuzzCacheHeader: whatever a file begins with, it is refused or says what encode writes.
+// FuzzCacheHeader: parseCache rejects any bytes or returns a header that encodes to them.
 func FuzzCacheHeader(f *testing.F) {
 	good := cacheHeader{key: [32]byte{1, 2}, made: [32]byte{3}, bytes: cacheChunk + 5, sums: []uint32{7, 8}}.encode()
 	f.Add(good)
@@ -25,7 +25,7 @@ func FuzzCacheHeader(f *testing.F) {
 	})
 }
 
-// TestCacheHeader says that a header with any bit turned is refused.
+// TestCacheHeader: a header with any bit flipped is rejected.
 func TestCacheHeader(t *testing.T) {
 	good := cacheHeader{key: [32]byte{1, 2}, made: [32]byte{3}, bytes: cacheChunk + 5, sums: []uint32{7, 8}}.encode()
 	if h, err := parseCache(append(bytes.Clone(good), 9)); err != nil || h.bytes != cacheChunk+5 || h.sums[1] != 8 || h.made != [32]byte{3} || h.key != [32]byte{1, 2} {
@@ -45,8 +45,8 @@ func TestCacheHeader(t *testing.T) {
 	}
 }
 
-// TestCacheHeaderOfOthers: a header that is whole, and of another format or another size of
-// chunks, is refused for that.
+// TestCacheHeaderOfOthers: a valid header of another format or another chunk size is rejected
+// with that reason.
 func TestCacheHeaderOfOthers(t *testing.T) {
 	good := cacheHeader{bytes: cacheChunk + 5, sums: []uint32{7, 8}}.encode()
 	version, chunk := len(cacheMagic), len(cacheMagic)+4+32+32+8

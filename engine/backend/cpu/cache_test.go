@@ -20,15 +20,15 @@ import (
 	"vapp.dev/kernels"
 )
 
-// keeper is a device over one profile and one file.
+// keeper opens a device with a cache file and returns what became of the file.
 func keeper(t *testing.T, c backend.Cache) (*device, backend.CacheUse) {
 	t.Helper()
 	n := tiny{heads: 2, kv: 2, dim: 64, vocab: 900, tokens: 16, seqs: 1, length: 32, format: kernels.F32}
 	d := n.openUnpacked(t, backend.Settings{Threads: 2, Cache: c})
-	return d, d.Device.(backend.Keeper).Kept()
+	return d, d.Device.(backend.CacheWriter).CacheUse()
 }
 
-// draws is what a step samples.
+// draws returns the token that a step samples.
 func (d *device) draws(t *testing.T) int32 {
 	t.Helper()
 	d.run(t, d.fill(0, 1, 16, 0))
@@ -37,16 +37,16 @@ func (d *device) draws(t *testing.T) int32 {
 
 func kept(t *testing.T, d *device) {
 	t.Helper()
-	must(t, d.Device.(backend.Keeper).Keep(context.Background()))
+	must(t, d.Device.(backend.CacheWriter).WriteCache(context.Background()))
 }
 
-// TestCache writes a file, reads it and computes with it; what is stale or torn is packed
+// TestCache writes a file, reads it and computes with it. A stale or damaged file is packed
 // again and replaced.
 func TestCache(t *testing.T) {
 	c := backend.Cache{Dir: t.TempDir(), Stem: "tiny", Key: [32]byte{1}}
 	d, use := keeper(t, c)
 	if use.Loaded || !strings.Contains(use.Why, "no file yet") {
-		t.Fatalf("before there is a file: %+v", use)
+		t.Fatalf("without a file: %+v", use)
 	}
 	d.packAll(t)
 	want := d.draws(t)
@@ -90,8 +90,8 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// TestCacheChanged: a file that is cut or written over while a device that was loaded from it runs
-// changes no weight. A device that opens it then packs.
+// TestCacheChanged: a file that is truncated or overwritten while a device runs, which was
+// loaded from it, changes no weight. A device that opens the file then packs.
 func TestCacheChanged(t *testing.T) {
 	c := backend.Cache{Dir: t.TempDir(), Stem: "tiny"}
 	d, use := keeper(t, c)
@@ -126,8 +126,8 @@ func TestCacheChanged(t *testing.T) {
 	}
 }
 
-// TestCacheOfMany has several devices write the same file at once: at every time it is
-// whole, or not there.
+// TestCacheOfMany: several devices write the same file at once; at any time it is complete or
+// missing.
 func TestCacheOfMany(t *testing.T) {
 	c := backend.Cache{Dir: t.TempDir(), Stem: "tiny"}
 	var ds []*device
@@ -141,7 +141,7 @@ func TestCacheOfMany(t *testing.T) {
 		wg.Go(func() {
 			for range 2 {
 				var no *backend.CacheError
-				if err := d.Device.(backend.Keeper).Keep(context.Background()); err != nil && !errors.As(err, &no) {
+				if err := d.Device.(backend.CacheWriter).WriteCache(context.Background()); err != nil && !errors.As(err, &no) {
 					t.Error(err)
 				}
 			}
@@ -161,8 +161,8 @@ func TestCacheOfMany(t *testing.T) {
 	}
 }
 
-// TestCacheTaken: of two devices that were opened before there was a file the second one
-// leaves what the first wrote.
+// TestCacheTaken: two devices are opened before the file exists; the second does not replace
+// the file that the first wrote.
 func TestCacheTaken(t *testing.T) {
 	c := backend.Cache{Dir: t.TempDir(), Stem: "tiny"}
 	first, use := keeper(t, c)
@@ -172,7 +172,7 @@ func TestCacheTaken(t *testing.T) {
 	kept(t, first)
 	before, err := os.Stat(use.Path)
 	must(t, err)
-	if err := second.Device.(backend.Keeper).Keep(context.Background()); !errors.Is(err, backend.ErrCacheTaken) || !strings.Contains(err.Error(), "the next start reads that") {
+	if err := second.Device.(backend.CacheWriter).WriteCache(context.Background()); !errors.Is(err, backend.ErrCacheTaken) || !strings.Contains(err.Error(), "the next start reads that") {
 		t.Errorf("%v, want that another process writes it", err)
 	}
 	if after, err := os.Stat(use.Path); err != nil || !os.SameFile(before, after) {
@@ -183,37 +183,37 @@ func TestCacheTaken(t *testing.T) {
 	}
 }
 
-// TestCacheRefused: a directory that is not there, or not one, is an error where the file
-// must be kept, and a note where it may; a writing that is cut short leaves nothing.
+// TestCacheRefused: a missing directory, or a path that is none, is an error if the cache is
+// required and a reason in CacheUse if not. A cancelled write leaves no file.
 func TestCacheRefused(t *testing.T) {
 	dir := t.TempDir()
 	n := tiny{heads: 2, kv: 2, dim: 64, vocab: 900, tokens: 16, seqs: 1, length: 32, format: kernels.F32}
 	c := backend.Cache{Dir: filepath.Join(dir, "absent"), Stem: "tiny", Must: true}
 	var no *backend.CacheError
 	if _, _, err := n.opened(t, backend.Settings{Cache: c}); !errors.As(err, &no) || !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a directory that is not there: %v", err)
+		t.Errorf("a missing directory: %v", err)
 	}
 	c.Must = false
 	d, _ := keeper(t, c)
 	d.packAll(t)
-	if err := d.Device.(backend.Keeper).Keep(context.Background()); !errors.As(err, &no) {
-		t.Errorf("a directory that is not there: %v", err)
+	if err := d.Device.(backend.CacheWriter).WriteCache(context.Background()); !errors.As(err, &no) {
+		t.Errorf("a missing directory: %v", err)
 	}
 	c.Dir = dir
 	d, use := keeper(t, c)
 	d.packAll(t)
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
-	if err := d.Device.(backend.Keeper).Keep(ctx); !errors.Is(err, context.Canceled) {
+	if err := d.Device.(backend.CacheWriter).WriteCache(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("cut short: %v", err)
 	}
 	if left, _ := os.ReadDir(dir); len(left) > 0 {
-		t.Errorf("cut short, it leaves %v beside %s", left, use.Path)
+		t.Errorf("cancelled, it leaves %v next to %s", left, use.Path)
 	}
 }
 
-// TestCacheSweep: what no start of this version would read goes when a file is written; what
-// another profile or model may want stays.
+// TestCacheSweep: writing a file removes files that no start of this version can read; files
+// of other profiles and models stay.
 func TestCacheSweep(t *testing.T) {
 	dir := t.TempDir()
 	c := backend.Cache{Dir: dir, Stem: "tiny", Key: [32]byte{1}}
@@ -225,7 +225,7 @@ func TestCacheSweep(t *testing.T) {
 	older := append([]byte(nil), whole...)
 	older[20]++ // its version
 	files := map[string][]byte{
-		"tiny.avx2-00000001.packed": whole, // of another profile
+		"tiny.avx2-00000001.packed": whole, // another profile's
 		"tiny.avx2-00000002.packed": older, "tiny.avx2-00000003.packed": []byte("hello"), "tiny.amx-00000004.packed.part": nil,
 		"tiny.Q4.avx2-00000002.packed": older, "tiny.packed": older, "tiny.avx2-2.packed": older, "other.avx2-00000002.packed": older, "config.json": nil,
 	}
@@ -247,7 +247,7 @@ func TestCacheSweep(t *testing.T) {
 		d, _ := keeper(t, c)
 		d.packAll(t)
 		kept(t, d)
-		got := d.Device.(backend.Keeper).Kept()
+		got := d.Device.(backend.CacheWriter).CacheUse()
 		wantGone, wantLeft := []string{"tiny.amx-00000004.packed.part", "tiny.avx2-00000002.packed", "tiny.avx2-00000003.packed"}, []string{"tiny.avx2-00000001.packed"}
 		if shared {
 			wantGone, wantLeft = nil, []string{"tiny.avx2-00000001.packed", "tiny.avx2-00000002.packed", "tiny.avx2-00000003.packed"}
@@ -264,17 +264,17 @@ func TestCacheSweep(t *testing.T) {
 			t.Errorf("shared %v: %+v", shared, again)
 		}
 	}
-	// Of another checkpoint: what the first one left serves nothing.
+	// With another checkpoint, the first device's files are useless.
 	c.Key[0]++
 	d, _ := keeper(t, c)
 	d.packAll(t)
 	kept(t, d)
-	if got := d.Device.(backend.Keeper).Kept(); !slices.Equal(names(got.Removed), []string{"tiny.avx2-00000001.packed"}) || len(got.Others) > 0 {
+	if got := d.Device.(backend.CacheWriter).CacheUse(); !slices.Equal(names(got.Removed), []string{"tiny.avx2-00000001.packed"}) || len(got.Others) > 0 {
 		t.Errorf("after another checkpoint: %+v", got)
 	}
 }
 
-// TestCacheDraft: a draft that another process is writing stays.
+// TestCacheDraft: a temporary file that another process is writing stays.
 func TestCacheDraft(t *testing.T) {
 	dir := t.TempDir()
 	f, err := os.Create(filepath.Join(dir, "tiny.amx-00000004.packed.part"))
@@ -284,7 +284,7 @@ func TestCacheDraft(t *testing.T) {
 	d, _ := keeper(t, backend.Cache{Dir: dir, Stem: "tiny"})
 	d.packAll(t)
 	kept(t, d)
-	if got := d.Device.(backend.Keeper).Kept(); len(got.Removed)+len(got.Others) > 0 {
+	if got := d.Device.(backend.CacheWriter).CacheUse(); len(got.Removed)+len(got.Others) > 0 {
 		t.Errorf("%+v", got)
 	}
 	if _, err := os.Stat(f.Name()); err != nil {

@@ -15,33 +15,33 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-var _ backend.Keeper = (*device)(nil)
+var _ backend.CacheWriter = (*device)(nil)
 
-// Keep writes header and arena to a file beside the one that it becomes: only whole
-// files ever have the name. Of several processes one writes.
-func (d *device) Keep(ctx context.Context) error {
-	if d.kept.Path == "" || d.kept.Loaded {
+// WriteCache writes header and arena to a temporary file and renames it, so that only
+// complete files have the final name. Of several processes, one writes.
+func (d *device) WriteCache(ctx context.Context) error {
+	if d.cacheUse.Path == "" || d.cacheUse.Loaded {
 		return nil
 	}
-	f, err := draft(d.kept.Path)
+	f, err := draft(d.cacheUse.Path)
 	if err != nil {
-		return &backend.CacheError{Path: d.kept.Path, Err: err}
+		return &backend.CacheError{Path: d.cacheUse.Path, Err: err}
 	}
-	defer f.Close() // and with it the lock
+	defer f.Close() // releases the lock
 	if d.replaced() {
-		return &backend.CacheError{Path: d.kept.Path, Err: errors.Join(backend.ErrCacheTaken, os.Remove(f.Name()))}
+		return &backend.CacheError{Path: d.cacheUse.Path, Err: errors.Join(backend.ErrCacheTaken, os.Remove(f.Name()))}
 	}
 	if err := d.write(ctx, f); err != nil {
 		if why := context.Cause(ctx); why != nil {
 			err = why
 		}
-		return &backend.CacheError{Path: d.kept.Path, Err: errors.Join(err, os.Remove(f.Name()))}
+		return &backend.CacheError{Path: d.cacheUse.Path, Err: errors.Join(err, os.Remove(f.Name()))}
 	}
-	d.kept.Removed, d.kept.Others = d.sweep()
+	d.cacheUse.Removed, d.cacheUse.Others = d.sweep()
 	return nil
 }
 
-// write fills f and gives it its name.
+// write fills f and renames it to its final name.
 func (d *device) write(ctx context.Context, f *os.File) error {
 	m := d.arenas[backend.Weights]
 	if err := f.Truncate(cacheHead + m.bytes); err != nil {
@@ -71,22 +71,22 @@ func (d *device) write(ctx context.Context, f *os.File) error {
 	if err := f.Sync(); err != nil {
 		return err
 	}
-	if err := os.Rename(f.Name(), d.kept.Path); err != nil {
+	if err := os.Rename(f.Name(), d.cacheUse.Path); err != nil {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(d.kept.Path))
+	dir, err := os.Open(filepath.Dir(d.cacheUse.Path))
 	if err != nil {
-		return nil // in place; a crash now may lose it, and nothing else
+		return nil // the file is in place; only a crash now may lose it
 	}
 	defer dir.Close()
 	_ = dir.Sync() // as above
 	return nil
 }
 
-// replaced reports whether the file came since this device was opened and has these
-// weights: of several processes that start at once the first writes.
+// replaced reports whether another process wrote the file since this device was opened, and
+// it has these weights. If several processes start at once, the first one writes.
 func (d *device) replaced() bool {
-	f, err := os.Open(d.kept.Path)
+	f, err := os.Open(d.cacheUse.Path)
 	if err != nil {
 		return false
 	}
@@ -99,9 +99,9 @@ func (d *device) replaced() bool {
 	return err == nil && d.serves(h) && st.Size() == cacheHead+h.bytes
 }
 
-// draft opens the file beside path that is written, empty and locked. What a process left
-// there that was killed is written over. The lock is of the file that has the name now: one
-// that became path meanwhile is somebody's weights.
+// draft opens the temporary file beside path, empty and locked. It overwrites the file of a
+// process that was killed. It fails if the locked file no longer has the name: another
+// process renamed it to path, so it has valid weights.
 func draft(path string) (*os.File, error) {
 	f, err := os.OpenFile(path+".part", os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
 	if err != nil {
@@ -124,23 +124,23 @@ func draft(path string) (*os.File, error) {
 	return f, nil
 }
 
-// writable says whether Keep could write the file, by beginning it.
+// writable returns an error unless WriteCache could create its file.
 func (d *device) writable() error {
-	f, err := draft(d.kept.Path)
+	f, err := draft(d.cacheUse.Path)
 	switch {
 	case err == backend.ErrCacheTaken:
 		return nil
 	case err != nil:
-		return &backend.CacheError{Path: d.kept.Path, Err: err}
+		return &backend.CacheError{Path: d.cacheUse.Path, Err: err}
 	}
 	err = os.Remove(f.Name())
 	if err = errors.Join(err, f.Close()); err != nil {
-		return &backend.CacheError{Path: d.kept.Path, Err: err}
+		return &backend.CacheError{Path: d.cacheUse.Path, Err: err}
 	}
 	return nil
 }
 
-// reason is an error without the operation and the path.
+// reason returns the cause of an error without the operation and the path.
 func reason(err error) error {
 	var p *os.PathError
 	if errors.As(err, &p) {

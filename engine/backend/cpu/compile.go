@@ -12,15 +12,15 @@ import (
 	kcpu "vapp.dev/kernels/cpu"
 )
 
-// executable is a program as two lists of phases, one for each set of step
-// buffers, with every address resolved.
+// executable is a program compiled to two lists of phases, one for each set of step buffers,
+// with every address resolved.
 type executable struct {
 	d     *device
 	p     *backend.Program
 	lists [2]list
 }
 
-// Program is what was compiled.
+// Program returns the program that was compiled.
 func (e *executable) Program() *backend.Program { return e.p }
 
 // phase is vapp_phase of pool.h.
@@ -37,8 +37,8 @@ type list struct {
 	n  int
 }
 
-// Compile checks every shape once: what passes cannot leave its operands in a
-// step. The lists lie on Go's heap, pinned until the executable is collected.
+// Compile checks every shape once, so that no op can access memory outside its operands in a
+// step. The lists are on Go's heap, pinned until the executable is collected.
 func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
 	if d.pool == nil {
 		return nil, errClosed
@@ -68,40 +68,40 @@ func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
 // and does not move.
 type pinned struct {
 	pins runtime.Pinner
-	room []uint64
+	free []uint64
 }
 
 // put copies v to pinned memory and returns its address.
 func put[T any](m *pinned, v T) uintptr {
 	const chunk = 8192
 	words := (int(unsafe.Sizeof(v)) + 63) / 64 * 8
-	if words > len(m.room) {
-		m.room = make([]uint64, max(chunk, words))
-		m.pins.Pin(&m.room[0])
+	if words > len(m.free) {
+		m.free = make([]uint64, max(chunk, words))
+		m.pins.Pin(&m.free[0])
 	}
-	at := unsafe.Pointer(&m.room[0])
+	at := unsafe.Pointer(&m.free[0])
 	*(*T)(at) = v
-	m.room = m.room[words:]
+	m.free = m.free[words:]
 	return uintptr(at)
 }
 
-// compiler appends phases of one set.
+// compiler appends the phases for one set of step buffers.
 type compiler struct {
 	d      *device
 	p      *backend.Program
 	set    int
-	s, o   *backend.Step // of the set and of the other one
+	s, o   *backend.Step // of this set and of the other one
 	mem    *pinned
 	phases []phase
-	name   string // of the op at hand
+	name   string // of the current op
 	times  []phaseTime
 }
 
-// Work that is worth a thread of its own, in elements that are moved.
+// worth is the smallest number of moved elements that justifies another thread.
 const worth = 8192
 
-// add appends an op of kernels/cpu with its operands. units and grain say how many
-// threads it is worth: see pool.h.
+// add appends an op of kernels/cpu with its operands. units and grain determine how many
+// threads it uses: see vapp_phase in pool.h.
 func add[T any](c *compiler, op kcpu.Op, args T, symbol backend.Rows, units, grain int) error {
 	fn, ok := kcpu.Kernel(op, c.d.layout.kernels(op))
 	if !ok {
@@ -111,10 +111,10 @@ func add[T any](c *compiler, op kcpu.Op, args T, symbol backend.Rows, units, gra
 	return nil
 }
 
-// last is the phase that was appended last.
+// last returns the phase that was appended last.
 func (c *compiler) last() *phase { return &c.phases[len(c.phases)-1] }
 
-// rows is a grain for ops that share rows of n elements.
+// rows returns the grain of an op on rows of n elements.
 func rows(n int) int { return max(1, worth/max(1, n)) }
 
 // list pins the phases.
@@ -123,10 +123,10 @@ func (c *compiler) list() list {
 	return list{uintptr(unsafe.Pointer(&c.phases[0])), len(c.phases)}
 }
 
-// address of a slice of step buffers.
+// address returns the address of a slice of step buffers.
 func address[T any](s []T) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(s))) }
 
-// value is where a value lies; 0 for NoValue.
+// value returns the address of a value; 0 for NoValue.
 func (c *compiler) value(v backend.Value) uintptr {
 	if v == backend.NoValue {
 		return 0
@@ -134,7 +134,7 @@ func (c *compiler) value(v backend.Value) uintptr {
 	return c.d.arenas[backend.Scratch].address(c.p.Values[v].Offset)
 }
 
-// weight is where a weight lies; 0 for NoWeight.
+// weight returns the address of a weight; 0 for NoWeight.
 func (c *compiler) weight(w backend.WeightID) uintptr {
 	if w == backend.NoWeight {
 		return 0
@@ -144,7 +144,7 @@ func (c *compiler) weight(w backend.WeightID) uintptr {
 
 func (c *compiler) info(v backend.Value) backend.ValueInfo { return c.p.Values[v] }
 
-// pages is a layer of a class.
+// pages returns the kernel arguments for a layer of a class.
 func (c *compiler) pages(class, layer int) kcpu.Pages {
 	k := c.p.Classes[class]
 	return kcpu.Pages{
@@ -155,7 +155,7 @@ func (c *compiler) pages(class, layer int) kcpu.Pages {
 	}
 }
 
-// plane is a class's token plane.
+// plane returns the kernel arguments for a class's token plane.
 func (c *compiler) plane(class int) kcpu.Pages {
 	p := c.pages(class, 0)
 	p.K = c.p.Classes[class].TokenOffset()

@@ -7,22 +7,22 @@ import (
 	kcpu "vapp.dev/kernels/cpu"
 )
 
-// draft appends what verifies proposals and makes them.
+// draft appends the ops that verify and make proposals.
 func (c *compiler) draft(op backend.Op) error {
 	switch o := op.(type) {
-	case backend.Drafted:
+	case backend.DraftInput:
 		return add(c, kcpu.OpDrafted, kcpu.Drafted{
-			IDs: c.value(o.Ids), First: address(c.s.First), Rows: address(c.s.Rows), Sampled: address(c.s.Sampled), Map: c.room(0), Out: c.value(o.Out),
+			IDs: c.value(o.Ids), First: address(c.s.First), Rows: address(c.s.Rows), Sampled: address(c.s.Sampled), Map: c.workspace(0), Out: c.value(o.Out),
 		}, backend.PerToken, 0, 1)
 	case backend.Verify:
 		return add(c, kcpu.OpVerify, kcpu.Verify{
 			IDs: c.value(o.Ids), First: address(c.s.First), Seq: address(c.s.Seq), Rows: address(c.s.Rows), Sampled: address(c.s.Sampled),
-			Map: c.room(0), Kept: c.value(o.Kept), Accepted: address(c.s.Accepted),
+			Map: c.workspace(0), Kept: c.value(o.AcceptedRow), Accepted: address(c.s.Accepted),
 		}, backend.PerToken, 0, 1)
-	case backend.GatherKept:
+	case backend.GatherAccepted:
 		y := c.info(o.Y)
 		return add(c, kcpu.OpGatherKept, kcpu.GatherKept{
-			X: c.value(o.X), Kept: c.value(o.Kept), Y: c.value(o.Y), Bytes: y.Format.Bytes(int64(y.Cols)),
+			X: c.value(o.X), Kept: c.value(o.AcceptedRow), Y: c.value(o.Y), Bytes: y.Format.Bytes(int64(y.Cols)),
 		}, backend.PerSeq, 1, rows(y.Cols))
 	case backend.Propose:
 		return add(c, kcpu.OpPropose, kcpu.Propose{
@@ -32,15 +32,15 @@ func (c *compiler) draft(op backend.Op) error {
 	return backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")
 }
 
-// kept is where the rows that others are ahead of lie; 0 for rows that are tokens.
-func (c *compiler) kept(a *backend.Ahead) uintptr {
+// acceptedRow returns the address of a DraftPosition's AcceptedRow; 0 if rows are tokens.
+func (c *compiler) acceptedRow(a *backend.DraftPosition) uintptr {
 	if a == nil {
 		return 0
 	}
-	return c.value(a.Kept)
+	return c.value(a.AcceptedRow)
 }
 
-func by(a *backend.Ahead) int32 {
+func by(a *backend.DraftPosition) int32 {
 	if a == nil {
 		return 0
 	}

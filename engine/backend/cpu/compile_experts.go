@@ -7,7 +7,7 @@ import (
 	kcpu "vapp.dev/kernels/cpu"
 )
 
-// experts appends the phases of a mixture, a round of them for each ExpertRows rows.
+// experts appends the phases of a mixture of experts, once for each ExpertRows rows.
 func (c *compiler) experts(o backend.Experts) error {
 	shape, err := c.d.layout.expertShape(c.p, o)
 	if err != nil {
@@ -26,12 +26,12 @@ func (c *compiler) experts(o backend.Experts) error {
 		return backend.Unsupported(name, "op experts", "this binary has no "+c.d.layout.variant+" kernel of its activation")
 	}
 	r, x := shape.Room(), c.info(o.X)
-	up.X, up.Y, down.X, down.Y = c.room(r.Picked), c.room(r.Up), c.room(r.Act), c.room(r.Picked)
+	up.X, up.Y, down.X, down.Y = c.workspace(r.Picked), c.workspace(r.Up), c.workspace(r.Act), c.workspace(r.Picked)
 	for row := 0; row < shape.Rows; row += kcpu.ExpertRows {
 		a := kcpu.Experts{
 			X: c.value(o.X), IDs: c.value(o.Ids), Weights: c.value(o.Weights), Y: c.value(o.Y), GateUp: up, Down: down, GLU: glu,
-			First: c.room(r.First), Before: c.room(r.Before), Place: c.room(r.Place),
-			Picked: c.room(r.Picked), Up: c.room(r.Up), Act: c.room(r.Act), Shared: c.room(r.Shared), Work: c.room(r.Bytes), WorkBytes: r.Each,
+			First: c.workspace(r.First), Before: c.workspace(r.Before), Place: c.workspace(r.Place),
+			Picked: c.workspace(r.Picked), Up: c.workspace(r.Up), Act: c.workspace(r.Act), Shared: c.workspace(r.Shared), Work: c.workspace(r.Bytes), WorkBytes: r.Each,
 			Symbol: int32(x.Rows), Experts: int32(shape.Experts), Top: int32(o.Top), Cols: int32(x.Cols), Width: int32(o.Width),
 			Row0: int32(row), Most: kcpu.ExpertRows, Activation: activation(o.Activation),
 		}
@@ -50,7 +50,7 @@ func (c *compiler) experts(o backend.Experts) error {
 	return nil
 }
 
-// stack is the weight of one of the products.
+// stack returns the kernel arguments for the weight of one of the two products.
 func (c *compiler) stack(w, bias backend.WeightID) (kcpu.Stack, error) {
 	k, err := c.kernel(w)
 	if err != nil {

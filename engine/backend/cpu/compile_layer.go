@@ -9,7 +9,7 @@ import (
 	kcpu "vapp.dev/kernels/cpu"
 )
 
-// layer appends what layers are made of beside attention and products.
+// layer appends the ops of layers other than attention and products.
 func (c *compiler) layer(op backend.Op) error {
 	switch o := op.(type) {
 	case backend.Norm:
@@ -107,7 +107,7 @@ func (c *compiler) conv(o backend.Conv) error {
 		Cols: int32(x.Cols), Kernel: int32(o.Kernel), Rows: int32(k.State.ConvRows),
 	}
 	a.Pages.Format = int32(k.State.ConvFormat)
-	if i := c.p.Checkpoints(o.Class); i >= 0 {
+	if i := c.p.Snapshots(o.Class); i >= 0 {
 		a.Marks = c.pages(i, o.Layer)
 	}
 	return add(c, kcpu.OpConv, a, backend.PerToken, 4*x.Cols, worth)
@@ -121,14 +121,14 @@ func (c *compiler) deltaNet(o backend.DeltaNet) error {
 		KeyHeads: int32(o.KeyHeads), ValueHeads: int32(o.ValueHeads), KeyDim: int32(o.KeyDim), ValueDim: int32(o.ValueDim), Copies: int32(s.Copies),
 	}
 	a.Pages.K += s.ConvBytes()
-	if i := c.p.Checkpoints(o.Class); i >= 0 {
+	if i := c.p.Snapshots(o.Class); i >= 0 {
 		a.Marks = c.pages(i, o.Layer)
 		a.Marks.K += s.ConvBytes()
 	}
 	return add(c, kcpu.OpDelta, a, backend.PerToken, kcpu.DeltaUnits(o.ValueHeads, o.ValueDim), 1)
 }
 
-// activation is what kernels know of a gated MLP's function.
+// activation returns the kernel arguments for the function of a gated MLP.
 func activation(a backend.Activation) kcpu.Activation {
 	k := kcpu.Activation{Kind: act(a.Act), Paired: flag(a.Paired), Limit: a.Limit, Alpha: a.Alpha, Shift: a.Shift}
 	if a.Limit != 0 || a.Alpha != 0 || a.Shift != 0 {

@@ -38,14 +38,14 @@ func (c *compiler) op(op backend.Op) error {
 		}, backend.PerSeq, 1, rows(y.Cols))
 	case backend.Sample:
 		return c.sample(o)
-	case backend.Emit:
+	case backend.OutputRows:
 		x := c.info(o.X)
-		return add(c, kcpu.OpConcat, kcpu.Concat{ // with nothing: a copy
-			A: c.value(o.X), B: c.value(o.X), Y: address(c.s.Emitted), Symbol: int32(x.Rows), ACols: int32(x.Cols),
+		return add(c, kcpu.OpConcat, kcpu.Concat{ // Concat with no second operand is a copy
+			A: c.value(o.X), B: c.value(o.X), Y: address(c.s.Outputs), Symbol: int32(x.Rows), ACols: int32(x.Cols),
 		}, x.Rows, 1, rows(x.Cols))
 	case backend.Angles, backend.Rope, backend.Attention, backend.StoreKV:
 		return c.attention(op)
-	case backend.Drafted, backend.Verify, backend.GatherKept, backend.Propose:
+	case backend.DraftInput, backend.Verify, backend.GatherAccepted, backend.Propose:
 		return c.draft(op)
 	}
 	return c.layer(op)
@@ -56,7 +56,7 @@ func (c *compiler) attention(op backend.Op) error {
 	case backend.Angles:
 		half := c.info(o.Y).Cols / 2
 		return add(c, kcpu.OpAngles, kcpu.Angles{
-			Positions: address(c.s.Positions), Kept: c.kept(o.Ahead), By: by(o.Ahead), Freq: c.weight(o.InvFreq), Y: c.value(o.Y), Half: int32(half), Scale: o.Scale,
+			Positions: address(c.s.Positions), Kept: c.acceptedRow(o.Draft), By: by(o.Draft), Freq: c.weight(o.InvFreq), Y: c.value(o.Y), Half: int32(half), Scale: o.Scale,
 		}, c.info(o.Y).Rows, 1, rows(128*half))
 	case backend.Rope:
 		return c.rope(o)
@@ -66,19 +66,19 @@ func (c *compiler) attention(op backend.Op) error {
 		k := c.p.Classes[o.Class]
 		return add(c, kcpu.OpStoreKV, kcpu.StoreKV{
 			Pages: c.pages(o.Class, o.Layer), K: c.value(o.K), V: c.value(o.V),
-			Seq: address(c.s.Seq), Positions: address(c.s.Positions), First: address(c.s.First), Kept: c.kept(o.Ahead), By: by(o.Ahead),
+			Seq: address(c.s.Seq), Positions: address(c.s.Positions), First: address(c.s.First), Kept: c.acceptedRow(o.Draft), By: by(o.Draft),
 		}, c.info(o.K).Rows, 1, rows(8*k.KVHeads*k.HeadDim))
 	}
 	return backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")
 }
 
-// attend is attention and, on one thread, the join of what was split.
+// attend appends attention and then, on one thread, the phase that joins split results.
 func (c *compiler) attend(o backend.Attention) error {
 	threads := c.d.layout.threads
 	shared := kcpu.AttentionShared(threads, o.Heads/o.KVHeads, o.HeadDim)
 	a := kcpu.Attention{
 		Q: c.value(o.Q), K: c.value(o.K), V: c.value(o.V), Y: c.value(o.Y),
-		Positions: address(c.s.Positions), First: address(c.s.First), Kept: c.kept(o.Ahead), By: by(o.Ahead), Work: c.room(shared), Shared: c.room(0),
+		Positions: address(c.s.Positions), First: address(c.s.First), Kept: c.acceptedRow(o.Draft), By: by(o.Draft), Work: c.workspace(shared), Shared: c.workspace(0),
 		WorkBytes: kcpu.AttentionWorkspace(o.HeadDim), SharedBytes: shared, Heads: int32(o.Heads), Threads: int32(threads),
 		Scale: o.Scale, Softcap: o.Softcap, Window: int32(o.Window),
 	}
@@ -88,7 +88,7 @@ func (c *compiler) attend(o backend.Attention) error {
 	if o.Rebuild != nil {
 		a.Rebuild = c.weight(o.Rebuild.Weight)
 	}
-	if o.Both {
+	if o.Bidirectional {
 		a.Both = 1
 		a.Pages = kcpu.Pages{Format: int32(c.info(o.K).Format), KVHeads: int32(o.KVHeads), HeadDim: int32(o.HeadDim), KeyDim: int32(o.HeadDim)}
 	} else {
@@ -101,8 +101,8 @@ func (c *compiler) attend(o backend.Attention) error {
 	return add(c, kcpu.OpAttentionJoin, a, symbol, 0, 1)
 }
 
-// room is a place in the workspace.
-func (c *compiler) room(off int64) uintptr { return c.d.arenas[backend.Workspace].address(off) }
+// workspace returns the address of an offset in the workspace.
+func (c *compiler) workspace(off int64) uintptr { return c.d.arenas[backend.Workspace].address(off) }
 
 // embed reads a table row by row, or a packed weight through its kernel.
 func (c *compiler) embed(o backend.Embed) error {
@@ -126,7 +126,7 @@ func (c *compiler) kernel(w backend.WeightID) (kcpu.LinearKernel, error) {
 	return c.kernelOf(c.p.Weights[w], c.d.weights[w].Format)
 }
 
-// kernelOf multiplies with a weight that is packed as f.
+// kernelOf returns the kernel that multiplies with a weight packed as f.
 func (c *compiler) kernelOf(w backend.WeightSpec, f kernels.Format) (kcpu.LinearKernel, error) {
 	k, ok := c.d.layout.matrix(w, f).Kernel()
 	if !ok {
@@ -135,7 +135,7 @@ func (c *compiler) kernelOf(w backend.WeightSpec, f kernels.Format) (kcpu.Linear
 	return k, nil
 }
 
-// linear multiplies with a weight, or with its segments one after the other.
+// linear appends the product with a weight, or with each of its segments.
 func (c *compiler) linear(o backend.Linear) error {
 	x, y := c.info(o.X), c.info(o.Y)
 	a := kcpu.Linear{
@@ -163,19 +163,19 @@ func (c *compiler) linear(o backend.Linear) error {
 	return nil
 }
 
-// multiply appends the phases of one product; a says what and where to.
+// multiply appends the phases of one product; a has the operands.
 func (c *compiler) multiply(a kcpu.Linear, w backend.WeightSpec, f kernels.Format) error {
 	k, err := c.kernelOf(w, f)
 	if err != nil {
 		return err
 	}
 	symbol := backend.Rows(a.Symbol)
-	r, err := c.d.layout.weightRooms(w, c.p.Rows(symbol))
+	r, err := c.d.layout.weightWorkspace(w, c.p.Rows(symbol))
 	if err != nil {
 		return err
 	}
 	a.Out, a.Format, a.Kernel = int32(w.Rows), k.Code(), k.Address()
-	a.Shared, a.SharedBytes, a.Work, a.WorkBytes, a.WorkStride = c.room(0), r.shared, c.room(r.shared), r.each, r.each
+	a.Shared, a.SharedBytes, a.Work, a.WorkBytes, a.WorkStride = c.workspace(0), r.shared, c.workspace(r.shared), r.each, r.each
 	if n := k.PrepareRows(); n > 0 && c.p.Rows(symbol) >= n {
 		if err := add(c, kcpu.OpLinearPrepare, a, symbol, 1, max(n, rows(int(a.In)))); err != nil {
 			return err
@@ -195,7 +195,7 @@ func (c *compiler) sample(o backend.Sample) error {
 		Pages: c.plane(o.Class), Logits: c.value(o.Logits), Rows: address(c.s.Sampling), Grammar: address(c.s.Grammar),
 		Allowed: address(c.s.Allowed), Bias: address(c.s.Bias), Sampled: address(c.s.Sampled), Status: address(c.s.Status),
 		Logprob: address(c.s.Logprob), Rank: address(c.s.Rank), TopIDs: address(c.s.TopIDs), TopProbs: address(c.s.TopProbs),
-		Work: c.room(0), WorkBytes: kcpu.SampleWorkspace(c.p.Vocab),
+		Work: c.workspace(0), WorkBytes: kcpu.SampleWorkspace(c.p.Vocab),
 		Vocab: int32(c.p.Vocab), Words: int32(c.s.Words), MaxBias: int32(len(c.s.Bias) / samples), MaxTop: int32(len(c.s.TopIDs) / samples),
 	}, backend.PerSample, 1, 1)
 }

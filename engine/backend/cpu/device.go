@@ -26,23 +26,23 @@ type device struct {
 	steps   [2]*backend.Step
 	sets    [2]set
 	pool    *C.vapp_pool
-	swap    *swapFile     // nil without
-	packing chan struct{} // as many as may pack at once
+	swap    *swapFile     // nil: no Swap arena
+	packing chan struct{} // semaphore of the goroutines that pack
 
-	kept     backend.CacheUse
+	cacheUse backend.CacheUse
 	cacheKey [32]byte
-	// cacheSeen is the file when the device was opened; nil: there was none.
+	// cacheSeen is the cache file as it was when the device was opened; nil: there was none.
 	cacheSeen fs.FileInfo
-	// Of the other files beside the kept one: cacheMade and cacheStem are those of this
-	// model, and cacheOwn says that the directory is its own.
+	// cacheMade and cacheStem identify the other cache files of this model. cacheOwn means
+	// that no other model uses the directory.
 	cacheMade [32]byte
 	cacheStem string
 	cacheOwn  bool
-	profile   bool
-	times     []phaseTime // of all phases, where profile is set
+	timeOps   bool
+	times     []phaseTime // of all phases, if timeOps is set
 }
 
-// weight is a packed weight and where it begins in its arena.
+// weight is a packed weight and its offset in the Weights arena.
 type weight struct {
 	backend.Packed
 	off int64
@@ -50,8 +50,8 @@ type weight struct {
 
 var _ backend.Inspector = (*device)(nil)
 
-// Open maps the arenas of r and starts the threads. It refuses a variant that
-// this machine lacks, wherever the facts come from.
+// Open maps the arenas of r and starts the threads. It rejects a variant that this machine
+// lacks, even if the facts list it.
 func (Opener) Open(f backend.Facts, s backend.Settings, r backend.Reservation) (backend.Device, error) {
 	l, err := newLayout(f, s)
 	if err != nil {
@@ -64,7 +64,7 @@ func (l layout) open(s backend.Settings, r backend.Reservation) (backend.Device,
 	if have := kcpu.Variants(); !slices.Contains(have, l.variant) {
 		return nil, backend.Unsupported(name, "variant "+l.variant, fmt.Sprintf("the facts list it, but this machine has %v", have))
 	}
-	d := &device{layout: l, r: r, profile: s.Profile}
+	d := &device{layout: l, r: r, timeOps: s.TimeOps}
 	if err := d.check(); err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (l layout) open(s backend.Settings, r backend.Reservation) (backend.Device,
 	return d, nil
 }
 
-// check says that the reservation holds what it lists.
+// check returns an error unless the reservation holds everything it lists.
 func (d *device) check() error {
 	offsets, err := d.r.Place(name, d.layout)
 	if err != nil {
@@ -121,7 +121,7 @@ func (d *device) open(s backend.Settings) error {
 // Step returns a set's buffers.
 func (d *device) Step(set int) *backend.Step { return d.steps[set] }
 
-// Usage is what the system mapped, and the length of the swap file.
+// Usage returns the mapped size of each arena, and the size of the swap file.
 func (d *device) Usage() [backend.NumArenas]int64 {
 	var u [backend.NumArenas]int64
 	for a, m := range d.arenas {
@@ -131,32 +131,13 @@ func (d *device) Usage() [backend.NumArenas]int64 {
 	return u
 }
 
-// CopyPages waits for what was launched and copies pages, one after the other.
-func (d *device) CopyPages(class int, from, to []int32) error {
-	if class < 0 || class >= len(d.r.Classes) || len(from) != len(to) {
-		return fmt.Errorf("backend %s: CopyPages of class %d, %d pages to %d", name, class, len(from), len(to))
-	}
-	c, kv := d.r.Classes[class], d.arenas[backend.KV]
-	inside := func(n int32) bool { return n >= 0 && c.Address(n)+c.PageBytes() <= kv.bytes }
-	for i := range from {
-		if !inside(from[i]) || !inside(to[i]) {
-			return fmt.Errorf("backend %s: CopyPages %d to %d of class %s: outside of the arena of %d bytes", name, from[i], to[i], c.Name, kv.bytes)
-		}
-	}
-	d.drain()
-	for i := range from {
-		copy(kv.slice(c.Address(to[i]), c.PageBytes()), kv.slice(c.Address(from[i]), c.PageBytes()))
-	}
-	return nil
-}
-
-// Scratch is backend.Inspector's.
+// Scratch implements backend.Inspector.
 func (d *device) Scratch(v backend.Value, p *backend.Program) []byte {
 	in := p.Values[v]
 	return d.arenas[backend.Scratch].slice(in.Offset, in.Format.Bytes(int64(p.Rows(in.Rows))*int64(in.Cols)))
 }
 
-// Close waits for what is running, stops the threads and unmaps the arenas.
+// Close waits for running launches, stops the threads and unmaps the arenas.
 func (d *device) Close() error {
 	if d.pool != nil {
 		C.vapp_pool_stop(d.pool)

@@ -7,10 +7,10 @@ import (
 	kcpu "vapp.dev/kernels/cpu"
 )
 
-// SoftTiles is the backend with the attention of amx on tiles in memory.
+// SoftTiles is the backend with emulated tiles for the attention of amx.
 type SoftTiles struct{ Opener }
 
-// Open is Opener's.
+// Open opens a device like Opener.
 func (SoftTiles) Open(f backend.Facts, s backend.Settings, r backend.Reservation) (backend.Device, error) {
 	l, err := newLayout(f, s)
 	if err != nil {
@@ -20,5 +20,5 @@ func (SoftTiles) Open(f backend.Facts, s backend.Settings, r backend.Reservation
 	return l.open(s, r)
 }
 
-// RestFor is the pool's rule of how long a thread sleeps for others.
+// RestFor is the pool's rule for how long a thread sleeps.
 var RestFor = restFor

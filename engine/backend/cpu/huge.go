@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// addresses are a range of memory.
+// addresses is a range of memory.
 type addresses struct{ from, to uint64 }
 
-// hugeBytes sums, of the mappings in /proc/self/smaps that touch one of the ranges, the
-// bytes that lie in huge pages: anonymous ones, and a file's.
+// hugeBytes returns how many bytes of the mappings that touch one of the ranges are in huge
+// pages, anonymous or of a file. smaps is /proc/self/smaps.
 func hugeBytes(smaps io.Reader, of []addresses) int64 {
 	var sum int64
 	in := false

@@ -8,8 +8,7 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// Huge is how many bytes of the arenas the system keeps in huge pages, and how many
-// there are.
+// Huge returns how many bytes of the arenas the system has put in huge pages, and the total.
 func (d *device) Huge() (huge, of int64) {
 	var at []addresses
 	for a, m := range d.arenas {

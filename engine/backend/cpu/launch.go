@@ -20,19 +20,19 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// The pool counts as many chunks as a program may have.
+// The C pool and package backend have the same limit of chunks.
 var _ [C.VAPP_POOL_CHUNKS]struct{} = [backend.MaxChunks]struct{}{}
 
-// errClosed is what a closed device answers.
+// errClosed is the error of a closed device.
 var errClosed = errors.New("backend cpu: the device is closed")
 
-// set is what is known of a set of step buffers.
+// set is the state of a set of step buffers.
 type set struct {
 	number  C.uint32_t // of the pool's last launch on it
 	running bool
 }
 
-// Launch checks the step and hands the program's list for the set to the pool.
+// Launch checks the step and passes the program's phases for the set to the pool.
 func (d *device) Launch(e backend.Executable, b backend.Binding) error {
 	x, ok := e.(*executable)
 	if !ok || x.d != d {
@@ -57,8 +57,8 @@ func (d *device) Launch(e backend.Executable, b backend.Binding) error {
 	return nil
 }
 
-// Wait blocks in the kernel until the set's launch has finished. A launch that
-// was accepted does not fail: rows without a token say so in their Status.
+// Wait blocks in the kernel until the set's launch has finished. It returns no error of the
+// launch: a row whose sampling failed has its own Status.
 func (d *device) Wait(set int) error {
 	if d.pool == nil {
 		return errClosed
@@ -71,7 +71,7 @@ func (d *device) Wait(set int) error {
 	return nil
 }
 
-// drain waits for both sets without taking their Wait away.
+// drain waits for the launches of both sets. A later Wait still works.
 func (d *device) drain() {
 	for i := range d.sets {
 		if d.sets[i].running {
@@ -80,8 +80,8 @@ func (d *device) drain() {
 	}
 }
 
-// Share is how long a thread of the pool had a processor since Open and how long it
-// slept for others: what Settings.HTTPShare leaves them.
+// Share returns the processor time of a pool thread since Open, and how long the thread slept
+// to leave its processor to other threads (Settings.HTTPShare).
 func (d *device) Share() (worked, rested time.Duration) {
 	if d.pool == nil {
 		return 0, 0
@@ -89,8 +89,8 @@ func (d *device) Share() (worked, rested time.Duration) {
 	return time.Duration(C.vapp_pool_worked(d.pool)), time.Duration(C.vapp_pool_rested(d.pool))
 }
 
-// restFor returns how long a thread of the pool sleeps if others want its processor,
-// which it had for busy of the last wall.
+// restFor returns how long a pool thread sleeps when other threads want its processor; the
+// thread used it for busy of the last wall.
 func restFor(busy, wall time.Duration, share float64) time.Duration {
 	return time.Duration(C.vapp_pool_rest(C.int64_t(busy), C.int64_t(wall), C.double(share)))
 }

@@ -17,11 +17,11 @@ const maxThreads = 1024
 // layout is the pure half.
 type layout struct {
 	variant, why string
-	int8         bool   // x is rounded for weights that are multiplied in integers
-	attention    string // whose attention runs; "": the variant's
+	int8         bool   // inputs are rounded to int8 for weights with integer kernels
+	attention    string // variant of the attention kernel; "": variant
 	threads      int
-	share        float64 // of the time, left to others
-	unit         int64   // arenas are multiples of it
+	share        float64 // of CPU time, left to other threads
+	unit         int64   // size of arenas is a multiple of it
 	huge         backend.Choice
 }
 
@@ -60,7 +60,8 @@ func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
 	return l, nil
 }
 
-// Choices names the variant, the threads and what they leave to others, and the pages that arenas lie in.
+// Choices lists the variant, the activations, the threads, the CPU time left to other
+// threads, and the page size of the arenas.
 func (l layout) Choices() []backend.Choice {
 	threads := "one for each core"
 	share := "threads rest after a step when others were waiting for a processor"
@@ -76,23 +77,23 @@ func (l layout) Choices() []backend.Choice {
 	}
 }
 
-// hugePages says what arenas lie in. How many of their bytes the system did find huge pages
-// for is known at start, and logged then.
+// hugePages returns the page size of the arenas as a choice. How many bytes the system did
+// put in huge pages is known at start and logged then.
 func hugePages(f backend.Facts) backend.Choice {
-	c := backend.Choice{Name: "huge pages", Value: "off", Why: fmt.Sprintf("the machine has none: arenas lie in pages of %d KiB", max(f.PageBytes, 4096)>>10)}
+	c := backend.Choice{Name: "huge pages", Value: "off", Why: fmt.Sprintf("the machine has none: arenas use pages of %d KiB", max(f.PageBytes, 4096)>>10)}
 	switch {
 	case f.HugeBytes > 0:
-		c.Value, c.Why = fmt.Sprintf("%d KiB", f.HugeBytes>>10), "transparent, asked for by madvise: arenas are whole ones"
+		c.Value, c.Why = fmt.Sprintf("%d KiB", f.HugeBytes>>10), "transparent, requested with madvise: arenas are multiples of a huge page"
 		if f.HugeBytes >= 1<<20 {
 			c.Value = fmt.Sprintf("%d MiB", f.HugeBytes>>20)
 		}
 	case !f.Measured:
-		c.Value, c.Why = "unknown", "the machine was not looked at"
+		c.Value, c.Why = "unknown", "the machine was not probed"
 	}
 	return c
 }
 
-// activations is what x is while it is multiplied.
+// activations returns the format of inputs in products as a choice.
 func (l layout) activations() backend.Choice {
 	c := backend.Choice{Name: "activations", Value: "f32", Why: "what " + l.variant + " computes in"}
 	switch {
@@ -106,7 +107,7 @@ func (l layout) activations() backend.Choice {
 	return c
 }
 
-// linear is the variant of Linear that multiplies weights stored as f.
+// linear returns the variant of the kernels that multiply weights stored as f.
 func (l layout) linear(f kernels.Format) string {
 	if v, ok := kcpu.Int8(l.variant, f); ok && l.int8 {
 		return v
@@ -114,16 +115,16 @@ func (l layout) linear(f kernels.Format) string {
 	return l.variant
 }
 
-// KVFormats are all that attention reads: half precision with the longer
+// KVFormats returns the formats that attention reads: half precision with the longer
 // mantissa, then with the wider range, then single precision, then 8-bit floats.
 func (l layout) KVFormats() []kernels.Format {
 	return []kernels.Format{kernels.F16, kernels.BF16, kernels.F32, kernels.F8E4M3, kernels.F8E5M2}
 }
 
-// chunk is the least that Chunk gives: rows enough that a weight is unpacked for many.
+// chunk is the smallest result of Chunk: enough rows to amortize unpacking a weight.
 const chunk = 384
 
-// Chunk keeps what lies between the products of a gated MLP to rows that stay in a cache.
+// Chunk limits the intermediate values of a gated MLP to rows that stay in a cache.
 func (l layout) Chunk(tokens int) int {
 	if tokens <= chunk {
 		return 0
@@ -132,10 +133,10 @@ func (l layout) Chunk(tokens int) int {
 	return max(chunk, (each+backend.ValueAlign-1)/backend.ValueAlign*backend.ValueAlign)
 }
 
-// Round is up to whole huge pages, or pages where those are off.
+// Round returns n rounded up to whole huge pages, or pages if those are off.
 func (l layout) Round(n int64) int64 { return (n + l.unit - 1) / l.unit * l.unit }
 
-// kernels is the variant that an op is taken from.
+// kernels returns the variant of an op's kernel.
 func (l layout) kernels(op kcpu.Op) string {
 	if l.attention != "" && (op == kcpu.OpAttention || op == kcpu.OpAttentionJoin) {
 		return l.attention

@@ -43,17 +43,17 @@ func TestLayoutChoices(t *testing.T) {
 	}
 }
 
-// TestHugePagesChosen: the plan says what pages the arenas lie in.
+// TestHugePagesChosen: the plan shows the page size of the arenas.
 func TestHugePagesChosen(t *testing.T) {
 	for _, c := range []struct {
 		facts backend.Facts
 		want  string
 		unit  int64
 	}{
-		{machine, "2 MiB (transparent, asked for by madvise: arenas are whole ones)", 2 << 20},
-		{backend.Facts{PageBytes: 64 << 10, HugeBytes: 512 << 10}, "512 KiB (transparent, asked for by madvise: arenas are whole ones)", 512 << 10},
-		{backend.Facts{Measured: true, PageBytes: 16 << 10}, "off (the machine has none: arenas lie in pages of 16 KiB)", 16 << 10},
-		{backend.Facts{}, "unknown (the machine was not looked at)", 4096},
+		{machine, "2 MiB (transparent, requested with madvise: arenas are multiples of a huge page)", 2 << 20},
+		{backend.Facts{PageBytes: 64 << 10, HugeBytes: 512 << 10}, "512 KiB (transparent, requested with madvise: arenas are multiples of a huge page)", 512 << 10},
+		{backend.Facts{Measured: true, PageBytes: 16 << 10}, "off (the machine has none: arenas use pages of 16 KiB)", 16 << 10},
+		{backend.Facts{}, "unknown (the machine was not probed)", 4096},
 	} {
 		l, err := newLayout(c.facts, backend.Settings{})
 		if err != nil {
@@ -130,7 +130,7 @@ func TestRound(t *testing.T) {
 	}
 }
 
-// TestWorkspaceRefuses names what no kernel does.
+// TestWorkspaceRefuses: an error names a shape that no kernel supports.
 func TestWorkspaceRefuses(t *testing.T) {
 	l, err := newLayout(machine, backend.Settings{})
 	if err != nil {
@@ -149,7 +149,7 @@ func TestWorkspaceRefuses(t *testing.T) {
 	}
 }
 
-// TestRunsRefuses names what is planned and has no kernel yet.
+// TestRunsRefuses: an error names a feature that is planned and has no kernel yet.
 func TestRunsRefuses(t *testing.T) {
 	l, err := newLayout(machine, backend.Settings{})
 	if err != nil {
@@ -167,8 +167,8 @@ func TestRunsRefuses(t *testing.T) {
 	}
 }
 
-// TestWeightFormats says how 8- and 4-bit floats are laid out, to the byte, and what
-// is refused.
+// TestWeightFormats checks the layout of 8- and 4-bit floats, to the byte, and what is
+// rejected.
 func TestWeightFormats(t *testing.T) {
 	l, err := newLayout(machine, backend.Settings{})
 	if err != nil {
@@ -217,7 +217,7 @@ func TestWeightFormats(t *testing.T) {
 	}
 }
 
-// TestProbe: whatever the machine, portable C is the last resort.
+// TestProbe: on every machine, the last variant is portable C.
 func TestProbe(t *testing.T) {
 	f, err := Opener{}.Probe()
 	if err != nil || len(f.Variants) == 0 || f.Variants[len(f.Variants)-1] != generic || f.Backend != name {
@@ -225,7 +225,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestActivations: the plan says what x is rounded to.
+// TestActivations: the plan shows what inputs are rounded to.
 func TestActivations(t *testing.T) {
 	for variant, want := range map[string]string{generic: "f32", avx2: "f32", avx512: "f32", avx512bf16: "bf16", amx: "bf16"} {
 		if got := (layout{variant: variant}).activations().Value; got != want {

@@ -23,12 +23,12 @@ import (
 	kcpu "vapp.dev/kernels/cpu"
 )
 
-// What a measurement reads: more than the caches of any one socket of today.
+// limitBytes is how much memory a measurement reads: more than the caches of any current
+// socket.
 const limitBytes = 1 << 29
 
-// MeasureLimits runs each measurement for a third of d on a pool of its own and
-// returns the best of what it saw. threads 0 is one for each core. It takes half a
-// gigabyte for the time it runs.
+// MeasureLimits runs each measurement for a third of d on its own pool and returns the best
+// rates. threads 0 means one for each core. It uses half a gigabyte of memory meanwhile.
 func MeasureLimits(threads int, d time.Duration) (Limits, error) {
 	facts, err := Opener{}.Probe()
 	if err != nil {
@@ -38,12 +38,12 @@ func MeasureLimits(threads int, d time.Duration) (Limits, error) {
 	if err != nil {
 		return Limits{}, err
 	}
-	room, err := mapArena(backend.Workspace, l.Round(limitBytes), l.unit)
+	buffer, err := mapArena(backend.Workspace, l.Round(limitBytes), l.unit)
 	if err != nil {
 		return Limits{}, err
 	}
-	defer room.unmap()
-	m := meter{l: l, room: room, mem: &pinned{}}
+	defer buffer.unmap()
+	m := meter{l: l, buffer: buffer, mem: &pinned{}}
 	defer m.mem.pins.Unpin()
 	m.fill()
 	pool, err := C.vapp_pool_start(C.int(l.threads), 0)
@@ -67,30 +67,31 @@ func MeasureLimits(threads int, d time.Duration) (Limits, error) {
 }
 
 type meter struct {
-	pool *C.vapp_pool
-	l    layout
-	room arena
-	mem  *pinned
+	pool   *C.vapp_pool
+	l      layout
+	buffer arena
+	mem    *pinned
 }
 
-// fill gives the buffer memory and numbers of its own: pages that nobody wrote are one
-// page of zeros, read from a cache.
+// fill writes numbers to the buffer. Without that, all its pages would be one shared page of
+// zeros, which stays in the cache.
 func (m meter) fill() {
-	f := unsafe.Slice((*float32)(m.room.at), limitBytes/4)
+	f := unsafe.Slice((*float32)(m.buffer.at), limitBytes/4)
 	for i := range f {
 		f[i] = float32(i&1023 + 1)
 	}
 }
 
-// rounds of arithmetic in one launch: some milliseconds.
+// limitRounds is the rounds of arithmetic in one launch, which takes a few milliseconds.
 const limitRounds = 1 << 19
 
-// rate is floating-point operations in a second.
+// rate returns floating-point operations per second.
 func (m meter) rate(op kcpu.Op, d time.Duration) float64 {
 	return m.best(op, float64(m.l.threads)*limitRounds*float64(kcpu.LimitFLOP(op, m.l.variant)), d)
 }
 
-// best is work over the shortest time that a launch took within d, at least one.
+// best returns work divided by the shortest time of a launch. It launches for d, at least
+// once.
 func (m meter) best(op kcpu.Op, work float64, d time.Duration) float64 {
 	fn, ok := kcpu.Kernel(op, m.l.variant)
 	if !ok {
@@ -98,7 +99,7 @@ func (m meter) best(op kcpu.Op, work float64, d time.Duration) float64 {
 	}
 	sink := make([]float32, 16*m.l.threads)
 	m.mem.pins.Pin(&sink[0])
-	args := put(m.mem, kcpu.Limit{Buffer: m.room.address(0), Bytes: limitBytes, Rounds: limitRounds, Sink: address(sink)})
+	args := put(m.mem, kcpu.Limit{Buffer: m.buffer.address(0), Bytes: limitBytes, Rounds: limitRounds, Sink: address(sink)})
 	list := put(m.mem, phase{fn: fn, args: args})
 	shortest := time.Hour
 	for begin := time.Now(); ; {

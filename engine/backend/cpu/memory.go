@@ -20,8 +20,8 @@ type arena struct {
 	bytes int64
 }
 
-// mapArena maps n bytes, a multiple of unit, at a multiple of unit, and asks for huge
-// pages. They are backed by populate, or by Pack.
+// mapArena maps n bytes, a multiple of unit, at a multiple of unit, and requests huge pages.
+// populate or Pack make the pages resident.
 func mapArena(a backend.Arena, n, unit int64) (arena, error) {
 	if n == 0 {
 		return arena{}, nil
@@ -30,20 +30,20 @@ func mapArena(a backend.Arena, n, unit int64) (arena, error) {
 	if err != nil {
 		return arena{}, fmt.Errorf("backend %s: %v arena of %d bytes: %w", name, a, n, err)
 	}
-	unix.Madvise(m.slice(0, n), unix.MADV_HUGEPAGE) // refused where huge pages are off: small ones do
+	unix.Madvise(m.slice(0, n), unix.MADV_HUGEPAGE) // fails if huge pages are off: small pages are used then
 	return m, nil
 }
 
-// mapAligned maps n bytes of no file at a multiple of unit.
+// mapAligned maps n anonymous bytes at a multiple of unit.
 func mapAligned(n, unit int64, prot, flags int) (arena, error) {
-	room, err := unix.MmapPtr(-1, 0, nil, uintptr(n+unit), prot, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|flags)
+	mapped, err := unix.MmapPtr(-1, 0, nil, uintptr(n+unit), prot, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|flags)
 	if err != nil {
 		return arena{}, err
 	}
-	head := (unit - int64(uintptr(room))%unit) % unit
-	m := arena{unsafe.Add(room, head), n}
+	head := (unit - int64(uintptr(mapped))%unit) % unit
+	m := arena{unsafe.Add(mapped, head), n}
 	if head > 0 {
-		err = unix.MunmapPtr(room, uintptr(head))
+		err = unix.MunmapPtr(mapped, uintptr(head))
 	}
 	if err = errors.Join(err, unix.MunmapPtr(unsafe.Add(m.at, n), uintptr(unit-head))); err != nil {
 		return arena{}, errors.Join(err, m.unmap())
@@ -51,18 +51,18 @@ func mapAligned(n, unit int64, prot, flags int) (arena, error) {
 	return m, nil
 }
 
-// populateChunk is how much a thread has backed at a time: a call holds up whoever maps
-// memory meanwhile.
+// populateChunk is how many bytes one system call makes resident. During the call, other
+// threads that map memory have to wait.
 const populateChunk = 16 << 20
 
-// populate has every page backed, on all threads, so that what the plan counts is
-// resident from the start: a page's first touch is the dearest part of a start, above all
-// in a virtual machine whose host has to find it too. Weights are left to Pack, which
-// touches them while they are in the cache, but for the end that no weight reaches.
+// populate makes every page resident, on all threads, so that the memory counted in the plan
+// is in use from the start. The first access to a page is the slowest part of a start, above
+// all in a virtual machine whose host has to allocate it too. Pack makes the pages of weights
+// resident, because it writes them anyway; populate handles only the rest of that arena.
 func (d *device) populate() error {
 	var chunks [][]byte
 	for a, m := range d.arenas {
-		if backend.Arena(a) == backend.Weights && d.kept.Loaded {
+		if backend.Arena(a) == backend.Weights && d.cacheUse.Loaded {
 			continue
 		}
 		from := int64(0)
@@ -74,14 +74,14 @@ func (d *device) populate() error {
 			chunks = append(chunks, m.slice(from, n))
 		}
 	}
-	if err := d.share(len(chunks), func(i int) error { return back(chunks[i]) }); err != nil {
+	if err := d.share(len(chunks), func(i int) error { return makeResident(chunks[i]) }); err != nil {
 		return fmt.Errorf("backend %s: memory of the arenas: %w", name, err)
 	}
 	return nil
 }
 
-// share does n pieces of work on as many goroutines as the pool has threads, and returns
-// an error of one; what a goroutine fails at is its last.
+// share calls do for 0 to n−1 on as many goroutines as the pool has threads, and returns the
+// first error in goroutine order. A goroutine stops at its first error.
 func (d *device) share(n int, do func(i int) error) error {
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -102,19 +102,19 @@ func (d *device) share(n int, do func(i int) error) error {
 	return nil
 }
 
-// back has the pages of b backed.
-func back(b []byte) error {
+// makeResident makes the pages of b resident.
+func makeResident(b []byte) error {
 	err := unix.Madvise(b, unix.MADV_POPULATE_WRITE)
 	if err != unix.EINVAL {
 		return err
 	}
-	for i := 0; i < len(b); i += 4096 { // a system older than 5.14
+	for i := 0; i < len(b); i += 4096 { // Linux before 5.14
 		b[i] = 0
 	}
 	return nil
 }
 
-// slice is n bytes from off on.
+// slice returns n bytes from offset off.
 func (m arena) slice(off, n int64) []byte {
 	if n == 0 {
 		return nil
@@ -122,7 +122,7 @@ func (m arena) slice(off, n int64) []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(m.at, off)), n)
 }
 
-// address is the place off bytes into the arena, as kernels take it.
+// address returns the address at offset off, as kernels take it.
 func (m arena) address(off int64) uintptr { return uintptr(m.at) + uintptr(off) }
 
 func (m *arena) unmap() error {

@@ -70,8 +70,8 @@ func load(b testing.TB, s backend.Settings, tokens, seqs, length int) *loaded {
 	return l
 }
 
-// fill makes a step of seqs sequences, each with n tokens from position at on;
-// every last row is sampled greedily.
+// fill writes a step of seqs sequences, each with n tokens from position at on. Every last
+// row is sampled greedily.
 func (l *loaded) fill(set, seqs, n, at int) backend.Binding {
 	s := l.dev.Step(set)
 	for q := range seqs {
@@ -86,9 +86,9 @@ func (l *loaded) fill(set, seqs, n, at int) backend.Binding {
 	return backend.Binding{Set: set, Tokens: seqs * n, Seqs: seqs, Samples: seqs}
 }
 
-// measure runs steps of n tokens and reports the mean and the best rate, and the
-// one by the time that a thread of the pool had a processor: on a machine that others
-// use too the last is nearest to what the code can do.
+// measure runs steps of n tokens and reports the mean and the best rate, and the rate by
+// processor time of a pool thread. On a machine with other load, the last is nearest to what
+// the code can do.
 func (l *loaded) measure(b *testing.B, bind backend.Binding, n int) {
 	pool := l.dev.(interface {
 		Share() (worked, rested time.Duration)
@@ -116,8 +116,8 @@ func (l *loaded) run(b testing.TB, bind backend.Binding) {
 	}
 }
 
-// BenchmarkModel is steps of SmolLM2: a decode step of several sequences at
-// several lengths, and the prefill of a prompt.
+// BenchmarkModel runs steps of SmolLM2: a decode step of several sequences at several
+// lengths, and the prefill of a prompt.
 func BenchmarkModel(b *testing.B) {
 	for threads := 1; threads <= 2; threads++ {
 		s := backend.Settings{Threads: threads}

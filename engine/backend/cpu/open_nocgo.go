@@ -10,12 +10,12 @@ import (
 
 const why = "this binary was built without cgo, or not for Linux; it plans but does not run"
 
-// Open is refused: this binary has the layout half only.
+// Open returns an error: this binary has only the layout half.
 func (Opener) Open(backend.Facts, backend.Settings, backend.Reservation) (backend.Device, error) {
 	return nil, backend.Unsupported(name, "opening a device", why)
 }
 
-// MeasureLimits is refused likewise.
+// MeasureLimits returns the same error.
 func MeasureLimits(int, time.Duration) (Limits, error) {
 	return Limits{}, backend.Unsupported(name, "measuring limits", why)
 }

@@ -11,7 +11,8 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// TestOpenRefuses: facts that are another machine's, arenas that nobody has.
+// TestOpenRefuses: Open rejects facts of another machine, and arenas larger than any
+// machine's memory.
 func TestOpenRefuses(t *testing.T) {
 	facts, err := Opener{}.Probe()
 	if err != nil {
@@ -35,8 +36,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestArenaIsResident asks the system whether what was mapped is backed, and that
-// all of it goes back.
+// TestArenaIsResident: mapped memory is resident, and Close frees all of it.
 func TestArenaIsResident(t *testing.T) {
 	const n = 64 << 20
 	before := resident(t)
@@ -62,7 +62,7 @@ func TestArenaIsResident(t *testing.T) {
 	}
 }
 
-// resident is the process's resident memory in bytes.
+// resident returns the process's resident memory in bytes.
 func resident(t *testing.T) int64 {
 	b, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 	kcpu "vapp.dev/kernels/cpu"
 )
 
-// packChunk is about how many bytes of a tensor are read at a time: what is read, and
-// where it goes, stay in a processor's own cache. A thread uses a few times as much, and
-// twice a matrix that is stored as [in, out].
+// packChunk is about how many bytes of a tensor are read at a time, so that input and output
+// stay in a processor's own cache. A thread uses a few times as much, and twice the size of a
+// matrix that is stored as [in, out].
 const packChunk = 256 << 10
 
-// Pack reads weight i and stores it as Layout.Weight says: spans of rows on as many
-// threads as compute, of all weights that are packed at once.
+// Pack reads weight i and stores it in the format of Layout.Weight. Spans of rows run on as
+// many goroutines as there are compute threads; concurrent calls share that limit.
 func (d *device) Pack(i int, src backend.RowReader) error {
 	if d.pool == nil {
 		return errClosed
@@ -27,8 +27,8 @@ func (d *device) Pack(i int, src backend.RowReader) error {
 	if i < 0 || i >= len(d.weights) {
 		return fmt.Errorf("backend %s: Pack of weight %d, there are %d", name, i, len(d.weights))
 	}
-	if d.kept.Loaded {
-		return fmt.Errorf("backend %s: Pack of weight %d: the weights were read from %s", name, i, d.kept.Path)
+	if d.cacheUse.Loaded {
+		return fmt.Errorf("backend %s: Pack of weight %d: the weights were read from %s", name, i, d.cacheUse.Path)
 	}
 	spec, w := d.r.Weights[i], d.weights[i]
 	out := d.arenas[backend.Weights].slice(w.off, w.Bytes)
@@ -80,22 +80,22 @@ func (d *device) pack(spec backend.WeightSpec, to kernels.Format, out []byte, sr
 // packer stores spans of a weight, one after the other.
 type packer struct {
 	spec     backend.WeightSpec
-	matrix   kcpu.Matrix // of what is multiplied
+	matrix   kcpu.Matrix // a matrix to multiply
 	expert   int
 	to       kernels.Format
 	each     int    // bytes of a matrix of the stack
-	out      []byte // the whole weight, and of a span's packer the span's matrix
+	out      []byte // the whole weight; within span, the span's matrix
 	src      backend.RowReader
-	done     int64 // elements before those that are stored next
+	done     int64 // elements of the matrix stored so far
 	raw      []byte
-	second   []byte // of a part of two tensors
+	second   []byte // for a part of two tensors
 	wide     []float32
 	narrow   []byte
 	scales   scaleReader
-	repeated []float32 // of a row
+	repeated []float32 // the scales of a row
 }
 
-// span stores the rows of a span, in the order of their elements.
+// span stores the rows of a span in order.
 func (k *packer) span(s span) error {
 	p, whole := s.part, k.out
 	k.expert, k.done, k.out = s.expert, s.at, whole[s.expert*k.each:][:k.each]
@@ -106,11 +106,11 @@ func (k *packer) span(s span) error {
 	}
 	src, first := k.src, p.Row0+k.expert*p.Stride
 	if p.Transposed {
-		turned, err := k.turned(p, first, s.rows, s.cols)
+		transposed, err := k.transposed(p, first, s.rows, s.cols)
 		if err != nil {
 			return err
 		}
-		src, first = turned, 0
+		src, first = transposed, 0
 	}
 	k.scales = scaleReader{part: p, scaling: k.spec.Scaling, group: k.spec.GroupSize, expert: k.expert, cols: s.cols, src: k.src}
 	size := p.Format.Bytes(int64(s.cols))
@@ -129,7 +129,7 @@ func (k *packer) span(s span) error {
 	return nil
 }
 
-// read fills b with n rows of a part; MXFP4 of two tensors is put together.
+// read fills b with n rows of a part. It joins MXFP4 from its two tensors.
 func (k *packer) read(src backend.RowReader, p backend.Part, row, n int, b []byte) error {
 	if p.Format != kernels.MXFP4 || p.Scale == "" {
 		fold := max(1, p.Fold)
@@ -157,9 +157,9 @@ func (k *packer) read(src backend.RowReader, p backend.Part, row, n int, b []byt
 // mxElems is how many elements an MXFP4 block has.
 const mxElems = 32
 
-// turned reads a matrix whose tensor has a row for each of its columns, from row first
-// on, and turns it.
-func (k *packer) turned(p backend.Part, first, rows, cols int) (matrixRows, error) {
+// transposed reads a matrix whose tensor is [in, out], from its row first on, and transposes
+// it.
+func (k *packer) transposed(p backend.Part, first, rows, cols int) (matrixRows, error) {
 	size := int(p.Format.Bytes(1))
 	raw := make([]byte, rows*cols*size)
 	if err := k.src.ReadRows(p.Tensor, first, cols, raw); err != nil {
@@ -175,10 +175,10 @@ func (k *packer) turned(p backend.Part, first, rows, cols int) (matrixRows, erro
 	return out, nil
 }
 
-// matrixRows are the rows of one matrix, in its own format.
+// matrixRows are the rows of one matrix in its own format.
 type matrixRows []byte
 
-// ReadRows is of rows as long as dst divides into.
+// ReadRows copies rows; their size is the length of dst divided by their number.
 func (m matrixRows) ReadRows(_ string, row0, rows int, dst []byte) error {
 	size := len(dst) / rows
 	if copy(dst, m[row0*size:]) < len(dst) {
@@ -187,7 +187,7 @@ func (m matrixRows) ReadRows(_ string, row0, rows int, dst []byte) error {
 	return nil
 }
 
-// store takes n rows of a part, from its row on.
+// store stores n rows of a part, the first being its row number row.
 func (k *packer) store(p backend.Part, row int, b []byte, n, cols int) error {
 	elems := n * cols
 	if k.spec.Use&backend.Vector != 0 {
@@ -199,7 +199,7 @@ func (k *packer) store(p backend.Part, row int, b []byte, n, cols int) error {
 	var err error
 	switch {
 	case p.Format == k.to:
-		err = k.keep(row, at, b, n)
+		err = k.storeScales(row, at, b, n)
 	case k.to == kernels.F8E4M3:
 		b, err = k.quantize(p, row, at, b, n)
 	default:
@@ -224,7 +224,7 @@ func grow[T any](s []T, n int) []T {
 	return s[:n]
 }
 
-// floats is b as float32; b is aligned to 4.
+// floats returns b as float32; b is aligned to 4.
 func floats(b []byte) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
 }

@@ -12,9 +12,9 @@ import (
 	kcpu "vapp.dev/kernels/cpu"
 )
 
-// keep stores the scales of n rows that stay as they are, the first being row of
+// storeScales stores the scales of n rows whose format is not converted. The first is row of
 // its part and row at of the matrix.
-func (k *packer) keep(row, at int, b []byte, n int) error {
+func (k *packer) storeScales(row, at int, b []byte, n int) error {
 	if err := finite(k.to, b); err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (k *packer) keep(row, at int, b []byte, n int) error {
 	return nil
 }
 
-// spread repeats scales of groups that are several of the kernel's.
+// spread repeats each scale if its group spans several groups of the kernel.
 func (k *packer) spread(scales []float32) []float32 {
 	if k.spec.Scaling != backend.PerGroup {
 		return scales
@@ -44,7 +44,7 @@ func (k *packer) spread(scales []float32) []float32 {
 	return k.repeated
 }
 
-// finite refuses what kernels do not read: NaNs of E4M3 and of MXFP4's exponents.
+// finite rejects values that kernels do not support: NaNs of E4M3 and of MXFP4's exponents.
 func finite(f kernels.Format, b []byte) error {
 	switch f {
 	case kernels.F8E4M3:
@@ -69,9 +69,9 @@ func finite(f kernels.Format, b []byte) error {
 	return nil
 }
 
-var errNaN = fmt.Errorf("it holds a NaN or an infinity: the checkpoint is damaged")
+var errNaN = fmt.Errorf("it has a NaN or an infinity: the checkpoint is damaged")
 
-// widen is n rows of a part in float32, times their scales.
+// widen returns n rows of a part in float32, multiplied by their scales.
 func (k *packer) widen(p backend.Part, row int, b []byte, n int) ([]float32, error) {
 	cols := k.spec.Cols
 	k.wide = grow(k.wide, n*cols)
@@ -91,7 +91,7 @@ func (k *packer) widen(p backend.Part, row int, b []byte, n int) ([]float32, err
 	return k.wide, nil
 }
 
-// quantize makes n rows F8E4M3, each with a scale of its own.
+// quantize returns n rows in F8E4M3, each with its own scale.
 func (k *packer) quantize(p backend.Part, row, at int, b []byte, n int) ([]byte, error) {
 	x, err := k.widen(p, row, b, n)
 	if err != nil {
@@ -109,8 +109,8 @@ func (k *packer) quantize(p backend.Part, row, at int, b []byte, n int) ([]byte,
 	return k.narrow, nil
 }
 
-// convert gives n rows in the weight's plain format: BF16 where no kernel multiplies
-// what is stored, or what the profile asks for.
+// convert returns n rows in the weight's plain format: BF16 if no kernel multiplies the
+// stored format, or the profile's target.
 func (k *packer) convert(p backend.Part, row int, b []byte, n int) ([]byte, error) {
 	x, err := k.widen(p, row, b, n)
 	if err != nil {
@@ -128,23 +128,23 @@ func (k *packer) convert(p backend.Part, row int, b []byte, n int) ([]byte, erro
 	return k.narrow, nil
 }
 
-// scaleReader reads the scales of a part's rows, which follow one another. The zero
-// of cache is none.
+// scaleReader reads the scales of a part's rows, one after the other, and caches one row of
+// scales.
 type scaleReader struct {
 	part    backend.Part
 	scaling backend.Scaling
-	group   int // columns, where scaling is PerGroup
+	group   int // columns, if scaling is PerGroup
 	expert  int
 	cols    int
 	src     backend.RowReader
-	at      int // row of the tensor of scales that values holds, plus 1
+	at      int // index of the row of scales in values, plus 1
 	values  []float32
 }
 
-// shared is how many columns share a scale.
+// shared returns how many columns share a scale.
 func (s *scaleReader) shared() int { return s.scaling.Columns(s.cols, s.group) }
 
-// row gives the scales of a row of the part; ones where the part has none.
+// row returns the scales of a row of the part; ones if the part has none.
 func (s *scaleReader) row(r int) ([]float32, error) {
 	p := s.part
 	n, at := (s.cols+s.shared()-1)/s.shared(), s.expert

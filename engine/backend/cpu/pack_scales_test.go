@@ -13,7 +13,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestFinite finds a NaN wherever it lies, and takes nothing else for one.
+// TestFinite: finite finds a NaN at any place and accepts all other values.
 func TestFinite(t *testing.T) {
 	for f, bad := range map[kernels.Format][]byte{kernels.F8E4M3: {0x7f, 0xff}, kernels.MXFP4: {0xff}} {
 		b := make([]byte, 17*3)
@@ -39,7 +39,8 @@ func TestFinite(t *testing.T) {
 	}
 }
 
-// TestScaleRows says which scale a row has, and refuses scales that are no numbers.
+// TestScaleRows checks which scale a row has, and that scales that are NaN or infinite are
+// rejected.
 func TestScaleRows(t *testing.T) {
 	raw := make(matrixRows, 0, 64)
 	for i := range 16 {
@@ -62,7 +63,7 @@ func TestScaleRows(t *testing.T) {
 			part: backend.Part{Row0: c.row0, Stride: c.stride, Scale: "s", ScaleFormat: kernels.F32}, scaling: c.scaling, expert: c.expert, cols: c.cols,
 			src: raw,
 		}
-		for range 2 { // read, then kept
+		for range 2 { // read, then cached
 			got, err := s.row(c.row)
 			if err != nil || len(got) != len(c.want) || got[0] != c.want[0] || got[len(got)-1] != c.want[len(got)-1] {
 				t.Errorf("%v: row %d of expert %d: %v, %v, want %v", c.scaling, c.row, c.expert, got, err, c.want)

@@ -12,16 +12,16 @@ import (
 // spanBytes is about how many bytes of a tensor one thread packs at a time.
 const spanBytes = 8 << 20
 
-// span is rows of a part of a weight, of one matrix of a stack.
+// span is a run of rows of a part of a weight, within one matrix of a stack.
 type span struct {
 	part            backend.Part
 	expert          int
 	row, rows, cols int   // of the part
-	at              int64 // elements of the matrix before them
+	at              int64 // elements of the matrix before the span
 }
 
-// spansOf cuts a weight: into spans of whole panels, so that no two write to one. It
-// fails where the parts are not what the weight has.
+// spansOf splits a weight into spans of whole panels, so that two spans never write to one
+// panel. It fails if the parts do not have the weight's number of elements.
 func spansOf(spec backend.WeightSpec) ([]span, error) {
 	var out []span
 	elems := int64(spec.Rows) * int64(spec.Cols)
@@ -49,8 +49,8 @@ func spansOf(spec backend.WeightSpec) ([]span, error) {
 	return out, nil
 }
 
-// cut appends s in pieces. What is read whole stays whole: literals, vectors, and
-// matrices that are turned.
+// cut appends s in pieces. It does not split parts that are read as a whole: literals,
+// vectors, and transposed matrices.
 func cut(out []span, s span) []span {
 	step := s.rows
 	if s.part.Values == nil && !s.part.Transposed && s.part.Elems == 0 {
@@ -60,7 +60,7 @@ func cut(out []span, s span) []span {
 	for row := 0; row < s.rows; {
 		n := min(step, s.rows-row)
 		if over := int((s.at/int64(s.cols) + int64(row+n)) % kcpu.PanelRows); row+n < s.rows && over < n {
-			n -= over // the next one begins with a panel
+			n -= over // the next span begins with a panel
 		}
 		piece := s
 		piece.row, piece.rows, piece.at = row, n, s.at+int64(row)*int64(s.cols)
@@ -70,7 +70,7 @@ func cut(out []span, s span) []span {
 	return out
 }
 
-// chunkRows is how many rows of size bytes are read at a time: whole panels.
+// chunkRows returns how many rows of size bytes are read at a time: whole panels.
 func chunkRows(size int64) int {
 	return int(max(1, packChunk/(size*kcpu.PanelRows))) * kcpu.PanelRows
 }

@@ -10,8 +10,8 @@ import (
 	kcpu "vapp.dev/kernels/cpu"
 )
 
-// TestSpans cuts weights whose parts do not begin with a panel: every row comes once,
-// in order, and no panel is of two spans of a part.
+// TestSpans splits weights whose parts do not begin at a panel. Every row occurs once, in
+// order, and no panel belongs to two spans of a part.
 func TestSpans(t *testing.T) {
 	part := func(rows int) backend.Part { return backend.Part{Tensor: "w", Rows: rows, Format: kernels.BF16} }
 	for _, spec := range []backend.WeightSpec{

@@ -14,14 +14,15 @@
 #include <time.h>
 #include <unistd.h>
 
-/* How long a thread without work spins before it sleeps: within a launch the others
- * are about to finish a phase, between launches nobody knows. */
+/* Nanoseconds that a thread without work spins before it sleeps. Within a launch the other
+ * threads are about to finish a phase; between launches the wait is unknown. */
 enum { PHASE_SPIN = 60000, IDLE_SPIN = 30000 };
-/* Who wants a processor shows within a window; the longest rest after a launch. */
+/* Contention is sampled over WINDOW ns; a thread sleeps at most MAX_REST ns after a
+ * launch. */
 enum { WINDOW = 50000000, MAX_REST = 100000000 };
 enum { STACK = 1 << 20 };
 
-/* event is a number that only grows, and those who sleep until it does. */
+/* event is a number that only grows, and the count of threads that sleep until it does. */
 typedef struct {
 	_Alignas(64) _Atomic uint32_t word;
 	_Atomic uint32_t sleepers;
@@ -32,24 +33,24 @@ typedef struct {
 	int n;
 	uint32_t number;
 	int32_t rows[3 + VAPP_POOL_CHUNKS];
-	_Atomic int64_t at; /* when its first phase began, where it is measured */
-	_Alignas(64) int64_t taken; /* vapp_call's, of the phase at work */
+	_Atomic int64_t at; /* begin of its first phase, if measured */
+	_Alignas(64) int64_t taken; /* vapp_call's counter for the running phase */
 } launch;
 
 typedef struct {
 	_Alignas(64) vapp_pool *pool;
 	int index, cpu; /* cpu -1: anywhere */
 	pthread_t thread;
-	int64_t wall, busy; /* when the window of the share began */
+	int64_t wall, busy; /* clocks at the begin of the window */
 	long switches;
 	_Atomic int64_t rested;
 } worker;
 
-/* The state of the pool is one word: the launch that is next or at work, its phase,
- * the parts of that phase, and the next part that nobody has taken. A thread takes
- * a part by exchanging the word; who finishes the last part of a phase publishes
- * the next one. So a thread that sleeps, or that the system has put aside between two
- * parts, holds nobody up: the others take its work. */
+/* The state of the pool is one word: the next or running launch, its phase, the number of
+ * parts of that phase, and the next part to take. A thread takes a part by
+ * compare-and-swap of the word; the thread that finishes the last part of a phase
+ * publishes the next phase. So a thread that sleeps, or that the system preempts between
+ * two parts, delays no other: the others take its parts. */
 enum { LAUNCH_BITS = 20, PHASE_BITS = 20, PART_BITS = 12 };
 #define IDLE ((1u << PHASE_BITS) - 1) /* a phase: the launch is not posted */
 
@@ -71,9 +72,9 @@ static place unpack(uint64_t w)
 }
 
 struct vapp_pool {
-	event turn, finished; /* turn: the state is another phase's */
+	event turn, finished; /* turn: the state changed to another phase */
 	_Alignas(64) _Atomic uint64_t state;
-	_Alignas(64) _Atomic uint32_t done; /* parts of the phase */
+	_Alignas(64) _Atomic uint32_t done; /* finished parts of the phase */
 	_Alignas(64) launch queue[VAPP_POOL_QUEUE];
 	_Atomic uint32_t posted;
 	_Atomic int stop;
@@ -107,7 +108,7 @@ static void advance(event *e)
 		syscall(SYS_futex, &e->word, FUTEX_WAKE_PRIVATE, 1 << 30, NULL, NULL, 0);
 }
 
-/* await returns when the word is no longer old; it spins for a while first. */
+/* await returns when the word differs from old; it spins first. */
 static void await(event *e, uint32_t old, int64_t spin)
 {
 	int64_t until = 0;
@@ -129,7 +130,7 @@ static void await(event *e, uint32_t old, int64_t spin)
 	atomic_fetch_sub(&e->sleepers, 1);
 }
 
-/* width is how many parts a phase is worth at these rows; 0: it has nothing to do. */
+/* width returns the number of parts of a phase at these rows; 0: skip it. */
 static int32_t width(const vapp_phase *f, const int32_t *rows, int32_t n)
 {
 	if (rows[f->symbol] < f->least)
@@ -148,8 +149,9 @@ static void publish(vapp_pool *p, place s)
 	advance(&p->turn);
 }
 
-/* begin publishes the first phase of a launch if it is posted and nobody has. Who
- * posts calls it, and who finishes the launch before: one of them sees both. */
+/* begin publishes the first phase of a launch if it is posted and not yet published. Both
+ * the thread that posts a launch and the one that finishes the previous launch call it;
+ * one of them succeeds. */
 static void begin(vapp_pool *p, uint32_t number)
 {
 	uint64_t idle = pack((place){number, IDLE, 0, 0});
@@ -162,7 +164,7 @@ static void begin(vapp_pool *p, uint32_t number)
 		advance(&p->turn);
 }
 
-/* kind is the place of a launch in a vapp_time. */
+/* kind returns the index of a launch in a vapp_time. */
 static int kind(const launch *l) { return l->rows[0] != l->rows[2]; }
 
 static void work_on(launch *l, uint32_t phase, int32_t part, int32_t parts)
@@ -177,7 +179,7 @@ static void work_on(launch *l, uint32_t phase, int32_t part, int32_t parts)
 		__atomic_fetch_add(&f->time->busy[kind(l)], now(CLOCK_MONOTONIC) - from, __ATOMIC_RELAXED);
 }
 
-/* clock_phase adds a phase that is finished to its time. */
+/* clock_phase adds the time of a finished phase to its vapp_time. */
 static void clock_phase(vapp_pool *p, launch *l, uint32_t phase)
 {
 	vapp_time *t = l->list[phase].time;
@@ -196,8 +198,8 @@ static void clock_phase(vapp_pool *p, launch *l, uint32_t phase)
 	p->mark = end;
 }
 
-/* proceed follows a finished phase: what one thread is enough for runs at once, what
- * is worth more is published; after the last phase the launch is finished. */
+/* proceed continues after a finished phase. It runs the next phase itself if that has one
+ * part, publishes it if it has several, and finishes the launch after the last phase. */
 static void proceed(vapp_pool *p, launch *l, uint32_t phase)
 {
 	clock_phase(p, l, phase);
@@ -219,8 +221,8 @@ static void proceed(vapp_pool *p, launch *l, uint32_t phase)
 	begin(p, next);
 }
 
-/* waited_for says whether somebody wants this processor now: it is offered, and the
- * switches count that it was taken. */
+/* waited_for returns whether another thread wants this processor now: it yields, and a
+ * count of involuntary switches shows whether the processor was taken. */
 static int waited_for(long *switches)
 {
 	struct rusage u;
@@ -238,7 +240,7 @@ int64_t vapp_pool_rest(int64_t busy, int64_t wall, double share)
 }
 
 /* rest sleeps for vapp_pool_rest if another thread wants this processor: the system
- * took it away since the window began, and takes it again when it is offered. */
+ * preempted this thread since the window began, and does so again when it yields. */
 static void rest(worker *w, double share)
 {
 	struct rusage u;
@@ -268,7 +270,7 @@ static void *work(void *arg)
 		cpu_set_t set;
 		CPU_ZERO(&set);
 		CPU_SET(w->cpu, &set);
-		sched_setaffinity(0, sizeof set, &set); /* refused: the thread floats */
+		sched_setaffinity(0, sizeof set, &set); /* on failure the thread is not pinned */
 	}
 	w->wall = now(CLOCK_MONOTONIC), w->busy = now(CLOCK_THREAD_CPUTIME_ID);
 	for (uint32_t last = 0;;) {
@@ -298,12 +300,12 @@ static void *work(void *arg)
 	}
 }
 
-/* settle gives each worker a processor of its own where there are enough. */
+/* settle assigns a CPU to each worker if there are enough. */
 static void settle(vapp_pool *p)
 {
 	cpu_set_t set;
 	int next = 0, all = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
-	p->spin = p->n <= all ? PHASE_SPIN : 0; /* who spins may be in the way of whom it waits for */
+	p->spin = p->n <= all ? PHASE_SPIN : 0; /* with too few CPUs, a spinning thread may delay the one it waits for */
 	for (int i = 0; i < p->n; i++)
 		p->workers[i].cpu = -1;
 	for (int c = 0; c < CPU_SETSIZE && next < p->n && p->n > 1 && p->n <= all; c++)

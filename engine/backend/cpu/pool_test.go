@@ -16,10 +16,10 @@ import (
 
 var small = tiny{heads: 2, kv: 1, dim: 16, vocab: 101, tokens: 8, seqs: 4, length: 64, format: kernels.F32}
 
-// TestPoolStress launches a tiny program ten thousand times, with pauses that let
-// the threads fall asleep between launches and between a launch and its Wait. Every
-// step's token must be the first one's: a phase that began too early or a wake-up
-// that was lost would show as a wrong token or as a hang.
+// TestPoolStress launches a tiny program ten thousand times, with pauses in which threads
+// fall asleep between launches and between a launch and its Wait. Every step must sample the
+// same token: a phase that began too early or a lost wake-up would show as a wrong token or
+// as a hang.
 func TestPoolStress(t *testing.T) {
 	d := small.open(t, backend.Settings{Threads: 2})
 	r := rand.New(rand.NewPCG(3, 3))
@@ -59,8 +59,8 @@ func TestStepAllocates(t *testing.T) {
 	}
 }
 
-// TestTokensOfTheOtherSet feeds a step the tokens that the step before has not
-// sampled yet when it is launched.
+// TestTokensOfTheOtherSet launches a step that refers to tokens the previous step has not
+// sampled yet.
 func TestTokensOfTheOtherSet(t *testing.T) {
 	d := small.open(t, backend.Settings{Threads: 2})
 	first := d.fill(0, 4, 2, 0)
@@ -82,8 +82,8 @@ func TestTokensOfTheOtherSet(t *testing.T) {
 	}
 }
 
-// TestHTTPShare runs steps of one thread while other processes want every processor: the
-// pool's thread rests. TestRestFor has how long.
+// TestHTTPShare runs steps on one thread while other processes use every processor: the
+// pool's thread sleeps. TestRestFor checks how long.
 func TestHTTPShare(t *testing.T) {
 	n := tiny{heads: 8, kv: 8, dim: 64, vocab: 5000, tokens: 64, seqs: 1, length: 64, format: kernels.F32}
 	d := n.open(t, backend.Settings{Threads: 1, HTTPShare: 0.8})
@@ -112,8 +112,8 @@ func TestHTTPShare(t *testing.T) {
 	}
 }
 
-// TestRestFor: with the rest, the thread had a processor for 1 − share of the time, unless
-// it had less anyway or the rest is longer than a launch may be held up.
+// TestRestFor: including the sleep, the thread used its processor for 1 − share of the time,
+// unless it used it less anyway or the sleep reached its maximum.
 func TestRestFor(t *testing.T) {
 	const ms = time.Millisecond
 	for _, x := range []struct {
@@ -135,8 +135,8 @@ func TestRestFor(t *testing.T) {
 	}
 }
 
-// BenchmarkSample is the tokens of one step of eight rows over a vocabulary of
-// SmolLM2's size; the product that makes the logits is small.
+// BenchmarkSample samples one step of eight rows over a vocabulary of SmolLM2's size; the
+// product that computes the logits is small.
 func BenchmarkSample(b *testing.B) {
 	rows := map[string]backend.SampleRow{
 		"greedy":      {TopP: 1, Repetition: 1},

@@ -28,26 +28,26 @@ func (n noise) ReadRows(tensor string, row0, rows int, dst []byte) error {
 	return nil
 }
 
-// tiny is a program of one layer: tokens choose rows of noise, which attention
-// reads as Q, K and V; then logits, sampled.
+// tiny is a program of one layer: tokens select rows of noise, which attention reads as Q, K
+// and V; then logits, sampled.
 type tiny struct {
 	heads, kv, dim, vocab, tokens, seqs, length int
 	format                                      kernels.Format
-	window                                      int // also of the class
+	window                                      int // Window of the op and of the class
 	block                                       int // positions of a page; 0: 16
 	sinked                                      bool
 	softcap                                     float32
 	opener                                      backend.Opener // nil: the backend's
 }
 
-// device is the program on the backend.
+// device is a tiny program on an open device.
 type device struct {
 	backend.Device
 	exe  backend.Executable
 	y    backend.Value
 	spec tiny
 	src  noise
-	back bool // pages are taken from the last on
+	back bool // pages are assigned in descending order
 }
 
 func (n tiny) record(t testing.TB) (*backend.Program, noise, backend.Value) {
@@ -94,7 +94,7 @@ func (n tiny) record(t testing.TB) (*backend.Program, noise, backend.Value) {
 	return p, src, y
 }
 
-// open puts the program on a device of its own.
+// open opens a device with the program and packs the weights.
 func (n tiny) open(t testing.TB, s backend.Settings) *device {
 	t.Helper()
 	d := n.openUnpacked(t, s)
@@ -120,7 +120,7 @@ func (n tiny) openUnpacked(t testing.TB, s backend.Settings) *device {
 	return d
 }
 
-// opened is what Open answers.
+// opened returns the result of Open.
 func (n tiny) opened(t testing.TB, s backend.Settings) (*device, *backend.Program, error) {
 	t.Helper()
 	p, src, y := n.record(t)
@@ -142,7 +142,7 @@ func (n tiny) opened(t testing.TB, s backend.Settings) (*device, *backend.Progra
 	return d, p, err
 }
 
-// fill makes a step of n tokens of each sequence from position at on.
+// fill writes a step of n tokens of each sequence from position at on.
 func (d *device) fill(set, seqs, n, at int) backend.Binding {
 	s, c := d.Step(set), d.exe.Program().Classes[0]
 	width := c.MaxPages
@@ -163,23 +163,23 @@ func (d *device) fill(set, seqs, n, at int) backend.Binding {
 	return backend.Binding{Set: set, Tokens: seqs * n, Seqs: seqs, Samples: seqs}
 }
 
-// window writes the table of sequence q: its blocks take half as many pages as the
-// table names, in turn.
+// window writes the page table of sequence q. Its blocks use half as many pages as the table
+// has entries, in turn.
 func (d *device) window(table []int32, q, from, to int) {
 	c := d.exe.Program().Classes[0]
 	page := func(b int) int32 { return d.page(q, b%(c.MaxPages/2)) }
 	for i := range table {
 		table[i] = -1
 	}
-	for b := c.Kept(from); b*c.BlockSize < from; b++ {
+	for b := c.FirstBlock(from); b*c.BlockSize < from; b++ {
 		table[c.Entry(b, from)] = page(b)
 	}
-	for b := c.Kept(to); b*c.BlockSize < to; b++ {
+	for b := c.FirstBlock(to); b*c.BlockSize < to; b++ {
 		table[c.StoreEntry(b, to)] = page(b)
 	}
 }
 
-// page is the i-th page of sequence q.
+// page returns the i-th page of sequence q.
 func (d *device) page(q, i int) int32 {
 	n := q*d.exe.Program().Classes[0].MaxPages + i
 	if d.back {
@@ -188,7 +188,7 @@ func (d *device) page(q, i int) int32 {
 	return int32(n)
 }
 
-// run is a step, waited for.
+// run launches a step and waits for it.
 func (d *device) run(t testing.TB, b backend.Binding) {
 	t.Helper()
 	must(t, d.Launch(d.exe, b))

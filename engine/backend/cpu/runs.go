@@ -7,7 +7,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Runs refuses what is planned and has no kernel yet.
+// Runs rejects weights and ops that are planned and have no kernel yet.
 func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
 	if p.Shard.World > 1 {
 		return backend.Unsupported(name, fmt.Sprintf("%d ranks", p.Shard.World), "it is a single device")
@@ -30,39 +30,40 @@ func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
 	return nil
 }
 
-// missing names what of an op has no kernel; "" where all of it has. Fields that have
-// one are cleared before the rest is looked at.
+// missing returns the feature of an op that has no kernel; "" if it has none. It clears the
+// fields that kernels support, then asks RequiredFeature about the rest.
 func missing(op backend.Op) string {
 	switch o := op.(type) {
 	case backend.Add, backend.Concat, backend.Softcap, backend.Activate, backend.Gate, backend.GatherLast, backend.Route, backend.Experts, backend.Conv, backend.DeltaNet,
-		backend.Drafted, backend.Verify, backend.GatherKept, backend.Propose, backend.Emit:
+		backend.DraftInput, backend.Verify, backend.GatherAccepted, backend.Propose, backend.OutputRows:
 		return ""
 	case backend.Embed:
 		o.Row0 = 0
-		return backend.Newer(o)
+		return backend.RequiredFeature(o)
 	case backend.Norm:
 		o.W, o.Offset, o.Scale, o.Segment, o.Gated, o.Plain = 0, 0, 0, 0, false, false
-		return backend.Newer(o)
+		return backend.RequiredFeature(o)
 	case backend.Rope:
 		o.Norm, o.Gated, o.Shared = nil, false, false
-		return backend.Newer(o)
+		return backend.RequiredFeature(o)
 	case backend.Angles:
-		o.Ahead = nil
-		return backend.Newer(o)
+		o.Draft = nil
+		return backend.RequiredFeature(o)
 	case backend.StoreKV:
-		o.Ahead = nil
-		return backend.Newer(o)
+		o.Draft = nil
+		return backend.RequiredFeature(o)
 	case backend.Attention:
-		o.Ahead, o.Rebuild, o.Both, o.Window, o.Sinked, o.Softcap = nil, nil, false, 0, false, 0
-		return backend.Newer(o)
+		o.Draft, o.Rebuild, o.Bidirectional, o.Window, o.Sinked, o.Softcap = nil, nil, false, 0, false, 0
+		return backend.RequiredFeature(o)
 	case backend.GLU:
 		o.Activation = backend.Activation{}
-		return backend.Newer(o)
+		return backend.RequiredFeature(o)
 	}
-	return backend.Newer(op)
+	return backend.RequiredFeature(op)
 }
 
-// missingClass names what of a class's pages no kernel reads.
+// missingClass returns the feature of a class's pages that no kernel supports; "" if there is
+// none.
 func missingClass(c backend.KVClass) string {
 	if s := c.State; s != nil && s.ConvFormat != kernels.F32 && s.ConvFormat != kernels.F16 && s.ConvFormat != kernels.BF16 {
 		return fmt.Sprintf("a convolution's inputs in %v", s.ConvFormat)

@@ -8,9 +8,10 @@ import (
 	"vapp.dev/kernels"
 )
 
-// segments are the runs of parts of one format of a matrix whose parts have several, as
-// GGUF files have Q, K and V: each is packed and multiplied by itself, into its own
-// outputs. nil where one format holds for all, or the matrix is more than multiplied.
+// segments splits a matrix whose parts have several formats, as Q, K and V in GGUF files may
+// have, into runs of parts of one format. Each segment is packed and multiplied separately,
+// into its own outputs. It returns nil if all parts have one format, or if the matrix has
+// other uses than Multiply.
 func segments(w backend.WeightSpec) []backend.WeightSpec {
 	if w.Stored() != kernels.Invalid || w.Use != backend.Multiply || w.Experts > 0 {
 		return nil
@@ -29,7 +30,7 @@ func segments(w backend.WeightSpec) []backend.WeightSpec {
 	return out
 }
 
-// segmented is a weight of several formats: its segments one after the other.
+// segmented returns how a weight of several formats is stored: its segments in order.
 func (l layout) segmented(list []backend.WeightSpec) (p backend.Packed, err error) {
 	var kernels, notes []string
 	for _, s := range list {

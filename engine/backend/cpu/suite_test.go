@@ -11,9 +11,9 @@ import (
 	"vapp.dev/engine/backend/cpu"
 )
 
-// TestSuite runs the backends' suite on every instruction set: the best one on one and
-// three threads, the others on the numbers below. A variant that this
-// machine lacks is skipped, by name.
+// TestSuite runs the backends' suite on every instruction set: the best one with one and
+// three threads, the others with the numbers below. A variant that this machine lacks is
+// skipped, by name.
 func TestSuite(t *testing.T) {
 	facts, err := cpu.Opener{}.Probe()
 	if err != nil {

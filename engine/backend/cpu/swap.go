@@ -12,15 +12,15 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// swapFile is the Swap arena: a file without a name, gone with the process, whose
-// blocks are all there from the start. It is read and written, not mapped: a disk that
-// fails gives an error then, and no signal. A nil one is empty.
+// swapFile is the Swap arena: an unnamed file that disappears with the process. All its
+// blocks are allocated when it is opened. It is accessed by read and write, not mapped, so
+// that a failing disk gives an error and not a signal. A nil swapFile is empty.
 type swapFile struct {
 	f     *os.File
 	bytes int64
 }
 
-// openSwap makes the file in dir and takes its blocks. The error is a
+// openSwap creates the file in dir and allocates its blocks. The error is a
 // *backend.SwapError.
 func openSwap(dir string, n int64) (*swapFile, error) {
 	if n == 0 {
@@ -37,7 +37,7 @@ func openSwap(dir string, n int64) (*swapFile, error) {
 		return fail(0, err)
 	}
 	if fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.RAMFS_MAGIC {
-		return fail(0, errors.New("the directory lies in memory itself"))
+		return fail(0, errors.New("the directory is in memory (tmpfs)"))
 	}
 	if free := int64(fs.Bavail) * fs.Bsize; free < n {
 		return fail(free, nil)
@@ -53,8 +53,8 @@ func openSwap(dir string, n int64) (*swapFile, error) {
 	return &swapFile{f, n}, nil
 }
 
-// largeFiles is where the system keeps temporary files that may be large: $TMPDIR, else
-// /var/tmp, since /tmp is in memory on many systems.
+// largeFiles returns the system's directory for large temporary files: $TMPDIR, else
+// /var/tmp, because /tmp is in memory on many systems.
 func largeFiles() string {
 	if dir := os.Getenv("TMPDIR"); dir != "" {
 		return dir
@@ -65,7 +65,7 @@ func largeFiles() string {
 	return os.TempDir()
 }
 
-// nameless is a new file that no directory lists.
+// nameless returns a new file that no directory lists.
 func nameless(dir string) (*os.File, error) {
 	if fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600); err == nil {
 		return os.NewFile(uintptr(fd), dir+"/(swap)"), nil
@@ -77,8 +77,8 @@ func nameless(dir string) (*os.File, error) {
 	return f, os.Remove(f.Name())
 }
 
-// allocate gives f n bytes that are on the disk; where the file system cannot promise
-// them, by writing them.
+// allocate allocates n bytes of f on disk. If the file system does not support that, it
+// writes them.
 func allocate(f *os.File, n int64) error {
 	err := unix.Fallocate(int(f.Fd()), 0, 0, n)
 	if !errors.Is(err, unix.EOPNOTSUPP) {
@@ -111,7 +111,7 @@ func (s *swapFile) close() error {
 	return s.f.Close()
 }
 
-// Move waits for what was launched and copies pages, one after the other.
+// Move waits for all launches, then copies pages in order.
 func (d *device) Move(moves []backend.PageMove) error {
 	if d.pool == nil {
 		return errClosed

@@ -14,7 +14,7 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// TestSwapFile: the file has its blocks from the start and no name.
+// TestSwapFile: the blocks of the file are allocated at open, and the file has no name.
 func TestSwapFile(t *testing.T) {
 	const n = 3 << 20
 	dir := onDisk(t)
@@ -38,8 +38,8 @@ func TestSwapFile(t *testing.T) {
 	}
 }
 
-// TestSwapFileRefused: what cannot be had is refused before anything is loaded, with
-// the place and what to do.
+// TestSwapFileRefused: if the file cannot be created, Open fails before it loads anything;
+// the error names the directory and a remedy.
 func TestSwapFileRefused(t *testing.T) {
 	for what, c := range map[string]struct {
 		dir  string
@@ -47,7 +47,7 @@ func TestSwapFileRefused(t *testing.T) {
 		want string
 	}{
 		"no directory": {"/nonexistent", 1, "no such file"},
-		"no room":      {onDisk(t), 1 << 60, "free; lower memory.swapSpace"},
+		"disk full":    {onDisk(t), 1 << 60, "free; lower memory.swapSpace"},
 		"in memory":    {"/dev/shm", 1, "in memory"},
 	} {
 		s, err := openSwap(c.dir, c.n)
@@ -65,7 +65,7 @@ func TestSwapFileRefused(t *testing.T) {
 	}
 }
 
-// onDisk is a directory on a disk.
+// onDisk returns a directory on a disk.
 func onDisk(t *testing.T) string {
 	for _, dir := range []string{t.TempDir(), "."} {
 		if s, err := openSwap(dir, 4096); err == nil {

@@ -11,8 +11,8 @@ import (
 	"vapp.dev/kernels/cpu/isatest"
 )
 
-// TestTilesAsked: this binary opens devices of variant amx only after it has asked the system
-// for the tile registers.
+// TestTilesAsked: a device of variant amx is opened only after the process has requested the
+// tile registers.
 func TestTilesAsked(t *testing.T) {
 	isatest.Asks(t, func() bool {
 		f, err := Opener{}.Probe()
@@ -24,8 +24,8 @@ func TestTilesAsked(t *testing.T) {
 	})
 }
 
-// TestTilesRefused: where the system refuses the tile registers, auto takes the next variant,
-// and a profile that sets amx reads why.
+// TestTilesRefused: if the system denies the tile registers, the default is the next variant,
+// and a profile that sets amx gets the reason.
 func TestTilesRefused(t *testing.T) {
 	why := errors.New("function not implemented")
 	defer isa.Replace(&isa.Processor{Variants: []string{amx, avx512bf16, generic}, Ask: func() error { return why }})()

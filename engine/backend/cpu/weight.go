@@ -9,11 +9,10 @@ import (
 	kcpu "vapp.dev/kernels/cpu"
 )
 
-// Weight stores vectors as F32, tables that are only looked up row by row in their
-// own format, and what is multiplied packed for the variant: in its own format
-// where Linear has a kernel for it, else converted to BF16; of parts in several formats
-// each in its own (segments). A stack is its experts'
-// matrices one after the other.
+// Weight stores vectors as F32, and tables that are only looked up row by row in their own
+// format. Matrices to multiply are packed for the variant: in their own format if Linear has
+// a kernel for it, else converted to BF16. If parts have several formats, each is packed in
+// its own (segments). A stack is the matrices of its experts in order.
 func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
 	if err := checkParts(w); err != nil {
 		return backend.Packed{}, err
@@ -49,7 +48,7 @@ func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
 	return p, nil
 }
 
-// checkParts refuses shapes and formats that nothing reads.
+// checkParts rejects shapes and formats that no kernel reads.
 func checkParts(w backend.WeightSpec) error {
 	for _, p := range w.Parts {
 		if !kcpu.Lookup(p.Format) {
@@ -73,7 +72,7 @@ func checkParts(w backend.WeightSpec) error {
 	return nil
 }
 
-// rowsOf is a table that nothing multiplies.
+// rowsOf returns how a table is stored that is only looked up.
 func rowsOf(w backend.WeightSpec, p backend.Packed) (backend.Packed, error) {
 	if p.Format.Scaled() || p.Format == kernels.MXFP4 || w.Experts > 0 {
 		return p, backend.Unsupported(name, "weight "+w.Name, "tables that are only looked up are not read as "+p.Format.String())
@@ -82,8 +81,8 @@ func rowsOf(w backend.WeightSpec, p backend.Packed) (backend.Packed, error) {
 	return p, nil
 }
 
-// checkTarget refuses what no weight is made while it is packed: E4M3 with a scale for
-// each row, and plain numbers, are.
+// checkTarget rejects formats that Pack cannot convert to. It converts to E4M3 with a scale
+// for each row, and to plain numbers.
 func checkTarget(w backend.WeightSpec) error {
 	switch w.Target {
 	case kernels.Invalid, w.Source, kernels.F32, kernels.F16, kernels.BF16:
@@ -97,7 +96,7 @@ func checkTarget(w backend.WeightSpec) error {
 	return backend.Unsupported(name, "weight "+w.Name+" quantized to "+w.Target.String(), "weights are quantized to f8_e4m3, or converted to bf16, f16 or f32")
 }
 
-// matrix is one matrix of w as it is packed in format f.
+// matrix returns one matrix of w as packed in format f.
 func (l layout) matrix(w backend.WeightSpec, f kernels.Format) kcpu.Matrix {
 	m := kcpu.Matrix{Variant: l.linear(f), Format: f, Rows: w.Rows, Cols: w.Cols}
 	if !f.Scaled() {
@@ -118,7 +117,7 @@ func (l layout) matrix(w backend.WeightSpec, f kernels.Format) kcpu.Matrix {
 		row := 0
 		for _, p := range w.Parts {
 			if row%kcpu.PanelRows != 0 || p.Row0%kcpu.PanelRows != 0 {
-				m.Scales = kcpu.BlockScales // a panel has rows of several blocks
+				m.Scales = kcpu.BlockScales // a panel spans rows of several blocks
 			}
 			row += p.Rows
 		}

@@ -7,15 +7,15 @@ import (
 	kcpu "vapp.dev/kernels/cpu"
 )
 
-// rooms is what an op needs in the workspace: one room that all threads share,
-// then one for each. Ops run one after the other, so all begin at its start.
-type rooms struct{ shared, each int64 }
+// workspaceSize is the part of the workspace that an op needs: bytes that all threads share,
+// then bytes for each thread. Ops run one after the other, so each starts at offset 0.
+type workspaceSize struct{ shared, each int64 }
 
-// Workspace is the largest rooms of an op. It refuses shapes that no kernel has.
+// Workspace returns the largest workspace of p's ops. It rejects shapes that no kernel has.
 func (l layout) Workspace(p *backend.Program) (int64, error) {
 	var most int64
 	for _, op := range p.Ops {
-		r, err := l.rooms(p, op)
+		r, err := l.opWorkspace(p, op)
 		if err != nil {
 			return 0, err
 		}
@@ -24,53 +24,53 @@ func (l layout) Workspace(p *backend.Program) (int64, error) {
 	return most, nil
 }
 
-// rooms of one op, at the bucket's row counts.
-func (l layout) rooms(p *backend.Program, op backend.Op) (rooms, error) {
+// opWorkspace returns the workspace of one op, at the bucket's row counts.
+func (l layout) opWorkspace(p *backend.Program, op backend.Op) (workspaceSize, error) {
 	switch o := op.(type) {
 	case backend.Linear:
-		return l.linearRooms(p, o)
+		return l.linearWorkspace(p, o)
 	case backend.Attention:
 		switch {
 		case o.HeadDim > kcpu.MaxHeadDim:
-			return rooms{}, backend.Unsupported(name, fmt.Sprintf("attention heads of %d", o.HeadDim), fmt.Sprintf("at most %d", kcpu.MaxHeadDim))
+			return workspaceSize{}, backend.Unsupported(name, fmt.Sprintf("attention heads of %d", o.HeadDim), fmt.Sprintf("at most %d", kcpu.MaxHeadDim))
 		case o.KVHeads > 0 && o.Heads/o.KVHeads > kcpu.MaxGroup:
-			return rooms{}, backend.Unsupported(name, fmt.Sprintf("%d query heads for a key/value head", o.Heads/o.KVHeads), fmt.Sprintf("at most %d", kcpu.MaxGroup))
+			return workspaceSize{}, backend.Unsupported(name, fmt.Sprintf("%d query heads for a key/value head", o.Heads/o.KVHeads), fmt.Sprintf("at most %d", kcpu.MaxGroup))
 		}
-		return rooms{kcpu.AttentionShared(l.threads, o.Heads/max(1, o.KVHeads), o.HeadDim), kcpu.AttentionWorkspace(o.HeadDim)}, nil
+		return workspaceSize{kcpu.AttentionShared(l.threads, o.Heads/max(1, o.KVHeads), o.HeadDim), kcpu.AttentionWorkspace(o.HeadDim)}, nil
 	case backend.Sample:
 		if p.Vocab > kcpu.MaxVocab {
-			return rooms{}, backend.Unsupported(name, fmt.Sprintf("a vocabulary of %d", p.Vocab), fmt.Sprintf("at most %d", kcpu.MaxVocab))
+			return workspaceSize{}, backend.Unsupported(name, fmt.Sprintf("a vocabulary of %d", p.Vocab), fmt.Sprintf("at most %d", kcpu.MaxVocab))
 		}
-		return rooms{each: kcpu.SampleWorkspace(p.Vocab)}, nil
+		return workspaceSize{each: kcpu.SampleWorkspace(p.Vocab)}, nil
 	case backend.Experts:
-		return l.expertRooms(p, o)
+		return l.expertWorkspace(p, o)
 	case backend.DeltaNet:
-		return rooms{}, within("keys", o.KeyDim, kcpu.MaxKeyDim)
+		return workspaceSize{}, within("keys", o.KeyDim, kcpu.MaxKeyDim)
 	case backend.Conv:
-		return rooms{}, within("a convolution", o.Kernel, kcpu.MaxConvKernel)
+		return workspaceSize{}, within("a convolution", o.Kernel, kcpu.MaxConvKernel)
 	case backend.Rope:
-		return rooms{}, within("heads", o.HeadDim, kcpu.MaxHeadDim)
-	case backend.Drafted, backend.Verify:
-		return rooms{shared: align(4 * int64(p.Bucket.Tokens))}, nil
+		return workspaceSize{}, within("heads", o.HeadDim, kcpu.MaxHeadDim)
+	case backend.DraftInput, backend.Verify:
+		return workspaceSize{shared: align(4 * int64(p.Bucket.Tokens))}, nil
 	case backend.Tokens, backend.StoreTokens, backend.Embed, backend.Norm, backend.Angles,
 		backend.StoreKV, backend.GLU, backend.Gather, backend.GatherLast, backend.Add, backend.Concat, backend.Softcap,
-		backend.Patches, backend.Pool, backend.Standardize, backend.Encoded, backend.Merge, backend.Resample, backend.Join,
+		backend.Patches, backend.AvgPool, backend.Standardize, backend.EncoderOutput, backend.Merge, backend.Resample, backend.Join,
 		backend.Activate, backend.Route, backend.AllReduce, backend.AllGather,
-		backend.Send, backend.Receive, backend.Gate, backend.GatherKept, backend.Propose, backend.Emit:
-		return rooms{}, nil
+		backend.Send, backend.Receive, backend.Gate, backend.GatherAccepted, backend.Propose, backend.OutputRows:
+		return workspaceSize{}, nil
 	}
-	return rooms{}, backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")
+	return workspaceSize{}, backend.Unsupported(name, "op "+backend.OpName(op), "it has no kernel")
 }
 
-// expertRooms holds the rows of a mixture sorted by expert, and what gate, up and
-// their product give for each.
-func (l layout) expertRooms(p *backend.Program, o backend.Experts) (rooms, error) {
+// expertWorkspace holds the rows of a mixture of experts, sorted by expert, and the results
+// of gate, up and their product for each row.
+func (l layout) expertWorkspace(p *backend.Program, o backend.Experts) (workspaceSize, error) {
 	s, err := l.expertShape(p, o)
 	if err != nil {
-		return rooms{}, err
+		return workspaceSize{}, err
 	}
 	r := s.Room()
-	return rooms{shared: r.Bytes, each: r.Each}, nil
+	return workspaceSize{shared: r.Bytes, each: r.Each}, nil
 }
 
 func (l layout) expertShape(p *backend.Program, o backend.Experts) (s kcpu.ExpertShape, err error) {
@@ -96,7 +96,7 @@ func (l layout) expertShape(p *backend.Program, o backend.Experts) (s kcpu.Exper
 	return s, nil
 }
 
-// within refuses what is wider than kernels have room for.
+// within returns an error if n is more than kernels support.
 func within(what string, n, most int) error {
 	if n <= most {
 		return nil
@@ -104,18 +104,19 @@ func within(what string, n, most int) error {
 	return backend.Unsupported(name, fmt.Sprintf("%s of %d", what, n), fmt.Sprintf("at most %d", most))
 }
 
-func (l layout) linearRooms(p *backend.Program, o backend.Linear) (rooms, error) {
+func (l layout) linearWorkspace(p *backend.Program, o backend.Linear) (workspaceSize, error) {
 	if int(o.W) >= len(p.Weights) || o.W < 0 || int(o.X) >= len(p.Values) || o.X < 0 {
-		return rooms{}, fmt.Errorf("backend %s: program %s: linear of weight %d and value %d, which it lacks", name, p.Name, o.W, o.X)
+		return workspaceSize{}, fmt.Errorf("backend %s: program %s: linear of weight %d and value %d, which it lacks", name, p.Name, o.W, o.X)
 	}
-	return l.weightRooms(p.Weights[o.W], p.Rows(p.Values[o.X].Rows))
+	return l.weightWorkspace(p.Weights[o.W], p.Rows(p.Values[o.X].Rows))
 }
 
-// weightRooms are those of so many rows times a weight; its segments run one by one.
-func (l layout) weightRooms(w backend.WeightSpec, rows int) (most rooms, err error) {
+// weightWorkspace returns the workspace for rows times a weight. Segments run one after the
+// other.
+func (l layout) weightWorkspace(w backend.WeightSpec, rows int) (most workspaceSize, err error) {
 	if list := segments(w); list != nil {
 		for _, s := range list {
-			r, err := l.weightRooms(s, rows)
+			r, err := l.weightWorkspace(s, rows)
 			if err != nil {
 				return most, err
 			}
@@ -125,8 +126,8 @@ func (l layout) weightRooms(w backend.WeightSpec, rows int) (most rooms, err err
 	}
 	packed, err := l.Weight(w)
 	if err != nil {
-		return rooms{}, err
+		return workspaceSize{}, err
 	}
 	shared, each := kcpu.LinearWorkspace(l.matrix(w, packed.Format).Variant, packed.Format, rows, w.Cols, w.Rows, l.threads)
-	return rooms{align(shared), align(each)}, nil
+	return workspaceSize{align(shared), align(each)}, nil
 }

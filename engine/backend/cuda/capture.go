@@ -10,13 +10,13 @@ import (
 	"vapp.dev/engine/backend/cuda/driver"
 )
 
-// captured is a step as graphs and launches in turns.
+// captured is a captured step: graphs and single launches in turn.
 type captured struct {
 	list  *driver.List
 	parts []part
 }
 
-// part is a range of a list: a graph, or nil: launches.
+// part is a range of a list: one graph, or single launches if graph is nil.
 type part struct {
 	from, to int
 	graph    *driver.Graph
@@ -24,8 +24,8 @@ type part struct {
 
 var _ backend.Capturer = (*device)(nil)
 
-// Capture makes the graphs of a step of g. The arguments of a graph are those of its capture:
-// what changes from step to step lies in step buffers.
+// Capture captures the graphs of a step of g. A graph repeats the arguments of its capture;
+// everything that changes from step to step is in step buffers.
 func (d *device) Capture(e backend.Executable, set int, g backend.Graph) error {
 	x, ok := e.(*executable)
 	if !ok || x.d != d || set < 0 || set > 1 || g.Kind == backend.Eager || g.Tokens < 1 || g.Tokens > x.p.Bucket.Tokens || g.Seqs > x.p.Bucket.Seqs || g.Samples > x.p.Bucket.Samples {
@@ -63,7 +63,7 @@ func (d *device) Capture(e backend.Executable, set int, g backend.Graph) error {
 	}))
 }
 
-// loadProducts has a library's kernels that the steps of g are the first to call on the device.
+// loadProducts loads onto the device the library's kernels that the steps of g use first.
 func (d *device) loadProducts(x *executable, set int, g backend.Graph) error {
 	i := x.variant(g)
 	if d.blas == nil || i < 0 {
@@ -73,14 +73,14 @@ func (d *device) loadProducts(x *executable, set int, g backend.Graph) error {
 	return list.Load(d.work.Stream, 0, list.Len(), bound(g.Tokens, g.Seqs, g.Samples))
 }
 
-// GraphBytes is what the device's free memory fell by while graphs were captured.
+// GraphBytes returns by how much the device's free memory fell during captures.
 func (d *device) GraphBytes() int64 { return d.graphBytes }
 
-// capture cuts the list of g's variant where its program is cut.
+// capture captures the list of g's variant, split at the program's segments.
 func (d *device) capture(x *executable, set int, g backend.Graph) (*captured, error) {
 	i := x.variant(g)
 	if i < 0 {
-		return &captured{}, fmt.Errorf("no list of launches has room for %v", g)
+		return &captured{}, fmt.Errorf("no list of launches holds %v", g)
 	}
 	c, starts := &captured{list: x.lists[set][i]}, x.starts[i]
 	for _, s := range backend.Segments(x.p, g.Kind) {
@@ -99,8 +99,8 @@ func (d *device) capture(x *executable, set int, g backend.Graph) (*captured, er
 	return c, nil
 }
 
-// variant is the index of the list that g's steps run from; −1: there is none. What a whole
-// step of one token for each sequence has is decoding; pieces and forwards are any mix.
+// variant returns the index of the list for g's steps, or −1. Only a Decode graph with one
+// token for each sequence uses a list for decoding; other graphs take any mix.
 func (e *executable) variant(g backend.Graph) int {
 	for i, v := range e.variants {
 		if max(g.Tokens, g.Seqs, g.Samples) <= v.rows && (!v.decode || g.Kind == backend.Decode && g.Tokens == g.Seqs) {
@@ -110,12 +110,12 @@ func (e *executable) variant(g backend.Graph) int {
 	return -1
 }
 
-// record gives the launches of a part to a capture.
+// record launches a part into a capture.
 func (c *captured) record(d *device, p part, n [driver.NumBound]int32) error {
 	return c.list.Run(d.work.Stream, p.from, p.to, n)
 }
 
-// replay runs a step by its graphs, and with the real counts what is in none.
+// replay runs a step: its graphs, and single launches with the real row counts for the rest.
 func (d *device) replay(c *captured, b backend.Binding) error {
 	real := bound(b.Tokens, b.Seqs, b.Samples)
 	for i := range c.parts {
@@ -133,7 +133,7 @@ func (d *device) replay(c *captured, b backend.Binding) error {
 	return nil
 }
 
-// close gives the graphs back.
+// close frees the graphs.
 func (c *captured) close() error {
 	var errs []error
 	for i := range c.parts {
@@ -145,7 +145,7 @@ func (c *captured) close() error {
 	return errors.Join(errs...)
 }
 
-// padded is a step with the rows that its graph has.
+// padded returns b with the row counts of its graph.
 func padded(b backend.Binding) backend.Binding {
 	b.Tokens, b.Seqs, b.Samples = max(b.Tokens, b.Graph.Tokens), max(b.Seqs, b.Graph.Seqs), max(b.Samples, b.Graph.Samples)
 	return b

@@ -7,11 +7,11 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-var _ backend.Chooser = layout{}
+var _ backend.KernelChooser = layout{}
 
-// Chosen lists the kernels of p's products and attention, by the same choice that lowers and
-// accounts for them.
-func (l layout) Chosen(p *backend.Program) ([]backend.KernelChoice, error) {
+// KernelChoices implements backend.KernelChooser. Lowering and the workspace use the same
+// choices.
+func (l layout) KernelChoices(p *backend.Program) ([]backend.KernelChoice, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (l layout) Chosen(p *backend.Program) ([]backend.KernelChoice, error) {
 	return out, nil
 }
 
-// choices are those of one op.
+// choices returns the choices for one op.
 func (c *lowering) choices(op backend.Op) ([]backend.KernelChoice, error) {
 	product := func(m matrix, p product, x backend.Value, shape string) backend.KernelChoice {
 		return backend.KernelChoice{Op: backend.OpName(op), Format: m.stored.String(), Shape: shape, Rows: c.rows(c.info(x).Rows), Kernel: p.Kernel, Splits: p.splits}

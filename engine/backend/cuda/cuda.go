@@ -1,8 +1,13 @@
-// Package cuda is the backend for one NVIDIA GPU. Its layout half is plain Go and
-// runs anywhere: how weights are packed, which kernels read them, a program as a list of
-// launches, what the kernels' workspace and the driver take. Its device half is built on
-// Linux with cgo and the tag cuda: arenas, streams and those lists on a device, through
-// package driver. Other builds plan, and refuse to open.
+// Package cuda is the backend for one NVIDIA GPU.
+//
+// It must not know models, requests or other backends; only package driver calls the CUDA
+// driver. Start reading at Opener in this file, then layout.go (the plan), lowering.go (a
+// program as launches) and device.go (the device).
+//
+// The layout half is plain Go and runs anywhere: how weights are packed, which kernels read
+// them, a program as a list of launches, the workspace of the kernels and the memory of the
+// driver. The device half needs Linux, cgo and the tag cuda: arenas, streams and those lists
+// on a device. Other builds can plan but not open a device.
 package cuda
 
 import (
@@ -16,11 +21,11 @@ type Opener struct{}
 
 var _ backend.Opener = Opener{}
 
-// Name is "cuda".
+// Name returns "cuda".
 func (Opener) Name() string { return name }
 
-// Layout is the pure half for a GPU with these facts: Capability and TotalBytes
-// are needed, SMs where known.
+// Layout returns the pure half for a GPU with these facts. It needs Capability and
+// TotalBytes, and SMs if known.
 func (Opener) Layout(f backend.Facts, s backend.Settings) (backend.Layout, error) {
 	return newLayout(f, s)
 }

@@ -22,46 +22,46 @@ import (
 type device struct {
 	layout    layout
 	r         backend.Reservation
-	*member   // the rank that it is; its ctx is nil when closed
+	*member   // this rank; its ctx is nil when closed
 	group     *group
-	modules   map[string]*driver.Module // by the kernels' files
-	blas      *driver.BLAS              // nil: all products are kernels
-	finding   sync.Mutex                // of functions: several goroutines pack
+	modules   map[string]*driver.Module // by kernel file
+	blas      *driver.BLAS              // nil: kernels compute all products
+	finding   sync.Mutex                // guards functions: several goroutines pack
 	functions map[string]*driver.Function
-	arenas    [backend.NumArenas]driver.Address // that of Swap as kernels see it
-	offsets   []int64                           // of weights in their arena
-	host      []byte                            // both sets of step buffers, as the host writes them
-	mapped    driver.Address                    // host, as kernels see it
+	arenas    [backend.NumArenas]driver.Address // device addresses; Swap's is a mapping of swap
+	offsets   []int64                           // of each weight in its arena
+	host      []byte                            // both sets of step buffers, in host memory
+	mapped    driver.Address                    // device address of host
 	swap      []byte                            // the Swap arena
 	steps     [2]*backend.Step
 	sets      [2]set
 	lists     []*driver.List
 	captured  []*captured
-	// graphBytes is what free memory fell by while graphs were captured.
+	// graphBytes is by how much free memory fell during captures.
 	graphBytes int64
-	// before is the memory that was free when the context was there and nothing else.
+	// before is the free memory after the context was created and before any allocation.
 	before  int64
-	profile *profiler // nil: nothing is measured
+	timer   *opTimer // nil: ops are not measured
 	staging staging
-	failed  atomic.Pointer[error] // a fatal error of the device: all that comes later fails with it
+	failed  atomic.Pointer[error] // a fatal error of the device; all later calls return it
 }
 
-// set is what is known of a set of step buffers.
+// set is the state of a set of step buffers.
 type set struct {
 	copied, done *driver.Event
 	running      bool
-	limit        time.Duration // of the wait for what runs
+	limit        time.Duration // for the wait for the running launch
 }
 
 var (
-	_ backend.Inspector = (*device)(nil)
-	_ backend.Gauge     = (*device)(nil)
+	_ backend.Inspector      = (*device)(nil)
+	_ backend.MemoryReporter = (*device)(nil)
 )
 
-// errClosed is what a closed device answers.
+// errClosed is the error of a closed device.
 var errClosed = errors.New("backend cuda: the device is closed")
 
-// Open takes the arenas of r on the device of f and loads the kernels.
+// Open allocates the arenas of r on the device of f and loads the kernels.
 func (Opener) Open(f backend.Facts, s backend.Settings, r backend.Reservation) (backend.Device, error) {
 	l, err := newLayout(f, s)
 	if err != nil {
@@ -71,7 +71,7 @@ func (Opener) Open(f backend.Facts, s backend.Settings, r backend.Reservation) (
 	if err != nil {
 		return nil, err
 	}
-	d := &device{layout: l, r: r, profile: newProfiler(s), modules: map[string]*driver.Module{}, functions: map[string]*driver.Function{}}
+	d := &device{layout: l, r: r, timer: newOpTimer(s), modules: map[string]*driver.Module{}, functions: map[string]*driver.Function{}}
 	if d.offsets, err = d.r.Place(name, l); err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (Opener) Open(f backend.Facts, s backend.Settings, r backend.Reservation) (
 	return d, nil
 }
 
-// openOn opens a GPU and takes of it what the device needs.
+// openOn opens a GPU and allocates everything that the device needs.
 func (d *device) openOn(ordinal int) (err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -95,7 +95,7 @@ func (d *device) openOn(ordinal int) (err error) {
 	return nil
 }
 
-// open takes everything; the context is current.
+// open allocates everything; the context is current.
 func (d *device) open() (err error) {
 	var need int64
 	for a, n := range d.r.Arenas {
@@ -109,7 +109,7 @@ func (d *device) open() (err error) {
 	if d.before, _, err = d.ctx.Memory(); err != nil {
 		return err
 	}
-	if d.layout.blas { // before anything is read for it
+	if d.layout.blas { // before any weight is read
 		if d.blas, err = d.ctx.BLAS(); err != nil {
 			return err
 		}
@@ -145,10 +145,10 @@ func (d *device) open() (err error) {
 	if err := d.work.Fill(d.arenas[backend.Workspace], 0, counters); err != nil {
 		return err
 	}
-	return d.work.Wait(patience)
+	return d.work.Wait(hangTimeout)
 }
 
-// openSteps lays the step buffers out over host memory that kernels see.
+// openSteps places the step buffers in host memory that kernels can access.
 func (d *device) openSteps() (err error) {
 	if d.host, d.mapped, err = d.ctx.Pinned(d.r.Arenas[backend.StepIO]); err != nil {
 		return err
@@ -167,8 +167,8 @@ func (d *device) openSteps() (err error) {
 	return nil
 }
 
-// do calls f with the context current, unless the device is closed or has failed. A fatal
-// error stays.
+// do calls f with the context current, unless the device is closed or has failed. If f
+// returns a fatal error, the device has failed.
 func (d *device) do(f func() error) error {
 	if err := d.enter(); err != nil {
 		return err
@@ -176,7 +176,7 @@ func (d *device) do(f func() error) error {
 	return d.leave(f())
 }
 
-// enter makes the context current on the thread, which is the caller's until it leaves.
+// enter makes the context current and locks the goroutine to its thread until leave.
 func (d *device) enter() error {
 	if d.ctx == nil {
 		return errClosed
@@ -191,8 +191,8 @@ func (d *device) enter() error {
 	return nil
 }
 
-// leave gives the thread back and returns the error of what was done on it, for good where the
-// device has failed.
+// leave unlocks the thread and returns the error of the work on it. If the error is fatal,
+// the device has failed.
 func (d *device) leave(err error) error {
 	runtime.UnlockOSThread()
 	if err == nil {
@@ -205,20 +205,20 @@ func (d *device) leave(err error) error {
 	return err
 }
 
-// hung says that the device does not answer any more.
+// hung reports whether err means that the device no longer responds.
 func hung(err error) bool {
 	var h *driver.HungError
 	return errors.As(err, &h)
 }
 
-// fail has the device answer everything with its first fatal error.
+// fail records err if it is fatal; from then on all calls return the first fatal error.
 func (d *device) fail(err error) error {
 	err = fmt.Errorf("backend %s: %w", name, err)
 	d.failed.CompareAndSwap(nil, &err)
 	return *d.failed.Load()
 }
 
-// named says of an error of do whose it is: that of a device that has failed, or is closed, says
+// named adds the device's name to an error of do. The error of a failed or closed device has
 // it already.
 func (d *device) named(err error) error {
 	if err == nil || err == errClosed || d.failed.Load() != nil {
@@ -230,8 +230,8 @@ func (d *device) named(err error) error {
 // Step returns a set's buffers.
 func (d *device) Step(set int) *backend.Step { return d.steps[set] }
 
-// Usage is what the driver was asked for; the arena of steps is so much on the device, and
-// as much on the host.
+// Usage returns the allocated bytes. The step arena has its size on the device and the same
+// size again on the host.
 func (d *device) Usage() [backend.NumArenas]int64 {
 	var u [backend.NumArenas]int64
 	for a, p := range d.arenas {
@@ -242,7 +242,7 @@ func (d *device) Usage() [backend.NumArenas]int64 {
 	return u
 }
 
-// Memory is backend.Gauge's: before is with the context.
+// Memory implements backend.MemoryReporter; before is measured after the context was created.
 func (d *device) Memory() (total, before, now int64, err error) {
 	err = d.do(func() (err error) {
 		now, total, err = d.ctx.Memory()
@@ -251,30 +251,8 @@ func (d *device) Memory() (total, before, now int64, err error) {
 	return total, d.before, now, err
 }
 
-// CopyPages copies pages after all that was launched, one after the other.
-func (d *device) CopyPages(class int, from, to []int32) error {
-	if class < 0 || class >= len(d.r.Classes) || len(from) != len(to) {
-		return fmt.Errorf("backend %s: CopyPages of class %d, %d pages to %d", name, class, len(from), len(to))
-	}
-	c, kv := d.r.Classes[class], d.r.Arenas[backend.KV]
-	inside := func(n int32) bool { return n >= 0 && c.Address(n)+c.PageBytes() <= kv }
-	for i := range from {
-		if !inside(from[i]) || !inside(to[i]) {
-			return fmt.Errorf("backend %s: CopyPages %d to %d of class %s: outside of the arena of %d bytes", name, from[i], to[i], c.Name, kv)
-		}
-	}
-	return d.do(func() error {
-		base := d.arenas[backend.KV]
-		for i := range from {
-			if err := d.work.Copy(base+driver.Address(c.Address(to[i])), base+driver.Address(c.Address(from[i])), c.PageBytes()); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// Move copies pages to the host and back, in the order of launches; nothing is waited for.
+// Move queues copies of pages to the host and back, in the order of launches. It does not
+// wait.
 func (d *device) Move(moves []backend.PageMove) error {
 	return d.named(d.do(func() error {
 		for _, m := range moves {
@@ -297,7 +275,7 @@ func (d *device) Move(moves []backend.PageMove) error {
 	}))
 }
 
-// Scratch is backend.Inspector's: a copy.
+// Scratch implements backend.Inspector. It returns a copy.
 func (d *device) Scratch(v backend.Value, p *backend.Program) []byte {
 	in := p.Values[v]
 	out := make([]byte, in.Format.Bytes(int64(p.Rows(in.Rows))*int64(in.Cols)))
@@ -308,7 +286,7 @@ func (d *device) Scratch(v backend.Value, p *backend.Program) []byte {
 		if err := d.work.FromDevice(unsafe.Pointer(&out[0]), d.arenas[backend.Scratch]+driver.Address(in.Offset), int64(len(out))); err != nil {
 			return err
 		}
-		return d.work.Wait(patience)
+		return d.work.Wait(hangTimeout)
 	})
 	if err != nil {
 		return nil
@@ -316,8 +294,8 @@ func (d *device) Scratch(v backend.Value, p *backend.Program) []byte {
 	return out
 }
 
-// Close waits for what is running and gives everything back. What hangs keeps it: every call that
-// gives back would wait for ever, and the end of the process does.
+// Close waits for running work and frees everything. If the device hangs, memory stays
+// allocated until the process ends, because every call that frees it would block forever.
 func (d *device) Close() error {
 	if d.ctx == nil {
 		return nil
@@ -336,7 +314,7 @@ func (d *device) Close() error {
 	case failed != nil && hung(*failed):
 	case hung(err):
 		err = d.fail(err)
-	case failed != nil: // nothing of a device that failed can be given back: its context goes
+	case failed != nil: // on a failed device only the context can be released
 		err = d.group.release()
 	default:
 		err = errors.Join(err, d.group.release())
@@ -357,7 +335,7 @@ func (d *device) close() error {
 	for _, c := range d.captured {
 		errs = append(errs, c.close())
 	}
-	errs = append(errs, d.profile.close(), d.staging.close(d.ctx))
+	errs = append(errs, d.timer.close(), d.staging.close(d.ctx))
 	if d.blas != nil {
 		errs = append(errs, d.blas.Close())
 	}

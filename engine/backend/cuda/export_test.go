@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Patience has devices be given up after d, for a test.
-func Patience(t testing.TB, d time.Duration) {
-	before := patience
-	patience = d
-	t.Cleanup(func() { patience = before })
+// SetHangTimeout sets the time limit for a device's response to d for a test.
+func SetHangTimeout(t testing.TB, d time.Duration) {
+	before := hangTimeout
+	hangTimeout = d
+	t.Cleanup(func() { hangTimeout = before })
 }

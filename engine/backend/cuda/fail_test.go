@@ -20,14 +20,14 @@ import (
 	"vapp.dev/kernels/cuda/cudatest"
 )
 
-// starting is a toy with graphs, ready to be opened on the emulated driver.
+// starting returns a function that opens a tiny model with graphs on the emulated driver.
 func starting(t *testing.T) func() (*engine.Engine, error) {
 	t.Helper()
 	open := startingUntil(t)
 	return func() (*engine.Engine, error) { return open(context.Background(), nil) }
 }
 
-// startingUntil is starting with an end of the start, which tells how far it has come.
+// startingUntil is like starting, with a context and a progress callback.
 func startingUntil(t *testing.T) func(context.Context, func(engine.Progress)) (*engine.Engine, error) {
 	t.Helper()
 	return startingWith(t, nil)
@@ -46,7 +46,7 @@ func startingWith(t *testing.T, change func(*engine.Options)) func(context.Conte
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.Close() })
-	return func(ctx context.Context, told func(engine.Progress)) (*engine.Engine, error) {
+	return func(ctx context.Context, onProgress func(engine.Progress)) (*engine.Engine, error) {
 		f, err := cuda.Opener{}.Probe()
 		if err != nil {
 			return nil, err
@@ -66,11 +66,11 @@ func startingWith(t *testing.T, change func(*engine.Options)) func(context.Conte
 		if a, err = engine.NewAccount(o, m, cuda.Opener{}, f); err != nil {
 			return nil, err
 		}
-		return engine.Open(ctx, engine.Config{Options: o, Model: m, Opener: cuda.Opener{}, Facts: f, Account: a, Progress: told})
+		return engine.Open(ctx, engine.Config{Options: o, Model: m, Opener: cuda.Opener{}, Facts: f, Account: a, Progress: onProgress})
 	}
 }
 
-// emulate gives the emulated driver settings for a test.
+// emulate sets the emulated driver's settings for a test.
 func emulate(t *testing.T, settings string) {
 	t.Helper()
 	if err := driver.Emulate(settings); err != nil {
@@ -78,24 +78,24 @@ func emulate(t *testing.T, settings string) {
 	}
 }
 
-// impatient has the device given up soon where it hangs; other faults are not told apart from
-// slowness by the clock.
-func impatient(t *testing.T, fault string) {
+// shortHangTimeout shortens the time limit if the fault is a hanging device. Other faults keep the
+// long limit, because a slow test machine would look like a hang.
+func shortHangTimeout(t *testing.T, fault string) {
 	d := time.Minute
 	if strings.HasSuffix(fault, ":600") {
 		d = 100 * time.Millisecond
 	}
-	cuda.Patience(t, d)
+	cuda.SetHangTimeout(t, d)
 }
 
-// TestFailingStart: whatever fails while an engine starts is an error that names the device and
-// the call, and nothing of the device is left taken.
+// TestFailingStart: any failure while an engine starts returns an error with the device and
+// the call, and all device memory is freed.
 func TestFailingStart(t *testing.T) {
 	open := starting(t)
 	for _, c := range []struct{ fault, want string }{
 		{"cuMemAlloc:1:2", "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY: the device has no memory left"},
 		{"cuMemHostAlloc:1:2", "cuMemHostAlloc: CUDA_ERROR_OUT_OF_MEMORY: the host has no memory left that can be pinned"},
-		{"cuMemHostAlloc:2:2", "cuMemHostAlloc: CUDA_ERROR_OUT_OF_MEMORY"}, // what weights go through
+		{"cuMemHostAlloc:2:2", "cuMemHostAlloc: CUDA_ERROR_OUT_OF_MEMORY"}, // the staging memory of weights
 		{"cuStreamCreate:2:2", "cuStreamCreate: CUDA_ERROR_OUT_OF_MEMORY"},
 		{"cuModuleGetFunction:1:500", "cuModuleGetFunction of vapp_"},
 		{"cuMemcpyHtoDAsync:3:700", "cuMemcpyHtoDAsync: CUDA_ERROR_ILLEGAL_ADDRESS"},
@@ -104,12 +104,12 @@ func TestFailingStart(t *testing.T) {
 		{"kernel:2:600", "no answer for 100ms"},
 		{"cuStreamBeginCapture:2:900", "cuStreamBeginCapture: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
 		{"cuStreamEndCapture:1:901", "cuStreamEndCapture: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
-		{"cuStreamEndCapture:2:719", "cuStreamEndCapture: CUDA_ERROR_LAUNCH_FAILED"}, // and ends the context
+		{"cuStreamEndCapture:2:719", "cuStreamEndCapture: CUDA_ERROR_LAUNCH_FAILED"}, // makes the context unusable
 		{"cuGraphInstantiate:3:2", "cuGraphInstantiateWithFlags: CUDA_ERROR_OUT_OF_MEMORY"},
 		{"cuGraphInstantiate:3:719", "CUDA_ERROR_LAUNCH_FAILED"},
 	} {
 		emulate(t, "reset,fault="+c.fault)
-		impatient(t, c.fault)
+		shortHangTimeout(t, c.fault)
 		e, err := open()
 		if err == nil {
 			t.Errorf("%s: it started", c.fault)
@@ -120,10 +120,10 @@ func TestFailingStart(t *testing.T) {
 			t.Errorf("%s: %v, want %q of device 0", c.fault, err, c.want)
 		}
 		if n := strings.Count(err.Error(), "backend cuda: "); n != 1 {
-			t.Errorf("%s: %v: it says %d times whose error it is", c.fault, err, n)
+			t.Errorf("%s: %v: it names the backend %d times, want once", c.fault, err, n)
 		}
 		if n := strings.Count(err.Error(), "weight "); n > 1 {
-			t.Errorf("%s: %v: it says %d times which weight", c.fault, err, n)
+			t.Errorf("%s: %v: it names the weight %d times, want once", c.fault, err, n)
 		}
 		if hung := (*driver.HungError)(nil); errors.As(err, &hung) {
 			emulate(t, "reset")
@@ -133,7 +133,7 @@ func TestFailingStart(t *testing.T) {
 		}
 	}
 	emulate(t, "reset")
-	impatient(t, "")
+	shortHangTimeout(t, "")
 	e, err := open()
 	if err != nil {
 		t.Fatalf("after all of them: %v", err)
@@ -143,8 +143,8 @@ func TestFailingStart(t *testing.T) {
 	}
 }
 
-// TestEndedStart: a start that is told to end while it loads weights or captures graphs does, before
-// the next of them, and nothing of the device is left taken.
+// TestEndedStart: a start that is cancelled while it loads weights or captures graphs stops
+// before the next weight or graph, and all device memory is freed.
 func TestEndedStart(t *testing.T) {
 	open := startingUntil(t)
 	emulate(t, "reset")
@@ -154,7 +154,7 @@ func TestEndedStart(t *testing.T) {
 		var last engine.Progress
 		e, err := open(ctx, func(p engine.Progress) {
 			if last = p; p.Capturing == capturing {
-				stop(enough) // with the first
+				stop(enough) // at the first one
 			}
 		})
 		stop(nil)
@@ -170,8 +170,8 @@ func TestEndedStart(t *testing.T) {
 	}
 }
 
-// TestFailingStep: an error of a step, and a kernel that never ends, end every request with the
-// error that names the device, and the engine with them; the device is closed at once.
+// TestFailingStep: an error of a step, or a kernel that never ends, ends every request and
+// the engine with an error that names the device. The device is closed at once.
 func TestFailingStep(t *testing.T) {
 	open := starting(t)
 	for fault, want := range map[string]string{
@@ -182,19 +182,19 @@ func TestFailingStep(t *testing.T) {
 		"cuEventRecord:5:999":  "cuEventRecord: CUDA_ERROR_UNKNOWN",
 	} {
 		emulate(t, "reset")
-		impatient(t, "")
+		shortHangTimeout(t, "")
 		e, err := open()
 		if err != nil {
 			t.Fatal(err)
 		}
 		emulate(t, "fault="+fault)
-		impatient(t, fault)
+		shortHangTimeout(t, fault)
 		var streams []*engine.Stream
-		for range 3 { // one of them waits
+		for range 3 { // one of them is queued
 			p := sample.Default()
 			p.MaxTokens, p.IgnoreEOS = 50, true
 			s, err := e.Submit(context.Background(), engine.Request{Prompt: []int32{1, 2, 3}, Params: p})
-			if err != nil && !errors.Is(err, engine.ErrDead) { // the first may have ended it
+			if err != nil && !errors.Is(err, engine.ErrDead) { // the first request may have ended the engine
 				t.Error(err)
 			}
 			streams = append(streams, s...)
@@ -215,7 +215,7 @@ func TestFailingStep(t *testing.T) {
 	emulate(t, "reset")
 }
 
-// endOf is the error that a stream ends with.
+// endOf returns the error that a stream ends with.
 func endOf(t *testing.T, s *engine.Stream) error {
 	t.Helper()
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
@@ -236,7 +236,7 @@ func endOf(t *testing.T, s *engine.Stream) error {
 	}
 }
 
-// TestFailingClose: a device that hangs while it is closed is given up with an error.
+// TestFailingClose: closing a device that hangs returns an error after the limit.
 func TestFailingClose(t *testing.T) {
 	open := starting(t)
 	emulate(t, "reset,order=lazy")
@@ -244,7 +244,7 @@ func TestFailingClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cuda.Patience(t, 100*time.Millisecond)
+	cuda.SetHangTimeout(t, 100*time.Millisecond)
 	p := sample.Default()
 	p.MaxTokens, p.IgnoreEOS = 100, true
 	s, err := e.Submit(context.Background(), engine.Request{Prompt: []int32{1, 2, 3}, Params: p})

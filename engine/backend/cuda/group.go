@@ -10,20 +10,20 @@ import (
 	"vapp.dev/engine/backend/cuda/driver"
 )
 
-// group is the GPUs of one engine, by rank. What ranks compute is in their programs
-// (backend.Shard); what they need of each other is between the streams of its members, so that a
-// library of collectives is opened here and nowhere else.
+// group is the GPUs of one engine, by rank. The programs (backend.Shard) define what each
+// rank computes. Communication between ranks runs between the streams of the members, so a
+// library of collectives would be opened here only.
 type group struct{ ranks []*member }
 
-// member is what one GPU is reached through.
+// member is one GPU: its context and streams.
 type member struct {
 	ctx  *driver.Context
-	work queue          // launches and moves
-	in   *driver.Stream // what comes from the host before them
+	work queue          // for launches and moves
+	in   *driver.Stream // for copies from the host before them
 }
 
-// openGroup opens the devices of these ordinals, the context of the last being current on the
-// thread, which the caller has locked. One of them is all that runs.
+// openGroup opens the devices of these ordinals. The context of the last one is then current
+// on the thread, which the caller has locked. Only one device is supported.
 func openGroup(ordinals ...int) (*group, error) {
 	if n := len(ordinals); n != 1 {
 		return nil, backend.Unsupported(name, fmt.Sprintf("%d GPUs", n), "parallel sizes above 1 are planned only")
@@ -54,14 +54,15 @@ func openMember(ordinal int) (*member, error) {
 	return m, nil
 }
 
-// wait blocks until no member has anything to do; *driver.HungError where one does not end.
+// wait blocks until all members are idle. It returns *driver.HungError if one does not
+// finish.
 func (g *group) wait() error {
 	for _, m := range g.ranks {
 		err := m.ctx.Do(func() error {
-			if err := m.in.Wait(patience); err != nil {
+			if err := m.in.Wait(hangTimeout); err != nil {
 				return err
 			}
-			return m.work.Wait(patience)
+			return m.work.Wait(hangTimeout)
 		})
 		if err != nil {
 			return err
@@ -70,7 +71,7 @@ func (g *group) wait() error {
 	return nil
 }
 
-// close gives the streams back, which have nothing to do.
+// close frees the streams, which must be idle.
 func (g *group) close() error {
 	var errs []error
 	for _, m := range g.ranks {
@@ -87,7 +88,7 @@ func (m *member) close() error {
 	return err
 }
 
-// release gives the contexts back: of devices that failed nothing else can be.
+// release releases the contexts. On a failed device nothing else can be freed.
 func (g *group) release() error {
 	var errs []error
 	for _, m := range g.ranks {

@@ -12,8 +12,8 @@ import (
 	"vapp.dev/engine/backend/cuda/driver"
 )
 
-// TestGroup: a group has one member, with its context and streams, all of which it gives back;
-// more are refused by name.
+// TestGroup: a group has one member with its context and streams, and frees them all. More
+// members are rejected.
 func TestGroup(t *testing.T) {
 	emulated(t)
 	runtime.LockOSThread()

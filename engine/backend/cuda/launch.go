@@ -13,18 +13,18 @@ import (
 	"vapp.dev/kernels/cuda"
 )
 
-// executable is a program as lists of launches, of each variant one for each set of step
+// executable is a program as lists of launches: for each variant, one for each set of step
 // buffers.
 type executable struct {
 	d        *device
 	p        *backend.Program
 	variants []variant
 	lists    [2][]*driver.List
-	starts   [][]int // of each variant, where each op's launches begin
+	starts   [][]int // by variant: index of each op's first launch
 	graphs   [2]map[backend.Graph]*captured
 }
 
-// Program is what was compiled.
+// Program returns the program that was compiled.
 func (e *executable) Program() *backend.Program { return e.p }
 
 // Compile checks every shape once, chooses kernels and resolves every address.
@@ -56,7 +56,7 @@ func (d *device) compile(e *executable) error {
 	return nil
 }
 
-// list gives launches their kernels.
+// list resolves the kernels of launches.
 func (d *device) list(launches []launch) (*driver.List, error) {
 	out := make([]driver.Launch, len(launches))
 	for i, l := range launches {
@@ -72,7 +72,8 @@ func (d *device) list(launches []launch) (*driver.List, error) {
 	return driver.NewList(out)
 }
 
-// function is a kernel, allowed all the shared memory that its launches ask for.
+// function returns a kernel, with permission for the dynamic shared memory that its launches
+// use.
 func (d *device) function(kernel string) (*driver.Function, error) {
 	d.finding.Lock()
 	defer d.finding.Unlock()
@@ -94,8 +95,8 @@ func (d *device) function(kernel string) (*driver.Function, error) {
 	return f, nil
 }
 
-// addresses are a set's: what the host wrote lies on the device, what it reads is written
-// through the mapping.
+// addresses returns the device addresses of a set. Inputs are copied to the device; outputs
+// are written through the mapping to host memory.
 func (d *device) addresses(set int) addresses {
 	s, o := d.steps[set], d.steps[1-set]
 	twin, host := d.arenas[backend.StepIO], d.mapped
@@ -106,10 +107,10 @@ func (d *device) addresses(set int) addresses {
 	a.step = stepAddresses{
 		tokens: place(d, twin, s.Tokens), positions: place(d, twin, s.Positions), seq: place(d, twin, s.Seq), first: place(d, twin, s.First),
 		rows: place(d, twin, s.Rows), sampling: place(d, twin, s.Sampling), grammar: place(d, twin, s.Grammar), allowed: place(d, twin, s.Allowed),
-		bias: place(d, twin, s.Bias), places: place(d, twin, s.Places),
+		bias: place(d, twin, s.Bias), places: place(d, twin, s.MRopePositions),
 		sampled: place(d, host, s.Sampled), status: place(d, host, s.Status), logprob: place(d, host, s.Logprob), rank: place(d, host, s.Rank),
 		topIDs: place(d, host, s.TopIDs), topProbs: place(d, host, s.TopProbs), accepted: place(d, host, s.Accepted),
-		drafts: place(d, host, s.Drafts), emitted: place(d, host, s.Emitted),
+		drafts: place(d, host, s.Drafts), emitted: place(d, host, s.Outputs),
 	}
 	for _, t := range s.Pages {
 		a.step.pages = append(a.step.pages, place(d, twin, t))
@@ -117,7 +118,8 @@ func (d *device) addresses(set int) addresses {
 	return a
 }
 
-// place is where buffer s of the host's step memory lies, when that begins at base; 0 for an empty one.
+// place returns the device address of step buffer s, if the set's host memory is mapped at
+// base; 0 for an empty one.
 func place[T any](d *device, base driver.Address, s []T) driver.Address {
 	if len(s) == 0 {
 		return 0
@@ -125,13 +127,13 @@ func place[T any](d *device, base driver.Address, s []T) driver.Address {
 	return base + driver.Address(offset(d.host, s))
 }
 
-// offset is where s begins in the memory that it was carved of.
+// offset returns the offset of s in the memory it was carved from.
 func offset[T any](host []byte, s []T) int64 {
 	return int64(uintptr(unsafe.Pointer(unsafe.SliceData(s))) - uintptr(unsafe.Pointer(unsafe.SliceData(host))))
 }
 
-// Launch checks the step, copies what it has to the device and launches the list of its
-// variant. It waits for nothing.
+// Launch checks the step, queues the copies of its inputs, and launches the list of its
+// variant. It does not wait.
 func (d *device) Launch(e backend.Executable, b backend.Binding) error {
 	x, ok := e.(*executable)
 	if !ok || x.d != d {
@@ -149,14 +151,14 @@ func (d *device) Launch(e backend.Executable, b backend.Binding) error {
 	if err := d.steps[b.Set].Check(x.p, b, d.r.Arenas[backend.KV]); err != nil {
 		return err
 	}
-	if err := d.enter(); err != nil { // no closure: a step takes no memory of Go's
+	if err := d.enter(); err != nil { // no closure, so that a step allocates no Go memory
 		return err
 	}
 	return d.leave(d.launch(x, b))
 }
 
 func (d *device) launch(x *executable, b backend.Binding) error {
-	if err := d.staging.close(d.ctx); err != nil { // weights are there: their way is not needed any more
+	if err := d.staging.close(d.ctx); err != nil { // weights are loaded: their staging memory is free
 		return err
 	}
 	var c *captured
@@ -169,16 +171,16 @@ func (d *device) launch(x *executable, b backend.Binding) error {
 		}
 	}
 	if err := d.enqueue(x, c, b); err != nil {
-		return d.fail(err) // what of the step is under way still reads its buffers
+		return d.fail(err) // queued work may still read the step's buffers
 	}
 	d.sets[b.Set].running = true
 	return nil
 }
 
-// enqueue has the device copy what the step has and compute it.
+// enqueue queues the copies of the step's inputs and its launches.
 func (d *device) enqueue(x *executable, c *captured, b backend.Binding) error {
 	st := &d.sets[b.Set]
-	st.limit = patience + time.Duration(b.Tokens)*patienceToken
+	st.limit = hangTimeout + time.Duration(b.Tokens)*hangTimeoutPerToken
 	if err := d.upload(x.p, padded(b)); err != nil {
 		return err
 	}
@@ -194,9 +196,9 @@ func (d *device) enqueue(x *executable, c *captured, b backend.Binding) error {
 	return d.work.Record(st.done)
 }
 
-// start runs a step by its graphs, or the list of its variant.
+// start runs a step by its graphs, or by the list of its variant.
 func (d *device) start(x *executable, c *captured, b backend.Binding) error {
-	if d.profile != nil {
+	if d.timer != nil {
 		return d.measured(x, c, b)
 	}
 	if c != nil {
@@ -209,23 +211,23 @@ func (d *device) start(x *executable, c *captured, b backend.Binding) error {
 	return errNoList(b)
 }
 
-// holds is the index of the list that a step runs from launch by launch; −1: there is none.
+// holds returns the index of the list for a step without graph, or −1.
 func (e *executable) holds(b backend.Binding) int {
 	return slices.IndexFunc(e.variants, func(v variant) bool { return v.holds(b) })
 }
 
 func errNoList(b backend.Binding) error {
-	return fmt.Errorf("no list of launches has room for %+v", b)
+	return fmt.Errorf("no list of launches holds %+v", b)
 }
 
-// bound are the numbers of a list's symbols.
+// bound returns the values of a list's symbols.
 func bound(tokens, seqs, samples int) [driver.NumBound]int32 {
 	var out [driver.NumBound]int32
 	out[backend.PerToken], out[backend.PerSeq], out[backend.PerSample] = int32(tokens), int32(seqs), int32(samples)
 	return out
 }
 
-// lastPosition is that of the longest sequence's last token; −1: there is no token.
+// lastPosition returns the largest position of the step's tokens; −1 without tokens.
 func lastPosition(s *backend.Step, b backend.Binding) int32 {
 	most := int32(-1)
 	for seq := range b.Seqs {
@@ -236,7 +238,7 @@ func lastPosition(s *backend.Step, b backend.Binding) int32 {
 	return most
 }
 
-// Wait blocks until the set's launch has finished, or the device has been without an answer for
+// Wait blocks until the set's launch has finished, or until the device has not responded for
 // longer than any step takes.
 func (d *device) Wait(set int) error {
 	if d.ctx == nil {
@@ -251,8 +253,8 @@ func (d *device) Wait(set int) error {
 		return err
 	}
 	err := st.done.Wait(st.limit)
-	if err == nil && d.profile != nil {
-		err = d.profile.add(&d.profile.sets[set])
+	if err == nil && d.timer != nil {
+		err = d.timer.add(&d.timer.sets[set])
 	}
 	return d.leave(err)
 }

@@ -18,8 +18,8 @@ const granule = 2 << 20
 // align is the alignment of a weight, in bytes: four sectors of the memory.
 const align = 256
 
-// panel is how many output features lie side by side in a packed matrix: the
-// width of the matrix units' tiles.
+// panel is how many output features are adjacent in a packed matrix: the width of the matrix
+// units' tiles.
 const panel = 16
 
 // layout is the pure half.
@@ -28,14 +28,14 @@ type layout struct {
 	cc     int // compute capability × 10: 80, 89, 90, 100, 120
 	sms    int
 	graphs backend.Graphs
-	other  string // the architecture of a device that is not CUDA's, else ""
-	fp8    bool   // x is rounded to E4M3 for weights of it
-	blas   bool   // dense weights lie row by row, and cuBLASLt multiplies them where rows are many: byLibrary
-	// kernels are those that there are, by name.
+	other  string // the architecture of a non-NVIDIA device, else ""
+	fp8    bool   // inputs are rounded to E4M3 for weights of E4M3
+	blas   bool   // dense weights are stored row by row, and cuBLASLt multiplies them for many rows: byLibrary
+	// kernels are the existing kernels, by name.
 	kernels map[string]cuda.Kernel
 }
 
-// Newest architecture whose SMs are assumed where a device does not say.
+// someSMs is the number of SMs assumed for a device that does not report it.
 const someSMs = 132
 
 func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
@@ -56,7 +56,7 @@ func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
 	a, errA := strconv.Atoi(major)
 	b, errB := strconv.Atoi(minor)
 	if !ok || errA != nil || errB != nil || a < 1 || a > 99 || b < 0 || b > 9 {
-		l.other, l.cc = f.Capability, 90 // laid out like a GPU of its size
+		l.other, l.cc = f.Capability, 90 // laid out like a GPU of that size
 	} else {
 		l.cc = 10*a + b
 	}
@@ -77,14 +77,15 @@ func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
 	return l, nil
 }
 
-// firstFP8 is the compute capability, × 10, from which on matrix units multiply 8-bit floats.
+// firstFP8 is the first compute capability, × 10, whose matrix units multiply 8-bit floats.
 const firstFP8 = 89
 
-// blasFP8 says that cuBLASLt multiplies 8-bit floats as vapp scales them, by row or by blocks of 128: of all
-// compute capabilities 9.0 alone has its outer vectors and its blocks.
+// blasFP8 reports whether cuBLASLt multiplies 8-bit floats with vapp's scaling, by row or by
+// blocks of 128. Only compute capability 9.0 supports cuBLASLt's outer-vector and 128-block
+// scales.
 func (l layout) blasFP8() bool { return l.blas && l.fp8 && l.cc == 90 }
 
-// arch is the architecture that kernels are built for.
+// arch returns the architecture that kernels are built for.
 func (l layout) arch() string {
 	switch {
 	case l.other != "":
@@ -95,8 +96,7 @@ func (l layout) arch() string {
 	return "sm_" + strconv.Itoa(l.cc)
 }
 
-// Choices names the architecture, what x is while it is multiplied, and the steps that are
-// captured.
+// Choices lists the architecture, the format of inputs in products, and the captured steps.
 func (l layout) Choices() []backend.Choice {
 	mode, why := l.graphs.Mode, "no step is captured"
 	if mode == "" || mode == "none" {
@@ -126,7 +126,7 @@ func (l layout) Choices() []backend.Choice {
 	return out
 }
 
-// half is the 16-bit format of the matrix units: Volta and Turing have no bf16.
+// half returns the 16-bit format of the matrix units: Volta and Turing have no bf16.
 func (l layout) half() kernels.Format {
 	if l.cc < 80 {
 		return kernels.F16
@@ -134,8 +134,8 @@ func (l layout) half() kernels.Format {
 	return kernels.BF16
 }
 
-// KVFormats are all that attention reads: 16 bits, then the 8-bit floats, which
-// every architecture widens in registers, and float32, which the matrix units do not take.
+// KVFormats returns the formats that attention reads: 16 bits, then the 8-bit floats, which
+// every architecture widens in registers, and float32, which the matrix units do not support.
 func (l layout) KVFormats() []kernels.Format {
 	if l.cc < 80 {
 		return []kernels.Format{kernels.F16, kernels.F8E4M3, kernels.F8E5M2}
@@ -143,14 +143,13 @@ func (l layout) KVFormats() []kernels.Format {
 	return []kernels.Format{kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.F8E5M2, kernels.F32}
 }
 
-// Round is up to whole granules.
+// Round returns n rounded up to whole granules.
 func (l layout) Round(n int64) int64 { return (n + granule - 1) / granule * granule }
 
 func up(n, unit int64) int64 { return (n + unit - 1) / unit * unit }
 
-// Weight stores vectors as F32 and matrices as they come, in panels of output
-// features, with F32 scales behind. bf16 becomes fp16 where the matrix units
-// lack it.
+// Weight stores vectors as F32 and matrices in their own format, in panels of output
+// features, followed by F32 scales. bf16 becomes fp16 if the matrix units lack it.
 func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
 	w, err := l.spec(w)
 	if err != nil {
@@ -180,7 +179,7 @@ func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
 	return p, nil
 }
 
-// spec is a weight with what the settings say of its inputs.
+// spec returns a weight with the settings for its inputs applied.
 func (l layout) spec(w backend.WeightSpec) (backend.WeightSpec, error) {
 	if !l.fp8 {
 		return w, nil
@@ -188,7 +187,7 @@ func (l layout) spec(w backend.WeightSpec) (backend.WeightSpec, error) {
 	return backend.FP8Inputs(name, w)
 }
 
-// matrix is how a weight of a program lies.
+// matrix returns the layout of a program's weight in its arena.
 func (l layout) matrix(w backend.WeightSpec) (matrix, error) {
 	w, err := l.spec(w)
 	if err != nil {

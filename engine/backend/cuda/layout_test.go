@@ -23,7 +23,7 @@ func on(t *testing.T, device string, g backend.Graphs) layout {
 	return l
 }
 
-// onFP8 has activations in fp8.
+// onFP8 returns a layout with FP8 activations.
 func onFP8(t *testing.T, device string) layout {
 	t.Helper()
 	l := on(t, device, backend.Graphs{})
@@ -85,8 +85,7 @@ func TestWeight(t *testing.T) {
 	}
 }
 
-// TestWorkspace: the room of one op is the op's alone, and a shape no kernel has is
-// refused.
+// TestWorkspace: ops share one workspace, and a shape that no kernel supports is rejected.
 func TestWorkspace(t *testing.T) {
 	l := on(t, "a100-80g", backend.Graphs{})
 	p := &backend.Program{Name: "p", Bucket: backend.Bucket{Tokens: 8, Seqs: 4, Samples: 4}}
@@ -106,7 +105,7 @@ func TestWorkspace(t *testing.T) {
 	wide := *p
 	wide.Ops = []backend.Op{backend.Attention{Heads: 1, KVHeads: 1, HeadDim: 1024}}
 	c := lowering{l: l, p: &wide, v: variant{rows: 8}}
-	if _, err := c.roomOf(wide.Ops[0]); !errors.Is(err, backend.ErrUnsupported) {
+	if _, err := c.workspaceEnd(wide.Ops[0]); !errors.Is(err, backend.ErrUnsupported) {
 		t.Error(err)
 	}
 }
@@ -145,9 +144,9 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestGraphs holds the fitted rule against a log it was fitted on: 67 sizes of a
-// model of 16 layers took 0.31 GiB, for one set of step buffers. Decoding steps that are
-// captured whole count beside.
+// TestGraphs compares the fitted formula with a log it was fitted to: 67 sizes of a model of
+// 16 layers took 0.31 GiB, for one set of step buffers. Decode steps that are captured whole
+// are added.
 func TestGraphs(t *testing.T) {
 	p := &backend.Program{Bucket: backend.Bucket{Tokens: 512, Seqs: 256, Samples: 256}}
 	for range 16 {

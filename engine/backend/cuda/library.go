@@ -11,8 +11,9 @@ import (
 	"vapp.dev/kernels/cuda"
 )
 
-// askLibrary has cuBLASLt find the algorithms of the programs before weights are read: what it has none
-// for ends the start, and what it has one for is computed by that as long as the device is open.
+// askLibrary asks cuBLASLt for an algorithm for each product of the programs, before weights
+// are read. It fails if there is none for one. The algorithms stay fixed while the device is
+// open.
 func (d *device) askLibrary() error {
 	if d.blas == nil {
 		return nil
@@ -36,7 +37,7 @@ func (d *device) askLibrary() error {
 	return nil
 }
 
-// runs is what a launch runs: a kernel, or a product of the library.
+// runs returns what a launch runs: a kernel, or a product of the library.
 func (d *device) runs(l launch) (*driver.Function, *driver.Product, error) {
 	if d.layout.kernels[l.kernel].Stem != "" {
 		f, err := d.function(l.kernel)
@@ -46,7 +47,7 @@ func (d *device) runs(l launch) (*driver.Function, *driver.Product, error) {
 	return nil, p, err
 }
 
-// multiplication is what a launch asks of the library.
+// multiplication returns a launch's request to the library.
 func multiplication(l launch) driver.Multiplication {
 	args := make([]cuda.LibraryArgs, 1)
 	copy(bytesAt(args), l.args)
@@ -58,7 +59,7 @@ func multiplication(l launch) driver.Multiplication {
 	}
 }
 
-// numbersOf is what W and X of the library's products are, by their names.
+// numbersOf maps names of formats to the library's formats of W and X.
 var numbersOf = map[string]driver.Numbers{
 	cuda.ChoosePlain(kernels.BF16, cuda.FewRows+1).Kernel:   driver.BF16,
 	cuda.ChoosePlain(kernels.F16, cuda.FewRows+1).Kernel:    driver.F16,

@@ -16,14 +16,14 @@ import (
 	"vapp.dev/kernels/cuda/cudatest"
 )
 
-// byLibrary asks for cuBLASLt, in steps of up to 64 rows.
+// byLibrary selects cuBLASLt, in steps of up to 64 rows.
 func byLibrary(o *engine.Options) {
 	o.Backend.Linear, o.MaxNumBatchedTokens = backend.CUBLASLt, 64
 }
 
-// TestNoLibrary: a cuBLASLt that is not there, not whole, too old or without an algorithm ends a start
-// before weights are read, by one line of its own type that says what helps, and nothing of the device
-// is left taken.
+// TestNoLibrary: a cuBLASLt that is missing, incomplete, too old or without an algorithm
+// makes a start fail before weights are read. The error is one line of its own type with a
+// remedy, and all device memory is freed.
 func TestNoLibrary(t *testing.T) {
 	open := startingWith(t, byLibrary)
 	emulate(t, "reset")
@@ -41,7 +41,7 @@ func TestNoLibrary(t *testing.T) {
 	} {
 		t.Setenv("VAPP_LIBCUBLASLT", c.library)
 		t.Setenv("VAPP_EMULATED_CUBLASLT", c.settings)
-		read := driver.Counted("cuMemcpyHtoDAsync") // which weights go by
+		read := driver.Counted("cuMemcpyHtoDAsync") // the call that copies weights
 		e, err := open(context.Background(), nil)
 		if err == nil {
 			e.Close()
@@ -59,7 +59,7 @@ func TestNoLibrary(t *testing.T) {
 			t.Errorf("%s: %d bytes of the device are still taken", c.want, n)
 		}
 	}
-	// Whoever does not ask for it needs none.
+	// Without the setting, no library is needed.
 	t.Setenv("VAPP_LIBCUBLASLT", filepath.Join(t.TempDir(), "none"))
 	e, err := startingUntil(t)(context.Background(), nil)
 	if err != nil {
@@ -70,8 +70,8 @@ func TestNoLibrary(t *testing.T) {
 	}
 }
 
-// TestFailingLibrary: a product that the library refuses in a step, for which the engine was not told
-// at the start, ends its requests with the call and the library's word.
+// TestFailingLibrary: a product that the library rejects only in a step ends its requests
+// with an error that has the call and the library's status.
 func TestFailingLibrary(t *testing.T) {
 	open := startingWith(t, byLibrary)
 	emulate(t, "reset")
@@ -95,7 +95,7 @@ func TestFailingLibrary(t *testing.T) {
 	}
 }
 
-// TestLibraryVersion: the library says which it is.
+// TestLibraryVersion checks the library's version.
 func TestLibraryVersion(t *testing.T) {
 	t.Setenv("VAPP_LIBCUDA", cudatest.Driver(t))
 	t.Setenv("VAPP_LIBCUBLASLT", cudatest.BLAS(t))

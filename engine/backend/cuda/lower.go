@@ -8,8 +8,8 @@ import (
 	"vapp.dev/kernels/cuda"
 )
 
-// op appends the launches of one op of a checked program; what no kernel does is
-// refused by name.
+// op appends the launches of one op of a checked program. It returns an error that names an
+// op without a kernel.
 func (c *lowering) op(op backend.Op) error {
 	switch o := op.(type) {
 	case backend.Tokens:
@@ -37,13 +37,13 @@ func (c *lowering) op(op backend.Op) error {
 		return c.deltaNet(o)
 	case backend.Sample:
 		return c.sample(o)
-	case backend.Drafted, backend.Verify, backend.Propose:
+	case backend.DraftInput, backend.Verify, backend.Propose:
 		return c.draft(op)
 	}
 	return c.rowOp(op)
 }
 
-// rowOp is what rows go through one by one.
+// rowOp appends ops that work on each row separately.
 func (c *lowering) rowOp(op backend.Op) error {
 	switch o := op.(type) {
 	case backend.Norm:
@@ -61,28 +61,28 @@ func (c *lowering) rowOp(op backend.Op) error {
 		return c.element("softcap", o.X, cuda.ElementsArgs{Cap: o.Cap})
 	case backend.Concat:
 		return c.concat(c.value(o.A), c.info(o.A), c.value(o.B), c.info(o.B), c.value(o.Y))
-	case backend.AllGather: // of one rank: a copy
+	case backend.AllGather: // on one rank: a copy
 		return c.concat(c.value(o.X), c.info(o.X), 0, backend.ValueInfo{}, c.value(o.Y))
-	case backend.Emit:
+	case backend.OutputRows:
 		return c.concat(c.value(o.X), c.info(o.X), 0, backend.ValueInfo{}, c.at.step.emitted)
-	case backend.AllReduce: // of one rank: nothing to add
+	case backend.AllReduce: // on one rank: nothing to do
 		return nil
 	case backend.Gather:
 		return c.gather(op, o.X, o.Y, c.at.step.rows, false)
 	case backend.GatherLast:
 		return c.gather(op, o.X, o.Y, c.at.step.first, true)
-	case backend.GatherKept:
-		return c.gather(op, o.X, o.Y, c.value(o.Kept), false)
+	case backend.GatherAccepted:
+		return c.gather(op, o.X, o.Y, c.value(o.AcceptedRow), false)
 	case backend.Route:
 		return c.route(o)
 	}
 	return planned(op)
 }
 
-// planned refuses the ops that are planned only.
+// planned rejects ops that can only be planned.
 func planned(op backend.Op) error {
 	switch op.(type) {
-	case backend.Patches, backend.Pool, backend.Standardize, backend.Encoded, backend.Merge, backend.Resample, backend.Join:
+	case backend.Patches, backend.AvgPool, backend.Standardize, backend.EncoderOutput, backend.Merge, backend.Resample, backend.Join:
 		return media(op)
 	case backend.Receive, backend.Send:
 		return backend.Unsupported(name, "op "+backend.OpName(op), "parallel sizes above 1 are planned only")
@@ -110,20 +110,21 @@ func (c *lowering) norm(o backend.Norm) error {
 
 func scaleOf(o backend.Norm) float32 { return cmp.Or(o.Scale, 1) }
 
-// element is an op on every number of x.
+// element appends an op on every number of x.
 func (c *lowering) element(kernel string, x backend.Value, a cuda.ElementsArgs) error {
 	a.X = c.value(x)
 	return elements(c, kernel, x, a, unsafe.Offsetof(a.N))
 }
 
-// elements launches a thread for each number of x; the lower half of the count is at n.
+// elements launches a thread for each number of x. The 64-bit count is at offset n of the
+// arguments; the launch sets its lower half.
 func elements[T any](c *lowering, kernel string, x backend.Value, a T, n uintptr) error {
 	in := c.info(x)
 	const threads = 256
 	return add(c, kernel, line(each(in.Rows, in.Cols, threads)), threads, 0, a, bind(n, in.Rows, in.Cols))
 }
 
-// concat joins rows of a and b, or copies those of a.
+// concat concatenates rows of a and b, or copies those of a.
 func (c *lowering) concat(a cuda.Ptr, of backend.ValueInfo, b cuda.Ptr, and backend.ValueInfo, y cuda.Ptr) error {
 	args := cuda.ConcatArgs{A: a, B: b, Y: y, NA: int32(of.Cols), NB: int32(and.Cols)}
 	return add(c, "concat", line(each(of.Rows, 1, 1)), across(of.Cols+and.Cols, 256), 0, args)
@@ -153,7 +154,7 @@ func (c *lowering) route(o backend.Route) error {
 func (c *lowering) sample(o backend.Sample) error {
 	s, m := c.at.step, c.sampling()
 	a := cuda.SampleArgs{
-		Logits: c.value(o.Logits), Rows: s.sampling, Grammar: s.grammar, Allowed: s.allowed, Bias: s.bias, Raw: c.room(m.raw), Room: c.room(m.room), Slices: int32(m.slices),
+		Logits: c.value(o.Logits), Rows: s.sampling, Grammar: s.grammar, Allowed: s.allowed, Bias: s.bias, Raw: c.workspace(m.raw), Room: c.workspace(m.shared), Slices: int32(m.slices),
 		Sampled: s.sampled, Status: s.status, Rank: s.rank, Logprob: s.logprob, TopIDs: s.topIDs, TopProbs: s.topProbs,
 		Pages: c.pages(o.Class, 0), Plane: c.p.Classes[o.Class].TokenOffset(),
 		Vocab: int32(c.p.Vocab), Words: int32(c.at.shape.MaskWords()), BiasWidth: int32(c.at.shape.Bias), TopWidth: int32(c.at.shape.Logprobs),
@@ -173,20 +174,20 @@ func (c *lowering) sample(o backend.Sample) error {
 	return nil
 }
 
-// draft is what compares and makes proposals.
+// draft appends the ops that verify and make proposals.
 func (c *lowering) draft(op backend.Op) error {
 	s := c.at.step
-	a := cuda.DraftArgs{First: s.first, Rows: s.rows, Sampled: s.sampled, Index: c.room(counters)}
+	a := cuda.DraftArgs{First: s.first, Rows: s.rows, Sampled: s.sampled, Index: c.workspace(counters)}
 	kernel := "verify"
 	switch o := op.(type) {
 	case backend.Propose:
 		z := c.info(o.Logits)
 		a := cuda.ProposeArgs{Logits: c.value(o.Logits), IDs: c.value(o.Ids), Drafts: s.drafts, Vocab: int32(z.Cols), N: int32(o.N), Of: int32(o.Of)}
 		return add(c, "propose", line(each(z.Rows, 1, 1)), lanes(z.Cols/8, 1024), 0, a)
-	case backend.Drafted:
+	case backend.DraftInput:
 		kernel, a.IDs, a.Out = "drafted", c.value(o.Ids), c.value(o.Out)
 	case backend.Verify:
-		a.IDs, a.Out, a.Accepted = c.value(o.Ids), c.value(o.Kept), s.accepted
+		a.IDs, a.Out, a.Accepted = c.value(o.Ids), c.value(o.AcceptedRow), s.accepted
 	}
 	return add(c, kernel, line(fixed(1)), lanes(c.rows(backend.PerToken), 1024), 0, a,
 		bind(unsafe.Offsetof(a.Tokens), backend.PerToken, 1), bind(unsafe.Offsetof(a.Seqs), backend.PerSeq, 1), bind(unsafe.Offsetof(a.Samples), backend.PerSample, 1))

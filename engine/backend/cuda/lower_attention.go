@@ -10,16 +10,15 @@ import (
 )
 
 const (
-	// maxHeadDim is the widest head that attention keeps in registers and shared
-	// memory.
+	// maxHeadDim is the widest head that attention can keep in registers and shared memory.
 	maxHeadDim = 512
-	// mostSplits is how many blocks at most share what a row sees.
-	mostSplits = 64
-	// maxKeyDim and maxConvKernel are what delta and conv keep in registers.
+	// maxSplits is the most blocks that share the history of a row.
+	maxSplits = 64
+	// maxKeyDim and maxConvKernel are the most that delta and conv can keep in registers.
 	maxKeyDim, maxConvKernel = 128, 8
 )
 
-// pages is a layer of a class.
+// pages returns the kernel arguments for a layer of a class.
 func (c *lowering) pages(class, layer int) cuda.Pages {
 	k := c.p.Classes[class]
 	return cuda.Pages{
@@ -30,22 +29,24 @@ func (c *lowering) pages(class, layer int) cuda.Pages {
 	}
 }
 
-// attend is the attention of one op: its kernel, and the parts that histories are cut into.
+// attend is the plan of one attention op: its kernel, and the number of parts that histories
+// are split into.
 type attend struct {
 	cuda.Attention
 	ok              bool
 	splits          int
-	first, at, part int64 // rooms: rows ahead, and where they are; the parts
+	first, at, part int64 // workspace offsets: First and Positions of draft rows; partial results
 	end             int64
 }
 
-// attention chooses for a variant's rows. It fails for heads that no kernel will have.
+// attention plans an op for the variant's rows. It fails for heads that no kernel will
+// support.
 func (c *lowering) attention(o backend.Attention) (a attend, err error) {
 	if o.HeadDim > maxHeadDim {
 		return a, backend.Unsupported(name, fmt.Sprintf("attention heads of %d", o.HeadDim), fmt.Sprintf("at most %d", maxHeadDim))
 	}
 	f := c.info(o.K).Format
-	many := !c.v.few() || o.Both
+	many := !c.v.few() || o.Bidirectional
 	a.Attention, a.ok = cuda.ChooseAttention(f, o.HeadDim, many, c.l.shared())
 	if !a.ok && many {
 		a.Attention, a.ok = cuda.ChooseAttention(f, o.HeadDim, false, c.l.shared())
@@ -53,7 +54,7 @@ func (c *lowering) attention(o backend.Attention) (a attend, err error) {
 	rows := c.rows(c.info(o.Y).Rows)
 	a.splits = c.splits(a, rows, o)
 	a.first, a.part = counters, counters
-	if o.Ahead != nil {
+	if o.Draft != nil {
 		a.at = a.first + up(4*int64(rows+1), align)
 		a.part = a.at + up(4*int64(rows), align)
 	}
@@ -64,11 +65,11 @@ func (c *lowering) attention(o backend.Attention) (a attend, err error) {
 	return a, nil
 }
 
-// splits is how many blocks share what a row sees, where few rows leave multiprocessors
-// without work. It depends on the variant, not on the step: a sequence that is shorter leaves
-// the last of them nothing.
+// splits returns how many blocks share the history of a row, if there are too few rows to
+// occupy all multiprocessors. It depends on the variant, not on the step; with a shorter
+// sequence, the last blocks have no work.
 func (c *lowering) splits(a attend, rows int, o backend.Attention) int {
-	if o.Both || !c.v.few() || rows == 0 {
+	if o.Bidirectional || !c.v.few() || rows == 0 {
 		return 1
 	}
 	k := c.p.Classes[o.Class]
@@ -76,11 +77,11 @@ func (c *lowering) splits(a attend, rows int, o backend.Attention) int {
 	if o.Window > 0 {
 		most = min(most, o.Window)
 	}
-	const blocks = 4 // of a multiprocessor
-	return max(1, min(mostSplits, ceil(most, cuda.AttentionKeys), blocks*c.l.sms/(rows*o.KVHeads*max(1, a.Parts))))
+	const blocks = 4 // per multiprocessor
+	return max(1, min(maxSplits, ceil(most, cuda.AttentionKeys), blocks*c.l.sms/(rows*o.KVHeads*max(1, a.Parts))))
 }
 
-// shared is the shared memory that a block may have, in bytes.
+// shared returns how much shared memory a block may use, in bytes.
 func (l layout) shared() int {
 	switch l.cc {
 	case 80, 87:
@@ -91,7 +92,7 @@ func (l layout) shared() int {
 	return 99 << 10 // 8.6, 8.9, 12.0
 }
 
-// attend is attention, and where histories are cut the join of what the parts gave.
+// attend appends attention and, if histories are split, the kernel that joins the parts.
 func (c *lowering) attend(o backend.Attention) error {
 	a, err := c.attention(o)
 	switch {
@@ -104,10 +105,10 @@ func (c *lowering) attend(o backend.Attention) error {
 	}
 	args := cuda.AttentionArgs{
 		Q: c.value(o.Q), K: c.value(o.K), V: c.value(o.V), Y: c.value(o.Y), First: c.at.step.first, Positions: c.at.step.positions,
-		Partial: c.room(a.part), Scale: o.Scale, Softcap: o.Softcap, Heads: int32(o.Heads), Window: int32(o.Window), Both: flag(o.Both),
+		Partial: c.workspace(a.part), Scale: o.Scale, Softcap: o.Softcap, Heads: int32(o.Heads), Window: int32(o.Window), Both: flag(o.Bidirectional),
 		Splits: int32(a.splits),
 	}
-	if o.Both {
+	if o.Bidirectional {
 		args.Pages = cuda.Pages{Block: 1, PerSlab: 1, KVHeads: int32(o.KVHeads), HeadDim: int32(o.HeadDim), KeyDim: int32(o.HeadDim)}
 	} else {
 		args.Pages = c.pages(o.Class, o.Layer)
@@ -121,8 +122,8 @@ func (c *lowering) attend(o backend.Attention) error {
 		}
 		args.Rebuild = c.weight(r.Weight)
 	}
-	if o.Ahead != nil {
-		if err := c.ahead(o, a, &args); err != nil {
+	if o.Draft != nil {
+		if err := c.draftPositions(o, a, &args); err != nil {
 			return err
 		}
 	}
@@ -135,8 +136,8 @@ func (c *lowering) attend(o backend.Attention) error {
 	return add(c, "attention_join", grid{each(tokens, 1, 1), fixed(o.Heads), fixed(1)}, across(o.HeadDim, 256), 0, args, fields...)
 }
 
-// attentionBlocks are enough for the rows of every step of the variant: those of a sequence
-// begin a block.
+// attentionBlocks returns enough blocks for the rows of every step of the variant. Each
+// sequence begins a new block.
 func (c *lowering) attentionBlocks(a attend, o backend.Attention, tokens backend.Rows) dimension {
 	group := o.Heads / o.KVHeads
 	if c.v.few() {
@@ -147,28 +148,29 @@ func (c *lowering) attentionBlocks(a attend, o backend.Attention, tokens backend
 	return d
 }
 
-// ahead says where rows that are sequences are, as attention is told of tokens.
-func (c *lowering) ahead(o backend.Attention, a attend, args *cuda.AttentionArgs) error {
-	args.First, args.Positions = c.room(a.first), c.room(a.at)
+// draftPositions appends a kernel that computes First and Positions of draft rows, in the
+// form that attention takes for tokens.
+func (c *lowering) draftPositions(o backend.Attention, a attend, args *cuda.AttentionArgs) error {
+	args.First, args.Positions = c.workspace(a.first), c.workspace(a.at)
 	to := cuda.AheadArgs{
-		Kept: c.value(o.Ahead.Kept), Positions: c.at.step.positions, Tables: args.Pages.Tables, First: args.First, At: args.Positions,
-		Width: args.Pages.Width, Block: args.Pages.Block, By: int32(o.Ahead.By),
+		Kept: c.value(o.Draft.AcceptedRow), Positions: c.at.step.positions, Tables: args.Pages.Tables, First: args.First, At: args.Positions,
+		Width: args.Pages.Width, Block: args.Pages.Block, By: int32(o.Draft.By),
 	}
 	const warps = 8
 	return add(c, "ahead", line(each(backend.PerSeq, 1, warps)), 32*warps, 0, to, bind(unsafe.Offsetof(to.Seqs), backend.PerSeq, 1))
 }
 
-// missing refuses an op that no kernel does.
+// missing returns the error for an op without a kernel.
 func missing(op backend.Op, what string) error {
 	return backend.Unsupported(name, backend.OpName(op)+" "+what, "no kernel does it")
 }
 
-// media refuses what images and their towers need.
+// media returns the error for ops of images and their towers.
 func media(op backend.Op) error {
 	return backend.Unsupported(name, "op "+backend.OpName(op), "media are planned only: a step has neither pixels nor the tokens that stand for them")
 }
 
-// angles, rope and storeKV are what lies around attention.
+// angles, rope and storeKV append the ops around attention.
 func (c *lowering) angles(o backend.Angles) error {
 	y := c.info(o.Y)
 	a := cuda.AnglesArgs{
@@ -181,8 +183,8 @@ func (c *lowering) angles(o backend.Angles) error {
 		a.Places = c.at.step.places
 		a.Sections = [3]int32{int32(o.Sections[0]), int32(o.Sections[1]), int32(o.Sections[2])}
 	}
-	if o.Ahead != nil {
-		a.Kept, a.By = c.value(o.Ahead.Kept), int32(o.Ahead.By)
+	if o.Draft != nil {
+		a.Kept, a.By = c.value(o.Draft.AcceptedRow), int32(o.Draft.By)
 	}
 	return add(c, "angles", line(each(y.Rows, 1, 1)), lanes(y.Cols/2, 256), 0, a)
 }
@@ -211,8 +213,8 @@ func (c *lowering) storeKV(o backend.StoreKV) error {
 		Pages: c.pages(o.Class, o.Layer), K: c.value(o.K), V: c.value(o.V),
 		Positions: c.at.step.positions, Seq: c.at.step.seq, First: c.at.step.first,
 	}
-	if o.Ahead != nil {
-		a.Kept, a.By = c.value(o.Ahead.Kept), int32(o.Ahead.By)
+	if o.Draft != nil {
+		a.Kept, a.By = c.value(o.Draft.AcceptedRow), int32(o.Draft.By)
 	}
 	const block, threads = 16, 128
 	bytes := int(k.Format.Bytes(1))
@@ -229,14 +231,14 @@ func (c *lowering) storeTokens(o backend.StoreTokens) error {
 	return add(c, "store_tokens", line(each(backend.PerToken, 1, threads)), threads, 0, a, bind(unsafe.Offsetof(a.Rows), backend.PerToken, 1))
 }
 
-// states is a layer of a class of states, with the checkpoints of it.
+// states returns the kernel arguments for a layer of a class of states and its snapshots.
 func (c *lowering) states(class, layer int) cuda.States {
 	k := c.p.Classes[class]
 	s := cuda.States{
 		Pages: c.pages(class, layer), Rows: int32(k.State.ConvRows), Cols: int32(k.State.ConvCols), Copies: int32(k.State.Copies),
 		MatrixBytes: k.State.MatrixBytes(), InputBytes: k.State.ConvBytes(), MarkPerSlab: 1,
 	}
-	if i := c.p.Checkpoints(class); i >= 0 {
+	if i := c.p.Snapshots(class); i >= 0 {
 		m := c.p.Classes[i]
 		s.Marks, s.MarkPageBytes, s.MarkSlabBytes = c.at.step.pages[i], m.PageBytes(), m.SlabBytes
 		s.MarkK, s.MarkPerSlab = m.KOffset(layer), int32(m.PagesPerSlab)
@@ -274,7 +276,7 @@ func (c *lowering) deltaNet(o backend.DeltaNet) error {
 	if c.v.few() {
 		return add(c, "delta", g, threads, 0, a, samples, seqs)
 	}
-	a.Least, a.Work = cuda.DeltaLeast, c.room(counters)
+	a.Least, a.Work = cuda.DeltaLeast, c.workspace(counters)
 	if err := add(c, "delta", g, threads, 0, a, samples, seqs); err != nil {
 		return err
 	}

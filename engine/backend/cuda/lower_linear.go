@@ -8,7 +8,7 @@ import (
 	"vapp.dev/kernels/cuda"
 )
 
-// linear is a product: X as the matrix units take it, then the kernel.
+// linear appends a product: the packing of X, then the kernel.
 func (c *lowering) linear(o backend.Linear) error {
 	w := c.p.Weights[o.W]
 	m, err := c.l.matrix(w)
@@ -35,31 +35,31 @@ func (c *lowering) linear(o backend.Linear) error {
 			return err
 		}
 	}
-	c.leave(o.X, p)
+	c.keepPacked(o.X, p)
 	if !p.Library {
 		return c.multiply(p, a, m, x.Rows)
 	}
 	return c.library(p, a, m, x.Rows, o.Bias != backend.NoWeight)
 }
 
-// multiply launches a product of packed rows of a symbol.
+// multiply launches a product of packed rows; rows is their symbol.
 func (c *lowering) multiply(p product, a cuda.LinearArgs, m matrix, rows backend.Rows) error {
-	a.X, a.Sums, a.XSteps, a.Splits = c.room(p.x), c.room(p.sums), int32(p.to.ScaleSteps(m.Cols)), int32(p.splits)
+	a.X, a.Sums, a.XSteps, a.Splits = c.workspace(p.x), c.workspace(p.sums), int32(p.to.ScaleSteps(m.Cols)), int32(p.splits)
 	if p.splits > 1 {
-		a.Partial, a.Arrived = c.room(p.partial), c.room(0)
+		a.Partial, a.Arrived = c.workspace(p.partial), c.workspace(0)
 	}
 	b := p.Blocks(m.Rows, 1, p.splits)
 	g := grid{each(rows, 1, p.Rows), fixed(b[1]), fixed(b[2])}
 	return add(c, p.Kernel, g, p.Threads, p.Shared, a, bind(unsafe.Offsetof(a.Rows), rows, 1))
 }
 
-// library has cuBLASLt multiply. To results in float32 of 8-bit numbers it adds a bias of bf16 alone: theirs
-// is a kernel's.
+// library launches a product of cuBLASLt. For 8-bit inputs with float32 results, it can only
+// add a bias in bf16, so a kernel adds the bias.
 func (c *lowering) library(p product, a cuda.LinearArgs, m matrix, rows backend.Rows, biased bool) error {
-	b := cuda.LibraryArgs{W: a.W, X: c.room(p.x), Bias: a.Bias, Y: a.Y, Workspace: c.room(p.partial), In: a.In, Out: a.Out, Most: int32(c.rows(rows))}
+	b := cuda.LibraryArgs{W: a.W, X: c.workspace(p.x), Bias: a.Bias, Y: a.Y, Workspace: c.workspace(p.partial), In: a.In, Out: a.Out, Most: int32(c.rows(rows))}
 	scaled := m.count > 0
 	if scaled {
-		b.Scales, b.Sums, b.Bias, b.Blocks = a.Scales, c.room(p.sums), 0, flag(p.to.Group > 0)
+		b.Scales, b.Sums, b.Bias, b.Blocks = a.Scales, c.workspace(p.sums), 0, flag(p.to.Group > 0)
 	}
 	err := add(c, p.Kernel, line(each(rows, 1, cuda.LibraryUnit)), 1, 0, b, bind(unsafe.Offsetof(b.Rows), rows, 1))
 	if err != nil || !scaled || !biased {
@@ -71,7 +71,7 @@ func (c *lowering) library(p product, a cuda.LinearArgs, m matrix, rows backend.
 	return add(c, cuda.LinearBias, line(each(rows, fours, threads)), threads, 0, add4, bind(unsafe.Offsetof(add4.N), rows, fours))
 }
 
-// embed reads a table row by row, or out of panels.
+// embed appends the lookup in a table, stored row by row or in panels.
 func (c *lowering) embed(o backend.Embed) error {
 	w, y := c.p.Weights[o.Table], c.info(o.Y)
 	m, err := c.l.matrix(w)
@@ -93,21 +93,23 @@ func (c *lowering) embed(o backend.Embed) error {
 	return add(c, "embed_"+m.stored.String(), g, across(w.Cols, 256), 0, a, bind(unsafe.Offsetof(a.Rows), y.Rows, 1))
 }
 
-// mixture is the two products of experts and the rooms between them.
+// mixture is the plan of a mixture of experts: its two products and the offsets of their data
+// in the workspace.
 type mixture struct {
 	up, down          matrix
 	first, second     product
-	blocks            int // of rows, at most
+	blocks            int // maximum number of blocks of rows
 	order, place, own int64
 	hidden, out       int64
 	end               int64
 }
 
-// rows is how many rows the blocks have.
+// rows returns how many rows the blocks have.
 func (m mixture) rows() int { return m.blocks * m.first.Rows }
 
-// mixture plans the mixture for a variant's rows. What gate and up give lies behind the packed rows;
-// what down gives lies where both were. Rows of an expert begin at a multiple of a block's.
+// mixture plans the op for a variant's rows. The results of gate and up are behind the packed
+// rows; the results of down overwrite both. Rows of an expert begin at a multiple of a
+// block's rows.
 func (c *lowering) mixture(o backend.Experts) (m mixture, err error) {
 	if m.up, err = c.l.matrix(c.p.Weights[o.GateUp]); err != nil {
 		return m, err
@@ -116,7 +118,7 @@ func (c *lowering) mixture(o backend.Experts) (m mixture, err error) {
 		return m, err
 	}
 	picks, experts := c.rows(c.info(o.X).Rows)*o.Top, max(1, m.up.Experts)
-	mean := max(1, picks/experts) // of an expert, which kernels are chosen by
+	mean := max(1, picks/experts) // rows of an expert, by which kernels are chosen
 	block := c.chosen(m.up, mean, mean, 0).Rows
 	m.blocks = ceil(picks, block) + min(picks, experts)
 	m.order = counters
@@ -128,14 +130,15 @@ func (c *lowering) mixture(o backend.Experts) (m mixture, err error) {
 	m.hidden, m.out = m.first.end, begin
 	behind := max(m.hidden+up(8*int64(rows)*int64(o.Width), align), m.out+up(4*int64(rows)*int64(m.down.Rows), align))
 	m.second = c.chosen(m.down, mean, rows, behind)
-	if !m.second.packed { // gated rows lie there as they are
+	if !m.second.packed { // gated rows are stored there unpacked
 		m.second.end += up(4*int64(rows)*int64(o.Width), align)
 	}
 	m.end = m.second.end
 	return m, nil
 }
 
-// experts sorts the picks by expert, multiplies block by block, and adds up.
+// experts appends the sorting of rows by expert, the products block by block, and the
+// weighted sum.
 func (c *lowering) experts(o backend.Experts) error {
 	m, err := c.mixture(o)
 	if err != nil {
@@ -151,7 +154,7 @@ func (c *lowering) experts(o backend.Experts) error {
 	}
 	x := c.info(o.X)
 	order := cuda.OrderArgs{
-		IDs: c.value(o.Ids), Order: c.room(m.order), Place: c.room(m.place), Owner: c.room(m.own),
+		IDs: c.value(o.Ids), Order: c.workspace(m.order), Place: c.workspace(m.place), Owner: c.workspace(m.own),
 		Top: int32(o.Top), Experts: int32(m.up.Experts), Block: int32(m.first.Rows), Blocks: int32(m.blocks),
 	}
 	threads := lanes(max(m.blocks, m.up.Experts), 1024)
@@ -165,48 +168,49 @@ func (c *lowering) experts(o backend.Experts) error {
 	if err := multiply(o, m); err != nil {
 		return err
 	}
-	a := cuda.CombineArgs{X: c.room(m.out), Place: order.Place, Weights: c.value(o.Weights), Y: c.value(o.Y), Cols: int32(m.down.Rows), Top: int32(o.Top)}
+	a := cuda.CombineArgs{X: c.workspace(m.out), Place: order.Place, Weights: c.value(o.Weights), Y: c.value(o.Y), Cols: int32(m.down.Rows), Top: int32(o.Top)}
 	return add(c, "experts_combine", line(each(x.Rows, 1, 1)), across(m.down.Rows, 256), 0, a)
 }
 
-// expertsPacked is both products of packed rows and the gates between.
+// expertsPacked appends both products of packed rows and the gating between them.
 func (c *lowering) expertsPacked(o backend.Experts, m mixture) error {
-	if err := c.pack(m.first, c.value(o.X), c.room(m.order), m.up.Cols, fixed(m.rows())); err != nil {
+	if err := c.pack(m.first, c.value(o.X), c.workspace(m.order), m.up.Cols, fixed(m.rows())); err != nil {
 		return err
 	}
 	if err := c.expert(m, m.first, m.up, c.weight(o.GateUp), c.weight(o.GateUpBias), m.hidden); err != nil {
 		return err
 	}
-	if err := c.gluPack(m.second, c.room(m.hidden), o.Width, o.Activation, fixed(m.rows())); err != nil {
+	if err := c.gluPack(m.second, c.workspace(m.hidden), o.Width, o.Activation, fixed(m.rows())); err != nil {
 		return err
 	}
 	return c.expert(m, m.second, m.down, c.weight(o.Down), c.weight(o.DownBias), m.out)
 }
 
-// expertsF32 is the same of rows as they are: the first product reads X by the order.
+// expertsF32 appends the same for unpacked rows: the first product reads X in the sorted
+// order.
 func (c *lowering) expertsF32(o backend.Experts, m mixture) error {
-	a := cuda.ExpertsArgs{Order: c.room(m.order), Owner: c.room(m.own)}
+	a := cuda.ExpertsArgs{Order: c.workspace(m.order), Owner: c.workspace(m.own)}
 	multiply := func(p product, w matrix, a cuda.ExpertsArgs) error {
 		a.In, a.Out = int32(w.Cols), int32(w.Rows)
 		b := p.Blocks(w.Rows, m.rows(), 1)
 		return add(c, p.Kernel, grid{fixed(b[0]), fixed(b[1]), fixed(b[2])}, p.Threads, p.Shared, a)
 	}
-	a.X, a.W, a.Bias, a.Y = c.value(o.X), c.weight(o.GateUp), c.weight(o.GateUpBias), c.room(m.hidden)
+	a.X, a.W, a.Bias, a.Y = c.value(o.X), c.weight(o.GateUp), c.weight(o.GateUpBias), c.workspace(m.hidden)
 	if err := multiply(m.first, m.up, a); err != nil {
 		return err
 	}
-	if err := c.gated(a.Y, c.room(m.second.x), o.Width, o.Activation, fixed(m.rows())); err != nil {
+	if err := c.gated(a.Y, c.workspace(m.second.x), o.Width, o.Activation, fixed(m.rows())); err != nil {
 		return err
 	}
-	a.X, a.W, a.Bias, a.Y, a.Placed = c.room(m.second.x), c.weight(o.Down), c.weight(o.DownBias), c.room(m.out), 1
+	a.X, a.W, a.Bias, a.Y, a.Placed = c.workspace(m.second.x), c.weight(o.Down), c.weight(o.DownBias), c.workspace(m.out), 1
 	return multiply(m.second, m.down, a)
 }
 
-// expert is one of the two products of packed rows.
+// expert appends one of the two products of packed rows.
 func (c *lowering) expert(m mixture, p product, w matrix, at, bias cuda.Ptr, y int64) error {
 	a := w.args(at)
-	a.X, a.Sums, a.XSteps, a.Bias, a.Y = c.room(p.x), c.room(p.sums), int32(p.to.ScaleSteps(w.Cols)), bias, c.room(y)
-	a.Experts, a.Rows = c.room(m.own), int32(m.rows())
+	a.X, a.Sums, a.XSteps, a.Bias, a.Y = c.workspace(p.x), c.workspace(p.sums), int32(p.to.ScaleSteps(w.Cols)), bias, c.workspace(y)
+	a.Experts, a.Rows = c.workspace(m.own), int32(m.rows())
 	b := p.Blocks(w.Rows, m.rows(), 1)
 	g := grid{fixed(b[0]), fixed(b[1]), fixed(b[2])}
 	return add(c, p.Kernel, g, p.Threads, p.Shared, a)

@@ -14,7 +14,8 @@ import (
 	"vapp.dev/kernels/cuda"
 )
 
-// layer records a program with a mixture, attention and a head, of so many tokens.
+// layer records a program with a mixture of experts, attention and a head, for this many
+// tokens.
 func layer(t *testing.T, f, kv kernels.Format, tokens int) *backend.Program {
 	t.Helper()
 	spec := func(name string, use backend.Use, f kernels.Format, experts, rows, cols int) backend.WeightSpec {
@@ -56,8 +57,8 @@ func layer(t *testing.T, f, kv kernels.Format, tokens int) *backend.Program {
 	return p
 }
 
-// TestLower: launches are of kernels that there are, with their arguments and within their
-// bounds, in every variant.
+// TestLower: in every variant, launches use existing kernels, with arguments of their size
+// and within their limits.
 func TestLower(t *testing.T) {
 	listed := map[string]cuda.Kernel{}
 	for _, k := range cuda.Catalogue() {
@@ -72,7 +73,7 @@ func TestLower(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, v := range variants(p.Bucket) {
-					list, err := l.lower(p, v, nowhere(p))
+					list, err := l.lower(p, v, noAddresses(p))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -93,9 +94,9 @@ func TestLower(t *testing.T) {
 	}
 }
 
-// TestFP8Activations: products of weights in fp8 are those of packed 8-bit inputs, with scales by row
-// or by 128 columns, and what comes before them packs so; the kernels that plans print are the ones
-// that are launched, and their rooms are the plan's.
+// TestFP8Activations: products with fp8 weights read packed 8-bit inputs, with scales by row
+// or by 128 columns, and the op before a product packs them. Plans print the kernels that are
+// launched, and the workspace is the planned one.
 func TestFP8Activations(t *testing.T) {
 	listed := map[string]cuda.Kernel{}
 	for _, k := range cuda.Catalogue() {
@@ -114,7 +115,7 @@ func TestFP8Activations(t *testing.T) {
 				}
 				launched := map[string]int{}
 				for _, v := range variants(p.Bucket) {
-					list, err := l.lower(p, v, nowhere(p))
+					list, err := l.lower(p, v, noAddresses(p))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -142,15 +143,16 @@ func TestFP8Activations(t *testing.T) {
 					t.Errorf("%s, %d tokens: %v", device, tokens, launched)
 				}
 				toldAsLaunched(t, l, p)
-				rooms(t, l, p)
+				checkOffsets(t, l, p)
 			}
 		}
 	}
 }
 
-// TestLibraryLower: with cuBLASLt dense weights of 16 bits lie row by row, few rows are products of
-// kernels that read them so, and more the library's, whose workspace lies behind X; experts, float32 and
-// shapes that it does not take stay as they are. Without, nothing is the library's.
+// TestLibraryLower: with cuBLASLt, dense 16-bit weights are stored row by row. For few rows,
+// kernels that read this layout multiply them; for more, the library does, and its workspace
+// is behind X. Experts, float32 and unsupported shapes are unchanged. Without the setting,
+// the library is not used.
 func TestLibraryLower(t *testing.T) {
 	own := on(t, "h100", backend.Graphs{})
 	l, err := newLayout(own.facts, backend.Settings{Linear: backend.CUBLASLt})
@@ -161,7 +163,7 @@ func TestLibraryLower(t *testing.T) {
 		p := layer(t, kernels.BF16, kernels.BF16, tokens)
 		most := int64(0)
 		for _, v := range variants(p.Bucket) {
-			list, err := l.lower(p, v, nowhere(p))
+			list, err := l.lower(p, v, noAddresses(p))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -199,7 +201,7 @@ func TestLibraryLower(t *testing.T) {
 		}
 		toldAsLaunched(t, l, p)
 		for _, v := range variants(p.Bucket) {
-			list, err := own.lower(p, v, nowhere(p))
+			list, err := own.lower(p, v, noAddresses(p))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -236,9 +238,10 @@ func TestLibraryLower(t *testing.T) {
 	}
 }
 
-// TestLibraryFP8Lower: on compute capability 9.0 dense weights in fp8 whose inputs are rounded to it are the library's
-// too, with a scale for each row or for each block of 128, both as it reads them; a bias is a kernel's behind
-// it. What it does not multiply so, and every weight on other devices, stays in panels.
+// TestLibraryFP8Lower: on compute capability 9.0, the library also multiplies dense fp8
+// weights with rounded inputs, with a scale for each row or for each block of 128, in its own
+// layout. A kernel adds a bias afterwards. Unsupported cases, and all weights on other
+// devices, stay in panels.
 func TestLibraryFP8Lower(t *testing.T) {
 	layoutOn := func(device, activations string) layout {
 		l, err := newLayout(on(t, device, backend.Graphs{}).facts, backend.Settings{Linear: backend.CUBLASLt, Activations: activations})
@@ -264,7 +267,7 @@ func TestLibraryFP8Lower(t *testing.T) {
 	for i, c := range []struct {
 		w      backend.WeightSpec
 		kernel string
-		bytes  int64 // 0: not counted here
+		bytes  int64 // 0: not checked
 	}{
 		{spec(backend.NoScale, 96, 80), product, 96*80 + 512},
 		{spec(backend.PerTensor, 96, 48, 32), product, 96*80 + 512},
@@ -308,9 +311,9 @@ func TestLibraryFP8Lower(t *testing.T) {
 	for _, w := range []backend.WeightSpec{spec(backend.PerTensor, 640, 128, 48), spec(backend.PerBlock, 640, 128, 48)} {
 		p := made(100, w)
 		toldAsLaunched(t, l, p)
-		rooms(t, l, p)
+		checkOffsets(t, l, p)
 		for _, v := range variants(p.Bucket) {
-			list, err := l.lower(p, v, nowhere(p))
+			list, err := l.lower(p, v, noAddresses(p))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -351,14 +354,14 @@ func TestLibraryFP8Lower(t *testing.T) {
 	}
 }
 
-// TestFused: what makes rows that only products read packs them, once for products that follow
-// each other; the numbers themselves are written where somebody else reads them.
+// TestFused: an op whose result only products read packs it, once for consecutive products.
+// It also writes the unpacked result if another op reads it.
 func TestFused(t *testing.T) {
 	const in, wide = 256, 192
 	spec := func(name string, rows, cols int) backend.WeightSpec {
 		return backend.WeightSpec{Name: name, Rows: rows, Cols: cols, Source: kernels.BF16, Use: backend.Multiply}
 	}
-	// kept: the normalised rows are read behind the products.
+	// kept means that an op after the products reads the normalised rows.
 	launches := func(kept bool, tokens int) (names []string, plain bool) {
 		p := &backend.Program{Name: "p", Bucket: backend.Bucket{Tokens: tokens, Seqs: 1, Samples: 1}}
 		p.Weights = []backend.WeightSpec{spec("up", 2*wide, in), spec("side", 64, in), spec("down", in, wide)}
@@ -378,7 +381,7 @@ func TestFused(t *testing.T) {
 		if _, err := r.Program(); err != nil {
 			t.Fatal(err)
 		}
-		list, err := on(t, "h100", backend.Graphs{}).lower(p, variant{rows: tokens}, nowhere(p))
+		list, err := on(t, "h100", backend.Graphs{}).lower(p, variant{rows: tokens}, noAddresses(p))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -407,9 +410,9 @@ func TestFused(t *testing.T) {
 	}
 }
 
-// TestChosen: the table that plans print has a line for each kernel that is launched, and no
-// other.
-func TestChosen(t *testing.T) {
+// TestKernelChoices: the table in plans has exactly one line for each kernel that is
+// launched.
+func TestKernelChoices(t *testing.T) {
 	for device, f := range map[string]kernels.Format{"a100-80g": kernels.BF16, "h100": kernels.BF16, "l40s": kernels.F32} {
 		toldAsLaunched(t, on(t, device, backend.Graphs{}), layer(t, f, kernels.BF16, 512))
 	}
@@ -417,16 +420,16 @@ func TestChosen(t *testing.T) {
 
 func toldAsLaunched(t *testing.T, l layout, p *backend.Program) {
 	t.Helper()
-	table, err := l.Chosen(p)
+	table, err := l.KernelChoices(p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	told, launched := map[string]bool{}, map[string]bool{}
+	listed, launched := map[string]bool{}, map[string]bool{}
 	for _, k := range table {
-		told[fmt.Sprint(k.Kernel, k.Splits)] = true
+		listed[fmt.Sprint(k.Kernel, k.Splits)] = true
 	}
 	for _, v := range variants(p.Bucket) {
-		list, err := l.lower(p, v, nowhere(p))
+		list, err := l.lower(p, v, noAddresses(p))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -437,19 +440,19 @@ func toldAsLaunched(t *testing.T, l layout, p *backend.Program) {
 			}
 		}
 	}
-	if !maps.Equal(told, launched) {
-		t.Errorf("%s: the table has %v, launched are %v", l.facts.Device, told, launched)
+	if !maps.Equal(listed, launched) {
+		t.Errorf("%s: the table has %v, launched are %v", l.facts.Device, listed, launched)
 	}
 }
 
-// TestMixtureRows: experts in float32 have kernels of their own for few rows and for many, and the
-// launches of a mixture count its rows alike.
+// TestMixtureRows: experts in float32 have separate kernels for few and for many rows, and
+// all launches of a mixture count the same rows.
 func TestMixtureRows(t *testing.T) {
 	for tokens, want := range map[int]string{
 		1: "route experts_order experts_f32_4 glu4 experts_f32_4 experts_combine", 512: "route experts_order experts_f32_64 glu4 experts_f32_64 experts_combine",
 	} {
 		l, p := on(t, "h100", backend.Graphs{}), layer(t, kernels.F32, kernels.BF16, tokens)
-		list, err := l.lower(p, variant{rows: tokens}, nowhere(p))
+		list, err := l.lower(p, variant{rows: tokens}, noAddresses(p))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -478,15 +481,16 @@ func TestMixtureRows(t *testing.T) {
 	}
 }
 
-// TestWide: on Hopper the products of many rows are warpgroups', dense and of experts that have more
-// than 128 rows each; elsewhere, and for formats that warpgroups have no kernel for, they are tiles.
-// Experts' rows are packed in order of words, and tables and rooms are those of the plan.
+// TestWide: on Hopper, warpgroup kernels compute products of many rows, both dense ones and
+// those of experts with more than 128 rows each. Other devices, and formats without such
+// kernels, use tiles. Experts' rows are packed in word order, and tables and workspace match
+// the plan.
 func TestWide(t *testing.T) {
 	for _, c := range []struct {
 		device string
 		f      kernels.Format
 		tokens int
-		want   string // of the experts
+		want   string // kernel of the experts
 		dense  string
 	}{
 		{"h100", kernels.MXFP4, 2048, "linear_mxfp4_wide", "linear_mxfp4_wide"},
@@ -496,7 +500,7 @@ func TestWide(t *testing.T) {
 		{"b200", kernels.MXFP4, 2048, "linear_mxfp4_tile", "linear_mxfp4_tile"},
 	} {
 		l, p := on(t, c.device, backend.Graphs{}), layer(t, c.f, kernels.BF16, c.tokens)
-		list, err := l.lower(p, variant{rows: c.tokens}, nowhere(p))
+		list, err := l.lower(p, variant{rows: c.tokens}, noAddresses(p))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -515,7 +519,7 @@ func TestWide(t *testing.T) {
 				if words != strings.HasSuffix(n.kernel, "_wide") {
 					t.Errorf("%+v: rows of experts packed in order of words: %v", c, words)
 				}
-			case (*cuda.LinearArgs)(a).Out == 512: // not the head, of the rows that are sampled
+			case (*cuda.LinearArgs)(a).Out == 512: // not the head, which has the sampled rows
 				dense[n.kernel]++
 			}
 		}
@@ -523,12 +527,12 @@ func TestWide(t *testing.T) {
 			t.Errorf("%+v: experts by %v, dense by %v", c, experts, dense)
 		}
 		toldAsLaunched(t, l, p)
-		rooms(t, l, p)
+		checkOffsets(t, l, p)
 	}
 }
 
-// TestVariants: every step has a list of launches, decoding ones where there are many
-// rows.
+// TestVariants: every step has a list of launches; with many rows there are lists for decode
+// steps.
 func TestVariants(t *testing.T) {
 	all := variants(backend.Bucket{Tokens: 2048, Seqs: 256, Samples: 256})
 	for _, c := range []struct {
@@ -549,15 +553,15 @@ func TestVariants(t *testing.T) {
 	}
 }
 
-// TestRooms: no room of an op reaches beyond the workspace that the plan has, and the
-// counters lie before all of them.
-func TestRooms(t *testing.T) {
+// TestWorkspaceOffsets: no op uses memory beyond the planned workspace, and the counters are
+// in front of all data.
+func TestWorkspaceOffsets(t *testing.T) {
 	for _, f := range []kernels.Format{kernels.BF16, kernels.F32} {
-		rooms(t, on(t, "h100", backend.Graphs{}), layer(t, f, kernels.BF16, 512))
+		checkOffsets(t, on(t, "h100", backend.Graphs{}), layer(t, f, kernels.BF16, 512))
 	}
 }
 
-func rooms(t *testing.T, l layout, p *backend.Program) {
+func checkOffsets(t *testing.T, l layout, p *backend.Program) {
 	t.Helper()
 	most, err := l.Workspace(p)
 	if err != nil {
@@ -567,7 +571,7 @@ func rooms(t *testing.T, l layout, p *backend.Program) {
 	for _, v := range variants(p.Bucket) {
 		c := lowering{l: l, p: p, v: v}
 		for _, op := range p.Ops {
-			n, err := c.roomOf(op)
+			n, err := c.workspaceEnd(op)
 			if err != nil || n > most || n < counters {
 				t.Errorf("%s in %+v: %d of %d, %v", backend.OpName(op), v, n, most, err)
 			}
@@ -582,7 +586,8 @@ func rooms(t *testing.T, l layout, p *backend.Program) {
 	}
 }
 
-// disjoint: what a mixture's product reads lies apart from what it writes, and all lies before the end.
+// disjoint checks that inputs and outputs of each product of a mixture do not overlap, and
+// that all data is before the end.
 func disjoint(t *testing.T, c *lowering, o backend.Experts) {
 	t.Helper()
 	m, err := c.mixture(o)
@@ -603,7 +608,7 @@ func disjoint(t *testing.T, c *lowering, o backend.Experts) {
 	}
 }
 
-// TestMissing: what no kernel does is refused by name.
+// TestMissing: an op without a kernel is rejected by name.
 func TestMissing(t *testing.T) {
 	l := on(t, "h100", backend.Graphs{})
 	for want, edit := range map[string]func(p *backend.Program){
@@ -621,14 +626,14 @@ func TestMissing(t *testing.T) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
-	p := layer(t, kernels.BF16, kernels.BF16, 256) // 64 rows of an expert: blocks of 64 in both formats
+	p := layer(t, kernels.BF16, kernels.BF16, 256) // 64 rows for each expert: blocks of 64 in both formats
 	mixed(p)
-	if _, err := l.lower(p, variant{rows: 256}, nowhere(p)); !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), "other blocks of rows") {
+	if _, err := l.lower(p, variant{rows: 256}, noAddresses(p)); !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), "other blocks of rows") {
 		t.Errorf("gates in bf16, down in float32: %v", err)
 	}
 }
 
-// mixed makes the second matrices of the experts float32.
+// mixed changes the second matrices of the experts to float32.
 func mixed(p *backend.Program) {
 	w := &p.Weights[3]
 	w.Source, w.Parts = kernels.F32, []backend.Part{{Tensor: "down", Rows: w.Rows, Format: kernels.F32}}

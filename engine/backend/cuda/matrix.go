@@ -9,20 +9,21 @@ import (
 	"vapp.dev/kernels/cuda"
 )
 
-// matrix is how a weight that is no vector lies in its arena: panels or rows, then scales.
+// matrix is the layout of a weight that is no vector in its arena: panels or rows, then
+// scales.
 type matrix struct {
 	backend.WeightSpec
 	stored  kernels.Format
-	panels  bool  // else row by row
+	panels  bool  // panels; else row by row
 	blas    bool  // row by row for cuBLASLt
 	each    int64 // bytes of one expert's matrix without scales
 	scaling backend.Scaling
-	scales  int64 // offset of the scales; of all experts
-	count   int   // of them
-	across  int   // from those of a row of blocks to the next
+	scales  int64 // offset of the scales of all experts
+	count   int   // number of scales
+	across  int   // scales from one row of blocks to the next
 }
 
-// matrixOf lays a weight out that is stored as f.
+// matrixOf returns the layout of a weight that is stored as f.
 func (l layout) matrixOf(w backend.WeightSpec, f kernels.Format) matrix {
 	m := matrix{WeightSpec: w, stored: f, blas: l.byLibrary(w, f)}
 	m.panels = !m.blas && cuda.Packs(f) && (w.Use&backend.Multiply != 0 || !plain(f))
@@ -31,13 +32,13 @@ func (l layout) matrixOf(w backend.WeightSpec, f kernels.Format) matrix {
 	case m.panels:
 		m.each = cuda.PackedBytes(f, w.Rows, w.Cols)
 	case w.Use&backend.Multiply != 0 && !plain(f):
-		m.each = up(int64(w.Rows), panel) * f.Bytes(int64(w.Cols)) // of a kernel to come
+		m.each = up(int64(w.Rows), panel) * f.Bytes(int64(w.Cols)) // for a kernel that does not exist yet
 	}
 	m.scales = up(int64(max(1, w.Experts))*m.each, align)
 	if f.Scaled() {
 		m.scaling = w.Scaling
 		if m.blas && m.scaling != backend.PerBlock || m.scaling == backend.PerTensor && (len(w.Parts) > maxParts || w.Experts > 0 && len(w.Parts) > 1) {
-			m.scaling = backend.PerChannel // as the library takes them; more than a kernel knows apart
+			m.scaling = backend.PerChannel // for the library, or because a kernel distinguishes too few parts
 		}
 		s := w
 		s.Scaling = m.scaling
@@ -50,9 +51,10 @@ func (l layout) matrixOf(w backend.WeightSpec, f kernels.Format) matrix {
 	return m
 }
 
-// byLibrary says whether a weight that is stored as f lies row by row for cuBLASLt. 8-bit floats do where
-// X is rounded to them, on compute capability 9.0, and not as a table of embeddings; with scales of blocks where
-// these are whole, but for the last features.
+// byLibrary reports whether a weight stored as f is laid out row by row for cuBLASLt. For
+// 8-bit floats this needs rounded inputs (RoundInputs) and compute capability 9.0, and the
+// weight must not be a table of embeddings. Scales of blocks need whole blocks, except for
+// the last output features.
 func (l layout) byLibrary(w backend.WeightSpec, f kernels.Format) bool {
 	switch {
 	case !l.blas || w.Use&backend.Multiply == 0 || w.Experts > 0 || !cuda.PlainRows(f, w.Rows, w.Cols):
@@ -67,7 +69,7 @@ func (l layout) byLibrary(w backend.WeightSpec, f kernels.Format) bool {
 	return w.Scaling != backend.PerGroup
 }
 
-// bytes is what it takes.
+// bytes returns the size of the weight with its scales.
 func (m matrix) bytes() int64 {
 	n := m.scales
 	if m.count > 0 {
@@ -76,7 +78,8 @@ func (m matrix) bytes() int64 {
 	return n
 }
 
-// kernel names the kernels that read it, without the rows that each is for.
+// kernel returns the name of the kernels that read the weight, without the row counts they
+// are for.
 func (m matrix) kernel() string {
 	switch {
 	case m.Experts > 0 && !m.panels && m.stored == kernels.F32:
@@ -93,8 +96,8 @@ func (m matrix) kernel() string {
 	return "embed_" + m.stored.String()
 }
 
-// maxParts is how many parts with scales of their own a kernel tells apart: those of
-// cuda.LinearArgs.
+// maxParts is the most parts with separate scales that a kernel supports: the length of the
+// arrays in cuda.LinearArgs.
 const maxParts = 4
 
 func plain(f kernels.Format) bool {
@@ -103,7 +106,7 @@ func plain(f kernels.Format) bool {
 
 func blocks(n int) int { return (n + backend.ScaleBlock - 1) / backend.ScaleBlock }
 
-// args is what kernels know of the matrix that lies at w.
+// args returns the kernel arguments for the matrix at address w.
 func (m matrix) args(w cuda.Ptr) cuda.LinearArgs {
 	a := cuda.LinearArgs{
 		W: w, In: int32(m.Cols), Out: int32(m.Rows), Splits: 1, Parts: 1, ScaleRows: 1, ScaleCols: 1, ScaleAcross: 1,
@@ -128,7 +131,7 @@ func (m matrix) args(w cuda.Ptr) cuda.LinearArgs {
 	return a
 }
 
-// parts says where parts begin, and which row of scales each begins with.
+// parts sets the first output feature of each part and the row of scales it begins with.
 func (m matrix) parts(a *cuda.LinearArgs, scales func(backend.Part) int) {
 	if m.Experts > 0 || len(m.Parts) > maxParts {
 		return
@@ -141,13 +144,13 @@ func (m matrix) parts(a *cuda.LinearArgs, scales func(backend.Part) int) {
 	a.Parts = int32(max(1, len(m.Parts)))
 }
 
-// multiplies says why no kernel multiplies with the matrix; "" where one does.
+// multiplies returns the reason why no kernel multiplies with the matrix, or "".
 func (m matrix) multiplies() string {
 	switch {
 	case !m.panels && !m.blas && m.stored != kernels.F32:
 		return "no kernel multiplies " + m.stored.String()
 	case m.count > 0 && m.scaling == backend.PerBlock && m.Experts == 0 && len(m.Parts) > maxParts:
-		return "its parts with scales of their own are more than kernels tell apart"
+		return "kernels support fewer parts with separate scales"
 	case m.Experts > 0 && m.scaling == backend.PerBlock && !m.wholeBlocks():
 		return "parts of its experts begin within a block of scales"
 	case m.scaling == backend.PerGroup && m.GroupSize%cuda.StepCols != 0:
@@ -156,7 +159,7 @@ func (m matrix) multiplies() string {
 	return ""
 }
 
-// wholeBlocks says that all parts but the last are whole blocks of scales.
+// wholeBlocks reports whether all parts but the last are whole blocks of scales.
 func (m matrix) wholeBlocks() bool {
 	for i, p := range m.Parts {
 		if i+1 < len(m.Parts) && p.Rows%backend.ScaleBlock != 0 {

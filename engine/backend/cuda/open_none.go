@@ -7,8 +7,8 @@ import (
 	"vapp.dev/engine/backend/cuda/driver"
 )
 
-// Probe fails with backend.ErrUnsupported: without the native half, plans are made for a
-// device of the catalogue.
+// Probe fails with backend.ErrUnsupported: without the native half, only devices of the
+// catalogue can be planned for.
 func (Opener) Probe() (backend.Facts, error) {
 	return backend.Facts{}, backend.Unsupported(name, "this machine's GPU", driver.ErrNotBuilt.Error()+"; plans are made for GPUs by name, with --gpu")
 }

@@ -10,7 +10,8 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// TestNotBuilt: a build without the native half plans for GPUs by name, and says so.
+// TestNotBuilt: a build without the native half can plan for GPUs by name, and Open fails
+// with the reason.
 func TestNotBuilt(t *testing.T) {
 	if _, err := (Opener{}).Probe(); !errors.Is(err, backend.ErrUnsupported) || !strings.Contains(err.Error(), "--gpu") {
 		t.Error(err)

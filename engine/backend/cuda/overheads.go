@@ -6,16 +6,16 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// What the driver takes beside the arenas. No device was at hand to measure
-// these: they are what is reported for recent drivers, rounded up.
+// Memory that the driver takes besides the arenas. These values were not measured but taken
+// from reports for recent drivers, rounded up.
 const (
-	contextBytes = 560 << 20 // a context: page tables, printf and stack of every SM
-	moduleBytes  = 48 << 20  // kernels as loaded
-	libraryBytes = 64 << 20  // what cuBLASLt holds on the device: its kernels as loaded
+	contextBytes = 560 << 20 // a context: page tables, and printf buffer and stack of every SM
+	moduleBytes  = 48 << 20  // loaded kernels
+	libraryBytes = 64 << 20  // device memory of cuBLASLt: its loaded kernels
 )
 
-// What weights go through on the host while they are packed: pieces of pinned memory, each with
-// a word that a kernel writes.
+// Host memory that weights pass through while they are packed: pieces of pinned memory, each
+// with a flag that a kernel writes.
 const (
 	pieces       = 8
 	pieceBytes   = 4 << 20
@@ -23,17 +23,15 @@ const (
 	stagingBytes = pieces * (pieceBytes + flagBytes)
 )
 
-// What captured graphs take, fitted on six logs of another engine (0.28 MiB a
-// piece and size; a mixture of experts has more launches a piece). The largest
-// residual was 0.04 GiB.
+// Memory of captured graphs, fitted to six logs of vLLM (0.28 MiB for each piece and size; a
+// mixture of experts has more launches in a piece). The largest residual was 0.04 GiB.
 const (
 	graphPiece    = 0.28 * (1 << 20) // bytes
 	expertFactor  = 1.2
 	graphResidual = "±0.04 GiB on the logs it was fitted on"
 )
 
-// Overheads lists the context, the modules and, where steps are captured, the
-// graphs.
+// Overheads lists the context, the modules and, if steps are captured, the graphs.
 func (l layout) Overheads(r backend.Reservation) []backend.Overhead {
 	out := []backend.Overhead{
 		{Name: "context", Bytes: contextBytes, Rule: "the driver's context: assumed bound, not measured"},
@@ -50,8 +48,8 @@ func (l layout) Overheads(r backend.Reservation) []backend.Overhead {
 		backend.Overhead{Name: "staging", Bytes: stagingBytes, Host: true, Rule: fmt.Sprintf("%d pieces of %d MiB that weights go through, pinned until the first step", pieces, pieceBytes>>20)})
 }
 
-// graphOverhead counts what is captured: each step for both sets of step buffers, a whole step
-// as the pieces that it would be cut into.
+// graphOverhead estimates the memory of captures. Each step is captured for both sets of step
+// buffers. A whole-step graph counts as the pieces that it would be split into.
 func (l layout) graphOverhead(p *backend.Program) backend.Overhead {
 	segments, f := 1, 1.0
 	for _, op := range p.Ops {

@@ -14,9 +14,9 @@ import (
 	"vapp.dev/kernels/cuda"
 )
 
-// Pack brings weight i to the device as Layout.Weight says: rows as the checkpoint has them
-// go through pinned memory, where a kernel reads them and writes panels. Rows that are made up
-// are made up there.
+// Pack stores weight i on the device in the format of Layout.Weight. Rows are read from the
+// checkpoint into pinned memory, where a kernel reads them and writes panels. Dummy weights
+// are generated on the device.
 func (d *device) Pack(i int, src backend.RowReader) error {
 	if i < 0 || i >= len(d.offsets) {
 		return fmt.Errorf("backend %s: Pack of weight %d, there are %d", name, i, len(d.offsets))
@@ -35,7 +35,7 @@ func (d *device) Pack(i int, src backend.RowReader) error {
 		}
 		return d.packMatrix(m, base, src)
 	})
-	return d.named(err) // who loads says which weight
+	return d.named(err) // the caller adds the weight's name
 }
 
 // packVector stores a vector, or a stack of them, as F32.
@@ -65,22 +65,23 @@ func (d *device) packVector(w backend.WeightSpec, at driver.Address, src backend
 	return d.staging.send(at, bytesAt(out))
 }
 
-// packing is a matrix, or those of experts, on its way to base.
+// packing is a matrix, or a stack of experts' matrices, that is being packed at address base.
 type packing struct {
 	d    *device
 	m    matrix
 	base driver.Address
 	src  backend.RowReader
-	raw  kernels.Format // of the rows that reach the device: as they are stored, or what a kernel quantizes
-	// order is that of panels and table the same on the device; of rows that stay rows both are zero.
+	raw  kernels.Format // of the rows copied to the device: the stored format, or the one that a kernel quantizes
+	// order is the order of panels, and table its device address. Both are zero for weights
+	// stored row by row.
 	order cuda.PanelOrder
 	table driver.Address
-	// scales are those of rows that are quantized on the host; nil: a kernel writes them, or the
-	// checkpoint has them.
+	// scales are the scales of rows that are quantized on the host; nil: a kernel computes
+	// them, or the checkpoint has them.
 	scales []float32
 }
 
-// packMatrix stores a matrix, or those of experts, and the scales behind.
+// packMatrix stores a matrix, or a stack, followed by the scales.
 func (d *device) packMatrix(m matrix, base driver.Address, src backend.RowReader) error {
 	k := packing{d: d, m: m, base: base, src: src, raw: rawOf(m)}
 	if m.Target != kernels.Invalid && m.Target != m.Source && k.raw == m.stored {
@@ -114,8 +115,8 @@ func (d *device) packMatrix(m matrix, base driver.Address, src backend.RowReader
 	return d.staging.send(base+driver.Address(m.scales), bytesAt(scales))
 }
 
-// rawOf is what a kernel is given: the floats of a checkpoint where these are quantized row by
-// row, else what is stored.
+// rawOf returns the format that a kernel reads: the checkpoint's floats if the kernel
+// quantizes them row by row, else the stored format.
 func rawOf(m matrix) kernels.Format {
 	if !m.panels || m.stored != kernels.F8E4M3 || m.scaling != backend.PerChannel || len(m.Parts) == 0 || cuda.QuantizeKernel(m.Parts[0].Format) == "" {
 		return m.stored
@@ -128,7 +129,7 @@ func rawOf(m matrix) kernels.Format {
 	return m.Parts[0].Format
 }
 
-// open has the order of panels on the device.
+// open copies the order of panels to the device.
 func (k *packing) open() error {
 	order, ok := k.d.staging.order(k.m.stored)
 	if !ok {
@@ -141,12 +142,12 @@ func (k *packing) open() error {
 	})
 }
 
-// span is rows of one matrix of a weight, of which each brings whole panels.
+// span is a run of rows of one matrix of a weight: whole panels.
 type span struct{ expert, row, rows int }
 
-// spans cuts a weight into what a piece holds, those that have to be read by one goroutine
-// together: of a matrix that is turned on the way all. It fails where the parts are not what
-// the weight has.
+// spans splits a weight into spans that fit a piece, in groups that one goroutine has to read
+// together: a transposed matrix is one group. It fails if the parts do not have the weight's
+// shape.
 func (k *packing) spans() ([][]span, error) {
 	m, rows, turned := k.m, 0, false
 	for _, p := range m.Parts {
@@ -182,7 +183,7 @@ func (k *packing) spans() ([][]span, error) {
 	return out, nil
 }
 
-// read brings all spans to the device, as many at once as there are pieces.
+// read copies all spans to the device, as many at once as there are pieces.
 func (k *packing) read(spans [][]span) error {
 	var next atomic.Int64
 	var failed atomic.Pointer[error]
@@ -212,7 +213,7 @@ func (k *packing) read(spans [][]span) error {
 	return nil
 }
 
-// args is what a kernel is told of a span, but where its rows come from.
+// args returns a span's kernel arguments, except the source address.
 func (k *packing) args(p *piece, s span) cuda.PanelArgs {
 	panel := k.m.each / up(int64(k.m.Rows), cuda.PanelRows) * cuda.PanelRows
 	return cuda.PanelArgs{
@@ -222,7 +223,7 @@ func (k *packing) args(p *piece, s span) cuda.PanelArgs {
 	}
 }
 
-// pack launches the kernel that makes panels of a span.
+// pack launches the kernel that writes the panels of a span.
 func (k *packing) pack(p *piece, s span, a cuda.PanelArgs) error {
 	grid := k.order.PanelGrid(s.rows, int(a.RowBytes))
 	if k.raw == k.m.stored {
@@ -240,7 +241,7 @@ func grow[T any](s []T, n int) []T {
 	return s[:n]
 }
 
-// bytesAt is s as bytes.
+// bytesAt returns s as bytes.
 func bytesAt[T any](s []T) []byte {
 	if len(s) == 0 {
 		return nil

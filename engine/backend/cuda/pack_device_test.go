@@ -15,7 +15,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// loading is a device for weights, and a program that reads none of them.
+// loading opens a device for weights, and a program that reads none of them.
 func loading(t testing.TB, weights []backend.WeightSpec) *device {
 	t.Helper()
 	emulated(t)
@@ -48,7 +48,7 @@ func loading(t testing.TB, weights []backend.WeightSpec) *device {
 	return dev.(*device)
 }
 
-// packed is weight i as it lies on the device.
+// packed returns weight i as stored on the device.
 func (d *device) packed(t testing.TB, i int, src backend.RowReader) []byte {
 	t.Helper()
 	at, out := d.arenas[backend.Weights]+driver.Address(d.offsets[i]), make([]byte, d.r.Packed[i].Bytes)
@@ -56,7 +56,7 @@ func (d *device) packed(t testing.TB, i int, src backend.RowReader) []byte {
 		if err := d.work.Fill(at, 0, int64(len(out))); err != nil {
 			return err
 		}
-		return d.work.Wait(patience)
+		return d.work.Wait(hangTimeout)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func (d *device) packed(t testing.TB, i int, src backend.RowReader) []byte {
 		if err := d.work.FromDevice(unsafe.Pointer(&out[0]), at, int64(len(out))); err != nil {
 			return err
 		}
-		return d.work.Wait(patience)
+		return d.work.Wait(hangTimeout)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func (d *device) packed(t testing.TB, i int, src backend.RowReader) []byte {
 	return out
 }
 
-// counting reads rows and counts them, from several goroutines; it makes none up.
+// counting is a RowReader that counts rows, for several goroutines; it has no dummy tensors.
 type counting struct {
 	ck   *checkpoint.Checkpoint
 	lock sync.Mutex
@@ -94,7 +94,7 @@ func (c *counting) ReadRows(name string, row0, rows int, dst []byte) error {
 	return c.ck.ReadRows(name, row0, rows, dst)
 }
 
-// copying gives rows of a buffer, as fast as memory.
+// copying is a RowReader that copies rows of a buffer, at the speed of memory.
 type copying struct{ rows []byte }
 
 func (c copying) ReadRows(_ string, _, _ int, dst []byte) error {
@@ -102,8 +102,8 @@ func (c copying) ReadRows(_ string, _, _ int, dst []byte) error {
 	return nil
 }
 
-// BenchmarkPack is what the host does for a byte of a weight, the device doing nothing: what a disk
-// has to be slower than.
+// BenchmarkPack measures the host's work for each byte of a weight, without the device's. A
+// disk faster than that would not help.
 func BenchmarkPack(b *testing.B) {
 	const n = 4096
 	for _, c := range []struct {
@@ -134,14 +134,15 @@ func BenchmarkPack(b *testing.B) {
 	}
 }
 
-// making makes up what it can.
+// making is counting with dummy tensors.
 type making struct{ *counting }
 
-func (m making) Made(name string) (kernels.Made, bool) { return m.ck.Made(name) }
+func (m making) Dummy(name string) (kernels.Dummy, bool) { return m.ck.Dummy(name) }
 
-// TestMadeWeights: weights that are made up on the device are those that are read, bit by bit,
-// and none of their rows is read; scales and parts that begin within a panel are.
-func TestMadeWeights(t *testing.T) {
+// TestDummyWeights: dummy weights that are generated on the device equal those that are read,
+// bit by bit, and none of their rows is read. Scales, and parts that begin within a panel,
+// are read.
+func TestDummyWeights(t *testing.T) {
 	part := func(name string, f kernels.Format, rows int) backend.Part {
 		return backend.Part{Tensor: name, Format: f, Rows: rows}
 	}
@@ -169,7 +170,7 @@ func TestMadeWeights(t *testing.T) {
 		read, made := count(ck), making{count(ck)}
 		want, got := d.packed(t, i, read), d.packed(t, i, made)
 		if !bytes.Equal(got, want) {
-			t.Errorf("%s: made up and read differ", s.Name)
+			t.Errorf("%s: generated and read weights differ", s.Name)
 		}
 		if n := len(made.rows); (n > 0) != (s.Name == "within") || len(read.rows) == 0 {
 			t.Errorf("%s: rows of %v were read, without making up %v", s.Name, made.rows, read.rows)

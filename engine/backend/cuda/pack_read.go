@@ -14,21 +14,21 @@ import (
 type reader struct {
 	src     backend.RowReader
 	spec    backend.WeightSpec
-	scaling backend.Scaling // of the checkpoint's tensors
+	scaling backend.Scaling // in the checkpoint
 	group   int
 	raw     []byte
 	wide    []float32
-	line    []float32 // scales of a row
-	lineOf  string    // and which they are
+	line    []float32 // the scales of a row
+	lineOf  string    // identifies the row of line
 
-	second   []byte
-	turnedOf string // which matrix second is, where it is one
+	second       []byte
+	transposedOf string // identifies the matrix in second; "": none
 }
 
-// errNaN is what damaged weights are refused with.
-var errNaN = fmt.Errorf("it holds a NaN or an infinity: the checkpoint is damaged")
+// errNaN is the error for damaged weights.
+var errNaN = fmt.Errorf("it has a NaN or an infinity: the checkpoint is damaged")
 
-// vector is a part of a vector in F32.
+// vector returns a part of a vector in F32.
 func (r *reader) vector(p backend.Part, expert, rows, cols int) ([]float32, error) {
 	if p.Values != nil {
 		if len(p.Values) != rows*cols {
@@ -53,7 +53,7 @@ func (r *reader) read(p backend.Part, expert, row, n int, dst []byte) error {
 	first := p.Row0 + expert*p.Stride + row
 	switch {
 	case p.Transposed:
-		return r.turned(p, expert, row, n, dst)
+		return r.transposed(p, expert, row, n, dst)
 	case p.Format == kernels.MXFP4 && p.Scale != "":
 		return r.joined(p, first, n, dst)
 	}
@@ -63,7 +63,7 @@ func (r *reader) read(p backend.Part, expert, row, n int, dst []byte) error {
 	return err
 }
 
-// joined puts MXFP4 of two tensors together.
+// joined reads MXFP4 from its two tensors.
 func (r *reader) joined(p backend.Part, row, n int, dst []byte) error {
 	const elems, block, code = 32, 17, 16
 	blocks := n * r.spec.Cols / elems
@@ -82,16 +82,16 @@ func (r *reader) joined(p backend.Part, row, n int, dst []byte) error {
 	return nil
 }
 
-// turned reads rows of a matrix whose tensor has a row for each of its columns: all of it with
-// the first of them.
-func (r *reader) turned(p backend.Part, expert, row, n int, dst []byte) error {
+// transposed reads rows of a matrix whose tensor is [in, out]. The first call for a matrix
+// reads all of it.
+func (r *reader) transposed(p backend.Part, expert, row, n int, dst []byte) error {
 	size, cols := int(p.Format.Bytes(1)), r.spec.Cols
-	if of := fmt.Sprint(p.Tensor, expert, p.Row0); r.turnedOf != of {
-		r.second, r.turnedOf = grow(r.second, p.Rows*cols*size), ""
+	if of := fmt.Sprint(p.Tensor, expert, p.Row0); r.transposedOf != of {
+		r.second, r.transposedOf = grow(r.second, p.Rows*cols*size), ""
 		if err := r.src.ReadRows(p.Tensor, p.Row0+expert*p.Stride, cols, r.second); err != nil {
 			return err
 		}
-		r.turnedOf = of
+		r.transposedOf = of
 	}
 	for i := range n {
 		to := dst[i*cols*size:][:cols*size]
@@ -102,7 +102,7 @@ func (r *reader) turned(p backend.Part, expert, row, n int, dst []byte) error {
 	return nil
 }
 
-// widen is n rows of a part in float32, times their scales.
+// widen returns n rows of a part in float32, multiplied by their scales.
 func (r *reader) widen(p backend.Part, expert, row, n int) ([]float32, error) {
 	cols := r.spec.Cols
 	r.raw = grow(r.raw, n*int(p.Format.Bytes(int64(cols))))
@@ -127,7 +127,7 @@ func (r *reader) widen(p backend.Part, expert, row, n int) ([]float32, error) {
 	return r.wide, nil
 }
 
-// scalesOf gives the scales of a row of a part; ones where the part has none.
+// scalesOf returns the scales of a row of a part; ones if the part has none.
 func (r *reader) scalesOf(p backend.Part, expert, row int) ([]float32, error) {
 	cols := r.spec.Cols
 	shared := r.scaling.Columns(cols, r.group)
@@ -163,8 +163,8 @@ func (r *reader) scalesOf(p backend.Part, expert, row int) ([]float32, error) {
 	return r.line, nil
 }
 
-// scales fills out with those of a weight that stays as it is, in the order in which kernels
-// read them; between rows of blocks may be zeros.
+// scales fills out with the scales of a weight that is not converted, in the order in which
+// kernels read them. There may be zeros between rows of blocks.
 func (r *reader) scales(m matrix, out []float32) error {
 	for e := range max(1, m.Experts) {
 		for _, p := range m.Parts {
@@ -207,7 +207,8 @@ func round(f kernels.Format, x []float32, dst []byte) error {
 	return nil
 }
 
-// quantizeE4M3 stores a row by its largest number; ok is false where that is none.
+// quantizeE4M3 stores a row with a scale from its largest number; ok is false if that is NaN
+// or infinite.
 func quantizeE4M3(x []float32, dst []byte) (scale float32, ok bool) {
 	const most = 448
 	var largest float32

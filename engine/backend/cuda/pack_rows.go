@@ -14,7 +14,7 @@ type rows struct {
 	k *packing
 }
 
-// send reads a span into a piece and gives it to the device.
+// send reads a span into a piece and launches its kernel.
 func (r *rows) send(p *piece, s span) error {
 	m, n := r.k.m, s.rows*int(r.k.raw.Bytes(int64(r.k.m.Cols)))
 	if err := r.fill(s, p.host[:n]); err != nil {
@@ -28,10 +28,10 @@ func (r *rows) send(p *piece, s span) error {
 	return r.k.pack(p, s, a)
 }
 
-// fill reads a span as a kernel is given it.
+// fill reads a span in the format that the kernel reads.
 func (r *rows) fill(s span, dst []byte) error {
 	size := r.k.raw.Bytes(int64(r.k.m.Cols))
-	begin := 0 // row of the matrix that the part at hand begins with
+	begin := 0 // row of the matrix that the current part begins with
 	for _, p := range r.k.m.Parts {
 		from, to := max(s.row, begin), min(s.row+s.rows, begin+p.Rows)
 		if from < to {
@@ -44,7 +44,7 @@ func (r *rows) fill(s span, dst []byte) error {
 	return nil
 }
 
-// part fills dst with rows of a part, the first being row of it and at of the matrix.
+// part fills dst with rows of a part. The first is row of the part and row at of the matrix.
 func (r *rows) part(p backend.Part, expert, row, at int, dst []byte) error {
 	m, cols := r.k.m, r.k.m.Cols
 	n := len(dst) / int(r.k.raw.Bytes(int64(cols)))
@@ -61,7 +61,7 @@ func (r *rows) part(p backend.Part, expert, row, at int, dst []byte) error {
 	return round(m.stored, x, dst)
 }
 
-// quantize gives each row of x a scale of its own.
+// quantize quantizes rows of x, each with its own scale.
 func (r *rows) quantize(x []float32, at, cols int, dst []byte) error {
 	if r.k.m.scaling != backend.PerChannel || r.k.m.stored != kernels.F8E4M3 {
 		return backend.Unsupported(name, "quantization to "+r.k.m.stored.String()+" "+r.k.m.scaling.String(), "rows get a scale each, as f8_e4m3")

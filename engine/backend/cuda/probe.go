@@ -11,8 +11,9 @@ import (
 	"vapp.dev/engine/backend/cuda/driver"
 )
 
-// Probe is the first device that kernels run on, or the first that there is, to plan for: its
-// errors are those of driver.Devices. Nothing of it is taken.
+// Probe returns the facts of the first device that has kernels, or else of the first device,
+// which can be planned for. Errors are those of driver.Devices. Probe allocates nothing on
+// the device.
 func (Opener) Probe() (backend.Facts, error) {
 	all, err := driver.Devices()
 	if err != nil {
@@ -21,7 +22,7 @@ func (Opener) Probe() (backend.Facts, error) {
 	return factsOf(all[max(0, slices.IndexFunc(all, hasKernels))]), nil
 }
 
-// hasKernels says that there are kernels for the device.
+// hasKernels reports whether there are kernels for the device.
 func hasKernels(i driver.Info) bool { return i.Major >= 8 }
 
 func factsOf(i driver.Info) backend.Facts {
@@ -36,7 +37,7 @@ func factsOf(i driver.Info) backend.Facts {
 	return f
 }
 
-// find is the device with these facts.
+// find returns the ordinal of the device with these facts.
 func find(f backend.Facts) (int, error) {
 	all, err := driver.Devices()
 	if err != nil {

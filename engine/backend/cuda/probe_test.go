@@ -13,8 +13,9 @@ import (
 	"vapp.dev/kernels/cuda/cudatest"
 )
 
-// TestProbe: of several devices the first that kernels run on is planned for, with what other
-// processes leave free; where there is none, the first is planned only.
+// TestProbe: of several devices, Probe returns the first that has kernels, with the memory
+// that other processes leave free. Without one, it returns the first device, for planning
+// only.
 func TestProbe(t *testing.T) {
 	t.Setenv("VAPP_LIBCUDA", cudatest.Driver(t))
 	defer emulate(t, "reset")
@@ -27,7 +28,7 @@ func TestProbe(t *testing.T) {
 		{"devices=3,old=2,held=1073741824", "9.0", 7 << 30, false},
 		{"devices=2,old=2", "7.5", 8 << 30, true},
 		{"fault=nvmlInit:1:1", "9.0", 0, false},
-		{"held=-1073741824", "9.0", 0, false}, // of an instance of MIG the whole device's is told
+		{"held=-1073741824", "9.0", 0, false}, // for a MIG instance, the whole device's free memory is reported
 	} {
 		emulate(t, "reset,"+c.settings)
 		before := driver.Counted("nvmlInit")
@@ -44,15 +45,15 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestOpenElsewhere: a plan for a device that this machine has not, and one that others hold the
-// memory of, are refused by name.
+// TestOpenElsewhere: Open rejects a plan for a device that this machine lacks, and one whose
+// memory other processes use.
 func TestOpenElsewhere(t *testing.T) {
 	open := starting(t)
 	defer emulate(t, "reset")
 	emulate(t, "reset,held=8500000000")
 	_, err := open()
-	var room *driver.RoomError
-	if !errors.As(err, &room) || !strings.Contains(err.Error(), "device 0, emulated GPU: ") || !strings.Contains(err.Error(), "end the processes that hold the rest") {
+	var short *driver.MemoryError
+	if !errors.As(err, &short) || !strings.Contains(err.Error(), "device 0, emulated GPU: ") || !strings.Contains(err.Error(), "end the processes that hold the rest") {
 		t.Errorf("a device that others hold: %v", err)
 	}
 	f, err := cuda.Opener{}.Probe()

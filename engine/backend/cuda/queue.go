@@ -9,21 +9,21 @@ import (
 	"vapp.dev/engine/backend/cuda/driver"
 )
 
-// patience is how long a device may be without an answer: nothing that it is given takes as
-// long, by far. Tests change it.
-var patience = time.Minute
+// hangTimeout is how long a device may not respond: far longer than any of its work takes. Tests
+// change it.
+var hangTimeout = time.Minute
 
-// patienceToken is what each token of a step adds.
-const patienceToken = 10 * time.Millisecond
+// hangTimeoutPerToken is added to hangTimeout for each token of a step.
+const hangTimeoutPerToken = 10 * time.Millisecond
 
-// queue is a stream that takes launches. A driver takes about a thousand that are not done, and
-// has the caller of the next one wait, without a limit. So an event follows every so many of
-// them, and the launches behind it wait here for the event before.
+// queue is a stream for launches. A driver accepts about a thousand unfinished launches and
+// then blocks the caller without a time limit. So the queue records an event after every
+// tickLaunches launches, and waits for the previous event before it launches more.
 type queue struct {
 	*driver.Stream
 	ticks [2]*driver.Event
-	next  int // which event comes next
-	since int // launches since the last
+	next  int // index of the next event
+	since int // launches since the last event
 }
 
 const tickLaunches = 448
@@ -40,7 +40,7 @@ func newQueue(ctx *driver.Context) (q queue, err error) {
 	return q, nil
 }
 
-// run launches a range of a list; a device that has hung makes it fail with *driver.HungError.
+// run launches a range of a list. It fails with *driver.HungError if the device hangs.
 func (q *queue) run(l *driver.List, from, to int, bound [driver.NumBound]int32, limit time.Duration) error {
 	for from < to {
 		n := min(to-from, tickLaunches-q.since)
@@ -62,7 +62,7 @@ func (q *queue) run(l *driver.List, from, to int, bound [driver.NumBound]int32, 
 	return nil
 }
 
-// close gives back what there is of it; the stream has nothing to do.
+// close frees the events and the stream, which must be idle.
 func (q *queue) close() error {
 	var errs []error
 	for _, e := range q.ticks {

@@ -10,8 +10,8 @@ import (
 	"vapp.dev/engine/backend/cuda/driver"
 )
 
-// TestQueueNeverFills: launches on a device that has hung end with the limit, before there are so
-// many that a driver has the caller wait (the emulated one ends the process then).
+// TestQueueNeverFills: launches on a hanging device fail after the limit, before a driver's
+// queue is full and it blocks the caller (the emulated driver ends the process then).
 func TestQueueNeverFills(t *testing.T) {
 	d, e := stepping(t, backend.StepShape{Tokens: 4, Seqs: 4, Samples: 4, Vocab: 32}, backend.Graphs{})
 	list := e.(*executable).lists[0][0]
@@ -19,11 +19,11 @@ func TestQueueNeverFills(t *testing.T) {
 		t.Skip("no device hangs on demand: ", err)
 	}
 	defer driver.Emulate("reset")
-	Patience(t, 50*time.Millisecond)
+	SetHangTimeout(t, 50*time.Millisecond)
 	launched := 0
 	err := d.do(func() error {
 		for launched < 5000 {
-			if err := d.work.run(list, 0, list.Len(), bound(4, 4, 4), patience); err != nil {
+			if err := d.work.run(list, 0, list.Len(), bound(4, 4, 4), hangTimeout); err != nil {
 				return err
 			}
 			launched += list.Len()

@@ -20,9 +20,9 @@ import (
 	"vapp.dev/kernels/cuda/cudatest"
 )
 
-// TestGraphReplay: on the emulated driver, prompts of several lengths give the same tokens
-// launch by launch and by graphs of every mode; each mode runs as it says, and counts why where
-// it has no graph.
+// TestGraphReplay: on the emulated driver, prompts of several lengths give the same tokens by
+// single launches and by graphs of every mode. Each mode runs the expected graphs and counts
+// the reasons of steps without one.
 func TestGraphReplay(t *testing.T) {
 	cudatest.Use(t)
 	dir := filepath.Join(t.TempDir(), "toy")
@@ -50,8 +50,8 @@ func TestGraphReplay(t *testing.T) {
 	}
 }
 
-// replayed is what three prompts are answered, and how steps ran. However they arrive, the first is in
-// a step too large for a graph, and the last in one that is not.
+// replayed returns the tokens of three prompts, and how steps ran. However the requests
+// arrive, the first is in a step too large for a graph, and the last in a step with one.
 func replayed(t *testing.T, dir string, g backend.Graphs) (tokens [][]int32, ran map[string]int) {
 	o := engine.Options{
 		MaxModelLen: 128, MaxNumSeqs: 4, MaxNumBatchedTokens: 16, BlockSize: 16, KVFormat: kernels.BF16,
@@ -109,7 +109,7 @@ func replayed(t *testing.T, dir string, g backend.Graphs) (tokens [][]int32, ran
 	return tokens, ran
 }
 
-// drawn is what a stream ends with.
+// drawn returns the tokens of a stream.
 func drawn(t *testing.T, s *engine.Stream) (tokens []int32) {
 	for {
 		events, err := s.Next(context.Background())

@@ -6,8 +6,8 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// Runs says whether kernels do all that p asks for, the device's own reason first: nil, or what the
-// first op lacks.
+// Runs returns nil if kernels can run all of p. Otherwise it returns the device's own reason,
+// or the first op without a kernel.
 func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
 	switch {
 	case l.facts.PlanOnly != "":
@@ -25,7 +25,7 @@ func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
 		return err
 	}
 	for _, v := range variants(p.Bucket) {
-		if _, err := l.lower(p, v, nowhere(p)); err != nil {
+		if _, err := l.lower(p, v, noAddresses(p)); err != nil {
 			return err
 		}
 	}

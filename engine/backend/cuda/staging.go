@@ -14,30 +14,30 @@ import (
 	"vapp.dev/kernels/cuda"
 )
 
-// staging is the pinned memory that weights go through: a goroutine fills a piece of it
-// with rows, and a kernel reads them there. While one piece is on its way others are filled.
-// It is there from the first Pack to the first Launch.
+// staging is the pinned memory that weights pass through. A goroutine fills a piece with
+// rows, and a kernel reads them there; meanwhile other pieces are filled. It exists from the
+// first Pack to the first Launch.
 type staging struct {
-	mu     sync.Mutex // of all below
+	mu     sync.Mutex // guards the fields below
 	memory []byte
 	free   chan *piece
-	// tables are what kernels look up while weights are packed, by their bytes: they lie in the
-	// workspace, which nobody else needs yet, from its counters on.
+	// tables are lookup tables for kernels that pack, by content. They are in the workspace
+	// behind the counters, which is unused before the first launch.
 	tables map[string]driver.Address
 	next   int64
-	orders map[kernels.Format]cuda.PanelOrder // those that were found
+	orders map[kernels.Format]cuda.PanelOrder // cache of order
 }
 
-// piece is a part of the memory with the stream that its rows go by. It is for one goroutine.
+// piece is a part of the memory, with a stream for its rows. One goroutine uses it at a time.
 type piece struct {
 	host    []byte
-	at, bad driver.Address // host, and numberless, as kernels see them
-	// numberless becomes 1 where a kernel reads a code that is no number.
+	at, bad driver.Address // device addresses of host and numberless
+	// numberless becomes 1 if a kernel reads a code that is not a number.
 	numberless *uint32
 	stream     *driver.Stream
 }
 
-// open takes the memory, once.
+// open allocates the memory, once.
 func (s *staging) open(ctx *driver.Context) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,7 +52,7 @@ func (s *staging) open(ctx *driver.Context) (err error) {
 	s.orders = map[kernels.Format]cuda.PanelOrder{}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.release(ctx)) // the next Pack tries again, and waits for no piece
+			err = errors.Join(err, s.release(ctx)) // the next Pack tries again and does not wait for a piece
 		}
 	}()
 	for i := range pieces {
@@ -67,11 +67,11 @@ func (s *staging) open(ctx *driver.Context) (err error) {
 	return nil
 }
 
-// with calls f with a piece, and waits for what f gave its stream.
+// with calls f with a piece and waits for the work on the piece's stream.
 func (s *staging) with(f func(p *piece) error) error {
 	p := <-s.free
 	defer func() { s.free <- p }()
-	err := errors.Join(f(p), p.stream.Wait(patience))
+	err := errors.Join(f(p), p.stream.Wait(hangTimeout))
 	if *p.numberless != 0 {
 		*p.numberless = 0
 		err = errors.Join(err, errNaN)
@@ -79,7 +79,7 @@ func (s *staging) with(f func(p *piece) error) error {
 	return err
 }
 
-// send copies b to the device; it returns when all is there.
+// send copies b to the device; it returns when the copy is complete.
 func (s *staging) send(to driver.Address, b []byte) error {
 	for len(b) > 0 {
 		n := min(len(b), pieceBytes)
@@ -95,7 +95,7 @@ func (s *staging) send(to driver.Address, b []byte) error {
 	return nil
 }
 
-// order is how panels of a format lie; ok is false of one without panels.
+// order returns the order of panels of a format; ok is false for a format without panels.
 func (s *staging) order(f kernels.Format) (o cuda.PanelOrder, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,12 +108,12 @@ func (s *staging) order(f kernels.Format) (o cuda.PanelOrder, ok bool) {
 	return o, ok
 }
 
-// copy brings the first n bytes of the piece to the device as they are.
+// copy copies the first n bytes of the piece to the device.
 func (p *piece) copy(to driver.Address, n int) error {
 	return p.stream.ToDevice(to, unsafe.Pointer(&p.host[0]), int64(n))
 }
 
-// table is where b lies on the device, brought there by the first who asks.
+// table returns the device address of b. The first call for b copies it.
 func (d *device) table(p *piece, b []byte) (driver.Address, error) {
 	s := &d.staging
 	s.mu.Lock()
@@ -122,18 +122,18 @@ func (d *device) table(p *piece, b []byte) (driver.Address, error) {
 		return at, nil
 	}
 	end := s.next + up(int64(len(b)), align)
-	if room := d.r.Arenas[backend.Workspace]; end > room {
-		return 0, fmt.Errorf("the workspace of %d bytes has no room for the tables that weights are packed with", room)
+	if size := d.r.Arenas[backend.Workspace]; end > size {
+		return 0, fmt.Errorf("the workspace of %d bytes is too small for the tables that packing weights needs", size)
 	}
 	at := d.arenas[backend.Workspace] + driver.Address(s.next)
-	if err := errors.Join(p.stream.ToDevice(at, unsafe.Pointer(&b[0]), int64(len(b))), p.stream.Wait(patience)); err != nil {
+	if err := errors.Join(p.stream.ToDevice(at, unsafe.Pointer(&b[0]), int64(len(b))), p.stream.Wait(hangTimeout)); err != nil {
 		return 0, err
 	}
 	s.tables[string(b)], s.next = at, end
 	return at, nil
 }
 
-// launch runs one kernel of the catalogue after the piece's work so far.
+// launchOn runs one kernel of the catalogue after the piece's earlier work.
 func launchOn[T any](d *device, p *piece, kernel string, blocks [3]int, args T) error {
 	list, err := d.list([]launch{{kernel: kernel, blocks: blocks, threads: [3]int{cuda.PanelThreads, 1, 1}, args: bytesOf(&args)}})
 	if err != nil {
@@ -143,7 +143,7 @@ func launchOn[T any](d *device, p *piece, kernel string, blocks [3]int, args T) 
 	return list.Run(p.stream, 0, 1, [driver.NumBound]int32{})
 }
 
-// close gives the memory back; nobody packs.
+// close frees the memory; Pack must not be running.
 func (s *staging) close(ctx *driver.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"vapp.dev/engine/backend/backendtest"
 )
 
-// TestSuite runs the whole of the backends' suite.
+// TestSuite runs all cases of the backends' suite.
 func TestSuite(t *testing.T) {
 	eachOf(t, backendtest.Parts(), func(t *testing.T, part string) { suite.Part(t, part, 1) })
 }

@@ -16,8 +16,8 @@ import (
 	"vapp.dev/kernels/cuda/cudatest"
 )
 
-// emulated has the process use the emulated driver, where VAPP_GPU does not say that this
-// machine has one.
+// emulated makes the process use the emulated driver, unless VAPP_GPU says that this machine
+// has a GPU.
 func emulated(t testing.TB) {
 	t.Helper()
 	if os.Getenv("VAPP_GPU") != "" {
@@ -29,22 +29,22 @@ func emulated(t testing.TB) {
 	}
 }
 
-// A row is summed by tiles among many and by warps among few, and by chunks where many follow
-// each other (design, "Batching never changes a token").
-var suite = backendtest.Suite{Opener: Opener{}, Near: true}
+// The order of a row's sum depends on the step: tiles for many rows, warps for few, and
+// chunks where many follow each other (see "Batching never changes a token" in the design).
+var suite = backendtest.Suite{Opener: Opener{}, MatrixTolerance: true}
 
-// TestParts runs a part of the backends' suite after the other: all cases of the quick ones, every
-// n-th of others. The whole of it is TestSuite, of `make test-cuda`.
+// TestParts runs the parts of the backends' suite: all cases of the fast ones, every n-th
+// case of others. TestSuite, in `make test-cuda`, runs all.
 func TestParts(t *testing.T) {
 	every := map[string]int{
 		"linear": 4, "linear of scaled weights": 9, "experts": 6, "rows": 1, "conv": 3, "delta": 4, "attention": 40,
-		"attention of more kinds": 6, "attention with rebuilt keys": 7, "equal": 16, "tokens": 3, "sample": 2, "rows ahead": 6,
+		"attention of more kinds": 6, "attention with rebuilt keys": 7, "equal": 16, "tokens": 3, "sample": 2, "draft positions": 6,
 	}
 	eachOf(t, backendtest.Parts(), func(t *testing.T, name string) { suite.Part(t, name, max(1, every[name])) })
 }
 
-// eachOf runs parts of the suite; on a GPU each has a process, four at once where more than one may
-// have the device.
+// eachOf runs parts of the suite. On a GPU each part has its own process, four at once unless
+// only one may open the device.
 func eachOf(t *testing.T, parts []string, run func(t *testing.T, part string)) {
 	t.Helper()
 	most := 4
@@ -63,7 +63,7 @@ func eachOf(t *testing.T, parts []string, run func(t *testing.T, part string)) {
 	})
 }
 
-// TestPartsFP8: products of weights in fp8 with inputs that are rounded to it.
+// TestPartsFP8 tests products of fp8 weights with inputs rounded to fp8.
 func TestPartsFP8(t *testing.T) {
 	s := suite
 	s.Settings.Activations = backend.FP8Activations
@@ -71,8 +71,8 @@ func TestPartsFP8(t *testing.T) {
 	eachOf(t, slices.Sorted(maps.Keys(every)), func(t *testing.T, name string) { s.Part(t, name, every[name]) })
 }
 
-// TestPartsLibrary: dense products by an emulated cuBLASLt, and by the kernels that read rows as it
-// takes them; bf16 is among every second format. Weights in fp8 have inputs that are rounded to it.
+// TestPartsLibrary tests dense products by an emulated cuBLASLt, and by the kernels that read
+// its layout; every second format is bf16. Inputs of fp8 weights are rounded to fp8.
 func TestPartsLibrary(t *testing.T) {
 	version := withLibrary(t)
 	s := suite
@@ -91,8 +91,8 @@ func TestPartsLibrary(t *testing.T) {
 	})
 }
 
-// withLibrary has the emulated cuBLASLt, or the machine's where it has a device, and says its version; a test is
-// skipped where that has none.
+// withLibrary selects the emulated cuBLASLt, or the machine's on a GPU, and returns its
+// version. It skips the test if the machine has none.
 func withLibrary(t *testing.T) (version int) {
 	t.Helper()
 	if os.Getenv("VAPP_GPU") == "" {
@@ -120,8 +120,8 @@ func withLibrary(t *testing.T) (version int) {
 	return version
 }
 
-// hold keeps the device's context while a test runs, whose devices share it: it takes longer to
-// make than most of them take.
+// hold keeps the device's context open while a test runs, because creating one takes longer
+// than most tests.
 func hold(t testing.TB) {
 	t.Helper()
 	runtime.LockOSThread()

@@ -9,18 +9,18 @@ import (
 	"vapp.dev/engine/backend/cuda/driver"
 )
 
-// uploads is what of a step's inputs goes to the device: ranges of its memory, those that
-// lie near each other together.
+// uploads collects the ranges of a step's inputs to copy to the device, and merges ranges
+// that are near each other.
 type uploads struct {
 	d      *device
-	at, to int64 // of the range at hand
+	at, to int64 // of the current range
 	err    error
 }
 
-// apart is from how many bytes between them on two ranges are two copies.
-const apart = 32 << 10
+// minGap is the gap in bytes from which two ranges are copied separately.
+const minGap = 32 << 10
 
-// upload copies the parts of the inputs that the step's launches read.
+// upload copies the inputs that the step's launches read.
 func (d *device) upload(p *backend.Program, b backend.Binding) error {
 	s, u := d.steps[b.Set], uploads{d: d}
 	send(&u, s.Tokens, b.Tokens)
@@ -35,25 +35,25 @@ func (d *device) upload(p *backend.Program, b backend.Binding) error {
 	if len(s.Sampling) > 0 {
 		u.sampling(s, b.Samples)
 	}
-	send(&u, s.Places, b.Tokens*p.Axes)
+	send(&u, s.MRopePositions, b.Tokens*p.Axes)
 	u.flush()
 	return u.err
 }
 
-// used is how many entries of a page table kernels read of a step whose longest sequence ends with
-// position last: where a table begins with a sequence's first page, those up to its last, and to
-// what is proposed behind it.
+// used returns how many entries of a page table kernels read in a step whose longest sequence
+// ends at position last. If a table begins with the sequence's first page, these are the
+// entries up to its last page and the pages of lookahead positions; else all.
 func (d *device) used(c backend.KVClass, last int32) int {
-	if c.BlockSize <= 0 || c.Window > 0 || c.State != nil || c.Checkpoint {
+	if c.BlockSize <= 0 || c.Window > 0 || c.State != nil || c.Snapshot {
 		return c.MaxPages
 	}
 	ahead := max(d.r.Step.Drafts, d.r.Step.Verify) + 1
 	return min(c.MaxPages, (int(last)+ahead)/c.BlockSize+1)
 }
 
-// tables sends the entries of page tables that are used: all of them where the rest is little.
+// tables adds the used entries of page tables, or whole tables if the rest is small.
 func (u *uploads) tables(s []int32, seqs, width, used int) {
-	if (width-used)*seqs*4 < apart {
+	if (width-used)*seqs*4 < minGap {
 		send(u, s, seqs*width)
 		return
 	}
@@ -65,7 +65,7 @@ func (u *uploads) tables(s []int32, seqs, width, used int) {
 	u.err = u.d.in.RowsToDevice(u.d.arenas[backend.StepIO]+driver.Address(at), unsafe.Pointer(&u.d.host[at]), int64(used)*4, int64(width)*4, int64(seqs))
 }
 
-// sampling sends the rows that sample, and what they ask for.
+// sampling adds the sampled rows and the inputs that they use.
 func (u *uploads) sampling(s *backend.Step, n int) {
 	send(u, s.Sampling, n)
 	var grammar, allowed, bias int
@@ -86,7 +86,7 @@ func (u *uploads) sampling(s *backend.Step, n int) {
 	send(u, s.Bias, bias*(len(s.Bias)/max(1, len(s.Sampling))))
 }
 
-// send adds the first n of a buffer.
+// send adds the first n elements of a buffer.
 func send[T any](u *uploads, s []T, n int) {
 	if n == 0 || len(s) == 0 {
 		return
@@ -94,14 +94,14 @@ func send[T any](u *uploads, s []T, n int) {
 	var one T
 	from := offset(u.d.host, s)
 	to := from + int64(n)*int64(unsafe.Sizeof(one))
-	if u.to == 0 || from < u.to || from-u.to > apart {
+	if u.to == 0 || from < u.to || from-u.to > minGap {
 		u.flush()
 		u.at = from
 	}
 	u.to = to
 }
 
-// flush copies the range at hand.
+// flush copies the current range.
 func (u *uploads) flush() {
 	if u.to > u.at && u.err == nil {
 		u.err = u.d.in.ToDevice(u.d.arenas[backend.StepIO]+driver.Address(u.at), unsafe.Pointer(&u.d.host[u.at]), u.to-u.at)

@@ -12,7 +12,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// stepping is a device for a program of a few ops on rows, with step buffers of a shape.
+// stepping opens a device for a program of a few ops on rows, with step buffers of a shape.
 func stepping(t testing.TB, shape backend.StepShape, g backend.Graphs) (*device, backend.Executable) {
 	t.Helper()
 	emulated(t)
@@ -49,8 +49,8 @@ func stepping(t testing.TB, shape backend.StepShape, g backend.Graphs) (*device,
 	return dev.(*device), e
 }
 
-// TestUploadTables: of page tables the entries that the longest sequence has go to the device, and
-// those of a few proposals; tables of windows and states go whole.
+// TestUploadTables: of page tables, only the entries of the longest sequence and of a few
+// proposals are copied to the device; tables of windows and states are copied whole.
 func TestUploadTables(t *testing.T) {
 	shape := backend.StepShape{Tokens: 8, Seqs: 3, Samples: 3, Vocab: 32, MaxPages: []int{20000, 20000}}
 	d, _ := stepping(t, shape, backend.Graphs{})
@@ -92,9 +92,9 @@ func TestUploadTables(t *testing.T) {
 	}
 }
 
-// TestStepCalls: a step asks the driver for little beside its launches, and Go for no memory: what
-// it has goes to the device by one copy, two events order the streams and one ends it, and a graph
-// is one launch.
+// TestStepCalls: a step makes few driver calls besides its launches and allocates no Go
+// memory. One copy moves its inputs, two events order the streams and one ends it, and a
+// graph is one launch.
 func TestStepCalls(t *testing.T) {
 	g := backend.Graphs{Mode: "full", Sizes: []int{4}}
 	d, e := stepping(t, backend.StepShape{Tokens: 4, Seqs: 4, Samples: 4, Vocab: 32, MaxPages: []int{64}}, g)

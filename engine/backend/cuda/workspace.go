@@ -6,13 +6,13 @@ import (
 	"vapp.dev/kernels/cuda"
 )
 
-// counters is the room, in bytes, of the counters of blocks that share sums: the workspace
-// begins with it, zeros before and after every launch. Ops run one after the other, their
-// rooms all begin behind it.
+// counters is the size in bytes of the counters for blocks that share sums. They are at the
+// start of the workspace and are zero before and after every launch. Ops run one after the
+// other, and the data of each begins behind the counters.
 const counters = 8 << 10
 
-// Workspace is the largest room of an op, in the steps of any variant. It refuses shapes that no
-// kernel will have.
+// Workspace returns the largest workspace of an op, in the steps of any variant. It rejects
+// shapes that no kernel will support.
 func (l layout) Workspace(p *backend.Program) (int64, error) {
 	if err := p.Check(); err != nil {
 		return 0, err
@@ -21,7 +21,7 @@ func (l layout) Workspace(p *backend.Program) (int64, error) {
 	for _, v := range variants(p.Bucket) {
 		c := lowering{l: l, p: p, v: v}
 		for _, op := range p.Ops {
-			n, err := c.roomOf(op)
+			n, err := c.workspaceEnd(op)
 			if err != nil {
 				return 0, err
 			}
@@ -31,8 +31,8 @@ func (l layout) Workspace(p *backend.Program) (int64, error) {
 	return most, nil
 }
 
-// roomOf is where the room of an op ends.
-func (c *lowering) roomOf(op backend.Op) (int64, error) {
+// workspaceEnd returns the end offset of an op's data in the workspace.
+func (c *lowering) workspaceEnd(op backend.Op) (int64, error) {
 	switch o := op.(type) {
 	case backend.Linear:
 		m, err := c.l.matrix(c.p.Weights[o.W])
@@ -50,39 +50,39 @@ func (c *lowering) roomOf(op backend.Op) (int64, error) {
 		return counters + up(cuda.DeltaWork(c.rows(c.info(o.QKV).Rows), o.ValueHeads), align), nil
 	case backend.Sample:
 		return c.sampling().end, nil
-	case backend.Drafted, backend.Verify:
+	case backend.DraftInput, backend.Verify:
 		return counters + up(4*int64(c.rows(backend.PerToken)), align), nil
 	}
 	return counters, nil
 }
 
-// sampling is how rows of logits become tokens: into how many slices each is cut, and its
-// rooms: logits as they were, of rows that are edited, and what slices share.
+// sampling is the plan of Sample: how many slices a row of logits is split into, and
+// workspace offsets of the unedited logits and of the data that slices share.
 type sampling struct {
-	slices         int
-	raw, room, end int64
+	slices           int
+	raw, shared, end int64
 }
 
 func (c *lowering) sampling() sampling {
 	rows := c.rows(backend.PerSample)
 	s := sampling{slices: cuda.SampleSlices(rows, c.p.Vocab, c.l.sms), raw: counters}
-	s.room = s.raw + up(4*int64(rows)*int64(c.p.Vocab), align)
-	s.end = s.room + int64(rows)*cuda.SampleRoom
+	s.shared = s.raw + up(4*int64(rows)*int64(c.p.Vocab), align)
+	s.end = s.shared + int64(rows)*cuda.SampleRoom
 	return s
 }
 
-// product is one product with a matrix: its kernel and its rooms in the workspace.
+// product is one product with a matrix: its kernel and its offsets in the workspace.
 type product struct {
 	cuda.Linear
-	to               cuda.Rounding // of X
-	packed           bool          // X is packed first; else it is read as it lies
+	to               cuda.Rounding // format that X is rounded to
+	packed           bool          // X is packed first; else it is read unpacked
 	splits           int
-	most             int   // rows that scales of groups are laid out for as the library takes them, else 0
-	x, sums, partial int64 // where rooms begin; partial is the library's where the product is
-	end              int64 // behind the last
+	most             int   // rows in the library's layout of group scales, else 0
+	x, sums, partial int64 // offsets; partial is the library's workspace if it computes the product
+	end              int64 // end of the data
 }
 
-// chooseLinear is the kernel for a matrix and a number of rows, and what it has X rounded to.
+// chooseLinear returns the kernel for a matrix and a number of rows, and what it rounds X to.
 func (l layout) chooseLinear(m matrix, rows int) (k cuda.Linear, to cuda.Rounding, ok bool) {
 	if m.blas {
 		k, to = cuda.ChoosePlain(m.stored, rows), cuda.RoundsTo(m.stored)
@@ -101,8 +101,8 @@ func (l layout) chooseLinear(m matrix, rows int) (k cuda.Linear, to cuda.Roundin
 	return k.Wide(m.stored, rows, l.arch()), to, ok
 }
 
-// chosen is a product of so many rows without splits, by the kernel for others (those that an
-// expert has); its rooms begin at offset at.
+// chosen plans a product of rows rows without splits, with the kernel for by rows (the mean
+// of an expert). Its workspace begins at offset at.
 func (c *lowering) chosen(m matrix, by, rows int, at int64) product {
 	l, to, ok := c.l.chooseLinear(m, by)
 	if !ok && m.stored == kernels.F32 {
@@ -112,7 +112,7 @@ func (c *lowering) chosen(m matrix, by, rows int, at int64) product {
 		}
 		return product{Linear: l, splits: 1, x: at, end: at}
 	}
-	if !ok { // of a kernel to come
+	if !ok { // a kernel that does not exist yet
 		l.Rows = panel
 	}
 	p := product{Linear: l, to: to, packed: true, splits: 1, x: at}
@@ -126,7 +126,7 @@ func (c *lowering) chosen(m matrix, by, rows int, at int64) product {
 	return p
 }
 
-// product is of so many rows; its rooms begin at offset at.
+// product plans a product of rows rows. Its workspace begins at offset at.
 func (c *lowering) product(m matrix, rows int, at int64) product {
 	p := c.chosen(m, rows, rows, at)
 	if !p.packed || p.Kernel == "" {

@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// The largest CPU that a name may ask for.
+// The largest CPU that a name can describe.
 const (
 	maxCores = 1024
 	maxGiB   = 64 << 10
 )
 
-// What is assumed of a CPU: that its memory is all the process's, as under a
-// control group's limit; that every core reads coreBandwidth until the socket's
-// channels are full; and that the cores add up. The rates of one core were
-// measured on cloud machines of the named instruction sets.
+// These values are assumed for a CPU. Its memory is all the process's, as under a control
+// group's limit. Every core reads coreBandwidth until the socket's channels are saturated,
+// and the rates of cores add up. The rates of one core were measured on cloud machines of the
+// named instruction sets.
 const coreBandwidth = 12e9
 
-// variant is an instruction set: what a machine that has it has too, the bandwidth
-// of eight memory channels of its time in bytes a second, the rate of one core's
-// 16-bit products (float32 where there are none) in FLOP a second, and a core's
+// variant is an instruction set. It has the instruction sets that such a machine also
+// supports, the bandwidth of eight memory channels of its time in bytes a second, the rate of
+// one core's 16-bit products (float32 without those) in FLOP a second, and a core's
 // second-level cache in bytes.
 type variant struct {
 	name      string
@@ -31,7 +31,7 @@ type variant struct {
 	l2        int64
 }
 
-// variants are the instruction sets; the first is what a name without one means.
+// variants are the instruction sets; a name without one means the first.
 var variants = []variant{
 	{"avx512", []string{"avx512", "avx2", "generic"}, 204.8e9, 0.23e12, 1 << 20},
 	{"avx2", []string{"avx2", "generic"}, 204.8e9, 0.115e12, 512 << 10},
@@ -39,7 +39,7 @@ var variants = []variant{
 	{"amx", []string{"amx", "avx512bf16", "avx512", "avx2", "generic"}, 307.2e9, 3.5e12, 2 << 20},
 }
 
-// cpuName is "cpu-16c-64g" for variants[0], else with the variant behind it.
+// cpuName returns "cpu-16c-64g" for variants[0], else the same with the variant appended.
 func cpuName(cores, gib int, set string) string {
 	name := fmt.Sprintf("cpu-%dc-%dg", cores, gib)
 	if set != "" && set != variants[0].name {
@@ -75,7 +75,7 @@ func count(s, unit string, most int) (int, bool) {
 	return n, ok && err == nil && n >= 1 && n <= most && strconv.Itoa(n) == digits
 }
 
-// newCPU is the device of a size; set is one of variants.
+// newCPU returns the device of a size; set is one of variants.
 func newCPU(cores, gib int, set string) Device {
 	i := slices.IndexFunc(variants, func(v variant) bool { return v.name == set })
 	v := variants[i]

@@ -1,11 +1,13 @@
-// Package devices is the catalogue of machines that a plan can be made for
-// without having one: GPUs by name, and CPUs by their size.
+// Package devices is the catalogue of machines that can be planned for without having one:
+// GPUs by name, and CPUs by their size.
 //
-// Every figure of a GPU is that of devices.json. Its memory is what the driver
-// reports, which is less than what is advertised, and Source says who reported
-// it or that it is assumed; rates and bandwidths are the vendor's peaks, dense
-// and, for 16 and 8 bits, summed in float32. A CPU's name says its size
-// (cpu-16c-64g, cpu-16c-64g-amx); see cpu.go for what is assumed of it.
+// It must not probe the machine or know a backend's kernels. Start reading at Find and at
+// devices.json.
+//
+// Every figure of a GPU is in devices.json. Its memory is what the driver reports, which is
+// less than advertised; Source names who reported it or says that it is assumed. Rates and
+// bandwidths are the vendor's peaks, dense and, for 16 and 8 bits, summed in float32. A CPU's
+// name contains its size (cpu-16c-64g, cpu-16c-64g-amx); cpu.go has the assumptions about it.
 package devices
 
 import (
@@ -22,47 +24,47 @@ import (
 //go:embed devices.json
 var table []byte
 
-// The kinds of Device: what Kind says, and the backends that serve them.
+// The values of Device.Kind.
 const (
 	GPU = "gpu"
 	CPU = "cpu"
 )
 
-// Device is one row of the catalogue. What is not known is 0.
+// Device is one row of the catalogue. Unknown figures are 0.
 type Device struct {
 	Name       string   `json:"name"` // "a100-80g"
 	Kind       string   `json:"kind"` // GPU or CPU
 	DriverName string   `json:"driver_name"`
 	Aliases    []string `json:"aliases"`
 	TotalBytes int64    `json:"total_bytes"` // memory as the driver reports it
-	Source     string   `json:"source"`      // of TotalBytes
-	// Of a CPU.
+	Source     string   `json:"source"`      // who reported TotalBytes
+	// CPUs only.
 	Cores    int      `json:"cores,omitempty"`
 	Variants []string `json:"variants"` // instruction sets, best first
-	// Of a GPU.
+	// GPUs only.
 	SMs         int    `json:"sms,omitempty"`
 	Capability  string `json:"capability,omitempty"`   // CUDA's compute capability, "8.0"; of AMD the target, "gfx942"
 	SharedBytes int64  `json:"shared_bytes,omitempty"` // shared memory of an SM
 
-	L2Bytes   int64   `json:"l2_bytes"`  // of a GPU the whole, of a CPU a core's
-	Bandwidth float64 `json:"bandwidth"` // of memory, bytes a second
-	FP16      float64 `json:"fp16"`      // dense products of fp16 or bf16, FLOP a second
+	L2Bytes   int64   `json:"l2_bytes"`  // of the whole GPU, or of one CPU core
+	Bandwidth float64 `json:"bandwidth"` // of memory, bytes per second
+	FP16      float64 `json:"fp16"`      // dense products of fp16 or bf16, FLOP per second
 	FP8       float64 `json:"fp8,omitempty"`
 	FP4       float64 `json:"fp4,omitempty"`
 	// Batch is vLLM's default for a GPU of this name and memory.
 	Batch Batch `json:"batch"`
-	// PlanOnly is why nothing runs on it, "" where it does.
+	// PlanOnly is the reason why programs cannot run on the device; "": they can.
 	PlanOnly string `json:"plan_only,omitempty"`
 }
 
-// Batch is a pair of batch limits; zeroes where vLLM has no rule.
+// Batch is a pair of batch limits; zeroes if vLLM has no rule.
 type Batch struct {
 	Tokens int `json:"max_num_batched_tokens"`
 	Seqs   int `json:"max_num_seqs"`
 }
 
-// BatchDefaults is what vLLM's API server (0.17 and later) takes where the user
-// sets neither limit: by the device's name as its driver prints it and its memory.
+// BatchDefaults returns the limits of vLLM's API server (0.17 and later) if the user sets
+// none. They depend on the device's name in the driver and its memory.
 func BatchDefaults(driverName string, totalBytes int64) Batch {
 	if totalBytes >= 70<<30 && !strings.Contains(strings.ToLower(driverName), "a100") {
 		return Batch{Tokens: 8192, Seqs: 1024}
@@ -70,10 +72,10 @@ func BatchDefaults(driverName string, totalBytes int64) Batch {
 	return Batch{Tokens: 2048, Seqs: 256}
 }
 
-// UnknownError says that the catalogue has no such device.
+// UnknownError is the error for a name that is not in the catalogue.
 type UnknownError struct {
-	Name string
-	Near []string // of names that it has
+	Name        string
+	Suggestions []string // similar names in the catalogue
 }
 
 func (e *UnknownError) Error() string {
@@ -81,8 +83,8 @@ func (e *UnknownError) Error() string {
 	switch {
 	case strings.HasPrefix(strings.ToLower(e.Name), "cpu"):
 		hint = "a CPU is named by its size, such as cpu-16c-64g, and may end in -avx2, -avx512, -avx512bf16 or -amx"
-	case len(e.Near) > 0:
-		hint = "did you mean " + strings.Join(e.Near, ", ") + "?"
+	case len(e.Suggestions) > 0:
+		hint = "did you mean " + strings.Join(e.Suggestions, ", ") + "?"
 	}
 	name := e.Name
 	if len(name) > 64 {
@@ -91,8 +93,8 @@ func (e *UnknownError) Error() string {
 	return fmt.Sprintf("device %q is not in the catalogue; %s", name, hint)
 }
 
-// Find returns the device of a name: that of the catalogue, an alias, or the one
-// a driver prints; case and signs do not count. The error is an *UnknownError.
+// Find returns the device of a name: its name in the catalogue, an alias, or its name in the
+// driver. Case and punctuation are ignored. The error is an *UnknownError.
 func Find(name string) (Device, error) {
 	t, err := read()
 	if err != nil {
@@ -102,7 +104,7 @@ func Find(name string) (Device, error) {
 		return d, nil
 	}
 	key := nearest.Folded(name)
-	owner := map[string]string{} // of every name
+	owner := map[string]string{} // by name or alias
 	var names []string
 	for _, d := range t.GPUs {
 		for _, n := range append([]string{d.Name, d.DriverName}, d.Aliases...) {
@@ -115,14 +117,14 @@ func Find(name string) (Device, error) {
 	}
 	e := &UnknownError{Name: name}
 	for _, n := range nearest.Names(name, names, len(names)) {
-		if n = owner[n]; len(e.Near) < 3 && !slices.Contains(e.Near, n) {
-			e.Near = append(e.Near, n)
+		if n = owner[n]; len(e.Suggestions) < 3 && !slices.Contains(e.Suggestions, n) {
+			e.Suggestions = append(e.Suggestions, n)
 		}
 	}
 	return Device{}, e
 }
 
-// List is the whole catalogue: GPUs by age, then usual sizes of CPUs.
+// List returns the whole catalogue: GPUs by age, then common sizes of CPUs.
 func List() ([]Device, error) {
 	t, err := read()
 	if err != nil {
@@ -160,8 +162,8 @@ func read() (catalogue, error) {
 	return t, nil
 }
 
-// Facts are the device's as a backend's Layout wants them: nothing is measured,
-// and no memory is in use.
+// Facts returns the device's facts for a backend's Layout: not measured, and no memory in
+// use.
 func (d Device) Facts(backendName string) backend.Facts {
 	f := backend.Facts{
 		Backend: backendName, Device: d.DriverName, TotalBytes: d.TotalBytes, Cores: d.Cores, Variants: d.Variants,

@@ -35,8 +35,8 @@ func TestFindNothing(t *testing.T) {
 			t.Errorf("%.20s: %v", c.name, err)
 			continue
 		}
-		if c.near != "" && !slices.Contains(unknown.Near, c.near) {
-			t.Errorf("%.20s: near are %q, want %s among them", c.name, unknown.Near, c.near)
+		if c.near != "" && !slices.Contains(unknown.Suggestions, c.near) {
+			t.Errorf("%.20s: near are %q, want %s among them", c.name, unknown.Suggestions, c.near)
 		}
 		if len(err.Error()) > 300 || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%.20s: the error is no line: %.300s", c.name, err)
@@ -44,7 +44,7 @@ func TestFindNothing(t *testing.T) {
 	}
 }
 
-// TestTable holds the rows against each other and against what hardware can be.
+// TestTable compares the rows with each other and with hardware limits.
 func TestTable(t *testing.T) {
 	list, err := List()
 	if err != nil {
@@ -91,7 +91,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestReference are the totals that recorded runs were computed with.
+// TestReference checks the totals that recorded runs were computed with.
 func TestReference(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -1,15 +1,17 @@
-// Package dry is the backend that does no arithmetic and owns no memory: it
-// runs a model's load and its programs on another backend's Layout and accounts
-// for every byte. The planner sees backends through it alone.
+// Package dry computes the memory of a model on a backend without the device. It runs the
+// model's weights and programs through the backend's Layout and sums every byte. The planner
+// uses backends only through it.
+//
+// It must not compute values, own memory or import a backend. Start reading at Run.
 package dry
 
 import (
 	"vapp.dev/engine/backend"
 )
 
-// Run loads weights and programs on layout l and returns the reservation a
-// Device of that layout will be opened with. kvBytes is the size of the KV arena.
-// It fails with backend.ErrUnsupported where the layout lacks a kernel.
+// Run returns the Reservation with which a Device of layout l will be opened for these
+// weights and programs. kvBytes is the size of the KV arena. Run fails with
+// backend.ErrUnsupported if the layout lacks a kernel.
 func Run(l backend.Layout, weights []backend.WeightSpec, programs []*backend.Program, step backend.StepShape, kvBytes int64) (backend.Reservation, error) {
 	r := backend.Reservation{Weights: weights, Step: step, Programs: programs}
 	for _, w := range weights {

@@ -7,17 +7,15 @@ import (
 	"strings"
 )
 
-// group is the memory of one control group, in bytes; limit 0 is none.
+// group is the memory of one control group, in bytes; limit 0 means no limit.
 type group struct{ limit, used int64 }
 
-// unlimited is what version 1 prints (PAGE_COUNTER_MAX, in bytes) when there is
-// no limit; any limit as large is none.
+// unlimited is the least value of "no limit". Version 1 prints PAGE_COUNTER_MAX in bytes.
 const unlimited = 1 << 60
 
-// groups lists the memory groups of this process, the innermost first. A
-// container may see its own group as the root of the mount, while
-// /proc/self/cgroup still names the path of the host; so paths that do not
-// exist are walked up to the root.
+// groups lists the memory groups of this process, the innermost first. In a container, the
+// mount's root may be its own group while /proc/self/cgroup still has the path of the host.
+// So groups skips paths that do not exist and tries their parents up to the root.
 func groups(root fs.FS) []group {
 	var gs []group
 	v2, v1 := paths(root, "memory")
@@ -36,8 +34,8 @@ func groups(root fs.FS) []group {
 	return gs
 }
 
-// readGroup reads a group in the directory at; total begins the names of memory.stat that count
-// the groups below it too.
+// readGroup reads a group in the directory at. total is the prefix of the names in
+// memory.stat that include child groups.
 func readGroup(root fs.FS, at, limit, used, total string) (group, bool) {
 	s := text(root, at+limit)
 	if s == "" {
@@ -87,8 +85,7 @@ func upwards(dir string) []string {
 	return append(out, "")
 }
 
-// quota is the CPUs that the lowest CPU quota of the groups amounts to, rounded
-// up; 0 is no quota.
+// quota returns the lowest CPU quota of the groups in CPUs, rounded up; 0: no quota.
 func quota(root fs.FS) int {
 	least := 0
 	see := func(quota, period int64) {
@@ -116,7 +113,7 @@ func quota(root fs.FS) int {
 	return least
 }
 
-// number reads a count; what is not one ("max", "") is 0.
+// number reads a count; other text ("max", "") is 0.
 func number(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < 0 || n > unlimited {

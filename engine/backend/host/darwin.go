@@ -12,8 +12,8 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// probe asks sysctl. What is available now needs Mach calls that have no
-// system-call form, so FreeBytes stays 0.
+// probe uses sysctl. Available memory needs Mach calls, which are no system calls, so
+// FreeBytes stays 0.
 func probe() (backend.Facts, error) {
 	f := backend.Facts{
 		MemoryLimit: LimitSystem,

@@ -7,11 +7,11 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// systemStack is the stack of a thread where the system sets no limit on stacks: that of glibc
-// on x86-64.
+// systemStack is the stack size of a thread if the system sets no limit: that of glibc on
+// x86-64.
 const systemStack = 2 << 20
 
-// limits returns the limits on this process's own memory, of those that are set.
+// limits returns the limits on this process's memory that are set.
 func limits(root fs.FS) []backend.ProcessLimit {
 	all, status := text(root, "proc/self/limits"), fields(text(root, "proc/self/status"))
 	stack := softLimit(all, "Max stack size")
@@ -30,7 +30,7 @@ func limits(root fs.FS) []backend.ProcessLimit {
 	return out
 }
 
-// softLimit reads a line of /proc/self/limits; 0 is no limit.
+// softLimit reads a line of /proc/self/limits; 0: no limit.
 func softLimit(all, name string) int64 {
 	for line := range strings.Lines(all) {
 		if rest, ok := strings.CutPrefix(line, name); ok {

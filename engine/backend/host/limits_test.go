@@ -8,7 +8,7 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// TestLimits reads the limits that are set, and what this process has taken of them.
+// TestLimits reads the limits that are set, and how much of them this process uses.
 func TestLimits(t *testing.T) {
 	const none = "Limit                     Soft Limit           Hard Limit           Units     \n" +
 		"Max data size             unlimited            unlimited            bytes     \n" +

@@ -9,7 +9,7 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// probe knows no way to ask this system for its memory.
+// probe reads nothing: on this system the memory size is unknown.
 func probe() (backend.Facts, error) {
 	return backend.Facts{Cores: runtime.NumCPU(), PageBytes: int64(os.Getpagesize())}, nil
 }

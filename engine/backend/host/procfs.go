@@ -10,11 +10,11 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// maxFile bounds what is read of a file of /proc or /sys; x86's cpuinfo has
-// about 1.5 KB for every CPU.
+// maxFile bounds how much is read of a file of /proc or /sys; x86's cpuinfo has about 1.5 KB
+// for every CPU.
 const maxFile = 8 << 20
 
-// read gathers what the files of a Linux system say; root is "/".
+// read collects the facts in the files of a Linux system; root is "/".
 func read(root fs.FS) backend.Facts {
 	f := backend.Facts{MemoryLimit: LimitSystem}
 	mem := fields(text(root, "proc/meminfo"))
@@ -35,7 +35,7 @@ func read(root fs.FS) backend.Facts {
 	return f
 }
 
-// text is a small file's content, trimmed; "" when it cannot be read.
+// text returns a small file's content, trimmed; "" if it cannot be read.
 func text(root fs.FS, name string) string {
 	f, err := root.Open(name)
 	if err != nil {
@@ -69,8 +69,8 @@ func fields(s string) map[string]int64 {
 	return m
 }
 
-// processor is the name in /proc/cpuinfo: "model name" on x86, "Processor" or
-// "Model" on some ARM systems.
+// processor returns the name in /proc/cpuinfo: "model name" on x86, "Processor" or "Model" on
+// some ARM systems.
 func processor(root fs.FS) string {
 	names := map[string]string{}
 	sc := bufio.NewScanner(strings.NewReader(text(root, "proc/cpuinfo")))
@@ -90,7 +90,7 @@ func processor(root fs.FS) string {
 	return ""
 }
 
-// cache is the size of the first CPU's cache of a level that holds data.
+// cache returns the size of the first CPU's data or unified cache of a level.
 func cache(root fs.FS, level int) int64 {
 	const dir = "sys/devices/system/cpu/cpu0/cache"
 	entries, _ := fs.ReadDir(root, dir)
@@ -119,7 +119,7 @@ func size(s string) int64 {
 	return n << shift
 }
 
-// huge is the size of a transparent huge page, 0 where they are off.
+// huge returns the size of a transparent huge page; 0 if they are off.
 func huge(root fs.FS) int64 {
 	const dir = "sys/kernel/mm/transparent_hugepage/"
 	if mode := text(root, dir+"enabled"); mode == "" || strings.Contains(mode, "[never]") {

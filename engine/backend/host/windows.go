@@ -20,7 +20,7 @@ type memoryStatus struct {
 	extended                                              uint64
 }
 
-// probe asks GlobalMemoryStatusEx. Caches and large pages stay 0.
+// probe uses GlobalMemoryStatusEx. Caches and large pages stay 0.
 func probe() (backend.Facts, error) {
 	f := backend.Facts{
 		MemoryLimit: LimitSystem,

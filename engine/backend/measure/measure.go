@@ -1,6 +1,8 @@
-// Package measure finds what a device does at most, by two programs that it runs like any
-// other: one that streams memory and one that multiplies matrices. So the rates are those of
-// the backend's own kernels, and need no method that a Device lacks.
+// Package measure measures the peak rates of a device. It runs two programs: one streams
+// memory, one multiplies matrices. So the rates are those of the backend's own kernels, and a
+// Device needs no extra method.
+//
+// It must not know a particular backend or a model. Start reading at Device.
 package measure
 
 import (
@@ -15,24 +17,24 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Size is how much the programs do.
+// Size is the amount of work of the programs.
 type Size struct {
-	Rows  int // of both
-	Cols  int // of the matrix, which is square
-	Wide  int // numbers of a row that is streamed: 12 bytes of memory each
-	Times int // launches of a round; the best of Rounds counts
+	Rows  int // of both programs
+	Cols  int // of the square matrix
+	Wide  int // numbers in a streamed row, 12 bytes of memory traffic each
+	Times int // launches in a round; the best of Rounds counts
 }
 
-// Rounds of launches.
+// Rounds is how many rounds of launches are timed.
 const Rounds = 3
 
-// GPU is a size that fills any GPU: 3 GiB streamed, 1.1·10¹² operations multiplied.
+// GPU is a size that saturates any GPU: 3 GiB streamed, 1.1·10¹² multiply operations.
 var GPU = Size{Rows: 8192, Cols: 8192, Wide: 16384, Times: 10}
 
-// Rates are bytes and operations a second.
+// Rates are bytes and operations per second.
 type Rates struct{ Bytes, BF16 float64 }
 
-// Device opens the device of f twice and measures it. Between the runs it holds nothing.
+// Device opens the device of f twice and measures it. It keeps no memory between the runs.
 func Device(o backend.Opener, f backend.Facts, n Size) (Rates, error) {
 	var r Rates
 	s, err := run(o, f, n, stream(n))
@@ -47,7 +49,7 @@ func Device(o backend.Opener, f backend.Facts, n Size) (Rates, error) {
 	return r, nil
 }
 
-// stream adds one value to another: two are read and one is written.
+// stream returns a program that adds one value to another: it reads two and writes one.
 func stream(n Size) *backend.Program {
 	p := &backend.Program{Name: "stream", Bucket: backend.Bucket{Tokens: n.Rows, Seqs: 1, Samples: 1}, Vocab: 1}
 	r := backend.Record(p)
@@ -57,8 +59,8 @@ func stream(n Size) *backend.Program {
 	return p
 }
 
-// product multiplies rows by a matrix of random numbers, for a device that multiplies zeros
-// draws less power and may be faster.
+// product returns a program that multiplies rows by a matrix of random numbers. Zeros would
+// draw less power and could be faster.
 func product(n Size) *backend.Program {
 	p := &backend.Program{Name: "product", Bucket: backend.Bucket{Tokens: n.Rows, Seqs: 1, Samples: 1}, Vocab: n.Rows}
 	p.Weights = []backend.WeightSpec{
@@ -74,7 +76,7 @@ func product(n Size) *backend.Program {
 	return p
 }
 
-// run is the seconds of one launch of p.
+// run returns the seconds of one launch of p.
 func run(o backend.Opener, f backend.Facts, n Size, p *backend.Program) (seconds float64, err error) {
 	l, err := o.Layout(f, backend.Settings{})
 	if err != nil {
@@ -100,7 +102,7 @@ func run(o backend.Opener, f backend.Facts, n Size, p *backend.Program) (seconds
 		return 0, err
 	}
 	var rounds []float64
-	for range 1 + Rounds { // the first warms it
+	for range 1 + Rounds { // the first round is a warm-up
 		start := time.Now()
 		for i := range n.Times {
 			if err := launch(dev, e, i%2, n.Rows); err != nil {

@@ -9,7 +9,7 @@ import (
 	"vapp.dev/engine/backend/ref"
 )
 
-// TestDevice runs both programs on ref: rates are numbers, and neither is left out.
+// TestDevice runs both programs on ref: both rates are positive numbers.
 func TestDevice(t *testing.T) {
 	f, err := ref.Opener{}.Probe()
 	if err != nil {
@@ -21,7 +21,7 @@ func TestDevice(t *testing.T) {
 	}
 }
 
-// broken is a backend that opens nothing.
+// broken is a backend that cannot open a device.
 type broken struct{ ref.Opener }
 
 func (broken) Open(backend.Facts, backend.Settings, backend.Reservation) (backend.Device, error) {

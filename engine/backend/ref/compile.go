@@ -15,11 +15,11 @@ type executable struct {
 	ops []op
 }
 
-// Program is what was compiled.
+// Program returns the program that was compiled.
 func (e *executable) Program() *backend.Program { return e.p }
 
-// Compile checks every shape once (Workspace does): what passes cannot fail in a
-// step.
+// Compile checks every shape once (Workspace does), so a step cannot fail because of its
+// operands.
 func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
 	if p.Scratch > int64(len(d.arenas[backend.Scratch])) || len(p.Weights) != len(d.weights) {
 		return nil, fmt.Errorf("backend %s: program %s is not one of the reservation", name, p.Name)
@@ -42,7 +42,7 @@ func (d *device) Compile(p *backend.Program) (backend.Executable, error) {
 	return e, nil
 }
 
-// known says whether compile has the op.
+// known reports whether compile supports the op.
 func known(op backend.Op) bool { return compile(op) != nil }
 
 func compile(o backend.Op) op {
@@ -73,8 +73,8 @@ func compile(o backend.Op) op {
 		return concat{o}
 	case backend.Sample:
 		return sample{o}
-	case backend.Emit:
-		return emit{o}
+	case backend.OutputRows:
+		return outputRows{o}
 	case backend.AllReduce:
 		return allReduce{o}
 	case backend.AllGather:
@@ -83,7 +83,7 @@ func compile(o backend.Op) op {
 	return compileLayer(o)
 }
 
-// compileLayer compiles what layers are made of beside attention.
+// compileLayer compiles the ops of layers other than attention.
 func compileLayer(o backend.Op) op {
 	switch o := o.(type) {
 	case backend.GLU:
@@ -108,22 +108,22 @@ func compileLayer(o backend.Op) op {
 	return compileDraft(o)
 }
 
-// compileDraft compiles what verifies proposals and makes them.
+// compileDraft compiles the ops that verify and make proposals.
 func compileDraft(o backend.Op) op {
 	switch o := o.(type) {
-	case backend.Drafted:
-		return drafted{o}
+	case backend.DraftInput:
+		return draftInput{o}
 	case backend.Verify:
 		return verify{o}
-	case backend.GatherKept:
-		return gatherKept{o}
+	case backend.GatherAccepted:
+		return gatherAccepted{o}
 	case backend.Propose:
 		return propose{o}
 	}
 	return nil
 }
 
-// pages is a layer of a class as kernels/ref sees it.
+// pages returns a layer of a class as an operand of kernels/ref.
 func (l *launch) pages(class, layer int) ref.Pages {
 	c := l.e.p.Classes[class]
 	return ref.Pages{
@@ -132,10 +132,10 @@ func (l *launch) pages(class, layer int) ref.Pages {
 	}
 }
 
-// slot is where a row is stored in a class: its page and the place in it; −1 where
-// the class's window has left a token by the end of the step, or no page of the table
-// is for the position of a row ahead.
-func (l *launch) slot(class, row int, a *backend.Ahead) (page int32, slot int) {
+// slot returns where a row is stored in a class: its page and the slot in it. page is −1 if
+// the token has left the class's window by the end of the step, or if the page table has no
+// page for a draft position.
+func (l *launch) slot(class, row int, a *backend.DraftPosition) (page int32, slot int) {
 	c := l.e.p.Classes[class]
 	if a != nil {
 		pos := l.position(row, a)
@@ -153,21 +153,21 @@ func (l *launch) slot(class, row int, a *backend.Ahead) (page int32, slot int) {
 	return l.s.Pages[class][seq*c.MaxPages+e], pos % c.BlockSize
 }
 
-// position is where a row is in its sequence; −1 for a row ahead of a sequence that has
-// no token in the step.
-func (l *launch) position(row int, a *backend.Ahead) int {
+// position returns a row's position in its sequence; −1 for a draft row of a sequence without
+// tokens in the step.
+func (l *launch) position(row int, a *backend.DraftPosition) int {
 	if a == nil {
 		return int(l.s.Positions[row])
 	}
-	t := l.ints(a.Kept)[row]
+	t := l.ints(a.AcceptedRow)[row]
 	if t < 0 {
 		return -1
 	}
 	return int(l.s.Positions[t]) + a.By
 }
 
-// state is a layer's recurrent state of a sequence, in its page: the inputs of the
-// convolution, then the copies of the matrices. Before position 0 all is zero.
+// state returns a layer's recurrent state of a sequence in its page: the inputs of the
+// convolution, then the copies of the matrices. Before position 0 all are zero.
 func (l *launch) state(class, layer, seq int) (c backend.KVClass, conv []byte, matrices []float32) {
 	c = l.e.p.Classes[class]
 	at := c.Address(l.s.Pages[class][seq*c.MaxPages]) + c.KOffset(layer)
@@ -176,26 +176,26 @@ func (l *launch) state(class, layer, seq int) (c backend.KVClass, conv []byte, m
 	return c, mem[:n], floats(mem[n:])
 }
 
-// plane is the token plane of a page.
+// plane returns the token plane of a page.
 func (l *launch) plane(class int, page int32) []int32 {
 	c := l.e.p.Classes[class]
 	at := c.Address(page) + c.TokenOffset()
 	return view[int32](l.d.arenas[backend.KV][at:][:c.BlockSize*4])
 }
 
-// rowOf is row i of a matrix whose rows have n elements.
+// rowOf returns row i of a matrix whose rows have n elements.
 func rowOf[T any](m []T, i, n int) []T { return m[i*n : (i+1)*n] }
 
-// cols is a value's width.
+// cols returns a value's width.
 func (l *launch) cols(v backend.Value) int { return l.e.p.Values[v].Cols }
 
-// rowsOf is a value's row count in this launch.
+// rowsOf returns a value's row count in this launch.
 func (l *launch) rowsOf(v backend.Value) int { return l.count(l.e.p.Values[v].Rows) }
 
-// count is how many rows of a kind this launch has.
+// count returns the value of a row symbol in this launch.
 func (l *launch) count(r backend.Rows) int {
 	return backend.Bucket{Tokens: l.b.Tokens, Seqs: l.b.Seqs, Samples: l.b.Samples, Chunk: l.e.p.Bucket.Chunk}.Rows(r)
 }
 
-// elementBytes is what n elements of a plain format take.
+// elementBytes returns the size of n elements of a plain format.
 func elementBytes(f kernels.Format, n int) int { return int(f.Bytes(int64(n))) }

@@ -68,7 +68,7 @@ func open(l layout, r backend.Reservation) (*device, error) {
 	return d, nil
 }
 
-// short refuses a reservation that does not hold what it lists.
+// short returns the error of a reservation that is too small; need and have are bytes.
 func short(what string, need, have int64) error {
 	return fmt.Errorf("backend %s: reservation: %s needs %d bytes, there are %d", name, what, need, have)
 }
@@ -76,7 +76,7 @@ func short(what string, need, have int64) error {
 // Step returns a set's buffers.
 func (d *device) Step(set int) *backend.Step { return d.steps[set] }
 
-// Usage is what the arenas' slices hold.
+// Usage returns the size of the arenas' slices.
 func (d *device) Usage() [backend.NumArenas]int64 {
 	var u [backend.NumArenas]int64
 	for a, m := range d.arenas {
@@ -85,29 +85,7 @@ func (d *device) Usage() [backend.NumArenas]int64 {
 	return u
 }
 
-// CopyPages copies pages of a class, one after the other.
-func (d *device) CopyPages(class int, from, to []int32) error {
-	if class < 0 || class >= len(d.r.Classes) || len(from) != len(to) {
-		return fmt.Errorf("backend %s: CopyPages of class %d, %d pages to %d", name, class, len(from), len(to))
-	}
-	c, kv := d.r.Classes[class], d.arenas[backend.KV]
-	at := func(n int32) []byte {
-		if a := c.Address(n); n >= 0 && a+c.PageBytes() <= int64(len(kv)) {
-			return kv[a : a+c.PageBytes()]
-		}
-		return nil
-	}
-	for i := range from {
-		a, b := at(from[i]), at(to[i])
-		if a == nil || b == nil {
-			return fmt.Errorf("backend %s: CopyPages %d to %d of class %s: outside of the arena of %d bytes", name, from[i], to[i], c.Name, len(kv))
-		}
-		copy(b, a)
-	}
-	return nil
-}
-
-// Move waits for what was launched and copies pages, one after the other.
+// Move waits for all launches, then copies pages in order.
 func (d *device) Move(moves []backend.PageMove) error {
 	kv, swap := d.arenas[backend.KV], d.arenas[backend.Swap]
 	d.drain()
@@ -126,14 +104,14 @@ func (d *device) Move(moves []backend.PageMove) error {
 	return nil
 }
 
-// Scratch is backend.Inspector's.
+// Scratch implements backend.Inspector.
 func (d *device) Scratch(v backend.Value, p *backend.Program) []byte {
 	in := p.Values[v]
 	n := in.Format.Bytes(int64(p.Rows(in.Rows)) * int64(in.Cols))
 	return d.arenas[backend.Scratch][in.Offset : in.Offset+n]
 }
 
-// Close waits for what is running, stops the goroutines and lets the arenas go.
+// Close waits for running launches, stops the goroutines and releases the arenas.
 func (d *device) Close() error {
 	if d.queue == nil {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// set is what is known of a set of step buffers.
+// set is the state of a set of step buffers.
 type set struct {
 	launch  launch
 	done    chan error
@@ -15,13 +15,13 @@ type set struct {
 	err     error
 }
 
-// launch is one run of a program: what its ops see.
+// launch is one run of a program, with everything its ops read.
 type launch struct {
 	d       *device
 	e       *executable
 	b       backend.Binding
 	s       *backend.Step
-	sampled []int32 // of the other set
+	sampled []int32 // the other set's Sampled
 }
 
 // Launch checks the step and queues it.
@@ -60,7 +60,7 @@ func (d *device) Wait(set int) error {
 	return st.err
 }
 
-// drain waits for both sets; what Wait will say of them stays.
+// drain waits for the launches of both sets. A later Wait still returns their errors.
 func (d *device) drain() {
 	for i := range d.sets {
 		if st := &d.sets[i]; st.running {
@@ -77,8 +77,8 @@ func (d *device) serve(queue <-chan *launch) {
 	}
 }
 
-// run runs the ops in order. A panic is a bug here: it becomes the launch's
-// error, with its place, and the server that asked lives.
+// run runs the ops in order. A panic is a bug in this package; run turns it into the launch's
+// error with the location, so that the server keeps running.
 func (l *launch) run() (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -93,7 +93,7 @@ func (l *launch) run() (err error) {
 	return nil
 }
 
-// bytes is a value at the launch's row count.
+// bytes returns a value at the launch's row count.
 func (l *launch) bytes(v backend.Value) []byte {
 	in := l.e.p.Values[v]
 	rows := l.count(in.Rows)
@@ -103,21 +103,21 @@ func (l *launch) bytes(v backend.Value) []byte {
 func (l *launch) floats(v backend.Value) []float32 { return floats(l.bytes(v)) }
 func (l *launch) ints(v backend.Value) []int32     { return view[int32](l.bytes(v)) }
 
-// vector is a weight kept as F32.
+// vector returns a weight stored as F32.
 func (l *launch) vector(w backend.WeightID) []float32 {
 	return floats(l.d.weights[w].data)[:l.e.p.Weights[w].Cols]
 }
 
-// room is a worker's part of the workspace.
-func (l *launch) room(worker int) *room {
+// workspace returns a worker's part of the workspace.
+func (l *launch) workspace(worker int) *workspace {
 	n := int64(len(l.d.arenas[backend.Workspace])) / int64(l.d.layout.threads) / 64 * 64
-	return &room{l.d.arenas[backend.Workspace][int64(worker)*n:][:n]}
+	return &workspace{l.d.arenas[backend.Workspace][int64(worker)*n:][:n]}
 }
 
-// room gives out parts of a worker's workspace.
-type room struct{ free []byte }
+// workspace hands out parts of a worker's workspace.
+type workspace struct{ free []byte }
 
-func take[T any](r *room, n int, size int64) []T {
+func take[T any](r *workspace, n int, size int64) []T {
 	b := r.free[:int64(n)*size]
 	r.free = r.free[align(int64(n)*size):]
 	return view[T](b)

@@ -9,14 +9,14 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// page is the unit in which Go's heap gives out large objects: a slice of whole
-// pages takes exactly its length and begins at a page.
+// page is the unit in which Go's heap allocates large objects: a slice of whole pages takes
+// exactly its length and begins at a page.
 const page = 8192
 
-// layout is the pure half: every weight as it comes.
+// layout is the pure half. It stores weights in their own format.
 type layout struct {
 	threads int
-	fp8     bool // x is rounded to E4M3 for weights of it, as backend cuda does
+	fp8     bool // inputs are rounded to E4M3 for weights of E4M3, as in backend cuda
 }
 
 func newLayout(f backend.Facts, s backend.Settings) (layout, error) {
@@ -47,7 +47,7 @@ func (l layout) Choices() []backend.Choice {
 	return out
 }
 
-// spec is a weight with what the settings say of its inputs.
+// spec returns a weight with the settings for its inputs applied.
 func (l layout) spec(w backend.WeightSpec) (backend.WeightSpec, error) {
 	if !l.fp8 {
 		return w, nil
@@ -55,8 +55,8 @@ func (l layout) spec(w backend.WeightSpec) (backend.WeightSpec, error) {
 	return backend.FP8Inputs(name, w)
 }
 
-// Weight keeps a matrix in its own format; vectors, and matrices whose parts
-// have several formats, become F32.
+// Weight stores a matrix in its own format, and as F32 vectors and matrices whose parts have
+// several formats.
 func (l layout) Weight(w backend.WeightSpec) (backend.Packed, error) {
 	w, err := l.spec(w)
 	if err != nil {
@@ -88,19 +88,19 @@ func (l layout) KVFormats() []kernels.Format {
 	return []kernels.Format{kernels.F32, kernels.F16, kernels.BF16}
 }
 
-// Workspace is the largest room of an op, once for every thread. It checks p.
+// Workspace checks p and returns the largest workspace of an op, times the number of threads.
 func (l layout) Workspace(p *backend.Program) (int64, error) {
 	if err := p.Check(); err != nil {
 		return 0, err
 	}
-	var room int64
+	var most int64
 	for _, op := range p.Ops {
-		room = max(room, l.roomOf(p, op))
+		most = max(most, l.workspaceOf(p, op))
 	}
-	return int64(l.threads) * room, nil
+	return int64(l.threads) * most, nil
 }
 
-// Runs refuses what is planned and has no kernel yet.
+// Runs rejects weights and ops that are planned and have no kernel yet.
 func (l layout) Runs(weights []backend.WeightSpec, p *backend.Program) error {
 	if p.Shard.World > 1 {
 		return backend.Unsupported(name, fmt.Sprintf("%d ranks", p.Shard.World), "it is a single device")
@@ -117,14 +117,14 @@ func (l layout) Round(n int64) int64 { return (n + page - 1) / page * page }
 
 func align(n int64) int64 { return (n + 63) / 64 * 64 }
 
-// roomOf is the bytes an op needs for itself on one thread.
-func (l layout) roomOf(p *backend.Program, op backend.Op) int64 {
+// workspaceOf returns the bytes that an op needs on one thread.
+func (l layout) workspaceOf(p *backend.Program, op backend.Op) int64 {
 	switch o := op.(type) {
 	case backend.Linear:
-		return align(4*ref.Together*int64(p.Values[o.X].Cols)) + l.roundRoom(p, o.W)
+		return align(4*ref.Together*int64(p.Values[o.X].Cols)) + l.roundingSize(p, o.W)
 	case backend.Experts:
 		n := int64(p.Values[o.X].Cols)
-		round := max(l.roundRoom(p, o.GateUp), l.roundRoom(p, o.Down))
+		round := max(l.roundingSize(p, o.GateUp), l.roundingSize(p, o.Down))
 		return align(4*2*int64(o.Width)) + align(4*int64(o.Width)) + align(4*n) + align(4*ref.Together*max(n, int64(o.Width))) + round
 	case backend.Attention:
 		n, d := spanOf(p, o), int64(o.HeadDim)
@@ -135,34 +135,34 @@ func (l layout) roomOf(p *backend.Program, op backend.Op) int64 {
 	return 0
 }
 
-// roundRoom is the bytes that rounding a row for a weight takes.
-func (l layout) roundRoom(p *backend.Program, id backend.WeightID) int64 {
+// roundingSize returns the bytes needed to round a row for a weight.
+func (l layout) roundingSize(p *backend.Program, id backend.WeightID) int64 {
 	if id < 0 || int(id) >= len(p.Weights) {
 		return 0
 	}
 	w, err := l.spec(p.Weights[id])
-	if err != nil || !w.RoundInputs { // Weight refuses
+	if err != nil || !w.RoundInputs { // Weight returns the error
 		return 0
 	}
-	return align(4 * int64(roundingOf(w).Room(w.Cols)))
+	return align(4 * int64(roundingOf(w).WorkSize(w.Cols)))
 }
 
-// spanOf is how many positions a query's keys and values may lie apart.
+// spanOf returns the most positions that a query attends to.
 func spanOf(p *backend.Program, o backend.Attention) int64 {
 	switch {
-	case o.Both:
+	case o.Bidirectional:
 		return int64(p.Bucket.Tokens)
 	case o.Window > 0:
 		return int64(o.Window) + int64(p.Bucket.Tokens)
 	}
 	n := positions(p, o.Class)
-	if o.Ahead != nil {
-		n++ // a row behind all of them
+	if o.Draft != nil {
+		n++ // and a draft row after all of them
 	}
 	return n
 }
 
-// positions is how long a sequence of a class can be.
+// positions returns the maximum length of a sequence in a class.
 func positions(p *backend.Program, class int) int64 {
 	if class < 0 || class >= len(p.Classes) {
 		return 0

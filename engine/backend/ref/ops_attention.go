@@ -9,7 +9,7 @@ type angles struct{ backend.Angles }
 
 func (o angles) units(l *launch) int { return l.rowsOf(o.Y) }
 func (o angles) run(l *launch, _, t int) error {
-	ref.Angles(int32(max(0, l.position(t, o.Ahead))), l.vector(o.InvFreq), o.Scale, rowOf(l.floats(o.Y), t, l.cols(o.Y)))
+	ref.Angles(int32(max(0, l.position(t, o.Draft))), l.vector(o.InvFreq), o.Scale, rowOf(l.floats(o.Y), t, l.cols(o.Y)))
 	return nil
 }
 
@@ -35,7 +35,7 @@ func (o rope) run(l *launch, _, t int) error {
 		}
 		o.turn(head, wq, a, rowOf(q, h, d))
 	}
-	// K turns where it lies: QKV is not read again.
+	// K is rotated in place: QKV is not read again.
 	k := x[step*o.Heads*d:][:kv]
 	v := x[step*o.Heads*d+kv:]
 	if o.Shared {
@@ -54,7 +54,7 @@ func (o rope) run(l *launch, _, t int) error {
 	return nil
 }
 
-// turn normalises a head, where w is given, and rotates it. y may be x.
+// turn normalises a head, if w is given, and rotates it. y may be x.
 func (o rope) turn(x, w, angles, y []float32) {
 	if w != nil {
 		ref.NormOffset(x, nil, w, o.Norm.Offset, o.Norm.Eps, x)
@@ -66,15 +66,15 @@ type attention struct{ backend.Attention }
 
 func (o attention) units(l *launch) int { return l.b.Seqs * o.KVHeads }
 func (o attention) run(l *launch, worker, i int) error {
-	room, n, d := l.room(worker), int(spanOf(l.e.p, o.Attention)), o.HeadDim
+	work, n, d := l.workspace(worker), int(spanOf(l.e.p, o.Attention)), o.HeadDim
 	a := ref.AttentionArgs{
 		Q: l.floats(o.Q), Y: l.floats(o.Y), K: l.bytes(o.K), V: l.bytes(o.V), First: l.s.First, Positions: l.s.Positions,
-		Heads: o.Heads, Scale: o.Scale, Window: o.Window, Softcap: o.Softcap, Both: o.Both,
-		Room: ref.AttentionRoom{
-			K: take[float32](room, n*d, 4), V: take[float32](room, n*d, 4), P: take[float64](room, n, 8), Acc: take[float64](room, d, 8),
+		Heads: o.Heads, Scale: o.Scale, Window: o.Window, Softcap: o.Softcap, Bidirectional: o.Bidirectional,
+		Workspace: ref.AttentionWorkspace{
+			K: take[float32](work, n*d, 4), V: take[float32](work, n*d, 4), P: take[float64](work, n, 8), Acc: take[float64](work, d, 8),
 		},
 	}
-	if o.Both {
+	if o.Bidirectional {
 		a.Pages = ref.Pages{Format: l.e.p.Values[o.K].Format, KVHeads: o.KVHeads, HeadDim: d}
 	} else {
 		a.Tables, a.Width, a.Pages = l.s.Pages[o.Class], l.e.p.Classes[o.Class].MaxPages, l.pages(o.Class, o.Layer)
@@ -86,23 +86,24 @@ func (o attention) run(l *launch, worker, i int) error {
 		a.Rebuild = l.vector(o.Rebuild.Weight)
 	}
 	seq := i / o.KVHeads
-	if o.Ahead != nil {
-		if l.position(seq, o.Ahead) < 0 {
+	if o.Draft != nil {
+		if l.position(seq, o.Draft) < 0 {
 			return nil
 		}
-		a.First, a.Positions = o.ahead(l)
+		a.First, a.Positions = o.draftPositions(l)
 	}
 	ref.Attention(a, seq, i%o.KVHeads)
 	return nil
 }
 
-// ahead is First and Positions of rows that are sequences: each has one token, behind
-// the positions that pages hold for it. That is its own, or where the page table ends.
-func (o attention) ahead(l *launch) (first, positions []int32) {
+// draftPositions returns First and Positions for draft rows: each is a sequence of one token,
+// after the positions in its pages. Its position is the draft position, or the end of the
+// page table if that is less.
+func (o attention) draftPositions(l *launch) (first, positions []int32) {
 	c := l.e.p.Classes[o.Class]
 	first = append(first, 0)
 	for seq := range l.b.Seqs {
-		pos, table := max(0, l.position(seq, o.Ahead)), rowOf(l.s.Pages[o.Class], seq, c.MaxPages)
+		pos, table := max(0, l.position(seq, o.Draft)), rowOf(l.s.Pages[o.Class], seq, c.MaxPages)
 		for b := range (pos + c.BlockSize - 1) / c.BlockSize {
 			if b >= len(table) || table[b] < 0 {
 				pos = b * c.BlockSize
@@ -120,7 +121,7 @@ func (o storeKV) units(l *launch) int { return l.rowsOf(o.K) }
 func (o storeKV) run(l *launch, _, t int) error {
 	p := l.pages(o.Class, o.Layer)
 	n := elementBytes(p.Format, p.KVHeads*p.HeadDim)
-	page, slot := l.slot(o.Class, t, o.Ahead)
+	page, slot := l.slot(o.Class, t, o.Draft)
 	if page < 0 {
 		return nil
 	}

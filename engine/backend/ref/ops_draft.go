@@ -5,15 +5,15 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-type drafted struct{ backend.Drafted }
+type draftInput struct{ backend.DraftInput }
 
-func (drafted) units(*launch) int { return 1 }
-func (o drafted) run(l *launch, _, _ int) error {
-	ref.Drafted(l.draftRows(o.Ids), l.ints(o.Out))
+func (draftInput) units(*launch) int { return 1 }
+func (o draftInput) run(l *launch, _, _ int) error {
+	ref.DraftInput(l.draftRows(o.Ids), l.ints(o.Out))
 	return nil
 }
 
-// draftRows is the step with its tokens as ids has them.
+// draftRows returns the step's rows with ids as their tokens.
 func (l *launch) draftRows(ids backend.Value) ref.DraftRows {
 	return ref.DraftRows{Ids: l.ints(ids), First: l.s.First[:l.b.Seqs+1], Rows: l.s.Rows[:l.b.Samples], Sampled: l.s.Sampled}
 }
@@ -22,17 +22,17 @@ type verify struct{ backend.Verify }
 
 func (verify) units(*launch) int { return 1 }
 func (o verify) run(l *launch, _, _ int) error {
-	ref.Verify(l.draftRows(o.Ids), l.ints(o.Kept), l.s.Accepted)
+	ref.Verify(l.draftRows(o.Ids), l.ints(o.AcceptedRow), l.s.Accepted)
 	return nil
 }
 
-type gatherKept struct{ backend.GatherKept }
+type gatherAccepted struct{ backend.GatherAccepted }
 
-func (o gatherKept) units(l *launch) int { return l.b.Seqs }
-func (o gatherKept) run(l *launch, _, seq int) error {
+func (o gatherAccepted) units(l *launch) int { return l.b.Seqs }
+func (o gatherAccepted) run(l *launch, _, seq int) error {
 	n := elementBytes(l.e.p.Values[o.X].Format, l.cols(o.X))
 	y := rowOf(l.bytes(o.Y), seq, n)
-	if t := int(l.ints(o.Kept)[seq]); t >= 0 {
+	if t := int(l.ints(o.AcceptedRow)[seq]); t >= 0 {
 		copy(y, rowOf(l.bytes(o.X), t, n))
 	} else {
 		clear(y)

@@ -14,8 +14,8 @@ func (o glu) run(l *launch, _, r int) error {
 	return nil
 }
 
-// gated is a gated activation of one row x [2·len(y)]. Where gate and up take
-// turns, x is put in order first.
+// gated computes a gated activation of one row x [2·len(y)]. If gate and up alternate, it
+// first separates them in x.
 func gated(a backend.Activation, x, y []float32) {
 	n := len(y)
 	if a.Paired {
@@ -105,9 +105,9 @@ type experts struct{ backend.Experts }
 
 func (o experts) units(l *launch) int { return l.rowsOf(o.X) }
 func (o experts) run(l *launch, worker, r int) error {
-	n, room := l.cols(o.X), l.room(worker)
-	up, act, out := take[float32](room, 2*o.Width, 4), take[float32](room, o.Width, 4), take[float32](room, n, 4)
-	row, round := take[float32](room, ref.Together*max(n, o.Width), 4), l.roundRow(room, o.Experts)
+	n, work := l.cols(o.X), l.workspace(worker)
+	up, act, out := take[float32](work, 2*o.Width, 4), take[float32](work, o.Width, 4), take[float32](work, n, 4)
+	row, round := take[float32](work, ref.Together*max(n, o.Width), 4), l.roundRow(work, o.Experts)
 	x, y := rowOf(l.floats(o.X), r, n), rowOf(l.floats(o.Y), r, n)
 	sum := make([]float64, n)
 	for k, id := range rowOf(l.ints(o.Ids), r, o.Top) {
@@ -125,19 +125,20 @@ func (o experts) run(l *launch, worker, r int) error {
 	return nil
 }
 
-// roundRow is room for a row that is rounded for the weights of o; empty where none has it rounded.
-func (l *launch) roundRow(room *room, o backend.Experts) []float32 {
+// roundRow returns memory for a row that is rounded for the weights of o; it is empty if no
+// weight needs it.
+func (l *launch) roundRow(work *workspace, o backend.Experts) []float32 {
 	n := 0
 	if w := l.d.weights[o.GateUp]; w.round {
-		n = w.to.Room(l.cols(o.X))
+		n = w.to.WorkSize(l.cols(o.X))
 	}
 	if w := l.d.weights[o.Down]; w.round {
-		n = max(n, w.to.Room(o.Width))
+		n = max(n, w.to.WorkSize(o.Width))
 	}
-	return take[float32](room, n, 4)
+	return take[float32](work, n, 4)
 }
 
-// expert is y = x · Wᵀ + bias with one matrix of a stack.
+// expert computes y = x · Wᵀ + bias with one matrix of a stack.
 func (l *launch) expert(id, bias backend.WeightID, expert int, x, y, row, round []float32) {
 	w := l.d.weights[id]
 	in, out := len(x), len(y)

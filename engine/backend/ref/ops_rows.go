@@ -81,7 +81,7 @@ func (o norm) run(l *launch, _, r int) error {
 	return nil
 }
 
-// one normalises what is normalised together.
+// one normalises one segment.
 func (o norm) one(l *launch, x, residual, y []float32) {
 	var w, b []float32
 	if o.W != backend.NoWeight {
@@ -114,16 +114,16 @@ func (o linear) units(l *launch) int {
 }
 
 func (o linear) run(l *launch, worker, i int) error {
-	w, in, out, room := l.d.weights[o.W], l.cols(o.X), l.cols(o.Y), l.room(worker)
+	w, in, out, work := l.d.weights[o.W], l.cols(o.X), l.cols(o.Y), l.workspace(worker)
 	a := ref.LinearArgs{
 		Rows: l.rowsOf(o.Y), In: in, Out: out, X: l.floats(o.X), W: w.data, Format: w.Format, Scales: w.scales, Y: l.floats(o.Y),
-		From: i * linearUnit, To: min((i+1)*linearUnit, out), Row: take[float32](room, ref.Together*in, 4),
+		From: i * linearUnit, To: min((i+1)*linearUnit, out), Row: take[float32](work, ref.Together*in, 4),
 	}
 	if o.Bias != backend.NoWeight {
 		a.Bias = l.vector(o.Bias)
 	}
 	if w.round {
-		ref.LinearRounded(a, w.to, take[float32](room, w.to.Room(in), 4))
+		ref.LinearRounded(a, w.to, take[float32](work, w.to.WorkSize(in), 4))
 		return nil
 	}
 	ref.Linear(a)
@@ -160,13 +160,13 @@ func (o concat) run(l *launch, _, r int) error {
 	return nil
 }
 
-// allReduce of one rank has nothing to add.
+// allReduce on one rank does nothing.
 type allReduce struct{ backend.AllReduce }
 
 func (allReduce) units(*launch) int           { return 0 }
 func (allReduce) run(*launch, int, int) error { return nil }
 
-// allGather of one rank is a copy.
+// allGather on one rank is a copy.
 type allGather struct{ backend.AllGather }
 
 func (allGather) units(*launch) int { return 1 }
@@ -175,11 +175,11 @@ func (o allGather) run(l *launch, _, _ int) error {
 	return nil
 }
 
-type emit struct{ backend.Emit }
+type outputRows struct{ backend.OutputRows }
 
-func (o emit) units(l *launch) int { return l.b.Samples }
-func (o emit) run(l *launch, _, r int) error {
+func (o outputRows) units(l *launch) int { return l.b.Samples }
+func (o outputRows) run(l *launch, _, r int) error {
 	n := l.cols(o.X)
-	copy(rowOf(l.s.Emitted, r, n), rowOf(l.floats(o.X), r, n))
+	copy(rowOf(l.s.Outputs, r, n), rowOf(l.floats(o.X), r, n))
 	return nil
 }

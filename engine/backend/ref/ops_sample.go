@@ -12,20 +12,20 @@ type sample struct{ backend.Sample }
 
 func (o sample) units(l *launch) int { return l.b.Samples }
 
-// run samples row r: its SampleRow says how.
+// run samples row r as its SampleRow specifies.
 func (o sample) run(l *launch, worker, r int) error {
-	p, s, row, room := l.e.p, l.s, &l.s.Sampling[r], l.room(worker)
+	p, s, row, work := l.e.p, l.s, &l.s.Sampling[r], l.workspace(worker)
 	a := ref.SampleArgs{
 		Logits: rowOf(l.floats(o.Logits), r, p.Vocab), Prompt: int(row.PromptLen),
 		Repetition: row.Repetition, Frequency: row.Frequency, Presence: row.Presence,
 		Temperature: row.Temperature, MinP: row.MinP, TopP: row.TopP, TopK: int(row.TopK),
 		Uniform:   backend.Random(row.Seed, row.Position),
 		UseTarget: row.Flags&backend.UseTarget != 0, Target: row.Target, Logprobs: row.Flags&backend.WantLogprob != 0,
-		Room: ref.SampleRoom{
-			Raw: take[float32](room, p.Vocab, 4), Order: take[int32](room, p.Vocab, 4), Counts: take[int32](room, p.Vocab, 4),
+		Workspace: ref.SampleWorkspace{
+			Raw: take[float32](work, p.Vocab, 4), Order: take[int32](work, p.Vocab, 4), Counts: take[int32](work, p.Vocab, 4),
 		},
 	}
-	clear(a.Room.Counts)
+	clear(a.Workspace.Counts)
 	if row.Flags&backend.UseGrammar != 0 {
 		a.Grammar = rowOf(s.Grammar, r, s.Words)
 	}
@@ -37,7 +37,7 @@ func (o sample) run(l *launch, worker, r int) error {
 		a.Bias = unsafe.Slice((*ref.Bias)(unsafe.Pointer(&b[0])), n)
 	}
 	if n := int(row.HistoryLen); n > 0 && a.Penalizes() {
-		a.History = take[int32](room, n, 4)
+		a.History = take[int32](work, n, 4)
 		if err := o.history(l, int(row.Seq), a.History); err != nil {
 			return err
 		}

@@ -10,7 +10,7 @@ import (
 
 type conv struct{ backend.Conv }
 
-// A unit is a sequence: its tokens follow one another.
+// units returns the number of sequences: the tokens of a sequence depend on each other.
 func (o conv) units(l *launch) int { return l.b.Seqs }
 func (o conv) run(l *launch, _, seq int) error {
 	first, last := int(l.s.First[seq]), int(l.s.First[seq+1])
@@ -21,7 +21,7 @@ func (o conv) run(l *launch, _, seq int) error {
 	c, stored, _ := l.state(o.Class, o.Layer, seq)
 	keep, start := o.Kernel-1, int(l.s.Positions[first])
 	own := inputs{stored, c.State, n}
-	marks := l.checkpoints(o.Class, o.Layer, seq)
+	marks := l.snapshots(o.Class, o.Layer, seq)
 	state := make([]float32, keep*n) // [channel][keep]
 	if marks.begin == nil {
 		own.read(state, keep, start)
@@ -45,14 +45,14 @@ func (o conv) run(l *launch, _, seq int) error {
 	return nil
 }
 
-// inputs is where a state keeps the last inputs of a convolution of n columns.
+// inputs is the part of a state with the last inputs of a convolution of n columns.
 type inputs struct {
 	stored []byte
 	shape  *backend.StateShape
 	n      int
 }
 
-// at is where the input of a position lies, in a state that ends before end.
+// at returns the input of a position, in a state that ends before end.
 func (i inputs) at(pos, end, keep int) []byte {
 	if rows := i.shape.ConvRows; rows > keep {
 		pos %= rows
@@ -62,7 +62,8 @@ func (i inputs) at(pos, end, keep int) []byte {
 	return i.stored[i.shape.ConvFormat.Bytes(int64(pos*i.n)):]
 }
 
-// read loads the keep inputs before end into state [n][keep], where there were so many.
+// read loads the last keep inputs before end into state [n][keep]; those before position 0
+// are zeros.
 func (i inputs) read(state []float32, keep, end int) {
 	row := make([]float32, i.n)
 	for k := range keep {
@@ -75,7 +76,8 @@ func (i inputs) read(state []float32, keep, end int) {
 	}
 }
 
-// write stores them. Those before position 0 are zeros where rows are kept in order.
+// write stores the last keep inputs. Those before position 0 are stored as zeros if rows are
+// in order.
 func (i inputs) write(state []float32, keep, end int) {
 	row := make([]float32, i.n)
 	for k := range keep {
@@ -90,15 +92,16 @@ func (i inputs) write(state []float32, keep, end int) {
 	}
 }
 
-// checkpoints are what a step begins from and leaves of a layer's state of a sequence.
-type checkpoints struct {
+// snapshots are the pages from which a step reads, and to which it stores, snapshots of a
+// sequence's state in one layer.
+type snapshots struct {
 	begin []byte // nil: the sequence's own state
-	pages [backend.CheckpointStores][]byte
-	after [backend.CheckpointStores]int
+	pages [backend.SnapshotStores][]byte
+	after [backend.SnapshotStores]int
 }
 
-func (l *launch) checkpoints(class, layer, seq int) (m checkpoints) {
-	i := l.e.p.Checkpoints(class)
+func (l *launch) snapshots(class, layer, seq int) (m snapshots) {
+	i := l.e.p.Snapshots(class)
 	if i < 0 {
 		return m
 	}
@@ -117,8 +120,8 @@ func (l *launch) checkpoints(class, layer, seq int) (m checkpoints) {
 	return m
 }
 
-// at is the page that the state of the first n tokens is stored to; nil: none.
-func (m *checkpoints) at(n int) []byte {
+// at returns the page to store the state after the first n tokens to, or nil.
+func (m *snapshots) at(n int) []byte {
 	for k, page := range m.pages {
 		if page != nil && m.after[k] == n {
 			return page
@@ -127,7 +130,8 @@ func (m *checkpoints) at(n int) []byte {
 	return nil
 }
 
-// rounded is x as format f keeps it, so that a chunk's border changes nothing.
+// rounded returns x rounded to format f, as it is stored, so that chunk borders do not change
+// results.
 func rounded(f kernels.Format, x float32) float32 {
 	if f == kernels.F32 {
 		return x
@@ -141,7 +145,7 @@ func rounded(f kernels.Format, x float32) float32 {
 
 type deltaNet struct{ backend.DeltaNet }
 
-// A unit is a value head of a sequence.
+// units returns the number of value heads of all sequences.
 func (o deltaNet) units(l *launch) int { return l.b.Seqs * o.ValueHeads }
 func (o deltaNet) run(l *launch, _, i int) error {
 	seq, h := i/o.ValueHeads, i%o.ValueHeads
@@ -151,11 +155,11 @@ func (o deltaNet) run(l *launch, _, i int) error {
 	}
 	c, _, all := l.state(o.Class, o.Layer, seq)
 	start, size := int(l.s.Positions[first]), int(c.State.MatrixBytes()/4)
-	after := func(pos int) []float32 { // the copy that is the state after pos
+	after := func(pos int) []float32 { // the copy with the state after pos
 		return rowOf(all[pos%c.State.Copies*size:][:size], h, o.KeyDim*o.ValueDim)
 	}
 	state := make([]float32, o.KeyDim*o.ValueDim)
-	marks := l.checkpoints(o.Class, o.Layer, seq)
+	marks := l.snapshots(o.Class, o.Layer, seq)
 	marked := func(page []byte) []float32 {
 		return rowOf(floats(page[c.State.ConvBytes():]), h, o.KeyDim*o.ValueDim)
 	}

@@ -12,8 +12,8 @@ import (
 // packChunk is about how many bytes of a tensor are read at a time.
 const packChunk = 1 << 20
 
-// Pack reads weight i part by part, expert by expert. What keeps its format is read
-// straight into the arena; the rest goes through a buffer of packChunk bytes.
+// Pack reads weight i part by part, expert by expert. A part that keeps its format is read
+// directly into the arena; other parts go through a buffer of packChunk bytes.
 func (d *device) Pack(i int, src backend.RowReader) error {
 	if i < 0 || i >= len(d.weights) {
 		return fmt.Errorf("backend %s: Pack of weight %d, there are %d", name, i, len(d.weights))
@@ -27,7 +27,7 @@ func (d *device) Pack(i int, src backend.RowReader) error {
 	return nil
 }
 
-// packing is a weight on its way into the arena.
+// packing is a weight that is being packed into the arena.
 type packing struct {
 	spec   backend.WeightSpec
 	w      *weight
@@ -79,8 +79,8 @@ func (k *packing) part(p backend.Part, rows, cols, row int, out []byte) error {
 	return k.scales(p, rows, row)
 }
 
-// transposed packs a matrix whose tensor has a row for each of its columns. It
-// reads them all at once, and then packs rows as if they had been stored.
+// transposed packs a matrix whose tensor is [in, out]. It reads all of it, transposes it, and
+// packs the rows.
 func (k *packing) transposed(p backend.Part, rows, cols, row int, out []byte) error {
 	size := p.Format.Bytes(1)
 	raw := make([]byte, int64(rows)*int64(cols)*size)
@@ -99,10 +99,10 @@ func (k *packing) transposed(p backend.Part, rows, cols, row int, out []byte) er
 	return in.part(p, rows, cols, row, out)
 }
 
-// matrixRows are the rows of one matrix, in its own format.
+// matrixRows are the rows of one matrix in its own format.
 type matrixRows []byte
 
-// ReadRows is of rows as long as dst divides into.
+// ReadRows copies rows; their size is the length of dst divided by their number.
 func (m matrixRows) ReadRows(_ string, row0, rows int, dst []byte) error {
 	size := len(dst) / rows
 	if copy(dst, m[row0*size:]) < len(dst) {
@@ -132,7 +132,7 @@ func (k *packing) mxfp4(p backend.Part, rows, cols int, out []byte) error {
 	return nil
 }
 
-// most is the largest number of an 8-bit float: a row's largest weight becomes it.
+// most is the largest finite number of E4M3: quantize maps a row's largest weight to it.
 const most = 448
 
 // quantize scales each row by its largest weight.
@@ -171,7 +171,7 @@ func (k *packing) scales(p backend.Part, rows, row int) error {
 		first, n, one = k.expert, 1, rows
 	case backend.PerBlock:
 		one = backend.ScaleBlock
-		first = (p.Row0-k.expert*p.Stride)/one + k.expert*((p.Stride+one-1)/one) // each expert begins a block
+		first = (p.Row0-k.expert*p.Stride)/one + k.expert*((p.Stride+one-1)/one) // each expert begins with a new block
 		n = (rows + one - 1) / one
 	}
 	size := p.ScaleFormat.Bytes(int64(s.Across))
@@ -226,7 +226,7 @@ func packPart(p backend.Part, rows, cols int, f kernels.Format, out []byte, src 
 	return nil
 }
 
-// floats is b as float32; b is aligned to 4.
+// floats returns b as float32; b is aligned to 4.
 func floats(b []byte) []float32 { return view[float32](b) }
 
 func view[T any](b []byte) []T {

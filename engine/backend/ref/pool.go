@@ -10,11 +10,11 @@ import (
 // op is a compiled op: independent units of work.
 type op interface {
 	units(l *launch) int
-	// run computes unit i; worker says whose workspace it may use.
+	// run computes unit i in the workspace of a worker.
 	run(l *launch, worker, i int) error
 }
 
-// pool spreads the units of one op over goroutines. Worker 0 is the caller.
+// pool distributes the units of one op over goroutines. Worker 0 is the caller.
 type pool struct {
 	start []chan struct{} // of workers 1 and up
 	wg    sync.WaitGroup
@@ -40,7 +40,7 @@ func newPool(threads int) *pool {
 	return p
 }
 
-// run computes all units of op and returns the error of one that failed.
+// run computes all units of op and returns an error of one that failed.
 func (p *pool) run(l *launch, op op) error {
 	n := op.units(l)
 	p.l, p.op, p.n = l, op, int64(n)

@@ -1,8 +1,11 @@
-// Package ref is the slow and obviously right device: plain Go on Go's own heap,
-// every op a call of kernels/ref.
+// Package ref is the reference backend: plain Go on Go's heap, where each op is a call of
+// kernels/ref. It is slow, simple and runs wherever Go runs.
 //
-// It runs wherever Go runs. A row's result depends on nothing but the row: ops are
-// spread over a few goroutines by rows, features or heads, never inside a sum.
+// It must not know another backend or share code with one. Start reading at Opener in this
+// file, then compile.go, where ops become calls of kernels/ref.
+//
+// A row's result depends on nothing but the row: ops are distributed over a few goroutines by
+// rows, features or heads, never within a sum.
 package ref
 
 import (
@@ -17,7 +20,7 @@ type Opener struct{}
 
 var _ backend.Opener = Opener{}
 
-// Name is "ref".
+// Name returns "ref".
 func (Opener) Name() string { return name }
 
 // Probe returns the facts of this machine; the one variant is "go".
@@ -27,13 +30,13 @@ func (Opener) Probe() (backend.Facts, error) {
 	return f, err
 }
 
-// Layout is the pure half.
+// Layout returns the pure half.
 func (Opener) Layout(f backend.Facts, s backend.Settings) (backend.Layout, error) {
 	return newLayout(f, s)
 }
 
-// Open takes the arenas of r from Go's heap; more than the machine has is
-// refused, because Go cannot refuse it.
+// Open allocates the arenas of r on Go's heap. It rejects more memory than the machine has,
+// because Go would abort the process.
 func (Opener) Open(f backend.Facts, s backend.Settings, r backend.Reservation) (backend.Device, error) {
 	l, err := newLayout(f, s)
 	if err != nil {

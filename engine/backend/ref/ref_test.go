@@ -8,11 +8,11 @@ import (
 	"vapp.dev/engine/backend/ref"
 )
 
-// TestSuite is what every backend passes.
+// TestSuite runs the suite that every backend has to pass.
 func TestSuite(t *testing.T) { backendtest.Run(t, ref.Opener{}) }
 
-// TestFP8Activations: products of weights in fp8 with inputs that are rounded to it, by row and by
-// block, of one matrix and of experts.
+// TestFP8Activations tests products of fp8 weights with inputs rounded to fp8, with scales by
+// row and by block, for single matrices and for experts.
 func TestFP8Activations(t *testing.T) {
 	s := backendtest.Suite{Opener: ref.Opener{}, Settings: backend.Settings{Activations: backend.FP8Activations}}
 	s.Part(t, "linear of scaled weights", 1)
@@ -21,5 +21,5 @@ func TestFP8Activations(t *testing.T) {
 
 func BenchmarkOps(b *testing.B) { backendtest.Bench(b, ref.Opener{}, backend.Settings{}) }
 
-// FuzzLaunch says that wrong steps are refused, not run into.
+// FuzzLaunch: wrong steps are rejected and not run.
 func FuzzLaunch(f *testing.F) { backendtest.FuzzLaunch(f, ref.Opener{}, backend.Settings{}) }

@@ -8,7 +8,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestTransposed packs experts that the checkpoint keeps as [in, out].
+// TestTransposed packs experts that the checkpoint stores as [in, out].
 func TestTransposed(t *testing.T) {
 	stored := []float32{0, 1, 2, 3, 4, 5, 10, 11, 12, 13, 14, 15} // [2 experts, 2 in, 3 out]
 	raw := make([]byte, 48)

@@ -10,14 +10,14 @@ import (
 type weight struct {
 	backend.Packed
 	data   []byte
-	scales *ref.Scales // of every expert; nil: none
-	rows   int         // of an expert
-	round  bool        // x is rounded first
+	scales *ref.Scales // by expert; nil: none
+	rows   int         // rows of an expert
+	round  bool        // inputs are rounded first
 	to     ref.Rounding
 }
 
-// newWeight finds a weight's parts in its bytes. Scales begin at the next multiple
-// of 64 behind the elements: each row has its own, whatever the checkpoint shares.
+// newWeight returns a weight from its bytes. Scales begin at the next multiple of 64 after
+// the elements. Each row has its own scales, even if the checkpoint shares them.
 func newWeight(w backend.WeightSpec, p backend.Packed, data []byte) weight {
 	out := weight{Packed: p, data: data, rows: w.Rows, round: w.RoundInputs, to: roundingOf(w)}
 	if n := scalesOf(w, p.Format); n > 0 {
@@ -30,12 +30,12 @@ func newWeight(w backend.WeightSpec, p backend.Packed, data []byte) weight {
 	return out
 }
 
-// roundingOf is what x is rounded to for a weight with RoundInputs.
+// roundingOf returns what inputs are rounded to for a weight with RoundInputs.
 func roundingOf(w backend.WeightSpec) ref.Rounding {
 	return ref.Rounding{Format: w.Stored(), Group: w.InputGroup()}
 }
 
-// expertScales are those of one matrix of a stack.
+// expertScales returns the scales of one matrix of a stack.
 func (w *weight) expertScales(expert int) *ref.Scales {
 	if w.scales == nil {
 		return nil
@@ -45,12 +45,12 @@ func (w *weight) expertScales(expert int) *ref.Scales {
 	return &s
 }
 
-// matrixBytes is what the elements take, without their scales.
+// matrixBytes returns the size of the elements without scales.
 func matrixBytes(w backend.WeightSpec, f kernels.Format) int64 {
 	return int64(max(1, w.Experts)) * int64(w.Rows) * f.Bytes(int64(w.Cols))
 }
 
-// scalesOf is how many scales lie behind a weight that is stored as f.
+// scalesOf returns the number of scales of a weight that is stored as f.
 func scalesOf(w backend.WeightSpec, f kernels.Format) int64 {
 	if w.Scaling == backend.NoScale || !f.Scaled() {
 		return 0
@@ -58,11 +58,11 @@ func scalesOf(w backend.WeightSpec, f kernels.Format) int64 {
 	return int64(max(1, w.Experts)) * int64(w.Rows) * int64(across(w))
 }
 
-// across is how many scales a row has.
+// across returns how many scales a row has.
 func across(w backend.WeightSpec) int {
 	n := shared(w)
 	return (w.Cols + n - 1) / n
 }
 
-// shared is how many columns share a scale.
+// shared returns how many columns share a scale.
 func shared(w backend.WeightSpec) int { return w.Scaling.Columns(w.Cols, w.GroupSize) }

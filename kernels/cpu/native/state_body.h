@@ -7,7 +7,7 @@
 static inline uint8_t *state_page(const vapp_pages *p, int64_t seq) { return vapp_page(p, p->table[seq * p->width]) + p->k; }
 
 /* begun is the checkpoint that a sequence's step begins from, marked the one that the state
- * of its first n tokens is stored to, by a table of backend.KVClass.CheckpointClass; NULL:
+ * of its first n tokens is stored to, by a table of backend.KVClass.SnapshotClass; NULL:
  * none. */
 static inline uint8_t *begun(const vapp_pages *m, int64_t seq)
 {

@@ -86,7 +86,7 @@ func Turns(ctx context.Context, path string, m appliance.Machine, o Options, in 
 // open loads the model.
 func (o Options) open(ctx context.Context, p *appliance.Prepared) (session, error) {
 	config := p.EngineConfig(engine.Hooks{}, o.Progress)
-	config.Options.Backend.Profile = o.OpTimes
+	config.Options.Backend.TimeOps = o.OpTimes
 	eng, err := engine.Open(ctx, config)
 	if err != nil {
 		return session{}, err

@@ -2,7 +2,7 @@
 
 package driver
 
-// Built says whether this binary has the native half.
+// Built reports whether this binary has the native half.
 const Built = false
 
 // Devices fails with ErrNotBuilt.

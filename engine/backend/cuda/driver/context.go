@@ -10,17 +10,17 @@ import (
 	"gorgonia.org/cu"
 )
 
-// Context is a device that was opened: its primary context, which libraries of CUDA that
-// the process loads use too.
+// Context is an open device: its primary context, which other CUDA libraries in the process
+// share.
 type Context struct {
 	info   Info
 	device cu.Device
 	c      cu.CUContext
-	name   string // in errors
+	name   string // for error texts
 }
 
-// Open takes a device and makes it current on the calling thread, which the caller has
-// locked. Errors: those of Devices, *BusyError, *RoomError, *NoKernelError, *Error.
+// Open opens a device and makes it current on the calling thread, which the caller has
+// locked. Errors: those of Devices, *BusyError, *MemoryError, *NoKernelError, *Error.
 func Open(ordinal int) (*Context, error) {
 	all, err := Devices()
 	if err != nil {
@@ -41,8 +41,8 @@ func Open(ordinal int) (*Context, error) {
 		switch code(err) {
 		case codeUnavailable:
 			return nil, &BusyError{Device: c.info, Err: c.wrap("cuDevicePrimaryCtxRetain", err)}
-		case codeOutOfMemory: // of a context there is always room, unless others left none
-			return nil, &RoomError{Device: c.info, Need: contextBytes, Total: c.info.Total}
+		case codeOutOfMemory: // a context fits unless other processes use the memory
+			return nil, &MemoryError{Device: c.info, Need: contextBytes, Total: c.info.Total}
 		}
 		return nil, c.wrap("cuDevicePrimaryCtxRetain", err)
 	}
@@ -53,10 +53,10 @@ func Open(ordinal int) (*Context, error) {
 	return c, nil
 }
 
-// contextBytes is about what a context takes.
+// contextBytes is about the memory of a context.
 const contextBytes = 512 << 20
 
-// Info is the device's.
+// Info returns the device's facts.
 func (c *Context) Info() Info { return c.info }
 
 // Enter makes the context current on the calling thread, which the caller has locked.
@@ -72,32 +72,32 @@ func (c *Context) Do(f func() error) error {
 	return f()
 }
 
-// Close gives the device back, with all memory, modules and streams of the context.
+// Close releases the device with all memory, modules and streams of the context.
 func (c *Context) Close() error {
 	err := c.device.ReleasePrimaryCtx()
 	cu.SetCurrentContext(cu.CUContext{})
 	return c.wrap("cuDevicePrimaryCtxRelease", err)
 }
 
-// Memory is the device's memory in bytes, and what of it no process holds.
+// Memory returns the device's free and total memory in bytes.
 func (c *Context) Memory() (free, total int64, err error) {
 	free, total, err = cu.MemInfo()
 	return free, total, c.wrap("cuMemGetInfo", err)
 }
 
-// Require fails with *RoomError unless n bytes are free.
+// Require fails with *MemoryError unless n bytes are free.
 func (c *Context) Require(n int64) error {
 	free, total, err := c.Memory()
 	if err != nil {
 		return err
 	}
 	if n > free {
-		return &RoomError{Device: c.info, Need: n, Free: free, Total: total}
+		return &MemoryError{Device: c.info, Need: n, Free: free, Total: total}
 	}
 	return nil
 }
 
-// Alloc takes n bytes, at least 1, of the device; their address is a multiple of 256.
+// Alloc allocates n ≥ 1 bytes on the device, at a multiple of 256.
 func (c *Context) Alloc(n int64) (Address, error) {
 	p, err := cu.MemAlloc(n)
 	if err != nil && code(err) == codeOutOfMemory {
@@ -108,11 +108,11 @@ func (c *Context) Alloc(n int64) (Address, error) {
 	return Address(p), c.wrap("cuMemAlloc", err)
 }
 
-// Free gives back what Alloc took.
+// Free frees memory of Alloc.
 func (c *Context) Free(p Address) error { return c.wrap("cuMemFree", cu.MemFree(cu.DevicePtr(p))) }
 
-// Pinned takes n bytes of host memory that copies need not stage and that kernels reach at
-// the device address.
+// Pinned allocates n bytes of pinned host memory: copies need no staging, and kernels access
+// it at the device address.
 func (c *Context) Pinned(n int64) (host []byte, device Address, err error) {
 	p, device, code := hostAlloc(n)
 	if code != 0 {
@@ -121,7 +121,7 @@ func (c *Context) Pinned(n int64) (host []byte, device Address, err error) {
 	return unsafe.Slice((*byte)(p), n), device, nil
 }
 
-// FreePinned gives back what Pinned took.
+// FreePinned frees memory of Pinned.
 func (c *Context) FreePinned(host []byte) error {
 	return c.wrap("cuMemFreeHost", cu.MemFreeHost(unsafe.Pointer(unsafe.SliceData(host))))
 }

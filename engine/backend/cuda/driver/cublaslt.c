@@ -1,7 +1,8 @@
 //go:build linux && cgo && cuda
 
-// Products by cuBLASLt: libcublasLt.so.13 or .12, or the library that VAPP_LIBCUBLASLT names, opened
-// when a profile asks for it. Types and numbers are cublasLt.h's of CUDA 12 and 13.
+// Products by cuBLASLt: libcublasLt.so.13 or .12, or the library in VAPP_LIBCUBLASLT. It is
+// opened if a profile selects it. Types and constants are those of cublasLt.h in CUDA 12 and
+// 13.
 #include "native.h"
 #include <dlfcn.h>
 #include <stddef.h>
@@ -52,14 +53,14 @@ struct vapp_blas {
                 const algorithm *, void *, size_t, CUstream);
 };
 
-// vapp_shape is a product of so many rows: its layouts and the algorithm for them.
+// vapp_shape is a product with a fixed number of rows: its layouts and its algorithm.
 struct vapp_shape {
   void *w, *x, *y;
   algorithm algo;
-  int loaded;  // the library has multiplied by it: its kernel is on the device
+  int loaded;  // it has run once: its kernel is on the device
 };
 
-// The entries of a library, and where they belong.
+// The functions of the library, and the fields for their addresses.
 #define ENTRY(name, field) {name, offsetof(vapp_blas, field)}
 static const struct {
   const char *name;
@@ -81,7 +82,7 @@ static const struct {
     ENTRY("cublasLtMatmul", matmul),
 };
 
-int vapp_blas_load(vapp_blas **out, char *why, size_t room) {
+int vapp_blas_load(vapp_blas **out, char *why, size_t size) {
   const char *named = getenv("VAPP_LIBCUBLASLT");
   vapp_blas *b = calloc(1, sizeof *b);
   if (named && *named)
@@ -91,13 +92,13 @@ int vapp_blas_load(vapp_blas **out, char *why, size_t room) {
   *out = b;
   if (!b->library) {
     const char *error = dlerror();
-    snprintf(why, room, "%s", error ? error : "it cannot be loaded");
+    snprintf(why, size, "%s", error ? error : "it cannot be loaded");
     return -1;
   }
   for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
     void *f = dlsym(b->library, entries[i].name);
     if (!f) {
-      snprintf(why, room, "the library has no %s", entries[i].name);
+      snprintf(why, size, "the library has no %s", entries[i].name);
       return -1;
     }
     memcpy((char *)b + entries[i].at, &f, sizeof f);
@@ -109,7 +110,8 @@ size_t vapp_blas_version(const vapp_blas *b) { return b->get_version(); }
 const char *vapp_blas_status(const vapp_blas *b, int status) { return b->status_name(status); }
 int vapp_blas_create(vapp_blas *b) { return b->create(&b->handle); }
 
-// The library stays loaded: what it registered with the driver lives as long as the process.
+// The library stays loaded, because its registrations with the driver last as long as the
+// process.
 int vapp_blas_close(vapp_blas *b) { return b->handle ? b->destroy(b->handle) : 0; }
 
 int vapp_blas_desc(const vapp_blas *b, CUdeviceptr bias, CUdeviceptr w_scales, CUdeviceptr x_scales, int blocks, void **out) {
@@ -123,7 +125,7 @@ int vapp_blas_desc(const vapp_blas *b, CUdeviceptr bias, CUdeviceptr w_scales, C
     if (!status) status = b->desc_set(*out, desc_bias_pointer, &bias, sizeof bias);
     if (!status) status = b->desc_set(*out, desc_bias_data_type, &type, sizeof type);
   }
-  if (!status && w_scales) {  // how sums are promoted stays the library's default, not the fast one
+  if (!status && w_scales) {  // sums keep the library's default precision, not fast accumulation
     status = b->desc_set(*out, desc_a_scale_mode, &w_mode, sizeof w_mode);
     if (!status) status = b->desc_set(*out, desc_b_scale_mode, &x_mode, sizeof x_mode);
     if (!status) status = b->desc_set(*out, desc_a_scale_pointer, &w_scales, sizeof w_scales);
@@ -136,8 +138,8 @@ void vapp_blas_free_desc(const vapp_blas *b, void *desc) {
   if (desc) b->desc_destroy(desc);
 }
 
-// To the library, whose matrices lie by columns, W is [in, out] to be transposed, X [in, rows] and Y
-// [out, rows]: what lies by rows here.
+// The library's matrices are column-major. So our row-major matrices are, to it, W [in, out]
+// (transposed in the product), X [in, rows] and Y [out, rows].
 int vapp_blas_shape(const vapp_blas *b, const vapp_shape_args *a, void *desc, vapp_shape **out, int *found) {
   vapp_shape *s = calloc(1, sizeof *s);
   void *preference = 0;
@@ -156,7 +158,7 @@ int vapp_blas_shape(const vapp_blas *b, const vapp_shape_args *a, void *desc, va
     status = b->preference_set(preference, preference_alignment_a + i, &aligned, sizeof aligned);
   }
   if (!status) {
-    // That there is none is a status to some versions, a count of 0 to others.
+    // Without an algorithm, some versions return a status, others a count of 0.
     int none = b->find(b->handle, desc, s->w, s->x, s->y, s->y, preference, 1, &best, found);
     if (none || *found < 1 || best.state || best.workspace > a->workspace) *found = 0;
     s->algo = best.algo;

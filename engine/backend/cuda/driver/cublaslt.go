@@ -13,15 +13,15 @@ import (
 	"unsafe"
 )
 
-// blasStatus is added to the statuses of cuBLASLt among those of the driver.
+// blasStatus is the offset of cuBLASLt's statuses among the driver's.
 const blasStatus = C.VAPP_BLAS_STATUS
 
-// BLAS is cuBLASLt with a handle for a context. It is for one goroutine, but for the lists that
-// call it.
+// BLAS is cuBLASLt with a handle for a context. One goroutine uses it, except for the lists
+// that run its products.
 type BLAS struct {
 	ctx      *Context
 	c        *C.vapp_blas
-	plain    unsafe.Pointer // what products without a bias are described by
+	plain    unsafe.Pointer // the descriptor of products without a bias
 	shapes   map[C.vapp_shape_args]*C.vapp_shape
 	products []*Product
 }
@@ -59,13 +59,13 @@ func (b *BLAS) failed(call string, status int) error {
 	return &BLASError{Call: call, Status: status, Name: C.GoString(C.vapp_blas_status(b.c, C.int(status))), Device: b.ctx.name}
 }
 
-// Version is the library's: 130101 is 13.1.1.
+// Version returns the library's version: 130101 is 13.1.1.
 func (b *BLAS) Version() int { return int(C.vapp_blas_version(b.c)) }
 
-// Numbers is what W and X of a Multiplication are.
+// Numbers is the format of W and X of a Multiplication.
 type Numbers int
 
-// The numbers that there are. E4M3 have scales.
+// The formats. E4M3 has scales.
 const (
 	BF16 Numbers = C.vapp_bf16
 	F16  Numbers = C.vapp_f16
@@ -74,19 +74,20 @@ const (
 
 func (n Numbers) String() string { return [...]string{"bf16", "f16", "f8_e4m3"}[n] }
 
-// Multiplication is a product for a List: Y [rows, Out] in float32 = X [rows, In] · W [Out, In],
-// transposed, + Bias, with up to Most rows, of which a launch computes a multiple of Unit, or Most. Of
-// E4M3 each row of W and of X has a scale in float32, WScales [Out] and XScales [Most], and there is no Bias.
-// With Blocks, 128 by 128 of W have one, WScales [Out/128, In/128 up to a multiple of 4], and 128 of a row of X,
-// XScales [In/128, rows that are computed], which are multiples of 4.
+// Multiplication is a product for a List: Y [rows, Out] in float32 = X [rows, In] · Wᵀ +
+// Bias, with W [Out, In] and up to Most rows. A launch rounds the rows up to a multiple of
+// Unit, at most Most. With E4M3, each row of W and of X has a float32 scale, WScales [Out]
+// and XScales [Most], and there is no Bias. With Blocks, a 128 × 128 block of W has a scale,
+// WScales [Out/128, In/128 rounded up to a multiple of 4], and so has a run of 128 in a row
+// of X, XScales [In/128, computed rows]; the computed rows are a multiple of 4.
 type Multiplication struct {
 	Numbers                  Numbers
 	In, Out, Most, Unit      int
 	W, X, Bias, Y, Workspace Address
-	WScales, XScales         Address // of E4M3
-	Blocks                   bool    // whose they are
-	Bytes                    int64   // of the workspace
-	Args, RowsAt             int     // bytes of a launch's arguments, and where in them the rows are, an int32
+	WScales, XScales         Address // for E4M3 only
+	Blocks                   bool    // scales are of blocks
+	Bytes                    int64   // size of the workspace
+	Args, RowsAt             int     // size of a launch's arguments, and the offset of the int32 row count in them
 }
 
 // Product is a Multiplication with an algorithm for each number of rows.
@@ -96,8 +97,8 @@ type Product struct {
 	args int
 }
 
-// Ask has the library find the algorithms of a product. The error is a *NoAlgorithm where it has none, a
-// *BLASTooOld where it is older than such scales.
+// Ask asks the library for the algorithms of a product. The error is a *NoAlgorithm if there
+// is none, or a *BLASTooOld if the library does not support such scales.
 func (b *BLAS) Ask(m Multiplication) error {
 	desc, err := b.desc(m)
 	if err != nil {
@@ -108,8 +109,8 @@ func (b *BLAS) Ask(m Multiplication) error {
 	return err
 }
 
-// Product is one for lists, with the algorithms that Ask finds: the same for the same shape, as long
-// as the library is open.
+// Product returns a product for lists, with the algorithms that Ask finds. The same shape
+// gets the same algorithms while the library is open.
 func (b *BLAS) Product(m Multiplication) (*Product, error) {
 	desc, err := b.desc(m)
 	if err != nil {
@@ -131,7 +132,7 @@ func (b *BLAS) Product(m Multiplication) (*Product, error) {
 	return p, nil
 }
 
-// desc describes a product: those without a bias and scales share one.
+// desc returns the descriptor of a product. Products without bias and scales share one.
 func (b *BLAS) desc(m Multiplication) (out unsafe.Pointer, err error) {
 	if have := b.Version(); m.Numbers == E4M3 && have < BLASNeedScales {
 		return nil, &BLASTooOld{Have: have, Need: BLASNeedScales}
@@ -152,7 +153,7 @@ func (b *BLAS) freeDesc(desc unsafe.Pointer) {
 	}
 }
 
-// all are the shapes of a product, by rows.
+// all returns the shapes of a product, by rows.
 func (b *BLAS) all(m Multiplication, desc unsafe.Pointer) ([]*C.vapp_shape, error) {
 	out := make([]*C.vapp_shape, (m.Most+m.Unit-1)/m.Unit)
 	for i := range out {
@@ -164,7 +165,7 @@ func (b *BLAS) all(m Multiplication, desc unsafe.Pointer) ([]*C.vapp_shape, erro
 	return out, nil
 }
 
-// shape is that of so many rows, asked for once.
+// shape returns the shape for a number of rows; the library is asked once.
 func (b *BLAS) shape(m Multiplication, rows int, desc unsafe.Pointer) (*C.vapp_shape, error) {
 	const most = 256
 	a := C.vapp_shape_args{
@@ -188,7 +189,7 @@ func (b *BLAS) shape(m Multiplication, rows int, desc unsafe.Pointer) (*C.vapp_s
 	return nil, &NoAlgorithm{Rows: rows, In: m.In, Out: m.Out, Format: m.Numbers.String(), Workspace: m.Bytes}
 }
 
-// aligned is the largest power of 2, up to most, that an address is a multiple of.
+// aligned returns the largest power of 2, up to most, that divides an address.
 func aligned(at Address, most int) int {
 	n := 1
 	for n < most && at&Address(2*n-1) == 0 {
@@ -204,7 +205,7 @@ func flag(b bool) C.uint32_t {
 	return 0
 }
 
-// launched is what a list knows of the product; of none nothing.
+// launched returns what a list stores of the product; zeros for none.
 func (p *Product) launched() (ctx *Context, name string, args int) {
 	if p == nil {
 		return nil, "", 0
@@ -212,7 +213,7 @@ func (p *Product) launched() (ctx *Context, name string, args int) {
 	return p.b.ctx, "cublasLtMatmul", p.args
 }
 
-// Close gives the handle back and ends the products, which no list runs any more.
+// Close destroys the handle and frees the products; no list may run them.
 func (b *BLAS) Close() error {
 	for _, p := range b.products {
 		b.freeDesc(p.c.desc)

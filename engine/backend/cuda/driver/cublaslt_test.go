@@ -14,7 +14,7 @@ import (
 	"vapp.dev/kernels/cuda/cudatest"
 )
 
-// halves are numbers that bf16 holds, on the device.
+// halves copies numbers to the device as bf16.
 func halves(t *testing.T, c *Context, s *Stream, v []float32) Address {
 	t.Helper()
 	b := make([]uint16, len(v))
@@ -27,15 +27,15 @@ func halves(t *testing.T, c *Context, s *Stream, v []float32) Address {
 	return p
 }
 
-// TestProducts: a list's products are the library's for the rows of each run, rounded up to a unit and
-// no further than the most; by graphs as by calls, once the library has its kernels; what it refuses is
-// an error with its word, and a step takes no memory of Go's.
+// TestProducts: a list's products compute the rows of each run, rounded up to a unit and at
+// most Most. Graphs give the same results once the library's kernels are loaded. A product
+// that the library rejects returns its error, and a step allocates no Go memory.
 func TestProducts(t *testing.T) {
 	t.Setenv("VAPP_LIBCUBLASLT", cudatest.BLAS(t))
 	c, s := open(t, "order=lazy")
 	b, err := c.BLAS()
 	must(t, err)
-	const in, out, most, unit, room = 32, 12, 130, 64, 1 << 16
+	const in, out, most, unit, size = 32, 12, 130, 64, 1 << 16
 	w, x, bias := make([]float32, out*in), make([]float32, most*in), make([]float32, out)
 	for i := range w {
 		w[i] = float32(i%7 - 3)
@@ -46,11 +46,11 @@ func TestProducts(t *testing.T) {
 	for i := range bias {
 		bias[i] = float32(100 * i)
 	}
-	work, err := c.Alloc(room)
+	work, err := c.Alloc(size)
 	must(t, err)
 	y := floats(t, c, s, make([]float32, most*out))
 	m := Multiplication{
-		In: in, Out: out, Most: most, Unit: unit, W: halves(t, c, s, w), X: halves(t, c, s, x), Bias: floats(t, c, s, bias), Y: y, Workspace: work, Bytes: room,
+		In: in, Out: out, Most: most, Unit: unit, W: halves(t, c, s, w), X: halves(t, c, s, x), Bias: floats(t, c, s, bias), Y: y, Workspace: work, Bytes: size,
 		Args: int(unsafe.Sizeof(cuda.LibraryArgs{})), RowsAt: int(unsafe.Offsetof(cuda.LibraryArgs{}.Rows)),
 	}
 	must(t, b.Ask(m))
@@ -58,7 +58,7 @@ func TestProducts(t *testing.T) {
 		t.Helper()
 		got := fetch(t, s, y, most*out)
 		for i := range got {
-			want := float32(0) // behind the unit
+			want := float32(0) // beyond the unit
 			if i/out < rows {
 				for k := range in {
 					want += w[i%out*in+k] * x[i/out*in+k]
@@ -94,7 +94,7 @@ func TestProducts(t *testing.T) {
 	}
 	must(t, s.Wait(soon))
 
-	// Another shape, which the library has not multiplied by yet.
+	// Another shape, which the library has not run yet.
 	fresh := m
 	fresh.Out = out - 4
 	l := listed(t, b, fresh)
@@ -110,7 +110,7 @@ func TestProducts(t *testing.T) {
 	before := Counted("vapp_emulated_host")
 	must(t, l.Load(s, 0, 1, [NumBound]int32{3}))
 	if Counted("vapp_emulated_host") != before {
-		t.Error("what is there is brought again")
+		t.Error("loaded kernels are loaded again")
 	}
 	g, err := capture()
 	must(t, err)
@@ -135,7 +135,7 @@ func TestProducts(t *testing.T) {
 	must(t, b.Close())
 }
 
-// listed is a list of one product, whose rows the first symbol says.
+// listed returns a list of one product; its first symbol is the row count.
 func listed(t *testing.T, b *BLAS, m Multiplication) *List {
 	t.Helper()
 	p, err := b.Product(m)
@@ -149,7 +149,7 @@ func listed(t *testing.T, b *BLAS, m Multiplication) *List {
 	return l
 }
 
-// codes are bytes on the device.
+// codes copies bytes to the device.
 func codes(t *testing.T, c *Context, s *Stream, b []byte) Address {
 	t.Helper()
 	p, err := c.Alloc(int64(len(b)))
@@ -158,15 +158,16 @@ func codes(t *testing.T, c *Context, s *Stream, b []byte) Address {
 	return p
 }
 
-// TestScaledProducts: E4M3 is multiplied with a scale for each row, or for each block of 128, which lie as the
-// library reads them: those of X as far apart as there are rows that are computed. What it cannot multiply so has no
-// algorithm: other devices, rows that are no multiples of 4 with blocks, features and inputs that are no 16 bytes.
+// TestScaledProducts: E4M3 products have a scale for each row, or for each block of 128, in
+// the library's layout; the stride of X's scales is the number of computed rows. Cases that
+// it cannot multiply have no algorithm: other devices, rows that are no multiple of 4 with
+// blocks, and features and inputs that are no multiple of 16 bytes.
 func TestScaledProducts(t *testing.T) {
 	t.Setenv("VAPP_LIBCUBLASLT", cudatest.BLAS(t))
 	c, s := open(t, "order=lazy")
-	const in, out, most, unit, room, groups, across = 384, 144, 100, 64, 1 << 16, 3, 4
+	const in, out, most, unit, size, groups, across = 384, 144, 100, 64, 1 << 16, 3, 4
 	w, x := make([]byte, out*in), make([]byte, most*in)
-	for i := range w { // 1, -2, 0.5, NaN nowhere
+	for i := range w { // 1, -2, 0.5; no NaN
 		w[i] = []byte{0x38, 0xc0, 0x30}[i*i/7%3]
 	}
 	for i := range x {
@@ -182,12 +183,12 @@ func TestScaledProducts(t *testing.T) {
 	}
 	ofW, ofX := scales(out), scales(most)
 	ofBlocks, ofGroups := scales(2*across), scales(groups*most)
-	work, err := c.Alloc(room)
+	work, err := c.Alloc(size)
 	must(t, err)
 	y := floats(t, c, s, make([]float32, most*out))
 	m := Multiplication{
 		Numbers: E4M3, In: in, Out: out, Most: most, Unit: unit, W: codes(t, c, s, w), X: codes(t, c, s, x), WScales: floats(t, c, s, ofW), XScales: floats(t, c, s, ofX),
-		Y: y, Workspace: work, Bytes: room, Args: int(unsafe.Sizeof(cuda.LibraryArgs{})), RowsAt: int(unsafe.Offsetof(cuda.LibraryArgs{}.Rows)),
+		Y: y, Workspace: work, Bytes: size, Args: int(unsafe.Sizeof(cuda.LibraryArgs{})), RowsAt: int(unsafe.Offsetof(cuda.LibraryArgs{}.Rows)),
 	}
 	blocks := m
 	blocks.Blocks, blocks.WScales, blocks.XScales = true, floats(t, c, s, ofBlocks), floats(t, c, s, ofGroups)
@@ -216,7 +217,7 @@ func TestScaledProducts(t *testing.T) {
 	}
 	must(t, b.Close())
 
-	asked := func(m Multiplication) error { // of a library that has found nothing yet
+	asked := func(m Multiplication) error { // asks a new handle without cached algorithms
 		b, err := c.BLAS()
 		must(t, err)
 		defer func() { must(t, b.Close()) }()
@@ -254,7 +255,7 @@ func TestScaledProducts(t *testing.T) {
 	}
 }
 
-// TestAligned: addresses are told as aligned as they are.
+// TestAligned: aligned returns the exact alignment of addresses.
 func TestAligned(t *testing.T) {
 	var got []int
 	for _, at := range []Address{0, 4096, 256, 128, 192, 8, 3} {

@@ -11,10 +11,10 @@ import (
 	"gorgonia.org/cu"
 )
 
-// Built says whether this binary has the native half.
+// Built reports whether this binary has the native half.
 const Built = true
 
-// Devices lists what the driver finds; nothing is taken of it. Errors: *NoDriver,
+// Devices lists the driver's devices. It allocates nothing on them. Errors: *NoDriver,
 // *DriverTooOld, *NoDevice, *Error.
 func Devices() ([]Info, error) {
 	code, missing := status()
@@ -46,8 +46,8 @@ func Devices() ([]Info, error) {
 	return out, nil
 }
 
-// Emulate has an emulated driver take settings, as the environment variable VAPP_EMULATED
-// has them (kernels/cuda/emulation/driver). It fails on a real one.
+// Emulate passes settings to an emulated driver, in the form of the environment variable
+// VAPP_EMULATED (kernels/cuda/emulation/driver). It fails with a real driver.
 func Emulate(settings string) error {
 	if _, err := Devices(); err != nil {
 		var none *NoDriver
@@ -64,17 +64,17 @@ func Emulate(settings string) error {
 	return fmt.Errorf("the emulated driver has no setting %q", settings)
 }
 
-// Counted is how often an emulated driver was called by a name ("cuMemAlloc"), how many
-// launches ran ("kernel", and by the name of each), the bytes of device memory that are asked for ("bytes") and taken,
-// with contexts and graphs ("taken"), and those of pinned host memory ("pinned"); -1 of a real
-// driver.
+// Counted returns a count of an emulated driver; −1 with a real one. what is the name of a
+// driver call ("cuMemAlloc"), "kernel" for all launches or a kernel's name, "bytes" for the
+// device memory requested, "taken" for the device memory used, with contexts and graphs, or
+// "pinned" for the pinned host memory.
 func Counted(what string) int64 { return emulatedCount(what) }
 
-// Free is what of the device's bytes no process holds, 0 where nobody tells. It asks NVIDIA's
-// management library, which takes longer than all else that is asked without a context.
+// Free returns the device's free bytes, or 0 if unknown. It asks NVIDIA's management library,
+// which takes longer than all other queries without a context.
 func (i Info) Free() int64 {
 	free := freeMemory(i.UUID)
-	if free > i.Total { // of an instance of MIG what is told is the whole device's
+	if free > i.Total { // for a MIG instance, the library reports the whole device
 		return 0
 	}
 	return max(0, free)
@@ -120,12 +120,12 @@ func info(ordinal, version int) (Info, error) {
 	}
 	i.L2, i.ECC, i.Integrated = int64(l2), ecc != 0, integrated != 0
 	i.Prohibited, i.Exclusive = mode == modeProhibited, mode == modeExclusive || mode == modeExclusiveThread
-	// Two transfers a clock: kHz times bits.
+	// Two transfers per clock: kHz times bits.
 	i.Bandwidth = 2 * float64(clock) * 1000 * float64(width) / 8
 	return i, nil
 }
 
-// code is the CUresult in an error of gorgonia.org/cu.
+// code returns the CUresult in an error of gorgonia.org/cu.
 func code(err error) int {
 	if v := reflect.ValueOf(err); v.Kind() == reflect.Int {
 		return int(v.Int())
@@ -133,7 +133,7 @@ func code(err error) int {
 	return codeUnknown
 }
 
-// wrap makes an *Error of one of gorgonia.org/cu; nil of nil.
+// wrap returns the *Error for an error of gorgonia.org/cu; nil for nil.
 func wrap(call string, err error, device string) error {
 	if err == nil {
 		return nil
@@ -141,7 +141,7 @@ func wrap(call string, err error, device string) error {
 	return failed(call, code(err), device)
 }
 
-// failed is the error of a code; nil of 0.
+// failed returns the error for a code; nil for 0.
 func failed(call string, code int, device string) error {
 	if code == 0 {
 		return nil

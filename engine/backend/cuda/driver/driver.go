@@ -1,15 +1,19 @@
-// Package driver is the CUDA driver as backend cuda uses it: devices, memory, modules,
-// streams, events, lists of launches and graphs of them. It is gorgonia.org/cu where that
-// has what is needed, and one file of C beside it (native.go) where not. The driver's
-// library is opened when something is first asked of it, so that a binary with this package
-// starts on machines that have none.
+// Package driver wraps the CUDA driver for backend cuda: devices, memory, modules, streams,
+// events, lists of launches and graphs of them.
+//
+// It must not know programs, weights or the backend's layout. Start reading at Open and
+// Context in context.go, then List in list.go.
+//
+// It uses gorgonia.org/cu where that is sufficient, and native.go with a little C for the
+// rest. The driver's library is opened at its first use, so a binary with this package starts
+// on machines without it.
 //
 // Everything beyond the types of this file is for Linux with cgo and the build tag cuda;
 // other builds have Devices and Open, which fail with ErrNotBuilt.
 //
-// A Context is for threads on which it is current: that of Open, and those that call
-// Context.Enter, all locked with runtime.LockOSThread. A Stream, a List and a Graph are for
-// one goroutine at a time.
+// A Context may be used on threads on which it is current: that of Open, and those that call
+// Context.Enter, all locked with runtime.LockOSThread. One goroutine at a time may use a
+// Stream, a List or a Graph.
 package driver
 
 import (
@@ -19,42 +23,42 @@ import (
 	"vapp.dev/kernels/cuda"
 )
 
-// Address is a place in device memory, or in host memory as the device sees it.
+// Address is an address in device memory, or the device address of host memory.
 type Address = cuda.Ptr
 
-// ErrNotBuilt is what a binary without the tag cuda says.
+// ErrNotBuilt is the error of a binary without the tag cuda.
 var ErrNotBuilt = errors.New("this binary was built without CUDA: build it with make build CUDA=1")
 
-// Info is a device as the driver tells of it, without a context.
+// Info is the facts of a device that the driver reports without a context.
 type Info struct {
 	Ordinal        int
 	Name           string // "NVIDIA H200"
 	UUID           string // "GPU-…"
 	Major, Minor   int    // compute capability
 	SMs            int
-	SharedPerBlock int // bytes of shared memory that a block may ask for
+	SharedPerBlock int // most bytes of shared memory of a block
 	SharedPerSM    int
-	L2             int64 // bytes of the second cache
+	L2             int64 // bytes of the L2 cache
 	Total          int64 // bytes of memory
 	Bandwidth      float64
-	Driver         int // the CUDA that the driver speaks: 13000 is 13.0
+	Driver         int // CUDA version of the driver: 13000 is 13.0
 	ECC            bool
 	Integrated     bool // memory is the host's
-	Prohibited     bool // compute mode lets nobody open it
-	Exclusive      bool // compute mode lets one process open it
+	Prohibited     bool // compute mode: no process may open it
+	Exclusive      bool // compute mode: one process may open it
 	Emulated       bool // kernels/cuda/emulation on the host
 }
 
-// Capability is "9.0".
+// Capability returns the compute capability: "9.0".
 func (i Info) Capability() string { return fmt.Sprintf("%d.%d", i.Major, i.Minor) }
 
-// CUDA is what the driver speaks: "13.0".
+// CUDA returns the CUDA version of the driver: "13.0".
 func (i Info) CUDA() string { return version(i.Driver) }
 
-// String is one line: name, capability, memory.
+// String returns one line: name, capability, memory.
 func (i Info) String() string {
 	return fmt.Sprintf("%s (compute capability %s, %d SMs, %.2f GiB)", i.Name, i.Capability(), i.SMs, float64(i.Total)/(1<<30))
 }
 
-// version prints what the driver says of itself: 13000 is "13.0".
+// version formats a CUDA version: 13000 is "13.0".
 func version(n int) string { return fmt.Sprintf("%d.%d", n/1000, n%1000/10) }

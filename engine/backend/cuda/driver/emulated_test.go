@@ -20,10 +20,10 @@ import (
 	"vapp.dev/kernels/cuda/cudatest"
 )
 
-// soon is long enough for anything that ends.
+// soon is longer than any finite work takes.
 const soon = time.Minute
 
-// open is the emulated device, with settings, and a stream.
+// open opens the emulated device with settings, and a stream.
 func open(t testing.TB, settings string) (*Context, *Stream) {
 	t.Helper()
 	emulated(t, settings)
@@ -41,7 +41,7 @@ func open(t testing.TB, settings string) (*Context, *Stream) {
 	return c, s
 }
 
-// emulated has the process use the emulated driver.
+// emulated makes the process use the emulated driver.
 func emulated(t testing.TB, settings string) {
 	t.Helper()
 	if err := os.Setenv("VAPP_LIBCUDA", cudatest.Driver(t)); err != nil {
@@ -53,7 +53,7 @@ func emulated(t testing.TB, settings string) {
 	t.Cleanup(func() { Emulate("reset") })
 }
 
-// floats are n numbers on the device.
+// floats copies numbers to the device.
 func floats(t testing.TB, c *Context, s *Stream, v []float32) Address {
 	t.Helper()
 	p, err := c.Alloc(int64(4 * len(v)))
@@ -88,7 +88,7 @@ func load(t testing.TB, c *Context, name string) *Function {
 	return f
 }
 
-// addition is into += x over bound[0] rows of cols numbers.
+// addition returns a launch of into += x over bound[0] rows of cols numbers.
 func addition(t testing.TB, f *Function, x, into Address, cols int32) Launch {
 	args := cuda.AddArgs{X: x, Into: into}
 	return Launch{
@@ -265,17 +265,17 @@ func TestMemory(t *testing.T) {
 	p, err := c.Alloc(3 << 20)
 	must(t, err)
 	if free, _, _ := c.Memory(); free != 56<<20 {
-		t.Errorf("%d bytes free beside 3 MiB", free)
+		t.Errorf("%d bytes free with 3 MiB allocated", free)
 	}
 	if n := Counted("bytes"); n != 3<<20 {
 		t.Errorf("%d bytes asked for", n)
 	}
 	_, err = c.Alloc(57 << 20)
-	if e := (*RoomError)(nil); !errors.As(err, &e) || e.Free != 56<<20 || e.TooSmall() {
+	if e := (*MemoryError)(nil); !errors.As(err, &e) || e.Free != 56<<20 || e.TooSmall() {
 		t.Errorf("too much: %v", err)
 	}
 	_, err = c.Alloc(1 << 40)
-	if e := (*RoomError)(nil); !errors.As(err, &e) || !e.TooSmall() {
+	if e := (*MemoryError)(nil); !errors.As(err, &e) || !e.TooSmall() {
 		t.Errorf("far too much: %v", err)
 	}
 	if _, err := c.Alloc(0); err == nil {
@@ -293,7 +293,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// A stream's work is done when somebody waits for it, and not before.
+// TestLazyOrder: the emulated driver runs a stream's work only when something waits for it.
 func TestLazyOrder(t *testing.T) {
 	c, s := open(t, "order=lazy")
 	other, err := c.Stream()
@@ -348,11 +348,11 @@ func TestSharedMemoryAndAttributes(t *testing.T) {
 	must(t, err)
 	_, err = m.Function("vapp_none")
 	if e := (*Error)(nil); !errors.As(err, &e) || e.Code != codeNotFound || e.Kernel != "vapp_none" {
-		t.Errorf("a kernel that there is not: %v", err)
+		t.Errorf("a missing kernel: %v", err)
 	}
 }
 
-// BenchmarkGEMV is a 4096×4096 product in BF16 with one row: how fast the emulation is.
+// BenchmarkGEMV runs a 4096×4096 product in BF16 with one row: the speed of the emulation.
 func BenchmarkGEMV(b *testing.B) {
 	c, s := open(b, "")
 	const n = 4096
@@ -391,7 +391,7 @@ func BenchmarkList(b *testing.B) {
 	}
 	l, err := NewList(launches)
 	must(b, err)
-	// What the emulated driver does for a launch is not the question.
+	// The work of the emulated driver for a launch is not measured.
 	must(b, Emulate("blocks=none"))
 	for b.Loop() {
 		l.Run(s, 0, len(launches), [NumBound]int32{1})

@@ -6,31 +6,31 @@ import (
 	"time"
 )
 
-// Need is the CUDA that a driver has to speak: that of the kernels' machine code.
+// Need is the CUDA version that the driver must support: that of the kernels' machine code.
 const Need = 13000
 
-// NoDriver: the driver's library is not there or cannot be loaded.
+// NoDriver means that the driver's library is missing or cannot be loaded.
 type NoDriver struct{ Why string }
 
 func (e *NoDriver) Error() string {
 	return fmt.Sprintf("no CUDA driver on this machine (%s): install NVIDIA's driver for CUDA %s or newer, or choose backend cpu", e.Why, version(Need))
 }
 
-// DriverTooOld: the driver cannot load the kernels.
+// DriverTooOld means that the driver cannot load the kernels.
 type DriverTooOld struct{ Have, Need int }
 
 func (e *DriverTooOld) Error() string {
 	return fmt.Sprintf("the CUDA driver is for CUDA %s and the kernels need %s: update NVIDIA's driver", version(e.Have), version(e.Need))
 }
 
-// NoDevice: a driver without a device that this process may use.
+// NoDevice means that the driver has no device that this process may use.
 type NoDevice struct{ Driver int }
 
 func (e *NoDevice) Error() string {
-	return "the CUDA driver finds no device: nvidia-smi lists what there is, CUDA_VISIBLE_DEVICES may hide it, a container needs --gpus"
+	return "the CUDA driver finds no device: nvidia-smi lists the devices, CUDA_VISIBLE_DEVICES may hide it, a container needs --gpus"
 }
 
-// NoSuchDevice: this machine has not the device that was planned for.
+// NoSuchDevice means that this machine lacks the device of the plan.
 type NoSuchDevice struct {
 	Name, Capability string
 	Total            int64 // bytes
@@ -46,7 +46,8 @@ func (e *NoSuchDevice) Error() string {
 		e.Name, e.Capability, float64(e.Total)/(1<<30), strings.Join(have, ", "))
 }
 
-// BusyError: another process has the device for itself, or the device lets nobody in.
+// BusyError means that another process uses the device exclusively, or that its compute mode
+// lets no process open it.
 type BusyError struct {
 	Device Info
 	Err    error
@@ -55,23 +56,24 @@ type BusyError struct {
 func (e *BusyError) Error() string {
 	what := "another process has it for itself: end that one (nvidia-smi lists it) or choose another device"
 	if e.Device.Prohibited {
-		what = "its compute mode lets nobody in: nvidia-smi -c DEFAULT changes that"
+		what = "its compute mode lets no process in: nvidia-smi -c DEFAULT changes that"
 	}
 	return fmt.Sprintf("device %d, %s: busy: %s", e.Device.Ordinal, e.Device.Name, what)
 }
 
 func (e *BusyError) Unwrap() error { return e.Err }
 
-// RoomError: the device has not the memory that is asked for, at all or now.
-type RoomError struct {
+// MemoryError means that the device has too little memory in total, or too little free memory
+// now.
+type MemoryError struct {
 	Device            Info
 	Need, Free, Total int64
 }
 
-// TooSmall says that no other process is to blame.
-func (e *RoomError) TooSmall() bool { return e.Need > e.Total }
+// TooSmall reports whether even the whole device is too small, whatever other processes use.
+func (e *MemoryError) TooSmall() bool { return e.Need > e.Total }
 
-func (e *RoomError) Error() string {
+func (e *MemoryError) Error() string {
 	const gib = 1 << 30
 	at := fmt.Sprintf("device %d, %s", e.Device.Ordinal, e.Device.Name)
 	if e.TooSmall() {
@@ -81,7 +83,7 @@ func (e *RoomError) Error() string {
 		at, float64(e.Need)/gib, float64(e.Free)/gib, float64(e.Total)/gib)
 }
 
-// NoKernelError: the kernels have no code for the device.
+// NoKernelError means that the kernels have no code for the device.
 type NoKernelError struct {
 	Device Info
 	Err    error
@@ -93,20 +95,21 @@ func (e *NoKernelError) Error() string {
 
 func (e *NoKernelError) Unwrap() error { return e.Err }
 
-// BLASNeed is the cuBLASLt, as its version numbers it, that products are asked of.
+// BLASNeed is the oldest supported cuBLASLt, in its own numbering.
 const BLASNeed = 120000
 
-// BLASNeedScales is the one that has scales of 8-bit floats by row and by blocks of 128.
+// BLASNeedScales is the oldest cuBLASLt with scales of 8-bit floats by row and by blocks of
+// 128.
 const BLASNeedScales = 120900
 
-// NoBLAS: cuBLASLt is asked for and not there, or lacks what is called.
+// NoBLAS means that cuBLASLt is required and is missing, or lacks a function.
 type NoBLAS struct{ Why string }
 
 func (e *NoBLAS) Error() string {
 	return fmt.Sprintf("no cuBLASLt (%s): install NVIDIA's cuBLAS of CUDA 12 or 13, libcublasLt.so.13 or .12, where the loader finds it, or set cuda.linear to \"own\"", e.Why)
 }
 
-// BLASTooOld: cuBLASLt is older than what it is called by.
+// BLASTooOld means that cuBLASLt is older than required.
 type BLASTooOld struct{ Have, Need int }
 
 func (e *BLASTooOld) Error() string {
@@ -114,18 +117,18 @@ func (e *BLASTooOld) Error() string {
 	return fmt.Sprintf("cuBLASLt is %s and %s is needed: install NVIDIA's cuBLAS of CUDA 12 or 13, or set cuda.linear to \"own\"", of(e.Have), of(e.Need))
 }
 
-// NoAlgorithm: cuBLASLt has no algorithm for a product.
+// NoAlgorithm means that cuBLASLt has no algorithm for a product.
 type NoAlgorithm struct {
 	Rows, In, Out int
 	Format        string
-	Workspace     int64 // bytes that it could have had
+	Workspace     int64 // bytes that it may use
 }
 
 func (e *NoAlgorithm) Error() string {
 	return fmt.Sprintf("cuBLASLt has no algorithm for %d rows times %d×%d of %s within %d bytes of workspace: install a newer one, or set cuda.linear to \"own\"", e.Rows, e.Out, e.In, e.Format, e.Workspace)
 }
 
-// BLASError is what a call of cuBLASLt failed with.
+// BLASError is the error of a failed call of cuBLASLt.
 type BLASError struct {
 	Call   string // "cublasLtMatmul"
 	Status int    // cublasStatus_t
@@ -137,24 +140,24 @@ func (e *BLASError) Error() string {
 	return fmt.Sprintf("%s: %s: %s: set cuda.linear to \"own\", and report this line where the driver and cuBLAS are of one release", e.Device, e.Call, e.Name)
 }
 
-// HungError: the device does not answer. Every call that would give something of it back waits
-// for ever: the process has to end.
+// HungError means that the device does not respond. Every call that would free something of
+// it blocks forever: the process has to end.
 type HungError struct {
 	Device string // "device 0, NVIDIA H200"
 	Waited time.Duration
 }
 
 func (e *HungError) Error() string {
-	return fmt.Sprintf("%s: no answer for %v: a kernel hangs, or the device is lost: restart; if it comes again, look for Xid in the kernel's log (dmesg) and reset the device (nvidia-smi --gpu-reset)", e.Device, e.Waited)
+	return fmt.Sprintf("%s: no answer for %v: a kernel hangs, or the device is lost: restart; if it happens again, look for Xid in the kernel's log (dmesg) and reset the device (nvidia-smi --gpu-reset)", e.Device, e.Waited)
 }
 
-// Error is what a call of the driver failed with.
+// Error is the error of a failed call of the driver.
 type Error struct {
 	Call   string // "cuMemAlloc"
 	Code   int    // CUresult
 	Name   string // "CUDA_ERROR_OUT_OF_MEMORY"
-	Device string // "device 0, NVIDIA H200"; "" before there is one
-	Kernel string // that was launched, else ""
+	Device string // "device 0, NVIDIA H200"; "" before a device is open
+	Kernel string // the launched kernel, or ""
 }
 
 func (e *Error) Error() string {
@@ -176,10 +179,10 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Fatal says that nothing can be done with the context any more: the process has to end.
+// Fatal reports whether the context is unusable from now on: the process has to end.
 func (e *Error) Fatal() bool { return fatal[e.Code] }
 
-// Codes of the driver (CUresult) that are told apart.
+// Codes of the driver (CUresult) that are handled separately.
 const (
 	codeInvalidValue    = 1
 	codeOutOfMemory     = 2
@@ -211,15 +214,15 @@ var fatal = map[int]bool{
 	709: true, 710: true, 714: true, 715: true, 716: true, 717: true, 718: true, codeLaunchFailed: true, 720: true, 721: true, codeUnknown: true,
 }
 
-const defect = "a kernel went astray: a defect of vapp, restart and report it with this line"
+const defect = "a kernel made an illegal access: a defect of vapp; restart and report this line"
 
 var remedies = map[int]string{
 	codeOutOfMemory:     "the device has no memory left: end other processes on it (nvidia-smi lists them) or lower memory.utilization",
 	codeUnavailable:     "another process has the device for itself: end it (nvidia-smi lists it) or choose another device",
 	codeNoBinary:        "the kernels have no code for this device",
-	codeECC:             "the device's memory has an error that cannot be corrected: restart; if it comes again, reset or replace the device (nvidia-smi -q -d ECC)",
-	codeContained:       "the device's memory has an error that cannot be corrected: restart; if it comes again, reset or replace the device (nvidia-smi -q -d ECC)",
-	codeNVLink:          "the link between devices failed: restart; if it comes again, look at nvidia-smi nvlink -s",
+	codeECC:             "the device's memory has an error that cannot be corrected: restart; if it happens again, reset or replace the device (nvidia-smi -q -d ECC)",
+	codeContained:       "the device's memory has an error that cannot be corrected: restart; if it happens again, reset or replace the device (nvidia-smi -q -d ECC)",
+	codeNVLink:          "the link between devices failed: restart; if it happens again, look at nvidia-smi nvlink -s",
 	codeUnsupportedPTX:  "the driver is older than the kernels: update NVIDIA's driver",
 	codeOperatingSystem: "the operating system refused: is /dev/nvidia* there and may this process open it?",
 	codeIllegalAddress:  defect,
@@ -230,7 +233,7 @@ var remedies = map[int]string{
 	717:                 defect,
 	718:                 defect,
 	codeLaunchTimeout:   "a kernel ran too long for a device that also draws a screen: use another device",
-	codeLaunchFailed:    "a kernel failed: restart; if it comes again, look for Xid in the kernel's log (dmesg)",
+	codeLaunchFailed:    "a kernel failed: restart; if it happens again, look for Xid in the kernel's log (dmesg)",
 	codeNotReadySystem:  "the system is not ready yet: NVIDIA's fabric manager has to run",
 	codeMismatch:        "the driver's library and kernel module are of different versions: reboot, or install them again",
 	codeUnknown:         "the driver cannot say what failed: look for NVRM or Xid in the kernel's log (dmesg)",

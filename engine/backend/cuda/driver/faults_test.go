@@ -14,7 +14,7 @@ import (
 	"vapp.dev/kernels/cuda/cudatest"
 )
 
-// TestMachines asks processes of their own: a process finds its driver once.
+// TestMachines starts a process for each case, because a process loads its driver once.
 func TestMachines(t *testing.T) {
 	if os.Getenv("DRIVER_TEST_MACHINE") != "" {
 		_, err := Devices()
@@ -35,11 +35,11 @@ func TestMachines(t *testing.T) {
 		{path, "devices=0", "*driver.NoDevice: "},
 		{path, "fault=cuInit:1:100", "*driver.NoDevice: "},
 		{path, "fault=cuInit:1:803", "*driver.Error: cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: "},
-		{path, "mode=2", "*driver.BusyError: device 0, emulated GPU: busy: its compute mode lets nobody in"},
+		{path, "mode=2", "*driver.BusyError: device 0, emulated GPU: busy: its compute mode lets no process in"},
 		{path, "fault=cuDevicePrimaryCtxRetain:1:46", "*driver.BusyError: device 0, emulated GPU: busy: another process"},
 		{path, "fault=cuDevicePrimaryCtxRetain:1:999", "*driver.Error: device 0, emulated GPU: cuDevicePrimaryCtxRetain: CUDA_ERROR_UNKNOWN: "},
-		{path, "memory=1073741824,held=1073741824", "*driver.RoomError: device 0, emulated GPU: 0.50 GiB are needed and 0.00 of 1.00 GiB are free"},
-		{path, "memory=33554432", "*driver.RoomError: device 0, emulated GPU: too small"},
+		{path, "memory=1073741824,held=1073741824", "*driver.MemoryError: device 0, emulated GPU: 0.50 GiB are needed and 0.00 of 1.00 GiB are free"},
+		{path, "memory=33554432", "*driver.MemoryError: device 0, emulated GPU: too small"},
 		{path, "capability=7.5", "*driver.NoKernelError: device 0, emulated GPU: no kernel for compute capability 7.5"},
 		{path, "sms=12,memroy=1,ecc=0", `emulated driver: VAPP_EMULATED: "memroy=1" is no setting`},
 		{path, "ecc=0,memory=8G", `emulated driver: VAPP_EMULATED: "memory=8G" is no setting`},
@@ -58,9 +58,9 @@ func TestMachines(t *testing.T) {
 	}
 }
 
-// TestWildAccess: a kernel that reads where no memory is ends its context as on a device, on
-// whatever thread its block ran; the process goes on, and what Go makes of its own such accesses
-// is what it was.
+// TestWildAccess: a kernel that reads unmapped memory makes its context unusable, as on a
+// device, whatever thread its block ran on. The process continues, and Go still turns its own
+// invalid accesses into panics.
 func TestWildAccess(t *testing.T) {
 	for _, settings := range []string{"threads=1", "threads=3"} {
 		c, s := open(t, settings)
@@ -88,7 +88,8 @@ func TestWildAccess(t *testing.T) {
 	none[0]++
 }
 
-// An error of a launch comes with the wait, names the device, and ends the context.
+// TestLaunchErrors: the error of a launch is returned by the wait, names the device, and
+// makes the context unusable.
 func TestLaunchErrors(t *testing.T) {
 	for code, want := range map[int]string{214: "CUDA_ERROR_ECC_UNCORRECTABLE", 700: "CUDA_ERROR_ILLEGAL_ADDRESS", 719: "CUDA_ERROR_LAUNCH_FAILED"} {
 		c, s := open(t, "order=lazy")
@@ -115,7 +116,8 @@ func TestLaunchErrors(t *testing.T) {
 	}
 }
 
-// A kernel that never ends: waits end with the limit and say so, and nothing is done behind it.
+// TestHung: waits for a kernel that never ends return an error after the limit, and no later
+// work runs.
 func TestHung(t *testing.T) {
 	for _, order := range []string{"eager", "lazy"} {
 		c, s := open(t, "order="+order)
@@ -140,13 +142,13 @@ func TestHung(t *testing.T) {
 		if d := time.Since(start); d < 60*time.Millisecond || d > 10*time.Second {
 			t.Errorf("%s: three waits of 20 ms took %v", order, d)
 		}
-		must(t, Emulate("reset")) // what no process can do
+		must(t, Emulate("reset")) // impossible on a real device
 		open(t, "")
 	}
 }
 
-// What a kernel does that no device survives.
-func TestAstray(t *testing.T) {
+// TestIllegalKernels: kernels whose errors would fail on a device return an error here too.
+func TestIllegalKernels(t *testing.T) {
 	c, s := open(t, "")
 	f := load(t, c, "add")
 	v := floats(t, c, s, make([]float32, 255))
@@ -161,7 +163,8 @@ func TestAstray(t *testing.T) {
 
 	c, s = open(t, "")
 	f = load(t, c, "norm")
-	// Threads that are no whole warps: a lane that the kernel's sums name is not there.
+	// With threads that are no whole warps, a lane that the kernel's shuffles use does not
+	// exist.
 	x := floats(t, c, s, make([]float32, 4*64)) // a row for each block, which run at once
 	args := make([]byte, f.Args())
 	for i := range 8 {
@@ -174,7 +177,7 @@ func TestAstray(t *testing.T) {
 	must(t, l.Run(s, 0, 1, [NumBound]int32{}))
 	err = s.Wait(soon)
 	if e := (*Error)(nil); !errors.As(err, &e) || e.Code != codeLaunchFailed {
-		t.Errorf("lanes that are not there: %v", err)
+		t.Errorf("missing lanes: %v", err)
 	}
 }
 
@@ -199,7 +202,7 @@ func TestClosedContext(t *testing.T) {
 	}
 }
 
-// A context is current where it was entered, and nowhere else.
+// TestEnter: a context is current only on threads that entered it.
 func TestEnter(t *testing.T) {
 	c, _ := open(t, "")
 	done := make(chan error, 1)

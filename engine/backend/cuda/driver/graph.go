@@ -7,15 +7,15 @@ import (
 	"unsafe"
 )
 
-// Graph is captured work that is launched by one call.
+// Graph is captured work that one call launches.
 type Graph struct {
 	ctx   *Context
 	exec  unsafe.Pointer
 	nodes int
 }
 
-// Capture records what f gives the stream, which is not run, and makes a graph of it. An
-// error of f, or of a call that a capture does not allow, ends the capture.
+// Capture records the work that f gives the stream, without running it, and returns a graph
+// of it. An error of f, or of a call that a capture does not allow, ends the capture.
 func (s *Stream) Capture(f func() error) (*Graph, error) {
 	graph, err := s.record(f)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Stream) Capture(f func() error) (*Graph, error) {
 	return &Graph{s.ctx, exec, nodes}, nil
 }
 
-// record returns a CUgraph of what f gives the stream.
+// record returns a CUgraph of the work that f gives the stream.
 func (s *Stream) record(f func() error) (unsafe.Pointer, error) {
 	if code := beginCapture(s.s); code != 0 {
 		return nil, failed("cuStreamBeginCapture", code, s.ctx.name)
@@ -49,15 +49,15 @@ func (s *Stream) record(f func() error) (unsafe.Pointer, error) {
 	return graph, nil
 }
 
-// Nodes is the number of launches, copies and fills.
+// Nodes returns the number of launches, copies and fills.
 func (g *Graph) Nodes() int { return g.nodes }
 
-// Launch runs the graph after the stream's work so far.
+// Launch runs the graph after the stream's earlier work.
 func (g *Graph) Launch(s *Stream) error {
 	return failed("cuGraphLaunch", launchGraph(g.exec, s.s), g.ctx.name)
 }
 
-// Close gives the graph back.
+// Close frees the graph.
 func (g *Graph) Close() error {
 	return failed("cuGraphExecDestroy", destroyExec(g.exec), g.ctx.name)
 }

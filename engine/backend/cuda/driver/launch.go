@@ -2,28 +2,28 @@ package driver
 
 import "fmt"
 
-// Symbol is a number of a Launch that is known when its List runs: the bound number Of,
-// times Times, divided by Over and rounded up, plus Plus.
+// Symbol is a number of a Launch that is known when its List runs: the bound number Of, times
+// Times, divided by Over and rounded up, plus Plus.
 type Symbol struct {
-	Of                int // which bound number, below NumBound
+	Of                int // index of the bound number, below NumBound
 	At                int // byte offset of an int32 in Args (an int64 takes one below 2³¹); -1: the blocks in dimension Dim
 	Dim               int
 	Times, Over, Plus int32
 }
 
-// NumBound is how many numbers a List is run with.
+// NumBound is the number of bound numbers of a List.
 const NumBound = 8
 
-// Attributes are what the compiler made of a kernel.
+// Attributes are the properties of a compiled kernel.
 type Attributes struct {
-	MaxThreads int // of a block
-	Registers  int // of a thread
+	MaxThreads int // maximum for a block
+	Registers  int // registers of a thread
 	Shared     int // bytes of static shared memory
-	Local      int // bytes of a thread in memory: spills and arrays
-	SharedMax  int // bytes of dynamic shared memory that a launch may ask for
+	Local      int // bytes of local memory of a thread: spills and arrays
+	SharedMax  int // most bytes of dynamic shared memory of a launch
 }
 
-// check says what is wrong with a launch's shape and symbols.
+// check returns what is wrong with a launch's shape and symbols, or nil.
 func check(blocks, threads [3]int, shared, args int, symbols []Symbol) error {
 	for d := range 3 {
 		most := 65535

@@ -4,28 +4,28 @@ package driver
 
 import "fmt"
 
-// Launch is one kernel of a List, or a product of a library. Args are the bytes of its struct; a
-// launch whose Symbols make 0 blocks is left out.
+// Launch is one kernel of a List, or a product of a library. Args are the bytes of its
+// argument struct. A launch whose Symbols give 0 blocks is skipped.
 type Launch struct {
 	Function        *Function
-	Product         *Product // in place of Function
+	Product         *Product // instead of Function
 	Blocks, Threads [3]int
 	Shared          int // bytes of dynamic shared memory
 	Args            []byte
 	Symbols         []Symbol
 }
 
-// List is launches in the host's memory outside of Go's.
+// List is a list of launches in C memory.
 type List struct {
 	ctx      *Context
 	names    []string
-	products []*Product // of launches that are the library's; nil for kernels
+	products []*Product // by launch; nil for kernels
 	sizes    []int
 	l        list
 }
 
-// NewList copies launches, and says which of them no device would take. All functions are
-// of one context.
+// NewList copies launches. It fails for launches that no device accepts. All functions must
+// be of one context.
 func NewList(launches []Launch) (*List, error) {
 	out := &List{}
 	for i, l := range launches {
@@ -49,15 +49,14 @@ func NewList(launches []Launch) (*List, error) {
 	return out, nil
 }
 
-// Len is the number of launches.
+// Len returns the number of launches.
 func (l *List) Len() int { return len(l.names) }
 
-// Args are the arguments of launch i in place: what is written to them counts from the
-// next Run on.
+// Args returns the arguments of launch i, in place: changes take effect at the next Run.
 func (l *List) Args(i int) []byte { return l.l.args(i, l.sizes[i]) }
 
-// Run launches [from, to) with these bound numbers, by one call and without memory of Go's.
-// The error is an *Error that names the kernel.
+// Run launches [from, to) with these bound numbers, by one call into C and without allocating
+// Go memory. The error is an *Error with the kernel's name.
 func (l *List) Run(s *Stream, from, to int, bound [NumBound]int32) error {
 	if from < 0 || to > len(l.names) || from >= to {
 		if from == to {
@@ -68,13 +67,13 @@ func (l *List) Run(s *Stream, from, to int, bound [NumBound]int32) error {
 	return l.failed(l.l.run(s.s, from, to, &bound))
 }
 
-// Load runs the products of launches [from, to) whose kernels the library has not brought to the
-// device yet, for a capture of them to find them there. What they compute is nothing that anybody reads.
+// Load loads library kernels onto the device before a capture. It runs the products of
+// launches [from, to) that have not run yet; their results are ignored.
 func (l *List) Load(s *Stream, from, to int, bound [NumBound]int32) error {
 	return l.failed(l.l.load(s.s, from, to, &bound))
 }
 
-// failed is the error that code is of launch i.
+// failed returns the error for code at launch i.
 func (l *List) failed(i, code int) error {
 	switch {
 	case code > blasStatus:
@@ -85,7 +84,7 @@ func (l *List) failed(i, code int) error {
 	return nil
 }
 
-// Close gives the memory back.
+// Close frees the memory.
 func (l *List) Close() {
 	l.l.free()
 	l.l, l.names = list{}, nil

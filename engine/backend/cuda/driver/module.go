@@ -10,16 +10,16 @@ import (
 	"gorgonia.org/cu"
 )
 
-// ErrNoKernels is what a binary says in which no fatbin was embedded.
+// ErrNoKernels is the error of a binary without embedded kernels.
 var ErrNoKernels = errors.New("this binary was built without kernels: make kernels, then make build CUDA=1")
 
-// Module is kernels that a context has loaded.
+// Module is a set of kernels that a context has loaded.
 type Module struct {
 	ctx *Context
 	m   cu.Module
 }
 
-// Load loads a fatbin; an emulated driver has its kernels in itself and takes none. Errors:
+// Load loads a fatbin. An emulated driver has its own kernels and ignores the image. Errors:
 // ErrNoKernels, *NoKernelError, *Error.
 func (c *Context) Load(image []byte) (*Module, error) {
 	if len(image) == 0 && !c.info.Emulated {
@@ -40,7 +40,7 @@ func (c *Context) Load(image []byte) (*Module, error) {
 // Close unloads the kernels.
 func (m *Module) Close() error { return m.ctx.wrap("cuModuleUnload", m.m.Unload()) }
 
-// Function is one kernel. Its argument is one struct.
+// Function is one kernel. Its only argument is a struct.
 type Function struct {
 	ctx  *Context
 	name string
@@ -48,7 +48,7 @@ type Function struct {
 	args int
 }
 
-// Function finds a kernel by its symbol, and has its code on the device.
+// Function finds a kernel by its symbol and loads its code onto the device.
 func (m *Module) Function(name string) (*Function, error) {
 	f, err := m.m.Function(name)
 	if err != nil {
@@ -64,7 +64,7 @@ func (m *Module) Function(name string) (*Function, error) {
 	return &Function{m.ctx, name, f, n}, m.ctx.kernel(failed("cuFuncGetParamInfo", code, m.ctx.name), name)
 }
 
-// kernel names the kernel in an error.
+// kernel adds the kernel's name to an error.
 func (c *Context) kernel(err error, name string) error {
 	if e := (*Error)(nil); errors.As(err, &e) {
 		e.Kernel = name
@@ -72,26 +72,25 @@ func (c *Context) kernel(err error, name string) error {
 	return err
 }
 
-// Name is the symbol.
+// Name returns the symbol.
 func (f *Function) Name() string { return f.name }
 
-// Args is the size of the kernel's struct in bytes.
+// Args returns the size of the kernel's argument struct in bytes.
 func (f *Function) Args() int { return f.args }
 
-// SharedMax allows launches to ask for n bytes of dynamic shared memory; without it 48 KiB
-// are the most.
+// SharedMax raises the limit of dynamic shared memory for launches from 48 KiB to n bytes.
 func (f *Function) SharedMax(n int) error {
 	return f.failed("cuFuncSetAttribute", setSharedMax(f.f, n))
 }
 
-// Attributes are what the compiler made of the kernel for this device.
+// Attributes returns the kernel's properties on this device.
 func (f *Function) Attributes() (Attributes, error) {
 	a, code := attributes(f.f)
 	return a, f.failed("cuFuncGetAttribute", code)
 }
 
-// Occupancy is how many blocks of so many threads and bytes of dynamic shared memory an SM
-// runs at once.
+// Occupancy returns how many blocks with this many threads and bytes of dynamic shared memory
+// an SM runs at once.
 func (f *Function) Occupancy(threads, shared int) (int, error) {
 	n, code := occupancy(f.f, threads, shared)
 	return n, f.failed("cuOccupancyMaxActiveBlocksPerMultiprocessor", code)

@@ -4,7 +4,8 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-// patch gives the launch its numbers. 0: no block; -1: a number that no launch can have.
+// patch sets the launch's numbers. It returns 0 for a launch without blocks and −1 for a
+// number out of range.
 static inline int patch(vapp_launch *l, const vapp_symbol *symbols, const int32_t *bound) {
   for (uint32_t i = l->first; i < l->end; i++) {
     const vapp_symbol *s = symbols + i;
@@ -20,7 +21,7 @@ static inline int patch(vapp_launch *l, const vapp_symbol *symbols, const int32_
   return l->grid[0] && l->grid[1] && l->grid[2];
 }
 
-// rows are those of a launch that is the library's.
+// rows returns the rows of a launch that is a product.
 static inline int32_t rows(const vapp_launch *l) { return *(const int32_t *)((const char *)l->args + l->product->rows_at); }
 
 static inline CUresult multiply(const vapp_launch *l, CUstream stream) {
@@ -85,7 +86,7 @@ CUresult vapp_wait(CUevent event, CUstream stream, int64_t limit) {
     int64_t waited = now() - start;
     if (waited > limit) return r;
     if (waited < spin) continue;
-    if (!exact) exact = prctl(PR_SET_TIMERSLACK, 1000ul) == 0;  // else a nap is 50 µs longer
+    if (!exact) exact = prctl(PR_SET_TIMERSLACK, 1000ul) == 0;  // otherwise a sleep takes 50 µs longer
     nanosleep(&(struct timespec){0, nap}, 0);
   }
 }

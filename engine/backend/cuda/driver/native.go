@@ -33,21 +33,21 @@ import (
 	"gorgonia.org/cu"
 )
 
-// status is what cuInit of the driver's library said; why it could not be loaded, "" if it
-// was.
+// status returns the result of the driver library's cuInit. missing is the reason why the
+// library could not be loaded, or "".
 func status() (code int, missing string) {
 	code = int(C.vapp_cuda_status())
 	return code, C.GoString(C.vapp_cuda_missing())
 }
 
-// emulate hands settings to an emulated driver; -1: it is a real one; else the code.
+// emulate passes settings to an emulated driver and returns its code; −1 with a real driver.
 func emulate(settings string) int {
 	s := C.CString(settings)
 	defer C.free(unsafe.Pointer(s))
 	return int(C.emulated(s))
 }
 
-// emulatedCount is what an emulated driver has counted; -1: it is a real one.
+// emulatedCount returns a count of an emulated driver; −1 with a real driver.
 func emulatedCount(what string) int64 {
 	s := C.CString(what)
 	defer C.free(unsafe.Pointer(s))
@@ -66,7 +66,8 @@ func stream(s cu.Stream) C.CUstream       { return *(*C.CUstream)(unsafe.Pointer
 func event(e cu.Event) C.CUevent          { return *(*C.CUevent)(unsafe.Pointer(&e)) }
 func function(f cu.Function) C.CUfunction { return *(*C.CUfunction)(unsafe.Pointer(&f)) }
 
-// hostAlloc takes pinned memory that every context sees, and its address on the device.
+// hostAlloc allocates pinned memory that every context can access, and returns its device
+// address.
 func hostAlloc(n int64) (host unsafe.Pointer, device Address, code int) {
 	if r := C.cuMemHostAlloc(&host, C.size_t(n), C.CU_MEMHOSTALLOC_PORTABLE|C.CU_MEMHOSTALLOC_DEVICEMAP); r != C.CUDA_SUCCESS {
 		return nil, 0, int(r)
@@ -79,7 +80,7 @@ func hostAlloc(n int64) (host unsafe.Pointer, device Address, code int) {
 	return host, Address(d), 0
 }
 
-// freeMemory is what no process holds of a device, without a context; -1: nobody knows.
+// freeMemory returns a device's free memory, without a context; −1: unknown.
 func freeMemory(uuid string) int64 {
 	s := C.CString(uuid)
 	defer C.free(unsafe.Pointer(s))
@@ -90,11 +91,10 @@ func rowsToDevice(to Address, from unsafe.Pointer, width, pitch, rows int64, s c
 	return int(C.vapp_rows_to_device(C.CUdeviceptr(to), from, C.size_t(width), C.size_t(pitch), C.size_t(rows), stream(s)))
 }
 
-// loadFunction has a kernel's code on the device at once, where the driver would bring it there with
-// the first launch.
+// loadFunction loads a kernel's code onto the device now instead of at its first launch.
 func loadFunction(f cu.Function) int { return int(C.cuFuncLoad(function(f))) }
 
-// wait waits for an event, or for a stream where e is zero; codeNotReady: the limit passed.
+// wait waits for an event, or for a stream if e is zero. codeNotReady: the limit passed.
 func wait(e cu.Event, s cu.Stream, limit time.Duration) int {
 	return int(C.vapp_wait(event(e), stream(s), C.int64_t(limit)))
 }
@@ -123,7 +123,7 @@ func attributes(f cu.Function) (a Attributes, code int) {
 	return a, 0
 }
 
-// argumentBytes is the size of a kernel's only parameter; -1 where it has more.
+// argumentBytes returns the size of a kernel's only parameter; −1 if it has several.
 func argumentBytes(f cu.Function) (n int, code int) {
 	var offset, size C.size_t
 	if r := C.cuFuncGetParamInfo(function(f), 0, &offset, &size); r != C.CUDA_SUCCESS {
@@ -142,13 +142,13 @@ func occupancy(f cu.Function, threads, shared int) (blocks int, code int) {
 	return int(n), int(r)
 }
 
-// beginCapture has the stream's work recorded; calls of this thread that a capture does not
-// allow fail.
+// beginCapture starts recording the stream's work. Until endCapture, calls of this thread
+// that a capture does not allow fail.
 func beginCapture(s cu.Stream) int {
 	return int(C.cuStreamBeginCapture(stream(s), C.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))
 }
 
-// endCapture returns what was recorded, a CUgraph.
+// endCapture returns the recorded work, a CUgraph.
 func endCapture(s cu.Stream) (graph unsafe.Pointer, code int) {
 	var g C.CUgraph
 	r := C.cuStreamEndCapture(stream(s), &g)
@@ -163,7 +163,7 @@ func graphNodes(graph unsafe.Pointer) (n int, code int) {
 
 func destroyGraph(graph unsafe.Pointer) { C.cuGraphDestroy(C.CUgraph(graph)) }
 
-// instantiate makes a CUgraphExec of a CUgraph.
+// instantiate returns a CUgraphExec of a CUgraph.
 func instantiate(graph unsafe.Pointer) (exec unsafe.Pointer, code int) {
 	var x C.CUgraphExec
 	r := C.cuGraphInstantiateWithFlags(&x, C.CUgraph(graph), 0)
@@ -176,13 +176,13 @@ func launchGraph(exec unsafe.Pointer, s cu.Stream) int {
 
 func destroyExec(exec unsafe.Pointer) int { return int(C.cuGraphExecDestroy(C.CUgraphExec(exec))) }
 
-// list is launches in C memory.
+// list is a list of launches in C memory.
 type list struct {
 	c   *C.vapp_list
 	all unsafe.Pointer
 }
 
-// newList lays launches, symbols and arguments out in one piece of C memory.
+// newList copies launches, symbols and arguments to one block of C memory.
 func newList(launches []Launch) list {
 	const align = 16
 	symbols, args := 0, 0
@@ -222,20 +222,20 @@ func newList(launches []Launch) list {
 	return out
 }
 
-// args are the bytes of a launch's arguments, in place.
+// args returns the bytes of a launch's arguments, in place.
 func (l list) args(i, n int) []byte {
 	c := (*C.vapp_launch)(unsafe.Add(unsafe.Pointer(l.c.launches), i*int(unsafe.Sizeof(C.vapp_launch{}))))
 	return unsafe.Slice((*byte)(c.args), n)
 }
 
-// run launches [from, to); failed is the launch that code is of.
+// run launches [from, to); failed is the launch that code belongs to.
 func (l list) run(s cu.Stream, from, to int, bound *[NumBound]int32) (failed, code int) {
 	var f C.int
 	r := C.vapp_list_run(l.c, C.int(from), C.int(to), (*C.int32_t)(unsafe.Pointer(bound)), stream(s), &f)
 	return int(f), int(r)
 }
 
-// load runs the products among [from, to) that the library has not multiplied by yet.
+// load runs the products among [from, to) that have not run yet.
 func (l list) load(s cu.Stream, from, to int, bound *[NumBound]int32) (failed, code int) {
 	var f C.int
 	r := C.vapp_list_load(l.c, C.int(from), C.int(to), (*C.int32_t)(unsafe.Pointer(bound)), stream(s), &f)

@@ -1,7 +1,7 @@
 //go:build linux && cgo && cuda
 
-// What is free of a device's memory, from NVIDIA's management library: the driver says it of a
-// context alone, which takes half a gigabyte itself. An emulated driver has the functions in it.
+// Free device memory from NVIDIA's management library. The driver reports it only with a
+// context, which takes half a gigabyte itself. An emulated driver contains these functions.
 #include "native.h"
 #include <dlfcn.h>
 

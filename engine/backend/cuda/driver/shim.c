@@ -1,10 +1,10 @@
 //go:build linux && cgo && cuda
 
-// The driver's functions as the binary has them: each looks for the real one in
-// libcuda.so.1, or in the library that VAPP_LIBCUDA names, when it is first called. So the
-// binary starts, plans and serves on machines without a driver. Only cuInit answers by
-// itself, and always well: gorgonia.org/cu calls it before main and ends the process where
-// it fails. What the library's cuInit says is vapp_cuda_status.
+// The driver's functions as linked into the binary. At its first call, each looks up the real
+// function in libcuda.so.1, or in the library in VAPP_LIBCUDA. So the binary starts, plans
+// and serves on machines without a driver. Only cuInit always succeeds without it:
+// gorgonia.org/cu calls cuInit before main and ends the process if it fails. vapp_cuda_status
+// returns the result of the library's cuInit.
 #include "native.h"
 #include <dlfcn.h>
 #include <pthread.h>
@@ -51,7 +51,7 @@ void *vapp_cuda_entry(const char *name) {
 
 __attribute__((cold, noinline)) static CUresult resolve(void **slot, const char *name) {
   pthread_once(&opened, open_library);
-  // A driver that does not start can still name the reason.
+  // A driver whose cuInit failed can still return error names.
   if (status != CUDA_SUCCESS && !(library && strcmp(name, "cuGetErrorName") == 0)) return status;
   void *p = dlsym(library, name);
   if (!p) return CUDA_ERROR_NOT_FOUND;
@@ -64,8 +64,8 @@ CUresult CUDAAPI cuInit(unsigned int flags) {
   return CUDA_SUCCESS;
 }
 
-// cuda.h may have a newer version of a function under its name: the one that is compiled
-// against is the one to look for.
+// cuda.h may define a function's name as a newer version of it; look up the version that was
+// compiled against.
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
 #define ENTRY(name, parameters, arguments)                                \

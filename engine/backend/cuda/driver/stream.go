@@ -9,41 +9,36 @@ import (
 	"gorgonia.org/cu"
 )
 
-// Stream is work in order.
+// Stream is a CUDA stream: work that runs in order.
 type Stream struct {
 	ctx *Context
 	s   cu.Stream
 }
 
-// Stream makes a stream that waits for no other.
+// Stream returns a new stream that does not wait for the default stream.
 func (c *Context) Stream() (*Stream, error) {
 	s, err := cu.MakeStream(cu.NonBlocking)
 	return &Stream{c, s}, c.wrap("cuStreamCreate", err)
 }
 
-// Close ends the stream when its work is done.
+// Close destroys the stream when its work is done.
 func (s *Stream) Close() error { return s.ctx.wrap("cuStreamDestroy", s.s.Destroy()) }
 
-// ToDevice copies n bytes from the host. Memory that is not Pinned is read before the call
-// returns.
+// ToDevice copies n bytes from the host. If the memory is not Pinned, it is read before the
+// call returns.
 func (s *Stream) ToDevice(dst Address, src unsafe.Pointer, n int64) error {
 	return s.ctx.wrap("cuMemcpyHtoDAsync", cu.MemcpyHtoDAsync(cu.DevicePtr(dst), src, n, s.s))
 }
 
-// RowsToDevice copies the first width bytes of rows that lie pitch bytes apart, there as on the host,
-// where they are Pinned.
+// RowsToDevice copies the first width bytes of each row. Rows are pitch bytes apart on both
+// sides. The host memory is Pinned.
 func (s *Stream) RowsToDevice(dst Address, src unsafe.Pointer, width, pitch, rows int64) error {
 	return failed("cuMemcpy2DAsync", rowsToDevice(dst, src, width, pitch, rows, s.s), s.ctx.name)
 }
 
-// FromDevice copies n bytes to the host: Pinned memory, or such as Wait outlives.
+// FromDevice copies n bytes to the host. The memory is Pinned or stays valid until Wait.
 func (s *Stream) FromDevice(dst unsafe.Pointer, src Address, n int64) error {
 	return s.ctx.wrap("cuMemcpyDtoHAsync", cu.MemcpyDtoHAsync(dst, cu.DevicePtr(src), n, s.s))
-}
-
-// Copy copies n bytes on the device.
-func (s *Stream) Copy(dst, src Address, n int64) error {
-	return s.ctx.wrap("cuMemcpyDtoDAsync", cu.MemcpyDtoDAsync(cu.DevicePtr(dst), cu.DevicePtr(src), n, s.s))
 }
 
 // Fill sets n bytes.
@@ -51,31 +46,31 @@ func (s *Stream) Fill(dst Address, b byte, n int64) error {
 	return s.ctx.wrap("cuMemsetD8Async", cu.MemsetD8Async(cu.DevicePtr(dst), b, n, s.s))
 }
 
-// Record has the event happen when the stream's work so far is done.
+// Record records the event after the stream's work so far.
 func (s *Stream) Record(e *Event) error { return s.ctx.wrap("cuEventRecord", e.e.Record(s.s)) }
 
-// WaitFor has the stream's later work wait for the event as it was last recorded.
+// WaitFor makes the stream's later work wait for the last recording of the event.
 func (s *Stream) WaitFor(e *Event) error { return s.ctx.wrap("cuStreamWaitEvent", s.s.Wait(e.e, 0)) }
 
-// Wait blocks until the stream's work is done; its error is the work's, or *HungError where that
-// takes longer than limit.
+// Wait blocks until the stream's work is done and returns its error, or *HungError after
+// limit.
 func (s *Stream) Wait(limit time.Duration) error {
 	return s.ctx.waited("cuStreamQuery", wait(cu.Event{}, s.s, limit), limit)
 }
 
-// Query says whether the stream's work is done.
+// Query reports whether the stream's work is done.
 func (s *Stream) Query() (bool, error) { return s.ctx.query("cuStreamQuery", s.s.Query()) }
 
-// Event is a moment in a stream's work.
+// Event is a CUDA event: a point in a stream's work.
 type Event struct {
 	ctx *Context
 	e   cu.Event
 }
 
-// Event makes an event without a time.
+// Event returns a new event without timing.
 func (c *Context) Event() (*Event, error) { return c.event(cu.DisableTiming) }
 
-// Timer makes an event that Since works on.
+// Timer returns a new event with timing, for Since.
 func (c *Context) Timer() (*Event, error) { return c.event(cu.DefaultEvent) }
 
 func (c *Context) event(flags cu.EventFlags) (*Event, error) {
@@ -83,18 +78,18 @@ func (c *Context) event(flags cu.EventFlags) (*Event, error) {
 	return &Event{c, e}, c.wrap("cuEventCreate", err)
 }
 
-// Close gives the event back.
+// Close destroys the event.
 func (e *Event) Close() error { return e.ctx.wrap("cuEventDestroy", cu.DestroyEvent(&e.e)) }
 
-// Wait blocks until the event has happened; *HungError where that takes longer than limit.
+// Wait blocks until the event has happened; it returns *HungError after limit.
 func (e *Event) Wait(limit time.Duration) error {
 	return e.ctx.waited("cuEventQuery", wait(e.e, cu.Stream{}, limit), limit)
 }
 
-// Query says whether the event has happened.
+// Query reports whether the event has happened.
 func (e *Event) Query() (bool, error) { return e.ctx.query("cuEventQuery", e.e.Query()) }
 
-// Since is the time on the device from one Timer to another; both have happened.
+// Since returns the device time from one Timer to another; both must have happened.
 func (e *Event) Since(start *Event) (time.Duration, error) {
 	ms, err := start.e.Elapsed(e.e)
 	return time.Duration(ms * float64(time.Millisecond)), e.ctx.wrap("cuEventElapsedTime", err)

@@ -1,6 +1,6 @@
 // gorgonia.org/cu v0.9.6 was written for the cuda.h of CUDA 11 and 12. CUDA 13 gave five
-// functions new parameters under the old names; the driver still exports the old ones,
-// which these lines name again.
+// functions new parameters under the old names. The driver still exports the old versions,
+// and these lines select them.
 #pragma once
 #include_next <cuda.h>
 #if CUDA_VERSION >= 13000

@@ -9,19 +9,20 @@ import (
 	"vapp.dev/kernels/cuda"
 )
 
-// launch is one kernel of a program with all that is known before a step: the rest are
-// symbols.
+// launch is one kernel launch of a program. Everything known before a step is fixed; the rest
+// are symbols.
 type launch struct {
 	kernel          string
 	blocks, threads [3]int
 	shared          int
 	args            []byte
 	symbols         []symbol
-	op              int // of the program, whose work it does
+	op              int // index of the program's op that it belongs to
 }
 
-// symbol is a number that a launch's bindings give: ceil(bound·times/over)+plus, put to the
-// int32 at offset at of the arguments, or to dimension dim of the grid where at is inGrid.
+// symbol is a number of a launch that depends on the step's row counts:
+// ceil(bound·times/over)+add. It is written to the int32 at offset at of the arguments, or to
+// dimension dim of the grid if at is inGrid.
 type symbol struct {
 	of               int // backend.Rows
 	at, dim          int
@@ -30,42 +31,42 @@ type symbol struct {
 
 const inGrid = -1
 
-// addresses are where a program's operands lie, for one set of step buffers.
+// addresses are the device addresses of a program's operands, for one set of step buffers.
 type addresses struct {
 	arenas  [backend.NumArenas]cuda.Ptr
-	weights []int64 // offset of each in its arena
+	weights []int64 // offset of each in the Weights arena
 	step    stepAddresses
-	sampled cuda.Ptr // of the other set
+	sampled cuda.Ptr // the other set's Sampled
 	shape   backend.StepShape
 }
 
-// stepAddresses are those of a set's buffers.
+// stepAddresses are the addresses of a set's buffers.
 type stepAddresses struct {
 	tokens, positions, seq, first, rows, sampling, grammar, allowed, bias, places cuda.Ptr
 	pages                                                                         []cuda.Ptr
 	sampled, status, logprob, rank, topIDs, topProbs, accepted, drafts, emitted   cuda.Ptr
 }
 
-// nowhere are addresses to lower a program with that is not run.
-func nowhere(p *backend.Program) addresses {
+// noAddresses returns zero addresses, to lower a program that is not run.
+func noAddresses(p *backend.Program) addresses {
 	return addresses{weights: make([]int64, len(p.Weights)), step: stepAddresses{pages: make([]cuda.Ptr, len(p.Classes))}}
 }
 
-// variant is for which steps a list of launches is: of so many rows at most.
+// variant is the class of steps that a list of launches is for: steps of at most rows rows.
 type variant struct {
-	rows   int  // tokens, sequences and rows that sample
-	decode bool // a token for each sequence; else any
+	rows   int  // maximum of tokens, sequences and sampled rows
+	decode bool // one token for each sequence; else any mix
 }
 
-// Rows up to which a list of launches of its own serves all steps, and those where
-// decoding and prompts have one each.
+// Row counts of variants. Up to fewRows one list serves all steps; for moreRows there is one
+// list for decode steps and one for others.
 var (
 	fewRows  = []int{1, 8, 16, 32}
 	moreRows = []int{64, 128, 256, 512}
 )
 
-// variants are the lists of a program, from few rows to many: the first that holds a step
-// is the step's.
+// variants returns the variants of a program, from few rows to many. A step uses the first
+// one that holds it.
 func variants(b backend.Bucket) []variant {
 	most := max(b.Tokens, b.Seqs, b.Samples)
 	var out []variant
@@ -77,7 +78,7 @@ func variants(b backend.Bucket) []variant {
 	if most <= fewRows[len(fewRows)-1] {
 		return append(out, variant{rows: most})
 	}
-	decoding := 0 // rows that lists for decoding hold
+	decoding := 0 // rows that the lists for decoding cover
 	for _, n := range append(moreRows[:len(moreRows):len(moreRows)], most) {
 		if n > most {
 			continue
@@ -90,26 +91,26 @@ func variants(b backend.Bucket) []variant {
 	return out
 }
 
-// holds says whether a step is one of the variant's.
+// holds reports whether the variant includes a step.
 func (v variant) holds(b backend.Binding) bool {
 	return max(b.Tokens, b.Seqs, b.Samples) <= v.rows && (!v.decode || b.Tokens == b.Seqs)
 }
 
-// few says that the variant's steps have few rows of each sequence.
+// few reports whether each sequence has few rows in the variant's steps.
 func (v variant) few() bool { return v.decode || v.rows <= fewRows[len(fewRows)-1] }
 
-// lowering makes a program's launches.
+// lowering builds a program's launches.
 type lowering struct {
 	l    layout
 	p    *backend.Program
 	v    variant
 	at   addresses
-	now  int // the op that is being lowered
+	now  int // index of the current op
 	left packedX
 	out  []launch
 }
 
-// lower is p as launches, for the steps of a variant.
+// lower returns p as launches, for the steps of a variant.
 func (l layout) lower(p *backend.Program, v variant, at addresses) ([]launch, error) {
 	c := lowering{l: l, p: p, v: v, at: at}
 	for i, op := range p.Ops {
@@ -121,7 +122,7 @@ func (l layout) lower(p *backend.Program, v variant, at addresses) ([]launch, er
 	return c.out, nil
 }
 
-// starts is where the launches of each op begin, and behind the last where they end.
+// starts returns the index of each op's first launch, and last the number of launches.
 func starts(launches []launch, ops int) []int {
 	out := make([]int, ops+1)
 	at := 0
@@ -134,36 +135,36 @@ func starts(launches []launch, ops int) []int {
 	return out
 }
 
-// rows is how many rows of a symbol the variant's steps have at most.
+// rows returns the largest row count of a symbol in the variant's steps.
 func (c *lowering) rows(r backend.Rows) int { return min(c.v.rows, c.p.Rows(r)) }
 
-// grid is the blocks of a launch, each dimension a number or a number of a row symbol.
+// grid is the blocks of a launch; each dimension is a number or depends on a row symbol.
 type grid [3]dimension
 
-// dimension is add, or with a symbol ceil(rows·times/over)+add.
+// dimension is add, or with a row symbol ceil(rows·times/over)+add.
 type dimension struct {
 	of               int
 	times, over, add int
 	bound            bool
 }
 
-// each is a block for so many times over rows of a symbol.
+// each returns the dimension ceil(rows·times/over) for the rows of r.
 func each(r backend.Rows, times, over int) dimension {
 	return dimension{of: int(r), times: times, over: over, bound: true}
 }
 
 func fixed(n int) dimension { return dimension{add: n} }
 
-// line is a grid of one dimension.
+// line returns a grid of one dimension.
 func line(d dimension) grid { return grid{d, fixed(1), fixed(1)} }
 
-// field is a symbol in the arguments, at a field's offset.
+// field is a number in the arguments, at an offset.
 type field struct {
 	offset uintptr
 	dimension
 }
 
-// bind has a field count rows of a symbol, or a multiple of them.
+// bind returns a field that holds the rows of a symbol, times a factor.
 func bind(offset uintptr, r backend.Rows, times int) field { return field{offset, each(r, times, 1)} }
 
 // add appends a launch of a kernel with its arguments.
@@ -193,8 +194,8 @@ func add[T any](c *lowering, kernel string, g grid, threads, shared int, args T,
 	return nil
 }
 
-// symbol is d at an offset of the arguments or in a dimension of the grid, which steps of
-// the variant do not carry beyond what counts it.
+// symbol returns d as a symbol at an offset of the arguments or in a dimension of the grid.
+// It fails if its value could overflow in a step of the variant.
 func (c *lowering) symbol(d dimension, at, dim int) (symbol, error) {
 	rows, most := int64(c.rows(backend.Rows(d.of))), int64(math.MaxInt32)
 	if at == inGrid && dim > 0 {
@@ -212,7 +213,8 @@ func bytesOf[T any](v *T) []byte {
 	return append([]byte(nil), unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v))...)
 }
 
-// info, value and weight are what a program says of an operand and where it lies; 0 for none.
+// info returns what a program records of an operand; value and weight return its address, 0
+// for none.
 func (c *lowering) info(v backend.Value) backend.ValueInfo { return c.p.Values[v] }
 
 func (c *lowering) value(v backend.Value) cuda.Ptr {
@@ -229,13 +231,16 @@ func (c *lowering) weight(w backend.WeightID) cuda.Ptr {
 	return c.at.arenas[backend.Weights] + cuda.Ptr(c.at.weights[w])
 }
 
-// room is a place in the workspace.
-func (c *lowering) room(off int64) cuda.Ptr { return c.at.arenas[backend.Workspace] + cuda.Ptr(off) }
+// workspace returns the address of an offset in the workspace.
+func (c *lowering) workspace(off int64) cuda.Ptr {
+	return c.at.arenas[backend.Workspace] + cuda.Ptr(off)
+}
 
-// across is how many threads share a row of n numbers, each having a few: whole warps.
+// across returns how many threads share a row of n numbers, each with about four: whole
+// warps.
 func across(n, most int) int { return min(most, max(1, (n+127)/128)*32) }
 
-// lanes is n threads in whole warps, at most most.
+// lanes returns n threads rounded up to whole warps, at most most.
 func lanes(n, most int) int { return min(most, max(1, (n+31)/32)*32) }
 
 func flag(b bool) int32 {

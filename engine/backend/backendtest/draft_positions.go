@@ -9,11 +9,11 @@ import (
 	"vapp.dev/kernels"
 )
 
-// ahead tests rows that are sequences, positions ahead of the row that Verify keeps:
-// their angles, what they store and what they attend to. Their bits are those of the
-// same tokens decoded one by one.
-func (s *subject) ahead(t *testing.T) {
-	for _, c := range []aheadCase{
+// draftPositions tests draft rows, at positions after the row that Verify accepts: their
+// angles, what they store and what they attend to. Their bits equal those of the same tokens
+// decoded one by one.
+func (s *subject) draftPositions(t *testing.T) {
+	for _, c := range []passCase{
 		{format: kernels.F32, heads: 4, kv: 2, dim: 64, block: 16, long: 70},
 		{format: kernels.F16, heads: 9, kv: 3, dim: 32, block: 32, long: 130},
 		{format: kernels.BF16, heads: 8, kv: 1, dim: 96, block: 16, long: 300},
@@ -24,8 +24,8 @@ func (s *subject) ahead(t *testing.T) {
 	}
 }
 
-// aheadCase is one geometry; long is how many positions the longest sequence has.
-type aheadCase struct {
+// passCase is one geometry; long is the number of positions of the longest sequence.
+type passCase struct {
 	format                        kernels.Format
 	heads, kv, dim, block, window int
 	long                          int
@@ -33,24 +33,25 @@ type aheadCase struct {
 	table, logits, still, turning backend.WeightID
 }
 
-// Tokens that are fed; behind them are as many for each pass of rows ahead.
-const aheadTokens, aheadPasses = 29, 3
+// Token ids below passTokens are inputs. Each of the draftPasses has as many ids of its own
+// after them.
+const passTokens, draftPasses = 29, 3
 
-// aheadValues are the results of the rows ahead, by pass.
-type aheadValues struct{ angles, y [aheadPasses]backend.Value }
+// passValues are the results of the draft rows, by pass.
+type passValues struct{ angles, y [draftPasses]backend.Value }
 
-// aheadSeq is a sequence: history is computed in steps of its own; then come proposals
-// behind the last of it, of which some hold, and the drawn token. reach is how many
-// pages its table names; 0: all. Where every sequence has one, tables are no wider.
-type aheadSeq struct{ history, proposals, hold, reach int }
+// passSeq is a sequence: history tokens are computed in earlier steps; then come proposals,
+// of which the first hold are accepted, and the sampled token. reach is how many pages its
+// table has; 0: all. If every sequence has a reach, tables have that width.
+type passSeq struct{ history, proposals, hold, reach int }
 
-func (c *aheadCase) test(t *testing.T, s *subject) {
+func (c *passCase) test(t *testing.T, s *subject) {
 	long := c.long
-	for _, seqs := range [][]aheadSeq{
+	for _, seqs := range [][]passSeq{
 		{{history: 1}},
 		{{history: long}},
-		{{history: c.block - 1}, {history: c.block}, {history: c.block + 1}},                                          // a page's border before, at and behind the first row ahead
-		{{history: long, proposals: 4, hold: 2}, {history: 9, proposals: 3}, {}, {history: 1, proposals: 2, hold: 2}}, // one without rows
+		{{history: c.block - 1}, {history: c.block}, {history: c.block + 1}},                                          // a page boundary before, at and after the first draft row
+		{{history: long, proposals: 4, hold: 2}, {history: 9, proposals: 3}, {}, {history: 1, proposals: 2, hold: 2}}, // one sequence without rows
 		{{history: 2 * c.block, reach: 2}, {history: 2*c.block - 1, reach: 2}},
 		{{history: c.block, reach: 1}, {history: c.block - 1, reach: 1}, {history: c.block - 2, reach: 1}, {history: 3 * c.block, proposals: 1, hold: 1}},
 	} {
@@ -58,24 +59,24 @@ func (c *aheadCase) test(t *testing.T, s *subject) {
 	}
 }
 
-// aheadRun is two devices of one plan: one decodes, many has the rows ahead.
-type aheadRun struct {
-	*aheadCase
-	seqs          []aheadSeq
+// passRun has two devices of one plan: one decodes token by token, many runs the draft rows.
+type passRun struct {
+	*passCase
+	seqs          []passSeq
 	pages         [][]int32
-	width, narrow int // of the page tables of one and of many
+	width, narrow int // widths of the page tables of one and of many
 	one, many     *rig
 	plain, turned backend.Value // of one
-	got           aheadValues   // of many
+	got           passValues    // of many
 }
 
-// history is the token of sequence i at a position.
-func (c *aheadCase) history(i, at int) int32 { return int32((7*i + at*at) % aheadTokens) }
+// history returns the token of sequence i at a position.
+func (c *passCase) history(i, at int) int32 { return int32((7*i + at*at) % passTokens) }
 
-// sequences compares the rows ahead of seqs with those of a program without any.
-func (c *aheadCase) sequences(t *testing.T, s *subject, seqs []aheadSeq) {
+// sequences compares the draft rows of seqs with rows of a program without draft passes.
+func (c *passCase) sequences(t *testing.T, s *subject, seqs []passSeq) {
 	const most = 64
-	r := &aheadRun{aheadCase: c, seqs: seqs, width: (c.long+8+c.block-1)/c.block + 1}
+	r := &passRun{passCase: c, seqs: seqs, width: (c.long+8+c.block-1)/c.block + 1}
 	for _, q := range seqs {
 		if r.narrow = max(r.narrow, q.reach); q.reach == 0 {
 			r.narrow = r.width
@@ -106,13 +107,13 @@ func (c *aheadCase) sequences(t *testing.T, s *subject, seqs []aheadSeq) {
 }
 
 // open opens both devices.
-func (r *aheadRun) open(t *testing.T, s *subject, most int) {
-	c, n, m := r.aheadCase, len(r.seqs), &tensors{}
-	cols, vocab := (c.heads+2*c.kv)*c.dim, aheadTokens*(1+aheadPasses)
+func (r *passRun) open(t *testing.T, s *subject, most int) {
+	c, n, m := r.passCase, len(r.seqs), &tensors{}
+	cols, vocab := (c.heads+2*c.kv)*c.dim, passTokens*(1+draftPasses)
 	c.table = m.table("x", normal(rng(uint64(c.dim)), vocab*cols, 1), cols)
 	c.logits = m.table("logits", make([]float32, vocab*vocab), vocab)
 	c.still, c.turning = m.literal("still", make([]float32, c.dim/2)), m.literal("turning", []float32{1, 0.01})
-	pl := plan{tensors: m, vocab: vocab, bucket: backend.Bucket{Tokens: most * n, Seqs: n, Samples: most}, pages: n * r.width, drafts: aheadPasses}
+	pl := plan{tensors: m, vocab: vocab, bucket: backend.Bucket{Tokens: most * n, Seqs: n, Samples: most}, pages: n * r.width, drafts: draftPasses}
 	pl.classes = []backend.KVClass{class(c.format, c.block, 2, c.kv, c.dim, r.width)}
 	pl.record = func(rec *backend.Recorder) {
 		r.plain = c.pass(rec, input(rec, c.table, cols), nil, true)
@@ -128,23 +129,23 @@ func (r *aheadRun) open(t *testing.T, s *subject, most int) {
 	r.many = s.rig(t, pl)
 }
 
-// compare decodes what sequence i keeps, and then the tokens of the rows ahead.
-func (r *aheadRun) compare(t *testing.T, s *subject, i int, q aheadSeq) {
+// compare decodes the accepted tokens of sequence i, and then the tokens of the draft rows.
+func (r *passRun) compare(t *testing.T, s *subject, i int, q passSeq) {
 	t.Helper()
-	held := feed{at: q.history - 1, pages: r.pages[i]}
+	accepted := feed{at: q.history - 1, pages: r.pages[i]}
 	for p := q.history - 1; p < q.history+q.hold; p++ {
-		held.tokens = append(held.tokens, r.history(i, p))
+		accepted.tokens = append(accepted.tokens, r.history(i, p))
 	}
-	r.one.run(held)
+	r.one.run(accepted)
 	width, end, gap := r.heads*r.dim, q.history+q.hold, 0
-	for n := range aheadPasses {
-		if q.reach > 0 && end+n-1 >= q.reach*r.block { // what is passed over is not there
+	for n := range draftPasses {
+		if q.reach > 0 && end+n-1 >= q.reach*r.block { // skipped positions are not stored
 			gap = end + n - max(q.reach*r.block, end)
 		}
-		id := r.history(i, end) + int32((n+1)*aheadTokens)
+		id := r.history(i, end) + int32((n+1)*passTokens)
 		r.one.run(feed{tokens: []int32{id}, at: end + n - gap, pages: r.pages[i]})
 		got, want := r.many.floats(r.got.y[n], len(r.seqs))[i*width:][:width], r.one.floats(r.plain, 1)
-		if at := s.alike(got, want, 1.0/256); at >= 0 { // narrow tables may be split otherwise
+		if at := s.alike(got, want, 1.0/256); at >= 0 { // narrow tables may be split in another way
 			t.Errorf("%+v, %d ahead: number %d is %v, decoded it is %v", q, n+1, at, got[at], want[at])
 		}
 		if at := bits(r.many.floats(r.got.angles[n], len(r.seqs))[i*4:][:4], r.one.floats(r.turned, 1)); gap == 0 && at >= 0 {
@@ -153,9 +154,9 @@ func (r *aheadRun) compare(t *testing.T, s *subject, i int, q aheadSeq) {
 	}
 }
 
-// step is the one that verifies: its tokens are each sequence's last and the proposals,
-// its samples what the history has there, for those that hold.
-func (r *aheadRun) step() {
+// step runs the step that verifies: its tokens are each sequence's last token and the
+// proposals, and each row samples the token that follows in the history.
+func (r *passRun) step() {
 	var feeds []feed
 	for i, q := range r.seqs {
 		f := feed{at: q.history - 1, pages: r.pages[i]}
@@ -168,7 +169,7 @@ func (r *aheadRun) step() {
 			}
 			id := r.history(i, q.history-1+k)
 			if k > q.hold {
-				id = (id + 1) % int32(aheadTokens)
+				id = (id + 1) % int32(passTokens)
 			}
 			f.tokens, f.sampled = append(f.tokens, id), append(f.sampled, k)
 		}
@@ -189,40 +190,40 @@ func (r *aheadRun) step() {
 	}
 }
 
-// pass is Rope by angles of 0 and attention of rows x, on the second of two layers.
-func (c *aheadCase) pass(rec *backend.Recorder, x backend.Value, a *backend.Ahead, store bool) backend.Value {
+// pass records Rope with angles of 0 and attention of rows x, on the second of two layers.
+func (c *passCase) pass(rec *backend.Recorder, x backend.Value, a *backend.DraftPosition, store bool) backend.Value {
 	rows := rec.Info(x).Rows
 	angles := rec.New("angles", kernels.F32, rows, c.dim)
-	rec.Do(backend.Angles{InvFreq: c.still, Scale: 1, Y: angles, Ahead: a})
+	rec.Do(backend.Angles{InvFreq: c.still, Scale: 1, Y: angles, Draft: a})
 	q, y := rec.New("q", kernels.F32, rows, c.heads*c.dim), rec.New("y", kernels.F32, rows, c.heads*c.dim)
 	k, v := rec.New("k", c.format, rows, c.kv*c.dim), rec.New("v", c.format, rows, c.kv*c.dim)
 	rec.Do(backend.Rope{QKV: x, Angles: angles, Q: q, K: k, V: v, Heads: c.heads, KVHeads: c.kv, HeadDim: c.dim, Rotary: c.dim})
-	rec.Do(backend.Attention{Q: q, K: k, V: v, Y: y, Layer: 1, Heads: c.heads, KVHeads: c.kv, HeadDim: c.dim, Scale: float32(1 / math.Sqrt(float64(c.dim))), Window: c.window, Ahead: a})
+	rec.Do(backend.Attention{Q: q, K: k, V: v, Y: y, Layer: 1, Heads: c.heads, KVHeads: c.kv, HeadDim: c.dim, Scale: float32(1 / math.Sqrt(float64(c.dim))), Window: c.window, Draft: a})
 	if store {
-		rec.Do(backend.StoreKV{K: k, V: v, Layer: 1, Ahead: a})
+		rec.Do(backend.StoreKV{K: k, V: v, Layer: 1, Draft: a})
 	}
 	return y
 }
 
-// record samples, verifies, and goes on from the drawn token: pass n has the rows of the
-// table that lie n times tokens behind its own.
-func (c *aheadCase) record(rec *backend.Recorder, ids backend.Value) (out aheadValues) {
-	vocab, cols := aheadTokens*(1+aheadPasses), (c.heads+2*c.kv)*c.dim
+// record records sampling, verification and the draft passes from the sampled token. The rows
+// of pass n are those n·passTokens further on in the table.
+func (c *passCase) record(rec *backend.Recorder, ids backend.Value) (out passValues) {
+	vocab, cols := passTokens*(1+draftPasses), (c.heads+2*c.kv)*c.dim
 	x, logits := rec.New("logits", kernels.F32, backend.PerToken, vocab), rec.New("logits.sampled", kernels.F32, backend.PerSample, vocab)
 	rec.Do(backend.Embed{Ids: ids, Table: c.logits, Y: x, Scale: 1})
 	rec.Do(backend.Gather{X: x, Y: logits})
 	rec.Do(backend.Sample{Logits: logits})
 	next, kept, id := rec.New("next", kernels.I32, backend.PerToken, 1), rec.New("kept", kernels.I32, backend.PerSeq, 1), rec.New("id", kernels.I32, backend.PerSeq, 1)
-	rec.Do(backend.Drafted{Ids: ids, Out: next})
-	rec.Do(backend.Verify{Ids: ids, Kept: kept})
-	rec.Do(backend.GatherKept{X: next, Kept: kept, Y: id})
-	for n := range aheadPasses {
-		a := &backend.Ahead{Kept: kept, By: n + 1}
+	rec.Do(backend.DraftInput{Ids: ids, Out: next})
+	rec.Do(backend.Verify{Ids: ids, AcceptedRow: kept})
+	rec.Do(backend.GatherAccepted{X: next, AcceptedRow: kept, Y: id})
+	for n := range draftPasses {
+		a := &backend.DraftPosition{AcceptedRow: kept, By: n + 1}
 		out.angles[n] = rec.New("turned", kernels.F32, backend.PerSeq, 4)
-		rec.Do(backend.Angles{InvFreq: c.turning, Scale: 1, Y: out.angles[n], Ahead: a})
+		rec.Do(backend.Angles{InvFreq: c.turning, Scale: 1, Y: out.angles[n], Draft: a})
 		row := rec.New("row", kernels.F32, backend.PerSeq, cols)
-		rec.Do(backend.Embed{Ids: id, Table: c.table, Y: row, Scale: 1, Row0: -(n + 1) * aheadTokens})
-		out.y[n] = c.pass(rec, row, a, n < aheadPasses-1)
+		rec.Do(backend.Embed{Ids: id, Table: c.table, Y: row, Scale: 1, Row0: -(n + 1) * passTokens})
+		out.y[n] = c.pass(rec, row, a, n < draftPasses-1)
 	}
 	return out
 }

@@ -10,20 +10,20 @@ import (
 	"vapp.dev/engine/backend/cuda/driver"
 )
 
-// inGraph is the OpTime of what graphs ran: their ops are not told apart.
+// inGraph is the OpTime.Op of graphs: their ops are not measured separately.
 const inGraph = "(graph)"
 
-// profiler measures ops on the device, by events between their launches. An event costs the
-// device about a microsecond, so that ops which take less look longer than they are.
-type profiler struct {
+// opTimer measures ops on the device by events between their launches. An event costs about a
+// microsecond of device time, so shorter ops appear slower than they are.
+type opTimer struct {
 	mu    sync.Mutex
-	times [2]map[string]*backend.OpTime // of steps of one token for each sequence; of others
+	times [2]map[string]*backend.OpTime // [0] steps with one token for each sequence, [1] others
 	sets  [2]timed
-	ends  [4]*driver.Event // of the last steps; two may be under way
+	ends  [4]*driver.Event // ends of the last steps; two may be in progress
 	steps int
 }
 
-// timed is a step of a set: op i took from timer i to timer i+1.
+// timed is a measured step of a set: op i took from timer i to timer i+1.
 type timed struct {
 	timers []*driver.Event
 	ops    []string
@@ -31,19 +31,19 @@ type timed struct {
 	step   int
 }
 
-var _ backend.Profiler = (*device)(nil)
+var _ backend.OpTimer = (*device)(nil)
 
-// newProfiler is nil where nothing is to be measured.
-func newProfiler(s backend.Settings) *profiler {
-	if !s.Profile {
+// newOpTimer returns nil if ops are not measured.
+func newOpTimer(s backend.Settings) *opTimer {
+	if !s.TimeOps {
 		return nil
 	}
-	return &profiler{times: [2]map[string]*backend.OpTime{{}, {}}}
+	return &opTimer{times: [2]map[string]*backend.OpTime{{}, {}}}
 }
 
-// OpTimes is backend.Profiler's; Busy is not known of a device.
+// OpTimes implements backend.OpTimer. Busy is unknown on a device.
 func (d *device) OpTimes() (decode, prompts []backend.OpTime) {
-	p := d.profile
+	p := d.timer
 	if p == nil {
 		return nil, nil
 	}
@@ -59,9 +59,9 @@ func (d *device) OpTimes() (decode, prompts []backend.OpTime) {
 	return out[0], out[1]
 }
 
-// measured is start with the time of every op.
+// measured runs a step like start and records the time of every op.
 func (d *device) measured(x *executable, c *captured, b backend.Binding) error {
-	p := d.profile
+	p := d.timer
 	t := &p.sets[b.Set]
 	t.ops, t.kind, t.step = t.ops[:0], 0, p.steps
 	if b.Tokens != b.Seqs {
@@ -87,7 +87,7 @@ func (d *device) measured(x *executable, c *captured, b backend.Binding) error {
 	return d.work.Record(*end)
 }
 
-// ops starts a step and calls done behind each op, or graph.
+// ops starts a step and calls done after the launches of each op or graph.
 func (d *device) ops(x *executable, c *captured, b backend.Binding, done func(op string) error) error {
 	if c != nil {
 		if err := d.replay(c, b); err != nil {
@@ -114,7 +114,7 @@ func (d *device) ops(x *executable, c *captured, b backend.Binding, done func(op
 	return nil
 }
 
-// mark records the timer behind the ops so far.
+// mark records a timer event after the ops launched so far.
 func (d *device) mark(t *timed) error {
 	if len(t.timers) == len(t.ops) {
 		e, err := d.ctx.Timer()
@@ -126,8 +126,8 @@ func (d *device) mark(t *timed) error {
 	return d.work.Record(t.timers[len(t.ops)])
 }
 
-// add reads the timers of a step that was waited for.
-func (p *profiler) add(t *timed) error {
+// add reads the timers of a finished step.
+func (p *opTimer) add(t *timed) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	count := func(op string, from, to *driver.Event) error {
@@ -143,7 +143,7 @@ func (p *profiler) add(t *timed) error {
 		sum.Runs, sum.Wall = sum.Runs+1, sum.Wall+took
 		return nil
 	}
-	begins := backend.OpName(backend.Tokens{}) // as every step does: who counts steps counts it
+	begins := backend.OpName(backend.Tokens{}) // every step begins with it, so its runs count steps
 	for i, op := range t.ops {
 		if op == inGraph {
 			if err := count(begins, t.timers[i], t.timers[i]); err != nil {
@@ -160,8 +160,8 @@ func (p *profiler) add(t *timed) error {
 	return count(backend.BetweenSteps, p.ends[(t.step-1)%len(p.ends)], t.timers[0])
 }
 
-// close gives the timers back.
-func (p *profiler) close() error {
+// close frees the timers.
+func (p *opTimer) close() error {
 	if p == nil {
 		return nil
 	}

@@ -10,20 +10,21 @@ import (
 	"vapp.dev/kernels/cuda"
 )
 
-// made is how a device makes the weight up by itself; nil where its rows are read.
+// made returns a function that generates the weight on the device, or nil if its rows have to
+// be read.
 func (k *packing) made() func(p *piece) error {
-	maker, ok := k.src.(backend.Maker)
+	source, ok := k.src.(backend.DummySource)
 	if !ok || !k.m.panels {
 		return nil
 	}
-	made := make([][2]kernels.Made, len(k.m.Parts)) // of each part, and of its exponents
+	made := make([][2]kernels.Dummy, len(k.m.Parts)) // for each part: its numbers and its exponents
 	begin := 0
 	for i, p := range k.m.Parts {
 		if p.Format != k.raw || p.Transposed || p.Fold > 1 || begin%cuda.PanelRows != 0 || p.Format == kernels.MXFP4 && p.Scale == "" {
 			return nil
 		}
 		begin += p.Rows
-		if made[i][0], ok = maker.Made(p.Tensor); !ok {
+		if made[i][0], ok = source.Dummy(p.Tensor); !ok {
 			return nil
 		}
 		if p.Offset {
@@ -33,7 +34,7 @@ func (k *packing) made() func(p *piece) error {
 		if p.Format != kernels.MXFP4 {
 			continue
 		}
-		if made[i][1], ok = maker.Made(p.Scale); !ok {
+		if made[i][1], ok = source.Dummy(p.Scale); !ok {
 			return nil
 		}
 	}
@@ -57,8 +58,8 @@ func (k *packing) made() func(p *piece) error {
 	}
 }
 
-// levels are numbers that are made up, as a kernel takes them.
-func (k *packing) levels(p *piece, m kernels.Made, to *cuda.MadeArgs) (err error) {
+// levels sets the kernel arguments of a dummy tensor.
+func (k *packing) levels(p *piece, m kernels.Dummy, to *cuda.MadeArgs) (err error) {
 	if m.Levels == nil {
 		return nil
 	}

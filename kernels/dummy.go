@@ -1,15 +1,15 @@
 package kernels
 
-// Made is a tensor whose elements are made up, so that whoever needs them can make them
-// where they are wanted: element e of row r is Levels[b·Size:][:Size], where b is byte e%8
-// of Mix(Mix(Key + r·Golden) + e/8·Golden).
-type Made struct {
+// Dummy is a tensor with generated elements (dummy weights). Each place that needs them can
+// generate them: element e of row r is Levels[b·Size:][:Size], where b is byte e%8 of
+// Mix(Mix(Key + r·Golden) + e/8·Golden).
+type Dummy struct {
 	Key    uint64
 	Size   int    // bytes of an element
 	Levels []byte // 256 elements
 }
 
-// Golden is the step of SplitMix64's counter: 2⁶⁴ over the golden ratio.
+// Golden is the increment of SplitMix64's counter: 2⁶⁴ over the golden ratio.
 const Golden = 0x9e3779b97f4a7c15
 
 // Mix is the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
@@ -20,7 +20,7 @@ func Mix(x uint64) uint64 {
 }
 
 // Row writes the first elements of a row.
-func (m Made) Row(row uint64, dst []byte) {
+func (m Dummy) Row(row uint64, dst []byte) {
 	start := Mix(m.Key + row*Golden)
 	for e := uint64(0); len(dst) > 0; e++ {
 		b := Mix(start+e/8*Golden) >> (8 * (e % 8)) & 255

@@ -8,20 +8,20 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// TestOpTimes counts the ops of steps, those that decode and the others apart; where
-// nobody asked there is nothing.
+// TestOpTimes counts the ops of decode steps and of other steps. Without TimeOps there are
+// none.
 func TestOpTimes(t *testing.T) {
 	for _, on := range []bool{true, false} {
-		d := small.open(t, backend.Settings{Threads: 2, Profile: on})
+		d := small.open(t, backend.Settings{Threads: 2, TimeOps: on})
 		at := 0
 		for _, n := range []int{2, 2, 1, 1, 1} {
 			d.run(t, d.fill(at%2, 4, n, at))
 			at += n
 		}
-		decode, prompts := d.Device.(backend.Profiler).OpTimes()
+		decode, prompts := d.Device.(backend.OpTimer).OpTimes()
 		if !on {
 			if len(decode)+len(prompts) > 0 {
-				t.Errorf("nobody asked, and there is %v, %v", decode, prompts)
+				t.Errorf("without TimeOps: %v, %v", decode, prompts)
 			}
 			continue
 		}

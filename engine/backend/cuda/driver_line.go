@@ -7,8 +7,9 @@ import (
 	"vapp.dev/engine/backend/cuda/driver"
 )
 
-// Found is one line: the devices of this machine, or why there is none.
-func (Opener) Found() string {
+// DriverLine returns one line of text: the devices of this machine and the driver's CUDA
+// version, or why there is none.
+func (Opener) DriverLine() string {
 	all, err := driver.Devices()
 	if err != nil {
 		return "cuda: " + err.Error()

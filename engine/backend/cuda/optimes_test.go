@@ -18,12 +18,13 @@ import (
 	"vapp.dev/kernels/cuda/image"
 )
 
-// TestProfile: ops are counted by name, in steps of one token and in others; a graph is one; the
-// time between steps is there from the second on. Without the setting nothing is measured.
-func TestProfile(t *testing.T) {
+// TestOpTimes: ops are counted by name, separately for decode steps and others. A graph
+// counts as one op. The time between steps is counted from the second step on. Without the
+// setting nothing is measured.
+func TestOpTimes(t *testing.T) {
 	emulated(t)
 	for _, on := range []bool{true, false} {
-		d, err := opened(t, backend.Settings{Profile: on})
+		d, err := opened(t, backend.Settings{TimeOps: on})
 		check(t, err)
 		p := d.r.Programs[0]
 		e, err := d.Compile(p)
@@ -38,7 +39,7 @@ func TestProfile(t *testing.T) {
 			s.First[0], s.First[1] = 0, int32(b.Tokens)
 			s.Pad(b)
 			check(t, d.Launch(e, b))
-			if i%2 == 1 { // two are under way
+			if i%2 == 1 { // two steps are in progress
 				check(t, d.Wait(0))
 				check(t, d.Wait(1))
 			}
@@ -50,13 +51,13 @@ func TestProfile(t *testing.T) {
 			want = "map[] map[]"
 		}
 		if got := fmt.Sprint(runs(t, decode), " ", runs(t, prompts)); got != want {
-			t.Errorf("profile %v: %s, want %s", on, got, want)
+			t.Errorf("TimeOps %v: %s, want %s", on, got, want)
 		}
 	}
 }
 
-// TestKernelsElsewhere: kernels are taken from the directory that the environment names, and what
-// is not there is named.
+// TestKernelsElsewhere: kernels are loaded from the directory in the environment variable; an
+// error names a missing file.
 func TestKernelsElsewhere(t *testing.T) {
 	emulated(t)
 	dir := t.TempDir()
@@ -64,14 +65,15 @@ func TestKernelsElsewhere(t *testing.T) {
 	if _, err := opened(t, backend.Settings{}); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), dir) {
 		t.Errorf("without kernels: %v", err)
 	}
-	for _, stem := range cuda.Stems() { // the emulated driver has its own and reads none
+	for _, stem := range cuda.Stems() { // the emulated driver has its own kernels and reads none
 		check(t, os.WriteFile(filepath.Join(dir, stem+".fatbin"), []byte{1}, 0o644))
 	}
 	_, err := opened(t, backend.Settings{})
 	check(t, err)
 }
 
-// runs is how often each op ran; no time is negative, and the longest comes first.
+// runs returns how often each op ran. It checks that no time is negative and that the longest
+// comes first.
 func runs(t *testing.T, all []backend.OpTime) map[string]int64 {
 	t.Helper()
 	out := map[string]int64{}
@@ -84,7 +86,7 @@ func runs(t *testing.T, all []backend.OpTime) map[string]int64 {
 	return out
 }
 
-// opened is a device for a small program without weights.
+// opened opens a device for a small program without weights.
 func opened(t *testing.T, s backend.Settings) (*device, error) {
 	t.Helper()
 	f, err := Opener{}.Probe()

@@ -11,7 +11,7 @@ import (
 	"vapp.dev/engine/backend"
 )
 
-// clocks is vapp_time of pool.h: of steps whose sequences have one token each, and of
+// clocks is vapp_time of pool.h: [0] for steps with one token for each sequence, [1] for
 // others.
 type clocks struct{ runs, wall, busy, idle [2]int64 }
 
@@ -21,10 +21,9 @@ type phaseTime struct {
 	*clocks
 }
 
-// clock is the address of the clocks of the phase that comes next; 0 where nothing is
-// measured.
+// clock returns the address of the clocks for the next phase; 0 if ops are not measured.
 func (c *compiler) clock() uintptr {
-	if !c.d.profile {
+	if !c.d.timeOps {
 		return 0
 	}
 	t := phaseTime{c.name, &clocks{}}
@@ -33,7 +32,7 @@ func (c *compiler) clock() uintptr {
 	return uintptr(unsafe.Pointer(t.clocks))
 }
 
-// OpTimes is backend.Profiler's, the ops that took longest first.
+// OpTimes implements backend.OpTimer. The ops that took longest come first.
 func (d *device) OpTimes() (decode, prompts []backend.OpTime) {
 	return d.opTimes(0), d.opTimes(1)
 }

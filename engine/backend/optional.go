@@ -1,0 +1,119 @@
+package backend
+
+import (
+	"context"
+
+	"vapp.dev/kernels"
+)
+
+// This file has the optional interfaces of a Layout, a Device or a RowReader. A caller uses
+// a type assertion and works without the interface if it is missing.
+
+// Of a Layout:
+
+// Chunked is a Layout whose programs run gated MLPs in chunks of tokens, which bounds the
+// size of the intermediate values.
+type Chunked interface {
+	// Chunk returns Bucket.Chunk for steps of at most this many tokens.
+	Chunk(tokens int) int
+}
+
+// KernelChooser is a Layout that picks kernels by the shapes of ops and the rows of steps.
+type KernelChooser interface {
+	// KernelChoices lists the kernels of p's products and attention, for steps from few
+	// rows to many.
+	KernelChoices(p *Program) ([]KernelChoice, error)
+}
+
+// KernelChoice is the kernel that runs a program's ops of one shape.
+type KernelChoice struct {
+	Op     string `json:"op"`     // OpName
+	Format string `json:"format"` // of weights, or of keys and values
+	Shape  string `json:"shape"`  // outputs × inputs, and the number of experts; or query/KV heads × their size
+	Rows   int    `json:"rows"`   // of the op, at most
+	Decode bool   `json:"decode"` // only in steps with one token for each sequence
+	Kernel string `json:"kernel"`
+	Splits int    `json:"splits"` // parts that inputs, or positions, are split into
+	Ops    int    `json:"ops"`    // how many ops of the program
+}
+
+// Overheads is a Layout whose device uses memory outside the arenas.
+type Overheads interface {
+	// Overheads lists that memory for a reservation: a driver's context, loaded code,
+	// captured graphs.
+	Overheads(Reservation) []Overhead
+}
+
+// Overhead is memory that cannot be derived. It was measured once for a device and a
+// driver, or fitted to published logs.
+type Overhead struct {
+	Name  string // "context", "graphs"
+	Bytes int64
+	// Fitted marks an estimate with a known error; otherwise Bytes is an upper bound.
+	Fitted bool
+	// Host marks memory of the host, which is exact.
+	Host bool
+	Rule string
+}
+
+// CacheLayout is a Layout whose devices cache packed weights in a file.
+type CacheLayout interface {
+	// CacheFile returns the path of the file for a reservation's weights.
+	CacheFile(Cache, Reservation) string
+}
+
+// Of a Device:
+
+// CacheWriter is a Device that can cache its packed weights.
+type CacheWriter interface {
+	// CacheUse reports how the Weights arena was filled. It must not run during WriteCache.
+	CacheUse() CacheUse
+	// WriteCache writes the file. All weights must be packed; steps may run meanwhile. The
+	// complete file replaces the old one atomically. Cancelling ctx stops it. The error is
+	// a *CacheError.
+	WriteCache(ctx context.Context) error
+}
+
+// Capturer is a Device that captures steps into graphs. A graph belongs to an Executable
+// and a set of step buffers.
+type Capturer interface {
+	// Capture captures the graphs of a step of g on the buffers of a set; nothing runs. Rows
+	// of the buffers need not be filled.
+	Capture(e Executable, set int, g Graph) error
+	// GraphBytes returns the device memory that graphs have taken so far.
+	GraphBytes() int64
+}
+
+// OpTimer is a Device that measures its ops where Settings.TimeOps is set.
+type OpTimer interface {
+	// OpTimes returns the time of all ops since the device was opened, summed by name: first
+	// in steps with one token for each sequence, then in all others. Any goroutine may
+	// call it.
+	OpTimes() (decode, prompts []OpTime)
+}
+
+// MemoryReporter is a Device whose driver reports its free memory, whichever process uses
+// the rest.
+type MemoryReporter interface {
+	// Memory returns the device's total memory, what was free before this Device allocated
+	// any, and what is free now, in bytes.
+	Memory() (total, before, now int64, err error)
+}
+
+// Inspector is a Device whose values tests can read: backendtest compares ops with it,
+// golden tests read logits with it.
+type Inspector interface {
+	// Scratch returns the bytes of a value of p at the bucket's row count, as the last
+	// Launch that was waited for left them. Later ops may have overwritten them. The
+	// caller must not write to the slice.
+	Scratch(v Value, p *Program) []byte
+}
+
+// Of a RowReader:
+
+// DummySource is a RowReader that generates some tensors (vLLM's dummy weights), so that a
+// Device can generate them in its own memory.
+type DummySource interface {
+	// Dummy returns the formula of a tensor that ReadRows generates; false for others.
+	Dummy(tensor string) (kernels.Dummy, bool)
+}
