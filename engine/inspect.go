@@ -36,7 +36,7 @@ type Source struct {
 	// are not at Path, and the user puts them there.
 	Absent, Remedy string
 	Build          models.Build
-	// Pool is what the profile says of a model that pools; Inspect makes Build.Pool of it.
+	// Pool is what the profile says of a model that pools; Inspect makes Build.Pooling of it.
 	Pool PoolWish
 	// Draft is a second model that proposes Build.Draft tokens a step; nil: none does. Its
 	// Build is not read.
@@ -60,7 +60,7 @@ type MissingError struct{ Source Source }
 
 func (e *MissingError) Error() string {
 	hint := ""
-	if near := models.Near(e.Source.Name); len(near) > 0 {
+	if near := models.Suggest(e.Source.Name); len(near) > 0 {
 		hint = "; did you mean " + strings.Join(near, ", ") + "?"
 	}
 	where := ""
@@ -131,7 +131,7 @@ func (m *Model) open() error {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	cfg, known, err := models.Catalogued(s.Name)
+	cfg, known, err := models.CatalogueConfig(s.Name)
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ type poolConfig struct {
 }
 
 // pool decides whether the model pools, as vLLM does: the profile's words first, then the
-// checkpoint's Sentence Transformers files, then its architecture. It sets Build.Pool.
+// checkpoint's Sentence Transformers files, then its architecture. It sets Build.Pooling.
 func (m *Model) pool() error {
 	w, stored := m.Source.Pool, models.HeadOf(m.Config)
 	sentence, err := m.Checkpoint.Sentence()
@@ -80,7 +80,7 @@ func (m *Model) pool() error {
 	if w.Normalize != nil {
 		q.Normalize = *w.Normalize
 	}
-	m.Pooling, m.Source.Build.Pool = q, models.Pool{Head: models.Hidden}
+	m.Pooling, m.Source.Build.Pooling = q, models.Pooling{Head: models.Hidden}
 	if q.Task == "classify" {
 		return m.classifier(c)
 	}
@@ -99,11 +99,11 @@ func (m *Model) classifier(c poolConfig) (err error) {
 	}
 	if len(q.Tokens) > 0 {
 		q.Labels = []string{q.Tokens[len(q.Tokens)-1]}
-		if m.Source.Build.Pool, err = m.chosen(q.Tokens); err != nil {
+		if m.Source.Build.Pooling, err = m.chosen(q.Tokens); err != nil {
 			return err
 		}
 	} else {
-		m.Source.Build.Pool.Head = models.Score
+		m.Source.Build.Pooling.Head = models.Score
 		if q.Labels, err = models.Labels(m.Config); err != nil {
 			return err
 		}
@@ -131,10 +131,10 @@ func (m *Model) classifier(c poolConfig) (err error) {
 
 // chosen are the ids of the words of classifierFromToken. Where the tokenizer is not here,
 // neither are the weights: any ids do for a plan.
-func (m *Model) chosen(words []string) (models.Pool, error) {
-	p := models.Pool{Head: models.Chosen, Count: len(words)}
-	if len(words) > models.MaxChosen {
-		return p, fmt.Errorf("model %s: a classifier of %d tokens is not supported: 1 or %d are", m.Source.Name, len(words), models.MaxChosen)
+func (m *Model) chosen(words []string) (models.Pooling, error) {
+	p := models.Pooling{Head: models.TokenClassifier, Count: len(words)}
+	if len(words) > models.MaxClassifierTokens {
+		return p, fmt.Errorf("model %s: a classifier of %d tokens is not supported: 1 or %d are", m.Source.Name, len(words), models.MaxClassifierTokens)
 	}
 	text, err := m.Checkpoint.TokenizerJSON()
 	known := err == nil && m.Where == FromCheckpoint

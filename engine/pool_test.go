@@ -57,7 +57,7 @@ func pools(t *testing.T, on backend.Opener, s backend.Settings) {
 				if !whole && !w.everywhere || racing && (i < 1 || i > 2) {
 					continue
 				}
-				y := &toy{dir: filepath.Join("models/testdata", name), slabs: 16, on: on, build: models.Build{Dtype: kernels.F32, Pool: models.Pool{Head: models.Hidden}}, opts: engine.Options{
+				y := &toy{dir: filepath.Join("models/testdata", name), slabs: 16, on: on, build: models.Build{Dtype: kernels.F32, Pooling: models.Pooling{Head: models.Hidden}}, opts: engine.Options{
 					MaxModelLen: len(g.InputIDs), MaxNumSeqs: 12, MaxNumBatchedTokens: 2048, BlockSize: 16, KVFormat: kernels.F32,
 					ChunkedPrefill: true, EveryRow: true, Backend: s,
 				}}
@@ -163,7 +163,7 @@ func TestPoolRefuses(t *testing.T) {
 		t.Error("a model that generates pools")
 	}
 	y = newToy(t)
-	y.build.Pool.Head = models.Hidden
+	y.build.Pooling.Head = models.Hidden
 	e = y.open(t)
 	p := sample.Default()
 	p.MaxTokens = 1
@@ -200,7 +200,7 @@ func chosen(t *testing.T, on backend.Opener, s backend.Settings) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			y := &toy{dir: filepath.Join("models/testdata", name), slabs: 16, on: on, build: models.Build{Dtype: kernels.F32, Pool: models.Pool{Head: models.Chosen, Tokens: ids, Count: 2}}, opts: engine.Options{
+			y := &toy{dir: filepath.Join("models/testdata", name), slabs: 16, on: on, build: models.Build{Dtype: kernels.F32, Pooling: models.Pooling{Head: models.TokenClassifier, Tokens: ids, Count: 2}}, opts: engine.Options{
 				MaxModelLen: len(g.InputIDs), MaxNumSeqs: 2, MaxNumBatchedTokens: 64, BlockSize: 16, KVFormat: kernels.F32, ChunkedPrefill: true, EveryRow: true, Backend: s,
 			}}
 			e := y.open(t)

@@ -22,12 +22,12 @@ func (e *MismatchError) Error() string {
 	if n > show {
 		text += fmt.Sprintf("; and %d more", n-show)
 	}
-	return line(fmt.Sprintf("%s: %d tensors disagree with the config: %s", e.Path, n, text))
+	return oneLine(fmt.Sprintf("%s: %d tensors disagree with the config: %s", e.Path, n, text))
 }
 
 // agree compares the checkpoint's tensors with those the config asks for. Those
 // that f skips may be absent; a loader that reads them says so.
-func agree(c *checkpoint.Checkpoint, f family, want []checkpoint.TensorInfo) error {
+func checkTensors(c *checkpoint.Checkpoint, f family, want []checkpoint.TensorInfo) error {
 	skip := f.skip
 	if skip == nil {
 		skip = func(string) bool { return false }
@@ -43,7 +43,7 @@ func agree(c *checkpoint.Checkpoint, f family, want []checkpoint.TensorInfo) err
 		if !ok && skip(w.Name) {
 			continue
 		}
-		if wrong := differs(w, t, ok); wrong != "" {
+		if wrong := mismatch(w, t, ok); wrong != "" {
 			bad = append(bad, wrong)
 		}
 	}
@@ -61,7 +61,7 @@ func agree(c *checkpoint.Checkpoint, f family, want []checkpoint.TensorInfo) err
 // differs says what is wrong with t where w was asked for, "" for nothing. A
 // weight may be stored in another format of numbers, but not without the scales
 // that one format has and the other lacks.
-func differs(w, t checkpoint.TensorInfo, there bool) string {
+func mismatch(w, t checkpoint.TensorInfo, there bool) string {
 	switch {
 	case !there:
 		return w.Name + " is missing"

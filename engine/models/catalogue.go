@@ -51,10 +51,10 @@ func Catalogue() ([]Entry, error) {
 	return out, nil
 }
 
-// Listed finds a model by its hub name, whatever its case; the organisation may
+// FindEntry finds a model by its hub name, whatever its case; the organisation may
 // be another's or left out, and where no entry has the very name, "-instruct" and
 // "-it" at its end do not count.
-func Listed(name string) (Entry, bool, error) {
+func FindEntry(name string) (Entry, bool, error) {
 	list, err := Catalogue()
 	if err != nil {
 		return Entry{}, false, err
@@ -88,9 +88,9 @@ func untuned(name string) string {
 	return name
 }
 
-// Catalogued returns the config of a model that Listed finds.
-func Catalogued(name string) (checkpoint.Config, bool, error) {
-	e, ok, err := Listed(name)
+// CatalogueConfig returns the config of a model that FindEntry finds.
+func CatalogueConfig(name string) (checkpoint.Config, bool, error) {
+	e, ok, err := FindEntry(name)
 	if !ok || err != nil {
 		return checkpoint.Config{}, false, err
 	}
@@ -108,9 +108,9 @@ func CatalogueNames() []string {
 	return out
 }
 
-// Near lists up to three names of the catalogue that an unknown name was probably
+// Suggest lists up to three names of the catalogue that an unknown name was probably
 // meant to be.
-func Near(name string) []string {
+func Suggest(name string) []string {
 	names := map[string]string{}
 	var keys []string
 	list, _ := Catalogue()

@@ -66,7 +66,7 @@ func TestInventory(t *testing.T) {
 			if err := json.Unmarshal(data, &want); err != nil {
 				t.Fatal(err)
 			}
-			cfg, ok, err := Catalogued(name)
+			cfg, ok, err := CatalogueConfig(name)
 			if err != nil || !ok {
 				t.Fatalf("in the catalogue: %v, %v", ok, err)
 			}

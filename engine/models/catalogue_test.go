@@ -27,7 +27,7 @@ func TestListed(t *testing.T) {
 		{"meta-llama/Llama-3.3-70B-Instruct", "meta-llama/Llama-3.3-70B-Instruct"},
 		{"nobody/knows", ""}, {"", ""}, {"/", ""}, {"-it", ""}, {"..", ""}, {"../catalogue/index", ""},
 	} {
-		e, ok, err := Listed(c.name)
+		e, ok, err := FindEntry(c.name)
 		if err != nil || ok != (c.want != "") || e.Name != c.want {
 			t.Errorf("%q: %q %v %v, want %q", c.name, e.Name, ok, err, c.want)
 		}
@@ -41,11 +41,11 @@ func TestNear(t *testing.T) {
 		{"google/gemma4-26b", "google/gemma-4-26B-A4B-it"},
 		{"Qwen/Qwen2.5-7B-Instuct", "Qwen/Qwen2.5-7B-Instruct"},
 	} {
-		if got := Near(c.name); !slices.Contains(got, c.want) || len(got) > 3 {
+		if got := Suggest(c.name); !slices.Contains(got, c.want) || len(got) > 3 {
 			t.Errorf("%s: %q, want %s among them", c.name, got, c.want)
 		}
 	}
-	if got := Near("nobody/knows"); got != nil {
+	if got := Suggest("nobody/knows"); got != nil {
 		t.Errorf("near nothing: %q", got)
 	}
 }
@@ -127,7 +127,7 @@ func trained(tensors []checkpoint.TensorInfo) (n int64) {
 
 func BenchmarkListed(b *testing.B) {
 	for b.Loop() {
-		if _, ok, err := Listed("google/gemma-4-26B-A4B"); !ok || err != nil {
+		if _, ok, err := FindEntry("google/gemma-4-26B-A4B"); !ok || err != nil {
 			b.Fatal(err)
 		}
 	}

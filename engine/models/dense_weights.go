@@ -41,7 +41,7 @@ func newDense(c checkpoint.Config, s style, l *loader) (Model, error) {
 		err = l.checkRanks(c, c.NumKVHeads)
 	}
 	if err == nil {
-		err = l.even(c.IntermediateSize, "columns of the MLP (intermediate_size)")
+		err = l.checkEven(c.IntermediateSize, "columns of the MLP (intermediate_size)")
 	}
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func newDense(c checkpoint.Config, s style, l *loader) (Model, error) {
 	if c.TieWordEmbeddings {
 		head = ""
 	}
-	m.vocabulary = l.ends(c, st, "model.embed_tokens.weight", head, 1)
+	m.vocabulary = l.addVocabulary(c, st, "model.embed_tokens.weight", head, 1)
 	m.freqs = l.literal("rope.inv_freq", "attention", rope.InvFreq)
 	for i := range st.layers {
 		m.layers = append(m.layers, newDenseLayer(c, s, l, st.layer0+i))

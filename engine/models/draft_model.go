@@ -74,7 +74,7 @@ func NewWithDraft(target, draft *checkpoint.Checkpoint, b Build) (Model, error) 
 	for i := range l.specs[own:] {
 		nameDraft(&l.specs[own+i])
 	}
-	m.(interface{ proposed(proposer) }).proposed(out.propose)
+	m.(interface{ setProposer(proposer) }).setProposer(out.propose)
 	return out, nil
 }
 
@@ -115,7 +115,7 @@ func nameDraft(w *backend.WeightSpec) {
 }
 
 // proposed says by whom the tokens behind a step's are proposed.
-func (v *vocabulary) proposed(by proposer) { v.propose = by }
+func (v *vocabulary) setProposer(by proposer) { v.propose = by }
 
 // Weights are the model's, then the draft's.
 func (m *withDraft) Weights() []backend.WeightSpec { return m.weights }
@@ -140,14 +140,14 @@ func (m *withDraft) Record(p *backend.Program) (*backend.Program, error) {
 func (m *withDraft) propose(r *backend.Recorder, ids, kept backend.Value) {
 	next := r.New("next", kernels.I32, backend.PerToken, 1)
 	r.Do(backend.Drafted{Ids: ids, Out: next})
-	id := keptRows(r, next, kept)
+	id := gatherAccepted(r, next, kept)
 	m.draft.store(r, ids)
 	for n := 1; n <= m.of; n++ {
 		x := m.draft.lookup(r, id, "residual")
 		r.Free(id)
 		s := m.draft.pass(r, x, &backend.Ahead{Kept: kept, By: n})
 		for i, w := range m.draft.layers {
-			s.rest(s.attention(i, n < m.of), w)
+			s.finishLayer(s.attention(i, n < m.of), w)
 		}
 		logits := s.head()
 		id = r.New("proposed", kernels.I32, backend.PerSeq, 1)
@@ -162,9 +162,9 @@ func (m *dense) store(r *backend.Recorder, ids backend.Value) {
 	s := m.pass(r, m.lookup(r, ids, "residual"), nil)
 	last := len(m.layers) - 1
 	for i, w := range m.layers[:last] {
-		s.rest(s.attention(i, true), w)
+		s.finishLayer(s.attention(i, true), w)
 	}
-	q, k, v := s.projected(last)
+	q, k, v := s.projectQKV(last)
 	r.Do(backend.StoreKV{K: k, V: v, Class: m.class, Layer: last})
 	r.Free(q, k, v, s.x, s.angles)
 }

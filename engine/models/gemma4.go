@@ -27,8 +27,8 @@ type gemmaText struct {
 
 // Architectures of Gemma 4.
 const (
-	gemmaWhole = "Gemma4ForConditionalGeneration"
-	gemmaAlone = "Gemma4ForCausalLM" // the text model without its towers
+	gemmaConditional = "Gemma4ForConditionalGeneration"
+	gemmaCausal      = "Gemma4ForCausalLM" // the text model without its towers
 )
 
 // gemmaFamily is the row of one of them.
@@ -41,9 +41,9 @@ func gemmaFamily(architecture string) family {
 	}
 }
 
-// gemmaOf reads the words of the text config, as strictly as checkpoint does.
+// readGemmaText reads the words of the text config, as strictly as checkpoint does.
 // Absent ones have transformers' defaults.
-func gemmaOf(c checkpoint.Config) (gemmaText, error) {
+func readGemmaText(c checkpoint.Config) (gemmaText, error) {
 	s, err := c.Section("")
 	if err != nil {
 		return gemmaText{}, err
@@ -57,13 +57,13 @@ func gemmaOf(c checkpoint.Config) (gemmaText, error) {
 		moe:         s.FlagOr("enable_moe_block", false),
 		seesItems:   s.TextOr("use_bidirectional_attention", "") == "vision",
 	}
-	if c.Architecture == gemmaAlone {
+	if c.Architecture == gemmaCausal {
 		g.prefix = "model."
 	}
 	if g.shared {
 		g.fullKVHeads = s.CountOr("num_global_key_value_heads", 1, most, int64(c.NumKVHeads))
 	}
-	if err := gemmaRefused(s); err != nil {
+	if err := checkGemmaText(s); err != nil {
 		return g, err
 	}
 	if err := s.Err(); err != nil {
@@ -94,9 +94,9 @@ func allFull(types []string) bool {
 	return true
 }
 
-// gemmaRefused refuses what the smaller models of the generation have and the
+// checkGemmaText refuses what the smaller models of the generation have and the
 // recorded forward does not do. Absent keys have transformers' defaults.
-func gemmaRefused(s *checkpoint.Section) error {
+func checkGemmaText(s *checkpoint.Section) error {
 	switch {
 	case s.CountOr("hidden_size_per_layer_input", 0, 1<<20, 256) != 0:
 		return &UnsupportedError{"hidden_size_per_layer_input", "Gemma 4 is recorded without per-layer embeddings (those of E2B and E4B)"}
@@ -120,7 +120,7 @@ func checkGemma(c checkpoint.Config) error {
 	if c.IntermediateSize == 0 {
 		return &UnsupportedError{"Gemma 4 without intermediate_size", "each of its layers has a dense MLP"}
 	}
-	g, err := gemmaOf(c)
+	g, err := readGemmaText(c)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func checkGemma(c checkpoint.Config) error {
 	} else if q.format != kernels.Invalid && (g.moe || q.format != kernels.F8E4M3 && q.format != kernels.I8) {
 		return &UnsupportedError{"a quantized checkpoint of Gemma 4 with experts", "its experts are read as bf16, f16 or f32, and quantized at load"}
 	}
-	_, err = gemmaVisionOf(c)
+	_, err = readGemmaVision(c)
 	return err
 }
 
@@ -161,7 +161,7 @@ func checkGemma(c checkpoint.Config) error {
 // Gemma4ForConditionalGeneration or Gemma4ForCausalLM. New has checked the config.
 func gemmaTensors(c checkpoint.Config) []checkpoint.TensorInfo {
 	l := tensorsOf(c)
-	g, err := gemmaOf(c)
+	g, err := readGemmaText(c)
 	if err != nil {
 		return nil
 	}
@@ -173,7 +173,7 @@ func gemmaTensors(c checkpoint.Config) []checkpoint.TensorInfo {
 	if !g.tied {
 		l.add("lm_head.weight", c.VocabSize, c.HiddenSize)
 	}
-	if v, err := gemmaVisionOf(c); err == nil && v != nil {
+	if v, err := readGemmaVision(c); err == nil && v != nil {
 		l.gemmaTower(v, c.HiddenSize)
 	}
 	return l.list

@@ -12,7 +12,7 @@ import (
 func (m *gemma) Record(p *backend.Program) (*backend.Program, error) {
 	p.Weights, p.Vocab, p.Shard = m.weights, m.size, m.Shard
 	r := backend.Record(p)
-	ids, x := enter(r, m.vocabulary, m.stage)
+	ids, x := beginResidual(r, m.vocabulary, m.stage)
 	if m.Vision && m.stage.first {
 		r.Do(backend.Merge{X: x})
 	}
@@ -26,21 +26,21 @@ func (m *gemma) Record(p *backend.Program) (*backend.Program, error) {
 	for i, w := range m.layers {
 		attn := m.attention(r, x, i, sliding, full)
 		if m.stage.last && i == len(m.layers)-1 {
-			attn, x = sampled(r, attn), sampled(r, x)
+			attn, x = takeSampled(r, attn), takeSampled(r, x)
 		}
-		delta := m.projected(r, attn, w.out)
-		m.normInto(r, delta, w.attnPost)
-		n := m.normed(r, backend.Norm{X: delta, Residual: x, W: w.mlpNorm})
+		delta := m.rowParallel(r, attn, w.out)
+		m.normalizeInPlace(r, delta, w.attnPost)
+		n := m.normalize(r, backend.Norm{X: delta, Residual: x, W: w.mlpNorm})
 		r.Free(delta)
 		delta = m.mlp(r, n, w)
 		if m.text.moe {
-			m.normInto(r, delta, w.densePost)
+			m.normalizeInPlace(r, delta, w.densePost)
 			experts := m.mixture(r, x, w)
-			m.normInto(r, experts, w.expertPost)
+			m.normalizeInPlace(r, experts, w.expertPost)
 			r.Do(backend.Add{X: experts, Into: delta, Scale: backend.NoWeight})
 			r.Free(experts)
 		}
-		m.normInto(r, delta, w.mlpPost)
+		m.normalizeInPlace(r, delta, w.mlpPost)
 		r.Do(backend.Add{X: delta, Into: x, Scale: w.scalar})
 		r.Free(delta)
 	}
@@ -54,7 +54,7 @@ func (m *gemma) Record(p *backend.Program) (*backend.Program, error) {
 		r.Free(x)
 		return r.Program()
 	}
-	last := m.normed(r, backend.Norm{X: x, Residual: backend.NoValue, W: m.norm})
+	last := m.normalize(r, backend.Norm{X: x, Residual: backend.NoValue, W: m.norm})
 	r.Free(x)
 	m.finish(r, last, ids, m.cfg.FinalLogitSoftcap)
 	return r.Program()
@@ -67,7 +67,7 @@ func (a gemmaAngles) record(r *backend.Recorder, name string) backend.Value {
 }
 
 // normed completes n with a new result and the config's epsilon.
-func (m *gemma) normed(r *backend.Recorder, n backend.Norm) backend.Value {
+func (m *gemma) normalize(r *backend.Recorder, n backend.Norm) backend.Value {
 	in := r.Info(n.X)
 	n.Eps, n.Y = float32(m.cfg.RMSNormEps), r.New("normed", kernels.F32, in.Rows, in.Cols)
 	r.Do(n)
@@ -75,7 +75,7 @@ func (m *gemma) normed(r *backend.Recorder, n backend.Norm) backend.Value {
 }
 
 // normInto normalises x in place.
-func (m *gemma) normInto(r *backend.Recorder, x backend.Value, w backend.WeightID) {
+func (m *gemma) normalizeInPlace(r *backend.Recorder, x backend.Value, w backend.WeightID) {
 	r.Do(backend.Norm{X: x, Residual: backend.NoValue, W: w, Eps: float32(m.cfg.RMSNormEps), Y: x})
 }
 
@@ -102,7 +102,7 @@ func (m *gemma) attention(r *backend.Recorder, x backend.Value, layer int, slidi
 	if k.shared {
 		cols -= kv
 	}
-	n := m.normed(r, backend.Norm{X: x, Residual: backend.NoValue, W: w.attnNorm})
+	n := m.normalize(r, backend.Norm{X: x, Residual: backend.NoValue, W: w.attnNorm})
 	qkv := r.New("qkv", kernels.F32, backend.PerToken, cols*d)
 	r.Do(backend.Linear{X: n, W: w.qkv, Bias: backend.NoWeight, Y: qkv})
 	r.Free(n)
@@ -120,7 +120,7 @@ func (m *gemma) attention(r *backend.Recorder, x backend.Value, layer int, slidi
 }
 
 // projected consumes x and returns its product with a row-parallel matrix.
-func (m *gemma) projected(r *backend.Recorder, x backend.Value, w backend.WeightID) backend.Value {
+func (m *gemma) rowParallel(r *backend.Recorder, x backend.Value, w backend.WeightID) backend.Value {
 	d := r.New("delta", kernels.F32, r.Info(x).Rows, m.hidden)
 	r.Do(backend.Linear{X: x, W: w, Bias: backend.NoWeight, Y: d})
 	r.Do(backend.AllReduce{X: d})
@@ -138,7 +138,7 @@ func (m *gemma) mlp(r *backend.Recorder, n backend.Value, w gemmaLayer) backend.
 // router sees it normalised and scaled, the experts through a norm of their own.
 func (m *gemma) mixture(r *backend.Recorder, x backend.Value, w gemmaLayer) backend.Value {
 	c, rows := m.cfg, r.Info(x).Rows
-	n := m.normed(r, backend.Norm{X: x, Residual: backend.NoValue, W: w.routerScale, Scale: float32(1 / math.Sqrt(float64(m.hidden)))})
+	n := m.normalize(r, backend.Norm{X: x, Residual: backend.NoValue, W: w.routerScale, Scale: float32(1 / math.Sqrt(float64(m.hidden)))})
 	logits := r.New("router", kernels.F32, rows, c.NumExperts)
 	r.Do(backend.Linear{X: n, W: w.router, Bias: backend.NoWeight, Y: logits})
 	r.Free(n)
@@ -146,7 +146,7 @@ func (m *gemma) mixture(r *backend.Recorder, x backend.Value, w gemmaLayer) back
 	shares := r.New("expert_weights", kernels.F32, rows, c.ExpertsPerToken)
 	r.Do(backend.Route{Logits: logits, Ids: ids, Weights: shares, Top: c.ExpertsPerToken, Scale: w.expertScale})
 	r.Free(logits)
-	n = m.normed(r, backend.Norm{X: x, Residual: backend.NoValue, W: w.expertNorm})
+	n = m.normalize(r, backend.Norm{X: x, Residual: backend.NoValue, W: w.expertNorm})
 	y := r.New("experts", kernels.F32, rows, m.hidden)
 	r.Do(backend.Experts{X: n, Ids: ids, Weights: shares, Y: y, GateUp: w.expertGateUp, Down: w.expertDown,
 		GateUpBias: backend.NoWeight, DownBias: backend.NoWeight, Top: c.ExpertsPerToken, Width: m.expertWidth,

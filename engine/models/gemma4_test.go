@@ -155,7 +155,7 @@ func collect(t *testing.T, read map[string]map[rect]bool, shapes map[string]chec
 // TestGemmaAlone: the text model by itself has the same weights under other names.
 func TestGemmaAlone(t *testing.T) {
 	whole := altered(t, "gemma-4-26b-a4b", nil)
-	text := altered(t, "gemma-4-26b-a4b", map[string]any{"architectures": []string{gemmaAlone}})
+	text := altered(t, "gemma-4-26b-a4b", map[string]any{"architectures": []string{gemmaCausal}})
 	a, err := built(whole, Build{})
 	if err != nil {
 		t.Fatal(err)
@@ -265,7 +265,7 @@ func TestRounded(t *testing.T) {
 	}{
 		{2816, kernels.BF16, 53}, {5376, kernels.BF16, 73.5}, {5376, kernels.F16, 73.3125}, {5376, kernels.F32, 73.32121}, {64, kernels.BF16, 8},
 	} {
-		if got := rounded(math.Sqrt(c.n), c.f); math.Abs(float64(got-c.want)) > 1e-5 {
+		if got := roundTo(math.Sqrt(c.n), c.f); math.Abs(float64(got-c.want)) > 1e-5 {
 			t.Errorf("√%v in %v is %v, want %v", c.n, c.f, got, c.want)
 		}
 	}

@@ -47,7 +47,7 @@ type gemmaLayer struct {
 }
 
 func newGemma(c checkpoint.Config, l *loader) (Model, error) {
-	g, err := gemmaOf(c)
+	g, err := readGemmaText(c)
 	if err != nil {
 		return nil, err
 	}
@@ -60,13 +60,13 @@ func newGemma(c checkpoint.Config, l *loader) (Model, error) {
 	}
 	err = l.checkRanks(c, g.kvHeads, g.fullKVHeads)
 	if err == nil {
-		err = l.even(c.IntermediateSize, "columns of the MLP (intermediate_size)")
+		err = l.checkEven(c.IntermediateSize, "columns of the MLP (intermediate_size)")
 	}
 	if err == nil && g.moe {
-		err = l.even(c.MoEIntermediateSize, "columns of an expert (moe_intermediate_size)")
+		err = l.checkEven(c.MoEIntermediateSize, "columns of an expert (moe_intermediate_size)")
 	}
 	if err == nil && l.Rebuild {
-		err = g.rebuilds()
+		err = g.checkRebuild()
 	}
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func newGemma(c checkpoint.Config, l *loader) (Model, error) {
 	if table == kernels.Invalid {
 		table = Dtype(c)
 	}
-	m.vocabulary = l.ends(c, st, g.prefix+"embed_tokens.weight", head, rounded(math.Sqrt(float64(c.HiddenSize)), table))
+	m.vocabulary = l.addVocabulary(c, st, g.prefix+"embed_tokens.weight", head, roundTo(math.Sqrt(float64(c.HiddenSize)), table))
 	if m.paging.window > 0 {
 		if m.slidingAngles, err = l.gemmaAngles("rope.sliding", g.sliding, g.headDim); err != nil {
 			return nil, err
@@ -115,7 +115,7 @@ func newGemma(c checkpoint.Config, l *loader) (Model, error) {
 
 // rebuilds refuses keys that are no function of their values and a part of
 // themselves.
-func (g gemmaText) rebuilds() error {
+func (g gemmaText) checkRebuild() error {
 	turning := g.full.Turning(g.fullHeadDim)
 	if !g.shared || g.full.Scaling.Type != "proportional" || turning < 2 || turning >= g.fullHeadDim {
 		return &UnsupportedError{"rebuilding keys from values", "the full layers must have attention_k_eq_v and a proportional rope that turns a part of each head"}
@@ -125,7 +125,7 @@ func (g gemmaText) rebuilds() error {
 
 // rounded is x as a model of the format keeps its scalars: transformers casts the
 // scale of embeddings to the dtype of their table.
-func rounded(x float64, f kernels.Format) float32 {
+func roundTo(x float64, f kernels.Format) float32 {
 	bits := map[kernels.Format]int{kernels.BF16: 8, kernels.F16: 11}[f]
 	if bits == 0 {
 		return float32(x)

@@ -54,14 +54,14 @@ func gptOssActivation(c checkpoint.Config) (backend.Activation, error) {
 	}
 	a := backend.Activation{
 		Limit: float32(s.RealOr("swiglu_limit", 1e-3, 1e6, 7)), Alpha: float32(s.RealOr("swiglu_alpha", 1e-3, 1e6, 1.702)),
-		Shift: 1, Paired: !apart(c),
+		Shift: 1, Paired: !splitGateUp(c),
 	}
 	return a, s.Err()
 }
 
 // apart says that gate and up are two tensors, as in GGUF files: transformers keeps them as
 // one whose rows take turns.
-func apart(c checkpoint.Config) bool { return c.Dialect == "gguf" }
+func splitGateUp(c checkpoint.Config) bool { return c.Dialect == "gguf" }
 
 // gptOssTensors lists a checkpoint's tensors: names and shapes of transformers'
 // GptOssForCausalLM. Experts are MXFP4 blocks and exponents [E, out, in/32], or, in
@@ -81,7 +81,7 @@ func gptOssTensors(c checkpoint.Config) []checkpoint.TensorInfo {
 		l.add(p+"self_attn.sinks", c.NumHeads)
 		l.add(p+"post_attention_layernorm.weight", h)
 		l.linear(p+"mlp.router", true, e, h)
-		if x := p + "mlp.experts."; apart(c) {
+		if x := p + "mlp.experts."; splitGateUp(c) {
 			l.add(x+"gate_proj", e, m, h)
 			l.add(x+"up_proj", e, m, h)
 			l.add(x+"gate_proj_bias", e, m)

@@ -68,7 +68,7 @@ func newGptOss(c checkpoint.Config, l *loader) (Model, error) {
 	if c.TieWordEmbeddings {
 		head = ""
 	}
-	m.vocabulary = l.ends(c, st, "model.embed_tokens.weight", head, 1)
+	m.vocabulary = l.addVocabulary(c, st, "model.embed_tokens.weight", head, 1)
 	m.freqs = l.literal("rope.inv_freq", "attention", angles.InvFreq)
 	for i := range st.layers {
 		w := gptOssAttention(c, l, st.layer0+i)
@@ -133,7 +133,7 @@ func (w *gptOssLayer) experts(c checkpoint.Config, l *loader, i, first, width in
 	stack := func(name string) matrix {
 		return matrix{name: n + name, group: "experts", experts: c.NumExperts, linear: true}
 	}
-	if apart(c) {
+	if splitGateUp(c) {
 		part := func(tensor string) piece { return piece{tensor: e + tensor, row0: first, rows: width} }
 		w.gateUp = l.matrix(stack("gate_up"), part("gate_proj"), part("up_proj"))
 		w.gateUpBias = l.perExpert(n+"gate_up_bias", c.NumExperts, first, width, e+"gate_proj_bias", e+"up_proj_bias")

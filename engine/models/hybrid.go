@@ -105,7 +105,7 @@ func (p paging) classes(full, window backend.KVClass, blockSize int, f kernels.F
 
 // ends adds the embedding and the head, where the stage has them. head is the
 // tensor of the head, "" where the embedding is it.
-func (l *loader) ends(c checkpoint.Config, s stage, table, head string, scale float32) vocabulary {
+func (l *loader) addVocabulary(c checkpoint.Config, s stage, table, head string, scale float32) vocabulary {
 	v := vocabulary{Build: l.Build, size: c.VocabSize, hidden: c.HiddenSize, scale: scale, embed: backend.NoWeight, head: backend.NoWeight}
 	if s.first {
 		v.embed = l.embedding(table, c.VocabSize, head == "" && s.last && !l.pools())
@@ -117,7 +117,7 @@ func (l *loader) ends(c checkpoint.Config, s stage, table, head string, scale fl
 		if head == "" {
 			vocabulary = table
 		}
-		v.setPooled(l, vocabulary)
+		v.setPoolingHead(l, vocabulary)
 	case head != "":
 		v.head = l.head(head, c.VocabSize)
 	case s.first:
@@ -131,7 +131,7 @@ func (l *loader) ends(c checkpoint.Config, s stage, table, head string, scale fl
 // enter begins the residual stream [T, hidden]: embeddings, or what the stage
 // before sent. The stage that samples stores the tokens of its pages; ids are the
 // step's tokens where it verifies proposals among them, else NoValue.
-func enter(r *backend.Recorder, v vocabulary, s stage) (ids, x backend.Value) {
+func beginResidual(r *backend.Recorder, v vocabulary, s stage) (ids, x backend.Value) {
 	ids = backend.NoValue
 	if s.first || s.last && !v.pools() {
 		ids = r.New("ids", kernels.I32, backend.PerToken, 1)
@@ -146,7 +146,7 @@ func enter(r *backend.Recorder, v vocabulary, s stage) (ids, x backend.Value) {
 		x = r.New("residual", kernels.F32, backend.PerToken, v.hidden)
 		r.Do(backend.Receive{Y: x})
 	}
-	if ids != backend.NoValue && !(s.last && v.verified() > 0) {
+	if ids != backend.NoValue && !(s.last && v.numVerified() > 0) {
 		r.Free(ids)
 		ids = backend.NoValue
 	}
@@ -154,7 +154,7 @@ func enter(r *backend.Recorder, v vocabulary, s stage) (ids, x backend.Value) {
 }
 
 // verified is how many proposals a step verifies for each sequence.
-func (v vocabulary) verified() int { return max(v.Draft, v.Verify) }
+func (v vocabulary) numVerified() int { return max(v.Draft, v.Verify) }
 
 // sample consumes logits [L,size] and ids: the step draws its tokens, and where
 // proposals are among ids, says which of them hold. propose then records what proposes
@@ -176,14 +176,14 @@ func (v vocabulary) sample(r *backend.Recorder, logits, ids backend.Value) {
 // checkRanks refuses a number of tensor parallel ranks that cannot share a model's
 // heads or tokens.
 func (l *loader) checkRanks(c checkpoint.Config, kvHeads ...int) error {
-	err := l.even(c.NumHeads, "attention heads")
+	err := l.checkEven(c.NumHeads, "attention heads")
 	for _, n := range kvHeads {
 		if err == nil {
-			err = l.shared(n, "key/value heads")
+			err = l.checkShared(n, "key/value heads")
 		}
 	}
 	if err == nil {
-		err = l.even(c.VocabSize, "tokens (vocab_size)")
+		err = l.checkEven(c.VocabSize, "tokens (vocab_size)")
 	}
 	return err
 }

@@ -40,7 +40,7 @@ func layouts(t testing.TB) map[string]backend.Layout {
 // altered is the config of a catalogued model with other values for some keys.
 func altered(t testing.TB, name string, change map[string]any) checkpoint.Config {
 	t.Helper()
-	c, ok, err := Catalogued(name)
+	c, ok, err := CatalogueConfig(name)
 	if err != nil || !ok {
 		t.Fatalf("%s: %v, %v", name, ok, err)
 	}

@@ -81,7 +81,7 @@ func (l *loader) matrix(m matrix, pieces ...piece) backend.WeightID {
 			l.int8(&spec)
 		} else if part.Format != spec.Source || scaling != spec.Scaling {
 			spec.Source, spec.Scaling = kernels.Invalid, backend.NoScale
-			l.mixed(m.name, spec.Parts)
+			l.refuseMixed(m.name, spec.Parts)
 		}
 	}
 	switch {
@@ -107,7 +107,7 @@ func (l *loader) int8(spec *backend.WeightSpec) {
 
 // mixed refuses parts of one matrix of which only some have scales of their own
 // in other tensors; other formats are converted to one.
-func (l *loader) mixed(name string, parts []backend.Part) {
+func (l *loader) refuseMixed(name string, parts []backend.Part) {
 	for _, p := range parts {
 		if p.Scale != "" {
 			first, last := parts[0], parts[len(parts)-1]

@@ -35,8 +35,8 @@ type Build struct {
 	Vision bool
 	// Rebuild stores of K only what cannot be had from V.
 	Rebuild bool
-	// Pool is what the last hidden states become where no tokens are drawn of them.
-	Pool Pool
+	// Pooling is what the last hidden states become where no tokens are drawn of them.
+	Pooling Pooling
 }
 
 // Model is a family applied to one checkpoint and one rank of it.
@@ -83,8 +83,8 @@ var families = []family{
 	denseFamily("Qwen3ForCausalLM", qwen3Style),
 	denseFamily("MistralForCausalLM", mistralStyle),
 	{architecture: "GptOssForCausalLM", tensors: gptOssTensors, build: newGptOss, check: checkGptOss, pipes: true},
-	gemmaFamily(gemmaWhole),
-	gemmaFamily(gemmaAlone),
+	gemmaFamily(gemmaConditional),
+	gemmaFamily(gemmaCausal),
 	qwen35Family(qwen35Text),
 	qwen35Family(qwen35Multimodal),
 }
@@ -93,11 +93,11 @@ var families = []family{
 type UnsupportedError struct{ What, Why string }
 
 func (e *UnsupportedError) Error() string {
-	return line(fmt.Sprintf("model: %s is not supported: %s", e.What, e.Why))
+	return oneLine(fmt.Sprintf("model: %s is not supported: %s", e.What, e.Why))
 }
 
 // line makes one line, of bounded length, of text with words of foreign files.
-func line(s string) string {
+func oneLine(s string) string {
 	const most = 2048
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -112,7 +112,7 @@ func line(s string) string {
 }
 
 // find is the family of a config; cfg names it as the family generates.
-func find(cfg checkpoint.Config) (family, error) {
+func findFamily(cfg checkpoint.Config) (family, error) {
 	var known []string
 	for _, f := range families {
 		if f.architecture == cfg.Architecture {
@@ -130,25 +130,25 @@ func find(cfg checkpoint.Config) (family, error) {
 // formats that its torch_dtype and quantization_config name: what a dummy
 // checkpoint is made of.
 func Tensors(cfg checkpoint.Config) ([]checkpoint.TensorInfo, error) {
-	cfg, head := generating(cfg)
-	f, err := find(cfg)
+	cfg, head := generativeConfig(cfg)
+	f, err := findFamily(cfg)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := quantOf(cfg); err != nil {
 		return nil, err
 	}
-	list, err := headed(cfg, f.tensors(cfg), head)
+	list, err := withHead(cfg, f.tensors(cfg), head)
 	if err != nil {
 		return nil, err
 	}
-	return bounded(list)
+	return checkSize(list)
 }
 
 // maxBytes is more than any model has: a config that asks for it is a mistake.
 const maxBytes = 1 << 50
 
-func bounded(list []checkpoint.TensorInfo) ([]checkpoint.TensorInfo, error) {
+func checkSize(list []checkpoint.TensorInfo) ([]checkpoint.TensorInfo, error) {
 	var n int64
 	for _, t := range list {
 		if n += t.Bytes; t.Bytes > maxBytes || n > maxBytes {
@@ -166,7 +166,7 @@ func New(c *checkpoint.Checkpoint, b Build) (Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg, _ := generating(c.Config())
+	cfg, _ := generativeConfig(c.Config())
 	m, err := f.build(cfg, l)
 	if err == nil {
 		err = l.finish()
@@ -179,22 +179,22 @@ func New(c *checkpoint.Checkpoint, b Build) (Model, error) {
 
 // prepare finds the family of c and what reads its weights as b says.
 func prepare(c *checkpoint.Checkpoint, b Build) (family, *loader, error) {
-	cfg, stored := generating(c.Config())
-	f, err := find(cfg)
+	cfg, stored := generativeConfig(c.Config())
+	f, err := findFamily(cfg)
 	if err != nil {
 		return f, nil, err
 	}
-	if stored != Logits && (b.Pool.Head == Logits || b.Pool.Head == Chosen) {
+	if stored != Logits && (b.Pooling.Head == Logits || b.Pooling.Head == TokenClassifier) {
 		return f, nil, &UnsupportedError{"generating with " + c.Config().Architecture, "it has no head over the vocabulary; let it pool: model.runner pooling"}
 	}
-	if err := b.checkPool(cfg); err != nil {
+	if err := b.checkPooling(cfg); err != nil {
 		return f, nil, err
 	}
 	q, err := quantOf(cfg)
 	if err != nil {
 		return f, nil, err
 	}
-	if b, err = b.whole(); err != nil {
+	if b, err = b.withDefaults(); err != nil {
 		return f, nil, err
 	}
 	if err := b.formats(q); err != nil {
@@ -209,14 +209,14 @@ func prepare(c *checkpoint.Checkpoint, b Build) (family, *loader, error) {
 	if b.Pipe.World > 1 && !f.pipes {
 		return f, nil, &UnsupportedError{fmt.Sprintf("pipeline parallel size %d of %s", b.Pipe.World, f.architecture), "its layers are not split over ranks"}
 	}
-	want, err := headed(cfg, f.tensors(cfg), b.Pool.Head)
+	want, err := withHead(cfg, f.tensors(cfg), b.Pooling.Head)
 	if err == nil {
-		want, err = bounded(want)
+		want, err = checkSize(want)
 	}
 	if err != nil {
 		return f, nil, err
 	}
-	if err := agree(c, f, want); err != nil {
+	if err := checkTensors(c, f, want); err != nil {
 		return f, nil, err
 	}
 	return f, &loader{src: c, Build: b, quant: q}, nil

@@ -54,7 +54,7 @@ func patternsOf(list []string) (patterns, error) {
 // match says that a pattern picks the module.
 func (p patterns) match(module string) bool {
 	for from, more := module, true; more; _, from, more = strings.Cut(from, ".") {
-		for name := from; name != "" && len(p.names) > 0; name = above(name) {
+		for name := from; name != "" && len(p.names) > 0; name = parent(name) {
 			if p.names[name] {
 				return true
 			}
@@ -99,7 +99,7 @@ func glob(pattern, s string) bool {
 }
 
 // above is the module that holds m: "a.b" for "a.b.c", "" for "a".
-func above(m string) string {
+func parent(m string) string {
 	if i := strings.LastIndexByte(m, '.'); i >= 0 {
 		return m[:i]
 	}

@@ -14,7 +14,7 @@ import (
 // their modules.
 func TestConverts(t *testing.T) {
 	published := func(name string) json.RawMessage {
-		c, ok, err := Catalogued(name)
+		c, ok, err := CatalogueConfig(name)
 		if err != nil || !ok {
 			t.Fatalf("%s: %v, %v", name, ok, err)
 		}

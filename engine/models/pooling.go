@@ -20,23 +20,23 @@ const (
 	Hidden
 	// Score is the classifier that a checkpoint brings, score.weight.
 	Score
-	// Chosen are the logits of some tokens of the vocabulary, as vLLM's
+	// TokenClassifier are the logits of some tokens of the vocabulary, as vLLM's
 	// classifier_from_token has them: a model that answers "yes" or "no" ranks.
-	Chosen
+	TokenClassifier
 )
 
-// MaxChosen is the most tokens of Chosen.
-const MaxChosen = 2
+// MaxClassifierTokens is the most tokens of TokenClassifier.
+const MaxClassifierTokens = 2
 
-// Pool is what becomes of a model that does not generate. The zero value generates.
-type Pool struct {
+// Pooling is what becomes of a model that does not generate. The zero value generates.
+type Pooling struct {
 	Head   Head
-	Tokens [MaxChosen]int32 // of Chosen: ids
-	Count  int              // of Tokens
+	Tokens [MaxClassifierTokens]int32 // of TokenClassifier: ids
+	Count  int                        // of Tokens
 }
 
 // pools says that a step ends with rows for the host, not with tokens.
-func (b Build) pools() bool { return b.Pool.Head != Logits }
+func (b Build) pools() bool { return b.Pooling.Head != Logits }
 
 // scoreTensor is the matrix of transformers' ForSequenceClassification [labels, hidden].
 const scoreTensor = "score.weight"
@@ -55,7 +55,7 @@ const (
 // generating is the config with the architecture under which the family generates, and
 // the head that the config's own architecture has: Qwen3Model is Qwen3ForCausalLM without
 // a head, Qwen3ForSequenceClassification has a classifier in its place.
-func generating(c checkpoint.Config) (checkpoint.Config, Head) {
+func generativeConfig(c checkpoint.Config) (checkpoint.Config, Head) {
 	stem, head := c.Architecture, Logits
 	if s, ok := strings.CutSuffix(stem, classifierSuffix); ok {
 		stem, head = s, Score
@@ -82,7 +82,7 @@ func generating(c checkpoint.Config) (checkpoint.Config, Head) {
 
 // HeadOf is the head that a checkpoint of this config has by its architecture.
 func HeadOf(c checkpoint.Config) Head {
-	_, h := generating(c)
+	_, h := generativeConfig(c)
 	return h
 }
 
@@ -118,8 +118,8 @@ func Labels(c checkpoint.Config) ([]string, error) {
 }
 
 // headed are a checkpoint's tensors where the model ends with head h.
-func headed(c checkpoint.Config, list []checkpoint.TensorInfo, h Head) ([]checkpoint.TensorInfo, error) {
-	if h == Logits || h == Chosen {
+func withHead(c checkpoint.Config, list []checkpoint.TensorInfo, h Head) ([]checkpoint.TensorInfo, error) {
+	if h == Logits || h == TokenClassifier {
 		return list, nil
 	}
 	out := make([]checkpoint.TensorInfo, 0, len(list)+1)
@@ -142,13 +142,13 @@ func headed(c checkpoint.Config, list []checkpoint.TensorInfo, h Head) ([]checkp
 
 // pooled adds the matrix that the last norm's rows are multiplied by, NoWeight for none.
 // vocabulary is the tensor of the head over the vocabulary. Every rank holds it whole.
-func (l *loader) pooled(vocabulary string) backend.WeightID {
-	switch l.Pool.Head {
+func (l *loader) poolingHead(vocabulary string) backend.WeightID {
+	switch l.Pooling.Head {
 	case Score:
 		return l.matrix(matrix{name: "score", group: "head"}, all(scoreTensor))
-	case Chosen:
+	case TokenClassifier:
 		var rows []piece
-		for _, id := range l.Pool.Tokens[:l.Pool.Count] {
+		for _, id := range l.Pooling.Tokens[:l.Pooling.Count] {
 			rows = append(rows, piece{tensor: vocabulary, row0: int(id), rows: 1})
 		}
 		return l.matrix(matrix{name: "score", group: "head"}, rows...)
@@ -156,15 +156,15 @@ func (l *loader) pooled(vocabulary string) backend.WeightID {
 	return backend.NoWeight
 }
 
-// setPooled puts what follows the last norm in the place of the head.
-func (v *vocabulary) setPooled(l *loader, vocabulary string) {
-	if v.head = l.pooled(vocabulary); v.head != backend.NoWeight {
+// setPoolingHead puts what follows the last norm in the place of the head.
+func (v *vocabulary) setPoolingHead(l *loader, vocabulary string) {
+	if v.head = l.poolingHead(vocabulary); v.head != backend.NoWeight {
 		v.classes = l.specs[v.head].Rows
 	}
 }
 
-// checkPool refuses what a model that pools cannot be.
-func (b Build) checkPool(c checkpoint.Config) error {
+// checkPooling refuses what a model that pools cannot be.
+func (b Build) checkPooling(c checkpoint.Config) error {
 	if !b.pools() {
 		return nil
 	}
@@ -174,12 +174,12 @@ func (b Build) checkPool(c checkpoint.Config) error {
 		return &UnsupportedError{"proposed tokens of " + what, "it draws none"}
 	case b.Vision:
 		return &UnsupportedError{"images for " + what, "it reads text"}
-	case b.Pool.Head > Chosen:
-		return &UnsupportedError{fmt.Sprintf("head %d", b.Pool.Head), "there are four"}
-	case b.Pool.Head == Chosen && (b.Pool.Count < 1 || b.Pool.Count > MaxChosen):
-		return &UnsupportedError{fmt.Sprintf("a classifier of %d tokens", b.Pool.Count), fmt.Sprintf("1 to %d are", MaxChosen)}
+	case b.Pooling.Head > TokenClassifier:
+		return &UnsupportedError{fmt.Sprintf("head %d", b.Pooling.Head), "there are four"}
+	case b.Pooling.Head == TokenClassifier && (b.Pooling.Count < 1 || b.Pooling.Count > MaxClassifierTokens):
+		return &UnsupportedError{fmt.Sprintf("a classifier of %d tokens", b.Pooling.Count), fmt.Sprintf("1 to %d are", MaxClassifierTokens)}
 	}
-	for _, id := range b.Pool.Tokens[:b.Pool.Count] {
+	for _, id := range b.Pooling.Tokens[:b.Pooling.Count] {
 		if id < 0 || int(id) >= c.VocabSize {
 			return &UnsupportedError{fmt.Sprintf("a classifier of token %d", id), fmt.Sprintf("the vocabulary has %d", c.VocabSize)}
 		}
@@ -192,7 +192,7 @@ func (b Build) checkPool(c checkpoint.Config) error {
 // there is one, go to the host.
 func (v vocabulary) finish(r *backend.Recorder, last, ids backend.Value, softcap float64) {
 	if v.pools() {
-		v.emit(r, last)
+		v.outputRows(r, last)
 		free(r, ids)
 		return
 	}
@@ -204,7 +204,7 @@ func (v vocabulary) finish(r *backend.Recorder, last, ids backend.Value, softcap
 	v.sample(r, logits, ids)
 }
 
-func (v vocabulary) emit(r *backend.Recorder, x backend.Value) {
+func (v vocabulary) outputRows(r *backend.Recorder, x backend.Value) {
 	if v.head != backend.NoWeight {
 		in := r.Info(x)
 		y := r.New("score", kernels.F32, in.Rows, v.classes)

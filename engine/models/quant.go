@@ -87,7 +87,7 @@ func (out quant) fp8(q quantization) (quant, error) {
 		out.scaling = backend.PerTensor
 		return out, nil
 	}
-	if err := squares(q.Block); err != nil {
+	if err := checkBlocks(q.Block); err != nil {
 		return quant{}, err
 	}
 	out.scaling, out.suffix = backend.PerBlock, scaleInv
@@ -95,7 +95,7 @@ func (out quant) fp8(q quantization) (quant, error) {
 }
 
 // squares refuses blocks of another size than ScaleBlock.
-func squares(block []int) error {
+func checkBlocks(block []int) error {
 	if len(block) == 2 && block[0] == backend.ScaleBlock && block[1] == backend.ScaleBlock {
 		return nil
 	}

@@ -65,7 +65,7 @@ func (out quant) compressed(q quantization) (quant, error) {
 		case "channel":
 			out.scaling = backend.PerChannel
 		case "block":
-			if err := squares(w.Block); err != nil {
+			if err := checkBlocks(w.Block); err != nil {
 				return quant{}, err
 			}
 			out.scaling = backend.PerBlock
@@ -86,9 +86,9 @@ func (out quant) int8(g compressedGroup) (quant, error) {
 	switch {
 	case asymmetric(w):
 		return refuseCompressed("int8 weights with symmetric false", "int8 is read without zero points")
-	case said(w.Order, "null", "false"):
+	case isSet(w.Order, "null", "false"):
 		return refuseCompressed("int8 weights with actorder "+clip(string(w.Order)), "columns are read in their own order")
-	case said(w.Dynamic, "null", "false"):
+	case isSet(w.Dynamic, "null", "false"):
 		return refuseCompressed("int8 weights with dynamic "+clip(string(w.Dynamic)), "weights with stored scales are read")
 	case g.Outputs != nil:
 		return refuseCompressed("int8 with output_activations", "outputs stay in float")
@@ -140,7 +140,7 @@ func (out quant) int8Inputs(a *compressedArgs) (quant, error) {
 func asymmetric(a *compressedArgs) bool { return a.Symmetric != nil && !*a.Symmetric }
 
 // said says that a value is there and is none of these.
-func said(v json.RawMessage, none ...string) bool {
+func isSet(v json.RawMessage, none ...string) bool {
 	for _, n := range none {
 		if string(v) == n {
 			return false

@@ -89,7 +89,7 @@ func (q qwen35Config) checkBuild(b Build) error {
 	case q.mtpOwnEmbeddings:
 		return &UnsupportedError{"mtp_use_dedicated_embeddings", "the head shares the model's table"}
 	case b.Shard.World > 0 && q.HiddenSize%b.Shard.World != 0:
-		return b.even(q.HiddenSize, "rows of mtp.fc (hidden_size)")
+		return b.checkEven(q.HiddenSize, "rows of mtp.fc (hidden_size)")
 	}
 	return nil
 }
@@ -125,8 +125,8 @@ func (d *qwen35Drafter) record(r *backend.Recorder, ids, kept, hidden, angles ba
 	r.Do(backend.Drafted{Ids: ids, Out: next})
 	s := d.begin(r, next, hidden, backend.PerToken)
 	s.angles = angles
-	y := s.attend(s.normed(d.layer.mixerNorm), d.layer, true)
-	s.x, y = keptRows(r, s.x, kept), keptRows(r, y, kept)
+	y := s.attend(s.normalize(d.layer.mixerNorm), d.layer, true)
+	s.x, y = gatherAccepted(r, s.x, kept), gatherAccepted(r, y, kept)
 	s.rows = backend.PerSeq
 	r.Free(angles)
 	for n := 1; ; n++ {
@@ -142,8 +142,8 @@ func (d *qwen35Drafter) record(r *backend.Recorder, ids, kept, hidden, angles ba
 		}
 		s = d.begin(r, id, hidden, backend.PerSeq)
 		s.ahead = &backend.Ahead{Kept: kept, By: n}
-		s.angles = d.turn(r, s.ahead)
-		y = s.attend(s.normed(d.layer.mixerNorm), d.layer, n < d.Draft-1)
+		s.angles = d.recordAngles(r, s.ahead)
+		y = s.attend(s.normalize(d.layer.mixerNorm), d.layer, n < d.Draft-1)
 		r.Free(s.angles)
 	}
 }
@@ -173,7 +173,7 @@ func (d *qwen35Drafter) begin(r *backend.Recorder, ids, hidden backend.Value, ro
 }
 
 // keptRows consumes x [T,cols]: a row of each sequence.
-func keptRows(r *backend.Recorder, x, kept backend.Value) backend.Value {
+func gatherAccepted(r *backend.Recorder, x, kept backend.Value) backend.Value {
 	in := r.Info(x)
 	y := r.New(in.Name+".kept", in.Format, backend.PerSeq, in.Cols)
 	r.Do(backend.GatherKept{X: x, Kept: kept, Y: y})

@@ -25,11 +25,11 @@ func (m *qwen35) Record(p *backend.Program) (*backend.Program, error) {
 		p.Axes = 3
 	}
 	r := backend.Record(p)
-	ids, x := enter(r, m.vocabulary, m.stage)
+	ids, x := beginResidual(r, m.vocabulary, m.stage)
 	if m.Vision && m.stage.first {
 		r.Do(backend.Merge{X: x})
 	}
-	s := &qwen35Pass{qwen35: m, r: r, x: x, delta: backend.NoValue, rows: backend.PerToken, angles: m.turn(r, nil)}
+	s := &qwen35Pass{qwen35: m, r: r, x: x, delta: backend.NoValue, rows: backend.PerToken, angles: m.recordAngles(r, nil)}
 	for i := range m.layers {
 		s.block(m.layers[i], m.stage.last && m.drafter == nil && i == len(m.layers)-1)
 	}
@@ -43,7 +43,7 @@ func (m *qwen35) Record(p *backend.Program) (*backend.Program, error) {
 	last := s.finish(m.norm)
 	v, x := m.vocabulary, last
 	if m.drafter != nil {
-		x = gathered(r, last)
+		x = copySampled(r, last)
 		v.propose = func(r *backend.Recorder, ids, kept backend.Value) { m.drafter.record(r, ids, kept, last, s.angles) }
 	} else {
 		free(r, s.angles)
@@ -53,7 +53,7 @@ func (m *qwen35) Record(p *backend.Program) (*backend.Program, error) {
 }
 
 // turn records the angles of the rows, where a layer of the stage reads them.
-func (m *qwen35) turn(r *backend.Recorder, ahead *backend.Ahead) backend.Value {
+func (m *qwen35) recordAngles(r *backend.Recorder, ahead *backend.Ahead) backend.Value {
 	reads := m.drafter != nil
 	for _, w := range m.layers {
 		reads = reads || w.attention != nil
@@ -76,7 +76,7 @@ func (m *qwen35) turn(r *backend.Recorder, ahead *backend.Ahead) backend.Value {
 
 // block is one layer. gather says that what follows the mixer runs on sampled rows.
 func (s *qwen35Pass) block(w qwen35Layer, gather bool) {
-	n := s.normed(w.mixerNorm)
+	n := s.normalize(w.mixerNorm)
 	var y backend.Value
 	if w.delta != nil {
 		y = s.deltaNet(n, w)
@@ -84,7 +84,7 @@ func (s *qwen35Pass) block(w qwen35Layer, gather bool) {
 		y = s.attend(n, w, true)
 	}
 	if gather {
-		y, s.x = sampled(s.r, y), sampled(s.r, s.x)
+		y, s.x = takeSampled(s.r, y), takeSampled(s.r, s.x)
 		s.rows = backend.PerSample
 	}
 	s.project(y, w)
@@ -92,9 +92,9 @@ func (s *qwen35Pass) block(w qwen35Layer, gather bool) {
 
 // project consumes what a mixer gave, and runs the MLP.
 func (s *qwen35Pass) project(y backend.Value, w qwen35Layer) {
-	s.delta = s.reduced(y, w.out)
+	s.delta = s.rowParallel(y, w.out)
 	m := gatedMLP{gateUp: w.gateUp, gateUpBias: backend.NoWeight, down: w.down, downBias: backend.NoWeight, width: s.rank.width}
-	s.delta = m.record(s.r, s.normed(w.mlpNorm))
+	s.delta = m.record(s.r, s.normalize(w.mlpNorm))
 }
 
 // linear writes W·x into a new value.
@@ -105,7 +105,7 @@ func (s *qwen35Pass) linear(x backend.Value, w backend.WeightID, name string, co
 }
 
 // reduced consumes x: W·x, summed over the ranks.
-func (s *qwen35Pass) reduced(x backend.Value, w backend.WeightID) backend.Value {
+func (s *qwen35Pass) rowParallel(x backend.Value, w backend.WeightID) backend.Value {
 	y := s.linear(x, w, "delta", s.hidden)
 	s.r.Do(backend.AllReduce{X: y})
 	s.r.Free(x)
@@ -113,7 +113,7 @@ func (s *qwen35Pass) reduced(x backend.Value, w backend.WeightID) backend.Value 
 }
 
 // normed adds what is due into the residual stream and normalises it.
-func (s *qwen35Pass) normed(w backend.WeightID) backend.Value {
+func (s *qwen35Pass) normalize(w backend.WeightID) backend.Value {
 	y := s.r.New("normed", kernels.F32, s.rows, s.hidden)
 	n := s.zeroCentred(s.x, w, y)
 	if s.delta != backend.NoValue {
@@ -127,7 +127,7 @@ func (s *qwen35Pass) normed(w backend.WeightID) backend.Value {
 
 // finish is the last norm; the residual stream ends.
 func (s *qwen35Pass) finish(w backend.WeightID) backend.Value {
-	y := s.normed(w)
+	y := s.normalize(w)
 	s.r.Free(s.x)
 	return y
 }
@@ -137,7 +137,7 @@ func (m *qwen35) zeroCentred(x backend.Value, w backend.WeightID, y backend.Valu
 }
 
 // gathered is the sampled rows of a value that lives on.
-func gathered(r *backend.Recorder, v backend.Value) backend.Value {
+func copySampled(r *backend.Recorder, v backend.Value) backend.Value {
 	in := r.Info(v)
 	y := r.New(in.Name+".sampled", in.Format, backend.PerSample, in.Cols)
 	r.Do(backend.Gather{X: v, Y: y})

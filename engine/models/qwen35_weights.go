@@ -32,9 +32,9 @@ func newQwen35(c checkpoint.Config, l *loader) (Model, error) {
 	}
 	st, err := l.stage(c.NumLayers)
 	for _, e := range []error{
-		l.even(c.NumHeads, "attention heads"), l.shared(c.NumKVHeads, "key/value heads"),
-		l.even(q.keyHeads, "key heads of linear attention"), l.even(q.valueHeads, "value heads of linear attention"),
-		l.even(c.IntermediateSize, "columns of the MLP (intermediate_size)"), l.even(c.VocabSize, "tokens (vocab_size)"),
+		l.checkEven(c.NumHeads, "attention heads"), l.checkShared(c.NumKVHeads, "key/value heads"),
+		l.checkEven(q.keyHeads, "key heads of linear attention"), l.checkEven(q.valueHeads, "value heads of linear attention"),
+		l.checkEven(c.IntermediateSize, "columns of the MLP (intermediate_size)"), l.checkEven(c.VocabSize, "tokens (vocab_size)"),
 		q.checkBuild(l.Build),
 	} {
 		if err == nil {
@@ -91,9 +91,9 @@ func (m *qwen35) load(l *loader) error {
 		m.norm = l.vector("norm", "norm", all(q.prefix+"norm.weight"))
 		switch {
 		case m.pools() && q.TieWordEmbeddings:
-			m.setPooled(l, table)
+			m.setPoolingHead(l, table)
 		case m.pools():
-			m.setPooled(l, "lm_head.weight")
+			m.setPoolingHead(l, "lm_head.weight")
 		case !q.TieWordEmbeddings:
 			m.head = l.head("lm_head.weight", q.VocabSize)
 		case m.stage.first || drafts:

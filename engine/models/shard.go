@@ -12,7 +12,7 @@ const maxRanks = 1024
 
 // whole puts Whole in the place of shards that are not set, and refuses those that
 // are no rank of their world.
-func (b Build) whole() (Build, error) {
+func (b Build) withDefaults() (Build, error) {
 	for i, s := range []*backend.Shard{&b.Shard, &b.Pipe} {
 		if s.World == 0 {
 			*s = backend.Whole
@@ -27,7 +27,7 @@ func (b Build) whole() (Build, error) {
 
 // even refuses n things that the tensor parallel ranks cannot share evenly: "14
 // attention heads".
-func (b Build) even(n int, things string) error {
+func (b Build) checkEven(n int, things string) error {
 	if w := b.Shard.World; n%w != 0 {
 		return &UnsupportedError{fmt.Sprintf("tensor parallel size %d", w), fmt.Sprintf("it does not divide %d %s", n, things)}
 	}
@@ -35,11 +35,11 @@ func (b Build) even(n int, things string) error {
 }
 
 // shared is even for things that several ranks may hold one of: key/value heads.
-func (b Build) shared(n int, things string) error {
+func (b Build) checkShared(n int, things string) error {
 	if w := b.Shard.World; n > 0 && w > n && w%n == 0 {
 		return nil
 	}
-	return b.even(n, things)
+	return b.checkEven(n, things)
 }
 
 // stage is the run of layers that a pipeline rank holds. The first one has the

@@ -16,10 +16,10 @@ type gemmaVision struct {
 	standardize                   bool
 }
 
-// gemmaVisionOf reads vision_config; nil where there is none. Absent keys have
+// readGemmaVision reads vision_config; nil where there is none. Absent keys have
 // transformers' defaults.
-func gemmaVisionOf(c checkpoint.Config) (*gemmaVision, error) {
-	if c.Architecture == gemmaAlone {
+func readGemmaVision(c checkpoint.Config) (*gemmaVision, error) {
+	if c.Architecture == gemmaCausal {
 		return nil, nil
 	}
 	s, err := c.Section("vision_config")

@@ -24,7 +24,7 @@ type gemmaTowerLayer struct {
 }
 
 func newGemmaTower(c checkpoint.Config, l *loader) (*gemmaTower, error) {
-	v, err := gemmaVisionOf(c)
+	v, err := readGemmaVision(c)
 	if err != nil {
 		return nil, err
 	}

@@ -47,8 +47,8 @@ func (v *qwen35Vision) newTower(c checkpoint.Config, l *loader, first bool) (*qw
 	}
 	merged := v.hidden * v.merge * v.merge
 	for _, err := range []error{
-		l.even(v.heads, "heads of the vision tower"), l.even(v.inner, "columns of the vision tower's MLP (intermediate_size)"),
-		l.even(merged, "columns of the vision tower's merger"),
+		l.checkEven(v.heads, "heads of the vision tower"), l.checkEven(v.inner, "columns of the vision tower's MLP (intermediate_size)"),
+		l.checkEven(merged, "columns of the vision tower's merger"),
 	} {
 		if err != nil {
 			return nil, err
@@ -137,7 +137,7 @@ func (m *qwen35) RecordEncoder(p *backend.Program) (*backend.Program, error) {
 	px := r.New("pixels", kernels.F32, backend.PerToken, t.channels*t.frames*t.patch*t.patch)
 	across, down := r.New("across", kernels.I32, backend.PerToken, 1), r.New("down", kernels.I32, backend.PerToken, 1)
 	r.Do(backend.Patches{Pixels: px, Across: across, Down: down, Scale: 2, Shift: -1, Frames: t.frames, Square: t.merge})
-	s := &qwen35Sight{qwen35Tower: t, r: r, delta: backend.NoValue}
+	s := &qwen35TowerPass{qwen35Tower: t, r: r, delta: backend.NoValue}
 	s.x = s.linear(px, t.pixels, t.pixelsBias, backend.PerToken, t.hidden)
 	r.Do(backend.Resample{X: s.x, Across: across, Down: down, Table: t.places, Side: t.side})
 	d := t.hidden / t.heads
@@ -145,10 +145,10 @@ func (m *qwen35) RecordEncoder(p *backend.Program) (*backend.Program, error) {
 	r.Do(backend.Angles{InvFreq: t.freqs, Scale: 1, Y: angles, Grid: true, Joined: true, Across: down, Down: across}) // rows first
 	r.Free(across, down)
 	for _, b := range t.blocks {
-		s.delta = s.attend(s.normed(b.norm1, b.norm1Bias), angles, b)
-		s.delta = s.mlp(s.normed(b.norm2, b.norm2Bias), b)
+		s.delta = s.attend(s.normalize(b.norm1, b.norm1Bias), angles, b)
+		s.delta = s.mlp(s.normalize(b.norm2, b.norm2Bias), b)
 	}
-	n := s.normed(t.norm, t.normBias)
+	n := s.normalize(t.norm, t.normBias)
 	r.Free(s.x, angles)
 	joined := r.New("joined", kernels.F32, backend.PerSample, t.hidden*t.merge*t.merge)
 	r.Do(backend.Join{X: n, Y: joined})
@@ -162,15 +162,15 @@ func (m *qwen35) RecordEncoder(p *backend.Program) (*backend.Program, error) {
 	return r.Program()
 }
 
-// qwen35Sight is a pass of the tower.
-type qwen35Sight struct {
+// qwen35TowerPass is a pass of the tower.
+type qwen35TowerPass struct {
 	*qwen35Tower
 	r        *backend.Recorder
 	x, delta backend.Value // the residual stream, and what is to be added to it
 }
 
 // linear consumes x.
-func (s *qwen35Sight) linear(x backend.Value, w, bias backend.WeightID, rows backend.Rows, cols int) backend.Value {
+func (s *qwen35TowerPass) linear(x backend.Value, w, bias backend.WeightID, rows backend.Rows, cols int) backend.Value {
 	y := s.r.New("linear", kernels.F32, rows, cols)
 	s.r.Do(backend.Linear{X: x, W: w, Bias: bias, Y: y})
 	s.r.Free(x)
@@ -178,7 +178,7 @@ func (s *qwen35Sight) linear(x backend.Value, w, bias backend.WeightID, rows bac
 }
 
 // normed adds what is due and normalises, the mean taken off.
-func (s *qwen35Sight) normed(w, bias backend.WeightID) backend.Value {
+func (s *qwen35TowerPass) normalize(w, bias backend.WeightID) backend.Value {
 	const eps = 1e-6
 	y := s.r.New("normed", kernels.F32, backend.PerToken, s.hidden)
 	n := backend.Norm{X: s.x, Residual: backend.NoValue, W: w, Eps: eps, Y: y, Plain: true, Bias: bias}
@@ -192,7 +192,7 @@ func (s *qwen35Sight) normed(w, bias backend.WeightID) backend.Value {
 }
 
 // attend consumes n.
-func (s *qwen35Sight) attend(n, angles backend.Value, b qwen35VisionBlock) backend.Value {
+func (s *qwen35TowerPass) attend(n, angles backend.Value, b qwen35VisionBlock) backend.Value {
 	r, heads, d := s.r, s.rankHeads, s.hidden/s.heads
 	qkv := s.linear(n, b.qkv, b.qkvBias, backend.PerToken, 3*heads*d)
 	q := r.New("q", kernels.F32, backend.PerToken, heads*d)
@@ -208,7 +208,7 @@ func (s *qwen35Sight) attend(n, angles backend.Value, b qwen35VisionBlock) backe
 }
 
 // mlp consumes n.
-func (s *qwen35Sight) mlp(n backend.Value, b qwen35VisionBlock) backend.Value {
+func (s *qwen35TowerPass) mlp(n backend.Value, b qwen35VisionBlock) backend.Value {
 	up := s.linear(n, b.fc1, b.fc1Bias, backend.PerToken, s.rankInner)
 	s.r.Do(backend.Activate{X: up, Act: backend.GELUTanh})
 	out := s.linear(up, b.fc2, b.fc2Bias, backend.PerToken, s.hidden)
