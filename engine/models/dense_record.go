@@ -7,26 +7,26 @@ import (
 	"vapp.dev/kernels"
 )
 
-// densePass is a run of the stage's blocks over rows of one kind: tokens, the sampled
-// ones of these, or sequences ahead of the step.
+// densePass is a pass of the stage's layers over rows of one kind: all tokens, the sampled tokens,
+// or one row per sequence in a draft pass.
 type densePass struct {
 	*dense
 	r      *backend.Recorder
 	x      backend.Value // the residual stream [rows,hidden]
-	delta  backend.Value // what is to be added to it; NoValue: nothing
+	delta  backend.Value // the pending addition to it; NoValue: none
 	angles backend.Value
 	ahead  *backend.Ahead // where the rows are; nil: tokens
 }
 
-// pass begins a run with the residual stream x.
+// pass starts a pass with the residual stream x.
 func (m *dense) pass(r *backend.Recorder, x backend.Value, ahead *backend.Ahead) *densePass {
 	y := r.New("angles", kernels.F32, r.Info(x).Rows, m.cfg.HeadDim)
 	r.Do(backend.Angles{InvFreq: m.freqs, Scale: m.ropeScale, Y: y, Ahead: ahead})
 	return &densePass{dense: m, r: r, x: x, delta: backend.NoValue, angles: y, ahead: ahead}
 }
 
-// Record is the forward pass of the stage. The residual stream x stays F32; the
-// last layer's MLP and the head run on sampled rows only.
+// Record records the forward pass of the stage. The residual stream x stays F32. The last layer's
+// MLP and the head run on sampled rows only.
 func (m *dense) Record(p *backend.Program) (*backend.Program, error) {
 	p.Weights, p.Vocab, p.Shard = m.weights, m.size, m.Shard
 	r := backend.Record(p)
@@ -51,7 +51,7 @@ func (m *dense) Record(p *backend.Program) (*backend.Program, error) {
 	return r.Program()
 }
 
-// normed adds what is due into the residual stream and normalises it.
+// normalize adds the pending delta to the residual stream and returns its norm.
 func (s *densePass) normalize(w backend.WeightID) backend.Value {
 	y := s.r.New("normed", kernels.F32, s.r.Info(s.x).Rows, s.cfg.HiddenSize)
 	n := backend.Norm{X: s.x, Residual: backend.NoValue, W: w, Eps: float32(s.cfg.RMSNormEps), Y: y}
@@ -64,7 +64,7 @@ func (s *densePass) normalize(w backend.WeightID) backend.Value {
 	return y
 }
 
-// projected is what attention reads of a layer's input: queries, keys and values.
+// projectQKV returns the queries, keys and values of a layer.
 func (s *densePass) projectQKV(layer int) (q, k, v backend.Value) {
 	r, w, heads, kv, d := s.r, s.layers[layer], s.heads, s.kvHeads, s.cfg.HeadDim
 	n := s.normalize(w.attnNorm)
@@ -80,8 +80,8 @@ func (s *densePass) projectQKV(layer int) (q, k, v backend.Value) {
 	return q, k, v
 }
 
-// attention returns the heads' outputs [rows, heads·headDim]. store says that later
-// rows read the keys and values.
+// attention returns the heads' outputs [rows, heads·headDim]. store is true if later rows read the
+// keys and values.
 func (s *densePass) attention(layer int, store bool) backend.Value {
 	r, heads, kv, d := s.r, s.heads, s.kvHeads, s.cfg.HeadDim
 	q, k, v := s.projectQKV(layer)
@@ -95,14 +95,14 @@ func (s *densePass) attention(layer int, store bool) backend.Value {
 	return y
 }
 
-// rest consumes attention's outputs: their projection and the MLP.
+// finishLayer consumes attention's outputs and records their projection and the MLP.
 func (s *densePass) finishLayer(attn backend.Value, w denseLayer) {
 	s.delta = s.rowParallel(attn, w.out, w.outBias)
 	m := gatedMLP{gateUp: w.gateUp, gateUpBias: w.gateUpBias, down: w.down, downBias: w.downBias, width: s.width}
 	s.delta = m.record(s.r, s.normalize(w.mlpNorm))
 }
 
-// contribution consumes x: W·x for the residual stream, summed over the ranks.
+// rowParallel consumes x and returns W·x, summed over the ranks.
 func (s *densePass) rowParallel(x backend.Value, w, bias backend.WeightID) backend.Value {
 	d := s.r.New("delta", kernels.F32, s.r.Info(x).Rows, s.hidden)
 	s.r.Do(backend.Linear{X: x, W: w, Bias: bias, Y: d})
@@ -111,7 +111,7 @@ func (s *densePass) rowParallel(x backend.Value, w, bias backend.WeightID) backe
 	return d
 }
 
-// head ends the run and returns its rows' logits.
+// head ends the pass and returns the logits of its rows.
 func (s *densePass) head() backend.Value {
 	last := s.normalize(s.norm)
 	s.r.Free(s.x, s.angles)
@@ -120,7 +120,7 @@ func (s *densePass) head() backend.Value {
 	return logits
 }
 
-// sampled consumes a value of all tokens and returns its sampled rows.
+// takeSampled consumes a value of all tokens and returns its sampled rows.
 func takeSampled(r *backend.Recorder, v backend.Value) backend.Value {
 	in := r.Info(v)
 	y := r.New(in.Name+".sampled", in.Format, backend.PerSample, in.Cols)

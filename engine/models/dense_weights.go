@@ -8,7 +8,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// dense is an architecture of denseFamily applied to a checkpoint and a rank.
+// dense is an architecture of denseFamily applied to a checkpoint, for one rank.
 type dense struct {
 	vocabulary
 	cfg     checkpoint.Config
@@ -20,7 +20,7 @@ type dense struct {
 	ropeScale   float32
 	// Of this rank.
 	heads, kvHeads, width int
-	class                 int // of its keys and values: 0, but of a draft model
+	class                 int // KV class: 0, except for a draft model
 }
 
 type denseLayer struct {
@@ -107,8 +107,8 @@ func newDenseLayer(c checkpoint.Config, s style, l *loader, i int) denseLayer {
 func (m *dense) Weights() []backend.WeightSpec { return m.weights }
 func (m *dense) Vocab() int                    { return m.size }
 
-// Classes is one class: full attention over all layers of the stage. The
-// rank that samples keeps the tokens.
+// Classes returns one class: full attention over all layers of the stage. The rank that samples
+// also stores the token ids.
 func (m *dense) Classes(blockSize int, f kernels.Format) []backend.KVClass {
 	return []backend.KVClass{{
 		Name: "full", Format: f, BlockSize: blockSize, Layers: m.stage.layers,

@@ -7,8 +7,8 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Record is the forward pass of the stage. The residual stream x stays F32; the
-// last layer's MLP and the head run on sampled rows only.
+// Record records the forward pass of the stage. The residual stream x stays F32. The last layer's
+// MLP and the head run on sampled rows only.
 func (m *gemma) Record(p *backend.Program) (*backend.Program, error) {
 	p.Weights, p.Vocab, p.Shard = m.weights, m.size, m.Shard
 	r := backend.Record(p)
@@ -66,7 +66,7 @@ func (a gemmaAngles) record(r *backend.Recorder, name string) backend.Value {
 	return y
 }
 
-// normed completes n with a new result and the config's epsilon.
+// normalize records n with the config's epsilon and returns its new result.
 func (m *gemma) normalize(r *backend.Recorder, n backend.Norm) backend.Value {
 	in := r.Info(n.X)
 	n.Eps, n.Y = float32(m.cfg.RMSNormEps), r.New("normed", kernels.F32, in.Rows, in.Cols)
@@ -74,18 +74,18 @@ func (m *gemma) normalize(r *backend.Recorder, n backend.Norm) backend.Value {
 	return n.Y
 }
 
-// normInto normalises x in place.
+// normalizeInPlace normalizes x in place.
 func (m *gemma) normalizeInPlace(r *backend.Recorder, x backend.Value, w backend.WeightID) {
 	r.Do(backend.Norm{X: x, Residual: backend.NoValue, W: w, Eps: float32(m.cfg.RMSNormEps), Y: x})
 }
 
-// kv is how many of n key/value heads this rank has.
+// kv returns this rank's share of n key/value heads.
 func (m *gemma) kv(n int) int {
 	_, own := m.part(n)
 	return own
 }
 
-// attention returns the heads' outputs [T, heads·headDim] for the norm of x.
+// attention normalizes x and returns the heads' outputs [T, heads·headDim].
 func (m *gemma) attention(r *backend.Recorder, x backend.Value, layer int, sliding, full backend.Value) backend.Value {
 	w, at, k := m.layers[layer], m.paging.at[layer], m.text.kind(m.stage.layer0+layer)
 	class, kv, d := r.Class(at.class), m.kv(k.kvHeads), k.headDim
@@ -119,7 +119,7 @@ func (m *gemma) attention(r *backend.Recorder, x backend.Value, layer int, slidi
 	return op.Y
 }
 
-// projected consumes x and returns its product with a row-parallel matrix.
+// rowParallel consumes x and returns its product with a row-parallel matrix, summed over the ranks.
 func (m *gemma) rowParallel(r *backend.Recorder, x backend.Value, w backend.WeightID) backend.Value {
 	d := r.New("delta", kernels.F32, r.Info(x).Rows, m.hidden)
 	r.Do(backend.Linear{X: x, W: w, Bias: backend.NoWeight, Y: d})
@@ -128,14 +128,14 @@ func (m *gemma) rowParallel(r *backend.Recorder, x backend.Value, w backend.Weig
 	return d
 }
 
-// mlp consumes n and returns what the dense MLP gives.
+// mlp consumes n and returns the dense MLP's result.
 func (m *gemma) mlp(r *backend.Recorder, n backend.Value, w gemmaLayer) backend.Value {
 	return gatedMLP{gateUp: w.gateUp, gateUpBias: backend.NoWeight, down: w.down, downBias: backend.NoWeight,
 		width: m.width, act: backend.Activation{Act: backend.GELUTanh}}.record(r, n)
 }
 
-// mixture returns what the experts give for x, the residual before the MLP: the
-// router sees it normalised and scaled, the experts through a norm of their own.
+// mixture returns the experts' result for x, the residual before the MLP. The router and the
+// experts each apply their own norm to x.
 func (m *gemma) mixture(r *backend.Recorder, x backend.Value, w gemmaLayer) backend.Value {
 	c, rows := m.cfg, r.Info(x).Rows
 	n := m.normalize(r, backend.Norm{X: x, Residual: backend.NoValue, W: w.routerScale, Scale: float32(1 / math.Sqrt(float64(m.hidden)))})

@@ -9,10 +9,10 @@ import (
 	"vapp.dev/kernels"
 )
 
-// gemma is Gemma 4: blocks with a norm before and after attention and MLP, five
-// windows to one full layer with heads of another size, keys and values normalised,
-// in full layers from one projection, and a learned scalar on each block's result.
-// The mixture of the A4B stands beside each dense MLP.
+// gemma is Gemma 4. Each block has norms before and after attention and MLP, and a learned scalar
+// on its result. One layer in six has full attention, the others a window; the two kinds differ in
+// head size. Keys and values are normalized; in full layers both come from one projection. The A4B
+// model adds a mixture of experts to each dense MLP.
 type gemma struct {
 	vocabulary
 	cfg     checkpoint.Config
@@ -113,8 +113,8 @@ func newGemma(c checkpoint.Config, l *loader) (Model, error) {
 	return m, nil
 }
 
-// rebuilds refuses keys that are no function of their values and a part of
-// themselves.
+// checkRebuild refuses models whose keys cannot be computed from their values and their rotated
+// dimensions.
 func (g gemmaText) checkRebuild() error {
 	turning := g.full.Turning(g.fullHeadDim)
 	if !g.shared || g.full.Scaling.Type != "proportional" || turning < 2 || turning >= g.fullHeadDim {
@@ -123,8 +123,8 @@ func (g gemmaText) checkRebuild() error {
 	return nil
 }
 
-// rounded is x as a model of the format keeps its scalars: transformers casts the
-// scale of embeddings to the dtype of their table.
+// roundTo rounds x to the precision of f: transformers casts the scale of embeddings to the dtype
+// of their table.
 func roundTo(x float64, f kernels.Format) float32 {
 	bits := map[kernels.Format]int{kernels.BF16: 8, kernels.F16: 11}[f]
 	if bits == 0 {
@@ -167,7 +167,7 @@ func newGemmaLayer(c checkpoint.Config, g gemmaText, l *loader, i int) gemmaLaye
 	}
 }
 
-// mixture adds the experts that stand beside the MLP of layer i.
+// mixture adds the experts of layer i, which run in parallel with its MLP.
 func (w *gemmaLayer) mixture(c checkpoint.Config, g gemmaText, l *loader, i int) {
 	p, n, inner := fmt.Sprintf("%slayers.%d.", g.prefix, i), fmt.Sprintf("layers.%d.", i), c.MoEIntermediateSize
 	stack := func(name string) matrix {

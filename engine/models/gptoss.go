@@ -8,7 +8,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// checkGptOss refuses what the recorded forward does not do.
+// checkGptOss refuses configs that the recorded forward pass does not implement.
 func checkGptOss(c checkpoint.Config) error {
 	if c.HiddenAct != "silu" {
 		return &UnsupportedError{"hidden_act " + short(c.HiddenAct), "gpt-oss uses silu"}
@@ -43,7 +43,7 @@ func checkGptOss(c checkpoint.Config) error {
 	return err
 }
 
-// mxBlock is how many MXFP4 weights share an exponent.
+// mxBlock is the number of MXFP4 weights that share an exponent.
 const mxBlock = 32
 
 // gptOssActivation reads swiglu_limit and swiglu_alpha.
@@ -59,8 +59,8 @@ func gptOssActivation(c checkpoint.Config) (backend.Activation, error) {
 	return a, s.Err()
 }
 
-// apart says that gate and up are two tensors, as in GGUF files: transformers keeps them as
-// one whose rows take turns.
+// splitGateUp reports whether gate and up are two tensors, as in GGUF files. transformers stores
+// them as one tensor with alternating rows.
 func splitGateUp(c checkpoint.Config) bool { return c.Dialect == "gguf" }
 
 // gptOssTensors lists a checkpoint's tensors: names and shapes of transformers'
@@ -101,8 +101,8 @@ func gptOssTensors(c checkpoint.Config) []checkpoint.TensorInfo {
 	return l.list
 }
 
-// transposed adds a stack of experts [rows, cols] as gpt-oss keeps them: two
-// tensors of MXFP4, or one whose matrices are transposed.
+// transposed adds a stack of experts [rows, cols] in gpt-oss's layout: two MXFP4 tensors, or one
+// tensor of transposed matrices.
 func (l *tensorList) transposed(name string, experts, rows, cols int) {
 	if l.quant.format != kernels.MXFP4 {
 		l.add(name, experts, cols, rows)

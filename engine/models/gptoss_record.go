@@ -10,7 +10,7 @@ import (
 func (m *gptOss) Weights() []backend.WeightSpec { return m.weights }
 func (m *gptOss) Vocab() int                    { return m.size }
 
-// Classes are the full layers' and the windows'.
+// Classes returns the classes of the full layers and of the windows.
 func (m *gptOss) Classes(blockSize int, f kernels.Format) []backend.KVClass {
 	k := backend.KVClass{KVHeads: m.kvHeads, HeadDim: m.cfg.HeadDim}
 	window := k
@@ -18,8 +18,8 @@ func (m *gptOss) Classes(blockSize int, f kernels.Format) []backend.KVClass {
 	return m.paging.classes(k, window, blockSize, f)
 }
 
-// Record is the forward pass of the stage. The residual stream x stays F32; the
-// last layer's mixture and the head run on sampled rows only.
+// Record records the forward pass of the stage. The residual stream x stays F32. The last layer's
+// mixture and the head run on sampled rows only.
 func (m *gptOss) Record(p *backend.Program) (*backend.Program, error) {
 	c := m.cfg
 	p.Weights, p.Vocab, p.Shard = m.weights, m.size, m.Shard
@@ -53,7 +53,7 @@ func (m *gptOss) Record(p *backend.Program) (*backend.Program, error) {
 	return r.Program()
 }
 
-// normed adds delta, which it consumes, into x and returns the norm of that.
+// normalize consumes delta, adds it to x and returns the norm of the sum.
 func (m *gptOss) normalize(r *backend.Recorder, x, delta backend.Value, w backend.WeightID) backend.Value {
 	n := backend.Norm{X: x, Residual: backend.NoValue, W: w, Eps: float32(m.cfg.RMSNormEps)}
 	if delta != backend.NoValue {
@@ -88,7 +88,7 @@ func (m *gptOss) attention(r *backend.Recorder, n, angles backend.Value, layer i
 	return y
 }
 
-// mixture consumes n and returns what the experts add to the residual.
+// mixture consumes n and returns the experts' contribution to the residual.
 func (m *gptOss) mixture(r *backend.Recorder, n backend.Value, w gptOssLayer) backend.Value {
 	c, rows := m.cfg, r.Info(n).Rows
 	logits := r.New("router", kernels.F32, rows, c.NumExperts)

@@ -9,42 +9,43 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Head is what a step makes of the last norm's rows.
+// Head is how a step turns the last norm's rows into its output.
 type Head uint8
 
 // The heads.
 const (
-	// Logits over the vocabulary, of which tokens are drawn: the model generates.
+	// Logits are computed over the vocabulary, and tokens are sampled from them: the model
+	// generates.
 	Logits Head = iota
-	// Hidden gives the rows as they are: the model embeds.
+	// Hidden outputs the rows unchanged: the model embeds.
 	Hidden
-	// Score is the classifier that a checkpoint brings, score.weight.
+	// Score applies the checkpoint's classifier, score.weight.
 	Score
-	// TokenClassifier are the logits of some tokens of the vocabulary, as vLLM's
-	// classifier_from_token has them: a model that answers "yes" or "no" ranks.
+	// TokenClassifier outputs the logits of a few tokens, like vLLM's classifier_from_token: a
+	// model that answers "yes" or "no" ranks documents.
 	TokenClassifier
 )
 
-// MaxClassifierTokens is the most tokens of TokenClassifier.
+// MaxClassifierTokens is the maximum number of tokens for TokenClassifier.
 const MaxClassifierTokens = 2
 
-// Pooling is what becomes of a model that does not generate. The zero value generates.
+// Pooling configures a model that does not generate. The zero value generates.
 type Pooling struct {
 	Head   Head
-	Tokens [MaxClassifierTokens]int32 // of TokenClassifier: ids
+	Tokens [MaxClassifierTokens]int32 // token ids for TokenClassifier
 	Count  int                        // of Tokens
 }
 
-// pools says that a step ends with rows for the host, not with tokens.
+// pools reports whether a step returns rows to the host instead of tokens.
 func (b Build) pools() bool { return b.Pooling.Head != Logits }
 
-// scoreTensor is the matrix of transformers' ForSequenceClassification [labels, hidden].
+// scoreTensor is the classifier matrix [labels, hidden] of transformers' ForSequenceClassification.
 const scoreTensor = "score.weight"
 
-// maxLabels bounds a classifier.
+// maxLabels is the maximum number of labels of a classifier.
 const maxLabels = 1 << 16
 
-// Suffixes of architectures: transformers' names for one model with different ends.
+// Suffixes of transformers' architecture names, one for each kind of head.
 const (
 	causalSuffix      = "ForCausalLM"
 	conditionalSuffix = "ForConditionalGeneration"
@@ -52,9 +53,9 @@ const (
 	bareSuffix        = "Model"
 )
 
-// generating is the config with the architecture under which the family generates, and
-// the head that the config's own architecture has: Qwen3Model is Qwen3ForCausalLM without
-// a head, Qwen3ForSequenceClassification has a classifier in its place.
+// generativeConfig returns c with the architecture name that the family table uses, and the head
+// that c's own architecture has. Qwen3Model is Qwen3ForCausalLM without a head;
+// Qwen3ForSequenceClassification has a classifier instead.
 func generativeConfig(c checkpoint.Config) (checkpoint.Config, Head) {
 	stem, head := c.Architecture, Logits
 	if s, ok := strings.CutSuffix(stem, classifierSuffix); ok {
@@ -77,17 +78,17 @@ func generativeConfig(c checkpoint.Config) (checkpoint.Config, Head) {
 			}
 		}
 	}
-	return c, Logits // refused by its own name
+	return c, Logits // findFamily refuses it under its own name
 }
 
-// HeadOf is the head that a checkpoint of this config has by its architecture.
+// HeadOf returns the head that a checkpoint's architecture implies.
 func HeadOf(c checkpoint.Config) Head {
 	_, h := generativeConfig(c)
 	return h
 }
 
-// Labels are the names of the classes that Score tells apart, in the order of its rows:
-// id2label, or as many as num_labels says, transformers' default being two.
+// Labels returns the class names of a Score head, in the order of its rows, from id2label or
+// num_labels. transformers' default is two labels.
 func Labels(c checkpoint.Config) ([]string, error) {
 	s, err := c.Section("")
 	if err != nil {
@@ -117,7 +118,7 @@ func Labels(c checkpoint.Config) ([]string, error) {
 	return out, err
 }
 
-// headed are a checkpoint's tensors where the model ends with head h.
+// withHead returns the tensors of a checkpoint that ends with head h.
 func withHead(c checkpoint.Config, list []checkpoint.TensorInfo, h Head) ([]checkpoint.TensorInfo, error) {
 	if h == Logits || h == TokenClassifier {
 		return list, nil
@@ -140,8 +141,8 @@ func withHead(c checkpoint.Config, list []checkpoint.TensorInfo, h Head) ([]chec
 	return out, nil
 }
 
-// pooled adds the matrix that the last norm's rows are multiplied by, NoWeight for none.
-// vocabulary is the tensor of the head over the vocabulary. Every rank holds it whole.
+// poolingHead adds the matrix that multiplies the last norm's rows; NoWeight if there is none.
+// vocabulary is the tensor of the head over the vocabulary. Every rank holds the whole matrix.
 func (l *loader) poolingHead(vocabulary string) backend.WeightID {
 	switch l.Pooling.Head {
 	case Score:
@@ -156,14 +157,14 @@ func (l *loader) poolingHead(vocabulary string) backend.WeightID {
 	return backend.NoWeight
 }
 
-// setPoolingHead puts what follows the last norm in the place of the head.
+// setPoolingHead sets the pooling head in place of the vocabulary head.
 func (v *vocabulary) setPoolingHead(l *loader, vocabulary string) {
 	if v.head = l.poolingHead(vocabulary); v.head != backend.NoWeight {
 		v.classes = l.specs[v.head].Rows
 	}
 }
 
-// checkPooling refuses what a model that pools cannot be.
+// checkPooling refuses settings that a pooling model cannot have.
 func (b Build) checkPooling(c checkpoint.Config) error {
 	if !b.pools() {
 		return nil
@@ -187,9 +188,9 @@ func (b Build) checkPooling(c checkpoint.Config) error {
 	return nil
 }
 
-// finish consumes the last norm's rows [L,hidden] and the step's ids: tokens are drawn by
-// their logits, bounded by softcap where it is not 0; or the rows, times the classifier if
-// there is one, go to the host.
+// finish consumes the last norm's rows [L,hidden] and the step's ids. A generating model samples
+// tokens from the logits, soft-capped at softcap unless it is 0. A pooling model returns the rows
+// to the host, multiplied by its classifier if it has one.
 func (v vocabulary) finish(r *backend.Recorder, last, ids backend.Value, softcap float64) {
 	if v.pools() {
 		v.outputRows(r, last)

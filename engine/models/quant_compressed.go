@@ -20,7 +20,7 @@ type compressedGroup struct {
 	Format  string          `json:"format"`
 }
 
-// compressedArgs is how a tensor is quantized: QuantizationArgs of compressed-tensors.
+// compressedArgs describes how a tensor is quantized (QuantizationArgs of compressed-tensors).
 type compressedArgs struct {
 	Bits      int             `json:"num_bits"`
 	Type      string          `json:"type"`
@@ -36,7 +36,7 @@ func refuseCompressed(what, why string) (quant, error) {
 	return quant{}, &UnsupportedError{"compressed-tensors " + what, why}
 }
 
-// compressed reads the one group of a config: 8-bit floats, or int8.
+// compressed reads a config with one group: 8-bit floats or int8.
 func (out quant) compressed(q quantization) (quant, error) {
 	if f := q.Sparsity.Format; f != "" && f != "dense" {
 		return refuseCompressed("sparsity "+strconv.Quote(clip(f)), "weights without holes are read")
@@ -76,7 +76,7 @@ func (out quant) compressed(q quantization) (quant, error) {
 	return out, nil
 }
 
-// int8Group is what a group of int8 is a multiple of.
+// int8Group divides every supported group_size.
 const int8Group = 32
 
 // int8 reads a group of int8 weights: W8A16, or W8A8 with dynamic int8 activations.
@@ -116,7 +116,7 @@ func (out quant) int8(g compressedGroup) (quant, error) {
 	return out.int8Inputs(g.Inputs)
 }
 
-// int8Inputs reads input_activations beside int8 weights.
+// int8Inputs reads the input_activations of an int8 group.
 func (out quant) int8Inputs(a *compressedArgs) (quant, error) {
 	const read = "int8, symmetric, strategy token and dynamic true are read, or null"
 	switch {
@@ -139,7 +139,7 @@ func (out quant) int8Inputs(a *compressedArgs) (quant, error) {
 
 func asymmetric(a *compressedArgs) bool { return a.Symmetric != nil && !*a.Symmetric }
 
-// said says that a value is there and is none of these.
+// isSet reports whether v is present and differs from every string in none.
 func isSet(v json.RawMessage, none ...string) bool {
 	for _, n := range none {
 		if string(v) == n {
@@ -156,8 +156,8 @@ func sizeOf(n *int) string {
 	return strconv.Itoa(*n)
 }
 
-// Suffixes of the tensors of int8: of packed codes and of the shape that they have unpacked;
-// of what is not read.
+// Suffixes of int8 tensors: packed codes, the shape of the unpacked matrix, and two that are not
+// supported.
 const (
 	int8Packed = "_packed"
 	int8Shape  = "_shape"
@@ -165,7 +165,7 @@ const (
 	int8Order  = "_g_idx"
 )
 
-// refuseInt8 refuses tensors that change what int8 codes stand for.
+// refuseInt8 refuses tensors that change the meaning of int8 codes.
 func (q quant) refuseInt8(c *checkpoint.Checkpoint) error {
 	if q.format != kernels.I8 {
 		return nil

@@ -7,19 +7,18 @@ import (
 	"vapp.dev/engine/checkpoint"
 )
 
-// qwen35Vision is the words of vision_config.
+// qwen35Vision holds the fields of vision_config.
 type qwen35Vision struct {
 	depth, hidden, inner, heads int
-	channels, patch, frames     int // of a patch: colours, pixels of a side, frames
-	merge                       int // patches of a side that make a token
+	channels, patch, frames     int // of a patch: colours, pixels per side, frames
+	merge                       int // merge × merge patches form a token
 	out                         int // the text model's hidden size
-	side                        int // of the square grid of learned positions
+	side                        int // of the square grid of learned position embeddings
 	theta                       float64
 	sections                    [3]int // of the text model's rotation: time, row, column
 }
 
-// readQwen35Vision reads the tower's config, nil where there is none; defaults are
-// transformers'.
+// readQwen35Vision reads the tower's config, nil if there is none; defaults are transformers'.
 func readQwen35Vision(c checkpoint.Config) (*qwen35Vision, error) {
 	if c.Architecture != qwen35Multimodal {
 		return nil, nil
@@ -64,7 +63,7 @@ func readQwen35Vision(c checkpoint.Config) (*qwen35Vision, error) {
 	return v, nil
 }
 
-// visionTensors lists the tower's tensors.
+// visionTensors adds the tower's tensors to l.
 func (v *qwen35Vision) visionTensors(l *tensorList) {
 	if v == nil {
 		return
@@ -91,8 +90,8 @@ func (v *qwen35Vision) visionTensors(l *tensorList) {
 	pair("merger.linear_fc2", v.out, merged)
 }
 
-// mropeSections reads mrope_section of the text model's rope_parameters:
-// frequencies that turn by time, row and column. transformers has 11, 11, 10.
+// mropeSections reads mrope_section of the text model's rope_parameters: the numbers of frequencies
+// for time, row and column. transformers' default is 11, 11, 10.
 func mropeSections(c checkpoint.Config) ([3]int, error) {
 	var raw struct {
 		Text struct {

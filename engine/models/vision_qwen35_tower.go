@@ -9,14 +9,14 @@ import (
 	"vapp.dev/kernels"
 )
 
-// maxPixels is the largest image that the published processor keeps
+// maxPixels is the maximum size of an image after the published processor's resizing
 // (preprocessor_config.json, size.longest_edge).
 const maxPixels = 1 << 24
 
-// qwen35Tower is the vision tower (transformers: Qwen3_5VisionModel): blocks of
-// attention in both directions over the patches of an image, or of a pair of frames
-// of a video, which do not see each other. Patches come in squares of merge × merge, each
-// of which the merger turns into one token.
+// qwen35Tower is the vision tower (transformers: Qwen3_5VisionModel): bidirectional attention
+// blocks over the patches of an image, or of a pair of video frames; items do not attend to each
+// other. Patches are ordered in squares of merge × merge; the merger turns each square into one
+// token.
 type qwen35Tower struct {
 	qwen35Vision
 	pixels, pixelsBias, places         backend.WeightID
@@ -36,8 +36,8 @@ type qwen35VisionBlock struct {
 
 const vision = "vision"
 
-// newTower adds the tower's weights, to the first stage: heads and columns of MLPs are shared by the
-// ranks, patches and positions are everywhere.
+// newTower adds the tower's weights to the first stage. The ranks split attention heads and MLP
+// columns; every rank holds the patch and position embeddings.
 func (v *qwen35Vision) newTower(c checkpoint.Config, l *loader, first bool) (*qwen35Tower, error) {
 	if v == nil {
 		return nil, &UnsupportedError{"a vision tower", c.Architecture + " without vision_config has none"}
@@ -79,8 +79,8 @@ func (v *qwen35Vision) newTower(c checkpoint.Config, l *loader, first bool) (*qw
 	return t, nil
 }
 
-// patches is the convolution over a patch as a matrix: a row for each output, of the
-// kernel's channels, frames, rows and columns.
+// patches returns the patch convolution as a matrix: one row for each output, columns over
+// channels, frames, rows and columns of the kernel.
 func (v *qwen35Vision) patches(l *loader, tensor string) backend.WeightSpec {
 	t := l.tensor(tensor)
 	fold := v.channels * v.frames * v.patch
@@ -115,7 +115,7 @@ func (v *qwen35Vision) block(l *loader, p, n string) qwen35VisionBlock {
 	}
 }
 
-// Patches is those of the largest image that the published processor keeps; 0
+// Patches returns the patches of the largest image after the published processor's resizing; 0
 // without the tower.
 func (m *qwen35) Patches() int {
 	if m.tower == nil {
@@ -125,7 +125,7 @@ func (m *qwen35) Patches() int {
 	return max(n, maxPixels/(m.tower.patch*m.tower.patch)/n*n)
 }
 
-// RecordEncoder is the tower's pass over the patches of one item.
+// RecordEncoder records the tower's pass over the patches of one item.
 func (m *qwen35) RecordEncoder(p *backend.Program) (*backend.Program, error) {
 	t := m.tower
 	if t == nil {
@@ -162,14 +162,14 @@ func (m *qwen35) RecordEncoder(p *backend.Program) (*backend.Program, error) {
 	return r.Program()
 }
 
-// qwen35TowerPass is a pass of the tower.
+// qwen35TowerPass records one pass of the tower.
 type qwen35TowerPass struct {
 	*qwen35Tower
 	r        *backend.Recorder
-	x, delta backend.Value // the residual stream, and what is to be added to it
+	x, delta backend.Value // the residual stream, and the pending addition to it
 }
 
-// linear consumes x.
+// linear consumes x and returns W·x + bias.
 func (s *qwen35TowerPass) linear(x backend.Value, w, bias backend.WeightID, rows backend.Rows, cols int) backend.Value {
 	y := s.r.New("linear", kernels.F32, rows, cols)
 	s.r.Do(backend.Linear{X: x, W: w, Bias: bias, Y: y})
@@ -177,7 +177,7 @@ func (s *qwen35TowerPass) linear(x backend.Value, w, bias backend.WeightID, rows
 	return y
 }
 
-// normed adds what is due and normalises, the mean taken off.
+// normalize adds the pending delta to the residual stream and returns its layer norm.
 func (s *qwen35TowerPass) normalize(w, bias backend.WeightID) backend.Value {
 	const eps = 1e-6
 	y := s.r.New("normed", kernels.F32, backend.PerToken, s.hidden)
@@ -191,7 +191,7 @@ func (s *qwen35TowerPass) normalize(w, bias backend.WeightID) backend.Value {
 	return y
 }
 
-// attend consumes n.
+// attend consumes n and returns the attention block's contribution.
 func (s *qwen35TowerPass) attend(n, angles backend.Value, b qwen35VisionBlock) backend.Value {
 	r, heads, d := s.r, s.rankHeads, s.hidden/s.heads
 	qkv := s.linear(n, b.qkv, b.qkvBias, backend.PerToken, 3*heads*d)
@@ -207,7 +207,7 @@ func (s *qwen35TowerPass) attend(n, angles backend.Value, b qwen35VisionBlock) b
 	return out
 }
 
-// mlp consumes n.
+// mlp consumes n and returns the MLP's contribution.
 func (s *qwen35TowerPass) mlp(n backend.Value, b qwen35VisionBlock) backend.Value {
 	up := s.linear(n, b.fc1, b.fc1Bias, backend.PerToken, s.rankInner)
 	s.r.Do(backend.Activate{X: up, Act: backend.GELUTanh})
