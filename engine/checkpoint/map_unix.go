@@ -18,7 +18,7 @@ func unmapFile(data []byte) error { return unix.Munmap(data) }
 func prefetch(b []byte) {
 	b = pages(b)
 	if len(b) > 0 {
-		// Advice only: a kernel that declines it changes nothing but speed.
+		// A kernel that ignores the advice only loses speed.
 		_ = unix.Madvise(b, unix.MADV_SEQUENTIAL)
 		_ = unix.Madvise(b, unix.MADV_WILLNEED)
 	}

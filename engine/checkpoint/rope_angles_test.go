@@ -66,8 +66,8 @@ func TestAnglesRecorded(t *testing.T) {
 			}
 		}
 	}
-	if full := config("gemma-4-26b-a4b", "full_attention"); full.Turning(512) != 128 {
-		t.Errorf("%d of 512 dimensions turn, not 128", full.Turning(512))
+	if full := config("gemma-4-26b-a4b", "full_attention"); full.RotaryDim(512) != 128 {
+		t.Errorf("%d of 512 dimensions turn, not 128", full.RotaryDim(512))
 	}
 }
 

@@ -8,26 +8,26 @@ import (
 	"strings"
 )
 
-// Sentence is what the Sentence Transformers files beside a checkpoint say, or the
-// metadata of a GGUF file.
+// Sentence holds the pooling settings from a checkpoint's Sentence Transformers files or from a
+// GGUF file's metadata.
 type Sentence struct {
-	Pooling   string // LAST, MEAN, CLS: vLLM's words
-	Normalize bool   // a module normalises the result
-	File      string // that says so
+	Pooling   string // LAST, MEAN or CLS, as vLLM names them
+	Normalize bool   // the modules normalize the result
+	File      string // the file with these settings
 }
 
-// modulesFile lists the modules that a text goes through, in order.
+// modulesFile lists the modules that process a text, in order.
 const modulesFile = "modules.json"
 
-// poolingModes are the keys of a pooling module's config that are true for a mode, and
-// its newer one word.
+// poolingModes maps the keys of a pooling module's config, and the values of its newer single key,
+// to pooling modes.
 var poolingModes = map[string]string{
 	"pooling_mode_cls_token": "CLS", "pooling_mode_mean_tokens": "MEAN", "pooling_mode_lasttoken": "LAST",
 	"cls": "CLS", "mean": "MEAN", "lasttoken": "LAST",
 }
 
-// Sentence reads modules.json and the config of its pooling module; nil where there is none.
-// Modules that change the result otherwise, such as a projection, are an *Error.
+// Sentence reads modules.json and the config of its pooling module; nil if there is none. It
+// refuses other modules that change the result, such as a projection.
 func (c *Checkpoint) Sentence() (*Sentence, error) {
 	if c.cfg.Dialect == "gguf" {
 		return c.ggufPooling()

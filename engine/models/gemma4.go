@@ -233,7 +233,7 @@ func (m *gemma) Vocab() int                    { return m.size }
 func (m *gemma) Classes(blockSize int, f kernels.Format) []backend.KVClass {
 	full := backend.KVClass{KVHeads: m.kv(m.text.fullKVHeads), HeadDim: m.text.fullHeadDim}
 	if m.Rebuild {
-		full.KeyDim = m.text.full.Turning(m.text.fullHeadDim)
+		full.KeyDim = m.text.full.RotaryDim(m.text.fullHeadDim)
 	}
 	window := backend.KVClass{KVHeads: m.kv(m.text.kvHeads), HeadDim: m.text.headDim, Window: m.cfg.SlidingWindow}
 	return m.paging.classes(full, window, blockSize, f)

@@ -116,8 +116,8 @@ func newGemma(c checkpoint.Config, l *loader) (Model, error) {
 // checkRebuild refuses models whose keys cannot be computed from their values and their rotated
 // dimensions.
 func (g gemmaText) checkRebuild() error {
-	turning := g.full.Turning(g.fullHeadDim)
-	if !g.shared || g.full.Scaling.Type != "proportional" || turning < 2 || turning >= g.fullHeadDim {
+	rotary := g.full.RotaryDim(g.fullHeadDim)
+	if !g.shared || g.full.Scaling.Type != "proportional" || rotary < 2 || rotary >= g.fullHeadDim {
 		return &UnsupportedError{"rebuilding keys from values", "the full layers must have attention_k_eq_v and a proportional rope that turns a part of each head"}
 	}
 	return nil
