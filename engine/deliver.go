@@ -63,7 +63,7 @@ func (r *Request) states(n int) ([]sched.Grammar, error) {
 	}
 	for i := range out {
 		if r.Grammar != nil {
-			s, err := r.Grammar.Begin(r.Lead, r.Params.Jumps())
+			s, err := r.Grammar.Begin(r.Preamble, r.Params.Jumps())
 			if err != nil {
 				closeStates(out[:i])
 				return nil, err

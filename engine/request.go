@@ -19,7 +19,7 @@ type Request struct {
 	Deadline time.Time        // zero: none; past it the request is aborted
 	Salt     string           // separates prefix-cache contents
 	Grammar  *grammar.Grammar // what the reply may say; nil: anything
-	Lead     grammar.Lead     // what comes before Grammar counts
+	Preamble grammar.Preamble // part of the reply before Grammar applies
 	Thinking *Thinking        // bounds the thought before; nil: nothing does
 	// Pool asks for what the model's last hidden states become, in place of tokens: then
 	// Params and N are not read. NoPool: tokens.

@@ -33,7 +33,7 @@ func compiler(t testing.TB) (*Compiler, *tokenizer.Tokenizer, int32) {
 	return NewCompiler(tok, tok.VocabSize(), []int32{end}), tok, end
 }
 
-func begin(t *testing.T, c *Compiler, s Spec, l Lead, jump bool) *State {
+func begin(t *testing.T, c *Compiler, s Spec, l Preamble, jump bool) *State {
 	t.Helper()
 	g, err := c.Compile(context.Background(), s)
 	if err != nil {
@@ -90,7 +90,7 @@ func TestRandomReplies(t *testing.T) {
 	jumped := 0
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		s := begin(t, c, Spec{Kind: tokenizer.GrammarJSONSchema, Source: schema}, Lead{}, true)
+		s := begin(t, c, Spec{Kind: tokenizer.GrammarJSONSchema, Source: schema}, Preamble{}, true)
 		ids, drawn := write(t, s, (tok.VocabSize()+31)/32, end, r)
 		jumped += len(ids) - drawn
 		text, err := tok.Decode(ids, false)
@@ -129,7 +129,7 @@ func TestJumpChangesNothing(t *testing.T) {
 	}
 	var replies [2][]int32
 	for i, jump := range []bool{true, false} {
-		s, mask := begin(t, c, spec, Lead{}, jump), make([]uint32, words)
+		s, mask := begin(t, c, spec, Preamble{}, jump), make([]uint32, words)
 		for ended := false; !ended; {
 			id := first(s, mask)
 			forced, end, err := s.Take(id)
@@ -146,7 +146,7 @@ func TestJumpChangesNothing(t *testing.T) {
 	}
 }
 
-func TestLead(t *testing.T) {
+func TestPreamble(t *testing.T) {
 	c, tok, end := compiler(t)
 	mask := make([]uint32, (tok.VocabSize()+31)/32)
 	spec := Spec{Kind: tokenizer.GrammarRegex, Source: "[0-9]{2}"}
@@ -161,7 +161,7 @@ func TestLead(t *testing.T) {
 			}
 		}
 	}
-	for _, l := range []Lead{{Inside: true, Ends: []string{"</think>", "ENOUGH"}}, {Inside: true, Ends: []string{"THAT IS ENOUGH"}}} {
+	for _, l := range []Preamble{{Inside: true, Ends: []string{"</think>", "ENOUGH"}}, {Inside: true, Ends: []string{"THAT IS ENOUGH"}}} {
 		s := begin(t, c, spec, l, true)
 		say(s, "what is it, think, THAT IS ENOUG")
 		if s.Mask(mask); allowed(mask) < tok.VocabSize()-1 || may(mask, end) {
@@ -177,7 +177,7 @@ func TestLead(t *testing.T) {
 		}
 	}
 	// A thought may open, or not.
-	l := Lead{Open: "<|im_start|>", Ends: []string{"ENOUGH"}}
+	l := Preamble{Open: "<|im_start|>", Ends: []string{"ENOUGH"}}
 	s := begin(t, c, spec, l, true)
 	open := id(t, tok, l.Open)
 	if !s.Mask(mask) || !may(mask, open) {
@@ -330,7 +330,7 @@ func FuzzCompile(f *testing.F) {
 		if err != nil {
 			return
 		}
-		s, err := g.Begin(Lead{}, true)
+		s, err := g.Begin(Preamble{}, true)
 		if err != nil {
 			t.Fatal(err)
 		}

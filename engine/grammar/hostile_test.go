@@ -128,7 +128,7 @@ func TestHostile(t *testing.T) {
 		case err == nil && h.why != "":
 			t.Errorf("%s is taken, want %q", h.name, h.why)
 		}
-		if !c.compiling.Idle(places()) {
+		if !c.compiling.Idle(numSlots()) {
 			t.Fatalf("%s: its compilation goes on", h.name)
 		}
 	}

@@ -39,7 +39,7 @@ func TestMemoryHolds(t *testing.T) {
 	}
 	var states []*State
 	for range fit {
-		s, err := one.Begin(Lead{}, true)
+		s, err := one.Begin(Preamble{}, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +48,7 @@ func TestMemoryHolds(t *testing.T) {
 	if want := one.size + int64(fit)*one.copy; c.Used() != want || want > c.store.budget {
 		t.Errorf("%d states take %d bytes of %d, want %d", fit, c.Used(), c.store.budget, want)
 	}
-	if _, err := one.Begin(Lead{}, true); !errors.Is(err, ErrBusy) {
+	if _, err := one.Begin(Preamble{}, true); !errors.Is(err, ErrBusy) {
 		t.Errorf("one more state: %v", err)
 	}
 	if _, err := c.Compile(t.Context(), regexSpec("a")); !errors.Is(err, ErrBusy) {
@@ -71,7 +71,7 @@ func TestMemoryHolds(t *testing.T) {
 // TestMemoryGrows: a state takes what its matcher grows by, and ends where the budget does.
 func TestMemoryGrows(t *testing.T) {
 	c, tok, end := compiler(t)
-	s := begin(t, c, regexSpec(`(a{0,64}){0,64}`), Lead{}, false)
+	s := begin(t, c, regexSpec(`(a{0,64}){0,64}`), Preamble{}, false)
 	c.Limit(plainMemory)
 	mask, first := make([]uint32, (tok.VocabSize()+31)/32), s.taken
 	r := rand.New(rand.NewPCG(1, 2))
@@ -118,7 +118,7 @@ func TestMemoryOfTrial(t *testing.T) {
 	if bytes < g.size || bytes > 64<<20 || c.Used() != g.size {
 		t.Errorf("the trial took %d bytes, the grammar %d, in use are %d", bytes, g.size, c.Used())
 	}
-	s, err := g.Begin(Lead{}, true)
+	s, err := g.Begin(Preamble{}, true)
 	if err != nil {
 		t.Fatal(err)
 	}

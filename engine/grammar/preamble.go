@@ -6,27 +6,27 @@ import (
 	"vapp.dev/engine/tokenizer"
 )
 
-// Lead is the part of a reply that the grammar does not cover: a thought. All but the end
-// of the reply may come in it. The zero Lead is none.
-type Lead struct {
-	Inside bool     // the reply begins in it
-	Open   string   // the marker that begins it, where the reply begins with this; "": none does
-	Ends   []string // texts of which each ends it
+// Preamble describes the part of a reply before the grammar applies, such as a model's reasoning.
+// It may take up the whole reply except the end token. The zero Preamble is empty.
+type Preamble struct {
+	Inside bool     // the reply begins inside it
+	Open   string   // a marker that begins it, if the reply starts with this marker; "": none
+	Ends   []string // texts that end it, any of them
 }
 
-// watch finds the end of a lead in the tokens that come.
-type watch struct {
+// preambleWatch finds the end of a preamble in the generated tokens.
+type preambleWatch struct {
 	tok  *tokenizer.Tokenizer
 	free bool
-	open int32   // the token that opens it, −1: none
+	open int32   // the token that begins it, −1: none
 	ids  []int32 // tokens that end it
 	ends [][]byte
 	tail []byte
 	most int
 }
 
-func newWatch(t *tokenizer.Tokenizer, l Lead) watch {
-	w := watch{tok: t, free: l.Inside, open: -1}
+func newPreambleWatch(t *tokenizer.Tokenizer, l Preamble) preambleWatch {
+	w := preambleWatch{tok: t, free: l.Inside, open: -1}
 	if id, is := t.ID(l.Open); is && l.Open != "" {
 		w.open = id
 	}
@@ -41,8 +41,9 @@ func newWatch(t *tokenizer.Tokenizer, l Lead) watch {
 	return w
 }
 
-// take says that a token ends the lead: it is an end, or the text with it holds one.
-func (w *watch) take(id int32) bool {
+// take reports whether a token ends the preamble: it is an end token, or the text up to it contains
+// an end.
+func (w *preambleWatch) take(id int32) bool {
 	for _, e := range w.ids {
 		if e == id {
 			return true

@@ -38,7 +38,7 @@ func TestStore(t *testing.T) {
 		var err error
 		switch step.do {
 		case "make":
-			if err = c.take(step.n); err == nil {
+			if err = c.alloc(step.n); err == nil {
 				if old := made[step.name]; old != nil {
 					made["old "+step.name] = old
 				}
@@ -46,9 +46,9 @@ func TestStore(t *testing.T) {
 				c.put(made[step.name])
 			}
 		case "take":
-			err = c.take(step.n)
+			err = c.alloc(step.n)
 		case "give":
-			c.give(step.n)
+			c.free(step.n)
 		case "get":
 			made[step.name] = c.get(Spec{Source: step.name})
 		case "charge":
