@@ -197,18 +197,18 @@ func (c *Compiler) acquireSlot(ctx context.Context, s Spec) (p slot, err error) 
 func (c *Compiler) compile(s Spec, taken int64) (*Grammar, error) {
 	g, err := c.make(s)
 	if err != nil {
-		c.store.free(taken)
+		c.store.dealloc(taken)
 		return nil, err
 	}
 	err = c.store.fits(s, g.size+g.copy)
 	if err == nil && g.size > taken {
 		err = c.store.alloc(g.size - taken)
 	} else {
-		c.store.free(taken - min(g.size, taken))
+		c.store.dealloc(taken - min(g.size, taken))
 	}
 	if err != nil {
 		g.first.Close()
-		c.store.free(min(g.size, taken))
+		c.store.dealloc(min(g.size, taken))
 		return nil, err
 	}
 	c.store.put(g)
@@ -293,7 +293,7 @@ func (g *Grammar) Begin(l Preamble, jump bool) (*State, error) {
 	m, err := g.first.Clone()
 	g.mu.Unlock()
 	if err != nil {
-		g.of.store.free(g.copy)
+		g.of.store.dealloc(g.copy)
 		return nil, err
 	}
 	g.of.store.use(g)

@@ -205,7 +205,7 @@ func (s *State) Close() {
 		}
 		s.made.Wait()
 		s.m.Close()
-		s.g.of.store.free(s.taken)
+		s.g.of.store.dealloc(s.taken)
 		s.g.Release()
 	}()
 }

@@ -67,8 +67,8 @@ func (c *store) idle() (n int64) {
 	return n
 }
 
-// free subtracts n bytes from those in use.
-func (c *store) free(n int64) {
+// dealloc subtracts n bytes from those in use.
+func (c *store) dealloc(n int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.used -= n

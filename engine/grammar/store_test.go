@@ -48,7 +48,7 @@ func TestStore(t *testing.T) {
 		case "take":
 			err = c.alloc(step.n)
 		case "give":
-			c.free(step.n)
+			c.dealloc(step.n)
 		case "get":
 			made[step.name] = c.get(Spec{Source: step.name})
 		case "charge":
