@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// sentenceDir is a checkpoint whose folder has these files.
+// sentenceDir returns a checkpoint whose directory has these files.
 func sentenceDir(t testing.TB, files map[string]string) *Checkpoint {
 	t.Helper()
 	dir := t.TempDir()
@@ -70,7 +70,7 @@ func TestSentence(t *testing.T) {
 	}
 }
 
-// TestSentenceGGUF reads llama.cpp's numbers.
+// TestSentenceGGUF checks llama.cpp's numbers of pooling types.
 func TestSentenceGGUF(t *testing.T) {
 	for value, want := range map[string]string{"0": "", "1": "MEAN", "2": "CLS", "3": "LAST", "4": "no"} {
 		c := &Checkpoint{path: "x.gguf", cfg: Config{Dialect: "gguf", Raw: []byte(`{"general.architecture":"qwen3","qwen3.pooling_type":` + value + `}`)}}
@@ -81,7 +81,7 @@ func TestSentenceGGUF(t *testing.T) {
 	}
 }
 
-// FuzzSentence: whatever the two files say, it is read or refused in one line.
+// FuzzSentence checks that any content of the two files is read, or refused in one line.
 func FuzzSentence(f *testing.F) {
 	f.Add("["+poolingModule+"]", `{"pooling_mode_mean_tokens":true}`)
 	f.Add("["+textModule+","+poolingModule+","+normalModule+"]", `{"pooling_mode":"lasttoken"}`)

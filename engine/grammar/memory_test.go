@@ -13,8 +13,8 @@ import (
 	"vapp.dev/engine/tokenizer"
 )
 
-// closed waits for the memory of states that Close frees beside the caller.
-func closed(t *testing.T, c *Compiler, want int64) {
+// waitFreed waits until Close, which works in the background, has freed the states' memory.
+func waitFreed(t *testing.T, c *Compiler, want int64) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); c.Used() != want; runtime.Gosched() {
 		if time.Now().After(end) {
@@ -23,8 +23,8 @@ func closed(t *testing.T, c *Compiler, want int64) {
 	}
 }
 
-// TestMemoryHolds: grammars and states that are alive never take more than the budget; one
-// that does not fit is ErrBusy, and finished replies give back what they took.
+// TestMemoryHolds checks that live grammars and states never exceed the budget, that one that does
+// not fit gets ErrBusy, and that finished replies free their memory.
 func TestMemoryHolds(t *testing.T) {
 	c, _, _ := compiler(t)
 	spec := schemaSpec(schema)
@@ -57,7 +57,7 @@ func TestMemoryHolds(t *testing.T) {
 	for _, s := range states {
 		s.Close()
 	}
-	closed(t, c, one.size)
+	waitFreed(t, c, one.size)
 	one.Release()
 	other, err := c.Compile(t.Context(), regexSpec("a"))
 	if err != nil {
@@ -68,7 +68,8 @@ func TestMemoryHolds(t *testing.T) {
 	}
 }
 
-// TestMemoryGrows: a state takes what its matcher grows by, and ends where the budget does.
+// TestMemoryGrows checks that a state allocates as its matcher grows, and fails at the end of the
+// budget.
 func TestMemoryGrows(t *testing.T) {
 	c, tok, end := compiler(t)
 	s := begin(t, c, regexSpec(`(a{0,64}){0,64}`), Preamble{}, false)
@@ -92,13 +93,13 @@ func TestMemoryGrows(t *testing.T) {
 		t.Errorf("after %d bytes: %v", s.taken, err)
 	}
 	s.Close()
-	closed(t, c, s.g.size)
+	waitFreed(t, c, s.g.size)
 }
 
-// TestMemoryOfTrial: a trial's report is what the compilation has to have, and a grammar that
-// passed it runs alone.
+// TestMemoryOfTrial checks that a compilation needs the memory that its trial reported, and that a
+// grammar that passed the trial can run alone.
 func TestMemoryOfTrial(t *testing.T) {
-	c := tried(t, 0)
+	c := newTrialCompiler(t, 0)
 	source := `{"properties":{` + times(1000, func(i int) string {
 		return `"property` + string(rune('a'+i%26)) + times(i/26+1, func(int) string { return "x" }) + `":{"type":"string"},`
 	}) + `"x":{}}}`
@@ -125,7 +126,7 @@ func TestMemoryOfTrial(t *testing.T) {
 	s.Close()
 	c.Limit(bytes / 2)
 	g.Release()
-	closed(t, c, g.size)
+	waitFreed(t, c, g.size)
 	var e *Error
 	if _, err := c.Compile(t.Context(), Spec{Kind: tokenizer.GrammarJSONSchema, Source: source + " "}); !errors.As(err, &e) {
 		t.Errorf("over the budget: %v", err)

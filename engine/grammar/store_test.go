@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestStore: what is in use is never over the budget; what no request uses makes place, the
+// TestStore checks that usage never exceeds the budget, and that unused grammars are evicted, the
 // oldest first.
 func TestStore(t *testing.T) {
 	c := store{budget: 100, byKey: map[Spec]*Grammar{}}
@@ -66,7 +66,8 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// TestStoreTooLarge: what is over the whole budget is an *Error, which names it.
+// TestStoreTooLarge checks that a grammar larger than the whole budget gives an *Error with the
+// budget in its text.
 func TestStoreTooLarge(t *testing.T) {
 	c := store{budget: 64 << 20, byKey: map[Spec]*Grammar{}}
 	for n, want := range map[int64]string{

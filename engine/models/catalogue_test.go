@@ -9,7 +9,7 @@ import (
 	"vapp.dev/engine/checkpoint"
 )
 
-func TestListed(t *testing.T) {
+func TestFindEntry(t *testing.T) {
 	for _, c := range []struct{ name, want string }{
 		{"meta-llama/Llama-3.2-1B-Instruct", "meta-llama/Llama-3.2-1B-Instruct"},
 		{"meta-llama/Llama-3.2-1B", "meta-llama/Llama-3.2-1B-Instruct"},
@@ -50,8 +50,8 @@ func TestNear(t *testing.T) {
 	}
 }
 
-// TestCatalogue holds every entry against its config, the tensors that it asks
-// for and the model made of them.
+// TestCatalogue checks every entry against its config, the tensors that the config implies and the
+// model built from them.
 func TestCatalogue(t *testing.T) {
 	list, err := Catalogue()
 	if err != nil {
@@ -95,7 +95,7 @@ func checkEntry(t *testing.T, e Entry) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := trained(tensors); got != e.Parameters {
+	if got := countTrained(tensors); got != e.Parameters {
 		t.Errorf("%d parameters, the tensors hold %d", e.Parameters, got)
 	}
 	c, err := checkpoint.Dummy(cfg, tensors, 1)
@@ -111,8 +111,8 @@ func checkEntry(t *testing.T, e Entry) {
 	}
 }
 
-// trained counts weights as trained: packed ones each, scales not at all.
-func trained(tensors []checkpoint.TensorInfo) (n int64) {
+// countTrained counts the weights as trained: packed ones individually, scales not at all.
+func countTrained(tensors []checkpoint.TensorInfo) (n int64) {
 	for _, t := range tensors {
 		switch {
 		case strings.HasSuffix(t.Name, "_scale_inv") || strings.HasSuffix(t.Name, "_scales"):
@@ -125,7 +125,7 @@ func trained(tensors []checkpoint.TensorInfo) (n int64) {
 	return n
 }
 
-func BenchmarkListed(b *testing.B) {
+func BenchmarkFindEntry(b *testing.B) {
 	for b.Loop() {
 		if _, ok, err := FindEntry("google/gemma-4-26B-A4B"); !ok || err != nil {
 			b.Fatal(err)

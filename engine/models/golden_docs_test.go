@@ -44,13 +44,13 @@ here; rows of kernels that a machine lacks are left as they were, and kernels wi
 	formatHead = "| weights | op | backend | kernel | rms | max |\n|---|---|---|---|---|---|\n"
 )
 
-// figures are the rows of this process' runs: what tells a row from others → the rest.
+// figures are the rows that this process measured: the identifying cells → the other cells.
 var figures = struct {
 	sync.Mutex
 	golden, formats map[string]string
 }{golden: map[string]string{}, formats: map[string]string{}}
 
-// backendName is a backend and its kernels.
+// backendName returns the name of a backend and its kernels.
 func backendName(o backend.Opener, s backend.Settings) string {
 	if s.Variant == "" {
 		return o.Name()
@@ -62,7 +62,7 @@ func backendName(o backend.Opener, s backend.Settings) string {
 	return name
 }
 
-// keep writes down what a run gave that keeps K and V as they are.
+// keep records the result of a run whose K and V pages keep the stored format.
 func keep(t testing.TB, r goldenRun, name string, g *enginetest.Golden, tally *enginetest.GoldenTally, b enginetest.GoldenBound, sigma float64) {
 	if r.Build != (goldenRun{}).Build || r.KV != kernels.F32 || !enginetest.Tiny(name) {
 		return
@@ -96,7 +96,7 @@ func weightsOf(t testing.TB, path string) string {
 	return strings.Join(names, " ")
 }
 
-// formatErrors measures each weight format on a backend, and holds it to a bound.
+// formatErrors measures each weight format on a backend and checks it against a bound.
 func formatErrors(t *testing.T, o backend.Opener, s backend.Settings) {
 	for _, e := range backendtest.Errors(t, o, s) {
 		whole := strings.Contains(e.Kernel, "+int8")
@@ -119,7 +119,7 @@ func formatErrors(t *testing.T, o backend.Opener, s backend.Settings) {
 	}
 }
 
-// TestMain holds docs/numerics.md against what the tests measured, or writes it.
+// TestMain compares docs/numerics.md with the measured figures, or rewrites it.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	code := m.Run()
@@ -132,8 +132,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// numerics compares the page's rows with those of this process. Those of a GPU are held by their
-// bounds alone, where there may be no page.
+// numerics compares the page's rows with those of this process. GPU rows are only checked against
+// their bounds, because the page may lack them.
 func numerics() error {
 	if os.Getenv("VAPP_GPU") != "" {
 		return nil
@@ -155,7 +155,7 @@ func numerics() error {
 		backend    int // its cell
 	}{{golden, figures.golden, 4}, {formats, figures.formats, 3}} {
 		for key, got := range c.here {
-			if want := c.page[key]; !near(got, want) && tabled(c.page, key, c.backend) {
+			if want := c.page[key]; !near(got, want) && hasTable(c.page, key, c.backend) {
 				return fmt.Errorf("docs/numerics.md has %q for %s, the test measured %q; run make docs and look at the difference", want, key, got)
 			}
 		}
@@ -163,9 +163,9 @@ func numerics() error {
 	return nil
 }
 
-// tabled says whether a page has rows of the backend and kernels that a row names: a
-// machine may have kernels that no page was written on, which their bounds alone hold.
-func tabled(page map[string]string, key string, cell int) bool {
+// hasTable reports whether the page has rows of the backend and kernels of key. A machine may have
+// kernels that the page does not list; these are only checked against their bounds.
+func hasTable(page map[string]string, key string, cell int) bool {
 	name := strings.Split(key, "|")[cell]
 	for k := range page {
 		if strings.Split(k, "|")[cell] == name {
@@ -175,7 +175,7 @@ func tabled(page map[string]string, key string, cell int) bool {
 	return false
 }
 
-// rowsOf are a page's rows by their first cells.
+// rowsOf returns a page's rows by their first cells.
 func rowsOf(text string, cells int) map[string]string {
 	out := map[string]string{}
 	for line := range strings.Lines(text) {
@@ -209,7 +209,7 @@ func table(rows map[string]string) string {
 	return strings.Join(lines, "")
 }
 
-// near says whether two rows have the same words, and numbers within half of each other:
+// near reports whether two rows have the same words and numbers within a factor of about 1.5:
 // compilers and machines differ in the last bits.
 func near(a, b string) bool {
 	x, y := strings.Fields(a), strings.Fields(b)
@@ -232,7 +232,7 @@ func near(a, b string) bool {
 	return true
 }
 
-// boolTo is 1 for true: whole numbers, which count rows, may differ by two.
+// boolTo returns 1 for true. Whole numbers, which count rows, may differ by two.
 func boolTo(b bool) float64 {
 	if b {
 		return 1
@@ -240,7 +240,7 @@ func boolTo(b bool) float64 {
 	return 0
 }
 
-// TestNear tells rows that say the same from those that do not.
+// TestNear checks which pairs of rows near accepts.
 func TestNear(t *testing.T) {
 	const row = "| 2.3e-05 | 2.0e-06 | 140 of 140 | 0 | 0.0e+00 | 1e-04 / 1e-05 / 1e-04 |"
 	for other, want := range map[string]bool{

@@ -9,14 +9,13 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestSpeculation: with proposals of which in turn none, some and all hold, every family
-// gives a batch the tokens and the logprobs of plain decoding, bit for bit, greedy and
-// drawn, whatever the chunks of the prompts: nothing of a refused proposal stays in pages,
-// windows or states.
+// TestSpeculation checks that every family gives a batch the tokens and logprobs of plain decoding,
+// bit for bit, greedy and sampled, for any chunks of the prompts. In turn none, some and all
+// proposals are right, so no trace of a rejected one remains in pages, windows or states.
 func TestSpeculation(t *testing.T) {
 	const n, most = 30, 4
 	for _, name := range []string{"tiny-llama3-tied", "tiny-qwen2", "tiny-qwen3", "tiny-gpt-oss", "tiny-gemma4", "tiny-gemma4-moe", "tiny-qwen35", "tiny-qwen35-fp8"} {
-		ck := opened(t, name)
+		ck := openTestdata(t, name)
 		vocab := ck.Config().VocabSize
 		plain, err := New(ck, Build{})
 		if err != nil {
@@ -59,13 +58,12 @@ func TestSpeculation(t *testing.T) {
 	}
 }
 
-// TestMTP runs Qwen3.5's own head on devices: what it proposes behind each token, and its
-// logits, are what transformers' modules give for the whole sequence
-// (testdata/record_mtp.py), however the prompt is cut, and whether none, some or all of
-// what a step verified held.
+// TestMTP runs Qwen3.5's MTP head on devices. Its proposals after each token, and their logits,
+// must equal those of transformers' modules for the whole sequence (testdata/record_mtp.py), for
+// any chunks of the prompt, and whether none, some or all verified proposals were right.
 func TestMTP(t *testing.T) {
 	const draft = 3
-	ck := opened(t, "tiny-qwen35-mtp")
+	ck := openTestdata(t, "tiny-qwen35-mtp")
 	read := func(name string) (out []int32) {
 		o := oracle{t: t, ck: ck}
 		for _, id := range whole(o.tensor(name)) {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestHostileTokenizers: every broken file is one line of a typed error.
+// TestHostileTokenizers checks that every broken file gives a one-line typed error.
 func TestHostileTokenizers(t *testing.T) {
 	whole, err := os.ReadFile("testdata/bytelevel.tokenizer.json")
 	if err != nil {
@@ -48,7 +48,8 @@ func TestHostileTokenizers(t *testing.T) {
 	}
 }
 
-// A post-processor that names a token which is not there is found out by Encode.
+// TestPostProcessorWithoutToken checks that Encode reports a post-processor that names a missing
+// token.
 func TestPostProcessorWithoutToken(t *testing.T) {
 	tok := loaded(t, []byte(`{"version":"1.0","added_tokens":[],"post_processor":{"type":"TemplateProcessing",
 		"single":[{"SpecialToken":{"id":"x","type_id":0}},{"Sequence":{"id":"A","type_id":0}}],"pair":[],"special_tokens":{}},
@@ -63,8 +64,8 @@ func TestPostProcessorWithoutToken(t *testing.T) {
 	}
 }
 
-// TestHostileTemplates: templates that would exhaust memory, stack or time where
-// only steps are bounded.
+// TestHostileTemplates runs templates that would exhaust memory, stack or time if only their steps
+// were limited.
 func TestHostileTemplates(t *testing.T) {
 	r := strings.Repeat
 	grow := func(body string) string {
