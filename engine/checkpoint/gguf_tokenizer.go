@@ -180,7 +180,7 @@ func (g *gguf) appendMerges(b []byte, merges []string, vocab map[string]int) ([]
 		_, okR := vocab[r]
 		_, okM := vocab[l+r]
 		if !ok || !okL || !okR || !okM {
-			return nil, fault(g.path, "tokenizer.ggml.merges", "merge %d joins no two tokens to a token: %s", i, clip(m))
+			return nil, fault(g.path, "tokenizer.ggml.merges", "merge %d is not a pair of tokens whose concatenation is a token: %s", i, clip(m))
 		}
 		b = comma(b, &first)
 		b = append(appendString(append(b, '['), l), ',')

@@ -45,7 +45,7 @@ func (r Rope) Angles(headDim int) (RopeAngles, error) {
 		return RopeAngles{r.proportional(headDim), 1}, nil
 	}
 	if dim < 2 || dim%2 != 0 {
-		return RopeAngles{}, fault("config", "partial_rotary_factor", "is %v, which leaves %d of a head's %d dimensions; an even number must turn", r.PartialRotaryFactor, dim, headDim)
+		return RopeAngles{}, fault("config", "partial_rotary_factor", "is %v, which leaves %d of a head's %d dimensions; an even number must rotate", r.PartialRotaryFactor, dim, headDim)
 	}
 	plain := Config{HeadDim: dim, RopeTheta: r.Theta, RopeScaling: r.Scaling, PartialRotaryFactor: 1}
 	inv, err := plain.RopeInvFreq()

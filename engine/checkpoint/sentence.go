@@ -55,7 +55,7 @@ func (c *Checkpoint) Sentence() (*Sentence, error) {
 			s.Normalize = true
 		case "Pooling":
 			if s.Pooling != "" || !filepath.IsLocal(filepath.FromSlash(m.Path)) {
-				return nil, fault(file, "path", "%s is no folder of a first pooling module", clip(m.Path))
+				return nil, fault(file, "path", "%s is not a subdirectory with the only pooling module", clip(m.Path))
 			}
 			if err := s.readPooling(c.path, m.Path); err != nil {
 				return nil, err
@@ -95,7 +95,7 @@ func (s *Sentence) readPooling(dir, module string) error {
 		return f.err
 	}
 	if len(modes) != 1 {
-		return fault(file, "pooling_mode", "names %d modes, one is pooled by", len(modes))
+		return fault(file, "pooling_mode", "has %d pooling modes; exactly one is supported", len(modes))
 	}
 	if s.Pooling = poolingModes[modes[0]]; s.Pooling == "" {
 		return fault(file, clip(modes[0]), "is not supported: cls_token, mean_tokens and lasttoken are")

@@ -30,8 +30,8 @@ func onDeviceWith(t testing.TB, device string, s backend.Settings) backend.Layou
 	return l
 }
 
-// runs checks that a layout can run a model's programs, with keys and values in f, and that every
-// op's workspace has a figure.
+// runs returns an error unless layout l can run a model's programs, with keys and values in f, and
+// plan their memory.
 func runs(l backend.Layout, m Model, f kernels.Format, draft int) error {
 	p, err := recordStep(m, f, draftBucket(draft))
 	if err != nil {

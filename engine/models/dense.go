@@ -73,7 +73,7 @@ func checkDense(c checkpoint.Config) error {
 // denseRope returns the rope that all layers share; it rotates whole heads.
 func denseRope(c checkpoint.Config) (checkpoint.RopeAngles, error) {
 	if c.RopeByLayerType != nil || c.PartialRotaryFactor != 1 {
-		return checkpoint.RopeAngles{}, &UnsupportedError{"a rope that differs by layer or turns part of a head", c.Architecture + " has one for all"}
+		return checkpoint.RopeAngles{}, &UnsupportedError{"a rope that differs by layer or rotates part of a head", c.Architecture + " has one for all"}
 	}
 	r, err := c.Rope("")
 	if err != nil {

@@ -286,7 +286,7 @@ func TestBuildRefusals(t *testing.T) {
 		{qwen2, map[string]any{"num_attention_heads": 1 << 14, "num_key_value_heads": 1 << 14, "head_dim": 1 << 14, "hidden_size": 1 << 20}, Build{}, "2^50 bytes"},
 		{qwen2, nil, Build{Draft: 2}, "drafting"},
 		{qwen2, quantConfig(`{"quant_method":"fp8","ignored_layers":["model.layers.3.self_attn.k_proj"]}`), Build{}, "layers.3.qkv is made of model.layers.3.self_attn.q_proj.weight in f8_e4m3 and model.layers.3.self_attn.k_proj.weight in bf16"},
-		{llama, map[string]any{"partial_rotary_factor": 0.5}, Build{}, "turns part of a head"},
+		{llama, map[string]any{"partial_rotary_factor": 0.5}, Build{}, "rotates part of a head"},
 		{qwen2, nil, Build{Rebuild: true}, "rebuilt"},
 	} {
 		_, err := buildModel(alterConfig(t, c.name, c.change), c.build)

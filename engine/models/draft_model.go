@@ -95,7 +95,7 @@ func checkDraft(target, draft checkpoint.Config, b Build, of int) error {
 	case b.Pipe.World > 1:
 		return &UnsupportedError{fmt.Sprintf("pipeline parallel size %d with a draft model", b.Pipe.World), "its layers are not split over ranks"}
 	case b.Vision:
-		return &UnsupportedError{"a draft model beside a vision tower", "it reads tokens alone"}
+		return &UnsupportedError{"a draft model with a vision tower", "a draft model reads only tokens"}
 	}
 	return nil
 }

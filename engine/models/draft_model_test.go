@@ -134,7 +134,7 @@ func TestDraftModelRefusals(t *testing.T) {
 		"proposes 0 tokens":                             {llama, Build{}},
 		"proposes 33 tokens":                            {llama, Build{Draft: 33}},
 		"pipeline parallel size 2 with a draft model":   {llama, Build{Draft: 2, Pipe: backend.Shard{World: 2}}},
-		"beside a vision tower":                         {llama, Build{Draft: 2, Vision: true}},
+		"with a vision tower":                           {llama, Build{Draft: 2, Vision: true}},
 	} {
 		var refused *UnsupportedError
 		if _, err := NewWithDraft(llama, c.draft, c.b); !errors.As(err, &refused) || !strings.Contains(err.Error(), want) {

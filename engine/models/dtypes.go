@@ -34,7 +34,7 @@ func (b Build) Activations(cfg checkpoint.Config) kernels.Format {
 // formats refuses number formats that weights cannot be converted to.
 func (b Build) formats(q quant) error {
 	if b.Dtype != kernels.Invalid && !plain(b.Dtype) {
-		return &UnsupportedError{"dtype " + b.Dtype.String(), "weights are computed with as f32, f16 or bf16"}
+		return &UnsupportedError{"dtype " + b.Dtype.String(), "supported are f32, f16 and bf16"}
 	}
 	if b.Quantize == kernels.Invalid {
 		return nil

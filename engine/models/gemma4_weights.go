@@ -118,7 +118,7 @@ func newGemma(c checkpoint.Config, l *loader) (Model, error) {
 func (g gemmaText) checkRebuild() error {
 	rotary := g.full.RotaryDim(g.fullHeadDim)
 	if !g.shared || g.full.Scaling.Type != "proportional" || rotary < 2 || rotary >= g.fullHeadDim {
-		return &UnsupportedError{"rebuilding keys from values", "the full layers must have attention_k_eq_v and a proportional rope that turns a part of each head"}
+		return &UnsupportedError{"rebuilding keys from values", "the full layers must have attention_k_eq_v and a proportional rope that rotates a part of each head"}
 	}
 	return nil
 }

@@ -209,8 +209,8 @@ func table(rows map[string]string) string {
 	return strings.Join(lines, "")
 }
 
-// near reports whether two rows have the same words and numbers within a factor of about 1.5:
-// compilers and machines differ in the last bits.
+// near reports whether two rows have the same words, and numbers that differ by at most half of the
+// larger one: compilers and machines differ in the last bits.
 func near(a, b string) bool {
 	x, y := strings.Fields(a), strings.Fields(b)
 	if len(x) != len(y) {

@@ -43,16 +43,16 @@ func fp8Golden(t *testing.T, name string, o backend.Opener, limit enginetest.Gol
 			float64(tally.Max)/sigma, tally.RMS()/sigma, float64(tally.FlippedGap)/sigma)
 		return rows, tally.Within(limit.Times(sigma))
 	}
-	if _, err = alterSection(); err == nil {
+	if _, err = within(); err == nil {
 		t.Error("what is not rounded is within the bound")
 	}
 	run.Settings.Activations = backend.FP8Activations
-	want, err := alterSection()
+	want, err := within()
 	if err != nil {
 		t.Error(err)
 	}
 	run.Chunks, run.Block = []int{7, 1, 33, 16}, 32
-	got, err := alterSection()
+	got, err := within()
 	if err != nil {
 		t.Error(err)
 	}

@@ -14,7 +14,7 @@ func checkGptOss(c checkpoint.Config) error {
 		return &UnsupportedError{"hidden_act " + short(c.HiddenAct), "gpt-oss uses silu"}
 	}
 	if c.MLPBias {
-		return &UnsupportedError{"mlp_bias", "gpt-oss has biases in its experts always"}
+		return &UnsupportedError{"mlp_bias", "the experts of gpt-oss always have biases"}
 	}
 	if err := checkExperts(c); err != nil {
 		return err
@@ -34,7 +34,7 @@ func checkGptOss(c checkpoint.Config) error {
 	}
 	rope, err := c.Rope("")
 	if err != nil || c.RopeByLayerType != nil || c.PartialRotaryFactor != 1 {
-		return &UnsupportedError{"a rope that differs by layer or turns part of a head", "gpt-oss has one for all"}
+		return &UnsupportedError{"a rope that differs by layer or rotates part of a head", "gpt-oss has one for all"}
 	}
 	if _, err := rope.Angles(c.HeadDim); err != nil {
 		return err

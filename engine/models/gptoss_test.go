@@ -109,7 +109,7 @@ func TestHybridRefusals(t *testing.T) {
 		{"gpt-oss-20b", change{"num_experts_per_tok": 33}, "33 experts a token"},
 		{"gpt-oss-20b", change{"num_experts_per_tok": 0}, "0 experts a token"},
 		{"gpt-oss-20b", change{"num_local_experts": 16384}, "24 layers of 16384 experts"},
-		{"gpt-oss-20b", change{"layer_types": types("sliding_attention")}, "sliding windows alone"},
+		{"gpt-oss-20b", change{"layer_types": types("sliding_attention")}, "without full attention"},
 		{"gpt-oss-20b", change{"layer_types": types("linear_attention")}, `layer_types[0] "linear_attention"`},
 		{"gpt-oss-20b", change{"sliding_window": nil}, "no sliding_window"},
 		{"gpt-oss-20b", change{"hidden_size": 2890}, "multiples of 32"},

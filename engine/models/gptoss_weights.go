@@ -36,7 +36,7 @@ func newGptOss(c checkpoint.Config, l *loader) (Model, error) {
 		return nil, &UnsupportedError{"drafting with " + c.Architecture, "it has no head of its own for that"}
 	}
 	if l.Rebuild {
-		return nil, &UnsupportedError{"rebuilding keys from values", "gpt-oss projects them apart"}
+		return nil, &UnsupportedError{"rebuilding keys from values", "gpt-oss has two projections"}
 	}
 	if err := l.checkRanks(c, c.NumKVHeads); err != nil {
 		return nil, err

@@ -48,7 +48,7 @@ func checkLayerTypes(types []string, window int) error {
 		}
 	}
 	if !full {
-		return &UnsupportedError{"a model of sliding windows alone", "at least one of layer_types must be " + fullAttention}
+		return &UnsupportedError{"a model without full attention", "at least one of layer_types must be " + fullAttention}
 	}
 	return nil
 }

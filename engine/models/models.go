@@ -153,7 +153,7 @@ func checkSize(list []checkpoint.TensorInfo) ([]checkpoint.TensorInfo, error) {
 	var n int64
 	for _, t := range list {
 		if n += t.Bytes; t.Bytes > maxBytes || n > maxBytes {
-			return nil, &UnsupportedError{"a model of more than 2^50 bytes of weights", "the sizes in its config are no model's"}
+			return nil, &UnsupportedError{"a model of more than 2^50 bytes of weights", "its config must be wrong"}
 		}
 	}
 	return list, nil
@@ -185,7 +185,7 @@ func prepare(c *checkpoint.Checkpoint, b Build) (family, *loader, error) {
 		return f, nil, err
 	}
 	if stored != Logits && (b.Pooling.Head == Logits || b.Pooling.Head == TokenClassifier) {
-		return f, nil, &UnsupportedError{"generating with " + c.Config().Architecture, "it has no head over the vocabulary; let it pool: model.runner pooling"}
+		return f, nil, &UnsupportedError{"generating with " + c.Config().Architecture, "it has no head over the vocabulary; to pool with it, set model.runner to pooling"}
 	}
 	if err := b.checkPooling(cfg); err != nil {
 		return f, nil, err

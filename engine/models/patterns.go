@@ -44,7 +44,7 @@ func patternsOf(list []string) (patterns, error) {
 		}
 		e, err := regexp.Compile("^(?:" + expr + ")")
 		if err != nil {
-			return p, &UnsupportedError{"quantization_config pattern " + clip(s), "it is no regular expression that is read: " + err.Error()}
+			return p, &UnsupportedError{"quantization_config pattern " + clip(s), "the regular expression is not valid here: " + err.Error()}
 		}
 		p.exprs = append(p.exprs, e)
 	}

@@ -172,7 +172,7 @@ func (b Build) checkPooling(c checkpoint.Config) error {
 	what := "a model that pools"
 	switch {
 	case b.Draft > 0 || b.Verify > 0:
-		return &UnsupportedError{"proposed tokens of " + what, "it draws none"}
+		return &UnsupportedError{"proposed tokens of " + what, "it samples no tokens"}
 	case b.Vision:
 		return &UnsupportedError{"images for " + what, "it reads text"}
 	case b.Pooling.Head > TokenClassifier:

@@ -177,7 +177,7 @@ func (q quant) refuseInt8(c *checkpoint.Checkpoint) error {
 		case strings.HasSuffix(t.Name, ".weight"+int8Order):
 			return &UnsupportedError{"int8 weights with reordered columns (" + clip(t.Name) + ")", "columns are read in their own order"}
 		case strings.HasSuffix(t.Name, ".input_scale"), strings.HasSuffix(t.Name, ".input_zero_point"):
-			return &UnsupportedError{"int8 with static activation scales (" + clip(t.Name) + ")", "activations stay in float or get scales as they come"}
+			return &UnsupportedError{"int8 with static activation scales (" + clip(t.Name) + ")", "activations stay in float or get dynamic scales"}
 		}
 	}
 	return nil

@@ -54,7 +54,7 @@ func readQwen35Vision(c checkpoint.Config) (*qwen35Vision, error) {
 	case v.side*v.side != places:
 		return nil, &UnsupportedError{fmt.Sprintf("num_position_embeddings %d", places), "learned positions are a square grid"}
 	case v.hidden%v.heads != 0 || v.hidden/v.heads%4 != 0:
-		return nil, &UnsupportedError{fmt.Sprintf("a vision tower of hidden size %d with %d heads", v.hidden, v.heads), "rows and columns each turn half of a head, in pairs"}
+		return nil, &UnsupportedError{fmt.Sprintf("a vision tower of hidden size %d with %d heads", v.hidden, v.heads), "the size of a head must be a whole multiple of 4"}
 	case v.out != c.HiddenSize:
 		return nil, &UnsupportedError{fmt.Sprintf("out_hidden_size %d", v.out), fmt.Sprintf("the text model's hidden_size is %d", c.HiddenSize)}
 	case act != "gelu_pytorch_tanh":
@@ -106,7 +106,7 @@ func mropeSections(c checkpoint.Config) ([3]int, error) {
 		return [3]int{}, &UnsupportedError{"mrope_section", "it is not a list of three whole numbers"}
 	}
 	if in := raw.Text.Rope.Interleaved; in != nil && !*in {
-		return [3]int{}, &UnsupportedError{"mrope_interleaved false", "transformers' Qwen3.5 takes the axes in turns"}
+		return [3]int{}, &UnsupportedError{"mrope_interleaved false", "transformers interleaves the axes"}
 	}
 	out := [3]int(raw.Text.Rope.Section)
 	for _, n := range out {
