@@ -54,7 +54,7 @@ type Config struct {
 	AttentionBias     bool
 	MLPBias           bool
 	HiddenAct         string // "silu"
-	TorchDtype        string // "bfloat16"; "" where the file does not say
+	TorchDtype        string // "bfloat16"; "" if absent
 	BosTokenID        int    // -1 if absent
 	EosTokenIDs       []int
 

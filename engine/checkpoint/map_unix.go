@@ -24,7 +24,7 @@ func prefetch(b []byte) {
 	}
 }
 
-// drop takes the pages of b out of this process.
+// drop removes the pages of b from this process.
 func drop(b []byte) error {
 	if b = pages(b); len(b) == 0 {
 		return nil

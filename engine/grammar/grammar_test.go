@@ -259,7 +259,7 @@ func TestCacheForgetsBytes(t *testing.T) {
 	}
 	c.put(&Grammar{spec: Spec{Source: strings.Repeat("b", 2*keepBytes)}, uses: 1})
 	if len(c.byKey) != 1 || c.source != 2*keepBytes {
-		t.Errorf("%d grammars of %d bytes are kept beside a large one", len(c.byKey), c.source)
+		t.Errorf("%d grammars of %d bytes are kept next to a large one", len(c.byKey), c.source)
 	}
 }
 

@@ -129,7 +129,7 @@ func TestHostile(t *testing.T) {
 			t.Errorf("%s is taken, want %q", h.name, h.why)
 		}
 		if !c.compiling.Idle(numSlots()) {
-			t.Fatalf("%s: its compilation goes on", h.name)
+			t.Fatalf("%s: its compilation continues", h.name)
 		}
 	}
 }
@@ -143,7 +143,7 @@ func TestCompileCancelled(t *testing.T) {
 	try := c.try
 	c.try = func(ctx context.Context, s Spec, cost int, _ func() bool) (func(), int64, error) {
 		return try(ctx, s, cost, func() bool {
-			close(begun) // its turn has come
+			close(begun) // the trial has its slot
 			return false
 		})
 	}

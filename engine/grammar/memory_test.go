@@ -35,7 +35,7 @@ func TestMemoryHolds(t *testing.T) {
 	c.Limit(plainMemory + one.size)
 	fit := int((c.store.budget - one.size) / one.copy)
 	if fit < 2 || one.Fits(fit) != nil || one.Fits(fit+1) == nil {
-		t.Fatalf("%d states of %d bytes beside %d fit by %d bytes", fit, one.copy, one.size, c.store.budget)
+		t.Fatalf("%d states of %d bytes and another grammar of %d fit by %d bytes", fit, one.copy, one.size, c.store.budget)
 	}
 	var states []*State
 	for range fit {

@@ -23,16 +23,16 @@ func TestStore(t *testing.T) {
 		{"make", "c", 40, ErrBusy, 70, "ab"},  // both are in use
 		{"take", "", 30, nil, 100, "ab"},      // the states of a reply
 		{"release", "b", 0, nil, 100, "ab"},   // kept for the next
-		{"make", "c", 31, ErrBusy, 100, "ab"}, // b's 30 are too few, and stay
+		{"make", "c", 31, ErrBusy, 100, "ab"}, // evicting b's 30 would not suffice, so b stays
 		{"make", "c", 25, nil, 95, "ac"},
 		{"give", "", 30, nil, 65, "ac"},
 		{"release", "a", 0, nil, 65, "ac"},
 		{"release", "c", 0, nil, 65, "ac"},
 		{"get", "a", 0, nil, 65, "ca"},
-		{"make", "d", 50, nil, 90, "ad"}, // c goes, which was used before a
+		{"make", "d", 50, nil, 90, "ad"}, // evicts c, which was used before a
 		{"make", "a", 10, nil, 100, "da"},
 		{"release", "a", 0, nil, 100, "da"},
-		{"charge", "d", 10, nil, 100, "d"}, // the second a goes
+		{"charge", "d", 10, nil, 100, "d"}, // evicts the second a
 		{"charge", "d", 5, ErrBusy, 105, "d"},
 	} {
 		var err error

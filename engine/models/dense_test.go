@@ -50,8 +50,8 @@ func TestRanksCoverTensors(t *testing.T) {
 		name         string
 		change       map[string]any
 		tensor, pipe int
-		vocab        int64 // how often the embedding is held
-		kv           int64 // and each key/value head
+		vocab        int64 // number of ranks that hold the embedding
+		kv           int64 // and of those that hold each key/value head
 	}{
 		{"meta-llama/Llama-3.2-1B", nil, 1, 1, 1, 1}, {"meta-llama/Llama-3.2-1B", bias, 4, 1, 1, 1}, {"meta-llama/Llama-3.2-1B", nil, 16, 1, 1, 2},
 		{"meta-llama/Llama-3.2-1B", bias, 1, 3, 2, 1}, {"meta-llama/Llama-3.2-1B", nil, 2, 16, 2, 1}, {"Qwen/Qwen3-8B", nil, 8, 5, 1, 1},
@@ -121,7 +121,7 @@ func hold(held map[string]map[area]int64, m Model) {
 func checkCover(t *testing.T, x checkpoint.TensorInfo, areas map[area]int64, times int64) {
 	t.Helper()
 	var sum int64
-	rows := map[int64]int64{} // elements in a row's parts, of those that begin at it
+	rows := map[int64]int64{} // elements of the parts that begin at a row
 	for a, n := range areas {
 		if n != times {
 			t.Errorf("%s: %+v is held %d times, want %d", x.Name, a, n, times)

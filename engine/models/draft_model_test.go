@@ -93,10 +93,10 @@ func TestDraftModel(t *testing.T) {
 		prompts := randomPrompts(target.Config().VocabSize, 5, 33, 16)
 		for _, w := range ways(t) {
 			t.Run(c.target+"/"+c.draft+"/"+w.name, func(t *testing.T) {
-				room := size{seqs: 3, tokens: 48, positions: 33 + n + 2*of + 1}
-				one := drive(t, w, plain, target, kernels.F32, room)
-				room.verify, room.drafts = of, of
-				two := drive(t, w, m, both{target, draft}, kernels.F32, room)
+				capacity := size{seqs: 3, tokens: 48, positions: 33 + n + 2*of + 1}
+				one := drive(t, w, plain, target, kernels.F32, capacity)
+				capacity.verify, capacity.drafts = of, of
+				two := drive(t, w, m, both{target, draft}, kernels.F32, capacity)
 				for _, draw := range []backend.SampleRow{{}, {Temperature: 0.8, Seed: 11, Repetition: 1.2}} {
 					want := one.generate(prompts, n, 16, draw, func(int, int, []int32) []int32 { return nil })
 					got := two.generate(prompts, n, 16, draw, nil)

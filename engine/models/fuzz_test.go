@@ -133,7 +133,7 @@ func plan(t *testing.T, all map[string]backend.Layout, config []byte, b Build) {
 		err = planModel(t, all, m, formats[b.Draft%len(formats)])
 	}
 	runtime.ReadMemStats(&after)
-	const most = 1 << 30 // a thousand layers are many names, ops and specs, for each layout
+	const most = 1 << 30 // a thousand layers have many names, ops and specs, for each layout
 	if n := after.TotalAlloc - before.TotalAlloc; n > most {
 		t.Errorf("%d bytes were allocated", n)
 	}

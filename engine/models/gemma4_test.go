@@ -103,7 +103,7 @@ func TestRanksCover(t *testing.T) {
 			}
 			for name, info := range shapes {
 				if strings.HasSuffix(name, mxScales) {
-					continue // beside its blocks
+					continue // counted with its blocks
 				}
 				var n int64
 				for r := range read[name] {

@@ -101,7 +101,7 @@ func formatErrors(t *testing.T, o backend.Opener, s backend.Settings) {
 	for _, e := range backendtest.Errors(t, o, s) {
 		whole := strings.Contains(e.Kernel, "+int8")
 		if s.Activations != "" && !whole {
-			continue // what the variant measures without
+			continue // already measured without int8 activations
 		}
 		bound := 2e-6
 		if s.Variant == "amx" || s.Variant == "avx512bf16" {
@@ -248,7 +248,7 @@ func TestNear(t *testing.T) {
 		strings.Replace(row, "2.0e-06", "1.0e-04", 1): false, strings.Replace(row, "1e-04", "1e-03", 1): false, "": false,
 	} {
 		if near(row, other) != want {
-			t.Errorf("%q beside %q: want %v", row, other, want)
+			t.Errorf("%q and %q: near want %v", row, other, want)
 		}
 	}
 }

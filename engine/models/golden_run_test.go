@@ -29,7 +29,7 @@ type goldenRun struct {
 	KV       kernels.Format
 	Block    int          // tokens a page holds
 	Build    models.Build // of the weights
-	Chunks   []int        // prompt tokens of each step, the last again until the prompt ends; decode is one by one
+	Chunks   []int        // prompt tokens of each step, the last number repeated until the prompt ends; decoding is one by one
 }
 
 // checkpointOf returns the path of the checkpoint that a golden file was recorded from.
@@ -97,7 +97,7 @@ func openGolden(t testing.TB, r goldenRun, g *enginetest.Golden, path string) *g
 	t.Cleanup(func() { ck.Close() })
 	build := r.Build
 	if enginetest.Recurrent(filepath.Base(path)) {
-		build.Dtype = kernels.F32 // the state keeps inputs in the format of activations; the reference has float32
+		build.Dtype = kernels.F32 // the state stores inputs in the activation format, and the reference's is float32
 	}
 	model, err := models.New(ck, build)
 	must(t, err)

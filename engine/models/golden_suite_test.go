@@ -36,7 +36,7 @@ func runTiny(t *testing.T, o backend.Opener, s backend.Settings, limit bound, bi
 func tinyGolden(t *testing.T, name string, o backend.Opener, s backend.Settings, limit bound, bits bool) {
 	for _, kv := range []kernels.Format{kernels.F32, kernels.F16, kernels.BF16} {
 		if gguf(name) && kv != kernels.F32 {
-			continue // what rounded K and V do is shown by the others
+			continue // the other checkpoints cover rounded K and V
 		}
 		t.Run(kv.String(), func(t *testing.T) {
 			want := runBound(t, goldenRun{Opener: o, Settings: s, KV: kv, Block: 16, Chunks: []int{1 << 20}}, name, limit)
@@ -95,7 +95,7 @@ func goldenRebuild(t *testing.T, o backend.Opener, s backend.Settings, limit bou
 // runBound runs a golden file, checks its bound and returns the logits.
 func runBound(t *testing.T, r goldenRun, name string, limit bound) [][]float32 {
 	t.Helper()
-	path := checkpointOf(t, name) // a bundle that has no checkpoint has no golden file of it either
+	path := checkpointOf(t, name) // a bundle without the checkpoint lacks its golden file too
 	g, unit, sigma := readGolden(t, name), "", 1.0
 	if enginetest.Tiny(name) {
 		unit, sigma = " σ", g.Spread()

@@ -46,7 +46,7 @@ func TestQwen35Speculates(t *testing.T) {
 			t.Errorf("after %d tokens %v are proposed, by transformers' modules %v", len(got), s.drafts, expect)
 		}
 		next := append([]int{got[len(got)-1]}, s.drafts...)
-		for i := range round % (draft + 1) { // proposals that are right, whoever made them
+		for i := range round % (draft + 1) { // right proposals, independent of the drafter
 			next[1+i] = want[len(got)+i]
 		}
 		s.step(next, len(prompt)+len(got)-1, []int{0, 1, 2, 3}, -1)

@@ -19,7 +19,7 @@ type driver struct {
 	exe     backend.Executable
 	p       *backend.Program
 	classes []backend.KVClass
-	pages   [][]int32 // by class: the first sequence's first page, and pages a sequence
+	pages   [][]int32 // by class: the first sequence's first page, and pages per sequence
 	drafts  int
 }
 
@@ -73,7 +73,7 @@ func drive(t testing.TB, w way, m Model, src backend.RowReader, kv kernels.Forma
 		d.pages = append(d.pages, []int32{int32(end/slab) * int32(c.PagesPerSlab), int32(c.MaxPages)})
 		need := int64(c.MaxPages * n.seqs)
 		if c.Window > 0 {
-			c.MaxPages *= 2 // what is read, what is stored
+			c.MaxPages *= 2 // pages read and pages stored
 		}
 		end += (need + int64(c.PagesPerSlab) - 1) / int64(c.PagesPerSlab) * slab
 		shape.MaxPages = append(shape.MaxPages, c.MaxPages)
@@ -98,7 +98,7 @@ func drive(t testing.TB, w way, m Model, src backend.RowReader, kv kernels.Forma
 type turn struct {
 	seq, at, rows int
 	tokens        []int32
-	target        int32 // −1: drawn
+	target        int32 // −1: sampled
 	draw          backend.SampleRow
 }
 
@@ -183,13 +183,13 @@ func (d *driver) table(class int, f turn, table []int32) {
 
 // generation collects the generated tokens of the sequences.
 type generation struct {
-	tokens   [][]int32   // by sequence, behind the prompt
+	tokens   [][]int32   // by sequence, after the prompt
 	logprobs [][]float32 // of them
-	drafts   [][][]int32 // by sequence: what was proposed behind each token that a step ended with, by how many tokens there were
-	heads    [][]float32 // of the first sequence, likewise: logits of the last proposal
+	drafts   [][][]int32 // by sequence and by number of tokens at the end of a step: the proposals after them
+	heads    [][]float32 // of the first sequence, in the same order: logits of the last proposal
 	steps    int
-	proposed int // tokens that were verified
-	held     int // and were right
+	proposed int // verified proposals
+	held     int // accepted proposals
 }
 
 // generate decodes n tokens after prompts, which are processed in chunks. propose, unless nil,

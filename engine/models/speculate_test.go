@@ -28,10 +28,10 @@ func TestSpeculation(t *testing.T) {
 		prompts := randomPrompts(vocab, 40, 1, 16)
 		for _, w := range ways(t) {
 			t.Run(name+"/"+w.name, func(t *testing.T) {
-				room := size{seqs: 3, tokens: 64, positions: 40 + n + most + 1}
-				one := drive(t, w, plain, ck, kernels.F16, room)
-				room.verify = most
-				two := drive(t, w, m, ck, kernels.F16, room)
+				capacity := size{seqs: 3, tokens: 64, positions: 40 + n + most + 1}
+				one := drive(t, w, plain, ck, kernels.F16, capacity)
+				capacity.verify = most
+				two := drive(t, w, m, ck, kernels.F16, capacity)
 				for _, draw := range []backend.SampleRow{{}, {Temperature: 1, Seed: 5, Presence: 0.5}} {
 					want := one.generate(prompts, n+most+1, 16, draw, func(int, int, []int32) []int32 { return nil })
 					round := 0

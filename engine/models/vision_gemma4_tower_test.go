@@ -226,7 +226,7 @@ func (o *oracle) rope(op backend.Rope) {
 		if which == 2 {
 			continue
 		}
-		for axis := range 2 { // each half of the head, by halves of its own
+		for axis := range 2 { // each half of the head is rotated by its own halves
 			half, row := d/4, angles[t*d+axis*d/2:]
 			part := y[axis*d/2:]
 			for k := range half {

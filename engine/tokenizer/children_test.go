@@ -66,7 +66,7 @@ func TestChildCannotRun(t *testing.T) {
 		return func(c *exec.Cmd) error { c.Args[1] = arg; return c.Run() }
 	}
 	for name, c := range map[string]struct {
-		first, second func(*exec.Cmd) error // of a start
+		first, second func(*exec.Cmd) error // results of the first and second start
 		kind          Kind
 		starts        int
 	}{
@@ -228,7 +228,7 @@ func TestChildMemory(t *testing.T) {
 			if kindOf(err) != KindGrammar || !strings.Contains(err.Error(), "to compile; make it smaller") {
 				t.Errorf("got %v", err)
 			}
-			var own syscall.Rusage // a process counts what it had before it became the child
+			var own syscall.Rusage // a process counts its memory from before exec too
 			if err := syscall.Getrusage(syscall.RUSAGE_SELF, &own); err != nil {
 				t.Fatal(err)
 			}

@@ -12,7 +12,7 @@ type Limits struct {
 	MemoryBytes int           // live memory besides vars, 128 MiB by default
 	Time        time.Duration // 10 s by default
 
-	smallStack bool // render on the caller's stack: for a process that may die
+	smallStack bool // render on the caller's stack: for a process that may crash
 }
 
 const (

@@ -189,7 +189,7 @@ func TestArguments(t *testing.T) {
 	for name, call := range map[string]func() error{
 		"not UTF-8":   func() error { _, err := tok.Encode("a\xffb", false); return err },
 		"below zero":  func() error { _, err := tok.Decode([]int32{1, -1}, false); return err },
-		"no room":     func() error { _, err := Load(make([]byte, 11), LoadOptions{MaxJSON: 10}); return err },
+		"too large":   func() error { _, err := Load(make([]byte, 11), LoadOptions{MaxJSON: 10}); return err },
 		"vocab below": func() error { _, err := NewGrammarEnv(tok, GrammarOptions{VocabSize: -1}); return err },
 	} {
 		var e *Error
