@@ -39,7 +39,7 @@ func refuseCompressed(what, why string) (quant, error) {
 // compressed reads a config with one group: 8-bit floats or int8.
 func (out quant) compressed(q quantization) (quant, error) {
 	if f := q.Sparsity.Format; f != "" && f != "dense" {
-		return refuseCompressed("sparsity "+strconv.Quote(clip(f)), "weights without holes are read")
+		return refuseCompressed("sparsity "+strconv.Quote(clip(f)), "only dense weights are supported")
 	}
 	if len(q.Groups) != 1 {
 		return refuseCompressed(fmt.Sprintf("with %d config_groups", len(q.Groups)), "one group is read")

@@ -75,7 +75,7 @@ func (g *GrammarEnv) Compile(s GrammarSpec) (*Matcher, error) {
 	switch s.Kind {
 	case GrammarJSONSchema, GrammarJSONObject, GrammarRegex, GrammarLark, GrammarChoice:
 	default:
-		return nil, failure(KindGrammar, 0, "no kind of grammar is called "+s.Kind)
+		return nil, failure(KindGrammar, 0, "unknown kind of grammar: "+s.Kind)
 	}
 	if len(s.Source) > maxGrammar {
 		return nil, failure(KindGrammar, 0, "the grammar is over 256 KiB")

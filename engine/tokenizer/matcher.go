@@ -85,7 +85,7 @@ func (m *Matcher) Forced() ([]int32, error) {
 // Rollback removes the last n ids.
 func (m *Matcher) Rollback(n int) error {
 	if n < 0 {
-		return failure(KindArgument, 0, "a rollback of less than no token")
+		return failure(KindArgument, 0, "cannot roll back a negative number of tokens")
 	}
 	p, err := m.obj.hold()
 	if err != nil {

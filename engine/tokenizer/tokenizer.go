@@ -27,7 +27,7 @@ func Load(json []byte, o LoadOptions) (*Tokenizer, error) {
 		most = defaultMaxJSON
 	}
 	if len(json) > most {
-		return nil, failure(KindTokenizer, 0, "tokenizer.json is over the limit of its size")
+		return nil, failure(KindTokenizer, 0, "tokenizer.json exceeds its size limit")
 	}
 	p, err := tokenizerNew(json)
 	if err != nil {

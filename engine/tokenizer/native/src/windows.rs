@@ -104,7 +104,7 @@ impl Windows {
             return Err(too_long(s.len(), ask.longest));
         };
         if p.at > s.len() || p.end > s.len() || p.stop > s.len() || p.scan > s.len() || !s.is_char_boundary(p.at) {
-            return Err(fail(Code::Argument, "the progress is not of this text"));
+            return Err(fail(Code::Argument, "the progress belongs to another text"));
         }
         if p.flags & STARTED == 0 {
             p.flags |= STARTED;
@@ -317,7 +317,7 @@ fn wrong(e: impl std::fmt::Display) -> Fail {
 }
 
 fn too_long(bytes: usize, longest: usize) -> Fail {
-    let text = format!("{bytes} bytes have no place where they can be divided within {longest} bytes");
+    let text = format!("a text of {bytes} bytes cannot be divided within {longest} bytes");
     fail(Code::Length, text)
 }
 
