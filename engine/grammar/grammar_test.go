@@ -309,7 +309,7 @@ func TestPlainDoesNotWait(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), time.Millisecond, ErrBusy)
 	defer cancel()
 	if _, err := c.Compile(ctx, Spec{Kind: tokenizer.GrammarRegex, Source: "a{1000}"}); !errors.Is(err, ErrBusy) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want ErrBusy", err)
 	}
 }
 

@@ -155,7 +155,7 @@ func TestCompileCancelled(t *testing.T) {
 	<-begun
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want context.Canceled", err)
 	}
 }
 

@@ -193,7 +193,7 @@ func TestChildrenBusy(t *testing.T) {
 		}()
 	}
 	if err := <-results; kindOf(err) != KindBusy {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want KindBusy", err)
 	}
 	cancel()
 	for range maxWaiting {
@@ -226,7 +226,7 @@ func TestChildMemory(t *testing.T) {
 			_, _, err := TryGrammar(t.Context(), s, bomb, nil, len(bomb.Source)+smallCost, func() bool { return false })
 			t.Logf("%d MiB, %v", most>>20, err)
 			if kindOf(err) != KindGrammar || !strings.Contains(err.Error(), "to compile; make it smaller") {
-				t.Errorf("got %v", err)
+				t.Errorf("got %v, want KindGrammar, to compile; make it smaller", err)
 			}
 			var own syscall.Rusage // a process counts its memory from before exec too
 			if err := syscall.Getrusage(syscall.RUSAGE_SELF, &own); err != nil {

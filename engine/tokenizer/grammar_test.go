@@ -127,7 +127,7 @@ func TestGrammarChain(t *testing.T) {
 	}
 	var e *Error
 	if err != nil && (!errors.As(err, &e) || e.Kind != KindGrammar) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want nil or KindGrammar", err)
 	}
 }
 

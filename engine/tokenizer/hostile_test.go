@@ -42,7 +42,7 @@ func TestHostileTokenizers(t *testing.T) {
 				tok.Close()
 			}
 			if !errors.As(err, &e) || e.Kind != KindTokenizer && e.Kind != KindPanic || strings.Contains(err.Error(), "\n") || len(err.Error()) > 700 {
-				t.Errorf("got %v", err)
+				t.Errorf("got %v, want one line of KindTokenizer or KindPanic", err)
 			}
 		})
 	}
@@ -133,7 +133,7 @@ func TestHostileTemplates(t *testing.T) {
 			var e *TemplateError
 			switch {
 			case c.kind == 0 && err != nil:
-				t.Errorf("got %v", err)
+				t.Errorf("got %v, want nil", err)
 			case c.kind != 0 && (!errors.As(err, &e) || e.Kind != c.kind || strings.Contains(err.Error(), "\n")):
 				t.Errorf("got %v, want kind %d", err, c.kind)
 			}
@@ -150,6 +150,6 @@ func TestTemplateTime(t *testing.T) {
 	_, err = tmpl.Render([]byte("{}"))
 	var e *TemplateError
 	if !errors.As(err, &e) || e.Kind != KindTime {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want KindTime", err)
 	}
 }

@@ -229,7 +229,7 @@ func TestClosed(t *testing.T) {
 	_, err := tok.Encode("a", false)
 	var e *Error
 	if !errors.As(err, &e) || e.Kind != KindClosed {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want KindClosed", err)
 	}
 	if tok.VocabSize() == 0 || tok.HF() != nil {
 		t.Error("the table is gone, or the native object is not")
