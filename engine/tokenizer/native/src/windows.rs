@@ -27,7 +27,7 @@ const NONE: u32 = u32::MAX;
 pub struct Progress {
     /// The bytes encoded so far.
     at: usize,
-    /// The end of the plain text around at, if known.
+    /// The end of the plain text that contains `at`, if known.
     end: usize,
     /// The added token after it, and where the text continues.
     stop: usize,
