@@ -87,7 +87,7 @@ func TestBadDir(t *testing.T) {
 	}
 	c, err := Open(modelDir(t))
 	if err != nil {
-		t.Fatal(err) // what is broken above is the only thing wrong
+		t.Fatal(err) // the directory is valid without the defects above
 	}
 	c.Close()
 }

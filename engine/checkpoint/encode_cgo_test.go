@@ -29,7 +29,7 @@ func TestEncode(t *testing.T) {
 		},
 		"qwen2": {
 			"hello 123": {"hello", "Ġ", "1", "2", "3"},
-			"e\u0301":   {"Ã", "©"}, // NFC makes one letter of the two
+			"e\u0301":   {"Ã", "©"}, // NFC combines the two into one letter
 		},
 	} {
 		c, err := checkpoint.Open(toyFile(t, kind))

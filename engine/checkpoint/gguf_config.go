@@ -167,7 +167,7 @@ func (c *Config) ggufTensorFacts(f *ggufFields) {
 		case "output.weight":
 			c.TieWordEmbeddings = false
 		case "blk.0.attn_q.bias":
-			c.AttentionBias = c.ModelType == "llama" || c.ModelType == "gpt_oss" // qwen2's config omits it
+			c.AttentionBias = c.ModelType == "llama" || c.ModelType == "gpt_oss" // qwen2 has biases without this flag
 		case "blk.0.ffn_up.bias":
 			c.MLPBias = c.ModelType == "llama"
 		}

@@ -18,7 +18,7 @@ import (
 type inventory struct {
 	Tensors  int            `json:"tensors_in_checkpoint"`
 	Elements int64          `json:"elements"`
-	Trained  int64          `json:"elements_without_scales"` // four-bit pairs count once
+	Trained  int64          `json:"elements_without_scales"` // a byte with two 4-bit weights counts once
 	Bytes    int64          `json:"bytes"`
 	Rows     []inventoryRow `json:"tensors"`
 }

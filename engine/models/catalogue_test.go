@@ -117,7 +117,7 @@ func countTrained(tensors []checkpoint.TensorInfo) (n int64) {
 		switch {
 		case strings.HasSuffix(t.Name, "_scale_inv") || strings.HasSuffix(t.Name, "_scales"):
 		case strings.HasSuffix(t.Name, "_blocks"):
-			n += 2 * t.Elements() // two of four bits in a byte
+			n += 2 * t.Elements() // two 4-bit weights per byte
 		default:
 			n += t.Elements()
 		}

@@ -37,8 +37,8 @@ func DraftTensor(name string) (string, bool) { return strings.CutPrefix(name, dr
 type withDraft struct {
 	Model
 	draft   *dense
-	of      int                  // proposals
-	weights []backend.WeightSpec // of both
+	of      int                  // number of proposals
+	weights []backend.WeightSpec // of both models
 }
 
 // NewWithDraft applies the family of target's architecture as New does, and adds a draft model that

@@ -154,7 +154,7 @@ func numerics() error {
 	}
 	for _, c := range []struct {
 		page, here map[string]string
-		backend    int // its cell
+		backend    int // index of the backend's cell
 	}{{golden, figures.golden, 4}, {formats, figures.formats, 3}} {
 		for key, got := range c.here {
 			if want := c.page[key]; !near(got, want) && hasTable(c.page, key, c.backend) {

@@ -84,8 +84,8 @@ type goldenModel struct {
 	exe     backend.Executable
 	logits  backend.Value
 	classes []backend.KVClass
-	first   []int32 // page of each class
-	blocks  []int32 // pages of each class
+	first   []int32 // first page of each class
+	blocks  []int32 // number of pages of each class
 }
 
 // openGolden loads a checkpoint. Its program ends with the logits and samples nothing, so that they

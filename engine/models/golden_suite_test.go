@@ -87,7 +87,7 @@ func goldenRebuild(t *testing.T, o backend.Opener, s backend.Settings, limit bou
 		run.Build.Rebuild = false
 		whole := runBound(t, run, name, limit)
 		if same := slices.EqualFunc(got, whole, slices.Equal[[]float32]); same != (kv == kernels.F32) {
-			t.Errorf("%v: the logits are those of whole keys: %v", kv, same) // float32 keys are the rebuilt ones
+			t.Errorf("%v: the logits are those of whole keys: %v", kv, same) // in float32 the stored keys equal the rebuilt ones
 		}
 	}
 }

@@ -61,7 +61,7 @@ func short(s string) string { return s[:min(len(s), 40)] }
 // class follows if any layer slides.
 type paging struct {
 	at           []pageAt // by layer of the stage
-	full, window int      // layers of each class
+	full, window int      // number of layers in each class
 	tokens       bool
 }
 

@@ -105,9 +105,9 @@ var quantizations = []struct {
 	name   string
 	config map[string]any
 	build  Build
-	source kernels.Format  // of the linear layers in the checkpoint
-	stored kernels.Format  // of them when they are packed
-	scales backend.Scaling // of them
+	source kernels.Format  // format of linear layers in the checkpoint
+	stored kernels.Format  // their format when packed
+	scales backend.Scaling // their scaling
 }{
 	{"bf16", nil, Build{}, kernels.BF16, kernels.BF16, backend.NoScale},
 	{"fp16", nil, Build{Dtype: kernels.F16}, kernels.BF16, kernels.F16, backend.NoScale},

@@ -33,7 +33,7 @@ const MaxClassifierTokens = 2
 type Pooling struct {
 	Head   Head
 	Tokens [MaxClassifierTokens]int32 // token ids for TokenClassifier
-	Count  int                        // of Tokens
+	Count  int                        // number of Tokens
 }
 
 // pools reports whether a step returns rows to the host instead of tokens.

@@ -77,7 +77,7 @@ func TestQwen35Stages(t *testing.T) {
 	if layers != 17 || states != 48 {
 		t.Errorf("%d layers with keys and values, %d with states", layers, states)
 	}
-	for _, c := range []struct{ pipe, rank int }{{64, 63}, {64, 0}} { // full, linear
+	for _, c := range []struct{ pipe, rank int }{{64, 63}, {64, 0}} { // a rank with a full layer, and one with a linear layer
 		b := Build{Pipe: backend.Shard{Rank: c.rank, World: c.pipe}}
 		m := publishedModel(t, qwen27, b)
 		p, err := recordStep(m, kernels.BF16, draftBucket(0))

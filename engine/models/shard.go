@@ -58,7 +58,7 @@ func (b Build) stage(n int) (stage, error) {
 	}
 	s := stage{first: r == 0, last: r == w-1, layers: n / w, layer0: r * (n / w)}
 	rest := n % w
-	more := w - 1 - rest // the first rank that has one more
+	more := w - 1 - rest // the first rank with an extra layer
 	if r >= more && r < w-1 {
 		s.layers++
 	}

@@ -35,7 +35,7 @@ func TestSpeculation(t *testing.T) {
 				for _, draw := range []backend.SampleRow{{}, {Temperature: 1, Seed: 5, Presence: 0.5}} {
 					want := one.generate(prompts, n+most+1, 16, draw, func(int, int, []int32) []int32 { return nil })
 					round := 0
-					some := func(seq, done int, _ []int32) []int32 { // right ones, then wrong ones
+					some := func(seq, done int, _ []int32) []int32 { // right proposals, then wrong ones
 						round++
 						next := slices.Clone(want.tokens[seq][done:min(done+round%(most+1), len(want.tokens[seq]))])
 						for k := range next {
@@ -85,7 +85,7 @@ func TestMTP(t *testing.T) {
 			off := 0.0
 			d := drive(t, w, m, ck, kernels.F32, size{seqs: 1, tokens: 24, positions: 64, verify: of, drafts: of})
 			for _, chunk := range []int{len(prompt), 8, 1} {
-				for _, right := range [][]int{nil, {0}, {of}, {0, 1, of, 1, 0}} { // nil: what the head proposes
+				for _, right := range [][]int{nil, {0}, {of}, {0, 1, of, 1, 0}} { // nil: the head's own proposals
 					round, n := 0, len(output)-of
 					g := d.generate([][]int32{prompt}, n, chunk, backend.SampleRow{}, func(_, done int, own []int32) []int32 {
 						next := slices.Clone(own)

@@ -142,7 +142,7 @@ func (m *qwen35) RecordEncoder(p *backend.Program) (*backend.Program, error) {
 	r.Do(backend.Resample{X: s.x, Across: across, Down: down, Table: t.places, Side: t.side})
 	d := t.hidden / t.heads
 	angles := r.New("angles", kernels.F32, backend.PerToken, d)
-	r.Do(backend.Angles{InvFreq: t.freqs, Scale: 1, Y: angles, Grid: true, Joined: true, Across: down, Down: across}) // rows first
+	r.Do(backend.Angles{InvFreq: t.freqs, Scale: 1, Y: angles, Grid: true, Joined: true, Across: down, Down: across}) // the rope has rows first
 	r.Free(across, down)
 	for _, b := range t.blocks {
 		s.delta = s.attend(s.normalize(b.norm1, b.norm1Bias), angles, b)
