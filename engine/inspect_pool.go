@@ -49,7 +49,7 @@ type poolConfig struct {
 // checkpoint's Sentence Transformers files, then its architecture. It sets Build.Pooling.
 func (m *Model) pool() error {
 	w, stored := m.Source.Pool, models.HeadOf(m.Config)
-	sentence, err := m.Checkpoint.Sentence()
+	sentence, err := m.Checkpoint.PoolingConfig()
 	if err != nil && w.Runner != "generate" {
 		return err
 	}

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Sentence holds the pooling settings from a checkpoint's Sentence Transformers files or from a
+// PoolingConfig holds the pooling settings from a checkpoint's Sentence Transformers files or from a
 // GGUF file's metadata.
-type Sentence struct {
+type PoolingConfig struct {
 	Pooling   string // LAST, MEAN or CLS, as vLLM names them
 	Normalize bool   // the modules normalize the result
 	File      string // the file with these settings
@@ -26,9 +26,9 @@ var poolingModes = map[string]string{
 	"cls": "CLS", "mean": "MEAN", "lasttoken": "LAST",
 }
 
-// Sentence reads modules.json and the config of its pooling module; nil if there is none. It
+// PoolingConfig reads modules.json and the config of its pooling module; nil if there is none. It
 // refuses other modules that change the result, such as a projection.
-func (c *Checkpoint) Sentence() (*Sentence, error) {
+func (c *Checkpoint) PoolingConfig() (*PoolingConfig, error) {
 	if c.cfg.Dialect == "gguf" {
 		return c.ggufPooling()
 	}
@@ -47,7 +47,7 @@ func (c *Checkpoint) Sentence() (*Sentence, error) {
 	if json.Unmarshal(raw, &modules) != nil || len(modules) > 64 {
 		return nil, fault(file, "", "is not a list of at most 64 modules, each with a type and a path")
 	}
-	s := &Sentence{File: modulesFile}
+	s := &PoolingConfig{File: modulesFile}
 	for _, m := range modules {
 		switch kind := m.Type[strings.LastIndexByte(m.Type, '.')+1:]; kind {
 		case "Transformer":
@@ -71,7 +71,7 @@ func (c *Checkpoint) Sentence() (*Sentence, error) {
 }
 
 // readPooling reads the one mode of a pooling module.
-func (s *Sentence) readPooling(dir, module string) error {
+func (s *PoolingConfig) readPooling(dir, module string) error {
 	s.File = module + "/config.json"
 	file := filepath.Join(dir, filepath.FromSlash(module), "config.json")
 	raw, err := readSmall(file, maxConfig)
@@ -104,7 +104,7 @@ func (s *Sentence) readPooling(dir, module string) error {
 }
 
 // ggufPooling reads <architecture>.pooling_type, llama.cpp's numbers.
-func (c *Checkpoint) ggufPooling() (*Sentence, error) {
+func (c *Checkpoint) ggufPooling() (*PoolingConfig, error) {
 	var meta map[string]json.RawMessage
 	if err := json.Unmarshal(c.cfg.Raw, &meta); err != nil {
 		return nil, fault(c.path, "", "has metadata that is no object: %v", err)
@@ -118,11 +118,11 @@ func (c *Checkpoint) ggufPooling() (*Sentence, error) {
 	case "", "0":
 		return nil, nil
 	case "1":
-		return &Sentence{Pooling: "MEAN", Normalize: true, File: key}, nil
+		return &PoolingConfig{Pooling: "MEAN", Normalize: true, File: key}, nil
 	case "2":
-		return &Sentence{Pooling: "CLS", Normalize: true, File: key}, nil
+		return &PoolingConfig{Pooling: "CLS", Normalize: true, File: key}, nil
 	case "3":
-		return &Sentence{Pooling: "LAST", Normalize: true, File: key}, nil
+		return &PoolingConfig{Pooling: "LAST", Normalize: true, File: key}, nil
 	}
 	return nil, fault(c.path, key, "is %s, which is not supported: 0 to 3 are", clip(string(meta[key])))
 }
