@@ -55,7 +55,7 @@ func (r *Request) newStates(n int) ([]sched.Grammar, error) {
 	}
 	for i := range out {
 		if r.Grammar != nil {
-			s, err := r.Grammar.Begin(r.Lead, r.Params.Jumps())
+			s, err := r.Grammar.Begin(r.Preamble, r.Params.Jumps())
 			if err != nil {
 				closeStates(out[:i])
 				return nil, err

@@ -38,7 +38,7 @@ func TestConflicts(t *testing.T) {
 		{"a stop token too early", "[ab]c", func(r *engine.Request) { r.Params.StopTokenIDs, r.Params.MinTokens = []int32{id("c")}, 5 },
 			engine.ConflictError{Grammar: true, Params: []string{"min_tokens"}, Output: 1}},
 		{"behind a thought", "ab", func(r *engine.Request) {
-			r.Lead = grammar.Lead{Inside: true, Ends: []string{"!"}}
+			r.Preamble = grammar.Preamble{Inside: true, Ends: []string{"!"}}
 			r.Params.AllowedTokenIDs = []int32{id("!")}
 		}, engine.ConflictError{Grammar: true, Params: []string{"allowed_token_ids"}, Output: 1}},
 		{"the end of a thought", "", func(r *engine.Request) {

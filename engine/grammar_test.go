@@ -257,7 +257,7 @@ func TestGrammarMemory(t *testing.T) {
 	one, r := c.Used(), request(1)
 	r.N, r.Grammar, r.Params = 2, g, sample.Default()
 	r.Params.EOS, r.Params.MaxTokens = []int32{319}, 8
-	s, err := g.Begin(grammar.Lead{}, true)
+	s, err := g.Begin(grammar.Preamble{}, true)
 	if err != nil {
 		t.Fatal(err)
 	}

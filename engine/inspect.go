@@ -35,7 +35,7 @@ type Source struct {
 	// ("at …" or "in …") and how to get them. "": at Path, and the user puts them there.
 	Absent, Remedy string
 	Build          models.Build
-	// Pooling is the profile's part for pooling models; Inspect derives Build.Pool from it.
+	// Pooling is the profile's part for pooling models; Inspect derives Build.Pooling from it.
 	Pooling PoolingOptions
 	// Draft is a draft model that proposes Build.Draft tokens a step; nil: none. Its Build is
 	// not used.
@@ -59,7 +59,7 @@ type MissingError struct{ Source Source }
 
 func (e *MissingError) Error() string {
 	hint := ""
-	if near := models.Near(e.Source.Name); len(near) > 0 {
+	if near := models.Suggest(e.Source.Name); len(near) > 0 {
 		hint = "; did you mean " + strings.Join(near, ", ") + "?"
 	}
 	where := ""
@@ -129,7 +129,7 @@ func (m *Model) open() error {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	cfg, known, err := models.Catalogued(s.Name)
+	cfg, known, err := models.CatalogueConfig(s.Name)
 	if err != nil {
 		return err
 	}

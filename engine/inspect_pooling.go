@@ -47,10 +47,10 @@ type poolConfig struct {
 
 // resolvePooling decides whether the model pools, in vLLM's order: the profile, then the
 // checkpoint's Sentence Transformers files, then its architecture. It sets Pooling and
-// Build.Pool.
+// Build.Pooling.
 func (m *Model) resolvePooling() error {
 	w, stored := m.Source.Pooling, models.HeadOf(m.Config)
-	sentence, err := m.Checkpoint.Sentence()
+	sentence, err := m.Checkpoint.PoolingConfig()
 	if err != nil && w.Runner != "generate" {
 		return err
 	}
@@ -81,7 +81,7 @@ func (m *Model) resolvePooling() error {
 	if w.Normalize != nil {
 		q.Normalize = *w.Normalize
 	}
-	m.Pooling, m.Source.Build.Pool = q, models.Pool{Head: models.Hidden}
+	m.Pooling, m.Source.Build.Pooling = q, models.Pooling{Head: models.Hidden}
 	if q.Task == "classify" {
 		return m.classifier(c)
 	}
@@ -100,11 +100,11 @@ func (m *Model) classifier(c poolConfig) (err error) {
 	}
 	if len(q.Tokens) > 0 {
 		q.Labels = []string{q.Tokens[len(q.Tokens)-1]}
-		if m.Source.Build.Pool, err = m.classifierTokens(q.Tokens); err != nil {
+		if m.Source.Build.Pooling, err = m.classifierTokens(q.Tokens); err != nil {
 			return err
 		}
 	} else {
-		m.Source.Build.Pool.Head = models.Score
+		m.Source.Build.Pooling.Head = models.Score
 		if q.Labels, err = models.Labels(m.Config); err != nil {
 			return err
 		}
@@ -132,10 +132,10 @@ func (m *Model) classifier(c poolConfig) (err error) {
 
 // classifierTokens returns the head made of the tokens of classifierFromToken. Without a
 // tokenizer there are no weights either, and the plan does not depend on the ids.
-func (m *Model) classifierTokens(words []string) (models.Pool, error) {
-	p := models.Pool{Head: models.Chosen, Count: len(words)}
-	if len(words) > models.MaxChosen {
-		return p, fmt.Errorf("model %s: a classifier of %d tokens is not supported: 1 or %d are", m.Source.Name, len(words), models.MaxChosen)
+func (m *Model) classifierTokens(words []string) (models.Pooling, error) {
+	p := models.Pooling{Head: models.TokenClassifier, Count: len(words)}
+	if len(words) > models.MaxClassifierTokens {
+		return p, fmt.Errorf("model %s: a classifier of %d tokens is not supported: 1 or %d are", m.Source.Name, len(words), models.MaxClassifierTokens)
 	}
 	text, err := m.Checkpoint.TokenizerJSON()
 	known := err == nil && m.Where == FromCheckpoint

@@ -56,7 +56,7 @@ func pools(t *testing.T, on backend.Opener, s backend.Settings) {
 				if !whole && !w.everywhere || racing && (i < 1 || i > 2) {
 					continue
 				}
-				y := &toy{dir: filepath.Join("models/testdata", name), slabs: 16, on: on, build: models.Build{Dtype: kernels.F32, Pool: models.Pool{Head: models.Hidden}}, opts: engine.Options{
+				y := &toy{dir: filepath.Join("models/testdata", name), slabs: 16, on: on, build: models.Build{Dtype: kernels.F32, Pooling: models.Pooling{Head: models.Hidden}}, opts: engine.Options{
 					MaxModelLen: len(g.InputIDs), MaxNumSeqs: 12, MaxNumBatchedTokens: 2048, BlockSize: 16, KVFormat: kernels.F32,
 					ChunkedPrefill: true, EveryRow: true, Backend: s,
 				}}
@@ -162,7 +162,7 @@ func TestPoolingRefuses(t *testing.T) {
 		t.Error("a model that generates pools")
 	}
 	y = newToy(t)
-	y.build.Pool.Head = models.Hidden
+	y.build.Pooling.Head = models.Hidden
 	e = y.open(t)
 	p := sample.Default()
 	p.MaxTokens = 1
@@ -201,7 +201,7 @@ func checkClassifierTokens(t *testing.T, on backend.Opener, s backend.Settings) 
 			if err != nil {
 				t.Fatal(err)
 			}
-			y := &toy{dir: filepath.Join("models/testdata", name), slabs: 16, on: on, build: models.Build{Dtype: kernels.F32, Pool: models.Pool{Head: models.Chosen, Tokens: ids, Count: 2}}, opts: engine.Options{
+			y := &toy{dir: filepath.Join("models/testdata", name), slabs: 16, on: on, build: models.Build{Dtype: kernels.F32, Pooling: models.Pooling{Head: models.TokenClassifier, Tokens: ids, Count: 2}}, opts: engine.Options{
 				MaxModelLen: len(g.InputIDs), MaxNumSeqs: 2, MaxNumBatchedTokens: 64, BlockSize: 16, KVFormat: kernels.F32, ChunkedPrefill: true, EveryRow: true, Backend: s,
 			}}
 			e := y.open(t)

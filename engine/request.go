@@ -19,7 +19,7 @@ type Request struct {
 	Deadline time.Time        // the request is aborted then; zero: none
 	Salt     string           // requests of different salts share no cached prefixes
 	Grammar  *grammar.Grammar // constrains the reply; nil: unconstrained
-	Lead     grammar.Lead     // text of the reply before Grammar applies
+	Preamble grammar.Preamble // text of the reply before Grammar applies
 	Thinking *Thinking        // limits the reasoning before the reply; nil: unlimited
 	// Pooling asks for pooled hidden states in place of tokens; Params and N are then not
 	// used. NoPooling asks for tokens.

@@ -177,7 +177,7 @@ func (s *Service) submit(ctx context.Context, r *Request, run *Run, prompt int) 
 		ID: a.ID + "-" + randomHex(4), Prompt: p.Tokens, Params: params, N: a.N, Priority: a.Priority,
 	}
 	if run.grammar != nil {
-		req.Grammar, req.Lead = run.grammar, s.lead(r, run, p)
+		req.Grammar, req.Preamble = run.grammar, s.lead(r, run, p)
 	}
 	if req.Thinking, err = s.thinking(ctx, r, p); err != nil {
 		return err

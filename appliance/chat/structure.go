@@ -105,17 +105,17 @@ func (s *Service) calls(set *Settings, list []function) (*Structure, error) {
 
 // lead returns the part of a reply to a chat that its structure does not cover: the
 // reasoning.
-func (s *Service) lead(r *Request, run *Run, p *Prompted) grammar.Lead {
+func (s *Service) lead(r *Request, run *Run, p *Prompted) grammar.Preamble {
 	a, set := &r.ask, r.settings
 	o := dialect.Options{Reasoning: set.Reasoning, Tools: set.Tools, Prompt: s.textOf(p)}
 	switch {
 	case run.whole, a.Chat == nil && !a.Rendered, a.Chat != nil && run.Role != "assistant":
-		return grammar.Lead{}
+		return grammar.Preamble{}
 	case a.Chat != nil:
 		o.Kwargs = a.Chat.kwargs(set)
 	}
 	t := dialect.Before(o)
-	return grammar.Lead{Inside: t.Inside, Open: t.Open, Ends: t.Ends}
+	return grammar.Preamble{Inside: t.Inside, Open: t.Open, Ends: t.Ends}
 }
 
 // forced is the structure that tool_choice asks for: the arguments of the function that

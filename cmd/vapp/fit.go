@@ -60,13 +60,13 @@ func profileOrModel(arg string) (*schema.Profile, error) {
 	if st, err := os.Stat(arg); err == nil && !st.IsDir() || strings.HasSuffix(arg, ".cue") {
 		return schema.Load(arg)
 	}
-	e, known, err := models.Listed(arg)
+	e, known, err := models.FindEntry(arg)
 	if err != nil {
 		return nil, err
 	}
 	if !known {
 		hint := "\"vapp models\" lists them"
-		if near := models.Near(arg); len(near) > 0 {
+		if near := models.Suggest(arg); len(near) > 0 {
 			hint = "did you mean " + strings.Join(near, ", ") + "?"
 		}
 		return nil, fmt.Errorf("%q is neither a profile nor a model of the catalogue; %s", arg, hint)

@@ -115,13 +115,13 @@ func (k known) size() string {
 }
 
 func oneModel(c *cobra.Command, name string, json bool) error {
-	e, ok, err := models.Listed(name)
+	e, ok, err := models.FindEntry(name)
 	if err != nil {
 		return err
 	}
 	if !ok {
 		hint := `"vapp models" lists it`
-		if near := models.Near(name); len(near) > 0 {
+		if near := models.Suggest(name); len(near) > 0 {
 			hint = "did you mean " + strings.Join(near, ", ") + "?"
 		}
 		return &usageError{fmt.Errorf("model %.80q is not in the catalogue; %s", name, hint), c.CommandPath()}

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// le appends values as GGUF writes them: numbers little-endian, strings with
-// their length, []string and []int32 as typed arrays.
+// le appends values in GGUF's encoding: numbers little-endian, strings with their length, []string
+// and []int32 as typed arrays.
 func le(b []byte, values ...any) []byte {
 	for _, v := range values {
 		switch v := v.(type) {
@@ -70,14 +70,14 @@ func kindOf(v any) ggufKind {
 	panic(fmt.Sprintf("%T", v))
 }
 
-// pair is a metadata entry; raw takes the place of type and value.
+// pair is a metadata entry; raw, if set, replaces type and value.
 type pair struct {
 	key   string
 	value any
 	raw   []byte
 }
 
-// entry is a tensor as the list has it, fastest dimension first.
+// entry is a tensor of the tensor list, fastest dimension first.
 type entry struct {
 	name   string
 	dims   []uint64
@@ -85,7 +85,7 @@ type entry struct {
 	offset uint64
 }
 
-// toy is a GGUF file that opens; tests change it.
+// toy returns a valid GGUF file for tests to change.
 type toy struct {
 	magic, version uint32
 	pairs          []pair
@@ -94,8 +94,7 @@ type toy struct {
 	data           int    // bytes after the header
 }
 
-// toyTokens are the 256 bytes, six tokens that merges make, and three special
-// ones.
+// toyTokens are the 256 bytes, six tokens produced by merges, and three special tokens.
 func toyTokens() (tokens []string, types []int32) {
 	for _, r := range byteLetters() {
 		tokens, types = append(tokens, string(r)), append(types, tokenNormal)
@@ -141,7 +140,7 @@ func newToy(pre string) *toy {
 	}
 }
 
-// set gives a key a value, or takes it away with nil.
+// set sets a key's value, or removes the key if the value is nil.
 func (m *toy) set(key string, value any) *toy {
 	for i, p := range m.pairs {
 		if p.key == key {
@@ -157,7 +156,7 @@ func (m *toy) set(key string, value any) *toy {
 	return m
 }
 
-// rawValue is a value with its type, as the bytes of the file.
+// rawValue returns a typed value in the file's encoding.
 type rawValue []byte
 
 func (m *toy) bytes() []byte {
@@ -180,8 +179,8 @@ func (m *toy) bytes() []byte {
 	return append(b, make([]byte, m.data)...)
 }
 
-// written is the path of a file of these bytes.
-func written(t testing.TB, name string, b []byte) string {
+// writeTemp writes a file of these bytes and returns its path.
+func writeTemp(t testing.TB, name string, b []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(path, b, 0o644); err != nil {
@@ -190,8 +189,8 @@ func written(t testing.TB, name string, b []byte) string {
 	return path
 }
 
-// thrifty fails the test where fn allocates more than most bytes.
-func thrifty(t *testing.T, most uint64, fn func()) {
+// checkAllocation fails the test if fn allocates more than most bytes.
+func checkAllocation(t *testing.T, most uint64, fn func()) {
 	t.Helper()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

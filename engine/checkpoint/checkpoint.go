@@ -1,10 +1,11 @@
-// Package checkpoint is the model on disk: headers, config, tensor views.
+// Package checkpoint reads the model on disk: headers, config, tensors, and the text files for the
+// tokenizer and chat templates. It must not know a device or a model family, and it never converts
+// weights.
 //
-// Open reads a Hugging Face directory or a GGUF file, headers only, and shows
-// both under the same Hugging Face names. Tensor bytes are reached row by row
-// (ReadRows) or as a mapped view (View); nothing here uploads or converts them.
-// The files are foreign: whatever is wrong with them is an *Error that names
-// file and field.
+// Open reads the headers of a Hugging Face directory or a GGUF file, and presents both under
+// Hugging Face names. Tensor bytes are read by rows (ReadRows) or through a mapped view (View). The
+// files are untrusted: any defect is an *Error that names file and field. Start reading at Open in
+// checkpoint.go and Config in config.go.
 package checkpoint
 
 import (
@@ -13,14 +14,14 @@ import (
 	"strings"
 )
 
-// Source is where weights come from: a Checkpoint, with real or dummy weights.
+// Source is a source of weights: a Checkpoint with real or dummy weights.
 type Source interface {
 	// Tensors lists all tensors, in the order of their bytes.
 	Tensors() []TensorInfo
-	// Tensor finds one by its Hugging Face name.
+	// Tensor returns a tensor by its Hugging Face name.
 	Tensor(name string) (TensorInfo, bool)
-	// ReadRows fills dst with rows row0 to row0+rows-1 of a tensor, stored in its
-	// Format, in Hugging Face row order. len(dst) is rows·RowBytes.
+	// ReadRows fills dst with rows row0 to row0+rows-1 of a tensor, in its stored Format and in
+	// Hugging Face row order. len(dst) is rows·RowBytes.
 	ReadRows(name string, row0, rows int, dst []byte) error
 }
 
@@ -33,7 +34,7 @@ type Checkpoint struct {
 	tensors []TensorInfo
 	byName  map[string]int
 	files   map[string]*file
-	dummy   *dummy // not nil when the weights are made up
+	dummy   *dummy // not nil if the weights are dummy weights
 }
 
 var _ Source = (*Checkpoint)(nil)
@@ -43,8 +44,8 @@ var _ Source = (*Checkpoint)(nil)
 // shards) or a GGUF file of version 3.
 func Open(path string) (*Checkpoint, error) { return open(path, true) }
 
-// OpenMetadata is Open for a directory whose weights may be absent: config,
-// tokenizer and templates alone. Tensors are listed where they are there.
+// OpenMetadata is Open for a directory that may have no weights, only config, tokenizer and
+// templates. It lists the tensors if weights are present.
 func OpenMetadata(path string) (*Checkpoint, error) { return open(path, false) }
 
 func open(path string, weights bool) (*Checkpoint, error) {
@@ -77,16 +78,16 @@ func (c *Checkpoint) Close() error {
 	return first
 }
 
-// Path returns what was opened.
+// Path returns the path that was opened.
 func (c *Checkpoint) Path() string { return c.path }
 
-// Config returns the normalised facts of the model.
+// Config returns the normalized config of the model.
 func (c *Checkpoint) Config() Config { return c.cfg }
 
 // Tensors lists all tensors, in the order of their bytes in each file.
 func (c *Checkpoint) Tensors() []TensorInfo { return c.tensors }
 
-// Tensor finds a tensor by its Hugging Face name.
+// Tensor returns a tensor by its Hugging Face name.
 func (c *Checkpoint) Tensor(name string) (TensorInfo, bool) {
 	i, ok := c.byName[name]
 	if !ok {
@@ -95,7 +96,7 @@ func (c *Checkpoint) Tensor(name string) (TensorInfo, bool) {
 	return c.tensors[i], true
 }
 
-// Want finds a tensor that must be there with exactly this shape.
+// Want returns a tensor and fails unless it has exactly this shape.
 func (c *Checkpoint) Want(name string, shape ...int64) (TensorInfo, error) {
 	t, ok := c.Tensor(name)
 	if !ok {
@@ -118,7 +119,7 @@ func (t TensorInfo) file(c *Checkpoint) string {
 	return c.path
 }
 
-// add lists a tensor; the caller has checked its place in the file.
+// add appends a tensor to the list; the caller has checked its offset in the file.
 func (c *Checkpoint) add(t TensorInfo) error {
 	if i, twice := c.byName[t.Name]; twice {
 		return fault(t.File, t.Name, "is also in %s", filepath.Base(c.tensors[i].File))
@@ -128,5 +129,5 @@ func (c *Checkpoint) add(t TensorInfo) error {
 	return nil
 }
 
-// isGGUF reports whether a path asks for the GGUF reader by its name.
+// isGGUF reports whether a path has the extension .gguf.
 func isGGUF(path string) bool { return strings.EqualFold(filepath.Ext(path), ".gguf") }

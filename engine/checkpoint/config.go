@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// Bounds of what a config may say; beyond them a number is a mistake or an
-// attack, not a model.
+// Bounds on config values. A value beyond them is a mistake or an attack.
 const (
 	maxLayers       = 1024
 	maxHidden       = 1 << 20
@@ -18,14 +17,14 @@ const (
 	maxExperts      = 1 << 14
 )
 
-// Config is what a model family needs to know, in the words of config.json,
-// checked: sizes are positive and bounded, numbers are finite.
+// Config holds the values of config.json that model families need. Sizes are positive and bounded,
+// numbers are finite.
 type Config struct {
 	Architecture string // "LlamaForCausalLM"
 	ModelType    string // "llama"
 
 	HiddenSize       int
-	IntermediateSize int // 0 only where a family with experts has no dense MLP
+	IntermediateSize int // 0 only in a family with experts and no dense MLP
 	NumLayers        int // num_hidden_layers
 	NumHeads         int // num_attention_heads
 	NumKVHeads       int // num_key_value_heads, divides NumHeads
@@ -37,39 +36,38 @@ type Config struct {
 	RopeTheta             float64
 	RopeScaling           RopeScaling
 	PartialRotaryFactor   float64 // 1: the whole head is rotated
-	// RopeByLayerType is set instead of RopeTheta and RopeScaling where
-	// rope_parameters has one entry for each of several layer types.
+	// RopeByLayerType replaces RopeTheta and RopeScaling if rope_parameters has an entry for each
+	// layer type.
 	RopeByLayerType map[string]Rope
-	LayerTypes      []string // layer_types, one a layer, or nil
-	SlidingWindow   int      // sliding_window, 0 where there is none
+	LayerTypes      []string // layer_types, one per layer, or nil
+	SlidingWindow   int      // sliding_window, 0 if absent
 
-	// NumExperts is num_experts or num_local_experts, 0 without a mixture.
-	// ExpertsPerToken is how many of them serve a token (num_experts_per_tok,
-	// top_k_experts), MoEIntermediateSize their width, 0 where the config has none.
+	// NumExperts is num_experts or num_local_experts, 0 without a mixture. ExpertsPerToken is the
+	// number of experts for each token (num_experts_per_tok, top_k_experts), MoEIntermediateSize
+	// their width, 0 if the config has none.
 	NumExperts, ExpertsPerToken, MoEIntermediateSize int
 
-	// FinalLogitSoftcap is final_logit_softcapping, 0 where there is none.
+	// FinalLogitSoftcap is final_logit_softcapping, 0 if absent.
 	FinalLogitSoftcap float64
 
 	TieWordEmbeddings bool
 	AttentionBias     bool
 	MLPBias           bool
 	HiddenAct         string // "silu"
-	TorchDtype        string // "bfloat16"; "" where the file does not say
-	BosTokenID        int    // -1 where there is none
+	TorchDtype        string // "bfloat16"; "" if absent
+	BosTokenID        int    // -1 if absent
 	EosTokenIDs       []int
 
-	// QuantizationConfig is quantization_config as it stands, nil without one.
+	// QuantizationConfig is the JSON of quantization_config, nil without one.
 	QuantizationConfig json.RawMessage
-	// Raw is config.json whole, or GGUF's scalar metadata as a JSON object.
+	// Raw is the whole config.json, or GGUF's scalar metadata as a JSON object.
 	Raw json.RawMessage
-	// Dialect says which of the two Raw is: "huggingface" or "gguf".
+	// Dialect is the source of Raw: "huggingface" or "gguf".
 	Dialect string
 }
 
-// ParseConfig reads a config.json. name is the file's name for errors. A
-// config with a text_config is read through it; keys that it lacks are looked
-// up in the outer object.
+// ParseConfig parses a config.json. name is the file's name for errors. If there is a text_config,
+// its keys take precedence over those of the outer object.
 func ParseConfig(name string, data []byte) (Config, error) {
 	f, err := newFields(name, "", data)
 	if err != nil {

@@ -5,8 +5,7 @@ import (
 	"path/filepath"
 )
 
-// ReadConfig reads a config.json: the file at path, or the one in the directory
-// path.
+// ReadConfig reads the config.json at path, or the one in directory path.
 func ReadConfig(path string) (Config, error) {
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
 		path = filepath.Join(path, "config.json")

@@ -41,8 +41,8 @@ func TestParseConfigLlama(t *testing.T) {
 	}
 }
 
-// TestParseConfigFamilies says that configs of later families are read without
-// loss: nested text configs, ropes by layer type, several EOS ids.
+// TestParseConfigFamilies checks that configs of newer families are read without loss: nested text
+// configs, ropes by layer type, several EOS ids.
 func TestParseConfigFamilies(t *testing.T) {
 	read := func(name string) Config {
 		c, err := ParseConfig(name, readConfig(t, name))
@@ -78,7 +78,7 @@ func TestParseConfigFamilies(t *testing.T) {
 	}
 }
 
-// small is a config that parses; tests change one key of it.
+// small returns a valid config; tests change one key of it.
 func small() map[string]any {
 	return map[string]any{
 		"architectures": []string{"LlamaForCausalLM"}, "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
@@ -103,7 +103,7 @@ func parseSmall(t *testing.T, change map[string]any) (Config, error) {
 	return ParseConfig("dir/config.json", b)
 }
 
-// TestRopeDialects says that both spellings of transformers mean the same.
+// TestRopeDialects checks that both of transformers' spellings give the same config.
 func TestRopeDialects(t *testing.T) {
 	llama3 := map[string]any{"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
 	inside := maps.Clone(llama3)
@@ -157,7 +157,7 @@ func TestRopeInvFreq(t *testing.T) {
 	plain := func(i int) float64 { return math.Pow(500000, -float64(i)/32) }
 	near(0, 1)
 	near(14, plain(14)) // wavelength 1955, below 8192/4
-	// Wavelengths 2947 to 6693 are mixed: s = (8192/wavelength − 1)/3.
+	// Wavelengths 2947 to 6693 are interpolated: s = (8192/wavelength − 1)/3.
 	for i := 15; i <= 17; i++ {
 		s := (8192*plain(i)/(2*math.Pi) - 1) / 3
 		near(i, plain(i)*((1-s)/32+s))
@@ -166,7 +166,7 @@ func TestRopeInvFreq(t *testing.T) {
 	near(31, plain(31)/32)
 }
 
-// TestBadConfig says that each wrong value is one error that names its field.
+// TestBadConfig checks that each wrong value is one error that names its field.
 func TestBadConfig(t *testing.T) {
 	cases := []struct {
 		field  string
@@ -234,7 +234,7 @@ func TestBadConfig(t *testing.T) {
 	}
 }
 
-// wantError says that err is one *Error of file and field, of one short line.
+// wantError checks that err is one short-line *Error of file and field.
 func wantError(t *testing.T, err error, file, field string) {
 	t.Helper()
 	var e *Error

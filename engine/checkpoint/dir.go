@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Most bytes of the text files of a directory.
+// Maximum sizes of the text files in a directory, in bytes.
 const (
 	maxConfig    = 16 << 20
 	maxIndex     = 64 << 20
@@ -32,14 +32,14 @@ func (c *Checkpoint) openDir(weights bool) error {
 	if err = c.openShards(weights); err != nil {
 		return err
 	}
-	c.prefixed()
+	c.addMissingPrefix()
 	c.text, err = dirText(c.path, c.cfg)
 	return err
 }
 
-// prefixed gives the tensors of a checkpoint that was saved as a bare model (Qwen3Model,
-// embedding models) the names that they have in one with a head.
-func (c *Checkpoint) prefixed() {
+// addMissingPrefix renames the tensors of a checkpoint that was saved as a bare model (Qwen3Model,
+// embedding models) to the names they have in a model with a head.
+func (c *Checkpoint) addMissingPrefix() {
 	const prefix = "model."
 	bare := false
 	for _, name := range []string{"embed_tokens.weight", "language_model.embed_tokens.weight"} {
@@ -59,7 +59,7 @@ func (c *Checkpoint) prefixed() {
 	}
 }
 
-// openShards maps model.safetensors, or the shards its index names.
+// openShards maps model.safetensors, or the shards listed in its index.
 func (c *Checkpoint) openShards(weights bool) error {
 	single := filepath.Join(c.path, "model.safetensors")
 	if _, err := os.Stat(single); err == nil {
@@ -126,7 +126,7 @@ func (c *Checkpoint) openShard(path string) error {
 		return err
 	}
 	c.files[path] = f
-	return guarded(path, func() error {
+	return catchFault(path, func() error {
 		list, err := parseSafetensors(path, f.data)
 		if err != nil {
 			return err

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// modelDir writes a directory that opens, of two shards, and returns it.
+// modelDir writes a valid model directory with two shards, and returns it.
 func modelDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -32,7 +32,7 @@ func put(t *testing.T, dir, name, text string) {
 	}
 }
 
-// TestBadDir: each file of a directory, broken; "" stands for the directory.
+// TestBadDir breaks each file of a directory; "" is the directory itself.
 func TestBadDir(t *testing.T) {
 	const index, shard = "model.safetensors.index.json", "model-1.safetensors"
 	remove := "\x00"
@@ -79,7 +79,7 @@ func TestBadDir(t *testing.T) {
 			} else {
 				put(t, dir, c.put, c.text)
 			}
-			thrifty(t, 32<<20, func() {
+			checkAllocation(t, 32<<20, func() {
 				_, err := Open(dir)
 				wantError(t, err, filepath.Join(dir, c.file), c.field)
 			})
@@ -87,12 +87,12 @@ func TestBadDir(t *testing.T) {
 	}
 	c, err := Open(modelDir(t))
 	if err != nil {
-		t.Fatal(err) // what is broken above is the only thing wrong
+		t.Fatal(err) // the directory is valid without the defects above
 	}
 	c.Close()
 }
 
-// FuzzDirText: the JSON files of a directory beside config.json.
+// FuzzDirText fuzzes the JSON files next to config.json.
 func FuzzDirText(f *testing.F) {
 	f.Add([]byte(`{"bos_token":"<s>","eos_token":{"content":"</s>"},"add_bos_token":true,"added_tokens_decoder":{"1":{"content":"<s>"}},"chat_template":"{{x}}"}`))
 	f.Add([]byte(`{"added_tokens":[{"id":1,"content":"<s>"}],"chat_template":[{"name":"default","template":"x"}],"eos_token_id":[1,2],"temperature":0.6}`))

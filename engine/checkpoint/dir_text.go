@@ -10,19 +10,19 @@ import (
 	"unicode/utf8"
 )
 
-// dirText reads what a directory says about text: tokenizer_config.json,
-// chat_template.jinja and generation_config.json, each optional.
+// dirText reads the text files of a directory: tokenizer_config.json, chat_template.jinja and
+// generation_config.json, each optional.
 func dirText(dir string, cfg Config) (text, error) {
 	t := text{templates: map[string]string{}}
 	t.tokenizer = func() ([]byte, error) { return readSmall(filepath.Join(dir, "tokenizer.json"), maxTokenizer) }
-	gen, err := optional(filepath.Join(dir, "generation_config.json"))
+	gen, err := readOptional(filepath.Join(dir, "generation_config.json"))
 	if err != nil {
 		return t, err
 	}
 	if t.generation, err = generationConfig(gen, cfg.VocabSize); err != nil {
 		return t, err
 	}
-	tok, err := optional(filepath.Join(dir, "tokenizer_config.json"))
+	tok, err := readOptional(filepath.Join(dir, "tokenizer_config.json"))
 	if err != nil {
 		return t, err
 	}
@@ -39,8 +39,8 @@ func dirText(dir string, cfg Config) (text, error) {
 	return t, nil
 }
 
-// optional reads a JSON object that may be absent.
-func optional(path string) (*fields, error) {
+// readOptional reads a JSON object from a file that may be absent.
+func readOptional(path string) (*fields, error) {
 	raw, err := readSmall(path, maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &fields{file: path}, nil
@@ -82,8 +82,8 @@ func generationConfig(f *fields, vocab int) (GenerationConfig, error) {
 	return g, f.err
 }
 
-// readTemplates takes chat_template.jinja before the key chat_template, as
-// transformers does; the key is a string or a list of named templates.
+// readTemplates reads the chat templates. chat_template.jinja takes precedence over the key
+// chat_template, as in transformers; the key is a string or a list of named templates.
 func (t *text) readTemplates(dir string, tok *fields) error {
 	path := filepath.Join(dir, "chat_template.jinja")
 	b, err := readSmall(path, maxTemplate)
@@ -115,8 +115,8 @@ func (t *text) readTemplates(dir string, tok *fields) error {
 	return nil
 }
 
-// readSpecial finds text and id of the special tokens. A token without text
-// takes the id of config.json; a text without id stays -1.
+// readSpecial reads text and id of the special tokens. A token without text takes the id of
+// config.json; a text without id keeps the id -1.
 func (t *text) readSpecial(dir string, tok *fields, cfg Config) error {
 	s := &t.special
 	for key, to := range map[string]*Token{"bos_token": &s.BOS, "eos_token": &s.EOS, "pad_token": &s.PAD, "unk_token": &s.UNK} {
@@ -145,7 +145,7 @@ func (t *text) readSpecial(dir string, tok *fields, cfg Config) error {
 	if s.EOS.Text == "" && len(cfg.EosTokenIDs) > 0 {
 		s.EOS.ID = cfg.EosTokenIDs[0]
 	}
-	for text, id := range ids { // ids that only config.json names
+	for text, id := range ids { // ids found only in config.json
 		for _, to := range []*Token{&s.BOS, &s.EOS} {
 			if to.Text == "" && to.ID == id {
 				to.Text = text
@@ -168,8 +168,8 @@ func (f *fields) token(key string) string {
 	return f.text(key, "")
 }
 
-// addedTokens returns the ids of the added tokens by text: from the key
-// added_tokens_decoder, else from tokenizer.json, of which no more is read.
+// addedTokens returns the ids of the added tokens by text, from the key added_tokens_decoder or
+// else from tokenizer.json.
 func addedTokens(dir string, tok *fields) (map[string]int, error) {
 	ids := map[string]int{}
 	if v, ok := tok.raw("added_tokens_decoder"); ok {
@@ -206,7 +206,7 @@ type addedToken struct {
 	Content string `json:"content"`
 }
 
-// addedInFile reads the key added_tokens of a tokenizer.json and stops there.
+// addedInFile reads the key added_tokens of a tokenizer.json and ignores the rest of the file.
 func addedInFile(path string, raw []byte) ([]addedToken, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {

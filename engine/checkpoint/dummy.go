@@ -11,14 +11,13 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// dummyDeviation is the standard deviation of made-up weights, that of freshly
-// initialised models (initializer_range).
+// dummyDeviation is the standard deviation of dummy weights, that of freshly initialized models
+// (initializer_range).
 const dummyDeviation = 0.02
 
-// Dummy returns a checkpoint whose weights are made up: seeded numbers, equal
-// for equal (seed, tensor name, row) whatever the order they are read in. Norm
-// weights are 1, scales fit the weights beside them, everything else is spread around 0. layout lists the tensors
-// with name, shape and format; the rest of each is ignored. The tokenizer is
+// Dummy returns a checkpoint with dummy weights: pseudorandom numbers that depend only on seed,
+// tensor name and row. Norm weights are 1, scales match the weights they multiply, all other
+// numbers have mean 0. Of layout it uses names, shapes and formats. The tokenizer is
 // SyntheticTokenizer's.
 func Dummy(cfg Config, layout []TensorInfo, seed uint64) (*Checkpoint, error) {
 	c := &Checkpoint{path: "dummy weights", cfg: cfg}
@@ -26,9 +25,9 @@ func Dummy(cfg Config, layout []TensorInfo, seed uint64) (*Checkpoint, error) {
 	return c.WithDummyWeights(layout, seed)
 }
 
-// WithDummyWeights returns a checkpoint with c's config, tokenizer and
-// templates, and Dummy's weights. Where c has no tokenizer.json it gets the
-// synthetic one. c may be closed afterwards, unless it is a GGUF file.
+// WithDummyWeights returns a checkpoint with c's config, tokenizer and templates, and Dummy's
+// weights. If c has no tokenizer.json it gets the synthetic one. c may be closed afterwards, unless
+// it is a GGUF file.
 func (c *Checkpoint) WithDummyWeights(layout []TensorInfo, seed uint64) (*Checkpoint, error) {
 	d := &Checkpoint{path: c.path, cfg: c.cfg, text: c.text, byName: map[string]int{}, dummy: &dummy{seed: seed, fillers: fillers()}}
 	real := c.text.tokenizer
@@ -58,15 +57,15 @@ func (c *Checkpoint) WithDummyWeights(layout []TensorInfo, seed uint64) (*Checkp
 	return d, nil
 }
 
-// dummy makes up weights.
+// dummy generates weights.
 type dummy struct {
 	seed    uint64
 	fillers map[kernels.Format]func(at uint64, row []byte)
 }
 
-// fill writes rows row0 and on of t to dst.
+// fill writes rows of t, starting at row0, to dst.
 func (d *dummy) fill(t TensorInfo, row0, rows int, dst []byte) {
-	if ofOnes(t) {
+	if isNorm(t) {
 		ones := make([]float32, t.RowElements())
 		for i := range ones {
 			ones[i] = 1
@@ -89,12 +88,12 @@ func (d *dummy) fill(t TensorInfo, row0, rows int, dst []byte) {
 	}
 }
 
-// ofOnes says that t is of a norm.
-func ofOnes(t TensorInfo) bool {
+// isNorm reports whether t holds norm weights.
+func isNorm(t TensorInfo) bool {
 	return len(t.Shape) == 1 && strings.HasSuffix(t.Name, "norm.weight")
 }
 
-// key is what a tensor's rows are counted from.
+// key returns the counter at which a tensor's first row starts.
 func (d *dummy) key(name string) uint64 {
 	key := kernels.Mix(d.seed + kernels.Golden)
 	for _, b := range []byte(name) {
@@ -103,7 +102,7 @@ func (d *dummy) key(name string) uint64 {
 	return key
 }
 
-// fillers returns what fills a row of each format from a counter.
+// fillers returns, for each format, the function that fills a row from a counter.
 func fillers() map[kernels.Format]func(at uint64, row []byte) {
 	levels := dummyLevels()
 	words, halves, bhalves := wordTable(levels), halfTable(levels, ref.FloatToHalf), halfTable(levels, ref.FloatToBFloat)
@@ -127,7 +126,8 @@ func fillers() map[kernels.Format]func(at uint64, row []byte) {
 	return m
 }
 
-// dummyLevels are even steps over [−√3σ, √3σ]: a uniform distribution of deviation σ.
+// dummyLevels are equidistant values in [−√3σ, √3σ]: a uniform distribution with standard deviation
+// σ.
 func dummyLevels() (levels [256]float32) {
 	for i := range levels {
 		levels[i] = (float32(i) - 127.5) / 127.5 * dummyDeviation * 1.7320508

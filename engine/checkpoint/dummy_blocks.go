@@ -7,15 +7,14 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// blockFormats are those that fillBlocks can write.
+// blockFormats lists the formats that fillBlocks can write.
 var blockFormats = []kernels.Format{
 	kernels.Q8_0, kernels.Q4_0, kernels.Q4_1, kernels.Q5_0, kernels.Q5_1, kernels.IQ4_NL, kernels.MXFP4,
 	kernels.Q2_K, kernels.Q3_K, kernels.Q4_K, kernels.Q5_K, kernels.Q6_K,
 }
 
-// fillBlocks writes random blocks of a quantized format: all bits random, then
-// scales put in that give the values a deviation near dummyDeviation and a mean
-// near 0.
+// fillBlocks writes random blocks of a quantized format. All bits are random; then scale sets the
+// scales so that the values have a standard deviation near dummyDeviation and a mean near 0.
 func fillBlocks(at uint64, row []byte, size int, scale func(block []byte)) {
 	fillRandom(at, row)
 	for ; len(row) > 0; row = row[size:] {
@@ -33,9 +32,10 @@ func fillRandom(at uint64, row []byte) {
 	}
 }
 
-// blockScale overwrites the scales of a random block. A uniform whole number
-// of n values deviates by √((n²−1)/12): 73.9 for 256, 18.5 for 64, 9.23 for 32, 4.61 for
-// 16, 2.29 for 8, 1.12 for 4; the numbers of IQ4_NL by 67.4, those of MXFP4 by 2.93.
+// blockScale returns the function that overwrites the scales of a random block. The standard
+// deviation of a uniform whole number with n values is √((n²−1)/12): 73.9 for 256, 18.5 for 64,
+// 9.23 for 32, 4.61 for 16, 2.29 for 8, 1.12 for 4. It is 67.4 for the values of IQ4_NL and 2.93
+// for those of MXFP4.
 func blockScale(f kernels.Format) func(block []byte) {
 	switch f {
 	case kernels.Q8_0:
@@ -58,7 +58,7 @@ func blockScale(f kernels.Format) func(block []byte) {
 
 func putHalf(b []byte, h uint16) { binary.LittleEndian.PutUint16(b, h) }
 
-// halves are four sizes near x, picked by two random bits.
+// halves returns four F16 numbers near x; two random bits select one.
 func halves(x float32) (t [4]uint16) {
 	for i := range t {
 		t[i] = ref.FloatToHalf(x * (0.85 + 0.1*float32(i)))
@@ -66,13 +66,15 @@ func halves(x float32) (t [4]uint16) {
 	return t
 }
 
-// oneScale is for blocks that begin with their scale, of numbers that deviate so.
+// oneScale is blockScale for blocks that start with their scale; deviation is the standard
+// deviation of their codes.
 func oneScale(deviation float32) func([]byte) {
 	d := halves(dummyDeviation / deviation)
 	return func(b []byte) { putHalf(b, d[b[0]&3]) }
 }
 
-// scaleAndLeast is oneScale with the least value behind it, so many scales.
+// scaleAndLeast is oneScale for blocks in which a minimum follows the scale; it is least times the
+// scale.
 func scaleAndLeast(deviation, least float32) func([]byte) {
 	d, m := halves(dummyDeviation/deviation), halves(least*dummyDeviation/deviation)
 	return func(b []byte) { i := b[0] & 3; putHalf(b, d[i]); putHalf(b[2:], m[i]) }
@@ -80,20 +82,20 @@ func scaleAndLeast(deviation, least float32) func([]byte) {
 
 // superScale is blockScale for blocks of 256.
 func superScale(f kernels.Format) func(block []byte) {
-	const typical = 32 // of the six-bit scales
+	const typical = 32 // value of the six-bit scales
 	switch f {
 	case kernels.Q2_K:
 		d, m := halves(dummyDeviation/1.12/11.5), halves(1.5*dummyDeviation/1.12/11.5)
 		return func(b []byte) {
 			for i, r := range b[:16] {
-				b[i] = (8 + r&7) * 0x11 // 8 to 15, the minimum alike
+				b[i] = (8 + r&7) * 0x11 // 8 to 15, equal to the minimum
 			}
 			i := b[80] & 3
 			putHalf(b[80:], d[i])
 			putHalf(b[82:], m[i])
 		}
 	case kernels.Q3_K:
-		d := halves(dummyDeviation / 2.29 / 18.5) // its scales are of either sign
+		d := halves(dummyDeviation / 2.29 / 18.5) // its scales are signed
 		return func(b []byte) { putHalf(b[108:], d[b[108]&3]) }
 	case kernels.Q4_K, kernels.Q5_K:
 		deviation, mean := float32(4.61), float32(7.5)
@@ -119,8 +121,8 @@ func superScale(f kernels.Format) func(block []byte) {
 	return nil
 }
 
-// packQ4_K turns 12 random bytes into eight scales of 24 to 39, each equal to
-// its minimum, packed as ref.ScaleMinQ4_K unpacks them.
+// packQ4_K turns 12 random bytes into eight scales of 24 to 39, each equal to its minimum, packed
+// as ref.ScaleMinQ4_K unpacks them.
 func packQ4_K(b []byte) {
 	var v [8]byte
 	for j := range v {

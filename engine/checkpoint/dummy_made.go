@@ -7,11 +7,11 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// Dummy is how the numbers of a dummy tensor are made up, where all follow from one table; ok is false
-// where they do not, and of tensors that are read: ReadRows has those.
+// Dummy describes how the numbers of a dummy tensor are generated, if they all come from one table.
+// ok is false for other tensors, including those of a real checkpoint; use ReadRows for them.
 func (c *Checkpoint) Dummy(name string) (m kernels.Dummy, ok bool) {
 	t, there := c.Tensor(name)
-	if c.dummy == nil || !there || ofOnes(t) || ofScales(t) {
+	if c.dummy == nil || !there || isNorm(t) || isScales(t) {
 		return m, false
 	}
 	m.Key = c.dummy.key(t.Name)
@@ -22,7 +22,7 @@ func (c *Checkpoint) Dummy(name string) (m kernels.Dummy, ok bool) {
 	return m, true
 }
 
-// tableOf is the elements that the numbers of t are of; nil where they are blocks.
+// tableOf returns the elements from which the numbers of t are picked; nil for block formats.
 func tableOf(t TensorInfo) []byte {
 	levels := dummyLevels()
 	table := make([]byte, t.Format.Bytes(256))
@@ -34,7 +34,7 @@ func tableOf(t TensorInfo) []byte {
 	case kernels.U8, kernels.I8:
 		for i := range table {
 			table[i] = byte(i)
-			if ofExponents(t) {
+			if isExponents(t) {
 				table[i] = exponent(byte(i))
 			}
 		}
@@ -44,11 +44,11 @@ func tableOf(t TensorInfo) []byte {
 	return table
 }
 
-// ofExponents says that t holds those of MXFP4's blocks, ofScales that it holds scales.
-func ofExponents(t TensorInfo) bool {
+// isExponents reports whether t holds the exponents of MXFP4 blocks.
+func isExponents(t TensorInfo) bool {
 	return t.Format == kernels.U8 && strings.HasSuffix(t.Name, "_scales")
 }
 
-func ofScales(t TensorInfo) bool {
+func isScales(t TensorInfo) bool {
 	return strings.HasSuffix(t.Name, ".weight_scale") || strings.HasSuffix(t.Name, ".weight_scale_inv")
 }

@@ -8,21 +8,21 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// Made-up weights whose scales are tensors of their own: 8-bit floats deviate by
-// dummyDeviation/scaleOfF8, halves of MXFP4 are any bytes, and the scales bring
-// both to dummyDeviation. Codes of int8 are any bytes, which deviate by 74: with the same
-// scales less than half as much.
+// Dummy weights with scales in separate tensors. 8-bit floats have a standard deviation of
+// dummyDeviation/scaleOfF8 and codes of MXFP4 are random bytes; the scales bring both to
+// dummyDeviation. Codes of int8 are random bytes with a standard deviation of 74; the same scales
+// bring them to less than half of dummyDeviation.
 const scaleOfF8 = 1.0 / (1 << 13)
 
-// fillScales fills rows of a tensor of scales, where the name says that t is one.
+// fillScales fills rows of a tensor of scales; it reports false if t, by its name, is not one.
 func fillScales(t TensorInfo, at uint64, row []byte) bool {
 	switch {
-	case ofExponents(t):
+	case isExponents(t):
 		fillRandom(at, row)
 		for i, r := range row {
 			row[i] = exponent(r)
 		}
-	case ofScales(t):
+	case isScales(t):
 		n := t.RowElements()
 		values := make([]float32, n)
 		for i := range values {
@@ -38,11 +38,11 @@ func fillScales(t TensorInfo, at uint64, row []byte) bool {
 	return true
 }
 
-// exponent is one of MXFP4's: E2M1 numbers of random bits deviate by 2.93, 2^-8 and 2^-7 make
-// 0.011 and 0.023.
+// exponent returns an MXFP4 exponent. Random E2M1 numbers have a standard deviation of 2.93; scales
+// of 2^-8 and 2^-7 make it 0.011 and 0.023.
 func exponent(random byte) byte { return 127 - 8 + random&1 }
 
-// byteTable is the levels of dummyDeviation, over scaleOfF8, in an 8-bit float.
+// byteTable returns the levels, divided by scaleOfF8, as codes of an 8-bit float.
 func byteTable(levels [256]float32, f kernels.Format) *[256]byte {
 	var t [256]byte
 	values := finiteF8(f)
@@ -52,8 +52,8 @@ func byteTable(levels [256]float32, f kernels.Format) *[256]byte {
 	return &t
 }
 
-// finiteF8 lists the positive, finite numbers of an 8-bit float: that of code i is
-// the i-th, and they ascend.
+// finiteF8 returns the non-negative, finite numbers of an 8-bit float, in ascending order; index i
+// is code i.
 func finiteF8(f kernels.Format) []float64 {
 	last := byte(0x7e) // 448; 0x7f is NaN
 	if f == kernels.F8E5M2 {
@@ -66,7 +66,7 @@ func finiteF8(f kernels.Format) []float64 {
 	return out
 }
 
-// nearestF8 is the code of the number of finiteF8 that is nearest to x.
+// nearestF8 returns the code of the number in values that is nearest to x.
 func nearestF8(values []float64, x float64) byte {
 	size, best := math.Abs(x), 0
 	for code, v := range values {
@@ -80,8 +80,8 @@ func nearestF8(values []float64, x float64) byte {
 	return byte(best)
 }
 
-// valueF8 is the number of a positive, finite code (OCP 8-bit floating point,
-// revision 1.0): E4M3 has a bias of 7, E5M2 of 15.
+// valueF8 returns the number of a non-negative, finite code (OCP 8-bit floating point, revision
+// 1.0): E4M3 has a bias of 7, E5M2 of 15.
 func valueF8(f kernels.Format, code byte) float64 {
 	bits, bias := 3, 7
 	if f == kernels.F8E5M2 {

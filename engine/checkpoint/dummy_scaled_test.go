@@ -8,8 +8,7 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// TestF8Codes: the code of a number is that of the number, and no code is NaN
-// or infinite.
+// TestF8Codes checks that each number maps to its own code, and that no code is NaN or infinite.
 func TestF8Codes(t *testing.T) {
 	for f, most := range map[kernels.Format]float64{kernels.F8E4M3: 448, kernels.F8E5M2: 57344} {
 		values := finiteF8(f)
@@ -45,7 +44,8 @@ func readAll(t *testing.T, c *Checkpoint, name string) []byte {
 	return b
 }
 
-// TestDummyF8: 8-bit floats times their scales deviate like other made-up weights.
+// TestDummyF8 checks that 8-bit floats times their scales have the deviation of other dummy
+// weights.
 func TestDummyF8(t *testing.T) {
 	for _, f := range []kernels.Format{kernels.F8E4M3, kernels.F8E5M2} {
 		for _, scale := range []string{"q.weight_scale", "q.weight_scale_inv"} {
@@ -76,7 +76,7 @@ func TestDummyF8(t *testing.T) {
 	}
 }
 
-// TestDummyMXFP4: exponents are near 127 less what makes the deviation of E2M1 small.
+// TestDummyMXFP4 checks that exponents bring the deviation of E2M1 numbers near dummyDeviation.
 func TestDummyMXFP4(t *testing.T) {
 	c, err := Dummy(llama1B(t), []TensorInfo{
 		{Name: "experts.down_proj_blocks", Shape: []int64{2, 8, 4, 16}, Format: kernels.U8}, {Name: "experts.down_proj_scales", Shape: []int64{2, 8, 4}, Format: kernels.U8},
@@ -100,7 +100,7 @@ func TestDummyMXFP4(t *testing.T) {
 	}
 }
 
-// TestScalarScale: a scale of a whole tensor has no dimension.
+// TestScalarScale checks that the scale of a whole tensor has no dimension.
 func TestScalarScale(t *testing.T) {
 	c, err := Dummy(llama1B(t), []TensorInfo{{Name: "q.weight_scale", Format: kernels.F32}}, 7)
 	if err != nil {

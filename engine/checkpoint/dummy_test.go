@@ -18,8 +18,8 @@ func llama1B(t testing.TB) Config {
 	return cfg
 }
 
-// TestDummyRows: a row is the same whoever reads it, with whatever others; rows,
-// tensors and seeds differ.
+// TestDummyRows checks that a row does not depend on the rows read with it, and that rows, tensors
+// and seeds differ.
 func TestDummyRows(t *testing.T) {
 	for _, f := range append([]kernels.Format{kernels.F32, kernels.F16, kernels.BF16}, blockFormats...) {
 		layout := []TensorInfo{{Name: "a.weight", Shape: []int64{16, 512}, Format: f}, {Name: "b.weight", Shape: []int64{16, 512}, Format: f}}
@@ -59,8 +59,8 @@ func TestDummyRows(t *testing.T) {
 	}
 }
 
-// TestDummyMade: what Dummy says is what ReadRows reads, of rows that are no whole eights; where
-// scales or blocks are put together it says nothing.
+// TestDummyMade checks that Dummy gives the numbers that ReadRows reads, also for rows whose length
+// is not a multiple of 8, and that it reports false for scales and block formats.
 func TestDummyMade(t *testing.T) {
 	var layout []TensorInfo
 	for _, f := range []kernels.Format{kernels.F32, kernels.F16, kernels.BF16, kernels.F8E4M3, kernels.F8E5M2, kernels.I8, kernels.U8} {

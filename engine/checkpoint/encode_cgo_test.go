@@ -14,8 +14,8 @@ import (
 	"vapp.dev/engine/tokenizer"
 )
 
-// TestEncode reads with the tokenizer library what GGUF metadata becomes: the
-// kinds differ in digits, in normalisation and in BOS.
+// TestEncode loads the tokenizers built from GGUF metadata; their kinds differ in digits,
+// normalization and BOS.
 func TestEncode(t *testing.T) {
 	for kind, texts := range map[string]map[string][]string{
 		"smollm": {
@@ -29,7 +29,7 @@ func TestEncode(t *testing.T) {
 		},
 		"qwen2": {
 			"hello 123": {"hello", "Ġ", "1", "2", "3"},
-			"e\u0301":   {"Ã", "©"}, // NFC makes one letter of the two
+			"e\u0301":   {"Ã", "©"}, // NFC combines the two into one letter
 		},
 	} {
 		c, err := checkpoint.Open(toyFile(t, kind))
@@ -77,7 +77,7 @@ func toyFile(t *testing.T, kind string) string {
 	return path
 }
 
-// TestSynthetic builds the tokenizer of a full-size model and reads it.
+// TestSynthetic builds the synthetic tokenizer of a full-size model and loads it.
 func TestSynthetic(t *testing.T) {
 	raw, err := os.ReadFile("testdata/configs/llama-3.2-1b.json")
 	if err != nil {

@@ -5,16 +5,14 @@ import (
 	"fmt"
 )
 
-// Error says what is wrong with a file of a checkpoint, in one line. File is
-// the path that was read, Field the place in it (a config key, a tensor, a
-// metadata key; empty when it is the file as a whole), Msg what is wrong and,
-// where there is one, the remedy. Everything that this package refuses is an
-// *Error.
+// Error is a one-line error about a file of a checkpoint; all refusals of this package have this
+// type. File is the path. Field is the place in the file (a config key, a tensor, a metadata key),
+// empty for the file as a whole. Msg is the problem and, if possible, the remedy.
 type Error struct {
 	File  string
 	Field string
 	Msg   string
-	Err   error // the cause where another package reported one; may be nil
+	Err   error // the underlying error; may be nil
 }
 
 func (e *Error) Error() string {
@@ -40,7 +38,7 @@ func failed(file, field string, err error) *Error {
 	return &Error{File: file, Field: field, Msg: err.Error(), Err: err}
 }
 
-// clip bounds text that came out of a hostile file before it is printed.
+// clip truncates text from an untrusted file before it is printed.
 func clip(s string) string {
 	const most = 120
 	if len(s) > most {

@@ -1,4 +1,4 @@
 package checkpoint
 
-// ToyGGUF is a small file with a tokenizer of that kind.
+// ToyGGUF returns a small file with a tokenizer of that kind.
 func ToyGGUF(kind string) []byte { return newToy(kind).bytes() }

@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// fields reads typed values out of one JSON object of a file and keeps the
-// first thing that was wrong. null counts as absent.
+// fields reads typed values from a JSON object of a file and keeps the first error. null counts as
+// absent.
 type fields struct {
 	file   string
 	prefix string
 	m      map[string]json.RawMessage
-	outer  map[string]json.RawMessage // asked where m lacks a key; may be nil
+	outer  map[string]json.RawMessage // used for keys that m lacks; may be nil
 	err    error
 }
 
-// newFields decodes an object; prefix ("rope_scaling.") names it in errors.
+// newFields decodes an object; prefix ("rope_scaling.") precedes its keys in errors.
 func newFields(file, prefix string, raw []byte) (*fields, error) {
 	f := &fields{file: file, prefix: prefix}
 	if err := json.Unmarshal(raw, &f.m); err != nil {
@@ -35,7 +35,7 @@ func newFields(file, prefix string, raw []byte) (*fields, error) {
 	return f, nil
 }
 
-// brokenAt finds the key whose value is no JSON, such as Python's NaN.
+// brokenAt returns the key whose value is invalid JSON, such as Python's NaN.
 func brokenAt(raw []byte) string {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	key, depth, isKey := "", 0, false
@@ -69,7 +69,7 @@ func (f *fields) fail(key, format string, args ...any) {
 	}
 }
 
-// raw returns a value that is there and not null.
+// raw returns the value of a key; ok is false if it is absent or null.
 func (f *fields) raw(key string) (json.RawMessage, bool) {
 	for _, m := range []map[string]json.RawMessage{f.m, f.outer} {
 		if v, ok := m[key]; ok && string(v) != "null" {
@@ -112,7 +112,7 @@ func (f *fields) flag(key string, absent bool) bool {
 	return false
 }
 
-// count reads a whole number in [lo, hi] that must be there.
+// count reads a required whole number in [lo, hi].
 func (f *fields) count(key string, lo, hi int64) int {
 	if !f.has(key) {
 		f.fail(key, "is missing")
@@ -121,7 +121,7 @@ func (f *fields) count(key string, lo, hi int64) int {
 	return f.countOr(key, lo, hi, 0)
 }
 
-// countOr is count with a value for an absent key.
+// countOr is count with a default for an absent key.
 func (f *fields) countOr(key string, lo, hi, absent int64) int {
 	v, ok := f.raw(key)
 	if !ok {
@@ -139,7 +139,7 @@ func (f *fields) countOr(key string, lo, hi, absent int64) int {
 	return int(n)
 }
 
-// whole parses 8192 and 8192.0, nothing else.
+// whole parses a whole number, written as 8192 or 8192.0.
 func whole(v json.RawMessage) (int64, bool) {
 	if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
 		return n, true
@@ -159,7 +159,7 @@ func number(v json.RawMessage) (float64, bool) {
 	return x, err == nil && finite(x)
 }
 
-// real reads a number in [lo, hi] that must be there.
+// real reads a required number in [lo, hi].
 func (f *fields) real(key string, lo, hi float64) float64 {
 	if !f.has(key) {
 		f.fail(key, "is missing")
@@ -168,7 +168,7 @@ func (f *fields) real(key string, lo, hi float64) float64 {
 	return f.realOr(key, lo, hi, 0)
 }
 
-// realOr is real with a value for an absent key.
+// realOr is real with a default for an absent key.
 func (f *fields) realOr(key string, lo, hi, absent float64) float64 {
 	v, ok := f.raw(key)
 	if !ok {
@@ -211,7 +211,7 @@ func (f *fields) ids(key string, vocab int) []int {
 	return out
 }
 
-// oneID is ids for a key that holds a single id; -1 where it is absent.
+// oneID is ids for a key with a single id; -1 if it is absent.
 func (f *fields) oneID(key string, vocab int) int {
 	l := f.ids(key, vocab)
 	if len(l) > 1 {

@@ -13,7 +13,7 @@ import (
 type file struct {
 	path string
 	f    *os.File
-	data []byte // the whole file, mapped; never written to
+	data []byte // the whole file, mapped read-only
 }
 
 func openFile(path string) (*file, error) {
@@ -50,9 +50,8 @@ func (f *file) close() error {
 	return err
 }
 
-// readAt fills dst from the file by reading, not through the mapping: the bytes
-// never count as resident memory of this process, and a file that shrank is an
-// error instead of a fault.
+// readAt fills dst by reading the file, not through the mapping. The bytes never count as resident
+// memory of this process, and a truncated file is an error instead of a fault.
 func (f *file) readAt(dst []byte, off int64) error {
 	if _, err := f.f.ReadAt(dst, off); err != nil {
 		return &Error{File: f.path, Msg: "changed or unreadable while it was open: " + err.Error(), Err: err}
@@ -60,9 +59,9 @@ func (f *file) readAt(dst []byte, off int64) error {
 	return nil
 }
 
-// guarded runs fn, which looks at mapped bytes of path. A file that shrinks
-// under its mapping faults; that becomes an *Error and not a crash.
-func guarded(path string, fn func() error) (err error) {
+// catchFault runs fn, which reads mapped bytes of path, and returns an *Error if the file was
+// truncated under its mapping; without it the fault would crash the process.
+func catchFault(path string, fn func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		r := recover()
@@ -77,7 +76,8 @@ func guarded(path string, fn func() error) (err error) {
 	return fn()
 }
 
-// openRegular opens a file, but nothing whose reading may wait or never end.
+// openRegular opens a regular file, and refuses others because reading them could block or never
+// end.
 func openRegular(path string) (*os.File, error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -93,7 +93,7 @@ func openRegular(path string) (*os.File, error) {
 	return f, nil
 }
 
-// readSmall returns a whole text file of at most limit bytes.
+// readSmall returns a text file of at most limit bytes.
 func readSmall(path string, limit int64) ([]byte, error) {
 	f, err := openRegular(path)
 	if err != nil {

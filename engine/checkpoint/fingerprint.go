@@ -10,14 +10,14 @@ import (
 	"slices"
 )
 
-// fingerprintBytes of each end of a tensor are part of the fingerprint.
+// fingerprintBytes is how many bytes at each end of a tensor the fingerprint covers.
 const fingerprintBytes = 4096
 
-// Fingerprint is a digest that changes when weights do, without reading them all: of every
-// file its name, its size and when it was changed, to the second, as archives keep it;
-// of every tensor its name, shape, format and place, and the bytes of both its ends. A
-// training step changes every tensor; only a file that was changed in the midst of a tensor
-// and given its old time again looks the same.
+// Fingerprint returns a digest that changes when the weights change, without reading all of them.
+// It covers the name, size and modification time (in seconds, as archives keep it) of every file,
+// and the name, shape, format, offset and both ends of every tensor. A training step changes every
+// tensor. The only change it misses is an edit in the middle of a tensor with the file's old time
+// restored.
 func (c *Checkpoint) Fingerprint() ([32]byte, error) {
 	h := sha256.New()
 	if c.dummy != nil {
@@ -39,11 +39,11 @@ func (c *Checkpoint) Fingerprint() ([32]byte, error) {
 	return [32]byte(h.Sum(nil)), nil
 }
 
-// ends adds both ends of a tensor as the file has them.
+// ends adds both ends of a tensor, as stored, to the hash.
 func (c *Checkpoint) ends(t TensorInfo, h hash.Hash) error {
 	f := c.files[t.File]
 	if f == nil {
-		return nil // made up
+		return nil // dummy weights
 	}
 	n := min(t.Bytes, fingerprintBytes)
 	b := make([]byte, n)

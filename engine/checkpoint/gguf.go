@@ -13,7 +13,7 @@ const (
 	maxGGUFKeys = 1 << 16
 	maxGGUFKey  = 1<<16 - 1
 	ggufDims    = 4
-	ggufMXFP4   = 39 // the tensor type whose blocks are MXFP4 in another order
+	ggufMXFP4   = 39 // MXFP4 blocks with a different byte order
 )
 
 // ggufKind is the type of a metadata value.
@@ -59,8 +59,7 @@ func (k ggufKind) size() int {
 	return 0
 }
 
-// ggufTypes are the tensor types that vapp reads, ggufTypeNames those it
-// knows by name.
+// ggufTypes are the tensor types that vapp reads, ggufTypeNames the other known types.
 var ggufTypes = map[uint32]kernels.Format{
 	0: kernels.F32, 1: kernels.F16, 2: kernels.Q4_0, 3: kernels.Q4_1, 8: kernels.Q8_0,
 	6: kernels.Q5_0, 7: kernels.Q5_1, 10: kernels.Q2_K, 11: kernels.Q3_K, 12: kernels.Q4_K, 13: kernels.Q5_K, 14: kernels.Q6_K,
@@ -72,10 +71,10 @@ var ggufTypeNames = map[uint32]string{
 	23: "IQ4_XS", 24: "I8", 25: "I16", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 40: "NVFP4",
 }
 
-// ggufValue is one metadata value, left as the bytes of the file.
+// ggufValue is one metadata value, as undecoded bytes of the file.
 type ggufValue struct {
 	kind ggufKind
-	elem ggufKind // of an array
+	elem ggufKind // element type of an array
 	n    int      // elements of an array
 	raw  []byte   // number, string text, or array elements
 }
@@ -88,8 +87,7 @@ type gguf struct {
 	tensors []TensorInfo
 }
 
-// ggufCursor walks the header. The first error sticks and every later read
-// returns zero.
+// ggufCursor reads the header sequentially. It keeps the first error; later reads return zero.
 type ggufCursor struct {
 	path string
 	data []byte
@@ -134,7 +132,7 @@ func (c *ggufCursor) u64(field string) uint64 {
 	return binary.LittleEndian.Uint64(b)
 }
 
-// name reads a string that becomes a Go string.
+// name reads a string and copies it to a Go string.
 func (c *ggufCursor) name(field string) string {
 	n := c.u64(field)
 	if n > maxGGUFKey {
@@ -188,8 +186,8 @@ func (c *ggufCursor) array(key string, v *ggufValue) {
 	v.raw = c.data[start:c.pos:c.pos]
 }
 
-// parseGGUF reads the header of a GGUF file whose bytes are data. Tensors come
-// back under the names of the file, in the order of their bytes.
+// parseGGUF reads the header of a GGUF file whose bytes are data. Tensors have the names of the
+// file and are sorted by offset.
 func parseGGUF(path string, data []byte) (*gguf, error) {
 	c := &ggufCursor{path: path, data: data}
 	if string(c.take(4, "magic")) != "GGUF" {

@@ -7,12 +7,12 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// ggufArch is what Hugging Face calls a GGUF architecture.
+// ggufArch describes a GGUF architecture in Hugging Face terms.
 type ggufArch struct {
 	architecture string
 	permutesQK   bool // the converter interleaves the rows of Q and K
 	modelType    string
-	names        map[string]string // of a layer's parts that differ from ggufNames
+	names        map[string]string // names of layer parts that differ from ggufNames
 }
 
 var ggufArchs = map[string]ggufArch{
@@ -29,7 +29,7 @@ func (c *Checkpoint) openGGUF() error {
 		return err
 	}
 	c.files[c.path] = f
-	return guarded(c.path, func() error {
+	return catchFault(c.path, func() error {
 		g, err := parseGGUF(c.path, f.data)
 		if err != nil {
 			if !isGGUF(c.path) {
@@ -41,7 +41,7 @@ func (c *Checkpoint) openGGUF() error {
 	})
 }
 
-// fromGGUF turns a header into a checkpoint under Hugging Face names.
+// fromGGUF fills in the checkpoint from a header, under Hugging Face names.
 func (c *Checkpoint) fromGGUF(g *gguf, data []byte) error {
 	cfg, arch, err := g.config(data)
 	if err != nil {
@@ -57,7 +57,7 @@ func (c *Checkpoint) fromGGUF(g *gguf, data []byte) error {
 			return fault(g.path, t.Name, "is no tensor of a %s model of %d layers", cfg.ModelType, cfg.NumLayers)
 		}
 		if arch.permutesQK && (part == "attn_q" || part == "attn_k") {
-			if err := interleaved(g.path, t, cfg.HeadDim); err != nil {
+			if err := checkInterleaved(g.path, t, cfg.HeadDim); err != nil {
 				return err
 			}
 			t.RopeHead = int64(cfg.HeadDim)
@@ -72,8 +72,8 @@ func (c *Checkpoint) fromGGUF(g *gguf, data []byte) error {
 	return err
 }
 
-// interleaved checks that a Q or K tensor is made of whole heads.
-func interleaved(path string, t TensorInfo, headDim int) error {
+// checkInterleaved checks that a Q or K tensor consists of whole heads.
+func checkInterleaved(path string, t TensorInfo, headDim int) error {
 	n := t.Shape[0]
 	if n%int64(headDim) != 0 {
 		return fault(path, t.Name, "has %d rows, no whole number of heads of %d", n, headDim)
@@ -84,7 +84,7 @@ func interleaved(path string, t TensorInfo, headDim int) error {
 	return nil
 }
 
-// config normalises the metadata; data is the file, for the rope factors.
+// config converts the metadata to a Config; data is the file, for the rope factors.
 func (g *gguf) config(data []byte) (Config, ggufArch, error) {
 	f := &ggufFields{g: g}
 	name := f.text("general.architecture", "")
@@ -118,7 +118,7 @@ func (g *gguf) config(data []byte) (Config, ggufArch, error) {
 	return c, arch, f.err
 }
 
-// ggufExperts reads the mixture of gpt-oss; others have none.
+// ggufExperts reads the mixture of gpt-oss; other architectures have none.
 func (c *Config) ggufExperts(f *ggufFields, name string) {
 	if name != "gpt-oss" {
 		if f.count(name+".expert_count", 0, 1<<16, 0) > 0 {
@@ -154,7 +154,7 @@ func (c *Config) ggufHeads(f *ggufFields, name string) {
 	}
 }
 
-// ggufTensorFacts takes from the tensors what GGUF has no key for.
+// ggufTensorFacts derives from the tensors what GGUF has no key for.
 func (c *Config) ggufTensorFacts(f *ggufFields) {
 	for _, t := range f.g.tensors {
 		switch t.Name {
@@ -167,7 +167,7 @@ func (c *Config) ggufTensorFacts(f *ggufFields) {
 		case "output.weight":
 			c.TieWordEmbeddings = false
 		case "blk.0.attn_q.bias":
-			c.AttentionBias = c.ModelType == "llama" || c.ModelType == "gpt_oss" // qwen2 has it without saying so
+			c.AttentionBias = c.ModelType == "llama" || c.ModelType == "gpt_oss" // qwen2 has biases without this flag
 		case "blk.0.ffn_up.bias":
 			c.MLPBias = c.ModelType == "llama"
 		}
@@ -191,7 +191,7 @@ func (c *Config) ggufRope(f *ggufFields, name string, data []byte) {
 	case "linear":
 		c.RopeScaling = RopeScaling{Type: "linear", Factor: f.real(key+"factor", minFactor, maxFactor, -1)}
 	case "yarn":
-		// llama.cpp rounds the ends of the ramp; the published gpt-oss does not, and is what it runs.
+		// llama.cpp rounds the ends of the ramp. The published gpt-oss does not, so this does not.
 		c.RopeScaling = RopeScaling{
 			Type: "yarn", Factor: f.real(key+"factor", minFactor, maxFactor, -1),
 			OriginalMaxPositionEmbeddings: f.count(key+"original_context_length", 1, maxPositions, -1),

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// readTensors reads the tensor list and checks that each lies in the file,
-// aligned, apart from the others.
+// readTensors reads the tensor list and checks that each tensor is inside the file, aligned, and
+// does not overlap another.
 func (g *gguf) readTensors(c *ggufCursor, count uint64) {
 	align := int64(32)
 	if n, ok, err := g.integer("general.alignment"); err != nil {
@@ -35,7 +35,7 @@ func (g *gguf) readTensors(c *ggufCursor, count uint64) {
 	g.place(c, base, align)
 }
 
-// tensor reads one entry; Offset is still relative to the data section.
+// tensor reads one entry; Offset is relative to the data section.
 func (c *ggufCursor) tensor(field string, align int64) TensorInfo {
 	t := TensorInfo{Name: c.name(field), File: c.path}
 	if c.err == nil {
@@ -80,8 +80,8 @@ func (c *ggufCursor) tensor(field string, align int64) TensorInfo {
 	return t
 }
 
-// place makes offsets absolute and sorts. As in ggml, one tensor follows the
-// other with nothing but padding between.
+// place makes offsets absolute and sorts the tensors. As in ggml, they must be contiguous except
+// for padding.
 func (g *gguf) place(c *ggufCursor, base, align int64) {
 	slices.SortStableFunc(g.tensors, func(a, b TensorInfo) int {
 		return int(min(max(a.Offset-b.Offset, -1), 1))
@@ -120,8 +120,8 @@ var ggufNames = map[string]string{
 	"ffn_down":    "mlp.down_proj",
 }
 
-// gptOssNames are those of gpt-oss, the whole name after the layer's number, where they
-// are other than ggufNames' or have no ending.
+// gptOssNames are the names for gpt-oss that differ from ggufNames or have no suffix; the key is
+// the whole name after the layer's number.
 var gptOssNames = map[string]string{
 	"post_attention_norm.weight": "post_attention_layernorm.weight",
 	"attn_sinks.weight":          "self_attn.sinks",
@@ -138,8 +138,8 @@ var gptOssNames = map[string]string{
 // ropeFreqs is GGUF's tensor of llama3 rope factors; Config carries its values.
 const ropeFreqs = "rope_freqs.weight"
 
-// huggingFaceName translates a GGUF tensor name; part is the layer's part for
-// a tensor of a layer ("attn_q").
+// huggingFaceName translates a GGUF tensor name; part is the name within the layer ("attn_q"), if
+// it is a tensor of a layer.
 func (a ggufArch) huggingFaceName(name string, layers int) (hf, part string, ok bool) {
 	switch name {
 	case "token_embd.weight":

@@ -8,7 +8,7 @@ import (
 )
 
 func TestToyGGUF(t *testing.T) {
-	c, err := Open(written(t, "toy.gguf", newToy("smollm").bytes()))
+	c, err := Open(writeTemp(t, "toy.gguf", newToy("smollm").bytes()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,8 +21,8 @@ func TestToyGGUF(t *testing.T) {
 	}
 }
 
-// TestQwenGGUF: Qwen's converters keep the rows of Q and K where they are, and
-// Qwen3's norms of heads have names.
+// TestQwenGGUF checks that the rows of Q and K keep their order, unlike in llama files, and that
+// Qwen3's head norms have names.
 func TestQwenGGUF(t *testing.T) {
 	for name, want := range map[string]string{"qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"} {
 		m := newToy("qwen2").set("general.architecture", name).set(name+".attention.key_length", uint32(16))
@@ -33,7 +33,7 @@ func TestQwenGGUF(t *testing.T) {
 			m.tensors = append(m.tensors, entry{"blk.0." + n + ".weight", []uint64{16}, 0, uint64(m.data)})
 			m.data += 64
 		}
-		c, err := Open(written(t, name+".gguf", m.bytes()))
+		c, err := Open(writeTemp(t, name+".gguf", m.bytes()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +49,7 @@ func TestQwenGGUF(t *testing.T) {
 	}
 }
 
-// badGGUF are files that are refused, with the field that the error names.
+// badGGUF lists invalid files, with the field that the error names.
 var badGGUF = map[string]struct {
 	field string
 	spoil func(m *toy)
@@ -156,8 +156,8 @@ func TestBadGGUF(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := newToy("smollm")
 			c.spoil(m)
-			path := written(t, "bad.gguf", m.bytes())
-			thrifty(t, 4<<20, func() {
+			path := writeTemp(t, "bad.gguf", m.bytes())
+			checkAllocation(t, 4<<20, func() {
 				_, err := Open(path)
 				wantError(t, err, path, c.field)
 			})
@@ -165,7 +165,7 @@ func TestBadGGUF(t *testing.T) {
 	}
 }
 
-// TestCutGGUF holds that a file cut anywhere is refused.
+// TestCutGGUF checks that a file truncated at any byte is refused.
 func TestCutGGUF(t *testing.T) {
 	whole := newToy("smollm").bytes()
 	for n := range len(whole) {
@@ -177,7 +177,7 @@ func TestCutGGUF(t *testing.T) {
 	}
 }
 
-// openBytes is Open for a GGUF file in memory.
+// openBytes opens a GGUF file in memory.
 func openBytes(name string, b []byte) (*Checkpoint, error) {
 	g, err := parseGGUF(name, b)
 	if err != nil {
@@ -187,7 +187,7 @@ func openBytes(name string, b []byte) (*Checkpoint, error) {
 	return c, c.fromGGUF(g, b)
 }
 
-// TestBadGGUFTokenizer: what only the making of tokenizer.json looks at.
+// TestBadGGUFTokenizer covers errors that only building tokenizer.json finds.
 func TestBadGGUFTokenizer(t *testing.T) {
 	tokens, types := toyTokens()
 	with := func(i int, s string) []string {

@@ -2,14 +2,14 @@ package checkpoint
 
 import "strings"
 
-// bpeKind is how one kind of byte-level BPE splits text before merging.
+// bpeKind describes a kind of byte-level BPE, chiefly how it splits text before merging.
 type bpeKind struct {
 	normalizer   string // JSON
 	pretokenizer string // JSON
 	postBytes    string // JSON of the post-processor's ByteLevel
 	decoder      string // JSON
-	ignoreMerges bool   // a word that is a token is taken whole
-	addBOS       bool   // what the kind does where the file does not say
+	ignoreMerges bool   // a word that is a token is not split
+	addBOS       bool   // default if the file does not set it
 	alsoEnds     []string
 }
 
@@ -21,7 +21,7 @@ const (
 	byteLevelQwen  = `{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":false,"use_regex":false}`
 
 	splitHead = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}`
-	// o200k's: a word may begin with capitals, and ends with its contraction.
+	// o200k: a word may begin with capitals, and includes its contraction.
 	splitO200k = `[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?` +
 		`|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?` +
 		`|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+`
@@ -55,7 +55,7 @@ func bpeKinds() map[string]bpeKind {
 	}
 }
 
-// bpe returns the kind of the file's tokenizer, or says which there are.
+// bpe returns the kind of the file's tokenizer; the error lists the supported kinds.
 func (g *gguf) bpe() (bpeKind, error) {
 	f := &ggufFields{g: g}
 	model, pre := f.text("tokenizer.ggml.model", ""), f.text("tokenizer.ggml.pre", "")
@@ -69,7 +69,7 @@ func (g *gguf) bpe() (bpeKind, error) {
 	return kind, f.err
 }
 
-// ggufText reads what the metadata says about text.
+// ggufText reads the text side of the metadata: tokenizer, special tokens, templates.
 func ggufText(g *gguf, cfg Config) (text, error) {
 	kind, err := g.bpe()
 	if err != nil {

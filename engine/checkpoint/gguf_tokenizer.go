@@ -14,9 +14,9 @@ const (
 	tokenUnused      = 5
 )
 
-// tokenizerJSON writes the tokenizer.json that the metadata describes: byte
-// level BPE, id = index. Control and user-defined tokens are added tokens, the
-// former special. Unused tokens, which pad the embedding, are left out.
+// tokenizerJSON returns the tokenizer.json that the metadata describes: byte-level BPE, id = index.
+// Control and user-defined tokens become added tokens; control tokens are special. Unused tokens,
+// which pad the embedding, are omitted.
 func (g *gguf) tokenizerJSON(kind bpeKind, special SpecialTokens) ([]byte, error) {
 	tokens, err := g.strings("tokenizer.ggml.tokens")
 	if err != nil {
@@ -107,8 +107,8 @@ func appendAdded(b []byte, tokens []string, types []int64) []byte {
 	return b
 }
 
-// appendPost writes the post-processor: ByteLevel where the kind has one, and
-// the template that adds BOS and EOS where the file asks for them.
+// appendPost writes the post-processor: ByteLevel if the kind has one, and the template that adds
+// BOS and EOS if the file asks for them.
 func (g *gguf) appendPost(b []byte, kind bpeKind, special SpecialTokens) ([]byte, error) {
 	f := &ggufFields{g: g}
 	addEOS := f.flag("tokenizer.ggml.add_eos_token", false)
@@ -142,7 +142,7 @@ func (g *gguf) appendPost(b []byte, kind bpeKind, special SpecialTokens) ([]byte
 	return append(b, `{"type":"Sequence","processors":[`+kind.postBytes+`,`+template+`]}`...), nil
 }
 
-// templateJSON writes a TemplateProcessing that puts tokens around a text.
+// templateJSON returns a TemplateProcessing that adds tokens before and after a text.
 func templateJSON(before, after []Token) string {
 	piece := func(t Token, id int) string {
 		return `{"SpecialToken":{"id":` + quoted(t.Text) + `,"type_id":` + strconv.Itoa(id) + `}}`
@@ -170,8 +170,8 @@ func templateJSON(before, after []Token) string {
 		`],"special_tokens":{` + strings.Join(names, ",") + `}}`
 }
 
-// appendMerges writes the merges as pairs; both halves and their joint must be
-// tokens, else the tokenizer library would refuse the file without saying where.
+// appendMerges writes the merges as pairs. Both halves and their concatenation must be tokens;
+// otherwise the tokenizer library refuses the file without naming the merge.
 func (g *gguf) appendMerges(b []byte, merges []string, vocab map[string]int) ([]byte, error) {
 	first := true
 	for i, m := range merges {
@@ -180,7 +180,7 @@ func (g *gguf) appendMerges(b []byte, merges []string, vocab map[string]int) ([]
 		_, okR := vocab[r]
 		_, okM := vocab[l+r]
 		if !ok || !okL || !okR || !okM {
-			return nil, fault(g.path, "tokenizer.ggml.merges", "merge %d joins no two tokens to a token: %s", i, clip(m))
+			return nil, fault(g.path, "tokenizer.ggml.merges", "merge %d is not a pair of tokens whose concatenation is a token: %s", i, clip(m))
 		}
 		b = comma(b, &first)
 		b = append(appendString(append(b, '['), l), ',')

@@ -42,7 +42,7 @@ func (v ggufValue) int() (int64, bool) {
 	case kindU64:
 		n := le.Uint64(v.raw)
 		if n > math.MaxInt64 {
-			n = math.MaxInt64 // out of every range that is asked for
+			n = math.MaxInt64 // out of every range
 		}
 		return int64(n), true
 	}
@@ -52,7 +52,7 @@ func (v ggufValue) int() (int64, bool) {
 func (v ggufValue) float() (float64, bool) {
 	switch v.kind {
 	case kindF32:
-		// The decimal that was meant: 1e-05, not its nearest binary32.
+		// Parse the shortest decimal of the binary32, so that 1e-05 stays 1e-05.
 		f := math.Float32frombits(binary.LittleEndian.Uint32(v.raw))
 		x, err := strconv.ParseFloat(strconv.FormatFloat(float64(f), 'g', -1, 32), 64)
 		return x, err == nil
@@ -69,7 +69,7 @@ func (g *gguf) strings(key string) ([]string, error) {
 		return nil, fault(g.path, key, "is missing or no array of strings")
 	}
 	out := make([]string, v.n)
-	all := string(v.raw) // one allocation that all the strings share
+	all := string(v.raw) // one allocation, shared by all strings
 	at := 0
 	for i := range out {
 		n := int(binary.LittleEndian.Uint64(v.raw[at:]))
@@ -82,8 +82,7 @@ func (g *gguf) strings(key string) ([]string, error) {
 	return out, nil
 }
 
-// find returns the index of the first string of an array that equals want,
-// or -1. Nothing is copied.
+// find returns the index of the first string of an array that equals want, or -1, without copying.
 func (v ggufValue) find(want string) int {
 	for i, at := 0, 0; i < v.n; i++ {
 		n := int(binary.LittleEndian.Uint64(v.raw[at:]))
@@ -134,8 +133,7 @@ func (g *gguf) scalarsJSON() json.RawMessage {
 	return b
 }
 
-// ggufFields reads typed values as fields does for JSON: the first thing that
-// was wrong sticks.
+// ggufFields reads typed values as fields does for JSON, and keeps the first error.
 type ggufFields struct {
 	g   *gguf
 	err error
@@ -210,7 +208,7 @@ func (f *ggufFields) flag(key string, absent bool) bool {
 	return v.raw[0] == 1
 }
 
-// id reads a token id below vocab, -1 where the key is absent.
+// id reads a token id below vocab; -1 if the key is absent.
 func (f *ggufFields) id(key string, vocab int) int {
 	if _, ok := f.g.values[key]; !ok {
 		return -1

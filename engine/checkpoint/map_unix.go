@@ -18,13 +18,13 @@ func unmapFile(data []byte) error { return unix.Munmap(data) }
 func prefetch(b []byte) {
 	b = pages(b)
 	if len(b) > 0 {
-		// Advice only: a kernel that declines it changes nothing but speed.
+		// A kernel that ignores the advice only loses speed.
 		_ = unix.Madvise(b, unix.MADV_SEQUENTIAL)
 		_ = unix.Madvise(b, unix.MADV_WILLNEED)
 	}
 }
 
-// drop takes the pages of b out of this process.
+// drop removes the pages of b from this process.
 func drop(b []byte) error {
 	if b = pages(b); len(b) == 0 {
 		return nil

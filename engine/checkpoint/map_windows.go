@@ -24,11 +24,11 @@ func unmapFile(data []byte) error {
 	return windows.UnmapViewOfFile(uintptr(unsafe.Pointer(unsafe.SliceData(data))))
 }
 
-// prefetch is advice; Windows reads a mapping ahead by itself.
+// prefetch does nothing: Windows reads a mapping ahead automatically.
 func prefetch([]byte) {}
 
-// drop takes the pages of b out of this process: unlocking pages that are not
-// locked removes them from the working set, and reports that they were not.
+// drop removes the pages of b from this process. Unlocking pages that are not locked removes them
+// from the working set, and returns an error that says they were not locked.
 func drop(b []byte) error {
 	if b = pages(b); len(b) == 0 {
 		return nil

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// pages widens b, a part of a mapping, down to the start of its first page;
-// the kernel rounds the end up by itself.
+// pages extends b, a part of a mapping, down to the start of its first page; the kernel rounds the
+// end up.
 func pages(b []byte) []byte {
 	if len(b) == 0 {
 		return nil

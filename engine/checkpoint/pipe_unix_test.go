@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestPipes holds that a pipe in place of a file is refused, not waited for.
+// TestPipes checks that a pipe in place of a file is refused without blocking.
 func TestPipes(t *testing.T) {
 	for _, name := range []string{"config.json", "model-0.safetensors", "tokenizer_config.json"} {
 		dir := modelDir(t)

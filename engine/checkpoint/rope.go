@@ -2,7 +2,7 @@ package checkpoint
 
 import "math"
 
-// DefaultRopeTheta is what transformers takes where a config names none.
+// DefaultRopeTheta is transformers' default.
 const DefaultRopeTheta = 10000
 
 // Bounds of rope scaling factors.
@@ -11,23 +11,22 @@ const (
 	maxFactor = 1 << 20
 )
 
-// RopeScaling stretches rotary positions beyond the trained length.
+// RopeScaling extends rotary positions beyond the trained length.
 type RopeScaling struct {
 	Type                          string // "llama3", "linear", …; "" for none ("default")
 	Factor                        float64
 	LowFreqFactor                 float64 // llama3
 	HighFreqFactor                float64 // llama3
 	OriginalMaxPositionEmbeddings int     // llama3, yarn
-	// Of yarn: how many turns over the trained length mark the ends of the ramp,
-	// whether those ends are whole dimensions, and the factor on cos and sin
-	// (0: from Factor, or from MScale and MScaleAllDim where both are set).
+	// yarn: the numbers of rotations over the trained length at the ends of the ramp, whether the
+	// ends are rounded to whole dimensions, and the factor on cos and sin (0: from Factor, or from
+	// MScale and MScaleAllDim if both are set).
 	BetaFast, BetaSlow   float64
 	Truncate             bool
 	AttentionFactor      float64
 	MScale, MScaleAllDim float64
-	// Factors divides each of the HeadDim/2 frequencies. A GGUF file carries
-	// llama3 scaling as this list (rope_freqs.weight) and not as the four
-	// numbers above, which are then 0.
+	// Factors divides each of the HeadDim/2 frequencies. A GGUF file stores llama3 scaling as this
+	// list (rope_freqs.weight); the four numbers above are then 0.
 	Factors []float32
 }
 
@@ -38,12 +37,11 @@ type Rope struct {
 	Scaling             RopeScaling
 }
 
-// RopeInvFreq returns the HeadDim/2 angular frequencies of the rotary
-// embedding, radians a position: θ^(−2i/d), each divided as the scaling says.
-// For llama3 that is transformers' _compute_llama3_parameters: wavelengths
-// below original/high stay, above original/low are stretched by factor, and
-// between them the two are mixed. A scaling type that it has no rule for, or a
-// rope that differs by layer or turns part of a head, is an error.
+// RopeInvFreq returns the HeadDim/2 angular frequencies of the rotary embedding, in radians per
+// position: θ^(−2i/d), each divided according to the scaling. llama3 follows transformers'
+// _compute_llama3_parameters: wavelengths below original/high keep their frequency, those above
+// original/low are divided by factor, and those between are interpolated. It refuses other scaling
+// types, and ropes that differ by layer or rotate part of a head.
 func (c Config) RopeInvFreq() ([]float32, error) {
 	if c.RopeByLayerType != nil || c.PartialRotaryFactor != 1 {
 		return nil, fault("config", "rope_parameters", "partial or per-layer rotary embedding belongs to another family")

@@ -2,16 +2,15 @@ package checkpoint
 
 import "math"
 
-// RopeAngles are the numbers of one rotary embedding: dimension i of a head
-// turns with dimension i+len(InvFreq) by position · InvFreq[i] radians, and cos
-// and sin are multiplied by Scale.
+// RopeAngles defines a rotary embedding: dimensions i and i+len(InvFreq) of a head rotate together
+// by position · InvFreq[i] radians, and cos and sin are multiplied by Scale.
 type RopeAngles struct {
 	InvFreq []float32
 	Scale   float32
 }
 
-// Rope is the rotary embedding of a layer type, or of all layers where they
-// share one (kind is then not read). A type that RopeByLayerType lacks is an error.
+// Rope returns the rotary embedding of a layer type. If all layers share one, kind is ignored. A
+// type that RopeByLayerType lacks is an error.
 func (c Config) Rope(kind string) (Rope, error) {
 	if c.RopeByLayerType == nil {
 		return Rope{Theta: c.RopeTheta, PartialRotaryFactor: c.PartialRotaryFactor, Scaling: c.RopeScaling}, nil
@@ -23,12 +22,11 @@ func (c Config) Rope(kind string) (Rope, error) {
 	return r, nil
 }
 
-// Angles returns the frequencies for heads of headDim. Rope types are those of
-// transformers' ROPE_INIT_FUNCTIONS: default, linear and llama3 as in
-// RopeInvFreq; "yarn" (Peng et al. 2023, arXiv 2309.00071); "proportional",
-// which turns the first PartialRotaryFactor of the pairs of a whole head and gives
-// the others frequency 0. The first three and yarn turn the first
-// PartialRotaryFactor of the dimensions, and InvFreq is as much shorter.
+// Angles returns the frequencies for heads of size headDim. Rope types are those of transformers'
+// ROPE_INIT_FUNCTIONS: default, linear and llama3 as in RopeInvFreq; "yarn" (Peng et al. 2023,
+// arXiv 2309.00071); "proportional". The first four rotate the first PartialRotaryFactor of the
+// dimensions, and InvFreq is shorter by that factor. "proportional" pairs the dimensions of the
+// whole head, rotates the first PartialRotaryFactor of the pairs and gives the others frequency 0.
 func (r Rope) Angles(headDim int) (RopeAngles, error) {
 	dim := int(float64(headDim) * r.PartialRotaryFactor)
 	switch r.Scaling.Type {
@@ -47,35 +45,34 @@ func (r Rope) Angles(headDim int) (RopeAngles, error) {
 		return RopeAngles{r.proportional(headDim), 1}, nil
 	}
 	if dim < 2 || dim%2 != 0 {
-		return RopeAngles{}, fault("config", "partial_rotary_factor", "is %v, which leaves %d of a head's %d dimensions; an even number must turn", r.PartialRotaryFactor, dim, headDim)
+		return RopeAngles{}, fault("config", "partial_rotary_factor", "is %v, which leaves %d of a head's %d dimensions; an even number must rotate", r.PartialRotaryFactor, dim, headDim)
 	}
 	plain := Config{HeadDim: dim, RopeTheta: r.Theta, RopeScaling: r.Scaling, PartialRotaryFactor: 1}
 	inv, err := plain.RopeInvFreq()
 	return RopeAngles{inv, 1}, err
 }
 
-// proportional is transformers' _compute_proportional_rope_parameters: the
-// exponents run over the whole head, and all but the first pairs stand still.
+// proportional is transformers' _compute_proportional_rope_parameters: the exponents run over the
+// whole head, and only the first pairs have a frequency other than 0.
 func (r Rope) proportional(headDim int) []float32 {
 	out := make([]float32, headDim/2)
 	factor := r.Scaling.Factor
 	if factor == 0 {
 		factor = 1
 	}
-	for i := range min(r.Turning(headDim)/2, len(out)) {
+	for i := range min(r.RotaryDim(headDim)/2, len(out)) {
 		out[i] = float32(math.Pow(r.Theta, -2*float64(i)/float64(headDim)) / factor)
 	}
 	return out
 }
 
-// Turning is how many of a head's dimensions turn: of each half the first
-// Turning/2.
-func (r Rope) Turning(headDim int) int {
+// RotaryDim returns how many of a head's dimensions rotate: the first RotaryDim/2 of each half.
+func (r Rope) RotaryDim(headDim int) int {
 	return 2 * int(math.Floor(r.PartialRotaryFactor*float64(headDim)/2))
 }
 
-// attentionFactor is transformers' factor on cos and sin of a yarn rope:
-// 0.1 · ln(Factor) + 1 unless the config says otherwise.
+// attentionFactor returns transformers' factor on cos and sin of a yarn rope: 0.1 · ln(Factor) + 1
+// unless the config sets it.
 func (s RopeScaling) attentionFactor() float64 {
 	mscale := func(m float64) float64 {
 		if s.Factor <= 1 {
@@ -92,13 +89,12 @@ func (s RopeScaling) attentionFactor() float64 {
 	return mscale(1)
 }
 
-// yarn is transformers' _compute_yarn_parameters: dimensions that turn more than
-// BetaFast times over the trained length keep their frequency, those that turn
-// less than BetaSlow times are slowed by Factor, and between them a ramp over the
-// dimensions mixes the two.
+// yarn is transformers' _compute_yarn_parameters. Dimensions that rotate more than BetaFast times
+// over the trained length keep their frequency. Those that rotate less than BetaSlow times have it
+// divided by Factor. A linear ramp over the dimensions interpolates between the two.
 func (r Rope) yarn(dim int) []float32 {
 	s := r.Scaling
-	at := func(turns float64) float64 { // the dimension that turns so often
+	at := func(turns float64) float64 { // the dimension with that many rotations
 		return float64(dim) * math.Log(float64(s.OriginalMaxPositionEmbeddings)/(turns*2*math.Pi)) / (2 * math.Log(r.Theta))
 	}
 	low, high := at(s.BetaFast), at(s.BetaSlow)

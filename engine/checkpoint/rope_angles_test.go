@@ -8,11 +8,10 @@ import (
 	"testing"
 )
 
-// TestAnglesRecorded holds frequencies and scales against those that
-// transformers 5.23.0 makes from the same parameters: testdata/rope, written out from
-// the inv_freq buffers of GptOssRotaryEmbedding, Gemma4TextRotaryEmbedding and
-// Gemma4VisionRotaryEmbedding. It computes them in float32 with two or three
-// roundings, hence the bound of four units in the last place.
+// TestAnglesRecorded compares frequencies and scales with those that transformers 5.23.0 computes
+// from the same parameters. testdata/rope was written from the inv_freq buffers of
+// GptOssRotaryEmbedding, Gemma4TextRotaryEmbedding and Gemma4VisionRotaryEmbedding. They are
+// computed in float32 with two or three roundings, hence the bound of four units in the last place.
 func TestAnglesRecorded(t *testing.T) {
 	data, err := os.ReadFile("testdata/rope/transformers-5.23.0.json")
 	if err != nil {
@@ -66,8 +65,8 @@ func TestAnglesRecorded(t *testing.T) {
 			}
 		}
 	}
-	if full := config("gemma-4-26b-a4b", "full_attention"); full.Turning(512) != 128 {
-		t.Errorf("%d of 512 dimensions turn, not 128", full.Turning(512))
+	if full := config("gemma-4-26b-a4b", "full_attention"); full.RotaryDim(512) != 128 {
+		t.Errorf("%d of 512 dimensions turn, not 128", full.RotaryDim(512))
 	}
 }
 

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// readRope reads both dialects: rope_theta with rope_scaling beside it (up to
-// transformers 4), and rope_parameters with everything inside (transformers 5).
+// readRope reads both dialects: rope_theta and rope_scaling (up to transformers 4), and
+// rope_parameters, which contains both (transformers 5).
 func (c *Config) readRope(f *fields) {
 	if f.err != nil {
 		return
@@ -44,7 +44,7 @@ func (c *Config) readRope(f *fields) {
 	}
 }
 
-// nested reports whether every value is an object: one rope a layer type.
+// nested reports whether every value is an object, that is one rope per layer type.
 func (f *fields) nested() bool {
 	for _, v := range f.m {
 		if v[0] != '{' && string(v) != "null" {
@@ -54,7 +54,7 @@ func (f *fields) nested() bool {
 	return len(f.m) > 0
 }
 
-// object decodes a part of f; what is wrong in it becomes f's error.
+// object decodes a part of f; an error in it becomes f's error.
 func (f *fields) object(prefix string, v json.RawMessage) *part {
 	inner, err := newFields(f.file, f.prefix+prefix, v)
 	if err != nil {

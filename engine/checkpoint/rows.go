@@ -40,8 +40,8 @@ func (c *Checkpoint) ReadRows(name string, row0, rows int, dst []byte) error {
 	return readHeads(f, t, int64(row0), dst)
 }
 
-// swapMXFP4 turns GGUF's blocks {e, q [16]byte}, where byte i has elements i and i+16, into
-// {q [16]byte, e} of elements 2i and 2i+1.
+// swapMXFP4 converts GGUF's blocks {e, q [16]byte}, in which byte i holds elements i and i+16, to
+// {q [16]byte, e} with elements 2i and 2i+1 in byte i.
 func swapMXFP4(b []byte) {
 	const size = 17
 	for ; len(b) >= size; b = b[size:] {
@@ -54,8 +54,8 @@ func swapMXFP4(b []byte) {
 	}
 }
 
-// readHeads reads rows whose order within a head differs in the file, a head at
-// a time through one buffer.
+// readHeads reads rows that the file stores in a different order within each head, one head at a
+// time through a buffer.
 func readHeads(f *file, t TensorInfo, row0 int64, dst []byte) error {
 	size, d := t.RowBytes(), t.RopeHead
 	buf := make([]byte, d*size)
@@ -88,9 +88,9 @@ func readBias(f *file, t TensorInfo, dst []byte) error {
 	return nil
 }
 
-// View returns the mapped bytes of a tensor as the file has them: read-only,
-// Q and K rows not yet put in order (SourceRow says where they are), valid
-// until Close. Reading them counts as this process's memory until Release.
+// View returns the mapped bytes of a tensor as stored in the file. They are read-only and valid
+// until Close; rows of Q and K may be permuted (see SourceRow). Pages that are read count as this
+// process's memory until Release.
 func (c *Checkpoint) View(name string) ([]byte, error) {
 	b, err := c.mapped(name)
 	if err == nil {
@@ -99,8 +99,8 @@ func (c *Checkpoint) View(name string) ([]byte, error) {
 	return b, err
 }
 
-// Release drops the mapped pages of a tensor from this process; a later look
-// at its View reads them again.
+// Release drops the mapped pages of a tensor from this process; reading its View again maps them
+// again.
 func (c *Checkpoint) Release(name string) error {
 	b, err := c.mapped(name)
 	if err != nil {
@@ -134,5 +134,5 @@ func (c *Checkpoint) mapped(name string) ([]byte, error) {
 	return f.data[t.Offset : t.Offset+t.Bytes : t.Offset+t.Bytes], nil
 }
 
-// finite reports whether x is a number one can calculate with.
+// finite reports whether x is neither NaN nor infinite.
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }

@@ -11,15 +11,15 @@ import (
 	"vapp.dev/kernels"
 )
 
-// maxHeader is the most bytes of a safetensors header, the limit of the
-// reference implementation.
+// maxHeader is the maximum size of a safetensors header in bytes, the limit of the reference
+// implementation.
 const maxHeader = 100_000_000
 
-// maxEntry is the most bytes of one tensor's entry in a header.
+// maxEntry is the maximum size of one tensor's entry in a header, in bytes.
 const maxEntry = 4096
 
-// stTypes are the safetensors dtypes that vapp reads. F8_E8M0 is a power of two,
-// a byte of its exponent.
+// stTypes are the safetensors dtypes that vapp reads. F8_E8M0 is a power of two, stored as its
+// exponent.
 var stTypes = map[string]kernels.Format{
 	"F32": kernels.F32, "F16": kernels.F16, "BF16": kernels.BF16,
 	"I8": kernels.I8, "I64": kernels.I64, "I32": kernels.I32, "U32": kernels.U32, "U8": kernels.U8, "F8_E8M0": kernels.U8,
@@ -32,9 +32,9 @@ type stEntry struct {
 	Offsets []int64  `json:"data_offsets"`
 }
 
-// parseSafetensors reads the header of a safetensors file whose bytes are data:
-// {u64 length, JSON, tensor bytes}. The tensors, in the order of their bytes,
-// must cover the rest of the file exactly: no overlap, no hole.
+// parseSafetensors reads the header of a safetensors file whose bytes are data: {u64 length, JSON,
+// tensor bytes}. Sorted by offset, the tensors must cover the rest of the file exactly, without
+// overlap or gap.
 func parseSafetensors(path string, data []byte) ([]TensorInfo, error) {
 	if len(data) < 8 {
 		return nil, fault(path, "header length", "the file has %d bytes, too few for a safetensors header", len(data))
@@ -60,11 +60,10 @@ func parseSafetensors(path string, data []byte) ([]TensorInfo, error) {
 		}
 		return strings.Compare(a.Name, b.Name)
 	})
-	return list, contiguous(path, list, base, int64(len(data)))
+	return list, checkContiguous(path, list, base, int64(len(data)))
 }
 
-// stHeader decodes the JSON entry by entry, so that a name that is there twice
-// is seen.
+// stHeader decodes the JSON entry by entry, to detect duplicate names.
 func stHeader(path string, head []byte, base int64) ([]TensorInfo, error) {
 	dec := json.NewDecoder(bytes.NewReader(head))
 	if _, err := dec.Token(); err != nil {
@@ -105,14 +104,14 @@ func stHeader(path string, head []byte, base int64) ([]TensorInfo, error) {
 	return list, nil
 }
 
-// skipMetadata checks the map of strings, of which nothing is used.
+// skipMetadata checks that __metadata__ is a map of strings and ignores its content.
 func skipMetadata(path, name string, dec *json.Decoder) error {
 	t, err := dec.Token()
 	for open := t == json.Delim('{'); err == nil && open; {
 		if t, err = dec.Token(); t == json.Delim('}') {
 			return nil
 		}
-		if _, open = t.(string); open { // a key, and what is decoded is its value
+		if _, open = t.(string); open { // a key; the next token is its value
 			t, err = dec.Token()
 			_, open = t.(string)
 		}
@@ -123,7 +122,7 @@ func skipMetadata(path, name string, dec *json.Decoder) error {
 	return fault(path, name, "is not a map of strings")
 }
 
-// stTensor decodes one entry. Its JSON is bounded before it becomes lists.
+// stTensor decodes one entry. It limits the entry's size before decoding lists.
 func stTensor(path, name string, dec *json.Decoder, base int64) (TensorInfo, error) {
 	var raw json.RawMessage
 	if err := dec.Decode(&raw); err != nil {
@@ -163,8 +162,8 @@ func (e stEntry) tensor(path, name string, base int64) (TensorInfo, error) {
 	return t, nil
 }
 
-// contiguous checks that sorted tensors fill base to end exactly.
-func contiguous(path string, list []TensorInfo, base, end int64) error {
+// checkContiguous checks that sorted tensors fill base to end exactly.
+func checkContiguous(path string, list []TensorInfo, base, end int64) error {
 	at, before := base, "the header"
 	for _, t := range list {
 		switch {
@@ -183,7 +182,7 @@ func contiguous(path string, list []TensorInfo, base, end int64) error {
 	return nil
 }
 
-// jsonCause says a decoding error without Go's type names.
+// jsonCause describes a decoding error without Go type names.
 func jsonCause(err error) string {
 	var ue *json.UnmarshalTypeError
 	if errors.As(err, &ue) {

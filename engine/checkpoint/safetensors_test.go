@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// stFile is a safetensors file of a header and so many zero bytes.
+// stFile returns a safetensors file with a header and n zero bytes.
 func stFile(header string, data int) []byte {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
 	return append(append(b, header...), make([]byte, data)...)
@@ -78,7 +78,7 @@ func TestBadSafetensors(t *testing.T) {
 		"no tensor":          {"header", stFile(`{}`, 8)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			thrifty(t, 16<<20, func() {
+			checkAllocation(t, 16<<20, func() {
 				_, err := parseSafetensors("m.safetensors", c.b)
 				wantError(t, err, "m.safetensors", c.field)
 			})
@@ -86,7 +86,7 @@ func TestBadSafetensors(t *testing.T) {
 	}
 }
 
-// TestCutSafetensors holds that a file cut anywhere is refused.
+// TestCutSafetensors checks that a file truncated at any byte is refused.
 func TestCutSafetensors(t *testing.T) {
 	whole := stFile(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"I32","shape":[2],"data_offsets":[8,16]}}`, 16)
 	for n := range len(whole) {

@@ -1,13 +1,13 @@
 package checkpoint
 
-// Section is one object of a config.json, for the words of a family that Config
-// has no field for. It reads as strictly as ParseConfig: the first key that is
-// missing, of another kind or out of bounds is Err, and later reads give zero.
+// Section is an object of a config.json, for fields of one family that Config lacks. It is as
+// strict as ParseConfig: Err returns the first key that is missing, of the wrong type or out of
+// bounds, and later reads return zero.
 type Section struct{ f *fields }
 
-// Section returns an object of the config by its key: "vision_config". Of ""
-// it is text_config, with the outer object for keys that it lacks, or the whole
-// config where there is none. The section is nil where the key is absent or null.
+// Section returns an object of the config by its key: "vision_config". For "" it returns
+// text_config, falling back to the outer object for missing keys, or the whole config if there is
+// no text_config. The section is nil if the key is absent or null.
 func (c Config) Section(key string) (*Section, error) {
 	top, err := newFields("config.json", "", c.Raw)
 	if err != nil {
@@ -34,35 +34,35 @@ func (c Config) Section(key string) (*Section, error) {
 	return &Section{f}, nil
 }
 
-// Err is the first thing that was wrong.
+// Err returns the first error.
 func (s *Section) Err() error { return s.f.err }
 
-// Has says that a key is there and not null.
+// Has reports whether a key is present and not null.
 func (s *Section) Has(key string) bool { return s.f.has(key) }
 
-// Count reads a whole number in [lo, hi] that must be there.
+// Count reads a required whole number in [lo, hi].
 func (s *Section) Count(key string, lo, hi int64) int { return s.f.count(key, lo, hi) }
 
-// CountOr is Count with a value for an absent key.
+// CountOr is Count with a default for an absent key.
 func (s *Section) CountOr(key string, lo, hi, absent int64) int {
 	return s.f.countOr(key, lo, hi, absent)
 }
 
-// RealOr reads a number in [lo, hi], with a value for an absent key.
+// RealOr reads a number in [lo, hi], with a default for an absent key.
 func (s *Section) RealOr(key string, lo, hi, absent float64) float64 {
 	return s.f.realOr(key, lo, hi, absent)
 }
 
-// FlagOr reads true or false, with a value for an absent key.
+// FlagOr reads a boolean, with a default for an absent key.
 func (s *Section) FlagOr(key string, absent bool) bool { return s.f.flag(key, absent) }
 
-// Len is how many keys the object has.
+// Len returns the number of keys.
 func (s *Section) Len() int { return len(s.f.m) }
 
-// TextOr reads a short string, with a value for an absent key.
+// TextOr reads a short string, with a default for an absent key.
 func (s *Section) TextOr(key, absent string) string { return s.f.text(key, absent) }
 
-// Section returns an object inside this one, nil where the key is absent or null.
+// Section returns a nested object, nil if the key is absent or null.
 func (s *Section) Section(key string) *Section {
 	v, ok := s.f.raw(key)
 	if !ok {

@@ -24,7 +24,7 @@ func syntheticSpecials(cfg Config) map[int]string {
 	return names
 }
 
-// syntheticText is the text side of a model that has only a config.
+// syntheticText returns the text side of a model that has only a config.
 func syntheticText(cfg Config) text {
 	none := Token{ID: -1}
 	t := text{
@@ -44,11 +44,10 @@ func syntheticText(cfg Config) text {
 	return t
 }
 
-// SyntheticTokenizer returns a tokenizer.json of exactly VocabSize tokens for a
-// model that has none: byte-level BPE without merges, so that any text encodes
-// to its bytes. The ids of BOS and EOS are special tokens <|bos|>, <|eos|>,
-// <|eos_1|> …; the lowest other 256 ids are the bytes in order; every further
-// id decodes to a word of its own, " w" and its number.
+// SyntheticTokenizer returns a tokenizer.json of exactly VocabSize tokens for a model that has
+// none: byte-level BPE without merges, so that any text encodes to its bytes. The ids of BOS and
+// EOS are special tokens <|bos|>, <|eos|>, <|eos_1|> …; the lowest other 256 ids are the bytes in
+// order; every other id decodes to a unique word, " w" and its number.
 func SyntheticTokenizer(cfg Config) ([]byte, error) {
 	special := syntheticSpecials(cfg)
 	if cfg.VocabSize < 256+len(special) || cfg.VocabSize > maxVocab {
@@ -84,7 +83,7 @@ func SyntheticTokenizer(cfg Config) ([]byte, error) {
 			b = appendString(b, string(letters[next]))
 			next++
 		default:
-			b = append(b, "\"\u0120w"...) // U+0120 stands for the space
+			b = append(b, "\"\u0120w"...) // U+0120 represents the space
 			b = strconv.AppendInt(b, int64(id), 10)
 			b = append(b, '"')
 		}
@@ -94,8 +93,8 @@ func SyntheticTokenizer(cfg Config) ([]byte, error) {
 	return append(b, `},"merges":[]}}`...), nil
 }
 
-// byteLetters returns the character that stands for each byte in byte-level
-// BPE: printable Latin-1 as itself, the rest from U+0100 on, as GPT-2 has it.
+// byteLetters returns the character that represents each byte in byte-level BPE, as in GPT-2:
+// printable Latin-1 unchanged, the others from U+0100 on.
 func byteLetters() (letters [256]rune) {
 	next := rune(0x100)
 	for b := range letters {

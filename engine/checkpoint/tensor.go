@@ -6,7 +6,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Most elements a tensor may have, most dimensions, and most tensors of a file.
+// Maximum elements and dimensions of a tensor, and maximum tensors of a file.
 const (
 	maxTensors  = 1 << 20
 	maxElements = 1 << 48
@@ -22,12 +22,12 @@ type TensorInfo struct {
 	Offset int64  // of the first byte in File
 	Bytes  int64
 
-	// RopeHead is the rows of one attention head when the file keeps Q or K rows
-	// as interleaved rotary pairs (GGUF, llama), else 0. See SourceRow.
+	// RopeHead is the number of rows of an attention head if the file stores Q or K rows as
+	// interleaved rotary pairs (GGUF, llama), else 0. See SourceRow.
 	RopeHead int64
 
-	// swapped says that MXFP4 blocks lie as in GGUF: the exponent first, and halves of a
-	// byte 16 elements apart. ReadRows puts them in order.
+	// swapped is true if MXFP4 blocks are stored as in GGUF: the exponent first, and elements i and
+	// i+16 in a byte. ReadRows reorders them.
 	swapped bool
 }
 
@@ -49,18 +49,17 @@ func (t TensorInfo) RowElements() int64 {
 	return t.Shape[len(t.Shape)-1]
 }
 
-// Rows returns how many rows of RowElements the tensor has.
+// Rows returns the number of rows of RowElements.
 func (t TensorInfo) Rows() int64 { return t.Elements() / t.RowElements() }
 
 // RowBytes returns the stored bytes of a row.
 func (t TensorInfo) RowBytes() int64 { return t.Format.Bytes(t.RowElements()) }
 
-// SourceRow returns the row of the file that holds row r of the Hugging Face
-// tensor. Hugging Face rotates element i of a head with element i+d/2; GGUF's
-// llama files rotate 2i with 2i+1, and the converter moved the rows of Q and K
-// to suit: within a head of d rows, source row 2i+p is row i + p·d/2. Blocks of
-// a quantized format run along a row, so moving rows never splits one. For a
-// bias the "row" is an element.
+// SourceRow returns the row of the file that holds row r of the Hugging Face tensor. Hugging Face
+// rotates element i of a head with element i+d/2. GGUF's llama files rotate 2i with 2i+1, and the
+// converter permuted the rows of Q and K accordingly: within a head of d rows, source row 2i+p is
+// row i + p·d/2. Blocks of a quantized format run along a row, so moving rows never splits one. For
+// a bias the "row" is an element.
 func (t TensorInfo) SourceRow(r int64) int64 {
 	d := t.RopeHead
 	if d == 0 {
@@ -70,7 +69,7 @@ func (t TensorInfo) SourceRow(r int64) int64 {
 	return r - in + in%(d/2)*2 + in/(d/2)
 }
 
-// measure checks a shape that came from a file and returns its bytes.
+// measure checks a shape read from a file and returns the tensor's bytes.
 func measure(f kernels.Format, shape []int64) (bytes int64, wrong string) {
 	if len(shape) > maxDims {
 		return 0, "has more than 8 dimensions"

@@ -4,22 +4,22 @@ import (
 	"slices"
 )
 
-// maxTemplate bounds one chat template.
+// maxTemplate is the maximum size of a chat template in bytes.
 const maxTemplate = 4 << 20
 
-// Token is one special token; ID is -1 where there is none.
+// Token is a special token; ID is -1 if there is none.
 type Token struct {
 	ID   int
 	Text string
 }
 
-// SpecialTokens are the tokens with a role.
+// SpecialTokens holds the special tokens by role.
 type SpecialTokens struct {
 	BOS, EOS, PAD, UNK Token
-	AddBOS             bool // encoding a prompt begins with BOS
+	AddBOS             bool // encoding adds BOS before a prompt
 }
 
-// GenerationConfig is generation_config.json; nil means that it does not say.
+// GenerationConfig is generation_config.json; nil fields are not set there.
 type GenerationConfig struct {
 	Temperature       *float64
 	TopK              *int
@@ -31,7 +31,7 @@ type GenerationConfig struct {
 	EosTokenIDs       []int
 }
 
-// text is everything of a checkpoint that is about text.
+// text holds the text side of a checkpoint: templates, special tokens, generation config.
 type text struct {
 	special    SpecialTokens
 	templates  map[string]string
@@ -46,28 +46,27 @@ func (c *Checkpoint) ChatTemplate() string { return c.text.templates["default"] 
 // ChatTemplates returns all named templates, such as "default" and "tool_use".
 func (c *Checkpoint) ChatTemplates() map[string]string { return c.text.templates }
 
-// SpecialTokens returns the tokens with a role.
+// SpecialTokens returns the special tokens by role.
 func (c *Checkpoint) SpecialTokens() SpecialTokens { return c.text.special }
 
 // EOSTokenIDs returns every id that ends a generation: those of the generation
 // config, of the config, and of the tokenizer, each once.
 func (c *Checkpoint) EOSTokenIDs() []int { return c.text.eos }
 
-// GenerationConfig returns the sampling defaults that come with the model.
+// GenerationConfig returns the model's default sampling parameters.
 func (c *Checkpoint) GenerationConfig() GenerationConfig { return c.text.generation }
 
-// TokenizerJSON returns a tokenizer.json: the file of a directory, or one built
-// from GGUF metadata.
+// TokenizerJSON returns the tokenizer.json of a directory, or one built from GGUF metadata.
 func (c *Checkpoint) TokenizerJSON() ([]byte, error) {
 	var b []byte
-	err := guarded(c.path, func() (err error) {
+	err := catchFault(c.path, func() (err error) {
 		b, err = c.text.tokenizer()
 		return err
 	})
 	return b, err
 }
 
-// union joins lists of ids in order, each id once.
+// union concatenates lists of ids and removes duplicates.
 func union(lists ...[]int) []int {
 	var out []int
 	for _, l := range lists {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestGGUFTokenizers compares what the metadata becomes with the tokenizer.json
-// that these models publish: SmolLM2-135M-Instruct, Llama-3.2-1B, Qwen2-7B.
+// TestGGUFTokenizers compares the tokenizer.json built from metadata with the one that these models
+// publish: SmolLM2-135M-Instruct, Llama-3.2-1B, Qwen2-7B.
 func TestGGUFTokenizers(t *testing.T) {
 	const (
 		all     = `{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true,"use_regex":true}`
@@ -84,8 +84,8 @@ func TestGGUFTokenizers(t *testing.T) {
 	}
 }
 
-// TestGGUFEnds: what ends a reply is what the file names and what the kind's
-// models end turns with.
+// TestGGUFEnds checks the ids that end a reply: those that the file names, and the end-of-turn
+// token of the tokenizer's kind.
 func TestGGUFEnds(t *testing.T) {
 	for kind, want := range map[string]string{"smollm": "[264]", "llama-bpe": "[264,263]", "qwen2": "[264]"} {
 		c, err := openBytes(kind, newToy(kind).bytes())

@@ -9,20 +9,20 @@ import (
 
 const (
 	plainBytes = 4 << 10
-	plainTimes = 4096 // repetitions within repetitions
+	plainTimes = 4096 // product of nested repetition counts
 
-	// plainMemory is what the compilation of a plain grammar takes at most. The worst of 20
-	// sources of up to 4 KiB (a?{600}a{600}, 100 alternatives, 300 properties, classes of
-	// Unicode) keep 0.4 to 1.5 MiB; the process grew by up to 4.8 MiB, its first arena included.
+	// plainMemory is an upper bound on the memory to compile a plain grammar. The worst of 20
+	// sources of up to 4 KiB (a?{600}a{600}, 100 alternatives, 300 properties, Unicode classes)
+	// keep 0.4 to 1.5 MiB; the process grew by up to 4.8 MiB, its first arena included.
 	plainMemory = 4 << 20
-	overhead    = 8 // the allocator's share: one byte in so many, of blocks of 100 bytes and more
+	overhead    = 8 // the allocator adds one byte in this many, for blocks of 100 bytes and more
 
 	maxTimes       = 1 << 24
-	multipleOfCost = 16 << 10 // bytes of source that cost as much as one multipleOf
+	multipleOfCost = 16 << 10 // the cost of one multipleOf, in bytes of source
 )
 
-// plain reports whether a grammar is so small that the library's own limits bound what it
-// costs to a fraction of a second: a short source with small numbers.
+// plain reports whether a grammar has a short source with small numbers, so that the library's own
+// limits keep its compilation under a fraction of a second.
 func plain(s Spec) bool {
 	if len(s.Source) > plainBytes || strings.Contains(s.Source, "multipleOf") {
 		return false
@@ -31,16 +31,15 @@ func plain(s Spec) bool {
 	return !large && times <= plainTimes
 }
 
-// cost estimates what it takes to compile a grammar, in bytes of source.
+// cost estimates the work of compiling a grammar, in bytes of source.
 func cost(s Spec) int {
 	times, _ := repetitions(s)
 	return len(s.Source) + times + multipleOfCost*strings.Count(s.Source, "multipleOf")
 }
 
-// repetitions returns the product of the numbers in a source that may be counts of
-// repetitions, maxTimes at most, and whether any number has more than three digits.
-// The numbers of a schema's minimum and maximum are no counts: a range needs a few states a
-// digit.
+// repetitions returns the product of the numbers in a source that may be repetition counts, at most
+// maxTimes, and whether any number has more than three digits. A schema's minimum and maximum are
+// not counts: a range needs a few states per digit.
 func repetitions(s Spec) (times int, large bool) {
 	times = 1
 	for i := 0; i < len(s.Source); i++ {
@@ -63,12 +62,12 @@ func repetitions(s Spec) (times int, large bool) {
 	return times, large
 }
 
-// isTokenID reports whether the n digits at i are a token's id, as in <[200008]>.
+// isTokenID reports whether the n digits at i are a token id, as in <[200008]>.
 func isTokenID(s string, i, n int) bool {
 	return strings.HasSuffix(s[:i], "<[") && strings.HasPrefix(s[i+n:], "]>")
 }
 
-// isCount reports whether the number at source[from:to] stands as a count does in {2,3} or
+// isCount reports whether the number source[from:to] is in a position for a count, as in {2,3} or
 // in JSON.
 func isCount(source string, from, to int) bool {
 	return from > 0 && strings.IndexByte("{, ", source[from-1]) >= 0 && to < len(source) && strings.IndexByte(",} ", source[to]) >= 0
@@ -76,7 +75,7 @@ func isCount(source string, from, to int) bool {
 
 const maxBoundDigits = 16
 
-// isBound reports whether before ends with a key of a schema whose number bounds a value.
+// isBound reports whether before ends with a schema key whose number limits a value.
 func isBound(before string) bool {
 	before = strings.TrimSuffix(strings.TrimRight(before, "0123456789."), "-")
 	key, is := strings.CutSuffix(strings.TrimRight(before, " \t\r\n"), ":")

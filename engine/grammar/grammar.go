@@ -1,6 +1,7 @@
-// Package grammar holds what a reply may say to a schema, a regular expression or a
-// grammar: compiled once, followed token by token, with masks that are ready when the
-// next step is made.
+// Package grammar constrains a reply to a schema, a regular expression or a grammar. A grammar is
+// compiled once and followed token by token; a goroutine computes the next token's mask while the
+// engine runs its step. It must not know requests, the scheduler or a device. Start reading at
+// Compiler.Compile in grammar.go and State.Take in state.go.
 package grammar
 
 import (
@@ -16,10 +17,10 @@ import (
 	"vapp.dev/engine/tokenizer"
 )
 
-// Spec is a grammar in words: one of the kinds of package tokenizer, and its source.
+// Spec is the source of a grammar and its kind, one of those of package tokenizer.
 type Spec = tokenizer.GrammarSpec
 
-// Error says why a grammar is not taken, in the compiler's words.
+// Error reports why a grammar is refused, in the compiler's words.
 type Error struct {
 	Kind string // of the grammar
 	Text string
@@ -28,11 +29,11 @@ type Error struct {
 func (e *Error) Error() string { return e.Kind + ": " + e.Text }
 
 const (
-	compileBudget = 10 * time.Second // of one grammar, the wait for others included
-	keep          = 64               // compiled grammars that are remembered
-	keepBytes     = 2 << 20          // of their sources
-	maxWaiting    = 128              // plain grammars that wait for a place
-	maxPlaces     = 8                // so that compilations leave memory to each other
+	compileBudget = 10 * time.Second // for one grammar, including the wait for a slot
+	keep          = 64               // compiled grammars in the cache
+	keepBytes     = 2 << 20          // total source bytes in the cache
+	maxWaiting    = 128              // plain grammars that wait for a slot
+	maxSlots      = 8                // limits the memory of concurrent compilations
 )
 
 // Compiler compiles grammars for one model. It may be used from any goroutine.
@@ -40,47 +41,47 @@ type Compiler struct {
 	tok *tokenizer.Tokenizer
 	opt tokenizer.GrammarOptions
 
-	build sync.Once // of env, which takes a second for a large vocabulary: with the first grammar
+	build sync.Once // builds env at the first Compile; takes a second for a large vocabulary
 	env   *tokenizer.GrammarEnv
 	wrong error
 
-	budget    time.Duration   // of one grammar
-	try       Try             // nil: nothing is tried
+	budget    time.Duration   // for one grammar
+	try       Try             // nil: no trials
 	compiling *fairqueue.Gate // for plain grammars
 	masks     chan struct{}
 	store     store
 }
 
-// Try tries a grammar that is not plain where it can be stopped; cost is an estimate of the
-// work, in bytes of source. It asks unneeded when the grammar's turn has come, and tries nothing
-// if it is true. It returns the bytes of memory that the grammar took. The grammar keeps its
-// place until leave is called.
+// Try compiles a grammar that is not plain in a process that can be killed. cost estimates the
+// work, in bytes of source. Before it starts, Try calls unneeded and skips the compilation if that
+// returns true. bytes is the memory that the compilation took. The slot stays in use until leave is
+// called.
 type Try func(ctx context.Context, s Spec, cost int, unneeded func() bool) (leave func(), bytes int64, err error)
 
-// NewCompiler makes the compiler of a model with that many logits, whose replies end
-// with one of eos.
+// NewCompiler returns the compiler for a model with vocab logits, whose replies end with one of
+// eos.
 func NewCompiler(t *tokenizer.Tokenizer, vocab int, eos []int32) *Compiler {
 	return &Compiler{
 		tok: t, opt: tokenizer.GrammarOptions{VocabSize: vocab, EOS: eos},
 		budget:    compileBudget,
-		compiling: fairqueue.NewGate(places(), maxWaiting),
+		compiling: fairqueue.NewGate(numSlots(), maxWaiting),
 		masks:     make(chan struct{}, runtime.GOMAXPROCS(0)),
 		store:     store{byKey: map[Spec]*Grammar{}},
 	}
 }
 
-// places returns how many plain grammars are compiled at once.
-func places() int { return min(maxPlaces, max(1, runtime.GOMAXPROCS(0)/2)) }
+// numSlots returns the number of plain grammars that may compile at once.
+func numSlots() int { return min(maxSlots, max(1, runtime.GOMAXPROCS(0)/2)) }
 
-// TryWith has grammars that are not plain tried first: the library cannot be stopped. It is
-// called before the first Compile.
+// TryWith makes Compile call f first for grammars that are not plain, because the library cannot be
+// interrupted. Call it before the first Compile.
 func (c *Compiler) TryWith(f Try) { c.try = f }
 
-// Limit bounds the bytes of all grammars and states that are alive; without it nothing does. It
-// is called before the first Compile.
+// Limit sets the budget in bytes for all live grammars and states; the default is unlimited. Call
+// it before the first Compile.
 func (c *Compiler) Limit(bytes int64) { c.store.budget = bytes }
 
-// Used returns how many bytes the grammars and states that are alive take.
+// Used returns the bytes that all live grammars and states take.
 func (c *Compiler) Used() int64 {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
@@ -92,16 +93,16 @@ func (c *Compiler) environment() (*tokenizer.GrammarEnv, error) {
 	return c.env, c.wrong
 }
 
-// Compile returns a grammar, from memory when it was asked for lately; the caller calls its
-// Release. What the compiler refuses, or cannot do within its budgets of time and memory, is an
-// *Error; another error is ErrBusy, ctx's, or one of the tokenizer.
+// Compile returns a compiled grammar, cached if it was used recently; the caller must call its
+// Release. A grammar that is refused, or that exceeds the budgets of time and memory, is an *Error;
+// another error is ErrBusy, ctx's, or one of the tokenizer.
 func (c *Compiler) Compile(ctx context.Context, s Spec) (*Grammar, error) {
 	if g := c.store.get(s); g != nil {
 		return g, nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.budget, ErrBusy)
 	defer cancel()
-	p, err := c.place(ctx, s)
+	p, err := c.acquireSlot(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -139,29 +140,28 @@ func (c *Compiler) Compile(ctx context.Context, s Spec) (*Grammar, error) {
 	}
 }
 
-// reserve takes the bytes of a compilation from the budget.
+// reserve allocates the bytes of a compilation from the budget.
 func (c *Compiler) reserve(s Spec, bytes int64) error {
 	if err := c.store.fits(s, bytes); err != nil {
 		return err
 	}
-	return c.store.take(bytes)
+	return c.store.alloc(bytes)
 }
 
-// ErrBusy says that a grammar has no place beside those of other requests: too many wait to be
-// compiled, or those in use take all memory that there is for grammars.
-var ErrBusy = errors.New("the grammars of other requests take all places or memory")
+// ErrBusy reports that other requests' grammars take all slots or all memory.
+var ErrBusy = errors.New("grammars of other requests take all compile slots or all memory")
 
-// place is a place to compile a grammar in.
-type place struct {
+// slot is the right to compile one grammar.
+type slot struct {
 	leave func()
-	bytes int64    // of memory that the compilation takes
-	made  *Grammar // compiled while this one waited; nil: none
+	bytes int64    // that the compilation takes
+	made  *Grammar // compiled by another request during the wait; nil: none
 }
 
-// place waits for a place to compile in, and tries what is not plain. Plain grammars do not
-// wait for those that are not. The place is kept until the grammar is in the store, so that
-// the next that asks for it finds it there.
-func (c *Compiler) place(ctx context.Context, s Spec) (p place, err error) {
+// acquireSlot waits for a slot to compile in, and tries grammars that are not plain. Plain grammars
+// do not wait for the others. The slot is held until the grammar is in the store, so that the next
+// waiter for the same grammar finds it there.
+func (c *Compiler) acquireSlot(ctx context.Context, s Spec) (p slot, err error) {
 	made := func() bool {
 		if p.made == nil {
 			p.made = c.store.get(s)
@@ -185,30 +185,30 @@ func (c *Compiler) place(ctx context.Context, s Spec) (p place, err error) {
 	var e *tokenizer.Error
 	switch {
 	case ctx.Err() != nil:
-		return place{}, context.Cause(ctx)
+		return slot{}, context.Cause(ctx)
 	case errors.Is(err, fairqueue.ErrFull), errors.As(err, &e) && e.Kind == tokenizer.KindBusy:
-		return place{}, ErrBusy
+		return slot{}, ErrBusy
 	}
-	return place{}, refusal(s, err)
+	return slot{}, refusal(s, err)
 }
 
-// compile compiles a grammar for which that many bytes are taken from the budget, and corrects
-// them to what the grammar takes.
+// compile compiles a grammar for which taken bytes are allocated, and corrects the allocation to
+// the grammar's size.
 func (c *Compiler) compile(s Spec, taken int64) (*Grammar, error) {
 	g, err := c.make(s)
 	if err != nil {
-		c.store.give(taken)
+		c.store.dealloc(taken)
 		return nil, err
 	}
 	err = c.store.fits(s, g.size+g.copy)
 	if err == nil && g.size > taken {
-		err = c.store.take(g.size - taken)
+		err = c.store.alloc(g.size - taken)
 	} else {
-		c.store.give(taken - min(g.size, taken))
+		c.store.dealloc(taken - min(g.size, taken))
 	}
 	if err != nil {
 		g.first.Close()
-		c.store.give(min(g.size, taken))
+		c.store.dealloc(min(g.size, taken))
 		return nil, err
 	}
 	c.store.put(g)
@@ -245,14 +245,14 @@ func memory(m *tokenizer.Matcher, mask []uint32) int64 {
 	return n + n/overhead + 4*int64(len(mask))
 }
 
-// inWords says plainly what the library says in its own words.
-var inWords = strings.NewReplacer(" <non-verbose/>", "", "NoExtensionBias", "no text satisfies it")
+// rewordings replaces the library's internal terms in error texts.
+var rewordings = strings.NewReplacer(" <non-verbose/>", "", "NoExtensionBias", "no text satisfies it")
 
-// refusal is an error about the grammar in its own type.
+// refusal converts an error about the grammar to *Error.
 func refusal(s Spec, err error) error {
 	var e *tokenizer.Error
 	if errors.As(err, &e) && (e.Kind == tokenizer.KindGrammar || e.Kind == tokenizer.KindPanic) {
-		return &Error{s.Kind, inWords.Replace(e.Msg)}
+		return &Error{s.Kind, rewordings.Replace(e.Msg)}
 	}
 	return err
 }
@@ -261,43 +261,43 @@ func refusal(s Spec, err error) error {
 type Grammar struct {
 	of   *Compiler
 	spec Spec
-	mask []uint32 // of the first token
-	size int64    // bytes that it takes
-	copy int64    // bytes that a state at its start takes
-	uses int      // of requests, states and calls; of the store
+	mask []uint32 // for the first token
+	size int64    // its bytes
+	copy int64    // bytes of a new state
+	uses int      // references by requests, states and calls; protected by the store's mutex
 
 	mu    sync.Mutex
-	first *tokenizer.Matcher // at the start; only cloned
+	first *tokenizer.Matcher // at the start of a reply; only cloned
 }
 
-// Release says that the caller of Compile begins no more states.
+// Release ends the caller's use of g: it will begin no more states.
 func (g *Grammar) Release() { g.of.store.release(g) }
 
-// Hold says that one more caller begins states, who calls Release as well.
+// Hold adds a user of g, who must also call Release.
 func (g *Grammar) Hold() { g.of.store.use(g) }
 
-// Fits returns an *Error if n states at once take more than there is for all grammars.
+// Fits returns an *Error if n concurrent states exceed the budget of all grammars.
 func (g *Grammar) Fits(n int) error {
 	return g.of.store.fits(g.spec, g.size+int64(n)*g.copy)
 }
 
-// Begin is the state at the start of a reply. With jump tokens that the grammar forces
-// come without a draw; otherwise, where each is to be drawn for its logprob, the mask
-// leaves nothing but them, so that the reply is the same. The error is ErrBusy where the
-// states of other replies take the memory.
-func (g *Grammar) Begin(l Lead, jump bool) (*State, error) {
-	if err := g.of.store.take(g.copy); err != nil {
+// Begin returns the state at the start of a reply. With jump, tokens that the grammar forces are
+// returned without sampling. Otherwise, when each token must be sampled for its logprob, the mask
+// allows only the forced token, and the reply is the same. The error is ErrBusy if other replies'
+// states take the memory.
+func (g *Grammar) Begin(l Preamble, jump bool) (*State, error) {
+	if err := g.of.store.alloc(g.copy); err != nil {
 		return nil, err
 	}
 	g.mu.Lock()
 	m, err := g.first.Clone()
 	g.mu.Unlock()
 	if err != nil {
-		g.of.store.give(g.copy)
+		g.of.store.dealloc(g.copy)
 		return nil, err
 	}
 	g.of.store.use(g)
-	s := &State{g: g, m: m, jump: jump, lead: newWatch(g.of.tok, l), fresh: true, taken: g.copy}
+	s := &State{g: g, m: m, jump: jump, preamble: newPreambleWatch(g.of.tok, l), fresh: true, taken: g.copy}
 	s.mask = append([]uint32(nil), g.mask...)
 	s.mine.Store(true)
 	return s, nil

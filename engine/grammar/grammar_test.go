@@ -33,7 +33,7 @@ func compiler(t testing.TB) (*Compiler, *tokenizer.Tokenizer, int32) {
 	return NewCompiler(tok, tok.VocabSize(), []int32{end}), tok, end
 }
 
-func begin(t *testing.T, c *Compiler, s Spec, l Lead, jump bool) *State {
+func begin(t *testing.T, c *Compiler, s Spec, l Preamble, jump bool) *State {
 	t.Helper()
 	g, err := c.Compile(context.Background(), s)
 	if err != nil {
@@ -48,8 +48,7 @@ func begin(t *testing.T, c *Compiler, s Spec, l Lead, jump bool) *State {
 	return st
 }
 
-// write draws tokens as r says until the grammar ends, and returns them and how many
-// were drawn.
+// write samples tokens with r until the grammar ends, and returns them and the number sampled.
 func write(t *testing.T, s *State, words int, end int32, r *rand.Rand) (ids []int32, drawn int) {
 	t.Helper()
 	mask := make([]uint32, words)
@@ -90,7 +89,7 @@ func TestRandomReplies(t *testing.T) {
 	jumped := 0
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		s := begin(t, c, Spec{Kind: tokenizer.GrammarJSONSchema, Source: schema}, Lead{}, true)
+		s := begin(t, c, Spec{Kind: tokenizer.GrammarJSONSchema, Source: schema}, Preamble{}, true)
 		ids, drawn := write(t, s, (tok.VocabSize()+31)/32, end, r)
 		jumped += len(ids) - drawn
 		text, err := tok.Decode(ids, false)
@@ -112,7 +111,8 @@ func TestRandomReplies(t *testing.T) {
 	t.Logf("%d tokens without a draw", jumped)
 }
 
-// The reply is the same whether forced tokens are drawn or not.
+// TestJumpChangesNothing checks that the reply is the same whether forced tokens are sampled or
+// not.
 func TestJumpChangesNothing(t *testing.T) {
 	c, tok, _ := compiler(t)
 	spec := Spec{Kind: tokenizer.GrammarChoice, Source: `["the quick brown fox","the quick red hen"]`}
@@ -129,7 +129,7 @@ func TestJumpChangesNothing(t *testing.T) {
 	}
 	var replies [2][]int32
 	for i, jump := range []bool{true, false} {
-		s, mask := begin(t, c, spec, Lead{}, jump), make([]uint32, words)
+		s, mask := begin(t, c, spec, Preamble{}, jump), make([]uint32, words)
 		for ended := false; !ended; {
 			id := first(s, mask)
 			forced, end, err := s.Take(id)
@@ -146,7 +146,7 @@ func TestJumpChangesNothing(t *testing.T) {
 	}
 }
 
-func TestLead(t *testing.T) {
+func TestPreamble(t *testing.T) {
 	c, tok, end := compiler(t)
 	mask := make([]uint32, (tok.VocabSize()+31)/32)
 	spec := Spec{Kind: tokenizer.GrammarRegex, Source: "[0-9]{2}"}
@@ -161,14 +161,14 @@ func TestLead(t *testing.T) {
 			}
 		}
 	}
-	for _, l := range []Lead{{Inside: true, Ends: []string{"</think>", "ENOUGH"}}, {Inside: true, Ends: []string{"THAT IS ENOUGH"}}} {
+	for _, l := range []Preamble{{Inside: true, Ends: []string{"</think>", "ENOUGH"}}, {Inside: true, Ends: []string{"THAT IS ENOUGH"}}} {
 		s := begin(t, c, spec, l, true)
 		say(s, "what is it, think, THAT IS ENOUG")
-		if s.Mask(mask); allowed(mask) < tok.VocabSize()-1 || may(mask, end) {
-			t.Errorf("%v: before its end %d tokens may come, the end of the reply: %v", l, allowed(mask), may(mask, end))
+		if s.Mask(mask); countAllowed(mask) < tok.VocabSize()-1 || may(mask, end) {
+			t.Errorf("%v: before its end %d tokens may come, the end of the reply: %v", l, countAllowed(mask), may(mask, end))
 		}
 		say(s, "H")
-		if s.Mask(mask); allowed(mask) > 200 {
+		if s.Mask(mask); countAllowed(mask) > 200 {
 			t.Errorf("%v: not constrained behind the end", l)
 		}
 		say(s, "4")
@@ -176,8 +176,8 @@ func TestLead(t *testing.T) {
 			t.Errorf("%v: ended %v, %v", l, ended, err)
 		}
 	}
-	// A thought may open, or not.
-	l := Lead{Open: "<|im_start|>", Ends: []string{"ENOUGH"}}
+	// The preamble may or may not begin.
+	l := Preamble{Open: "<|im_start|>", Ends: []string{"ENOUGH"}}
 	s := begin(t, c, spec, l, true)
 	open := id(t, tok, l.Open)
 	if !s.Mask(mask) || !may(mask, open) {
@@ -186,8 +186,8 @@ func TestLead(t *testing.T) {
 	if _, _, err := s.Take(open); err != nil {
 		t.Error(err)
 	}
-	if s.Mask(mask); allowed(mask) < tok.VocabSize()-1 || may(mask, end) {
-		t.Errorf("in the thought %d tokens may come, the end of the reply: %v", allowed(mask), may(mask, end))
+	if s.Mask(mask); countAllowed(mask) < tok.VocabSize()-1 || may(mask, end) {
+		t.Errorf("in the thought %d tokens may come, the end of the reply: %v", countAllowed(mask), may(mask, end))
 	}
 	say(s, "well ENOUGH")
 	if !s.Mask(mask) || may(mask, open) {
@@ -197,8 +197,8 @@ func TestLead(t *testing.T) {
 
 func may(mask []uint32, id int32) bool { return mask[id/32]>>(id%32)&1 == 1 }
 
-// allowed counts the tokens of a mask.
-func allowed(mask []uint32) (n int) {
+// countAllowed counts the tokens of a mask.
+func countAllowed(mask []uint32) (n int) {
 	for _, w := range mask {
 		n += bits.OnesCount32(w)
 	}
@@ -259,11 +259,11 @@ func TestCacheForgetsBytes(t *testing.T) {
 	}
 	c.put(&Grammar{spec: Spec{Source: strings.Repeat("b", 2*keepBytes)}, uses: 1})
 	if len(c.byKey) != 1 || c.source != 2*keepBytes {
-		t.Errorf("%d grammars of %d bytes are kept beside a large one", len(c.byKey), c.source)
+		t.Errorf("%d grammars of %d bytes are kept next to a large one", len(c.byKey), c.source)
 	}
 }
 
-// Many who ask for one grammar at once have it compiled once.
+// TestCompileOnce checks that concurrent requests for one grammar compile it once.
 func TestCompileOnce(t *testing.T) {
 	c, _, _ := compiler(t)
 	if _, err := c.environment(); err != nil {
@@ -296,7 +296,7 @@ func TestCompileOnce(t *testing.T) {
 	}
 }
 
-// Plain grammars do not wait for those that are tried.
+// TestPlainDoesNotWait checks that plain grammars do not wait for grammars that are tried first.
 func TestPlainDoesNotWait(t *testing.T) {
 	c, _, _ := compiler(t)
 	c.TryWith(func(ctx context.Context, _ Spec, _ int, _ func() bool) (func(), int64, error) {
@@ -309,11 +309,12 @@ func TestPlainDoesNotWait(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), time.Millisecond, ErrBusy)
 	defer cancel()
 	if _, err := c.Compile(ctx, Spec{Kind: tokenizer.GrammarRegex, Source: "a{1000}"}); !errors.Is(err, ErrBusy) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want ErrBusy", err)
 	}
 }
 
-// A grammar may be anything; it is taken or refused, and if taken it has a first mask.
+// FuzzCompile checks that any grammar is accepted or refused, and that an accepted one has a first
+// mask.
 func FuzzCompile(f *testing.F) {
 	f.Add(tokenizer.GrammarJSONSchema, schema)
 	f.Add(tokenizer.GrammarJSONSchema, `{"$defs":{"a":{"$ref":"#/$defs/a"}},"$ref":"#/$defs/a"}`)
@@ -330,7 +331,7 @@ func FuzzCompile(f *testing.F) {
 		if err != nil {
 			return
 		}
-		s, err := g.Begin(Lead{}, true)
+		s, err := g.Begin(Preamble{}, true)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,9 +27,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// tried is a compiler as a server has it: with a child process for what is not plain, and
-// so much time for that.
-func tried(t *testing.T, limit time.Duration) *Compiler {
+// newTrialCompiler returns a compiler like a server's: it tries grammars that are not plain in a
+// child process, with this limit on time.
+func newTrialCompiler(t *testing.T, limit time.Duration) *Compiler {
 	t.Helper()
 	c, tok, _ := compiler(t)
 	exe, err := os.Executable()
@@ -53,7 +53,7 @@ func schemaSpec(s string) Spec { return Spec{Kind: tokenizer.GrammarJSONSchema, 
 func regexSpec(s string) Spec  { return Spec{Kind: tokenizer.GrammarRegex, Source: s} }
 func larkSpec(s string) Spec   { return Spec{Kind: tokenizer.GrammarLark, Source: s} }
 
-// times writes n things in a row.
+// times concatenates n strings.
 func times(n int, what func(i int) string) string {
 	var b strings.Builder
 	for i := range n {
@@ -62,12 +62,12 @@ func times(n int, what func(i int) string) string {
 	return b.String()
 }
 
-// smaller ends the refusal of what is over the budget, of time or of memory, whichever it
-// meets first.
+// smaller is the end of every refusal for exceeding the budget of time or memory, because either
+// limit may be hit first.
 const smaller = "to compile; make it smaller"
 
-// hostile are grammars that cost much or mean nothing. why is in the refusal; "": it is taken,
-// quickly.
+// hostile lists grammars that are expensive or meaningless. The refusal contains why; "": the
+// grammar is accepted quickly.
 var hostile = []struct {
 	name string
 	spec Spec
@@ -106,10 +106,10 @@ var hostile = []struct {
 	{"another machine's schema", schemaSpec(`{"$ref":"https://example.com/s.json"}`), "Only absolute"},
 }
 
-// Each is refused with the compiler's reason or taken, within the budget, and leaves the
-// compiler free for the next.
+// TestHostile checks that each grammar is refused with the compiler's reason or accepted, within
+// the budget, and that the compiler stays usable.
 func TestHostile(t *testing.T) {
-	patient, strict := tried(t, time.Minute), tried(t, time.Second)
+	patient, strict := newTrialCompiler(t, time.Minute), newTrialCompiler(t, time.Second)
 	for _, h := range hostile {
 		c := patient
 		if h.why == smaller {
@@ -128,21 +128,22 @@ func TestHostile(t *testing.T) {
 		case err == nil && h.why != "":
 			t.Errorf("%s is taken, want %q", h.name, h.why)
 		}
-		if !c.compiling.Idle(places()) {
-			t.Fatalf("%s: its compilation goes on", h.name)
+		if !c.compiling.Idle(numSlots()) {
+			t.Fatalf("%s: its compilation continues", h.name)
 		}
 	}
 }
 
-// A client that goes takes its compilation with it, and leaves room for the next.
+// TestCompileCancelled checks that a client that disconnects cancels its compilation and frees its
+// slot.
 func TestCompileCancelled(t *testing.T) {
-	c := tried(t, time.Minute)
+	c := newTrialCompiler(t, time.Minute)
 	ctx, cancel := context.WithCancel(context.Background())
 	begun := make(chan struct{})
 	try := c.try
 	c.try = func(ctx context.Context, s Spec, cost int, _ func() bool) (func(), int64, error) {
 		return try(ctx, s, cost, func() bool {
-			close(begun) // its turn has come
+			close(begun) // the trial has its slot
 			return false
 		})
 	}
@@ -154,7 +155,7 @@ func TestCompileCancelled(t *testing.T) {
 	<-begun
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want context.Canceled", err)
 	}
 }
 
@@ -178,7 +179,7 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// The most that a plain schema's ranges cost is bounded too.
+// TestPlainRanges checks that the cost of a plain schema's ranges is bounded too.
 func TestPlainRanges(t *testing.T) {
 	c, _, _ := compiler(t)
 	c.TryWith(func(context.Context, Spec, int, func() bool) (func(), int64, error) {
@@ -202,7 +203,8 @@ func TestPlainRanges(t *testing.T) {
 	}
 }
 
-// A schema of few states whose numbers are large does not wait for what is tried.
+// TestCost checks that a schema with few states and large numbers does not wait for grammars that
+// are tried first.
 func TestCost(t *testing.T) {
 	small, large := cost(schemaSpec(`{"type":"object","properties":{"a":{"type":"integer","multipleOf":5}}}`)), 0
 	for _, h := range hostile {

@@ -13,8 +13,8 @@ import (
 	"vapp.dev/engine/tokenizer"
 )
 
-// closed waits for the memory of states that Close frees beside the caller.
-func closed(t *testing.T, c *Compiler, want int64) {
+// waitFreed waits until Close, which works in the background, has freed the states' memory.
+func waitFreed(t *testing.T, c *Compiler, want int64) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); c.Used() != want; runtime.Gosched() {
 		if time.Now().After(end) {
@@ -23,8 +23,8 @@ func closed(t *testing.T, c *Compiler, want int64) {
 	}
 }
 
-// TestMemoryHolds: grammars and states that are alive never take more than the budget; one
-// that does not fit is ErrBusy, and finished replies give back what they took.
+// TestMemoryHolds checks that live grammars and states never exceed the budget, that one that does
+// not fit gets ErrBusy, and that finished replies free their memory.
 func TestMemoryHolds(t *testing.T) {
 	c, _, _ := compiler(t)
 	spec := schemaSpec(schema)
@@ -35,11 +35,11 @@ func TestMemoryHolds(t *testing.T) {
 	c.Limit(plainMemory + one.size)
 	fit := int((c.store.budget - one.size) / one.copy)
 	if fit < 2 || one.Fits(fit) != nil || one.Fits(fit+1) == nil {
-		t.Fatalf("%d states of %d bytes beside %d fit by %d bytes", fit, one.copy, one.size, c.store.budget)
+		t.Fatalf("%d states of %d bytes and another grammar of %d fit by %d bytes", fit, one.copy, one.size, c.store.budget)
 	}
 	var states []*State
 	for range fit {
-		s, err := one.Begin(Lead{}, true)
+		s, err := one.Begin(Preamble{}, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +48,7 @@ func TestMemoryHolds(t *testing.T) {
 	if want := one.size + int64(fit)*one.copy; c.Used() != want || want > c.store.budget {
 		t.Errorf("%d states take %d bytes of %d, want %d", fit, c.Used(), c.store.budget, want)
 	}
-	if _, err := one.Begin(Lead{}, true); !errors.Is(err, ErrBusy) {
+	if _, err := one.Begin(Preamble{}, true); !errors.Is(err, ErrBusy) {
 		t.Errorf("one more state: %v", err)
 	}
 	if _, err := c.Compile(t.Context(), regexSpec("a")); !errors.Is(err, ErrBusy) {
@@ -57,7 +57,7 @@ func TestMemoryHolds(t *testing.T) {
 	for _, s := range states {
 		s.Close()
 	}
-	closed(t, c, one.size)
+	waitFreed(t, c, one.size)
 	one.Release()
 	other, err := c.Compile(t.Context(), regexSpec("a"))
 	if err != nil {
@@ -68,10 +68,11 @@ func TestMemoryHolds(t *testing.T) {
 	}
 }
 
-// TestMemoryGrows: a state takes what its matcher grows by, and ends where the budget does.
+// TestMemoryGrows checks that a state allocates as its matcher grows, and fails at the end of the
+// budget.
 func TestMemoryGrows(t *testing.T) {
 	c, tok, end := compiler(t)
-	s := begin(t, c, regexSpec(`(a{0,64}){0,64}`), Lead{}, false)
+	s := begin(t, c, regexSpec(`(a{0,64}){0,64}`), Preamble{}, false)
 	c.Limit(plainMemory)
 	mask, first := make([]uint32, (tok.VocabSize()+31)/32), s.taken
 	r := rand.New(rand.NewPCG(1, 2))
@@ -92,13 +93,13 @@ func TestMemoryGrows(t *testing.T) {
 		t.Errorf("after %d bytes: %v", s.taken, err)
 	}
 	s.Close()
-	closed(t, c, s.g.size)
+	waitFreed(t, c, s.g.size)
 }
 
-// TestMemoryOfTrial: a trial's report is what the compilation has to have, and a grammar that
-// passed it runs alone.
+// TestMemoryOfTrial checks that a compilation needs the memory that its trial reported, and that a
+// grammar that passed the trial can run alone.
 func TestMemoryOfTrial(t *testing.T) {
-	c := tried(t, 0)
+	c := newTrialCompiler(t, 0)
 	source := `{"properties":{` + times(1000, func(i int) string {
 		return `"property` + string(rune('a'+i%26)) + times(i/26+1, func(int) string { return "x" }) + `":{"type":"string"},`
 	}) + `"x":{}}}`
@@ -118,14 +119,14 @@ func TestMemoryOfTrial(t *testing.T) {
 	if bytes < g.size || bytes > 64<<20 || c.Used() != g.size {
 		t.Errorf("the trial took %d bytes, the grammar %d, in use are %d", bytes, g.size, c.Used())
 	}
-	s, err := g.Begin(Lead{}, true)
+	s, err := g.Begin(Preamble{}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.Close()
 	c.Limit(bytes / 2)
 	g.Release()
-	closed(t, c, g.size)
+	waitFreed(t, c, g.size)
 	var e *Error
 	if _, err := c.Compile(t.Context(), Spec{Kind: tokenizer.GrammarJSONSchema, Source: source + " "}); !errors.As(err, &e) {
 		t.Errorf("over the budget: %v", err)

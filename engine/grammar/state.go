@@ -8,44 +8,43 @@ import (
 	"vapp.dev/engine/tokenizer"
 )
 
-// State is where one reply stands in its grammar. The engine's loop alone uses it; the
-// mask of the next token is computed beside the loop, from the moment that the token
-// before it is known.
+// State follows one reply through its grammar. Only the engine's loop uses it. A goroutine computes
+// the mask of the next token as soon as the previous token is known.
 type State struct {
-	g     *Grammar
-	m     *tokenizer.Matcher
-	jump  bool
-	lead  watch
-	fresh bool    // no token has come
-	queue []int32 // forced tokens that are still to be drawn
+	g        *Grammar
+	m        *tokenizer.Matcher
+	jump     bool
+	preamble preambleWatch
+	fresh    bool    // before the first token
+	queue    []int32 // forced tokens not sampled yet
 
-	made sync.WaitGroup // mask, err and took are there
-	mine atomic.Bool    // somebody makes them, or has
+	made sync.WaitGroup // done when mask, err and took are set
+	mine atomic.Bool    // a goroutine has started to compute them
 	mask []uint32
 	err  error
-	took time.Duration // to make mask
+	took time.Duration // time to compute mask
 
-	taken int64 // bytes of the budget
+	taken int64 // bytes allocated from the budget
 
 	times Times
 }
 
-// Times are what a grammar cost since they were asked for.
+// Times are the costs of a grammar since the previous call of State.Times.
 type Times struct {
-	Mask time.Duration // to make the last mask, beside the loop; 0: none was made
-	Loop time.Duration // of the loop: to follow tokens, and to wait for masks
+	Mask time.Duration // to compute the last mask, in parallel to the loop; 0: none
+	Loop time.Duration // in the loop: to follow tokens and wait for masks
 }
 
-// Times returns what the state cost since the last call.
+// Times returns the costs since the previous call.
 func (s *State) Times() Times {
 	out := s.times
 	s.times = Times{}
 	return out
 }
 
-// Take moves on by the token that came. forced are tokens that follow it without a
-// draw, and are taken too; ended says that nothing may follow. After an error the state
-// is of no more use.
+// Take advances by a generated token. forced are the tokens that must follow, which the state has
+// already taken; ended reports that nothing may follow. After an error the state cannot be used any
+// more.
 func (s *State) Take(token int32) (forced []int32, ended bool, err error) {
 	defer s.clock(time.Now())
 	s.wait()
@@ -55,26 +54,26 @@ func (s *State) Take(token int32) (forced []int32, ended bool, err error) {
 	fresh := s.fresh
 	s.fresh = false
 	switch {
-	case s.lead.free:
-		if !s.lead.take(token) {
+	case s.preamble.free:
+		if !s.preamble.take(token) {
 			return nil, false, nil
 		}
-		s.lead.free = false
-	case fresh && token == s.lead.open:
-		s.lead.free = true
+		s.preamble.free = false
+	case fresh && token == s.preamble.open:
+		s.preamble.free = true
 		return nil, false, nil
 	case len(s.queue) > 0 && s.queue[0] == token:
 		s.queue = s.queue[1:]
 		return nil, len(s.queue) == 0 && s.next(), nil
 	default:
-		if s.err = s.grown(s.m.Advance(token)); s.err != nil {
+		if s.err = s.charge(s.m.Advance(token)); s.err != nil {
 			return nil, false, s.err
 		}
 	}
 	return s.force()
 }
 
-// force takes the tokens that must come now.
+// force takes the tokens that must come next.
 func (s *State) force() (forced []int32, ended bool, err error) {
 	if s.m.Done() {
 		return nil, true, nil
@@ -83,7 +82,7 @@ func (s *State) force() (forced []int32, ended bool, err error) {
 	if err == nil && len(ids) > 0 {
 		err = s.m.Advance(ids...)
 	}
-	if s.err = s.grown(err); s.err != nil {
+	if s.err = s.charge(err); s.err != nil {
 		return nil, false, s.err
 	}
 	if !s.jump && len(ids) > 0 {
@@ -93,7 +92,7 @@ func (s *State) force() (forced []int32, ended bool, err error) {
 	return ids, s.next(), nil
 }
 
-// next reports the end, or has the mask made.
+// next reports whether the reply has ended; if not, it starts computing the mask.
 func (s *State) next() (ended bool) {
 	if s.m.Done() {
 		return true
@@ -108,26 +107,26 @@ func (s *State) next() (ended bool) {
 	return false
 }
 
-// make makes the mask, unless somebody else does: the loop does not wait for a processor
-// to become free for another goroutine.
+// make computes the mask unless another goroutine does. If its goroutine has no processor yet, the
+// loop computes the mask instead of waiting.
 func (s *State) make() {
 	if !s.mine.CompareAndSwap(false, true) {
 		return
 	}
 	defer s.made.Done()
 	begun := time.Now()
-	s.err = s.grown(s.m.Mask(s.mask))
+	s.err = s.charge(s.m.Mask(s.mask))
 	s.took = time.Since(begun)
 }
 
-// Mask writes the tokens that may come next, one bit an id, into words, and reports
-// whether there is a constraint now. Where the grammar cannot be followed any more no bit
-// is set; Err says why.
+// Mask writes the tokens that may come next to words, one bit per id, and reports whether there is
+// a constraint now. If the grammar cannot be followed any more it sets no bit; Err returns the
+// reason.
 func (s *State) Mask(words []uint32) bool {
 	defer s.clock(time.Now())
 	s.wait()
-	if s.lead.free {
-		s.g.of.butEOS(words)
+	if s.preamble.free {
+		s.g.of.allExceptEOS(words)
 		return true
 	}
 	clear(words)
@@ -139,8 +138,8 @@ func (s *State) Mask(words []uint32) bool {
 		return true
 	}
 	copy(words, s.mask)
-	if s.fresh && s.lead.open >= 0 {
-		set(words, s.lead.open)
+	if s.fresh && s.preamble.open >= 0 {
+		set(words, s.preamble.open)
 	}
 	return true
 }
@@ -156,8 +155,8 @@ func (s *State) wait() {
 
 func (s *State) clock(begun time.Time) { s.times.Loop += time.Since(begun) }
 
-// butEOS sets the bits of all tokens but those that end a reply.
-func (c *Compiler) butEOS(words []uint32) {
+// allExceptEOS sets the bits of all tokens except the EOS tokens.
+func (c *Compiler) allExceptEOS(words []uint32) {
 	for i := range words {
 		words[i] = ^uint32(0)
 	}
@@ -174,15 +173,15 @@ func set(words []uint32, id int32) {
 	}
 }
 
-// Err is why the grammar cannot be followed any more, an *Error or ErrBusy; nil while it can.
+// Err returns why the grammar cannot be followed any more, an *Error or ErrBusy; nil if it can.
 func (s *State) Err() error {
 	s.wait()
 	return s.err
 }
 
-// grown returns the error of a call of the matcher as one of this package, or why the matcher
-// may not have grown as it did in the call.
-func (s *State) grown(err error) error {
+// charge allocates the bytes by which the matcher grew in a call. It returns the call's error as
+// one of this package, or an error if the budget does not allow the growth.
+func (s *State) charge(err error) error {
 	if err != nil {
 		return refusal(s.g.spec, err)
 	}
@@ -195,18 +194,18 @@ func (s *State) grown(err error) error {
 	return s.g.of.store.charge(s.g, more, s.taken)
 }
 
-// growth is the step in which a state takes bytes from the budget.
+// growth is the unit, in bytes, in which a state allocates from the budget.
 const growth = 64 << 10
 
-// Close frees the state, when its mask is done. It does not wait.
+// Close frees the state once its mask is computed. It does not wait.
 func (s *State) Close() {
 	go func() {
 		if s.mine.CompareAndSwap(false, true) {
-			s.made.Done() // nobody needs it
+			s.made.Done() // the mask is not needed
 		}
 		s.made.Wait()
 		s.m.Close()
-		s.g.of.store.give(s.taken)
+		s.g.of.store.dealloc(s.taken)
 		s.g.Release()
 	}()
 }

@@ -6,37 +6,36 @@ import (
 	"sync"
 )
 
-// store keeps the grammars that are in use and those that were used last, and counts the
-// bytes of all of them, of the states of replies, and of compilations that run.
+// store is the cache of compiled grammars. It counts the bytes of all grammars, of the replies'
+// states, and of running compilations.
 type store struct {
 	mu     sync.Mutex
-	budget int64 // of used; 0: no bound
+	budget int64 // for used; 0: unlimited
 	used   int64
 	byKey  map[Spec]*Grammar
-	order  []Spec // the latest last
-	source int    // bytes of the sources in byKey
+	order  []Spec // most recently used last
+	source int    // source bytes in byKey
 }
 
-// take adds n bytes to those in use. It evicts grammars that no request uses, the oldest
-// first, if they make enough place, and returns ErrBusy if they do not.
-func (c *store) take(n int64) error {
+// alloc adds n bytes to those in use. If necessary it evicts grammars that no request uses, the
+// oldest first. If that does not free enough, it evicts none and returns ErrBusy.
+func (c *store) alloc(n int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.budget > 0 && c.used+n-c.idle() > c.budget {
 		return ErrBusy
 	}
-	c.makePlace(n)
+	c.evictIdle(n)
 	c.used += n
 	return nil
 }
 
-// charge adds n bytes that a state of g has grown by to those in use, and returns ErrBusy if
-// they are more than the budget then, or an *Error if the state, which takes so many bytes now,
-// and g alone are.
+// charge adds the n bytes by which a state of g has grown. state is its size now. If the total
+// exceeds the budget it returns ErrBusy, or an *Error if g and this state alone exceed it.
 func (c *store) charge(g *Grammar, n, state int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.makePlace(n)
+	c.evictIdle(n)
 	c.used += n
 	if c.budget == 0 || c.used <= c.budget {
 		return nil
@@ -47,8 +46,8 @@ func (c *store) charge(g *Grammar, n, state int64) error {
 	return ErrBusy
 }
 
-// makePlace evicts grammars that no request uses until n bytes fit or none is left.
-func (c *store) makePlace(n int64) {
+// evictIdle evicts grammars that no request uses until n bytes fit or none is left.
+func (c *store) evictIdle(n int64) {
 	for i := 0; c.budget > 0 && c.used+n > c.budget && i < len(c.order); {
 		if c.byKey[c.order[i]].uses > 0 {
 			i++
@@ -68,14 +67,14 @@ func (c *store) idle() (n int64) {
 	return n
 }
 
-// give takes n bytes off those in use.
-func (c *store) give(n int64) {
+// dealloc subtracts n bytes from those in use.
+func (c *store) dealloc(n int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.used -= n
 }
 
-// get returns a grammar that is in the store, in use by one more; nil: it is not there.
+// get returns a grammar of the store and adds a use; nil if it is not in the store.
 func (c *store) get(s Spec) *Grammar {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,7 +86,7 @@ func (c *store) get(s Spec) *Grammar {
 	return g
 }
 
-// use counts one more use of a grammar that is in use.
+// use adds a use of a grammar that is already in use.
 func (c *store) use(g *Grammar) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,7 +103,7 @@ func (c *store) release(g *Grammar) {
 	}
 }
 
-// put keeps a grammar, whose size is among the bytes in use.
+// put stores a grammar, whose size is already among the bytes in use.
 func (c *store) put(g *Grammar) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,7 +123,7 @@ func (c *store) touch(s Spec) {
 	c.order = append(slices.Delete(c.order, i, i+1), s)
 }
 
-// evict forgets a grammar, and frees it if no request uses it.
+// evict removes a grammar from the store, and frees it if no request uses it.
 func (c *store) evict(i int) {
 	g := c.byKey[c.order[i]]
 	c.source -= len(g.spec.Source)
@@ -142,7 +141,7 @@ func (c *store) free(g *Grammar) {
 	}
 }
 
-// fits returns an *Error if n bytes of a grammar are more than the whole budget.
+// fits returns an *Error if n bytes of a grammar exceed the whole budget.
 func (c *store) fits(s Spec, n int64) error {
 	if c.budget == 0 || n <= c.budget {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestStore: what is in use is never over the budget; what no request uses makes place, the
+// TestStore checks that usage never exceeds the budget, and that unused grammars are evicted, the
 // oldest first.
 func TestStore(t *testing.T) {
 	c := store{budget: 100, byKey: map[Spec]*Grammar{}}
@@ -23,22 +23,22 @@ func TestStore(t *testing.T) {
 		{"make", "c", 40, ErrBusy, 70, "ab"},  // both are in use
 		{"take", "", 30, nil, 100, "ab"},      // the states of a reply
 		{"release", "b", 0, nil, 100, "ab"},   // kept for the next
-		{"make", "c", 31, ErrBusy, 100, "ab"}, // b's 30 are too few, and stay
+		{"make", "c", 31, ErrBusy, 100, "ab"}, // evicting b's 30 would not suffice, so b stays
 		{"make", "c", 25, nil, 95, "ac"},
 		{"give", "", 30, nil, 65, "ac"},
 		{"release", "a", 0, nil, 65, "ac"},
 		{"release", "c", 0, nil, 65, "ac"},
 		{"get", "a", 0, nil, 65, "ca"},
-		{"make", "d", 50, nil, 90, "ad"}, // c goes, which was used before a
+		{"make", "d", 50, nil, 90, "ad"}, // evicts c, which was used before a
 		{"make", "a", 10, nil, 100, "da"},
 		{"release", "a", 0, nil, 100, "da"},
-		{"charge", "d", 10, nil, 100, "d"}, // the second a goes
+		{"charge", "d", 10, nil, 100, "d"}, // evicts the second a
 		{"charge", "d", 5, ErrBusy, 105, "d"},
 	} {
 		var err error
 		switch step.do {
 		case "make":
-			if err = c.take(step.n); err == nil {
+			if err = c.alloc(step.n); err == nil {
 				if old := made[step.name]; old != nil {
 					made["old "+step.name] = old
 				}
@@ -46,9 +46,9 @@ func TestStore(t *testing.T) {
 				c.put(made[step.name])
 			}
 		case "take":
-			err = c.take(step.n)
+			err = c.alloc(step.n)
 		case "give":
-			c.give(step.n)
+			c.dealloc(step.n)
 		case "get":
 			made[step.name] = c.get(Spec{Source: step.name})
 		case "charge":
@@ -66,7 +66,8 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// TestStoreTooLarge: what is over the whole budget is an *Error, which names it.
+// TestStoreTooLarge checks that a grammar larger than the whole budget gives an *Error with the
+// budget in its text.
 func TestStoreTooLarge(t *testing.T) {
 	c := store{budget: 64 << 20, byKey: map[Spec]*Grammar{}}
 	for n, want := range map[int64]string{

@@ -9,7 +9,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// MismatchError says where a checkpoint's tensors disagree with its config.
+// MismatchError reports checkpoint tensors that disagree with the config.
 type MismatchError struct {
 	Path     string
 	Problems []string
@@ -22,12 +22,12 @@ func (e *MismatchError) Error() string {
 	if n > show {
 		text += fmt.Sprintf("; and %d more", n-show)
 	}
-	return line(fmt.Sprintf("%s: %d tensors disagree with the config: %s", e.Path, n, text))
+	return oneLine(fmt.Sprintf("%s: %d tensors disagree with the config: %s", e.Path, n, text))
 }
 
-// agree compares the checkpoint's tensors with those the config asks for. Those
-// that f skips may be absent; a loader that reads them says so.
-func agree(c *checkpoint.Checkpoint, f family, want []checkpoint.TensorInfo) error {
+// checkTensors compares the checkpoint's tensors with those that the config implies. Tensors that f
+// skips may be absent; the loader fails if it needs one.
+func checkTensors(c *checkpoint.Checkpoint, f family, want []checkpoint.TensorInfo) error {
 	skip := f.skip
 	if skip == nil {
 		skip = func(string) bool { return false }
@@ -43,7 +43,7 @@ func agree(c *checkpoint.Checkpoint, f family, want []checkpoint.TensorInfo) err
 		if !ok && skip(w.Name) {
 			continue
 		}
-		if wrong := differs(w, t, ok); wrong != "" {
+		if wrong := mismatch(w, t, ok); wrong != "" {
 			bad = append(bad, wrong)
 		}
 	}
@@ -58,10 +58,9 @@ func agree(c *checkpoint.Checkpoint, f family, want []checkpoint.TensorInfo) err
 	return nil
 }
 
-// differs says what is wrong with t where w was asked for, "" for nothing. A
-// weight may be stored in another format of numbers, but not without the scales
-// that one format has and the other lacks.
-func differs(w, t checkpoint.TensorInfo, there bool) string {
+// mismatch describes how t differs from the wanted w, "" if it does not. A weight may be stored in
+// another number format, but not in one that adds or lacks scales.
+func mismatch(w, t checkpoint.TensorInfo, there bool) string {
 	switch {
 	case !there:
 		return w.Name + " is missing"
@@ -69,7 +68,7 @@ func differs(w, t checkpoint.TensorInfo, there bool) string {
 		if !plain(t.Format) {
 			return fmt.Sprintf("%s is stored as %v; scales are read from f32, f16 and bf16", t.Name, t.Format)
 		}
-		return "" // [], [1], [rows] and [rows, 1] are spellings of one shape
+		return "" // [], [1], [rows] and [rows, 1] are equivalent shapes
 	case !slices.Equal(t.Shape, w.Shape):
 		return fmt.Sprintf("%s has shape %v instead of %v", t.Name, t.Shape, w.Shape)
 	case packed(w.Format) && t.Format != w.Format, packed(t.Format) && t.Format != w.Format:
@@ -78,8 +77,8 @@ func differs(w, t checkpoint.TensorInfo, there bool) string {
 	return ""
 }
 
-// packed says of a format that it is not numbers by itself: bytes that belong
-// together with other tensors, or 8-bit floats and their scales.
+// packed reports whether a format needs other tensors to be decoded: bytes of packed codes, or
+// 8-bit floats with scales.
 func packed(f kernels.Format) bool {
 	switch f {
 	case kernels.U8, kernels.I8, kernels.I64, kernels.I32, kernels.U32, kernels.F8E4M3, kernels.F8E5M2:
@@ -88,8 +87,8 @@ func packed(f kernels.Format) bool {
 	return false
 }
 
-// Suffixes of the tensor of the scales of an 8-bit float or int8: what multiplies it,
-// in two spellings.
+// The two suffixes in use for the tensor of scales that an 8-bit float or int8 tensor is multiplied
+// by.
 const (
 	scaleInv = "_scale_inv"
 	scale    = "_scale"
@@ -99,8 +98,7 @@ func isScale(name string) bool {
 	return strings.HasSuffix(name, scaleInv) || strings.HasSuffix(name, scale)
 }
 
-// otherSpelling is the other name that a tensor of scales may have, "" for other
-// tensors.
+// otherSpelling returns the alternative name of a tensor of scales, "" for other tensors.
 func otherSpelling(name string) string {
 	if s, ok := strings.CutSuffix(name, scaleInv); ok {
 		return s + scale
@@ -111,10 +109,9 @@ func otherSpelling(name string) string {
 	return ""
 }
 
-// ignorable names tensors that checkpoints carry and nobody reads: a tied
-// head's second copy, tables that are computed from the config, and the scales of
-// activations and of K and V, which are not quantized by stored scales here: where
-// activations are rounded to 8 bits, each row has a scale of its own.
+// ignorable reports tensors that checkpoints contain but the engine does not read: a copy of a tied
+// head, tables that are computed from the config, and stored scales of activations, K and V.
+// Activations that are rounded to 8 bits get a dynamic scale for each row instead.
 func ignorable(name string) bool {
 	if name == "lm_head.weight" || name == "rope_freqs.weight" {
 		return true

@@ -12,18 +12,18 @@ import (
 	"vapp.dev/nearest"
 )
 
-// The configs of models that plan without their files, as published, and
-// index.json, which names them (catalogue/SOURCES.md has their sources).
+// The configs of models that can be planned without their files, as published, and index.json,
+// which lists them (catalogue/SOURCES.md has their sources).
 //
 //go:embed catalogue/*.json
 var catalogue embed.FS
 
-// Entry is a model of the catalogue.
+// Entry is a model in the catalogue.
 type Entry struct {
 	Name         string   `json:"name"`    // on the hub: "meta-llama/Llama-3.2-1B-Instruct"
 	Aliases      []string `json:"aliases"` // other hub names of the same config
 	About        string   `json:"about"`
-	Parameters   int64    `json:"parameters"`   // weights as trained; scales of quantized ones are not counted
+	Parameters   int64    `json:"parameters"`   // weights as trained, not counting the scales of quantized weights
 	Quantization string   `json:"quantization"` // as published: "bf16", "fp8 128x128", "mxfp4"
 	Licence      string   `json:"licence"`
 	File         string   `json:"file"` // of its config in the catalogue, without .json
@@ -38,7 +38,7 @@ func (e Entry) Config() (checkpoint.Config, error) {
 	return checkpoint.ParseConfig(e.Name+" (embedded config)", data)
 }
 
-// Catalogue lists what is known by name, family by family. No config is parsed.
+// Catalogue lists the entries, family by family. It parses no config.
 func Catalogue() ([]Entry, error) {
 	var out []Entry
 	data, err := catalogue.ReadFile("catalogue/index.json")
@@ -51,10 +51,9 @@ func Catalogue() ([]Entry, error) {
 	return out, nil
 }
 
-// Listed finds a model by its hub name, whatever its case; the organisation may
-// be another's or left out, and where no entry has the very name, "-instruct" and
-// "-it" at its end do not count.
-func Listed(name string) (Entry, bool, error) {
+// FindEntry returns the entry for a hub name, ignoring case. The organisation may differ or be left
+// out. If no entry matches exactly, a trailing "-instruct" or "-it" is ignored too.
+func FindEntry(name string) (Entry, bool, error) {
 	list, err := Catalogue()
 	if err != nil {
 		return Entry{}, false, err
@@ -72,8 +71,8 @@ func Listed(name string) (Entry, bool, error) {
 
 func (e Entry) names() []string { return append([]string{e.Name}, e.Aliases...) }
 
-// hubName is a name to compare; lastName is without the organisation, untuned also
-// without the suffix of instruction tuning.
+// hubName, lastName and untuned normalize a name for comparison: hubName lowers its case, lastName
+// also drops the organisation, untuned also drops the suffix of instruction tuning.
 func hubName(name string) string { return strings.ToLower(name) }
 
 func lastName(name string) string { return path.Base(hubName(name)) }
@@ -88,9 +87,9 @@ func untuned(name string) string {
 	return name
 }
 
-// Catalogued returns the config of a model that Listed finds.
-func Catalogued(name string) (checkpoint.Config, bool, error) {
-	e, ok, err := Listed(name)
+// CatalogueConfig returns the config of the entry that FindEntry returns.
+func CatalogueConfig(name string) (checkpoint.Config, bool, error) {
+	e, ok, err := FindEntry(name)
 	if !ok || err != nil {
 		return checkpoint.Config{}, false, err
 	}
@@ -98,7 +97,7 @@ func Catalogued(name string) (checkpoint.Config, bool, error) {
 	return c, true, err
 }
 
-// CatalogueNames lists the hub names of the catalogue, aliases apart.
+// CatalogueNames lists the hub names of the catalogue, without aliases.
 func CatalogueNames() []string {
 	var out []string
 	list, _ := Catalogue()
@@ -108,9 +107,8 @@ func CatalogueNames() []string {
 	return out
 }
 
-// Near lists up to three names of the catalogue that an unknown name was probably
-// meant to be.
-func Near(name string) []string {
+// Suggest returns up to three catalogue names that are similar to an unknown name.
+func Suggest(name string) []string {
 	names := map[string]string{}
 	var keys []string
 	list, _ := Catalogue()

@@ -13,18 +13,18 @@ import (
 	"vapp.dev/kernels"
 )
 
-// inventory is the form of testdata/inventory: what a published checkpoint
-// holds, by patterns of names.
+// inventory is the format of testdata/inventory: the contents of a published checkpoint, by
+// patterns of names.
 type inventory struct {
 	Tensors  int            `json:"tensors_in_checkpoint"`
 	Elements int64          `json:"elements"`
-	Trained  int64          `json:"elements_without_scales"` // four-bit pairs count once
+	Trained  int64          `json:"elements_without_scales"` // a byte with two 4-bit weights counts once
 	Bytes    int64          `json:"bytes"`
 	Rows     []inventoryRow `json:"tensors"`
 }
 
-// inventoryRow is [pattern, how many, shape, dtype]; {i} in a pattern is a number, {a,b}
-// one of the words, and what follows a space is a remark.
+// inventoryRow is [pattern, count, shape, dtype]. In a pattern {i} is a number and {a,b} one of the
+// words; text after a space is a remark.
 type inventoryRow struct {
 	pattern string
 	count   int
@@ -38,7 +38,7 @@ func (r *inventoryRow) UnmarshalJSON(data []byte) error {
 
 var patternBraces = regexp.MustCompile(`\\\{[^}]*\\\}`)
 
-// names is the expression that matches whole names of the pattern.
+// names returns the regular expression for whole names of the pattern.
 func (r inventoryRow) names() *regexp.Regexp {
 	name, _, _ := strings.Cut(r.pattern, " ")
 	return regexp.MustCompile("^" + patternBraces.ReplaceAllStringFunc(regexp.QuoteMeta(name), func(s string) string {
@@ -51,8 +51,8 @@ func (r inventoryRow) names() *regexp.Regexp {
 
 var publishedDtypes = map[string]kernels.Format{"BF16": kernels.BF16, "U8": kernels.U8, "F8_E4M3": kernels.F8E4M3}
 
-// TestInventory: the tensors that a family derives from a published config are
-// those of the published checkpoint: names, shapes, formats, sums.
+// TestInventory checks that the tensors derived from a published config equal those of the
+// published checkpoint: names, shapes, formats, sums.
 func TestInventory(t *testing.T) {
 	for _, name := range []string{
 		"llama-3.2-1b", "deepseek-r1-distill-qwen-7b", "qwen2-7b-instruct", "gpt-oss-20b", "gemma-4-26b-a4b", "gemma-4-31b", "qwen3.5-27b-fp8",
@@ -66,7 +66,7 @@ func TestInventory(t *testing.T) {
 			if err := json.Unmarshal(data, &want); err != nil {
 				t.Fatal(err)
 			}
-			cfg, ok, err := Catalogued(name)
+			cfg, ok, err := CatalogueConfig(name)
 			if err != nil || !ok {
 				t.Fatalf("in the catalogue: %v, %v", ok, err)
 			}
@@ -74,15 +74,15 @@ func TestInventory(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, problem := range want.against(tensors) {
+			for _, problem := range want.differences(tensors) {
 				t.Error(problem)
 			}
 		})
 	}
 }
 
-// against is what differs between the inventory and a list of tensors.
-func (want inventory) against(tensors []checkpoint.TensorInfo) (problems []string) {
+// differences lists the differences between the inventory and a list of tensors.
+func (want inventory) differences(tensors []checkpoint.TensorInfo) (problems []string) {
 	note := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	var elements, bytes int64
 	for _, t := range tensors {
@@ -113,7 +113,7 @@ func (want inventory) against(tensors []checkpoint.TensorInfo) (problems []strin
 	return problems
 }
 
-// TestInventoryCanFail changes a list in each way that the comparison sees.
+// TestInventoryCanFail changes a list in every way that TestInventory must detect.
 func TestInventoryCanFail(t *testing.T) {
 	w := func(name string, f kernels.Format, shape ...int64) checkpoint.TensorInfo {
 		i := checkpoint.TensorInfo{Name: name, Shape: shape, Format: f}
@@ -124,7 +124,7 @@ func TestInventoryCanFail(t *testing.T) {
 		{"layers.{i}.{q,k}.weight (full)", 2, []int64{2, 4}, "BF16"}, {"norm", 1, []int64{4}, "BF16"},
 	}}
 	good := []checkpoint.TensorInfo{w("layers.0.q.weight", kernels.BF16, 2, 4), w("norm", kernels.BF16, 4), w("layers.10.k.weight", kernels.BF16, 2, 4)}
-	if got := want.against(good); got != nil {
+	if got := want.differences(good); got != nil {
 		t.Errorf("the same: %q", got)
 	}
 	for what, list := range map[string][]checkpoint.TensorInfo{
@@ -134,7 +134,7 @@ func TestInventoryCanFail(t *testing.T) {
 		"shape":  {good[0], good[1], w("layers.10.k.weight", kernels.BF16, 4, 2)},
 		"format": {good[0], good[1], w("layers.10.k.weight", kernels.F16, 2, 4)},
 	} {
-		if want.against(list) == nil {
+		if want.differences(list) == nil {
 			t.Errorf("%s: seen as the same", what)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"vapp.dev/engine/checkpoint"
 )
 
-func TestListed(t *testing.T) {
+func TestFindEntry(t *testing.T) {
 	for _, c := range []struct{ name, want string }{
 		{"meta-llama/Llama-3.2-1B-Instruct", "meta-llama/Llama-3.2-1B-Instruct"},
 		{"meta-llama/Llama-3.2-1B", "meta-llama/Llama-3.2-1B-Instruct"},
@@ -27,7 +27,7 @@ func TestListed(t *testing.T) {
 		{"meta-llama/Llama-3.3-70B-Instruct", "meta-llama/Llama-3.3-70B-Instruct"},
 		{"nobody/knows", ""}, {"", ""}, {"/", ""}, {"-it", ""}, {"..", ""}, {"../catalogue/index", ""},
 	} {
-		e, ok, err := Listed(c.name)
+		e, ok, err := FindEntry(c.name)
 		if err != nil || ok != (c.want != "") || e.Name != c.want {
 			t.Errorf("%q: %q %v %v, want %q", c.name, e.Name, ok, err, c.want)
 		}
@@ -41,17 +41,17 @@ func TestNear(t *testing.T) {
 		{"google/gemma4-26b", "google/gemma-4-26B-A4B-it"},
 		{"Qwen/Qwen2.5-7B-Instuct", "Qwen/Qwen2.5-7B-Instruct"},
 	} {
-		if got := Near(c.name); !slices.Contains(got, c.want) || len(got) > 3 {
+		if got := Suggest(c.name); !slices.Contains(got, c.want) || len(got) > 3 {
 			t.Errorf("%s: %q, want %s among them", c.name, got, c.want)
 		}
 	}
-	if got := Near("nobody/knows"); got != nil {
+	if got := Suggest("nobody/knows"); got != nil {
 		t.Errorf("near nothing: %q", got)
 	}
 }
 
-// TestCatalogue holds every entry against its config, the tensors that it asks
-// for and the model made of them.
+// TestCatalogue checks every entry against its config, the tensors that the config implies and the
+// model built from them.
 func TestCatalogue(t *testing.T) {
 	list, err := Catalogue()
 	if err != nil {
@@ -95,7 +95,7 @@ func checkEntry(t *testing.T, e Entry) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := trained(tensors); got != e.Parameters {
+	if got := countTrained(tensors); got != e.Parameters {
 		t.Errorf("%d parameters, the tensors hold %d", e.Parameters, got)
 	}
 	c, err := checkpoint.Dummy(cfg, tensors, 1)
@@ -111,13 +111,13 @@ func checkEntry(t *testing.T, e Entry) {
 	}
 }
 
-// trained counts weights as trained: packed ones each, scales not at all.
-func trained(tensors []checkpoint.TensorInfo) (n int64) {
+// countTrained counts the weights as trained: packed ones individually, scales not at all.
+func countTrained(tensors []checkpoint.TensorInfo) (n int64) {
 	for _, t := range tensors {
 		switch {
 		case strings.HasSuffix(t.Name, "_scale_inv") || strings.HasSuffix(t.Name, "_scales"):
 		case strings.HasSuffix(t.Name, "_blocks"):
-			n += 2 * t.Elements() // two of four bits in a byte
+			n += 2 * t.Elements() // two 4-bit weights per byte
 		default:
 			n += t.Elements()
 		}
@@ -125,9 +125,9 @@ func trained(tensors []checkpoint.TensorInfo) (n int64) {
 	return n
 }
 
-func BenchmarkListed(b *testing.B) {
+func BenchmarkFindEntry(b *testing.B) {
 	for b.Loop() {
-		if _, ok, err := Listed("google/gemma-4-26B-A4B"); !ok || err != nil {
+		if _, ok, err := FindEntry("google/gemma-4-26B-A4B"); !ok || err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// onDevice is the CUDA layout of a catalogued device.
+// onDevice returns the CUDA layout of a catalogued device.
 func onDevice(t testing.TB, device string) backend.Layout {
 	t.Helper()
 	return onDeviceWith(t, device, backend.Settings{})
@@ -30,22 +30,23 @@ func onDeviceWith(t testing.TB, device string, s backend.Settings) backend.Layou
 	return l
 }
 
-// runs asks a layout whether it would run a model's programs, with keys and values as f, and
-// that none of them asks for what has no room.
+// runs returns an error unless layout l can run a model's programs, with keys and values in f, and
+// plan their memory.
 func runs(l backend.Layout, m Model, f kernels.Format, draft int) error {
-	p, err := recorded(m, f, draftBucket(draft))
+	p, err := recordStep(m, f, draftBucket(draft))
 	if err != nil {
 		return err
 	}
 	if err := l.Runs(m.Weights(), p); err != nil {
 		return err
 	}
-	_, err = dried(l, m, p)
+	_, err = dryRun(l, m, p)
 	return err
 }
 
-// TestCUDARuns: GPUs run every model of the catalogue as it is published and with its linear
-// layers in fp8, with keys and values in 16 and in 8 bits, and with activations in fp8 where weights are.
+// TestCUDARuns checks that GPUs run every model of the catalogue, as published and with linear
+// layers in fp8, with keys and values in 16 and 8 bits, and with fp8 activations if weights are
+// fp8.
 func TestCUDARuns(t *testing.T) {
 	list, err := Catalogue()
 	if err != nil {
@@ -60,7 +61,7 @@ func TestCUDARuns(t *testing.T) {
 			if b.Quantize != kernels.Invalid && e.Quantization != "bf16" {
 				continue
 			}
-			m, err := built(cfg, b)
+			m, err := buildModel(cfg, b)
 			if err != nil {
 				t.Fatalf("%s: %v", e.Name, err)
 			}
@@ -79,7 +80,7 @@ func TestCUDARuns(t *testing.T) {
 	}
 }
 
-// TestCUDARunsForms: what is built otherwise runs too, or is refused for a stated reason.
+// TestCUDARunsForms checks that other builds run too, or are refused with a reason.
 func TestCUDARunsForms(t *testing.T) {
 	type form struct {
 		name, model string
@@ -105,7 +106,7 @@ func TestCUDARunsForms(t *testing.T) {
 	}
 	l := onDevice(t, "h100")
 	for _, c := range forms {
-		m, err := built(altered(t, c.model, c.config), c.build)
+		m, err := buildModel(alterConfig(t, c.model, c.config), c.build)
 		if err != nil {
 			t.Fatalf("%s, %s: %v", c.model, c.name, err)
 		}

@@ -6,8 +6,8 @@ import (
 	"vapp.dev/engine/checkpoint"
 )
 
-// style is where the dense architectures differ: which matrices have biases, and
-// whether heads of Q and K are normalised before they are rotated.
+// style lists the differences between the dense architectures: which matrices have biases, and
+// whether heads of Q and K are normalized before rotation.
 type style struct {
 	qkvBias, outBias, mlpBias bool
 	headNorm                  bool
@@ -26,8 +26,8 @@ func qwen3Style(c checkpoint.Config) style {
 
 func mistralStyle(checkpoint.Config) style { return style{} }
 
-// denseFamily is the row of an architecture of pre-norm blocks: grouped-query
-// attention with rotary positions over the whole history, and a SwiGLU MLP.
+// denseFamily returns the table row of a dense architecture: pre-norm blocks of grouped-query
+// attention with rotary positions over the whole context, and a SwiGLU MLP.
 func denseFamily(architecture string, of func(checkpoint.Config) style) family {
 	return family{
 		architecture: architecture,
@@ -39,7 +39,7 @@ func denseFamily(architecture string, of func(checkpoint.Config) style) family {
 	}
 }
 
-// checkDense refuses what the recorded forward does not do.
+// checkDense refuses configs that the recorded forward pass does not implement.
 func checkDense(c checkpoint.Config) error {
 	if c.HiddenAct != "silu" {
 		return &UnsupportedError{"hidden_act " + c.HiddenAct, c.Architecture + " has silu"}
@@ -48,7 +48,7 @@ func checkDense(c checkpoint.Config) error {
 		return &UnsupportedError{c.Architecture + " without intermediate_size", "its MLP is dense"}
 	}
 	window := c.SlidingWindow != 0
-	if c.ModelType == "qwen2" || c.ModelType == "qwen3" { // which name a window and say apart whether it is used
+	if c.ModelType == "qwen2" || c.ModelType == "qwen3" { // these give a window's size even if use_sliding_window is false
 		s, err := c.Section("")
 		if err != nil {
 			return err
@@ -70,10 +70,10 @@ func checkDense(c checkpoint.Config) error {
 	return err
 }
 
-// denseRope is the one rope of all layers, which turns whole heads.
+// denseRope returns the rope that all layers share; it rotates whole heads.
 func denseRope(c checkpoint.Config) (checkpoint.RopeAngles, error) {
 	if c.RopeByLayerType != nil || c.PartialRotaryFactor != 1 {
-		return checkpoint.RopeAngles{}, &UnsupportedError{"a rope that differs by layer or turns part of a head", c.Architecture + " has one for all"}
+		return checkpoint.RopeAngles{}, &UnsupportedError{"a rope that differs by layer or rotates part of a head", c.Architecture + " has one for all"}
 	}
 	r, err := c.Rope("")
 	if err != nil {

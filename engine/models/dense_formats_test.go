@@ -11,8 +11,8 @@ import (
 	"vapp.dev/kernels"
 )
 
-// ggufMix is how llama.cpp mixes formats in a file of the kind Q4_K_M: vectors
-// stay F32, values and outputs get Q6_K, the rest Q4_K.
+// ggufMix returns the format that llama.cpp's Q4_K_M files use for a tensor: F32 for vectors, Q6_K
+// for values and outputs, Q4_K for the others.
 func ggufMix(x checkpoint.TensorInfo) kernels.Format {
 	switch {
 	case len(x.Shape) < 2:
@@ -23,9 +23,9 @@ func ggufMix(x checkpoint.TensorInfo) kernels.Format {
 	return kernels.Q4_K
 }
 
-// stored is the model of a config whose tensors are stored as f says, changed by
+// buildStored builds the model of a config whose tensors are stored in format f and then changed by
 // edit.
-func stored(c checkpoint.Config, b Build, f func(checkpoint.TensorInfo) kernels.Format, edit func([]checkpoint.TensorInfo) []checkpoint.TensorInfo) (Model, error) {
+func buildStored(c checkpoint.Config, b Build, f func(checkpoint.TensorInfo) kernels.Format, edit func([]checkpoint.TensorInfo) []checkpoint.TensorInfo) (Model, error) {
 	tensors, err := Tensors(c)
 	if err != nil {
 		return nil, err
@@ -45,13 +45,13 @@ func stored(c checkpoint.Config, b Build, f func(checkpoint.TensorInfo) kernels.
 	return New(ck, b)
 }
 
-// TestGGUFPlans: weights stay in the file's blocks, also split over ranks; parts
-// of several formats each in theirs, and what would cut a block is refused.
+// TestGGUFPlans checks that weights keep the file's block format, also when split over ranks or
+// made of parts in several formats, and that splitting a block is refused.
 func TestGGUFPlans(t *testing.T) {
-	cfg := altered(t, "Qwen/Qwen2-7B", nil)
+	cfg := alterConfig(t, "Qwen/Qwen2-7B", nil)
 	cfg.Dialect, cfg.TorchDtype = "gguf", ""
 	for _, world := range []int{1, 2} {
-		m, err := stored(cfg, Build{Shard: backend.Shard{World: world}}, ggufMix, nil)
+		m, err := buildStored(cfg, Build{Shard: backend.Shard{World: world}}, ggufMix, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,12 +69,12 @@ func TestGGUFPlans(t *testing.T) {
 				t.Errorf("%s is %v, turned into %v; want %v", w.Name, w.Source, w.Target, want)
 			}
 		}
-		p, err := recorded(m, kernels.F16, bucket)
+		p, err := recordStep(m, kernels.F16, bucket)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for on, l := range layouts(t) {
-			if _, err := dried(l, m, p); err != nil {
+			if _, err := dryRun(l, m, p); err != nil {
 				t.Errorf("%s: %v", on, err)
 			}
 		}
@@ -84,17 +84,17 @@ func TestGGUFPlans(t *testing.T) {
 		{Quantize: kernels.F8E4M3}:       "no linear layer is stored as f32, f16 or bf16",
 	} {
 		var refused *UnsupportedError
-		if _, err := stored(cfg, b, ggufMix, nil); !errors.As(err, &refused) || !strings.Contains(err.Error(), want) {
+		if _, err := buildStored(cfg, b, ggufMix, nil); !errors.As(err, &refused) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", b, err, want)
 		}
 	}
 }
 
-// TestAgree: scales may be spelled and shaped in several ways, what nobody reads
-// may be there, and the rest is refused by its name.
-func TestAgree(t *testing.T) {
+// TestCheckTensors checks that scales may have several names and shapes, that unused tensors may be
+// present, and that other differences are refused by name.
+func TestCheckTensors(t *testing.T) {
 	const layer = "model.layers.0.mlp.down_proj.weight"
-	cfg := altered(t, "Qwen/Qwen2-0.5B", quantized(`{"quant_method":"fp8","activation_scheme":"static"}`))
+	cfg := alterConfig(t, "Qwen/Qwen2-0.5B", quantConfig(`{"quant_method":"fp8","activation_scheme":"static"}`))
 	rename := func(from, to string, shape ...int64) func([]checkpoint.TensorInfo) []checkpoint.TensorInfo {
 		return func(list []checkpoint.TensorInfo) []checkpoint.TensorInfo {
 			for i := range list {
@@ -147,7 +147,7 @@ func TestAgree(t *testing.T) {
 		{"another model's tensor", add("model.layers.0.mlp.router.weight", kernels.BF16, 8, 896), "model.layers.0.mlp.router.weight is not part of the model"},
 		{"another shape", rename("model.norm.weight", "model.norm.weight", 895), "model.norm.weight has shape [895] instead of [896]"},
 	} {
-		m, err := stored(cfg, Build{}, nil, c.edit)
+		m, err := buildStored(cfg, Build{}, nil, c.edit)
 		var wrong *MismatchError
 		switch {
 		case c.want != "":
@@ -166,9 +166,10 @@ func TestAgree(t *testing.T) {
 	}
 }
 
-// TestKVScales: scales of K and V are refused where pages would need them, and nowhere else.
+// TestKVScales checks that stored scales of K and V are refused only for page formats that would
+// need them.
 func TestKVScales(t *testing.T) {
-	cfg := altered(t, "Qwen/Qwen2-0.5B", nil)
+	cfg := alterConfig(t, "Qwen/Qwen2-0.5B", nil)
 	for _, c := range []struct {
 		name string
 		kv   kernels.Format

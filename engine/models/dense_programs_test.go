@@ -12,10 +12,10 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestDensePrograms holds listings of the dense families' programs against
+// TestDensePrograms compares listings of the dense families' programs with
 // testdata/programs/*.txtar, a part for each form; -rewrite writes them.
 func TestDensePrograms(t *testing.T) {
-	block := quantized(`{"quant_method":"fp8","weight_block_size":[128,128]}`)
+	block := quantConfig(`{"quant_method":"fp8","weight_block_size":[128,128]}`)
 	for _, name := range []string{"llama-3.2-1b", "qwen2-7b", "qwen3-8b"} {
 		t.Run(name, func(t *testing.T) {
 			got := &txtar.Archive{Comment: []byte("Weights and programs of " + name + " from its published config: a step of 2048 tokens of 64 sequences.\n\n")}
@@ -32,7 +32,7 @@ func TestDensePrograms(t *testing.T) {
 				{"stage 0 of 2", nil, Build{Pipe: backend.Shard{World: 2}}},
 				{"stage 1 of 2, rank 1 of 2, fp8 at load", nil, Build{Pipe: backend.Shard{Rank: 1, World: 2}, Shard: backend.Shard{Rank: 1, World: 2}, Quantize: kernels.F8E4M3}},
 			} {
-				m, err := built(altered(t, name, form.config), form.build)
+				m, err := buildModel(alterConfig(t, name, form.config), form.build)
 				if err != nil {
 					t.Fatalf("%s: %v", form.name, err)
 				}

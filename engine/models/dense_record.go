@@ -7,37 +7,37 @@ import (
 	"vapp.dev/kernels"
 )
 
-// densePass is a run of the stage's blocks over rows of one kind: tokens, the sampled
-// ones of these, or sequences ahead of the step.
+// densePass is a pass of the stage's layers over rows of one kind: all tokens, the sampled tokens,
+// or one row per sequence in a draft pass.
 type densePass struct {
 	*dense
 	r      *backend.Recorder
 	x      backend.Value // the residual stream [rows,hidden]
-	delta  backend.Value // what is to be added to it; NoValue: nothing
+	delta  backend.Value // the pending addition to it; NoValue: none
 	angles backend.Value
 	ahead  *backend.DraftPosition // where the rows are; nil: tokens
 }
 
-// pass begins a run with the residual stream x.
+// pass starts a pass with the residual stream x.
 func (m *dense) pass(r *backend.Recorder, x backend.Value, ahead *backend.DraftPosition) *densePass {
 	y := r.New("angles", kernels.F32, r.Info(x).Rows, m.cfg.HeadDim)
 	r.Do(backend.Angles{InvFreq: m.freqs, Scale: m.ropeScale, Y: y, Draft: ahead})
 	return &densePass{dense: m, r: r, x: x, delta: backend.NoValue, angles: y, ahead: ahead}
 }
 
-// Record is the forward pass of the stage. The residual stream x stays F32; the
-// last layer's MLP and the head run on sampled rows only.
+// Record records the forward pass of the stage. The residual stream x stays F32. The last layer's
+// MLP and the head run on sampled rows only.
 func (m *dense) Record(p *backend.Program) (*backend.Program, error) {
 	p.Weights, p.Vocab, p.Shard = m.weights, m.size, m.Shard
 	r := backend.Record(p)
-	ids, x := enter(r, m.vocabulary, m.stage)
+	ids, x := beginResidual(r, m.vocabulary, m.stage)
 	s := m.pass(r, x, nil)
 	for i := range m.layers {
 		attn := s.attention(i, true)
 		if m.stage.last && i == len(m.layers)-1 {
-			attn, s.x = sampled(r, attn), sampled(r, s.x)
+			attn, s.x = takeSampled(r, attn), takeSampled(r, s.x)
 		}
-		s.rest(attn, m.layers[i])
+		s.finishLayer(attn, m.layers[i])
 	}
 	if !m.stage.last {
 		r.Do(backend.Add{X: s.delta, Into: s.x, Scale: backend.NoWeight})
@@ -45,14 +45,14 @@ func (m *dense) Record(p *backend.Program) (*backend.Program, error) {
 		r.Free(s.delta, s.x, s.angles)
 		return r.Program()
 	}
-	last := s.normed(s.norm)
+	last := s.normalize(s.norm)
 	r.Free(s.x, s.angles)
 	m.finish(r, last, ids, 0)
 	return r.Program()
 }
 
-// normed adds what is due into the residual stream and normalises it.
-func (s *densePass) normed(w backend.WeightID) backend.Value {
+// normalize adds the pending delta to the residual stream and returns its norm.
+func (s *densePass) normalize(w backend.WeightID) backend.Value {
 	y := s.r.New("normed", kernels.F32, s.r.Info(s.x).Rows, s.cfg.HiddenSize)
 	n := backend.Norm{X: s.x, Residual: backend.NoValue, W: w, Eps: float32(s.cfg.RMSNormEps), Y: y}
 	if s.delta != backend.NoValue {
@@ -64,10 +64,10 @@ func (s *densePass) normed(w backend.WeightID) backend.Value {
 	return y
 }
 
-// projected is what attention reads of a layer's input: queries, keys and values.
-func (s *densePass) projected(layer int) (q, k, v backend.Value) {
+// projectQKV returns the queries, keys and values of a layer.
+func (s *densePass) projectQKV(layer int) (q, k, v backend.Value) {
 	r, w, heads, kv, d := s.r, s.layers[layer], s.heads, s.kvHeads, s.cfg.HeadDim
-	n := s.normed(w.attnNorm)
+	n := s.normalize(w.attnNorm)
 	f, rows := r.Class(s.class).Format, r.Info(n).Rows
 	qkv := r.New("qkv", kernels.F32, rows, (heads+2*kv)*d)
 	r.Do(backend.Linear{X: n, W: w.qkv, Bias: w.qkvBias, Y: qkv})
@@ -80,11 +80,11 @@ func (s *densePass) projected(layer int) (q, k, v backend.Value) {
 	return q, k, v
 }
 
-// attention returns the heads' outputs [rows, heads·headDim]. store says that later
-// rows read the keys and values.
+// attention returns the heads' outputs [rows, heads·headDim]. store is true if later rows read the
+// keys and values.
 func (s *densePass) attention(layer int, store bool) backend.Value {
 	r, heads, kv, d := s.r, s.heads, s.kvHeads, s.cfg.HeadDim
-	q, k, v := s.projected(layer)
+	q, k, v := s.projectQKV(layer)
 	y := r.New("attn", kernels.F32, r.Info(q).Rows, heads*d)
 	r.Do(backend.Attention{Q: q, K: k, V: v, Y: y, Class: s.class, Layer: layer, Heads: heads, KVHeads: kv, HeadDim: d,
 		Scale: float32(1 / math.Sqrt(float64(d))), Draft: s.ahead})
@@ -95,15 +95,15 @@ func (s *densePass) attention(layer int, store bool) backend.Value {
 	return y
 }
 
-// rest consumes attention's outputs: their projection and the MLP.
-func (s *densePass) rest(attn backend.Value, w denseLayer) {
-	s.delta = s.contribution(attn, w.out, w.outBias)
+// finishLayer consumes attention's outputs and records their projection and the MLP.
+func (s *densePass) finishLayer(attn backend.Value, w denseLayer) {
+	s.delta = s.rowParallel(attn, w.out, w.outBias)
 	m := gatedMLP{gateUp: w.gateUp, gateUpBias: w.gateUpBias, down: w.down, downBias: w.downBias, width: s.width}
-	s.delta = m.record(s.r, s.normed(w.mlpNorm))
+	s.delta = m.record(s.r, s.normalize(w.mlpNorm))
 }
 
-// contribution consumes x: W·x for the residual stream, summed over the ranks.
-func (s *densePass) contribution(x backend.Value, w, bias backend.WeightID) backend.Value {
+// rowParallel consumes x and returns W·x, summed over the ranks.
+func (s *densePass) rowParallel(x backend.Value, w, bias backend.WeightID) backend.Value {
 	d := s.r.New("delta", kernels.F32, s.r.Info(x).Rows, s.hidden)
 	s.r.Do(backend.Linear{X: x, W: w, Bias: bias, Y: d})
 	s.r.Do(backend.AllReduce{X: d})
@@ -111,17 +111,17 @@ func (s *densePass) contribution(x backend.Value, w, bias backend.WeightID) back
 	return d
 }
 
-// head ends the run and returns its rows' logits.
+// head ends the pass and returns the logits of its rows.
 func (s *densePass) head() backend.Value {
-	last := s.normed(s.norm)
+	last := s.normalize(s.norm)
 	s.r.Free(s.x, s.angles)
 	logits := s.logits(s.r, last)
 	s.r.Free(last)
 	return logits
 }
 
-// sampled consumes a value of all tokens and returns its sampled rows.
-func sampled(r *backend.Recorder, v backend.Value) backend.Value {
+// takeSampled consumes a value of all tokens and returns its sampled rows.
+func takeSampled(r *backend.Recorder, v backend.Value) backend.Value {
 	in := r.Info(v)
 	y := r.New(in.Name+".sampled", in.Format, backend.PerSample, in.Cols)
 	r.Do(backend.Gather{X: v, Y: y})

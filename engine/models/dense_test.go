@@ -13,15 +13,15 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestParameters: the weights of a whole model hold what it was published to
-// have; frequencies of the rope are computed.
+// TestParameters checks the number of a whole model's weights against the published number; rope
+// frequencies are computed and do not count.
 func TestParameters(t *testing.T) {
 	for name, want := range map[string]int64{
 		"meta-llama/Llama-3.2-1B": 1_235_814_400, "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B": 7_615_616_512, "Qwen/Qwen2-7B-Instruct": 7_615_616_512,
 		"Qwen/Qwen3-8B": 8_190_735_360, "Qwen/Qwen2-0.5B": 494_032_768,
 	} {
 		for _, q := range quantizations {
-			m, err := built(altered(t, name, q.config), q.build)
+			m, err := buildModel(alterConfig(t, name, q.config), q.build)
 			if err != nil {
 				t.Fatalf("%s, %s: %v", name, q.name, err)
 			}
@@ -41,37 +41,37 @@ func TestParameters(t *testing.T) {
 // area is a part of a tensor.
 type area struct{ row0, rows, col0, cols int64 }
 
-// TestRanksCoverTensors: all ranks together hold every element of every tensor,
-// as often as it is shared: norms by each, key/value heads by several where there
-// are fewer than ranks, a tied embedding by the first and the last stage.
+// TestRanksCoverTensors checks that all ranks together hold every element of every tensor the
+// expected number of times: norms once per rank, key/value heads several times if they are fewer
+// than the ranks, a tied embedding in the first and the last stage.
 func TestRanksCoverTensors(t *testing.T) {
 	bias := map[string]any{"attention_bias": true, "mlp_bias": true}
 	for _, c := range []struct {
 		name         string
 		change       map[string]any
 		tensor, pipe int
-		vocab        int64 // how often the embedding is held
-		kv           int64 // and each key/value head
+		vocab        int64 // number of ranks that hold the embedding
+		kv           int64 // and of those that hold each key/value head
 	}{
 		{"meta-llama/Llama-3.2-1B", nil, 1, 1, 1, 1}, {"meta-llama/Llama-3.2-1B", bias, 4, 1, 1, 1}, {"meta-llama/Llama-3.2-1B", nil, 16, 1, 1, 2},
 		{"meta-llama/Llama-3.2-1B", bias, 1, 3, 2, 1}, {"meta-llama/Llama-3.2-1B", nil, 2, 16, 2, 1}, {"Qwen/Qwen3-8B", nil, 8, 5, 1, 1},
 		{"Qwen/Qwen2-7B", nil, 4, 3, 1, 1}, {"Qwen/Qwen2-7B", nil, 7, 1, 1, 0},
 	} {
 		t.Run(fmt.Sprintf("%s/tp%d/pp%d", c.name, c.tensor, c.pipe), func(t *testing.T) {
-			cfg := altered(t, c.name, c.change)
+			cfg := alterConfig(t, c.name, c.change)
 			held := map[string]map[area]int64{}
 			layers := 0
 			for pipe := range c.pipe {
 				for rank := range c.tensor {
 					b := Build{Shard: backend.Shard{Rank: rank, World: c.tensor}, Pipe: backend.Shard{Rank: pipe, World: c.pipe}}
-					m, err := built(cfg, b)
+					m, err := buildModel(cfg, b)
 					if c.kv == 0 && err != nil {
 						t.Skip(err) // 152064 tokens, 4 key/value heads, 7 ranks
 					}
 					if err != nil {
 						t.Fatal(err)
 					}
-					p, err := recorded(m, kernels.F16, bucket)
+					p, err := recordStep(m, kernels.F16, bucket)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -102,7 +102,7 @@ func TestRanksCoverTensors(t *testing.T) {
 	}
 }
 
-// hold notes what a model holds of each tensor.
+// hold records which part of each tensor a model holds.
 func hold(held map[string]map[area]int64, m Model) {
 	for _, w := range m.Weights() {
 		for _, p := range w.Parts {
@@ -121,7 +121,7 @@ func hold(held map[string]map[area]int64, m Model) {
 func checkCover(t *testing.T, x checkpoint.TensorInfo, areas map[area]int64, times int64) {
 	t.Helper()
 	var sum int64
-	rows := map[int64]int64{} // elements in a row's parts, of those that begin at it
+	rows := map[int64]int64{} // elements of the parts that begin at a row
 	for a, n := range areas {
 		if n != times {
 			t.Errorf("%s: %+v is held %d times, want %d", x.Name, a, n, times)
@@ -142,8 +142,8 @@ func checkCover(t *testing.T, x checkpoint.TensorInfo, areas map[area]int64, tim
 	}
 }
 
-// checkStage: tokens come in at the first stage and leave at the last, others
-// hand the residual on; sums are over ranks where there are several.
+// checkStage checks that only the first stage reads tokens and only the last one samples, that
+// other stages send the residual on, and that results are summed if there are several ranks.
 func checkStage(t *testing.T, p *backend.Program, b Build) {
 	t.Helper()
 	n := map[string]int{}
@@ -201,8 +201,8 @@ func TestStages(t *testing.T) {
 	}
 }
 
-// TestMistral: configs of Mistral 7B v0.3 and Nemo hold what was published; the
-// window of v0.1 is refused.
+// TestMistral checks that configs of Mistral 7B v0.3 and Nemo have the published number of weights,
+// and that v0.1 is refused because of its window.
 func TestMistral(t *testing.T) {
 	config := func(hidden, inner, layers, vocab int, more string) (Model, error) {
 		c, err := checkpoint.ParseConfig("config.json", fmt.Appendf(nil, `{"architectures":["MistralForCausalLM"],"model_type":"mistral","hidden_act":"silu","hidden_size":%d,
@@ -211,7 +211,7 @@ func TestMistral(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return built(c, Build{})
+		return buildModel(c, Build{})
 	}
 	const freqs = 64
 	for want, m := range map[int64]func() (Model, error){
@@ -225,7 +225,7 @@ func TestMistral(t *testing.T) {
 		if got := elements(m) - freqs; got != want {
 			t.Errorf("%d elements, published are %d", got, want)
 		}
-		if _, err := recorded(m, kernels.BF16, bucket); err != nil {
+		if _, err := recordStep(m, kernels.BF16, bucket); err != nil {
 			t.Error(err)
 		}
 	}
@@ -235,13 +235,13 @@ func TestMistral(t *testing.T) {
 	}
 }
 
-// TestYarn: the longer context that Qwen's model cards describe.
+// TestYarn builds the extended context that Qwen's model cards describe.
 func TestYarn(t *testing.T) {
-	m, err := built(altered(t, "Qwen/Qwen3-8B", map[string]any{"rope_scaling": map[string]any{"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}}), Build{})
+	m, err := buildModel(alterConfig(t, "Qwen/Qwen3-8B", map[string]any{"rope_scaling": map[string]any{"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}}), Build{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := recorded(m, kernels.BF16, bucket)
+	p, err := recordStep(m, kernels.BF16, bucket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,12 +252,12 @@ func TestYarn(t *testing.T) {
 	}
 }
 
-// TestBuildRefusals: what cannot be built is refused with the numbers.
+// TestBuildRefusals checks that unsupported builds are refused with the numbers in the error.
 func TestBuildRefusals(t *testing.T) {
 	ranks := func(n int) Build { return Build{Shard: backend.Shard{World: n}} }
 	stages := func(n int) Build { return Build{Pipe: backend.Shard{World: n}} }
 	const llama, qwen2, qwen3 = "meta-llama/Llama-3.2-1B", "Qwen/Qwen2-7B", "Qwen/Qwen3-8B"
-	fp8 := quantized(`{"quant_method":"fp8","weight_block_size":[128,128]}`)
+	fp8 := quantConfig(`{"quant_method":"fp8","weight_block_size":[128,128]}`)
 	for _, c := range []struct {
 		name   string
 		change map[string]any
@@ -276,7 +276,7 @@ func TestBuildRefusals(t *testing.T) {
 		{llama, fp8, ranks(16), "no whole blocks of 128"},
 		{qwen2, nil, Build{Dtype: kernels.Q4_0}, "dtype q4_0"},
 		{qwen2, nil, Build{Quantize: kernels.Q8_0}, "quantization to q8_0"},
-		{qwen2, quantized(`{"quant_method":"mxfp4"}`), Build{Quantize: kernels.F8E4M3}, "quantized already, to mxfp4"},
+		{qwen2, quantConfig(`{"quant_method":"mxfp4"}`), Build{Quantize: kernels.F8E4M3}, "quantized already, to mxfp4"},
 		{qwen2, map[string]any{"use_sliding_window": true}, Build{}, "sliding_window of Qwen2ForCausalLM"},
 		{qwen3, map[string]any{"use_sliding_window": true}, Build{}, "sliding_window of Qwen3ForCausalLM"},
 		{llama, map[string]any{"sliding_window": 4096}, Build{}, "sliding_window of LlamaForCausalLM"},
@@ -285,11 +285,11 @@ func TestBuildRefusals(t *testing.T) {
 		{qwen2, map[string]any{"hidden_act": "gelu"}, Build{}, "hidden_act gelu"},
 		{qwen2, map[string]any{"num_attention_heads": 1 << 14, "num_key_value_heads": 1 << 14, "head_dim": 1 << 14, "hidden_size": 1 << 20}, Build{}, "2^50 bytes"},
 		{qwen2, nil, Build{Draft: 2}, "drafting"},
-		{qwen2, quantized(`{"quant_method":"fp8","ignored_layers":["model.layers.3.self_attn.k_proj"]}`), Build{}, "layers.3.qkv is made of model.layers.3.self_attn.q_proj.weight in f8_e4m3 and model.layers.3.self_attn.k_proj.weight in bf16"},
-		{llama, map[string]any{"partial_rotary_factor": 0.5}, Build{}, "turns part of a head"},
+		{qwen2, quantConfig(`{"quant_method":"fp8","ignored_layers":["model.layers.3.self_attn.k_proj"]}`), Build{}, "layers.3.qkv is made of model.layers.3.self_attn.q_proj.weight in f8_e4m3 and model.layers.3.self_attn.k_proj.weight in bf16"},
+		{llama, map[string]any{"partial_rotary_factor": 0.5}, Build{}, "rotates part of a head"},
 		{qwen2, nil, Build{Rebuild: true}, "rebuilt"},
 	} {
-		_, err := built(altered(t, c.name, c.change), c.build)
+		_, err := buildModel(alterConfig(t, c.name, c.change), c.build)
 		var refused *UnsupportedError
 		if !errors.As(err, &refused) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s %v %+v: %v, want %q", c.name, c.change, c.build, err, c.want)

@@ -8,7 +8,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// dense is an architecture of denseFamily applied to a checkpoint and a rank.
+// dense is an architecture of denseFamily applied to a checkpoint, for one rank.
 type dense struct {
 	vocabulary
 	cfg     checkpoint.Config
@@ -20,7 +20,7 @@ type dense struct {
 	ropeScale   float32
 	// Of this rank.
 	heads, kvHeads, width int
-	class                 int // of its keys and values: 0, but of a draft model
+	class                 int // KV class: 0, except for a draft model
 }
 
 type denseLayer struct {
@@ -41,7 +41,7 @@ func newDense(c checkpoint.Config, s style, l *loader) (Model, error) {
 		err = l.checkRanks(c, c.NumKVHeads)
 	}
 	if err == nil {
-		err = l.even(c.IntermediateSize, "columns of the MLP (intermediate_size)")
+		err = l.checkEven(c.IntermediateSize, "columns of the MLP (intermediate_size)")
 	}
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func newDense(c checkpoint.Config, s style, l *loader) (Model, error) {
 	if c.TieWordEmbeddings {
 		head = ""
 	}
-	m.vocabulary = l.ends(c, st, "model.embed_tokens.weight", head, 1)
+	m.vocabulary = l.addVocabulary(c, st, "model.embed_tokens.weight", head, 1)
 	m.freqs = l.literal("rope.inv_freq", "attention", rope.InvFreq)
 	for i := range st.layers {
 		m.layers = append(m.layers, newDenseLayer(c, s, l, st.layer0+i))
@@ -107,8 +107,8 @@ func newDenseLayer(c checkpoint.Config, s style, l *loader, i int) denseLayer {
 func (m *dense) Weights() []backend.WeightSpec { return m.weights }
 func (m *dense) Vocab() int                    { return m.size }
 
-// Classes is one class: full attention over all layers of the stage. The
-// rank that samples keeps the tokens.
+// Classes returns one class: full attention over all layers of the stage. The rank that samples
+// also stores the token ids.
 func (m *dense) Classes(blockSize int, f kernels.Format) []backend.KVClass {
 	return []backend.KVClass{{
 		Name: "full", Format: f, BlockSize: blockSize, Layers: m.stage.layers,

@@ -10,42 +10,40 @@ import (
 	"vapp.dev/kernels"
 )
 
-// A draft model (vLLM's method "draft_model") is a second, smaller model of the same
-// vocabulary whose greedy tokens are proposed. It is part of the step's program, and its
-// weights and pages are part of the reservation:
+// A draft model (vLLM's method "draft_model") is a second, smaller model with the same vocabulary.
+// Its greedy tokens are the proposals. It runs within the step's program, and the memory
+// reservation includes its weights and pages:
 //
-//  1. The target runs, samples and verifies, as with any proposals.
-//  2. The draft's layers run on all token rows of the step for their keys and values;
-//     what the last one gives beside these has no reader and is left out. Rows behind kept
-//     are of proposals that were refused; the next step overwrites their pages, as it does
-//     in the target's layers.
-//  3. One pass of S rows for each proposal, from the token that was drawn behind kept on:
-//     pass n is n positions ahead of it. Its keys and values go into the pages as the next
-//     pass reads them; the last pass has no reader and stores nothing.
+//  1. The target model runs, samples and verifies, as with any proposals.
+//  2. The draft's layers run on all token rows of the step to compute their keys and values. The
+//     last layer's other results are not needed and not computed. Rows after the accepted one
+//     belong to rejected proposals; the next step overwrites their pages, as it does in the
+//     target's layers.
+//  3. Each proposal takes one pass of S rows. The first starts at the token sampled after the
+//     accepted row; pass n is n positions after that row. A pass stores its keys and values for the
+//     next pass; the last pass stores nothing.
 //
-// Positions that the page table does not reach are passed over: that may cost a
-// proposal, never a token.
+// A draft pass ignores positions beyond the page table. This may lose a proposal, never a token.
 
-// draftTensors is before the names of a draft model's tensors, so that one reader serves
-// both models.
+// draftTensors prefixes the names of a draft model's tensors, so that one reader serves both
+// models.
 const draftTensors = "draft:"
 
-// DraftTensor is the name that a tensor of a weight has in the draft model's checkpoint;
-// false for those of the model itself.
+// DraftTensor returns a tensor's name in the draft model's checkpoint; false if the tensor is the
+// target's.
 func DraftTensor(name string) (string, bool) { return strings.CutPrefix(name, draftTensors) }
 
-// withDraft is a model and what proposes its tokens.
+// withDraft is a model with its draft model.
 type withDraft struct {
 	Model
 	draft   *dense
-	of      int                  // proposals
-	weights []backend.WeightSpec // of both
+	of      int                  // number of proposals
+	weights []backend.WeightSpec // of both models
 }
 
-// NewWithDraft applies the family of target's architecture as New does, and adds a draft
-// model that proposes b.Draft tokens a step. Its weights stay as they are stored, but for
-// b.Dtype. It fails where the two are of different vocabularies, and for drafts that are no
-// dense model.
+// NewWithDraft applies the family of target's architecture as New does, and adds a draft model that
+// proposes b.Draft tokens a step. The draft's weights stay as stored, except for b.Dtype. It fails
+// if the vocabularies differ or if the draft is not a dense model.
 func NewWithDraft(target, draft *checkpoint.Checkpoint, b Build) (Model, error) {
 	of := b.Draft
 	b.Verify, b.Draft = max(b.Verify, b.Draft), 0
@@ -74,11 +72,11 @@ func NewWithDraft(target, draft *checkpoint.Checkpoint, b Build) (Model, error) 
 	for i := range l.specs[own:] {
 		nameDraft(&l.specs[own+i])
 	}
-	m.(interface{ proposed(proposer) }).proposed(out.propose)
+	m.(interface{ setProposer(proposer) }).setProposer(out.propose)
 	return out, nil
 }
 
-// checkDraft refuses pairs that do not fit.
+// checkDraft refuses a draft model that does not fit the target.
 func checkDraft(target, draft checkpoint.Config, b Build, of int) error {
 	i := slices.IndexFunc(families, func(f family) bool { return f.architecture == draft.Architecture })
 	switch {
@@ -97,12 +95,12 @@ func checkDraft(target, draft checkpoint.Config, b Build, of int) error {
 	case b.Pipe.World > 1:
 		return &UnsupportedError{fmt.Sprintf("pipeline parallel size %d with a draft model", b.Pipe.World), "its layers are not split over ranks"}
 	case b.Vision:
-		return &UnsupportedError{"a draft model beside a vision tower", "it reads tokens alone"}
+		return &UnsupportedError{"a draft model with a vision tower", "a draft model reads only tokens"}
 	}
 	return nil
 }
 
-// nameDraft marks a weight as the draft model's.
+// nameDraft renames a weight and its tensors as the draft model's.
 func nameDraft(w *backend.WeightSpec) {
 	w.Name, w.Group = "draft."+w.Name, "draft"
 	for i := range w.Parts {
@@ -114,20 +112,20 @@ func nameDraft(w *backend.WeightSpec) {
 	}
 }
 
-// proposed says by whom the tokens behind a step's are proposed.
-func (v *vocabulary) proposed(by proposer) { v.propose = by }
+// setProposer sets the recorder of the ops that propose tokens.
+func (v *vocabulary) setProposer(by proposer) { v.propose = by }
 
-// Weights are the model's, then the draft's.
+// Weights returns the target's weights, then the draft's.
 func (m *withDraft) Weights() []backend.WeightSpec { return m.weights }
 
-// Classes are the model's, then the draft's.
+// Classes returns the target's classes, then the draft's.
 func (m *withDraft) Classes(blockSize int, f kernels.Format) []backend.KVClass {
 	own := m.draft.Classes(blockSize, f)[0]
 	own.Name, own.Plane = "draft", false
 	return append(m.Model.Classes(blockSize, f), own)
 }
 
-// Record is the model's step, which records propose where it has verified.
+// Record records the target's step, which calls propose after verifying.
 func (m *withDraft) Record(p *backend.Program) (*backend.Program, error) {
 	p, err := m.Model.Record(p)
 	if err == nil {
@@ -136,18 +134,18 @@ func (m *withDraft) Record(p *backend.Program) (*backend.Program, error) {
 	return p, err
 }
 
-// propose is the draft model's part of a step.
+// propose records the draft model's part of a step.
 func (m *withDraft) propose(r *backend.Recorder, ids, kept backend.Value) {
 	next := r.New("next", kernels.I32, backend.PerToken, 1)
 	r.Do(backend.DraftInput{Ids: ids, Out: next})
-	id := keptRows(r, next, kept)
+	id := gatherAccepted(r, next, kept)
 	m.draft.store(r, ids)
 	for n := 1; n <= m.of; n++ {
 		x := m.draft.lookup(r, id, "residual")
 		r.Free(id)
 		s := m.draft.pass(r, x, &backend.DraftPosition{AcceptedRow: kept, By: n})
 		for i, w := range m.draft.layers {
-			s.rest(s.attention(i, n < m.of), w)
+			s.finishLayer(s.attention(i, n < m.of), w)
 		}
 		logits := s.head()
 		id = r.New("proposed", kernels.I32, backend.PerSeq, 1)
@@ -157,14 +155,14 @@ func (m *withDraft) propose(r *backend.Recorder, ids, kept backend.Value) {
 	r.Free(id)
 }
 
-// store runs the layers on the step's tokens for their keys and values.
+// store runs the layers on the step's tokens to store their keys and values.
 func (m *dense) store(r *backend.Recorder, ids backend.Value) {
 	s := m.pass(r, m.lookup(r, ids, "residual"), nil)
 	last := len(m.layers) - 1
 	for i, w := range m.layers[:last] {
-		s.rest(s.attention(i, true), w)
+		s.finishLayer(s.attention(i, true), w)
 	}
-	q, k, v := s.projected(last)
+	q, k, v := s.projectQKV(last)
 	r.Do(backend.StoreKV{K: k, V: v, Class: m.class, Layer: last})
 	r.Free(q, k, v, s.x, s.angles)
 }

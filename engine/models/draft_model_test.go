@@ -11,7 +11,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// both routes the rows of two checkpoints, as the engine does.
+// both reads rows from two checkpoints, as the engine does.
 type both struct{ target, draft *checkpoint.Checkpoint }
 
 func (b both) ReadRows(name string, row0, rows int, dst []byte) error {
@@ -21,8 +21,8 @@ func (b both) ReadRows(name string, row0, rows int, dst []byte) error {
 	return b.target.ReadRows(name, row0, rows, dst)
 }
 
-// opened is a checkpoint of testdata.
-func opened(t testing.TB, name string) *checkpoint.Checkpoint {
+// openTestdata opens a checkpoint of testdata.
+func openTestdata(t testing.TB, name string) *checkpoint.Checkpoint {
 	t.Helper()
 	ck, err := checkpoint.Open("testdata/" + name)
 	if err != nil {
@@ -32,7 +32,7 @@ func opened(t testing.TB, name string) *checkpoint.Checkpoint {
 	return ck
 }
 
-// like is a checkpoint of random weights with the config of another.
+// like returns a checkpoint of random weights with the config of another.
 func like(t testing.TB, ck *checkpoint.Checkpoint, seed uint64) *checkpoint.Checkpoint {
 	t.Helper()
 	tensors, err := Tensors(ck.Config())
@@ -57,22 +57,22 @@ func randomPrompts(vocab int, lengths ...int) [][]int32 {
 	return out
 }
 
-// TestDraftModel: sequences of a batch get the tokens and the logprobs of plain decoding,
-// greedy or drawn, whatever the draft proposes. A draft that is the model itself proposes
-// what the model then draws greedily, every time.
+// TestDraftModel checks that sequences of a batch get the tokens and logprobs of plain decoding,
+// greedy or sampled, for any proposals. A draft that is the model itself always proposes the
+// model's next greedy token.
 func TestDraftModel(t *testing.T) {
 	const n, of = 24, 3
 	for _, c := range []struct{ target, draft string }{
 		{"tiny-llama3-tied", "tiny-llama3-tied"}, {"tiny-llama3-tied", ""}, {"tiny-qwen3", "tiny-qwen3"}, {"tiny-qwen2", ""}, {"tiny-mha-f16", "tiny-mha-f16"},
 		{"tiny-gpt-oss", "another"}, {"tiny-qwen35", "another"},
 	} {
-		target := opened(t, c.target)
+		target := openTestdata(t, c.target)
 		draft := target
 		switch c.draft {
 		case "":
 			draft = like(t, target, 7)
 		case "another": // of another family
-			cfg := opened(t, "tiny-qwen2").Config()
+			cfg := openTestdata(t, "tiny-qwen2").Config()
 			cfg.VocabSize = target.Config().VocabSize
 			tensors, err := Tensors(cfg)
 			if err != nil {
@@ -93,10 +93,10 @@ func TestDraftModel(t *testing.T) {
 		prompts := randomPrompts(target.Config().VocabSize, 5, 33, 16)
 		for _, w := range ways(t) {
 			t.Run(c.target+"/"+c.draft+"/"+w.name, func(t *testing.T) {
-				room := size{seqs: 3, tokens: 48, positions: 33 + n + 2*of + 1}
-				one := drive(t, w, plain, target, kernels.F32, room)
-				room.verify, room.drafts = of, of
-				two := drive(t, w, m, both{target, draft}, kernels.F32, room)
+				capacity := size{seqs: 3, tokens: 48, positions: 33 + n + 2*of + 1}
+				one := drive(t, w, plain, target, kernels.F32, capacity)
+				capacity.verify, capacity.drafts = of, of
+				two := drive(t, w, m, both{target, draft}, kernels.F32, capacity)
 				for _, draw := range []backend.SampleRow{{}, {Temperature: 0.8, Seed: 11, Repetition: 1.2}} {
 					want := one.generate(prompts, n, 16, draw, func(int, int, []int32) []int32 { return nil })
 					got := two.generate(prompts, n, 16, draw, nil)
@@ -112,9 +112,9 @@ func TestDraftModel(t *testing.T) {
 	}
 }
 
-// TestDraftModelRefusals: pairs that do not fit, in so many words.
+// TestDraftModelRefusals checks the errors for pairs that do not fit.
 func TestDraftModelRefusals(t *testing.T) {
-	llama, oss := opened(t, "tiny-llama3-tied"), opened(t, "tiny-gpt-oss")
+	llama, oss := openTestdata(t, "tiny-llama3-tied"), openTestdata(t, "tiny-gpt-oss")
 	cfg := llama.Config()
 	cfg.VocabSize++
 	tensors, err := Tensors(cfg)
@@ -134,7 +134,7 @@ func TestDraftModelRefusals(t *testing.T) {
 		"proposes 0 tokens":                             {llama, Build{}},
 		"proposes 33 tokens":                            {llama, Build{Draft: 33}},
 		"pipeline parallel size 2 with a draft model":   {llama, Build{Draft: 2, Pipe: backend.Shard{World: 2}}},
-		"beside a vision tower":                         {llama, Build{Draft: 2, Vision: true}},
+		"with a vision tower":                           {llama, Build{Draft: 2, Vision: true}},
 	} {
 		var refused *UnsupportedError
 		if _, err := NewWithDraft(llama, c.draft, c.b); !errors.As(err, &refused) || !strings.Contains(err.Error(), want) {
@@ -143,9 +143,10 @@ func TestDraftModelRefusals(t *testing.T) {
 	}
 }
 
-// TestDraftModelAccount: both models' weights and pages are listed, each under its name.
+// TestDraftModelAccount checks that both models' weights and pages are listed under their own
+// names.
 func TestDraftModelAccount(t *testing.T) {
-	llama := opened(t, "tiny-llama3-tied")
+	llama := openTestdata(t, "tiny-llama3-tied")
 	alone, err := New(llama, Build{})
 	if err != nil {
 		t.Fatal(err)

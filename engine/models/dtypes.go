@@ -5,11 +5,11 @@ import (
 	"vapp.dev/kernels"
 )
 
-// torchDtypes are the words of torch_dtype.
+// torchDtypes maps the values of torch_dtype.
 var torchDtypes = map[string]kernels.Format{"float32": kernels.F32, "bfloat16": kernels.BF16, "float16": kernels.F16}
 
-// Dtype is the number format that a torch_dtype names: F32 where there is none, as
-// in transformers, and F16 for GGUF files, whose activations have none.
+// Dtype returns the number format of torch_dtype. Without one it is F32, as in transformers, and
+// F16 for GGUF files, which name no activation format.
 func Dtype(cfg checkpoint.Config) kernels.Format {
 	if f, ok := torchDtypes[cfg.TorchDtype]; ok {
 		return f
@@ -17,14 +17,13 @@ func Dtype(cfg checkpoint.Config) kernels.Format {
 	switch {
 	case cfg.Dialect == "gguf":
 		return kernels.F16
-	case cfg.ModelType == "gpt_oss": // whose configs do not say it
+	case cfg.ModelType == "gpt_oss": // its configs omit torch_dtype
 		return kernels.BF16
 	}
 	return kernels.F32
 }
 
-// Activations is the format that activations count as: that of the build, or of
-// the checkpoint.
+// Activations returns the activation format: the build's, or else the checkpoint's.
 func (b Build) Activations(cfg checkpoint.Config) kernels.Format {
 	if b.Dtype != kernels.Invalid {
 		return b.Dtype
@@ -32,10 +31,10 @@ func (b Build) Activations(cfg checkpoint.Config) kernels.Format {
 	return Dtype(cfg)
 }
 
-// formats refuses number formats that nothing is converted to.
+// formats refuses number formats that weights cannot be converted to.
 func (b Build) formats(q quant) error {
 	if b.Dtype != kernels.Invalid && !plain(b.Dtype) {
-		return &UnsupportedError{"dtype " + b.Dtype.String(), "weights are computed with as f32, f16 or bf16"}
+		return &UnsupportedError{"dtype " + b.Dtype.String(), "supported are f32, f16 and bf16"}
 	}
 	if b.Quantize == kernels.Invalid {
 		return nil

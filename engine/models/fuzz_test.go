@@ -14,9 +14,9 @@ import (
 	"vapp.dev/kernels"
 )
 
-// FuzzRecord plans whatever config.json asks for on dry, for any rank and form:
-// an error has a type, a model's program is sound and its bytes are numbers, and
-// nothing of the size that the config speaks of is allocated.
+// FuzzRecord plans any config.json on the dry backend, for any rank and build. Errors must be
+// typed, a model's program must be sound and its sizes finite, and the sizes in the config must not
+// be allocated.
 func FuzzRecord(f *testing.F) {
 	list, err := Catalogue()
 	if err != nil {
@@ -31,7 +31,7 @@ func FuzzRecord(f *testing.F) {
 		f.Add([]byte(c.Raw), byte(2+i%3), byte(1+i%2), byte(17*i))
 	}
 	for _, q := range quantizations {
-		f.Add([]byte(altered(f, "Qwen/Qwen2-0.5B", q.config).Raw), byte(2), byte(1), byte(0))
+		f.Add([]byte(alterConfig(f, "Qwen/Qwen2-0.5B", q.config).Raw), byte(2), byte(1), byte(0))
 	}
 	f.Add([]byte(`{"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_size":1048576,"intermediate_size":16777216,"num_hidden_layers":1024,
 		"num_attention_heads":16384,"head_dim":16384,"vocab_size":16777216,"max_position_embeddings":268435456,"rms_norm_eps":1e-6}`), byte(1), byte(1), byte(0))
@@ -47,8 +47,8 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// FuzzRecordKeys is FuzzRecord for the config of a model that is there, with two of
-// its keys, inner ones too, set to something else.
+// FuzzRecordKeys is FuzzRecord for the config of a known model with two changed keys, nested ones
+// included.
 func FuzzRecordKeys(f *testing.F) {
 	list, err := Catalogue()
 	if err != nil {
@@ -78,8 +78,8 @@ func FuzzRecordKeys(f *testing.F) {
 	})
 }
 
-// set gives the n-th key of a config, its parts' keys after its own, another
-// value: a number, or what else JSON has.
+// set changes the value of the n-th key of a config, nested keys counted after their parent's, to a
+// number or another JSON value.
 func set(m map[string]any, n int, v int64) {
 	type place struct {
 		in  map[string]any
@@ -120,7 +120,7 @@ func set(m map[string]any, n int, v int64) {
 	p.in[p.key] = value
 }
 
-// plan reads, builds, records and accounts one config.
+// plan reads, builds, records and plans one config.
 func plan(t *testing.T, all map[string]backend.Layout, config []byte, b Build) {
 	c, err := checkpoint.ParseConfig("config.json", config)
 	if err != nil {
@@ -128,24 +128,24 @@ func plan(t *testing.T, all map[string]backend.Layout, config []byte, b Build) {
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	m, err := built(c, b)
+	m, err := buildModel(c, b)
 	if err == nil {
-		err = planned(t, all, m, formats[b.Draft%len(formats)])
+		err = planModel(t, all, m, formats[b.Draft%len(formats)])
 	}
 	runtime.ReadMemStats(&after)
-	const most = 1 << 30 // a thousand layers are many names, ops and specs, for each layout
+	const most = 1 << 30 // a thousand layers have many names, ops and specs, for each layout
 	if n := after.TotalAlloc - before.TotalAlloc; n > most {
 		t.Errorf("%d bytes were allocated", n)
 	}
-	if err != nil && (!typed(err) || len(err.Error()) > 4096 || strings.ContainsRune(err.Error(), '\n')) {
+	if err != nil && (!isTyped(err) || len(err.Error()) > 4096 || strings.ContainsRune(err.Error(), '\n')) {
 		t.Errorf("%T: %v", err, err)
 	}
 }
 
-// formats are those that K and V may be kept in.
+// formats lists the formats of K and V.
 var formats = []kernels.Format{kernels.F16, kernels.BF16, kernels.F32, kernels.F8E4M3}
 
-// buildOf takes a rank and a form from three bytes.
+// buildOf derives a rank and a build from three bytes.
 func buildOf(tensor, pipe, form byte) Build {
 	return Build{
 		Shard: backend.Shard{Rank: int(tensor >> 4), World: int(tensor & 15)}, Pipe: backend.Shard{Rank: int(pipe >> 4), World: int(pipe & 15)},
@@ -155,9 +155,9 @@ func buildOf(tensor, pipe, form byte) Build {
 	}
 }
 
-// planned records a model and runs it on dry.
-func planned(t *testing.T, all map[string]backend.Layout, m Model, f kernels.Format) error {
-	p, err := recorded(m, f, backend.Bucket{Tokens: 64, Seqs: 4, Samples: 4})
+// planModel records a model and plans it on the dry backend.
+func planModel(t *testing.T, all map[string]backend.Layout, m Model, f kernels.Format) error {
+	p, err := recordStep(m, f, backend.Bucket{Tokens: 64, Seqs: 4, Samples: 4})
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func planned(t *testing.T, all map[string]backend.Layout, m Model, f kernels.For
 	n := elements(m)
 	for on, l := range all {
 		for _, p := range programs {
-			r, err := dried(l, m, p)
+			r, err := dryRun(l, m, p)
 			if err != nil {
 				if !errors.Is(err, backend.ErrUnsupported) {
 					return err
@@ -190,9 +190,9 @@ func planned(t *testing.T, all map[string]backend.Layout, m Model, f kernels.For
 	return nil
 }
 
-// typed says that an error is one of those that are documented. A program that
-// Check refuses is none: the model's code is wrong.
-func typed(err error) bool {
+// isTyped reports whether an error has a documented type. A program that Check refuses does not
+// count: it is a bug in the model's code.
+func isTyped(err error) bool {
 	var unsupported *UnsupportedError
 	var mismatch *MismatchError
 	var file *checkpoint.Error

@@ -9,29 +9,29 @@ import (
 	"vapp.dev/kernels"
 )
 
-// gemmaText is what Gemma 4's text model says beside checkpoint.Config.
+// gemmaText holds the fields of Gemma 4's text config that checkpoint.Config lacks.
 type gemmaText struct {
 	prefix      string // of its tensors
 	types       []string
-	headDim     int // of sliding layers, those of full ones next
+	headDim     int // of sliding layers; the next field is for full layers
 	fullHeadDim int
 	kvHeads     int
 	fullKVHeads int
-	// shared says that full layers have one projection for K and V
-	// (attention_k_eq_v), tied that the head is the embedding.
+	// shared is true if full layers have one projection for K and V (attention_k_eq_v), tied if the
+	// head is the embedding.
 	shared, tied  bool
 	moe           bool
-	seesItems     bool // use_bidirectional_attention "vision": of images, in sliding layers
+	seesItems     bool // use_bidirectional_attention "vision": sliding layers attend both ways within an image
 	sliding, full checkpoint.Rope
 }
 
 // Architectures of Gemma 4.
 const (
-	gemmaWhole = "Gemma4ForConditionalGeneration"
-	gemmaAlone = "Gemma4ForCausalLM" // the text model without its towers
+	gemmaConditional = "Gemma4ForConditionalGeneration"
+	gemmaCausal      = "Gemma4ForCausalLM" // the text model alone
 )
 
-// gemmaFamily is the row of one of them.
+// gemmaFamily returns the table row of one of these architectures.
 func gemmaFamily(architecture string) family {
 	return family{
 		architecture: architecture, tensors: gemmaTensors, build: newGemma, check: checkGemma, pipes: true,
@@ -41,9 +41,9 @@ func gemmaFamily(architecture string) family {
 	}
 }
 
-// gemmaOf reads the words of the text config, as strictly as checkpoint does.
-// Absent ones have transformers' defaults.
-func gemmaOf(c checkpoint.Config) (gemmaText, error) {
+// readGemmaText reads the text config with the strictness of package checkpoint. Absent keys have
+// transformers' defaults.
+func readGemmaText(c checkpoint.Config) (gemmaText, error) {
 	s, err := c.Section("")
 	if err != nil {
 		return gemmaText{}, err
@@ -57,13 +57,13 @@ func gemmaOf(c checkpoint.Config) (gemmaText, error) {
 		moe:         s.FlagOr("enable_moe_block", false),
 		seesItems:   s.TextOr("use_bidirectional_attention", "") == "vision",
 	}
-	if c.Architecture == gemmaAlone {
+	if c.Architecture == gemmaCausal {
 		g.prefix = "model."
 	}
 	if g.shared {
 		g.fullKVHeads = s.CountOr("num_global_key_value_heads", 1, most, int64(c.NumKVHeads))
 	}
-	if err := gemmaRefused(s); err != nil {
+	if err := checkGemmaText(s); err != nil {
 		return g, err
 	}
 	if err := s.Err(); err != nil {
@@ -94,9 +94,9 @@ func allFull(types []string) bool {
 	return true
 }
 
-// gemmaRefused refuses what the smaller models of the generation have and the
-// recorded forward does not do. Absent keys have transformers' defaults.
-func gemmaRefused(s *checkpoint.Section) error {
+// checkGemmaText refuses features of the generation's smaller models that the recorded forward pass
+// does not implement. Absent keys have transformers' defaults.
+func checkGemmaText(s *checkpoint.Section) error {
 	switch {
 	case s.CountOr("hidden_size_per_layer_input", 0, 1<<20, 256) != 0:
 		return &UnsupportedError{"hidden_size_per_layer_input", "Gemma 4 is recorded without per-layer embeddings (those of E2B and E4B)"}
@@ -112,7 +112,7 @@ func gemmaRefused(s *checkpoint.Section) error {
 	return nil
 }
 
-// checkGemma refuses what the recorded forward does not do.
+// checkGemma refuses configs that the recorded forward pass does not implement.
 func checkGemma(c checkpoint.Config) error {
 	if c.HiddenAct != "gelu_pytorch_tanh" {
 		return &UnsupportedError{"hidden_activation " + short(c.HiddenAct), "Gemma 4 uses gelu_pytorch_tanh"}
@@ -120,7 +120,7 @@ func checkGemma(c checkpoint.Config) error {
 	if c.IntermediateSize == 0 {
 		return &UnsupportedError{"Gemma 4 without intermediate_size", "each of its layers has a dense MLP"}
 	}
-	g, err := gemmaOf(c)
+	g, err := readGemmaText(c)
 	if err != nil {
 		return err
 	}
@@ -153,15 +153,15 @@ func checkGemma(c checkpoint.Config) error {
 	} else if q.format != kernels.Invalid && (g.moe || q.format != kernels.F8E4M3 && q.format != kernels.I8) {
 		return &UnsupportedError{"a quantized checkpoint of Gemma 4 with experts", "its experts are read as bf16, f16 or f32, and quantized at load"}
 	}
-	_, err = gemmaVisionOf(c)
+	_, err = readGemmaVision(c)
 	return err
 }
 
 // gemmaTensors lists a checkpoint's tensors: names and shapes of transformers'
-// Gemma4ForConditionalGeneration or Gemma4ForCausalLM. New has checked the config.
+// Gemma4ForConditionalGeneration or Gemma4ForCausalLM. New has already checked the config.
 func gemmaTensors(c checkpoint.Config) []checkpoint.TensorInfo {
 	l := tensorsOf(c)
-	g, err := gemmaOf(c)
+	g, err := readGemmaText(c)
 	if err != nil {
 		return nil
 	}
@@ -173,7 +173,7 @@ func gemmaTensors(c checkpoint.Config) []checkpoint.TensorInfo {
 	if !g.tied {
 		l.add("lm_head.weight", c.VocabSize, c.HiddenSize)
 	}
-	if v, err := gemmaVisionOf(c); err == nil && v != nil {
+	if v, err := readGemmaVision(c); err == nil && v != nil {
 		l.gemmaTower(v, c.HiddenSize)
 	}
 	return l.list
@@ -211,7 +211,7 @@ func (l *tensorList) gemmaLayer(c checkpoint.Config, g gemmaText, i int) {
 	}
 }
 
-// gemmaKind is what the layers of one kind have in common.
+// gemmaKind holds the properties of one kind of layer, full or sliding.
 type gemmaKind struct {
 	full, shared     bool
 	headDim, kvHeads int
@@ -228,12 +228,12 @@ func (g gemmaText) kind(layer int) gemmaKind {
 func (m *gemma) Weights() []backend.WeightSpec { return m.weights }
 func (m *gemma) Vocab() int                    { return m.size }
 
-// Classes are the full layers' and the windows'. With Build.Rebuild the full ones
-// store of each key only the dimensions that turn.
+// Classes returns the classes of the full layers and of the windows. With Build.Rebuild the full
+// class stores only the rotated dimensions of each key.
 func (m *gemma) Classes(blockSize int, f kernels.Format) []backend.KVClass {
 	full := backend.KVClass{KVHeads: m.kv(m.text.fullKVHeads), HeadDim: m.text.fullHeadDim}
 	if m.Rebuild {
-		full.KeyDim = m.text.full.Turning(m.text.fullHeadDim)
+		full.KeyDim = m.text.full.RotaryDim(m.text.fullHeadDim)
 	}
 	window := backend.KVClass{KVHeads: m.kv(m.text.kvHeads), HeadDim: m.text.headDim, Window: m.cfg.SlidingWindow}
 	return m.paging.classes(full, window, blockSize, f)

@@ -7,12 +7,12 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Record is the forward pass of the stage. The residual stream x stays F32; the
-// last layer's MLP and the head run on sampled rows only.
+// Record records the forward pass of the stage. The residual stream x stays F32. The last layer's
+// MLP and the head run on sampled rows only.
 func (m *gemma) Record(p *backend.Program) (*backend.Program, error) {
 	p.Weights, p.Vocab, p.Shard = m.weights, m.size, m.Shard
 	r := backend.Record(p)
-	ids, x := enter(r, m.vocabulary, m.stage)
+	ids, x := beginResidual(r, m.vocabulary, m.stage)
 	if m.Vision && m.stage.first {
 		r.Do(backend.Merge{X: x})
 	}
@@ -26,21 +26,21 @@ func (m *gemma) Record(p *backend.Program) (*backend.Program, error) {
 	for i, w := range m.layers {
 		attn := m.attention(r, x, i, sliding, full)
 		if m.stage.last && i == len(m.layers)-1 {
-			attn, x = sampled(r, attn), sampled(r, x)
+			attn, x = takeSampled(r, attn), takeSampled(r, x)
 		}
-		delta := m.projected(r, attn, w.out)
-		m.normInto(r, delta, w.attnPost)
-		n := m.normed(r, backend.Norm{X: delta, Residual: x, W: w.mlpNorm})
+		delta := m.rowParallel(r, attn, w.out)
+		m.normalizeInPlace(r, delta, w.attnPost)
+		n := m.normalize(r, backend.Norm{X: delta, Residual: x, W: w.mlpNorm})
 		r.Free(delta)
 		delta = m.mlp(r, n, w)
 		if m.text.moe {
-			m.normInto(r, delta, w.densePost)
+			m.normalizeInPlace(r, delta, w.densePost)
 			experts := m.mixture(r, x, w)
-			m.normInto(r, experts, w.expertPost)
+			m.normalizeInPlace(r, experts, w.expertPost)
 			r.Do(backend.Add{X: experts, Into: delta, Scale: backend.NoWeight})
 			r.Free(experts)
 		}
-		m.normInto(r, delta, w.mlpPost)
+		m.normalizeInPlace(r, delta, w.mlpPost)
 		r.Do(backend.Add{X: delta, Into: x, Scale: w.scalar})
 		r.Free(delta)
 	}
@@ -54,7 +54,7 @@ func (m *gemma) Record(p *backend.Program) (*backend.Program, error) {
 		r.Free(x)
 		return r.Program()
 	}
-	last := m.normed(r, backend.Norm{X: x, Residual: backend.NoValue, W: m.norm})
+	last := m.normalize(r, backend.Norm{X: x, Residual: backend.NoValue, W: m.norm})
 	r.Free(x)
 	m.finish(r, last, ids, m.cfg.FinalLogitSoftcap)
 	return r.Program()
@@ -66,26 +66,26 @@ func (a gemmaAngles) record(r *backend.Recorder, name string) backend.Value {
 	return y
 }
 
-// normed completes n with a new result and the config's epsilon.
-func (m *gemma) normed(r *backend.Recorder, n backend.Norm) backend.Value {
+// normalize records n with the config's epsilon and returns its new result.
+func (m *gemma) normalize(r *backend.Recorder, n backend.Norm) backend.Value {
 	in := r.Info(n.X)
 	n.Eps, n.Y = float32(m.cfg.RMSNormEps), r.New("normed", kernels.F32, in.Rows, in.Cols)
 	r.Do(n)
 	return n.Y
 }
 
-// normInto normalises x in place.
-func (m *gemma) normInto(r *backend.Recorder, x backend.Value, w backend.WeightID) {
+// normalizeInPlace normalizes x in place.
+func (m *gemma) normalizeInPlace(r *backend.Recorder, x backend.Value, w backend.WeightID) {
 	r.Do(backend.Norm{X: x, Residual: backend.NoValue, W: w, Eps: float32(m.cfg.RMSNormEps), Y: x})
 }
 
-// kv is how many of n key/value heads this rank has.
+// kv returns this rank's share of n key/value heads.
 func (m *gemma) kv(n int) int {
 	_, own := m.part(n)
 	return own
 }
 
-// attention returns the heads' outputs [T, heads·headDim] for the norm of x.
+// attention normalizes x and returns the heads' outputs [T, heads·headDim].
 func (m *gemma) attention(r *backend.Recorder, x backend.Value, layer int, sliding, full backend.Value) backend.Value {
 	w, at, k := m.layers[layer], m.paging.at[layer], m.text.kind(m.stage.layer0+layer)
 	class, kv, d := r.Class(at.class), m.kv(k.kvHeads), k.headDim
@@ -102,7 +102,7 @@ func (m *gemma) attention(r *backend.Recorder, x backend.Value, layer int, slidi
 	if k.shared {
 		cols -= kv
 	}
-	n := m.normed(r, backend.Norm{X: x, Residual: backend.NoValue, W: w.attnNorm})
+	n := m.normalize(r, backend.Norm{X: x, Residual: backend.NoValue, W: w.attnNorm})
 	qkv := r.New("qkv", kernels.F32, backend.PerToken, cols*d)
 	r.Do(backend.Linear{X: n, W: w.qkv, Bias: backend.NoWeight, Y: qkv})
 	r.Free(n)
@@ -119,8 +119,8 @@ func (m *gemma) attention(r *backend.Recorder, x backend.Value, layer int, slidi
 	return op.Y
 }
 
-// projected consumes x and returns its product with a row-parallel matrix.
-func (m *gemma) projected(r *backend.Recorder, x backend.Value, w backend.WeightID) backend.Value {
+// rowParallel consumes x and returns its product with a row-parallel matrix, summed over the ranks.
+func (m *gemma) rowParallel(r *backend.Recorder, x backend.Value, w backend.WeightID) backend.Value {
 	d := r.New("delta", kernels.F32, r.Info(x).Rows, m.hidden)
 	r.Do(backend.Linear{X: x, W: w, Bias: backend.NoWeight, Y: d})
 	r.Do(backend.AllReduce{X: d})
@@ -128,17 +128,17 @@ func (m *gemma) projected(r *backend.Recorder, x backend.Value, w backend.Weight
 	return d
 }
 
-// mlp consumes n and returns what the dense MLP gives.
+// mlp consumes n and returns the dense MLP's result.
 func (m *gemma) mlp(r *backend.Recorder, n backend.Value, w gemmaLayer) backend.Value {
 	return gatedMLP{gateUp: w.gateUp, gateUpBias: backend.NoWeight, down: w.down, downBias: backend.NoWeight,
 		width: m.width, act: backend.Activation{Act: backend.GELUTanh}}.record(r, n)
 }
 
-// mixture returns what the experts give for x, the residual before the MLP: the
-// router sees it normalised and scaled, the experts through a norm of their own.
+// mixture returns the experts' result for x, the residual before the MLP. The router and the
+// experts each apply their own norm to x.
 func (m *gemma) mixture(r *backend.Recorder, x backend.Value, w gemmaLayer) backend.Value {
 	c, rows := m.cfg, r.Info(x).Rows
-	n := m.normed(r, backend.Norm{X: x, Residual: backend.NoValue, W: w.routerScale, Scale: float32(1 / math.Sqrt(float64(m.hidden)))})
+	n := m.normalize(r, backend.Norm{X: x, Residual: backend.NoValue, W: w.routerScale, Scale: float32(1 / math.Sqrt(float64(m.hidden)))})
 	logits := r.New("router", kernels.F32, rows, c.NumExperts)
 	r.Do(backend.Linear{X: n, W: w.router, Bias: backend.NoWeight, Y: logits})
 	r.Free(n)
@@ -146,7 +146,7 @@ func (m *gemma) mixture(r *backend.Recorder, x backend.Value, w gemmaLayer) back
 	shares := r.New("expert_weights", kernels.F32, rows, c.ExpertsPerToken)
 	r.Do(backend.Route{Logits: logits, Ids: ids, Weights: shares, Top: c.ExpertsPerToken, Scale: w.expertScale})
 	r.Free(logits)
-	n = m.normed(r, backend.Norm{X: x, Residual: backend.NoValue, W: w.expertNorm})
+	n = m.normalize(r, backend.Norm{X: x, Residual: backend.NoValue, W: w.expertNorm})
 	y := r.New("experts", kernels.F32, rows, m.hidden)
 	r.Do(backend.Experts{X: n, Ids: ids, Weights: shares, Y: y, GateUp: w.expertGateUp, Down: w.expertDown,
 		GateUpBias: backend.NoWeight, DownBias: backend.NoWeight, Top: c.ExpertsPerToken, Width: m.expertWidth,

@@ -14,8 +14,8 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestHybridPages holds bytes of pages against memory-planning's figures: a block of
-// 16 tokens of one layer, and a token of all full layers.
+// TestHybridPages checks page sizes against memory-planning's figures: a block of 16 tokens of one
+// layer, and one token of all full layers.
 func TestHybridPages(t *testing.T) {
 	for _, c := range []struct {
 		model               string
@@ -28,7 +28,7 @@ func TestHybridPages(t *testing.T) {
 		{"gemma-4-31b", false, 262_144, 131_072, 81_920},
 		{"gemma-4-31b", true, 262_144, 81_920, 51_200},
 	} {
-		m := published(t, c.model, Build{Rebuild: c.rebuild})
+		m := publishedModel(t, c.model, Build{Rebuild: c.rebuild})
 		k := m.Classes(16, kernels.BF16)
 		if len(k) != 2 || k[0].Name != "full" || k[1].Name != "window" || !k[0].Plane || k[1].Plane {
 			t.Fatalf("%s: classes %+v", c.model, k)
@@ -44,10 +44,10 @@ func TestHybridPages(t *testing.T) {
 	}
 }
 
-// TestGemmaQuantized: experts and linear layers of the text model become 8-bit,
-// and nothing else does.
+// TestGemmaQuantized checks that exactly the experts and linear layers of the text model become
+// 8-bit.
 func TestGemmaQuantized(t *testing.T) {
-	for _, w := range published(t, "gemma-4-26b-a4b", Build{Quantize: kernels.F8E4M3, Vision: true}).Weights() {
+	for _, w := range publishedModel(t, "gemma-4-26b-a4b", Build{Quantize: kernels.F8E4M3, Vision: true}).Weights() {
 		want := kernels.BF16
 		switch {
 		case w.Use&backend.Vector != 0:
@@ -66,12 +66,12 @@ func TestGemmaQuantized(t *testing.T) {
 // rect is a part of a tensor, or of each matrix of a stack.
 type rect struct{ experts, row0, rows, col0, cols int64 }
 
-// meets says that two parts share elements.
+// meets reports whether two parts share elements.
 func (r rect) meets(o rect) bool {
 	return r.row0 < o.row0+o.rows && o.row0 < r.row0+r.rows && r.col0 < o.col0+o.cols && o.col0 < r.col0+r.cols
 }
 
-// TestRanksCover: the parts of all ranks, each counted once, are the whole checkpoint.
+// TestRanksCover checks that the parts of all ranks, each counted once, are the whole checkpoint.
 func TestRanksCover(t *testing.T) {
 	for _, c := range []struct {
 		model       string
@@ -81,7 +81,7 @@ func TestRanksCover(t *testing.T) {
 		{"gemma-4-26b-a4b", 1, 1}, {"gemma-4-26b-a4b", 4, 1}, {"gemma-4-26b-a4b", 2, 4}, {"gemma-4-31b", 8, 2},
 	} {
 		t.Run(fmt.Sprintf("%s-tp%d-pp%d", c.model, c.world, c.pipe), func(t *testing.T) {
-			cfg := altered(t, c.model, nil)
+			cfg := alterConfig(t, c.model, nil)
 			tensors, err := Tensors(cfg)
 			if err != nil {
 				t.Fatal(err)
@@ -91,7 +91,7 @@ func TestRanksCover(t *testing.T) {
 				shapes[w.Name] = w
 			}
 			for rank := range c.world * c.pipe {
-				m, err := built(cfg, Build{Vision: true, Shard: backend.Shard{Rank: rank / c.pipe, World: c.world}, Pipe: backend.Shard{Rank: rank % c.pipe, World: c.pipe}})
+				m, err := buildModel(cfg, Build{Vision: true, Shard: backend.Shard{Rank: rank / c.pipe, World: c.world}, Pipe: backend.Shard{Rank: rank % c.pipe, World: c.pipe}})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -103,7 +103,7 @@ func TestRanksCover(t *testing.T) {
 			}
 			for name, info := range shapes {
 				if strings.HasSuffix(name, mxScales) {
-					continue // beside its blocks
+					continue // counted with its blocks
 				}
 				var n int64
 				for r := range read[name] {
@@ -152,15 +152,15 @@ func collect(t *testing.T, read map[string]map[rect]bool, shapes map[string]chec
 	read[p.Tensor][rect{int64(max(1, w.Experts)), int64(p.Row0), int64(p.Rows), int64(p.Col0), cols}] = true
 }
 
-// TestGemmaAlone: the text model by itself has the same weights under other names.
-func TestGemmaAlone(t *testing.T) {
-	whole := altered(t, "gemma-4-26b-a4b", nil)
-	text := altered(t, "gemma-4-26b-a4b", map[string]any{"architectures": []string{gemmaAlone}})
-	a, err := built(whole, Build{})
+// TestGemmaCausal checks that the separate text model has the same weights under other names.
+func TestGemmaCausal(t *testing.T) {
+	whole := alterConfig(t, "gemma-4-26b-a4b", nil)
+	text := alterConfig(t, "gemma-4-26b-a4b", map[string]any{"architectures": []string{gemmaCausal}})
+	a, err := buildModel(whole, Build{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := built(text, Build{})
+	b, err := buildModel(text, Build{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,12 +177,12 @@ func TestGemmaAlone(t *testing.T) {
 		}
 	}
 	var refused *UnsupportedError
-	if _, err := built(text, Build{Vision: true}); !errors.As(err, &refused) {
+	if _, err := buildModel(text, Build{Vision: true}); !errors.As(err, &refused) {
 		t.Errorf("a tower of the text model: %v", err)
 	}
 }
 
-// TestGemmaRefusals: what the smaller models have, and what cannot be.
+// TestGemmaRefusals checks that features of the smaller models and invalid configs are refused.
 func TestGemmaRefusals(t *testing.T) {
 	for _, c := range []struct {
 		inner  string
@@ -210,7 +210,7 @@ func TestGemmaRefusals(t *testing.T) {
 		{"vision_config", map[string]any{"patch_size": "16"}, "vision_config.patch_size"},
 	} {
 		t.Run(c.want, func(t *testing.T) {
-			cfg, err := within(t, "gemma-4-26b-a4b", c.inner, c.change)
+			cfg, err := alterSection(t, "gemma-4-26b-a4b", c.inner, c.change)
 			if err == nil {
 				_, err = Tensors(cfg)
 			}
@@ -220,29 +220,29 @@ func TestGemmaRefusals(t *testing.T) {
 		})
 	}
 	var refused *UnsupportedError
-	plain, err := within(t, "gemma-4-26b-a4b", "text_config", map[string]any{"attention_k_eq_v": false})
+	plain, err := alterSection(t, "gemma-4-26b-a4b", "text_config", map[string]any{"attention_k_eq_v": false})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := built(plain, Build{Rebuild: true}); !errors.As(err, &refused) {
+	if _, err := buildModel(plain, Build{Rebuild: true}); !errors.As(err, &refused) {
 		t.Errorf("rebuilding what is not shared: %v", err)
 	}
 	for _, name := range []string{"gpt-oss-20b", "qwen3.5-27b-fp8"} {
-		if _, err := built(altered(t, name, nil), Build{Rebuild: true}); !errors.As(err, &refused) {
+		if _, err := buildModel(alterConfig(t, name, nil), Build{Rebuild: true}); !errors.As(err, &refused) {
 			t.Errorf("rebuilding %s: %v", name, err)
 		}
 	}
 	for _, name := range []string{"gpt-oss-20b", "gemma-4-31b"} {
-		if _, err := built(altered(t, name, nil), Build{Draft: 1}); !errors.As(err, &refused) {
+		if _, err := buildModel(alterConfig(t, name, nil), Build{Draft: 1}); !errors.As(err, &refused) {
 			t.Errorf("drafting with %s: %v", name, err)
 		}
 	}
 }
 
-// within is altered for an object inside the config.
-func within(t testing.TB, name, key string, change map[string]any) (checkpoint.Config, error) {
+// alterSection is alterConfig for a nested object of the config.
+func alterSection(t testing.TB, name, key string, change map[string]any) (checkpoint.Config, error) {
 	t.Helper()
-	cfg := altered(t, name, nil)
+	cfg := alterConfig(t, name, nil)
 	m := map[string]any{}
 	if err := json.Unmarshal(cfg.Raw, &m); err != nil {
 		t.Fatal(err)
@@ -255,9 +255,9 @@ func within(t testing.TB, name, key string, change map[string]any) (checkpoint.C
 	return checkpoint.ParseConfig(name, raw)
 }
 
-// TestRounded: 53.066 and 73.321, the roots of the hidden sizes, are 53 and 73.5
-// where the table of embeddings is bf16.
-func TestRounded(t *testing.T) {
+// TestRoundTo checks that 53.066 and 73.321, the roots of the hidden sizes, become 53 and 73.5 if
+// the embedding table is bf16.
+func TestRoundTo(t *testing.T) {
 	for _, c := range []struct {
 		n    float64
 		f    kernels.Format
@@ -265,7 +265,7 @@ func TestRounded(t *testing.T) {
 	}{
 		{2816, kernels.BF16, 53}, {5376, kernels.BF16, 73.5}, {5376, kernels.F16, 73.3125}, {5376, kernels.F32, 73.32121}, {64, kernels.BF16, 8},
 	} {
-		if got := rounded(math.Sqrt(c.n), c.f); math.Abs(float64(got-c.want)) > 1e-5 {
+		if got := roundTo(math.Sqrt(c.n), c.f); math.Abs(float64(got-c.want)) > 1e-5 {
 			t.Errorf("√%v in %v is %v, want %v", c.n, c.f, got, c.want)
 		}
 	}

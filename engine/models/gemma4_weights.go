@@ -9,10 +9,10 @@ import (
 	"vapp.dev/kernels"
 )
 
-// gemma is Gemma 4: blocks with a norm before and after attention and MLP, five
-// windows to one full layer with heads of another size, keys and values normalised,
-// in full layers from one projection, and a learned scalar on each block's result.
-// The mixture of the A4B stands beside each dense MLP.
+// gemma is Gemma 4. Each block has norms before and after attention and MLP, and a learned scalar
+// on its result. One layer in six has full attention, the others a window; the two kinds differ in
+// head size. Keys and values are normalized; in full layers both come from one projection. The A4B
+// model adds a mixture of experts to each dense MLP.
 type gemma struct {
 	vocabulary
 	cfg     checkpoint.Config
@@ -47,7 +47,7 @@ type gemmaLayer struct {
 }
 
 func newGemma(c checkpoint.Config, l *loader) (Model, error) {
-	g, err := gemmaOf(c)
+	g, err := readGemmaText(c)
 	if err != nil {
 		return nil, err
 	}
@@ -60,13 +60,13 @@ func newGemma(c checkpoint.Config, l *loader) (Model, error) {
 	}
 	err = l.checkRanks(c, g.kvHeads, g.fullKVHeads)
 	if err == nil {
-		err = l.even(c.IntermediateSize, "columns of the MLP (intermediate_size)")
+		err = l.checkEven(c.IntermediateSize, "columns of the MLP (intermediate_size)")
 	}
 	if err == nil && g.moe {
-		err = l.even(c.MoEIntermediateSize, "columns of an expert (moe_intermediate_size)")
+		err = l.checkEven(c.MoEIntermediateSize, "columns of an expert (moe_intermediate_size)")
 	}
 	if err == nil && l.Rebuild {
-		err = g.rebuilds()
+		err = g.checkRebuild()
 	}
 	if err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func newGemma(c checkpoint.Config, l *loader) (Model, error) {
 	if table == kernels.Invalid {
 		table = Dtype(c)
 	}
-	m.vocabulary = l.ends(c, st, g.prefix+"embed_tokens.weight", head, rounded(math.Sqrt(float64(c.HiddenSize)), table))
+	m.vocabulary = l.addVocabulary(c, st, g.prefix+"embed_tokens.weight", head, roundTo(math.Sqrt(float64(c.HiddenSize)), table))
 	if m.paging.window > 0 {
 		if m.slidingAngles, err = l.gemmaAngles("rope.sliding", g.sliding, g.headDim); err != nil {
 			return nil, err
@@ -113,19 +113,19 @@ func newGemma(c checkpoint.Config, l *loader) (Model, error) {
 	return m, nil
 }
 
-// rebuilds refuses keys that are no function of their values and a part of
-// themselves.
-func (g gemmaText) rebuilds() error {
-	turning := g.full.Turning(g.fullHeadDim)
-	if !g.shared || g.full.Scaling.Type != "proportional" || turning < 2 || turning >= g.fullHeadDim {
-		return &UnsupportedError{"rebuilding keys from values", "the full layers must have attention_k_eq_v and a proportional rope that turns a part of each head"}
+// checkRebuild refuses models whose keys cannot be computed from their values and their rotated
+// dimensions.
+func (g gemmaText) checkRebuild() error {
+	rotary := g.full.RotaryDim(g.fullHeadDim)
+	if !g.shared || g.full.Scaling.Type != "proportional" || rotary < 2 || rotary >= g.fullHeadDim {
+		return &UnsupportedError{"rebuilding keys from values", "the full layers must have attention_k_eq_v and a proportional rope that rotates a part of each head"}
 	}
 	return nil
 }
 
-// rounded is x as a model of the format keeps its scalars: transformers casts the
-// scale of embeddings to the dtype of their table.
-func rounded(x float64, f kernels.Format) float32 {
+// roundTo rounds x to the precision of f: transformers casts the scale of embeddings to the dtype
+// of their table.
+func roundTo(x float64, f kernels.Format) float32 {
 	bits := map[kernels.Format]int{kernels.BF16: 8, kernels.F16: 11}[f]
 	if bits == 0 {
 		return float32(x)
@@ -167,7 +167,7 @@ func newGemmaLayer(c checkpoint.Config, g gemmaText, l *loader, i int) gemmaLaye
 	}
 }
 
-// mixture adds the experts that stand beside the MLP of layer i.
+// mixture adds the experts of layer i, which run in parallel with its MLP.
 func (w *gemmaLayer) mixture(c checkpoint.Config, g gemmaText, l *loader, i int) {
 	p, n, inner := fmt.Sprintf("%slayers.%d.", g.prefix, i), fmt.Sprintf("layers.%d.", i), c.MoEIntermediateSize
 	stack := func(name string) matrix {

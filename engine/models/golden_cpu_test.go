@@ -11,9 +11,9 @@ import (
 	"vapp.dev/engine/enginetest"
 )
 
-// TestGoldenCPU holds every variant of the cpu backend to its bound: those that
-// keep activations in float32 to the bound of float32 arithmetic, the tiles of
-// bf16 to theirs. A variant that this machine lacks is not run, and says so.
+// TestGoldenCPU checks every variant of the cpu backend against its bound: the bound of float32
+// arithmetic for variants that keep activations in float32, that of bf16 tiles for the others. It
+// skips and reports variants that this machine lacks.
 func TestGoldenCPU(t *testing.T) {
 	variants(t, func(t *testing.T, s backend.Settings, limit bound, slow bool) {
 		formatErrors(t, cpu.Opener{}, s)

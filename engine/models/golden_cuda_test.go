@@ -17,8 +17,8 @@ import (
 	"vapp.dev/kernels/cuda/cudatest"
 )
 
-// TestGoldenCUDA is TestGolden on this machine's GPU, which VAPP_GPU says is there, or of the
-// small checkpoints on the emulated driver. Which bits a row has depends on the rows beside it.
+// TestGoldenCUDA runs the golden files on this machine's GPU if VAPP_GPU is set, else the small
+// checkpoints on the emulated driver. The bits of a row may depend on the other rows of the step.
 func TestGoldenCUDA(t *testing.T) {
 	gpu := os.Getenv("VAPP_GPU") != ""
 	if !gpu && os.Getenv("VAPP_GOLDEN") != "all" {
@@ -37,7 +37,8 @@ func TestGoldenCUDA(t *testing.T) {
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(goldens)), func(name string) bool { return !gpu && !enginetest.Tiny(name) })
 	cudatest.Apart(t, most, names, func(t *testing.T, name string) {
 		cudatest.Use(t)
-		// The devices of the runs share a context, which takes longer to make than most of them take.
+		// The devices of the runs share a context, because creating one takes longer than most of
+		// the runs.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		c, err := driver.Open(0)

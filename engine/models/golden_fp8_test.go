@@ -12,8 +12,8 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestGoldenFP8: with activations in fp8 ref has transformers' logits, recorded with inputs that are
-// rounded by the same 128 columns; in chunks of any size the same bits.
+// TestGoldenFP8 checks that ref, with activations in fp8, has transformers' logits, recorded with
+// inputs rounded in the same groups of 128 columns; chunks of any size give the same bits.
 func TestGoldenFP8(t *testing.T) {
 	for name := range goldens {
 		if strings.HasSuffix(name, x8) {
@@ -22,12 +22,12 @@ func TestGoldenFP8(t *testing.T) {
 	}
 }
 
-// boundFP8 is twice what ref and cuda differ by: a number that is off by a little may come to the other
-// side of a code's border, which is a step in the logits.
+// boundFP8 is twice the difference between ref and cuda: a small difference in a number can move it
+// to the neighbouring code, which is a step in the logits.
 var boundFP8 = enginetest.GoldenBound{Max: 0.9, RMS: 0.08, Gap: 0.16}
 
-// fp8Golden holds a backend with activations in fp8 to a bound, and shows that it is one: without
-// them the backend is outside of it.
+// fp8Golden checks a backend with fp8 activations against a bound, and checks that without them the
+// backend exceeds the bound.
 func fp8Golden(t *testing.T, name string, o backend.Opener, limit enginetest.GoldenBound, bits bool) {
 	facts, err := o.Probe()
 	must(t, err)

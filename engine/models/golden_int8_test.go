@@ -11,9 +11,9 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestGoldenInt8 holds int8 activations to their bounds: products on every variant, whose
-// bits are equal, logits of the checkpoints with quantized weights on the best one; in
-// chunks of any size the same bits.
+// TestGoldenInt8 checks int8 activations against their bounds: the products on every variant, with
+// equal bits, and the logits of checkpoints with quantized weights on the best variant. Chunks of
+// any size give the same bits.
 func TestGoldenInt8(t *testing.T) {
 	facts, err := cpu.Opener{}.Probe()
 	must(t, err)
@@ -34,8 +34,8 @@ func TestGoldenInt8(t *testing.T) {
 	}
 }
 
-// boundInt8 is the bound of activations that 32 by 32 are multiples of 1/127 of their
-// largest: half of one is lost at most, an even share of it on average.
+// boundInt8 returns the bound for activations that are rounded, in groups of 32, to multiples of
+// 1/127 of the largest one: the error is at most half a step and uniformly distributed.
 func boundInt8(golden string, _ kernels.Format) enginetest.GoldenBound {
 	switch {
 	case enginetest.Mixture(golden): // a token may be sent to another expert

@@ -12,25 +12,24 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestGoldenRef holds ref to the bounds of float32 arithmetic.
+// TestGoldenRef checks ref against the bounds of float32 arithmetic.
 func TestGoldenRef(t *testing.T) {
 	RunGoldens(t, ref.Opener{}, backend.Settings{}, enginetest.BoundFloat, true)
 }
 
-// TestGoldenRebuild holds ref to the family's bounds with keys that are rebuilt.
+// TestGoldenRebuild checks ref with rebuilt keys against the family's bounds.
 func TestGoldenRebuild(t *testing.T) {
 	goldenRebuild(t, ref.Opener{}, backend.Settings{}, enginetest.BoundFloat)
 }
 
-// TestFormatsRef measures Linear and Experts of ref on every kind of weights.
+// TestFormatsRef measures Linear and Experts of ref for every weight format.
 func TestFormatsRef(t *testing.T) { formatErrors(t, ref.Opener{}, backend.Settings{}) }
 
-// TestConversions turns weights into other formats while they are packed: wider
-// ones change no logit, narrower ones change all of them a little. Unit of the
-// bounds is Golden.Spread.
+// TestConversions converts weights to other formats while they are packed: wider ones change no
+// logit, narrower ones change all of them a little. The bounds are in units of Golden.Spread.
 func TestConversions(t *testing.T) {
-	// A mantissa of 3 bits rounds 32 times as coarsely as one of 8; this is twice what
-	// was measured, and about 32 times what bf16 does to f16.
+	// A mantissa of 3 bits rounds 32 times as coarsely as one of 8. This is twice the measured
+	// difference, and about 32 times that of converting f16 to bf16.
 	eight := enginetest.GoldenBound{Max: 2.4, RMS: 0.32, Gap: 0.7}
 	for _, c := range []struct {
 		name  string
@@ -62,8 +61,8 @@ func TestConversions(t *testing.T) {
 	}
 }
 
-// BenchmarkSmolRef is tokens a second of SmolLM2 on ref: a prompt of 256 in one
-// step, and steps of one token after it. Every row's logits are computed.
+// BenchmarkSmolRef measures tokens per second of SmolLM2 on ref: a prompt of 256 tokens in one
+// step, then steps of one token. Every row's logits are computed.
 func BenchmarkSmolRef(b *testing.B) {
 	g := readGolden(b, "smollm2-chat")
 	m := openGolden(b, goldenRun{Opener: ref.Opener{}, KV: kernels.F16, Block: 16, Chunks: []int{256}}, g, checkpointOf(b, "smollm2-chat"))

@@ -17,9 +17,9 @@ import (
 	"vapp.dev/kernels"
 )
 
-// bound is how far a run of a golden file with a K/V format may be off: README.md
-// of testdata says which bound belongs to which arithmetic. For small
-// checkpoints it is in units of Golden.Spread.
+// bound returns the permitted difference of a run of a golden file with a K/V format.
+// testdata/README.md lists the bound of each arithmetic. For small checkpoints it is in units of
+// Golden.Spread.
 type bound func(golden string, kv kernels.Format) enginetest.GoldenBound
 
 // goldenRun is one way to compute a recorded run.
@@ -29,10 +29,10 @@ type goldenRun struct {
 	KV       kernels.Format
 	Block    int          // tokens a page holds
 	Build    models.Build // of the weights
-	Chunks   []int        // prompt tokens of each step, the last again until the prompt ends; decode is one by one
+	Chunks   []int        // prompt tokens of each step, the last number repeated until the prompt ends; decoding is one by one
 }
 
-// checkpointOf is the weights that a golden file was recorded from.
+// checkpointOf returns the path of the checkpoint that a golden file was recorded from.
 func checkpointOf(t testing.TB, golden string) string {
 	t.Helper()
 	if !enginetest.Tiny(golden) {
@@ -53,10 +53,9 @@ func fileExists(path string) bool {
 	return err == nil
 }
 
-// RunGolden computes the recorded tokens as r says and compares every row of
-// logits with the recorded ones: the prompt in chunks, then the recorded steps one
-// by one. It returns the differences and the logits, row by row; other
-// backends' tests call it with their opener and their bound.
+// RunGolden computes the recorded tokens with r and compares every row of logits with the recorded
+// ones: the prompt in chunks, then the recorded steps one by one. It returns the differences and
+// the logits, row by row. The tests of other backends call it with their opener and bound.
 func RunGolden(t testing.TB, r goldenRun, g *enginetest.Golden, path string) (*enginetest.GoldenTally, [][]float32) {
 	t.Helper()
 	m := openGolden(t, r, g, path)
@@ -85,12 +84,12 @@ type goldenModel struct {
 	exe     backend.Executable
 	logits  backend.Value
 	classes []backend.KVClass
-	first   []int32 // page of each class
-	blocks  []int32 // pages of each class
+	first   []int32 // first page of each class
+	blocks  []int32 // number of pages of each class
 }
 
-// openGolden loads a checkpoint; its program ends with the logits, nothing is
-// sampled, so that they stay in scratch.
+// openGolden loads a checkpoint. Its program ends with the logits and samples nothing, so that they
+// stay in scratch.
 func openGolden(t testing.TB, r goldenRun, g *enginetest.Golden, path string) *goldenModel {
 	t.Helper()
 	ck, err := checkpoint.Open(path)
@@ -98,7 +97,7 @@ func openGolden(t testing.TB, r goldenRun, g *enginetest.Golden, path string) *g
 	t.Cleanup(func() { ck.Close() })
 	build := r.Build
 	if enginetest.Recurrent(filepath.Base(path)) {
-		build.Dtype = kernels.F32 // the state keeps inputs in the format of activations; the reference has float32
+		build.Dtype = kernels.F32 // the state stores inputs in the activation format, and the reference's is float32
 	}
 	model, err := models.New(ck, build)
 	must(t, err)
@@ -141,8 +140,8 @@ func openGolden(t testing.TB, r goldenRun, g *enginetest.Golden, path string) *g
 	return m
 }
 
-// place gives every page that a sequence of that many rows ever has a place of its
-// own, class after class, and returns the bytes of the arena.
+// place assigns arena offsets to all pages of a sequence with that many rows, class after class,
+// and returns the arena's size in bytes.
 func (m *goldenModel) place(rows int) int64 {
 	var slab, end int64
 	for _, c := range m.classes {
@@ -167,8 +166,8 @@ func (m *goldenModel) place(rows int) int64 {
 	return end
 }
 
-// tables writes the page tables of a step of positions from to to−1: pages in any
-// order but the obvious one.
+// tables writes the page tables for a step of positions from to to−1, with pages in a shuffled
+// order.
 func (m *goldenModel) tables(s *backend.Step, from, to int) {
 	for i, c := range m.classes {
 		page := func(block int) int32 { return m.first[i] + m.blocks[i] - 1 - int32(block) }
@@ -190,7 +189,7 @@ func (m *goldenModel) tables(s *backend.Step, from, to int) {
 	}
 }
 
-// step feeds tokens at positions from at on and returns a copy of their logits.
+// step runs tokens, whose positions start at at, and returns a copy of their logits.
 func (m *goldenModel) step(t testing.TB, tokens []int32, at, set int) [][]float32 {
 	t.Helper()
 	s, n := m.dev.Step(set), len(tokens)

@@ -14,9 +14,9 @@ import (
 	"vapp.dev/kernels"
 )
 
-// RunGoldens runs the golden files on a backend and holds them to bounds: those of the
-// small checkpoints, and SmolLM2's. Where that takes long, it runs one of its texts, with
-// f32 pages alone; VAPP_GOLDEN=all runs everything.
+// RunGoldens runs the golden files of the small checkpoints and of SmolLM2 on a backend and checks
+// their bounds. On a slow backend it runs only one SmolLM2 text with f32 pages; VAPP_GOLDEN=all
+// runs everything.
 func RunGoldens(t *testing.T, o backend.Opener, s backend.Settings, limit bound, slow bool) {
 	runTiny(t, o, s, limit, true)
 	runSmol(t, o, s, limit, slow)
@@ -31,12 +31,12 @@ func runTiny(t *testing.T, o backend.Opener, s backend.Settings, limit bound, bi
 	}
 }
 
-// tinyGolden runs a small checkpoint in every K/V format, each also in other chunks and on
-// other pages, which must give the same bits where the backend promises that.
+// tinyGolden runs a small checkpoint in every K/V format. It repeats each run with other chunks and
+// pages, which must give the same bits if the backend guarantees that.
 func tinyGolden(t *testing.T, name string, o backend.Opener, s backend.Settings, limit bound, bits bool) {
 	for _, kv := range []kernels.Format{kernels.F32, kernels.F16, kernels.BF16} {
 		if gguf(name) && kv != kernels.F32 {
-			continue // what rounded K and V do is shown by the others
+			continue // the other checkpoints cover rounded K and V
 		}
 		t.Run(kv.String(), func(t *testing.T) {
 			want := runBound(t, goldenRun{Opener: o, Settings: s, KV: kv, Block: 16, Chunks: []int{1 << 20}}, name, limit)
@@ -74,8 +74,8 @@ func smolGolden(t *testing.T, name string, o backend.Opener, s backend.Settings,
 	}
 }
 
-// goldenRebuild: logits stay inside the family's bounds where pages hold of the full
-// layers' keys only the part that turns, and the rest is made from values; they do not
+// goldenRebuild checks that logits stay within the family's bounds when pages store only the
+// rotated part of full layers' keys and the rest is rebuilt from values, and that they do not
 // depend on chunks.
 func goldenRebuild(t *testing.T, o backend.Opener, s backend.Settings, limit bound) {
 	const name = "tiny-gemma4"
@@ -87,7 +87,7 @@ func goldenRebuild(t *testing.T, o backend.Opener, s backend.Settings, limit bou
 		run.Build.Rebuild = false
 		whole := runBound(t, run, name, limit)
 		if same := slices.EqualFunc(got, whole, slices.Equal[[]float32]); same != (kv == kernels.F32) {
-			t.Errorf("%v: the logits are those of whole keys: %v", kv, same) // float32 keys are the rebuilt ones
+			t.Errorf("%v: the logits are those of whole keys: %v", kv, same) // in float32 the stored keys equal the rebuilt ones
 		}
 	}
 }
@@ -95,7 +95,7 @@ func goldenRebuild(t *testing.T, o backend.Opener, s backend.Settings, limit bou
 // runBound runs a golden file, checks its bound and returns the logits.
 func runBound(t *testing.T, r goldenRun, name string, limit bound) [][]float32 {
 	t.Helper()
-	path := checkpointOf(t, name) // a bundle that has no checkpoint has no golden file of it either
+	path := checkpointOf(t, name) // a bundle without the checkpoint lacks its golden file too
 	g, unit, sigma := readGolden(t, name), "", 1.0
 	if enginetest.Tiny(name) {
 		unit, sigma = " σ", g.Spread()
@@ -122,5 +122,6 @@ func sameRows(t *testing.T, what string, got, want [][]float32) {
 	}
 }
 
-// gguf tells checkpoints in llama.cpp's names and blocks, of widths that its K-quants need.
+// gguf reports whether a checkpoint has llama.cpp's names and blocks, and widths that its K-quants
+// need.
 func gguf(golden string) bool { return strings.HasSuffix(golden, "-gguf") }

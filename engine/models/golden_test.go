@@ -17,7 +17,7 @@ import (
 // smolLM2 is the real model; `make model` fetches it.
 const smolLM2 = "../../models/SmolLM2-135M-Instruct.Q4_1.gguf"
 
-// goldens are the recorded runs: golden file → prompt tokens, steps, kept ids.
+// goldens lists the recorded runs: golden file → prompt tokens, steps, kept ids.
 var goldens = map[string][3]int{
 	"smollm2-chat":      {266, 32, 128},
 	"smollm2-prose":     {307, 32, 128},
@@ -46,7 +46,7 @@ var goldens = map[string][3]int{
 	"tiny-gpt-oss-gguf": {150, 40, 320},
 }
 
-// x8 ends the name of a golden file of another's checkpoint, run with activations in fp8.
+// x8 is the suffix of golden files that use another file's checkpoint with fp8 activations.
 const x8 = "-x8"
 
 func readGolden(t testing.TB, name string) *enginetest.Golden {
@@ -58,8 +58,8 @@ func readGolden(t testing.TB, name string) *enginetest.Golden {
 	return g
 }
 
-// TestGoldenFiles says that every recorded file is whole, agrees with itself, and
-// belongs to the checkpoint beside it.
+// TestGoldenFiles checks that every golden file is complete, consistent, and recorded from the
+// present checkpoint.
 func TestGoldenFiles(t *testing.T) {
 	found, err := filepath.Glob("testdata/golden/*.safetensors")
 	if err != nil || len(found) != len(goldens) {
@@ -82,8 +82,8 @@ func TestGoldenFiles(t *testing.T) {
 	}
 }
 
-// checkRows compares what a file says twice: the steps follow the largest
-// logits, and the kept logits agree with the top two and with the full rows.
+// checkRows checks data that a file contains twice: the steps follow the largest logits, and the
+// kept logits agree with the top two and with the full rows.
 func checkRows(t *testing.T, g *enginetest.Golden) {
 	full := 0
 	for i := range g.Rows() {

@@ -8,13 +8,13 @@ import (
 	"vapp.dev/kernels"
 )
 
-// checkGptOss refuses what the recorded forward does not do.
+// checkGptOss refuses configs that the recorded forward pass does not implement.
 func checkGptOss(c checkpoint.Config) error {
 	if c.HiddenAct != "silu" {
 		return &UnsupportedError{"hidden_act " + short(c.HiddenAct), "gpt-oss uses silu"}
 	}
 	if c.MLPBias {
-		return &UnsupportedError{"mlp_bias", "gpt-oss has biases in its experts always"}
+		return &UnsupportedError{"mlp_bias", "the experts of gpt-oss always have biases"}
 	}
 	if err := checkExperts(c); err != nil {
 		return err
@@ -34,7 +34,7 @@ func checkGptOss(c checkpoint.Config) error {
 	}
 	rope, err := c.Rope("")
 	if err != nil || c.RopeByLayerType != nil || c.PartialRotaryFactor != 1 {
-		return &UnsupportedError{"a rope that differs by layer or turns part of a head", "gpt-oss has one for all"}
+		return &UnsupportedError{"a rope that differs by layer or rotates part of a head", "gpt-oss has one for all"}
 	}
 	if _, err := rope.Angles(c.HeadDim); err != nil {
 		return err
@@ -43,7 +43,7 @@ func checkGptOss(c checkpoint.Config) error {
 	return err
 }
 
-// mxBlock is how many MXFP4 weights share an exponent.
+// mxBlock is the number of MXFP4 weights that share an exponent.
 const mxBlock = 32
 
 // gptOssActivation reads swiglu_limit and swiglu_alpha.
@@ -54,14 +54,14 @@ func gptOssActivation(c checkpoint.Config) (backend.Activation, error) {
 	}
 	a := backend.Activation{
 		Limit: float32(s.RealOr("swiglu_limit", 1e-3, 1e6, 7)), Alpha: float32(s.RealOr("swiglu_alpha", 1e-3, 1e6, 1.702)),
-		Shift: 1, Paired: !apart(c),
+		Shift: 1, Paired: !splitGateUp(c),
 	}
 	return a, s.Err()
 }
 
-// apart says that gate and up are two tensors, as in GGUF files: transformers keeps them as
-// one whose rows take turns.
-func apart(c checkpoint.Config) bool { return c.Dialect == "gguf" }
+// splitGateUp reports whether gate and up are two tensors, as in GGUF files. transformers stores
+// them as one tensor with alternating rows.
+func splitGateUp(c checkpoint.Config) bool { return c.Dialect == "gguf" }
 
 // gptOssTensors lists a checkpoint's tensors: names and shapes of transformers'
 // GptOssForCausalLM. Experts are MXFP4 blocks and exponents [E, out, in/32], or, in
@@ -81,7 +81,7 @@ func gptOssTensors(c checkpoint.Config) []checkpoint.TensorInfo {
 		l.add(p+"self_attn.sinks", c.NumHeads)
 		l.add(p+"post_attention_layernorm.weight", h)
 		l.linear(p+"mlp.router", true, e, h)
-		if x := p + "mlp.experts."; apart(c) {
+		if x := p + "mlp.experts."; splitGateUp(c) {
 			l.add(x+"gate_proj", e, m, h)
 			l.add(x+"up_proj", e, m, h)
 			l.add(x+"gate_proj_bias", e, m)
@@ -101,8 +101,8 @@ func gptOssTensors(c checkpoint.Config) []checkpoint.TensorInfo {
 	return l.list
 }
 
-// transposed adds a stack of experts [rows, cols] as gpt-oss keeps them: two
-// tensors of MXFP4, or one whose matrices are transposed.
+// transposed adds a stack of experts [rows, cols] in gpt-oss's layout: two MXFP4 tensors, or one
+// tensor of transposed matrices.
 func (l *tensorList) transposed(name string, experts, rows, cols int) {
 	if l.quant.format != kernels.MXFP4 {
 		l.add(name, experts, cols, rows)

@@ -10,7 +10,7 @@ import (
 func (m *gptOss) Weights() []backend.WeightSpec { return m.weights }
 func (m *gptOss) Vocab() int                    { return m.size }
 
-// Classes are the full layers' and the windows'.
+// Classes returns the classes of the full layers and of the windows.
 func (m *gptOss) Classes(blockSize int, f kernels.Format) []backend.KVClass {
 	k := backend.KVClass{KVHeads: m.kvHeads, HeadDim: m.cfg.HeadDim}
 	window := k
@@ -18,27 +18,27 @@ func (m *gptOss) Classes(blockSize int, f kernels.Format) []backend.KVClass {
 	return m.paging.classes(k, window, blockSize, f)
 }
 
-// Record is the forward pass of the stage. The residual stream x stays F32; the
-// last layer's mixture and the head run on sampled rows only.
+// Record records the forward pass of the stage. The residual stream x stays F32. The last layer's
+// mixture and the head run on sampled rows only.
 func (m *gptOss) Record(p *backend.Program) (*backend.Program, error) {
 	c := m.cfg
 	p.Weights, p.Vocab, p.Shard = m.weights, m.size, m.Shard
 	r := backend.Record(p)
-	ids, x := enter(r, m.vocabulary, m.stage)
+	ids, x := beginResidual(r, m.vocabulary, m.stage)
 	angles := r.New("angles", kernels.F32, backend.PerToken, c.HeadDim)
 	r.Do(backend.Angles{InvFreq: m.freqs, Scale: m.ropeScale, Y: angles})
 	delta := backend.NoValue
 	for i, w := range m.layers {
-		n := m.normed(r, x, delta, w.attnNorm)
+		n := m.normalize(r, x, delta, w.attnNorm)
 		attn := m.attention(r, n, angles, i)
 		if m.stage.last && i == len(m.layers)-1 {
-			attn, x = sampled(r, attn), sampled(r, x)
+			attn, x = takeSampled(r, attn), takeSampled(r, x)
 		}
 		delta = r.New("delta", kernels.F32, r.Info(attn).Rows, c.HiddenSize)
 		r.Do(backend.Linear{X: attn, W: w.out, Bias: w.outBias, Y: delta})
 		r.Do(backend.AllReduce{X: delta})
 		r.Free(attn)
-		delta = m.mixture(r, m.normed(r, x, delta, w.mlpNorm), w)
+		delta = m.mixture(r, m.normalize(r, x, delta, w.mlpNorm), w)
 	}
 	r.Free(angles)
 	if !m.stage.last {
@@ -47,14 +47,14 @@ func (m *gptOss) Record(p *backend.Program) (*backend.Program, error) {
 		r.Free(delta, x)
 		return r.Program()
 	}
-	last := m.normed(r, x, delta, m.norm)
+	last := m.normalize(r, x, delta, m.norm)
 	r.Free(x)
 	m.finish(r, last, ids, 0)
 	return r.Program()
 }
 
-// normed adds delta, which it consumes, into x and returns the norm of that.
-func (m *gptOss) normed(r *backend.Recorder, x, delta backend.Value, w backend.WeightID) backend.Value {
+// normalize consumes delta, adds it to x and returns the norm of the sum.
+func (m *gptOss) normalize(r *backend.Recorder, x, delta backend.Value, w backend.WeightID) backend.Value {
 	n := backend.Norm{X: x, Residual: backend.NoValue, W: w, Eps: float32(m.cfg.RMSNormEps)}
 	if delta != backend.NoValue {
 		n.X, n.Residual = delta, x
@@ -88,7 +88,7 @@ func (m *gptOss) attention(r *backend.Recorder, n, angles backend.Value, layer i
 	return y
 }
 
-// mixture consumes n and returns what the experts add to the residual.
+// mixture consumes n and returns the experts' contribution to the residual.
 func (m *gptOss) mixture(r *backend.Recorder, n backend.Value, w gptOssLayer) backend.Value {
 	c, rows := m.cfg, r.Info(n).Rows
 	logits := r.New("router", kernels.F32, rows, c.NumExperts)

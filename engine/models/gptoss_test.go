@@ -11,11 +11,11 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestGptOssExperts: experts as they are published, and as transformers saves them
-// once they were dequantized, whole and in a rank's part.
+// TestGptOssExperts builds experts as published and as transformers saves them after
+// dequantization, whole and as a rank's part.
 func TestGptOssExperts(t *testing.T) {
-	plain := altered(t, "gpt-oss-20b", map[string]any{"quantization_config": nil, "torch_dtype": "bfloat16"})
-	stored := altered(t, "gpt-oss-20b", nil)
+	plain := alterConfig(t, "gpt-oss-20b", map[string]any{"quantization_config": nil, "torch_dtype": "bfloat16"})
+	stored := alterConfig(t, "gpt-oss-20b", nil)
 	find := func(m Model, name string) backend.WeightSpec {
 		for _, w := range m.Weights() {
 			if w.Name == name {
@@ -42,7 +42,7 @@ func TestGptOssExperts(t *testing.T) {
 		{"bf16 last of 4", plain, Build{Shard: backend.Shard{Rank: 3, World: 4}}, kernels.BF16, 704, 4352, 2176},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m, err := built(c.cfg, c.build)
+			m, err := buildModel(c.cfg, c.build)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -61,16 +61,16 @@ func TestGptOssExperts(t *testing.T) {
 			if p := up.Parts[0]; p.Transposed != transposed || p.Stride != map[bool]int{true: 2880, false: 5760}[transposed] {
 				t.Errorf("gate_up reads %+v", p)
 			}
-			if _, err := recorded(m, kernels.BF16, bucket); err != nil {
+			if _, err := recordStep(m, kernels.BF16, bucket); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 }
 
-// TestGptOssLayout: experts that lie as [E, out, in] are not taken for [E, in, out].
+// TestGptOssLayout checks that experts stored as [E, out, in] are not mistaken for [E, in, out].
 func TestGptOssLayout(t *testing.T) {
-	cfg := altered(t, "gpt-oss-20b", map[string]any{"quantization_config": nil})
+	cfg := alterConfig(t, "gpt-oss-20b", map[string]any{"quantization_config": nil})
 	list, err := Tensors(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -90,8 +90,7 @@ func TestGptOssLayout(t *testing.T) {
 	}
 }
 
-// TestHybridRefusals: configs that no family can be recorded for end in an error that
-// names what is wrong.
+// TestHybridRefusals checks that unsupported configs give an error that names the problem.
 func TestHybridRefusals(t *testing.T) {
 	type change = map[string]any
 	types := func(word string) []string {
@@ -110,7 +109,7 @@ func TestHybridRefusals(t *testing.T) {
 		{"gpt-oss-20b", change{"num_experts_per_tok": 33}, "33 experts a token"},
 		{"gpt-oss-20b", change{"num_experts_per_tok": 0}, "0 experts a token"},
 		{"gpt-oss-20b", change{"num_local_experts": 16384}, "24 layers of 16384 experts"},
-		{"gpt-oss-20b", change{"layer_types": types("sliding_attention")}, "sliding windows alone"},
+		{"gpt-oss-20b", change{"layer_types": types("sliding_attention")}, "without full attention"},
 		{"gpt-oss-20b", change{"layer_types": types("linear_attention")}, `layer_types[0] "linear_attention"`},
 		{"gpt-oss-20b", change{"sliding_window": nil}, "no sliding_window"},
 		{"gpt-oss-20b", change{"hidden_size": 2890}, "multiples of 32"},
@@ -121,18 +120,18 @@ func TestHybridRefusals(t *testing.T) {
 		{"gpt-oss-20b", change{"rope_theta": 1}, "rope_theta"},
 	} {
 		t.Run(c.want, func(t *testing.T) {
-			_, err := Tensors(altered(t, c.model, c.change))
+			_, err := Tensors(alterConfig(t, c.model, c.change))
 			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%v: %v", c.change, err)
 			}
 		})
 	}
-	cfg := altered(t, "gpt-oss-20b", nil)
+	cfg := alterConfig(t, "gpt-oss-20b", nil)
 	for _, b := range []Build{
 		{Shard: backend.Shard{World: 3}}, {Shard: backend.Shard{World: 128}}, {Pipe: backend.Shard{World: 25}}, {Quantize: kernels.F8E4M3},
 	} {
 		var refused *UnsupportedError
-		if _, err := built(cfg, b); !errors.As(err, &refused) {
+		if _, err := buildModel(cfg, b); !errors.As(err, &refused) {
 			t.Errorf("%+v: %v", b, err)
 		}
 	}

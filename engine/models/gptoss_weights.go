@@ -36,7 +36,7 @@ func newGptOss(c checkpoint.Config, l *loader) (Model, error) {
 		return nil, &UnsupportedError{"drafting with " + c.Architecture, "it has no head of its own for that"}
 	}
 	if l.Rebuild {
-		return nil, &UnsupportedError{"rebuilding keys from values", "gpt-oss projects them apart"}
+		return nil, &UnsupportedError{"rebuilding keys from values", "gpt-oss has two projections"}
 	}
 	if err := l.checkRanks(c, c.NumKVHeads); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func newGptOss(c checkpoint.Config, l *loader) (Model, error) {
 	if c.TieWordEmbeddings {
 		head = ""
 	}
-	m.vocabulary = l.ends(c, st, "model.embed_tokens.weight", head, 1)
+	m.vocabulary = l.addVocabulary(c, st, "model.embed_tokens.weight", head, 1)
 	m.freqs = l.literal("rope.inv_freq", "attention", angles.InvFreq)
 	for i := range st.layers {
 		w := gptOssAttention(c, l, st.layer0+i)
@@ -82,9 +82,9 @@ func newGptOss(c checkpoint.Config, l *loader) (Model, error) {
 	return m, nil
 }
 
-// expertWidth is a rank's part of the width of every expert, in whole blocks of
-// 32 where the width has those: where the ranks do not divide the blocks, the first
-// have one more than the last.
+// expertWidth returns a rank's range of the width of every expert, in whole blocks of 32 if the
+// width is a multiple of 32. If the blocks do not divide evenly, the first ranks have one more than
+// the last.
 func expertWidth(width int, s backend.Shard) (first, count int, err error) {
 	unit := 1
 	if width%mxBlock == 0 {
@@ -122,8 +122,8 @@ func gptOssAttention(c checkpoint.Config, l *loader, i int) gptOssLayer {
 	return w
 }
 
-// experts adds the mixture of a layer; this rank has the columns [first,
-// first+width) of what is between the two matrices of an expert.
+// experts adds the mixture of layer i. This rank has the columns [first, first+width) of each
+// expert's inner dimension.
 func (w *gptOssLayer) experts(c checkpoint.Config, l *loader, i, first, width int) {
 	p, n, h := fmt.Sprintf("model.layers.%d.", i), fmt.Sprintf("layers.%d.", i), c.HiddenSize
 	e := p + "mlp.experts."
@@ -133,7 +133,7 @@ func (w *gptOssLayer) experts(c checkpoint.Config, l *loader, i, first, width in
 	stack := func(name string) matrix {
 		return matrix{name: n + name, group: "experts", experts: c.NumExperts, linear: true}
 	}
-	if apart(c) {
+	if splitGateUp(c) {
 		part := func(tensor string) piece { return piece{tensor: e + tensor, row0: first, rows: width} }
 		w.gateUp = l.matrix(stack("gate_up"), part("gate_proj"), part("up_proj"))
 		w.gateUpBias = l.perExpert(n+"gate_up_bias", c.NumExperts, first, width, e+"gate_proj_bias", e+"up_proj_bias")
@@ -150,8 +150,8 @@ func (w *gptOssLayer) experts(c checkpoint.Config, l *loader, i, first, width in
 	}
 }
 
-// perExpert is n elements from first on of each row of tensors [experts, …], those of one
-// expert together.
+// perExpert adds a vector of n elements, starting at first, of each expert's row in tensors
+// [experts, …]. The elements of one expert are contiguous.
 func (l *loader) perExpert(name string, experts, first, n int, tensors ...string) backend.WeightID {
 	spec := backend.WeightSpec{Name: name, Group: "experts", Rows: 1, Cols: experts * n * len(tensors), Use: backend.Vector}
 	for e := range experts {

@@ -9,18 +9,16 @@ import (
 	"vapp.dev/kernels"
 )
 
-// The words of layer_types that attention has.
+// Values of layer_types for attention layers.
 const (
 	fullAttention    = "full_attention"
 	slidingAttention = "sliding_attention"
 )
 
-// pageAt is where a layer's keys and values lie: its class, and which of the class's
-// layers it is.
+// pageAt locates a layer's keys and values: the KV class, and the index of the layer within it.
 type pageAt struct{ class, layer int }
 
-// layerTypes is layer_types, or where the config has none every period-th layer
-// full and the others sliding.
+// layerTypes returns layer_types. Without it every period-th layer is full, the others sliding.
 func layerTypes(c checkpoint.Config, period int) []string {
 	if c.LayerTypes != nil {
 		return c.LayerTypes
@@ -35,8 +33,8 @@ func layerTypes(c checkpoint.Config, period int) []string {
 	return out
 }
 
-// checkLayerTypes refuses words that have no class, windows without a size, and
-// models without a full layer, whose pages hold the tokens of a sequence.
+// checkLayerTypes refuses unknown layer types, windows without a size, and models without a full
+// layer, whose pages store a sequence's token ids.
 func checkLayerTypes(types []string, window int) error {
 	full := false
 	for i, t := range types {
@@ -50,20 +48,20 @@ func checkLayerTypes(types []string, window int) error {
 		}
 	}
 	if !full {
-		return &UnsupportedError{"a model of sliding windows alone", "at least one of layer_types must be " + fullAttention}
+		return &UnsupportedError{"a model without full attention", "at least one of layer_types must be " + fullAttention}
 	}
 	return nil
 }
 
-// short keeps a word of a config short enough for an error.
+// short truncates a string of a config for an error text.
 func short(s string) string { return s[:min(len(s), 40)] }
 
-// paging says where the layers of a stage keep their pages: the full class comes
-// first, and carries the tokens on the rank that samples, which has one even where
-// all of its layers slide; then the window's, where a layer slides.
+// paging maps the layers of a stage to KV classes. The full class comes first. The rank that
+// samples always has it, even if all its layers slide, because it stores the token ids. The window
+// class follows if any layer slides.
 type paging struct {
 	at           []pageAt // by layer of the stage
-	full, window int      // layers of each class
+	full, window int      // number of layers in each class
 	tokens       bool
 }
 
@@ -86,7 +84,7 @@ func pagingOf(types []string, s stage, b Build) paging {
 	return p
 }
 
-// classes fills in two geometries.
+// classes completes the two geometries and returns those in use.
 func (p paging) classes(full, window backend.KVClass, blockSize int, f kernels.Format) []backend.KVClass {
 	full.Name, full.Layers, full.Plane = "full", p.full, p.tokens
 	window.Name, window.Layers = "window", p.window
@@ -103,9 +101,9 @@ func (p paging) classes(full, window backend.KVClass, blockSize int, f kernels.F
 	return out
 }
 
-// ends adds the embedding and the head, where the stage has them. head is the
-// tensor of the head, "" where the embedding is it.
-func (l *loader) ends(c checkpoint.Config, s stage, table, head string, scale float32) vocabulary {
+// addVocabulary adds the embedding and the head if the stage has them. head is the head's tensor,
+// "" if it is tied to the embedding.
+func (l *loader) addVocabulary(c checkpoint.Config, s stage, table, head string, scale float32) vocabulary {
 	v := vocabulary{Build: l.Build, size: c.VocabSize, hidden: c.HiddenSize, scale: scale, embed: backend.NoWeight, head: backend.NoWeight}
 	if s.first {
 		v.embed = l.embedding(table, c.VocabSize, head == "" && s.last && !l.pools())
@@ -117,7 +115,7 @@ func (l *loader) ends(c checkpoint.Config, s stage, table, head string, scale fl
 		if head == "" {
 			vocabulary = table
 		}
-		v.setPooled(l, vocabulary)
+		v.setPoolingHead(l, vocabulary)
 	case head != "":
 		v.head = l.head(head, c.VocabSize)
 	case s.first:
@@ -128,10 +126,10 @@ func (l *loader) ends(c checkpoint.Config, s stage, table, head string, scale fl
 	return v
 }
 
-// enter begins the residual stream [T, hidden]: embeddings, or what the stage
-// before sent. The stage that samples stores the tokens of its pages; ids are the
-// step's tokens where it verifies proposals among them, else NoValue.
-func enter(r *backend.Recorder, v vocabulary, s stage) (ids, x backend.Value) {
+// beginResidual starts the residual stream [T, hidden] from embeddings or from the previous stage.
+// The stage that samples also stores the step's tokens in its pages. ids are the step's tokens if
+// the step verifies proposals, else NoValue.
+func beginResidual(r *backend.Recorder, v vocabulary, s stage) (ids, x backend.Value) {
 	ids = backend.NoValue
 	if s.first || s.last && !v.pools() {
 		ids = r.New("ids", kernels.I32, backend.PerToken, 1)
@@ -146,19 +144,18 @@ func enter(r *backend.Recorder, v vocabulary, s stage) (ids, x backend.Value) {
 		x = r.New("residual", kernels.F32, backend.PerToken, v.hidden)
 		r.Do(backend.Receive{Y: x})
 	}
-	if ids != backend.NoValue && !(s.last && v.verified() > 0) {
+	if ids != backend.NoValue && !(s.last && v.numVerified() > 0) {
 		r.Free(ids)
 		ids = backend.NoValue
 	}
 	return ids, x
 }
 
-// verified is how many proposals a step verifies for each sequence.
-func (v vocabulary) verified() int { return max(v.Draft, v.Verify) }
+// numVerified returns the number of proposals that a step verifies for each sequence.
+func (v vocabulary) numVerified() int { return max(v.Draft, v.Verify) }
 
-// sample consumes logits [L,size] and ids: the step draws its tokens, and where
-// proposals are among ids, says which of them hold. propose then records what proposes
-// the next ones.
+// sample consumes logits [L,size] and ids. The step samples its tokens and verifies the proposals
+// in ids; then propose records the ops that propose the next tokens.
 func (v vocabulary) sample(r *backend.Recorder, logits, ids backend.Value) {
 	r.Do(backend.Sample{Logits: logits})
 	r.Free(logits)
@@ -173,23 +170,23 @@ func (v vocabulary) sample(r *backend.Recorder, logits, ids backend.Value) {
 	r.Free(ids, kept)
 }
 
-// checkRanks refuses a number of tensor parallel ranks that cannot share a model's
-// heads or tokens.
+// checkRanks refuses a number of tensor parallel ranks that cannot share the model's heads or
+// vocabulary.
 func (l *loader) checkRanks(c checkpoint.Config, kvHeads ...int) error {
-	err := l.even(c.NumHeads, "attention heads")
+	err := l.checkEven(c.NumHeads, "attention heads")
 	for _, n := range kvHeads {
 		if err == nil {
-			err = l.shared(n, "key/value heads")
+			err = l.checkShared(n, "key/value heads")
 		}
 	}
 	if err == nil {
-		err = l.even(c.VocabSize, "tokens (vocab_size)")
+		err = l.checkEven(c.VocabSize, "tokens (vocab_size)")
 	}
 	return err
 }
 
-// checkExperts refuses mixtures that cannot be, and those so large that they are a
-// mistake.
+// checkExperts refuses impossible numbers of experts, and numbers so large that the config must be
+// wrong.
 func checkExperts(c checkpoint.Config) error {
 	const most = 1 << 16
 	switch {

@@ -16,10 +16,10 @@ import (
 	"vapp.dev/kernels"
 )
 
-// machine is what layouts are made for here, whatever runs the tests.
+// machine is the fixed machine for which these tests plan.
 var machine = backend.Facts{Cores: 8, Variants: []string{"amx", "avx512", "avx2", "generic"}, PageBytes: 4096, HugeBytes: 2 << 20}
 
-// layouts are those of every backend and variant.
+// layouts returns the layouts of every backend and variant.
 func layouts(t testing.TB) map[string]backend.Layout {
 	t.Helper()
 	out := map[string]backend.Layout{}
@@ -37,10 +37,10 @@ func layouts(t testing.TB) map[string]backend.Layout {
 	return out
 }
 
-// altered is the config of a catalogued model with other values for some keys.
-func altered(t testing.TB, name string, change map[string]any) checkpoint.Config {
+// alterConfig returns the config of a catalogued model with other values for some keys.
+func alterConfig(t testing.TB, name string, change map[string]any) checkpoint.Config {
 	t.Helper()
-	c, ok, err := Catalogued(name)
+	c, ok, err := CatalogueConfig(name)
 	if err != nil || !ok {
 		t.Fatalf("%s: %v, %v", name, ok, err)
 	}
@@ -60,8 +60,8 @@ func altered(t testing.TB, name string, change map[string]any) checkpoint.Config
 	return c
 }
 
-// built is a config's model for one rank, on made-up weights.
-func built(c checkpoint.Config, b Build) (Model, error) {
+// buildModel returns a config's model for one rank, with dummy weights.
+func buildModel(c checkpoint.Config, b Build) (Model, error) {
 	tensors, err := Tensors(c)
 	if err != nil {
 		return nil, err
@@ -76,8 +76,8 @@ func built(c checkpoint.Config, b Build) (Model, error) {
 // bucket is a step of 2048 tokens of 64 sequences.
 var bucket = backend.Bucket{Tokens: 2048, Seqs: 64, Samples: 64}
 
-// recorded is the largest step of a model with pages of 16 tokens, checked.
-func recorded(m Model, f kernels.Format, b backend.Bucket) (*backend.Program, error) {
+// recordStep records and checks the largest step of a model with pages of 16 tokens.
+func recordStep(m Model, f kernels.Format, b backend.Bucket) (*backend.Program, error) {
 	classes := m.Classes(16, f)
 	for i := range classes {
 		c := &classes[i]
@@ -90,8 +90,8 @@ func recorded(m Model, f kernels.Format, b backend.Bucket) (*backend.Program, er
 	return p, p.Check()
 }
 
-// dried runs a model on dry over a layout.
-func dried(l backend.Layout, m Model, p *backend.Program) (backend.Reservation, error) {
+// dryRun plans a model on the dry backend over a layout.
+func dryRun(l backend.Layout, m Model, p *backend.Program) (backend.Reservation, error) {
 	s := backend.StepShape{Tokens: p.Bucket.Tokens, Seqs: p.Bucket.Seqs, Samples: p.Bucket.Samples, Vocab: m.Vocab(), Bias: 1, Logprobs: 1}
 	for range p.Classes {
 		s.MaxPages = append(s.MaxPages, 64)
@@ -99,48 +99,48 @@ func dried(l backend.Layout, m Model, p *backend.Program) (backend.Reservation, 
 	return dry.Run(l, m.Weights(), []*backend.Program{p}, s, 1<<20)
 }
 
-// quantizations are the forms in which dense checkpoints come, or are turned into
-// while they are packed: the change of the config, and the build.
+// quantizations lists the quantized forms of dense checkpoints, stored or converted while packed:
+// the change of the config, and the build.
 var quantizations = []struct {
 	name   string
 	config map[string]any
 	build  Build
-	source kernels.Format  // of the linear layers in the checkpoint
-	stored kernels.Format  // of them when they are packed
-	scales backend.Scaling // of them
+	source kernels.Format  // format of linear layers in the checkpoint
+	stored kernels.Format  // their format when packed
+	scales backend.Scaling // their scaling
 }{
 	{"bf16", nil, Build{}, kernels.BF16, kernels.BF16, backend.NoScale},
 	{"fp16", nil, Build{Dtype: kernels.F16}, kernels.BF16, kernels.F16, backend.NoScale},
 	{"fp32", nil, Build{Dtype: kernels.F32}, kernels.BF16, kernels.F32, backend.NoScale},
 	{"fp16 stored", map[string]any{"torch_dtype": "float16"}, Build{}, kernels.F16, kernels.F16, backend.NoScale},
 	{"fp8 online", nil, Build{Quantize: kernels.F8E4M3}, kernels.BF16, kernels.F8E4M3, backend.PerChannel},
-	{"fp8 block", quantized(`{"quant_method":"fp8","weight_block_size":[128,128]}`), Build{}, kernels.F8E4M3, kernels.F8E4M3, backend.PerBlock},
-	{"fp8 tensor", quantized(`{"quant_method":"fp8","activation_scheme":"static","ignored_layers":["lm_head"]}`), Build{Quantize: kernels.F8E4M3}, kernels.F8E4M3, kernels.F8E4M3, backend.PerTensor},
-	{"fp8 channel", quantized(string(compressed("channel", `["lm_head"]`))), Build{}, kernels.F8E4M3, kernels.F8E4M3, backend.PerChannel},
-	{"modelopt", quantized(`{"quant_method":"modelopt","quant_algo":"FP8","ignore":["lm_head"]}`), Build{Dtype: kernels.F16}, kernels.F8E4M3, kernels.F8E4M3, backend.PerTensor},
-	{"w8a8", quantized(string(int8Config("int-quantized", int8Channel, int8Token))), Build{}, kernels.I8, kernels.I8, backend.PerChannel},
-	{"w8a16", quantized(string(int8Config("pack-quantized", strings.Replace(int8Groups, "128", "32", 1), "null"))), Build{}, kernels.I8, kernels.I8, backend.PerGroup},
-	{"fbgemm", quantized(`{"quant_method":"fbgemm_fp8","modules_to_not_convert":["lm_head"]}`), Build{Dtype: kernels.F16}, kernels.F8E4M3, kernels.F8E4M3, backend.PerChannel},
+	{"fp8 block", quantConfig(`{"quant_method":"fp8","weight_block_size":[128,128]}`), Build{}, kernels.F8E4M3, kernels.F8E4M3, backend.PerBlock},
+	{"fp8 tensor", quantConfig(`{"quant_method":"fp8","activation_scheme":"static","ignored_layers":["lm_head"]}`), Build{Quantize: kernels.F8E4M3}, kernels.F8E4M3, kernels.F8E4M3, backend.PerTensor},
+	{"fp8 channel", quantConfig(string(compressed("channel", `["lm_head"]`))), Build{}, kernels.F8E4M3, kernels.F8E4M3, backend.PerChannel},
+	{"modelopt", quantConfig(`{"quant_method":"modelopt","quant_algo":"FP8","ignore":["lm_head"]}`), Build{Dtype: kernels.F16}, kernels.F8E4M3, kernels.F8E4M3, backend.PerTensor},
+	{"w8a8", quantConfig(string(int8Config("int-quantized", int8Channel, int8Token))), Build{}, kernels.I8, kernels.I8, backend.PerChannel},
+	{"w8a16", quantConfig(string(int8Config("pack-quantized", strings.Replace(int8Groups, "128", "32", 1), "null"))), Build{}, kernels.I8, kernels.I8, backend.PerGroup},
+	{"fbgemm", quantConfig(`{"quant_method":"fbgemm_fp8","modules_to_not_convert":["lm_head"]}`), Build{Dtype: kernels.F16}, kernels.F8E4M3, kernels.F8E4M3, backend.PerChannel},
 }
 
-func quantized(config string) map[string]any {
+func quantConfig(config string) map[string]any {
 	return map[string]any{"quantization_config": json.RawMessage(config)}
 }
 
-// TestDense plans the dense families in every form, on every layout, for every
-// rank: programs are sound, linear layers are stored as they should, all else is not.
+// TestDense plans the dense families in every form, on every layout, for every rank. Programs must
+// be sound, and exactly the linear layers must be quantized.
 func TestDense(t *testing.T) {
 	all := layouts(t)
 	for _, name := range []string{"meta-llama/Llama-3.2-1B", "Qwen/Qwen2-7B", "Qwen/Qwen3-8B", "Qwen/Qwen2-0.5B"} {
 		for _, q := range quantizations {
 			for _, world := range []int{1, 2, 4, 8} {
 				t.Run(fmt.Sprintf("%s/%s/tp%d", name, q.name, world), func(t *testing.T) {
-					cfg := altered(t, name, q.config)
+					cfg := alterConfig(t, name, q.config)
 					for _, rank := range []int{0, world - 1} {
 						b := q.build
 						b.Shard = backend.Shard{Rank: rank, World: world}
-						m, err := built(cfg, b)
-						if why := undivided(cfg, world, q.scales == backend.PerBlock); why != "" {
+						m, err := buildModel(cfg, b)
+						if why := whyUndivided(cfg, world, q.scales == backend.PerBlock); why != "" {
 							var refused *UnsupportedError
 							if !errors.As(err, &refused) {
 								t.Fatalf("%s, and yet: %v", why, err)
@@ -151,12 +151,12 @@ func TestDense(t *testing.T) {
 							t.Fatal(err)
 						}
 						checkStored(t, m, q.source, q.stored, q.scales)
-						p, err := recorded(m, kernels.BF16, bucket)
+						p, err := recordStep(m, kernels.BF16, bucket)
 						if err != nil {
 							t.Fatal(err)
 						}
 						for on, l := range all {
-							r, err := dried(l, m, p)
+							r, err := dryRun(l, m, p)
 							if err != nil {
 								t.Errorf("%s: %v", on, err)
 							} else if r.Arenas[backend.Weights] < elements(m) || r.Arenas[backend.Scratch] < p.Scratch {
@@ -170,8 +170,8 @@ func TestDense(t *testing.T) {
 	}
 }
 
-// undivided says why a config cannot be shared by so many ranks, "" if it can.
-func undivided(c checkpoint.Config, world int, blocks bool) string {
+// whyUndivided returns why a config cannot be split over world ranks, "" if it can.
+func whyUndivided(c checkpoint.Config, world int, blocks bool) string {
 	switch {
 	case c.NumHeads%world != 0:
 		return "heads do not divide"
@@ -215,7 +215,7 @@ func checkStored(t *testing.T, m Model, source, stored kernels.Format, scales ba
 	}
 }
 
-// elements is what a model's weights hold.
+// elements returns the number of elements in a model's weights.
 func elements(m Model) (n int64) {
 	for _, w := range m.Weights() {
 		n += w.Elems()

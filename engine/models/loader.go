@@ -8,30 +8,30 @@ import (
 	"vapp.dev/kernels"
 )
 
-// loader collects the weights of a model as its constructor names them.
+// loader collects a model's weights in the order in which its constructor adds them.
 type loader struct {
 	Build
 	src   *checkpoint.Checkpoint
 	quant quant
 	specs []backend.WeightSpec
-	err   error // the first thing that cannot be built; New returns it
+	err   error // the first error; New returns it
 }
 
-// piece is the part of a checkpoint tensor that this rank holds: rows and
-// columns of a matrix, of every expert of a stack, or elements of a vector.
+// piece is the part of a checkpoint tensor that this rank holds: rows and columns of a matrix or of
+// every expert in a stack, or elements of a vector.
 type piece struct {
 	tensor     string
 	row0, rows int // rows 0: all
-	col0, cols int // cols 0: all; of a vector its elements
-	// transposed says that the tensor keeps the matrix, or each of a stack, as [in, out].
+	col0, cols int // cols 0: all; for a vector, its elements
+	// transposed is true if the tensor stores the matrix, or each matrix of a stack, as [in, out].
 	transposed bool
 }
 
-// all is a tensor that every rank holds whole.
+// all returns the whole tensor: every rank holds a copy.
 func all(tensor string) piece { return piece{tensor: tensor} }
 
-// part is the rank's part of n things, never less than one: ranks that outnumber
-// them share one (key/value heads).
+// part returns the rank's share of n things, at least one. Ranks that outnumber the things share
+// one of them (key/value heads).
 func (b Build) part(n int) (first, count int) {
 	w := b.Shard.World
 	if n < w {
@@ -40,30 +40,30 @@ func (b Build) part(n int) (first, count int) {
 	return b.Shard.Rank * (n / w), n / w
 }
 
-// rows is the rank's part of a tensor of n groups of size rows (column parallel).
+// rows returns the rank's rows of a tensor that has n groups of size rows (column parallel).
 func (l *loader) rows(tensor string, n, size int) piece {
 	first, count := l.part(n)
 	return piece{tensor: tensor, row0: first * size, rows: count * size}
 }
 
-// cols is the rank's part of a tensor of n groups of size columns (row parallel),
-// or of a vector's elements.
+// cols returns the rank's columns of a tensor that has n groups of size columns (row parallel), or
+// its elements of a vector.
 func (l *loader) cols(tensor string, n, size int) piece {
 	first, count := l.part(n)
 	return piece{tensor: tensor, col0: first * size, cols: count * size}
 }
 
-// matrix is what a constructor says of a weight.
+// matrix describes a weight to add.
 type matrix struct {
 	name, group string
 	use         backend.Use
-	// experts is how many matrices the tensors stack; 0: one matrix.
+	// experts is the number of matrices stacked in the tensors; 0: one matrix.
 	experts int
-	// linear says that the profile's quantization may convert it.
+	// linear is true if the profile's quantization may convert the weight.
 	linear bool
 }
 
-// matrix adds the rows of pieces one after the other.
+// matrix adds a weight that concatenates the rows of pieces.
 func (l *loader) matrix(m matrix, pieces ...piece) backend.WeightID {
 	spec := backend.WeightSpec{Name: m.name, Group: m.group, Use: m.use, Experts: m.experts}
 	if spec.Use == 0 {
@@ -81,7 +81,7 @@ func (l *loader) matrix(m matrix, pieces ...piece) backend.WeightID {
 			l.int8(&spec)
 		} else if part.Format != spec.Source || scaling != spec.Scaling {
 			spec.Source, spec.Scaling = kernels.Invalid, backend.NoScale
-			l.mixed(m.name, spec.Parts)
+			l.refuseMixed(m.name, spec.Parts)
 		}
 	}
 	switch {
@@ -94,7 +94,7 @@ func (l *loader) matrix(m matrix, pieces ...piece) backend.WeightID {
 	return l.add(spec)
 }
 
-// int8 adds what the config says of int8 codes.
+// int8 sets the fields that depend on the config of int8 codes.
 func (l *loader) int8(spec *backend.WeightSpec) {
 	if spec.Source != kernels.I8 {
 		return
@@ -105,9 +105,9 @@ func (l *loader) int8(spec *backend.WeightSpec) {
 	}
 }
 
-// mixed refuses parts of one matrix of which only some have scales of their own
-// in other tensors; other formats are converted to one.
-func (l *loader) mixed(name string, parts []backend.Part) {
+// refuseMixed refuses a matrix of which some parts have a separate tensor of scales and others do
+// not. Parts in other formats are converted to one.
+func (l *loader) refuseMixed(name string, parts []backend.Part) {
 	for _, p := range parts {
 		if p.Scale != "" {
 			first, last := parts[0], parts[len(parts)-1]
@@ -118,18 +118,18 @@ func (l *loader) mixed(name string, parts []backend.Part) {
 	}
 }
 
-// linear is a matrix that the profile's quantization may convert.
+// linear adds a matrix that the profile's quantization may convert.
 func (l *loader) linear(name, group string, pieces ...piece) backend.WeightID {
 	return l.matrix(matrix{name: name, group: group, linear: true}, pieces...)
 }
 
-// plain says that weights are stored one by one: quantization at load converts
-// these, and leaves what is quantized as it is.
+// plain reports whether f stores each weight as one float. Quantization at load converts only these
+// formats.
 func plain(f kernels.Format) bool {
 	return f == kernels.F32 || f == kernels.F16 || f == kernels.BF16
 }
 
-// scalingOf is how weights that are quantized at load are scaled.
+// scalingOf returns the scaling of weights that are quantized to f at load.
 func scalingOf(f kernels.Format) backend.Scaling {
 	if f == kernels.F8E4M3 {
 		return backend.PerChannel
@@ -137,14 +137,14 @@ func scalingOf(f kernels.Format) backend.Scaling {
 	return backend.NoScale
 }
 
-// fail keeps the first error of a build.
+// fail records the first error of a build.
 func (l *loader) fail(err error) {
 	if l.err == nil {
 		l.err = err
 	}
 }
 
-// finish is what was wrong with the build, if anything.
+// finish returns the build's first error. It also refuses a quantization that no weight could take.
 func (l *loader) finish() error {
 	if l.err != nil || l.Quantize == kernels.Invalid {
 		return l.err
@@ -161,7 +161,7 @@ func (l *loader) finish() error {
 	return &UnsupportedError{"quantization to " + l.Quantize.String(), "no linear layer is stored as f32, f16 or bf16; they are " + stored.String()}
 }
 
-// vector adds vectors end to end, kept as F32. Of a piece, columns are elements.
+// vector adds the concatenation of vectors, stored as F32. The columns of a piece select elements.
 func (l *loader) vector(name, group string, pieces ...piece) backend.WeightID {
 	spec := backend.WeightSpec{Name: name, Group: group, Rows: 1, Use: backend.Vector}
 	for _, p := range pieces {
@@ -177,7 +177,7 @@ func (l *loader) vector(name, group string, pieces ...piece) backend.WeightID {
 	return l.add(spec)
 }
 
-// literal adds a vector of numbers the model code computed.
+// literal adds a vector of numbers that the model code computed.
 func (l *loader) literal(name, group string, v []float32) backend.WeightID {
 	return l.add(backend.WeightSpec{
 		Name: name, Group: group, Rows: 1, Cols: len(v), Source: kernels.F32, Use: backend.Vector,

@@ -5,16 +5,16 @@ import (
 	"vapp.dev/kernels"
 )
 
-// gatedMLP is W_down · (act(gate) ∘ up), gate and up the halves of W_gateUp · x.
+// gatedMLP computes W_down · (act(gate) ∘ up), where gate and up are the halves of W_gateUp · x.
 type gatedMLP struct {
 	gateUp, gateUpBias, down, downBias backend.WeightID
 	width                              int // of gate, and of up
 	act                                backend.Activation
 }
 
-// record consumes x and returns what the MLP gives for it, summed over the ranks. Where
-// tokens come in chunks, a chunk's result takes the place of its x, which nothing reads
-// any more, and what lies between is as long as a chunk.
+// record consumes x and returns the MLP's result, summed over the ranks. If the tokens are
+// processed in chunks, each chunk's result overwrites its part of x, and the intermediate values
+// have the size of one chunk.
 func (m gatedMLP) record(r *backend.Recorder, x backend.Value) backend.Value {
 	list, y := r.Chunks(x), x
 	for _, part := range list {

@@ -1,6 +1,7 @@
-// Package models is the model families, one file each: which weights a family
-// has, which KV classes, and its forward pass, recorded once against the ops
-// of engine/backend.
+// Package models holds the model families, one set of files each. A family lists its weights and
+// its KV classes, and records its forward pass once against the ops of engine/backend. It must not
+// know the scheduler, the server or any one backend. Start reading at Model and New in models.go,
+// then at dense_record.go, the simplest family.
 package models
 
 import (
@@ -13,49 +14,49 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Build says how a family is applied to a checkpoint. The zero value is the whole
-// model as it is stored, text only.
+// Build is how a family is applied to a checkpoint. The zero value builds the whole model as
+// stored, text only.
 type Build struct {
 	Shard backend.Shard // of the weights: tensor parallel; zero: Whole
-	// Pipe is the rank's place in the list of layers: pipeline parallel; zero: Whole.
+	// Pipe is the rank's stage, a range of layers: pipeline parallel; zero: Whole.
 	Pipe backend.Shard
-	// Dtype is what unquantized matrices become while they are packed: F32, F16 or
-	// BF16; Invalid: as stored.
+	// Dtype is the format that unquantized matrices are converted to when packed: F32, F16 or BF16;
+	// Invalid: as stored.
 	Dtype kernels.Format
-	// Quantize is what linear layers and experts become while they are packed,
-	// F8E4M3; Invalid: they stay as stored.
+	// Quantize is the format that linear layers and experts are quantized to when packed: F8E4M3;
+	// Invalid: as stored.
 	Quantize kernels.Format
-	// Draft is how many tokens the model's own head, or a draft model, proposes a step;
-	// 0: its weights are left out.
+	// Draft is the number of tokens that the MTP head or a draft model proposes in a step; 0 leaves
+	// out its weights.
 	Draft int
-	// Verify is how many proposed tokens a step verifies for each sequence, whoever
-	// proposes them: models with recurrent state keep one behind each. Below Draft: Draft.
+	// Verify is the number of proposed tokens that a step verifies for each sequence, from any
+	// proposer. Models with recurrent state keep one copy of it for each. At least Draft.
 	Verify int
 	// Vision keeps the vision tower.
 	Vision bool
-	// Rebuild stores of K only what cannot be had from V.
+	// Rebuild stores only the part of K that cannot be computed from V.
 	Rebuild bool
-	// Pool is what the last hidden states become where no tokens are drawn of them.
-	Pool Pool
+	// Pooling selects the output of a model that does not generate tokens.
+	Pooling Pooling
 }
 
-// Model is a family applied to one checkpoint and one rank of it.
+// Model is a family applied to one checkpoint, for one rank.
 type Model interface {
-	// Weights lists what a device must hold, in arena order.
+	// Weights lists the weights that a device must hold, in arena order.
 	Weights() []backend.WeightSpec
-	// Classes is the KV geometry for a block size and format; slabs are not
-	// placed yet.
+	// Classes returns the KV geometry for a block size and format, before slabs are assigned.
 	Classes(blockSize int, f kernels.Format) []backend.KVClass
-	// Record writes the forward pass of a step into p, whose Name, Bucket and
-	// Classes the caller has set.
+	// Record writes the forward pass of a step into p. The caller has set p's Name, Bucket and
+	// Classes.
 	Record(p *backend.Program) (*backend.Program, error)
 	// Vocab is the width of the logits.
 	Vocab() int
 }
 
-// Encoder is what a Model with a vision tower has besides.
+// Encoder is implemented by a Model with a vision tower.
 type Encoder interface {
-	// Patches is the most patches that one item of a request may have.
+	// Patches returns the maximum number of patches in one item (image or video frame) of a
+	// request.
 	Patches() int
 	// RecordEncoder writes the tower's pass over p.Bucket.Tokens patches into p.
 	RecordEncoder(p *backend.Program) (*backend.Program, error)
@@ -67,37 +68,38 @@ type family struct {
 	tensors      func(checkpoint.Config) []checkpoint.TensorInfo
 	build        func(checkpoint.Config, *loader) (Model, error)
 	check        func(checkpoint.Config) error
-	// skip names tensors that a build which does not ask for them never reads: vision
-	// towers, heads that draft. They may be absent. nil: none.
+	// skip reports tensors that only some builds read, such as vision towers and MTP heads. They
+	// may be absent. nil: none.
 	skip func(tensor string) bool
-	// pipes says that build honours Build.Pipe.
+	// pipes is true if build honours Build.Pipe.
 	pipes bool
-	// drafts says that build makes a dense, which NewWithDraft can record ahead of a step.
+	// drafts is true if build returns a *dense, which can serve as the draft model in NewWithDraft.
 	drafts bool
 }
 
-// families is the closed list of what the engine runs.
+// families lists every architecture that the engine runs.
 var families = []family{
 	denseFamily("LlamaForCausalLM", llamaStyle),
 	denseFamily("Qwen2ForCausalLM", qwen2Style),
 	denseFamily("Qwen3ForCausalLM", qwen3Style),
 	denseFamily("MistralForCausalLM", mistralStyle),
 	{architecture: "GptOssForCausalLM", tensors: gptOssTensors, build: newGptOss, check: checkGptOss, pipes: true},
-	gemmaFamily(gemmaWhole),
-	gemmaFamily(gemmaAlone),
+	gemmaFamily(gemmaConditional),
+	gemmaFamily(gemmaCausal),
 	qwen35Family(qwen35Text),
 	qwen35Family(qwen35Multimodal),
 }
 
-// UnsupportedError names an architecture or setting that no family covers.
+// UnsupportedError reports an architecture or setting that no family supports.
 type UnsupportedError struct{ What, Why string }
 
 func (e *UnsupportedError) Error() string {
-	return line(fmt.Sprintf("model: %s is not supported: %s", e.What, e.Why))
+	return oneLine(fmt.Sprintf("model: %s is not supported: %s", e.What, e.Why))
 }
 
-// line makes one line, of bounded length, of text with words of foreign files.
-func line(s string) string {
+// oneLine replaces control characters in s and limits its length, because s may quote untrusted
+// files.
+func oneLine(s string) string {
 	const most = 2048
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -111,8 +113,8 @@ func line(s string) string {
 	return s
 }
 
-// find is the family of a config; cfg names it as the family generates.
-func find(cfg checkpoint.Config) (family, error) {
+// findFamily returns the family of a config, whose architecture must be the generative one.
+func findFamily(cfg checkpoint.Config) (family, error) {
 	var known []string
 	for _, f := range families {
 		if f.architecture == cfg.Architecture {
@@ -126,47 +128,45 @@ func find(cfg checkpoint.Config) (family, error) {
 	return family{}, &UnsupportedError{"architecture " + cfg.Architecture, "vapp runs " + strings.Join(known, ", ")}
 }
 
-// Tensors lists the tensors that a checkpoint with this config has, in the
-// formats that its torch_dtype and quantization_config name: what a dummy
-// checkpoint is made of.
+// Tensors lists the tensors of a checkpoint with this config, in the formats that its torch_dtype
+// and quantization_config name. Dummy checkpoints are made from this list.
 func Tensors(cfg checkpoint.Config) ([]checkpoint.TensorInfo, error) {
-	cfg, head := generating(cfg)
-	f, err := find(cfg)
+	cfg, head := generativeConfig(cfg)
+	f, err := findFamily(cfg)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := quantOf(cfg); err != nil {
 		return nil, err
 	}
-	list, err := headed(cfg, f.tensors(cfg), head)
+	list, err := withHead(cfg, f.tensors(cfg), head)
 	if err != nil {
 		return nil, err
 	}
-	return bounded(list)
+	return checkSize(list)
 }
 
-// maxBytes is more than any model has: a config that asks for it is a mistake.
+// maxBytes is an upper bound on a model's weights; a larger size means a broken config.
 const maxBytes = 1 << 50
 
-func bounded(list []checkpoint.TensorInfo) ([]checkpoint.TensorInfo, error) {
+func checkSize(list []checkpoint.TensorInfo) ([]checkpoint.TensorInfo, error) {
 	var n int64
 	for _, t := range list {
 		if n += t.Bytes; t.Bytes > maxBytes || n > maxBytes {
-			return nil, &UnsupportedError{"a model of more than 2^50 bytes of weights", "the sizes in its config are no model's"}
+			return nil, &UnsupportedError{"a model of more than 2^50 bytes of weights", "its config must be wrong"}
 		}
 	}
 	return list, nil
 }
 
-// New applies the family of c's architecture. It reads headers only, and
-// fails where the checkpoint's tensors disagree with its config, naming the first
-// few and their number.
+// New applies the family of c's architecture. It reads headers only. If the checkpoint's tensors
+// disagree with its config, the error names the first few of them and their number.
 func New(c *checkpoint.Checkpoint, b Build) (Model, error) {
 	f, l, err := prepare(c, b)
 	if err != nil {
 		return nil, err
 	}
-	cfg, _ := generating(c.Config())
+	cfg, _ := generativeConfig(c.Config())
 	m, err := f.build(cfg, l)
 	if err == nil {
 		err = l.finish()
@@ -177,24 +177,24 @@ func New(c *checkpoint.Checkpoint, b Build) (Model, error) {
 	return m, nil
 }
 
-// prepare finds the family of c and what reads its weights as b says.
+// prepare returns the family of c and a loader for its weights under b.
 func prepare(c *checkpoint.Checkpoint, b Build) (family, *loader, error) {
-	cfg, stored := generating(c.Config())
-	f, err := find(cfg)
+	cfg, stored := generativeConfig(c.Config())
+	f, err := findFamily(cfg)
 	if err != nil {
 		return f, nil, err
 	}
-	if stored != Logits && (b.Pool.Head == Logits || b.Pool.Head == Chosen) {
-		return f, nil, &UnsupportedError{"generating with " + c.Config().Architecture, "it has no head over the vocabulary; let it pool: model.runner pooling"}
+	if stored != Logits && (b.Pooling.Head == Logits || b.Pooling.Head == TokenClassifier) {
+		return f, nil, &UnsupportedError{"generating with " + c.Config().Architecture, "it has no head over the vocabulary; to pool with it, set model.runner to pooling"}
 	}
-	if err := b.checkPool(cfg); err != nil {
+	if err := b.checkPooling(cfg); err != nil {
 		return f, nil, err
 	}
 	q, err := quantOf(cfg)
 	if err != nil {
 		return f, nil, err
 	}
-	if b, err = b.whole(); err != nil {
+	if b, err = b.withDefaults(); err != nil {
 		return f, nil, err
 	}
 	if err := b.formats(q); err != nil {
@@ -209,14 +209,14 @@ func prepare(c *checkpoint.Checkpoint, b Build) (family, *loader, error) {
 	if b.Pipe.World > 1 && !f.pipes {
 		return f, nil, &UnsupportedError{fmt.Sprintf("pipeline parallel size %d of %s", b.Pipe.World, f.architecture), "its layers are not split over ranks"}
 	}
-	want, err := headed(cfg, f.tensors(cfg), b.Pool.Head)
+	want, err := withHead(cfg, f.tensors(cfg), b.Pooling.Head)
 	if err == nil {
-		want, err = bounded(want)
+		want, err = checkSize(want)
 	}
 	if err != nil {
 		return f, nil, err
 	}
-	if err := agree(c, f, want); err != nil {
+	if err := checkTensors(c, f, want); err != nil {
 		return f, nil, err
 	}
 	return f, &loader{src: c, Build: b, quant: q}, nil

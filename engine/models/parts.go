@@ -9,8 +9,8 @@ import (
 	"vapp.dev/kernels"
 )
 
-// matrixPart reads the shape of a piece's tensor: its columns, and the tensor of
-// its scales. The rows of a stack count within one expert.
+// matrixPart returns a piece as a part of a weight, its number of columns and its scaling. For a
+// stack, rows count within one expert.
 func (l *loader) matrixPart(p piece, experts int) (part backend.Part, cols int, s backend.Scaling) {
 	if blocks, ok := l.src.Tensor(p.tensor + mxBlocks); ok {
 		return l.mxPart(p, blocks)
@@ -49,7 +49,7 @@ func (l *loader) matrixPart(p piece, experts int) (part backend.Part, cols int, 
 	return part, cols, s
 }
 
-// packedPart is matrixPart of int8 codes that lie four to an I32, in their order.
+// packedPart is matrixPart for int8 codes packed four to an I32, in column order.
 func (l *loader) packedPart(p piece) (part backend.Part, cols int, s backend.Scaling) {
 	t := l.tensor(p.tensor + int8Packed)
 	part = backend.Part{Tensor: t.Name, Row0: p.row0, Rows: int(t.Rows()), Col0: p.col0, Cols: p.cols, Format: kernels.I8, Offset: true}
@@ -65,8 +65,8 @@ func (l *loader) packedPart(p piece) (part backend.Part, cols int, s backend.Sca
 	return part, cols, s
 }
 
-// scales finds the tensor of a part's scales. It refuses columns, so many of all, that are
-// no whole groups of int8.
+// scales sets the tensor of a part's scales and returns its scaling. It refuses cols of all columns
+// that split a group of int8 codes.
 func (l *loader) scales(part *backend.Part, p piece, cols, all int) backend.Scaling {
 	name, s := l.quant.scaleTensor(l.src, p.tensor)
 	scale, _ := l.src.Tensor(name)
@@ -82,7 +82,7 @@ func (l *loader) scales(part *backend.Part, p piece, cols, all int) backend.Scal
 	return s
 }
 
-// transpose is t with its last two dimensions in each other's place.
+// transpose returns t with its last two dimensions swapped.
 func transpose(t checkpoint.TensorInfo) checkpoint.TensorInfo {
 	n := len(t.Shape)
 	if n < 2 {
@@ -93,8 +93,8 @@ func transpose(t checkpoint.TensorInfo) checkpoint.TensorInfo {
 	return t
 }
 
-// aligned refuses a part of n rows or columns that begins or ends inside of a
-// block of those that share scales.
+// aligned refuses a part of n rows or columns that starts or ends inside a block with a common
+// scale.
 func (l *loader) aligned(tensor, what string, first, n, of, block int) {
 	if first+n > of {
 		l.fail(&UnsupportedError{fmt.Sprintf("%s %d to %d of %s", what, first, first+n-1, tensor), fmt.Sprintf("it has %d", of)})
@@ -107,7 +107,8 @@ func (l *loader) aligned(tensor, what string, first, n, of, block int) {
 		fmt.Sprintf("a rank's %d %s of %s are no whole blocks of %d", n, what, tensor, block)})
 }
 
-// tensor finds a tensor that is read; agree has not asked for those that the family skips.
+// tensor returns a tensor of the checkpoint and fails if it is missing. checkTensors lets tensors
+// that the family skips be absent, so it can be missing here.
 func (l *loader) tensor(name string) checkpoint.TensorInfo {
 	t, ok := l.src.Tensor(name)
 	if !ok {
@@ -117,8 +118,8 @@ func (l *loader) tensor(name string) checkpoint.TensorInfo {
 	return t
 }
 
-// Suffixes of the two tensors of an MXFP4 matrix: [experts, rows, cols/32, 16]
-// halves, [experts, rows, cols/32] exponents.
+// Suffixes of the two tensors of an MXFP4 matrix: 4-bit codes, two a byte, [experts, rows, cols/32,
+// 16]; exponents [experts, rows, cols/32].
 const (
 	mxBlocks = "_blocks"
 	mxScales = "_scales"

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// Bounds of a list of modules that are not quantized. Lists of names are long
-// (one for each expert of each layer), patterns are few.
+// Limits on the list of modules that are not quantized. Lists of names are long (one for each
+// expert of each layer), lists of patterns are short.
 const (
 	maxSkipped  = 1 << 18
-	maxPatterns = 2048 // bytes of all
+	maxPatterns = 2048 // total bytes
 )
 
-// patterns picks modules by name, as modules_to_not_convert, ignored_layers and
-// ignore do: a plain name is a module, or its last parts, or a module above it;
-// "*" in a name stands for anything; "re:" begins a regular expression that the
-// module's name begins with (compressed-tensors).
+// patterns matches modules by name, as modules_to_not_convert, ignored_layers and ignore do. A
+// plain name matches that module, modules whose names end with it, and all modules inside of it.
+// "*" in a name matches any characters. "re:" starts a regular expression that must match at the
+// beginning of the module's name (compressed-tensors).
 type patterns struct {
 	names map[string]bool
 	globs []string // each also with ".*" after it
@@ -44,17 +44,17 @@ func patternsOf(list []string) (patterns, error) {
 		}
 		e, err := regexp.Compile("^(?:" + expr + ")")
 		if err != nil {
-			return p, &UnsupportedError{"quantization_config pattern " + clip(s), "it is no regular expression that is read: " + err.Error()}
+			return p, &UnsupportedError{"quantization_config pattern " + clip(s), "the regular expression is not valid here: " + err.Error()}
 		}
 		p.exprs = append(p.exprs, e)
 	}
 	return p, nil
 }
 
-// match says that a pattern picks the module.
+// match reports whether a pattern matches the module.
 func (p patterns) match(module string) bool {
 	for from, more := module, true; more; _, from, more = strings.Cut(from, ".") {
-		for name := from; name != "" && len(p.names) > 0; name = above(name) {
+		for name := from; name != "" && len(p.names) > 0; name = parent(name) {
 			if p.names[name] {
 				return true
 			}
@@ -73,10 +73,10 @@ func (p patterns) match(module string) bool {
 	return false
 }
 
-// glob says that s is the pattern, in which "*" stands for any bytes. What a star
-// stands for grows only when the rest does not match: earlier stars need not change.
+// glob reports whether s matches the pattern, in which "*" matches any bytes. Only the last star
+// needs to backtrack: extending an earlier one cannot help.
 func glob(pattern, s string) bool {
-	star, from := -1, 0 // the last star, and what follows what it stands for
+	star, from := -1, 0 // the last star, and the end of the bytes it matches
 	p, i := 0, 0
 	for i < len(s) {
 		switch {
@@ -98,8 +98,8 @@ func glob(pattern, s string) bool {
 	return p == len(pattern)
 }
 
-// above is the module that holds m: "a.b" for "a.b.c", "" for "a".
-func above(m string) string {
+// parent returns the module that contains m: "a.b" for "a.b.c", "" for "a".
+func parent(m string) string {
 	if i := strings.LastIndexByte(m, '.'); i >= 0 {
 		return m[:i]
 	}

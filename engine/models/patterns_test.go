@@ -10,11 +10,10 @@ import (
 	"vapp.dev/engine/checkpoint"
 )
 
-// TestConverts holds the lists of published checkpoints against the names of
-// their modules.
+// TestConverts checks the skip lists of published checkpoints against the names of their modules.
 func TestConverts(t *testing.T) {
 	published := func(name string) json.RawMessage {
-		c, ok, err := Catalogued(name)
+		c, ok, err := CatalogueConfig(name)
 		if err != nil || !ok {
 			t.Fatalf("%s: %v, %v", name, ok, err)
 		}
@@ -68,14 +67,14 @@ func TestConverts(t *testing.T) {
 	}
 }
 
-// compressed is a quantization_config as llm-compressor writes it.
+// compressed returns a quantization_config as llm-compressor writes it.
 func compressed(strategy, ignore string) json.RawMessage {
 	return json.RawMessage(`{"quant_method":"compressed-tensors","format":"float-quantized","quantization_status":"compressed","kv_cache_scheme":null,"ignore":` + ignore + `,
 		"config_groups":{"group_0":{"targets":["Linear"],"input_activations":{"dynamic":true,"num_bits":8,"strategy":"token","type":"float"},"output_activations":null,
 		"weights":{"actorder":null,"block_structure":null,"dynamic":false,"group_size":null,"num_bits":8,"observer":"minmax","strategy":"` + strategy + `","symmetric":true,"type":"float"}}}}`)
 }
 
-// TestQuantRefusals: what cannot be read is refused by its name.
+// TestQuantRefusals checks that unsupported quantizations are refused by name.
 func TestQuantRefusals(t *testing.T) {
 	many := `"` + strings.Repeat(`a*","`, 1100) + `b"`
 	for _, c := range []struct{ config, want string }{
@@ -123,7 +122,7 @@ func TestGlob(t *testing.T) {
 	}
 }
 
-// TestPatternsAreBounded: the longest lists that are read are matched name by name.
+// TestPatternsAreBounded matches names against the longest supported lists.
 func TestPatternsAreBounded(t *testing.T) {
 	var list []string
 	for i := range 9 {
@@ -141,8 +140,8 @@ func TestPatternsAreBounded(t *testing.T) {
 	}
 }
 
-// FuzzQuantization reads whatever quantization_config says: an error is short and
-// typed, and what is read answers for any module.
+// FuzzQuantization reads any quantization_config: an error must be short and typed, and a valid one
+// must match any module name.
 func FuzzQuantization(f *testing.F) {
 	for _, q := range quantizations {
 		if c, ok := q.config["quantization_config"].(json.RawMessage); ok {
@@ -157,7 +156,7 @@ func FuzzQuantization(f *testing.F) {
 	f.Fuzz(func(t *testing.T, config []byte, module string) {
 		q, err := quantOf(checkpoint.Config{QuantizationConfig: config})
 		if err != nil {
-			if !typed(err) || len(err.Error()) > 4096 || strings.Contains(err.Error(), "\n") {
+			if !isTyped(err) || len(err.Error()) > 4096 || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%T of %d bytes: %v", err, len(err.Error()), err)
 			}
 			return

@@ -17,21 +17,21 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write testdata/programs again")
 
-// published is a catalogued model for one rank, on made-up weights.
-func published(t testing.TB, name string, b Build) Model {
+// publishedModel returns a catalogued model for one rank, with dummy weights.
+func publishedModel(t testing.TB, name string, b Build) Model {
 	t.Helper()
-	m, err := built(altered(t, name, nil), b)
+	m, err := buildModel(alterConfig(t, name, nil), b)
 	if err != nil {
 		t.Fatalf("%s %+v: %v", name, b, err)
 	}
 	return m
 }
 
-// passes are the programs of a model: a step of 2048 tokens and, where there is one, the
-// tower's pass over an item.
+// passes returns the programs of a model: a step of 2048 tokens and, with a tower, the tower's pass
+// over an item.
 func passes(t testing.TB, m Model) []*backend.Program {
 	t.Helper()
-	step, err := recorded(m, kernels.BF16, bucket)
+	step, err := recordStep(m, kernels.BF16, bucket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,8 +49,8 @@ func passes(t testing.TB, m Model) []*backend.Program {
 	return list
 }
 
-// TestHybrids records the published configs whole and in parts, as they are
-// stored and in 8 bits, and asks both layouts for their weights and workspace.
+// TestHybrids records the published configs whole and in parts, as stored and in 8 bits, and plans
+// their weights and workspace on all layouts.
 func TestHybrids(t *testing.T) {
 	for _, name := range []string{"gpt-oss-20b", "gemma-4-26b-a4b", "gemma-4-31b"} {
 		for _, world := range []int{1, 2, 4} {
@@ -70,11 +70,11 @@ func TestHybrids(t *testing.T) {
 }
 
 func checkBuilt(t *testing.T, name string, b Build) {
-	m := published(t, name, b)
+	m := publishedModel(t, name, b)
 	list := passes(t, m)
 	for on, l := range layouts(t) {
 		for _, p := range list {
-			if _, err := dried(l, m, p); err != nil {
+			if _, err := dryRun(l, m, p); err != nil {
 				t.Errorf("%s: %v", on, err)
 			}
 			if err := l.Runs(m.Weights(), p); err != nil && !errors.Is(err, backend.ErrUnsupported) || err == nil && p.Shard.World > 1 {
@@ -84,7 +84,7 @@ func checkBuilt(t *testing.T, name string, b Build) {
 	}
 }
 
-// TestPrograms holds compact listings of the recorded programs against
+// TestPrograms compares compact listings of the recorded programs with
 // testdata/programs; -rewrite writes them.
 func TestPrograms(t *testing.T) {
 	for _, c := range []struct {
@@ -98,7 +98,7 @@ func TestPrograms(t *testing.T) {
 		{"gemma-4-31b-tp2", "gemma-4-31b", Build{Shard: backend.Shard{Rank: 1, World: 2}}},
 	} {
 		t.Run(c.file, func(t *testing.T) {
-			m := published(t, c.model, c.build)
+			m := publishedModel(t, c.model, c.build)
 			got := listing(m, passes(t, m))
 			path := filepath.Join("testdata", "programs", c.file+".txt")
 			if *rewrite {
@@ -114,7 +114,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// listing is what a model holds and does, in a page of text.
+// listing returns a model's weights and programs as a page of text.
 func listing(m Model, programs []*backend.Program) string {
 	var b strings.Builder
 	groups, bytes := map[string]int{}, map[string]int64{}

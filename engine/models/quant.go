@@ -12,19 +12,19 @@ import (
 	"vapp.dev/kernels"
 )
 
-// quant is a checkpoint's quantization_config: how linear layers are stored, and
-// which are not. The zero value: as torch_dtype says.
+// quant describes a checkpoint's quantization_config: how linear layers are stored, and which are
+// not quantized. The zero value: everything is stored in torch_dtype.
 type quant struct {
 	format  kernels.Format // F8E4M3, MXFP4, I8, or Invalid
 	scaling backend.Scaling
-	group   int      // of I8 with scaling PerGroup: columns that share a scale
-	packed  bool     // I8 as four codes, 128 more each, in an I32
-	round   bool     // I8: what it is multiplied with is rounded to int8 (W8A8)
+	group   int      // columns that share a scale, for I8 with scaling PerGroup
+	packed  bool     // I8: four codes, each plus 128, in an I32
+	round   bool     // I8: activations are rounded to int8 too (W8A8)
 	suffix  string   // of the tensor of scales: "_scale_inv"
-	skip    patterns // of modules that stay as torch_dtype says
+	skip    patterns // modules stored in torch_dtype
 }
 
-// quantization is a quantization_config, the words of all dialects.
+// quantization is the JSON of quantization_config in all dialects.
 type quantization struct {
 	Method   string                     `json:"quant_method"`
 	Fmt      string                     `json:"fmt"`        // of the dialect fp8
@@ -33,18 +33,17 @@ type quantization struct {
 	Skip     []string                   `json:"modules_to_not_convert"`
 	Ignored  []string                   `json:"ignored_layers"`
 	Ignore   []string                   `json:"ignore"`
-	Groups   map[string]compressedGroup `json:"config_groups"` // of compressed-tensors, as is what follows
+	Groups   map[string]compressedGroup `json:"config_groups"` // this and the following fields: compressed-tensors
 	Format   string                     `json:"format"`
 	Sparsity struct {
 		Format string `json:"format"`
 	} `json:"sparsity_config"`
 }
 
-// quantOf reads the dialects of Hugging Face checkpoints: "fp8" (scales per
-// tensor or per 128 × 128 block), "fbgemm_fp8" (per channel), "compressed-tensors"
-// (8-bit floats: per tensor, channel or block; int8: per tensor, channel or group, as W8A16 or
-// W8A8), "modelopt" (FP8, per tensor) and "mxfp4". Activations stay in float, but for W8A8.
-// Others are refused by name.
+// quantOf reads the dialects of Hugging Face checkpoints: "fp8" (scales per tensor or per 128 × 128
+// block), "fbgemm_fp8" (per channel), "compressed-tensors" (8-bit floats: per tensor, channel or
+// block; int8: per tensor, channel or group, as W8A16 or W8A8), "modelopt" (FP8, per tensor) and
+// "mxfp4". Activations stay in float except in W8A8. Other dialects are refused by name.
 func quantOf(c checkpoint.Config) (quant, error) {
 	if len(c.QuantizationConfig) == 0 || string(c.QuantizationConfig) == "null" {
 		return quant{}, nil
@@ -87,22 +86,22 @@ func (out quant) fp8(q quantization) (quant, error) {
 		out.scaling = backend.PerTensor
 		return out, nil
 	}
-	if err := squares(q.Block); err != nil {
+	if err := checkBlocks(q.Block); err != nil {
 		return quant{}, err
 	}
 	out.scaling, out.suffix = backend.PerBlock, scaleInv
 	return out, nil
 }
 
-// squares refuses blocks of another size than ScaleBlock.
-func squares(block []int) error {
+// checkBlocks refuses blocks that are not ScaleBlock × ScaleBlock.
+func checkBlocks(block []int) error {
 	if len(block) == 2 && block[0] == backend.ScaleBlock && block[1] == backend.ScaleBlock {
 		return nil
 	}
 	return &UnsupportedError{"quantization_config: scales of blocks " + clip(fmt.Sprint(block)), "blocks of 128 by 128 are read"}
 }
 
-// clip bounds text of a config before it is printed.
+// clip truncates a string of a config before it is printed.
 func clip(s string) string {
 	if len(s) > 64 {
 		return s[:64] + "…"
@@ -110,13 +109,13 @@ func clip(s string) string {
 	return s
 }
 
-// converts says whether a module's weight is quantized in the checkpoint: its
-// linear layers are, but those that a pattern names.
+// converts reports whether the checkpoint quantizes a module's weight: every linear layer is
+// quantized unless a pattern matches it.
 func (q quant) converts(module string) bool {
 	return q.format != kernels.Invalid && !q.skip.match(module)
 }
 
-// scaleTensor finds the scales of an 8-bit tensor, in either spelling.
+// scaleTensor returns the name of an 8-bit tensor's scales, under either suffix, and their scaling.
 func (q quant) scaleTensor(c *checkpoint.Checkpoint, tensor string) (string, backend.Scaling) {
 	for _, suffix := range []string{q.suffix, otherSpelling(q.suffix)} {
 		if _, ok := c.Tensor(tensor + suffix); ok && suffix != "" {
@@ -126,8 +125,8 @@ func (q quant) scaleTensor(c *checkpoint.Checkpoint, tensor string) (string, bac
 	return "", q.scaling
 }
 
-// KVScales refuses pages of 8-bit floats for a checkpoint that has scales of its own for K
-// and V: pages are stored without scales. In other pages they mean nothing.
+// KVScales refuses 8-bit float pages for a checkpoint that has scales for K and V, because pages
+// are stored without scales. Other page formats do not need those scales.
 func KVScales(c *checkpoint.Checkpoint, f kernels.Format) error {
 	if f != kernels.F8E4M3 && f != kernels.F8E5M2 {
 		return nil

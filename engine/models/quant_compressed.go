@@ -20,7 +20,7 @@ type compressedGroup struct {
 	Format  string          `json:"format"`
 }
 
-// compressedArgs is how a tensor is quantized: QuantizationArgs of compressed-tensors.
+// compressedArgs describes how a tensor is quantized (QuantizationArgs of compressed-tensors).
 type compressedArgs struct {
 	Bits      int             `json:"num_bits"`
 	Type      string          `json:"type"`
@@ -36,10 +36,10 @@ func refuseCompressed(what, why string) (quant, error) {
 	return quant{}, &UnsupportedError{"compressed-tensors " + what, why}
 }
 
-// compressed reads the one group of a config: 8-bit floats, or int8.
+// compressed reads a config with one group: 8-bit floats or int8.
 func (out quant) compressed(q quantization) (quant, error) {
 	if f := q.Sparsity.Format; f != "" && f != "dense" {
-		return refuseCompressed("sparsity "+strconv.Quote(clip(f)), "weights without holes are read")
+		return refuseCompressed("sparsity "+strconv.Quote(clip(f)), "only dense weights are supported")
 	}
 	if len(q.Groups) != 1 {
 		return refuseCompressed(fmt.Sprintf("with %d config_groups", len(q.Groups)), "one group is read")
@@ -65,7 +65,7 @@ func (out quant) compressed(q quantization) (quant, error) {
 		case "channel":
 			out.scaling = backend.PerChannel
 		case "block":
-			if err := squares(w.Block); err != nil {
+			if err := checkBlocks(w.Block); err != nil {
 				return quant{}, err
 			}
 			out.scaling = backend.PerBlock
@@ -76,7 +76,7 @@ func (out quant) compressed(q quantization) (quant, error) {
 	return out, nil
 }
 
-// int8Group is what a group of int8 is a multiple of.
+// int8Group divides every supported group_size.
 const int8Group = 32
 
 // int8 reads a group of int8 weights: W8A16, or W8A8 with dynamic int8 activations.
@@ -86,9 +86,9 @@ func (out quant) int8(g compressedGroup) (quant, error) {
 	switch {
 	case asymmetric(w):
 		return refuseCompressed("int8 weights with symmetric false", "int8 is read without zero points")
-	case said(w.Order, "null", "false"):
+	case isSet(w.Order, "null", "false"):
 		return refuseCompressed("int8 weights with actorder "+clip(string(w.Order)), "columns are read in their own order")
-	case said(w.Dynamic, "null", "false"):
+	case isSet(w.Dynamic, "null", "false"):
 		return refuseCompressed("int8 weights with dynamic "+clip(string(w.Dynamic)), "weights with stored scales are read")
 	case g.Outputs != nil:
 		return refuseCompressed("int8 with output_activations", "outputs stay in float")
@@ -116,7 +116,7 @@ func (out quant) int8(g compressedGroup) (quant, error) {
 	return out.int8Inputs(g.Inputs)
 }
 
-// int8Inputs reads input_activations beside int8 weights.
+// int8Inputs reads the input_activations of an int8 group.
 func (out quant) int8Inputs(a *compressedArgs) (quant, error) {
 	const read = "int8, symmetric, strategy token and dynamic true are read, or null"
 	switch {
@@ -139,8 +139,8 @@ func (out quant) int8Inputs(a *compressedArgs) (quant, error) {
 
 func asymmetric(a *compressedArgs) bool { return a.Symmetric != nil && !*a.Symmetric }
 
-// said says that a value is there and is none of these.
-func said(v json.RawMessage, none ...string) bool {
+// isSet reports whether v is present and differs from every string in none.
+func isSet(v json.RawMessage, none ...string) bool {
 	for _, n := range none {
 		if string(v) == n {
 			return false
@@ -156,8 +156,8 @@ func sizeOf(n *int) string {
 	return strconv.Itoa(*n)
 }
 
-// Suffixes of the tensors of int8: of packed codes and of the shape that they have unpacked;
-// of what is not read.
+// Suffixes of int8 tensors: packed codes, the shape of the unpacked matrix, and two that are not
+// supported.
 const (
 	int8Packed = "_packed"
 	int8Shape  = "_shape"
@@ -165,7 +165,7 @@ const (
 	int8Order  = "_g_idx"
 )
 
-// refuseInt8 refuses tensors that change what int8 codes stand for.
+// refuseInt8 refuses tensors that change the meaning of int8 codes.
 func (q quant) refuseInt8(c *checkpoint.Checkpoint) error {
 	if q.format != kernels.I8 {
 		return nil
@@ -177,7 +177,7 @@ func (q quant) refuseInt8(c *checkpoint.Checkpoint) error {
 		case strings.HasSuffix(t.Name, ".weight"+int8Order):
 			return &UnsupportedError{"int8 weights with reordered columns (" + clip(t.Name) + ")", "columns are read in their own order"}
 		case strings.HasSuffix(t.Name, ".input_scale"), strings.HasSuffix(t.Name, ".input_zero_point"):
-			return &UnsupportedError{"int8 with static activation scales (" + clip(t.Name) + ")", "activations stay in float or get scales as they come"}
+			return &UnsupportedError{"int8 with static activation scales (" + clip(t.Name) + ")", "activations stay in float or get dynamic scales"}
 		}
 	}
 	return nil

@@ -11,8 +11,8 @@ import (
 	"vapp.dev/kernels"
 )
 
-// int8Config is a quantization_config as llm-compressor writes it, with more of weights and
-// what inputs are.
+// int8Config returns a quantization_config as llm-compressor writes it, with additional keys for
+// weights and with inputs.
 func int8Config(format, weights, inputs string) json.RawMessage {
 	return json.RawMessage(`{"quant_method":"compressed-tensors","format":"` + format + `","quantization_status":"compressed","kv_cache_scheme":null,"ignore":["lm_head"],
 		"config_groups":{"group_0":{"targets":["Linear"],"output_activations":null,"input_activations":` + inputs + `,
@@ -52,7 +52,7 @@ func TestInt8Configs(t *testing.T) {
 	}
 }
 
-// TestInt8Refusals: what int8 codes may mean and is not read is refused by the key that says so.
+// TestInt8Refusals checks that unsupported variants of int8 are refused, naming the key.
 func TestInt8Refusals(t *testing.T) {
 	changed := func(of, with string) string { return strings.Replace(int8Token, of, with, 1) }
 	weights := func(of, with string) string { return strings.Replace(int8Groups, of, with, 1) }

@@ -8,18 +8,18 @@ import (
 	"vapp.dev/kernels"
 )
 
-// linearAttention is the word of layer_types for a gated delta net.
+// linearAttention is the layer_types value of a gated delta net.
 const linearAttention = "linear_attention"
 
-// qwen35 is Qwen3.5 (transformers: Qwen3_5ForConditionalGeneration, and
-// Qwen3_5ForCausalLM without the vision tower): most layers are gated delta nets,
-// whose state has a fixed size, every fourth one is attention with a gate on its
-// output. Norms keep their weights around 0, but for those of the delta nets.
+// qwen35 is Qwen3.5 (transformers: Qwen3_5ForConditionalGeneration, and Qwen3_5ForCausalLM without
+// the vision tower). Most layers are gated delta nets, whose state has a fixed size. Every fourth
+// layer is attention with a gate on its output. All norms except those of the delta nets add 1 to
+// their stored weights.
 //
-// Rotary positions are multimodal: each frequency of a quarter of a head
-// turns by the time, the row or the column of a token, in turns. Text has the same
-// position in all three, and there it is plain rotary embedding; so it is
-// recorded unless the build keeps the vision tower.
+// Rotary positions are multimodal and cover a quarter of each head: the frequencies alternate
+// between the time, row and column of a token. All three are equal for text, where this is plain
+// rotary embedding. It is recorded as plain rotary embedding unless the build keeps the vision
+// tower.
 type qwen35 struct {
 	vocabulary
 	cfg     qwen35Config
@@ -29,15 +29,15 @@ type qwen35 struct {
 	freqs   backend.WeightID
 	norm    backend.WeightID
 	rank    qwen35Rank
-	convAs  kernels.Format // of the convolution's inputs in the state
-	drafter *qwen35Drafter // nil: it proposes nothing
+	convAs  kernels.Format // format of the convolution's inputs in the state
+	drafter *qwen35Drafter // nil: no proposals
 	tower   *qwen35Tower   // nil: text only, or a later stage
 }
 
-// qwen35Rank is what one of the ranks has of a layer's heads and columns.
+// qwen35Rank is a rank's share of a layer's heads and columns.
 type qwen35Rank struct{ heads, kvHeads, keyHeads, valueHeads, width int }
 
-// qwen35Config is the words of the config that the family reads besides.
+// qwen35Config adds the config fields that only this family reads.
 type qwen35Config struct {
 	checkpoint.Config
 	prefix           string // of the text model's tensors
@@ -47,11 +47,11 @@ type qwen35Config struct {
 	valueHeads       int
 	valueDim         int
 	rope             checkpoint.RopeAngles
-	mtpLayers        int  // layers of the head that drafts; 0: there is none
-	mtpOwnEmbeddings bool // it has a table of its own
+	mtpLayers        int  // layers of the MTP head; 0: no head
+	mtpOwnEmbeddings bool // the MTP head has a separate table
 	gated, biased    bool
 	stateDtype       string
-	vision           *qwen35Vision // nil: there is none
+	vision           *qwen35Vision // nil: no tower
 }
 
 const (
@@ -94,7 +94,7 @@ func readQwen35(c checkpoint.Config) (qwen35Config, error) {
 	if err != nil {
 		return q, err
 	}
-	const quarter = 0.25 // where the config names no part
+	const quarter = 0.25 // where the config gives no factor
 	if of := s.Section("rope_parameters"); !s.Has("partial_rotary_factor") && (of == nil || !of.Has("partial_rotary_factor")) {
 		rope.PartialRotaryFactor = quarter
 	}
@@ -105,7 +105,7 @@ func readQwen35(c checkpoint.Config) (qwen35Config, error) {
 	return q, err
 }
 
-// qwen35Types makes every period-th layer one of full attention.
+// qwen35Types returns layer types in which every period-th layer has full attention.
 func qwen35Types(layers, period int) []string {
 	out := make([]string, layers)
 	for i := range out {
@@ -117,7 +117,7 @@ func qwen35Types(layers, period int) []string {
 	return out
 }
 
-// checkQwen35 refuses what the recorded forward does not do.
+// checkQwen35 refuses configs that the recorded forward pass does not implement.
 func checkQwen35(c checkpoint.Config) error {
 	q, err := readQwen35(c)
 	if err != nil {
@@ -149,16 +149,16 @@ func checkQwen35(c checkpoint.Config) error {
 	return nil
 }
 
-// channels is how many columns the convolution of n key heads and m value heads has.
+// channels returns the number of columns of the convolution for n key heads and m value heads.
 func (q qwen35Config) channels(n, m int) int { return 2*n*q.keyDim + m*q.valueDim }
 
-// Classes is attention over the whole history, and the states of the delta nets.
-// A step that verifies proposals leaves a state behind each, so that there are as
-// many copies of a layer's matrices, and as many more of the convolution's inputs.
+// Classes returns the class of full attention and that of the delta nets' states. A step that
+// verifies proposals keeps one state after each proposal. So a layer's matrices have that many
+// copies, and the convolution's inputs that many rows, in addition.
 func (m *qwen35) Classes(blockSize int, f kernels.Format) []backend.KVClass {
 	inputs := m.convAs
 	if f == kernels.F32 {
-		inputs = f // kept as keys and values are
+		inputs = f // like keys and values
 	}
 	verified := max(m.Draft, m.Verify)
 	full := backend.KVClass{Name: "full", Format: f, BlockSize: blockSize, KVHeads: m.rank.kvHeads, HeadDim: m.cfg.HeadDim, Plane: !m.pools()}
@@ -174,7 +174,7 @@ func (m *qwen35) Classes(blockSize int, f kernels.Format) []backend.KVClass {
 		}
 	}
 	if m.drafter != nil {
-		full.Layers++ // the last one
+		full.Layers++ // the MTP layer comes last
 	}
 	var out []backend.KVClass
 	for _, c := range []backend.KVClass{full, state} {

@@ -11,8 +11,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestQwen35Account plans the published checkpoint from its name alone: two ranks,
-// two proposals, on a machine that cannot run it yet and says why.
+// TestQwen35Account plans the published checkpoint from its name alone: two ranks, two proposals.
 func TestQwen35Account(t *testing.T) {
 	build := models.Build{Shard: backend.Shard{Rank: 0, World: 2}, Draft: 2}
 	m, err := engine.Inspect(engine.Source{Path: "testdata/none", Name: "Qwen/Qwen3.5-27B-FP8", Format: "auto", Build: build})

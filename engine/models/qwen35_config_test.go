@@ -11,11 +11,11 @@ import (
 	"vapp.dev/kernels"
 )
 
-// textAlone is the published text_config as the config of a text model.
+// textAlone returns the published text_config as the config of a text model.
 func textAlone(t *testing.T, change func(map[string]any)) checkpoint.Config {
 	t.Helper()
 	var m map[string]any
-	if err := json.Unmarshal(altered(t, qwen27, nil).Raw, &m); err != nil {
+	if err := json.Unmarshal(alterConfig(t, qwen27, nil).Raw, &m); err != nil {
 		t.Fatal(err)
 	}
 	text := m["text_config"].(map[string]any)
@@ -34,8 +34,8 @@ func textAlone(t *testing.T, change func(map[string]any)) checkpoint.Config {
 	return c
 }
 
-// TestQwen35Text: the text model's config stands by itself, its tensors have other
-// names and no tower, in bf16 no scales; and it may tie its head.
+// TestQwen35Text checks the separate text model: its tensors have other names and no tower, no
+// scales in bf16, and its head may be tied.
 func TestQwen35Text(t *testing.T) {
 	c := textAlone(t, nil)
 	list, err := Tensors(c)
@@ -53,7 +53,7 @@ func TestQwen35Text(t *testing.T) {
 	if elements != 27_781_427_952-tower { // published without scales
 		t.Errorf("%d elements, %d less than published", elements, 27_781_427_952-elements)
 	}
-	m, err := built(c, Build{Draft: 1, Quantize: kernels.F8E4M3})
+	m, err := buildModel(c, Build{Draft: 1, Quantize: kernels.F8E4M3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestQwen35Text(t *testing.T) {
 			t.Errorf("%s is quantized", w.Name)
 		}
 	}
-	m, err = built(textAlone(t, func(m map[string]any) { m["tie_word_embeddings"] = true }), Build{Draft: 1})
+	m, err = buildModel(textAlone(t, func(m map[string]any) { m["tie_word_embeddings"] = true }), Build{Draft: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,12 +75,12 @@ func TestQwen35Text(t *testing.T) {
 			t.Error("a tied model has a head")
 		}
 	}
-	if _, err := recorded(m, kernels.BF16, draftBucket(1)); err != nil {
+	if _, err := recordStep(m, kernels.BF16, draftBucket(1)); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestQwen35Defaults: what the config leaves out is as in transformers.
+// TestQwen35Defaults checks that absent keys have transformers' defaults.
 func TestQwen35Defaults(t *testing.T) {
 	q, err := readQwen35(textAlone(t, func(m map[string]any) {
 		for _, k := range []string{"layer_types", "partial_rotary_factor", "linear_num_value_heads", "linear_conv_kernel_dim"} {
@@ -108,8 +108,8 @@ func TestQwen35Defaults(t *testing.T) {
 	}
 }
 
-// TestQwen35Absent: checkpoints from transformers lack the head that drafts; a
-// build that asks for it says what is missing.
+// TestQwen35Absent checks the error for a build with proposals if the checkpoint lacks the MTP
+// head, as checkpoints saved by transformers do.
 func TestQwen35Absent(t *testing.T) {
 	ck, err := checkpoint.Open("testdata/tiny-qwen35")
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"vapp.dev/kernels"
 )
 
-// attend consumes n: attention over the history, each head's result times the
-// sigmoid of its gate. store says that a later op or step reads the rows' keys.
+// attend consumes n and returns the attention outputs, each head multiplied by the sigmoid of its
+// gate. store is true if a later op or step reads the rows' keys.
 func (s *qwen35Pass) attend(n backend.Value, w qwen35Layer, store bool) backend.Value {
 	r, heads, kv, d := s.r, s.rank.heads, s.rank.kvHeads, s.cfg.HeadDim
 	f := r.Class(w.class).Format
@@ -31,8 +31,8 @@ func (s *qwen35Pass) attend(n backend.Value, w qwen35Layer, store bool) backend.
 	return y
 }
 
-// deltaNet consumes n: the convolution, the recurrence, and a norm of each head
-// gated by z.
+// deltaNet consumes n and returns the mixer's outputs: the convolution, the recurrence, and a norm
+// of each head gated by z.
 func (s *qwen35Pass) deltaNet(n backend.Value, w qwen35Layer) backend.Value {
 	r, q, d := s.r, s.cfg, w.delta
 	cols, values := q.channels(s.rank.keyHeads, s.rank.valueHeads), s.rank.valueHeads*q.valueDim

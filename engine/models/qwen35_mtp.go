@@ -7,52 +7,47 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Qwen3.5's own head (multi-token prediction, vLLM's method "mtp") as part of the
-// step's program. From the last hidden state h[t] and the embedding of token t+1 one
-// block of full attention guesses token t+2; fed with its own hidden state and
-// guess it goes on. Embedding and head are the target's.
+// Qwen3.5's MTP head (multi-token prediction, vLLM's method "mtp") runs within the step's program.
+// From the last hidden state h[t] and the embedding of token t+1, one block of full attention
+// predicts token t+2. Further tokens are predicted from the block's own hidden state and
+// prediction. It shares the target's embedding and head.
 //
-// What a step does, for a sequence whose last Sampled token is x and whose
-// proposals from the step before are d1 … dk:
+// A step proceeds as follows, for a sequence with last Sampled token x and proposals d1 … dk from
+// the previous step:
 //
-//  1. The target runs on x, d1 … dk (or on a chunk of the prompt) and every row of
-//     these is sampled: row i gives the token that belongs behind it, with the random
-//     number of its position and, in the history that penalties read, d1 … di,
-//     which StoreTokens has put into the plane. A row is good for as long as
-//     the proposals before it are what was sampled. So greedy and drawn tokens
-//     are those that decoding alone would give, token by token: no other test
-//     of acceptance is needed, and the samples of the step after it (seqs · (1 + k))
-//     are what Account reserves.
-//  2. Verify counts the good rows on the device (Step.Accepted) and
-//     leaves the last one in kept [S,1].
-//  3. The drafter runs on all rows of the step at their own positions, for its keys
-//     and values: row t needs h[t], the target's state after its last norm, and
-//     the token behind it (DraftInput). The rows behind kept are of proposals that
-//     were refused; the next step begins there and overwrites their pages, as it does
-//     in the target's layers. A prompt's chunk that is not the last has its last
-//     row "sampled" with UseTarget, the target being the prompt's next token.
-//  4. The first proposal is read off the kept rows only: GatherAccepted, then the block's
-//     MLP, norm, head and Propose on S rows.
-//  5. Each further one is a pass of S rows, n positions ahead of kept: its key goes
-//     into the page as the next pass reads it, and is overwritten by the next step.
-//     The last pass has no reader and stores nothing. The scheduler reserves pages for
-//     Draft − 2 positions beyond the step's; what the table does not reach is
-//     passed over.
-//  6. Step.Drafts has the proposals. The next step's tokens are Sampled of the kept
-//     row and Drafts, at positions that Accepted says; the host fills them
-//     in after Wait.
+//  1. The target runs on x, d1 … dk (or on a chunk of the prompt) and samples every row: row i
+//     yields the token after it, using the random number of that position. Penalties see d1 … di as
+//     history, because StoreTokens has stored them with the pages. A row is valid while all
+//     proposals before it equal the sampled tokens. Greedy and sampled tokens are therefore exactly
+//     those of decoding without proposals; no other acceptance test is needed. Account reserves
+//     memory for the samples of the step after it: seqs · (1 + k).
+//  2. Verify counts the valid rows on the device (Step.Accepted) and writes the index of the last
+//     one to kept [S,1].
+//  3. The drafter runs on all rows of the step at their own positions to store its keys and values.
+//     Row t needs h[t], the target's state after its last norm, and the token after row t
+//     (Drafted). Rows after kept belong to rejected proposals; the next step starts there and
+//     overwrites their pages, as it does in the target's layers. In a prompt chunk that is not the
+//     last one, the last row is "sampled" with UseTarget, and the target is the prompt's next
+//     token.
+//  4. The first proposal is computed from the kept rows only: GatherAccepted, then the block's MLP,
+//     norm, head and Propose on S rows.
+//  5. Each further proposal is a pass of S rows, n positions after kept. Its key goes into the
+//     page, because the next pass reads it; the next step overwrites it. The last pass stores
+//     nothing. The scheduler reserves pages for Draft − 2 positions beyond the step's; positions
+//     beyond the page table are ignored.
+//  6. Step.Drafts holds the proposals. The tokens of the next step are the kept row's Sampled token
+//     and Drafts, at positions that depend on Accepted; the host fills them in after Wait.
 //
-// Proposals are the head's best tokens. Drawing them would not be accepted more
-// often: against one fixed proposal the chance is the target's probability of it.
+// Proposals are the head's most likely tokens. Sampling them would not raise the acceptance rate: a
+// fixed proposal is accepted with the target's probability of that token.
 //
-// States of delta nets: one copy behind each row of (1), named by its position
-// modulo 1 + Draft, so that the next step finds the copy of kept without being told.
+// Delta nets keep one copy of the state after each row of (1), at index position modulo 1 + Draft.
+// The next step computes the index of kept's copy from its position.
 //
-// A prefix hit reuses this block's pages too. The last token of the hit was stored
-// with the successor it had in another sequence; that may cost a proposal, never
-// a token.
+// A prefix hit reuses this block's pages too. The last token of the hit was stored with the
+// successor that it had in another sequence; that may lose a proposal, never a token.
 
-// maxDraft bounds proposals of a step.
+// maxDraft is the maximum number of proposals in a step.
 const maxDraft = 32
 
 // mtpTensors lists the head's tensors, under vLLM's names.
@@ -75,7 +70,7 @@ func (q qwen35Config) mtpTensors(l *tensorList) {
 	}
 }
 
-// checkBuild refuses proposals of a head that is not there or not recorded.
+// checkBuild refuses proposals if the head is missing or not supported.
 func (q qwen35Config) checkBuild(b Build) error {
 	switch {
 	case min(b.Draft, b.Verify) < 0 || max(b.Draft, b.Verify) > maxDraft:
@@ -89,19 +84,19 @@ func (q qwen35Config) checkBuild(b Build) error {
 	case q.mtpOwnEmbeddings:
 		return &UnsupportedError{"mtp_use_dedicated_embeddings", "the head shares the model's table"}
 	case b.Shard.World > 0 && q.HiddenSize%b.Shard.World != 0:
-		return b.even(q.HiddenSize, "rows of mtp.fc (hidden_size)")
+		return b.checkEven(q.HiddenSize, "rows of mtp.fc (hidden_size)")
 	}
 	return nil
 }
 
-// qwen35Drafter is the head's weights.
+// qwen35Drafter holds the weights of the MTP head.
 type qwen35Drafter struct {
 	*qwen35
 	embedNorm, hiddenNorm, fc, norm backend.WeightID
 	layer                           qwen35Layer
 }
 
-// newDrafter adds them; slot is its layer in the full class.
+// newDrafter adds the head's weights; slot is its layer's index in the full class.
 func (m *qwen35) newDrafter(l *loader, slot int) *qwen35Drafter {
 	n := len(l.specs)
 	d := &qwen35Drafter{
@@ -119,14 +114,14 @@ func (m *qwen35) newDrafter(l *loader, slot int) *qwen35Drafter {
 	return d
 }
 
-// record consumes hidden [T,hidden] and angles; ids and kept are a proposer's.
+// record consumes hidden [T,hidden] and angles. For ids and kept see proposer.
 func (d *qwen35Drafter) record(r *backend.Recorder, ids, kept, hidden, angles backend.Value) {
 	next := r.New("next", kernels.I32, backend.PerToken, 1)
 	r.Do(backend.DraftInput{Ids: ids, Out: next})
 	s := d.begin(r, next, hidden, backend.PerToken)
 	s.angles = angles
-	y := s.attend(s.normed(d.layer.mixerNorm), d.layer, true)
-	s.x, y = keptRows(r, s.x, kept), keptRows(r, y, kept)
+	y := s.attend(s.normalize(d.layer.mixerNorm), d.layer, true)
+	s.x, y = gatherAccepted(r, s.x, kept), gatherAccepted(r, y, kept)
 	s.rows = backend.PerSeq
 	r.Free(angles)
 	for n := 1; ; n++ {
@@ -142,13 +137,14 @@ func (d *qwen35Drafter) record(r *backend.Recorder, ids, kept, hidden, angles ba
 		}
 		s = d.begin(r, id, hidden, backend.PerSeq)
 		s.ahead = &backend.DraftPosition{AcceptedRow: kept, By: n}
-		s.angles = d.turn(r, s.ahead)
-		y = s.attend(s.normed(d.layer.mixerNorm), d.layer, n < d.Draft-1)
+		s.angles = d.recordAngles(r, s.ahead)
+		y = s.attend(s.normalize(d.layer.mixerNorm), d.layer, n < d.Draft-1)
 		r.Free(s.angles)
 	}
 }
 
-// begin consumes tokens and hidden states: fc of both, each normalised.
+// begin consumes token ids and hidden states, and starts a pass with fc of their concatenated
+// norms.
 func (d *qwen35Drafter) begin(r *backend.Recorder, ids, hidden backend.Value, rows backend.Rows) *qwen35Pass {
 	s := &qwen35Pass{qwen35: d.qwen35, r: r, delta: backend.NoValue, rows: rows, angles: backend.NoValue}
 	e := d.lookup(r, ids, "embedding")
@@ -172,8 +168,8 @@ func (d *qwen35Drafter) begin(r *backend.Recorder, ids, hidden backend.Value, ro
 	return s
 }
 
-// keptRows consumes x [T,cols]: a row of each sequence.
-func keptRows(r *backend.Recorder, x, kept backend.Value) backend.Value {
+// gatherAccepted consumes x [T,cols] and returns the last accepted row of each sequence [S,cols].
+func gatherAccepted(r *backend.Recorder, x, kept backend.Value) backend.Value {
 	in := r.Info(x)
 	y := r.New(in.Name+".kept", in.Format, backend.PerSeq, in.Cols)
 	r.Do(backend.GatherAccepted{X: x, AcceptedRow: kept, Y: y})

@@ -5,31 +5,31 @@ import (
 	"vapp.dev/kernels"
 )
 
-// qwen35Pass is a run of blocks over rows of one kind.
+// qwen35Pass is a pass of blocks over rows of one kind.
 type qwen35Pass struct {
 	*qwen35
 	r      *backend.Recorder
 	x      backend.Value // the residual stream [rows,hidden]
-	delta  backend.Value // what is to be added to it; NoValue: nothing
+	delta  backend.Value // the pending addition to it; NoValue: none
 	rows   backend.Rows
-	angles backend.Value          // NoValue where the stage has no attention
+	angles backend.Value          // NoValue if the stage has no attention
 	ahead  *backend.DraftPosition // where the rows are, nil: tokens
 }
 
-// Record is the forward pass of the stage. The residual stream stays F32. Without
-// proposals the last layer's MLP and the head run on sampled rows only; with them
-// the drafter reads every token's normalised hidden state.
+// Record records the forward pass of the stage. The residual stream stays F32. Without an MTP head
+// the last layer's MLP and the head run on sampled rows only; with one, the drafter reads every
+// token's normalized hidden state.
 func (m *qwen35) Record(p *backend.Program) (*backend.Program, error) {
 	p.Weights, p.Vocab, p.Shard = m.weights, m.size, m.Shard
 	if m.Vision {
 		p.Axes = 3
 	}
 	r := backend.Record(p)
-	ids, x := enter(r, m.vocabulary, m.stage)
+	ids, x := beginResidual(r, m.vocabulary, m.stage)
 	if m.Vision && m.stage.first {
 		r.Do(backend.Merge{X: x})
 	}
-	s := &qwen35Pass{qwen35: m, r: r, x: x, delta: backend.NoValue, rows: backend.PerToken, angles: m.turn(r, nil)}
+	s := &qwen35Pass{qwen35: m, r: r, x: x, delta: backend.NoValue, rows: backend.PerToken, angles: m.recordAngles(r, nil)}
 	for i := range m.layers {
 		s.block(m.layers[i], m.stage.last && m.drafter == nil && i == len(m.layers)-1)
 	}
@@ -43,7 +43,7 @@ func (m *qwen35) Record(p *backend.Program) (*backend.Program, error) {
 	last := s.finish(m.norm)
 	v, x := m.vocabulary, last
 	if m.drafter != nil {
-		x = gathered(r, last)
+		x = copySampled(r, last)
 		v.propose = func(r *backend.Recorder, ids, kept backend.Value) { m.drafter.record(r, ids, kept, last, s.angles) }
 	} else {
 		free(r, s.angles)
@@ -52,8 +52,8 @@ func (m *qwen35) Record(p *backend.Program) (*backend.Program, error) {
 	return r.Program()
 }
 
-// turn records the angles of the rows, where a layer of the stage reads them.
-func (m *qwen35) turn(r *backend.Recorder, ahead *backend.DraftPosition) backend.Value {
+// recordAngles records the rotary angles of the rows; NoValue if no layer of the stage reads them.
+func (m *qwen35) recordAngles(r *backend.Recorder, ahead *backend.DraftPosition) backend.Value {
 	reads := m.drafter != nil
 	for _, w := range m.layers {
 		reads = reads || w.attention != nil
@@ -74,9 +74,9 @@ func (m *qwen35) turn(r *backend.Recorder, ahead *backend.DraftPosition) backend
 	return y
 }
 
-// block is one layer. gather says that what follows the mixer runs on sampled rows.
+// block records one layer. gather is true if only sampled rows continue after the mixer.
 func (s *qwen35Pass) block(w qwen35Layer, gather bool) {
-	n := s.normed(w.mixerNorm)
+	n := s.normalize(w.mixerNorm)
 	var y backend.Value
 	if w.delta != nil {
 		y = s.deltaNet(n, w)
@@ -84,36 +84,36 @@ func (s *qwen35Pass) block(w qwen35Layer, gather bool) {
 		y = s.attend(n, w, true)
 	}
 	if gather {
-		y, s.x = sampled(s.r, y), sampled(s.r, s.x)
+		y, s.x = takeSampled(s.r, y), takeSampled(s.r, s.x)
 		s.rows = backend.PerSample
 	}
 	s.project(y, w)
 }
 
-// project consumes what a mixer gave, and runs the MLP.
+// project consumes a mixer's result, projects it and runs the MLP.
 func (s *qwen35Pass) project(y backend.Value, w qwen35Layer) {
-	s.delta = s.reduced(y, w.out)
+	s.delta = s.rowParallel(y, w.out)
 	m := gatedMLP{gateUp: w.gateUp, gateUpBias: backend.NoWeight, down: w.down, downBias: backend.NoWeight, width: s.rank.width}
-	s.delta = m.record(s.r, s.normed(w.mlpNorm))
+	s.delta = m.record(s.r, s.normalize(w.mlpNorm))
 }
 
-// linear writes W·x into a new value.
+// linear returns W·x as a new value.
 func (s *qwen35Pass) linear(x backend.Value, w backend.WeightID, name string, cols int) backend.Value {
 	y := s.r.New(name, kernels.F32, s.rows, cols)
 	s.r.Do(backend.Linear{X: x, W: w, Bias: backend.NoWeight, Y: y})
 	return y
 }
 
-// reduced consumes x: W·x, summed over the ranks.
-func (s *qwen35Pass) reduced(x backend.Value, w backend.WeightID) backend.Value {
+// rowParallel consumes x and returns W·x, summed over the ranks.
+func (s *qwen35Pass) rowParallel(x backend.Value, w backend.WeightID) backend.Value {
 	y := s.linear(x, w, "delta", s.hidden)
 	s.r.Do(backend.AllReduce{X: y})
 	s.r.Free(x)
 	return y
 }
 
-// normed adds what is due into the residual stream and normalises it.
-func (s *qwen35Pass) normed(w backend.WeightID) backend.Value {
+// normalize adds the pending delta to the residual stream and returns its norm.
+func (s *qwen35Pass) normalize(w backend.WeightID) backend.Value {
 	y := s.r.New("normed", kernels.F32, s.rows, s.hidden)
 	n := s.zeroCentred(s.x, w, y)
 	if s.delta != backend.NoValue {
@@ -125,9 +125,9 @@ func (s *qwen35Pass) normed(w backend.WeightID) backend.Value {
 	return y
 }
 
-// finish is the last norm; the residual stream ends.
+// finish records the last norm and frees the residual stream.
 func (s *qwen35Pass) finish(w backend.WeightID) backend.Value {
-	y := s.normed(w)
+	y := s.normalize(w)
 	s.r.Free(s.x)
 	return y
 }
@@ -136,15 +136,15 @@ func (m *qwen35) zeroCentred(x backend.Value, w backend.WeightID, y backend.Valu
 	return backend.Norm{X: x, Residual: backend.NoValue, W: w, Eps: float32(m.cfg.RMSNormEps), Y: y, Offset: 1}
 }
 
-// gathered is the sampled rows of a value that lives on.
-func gathered(r *backend.Recorder, v backend.Value) backend.Value {
+// copySampled returns the sampled rows of a value without consuming it.
+func copySampled(r *backend.Recorder, v backend.Value) backend.Value {
 	in := r.Info(v)
 	y := r.New(in.Name+".sampled", in.Format, backend.PerSample, in.Cols)
 	r.Do(backend.Gather{X: v, Y: y})
 	return y
 }
 
-// free is Free of values that may be absent.
+// free frees values, ignoring NoValue.
 func free(r *backend.Recorder, vs ...backend.Value) {
 	for _, v := range vs {
 		if v != backend.NoValue {

@@ -10,24 +10,24 @@ import (
 	"vapp.dev/engine/checkpoint"
 )
 
-// texted is the published config with other values in its text_config.
-func texted(t testing.TB, change map[string]any) checkpoint.Config {
+// alterTextConfig returns the published config with other values in its text_config.
+func alterTextConfig(t testing.TB, change map[string]any) checkpoint.Config {
 	t.Helper()
-	return nested(t, "text_config", change)
+	return alterNested(t, "text_config", change)
 }
 
-// nested is the published config with other values inside of an object.
-func nested(t testing.TB, key string, change map[string]any) checkpoint.Config {
+// alterNested returns the published config with other values in a nested object.
+func alterNested(t testing.TB, key string, change map[string]any) checkpoint.Config {
 	t.Helper()
 	var m map[string]any
-	if err := json.Unmarshal(altered(t, qwen27, nil).Raw, &m); err != nil {
+	if err := json.Unmarshal(alterConfig(t, qwen27, nil).Raw, &m); err != nil {
 		t.Fatal(err)
 	}
 	maps.Copy(m[key].(map[string]any), change)
-	return altered(t, qwen27, m)
+	return alterConfig(t, qwen27, m)
 }
 
-// TestQwen35Refusals: configs and builds that the recorded program is not of.
+// TestQwen35Refusals checks that unsupported configs and builds are refused.
 func TestQwen35Refusals(t *testing.T) {
 	for want, change := range map[string]map[string]any{
 		"layer_types \"sliding\" of layer 0": {"layer_types": append([]string{"sliding"}, qwen35Types(63, 4)...)},
@@ -45,7 +45,7 @@ func TestQwen35Refusals(t *testing.T) {
 		"partial_rotary_factor":              {"rope_parameters": map[string]any{"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.012}},
 		"out_hidden_size 5120":               {"hidden_size": 6144},
 	} {
-		_, err := Tensors(texted(t, change))
+		_, err := Tensors(alterTextConfig(t, change))
 		expectRefusal(t, want, err)
 	}
 	for want, change := range map[string]map[string]any{
@@ -54,7 +54,7 @@ func TestQwen35Refusals(t *testing.T) {
 		"hidden_act relu":              {"hidden_act": "relu"},
 		"vision_config.depth":          {"depth": 1 << 20},
 	} {
-		_, err := Tensors(nested(t, "vision_config", change))
+		_, err := Tensors(alterNested(t, "vision_config", change))
 		expectRefusal(t, want, err)
 	}
 	for want, c := range map[string]struct {
@@ -71,7 +71,7 @@ func TestQwen35Refusals(t *testing.T) {
 		"mtp_use_dedicated_embeddings": {map[string]any{"mtp_use_dedicated_embeddings": true}, Build{Draft: 1}},
 		"no whole blocks of 128":       {map[string]any{"intermediate_size": 128 * 17}, draftBuild(0, 2, 0)},
 	} {
-		_, err := built(texted(t, c.change), c.build)
+		_, err := buildModel(alterTextConfig(t, c.change), c.build)
 		expectRefusal(t, want, err)
 	}
 }

@@ -10,11 +10,10 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestQwen35Speculates runs recorded steps op by op, as the ops are documented: a
-// prompt in two chunks, then steps that verify proposals, of which now none, now
-// some, now all are right. The tokens are those that transformers decodes one by
-// one, and what is proposed after each is what its modules propose for the whole
-// sequence at once (testdata/record_mtp.py): nothing of a refused proposal is left
+// TestQwen35Speculates runs recorded steps op by op, following the ops' documentation: a prompt in
+// two chunks, then steps that verify proposals of which none, some or all are right. The tokens
+// must equal those that transformers decodes one by one, and the proposals those of its modules for
+// the whole sequence at once (testdata/record_mtp.py). So no trace of a rejected proposal remains
 // in pages or states.
 func TestQwen35Speculates(t *testing.T) {
 	ck, err := checkpoint.Open("testdata/tiny-qwen35-mtp")
@@ -28,7 +27,7 @@ func TestQwen35Speculates(t *testing.T) {
 	if err != nil || l.err != nil {
 		t.Fatal(err, l.err)
 	}
-	p, err := recorded(m, kernels.F32, backend.Bucket{Tokens: 32, Seqs: 1, Samples: 1 + draft})
+	p, err := recordStep(m, kernels.F32, backend.Bucket{Tokens: 32, Seqs: 1, Samples: 1 + draft})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +46,7 @@ func TestQwen35Speculates(t *testing.T) {
 			t.Errorf("after %d tokens %v are proposed, by transformers' modules %v", len(got), s.drafts, expect)
 		}
 		next := append([]int{got[len(got)-1]}, s.drafts...)
-		for i := range round % (draft + 1) { // proposals that are right, whoever made them
+		for i := range round % (draft + 1) { // right proposals, independent of the drafter
 			next[1+i] = want[len(got)+i]
 		}
 		s.step(next, len(prompt)+len(got)-1, []int{0, 1, 2, 3}, -1)
@@ -67,7 +66,7 @@ func whole(x []float64) (out []int) {
 	return out
 }
 
-// stepper is an oracle of steps of one sequence: pages and states live on.
+// stepper is an oracle for the steps of one sequence; pages and states persist between steps.
 type stepper struct {
 	oracle
 	weights                map[backend.WeightID][]float64
@@ -90,7 +89,7 @@ func newStepper(t *testing.T, ck *checkpoint.Checkpoint, p *backend.Program) *st
 	return s
 }
 
-// rowsOf joins the parts of a weight.
+// rowsOf concatenates the parts of a weight.
 func (s *stepper) rowsOf(w backend.WeightSpec) (out []float64) {
 	for _, p := range w.Parts {
 		switch {
@@ -107,8 +106,8 @@ func (s *stepper) rowsOf(w backend.WeightSpec) (out []float64) {
 	return out
 }
 
-// step runs tokens at positions from on; rows of them are sampled, greedily or, where
-// target is a token, as that one.
+// step runs tokens at positions from on and samples rows: greedily, or as target if that is a
+// token.
 func (s *stepper) step(tokens []int, from int, rows []int, target int) {
 	s.tokens, s.from, s.rows, s.target = tokens, from, rows, target
 	s.sampled, s.drafts = nil, nil
@@ -120,7 +119,7 @@ func (s *stepper) step(tokens []int, from int, rows []int, target int) {
 func (s *stepper) in(v backend.Value) []float64 { return s.oracle.values[v] }
 func (s *stepper) cols(v backend.Value) int     { return s.p.Values[v].Cols }
 
-// fresh makes a value of as many rows as the step has of its kind.
+// fresh allocates a value with the number of rows that its kind has in the step.
 func (s *stepper) fresh(v backend.Value) []float64 {
 	n := map[backend.Rows]int{backend.PerToken: len(s.tokens), backend.PerSample: len(s.rows), backend.PerSeq: 1}[s.p.Values[v].Rows]
 	y := make([]float64, n*s.cols(v))
@@ -128,7 +127,7 @@ func (s *stepper) fresh(v backend.Value) []float64 {
 	return y
 }
 
-// at is the position of a row.
+// at returns the position of a row.
 func (s *stepper) at(row int, a *backend.DraftPosition) int {
 	if a != nil {
 		return s.from + s.kept + a.By
@@ -138,7 +137,7 @@ func (s *stepper) at(row int, a *backend.DraftPosition) int {
 
 func sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-// best is the largest, the first of equals.
+// best returns the index of the largest element, the first one of equals.
 func best(x []float64) int { return slices.Index(x, slices.Max(x)) }
 
 func (s *stepper) op(op backend.Op) {
@@ -201,7 +200,7 @@ func (s *stepper) op(op backend.Op) {
 	}
 }
 
-// ends are the ops of sampling and proposing.
+// ends runs the ops of sampling and proposing.
 func (s *stepper) ends(op backend.Op) {
 	switch op := op.(type) {
 	case backend.Gather:

@@ -32,7 +32,7 @@ func (s *stepper) normalise(op backend.Norm) {
 	}
 }
 
-// turn cuts heads, each query before its gate, and normalises and turns them.
+// turn splits heads, each query before its gate, normalizes and rotates them.
 func (s *stepper) turn(op backend.Rope) {
 	d, in := op.HeadDim, s.cols(op.QKV)
 	q, gate, k, v := s.fresh(op.Q), s.fresh(op.Gate), s.fresh(op.K), s.fresh(op.V)
@@ -60,7 +60,7 @@ func (s *stepper) turn(op backend.Rope) {
 	}
 }
 
-// attend reads positions before the step, or before a row ahead, from pages.
+// attend reads positions before the step, or before a draft row, from pages.
 func (s *stepper) attend(op backend.Attention) {
 	d, y, width := op.HeadDim, s.fresh(op.Y), op.KVHeads*op.HeadDim
 	for row := range len(y) / (op.Heads * d) {
@@ -95,7 +95,7 @@ func (s *stepper) attend(op backend.Attention) {
 	}
 }
 
-// conv keeps the inputs of position p in row p mod ConvRows.
+// conv stores the inputs of position p in row p mod ConvRows.
 func (s *stepper) conv(op backend.Conv) {
 	x, y, w, n := s.in(op.X), s.fresh(op.Y), s.weights[op.W], s.cols(op.X)
 	ring := s.p.Classes[op.Class].State.ConvRows
@@ -114,7 +114,7 @@ func (s *stepper) conv(op backend.Conv) {
 	}
 }
 
-// delta leaves the state after position p in copy p mod Copies.
+// delta stores the state after position p in copy p mod Copies.
 func (s *stepper) delta(op backend.DeltaNet) {
 	copies, size := s.p.Classes[op.Class].State.Copies, op.KeyDim*op.ValueDim
 	y, n := s.fresh(op.Y), s.cols(op.QKV)
@@ -151,7 +151,7 @@ func (s *stepper) delta(op backend.DeltaNet) {
 	}
 }
 
-// unit is x over its length.
+// unit returns x divided by its length.
 func unit(x []float64) []float64 {
 	const eps = 1e-6
 	sum := eps

@@ -7,11 +7,10 @@ import (
 	"vapp.dev/engine/checkpoint"
 )
 
-// qwen35Tensors lists a checkpoint's tensors: names and shapes of transformers'
-// modules, then those of the head that drafts (which transformers skips) and of
-// the vision tower.
+// qwen35Tensors lists a checkpoint's tensors: names and shapes of transformers' modules, then those
+// of the MTP head (which transformers skips) and of the vision tower.
 func qwen35Tensors(c checkpoint.Config) []checkpoint.TensorInfo {
-	q, _ := readQwen35(c) // checkQwen35 has asked
+	q, _ := readQwen35(c) // checkQwen35 has checked it
 	l := tensorsOf(c)
 	l.add(q.prefix+"embed_tokens.weight", c.VocabSize, c.HiddenSize)
 	for i, kind := range q.types {
@@ -55,7 +54,7 @@ func (q qwen35Config) attentionTensors(l *tensorList, p string) {
 	l.add(p+"k_norm.weight", d)
 }
 
-// blockTensors is what every layer has.
+// blockTensors adds the tensors that every layer has.
 func (q qwen35Config) blockTensors(l *tensorList, p string) {
 	l.add(p+"input_layernorm.weight", q.HiddenSize)
 	l.add(p+"post_attention_layernorm.weight", q.HiddenSize)
@@ -64,7 +63,7 @@ func (q qwen35Config) blockTensors(l *tensorList, p string) {
 	l.linear(p+"mlp.down_proj", false, q.HiddenSize, q.IntermediateSize)
 }
 
-// qwen35Skips names what a text build without proposals leaves out.
+// qwen35Skips reports tensors that a text build without proposals does not read.
 func qwen35Skips(tensor string) bool {
 	return strings.HasPrefix(tensor, "mtp.") || strings.HasPrefix(tensor, "model.visual.")
 }

@@ -15,18 +15,19 @@ import (
 
 const qwen27 = "qwen3.5-27b-fp8"
 
-// draftBuild is rank r of w, proposing that many tokens.
+// draftBuild returns a build for rank r of w with that many proposals.
 func draftBuild(r, w, draft int) Build {
 	return Build{Shard: backend.Shard{Rank: r, World: w}, Draft: draft}
 }
 
-// draftBucket is a step of 2048 tokens of 32 sequences whose proposals are verified.
+// draftBucket returns the bucket of a step with 2048 tokens of 32 sequences whose proposals are
+// verified.
 func draftBucket(draft int) backend.Bucket {
 	return backend.Bucket{Tokens: 2048, Seqs: 32, Samples: 32 * (1 + draft)}
 }
 
-// TestQwen35 records the published config for every number of ranks and
-// proposals, and asks all layouts for its weights and workspace.
+// TestQwen35 records the published config for every number of ranks and proposals, and plans its
+// weights and workspace on all layouts.
 func TestQwen35(t *testing.T) {
 	for _, world := range []int{1, 2, 4, 8} {
 		for draft := range 4 {
@@ -34,13 +35,13 @@ func TestQwen35(t *testing.T) {
 				t.Run(fmt.Sprintf("tp%d-pp%d-draft%d", world, pipe, draft), func(t *testing.T) {
 					b := draftBuild(world-1, world, draft)
 					b.Pipe = backend.Shard{Rank: pipe - 1, World: pipe}
-					m := published(t, qwen27, b)
-					p, err := recorded(m, kernels.BF16, draftBucket(draft))
+					m := publishedModel(t, qwen27, b)
+					p, err := recordStep(m, kernels.BF16, draftBucket(draft))
 					if err != nil {
 						t.Fatal(err)
 					}
 					for on, l := range layouts(t) {
-						if _, err := dried(l, m, p); err != nil {
+						if _, err := dryRun(l, m, p); err != nil {
 							t.Errorf("%s: %v", on, err)
 						}
 						runs := world*pipe == 1 && !strings.HasPrefix(on, "cuda")
@@ -54,14 +55,15 @@ func TestQwen35(t *testing.T) {
 	}
 }
 
-// TestQwen35Stages: pipeline ranks in the middle have neither end, and sum up to the model.
+// TestQwen35Stages checks that middle pipeline ranks have neither embedding nor head, and that all
+// stages together are the model.
 func TestQwen35Stages(t *testing.T) {
 	var layers, states int
 	for r := range 4 {
 		b := draftBuild(0, 2, 2)
 		b.Pipe = backend.Shard{Rank: r, World: 4}
-		m := published(t, qwen27, b)
-		p, err := recorded(m, kernels.BF16, draftBucket(2))
+		m := publishedModel(t, qwen27, b)
+		p, err := recordStep(m, kernels.BF16, draftBucket(2))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,16 +77,16 @@ func TestQwen35Stages(t *testing.T) {
 	if layers != 17 || states != 48 {
 		t.Errorf("%d layers with keys and values, %d with states", layers, states)
 	}
-	for _, c := range []struct{ pipe, rank int }{{64, 63}, {64, 0}} { // full, linear
+	for _, c := range []struct{ pipe, rank int }{{64, 63}, {64, 0}} { // a rank with a full layer, and one with a linear layer
 		b := Build{Pipe: backend.Shard{Rank: c.rank, World: c.pipe}}
-		m := published(t, qwen27, b)
-		p, err := recorded(m, kernels.BF16, draftBucket(0))
+		m := publishedModel(t, qwen27, b)
+		p, err := recordStep(m, kernels.BF16, draftBucket(0))
 		if err != nil || len(p.Classes) != 1 || (p.Classes[0].State == nil) != (c.rank == 63) {
 			t.Errorf("rank %d of %d: %v, %+v", c.rank, c.pipe, err, p.Classes)
 		}
 	}
 	types := append(qwen35Types(63, 4), linearAttention)
-	_, err := built(texted(t, map[string]any{"layer_types": types}), Build{Pipe: backend.Shard{Rank: 63, World: 64}})
+	_, err := buildModel(alterTextConfig(t, map[string]any{"layer_types": types}), Build{Pipe: backend.Shard{Rank: 63, World: 64}})
 	expectRefusal(t, "the last rank has no layer of full_attention", err)
 }
 
@@ -96,9 +98,10 @@ func countOps(p *backend.Program) map[string]int {
 	return n
 }
 
-// TestQwen35State: memory-planning section 6 for two ranks and two proposals.
+// TestQwen35State checks the figures of memory-planning, section 6, for two ranks and two
+// proposals.
 func TestQwen35State(t *testing.T) {
-	m := published(t, qwen27, draftBuild(1, 2, 2))
+	m := publishedModel(t, qwen27, draftBuild(1, 2, 2))
 	classes := m.Classes(16, kernels.BF16)
 	full, state := classes[0], classes[1]
 	if full.Layers != 17 || full.KVHeads != 2 || full.HeadDim != 256 || !full.Plane || full.KOffset(1) != 16*2048 {
@@ -111,24 +114,24 @@ func TestQwen35State(t *testing.T) {
 	if state.PageBytes() != 48*(51200+3*1572864) || state.SnapshotBytes() != 48*1624064 {
 		t.Errorf("a page of %d bytes, a checkpoint of %d", state.PageBytes(), state.SnapshotBytes())
 	}
-	if c := published(t, qwen27, draftBuild(0, 8, 0)).Classes(16, kernels.F8E4M3); c[0].KVHeads != 1 || c[0].Layers != 16 || c[1].State.Copies != 1 || c[1].State.ConvRows != 3 {
+	if c := publishedModel(t, qwen27, draftBuild(0, 8, 0)).Classes(16, kernels.F8E4M3); c[0].KVHeads != 1 || c[0].Layers != 16 || c[1].State.Copies != 1 || c[1].State.ConvRows != 3 {
 		t.Errorf("eight ranks, no proposals: %+v, %+v", c[0], c[1].State)
 	}
-	if c := published(t, qwen27, Build{Verify: 4}).Classes(16, kernels.BF16); c[0].Layers != 16 || c[1].State.Copies != 5 || c[1].State.ConvRows != 7 {
+	if c := publishedModel(t, qwen27, Build{Verify: 4}).Classes(16, kernels.BF16); c[0].Layers != 16 || c[1].State.Copies != 5 || c[1].State.ConvRows != 7 {
 		t.Errorf("four proposals of others: %+v, %+v", c[0], c[1].State)
 	}
-	if c := published(t, qwen27, Build{Dtype: kernels.F32}).Classes(16, kernels.F32); c[1].State.ConvFormat != kernels.F32 {
+	if c := publishedModel(t, qwen27, Build{Dtype: kernels.F32}).Classes(16, kernels.F32); c[1].State.ConvFormat != kernels.F32 {
 		t.Errorf("in float32 the convolution's inputs are %v", c[1].State.ConvFormat)
 	}
 }
 
-// TestQwen35Weights: two ranks with the drafter hold what memory-planning section 10
-// calls the sum of tensors, 14.0714 GiB, apart from two things: vapp computes angles
-// instead of keeping a table of cos and sin, 4 · 262144 positions × 64 dimensions in
-// bf16, and keeps vectors (norms, kernels of convolutions, decays) in F32.
+// TestQwen35Weights checks that two ranks with the drafter hold the sum of tensors in
+// memory-planning, section 10, 14.0714 GiB, with two differences. vapp computes angles instead of
+// storing a table of cos and sin, 4 · 262144 positions × 64 dimensions in bf16. It stores vectors
+// (norms, convolution kernels, decays) in F32.
 func TestQwen35Weights(t *testing.T) {
 	sum := func(draft int) (bytes, wider int64) {
-		for _, w := range published(t, qwen27, draftBuild(0, 2, draft)).Weights() {
+		for _, w := range publishedModel(t, qwen27, draftBuild(0, 2, draft)).Weights() {
 			if w.Use&backend.Vector != 0 {
 				bytes += 4 * w.Elems()
 				if w.Source == kernels.BF16 {
@@ -151,11 +154,11 @@ func TestQwen35Weights(t *testing.T) {
 	}
 }
 
-// TestQwen35Split: the ranks together hold every element of every tensor, and of
-// those that are split no element twice.
+// TestQwen35Split checks that the ranks together hold every element of every tensor, and no element
+// of a split tensor twice.
 func TestQwen35Split(t *testing.T) {
 	whole, scales := map[string]int64{}, 0
-	c := altered(t, qwen27, nil)
+	c := alterConfig(t, qwen27, nil)
 	list, err := Tensors(c)
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +174,7 @@ func TestQwen35Split(t *testing.T) {
 		for r := range world {
 			b := draftBuild(r, world, 1)
 			b.Vision = true
-			for _, w := range published(t, qwen27, b).Weights() {
+			for _, w := range publishedModel(t, qwen27, b).Weights() {
 				for _, p := range w.Parts {
 					if p.Values != nil {
 						continue
@@ -213,12 +216,12 @@ func TestQwen35Split(t *testing.T) {
 	}
 }
 
-// TestQwen35Drafts: n proposals are n passes; the first runs on tokens up to its
-// attention, each further one reads what the pass before it stored.
+// TestQwen35Drafts checks that n proposals take n passes: the first runs on all tokens up to its
+// attention, each further one reads what the previous pass stored.
 func TestQwen35Drafts(t *testing.T) {
 	for draft := 1; draft < 5; draft++ {
-		m := published(t, qwen27, draftBuild(0, 1, draft))
-		p, err := recorded(m, kernels.BF16, draftBucket(draft))
+		m := publishedModel(t, qwen27, draftBuild(0, 1, draft))
+		p, err := recordStep(m, kernels.BF16, draftBucket(draft))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -256,8 +259,7 @@ func TestQwen35Drafts(t *testing.T) {
 	}
 }
 
-// TestQwen35Programs holds listings of the recorded programs against
-// testdata/programs.
+// TestQwen35Programs compares listings of the recorded programs with testdata/programs.
 func TestQwen35Programs(t *testing.T) {
 	for file, b := range map[string]Build{
 		"qwen3.5-27b-fp8":            {},
@@ -265,8 +267,8 @@ func TestQwen35Programs(t *testing.T) {
 		"qwen3.5-27b-fp8-vision":     {Vision: true, Draft: 1},
 	} {
 		t.Run(file, func(t *testing.T) {
-			m := published(t, qwen27, b)
-			p, err := recorded(m, kernels.BF16, draftBucket(b.Draft))
+			m := publishedModel(t, qwen27, b)
+			p, err := recordStep(m, kernels.BF16, draftBucket(b.Draft))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -289,7 +291,7 @@ func TestQwen35Programs(t *testing.T) {
 	}
 }
 
-// towerPass is the largest pass of a model's vision tower, checked.
+// towerPass records and checks the largest pass of a model's vision tower.
 func towerPass(t *testing.T, m Model) *backend.Program {
 	t.Helper()
 	e := m.(Encoder)

@@ -13,15 +13,15 @@ type qwen35Layer struct {
 	attention          *qwen35Attention
 	delta              *qwen35Delta
 	out, gateUp, down  backend.WeightID
-	class, slot        int // where the layer's pages are
+	class, slot        int // KV class, and index of the layer in it
 }
 
 type qwen35Attention struct{ qkv, qNorm, kNorm backend.WeightID }
 
 type qwen35Delta struct{ qkv, z, ba, conv, aLog, dtBias, norm backend.WeightID }
 
-// newQwen35 splits heads of both kinds and the MLP's columns over the ranks; key/value
-// heads are repeated where there are fewer of them than ranks.
+// newQwen35 splits the heads of both kinds and the MLP's columns over the ranks. Ranks share
+// key/value heads if there are fewer heads than ranks.
 func newQwen35(c checkpoint.Config, l *loader) (Model, error) {
 	q, err := readQwen35(c)
 	if err != nil {
@@ -32,9 +32,9 @@ func newQwen35(c checkpoint.Config, l *loader) (Model, error) {
 	}
 	st, err := l.stage(c.NumLayers)
 	for _, e := range []error{
-		l.even(c.NumHeads, "attention heads"), l.shared(c.NumKVHeads, "key/value heads"),
-		l.even(q.keyHeads, "key heads of linear attention"), l.even(q.valueHeads, "value heads of linear attention"),
-		l.even(c.IntermediateSize, "columns of the MLP (intermediate_size)"), l.even(c.VocabSize, "tokens (vocab_size)"),
+		l.checkEven(c.NumHeads, "attention heads"), l.checkShared(c.NumKVHeads, "key/value heads"),
+		l.checkEven(q.keyHeads, "key heads of linear attention"), l.checkEven(q.valueHeads, "value heads of linear attention"),
+		l.checkEven(c.IntermediateSize, "columns of the MLP (intermediate_size)"), l.checkEven(c.VocabSize, "tokens (vocab_size)"),
 		q.checkBuild(l.Build),
 	} {
 		if err == nil {
@@ -58,7 +58,7 @@ func newQwen35(c checkpoint.Config, l *loader) (Model, error) {
 	return m, nil
 }
 
-// load names the stage's weights in the order of the arena.
+// load adds the stage's weights in arena order.
 func (m *qwen35) load(l *loader) error {
 	q := m.cfg
 	table := q.prefix + "embed_tokens.weight"
@@ -91,9 +91,9 @@ func (m *qwen35) load(l *loader) error {
 		m.norm = l.vector("norm", "norm", all(q.prefix+"norm.weight"))
 		switch {
 		case m.pools() && q.TieWordEmbeddings:
-			m.setPooled(l, table)
+			m.setPoolingHead(l, table)
 		case m.pools():
-			m.setPooled(l, "lm_head.weight")
+			m.setPoolingHead(l, "lm_head.weight")
 		case !q.TieWordEmbeddings:
 			m.head = l.head("lm_head.weight", q.VocabSize)
 		case m.stage.first || drafts:
@@ -113,7 +113,7 @@ func (m *qwen35) load(l *loader) error {
 	return err
 }
 
-// block adds a layer's weights: p is its module, n its name here.
+// block adds a layer's weights: p is its module's prefix, n the prefix of its names.
 func (m *qwen35) block(l *loader, p, n, kind string) qwen35Layer {
 	inner := m.cfg.IntermediateSize
 	w := qwen35Layer{mixerNorm: l.vector(n+"mixer_norm", "norm", all(p+"input_layernorm.weight"))}
@@ -128,7 +128,8 @@ func (m *qwen35) block(l *loader, p, n, kind string) qwen35Layer {
 	return w
 }
 
-// newAttention: a head's rows of q_proj are its query's, then its gate's.
+// newAttention adds the weights of an attention layer. In q_proj, each head has the rows of its
+// query, then those of its gate.
 func (m *qwen35) newAttention(l *loader, p, n string) (*qwen35Attention, backend.WeightID) {
 	q, d := m.cfg, m.cfg.HeadDim
 	a := &qwen35Attention{
@@ -140,8 +141,8 @@ func (m *qwen35) newAttention(l *loader, p, n string) (*qwen35Attention, backend
 	return a, l.linear(n+"out", "attention", l.cols(p+"o_proj.weight", q.NumHeads, d))
 }
 
-// shareOf is the rank's channels of a tensor that holds those of all queries, then
-// keys, then values.
+// shareOf returns the rank's channels of a tensor that stores all queries, then all keys, then all
+// values.
 func (q qwen35Config) shareOf(l *loader, tensor string) []piece {
 	if l.Shard.World == 1 {
 		return []piece{{tensor: tensor, rows: q.channels(q.keyHeads, q.valueHeads)}}
@@ -153,7 +154,7 @@ func (q qwen35Config) shareOf(l *loader, tensor string) []piece {
 	return []piece{query, key, value}
 }
 
-// kernels is the convolution's kernel of each of these channels, a vector [channels, kernel].
+// kernels returns the convolution kernels of these channels as a vector [channels, kernel].
 func (q qwen35Config) kernels(l *loader, name, group, tensor string, channels []piece) backend.WeightSpec {
 	t := l.tensor(tensor)
 	spec := backend.WeightSpec{Name: name, Group: group, Rows: 1, Use: backend.Vector, Source: t.Format}
@@ -164,8 +165,8 @@ func (q qwen35Config) kernels(l *loader, name, group, tensor string, channels []
 	return spec
 }
 
-// newDelta: in_proj_qkv and the convolution hold all queries, all keys, all values;
-// a rank has its heads of each.
+// newDelta adds the weights of a delta net. in_proj_qkv and the convolution store all queries, then
+// all keys, then all values; a rank has its heads of each.
 func (m *qwen35) newDelta(l *loader, p, n string) (*qwen35Delta, backend.WeightID) {
 	const group = "linear_attention"
 	q := m.cfg

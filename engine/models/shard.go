@@ -10,9 +10,8 @@ import (
 // maxRanks bounds parallel sizes.
 const maxRanks = 1024
 
-// whole puts Whole in the place of shards that are not set, and refuses those that
-// are no rank of their world.
-func (b Build) whole() (Build, error) {
+// withDefaults sets shards that are zero to Whole, and refuses invalid ranks and sizes.
+func (b Build) withDefaults() (Build, error) {
 	for i, s := range []*backend.Shard{&b.Shard, &b.Pipe} {
 		if s.World == 0 {
 			*s = backend.Whole
@@ -25,33 +24,33 @@ func (b Build) whole() (Build, error) {
 	return b, nil
 }
 
-// even refuses n things that the tensor parallel ranks cannot share evenly: "14
-// attention heads".
-func (b Build) even(n int, things string) error {
+// checkEven refuses n things that the tensor parallel ranks cannot share evenly; things reads like
+// "attention heads".
+func (b Build) checkEven(n int, things string) error {
 	if w := b.Shard.World; n%w != 0 {
 		return &UnsupportedError{fmt.Sprintf("tensor parallel size %d", w), fmt.Sprintf("it does not divide %d %s", n, things)}
 	}
 	return nil
 }
 
-// shared is even for things that several ranks may hold one of: key/value heads.
-func (b Build) shared(n int, things string) error {
+// checkShared is checkEven for things that several ranks may share: key/value heads.
+func (b Build) checkShared(n int, things string) error {
 	if w := b.Shard.World; n > 0 && w > n && w%n == 0 {
 		return nil
 	}
-	return b.even(n, things)
+	return b.checkEven(n, things)
 }
 
-// stage is the run of layers that a pipeline rank holds. The first one has the
-// embedding too, the last one the final norm and the head.
+// stage is the range of layers that a pipeline rank holds. The first stage also has the embedding,
+// the last one the final norm and the head.
 type stage struct {
 	first, last bool
 	layer0      int
 	layers      int
 }
 
-// stage cuts n layers as vLLM does: evenly, and the rest one each to the ranks
-// before the last, from the back.
+// stage divides n layers as vLLM does: evenly, with one extra layer each, as needed, for the ranks
+// just before the last.
 func (b Build) stage(n int) (stage, error) {
 	r, w := b.Pipe.Rank, b.Pipe.World
 	if n < w {
@@ -59,7 +58,7 @@ func (b Build) stage(n int) (stage, error) {
 	}
 	s := stage{first: r == 0, last: r == w-1, layers: n / w, layer0: r * (n / w)}
 	rest := n % w
-	more := w - 1 - rest // the first rank that has one more
+	more := w - 1 - rest // the first rank with an extra layer
 	if r >= more && r < w-1 {
 		s.layers++
 	}
@@ -67,8 +66,8 @@ func (b Build) stage(n int) (stage, error) {
 	return s, nil
 }
 
-// embedding adds the rank's rows of the table of n token embeddings; tied
-// says that the head multiplies with it.
+// embedding adds the rank's rows of the table of n token embeddings. tied is true if the head
+// multiplies by the same table.
 func (l *loader) embedding(tensor string, n int, tied bool) backend.WeightID {
 	use := backend.Lookup
 	if tied {
@@ -77,13 +76,13 @@ func (l *loader) embedding(tensor string, n int, tied bool) backend.WeightID {
 	return l.matrix(matrix{name: "embed", group: "embedding", use: use}, l.rows(tensor, n, 1))
 }
 
-// head adds the rank's rows of the matrix that makes n logits.
+// head adds the rank's rows of the matrix that computes n logits.
 func (l *loader) head(tensor string, n int) backend.WeightID {
 	return l.matrix(matrix{name: "head", group: "head"}, l.rows(tensor, n, 1))
 }
 
-// outBias adds the bias of a row-parallel matrix: the ranks' results are summed,
-// so that rank 0 alone holds it.
+// outBias adds the bias of a row-parallel matrix on rank 0 only, because the ranks' results are
+// summed.
 func (l *loader) outBias(name, group, tensor string) backend.WeightID {
 	if l.Shard.Rank != 0 {
 		return backend.NoWeight
@@ -91,22 +90,22 @@ func (l *loader) outBias(name, group, tensor string) backend.WeightID {
 	return l.vector(name, group, all(tensor))
 }
 
-// vocabulary is what a program begins and ends with: the embedding and the head.
+// vocabulary is the start and the end of a program: the embedding and the head.
 type vocabulary struct {
 	Build
 	embed, head backend.WeightID
-	classes     int // rows of head, where the model classifies
+	classes     int // rows of head if the model classifies
 	size        int // of the whole vocabulary
 	hidden      int
 	scale       float32 // of embeddings
 	propose     proposer
 }
 
-// proposer records what proposes tokens: ids [T,1] are the step's, of which row kept [S,1]
-// is each sequence's last that holds. nil: the host does, or nobody.
+// proposer records the ops that propose tokens. ids [T,1] are the step's tokens; kept [S,1] is the
+// row of each sequence's last accepted token. nil: the host proposes, or there are no proposals.
 type proposer func(r *backend.Recorder, ids, kept backend.Value)
 
-// lookup writes the embeddings of ids [rows,1] into a new value [rows,hidden].
+// lookup returns a new value [rows,hidden] with the embeddings of ids [rows,1].
 func (v vocabulary) lookup(r *backend.Recorder, ids backend.Value, name string) backend.Value {
 	first, _ := v.part(v.size)
 	x := r.New(name, kernels.F32, r.Info(ids).Rows, v.hidden)
@@ -115,7 +114,7 @@ func (v vocabulary) lookup(r *backend.Recorder, ids backend.Value, name string) 
 	return x
 }
 
-// logits writes those of x [rows,hidden] into a new value [rows,size].
+// logits returns a new value [rows,size] with the logits of x [rows,hidden].
 func (v vocabulary) logits(r *backend.Recorder, x backend.Value) backend.Value {
 	rows := r.Info(x).Rows
 	_, n := v.part(v.size)

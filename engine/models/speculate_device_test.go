@@ -12,25 +12,25 @@ import (
 	"vapp.dev/kernels"
 )
 
-// driver runs a recorded step on a device for a few sequences, each with pages of its own.
+// driver runs a recorded step on a device for a few sequences, each with its own pages.
 type driver struct {
 	t       testing.TB
 	dev     backend.Device
 	exe     backend.Executable
 	p       *backend.Program
 	classes []backend.KVClass
-	pages   [][]int32 // by class: the first sequence's first page, and pages a sequence
+	pages   [][]int32 // by class: the first sequence's first page, and pages per sequence
 	drafts  int
 }
 
-// way is a device that a test runs on.
+// way is a device to test.
 type way struct {
 	name     string
 	opener   backend.Opener
 	settings backend.Settings
 }
 
-// ways are ref and every variant of cpu that this machine has.
+// ways returns ref and every variant of cpu that this machine supports.
 func ways(t testing.TB) []way {
 	out := []way{{"ref", ref.Opener{}, backend.Settings{}}}
 	facts, err := cpu.Opener{}.Probe()
@@ -43,7 +43,7 @@ func ways(t testing.TB) []way {
 	return out
 }
 
-// size is what a driver has room for.
+// size is the capacity of a driver.
 type size struct{ seqs, tokens, positions, verify, drafts int }
 
 func drive(t testing.TB, w way, m Model, src backend.RowReader, kv kernels.Format, n size) *driver {
@@ -73,7 +73,7 @@ func drive(t testing.TB, w way, m Model, src backend.RowReader, kv kernels.Forma
 		d.pages = append(d.pages, []int32{int32(end/slab) * int32(c.PagesPerSlab), int32(c.MaxPages)})
 		need := int64(c.MaxPages * n.seqs)
 		if c.Window > 0 {
-			c.MaxPages *= 2 // what is read, what is stored
+			c.MaxPages *= 2 // pages read and pages stored
 		}
 		end += (need + int64(c.PagesPerSlab) - 1) / int64(c.PagesPerSlab) * slab
 		shape.MaxPages = append(shape.MaxPages, c.MaxPages)
@@ -93,17 +93,17 @@ func drive(t testing.TB, w way, m Model, src backend.RowReader, kv kernels.Forma
 	return d
 }
 
-// turn is a sequence's part of a step: tokens at positions from at on, of which the last
-// rows are sampled; with a target the one row is sampled as that.
+// turn is a sequence's part of a step: tokens whose positions start at at, of which the last rows
+// are sampled. With a target, its one row is sampled as that token.
 type turn struct {
 	seq, at, rows int
 	tokens        []int32
-	target        int32 // −1: drawn
+	target        int32 // −1: sampled
 	draw          backend.SampleRow
 }
 
-// result is what a turn gave: a token and its logprob for each sampled row, how many of
-// these count, what is proposed behind them, and the logits of the last proposal.
+// result is the outcome of a turn: a token and its logprob for each sampled row, the number of
+// valid rows, the next proposals, and the logits of the last proposal.
 type result struct {
 	sampled  []int32
 	logprobs []float32
@@ -159,7 +159,7 @@ func (d *driver) step(turns ...turn) []result {
 	return out
 }
 
-// table names the pages of a turn's sequence: every block has one of its own.
+// table fills in the page table of a turn's sequence; every block has its own page.
 func (d *driver) table(class int, f turn, table []int32) {
 	k, pages := d.classes[class], d.pages[class]
 	page := func(block int) int32 { return pages[0] + int32(f.seq)*pages[1] + pages[1] - 1 - int32(block) }
@@ -181,19 +181,19 @@ func (d *driver) table(class int, f turn, table []int32) {
 	}
 }
 
-// generation is what sequences were given, step after step.
+// generation collects the generated tokens of the sequences.
 type generation struct {
-	tokens   [][]int32   // by sequence, behind the prompt
+	tokens   [][]int32   // by sequence, after the prompt
 	logprobs [][]float32 // of them
-	drafts   [][][]int32 // by sequence: what was proposed behind each token that a step ended with, by how many tokens there were
-	heads    [][]float32 // of the first sequence, likewise: logits of the last proposal
+	drafts   [][][]int32 // by sequence and by number of tokens at the end of a step: the proposals after them
+	heads    [][]float32 // of the first sequence, in the same order: logits of the last proposal
 	steps    int
-	proposed int // tokens that were verified
-	held     int // and were right
+	proposed int // verified proposals
+	held     int // accepted proposals
 }
 
-// generate decodes n tokens behind prompts, which are taken in chunks. propose replaces
-// what the device proposes for a sequence with done tokens; nil: nothing does.
+// generate decodes n tokens after prompts, which are processed in chunks. propose, unless nil,
+// replaces the device's proposals for a sequence with done tokens.
 func (d *driver) generate(prompts [][]int32, n, chunk int, draw backend.SampleRow, propose func(seq, done int, own []int32) []int32) *generation {
 	d.t.Helper()
 	g := &generation{tokens: make([][]int32, len(prompts)), logprobs: make([][]float32, len(prompts)), drafts: make([][][]int32, len(prompts)), heads: make([][]float32, n+64)}

@@ -9,14 +9,13 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestSpeculation: with proposals of which in turn none, some and all hold, every family
-// gives a batch the tokens and the logprobs of plain decoding, bit for bit, greedy and
-// drawn, whatever the chunks of the prompts: nothing of a refused proposal stays in pages,
-// windows or states.
+// TestSpeculation checks that every family gives a batch the tokens and logprobs of plain decoding,
+// bit for bit, greedy and sampled, for any chunks of the prompts. In turn none, some and all
+// proposals are right, so no trace of a rejected one remains in pages, windows or states.
 func TestSpeculation(t *testing.T) {
 	const n, most = 30, 4
 	for _, name := range []string{"tiny-llama3-tied", "tiny-qwen2", "tiny-qwen3", "tiny-gpt-oss", "tiny-gemma4", "tiny-gemma4-moe", "tiny-qwen35", "tiny-qwen35-fp8"} {
-		ck := opened(t, name)
+		ck := openTestdata(t, name)
 		vocab := ck.Config().VocabSize
 		plain, err := New(ck, Build{})
 		if err != nil {
@@ -29,14 +28,14 @@ func TestSpeculation(t *testing.T) {
 		prompts := randomPrompts(vocab, 40, 1, 16)
 		for _, w := range ways(t) {
 			t.Run(name+"/"+w.name, func(t *testing.T) {
-				room := size{seqs: 3, tokens: 64, positions: 40 + n + most + 1}
-				one := drive(t, w, plain, ck, kernels.F16, room)
-				room.verify = most
-				two := drive(t, w, m, ck, kernels.F16, room)
+				capacity := size{seqs: 3, tokens: 64, positions: 40 + n + most + 1}
+				one := drive(t, w, plain, ck, kernels.F16, capacity)
+				capacity.verify = most
+				two := drive(t, w, m, ck, kernels.F16, capacity)
 				for _, draw := range []backend.SampleRow{{}, {Temperature: 1, Seed: 5, Presence: 0.5}} {
 					want := one.generate(prompts, n+most+1, 16, draw, func(int, int, []int32) []int32 { return nil })
 					round := 0
-					some := func(seq, done int, _ []int32) []int32 { // right ones, then wrong ones
+					some := func(seq, done int, _ []int32) []int32 { // right proposals, then wrong ones
 						round++
 						next := slices.Clone(want.tokens[seq][done:min(done+round%(most+1), len(want.tokens[seq]))])
 						for k := range next {
@@ -59,13 +58,12 @@ func TestSpeculation(t *testing.T) {
 	}
 }
 
-// TestMTP runs Qwen3.5's own head on devices: what it proposes behind each token, and its
-// logits, are what transformers' modules give for the whole sequence
-// (testdata/record_mtp.py), however the prompt is cut, and whether none, some or all of
-// what a step verified held.
+// TestMTP runs Qwen3.5's MTP head on devices. Its proposals after each token, and their logits,
+// must equal those of transformers' modules for the whole sequence (testdata/record_mtp.py), for
+// any chunks of the prompt, and whether none, some or all verified proposals were right.
 func TestMTP(t *testing.T) {
 	const draft = 3
-	ck := opened(t, "tiny-qwen35-mtp")
+	ck := openTestdata(t, "tiny-qwen35-mtp")
 	read := func(name string) (out []int32) {
 		o := oracle{t: t, ck: ck}
 		for _, id := range whole(o.tensor(name)) {
@@ -87,7 +85,7 @@ func TestMTP(t *testing.T) {
 			off := 0.0
 			d := drive(t, w, m, ck, kernels.F32, size{seqs: 1, tokens: 24, positions: 64, verify: of, drafts: of})
 			for _, chunk := range []int{len(prompt), 8, 1} {
-				for _, right := range [][]int{nil, {0}, {of}, {0, 1, of, 1, 0}} { // nil: what the head proposes
+				for _, right := range [][]int{nil, {0}, {of}, {0, 1, of, 1, 0}} { // nil: the head's own proposals
 					round, n := 0, len(output)-of
 					g := d.generate([][]int32{prompt}, n, chunk, backend.SampleRow{}, func(_, done int, own []int32) []int32 {
 						next := slices.Clone(own)

@@ -6,22 +6,21 @@ import (
 	"vapp.dev/kernels"
 )
 
-// tensorList is the tensors that a checkpoint with a config has: names and
-// shapes of transformers' modules, in the formats of torch_dtype and
-// quantization_config.
+// tensorList collects the tensors of a checkpoint: names and shapes of transformers' modules, in
+// the formats of torch_dtype and quantization_config.
 type tensorList struct {
 	list  []checkpoint.TensorInfo
 	dtype kernels.Format
 	quant quant
 }
 
-// tensorsOf starts a list. A quantization that cannot be read is refused by New.
+// tensorsOf returns an empty list. It ignores an unsupported quantization, which New refuses.
 func tensorsOf(c checkpoint.Config) *tensorList {
 	q, _ := quantOf(c)
 	return &tensorList{dtype: Dtype(c), quant: q}
 }
 
-// put adds a tensor in a format.
+// put adds a tensor in format f.
 func (l *tensorList) put(f kernels.Format, name string, shape ...int) {
 	t := checkpoint.TensorInfo{Name: name, Format: f}
 	for _, d := range shape {
@@ -34,8 +33,8 @@ func (l *tensorList) put(f kernels.Format, name string, shape ...int) {
 // add adds a tensor in the model's own format.
 func (l *tensorList) add(name string, shape ...int) { l.put(l.dtype, name, shape...) }
 
-// linear adds the weight of a module [rows, cols], its scales where the
-// checkpoint is quantized there, and its bias.
+// linear adds the weight [rows, cols] of a module, its scales if the checkpoint quantizes it, and
+// its bias.
 func (l *tensorList) linear(module string, bias bool, rows, cols int) {
 	l.weight(module, rows, cols)
 	if bias {

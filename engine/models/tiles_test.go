@@ -10,7 +10,7 @@ import (
 	"vapp.dev/kernels/cpu/isatest"
 )
 
-// TestTilesAsked: goldens run on amx only after this binary has asked the system for the tile
+// TestTilesAsked checks that goldens run on amx only after this process has requested the tile
 // registers.
 func TestTilesAsked(t *testing.T) {
 	isatest.Asks(t, func() bool {

@@ -8,17 +8,17 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestVerifies: every family's step says which proposals hold as soon as any are verified,
-// on the rank that samples, and otherwise records what it did before.
+// TestVerifies checks that every family's step, on the rank that samples, verifies proposals if
+// there are any, and that it otherwise records the same ops as without.
 func TestVerifies(t *testing.T) {
 	for _, name := range []string{"llama-3.2-1b", "qwen2-7b", "qwen3-8b", "gpt-oss-20b", "gemma-4-26b-a4b-it", "gemma-4-31b-it", "Qwen/Qwen3.5-27B"} {
 		t.Run(name, func(t *testing.T) {
 			ops := func(b Build) []string {
-				m, err := built(altered(t, name, nil), b)
+				m, err := buildModel(alterConfig(t, name, nil), b)
 				if err != nil {
 					t.Fatal(err)
 				}
-				p, err := recorded(m, kernels.BF16, backend.Bucket{Tokens: 64, Seqs: 4, Samples: 16})
+				p, err := recordStep(m, kernels.BF16, backend.Bucket{Tokens: 64, Seqs: 4, Samples: 16})
 				if err != nil {
 					t.Fatal(err)
 				}

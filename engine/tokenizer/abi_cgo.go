@@ -11,8 +11,8 @@ package tokenizer
 #endif
 #include "vapptext.h"
 
-// The go command does not look into archives: with the archive's hash in it this
-// object, and so the binary, is made anew when the archive is.
+// The go command does not detect changes inside archives. The archive's hash in this object makes
+// it rebuild the object, and so the binary, with a new archive.
 static const char *archive_id(void) { return VAPPTEXT_ARCHIVE_ID; }
 */
 import "C"
@@ -24,12 +24,12 @@ import (
 	"github.com/daulet/tokenizers"
 )
 
-// ArchiveID is the hash of the native library in this binary.
+// ArchiveID returns the hash of the native library in this binary.
 func ArchiveID() string { return C.GoString(C.archive_id()) }
 
-// HF returns this tokenizer as the type of github.com/daulet/tokenizers, for what
-// this package has no words for (offsets, type ids). Both are one native object:
-// the result must not be closed and not be used after Close.
+// HF returns this tokenizer as the type of github.com/daulet/tokenizers, for features that this
+// package lacks (offsets, type ids). Both share one native object: do not close the result, and do
+// not use it after Close.
 func (t *Tokenizer) HF() *tokenizers.Tokenizer {
 	p, err := t.obj.hold()
 	if err != nil {
@@ -41,11 +41,10 @@ func (t *Tokenizer) HF() *tokenizers.Tokenizer {
 	return hf
 }
 
-// A tokenizers.Tokenizer is one pointer, the handle: this fails to compile if it
-// is ever more.
+// A tokenizers.Tokenizer is one pointer, the handle. This fails to compile if that changes.
 var _ [0]struct{} = [unsafe.Sizeof(tokenizers.Tokenizer{}) - unsafe.Sizeof(uintptr(0))]struct{}{}
 
-// kinds are the native library's codes, by number.
+// kinds maps the native library's error codes.
 var kinds = map[C.int32_t]Kind{
 	C.VAPPTEXT_ARGUMENT: KindArgument, C.VAPPTEXT_TOKENIZER: KindTokenizer, C.VAPPTEXT_TEMPLATE: KindTemplate,
 	C.VAPPTEXT_RAISED: KindRaised, C.VAPPTEXT_FUEL: KindSteps, C.VAPPTEXT_OUTPUT: KindOutput,
@@ -58,11 +57,11 @@ func check(code C.int32_t, e *C.vapptext_error) error {
 	if code == 0 {
 		return nil
 	}
-	return failure(kinds[code], int(e.line), string(taken(e.text)))
+	return failure(kinds[code], int(e.line), string(takeBuffer(e.text)))
 }
 
-// taken copies a buffer of the native library and frees it.
-func taken(b C.vapptext_buf) []byte {
+// takeBuffer copies a buffer of the native library and frees it.
+func takeBuffer(b C.vapptext_buf) []byte {
 	defer C.vapptext_free(b)
 	if b.len == 0 {
 		return nil
@@ -73,7 +72,7 @@ func taken(b C.vapptext_buf) []byte {
 }
 
 func takenText(b C.vapptext_buf) string {
-	out := taken(b)
+	out := takeBuffer(b)
 	return unsafe.String(unsafe.SliceData(out), len(out))
 }
 
@@ -114,19 +113,19 @@ func tokenizerTable(p unsafe.Pointer) (table, error) {
 	if err := check(C.vapptext_table(p, &out, &e), &e); err != nil {
 		return table{}, err
 	}
-	t := table{join: uint32(out.join), strip: int(out.strip), flags: taken(out.flags), bytes: taken(out.bytes)}
+	t := table{join: uint32(out.join), strip: int(out.strip), flags: takeBuffer(out.flags), bytes: takeBuffer(out.bytes)}
 	ends := takenIDs(out.ends)
 	t.ends = unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(ends))), len(ends))
 	return t, nil
 }
 
-// progress is how far a text is encoded.
+// progress is the position in a text that is being encoded.
 type progress struct{ c C.vapptext_progress }
 
 func (p *progress) done() bool { return p.c.flags&16 != 0 }
 
-// encode appends the ids of a text's next window of about that many bytes; 0 is the
-// usual size, and below 0 the whole text is one.
+// encode appends the ids of a text's next window, of about window bytes; 0 is the default size,
+// below 0 the whole text is one window.
 func encode(p unsafe.Pointer, text string, o EncodeOptions, window int, at *progress, ids []int32) ([]int32, error) {
 	var special C.uint32_t
 	if o.AddSpecial {

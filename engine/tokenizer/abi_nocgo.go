@@ -4,10 +4,10 @@ package tokenizer
 
 import "unsafe"
 
-// Without cgo there is no native library. The constructors refuse, so nothing
-// below them is ever reached with an object.
+// Without cgo there is no native library. The constructors fail, so the other functions are never
+// called with an object.
 
-// ArchiveID is the hash of the native library in this binary: none.
+// ArchiveID returns the hash of the native library in this binary: "", there is none.
 func ArchiveID() string { return "" }
 
 type progress struct{}

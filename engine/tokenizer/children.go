@@ -8,22 +8,22 @@ import (
 	"vapp.dev/engine/fairqueue"
 )
 
-// Children limits the child processes of a server: one at a time for small work and one for
-// the rest. Clients take turns at each (package fairqueue); the client is that of the context.
+// Children limits the child processes of a server: one for small jobs and one for large jobs at a
+// time. Clients take turns at each (package fairqueue); the context identifies the client.
 type Children struct{ small, large *fairqueue.Gate }
 
-// NewChildren returns Children that have no work.
+// NewChildren returns Children without running or waiting jobs.
 func NewChildren() *Children {
 	return &Children{fairqueue.NewGate(1, maxWaiting), fairqueue.NewGate(1, maxWaiting)}
 }
 
-// Idle reports whether no child runs and no work waits for one.
+// Idle reports whether no child runs and no job waits for one.
 func (c *Children) Idle() bool { return c.small.Idle(1) && c.large.Idle(1) }
 
-// limits are what a child may use.
+// limits are the resource limits of a child.
 type limits struct {
-	memory int64         // private bytes beyond those of a child that does nothing
-	stack  int64         // of a thread that compiles; part of memory
+	memory int64         // private bytes beyond those of an idle child
+	stack  int64         // for a compiling thread; part of memory
 	cpu    time.Duration // processor time; 0: Sandbox.Time alone
 }
 
@@ -35,35 +35,36 @@ var (
 )
 
 const (
-	bareChild  = 8 << 20          // private memory of a child that does nothing: 4 MiB, with a margin
-	maxWaiting = 128              // pieces of work that wait for each of the two
-	waitTime   = 10 * time.Second // for a place
-	smallCost  = 64 << 10         // work that costs more is not begun as small
+	bareChild  = 8 << 20          // private memory of an idle child: 4 MiB, with a margin
+	maxWaiting = 128              // jobs waiting for each of the two children
+	waitTime   = 10 * time.Second // for a slot
+	smallCost  = 64 << 10         // jobs with a higher cost start as large
 )
 
-// ChildBytes returns the most memory that the child for small work and the other one take.
+// ChildBytes returns the maximum memory of the child for small jobs and of the other one.
 func ChildBytes() (small, large int64) {
 	return bareChild + smallChild.memory, bareChild + largeChild.memory
 }
 
-// processChildren are those of Sandboxes that name none.
+// processChildren is used by Sandboxes without Children.
 var processChildren = NewChildren()
 
-// turn is the right to run one child.
-type turn struct {
+// childSlot is the right to run one child.
+type childSlot struct {
 	of    Sandbox
 	cost  int
 	small bool
 	leave func()
 }
 
-// begin waits for the turn of work that costs so much, in bytes of source or the like.
-func (s Sandbox) begin(ctx context.Context, cost int) (*turn, error) {
-	t := &turn{of: s.orDefault(), cost: cost, small: cost <= smallCost}
-	return t, t.enter(ctx)
+// acquire waits for a slot for a job; cost estimates its work, in bytes of source or a similar
+// unit.
+func (s Sandbox) acquire(ctx context.Context, cost int) (*childSlot, error) {
+	t := &childSlot{of: s.orDefault(), cost: cost, small: cost <= smallCost}
+	return t, t.wait(ctx)
 }
 
-func (t *turn) enter(ctx context.Context) (err error) {
+func (t *childSlot) wait(ctx context.Context) (err error) {
 	busy := &TemplateError{KindBusy, 0, "too many templates and grammars wait for a child process"}
 	ctx, cancel := context.WithTimeoutCause(ctx, waitTime, busy)
 	defer cancel()
@@ -77,16 +78,16 @@ func (t *turn) enter(ctx context.Context) (err error) {
 	return err
 }
 
-// end gives the place back.
-func (t *turn) end() {
+// release releases the slot.
+func (t *childSlot) release() {
 	if t.leave != nil {
 		t.leave()
 	}
 }
 
-// do runs a child. What is too much for the small one waits for the large one and is begun
-// again. unneeded is asked before each; the reply is empty where it is true.
-func (t *turn) do(ctx context.Context, c sandboxCall, unneeded func() bool) (sandboxReply, error) {
+// do runs a child. A job that exceeds the small child's limits waits for the large child and starts
+// again. do calls unneeded before each start and returns an empty reply if it is true.
+func (t *childSlot) do(ctx context.Context, c sandboxCall, unneeded func() bool) (sandboxReply, error) {
 	for {
 		if unneeded() {
 			return sandboxReply{}, nil
@@ -101,7 +102,7 @@ func (t *turn) do(ctx context.Context, c sandboxCall, unneeded func() bool) (san
 		}
 		t.leave()
 		t.small, t.leave = false, nil
-		if err := t.enter(ctx); err != nil {
+		if err := t.wait(ctx); err != nil {
 			return sandboxReply{}, err
 		}
 	}
@@ -112,7 +113,7 @@ func overLimits(err error) bool {
 	return errors.As(err, &e) && (e.Kind == KindTime || e.Kind == KindMemory)
 }
 
-// attempt runs a child, and once more if the system did not let it run.
+// attempt runs a child, and tries once more if the system could not run it.
 func (s Sandbox) attempt(ctx context.Context, l limits, c sandboxCall) (r sandboxReply, err error) {
 	for range 2 {
 		var e *TemplateError

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// childModes are what this test's program does under an argument.
+// childModes maps an argument of this test binary to what the process then does.
 var childModes = map[string]func(){
 	"-die-by-kill": func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL); select {} },
 	"-die-by-segv": func() { fmt.Println(); _ = syscall.Kill(os.Getpid(), syscall.SIGSEGV); select {} },
@@ -58,15 +58,15 @@ func kindOf(err error) Kind {
 	return 0
 }
 
-// What keeps a child from running for a while is tried once more and then KindUnavailable,
-// of a template and of a grammar.
+// TestChildCannotRun checks that a transient failure to run a child is retried once and then
+// reported as KindUnavailable, for templates and grammars.
 func TestChildCannotRun(t *testing.T) {
 	emfile := &os.SyscallError{Syscall: "pipe2", Err: syscall.EMFILE}
 	args := func(arg string) func(*exec.Cmd) error {
 		return func(c *exec.Cmd) error { c.Args[1] = arg; return c.Run() }
 	}
 	for name, c := range map[string]struct {
-		first, second func(*exec.Cmd) error // of a start
+		first, second func(*exec.Cmd) error // results of the first and second start
 		kind          Kind
 		starts        int
 	}{
@@ -113,7 +113,8 @@ func TestChildCannotRun(t *testing.T) {
 	}
 }
 
-// Work that is too much for the small child is begun again in the large one.
+// TestLargeWork checks that a job that exceeds the small child's limits is started again in the
+// large one.
 func TestLargeWork(t *testing.T) {
 	megabytes := "{% set ns = namespace(s='x' * 700) %}{% for i in range(15) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}{{ ns.s|length }}"
 	forever := "{% for i in range(90000) %}{% for j in range(90000) %}{% endfor %}{% endfor %}"
@@ -139,7 +140,7 @@ func TestLargeWork(t *testing.T) {
 	}
 }
 
-// Small work does not wait for large work.
+// TestSmallPassesLarge checks that small jobs do not wait for large ones.
 func TestSmallPassesLarge(t *testing.T) {
 	s := testSandbox(t)
 	begun, end := make(chan struct{}), make(chan struct{})
@@ -176,7 +177,7 @@ func TestSmallPassesLarge(t *testing.T) {
 	}
 }
 
-// A full queue is KindBusy.
+// TestChildrenBusy checks that a full queue gives KindBusy.
 func TestChildrenBusy(t *testing.T) {
 	s := testSandbox(t)
 	leave, err := s.Children.small.Enter(t.Context(), 1)
@@ -192,7 +193,7 @@ func TestChildrenBusy(t *testing.T) {
 		}()
 	}
 	if err := <-results; kindOf(err) != KindBusy {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want KindBusy", err)
 	}
 	cancel()
 	for range maxWaiting {
@@ -205,7 +206,7 @@ func TestChildrenBusy(t *testing.T) {
 	}
 }
 
-// What a child takes at most is what the plan lists for it.
+// TestChildMemory checks that a child takes no more memory than the plan lists for it.
 func TestChildMemory(t *testing.T) {
 	const binary = 64 << 20 // resident pages of the program, shared with the parent
 	_, large := ChildBytes()
@@ -225,9 +226,9 @@ func TestChildMemory(t *testing.T) {
 			_, _, err := TryGrammar(t.Context(), s, bomb, nil, len(bomb.Source)+smallCost, func() bool { return false })
 			t.Logf("%d MiB, %v", most>>20, err)
 			if kindOf(err) != KindGrammar || !strings.Contains(err.Error(), "to compile; make it smaller") {
-				t.Errorf("got %v", err)
+				t.Errorf("got %v, want KindGrammar, to compile; make it smaller", err)
 			}
-			var own syscall.Rusage // a process counts what it had before it became the child
+			var own syscall.Rusage // a process counts its memory from before exec too
 			if err := syscall.Getrusage(syscall.RUSAGE_SELF, &own); err != nil {
 				t.Fatal(err)
 			}
@@ -249,7 +250,8 @@ func chainOfRules(n int) string {
 	return b.String()
 }
 
-// A server whose file was deleted, as an upgrade does, still starts children.
+// TestChildOfDeletedProgram checks that a server whose binary was deleted, as in an upgrade, still
+// starts children.
 func TestChildOfDeletedProgram(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -269,7 +271,7 @@ func TestChildOfDeletedProgram(t *testing.T) {
 	}
 }
 
-// A child does not outlive its parent.
+// TestChildDiesWithParent checks that a child does not outlive its parent.
 func TestChildDiesWithParent(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {

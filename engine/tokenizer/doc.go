@@ -1,9 +1,9 @@
-// Package tokenizer is text ⇄ tokens, streaming-safe: encoding, decoding, the
-// rendering of chat templates, and grammars over token bytes.
+// Package tokenizer converts between text and tokens: encoding, decoding (also streamed), rendering
+// of chat templates, and grammars over token bytes. It must not know models, requests or the
+// engine. Start reading at Tokenizer in tokenizer.go, and at native/src/abi.rs for the Rust side.
 //
-// All of it happens in one Rust archive, native/lib/libvapptext.a, which
-// scripts/build-native.sh builds and which also holds the C ABI of
-// github.com/daulet/tokenizers. Text crosses the border by length, never as a C
-// string, so a NUL byte is text like any other. A panic in Rust comes back as an
-// error. A binary built without cgo has none of this: the constructors say so.
+// All work is done in one Rust archive, native/lib/libvapptext.a, which scripts/build-native.sh
+// builds. It also holds the C ABI of github.com/daulet/tokenizers. Text crosses the C ABI with its
+// length, never as a C string, so NUL bytes are allowed. A Rust panic is returned as an error. In a
+// binary built without cgo the constructors return an error.
 package tokenizer

@@ -1,22 +1,20 @@
 package tokenizer
 
-// Encoding encodes a text window by window, so that a long text costs the memory
-// of one window and its caller can stop between two. The ids are those that
-// encoding the text at once gives. Between two calls an Encoding holds nothing but
-// the text. It belongs to one goroutine.
+// Encoding encodes a text window by window, so that a long text needs the memory of one window and
+// its caller can stop between two. The ids equal those of encoding the whole text at once. Between
+// two calls an Encoding keeps only the text and a position. Only one goroutine may use it.
 type Encoding struct {
 	t      *Tokenizer
 	text   string
 	o      EncodeOptions
 	at     progress
-	window int // 0: the usual
+	window int // 0: the default
 }
 
-// The bounds of one call of Next. A text is divided where its tokenizer's
-// definition shows that the ids stay the same; KindLength is the error where there
-// is no such place within Undivided bytes.
+// Limits of one call of Next. A text is divided only where the tokenizer's definition guarantees
+// unchanged ids. The error is KindLength if there is no such position within Undivided bytes.
 const (
-	Window    = 8 << 10  // bytes of text, usually
+	Window    = 8 << 10  // bytes of text, by default
 	Undivided = 64 << 10 // bytes of text at most
 )
 

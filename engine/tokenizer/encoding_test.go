@@ -14,9 +14,8 @@ import (
 	"unicode/utf8"
 )
 
-// families are tokenizers as models have them, made of those in testdata: what
-// matters here is how they divide a text. The last two of each are what it has in
-// place of normalizer and pre_tokenizer, "" to keep it.
+// families are variants of the testdata tokenizers that divide text as real models' tokenizers do.
+// The last two strings of each replace normalizer and pre_tokenizer; "" keeps the original.
 var families = map[string][3]string{
 	"llama3": {"bytelevel", `null`, split(`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`)},
 	"qwen2":  {"bytelevel", `{"type":"NFC"}`, split(`(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`)},
@@ -38,7 +37,7 @@ func split(regex string) string {
 		`},"behavior":"Isolated","invert":false},{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":false,"use_regex":false}]}`
 }
 
-// family loads a tokenizer of families, with further added tokens.
+// family loads a tokenizer of families, with additional added tokens.
 func family(t testing.TB, name string, added ...map[string]any) *Tokenizer {
 	t.Helper()
 	f := families[name]
@@ -70,7 +69,7 @@ func family(t testing.TB, name string, added ...map[string]any) *Tokenizer {
 	return loaded(t, b)
 }
 
-// everyTokenizer is those of the tree's test data and the families.
+// everyTokenizer returns all tokenizers of the test data and of families.
 func everyTokenizer(t testing.TB) map[string]*Tokenizer {
 	t.Helper()
 	out := map[string]*Tokenizer{}
@@ -100,8 +99,8 @@ func everyTokenizer(t testing.TB) map[string]*Tokenizer {
 	return out
 }
 
-// windowed encodes in windows of that many bytes; below 0 at once.
-func windowed(t testing.TB, tok *Tokenizer, text string, o EncodeOptions, window int) ([]int32, int) {
+// encodeWindows encodes in windows of that many bytes; below 0 the whole text at once.
+func encodeWindows(t testing.TB, tok *Tokenizer, text string, o EncodeOptions, window int) ([]int32, int) {
 	t.Helper()
 	e := tok.NewEncoding(text, o)
 	e.window = window
@@ -116,14 +115,14 @@ func windowed(t testing.TB, tok *Tokenizer, text string, o EncodeOptions, window
 	return ids, calls
 }
 
-// pieces is what texts in these tests are made of.
+// pieces are the building blocks of the texts in these tests.
 var pieces = []string{
 	"a", "B", "the ", " quick", "1", "234", "5678901234", " ", "  ", "\n", "\r\n", "\t", " \n ", "      ", "'s", "'LL", "'", ".", "...", "!?\n\n", "/", "é", "e\u0301",
 	"\u0323", "\u0301\u0323", "中", "文字", "한국", "\u1112\u1161\u11ab", "🙂", "👩\u200d👩\u200d👧", "\u00a0", "\u3000", "ß", "ſ", "İ", "ﬁ", "Ⅷ", "½", "\x00", "\u2581", "ǅ", "नमस्ते",
 	"<|im_start|>", "<think>", "<s>", "<mask>", " <mask>  ", "word", "sword", "NEW", "e\u03011", "<|endoftext|>", "[CLS]", "<|im_st", "\ufffd", "_", "$", "€",
 }
 
-// TestWindows: encoding in windows gives the ids of encoding at once.
+// TestWindows checks that encoding in windows gives the same ids as encoding at once.
 func TestWindows(t *testing.T) {
 	t.Parallel()
 	for name, tok := range everyTokenizer(t) {
@@ -143,14 +142,14 @@ func TestWindows(t *testing.T) {
 
 func sameIDs(t testing.TB, name string, tok *Tokenizer, text string, o EncodeOptions, window int) {
 	t.Helper()
-	want, _ := windowed(t, tok, text, o, -1)
-	got, _ := windowed(t, tok, text, o, window)
+	want, _ := encodeWindows(t, tok, text, o, -1)
+	got, _ := encodeWindows(t, tok, text, o, window)
 	if !slices.Equal(got, want) {
 		t.Fatalf("%s, %+v, windows of %d, %q:\n got %v\nwant %v", name, o, window, text, got, want)
 	}
 }
 
-// FuzzWindows: the same for any text and window.
+// FuzzWindows is TestWindows for any text and window.
 func FuzzWindows(f *testing.F) {
 	for i := range pieces {
 		f.Add(strings.Repeat(pieces[i], 9)+pieces[(i+1)%len(pieces)]+strings.Repeat(pieces[(i+7)%len(pieces)], 5), uint8(i), i%2 == 0, i%3 == 0)
@@ -168,7 +167,8 @@ func FuzzWindows(f *testing.F) {
 	})
 }
 
-// TestLongTexts: long texts are divided, and one that has no place for it is refused.
+// TestLongTexts checks that long texts are divided, and that a text without a dividing position is
+// refused.
 func TestLongTexts(t *testing.T) {
 	t.Parallel()
 	const n = Undivided * 5 / 4
@@ -178,8 +178,8 @@ func TestLongTexts(t *testing.T) {
 	} {
 		text := strings.Repeat(c.text, n/len(c.text))
 		tok := family(t, c.tokenizer)
-		ids, calls := windowed(t, tok, text, EncodeOptions{}, 0)
-		if want, _ := windowed(t, tok, text, EncodeOptions{}, -1); !slices.Equal(ids, want) {
+		ids, calls := encodeWindows(t, tok, text, EncodeOptions{}, 0)
+		if want, _ := encodeWindows(t, tok, text, EncodeOptions{}, -1); !slices.Equal(ids, want) {
 			t.Errorf("%s: %q, %d times: %d ids, want %d", c.tokenizer, c.text, n, len(ids), len(want))
 		}
 		if calls < 4 {

@@ -6,52 +6,48 @@ import (
 	"unicode/utf8"
 )
 
-// Kind tells the errors of this package apart.
+// Kind classifies the errors of this package.
 type Kind int
 
 const (
-	// KindArgument is a call that makes no sense: text that is not UTF-8, an
-	// id below zero, a mask that is too short.
+	// KindArgument is an invalid call: text that is not UTF-8, a negative id, a mask that is too
+	// short.
 	KindArgument Kind = iota + 1
-	// KindTokenizer is a tokenizer.json that cannot be used, or a text that it
-	// cannot encode or decode.
+	// KindTokenizer is an invalid tokenizer.json, or a text that it cannot encode or decode.
 	KindTokenizer
-	// KindTemplate is a template's syntax or a failure while it renders.
+	// KindTemplate is a syntax error in a template or a failure to render it.
 	KindTemplate
-	// KindRaised is raise_exception() in a template: its message is meant for
-	// the one who sent the conversation.
+	// KindRaised is raise_exception() in a template: its message is for the author of the
+	// conversation.
 	KindRaised
-	// KindSteps is a render that used up its steps.
+	// KindSteps is a render that exceeded its limit of steps.
 	KindSteps
-	// KindOutput is a render whose text outgrew its limit.
+	// KindOutput is a render whose text exceeded its limit.
 	KindOutput
-	// KindVars is a context for a template that is not a JSON object.
+	// KindVars is a template context that is not a JSON object.
 	KindVars
-	// KindGrammar is a grammar that cannot be compiled, or a token that it
-	// does not allow.
+	// KindGrammar is a grammar that cannot be compiled, or a token that it does not allow.
 	KindGrammar
-	// KindPanic is a fault in the native library; the process is unharmed.
+	// KindPanic is a panic in the native library; the process is not affected.
 	KindPanic
-	// KindMemory is a render that ran into its limit of memory, or of lists and
-	// dicts.
+	// KindMemory is a render that exceeded its limit of memory, or of lists and dicts.
 	KindMemory
-	// KindTime is a render that ran into its limit of time.
+	// KindTime is a render that exceeded its limit of time.
 	KindTime
-	// KindSandbox is a sandbox process that could not be started or that broke.
+	// KindSandbox is a sandbox process that could not be started or that failed.
 	KindSandbox
 	// KindClosed is a use after Close.
 	KindClosed
 	// KindNoCgo is a binary that was built without cgo.
 	KindNoCgo
-	// KindLength is a long text with a stretch in which this tokenizer has no
-	// place to divide it.
+	// KindLength is a long text in which this tokenizer has no safe position to divide it.
 	KindLength
-	// KindBusy is work that other work left no place for.
+	// KindBusy is a job that found no free slot because of other jobs.
 	KindBusy
-	// KindUnavailable is a process or thread that the system does not let run now: it is
-	// short of files, threads or memory, or killed the process.
+	// KindUnavailable is a process or thread that the system cannot run now: it lacks files,
+	// threads or memory, or killed the process.
 	KindUnavailable
-	// KindUnsupported is what this operating system cannot do.
+	// KindUnsupported is a feature that this operating system lacks.
 	KindUnsupported
 )
 
@@ -59,7 +55,7 @@ var kindNames = [...]string{"", "argument", "tokenizer", "chat template", "chat 
 	"chat template", "grammar", "text library", "chat template", "chat template", "template sandbox", "text library", "text library",
 	"tokenizer", "child process", "child process", "template sandbox"}
 
-// String names the part that failed.
+// String returns the name of the failed component.
 func (k Kind) String() string {
 	if k > 0 && int(k) < len(kindNames) {
 		return kindNames[k]
@@ -67,7 +63,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", int(k))
 }
 
-// Error is what tokenizers and grammars refuse, in one line.
+// Error is a one-line error of a tokenizer or a grammar.
 type Error struct {
 	Kind Kind
 	Msg  string
@@ -75,11 +71,11 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Kind.String() + ": " + e.Msg }
 
-// TemplateError is what a chat template or its render refuses, in one line.
-// Msg never quotes the conversation, except where the template itself raised it.
+// TemplateError is a one-line error of a chat template or of its rendering. Msg quotes the
+// conversation only in messages that the template itself raised.
 type TemplateError struct {
 	Kind Kind
-	Line int // of the template, from 1; 0 where none is to blame
+	Line int // of the template, from 1; 0: unknown
 	Msg  string
 }
 
@@ -95,7 +91,7 @@ const (
 	maxRaised = 4096 // bytes of a message that a template raised
 )
 
-// failure builds the error for a code of the native library.
+// failure returns the error for a code of the native library.
 func failure(kind Kind, line int, msg string) error {
 	switch kind {
 	case KindRaised:
@@ -108,8 +104,8 @@ func failure(kind Kind, line int, msg string) error {
 	return &Error{kind, oneLine(msg)}
 }
 
-// reason brings what is said of a long grammar to the front: the library quotes all of it
-// first.
+// reason moves the reason of a grammar error to the front, because the library first quotes the
+// whole grammar.
 func reason(msg string) string {
 	const mark = "error: "
 	if at := strings.LastIndex(msg, mark); len(msg) > maxMsg && at >= 0 {
@@ -118,8 +114,8 @@ func reason(msg string) string {
 	return msg
 }
 
-// asTemplate makes an error of a template call a *TemplateError, whatever went
-// wrong; a missing native library and a use after Close stay as they are.
+// asTemplate converts an error of a template call to a *TemplateError, except the errors of a
+// missing native library and of a use after Close.
 func asTemplate(err error) error {
 	e, ok := err.(*Error)
 	if !ok || e.Kind == KindNoCgo {
@@ -132,7 +128,7 @@ func oneLine(s string) string {
 	return clip(strings.Join(strings.Fields(s), " "), maxMsg)
 }
 
-// clip bounds text that may come from a hostile file.
+// clip truncates text that may come from an untrusted file.
 func clip(s string, most int) string {
 	if len(s) <= most {
 		return s

@@ -1,17 +1,17 @@
 package tokenizer
 
-// GrammarOptions says what a grammar must know beside the tokenizer.
+// GrammarOptions are the settings of a grammar besides the tokenizer.
 type GrammarOptions struct {
-	// VocabSize is the number of logits, which a model may pad beyond the
-	// tokenizer's; 0 is the tokenizer's.
+	// VocabSize is the number of logits, which a model may pad beyond the tokenizer's vocabulary;
+	// 0: the tokenizer's.
 	VocabSize int
-	// EOS are the ids that end a text; there must be one.
+	// EOS are the ids that end a text; at least one.
 	EOS []int32
 }
 
-// GrammarEnv is a tokenizer as grammars see it: the trie of its tokens' bytes.
-// Building one costs about a second for 128k tokens, so a model has one. It is
-// safe for use by many goroutines.
+// GrammarEnv is the trie of a tokenizer's token bytes, used by all grammars of a model. Building it
+// takes about a second for 128k tokens, so each model has one. It is safe for use by many
+// goroutines.
 type GrammarEnv struct {
 	obj *lease
 }
@@ -35,10 +35,10 @@ func NewGrammarEnv(t *Tokenizer, o GrammarOptions) (*GrammarEnv, error) {
 
 const maxVocab = 1 << 24
 
-// Close frees the environment; matchers that came from it go on working.
+// Close frees the environment; its matchers remain usable.
 func (g *GrammarEnv) Close() { g.obj.close() }
 
-// VocabSize is the number of ids a mask covers.
+// VocabSize returns the number of ids that a mask covers.
 func (g *GrammarEnv) VocabSize() int {
 	p, err := g.obj.hold()
 	if err != nil {
@@ -48,7 +48,7 @@ func (g *GrammarEnv) VocabSize() int {
 	return grammarsVocab(p)
 }
 
-// MaskWords is the length of a mask: one bit an id.
+// MaskWords returns the length of a mask in words: one bit per id.
 func (g *GrammarEnv) MaskWords() int { return (g.VocabSize() + 31) / 32 }
 
 // The kinds of grammar.
@@ -60,7 +60,7 @@ const (
 	GrammarChoice     = "choice"      // a JSON list of texts
 )
 
-// GrammarSpec is a grammar in words.
+// GrammarSpec is the source of a grammar and its kind.
 type GrammarSpec struct {
 	Kind   string
 	Source string
@@ -68,14 +68,14 @@ type GrammarSpec struct {
 
 const maxGrammar = 256 << 10 // bytes of a grammar's source
 
-// Compile compiles a grammar. What the compiler cannot honour (in JSON schemas
-// not, uniqueItems and regular expressions with look-around, for example) is
-// refused with an *Error of KindGrammar that says so.
+// Compile compiles a grammar. The compiler refuses features that it does not support (in JSON
+// schemas not, uniqueItems and regular expressions with look-around, for example) with an *Error of
+// KindGrammar.
 func (g *GrammarEnv) Compile(s GrammarSpec) (*Matcher, error) {
 	switch s.Kind {
 	case GrammarJSONSchema, GrammarJSONObject, GrammarRegex, GrammarLark, GrammarChoice:
 	default:
-		return nil, failure(KindGrammar, 0, "no kind of grammar is called "+s.Kind)
+		return nil, failure(KindGrammar, 0, "unknown kind of grammar: "+s.Kind)
 	}
 	if len(s.Source) > maxGrammar {
 		return nil, failure(KindGrammar, 0, "the grammar is over 256 KiB")

@@ -24,8 +24,8 @@ func grammars(t testing.TB) (*Tokenizer, *GrammarEnv) {
 	return tok, g
 }
 
-// accepts walks a text through the grammar token by token, each of which the mask
-// must allow, and says whether EOS may follow.
+// accepts follows a text through the grammar token by token, checks that the mask allows each, and
+// reports whether EOS may follow.
 func accepts(t *testing.T, tok *Tokenizer, g *GrammarEnv, spec GrammarSpec, text string) bool {
 	t.Helper()
 	m, err := g.Compile(spec)
@@ -110,7 +110,8 @@ func TestGrammarRefused(t *testing.T) {
 	}
 }
 
-// A chain of rules as long as a grammar may be costs a stack frame a rule.
+// TestGrammarChain compiles the longest possible chain of rules, which takes one stack frame per
+// rule.
 func TestGrammarChain(t *testing.T) {
 	_, g := grammars(t)
 	var b strings.Builder
@@ -126,7 +127,7 @@ func TestGrammarChain(t *testing.T) {
 	}
 	var e *Error
 	if err != nil && (!errors.As(err, &e) || e.Kind != KindGrammar) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want nil or KindGrammar", err)
 	}
 }
 
@@ -206,7 +207,8 @@ func TestMatcher(t *testing.T) {
 	}
 }
 
-// Ids beyond the tokenizer, which pad the logits, are never allowed.
+// TestMaskPadding checks that ids beyond the tokenizer's vocabulary, which pad the logits, are
+// never allowed.
 func TestMaskPadding(t *testing.T) {
 	tok, g := grammars(t)
 	if g.VocabSize() != tok.VocabSize()+7 {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestHostileTokenizers: every broken file is one line of a typed error.
+// TestHostileTokenizers checks that every broken file gives a one-line typed error.
 func TestHostileTokenizers(t *testing.T) {
 	whole, err := os.ReadFile("testdata/bytelevel.tokenizer.json")
 	if err != nil {
@@ -42,13 +42,14 @@ func TestHostileTokenizers(t *testing.T) {
 				tok.Close()
 			}
 			if !errors.As(err, &e) || e.Kind != KindTokenizer && e.Kind != KindPanic || strings.Contains(err.Error(), "\n") || len(err.Error()) > 700 {
-				t.Errorf("got %v", err)
+				t.Errorf("got %v, want one line of KindTokenizer or KindPanic", err)
 			}
 		})
 	}
 }
 
-// A post-processor that names a token which is not there is found out by Encode.
+// TestPostProcessorWithoutToken checks that Encode reports a post-processor that names a missing
+// token.
 func TestPostProcessorWithoutToken(t *testing.T) {
 	tok := loaded(t, []byte(`{"version":"1.0","added_tokens":[],"post_processor":{"type":"TemplateProcessing",
 		"single":[{"SpecialToken":{"id":"x","type_id":0}},{"Sequence":{"id":"A","type_id":0}}],"pair":[],"special_tokens":{}},
@@ -63,8 +64,8 @@ func TestPostProcessorWithoutToken(t *testing.T) {
 	}
 }
 
-// TestHostileTemplates: templates that would exhaust memory, stack or time where
-// only steps are bounded.
+// TestHostileTemplates runs templates that would exhaust memory, stack or time if only their steps
+// were limited.
 func TestHostileTemplates(t *testing.T) {
 	r := strings.Repeat
 	grow := func(body string) string {
@@ -132,7 +133,7 @@ func TestHostileTemplates(t *testing.T) {
 			var e *TemplateError
 			switch {
 			case c.kind == 0 && err != nil:
-				t.Errorf("got %v", err)
+				t.Errorf("got %v, want nil", err)
 			case c.kind != 0 && (!errors.As(err, &e) || e.Kind != c.kind || strings.Contains(err.Error(), "\n")):
 				t.Errorf("got %v, want kind %d", err, c.kind)
 			}
@@ -149,6 +150,6 @@ func TestTemplateTime(t *testing.T) {
 	_, err = tmpl.Render([]byte("{}"))
 	var e *TemplateError
 	if !errors.As(err, &e) || e.Kind != KindTime {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want KindTime", err)
 	}
 }

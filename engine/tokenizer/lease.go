@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// lease owns one native object. Calls hold it, close waits for them, and an
-// object that nobody closed is freed with its owner.
+// lease owns one native object. Calls hold it, close waits for them, and the garbage collector
+// frees an object that was not closed.
 type lease struct {
 	mu   sync.RWMutex
 	p    unsafe.Pointer
@@ -22,7 +22,7 @@ func newLease(p unsafe.Pointer, what string, free func(unsafe.Pointer)) *lease {
 	return l
 }
 
-// hold returns the object, which stays until release.
+// hold returns the object and keeps it alive until release.
 func (l *lease) hold() (unsafe.Pointer, error) {
 	l.mu.RLock()
 	if l.p == nil {

@@ -2,7 +2,7 @@ package tokenizer
 
 import "unsafe"
 
-// Matcher follows one text through a grammar. It belongs to one goroutine.
+// Matcher follows one text through a grammar. Only one goroutine may use it.
 type Matcher struct {
 	obj *lease
 }
@@ -25,9 +25,8 @@ func (m *Matcher) Clone() (*Matcher, error) {
 	return newMatcher(c), nil
 }
 
-// Bytes returns how many bytes are allocated for the matcher now; it grows while the matcher
-// follows a text. What a clone shares with its original counts in the original. A closed
-// matcher has none.
+// Bytes returns the allocated bytes of the matcher, which grow as it follows a text. Memory shared
+// between a clone and its original counts for the original. A closed matcher has 0.
 func (m *Matcher) Bytes() int64 {
 	p, err := m.obj.hold()
 	if err != nil {
@@ -40,9 +39,8 @@ func (m *Matcher) Bytes() int64 {
 // Close frees the matcher.
 func (m *Matcher) Close() { m.obj.close() }
 
-// Mask sets bit id%32 of mask[id/32] for every id that may come next, and clears
-// all others. Where the text is complete and nothing may follow, the EOS ids are
-// what may come next. mask must have MaskWords words.
+// Mask sets bit id%32 of mask[id/32] for every id that may come next, and clears all others. If the
+// text is complete and nothing may follow, the EOS ids are allowed. mask must have MaskWords words.
 func (m *Matcher) Mask(mask []uint32) error {
 	p, err := m.obj.hold()
 	if err != nil {
@@ -52,8 +50,8 @@ func (m *Matcher) Mask(mask []uint32) error {
 	return matcherMask(p, mask)
 }
 
-// Advance takes the ids that came next. An id that the grammar does not allow is
-// an *Error of KindGrammar, after which the matcher is of no more use.
+// Advance appends ids to the text. An id that the grammar does not allow is an *Error of
+// KindGrammar, after which the matcher cannot be used any more.
 func (m *Matcher) Advance(ids ...int32) error {
 	p, err := m.obj.hold()
 	if err != nil {
@@ -63,8 +61,8 @@ func (m *Matcher) Advance(ids ...int32) error {
 	return matcherAdvance(p, ids)
 }
 
-// Accepts returns how many of ids, from the first, the grammar allows next. The
-// matcher does not move.
+// Accepts returns how many of ids, counted from the first, the grammar allows next. It does not
+// change the matcher's state.
 func (m *Matcher) Accepts(ids []int32) (int, error) {
 	p, err := m.obj.hold()
 	if err != nil {
@@ -74,7 +72,7 @@ func (m *Matcher) Accepts(ids []int32) (int, error) {
 	return matcherAccepts(p, ids)
 }
 
-// Forced returns the ids that must come next, if there are any.
+// Forced returns the ids that must come next, if any.
 func (m *Matcher) Forced() ([]int32, error) {
 	p, err := m.obj.hold()
 	if err != nil {
@@ -84,10 +82,10 @@ func (m *Matcher) Forced() ([]int32, error) {
 	return matcherForced(p)
 }
 
-// Rollback takes the last n ids back.
+// Rollback removes the last n ids.
 func (m *Matcher) Rollback(n int) error {
 	if n < 0 {
-		return failure(KindArgument, 0, "a rollback of less than no token")
+		return failure(KindArgument, 0, "cannot roll back a negative number of tokens")
 	}
 	p, err := m.obj.hold()
 	if err != nil {
@@ -97,14 +95,14 @@ func (m *Matcher) Rollback(n int) error {
 	return matcherRollback(p, n)
 }
 
-// Done reports that the grammar allows nothing more: EOS came, or the text is
-// complete and cannot go on.
+// Done reports whether the grammar allows nothing more: EOS came, or the text is complete and
+// cannot continue.
 func (m *Matcher) Done() bool {
 	_, stopped, err := m.state()
 	return err != nil || stopped
 }
 
-// Accepting reports that the text may end here.
+// Accepting reports whether the text may end here.
 func (m *Matcher) Accepting() (bool, error) {
 	accepting, _, err := m.state()
 	return accepting, err

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestEncodingMemory: a long text costs the memory of a window and its ids. A process
-// of its own measures the peak of its resident memory.
+// TestEncodingMemory checks that encoding a long text needs only the memory of a window and the
+// ids. A separate process measures its peak resident memory.
 func TestEncodingMemory(t *testing.T) {
 	const child = "VAPP_ENCODING_MEMORY"
 	if os.Getenv(child) == "" {
@@ -52,7 +52,7 @@ func TestEncodingMemory(t *testing.T) {
 	}
 }
 
-// peak is the most memory that this process had resident, in bytes.
+// peak returns this process's peak resident memory in bytes.
 func peak(t *testing.T) int {
 	t.Helper()
 	b, err := os.ReadFile("/proc/self/status")

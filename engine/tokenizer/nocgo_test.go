@@ -13,7 +13,7 @@ func TestNoCgo(t *testing.T) {
 	for _, err := range []error{load, tmpl} {
 		var e *Error
 		if !errors.As(err, &e) || e.Kind != KindNoCgo {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want KindNoCgo", err)
 		}
 	}
 }

@@ -12,13 +12,14 @@ import (
 	"time"
 )
 
-// Sandbox renders templates that came with a request, and tries grammars, each in a child
-// process of its own with a limit on memory and time, so that none can harm the server. It is safe for use by many goroutines.
+// Sandbox renders templates that came with a request, and tries grammars. Each job runs in a child
+// process with limits on memory and time, so that it cannot harm the server. It is safe for use by
+// many goroutines.
 type Sandbox struct {
 	Exe      string        // a program that calls ServeSandbox, such as os.Executable()
-	Args     []string      // the arguments that make it do so
+	Args     []string      // the arguments for that
 	Children *Children     // limits the number of processes; nil: one pool for all such Sandboxes
-	Time     time.Duration // of one child; 0 is 5 s
+	Time     time.Duration // for one child; 0 is 5 s
 	Limits   Limits
 
 	start func(*exec.Cmd) error // runs the child; nil: Cmd.Run
@@ -29,31 +30,30 @@ const (
 	defaultSandboxOutput = 8 << 20
 )
 
-// sandboxCall is what the parent writes to the child: one JSON object. Without
-// Vars the child only compiles the template.
+// sandboxCall is the JSON object that the parent sends to the child. Without Vars the child only
+// compiles the template.
 type sandboxCall struct {
 	Source string          `json:"source"`
 	Vars   json.RawMessage `json:"vars,omitempty"`
 	Now    int64           `json:"now"`
 	Limits Limits          `json:"limits"`
-	// Grammar is compiled in place of all that.
+	// Grammar, if set, is compiled; the other fields are ignored.
 	Grammar *trialCall `json:"grammar,omitempty"`
 }
 
-// sandboxReply is what the child writes back.
+// sandboxReply is the child's reply.
 type sandboxReply struct {
 	Text   string `json:"text"`
-	Bytes  int64  `json:"bytes,omitempty"` // of memory, of a grammar
+	Bytes  int64  `json:"bytes,omitempty"` // memory of a grammar
 	Format string `json:"format"`
 	Kind   Kind   `json:"kind,omitempty"`
 	Line   int    `json:"line,omitempty"`
 	Msg    string `json:"msg,omitempty"`
 }
 
-// RenderSandboxed renders source with vars, a JSON object as Template.RenderAt
-// takes it. The error is a *TemplateError: as in-process, or of KindMemory,
-// KindTime, KindBusy, KindUnavailable, KindUnsupported or KindSandbox; or ctx's own where
-// ctx ended first.
+// RenderSandboxed renders source in a child with vars, a JSON object as for Template.RenderAt. The
+// error is a *TemplateError: one of RenderAt's kinds, or of KindMemory, KindTime, KindBusy,
+// KindUnavailable, KindUnsupported or KindSandbox. It is ctx's own error if ctx ended first.
 func RenderSandboxed(ctx context.Context, s Sandbox, source string, vars any) (string, error) {
 	b, err := marshalVars(vars)
 	if err != nil {
@@ -66,8 +66,8 @@ func RenderSandboxed(ctx context.Context, s Sandbox, source string, vars any) (s
 	return r.Text, err
 }
 
-// ContentFormatSandboxed compiles source in the child and returns the shape of
-// message content that it wants, as Template.ContentFormat does.
+// ContentFormatSandboxed compiles source in a child and returns the content format that the
+// template expects, as Template.ContentFormat does.
 func ContentFormatSandboxed(ctx context.Context, s Sandbox, source string) (string, error) {
 	r, err := s.call(ctx, source, nil)
 	return r.Format, err
@@ -94,15 +94,15 @@ func (s Sandbox) call(ctx context.Context, source string, vars []byte) (sandboxR
 	if len(source) > maxTemplate {
 		return sandboxReply{}, failure(KindTemplate, 0, "the template is over 1 MiB")
 	}
-	t, err := s.begin(ctx, len(source)+len(vars))
+	t, err := s.acquire(ctx, len(source)+len(vars))
 	if err != nil {
 		return sandboxReply{}, err
 	}
-	defer t.end()
+	defer t.release()
 	return t.do(ctx, sandboxCall{Source: source, Vars: vars, Now: localSeconds(time.Now())}, func() bool { return false })
 }
 
-// run has a child with these limits do one thing.
+// run runs one call in a child with limits l.
 func (s Sandbox) run(ctx context.Context, l limits, c sandboxCall) (sandboxReply, error) {
 	c.Limits = s.Limits
 	in, err := json.Marshal(c)
@@ -113,12 +113,12 @@ func (s Sandbox) run(ctx context.Context, l limits, c sandboxCall) (sandboxReply
 	defer cancel()
 	cmd := exec.CommandContext(timed, s.Exe, s.Args...)
 	cmd.Path = programOf(s.Exe, cmd.Path)
-	// not the parent's environment, which may hold secrets
+	// The parent's environment may hold secrets, so the child does not inherit it.
 	cmd.Env = []string{"MALLOC_ARENA_MAX=1", "GOMAXPROCS=1", "GOGC=50", "LD_LIBRARY_PATH=" + os.Getenv("LD_LIBRARY_PATH"), l.environment(s.Time)}
 	cmd.SysProcAttr = childAttributes()
 	cmd.WaitDelay = time.Second
-	out, complaint := &capped{max: 2*s.Limits.OutputBytes + 64<<10}, &capped{max: 64 << 10, drop: true}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), out, complaint
+	out, stderr := &limitedBuffer{max: 2*s.Limits.OutputBytes + 64<<10}, &limitedBuffer{max: 64 << 10, drop: true}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), out, stderr
 	// The child is killed when the thread that started it ends, so the thread stays.
 	runtime.LockOSThread()
 	err = s.start(cmd)
@@ -129,7 +129,7 @@ func (s Sandbox) run(ctx context.Context, l limits, c sandboxCall) (sandboxReply
 	case timed.Err() != nil:
 		return sandboxReply{}, &TemplateError{KindTime, 0, fmt.Sprintf("rendering took more than %v", s.Time)}
 	case err != nil:
-		return sandboxReply{}, broken(err, l, out.Len() > 0, complaint.String())
+		return sandboxReply{}, childError(err, l, out.Len() > 0, stderr.String())
 	}
 	return readReply(out.Bytes())
 }
@@ -145,22 +145,22 @@ func readReply(b []byte) (sandboxReply, error) {
 	return r, nil
 }
 
-// errLongReply is the error of a child whose reply is too long.
+// errLongReply reports a reply that is too long.
 var errLongReply = errors.New("the reply is too long")
 
-// capped keeps up to max bytes; beyond them it fails, or drops.
-type capped struct {
+// limitedBuffer keeps up to max bytes. Beyond them it fails, or drops the rest if drop is set.
+type limitedBuffer struct {
 	bytes.Buffer
 	max  int
 	drop bool
 }
 
-func (c *capped) Write(b []byte) (int, error) {
-	if room := c.max - c.Len(); len(b) > room {
+func (c *limitedBuffer) Write(b []byte) (int, error) {
+	if left := c.max - c.Len(); len(b) > left {
 		if !c.drop {
 			return 0, errLongReply
 		}
-		c.Buffer.Write(b[:room])
+		c.Buffer.Write(b[:left])
 		return len(b), nil
 	}
 	return c.Buffer.Write(b)

@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childAttributes has a child die with the thread that started it, and keeps the signals of a
-// terminal from it.
+// childAttributes makes a child die with the thread that started it, and shields it from the
+// terminal's signals.
 func childAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }
 
-// programOf returns the file to run for a program: for this process's own program the one
-// that runs, also when its file was replaced or deleted since.
+// programOf returns the path from which to run a program. For this process's own program that is
+// the running file, even if the file was replaced or deleted since.
 func programOf(exe, path string) string {
 	if own, err := os.Executable(); err == nil && own == exe {
 		return "/proc/self/exe"
@@ -25,12 +25,12 @@ func programOf(exe, path string) string {
 	return path
 }
 
-// firstToDie makes this process the first choice of a system that is short of memory. Where
-// the file cannot be written, the choice is the system's: the limit of memory holds either way.
+// firstToDie makes the kernel kill this process first if the system runs out of memory. It ignores
+// failure: the memory limit applies in any case.
 func firstToDie() { _ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0) }
 
-// limitMemory bounds this process's private memory, and its address space, to what it has now
-// and bytes more, and keeps it from writing a core when it runs into that.
+// limitMemory limits this process's private memory and its address space to their present size plus
+// bytes, and disables core dumps.
 func limitMemory(bytes int64) error {
 	statm, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
@@ -62,7 +62,8 @@ func limitMemory(bytes int64) error {
 	return nil
 }
 
-// privateMemory returns the memory of this process that is no file's; false: it is not known.
+// privateMemory returns this process's memory that is not backed by a file; known is false if the
+// system does not report it.
 func privateMemory() (m privateBytes, known bool) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -15,7 +15,7 @@ func programOf(_, path string) string { return path }
 
 func firstToDie() {}
 
-// limitMemory refuses: without a limit there is no sandbox.
+// limitMemory fails: there is no sandbox without a memory limit.
 func limitMemory(int64) error {
 	return unsupportedError(fmt.Sprintf("%s has no limit on a process's memory; templates in requests work on linux only", runtime.GOOS))
 }
@@ -24,5 +24,6 @@ func privateMemory() (m privateBytes, known bool) { return m, false }
 
 var processStart = time.Now()
 
-// processTime returns the time since this process began: an upper bound of one processor's.
+// processTime returns the time since this process started, an upper bound on the time of one
+// processor.
 func processTime() time.Duration { return time.Since(processStart) }

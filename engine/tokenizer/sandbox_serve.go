@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// limitsName is the variable that carries the limits of a child.
+// limitsName is the environment variable with a child's limits.
 const limitsName = "VAPP_CHILD_LIMITS"
 
-// margin is how much longer than the parent waits a child may run that lost its parent.
+// margin is the time that a child outlives its deadline if its parent died.
 const margin = time.Second
 
 func (l limits) environment(wall time.Duration) string {
@@ -27,9 +27,9 @@ func limitsOfEnvironment() (l limits, wall time.Duration, err error) {
 	return l, wall, err
 }
 
-// ServeSandbox is the child's side: it limits its own memory and time, reads one call from r,
-// renders, and writes the reply to w. The program should exit after it, with status 1 if it
-// returns an error. Where the time is over, ServeSandbox ends the process.
+// ServeSandbox is the child's main function. It limits its own memory and time, reads one call from
+// r, executes it, and writes the reply to w. The program should exit after it, with status 1 if it
+// returns an error. If the time is over, ServeSandbox ends the process.
 func ServeSandbox(r io.Reader, w io.Writer) error {
 	l, wall, err := limitsOfEnvironment()
 	if err != nil {
@@ -39,7 +39,7 @@ func ServeSandbox(r io.Reader, w io.Writer) error {
 	limited := limitMemory(l.memory)
 	limitStack(l.stack)
 	out := &replier{w: w}
-	if _, err := io.WriteString(w, "\n"); err != nil { // says that the limits are set
+	if _, err := io.WriteString(w, "\n"); err != nil { // signals that the limits are set
 		return err
 	}
 	go out.watch(l.cpu, wall)
@@ -49,7 +49,7 @@ func ServeSandbox(r io.Reader, w io.Writer) error {
 	}
 	var reply sandboxReply
 	if c.Grammar != nil && errors.As(limited, new(unsupportedError)) {
-		limited = nil // the time alone bounds it
+		limited = nil // limited by time only
 	}
 	switch {
 	case limited != nil:
@@ -65,7 +65,7 @@ func ServeSandbox(r io.Reader, w io.Writer) error {
 	return out.send(reply)
 }
 
-// privateBytes are this process's private memory now and at its peak.
+// privateBytes is this process's private memory, now and at its peak.
 type privateBytes struct{ now, most int64 }
 
 // replier writes one reply.
@@ -74,7 +74,7 @@ type replier struct {
 	w  io.Writer
 }
 
-// send writes the reply; a further call waits for the end of the process.
+// send writes the reply; further calls block until the process ends.
 func (r *replier) send(reply sandboxReply) error {
 	r.mu.Lock()
 	e := json.NewEncoder(r.w)
@@ -82,7 +82,7 @@ func (r *replier) send(reply sandboxReply) error {
 	return e.Encode(reply)
 }
 
-// watch ends the process when its time is over.
+// watch ends the process when its time limit is reached.
 func (r *replier) watch(cpu, wall time.Duration) {
 	begun, used := time.Now(), processTime()
 	for range time.Tick(20 * time.Millisecond) {
@@ -122,12 +122,12 @@ func (r *sandboxReply) fail(err error) {
 		r.Kind, r.Msg = g.Kind, g.Msg
 	case errors.As(err, &no):
 		r.Kind = KindUnsupported
-	case passing(err):
+	case transient(err):
 		r.Kind = KindUnavailable
 	}
 }
 
-// unsupportedError is what this system cannot do.
+// unsupportedError reports a feature that this system lacks.
 type unsupportedError string
 
 func (e unsupportedError) Error() string { return string(e) }

@@ -91,6 +91,6 @@ func TestSandboxCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := RenderSandboxed(ctx, testSandbox(t), "x", map[string]any{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want context.Canceled", err)
 	}
 }

@@ -5,27 +5,26 @@ import (
 	"unicode/utf8"
 )
 
-// Stream decodes ids one at a time. What Push and Flush return, joined, is what
-// Decode returns for all the ids, for byte-level and byte-fallback tokenizers; for
-// a tokenizer whose decoder looks at whole sequences it is that as far as the
-// decoder does not change its mind about text that was already returned. A Stream
-// belongs to one goroutine.
+// Stream decodes ids one at a time. For byte-level and byte-fallback tokenizers the concatenation
+// of all texts from Push and Flush equals Decode of all ids. For a tokenizer whose decoder needs
+// whole sequences this holds unless later ids change text that was already returned. Only one
+// goroutine may use a Stream.
 type Stream struct {
 	t       *Tokenizer
 	skip    bool
-	strip   int    // spaces still to be taken away
-	pending []byte // bytes that are not a whole character, or not a finished run, yet
+	strip   int    // leading spaces still to strip
+	pending []byte // bytes of an incomplete character or run
 	ids     []int32
 	prefix  string // text of ids[:read], already returned
 	read    int
 }
 
-// NewStream starts a stream; skipSpecial leaves special tokens out of the text.
+// NewStream starts a stream; skipSpecial omits special tokens from the text.
 func (t *Tokenizer) NewStream(skipSpecial bool) *Stream {
 	return &Stream{t: t, skip: skipSpecial, strip: t.table.strip}
 }
 
-// Push takes the next id and returns the text that is complete with it, often "".
+// Push adds an id and returns the text that it completes, often "".
 func (s *Stream) Push(id int32) string {
 	tab := &s.t.table
 	if !tab.is(id, flagKnown) || s.skip && tab.is(id, flagSpecial) {
@@ -40,13 +39,13 @@ func (s *Stream) Push(id int32) string {
 			s.pending = append(s.pending, tab.token(id)...)
 			return ""
 		}
-		return s.stripped(s.run() + string(tab.token(id)))
+		return s.stripStart(s.run() + string(tab.token(id)))
 	}
 	s.ids = append(s.ids, id)
 	return s.redecode()
 }
 
-// Flush returns the rest: U+FFFD for bytes that never became a character.
+// Flush returns the rest, with U+FFFD for incomplete characters.
 func (s *Stream) Flush() string {
 	switch s.t.table.join {
 	case joinBytes:
@@ -56,7 +55,7 @@ func (s *Stream) Flush() string {
 		s.pending = s.pending[:0]
 		return "\ufffd"
 	case joinFallback:
-		return s.stripped(s.run())
+		return s.stripStart(s.run())
 	}
 	text, err := s.t.Decode(s.ids, s.skip)
 	if err != nil || !strings.HasPrefix(text, s.prefix) {
@@ -67,8 +66,8 @@ func (s *Stream) Flush() string {
 	return rest
 }
 
-// complete takes all whole characters from pending. What is left may still become
-// one; what cannot is U+FFFD, one for each longest start of a character.
+// complete removes all whole characters from pending and returns them. The rest may still become a
+// character. Invalid bytes become U+FFFD, one for each maximal prefix of a character.
 func (s *Stream) complete() string {
 	b := s.pending
 	if utf8.Valid(b) {
@@ -93,14 +92,14 @@ func (s *Stream) complete() string {
 	return out.String()
 }
 
-// badPrefix is the length of the longest start of b that could begin a character,
-// 1 if none can: Unicode's "maximal subpart", one U+FFFD.
+// badPrefix returns the length of the longest prefix of b that could start a character, at least 1.
+// Unicode calls it the "maximal subpart"; it becomes one U+FFFD.
 func badPrefix(b []byte) int {
 	n := 1
 	for n < len(b) && n < utf8.UTFMax && !utf8.FullRune(b[:n]) {
 		n++
 	}
-	// b[:n] is full, hence invalid: its last byte does not belong to it
+	// b[:n] is full, hence invalid: its last byte belongs to the next character.
 	if n > 1 && utf8.FullRune(b[:n]) {
 		n--
 	}
@@ -117,8 +116,8 @@ func (s *Stream) run() string {
 	return strings.Repeat("\ufffd", len(b))
 }
 
-// stripped takes the spaces away that the decoder strips from the start.
-func (s *Stream) stripped(text string) string {
+// stripStart removes the spaces that the decoder strips from the start of the text.
+func (s *Stream) stripStart(text string) string {
 	for s.strip > 0 && text != "" {
 		if text[0] != ' ' {
 			s.strip = 0
@@ -130,8 +129,8 @@ func (s *Stream) stripped(text string) string {
 	return text
 }
 
-// redecode decodes the ids since the last character boundary with those before
-// them, and returns what is new, as Hugging Face's DecodeStream does.
+// redecode decodes the ids since the last character boundary together with the previous ones, and
+// returns the new text, as Hugging Face's DecodeStream does.
 func (s *Stream) redecode() string {
 	text, err := s.t.Decode(s.ids, s.skip)
 	if err != nil || len(text) <= len(s.prefix) || strings.HasSuffix(text, "\ufffd") || !strings.HasPrefix(text, s.prefix) {

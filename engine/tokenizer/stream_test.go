@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// streamed pushes ids one at a time and checks every piece.
-func streamed(t *testing.T, tok *Tokenizer, ids []int32, skip bool) string {
+// streamAll pushes ids one at a time and checks every piece.
+func streamAll(t *testing.T, tok *Tokenizer, ids []int32, skip bool) string {
 	t.Helper()
 	s := tok.NewStream(skip)
 	var out strings.Builder
@@ -32,7 +32,7 @@ func checkStream(t *testing.T, tok *Tokenizer, ids []int32) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := streamed(t, tok, ids, skip); got != want {
+		if got := streamAll(t, tok, ids, skip); got != want {
 			t.Fatalf("%v, skip %v:\n got %q\nwant %q", ids, skip, got, want)
 		}
 	}
@@ -48,8 +48,8 @@ func TestStreamTexts(t *testing.T) {
 	}
 }
 
-// Any ids at all: halves of characters, lone bytes, special tokens, ids without a
-// token. Three in four are bytes, where the trouble is.
+// TestStreamRandom decodes random ids: halves of characters, single bytes, special tokens, ids
+// without a token. Three in four are bytes, the most error-prone kind.
 func TestStreamRandom(t *testing.T) {
 	for _, kind := range []string{"bytelevel", "fallback"} {
 		tok := small(t, kind)

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Limits bounds one render; 0 is the default.
+// Limits are the limits of one render; 0 is the default.
 type Limits struct {
 	Steps       uint64        // instructions, 10 million by default
-	OutputBytes int           // of the text, 16 MiB by default
-	MemoryBytes int           // live at one time beyond vars, 128 MiB by default
+	OutputBytes int           // rendered text, 16 MiB by default
+	MemoryBytes int           // live memory besides vars, 128 MiB by default
 	Time        time.Duration // 10 s by default
 
-	smallStack bool // render on the caller's stack: for a process that may die
+	smallStack bool // render on the caller's stack: for a process that may crash
 }
 
 const (
@@ -39,18 +39,17 @@ func (l Limits) orDefault() Limits {
 	return l
 }
 
-// Template is a compiled chat template that renders as transformers' Jinja2 does.
-// It is safe for use by many goroutines.
+// Template is a compiled chat template that renders like transformers' Jinja2. It is safe for use
+// by many goroutines.
 //
-// Where it is known to differ: |safe marks nothing as escaped, tojson takes what
-// map and select return where Python's refuses a generator, self is not defined,
-// and the filters urlencode, urlize, wordcount, wordwrap, truncate, striptags,
-// xmlattr, filesizeformat, forceescape and random are missing, which is an error
-// of KindTemplate.
+// Known differences: |safe does not mark text as escaped; tojson accepts the results of map and
+// select, while Python refuses generators; self is undefined; and the filters urlencode, urlize,
+// wordcount, wordwrap, truncate, striptags, xmlattr, filesizeformat, forceescape and random are
+// missing, which is an error of KindTemplate.
 //
-// A render is bounded in steps, output, memory, time and depth, so that the
-// template of a hostile checkpoint cannot harm the process. A template that came
-// with a request is rendered by a Sandbox all the same.
+// A render has limits on steps, output, memory, time and depth, so that the template of an
+// untrusted checkpoint cannot harm the process. Templates that come with a request are rendered by
+// a Sandbox in addition.
 type Template struct {
 	obj    *lease
 	limits Limits
@@ -73,15 +72,14 @@ func NewTemplate(source string, l Limits) (*Template, error) {
 // Close frees the template once no render is using it.
 func (t *Template) Close() { t.obj.close() }
 
-// The shapes of message content that a template can want.
+// The content formats of messages that a template may expect.
 const (
 	ContentString = "string" // one text
 	ContentOpenAI = "openai" // a list of {"type": "text", "text": …} and the like
 )
 
-// ContentFormat returns the shape of message content that the template wants,
-// found as vLLM finds it: ContentOpenAI if the template has a loop over the
-// content of a message, else ContentString.
+// ContentFormat returns the content format that the template expects, determined like in vLLM:
+// ContentOpenAI if the template loops over the content of a message, else ContentString.
 func (t *Template) ContentFormat() string {
 	p, err := t.obj.hold()
 	if err != nil {
@@ -94,14 +92,13 @@ func (t *Template) ContentFormat() string {
 	return ContentString
 }
 
-// Render renders the template with vars, at the present time.
+// Render renders the template with vars at the current time.
 func (t *Template) Render(vars any) (string, error) { return t.RenderAt(time.Now(), vars) }
 
-// RenderAt renders the template with strftime_now telling the wall clock of now.
-// vars is a JSON object as []byte or json.RawMessage, or what marshals to one:
-// messages, tools, documents, add_generation_prompt, bos_token, eos_token and the
-// request's own. The order of its keys is kept. The error is a *TemplateError;
-// one of KindRaised carries the message of raise_exception.
+// RenderAt renders the template with strftime_now set to the wall clock of now. vars is a JSON
+// object as []byte or json.RawMessage, or a value that marshals to one: messages, tools, documents,
+// add_generation_prompt, bos_token, eos_token and the request's own keys. Their order is kept. The
+// error is a *TemplateError; one of KindRaised carries the message of raise_exception.
 func (t *Template) RenderAt(now time.Time, vars any) (string, error) {
 	b, err := marshalVars(vars)
 	if err != nil {
@@ -119,7 +116,7 @@ func (t *Template) render(now int64, vars []byte) (string, error) {
 	return templateRender(p, vars, now, t.limits)
 }
 
-// localSeconds is the wall clock of t as if its zone were UTC.
+// localSeconds returns the wall clock of t as Unix seconds, as if its zone were UTC.
 func localSeconds(t time.Time) int64 {
 	_, offset := t.Zone()
 	return t.Unix() + int64(offset)

@@ -20,8 +20,8 @@ var goldens = flag.String("goldens", "testdata/templates.json", "the cases of Te
 // recordedAt is the clock under which the goldens were recorded.
 var recordedAt = time.Date(2024, 7, 26, 3, 4, 5, 0, time.UTC)
 
-// golden is what transformers made of a template: text, a message it raised, or
-// another failure, whose words are Python's own.
+// golden is transformers' result for a template: a text, a message that the template raised, or
+// another failure in Python's wording.
 type golden struct {
 	Name, File, Source string
 	Vars               json.RawMessage
@@ -114,7 +114,7 @@ func TestContentFormat(t *testing.T) {
 	}
 }
 
-// The clock is the wall clock of now's own zone.
+// TestTemplateClock checks that strftime_now uses the wall clock of now's zone.
 func TestTemplateClock(t *testing.T) {
 	tmpl, err := NewTemplate("{{ strftime_now('%d %b %Y %H:%M') }}", Limits{})
 	if err != nil {

@@ -5,30 +5,29 @@ import (
 	"strings"
 )
 
-// LoadOptions bounds what a tokenizer may be. The zero value is the usual.
+// LoadOptions limits the size of a tokenizer. The zero value has the defaults.
 type LoadOptions struct {
-	// MaxJSON bounds tokenizer.json, in bytes; 0 is 96 MiB.
+	// MaxJSON is the maximum size of tokenizer.json in bytes; 0 is 96 MiB.
 	MaxJSON int
 }
 
 const defaultMaxJSON = 96 << 20
 
-// Tokenizer is a tokenizer.json at work. It is safe for use by many goroutines.
+// Tokenizer is a loaded tokenizer.json. It is safe for use by many goroutines.
 type Tokenizer struct {
 	obj   *lease
 	table table
 }
 
-// Load reads the bytes of a tokenizer.json. Truncation and padding that the file
-// asks for are switched off, as transformers does for a plain call. The error is
-// an *Error.
+// Load parses a tokenizer.json. It disables the file's truncation and padding, as transformers does
+// for a plain call. The error is an *Error.
 func Load(json []byte, o LoadOptions) (*Tokenizer, error) {
 	most := o.MaxJSON
 	if most == 0 {
 		most = defaultMaxJSON
 	}
 	if len(json) > most {
-		return nil, failure(KindTokenizer, 0, "tokenizer.json is over the limit of its size")
+		return nil, failure(KindTokenizer, 0, "tokenizer.json exceeds its size limit")
 	}
 	p, err := tokenizerNew(json)
 	if err != nil {
@@ -42,22 +41,21 @@ func Load(json []byte, o LoadOptions) (*Tokenizer, error) {
 	return &Tokenizer{newLease(p, "the tokenizer", tokenizerFree), table}, nil
 }
 
-// Close frees the native tokenizer once no call is using it. Streams, grammar
-// environments and matchers that came from it go on working, except streams of a
-// tokenizer whose decoder needs whole sequences.
+// Close frees the native tokenizer when no call uses it. Its streams, grammar environments and
+// matchers remain usable, except streams of a tokenizer whose decoder needs whole sequences.
 func (t *Tokenizer) Close() { t.obj.close() }
 
-// EncodeOptions says what becomes of special tokens.
+// EncodeOptions configures the handling of special tokens.
 type EncodeOptions struct {
-	// AddSpecial adds what the post-processor adds, such as BOS.
+	// AddSpecial adds the tokens of the post-processor, such as BOS.
 	AddSpecial bool
-	// PlainSpecial reads the text of a special token inside the text as plain
-	// text; otherwise it becomes that token.
+	// PlainSpecial encodes the text of a special token within the text as plain text; otherwise it
+	// becomes that token.
 	PlainSpecial bool
 }
 
-// Encode returns the ids of a text, as transformers does: the text of a special
-// token becomes that token.
+// Encode returns the ids of a text, as transformers does: the text of a special token becomes that
+// token.
 func (t *Tokenizer) Encode(text string, addSpecial bool) ([]int32, error) {
 	return t.EncodeWith(text, EncodeOptions{AddSpecial: addSpecial})
 }
@@ -75,8 +73,8 @@ func (t *Tokenizer) EncodeWith(text string, o EncodeOptions) ([]int32, error) {
 	return ids, nil
 }
 
-// Decode returns the text of ids; bytes that are not UTF-8 become U+FFFD, ids
-// that have no token become nothing.
+// Decode returns the text of ids. Bytes that are not UTF-8 become U+FFFD; ids without a token are
+// ignored.
 func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) (string, error) {
 	for _, id := range ids {
 		if id < 0 {
@@ -94,11 +92,10 @@ func (t *Tokenizer) Decode(ids []int32, skipSpecial bool) (string, error) {
 	return decode(p, ids, skipSpecial)
 }
 
-// longDecode is how many ids are decoded at once: each takes some 100 bytes until all
-// are.
+// longDecode is the maximum number of ids decoded in one call, which needs some 100 bytes per id.
 const longDecode = 8 << 10
 
-// decodeLong decodes one id after the other, which takes the memory of the text alone.
+// decodeLong decodes ids one by one, which needs only the memory of the text.
 func (t *Tokenizer) decodeLong(ids []int32, skipSpecial bool) (string, error) {
 	if t.table.join == joinWhole {
 		return "", failure(KindLength, 0, fmt.Sprintf("%d tokens are more than the %d that this tokenizer's decoder can take", len(ids), longDecode))
@@ -117,10 +114,10 @@ func (t *Tokenizer) decodeLong(ids []int32, skipSpecial bool) (string, error) {
 	return b.String(), nil
 }
 
-// VocabSize is one more than the highest id that has a token.
+// VocabSize returns the highest id that has a token, plus one.
 func (t *Tokenizer) VocabSize() int { return len(t.table.flags) }
 
-// ID returns the id of a token in the vocabulary's own spelling.
+// ID returns the id of a token, given in the vocabulary's own spelling.
 func (t *Tokenizer) ID(token string) (int32, bool) {
 	p, err := t.obj.hold()
 	if err != nil {
@@ -130,8 +127,8 @@ func (t *Tokenizer) ID(token string) (int32, bool) {
 	return tokenID(p, token)
 }
 
-// Token returns the vocabulary's own spelling of an id, such as "Ġthe" (what
-// transformers calls convert_ids_to_tokens), "" where the id has no token.
+// Token returns the vocabulary's own spelling of an id, such as "Ġthe" (transformers'
+// convert_ids_to_tokens); "" if the id has no token.
 func (t *Tokenizer) Token(id int32) string {
 	p, err := t.obj.hold()
 	if err != nil {
@@ -141,8 +138,8 @@ func (t *Tokenizer) Token(id int32) string {
 	return tokenSpelling(p, id)
 }
 
-// TokenText returns what the id decodes to on its own, as vLLM writes a token in
-// logprobs: bytes that are not UTF-8 become U+FFFD, special tokens their text.
+// TokenText returns the decoded text of a single id, as vLLM writes a token in logprobs: bytes that
+// are not UTF-8 become U+FFFD, special tokens their text.
 func (t *Tokenizer) TokenText(id int32) string {
 	s, err := t.Decode([]int32{id}, false)
 	if err != nil {
@@ -151,17 +148,17 @@ func (t *Tokenizer) TokenText(id int32) string {
 	return s
 }
 
-// TokenBytes returns the raw bytes of an id, a special token's being its text;
-// nil where the id has no token. The caller must not write to them.
+// TokenBytes returns the raw bytes of an id; for a special token, those of its text; nil if the id
+// has no token. The caller must not modify them.
 func (t *Tokenizer) TokenBytes(id int32) []byte { return t.table.token(id) }
 
 // IsSpecial reports whether an id is a special token.
 func (t *Tokenizer) IsSpecial(id int32) bool { return t.table.is(id, flagSpecial) }
 
-// table is what is known of every id, 0 to the highest; it never changes.
+// table holds the properties of every id from 0 to the highest; it is immutable.
 type table struct {
 	join  uint32
-	strip int     // spaces that the decoder takes from the start of a text
+	strip int     // spaces that the decoder strips from the start of a text
 	flags []uint8 // per id
 	ends  []uint32
 	bytes []byte // of token i: [ends[i-1], ends[i])
@@ -169,7 +166,7 @@ type table struct {
 
 const (
 	joinBytes    = 1 // bytes are joined, then read as UTF-8
-	joinFallback = 2 // text is joined; a run of byte tokens is UTF-8 or one U+FFFD a byte
+	joinFallback = 2 // text is joined; a run of byte tokens is UTF-8, or one U+FFFD per byte
 	joinWhole    = 3 // only whole sequences can be decoded
 
 	flagKnown   = 1
@@ -192,7 +189,7 @@ func (t *table) token(id int32) []byte {
 	return t.bytes[start:t.ends[id]:t.ends[id]]
 }
 
-// Specials are the special tokens, in the order of their ids.
+// Specials returns the special tokens in the order of their ids.
 func (t *Tokenizer) Specials() []string {
 	var out []string
 	for id := range int32(t.VocabSize()) {

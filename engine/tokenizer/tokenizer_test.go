@@ -15,7 +15,7 @@ import (
 
 const smollm = "../../models/SmolLM2-135M-Instruct.Q4_1.gguf"
 
-// smolLM2 opens the default model, or skips the test where it was not fetched.
+// smolLM2 opens the default model, or skips the test if it was not fetched.
 func smolLM2(t testing.TB) (*Tokenizer, *checkpoint.Checkpoint) {
 	t.Helper()
 	c, err := checkpoint.OpenMetadata(smollm)
@@ -49,7 +49,7 @@ func small(t testing.TB, kind string) *Tokenizer {
 	return loaded(t, b)
 }
 
-// row is what Python's tokenizers made of a text.
+// row is the result of Python's tokenizers for a text.
 type row struct {
 	Text, Decoded, Skipped string
 	IDs, Bare              []int32
@@ -105,7 +105,7 @@ func (r row) run(t *testing.T, tok *Tokenizer) {
 	}
 }
 
-// A digit after white space: the digits' own split comes first, so the two spaces
+// TestDigitAfterSpaces checks that digits are split off first, so that two spaces before a digit
 // stay one token.
 func TestDigitAfterSpaces(t *testing.T) {
 	tok, _ := smolLM2(t)
@@ -164,7 +164,8 @@ func TestPlainSpecial(t *testing.T) {
 	}
 }
 
-// The same object answers to daulet's package, whose texts end at a NUL byte.
+// TestHF checks that daulet's package works on the same object, except that its texts end at a NUL
+// byte.
 func TestHF(t *testing.T) {
 	tok := small(t, "bytelevel")
 	text := "the quick brown 🙂 fox 42"
@@ -188,7 +189,7 @@ func TestArguments(t *testing.T) {
 	for name, call := range map[string]func() error{
 		"not UTF-8":   func() error { _, err := tok.Encode("a\xffb", false); return err },
 		"below zero":  func() error { _, err := tok.Decode([]int32{1, -1}, false); return err },
-		"no room":     func() error { _, err := Load(make([]byte, 11), LoadOptions{MaxJSON: 10}); return err },
+		"too large":   func() error { _, err := Load(make([]byte, 11), LoadOptions{MaxJSON: 10}); return err },
 		"vocab below": func() error { _, err := NewGrammarEnv(tok, GrammarOptions{VocabSize: -1}); return err },
 	} {
 		var e *Error
@@ -228,7 +229,7 @@ func TestClosed(t *testing.T) {
 	_, err := tok.Encode("a", false)
 	var e *Error
 	if !errors.As(err, &e) || e.Kind != KindClosed {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want KindClosed", err)
 	}
 	if tok.VocabSize() == 0 || tok.HF() != nil {
 		t.Error("the table is gone, or the native object is not")

@@ -8,31 +8,31 @@ import (
 	"regexp"
 )
 
-// TryGrammar compiles a grammar in a child process and throws it away: what takes too
-// long or needs too much memory harms nobody, and ends when ctx does. specials are the special
-// tokens that it may name; cost is an estimate of the work, in bytes of source. unneeded is
-// asked when the work's turn has come: if it is true, nothing is tried. bytes is the memory that
-// the compilation took. The work keeps its place until leave is called, which is nil with an error. The error is an *Error of KindGrammar that says
-// why the grammar is refused, of KindBusy or KindUnavailable where there was no child, of another kind
-// where the child did not work, or ctx's own.
+// TryGrammar compiles a grammar in a child process and discards the result, to find grammars that
+// take too long or too much memory; it stops when ctx ends. specials are the special tokens that
+// the grammar may name; cost estimates the work, in bytes of source. When a slot is free TryGrammar
+// calls unneeded and skips the compilation if that is true. bytes is the memory that the
+// compilation took. The slot stays in use until leave is called; leave is nil with an error. The
+// error is an *Error of KindGrammar if the grammar is refused, of KindBusy or KindUnavailable if no
+// child could run, of another kind if the child failed, or ctx's own error.
 func TryGrammar(ctx context.Context, s Sandbox, g GrammarSpec, specials []string, cost int, unneeded func() bool) (leave func(), bytes int64, err error) {
 	if len(g.Source) > maxGrammar {
 		return nil, 0, failure(KindGrammar, 0, "the grammar is over 256 KiB")
 	}
 	g.Source = tokenIDs.ReplaceAllString(g.Source, "<[256]>")
-	t, err := s.begin(ctx, cost)
+	t, err := s.acquire(ctx, cost)
 	if err == nil {
 		var r sandboxReply
 		if r, err = t.do(ctx, sandboxCall{Grammar: &trialCall{g, specials}}, unneeded); err == nil {
-			return t.end, r.Bytes, nil
+			return t.release, r.Bytes, nil
 		}
-		t.end()
+		t.release()
 	}
 	return nil, 0, t.refusal(err)
 }
 
-// refusal is an error of a trial as an error of a grammar.
-func (t *turn) refusal(err error) error {
+// refusal converts an error of a trial to an error of a grammar.
+func (t *childSlot) refusal(err error) error {
 	var e *TemplateError
 	if !errors.As(err, &e) {
 		return err
@@ -46,17 +46,17 @@ func (t *turn) refusal(err error) error {
 	return &Error{e.Kind, e.Msg}
 }
 
-// trialCall is the call of a trial.
+// trialCall asks the child to compile a grammar.
 type trialCall struct {
 	Spec     GrammarSpec `json:"spec"`
 	Specials []string    `json:"specials"`
 }
 
-// tokenIDs are tokens that a Lark grammar names by their ids, which the child has not.
+// tokenIDs matches tokens that a Lark grammar names by id; the child does not have these ids.
 var tokenIDs = regexp.MustCompile(`<\[[\^0-9, -]*\]>`)
 
 // try compiles the grammar for a vocabulary of bytes and special tokens, and returns the memory
-// that this takes: limit where the system does not say.
+// used, or limit if the system does not report it.
 func (c *trialCall) try(limit int64) (bytes int64, err error) {
 	b, err := byteTokenizer(c.Specials)
 	if err != nil {
@@ -88,11 +88,11 @@ func (c *trialCall) try(limit int64) (bytes int64, err error) {
 	return min(limit, max(after.now, after.most)-before.now), nil
 }
 
-// probes are how many tokens a grammar is followed before anything is generated.
+// probes is the number of tokens that Probe follows.
 const probes = 3
 
-// Probe follows the grammar for a few tokens, whichever comes first, on a copy: some are
-// compiled and cannot be followed.
+// Probe follows the grammar on a copy for a few tokens, always the first allowed one: some grammars
+// compile but cannot be followed.
 func (m *Matcher) Probe(words int) error {
 	c, err := m.Clone()
 	if err != nil {
@@ -124,7 +124,7 @@ func (m *Matcher) Probe(words int) error {
 	return nil
 }
 
-// byteTokenizer is a tokenizer.json of the 256 bytes, an end, and special tokens.
+// byteTokenizer returns a tokenizer.json of the 256 bytes, an end token and special tokens.
 func byteTokenizer(specials []string) ([]byte, error) {
 	vocab := map[string]int{}
 	var added []any
@@ -137,7 +137,7 @@ func byteTokenizer(specials []string) ([]byte, error) {
 	next := rune(0x100)
 	for b := range 256 {
 		c := rune(b)
-		// bytes that cannot be printed have letters from U+0100 on, as GPT-2 has it
+		// unprintable bytes map to letters from U+0100 on, as in GPT-2
 		if b < '!' || b > '~' && b < 0xa1 || b == 0xad {
 			c = next
 			next++

@@ -6,7 +6,7 @@
 
 /* The C ABI of libvapptext.a. Functions that return int32_t return 0 or a
  * VAPPTEXT_* code; on a code, *err is filled and err.text must be freed.
- * Handles are opaque and may be shared by threads, matchers excepted. */
+ * Handles are opaque; threads may share them, except matchers. */
 enum {
   VAPPTEXT_ARGUMENT = 1,  /* null pointer, text that is not UTF-8, unknown id */
   VAPPTEXT_TOKENIZER = 2, /* tokenizer.json, encode, decode */
@@ -17,10 +17,10 @@ enum {
   VAPPTEXT_CONTEXT = 7,   /* the context is not a JSON object */
   VAPPTEXT_GRAMMAR = 8,
   VAPPTEXT_PANIC = 9,   /* a Rust panic was caught */
-  VAPPTEXT_MEMORY = 10, /* a render over its limit of memory */
-  VAPPTEXT_TIME = 11,   /* a render over its limit of time */
+  VAPPTEXT_MEMORY = 10, /* a render exceeded its limit of memory */
+  VAPPTEXT_TIME = 11,   /* a render exceeded its limit of time */
   VAPPTEXT_LENGTH = 12, /* a text that is too long and cannot be divided */
-  VAPPTEXT_UNAVAILABLE = 13 /* the system starts no thread now */
+  VAPPTEXT_UNAVAILABLE = 13 /* the system cannot start a thread now */
 };
 
 typedef struct {
@@ -40,16 +40,16 @@ void vapptext_free(vapptext_buf b);
 /* Tokenizers. The handle is also what daulet/tokenizers' functions take. */
 int32_t vapptext_tokenizer_new(const uint8_t *json, size_t n, const void **out, vapptext_error *err);
 void vapptext_tokenizer_free(const void *t);
-/* How far a text is encoded; all zero at its start. */
+/* The position in a text that is being encoded; all zero at its start. */
 typedef struct {
   size_t at, end, stop, scan;
   uint32_t token;
   uint32_t flags; /* bit 4: done */
 } vapptext_progress;
 /* Encodes the next window of a text, of about window bytes (0: the usual size).
- * special: bit 0 adds the post-processor's tokens, bit 1 reads special tokens
- * in the text as plain text, bit 2 encodes all of it at once. out: ids, 32 bits
- * each */
+ * special: bit 0 adds the post-processor's tokens, bit 1 encodes special
+ * tokens in the text as plain text, bit 2 encodes the whole text at once. out:
+ * ids, 32 bits each */
 int32_t vapptext_encode(const void *t, const uint8_t *s, size_t n, uint32_t special, size_t window, vapptext_progress *p,
                         vapptext_buf *out, vapptext_error *err);
 int32_t vapptext_decode(const void *t, const uint32_t *ids, size_t n, bool skip_special, vapptext_buf *out, vapptext_error *err);
@@ -58,21 +58,21 @@ int32_t vapptext_token_text(const void *t, uint32_t id, vapptext_buf *out, vappt
 
 typedef struct {
   uint32_t join;      /* 1 bytes, 2 byte fallback, 3 whole sequences only */
-  uint32_t strip;     /* spaces taken from the start of a text */
+  uint32_t strip;     /* spaces stripped from the start of a text */
   vapptext_buf flags; /* per id: 1 known, 2 special, 4 fallback byte, 8 added */
   vapptext_buf ends;  /* per id: end of its bytes, 32 bits each */
   vapptext_buf bytes;
 } vapptext_vocab;
 int32_t vapptext_table(const void *t, vapptext_vocab *out, vapptext_error *err);
 
-/* Limits the stack of the threads that compile and render from now on, 256 MiB otherwise. */
+/* Limits the stack of threads that compile and render from now on; the default is 256 MiB. */
 void vapptext_limit_stack(size_t bytes);
 
 /* Chat templates. */
 typedef struct {
   int64_t now;    /* local wall clock, as seconds */
   size_t output;  /* bytes of the rendered text */
-  size_t memory;  /* bytes live at one time, beyond the context */
+  size_t memory;  /* live bytes besides the context */
   uint64_t millis;
   bool own_stack; /* render on a thread with 256 MiB of stack, which no template can exhaust */
 } vapptext_budget;
@@ -91,12 +91,12 @@ int32_t vapptext_matcher_new(const void *g, const uint8_t *kind, size_t kind_len
                              vapptext_error *err);
 int32_t vapptext_matcher_clone(void *m, void **out, vapptext_error *err);
 void vapptext_matcher_free(void *m);
-/* bytes that are allocated for a matcher; what a clone shares counts in its original */
+/* allocated bytes of a matcher; memory shared with a clone counts for the original */
 size_t vapptext_matcher_bytes(const void *m);
 int32_t vapptext_matcher_mask(void *m, uint32_t *bits, size_t words, vapptext_error *err);
 int32_t vapptext_matcher_commit(void *m, const uint32_t *ids, size_t n, vapptext_error *err);
 int32_t vapptext_matcher_validate(void *m, const uint32_t *ids, size_t n, size_t *accepted, vapptext_error *err);
-/* out: ids that are forced from here, 32 bits each */
+/* out: the ids that must come next, 32 bits each */
 int32_t vapptext_matcher_forced(void *m, vapptext_buf *out, vapptext_error *err);
 int32_t vapptext_matcher_rollback(void *m, size_t n, vapptext_error *err);
 /* bit 0: the text may end here, bit 1: stopped */

@@ -133,7 +133,7 @@ func fillEngine(t *testing.T, p *plan.Plan, m *engine.Model) int64 {
 
 // loggedCapacity returns what vLLM would log for the same bytes: tokens and concurrency.
 func loggedCapacity(t *testing.T, model string, kv int64, o engine.Options) (tokens, concurrency float64) {
-	cfg, _, err := models.Catalogued(model)
+	cfg, _, err := models.CatalogueConfig(model)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func (r run) plan(t *testing.T) (*plan.Plan, error) {
 }
 
 func (r run) check(t *testing.T, p *plan.Plan, b *strings.Builder) {
-	cfg, _, err := models.Catalogued(r.model)
+	cfg, _, err := models.CatalogueConfig(r.model)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,7 @@ func seeds(t testing.TB) []seed {
 
 func config(t testing.TB, model string) checkpoint.Config {
 	t.Helper()
-	e, ok, err := models.Listed(model)
+	e, ok, err := models.FindEntry(model)
 	if err != nil || !ok {
 		t.Fatalf("%s is not in the catalogue: %v", model, err)
 	}

@@ -1,4 +1,4 @@
-"""How far honest rounding moves the logits of the Llama family, and how far real mistakes move them.
+"""Measure how much rounding changes the logits of the Llama family, and how much real mistakes change them.
 
     python bounds_llama.py [--model SmolLM2-135M-Instruct.Q4_1.gguf] [--quick]
 
@@ -27,7 +27,7 @@ SMOL = [f"smollm2-{p}" for p in record_llama.PROMPTS]
 
 
 class RoundedCache(DynamicCache):
-    """A KV cache that holds K (after the rotation) and V in another dtype; attention reads what it holds."""
+    """A KV cache that stores K (after the rotation) and V in another dtype; attention reads the stored values."""
 
     def __init__(self, dtype):
         super().__init__()
@@ -39,7 +39,7 @@ class RoundedCache(DynamicCache):
 
 
 def int8_blocks(x):
-    """Round to int8 with one float scale for 32 values along the row, as block-quantized products do."""
+    """Round to int8 with one float scale per 32 values of a row, as block-quantized products do."""
     blocks = x.view(*x.shape[:-1], -1, 32)
     scale = blocks.abs().amax(-1, keepdim=True) / 127
     return (torch.where(scale > 0, blocks / scale, 0).round() * scale).view(x.shape)
@@ -63,7 +63,7 @@ def activations(model, rounding):
 
 @contextlib.contextmanager
 def weights(model, rounding):
-    """Change every matrix for a while."""
+    """Change every matrix temporarily."""
     kept = {n: p.data for n, p in model.named_parameters() if p.ndim == 2} if rounding else {}
     params = dict(model.named_parameters())
     for n, w in kept.items():
@@ -136,7 +136,7 @@ class Subject:
         return torch.cat([prefill, decode])
 
     def difference(self, kv=None):
-        """Of the model as it is now from the reference."""
+        """The difference of the model in its current state from the reference."""
         d = Difference()
         for ids, tokens, reference in self.runs:
             d.add(reference, self.logits(ids, tokens, RoundedCache(kv) if kv else None))
@@ -204,7 +204,7 @@ def plain_frequencies(model):
 
 
 def unsmoothed(model):
-    """llama3 scaling with a step in place of the smooth band."""
+    """llama3 scaling with a step instead of the smooth band."""
     p, plain = model.config.rope_parameters, plain_frequencies(model)
     limit = p["original_max_position_embeddings"] / p["low_freq_factor"]
     return torch.where(2 * torch.pi / plain > limit, plain / p["factor"], plain)
@@ -216,12 +216,12 @@ def scaled(model, factor):
 
 
 def interleaved(x, n_rep):
-    """Grouped heads assigned the wrong way round: head i reads kv head i mod kv heads."""
+    """Grouped heads in the wrong order: head i reads kv head i mod kv heads."""
     return x.repeat(1, n_rep, 1, 1)
 
 
 def pairwise(x):
-    """Rotation of neighbours in place of halves."""
+    """Rotation of neighbours instead of halves."""
     return torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2)
 
 
@@ -241,7 +241,7 @@ def set_frequencies(model, f):
     model.model.rotary_emb.inv_freq = f
 
 
-# checkpoint, mistake, how to make it; each is made on a freshly loaded model.
+# checkpoint, mistake, how to introduce it; each starts from a freshly loaded model.
 MISTAKES = [
     ("tiny-llama3-tied", "rope scaling ignored", lambda m: set_frequencies(m, plain_frequencies(m))),
     ("tiny-llama3-tied", "no smooth band", lambda m: set_frequencies(m, unsmoothed(m))),

@@ -1,6 +1,6 @@
-"""Small GGUF files of the families beside Llama, in llama.cpp's names and block types.
+"""Small GGUF files of the families other than Llama, in llama.cpp's names and block types.
 
-Matrices are random blocks: bits of every block type that a typical file has, under scales of a sane size. The
+Matrices are random blocks: random bits of every block type in a typical file, under scales of a realistic size. The
 reference runs on their dequantized float32 values.
 """
 
@@ -18,7 +18,7 @@ Q = gguf.GGMLQuantizationType
 STEPS = 40
 IDS = dict(bos_token_id=256, eos_token_id=258)
 
-# Halves of a block: where they lie, and what of the wanted deviation they are under random codes and scales.
+# F16 numbers of a block: their offsets, and their share of the wanted deviation under random codes and scales.
 HALVES = {
     Q.Q8_0: [(0, 1 / 73.9)], Q.Q5_0: [(0, 1 / 9.2)], Q.Q5_1: [(0, 1 / 9.2), (2, -15.5 / 9.2)], Q.IQ4_NL: [(0, 1 / 70)],
     Q.Q2_K: [(80, 1 / 12), (82, 1.5 / 12)], Q.Q3_K: [(108, 1 / 43)], Q.Q4_K: [(0, 1 / 160), (2, 7.5 / 160)],

@@ -17,7 +17,7 @@ THREADS = 2
 
 
 def setup():
-    """Pin everything that could change a bit between two runs on one machine."""
+    """Fix everything that could change a bit between two runs on one machine."""
     torch.set_num_threads(THREADS)
     torch.use_deterministic_algorithms(True)
     torch.manual_seed(0)
@@ -67,7 +67,7 @@ def top2(logits):
 
 
 def record(model, ids, steps, sample_ids, full_positions=()):
-    """The tensors of one golden file; sample_ids are the vocabulary columns that are kept of every row."""
+    """The tensors of one golden file; sample_ids are the vocabulary columns kept from every row."""
     prefill, fed, decode, last_hidden = forward(model, ids, steps)
     top_ids, top_logits = top2(prefill)
     step_ids, step_logits = top2(decode)

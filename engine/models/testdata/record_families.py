@@ -1,4 +1,4 @@
-"""Record the reference logits of the families beside Llama, on small random checkpoints.
+"""Record the reference logits of the families other than Llama, on small random checkpoints.
 
     python record_families.py [NAME...]
 

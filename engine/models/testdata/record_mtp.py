@@ -1,12 +1,12 @@
-"""Record what Qwen3.5's own head (multi-token prediction) proposes on a small checkpoint.
+"""Record the proposals of Qwen3.5's MTP head (multi-token prediction) on a small checkpoint.
 
     python record_mtp.py
 
 Rewrites tiny-qwen35-mtp/: config.json, and a model.safetensors with the weights of the text model and of the head under
 their published names, a prompt (input.ids), the greedy continuation (output.ids) and, for the prompt with each number of
-tokens of the continuation, the proposals (output.drafts [steps, 3]) and the logits that they are the largest of
-(output.draft_logits [steps, 3, vocab]); float32. transformers has no such head: it is made of
-its modules here, after vLLM's qwen3_5_mtp, and every proposal is computed from the whole sequence.
+tokens of the continuation, the proposals (output.drafts [steps, 3]) and the logits in which they are the largest
+(output.draft_logits [steps, 3, vocab]); float32. transformers has no such head: it is built from
+its modules here, following vLLM's qwen3_5_mtp, and every proposal is computed from the whole sequence.
 """
 
 import json
@@ -64,7 +64,7 @@ class Head(torch.nn.Module):
 
 @torch.no_grad()
 def propose(model, head, ids):
-    """The token after ids, DRAFTS proposals for those behind it, and the logits of these."""
+    """The token after ids, DRAFTS proposals for the tokens after it, and their logits."""
     embed = model.model.embed_tokens
     hidden = model.model(torch.tensor([ids])).last_hidden_state[0]
     token = model.lm_head(hidden[-1]).argmax().item()

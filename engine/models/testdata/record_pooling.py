@@ -1,4 +1,4 @@
-"""Record what small random checkpoints of models that pool give, as their users compute it.
+"""Record the results of small random checkpoints of pooling models, computed as their users do.
 
     python record_pooling.py
 
@@ -31,7 +31,7 @@ QWEN3 = COMMON | dict(model_type="qwen3", head_dim=32, rope_theta=1000000, atten
 QWEN2 = COMMON | dict(model_type="qwen2", rope_theta=1000000.0, use_sliding_window=False, sliding_window=None,
                       max_window_layers=2)
 LLAMA = COMMON | dict(model_type="llama", rope_theta=10000.0, attention_bias=False, mlp_bias=False)
-# As the hub's Qwen3-Reranker asks to be asked, in few words.
+# A short form of the prompt format that the hub's Qwen3-Reranker expects.
 RERANK = ("{%- for m in messages if m.role == 'query' %}<q>{{ m.content }}{% endfor %}"
           "{%- for m in messages if m.role == 'document' %}<d>{{ m.content }}{% endfor %}?")
 
@@ -47,7 +47,7 @@ def modules(pooling, normalize):
 
 # name -> config.json, class that runs it, pooling, seed
 CHECKPOINTS = {
-    # Saved as a bare model: no prefix before the names of tensors.
+    # Saved as a bare model: tensor names have no prefix.
     "qwen3-embed": dict(config=QWEN3 | dict(architectures=["Qwen3ForCausalLM"], tie_word_embeddings=True), run="Qwen3Model",
                         ends=True, modules=modules("lasttoken", True), seed=51, bare=True),
     "llama-mean": dict(config=LLAMA | dict(architectures=["LlamaModel"], tie_word_embeddings=False, is_matryoshka=True,
@@ -111,7 +111,7 @@ def build(spec):
 
 @torch.no_grad()
 def results(name, model, ids):
-    """What the model's users make of it, for one text of token ids."""
+    """The result that the model's users compute for one text of token ids."""
     ids = torch.tensor([ids])
     if name == "qwen3-embed":
         return F.normalize(model(ids).last_hidden_state[:, -1], p=2, dim=1)[0]

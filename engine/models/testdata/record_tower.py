@@ -1,9 +1,9 @@
-"""Record what Gemma 4's vision tower and projection make of one small image.
+"""Record the output of Gemma 4's vision tower and projection for one small image.
 
     python record_tower.py
 
 Rewrites tiny-gemma4-tower/: config.json, and a model.safetensors with the weights of the tower under their published
-names, the image (input.pixels [patches, 3·4·4], input.places [patches, 2]: column and row) and what comes out of the
+names, the image (input.pixels [patches, 3·4·4], input.places [patches, 2]: column and row) and the output of the
 projection (output [patches / 9, hidden]); float32.
 """
 

@@ -1,10 +1,10 @@
-"""Record what Qwen3.5's vision tower makes of one small image.
+"""Record the output of Qwen3.5's vision tower for one small image.
 
     python record_tower_qwen35.py
 
 Rewrites tiny-qwen35-tower/: config.json, and a model.safetensors with the weights of the tower under their published
 names, the image (input.pixels [patches, 3·2·4·4] between 0 and 1 in squares of 2 × 2 patches, input.places [patches, 2]:
-column and row) and the tokens that come out (output [patches / 4, hidden]); float32.
+column and row) and the resulting tokens (output [patches / 4, hidden]); float32.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Small random checkpoints of the families beside Llama, each with every quirk of the published configs.
+"""Small random checkpoints of the families other than Llama, each with every quirk of the published configs.
 
-Each is a Hugging Face directory whose config.json has the published shape, sections and spelling. Weights are drawn
-so that every part matters; those that are stored in few bits are drawn in these bits.
+Each is a Hugging Face directory whose config.json has the published shape, sections and spelling. Weights are random
+and scaled so that every part matters; quantized ones are drawn as random codes.
 """
 
 import os
@@ -122,7 +122,7 @@ CHECKPOINTS = {
                       run="Qwen3ForCausalLM", embed=0.4, seed=29, prompt=100),
 }
 
-# name of a golden file -> the checkpoint that is run with what its fp8 layers are given rounded too
+# name of a golden file -> the checkpoint that is run with the inputs of its fp8 layers rounded too
 ROUNDED = {"tiny-qwen35-fp8-x8": "tiny-qwen35-fp8"}
 
 
@@ -215,7 +215,7 @@ def store_codes(stored, where, weight, spec):
 
 
 def round_inputs(model, spec):
-    """Round what int8 layers are given to int8, each token with a scale of its own, as vLLM does (largest over 127)."""
+    """Round the inputs of int8 layers to int8, with one scale per token, as vLLM does (largest over 127)."""
     groups = spec["config"].get("quantization_config", {}).get("config_groups", {})
     if not groups or not groups["group_0"]["input_activations"]:
         return
@@ -231,7 +231,7 @@ def round_inputs(model, spec):
 
 
 def round_blocks(model, spec):
-    """Round what fp8 layers are given to E4M3, 128 neighbours with a scale of their own (largest over 448), as vLLM does."""
+    """Round the inputs of fp8 layers to E4M3, with one scale per 128 neighbours (largest over 448), as vLLM does."""
 
     def rounded(_module, args):
         x, = args

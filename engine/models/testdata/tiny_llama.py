@@ -38,7 +38,7 @@ CHECKPOINTS = {
             rope_scaling=dict(factor=32.0, high_freq_factor=4.0, low_freq_factor=1.0,
                               original_max_position_embeddings=64, rope_type="llama3"),
             tie_word_embeddings=True, attention_bias=False, mlp_bias=False, torch_dtype="float32")),
-    # Untied head, plain rope, MHA with head_dim 64 that config.json does not spell out, float16 storage.
+    # Untied head, plain rope, MHA with head_dim 64 that config.json does not name, float16 storage.
     "tiny-mha-f16": dict(
         dtype=torch.float16, embed=0.5, seed=12, prompt=96,
         config=COMMON | dict(

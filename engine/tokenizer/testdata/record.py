@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records what transformers and tokenizers make of this directory's templates and texts.
+"""Records the results of transformers and tokenizers for this directory's templates and texts.
 
     pip install transformers==5.15.1 Jinja2==3.1.6 tokenizers==0.22.2
     python record.py                       writes templates.json and texts.json here
@@ -125,7 +125,7 @@ TEXTS = ["", "a", "a  5", "Hello world", "in 2024, 12345 items", "x = 10;\n    y
 
 
 def train():
-    """Small tokenizers of the three kinds: byte level (SmolLM2's way), byte fallback (Gemma's way), word pieces."""
+    """Small tokenizers of the three kinds: byte level (like SmolLM2), byte fallback (like Gemma), word pieces."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
     corpus = [*TEXTS, "the quick brown fox jumps over the lazy dog", "in the beginning there was the word and the word was long"] * 3
 

@@ -1,10 +1,10 @@
-//! What crosses the C border: owned buffers, error values, borrowed slices, caught panics.
+//! The types that cross the C ABI: owned buffers, error values, borrowed slices, caught panics.
 use std::cell::Cell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Once;
 
-/// Error codes; the same numbers stand in include/vapptext.h.
+/// Error codes, the same numbers as in vapptext.h.
 #[repr(i32)]
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Code {
@@ -23,7 +23,7 @@ pub enum Code {
     Unavailable = 13,
 }
 
-/// An error: what kind, on which template line (0: none), in words.
+/// An error: its code, the template line (0: none), and its message.
 #[derive(Debug)]
 pub struct Fail {
     pub code: Code,
@@ -65,7 +65,7 @@ pub struct Error {
 }
 
 /// # Safety
-/// b came from this library and is freed once.
+/// b was returned by this library and is freed once.
 #[no_mangle]
 pub unsafe extern "C" fn vapptext_free(b: Buf) {
     if !b.ptr.is_null() && b.cap != 0 {
@@ -77,7 +77,7 @@ thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A panic under guard is reported as an error: the default report on stderr would only be noise.
+/// Suppresses the default panic report on stderr under guard, which reports panics as errors.
 fn quiet_under_guard() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -90,7 +90,7 @@ fn quiet_under_guard() {
     });
 }
 
-/// The most stack that on_stack gives a thread.
+/// The maximum stack that on_stack gives a thread.
 static MOST_STACK: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Limits the stack of threads that on_stack starts from now on.
@@ -99,7 +99,7 @@ pub extern "C" fn vapptext_limit_stack(bytes: usize) {
     MOST_STACK.store(bytes, Ordering::Relaxed);
 }
 
-/// Runs f on a thread of its own with so much stack.
+/// Runs f on a new thread with a stack of that many bytes.
 pub fn on_stack<T: Send>(bytes: usize, f: impl FnOnce() -> Res<T> + Send) -> Res<T> {
     std::thread::scope(|s| {
         let quiet = || {
@@ -114,7 +114,7 @@ pub fn on_stack<T: Send>(bytes: usize, f: impl FnOnce() -> Res<T> + Send) -> Res
     })
 }
 
-/// Runs f; an error or a panic goes to *err. Returns the code, 0 for success.
+/// Runs f and writes an error or a panic to *err. Returns the code, 0 for success.
 pub unsafe fn guard(err: *mut Error, f: impl FnOnce() -> Res<()>) -> i32 {
     quiet_under_guard();
     GUARDED.with(|g| g.set(true));
@@ -152,18 +152,18 @@ pub unsafe fn text<'a>(p: *const u8, n: usize) -> Res<&'a str> {
     std::str::from_utf8(slice(p, n)?).map_err(|e| fail(Code::Argument, format!("text is not UTF-8 at byte {}", e.valid_up_to())))
 }
 
-/// Gives v to the caller as an opaque handle.
-pub unsafe fn give<T, P>(out: *mut *mut P, v: T) {
+/// Passes v to the caller as an opaque handle.
+pub unsafe fn give_handle<T, P>(out: *mut *mut P, v: T) {
     out.write(Box::into_raw(Box::new(v)).cast());
 }
 
-/// Borrows a handle made by give.
-pub unsafe fn lent<'a, T, P>(p: *const P) -> Res<&'a T> {
+/// Borrows a handle made by give_handle.
+pub unsafe fn borrow_handle<'a, T, P>(p: *const P) -> Res<&'a T> {
     p.cast::<T>().as_ref().ok_or_else(|| fail(Code::Argument, "null handle"))
 }
 
-/// Drops a handle made by give.
-pub unsafe fn taken<T, P>(p: *mut P) {
+/// Drops a handle made by give_handle.
+pub unsafe fn drop_handle<T, P>(p: *mut P) {
     if !p.is_null() {
         drop(Box::from_raw(p.cast::<T>()));
     }

@@ -1,4 +1,4 @@
-//! The places of added tokens in a text, found one after the other.
+//! Finds the positions of added tokens in a text, one after the other.
 use aho_corasick::{AhoCorasick, MatchKind};
 use regex::Regex;
 use std::sync::LazyLock;
@@ -10,25 +10,25 @@ fn word(c: Option<char>) -> bool {
     c.is_some_and(|c| WORD.is_match(c.encode_utf8(&mut [0; 4])))
 }
 
-/// The added tokens that are looked for in the text as it is, or those in the normalized text.
+/// The added tokens that are matched in the original text, or those matched in the normalized text.
 pub struct Added {
     find: AhoCorasick,
     tokens: Vec<(u32, AddedToken)>,
-    /// Bytes of the longest one.
+    /// Bytes of the longest added token.
     pub longest: usize,
 }
 
-/// A token's place, with the white space that it takes.
+/// The range of a token, including the white space that it strips.
 pub struct Found {
     pub id: u32,
     pub start: usize,
     pub stop: usize,
-    /// Where the search goes on.
+    /// Where the search continues.
     pub scan: usize,
 }
 
 impl Added {
-    /// texts are the tokens as they are searched for.
+    /// text returns the form in which a token is matched.
     pub fn new(t: &Tokenizer, normalized: bool, text: impl Fn(&str) -> Option<String>) -> Option<Added> {
         let mut tokens: Vec<(u32, AddedToken)> = t.get_added_tokens_decoder().into_iter().filter(|(_, a)| a.normalized == normalized).collect();
         tokens.sort_by_key(|(id, _)| *id);
@@ -42,12 +42,13 @@ impl Added {
         self.tokens.is_empty()
     }
 
-    /// Reports whether the tokens' places depend on the text around them.
+    /// Reports whether matches depend on the surrounding text.
     pub fn looks_around(&self) -> bool {
         self.tokens.iter().any(|(_, a)| a.single_word || a.lstrip || a.rstrip)
     }
 
-    /// Returns the first token from scan on; what is before from belongs to another. With plain, special tokens are text.
+    /// Returns the first token at or after scan; text before from belongs to the previous token.
+    /// With plain, special tokens are plain text.
     pub fn next(&self, s: &str, from: usize, mut scan: usize, plain: bool) -> Option<Found> {
         loop {
             let m = self.find.find(aho_corasick::Input::new(s).range(scan..))?;

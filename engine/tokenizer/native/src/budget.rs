@@ -1,5 +1,6 @@
-//! What one render may use beside its steps: live memory, time, values that hold values. All of it is
-//! counted per thread; the program asks after every instruction that makes something (see program.rs).
+//! The limits of one render besides its steps: live memory, time, and containers (values that hold
+//! other values). They are counted per thread; the program checks them after every instruction that
+//! creates a value (see program.rs).
 use crate::pystr::bad;
 use minijinja::Error;
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -7,7 +8,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// malloc, with a count of the live bytes of each thread.
+/// The system allocator, with a count of each thread's live bytes.
 struct Counted;
 
 #[global_allocator]
@@ -24,7 +25,7 @@ fn count(bytes: isize) {
     let _ = LIVE.try_with(|n| n.set(n.get().wrapping_add(bytes)));
 }
 
-// SAFETY: every call goes to System as it is.
+// SAFETY: every call is passed to System unchanged.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, l: Layout) -> *mut u8 {
         let p = System.alloc(l);
@@ -56,7 +57,7 @@ unsafe impl GlobalAlloc for Counted {
     }
 }
 
-/// The live bytes that this thread allocated, less those that it freed.
+/// The bytes that this thread allocated minus those that it freed.
 pub fn live() -> isize {
     LIVE.with(Cell::get)
 }
@@ -68,7 +69,7 @@ struct Limits {
     end: Option<Instant>,
 }
 
-/// Which limit a render ran into.
+/// The limit that a render exceeded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Over {
     Memory,
@@ -88,15 +89,17 @@ impl fmt::Display for Over {
 
 impl std::error::Error for Over {}
 
-/// Lists, dicts and the like that one render may make. Each may hold the one before, and dropping or
-/// printing such a chain takes one stack frame a link: STACK holds MANY, any thread's stack holds FEW.
-pub const MANY: u32 = 100_000;
-pub const FEW: u32 = 2_000;
+/// The maximum number of containers that one render may create. They can form a chain, and dropping
+/// or printing a chain takes one stack frame per link. STACK is large enough for MAX_VALUES, the
+/// stack of any thread for MAX_VALUES_SMALL_STACK.
+pub const MAX_VALUES: u32 = 100_000;
+pub const MAX_VALUES_SMALL_STACK: u32 = 2_000;
 
-/// Stack of a thread that compiles, or renders more than FEW; only what is touched costs memory.
+/// Stack of a thread that compiles, or that renders more than MAX_VALUES_SMALL_STACK; pages that
+/// are not touched cost no memory.
 pub const STACK: usize = 256 << 20;
 
-/// Limits what this thread does from now on: bytes beyond those live now, time, values that hold values.
+/// Sets this thread's limits: bytes beyond those live now, time, containers.
 pub fn start(bytes: usize, time: Duration, values: u32) {
     let live = LIVE.with(Cell::get).saturating_add(isize::try_from(bytes).unwrap_or(isize::MAX));
     LIMITS.with(|l| l.set(Limits { live, values, end: Instant::now().checked_add(time) }));
@@ -107,8 +110,8 @@ fn over(o: Over) -> Error {
     bad("over a limit").with_source(o)
 }
 
-/// Fails if n more bytes would be too many.
-pub fn room(n: usize) -> Result<(), Error> {
+/// Fails if n more bytes would exceed the limit.
+pub fn check_bytes(n: usize) -> Result<(), Error> {
     let live = LIVE.with(Cell::get).saturating_add(isize::try_from(n).unwrap_or(isize::MAX));
     match live > LIMITS.with(Cell::get).live {
         true => Err(over(Over::Memory)),
@@ -116,9 +119,9 @@ pub fn room(n: usize) -> Result<(), Error> {
     }
 }
 
-/// Fails if a limit is exceeded; looks at the clock now and then.
+/// Fails if a limit is exceeded. It reads the clock only from time to time.
 pub fn check() -> Result<(), Error> {
-    room(0)?;
+    check_bytes(0)?;
     let n = CHECKS.with(|c| c.replace(c.get().wrapping_add(1)));
     match LIMITS.with(Cell::get).end {
         Some(end) if n % 64 == 0 && Instant::now() > end => Err(over(Over::Time)),
@@ -126,7 +129,7 @@ pub fn check() -> Result<(), Error> {
     }
 }
 
-/// Counts one more value that holds values.
+/// Counts one more container.
 pub fn value() -> Result<(), Error> {
     let n = VALUES.with(|v| v.replace(v.get().saturating_add(1)));
     match n >= LIMITS.with(Cell::get).values {
@@ -135,7 +138,7 @@ pub fn value() -> Result<(), Error> {
     }
 }
 
-/// True if the limit of values was the one that was met.
+/// True if the limit of containers was exceeded.
 pub fn too_many_values() -> bool {
     VALUES.with(Cell::get) > LIMITS.with(Cell::get).values
 }

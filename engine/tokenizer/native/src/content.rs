@@ -1,13 +1,14 @@
-//! Which shape of message content a template expects, read from its syntax tree.
+//! Determines the message content format that a template expects, from its syntax tree.
 use minijinja::machinery::ast::{Call, CallArg, Expr, Macro, Stmt};
 use std::collections::{HashMap, HashSet};
 
-/// Names that are set after their use in the text are found in later passes, of which there are this many.
+/// Maximum number of passes. More than one is needed because a name may be set after its use in the
+/// text.
 const PASSES: usize = 16;
 
-/// True if the template has a loop over the content of a message: over message.content,
-/// message['content'], or a variable that was set from it, where message is a loop variable
-/// over messages or an item of it. Such a template wants lists of parts, any other one text.
+/// True if the template loops over the content of a message: over message.content,
+/// message['content'], or a variable set from it, where message is an item of messages or a loop
+/// variable over it. Such a template expects a list of parts, any other one a text.
 pub fn wants_parts(root: &Stmt) -> bool {
     let mut scan = Scan::default();
     scan.lists.insert("messages".into());
@@ -93,7 +94,8 @@ impl Scan {
         self.block(&m.body);
     }
 
-    /// A macro's parameters mean what its callers pass: render(message.content) makes one a content.
+    /// Binds a macro's parameters to its callers' arguments: after render(message.content) the
+    /// parameter is a content.
     fn call(&mut self, c: &Call) {
         let params = name(&c.expr).and_then(|n| self.macros.get(&n).cloned()).unwrap_or_default();
         for (i, arg) in c.args.iter().enumerate() {

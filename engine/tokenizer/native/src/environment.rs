@@ -1,4 +1,5 @@
-//! Jinja2's environment as transformers builds it: syntax, functions, tests, and how a value is written.
+//! Jinja2's environment as transformers builds it: syntax, functions, tests, and conversion of
+//! values to text.
 use crate::pystr::{self, bad};
 use crate::{budget, filters, methods, operators, strftime};
 use minijinja::syntax::SyntaxConfig;
@@ -48,7 +49,8 @@ pub fn syntax() -> Result<SyntaxConfig, Error> {
     SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()
 }
 
-/// Jinja2's ImmutableSandboxedEnvironment as transformers builds it; fuel bounds the steps of a render.
+/// Jinja2's ImmutableSandboxedEnvironment as transformers builds it; fuel is the maximum number of
+/// steps of a render.
 pub fn environment(fuel: u64) -> Result<Environment<'static>, Error> {
     let mut env = Environment::new();
     env.set_syntax(syntax()?);
@@ -66,7 +68,7 @@ pub fn environment(fuel: u64) -> Result<Environment<'static>, Error> {
     env.add_function("cycler", minijinja_contrib::globals::cycler);
     filters::add_to(&mut env);
     for other in ["lines", "split", "chain", "zip", "bool"] {
-        env.remove_filter(other); // Jinja2 has none of that name
+        env.remove_filter(other); // Jinja2 has no filter of that name
     }
     operators::add_to(&mut env);
     env.add_test("callable", is_callable);

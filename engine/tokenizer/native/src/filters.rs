@@ -1,4 +1,5 @@
-//! Filters that must act as Jinja2's, or that must ask for room before they make something large.
+//! Filters that must behave like Jinja2's, or that must check the memory limit before they build
+//! something large.
 use crate::methods::{self, strip};
 use crate::pystr::{self, bad, type_name};
 use crate::{budget, json, operators};
@@ -21,7 +22,7 @@ fn from_float(f: f64) -> Option<Value> {
     f.is_finite().then(|| Value::from(f.trunc() as i128))
 }
 
-/// int(str, base), then int(float(str)); None where both fail.
+/// int(str, base), then int(float(str)); None if both fail.
 fn parse_int(s: &str, base: u32) -> Option<Value> {
     let s = strip(s, None, true, true).replace('_', "");
     let body = s.strip_prefix(['+', '-']).unwrap_or(&s);
@@ -77,15 +78,15 @@ fn length(v: &Value) -> Result<usize, Error> {
 /// replace(s, old, new, count=None)
 fn replace(v: &Value, old: &Value, new: &Value, count: Option<i64>) -> Result<String, Error> {
     let (s, old, new) = (pystr::str(v)?, pystr::str(old)?, pystr::str(new)?);
-    replaced(&s, &old, &new, count)
+    replace_text(&s, &old, &new, count)
 }
 
-/// str.replace: at most count times if count is not below zero.
-pub fn replaced(s: &str, old: &str, new: &str, count: Option<i64>) -> Result<String, Error> {
+/// str.replace: at most count replacements unless count is negative.
+pub fn replace_text(s: &str, old: &str, new: &str, count: Option<i64>) -> Result<String, Error> {
     let most = count.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);
     if new.len() > old.len() {
         let hits = s.matches(old).take(most).count();
-        budget::room(s.len().saturating_add(hits.saturating_mul(new.len())))?;
+        budget::check_bytes(s.len().saturating_add(hits.saturating_mul(new.len())))?;
     }
     Ok(s.replacen(old, new, most))
 }
@@ -97,13 +98,13 @@ fn join(state: &mut State, v: &Value, args: Rest<Value>, kw: Kwargs) -> Result<S
     kw.assert_all_used()?;
     let d = pystr::str(&d)?;
     match attribute.filter(|a| !a.is_none()) {
-        Some(a) => joined(&d, &state.apply_filter("map", &[v.clone(), Value::from(Kwargs::from_iter([("attribute", a)]))])?, pystr::str),
-        None => joined(&d, v, pystr::str),
+        Some(a) => join_texts(&d, &state.apply_filter("map", &[v.clone(), Value::from(Kwargs::from_iter([("attribute", a)]))])?, pystr::str),
+        None => join_texts(&d, v, pystr::str),
     }
 }
 
-/// The items' texts with d between them.
-pub fn joined(d: &str, v: &Value, text: fn(&Value) -> Result<String, Error>) -> Result<String, Error> {
+/// Joins the items' texts with the separator d.
+pub fn join_texts(d: &str, v: &Value, text: fn(&Value) -> Result<String, Error>) -> Result<String, Error> {
     let mut out = String::new();
     for (i, item) in v.try_iter()?.checked().enumerate() {
         if i > 0 {
@@ -118,7 +119,7 @@ pub fn joined(d: &str, v: &Value, text: fn(&Value) -> Result<String, Error>) -> 
 /// list(x): the characters of a text, the items of anything else.
 fn list(state: &mut State, v: Value) -> Result<Value, Error> {
     let items = v.as_str().map(str::len).or_else(|| v.len()).unwrap_or(0);
-    budget::room(items.saturating_mul(size_of::<Value>()))?;
+    budget::check_bytes(items.saturating_mul(size_of::<Value>()))?;
     minijinja::filters::list(state, v)
 }
 
@@ -166,7 +167,7 @@ fn indent(v: &Value, args: Rest<Value>, kw: Kwargs) -> Result<String, Error> {
         None => " ".repeat(4),
     };
     let s = pystr::str(v)?;
-    budget::room(s.matches('\n').count().saturating_mul(pad.len()).saturating_add(s.len()))?;
+    budget::check_bytes(s.matches('\n').count().saturating_mul(pad.len()).saturating_add(s.len()))?;
     let mut out = String::with_capacity(s.len());
     for (i, line) in s.split('\n').enumerate() {
         if i > 0 {
@@ -196,19 +197,20 @@ fn attr(v: &Value, name: &Value) -> Result<Value, Error> {
     }
 }
 
-/// batch(x, n, fill) and slice(x, n, fill): n values or lists at most, the fill included.
-fn few(v: &Value, n: &Value) -> Result<(), Error> {
+/// Checks the memory limit for batch(x, n, fill) and slice(x, n, fill), which create at most n
+/// values or lists, including the fill.
+fn check_count(v: &Value, n: &Value) -> Result<(), Error> {
     let n = usize::try_from(n.clone())?;
-    budget::room(v.len().unwrap_or(0).saturating_add(n).saturating_mul(4 * size_of::<Value>()))
+    budget::check_bytes(v.len().unwrap_or(0).saturating_add(n).saturating_mul(4 * size_of::<Value>()))
 }
 
 fn batch(state: &mut State, v: &Value, n: &Value, fill: Option<Value>) -> Result<Value, Error> {
-    few(v, n)?;
+    check_count(v, n)?;
     Value::from_function(minijinja::filters::batch).call(state, &[v.clone(), n.clone(), fill.unwrap_or(Value::from(()))])
 }
 
 fn slice(state: &mut State, v: &Value, n: &Value, fill: Option<Value>) -> Result<Value, Error> {
-    few(v, n)?;
+    check_count(v, n)?;
     Value::from_function(minijinja::filters::slice).call(state, &[v.clone(), n.clone(), fill.unwrap_or(Value::from(()))])
 }
 
@@ -267,7 +269,8 @@ fn dictsort(state: &mut State, v: &Value, args: Rest<Value>, kw: Kwargs) -> Resu
     Value::from_function(minijinja::filters::dictsort).call(state, &[v.clone(), Value::from(Kwargs::from_iter(named))])
 }
 
-/// Adds a filter of minijinja's that walks over its first argument, once there is room for a list of its items.
+/// Adds one of minijinja's filters that iterate over their first argument, with a check that a list
+/// of its items fits in memory.
 fn add_walker<F, Rv, Args>(env: &mut Environment<'static>, name: &'static str, f: F)
 where
     F: minijinja::functions::Function<Rv, Args>,
@@ -278,12 +281,12 @@ where
     env.add_filter(name, move |state: &mut State, args: Rest<ValueOrKwargs>| -> Result<Value, Error> {
         let args = args.into_values();
         let items = args.first().map_or(0, |v| v.as_str().map(str::len).or_else(|| v.len()).unwrap_or(0));
-        budget::room(items.saturating_mul(2 * size_of::<Value>()))?;
+        budget::check_bytes(items.saturating_mul(2 * size_of::<Value>()))?;
         f.call(state, &args)
     });
 }
 
-/// Adds all of them to an environment.
+/// Adds all filters to an environment.
 pub fn add_to(env: &mut Environment<'static>) {
     env.add_filter("tojson", json::tojson);
     env.add_filter("string", string);

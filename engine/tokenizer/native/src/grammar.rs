@@ -37,7 +37,8 @@ fn wrong(e: impl std::fmt::Display) -> Fail {
     fail(Code::Grammar, e.to_string())
 }
 
-/// The words of the trie: special tokens and ids without a token carry a marker that no text can hold.
+/// The entries of the trie. Special tokens and ids without a token get a marker that no text can
+/// contain.
 fn words(table: &Table, size: usize) -> Vec<Vec<u8>> {
     let marked = |text: &[u8]| [&[TokTrie::SPECIAL_TOKEN_MARKER], text].concat();
     (0..size)
@@ -75,19 +76,19 @@ pub unsafe extern "C" fn vapptext_grammars_new(
         let mut factory = ParserFactory::new_simple(&env).map_err(wrong)?;
         factory.quiet();
         factory.limits_mut().verbose_errors = false;
-        give(out, Grammars { factory, vocab: size });
+        give_handle(out, Grammars { factory, vocab: size });
         Ok(())
     })
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn vapptext_grammars_vocab(g: *const c_void) -> u32 {
-    lent::<Grammars, _>(g).map_or(0, |g| g.vocab as u32)
+    borrow_handle::<Grammars, _>(g).map_or(0, |g| g.vocab as u32)
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn vapptext_grammars_free(g: *mut c_void) {
-    taken::<Grammars, _>(g)
+    drop_handle::<Grammars, _>(g)
 }
 
 fn top_level(kind: &str, src: &str) -> Res<TopLevelGrammar> {
@@ -113,21 +114,21 @@ pub unsafe extern "C" fn vapptext_matcher_new(
     err: *mut Error,
 ) -> i32 {
     guard(err, || {
-        let g = lent::<Grammars, _>(g)?;
+        let g = borrow_handle::<Grammars, _>(g)?;
         let (kind, src) = (text(kind, kind_len)?, text(src, src_len)?);
-        // a chain of rules costs a stack frame a rule
+        // a chain of rules takes one stack frame per rule
         let m = on_stack(budget::STACK, || Counted::new(|| Ok(Matcher::new(g.factory.create_parser(top_level(kind, src)?)))))?;
         match m.matcher.get_error() {
             Some(e) => Err(wrong(e)),
             None => {
-                give(out, m);
+                give_handle(out, m);
                 Ok(())
             }
         }
     })
 }
 
-/// A matcher and the bytes that are allocated for it.
+/// A matcher and its allocated bytes.
 struct Counted {
     matcher: Matcher,
     bytes: isize,
@@ -140,7 +141,7 @@ impl Counted {
         Ok(Counted { matcher, bytes: budget::live() - before })
     }
 
-    /// Calls f and adds what stays allocated after it.
+    /// Calls f and counts the memory that stays allocated after it.
     fn with<T>(&mut self, f: impl FnOnce(&mut Matcher) -> T) -> T {
         let before = budget::live();
         let out = f(&mut self.matcher);
@@ -153,25 +154,25 @@ unsafe fn matcher<'a>(m: *mut c_void) -> Res<&'a mut Counted> {
     m.cast::<Counted>().as_mut().ok_or_else(|| fail(Code::Argument, "null matcher"))
 }
 
-/// The bytes that are allocated for a matcher. What a clone shares with its original is counted
-/// in the original.
+/// The allocated bytes of a matcher. Memory shared between a clone and its original counts for the
+/// original.
 #[no_mangle]
 pub unsafe extern "C" fn vapptext_matcher_bytes(m: *const c_void) -> usize {
-    lent::<Counted, _>(m).map_or(0, |m| m.bytes.max(0) as usize)
+    borrow_handle::<Counted, _>(m).map_or(0, |m| m.bytes.max(0) as usize)
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn vapptext_matcher_clone(m: *mut c_void, out: *mut *mut c_void, err: *mut Error) -> i32 {
     guard(err, || {
         let m = &matcher(m)?.matcher;
-        give(out, Counted::new(|| Ok(m.deep_clone()))?);
+        give_handle(out, Counted::new(|| Ok(m.deep_clone()))?);
         Ok(())
     })
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn vapptext_matcher_free(m: *mut c_void) {
-    taken::<Counted, _>(m)
+    drop_handle::<Counted, _>(m)
 }
 
 #[no_mangle]
@@ -181,7 +182,7 @@ pub unsafe extern "C" fn vapptext_matcher_mask(m: *mut c_void, bits: *mut u32, w
             return Err(fail(Code::Argument, "null mask"));
         }
         let out = std::slice::from_raw_parts_mut(bits, words);
-        // the library's own mask is freed before with counts
+        // drop the library's own mask before `with` counts
         matcher(m)?.with(|m| {
             let mask = m.compute_mask_or_eos().map_err(wrong)?;
             let n = mask.len().div_ceil(32);

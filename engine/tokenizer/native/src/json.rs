@@ -1,4 +1,5 @@
-//! The tojson filter as transformers sets it: json.dumps without HTML escaping, ensure_ascii off.
+//! The tojson filter as transformers configures it: json.dumps without HTML escaping, ensure_ascii
+//! off.
 use crate::budget;
 use crate::pystr::{self, bad, MAX_DEPTH};
 use minijinja::value::{Kwargs, Rest, Value, ValueKind};

@@ -1,5 +1,6 @@
-//! vapp's text library: tokenizer, chat templates and grammars behind one C ABI
-//! (include/vapptext.h). Everything that can panic runs under abi::guard.
+//! vapp's text library: tokenizer, chat templates and grammars behind one C ABI (vapptext.h). Code
+//! that can panic runs under abi::guard. It must not know models or requests. Start reading at
+//! abi.rs.
 mod abi;
 mod added;
 mod budget;

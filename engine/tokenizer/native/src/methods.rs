@@ -1,15 +1,16 @@
-//! Methods of Python's str, list and dict, where minijinja's pycompat lacks or differs.
+//! Methods of Python's str, list and dict that minijinja's pycompat lacks or implements
+//! differently.
 use crate::budget;
-use crate::filters::{joined, replaced};
+use crate::filters::{join_texts, replace_text};
 use crate::operators::sane_widths;
 use crate::pystr::{bad, type_name};
 use minijinja::value::{from_args, Kwargs, Tuple, Value, ValueKind};
 use minijinja::{Error, State};
 
-/// Padding wider than this is refused.
+/// The maximum width of padding.
 const MAX_WIDTH: usize = 100_000;
 
-/// More parts of one split are refused.
+/// The maximum number of parts of one split.
 const MAX_PARTS: usize = 1_000_000;
 
 /// str.isspace(): Unicode white space and the four ASCII separators.
@@ -28,7 +29,7 @@ pub fn strip<'a>(s: &'a str, chars: Option<&str>, left: bool, right: bool) -> &'
     }
 }
 
-/// Called for a method that the value itself does not have.
+/// Called for methods that the value itself does not have.
 pub fn call(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
     let own = match (value.as_str(), value.kind()) {
         (Some(s), _) => of_str(s, name, args)?,
@@ -115,11 +116,11 @@ fn of_str(s: &str, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
         "capitalize" => Value::from(capitalize(s)),
         "replace" => {
             let (old, new, count): (&str, &str, Option<i64>) = from_args(args)?;
-            Value::from(replaced(s, old, new, count)?)
+            Value::from(replace_text(s, old, new, count)?)
         }
         "join" => {
             let (items,): (&Value,) = from_args(args)?;
-            Value::from(joined(s, items, only_text)?)
+            Value::from(join_texts(s, items, only_text)?)
         }
         "format" => {
             sane_widths(s)?;
@@ -211,7 +212,7 @@ fn split_lines(s: &str, keep: bool) -> Result<Value, Error> {
     let ends = ['\n', '\r', '\u{b}', '\u{c}', '\u{1c}', '\u{1d}', '\u{1e}', '\u{85}', '\u{2028}', '\u{2029}'];
     let mut lines = Vec::new();
     let mut rest = s;
-    budget::room(s.matches(ends).count().saturating_mul(2 * size_of::<Value>()))?;
+    budget::check_bytes(s.matches(ends).count().saturating_mul(2 * size_of::<Value>()))?;
     while let Some(i) = rest.find(ends) {
         let wide = if rest[i..].starts_with("\r\n") { 2 } else { rest[i..].chars().next().map_or(1, char::len_utf8) };
         lines.push(Value::from(&rest[..if keep { i + wide } else { i }]));
@@ -225,7 +226,7 @@ fn split_lines(s: &str, keep: bool) -> Result<Value, Error> {
 
 /// str.split / str.rsplit with at most max splits.
 fn split(s: &str, sep: Option<&str>, max: usize, right: bool) -> Result<Value, Error> {
-    budget::room(s.len())?;
+    budget::check_bytes(s.len())?;
     let max = max.min(MAX_PARTS);
     let mut parts: Vec<&str> = match sep {
         Some("") => return Err(bad("empty separator")),

@@ -1,4 +1,4 @@
-//! The operators that program.rs puts in the place of minijinja's, and its checks.
+//! The operators that program.rs substitutes for minijinja's, and its checks.
 use crate::budget;
 use crate::pystr::{self, bad, type_name};
 use crate::slicing;
@@ -26,20 +26,21 @@ pub fn add_to(env: &mut Environment<'_>) {
 /// a ~ b: str() of both.
 fn concat(a: &Value, b: &Value) -> Result<String, Error> {
     let (mut a, b) = (pystr::str(a)?, pystr::str(b)?);
-    budget::room(b.len())?;
+    budget::check_bytes(b.len())?;
     a.push_str(&b);
     budget::check()?;
     Ok(a)
 }
 
-/// Lets a + b pass if there is room for it: the operands, last first, as UnpackList wants them.
+/// Checks that a + b fits in memory and returns the operands, last first, as UnpackList expects
+/// them.
 fn summable(a: Value, b: Value) -> Result<Value, Error> {
     let sum = match (a.as_str(), b.as_str()) {
         (Some(x), Some(y)) => x.len() + y.len(),
         _ if is_list(&a) && is_list(&b) => a.len().unwrap_or(0).saturating_add(b.len().unwrap_or(0)).saturating_mul(size_of::<Value>()),
         _ => 0,
     };
-    budget::room(sum)?;
+    budget::check_bytes(sum)?;
     Ok(Value::from(vec![b, a]))
 }
 
@@ -84,13 +85,13 @@ fn mul(a: &Value, b: &Value) -> Result<Value, Error> {
     };
     let n = usize::try_from(n.max(0)).map_err(|_| bad("cannot fit 'int' into an index-sized integer"))?;
     if let Some(s) = v.as_str() {
-        budget::room(s.len().saturating_mul(n))?;
+        budget::check_bytes(s.len().saturating_mul(n))?;
         return Ok(Value::from(s.repeat(n)));
     }
     if !is_list(v) {
         return Err(unsupported("*", a, b));
     }
-    budget::room(v.len().unwrap_or(0).saturating_mul(n.max(1)).saturating_mul(size_of::<Value>()))?;
+    budget::check_bytes(v.len().unwrap_or(0).saturating_mul(n.max(1)).saturating_mul(size_of::<Value>()))?;
     budget::value()?;
     let items: Vec<Value> = v.try_iter()?.collect();
     Ok(std::iter::repeat_n(items, n).flatten().collect())
@@ -110,7 +111,8 @@ fn rem(state: &mut State, a: &Value, b: &Value) -> Result<Value, Error> {
     }
 }
 
-/// 'format' % args; what is no text and no number is formatted as its str(), and for %r all as their repr().
+/// 'format' % args. Operands that are neither text nor number are formatted with str(), and all
+/// operands of %r with repr().
 pub fn printf(state: &mut State, format: &Value, args: &[Value]) -> Result<Value, Error> {
     let text = format.as_str().ok_or_else(|| bad("the format is not a text"))?;
     sane_widths(text)?;
@@ -132,7 +134,7 @@ pub fn printf(state: &mut State, format: &Value, args: &[Value]) -> Result<Value
     Value::from_function(minijinja::filters::format).call(state, &all)
 }
 
-/// The format with %s for %r, and the letters of its conversions in order.
+/// Returns the format with %s in place of %r, and the conversion letters in order.
 fn conversions(format: &str) -> (String, Vec<char>) {
     let (mut out, mut kinds, mut inside) = (String::with_capacity(format.len()), Vec::new(), false);
     for c in format.chars() {
@@ -150,7 +152,7 @@ fn conversions(format: &str) -> (String, Vec<char>) {
     (out, kinds)
 }
 
-/// Refuses widths and precisions of more than four digits, and those that are arguments.
+/// Refuses widths and precisions with more than four digits, and those given as arguments.
 pub fn sane_widths(format: &str) -> Result<(), Error> {
     let long = format.as_bytes().windows(5).any(|w| w.iter().all(u8::is_ascii_digit));
     match long || format.contains("%*") || format.contains(".*") || format.contains(":{") {
@@ -165,7 +167,7 @@ fn ordered(op: &str, a: &Value, b: &Value) -> Result<Ordering, Error> {
     }
     if let (Some(x), Some(y)) = (real(a), real(b)) {
         let exact = whole(a).zip(whole(b)).map(|(x, y)| x.cmp(&y));
-        // a NaN is in no order: neither less nor greater; no template compares one
+        // NaN is unordered: neither less nor greater; no template compares one
         return Ok(exact.or(x.partial_cmp(&y)).unwrap_or(Ordering::Equal));
     }
     if a.kind() == b.kind() && matches!(a.kind(), ValueKind::String | ValueKind::Seq) {
@@ -185,7 +187,7 @@ fn is_namespace(v: &Value) -> bool {
     v.as_object().is_some_and(|o| o.type_name().ends_with("::Namespace"))
 }
 
-/// A namespace inside itself could never be freed, printed or compared.
+/// Refuses a namespace: stored inside itself it could never be freed, printed or compared.
 fn storable(v: Value) -> Result<Value, Error> {
     match is_namespace(&v) {
         true => Err(bad("a namespace cannot be put into a namespace")),

@@ -1,12 +1,12 @@
-//! A compiled template whose instructions are amended where minijinja's differ from Python's, or where
-//! they could use memory without end: some are replaced by a call of a filter of our own, and every one
-//! that makes a value is followed by a check of the render's budget. The filters' names cannot be written
-//! in a template.
+//! A compiled template with amended instructions where minijinja's differ from Python's or could
+//! use unlimited memory. Some are replaced by a call of one of our filters. A check of the render's
+//! budget follows every instruction that creates a value. The filters' names cannot be written in a
+//! template.
 use minijinja::machinery::{ast::Stmt, CodeGenerator, Instruction, Instructions};
 use minijinja::value::Value;
 use std::collections::BTreeMap;
 
-/// No cache slot: the filter is looked up by name.
+/// No cache slot: filters are looked up by name.
 const NO_SLOT: u8 = !0;
 
 pub struct Program<'a> {
@@ -23,7 +23,7 @@ impl<'a> Program<'a> {
     }
 }
 
-/// Bytes of a text, items of a list, in a constant.
+/// The maximum bytes of a text or items of a list in a constant.
 const MAX_CONST: usize = 1 << 20;
 
 fn size(v: &Value) -> usize {
@@ -34,7 +34,7 @@ fn filter<'a>(name: &'a str, args: u16) -> Instruction<'a> {
     Instruction::ApplyFilter(name, Some(args), NO_SLOT)
 }
 
-/// What stands for one instruction.
+/// Emits the replacement of one instruction.
 fn amend<'a>(i: &Instruction<'a>, out: &mut Vec<Instruction<'a>>) {
     use Instruction::*;
     match i {
@@ -50,7 +50,7 @@ fn amend<'a>(i: &Instruction<'a>, out: &mut Vec<Instruction<'a>>) {
         SetAttr(_) => out.extend([Swap, filter("!storable", 1), Swap, i.clone()]),
         BuildMap(_) | BuildList(_) | BuildTuple(_) | CallFunction(..) => out.extend([i.clone(), filter("!built", 1)]),
         Add => out.extend([filter("!summable", 2), UnpackList(2), Add, filter("!kept", 1)]),
-        // the compiler folds constants, which no check saw
+        // constants folded by the compiler were never checked
         LoadConst(v) if size(v) > MAX_CONST => out.extend([i.clone(), filter("!toolarge", 1)]),
         Slice => out.extend([filter("!slice", 4), filter("!kept", 1)]),
         ApplyFilter(..) | CallMethod(..) | CallObject(_) | EndCapture => out.extend([i.clone(), filter("!kept", 1)]),
@@ -81,7 +81,7 @@ fn amended<'a>(name: &'a str, source: &'a str, old: &Instructions<'a>) -> Instru
     new
 }
 
-/// Points a jump at where its target has gone.
+/// Adjusts the target of a jump.
 fn retarget(i: &mut Instruction<'_>, starts: &[u32]) {
     use Instruction::*;
     match i {

@@ -4,7 +4,7 @@ use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 use std::fmt::Write;
 
-/// Deeper values are refused: every level costs stack.
+/// The maximum nesting of values, because every level takes stack.
 pub const MAX_DEPTH: usize = 200;
 
 pub fn bad(msg: impl Into<String>) -> Error {
@@ -25,7 +25,7 @@ pub fn type_name(v: &Value) -> &'static str {
     }
 }
 
-/// repr(float): the shortest digits that round-trip, an exponent below 1e-4 and from 1e16 on.
+/// repr(float): the shortest digits that round-trip, with an exponent below 1e-4 and from 1e16 on.
 pub fn float(f: f64) -> String {
     if f.is_nan() {
         return "nan".into();
@@ -55,7 +55,7 @@ pub fn number(v: &Value) -> String {
     }
 }
 
-/// What repr() writes as it is; an approximation of str.isprintable().
+/// True for characters that repr() does not escape; an approximation of str.isprintable().
 fn printable(c: char) -> bool {
     let space = c.is_whitespace() && c != ' ';
     let hidden = matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'

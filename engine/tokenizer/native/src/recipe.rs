@@ -1,5 +1,5 @@
-//! What a tokenizer's definition says about where a text can be divided so that the ids of the parts, joined, are the ids of the
-//! whole.
+//! Determines from a tokenizer's definition where a text can be divided so that the concatenated
+//! ids of the parts equal the ids of the whole.
 use crate::regex_nfa::Nfa;
 use serde_json::{json, Value};
 use std::borrow::Cow;
@@ -11,29 +11,30 @@ use tokenizers::{Model, Tokenizer};
 use unicode_normalization_alignments as unicode;
 use unicode_normalization_alignments::IsNormalized;
 
-/// The expression of ByteLevel with use_regex.
+/// The regex of ByteLevel with use_regex.
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 
-/// How a text between added tokens is divided.
+/// How to divide a text between added tokens.
 pub struct Recipe {
     border: Border,
-    /// There is no other normalizer.
+    /// NFC or a similar form is the only normalizer.
     form_only: bool,
-    /// The normalizer and the pre-tokenizer of a text that does not begin at the start of such a stretch: they prepend nothing.
+    /// The normalizer and the pre-tokenizer for text that continues a stretch: they prepend
+    /// nothing.
     pub normalizer_inside: Option<NormalizerWrapper>,
     pub inside: Option<PreTokenizerWrapper>,
-    /// The pre-tokenizer at the start of a stretch that is not the start of the whole text.
+    /// The pre-tokenizer for the start of a stretch that is not the start of the whole text.
     pub later: Option<PreTokenizerWrapper>,
-    /// A space that the pre-tokenizer puts before a stretch, as the regex sees it.
+    /// The pre-tokenizer prepends a space to a stretch, and the regex sees it.
     pub space: bool,
-    /// Something is put before a stretch.
+    /// Something is prepended to a stretch.
     pub prepends: bool,
     regex: Option<Nfa>,
     digits: Digits,
     merges: Option<Merges>,
 }
 
-/// Whether digits are split off before the regex sees the text: each alone, or runs of them.
+/// Whether digits are split off before the regex is applied: each alone, or in runs.
 #[derive(Clone, Copy, PartialEq)]
 enum Digits {
     No,
@@ -51,7 +52,7 @@ impl Digits {
     }
 }
 
-/// Where normalization cannot look across.
+/// Positions that normalization cannot look across.
 #[derive(Clone, Copy, PartialEq)]
 enum Border {
     Anywhere,
@@ -63,7 +64,7 @@ enum Border {
 }
 
 impl Recipe {
-    /// Returns None where no place to divide a text is known to be exact.
+    /// Returns None if no dividing position is known to be exact.
     pub fn new(t: &Tokenizer, definition: &[u8]) -> Option<Recipe> {
         if let ModelWrapper::BPE(m) = t.get_model() {
             if m.dropout.is_some_and(|d| d > 0.0) {
@@ -110,7 +111,7 @@ impl Recipe {
         })
     }
 
-    /// Reports whether what comes before s cannot change how s is normalized, and the other way round.
+    /// Reports whether the text before s and s are normalized independently.
     pub fn begins(&self, s: &str) -> bool {
         let Some(c) = s.chars().next() else { return true };
         self.border.before(c)
@@ -121,15 +122,15 @@ impl Recipe {
         self.form_only && self.border.form(s.chars())
     }
 
-    /// Reports whether the pre-token s[..end] is the same whatever comes behind s; the one after it starts at next. With space
-    /// the pre-tokenizer puts a space before s.
+    /// Reports whether the pre-token s[..end] is the same for any text after s; the next one starts
+    /// at next. With space, the pre-tokenizer prepends a space to s.
     pub fn decided(&self, s: &str, end: usize, next: usize, space: bool) -> bool {
         let Some(r) = &self.regex else { return next < s.len() };
         let space = (space && !s.starts_with(' ')).then_some(' ');
         end == next && r.decided(space.into_iter().chain(s.chars()), |a, b| self.digits.split(a, b))
     }
 
-    /// Returns the last place in s, not its start or its end, across which the model merges nothing.
+    /// Returns the last position inside s across which the model merges nothing.
     pub fn between(&self, s: &str) -> Option<usize> {
         self.merges.as_ref()?.between(s)
     }
@@ -150,14 +151,14 @@ impl Border {
     fn before(self, c: char) -> bool {
         match self {
             Border::Anywhere => true,
-            // characters that are removed are no border
+            // removed characters are not a border
             Border::Bert if !(c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric()) => false,
             Border::Bert => Border::Nfd.before(c),
             _ => self.form(std::iter::once(c)) && unicode::char::canonical_combining_class(c) == 0,
         }
     }
 
-    /// Reports whether a text is in the form already, as far as that is quick to see.
+    /// Reports whether a text is already in the normal form, as far as a quick check can tell.
     fn form(self, s: impl Iterator<Item = char>) -> bool {
         let quick = match self {
             Border::Nfc => unicode::is_nfc_quick(s),
@@ -189,7 +190,7 @@ fn stages<T: serde::Serialize>(of: Option<&T>, list: &str) -> Option<Vec<Value>>
     Some(out)
 }
 
-/// What the stages of a pre-tokenizer come to.
+/// The combined effect of a pre-tokenizer's stages.
 struct Splits {
     inside: Option<PreTokenizerWrapper>,
     later: Option<PreTokenizerWrapper>,
@@ -198,7 +199,7 @@ struct Splits {
     bytes: bool,
     space: bool,
     prepends: bool,
-    /// What a space is for the model.
+    /// The character that represents a space for the model.
     space_is: char,
 }
 
@@ -218,7 +219,7 @@ impl Splits {
         for (i, stage) in list.iter().enumerate() {
             let flag = |name: &str| stage[name].as_bool().unwrap_or(false);
             if out.bytes {
-                return None; // what comes after sees no text
+                return None; // later stages see no text
             }
             match stage["type"].as_str()? {
                 "Digits" if out.regex.is_none() => out.digits = if flag("individual_digits") { Digits::Alone } else { Digits::Runs },
@@ -267,7 +268,7 @@ impl Splits {
         Some(out)
     }
 
-    /// Takes the one regex of the stages; it must see the text as it is.
+    /// Sets the regex; there may be only one, and it must see the original text.
     fn expression(&mut self, pattern: &str) -> Option<()> {
         if self.regex.is_some() || self.space_is != ' ' {
             return None;
@@ -277,7 +278,8 @@ impl Splits {
     }
 }
 
-/// The pairs of characters that a merge of a BPE model can join: the last of its left side and the first of its right one.
+/// The pairs of characters that a merge of a BPE model can join: the last one of its left side and
+/// the first one of its right side.
 struct Merges {
     pairs: Vec<(char, char)>,
     known: HashSet<char>,
@@ -295,7 +297,7 @@ impl Merges {
         for m in &list {
             let (left, right) = m.sides()?;
             if [left, right].iter().any(|s| s.len() == 6 && s.starts_with("<0x")) {
-                return None; // a merge of bytes: of no characters
+                return None; // a merge of bytes that are not whole characters
             }
             pairs.push((left.chars().next_back()?, right.chars().next()?));
         }

@@ -1,5 +1,6 @@
-//! An automaton over the positions of a splitting regex. It answers one question: has a match that starts here been decided by
-//! the characters seen so far? It accepts at least what the regex can look at, so "decided" is never wrong.
+//! An automaton over the positions of a splitting regex. It answers one question: do the characters
+//! seen so far determine a match that starts here? It accepts at least everything that the regex
+//! can look at, so a positive answer is always correct.
 use onig::Regex;
 use std::collections::HashMap;
 use std::sync::RwLock;
@@ -11,7 +12,7 @@ const CACHED: usize = 16 << 10;
 
 pub struct Nfa {
     first: Set,
-    /// Positions that alone are a match, whatever comes after.
+    /// Positions that are a complete match, whatever follows.
     alone: Set,
     follow: Vec<Set>,
     tests: Vec<(Regex, Set)>,
@@ -20,7 +21,7 @@ pub struct Nfa {
 }
 
 impl Nfa {
-    /// Returns None for a regex with constructs whose reach is not known here.
+    /// Returns None for a regex with constructs that this parser does not know.
     pub fn new(pattern: &str) -> Option<Nfa> {
         let mut p = Parser { src: pattern.chars().collect(), at: 0, icase: false, follow: vec![], leaves: vec![] };
         let whole = p.alternatives()?;
@@ -64,8 +65,8 @@ impl Nfa {
         s
     }
 
-    /// Reports whether a match starts at the beginning of s and no character behind s can change it; ends reports whether the
-    /// regex sees an end of the text between two characters.
+    /// Reports whether a match starts at the beginning of s and no character after s can change it;
+    /// ends reports whether the regex sees an end of the text between two characters.
     pub fn decided(&self, s: impl IntoIterator<Item = char>, ends: impl Fn(char, char) -> bool) -> bool {
         let mut chars = s.into_iter();
         let Some(mut c) = chars.next() else { return false };
@@ -93,8 +94,8 @@ impl Nfa {
     }
 }
 
-/// A part of the regex: positions it can begin and end with. The sure sets leave out what depends on a lookahead or on a
-/// possessive quantifier.
+/// A part of the regex: the positions that it can begin and end with. The sure sets exclude matches
+/// that depend on a lookahead or on a possessive quantifier.
 #[derive(Clone, Copy)]
 struct Part {
     first: Set,
@@ -189,7 +190,7 @@ impl Parser {
             self.at += 1;
             if most == Some(0) {
                 let (least, most) = self.bounds()?;
-                // copies of the atom, each with positions of its own
+                // copies of the atom, each with its own positions
                 let after = self.at;
                 let mut all = EMPTY;
                 for n in 0..most.unwrap_or(least.max(1)) {
@@ -208,7 +209,7 @@ impl Parser {
                     return None;
                 }
                 self.at = after;
-                // the atom parsed first has positions that nothing leads to
+                // nothing leads to the positions of the atom parsed first
                 out = all;
                 if matches!(self.peek(), Some('?' | '*' | '+' | '{')) {
                     return None;
@@ -265,7 +266,7 @@ impl Parser {
         if self.eat("(?i:") {
             let inner = self.group(true)?;
             let text: String = self.src[start..self.at].iter().collect::<String>().to_lowercase();
-            // pairs that one character equals when case is ignored
+            // pairs that equal one character if case is ignored
             let folded = ["ss", "ff", "fi", "fl", "st"].iter().any(|p| text.contains(p));
             return (text.is_ascii() && !folded).then_some(inner);
         }

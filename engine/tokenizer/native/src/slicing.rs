@@ -17,7 +17,7 @@ pub fn slice(v: Value, start: Value, stop: Value, step: Value) -> Result<Value, 
         if step == 1 {
             return Ok(s.chars().skip(range.at as usize).take(range.n).collect::<String>().into());
         }
-        budget::room(s.len().saturating_mul(size_of::<char>()))?;
+        budget::check_bytes(s.len().saturating_mul(size_of::<char>()))?;
         let chars: Vec<char> = s.chars().collect();
         return Ok(range.map(|i| chars[i]).collect::<String>().into());
     }
@@ -27,7 +27,7 @@ pub fn slice(v: Value, start: Value, stop: Value, step: Value) -> Result<Value, 
     if !is_list(&v) {
         return Err(bad(format!("'{}' object is not subscriptable", type_name(&v))));
     }
-    budget::room(v.len().unwrap_or(0).saturating_mul(size_of::<Value>()))?;
+    budget::check_bytes(v.len().unwrap_or(0).saturating_mul(size_of::<Value>()))?;
     let items: Vec<Value> = v.try_iter()?.checked().collect::<Result<_, _>>()?;
     let picked = Range::new(items.len() as i128, bound(&start)?, bound(&stop)?, step).map(|i| items[i].clone());
     Ok(if v.is_tuple() { Value::from(Tuple::from(picked.collect::<Vec<_>>())) } else { picked.collect() })
@@ -41,7 +41,7 @@ fn bound(v: &Value) -> Result<Option<i128>, Error> {
     }
 }
 
-/// The places that a slice picks, as Python's slice.indices() gives them.
+/// The indices that a slice selects, as Python's slice.indices() computes them.
 struct Range {
     at: i128,
     n: usize,

@@ -12,7 +12,8 @@ pub fn set_now(local_seconds: i64) {
     NOW.with(|n| n.set(local_seconds));
 }
 
-/// Directives that Python answers itself: a naive time has no zone, and no microseconds here.
+/// Replaces directives that Python evaluates differently: a naive time has no zone, and no
+/// microseconds here.
 fn to_c(format: &str) -> Result<Vec<u8>, Error> {
     let mut out = Vec::with_capacity(format.len() + 1);
     let mut it = format.bytes();

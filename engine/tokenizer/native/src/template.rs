@@ -1,4 +1,4 @@
-//! Chat templates: compile once, render many times, each render within its budget.
+//! Chat templates: compiled once, rendered many times, each render within its budget.
 use crate::abi::*;
 use crate::budget::{self, Over};
 use crate::content;
@@ -15,9 +15,9 @@ use std::time::Duration;
 
 const NAME: &str = "chat";
 
-/// A compiled template. Rendering does not change it: many threads may share one.
+/// A compiled template. Rendering does not change it, so threads may share it.
 pub struct Template {
-    /// Borrows from src, which must stay after it in this list to be dropped after it.
+    /// Borrows from src, so it must precede src here to be dropped first.
     program: Program<'static>,
     env: Box<Environment<'static>>,
     parts: bool,
@@ -26,11 +26,12 @@ pub struct Template {
 
 impl Template {
     pub fn new(src: &str, fuel: u64, own_stack: bool) -> Res<Template> {
-        // Jinja2 reads every line end as \n
+        // Jinja2 converts every line end to \n
         let src = generation_tags(&src.replace("\r\n", "\n").replace('\r', "\n")).into_boxed_str();
         let env = Box::new(environment(fuel).map_err(|e| failure(&e))?);
         let compile = move || {
-            // SAFETY: the text stays where it is, in a box, until the program that borrows it is gone.
+            // SAFETY: the box does not move, and the program that borrows the text is dropped
+            // before it.
             let text: &'static str = unsafe { &*(&*src as *const str) };
             let syntax = syntax().map_err(|e| failure(&e))?;
             not_too_deep(text, &syntax)?;
@@ -45,10 +46,10 @@ impl Template {
 
     pub fn render(&self, ctx: &[u8], b: &Budget) -> Res<String> {
         if !b.own_stack {
-            return self.run(ctx, b, budget::MANY);
+            return self.run(ctx, b, budget::MAX_VALUES);
         }
-        match self.run(ctx, b, budget::FEW) {
-            Err(_) if budget::too_many_values() => on_stack(budget::STACK, || self.run(ctx, b, budget::MANY)),
+        match self.run(ctx, b, budget::MAX_VALUES_SMALL_STACK) {
+            Err(_) if budget::too_many_values() => on_stack(budget::STACK, || self.run(ctx, b, budget::MAX_VALUES)),
             done => done,
         }
     }
@@ -61,7 +62,7 @@ impl Template {
         strftime::set_now(b.now);
         let root = to_value(ctx);
         budget::start(b.memory, b.time, values);
-        // SAFETY: what eval borrows from self for 'static, its state, is dropped before this returns.
+        // SAFETY: the state that eval borrows from self for 'static is dropped before this returns.
         let (env, program) = unsafe { (&*(&*self.env as *const Environment<'static>), &*(&self.program as *const Program<'static>)) };
         let mut text = String::new();
         let done = eval(env, &program.main, root, &program.blocks, &mut make_string_output(&mut text), AutoEscape::None).map(drop);
@@ -77,7 +78,7 @@ impl Template {
     }
 }
 
-/// What one render may use: the clock it sees (local seconds), and its limits.
+/// The clock of a render (local seconds) and its limits.
 pub struct Budget {
     pub now: i64,
     pub output: usize,
@@ -86,15 +87,16 @@ pub struct Budget {
     pub own_stack: bool,
 }
 
-/// Tokens of one tag, and branches of all ifs: both nest the syntax tree without brackets.
+/// Maximum tokens of one tag, and maximum branches of all ifs: both nest the syntax tree without
+/// brackets.
 const MAX_TOKENS: usize = 5_000;
 const MAX_ELIFS: usize = 1_000;
 
-/// Refuses what would make the parser or the compiler recurse without end.
+/// Refuses sources that would make the parser or the compiler recurse too deeply.
 fn not_too_deep(src: &str, syntax: &SyntaxConfig) -> Res<()> {
     let (mut tokens, mut elifs) = (0, 0);
     for item in tokenize(src, false, syntax.clone()) {
-        // the parser reports what is wrong with it
+        // the parser reports the error
         let Ok((token, span)) = item else { return Ok(()) };
         tokens += 1;
         match token {
@@ -110,7 +112,8 @@ fn not_too_deep(src: &str, syntax: &SyntaxConfig) -> Res<()> {
     Ok(())
 }
 
-/// transformers' {% generation %} marks assistant text; it renders its body in a scope of its own, as {% with %} does.
+/// transformers' {% generation %} marks assistant text; its body has its own scope, like that of {%
+/// with %}.
 fn generation_tags(src: &str) -> String {
     let mut out = String::with_capacity(src.len());
     let mut rest = src;
@@ -145,7 +148,8 @@ fn to_value(v: Json) -> Value {
     }
 }
 
-/// Kind and detail in Jinja2's words where templates' users know them. Never the debug text: it quotes the conversation.
+/// Kind and detail, in Jinja2's wording if template users know it. Never the debug text: it quotes
+/// the conversation.
 fn message(e: &JinjaError) -> String {
     let detail = e.detail().unwrap_or("");
     if e.kind() == ErrorKind::UndefinedError {
@@ -194,20 +198,20 @@ fn failure(e: &JinjaError) -> Fail {
 #[no_mangle]
 pub unsafe extern "C" fn vapptext_template_new(src: *const u8, n: usize, fuel: u64, own_stack: bool, out: *mut *mut c_void, err: *mut Error) -> i32 {
     guard(err, || {
-        give(out, Template::new(text(src, n)?, fuel, own_stack)?);
+        give_handle(out, Template::new(text(src, n)?, fuel, own_stack)?);
         Ok(())
     })
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn vapptext_template_free(t: *mut c_void) {
-    taken::<Template, _>(t)
+    drop_handle::<Template, _>(t)
 }
 
-/// True if the template wants message content as a list of parts.
+/// True if the template expects message content as a list of parts.
 #[no_mangle]
 pub unsafe extern "C" fn vapptext_template_wants_parts(t: *const c_void) -> bool {
-    lent::<Template, _>(t).is_ok_and(|t| t.parts)
+    borrow_handle::<Template, _>(t).is_ok_and(|t| t.parts)
 }
 
 #[repr(C)]
@@ -229,8 +233,8 @@ pub unsafe extern "C" fn vapptext_template_render(
     err: *mut Error,
 ) -> i32 {
     guard(err, || {
-        let t = lent::<Template, _>(t)?;
-        let b = lent::<CBudget, _>(budget)?;
+        let t = borrow_handle::<Template, _>(t)?;
+        let b = borrow_handle::<CBudget, _>(budget)?;
         let time = Duration::from_millis(b.millis);
         let text = t.render(slice(ctx, n)?, &Budget { now: b.now, output: b.output, memory: b.memory, time, own_stack: b.own_stack })?;
         out.write(Buf::new(text.into_bytes()));

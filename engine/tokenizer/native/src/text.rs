@@ -1,4 +1,4 @@
-//! Tokenizer: load, encode and decode by length, so that NUL bytes are text like any other.
+//! Tokenizer: load, encode and decode texts given with their length, so that NUL bytes are allowed.
 use crate::abi::*;
 use crate::daulet::UnifiedTokenizer;
 use crate::vocab::Table;
@@ -7,11 +7,12 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use tokenizers::{AddedVocabulary, Encoding, Model, OffsetType, PreTokenizer, Tokenizer};
 
-/// A tokenizer. Its handle is an Arc's pointer and, as tok comes first, a pointer that daulet's C functions take.
+/// A tokenizer. Its handle is an Arc's pointer. Since tok is the first field, daulet's C functions
+/// accept it too.
 #[repr(C)]
 pub struct Shared {
     tok: UnifiedTokenizer,
-    /// The added vocabulary that takes a special token's text for plain text.
+    /// The added vocabulary that treats a special token's text as plain text.
     plain: AddedVocabulary,
     windows: Windows,
 }
@@ -38,7 +39,8 @@ impl Shared {
     }
 }
 
-/// What becomes of special tokens in encoding: add those of the post-processor, parse those in the text.
+/// The handling of special tokens in encoding: add those of the post-processor, parse those in the
+/// text.
 #[derive(Clone, Copy)]
 struct Special {
     add: bool,
@@ -55,7 +57,7 @@ pub unsafe fn shared(p: *const c_void) -> Res<Arc<Shared>> {
 }
 
 unsafe fn borrowed<'a>(p: *const c_void) -> Res<&'a Tokenizer> {
-    lent::<Shared, _>(p)?.inner()
+    borrow_handle::<Shared, _>(p)?.inner()
 }
 
 fn wrong(e: impl std::fmt::Display) -> Fail {
@@ -68,7 +70,7 @@ fn wrong(e: impl std::fmt::Display) -> Fail {
 pub unsafe extern "C" fn vapptext_tokenizer_new(json: *const u8, n: usize, out: *mut *const c_void, err: *mut Error) -> i32 {
     guard(err, || {
         let mut t = Tokenizer::from_bytes(slice(json, n)?).map_err(wrong)?;
-        // what transformers does before every call that does not ask for them
+        // as transformers does before every call that does not ask for them
         t.with_truncation(None).map_err(wrong)?;
         t.with_padding(None);
         t.set_encode_special_tokens(false);
@@ -87,13 +89,13 @@ pub unsafe extern "C" fn vapptext_tokenizer_free(t: *const c_void) {
     }
 }
 
-/// special: bit 0 adds the post-processor's tokens, bit 1 reads special tokens in the text as plain text, bit 2 encodes the whole
-/// text at once. window is 0 for the usual size.
+/// special: bit 0 adds the post-processor's tokens, bit 1 encodes special tokens in the text as
+/// plain text, bit 2 encodes the whole text at once. window is 0 for the default size.
 #[no_mangle]
 pub unsafe extern "C" fn vapptext_encode(t: *const c_void, s: *const u8, n: usize, special: u32, window: usize, p: *mut Progress, out: *mut Buf, err: *mut Error) -> i32 {
     guard(err, || {
-        let (t, p) = (lent::<Shared, _>(t)?, p.as_mut().ok_or_else(|| fail(Code::Argument, "null progress"))?);
-        // the first call has seen that it is UTF-8
+        let (t, p) = (borrow_handle::<Shared, _>(t)?, p.as_mut().ok_or_else(|| fail(Code::Argument, "null progress"))?);
+        // the first call has checked that it is UTF-8
         let s = if p.started() { std::str::from_utf8_unchecked(slice(s, n)?) } else { text(s, n)? };
         let (window, longest) = if window == 0 { (WINDOW, LONGEST) } else { (window, LONGEST.max(window)) };
         let special = Special { add: special & 1 != 0, parse: special & 2 == 0, once: special & 4 != 0 };

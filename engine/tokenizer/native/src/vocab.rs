@@ -1,16 +1,16 @@
-//! The bytes of every token: what the tokenizer's decoder makes of it, one token at a time.
+//! The bytes of every token: the result of the tokenizer's decoder for a single token.
 use crate::abi::*;
 use serde_json::Value as Json;
 use tokenizers::Tokenizer;
 
-/// How the decoder joins tokens, as far as a streaming decoder must know it.
+/// How the decoder joins tokens, as far as a streaming decoder needs it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Join {
     /// Bytes are concatenated, then read as UTF-8 (ByteLevel).
     Bytes = 1,
     /// Text is concatenated; a run of byte tokens is UTF-8 as a whole or one U+FFFD per byte (ByteFallback).
     Fallback = 2,
-    /// Something else: only whole sequences can be decoded.
+    /// Other decoders: only whole sequences can be decoded.
     Whole = 3,
 }
 
@@ -22,7 +22,7 @@ pub const ADDED: u8 = 8;
 /// The table of all ids 0..=highest id. The bytes of token i are bytes[ends[i-1]..ends[i]].
 pub struct Table {
     pub join: Join,
-    /// Spaces that the decoder takes away at the very start of a text.
+    /// Spaces that the decoder strips at the very start of a text.
     pub strip: u32,
     pub flags: Vec<u8>,
     pub ends: Vec<u32>,
@@ -138,7 +138,8 @@ fn fallback_byte(t: &str) -> Option<u8> {
     (t.len() == 6).then(|| u8::from_str_radix(hex, 16).ok())?
 }
 
-/// A token all of whose characters stand for bytes (GPT-2's table) is those bytes; another one is itself.
+/// A token whose characters all represent bytes (GPT-2's table) stands for these bytes; any other
+/// token stands for its own text.
 fn push_byte_level(token: &str, out: &mut Vec<u8>) {
     let start = out.len();
     for c in token.chars() {
@@ -153,7 +154,8 @@ fn push_byte_level(token: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// GPT-2's byte alphabet: printable Latin-1 stands for itself, the 68 other bytes for U+0100 and on, in order.
+/// GPT-2's byte alphabet: printable Latin-1 represents itself, the 68 other bytes are U+0100 and
+/// up, in order.
 const ALPHABET: [i16; 0x144] = {
     let mut table = [-1i16; 0x144];
     let (mut b, mut next) = (0, 0x100);

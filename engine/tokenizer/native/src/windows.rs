@@ -1,4 +1,4 @@
-//! Encoding in windows: a text of any length costs the memory of one window and its ids.
+//! Encoding in windows: a text of any length needs the memory of one window and its ids.
 use crate::abi::*;
 use crate::added::Added;
 use crate::recipe::Recipe;
@@ -11,29 +11,29 @@ use tokenizers::{
     Tokenizer,
 };
 
-/// Bytes of a window, and of the longest stretch without a place to divide it.
+/// Bytes of a window, and of the longest stretch without a dividing position.
 pub const WINDOW: usize = 8 << 10;
 pub const LONGEST: usize = 64 << 10;
 
-/// Entries of the BPE model's cache that are longer than SHORT are dropped after CACHE bytes of them.
+/// Cache entries of the BPE model longer than SHORT are dropped once they total CACHE bytes.
 const SHORT: usize = 16;
 const CACHE: usize = 4 << 20;
 
 const NONE: u32 = u32::MAX;
 
-/// How far the encoding of a text has come. All zero is its start.
+/// The position in a text that is being encoded. All zero is its start.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct Progress {
-    /// What is encoded.
+    /// The bytes encoded so far.
     at: usize,
-    /// The end of the plain text that at is in, if found.
+    /// The end of the plain text that contains `at`, if known.
     end: usize,
-    /// The added token behind it, and where the text goes on.
+    /// The added token after it, and where the text continues.
     stop: usize,
     scan: usize,
     token: u32,
-    /// FOUND, INSIDE, NOT_FIRST, STARTED and DONE.
+    /// FOUND, INSIDE, LATER, STARTED and DONE.
     flags: u32,
 }
 
@@ -50,7 +50,7 @@ impl Progress {
 
 const FOUND: u32 = 1; // end, stop, scan and token are known
 const INSIDE: u32 = 2; // at is not the start of a plain text
-const LATER: u32 = 4; // nor of a plain text behind a normalized added token
+const LATER: u32 = 4; // nor of a plain text after a normalized added token
 const STARTED: u32 = 8;
 const DONE: u32 = 16;
 
@@ -62,7 +62,8 @@ pub struct Windows {
     cached: AtomicUsize,
 }
 
-/// One request for ids: special tokens around the text, special tokens in it as plain text, and the sizes.
+/// The options of a call: special tokens around the text, special tokens in it as plain text, and
+/// the sizes.
 #[derive(Clone, Copy)]
 pub struct Ask {
     pub add: bool,
@@ -82,7 +83,7 @@ impl Windows {
                 Some(s.get().to_owned())
             }
         });
-        // a definition that cannot be processed fails when it is used
+        // an invalid definition fails when it is used
         let around = catch_unwind(AssertUnwindSafe(|| around(t))).ok().flatten();
         let usable = |n: &Added, r: &Recipe| n.is_empty() || !n.looks_around() && !r.prepends;
         let recipe = match (&raw, &normalized, &around) {
@@ -92,7 +93,7 @@ impl Windows {
         Windows { recipe, raw, normalized, around, cached: AtomicUsize::new(0) }
     }
 
-    /// Reports whether a long text has places where it can be divided.
+    /// Reports whether a long text has dividing positions.
     pub fn divides(&self) -> bool {
         self.recipe.is_some()
     }
@@ -103,7 +104,7 @@ impl Windows {
             return Err(too_long(s.len(), ask.longest));
         };
         if p.at > s.len() || p.end > s.len() || p.stop > s.len() || p.scan > s.len() || !s.is_char_boundary(p.at) {
-            return Err(fail(Code::Argument, "the progress is not of this text"));
+            return Err(fail(Code::Argument, "the progress belongs to another text"));
         }
         if p.flags & STARTED == 0 {
             p.flags |= STARTED;
@@ -144,7 +145,8 @@ impl Windows {
         Ok(())
     }
 
-    /// Encodes from p.at as much of the plain text as a window holds, more where that has no place to end.
+    /// Encodes a window of the plain text from p.at on, more if the window has no dividing
+    /// position.
     fn window(&self, t: &Tokenizer, recipe: &Recipe, s: &str, ask: Ask, p: &mut Progress, ids: &mut Vec<u32>) -> Res<()> {
         let rest = &s[p.at..p.end];
         let mut size = ask.window;
@@ -163,7 +165,8 @@ impl Windows {
         }
     }
 
-    /// Encodes rest[..cut], or as much of it as the text behind cannot change; false if that is nothing.
+    /// Encodes rest[..cut], or the part of it that the following text cannot change; false if that
+    /// part is empty.
     fn part(&self, t: &Tokenizer, recipe: &Recipe, rest: &str, cut: usize, ask: Ask, p: &mut Progress, ids: &mut Vec<u32>) -> Res<bool> {
         let normalizer = match p.flags & INSIDE {
             _ if recipe.normalized(&rest[..cut]) => None,
@@ -174,7 +177,7 @@ impl Windows {
         let last = cut == rest.len();
         let n = text.get();
         let added = self.normalized.as_ref().filter(|a| !a.is_empty());
-        // what is behind sure may be the start of an added token
+        // text after sure may be the start of an added token
         let sure = match added {
             Some(a) if !last => (0..=n.len().saturating_sub(a.longest)).rev().find(|i| n.is_char_boundary(*i)).unwrap_or(0),
             _ => n.len(),
@@ -207,7 +210,7 @@ impl Windows {
             (out.done, out.inner) = (f.stop, false);
             (at, scan) = (f.stop, f.scan);
         }
-        // where the encoded part ends in the text as it came
+        // the end of the encoded part in the original text
         let raw = match out.done {
             _ if last => rest.len(),
             0 => return Ok(false),
@@ -222,7 +225,8 @@ impl Windows {
         Ok(true)
     }
 
-    /// Encodes a stretch, or what of it cannot change and ends at a place. Returns whether that was all.
+    /// Encodes a stretch, or the part of it that cannot change and ends at a dividing position.
+    /// Returns whether that was all.
     fn plain(&self, t: &Tokenizer, recipe: &Recipe, pre: Option<&PreTokenizerWrapper>, s: Stretch, place: &Place, out: &mut Part) -> Res<bool> {
         let mut parts = split(pre, s.text)?;
         let mut splits = parts.get_splits(OffsetReferential::Original, OffsetType::Byte);
@@ -268,7 +272,7 @@ impl Windows {
         Ok(())
     }
 
-    /// Bounds the model's cache of words, whose entries may have 32 bytes for each byte of a word.
+    /// Limits the model's cache of words, whose entries may have 32 bytes for each byte of a word.
     fn cached(&self, t: &Tokenizer, bytes: usize) {
         if bytes > SHORT && bytes < 256 && self.cached.fetch_add(33 * bytes, Ordering::Relaxed) > CACHE {
             self.cached.store(0, Ordering::Relaxed);
@@ -279,17 +283,18 @@ impl Windows {
     }
 }
 
-/// A text between added tokens, normalized, as far as its window shows it.
+/// A normalized text between added tokens, as far as it is in the window.
 struct Stretch<'a> {
     text: &'a str,
     at: usize, // in the window
-    /// Bytes of text that cannot change.
+    /// Bytes of text that cannot change any more.
     seen: usize,
-    /// Nothing comes behind text.
+    /// Nothing follows text.
     ends: bool,
 }
 
-/// Returns where a place of the window's normalized text is in the text as it came, if that can be divided there.
+/// Maps a position in the window's normalized text to the original text, if the text can be divided
+/// there.
 type Place<'a> = dyn Fn(usize) -> Res<Option<usize>> + 'a;
 
 /// The encoded part of a window.
@@ -312,7 +317,7 @@ fn wrong(e: impl std::fmt::Display) -> Fail {
 }
 
 fn too_long(bytes: usize, longest: usize) -> Fail {
-    let text = format!("{bytes} bytes have no place where they can be divided within {longest} bytes");
+    let text = format!("a text of {bytes} bytes cannot be divided within {longest} bytes");
     fail(Code::Length, text)
 }
 
@@ -324,7 +329,7 @@ fn normalize(n: Option<&tokenizers::NormalizerWrapper>, s: &str) -> Res<Normaliz
     Ok(out)
 }
 
-/// Returns the place in rest of place d of its normalized text, if the text can be divided there.
+/// Maps position d of the normalized text to rest, if the text can be divided there.
 fn place(n: Option<&tokenizers::NormalizerWrapper>, recipe: &Recipe, rest: &str, text: &NormalizedString, d: usize) -> Res<Option<usize>> {
     if n.is_none() {
         return Ok(recipe.begins(&rest[d..]).then_some(d));
@@ -338,7 +343,7 @@ fn place(n: Option<&tokenizers::NormalizerWrapper>, recipe: &Recipe, rest: &str,
     Ok(same.then_some(at))
 }
 
-/// The ids that the post-processor puts before and behind a text.
+/// The ids that the post-processor adds before and after a text.
 fn around(t: &Tokenizer) -> Option<(Vec<u32>, Vec<u32>)> {
     let one: Encoding = std::iter::once((NONE, String::new(), (0, 0), None, 0)).collect();
     let out = match t.get_post_processor() {

@@ -9,12 +9,11 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestQwen35Tower records the tower for every number of ranks: it runs over the
-// patches of the largest image, a quarter as many rows come out, and its weights
-// are the published tensors.
+// TestQwen35Tower records the tower for every number of ranks. It runs over the patches of the
+// largest image, returns a quarter as many rows, and its weights are the published tensors.
 func TestQwen35Tower(t *testing.T) {
 	var published16 int64
-	list, err := Tensors(altered(t, qwen27, nil))
+	list, err := Tensors(alterConfig(t, qwen27, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +24,7 @@ func TestQwen35Tower(t *testing.T) {
 	}
 	for _, world := range []int{1, 2, 4, 8} {
 		t.Run(fmt.Sprintf("tp%d", world), func(t *testing.T) {
-			m := published(t, qwen27, Build{Vision: true, Shard: backend.Shard{Rank: world - 1, World: world}})
+			m := publishedModel(t, qwen27, Build{Vision: true, Shard: backend.Shard{Rank: world - 1, World: world}})
 			p := towerPass(t, m)
 			if p.Bucket.Tokens != 65536 || p.Bucket.Samples != 16384 {
 				t.Errorf("%d patches, %d rows", p.Bucket.Tokens, p.Bucket.Samples)
@@ -40,7 +39,7 @@ func TestQwen35Tower(t *testing.T) {
 				t.Errorf("%v", n)
 			}
 			for on, l := range layouts(t) {
-				if _, err := dried(l, m, p); err != nil {
+				if _, err := dryRun(l, m, p); err != nil {
 					t.Errorf("%s: %v", on, err)
 				}
 				if err := l.Runs(m.Weights(), p); !errors.Is(err, backend.ErrUnsupported) {
@@ -60,10 +59,10 @@ func TestQwen35Tower(t *testing.T) {
 	}
 }
 
-// TestQwen35MultimodalPositions: a build with the tower turns text by three positions,
-// and merges encoded rows into the embeddings that target and drafter read.
+// TestQwen35MultimodalPositions checks that a build with the tower rotates text by three positions,
+// and merges encoded rows into the embeddings of target and drafter.
 func TestQwen35MultimodalPositions(t *testing.T) {
-	p, err := recorded(published(t, qwen27, Build{Vision: true, Draft: 2}), kernels.BF16, draftBucket(2))
+	p, err := recordStep(publishedModel(t, qwen27, Build{Vision: true, Draft: 2}), kernels.BF16, draftBucket(2))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +83,7 @@ func TestQwen35MultimodalPositions(t *testing.T) {
 		t.Errorf("%d positions a token, %d merges", p.Axes, merged)
 	}
 	b := Build{Vision: true, Pipe: backend.Shard{Rank: 1, World: 2}}
-	m := published(t, qwen27, b)
+	m := publishedModel(t, qwen27, b)
 	if m.(Encoder).Patches() != 0 {
 		t.Error("the second stage has a tower")
 	}
@@ -92,6 +91,6 @@ func TestQwen35MultimodalPositions(t *testing.T) {
 	if _, err := m.(Encoder).RecordEncoder(&backend.Program{}); !errors.As(err, &refused) {
 		t.Error(err)
 	}
-	_, err = built(altered(t, qwen27, map[string]any{"vision_config": nil}), Build{Vision: true})
+	_, err = buildModel(alterConfig(t, qwen27, map[string]any{"vision_config": nil}), Build{Vision: true})
 	expectRefusal(t, "a vision tower", err)
 }

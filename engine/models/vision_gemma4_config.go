@@ -6,20 +6,20 @@ import (
 	"vapp.dev/engine/checkpoint"
 )
 
-// gemmaVision is Gemma 4's vision_config.
+// gemmaVision holds Gemma 4's vision_config.
 type gemmaVision struct {
 	hidden, inner, layers         int
 	heads, kvHeads, headDim       int
-	patch, positions, pool, items int // items: soft tokens of an image
+	patch, positions, pool, items int // items: soft tokens per image
 	eps                           float64
 	rope                          checkpoint.Rope
 	standardize                   bool
 }
 
-// gemmaVisionOf reads vision_config; nil where there is none. Absent keys have
-// transformers' defaults.
-func gemmaVisionOf(c checkpoint.Config) (*gemmaVision, error) {
-	if c.Architecture == gemmaAlone {
+// readGemmaVision reads vision_config; nil if there is none. Absent keys have transformers'
+// defaults.
+func readGemmaVision(c checkpoint.Config) (*gemmaVision, error) {
+	if c.Architecture == gemmaCausal {
 		return nil, nil
 	}
 	s, err := c.Section("vision_config")

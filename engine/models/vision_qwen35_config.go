@@ -7,19 +7,18 @@ import (
 	"vapp.dev/engine/checkpoint"
 )
 
-// qwen35Vision is the words of vision_config.
+// qwen35Vision holds the fields of vision_config.
 type qwen35Vision struct {
 	depth, hidden, inner, heads int
-	channels, patch, frames     int // of a patch: colours, pixels of a side, frames
-	merge                       int // patches of a side that make a token
+	channels, patch, frames     int // of a patch: colours, pixels per side, frames
+	merge                       int // merge × merge patches form a token
 	out                         int // the text model's hidden size
-	side                        int // of the square grid of learned positions
+	side                        int // of the square grid of learned position embeddings
 	theta                       float64
 	sections                    [3]int // of the text model's rotation: time, row, column
 }
 
-// readQwen35Vision reads the tower's config, nil where there is none; defaults are
-// transformers'.
+// readQwen35Vision reads the tower's config, nil if there is none; defaults are transformers'.
 func readQwen35Vision(c checkpoint.Config) (*qwen35Vision, error) {
 	if c.Architecture != qwen35Multimodal {
 		return nil, nil
@@ -55,7 +54,7 @@ func readQwen35Vision(c checkpoint.Config) (*qwen35Vision, error) {
 	case v.side*v.side != places:
 		return nil, &UnsupportedError{fmt.Sprintf("num_position_embeddings %d", places), "learned positions are a square grid"}
 	case v.hidden%v.heads != 0 || v.hidden/v.heads%4 != 0:
-		return nil, &UnsupportedError{fmt.Sprintf("a vision tower of hidden size %d with %d heads", v.hidden, v.heads), "rows and columns each turn half of a head, in pairs"}
+		return nil, &UnsupportedError{fmt.Sprintf("a vision tower of hidden size %d with %d heads", v.hidden, v.heads), "the size of a head must be a whole multiple of 4"}
 	case v.out != c.HiddenSize:
 		return nil, &UnsupportedError{fmt.Sprintf("out_hidden_size %d", v.out), fmt.Sprintf("the text model's hidden_size is %d", c.HiddenSize)}
 	case act != "gelu_pytorch_tanh":
@@ -64,7 +63,7 @@ func readQwen35Vision(c checkpoint.Config) (*qwen35Vision, error) {
 	return v, nil
 }
 
-// visionTensors lists the tower's tensors.
+// visionTensors adds the tower's tensors to l.
 func (v *qwen35Vision) visionTensors(l *tensorList) {
 	if v == nil {
 		return
@@ -91,8 +90,8 @@ func (v *qwen35Vision) visionTensors(l *tensorList) {
 	pair("merger.linear_fc2", v.out, merged)
 }
 
-// mropeSections reads mrope_section of the text model's rope_parameters:
-// frequencies that turn by time, row and column. transformers has 11, 11, 10.
+// mropeSections reads mrope_section of the text model's rope_parameters: the numbers of frequencies
+// for time, row and column. transformers' default is 11, 11, 10.
 func mropeSections(c checkpoint.Config) ([3]int, error) {
 	var raw struct {
 		Text struct {
@@ -107,7 +106,7 @@ func mropeSections(c checkpoint.Config) ([3]int, error) {
 		return [3]int{}, &UnsupportedError{"mrope_section", "it is not a list of three whole numbers"}
 	}
 	if in := raw.Text.Rope.Interleaved; in != nil && !*in {
-		return [3]int{}, &UnsupportedError{"mrope_interleaved false", "transformers' Qwen3.5 takes the axes in turns"}
+		return [3]int{}, &UnsupportedError{"mrope_interleaved false", "transformers interleaves the axes"}
 	}
 	out := [3]int(raw.Text.Rope.Section)
 	for _, n := range out {

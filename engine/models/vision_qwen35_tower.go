@@ -9,14 +9,14 @@ import (
 	"vapp.dev/kernels"
 )
 
-// maxPixels is the largest image that the published processor keeps
+// maxPixels is the maximum size of an image after the published processor's resizing
 // (preprocessor_config.json, size.longest_edge).
 const maxPixels = 1 << 24
 
-// qwen35Tower is the vision tower (transformers: Qwen3_5VisionModel): blocks of
-// attention in both directions over the patches of an image, or of a pair of frames
-// of a video, which do not see each other. Patches come in squares of merge × merge, each
-// of which the merger turns into one token.
+// qwen35Tower is the vision tower (transformers: Qwen3_5VisionModel): bidirectional attention
+// blocks over the patches of an image, or of a pair of video frames; items do not attend to each
+// other. Patches are ordered in squares of merge × merge; the merger turns each square into one
+// token.
 type qwen35Tower struct {
 	qwen35Vision
 	pixels, pixelsBias, places         backend.WeightID
@@ -36,8 +36,8 @@ type qwen35VisionBlock struct {
 
 const vision = "vision"
 
-// newTower adds the tower's weights, to the first stage: heads and columns of MLPs are shared by the
-// ranks, patches and positions are everywhere.
+// newTower adds the tower's weights to the first stage. The ranks split attention heads and MLP
+// columns; every rank holds the patch and position embeddings.
 func (v *qwen35Vision) newTower(c checkpoint.Config, l *loader, first bool) (*qwen35Tower, error) {
 	if v == nil {
 		return nil, &UnsupportedError{"a vision tower", c.Architecture + " without vision_config has none"}
@@ -47,8 +47,8 @@ func (v *qwen35Vision) newTower(c checkpoint.Config, l *loader, first bool) (*qw
 	}
 	merged := v.hidden * v.merge * v.merge
 	for _, err := range []error{
-		l.even(v.heads, "heads of the vision tower"), l.even(v.inner, "columns of the vision tower's MLP (intermediate_size)"),
-		l.even(merged, "columns of the vision tower's merger"),
+		l.checkEven(v.heads, "heads of the vision tower"), l.checkEven(v.inner, "columns of the vision tower's MLP (intermediate_size)"),
+		l.checkEven(merged, "columns of the vision tower's merger"),
 	} {
 		if err != nil {
 			return nil, err
@@ -79,8 +79,8 @@ func (v *qwen35Vision) newTower(c checkpoint.Config, l *loader, first bool) (*qw
 	return t, nil
 }
 
-// patches is the convolution over a patch as a matrix: a row for each output, of the
-// kernel's channels, frames, rows and columns.
+// patches returns the patch convolution as a matrix: one row for each output, columns over
+// channels, frames, rows and columns of the kernel.
 func (v *qwen35Vision) patches(l *loader, tensor string) backend.WeightSpec {
 	t := l.tensor(tensor)
 	fold := v.channels * v.frames * v.patch
@@ -115,7 +115,7 @@ func (v *qwen35Vision) block(l *loader, p, n string) qwen35VisionBlock {
 	}
 }
 
-// Patches is those of the largest image that the published processor keeps; 0
+// Patches returns the patches of the largest image after the published processor's resizing; 0
 // without the tower.
 func (m *qwen35) Patches() int {
 	if m.tower == nil {
@@ -125,7 +125,7 @@ func (m *qwen35) Patches() int {
 	return max(n, maxPixels/(m.tower.patch*m.tower.patch)/n*n)
 }
 
-// RecordEncoder is the tower's pass over the patches of one item.
+// RecordEncoder records the tower's pass over the patches of one item.
 func (m *qwen35) RecordEncoder(p *backend.Program) (*backend.Program, error) {
 	t := m.tower
 	if t == nil {
@@ -137,18 +137,18 @@ func (m *qwen35) RecordEncoder(p *backend.Program) (*backend.Program, error) {
 	px := r.New("pixels", kernels.F32, backend.PerToken, t.channels*t.frames*t.patch*t.patch)
 	across, down := r.New("across", kernels.I32, backend.PerToken, 1), r.New("down", kernels.I32, backend.PerToken, 1)
 	r.Do(backend.Patches{Pixels: px, Across: across, Down: down, Scale: 2, Shift: -1, Frames: t.frames, Square: t.merge})
-	s := &qwen35Sight{qwen35Tower: t, r: r, delta: backend.NoValue}
+	s := &qwen35TowerPass{qwen35Tower: t, r: r, delta: backend.NoValue}
 	s.x = s.linear(px, t.pixels, t.pixelsBias, backend.PerToken, t.hidden)
 	r.Do(backend.Resample{X: s.x, Across: across, Down: down, Table: t.places, Side: t.side})
 	d := t.hidden / t.heads
 	angles := r.New("angles", kernels.F32, backend.PerToken, d)
-	r.Do(backend.Angles{InvFreq: t.freqs, Scale: 1, Y: angles, Grid: true, Joined: true, Across: down, Down: across}) // rows first
+	r.Do(backend.Angles{InvFreq: t.freqs, Scale: 1, Y: angles, Grid: true, Joined: true, Across: down, Down: across}) // the rope has rows first
 	r.Free(across, down)
 	for _, b := range t.blocks {
-		s.delta = s.attend(s.normed(b.norm1, b.norm1Bias), angles, b)
-		s.delta = s.mlp(s.normed(b.norm2, b.norm2Bias), b)
+		s.delta = s.attend(s.normalize(b.norm1, b.norm1Bias), angles, b)
+		s.delta = s.mlp(s.normalize(b.norm2, b.norm2Bias), b)
 	}
-	n := s.normed(t.norm, t.normBias)
+	n := s.normalize(t.norm, t.normBias)
 	r.Free(s.x, angles)
 	joined := r.New("joined", kernels.F32, backend.PerSample, t.hidden*t.merge*t.merge)
 	r.Do(backend.Join{X: n, Y: joined})
@@ -162,23 +162,23 @@ func (m *qwen35) RecordEncoder(p *backend.Program) (*backend.Program, error) {
 	return r.Program()
 }
 
-// qwen35Sight is a pass of the tower.
-type qwen35Sight struct {
+// qwen35TowerPass records one pass of the tower.
+type qwen35TowerPass struct {
 	*qwen35Tower
 	r        *backend.Recorder
-	x, delta backend.Value // the residual stream, and what is to be added to it
+	x, delta backend.Value // the residual stream, and the pending addition to it
 }
 
-// linear consumes x.
-func (s *qwen35Sight) linear(x backend.Value, w, bias backend.WeightID, rows backend.Rows, cols int) backend.Value {
+// linear consumes x and returns W·x + bias.
+func (s *qwen35TowerPass) linear(x backend.Value, w, bias backend.WeightID, rows backend.Rows, cols int) backend.Value {
 	y := s.r.New("linear", kernels.F32, rows, cols)
 	s.r.Do(backend.Linear{X: x, W: w, Bias: bias, Y: y})
 	s.r.Free(x)
 	return y
 }
 
-// normed adds what is due and normalises, the mean taken off.
-func (s *qwen35Sight) normed(w, bias backend.WeightID) backend.Value {
+// normalize adds the pending delta to the residual stream and returns its layer norm.
+func (s *qwen35TowerPass) normalize(w, bias backend.WeightID) backend.Value {
 	const eps = 1e-6
 	y := s.r.New("normed", kernels.F32, backend.PerToken, s.hidden)
 	n := backend.Norm{X: s.x, Residual: backend.NoValue, W: w, Eps: eps, Y: y, Plain: true, Bias: bias}
@@ -191,8 +191,8 @@ func (s *qwen35Sight) normed(w, bias backend.WeightID) backend.Value {
 	return y
 }
 
-// attend consumes n.
-func (s *qwen35Sight) attend(n, angles backend.Value, b qwen35VisionBlock) backend.Value {
+// attend consumes n and returns the attention block's contribution.
+func (s *qwen35TowerPass) attend(n, angles backend.Value, b qwen35VisionBlock) backend.Value {
 	r, heads, d := s.r, s.rankHeads, s.hidden/s.heads
 	qkv := s.linear(n, b.qkv, b.qkvBias, backend.PerToken, 3*heads*d)
 	q := r.New("q", kernels.F32, backend.PerToken, heads*d)
@@ -207,8 +207,8 @@ func (s *qwen35Sight) attend(n, angles backend.Value, b qwen35VisionBlock) backe
 	return out
 }
 
-// mlp consumes n.
-func (s *qwen35Sight) mlp(n backend.Value, b qwen35VisionBlock) backend.Value {
+// mlp consumes n and returns the MLP's contribution.
+func (s *qwen35TowerPass) mlp(n backend.Value, b qwen35VisionBlock) backend.Value {
 	up := s.linear(n, b.fc1, b.fc1Bias, backend.PerToken, s.rankInner)
 	s.r.Do(backend.Activate{X: up, Act: backend.GELUTanh})
 	out := s.linear(up, b.fc2, b.fc2Bias, backend.PerToken, s.hidden)

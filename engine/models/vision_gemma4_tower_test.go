@@ -10,8 +10,8 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestTowerRecorded runs the recorded tower op by op, as the ops are documented, in
-// float64, and holds what comes out against transformers' (testdata/record_tower.py).
+// TestTowerRecorded runs the recorded tower op by op in float64, following the ops' documentation,
+// and compares the result with transformers' (testdata/record_tower.py).
 func TestTowerRecorded(t *testing.T) {
 	ck, err := checkpoint.Open("testdata/tiny-gemma4-tower")
 	if err != nil {
@@ -50,7 +50,7 @@ func TestTowerRecorded(t *testing.T) {
 	}
 }
 
-// oracle does the ops of a tower one number at a time.
+// oracle computes a tower's ops one number at a time.
 type oracle struct {
 	t      *testing.T
 	ck     *checkpoint.Checkpoint
@@ -59,7 +59,7 @@ type oracle struct {
 	out    []float64
 }
 
-// tensor reads a float32 tensor whole.
+// tensor reads a whole float32 tensor.
 func (o *oracle) tensor(name string) []float64 {
 	info, ok := o.ck.Tensor(name)
 	if !ok || info.Format != kernels.F32 {
@@ -76,7 +76,7 @@ func (o *oracle) tensor(name string) []float64 {
 	return out
 }
 
-// weight is the rows of all parts.
+// weight returns the rows of all parts.
 func (o *oracle) weight(id backend.WeightID) (out []float64) {
 	s := o.p.Weights[id]
 	for _, p := range s.Parts {
@@ -201,7 +201,7 @@ func normalised(x, y []float64, eps float64) {
 	}
 }
 
-// rope cuts heads, normalises and turns them.
+// rope splits heads, normalizes and rotates them.
 func (o *oracle) rope(op backend.Rope) {
 	d, heads := op.HeadDim, op.Heads+2*op.KVHeads
 	qkv, angles := o.values[op.QKV], o.values[op.Angles]
@@ -226,7 +226,7 @@ func (o *oracle) rope(op backend.Rope) {
 		if which == 2 {
 			continue
 		}
-		for axis := range 2 { // each half of the head, by halves of its own
+		for axis := range 2 { // each half of the head is rotated by its own halves
 			half, row := d/4, angles[t*d+axis*d/2:]
 			part := y[axis*d/2:]
 			for k := range half {

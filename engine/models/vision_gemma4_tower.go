@@ -9,12 +9,12 @@ import (
 	"vapp.dev/kernels"
 )
 
-// gemmaTower is the vision tower, which every tensor parallel rank holds whole.
+// gemmaTower is the vision tower. Every tensor parallel rank holds all of it.
 type gemmaTower struct {
 	*gemmaVision
-	layers                         []gemmaTowerLayer
-	input, across, down, projected backend.WeightID
-	mean, scale, freqs             backend.WeightID
+	layers                          []gemmaTowerLayer
+	input, across, down, projection backend.WeightID
+	mean, scale, freqs              backend.WeightID
 }
 
 type gemmaTowerLayer struct {
@@ -24,7 +24,7 @@ type gemmaTowerLayer struct {
 }
 
 func newGemmaTower(c checkpoint.Config, l *loader) (*gemmaTower, error) {
-	v, err := gemmaVisionOf(c)
+	v, err := readGemmaVision(c)
 	if err != nil {
 		return nil, err
 	}
@@ -66,12 +66,12 @@ func newGemmaTower(c checkpoint.Config, l *loader) (*gemmaTower, error) {
 		t.mean = l.vector("vision.std_bias", "vision", all(gemmaTowerPrefix+"std_bias"))
 		t.scale = l.vector("vision.std_scale", "vision", all(gemmaTowerPrefix+"std_scale"))
 	}
-	t.projected = of("projection", backend.Multiply, all(gemmaProjection+".weight"))
+	t.projection = of("projection", backend.Multiply, all(gemmaProjection+".weight"))
 	return t, nil
 }
 
-// Patches is those of an image at the processor's default size; a frame of a video
-// has a quarter of them. It is 0 without the tower.
+// Patches returns the patches of an image at the processor's default size; a video frame has a
+// quarter of them. It returns 0 without the tower.
 func (m *gemma) Patches() int {
 	if m.vision == nil {
 		return 0
@@ -79,9 +79,9 @@ func (m *gemma) Patches() int {
 	return m.vision.items * m.vision.pool * m.vision.pool
 }
 
-// RecordEncoder is the tower's pass over one item: patches are projected, placed by
-// two tables, seen by blocks of attention in both directions, pooled, and projected to the
-// text model's width. A stage without the tower has nothing to do.
+// RecordEncoder records the tower's pass over one item. Patches are projected, get position
+// embeddings from two tables, pass through bidirectional attention blocks, and are pooled and
+// projected to the text model's width. A stage without the tower records an empty program.
 func (m *gemma) RecordEncoder(p *backend.Program) (*backend.Program, error) {
 	p.Weights, p.Vocab, p.Shard = m.weights, m.size, backend.Whole
 	if m.vision == nil {
@@ -124,12 +124,12 @@ func (t *gemmaTower) record(r *backend.Recorder, width int) {
 	}
 	r.Do(backend.Norm{X: y, Residual: backend.NoValue, W: backend.NoWeight, Eps: float32(t.eps), Y: y})
 	out := r.New("encoded", kernels.F32, backend.PerSample, width)
-	r.Do(backend.Linear{X: y, W: t.projected, Bias: backend.NoWeight, Y: out})
+	r.Do(backend.Linear{X: y, W: t.projection, Bias: backend.NoWeight, Y: out})
 	r.Do(backend.EncoderOutput{X: out})
 	r.Free(y, out)
 }
 
-// block is one layer of the tower, which adds to x.
+// block records one layer of the tower, which adds its result to x.
 func (t *gemmaTower) block(r *backend.Recorder, x, angles backend.Value, w gemmaTowerLayer) {
 	value := func(name string, cols int) backend.Value { return r.New(name, kernels.F32, backend.PerToken, cols) }
 	norm := func(n backend.Norm) {

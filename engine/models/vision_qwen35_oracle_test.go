@@ -9,9 +9,8 @@ import (
 	"vapp.dev/engine/checkpoint"
 )
 
-// TestQwen35TowerRecorded runs the recorded tower op by op, as the ops are
-// documented, in float64, and holds what comes out against transformers'
-// (testdata/record_tower_qwen35.py).
+// TestQwen35TowerRecorded runs the recorded tower op by op in float64, following the ops'
+// documentation, and compares the result with transformers' (testdata/record_tower_qwen35.py).
 func TestQwen35TowerRecorded(t *testing.T) {
 	ck, err := checkpoint.Open("testdata/tiny-qwen35-tower")
 	if err != nil {
@@ -36,7 +35,7 @@ func TestQwen35TowerRecorded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := sight{oracle{t: t, ck: ck, p: p, values: map[backend.Value][]float64{}}}
+	run := qwen35Oracle{oracle{t: t, ck: ck, p: p, values: map[backend.Value][]float64{}}}
 	for _, op := range p.Ops {
 		run.op(op)
 	}
@@ -54,10 +53,10 @@ func TestQwen35TowerRecorded(t *testing.T) {
 	}
 }
 
-// sight is an oracle that has the ops of Qwen3.5's tower too.
-type sight struct{ oracle }
+// qwen35Oracle is an oracle with the ops of Qwen3.5's tower too.
+type qwen35Oracle struct{ oracle }
 
-func (o *sight) op(op backend.Op) {
+func (o *qwen35Oracle) op(op backend.Op) {
 	cols := func(v backend.Value) int { return o.p.Values[v].Cols }
 	switch op := op.(type) {
 	case backend.Linear:
@@ -97,7 +96,7 @@ func (o *sight) op(op backend.Op) {
 	}
 }
 
-func (o *sight) layerNorm(op backend.Norm, n int) {
+func (o *qwen35Oracle) layerNorm(op backend.Norm, n int) {
 	x := o.values[op.X]
 	if op.Residual != backend.NoValue {
 		r := o.values[op.Residual]
@@ -121,8 +120,8 @@ func (o *sight) layerNorm(op backend.Norm, n int) {
 	}
 }
 
-// turn cuts heads and turns queries and keys by halves.
-func (o *sight) turn(op backend.Rope) {
+// turn splits heads and rotates queries and keys by halves.
+func (o *qwen35Oracle) turn(op backend.Rope) {
 	d, n, half := op.HeadDim, op.Heads, op.Rotary/2
 	qkv, angles := o.values[op.QKV], o.values[op.Angles]
 	outs := [][]float64{o.make(op.Q), o.make(op.K), o.make(op.V)}
@@ -141,7 +140,7 @@ func (o *sight) turn(op backend.Rope) {
 	}
 }
 
-func (o *sight) resample(op backend.Resample, n int) {
+func (o *qwen35Oracle) resample(op backend.Resample, n int) {
 	x, table := o.values[op.X], o.weight(op.Table)
 	across, down := o.values[op.Across], o.values[op.Down]
 	at := func(v float64, all []float64) (low, high int, part float64) {

@@ -8,27 +8,27 @@ import (
 	"strings"
 )
 
-// Sentence is what the Sentence Transformers files beside a checkpoint say, or the
-// metadata of a GGUF file.
-type Sentence struct {
-	Pooling   string // LAST, MEAN, CLS: vLLM's words
-	Normalize bool   // a module normalises the result
-	File      string // that says so
+// PoolingConfig holds the pooling settings from a checkpoint's Sentence Transformers files or from a
+// GGUF file's metadata.
+type PoolingConfig struct {
+	Pooling   string // LAST, MEAN or CLS, as vLLM names them
+	Normalize bool   // the modules normalize the result
+	File      string // the file with these settings
 }
 
-// modulesFile lists the modules that a text goes through, in order.
+// modulesFile lists the modules that process a text, in order.
 const modulesFile = "modules.json"
 
-// poolingModes are the keys of a pooling module's config that are true for a mode, and
-// its newer one word.
+// poolingModes maps the keys of a pooling module's config, and the values of its newer single key,
+// to pooling modes.
 var poolingModes = map[string]string{
 	"pooling_mode_cls_token": "CLS", "pooling_mode_mean_tokens": "MEAN", "pooling_mode_lasttoken": "LAST",
 	"cls": "CLS", "mean": "MEAN", "lasttoken": "LAST",
 }
 
-// Sentence reads modules.json and the config of its pooling module; nil where there is none.
-// Modules that change the result otherwise, such as a projection, are an *Error.
-func (c *Checkpoint) Sentence() (*Sentence, error) {
+// PoolingConfig reads modules.json and the config of its pooling module; nil if there is none. It
+// refuses other modules that change the result, such as a projection.
+func (c *Checkpoint) PoolingConfig() (*PoolingConfig, error) {
 	if c.cfg.Dialect == "gguf" {
 		return c.ggufPooling()
 	}
@@ -47,7 +47,7 @@ func (c *Checkpoint) Sentence() (*Sentence, error) {
 	if json.Unmarshal(raw, &modules) != nil || len(modules) > 64 {
 		return nil, fault(file, "", "is not a list of at most 64 modules, each with a type and a path")
 	}
-	s := &Sentence{File: modulesFile}
+	s := &PoolingConfig{File: modulesFile}
 	for _, m := range modules {
 		switch kind := m.Type[strings.LastIndexByte(m.Type, '.')+1:]; kind {
 		case "Transformer":
@@ -55,7 +55,7 @@ func (c *Checkpoint) Sentence() (*Sentence, error) {
 			s.Normalize = true
 		case "Pooling":
 			if s.Pooling != "" || !filepath.IsLocal(filepath.FromSlash(m.Path)) {
-				return nil, fault(file, "path", "%s is no folder of a first pooling module", clip(m.Path))
+				return nil, fault(file, "path", "%s is not a subdirectory with the only pooling module", clip(m.Path))
 			}
 			if err := s.readPooling(c.path, m.Path); err != nil {
 				return nil, err
@@ -71,7 +71,7 @@ func (c *Checkpoint) Sentence() (*Sentence, error) {
 }
 
 // readPooling reads the one mode of a pooling module.
-func (s *Sentence) readPooling(dir, module string) error {
+func (s *PoolingConfig) readPooling(dir, module string) error {
 	s.File = module + "/config.json"
 	file := filepath.Join(dir, filepath.FromSlash(module), "config.json")
 	raw, err := readSmall(file, maxConfig)
@@ -95,7 +95,7 @@ func (s *Sentence) readPooling(dir, module string) error {
 		return f.err
 	}
 	if len(modes) != 1 {
-		return fault(file, "pooling_mode", "names %d modes, one is pooled by", len(modes))
+		return fault(file, "pooling_mode", "has %d pooling modes; exactly one is supported", len(modes))
 	}
 	if s.Pooling = poolingModes[modes[0]]; s.Pooling == "" {
 		return fault(file, clip(modes[0]), "is not supported: cls_token, mean_tokens and lasttoken are")
@@ -104,7 +104,7 @@ func (s *Sentence) readPooling(dir, module string) error {
 }
 
 // ggufPooling reads <architecture>.pooling_type, llama.cpp's numbers.
-func (c *Checkpoint) ggufPooling() (*Sentence, error) {
+func (c *Checkpoint) ggufPooling() (*PoolingConfig, error) {
 	var meta map[string]json.RawMessage
 	if err := json.Unmarshal(c.cfg.Raw, &meta); err != nil {
 		return nil, fault(c.path, "", "has metadata that is no object: %v", err)
@@ -118,11 +118,11 @@ func (c *Checkpoint) ggufPooling() (*Sentence, error) {
 	case "", "0":
 		return nil, nil
 	case "1":
-		return &Sentence{Pooling: "MEAN", Normalize: true, File: key}, nil
+		return &PoolingConfig{Pooling: "MEAN", Normalize: true, File: key}, nil
 	case "2":
-		return &Sentence{Pooling: "CLS", Normalize: true, File: key}, nil
+		return &PoolingConfig{Pooling: "CLS", Normalize: true, File: key}, nil
 	case "3":
-		return &Sentence{Pooling: "LAST", Normalize: true, File: key}, nil
+		return &PoolingConfig{Pooling: "LAST", Normalize: true, File: key}, nil
 	}
 	return nil, fault(c.path, key, "is %s, which is not supported: 0 to 3 are", clip(string(meta[key])))
 }
