@@ -1,6 +1,6 @@
 #include <stddef.h>
 
-#include "kernels.h"
+#include "shared/kernels.h"
 
 void vapp_op_tokens(const void *, const vapp_call *);
 void vapp_op_store_tokens(const void *, const vapp_call *);

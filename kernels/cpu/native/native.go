@@ -4,11 +4,11 @@ package native
 
 /*
 #cgo LDFLAGS: -lm
-#include "experts.h"
-#include "kernels.h"
-#include "linear_int8_amx.h"
-#include "linear_w8a8_amx.h"
-#include "quantize.h"
+#include "linear/int8/amx.h"
+#include "linear/w8a8/amx.h"
+#include "shared/experts.h"
+#include "shared/kernels.h"
+#include "shared/quantize.h"
 #include "sizes.h"
 
 static void vapp_limit_call(uintptr_t f, const void *buffer, int64_t bytes, int64_t rounds, int part, int parts, float *sink)
@@ -37,6 +37,21 @@ import (
 	"unsafe"
 
 	"vapp.dev/kernels/cpu/isa"
+
+	// The C of the families.
+	_ "vapp.dev/kernels/cpu/native/activation"
+	_ "vapp.dev/kernels/cpu/native/attention"
+	_ "vapp.dev/kernels/cpu/native/experts"
+	_ "vapp.dev/kernels/cpu/native/formats"
+	_ "vapp.dev/kernels/cpu/native/limits"
+	_ "vapp.dev/kernels/cpu/native/linear"
+	_ "vapp.dev/kernels/cpu/native/linear/int8"
+	_ "vapp.dev/kernels/cpu/native/linear/w8a8"
+	_ "vapp.dev/kernels/cpu/native/norm"
+	_ "vapp.dev/kernels/cpu/native/portable"
+	_ "vapp.dev/kernels/cpu/native/sample"
+	_ "vapp.dev/kernels/cpu/native/shared"
+	_ "vapp.dev/kernels/cpu/native/state"
 )
 
 // Variants of the kernels, by the numbers of C; Int8 and W8A8 are added to one.

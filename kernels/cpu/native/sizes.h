@@ -1,5 +1,7 @@
 /* sizes.h: what the Go mirrors of kernels.h must agree with. */
-#include "kernels.h"
+#ifndef VAPP_CPU_SIZES_H
+#define VAPP_CPU_SIZES_H
+#include "shared/kernels.h"
 
 static inline int vapp_size(int i)
 {
@@ -12,3 +14,5 @@ static inline int vapp_size(int i)
 	};
 	return sizes[i];
 }
+
+#endif

@@ -1,4 +1,4 @@
 #define VAPP_VECTOR 256
-#include "target_avx2.h"
-#include "glu_body.h"
-#include "target_end.h"
+#include "../shared/target_avx2.h"
+#include "body.h"
+#include "../shared/target_end.h"

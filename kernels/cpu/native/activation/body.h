@@ -1,5 +1,9 @@
 /* glu_body.h: activations and what else works number by number. */
-#include "act.h"
+#include <stdint.h>
+
+#include "../shared/act.h"
+#include "../shared/kernels.h"
+#include "../shared/vec.h"
 
 /* The columns are shared, not the rows: one row of a decode step is enough for
  * all parts. */

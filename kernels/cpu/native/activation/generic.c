@@ -1,2 +1,2 @@
 #define VAPP_VECTOR 0
-#include "glu_body.h"
+#include "body.h"

@@ -3,8 +3,17 @@
  * their order, a result's keys 32 at a time from a multiple of 32 on; keys that a row
  * does not see weigh 0. So the bits of a row depend on its own keys alone here too. k
  * holds a block of keys as pairs. */
-#include "attention_narrow.h"
-#include "linear_tiles.h"
+#ifndef VAPP_CPU_ATTENTION_AMX_H
+#define VAPP_CPU_ATTENTION_AMX_H
+#include <immintrin.h>
+#include <stdint.h>
+
+#include "../shared/kernels.h"
+#include "../shared/tiles.h"
+#include "../shared/vec.h"
+#include "bf16_common.h"
+#include "pairs.h"
+#include "tile.h"
 
 #define TILE_ROWS 16
 #define TILE_K 32
@@ -132,3 +141,5 @@ static void narrow_span(const tile *t, int32_t begin, int32_t end, float *top, f
 	for (int32_t r = 0; r < t->rows; r += MOST)
 		tile_weigh(t, r, r + MOST < t->rows ? r + MOST : t->rows, &v, base, begin, end, n);
 }
+
+#endif

@@ -3,9 +3,9 @@
 #define VAPP_VECTOR 512
 #define VAPP_TILES
 #define VAPP_SOFT_TILES
-#include "target_bf16.h"
-#include "vec.h"
+#include "../shared/target_amx.h"
+#include "../shared/vec.h"
 #undef VAPP_NAME
 #define VAPP_NAME(f) VAPP_JOIN(vapp_, VAPP_JOIN(f, _amx_soft))
-#include "attention_body.h"
-#include "target_end.h"
+#include "body.h"
+#include "../shared/target_end.h"

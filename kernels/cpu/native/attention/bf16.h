@@ -6,7 +6,20 @@
  *
  * Keys and values are packed STRIPE keys at a time, into k and, behind it, v, for all rows
  * to use; a few rows multiply what lies in pages (attention_few.h). */
-#include "attention_narrow.h"
+#ifndef VAPP_CPU_ATTENTION_BF16_H
+#define VAPP_CPU_ATTENTION_BF16_H
+#include <stdint.h>
+#include <string.h>
+
+#include "../shared/inline.h"
+#include "../shared/kernels.h"
+#include "../shared/vec.h"
+#include "bf16_common.h"
+#include "decode.h"
+#include "fp8.h"
+#include "load.h"
+#include "pairs.h"
+#include "tile.h"
 
 #define STRIPE 64
 #define GROUPS (STRIPE / BLOCK)
@@ -41,13 +54,6 @@ static int32_t rows_at_once(const tile *t)
 {
 	int32_t calls = (t->rows + PAIR_ROWS - 1) / PAIR_ROWS;
 	return (t->rows + calls - 1) / calls;
-}
-
-INLINE __m512bh both(const uint8_t *p)
-{
-	int32_t x;
-	memcpy(&x, p, 4);
-	return (__m512bh)_mm512_set1_epi32(x);
 }
 
 /* pair_scores are those of n rows of q with c packed blocks of keys, before they are scaled. */
@@ -87,18 +93,6 @@ INLINE void pair_columns(int n, const tile *t, int32_t first, int32_t last, int3
 		pair_scores(n, 1, t, k + (int64_t)first * BLOCK * t->dim * 2, q, s + first * BLOCK);
 }
 
-/* values_pair are pairs of 16·c columns of two values, two vectors at once. */
-INLINE void values_pair(int c, const uint8_t *a, const uint8_t *b, __m512bh *to)
-{
-	for (int j = 0; j < c; j += 2) {
-		__m512i x = _mm512_loadu_si512(a + j * 32), y = _mm512_loadu_si512(b + j * 32), order = pair_order();
-		const __m512i upper = _mm512_set1_epi16(16);
-		order = _mm512_add_epi16(order, _mm512_and_si512(order, upper)); /* the second row's begin at 32 */
-		to[j] = (__m512bh)_mm512_permutex2var_epi16(x, order, y);
-		to[j + 1] = (__m512bh)_mm512_permutex2var_epi16(x, _mm512_add_epi16(order, upper), y);
-	}
-}
-
 /* pair_weigh adds n keys' packed values at v, weighed by p, to rows of results, 16·c columns
  * from d on. */
 INLINE void pair_weigh(int rows, int c, const tile *t, const uint8_t *v, int32_t n, const uint8_t *p, int64_t d, float *out)
@@ -136,25 +130,6 @@ INLINE void weigh_pairs(int rows, const tile *t, const uint8_t *v, int32_t n, in
 	for (; d < t->dim; d += 32)
 		pair_weigh(rows, 2, t, v, n, p, d, out);
 }
-
-/* pack_values packs n values; it says whether one was infinite or a NaN. */
-static int pack_values(const tile *t, const uint8_t *const *at, int32_t n, uint8_t *to)
-{
-	int bad = 0;
-	if (t->a->pages.format != VAPP_BF16)
-		return eight_values(t, (const codes *)t->codes, at, n, to);
-	for (int32_t i = 0; i < n; i += 2)
-		for (int64_t d = 0; d < t->dim; d += 32, to += 128) {
-			__m512bh two[2];
-			values_pair(2, at[i] + d * 2, at[i + 1] + d * 2, two);
-			bad |= odd((__m512i)two[0]) | odd((__m512i)two[1]);
-			_mm512_storeu_si512(to, (__m512i)two[0]);
-			_mm512_storeu_si512(to + 64, (__m512i)two[1]);
-		}
-	return bad;
-}
-
-#include "attention_few.h"
 
 /* blocks_of are the blocks, counted from at, that some of n rows see: [*first, *last). */
 static void blocks_of(const tile *t, int32_t row, int32_t n, int32_t at, int32_t blocks, int32_t *first, int32_t *last)
@@ -244,3 +219,5 @@ static void narrow_span(tile *t, int32_t begin, int32_t end, float *top, float *
 	for (int32_t i = 0; i < n; i += STRIPE)
 		weigh_stripe(t, &v, begin, end, i, n - i < STRIPE ? n - i : STRIPE);
 }
+
+#endif

@@ -2,29 +2,20 @@
  * q is rounded to bf16 as the keys in pages are, weights are too, to nearest even; sums
  * are floats. Keys go as pairs of dimensions, [dim/2][BLOCK][2], values as pairs of keys.
  * The rows of q and, once they are weights, the scores hold bf16 from their beginning on. */
+#ifndef VAPP_CPU_ATTENTION_BF16_COMMON_H
+#define VAPP_CPU_ATTENTION_BF16_COMMON_H
+#include <immintrin.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
 
-/* odd says whether pairs hold an infinity or a NaN: 0 times it is not 0. */
-static inline int odd(__m512i x)
-{
-	const __m512i top = _mm512_set1_epi16(0x7f80);
-	return _mm512_cmpeq_epi16_mask(_mm512_and_si512(x, top), top) != 0;
-}
-
-/* pair_order interleaves the halves of a vector. */
-static inline __m512i pair_order(void)
-{
-	return _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-}
-
-/* pairs are 16 columns of two rows of bf16, [16][2]. */
-static inline __m512i pairs(const uint8_t *a, const uint8_t *b)
-{
-	__m512i x = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)a));
-	return _mm512_permutexvar_epi16(pair_order(), _mm512_inserti64x4(x, _mm256_loadu_si256((const __m256i *)b), 1));
-}
-
+#include "../shared/kernels.h"
+#include "../shared/vec.h"
+#include "load.h"
+#include "pairs.h"
+#include "tile.h"
 #if defined(VAPP_PAIRS)
-#include "attention_eight.h"
+#include "fp8.h"
 #endif
 
 /* narrow_rows makes the rows of q bf16 where they lie. */
@@ -238,3 +229,23 @@ static void find_values(const tile *t, int32_t base, int32_t from, int32_t to, i
 	}
 }
 
+#if defined(VAPP_PAIRS)
+/* pack_values packs n values; it says whether one was infinite or a NaN. */
+static int pack_values(const tile *t, const uint8_t *const *at, int32_t n, uint8_t *to)
+{
+	int bad = 0;
+	if (t->a->pages.format != VAPP_BF16)
+		return eight_values(t, (const codes *)t->codes, at, n, to);
+	for (int32_t i = 0; i < n; i += 2)
+		for (int64_t d = 0; d < t->dim; d += 32, to += 128) {
+			__m512bh two[2];
+			values_pair(2, at[i] + d * 2, at[i + 1] + d * 2, two);
+			bad |= odd((__m512i)two[0]) | odd((__m512i)two[1]);
+			_mm512_storeu_si512(to, (__m512i)two[0]);
+			_mm512_storeu_si512(to + 64, (__m512i)two[1]);
+		}
+	return bad;
+}
+#endif
+
+#endif

@@ -12,14 +12,21 @@
  * Where there are fewer tiles than threads want, the spans of a tile are shared
  * among parts: their results are kept, and attention_join joins them as a tile's
  * own loop would. */
-#include "attention_dot.h"
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "../shared/kernels.h"
+#include "../shared/vec.h"
+#include "dot.h"
+#include "tile.h"
 #if defined(VAPP_TILES)
-#include "attention_amx.h"
+#include "amx.h"
 #else
 #define tiles_begin() (void)0
 #define tiles_end() (void)0
 #if defined(VAPP_PAIRS)
-#include "attention_bf16.h"
+#include "bf16.h"
 #else
 #define narrow(t) 0
 #define narrow_rows(t) (void)0

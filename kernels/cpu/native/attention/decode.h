@@ -3,6 +3,18 @@
  * is asked for with each that is used: values while keys are multiplied, keys of the next
  * span meanwhile. Blocks that the rows see in part, or that end with the step's own row, are
  * packed. */
+#ifndef VAPP_CPU_ATTENTION_DECODE_H
+#define VAPP_CPU_ATTENTION_DECODE_H
+#include <immintrin.h>
+#include <stdint.h>
+
+#include "../shared/inline.h"
+#include "../shared/kernels.h"
+#include "../shared/vec.h"
+#include "bf16_common.h"
+#include "fp8.h"
+#include "pairs.h"
+#include "tile.h"
 
 #define FEW_ROWS 8 /* more pay for packing */
 
@@ -241,3 +253,5 @@ static void few_weigh_span(const tile *t, int32_t begin, int32_t end)
 		few_pack(t, begin + last * BLOCK, (uint8_t *)t->v + 32 * t->wide);
 	BY_FORM(few_result_rows, few_form(t), t, b)
 }
+
+#endif

@@ -2,7 +2,17 @@
  * is four sums over every fourth dimension, joined as (0+1)+(2+3); a result is one sum
  * over the keys in their order. Whether a block was made floats before, for many rows,
  * or is read as pages have it, for few, changes no bit. */
-#include "attention_load.h"
+#ifndef VAPP_CPU_ATTENTION_DOT_H
+#define VAPP_CPU_ATTENTION_DOT_H
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "../shared/inline.h"
+#include "../shared/kernels.h"
+#include "../shared/vec.h"
+#include "load.h"
+#include "tile.h"
 
 /* Rows at once: with four sums each they fill the registers. */
 #if VAPP_VECTOR == 512
@@ -256,3 +266,5 @@ static void weigh_span(const tile *t, int32_t at, int32_t end)
 	memset(t->part, 0, (size_t)t->rows * t->wide * sizeof(float));
 	many_weigh(t, at, end);
 }
+
+#endif

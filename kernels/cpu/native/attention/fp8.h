@@ -1,6 +1,15 @@
 /* attention_eight.h: keys and values that pages hold in 8 bits as pairs of bf16, which is
  * exact: a number's upper and lower byte are looked up by its lower 7 bits (VBMI), its
  * sign is kept. */
+#ifndef VAPP_CPU_ATTENTION_FP8_H
+#define VAPP_CPU_ATTENTION_FP8_H
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "../shared/kernels.h"
+#include "pairs.h"
+#include "tile.h"
 
 /* codes are those bytes; key puts four dimensions of 16 keys where the interleaving of
  * both bytes makes pairs of them, value 32 columns of two values. */
@@ -82,3 +91,5 @@ static int eight_values(const tile *t, const codes *c, const uint8_t *const *at,
 		}
 	return bad;
 }
+
+#endif

@@ -1,2 +1,2 @@
 #define VAPP_VECTOR 0
-#include "attention_body.h"
+#include "body.h"

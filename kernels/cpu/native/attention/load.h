@@ -1,5 +1,13 @@
 /* attention_load.h: blocks of keys and values as floats, for many rows to use. */
-#include "attention_tile.h"
+#ifndef VAPP_CPU_ATTENTION_LOAD_H
+#define VAPP_CPU_ATTENTION_LOAD_H
+#include <stdint.h>
+#include <string.h>
+
+#include "../shared/inline.h"
+#include "../shared/kernels.h"
+#include "../shared/vec.h"
+#include "tile.h"
 
 /* IN_FORMAT calls f with the pages' format as a constant, so that loops have no choice
  * to make. */
@@ -153,3 +161,5 @@ static void load_values(const tile *t, int32_t at, int32_t end)
 	if (fresh < end)
 		widen_rows(t, own(t, t->a->v, fresh), p->kv_heads * row, end - fresh, t->v + (fresh - at) * t->wide, t->wide);
 }
+
+#endif

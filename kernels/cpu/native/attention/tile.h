@@ -1,6 +1,13 @@
 /* attention_tile.h: the pieces that attention is cut into, and where their keys and
  * values lie. */
-#include "vec.h"
+#ifndef VAPP_CPU_ATTENTION_TILE_H
+#define VAPP_CPU_ATTENTION_TILE_H
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../shared/inline.h"
+#include "../shared/kernels.h"
+#include "../shared/vec.h"
 
 #define BLOCK 16
 #define SPAN VAPP_ATTENTION_SPAN
@@ -37,8 +44,6 @@ typedef struct {
 	int32_t coded;                 /* codes are there: what numbers of 8 bits are as bf16 */
 	uint8_t codes[384];
 } tile;
-
-#define INLINE static inline __attribute__((always_inline))
 
 static int32_t high(const tile *t, int32_t row)
 {
@@ -126,3 +131,5 @@ static void enter_span(tile *t, int32_t at, int32_t end)
 	else if (t->head + 1 < t->a->pages.kv_heads)
 		place(t, t->head + 1, t->from, first < t->to ? first : t->to, &t->ahead);
 }
+
+#endif

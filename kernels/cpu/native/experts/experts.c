@@ -1,6 +1,6 @@
 /* experts.c: the phases of a mixture of experts. */
-#include "experts.h"
-#include "linear_panel.h"
+#include "../shared/experts.h"
+#include "../linear/panel.h"
 
 static int64_t rows_of(const vapp_experts *a, const vapp_call *c)
 {

@@ -1,7 +1,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels.h"
+#include "../shared/kernels.h"
 
 /* The block layouts are GGUF's, see kernels.Format and kernels/ref/quant.go. */
 

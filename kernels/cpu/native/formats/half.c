@@ -1,4 +1,4 @@
-#include "kernels.h"
+#include "../shared/kernels.h"
 
 static float bits(uint32_t u)
 {

@@ -1,7 +1,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "quantize.h"
+#include "../shared/kernels.h"
+#include "../shared/quantize.h"
 
 /* e4m3 rounds to the nearest, ties to even, and saturates at 448. */
 static uint8_t e4m3(float x)

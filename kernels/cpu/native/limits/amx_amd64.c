@@ -1,6 +1,6 @@
 /* limits_amx_amd64.c: how fast AMX multiplies tiles of bf16 and of int8 that are loaded once. */
-#include "kernels.h"
-#include "linear_tiles.h"
+#include "../shared/kernels.h"
+#include "../shared/tiles.h"
 
 /* TILES_RATE makes rounds × 4 products of tiles of zeros, each sum with two partners. */
 #define TILES_RATE(name, products) \

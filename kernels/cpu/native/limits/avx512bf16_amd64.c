@@ -1,6 +1,6 @@
-#include "target_bf16.h"
+#include "../shared/target_amx.h"
 
-#include "kernels.h"
+#include "../shared/kernels.h"
 
 /* rounds × 12 dot products of bfloat16 pairs. */
 void vapp_dot_bf16(const void *args, const vapp_call *c)
@@ -20,4 +20,4 @@ void vapp_dot_bf16(const void *args, const vapp_call *c)
 	a->sink[c->part * 16] = _mm512_reduce_add_ps(acc[0]);
 }
 
-#include "target_end.h"
+#include "../shared/target_end.h"

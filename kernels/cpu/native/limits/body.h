@@ -1,6 +1,9 @@
 /* limits_body.h: what a thread can read and multiply at most, for benchmarks to
  * compare with. */
-#include "vec.h"
+#include <stdint.h>
+
+#include "../shared/kernels.h"
+#include "../shared/vec.h"
 
 /* Reads the part's share of the buffer once, in order. */
 void VAPP_NAME(read)(const void *args, const vapp_call *c)

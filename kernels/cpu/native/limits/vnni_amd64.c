@@ -1,7 +1,7 @@
 /* limits_int8_amd64.c: how fast AVX-512 VNNI multiplies. */
 #include <immintrin.h>
 
-#include "kernels.h"
+#include "../shared/kernels.h"
 
 /* rounds × 12 dot products of four bytes. */
 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"))) void vapp_dot_int8(const void *args, const vapp_call *c)

@@ -9,12 +9,18 @@
  * the end is whatever was there: it reaches no other row. work holds a block of
  * floats, the block as pairs of bf16 like a BF16 panel, and the sums as
  * [row tile][2][16][16] between blocks. */
-#include "linear_tiles.h"
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "../shared/tiles.h"
 
 #define TILE 1 /* of linear_unpack.h, which multiplies nothing here */
 #define PAIR 1
-#include "linear_vec512.h"
-#include "linear_unpack.h"
+#include "vec512.h"
+
+#include "panel.h"
+#include "unpack.h"
 
 /* Tiles 0 to 3 are sums: row tile × half of the panel. Some compilers want numbers. */
 #define A0 4

@@ -11,12 +11,9 @@
  *
  * x lies as [tile]{pairs [k/2][TILE], sums of groups [groups][TILE]}, k up to a multiple of
  * 32; a few rows lie as four, one as one. */
-#define FN __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bf16,avx2,fma,f16c")))
-#define TILE 12
-#define PAIR 2
-#include "linear_vec512.h"
+#include "target_avx512bf16.h"
 
-#include "linear_pairs.h"
+#include "pairs.h"
 
 typedef struct {
 	pair_tables t;

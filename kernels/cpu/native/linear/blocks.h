@@ -13,6 +13,9 @@
 #define VAPP_CPU_LINEAR_BLOCKS_H
 #include <stdint.h>
 
+#include "../shared/inline.h"
+#include "../shared/linear.h"
+
 typedef struct {
 	int low, high; /* bits of a code */
 	int subs;      /* scales for 32 k's; 0: d is the scale */

@@ -5,7 +5,11 @@
  * k, whatever the number of rows, started at 0 and ended with the bias. Slices are
  * a whole panel (WIDE vectors) for up to WIDE_ROWS rows, and SLIM vectors for more:
  * as many as leave registers for the sums of TILE rows. */
-#include "linear_unpack.h"
+#include <immintrin.h>
+#include <stdint.h>
+
+#include "panel.h"
+#include "unpack.h"
 
 /* A step is n k's of one slice times one tile of rows. */
 typedef struct {

@@ -1,6 +1,6 @@
 /* linear_generic.c: Linear in portable C. One code path computes every lane, so
  * that a compiler's choice of fused or separate rounding is the same for all rows. */
-#include "linear_panel.h"
+#include "panel.h"
 
 static const float fp4[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, 0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 

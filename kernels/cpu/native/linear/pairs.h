@@ -4,7 +4,14 @@
  * Codes of every format but F32 and F16 are exact in bf16, and a table look-up away. The
  * sum of a group's products is scaled; a minimum comes in times the sum of the group's x.
  * Where there is one, codes are taken from their middle, and it with them: less cancels. */
-#include "linear_unpack.h"
+#ifndef VAPP_CPU_LINEAR_PAIRS_H
+#define VAPP_CPU_LINEAR_PAIRS_H
+#include <immintrin.h>
+#include <stdint.h>
+
+#include "blocks.h"
+#include "panel.h"
+#include "unpack.h"
 
 /* What the codes stand for, as bf16: words by the low bits of a word, and of bytes the low
  * and high half of each. */
@@ -301,3 +308,5 @@ FN_INLINE void panel_pairs(int32_t format, const uint8_t *p, const uint8_t *scal
 	}
 #undef PAIRS_CASE
 }
+
+#endif

@@ -25,12 +25,13 @@
  * So little but the padding is added, and one vector holds one k of 16 rows. */
 #ifndef VAPP_CPU_LINEAR_PANEL_H
 #define VAPP_CPU_LINEAR_PANEL_H
-#include "linear.h"
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
-#define INLINE static inline __attribute__((always_inline))
-#include "linear_blocks.h"
+#include "../shared/inline.h"
+#include "../shared/linear.h"
+#include "blocks.h"
 
 enum {
 	PANEL = 32,  /* rows of a weight in a panel */

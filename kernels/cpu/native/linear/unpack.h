@@ -3,7 +3,12 @@
  *
  * Weights are unpacked to the exact floats that the format means. A panel is worked
  * on in slices of nv vectors that begin at some lane of it. */
-#include "linear_panel.h"
+#ifndef VAPP_CPU_LINEAR_UNPACK_H
+#define VAPP_CPU_LINEAR_UNPACK_H
+#include <stdint.h>
+
+#include "blocks.h"
+#include "panel.h"
 
 #define FN_INLINE static inline __attribute__((always_inline)) FN
 
@@ -280,3 +285,5 @@ FN_INLINE void each(int32_t format, const uint8_t *p, int lane, int64_t n, sink 
 		if (rows == 0 || (rows == 1 && nv == WIDE)) each_more(format, p, lane, n, s, rows, nv, keep);
 	}
 }
+
+#endif

@@ -1,5 +1,7 @@
 /* linear_vec512.h: the vectors of linear_unpack.h in AVX-512. The including file
  * defines FN, the attribute that allows its instructions. */
+#ifndef VAPP_CPU_LINEAR_VEC512_H
+#define VAPP_CPU_LINEAR_VEC512_H
 #include <immintrin.h>
 #include <stdint.h>
 
@@ -75,3 +77,5 @@ V dwords v_join(dwords low, dwords high, int by) { return _mm512_or_si512(low, _
 V vec v_number(dwords q, int zero) { return _mm512_cvtepi32_ps(_mm512_sub_epi32(q, _mm512_set1_epi32(zero))); }
 V table16 v_table(const float *t) { return _mm512_loadu_ps(t); }
 V vec v_pick(dwords q, table16 t) { return _mm512_permutexvar_ps(q, t); }
+
+#endif

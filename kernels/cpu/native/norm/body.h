@@ -1,5 +1,11 @@
 /* rows_body.h: the ops that work row by row. */
-#include "act.h"
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "../shared/act.h"
+#include "../shared/kernels.h"
+#include "../shared/vec.h"
 
 /* inverse_rms is 1 / sqrt(mean(r²) + eps), the squares summed in double. */
 static inline float inverse_rms(const float *r, int64_t n, float eps)

@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "kernels.h"
+#include "../shared/kernels.h"
 
 /* The ops between a step's samples and what is proposed behind them. A token row that
  * is not sampled is NONE in the map, one that is not kept REFUSED; the others are the

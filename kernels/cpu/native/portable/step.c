@@ -1,7 +1,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels.h"
+#include "../shared/kernels.h"
 
 /* The ops that move numbers and need no instruction set of their own. */
 

@@ -1,4 +1,4 @@
 #define VAPP_VECTOR 512
-#include "target_avx512.h"
-#include "sample_body.h"
-#include "target_end.h"
+#include "../shared/target_avx512.h"
+#include "body.h"
+#include "../shared/target_end.h"

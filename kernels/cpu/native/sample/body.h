@@ -1,7 +1,12 @@
 /* sample_body.h: one row of logits becomes a token. The order of steps, and what
  * wins among equals, are those of kernels/ref/sample.go; its sorts are replaced by
  * a search of the bits of the numbers from the top (radix selection). */
-#include "vec.h"
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "../shared/kernels.h"
+#include "../shared/vec.h"
 
 enum { GRAMMAR = 1, ALLOWED = 2, LOGPROB = 4, TARGET = 8 };
 enum { NAN_ROW = 1 };

@@ -1,6 +1,10 @@
 /* act.h: the activations, on vectors, and on rows of gate and up. */
 #ifndef VAPP_CPU_ACT_H
 #define VAPP_CPU_ACT_H
+#include <stdint.h>
+#include <string.h>
+
+#include "kernels.h"
 #include "vec.h"
 
 static inline vf vf_sigmoid(vf x) { return vf_set(1) / (vf_set(1) + vf_exp(vf_set(0) - x)); }

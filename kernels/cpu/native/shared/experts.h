@@ -4,7 +4,10 @@
  * are read once for all of its rows; experts that no row picked are not read. */
 #ifndef VAPP_CPU_EXPERTS_H
 #define VAPP_CPU_EXPERTS_H
+#include <stdint.h>
+
 #include "kernels.h"
+#include "linear.h"
 
 /* One of the two products: a stack of weights, one after the other. */
 typedef struct {

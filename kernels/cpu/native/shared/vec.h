@@ -9,6 +9,9 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#if VAPP_VECTOR
+#include <immintrin.h>
+#endif
 
 #include "kernels.h"
 

@@ -2,7 +2,13 @@
  *
  * A number of the state is moved on token by token in one order, whatever the step's
  * cut: so the bits depend neither on chunks nor on parts. */
-#include "act.h"
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "../shared/act.h"
+#include "../shared/kernels.h"
+#include "../shared/vec.h"
 
 static inline uint8_t *state_page(const vapp_pages *p, int64_t seq) { return vapp_page(p, p->table[seq * p->width]) + p->k; }
 

@@ -1,7 +1,11 @@
 /* linear_int8_amx.h: what the kernels on AMX-INT8 tiles take from those on vectors. */
 #ifndef VAPP_CPU_LINEAR_INT8_AMX_H
 #define VAPP_CPU_LINEAR_INT8_AMX_H
-#include "linear_int8.h"
+#include <stdint.h>
+
+#include "../../shared/linear.h"
+#include "../panel.h"
+#include "int8.h"
 
 enum {
 	INT8_AMX_ROWS = 13, /* fewer rows take vectors: of a tile that is not full all rows cost */

@@ -5,8 +5,15 @@
  *
  * shared holds x as [row tile][group]{codes [16][32], scale [16], less [2][16], sum [16]}; a row
  * past the end is whatever was there: it reaches no other row. */
-#include "linear_tiles.h"
-#include "linear_int8_amx.h"
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "../../shared/linear.h"
+#include "../../shared/tiles.h"
+#include "../panel.h"
+#include "amx.h"
+#include "int8.h"
 
 #define LANES 16
 #define V static inline __attribute__((always_inline)) FN

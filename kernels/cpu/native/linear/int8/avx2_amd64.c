@@ -2,7 +2,7 @@
  * summed in 16 bits, which hold them: of codes of four bits eight pairs, of five bits four,
  * of six bits two. Codes of eight bits are signed again, and their sign moves to x: 128·127
  * twice is below 2^15. */
-#include "linear_int8.h"
+#include "int8.h"
 
 #include <immintrin.h>
 
@@ -13,7 +13,7 @@ enum { LANES = 8, MOST_ROWS = 3 };
 
 FN static void quantize_group(const int8_codes c, const float *x, int rows, int32_t *to) { int8_quantize(c, x, rows, to); }
 
-#include "linear_int8_body.h"
+#include "body.h"
 
 V __m256i dwords(const uint8_t *p) { return _mm256_loadu_si256((const void *)p); }
 V __m256 halves(const uint8_t *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const void *)p)); }

@@ -1,7 +1,7 @@
 /* linear_int8_avx512_amd64.c: Linear on int8 activations with AVX-512 VNNI; a CPU that has
  * AVX-512 alone takes the code of AVX2, which gives the same bits. */
-#include "linear_int8_vnni.h"
-#include "linear_int8_amx.h"
+#include "vnni.h"
+#include "amx.h"
 
 const uint8_t *vapp_int8_unpack(int32_t format, const uint8_t *panel, int64_t g0, int64_t g1, uint8_t *to) {
 	const int8_step s = {.panel = panel, .g0 = g0, .g1 = g1};

@@ -1,5 +1,14 @@
 /* linear_int8_body.h: what all instruction sets share of Linear on int8 activations.
  * The including file brings FN, quantize_group, in_place, unpack_codes, and int8_steps, which multiplies so many k's. */
+#include <stdint.h>
+
+#include "../../shared/linear.h"
+#include "../panel.h"
+#include "int8.h"
+
+#if !defined(FN)
+#define FN /* portable C */
+#endif
 
 /* One step: groups [g0, g1) of a panel and a tile of rows. */
 typedef struct {
@@ -22,6 +31,9 @@ static int in_place(int32_t format, int64_t tiles);
 
 /* unpack_codes unpacks those of the step's groups for several tiles, or returns NULL. */
 static const uint8_t *unpack_codes(int32_t format, const int8_step *s, uint8_t *to);
+
+/* quantize_group is int8_quantize, in PLANES. */
+FN static void quantize_group(const int8_codes c, const float *x, int rows, int32_t *to);
 
 /* x_tile quantizes n groups of rows r0 … r1 to a tile of so many rows. */
 FN static void x_tile(const vapp_linear *a, int64_t r0, int64_t r1, int64_t g0, int64_t g1, int tile, int32_t *to) {

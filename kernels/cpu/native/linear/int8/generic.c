@@ -1,10 +1,9 @@
 /* linear_int8_generic.c: Linear on int8 activations in portable C, and what a row of its
  * weights means. */
-#include "linear_int8.h"
+#include "int8.h"
 
-#define FN
 #define quantize_group int8_quantize
-#include "linear_int8_body.h"
+#include "body.h"
 
 /* field returns the bits of k, below 32, in fields of that many (linear_blocks.h). */
 static int field(const uint8_t *fields, int bits, int k, int lane) {

@@ -2,7 +2,7 @@
  * VAPP_AVX512_BF16 multiplies, the formats whose codes are integers. That takes the time of two
  * products of bytes, which is that of one of bf16 pairs, and codes need not become bf16. */
 #define PLANES 2
-#include "linear_int8_vnni.h"
+#include "vnni.h"
 
 const vapp_linear_kernel *vapp_linear_int15(int format) {
 	(void)format;

@@ -17,7 +17,13 @@
  * 8/high vectors of four codes, of the first in its lowest bits. */
 #ifndef VAPP_CPU_LINEAR_INT8_H
 #define VAPP_CPU_LINEAR_INT8_H
-#include "linear_panel.h"
+#include <stdint.h>
+#include <string.h>
+
+#include "../../shared/inline.h"
+#include "../../shared/linear.h"
+#include "../blocks.h"
+#include "../panel.h"
 
 #ifndef PLANES
 #define PLANES 1 /* bytes of a number of x */

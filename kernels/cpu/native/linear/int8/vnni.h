@@ -1,7 +1,11 @@
 /* linear_int8_vnni.h: Linear on integer activations with AVX-512 VNNI. */
-#include "linear_int8.h"
-
 #include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "../blocks.h"
+#include "../panel.h"
+#include "int8.h"
 
 #define FN __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")))
 #define UNPACK_ENTRY(format) [format] = unpack_##format,
@@ -54,7 +58,7 @@ FN static void quantize_group(const int8_codes c, const float *x, int rows, int3
 	to[(X_LESS + 1) * rows] = c.subs == 1 ? 0 : -c.zero * sums[1];
 }
 
-#include "linear_int8_body.h"
+#include "body.h"
 
 V __mmask16 some(int64_t n) { return n >= LANES ? 0xffff : n <= 0 ? 0 : (1 << n) - 1; }
 V __m512 halves(const uint8_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p)); }

@@ -1,7 +1,9 @@
 /* linear_w8a8_amx.h: the kernels of linear_w8a8.h on AMX tiles. */
 #ifndef VAPP_CPU_LINEAR_W8A8_AMX_H
 #define VAPP_CPU_LINEAR_W8A8_AMX_H
-#include "linear_w8a8.h"
+#include <stdint.h>
+
+#include "../../shared/linear.h"
 
 enum {
 	W8_AMX_ROWS = 13, /* fewer rows take vectors: of a tile that is not full all rows cost */

@@ -2,8 +2,14 @@
  * vectors, which a few rows take. A block of k's of a panel stays in the first cache while all
  * row tiles go by, two at a time; sums wait in work between blocks. A row of x past the end is
  * whatever was there: it reaches no other row. */
-#include "linear_tiles.h"
-#include "linear_w8a8_amx.h"
+#include <immintrin.h>
+#include <stdint.h>
+
+#include "../../shared/linear.h"
+#include "../../shared/tiles.h"
+#include "../panel.h"
+#include "amx.h"
+#include "w8a8.h"
 
 #define LANES 16
 

@@ -1,14 +1,15 @@
 /* linear_w8a8_avx2_amd64.c: linear_w8a8.h with AVX2. Sums of two products with the size of a
  * weight, 2·128·127 at most, fit the 16 bits that VPMADDUBSW has for them. */
-#include "linear_w8a8.h"
+#include "w8a8.h"
 
 #include <immintrin.h>
 
 #define FN __attribute__((target("avx2,fma,f16c")))
 #define V static inline __attribute__((always_inline)) FN
 
-enum { W8_TILE = 4, LANES = 8 };
-#include "linear_w8a8_body.h"
+enum { LANES = 8 };
+#define W8_TILE 4
+#include "body.h"
 
 FN static void w8_quantize(const float *x, int64_t in, int8_t *to) {
 	int64_t whole = in & ~(int64_t)7, k = 0;

@@ -1,6 +1,6 @@
 /* linear_w8a8_avx512_amd64.c: linear_w8a8.h with AVX-512 VNNI; a CPU that has AVX-512 alone
  * takes the code of AVX2, which gives the same bits. */
-#include "linear_w8a8.h"
+#include "w8a8.h"
 
 #include <immintrin.h>
 
@@ -8,11 +8,11 @@
 #define V static inline __attribute__((always_inline)) FN
 
 enum {
-	W8_TILE = 12, /* 24 sums, 2 weights and an x take 27 of 32 registers */
 	LANES = 16,
 	W8_AHEAD = 4096 /* bytes that a stream is prefetched ahead */
 };
-#include "linear_w8a8_body.h"
+#define W8_TILE 12 /* 24 sums, 2 weights and an x take 27 of 32 registers */
+#include "body.h"
 
 V __mmask16 some(int64_t n) { return n >= LANES ? 0xffff : n <= 0 ? 0 : (1 << n) - 1; }
 

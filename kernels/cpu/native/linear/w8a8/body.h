@@ -1,5 +1,10 @@
 /* linear_w8a8_body.h: what all instruction sets share of linear_w8a8.h. The including file
  * brings FN, W8_TILE rows that it multiplies at once, w8_quantize and w8_tile. */
+#include <stdint.h>
+
+#include "../../shared/linear.h"
+#include "../panel.h"
+#include "w8a8.h"
 
 /* A tile is some rows of x times a panel. */
 typedef struct {

@@ -1,8 +1,9 @@
 /* linear_w8a8.c: the kernels of linear_w8a8.h, and portable C. */
-#include "linear_w8a8_amx.h"
+#include "amx.h"
+#include "w8a8.h"
 
-enum { W8_TILE = 4 };
-#include "linear_w8a8_body.h"
+#define W8_TILE 4
+#include "body.h"
 
 static void w8_quantize(const float *x, int64_t in, int8_t *to) {
 	int32_t most = 0, sum = 0;

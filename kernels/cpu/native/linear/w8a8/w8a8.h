@@ -13,7 +13,13 @@
  * then the scale and 128·Σ codes. */
 #ifndef VAPP_CPU_LINEAR_W8A8_H
 #define VAPP_CPU_LINEAR_W8A8_H
-#include "linear_int8.h"
+#include <stdint.h>
+#include <string.h>
+
+#include "../../shared/inline.h"
+#include "../../shared/linear.h"
+#include "../int8/int8.h"
+#include "../panel.h"
 
 enum {
 	W8_K = 64,       /* k's that lie together */
