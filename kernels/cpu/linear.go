@@ -43,8 +43,8 @@ var (
 	_ [native.KBlock]struct{}                = [kBlock]struct{}{}
 	_ [native.TileRows]struct{}              = [amxRows]struct{}{}
 	_ [native.TileK]struct{}                 = [amxK]struct{}{}
-	_ [native.Few]struct{}                   = [fewRows]struct{}{}
-	_ [native.PairRoom]struct{}              = [pairRoom]struct{}{}
+	_ [native.DecodeRows]struct{}            = [decodeRows]struct{}{}
+	_ [native.PairWorkBytes]struct{}         = [pairWorkBytes]struct{}{}
 	_ [native.TilesK * native.TileK]struct{} = [amxBlock]struct{}{}
 
 	_ [native.Group]struct{}     = [int8Group]struct{}{}
@@ -56,7 +56,7 @@ var (
 	_ [native.W8Tail]struct{} = [w8Tail]struct{}{}
 	_ [native.W8Most]struct{} = [w8Most]struct{}{}
 
-	_ [native.Int8AMXRoom]struct{} = [int8AMXRoom]struct{}{}
+	_ [native.Int8AMXWorkBytes]struct{} = [int8AMXWorkBytes]struct{}{}
 )
 
 // SoftAMX is amx on tiles in memory: what tests run on a machine without tiles.

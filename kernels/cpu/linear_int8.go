@@ -17,8 +17,8 @@ const (
 	int8Words = 12  // dwords that a group of a row takes; int15Words in two planes
 	int8Block = 512 // inputs that are unpacked at once
 
-	// int8AMXRoom is a block's codes, the sums of four tiles and the results of two row tiles.
-	int8AMXRoom = int8Block*panelRows + 16*amxRows*panelRows
+	// int8AMXWorkBytes is a block's codes, the sums of four tiles and the results of two row tiles.
+	int8AMXWorkBytes = int8Block*panelRows + 16*amxRows*panelRows
 
 	int15Tile  = 3
 	int15Words = 20
@@ -59,11 +59,11 @@ func integerTile(planes, in int) (tile, row int64) {
 	return int8Tile, groups * int8Words * 4
 }
 
-// integerRooms are what LinearWorkspace says where x is in so many planes.
-func integerRooms(variant string, planes, maxRows, in int) (shared, perThread int64) {
+// integerWorkspace are what LinearWorkspace says where x is in so many planes.
+func integerWorkspace(variant string, planes, maxRows, in int) (shared, perThread int64) {
 	tile, row := integerTile(planes, in)
 	if variant == "amx"+int8Suffix {
-		return roundUp(roundUp(int64(maxRows), amxRows)*row, 64), roundUp(max(row, int8AMXRoom), 64)
+		return roundUp(roundUp(int64(maxRows), amxRows)*row, 64), roundUp(max(row, int8AMXWorkBytes), 64)
 	}
 	return roundUp(roundUp(int64(maxRows), tile)*row, 64), roundUp(max(row, int8Block*panelRows), 64)
 }

@@ -9,18 +9,18 @@ import (
 
 // The constants of linear_panel.h; linear.go keeps them equal.
 const (
-	panelRows = 32  // rows of a weight in a panel
-	kBlock    = 128 // inputs unpacked at once
-	amxRows   = 16  // rows of x in a tile of AMX
-	amxK      = 32  // inputs in a tile of AMX
-	amxBlock  = 256 // inputs in a block of AMX
-	fewRows   = 4   // rows of x that AVX512-BF16 multiplies without preparing them
-	pairRun   = 512 // inputs that AVX512-BF16 unpacks at once
+	panelRows  = 32  // rows of a weight in a panel
+	kBlock     = 128 // inputs unpacked at once
+	amxRows    = 16  // rows of x in a tile of AMX
+	amxK       = 32  // inputs in a tile of AMX
+	amxBlock   = 256 // inputs in a block of AMX
+	decodeRows = 4   // rows of x that AVX512-BF16 multiplies without preparing them
+	pairRun    = 512 // inputs that AVX512-BF16 unpacks at once
 
-	// pairRoom is tables, pairs, scales and minima of as many groups.
-	pairRoom = 384 + pairRun*panelRows*2 + 2*pairRun/16*panelRows*4
-	scaleK   = 128 // inputs that share a scale of an 8-bit float
-	mxK      = 32  // inputs that share an exponent of MXFP4, or a scale of Q8_0 and Q4_0
+	// pairWorkBytes is tables, pairs, scales and minima of as many groups.
+	pairWorkBytes = 384 + pairRun*panelRows*2 + 2*pairRun/16*panelRows*4
+	scaleK        = 128 // inputs that share a scale of an 8-bit float
+	mxK           = 32  // inputs that share an exponent of MXFP4, or a scale of Q8_0 and Q4_0
 )
 
 // The names of the variants that Linear has, the plainest first.
@@ -167,19 +167,19 @@ func LinearLayout(variant string, f kernels.Format, rows, cols int) (packed int6
 // Both are multiples of 64. LinearLayout has accepted variant and f.
 func LinearWorkspace(variant string, f kernels.Format, maxRows, in, out, threads int) (shared, perThread int64) {
 	if planes := integers(variant, f); planes > 0 {
-		return integerRooms(variant, planes, maxRows, in)
+		return integerWorkspace(variant, planes, maxRows, in)
 	}
 	perThread = kBlock * panelRows * 4
 	switch {
 	case strings.HasSuffix(variant, w8a8Suffix):
-		shared, perThread = w8Rooms(variant, maxRows, in)
+		shared, perThread = w8Workspace(variant, maxRows, in)
 	case variant == "amx" && f != kernels.F32 && f != kernels.F16:
 		tiles := (int64(maxRows) + amxRows - 1) / amxRows
 		shared = tiles * amxRows * roundUp(int64(in), amxK) * 2
 		perThread += amxBlock*panelRows*2 + tiles*amxRows*panelRows*4
 	case asPairs(variant, f):
 		shared = roundUp(roundUp(int64(maxRows), tileRows(variant))*pairBytes(in), 64)
-		perThread = pairRoom + fewRows*pairBytes(in)
+		perThread = pairWorkBytes + decodeRows*pairBytes(in)
 	case variant != "generic" && maxRows > 1:
 		tile := tileRows(variant)
 		shared = roundUp(roundUp(int64(maxRows), tile)*int64(in)*4, 64)

@@ -28,9 +28,9 @@ func (m Matrix) w8a8() bool {
 // w8Row is the room of a row of x, in bytes.
 func w8Row(in int) int64 { return roundUp(int64(in), w8K) + w8Tail }
 
-// w8Rooms are what LinearWorkspace says: rows of x, which tiles read sixteen at a time, and for
+// w8Workspace are what LinearWorkspace says: rows of x, which tiles read sixteen at a time, and for
 // each thread a row, or the sums of a panel.
-func w8Rooms(variant string, maxRows, in int) (shared, perThread int64) {
+func w8Workspace(variant string, maxRows, in int) (shared, perThread int64) {
 	row := w8Row(in)
 	if variant != W8A8("amx") {
 		return int64(maxRows) * row, row

@@ -96,23 +96,23 @@ const (
 
 // Sizes of layouts: Go's are held to them.
 const (
-	ScaleK      = C.SCALE_K
-	MXK         = C.MX_K
-	Panel       = C.PANEL
-	KBlock      = C.KBLOCK
-	TileRows    = C.TILE_ROWS
-	TileK       = C.TILE_K
-	TilesK      = C.KTILES
-	Few         = C.FEW
-	PairRoom    = C.PAIR_ROOM
-	Group       = C.GROUP
-	Int8Tile    = C.INT8_TILE
-	XDwords     = C.X_DWORDS
-	Int8Block   = C.INT8_BLOCK
-	W8K         = C.W8_K
-	W8Tail      = C.W8_TAIL
-	W8Most      = C.W8_MOST
-	Int8AMXRoom = C.INT8_AMX_ROOM
+	ScaleK           = C.SCALE_K
+	MXK              = C.MX_K
+	Panel            = C.PANEL
+	KBlock           = C.KBLOCK
+	TileRows         = C.TILE_ROWS
+	TileK            = C.TILE_K
+	TilesK           = C.KTILES
+	DecodeRows       = C.DECODE_ROWS
+	PairWorkBytes    = C.PAIR_WORK_BYTES
+	Group            = C.GROUP
+	Int8Tile         = C.INT8_TILE
+	XDwords          = C.X_DWORDS
+	Int8Block        = C.INT8_BLOCK
+	W8K              = C.W8_K
+	W8Tail           = C.W8_TAIL
+	W8Most           = C.W8_MOST
+	Int8AMXWorkBytes = C.INT8_AMX_WORK_BYTES
 
 	ExpertsPhases = C.VAPP_EXPERTS_PHASES
 

@@ -20,7 +20,7 @@
 #define MOST (3 * TILE_ROWS) /* rows at once */
 
 /* narrow says that this file does a tile's work. */
-static int narrow(const tile *t) { return t->a->pages.format == VAPP_BF16 && t->dim % TILE_K == 0; }
+static int uses_bf16(const tile *t) { return t->a->pages.format == VAPP_BF16 && t->dim % TILE_K == 0; }
 
 /* tiles_of are those that the rows from r on take, at most three. */
 static int32_t tiles_of(const tile *t, int32_t r) { return within((t->rows - r + TILE_ROWS - 1) / TILE_ROWS, 0, 3); }
@@ -72,7 +72,7 @@ static int tile_values(const tile *t, int32_t r, const values *v, int64_t d, int
 		uint16_t *to = pack[k / TILE_K % 2];
 		for (int32_t j = 0; j < TILE_K; j += 2) {
 			__m512i x = pairs(v->at[k + j] + 2 * d, v->at[k + j + 1] + 2 * d);
-			bad |= odd(x);
+			bad |= has_nonfinite(x);
 			_mm512_store_si512(to + j * TILE_ROWS, x);
 		}
 		tiles_see_memory();
@@ -93,7 +93,7 @@ static int tile_values(const tile *t, int32_t r, const values *v, int64_t d, int
 
 /* take copies columns from d on of the rows [r, end) out of tiles 0 to 2, which begin with
  * row first. */
-static void take(const tile *t, int64_t d, int32_t first, int32_t r, int32_t end)
+static void copy_columns(const tile *t, int64_t d, int32_t first, int32_t r, int32_t end)
 {
 	float sums[MOST][TILE_ROWS] __attribute__((aligned(64)));
 	tile_store(0, sums[0], 64);
@@ -104,30 +104,30 @@ static void take(const tile *t, int64_t d, int32_t first, int32_t r, int32_t end
 		vf_store(t->part + r * t->wide + d, vf_load(sums[r - first]));
 }
 
-/* tile_weigh is of the rows [first, last), at most MOST. */
-static void tile_weigh(const tile *t, int32_t first, int32_t last, const values *v, int32_t base, int32_t begin, int32_t end, int32_t n)
+/* tile_accumulate_pv is of the rows [first, last), at most MOST. */
+static void tile_accumulate_pv(const tile *t, int32_t first, int32_t last, const values *v, int32_t base, int32_t begin, int32_t end, int32_t n)
 {
 	for (int64_t d = 0; d < t->dim; d += TILE_ROWS) {
 		int bad = tile_values(t, first, v, d, n);
-		take(t, d, first, first, last);
+		copy_columns(t, d, first, first, last);
 		for (int32_t r = first; bad && r < last; r++) { /* what a row does not see counts nothing */
 			values own;
 			find_values(t, base, t->low[r] > begin ? t->low[r] : begin, t->high[r] < end ? t->high[r] : end, n, &own);
 			tile_values(t, first, &own, d, n);
-			take(t, d, first, r, r + 1);
+			copy_columns(t, d, first, r, r + 1);
 		}
 	}
 }
 
-/* narrow_span is span on tiles, of the positions [begin, end). */
-static void narrow_span(const tile *t, int32_t begin, int32_t end, float *top, float *sum)
+/* bf16_span is span on tiles, of the positions [begin, end). */
+static void bf16_span(const tile *t, int32_t begin, int32_t end, float *top, float *sum)
 {
 	int32_t base = begin / TILE_K * TILE_K, n = (end - base + TILE_K - 1) / TILE_K * TILE_K;
 	for (int32_t b = begin, i = 0; b < end; b += BLOCK, i++) {
-		asked next = ask_keys(t, i < t->ahead.blocks ? t->ahead.k[i] : NULL);
+		prefetch_plan next = plan_key_prefetch(t, i < t->ahead.blocks ? t->ahead.k[i] : NULL);
 		const uint8_t *v = i < t->now.blocks ? t->now.v[i] : NULL;
 		for (int32_t j = 0; next.at && j < BLOCK; j++)
-			next.at = ask(next, next.at);
+			next.at = prefetch_lines(next, next.at);
 		for (int64_t j = 0; v && j < BLOCK * t->dim * 2; j += 64)
 			__builtin_prefetch(v + j, 0, 2);
 		block_pairs(t, b, b + BLOCK < end ? b + BLOCK : end, (uint16_t *)t->k);
@@ -135,11 +135,11 @@ static void narrow_span(const tile *t, int32_t begin, int32_t end, float *top, f
 			tile_scores(t, r, t->score + (b - base));
 	}
 	tiles_see_memory();
-	soften_rows(t, base, n, top, sum);
+	softmax_rows(t, base, n, top, sum);
 	values v;
 	find_values(t, base, begin, end, n, &v);
 	for (int32_t r = 0; r < t->rows; r += MOST)
-		tile_weigh(t, r, r + MOST < t->rows ? r + MOST : t->rows, &v, base, begin, end, n);
+		tile_accumulate_pv(t, r, r + MOST < t->rows ? r + MOST : t->rows, &v, base, begin, end, n);
 }
 
 #endif

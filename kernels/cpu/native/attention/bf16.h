@@ -26,7 +26,7 @@
 #define PAIR_ROWS 6 /* with 4 vectors each they fill the registers */
 
 /* narrow says that this file does a tile's work. */
-static int narrow(const tile *t)
+static int uses_bf16(const tile *t)
 {
 	switch (t->a->pages.format) {
 	case VAPP_BF16:
@@ -70,7 +70,7 @@ INLINE void pair_scores(int n, int c, const tile *t, const uint8_t *k, const uin
 		for (int j = 0; j < c; j++)
 			key[j] = (__m512bh)_mm512_loadu_si512(k + j * far);
 		for (int r = 0; r < n; r++) {
-			__m512bh x = both(q + r * row);
+			__m512bh x = broadcast_pair(q + r * row);
 			for (int j = 0; j < c; j++)
 				acc[r][j] = _mm512_dpbf16_ps(acc[r][j], x, key[j]);
 		}
@@ -93,9 +93,9 @@ INLINE void pair_columns(int n, const tile *t, int32_t first, int32_t last, int3
 		pair_scores(n, 1, t, k + (int64_t)first * BLOCK * t->dim * 2, q, s + first * BLOCK);
 }
 
-/* pair_weigh adds n keys' packed values at v, weighed by p, to rows of results, 16·c columns
+/* pair_accumulate_pv adds n keys' packed values at v, weighed by p, to rows of results, 16·c columns
  * from d on. */
-INLINE void pair_weigh(int rows, int c, const tile *t, const uint8_t *v, int32_t n, const uint8_t *p, int64_t d, float *out)
+INLINE void pair_accumulate_pv(int rows, int c, const tile *t, const uint8_t *v, int32_t n, const uint8_t *p, int64_t d, float *out)
 {
 	const int64_t step = t->dim * 4;
 	const uint8_t *end = p + n * 2;
@@ -109,7 +109,7 @@ INLINE void pair_weigh(int rows, int c, const tile *t, const uint8_t *v, int32_t
 		for (int j = 0; j < c; j++)
 			value[j] = (__m512bh)_mm512_loadu_si512(v + j * 64);
 		for (int r = 0; r < rows; r++) {
-			__m512bh x = both(p + r * ROW * 4);
+			__m512bh x = broadcast_pair(p + r * ROW * 4);
 			for (int j = 0; j < c; j++)
 				acc[r][j] = _mm512_dpbf16_ps(acc[r][j], x, value[j]);
 		}
@@ -119,16 +119,16 @@ INLINE void pair_weigh(int rows, int c, const tile *t, const uint8_t *v, int32_t
 			vf_store(out + r * t->wide + j * 16, acc[r][j]);
 }
 
-/* weigh_pairs does it of all columns, of keys from i on in the span. */
-INLINE void weigh_pairs(int rows, const tile *t, const uint8_t *v, int32_t n, int32_t row, int32_t i)
+/* pair_accumulate_rows does it of all columns, of keys from i on in the span. */
+INLINE void pair_accumulate_rows(int rows, const tile *t, const uint8_t *v, int32_t n, int32_t row, int32_t i)
 {
 	const uint8_t *p = (const uint8_t *)(t->score + row * ROW) + i * 2;
 	float *out = t->part + row * t->wide;
 	int64_t d = 0;
 	for (; d + 64 <= t->dim; d += 64)
-		pair_weigh(rows, 4, t, v, n, p, d, out);
+		pair_accumulate_pv(rows, 4, t, v, n, p, d, out);
 	for (; d < t->dim; d += 32)
-		pair_weigh(rows, 2, t, v, n, p, d, out);
+		pair_accumulate_pv(rows, 2, t, v, n, p, d, out);
 }
 
 /* blocks_of are the blocks, counted from at, that some of n rows see: [*first, *last). */
@@ -138,8 +138,8 @@ static void blocks_of(const tile *t, int32_t row, int32_t n, int32_t at, int32_t
 	*last = within((t->high[row + n - 1] - at + BLOCK - 1) / BLOCK, *first, blocks);
 }
 
-/* ask_own asks for rows of the step's own keys or values, of n positions. */
-static void ask_own(const tile *t, const void *side, int32_t pos, int32_t n, int32_t end)
+/* prefetch_own asks for rows of the step's own keys or values, of n positions. */
+static void prefetch_own(const tile *t, const void *side, int32_t pos, int32_t n, int32_t end)
 {
 	const int64_t bytes = t->dim * vapp_element(t->a->pages.format);
 	for (; n > 0 && pos < end; n--, pos++)
@@ -147,8 +147,8 @@ static void ask_own(const tile *t, const void *side, int32_t pos, int32_t n, int
 			__builtin_prefetch(own(t, side, pos) + i, 0, 2);
 }
 
-/* ask_blocks asks for blocks of keys or values of pages, from the i-th on, all of n. */
-static void ask_blocks(const tile *t, const uint8_t *const *at, int32_t i, int32_t n, int32_t blocks, int keys)
+/* prefetch_blocks asks for blocks of keys or values of pages, from the i-th on, all of n. */
+static void prefetch_blocks(const tile *t, const uint8_t *const *at, int32_t i, int32_t n, int32_t blocks, int keys)
 {
 	const vapp_pages *p = &t->a->pages;
 	const int64_t e = vapp_element(p->format), row = p->block * e, far = keys && row > 64 ? row : 64;
@@ -158,8 +158,8 @@ static void ask_blocks(const tile *t, const uint8_t *const *at, int32_t i, int32
 			__builtin_prefetch(at[i] + j * far, 0, 2);
 }
 
-/* weigh_stripe adds the values of the n keys from i on in the span at begin. */
-static void weigh_stripe(const tile *t, const values *v, int32_t begin, int32_t end, int32_t i, int32_t n)
+/* accumulate_stripe adds the values of the n keys from i on in the span at begin. */
+static void accumulate_stripe(const tile *t, const values *v, int32_t begin, int32_t end, int32_t i, int32_t n)
 {
 	const int32_t many = rows_at_once(t);
 	const uint8_t *packed = (const uint8_t *)t->k;
@@ -167,10 +167,10 @@ static void weigh_stripe(const tile *t, const values *v, int32_t begin, int32_t 
 		for (int32_t r = 0; r < t->rows; r += many) {
 			int32_t first, last, m = t->rows - r < many ? t->rows - r : many;
 			blocks_of(t, r, m, begin + i, n / BLOCK, &first, &last);
-			BY_PAIR_ROWS(weigh_pairs, m, t, packed + first * BLOCK / 2 * t->dim * 4, (last - first) * BLOCK, r, i + first * BLOCK)
-			ask_blocks(t, t->ahead.k, i / BLOCK + r / many, r / many < n / BLOCK, t->ahead.blocks, 1);
+			BY_PAIR_ROWS(pair_accumulate_rows, m, t, packed + first * BLOCK / 2 * t->dim * 4, (last - first) * BLOCK, r, i + first * BLOCK)
+			prefetch_blocks(t, t->ahead.k, i / BLOCK + r / many, r / many < n / BLOCK, t->ahead.blocks, 1);
 			if (i == 0)
-				ask_own(t, t->a->k, end + r / many * 4, 4, t->to);
+				prefetch_own(t, t->a->k, end + r / many * 4, 4, t->to);
 		}
 		return;
 	}
@@ -178,7 +178,7 @@ static void weigh_stripe(const tile *t, const values *v, int32_t begin, int32_t 
 		values own;
 		find_values(t, begin, t->low[r] > begin ? t->low[r] : begin, t->high[r] < end ? t->high[r] : end, i + n, &own);
 		pack_values(t, own.at + i, n, (uint8_t *)t->k);
-		weigh_pairs(1, t, packed, n, r, i);
+		pair_accumulate_rows(1, t, packed, n, r, i);
 	}
 }
 
@@ -192,32 +192,32 @@ static void score_stripe(const tile *t, int32_t at, int32_t end, float *s)
 		int32_t first, last, n = t->rows - r < many ? t->rows - r : many;
 		blocks_of(t, r, n, at, blocks, &first, &last);
 		BY_PAIR_ROWS(pair_columns, n, t, first, last, r, s)
-		ask_blocks(t, t->now.v, (at - t->now.at) / BLOCK + r / many, r / many < blocks, t->now.blocks, 0);
-		ask_own(t, t->a->v, at + r / many * 4, 4, end);
-		ask_own(t, t->a->k, end + r / many * 4, 4, t->to);
+		prefetch_blocks(t, t->now.v, (at - t->now.at) / BLOCK + r / many, r / many < blocks, t->now.blocks, 0);
+		prefetch_own(t, t->a->v, at + r / many * 4, 4, end);
+		prefetch_own(t, t->a->k, end + r / many * 4, 4, t->to);
 	}
 }
 
-/* narrow_span is span in pairs, of the positions [begin, end). */
-static void narrow_span(tile *t, int32_t begin, int32_t end, float *top, float *sum)
+/* bf16_span is span in pairs, of the positions [begin, end). */
+static void bf16_span(tile *t, int32_t begin, int32_t end, float *top, float *sum)
 {
 	int32_t n = (end - begin + BLOCK - 1) / BLOCK * BLOCK;
 	values v;
-	if (t->a->pages.format != VAPP_BF16 && !t->coded++)
+	if (t->a->pages.format != VAPP_BF16 && !t->codes_ready++)
 		fill_codes(t->a->pages.format, (codes *)t->codes);
-	if (t->few && t->rows <= FEW_ROWS) {
-		few_score_span(t, begin, end);
-		soften_rows(t, begin, n, top, sum);
-		few_weigh_span(t, begin, end);
+	if (t->decode && t->rows <= DECODE_ROWS) {
+		decode_score_span(t, begin, end);
+		softmax_rows(t, begin, n, top, sum);
+		decode_accumulate_span(t, begin, end);
 		return;
 	}
 	for (int32_t i = 0; i < n; i += STRIPE)
 		score_stripe(t, begin + i, begin + i + STRIPE < end ? begin + i + STRIPE : end, t->score + i);
-	soften_rows(t, begin, n, top, sum);
+	softmax_rows(t, begin, n, top, sum);
 	find_values(t, begin, begin, end, n, &v);
 	memset(t->part, 0, (size_t)t->rows * t->wide * sizeof(float));
 	for (int32_t i = 0; i < n; i += STRIPE)
-		weigh_stripe(t, &v, begin, end, i, n - i < STRIPE ? n - i : STRIPE);
+		accumulate_stripe(t, &v, begin, end, i, n - i < STRIPE ? n - i : STRIPE);
 }
 
 #endif

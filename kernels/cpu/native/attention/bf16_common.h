@@ -18,8 +18,8 @@
 #include "fp8.h"
 #endif
 
-/* narrow_rows makes the rows of q bf16 where they lie. */
-static void narrow_rows(const tile *t)
+/* round_queries makes the rows of q bf16 where they lie. */
+static void round_queries(const tile *t)
 {
 	for (int32_t r = 0; r < t->rows; r++) {
 		float *q = t->q + r * t->wide;
@@ -43,7 +43,7 @@ static void own_pairs(const tile *t, const uint8_t *k, int64_t step, int32_t n, 
 		vf r[BLOCK];
 		for (int32_t i = 0; i < BLOCK; i++)
 			r[i] = i < n ? vf_load((const float *)(k + i * step + d * 2)) : vf_set(0);
-		turn(r, (float *)to);
+		transpose(r, (float *)to);
 	}
 }
 
@@ -57,32 +57,32 @@ static void own_key(const tile *t, const uint8_t *key, int32_t j, uint16_t *to)
 /* rebuilt_pairs are keys of which pages hold a part alone. */
 static void rebuilt_pairs(const tile *t, int32_t at, int32_t end, uint16_t *to)
 {
-	float room[VAPP_ATTENTION_DIM * BLOCK] __attribute__((aligned(64)));
+	float buffer[VAPP_ATTENTION_DIM * BLOCK] __attribute__((aligned(64)));
 	tile whole = *t;
-	whole.k = room;
+	whole.k = buffer;
 	load_keys(&whole, at, end);
 	for (int64_t d = 0; d < t->dim; d += 2, to += 32) {
-		__m512i two = (__m512i)_mm512_cvtne2ps_pbh(vf_load(room + (d + 1) * BLOCK), vf_load(room + d * BLOCK));
+		__m512i two = (__m512i)_mm512_cvtne2ps_pbh(vf_load(buffer + (d + 1) * BLOCK), vf_load(buffer + d * BLOCK));
 		_mm512_storeu_si512(to, two);
 		_mm512_storeu_si512(to, pairs((const uint8_t *)to, (const uint8_t *)(to + 16)));
 	}
 }
 
 #if defined(VAPP_PAIRS)
-/* eight_pairs are keys that are stored in 8 bits. */
-static void eight_pairs(const tile *t, int32_t at, int32_t end, int64_t step, uint16_t *to)
+/* fp8_pairs are keys that are stored in 8 bits. */
+static void fp8_pairs(const tile *t, int32_t at, int32_t end, int64_t step, uint16_t *to)
 {
-	uint8_t room[BLOCK * VAPP_ATTENTION_DIM * 2];
+	uint8_t buffer[BLOCK * VAPP_ATTENTION_DIM * 2];
 	int32_t fresh = within(t->history, at, end);
 	if (fresh < end)
-		eight_rows(t, (const codes *)t->codes, own(t, t->a->k, fresh), step, end - fresh, room);
+		fp8_rows(t, (const codes *)t->codes, own(t, t->a->k, fresh), step, end - fresh, buffer);
 	if (at == fresh) {
-		own_pairs(t, room, t->dim * 2, end - at, to);
+		own_pairs(t, buffer, t->dim * 2, end - at, to);
 		return;
 	}
-	eight_stored_pairs(t, (const codes *)t->codes, t->now.k[(at - t->now.at) / BLOCK], (uint8_t *)to);
+	fp8_stored_pairs(t, (const codes *)t->codes, t->now.k[(at - t->now.at) / BLOCK], (uint8_t *)to);
 	for (int32_t pos = fresh; pos < end; pos++)
-		own_key(t, room + (pos - fresh) * t->dim * 2, pos - at, to);
+		own_key(t, buffer + (pos - fresh) * t->dim * 2, pos - at, to);
 }
 #endif
 
@@ -96,7 +96,7 @@ static void block_pairs(const tile *t, int32_t at, int32_t end, uint16_t *to)
 	}
 #if defined(VAPP_PAIRS)
 	if (t->a->pages.format != VAPP_BF16) {
-		eight_pairs(t, at, end, step, to);
+		fp8_pairs(t, at, end, step, to);
 		return;
 	}
 #endif
@@ -182,17 +182,17 @@ static inline float row_weights(float *s, float by, float m, int32_t from, int32
 	return vf_sum(acc);
 }
 
-#define SOFTEN 4 /* rows whose reductions hide each other's latency */
+#define SOFTMAX_ROWS 4 /* rows whose reductions hide each other's latency */
 
-/* soften_rows turns the scores of all rows into weights, n keys from position base on:
+/* softmax_rows turns the scores of all rows into weights, n keys from position base on:
  * top gets their largest scores, sum those of the weights. */
-static void soften_rows(const tile *t, int32_t base, int32_t n, float *top, float *sum)
+static void softmax_rows(const tile *t, int32_t base, int32_t n, float *top, float *sum)
 {
 	const float scale = t->a->softcap > 0 ? 1 : t->a->scale;
-	for (int32_t r = 0; r < t->rows; r += SOFTEN) {
-		const int32_t rows = t->rows - r < SOFTEN ? t->rows - r : SOFTEN;
-		int32_t from[SOFTEN], to[SOFTEN];
-		float m[SOFTEN] = {0};
+	for (int32_t r = 0; r < t->rows; r += SOFTMAX_ROWS) {
+		const int32_t rows = t->rows - r < SOFTMAX_ROWS ? t->rows - r : SOFTMAX_ROWS;
+		int32_t from[SOFTMAX_ROWS], to[SOFTMAX_ROWS];
+		float m[SOFTMAX_ROWS] = {0};
 		for (int32_t i = 0; i < rows; i++) {
 			float *s = t->score + (r + i) * ROW;
 			if (!seen(t, r + i, base, n, &from[i], &to[i]))
@@ -235,12 +235,12 @@ static int pack_values(const tile *t, const uint8_t *const *at, int32_t n, uint8
 {
 	int bad = 0;
 	if (t->a->pages.format != VAPP_BF16)
-		return eight_values(t, (const codes *)t->codes, at, n, to);
+		return fp8_values(t, (const codes *)t->codes, at, n, to);
 	for (int32_t i = 0; i < n; i += 2)
 		for (int64_t d = 0; d < t->dim; d += 32, to += 128) {
 			__m512bh two[2];
 			values_pair(2, at[i] + d * 2, at[i + 1] + d * 2, two);
-			bad |= odd((__m512i)two[0]) | odd((__m512i)two[1]);
+			bad |= has_nonfinite((__m512i)two[0]) | has_nonfinite((__m512i)two[1]);
 			_mm512_storeu_si512(to, (__m512i)two[0]);
 			_mm512_storeu_si512(to + 64, (__m512i)two[1]);
 		}

@@ -28,9 +28,9 @@
 #if defined(VAPP_PAIRS)
 #include "bf16.h"
 #else
-#define narrow(t) 0
-#define narrow_rows(t) (void)0
-#define narrow_span(t, begin, end, top, sum) (void)0
+#define uses_bf16(t) 0
+#define round_queries(t) (void)0
+#define bf16_span(t, begin, end, top, sum) (void)0
 #endif
 #endif
 
@@ -42,7 +42,7 @@ static void cap_scores(float *s, int32_t begin, int32_t end, float cap)
 
 /* soften turns a row's scores [from, to) into weights; returns the largest score and
  * sets sum. What lies beside them in their blocks of 16 becomes 0. */
-static float soften(float *s, int32_t from, int32_t to, float cap, float *sum)
+static float softmax_span(float *s, int32_t from, int32_t to, float cap, float *sum)
 {
 	int32_t begin = from / BLOCK * BLOCK, end = (to + BLOCK - 1) / BLOCK * BLOCK;
 	if (cap > 0)
@@ -94,7 +94,7 @@ static void join(const tile *t, int32_t r, int32_t at, float top, float sum)
 }
 
 /* look finds what the rows see. */
-static void look(tile *t)
+static void set_ranges(tile *t)
 {
 	for (int32_t r = 0; r < t->rows; r++)
 		t->low[r] = low(t, r), t->high[r] = high(t, r);
@@ -103,7 +103,7 @@ static void look(tile *t)
 static void start(tile *t)
 {
 	const vapp_attention *a = t->a;
-	look(t);
+	set_ranges(t);
 	memset(t->q, 0, (size_t)t->rows * t->wide * sizeof(float));
 	memset(t->k, 0, (size_t)t->wide * BLOCK * sizeof(float));
 	memset(t->v, 0, (size_t)BLOCK * t->wide * sizeof(float));
@@ -111,8 +111,8 @@ static void start(tile *t)
 		int64_t row = (int64_t)(t->token + r / t->group) * a->heads + t->head * t->group + r % t->group;
 		memcpy(t->q + r * t->wide, a->q + row * t->dim, (size_t)t->dim * sizeof(float));
 	}
-	if (narrow(t))
-		narrow_rows(t);
+	if (uses_bf16(t))
+		round_queries(t);
 }
 
 static void finish(const tile *t)
@@ -138,8 +138,8 @@ static void span(tile *t, int32_t at, float *top, float *sum)
 {
 	int32_t begin = within(t->from, at, at + SPAN), end = within(t->to, at, at + SPAN);
 	enter_span(t, begin, end);
-	if (narrow(t)) {
-		narrow_span(t, begin, end, top, sum);
+	if (uses_bf16(t)) {
+		bf16_span(t, begin, end, top, sum);
 		return;
 	}
 	score_span(t, begin, end);
@@ -147,9 +147,9 @@ static void span(tile *t, int32_t at, float *top, float *sum)
 		int32_t from, to;
 		sum[r] = 0, top[r] = -INFINITY;
 		if (seen(t, r, begin, end - begin, &from, &to))
-			top[r] = soften(t->score + r * ROW, from, to, t->a->softcap, &sum[r]);
+			top[r] = softmax_span(t->score + r * ROW, from, to, t->a->softcap, &sum[r]);
 	}
-	weigh_span(t, begin, end);
+	accumulate_pv_span(t, begin, end);
 }
 
 static void run(tile *t)
@@ -164,11 +164,11 @@ static void run(tile *t)
 	finish(t);
 }
 
-static tile rooms(const vapp_attention *a, int part)
+static tile tile_of_part(const vapp_attention *a, int part)
 {
 	tile t;
-	t.a = a, t.seq = -1, t.head = 0, t.token = t.tokens = t.end = t.history = t.kept = 0, t.now.seq = t.ahead.seq = -1;
-	t.coded = 0, t.dim = a->pages.head_dim, t.group = a->heads / a->pages.kv_heads;
+	t.a = a, t.seq = -1, t.head = 0, t.token = t.tokens = t.end = t.history = t.first_block = 0, t.now.seq = t.ahead.seq = -1;
+	t.codes_ready = 0, t.dim = a->pages.head_dim, t.group = a->heads / a->pages.kv_heads;
 	float *f = (float *)(a->work + a->work_bytes * part);
 	t.wide = (t.dim + 15) / 16 * 16;
 	t.q = f, f += TILE * t.wide;
@@ -184,10 +184,10 @@ static tile rooms(const vapp_attention *a, int part)
 
 /* reach is how many positions of a sequence its pages hold before the row ahead. Those
  * up to the step's last are there. */
-static int32_t reach(const vapp_attention *a, int32_t seq)
+static int32_t reachable_positions(const vapp_attention *a, int32_t seq)
 {
 	const vapp_pages *p = &a->pages;
-	int32_t pos = vapp_at(a->positions, a->kept, a->by, seq), b = a->positions[a->first[seq + 1] - 1] / p->block + 1;
+	int32_t pos = vapp_at(a->positions, a->accepted_row, a->by, seq), b = a->positions[a->first[seq + 1] - 1] / p->block + 1;
 	for (; b * p->block < pos; b++)
 		if (b >= p->width || p->table[(int64_t)seq * p->width + b] < 0)
 			return b * p->block;
@@ -195,16 +195,16 @@ static int32_t reach(const vapp_attention *a, int32_t seq)
 }
 
 /* enter moves to the rows of a sequence. */
-static void enter(tile *t, int32_t seq)
+static void enter_sequence(tile *t, int32_t seq)
 {
 	const vapp_attention *a = t->a;
 	t->seq = seq;
-	t->begin = a->kept ? seq : a->first[seq];
-	t->end = !a->kept ? a->first[seq + 1] : a->kept[seq] < 0 ? seq : seq + 1;
-	if (t->begin == t->end || a->both)
+	t->begin = a->accepted_row ? seq : a->first[seq];
+	t->end = !a->accepted_row ? a->first[seq + 1] : a->accepted_row[seq] < 0 ? seq : seq + 1;
+	if (t->begin == t->end || a->bidirectional)
 		return;
-	t->history = a->kept ? reach(a, seq) : a->positions[t->begin];
-	t->kept = vapp_kept(&a->pages, t->history);
+	t->history = a->accepted_row ? reachable_positions(a, seq) : a->positions[t->begin];
+	t->first_block = vapp_first_block(&a->pages, t->history);
 }
 
 /* next moves to the tile after t's, or to the first where t's seq is -1; 0 at the end. */
@@ -215,7 +215,7 @@ static int next(tile *t, int32_t seqs)
 	while (t->seq < 0 || token >= t->end) {
 		if (t->seq + 1 >= seqs)
 			return 0;
-		enter(t, t->seq + 1);
+		enter_sequence(t, t->seq + 1);
 		token = t->begin;
 	}
 	int32_t left = t->end - token;
@@ -223,7 +223,7 @@ static int next(tile *t, int32_t seqs)
 	t->tokens = left < step ? left : step;
 	t->rows = t->tokens * t->group;
 	t->from = low(t, 0) / BLOCK * BLOCK, t->to = high(t, t->rows - 1);
-	t->few = t->tokens == 1 && t->to == t->history + 1 && t->rows <= 16 && t->dim % BLOCK == 0 && !a->rebuild && !a->both;
+	t->decode = t->tokens == 1 && t->to == t->history + 1 && t->rows <= 16 && t->dim % BLOCK == 0 && !a->rebuild && !a->bidirectional;
 	return 1;
 }
 
@@ -237,11 +237,11 @@ static int64_t slot_floats(const tile *t) { return ((int64_t)t->rows * (t->wide 
 
 /* split says that the tiles are too few for the threads, and that the results of
  * all spans find room. */
-static int split(const vapp_attention *a, const vapp_call *c)
+static int splits_spans(const vapp_attention *a, const vapp_call *c)
 {
 	int32_t heads = a->pages.kv_heads, spans = 0;
 	int64_t tiles = 0, floats = 0;
-	tile t = rooms(a, 0);
+	tile t = tile_of_part(a, 0);
 	if (a->threads < 2)
 		return 0;
 	while (next(&t, c->rows[VAPP_SEQS])) {
@@ -259,10 +259,10 @@ static int split(const vapp_attention *a, const vapp_call *c)
 void VAPP_NAME(attention)(const void *args, const vapp_call *c)
 {
 	const vapp_attention *a = args;
-	tile t = rooms(a, c->part);
+	tile t = tile_of_part(a, c->part);
 	int32_t heads = a->pages.kv_heads, seqs = c->rows[VAPP_SEQS];
 	int64_t total = 0, done = 0;
-	int apart = split(a, c);
+	int split = splits_spans(a, c);
 	float *slot = (float *)a->shared;
 	tiles_begin();
 	while (next(&t, seqs))
@@ -271,7 +271,7 @@ void VAPP_NAME(attention)(const void *args, const vapp_call *c)
 		int32_t begin = t.from / SPAN * SPAN;
 		int64_t w = cost(&t), size = slot_floats(&t), n = spans_of(&t);
 		for (t.head = 0; t.head < heads; t.head++) {
-			for (int32_t i = 0, started = 0; apart && i < n; i++, slot += size) {
+			for (int32_t i = 0, started = 0; split && i < n; i++, slot += size) {
 				int64_t from = w * i / n, to = w * (i + 1) / n;
 				if ((done + (from + to) / 2) * c->parts / total != c->part)
 					continue;
@@ -280,7 +280,7 @@ void VAPP_NAME(attention)(const void *args, const vapp_call *c)
 				t.part = slot;
 				span(&t, begin + i * SPAN, slot + t.rows * t.wide, slot + t.rows * (t.wide + 1));
 			}
-			if (!apart && (done + w / 2) * c->parts / total == c->part)
+			if (!split && (done + w / 2) * c->parts / total == c->part)
 				run(&t);
 			done += w;
 		}
@@ -292,14 +292,14 @@ void VAPP_NAME(attention)(const void *args, const vapp_call *c)
 void VAPP_NAME(attention_join)(const void *args, const vapp_call *c)
 {
 	const vapp_attention *a = args;
-	tile t = rooms(a, c->part);
-	if (!split(a, c))
+	tile t = tile_of_part(a, c->part);
+	if (!splits_spans(a, c))
 		return;
 	float *slot = (float *)a->shared;
 	while (next(&t, c->rows[VAPP_SEQS])) {
 		int64_t size = slot_floats(&t), n = spans_of(&t), out = (int64_t)t.rows * t.wide;
 		int32_t begin = t.from / SPAN * SPAN;
-		look(&t);
+		set_ranges(&t);
 		for (t.head = 0; t.head < a->pages.kv_heads; t.head++, slot += size * n) {
 			t.out = slot, t.top = slot + out, t.sum = slot + out + t.rows;
 			for (int64_t i = 1; i < n; i++) {

@@ -1,4 +1,4 @@
-/* attention_few.h: a span of one token's rows, at most FEW_ROWS, which read keys and values
+/* attention_few.h: a span of one token's rows, at most DECODE_ROWS, which read keys and values
  * as pages have them: what is in 8 bits becomes bf16 in registers. A line of what comes next
  * is asked for with each that is used: values while keys are multiplied, keys of the next
  * span meanwhile. Blocks that the rows see in part, or that end with the step's own row, are
@@ -16,13 +16,13 @@
 #include "pairs.h"
 #include "tile.h"
 
-#define FEW_ROWS 8 /* more pay for packing */
+#define DECODE_ROWS 8 /* more pay for packing */
 
 /* How keys and values lie: packed, or in pages of bf16 or of 8 bits, of 16 positions or of
  * more. */
-enum { PACKED, BF16_16, BF16_MORE, EIGHT_16, EIGHT_MORE };
+enum { PACKED, BF16_16, BF16_MORE, FP8_16, FP8_MORE };
 
-#define BY_FEW_ROWS(f, n, ...) \
+#define BY_DECODE_ROWS(f, n, ...) \
 	switch (n) { \
 	case 1: f(1, __VA_ARGS__); break; \
 	case 2: f(2, __VA_ARGS__); break; \
@@ -39,33 +39,33 @@ enum { PACKED, BF16_16, BF16_MORE, EIGHT_16, EIGHT_MORE };
 	switch (form) { \
 	case BF16_16: f(BF16_16, __VA_ARGS__); break; \
 	case BF16_MORE: f(BF16_MORE, __VA_ARGS__); break; \
-	case EIGHT_16: f(EIGHT_16, __VA_ARGS__); break; \
-	default: f(EIGHT_MORE, __VA_ARGS__); \
+	case FP8_16: f(FP8_16, __VA_ARGS__); break; \
+	default: f(FP8_MORE, __VA_ARGS__); \
 	}
 
-static int few_form(const tile *t)
+static int page_form(const tile *t)
 {
 	int more = t->a->pages.block != BLOCK;
-	return t->a->pages.format == VAPP_BF16 ? BF16_16 + more : EIGHT_16 + more;
+	return t->a->pages.format == VAPP_BF16 ? BF16_16 + more : FP8_16 + more;
 }
 
-/* few_tables are what 8 bits are looked up with, and the order of bytes that they take. */
+/* byte_tables are what 8 bits are looked up with, and the order of bytes that they take. */
 typedef struct {
 	lookup l;
 	__m512i order;
-} few_tables;
+} byte_tables;
 
-INLINE few_tables tables_of(int form, const tile *t, int values)
+INLINE byte_tables tables_of(int form, const tile *t, int values)
 {
 	const codes *c = (const codes *)t->codes;
-	few_tables w;
-	if (form >= EIGHT_16)
+	byte_tables w;
+	if (form >= FP8_16)
 		w.l = look_up(c), w.order = _mm512_loadu_si512(values ? c->value : c->key);
 	return w;
 }
 
 /* widened are the bf16 of 64 codes in the tables' order. */
-INLINE void widened(const few_tables *w, __m512i x, __m512bh *to)
+INLINE void fp8_lookup(const byte_tables *w, __m512i x, __m512bh *to)
 {
 	x = _mm512_permutexvar_epi8(w->order, x);
 	__m512i low = _mm512_permutex2var_epi8(w->l.low[0], x, w->l.low[1]), high = _mm512_permutex2var_epi8(w->l.high[0], x, w->l.high[1]);
@@ -74,7 +74,7 @@ INLINE void widened(const few_tables *w, __m512i x, __m512bh *to)
 }
 
 /* four_dims are two pairs of dimensions of a block of keys; step is a dimension's bytes. */
-INLINE void four_dims(int form, const few_tables *w, const uint8_t *k, int64_t step, __m512bh *to)
+INLINE void four_dims(int form, const byte_tables *w, const uint8_t *k, int64_t step, __m512bh *to)
 {
 	switch (form) {
 	case PACKED:
@@ -87,27 +87,27 @@ INLINE void four_dims(int form, const few_tables *w, const uint8_t *k, int64_t s
 	case BF16_MORE:
 		to[0] = (__m512bh)pairs(k, k + step), to[1] = (__m512bh)pairs(k + 2 * step, k + 3 * step);
 		break;
-	case EIGHT_16:
-		widened(w, _mm512_loadu_si512(k), to);
+	case FP8_16:
+		fp8_lookup(w, _mm512_loadu_si512(k), to);
 		break;
 	default: {
 		__m512i x = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)k));
 		x = _mm512_inserti32x4(x, _mm_loadu_si128((const __m128i *)(k + step)), 1);
 		x = _mm512_inserti32x4(x, _mm_loadu_si128((const __m128i *)(k + 2 * step)), 2);
-		widened(w, _mm512_inserti32x4(x, _mm_loadu_si128((const __m128i *)(k + 3 * step)), 3), to);
+		fp8_lookup(w, _mm512_inserti32x4(x, _mm_loadu_si128((const __m128i *)(k + 3 * step)), 3), to);
 	}
 	}
 }
 
-/* few_scores are those of n rows with the blocks of keys at k[0] and k[1], to s, before they are
+/* decode_scores are those of n rows with the blocks of keys at k[0] and k[1], to s, before they are
  * scaled; the values at v are asked for meanwhile. */
-INLINE void few_scores(int n, int form, const tile *t, const uint8_t *const *k, const uint8_t *const *v, float *s)
+INLINE void decode_scores(int n, int form, const tile *t, const uint8_t *const *k, const uint8_t *const *v, float *s)
 {
-	const few_tables w = tables_of(form, t, 0);
+	const byte_tables w = tables_of(form, t, 0);
 	const int64_t row = t->wide * 4, step = t->a->pages.block * vapp_element(t->a->pages.format);
-	const int64_t far = form == PACKED ? 128 : 4 * step, lines = form >= EIGHT_16 ? 64 : 128;
+	const int64_t far = form == PACKED ? 128 : 4 * step, lines = form >= FP8_16 ? 64 : 128;
 	const uint8_t *q = (const uint8_t *)t->q, *end = q + t->dim * 2, *a = k[0], *b = k[1], *x = v[0], *y = v[1];
-	vf acc[FEW_ROWS][2];
+	vf acc[DECODE_ROWS][2];
 	for (int r = 0; r < n; r++)
 		acc[r][0] = acc[r][1] = vf_set(0);
 	for (; q < end; q += 8, a += far, b += far, x += lines, y += lines) {
@@ -120,7 +120,7 @@ INLINE void few_scores(int n, int form, const tile *t, const uint8_t *const *k, 
 		}
 		for (int i = 0; i < 2; i++)
 			for (int r = 0; r < n; r++) {
-				__m512bh one = both(q + r * row + 4 * i);
+				__m512bh one = broadcast_pair(q + r * row + 4 * i);
 				acc[r][0] = _mm512_dpbf16_ps(acc[r][0], one, left[i]);
 				acc[r][1] = _mm512_dpbf16_ps(acc[r][1], one, right[i]);
 			}
@@ -131,52 +131,52 @@ INLINE void few_scores(int n, int form, const tile *t, const uint8_t *const *k, 
 	}
 }
 
-INLINE void few_score_rows(int form, const tile *t, const uint8_t *const *k, const uint8_t *const *v, float *s)
+INLINE void decode_score_rows(int form, const tile *t, const uint8_t *const *k, const uint8_t *const *v, float *s)
 {
-	BY_FEW_ROWS(few_scores, t->rows, form, t, k, v, s)
+	BY_DECODE_ROWS(decode_scores, t->rows, form, t, k, v, s)
 }
 
-/* few_score_span are the scores of the keys [begin, end). */
-static void few_score_span(const tile *t, int32_t begin, int32_t end)
+/* decode_score_span are the scores of the keys [begin, end). */
+static void decode_score_span(const tile *t, int32_t begin, int32_t end)
 {
 	const int32_t stored = (within(t->history, begin, end) - begin) / BLOCK; /* whole blocks */
-	const int form = few_form(t);
+	const int form = page_form(t);
 	for (int32_t i = 0; i < stored; i += 2) {
 		int32_t j = i + 1 < stored ? i + 1 : i;
 		const uint8_t *k[2] = {t->now.k[i], t->now.k[j]}, *v[2] = {t->now.v[i], t->now.v[j]};
-		BY_FORM(few_score_rows, form, t, k, v, t->score + i * BLOCK)
+		BY_FORM(decode_score_rows, form, t, k, v, t->score + i * BLOCK)
 	}
 	if (begin + stored * BLOCK < end) {
 		block_pairs(t, begin + stored * BLOCK, end, (uint16_t *)t->k);
 		const uint8_t *k[2] = {(const uint8_t *)t->k, (const uint8_t *)t->k};
-		few_score_rows(PACKED, t, k, k, t->score + stored * BLOCK);
+		decode_score_rows(PACKED, t, k, k, t->score + stored * BLOCK);
 	}
 }
 
 /* pair_of are 16·c columns of two values, as pairs of keys. */
-INLINE void pair_of(int c, int form, const few_tables *w, const uint8_t *x, const uint8_t *y, __m512bh *to)
+INLINE void pair_of(int c, int form, const byte_tables *w, const uint8_t *x, const uint8_t *y, __m512bh *to)
 {
 	for (int j = 0; j < c; j += 2)
-		if (form >= EIGHT_16) {
+		if (form >= FP8_16) {
 			__m512i two = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)(x + j * 16)));
-			widened(w, _mm512_mask_broadcast_i64x4(two, 0xf0, _mm256_loadu_si256((const __m256i *)(y + j * 16))), to + j);
+			fp8_lookup(w, _mm512_mask_broadcast_i64x4(two, 0xf0, _mm256_loadu_si256((const __m256i *)(y + j * 16))), to + j);
 		} else
 			values_pair(2, x + j * 32, y + j * 32, to + j);
 }
 
-/* few_blocks are blocks of a span's values, packed at v or as they lie at `at`, and
+/* value_blocks are blocks of a span's values, packed at v or as they lie at `at`, and
  * where the keys of the next span begin that are asked for, if any. */
 typedef struct {
 	const uint8_t *v, *const *at, *const *next;
 	int32_t blocks, nexts;
-} few_blocks;
+} value_blocks;
 
-/* few_add adds to the sums of n rows' 16·c columns from d on. */
-INLINE void few_add(int n, int c, int form, const tile *t, const few_blocks *b, const uint8_t *p, int64_t d, vf acc[][4])
+/* decode_add adds to the sums of n rows' 16·c columns from d on. */
+INLINE void decode_add(int n, int c, int form, const tile *t, const value_blocks *b, const uint8_t *p, int64_t d, vf acc[][4])
 {
-	const few_tables w = tables_of(form, t, 1);
-	const int64_t e = form >= EIGHT_16 ? 1 : 2, row = t->dim * e, key = t->a->pages.block * e;
-	const int more = form == BF16_MORE || form == EIGHT_MORE;
+	const byte_tables w = tables_of(form, t, 1);
+	const int64_t e = form >= FP8_16 ? 1 : 2, row = t->dim * e, key = t->a->pages.block * e;
+	const int more = form == BF16_MORE || form == FP8_MORE;
 	for (int32_t i = 0; i < b->blocks; i++) {
 		const uint8_t *v = form == PACKED ? b->v + d * 4 : b->at[i] + d * e;
 		const uint8_t *next = i < b->nexts ? b->next[i] + d * key : v;
@@ -190,7 +190,7 @@ INLINE void few_add(int n, int c, int form, const tile *t, const few_blocks *b, 
 			for (int j = 0; form != PACKED && j < (more ? 2 * c : c * e / 2); j++, next += more ? key : 64)
 				__builtin_prefetch(next, 0, 2);
 			for (int r = 0; r < n; r++) {
-				__m512bh x = both(p + r * ROW * 4);
+				__m512bh x = broadcast_pair(p + r * ROW * 4);
 				for (int j = 0; j < c; j++)
 					acc[r][j] = _mm512_dpbf16_ps(acc[r][j], x, value[j]);
 			}
@@ -198,60 +198,60 @@ INLINE void few_add(int n, int c, int form, const tile *t, const few_blocks *b, 
 	}
 }
 
-/* few_columns are 16·c columns of n rows' results. */
-INLINE void few_columns(int n, int c, int form, const tile *t, const few_blocks *b, int64_t d)
+/* decode_columns are 16·c columns of n rows' results. */
+INLINE void decode_columns(int n, int c, int form, const tile *t, const value_blocks *b, int64_t d)
 {
 	const uint8_t *p = (const uint8_t *)t->score;
-	vf acc[FEW_ROWS][4];
+	vf acc[DECODE_ROWS][4];
 	for (int r = 0; r < n; r++)
 		for (int j = 0; j < c; j++)
 			acc[r][j] = vf_set(0);
-	few_add(n, c, PACKED, t, b, p, d, acc);
+	decode_add(n, c, PACKED, t, b, p, d, acc);
 	p += b[0].blocks * BLOCK * 2;
-	few_add(n, c, form, t, b + 1, p, d, acc);
+	decode_add(n, c, form, t, b + 1, p, d, acc);
 	p += b[1].blocks * BLOCK * 2;
-	few_add(n, c, PACKED, t, b + 2, p, d, acc);
+	decode_add(n, c, PACKED, t, b + 2, p, d, acc);
 	for (int r = 0; r < n; r++)
 		for (int j = 0; j < c; j++)
 			vf_store(t->part + r * t->wide + d + j * 16, acc[r][j]);
 }
 
-INLINE void few_results(int n, int form, const tile *t, const few_blocks *b)
+INLINE void decode_results(int n, int form, const tile *t, const value_blocks *b)
 {
-	const int c = n > (form >= EIGHT_16 ? 4 : 6) ? 2 : 4;
+	const int c = n > (form >= FP8_16 ? 4 : 6) ? 2 : 4;
 	int64_t d = 0;
 	for (; d + 16 * c <= t->dim; d += 16 * c)
-		few_columns(n, c, form, t, b, d);
+		decode_columns(n, c, form, t, b, d);
 	if (c == 4 && d < t->dim)
-		few_columns(n, 2, form, t, b, d);
+		decode_columns(n, 2, form, t, b, d);
 }
 
-INLINE void few_result_rows(int form, const tile *t, const few_blocks *b)
+INLINE void decode_result_rows(int form, const tile *t, const value_blocks *b)
 {
-	BY_FEW_ROWS(few_results, t->rows, form, t, b)
+	BY_DECODE_ROWS(decode_results, t->rows, form, t, b)
 }
 
-/* few_pack packs the values of the block at `at` that the rows see, the others as zeros. */
-static void few_pack(const tile *t, int32_t at, uint8_t *to)
+/* decode_pack packs the values of the block at `at` that the rows see, the others as zeros. */
+static void decode_pack(const tile *t, int32_t at, uint8_t *to)
 {
 	values v;
 	find_values(t, at, t->low[0], t->high[0], BLOCK, &v);
 	pack_values(t, v.at, BLOCK, to);
 }
 
-/* few_weigh_span makes the results of the keys [begin, end). */
-static void few_weigh_span(const tile *t, int32_t begin, int32_t end)
+/* decode_accumulate_span makes the results of the keys [begin, end). */
+static void decode_accumulate_span(const tile *t, int32_t begin, int32_t end)
 {
 	const int32_t n = (end - begin + BLOCK - 1) / BLOCK;
 	const int32_t last = (within(t->history < t->high[0] ? t->history : t->high[0], begin, end) - begin) / BLOCK;
 	const int32_t first = within((t->low[0] - begin + BLOCK - 1) / BLOCK, 0, last); /* those in between are seen whole */
-	few_blocks b[3] = {{.v = (const uint8_t *)t->v, .blocks = first > 0}, {.at = t->now.v + first, .next = t->ahead.k, .blocks = last - first, .nexts = t->ahead.blocks},
+	value_blocks b[3] = {{.v = (const uint8_t *)t->v, .blocks = first > 0}, {.at = t->now.v + first, .next = t->ahead.k, .blocks = last - first, .nexts = t->ahead.blocks},
 		{.v = (const uint8_t *)t->v + 32 * t->wide, .blocks = n > last}};
 	if (first > 0)
-		few_pack(t, begin, (uint8_t *)t->v);
+		decode_pack(t, begin, (uint8_t *)t->v);
 	if (n > last)
-		few_pack(t, begin + last * BLOCK, (uint8_t *)t->v + 32 * t->wide);
-	BY_FORM(few_result_rows, few_form(t), t, b)
+		decode_pack(t, begin + last * BLOCK, (uint8_t *)t->v + 32 * t->wide);
+	BY_FORM(decode_result_rows, page_form(t), t, b)
 }
 
 #endif

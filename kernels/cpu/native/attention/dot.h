@@ -41,18 +41,18 @@
 
 /* FEW rows of one token are weighed at once, and as few calls as there have to be share them. */
 #if VAPP_VECTOR == 512
-#define FEW 6
+#define DECODE_GROUP 6
 #else
-#define FEW 4
+#define DECODE_GROUP 4
 #endif
-#define BY_FEW(f, n, ...) \
+#define BY_DECODE_GROUP(f, n, ...) \
 	switch (n) { \
 	case 1: f(1, __VA_ARGS__); break; \
 	case 2: f(2, __VA_ARGS__); break; \
 	case 3: f(3, __VA_ARGS__); break; \
 	case 4: f(4, __VA_ARGS__); break; \
-	case 5: f(FEW < 5 ? FEW : 5, __VA_ARGS__); break; \
-	default: f(FEW, __VA_ARGS__); \
+	case 5: f(DECODE_GROUP < 5 ? DECODE_GROUP : 5, __VA_ARGS__); break; \
+	default: f(DECODE_GROUP, __VA_ARGS__); \
 	}
 
 /* at_once is how many of n rows a call takes, so that all take about as many. */
@@ -112,7 +112,7 @@ static void score_span(const tile *t, int32_t at, int32_t end)
 	for (int32_t b = at, i = 0; b < end; b += BLOCK, i++) {
 		float *s = t->score + (b - at);
 		const uint8_t *v = i < t->now.blocks ? t->now.v[i] : NULL;
-		if (t->few && b + BLOCK <= t->history) {
+		if (t->decode && b + BLOCK <= t->history) {
 			IN_FORMAT(stored_scores, t->a->pages.format, t, t->now.k[i], v, s)
 			continue;
 		}
@@ -123,7 +123,7 @@ static void score_span(const tile *t, int32_t at, int32_t end)
 
 /* weigh adds to n rows of out, their columns [i, i + c vectors), values of keys: each
  * step bytes on, weighed by p. Lines of what comes next are asked for on the way. */
-INLINE void weigh(int n, int c, int32_t format, const uint8_t *v, int64_t step, int32_t keys, const float *p, asked next, int64_t wide, float *out)
+INLINE void accumulate_pv(int n, int c, int32_t format, const uint8_t *v, int64_t step, int32_t keys, const float *p, prefetch_plan next, int64_t wide, float *out)
 {
 	vf acc[ROWS][4];
 	for (int r = 0; r < n; r++)
@@ -132,7 +132,7 @@ INLINE void weigh(int n, int c, int32_t format, const uint8_t *v, int64_t step, 
 	for (int32_t j = 0; j < keys; j++, v += step) {
 		vf value[4];
 		if (next.at)
-			next.at = ask(next, next.at);
+			next.at = prefetch_lines(next, next.at);
 		for (int h = 0; h < c; h++)
 			value[h] = vf_widen(format, v + h * VW * vapp_element(format));
 		for (int r = 0; r < n; r++) {
@@ -146,34 +146,34 @@ INLINE void weigh(int n, int c, int32_t format, const uint8_t *v, int64_t step, 
 			vf_store(out + r * wide + h * VW, acc[r][h]);
 }
 
-/* weigh_rows is weigh of all columns. */
-INLINE void weigh_rows(int n, int32_t format, const uint8_t *v, int64_t step, int32_t keys, const float *p, asked next, int64_t columns, int64_t wide, float *out)
+/* accumulate_pv_rows is weigh of all columns. */
+INLINE void accumulate_pv_rows(int n, int32_t format, const uint8_t *v, int64_t step, int32_t keys, const float *p, prefetch_plan next, int64_t columns, int64_t wide, float *out)
 {
 	const int64_t e = vapp_element(format);
 	int64_t i = 0;
 	if (ROWS == 4)
 		for (; i + 4 * VW <= columns; i += 4 * VW, next.at = NULL)
-			weigh(n, 4, format, v + i * e, step, keys, p, next, wide, out + i);
+			accumulate_pv(n, 4, format, v + i * e, step, keys, p, next, wide, out + i);
 	for (; i + 2 * VW <= columns; i += 2 * VW, next.at = NULL)
-		weigh(n, 2, format, v + i * e, step, keys, p, next, wide, out + i);
+		accumulate_pv(n, 2, format, v + i * e, step, keys, p, next, wide, out + i);
 	for (; i < columns; i += VW, next.at = NULL)
-		weigh(n, 1, format, v + i * e, step, keys, p, next, wide, out + i);
+		accumulate_pv(n, 1, format, v + i * e, step, keys, p, next, wide, out + i);
 }
 
-/* block_weigh adds the values [from, to) of the block to n rows. */
-static void block_weigh(const tile *t, int32_t row, int32_t n, int32_t from, int32_t to, const float *p, asked next)
+/* accumulate_pv_block adds the values [from, to) of the block to n rows. */
+static void accumulate_pv_block(const tile *t, int32_t row, int32_t n, int32_t from, int32_t to, const float *p, prefetch_plan next)
 {
 	const uint8_t *v = (const uint8_t *)(t->v + from * t->wide);
 	if (from < to)
-		BY_ROWS(weigh_rows, n, VAPP_F32, v, t->wide * 4, to - from, p + row * ROW + from, next, t->wide, t->wide, t->part + row * t->wide)
+		BY_ROWS(accumulate_pv_rows, n, VAPP_F32, v, t->wide * 4, to - from, p + row * ROW + from, next, t->wide, t->wide, t->part + row * t->wide)
 }
 
 /* Rows that begin with the same key go together as far as all of them see. */
-static void many_weigh(const tile *t, int32_t at, int32_t end)
+static void accumulate_pv_shared(const tile *t, int32_t at, int32_t end)
 {
 	for (int32_t b = at, i = 0; b < end; b += BLOCK, i++) {
 		const float *p = t->score + (b - at);
-		asked next = ask_keys(t, i < t->ahead.blocks ? t->ahead.k[i] : NULL);
+		prefetch_plan next = plan_key_prefetch(t, i < t->ahead.blocks ? t->ahead.k[i] : NULL);
 		load_values(t, b, b + BLOCK < end ? b + BLOCK : end);
 		for (int32_t r = 0, n; r < t->rows; r += n) {
 			int32_t from, to, x, y;
@@ -183,28 +183,28 @@ static void many_weigh(const tile *t, int32_t at, int32_t end)
 				if (x != from || to <= from)
 					break;
 			}
-			block_weigh(t, r, n, from, to, p, next);
+			accumulate_pv_block(t, r, n, from, to, p, next);
 			next.at = NULL;
 			for (int32_t k = 1; k < n; k++) {
 				seen(t, r + k, b, BLOCK, &x, &y);
-				block_weigh(t, r + k, 1, to, y, p, next);
+				accumulate_pv_block(t, r + k, 1, to, y, p, next);
 			}
 		}
 	}
 }
 
-/* few_sums are c vectors of columns from d on of n rows that see the same keys, [from, to)
+/* decode_sums are c vectors of columns from d on of n rows that see the same keys, [from, to)
  * of the span at `at`, read as they lie; lines of the keys of the next span are asked for on
  * the way. */
-INLINE void few_sums(int n, int c, int format, const tile *t, int32_t at, int32_t from, int32_t to, int64_t d, int32_t r)
+INLINE void decode_sums(int n, int c, int format, const tile *t, int32_t at, int32_t from, int32_t to, int64_t d, int32_t r)
 {
 	const vapp_pages *g = &t->a->pages;
 	const int64_t e = vapp_element(format), row = t->dim * e, key = g->block * e;
 	const int64_t bytes = c * VW * e, step = g->block > BLOCK ? key : bytes < 64 ? bytes : 64;
-	const int64_t asks = g->block > BLOCK ? (c * VW + BLOCK - 1) / BLOCK : (bytes + 63) / 64;
+	const int64_t lines = g->block > BLOCK ? (c * VW + BLOCK - 1) / BLOCK : (bytes + 63) / 64;
 	const int32_t stored = within(t->history - at, from, to);
 	const float *p = t->score + r * ROW;
-	vf acc[FEW][4];
+	vf acc[DECODE_GROUP][4];
 	for (int i = 0; i < n; i++)
 		for (int h = 0; h < c; h++)
 			acc[i][h] = vf_set(0);
@@ -214,7 +214,7 @@ INLINE void few_sums(int n, int c, int format, const tile *t, int32_t at, int32_
 		const uint8_t *next = b < t->ahead.blocks ? t->ahead.k[b] + d * key : v;
 		for (; j < end; j++, v += row) { /* of the step's own keys there is one */
 			vf value[4];
-			for (int64_t i = 0; i < asks; i++, next += step)
+			for (int64_t i = 0; i < lines; i++, next += step)
 				__builtin_prefetch(next, 0, 2);
 			for (int h = 0; h < c; h++)
 				value[h] = vf_widen(format, v + h * VW * e);
@@ -230,41 +230,41 @@ INLINE void few_sums(int n, int c, int format, const tile *t, int32_t at, int32_
 			vf_store(t->part + (r + i) * t->wide + d + h * VW, acc[i][h]);
 }
 
-INLINE void few_rows(int n, int format, const tile *t, int32_t at, int32_t from, int32_t to, int32_t r)
+INLINE void decode_rows(int n, int format, const tile *t, int32_t at, int32_t from, int32_t to, int32_t r)
 {
 	int64_t d = 0;
 	if (ROWS == 4)
 		for (; d + 4 * VW <= t->dim; d += 4 * VW)
-			few_sums(n, 4, format, t, at, from, to, d, r);
+			decode_sums(n, 4, format, t, at, from, to, d, r);
 	for (; d + 2 * VW <= t->dim; d += 2 * VW)
-		few_sums(n, 2, format, t, at, from, to, d, r);
+		decode_sums(n, 2, format, t, at, from, to, d, r);
 	for (; d < t->dim; d += VW)
-		few_sums(n, 1, format, t, at, from, to, d, r);
+		decode_sums(n, 1, format, t, at, from, to, d, r);
 }
 
-INLINE void all_few_rows(int32_t format, const tile *t, int32_t at, int32_t from, int32_t to)
+INLINE void decode_all_rows(int32_t format, const tile *t, int32_t at, int32_t from, int32_t to)
 {
-	const int32_t many = at_once(t->rows, FEW);
+	const int32_t many = at_once(t->rows, DECODE_GROUP);
 	for (int32_t r = 0; r < t->rows; r += many)
-		BY_FEW(few_rows, t->rows - r < many ? t->rows - r : many, format, t, at, from, to, r)
+		BY_DECODE_GROUP(decode_rows, t->rows - r < many ? t->rows - r : many, format, t, at, from, to, r)
 }
 
-/* few_weigh is of the rows of one token. */
-static void few_weigh(const tile *t, int32_t at, int32_t end)
+/* decode_accumulate_pv is of the rows of one token. */
+static void decode_accumulate_pv(const tile *t, int32_t at, int32_t end)
 {
 	int32_t from, to;
 	if (seen(t, 0, at, end - at, &from, &to))
-		IN_FORMAT(all_few_rows, t->a->pages.format, t, at, from, to)
+		IN_FORMAT(decode_all_rows, t->a->pages.format, t, at, from, to)
 }
 
-static void weigh_span(const tile *t, int32_t at, int32_t end)
+static void accumulate_pv_span(const tile *t, int32_t at, int32_t end)
 {
-	if (t->few) {
-		few_weigh(t, at, end);
+	if (t->decode) {
+		decode_accumulate_pv(t, at, end);
 		return;
 	}
 	memset(t->part, 0, (size_t)t->rows * t->wide * sizeof(float));
-	many_weigh(t, at, end);
+	accumulate_pv_shared(t, at, end);
 }
 
 #endif

@@ -42,7 +42,7 @@ static inline lookup look_up(const codes *c)
 }
 
 /* eights stores the bf16 of 64 codes: of the lower halves of lanes, then of the upper. */
-static inline void eights(const lookup *l, __m512i x, uint8_t *first, uint8_t *second)
+static inline void fp8_to_bf16(const lookup *l, __m512i x, uint8_t *first, uint8_t *second)
 {
 	__m512i low = _mm512_permutex2var_epi8(l->low[0], x, l->low[1]), high = _mm512_permutex2var_epi8(l->high[0], x, l->high[1]);
 	high = _mm512_ternarylogic_epi32(high, x, _mm512_set1_epi8((char)0x80), 0xf8); /* high | x & 0x80 */
@@ -50,32 +50,32 @@ static inline void eights(const lookup *l, __m512i x, uint8_t *first, uint8_t *s
 	_mm512_storeu_si512(second, _mm512_unpackhi_epi8(low, high));
 }
 
-/* eight_stored_pairs are the keys of a block of a page. */
-static void eight_stored_pairs(const tile *t, const codes *c, const uint8_t *k, uint8_t *to)
+/* fp8_stored_pairs are the keys of a block of a page. */
+static void fp8_stored_pairs(const tile *t, const codes *c, const uint8_t *k, uint8_t *to)
 {
 	const lookup l = look_up(c);
 	const __m512i order = _mm512_loadu_si512(c->key);
 	const int64_t step = t->a->pages.block;
 	for (int64_t d = 0; d < t->dim; d += 4, k += 4 * step, to += 128) {
-		uint8_t room[64];
+		uint8_t buffer[64];
 		for (int i = 0; step != 16 && i < 4; i++)
-			memcpy(room + 16 * i, k + i * step, 16);
-		eights(&l, _mm512_permutexvar_epi8(order, _mm512_loadu_si512(step == 16 ? k : room)), to, to + 64);
+			memcpy(buffer + 16 * i, k + i * step, 16);
+		fp8_to_bf16(&l, _mm512_permutexvar_epi8(order, _mm512_loadu_si512(step == 16 ? k : buffer)), to, to + 64);
 	}
 }
 
-/* eight_rows are n rows of dim numbers, step bytes apart, in bf16. */
-static void eight_rows(const tile *t, const codes *c, const uint8_t *k, int64_t step, int32_t n, uint8_t *to)
+/* fp8_rows are n rows of dim numbers, step bytes apart, in bf16. */
+static void fp8_rows(const tile *t, const codes *c, const uint8_t *k, int64_t step, int32_t n, uint8_t *to)
 {
 	const lookup l = look_up(c);
 	const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
 	for (; n > 0; n--, k += step)
 		for (int64_t d = 0; d < t->dim; d += 64, to += 128)
-			eights(&l, _mm512_permutexvar_epi64(order, _mm512_loadu_si512(k + d)), to, to + 64);
+			fp8_to_bf16(&l, _mm512_permutexvar_epi64(order, _mm512_loadu_si512(k + d)), to, to + 64);
 }
 
-/* eight_values packs n values, as pack_values does. */
-static int eight_values(const tile *t, const codes *c, const uint8_t *const *at, int32_t n, uint8_t *to)
+/* fp8_values packs n values, as pack_values does. */
+static int fp8_values(const tile *t, const codes *c, const uint8_t *const *at, int32_t n, uint8_t *to)
 {
 	const lookup l = look_up(c);
 	const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
@@ -84,10 +84,10 @@ static int eight_values(const tile *t, const codes *c, const uint8_t *const *at,
 		for (int64_t d = 0; d < t->dim; d += 64, to += 256) {
 			__m512i x = _mm512_permutexvar_epi32(order, _mm512_loadu_si512(at[i] + d));
 			__m512i y = _mm512_permutexvar_epi32(order, _mm512_loadu_si512(at[i + 1] + d));
-			eights(&l, _mm512_unpacklo_epi8(x, y), to, to + 64);
-			eights(&l, _mm512_unpackhi_epi8(x, y), to + 128, to + 192);
+			fp8_to_bf16(&l, _mm512_unpacklo_epi8(x, y), to, to + 64);
+			fp8_to_bf16(&l, _mm512_unpackhi_epi8(x, y), to + 128, to + 192);
 			for (int j = 0; j < 4; j++)
-				bad |= odd(_mm512_loadu_si512(to + 64 * j));
+				bad |= has_nonfinite(_mm512_loadu_si512(to + 64 * j));
 		}
 	return bad;
 }

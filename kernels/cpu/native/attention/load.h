@@ -77,7 +77,7 @@ static void load_stored(const tile *t, int32_t i, int32_t n)
 }
 
 /* turn stores the transpose of the VW rows of r at dst, rows of BLOCK floats. */
-INLINE void turn(const vf *r, float *dst)
+INLINE void transpose(const vf *r, float *dst)
 {
 #if VAPP_VECTOR == 512
 	vf a[16], b[16];
@@ -117,14 +117,14 @@ INLINE void turn(const vf *r, float *dst)
 }
 
 /* turned fills k with a block of the step's own keys, n of them; the others are 0. */
-INLINE void turned(int32_t format, const tile *t, const uint8_t *k, int64_t step, int64_t n)
+INLINE void transpose_own(int32_t format, const tile *t, const uint8_t *k, int64_t step, int64_t n)
 {
 	for (int64_t d = 0; d < t->dim; d += VW)
 		for (int64_t j = 0; j < BLOCK; j += VW) {
 			vf r[VW];
 			for (int64_t i = 0; i < VW; i++)
 				r[i] = j + i < n ? vf_widen(format, k + (j + i) * step + d * vapp_element(format)) : vf_set(0);
-			turn(r, t->k + d * BLOCK + j);
+			transpose(r, t->k + d * BLOCK + j);
 		}
 }
 
@@ -137,7 +137,7 @@ static void load_keys(const tile *t, int32_t at, int32_t end)
 	if (at < fresh)
 		load_stored(t, (at - t->now.at) / BLOCK, fresh - at);
 	if (at == fresh && t->dim % VW == 0) {
-		IN_FORMAT(turned, p->format, t, own(t, t->a->k, at), step, end - at)
+		IN_FORMAT(transpose_own, p->format, t, own(t, t->a->k, at), step, end - at)
 		fresh = t->a->rebuild ? fresh : end;
 	}
 	for (int32_t pos = fresh; pos < end; pos++) {

@@ -8,7 +8,7 @@
 #include "../shared/inline.h"
 
 /* odd says whether pairs hold an infinity or a NaN: 0 times it is not 0. */
-static inline int odd(__m512i x)
+static inline int has_nonfinite(__m512i x)
 {
 	const __m512i top = _mm512_set1_epi16(0x7f80);
 	return _mm512_cmpeq_epi16_mask(_mm512_and_si512(x, top), top) != 0;
@@ -27,7 +27,7 @@ static inline __m512i pairs(const uint8_t *a, const uint8_t *b)
 	return _mm512_permutexvar_epi16(pair_order(), _mm512_inserti64x4(x, _mm256_loadu_si256((const __m256i *)b), 1));
 }
 
-INLINE __m512bh both(const uint8_t *p)
+INLINE __m512bh broadcast_pair(const uint8_t *p)
 {
 	int32_t x;
 	memcpy(&x, p, 4);

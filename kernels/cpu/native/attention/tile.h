@@ -28,11 +28,11 @@ typedef struct {
 	int32_t begin, end;    /* the sequence's rows */
 	int32_t token, tokens; /* the tile's first row and how many */
 	int32_t history;       /* positions below it are in pages */
-	int32_t kept;          /* the block that the page table begins with */
+	int32_t first_block;   /* the block that the page table begins with */
 	int32_t rows, group;   /* rows = tokens · group */
 	int32_t from, to;      /* positions that some row sees, from a whole block on */
 	int32_t dim, wide;     /* head dimension; rounded up to 16 */
-	int32_t few;           /* the rows are a sequence's only token's, and read pages as they are */
+	int32_t decode;        /* the rows are a sequence's only token's, and read pages as they are */
 	float *q;              /* [TILE][wide] */
 	float *k;              /* [wide][BLOCK] */
 	float *v;              /* [BLOCK][wide] */
@@ -41,13 +41,13 @@ typedef struct {
 	float *top, *sum;      /* [TILE] of all spans */
 	view now, ahead;       /* of the span at work, and of what comes next */
 	int32_t low[TILE], high[TILE]; /* a row sees [low, high) */
-	int32_t coded;                 /* codes are there: what numbers of 8 bits are as bf16 */
+	int32_t codes_ready;                 /* codes are there: what numbers of 8 bits are as bf16 */
 	uint8_t codes[384];
 } tile;
 
 static int32_t high(const tile *t, int32_t row)
 {
-	return t->history + (t->a->both ? t->end : t->token + row / t->group + 1) - t->begin;
+	return t->history + (t->a->bidirectional ? t->end : t->token + row / t->group + 1) - t->begin;
 }
 
 static int32_t low(const tile *t, int32_t row)
@@ -66,14 +66,14 @@ INLINE int seen(const tile *t, int32_t row, int32_t at, int32_t n, int32_t *from
 }
 
 /* place fills w for the positions [at, end) of a head, at a whole block. */
-static void place(const tile *t, int32_t head, int32_t at, int32_t end, view *w)
+static void locate_blocks(const tile *t, int32_t head, int32_t at, int32_t end, view *w)
 {
 	const vapp_pages *p = &t->a->pages;
 	int64_t e = vapp_element(p->format);
 	w->seq = t->seq, w->head = head, w->at = at, w->blocks = 0;
 	for (; at < end && at < t->history; at += BLOCK, w->blocks++) {
 		int64_t slot = at % p->block;
-		const uint8_t *page = vapp_page(p, p->table[(int64_t)t->seq * p->width + at / p->block - t->kept]);
+		const uint8_t *page = vapp_page(p, p->table[(int64_t)t->seq * p->width + at / p->block - t->first_block]);
 		w->k[w->blocks] = page + p->k + (head * (int64_t)p->key_dim * p->block + slot) * e;
 		w->v[w->blocks] = page + p->v + (head * (int64_t)p->block + slot) * t->dim * e;
 	}
@@ -94,16 +94,16 @@ typedef struct {
 	const uint8_t *at; /* or NULL: nothing is asked for */
 	int64_t step;
 	int32_t each; /* lines with a key */
-} asked;
+} prefetch_plan;
 
-static asked ask_keys(const tile *t, const uint8_t *k)
+static prefetch_plan plan_key_prefetch(const tile *t, const uint8_t *k)
 {
 	const vapp_pages *p = &t->a->pages;
 	int64_t row = p->block * vapp_element(p->format), lines = row < 64 ? (p->key_dim * row + 63) / 64 : p->key_dim;
-	return (asked){k, row < 64 ? 64 : row, (int32_t)((lines + BLOCK - 1) / BLOCK)};
+	return (prefetch_plan){k, row < 64 ? 64 : row, (int32_t)((lines + BLOCK - 1) / BLOCK)};
 }
 
-INLINE const uint8_t *ask(asked a, const uint8_t *at)
+INLINE const uint8_t *prefetch_lines(prefetch_plan a, const uint8_t *at)
 {
 	for (int32_t i = 0; i < a.each; i++, at += a.step)
 		__builtin_prefetch(at, 0, 2);
@@ -114,22 +114,22 @@ INLINE const uint8_t *ask(asked a, const uint8_t *at)
  * same head's next span or the next head's first. */
 static void enter_span(tile *t, int32_t at, int32_t end)
 {
-	int known = t->ahead.seq == t->seq && t->ahead.head == t->head && t->ahead.at == at;
-	if (known)
+	int prefetched = t->ahead.seq == t->seq && t->ahead.head == t->head && t->ahead.at == at;
+	if (prefetched)
 		t->now = t->ahead;
 	else
-		place(t, t->head, at, end, &t->now);
-	for (int32_t i = 0; !known && i < t->now.blocks; i++) {
-		asked a = ask_keys(t, t->now.k[i]);
+		locate_blocks(t, t->head, at, end, &t->now);
+	for (int32_t i = 0; !prefetched && i < t->now.blocks; i++) {
+		prefetch_plan a = plan_key_prefetch(t, t->now.k[i]);
 		for (int j = 0; j < BLOCK; j++)
-			a.at = ask(a, a.at);
+			a.at = prefetch_lines(a, a.at);
 	}
 	int32_t to = end + SPAN < t->to ? end + SPAN : t->to, first = (t->from / SPAN + 1) * SPAN;
 	t->ahead.seq = -1, t->ahead.blocks = 0;
 	if (end < t->to)
-		place(t, t->head, end, to, &t->ahead);
+		locate_blocks(t, t->head, end, to, &t->ahead);
 	else if (t->head + 1 < t->a->pages.kv_heads)
-		place(t, t->head + 1, t->from, first < t->to ? first : t->to, &t->ahead);
+		locate_blocks(t, t->head + 1, t->from, first < t->to ? first : t->to, &t->ahead);
 }
 
 #endif

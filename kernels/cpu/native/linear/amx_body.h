@@ -32,12 +32,12 @@ typedef struct {
 	float floats[KBLOCK * PANEL];
 	uint16_t pairs[KTILES * TILE_K * PANEL];
 	float sums[][2 * TILE_ROWS * TILE_ROWS];
-} room;
+} workspace;
 
 static int64_t k_tiles(const vapp_linear *a) { return ((int64_t)a->in + TILE_K - 1) / TILE_K; }
 
 /* narrow rounds [n][32] floats to [n/2][32][2] bf16, n even. */
-FN static void narrow(const float *src, int64_t n, uint16_t *dst) {
+FN static void round_pairs(const float *src, int64_t n, uint16_t *dst) {
 	static const uint16_t order[32] = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23,
 	                                   8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
 	__m512i interleave = _mm512_loadu_si512(order);
@@ -68,21 +68,21 @@ FN static void scale(int32_t format, const uint8_t *scales, int64_t n, float *w)
 
 /* unpack makes n k's of a quantized panel from k0 on pairs of bf16, those past
  * the end zeros. */
-FN static void unpack(const vapp_linear *a, int64_t panel, int64_t k0, int64_t n, room *w) {
+FN static void unpack(const vapp_linear *a, int64_t panel, int64_t k0, int64_t n, workspace *w) {
 	for (int64_t end = k0 + n, k = k0; k < end; k += KBLOCK) {
 		int64_t all = end - k < KBLOCK ? end - k : KBLOCK, real = a->in - k < all ? a->in - k : all;
 		sink out = {.block = w->floats};
 		each(a->format, panel_at(a, panel) + panel_k(a->format, k), 0, real, &out, 0, WIDE, 1);
 		memset(w->floats + real * PANEL, 0, (all - real) * PANEL * sizeof *w->floats);
 		if (group_k(a->format) && !scaled_last(a->format)) scale(a->format, scales_at(a, panel, k), real, w->floats);
-		narrow(w->floats, all, w->pairs + (k - k0) * PANEL);
+		round_pairs(w->floats, all, w->pairs + (k - k0) * PANEL);
 	}
 }
 
 /* pairs_of returns the k tiles from k0 on, n of them or as many as lie together, as
  * [16·n][32][2] bf16: in place, or unpacked. The end of a BF16 panel that is no
  * whole tile is copied and padded with zeros. */
-FN static const uint16_t *pairs_of(const vapp_linear *a, int64_t panel, int64_t k0, int64_t *n, room *w) {
+FN static const uint16_t *pairs_of(const vapp_linear *a, int64_t panel, int64_t k0, int64_t *n, workspace *w) {
 	const uint8_t *p = panel_at(a, panel) + panel_k(a->format, k0);
 	int64_t left = a->in - k0;
 	*n = left < TILE_K ? 1 : left / TILE_K < KTILES ? left / TILE_K : KTILES;
@@ -164,7 +164,7 @@ FN static void finish(const vapp_linear *a, int64_t panel, int64_t t, const floa
 }
 
 FN static void panel_tiles(const vapp_linear *a, int64_t panel, int64_t t0, int64_t t1) {
-	room *w = a->work;
+	workspace *w = a->work;
 	int64_t far = k_tiles(a) * 1024, n;
 	for (int64_t k0 = 0; k0 < a->in; k0 += n * TILE_K) {
 		const uint8_t *b = (const uint8_t *)pairs_of(a, panel, k0, &n, w);

@@ -19,9 +19,9 @@ typedef struct {
 	pair_tables t;
 	uint16_t block[PAIR_RUN * PANEL];
 	float scales[PAIR_RUN / XGROUP * PANEL], least[PAIR_RUN / XGROUP * PANEL];
-	uint32_t few[]; /* x of a few rows */
-} room;
-_Static_assert(sizeof(room) == PAIR_ROOM, "LinearWorkspace");
+	uint32_t decode_x[]; /* x of a few rows */
+} workspace;
+_Static_assert(sizeof(workspace) == PAIR_WORK_BYTES, "LinearWorkspace");
 
 INLINE int64_t whole_k(const vapp_linear *a) { return ((int64_t)a->in + 31) & ~(int64_t)31; }
 
@@ -81,11 +81,11 @@ FN static void prepare(const vapp_linear *a, int part, int parts) {
 }
 
 /* A step of a few rows: a whole panel, or PAIR of them. */
-FN_INLINE void few_step(const vapp_linear *a, int64_t panel, const int rows, const int nv) {
-	room *w = a->work;
-	const int stride = few_stride(rows);
+FN_INLINE void decode_step(const vapp_linear *a, int64_t panel, const int rows, const int nv) {
+	workspace *w = a->work;
+	const int stride = decode_stride(rows);
 	int64_t bytes = panel_bytes(a->format, a->in);
-	pair_sink s = {.x = w->few, .sums = (const float *)w->few + whole_k(a) / 2 * stride, .far = bytes, .t = &w->t};
+	pair_sink s = {.x = w->decode_x, .sums = (const float *)w->decode_x + whole_k(a) / 2 * stride, .far = bytes, .t = &w->t};
 #pragma GCC unroll 4
 	for (int r = 0; r < rows; r++)
 #pragma GCC unroll 4
@@ -101,21 +101,21 @@ FN_INLINE void few_step(const vapp_linear *a, int64_t panel, const int rows, con
 	}
 }
 
-FN static __attribute__((noinline)) void one_row_pair(const vapp_linear *a, int64_t panel) { few_step(a, panel, 1, MOST); }
-FN static __attribute__((noinline)) void one_row(const vapp_linear *a, int64_t panel) { few_step(a, panel, 1, WIDE); }
-FN static __attribute__((noinline)) void two_rows(const vapp_linear *a, int64_t panel) { few_step(a, panel, 2, WIDE); }
-FN static __attribute__((noinline)) void three_rows(const vapp_linear *a, int64_t panel) { few_step(a, panel, 3, WIDE); }
-FN static __attribute__((noinline)) void four_rows(const vapp_linear *a, int64_t panel) { few_step(a, panel, 4, WIDE); }
+FN static __attribute__((noinline)) void one_row_pair(const vapp_linear *a, int64_t panel) { decode_step(a, panel, 1, MOST); }
+FN static __attribute__((noinline)) void one_row(const vapp_linear *a, int64_t panel) { decode_step(a, panel, 1, WIDE); }
+FN static __attribute__((noinline)) void two_rows(const vapp_linear *a, int64_t panel) { decode_step(a, panel, 2, WIDE); }
+FN static __attribute__((noinline)) void three_rows(const vapp_linear *a, int64_t panel) { decode_step(a, panel, 3, WIDE); }
+FN static __attribute__((noinline)) void four_rows(const vapp_linear *a, int64_t panel) { decode_step(a, panel, 4, WIDE); }
 
-FN static void run_few(const vapp_linear *a, int part, int parts) {
+FN static void run_decode(const vapp_linear *a, int part, int parts) {
 	static void (*const steps[])(const vapp_linear *, int64_t) = {NULL, one_row, two_rows, three_rows, four_rows};
-	room *w = a->work;
-	int stride = few_stride(a->rows);
-	linear_grid g = grid_of(a, FEW, part, parts);
+	workspace *w = a->work;
+	int stride = decode_stride(a->rows);
+	linear_grid g = grid_of(a, DECODE_ROWS, part, parts);
 	int64_t u = linear_unit(a, &g);
 	if (u < 0) return;
 	tables_of(a->format, &w->t);
-	for (int64_t k = 0; k < whole_k(a); k += 32) round_rows(a, a->x, k, a->rows, stride, w->few, (float *)w->few + whole_k(a) / 2 * stride);
+	for (int64_t k = 0; k < whole_k(a); k += 32) round_rows(a, a->x, k, a->rows, stride, w->decode_x, (float *)w->decode_x + whole_k(a) / 2 * stride);
 	/* Two panels hide how long a sum takes, one is read sooner: no codes are looked up in bf16. */
 	for (; u >= 0; u = linear_unit(a, &g)) {
 		if (a->rows == 1 && a->format != VAPP_BF16 && g.next < g.last) g.next++, one_row_pair(a, u);
@@ -215,14 +215,14 @@ static const tile_fn tile_steps[TILE + 1][2] = {{NULL, NULL}, EACH_ROWS(ENTRY)};
 
 /* unpack_run writes n k's of a panel from k0 on, their scales and minima to work. */
 FN static __attribute__((noinline)) void unpack_run(const vapp_linear *a, int64_t panel, int64_t k0, int64_t n) {
-	room *w = a->work;
+	workspace *w = a->work;
 	int64_t bytes = panel_bytes(a->format, a->in);
 	pair_sink s = {.block = w->block, .scales = w->scales, .least = w->least, .far = bytes, .t = &w->t};
 	panel_pairs(a->format, panel_at(a, panel) + panel_k(a->format, k0), scales_at(a, panel, k0), bytes, n, &s, 0, WIDE, 1);
 }
 
 FN static void panel_tiles(const vapp_linear *a, int64_t panel, int64_t t0, int64_t t1) {
-	room *w = a->work;
+	workspace *w = a->work;
 	tile_run s = {.w = w->block, .scales = w->scales, .least = has_least(a->format) ? w->least : NULL, .group = pairs_group(a->format)};
 	int64_t first = t0 * TILE, last = t1 * TILE < a->rows ? t1 * TILE : a->rows;
 	s.ldy = a->ldy;
@@ -250,12 +250,12 @@ FN static void panel_tiles(const vapp_linear *a, int64_t panel, int64_t t0, int6
 }
 
 FN static void run(const vapp_linear *a, int part, int parts) {
-	if (a->rows <= FEW) {
-		run_few(a, part, parts);
+	if (a->rows <= DECODE_ROWS) {
+		run_decode(a, part, parts);
 		return;
 	}
 	linear_grid g = grid_of(a, TILE, part, parts);
-	room *w = a->work;
+	workspace *w = a->work;
 	tables_of(a->format, &w->t);
 	for (int64_t u; (u = linear_unit(a, &g)) >= 0;) {
 		int64_t c = u % g.chunks;
@@ -263,7 +263,7 @@ FN static void run(const vapp_linear *a, int part, int parts) {
 	}
 }
 
-static const vapp_linear_kernel kernel = {prepare, FEW + 1, run, vapp_linear_row};
+static const vapp_linear_kernel kernel = {prepare, DECODE_ROWS + 1, run, vapp_linear_row};
 
 const vapp_linear_kernel *vapp_linear_bf16(int format) {
 	return format == VAPP_F32 || format == VAPP_F16 ? vapp_linear_avx512(format) : &kernel;

@@ -6,9 +6,9 @@ static const float fp4[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, 0, -0.5f, -1, -1.5f,
 
 /* nibble returns that of k, lane in a run of dwords. */
 static int nibble(const uint8_t *p, int64_t k, int lane) {
-	uint32_t eight;
-	memcpy(&eight, p + k / 8 * 128 + lane * 4, 4);
-	return (int)(eight >> nibble_at(k % 8) & 15);
+	uint32_t dword;
+	memcpy(&dword, p + k / 8 * 128 + lane * 4, 4);
+	return (int)(dword >> nibble_at(k % 8) & 15);
 }
 
 /* A lane's scale and minimum of the 16 or 32 k's that k is of, and where the fields of 32

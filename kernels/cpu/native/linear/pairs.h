@@ -28,11 +28,11 @@ typedef struct {
 	const float *sums; /* [groups][stride] of x */
 	int64_t far;
 	const pair_tables *t;
-	vec sum[FEW][MOST], total[FEW][MOST];
+	vec sum[DECODE_ROWS][MOST], total[DECODE_ROWS][MOST];
 } pair_sink;
 
 /* A few rows lie as four, one as one. */
-INLINE int few_stride(const int rows) { return rows == 1 ? 1 : FEW; }
+INLINE int decode_stride(const int rows) { return rows == 1 ? 1 : DECODE_ROWS; }
 
 /* pairs_group returns the k's that are summed before they are scaled; 0: all. */
 INLINE int64_t pairs_group(int32_t format) {
@@ -94,7 +94,7 @@ FN_INLINE void take_pairs(pair_sink *s, const int rows, const int nv, const int 
 #pragma GCC unroll 4
 		for (int v = 0; v < nv; v++) s->sum[r][v] = dot(s->sum[r][v], w[v], x);
 	}
-	if (rows) s->x += few_stride(rows);
+	if (rows) s->x += decode_stride(rows);
 }
 
 FN_INLINE void start_group(pair_sink *s, const int rows, const int nv) {
@@ -119,7 +119,7 @@ FN_INLINE void add_group(pair_sink *s, const int rows, const int nv, const int k
 		}
 	}
 	if (keep) s->scales += PANEL, s->least += PANEL;
-	if (rows && lowest) s->sums += few_stride(rows);
+	if (rows && lowest) s->sums += decode_stride(rows);
 }
 
 /* halves_of joins low and high bytes of bf16 of whole panels to two vectors of pairs. */

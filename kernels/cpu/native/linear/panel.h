@@ -39,10 +39,10 @@ enum {
 	TILE_ROWS = 16, /* AMX: rows of x, and lanes, in a tile of sums */
 	TILE_K = 32,    /* AMX: k's in a tile of operands */
 	KTILES = 8,     /* AMX: tiles of k unpacked at once */
-	FEW = 4,        /* AVX512-BF16: rows that read packed weights */
+	DECODE_ROWS = 4,        /* AVX512-BF16: rows that read packed weights */
 	XGROUP = 16,    /* AVX512-BF16: the fewest k's of a group */
 	PAIR_RUN = 512, /* AVX512-BF16: k's unpacked at once, with tables, scales and minima */
-	PAIR_ROOM = 384 + PAIR_RUN * PANEL * 2 + 2 * PAIR_RUN / XGROUP * PANEL * 4,
+	PAIR_WORK_BYTES = 384 + PAIR_RUN * PANEL * 2 + 2 * PAIR_RUN / XGROUP * PANEL * 4,
 	SCALE_K = 128, /* k's that share a scale of an 8-bit float, or of I8 but for VAPP_GROUP_SCALES */
 	MX_K = 32      /* k's that share an exponent of MXFP4, or a scale of Q8_0 and Q4_0 */
 };

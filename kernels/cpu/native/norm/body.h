@@ -93,7 +93,7 @@ void VAPP_NAME(norm)(const void *args, const vapp_call *c)
 }
 
 /* A pair of halves turned: every product is rounded, as the oracle does. */
-static inline vf turn(vf a, vf b, vf cos, vf sin, float sign)
+static inline vf rotate(vf a, vf b, vf cos, vf sin, float sign)
 {
 	vf p = a * cos, q = b * sin * vf_set(sign);
 	vf_apart(p);
@@ -102,7 +102,7 @@ static inline vf turn(vf a, vf b, vf cos, vf sin, float sign)
 }
 
 /* rotate turns one head x into y, F32 or (format) narrower. */
-static void rotate(const float *x, const float *angles, int32_t rotary, int32_t dim, int32_t format, uint8_t *y)
+static void rotate_head(const float *x, const float *angles, int32_t rotary, int32_t dim, int32_t format, uint8_t *y)
 {
 	int64_t e = vapp_element(format);
 	int32_t h = rotary / 2;
@@ -110,8 +110,8 @@ static void rotate(const float *x, const float *angles, int32_t rotary, int32_t 
 		int n = h - i < VW ? h - i : VW;
 		vf a = vf_head(x + i, n), b = vf_head(x + h + i, n);
 		vf cos = vf_head(angles + i, n), sin = vf_head(angles + h + i, n);
-		vf_narrow(format, y + i * e, turn(a, b, cos, sin, -1), n);
-		vf_narrow(format, y + (h + i) * e, turn(b, a, cos, sin, 1), n);
+		vf_narrow(format, y + i * e, rotate(a, b, cos, sin, -1), n);
+		vf_narrow(format, y + (h + i) * e, rotate(b, a, cos, sin, 1), n);
 	}
 	for (int32_t i = 2 * h; i < dim; i += VW) {
 		int n = dim - i < VW ? dim - i : VW;
@@ -120,12 +120,12 @@ static void rotate(const float *x, const float *angles, int32_t rotary, int32_t 
 }
 
 /* A head is normalised into room, where it is at all. */
-static inline const float *normed(const vapp_rope *a, const float *x, const float *w, int ones, float *room)
+static inline const float *normalize_head(const vapp_rope *a, const float *x, const float *w, int ones, float *buffer)
 {
 	if (!w && !ones)
 		return x;
-	rms(x, w, a->head_dim, a->offset, inverse_rms(x, a->head_dim, a->eps), room);
-	return room;
+	rms(x, w, a->head_dim, a->offset, inverse_rms(x, a->head_dim, a->eps), buffer);
+	return buffer;
 }
 
 /* A unit is a head of Q, with its gate, or one of K and V. */
@@ -134,7 +134,7 @@ void VAPP_NAME(rope)(const void *args, const vapp_call *c)
 	const vapp_rope *a = args;
 	int64_t from, to, d = a->head_dim, e = vapp_element(a->format), heads = a->heads, kv = a->kv_heads;
 	int64_t step = a->gate ? 2 : 1, width = (heads * step + kv * (a->shared ? 1 : 2)) * d;
-	float room[VAPP_ATTENTION_DIM];
+	float buffer[VAPP_ATTENTION_DIM];
 	vapp_share(c->rows[a->symbol] * (heads + kv), c, &from, &to);
 	for (int64_t u = from; u < to; u++) {
 		int64_t t = u / (heads + kv), h = u % (heads + kv);
@@ -143,15 +143,15 @@ void VAPP_NAME(rope)(const void *args, const vapp_call *c)
 			x += h * step * d;
 			if (a->gate)
 				memcpy(a->gate + (t * heads + h) * d, x + d, (size_t)d * 4);
-			x = normed(a, x, a->wq, 0, room);
-			rotate(x, angles, a->rotary, a->head_dim, VAPP_F32, (uint8_t *)(a->q + (t * heads + h) * d));
+			x = normalize_head(a, x, a->wq, 0, buffer);
+			rotate_head(x, angles, a->rotary, a->head_dim, VAPP_F32, (uint8_t *)(a->q + (t * heads + h) * d));
 			continue;
 		}
 		h -= heads;
 		const float *k = x + (heads * step + h) * d, *v = a->shared ? k : k + kv * d;
 		uint8_t *ky = (uint8_t *)a->k + (t * kv + h) * d * e, *vy = (uint8_t *)a->v + (t * kv + h) * d * e;
-		rotate(normed(a, k, a->wk, 0, room), angles, a->rotary, a->head_dim, a->format, ky);
-		v = normed(a, v, NULL, a->norm_v, room);
+		rotate_head(normalize_head(a, k, a->wk, 0, buffer), angles, a->rotary, a->head_dim, a->format, ky);
+		v = normalize_head(a, v, NULL, a->norm_v, buffer);
 		for (int64_t i = 0; i < d; i += VW) {
 			int n = d - i < VW ? (int)(d - i) : VW;
 			vf_narrow(a->format, vy + i * e, vf_head(v + i, n), n);

@@ -3,9 +3,9 @@
 #include "../shared/kernels.h"
 
 /* The ops between a step's samples and what is proposed behind them. A token row that
- * is not sampled is NONE in the map, one that is not kept REFUSED; the others are the
+ * is not sampled is NONE in the map, one that is not kept REJECTED; the others are the
  * first sampled row that names them. */
-enum { NONE = -1, REFUSED = -2 };
+enum { NONE = -1, REJECTED = -2 };
 
 static void fill(int32_t *map, const int32_t *rows, const vapp_call *c)
 {
@@ -15,9 +15,9 @@ static void fill(int32_t *map, const int32_t *rows, const vapp_call *c)
 		map[rows[r]] = r;
 }
 
-void vapp_op_drafted(const void *args, const vapp_call *c)
+void vapp_op_draft_input(const void *args, const vapp_call *c)
 {
-	const vapp_drafted *a = args;
+	const vapp_draft_input *a = args;
 	fill(a->map, a->rows, c);
 	for (int32_t s = 0; s < c->rows[VAPP_SEQS]; s++)
 		for (int32_t t = a->first[s], end = a->first[s + 1]; t < end; t++) {
@@ -30,7 +30,7 @@ void vapp_op_drafted(const void *args, const vapp_call *c)
 
 /* holds says whether row t, sampled and not the first of its sequence that is, has what
  * was sampled for the row before it. */
-static int holds(const vapp_verify *a, int32_t t)
+static int is_accepted(const vapp_verify *a, int32_t t)
 {
 	int32_t before = a->map[t - 1];
 	return before >= 0 && a->ids[t] == a->sampled[before];
@@ -42,29 +42,29 @@ void vapp_op_verify(const void *args, const vapp_call *c)
 	fill(a->map, a->rows, c);
 	for (int32_t s = 0; s < c->rows[VAPP_SEQS]; s++) {
 		int sampled = 0;
-		a->kept[s] = -1, a->accepted[s] = 0;
+		a->accepted_row[s] = -1, a->accepted[s] = 0;
 		for (int32_t t = a->first[s]; t < a->first[s + 1]; t++) {
-			int known = a->map[t] == NONE || !sampled || holds(a, t);
+			int known = a->map[t] == NONE || !sampled || is_accepted(a, t);
 			sampled |= a->map[t] != NONE;
 			if (known)
-				a->kept[s] = t;
+				a->accepted_row[s] = t;
 			else
-				a->map[t] = REFUSED;
+				a->map[t] = REJECTED;
 		}
 	}
 	for (int32_t r = 0; r < c->rows[VAPP_PER_SAMPLE]; r++)
-		if (a->map[a->rows[r]] != REFUSED)
+		if (a->map[a->rows[r]] != REJECTED)
 			a->accepted[a->seq[a->rows[r]]]++;
 }
 
-void vapp_op_gather_kept(const void *args, const vapp_call *c)
+void vapp_op_gather_accepted(const void *args, const vapp_call *c)
 {
-	const vapp_gather_kept *a = args;
+	const vapp_gather_accepted *a = args;
 	int64_t from, to;
 	vapp_share(c->rows[VAPP_SEQS], c, &from, &to);
 	for (int64_t s = from; s < to; s++)
-		if (a->kept[s] >= 0)
-			memcpy(a->y + s * a->bytes, a->x + a->kept[s] * a->bytes, (size_t)a->bytes);
+		if (a->accepted_row[s] >= 0)
+			memcpy(a->y + s * a->bytes, a->x + a->accepted_row[s] * a->bytes, (size_t)a->bytes);
 		else
 			memset(a->y + s * a->bytes, 0, (size_t)a->bytes);
 }

@@ -25,7 +25,7 @@ static uint8_t *slot(const vapp_pages *p, const int32_t *positions, const int32_
 {
 	int32_t b = pos / p->block;
 	if (p->window) {
-		b -= vapp_kept(p, positions[first[seq + 1] - 1] + 1);
+		b -= vapp_first_block(p, positions[first[seq + 1] - 1] + 1);
 		if (b < 0)
 			return NULL;
 		b += p->width / 2;
@@ -105,9 +105,9 @@ void vapp_op_angles(const void *args, const vapp_call *c)
 {
 	const vapp_angles *a = args;
 	int64_t from, to;
-	vapp_share(c->rows[a->kept ? VAPP_SEQS : VAPP_PER_TOKEN], c, &from, &to);
+	vapp_share(c->rows[a->accepted_row ? VAPP_SEQS : VAPP_PER_TOKEN], c, &from, &to);
 	for (int64_t t = from; t < to; t++) {
-		int32_t at = vapp_at(a->positions, a->kept, a->by, t);
+		int32_t at = vapp_at(a->positions, a->accepted_row, a->by, t);
 		float *y = a->y + t * 2 * a->half, pos = at < 0 ? 0 : (float)at;
 		for (int32_t i = 0; i < a->half; i++) {
 			float x = pos * a->freq[i]; /* rounded to float: as transformers does */
@@ -153,9 +153,9 @@ void vapp_op_store_kv(const void *args, const vapp_call *c)
 	const vapp_store_kv *a = args;
 	const vapp_pages *p = &a->pages;
 	int64_t from, to, e = vapp_element(p->format), d = e * p->head_dim, n = d * p->kv_heads;
-	vapp_share(c->rows[a->kept ? VAPP_SEQS : VAPP_PER_TOKEN], c, &from, &to);
+	vapp_share(c->rows[a->accepted_row ? VAPP_SEQS : VAPP_PER_TOKEN], c, &from, &to);
 	for (int64_t t = from; t < to; t++) {
-		int32_t at, pos = vapp_at(a->positions, a->kept, a->by, t), seq = a->kept ? (int32_t)t : a->seq[t];
+		int32_t at, pos = vapp_at(a->positions, a->accepted_row, a->by, t), seq = a->accepted_row ? (int32_t)t : a->seq[t];
 		uint8_t *page = pos < 0 ? NULL : slot(p, a->positions, a->first, seq, pos, &at);
 		if (!page)
 			continue;

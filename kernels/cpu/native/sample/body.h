@@ -19,11 +19,11 @@ typedef struct {
 	int32_t *seen;  /* [vocab] how often; then the ids of a list */
 	float *raw;     /* [vocab] logits before the edits */
 	float *w;       /* [vocab] weights */
-} room;
+} workspace;
 
-static room room_of(const vapp_sample *a, int part)
+static workspace workspace_of(const vapp_sample *a, int part)
 {
-	room r;
+	workspace r;
 	r.mass = (double *)(a->work + a->work_bytes * part);
 	r.count = (int32_t *)(r.mass + BINS);
 	r.seen = r.count + BINS;
@@ -149,7 +149,7 @@ typedef struct {
 
 /* descend walks z from the largest value down while less than enough has been
  * taken; a value weighs w[i], or 1 where w is NULL. The first is always taken. */
-static cut descend(room *r, const float *z, const float *w, int32_t n, double enough)
+static cut descend(workspace *r, const float *z, const float *w, int32_t n, double enough)
 {
 	static const int shifts[3] = {21, 10, 0};
 	uint32_t prefix = 0;
@@ -257,15 +257,15 @@ static float value(uint32_t key)
 
 /* top_k keeps the logits that are no less than the k-th largest. Of the largest of
  * each few tokens the k-th is a bound that leaves little to search. */
-static void top_k(list *l, int32_t k, room *m)
+static void top_k(list *l, int32_t k, workspace *m)
 {
-	enum { FEW = 64 };
-	int32_t groups = l->n / FEW;
+	enum { GROUP = 64 };
+	int32_t groups = l->n / GROUP;
 	if (k <= groups) {
 		for (int32_t g = 0; g < groups; g++) {
 			vf t = vf_set(-INFINITY);
-			for (int i = 0; i < FEW; i += VW)
-				t = vf_max(vf_load(l->z + g * FEW + i), t);
+			for (int i = 0; i < GROUP; i += VW)
+				t = vf_max(vf_load(l->z + g * GROUP + i), t);
 			l->w[g] = vf_top(t);
 		}
 		keep(l, l->z, value(descend(m, l->w, NULL, groups, k).key), m->seen);
@@ -275,7 +275,7 @@ static void top_k(list *l, int32_t k, room *m)
 
 /* top_p keeps the best whose weights before them sum to less than p of all. What
  * is lighter than a bound cannot be among them once the heavier are enough. */
-static void top_p(list *l, float p, room *m)
+static void top_p(list *l, float p, workspace *m)
 {
 	double enough = (double)p * total(l->w, l->n, m->mass);
 	for (float least = 0x1p-4f; least > 0x1p-40f; least *= 0x1p-4f) {
@@ -297,7 +297,7 @@ static void top_p(list *l, float p, room *m)
 }
 
 /* choose is steps 3 to 10; −1 where no token is left. */
-static int32_t choose(const vapp_sample *a, int64_t l, float *z, room *m)
+static int32_t choose(const vapp_sample *a, int64_t l, float *z, workspace *m)
 {
 	const vapp_sample_row *r = &a->rows[l];
 	int32_t n = a->vocab;
@@ -383,7 +383,7 @@ static void report(const vapp_sample *a, int64_t l, const float *raw, int32_t to
 		top_logprobs(raw, n, k, lse, a->top_ids + l * a->max_top, a->top_probs + l * a->max_top);
 }
 
-static int32_t one(const vapp_sample *a, int64_t l, room *m)
+static int32_t one(const vapp_sample *a, int64_t l, workspace *m)
 {
 	const vapp_sample_row *r = &a->rows[l];
 	float *z = a->logits + l * a->vocab;
@@ -413,7 +413,7 @@ static int32_t one(const vapp_sample *a, int64_t l, room *m)
 void VAPP_NAME(sample)(const void *args, const vapp_call *c)
 {
 	const vapp_sample *a = args;
-	room m = room_of(a, c->part);
+	workspace m = workspace_of(a, c->part);
 	int64_t from, to;
 	vapp_share(c->rows[VAPP_PER_SAMPLE], c, &from, &to);
 	for (int64_t l = from; l < to; l++) {

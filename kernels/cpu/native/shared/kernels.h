@@ -42,8 +42,8 @@ static inline uint8_t *vapp_page(const vapp_pages *p, int32_t n)
 	return p->arena + (int64_t)(n / p->per_slab) * p->slab_bytes + (int64_t)(n % p->per_slab) * p->page_bytes;
 }
 
-/* vapp_kept is backend.KVClass.Kept: the first block that a query at pos reads. */
-static inline int32_t vapp_kept(const vapp_pages *p, int32_t pos)
+/* vapp_first_block is backend.KVClass.Kept: the first block that a query at pos reads. */
+static inline int32_t vapp_first_block(const vapp_pages *p, int32_t pos)
 {
 	return p->window == 0 || pos < p->window ? 0 : (pos - p->window + 1) / p->block;
 }
@@ -87,15 +87,15 @@ typedef struct {
 
 /* vapp_at is the position of a row: of a token, or where kept is given by more than that
  * of a sequence's kept token; −1 of a sequence without one. */
-static inline int32_t vapp_at(const int32_t *positions, const int32_t *kept, int32_t by, int64_t row)
+static inline int32_t vapp_at(const int32_t *positions, const int32_t *accepted_row, int32_t by, int64_t row)
 {
-	if (!kept)
+	if (!accepted_row)
 		return positions[row];
-	return kept[row] < 0 ? -1 : positions[kept[row]] + by;
+	return accepted_row[row] < 0 ? -1 : positions[accepted_row[row]] + by;
 }
 
 typedef struct {
-	const int32_t *positions, *kept; /* kept: or NULL */
+	const int32_t *positions, *accepted_row; /* kept: or NULL */
 	const float *freq;
 	float *y;
 	int32_t half, by;
@@ -123,7 +123,7 @@ typedef struct {
 	const void *k, *v;
 	float *y;
 	const int32_t *positions, *first;
-	const int32_t *kept;    /* or NULL: rows are sequences, by ahead of it */
+	const int32_t *accepted_row;    /* or NULL: rows are sequences, by ahead of it */
 	const float *sinks;     /* [heads]: one term more in the softmax; or NULL */
 	const float *rebuild;   /* [head_dim]: what keys that are not stored are of values; or NULL */
 	uint8_t *work, *shared; /* shared: results of spans that wait for the join */
@@ -131,7 +131,7 @@ typedef struct {
 	int32_t heads;
 	float scale, softcap; /* softcap 0: none */
 	int32_t window;       /* positions that a token sees, its own included; 0: all */
-	int32_t both;         /* tokens see those after them, and nothing is paged */
+	int32_t bidirectional;       /* tokens see those after them, and nothing is paged */
 	int32_t threads;      /* of the pool, whatever a call's parts are */
 	int32_t by, pad;
 } vapp_attention;
@@ -139,7 +139,7 @@ typedef struct {
 typedef struct {
 	vapp_pages pages;
 	const void *k, *v;
-	const int32_t *seq, *positions, *first, *kept; /* kept: or NULL */
+	const int32_t *seq, *positions, *first, *accepted_row; /* kept: or NULL */
 	int32_t by, pad;
 } vapp_store_kv;
 
@@ -147,19 +147,19 @@ typedef struct {
 typedef struct {
 	const int32_t *ids, *first, *rows, *sampled; /* rows: which token row a sampled one is */
 	int32_t *map, *out;
-} vapp_drafted;
+} vapp_draft_input;
 
 typedef struct {
 	const int32_t *ids, *first, *seq, *rows, *sampled;
-	int32_t *map, *kept, *accepted;
+	int32_t *map, *accepted_row, *accepted;
 } vapp_verify;
 
 typedef struct {
 	const uint8_t *x;
-	const int32_t *kept;
+	const int32_t *accepted_row;
 	uint8_t *y;
 	int64_t bytes; /* of a row */
-} vapp_gather_kept;
+} vapp_gather_accepted;
 
 /* ids[s] = drafts[s·of + n] = the largest of the row of logits. */
 typedef struct {
@@ -314,9 +314,9 @@ enum {
 	VAPP_OP_ROUTE,
 	VAPP_OP_CONV,
 	VAPP_OP_DELTA,
-	VAPP_OP_DRAFTED,
+	VAPP_OP_DRAFT_INPUT,
 	VAPP_OP_VERIFY,
-	VAPP_OP_GATHER_KEPT,
+	VAPP_OP_GATHER_ACCEPTED,
 	VAPP_OP_PROPOSE,
 	VAPP_OP_READ,      /* limits */
 	VAPP_OP_FMA,

@@ -15,13 +15,13 @@ static inline uint8_t *state_page(const vapp_pages *p, int64_t seq) { return vap
 /* begun is the checkpoint that a sequence's step begins from, marked the one that the state
  * of its first n tokens is stored to, by a table of backend.KVClass.CheckpointClass; NULL:
  * none. */
-static inline uint8_t *begun(const vapp_pages *m, int64_t seq)
+static inline uint8_t *start_snapshot(const vapp_pages *m, int64_t seq)
 {
 	const int32_t *entry = m->table ? m->table + seq * m->width : NULL;
 	return entry && entry[0] >= 0 ? vapp_page(m, entry[0]) + m->k : NULL;
 }
 
-static inline uint8_t *marked(const vapp_pages *m, int64_t seq, int64_t n)
+static inline uint8_t *snapshot_after(const vapp_pages *m, int64_t seq, int64_t n)
 {
 	const int32_t *entry = m->table ? m->table + seq * m->width : NULL;
 	for (int32_t i = 1; entry && i + 1 < m->width; i += 2)
@@ -31,7 +31,7 @@ static inline uint8_t *marked(const vapp_pages *m, int64_t seq, int64_t n)
 }
 
 /* keep is x as format has it. */
-static inline vf keep(int32_t format, vf x)
+static inline vf round_to(int32_t format, vf x)
 {
 	if (format == VAPP_BF16)
 		return vf_round_bfloat(x);
@@ -93,7 +93,7 @@ static void conv_columns(const vapp_conv *a, int64_t seq, int64_t col, int n)
 	int32_t k = a->kernel, f = a->pages.format;
 	int64_t e = vapp_element(f), first = a->first[seq], rows = a->first[seq + 1] - first;
 	int64_t start = a->positions[first], end = start + rows;
-	uint8_t *page = state_page(&a->pages, seq) + col * e, *begin = begun(&a->marks, seq), *mark;
+	uint8_t *page = state_page(&a->pages, seq) + col * e, *begin = start_snapshot(&a->marks, seq), *mark;
 	float w[VAPP_CONV_KERNEL * VW] = {0};
 	vf past[VAPP_CONV_KERNEL]; /* the last inputs, the oldest first; then the token's own */
 	conv_weights(a->w + col * k, k, n, w);
@@ -109,7 +109,7 @@ static void conv_columns(const vapp_conv *a, int64_t seq, int64_t col, int n)
 	}
 	for (int64_t t = 0; t < rows; t++) {
 		vf sum = vf_set(0);
-		past[k - 1] = keep(f, vf_head(a->x + (first + t) * a->cols + col, n));
+		past[k - 1] = round_to(f, vf_head(a->x + (first + t) * a->cols + col, n));
 		for (int32_t j = 0; j < k; j++)
 			sum = vf_fma(vf_load(w + j * VW), past[j], sum);
 		vf_put(a->y + (first + t) * a->cols + col, vf_silu(sum), n);
@@ -117,7 +117,7 @@ static void conv_columns(const vapp_conv *a, int64_t seq, int64_t col, int n)
 			vf_narrow(f, page + row_of(a, start + t, end) * a->cols * e, past[k - 1], n);
 		for (int32_t j = 0; j < k - 1; j++)
 			past[j] = past[j + 1];
-		if ((mark = marked(&a->marks, seq, start + t + 1)))
+		if ((mark = snapshot_after(&a->marks, seq, start + t + 1)))
 			mark_inputs(a, mark + col * e, past, start + t + 1, n);
 	}
 	if (a->conv_rows < k)
@@ -228,7 +228,7 @@ static float *copy(const run *r, int64_t pos)
 }
 
 /* sampled says whether a row of the step is among those that sample. */
-static int sampled(const vapp_delta *a, const vapp_call *c, int64_t token)
+static int is_sampled(const vapp_delta *a, const vapp_call *c, int64_t token)
 {
 	for (int32_t i = 0; i < c->rows[VAPP_PER_SAMPLE]; i++)
 		if (a->rows[i] == token)
@@ -253,9 +253,9 @@ static void delta_columns(const run *r, const vapp_call *c, const gates *g, int6
 	const vapp_delta *a = r->a;
 	int64_t dim = a->key_dim, d = a->value_dim, pos = a->positions[r->token];
 	int64_t keys = 2 * (int64_t)a->key_heads * dim, cols = keys + a->value_heads * d;
-	float room[VAPP_DELTA_KEYS * WIDE], v[WIDE] = {0}, y[WIDE], *s = room;
+	float buffer[VAPP_DELTA_KEYS * WIDE], v[WIDE] = {0}, y[WIDE], *s = buffer;
 	int64_t stride = WIDE;
-	const uint8_t *begin = r->token == a->first[r->seq] ? begun(&a->marks, r->seq) : NULL;
+	const uint8_t *begin = r->token == a->first[r->seq] ? start_snapshot(&a->marks, r->seq) : NULL;
 	if (a->copies == 1 && n == WIDE && r->n == 1 && !begin) {
 		s = copy(r, 0) + col;
 		stride = d;
@@ -263,18 +263,18 @@ static void delta_columns(const run *r, const vapp_call *c, const gates *g, int6
 			for (int64_t i = 0; i < dim; i++)
 				memset(s + i * d, 0, sizeof v);
 	} else {
-		memset(room, 0, (size_t)dim * sizeof v);
+		memset(buffer, 0, (size_t)dim * sizeof v);
 		if (pos > 0)
-			move(room, WIDE, (begin ? matrix(r, begin) : copy(r, pos - 1)) + col, d, dim, n);
+			move(buffer, WIDE, (begin ? matrix(r, begin) : copy(r, pos - 1)) + col, d, dim, n);
 	}
 	for (int64_t t = 0; t < r->n; t++) {
 		memcpy(v, a->qkv + (r->token + t) * cols + keys + r->head * d + col, (size_t)n * 4);
 		delta_rows(&g[t], s, dim, stride, v, y);
 		memcpy(a->y + ((r->token + t) * a->value_heads + r->head) * d + col, y, (size_t)n * 4);
 		int end = t == r->n - 1;
-		if (s == room && (end || (a->copies > 1 && sampled(a, c, r->token + t))))
-			move(copy(r, pos + t) + col, d, room, WIDE, dim, n);
-		const uint8_t *mark = marked(&a->marks, r->seq, pos + t + 1);
+		if (s == buffer && (end || (a->copies > 1 && is_sampled(a, c, r->token + t))))
+			move(copy(r, pos + t) + col, d, buffer, WIDE, dim, n);
+		const uint8_t *mark = snapshot_after(&a->marks, r->seq, pos + t + 1);
 		if (mark)
 			move(matrix(r, mark) + col, d, s, stride, dim, n);
 	}

@@ -9,7 +9,7 @@
 
 enum {
 	INT8_AMX_ROWS = 13, /* fewer rows take vectors: of a tile that is not full all rows cost */
-	INT8_AMX_ROOM = INT8_BLOCK * PANEL + 2 * 2 * TILE_ROWS * 16 * 4 + 2 * TILE_ROWS * PANEL * 4
+	INT8_AMX_WORK_BYTES = INT8_BLOCK * PANEL + 2 * 2 * TILE_ROWS * 16 * 4 + 2 * TILE_ROWS * PANEL * 4
 };
 
 /* vapp_int8_unpack unpacks the codes of groups g0 … g1 of a panel, as those of Q8_0 lie, 1 KiB each

@@ -24,7 +24,7 @@ typedef struct {
 	uint8_t codes[INT8_BLOCK * PANEL];
 	int32_t sums[2][2][TILE_ROWS][LANES]; /* row tile, half of the panel */
 	float y[2 * TILE_ROWS][PANEL];
-} room;
+} workspace;
 
 /* A group of a row tile of x. */
 typedef struct {
@@ -87,7 +87,7 @@ FN static void prepare(const vapp_linear *a, int part, int parts) {
 
 /* half_products are those of half h of a group (the whole, if it has one scale) with one or two
  * row tiles. */
-V void half_products(const uint8_t *codes, const int8_codes c, const x_group *x, int64_t far, const int h, const int two, room *w) {
+V void half_products(const uint8_t *codes, const int8_codes c, const x_group *x, int64_t far, const int h, const int two, workspace *w) {
 	codes += h * (8 / c.subs) * 128;
 	const int8_t *q = &x->codes[0][0] + h * (GROUP / c.subs);
 	tiles_see_memory();
@@ -113,7 +113,7 @@ V void half_products(const uint8_t *codes, const int8_codes c, const x_group *x,
 }
 
 /* add_group joins the sums of half h, and with the last half the minimum, to row tile t. */
-V void add_group(const int8_codes c, int8_place at, const x_group *x, const int h, const int t, room *w) {
+V void add_group(const int8_codes c, int8_place at, const x_group *x, const int h, const int t, workspace *w) {
 	const int last = h == c.subs - 1;
 #pragma GCC unroll 2
 	for (int v = 0; v < 2; v++) {
@@ -135,7 +135,7 @@ V void add_group(const int8_codes c, int8_place at, const x_group *x, const int 
 }
 
 /* move_rows brings the results of rows from y, or writes them there, with a bias. */
-FN static void load_rows(const vapp_linear *a, int64_t panel, int64_t r0, int64_t rows, int first, room *w) {
+FN static void load_rows(const vapp_linear *a, int64_t panel, int64_t r0, int64_t rows, int first, workspace *w) {
 	for (int64_t r = 0; r < 2 * TILE_ROWS; r++)
 		for (int v = 0; v < 2; v++) {
 			int64_t output = panel * PANEL + v * LANES;
@@ -144,7 +144,7 @@ FN static void load_rows(const vapp_linear *a, int64_t panel, int64_t r0, int64_
 		}
 }
 
-FN static void store_rows(const vapp_linear *a, int64_t panel, int64_t r0, int64_t rows, int last, const room *w) {
+FN static void store_rows(const vapp_linear *a, int64_t panel, int64_t r0, int64_t rows, int last, const workspace *w) {
 	for (int v = 0; v < 2; v++) {
 		int64_t output = panel * PANEL + v * LANES;
 		__mmask16 m = some(a->out - output);
@@ -160,7 +160,7 @@ FN static void store_rows(const vapp_linear *a, int64_t panel, int64_t r0, int64
  * unpacked, or NULL for those of Q8_0. format is known when compiling. */
 V void rows_of_panel(const int format, const vapp_linear *a, int64_t panel, const uint8_t *codes, int64_t g0, int64_t g1, int64_t t, const int two) {
 	const int8_codes c = int8_codes_of(format);
-	room *w = a->work;
+	workspace *w = a->work;
 	int64_t groups = a->in / GROUP, far = groups * (int64_t)sizeof(x_group), r0 = t * TILE_ROWS;
 	int64_t rows = a->rows - r0 < (1 + two) * TILE_ROWS ? a->rows - r0 : (1 + two) * TILE_ROWS;
 	const x_group *x = (const x_group *)a->shared + t * groups;
@@ -186,7 +186,7 @@ INT8_FORMATS(AMX_STEPS)
 
 static void panel_tiles(const vapp_linear *a, int64_t panel, int64_t t0, int64_t t1) {
 	static void (*const steps[])(const vapp_linear *, int64_t, const uint8_t *, int64_t, int64_t, int64_t, int) = {INT8_FORMATS(INT8_ENTRY)};
-	room *w = a->work;
+	workspace *w = a->work;
 	int64_t groups = a->in / GROUP, block = INT8_BLOCK / GROUP;
 	for (int64_t g0 = 0, g1; g0 < groups; g0 = g1) {
 		g1 = g0 + block < groups ? g0 + block : groups;

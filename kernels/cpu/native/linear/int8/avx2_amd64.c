@@ -30,7 +30,7 @@ V __m256i with_high(const blocks b, const uint8_t *high, int t, __m256i low) {
 
 /* eight are the codes of k's 8·j … 8·j+7 of 8 lanes, in the order of int8_codes; those of
  * eight bits signed. */
-V void eight(const int format, int8_place at, int lane, int j, __m256i *w0, __m256i *w1) {
+V void codes_of_8(const int format, int8_place at, int lane, int j, __m256i *w0, __m256i *w1) {
 	if (format == VAPP_Q8_0) {
 		__m256i zero = _mm256_set1_epi8((char)Q8_ZERO);
 		*w0 = _mm256_xor_si256(dwords(at.codes + 2 * j * 128 + lane * 4), zero);
@@ -77,7 +77,7 @@ V void group(const int format, const int8_codes c, int8_place at, const int32_t 
 #pragma GCC unroll 4
 		for (int j = h * 4 / c.subs; j < (h + 1) * 4 / c.subs; j++) {
 			__m256i w[2];
-			eight(format, at, lane, j, &w[0], &w[1]);
+			codes_of_8(format, at, lane, j, &w[0], &w[1]);
 #pragma GCC unroll 2
 			for (int i = 0; i < 2; i++, n++)
 #pragma GCC unroll 3

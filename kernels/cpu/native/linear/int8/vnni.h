@@ -65,18 +65,18 @@ V __m512 halves(const uint8_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((c
 V __m512 small(const uint8_t *p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)p))); }
 V __m512i dwords(const uint8_t *p) { return _mm512_loadu_si512(p); }
 
-V __m512i shifted(__m512i q, const int left) { return left >= 0 ? _mm512_slli_epi16(q, left) : _mm512_srli_epi16(q, -left); }
+V __m512i shift_left(__m512i q, const int left) { return left >= 0 ? _mm512_slli_epi16(q, left) : _mm512_srli_epi16(q, -left); }
 
 /* with_high are low nibbles with the high bits of vector t of eight: to bits 4 and more. */
 V __m512i with_high(const blocks b, const uint8_t *high, int t, __m512i low) {
 	const int each = 8 / b.high;
-	__m512i bits = shifted(dwords(high + t / each * 128), 4 - t % each * b.high);
+	__m512i bits = shift_left(dwords(high + t / each * 128), 4 - t % each * b.high);
 	return _mm512_ternarylogic_epi32(low, bits, _mm512_set1_epi8((char)(((1 << b.high) - 1) << 4)), 0xf8);
 }
 
 /* eight are the codes of k's 8·j … 8·j+7 of 16 lanes, in the order of int8_codes; plain
  * ones lie as those of Q8_0. */
-V void eight(const int format, const int plain, int8_place at, int lane, int j, __m512i *w0, __m512i *w1) {
+V void codes_of_8(const int format, const int plain, int8_place at, int lane, int j, __m512i *w0, __m512i *w1) {
 	if (plain || format == VAPP_Q8_0) {
 		*w0 = dwords(at.codes + 2 * j * 128 + lane * 4);
 		*w1 = dwords(at.codes + (2 * j + 1) * 128 + lane * 4);
@@ -106,7 +106,7 @@ V void heads_of(const int8_codes c, int8_place at, block_heads *b) {
 	}
 }
 
-V __m512 scaled(__m512 head, const uint8_t *sub) { return sub ? _mm512_mul_ps(head, small(sub)) : head; }
+V __m512 scale_by_sub(__m512 head, const uint8_t *sub) { return sub ? _mm512_mul_ps(head, small(sub)) : head; }
 
 V __m512 dword_floats(const int32_t *x) { return _mm512_castsi512_ps(_mm512_set1_epi32(*x)); }
 
@@ -133,7 +133,7 @@ V void products(const int format, const int plain, const int8_codes c, int8_plac
 				w[0][v] = _mm512_and_si512(q, _mm512_set1_epi8(15));
 				w[1][v] = _mm512_and_si512(q, _mm512_set1_epi8((char)0xf0));
 			} else {
-				eight(format, plain, at, v * LANES, j, &w[0][v], &w[1][v]);
+				codes_of_8(format, plain, at, v * LANES, j, &w[0][v], &w[1][v]);
 			}
 		}
 #pragma GCC unroll 2
@@ -167,7 +167,7 @@ V void half_of(const int format, const int plain, const int8_codes c, int8_place
 	products(format, plain, c, at, h, x, rows, tile, sum);
 #pragma GCC unroll 2
 	for (int v = 0; v < 2; v++) {
-		__m512 d = scaled(b->d[v], at.subs ? at.subs + h * PANEL + v * LANES : NULL);
+		__m512 d = scale_by_sub(b->d[v], at.subs ? at.subs + h * PANEL + v * LANES : NULL);
 #pragma GCC unroll 6
 		for (int r = 0; r < rows; r++)
 			y[r][v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[r][v]), _mm512_mul_ps(d, dword_floats(x + X_SCALE * tile + r)), y[r][v]);
@@ -186,7 +186,7 @@ V void group(const int format, const int plain, const int8_codes c, int8_place a
 	if (!c.least) return;
 #pragma GCC unroll 2
 	for (int v = 0; v < 2; v++) {
-		__m512 m = scaled(b->m[v], at.subs ? at.subs + c.subs * PANEL + v * LANES : NULL);
+		__m512 m = scale_by_sub(b->m[v], at.subs ? at.subs + c.subs * PANEL + v * LANES : NULL);
 #pragma GCC unroll 6
 		for (int r = 0; r < rows; r++) y[r][v] = _mm512_fmadd_ps(m, dword_floats(x + X_SUM * tile + r), y[r][v]);
 	}
@@ -241,7 +241,7 @@ V void unpack_of(const int format, const int8_step *s, uint8_t *to) {
 #pragma GCC unroll 4
 			for (int j = 0; j < 4; j++) {
 				__m512i w0, w1;
-				eight(format, 0, at, v * LANES, j, &w0, &w1);
+				codes_of_8(format, 0, at, v * LANES, j, &w0, &w1);
 				_mm512_storeu_si512(to + 256 * j + 64 * v, w0);
 				_mm512_storeu_si512(to + 256 * j + 128 + 64 * v, w1);
 			}
