@@ -65,7 +65,7 @@ static vapp_fn plain(int op)
 }
 
 #if defined(__x86_64__)
-/* What multiplies bf16 has of its own besides Linear. */
+/* bf16_attention returns the kernels of attention that multiply bf16, or NULL. */
 static vapp_fn bf16_attention(int op, int variant)
 {
 	const vapp_fn attention[][2] = {
@@ -80,8 +80,8 @@ static vapp_fn bf16_attention(int op, int variant)
 }
 #endif
 
-/* The rows of this table are variants; AVX-512 BF16 and AMX serve Linear and attention, and
- * take the rest from AVX-512. */
+/* AVX-512 BF16 and AMX have their own kernels for Linear and attention, and use those of
+ * AVX-512 for the other ops. */
 vapp_fn vapp_kernel(int op, int variant)
 {
 	vapp_fn f = plain(op);

@@ -1,4 +1,4 @@
-/* sizes.h: what the Go mirrors of kernels.h must agree with. */
+/* sizes.h: sizes of the structs of kernels.h, to compare with their Go mirrors. */
 #ifndef VAPP_CPU_SIZES_H
 #define VAPP_CPU_SIZES_H
 #include "shared/kernels.h"

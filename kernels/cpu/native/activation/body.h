@@ -1,12 +1,11 @@
-/* glu_body.h: activations and what else works number by number. */
+/* body.h: gated activations and other elementwise ops. */
 #include <stdint.h>
 
 #include "../shared/act.h"
 #include "../shared/kernels.h"
 #include "../shared/vec.h"
 
-/* The columns are shared, not the rows: one row of a decode step is enough for
- * all parts. */
+/* The parts share the columns, so that a decode step with one row has work for all of them. */
 void VAPP_NAME(glu)(const void *args, const vapp_call *c)
 {
 	const vapp_glu *a = args;
@@ -18,7 +17,7 @@ void VAPP_NAME(glu)(const void *args, const vapp_call *c)
 	}
 }
 
-/* numbers is a part's share of all numbers, whole vectors but for the last. */
+/* numbers sets [from, to) to a part's share of all elements: whole vectors except the last. */
 static inline void numbers(const vapp_elements *a, const vapp_call *c, int64_t *from, int64_t *to)
 {
 	int64_t n = (int64_t)c->rows[a->symbol] * a->cols;

@@ -1,8 +1,8 @@
-/* attention_amx.h: a span of attention on tiles: products of bf16 in tiles of 16 rows,
- * sums in float, where pages hold bf16. A score's dimensions are taken 32 at a time in
- * their order, a result's keys 32 at a time from a multiple of 32 on; keys that a row
- * does not see weigh 0. So the bits of a row depend on its own keys alone here too. k
- * holds a block of keys as pairs. */
+/* amx.h: one span of attention on AMX tiles, for pages of bf16: products of bf16 in tiles of 16
+ * rows, sums in float. A score adds the head's dimensions in order, 32 at a time. A result adds
+ * the keys 32 at a time, from a multiple of 32 on; keys that a row does not see have weight 0.
+ * So the bits of a row depend only on the keys that the row sees. t->k holds a block of keys as
+ * pairs. */
 #ifndef VAPP_CPU_ATTENTION_AMX_H
 #define VAPP_CPU_ATTENTION_AMX_H
 #include <immintrin.h>
@@ -17,16 +17,16 @@
 
 #define TILE_ROWS 16
 #define TILE_K 32
-#define MOST (3 * TILE_ROWS) /* rows at once */
+#define MOST (3 * TILE_ROWS) /* rows of one pass: three tiles of sums */
 
-/* narrow says that this file does a tile's work. */
+/* uses_bf16 reports whether this file computes the tile. */
 static int uses_bf16(const tile *t) { return t->a->pages.format == VAPP_BF16 && t->dim % TILE_K == 0; }
 
-/* tiles_of are those that the rows from r on take, at most three. */
+/* tiles_of returns how many AMX tiles the rows from r on take in one pass, at most three. */
 static int32_t tiles_of(const tile *t, int32_t r) { return within((t->rows - r + TILE_ROWS - 1) / TILE_ROWS, 0, 3); }
 
-/* tile_scores are those of rows from r on with the keys in k, to s, before they are
- * scaled. */
+/* tile_scores writes to s the scores of the rows from r on with the keys in t->k, before they
+ * are scaled. */
 static void tile_scores(const tile *t, int32_t r, float *s)
 {
 	const int64_t row = t->wide * 4, far = TILE_ROWS * row;
@@ -57,8 +57,8 @@ static void tile_scores(const tile *t, int32_t r, float *s)
 		tile_store(2, s + 2 * TILE_ROWS * ROW, ROW * 4);
 }
 
-/* tile_values adds up, for rows from r on, 16 columns from d on of n weighed values, into
- * tiles 0 to 2. It says whether a value was infinite or a NaN. */
+/* tile_values sums n weighted values in tiles 0 to 2: 16 columns from d on, for the rows from r
+ * on. It returns nonzero if a value was infinite or a NaN. */
 static int tile_values(const tile *t, int32_t r, const values *v, int64_t d, int32_t n)
 {
 	const int32_t rows = tiles_of(t, r);
@@ -91,8 +91,8 @@ static int tile_values(const tile *t, int32_t r, const values *v, int64_t d, int
 	return bad;
 }
 
-/* take copies columns from d on of the rows [r, end) out of tiles 0 to 2, which begin with
- * row first. */
+/* copy_columns copies 16 columns, from d on, of the rows [r, end) from tiles 0 to 2 to t->part;
+ * first is the row that tile 0 begins with. */
 static void copy_columns(const tile *t, int64_t d, int32_t first, int32_t r, int32_t end)
 {
 	float sums[MOST][TILE_ROWS] __attribute__((aligned(64)));
@@ -104,13 +104,13 @@ static void copy_columns(const tile *t, int64_t d, int32_t first, int32_t r, int
 		vf_store(t->part + r * t->wide + d, vf_load(sums[r - first]));
 }
 
-/* tile_accumulate_pv is of the rows [first, last), at most MOST. */
+/* tile_accumulate_pv computes the weighted values of the rows [first, last), at most MOST. */
 static void tile_accumulate_pv(const tile *t, int32_t first, int32_t last, const values *v, int32_t base, int32_t begin, int32_t end, int32_t n)
 {
 	for (int64_t d = 0; d < t->dim; d += TILE_ROWS) {
 		int bad = tile_values(t, first, v, d, n);
 		copy_columns(t, d, first, first, last);
-		for (int32_t r = first; bad && r < last; r++) { /* what a row does not see counts nothing */
+		for (int32_t r = first; bad && r < last; r++) { /* 0 times infinity is a NaN: leave out the keys that this row does not see */
 			values own;
 			find_values(t, base, t->low[r] > begin ? t->low[r] : begin, t->high[r] < end ? t->high[r] : end, n, &own);
 			tile_values(t, first, &own, d, n);
@@ -119,7 +119,7 @@ static void tile_accumulate_pv(const tile *t, int32_t first, int32_t last, const
 	}
 }
 
-/* bf16_span is span on tiles, of the positions [begin, end). */
+/* bf16_span computes a span on tiles: the positions [begin, end). */
 static void bf16_span(const tile *t, int32_t begin, int32_t end, float *top, float *sum)
 {
 	int32_t base = begin / TILE_K * TILE_K, n = (end - base + TILE_K - 1) / TILE_K * TILE_K;

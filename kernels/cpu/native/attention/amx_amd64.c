@@ -1,4 +1,4 @@
-/* attention_amx_amd64.c: attention with AMX, on pages of bf16. */
+/* amx_amd64.c: attention with AMX, for pages of bf16. */
 #define VAPP_VECTOR 512
 #define VAPP_TILES
 #include "../shared/target_amx.h"

@@ -1,5 +1,4 @@
-/* attention_amx_soft_amd64.c: the same on tiles in memory, for tests on machines without
- * tile registers. */
+/* amx_soft_amd64.c: attention with AMX on tiles in memory, for tests on machines without AMX. */
 #define VAPP_VECTOR 512
 #define VAPP_TILES
 #define VAPP_SOFT_TILES

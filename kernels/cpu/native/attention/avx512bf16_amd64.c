@@ -1,4 +1,4 @@
-/* attention_bf16_amd64.c: attention with AVX-512 BF16, on pages of bf16. */
+/* avx512bf16_amd64.c: attention with AVX-512 BF16, for pages of bf16 and of 8-bit floats. */
 #define VAPP_VECTOR 512
 #define VAPP_PAIRS
 #include "../shared/target_avx512bf16.h"

@@ -1,11 +1,12 @@
-/* attention_bf16.h: a span of attention in products of pairs of bf16 (VDPBF16PS), where
- * pages hold bf16 or 8-bit floats, which bf16 holds. A score is one chain of the
- * instruction over pairs of dimensions in their order, a result one over pairs of keys, an
- * even position and the one after it; keys that a row does not see weigh 0, which adds
- * nothing. So the bits of a row depend on its own keys alone here too.
+/* bf16.h: one span of attention with products of bf16 pairs (VDPBF16PS), for pages of bf16 and
+ * of 8-bit floats, which bf16 represents exactly. A score is one chain of the instruction over
+ * pairs of dimensions, in order. A result is one chain over pairs of keys: an even position and
+ * the next one. Keys that a row does not see have weight 0, which adds nothing. So the bits of
+ * a row depend only on the keys that the row sees.
  *
- * Keys and values are packed STRIPE keys at a time, into k and, behind it, v, for all rows
- * to use; a few rows multiply what lies in pages (attention_few.h). */
+ * Keys, and later values, are packed STRIPE positions at a time into t->k and t->v, which are
+ * contiguous, and all rows use them. The rows of a decode step read the pages without packing
+ * (decode.h). */
 #ifndef VAPP_CPU_ATTENTION_BF16_H
 #define VAPP_CPU_ATTENTION_BF16_H
 #include <stdint.h>
@@ -25,7 +26,7 @@
 #define GROUPS (STRIPE / BLOCK)
 #define PAIR_ROWS 6 /* with 4 vectors each they fill the registers */
 
-/* narrow says that this file does a tile's work. */
+/* uses_bf16 reports whether this file computes the tile. */
 static int uses_bf16(const tile *t)
 {
 	switch (t->a->pages.format) {
@@ -49,14 +50,15 @@ static int uses_bf16(const tile *t)
 	default: f(6, __VA_ARGS__); \
 	}
 
-/* rows_at_once shares rows among as few calls as there have to be. */
+/* rows_at_once returns the rows of each call, spread evenly over as few calls as possible. */
 static int32_t rows_at_once(const tile *t)
 {
 	int32_t calls = (t->rows + PAIR_ROWS - 1) / PAIR_ROWS;
 	return (t->rows + calls - 1) / calls;
 }
 
-/* pair_scores are those of n rows of q with c packed blocks of keys, before they are scaled. */
+/* pair_scores writes the scores, before they are scaled, of n rows of q with c packed blocks of
+ * keys. */
 INLINE void pair_scores(int n, int c, const tile *t, const uint8_t *k, const uint8_t *q, float *s)
 {
 	const int64_t row = t->wide * 4, far = BLOCK * t->dim * 2;
@@ -80,7 +82,7 @@ INLINE void pair_scores(int n, int c, const tile *t, const uint8_t *k, const uin
 			vf_store(s + r * ROW + j * 16, acc[r][j]);
 }
 
-/* pair_columns are scores with the blocks [first, last) of a stripe. */
+/* pair_columns writes the scores of n rows with the blocks [first, last) of a stripe. */
 INLINE void pair_columns(int n, const tile *t, int32_t first, int32_t last, int32_t row, float *s)
 {
 	const uint8_t *q = (const uint8_t *)(t->q + row * t->wide), *k = (const uint8_t *)t->k;
@@ -93,8 +95,8 @@ INLINE void pair_columns(int n, const tile *t, int32_t first, int32_t last, int3
 		pair_scores(n, 1, t, k + (int64_t)first * BLOCK * t->dim * 2, q, s + first * BLOCK);
 }
 
-/* pair_accumulate_pv adds n keys' packed values at v, weighed by p, to rows of results, 16·c columns
- * from d on. */
+/* pair_accumulate_pv adds n packed values at v, weighted by p, to the results of some rows:
+ * 16·c columns from d on. */
 INLINE void pair_accumulate_pv(int rows, int c, const tile *t, const uint8_t *v, int32_t n, const uint8_t *p, int64_t d, float *out)
 {
 	const int64_t step = t->dim * 4;
@@ -119,7 +121,7 @@ INLINE void pair_accumulate_pv(int rows, int c, const tile *t, const uint8_t *v,
 			vf_store(out + r * t->wide + j * 16, acc[r][j]);
 }
 
-/* pair_accumulate_rows does it of all columns, of keys from i on in the span. */
+/* pair_accumulate_rows adds all columns of n packed values, whose keys begin at i in the span. */
 INLINE void pair_accumulate_rows(int rows, const tile *t, const uint8_t *v, int32_t n, int32_t row, int32_t i)
 {
 	const uint8_t *p = (const uint8_t *)(t->score + row * ROW) + i * 2;
@@ -131,14 +133,15 @@ INLINE void pair_accumulate_rows(int rows, const tile *t, const uint8_t *v, int3
 		pair_accumulate_pv(rows, 2, t, v, n, p, d, out);
 }
 
-/* blocks_of are the blocks, counted from at, that some of n rows see: [*first, *last). */
+/* blocks_of finds the blocks [*first, *last), counted from position at, that any of n rows
+ * sees. */
 static void blocks_of(const tile *t, int32_t row, int32_t n, int32_t at, int32_t blocks, int32_t *first, int32_t *last)
 {
 	*first = within((t->low[row] - at) / BLOCK, 0, blocks);
 	*last = within((t->high[row + n - 1] - at + BLOCK - 1) / BLOCK, *first, blocks);
 }
 
-/* prefetch_own asks for rows of the step's own keys or values, of n positions. */
+/* prefetch_own prefetches keys or values of this step (side), n positions from pos on. */
 static void prefetch_own(const tile *t, const void *side, int32_t pos, int32_t n, int32_t end)
 {
 	const int64_t bytes = t->dim * vapp_element(t->a->pages.format);
@@ -147,7 +150,7 @@ static void prefetch_own(const tile *t, const void *side, int32_t pos, int32_t n
 			__builtin_prefetch(own(t, side, pos) + i, 0, 2);
 }
 
-/* prefetch_blocks asks for blocks of keys or values of pages, from the i-th on, all of n. */
+/* prefetch_blocks prefetches n blocks of keys or values in pages, from the i-th on. */
 static void prefetch_blocks(const tile *t, const uint8_t *const *at, int32_t i, int32_t n, int32_t blocks, int keys)
 {
 	const vapp_pages *p = &t->a->pages;
@@ -158,7 +161,7 @@ static void prefetch_blocks(const tile *t, const uint8_t *const *at, int32_t i, 
 			__builtin_prefetch(at[i] + j * far, 0, 2);
 }
 
-/* accumulate_stripe adds the values of the n keys from i on in the span at begin. */
+/* accumulate_stripe adds the values of n keys, from i on in the span that begins at begin. */
 static void accumulate_stripe(const tile *t, const values *v, int32_t begin, int32_t end, int32_t i, int32_t n)
 {
 	const int32_t many = rows_at_once(t);
@@ -174,7 +177,7 @@ static void accumulate_stripe(const tile *t, const values *v, int32_t begin, int
 		}
 		return;
 	}
-	for (int32_t r = 0; r < t->rows; r++) { /* what a row does not see counts nothing */
+	for (int32_t r = 0; r < t->rows; r++) { /* 0 times infinity is a NaN: leave out the keys that this row does not see */
 		values own;
 		find_values(t, begin, t->low[r] > begin ? t->low[r] : begin, t->high[r] < end ? t->high[r] : end, i + n, &own);
 		pack_values(t, own.at + i, n, (uint8_t *)t->k);
@@ -182,7 +185,7 @@ static void accumulate_stripe(const tile *t, const values *v, int32_t begin, int
 	}
 }
 
-/* score_stripe are the scores of the keys of positions [at, end), at most STRIPE. */
+/* score_stripe computes the scores of the positions [at, end), at most STRIPE. */
 static void score_stripe(const tile *t, int32_t at, int32_t end, float *s)
 {
 	const int32_t many = rows_at_once(t), blocks = (end - at + BLOCK - 1) / BLOCK;
@@ -198,7 +201,7 @@ static void score_stripe(const tile *t, int32_t at, int32_t end, float *s)
 	}
 }
 
-/* bf16_span is span in pairs, of the positions [begin, end). */
+/* bf16_span computes a span in pairs: the positions [begin, end). */
 static void bf16_span(tile *t, int32_t begin, int32_t end, float *top, float *sum)
 {
 	int32_t n = (end - begin + BLOCK - 1) / BLOCK * BLOCK;

@@ -1,7 +1,7 @@
-/* attention_narrow.h: what attention in products of bf16 is made of, whoever multiplies:
- * q is rounded to bf16 as the keys in pages are, weights are too, to nearest even; sums
- * are floats. Keys go as pairs of dimensions, [dim/2][BLOCK][2], values as pairs of keys.
- * The rows of q and, once they are weights, the scores hold bf16 from their beginning on. */
+/* bf16_common.h: what the bf16 kernels of attention share (bf16.h and amx.h). q and the softmax
+ * weights are rounded to bf16, to nearest even; sums are float. Keys are stored as pairs of
+ * dimensions, [dim/2][BLOCK][2], values as pairs of keys. The rows of q and, once they are
+ * weights, of the scores hold bf16 from their first byte on. */
 #ifndef VAPP_CPU_ATTENTION_BF16_COMMON_H
 #define VAPP_CPU_ATTENTION_BF16_COMMON_H
 #include <immintrin.h>
@@ -18,7 +18,7 @@
 #include "fp8.h"
 #endif
 
-/* round_queries makes the rows of q bf16 where they lie. */
+/* round_queries rounds the rows of q to bf16 in place. */
 static void round_queries(const tile *t)
 {
 	for (int32_t r = 0; r < t->rows; r++) {
@@ -28,8 +28,8 @@ static void round_queries(const tile *t)
 	}
 }
 
-/* stored_pairs are the keys of a block of a page, own_pairs those of n of the step's own
- * rows, step bytes apart: all of a block; own_key is one. */
+/* stored_pairs packs a block of keys from a page, own_pairs a block whose n keys are all of
+ * this step (rows step bytes apart), own_key one key of this step. */
 static void stored_pairs(const tile *t, const uint8_t *k, uint16_t *to)
 {
 	int64_t step = t->a->pages.block * 2;
@@ -54,7 +54,7 @@ static void own_key(const tile *t, const uint8_t *key, int32_t j, uint16_t *to)
 		to[d / 2 * 32 + 2 * j + d % 2] = k[d];
 }
 
-/* rebuilt_pairs are keys of which pages hold a part alone. */
+/* rebuilt_pairs packs keys of which pages store only a part. */
 static void rebuilt_pairs(const tile *t, int32_t at, int32_t end, uint16_t *to)
 {
 	float buffer[VAPP_ATTENTION_DIM * BLOCK] __attribute__((aligned(64)));
@@ -69,7 +69,7 @@ static void rebuilt_pairs(const tile *t, int32_t at, int32_t end, uint16_t *to)
 }
 
 #if defined(VAPP_PAIRS)
-/* fp8_pairs are keys that are stored in 8 bits. */
+/* fp8_pairs packs keys that are stored in 8 bits. */
 static void fp8_pairs(const tile *t, int32_t at, int32_t end, int64_t step, uint16_t *to)
 {
 	uint8_t buffer[BLOCK * VAPP_ATTENTION_DIM * 2];
@@ -86,7 +86,7 @@ static void fp8_pairs(const tile *t, int32_t at, int32_t end, int64_t step, uint
 }
 #endif
 
-/* block_pairs are the keys of the block of positions [at, end). */
+/* block_pairs packs the keys of the block at positions [at, end). */
 static void block_pairs(const tile *t, int32_t at, int32_t end, uint16_t *to)
 {
 	const int64_t step = t->a->pages.kv_heads * t->dim * vapp_element(t->a->pages.format);
@@ -109,8 +109,8 @@ static void block_pairs(const tile *t, int32_t at, int32_t end, uint16_t *to)
 		own_key(t, own(t, t->a->k, pos), pos - at, to);
 }
 
-/* vf_exp2 is 2^x for x ≤ 0: a polynomial of degree 4 around whole numbers, exact there;
- * the error is below 4·10⁻⁶ of it. Below −126 it is 2⁻¹²⁶, and a NaN stays one. */
+/* vf_exp2 returns 2^x for x ≤ 0: a polynomial of degree 4 around whole numbers, exact at them.
+ * The relative error is below 4·10⁻⁶. Below −126 it returns 2⁻¹²⁶; a NaN stays a NaN. */
 static inline vf vf_exp2(vf x)
 {
 	const vf magic = vf_set(12582912.0f); /* 1.5 · 2^23: the whole number is in the low bits */
@@ -123,7 +123,7 @@ static inline vf vf_exp2(vf x)
 	return (vf)_mm512_add_epi32((__m512i)p, _mm512_slli_epi32((__m512i)n, 23));
 }
 
-/* edge is which of 16 keys from i on lie in [from, to). */
+/* edge returns the mask of those of 16 keys from i on that are in [from, to). */
 static inline __mmask16 edge(int32_t i, int32_t from, int32_t to)
 {
 	int32_t a = within(from - i, 0, 16), b = within(to - i, 0, 16);
@@ -137,7 +137,7 @@ static void cap_row(const tile *t, float *s, int32_t from, int32_t to)
 		vf_store(s + i, vf_set(cap) * vf_tanh(vf_load(s + i) * vf_set(t->a->scale) / vf_set(cap)));
 }
 
-/* row_top is the largest of the scores [from, to). */
+/* row_top returns the largest of the scores [from, to). */
 static inline float row_top(const float *s, int32_t from, int32_t to)
 {
 	const vf least = vf_set(-INFINITY);
@@ -145,13 +145,13 @@ static inline float row_top(const float *s, int32_t from, int32_t to)
 	int32_t i = from / 16 * 16;
 	vf a = _mm512_mask_mov_ps(least, edge(i, from, to), vf_load(s + i));
 	vf b = to % 16 ? _mm512_mask_mov_ps(least, edge(last, from, to), vf_load(s + last)) : least;
-	vf top = vf_max(a, vf_max(b, least)); /* a NaN is no largest */
+	vf top = vf_max(a, vf_max(b, least)); /* this order ignores NaNs */
 	for (i += 16; i < last; i += 16)
 		top = vf_max(vf_load(s + i), top);
 	return vf_top(top);
 }
 
-/* weights_at turns 16 scores into weights of bf16 at out. */
+/* weights_at writes 16 softmax weights as bf16 to out and returns them as floats. */
 static inline vf weights_at(vf s, vf by, vf less, __mmask16 k, uint16_t *out)
 {
 	vf p = _mm512_maskz_mov_ps(k, vf_exp2(_mm512_fmsub_ps(s, by, less)));
@@ -159,8 +159,8 @@ static inline vf weights_at(vf s, vf by, vf less, __mmask16 k, uint16_t *out)
 	return p;
 }
 
-/* row_weights turns a row's scores [from, to) into n weights of bf16 where they lie, zeros
- * outside; by is what they are multiplied by. It returns the sum of the weights as floats. */
+/* row_weights turns the scores [from, to) of a row into n bf16 weights in place, with zeros
+ * outside. by is the factor of the exponent. It returns the sum of the weights as floats. */
 static inline float row_weights(float *s, float by, float m, int32_t from, int32_t to, int32_t n)
 {
 	const vf each = vf_set(by), less = vf_set(m * by);
@@ -184,8 +184,8 @@ static inline float row_weights(float *s, float by, float m, int32_t from, int32
 
 #define SOFTMAX_ROWS 4 /* rows whose reductions hide each other's latency */
 
-/* softmax_rows turns the scores of all rows into weights, n keys from position base on:
- * top gets their largest scores, sum those of the weights. */
+/* softmax_rows turns the scores of all rows into weights, for n keys from position base on. It
+ * sets top to each row's largest score and sum to the sum of its weights. */
 static void softmax_rows(const tile *t, int32_t base, int32_t n, float *top, float *sum)
 {
 	const float scale = t->a->softcap > 0 ? 1 : t->a->scale;
@@ -214,7 +214,7 @@ static void softmax_rows(const tile *t, int32_t base, int32_t n, float *top, flo
 	}
 }
 
-/* values are where the keys of a span have theirs, of nobody zeros. */
+/* values points to the value of each key of a span, or to zeros for keys outside [from, to). */
 typedef struct {
 	const uint8_t *at[SPAN];
 } values;
@@ -230,7 +230,7 @@ static void find_values(const tile *t, int32_t base, int32_t from, int32_t to, i
 }
 
 #if defined(VAPP_PAIRS)
-/* pack_values packs n values; it says whether one was infinite or a NaN. */
+/* pack_values packs n values as pairs of keys; it returns nonzero if one was infinite or a NaN. */
 static int pack_values(const tile *t, const uint8_t *const *at, int32_t n, uint8_t *to)
 {
 	int bad = 0;

@@ -1,17 +1,17 @@
-/* attention_body.h: attention over pages and the step's own K and V: causal, in a
- * window or not, or (both) of all tokens of a sequence.
+/* body.h: attention over pages and this step's own K and V. It is causal, with a window or
+ * without, or bidirectional: then all tokens of a sequence see each other.
  *
- * Keys are taken in blocks of 16 at absolute positions and in spans of SPAN keys.
- * A span has a softmax of its own (its largest score, the sum of the exponentials,
- * the weighted values); spans are joined in the order of positions. A score is
- * four sums over every fourth dimension, joined as (0+1)+(2+3). So the bits of a row
- * depend on its own keys alone. What lies before the window of all queries is not
- * read, and what a row does not see counts nothing, whatever it is. Queries are taken
- * in tiles of up to TILE rows (a row is a token and a head) that share the loads of K and V.
+ * Keys are taken in blocks of 16 at absolute positions and in spans of SPAN keys. Each span has
+ * its own softmax (largest score, sum of the exponentials, weighted values), and spans are
+ * joined in the order of positions. A score is four sums, each over every fourth dimension,
+ * joined as (0+1)+(2+3). So the bits of a row depend only on the keys that the row sees. Keys
+ * before the window of all queries are not read; a key that a row does not see contributes
+ * nothing, even if it is a NaN. Queries are taken in tiles of up to TILE rows (a row is a token
+ * and a head), which share the loads of K and V.
  *
- * Where there are fewer tiles than threads want, the spans of a tile are shared
- * among parts: their results are kept, and attention_join joins them as a tile's
- * own loop would. */
+ * If there are too few tiles for the threads, the spans of a tile are split among the parts.
+ * Their results are stored, and attention_join joins them in the order in which one thread
+ * would. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -40,8 +40,8 @@ static void cap_scores(float *s, int32_t begin, int32_t end, float cap)
 		vf_store(s + i, vf_set(cap) * vf_tanh(vf_load(s + i) / vf_set(cap)));
 }
 
-/* soften turns a row's scores [from, to) into weights; returns the largest score and
- * sets sum. What lies beside them in their blocks of 16 becomes 0. */
+/* softmax_span turns the scores [from, to) of a row into weights, returns the largest score and
+ * sets *sum. The other scores of the same blocks of 16 become 0. */
 static float softmax_span(float *s, int32_t from, int32_t to, float cap, float *sum)
 {
 	int32_t begin = from / BLOCK * BLOCK, end = (to + BLOCK - 1) / BLOCK * BLOCK;
@@ -71,7 +71,7 @@ static float exp_of(float x)
 	return e[0];
 }
 
-/* join adds the result of the span at `at` to a row's, which begins with its first. */
+/* join adds the result of the span at `at` to a row's result; the row's first span replaces it. */
 static void join(const tile *t, int32_t r, int32_t at, float top, float sum)
 {
 	float *out = t->out + r * t->wide, *part = t->part + r * t->wide;
@@ -93,7 +93,7 @@ static void join(const tile *t, int32_t r, int32_t at, float top, float sum)
 	t->top[r] = m;
 }
 
-/* look finds what the rows see. */
+/* set_ranges sets the range of positions that each row sees. */
 static void set_ranges(tile *t)
 {
 	for (int32_t r = 0; r < t->rows; r++)
@@ -132,8 +132,7 @@ static void finish(const tile *t)
 	}
 }
 
-/* span fills part, top and sum of every row with the keys that the tile sees of the
- * span at `at`. */
+/* span computes part, top and sum of every row for the span at `at`. */
 static void span(tile *t, int32_t at, float *top, float *sum)
 {
 	int32_t begin = within(t->from, at, at + SPAN), end = within(t->to, at, at + SPAN);
@@ -182,8 +181,8 @@ static tile tile_of_part(const vapp_attention *a, int part)
 	return t;
 }
 
-/* reach is how many positions of a sequence its pages hold before the row ahead. Those
- * up to the step's last are there. */
+/* reachable_positions returns how many positions of a sequence are in pages before the draft
+ * row. The pages up to the step's last position always exist. */
 static int32_t reachable_positions(const vapp_attention *a, int32_t seq)
 {
 	const vapp_pages *p = &a->pages;
@@ -194,7 +193,7 @@ static int32_t reachable_positions(const vapp_attention *a, int32_t seq)
 	return pos;
 }
 
-/* enter moves to the rows of a sequence. */
+/* enter_sequence moves t to the rows of a sequence. */
 static void enter_sequence(tile *t, int32_t seq)
 {
 	const vapp_attention *a = t->a;
@@ -207,7 +206,7 @@ static void enter_sequence(tile *t, int32_t seq)
 	t->first_block = vapp_first_block(&a->pages, t->history);
 }
 
-/* next moves to the tile after t's, or to the first where t's seq is -1; 0 at the end. */
+/* next moves t to the next tile, or to the first one if t->seq is -1. It returns 0 at the end. */
 static int next(tile *t, int32_t seqs)
 {
 	const vapp_attention *a = t->a;
@@ -227,16 +226,16 @@ static int next(tile *t, int32_t seqs)
 	return 1;
 }
 
-/* cost of a tile, in units that only the sharing among parts uses. */
+/* cost estimates the work of a tile, for sharing among parts. Its unit has no other meaning. */
 static int64_t cost(const tile *t) { return (int64_t)(t->tokens + 1) * (t->to - t->from + 64); }
 
 static int32_t spans_of(const tile *t) { return (t->to + SPAN - 1) / SPAN - t->from / SPAN; }
 
-/* slot_floats is the room of one span's result: part, top and sum of every row. */
+/* slot_floats returns the size of one span's result: part, top and sum of every row. */
 static int64_t slot_floats(const tile *t) { return ((int64_t)t->rows * (t->wide + 2) + 15) / 16 * 16; }
 
-/* split says that the tiles are too few for the threads, and that the results of
- * all spans find room. */
+/* splits_spans reports whether the tiles are too few for the threads and the results of all
+ * spans fit in a->shared. */
 static int splits_spans(const vapp_attention *a, const vapp_call *c)
 {
 	int32_t heads = a->pages.kv_heads, spans = 0;
@@ -254,8 +253,8 @@ static int splits_spans(const vapp_attention *a, const vapp_call *c)
 	return spans > 1;
 }
 
-/* A part takes the pieces of work whose middle falls into its share of the total
- * cost: (sequence, tile of tokens, KV head), and span where they are split. */
+/* A part does the pieces of work whose middle falls into its share of the total cost. A piece
+ * is a (sequence, tile of tokens, KV head) and, if spans are split, a span. */
 void VAPP_NAME(attention)(const void *args, const vapp_call *c)
 {
 	const vapp_attention *a = args;
@@ -288,7 +287,7 @@ void VAPP_NAME(attention)(const void *args, const vapp_call *c)
 	tiles_end();
 }
 
-/* The join of what was split; nothing to do where nothing was. */
+/* attention_join joins the results of split spans; if no span was split it does nothing. */
 void VAPP_NAME(attention_join)(const void *args, const vapp_call *c)
 {
 	const vapp_attention *a = args;

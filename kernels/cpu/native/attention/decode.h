@@ -1,8 +1,8 @@
-/* attention_few.h: a span of one token's rows, at most DECODE_ROWS, which read keys and values
- * as pages have them: what is in 8 bits becomes bf16 in registers. A line of what comes next
- * is asked for with each that is used: values while keys are multiplied, keys of the next
- * span meanwhile. Blocks that the rows see in part, or that end with the step's own row, are
- * packed. */
+/* decode.h: one span of a decode step: the rows of one token, at most DECODE_ROWS. They read
+ * keys and values from the pages without packing; 8-bit floats become bf16 in registers. With
+ * each cache line of keys that is used, a line of the span's values is prefetched, and with
+ * each line of values one of the next span's keys. Blocks that the rows see only in part, or
+ * that hold this step's own key, are packed. */
 #ifndef VAPP_CPU_ATTENTION_DECODE_H
 #define VAPP_CPU_ATTENTION_DECODE_H
 #include <immintrin.h>
@@ -16,10 +16,10 @@
 #include "pairs.h"
 #include "tile.h"
 
-#define DECODE_ROWS 8 /* more pay for packing */
+#define DECODE_ROWS 8 /* with more rows packing pays */
 
-/* How keys and values lie: packed, or in pages of bf16 or of 8 bits, of 16 positions or of
- * more. */
+/* The forms of keys and values: packed, or in pages of bf16 or 8-bit floats whose blocks have
+ * 16 positions or more. */
 enum { PACKED, BF16_16, BF16_MORE, FP8_16, FP8_MORE };
 
 #define BY_DECODE_ROWS(f, n, ...) \
@@ -49,7 +49,7 @@ static int page_form(const tile *t)
 	return t->a->pages.format == VAPP_BF16 ? BF16_16 + more : FP8_16 + more;
 }
 
-/* byte_tables are what 8 bits are looked up with, and the order of bytes that they take. */
+/* byte_tables holds the look-up table of 8-bit floats and the byte order that it expects. */
 typedef struct {
 	lookup l;
 	__m512i order;
@@ -64,7 +64,7 @@ INLINE byte_tables tables_of(int form, const tile *t, int values)
 	return w;
 }
 
-/* widened are the bf16 of 64 codes in the tables' order. */
+/* fp8_lookup returns the bf16 of 64 codes, which it permutes into the tables' order. */
 INLINE void fp8_lookup(const byte_tables *w, __m512i x, __m512bh *to)
 {
 	x = _mm512_permutexvar_epi8(w->order, x);
@@ -73,7 +73,7 @@ INLINE void fp8_lookup(const byte_tables *w, __m512i x, __m512bh *to)
 	to[0] = (__m512bh)_mm512_unpacklo_epi8(low, high), to[1] = (__m512bh)_mm512_unpackhi_epi8(low, high);
 }
 
-/* four_dims are two pairs of dimensions of a block of keys; step is a dimension's bytes. */
+/* four_dims loads two pairs of dimensions of a block of keys; step is the bytes of a dimension. */
 INLINE void four_dims(int form, const byte_tables *w, const uint8_t *k, int64_t step, __m512bh *to)
 {
 	switch (form) {
@@ -99,8 +99,8 @@ INLINE void four_dims(int form, const byte_tables *w, const uint8_t *k, int64_t 
 	}
 }
 
-/* decode_scores are those of n rows with the blocks of keys at k[0] and k[1], to s, before they are
- * scaled; the values at v are asked for meanwhile. */
+/* decode_scores writes to s the scores, before they are scaled, of n rows with the two blocks
+ * of keys k[0] and k[1]; it prefetches the values at v. */
 INLINE void decode_scores(int n, int form, const tile *t, const uint8_t *const *k, const uint8_t *const *v, float *s)
 {
 	const byte_tables w = tables_of(form, t, 0);
@@ -136,7 +136,7 @@ INLINE void decode_score_rows(int form, const tile *t, const uint8_t *const *k, 
 	BY_DECODE_ROWS(decode_scores, t->rows, form, t, k, v, s)
 }
 
-/* decode_score_span are the scores of the keys [begin, end). */
+/* decode_score_span computes the scores of the keys [begin, end). */
 static void decode_score_span(const tile *t, int32_t begin, int32_t end)
 {
 	const int32_t stored = (within(t->history, begin, end) - begin) / BLOCK; /* whole blocks */
@@ -153,7 +153,7 @@ static void decode_score_span(const tile *t, int32_t begin, int32_t end)
 	}
 }
 
-/* pair_of are 16·c columns of two values, as pairs of keys. */
+/* pair_of loads 16·c columns of two values as pairs of keys. */
 INLINE void pair_of(int c, int form, const byte_tables *w, const uint8_t *x, const uint8_t *y, __m512bh *to)
 {
 	for (int j = 0; j < c; j += 2)
@@ -164,14 +164,14 @@ INLINE void pair_of(int c, int form, const byte_tables *w, const uint8_t *x, con
 			values_pair(2, x + j * 32, y + j * 32, to + j);
 }
 
-/* value_blocks are blocks of a span's values, packed at v or as they lie at `at`, and
- * where the keys of the next span begin that are asked for, if any. */
+/* value_blocks are blocks of a span's values, packed at v or in pages at `at`. next points to
+ * the first nexts key blocks of the next span, to prefetch. */
 typedef struct {
 	const uint8_t *v, *const *at, *const *next;
 	int32_t blocks, nexts;
 } value_blocks;
 
-/* decode_add adds to the sums of n rows' 16·c columns from d on. */
+/* decode_add adds values to the sums of n rows: 16·c columns from d on. */
 INLINE void decode_add(int n, int c, int form, const tile *t, const value_blocks *b, const uint8_t *p, int64_t d, vf acc[][4])
 {
 	const byte_tables w = tables_of(form, t, 1);
@@ -198,7 +198,7 @@ INLINE void decode_add(int n, int c, int form, const tile *t, const value_blocks
 	}
 }
 
-/* decode_columns are 16·c columns of n rows' results. */
+/* decode_columns computes 16·c columns of the results of n rows. */
 INLINE void decode_columns(int n, int c, int form, const tile *t, const value_blocks *b, int64_t d)
 {
 	const uint8_t *p = (const uint8_t *)t->score;
@@ -231,7 +231,8 @@ INLINE void decode_result_rows(int form, const tile *t, const value_blocks *b)
 	BY_DECODE_ROWS(decode_results, t->rows, form, t, b)
 }
 
-/* decode_pack packs the values of the block at `at` that the rows see, the others as zeros. */
+/* decode_pack packs the values of the block at `at`, with zeros for those that the rows do not
+ * see. */
 static void decode_pack(const tile *t, int32_t at, uint8_t *to)
 {
 	values v;
@@ -239,12 +240,12 @@ static void decode_pack(const tile *t, int32_t at, uint8_t *to)
 	pack_values(t, v.at, BLOCK, to);
 }
 
-/* decode_accumulate_span makes the results of the keys [begin, end). */
+/* decode_accumulate_span computes the weighted values of the keys [begin, end). */
 static void decode_accumulate_span(const tile *t, int32_t begin, int32_t end)
 {
 	const int32_t n = (end - begin + BLOCK - 1) / BLOCK;
 	const int32_t last = (within(t->history < t->high[0] ? t->history : t->high[0], begin, end) - begin) / BLOCK;
-	const int32_t first = within((t->low[0] - begin + BLOCK - 1) / BLOCK, 0, last); /* those in between are seen whole */
+	const int32_t first = within((t->low[0] - begin + BLOCK - 1) / BLOCK, 0, last); /* the rows see the blocks [first, last) whole */
 	value_blocks b[3] = {{.v = (const uint8_t *)t->v, .blocks = first > 0}, {.at = t->now.v + first, .next = t->ahead.k, .blocks = last - first, .nexts = t->ahead.blocks},
 		{.v = (const uint8_t *)t->v + 32 * t->wide, .blocks = n > last}};
 	if (first > 0)

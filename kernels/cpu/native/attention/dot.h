@@ -1,7 +1,7 @@
-/* attention_dot.h: the products of rows with keys and of weights with values. A score
- * is four sums over every fourth dimension, joined as (0+1)+(2+3); a result is one sum
- * over the keys in their order. Whether a block was made floats before, for many rows,
- * or is read as pages have it, for few, changes no bit. */
+/* dot.h: scores (rows of q times keys) and weighted values, in floats. A score is four sums,
+ * each over every fourth dimension, joined as (0+1)+(2+3); a result is one sum over the keys,
+ * in order. A block is converted to floats first when many rows use it, and read from the page
+ * when few do: the bits are the same. */
 #ifndef VAPP_CPU_ATTENTION_DOT_H
 #define VAPP_CPU_ATTENTION_DOT_H
 #include <stddef.h>
@@ -14,7 +14,7 @@
 #include "load.h"
 #include "tile.h"
 
-/* Rows at once: with four sums each they fill the registers. */
+/* Rows of a call: with four sums each they fill the registers. */
 #if VAPP_VECTOR == 512
 #define ROWS 4
 #else
@@ -39,7 +39,7 @@
 	}
 #endif
 
-/* FEW rows of one token are weighed at once, and as few calls as there have to be share them. */
+/* A call accumulates the values of up to DECODE_GROUP rows of one token. */
 #if VAPP_VECTOR == 512
 #define DECODE_GROUP 6
 #else
@@ -55,16 +55,16 @@
 	default: f(DECODE_GROUP, __VA_ARGS__); \
 	}
 
-/* at_once is how many of n rows a call takes, so that all take about as many. */
+/* at_once returns the rows of each call, spread evenly over as few calls as possible. */
 static int32_t at_once(int32_t n, int32_t most)
 {
 	int32_t calls = (n + most - 1) / most;
 	return (n + calls - 1) / calls;
 }
 
-/* scores of n rows of q with a block of keys: dim dimensions, step bytes apart. Row r's
- * go to s[r·ROW]. The lines of the block's values at v, if any, are asked for on the
- * way. */
+/* scores computes the scores of n rows of q with a block of keys whose dim dimensions are step
+ * bytes apart. Row r's scores go to s[r·ROW]. It prefetches the block's values at v, which may
+ * be NULL. */
 INLINE void scores(int n, int32_t format, const tile *t, const uint8_t *k, int64_t step, int64_t dim, const float *q, const uint8_t *v, float *s)
 {
 	const vf scale = vf_set(t->a->scale);
@@ -90,7 +90,7 @@ INLINE void scores(int n, int32_t format, const tile *t, const uint8_t *k, int64
 	}
 }
 
-/* block_scores are all rows' with a block of floats. */
+/* block_scores computes the scores of all rows with the block of floats in t->k. */
 static void block_scores(const tile *t, const uint8_t *v, float *s)
 {
 	const uint8_t *k = (const uint8_t *)t->k;
@@ -98,7 +98,7 @@ static void block_scores(const tile *t, const uint8_t *v, float *s)
 		BY_ROWS(scores, t->rows - r, VAPP_F32, t, k, BLOCK * 4, t->wide, t->q + r * t->wide, v, s + r * ROW)
 }
 
-/* stored_scores are all rows' with a block of a page. */
+/* stored_scores computes the scores of all rows with a block in a page. */
 INLINE void stored_scores(int32_t format, const tile *t, const uint8_t *k, const uint8_t *v, float *s)
 {
 	int64_t step = t->a->pages.block * vapp_element(format);
@@ -121,8 +121,8 @@ static void score_span(const tile *t, int32_t at, int32_t end)
 	}
 }
 
-/* weigh adds to n rows of out, their columns [i, i + c vectors), values of keys: each
- * step bytes on, weighed by p. Lines of what comes next are asked for on the way. */
+/* accumulate_pv adds the values of some keys, step bytes apart and weighted by p, to n rows of
+ * out: c vectors of columns. It prefetches lines of the next block. */
 INLINE void accumulate_pv(int n, int c, int32_t format, const uint8_t *v, int64_t step, int32_t keys, const float *p, prefetch_plan next, int64_t wide, float *out)
 {
 	vf acc[ROWS][4];
@@ -146,7 +146,7 @@ INLINE void accumulate_pv(int n, int c, int32_t format, const uint8_t *v, int64_
 			vf_store(out + r * wide + h * VW, acc[r][h]);
 }
 
-/* accumulate_pv_rows is weigh of all columns. */
+/* accumulate_pv_rows calls accumulate_pv for all columns. */
 INLINE void accumulate_pv_rows(int n, int32_t format, const uint8_t *v, int64_t step, int32_t keys, const float *p, prefetch_plan next, int64_t columns, int64_t wide, float *out)
 {
 	const int64_t e = vapp_element(format);
@@ -168,7 +168,8 @@ static void accumulate_pv_block(const tile *t, int32_t row, int32_t n, int32_t f
 		BY_ROWS(accumulate_pv_rows, n, VAPP_F32, v, t->wide * 4, to - from, p + row * ROW + from, next, t->wide, t->wide, t->part + row * t->wide)
 }
 
-/* Rows that begin with the same key go together as far as all of them see. */
+/* accumulate_pv_shared processes rows that begin with the same key together, as far as all of
+ * them see. */
 static void accumulate_pv_shared(const tile *t, int32_t at, int32_t end)
 {
 	for (int32_t b = at, i = 0; b < end; b += BLOCK, i++) {
@@ -193,9 +194,9 @@ static void accumulate_pv_shared(const tile *t, int32_t at, int32_t end)
 	}
 }
 
-/* decode_sums are c vectors of columns from d on of n rows that see the same keys, [from, to)
- * of the span at `at`, read as they lie; lines of the keys of the next span are asked for on
- * the way. */
+/* decode_sums computes c vectors of columns, from d on, for n rows that see the same keys:
+ * [from, to) of the span at `at`. It reads the values from the pages and prefetches keys of the
+ * next span. */
 INLINE void decode_sums(int n, int c, int format, const tile *t, int32_t at, int32_t from, int32_t to, int64_t d, int32_t r)
 {
 	const vapp_pages *g = &t->a->pages;
@@ -212,7 +213,7 @@ INLINE void decode_sums(int n, int c, int format, const tile *t, int32_t at, int
 		const int32_t b = j / BLOCK, end = j >= stored ? to : (b + 1) * BLOCK < stored ? (b + 1) * BLOCK : stored;
 		const uint8_t *v = (j < stored ? t->now.v[b] + j % BLOCK * row : own(t, t->a->v, at + j)) + d * e;
 		const uint8_t *next = b < t->ahead.blocks ? t->ahead.k[b] + d * key : v;
-		for (; j < end; j++, v += row) { /* of the step's own keys there is one */
+		for (; j < end; j++, v += row) { /* a decode step has one key of its own */
 			vf value[4];
 			for (int64_t i = 0; i < lines; i++, next += step)
 				__builtin_prefetch(next, 0, 2);
@@ -249,7 +250,7 @@ INLINE void decode_all_rows(int32_t format, const tile *t, int32_t at, int32_t f
 		BY_DECODE_GROUP(decode_rows, t->rows - r < many ? t->rows - r : many, format, t, at, from, to, r)
 }
 
-/* decode_accumulate_pv is of the rows of one token. */
+/* decode_accumulate_pv computes the weighted values of the rows of one token. */
 static void decode_accumulate_pv(const tile *t, int32_t at, int32_t end)
 {
 	int32_t from, to;

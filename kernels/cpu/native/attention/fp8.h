@@ -1,6 +1,5 @@
-/* attention_eight.h: keys and values that pages hold in 8 bits as pairs of bf16, which is
- * exact: a number's upper and lower byte are looked up by its lower 7 bits (VBMI), its
- * sign is kept. */
+/* fp8.h: 8-bit floats in pages to pairs of bf16, which is exact. The lower 7 bits of a number
+ * select the upper and the lower byte of its bf16 in tables (VBMI); the sign bit is copied. */
 #ifndef VAPP_CPU_ATTENTION_FP8_H
 #define VAPP_CPU_ATTENTION_FP8_H
 #include <immintrin.h>
@@ -11,8 +10,9 @@
 #include "pairs.h"
 #include "tile.h"
 
-/* codes are those bytes; key puts four dimensions of 16 keys where the interleaving of
- * both bytes makes pairs of them, value 32 columns of two values. */
+/* codes holds these tables. key and value are byte orders. After key, interleaving upper and
+ * lower bytes gives pairs of dimensions, of four dimensions of 16 keys. After value it gives
+ * pairs of keys, of 32 columns of two values. */
 typedef struct {
 	uint8_t low[128], high[128], key[64], value[64];
 } codes;
@@ -41,7 +41,8 @@ static inline lookup look_up(const codes *c)
 	return l;
 }
 
-/* eights stores the bf16 of 64 codes: of the lower halves of lanes, then of the upper. */
+/* fp8_to_bf16 stores the bf16 of 64 codes: first those of the lower halves of lanes, then those
+ * of the upper halves. */
 static inline void fp8_to_bf16(const lookup *l, __m512i x, uint8_t *first, uint8_t *second)
 {
 	__m512i low = _mm512_permutex2var_epi8(l->low[0], x, l->low[1]), high = _mm512_permutex2var_epi8(l->high[0], x, l->high[1]);
@@ -50,7 +51,7 @@ static inline void fp8_to_bf16(const lookup *l, __m512i x, uint8_t *first, uint8
 	_mm512_storeu_si512(second, _mm512_unpackhi_epi8(low, high));
 }
 
-/* fp8_stored_pairs are the keys of a block of a page. */
+/* fp8_stored_pairs packs a block of keys from a page. */
 static void fp8_stored_pairs(const tile *t, const codes *c, const uint8_t *k, uint8_t *to)
 {
 	const lookup l = look_up(c);
@@ -64,7 +65,7 @@ static void fp8_stored_pairs(const tile *t, const codes *c, const uint8_t *k, ui
 	}
 }
 
-/* fp8_rows are n rows of dim numbers, step bytes apart, in bf16. */
+/* fp8_rows converts n rows of dim numbers, step bytes apart, to bf16. */
 static void fp8_rows(const tile *t, const codes *c, const uint8_t *k, int64_t step, int32_t n, uint8_t *to)
 {
 	const lookup l = look_up(c);

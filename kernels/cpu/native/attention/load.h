@@ -1,4 +1,4 @@
-/* attention_load.h: blocks of keys and values as floats, for many rows to use. */
+/* load.h: blocks of keys and values as floats, when many rows use them. */
 #ifndef VAPP_CPU_ATTENTION_LOAD_H
 #define VAPP_CPU_ATTENTION_LOAD_H
 #include <stdint.h>
@@ -9,8 +9,7 @@
 #include "../shared/vec.h"
 #include "tile.h"
 
-/* IN_FORMAT calls f with the pages' format as a constant, so that loops have no choice
- * to make. */
+/* IN_FORMAT calls f with the pages' format as a constant, so that loops contain no switch. */
 #define IN_FORMAT(f, format, ...) \
 	switch (format) { \
 	case VAPP_F16: f(VAPP_F16, __VA_ARGS__); break; \
@@ -20,7 +19,7 @@
 	default: f(VAPP_F32, __VA_ARGS__); \
 	}
 
-/* widen makes n rows of dim numbers, step bytes apart, rows of wide floats. */
+/* widen converts n rows of dim numbers, step bytes apart, to rows of wide floats. */
 INLINE void widen(int32_t format, const uint8_t *src, int64_t step, int64_t n, int64_t dim, float *dst, int64_t wide)
 {
 	int64_t e = vapp_element(format);
@@ -41,7 +40,7 @@ static void widen_rows(const tile *t, const uint8_t *src, int64_t step, int64_t 
 	IN_FORMAT(widen, t->a->pages.format, src, step, n, t->dim, dst, wide)
 }
 
-/* columns widens n dimensions of a block of keys, step bytes apart. */
+/* columns converts n dimensions of a block of keys, step bytes apart, to floats. */
 INLINE void columns(int32_t format, const uint8_t *k, int64_t n, int64_t step, float *dst)
 {
 	for (int64_t i = 0; i < n; i++, k += step)
@@ -49,7 +48,7 @@ INLINE void columns(int32_t format, const uint8_t *k, int64_t n, int64_t step, f
 			vf_store(dst + i * BLOCK + j * VW, vf_widen(format, k + j * VW * vapp_element(format)));
 }
 
-/* rebuild makes, of the key in column j, the numbers that are not stored from its value. */
+/* rebuild computes the dimensions that are not stored of the key in column j, from its value. */
 static void rebuild(const tile *t, const uint8_t *value, int32_t j)
 {
 	int64_t stored = t->a->pages.key_dim / 2, half = t->dim / 2;
@@ -60,7 +59,7 @@ static void rebuild(const tile *t, const uint8_t *value, int32_t j)
 			t->k[i * BLOCK + j] = v[i] * t->a->rebuild[i];
 }
 
-/* load_stored fills k with what pages hold of block i of the view, n keys. */
+/* load_stored fills t->k with what pages store of n keys in block i of the view. */
 static void load_stored(const tile *t, int32_t i, int32_t n)
 {
 	const vapp_pages *p = &t->a->pages;
@@ -76,7 +75,7 @@ static void load_stored(const tile *t, int32_t i, int32_t n)
 		rebuild(t, v, j);
 }
 
-/* turn stores the transpose of the VW rows of r at dst, rows of BLOCK floats. */
+/* transpose stores the transpose of the VW rows of r at dst, in rows of BLOCK floats. */
 INLINE void transpose(const vf *r, float *dst)
 {
 #if VAPP_VECTOR == 512
@@ -98,7 +97,7 @@ INLINE void transpose(const vf *r, float *dst)
 		vf_store(dst + (12 + c) * BLOCK, _mm512_shuffle_f32x4(odd0, odd1, 0xdd));
 	}
 #elif VAPP_VECTOR == 256
-	for (int h = 0; h < 2; h++) { /* columns 2·h, 2·h+1 and those four on */
+	for (int h = 0; h < 2; h++) { /* columns 2·h and 2·h+1, and the columns 4 after them */
 		vf b[4];
 		for (int i = 0; i < 4; i++)
 			b[i] = h ? _mm256_unpackhi_ps(r[2 * i], r[2 * i + 1]) : _mm256_unpacklo_ps(r[2 * i], r[2 * i + 1]);
@@ -116,7 +115,7 @@ INLINE void transpose(const vf *r, float *dst)
 #endif
 }
 
-/* turned fills k with a block of the step's own keys, n of them; the others are 0. */
+/* transpose_own fills t->k with a block of n keys of this step; the rest becomes 0. */
 INLINE void transpose_own(int32_t format, const tile *t, const uint8_t *k, int64_t step, int64_t n)
 {
 	for (int64_t d = 0; d < t->dim; d += VW)
@@ -128,7 +127,7 @@ INLINE void transpose_own(int32_t format, const tile *t, const uint8_t *k, int64
 		}
 }
 
-/* load_keys fills k with the keys of positions [at, end), at most a block. */
+/* load_keys fills t->k with the keys of positions [at, end), at most a block. */
 static void load_keys(const tile *t, int32_t at, int32_t end)
 {
 	const vapp_pages *p = &t->a->pages;
@@ -150,7 +149,7 @@ static void load_keys(const tile *t, int32_t at, int32_t end)
 	}
 }
 
-/* load_values fills v likewise. */
+/* load_values fills t->v with the values of positions [at, end). */
 static void load_values(const tile *t, int32_t at, int32_t end)
 {
 	const vapp_pages *p = &t->a->pages;

@@ -1,5 +1,4 @@
-/* attention_tile.h: the pieces that attention is cut into, and where their keys and
- * values lie. */
+/* tile.h: the pieces that attention is cut into, and the addresses of their keys and values. */
 #ifndef VAPP_CPU_ATTENTION_TILE_H
 #define VAPP_CPU_ATTENTION_TILE_H
 #include <stddef.h>
@@ -11,37 +10,37 @@
 
 #define BLOCK 16
 #define SPAN VAPP_ATTENTION_SPAN
-#define ROW (SPAN + BLOCK) /* of scores: rows do not fall on the same lines of a cache */
+#define ROW (SPAN + BLOCK) /* of scores: the extra block keeps rows from competing for one cache set */
 #define TILE VAPP_ATTENTION_TILE
 #define NV (BLOCK / VW) /* vectors in a block of keys */
 
-/* view is where the blocks of a span lie that pages hold, of one head. */
+/* view holds the addresses of a span's blocks in pages, for one head. */
 typedef struct {
 	int32_t seq, head, at, blocks;
 	const uint8_t *k[SPAN / BLOCK], *v[SPAN / BLOCK];
 } view;
 
-/* tile is the queries of one piece of work and the room it needs. */
+/* tile is the queries of one piece of work and its buffers. */
 typedef struct {
 	const vapp_attention *a;
 	int32_t seq, head;     /* of K and V */
 	int32_t begin, end;    /* the sequence's rows */
-	int32_t token, tokens; /* the tile's first row and how many */
+	int32_t token, tokens; /* the tile's first token and number of tokens */
 	int32_t history;       /* positions below it are in pages */
 	int32_t first_block;   /* the block that the page table begins with */
 	int32_t rows, group;   /* rows = tokens · group */
-	int32_t from, to;      /* positions that some row sees, from a whole block on */
+	int32_t from, to;      /* positions that some row sees; from is the start of a block */
 	int32_t dim, wide;     /* head dimension; rounded up to 16 */
-	int32_t decode;        /* the rows are a sequence's only token's, and read pages as they are */
+	int32_t decode;        /* the rows are of a sequence's only token, and read the pages directly */
 	float *q;              /* [TILE][wide] */
 	float *k;              /* [wide][BLOCK] */
 	float *v;              /* [BLOCK][wide] */
 	float *score;          /* [TILE][ROW] */
-	float *part, *out;     /* [TILE][wide]: of the span, of all spans */
+	float *part, *out;     /* [TILE][wide]: result of the span, of all spans */
 	float *top, *sum;      /* [TILE] of all spans */
-	view now, ahead;       /* of the span at work, and of what comes next */
-	int32_t low[TILE], high[TILE]; /* a row sees [low, high) */
-	int32_t codes_ready;                 /* codes are there: what numbers of 8 bits are as bf16 */
+	view now, ahead;       /* of the current span and of the next piece */
+	int32_t low[TILE], high[TILE]; /* a row sees the positions [low, high) */
+	int32_t codes_ready;                 /* codes is filled: the tables from 8-bit floats to bf16 */
 	uint8_t codes[384];
 } tile;
 
@@ -58,14 +57,15 @@ static int32_t low(const tile *t, int32_t row)
 
 static int32_t within(int32_t x, int32_t from, int32_t to) { return x < from ? from : x > to ? to : x; }
 
-/* seen says which keys of [at, at+n) a row sees: [from, to), counted from at. */
+/* seen sets [from, to) to the keys of [at, at+n) that a row sees, counted from at, and reports
+ * whether there are any. */
 INLINE int seen(const tile *t, int32_t row, int32_t at, int32_t n, int32_t *from, int32_t *to)
 {
 	*from = within(t->low[row] - at, 0, n), *to = within(t->high[row] - at, 0, n);
 	return *from < *to;
 }
 
-/* place fills w for the positions [at, end) of a head, at a whole block. */
+/* locate_blocks fills w for the positions [at, end) of a head; at is the start of a block. */
 static void locate_blocks(const tile *t, int32_t head, int32_t at, int32_t end, view *w)
 {
 	const vapp_pages *p = &t->a->pages;
@@ -79,7 +79,7 @@ static void locate_blocks(const tile *t, int32_t head, int32_t at, int32_t end, 
 	}
 }
 
-/* own is where the step's own row of a position lies in K or V. */
+/* own returns the address of this step's own row of K or V (side) for a position. */
 static const uint8_t *own(const tile *t, const void *side, int32_t pos)
 {
 	const vapp_pages *p = &t->a->pages;
@@ -87,13 +87,13 @@ static const uint8_t *own(const tile *t, const void *side, int32_t pos)
 	return (const uint8_t *)side + (row * p->kv_heads + t->head) * t->dim * vapp_element(p->format);
 }
 
-/* Lines of a block of keys in a page are asked for, into the second cache, while another
- * block is at work, a few with each of its keys: more at once than a core has
- * on their way hold it up. */
+/* While one block is computed, the lines of the next block of keys are prefetched into the
+ * second cache, a few with each key. More outstanding requests than a core supports would stall
+ * it. */
 typedef struct {
-	const uint8_t *at; /* or NULL: nothing is asked for */
+	const uint8_t *at; /* NULL: prefetch nothing */
 	int64_t step;
-	int32_t each; /* lines with a key */
+	int32_t each; /* lines for each key */
 } prefetch_plan;
 
 static prefetch_plan plan_key_prefetch(const tile *t, const uint8_t *k)
@@ -110,8 +110,8 @@ INLINE const uint8_t *prefetch_lines(prefetch_plan a, const uint8_t *at)
 	return at;
 }
 
-/* enter moves to a span: where its blocks lie, and those of what comes after it, the
- * same head's next span or the next head's first. */
+/* enter_span sets the view of a span, and that of the next piece: the same head's next span or
+ * the next head's first. */
 static void enter_span(tile *t, int32_t at, int32_t end)
 {
 	int prefetched = t->ahead.seq == t->seq && t->ahead.head == t->head && t->ahead.at == at;

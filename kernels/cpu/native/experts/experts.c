@@ -8,8 +8,9 @@ static int64_t rows_of(const vapp_experts *a, const vapp_call *c)
 	return rows < 0 ? 0 : rows < a->most ? rows : a->most;
 }
 
-/* Counts, then places in order: picks of an expert stay in the order of rows and k.
- * place holds each pick's number within its expert between the two. */
+/* sort counts the picks of each expert, then assigns their places. The picks of an expert keep
+ * the order of rows and k. Between the two passes, place holds each pick's index within its
+ * expert. */
 static void sort(const void *args, const vapp_call *c)
 {
 	const vapp_experts *a = args;
@@ -42,7 +43,7 @@ static void gather(const void *args, const vapp_call *c)
 			memcpy(a->picked + a->place[i] * n, a->x + (a->row0 + i / a->top) * n, (size_t)n * sizeof *a->x);
 }
 
-/* expert_of is the product of one expert with its picks. */
+/* expert_of returns the product of expert e with its picks. */
 static vapp_linear expert_of(const vapp_experts *a, const vapp_stack *s, int32_t e, int part)
 {
 	int64_t first = a->first[e], rows = a->first[e + 1] - first;
@@ -51,7 +52,7 @@ static vapp_linear expert_of(const vapp_experts *a, const vapp_stack *s, int32_t
 		.bias = s->bias ? s->bias + (int64_t)e * s->out : NULL, .rows = (int32_t)rows, .in = s->in, .out = s->out, .format = s->format,
 		.work = a->work + a->work_bytes * part, .work_bytes = a->work_bytes,
 	};
-	/* Experts before this one have at most first/tile + before tiles, rounded up each. */
+	/* The experts before this one have at most first/tile + before tiles: each rounds up once. */
 	l.shared = a->shared + (first / s->tile + a->before[e]) * s->tile_bytes;
 	l.shared_bytes = (rows + s->tile - 1) / s->tile * s->tile_bytes;
 	return l;
@@ -69,10 +70,10 @@ static void prepare(const vapp_experts *a, const vapp_stack *s, const vapp_call 
 	}
 }
 
-/* What a panel costs beside its rows, in rows: reading it. */
+/* The cost of reading a panel, in rows. */
 enum { PANEL_COST = 4 };
 
-/* multiply shares the panels of all experts by what they cost: a part has those that
+/* multiply distributes the panels of all experts by their cost: a part computes the panels that
  * begin within its share. */
 static void multiply(const vapp_experts *a, const vapp_stack *s, const vapp_call *c)
 {
@@ -120,7 +121,7 @@ static void activate(const void *args, const vapp_call *c)
 	if (rows_of(a, c) == 0)
 		return;
 	vapp_glu g = {.x = a->up, .y = a->act, .symbol = VAPP_PER_TOKEN, .cols = a->width, .act = a->activation};
-	int32_t picks = a->first[a->experts]; /* of VAPP_PER_TOKEN */
+	int32_t picks = a->first[a->experts]; /* the count for VAPP_PER_TOKEN */
 	vapp_call all = {.part = c->part, .parts = c->parts, .rows = &picks};
 	a->glu(&g, &all);
 }
@@ -137,7 +138,7 @@ static void down(const void *args, const vapp_call *c)
 	multiply(a, &a->down, c);
 }
 
-/* Sums run in double in the order of k, as the oracle's; a block of columns at a time. */
+/* Sums run in double in the order of k, as in the oracle; a block of columns at a time. */
 static void sum(const void *args, const vapp_call *c)
 {
 	enum { BLOCK = 256 };

@@ -3,7 +3,7 @@
 
 #include "../shared/kernels.h"
 
-/* The block layouts are GGUF's, see kernels.Format and kernels/ref/quant.go. */
+/* The block layouts are those of GGUF, see kernels.Format and kernels/ref/quant.go. */
 
 static float half_at(const uint8_t *p)
 {
@@ -144,7 +144,7 @@ static void iq4_nl(const uint8_t *s, float *y)
 
 static float half_of(uint16_t h, float unit) { return vapp_half_to_float(h) * unit; }
 
-/* The bits of an 8-bit float are those of a half: E4M3's as value · 2⁻⁸. */
+/* The bits of an 8-bit float are those of a half; for E4M3 the half's value is 2⁻⁸ of it. */
 static void f8_e4m3(const uint8_t *s, float *y)
 {
 	uint16_t sign = (uint16_t)((*s & 0x80) << 8), rest = *s & 0x7f;

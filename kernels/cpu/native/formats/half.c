@@ -43,7 +43,7 @@ uint16_t vapp_float_to_half(float f)
 	rest = m & ((UINT32_C(1) << shift) - 1);
 	mid = UINT32_C(1) << (shift - 1);
 	if (rest > mid || (rest == mid && (v & 1)))
-		v++; /* a carry walks into the exponent and, at the top, to infinity */
+		v++; /* a carry moves into the exponent and, from the largest number, to infinity */
 	return (uint16_t)(sign | v);
 }
 

@@ -1,8 +1,9 @@
-/* limits_amx_amd64.c: how fast AMX multiplies tiles of bf16 and of int8 that are loaded once. */
+/* amx_amd64.c: the rate at which AMX multiplies tiles of bf16 and of int8 that are loaded once. */
 #include "../shared/kernels.h"
 #include "../shared/tiles.h"
 
-/* TILES_RATE makes rounds × 4 products of tiles of zeros, each sum with two partners. */
+/* TILES_RATE does rounds × 4 products of tiles of zeros; each sum tile has its own pair of
+ * operands. */
 #define TILES_RATE(name, products) \
 	FN void name(const void *args, const vapp_call *c) \
 	{ \

@@ -2,7 +2,7 @@
 
 #include "../shared/kernels.h"
 
-/* rounds × 12 dot products of bfloat16 pairs. */
+/* vapp_dot_bf16 does rounds × 12 dot products of bfloat16 pairs. */
 void vapp_dot_bf16(const void *args, const vapp_call *c)
 {
 	const vapp_limit *a = args;

@@ -1,11 +1,10 @@
-/* limits_body.h: what a thread can read and multiply at most, for benchmarks to
- * compare with. */
+/* body.h: what one thread can read and multiply at most, for benchmarks to compare with. */
 #include <stdint.h>
 
 #include "../shared/kernels.h"
 #include "../shared/vec.h"
 
-/* Reads the part's share of the buffer once, in order. */
+/* read reads the part's share of the buffer once, in order. */
 void VAPP_NAME(read)(const void *args, const vapp_call *c)
 {
 	const vapp_limit *a = args;
@@ -25,7 +24,7 @@ void VAPP_NAME(read)(const void *args, const vapp_call *c)
 	a->sink[c->part * 16] = vf_sum(acc[0]);
 }
 
-/* rounds × 12 independent fused multiply-adds of a vector. */
+/* fma does rounds × 12 independent fused multiply-adds of a vector. */
 void VAPP_NAME(fma)(const void *args, const vapp_call *c)
 {
 	const vapp_limit *a = args;

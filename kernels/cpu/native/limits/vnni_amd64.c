@@ -1,9 +1,9 @@
-/* limits_int8_amd64.c: how fast AVX-512 VNNI multiplies. */
+/* vnni_amd64.c: the rate at which AVX-512 VNNI multiplies bytes. */
 #include <immintrin.h>
 
 #include "../shared/kernels.h"
 
-/* rounds × 12 dot products of four bytes. */
+/* vapp_dot_int8 does rounds × 12 dot products of four bytes. */
 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"))) void vapp_dot_int8(const void *args, const vapp_call *c)
 {
 	const vapp_limit *a = args;

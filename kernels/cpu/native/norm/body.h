@@ -1,4 +1,4 @@
-/* rows_body.h: the ops that work row by row. */
+/* body.h: norms and rotary embedding. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "../shared/kernels.h"
 #include "../shared/vec.h"
 
-/* inverse_rms is 1 / sqrt(mean(r²) + eps), the squares summed in double. */
+/* inverse_rms returns 1 / sqrt(mean(r²) + eps); the squares are summed in double. */
 static inline float inverse_rms(const float *r, int64_t n, float eps)
 {
 	double sums[VW] = {0}, sum = 0;
@@ -20,7 +20,7 @@ static inline float inverse_rms(const float *r, int64_t n, float eps)
 	return (float)(1 / sqrt(sum / (double)n + (double)eps));
 }
 
-/* rms is r times inv and offset + w; without w times inv alone. */
+/* rms writes r · inv · (offset + w), or r · inv if w is NULL. */
 static inline void rms(const float *r, const float *w, int64_t n, float offset, float inv, float *y)
 {
 	for (int64_t i = 0; i < n; i += VW) {
@@ -31,7 +31,7 @@ static inline void rms(const float *r, const float *w, int64_t n, float offset, 
 	}
 }
 
-/* layer_norm takes the mean off first and adds the bias last. */
+/* layer_norm subtracts the mean first and adds the bias last. */
 static void layer_norm(const vapp_norm *a, const float *r, int64_t n, float *y)
 {
 	double sums[VW] = {0}, sum = 0;
@@ -44,7 +44,7 @@ static void layer_norm(const vapp_norm *a, const float *r, int64_t n, float *y)
 	memset(sums, 0, sizeof sums);
 	for (int64_t i = 0; i < n; i += VW) {
 		vf d = vf_head(r + i, n - i) - vf_set(mean);
-		if (n - i < VW) { /* columns that are not there count nothing */
+		if (n - i < VW) { /* columns past the end do not count */
 			float f[VW] = {0};
 			vf_put(f, d, n - i);
 			d = vf_load(f);
@@ -92,7 +92,7 @@ void VAPP_NAME(norm)(const void *args, const vapp_call *c)
 	}
 }
 
-/* A pair of halves turned: every product is rounded, as the oracle does. */
+/* rotate rotates a vector of pairs (a, b). Every product is rounded, as in the oracle. */
 static inline vf rotate(vf a, vf b, vf cos, vf sin, float sign)
 {
 	vf p = a * cos, q = b * sin * vf_set(sign);
@@ -101,7 +101,7 @@ static inline vf rotate(vf a, vf b, vf cos, vf sin, float sign)
 	return p + q;
 }
 
-/* rotate turns one head x into y, F32 or (format) narrower. */
+/* rotate_head rotates one head x into y, which is F32 or (format) narrower. */
 static void rotate_head(const float *x, const float *angles, int32_t rotary, int32_t dim, int32_t format, uint8_t *y)
 {
 	int64_t e = vapp_element(format);
@@ -119,7 +119,7 @@ static void rotate_head(const float *x, const float *angles, int32_t rotary, int
 	}
 }
 
-/* A head is normalised into room, where it is at all. */
+/* normalize_head returns the head normalized in buffer, or x itself without a norm. */
 static inline const float *normalize_head(const vapp_rope *a, const float *x, const float *w, int ones, float *buffer)
 {
 	if (!w && !ones)

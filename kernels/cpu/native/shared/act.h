@@ -1,4 +1,4 @@
-/* act.h: the activations, on vectors, and on rows of gate and up. */
+/* act.h: activation functions on vectors, and the gated activation of a row. */
 #ifndef VAPP_CPU_ACT_H
 #define VAPP_CPU_ACT_H
 #include <stdint.h>
@@ -31,7 +31,7 @@ static inline vf vf_gated(const vapp_activation *a, vf gate, vf up)
 	return (up + vf_set(a->shift)) * (gate * vf_sigmoid(gate * vf_set(a->alpha)));
 }
 
-/* gated_row is columns [i, end) of y, the gated activation of x [2·n]. */
+/* gated_row writes columns [i, end) of y: the gated activation of x [2·n]. */
 static inline void gated_row(const vapp_activation *a, const float *x, int64_t n, int64_t i, int64_t end, float *y)
 {
 	for (; i < end; i += VW) {

@@ -1,4 +1,4 @@
-/* inline.h: INLINE functions are inlined at every call. */
+/* inline.h: INLINE makes a function that is inlined at every call. */
 #ifndef VAPP_CPU_INLINE_H
 #define VAPP_CPU_INLINE_H
 

@@ -1,9 +1,8 @@
-/* kernels.h: the ops of a program but Linear, which is in linear.h.
+/* kernels.h: the operands of the ops, except those of Linear, which are in linear.h.
  *
- * Every op has the same signature, so that a pool runs a list of them without
- * knowing what they do. A call computes part `part` of `parts`; parts write
- * disjoint memory and a result never depends on how many there are. Structs
- * hold addresses first, then 32-bit words; args.go mirrors them. */
+ * All ops have the same signature, so that a thread pool can run a list of them. A call
+ * computes part `part` of `parts`. Parts write disjoint memory, and the result does not depend
+ * on their number. Structs hold addresses first, then 32-bit words; args.go mirrors them. */
 #ifndef VAPP_CPU_KERNELS_H
 #define VAPP_CPU_KERNELS_H
 #include <math.h>
@@ -14,27 +13,27 @@
 /* The remaining formats of kernels.Format. */
 enum { VAPP_I32 = 4, VAPP_U32 = 5 };
 
-/* Row symbols: which count of a launch an op's rows are. Those from VAPP_CHUNK on are of
- * the tokens' chunks, one after the other. */
+/* Row symbols: which count of a launch an op's rows have. The symbols from VAPP_CHUNK on count
+ * the tokens of one chunk after the other. */
 enum { VAPP_PER_TOKEN = 0, VAPP_PER_SAMPLE = 1, VAPP_SEQS = 2, VAPP_CHUNK = 3 };
 
 typedef struct {
 	int32_t part, parts;
 	const int32_t *rows; /* by symbol */
-	int64_t *taken;      /* 0 when a phase begins, for its parts to count what they take; or NULL */
+	int64_t *taken;      /* counter that is 0 when a phase begins; its parts take work from it; or NULL */
 } vapp_call;
 
 typedef void (*vapp_fn)(const void *args, const vapp_call *c);
 
-/* vapp_pages is one class of page, and one layer's place in it. */
+/* vapp_pages is one page class, and the place of one layer in its pages. */
 typedef struct {
 	uint8_t *arena;
-	const int32_t *table; /* [S, width] page numbers, below 0: none */
+	const int32_t *table; /* [S, width] page numbers; below 0: no page */
 	int64_t page_bytes, slab_bytes;
-	int64_t k, v; /* where the layer's K and V begin in a page; k is the token plane's place for token ops */
+	int64_t k, v; /* offsets of the layer's K and V in a page; k is the offset of the token plane for token ops */
 	int32_t per_slab, width, block, format, kv_heads, head_dim;
 	int32_t window;  /* tokens that the class keeps; 0: all */
-	int32_t key_dim; /* numbers of a head's key that are stored: of each half of the head the first */
+	int32_t key_dim; /* stored dimensions of a key: the first ones of each half of the head */
 } vapp_pages;
 
 static inline uint8_t *vapp_page(const vapp_pages *p, int32_t n)
@@ -42,13 +41,13 @@ static inline uint8_t *vapp_page(const vapp_pages *p, int32_t n)
 	return p->arena + (int64_t)(n / p->per_slab) * p->slab_bytes + (int64_t)(n % p->per_slab) * p->page_bytes;
 }
 
-/* vapp_first_block is backend.KVClass.Kept: the first block that a query at pos reads. */
+/* vapp_first_block is backend.KVClass.FirstBlock: the first block that a query at pos reads. */
 static inline int32_t vapp_first_block(const vapp_pages *p, int32_t pos)
 {
 	return p->window == 0 || pos < p->window ? 0 : (pos - p->window + 1) / p->block;
 }
 
-/* out[t] = id[t], or sampled[-1-id[t]] of the other set where id[t] < 0. */
+/* out[t] = ids[t], or sampled[-1-ids[t]] of the previous step where ids[t] < 0. */
 typedef struct {
 	const int32_t *ids, *sampled;
 	int32_t *out;
@@ -60,8 +59,8 @@ typedef struct {
 	const int32_t *ids, *seq, *positions, *first;
 } vapp_store_tokens;
 
-/* y[t] = scale · row ids[t] − row0, zeros outside of the table; row is NULL for a table
- * stored row by row. */
+/* y[t] = scale · row ids[t] − row0 of the table; zeros outside of the table. row unpacks a row
+ * of a packed table; NULL: the table is stored row by row. */
 typedef struct {
 	const int32_t *ids;
 	const void *table;
@@ -72,21 +71,21 @@ typedef struct {
 	int32_t symbol, row0;
 } vapp_embed;
 
-/* Segments of cols columns are rows: each counts segments times. */
+/* A row has `segments` segments of cols columns; each is normalized on its own. */
 typedef struct {
 	const float *x;
 	float *residual; /* or NULL */
 	const float *w;  /* or NULL: ones */
 	float *y;
 	const float *gate; /* or NULL */
-	const float *bias; /* or NULL; of a plain norm */
+	const float *bias; /* or NULL; only with plain */
 	int32_t symbol, cols, segments, plain;
 	float eps, offset, scale; /* scale 0: 1 */
 	int32_t pad;
 } vapp_norm;
 
-/* vapp_at is the position of a row: of a token, or where kept is given by more than that
- * of a sequence's kept token; −1 of a sequence without one. */
+/* vapp_at returns the position of a row. A row is a token; or, with accepted_row, it is a
+ * sequence, `by` positions after its accepted row, and −1 for a sequence without one. */
 static inline int32_t vapp_at(const int32_t *positions, const int32_t *accepted_row, int32_t by, int64_t row)
 {
 	if (!accepted_row)
@@ -95,7 +94,7 @@ static inline int32_t vapp_at(const int32_t *positions, const int32_t *accepted_
 }
 
 typedef struct {
-	const int32_t *positions, *accepted_row; /* kept: or NULL */
+	const int32_t *positions, *accepted_row; /* accepted_row: or NULL */
 	const float *freq;
 	float *y;
 	int32_t half, by;
@@ -108,14 +107,14 @@ typedef struct {
 	float *q;
 	void *k, *v;
 	float *gate;          /* or NULL: heads have none */
-	const float *wq, *wk; /* norms of heads; NULL: not normalised */
+	const float *wq, *wk; /* weights of the norms of heads; NULL: not normalized */
 	int32_t heads, kv_heads, head_dim, rotary, format, symbol;
-	int32_t norm_v, shared; /* V is normalised; V is K as it comes */
+	int32_t norm_v, shared; /* V is normalized; V is K before its norm and rotation */
 	float eps, offset;
 } vapp_rope;
 
-/* work is one room of work_bytes for each part: AttentionWorkspace. A span is the
- * keys that share a softmax, a tile the (token, head) rows that share loads. */
+/* Each part has work_bytes of work: AttentionWorkspace. A span is the keys that share a
+ * softmax, a tile the (token, head) rows that share loads. */
 enum { VAPP_ATTENTION_SPAN = 256, VAPP_ATTENTION_TILE = 96, VAPP_ATTENTION_DIM = 512 };
 typedef struct {
 	vapp_pages pages;
@@ -123,29 +122,30 @@ typedef struct {
 	const void *k, *v;
 	float *y;
 	const int32_t *positions, *first;
-	const int32_t *accepted_row;    /* or NULL: rows are sequences, by ahead of it */
-	const float *sinks;     /* [heads]: one term more in the softmax; or NULL */
-	const float *rebuild;   /* [head_dim]: what keys that are not stored are of values; or NULL */
-	uint8_t *work, *shared; /* shared: results of spans that wait for the join */
+	const int32_t *accepted_row;    /* or NULL: rows are tokens; else a row is a sequence, see vapp_at */
+	const float *sinks;     /* [heads]: one more term of the softmax; or NULL */
+	const float *rebuild;   /* [head_dim]: factor from a value to a key's dimension that is not stored; or NULL */
+	uint8_t *work, *shared; /* shared: results of spans until the join */
 	int64_t work_bytes, shared_bytes;
 	int32_t heads;
 	float scale, softcap; /* softcap 0: none */
 	int32_t window;       /* positions that a token sees, its own included; 0: all */
-	int32_t bidirectional;       /* tokens see those after them, and nothing is paged */
-	int32_t threads;      /* of the pool, whatever a call's parts are */
+	int32_t bidirectional;       /* tokens see the tokens after them, and nothing is paged */
+	int32_t threads;      /* of the pool; a call may have more or fewer parts */
 	int32_t by, pad;
 } vapp_attention;
 
 typedef struct {
 	vapp_pages pages;
 	const void *k, *v;
-	const int32_t *seq, *positions, *first, *accepted_row; /* kept: or NULL */
+	const int32_t *seq, *positions, *first, *accepted_row; /* accepted_row: or NULL */
 	int32_t by, pad;
 } vapp_store_kv;
 
-/* What is known of proposals: map has room for a number for each token row. */
+/* The input of a draft head: the successor of each token. map holds a number for each token
+ * row. */
 typedef struct {
-	const int32_t *ids, *first, *rows, *sampled; /* rows: which token row a sampled one is */
+	const int32_t *ids, *first, *rows, *sampled; /* rows: the token row of each sampled row */
 	int32_t *map, *out;
 } vapp_draft_input;
 
@@ -161,15 +161,15 @@ typedef struct {
 	int64_t bytes; /* of a row */
 } vapp_gather_accepted;
 
-/* ids[s] = drafts[s·of + n] = the largest of the row of logits. */
+/* ids[s] = drafts[s·of + n] = the index of the largest logit of row s. */
 typedef struct {
 	const float *logits;
 	int32_t *ids, *drafts;
 	int32_t vocab, n, of, pad;
 } vapp_propose;
 
-/* vapp_activation is a function of gate and up. VAPP_CLAMPED is gpt-oss's: its limit is
- * infinite where there is none. */
+/* vapp_activation is a function of gate and up. VAPP_CLAMPED is that of gpt-oss; limit is
+ * infinite if there is none. */
 enum { VAPP_SILU, VAPP_GELU_TANH, VAPP_CLAMPED };
 typedef struct {
 	int32_t kind, paired;
@@ -184,8 +184,8 @@ typedef struct {
 	int32_t pad;
 } vapp_glu;
 
-/* Ops on every number of x, in place: add (other, times *scale or NULL), gate (other),
- * activate (act), softcap (cap). */
+/* Elementwise ops on x, in place: add (other, times *scale or NULL), gate (other), activate
+ * (act), softcap (cap). */
 typedef struct {
 	float *x;
 	const float *other, *scale;
@@ -213,8 +213,8 @@ typedef struct {
 	int32_t symbol, experts, top, pad;
 } vapp_route;
 
-/* The state of a convolution: conv_rows rows of cols inputs in pages.format at pages.k.
- * Kernel − 1 rows lie oldest first; where there are more, that of position p is p mod
+/* The state of a convolution is conv_rows rows of cols inputs, in pages.format at pages.k. If
+ * conv_rows is kernel − 1, the oldest row comes first. Otherwise position p is in row p mod
  * conv_rows. */
 enum { VAPP_CONV_KERNEL = 16, VAPP_CONV_COLS = 64 };
 typedef struct {
@@ -225,13 +225,13 @@ typedef struct {
 	int32_t cols, kernel, conv_rows, pad;
 } vapp_conv;
 
-/* The matrices lie at pages.k, in copies copy_bytes apart. */
+/* The matrices are at pages.k, in copies copy_bytes apart. */
 enum { VAPP_DELTA_COLS = 64, VAPP_DELTA_KEYS = 256 };
 typedef struct {
 	vapp_pages pages, marks;
 	const float *qkv, *ba, *a_log, *dt_bias;
 	float *y;
-	const int32_t *positions, *first, *rows; /* rows: those that sample */
+	const int32_t *positions, *first, *rows; /* rows: the rows that are sampled */
 	int64_t copy_bytes;
 	int32_t key_heads, value_heads, key_dim, value_dim, copies, pad;
 } vapp_delta;
@@ -258,7 +258,7 @@ typedef struct {
 	float value;
 } vapp_bias;
 
-/* work is one room of work_bytes for each part: SampleWorkspace. */
+/* Each part has work_bytes of work: SampleWorkspace. */
 enum { VAPP_SAMPLE_BINS = 2048 };
 typedef struct {
 	vapp_pages pages; /* k: the token plane */
@@ -282,14 +282,14 @@ typedef struct {
 	int32_t symbol, pad;
 } vapp_linear_op;
 
-/* The measurements of limits: sink is 16 floats for each part. */
+/* The operands of the ops that measure limits: sink has 16 floats for each part. */
 typedef struct {
 	const float *buffer;
 	int64_t bytes, rounds;
 	float *sink;
 } vapp_limit;
 
-/* The ops, numbered as the Go constants. */
+/* The ops, with the numbers of the Go constants. */
 enum {
 	VAPP_OP_TOKENS,
 	VAPP_OP_STORE_TOKENS,
@@ -318,7 +318,7 @@ enum {
 	VAPP_OP_VERIFY,
 	VAPP_OP_GATHER_ACCEPTED,
 	VAPP_OP_PROPOSE,
-	VAPP_OP_READ,      /* limits */
+	VAPP_OP_READ,      /* from here on: limits */
 	VAPP_OP_FMA,
 	VAPP_OP_DOT_BF16,
 	VAPP_OP_TILES_BF16,
@@ -326,22 +326,22 @@ enum {
 	VAPP_OPS
 };
 
-/* vapp_kernel returns the function of an op in a variant, or NULL where this
- * build has none. The caller has checked that the CPU has the variant. */
+/* vapp_kernel returns the function of an op in a variant, or NULL if this build has none. The
+ * caller has checked that the CPU has the variant. */
 vapp_fn vapp_kernel(int op, int variant);
 
-/* vapp_element is the bytes of a number of pages, or of K and V. */
+/* vapp_element returns the bytes of an element of pages, or of K and V. */
 static inline int64_t vapp_element(int32_t format)
 {
 	return format == VAPP_F32 ? 4 : format == VAPP_F8_E4M3 || format == VAPP_F8_E5M2 ? 1 : 2;
 }
 
-/* vapp_dequantize decodes n elements, n a multiple of the block. */
+/* vapp_dequantize decodes n elements; n is a multiple of the format's block. */
 void vapp_dequantize(int32_t format, const void *src, int64_t n, float *dst);
 
 void vapp_round_bf16(const float *src, int64_t n, uint16_t *dst);
 
-/* Halves, rounded to nearest even. */
+/* Conversions of halves, rounded to nearest even. */
 float vapp_half_to_float(uint16_t h);
 uint16_t vapp_float_to_half(float f);
 uint16_t vapp_float_to_bfloat(float f);
@@ -352,7 +352,7 @@ static inline float vapp_bfloat_to_float(uint16_t b)
 	return x.f;
 }
 
-/* 8-bit floats: one NaN of each sign in E4M3; E5M2 is the upper half of a binary16. */
+/* 8-bit floats: E4M3 has one NaN of each sign; E5M2 is the upper half of a binary16. */
 static inline float vapp_e4m3_to_float(uint8_t b)
 {
 	union { uint32_t u; float f; } x = {(uint32_t)(b & 0x7f) << 20 | (uint32_t)(b & 0x80) << 24};
@@ -361,9 +361,9 @@ static inline float vapp_e4m3_to_float(uint8_t b)
 
 static inline float vapp_e5m2_to_float(uint8_t b) { return vapp_half_to_float((uint16_t)(b << 8)); }
 
-/* vapp_float_to_float8 rounds to nearest even, what lies beyond ±most to ±most; NaN stays
- * one. Below the least normal number the sum with unit, whose last place is the least
- * number, does the rounding. mantissa is the format's bits of it. */
+/* vapp_float_to_float8 rounds to nearest even; values beyond ±most become ±most, a NaN stays a
+ * NaN. For values below the least normal number, adding unit does the rounding: its last place
+ * is the least subnormal. mantissa is the format's number of mantissa bits. */
 static inline uint8_t vapp_float_to_float8(float f, int mantissa, uint32_t bias, float most, float least, float unit, uint32_t nan)
 {
 	union { float f; uint32_t u; } x = {f}, a = {f}, s, one = {unit};
@@ -389,14 +389,14 @@ static inline double vapp_random(uint64_t seed, int32_t pos)
 	return (double)((z ^ z >> 31) >> 11) / 9007199254740992.0;
 }
 
-/* vapp_share gives part i of n things to a part: [from, to). */
+/* vapp_share sets [from, to) to a part's share of n things. */
 static inline void vapp_share(int64_t n, const vapp_call *c, int64_t *from, int64_t *to)
 {
 	*from = n * c->part / c->parts;
 	*to = n * (c->part + 1) / c->parts;
 }
 
-/* The functions that each instruction set has its own of. */
+/* The functions that each instruction set has its own version of. */
 #define VAPP_EACH_VARIANT(X) X(norm) X(rope) X(glu) X(add) X(gate) X(activate) X(softcap) X(conv) X(delta) \
 	X(attention) X(attention_join) X(sample) X(propose) X(read) X(fma)
 #define VAPP_DECLARE(name) \

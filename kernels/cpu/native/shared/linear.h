@@ -1,8 +1,8 @@
-/* linear.h: Y [rows,out] = X [rows,in] · Wᵀ (+ bias [out]) on packed weights.
+/* linear.h: Y [rows,out] = X [rows,in] · Wᵀ (+ bias [out]) with packed weights.
  *
- * Every result is the same bits for any number of rows and any number of parts:
- * each output sums its K products in one order that only variant and format fix.
- * The packed layouts are in linear_layout.go. */
+ * The bits of a result do not depend on the number of rows or parts: each output sums its
+ * products in an order that depends only on variant and format. Packed layouts are described in
+ * linear/panel.h. */
 #ifndef VAPP_CPU_LINEAR_H
 #define VAPP_CPU_LINEAR_H
 #include <stdint.h>
@@ -29,7 +29,7 @@ enum {
 	VAPP_I8 = 21,
 };
 
-/* Scales of 8-bit floats and VAPP_I8, in the upper bits of a weight's format. */
+/* Scales of 8-bit floats and of VAPP_I8, in the upper bits of a weight's format. */
 enum {
 	VAPP_SCALES = 256, /* times one of these */
 	VAPP_NO_SCALES = 0,
@@ -39,23 +39,22 @@ enum {
 	VAPP_GROUP_SCALES = 4,   /* one for each output and 32 inputs */
 };
 
-/* Instruction sets. x and the sums are float, and weights the floats that their
- * format means, but for every format but F32 and F16 VAPP_AVX512_BF16 and VAPP_AMX round x
- * to bf16, and VAPP_AMX quantized weights too. */
+/* Instruction sets. x and the sums are float, and a weight is the exact float that its format
+ * means, with these exceptions: VAPP_AVX512_BF16 and VAPP_AMX round x to bf16 for all formats
+ * except F32 and F16, and VAPP_AMX also rounds quantized weights to bf16. */
 enum {
 	VAPP_GENERIC = 0,
 	VAPP_AVX2 = 1,   /* AVX2, FMA, F16C */
 	VAPP_AVX512 = 2, /* AVX-512 F, BW, DQ, VL */
 	VAPP_AMX = 3,    /* AVX512 and AVX-512 BF16, AMX-TILE, AMX-BF16 */
-	VAPP_AMX_SOFT = 4, /* AMX with the tiles in memory, for tests of it */
+	VAPP_AMX_SOFT = 4, /* AMX with the tiles in memory, for tests */
 	VAPP_AVX512_BF16 = 5, /* AVX512 and AVX-512 BF16, VBMI */
-	VAPP_INT8 = 16,    /* plus one of the others: x as int8, linear_int8.h */
-	VAPP_W8A8 = 32,    /* plus one of the others: x as int8 with one scale a row, linear_w8a8.h */
+	VAPP_INT8 = 16,    /* plus one of the others: x as int8, linear/int8/int8.h */
+	VAPP_W8A8 = 32,    /* plus one of the others: x as int8 with one scale for each row, linear/w8a8/w8a8.h */
 };
 
-/* One call of Linear. w, shared and work are aligned to 64 bytes; ldx and ldy are in
- * floats. shared is one room for all parts, work one room for each: LinearWorkspace
- * gives both sizes. */
+/* One call of Linear. w, shared and work are aligned to 64 bytes; ldx and ldy count floats. All
+ * parts use the same shared and each part has its own work: LinearWorkspace gives both sizes. */
 typedef struct {
 	const void *w;     /* packed weight, LinearLayout bytes */
 	const float *bias; /* [out], or NULL */
@@ -69,15 +68,15 @@ typedef struct {
 	int64_t shared_bytes;
 	void *work; /* of this part */
 	int64_t work_bytes;
-	int64_t *taken; /* what parts of run have taken so far, 0 before the first; NULL: each has its share */
+	int64_t *taken; /* counter of units taken by the parts of run, 0 before the first; NULL: each part has a fixed share */
 } vapp_linear;
 
 typedef void (*vapp_linear_fn)(const vapp_linear *a, int part, int parts);
 
-/* A kernel. With prepare_rows rows or more all parts run prepare and meet at a
- * barrier first (prepare fills shared); then all run. Where prepare is NULL, or
- * with fewer rows, run alone is enough and shared is not read. x, y and w do not
- * overlap. row unpacks row r of a weight to dst [in], for Embed on tied weights. */
+/* A kernel. With prepare_rows rows or more, all parts call prepare, which fills shared, and
+ * wait for each other; then all call run. If prepare is NULL or there are fewer rows, run is
+ * enough and shared is not read. x, y and w do not overlap. row unpacks row r of a weight to
+ * dst [in], for an embedding with tied weights. */
 typedef struct {
 	vapp_linear_fn prepare;
 	int32_t prepare_rows;
@@ -85,8 +84,8 @@ typedef struct {
 	void (*row)(const void *w, int32_t format, int32_t in, int32_t out, int32_t r, float *dst);
 } vapp_linear_kernel;
 
-/* vapp_linear_for returns the kernel of a variant for a stored format, or NULL
- * where this build has none. The caller has checked that the CPU has the variant. */
+/* vapp_linear_for returns the kernel of a variant for a stored format, or NULL if this build
+ * has none. The caller has checked that the CPU has the variant. */
 const vapp_linear_kernel *vapp_linear_for(int variant, int format);
 
 #endif

@@ -1,4 +1,5 @@
-/* target_bf16.h: what follows is compiled for AVX-512 BF16 and AMX-BF16. */
+/* target_amx.h: the functions that follow are compiled for AVX-512 BF16 and AMX-BF16, until
+ * target_end.h. */
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,amx-tile,amx-bf16"))), apply_to = function)
 #else

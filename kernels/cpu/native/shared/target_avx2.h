@@ -1,4 +1,4 @@
-/* target_avx2.h: what follows is compiled for VAPP_AVX2. */
+/* target_avx2.h: the functions that follow are compiled for VAPP_AVX2, until target_end.h. */
 #if defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
 #else

@@ -1,4 +1,4 @@
-/* target_end.h ends what target_avx2.h or target_avx512.h began. */
+/* target_end.h ends the effect of a target header. */
 #if defined(__clang__)
 #pragma clang attribute pop
 #else

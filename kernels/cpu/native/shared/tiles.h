@@ -1,12 +1,12 @@
-/* linear_tiles.h: the eight tile registers of AMX, all of 16 rows of 64 bytes. With
- * VAPP_SOFT_TILES they are memory, so that the kernel runs on a machine without.
+/* tiles.h: the eight tile registers of AMX, each 16 rows of 64 bytes. With VAPP_SOFT_TILES they
+ * are arrays in memory, for machines without AMX.
  *
- * Numbers of tiles are constants. tile_products adds to c, 16 rows of x by 16
- * outputs of float, the products of a, 16 rows of x by 32 k of bf16, and b, 16 pairs
- * of k by 16 outputs by two bf16; tile_codes those of signed bytes of x and unsigned
- * bytes, fours of k by 16 outputs, of 32 bits. */
-#ifndef VAPP_CPU_LINEAR_TILES_H
-#define VAPP_CPU_LINEAR_TILES_H
+ * Tile numbers must be constants. tile_products adds to c [16 rows][16 outputs] float the
+ * products of a [16 rows][32 k] bf16 and b [16 pairs of k][16 outputs][2] bf16. tile_codes does
+ * the same in 32-bit integers, with signed bytes of x in a [16 rows][64 k] and unsigned bytes
+ * in b [16 fours of k][16 outputs][4]. */
+#ifndef VAPP_CPU_TILES_H
+#define VAPP_CPU_TILES_H
 #include <immintrin.h>
 #include <stdint.h>
 #include <string.h>
@@ -31,8 +31,8 @@ typedef struct {
 	uint8_t rows[16];
 } tile_config;
 
-/* The barrier makes the whole configuration reach memory: some compilers take the
- * instruction to read no more than its first bytes. */
+/* The barrier forces the whole configuration into memory: some compilers assume that the
+ * instruction reads only its first bytes. */
 FN static inline void tiles_begin(void) {
 	tile_config c = {.palette = 1};
 	for (int t = 0; t < 8; t++) c.row_bytes[t] = 64, c.rows[t] = 16;
@@ -40,8 +40,8 @@ FN static inline void tiles_begin(void) {
 	_tile_loadconfig(&c);
 }
 
-/* tiles_begin_of is tiles_begin with fewer k's in tiles 4 and 5, of x, and 6 and 7, of weights: so many
- * bytes of a row, and as many rows. */
+/* tiles_begin_of is tiles_begin for fewer k's: tiles 4 and 5 (x) have `bytes` bytes in a row,
+ * tiles 6 and 7 (weights) have `rows` rows. */
 FN static inline void tiles_begin_of(int bytes, int rows) {
 	tile_config c = {.palette = 1};
 	for (int t = 0; t < 8; t++) c.row_bytes[t] = t == 4 || t == 5 ? bytes : 64, c.rows[t] = t > 5 ? rows : 16;
@@ -77,7 +77,7 @@ static inline void tile_store(int t, void *p, int64_t stride) {
 	for (int r = 0; r < 16; r++) memcpy((uint8_t *)p + r * stride, soft_tiles[t][r], 64);
 }
 
-/* soft_float is a bf16 as TDPBF16PS reads it: denormals are zero. */
+/* soft_float converts a bf16 as TDPBF16PS reads it: denormals are zero. */
 static inline float soft_float(const uint8_t *p) {
 	uint16_t h;
 	memcpy(&h, p, 2);
@@ -89,8 +89,9 @@ static inline float soft_float(const uint8_t *p) {
 
 static inline float soft_flush(float f) { return __builtin_fabsf(f) < 0x1p-126f ? __builtin_copysignf(0, f) : f; }
 
-/* As the instruction is documented: even and odd k's are summed apart, each by fused
- * multiply-adds, then both are added and that to the tile; denormals are zero. */
+/* As Intel documents the instruction: the products of even and of odd k's are summed separately
+ * with fused multiply-adds, the two sums are added, and the result is added to the tile.
+ * Denormals are zero. */
 FN static inline void tile_products(int c, int a, int b) {
 	soft_count.products++;
 	for (int r = 0; r < 16; r++)
@@ -106,7 +107,7 @@ FN static inline void tile_products(int c, int a, int b) {
 		}
 }
 
-/* Signed bytes of x times unsigned codes, to sums of 32 bits that wrap. */
+/* Signed bytes of x times unsigned codes; the 32-bit sums wrap. */
 static inline void tile_codes(int c, int a, int b) {
 	soft_count.products++;
 	for (int r = 0; r < 16; r++)

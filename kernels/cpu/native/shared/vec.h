@@ -1,9 +1,8 @@
-/* vec.h: one vector of VW floats in the instruction set that the including file
- * was compiled for (VAPP_VECTOR bits, 0: any), so that a kernel's body is written once.
+/* vec.h: vectors of VW floats, so that a kernel is written once for all instruction sets.
+ * VAPP_VECTOR is the vector size in bits; 0 is portable C.
  *
- * Every sum over a vector is a fixed tree, and vf_fma rounds once where the set
- * has a fused multiply-add and twice where it has none: within a variant equal
- * operands give equal bits, whatever the loop around them. */
+ * Every sum over a vector is a fixed tree. vf_fma rounds once if the instruction set has a
+ * fused multiply-add and twice otherwise. So within a variant equal operands give equal bits. */
 #ifndef VAPP_CPU_VEC_H
 #define VAPP_CPU_VEC_H
 #include <math.h>
@@ -30,9 +29,9 @@ typedef __m512 vf;
 #define vf_min(a, b) _mm512_min_ps(a, b)
 #define vf_any_gt(a, b) (_mm512_cmp_ps_mask(a, b, _CMP_GT_OQ) != 0)
 #define vf_count_ge(a, b) __builtin_popcount(_mm512_cmp_ps_mask(a, b, _CMP_GE_OQ))
-/* a where a >= b, else 0 (also where either is NaN) */
+/* x where a >= b, else 0 (also if a or b is a NaN) */
 #define vf_keep_ge(x, a, b) _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a, b, _CMP_GE_OQ), x)
-/* x unless a < b, then 0: a NaN passes */
+/* x unless a < b, then 0: a NaN gives x */
 #define vf_drop_lt(x, a, b) _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a, b, _CMP_NLT_UQ), x)
 #define vf_round(x) _mm512_roundscale_ps(x, 8)
 #define vf_scale2(x, n) _mm512_scalef_ps(x, n)
@@ -100,7 +99,7 @@ static inline vf vf_scale2(vf x, vf n)
 }
 #define vf_half(p) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p)))
 #define vf_bfloat(p) _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(p))), 16))
-/* The bits of an E4M3 are those of a half of 2⁻⁸ its value, but for its NaNs. */
+/* The bits of an E4M3 are those of a half with 2⁻⁸ of its value; NaNs differ. */
 static inline vf vf_e4m3(const uint8_t *p)
 {
 	__m128i h = _mm_slli_epi16(_mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)p)), 7);
@@ -165,7 +164,7 @@ static inline vf vf_load(const float *p)
 static inline void vf_store(float *p, vf v) { memcpy(p, &v, sizeof v); }
 static inline vf vf_set(float x) { return (vf){x, x, x, x}; }
 static inline vf vf_select(vi m, vf a, vf b) { return (vf)(((vi)a & m) | ((vi)b & ~m)); }
-/* One rounding on machines whose compiler fuses anyway, two elsewhere. */
+/* One rounding where the compiler has a fast fused multiply-add, two elsewhere. */
 static inline vf vf_fma(vf a, vf b, vf c)
 {
 #ifdef __FP_FAST_FMAF
@@ -238,7 +237,7 @@ static inline vf vf_round_bfloat(vf v)
 		v[i] = vapp_bfloat_to_float(vapp_float_to_bfloat(v[i]));
 	return v;
 }
-/* vf_pairs loads 2·VW floats: those at even and at odd places. */
+/* vf_pairs loads 2·VW floats and splits them: those at even and those at odd indices. */
 static inline void vf_pairs(const float *p, vf *even, vf *odd)
 {
 	*even = (vf){p[0], p[2], p[4], p[6]};
@@ -246,7 +245,7 @@ static inline void vf_pairs(const float *p, vf *even, vf *odd)
 }
 #endif
 
-/* vf_apart keeps a product from being fused with the sum that follows. */
+/* vf_apart keeps the compiler from fusing a product with the sum that follows. */
 #if VAPP_VECTOR == 512
 #define vf_apart(v) __asm__("" : "+v"(v))
 #elif VAPP_VECTOR == 256
@@ -257,9 +256,9 @@ static inline void vf_pairs(const float *p, vf *even, vf *odd)
 #define vf_apart(v) (void)(v)
 #endif
 
-/* vf_exp is e^x: Cody and Waite's reduction by ln 2 and a polynomial of degree 6;
- * the error is below 1.5 units in the last place. Below −87.3 the result is 0,
- * above 88.3 it is e^88.3; a NaN stays one. */
+/* vf_exp returns e^x: Cody and Waite's reduction by ln 2 and a polynomial of degree 6; the
+ * error is below 1.5 units in the last place. Below −87.3 the result is 0, above 88.3 it is
+ * e^88.3; a NaN stays a NaN. */
 static inline vf vf_exp(vf x)
 {
 	const vf low = vf_set(-87.3f);
@@ -277,8 +276,8 @@ static inline vf vf_exp(vf x)
 	return vf_drop_lt(vf_scale2(p, n), x, low);
 }
 
-/* vf_tanh is a polynomial below 0.625 (Cephes) and 1 − 2/(e^2x + 1) above; the error is
- * below 3 units in the last place, and a NaN stays one. */
+/* vf_tanh is a polynomial below 0.625 (Cephes) and 1 − 2/(e^2x + 1) above. The error is below 3
+ * units in the last place; a NaN stays a NaN. */
 static inline vf vf_tanh(vf x)
 {
 	vf one = vf_set(1), s = x * x, size = vf_max(x, vf_set(0) - x);
@@ -332,7 +331,7 @@ static inline void vf_narrow(int32_t format, uint8_t *p, vf v, int n)
 			((uint16_t *)p)[i] = format == VAPP_F16 ? vapp_float_to_half(f[i]) : vapp_float_to_bfloat(f[i]);
 }
 
-/* The head and the tail of an array: n ≤ VW elements, the rest of v is 0. */
+/* vf_head loads and vf_put stores n ≤ VW elements; vf_head sets the other elements of v to 0. */
 static inline vf vf_head(const float *p, int64_t n)
 {
 	if (n >= VW)
