@@ -1,5 +1,5 @@
-/* linear_amx_amd64.c: Linear with AMX, for the formats whose weights fit bf16 or are
- * coarser; F32 and F16 stay exact, as with AVX-512. */
+/* amx_amd64.c: Linear with AMX, for all formats except F32 and F16; these use the exact kernel
+ * of AVX-512. */
 #include "amx_body.h"
 
 const vapp_linear_kernel *vapp_linear_amx(int format) {

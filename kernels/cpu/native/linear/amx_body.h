@@ -1,28 +1,29 @@
-/* linear_amx_body.h: Linear with AMX tiles: bf16 operands, float sums.
+/* amx_body.h: Linear with AMX tiles: bf16 operands, float sums.
  *
- * x is rounded to bf16, and so are quantized weights, to nearest even; 8-bit floats
- * with one scale for an output are multiplied as they are and their sums scaled. A tile of
- * sums takes 32 k at a time in the order of k, every row alike, so a row's bits do
- * not depend on the rows beside it. The bias is added last.
+ * x and quantized weights are rounded to bf16, to nearest even. 8-bit floats with one scale for
+ * each output are multiplied without their scales, and the sums are scaled. A tile of sums
+ * takes 32 k at a time, in the order of k and alike for every row, so a row's bits do not
+ * depend on other rows. The bias is added last.
  *
- * shared holds x as [row tile][k tile][16][32]; a k past the end is zero, a row past
- * the end is whatever was there: it reaches no other row. work holds a block of
- * floats, the block as pairs of bf16 like a BF16 panel, and the sums as
- * [row tile][2][16][16] between blocks. */
+ * shared holds x as [row tile][k tile][16][32]. Elements past the last k are zero. Rows past
+ * the last one are uninitialized; they affect no other row. work holds a block of floats, the
+ * same block as pairs of bf16 (like a BF16 panel), and the sums as [row tile][2][16][16]
+ * between blocks. */
 #include <immintrin.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "../shared/tiles.h"
 
-#define TILE 1 /* of linear_unpack.h, which multiplies nothing here */
+#define TILE 1 /* for unpack.h, which multiplies nothing here */
 #define PAIR 1
 #include "vec512.h"
 
 #include "panel.h"
 #include "unpack.h"
 
-/* Tiles 0 to 3 are sums: row tile × half of the panel. Some compilers want numbers. */
+/* Tiles 0 to 3 are sums: row tile × half of the panel. Some compilers accept only literal
+ * numbers. */
 #define A0 4
 #define A1 5
 #define B0 6
@@ -36,7 +37,7 @@ typedef struct {
 
 static int64_t k_tiles(const vapp_linear *a) { return ((int64_t)a->in + TILE_K - 1) / TILE_K; }
 
-/* narrow rounds [n][32] floats to [n/2][32][2] bf16, n even. */
+/* round_pairs rounds [n][32] floats to [n/2][32][2] bf16, n even. */
 FN static void round_pairs(const float *src, int64_t n, uint16_t *dst) {
 	static const uint16_t order[32] = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23,
 	                                   8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
@@ -48,7 +49,7 @@ FN static void round_pairs(const float *src, int64_t n, uint16_t *dst) {
 		}
 }
 
-/* scaled_last says that the sums of an output are scaled, not its weights. */
+/* scaled_last reports whether the sums of an output are scaled instead of its weights. */
 INLINE int scaled_last(int32_t format) {
 	int scales = format / VAPP_SCALES;
 	return group_k(format) == SCALE_K && (scales == VAPP_NO_SCALES || scales == VAPP_CHANNEL_SCALES);
@@ -66,8 +67,8 @@ FN static void scale(int32_t format, const uint8_t *scales, int64_t n, float *w)
 	}
 }
 
-/* unpack makes n k's of a quantized panel from k0 on pairs of bf16, those past
- * the end zeros. */
+/* unpack writes n k's of a quantized panel, from k0 on, to w->pairs as pairs of bf16; k's past
+ * the end become zeros. */
 FN static void unpack(const vapp_linear *a, int64_t panel, int64_t k0, int64_t n, workspace *w) {
 	for (int64_t end = k0 + n, k = k0; k < end; k += KBLOCK) {
 		int64_t all = end - k < KBLOCK ? end - k : KBLOCK, real = a->in - k < all ? a->in - k : all;
@@ -79,9 +80,9 @@ FN static void unpack(const vapp_linear *a, int64_t panel, int64_t k0, int64_t n
 	}
 }
 
-/* pairs_of returns the k tiles from k0 on, n of them or as many as lie together, as
- * [16·n][32][2] bf16: in place, or unpacked. The end of a BF16 panel that is no
- * whole tile is copied and padded with zeros. */
+/* pairs_of returns k tiles from k0 on as [16·n][32][2] bf16, in place or unpacked, and sets n
+ * to their number. If the end of a BF16 panel is less than a tile, it is copied and padded with
+ * zeros. */
 FN static const uint16_t *pairs_of(const vapp_linear *a, int64_t panel, int64_t k0, int64_t *n, workspace *w) {
 	const uint8_t *p = panel_at(a, panel) + panel_k(a->format, k0);
 	int64_t left = a->in - k0;
@@ -96,8 +97,8 @@ FN static const uint16_t *pairs_of(const vapp_linear *a, int64_t panel, int64_t 
 	return w->pairs;
 }
 
-/* one_tile and two_tiles multiply n k tiles of a panel with one or two row tiles; x of
- * the second is far bytes on. */
+/* one_tile and two_tiles multiply n k tiles of a panel with one or two row tiles; the second
+ * row tile's x is `far` bytes after the first's. */
 FN static void one_tile(const uint8_t *x, const uint8_t *b, int64_t n, float *sums, int first) {
 	tiles_see_memory();
 	if (first) {
@@ -148,7 +149,7 @@ FN static void two_tiles(const uint8_t *x, int64_t far, const uint8_t *b, int64_
 	tile_store(3, sums + 768, 64);
 }
 
-/* finish adds the bias to the sums of row tile t and writes what exists of them. */
+/* finish adds the bias to the sums of row tile t and writes the rows and outputs that exist. */
 FN static void finish(const vapp_linear *a, int64_t panel, int64_t t, const float *sums) {
 	int64_t rows = a->rows - t * TILE_ROWS < TILE_ROWS ? a->rows - t * TILE_ROWS : TILE_ROWS;
 	for (int h = 0; h < 2; h++) {

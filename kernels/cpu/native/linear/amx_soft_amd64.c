@@ -1,5 +1,5 @@
-/* linear_amx_soft_amd64.c: the AMX kernel on tiles in memory, for tests on machines
- * without tile registers. It needs the other instructions of VAPP_AMX. */
+/* amx_soft_amd64.c: the AMX kernel on tiles in memory, for tests on machines without AMX. It
+ * needs the other instructions of VAPP_AMX. */
 #define VAPP_SOFT_TILES
 #include "amx_body.h"
 

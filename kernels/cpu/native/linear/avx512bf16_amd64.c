@@ -1,16 +1,16 @@
-/* linear_bf16_amd64.c: Linear with products of bf16 pairs (VDPBF16PS), summed in float.
+/* avx512bf16_amd64.c: Linear with products of bf16 pairs (VDPBF16PS), summed in float.
  *
- * x is rounded to bf16, to nearest even; weights are codes that bf16 holds, see
- * linear_pairs.h. The instruction adds the product of the second of a pair, then that of
- * the first, each with one rounding, and takes denormals for zero. Each output is one chain
- * of it in the order of k, or one for each group of k's that shares a scale, whose sum is
- * added times that: the same whatever the number of rows. The bias is added last.
+ * x is rounded to bf16, to nearest even; weights are codes that bf16 represents exactly, see
+ * pairs.h. The instruction adds the product of the second elements of a pair, then that of the
+ * first, each with one rounding, and treats denormals as zero. An output is one chain of it in
+ * the order of k. If groups of k's have scales, an output is one chain for each group, and each
+ * chain's sum is scaled and added. The number of rows does not matter. The bias is added last.
  *
- * A few rows are multiplied as the packed weights go by. Of more, a run of k's of a panel is
- * unpacked into work, which all tiles of rows read.
+ * Up to DECODE_ROWS rows are multiplied while the packed weights are read. For more rows a run
+ * of k's of a panel is unpacked into work, and all tiles of rows read it.
  *
- * x lies as [tile]{pairs [k/2][TILE], sums of groups [groups][TILE]}, k up to a multiple of
- * 32; a few rows lie as four, one as one. */
+ * x is stored as [tile]{pairs [k/2][TILE], sums of groups [groups][TILE]}, k padded to a
+ * multiple of 32. Up to DECODE_ROWS rows are stored with that stride, one row with stride 1. */
 #include "target_avx512bf16.h"
 
 #include "pairs.h"
@@ -19,16 +19,16 @@ typedef struct {
 	pair_tables t;
 	uint16_t block[PAIR_RUN * PANEL];
 	float scales[PAIR_RUN / XGROUP * PANEL], least[PAIR_RUN / XGROUP * PANEL];
-	uint32_t decode_x[]; /* x of a few rows */
+	uint32_t decode_x[]; /* x of a decode step */
 } workspace;
 _Static_assert(sizeof(workspace) == PAIR_WORK_BYTES, "LinearWorkspace");
 
 INLINE int64_t whole_k(const vapp_linear *a) { return ((int64_t)a->in + 31) & ~(int64_t)31; }
 
-/* x_groups returns how many sums of x a row has. */
+/* x_groups returns how many sums of x each row has. */
 INLINE int64_t x_groups(const vapp_linear *a) { return has_least(a->format) ? whole_k(a) / pairs_group(a->format) : 0; }
 
-/* tile_words returns the dwords of so many rows of x. */
+/* tile_words returns the dwords of `rows` rows of x. */
 INLINE int64_t tile_words(const vapp_linear *a, int rows) { return rows * (whole_k(a) / 2 + x_groups(a)); }
 
 FN_INLINE vec even_and_odd(__m512i pairs) { return v_add(v_even(pairs), v_odd(pairs)); }
@@ -45,7 +45,7 @@ FN_INLINE void put_sums(const vapp_linear *a, __m512i pairs, int64_t k, int stri
 	sums[k / 32 * stride] = _mm512_reduce_add_ps(both);
 }
 
-/* round_rows writes 32 k's from k on of up to four rows as columns of dst [k/2][stride]. */
+/* round_rows writes 32 k's, from k on, of up to four rows as columns of dst [k/2][stride]. */
 FN_INLINE void round_rows(const vapp_linear *a, const float *x, int64_t k, int rows, int stride, uint32_t *dst, float *sums) {
 	__m512i q[4] = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512()};
 	for (int r = 0; r < rows; r++) {
@@ -80,7 +80,7 @@ FN static void prepare(const vapp_linear *a, int part, int parts) {
 	}
 }
 
-/* A step of a few rows: a whole panel, or PAIR of them. */
+/* decode_step computes a whole panel, or PAIR of them, for up to DECODE_ROWS rows. */
 FN_INLINE void decode_step(const vapp_linear *a, int64_t panel, const int rows, const int nv) {
 	workspace *w = a->work;
 	const int stride = decode_stride(rows);
@@ -116,16 +116,17 @@ FN static void run_decode(const vapp_linear *a, int part, int parts) {
 	if (u < 0) return;
 	tables_of(a->format, &w->t);
 	for (int64_t k = 0; k < whole_k(a); k += 32) round_rows(a, a->x, k, a->rows, stride, w->decode_x, (float *)w->decode_x + whole_k(a) / 2 * stride);
-	/* Two panels hide how long a sum takes, one is read sooner: no codes are looked up in bf16. */
+	/* Two panels at once hide the latency of the sums. For bf16 weights, which need no table,
+	 * one panel at a time reads faster. */
 	for (; u >= 0; u = linear_unit(a, &g)) {
 		if (a->rows == 1 && a->format != VAPP_BF16 && g.next < g.last) g.next++, one_row_pair(a, u);
 		else steps[a->rows](a, u);
 	}
 }
 
-enum { FETCHED = 6 /* rows that take longer to multiply than to read: the next weights come meanwhile */ };
+enum { FETCHED = 6 /* from so many rows on, multiplying takes longer than reading: prefetch the next weights */ };
 
-/* A tile_run is n k's of a panel, unpacked, times a tile of rows. */
+/* A tile_run is n unpacked k's of a panel times a tile of rows. */
 typedef struct {
 	const uint16_t *w;
 	const float *scales, *least; /* least: or NULL */
@@ -137,11 +138,11 @@ typedef struct {
 	const float *bias; /* of these lanes, in the last run; else NULL */
 	int64_t lanes;
 	int first;
-	const uint8_t *next; /* this tile's share of the run after this one, where weights are read as they lie */
-	int64_t each;        /* bytes of it that two k's fetch, 128 at most; 0: none */
+	const uint8_t *next; /* this tile's share of the next run, if weights are read in place */
+	int64_t each;        /* bytes of it that two k's fetch, at most 128; 0: none */
 } tile_run;
 
-/* fetch_two brings what lies from p to p + each to the second cache. */
+/* fetch_two prefetches `each` bytes from p on into the second cache. */
 FN_INLINE void fetch_two(const uint8_t *p, int64_t each) {
 	_mm_prefetch(p, _MM_HINT_T1);
 	_mm_prefetch(p + each / 2, _MM_HINT_T1);
@@ -213,7 +214,7 @@ typedef void (*tile_fn)(const tile_run *t);
 EACH_ROWS(ROWS)
 static const tile_fn tile_steps[TILE + 1][2] = {{NULL, NULL}, EACH_ROWS(ENTRY)};
 
-/* unpack_run writes n k's of a panel from k0 on, their scales and minima to work. */
+/* unpack_run writes n k's of a panel from k0 on, with their scales and minima, to work. */
 FN static __attribute__((noinline)) void unpack_run(const vapp_linear *a, int64_t panel, int64_t k0, int64_t n) {
 	workspace *w = a->work;
 	int64_t bytes = panel_bytes(a->format, a->in);

@@ -1,14 +1,14 @@
-/* linear_blocks.h: how GGUF's blocks that Q8_0, Q4_0 and Q4_1 do not cover lie in a
- * panel (linear_panel.h). A code of low + high bits is kept as two fields, and stands
- * for scale·(code − zero) [− least], or scale·table[code]:
+/* blocks.h: the layout in a panel (panel.h) of GGUF's block formats except Q8_0, Q4_0 and Q4_1.
+ * A code of low + high bits is stored as two fields. It means scale·(code − zero) [− least], or
+ * scale·table[code]:
  *
- *   Q5_0, Q5_1, IQ4_NL   per 32 k: [32] half d; of Q5_1 [32] half m, added; fields
- *   Q2_K … Q6_K          per 128 k: [32] half d; of those with minima [32] half dmin;
+ *   Q5_0, Q5_1, IQ4_NL   per 32 k: [32] half d; for Q5_1 [32] half m, added; fields
+ *   Q2_K … Q6_K          per 128 k: [32] half d; with minima [32] half dmin;
  *                        then per 32 k: [subs][32] int8 scales; [subs][32] int8 minima; fields
  *
- * fields: low bits of 32 k's in [low][32] dwords, then high ones in [high][32]. A dword
- * holds 32/low (or 32/high) k's in their order, the first in its lowest bits. A scale is
- * d times that of the sub-block: the exact float, as its product with a code is. */
+ * Fields: the low bits of 32 k's in [low][32] dwords, then the high bits in [high][32]. A dword
+ * holds 32/low (or 32/high) k's in order, the first in its lowest bits. A scale is d times the
+ * sub-block's scale; this product is exact, and so is its product with a code. */
 #ifndef VAPP_CPU_LINEAR_BLOCKS_H
 #define VAPP_CPU_LINEAR_BLOCKS_H
 #include <stdint.h>
@@ -21,7 +21,7 @@ typedef struct {
 	int subs;      /* scales for 32 k's; 0: d is the scale */
 	int least;     /* has minima */
 	int zero;
-	int table;     /* a code picks a number of it */
+	int table;     /* codes are indices into a table */
 } blocks;
 
 INLINE blocks blocks_of(int32_t format) {
@@ -38,13 +38,13 @@ INLINE blocks blocks_of(int32_t format) {
 	}
 }
 
-/* in_blocks says whether a format lies as described here. */
+/* in_blocks reports whether a format has this layout. */
 INLINE int in_blocks(int32_t format) { return blocks_of(format).low != 0; }
 
 /* blocks_heads returns the bytes before the first fields or scales. */
 INLINE int64_t blocks_heads(blocks b) { return 64 * (1 + b.least); }
 
-/* blocks_each returns the bytes of 32 k's, heads of 128 k's left out. */
+/* blocks_each returns the bytes of 32 k's, without the heads of 128 k's. */
 INLINE int64_t blocks_each(blocks b) { return 32 * b.subs * (1 + b.least) + 128 * (b.low + b.high); }
 
 INLINE int64_t blocks_bytes(blocks b, int64_t n) {
@@ -52,7 +52,7 @@ INLINE int64_t blocks_bytes(blocks b, int64_t n) {
 	return n / 32 * (blocks_heads(b) + blocks_each(b));
 }
 
-/* What the codes of IQ4_NL stand for. */
+/* The values of the codes of IQ4_NL. */
 #define IQ4_TABLE {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113}
 
 #endif

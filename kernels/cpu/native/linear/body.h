@@ -1,10 +1,9 @@
-/* linear_body.h: Linear on vectors of LANES floats, for the instruction set that
- * the including file brings, as for linear_unpack.h, with SLIM and WIDE_ROWS.
+/* body.h: Linear on vectors of LANES floats, for the instruction set of a target header.
  *
- * Lane = output; each output is one chain of fused multiply-adds in the order of
- * k, whatever the number of rows, started at 0 and ended with the bias. Slices are
- * a whole panel (WIDE vectors) for up to WIDE_ROWS rows, and SLIM vectors for more:
- * as many as leave registers for the sums of TILE rows. */
+ * A lane is an output. Each output is one chain of fused multiply-adds in the order of k,
+ * starting at 0, with the bias added last; the number of rows does not matter. A slice is a
+ * whole panel (WIDE vectors) for up to WIDE_ROWS rows, else SLIM vectors, so that registers are
+ * left for the sums of TILE rows. */
 #include <immintrin.h>
 #include <stdint.h>
 
@@ -16,10 +15,10 @@ typedef struct {
 	int32_t format;
 	const uint8_t *p; /* packed weights of the panel, from this k on */
 	int lane;         /* of the panel, where the slice begins */
-	float *block;     /* the slice as [n][lanes], if kept */
+	float *block;     /* the slice as [n][lanes], if stored */
 	const float *x;   /* [n][stride] */
 	int64_t stride, n;
-	const uint8_t *scales; /* of the groups from this k on, if there are any */
+	const uint8_t *scales; /* of the groups from this k on, if any */
 	float *y; /* at this row and lane */
 	int64_t ldy;
 	const float *bias; /* of these lanes, in the last step; else NULL */
@@ -52,8 +51,8 @@ FN_INLINE void end_step(const step *s, sink *out, const int rows, const int nv) 
 	}
 }
 
-/* A weight with group_k has raw products summed from 0 in each group, and the sum
- * is added times the group's scale to the total of those before it. fold does that. */
+/* For a weight with group_k, raw products are summed from 0 in each group, and each sum times
+ * the group's scale is added to the total. fold does that. */
 FN_INLINE void fold(const step *s, sink *out, sink *total, const uint8_t *scales, const int rows, const int nv) {
 #pragma GCC unroll 4
 	for (int v = 0; v < nv; v++) {
@@ -75,7 +74,7 @@ FN_INLINE void begin_groups(const step *s, sink *out, sink *total, const int row
 		for (int v = 0; v < nv; v++) out->sum[r][v] = v_set(0);
 }
 
-/* format is known when compiling, but for its scales. */
+/* format is a compile-time constant, except for its scales. */
 FN_INLINE void group_steps(const step *s, const int format, const int rows, const int nv, const int keep) {
 	const int64_t group = format == VAPP_I8 ? group_k(s->format) : group_k(format), next = group_step(s->format);
 	const uint8_t *p = s->p, *scales = s->scales;
@@ -108,7 +107,7 @@ FN static __attribute__((noinline)) void unpack_slim(const step *s, int64_t k, i
 	each_more(s->format, s->p + panel_k(s->format, k), s->lane, n, &out, 0, SLIM, 1);
 }
 
-/* blocks_step unpacks a block of k, which stays for block_step, and multiplies it. */
+/* blocks_step unpacks a block of k, which block_step can use again, and multiplies it. */
 FN_INLINE void blocks_step(const step *s, const int rows, const int nv) {
 	sink out;
 	begin_step(s, &out, rows, nv);
@@ -121,7 +120,7 @@ FN_INLINE void blocks_step(const step *s, const int rows, const int nv) {
 	end_step(s, &out, rows, nv);
 }
 
-/* packed_step reads the packed weights and may keep the block for block_step. */
+/* packed_step reads the packed weights; with keep it stores the block for block_step. */
 FN_INLINE void packed_step(const step *s, const int rows, const int nv, const int keep) {
 	switch (s->format % VAPP_SCALES) {
 	case VAPP_F8_E4M3: group_steps(s, VAPP_F8_E4M3, rows, nv, keep); return;
@@ -182,11 +181,11 @@ static const struct {
 FN static void keeping_step(const step *s) { packed_step(s, TILE, SLIM, 1); }
 FN static void wide_step_1(const step *s) { packed_step(s, 1, WIDE, 0); }
 FN static void wide_step_2(const step *s) { packed_step(s, 2, WIDE, 0); }
-/* One row of one panel is too few sums to hide how long an addition takes. */
+/* One row of one panel has too few sums to hide the latency of an addition. */
 FN static void pair_step(const step *s) { packed_step(s, 1, PAIR * WIDE, 0); }
 
-/* step_for returns the step of a tile: one that is alone reads packed weights, else
- * the first unpacks a block that the others read. */
+/* step_for returns the step of a tile: a single tile reads packed weights; of several, the
+ * first unpacks a block that the others read. */
 static step_fn step_for(const vapp_linear *a, int64_t rows, int panels, int alone, int first) {
 	if (panels > 1) return pair_step;
 	if (a->rows <= WIDE_ROWS) return rows == 1 ? wide_step_1 : wide_step_2;
@@ -194,8 +193,8 @@ static step_fn step_for(const vapp_linear *a, int64_t rows, int panels, int alon
 	return first ? keeping_step : steps[rows].block;
 }
 
-/* slice_tiles multiplies a slice, or two whole panels, with tiles t0 … t1 of rows. Many
- * tiles take a block of k at a time, which stays in the first cache between them. */
+/* slice_tiles multiplies a slice, or two whole panels, with the tiles [t0, t1) of rows. Several
+ * tiles take a block of k at a time, which stays in the first cache. */
 static void slice_tiles(const vapp_linear *a, int64_t panel, int panels, int lane, int64_t t0, int64_t t1) {
 	int64_t output = panel * PANEL + lane, block = t1 - t0 == 1 ? a->in : KBLOCK;
 	step s = {.format = a->format, .lane = lane, .block = a->work, .ldy = a->ldy, .lanes = a->out - output};
@@ -247,8 +246,8 @@ static inline void transpose(const float *x, int64_t ldx, int rows, int64_t n, f
 		for (int r = 0; r < rows; r++) dst[k * TILE + r] = x[r * ldx + k];
 }
 
-/* prepare writes x as [tile][k][TILE], so that a tile is one stream: a block of k
- * of a tile at a time, four rows by four k where they last. */
+/* prepare writes x as [tile][k][TILE], so that a tile is read as one stream. It takes a block
+ * of k of a tile at a time, and four rows by four k while there are that many. */
 static void prepare(const vapp_linear *a, int part, int parts) {
 	int64_t tiles = ((int64_t)a->rows + TILE - 1) / TILE, blocks = ((int64_t)a->in + KBLOCK - 1) / KBLOCK;
 	int64_t units = tiles * blocks;

@@ -1,18 +1,18 @@
-/* linear_generic.c: Linear in portable C. One code path computes every lane, so
- * that a compiler's choice of fused or separate rounding is the same for all rows. */
+/* generic.c: Linear in portable C. One code path computes every lane, so that the compiler's
+ * choice between fused and separate rounding is the same for all rows. */
 #include "panel.h"
 
 static const float fp4[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, 0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 
-/* nibble returns that of k, lane in a run of dwords. */
+/* nibble returns the nibble of (k, lane) in a run of dwords. */
 static int nibble(const uint8_t *p, int64_t k, int lane) {
 	uint32_t dword;
 	memcpy(&dword, p + k / 8 * 128 + lane * 4, 4);
 	return (int)(dword >> nibble_at(k % 8) & 15);
 }
 
-/* A lane's scale and minimum of the 16 or 32 k's that k is of, and where the fields of 32
- * k's begin. */
+/* The scale and minimum of a lane for the 16 or 32 k's around k, and the start of the fields of
+ * 32 k's. */
 typedef struct {
 	float scale, least;
 	const uint8_t *fields;
@@ -36,7 +36,7 @@ static blocks_place place_of(blocks b, const uint8_t *p, int64_t k, int lane) {
 	return at;
 }
 
-/* field returns the bits of k, below 32, in fields of that many. */
+/* field returns the bits of k, below 32, in fields of `bits` bits. */
 static uint32_t field(const uint8_t *fields, int bits, int k, int lane) {
 	uint32_t word;
 	int per = 32 / bits;
@@ -44,7 +44,7 @@ static uint32_t field(const uint8_t *fields, int bits, int k, int lane) {
 	return word >> (k % per * bits) & ((1u << bits) - 1);
 }
 
-/* number is the code of k, below 32, with its scale and minimum. The product is exact. */
+/* number returns the value of k, below 32, with its scale and minimum. The product is exact. */
 static float number(blocks b, blocks_place at, int k, int lane) {
 	static const float table[16] = IQ4_TABLE;
 	uint32_t code = field(at.fields, b.low, k, lane);
@@ -54,7 +54,7 @@ static float number(blocks b, blocks_place at, int k, int lane) {
 	return b.least ? x + at.least : x;
 }
 
-/* element returns the value at k, lane of one panel, without the scale of a group. */
+/* element returns the value at (k, lane) of one panel, without the scale of a group. */
 static float element(int32_t format, const uint8_t *p, int64_t k, int lane) {
 	float f;
 	switch (format % VAPP_SCALES) {
@@ -83,7 +83,7 @@ void vapp_linear_row(const void *w, int32_t format, int32_t in, int32_t out, int
 	}
 }
 
-/* unpack writes n k's of a panel from p on as [n][32] floats. */
+/* unpack_plain writes n k's of a panel from p on as [n][32] floats. */
 static void unpack_plain(int32_t format, const uint8_t *p, int64_t n, float *dst) {
 	if (format == VAPP_F32) {
 		memcpy(dst, p, n * PANEL * sizeof *dst);
@@ -106,7 +106,7 @@ static void unpack_q4_1(const uint8_t *p, int64_t n, float *dst) {
 	}
 }
 
-/* unpack_groups multiplies with the scales of the groups from scales on. */
+/* unpack_groups multiplies with the scales of the groups, from `scales` on. */
 static void unpack_groups(int32_t format, const uint8_t *p, const uint8_t *scales, int64_t n, float *dst) {
 	int64_t group = group_k(format);
 	float d[PANEL];
@@ -138,7 +138,7 @@ static void unpack(int32_t format, const uint8_t *p, const uint8_t *scales, int6
 		unpack_q4_1(p, n, dst);
 }
 
-/* multiply adds n products to each of the 32 sums: the one loop that all rows take. */
+/* multiply adds n products to each of the 32 sums. All rows use this one loop. */
 static __attribute__((noinline)) void multiply(const float *w, const float *x, int64_t n, float *out) {
 	float sum[PANEL];
 	memcpy(sum, out, sizeof sum);

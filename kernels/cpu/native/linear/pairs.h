@@ -1,9 +1,10 @@
-/* linear_pairs.h: packed weights to pairs of bf16, two neighbours in k of 16 rows in a
- * vector, and their products with pairs of x. FN, TILE and PAIR as for linear_unpack.h.
+/* pairs.h: packed weights to pairs of bf16 (two neighbours in k, of 16 rows in a vector) and
+ * their products with pairs of x.
  *
- * Codes of every format but F32 and F16 are exact in bf16, and a table look-up away. The
- * sum of a group's products is scaled; a minimum comes in times the sum of the group's x.
- * Where there is one, codes are taken from their middle, and it with them: less cancels. */
+ * The codes of every format except F32 and F16 are exact in bf16; a table look-up converts
+ * them. The sum of a group's products is scaled; a minimum is multiplied with the sum of the
+ * group's x. For formats with minima, the middle of the code range is subtracted from codes and
+ * moved to the minimum, which reduces cancellation. */
 #ifndef VAPP_CPU_LINEAR_PAIRS_H
 #define VAPP_CPU_LINEAR_PAIRS_H
 #include <immintrin.h>
@@ -13,17 +14,17 @@
 #include "panel.h"
 #include "unpack.h"
 
-/* What the codes stand for, as bf16: words by the low bits of a word, and of bytes the low
- * and high half of each. */
+/* The bf16 of the codes: words is indexed by the low bits of a word; low and high hold the two
+ * bytes of the bf16 of a byte. */
 typedef struct {
 	uint16_t words[64];
 	uint8_t low[128], high[128];
 } __attribute__((aligned(64))) pair_tables;
 
-/* A pair_sink takes the pairs of one panel after the other in k, as a sink does floats. */
+/* A pair_sink takes the pairs of k's in order, as a sink takes floats. */
 typedef struct {
-	uint16_t *block;   /* [k/2][32][2], if kept */
-	float *scales, *least; /* [groups][32], if kept */
+	uint16_t *block;   /* [k/2][32][2], if stored */
+	float *scales, *least; /* [groups][32], if stored */
 	const uint32_t *x; /* [k/2][stride] pairs */
 	const float *sums; /* [groups][stride] of x */
 	int64_t far;
@@ -31,7 +32,7 @@ typedef struct {
 	vec sum[DECODE_ROWS][MOST], total[DECODE_ROWS][MOST];
 } pair_sink;
 
-/* A few rows lie as four, one as one. */
+/* Up to DECODE_ROWS rows are stored with that stride, one row with stride 1. */
 INLINE int decode_stride(const int rows) { return rows == 1 ? 1 : DECODE_ROWS; }
 
 /* pairs_group returns the k's that are summed before they are scaled; 0: all. */
@@ -44,7 +45,7 @@ INLINE int64_t pairs_group(int32_t format) {
 
 INLINE int has_least(int32_t format) { return blocks_of(format).least; }
 
-/* middle is what is taken from a code, and given to the minimum. */
+/* middle returns what is subtracted from a code and added to the minimum. */
 INLINE int middle(int32_t format) {
 	blocks b = blocks_of(format);
 	return has_least(format) ? 1 << (b.low + b.high - 1) : b.zero;
@@ -52,7 +53,7 @@ INLINE int middle(int32_t format) {
 
 V __m512 dot(__m512 sum, __m512i w, __m512i x) { return _mm512_dpbf16_ps(sum, (__m512bh)w, (__m512bh)x); }
 
-/* store_bf16 writes 16 floats that bf16 holds. */
+/* store_bf16 writes 16 floats that are exact in bf16. */
 V void store_bf16(uint16_t *p, vec v) {
 	_mm256_storeu_si256((void *)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(v), 16)));
 }
@@ -104,7 +105,7 @@ FN_INLINE void start_group(pair_sink *s, const int rows, const int nv) {
 		for (int v = 0; v < nv; v++) s->sum[r][v] = v_set(0);
 }
 
-/* add_group adds the sums of a group, scaled, to the totals. */
+/* add_group adds the scaled sums of a group to the totals. */
 FN_INLINE void add_group(pair_sink *s, const int rows, const int nv, const int keep, const int lowest, const vec *d, const vec *m) {
 #pragma GCC unroll 4
 	for (int v = 0; v < nv; v++) {
@@ -122,21 +123,21 @@ FN_INLINE void add_group(pair_sink *s, const int rows, const int nv, const int k
 	if (rows && lowest) s->sums += decode_stride(rows);
 }
 
-/* halves_of joins low and high bytes of bf16 of whole panels to two vectors of pairs. */
+/* halves_of joins the low and high bytes of a panel's bf16 to two vectors of pairs. */
 FN_INLINE void halves_of(__m512i low, __m512i high, __m512i *w) {
 	w[0] = _mm512_unpacklo_epi8(low, high);
 	w[1] = _mm512_unpackhi_epi8(low, high);
 }
 
-/* lookup is 64 bytes by the low seven bits of q. */
+/* lookup returns 64 bytes of t, indexed by the low seven bits of q. */
 V __m512i lookup(const uint8_t *t, __m512i q) {
 	return _mm512_permutex2var_epi8(_mm512_loadu_si512(t), q, _mm512_loadu_si512(t + 64));
 }
 
 V __m512i signed_as(__m512i size, __m512i q) { return _mm512_ternarylogic_epi32(size, q, _mm512_set1_epi8((char)0x80), 0xf8); }
 
-/* Two k's of a panel: their bytes side by side, eight lanes of the first vector and eight
- * of the second in each 16 bytes, as halves_of wants them. */
+/* rows_side_by_side interleaves the bytes of two k's of a panel. Each 16 bytes hold eight lanes
+ * of the first vector and eight of the second, as halves_of expects. */
 V __m512i rows_side_by_side(const uint8_t *p) {
 	static const uint8_t order[64] = {
 	    0,  32, 1,  33, 2,  34, 3,  35, 16, 48, 17, 49, 18, 50, 19, 51, 4,  36, 5,  37, 6,  38, 7,  39, 20, 52, 21, 53, 22, 54, 23, 55,
@@ -144,7 +145,8 @@ V __m512i rows_side_by_side(const uint8_t *p) {
 	return _mm512_permutexvar_epi8(_mm512_loadu_si512(order), _mm512_loadu_si512(p));
 }
 
-/* The size of a code is looked up, 128 where 0 is, and the sign put before it. */
+/* The table gives the bf16 of a code's magnitude; the sign is then inserted. Index 0 holds 128,
+ * so the upper byte of a code 0 is masked. */
 FN_INLINE void two_i8(const uint8_t *p, const pair_tables *t, __m512i *w) {
 	__m512i q = rows_side_by_side(p), size = _mm512_abs_epi8(q);
 	__m512i high = _mm512_maskz_permutex2var_epi8(_mm512_test_epi8_mask(q, q), _mm512_loadu_si512(t->high), size, _mm512_loadu_si512(t->high + 64));
@@ -156,15 +158,16 @@ FN_INLINE void two_f8(const uint8_t *p, const pair_tables *t, __m512i *w) {
 	halves_of(lookup(t->low, q), signed_as(lookup(t->high, q), q), w);
 }
 
-/* bits_at puts, for each lane, eight bits from bit first on in the low byte of its pair's
- * first word and those from bit second on in that of the other; above is whatever was. */
+/* bits_at extracts, for each lane, the eight bits from `first` on into the low byte of its
+ * pair's first word, and the eight bits from `second` on into the second word. The upper bytes
+ * are undefined. */
 V __m512i bits_at(__m512i q, int first, int second) {
 	uint64_t one = (uint64_t)(first & 63) | (uint64_t)(second & 63) << 16;
 	uint64_t two = (uint64_t)((first + 32) & 63) | (uint64_t)((second + 32) & 63) << 16;
 	return _mm512_multishift_epi64_epi8(_mm512_set1_epi64((int64_t)(one | two << 32)), q);
 }
 
-/* fields_pair is the j'th pair of 16 k's whose fields begin at low and high, of one vector. */
+/* fields_pair returns pair j of 16 k's of one vector; their fields begin at low and high. */
 FN_INLINE __m512i fields_pair(const blocks b, const uint8_t *low, const uint8_t *high, const int half, const int j, const pair_tables *t) {
 	const int per = 32 / b.low, k = 16 * half + 2 * j;
 	__m512i code = bits_at(v_dwords(low + k / per * 128), k % per * b.low, (k + 1) % per * b.low);
@@ -178,7 +181,8 @@ FN_INLINE __m512i fields_pair(const blocks b, const uint8_t *low, const uint8_t 
 	return _mm512_permutexvar_epi16(code, words);
 }
 
-/* pairs_16 takes half of 32 k's whose elements begin at p. format is known when compiling. */
+/* pairs_16 takes half of the 32 k's whose elements begin at p. format is a compile-time
+ * constant. */
 FN_INLINE void pairs_16(const int format, const uint8_t *p, const int half, pair_sink *s, const int rows, const int nv, const int keep) {
 	const blocks b = blocks_of(format);
 	__m512i w[MOST];
@@ -199,8 +203,8 @@ FN_INLINE void pairs_16(const int format, const uint8_t *p, const int half, pair
 	}
 }
 
-/* scales_of loads the scales, and minima, of sub-block sub of 32 k's: from their head, from
- * what stands before their fields, or from the scales behind the panel. */
+/* scales_of loads the scales and minima of sub-block `sub` of 32 k's: from the head, from
+ * before the fields, or from the scales behind the panel. */
 FN_INLINE void scales_of(const int format, const uint8_t *head, const uint8_t *subs, const uint8_t *scales, const int sub, int64_t far,
                          const int nv, vec *d, vec *m) {
 	const blocks b = blocks_of(format);
@@ -222,13 +226,13 @@ FN_INLINE void scales_of(const int format, const uint8_t *head, const uint8_t *s
 	}
 }
 
-/* far_ahead fetches the scales of the panels after these. */
+/* far_ahead prefetches the scales of the next panels. */
 FN_INLINE void far_ahead(const uint8_t *scales, int64_t far, int64_t panel, const int nv) {
 #pragma GCC unroll 2
 	for (int v = 0; v < nv; v += WIDE) __builtin_prefetch(scales + v / WIDE * far + panel, 0, 2);
 }
 
-/* pairs_32 takes n k's from p on, in groups of 16 or 32; format is known when compiling. */
+/* pairs_32 takes n k's from p on, in groups of 16 or 32; format is a compile-time constant. */
 FN_INLINE void pairs_32(const int format, const uint8_t *p, const uint8_t *scales, int64_t panel, int64_t n, pair_sink *s, const int rows,
                         const int nv, const int keep) {
 	const blocks b = blocks_of(format);
@@ -252,7 +256,7 @@ FN_INLINE void pairs_32(const int format, const uint8_t *p, const uint8_t *scale
 	}
 }
 
-/* pairs_8 takes n k's of 8-bit floats, in groups of 128, or, if whole says so, of I8. */
+/* pairs_8 takes n k's of 8-bit floats in groups of 128, or of I8 if whole is set. */
 FN_INLINE void pairs_8(const int whole, int32_t format, const uint8_t *p, const uint8_t *scales, int64_t panel, int64_t n, pair_sink *s, const int rows,
                         const int nv, const int keep) {
 	__m512i w[MOST];
@@ -275,7 +279,7 @@ FN_INLINE void pairs_8(const int whole, int32_t format, const uint8_t *p, const 
 	}
 }
 
-/* pairs_bf16 multiplies n k's of bf16, to the totals. */
+/* pairs_bf16 multiplies n k's of bf16 and sets the totals. */
 FN_INLINE void pairs_bf16(const uint8_t *p, int64_t n, pair_sink *s, const int rows, const int nv) {
 	__m512i w[MOST];
 	start_group(s, rows, nv);
@@ -290,8 +294,8 @@ FN_INLINE void pairs_bf16(const uint8_t *p, int64_t n, pair_sink *s, const int r
 		for (int v = 0; v < nv; v++) s->total[r][v] = s->sum[r][v];
 }
 
-/* panel_pairs takes n k's of panels far apart whose elements and scales, of this k, are at
- * p and scales. */
+/* panel_pairs takes n k's of panels that are `panel` bytes apart; p and scales point to their
+ * elements and scales from this k on. */
 FN_INLINE void panel_pairs(int32_t format, const uint8_t *p, const uint8_t *scales, int64_t panel, int64_t n, pair_sink *s, const int rows,
                            const int nv, const int keep) {
 #define PAIRS_CASE(f) \

@@ -1,28 +1,28 @@
-/* linear_panel.h: how packed weights lie in memory, for the kernels of Linear.
+/* panel.h: the memory layout of packed weights, for the kernels of Linear.
  *
- * A weight is cut into panels of 32 rows (outputs), the last one padded. A panel
- * is one run of bytes, its elements in the order of k (inputs); lane = row − 32·panel:
+ * A weight is cut into panels of 32 rows (outputs); the last one is padded. A panel is
+ * contiguous, with its elements in the order of k (inputs); lane = row − 32·panel:
  *
  *   F32    [k][32] float
  *   F16    [k][32] half
- *   BF16   [k/2][32][2]: a pair of neighbours in k, an odd end padded with zero
+ *   BF16   [k/2][32][2]: pairs of neighbours in k, an odd end padded with zero
  *   Q8_0   per 32 k: [32] half d, [32 k][32] int8
  *   Q4_0   per 32 k: [32] half d, [4][32] dword; the low half of dword g has k 8·g+{0,2,4,6}
  *          as its nibbles from the lowest on, the high half 8·g+{1,3,5,7}
  *   Q4_1   per 32 k: [32] half d, [32] half m, dwords as Q4_0
  *
- *   others of GGUF: linear_blocks.h
+ *   other formats of GGUF: blocks.h
  *
  *   F8     [k/2][32][2] bytes, an odd end padded with zero
  *   MXFP4  per 32 k: dwords as Q4_0
  *   I8     [k][32] int8
  *
- * Behind the elements of its panel an 8-bit float or I8 has its scales, float: [32] for
+ * The scales of 8-bit floats and I8 follow the elements of a panel, as floats: [32] for
  * VAPP_CHANNEL_SCALES, [k/128][32] for VAPP_BLOCK_SCALES, [k/128] for VAPP_PANEL_SCALES,
- * [k/32][32] for VAPP_GROUP_SCALES; MXFP4 its exponents, [k/32][32] bytes; all padded to
- * 64 bytes.
+ * [k/32][32] for VAPP_GROUP_SCALES. The exponents of MXFP4 follow as [k/32][32] bytes. All are
+ * padded to 64 bytes.
  *
- * So little but the padding is added, and one vector holds one k of 16 rows. */
+ * So a panel needs little more memory than its elements, and one vector holds one k of 16 rows. */
 #ifndef VAPP_CPU_LINEAR_PANEL_H
 #define VAPP_CPU_LINEAR_PANEL_H
 #include <stddef.h>
@@ -39,11 +39,11 @@ enum {
 	TILE_ROWS = 16, /* AMX: rows of x, and lanes, in a tile of sums */
 	TILE_K = 32,    /* AMX: k's in a tile of operands */
 	KTILES = 8,     /* AMX: tiles of k unpacked at once */
-	DECODE_ROWS = 4,        /* AVX512-BF16: rows that read packed weights */
-	XGROUP = 16,    /* AVX512-BF16: the fewest k's of a group */
+	DECODE_ROWS = 4,        /* AVX512-BF16: at most so many rows read packed weights directly */
+	XGROUP = 16,    /* AVX512-BF16: the smallest number of k's in a group */
 	PAIR_RUN = 512, /* AVX512-BF16: k's unpacked at once, with tables, scales and minima */
 	PAIR_WORK_BYTES = 384 + PAIR_RUN * PANEL * 2 + 2 * PAIR_RUN / XGROUP * PANEL * 4,
-	SCALE_K = 128, /* k's that share a scale of an 8-bit float, or of I8 but for VAPP_GROUP_SCALES */
+	SCALE_K = 128, /* k's that share a scale of an 8-bit float, or of I8 except with VAPP_GROUP_SCALES */
 	MX_K = 32      /* k's that share an exponent of MXFP4, or a scale of Q8_0 and Q4_0 */
 };
 
@@ -64,8 +64,8 @@ INLINE int64_t panel_k(int32_t format, int64_t n) {
 	}
 }
 
-/* group_k returns how many k's are summed before they are scaled; 0: weights
- * have their scales in them. */
+/* group_k returns how many k's are summed before the sum is scaled; 0: the weights are scaled
+ * when they are unpacked. */
 INLINE int64_t group_k(int32_t format) {
 	switch (format % VAPP_SCALES) {
 	case VAPP_I8: return format / VAPP_SCALES == VAPP_GROUP_SCALES ? MX_K : SCALE_K;
@@ -78,11 +78,11 @@ INLINE int64_t group_k(int32_t format) {
 	}
 }
 
-/* scales_first says that a group's scales are before its elements: one stream of memory is read
- * sooner than two. */
+/* scales_first reports whether a group's scales precede its elements: one stream of memory
+ * reads faster than two. */
 INLINE int scales_first(int32_t format) { return format == VAPP_Q8_0 || format == VAPP_Q4_0; }
 
-/* group_step returns the bytes from one group's scales to the next one's. */
+/* group_step returns the bytes from one group's scales to the next group's. */
 INLINE int64_t group_step(int32_t format) {
 	if (format == VAPP_MXFP4) return PANEL;
 	if (scales_first(format)) return panel_k(format, MX_K);
@@ -94,7 +94,7 @@ INLINE int64_t group_step(int32_t format) {
 	}
 }
 
-/* panel_bytes returns the bytes of a panel of in k's and its scales. */
+/* panel_bytes returns the bytes of a panel of `in` k's and its scales. */
 INLINE int64_t panel_bytes(int32_t format, int64_t in) {
 	int64_t group = group_k(format), scales = 0;
 	if (format / VAPP_SCALES == VAPP_CHANNEL_SCALES)
@@ -108,7 +108,7 @@ INLINE const uint8_t *panel_at(const vapp_linear *a, int64_t panel) {
 	return (const uint8_t *)a->w + panel * panel_bytes(a->format, a->in);
 }
 
-/* scales_at returns the scales of the group that k0 begins. */
+/* scales_at returns the scales of the group that begins at k0. */
 INLINE const uint8_t *scales_at(const vapp_linear *a, int64_t panel, int64_t k0) {
 	int64_t group = group_k(a->format);
 	if (scales_first(a->format)) return panel_at(a, panel) + panel_k(a->format, k0);
@@ -117,9 +117,9 @@ INLINE const uint8_t *scales_at(const vapp_linear *a, int64_t panel, int64_t k0)
 
 INLINE int64_t panels_of(const vapp_linear *a) { return (a->out + PANEL - 1) / PANEL; }
 
-/* A grid cuts a product into units, panels × chunks of row tiles; a part works on those of
- * [next, last), panel by panel. Rows are cut only where there are too few panels to keep
- * the parts evenly busy. */
+/* A grid cuts a product into units: panels × chunks of row tiles. A part computes the units of
+ * [next, last), panel by panel. Rows are cut only if there are too few panels to keep the parts
+ * busy. */
 typedef struct {
 	int64_t chunks, tiles, units, next, last;
 	int parts;
@@ -139,8 +139,8 @@ INLINE linear_grid grid_of(const vapp_linear *a, int tile, int part, int parts) 
 	return g;
 }
 
-/* linear_take gives a part the units that it works on next, of those that are left half its
- * share: streams of memory are long, and parts end together though one be slow or held up. */
+/* linear_take gives a part its next units: half of its equal share of those that are left. So
+ * streams of memory are long, and the parts end together even if one of them is slow. */
 INLINE int linear_take(const vapp_linear *a, linear_grid *g) {
 	if (!a->taken) return 0;
 	int64_t from = __atomic_load_n(a->taken, __ATOMIC_RELAXED), n;
@@ -189,7 +189,7 @@ INLINE uint16_t load16(const uint8_t *p) {
 	return v;
 }
 
-/* nibble_at returns where the nibble of the j'th of a dword's eight k's begins. */
+/* nibble_at returns the bit where the nibble of the j-th of a dword's eight k's begins. */
 INLINE int nibble_at(int j) { return j % 2 * 16 + j / 2 * 4; }
 
 INLINE float load_float(const uint8_t *p) {
@@ -198,8 +198,8 @@ INLINE float load_float(const uint8_t *p) {
 	return f;
 }
 
-/* An 8-bit float as the half whose bits hold its own: E4M3 as value · 2⁻⁸. NaNs of
- * E4M3 are refused when weights are packed. */
+/* float8_half returns the half whose bits hold an 8-bit float; for E4M3 its value is 2⁻⁸ of the
+ * number. NaNs of E4M3 are refused when weights are packed. */
 INLINE uint16_t float8_half(int32_t format, uint8_t b) {
 	if (format % VAPP_SCALES == VAPP_F8_E5M2) return (uint16_t)(b << 8);
 	return (uint16_t)((b & 0x80) << 8 | (b & 0x7f) << 7);
@@ -215,7 +215,7 @@ INLINE float exponent_float(uint8_t e) {
 	return f;
 }
 
-/* group_scale returns what the sum of a group's raw products is multiplied with. */
+/* group_scale returns the factor for the sum of a group's raw products. */
 INLINE float group_scale(int32_t format, const uint8_t *scales, int lane) {
 	if (format == VAPP_MXFP4) return exponent_float(scales[lane]);
 	if (scales_first(format)) return half_float(load16(scales + lane * 2));
@@ -226,7 +226,7 @@ INLINE float group_scale(int32_t format, const uint8_t *scales, int lane) {
 	}
 }
 
-/* vapp_linear_row unpacks one row; it serves all variants. */
+/* vapp_linear_row unpacks one row; all variants use it. */
 void vapp_linear_row(const void *w, int32_t format, int32_t in, int32_t out, int32_t r, float *dst);
 
 const vapp_linear_kernel *vapp_linear_generic(int format);

@@ -1,8 +1,8 @@
-/* linear_unpack.h: packed weights to vectors of LANES floats, for the instruction set
- * that the including file brings: FN, LANES, TILE and the types and functions v_…
+/* unpack.h: packed weights to vectors of LANES floats. A target header, which comes first,
+ * defines FN, LANES, TILE, PAIR and the types and functions v_….
  *
- * Weights are unpacked to the exact floats that the format means. A panel is worked
- * on in slices of nv vectors that begin at some lane of it. */
+ * Weights are unpacked to the exact floats that the format means. A panel is processed in
+ * slices of nv vectors that begin at some lane. */
 #ifndef VAPP_CPU_LINEAR_UNPACK_H
 #define VAPP_CPU_LINEAR_UNPACK_H
 #include <stdint.h>
@@ -18,14 +18,13 @@ enum {
 	MOST = PAIR * WIDE    /* vectors at once */
 };
 
-/* A sink takes the weights of one k after the other, multiplies them with rows of
- * x and stores them if keep says so. rows, nv (vectors) and keep are known when
- * compiling. */
+/* A sink takes the weights of one k after the other, multiplies them with rows of x and, if
+ * keep is set, stores them. rows, nv (vectors) and keep are compile-time constants. */
 typedef struct {
-	float *block;   /* [k][nv·LANES], if kept */
+	float *block;   /* [k][nv·LANES], if stored */
 	const float *x; /* [k][stride] */
 	int64_t stride; /* TILE unless rows is 1 */
-	int64_t far;    /* bytes to the panel beside this one, whose vectors come after WIDE */
+	int64_t far;    /* bytes to the second panel, whose vectors follow the first WIDE */
 	vec sum[TILE][MOST];
 } sink;
 
@@ -44,7 +43,8 @@ FN_INLINE void take(sink *s, const int rows, const int nv, const int keep, const
 	s->x += rows == 1 ? s->stride : TILE;
 }
 
-/* Where unpacking takes longer than memory: what is only loaded the processor fetches sooner. */
+/* ahead prefetches lines, for formats whose unpacking takes longer than reading memory: the
+ * processor's own prefetcher is faster for plain loads. */
 FN_INLINE void ahead(const sink *s, const uint8_t *p, const int lines, const int nv) {
 #pragma GCC unroll 2
 	for (int v = 0; v < nv; v += WIDE)
@@ -52,10 +52,10 @@ FN_INLINE void ahead(const sink *s, const uint8_t *p, const int lines, const int
 		for (int i = 0; i < lines; i++) __builtin_prefetch(p + v / WIDE * s->far + AHEAD + 64 * i);
 }
 
-/* Where the elements of vector v lie, of size bytes each, when lane's panel has its own at p. */
+/* The address of the elements of vector v, `size` bytes each; p is that of the panel. */
 #define at(p, size) ((p) + v / WIDE * s->far + (lane + v % WIDE * LANES) * (size))
 
-/* Each format: k's p … p+n of a slice that begins at lane. */
+/* For each format: n k's, from p on, of a slice that begins at lane. */
 
 FN_INLINE void each_f32(const uint8_t *p, int lane, int64_t n, sink *s, const int rows, const int nv, const int keep) {
 	vec w[MOST];
@@ -89,7 +89,7 @@ FN_INLINE void each_bf16(const uint8_t *p, int lane, int64_t n, sink *s, const i
 	}
 }
 
-/* Numbers of eight and four bits, without the scales of their groups, which come first. */
+/* 8-bit and 4-bit integers, without the scales of their groups, which precede them. */
 FN_INLINE void each_q8_0(const uint8_t *p, int lane, int64_t n, sink *s, const int rows, const int nv, const int keep) {
 	vec w[MOST];
 	for (int64_t k = 0; k < n; k += 2, p += 64) {
@@ -104,7 +104,7 @@ FN_INLINE void each_q8_0(const uint8_t *p, int lane, int64_t n, sink *s, const i
 	}
 }
 
-/* Whole pairs of k's; groups have their scales behind the panel. */
+/* Whole pairs of k's; the groups' scales follow the panel. */
 FN_INLINE void each_i8(const uint8_t *p, int lane, int64_t n, sink *s, const int rows, const int nv, const int keep) {
 	vec w[MOST];
 	for (int64_t k = 0; k < n; k += 2, p += 64) {
@@ -118,7 +118,7 @@ FN_INLINE void each_i8(const uint8_t *p, int lane, int64_t n, sink *s, const int
 	}
 }
 
-/* v_four is the j'th of the eight k's of q, of MXFP4 or Q4_0. */
+/* v_four returns the j-th of the eight k's of q, of MXFP4 or Q4_0. */
 FN_INLINE vec v_four(dwords q, int j, const int fp, const fp4_table *f, const nibble_table *n) {
 	return fp ? v_fp4(q, j, f) : v_nibble(q, j, n);
 }
@@ -167,7 +167,8 @@ FN_INLINE void each_q4_1(const uint8_t *p, int lane, int64_t n, sink *s, const i
 	}
 }
 
-/* e5m2 says F8_E5M2, else F8_E4M3: raw halves, that the group's scale makes weights. */
+/* e5m2 selects F8_E5M2, else F8_E4M3. The weights are raw halves, which the group's scale
+ * corrects. */
 FN_INLINE void each_f8(const uint8_t *p, int lane, int64_t n, sink *s, const int rows, const int nv, const int keep,
                        const int e5m2) {
 	vec w[MOST];
@@ -184,8 +185,8 @@ FN_INLINE void each_f8(const uint8_t *p, int lane, int64_t n, sink *s, const int
 	}
 }
 
-/* heads_of loads d and the minimum of a lane's block, for formats without sub-blocks, or of
- * sub-block i; b is known when compiling. The minimum is what is added. */
+/* heads_of loads the scale d and the minimum of a lane's block, for formats without sub-blocks,
+ * or of the sub-block at `scales`. b is a compile-time constant. The minimum is added. */
 FN_INLINE void heads_of(const blocks b, const uint8_t *heads, const uint8_t *scales, int lane, const int nv, vec *scale, vec *least) {
 #pragma GCC unroll 4
 	for (int v = 0; v < nv; v++) {
@@ -232,7 +233,7 @@ FN_INLINE void each_fields(const blocks b, const uint8_t *heads, const uint8_t *
 	}
 }
 
-/* format is known when compiling. */
+/* format is a compile-time constant. */
 FN_INLINE void each_blocks(const int format, const uint8_t *p, int lane, int64_t n, sink *s, const int rows, const int nv, const int keep) {
 	const blocks b = blocks_of(format);
 	const int64_t heads = blocks_heads(b), each = blocks_each(b);
@@ -244,7 +245,7 @@ FN_INLINE void each_blocks(const int format, const uint8_t *p, int lane, int64_t
 	}
 }
 
-/* each_more is each of what lies as in linear_blocks.h. */
+/* each_more does `each` for the formats of blocks.h. */
 FN_INLINE void each_more(int32_t format, const uint8_t *p, int lane, int64_t n, sink *s, const int rows, const int nv, const int keep) {
 	switch (format) {
 	case VAPP_Q5_0: each_blocks(VAPP_Q5_0, p, lane, n, s, rows, nv, keep); break;
@@ -258,7 +259,7 @@ FN_INLINE void each_more(int32_t format, const uint8_t *p, int lane, int64_t n, 
 	}
 }
 
-/* v_group_scale is group_scale of the lanes from lane on. */
+/* v_group_scale returns group_scale for the lanes from `lane` on. */
 FN_INLINE vec v_group_scale(int32_t format, const uint8_t *scales, int lane) {
 	if (format == VAPP_MXFP4) return v_exponents(scales + lane);
 	if (scales_first(format)) return v_halves(scales + lane * 2);
@@ -281,7 +282,7 @@ FN_INLINE void each(int32_t format, const uint8_t *p, int lane, int64_t n, sink 
 	case VAPP_F8_E4M3: each_f8(p, lane, n, s, rows, nv, keep, 0); break;
 	case VAPP_F8_E5M2: each_f8(p, lane, n, s, rows, nv, keep, 1); break;
 	case VAPP_MXFP4: each_4(p, lane, n, s, rows, nv, keep, 1); break;
-	default: /* of the rest packed_step unpacks a block first, but for a row alone */
+	default: /* for the other formats packed_step unpacks a block first, except for a single row */
 		if (rows == 0 || (rows == 1 && nv == WIDE)) each_more(format, p, lane, n, s, rows, nv, keep);
 	}
 }

@@ -1,5 +1,5 @@
-/* vec256.h: the vectors of unpack.h in AVX2. A target header, which comes first, defines FN:
- * the attribute that allows the instructions. */
+/* vec256.h: the vectors of unpack.h in AVX2. A target header, which comes first, defines FN,
+ * the attribute that allows its instructions. */
 #ifndef VAPP_CPU_LINEAR_VEC256_H
 #define VAPP_CPU_LINEAR_VEC256_H
 #include <immintrin.h>
@@ -54,7 +54,8 @@ V vec v_exponents(const uint8_t *p) {
 	return _mm256_castsi256_ps(_mm256_max_epu32(e, _mm256_set1_epi32(0x400000)));
 }
 
-/* Pairs of 8-bit floats: see float8_half. The sign comes along twice, once too often. */
+/* Pairs of 8-bit floats: see float8_half. The shift copies the sign twice; the mask removes
+ * one. */
 V words v_words(const uint8_t *p) { return _mm_loadu_si128((const void *)p); }
 V vec v_second8(words q, const int e5m2) {
 	__m128i h = e5m2 ? _mm_and_si128(q, _mm_set1_epi16((short)0xff00))
@@ -66,7 +67,7 @@ V vec v_first8(words q, const int e5m2) {
 	return e5m2 ? _mm256_cvtph_ps(q) : v_second8(q, 0);
 }
 
-/* Fields of a dword, and the numbers that they are. */
+/* Fields of a dword, and the numbers that they mean. */
 typedef struct {
 	__m256 low, high;
 } table16;

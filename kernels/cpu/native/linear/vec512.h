@@ -1,5 +1,5 @@
-/* linear_vec512.h: the vectors of linear_unpack.h in AVX-512. The including file
- * defines FN, the attribute that allows its instructions. */
+/* vec512.h: the vectors of unpack.h in AVX-512. A target header, which comes first, defines FN,
+ * the attribute that allows its instructions. */
 #ifndef VAPP_CPU_LINEAR_VEC512_H
 #define VAPP_CPU_LINEAR_VEC512_H
 #include <immintrin.h>
@@ -11,7 +11,7 @@
 typedef __m512 vec;
 typedef __m512i dwords;
 typedef __m256i words;
-/* Sixteen numbers, as floats and as the bf16 that they are exactly, twice. */
+/* Sixteen numbers, as floats and, twice, as bf16, which is exact. */
 typedef struct {
 	__m512 floats;
 	__m512i halves;
@@ -44,8 +44,8 @@ V nibble_table nibbles(int zero) {
 V fp4_table fp4(void) {
 	return sixteen(_mm512_setr_ps(0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6));
 }
-/* One shift serves two look-ups: of floats by a dword's low four bits, and of bf16 by
- * those of its upper half, which is then a float. No mask is needed for either. */
+/* One shift serves two look-ups: of floats, by a dword's low four bits, and of bf16, by the low
+ * four bits of its upper half, which gives a float. Neither needs a mask. */
 V vec v_nibble(dwords q, int j, const nibble_table *t) {
 	q = _mm512_srli_epi32(q, j / 2 * 4);
 	if (j % 2 == 0) return _mm512_permutexvar_ps(q, t->floats);
@@ -57,7 +57,8 @@ V vec v_exponents(const uint8_t *p) {
 	return _mm512_castsi512_ps(_mm512_max_epu32(e, _mm512_set1_epi32(0x400000)));
 }
 
-/* Pairs of 8-bit floats: see float8_half. The sign comes along twice, once too often. */
+/* Pairs of 8-bit floats: see float8_half. The shift copies the sign twice; the mask removes
+ * one. */
 V words v_words(const uint8_t *p) { return _mm256_loadu_si256((const void *)p); }
 V vec v_second8(words q, const int e5m2) {
 	__m256i h = e5m2 ? _mm256_and_si256(q, _mm256_set1_epi16((short)0xff00))
@@ -69,7 +70,7 @@ V vec v_first8(words q, const int e5m2) {
 	return e5m2 ? _mm512_cvtph_ps(q) : v_second8(q, 0);
 }
 
-/* Fields of a dword, and the numbers that they are. */
+/* Fields of a dword, and the numbers that they mean. */
 typedef __m512 table16;
 V dwords v_field(dwords q, int shift, int mask) { return _mm512_and_si512(_mm512_srli_epi32(q, shift), _mm512_set1_epi32(mask)); }
 V dwords v_down(dwords q, int shift) { return _mm512_srli_epi32(q, shift); }

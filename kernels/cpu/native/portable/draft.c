@@ -2,9 +2,9 @@
 
 #include "../shared/kernels.h"
 
-/* The ops between a step's samples and what is proposed behind them. A token row that
- * is not sampled is NONE in the map, one that is not kept REJECTED; the others are the
- * first sampled row that names them. */
+/* The ops between a step's samples and the next proposals. map has a number for each token row:
+ * NONE for a row that is not sampled, REJECTED for one that is not accepted, else the first
+ * sampled row that names it. */
 enum { NONE = -1, REJECTED = -2 };
 
 static void fill(int32_t *map, const int32_t *rows, const vapp_call *c)
@@ -28,8 +28,8 @@ void vapp_op_draft_input(const void *args, const vapp_call *c)
 		}
 }
 
-/* holds says whether row t, sampled and not the first of its sequence that is, has what
- * was sampled for the row before it. */
+/* is_accepted reports whether row t is what was sampled for the row before it. Row t is
+ * sampled, and is not the first sampled row of its sequence. */
 static int is_accepted(const vapp_verify *a, int32_t t)
 {
 	int32_t before = a->map[t - 1];

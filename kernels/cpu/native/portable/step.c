@@ -3,7 +3,7 @@
 
 #include "../shared/kernels.h"
 
-/* The ops that move numbers and need no instruction set of their own. */
+/* The ops that need no instruction set of their own. */
 
 void vapp_op_tokens(const void *args, const vapp_call *c)
 {
@@ -19,8 +19,9 @@ void vapp_op_tokens(const void *args, const vapp_call *c)
 	}
 }
 
-/* slot finds where token t of a sequence is stored (backend.KVClass.StoreEntry); NULL
- * where no page was given, or its block has left the window by the end of the step. */
+/* slot returns the page where a position of a sequence is stored (backend.KVClass.StoreEntry),
+ * and sets *at to its slot. It returns NULL if the position has no page, or if its block leaves
+ * the window by the end of the step. */
 static uint8_t *slot(const vapp_pages *p, const int32_t *positions, const int32_t *first, int32_t seq, int32_t pos, int32_t *at)
 {
 	int32_t b = pos / p->block;
@@ -110,14 +111,14 @@ void vapp_op_angles(const void *args, const vapp_call *c)
 		int32_t at = vapp_at(a->positions, a->accepted_row, a->by, t);
 		float *y = a->y + t * 2 * a->half, pos = at < 0 ? 0 : (float)at;
 		for (int32_t i = 0; i < a->half; i++) {
-			float x = pos * a->freq[i]; /* rounded to float: as transformers does */
+			float x = pos * a->freq[i]; /* rounded to float, as in transformers */
 			y[i] = (float)cos((double)x) * a->scale;
 			y[a->half + i] = (float)sin((double)x) * a->scale;
 		}
 	}
 }
 
-/* store_part stores of a key the numbers that turn. */
+/* store_part stores the rotated dimensions of a key. */
 static void store_part(uint8_t *dst, const uint8_t *src, const vapp_pages *p)
 {
 	int64_t e = vapp_element(p->format), half = p->key_dim / 2;
@@ -174,7 +175,7 @@ void vapp_op_gather(const void *args, const vapp_call *c)
 		memcpy(a->y + i * a->bytes, a->x + a->rows[i] * a->bytes, (size_t)a->bytes);
 }
 
-/* A sequence without tokens keeps its row. */
+/* A sequence without tokens keeps its row of y. */
 void vapp_op_gather_last(const void *args, const vapp_call *c)
 {
 	const vapp_gather_last *a = args;
@@ -196,7 +197,7 @@ void vapp_op_concat(const void *args, const vapp_call *c)
 	}
 }
 
-/* pick inserts expert e into the k best so far; what is not greater goes behind. */
+/* pick inserts expert e into the k best so far; among equals the earlier expert stays first. */
 static void pick(const float *x, int32_t e, int32_t *ids, int32_t k, int32_t top)
 {
 	int32_t at = k;
@@ -209,7 +210,7 @@ static void pick(const float *x, int32_t e, int32_t *ids, int32_t k, int32_t top
 	ids[at] = e;
 }
 
-/* The softmax runs in double, as the oracle's: a row is short. */
+/* The softmax runs in double, as in the oracle: a row is short. */
 void vapp_op_route(const void *args, const vapp_call *c)
 {
 	const vapp_route *a = args;

@@ -1,6 +1,6 @@
-/* sample_body.h: one row of logits becomes a token. The order of steps, and what
- * wins among equals, are those of kernels/ref/sample.go; its sorts are replaced by
- * a search of the bits of the numbers from the top (radix selection). */
+/* body.h: a row of logits to a token. The order of steps and the choice among equal values are
+ * those of kernels/ref/sample.go; its sorts are replaced by a search of the bits of the numbers
+ * from the top (radix selection). */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -12,11 +12,11 @@ enum { GRAMMAR = 1, ALLOWED = 2, LOGPROB = 4, TARGET = 8 };
 enum { NAN_ROW = 1 };
 #define BINS VAPP_SAMPLE_BINS
 
-/* room is the work of one part, SampleWorkspace bytes. */
+/* workspace is the work of one part, SampleWorkspace bytes. */
 typedef struct {
 	double *mass;   /* [BINS] */
 	int32_t *count; /* [BINS] */
-	int32_t *seen;  /* [vocab] how often; then the ids of a list */
+	int32_t *seen;  /* [vocab] counts; then the ids of a list */
 	float *raw;     /* [vocab] logits before the edits */
 	float *w;       /* [vocab] weights */
 } workspace;
@@ -41,7 +41,7 @@ static inline uint32_t ordered(float f)
 	return u & 0x80000000 ? ~u : u | 0x80000000;
 }
 
-/* usable: no logit is NaN or +Inf and one is finite. */
+/* usable reports whether no logit is NaN or +Inf and at least one is finite. */
 static int usable(const float *z, int32_t n)
 {
 	const vf most = vf_set(3.40282347e38f);
@@ -98,7 +98,7 @@ static void penalize(const vapp_sample *a, const vapp_sample_row *r, float *z, i
 		seen[id] = -1;
 		z[id] = z[id] > 0 ? z[id] / r->repetition : z[id] * r->repetition;
 		if (n > 0) {
-			volatile float all = r->frequency * (float)n; /* rounded before the difference */
+			volatile float all = r->frequency * (float)n; /* rounded before the subtraction */
 			z[id] -= all;
 			z[id] -= r->presence;
 		}
@@ -120,9 +120,10 @@ static int32_t argmax(const float *z, int32_t n)
 	return 0;
 }
 
-#define CHUNK 1024 /* weights whose sum is kept */
+#define CHUNK 1024 /* weights for which a sum is stored */
 
-/* total sums the weights in order, in chunks; sums gets one for each. */
+/* total returns the sum of the weights, added in order in chunks; sums gets the sum of each
+ * chunk. */
 static double total(const float *w, int32_t n, double *sums)
 {
 	double all = 0;
@@ -140,15 +141,15 @@ static double total(const float *w, int32_t n, double *sums)
 	return all;
 }
 
-/* cut is where a walk from the best down ends: the bits of the last value, and how
+/* cut is where a walk from the largest value down ends: the bits of the last value, and how
  * many of the values equal to it are taken. */
 typedef struct {
 	uint32_t key;
 	int32_t equals;
 } cut;
 
-/* descend walks z from the largest value down while less than enough has been
- * taken; a value weighs w[i], or 1 where w is NULL. The first is always taken. */
+/* descend walks z from the largest value down until the sum of what it took reaches enough. A
+ * value counts w[i], or 1 if w is NULL. The first value is always taken. */
 static cut descend(workspace *r, const float *z, const float *w, int32_t n, double enough)
 {
 	static const int shifts[3] = {21, 10, 0};
@@ -180,7 +181,7 @@ static cut descend(workspace *r, const float *z, const float *w, int32_t n, doub
 			sum += r->mass[b];
 			first = 0;
 		}
-		if (b < 0 || last != b) { /* the walk ended before this bin, or after all */
+		if (b < 0 || last != b) { /* the walk ended before this bin, or after all bins */
 			b = last;
 			sum -= r->mass[b];
 		}
@@ -193,7 +194,7 @@ static cut descend(workspace *r, const float *z, const float *w, int32_t n, doub
 	return c;
 }
 
-/* weights fills w with e^((z−top)/t), 0 below min_p. */
+/* weights fills w with e^((z−top)/t), and with 0 below min_p. */
 static void weights(const float *z, float *w, int32_t n, float top, float t, float min_p)
 {
 	for (int32_t i = 0; i < n; i += VW) {
@@ -202,8 +203,8 @@ static void weights(const float *z, float *w, int32_t n, float top, float t, flo
 	}
 }
 
-/* draw is the index of the first weight at which the sum exceeds u, of the last
- * one that is not 0 where rounding lets none. */
+/* draw returns the index of the first weight at which the sum exceeds u. If rounding leaves
+ * none, it returns the last index whose weight is not 0. */
 static int32_t draw(const float *w, int32_t n, const double *sums, double u)
 {
 	double before = 0;
@@ -221,14 +222,13 @@ static int32_t draw(const float *w, int32_t n, const double *sums, double u)
 	return n - 1;
 }
 
-/* list is the tokens that are left, in the order of ids; ids is NULL while it is
- * all of them. */
+/* list is the remaining tokens in the order of ids; ids is NULL while all tokens remain. */
 typedef struct {
 	int32_t n, *ids;
 	float *z, *w;
 } list;
 
-/* keep drops what lies below least in by, which is z or w. */
+/* keep removes tokens whose value in by, which is z or w, is below least. */
 static void keep(list *l, const float *by, float least, int32_t *ids)
 {
 	int32_t k = 0;
@@ -255,8 +255,8 @@ static float value(uint32_t key)
 	return f;
 }
 
-/* top_k keeps the logits that are no less than the k-th largest. Of the largest of
- * each few tokens the k-th is a bound that leaves little to search. */
+/* top_k keeps the logits that are not less than the k-th largest. First it takes the maximum of
+ * each group of tokens: the k-th largest maximum is a bound that leaves few tokens to search. */
 static void top_k(list *l, int32_t k, workspace *m)
 {
 	enum { GROUP = 64 };
@@ -273,8 +273,8 @@ static void top_k(list *l, int32_t k, workspace *m)
 	keep(l, l->z, value(descend(m, l->z, NULL, l->n, k).key), m->seen);
 }
 
-/* top_p keeps the best whose weights before them sum to less than p of all. What
- * is lighter than a bound cannot be among them once the heavier are enough. */
+/* top_p keeps the best tokens whose preceding weights sum to less than p of all. When the
+ * tokens above a bound are enough, those below the bound are removed first. */
 static void top_p(list *l, float p, workspace *m)
 {
 	double enough = (double)p * total(l->w, l->n, m->mass);
@@ -296,7 +296,7 @@ static void top_p(list *l, float p, workspace *m)
 			l->w[i] = 0;
 }
 
-/* choose is steps 3 to 10; −1 where no token is left. */
+/* choose does steps 3 to 10; it returns −1 if no token is left. */
 static int32_t choose(const vapp_sample *a, int64_t l, float *z, workspace *m)
 {
 	const vapp_sample_row *r = &a->rows[l];
@@ -341,7 +341,7 @@ static double log_sum_exp(const float *z, int32_t n)
 	return (double)top + log(sum);
 }
 
-/* top_logprobs fills the k best, best first, the lowest id first among equals. */
+/* top_logprobs fills the k best, best first; among equals the lowest id comes first. */
 static void top_logprobs(const float *z, int32_t n, int32_t k, double lse, int32_t *ids, float *probs)
 {
 	int32_t have = 0;
@@ -422,7 +422,7 @@ void VAPP_NAME(sample)(const void *args, const vapp_call *c)
 	}
 }
 
-/* The numbers are those of the rows of a head that drafts: sequences. */
+/* The rows are those of a draft head: sequences. */
 void VAPP_NAME(propose)(const void *args, const vapp_call *c)
 {
 	const vapp_propose *a = args;

@@ -1,7 +1,7 @@
-/* state_body.h: recurrent layers, whose state lies in one page of each sequence.
+/* body.h: recurrent layers. Each sequence has its state in one page.
  *
- * A number of the state is moved on token by token in one order, whatever the step's
- * cut: so the bits depend neither on chunks nor on parts. */
+ * Each number of the state is updated token by token in one order. So the bits depend neither
+ * on how tokens are split into steps nor on parts. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -12,9 +12,9 @@
 
 static inline uint8_t *state_page(const vapp_pages *p, int64_t seq) { return vapp_page(p, p->table[seq * p->width]) + p->k; }
 
-/* begun is the checkpoint that a sequence's step begins from, marked the one that the state
- * of its first n tokens is stored to, by a table of backend.KVClass.CheckpointClass; NULL:
- * none. */
+/* start_snapshot returns the snapshot that a sequence's step begins from. snapshot_after
+ * returns the one to store after the sequence's first n tokens of the step. Both read a table
+ * of backend.KVClass.SnapshotClass and return NULL if there is none. */
 static inline uint8_t *start_snapshot(const vapp_pages *m, int64_t seq)
 {
 	const int32_t *entry = m->table ? m->table + seq * m->width : NULL;
@@ -30,7 +30,7 @@ static inline uint8_t *snapshot_after(const vapp_pages *m, int64_t seq, int64_t 
 	return NULL;
 }
 
-/* keep is x as format has it. */
+/* round_to returns x rounded to format. */
 static inline vf round_to(int32_t format, vf x)
 {
 	if (format == VAPP_BF16)
@@ -43,8 +43,8 @@ static inline vf round_to(int32_t format, vf x)
 	return x;
 }
 
-/* row_of is where the state keeps the input of position pos, at a step that ends
- * before position end. */
+/* row_of returns the row of the state for the input of position pos, in a step that ends before
+ * position end. */
 static inline int64_t row_of(const vapp_conv *a, int64_t pos, int64_t end)
 {
 	if (a->conv_rows >= a->kernel)
@@ -52,8 +52,8 @@ static inline int64_t row_of(const vapp_conv *a, int64_t pos, int64_t end)
 	return pos - (end - a->conv_rows);
 }
 
-/* conv_weights turns the weights of n columns, [n, k], into k vectors. Kernels of four, as
- * models have them, take two rounds of pairs. */
+/* conv_weights transposes the weights of n columns, [n, k], to k vectors. The usual kernels of
+ * four take two rounds of vf_pairs. */
 static inline void conv_weights(const float *w, int32_t k, int n, float *out)
 {
 	float even[2 * VW], odd[2 * VW];
@@ -76,7 +76,7 @@ static inline void conv_weights(const float *w, int32_t k, int n, float *out)
 	}
 }
 
-/* mark_inputs stores the last inputs, the oldest first, of a state that ends before end. */
+/* mark_inputs stores the last inputs, the oldest first, in a snapshot of the state before end. */
 static void mark_inputs(const vapp_conv *a, uint8_t *mark, const vf *past, int64_t end, int n)
 {
 	int64_t row = a->cols * vapp_element(a->pages.format);
@@ -87,7 +87,7 @@ static void mark_inputs(const vapp_conv *a, uint8_t *mark, const vf *past, int64
 	}
 }
 
-/* conv_columns is up to VW columns, n from column col on, of one sequence. */
+/* conv_columns computes n ≤ VW columns, from col on, of one sequence. */
 static void conv_columns(const vapp_conv *a, int64_t seq, int64_t col, int n)
 {
 	int32_t k = a->kernel, f = a->pages.format;
@@ -140,11 +140,11 @@ void VAPP_NAME(conv)(const void *args, const vapp_call *c)
 	}
 }
 
-/* The delta rule is done token by token, not in chunks: a token costs four vector
- * operations for each vector of the state, which is what the products of a chunk would
- * cost, and the work of a layer's projections is a hundred times as much.
+/* The delta rule is computed token by token, not in chunks. A token costs four vector
+ * operations for each vector of the state, as much as the products of a chunk would cost; the
+ * projections of the layer are a hundred times as much work.
  *
- * gates is what a token does to all columns of a value head. */
+ * gates holds what a token does to all columns of a value head. */
 typedef struct {
 	const float *q, *k;
 	float decay, beta, q_scale, k_scale;
@@ -175,8 +175,9 @@ static gates token_gates(const vapp_delta *a, int64_t token, int64_t head)
 	return g;
 }
 
-/* delta_rows is one token for NV vectors of columns of the state s, whose rows are `stride`
- * floats apart. Sums over rows are four, of every fourth row, joined as (0+1)+(2+3). */
+/* delta_rows computes one token for NV vectors of columns of the state s, whose rows are
+ * `stride` floats apart. A sum over rows is four sums, each over every fourth row, joined as
+ * (0+1)+(2+3). */
 #define NV 2
 static inline __attribute__((always_inline)) void delta_rows(const gates *g, float *s, int64_t dim, int64_t stride, const float *v, float *y)
 {
@@ -209,13 +210,13 @@ static inline __attribute__((always_inline)) void delta_rows(const gates *g, flo
 		vf_store(y + j * VW, ((acc[0][j] + acc[1][j]) + (acc[2][j] + acc[3][j])) * vf_set(g->q_scale));
 }
 
-/* run is n tokens of one sequence, from row token on, for columns of one head. */
+/* run is n tokens of one sequence, from row `token` on, for columns of one head. */
 typedef struct {
 	const vapp_delta *a;
 	int64_t seq, head, token, n;
 } run;
 
-/* matrix is the head's in a state, copy that in the state after position pos. */
+/* matrix returns the head's matrix in a state; copy returns it in the state after position pos. */
 static float *matrix(const run *r, const uint8_t *state)
 {
 	return (float *)state + r->head * r->a->key_dim * r->a->value_dim;
@@ -227,7 +228,7 @@ static float *copy(const run *r, int64_t pos)
 	return matrix(r, state_page(&a->pages, r->seq) + (a->copies > 1 ? pos % a->copies * a->copy_bytes : 0));
 }
 
-/* sampled says whether a row of the step is among those that sample. */
+/* is_sampled reports whether a row of the step is sampled. */
 static int is_sampled(const vapp_delta *a, const vapp_call *c, int64_t token)
 {
 	for (int32_t i = 0; i < c->rows[VAPP_PER_SAMPLE]; i++)
@@ -238,16 +239,16 @@ static int is_sampled(const vapp_delta *a, const vapp_call *c, int64_t token)
 
 enum { WIDE = NV * VW };
 
-/* move copies n columns of the state between a copy and a room of WIDE columns. */
+/* move copies n columns of the state between a copy and a buffer of WIDE columns. */
 static void move(float *to, int64_t to_stride, const float *from, int64_t from_stride, int64_t rows, int64_t n)
 {
 	for (int64_t i = 0; i < rows; i++)
 		memcpy(to + i * to_stride, from + i * from_stride, (size_t)n * 4);
 }
 
-/* delta_columns takes n ≤ WIDE columns from col on through all tokens. One token works
- * where they lie if that is where they stay; for several they are brought together, since
- * rows that lie apart share few sets of the first cache. */
+/* delta_columns takes n ≤ WIDE columns, from col on, through all tokens. A single token updates
+ * the state in place if it may. For several tokens the columns are copied to a buffer, because
+ * rows that are far apart share few sets of the first cache. */
 static void delta_columns(const run *r, const vapp_call *c, const gates *g, int64_t col, int64_t n)
 {
 	const vapp_delta *a = r->a;

@@ -1,5 +1,5 @@
-/* linear_int8_amx_amd64.c: Linear on int8 activations with AMX-INT8; a CPU that has not VNNI too
- * takes vectors, which give the same bits. */
+/* amx_amd64.c: Linear on int8 activations with AMX-INT8. A CPU without VNNI uses the vector
+ * kernel, which gives the same bits. */
 #include "amx_body.h"
 
 const vapp_linear_kernel *vapp_linear_int8_amx(int format) {

@@ -1,10 +1,10 @@
-/* linear_int8_amx_body.h: Linear on int8 activations with AMX tiles, to the numbers of
- * linear_int8.h: a tile has the integers of one scale, 32 or 16 k's; its sums are exact, and
- * vectors join them in the order of groups. So bits are those of the other instruction sets,
- * and a few rows, for which tiles do not pay, take the vectors' kernel.
+/* amx_body.h: Linear on int8 activations with AMX tiles, with the arithmetic of int8.h. A tile
+ * has the integers of one scale: 32 or 16 k's. Its sums are exact, and vectors add them in the
+ * order of groups, so the bits are those of the other instruction sets. Fewer than
+ * INT8_AMX_ROWS rows use the vector kernel, which is faster for them.
  *
- * shared holds x as [row tile][group]{codes [16][32], scale [16], less [2][16], sum [16]}; a row
- * past the end is whatever was there: it reaches no other row. */
+ * shared holds x as [row tile][group]{codes [16][32], scale [16], less [2][16], sum [16]}. Rows
+ * past the last one are uninitialized; they affect no other row. */
 #include <immintrin.h>
 #include <stdint.h>
 #include <string.h>
@@ -18,8 +18,8 @@
 #define LANES 16
 #define V static inline __attribute__((always_inline)) FN
 
-/* Of a block of groups: codes as of Q8_0, the sums of four tiles, and the results of two row
- * tiles. */
+/* For a block of groups: codes in the layout of Q8_0, the sums of four tiles, and the results
+ * of two row tiles. */
 typedef struct {
 	uint8_t codes[INT8_BLOCK * PANEL];
 	int32_t sums[2][2][TILE_ROWS][LANES]; /* row tile, half of the panel */
@@ -38,7 +38,7 @@ V __mmask16 some(int64_t n) { return n >= LANES ? 0xffff : n <= 0 ? 0 : (1 << n)
 V __m512 halves(const uint8_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p)); }
 V __m512 small(const uint8_t *p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)p))); }
 
-/* put_group is int8_quantize to row r of a tile. */
+/* put_group does int8_quantize for row r of a tile. */
 FN static void put_group(const int8_codes c, const float *x, x_group *to, int64_t r) {
 	__m512 lo = _mm512_loadu_ps(x), hi = _mm512_loadu_ps(x + 16);
 	__m512i all = _mm512_set1_epi32(0x7fffffff);
@@ -85,8 +85,8 @@ FN static void prepare(const vapp_linear *a, int part, int parts) {
 	}
 }
 
-/* half_products are those of half h of a group (the whole, if it has one scale) with one or two
- * row tiles. */
+/* half_products multiplies half h of a group (the whole group, if it has one scale) with one or
+ * two row tiles. */
 V void half_products(const uint8_t *codes, const int8_codes c, const x_group *x, int64_t far, const int h, const int two, workspace *w) {
 	codes += h * (8 / c.subs) * 128;
 	const int8_t *q = &x->codes[0][0] + h * (GROUP / c.subs);
@@ -112,7 +112,7 @@ V void half_products(const uint8_t *codes, const int8_codes c, const x_group *x,
 	tiles_see_memory();
 }
 
-/* add_group joins the sums of half h, and with the last half the minimum, to row tile t. */
+/* add_group adds the scaled sums of half h and, with the last half, the minimum to row tile t. */
 V void add_group(const int8_codes c, int8_place at, const x_group *x, const int h, const int t, workspace *w) {
 	const int last = h == c.subs - 1;
 #pragma GCC unroll 2
@@ -134,7 +134,7 @@ V void add_group(const int8_codes c, int8_place at, const x_group *x, const int 
 	}
 }
 
-/* move_rows brings the results of rows from y, or writes them there, with a bias. */
+/* load_rows loads the results of rows from y, store_rows writes them there and adds the bias. */
 FN static void load_rows(const vapp_linear *a, int64_t panel, int64_t r0, int64_t rows, int first, workspace *w) {
 	for (int64_t r = 0; r < 2 * TILE_ROWS; r++)
 		for (int v = 0; v < 2; v++) {
@@ -156,8 +156,8 @@ FN static void store_rows(const vapp_linear *a, int64_t panel, int64_t r0, int64
 	}
 }
 
-/* rows_of_panel multiplies groups g0 … g1 of a panel with one or two row tiles from t on. codes are
- * unpacked, or NULL for those of Q8_0. format is known when compiling. */
+/* rows_of_panel multiplies groups [g0, g1) of a panel with one or two row tiles from t on.
+ * codes are unpacked; they are NULL for Q8_0. format is a compile-time constant. */
 V void rows_of_panel(const int format, const vapp_linear *a, int64_t panel, const uint8_t *codes, int64_t g0, int64_t g1, int64_t t, const int two) {
 	const int8_codes c = int8_codes_of(format);
 	workspace *w = a->work;

@@ -1,5 +1,5 @@
-/* linear_int8_amx_soft_amd64.c: the kernel of AMX-INT8 on tiles in memory, for tests on machines
- * without tile registers. */
+/* amx_soft_amd64.c: the kernel of AMX-INT8 on tiles in memory, for tests on machines without
+ * AMX. */
 #define VAPP_SOFT_TILES
 #include "amx_body.h"
 

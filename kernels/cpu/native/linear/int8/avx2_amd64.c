@@ -1,7 +1,6 @@
-/* linear_int8_avx2_amd64.c: Linear on int8 activations with AVX2. Pairs of products are
- * summed in 16 bits, which hold them: of codes of four bits eight pairs, of five bits four,
- * of six bits two. Codes of eight bits are signed again, and their sign moves to x: 128·127
- * twice is below 2^15. */
+/* avx2_amd64.c: Linear on int8 activations with AVX2. Pairs of products are summed in 16 bits,
+ * which is enough for eight pairs with 4-bit codes, four with 5-bit and two with 6-bit codes.
+ * 8-bit codes are made signed, and their sign moves to x: 2·128·127 is below 2^15. */
 #include "int8.h"
 
 #include <immintrin.h>
@@ -21,15 +20,15 @@ V __m256 small(const uint8_t *p) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi3
 
 V __m256i shifted(__m256i q, const int left) { return left >= 0 ? _mm256_slli_epi16(q, left) : _mm256_srli_epi16(q, -left); }
 
-/* with_high are low nibbles with the high bits of vector t of eight: to bits 4 and more. */
+/* with_high adds to low nibbles the high bits of vector t of eight, from bit 4 on. */
 V __m256i with_high(const blocks b, const uint8_t *high, int t, __m256i low) {
 	const int each = 8 / b.high;
 	__m256i bits = shifted(dwords(high + t / each * 128), 4 - t % each * b.high);
 	return _mm256_or_si256(low, _mm256_and_si256(bits, _mm256_set1_epi8((char)(((1 << b.high) - 1) << 4))));
 }
 
-/* eight are the codes of k's 8·j … 8·j+7 of 8 lanes, in the order of int8_codes; those of
- * eight bits signed. */
+/* codes_of_8 loads the codes of k's 8·j … 8·j+7 of 8 lanes, in the order of int8_codes; 8-bit
+ * codes are signed. */
 V void codes_of_8(const int format, int8_place at, int lane, int j, __m256i *w0, __m256i *w1) {
 	if (format == VAPP_Q8_0) {
 		__m256i zero = _mm256_set1_epi8((char)Q8_ZERO);
@@ -59,7 +58,7 @@ V __m256 least_of(const int8_codes c, int8_place at, int lane) {
 
 V __m256 dword_floats(const int32_t *x) { return _mm256_castsi256_ps(_mm256_set1_epi32(*x)); }
 
-/* products adds those of four k's to pairs. */
+/* products sums the products of neighbouring bytes in 16 bits: four k's become two sums. */
 V __m256i products(const int format, __m256i w, __m256i q) {
 	if (format == VAPP_Q8_0) return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(q, w));
 	return _mm256_maddubs_epi16(w, q);
@@ -98,7 +97,7 @@ V void group(const int format, const int8_codes c, int8_place at, const int32_t 
 	for (int r = 0; r < rows; r++) y[r] = _mm256_fmadd_ps(m, dword_floats(x + X_SUM * tile + r), y[r]);
 }
 
-/* lanes are the first n of a vector. */
+/* lanes returns the mask of the first n lanes. */
 V __m256i lanes(int64_t n) {
 	__m256i each = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
 	return _mm256_cmpgt_epi32(_mm256_set1_epi32(n > LANES ? LANES : n < 0 ? 0 : (int)n), each);
@@ -119,7 +118,7 @@ V void steps_of(const int format, const int8_step *s, const int lane, const int 
 		_mm256_maskstore_ps(s->y + r * s->ldy + lane, some, s->bias ? _mm256_add_ps(y[r], bias) : y[r]);
 }
 
-/* One function for each format, of up to MOST_ROWS rows. */
+/* One function for each format, for up to MOST_ROWS rows. */
 #define STEPS(format) \
 	FN static void steps_##format(const int8_step *s, int lane, int rows, int tile) { \
 		if (tile == 1) { \

@@ -1,5 +1,5 @@
-/* linear_int8_avx512_amd64.c: Linear on int8 activations with AVX-512 VNNI; a CPU that has
- * AVX-512 alone takes the code of AVX2, which gives the same bits. */
+/* avx512_amd64.c: Linear on int8 activations with AVX-512 VNNI. A CPU with AVX-512 but without
+ * VNNI uses the code of AVX2, which gives the same bits. */
 #include "vnni.h"
 #include "amx.h"
 

@@ -1,5 +1,5 @@
-/* linear_int8_body.h: what all instruction sets share of Linear on int8 activations.
- * The including file brings FN, quantize_group, in_place, unpack_codes, and int8_steps, which multiplies so many k's. */
+/* body.h: what all instruction sets share of Linear on int8 activations. The including file
+ * defines FN (default: portable C), quantize_group, in_place, unpack_codes and int8_steps. */
 #include <stdint.h>
 
 #include "../../shared/linear.h"
@@ -13,29 +13,30 @@
 /* One step: groups [g0, g1) of a panel and a tile of rows. */
 typedef struct {
 	const uint8_t *panel;
-	const uint8_t *codes; /* of group g0 on, as of Q8_0, where they were unpacked; else NULL */
+	const uint8_t *codes; /* of group g0 on, in the layout of Q8_0, if they were unpacked; else NULL */
 	int64_t g0, g1;
-	const int32_t *x; /* of group g0, [X_DWORDS][rows of a tile] each */
+	const int32_t *x; /* of group g0 on, [X_DWORDS][rows of a tile] for each group */
 	float *y;         /* at this row and the panel's first output */
 	int64_t ldy, lanes;
 	const float *bias; /* of these outputs, in the last step; else NULL */
-	const uint8_t *next; /* what is read after these groups, or a little after each; NULL: fetch nothing */
-	int tile, tiles;     /* this one of so many */
+	const uint8_t *next; /* read after these groups: prefetched a little with each; NULL: nothing to prefetch */
+	int tile, tiles;     /* this tile, and the number of tiles */
 } int8_step;
 
-/* Tiles of x have room for so many rows: INT8_TILE, or 1 where there is one. */
+/* int8_steps computes a step for `rows` rows; tiles of x have `tile` rows: INT8_TILE, or 1 if
+ * there is only one row. */
 static void int8_steps(int32_t format, const int8_step *s, int rows, int tile);
 
-/* in_place says that so many tiles of rows take the codes as they are packed. */
+/* in_place reports whether that many tiles of rows read the packed codes directly. */
 static int in_place(int32_t format, int64_t tiles);
 
-/* unpack_codes unpacks those of the step's groups for several tiles, or returns NULL. */
+/* unpack_codes unpacks the codes of the step's groups for several tiles, or returns NULL. */
 static const uint8_t *unpack_codes(int32_t format, const int8_step *s, uint8_t *to);
 
-/* quantize_group is int8_quantize, in PLANES. */
+/* quantize_group does int8_quantize, in PLANES. */
 FN static void quantize_group(const int8_codes c, const float *x, int rows, int32_t *to);
 
-/* x_tile quantizes n groups of rows r0 … r1 to a tile of so many rows. */
+/* x_tile quantizes groups [g0, g1) of rows [r0, r1) to a tile of `tile` rows. */
 FN static void x_tile(const vapp_linear *a, int64_t r0, int64_t r1, int64_t g0, int64_t g1, int tile, int32_t *to) {
 	const int8_codes c = int8_codes_of(a->format);
 	for (int64_t g = g0; g < g1; g++, to += X_DWORDS * tile)
@@ -53,13 +54,13 @@ FN static void prepare(const vapp_linear *a, int part, int parts) {
 	}
 }
 
-/* one_fetches says that a single tile of rows fetches ahead. Codes of Q8_0 take longer to read than
- * few rows to multiply, and come sooner if nothing asks for them. */
+/* one_fetches reports whether a single tile of rows prefetches. For few rows the codes of Q8_0
+ * take longer to read than to multiply, and reading is faster without prefetches. */
 static int one_fetches(const vapp_linear *a) { return a->rows > 1 && (a->format != VAPP_Q8_0 || a->rows * PLANES >= 6); }
 
-/* panel_tiles multiplies a panel with tiles t0 … t1 of rows; many tiles take a block of k
- * at a time, which stays in the first cache between them where it was unpacked; a longer one where it
- * was not, as each block reads and writes the sums anew. */
+/* panel_tiles multiplies a panel with tiles [t0, t1) of rows. Several tiles take a block of k
+ * at a time; an unpacked block stays in the first cache. Blocks that are not unpacked are
+ * longer, because each block loads and stores the sums again. */
 static void panel_tiles(const vapp_linear *a, int64_t panel, int64_t t0, int64_t t1, const int32_t *x, int tile) {
 	const int plain = in_place(a->format, t1 - t0);
 	int64_t groups = a->in / GROUP, some = t1 - t0 == 1 ? groups : (plain ? INT8_LONG : INT8_BLOCK) / GROUP, output = panel * PANEL;
@@ -81,7 +82,7 @@ static void panel_tiles(const vapp_linear *a, int64_t panel, int64_t t0, int64_t
 	}
 }
 
-/* One row is quantized by every part for itself, which is sooner done than shared. */
+/* Every part quantizes a single row for itself: this is faster than sharing it. */
 FN static void run(const vapp_linear *a, int part, int parts) {
 	int tile = a->rows == 1 ? 1 : INT8_TILE;
 	linear_grid g = grid_of(a, tile, part, parts);

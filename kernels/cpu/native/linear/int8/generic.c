@@ -1,11 +1,10 @@
-/* linear_int8_generic.c: Linear on int8 activations in portable C, and what a row of its
- * weights means. */
+/* generic.c: Linear on int8 activations in portable C, and unpacking of a row of weights. */
 #include "int8.h"
 
 #define quantize_group int8_quantize
 #include "body.h"
 
-/* field returns the bits of k, below 32, in fields of that many (linear_blocks.h). */
+/* field returns the bits of k, below 32, in fields of `bits` bits (blocks.h). */
 static int field(const uint8_t *fields, int bits, int k, int lane) {
 	uint32_t word;
 	int per = 32 / bits;
@@ -13,7 +12,7 @@ static int field(const uint8_t *fields, int bits, int k, int lane) {
 	return (int)(word >> (k % per * bits) & ((1u << bits) - 1));
 }
 
-/* code returns that of k, below 32, of a group. */
+/* code returns the code of k, below 32, of a group. */
 static int code(int32_t format, const uint8_t *p, int k, int lane) {
 	uint32_t word;
 	if (format == VAPP_Q8_0) return p[k / 4 * 128 + lane * 4 + k % 4];
@@ -29,7 +28,7 @@ static int code(int32_t format, const uint8_t *p, int k, int lane) {
 	return c | (high & ((1 << b.high) - 1)) << b.low;
 }
 
-/* scale_of returns d of a lane for half h of a group; products are exact. */
+/* scale_of returns the scale of a lane for half h of a group; the product is exact. */
 static float scale_of(int8_place at, int lane, int h) {
 	float d = half_float(load16(at.d + lane * 2));
 	return at.subs ? d * (float)(int8_t)at.subs[h * PANEL + lane] : d;
@@ -46,7 +45,7 @@ static float dword_float(const int32_t *x) {
 	return f;
 }
 
-/* row_group adds a group's products to y; x is a row's, in tiles of so many. */
+/* row_group adds a group's products to y; x is a row, in tiles of `tile` rows. */
 static float row_group(int8_codes c, const uint8_t *codes, int8_place at, const int32_t *x, int tile, int lane, float y) {
 	int8_t q[GROUP];
 	for (int i = 0; i < 8; i++) memcpy(q + 4 * i, x + i * tile, 4);

@@ -1,6 +1,6 @@
-/* linear_int15_amd64.c: Linear on activations of 15 bits with AVX-512 VNNI: of what
- * VAPP_AVX512_BF16 multiplies, the formats whose codes are integers. That takes the time of two
- * products of bytes, which is that of one of bf16 pairs, and codes need not become bf16. */
+/* int15_amd64.c: Linear on activations of 15 bits with AVX-512 VNNI. VAPP_AVX512_BF16 uses it
+ * for the formats whose codes are integers: two products of bytes take the time of one product
+ * of bf16 pairs, and the codes need no conversion to bf16. */
 #define PLANES 2
 #include "vnni.h"
 

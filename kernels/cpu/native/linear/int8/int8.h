@@ -1,20 +1,20 @@
-/* linear_int8.h: Linear on integer activations, for quantized weights.
+/* int8.h: Linear on integer activations, for quantized weights.
  *
- * A row of x is cut into groups of 32; a group's numbers are rounded to the nearest
- * multiple of max |x| / 127, ties to even; with PLANES 2, of max |x| / 16256: 128 times one
- * int8 and another one. Products of the integers with a weight's
- * codes are summed exactly; then, group by group in the order of k,
+ * A row of x is cut into groups of 32, and the numbers of a group are rounded to the nearest
+ * multiple of max |x| / 127, ties to even. With PLANES 2 it is max |x| / 16256, and a number is
+ * 128 times one int8 plus another. The products of these integers with a weight's codes are
+ * summed exactly; then, group by group in the order of k,
  *
- *   y = fma(sum, d·dx, y)          d the weight's scale, dx the group's; for formats
- *                                  with two scales in 32 k's, each half in turn
- *   y = fma(m, dx·Σx, y)           where the format has minima, m
+ *   y = fma(sum, d·dx, y)          d is the weight's scale, dx the group's; formats with two
+ *                                  scales in 32 k's do this for each half
+ *   y = fma(m, dx·Σx, y)           for formats with minima, m
  *
- * from 0 on, and the bias is added last. So all instruction sets give the same bits.
- * A group that has a NaN or an infinity gets the scale NaN.
+ * starting at 0, with the bias added last. So all instruction sets give the same bits. A group
+ * that has a NaN or an infinity gets the scale NaN.
  *
- * Packed weights lie as in linear_panel.h, but of Q8_0: per 32 k [32] half d, [8][32][4] codes + 128.
- * And the high bits of codes (linear_blocks.h): byte b of a dword has those of the b'th byte of
- * 8/high vectors of four codes, of the first in its lowest bits. */
+ * Packed weights have the layout of panel.h with two differences. Q8_0 is, per 32 k, [32] half
+ * d, [8][32][4] codes + 128. For the high bits of codes (blocks.h), byte b of a dword has those
+ * of byte b of 8/high vectors of four codes, the first vector's in its lowest bits. */
 #ifndef VAPP_CPU_LINEAR_INT8_H
 #define VAPP_CPU_LINEAR_INT8_H
 #include <stdint.h>
@@ -31,25 +31,25 @@
 
 enum {
 	GROUP = 32, /* k's of x that share a scale */
-	/* A tile of x holds for each group dwords of T rows each: 8 of codes for each plane, the scale,
-	 * for each half of the group −zero·Σ codes, and dx·Σ codes. */
+	/* A tile of x holds these dwords for each group, T rows each: 8 of codes for each plane,
+	 * the scale, for each half of the group −zero·Σ codes, and dx·Σ codes. */
 	X_SCALE = 8 * PLANES,
 	X_LESS,
 	X_SUM = X_LESS + 2,
 	X_DWORDS,
-	INT8_MOST = PLANES == 2 ? 127 * 128 : 127, /* of a number of x as an integer */
-	INT8_TILE = 6 / PLANES, /* rows of a tile: with 32 registers 12 sums of integers, 12 of floats, 4 weights */
-	INT8_BLOCK = 512, /* k's that tiles of rows take before the next, where codes are unpacked for them */
-	INT8_LONG = 4096, /* and where they are taken as they are packed, out of the second cache */
-	INT8_AHEAD = 8192, /* bytes that a single tile of rows fetches ahead */
+	INT8_MOST = PLANES == 2 ? 127 * 128 : 127, /* the largest integer of x */
+	INT8_TILE = 6 / PLANES, /* rows of a tile: with 32 registers 12 integer sums, 12 float sums, 4 weights */
+	INT8_BLOCK = 512, /* k's that all tiles of rows take before the next k's, if codes are unpacked */
+	INT8_LONG = 4096, /* the same if codes are read packed, from the second cache */
+	INT8_AHEAD = 8192, /* bytes that a single tile of rows prefetches ahead */
 	Q8_ZERO = 128
 };
 
-/* What a code of a format stands for: d·(code − zero) [+ m]. */
+/* The meaning of a format's codes: d·(code − zero) [+ m]. */
 typedef struct {
 	int zero, subs, least;
 	int bits;     /* of a code */
-	uint8_t order[8]; /* the k's, of eight, that a vector's bytes multiply */
+	uint8_t order[8]; /* which of eight k's each byte of a vector multiplies */
 } int8_codes;
 
 INLINE int8_codes int8_codes_of(int32_t format) {
@@ -75,13 +75,13 @@ INLINE int int8_format(int format) {
 	return 0;
 }
 
-/* What 32 k's of a panel are made of: codes, or fields of them; scales of 32 lanes as
- * halves, times int8 ones if subs; and so the minima. */
+/* The parts of 32 k's of a panel: codes, or fields of them; the scales of 32 lanes as halves,
+ * times int8 scales if subs is set; the minima alike. */
 typedef struct {
 	const uint8_t *codes, *d, *m, *subs;
 } int8_place;
 
-/* int8_place_at returns that of group g, whose panel begins at p. */
+/* int8_place_at returns the parts of group g; its panel begins at p. */
 INLINE int8_place int8_place_at(const int format, const uint8_t *p, int64_t g) {
 	if (format == VAPP_Q8_0) return (int8_place){p + g * 1088 + 64, p + g * 1088, NULL, NULL};
 	if (format == VAPP_Q4_0) return (int8_place){p + g * 576 + 64, p + g * 576, NULL, NULL};
@@ -97,7 +97,7 @@ INLINE int8_place int8_place_at(const int format, const uint8_t *p, int64_t g) {
 	return (int8_place){sub + b.subs * PANEL * (1 + b.least), p, p + 64, sub};
 }
 
-/* int8_tile_bytes returns the room of a tile of x. */
+/* int8_tile_bytes returns the size of a tile of x. */
 INLINE int64_t int8_tile_bytes(int64_t in, int rows) { return in / GROUP * X_DWORDS * 4 * rows; }
 
 INLINE int32_t int8_bits(float f) {
@@ -108,7 +108,7 @@ INLINE int32_t int8_bits(float f) {
 
 enum { INT8_NAN = 0x7fc00000, INT8_INFINITY = 0x7f800000, INT8_LEAST = 27 << 23 /* 2⁻¹⁰⁰: smaller is zero */ };
 
-/* int8_quantize writes a group of a row to its place in a tile of so many rows, in one plane. */
+/* int8_quantize writes a group of a row to its place in a tile of `rows` rows, in one plane. */
 INLINE void int8_quantize(const int8_codes c, const float *x, int rows, int32_t *to) {
 	int32_t most = 0, codes[GROUP], sums[2] = {0};
 	for (int k = 0; k < GROUP; k++) {
@@ -133,7 +133,7 @@ INLINE void int8_quantize(const int8_codes c, const float *x, int rows, int32_t 
 	to[(X_LESS + 1) * rows] = -c.zero * sums[1];
 }
 
-/* vapp_linear_row_int8 unpacks one row; it serves all variants. */
+/* vapp_linear_row_int8 unpacks one row; all variants use it. */
 void vapp_linear_row_int8(const void *w, int32_t format, int32_t in, int32_t out, int32_t r, float *dst);
 
 const vapp_linear_kernel *vapp_linear_int8_generic(int format);

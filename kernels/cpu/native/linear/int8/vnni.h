@@ -1,4 +1,4 @@
-/* linear_int8_vnni.h: Linear on integer activations with AVX-512 VNNI. */
+/* vnni.h: Linear on integer activations with AVX-512 VNNI. */
 #include <immintrin.h>
 #include <stdint.h>
 #include <string.h>
@@ -26,7 +26,7 @@ V void codes_of(const int8_codes c, __m512i a, __m512i b, int rows, int32_t *to)
 	for (int i = 0; i < 8; i++) to[i * rows] = words[i];
 }
 
-/* quantize_group is int8_quantize, in PLANES. */
+/* quantize_group does int8_quantize, in PLANES. */
 FN static void quantize_group(const int8_codes c, const float *x, int rows, int32_t *to) {
 	__m512 lo = _mm512_loadu_ps(x), hi = _mm512_loadu_ps(x + 16);
 	__m512i all = _mm512_set1_epi32(0x7fffffff);
@@ -67,15 +67,15 @@ V __m512i dwords(const uint8_t *p) { return _mm512_loadu_si512(p); }
 
 V __m512i shift_left(__m512i q, const int left) { return left >= 0 ? _mm512_slli_epi16(q, left) : _mm512_srli_epi16(q, -left); }
 
-/* with_high are low nibbles with the high bits of vector t of eight: to bits 4 and more. */
+/* with_high adds to low nibbles the high bits of vector t of eight, from bit 4 on. */
 V __m512i with_high(const blocks b, const uint8_t *high, int t, __m512i low) {
 	const int each = 8 / b.high;
 	__m512i bits = shift_left(dwords(high + t / each * 128), 4 - t % each * b.high);
 	return _mm512_ternarylogic_epi32(low, bits, _mm512_set1_epi8((char)(((1 << b.high) - 1) << 4)), 0xf8);
 }
 
-/* eight are the codes of k's 8·j … 8·j+7 of 16 lanes, in the order of int8_codes; plain
- * ones lie as those of Q8_0. */
+/* codes_of_8 loads the codes of k's 8·j … 8·j+7 of 16 lanes, in the order of int8_codes; with
+ * plain they have the layout of Q8_0. */
 V void codes_of_8(const int format, const int plain, int8_place at, int lane, int j, __m512i *w0, __m512i *w1) {
 	if (plain || format == VAPP_Q8_0) {
 		*w0 = dwords(at.codes + 2 * j * 128 + lane * 4);
@@ -91,7 +91,8 @@ V void codes_of_8(const int format, const int plain, int8_place at, int lane, in
 	*w1 = with_high(b, at.codes + 128 * b.low + lane * 4, 2 * j + 1, *w1);
 }
 
-/* Scales and minima of a block, as floats, before those of its sub-blocks. */
+/* The scales and minima of a block as floats, before they are multiplied with those of
+ * sub-blocks. */
 typedef struct {
 	__m512 d[2], m[2];
 } block_heads;
@@ -110,8 +111,8 @@ V __m512 scale_by_sub(__m512 head, const uint8_t *sub) { return sub ? _mm512_mul
 
 V __m512 dword_floats(const int32_t *x) { return _mm512_castsi512_ps(_mm512_set1_epi32(*x)); }
 
-/* products adds those of the codes of group at, of half h of it if halves have scales of their
- * own. Of one row or two the upper nibbles stay where they are, in sums of their own. */
+/* products sums the products with the codes of a group, or of its half h if halves have their
+ * own scales. For one row or two, upper nibbles are not shifted; they have their own sums. */
 V void products(const int format, const int plain, const int8_codes c, int8_place at, const int h, const int32_t *x, const int rows,
                 const int tile, __m512i total[][2]) {
 	const int apart = !plain && c.bits == 4 && rows <= 2;
@@ -160,7 +161,8 @@ V void products(const int format, const int plain, const int8_codes c, int8_plac
 		}
 }
 
-/* half_of adds the scaled products of half h of a group, or of the whole group if it has one scale. */
+/* half_of adds the scaled products of half h of a group, or of the whole group if it has one
+ * scale. */
 V void half_of(const int format, const int plain, const int8_codes c, int8_place at, const block_heads *b, const int h, const int32_t *x,
                const int rows, const int tile, __m512 y[][2]) {
 	__m512i sum[INT8_TILE][2];
@@ -174,10 +176,10 @@ V void half_of(const int format, const int plain, const int8_codes c, int8_place
 	}
 }
 
-/* group adds the products of one group, whose format, rows and tile are known when compiling. */
+/* group adds the products of one group; its format, rows and tile are compile-time constants. */
 V void group(const int format, const int plain, const int8_codes c, int8_place at, const block_heads *b, const int32_t *x, const int rows,
              const int tile, __m512 y[][2]) {
-	if (rows == 1) { /* Memory takes the time, and came later to longer code. */
+	if (rows == 1) { /* one row is bound by memory, and longer code measured slower */
 		for (int h = 0; h < c.subs; h++) half_of(format, plain, c, at, b, h, x, rows, tile, y);
 	} else {
 		half_of(format, plain, c, at, b, 0, x, rows, tile, y);
@@ -192,10 +194,10 @@ V void group(const int format, const int plain, const int8_codes c, int8_place a
 	}
 }
 
-/* lines_of is how many lines a group of a panel has. */
+/* lines_of returns the cache lines of a group of a panel. */
 V int lines_of(const int format) { return (int)((panel_k(format, 128) / 4 + 63) / 64); }
 
-/* fetch brings lines of what will be read to the second cache. */
+/* fetch prefetches lines into the second cache. */
 V void fetch(const uint8_t *p, int from, int to) {
 	for (int i = from; i < to; i++) _mm_prefetch(p + 64 * i, _MM_HINT_T1);
 }
@@ -204,7 +206,8 @@ V void steps_of(const int format, const int plain, const int8_step *s, const int
 	const int8_codes c = int8_codes_of(format);
 	const int alike = blocks_of(format).subs ? 4 : 1; /* groups that share heads */
 	const int32_t *x = s->x;
-	/* The tiles of a block share in fetching the next: memory is busy all the time that they multiply. */
+	/* The tiles of a block share the prefetch of the next block, so that memory is busy all the
+	 * time. */
 	const int from = s->next ? lines_of(format) * s->tile / s->tiles : 0, to = s->next ? lines_of(format) * (s->tile + 1) / s->tiles : 0;
 	block_heads b;
 	__m512 y[INT8_TILE][2];
@@ -218,7 +221,7 @@ V void steps_of(const int format, const int plain, const int8_step *s, const int
 		for (int i = 0; i < alike; i++, x += X_DWORDS * tile) {
 			int8_place at = int8_place_at(format, s->panel, g + i);
 			if (tile > 1) fetch(s->next + (g + i - s->g0) * (panel_k(format, 128) / 4), from, to);
-			/* Its lines are not read in their order, which processors do not guess. */
+			/* Q6_K's lines are not read in order, so the processor does not prefetch them. */
 			if (tile == 1 && format == VAPP_Q6_K) fetch(at.codes + INT8_AHEAD, 0, lines_of(format));
 			if (plain) at.codes = s->codes + (g + i - s->g0) * PLAIN_BYTES;
 			group(format, plain, c, at, &b, x, rows, tile, y);
@@ -276,8 +279,8 @@ V void unpack_of(const int format, const int8_step *s, uint8_t *to) {
 	FN static void unpack_##format(const int8_step *s, uint8_t *to) { unpack_of(format, s, to); }
 INT8_FORMATS(STEPS)
 
-/* Nibbles are brought apart while products keep other units busy, for any number of tiles; high bits
- * take longer. */
+/* Separating nibbles overlaps with the products, for any number of tiles; high bits take
+ * longer. */
 static int in_place(int32_t format, int64_t tiles) { return !blocks_of(format).high || tiles <= 3; }
 
 static const uint8_t *unpack_codes(int32_t format, const int8_step *s, uint8_t *to) {

@@ -1,7 +1,7 @@
-/* linear_w8a8_amx_body.h: linear_w8a8.h with AMX tiles. Sums are integers, so that bits are those of
- * vectors, which a few rows take. A block of k's of a panel stays in the first cache while all
- * row tiles go by, two at a time; sums wait in work between blocks. A row of x past the end is
- * whatever was there: it reaches no other row. */
+/* amx_body.h: the kernel of w8a8.h with AMX tiles. Sums are integers, so the bits are those of
+ * the vector kernel, which fewer than W8_AMX_ROWS rows use. A block of k's of a panel stays in
+ * the first cache while all row tiles use it, two at a time; the sums stay in work between
+ * blocks. Rows of x past the last one are uninitialized; they affect no other row. */
 #include <immintrin.h>
 #include <stdint.h>
 
@@ -15,7 +15,8 @@
 
 typedef int32_t row_sums[2][TILE_ROWS][LANES]; /* of a row tile and a panel */
 
-/* products multiplies n times 64 k's of one or two row tiles; the second's x is far bytes on. */
+/* products multiplies n times 64 k's of one or two row tiles; the second tile's x is TILE_ROWS
+ * rows after the first's. */
 FN static void products(const int8_t *x, int64_t stride, const uint8_t *w, int64_t n, row_sums *sums, int two, int first) {
 	int64_t far = TILE_ROWS * stride;
 	tiles_see_memory();
@@ -58,7 +59,7 @@ FN static void products(const int8_t *x, int64_t stride, const uint8_t *w, int64
 	tiles_see_memory();
 }
 
-/* finish scales the sums of row tile t and writes what exists of them. */
+/* finish scales the sums of row tile t and writes the rows and outputs that exist. */
 FN static void finish(const vapp_linear *a, int64_t panel, int64_t t, const row_sums *sums) {
 	const int8_t *x = (const int8_t *)a->shared + t * TILE_ROWS * w8_row_bytes(a->in);
 	const float *scales = (const float *)((const uint8_t *)a->w + (panel + 1) * w8_panel_bytes(a->in)) - PANEL;

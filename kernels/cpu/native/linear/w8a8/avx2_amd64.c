@@ -1,5 +1,5 @@
-/* linear_w8a8_avx2_amd64.c: linear_w8a8.h with AVX2. Sums of two products with the size of a
- * weight, 2·128·127 at most, fit the 16 bits that VPMADDUBSW has for them. */
+/* avx2_amd64.c: the kernel of w8a8.h with AVX2. A sum of two products with a weight's magnitude
+ * is at most 2·128·127, which fits the 16 bits of VPMADDUBSW. */
 #include "w8a8.h"
 
 #include <immintrin.h>
@@ -48,7 +48,7 @@ V __m256i some(int64_t n) {
 	return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
-/* half is 16 outputs from lane on; rows is known when compiling. */
+/* half computes 16 outputs from `lane` on; rows is a compile-time constant. */
 V void half(const w8_part *p, const int rows, int lane) {
 	__m256i sum[W8_TILE][2];
 	for (int r = 0; r < rows; r++) sum[r][0] = sum[r][1] = _mm256_setzero_si256();

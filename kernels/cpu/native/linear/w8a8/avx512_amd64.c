@@ -1,5 +1,5 @@
-/* linear_w8a8_avx512_amd64.c: linear_w8a8.h with AVX-512 VNNI; a CPU that has AVX-512 alone
- * takes the code of AVX2, which gives the same bits. */
+/* avx512_amd64.c: the kernel of w8a8.h with AVX-512 VNNI. A CPU with AVX-512 but without VNNI
+ * uses the code of AVX2, which gives the same bits. */
 #include "w8a8.h"
 
 #include <immintrin.h>
@@ -35,7 +35,7 @@ FN static void w8_quantize(const float *x, int64_t in, int8_t *to) {
 	w8_end(to, in, scale, _mm512_reduce_add_epi32(sums));
 }
 
-/* tile_of multiplies a number of rows that is known when compiling. */
+/* tile_of multiplies `rows` rows, a compile-time constant. */
 V void tile_of(const w8_part *p, const int rows) {
 	__m512i sum[W8_TILE][2];
 #pragma GCC unroll 12
@@ -68,7 +68,7 @@ V void tile_of(const w8_part *p, const int rows) {
 	}
 }
 
-/* One row of a panel is two chains of sums: four k's at a time make them eight. */
+/* One row of a panel has two chains of sums; four k's at a time make them eight. */
 FN static void one_row(const w8_part *p) {
 	__m512i sum[4][2];
 	for (int i = 0; i < 4; i++) sum[i][0] = sum[i][1] = _mm512_setzero_si512();

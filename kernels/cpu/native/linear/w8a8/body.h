@@ -1,5 +1,5 @@
-/* linear_w8a8_body.h: what all instruction sets share of linear_w8a8.h. The including file
- * brings FN, W8_TILE rows that it multiplies at once, w8_quantize and w8_tile. */
+/* body.h: what all instruction sets share of w8a8.h. The including file defines W8_TILE, the
+ * rows that it multiplies at once, w8_quantize and w8_tile. */
 #include <stdint.h>
 
 #include "../../shared/linear.h"
@@ -18,7 +18,7 @@ typedef struct {
 	const float *bias; /* of these outputs, or NULL */
 } w8_part;
 
-/* w8_quantize rounds a row of in numbers. */
+/* w8_quantize rounds a row of `in` numbers. */
 static void w8_quantize(const float *x, int64_t in, int8_t *to);
 
 /* w8_tile multiplies rows of x, at most W8_TILE, with a panel. */
@@ -29,7 +29,7 @@ static void prepare(const vapp_linear *a, int part, int parts) {
 		w8_quantize(a->x + r * a->ldx, a->in, (int8_t *)a->shared + r * w8_row_bytes(a->in));
 }
 
-/* One row is rounded by every part for itself, which is sooner done than shared. */
+/* Every part rounds a single row for itself: this is faster than sharing it. */
 static void run(const vapp_linear *a, int part, int parts) {
 	linear_grid g = grid_of(a, W8_TILE, part, parts);
 	const int8_t *x = a->shared;

@@ -1,4 +1,4 @@
-/* linear_w8a8.c: the kernels of linear_w8a8.h, and portable C. */
+/* generic.c: the kernel of w8a8.h in portable C, and the table of its kernels. */
 #include "amx.h"
 #include "w8a8.h"
 
@@ -22,7 +22,7 @@ static void w8_quantize(const float *x, int64_t in, int8_t *to) {
 static void w8_tile(const w8_part *p, int rows) {
 	for (int r = 0; r < rows; r++) {
 		const int8_t *x = p->x + r * p->stride;
-		uint32_t sums[PANEL] = {0}; /* wraps, and back */
+		uint32_t sums[PANEL] = {0}; /* may wrap; the difference below is exact */
 		for (int64_t k = 0; k < p->n; k += 4)
 			for (int lane = 0; lane < PANEL; lane++) {
 				const uint8_t *w = p->w + k * PANEL + lane * 4;
