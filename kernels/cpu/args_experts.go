@@ -36,14 +36,14 @@ type ExpertShape struct {
 	Rows, Top, Experts int
 }
 
-// ExpertRoom is the workspace of a mixture: offsets into what all threads share, its
+// ExpertWorkspace is the workspace of a mixture: offsets into what all threads share, its
 // bytes, and those of each thread's room; all multiples of 64.
-type ExpertRoom struct {
+type ExpertWorkspace struct {
 	First, Before, Place, Picked, Up, Act, Shared, Bytes, Each int64
 }
 
-// Room lays the workspace out. Layout has accepted both matrices.
-func (s ExpertShape) Room() (r ExpertRoom) {
+// Workspace lays the workspace out. Layout has accepted both matrices.
+func (s ExpertShape) Workspace() (r ExpertWorkspace) {
 	picks := int64(min(s.Rows, ExpertRows)) * int64(s.Top)
 	take := func(n int64) int64 {
 		at := r.Bytes

@@ -69,7 +69,7 @@ func (l layout) expertRooms(p *backend.Program, o backend.Experts) (rooms, error
 	if err != nil {
 		return rooms{}, err
 	}
-	r := s.Room()
+	r := s.Workspace()
 	return rooms{shared: r.Bytes, each: r.Each}, nil
 }
 

@@ -12,9 +12,9 @@
 
 static inline uint8_t *state_page(const vapp_pages *p, int64_t seq) { return vapp_page(p, p->table[seq * p->width]) + p->k; }
 
-/* start_snapshot returns the snapshot that a sequence's step begins from. snapshot_after
- * returns the one to store after the sequence's first n tokens of the step. Both read a table
- * of backend.KVClass.SnapshotClass and return NULL if there is none. */
+/* start_snapshot returns the snapshot that a sequence's step begins from. snapshot_after returns
+ * the one that stores the state after the sequence's first n tokens. Both read a table of
+ * backend.KVClass.SnapshotClass and return NULL if there is none. */
 static inline uint8_t *start_snapshot(const vapp_pages *m, int64_t seq)
 {
 	const int32_t *entry = m->table ? m->table + seq * m->width : NULL;
