@@ -22,7 +22,7 @@ struct AttentionArgs {
   float scale, softcap;
   int seqs, heads;
   int window;              // positions that a token sees, its own included; 0: all
-  int both;                // 1: tokens see those behind them, and there are no pages
+  int bidirectional;       // 1: tokens see those behind them, and there are no pages
   int splits;              // blocks that share what a block of rows sees
 };
 
@@ -31,14 +31,14 @@ constexpr float kLog2e = 1.4426950408889634f;
 // Shape of a block. D: dimensions of a head, rounded up; V: of them, those of the output
 // that a block computes; Keys: of a tile. A block for few rows has 16 and its warps share
 // the keys of a tile; one for many has 64, 16 a warp.
-template <int D_, int V_, int Keys_, int Stages_, int Store_, bool Few_>
+template <int D_, int V_, int Keys_, int Stages_, int Store_, bool Decode_>
 struct Shape {
   static constexpr int D = D_, V = V_, Keys = Keys_, Stages = Stages_, Store = Store_;
-  static constexpr bool Few = Few_;
-  static constexpr int kWarps = Few ? Keys / 16 : 4, kThreads = 32 * kWarps, kRows = Few ? 16 : 64;
+  static constexpr bool Decode = Decode_;
+  static constexpr int kWarps = Decode ? Keys / 16 : 4, kThreads = 32 * kWarps, kRows = Decode ? 16 : 64;
   static constexpr int kQ = D + 8, kK = Keys + 8, kOwn = D + 8, kV = V + 8;  // strides in shared memory
-  static constexpr int kKeyRoom = D * kK > Keys * kOwn ? D * kK : Keys * kOwn, kStage = kKeyRoom + Keys * kV;
-  static constexpr int kTiles = (Few ? 16 : Keys) / 8;  // tiles of 8 keys of a warp
+  static constexpr int kKeyElements = D * kK > Keys * kOwn ? D * kK : Keys * kOwn, kStage = kKeyElements + Keys * kV;
+  static constexpr int kTiles = (Decode ? 16 : Keys) / 8;  // tiles of 8 keys of a warp
   static constexpr int kShared = 2 * (kRows * kQ + Stages * kStage);
 };
 
@@ -57,14 +57,14 @@ struct Source {
 
 // numberless says whether one of four 8-bit floats is NaN or infinite.
 template <int Store>
-DEVICE uint32_t numberless(uint32_t word) {
+DEVICE uint32_t nonfinite(uint32_t word) {
   return ((word & 0x7f7f7f7fu) + (Store == kE4M3 ? 0x01010101u : 0x04040404u)) & 0x80808080u;
 }
 
 // widen8 makes bf16 of 8 numbers of 8 bits.
 template <int Store>
 DEVICE void widen8(uint16_t *to, uint2 v) {
-  if (numberless<Store>(v.x) | numberless<Store>(v.y)) {  // NaN and infinities are no numbers by their bits
+  if (nonfinite<Store>(v.x) | nonfinite<Store>(v.y)) {  // NaN and infinities are no numbers by their bits
 #pragma unroll 1
     for (int i = 0; i < 4; i++) {
       uint32_t two = (i < 2 ? v.x : v.y) >> 16 * (i % 2);
@@ -90,7 +90,7 @@ struct Chunk {
 // widened. any is an address that nothing is read of. Few are written out, for registers;
 // whole says that all are.
 template <int Store, int N, bool whole, class Of>
-DEVICE void bring(const void *any, Of of) {
+DEVICE void fetch_chunks(const void *any, Of of) {
   [[maybe_unused]] constexpr int kUnrolled = whole || N <= 8 ? N : 4;
   if constexpr (Store == kBF16 || Store == kF16) {
 #pragma unroll kUnrolled
@@ -127,7 +127,7 @@ DEVICE int stored_key(const Pages &p, int d) {
 // rebuilt8 makes 8 numbers of keys of values: get gives a value's, times what it is
 // multiplied by.
 template <int Store, class Get>
-DEVICE void rebuilt8(uint16_t *to, Get get) {
+DEVICE void rebuild8(uint16_t *to, Get get) {
   uint32_t w[4];
 #pragma unroll
   for (int i = 0; i < 4; i++) w[i] = Store == kF16 ? to_f16x2(get(2 * i), get(2 * i + 1)) : to_bf16x2(get(2 * i), get(2 * i + 1));
@@ -151,7 +151,7 @@ DEVICE void fetch_paged(const AttentionArgs &a, const Source &o, int base, uint1
   int position = base + int(threadIdx.x) % across * 8, d0 = threadIdx.x / across;
   const T *page = at(position, p.k);
   if (page != nullptr) page += size_t(o.kv) * p.key_dim * p.block + position % p.block;
-  bring<S::Store, S::D / rows, false>(a.q, [&](int i) {
+  fetch_chunks<S::Store, S::D / rows, false>(a.q, [&](int i) {
     int d = d0 + i * rows, row = d < p.head_dim ? stored_key(p, d) : 0;
     bool there = d < p.head_dim && page != nullptr;
     return Chunk<T>{there ? page + size_t(row) * p.block : nullptr, there && row < 0 ? nullptr : keys + d * S::kK + position - base};
@@ -160,7 +160,7 @@ DEVICE void fetch_paged(const AttentionArgs &a, const Source &o, int base, uint1
     const T *v = at(position, p.v) + (size_t(o.kv) * p.block + position % p.block) * p.head_dim;
     for (int d = d0; d < p.head_dim; d += rows)
       if (stored_key(p, d) < 0)
-        rebuilt8<S::Store>(keys + d * S::kK + position - base,
+        rebuild8<S::Store>(keys + d * S::kK + position - base,
                            [&](int i) { return position + i < o.history ? Stored<S::Store>::read(v[i * p.head_dim + d]) * a.rebuild[d] : 0.0f; });
   }
   constexpr int wide = S::V / 8, tall = S::kThreads / wide, runs = S::Keys / 16, each = 16 / tall;
@@ -171,7 +171,7 @@ DEVICE void fetch_paged(const AttentionArgs &a, const Source &o, int base, uint1
     pages[r] = part < p.head_dim ? at(base + 16 * r, p.v) : nullptr;
     if (pages[r] != nullptr) pages[r] += (size_t(o.kv) * p.block + (base + 16 * r) % p.block) * p.head_dim + part;
   }
-  bring<S::Store, runs * each, true>(a.q, [&](int i) {
+  fetch_chunks<S::Store, runs * each, true>(a.q, [&](int i) {
     int inside = key0 + i % each * tall, key = i / each * 16 + inside;
     bool there = pages[i / each] != nullptr && base + key < o.history;
     return Chunk<T>{there ? pages[i / each] + size_t(inside) * p.head_dim : nullptr, values + key * S::kV + d};
@@ -188,7 +188,7 @@ DEVICE void fetch_own(const AttentionArgs &a, const Source &o, int base, uint16_
     return token < 0 || token >= o.count ? nullptr : (const T *)x + (size_t(o.first + token) * p.kv_heads + o.kv) * p.head_dim;
   };
   constexpr int across = S::D / 8, wide = S::V / 8;
-  bring<S::Store, S::Keys * across / S::kThreads, false>(a.q, [&](int i) {
+  fetch_chunks<S::Store, S::Keys * across / S::kThreads, false>(a.q, [&](int i) {
     int c = threadIdx.x + i * S::kThreads, key = c / across, d = c % across * 8;
     const T *from = d < p.head_dim ? row(a.k, key) : nullptr;
     bool made = from != nullptr && stored_key(p, d) < 0;  // all 8 or none: halves and what is stored of them are multiples of 8
@@ -199,10 +199,10 @@ DEVICE void fetch_own(const AttentionArgs &a, const Source &o, int base, uint16_
       int key = c / across, d = c % across * 8;
       const T *v = d < p.head_dim ? row(a.v, key) : nullptr;
       if (v == nullptr || stored_key(p, d) >= 0) continue;
-      rebuilt8<S::Store>(keys + key * S::kOwn + d, [&](int i) { return Stored<S::Store>::read(v[d + i]) * a.rebuild[d + i]; });
+      rebuild8<S::Store>(keys + key * S::kOwn + d, [&](int i) { return Stored<S::Store>::read(v[d + i]) * a.rebuild[d + i]; });
     }
   int part = blockIdx.y / p.kv_heads * S::V;
-  bring<S::Store, S::Keys * wide / S::kThreads, false>(a.q, [&](int i) {
+  fetch_chunks<S::Store, S::Keys * wide / S::kThreads, false>(a.q, [&](int i) {
     int c = threadIdx.x + i * S::kThreads, key = c / wide, d = c % wide * 8;
     const T *from = part + d < p.head_dim ? row(a.v, key) : nullptr;
     return Chunk<T>{from == nullptr ? from : from + part + d, values + key * S::kV + d};
@@ -233,7 +233,7 @@ struct Rows {
 DEVICE int seen_from(const AttentionArgs &a, int at) { return a.window > 0 ? max(0, at - a.window + 1) : 0; }
 DEVICE int seen_until(const AttentionArgs &a, const Source &o, int token) {
   int at = o.history + token, end = o.history + o.count;
-  if (a.both) return end;
+  if (a.bidirectional) return end;
   if (a.items == nullptr) return at + 1;
   int until = min(max(at + 1, __ldg(a.items + o.first + token)), end);
   return a.window > 0 ? min(until, at + a.window) : until;
@@ -253,7 +253,7 @@ DEVICE void split_range(const AttentionArgs &a, int *from, int *to) {
 template <class S>
 DEVICE void scores(float (&s)[S::kTiles][4], const uint16_t *q, const uint16_t *keys, bool own) {
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, m = lane >> 3, r = lane & 7;
-  int row0 = S::Few ? 0 : 16 * warp, key0 = S::Few ? 16 * warp : 0;
+  int row0 = S::Decode ? 0 : 16 * warp, key0 = S::Decode ? 16 * warp : 0;
 #pragma unroll 4
   for (int d = 0; d < S::D; d += 16) {
     uint32_t qa[4];
@@ -265,7 +265,7 @@ DEVICE void scores(float (&s)[S::kTiles][4], const uint16_t *q, const uint16_t *
       if (own)
         load_matrix(b, keys + (key + r) * S::kOwn + dim);
       else
-        load_matrix_turned(b, keys + (dim + r) * S::kK + key);
+        load_matrix_transposed(b, keys + (dim + r) * S::kK + key);
       product<S>(s[j], qa, b[0], b[1]);
       product<S>(s[j + 1], qa, b[2], b[3]);
     }
@@ -275,9 +275,9 @@ DEVICE void scores(float (&s)[S::kTiles][4], const uint16_t *q, const uint16_t *
 // weigh turns scores at positions from base on into weights, moves the softmax on and
 // scales what was summed before.
 template <class S>
-DEVICE void weigh(const AttentionArgs &a, const Source &o, Rows &rows, float (&s)[S::kTiles][4], float (&out)[S::V / 8][4], int base, bool own) {
+DEVICE void softmax_tile(const AttentionArgs &a, const Source &o, Rows &rows, float (&s)[S::kTiles][4], float (&out)[S::V / 8][4], int base, bool own) {
   int lane = threadIdx.x & 31, q = lane & 3;
-  int key0 = base + (S::Few ? 16 * int(threadIdx.x >> 5) : 0);
+  int key0 = base + (S::Decode ? 16 * int(threadIdx.x >> 5) : 0);
   float most[2] = {-INFINITY_F, -INFINITY_F};
 #pragma unroll
   for (int j = 0; j < S::kTiles; j++)
@@ -317,14 +317,14 @@ DEVICE void weigh(const AttentionArgs &a, const Source &o, Rows &rows, float (&s
 template <class S>
 DEVICE void sum_values(float (&out)[S::V / 8][4], const float (&s)[S::kTiles][4], const uint16_t *values) {
   int lane = threadIdx.x & 31, m = lane >> 3, r = lane & 7;
-  int key0 = S::Few ? 16 * int(threadIdx.x >> 5) : 0;
+  int key0 = S::Decode ? 16 * int(threadIdx.x >> 5) : 0;
 #pragma unroll
   for (int j = 0; j < S::kTiles; j += 2) {
     uint32_t w[4] = {pair<S>(s[j][0], s[j][1]), pair<S>(s[j][2], s[j][3]), pair<S>(s[j + 1][0], s[j + 1][1]), pair<S>(s[j + 1][2], s[j + 1][3])};
 #pragma unroll
     for (int d = 0; d < S::V / 8; d += 2) {
       uint32_t b[4];
-      load_matrix_turned(b, values + (key0 + 8 * j + (m & 1) * 8 + r) * S::kV + 8 * d + (m >> 1) * 8);
+      load_matrix_transposed(b, values + (key0 + 8 * j + (m & 1) * 8 + r) * S::kV + 8 * d + (m >> 1) * 8);
       product<S>(out[d], w, b[0], b[1]);
       product<S>(out[d + 1], w, b[2], b[3]);
     }
@@ -334,12 +334,12 @@ DEVICE void sum_values(float (&out)[S::V / 8][4], const float (&s)[S::kTiles][4]
 // join_warps brings together what the warps of a block for few rows have of their keys;
 // warp 0 has the result. room is 16·(V+2) floats a warp.
 template <class S>
-DEVICE void join_warps(Rows &rows, float (&out)[S::V / 8][4], float *room) {
-  constexpr int kRoom = 16 * (S::V + 2);
+DEVICE void join_warps(Rows &rows, float (&out)[S::V / 8][4], float *scratch) {
+  constexpr int kWarpFloats = 16 * (S::V + 2);
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, q = lane & 3;
   __syncthreads();  // the keys that lay there are done with
   if (warp > 0) {
-    float *mine = room + warp * kRoom;
+    float *mine = scratch + warp * kWarpFloats;
 #pragma unroll
     for (int c = 0; c < 4; c++) {
       float *row = mine + (g + c / 2 * 8) * (S::V + 2);
@@ -356,7 +356,7 @@ DEVICE void join_warps(Rows &rows, float (&out)[S::V / 8][4], float *room) {
   for (int w = 1; w < S::kWarps; w++)
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      const float *row = room + w * kRoom + (g + 8 * i) * (S::V + 2);
+      const float *row = scratch + w * kWarpFloats + (g + 8 * i) * (S::V + 2);
       float most = fmaxf(rows.most[i], row[S::V]);
       float mine = rows.most[i] == -INFINITY_F ? 0.0f : exp2f(rows.most[i] - most);
       float theirs = row[S::V] == -INFINITY_F ? 0.0f : exp2f(row[S::V] - most);
@@ -392,8 +392,8 @@ DEVICE void attention(const AttentionArgs &a) {
   if (!sequence_of(a, S::kRows, group, &o.seq, &block)) return;
   o.first = a.first[o.seq];
   o.count = a.first[o.seq + 1] - o.first;
-  o.history = a.both ? 0 : a.positions[o.first];
-  o.skip = first_kept(p, o.history);
+  o.history = a.bidirectional ? 0 : a.positions[o.first];
+  o.skip = first_block(p, o.history);
   int row0 = block * S::kRows, row1 = min(row0 + S::kRows, o.count * group);  // of the sequence
   uint16_t *queries = (uint16_t *)memory, *ring = queries + S::kRows * S::kQ;
   for (int i = threadIdx.x; i < S::kRows * (S::D / 2); i += S::kThreads) {
@@ -405,7 +405,7 @@ DEVICE void attention(const AttentionArgs &a) {
   Rows rows;
 #pragma unroll
   for (int i = 0; i < 2; i++) {
-    int row = row0 + (S::Few ? 0 : 16 * warp) + g + 8 * i;
+    int row = row0 + (S::Decode ? 0 : 16 * warp) + g + 8 * i;
     rows.from[i] = seen_from(a, o.history + row / group);
     rows.until[i] = row < row1 ? seen_until(a, o, row / group) : 0;
     rows.most[i] = -INFINITY_F;
@@ -421,7 +421,7 @@ DEVICE void attention(const AttentionArgs &a) {
   int own0 = max(from, o.history) / S::Keys, tiles = paged + max(0, to > o.history ? ceil_div(to, S::Keys) - own0 : 0);
   auto base_of = [&](int t) { return (t < paged ? paged0 + t : own0 + t - paged) * S::Keys; };
   auto fetch = [&](int t) {
-    uint16_t *keys = ring + t % S::Stages * S::kStage, *values = keys + S::kKeyRoom;
+    uint16_t *keys = ring + t % S::Stages * S::kStage, *values = keys + S::kKeyElements;
     if (t < paged)
       fetch_paged<S>(a, o, base_of(t), keys, values);
     else
@@ -439,8 +439,8 @@ DEVICE void attention(const AttentionArgs &a) {
     const uint16_t *keys = ring + t % S::Stages * S::kStage;
     float s[S::kTiles][4] = {};
     scores<S>(s, queries, keys, t >= paged);
-    weigh<S>(a, o, rows, s, out, base_of(t), t >= paged);
-    sum_values<S>(out, s, keys + S::kKeyRoom);
+    softmax_tile<S>(a, o, rows, s, out, base_of(t), t >= paged);
+    sum_values<S>(out, s, keys + S::kKeyElements);
     if (S::Stages > 1) __syncthreads();
   }
   copy_wait<0>();
@@ -449,13 +449,13 @@ DEVICE void attention(const AttentionArgs &a) {
     rows.sum[i] += __shfl_xor_sync(kAllLanes, rows.sum[i], 1);
     rows.sum[i] += __shfl_xor_sync(kAllLanes, rows.sum[i], 2);
   }
-  if (S::Few) {
+  if (S::Decode) {
     join_warps<S>(rows, out, (float *)ring);
     if (warp > 0) return;
   }
 #pragma unroll
   for (int i = 0; i < 2; i++) {
-    int row = row0 + (S::Few ? 0 : 16 * warp) + g + 8 * i;
+    int row = row0 + (S::Decode ? 0 : 16 * warp) + g + 8 * i;
     if (row >= row1) continue;
     int head = o.kv * group + row % group;
     size_t at = size_t(o.first + row / group) * a.heads + head;
@@ -538,8 +538,8 @@ KERNEL(attention_f32, AttentionArgs, 32 * kWideRows) {
   if (!sequence_of(a, kWideRows, group, &o.seq, &block)) return;
   o.first = a.first[o.seq];
   o.count = a.first[o.seq + 1] - o.first;
-  o.history = a.both ? 0 : a.positions[o.first];
-  o.skip = first_kept(p, o.history);
+  o.history = a.bidirectional ? 0 : a.positions[o.first];
+  o.skip = first_block(p, o.history);
   int row0 = block * kWideRows, row1 = min(row0 + kWideRows, o.count * group), row = row0 + warp;
   int head = o.kv * group + row % group;
   size_t at = size_t(o.first + row / group) * a.heads + head;
@@ -609,7 +609,7 @@ KERNEL(attention_f32, AttentionArgs, 32 * kWideRows) {
 // Rows that are sequences (engine/backend: Ahead): where each is, as attention is told of
 // a step's tokens.
 struct AheadArgs {
-  const int *kept;       // [seqs] token rows, −1: none
+  const int *accepted_row;  // [seqs] token rows, −1: none
   const int *positions;  // [_] of token rows
   const int *tables;     // [seqs, width]
   int *first, *at;       // [seqs+1], [seqs]: a row for each sequence, and its position
@@ -621,7 +621,7 @@ struct AheadArgs {
 KERNEL(ahead, AheadArgs, 256) {
   int s = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5), lane = threadIdx.x & 31;
   if (s >= a.seqs) return;
-  int token = a.kept[s], position = token < 0 ? 0 : a.positions[token] + a.by, blocks = ceil_div(position, a.block), missing = blocks;
+  int token = a.accepted_row[s], position = token < 0 ? 0 : a.positions[token] + a.by, blocks = ceil_div(position, a.block), missing = blocks;
   for (int b = lane; b < blocks; b += 32)
     if (b >= a.width || a.tables[size_t(s) * a.width + b] < 0) {
       missing = b;

@@ -23,12 +23,12 @@ DEVICE unsigned char *mark_at(const States &s, int page) {
   if (page < 0) return nullptr;
   return s.pages.arena + (long long)(page / s.mark_per_slab) * s.mark_slab_bytes + (long long)(page % s.mark_per_slab) * s.mark_page_bytes + s.mark_k;
 }
-// begin_of is the checkpoint that a sequence begins from, or null.
-DEVICE unsigned char *begin_of(const States &s, int seq) {
+// start_snapshot is the checkpoint that a sequence begins from, or null.
+DEVICE unsigned char *start_snapshot(const States &s, int seq) {
   return s.marks ? mark_at(s, s.marks[seq * (1 + 2 * kStores)]) : nullptr;
 }
-// stored_after is the checkpoint that the state of the first n tokens goes to, or null.
-DEVICE unsigned char *stored_after(const States &s, int seq, int n) {
+// snapshot_after is the checkpoint that the state of the first n tokens goes to, or null.
+DEVICE unsigned char *snapshot_after(const States &s, int seq, int n) {
   if (s.marks == nullptr) return nullptr;
   const int *m = s.marks + seq * (1 + 2 * kStores);
   for (int k = 0; k < kStores; k++)
@@ -82,7 +82,7 @@ DEVICE void conv(const ConvArgs &a) {
     past[k] = 0.0f;
   }
   if (blockIdx.z == 0) {
-    unsigned char *own = state_of(s, seq), *begin = begin_of(s, seq);
+    unsigned char *own = state_of(s, seq), *begin = start_snapshot(s, seq);
 #pragma unroll
     for (int k = 0; k < kMostKernel; k++) {
       int p = start - keep + k;
@@ -166,12 +166,12 @@ DEVICE float *state_after(const DeltaArgs &a, int seq, int position, size_t offs
   return (float *)(state_of(s, seq) + s.input_bytes + position % s.copies * s.matrix_bytes) + offset;
 }
 DEVICE const float *state_before(const DeltaArgs &a, int seq, int start, size_t offset) {
-  unsigned char *begin = begin_of(a.states, seq);
+  unsigned char *begin = start_snapshot(a.states, seq);
   if (begin) return (const float *)(begin + a.states.input_bytes) + offset;
   return start > 0 ? state_after(a, seq, start - 1, offset) : nullptr;
 }
 // sampled says whether a token's state is kept for its own sake.
-DEVICE bool sampled(const DeltaArgs &a, int token) {
+DEVICE bool is_sampled(const DeltaArgs &a, int token) {
   for (int i = 0; a.states.copies > 1 && i < a.sample_count; i++)
     if (a.samples[i] == token) return true;
   return false;
@@ -232,8 +232,8 @@ KERNEL(delta, DeltaArgs, 128) {
     y += __shfl_xor_sync(kAllLanes, y, 2);
     if (there && lane == 0) a.y[((size_t)t * a.value_heads + h) * d + column] = y;
     int position = start + t - first;
-    if (t == last - 1 || sampled(a, t)) keep(state_after(a, seq, position, offset));
-    if (unsigned char *mark = stored_after(s, seq, position + 1)) keep((float *)(mark + s.input_bytes) + offset);
+    if (t == last - 1 || is_sampled(a, t)) keep(state_after(a, seq, position, offset));
+    if (unsigned char *mark = snapshot_after(s, seq, position + 1)) keep((float *)(mark + s.input_bytes) + offset);
   }
 }
 
@@ -398,7 +398,7 @@ KERNEL(delta_prompt, DeltaArgs, 128) {
     load_work(c, 0);
     load_decays(a, c, h, single, sums);
     for (int r = threadIdx.x; r < c.count; r += blockDim.x)
-      wanted[r] = (c.first + r == last - 1 || sampled(a, c.first + r)) + 2 * (stored_after(s, seq, position0 + r + 1) != nullptr);
+      wanted[r] = (c.first + r == last - 1 || is_sampled(a, c.first + r)) + 2 * (snapshot_after(s, seq, position0 + r + 1) != nullptr);
     __syncthreads();
     float y[4][4] = {}, sum[4][4] = {}, written[4][4] = {};
     times(y, rows, kRow, state, min(kKeyDim, (n + 3) / 4 * 4));
@@ -461,7 +461,7 @@ KERNEL(delta_prompt, DeltaArgs, 128) {
             if (ty + 16 * r < n && column0 + column + x < d) to[size_t(ty + 16 * r) * d + column0 + column + x] = behind[r][x];
       };
       if (wanted[t] & 1) keep(state_after(a, seq, position0 + t, offset));
-      if (wanted[t] & 2) keep((float *)(stored_after(s, seq, position0 + t + 1) + s.input_bytes) + offset);
+      if (wanted[t] & 2) keep((float *)(snapshot_after(s, seq, position0 + t + 1) + s.input_bytes) + offset);
       if (t == c.count - 1) {
 #pragma unroll
         for (int r = 0; r < 8; r++)

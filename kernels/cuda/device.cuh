@@ -52,12 +52,12 @@ DEVICE float warp_max(float v) {
 // block_sum is Σ v over the block's threads, at most 1024 and whole warps, in an order
 // that the block's size alone decides. room holds 32 floats; all threads get the sum and
 // have read room when they do.
-DEVICE float block_sum(float v, float *room) {
+DEVICE float block_sum(float v, float *scratch) {
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
   v = warp_sum(v);
-  if (lane == 0) room[warp] = v;
+  if (lane == 0) scratch[warp] = v;
   __syncthreads();
-  v = warp_sum(lane < warps ? room[lane] : 0.0f);
+  v = warp_sum(lane < warps ? scratch[lane] : 0.0f);
   __syncthreads();
   return v;
 }

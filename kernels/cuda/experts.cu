@@ -178,7 +178,7 @@ DEVICE float4 four(const float *row, int k, int n) {
 // input so that no bank is written or read twice at once. grid: blocks of rows, features/128.
 KERNEL(experts_f32_64, ExpertsArgs, 128) {
   constexpr int kRows = 64, kFeatures = 128, kStep = 16, kAcross = kRows + kFeatures, kLoads = kAcross * kStep / 4 / 128;
-  __shared__ float4 room[2][kStep][kAcross / 4];
+  __shared__ float4 scratch[2][kStep][kAcross / 4];
   int expert = a.owner[blockIdx.x];
   if (expert < 0) return;
   size_t row0 = size_t(blockIdx.x) * kRows;
@@ -196,7 +196,7 @@ KERNEL(experts_f32_64, ExpertsArgs, 128) {
 #pragma unroll
   for (int i = 0; i < kLoads; i++) next[i] = four(from[i], 4 * in4, a.in);
   for (int k0 = 0, stage = 0; k0 < a.in; k0 += kStep, stage ^= 1) {
-    float *to = (float *)room[stage][4 * in4];
+    float *to = (float *)scratch[stage][4 * in4];
 #pragma unroll
     for (int i = 0; i < kLoads; i++) {
       int at = (column + 32 * i) ^ (8 * in4);
@@ -212,7 +212,7 @@ KERNEL(experts_f32_64, ExpertsArgs, 128) {
     }
 #pragma unroll
     for (int k = 0; k < kStep; k++) {
-      const float4 *line = room[stage][k];
+      const float4 *line = scratch[stage][k];
       int turn = 2 * (k / 4);
       float x[8], w[8];
 #pragma unroll

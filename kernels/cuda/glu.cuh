@@ -7,7 +7,7 @@ enum Act { kSiLU, kGELUTanh, kGELU };
 
 DEVICE float sigmoid(float v) { return 1.0f / (1.0f + expf(-v)); }
 
-DEVICE float activated(int act, float v) {
+DEVICE float activation(int act, float v) {
   if (act == kSiLU) return v * sigmoid(v);
   // (1 + tanh x)/2 is sigmoid(2x), which loses nothing where tanh is near −1.
   if (act == kGELUTanh) return v * sigmoid(2.0f * 0.7978845608028654f * (v + 0.044715f * v * v * v));
@@ -23,11 +23,11 @@ struct GLUArgs {
   int pad;
 };
 
-DEVICE float gated(const GLUArgs &a, float g, float u) {
+DEVICE float gated_activation(const GLUArgs &a, float g, float u) {
   if (a.limit > 0.0f) {
     g = fminf(g, a.limit);
     u = fmaxf(-a.limit, fminf(u, a.limit));
   }
-  float v = a.act == kSiLU ? g * sigmoid(g * a.alpha) : activated(a.act, g);
+  float v = a.act == kSiLU ? g * sigmoid(g * a.alpha) : activation(a.act, g);
   return (u + a.shift) * v;
 }

@@ -94,16 +94,16 @@ DEVICE void linear_plain(const LinearArgs &a) {
   }
   // The warps' sums, in their order, a piece by each of the first warps; then the splits'.
   constexpr int kPieces = P * N;
-  float4 *room = (float4 *)memory;
+  float4 *scratch = (float4 *)memory;
 #pragma unroll
   for (int i = 0; i < kPieces; i++) {
     const float *s = d[i / N][i % N];
-    room[(warp * kPieces + i) * 32 + lane] = make_float4(s[0], s[1], s[2], s[3]);
+    scratch[(warp * kPieces + i) * 32 + lane] = make_float4(s[0], s[1], s[2], s[3]);
   }
   __syncthreads();
   float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
   for (int k = 0; warp < kPieces && k < kWarps; k++) {
-    float4 v = room[(k * kPieces + warp) * 32 + lane];
+    float4 v = scratch[(k * kPieces + warp) * 32 + lane];
     sum[0] += v.x;
     sum[1] += v.y;
     sum[2] += v.z;

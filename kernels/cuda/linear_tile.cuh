@@ -89,7 +89,7 @@ struct Copies {
     }
   }
 
-  DEVICE_METHOD void bring(unsigned char *to) const {
+  DEVICE_METHOD void copy_step(unsigned char *to) const {
 #pragma unroll
     for (int i = 0; i < kMany; i++)
       if (unsigned piece = threadIdx.x + kThreads * i; kPieces % kThreads == 0 || piece < kPieces)
@@ -103,11 +103,11 @@ struct Copies {
 // steps; scales that several steps share are read when they change.
 constexpr int kTilePanels = 8;
 
-template <class W, class X, int Tiles, int Room>
+template <class W, class X, int Tiles, int RingBytes>
 DEVICE void linear_tile(const LinearArgs &a) {
   DYNAMIC_SHARED(memory);
   constexpr int kW = kTilePanels * W::kQuants, kX = Tiles * X::kBytes, kStage = kW + kX, T = Tiles / 4;
-  constexpr int kStages = Room / kStage < 8 ? Room / kStage : 8;
+  constexpr int kStages = RingBytes / kStage < 8 ? RingBytes / kStage : 8;
   constexpr bool kSums = W::kMinimum && W::kScales == 1;
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   int expert = a.experts ? a.experts[blockIdx.x] : 0;
@@ -122,8 +122,8 @@ DEVICE void linear_tile(const LinearArgs &a) {
   unsigned next = from, put = 0, take = 0;
   auto fetch = [&]() {
     if (next < to) {
-      w.bring(memory + put);
-      xs.bring(memory + put + kW);
+      w.copy_step(memory + put);
+      xs.copy_step(memory + put + kW);
       next++;
       w.from += next % W::kUnit == 0 ? W::kUnitBytes - (W::kUnit - 1) * W::kQuants : W::kQuants;
       xs.from += X::kBytes;
@@ -190,7 +190,7 @@ DEVICE void linear_tile(const LinearArgs &a) {
 }
 
 // Room for a ring where a multiprocessor of 100 KiB runs two blocks, and where it runs one.
-constexpr int kHalfRoom = 48 << 10, kWholeRoom = 96 << 10;
+constexpr int kHalfShared = 48 << 10, kWholeShared = 96 << 10;
 
 // Two blocks on a multiprocessor are asked for up to sm_90; later ones' code would spill.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 1000
@@ -204,8 +204,8 @@ constexpr int kHalfRoom = 48 << 10, kWholeRoom = 96 << 10;
 #define LINEAR_OF(name, W, X, P, B)                                                                        \
   KERNEL_OF(linear_##name##_8, LinearArgs, 256, LINEAR_BLOCKS(B)) { linear_rows<W, X, P, 1>(a); }          \
   KERNEL_OF(linear_##name##_16, LinearArgs, 256, LINEAR_BLOCKS(B)) { linear_rows<W, X, 2, 2>(a); }         \
-  KERNEL_OF(linear_##name##_64, LinearArgs, 256, LINEAR_BLOCKS(B)) { linear_tile<W, X, 8, kHalfRoom>(a); } \
-  KERNEL(linear_##name##_tile, LinearArgs, 256) { linear_tile<W, X, 16, kWholeRoom>(a); }
+  KERNEL_OF(linear_##name##_64, LinearArgs, 256, LINEAR_BLOCKS(B)) { linear_tile<W, X, 8, kHalfShared>(a); } \
+  KERNEL(linear_##name##_tile, LinearArgs, 256) { linear_tile<W, X, 16, kWholeShared>(a); }
 // A format's products and its rows as embeddings.
 #define LINEAR(name, W, P, B)    \
   LINEAR_OF(name, W, Wide, P, B) \

@@ -41,7 +41,7 @@ DEVICE Fragments<W, X> wide_fragments(const unsigned char *unit, int lane) {
 // bring copies two steps of Count panels or tiles, Bytes each, beginning with the first of many: a
 // warp takes every eighth, which lies in one run. There are zeros for what there is not.
 template <int Bytes, int Count>
-DEVICE void bring(unsigned char *to, const unsigned char *from, int first, int many, int pair, int steps) {
+DEVICE void copy_steps(unsigned char *to, const unsigned char *from, int first, int many, int pair, int steps) {
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, bytes = min(2, steps - 2 * pair) * Bytes;
 #pragma unroll
   for (int i = 0; i < Count; i += kWarps) {
@@ -75,8 +75,8 @@ DEVICE void linear_wide(const LinearArgs &a) {
   const unsigned char *w0 = a.w + expert * a.expert_bytes, *x0 = (const unsigned char *)a.x;
   auto fetch = [&](int pair) {
     unsigned char *stage = memory + pair % kStages * kStage;
-    bring<W::kUnitBytes, kPanels>(stage, w0, panel0, panels, pair, steps);
-    bring<X::kBytes, kTiles>(stage + kW, x0, tile0, tiles, pair, steps);
+    copy_steps<W::kUnitBytes, kPanels>(stage, w0, panel0, panels, pair, steps);
+    copy_steps<X::kBytes, kTiles>(stage + kW, x0, tile0, tiles, pair, steps);
   };
   int mine = warp / 4 * 4 * M + warp % 4;  // this warp's first panel of the block; the others follow by fours
   Panel<W> p[M];

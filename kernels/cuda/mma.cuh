@@ -29,8 +29,8 @@ DEVICE void load_matrix(uint32_t (&r)[4], const void *row) {
                : "r"(shared_address(row))
                : "memory");
 }
-// load_matrix_turned is load_matrix of the transposed matrices.
-DEVICE void load_matrix_turned(uint32_t (&r)[4], const void *row) {
+// load_matrix_transposed is load_matrix of the transposed matrices.
+DEVICE void load_matrix_transposed(uint32_t (&r)[4], const void *row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\n"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(shared_address(row))

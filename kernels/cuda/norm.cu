@@ -17,7 +17,7 @@ struct NormArgs {
 // norm: a block for each segment of a row, whole warps. The row is read again for the
 // second pass: it is in the cache.
 KERNEL(norm, NormArgs, 1024) {
-  __shared__ float room[32];
+  __shared__ float scratch[32];
   size_t at = size_t(blockIdx.x) * a.segment;
   const float *x = a.x + at;
   float *r = a.residual ? a.residual + at : nullptr;
@@ -34,11 +34,11 @@ KERNEL(norm, NormArgs, 1024) {
   const float *in = r ? r : x;
   float mean = 0.0f;
   if (a.plain) {  // the moments in two passes: squares around a large mean lose it
-    mean = block_sum(total, room) / float(a.segment);
+    mean = block_sum(total, scratch) / float(a.segment);
     sum = 0.0f;
     for (int i = threadIdx.x; i < a.segment; i += blockDim.x) sum = fmaf(in[i] - mean, in[i] - mean, sum);
   }
-  float inverse = 1.0f / sqrtf(block_sum(sum, room) / float(a.segment) + a.eps);
+  float inverse = 1.0f / sqrtf(block_sum(sum, scratch) / float(a.segment) + a.eps);
   for (int i = threadIdx.x; i < a.segment; i += blockDim.x) {
     float v = (in[i] - mean) * inverse;
     if (a.w) v *= a.offset + a.w[i];

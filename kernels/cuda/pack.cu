@@ -73,7 +73,7 @@ struct GLUSource {
     } else {
       up = two(x + a.in, col, a.in);
     }
-    return make_float2(gated(g, gate.x, up.x), col + 1 < a.in ? gated(g, gate.y, up.y) : 0.0f);
+    return make_float2(gated_activation(g, gate.x, up.x), col + 1 < a.in ? gated_activation(g, gate.y, up.y) : 0.0f);
   }
 };
 
@@ -268,7 +268,7 @@ DEVICE void pack8(const PackArgs &a, Place p, const Eight &e, int step, float by
 // row8 rounds a row, a group of it or all with one scale.
 template <class Codes, class Source>
 DEVICE void row8(const PackArgs &a, Place p, const Source &from) {
-  __shared__ uint32_t room[kPackThreads / 32];
+  __shared__ uint32_t scratch[kPackThreads / 32];
   int steps = ceil_div(a.in, 32), group = a.group ? a.group : steps, groups = ceil_div(steps, group);
   float *scales = a.sums + size_t(p.tile) * groups * 8 + p.g;
   if (a.group) {
@@ -291,9 +291,9 @@ DEVICE void row8(const PackArgs &a, Place p, const Source &from) {
   uint32_t most = 0;
   each_step(steps, [&](int s) { most = largest(most, eight(from, s)); });
   most = over(32, most);
-  if ((threadIdx.x & 31) == 0) room[threadIdx.x >> 5] = most;
+  if ((threadIdx.x & 31) == 0) scratch[threadIdx.x >> 5] = most;
   __syncthreads();
-  for (int w = 0; w < int(blockDim.x >> 5); w++) most = max(most, room[w]);
+  for (int w = 0; w < int(blockDim.x >> 5); w++) most = max(most, scratch[w]);
   Rounding<Codes> r(most);
   if (threadIdx.x == 0) *scales = r.scale;
   each_step(steps, [&](int s) { pack8<Codes>(a, p, eight(from, s), s, r.by); });
@@ -301,7 +301,7 @@ DEVICE void row8(const PackArgs &a, Place p, const Source &from) {
 
 // normalised is the source of norm_pack.
 DEVICE NormSource normalised(const NormPackArgs &a, Place p) {
-  __shared__ float room[32];
+  __shared__ float scratch[32];
   NormSource from(a);
   from.begin(8 * p.tile + p.g);
   float sum = 0.0f;
@@ -312,7 +312,7 @@ DEVICE NormSource normalised(const NormPackArgs &a, Place p) {
       sum = fmaf(v.y, v.y, fmaf(v.x, v.x, sum));
     }
   });
-  from.inverse = 1.0f / sqrtf(block_sum(sum, room) / float(a.pack.in) + a.eps);
+  from.inverse = 1.0f / sqrtf(block_sum(sum, scratch) / float(a.pack.in) + a.eps);
   return from;
 }
 

@@ -7,7 +7,7 @@ struct StoreArgs {
   const int *positions;   // [_]
   const int *seq;         // [_] which sequence a token row is of
   const int *first;       // [seqs+1]
-  const int *kept;        // [rows] or null: row s is at positions[kept[s]] + by of sequence s
+  const int *accepted_row;  // [rows] or null: row s is at positions[kept[s]] + by of sequence s
   const int *ids;         // [rows], of store_tokens alone
   long long plane;        // where the token plane begins in a page, of store_tokens alone
   int rows, by;
@@ -16,12 +16,12 @@ struct StoreArgs {
 // slot_of is the page and slot that a row is stored to; page −1: nowhere.
 DEVICE int slot_of(const StoreArgs &a, int row, int *slot) {
   const Pages &p = a.pages;
-  int token = a.kept ? a.kept[row] : row;
+  int token = a.accepted_row ? a.accepted_row[row] : row;
   if (token < 0) return -1;
-  int s = a.kept ? row : a.seq[token];
+  int s = a.accepted_row ? row : a.seq[token];
   if (s < 0) return -1;  // what pads a graph is of no sequence
-  int position = a.positions[token] + (a.kept ? a.by : 0);
-  int to = a.kept ? position + 1 : a.positions[a.first[s + 1] - 1] + 1;
+  int position = a.positions[token] + (a.accepted_row ? a.by : 0);
+  int to = a.accepted_row ? position + 1 : a.positions[a.first[s + 1] - 1] + 1;
   int e = store_entry(p, position / p.block, to);
   *slot = position % p.block;
   return e < 0 ? -1 : p.tables[(long long)s * p.width + e];
@@ -52,7 +52,7 @@ DEVICE void store_kv(const StoreArgs &a) {
     int r = i % kStoreRows, j = i / kStoreRows;
     if (page[r] < 0) continue;
     T *k = (T *)(page_at(p, page[r]) + p.k);
-    k[(size_t(h) * p.key_dim + j) * p.block + slot[r]] = tile[r * stride + turning(p, j)];
+    k[(size_t(h) * p.key_dim + j) * p.block + slot[r]] = tile[r * stride + rotary_dim(p, j)];
   }
   for (int i = threadIdx.x; i < rows * d; i += blockDim.x) {
     int r = i / d;

@@ -20,9 +20,9 @@ DEVICE unsigned char *page_at(const Pages &p, int page) {
   return p.arena + (long long)(page / p.per_slab) * p.slab_bytes + (long long)(page % p.per_slab) * p.page_bytes;
 }
 
-// first_kept is the block that a table begins with, of a sequence whose step begins at
+// first_block is the block that a table begins with, of a sequence whose step begins at
 // position.
-DEVICE int first_kept(const Pages &p, int position) {
+DEVICE int first_block(const Pages &p, int position) {
   return p.window == 0 || position < p.window ? 0 : (position - p.window + 1) / p.block;
 }
 
@@ -30,13 +30,13 @@ DEVICE int first_kept(const Pages &p, int position) {
 // position behind the step's last; −1: it has left the window by then.
 DEVICE int store_entry(const Pages &p, int block, int to) {
   if (p.window == 0) return block < p.width ? block : -1;
-  int b = block - first_kept(p, to);
+  int b = block - first_block(p, to);
   return b < 0 || p.width / 2 + b >= p.width ? -1 : p.width / 2 + b;
 }
 
 // turning is which of a key's numbers is the i-th that is stored: of each half of the
 // head the first ones.
-DEVICE int turning(const Pages &p, int i) {
+DEVICE int rotary_dim(const Pages &p, int i) {
   int half = p.key_dim / 2;
   return i >= half ? p.head_dim / 2 + i - half : i;
 }

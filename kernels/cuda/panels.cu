@@ -23,7 +23,7 @@ struct PanelArgs {
 constexpr int kPanelRows = 16, kPanelChunk = 1024;
 
 // Words of a row's part of a chunk: it may begin in the middle of one.
-struct PanelRoom {
+struct PanelBuffer {
   uint32_t words[kPanelRows][kPanelChunk / 4 + 2];
   DEVICE_METHOD unsigned char *row(int r) { return (unsigned char *)words[r]; }
 };
@@ -61,14 +61,14 @@ DEVICE int panel_skew(const PanelArgs &a, int row, int from) {
 
 // fetch_row brings bytes [from, to) of a row, of which the panels keep n: zeros behind. They begin with
 // a whole unit. A warp calls it.
-DEVICE void fetch_row(const PanelArgs &a, PanelRoom *room, int r, int row, int from, int to, int n) {
+DEVICE void fetch_row(const PanelArgs &a, PanelBuffer *buffer, int r, int row, int from, int to, int n) {
   int lane = threadIdx.x & 31, there = row < a.count ? to - from : 0, skew = panel_skew(a, row, from);
-  unsigned char *into = room->row(r) + skew;
+  unsigned char *into = buffer->row(r) + skew;
   if (there && a.made.levels) {
     for (int i = lane; i < there; i += 32) into[i] = made_at(a, row, from + i);
   } else if (there) {
     const uint32_t *words = (const uint32_t *)(a.rows + (size_t(row) * a.row_bytes + from - skew));
-    for (int i = lane; i < ceil_div(skew + there, 4); i += 32) room->words[r][i] = words[i];
+    for (int i = lane; i < ceil_div(skew + there, 4); i += 32) buffer->words[r][i] = words[i];
   }
   __syncwarp();
   for (int i = there + lane; i < n; i += 32) into[i] = 0;
@@ -76,9 +76,9 @@ DEVICE void fetch_row(const PanelArgs &a, PanelRoom *room, int r, int row, int f
     if (i % a.every == a.at && (into[i] & a.mask) >= a.least) *a.bad = 1;
 }
 
-// turn_units writes what lies in room as units of panels; Skewed says that rows begin at skews.
+// write_units writes what lies in room as units of panels; Skewed says that rows begin at skews.
 template <bool Skewed>
-DEVICE void turn_units(const PanelArgs &a, PanelRoom *room, int panel, int from, int units, uint32_t *out) {
+DEVICE void write_units(const PanelArgs &a, PanelBuffer *buffer, int panel, int from, int units, uint32_t *out) {
   int unit_words = kPanelRows * a.unit_bytes / 4, groups = 32 / a.bits;
   unsigned mask = (1u << a.bits) - 1u;
   for (int w = threadIdx.x; w < units * unit_words; w += blockDim.x) {
@@ -87,7 +87,7 @@ DEVICE void turn_units(const PanelArgs &a, PanelRoom *room, int panel, int from,
     for (int g = 0; g < groups; g++) {
       unsigned source = __ldg(a.order + first + g), r = source >> 12, bit = (source & 4095u) * a.bits;
       int skew = Skewed ? panel_skew(a, panel * kPanelRows + r, from) : 0;
-      v |= (room->row(r)[skew + unit * a.unit_bytes + bit / 8] >> (bit % 8) & mask) << (g * a.bits);
+      v |= (buffer->row(r)[skew + unit * a.unit_bytes + bit / 8] >> (bit % 8) & mask) << (g * a.bits);
     }
     out[w] = v;
   }
@@ -101,14 +101,14 @@ DEVICE uint32_t *units_at(const PanelArgs &a, int panel, int unit) {
 
 // panels: grid.x is the panels, grid.y shares out the units of a row, a warp for each row.
 KERNEL(panels, PanelArgs, 512) {
-  __shared__ PanelRoom room;
+  __shared__ PanelBuffer buffer;
   int most = kPanelChunk / a.unit_bytes, all = ceil_div(a.row_bytes, a.unit_bytes), panel = blockIdx.x;
   int unit0 = blockIdx.y * most, units = min(most, all - unit0), from = unit0 * a.unit_bytes;
   int to = min(a.row_bytes, from + units * a.unit_bytes);
   for (int r = threadIdx.x >> 5; r < kPanelRows; r += blockDim.x >> 5)
-    fetch_row(a, &room, r, panel * kPanelRows + r, from, to, units * a.unit_bytes);
+    fetch_row(a, &buffer, r, panel * kPanelRows + r, from, to, units * a.unit_bytes);
   __syncthreads();
-  turn_units<true>(a, &room, panel, from, units, units_at(a, panel, unit0));
+  write_units<true>(a, &buffer, panel, from, units, units_at(a, panel, unit0));
 }
 
 struct QuantizeArgs {
@@ -129,7 +129,7 @@ DEVICE float float_at(const PanelArgs &a, int row, int col) {
 // (engine/backend/cuda: scales by row).
 template <int S>
 DEVICE void quantize_panels(const QuantizeArgs &q) {
-  __shared__ PanelRoom room;
+  __shared__ PanelBuffer buffer;
   const PanelArgs &a = q.panel;
   int lane = threadIdx.x & 31, r = threadIdx.x >> 5, panel = blockIdx.x, row = panel * kPanelRows + r;
   float most = 0.0f;
@@ -146,11 +146,11 @@ DEVICE void quantize_panels(const QuantizeArgs &q) {
   int all = ceil_div(a.row_bytes, a.unit_bytes), step = kPanelChunk / a.unit_bytes;
   for (int unit0 = 0; unit0 < all; unit0 += step) {
     int units = min(step, all - unit0), from = unit0 * a.unit_bytes;
-    unsigned char *into = room.row(r);
+    unsigned char *into = buffer.row(r);
     for (int i = lane; i < units * a.unit_bytes; i += 32)
       into[i] = row < a.count && from + i < a.row_bytes ? to_e4m3(float_at<S>(a, row, from + i) / scale) : 0;
     __syncthreads();
-    turn_units<false>(a, &room, panel, from, units, units_at(a, panel, unit0));
+    write_units<false>(a, &buffer, panel, from, units, units_at(a, panel, unit0));
     __syncthreads();  // the chunk is done with
   }
 }

@@ -3,7 +3,7 @@
 
 struct AnglesArgs {
   const int *positions;        // [_]
-  const int *kept;             // [rows] or null: row s is at positions[kept[s]] + by
+  const int *accepted_row;     // [rows] or null: row s is at positions[kept[s]] + by
   const int *places;           // [rows, 3] or null: a token's positions by axis
   const int *across, *down;    // [rows] or null: two positions of a row
   const float *frequencies;    // [half]
@@ -17,7 +17,7 @@ struct AnglesArgs {
 
 DEVICE int angle_position(const AnglesArgs &a, int row, int i, int part) {
   if (a.across) return part ? a.down[row] : a.across[row];
-  int ahead = a.kept ? a.by : 0, token = a.kept ? max(a.kept[row], 0) : row;
+  int ahead = a.accepted_row ? a.by : 0, token = a.accepted_row ? max(a.accepted_row[row], 0) : row;
   if (a.places) {
     int axis = i % 3;
     if (i >= 3 * a.sections[axis]) axis = 0;
@@ -63,10 +63,10 @@ DEVICE float head_inverse(const float *x, int d, float eps) {
   return 1.0f / sqrtf(warp_sum(sum) / float(d) + eps);
 }
 
-// turn_head normalises a head by w, where it is given, and rotates it; a warp does. Out
+// rotate_head normalises a head by w, where it is given, and rotates it; a warp does. Out
 // is called with every element.
 template <class Out>
-DEVICE void turn_head(const RopeArgs &a, const float *x, const float *w, const float *angles, Out out) {
+DEVICE void rotate_head(const RopeArgs &a, const float *x, const float *w, const float *angles, Out out) {
   float inverse = w ? head_inverse(x, a.head_dim, a.eps) : 1.0f;
   auto at = [&](int i) { return w ? x[i] * inverse * (a.offset + w[i]) : x[i]; };
   int wide = a.rotary / a.parts, half = wide / 2;
@@ -92,7 +92,7 @@ DEVICE void rope(const RopeArgs &a) {
     if (h < a.heads) {
       const float *head = x + size_t(step) * h * d;
       float *q = a.q + (row * a.heads + h) * d;
-      turn_head(a, head, a.wq, angles, [&](int i, float v) { q[i] = v; });
+      rotate_head(a, head, a.wq, angles, [&](int i, float v) { q[i] = v; });
       if (a.gate)
         for (int i = lane; i < d; i += 32) a.gate[(row * a.heads + h) * d + i] = head[d + i];
       continue;
@@ -101,7 +101,7 @@ DEVICE void rope(const RopeArgs &a) {
     size_t at = (row * a.kv_heads + kv) * d;
     if (h < a.heads + a.kv_heads) {
       T *k = (T *)a.k + at;
-      turn_head(a, keys + size_t(kv) * d, a.wk, angles, [&](int i, float v) { k[i] = Stored<S>::write(v); });
+      rotate_head(a, keys + size_t(kv) * d, a.wk, angles, [&](int i, float v) { k[i] = Stored<S>::write(v); });
       continue;
     }
     const float *value = keys + size_t(a.shared ? kv : a.kv_heads + kv) * d;

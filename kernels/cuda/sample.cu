@@ -12,15 +12,15 @@
 // sample_edit: shared memory for kCounters ints.
 KERNEL(sample_edit, SampleArgs, 1024) {
   DYNAMIC_SHARED(memory);
-  __shared__ Sum room[2 * 32];
+  __shared__ Sum scratch[2 * 32];
   Slice w = slice_of(a);
   for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < kBins; i += gridDim.x * blockDim.x) {
-    w.room->weights[i] = 0;
-    w.room->counts[i] = 0;
+    w.work->weights[i] = 0;
+    w.work->counts[i] = 0;
   }
   if (blockIdx.x == 0 && threadIdx.x == 0) {
-    w.room->exponentials = 0;
-    w.room->arrived[0] = w.room->arrived[1] = w.room->rank = w.room->candidates = 0;
+    w.work->exponentials = 0;
+    w.work->arrived[0] = w.work->arrived[1] = w.work->rank = w.work->candidates = 0;
   }
   auto judge = [&](auto get, Best *best, int *bad, int *there) {
     Sum v[2] = {};
@@ -31,8 +31,8 @@ KERNEL(sample_edit, SampleArgs, 1024) {
       if (x > -INFINITY_F) v[1]++;
       if (better(x, i, *best)) *best = {x, i};
     }
-    block_totals<2>(v, room);
-    *best = block_best(*best, room);
+    block_totals<2>(v, scratch);
+    *best = block_best(*best, scratch);
     *bad = int(v[0]);
     *there = int(v[1]);
   };
@@ -63,20 +63,20 @@ KERNEL(sample_edit, SampleArgs, 1024) {
     p.raw_index = raw.index;
     p.best = best.value;
     p.index = best.index;
-    w.room->parts[blockIdx.x] = p;
+    w.work->parts[blockIdx.x] = p;
   }
 }
 
 KERNEL(sample_weigh, SampleArgs, 1024) {
-  __shared__ Sum weights[kBins], room[32];
+  __shared__ Sum weights[kBins], scratch[32];
   __shared__ unsigned counts[kBins];
   Slice w = slice_of(a);
   Whole all = whole_of(a, w);
   if (w.wants && all.usable) {
     Sum sums[1] = {};
     for (int i = w.from + threadIdx.x; i < w.to; i += blockDim.x) sums[0] += fixed(expf(given(w, i) - all.raw.value));
-    block_totals<1>(sums, room);
-    if (threadIdx.x == 0) atomicAdd(&w.room->exponentials, sums[0]);
+    block_totals<1>(sums, scratch);
+    if (threadIdx.x == 0) atomicAdd(&w.work->exponentials, sums[0]);
   }
   if (!all.draws) return;
   for (int i = threadIdx.x; i < kBins; i += blockDim.x) {
@@ -95,8 +95,8 @@ KERNEL(sample_weigh, SampleArgs, 1024) {
   }
   __syncthreads();
   for (int i = threadIdx.x; i < kBins; i += blockDim.x) {
-    if (counts[i] > 0) atomicAdd(w.room->counts + i, counts[i]);
-    if (weights[i] > 0) atomicAdd(w.room->weights + i, weights[i]);
+    if (counts[i] > 0) atomicAdd(w.work->counts + i, counts[i]);
+    if (weights[i] > 0) atomicAdd(w.work->weights + i, weights[i]);
   }
 }
 
@@ -124,30 +124,30 @@ DEVICE Edges edges_of(const SampleArgs &a, const Slice &w, Edges *out) {
     unsigned count = 0;
     Sum weight = 0;
     for (int i = 0; i < each; i++) {
-      count += w.room->counts[lane * each + i];
-      weight += w.room->weights[lane * each + i];
+      count += w.work->counts[lane * each + i];
+      weight += w.work->weights[lane * each + i];
     }
     unsigned counted = count;
-    Sum weighed = weight;  // of the bins up to this lane's last
+    Sum cumulative = weight;  // of the bins up to this lane's last
 #pragma unroll
     for (int o = 1; o < 32; o <<= 1) {
       unsigned c = __shfl_up_sync(kAllLanes, counted, o);
-      Sum v = __shfl_up_sync(kAllLanes, weighed, o);
+      Sum v = __shfl_up_sync(kAllLanes, cumulative, o);
       if (lane >= o) {
         counted += c;
-        weighed += v;
+        cumulative += v;
       }
     }
     // find is the first bin up to which the sums reach what is asked for; by one lane.
     auto find = [&](auto reached, int none) {
-      unsigned lanes = __ballot_sync(kAllLanes, reached(counted, weighed));
+      unsigned lanes = __ballot_sync(kAllLanes, reached(counted, cumulative));
       int bin = none;
       if (lanes != 0 && lane == __ffs(int(lanes)) - 1) {
         unsigned c = counted - count;
-        Sum v = weighed - weight;
+        Sum v = cumulative - weight;
         for (int i = 0; i < each && bin == none; i++) {
-          c += w.room->counts[lane * each + i];
-          v += w.room->weights[lane * each + i];
+          c += w.work->counts[lane * each + i];
+          v += w.work->weights[lane * each + i];
           if (reached(c, v)) bin = lane * each + i;
         }
       }
@@ -158,8 +158,8 @@ DEVICE Edges edges_of(const SampleArgs &a, const Slice &w, Edges *out) {
       *c = 0;
       *v = 0;
       for (int i = lane; i < bin; i += 32) {
-        *c += w.room->counts[i];
-        *v += w.room->weights[i];
+        *c += w.work->counts[i];
+        *v += w.work->weights[i];
       }
       *v = warp_total(*v);
 #pragma unroll
@@ -169,7 +169,7 @@ DEVICE Edges edges_of(const SampleArgs &a, const Slice &w, Edges *out) {
     if (r.top_k > 0 && r.top_k < a.vocab) e.k = find([&](unsigned c, Sum) { return c >= unsigned(r.top_k); }, kBins - 1);
     before(e.k, &e.k_ahead, &e.k_above);
     if (r.top_p < 1.0f) {
-      Sum least = nucleus(r, e.k_above), most = nucleus(r, e.k_above + (e.k < kBins - 1 ? w.room->weights[e.k] : 0));
+      Sum least = nucleus(r, e.k_above), most = nucleus(r, e.k_above + (e.k < kBins - 1 ? w.work->weights[e.k] : 0));
       e.lo = find([&](unsigned, Sum v) { return v >= least; }, kBins - 2);
       e.hi = find([&](unsigned, Sum v) { return v >= most; }, kBins - 2);
       unsigned c;
@@ -181,8 +181,8 @@ DEVICE Edges edges_of(const SampleArgs &a, const Slice &w, Edges *out) {
   return *out;
 }
 
-// arrived_last says to all threads whether a block is the last of its row.
-DEVICE bool arrived_last(int *arrived, int *found) {
+// is_last_block says to all threads whether a block is the last of its row.
+DEVICE bool is_last_block(int *arrived, int *found) {
   __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) *found = atomicAdd(arrived, 1) + 1 == int(gridDim.x);
@@ -194,22 +194,22 @@ DEVICE bool arrived_last(int *arrived, int *found) {
 }
 
 // draw is the token of a row whose candidates are gathered; by one block.
-DEVICE int draw(const SampleArgs &a, const Slice &w, const Edges &e, const Weigher &with, unsigned char *memory, Sum *room, int *found) {
+DEVICE int draw(const SampleArgs &a, const Slice &w, const Edges &e, const Weigher &with, unsigned char *memory, Sum *scratch, int *found) {
   __shared__ float least, edge;
   __shared__ int edge_index;
   __shared__ unsigned ties;
   __shared__ Sum above, slices[kSlices];
   const SampleRow &r = *w.r;
-  int n = w.room->candidates;
+  int n = w.work->candidates;
   Sum *weights = (Sum *)memory;
   float *values = (float *)(weights + kCandidates);
   int *indexes = (int *)(values + kCandidates);
   for (int i = threadIdx.x; i < n; i += blockDim.x) {
-    values[i] = w.room->listed[i].value;
-    indexes[i] = w.room->listed[i].index;
+    values[i] = w.work->listed[i].value;
+    indexes[i] = w.work->listed[i].index;
     weights[i] = weight_of(with, values[i]);
   }
-  for (int i = threadIdx.x; i < a.slices; i += blockDim.x) slices[i] = w.room->slices[i];
+  for (int i = threadIdx.x; i < a.slices; i += blockDim.x) slices[i] = w.work->slices[i];
   if (threadIdx.x == 0) {
     least = edge = -INFINITY_F;
     edge_index = a.vocab;
@@ -236,7 +236,7 @@ DEVICE int draw(const SampleArgs &a, const Slice &w, const Edges &e, const Weigh
     Sum sums[1] = {};
     for (int i = threadIdx.x; i < n; i += blockDim.x)
       if (bin_of(with, values[i]) == e.k) sums[0] += weights[i];
-    block_totals<1>(sums, room);
+    block_totals<1>(sums, scratch);
     Sum target = nucleus(r, e.k_above + sums[0]);
     auto inside = [&](int i) { return bin_of(with, values[i]) >= e.lo && bin_of(with, values[i]) <= e.hi; };
     for (int i = threadIdx.x; i < n; i += blockDim.x) {
@@ -287,7 +287,7 @@ DEVICE int draw(const SampleArgs &a, const Slice &w, const Edges &e, const Weigh
     target = ~Sum(0) >> 1;
   }
   int from = slice * each, to = min(a.vocab, from + each);
-  int i = nth(to - from, target - before, room, found, [&](int i) {
+  int i = nth(to - from, target - before, scratch, found, [&](int i) {
     float v = edited(w, from + i);
     return in(v, from + i) ? weight_of(with, v) : Sum(0);
   });
@@ -299,7 +299,7 @@ constexpr int kDrawThreads = 512;  // it needs more registers than 1,024 have
 // sample_draw: shared memory for kCandidates of 16 bytes.
 KERNEL(sample_draw, SampleArgs, kDrawThreads) {
   DYNAMIC_SHARED(memory);
-  __shared__ Sum room[7 * 32 + 1];
+  __shared__ Sum scratch[7 * 32 + 1];
   __shared__ int found;
   __shared__ Edges edges;
   Slice w = slice_of(a);
@@ -316,21 +316,21 @@ KERNEL(sample_draw, SampleArgs, kDrawThreads) {
       if (n < certain) {
         sums[0] += weight_of(with, v);
       } else if (n < kBins - 1 && (n == e.k || (n >= e.lo && n <= e.hi))) {
-        int at = atomicAdd(&w.room->candidates, 1);
-        if (at < kCandidates) w.room->listed[at] = {v, i};
+        int at = atomicAdd(&w.work->candidates, 1);
+        if (at < kCandidates) w.work->listed[at] = {v, i};
       }
     }
-    block_totals<1>(sums, room);
-    if (threadIdx.x == 0) w.room->slices[blockIdx.x] = sums[0];
+    block_totals<1>(sums, scratch);
+    if (threadIdx.x == 0) w.work->slices[blockIdx.x] = sums[0];
   }
-  if (!arrived_last(w.room->arrived, &found)) return;
+  if (!is_last_block(w.work->arrived, &found)) return;
   int token = -1;
   if (all.usable) token = w.r->flags & kUseTarget ? w.r->target : all.best.index;
   if (all.draws) {
-    if (w.room->candidates <= kCandidates)
-      token = draw(a, w, e, with, memory, room, &found);
+    if (w.work->candidates <= kCandidates)
+      token = draw(a, w, e, with, memory, scratch, &found);
     else
-      token = choose(a, *w.r, all.best.value, [&](int i) { return edited(w, i); }, room, &found);
+      token = choose(a, *w.r, all.best.value, [&](int i) { return edited(w, i); }, scratch, &found);
   }
   if (threadIdx.x == 0) {
     a.sampled[w.row] = token;
@@ -343,7 +343,7 @@ KERNEL(sample_draw, SampleArgs, kDrawThreads) {
 }
 
 KERNEL(sample_report, SampleArgs, 1024) {
-  __shared__ Sum room[2 * 32];
+  __shared__ Sum scratch[2 * 32];
   __shared__ int found;
   Slice w = slice_of(a);
   int token = a.sampled[w.row], top = min(w.r->num_top, a.vocab), width = a.top_width;
@@ -351,11 +351,11 @@ KERNEL(sample_report, SampleArgs, 1024) {
   float mine = given(w, token);
   Sum sums[1] = {};
   for (int i = w.from + threadIdx.x; i < w.to; i += blockDim.x) sums[0] += given(w, i) >= mine;
-  block_totals<1>(sums, room);
-  if (threadIdx.x == 0) atomicAdd(&w.room->rank, int(sums[0]));
+  block_totals<1>(sums, scratch);
+  if (threadIdx.x == 0) atomicAdd(&w.work->rank, int(sums[0]));
   // ranked calls put with the best of n, then with the next, and so on; at gives the i-th
   // and its index, negative: none.
-  auto ranked = [&](int n, auto at, auto put) {
+  auto each_ranked = [&](int n, auto at, auto put) {
     Best last = {INFINITY_F, -1};
     for (int k = 0; k < top; k++) {
       Best best = {-INFINITY_F, -1};
@@ -363,26 +363,26 @@ KERNEL(sample_report, SampleArgs, 1024) {
         Best b = at(i);
         if (b.index >= 0 && (b.value < last.value || (b.value == last.value && b.index > last.index)) && better(b.value, b.index, best)) best = b;
       }
-      last = block_best(best, room);
+      last = block_best(best, scratch);
       if (threadIdx.x == 0) put(k, last);
       if (last.index < 0) last = {-INFINITY_F, 0x7fffffff};  // there are no more
     }
   };
   if (top <= kTops)
-    ranked(w.to - w.from, [&](int i) { return Best{given(w, w.from + i), w.from + i}; }, [&](int k, Best b) { w.room->listed[blockIdx.x * kTops + k] = b; });
-  if (!arrived_last(w.room->arrived + 1, &found)) return;
+    each_ranked(w.to - w.from, [&](int i) { return Best{given(w, w.from + i), w.from + i}; }, [&](int k, Best b) { w.work->listed[blockIdx.x * kTops + k] = b; });
+  if (!is_last_block(w.work->arrived + 1, &found)) return;
   Whole all = whole_of(a, w);
-  double lse = double(all.raw.value) + log(double(w.room->exponentials) / double(kOne));
+  double lse = double(all.raw.value) + log(double(w.work->exponentials) / double(kOne));
   if (threadIdx.x == 0) {
     a.logprob[w.row] = float(double(mine) - lse);
-    a.rank[w.row] = w.room->rank;
+    a.rank[w.row] = w.work->rank;
   }
   auto put = [&](int k, Best b) {
     a.top_ids[size_t(w.row) * width + k] = b.index;
     a.top_probs[size_t(w.row) * width + k] = float(double(b.value) - lse);
   };
   if (top <= kTops)
-    ranked(a.slices * top, [&](int i) { return w.room->listed[i / top * kTops + i % top]; }, put);
+    each_ranked(a.slices * top, [&](int i) { return w.work->listed[i / top * kTops + i % top]; }, put);
   else
-    ranked(a.vocab, [&](int i) { return Best{given(w, i), i}; }, put);
+    each_ranked(a.vocab, [&](int i) { return Best{given(w, i), i}; }, put);
 }

@@ -40,7 +40,7 @@ struct SampleArgs {
   Pages pages;     // the class with the token plane
   long long plane;  // where it begins in a page
   int vocab, words, bias_width, top_width;
-  unsigned char *room;  // [rows, kRowRoom]; what it holds before does not count
+  unsigned char *work;  // [rows, kRowRoom]; what it holds before does not count
   int slices, pad;      // of a row, at most kSlices
 };
 
@@ -65,16 +65,16 @@ DEVICE Sum warp_total(Sum v) {
 
 // block_totals sums N numbers over the block; room holds 32·N.
 template <int N>
-DEVICE void block_totals(Sum (&v)[N], Sum *room) {
+DEVICE void block_totals(Sum (&v)[N], Sum *scratch) {
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
 #pragma unroll
   for (int i = 0; i < N; i++) {
     v[i] = warp_total(v[i]);
-    if (lane == 0) room[i * 32 + warp] = v[i];
+    if (lane == 0) scratch[i * 32 + warp] = v[i];
   }
   __syncthreads();
 #pragma unroll
-  for (int i = 0; i < N; i++) v[i] = warp_total(lane < warps ? room[i * 32 + lane] : 0);
+  for (int i = 0; i < N; i++) v[i] = warp_total(lane < warps ? scratch[i * 32 + lane] : 0);
   __syncthreads();
 }
 
@@ -95,10 +95,10 @@ DEVICE Best warp_best(Best b) {
   return b;
 }
 
-DEVICE Best block_best(Best b, Sum *room) {
+DEVICE Best block_best(Best b, Sum *scratch) {
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
-  float *values = (float *)room;
-  int *indexes = (int *)(room + 32);
+  float *values = (float *)scratch;
+  int *indexes = (int *)(scratch + 32);
   b = warp_best(b);
   if (lane == 0) {
     values[warp] = b.value;
@@ -114,7 +114,7 @@ DEVICE Best block_best(Best b, Sum *room) {
 // least bound sum to target or more; 0 where all of them do not. each calls its argument
 // with every number's ordered form and weight.
 template <class Each>
-DEVICE unsigned select(Sum target, Sum *room, Each each) {
+DEVICE unsigned select(Sum target, Sum *scratch, Each each) {
   unsigned bound = 0;
   for (int shift = 30; shift >= 0; shift -= 3) {
     Sum sums[7] = {};
@@ -124,7 +124,7 @@ DEVICE unsigned select(Sum target, Sum *room, Each each) {
       for (int j = 0; j < 7; j++)
         if (j < pivots && key >= bound + (unsigned(j + 1) << shift)) sums[j] += weight;
     });
-    block_totals<7>(sums, room);
+    block_totals<7>(sums, scratch);
     int most = 0;
 #pragma unroll
     for (int j = 0; j < 7; j++)
@@ -138,7 +138,7 @@ DEVICE unsigned select(Sum target, Sum *room, Each each) {
 // sum to more than target; the last one with a weight where none does. Each warp takes a
 // run of indexes. room holds 33 numbers, found is shared.
 template <class Weight>
-DEVICE int nth(int n, Sum target, Sum *room, int *found, Weight weight) {
+DEVICE int nth(int n, Sum target, Sum *scratch, int *found, Weight weight) {
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
   int run = ceil_div(ceil_div(n, warps), 32) * 32, from = min(n, warp * run), to = min(n, from + run), last = -1;
   Sum mine = 0;
@@ -151,11 +151,11 @@ DEVICE int nth(int n, Sum target, Sum *room, int *found, Weight weight) {
 #pragma unroll
   for (int o = 16; o > 0; o >>= 1) last = max(last, __shfl_xor_sync(kAllLanes, last, o));
   if (threadIdx.x == 0) *found = -1;
-  if (lane == 0) room[warp] = mine;
+  if (lane == 0) scratch[warp] = mine;
   __syncthreads();
   if (lane == 0) atomicMax(found, last);
   Sum before = 0;
-  for (int w = 0; w < warp; w++) before += room[w];
+  for (int w = 0; w < warp; w++) before += scratch[w];
   __syncthreads();
   if (before <= target && before + mine > target) {  // one warp's run, all its lanes
     for (int i0 = from; i0 < to; i0 += 32) {
@@ -224,13 +224,13 @@ DEVICE void penalize(const SampleArgs &a, const SampleRow &r, float *z, unsigned
 
 // choose draws the token of edited logits, the largest of which is top; get masks them.
 template <class Get>
-DEVICE int choose(const SampleArgs &a, const SampleRow &r, float top, Get get, Sum *room, int *found) {
+DEVICE int choose(const SampleArgs &a, const SampleRow &r, float top, Get get, Sum *scratch, int *found) {
   float t = fmaxf(r.temperature, 0.01f), least = -INFINITY_F;
   auto all = [&](auto with) {
     for (int i = threadIdx.x; i < a.vocab; i += blockDim.x) with(i, get(i));
   };
   if (r.top_k > 0 && r.top_k < a.vocab)
-    least = unordered(select(Sum(r.top_k), room, [&](auto with) { all([&](int, float v) { with(ordered(v), Sum(1)); }); }));
+    least = unordered(select(Sum(r.top_k), scratch, [&](auto with) { all([&](int, float v) { with(ordered(v), Sum(1)); }); }));
   auto weight = [&](float v) {
     float w = expf((v - top) / t);
     return w < r.min_p || v < least ? Sum(0) : fixed(w);
@@ -240,18 +240,18 @@ DEVICE int choose(const SampleArgs &a, const SampleRow &r, float top, Get get, S
   if (r.top_p < 1.0f) {
     Sum sums[1] = {};
     all([&](int, float v) { sums[0] += weight(v); });
-    block_totals<1>(sums, room);
+    block_totals<1>(sums, scratch);
     double enough = ceil(double(r.top_p) * double(sums[0]));
     Sum target = enough < 1.0 ? 1 : Sum(enough);
-    edge = unordered(select(target, room, [&](auto with) { all([&](int, float v) { with(ordered(v), weight(v)); }); }));
+    edge = unordered(select(target, scratch, [&](auto with) { all([&](int, float v) { with(ordered(v), weight(v)); }); }));
     Sum ends[2] = {};  // what lies above the edge, and how many at it
     all([&](int, float v) {
       if (v > edge) ends[0] += weight(v);
       if (v == edge) ends[1]++;
     });
-    block_totals<2>(ends, room);
+    block_totals<2>(ends, scratch);
     Sum w = weight(edge), in = w > 0 && target > ends[0] ? (target - ends[0] + w - 1) / w : 1;
-    if (in < ends[1]) edge_index = nth(a.vocab, in - 1, room, found, [&](int i) { return Sum(get(i) == edge); });
+    if (in < ends[1]) edge_index = nth(a.vocab, in - 1, scratch, found, [&](int i) { return Sum(get(i) == edge); });
   }
   auto left = [&](int i) {
     float v = get(i);
@@ -259,8 +259,8 @@ DEVICE int choose(const SampleArgs &a, const SampleRow &r, float top, Get get, S
   };
   Sum sums[1] = {};
   for (int i = threadIdx.x; i < a.vocab; i += blockDim.x) sums[0] += left(i);
-  block_totals<1>(sums, room);
-  return nth(a.vocab, Sum(uniform(r.seed, r.position) * double(sums[0])), room, found, left);
+  block_totals<1>(sums, scratch);
+  return nth(a.vocab, Sum(uniform(r.seed, r.position) * double(sums[0])), scratch, found, left);
 }
 
 // kSlices: of a row at most; kCandidates: at the edges, before one block chooses.
@@ -276,15 +276,15 @@ struct Part {
   int raw_bad, raw_there, bad, there;
 };
 
-struct RowRoom {
+struct RowWork {
   Sum weights[kBins], slices[kSlices], exponentials;
   Part parts[kSlices];
   unsigned counts[kBins];
   int arrived[2], rank, candidates;
   Best listed[kCandidates];  // those at the edges, then the best of each slice
 };
-constexpr int kRowRoom = 32 << 10;  // SampleRoom of args.go
-static_assert(sizeof(RowRoom) <= kRowRoom && kSlices * kTops <= kCandidates, "");
+constexpr int kRowWork = 32 << 10;  // SampleRoom of args.go
+static_assert(sizeof(RowWork) <= kRowWork && kSlices * kTops <= kCandidates, "");
 
 // Slice is what a block works on.
 struct Slice {
@@ -292,7 +292,7 @@ struct Slice {
   float *z;          // edited logits
   const float *raw;  // logits before edits
   const unsigned *grammar, *allowed;
-  RowRoom *room;
+  RowWork *work;
   int row, from, to;
   bool wants, penalties, edits;
 };
@@ -310,7 +310,7 @@ DEVICE Slice slice_of(const SampleArgs &a) {
   w.penalties = w.r->history > 0 && (w.r->repetition != 1.0f || w.r->frequency != 0.0f || w.r->presence != 0.0f);
   w.edits = !(w.r->flags & kUseTarget) && (w.penalties || w.r->num_bias > 0);
   w.raw = w.wants && w.edits ? a.raw + size_t(w.row) * a.vocab : w.z;
-  w.room = (RowRoom *)(a.room + size_t(w.row) * kRowRoom);
+  w.work = (RowWork *)(a.work + size_t(w.row) * kRowWork);
   int each = ceil_div(a.vocab, a.slices);
   w.from = min(a.vocab, int(blockIdx.x) * each);
   w.to = min(a.vocab, w.from + each);
@@ -331,7 +331,7 @@ DEVICE Whole whole_of(const SampleArgs &a, const Slice &w) {
   for (int i0 = 0; i0 < a.slices; i0 += 32) {
     Part p = {};
     if (i0 + lane < a.slices) {
-      p = w.room->parts[i0 + lane];
+      p = w.work->parts[i0 + lane];
       if (p.raw_index >= 0 && better(p.raw, p.raw_index, all.raw)) all.raw = {p.raw, p.raw_index};
       if (p.index >= 0 && better(p.best, p.index, all.best)) all.best = {p.best, p.index};
     }

@@ -39,12 +39,12 @@ KERNEL(patches, PatchesArgs, 256) {
 }
 
 // most_place is the largest number of places [n], to all threads of the block, whole warps.
-DEVICE int most_place(const int *places, int n, float *room) {
+DEVICE int most_place(const int *places, int n, float *scratch) {
   int most = 0;
   for (int i = threadIdx.x; i < n; i += blockDim.x) most = max(most, places[i]);
 #pragma unroll
   for (int o = 16; o > 0; o >>= 1) most = max(most, __shfl_xor_sync(kAllLanes, most, o));
-  int *all = (int *)room, warps = blockDim.x >> 5;
+  int *all = (int *)scratch, warps = blockDim.x >> 5;
   __syncthreads();
   if ((threadIdx.x & 31) == 0) all[threadIdx.x >> 5] = most;
   __syncthreads();
@@ -65,8 +65,8 @@ constexpr int kSquare = 64;
 // pool: a block for each row of y, whole warps.
 KERNEL(pool, PoolArgs, 256) {
   __shared__ int at[kSquare];
-  __shared__ float room[32];
-  int wide = (most_place(a.across, a.tokens, room) + 1) / a.size, n = a.size * a.size;
+  __shared__ float scratch[32];
+  int wide = (most_place(a.across, a.tokens, scratch) + 1) / a.size, n = a.size * a.size;
   int across = blockIdx.x % wide, down = blockIdx.x / wide;
   for (int i = threadIdx.x; i < n; i += blockDim.x) at[i] = -1;
   __syncthreads();
@@ -114,8 +114,8 @@ DEVICE Between between(int at, int most, int side) {
 // resample: a block for each token, whole warps.
 template <int S>
 DEVICE void resample(const ResampleArgs &a) {
-  __shared__ float room[32];
-  int wide = most_place(a.across, a.tokens, room), high = most_place(a.down, a.tokens, room), t = blockIdx.x;
+  __shared__ float scratch[32];
+  int wide = most_place(a.across, a.tokens, scratch), high = most_place(a.down, a.tokens, scratch), t = blockIdx.x;
   Between x = between(a.across[t], wide, a.side), y = between(a.down[t], high, a.side);
   auto at = [&](int row, int col, int i) {
     return Stored<S>::read(__ldg((const typename Stored<S>::type *)a.table + (size_t(row) * a.side + col) * a.cols + i));

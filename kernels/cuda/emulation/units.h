@@ -11,7 +11,7 @@ constexpr uint32_t kLanes = 0xffffffffu;  // of a whole warp
 
 // Collectives of a warp besides those of emulate.h; kMultiply and kWarpgroup stand for as many
 // as there are kinds of numbers.
-enum Unit { kLoadMatrix = kUnits, kLoadTurned, kCommit, kWait, kMultiply, kWarpgroup = kMultiply + 8 };
+enum Unit { kLoadMatrix = kUnits, kLoadTransposed, kCommit, kWait, kMultiply, kWarpgroup = kMultiply + 8 };
 
 inline unsigned char *shared(const void *p, size_t bytes, const char *what) {
   unsigned char *s = (unsigned char *)p;
@@ -25,22 +25,22 @@ struct MatrixRow {
   uint32_t *r;  // the lane's four registers
 };
 
-template <bool turned>
+template <bool transposed>
 void answer_matrix(Meeting &m) {
   for (int l = 0; l < 32; l++)
     for (int k = 0; k < 4; k++) {
       auto element = [&](int i, int j) { return uint32_t(m.lane<MatrixRow>(8 * k + i).row[j]); };
       int i = l / 4, j = l % 4 * 2;
-      m.lane<MatrixRow>(l).r[k] = turned ? element(j, i) | element(j + 1, i) << 16 : element(i, j) | element(i, j + 1) << 16;
+      m.lane<MatrixRow>(l).r[k] = transposed ? element(j, i) | element(j + 1, i) << 16 : element(i, j) | element(i, j + 1) << 16;
     }
 }
 
-template <bool turned>
+template <bool transposed>
 void load_matrix(uint32_t (&r)[4], const void *row, int line) {
   if (uintptr_t(row) % 16 != 0) die("ldmatrix: an address is no multiple of 16");
   shared(row, 16, "ldmatrix: a row outside of shared memory");
   MatrixRow mine{(const uint16_t *)row, r};
-  meet(kLanes, turned ? kLoadTurned : kLoadMatrix, &mine, answer_matrix<turned>, "ldmatrix", line);
+  meet(kLanes, transposed ? kLoadTransposed : kLoadMatrix, &mine, answer_matrix<transposed>, "ldmatrix", line);
 }
 
 // Words are the registers of a lane.
@@ -250,7 +250,7 @@ static inline void copy_wait() {
   emulation::copy_wait(N);
 }
 static inline void load_matrix(uint32_t (&r)[4], const void *row, int line = __builtin_LINE()) { emulation::load_matrix<false>(r, row, line); }
-static inline void load_matrix_turned(uint32_t (&r)[4], const void *row, int line = __builtin_LINE()) { emulation::load_matrix<true>(r, row, line); }
+static inline void load_matrix_transposed(uint32_t (&r)[4], const void *row, int line = __builtin_LINE()) { emulation::load_matrix<true>(r, row, line); }
 static inline void multiply_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, int line = __builtin_LINE()) {
   emulation::multiply<emulation::NumberBF16>(d, a, b0, b1, line);
 }
