@@ -1,4 +1,4 @@
-// Gated activations and functions of one number.
+// Gated activations and elementwise functions.
 #include "glu.cuh"
 
 // glu: a thread for each element of y.
@@ -10,7 +10,7 @@ KERNEL(glu, GLUArgs, 256) {
   a.y[i] = a.paired ? gated_activation(a, x[2 * c], x[2 * c + 1]) : gated_activation(a, x[c], x[a.cols + c]);
 }
 
-// glu4 is glu, four columns a thread: cols is a multiple of 4 and nothing is paired.
+// glu4 is glu with four columns for each thread: cols is a multiple of 4 and not paired.
 KERNEL(glu4, GLUArgs, 256) {
   long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
   int across = a.cols / 4;
@@ -23,10 +23,10 @@ KERNEL(glu4, GLUArgs, 256) {
 
 struct ElementsArgs {
   float *x;           // [n], in place
-  const float *gate;  // [n], of gate alone
+  const float *gate;  // [n], for gate
   long long n;
-  float cap;  // of softcap alone
-  int act;    // of activate alone
+  float cap;  // for softcap
+  int act;    // for activate
 };
 
 KERNEL(activate, ElementsArgs, 256) {
