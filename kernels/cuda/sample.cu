@@ -1,12 +1,12 @@
-// Logits to tokens, several blocks for each row: a vocabulary is more than one multiprocessor
-// reads in good time where rows are few. Four launches, each with a slice of a row for a
-// block (grid.x the slices, grid.y the rows): sample_edit, sample_weigh, sample_draw,
-// sample_report. Sums are integers, so that slices do not change a result.
+// Logits to tokens, with several blocks for each row: if there are few rows, one multiprocessor
+// for each is too slow for a vocabulary. There are four launches, sample_edit, sample_weigh,
+// sample_draw and sample_report, with a block for each slice of a row (grid.x the slices,
+// grid.y the rows). Sums are integers, so that the slices do not change a result.
 //
-// Weights fall into 1,024 bins by how far a logit lies below the largest: 32 for each
-// factor e. The k-th logit and the nucleus' edge lie in bins that the sums of all bins
-// name; what is in those is gathered and ranked, which is little. Where it is not, one
-// block chooses (choose).
+// Weights fall into 1,024 bins by the distance of a logit from the largest: 32 bins for each
+// factor e. The sums of the bins show which bins hold the k-th logit and the edge of the
+// nucleus. The candidates in these bins are few, and are gathered and ranked. If there are too
+// many, one block searches (choose).
 #include "sample.cuh"
 
 // sample_edit: shared memory for kCounters ints.
@@ -43,7 +43,7 @@ KERNEL(sample_edit, SampleArgs, 1024) {
     if (w.raw != w.z)
       for (int i = w.from + threadIdx.x; i < w.to; i += blockDim.x) ((float *)w.raw)[i] = w.z[i];
     __syncthreads();
-    if (threadIdx.x == 0)  // entries may name a token twice: one after the other
+    if (threadIdx.x == 0)  // one after the other: entries may name a token twice
       for (int i = 0; i < w.r->num_bias; i++) {
         BiasEntry b = a.bias[size_t(w.row) * a.bias_width + i];
         if (b.token >= w.from && b.token < w.to) w.z[b.token] += b.value;
@@ -100,14 +100,14 @@ KERNEL(sample_weigh, SampleArgs, 1024) {
   }
 }
 
-// Edges are the bins in which a row's edges lie; those of a nucleus are some where it is not
-// known yet what the k-th logit's bin counts for.
+// Edges are the bins of a row's edges. The edge of a nucleus has several possible bins while
+// the count of the k-th logit's bin is unknown.
 struct Edges {
-  int k;             // the bin of the k-th logit, kBins−1: there is none
-  int lo, hi;        // those in which the nucleus may end, kBins: there is none
+  int k;             // the bin of the k-th logit, kBins−1: none
+  int lo, hi;        // the bins in which the nucleus may end, kBins: none
   unsigned k_ahead;  // logits before bin k
   Sum k_above;       // weights before bin k
-  Sum lo_above;      // and before bin lo
+  Sum lo_above;      // weights before bin lo
 };
 
 DEVICE Sum nucleus(const SampleRow &r, Sum total) {
@@ -115,7 +115,7 @@ DEVICE Sum nucleus(const SampleRow &r, Sum total) {
   return enough < 1.0 ? 1 : Sum(enough);
 }
 
-// edges_of walks the bins: warp 0 does, others wait for it.
+// edges_of finds the edges; warp 0 does the work, the others wait.
 DEVICE Edges edges_of(const SampleArgs &a, const Slice &w, Edges *out) {
   const SampleRow &r = *w.r;
   int lane = threadIdx.x & 31;
@@ -138,7 +138,8 @@ DEVICE Edges edges_of(const SampleArgs &a, const Slice &w, Edges *out) {
         cumulative += v;
       }
     }
-    // find is the first bin up to which the sums reach what is asked for; by one lane.
+    // find returns the first bin at which the sums satisfy `reached`; one lane
+    // finds it.
     auto find = [&](auto reached, int none) {
       unsigned lanes = __ballot_sync(kAllLanes, reached(counted, cumulative));
       int bin = none;
@@ -153,7 +154,7 @@ DEVICE Edges edges_of(const SampleArgs &a, const Slice &w, Edges *out) {
       }
       return lanes == 0 ? none : __shfl_sync(kAllLanes, bin, __ffs(int(lanes)) - 1);
     };
-    // before sums what lies before a bin.
+    // before sums the bins before `bin`.
     auto before = [&](int bin, unsigned *c, Sum *v) {
       *c = 0;
       *v = 0;
@@ -181,7 +182,7 @@ DEVICE Edges edges_of(const SampleArgs &a, const Slice &w, Edges *out) {
   return *out;
 }
 
-// is_last_block says to all threads whether a block is the last of its row.
+// is_last_block reports to all threads whether a block is the last of its row to finish.
 DEVICE bool is_last_block(int *arrived, int *found) {
   __threadfence();
   __syncthreads();
@@ -193,7 +194,7 @@ DEVICE bool is_last_block(int *arrived, int *found) {
   return last;
 }
 
-// draw is the token of a row whose candidates are gathered; by one block.
+// draw returns the token of a row whose candidates are gathered; one block calls it.
 DEVICE int draw(const SampleArgs &a, const Slice &w, const Edges &e, const Weigher &with, unsigned char *memory, Sum *scratch, int *found) {
   __shared__ float least, edge;
   __shared__ int edge_index;
@@ -251,7 +252,7 @@ DEVICE int draw(const SampleArgs &a, const Slice &w, const Edges &e, const Weigh
           equal++;
         }
       }
-      if (more < target && more + same >= target) {  // all that are equal to the edge
+      if (more < target && more + same >= target) {  // all values equal to the edge
         edge = values[i];
         above = more;
         ties = equal;
@@ -281,7 +282,7 @@ DEVICE int draw(const SampleArgs &a, const Slice &w, const Edges &e, const Weigh
     if (slices[slice] > 0) last = slice;
     before += slices[slice];
   }
-  if (slice == a.slices) {  // rounding put the target behind the sum: the last token that has a weight
+  if (slice == a.slices) {  // rounding put the target after the sum: take the last token with a weight
     slice = last;
     before = 0;
     target = ~Sum(0) >> 1;
@@ -294,7 +295,7 @@ DEVICE int draw(const SampleArgs &a, const Slice &w, const Edges &e, const Weigh
   return i < 0 ? i : from + i;
 }
 
-constexpr int kDrawThreads = 512;  // it needs more registers than 1,024 have
+constexpr int kDrawThreads = 512;  // it needs more registers than 1,024 threads have
 
 // sample_draw: shared memory for kCandidates of 16 bytes.
 KERNEL(sample_draw, SampleArgs, kDrawThreads) {
@@ -308,7 +309,7 @@ KERNEL(sample_draw, SampleArgs, kDrawThreads) {
   Edges e = {};
   if (all.draws) {
     e = edges_of(a, w, &edges);
-    int certain = min(e.k, e.lo);  // bins before it are in, whatever the edges are
+    int certain = min(e.k, e.lo);  // bins before it are selected, whatever the edges are
     Sum sums[1] = {};
     for (int i = w.from + threadIdx.x; i < w.to; i += blockDim.x) {
       float v = edited(w, i);
@@ -353,8 +354,8 @@ KERNEL(sample_report, SampleArgs, 1024) {
   for (int i = w.from + threadIdx.x; i < w.to; i += blockDim.x) sums[0] += given(w, i) >= mine;
   block_totals<1>(sums, scratch);
   if (threadIdx.x == 0) atomicAdd(&w.work->rank, int(sums[0]));
-  // ranked calls put with the best of n, then with the next, and so on; at gives the i-th
-  // and its index, negative: none.
+  // each_ranked calls put with the best of n, then with the second best, and so on. at
+  // returns the i-th and its index; a negative index means none.
   auto each_ranked = [&](int n, auto at, auto put) {
     Best last = {INFINITY_F, -1};
     for (int k = 0; k < top; k++) {

@@ -1,11 +1,11 @@
-// Logits to tokens in the order that kernels/ref's Sample names: masks, raw logprobs,
-// edits, penalties, temperature, min-p, top-k, top-p, the draw; by several blocks for each
-// row (sample.cu), whose slices of it do not change the result.
+// Logits to tokens in the order of kernels/ref's Sample: masks, raw logprobs, edits, penalties,
+// temperature, min-p, top-k, top-p, the draw. Several blocks work on each row (sample.cu);
+// their slices do not change the result.
 //
-// Nothing is sorted, see sample.cu. Where that names too many candidates one block finds the
-// k-th largest logit, and the one at which the nucleus ends, three bits of their ordered form
-// at a time by passes that sum over those above seven pivots (choose). Weights are summed as
-// integers of 2^−45, so that no sum depends on the order of threads or on slices.
+// Nothing is sorted, see sample.cu. If there are too many candidates, one block finds the k-th
+// largest logit and the edge of the nucleus, three bits of their ordered form at a time, with
+// passes that sum what is above seven pivots (choose). Weights are summed as integers of 2^−45,
+// so that no sum depends on the order of threads or on slices.
 #pragma once
 #include "pages.cuh"
 
@@ -32,7 +32,7 @@ struct SampleArgs {
   const unsigned *grammar;   // [rows, words]
   const unsigned *allowed;   // [rows, words]
   const BiasEntry *bias;     // [rows, bias_width]
-  float *raw;                // [rows, vocab]: room for rows that want logprobs of logits that are edited
+  float *raw;                // [rows, vocab]: raw logits of rows that want logprobs and whose logits are edited
   int *sampled, *status, *rank;  // [rows]
   float *logprob;                // [rows]
   int *top_ids;                  // [rows, top_width]
@@ -40,7 +40,7 @@ struct SampleArgs {
   Pages pages;     // the class with the token plane
   long long plane;  // where it begins in a page
   int vocab, words, bias_width, top_width;
-  unsigned char *work;  // [rows, kRowRoom]; what it holds before does not count
+  unsigned char *work;  // [rows, kRowWork]; previous content does not matter
   int slices, pad;      // of a row, at most kSlices
 };
 
@@ -50,7 +50,7 @@ constexpr int kCounters = 11264;           // tokens whose history is counted at
 
 DEVICE Sum fixed(float w) { return Sum(double(w) * double(kOne)); }
 
-// ordered has the order of the floats, NaN aside.
+// ordered maps floats to integers of the same order, except NaNs.
 DEVICE unsigned ordered(float v) {
   unsigned u = __float_as_uint(v);
   return u & 0x80000000u ? ~u : u | 0x80000000u;
@@ -63,7 +63,7 @@ DEVICE Sum warp_total(Sum v) {
   return v;
 }
 
-// block_totals sums N numbers over the block; room holds 32·N.
+// block_totals sums N numbers over the block; scratch holds 32·N.
 template <int N>
 DEVICE void block_totals(Sum (&v)[N], Sum *scratch) {
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
@@ -78,7 +78,7 @@ DEVICE void block_totals(Sum (&v)[N], Sum *scratch) {
   __syncthreads();
 }
 
-// Best is a number and its index; the lowest index of equals is better.
+// Best is a number and its index; among equal numbers the lowest index is better.
 struct Best {
   float value;
   int index;
@@ -110,9 +110,9 @@ DEVICE Best block_best(Best b, Sum *scratch) {
   return b;
 }
 
-// select is the largest bound for which the weights of numbers with ordered forms of at
-// least bound sum to target or more; 0 where all of them do not. each calls its argument
-// with every number's ordered form and weight.
+// select returns the largest bound for which the weights of numbers with ordered forms of at
+// least bound sum to target or more; 0 if all weights do not. each calls its argument with
+// every number's ordered form and weight.
 template <class Each>
 DEVICE unsigned select(Sum target, Sum *scratch, Each each) {
   unsigned bound = 0;
@@ -134,9 +134,9 @@ DEVICE unsigned select(Sum target, Sum *scratch, Each each) {
   return bound;
 }
 
-// nth is the index, in the order of indexes, at which the weights before and at it first
-// sum to more than target; the last one with a weight where none does. Each warp takes a
-// run of indexes. room holds 33 numbers, found is shared.
+// nth returns the first index at which the weights up to it sum to more than target; if none
+// does, the last index with a weight. Each warp takes a range of indexes. scratch holds 33
+// numbers, found is shared.
 template <class Weight>
 DEVICE int nth(int n, Sum target, Sum *scratch, int *found, Weight weight) {
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
@@ -157,7 +157,7 @@ DEVICE int nth(int n, Sum target, Sum *scratch, int *found, Weight weight) {
   Sum before = 0;
   for (int w = 0; w < warp; w++) before += scratch[w];
   __syncthreads();
-  if (before <= target && before + mine > target) {  // one warp's run, all its lanes
+  if (before <= target && before + mine > target) {  // one warp's range: all its lanes
     for (int i0 = from; i0 < to; i0 += 32) {
       int i = i0 + lane;
       Sum w = i < to ? weight(i) : 0, sum = w;
@@ -180,7 +180,7 @@ DEVICE int nth(int n, Sum target, Sum *scratch, int *found, Weight weight) {
   return out;
 }
 
-// uniform is the number in [0,1) that a position of a request draws (backend.Random).
+// uniform returns the number in [0,1) for a position of a request (backend.Random).
 DEVICE double uniform(unsigned long long seed, int position) {
   unsigned long long z = seed + 0x9e3779b97f4a7c15ull * ((unsigned long long)(unsigned(position)) + 1);
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
@@ -190,9 +190,9 @@ DEVICE double uniform(unsigned long long seed, int position) {
 
 DEVICE bool bit(const unsigned *bits, int i) { return bits == nullptr || (bits[i / 32] >> (i % 32) & 1); }
 
-// penalize divides or multiplies the logits of tokens of the history, and takes off what
-// frequency and presence ask for, counting tokens in runs that shared memory holds.
-// Tokens from to to−1 are penalized.
+// penalize applies the repetition penalty to tokens of the history and subtracts the frequency
+// and presence penalties. It counts tokens in ranges that fit in shared memory, and changes
+// tokens [from, to).
 DEVICE void penalize(const SampleArgs &a, const SampleRow &r, float *z, unsigned *counters, int from, int to) {
   const Pages &p = a.pages;
   const int *table = p.tables + size_t(r.seq) * p.width;
@@ -222,7 +222,7 @@ DEVICE void penalize(const SampleArgs &a, const SampleRow &r, float *z, unsigned
   }
 }
 
-// choose draws the token of edited logits, the largest of which is top; get masks them.
+// choose draws a token from edited logits, whose largest is top; get returns a masked logit.
 template <class Get>
 DEVICE int choose(const SampleArgs &a, const SampleRow &r, float top, Get get, Sum *scratch, int *found) {
   float t = fmaxf(r.temperature, 0.01f), least = -INFINITY_F;
@@ -235,7 +235,7 @@ DEVICE int choose(const SampleArgs &a, const SampleRow &r, float top, Get get, S
     float w = expf((v - top) / t);
     return w < r.min_p || v < least ? Sum(0) : fixed(w);
   };
-  float edge = -INFINITY_F;  // the nucleus ends with logits of edge, of which those to this index are in it
+  float edge = -INFINITY_F;  // the nucleus ends with logits equal to edge, up to this index
   int edge_index = a.vocab;
   if (r.top_p < 1.0f) {
     Sum sums[1] = {};
@@ -244,7 +244,7 @@ DEVICE int choose(const SampleArgs &a, const SampleRow &r, float top, Get get, S
     double enough = ceil(double(r.top_p) * double(sums[0]));
     Sum target = enough < 1.0 ? 1 : Sum(enough);
     edge = unordered(select(target, scratch, [&](auto with) { all([&](int, float v) { with(ordered(v), weight(v)); }); }));
-    Sum ends[2] = {};  // what lies above the edge, and how many at it
+    Sum ends[2] = {};  // the weights above the edge, and at it
     all([&](int, float v) {
       if (v > edge) ends[0] += weight(v);
       if (v == edge) ends[1]++;
@@ -263,13 +263,13 @@ DEVICE int choose(const SampleArgs &a, const SampleRow &r, float top, Get get, S
   return nth(a.vocab, Sum(uniform(r.seed, r.position) * double(sums[0])), scratch, found, left);
 }
 
-// kSlices: of a row at most; kCandidates: at the edges, before one block chooses.
+// kSlices: slices of a row; kCandidates: candidates at the edges before one block searches.
 constexpr int kSlices = 64, kBins = 1024, kCandidates = 2048;
-constexpr int kTops = 32;  // best logits of a slice; of more, one block looks at the whole row
-constexpr float kBinsOfE = 32.0f;  // the last bin has what is so small that its weight is 0
+constexpr int kTops = 32;  // best logits of a slice; for more, one block reads the whole row
+constexpr float kBinsOfE = 32.0f;  // the last bin holds weights that are 0
 
-// Part is what a slice has: the best of the raw logits and of the edited ones; how many are
-// no numbers, and how many are not masked.
+// Part is the result of a slice: the best of the raw and of the edited logits, and the counts
+// of NaNs and of unmasked logits.
 struct Part {
   float raw, best;
   int raw_index, index;
@@ -281,12 +281,12 @@ struct RowWork {
   Part parts[kSlices];
   unsigned counts[kBins];
   int arrived[2], rank, candidates;
-  Best listed[kCandidates];  // those at the edges, then the best of each slice
+  Best listed[kCandidates];  // candidates at the edges, then the best of each slice
 };
 constexpr int kRowWork = 32 << 10;  // SampleRoom of args.go
 static_assert(sizeof(RowWork) <= kRowWork && kSlices * kTops <= kCandidates, "");
 
-// Slice is what a block works on.
+// Slice is the part of a row that a block works on.
 struct Slice {
   const SampleRow *r;
   float *z;          // edited logits
@@ -317,7 +317,7 @@ DEVICE Slice slice_of(const SampleArgs &a) {
   return w;
 }
 
-// Whole is what the slices have together.
+// Whole combines the slices.
 struct Whole {
   Best raw, best;
   bool usable;  // there is a token: drawn, the best, or the target
@@ -348,7 +348,7 @@ DEVICE Whole whole_of(const SampleArgs &a, const Slice &w) {
   return all;
 }
 
-// Weigher is what weights and bins are made with.
+// Weigher computes weights and bins.
 struct Weigher {
   float top, t, min_p, scale;
 };
