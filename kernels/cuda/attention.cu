@@ -619,7 +619,7 @@ struct AheadArgs {
   int seqs, width, block, by;
 };
 
-// ahead: a warp for each sequence. A position after the table's first missing page is moved to
+// ahead: a warp for each sequence. A position after the table's first missing page becomes
 // the start of that page. A sequence without a row is at position 0, where it sees itself.
 KERNEL(ahead, AheadArgs, 256) {
   int s = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5), lane = threadIdx.x & 31;

@@ -6,21 +6,22 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Attention is one kernel of attention and its launch.
+// Attention is a kernel of attention and its launch.
 type Attention struct {
 	Kernel  string
 	Rows    int // query rows of a block: a token and one of the heads that share a KV head
-	Parts   int // blocks that share the dimensions of an output
+	Parts   int // blocks among which the dimensions of an output are divided
 	Threads int
 	Shared  int // bytes
 }
 
-// AttentionKeys is the least positions that a split has, of a sequence that has more.
+// AttentionKeys is the smallest number of positions of a split, in a sequence that has more.
 const AttentionKeys = 64
 
-// ChooseAttention is the kernel for keys and values stored as f, heads of dim up to 512, a
-// multiple of 8 but for F32, on a device whose blocks may have shared bytes; many: for
-// prompts. ok is false where there is none; every device that CUDA 13 knows has one.
+// ChooseAttention returns the kernel for keys and values stored as f and heads of dim
+// dimensions: up to 512, and a multiple of 8 except for F32. A block of the device may have
+// `shared` bytes of shared memory; many selects the kernel for prompts. ok is false if there is
+// none; every device that CUDA 13 supports has one.
 func ChooseAttention(f kernels.Format, dim int, many bool, shared int) (a Attention, ok bool) {
 	n, ok := Store(f)
 	if !ok || dim <= 0 || dim > 512 {
@@ -56,13 +57,13 @@ func ChooseAttention(f kernels.Format, dim int, many bool, shared int) (a Attent
 	return a, a.Shared <= shared
 }
 
-// Blocks is the most blocks of rows that tokens of seqs sequences have, group query heads
-// to a KV head.
+// Blocks returns the largest number of blocks of rows for tokens of seqs sequences, with group
+// query heads to a KV head.
 func (a Attention) Blocks(tokens, seqs, group int) int {
 	return min(tokens, seqs) + tokens*group/a.Rows
 }
 
-// StoredName is a format in the names of kernels of keys and values.
+// StoredName returns a format's name in kernels of keys and values.
 func StoredName(f kernels.Format) string {
 	switch f {
 	case kernels.F8E4M3:

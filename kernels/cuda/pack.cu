@@ -313,7 +313,7 @@ DEVICE void row8(const PackArgs &a, Place p, const Source &from) {
   each_step(steps, [&](int s) { pack8<Codes>(a, p, eight(from, s), s, r.by); });
 }
 
-// normalised returns the source of norm_pack.
+// norm_source returns the source of norm_pack.
 DEVICE NormSource norm_source(const NormPackArgs &a, Place p) {
   __shared__ float scratch[32];
   NormSource from(a);

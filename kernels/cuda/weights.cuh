@@ -43,7 +43,7 @@ DEVICE uint32_t and_or(uint32_t v, uint32_t mask, uint32_t more) {
 #endif
 }
 
-// moved returns v shifted up by `up` bits.
+// shift_up returns v shifted up by `up` bits.
 DEVICE uint32_t shift_up(uint32_t v, int up) { return up < 0 ? v >> -up : v << up; }
 
 // The memory that quants are read from.
