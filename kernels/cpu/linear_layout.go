@@ -43,7 +43,7 @@ func SupportedFormats(variant string) []kernels.Format {
 		kernels.Q2_K, kernels.Q3_K, kernels.Q5_K, kernels.IQ4_NL, kernels.I8}
 }
 
-// Scales tells which elements of a packed 8-bit float or I8 share a scale, an F32.
+// Scales lists which elements of a packed 8-bit float or I8 share a scale, an F32.
 type Scales int32
 
 // The kinds of Scales.

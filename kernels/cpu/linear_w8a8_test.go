@@ -77,7 +77,7 @@ func TestW8A8Extremes(t *testing.T) {
 		}
 	}
 	if _, _, ok := (Matrix{Variant: W8A8("generic"), Format: kernels.I8, Scales: ChannelScales, Rows: 1, Cols: w8Most + 1}).Layout(); ok {
-		t.Error("there is a layout of more inputs than sums have room for")
+		t.Error("there is a layout for more inputs than fit in 32-bit sums")
 	}
 }
 

@@ -44,15 +44,15 @@ func ChooseAttention(f kernels.Format, dim int, many bool, shared int) (a Attent
 		d, v, keys, stages = 256, 256, 32, 2
 	}
 	a = Attention{Rows: 16, Parts: d / v, Threads: 2 * keys}
-	room := func() int { return 2 * (a.Rows*(d+8) + stages*(max(d*(keys+8), keys*(d+8))+keys*(v+8))) }
+	sharedBytes := func() int { return 2 * (a.Rows*(d+8) + stages*(max(d*(keys+8), keys*(d+8))+keys*(v+8))) }
 	name := "few"
 	if many {
 		a.Rows, a.Threads, name = 64, 128, "many"
-		if room() > shared && d > 128 {
+		if sharedBytes() > shared && d > 128 {
 			keys, name = 16, "narrow"
 		}
 	}
-	a.Shared = room()
+	a.Shared = sharedBytes()
 	a.Kernel = fmt.Sprintf("attention_%s_%d_%s", StoredName(f), d, name)
 	return a, a.Shared <= shared
 }

@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write docs/kernels.md")
 
-// TestCatalogue: the kernels that are listed are those that there are, with arguments of
-// the size that Go has; their files and their tests exist.
+// TestCatalogue checks that the listed kernels are exactly those of the device, that their
+// arguments have the size of the Go structs, and that their files and tests exist.
 func TestCatalogue(t *testing.T) {
 	r := newRig(t)
 	there, err := r.Kernels()
@@ -69,7 +69,7 @@ func TestCatalogue(t *testing.T) {
 	}
 }
 
-// table is docs/kernels.md.
+// table returns docs/kernels.md.
 func table() string {
 	var b strings.Builder
 	b.WriteString(`# CUDA kernels
@@ -114,7 +114,7 @@ code and not measured. sm_100 and sm_120 multiply by mma.sync: their own units (
 	return b.String()
 }
 
-// TestKernelsPage: docs/kernels.md is what the catalogue says.
+// TestKernelsPage checks that docs/kernels.md agrees with the catalogue.
 func TestKernelsPage(t *testing.T) {
 	const path = "../../docs/kernels.md"
 	if *update {
@@ -131,7 +131,8 @@ func TestKernelsPage(t *testing.T) {
 	}
 }
 
-// TestChoices: every shape has a kernel of the catalogue that fits, on every architecture.
+// TestChoices checks that every shape has a kernel of the catalogue that fits, on every
+// architecture.
 func TestChoices(t *testing.T) {
 	listed := map[string]cuda.Kernel{}
 	for _, k := range cuda.Catalogue() {

@@ -258,20 +258,20 @@ DEVICE void linear_rows(const LinearArgs &a) {
   // The sums of the warps in order; then those of the splits, by the block that finishes
   // last.
   constexpr int kPieces = P * N * 32;
-  float4 *room = (float4 *)memory;
+  float4 *scratch = (float4 *)memory;
 #pragma unroll
   for (int i = 0; i < P; i++)
 #pragma unroll
     for (int n = 0; n < N; n++)
-      room[warp * kPieces + (i * N + n) * 32 + lane] = make_float4(d[i][n][0], d[i][n][1], d[i][n][2], d[i][n][3]);
+      scratch[warp * kPieces + (i * N + n) * 32 + lane] = make_float4(d[i][n][0], d[i][n][1], d[i][n][2], d[i][n][3]);
   __syncthreads();
   size_t block = size_t(blockIdx.y) * gridDim.x + blockIdx.x, blocks = size_t(gridDim.x) * gridDim.y;
   float4 *partial = (float4 *)a.partial;
   if (a.splits > 1) {
     for (int j = threadIdx.x; j < kPieces; j += blockDim.x) {
-      float4 v = room[j];
+      float4 v = scratch[j];
       for (int k = 1; k < kWarps; k++) {
-        float4 u = room[k * kPieces + j];
+        float4 u = scratch[k * kPieces + j];
         v = make_float4(v.x + u.x, v.y + u.y, v.z + u.z, v.w + u.w);
       }
       partial[(blockIdx.z * blocks + block) * kPieces + j] = v;
@@ -283,7 +283,7 @@ DEVICE void linear_rows(const LinearArgs &a) {
   for (int j = threadIdx.x; j < kPieces; j += blockDim.x) {
     float v[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     for (int k = 0; k < many; k++) {
-      float4 u = a.splits > 1 ? partial[(k * blocks + block) * kPieces + j] : room[k * kPieces + j];
+      float4 u = a.splits > 1 ? partial[(k * blocks + block) * kPieces + j] : scratch[k * kPieces + j];
       v[0] += u.x;
       v[1] += u.y;
       v[2] += u.z;

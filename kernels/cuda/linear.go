@@ -131,15 +131,15 @@ func choose(name string, f kernels.Format, rows, tile int) Linear {
 		resident = 2
 	}
 	if rows > FewRows {
-		const panels, mid, many, room = 8, 8, 16, 96 << 10
-		ring := func(tiles, room int) int { // linear_tile
+		const panels, mid, many, ringBytes = 8, 8, 16, 96 << 10
+		ring := func(tiles, bytes int) int { // linear_tile
 			stage := panels*quants(f) + tiles*tile
-			return min(8, room/stage) * stage
+			return min(8, bytes/stage) * stage
 		}
 		if rows <= 8*mid {
-			return Linear{Kernel: name + "_64", Rows: 8 * mid, Panels: panels, Threads: 256, Shared: ring(mid, room/2), shares: shares{panels, tileSteps, resident}}
+			return Linear{Kernel: name + "_64", Rows: 8 * mid, Panels: panels, Threads: 256, Shared: ring(mid, ringBytes/2), shares: shares{panels, tileSteps, resident}}
 		}
-		return Linear{Kernel: name + "_tile", Rows: 8 * many, Panels: panels, Threads: 256, Shared: ring(many, room), shares: shares{panels, tileSteps, 1}}
+		return Linear{Kernel: name + "_tile", Rows: 8 * many, Panels: panels, Threads: 256, Shared: ring(many, ringBytes), shares: shares{panels, tileSteps, 1}}
 	}
 	const warps, least = 8, 4 // steps of a warp
 	l := Linear{Kernel: name + "_16", Rows: 16, Panels: 2, Threads: 32 * warps, shares: shares{2, warps * max(least, p.unit), resident}}

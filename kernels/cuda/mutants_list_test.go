@@ -12,8 +12,8 @@ import (
 // mutant is a kernel broken in one place.
 type mutant struct{ file, old, new, test string }
 
-// few are the cases of attention that see most.
-const few = "TestAttention/^(decode|prompt|windows|splits|items|items_seen|nan_e4m3|nan_e5m2|f32|f32_many|both|rebuild|many_sink|sinks|512)$"
+// attentionCases selects the cases of attention that find most faults.
+const attentionCases = "TestAttention/^(decode|prompt|windows|splits|items|items_seen|nan_e4m3|nan_e5m2|f32|f32_many|both|rebuild|many_sink|sinks|512)$"
 
 var mutants = []mutant{
 	{"linear_tile.cuh", "copy_wait<kStages - 2>();", "", "TestLinear"},
@@ -76,24 +76,24 @@ var mutants = []mutant{
 	{"panels.cu", "(a.row0 + row) * (a.row_bytes / 17) + block", "(a.row0 + row) + block", "TestMadePanels"},
 	{"panels.cu", "if (scale == 0.0f) scale = 1.0f;", "", "TestQuantizePanels"},
 	{"panels.cu", "__syncthreads();  // all warps are done with the chunk", "", "TestQuantizePanels"},
-	{"attention.cu", "copy_wait<kAhead>();", "", few},
-	{"attention.cu", "if (S::Stages > 1) __syncthreads();", "", few},
-	{"attention.cu", "__syncthreads();  // all warps are done with the keys in scratch", "", few},
-	{"attention.cu", "max(0, at - a.window + 1)", "max(0, at - a.window)", few},
-	{"attention.cu", "return at + 1;", "return at;", few},
-	{"attention.cu", "own == (p >= o.history)", "(!own || p >= o.history)", few},
-	{"attention.cu", "a.window > 0 ? min(until, at + a.window) : until", "until", few},
-	{"attention.cu", "min(max(at + 1, __ldg(a.items + o.first + token)), end)", "max(at + 1, __ldg(a.items + o.first + token))", few},
-	{"attention.cu", "to = max(to, seen_until(a, o, t));\n#pragma", "to = o.history + t + 1;\n#pragma", few},
-	{"attention.cu", "if (nonfinite<Store>(v.x) | nonfinite<Store>(v.y))", "if (false)", few},
-	{"attention.cu", "0x01010101u : 0x04040404u", "0x01010101u : 0x01010101u", few},
-	{"attention.cu", "__syncthreads();  // all warps are done with the previous tile", "", few},
-	{"attention.cu", "s = (s + __shfl_xor_sync(kAllLanes, s, kWideKeys)) * a.scale", "s = s * a.scale", few},
+	{"attention.cu", "copy_wait<kAhead>();", "", attentionCases},
+	{"attention.cu", "if (S::Stages > 1) __syncthreads();", "", attentionCases},
+	{"attention.cu", "__syncthreads();  // all warps are done with the keys in scratch", "", attentionCases},
+	{"attention.cu", "max(0, at - a.window + 1)", "max(0, at - a.window)", attentionCases},
+	{"attention.cu", "return at + 1;", "return at;", attentionCases},
+	{"attention.cu", "own == (p >= o.history)", "(!own || p >= o.history)", attentionCases},
+	{"attention.cu", "a.window > 0 ? min(until, at + a.window) : until", "until", attentionCases},
+	{"attention.cu", "min(max(at + 1, __ldg(a.items + o.first + token)), end)", "max(at + 1, __ldg(a.items + o.first + token))", attentionCases},
+	{"attention.cu", "to = max(to, seen_until(a, o, t));\n#pragma", "to = o.history + t + 1;\n#pragma", attentionCases},
+	{"attention.cu", "if (nonfinite<Store>(v.x) | nonfinite<Store>(v.y))", "if (false)", attentionCases},
+	{"attention.cu", "0x01010101u : 0x04040404u", "0x01010101u : 0x01010101u", attentionCases},
+	{"attention.cu", "__syncthreads();  // all warps are done with the previous tile", "", attentionCases},
+	{"attention.cu", "s = (s + __shfl_xor_sync(kAllLanes, s, kWideKeys)) * a.scale", "s = s * a.scale", attentionCases},
 	{"attention.cu", "missing < blocks ? missing * a.block : position", "position", "TestAhead"},
-	{"attention.cu", "rows.sum[i] *= keep[i];", "", few},
-	{"attention.cu", "runs = ceil_div(ceil_div(*to, kSplitKeys) - first, a.splits)", "runs = (ceil_div(*to, kSplitKeys) - first) / a.splits", few},
-	{"attention.cu", "a.softcap * tanhf(v / a.softcap)", "v", few},
-	{"attention.cu", "made ? nullptr : keys", "made ? keys : keys", few},
+	{"attention.cu", "rows.sum[i] *= keep[i];", "", attentionCases},
+	{"attention.cu", "runs = ceil_div(ceil_div(*to, kSplitKeys) - first, a.splits)", "runs = (ceil_div(*to, kSplitKeys) - first) / a.splits", attentionCases},
+	{"attention.cu", "a.softcap * tanhf(v / a.softcap)", "v", attentionCases},
+	{"attention.cu", "made ? nullptr : keys", "made ? keys : keys", attentionCases},
 	{"pages.cu", "__syncthreads();", "", "TestStoreKV"},
 	{"pages.cu", "rotary_dim(p, j)", "j", "TestStoreKV"},
 	{"norm.cu", "a.offset + a.w[i]", "a.w[i]", "TestNorm"},
@@ -138,7 +138,7 @@ var mutants = []mutant{
 	{"draft.cu", "before && drawn != -2 && token == drawn", "drawn != -2 && token == drawn", "TestDraft"},
 }
 
-// broken is the source of m's file with m in it.
+// broken returns the source of m's file with the change of m.
 func (m mutant) broken(t *testing.T) string {
 	t.Helper()
 	b, err := os.ReadFile(m.file)
@@ -151,14 +151,15 @@ func (m mutant) broken(t *testing.T) string {
 	return strings.Replace(string(b), m.old, m.new, 1)
 }
 
-// TestMutantsApply: what mutants break is there. Whether tests see them takes longer: TestMutants.
+// TestMutantsApply checks that the sources contain the text that mutants replace. TestMutants,
+// which takes longer, checks that tests find the faults.
 func TestMutantsApply(t *testing.T) {
 	for _, m := range mutants {
 		m.broken(t)
 	}
 }
 
-// killed are how many of a file's mutants a test was seen to fail on, by TestMutants.
+// killed counts a file's mutants that made a test fail in TestMutants.
 var killed = map[string]int{
 	"attention.cu":    18,
 	"delta.cu":        12,
@@ -179,7 +180,7 @@ var killed = map[string]int{
 	"weights.cuh":     7,
 }
 
-// mutantTable is what docs/kernels.md says of mutants.
+// mutantTable returns the section of docs/kernels.md about mutants.
 func mutantTable() string {
 	count := map[string]int{}
 	for _, m := range mutants {

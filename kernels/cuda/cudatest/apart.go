@@ -20,12 +20,12 @@ const apart = "VAPP_CUDA_APART"
 // less the time for reporting it.
 func Apart(t *testing.T, most int, names []string, run func(t *testing.T, name string)) {
 	t.Helper()
-	own, told := os.LookupEnv(apart)
+	own, set := os.LookupEnv(apart)
 	slots := make(chan bool, most)
 	for _, name := range names {
 		switch {
-		case told && name != own:
-		case told, os.Getenv("VAPP_GPU") == "":
+		case set && name != own:
+		case set, os.Getenv("VAPP_GPU") == "":
 			t.Run(name, func(t *testing.T) { run(t, name) })
 		default:
 			test := t.Name()

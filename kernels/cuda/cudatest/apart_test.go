@@ -15,9 +15,9 @@ func TestApartFixture(t *testing.T) {
 	if os.Getenv(fixture) == "" {
 		t.Skip("not run: TestApart runs it")
 	}
-	Apart(t, 2, []string{"goes astray", "first", "ends", "last"}, func(t *testing.T, name string) {
+	Apart(t, 2, []string{"panics", "first", "ends", "last"}, func(t *testing.T, name string) {
 		switch name {
-		case "goes astray":
+		case "panics":
 			panic("what a kernel did")
 		case "ends":
 			os.Exit(3)
@@ -33,14 +33,14 @@ func TestApartFixture(t *testing.T) {
 func TestApart(t *testing.T) {
 	for pattern, want := range map[string]map[string]bool{ // expected lines, and whether they must appear
 		"TestApartFixture": {
-			"--- FAIL: TestApartFixture/goes_astray": true, "what a kernel did": true,
+			"--- FAIL: TestApartFixture/panics": true, "what a kernel did": true,
 			"--- FAIL: TestApartFixture/ends": true, "exit status 3": true,
 			"--- PASS: TestApartFixture/first": true, "--- PASS: TestApartFixture/first/part": true,
 			"--- PASS: TestApartFixture/last": true, "--- PASS: TestApartFixture/last/other": true,
 		},
 		"TestApartFixture/last/other": {
 			"--- PASS: TestApartFixture/last": true, "--- PASS: TestApartFixture/last/other": true,
-			"TestApartFixture/last/part": false, "TestApartFixture/first": false, "astray": false,
+			"TestApartFixture/last/part": false, "TestApartFixture/first": false, "panics": false,
 		},
 	} {
 		c := exec.Command(os.Args[0], "-test.v", "-test.run="+pattern)

@@ -140,8 +140,8 @@ func (d *Device) Launch(kernel string, g Grid, args []byte) error {
 	return err
 }
 
-// Tell sets a function that is called after every successful launch.
-func (d *Device) Tell(f func(kernel string)) { d.launched = f }
+// OnLaunch sets a function that is called after every successful launch.
+func (d *Device) OnLaunch(f func(kernel string)) { d.launched = f }
 
 func (d *Device) name(s string) {
 	d.put(uint64(len(s)))

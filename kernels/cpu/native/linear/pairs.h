@@ -210,17 +210,17 @@ FN_INLINE void scales_of(const int format, const uint8_t *head, const uint8_t *s
 	const blocks b = blocks_of(format);
 #pragma GCC unroll 4
 	for (int v = 0; v < nv; v++) {
-		int64_t beside = v / WIDE * far;
+		int64_t skip = v / WIDE * far;
 		int lane = v % WIDE * LANES;
 		if (format == VAPP_MXFP4) {
-			d[v] = v_group_scale(format, scales + beside, lane);
+			d[v] = v_group_scale(format, scales + skip, lane);
 			continue;
 		}
-		d[v] = v_halves(head + beside + lane * 2);
-		if (has_least(format)) m[v] = v_halves(head + beside + 64 + lane * 2);
+		d[v] = v_halves(head + skip + lane * 2);
+		if (has_least(format)) m[v] = v_halves(head + skip + 64 + lane * 2);
 		if (b.subs) {
-			d[v] = v_mul(d[v], v_bytes(subs + beside + sub * PANEL + lane));
-			if (b.least) m[v] = v_mul(v_mul(m[v], v_set(-1)), v_bytes(subs + beside + (b.subs + sub) * PANEL + lane));
+			d[v] = v_mul(d[v], v_bytes(subs + skip + sub * PANEL + lane));
+			if (b.least) m[v] = v_mul(v_mul(m[v], v_set(-1)), v_bytes(subs + skip + (b.subs + sub) * PANEL + lane));
 		}
 		if (has_least(format)) m[v] = v_fma(d[v], v_set((float)middle(format)), m[v]);
 	}
