@@ -76,7 +76,7 @@ struct FiberPool {
     if (shared) munmap(shared, kShared);
   }
   void clear() {
-    if (listed >= 0) slot_ranges[listed][1] = pools[listed][0] = 0;
+    if (listed >= 0) slot_ranges[listed][1] = slot_ranges[listed][0] = 0;
     for (int i = 0; i < fibers; i++) fiber(i)->~Fiber();
     if (map) munmap(map, mapped);
     map = nullptr;
