@@ -5,9 +5,13 @@ package native
 /*
 #cgo LDFLAGS: -lm
 #include "linear/int8/amx.h"
+#include "linear/int8/int8.h"
+#include "linear/panel.h"
 #include "linear/w8a8/amx.h"
+#include "linear/w8a8/w8a8.h"
 #include "shared/experts.h"
 #include "shared/kernels.h"
+#include "shared/linear.h"
 #include "shared/quantize.h"
 #include "sizes.h"
 
