@@ -97,12 +97,6 @@ type StoreArgs struct {
 	Rows, By                               int32
 }
 
-// CopyArgs: copy_pages. Blocks' y is the pairs.
-type CopyArgs struct {
-	From, To, Pairs Ptr
-	Bytes           int64
-}
-
 // PackArgs: linear_pack_ with the format that X is rounded to. See Rounding for the grid.
 type PackArgs struct {
 	X, Y, Sums, Order      Ptr

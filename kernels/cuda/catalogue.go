@@ -75,7 +75,6 @@ func rowKernels() []Kernel {
 		{"activate", "activate", "", "glu", sizeOf[ElementsArgs](), 256, 0, "8·n", "5·n", "TestElements"},
 		{"gate", "gate", "", "glu", sizeOf[ElementsArgs](), 256, 0, "12·n", "4·n", "TestElements"},
 		{"softcap", "softcap", "", "glu", sizeOf[ElementsArgs](), 256, 0, "8·n", "3·n", "TestElements"},
-		{"copy_pages", "copy", "", "pages", sizeOf[CopyArgs](), 256, 0, "2·pairs·bytes", "0", "TestCopyPages"},
 		{"store_tokens", "store_tokens", "", "pages", sizeOf[StoreArgs](), 256, 0, "8·rows", "0", "TestStoreKV"},
 	}
 	for _, f := range []string{"f32", "f16", "bf16"} {

@@ -1,4 +1,4 @@
-// Stores keys, values and token ids into pages, and copies pages.
+// Stores keys, values and token ids into pages.
 #include "pages.cuh"
 
 struct StoreArgs {
@@ -72,19 +72,4 @@ KERNEL(store_tokens, StoreArgs, 256) {
   if (row >= a.rows) return;
   int page = slot_of(a, row, &slot);
   if (page >= 0) ((int *)(page_at(a.pages, page) + a.plane))[slot] = a.ids[row];
-}
-
-struct CopyArgs {
-  const unsigned char *from;
-  unsigned char *to;
-  const long long *pairs;  // [n, 2] offsets in from and to, multiples of 16
-  long long bytes;         // of each, a multiple of 16
-};
-
-// copy_pages: grid.y is the pairs, grid.x divides the bytes of one.
-KERNEL(copy_pages, CopyArgs, 256) {
-  const uint4 *from = (const uint4 *)(a.from + a.pairs[2 * blockIdx.y]);
-  uint4 *to = (uint4 *)(a.to + a.pairs[2 * blockIdx.y + 1]);
-  for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i < a.bytes / 16; i += (long long)gridDim.x * blockDim.x)
-    to[i] = from[i];
 }

@@ -133,20 +133,3 @@ func testStoreKV(r *rig, f kernels.Format, window int) {
 		r.Errorf("%v, window %d: the arena differs", f, window)
 	}
 }
-
-func TestCopyPages(t *testing.T) {
-	r := newRig(t)
-	from, to := make([]byte, 256), make([]byte, 256)
-	for i := range from {
-		from[i] = byte(i)
-	}
-	want := append([]byte{}, to...)
-	copy(want[64:112], from[0:48])
-	copy(want[0:48], from[160:208])
-	p := up(r, to)
-	g := cudatest.Grid{Blocks: [3]int{2, 2, 1}, Threads: [3]int{32, 1, 1}}
-	launch(r, "copy_pages", g, &cuda.CopyArgs{From: up(r, from), To: p, Pairs: up(r, []int64{0, 64, 160, 0}), Bytes: 48})
-	if got := down[byte](r, p, 256); string(got) != string(want) {
-		t.Error("pages differ")
-	}
-}
