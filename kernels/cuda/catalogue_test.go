@@ -59,7 +59,7 @@ func TestCatalogue(t *testing.T) {
 			}
 		}
 		if k.Threads <= 0 || k.Threads > 1024 || k.Bytes == "" || k.Flops == "" || k.Op == "" {
-			t.Errorf("%+v", k)
+			t.Errorf("%s: threads, bytes, flops or op are not valid: %+v", k.Name, k)
 		}
 	}
 	for name := range there {
@@ -165,7 +165,8 @@ func TestChoices(t *testing.T) {
 	if _, ok := cuda.ChooseAttention(kernels.BF16, 520, false, maxShared); ok {
 		t.Error("heads of 520 have a kernel")
 	}
-	if l, _ := cuda.ChooseLinear(kernels.BF16, 1); l.Splits(1024, 8192, 1, 132) != 8 || l.Splits(65536, 8192, 1, 132) != 1 || l.Splits(1024, 256, 1, 132) != 1 {
-		t.Error("splits")
+	l, _ := cuda.ChooseLinear(kernels.BF16, 1)
+	if got, want := [3]int{l.Splits(1024, 8192, 1, 132), l.Splits(65536, 8192, 1, 132), l.Splits(1024, 256, 1, 132)}, [3]int{8, 1, 1}; got != want {
+		t.Errorf("splits of 1024×8192, 65536×8192 and 1024×256: %v, want %v", got, want)
 	}
 }

@@ -71,6 +71,6 @@ func TestEmulationSchedules(t *testing.T) {
 func TestArguments(t *testing.T) {
 	r := newRig(t)
 	if err := r.Launch("norm", cudatest.Line(1, 32), make([]byte, 8)); err == nil || !strings.Contains(err.Error(), "arguments of 8 bytes") {
-		t.Error(err)
+		t.Errorf("error %v, want one about arguments of 8 bytes", err)
 	}
 }

@@ -98,10 +98,10 @@ func Pack(f kernels.Format, rows, cols int, src, dst []byte) error {
 	}
 	row, unit := f.Bytes(int64(cols)), f.Bytes(int64(p.unit*StepCols))
 	if int64(len(src)) != int64(rows)*row || int64(len(dst)) != PackedBytes(f, rows, cols) {
-		return fmt.Errorf("cuda: %d bytes to %d are no %v matrix of %d×%d", len(src), len(dst), f, rows, cols)
+		return fmt.Errorf("cuda: %d source bytes and %d packed bytes do not fit a %v matrix of %d×%d", len(src), len(dst), f, rows, cols)
 	}
 	if p.numberless.in(src) {
-		return fmt.Errorf("cuda: a weight of a %v matrix is no finite number", f)
+		return fmt.Errorf("cuda: a weight of a %v matrix is NaN or infinite", f)
 	}
 	none, last := make([]byte, unit), make([]byte, PanelRows*unit)
 	for row0 := 0; row0 < rows; row0 += PanelRows {

@@ -63,7 +63,7 @@ func TestPanels(t *testing.T) {
 					r.samePanels(f, c.rows, c.cols, raw, a.Panels)
 				}
 				if bad := down[uint32](r, a.Bad, 1)[0]; bad != 0 {
-					t.Errorf("%d×%d: a number is said to be none", c.rows, c.cols)
+					t.Errorf("%d×%d: a finite number is reported as not finite", c.rows, c.cols)
 				}
 			}
 		})
@@ -209,6 +209,6 @@ func (r *rig) quantized(f kernels.Format, rows, cols int, raw []byte, x []float3
 	}
 	r.samePanels(kernels.F8E4M3, rows, cols, codes, a.Panels)
 	if down[uint32](r, a.Bad, 1)[0] != 0 {
-		r.Error("a number is said to be none")
+		r.Error("a finite number is reported as not finite")
 	}
 }

@@ -55,7 +55,7 @@ func TestGather(t *testing.T) {
 	a := cuda.TokensArgs{Tokens: up(r, []int32{7, -1, -3, 0, -2}), Sampled: up(r, []int32{40, -1, 42}), Out: out, Rows: 5}
 	launch(r, "tokens", cudatest.Line(1, 32), &a)
 	if got := fmt.Sprint(down[int32](r, out, 5)); got != "[7 40 42 0 0]" {
-		t.Error(got)
+		t.Errorf("tokens %s, want [7 40 42 0 0]", got)
 	}
 }
 

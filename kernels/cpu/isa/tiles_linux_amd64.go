@@ -26,7 +26,7 @@ func requestTiles() error {
 		return errno
 	}
 	if granted&(1<<xTileData) == 0 {
-		return errors.New("not among the permissions of this process")
+		return errors.New("the system did not report the permission that it granted")
 	}
 	return nil
 }
