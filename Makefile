@@ -28,7 +28,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 # One thing at a time: two cores are all there may be, and the go command and
 # cargo fill them by themselves.
 .NOTPARALLEL:
-.PHONY: help tools modules native build kernels kernels-check test-kernels gpu-bundle gpu-check emulated-driver test-cuda model up test vet fmt cross cross-all clients test-clients browser race fuzz ci soak golden bench bench-real bench-stream bench-peer docs size lint
+.PHONY: help tools modules native build kernels kernels-check test-kernels gpu-bundle gpu-check emulated-driver test-cuda model up test vet fmt cross cross-all clients test-clients browser race fuzz ci soak golden bench bench-real bench-stream bench-peer docs size lint headers
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,7 +74,7 @@ test: native model-if-there vet fmt cross ## every test that needs no GPU: unit,
 	$(CUDA_GO) test -tags cuda -run CUDA ./engine
 	go test -run TestSteadyHeap ./engine # what verifying allocates is not counted here
 
-lint: native vet fmt ## go vet, gofmt, and staticcheck where it is installed
+lint: native vet fmt headers ## go vet, gofmt, the C headers, and staticcheck where it is installed
 	@if command -v staticcheck >/dev/null; then staticcheck ./...; \
 	else echo "lint: staticcheck is not on the path: not run"; fi
 
@@ -167,6 +167,9 @@ vet:
 	go vet -tags browser ./appliance/page
 	$(CUDA_GO) vet -tags cuda ./engine ./engine/models ./engine/backend/cuda/...
 	go vet -tags bundle ./tests/gpu
+
+headers: ## check that each C header of kernels/cpu compiles alone, for each of its targets
+	@scripts/check-headers.sh
 
 fmt:
 	@out=$$(git ls-files -co --exclude-standard -- '*.go' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done | xargs gofmt -l); \

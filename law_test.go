@@ -66,7 +66,22 @@ var rules = map[string]rule{
 	"kernels/ref": {parts: []string{"kernels"}, not: noHTTP},
 	"kernels/cpu": {parts: []string{"kernels", "kernels/cpu/isa", "kernels/cpu/native"}, not: noHTTP},
 	// The C code of kernels/cpu and its Go wrappers. isa asks the system for permission to use AMX.
-	"kernels/cpu/native":  {parts: []string{"kernels/cpu/isa"}, not: noHTTP},
+	"kernels/cpu/native": {parts: []string{"kernels/cpu/isa", "kernels/cpu/native/..."}, not: noHTTP},
+	// The families of C kernels: an import stands for an #include.
+	"kernels/cpu/native/activation":  {parts: []string{"kernels/cpu/native/shared"}, not: noHTTP},
+	"kernels/cpu/native/attention":   {parts: []string{"kernels/cpu/native/shared"}, not: noHTTP},
+	"kernels/cpu/native/experts":     {parts: []string{"kernels/cpu/native/linear", "kernels/cpu/native/shared"}, not: noHTTP},
+	"kernels/cpu/native/formats":     {parts: []string{"kernels/cpu/native/shared"}, not: noHTTP},
+	"kernels/cpu/native/limits":      {parts: []string{"kernels/cpu/native/shared"}, not: noHTTP},
+	"kernels/cpu/native/linear":      {parts: []string{"kernels/cpu/native/shared"}, not: noHTTP},
+	"kernels/cpu/native/linear/int8": {parts: []string{"kernels/cpu/native/linear", "kernels/cpu/native/shared"}, not: noHTTP},
+	"kernels/cpu/native/linear/w8a8": {parts: []string{"kernels/cpu/native/linear", "kernels/cpu/native/linear/int8", "kernels/cpu/native/shared"}, not: noHTTP},
+	"kernels/cpu/native/norm":        {parts: []string{"kernels/cpu/native/shared"}, not: noHTTP},
+	"kernels/cpu/native/portable":    {parts: []string{"kernels/cpu/native/shared"}, not: noHTTP},
+	"kernels/cpu/native/sample":      {parts: []string{"kernels/cpu/native/shared"}, not: noHTTP},
+	"kernels/cpu/native/shared":      {not: noHTTP},
+	"kernels/cpu/native/state":       {parts: []string{"kernels/cpu/native/shared"}, not: noHTTP},
+
 	"kernels/cpu/isa":     {modules: []string{"golang.org/x/sys"}, not: noHTTP},
 	"kernels/cpu/isatest": {parts: []string{"kernels/cpu/isa"}, not: noHTTP},
 

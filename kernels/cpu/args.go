@@ -2,11 +2,11 @@ package cpu
 
 import "vapp.dev/kernels"
 
-// Op numbers the functions of kernels.h.
+// Op is the number of an op in native/shared/kernels.h.
 type Op int32
 
-// The ops. Those of Linear are two: all parts of LinearPrepare are finished
-// before the first of LinearRun begins.
+// The ops. Linear has two: all parts of OpLinearPrepare finish before the first of OpLinearRun
+// begins.
 const (
 	OpTokens Op = iota
 	OpStoreTokens
@@ -31,26 +31,25 @@ const (
 	OpRoute
 	OpConv
 	OpDelta
-	OpDrafted // OpDrafted and OpVerify are one part of work
+	OpDrafted // OpDrafted and OpVerify have one part
 	OpVerify
 	OpGatherKept
 	OpPropose
-	OpRead // of memory; this and the rest measure limits
+	OpRead // reads memory; this op and the following measure limits
 	OpFMA
 	OpDotBF16   // avx512, on CPUs with AVX-512 BF16
 	OpTilesBF16 // amx
-	OpDotInt8   // on CPUs with AVX-512 VNNI; of amx on tiles
+	OpDotInt8   // on CPUs with AVX-512 VNNI; for amx on tiles
 )
 
-// Limit are the operands of the ops that measure limits. Sink is 64 bytes for each
-// part.
+// Limit is the operands of the ops that measure limits. Sink has 64 bytes for each part.
 type Limit struct {
 	Buffer        uintptr
 	Bytes, Rounds int64
 	Sink          uintptr
 }
 
-// LimitFLOP is the operations of one round of OpFMA, OpDotBF16, OpTilesBF16 or OpDotInt8;
+// LimitFLOP returns the operations of one round of OpFMA, OpDotBF16, OpTilesBF16 or OpDotInt8;
 // 0 for other ops.
 func LimitFLOP(op Op, variant string) int64 {
 	lanes := map[string]int64{"generic": 4, "avx2": 8, "avx512": 16, "avx512bf16": 16, "amx": 16}[variant]
@@ -70,31 +69,31 @@ func LimitFLOP(op Op, variant string) int64 {
 	return 0
 }
 
-// The structs below are those of kernels.h, field by field. Addresses are of
-// memory that Go's collector does not move or free while an op may run.
+// The structs below are those of kernels.h, field by field. Addresses are of memory that Go's
+// collector does not move or free while an op may run.
 
-// Pages is one class of page and one layer's place in it.
+// Pages is one page class, and the place of one layer in its pages.
 type Pages struct {
 	Arena, Table                                    uintptr
 	PageBytes, SlabBytes, K, V                      int64
 	PerSlab, Width, Block, Format, KVHeads, HeadDim int32
 	Window                                          int32 // tokens that the class keeps; 0: all
-	KeyDim                                          int32 // numbers of a head's key that are stored
+	KeyDim                                          int32 // stored dimensions of a head's key
 }
 
-// Tokens are the operands of OpTokens.
+// Tokens is the operands of OpTokens.
 type Tokens struct {
 	IDs, Sampled, Out uintptr
 	Samples, Vocab    int32
 }
 
-// StoreTokens are the operands of OpStoreTokens; Pages.K is the token plane.
+// StoreTokens is the operands of OpStoreTokens; Pages.K is the token plane.
 type StoreTokens struct {
 	Pages                      Pages
 	IDs, Seq, Positions, First uintptr
 }
 
-// Embed are the operands of OpEmbed. Row is a LinearKernel's or 0.
+// Embed is the operands of OpEmbed. Row is a LinearKernel's row function, or 0.
 type Embed struct {
 	IDs, Table, Y, Row uintptr
 	Format, Cols, Rows int32
@@ -102,7 +101,8 @@ type Embed struct {
 	Symbol, Row0       int32
 }
 
-// Angles are the operands of OpAngles. Kept is the address of backend.DraftPosition's, or 0.
+// Angles is the operands of OpAngles. Kept is the address of the accepted rows of a draft pass,
+// or 0.
 type Angles struct {
 	Positions, Kept, Freq, Y uintptr
 	Half, By                 int32
@@ -110,8 +110,8 @@ type Angles struct {
 	_                        int32
 }
 
-// Attention are the operands of OpAttention and OpAttentionJoin. Work is
-// AttentionWorkspace bytes for each part, Shared is AttentionShared for all.
+// Attention is the operands of OpAttention and OpAttentionJoin. Work has AttentionWorkspace
+// bytes for each part, Shared has AttentionShared bytes for all.
 type Attention struct {
 	Pages                        Pages
 	Q, K, V, Y, Positions, First uintptr
@@ -121,12 +121,12 @@ type Attention struct {
 	Heads                        int32
 	Scale, Softcap               float32 // Softcap 0: none
 	Window                       int32   // positions that a token sees; 0: all
-	Both                         int32   // tokens see those after them, nothing is paged
+	Both                         int32   // tokens see the tokens after them, and nothing is paged
 	Threads, By                  int32
 	_                            int32
 }
 
-// StoreKV are the operands of OpStoreKV.
+// StoreKV is the operands of OpStoreKV.
 type StoreKV struct {
 	Pages                             Pages
 	K, V, Seq, Positions, First, Kept uintptr // Kept: or 0
@@ -134,14 +134,13 @@ type StoreKV struct {
 	_                                 int32
 }
 
-// Gather are the operands of OpGather; Bytes is a row's.
+// Gather is the operands of OpGather; Bytes is the size of a row.
 type Gather struct {
 	X, Rows, Y uintptr
 	Bytes      int64
 }
 
-// Sample are the operands of OpSample. Work is SampleWorkspace bytes for each
-// part.
+// Sample is the operands of OpSample. Work has SampleWorkspace bytes for each part.
 type Sample struct {
 	Pages                                  Pages
 	Logits, Rows, Grammar, Allowed, Bias   uintptr
@@ -151,14 +150,13 @@ type Sample struct {
 	Vocab, Words, MaxBias, MaxTop          int32
 }
 
-// Linear are the operands of OpLinearPrepare and OpLinearRun. Work is WorkBytes
-// for each part.
+// Linear is the operands of OpLinearPrepare and OpLinearRun. Work has WorkBytes for each part.
 type Linear struct {
 	W, Bias, X    uintptr
 	LdX           int64
 	Y             uintptr
 	LdY           int64
-	Rows, In, Out int32 // Rows is set by each call
+	Rows, In, Out int32 // each call sets Rows
 	Format        int32
 	Shared        uintptr
 	SharedBytes   int64
@@ -171,7 +169,7 @@ type Linear struct {
 	_             int32
 }
 
-// The constants of kernels.h; a test keeps them equal.
+// The constants of kernels.h; kernels.go checks that they are equal.
 const (
 	attentionSpan = 256
 	attentionTile = 96
@@ -179,24 +177,24 @@ const (
 	sampleBins    = 2048
 )
 
-// MaxGroup is the most query heads that may share a KV head, MaxHeadDim the
-// widest head, MaxVocab the most logits that OpSample takes.
+// MaxGroup is the largest number of query heads that may share a KV head, MaxHeadDim the
+// largest head dimension, MaxVocab the largest number of logits for OpSample.
 const (
 	MaxGroup   = attentionTile
 	MaxHeadDim = attentionDim
 	MaxVocab   = sampleBins * 1024
 )
 
-// AttentionWorkspace is what a part of OpAttention needs, a multiple of 64.
+// AttentionWorkspace returns the bytes that a part of OpAttention needs, a multiple of 64.
 func AttentionWorkspace(headDim int) int64 {
 	wide := roundUp(int64(headDim), 16)
 	floats := 3*attentionTile*wide + 2*16*wide + attentionTile*(attentionSpan+16) + 2*attentionTile
 	return roundUp(4*floats, 64)
 }
 
-// AttentionShared is the room that all threads share for results of spans; with
-// less of it a long sequence is not spread over threads. It holds 128 spans for each
-// thread, of a token with group query heads to a KV head.
+// AttentionShared returns the bytes that all threads share for results of spans: 128 spans for
+// each thread, each of a token with `group` query heads to a KV head. With fewer bytes a long
+// sequence is not spread over threads.
 func AttentionShared(threads, group, headDim int) int64 {
 	if threads == 1 {
 		return 0
@@ -205,12 +203,12 @@ func AttentionShared(threads, group, headDim int) int64 {
 	return int64(threads) * max(1<<18, 128*span)
 }
 
-// SampleWorkspace is what a part of OpSample needs, a multiple of 64.
+// SampleWorkspace returns the bytes that a part of OpSample needs, a multiple of 64.
 func SampleWorkspace(vocab int) int64 {
 	return roundUp(sampleBins*12+12*int64(vocab), 64)
 }
 
-// Lookup reports whether OpEmbed reads rows of f as a checkpoint stores them.
+// Lookup reports whether OpEmbed can read rows of f as a checkpoint stores them.
 func Lookup(f kernels.Format) bool {
 	return f == kernels.F32 || f == kernels.F16 || f == kernels.BF16 || f.Quantized()
 }

@@ -4,16 +4,16 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Stack are the operands of one of the two products of a mixture; X and Y are in the
-// order of picks.
+// Stack is the operands of one of the two products of a mixture of experts; X and Y are in the
+// sorted order of picks.
 type Stack struct {
 	W, Bias, X, Y, Kernel uintptr
 	Bytes, TileBytes      int64
 	In, Out, Format, Tile int32
 }
 
-// Experts are the operands of an ExpertPhase, on rows [Row0, Row0+Most). GLU is the
-// function of OpGLU. Work is WorkBytes for each part.
+// Experts is the operands of an ExpertPhase, on rows [Row0, Row0+Most). GLU is the function of
+// OpGLU. Work has WorkBytes for each part.
 type Experts struct {
 	X, IDs, Weights, Y                               uintptr
 	GateUp, Down                                     Stack
@@ -25,25 +25,25 @@ type Experts struct {
 	_                                                int32
 }
 
-// ExpertRows is how many rows of a mixture are worked on at a time: more go in
-// several rounds, so that the room is bounded.
+// ExpertRows is the number of rows of a mixture that are computed at a time. More rows take
+// several rounds, so that the workspace is bounded.
 const ExpertRows = 512
 
-// ExpertShape is what the room of a mixture depends on: its weights, at most how many
-// rows there are, of Top picks each, and how many experts.
+// ExpertShape is what the workspace of a mixture depends on: its weights, the largest number of
+// rows, the picks of each row, and the number of experts.
 type ExpertShape struct {
 	GateUp, Down       Matrix // of one expert
 	Rows, Top, Experts int
 }
 
-// ExpertRoom is the workspace of a mixture: offsets into what all threads share, its
-// bytes, and those of each thread's room; all multiples of 64.
-type ExpertRoom struct {
+// ExpertWorkspace is the workspace of a mixture: offsets in what all threads share, its bytes,
+// and the bytes of each thread; all multiples of 64.
+type ExpertWorkspace struct {
 	First, Before, Place, Picked, Up, Act, Shared, Bytes, Each int64
 }
 
-// Room lays the workspace out. Layout has accepted both matrices.
-func (s ExpertShape) Room() (r ExpertRoom) {
+// Workspace returns the layout of the workspace. Layout must have accepted both matrices.
+func (s ExpertShape) Workspace() (r ExpertWorkspace) {
 	picks := int64(min(s.Rows, ExpertRows)) * int64(s.Top)
 	take := func(n int64) int64 {
 		at := r.Bytes
@@ -65,8 +65,8 @@ func (s ExpertShape) Room() (r ExpertRoom) {
 	return r
 }
 
-// Tile is how many rows of x the kernel of m multiplies at once, and the bytes of so
-// many as OpLinearPrepare writes them, a multiple of 64.
+// Tile returns how many rows of x the kernel of m multiplies at once, and their bytes as
+// OpLinearPrepare writes them, a multiple of 64.
 func (m Matrix) Tile() (rows int, bytes int64) {
 	if planes := integers(m.Variant, m.Format); planes > 0 {
 		tile, row := integerTile(planes, m.Cols)

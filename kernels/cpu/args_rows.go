@@ -1,6 +1,6 @@
 package cpu
 
-// Norm are the operands of OpNorm: Segments of Cols columns are a row.
+// Norm is the operands of OpNorm: a row has Segments segments of Cols columns.
 type Norm struct {
 	X, Residual, W, Y, Gate, Bias uintptr // Residual, W, Gate, Bias: or 0
 	Symbol, Cols, Segments, Plain int32
@@ -8,7 +8,7 @@ type Norm struct {
 	_                             int32
 }
 
-// Rope are the operands of OpRope. Its units are rows and their heads of Q and of K.
+// Rope is the operands of OpRope. A unit is a head of Q, or of K and V, of a row.
 type Rope struct {
 	QKV, Angles, Q, K, V                            uintptr
 	Gate, NormQ, NormK                              uintptr // or 0
@@ -21,16 +21,16 @@ type Rope struct {
 const (
 	SiLU int32 = iota
 	GELUTanh
-	Clamped // min(gate, Limit) · sigmoid(Alpha · that) · (up within ±Limit + Shift)
+	Clamped // min(gate, Limit) · sigmoid(Alpha · min(gate, Limit)) · (up clamped to ±Limit + Shift)
 )
 
-// Activation is a function of gate and up; Limit is infinite where there is none.
+// Activation is a function of gate and up; Limit is infinite if there is none.
 type Activation struct {
 	Kind, Paired        int32
 	Limit, Alpha, Shift float32
 }
 
-// GLU are the operands of OpGLU.
+// GLU is the operands of OpGLU.
 type GLU struct {
 	X, Y         uintptr
 	Symbol, Cols int32
@@ -38,7 +38,7 @@ type GLU struct {
 	_ int32
 }
 
-// Elements are the operands of OpAdd (Other, Scale), OpGate (Other), OpActivate (Act) and
+// Elements is the operands of OpAdd (Other, Scale), OpGate (Other), OpActivate (Act) and
 // OpSoftcap (Cap), all in place on X.
 type Elements struct {
 	X, Other, Scale   uintptr
@@ -46,20 +46,20 @@ type Elements struct {
 	Cap               float32
 }
 
-// Concat are the operands of OpConcat.
+// Concat is the operands of OpConcat.
 type Concat struct {
 	A, B, Y              uintptr
 	Symbol, ACols, BCols int32
 	_                    int32
 }
 
-// GatherLast are the operands of OpGatherLast; Bytes is a row's.
+// GatherLast is the operands of OpGatherLast; Bytes is the size of a row.
 type GatherLast struct {
 	X, First, Y uintptr
 	Bytes       int64
 }
 
-// Route are the operands of OpRoute.
+// Route is the operands of OpRoute.
 type Route struct {
 	Logits, Scale, IDs, Weights uintptr
 	Symbol, Experts, Top        int32

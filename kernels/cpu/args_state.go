@@ -1,8 +1,8 @@
 package cpu
 
-// Conv are the operands of OpConv; Pages.K is the place of the layer's inputs and
-// Pages.Format theirs. Marks are the checkpoints that a step begins from and leaves: its
-// Table is 0 where there are none.
+// Conv is the operands of OpConv. Pages.K is the offset of the layer's inputs, Pages.Format
+// their format. Marks are the state snapshots that a step begins from and stores; its Table is
+// 0 if there are none.
 type Conv struct {
 	Pages, Marks              Pages
 	X, W, Y, Positions, First uintptr
@@ -10,8 +10,8 @@ type Conv struct {
 	_                         int32
 }
 
-// Delta are the operands of OpDelta; Pages.K is the place of the layer's first copy of
-// the matrices, Marks.K that of the only copy in a checkpoint.
+// Delta is the operands of OpDelta. Pages.K is the offset of the layer's first copy of the
+// matrices, Marks.K that of the only copy in a snapshot.
 type Delta struct {
 	Pages, Marks                                   Pages
 	QKV, BA, ALog, DtBias, Y                       uintptr
@@ -21,17 +21,17 @@ type Delta struct {
 	_                                              int32
 }
 
-// MaxConvKernel is the longest convolution that OpConv does, MaxKeyDim the widest key of
+// MaxConvKernel is the longest convolution of OpConv, MaxKeyDim the largest key dimension of
 // OpDelta.
 const (
 	MaxConvKernel = 16
 	MaxKeyDim     = 256
 )
 
-// deltaCols is how many columns of a value head are a unit of OpDelta.
+// deltaCols is the number of columns of a value head in a unit of OpDelta.
 const deltaCols = 64
 
-// DeltaUnits is how many units of OpDelta a token has.
+// DeltaUnits returns the number of units of OpDelta for a token.
 func DeltaUnits(valueHeads, valueDim int) int {
 	return valueHeads * ((valueDim + deltaCols - 1) / deltaCols)
 }

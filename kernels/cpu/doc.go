@@ -1,9 +1,11 @@
-// Package cpu is the kernels in C of package native, one file per op and instruction
-// set, as a backend wants them: operands, layouts of packed weights, workspaces. It
-// allocates nothing, starts no thread and knows no backend.
+// Package cpu offers the C kernels of package native to a backend: operands, layouts of packed
+// weights and workspaces. A planner needs only the plain Go part, without cgo: packed sizes
+// (linear_layout.go) and workspaces (args.go).
 //
-// What a planner needs, packed sizes and workspaces, is plain Go without cgo:
-// linear_layout.go and its like. The variants are instruction sets: generic
-// (portable C), avx2, avx512, avx512bf16, amx. A caller names only those of Variants, which
-// the processor has; of amx there are no kernels before the system has granted its registers.
+// The variants of a kernel are instruction sets: generic (portable C), avx2, avx512,
+// avx512bf16, amx. A caller may use only those that Variants returns: the processor has them,
+// and for amx the system has granted the tile registers.
+//
+// It must not allocate memory, start threads or import a backend. Start reading at args.go,
+// then linear_layout.go.
 package cpu

@@ -4,11 +4,11 @@ package cpu
 
 import "vapp.dev/kernels/cpu/native"
 
-// ExpertPhase is a function of a mixture of experts. All take Experts; each is finished
-// before the next begins.
+// ExpertPhase is a phase of a mixture of experts. All phases take Experts; each finishes before
+// the next begins.
 type ExpertPhase int32
 
-// The phases, in order. ExpertsSort is for one part.
+// The phases, in order. ExpertsSort has one part.
 const (
 	ExpertsSort ExpertPhase = iota
 	ExpertsGather
@@ -23,7 +23,7 @@ const (
 
 var _ [native.ExpertsPhases]struct{} = [numExpertPhases]struct{}{}
 
-// Address is the phase's function, a vapp_fn of kernels.h.
+// Address returns the address of the phase's function, a vapp_fn of native/shared/kernels.h.
 func (p ExpertPhase) Address() uintptr {
 	return native.ExpertsPhase(int(p))
 }

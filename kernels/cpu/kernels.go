@@ -7,7 +7,7 @@ import (
 	"vapp.dev/kernels/cpu/native"
 )
 
-// Sizes that C and Go share: a difference is a type error.
+// Sizes that C and Go share: a difference is a compile error.
 var (
 	_ [native.AttentionSpan]struct{} = [attentionSpan]struct{}{}
 	_ [native.AttentionTile]struct{} = [attentionTile]struct{}{}
@@ -18,9 +18,9 @@ var (
 	_ [native.DeltaKeys]struct{}     = [MaxKeyDim]struct{}{}
 )
 
-// Kernel returns the address of an op's function, a vapp_fn of kernels.h, in a
-// variant; false where this build has none, or the system
-// does not let this process run it.
+// Kernel returns the address of an op's function in a variant, a vapp_fn of
+// native/shared/kernels.h. It returns false if this build has none, or if the system does not
+// let this process run it.
 func Kernel(op Op, variant string) (uintptr, bool) {
 	n, ok := variantNumbers[variant]
 	if !ok {
@@ -30,18 +30,17 @@ func Kernel(op Op, variant string) (uintptr, bool) {
 	return f, f != 0
 }
 
-// Address is the kernel as Linear.Kernel wants it.
+// Address returns the kernel's address, for Linear.Kernel.
 func (k LinearKernel) Address() uintptr { return k.c.Address() }
 
-// RowAddress is the kernel's row function as Embed.Row wants it.
+// RowAddress returns the address of the kernel's row function, for Embed.Row.
 func (k LinearKernel) RowAddress() uintptr { return k.c.RowAddress() }
 
-// PrepareRows is the number of rows from which on Linear needs OpLinearPrepare;
-// 0 where it never does.
+// PrepareRows returns the number of rows from which on Linear needs OpLinearPrepare; 0: never.
 func (k LinearKernel) PrepareRows() int { return k.c.PrepareRows() }
 
-// Dequantize decodes len(dst) elements stored as f, any but I32 and U32, whole
-// blocks; src has exactly their bytes.
+// Dequantize decodes len(dst) elements stored as f: whole blocks of any format except I32 and
+// U32. src has exactly their bytes.
 func Dequantize(f kernels.Format, src []byte, dst []float32) {
 	if elems, _ := f.Block(); len(dst)%elems != 0 || !Lookup(f) || int64(len(src)) != f.Bytes(int64(len(dst))) {
 		panic("cpu: Dequantize: lengths do not fit the format")

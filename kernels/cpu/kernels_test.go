@@ -9,7 +9,7 @@ import (
 	"vapp.dev/kernels/cpu/native"
 )
 
-// TestMirrors compares the Go structs with C's.
+// TestMirrors compares the sizes of the Go structs with those of C.
 func TestMirrors(t *testing.T) {
 	structs, _, _ := native.StructSizes()
 	want := [24]uintptr{

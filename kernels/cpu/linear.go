@@ -9,7 +9,7 @@ import (
 	"vapp.dev/kernels/cpu/native"
 )
 
-// Numbers that C and Go share: a difference is a type error.
+// Numbers that C and Go share: a difference is a compile error.
 var (
 	_ [native.F32]struct{}  = [kernels.F32]struct{}{}
 	_ [native.F16]struct{}  = [kernels.F16]struct{}{}
@@ -43,8 +43,8 @@ var (
 	_ [native.KBlock]struct{}                = [kBlock]struct{}{}
 	_ [native.TileRows]struct{}              = [amxRows]struct{}{}
 	_ [native.TileK]struct{}                 = [amxK]struct{}{}
-	_ [native.Few]struct{}                   = [fewRows]struct{}{}
-	_ [native.PairRoom]struct{}              = [pairRoom]struct{}{}
+	_ [native.DecodeRows]struct{}            = [decodeRows]struct{}{}
+	_ [native.PairWorkBytes]struct{}         = [pairWorkBytes]struct{}{}
 	_ [native.TilesK * native.TileK]struct{} = [amxBlock]struct{}{}
 
 	_ [native.Group]struct{}     = [int8Group]struct{}{}
@@ -56,10 +56,10 @@ var (
 	_ [native.W8Tail]struct{} = [w8Tail]struct{}{}
 	_ [native.W8Most]struct{} = [w8Most]struct{}{}
 
-	_ [native.Int8AMXRoom]struct{} = [int8AMXRoom]struct{}{}
+	_ [native.Int8AMXWorkBytes]struct{} = [int8AMXWorkBytes]struct{}{}
 )
 
-// SoftAMX is amx on tiles in memory: what tests run on a machine without tiles.
+// SoftAMX is amx on tiles in memory, for tests on machines without tiles.
 const SoftAMX = "amx-soft"
 
 var variantNumbers = map[string]int{
@@ -93,8 +93,8 @@ type LinearKernel struct {
 	scales  Scales
 }
 
-// LinearFor returns the kernel of a variant; false where this build has none, or the system does
-// not let this process run it. The CPU must have the variant's instructions.
+// LinearFor returns the kernel of a variant. It returns false if this build has none, or if the
+// system does not let this process run it. The CPU must have the variant's instructions.
 func LinearFor(variant string, f kernels.Format) (LinearKernel, bool) {
 	n, ok := variantNumbers[variant]
 	if !ok {
@@ -104,34 +104,33 @@ func LinearFor(variant string, f kernels.Format) (LinearKernel, bool) {
 	return LinearKernel{c: k, variant: variant, format: f}, ok
 }
 
-// Kernel is the kernel that multiplies with m; false where this build has none.
+// Kernel returns the kernel that multiplies with m; false if this build has none.
 func (m Matrix) Kernel() (LinearKernel, bool) {
 	k, ok := LinearFor(m.Variant, m.Format)
 	k.scales = m.Scales
 	return k, ok
 }
 
-// Code is the kernel's stored format and scales, as Linear.Format and Embed.Format
-// want them.
+// Code returns the kernel's stored format and scales, for Linear.Format and Embed.Format.
 func (k LinearKernel) Code() int32 { return int32(k.format) + native.Scales*int32(k.scales) }
 
-// matrix is a weight [rows,cols] of the kernel.
+// matrix returns a weight [rows,cols] of the kernel.
 func (k LinearKernel) matrix(rows, cols int) Matrix {
 	return Matrix{k.variant, k.format, k.scales, rows, cols}
 }
 
-// softTiles is the AMX kernel on tiles kept in memory: what tests run on a machine
-// that has its other instructions. Workspaces are those of "amx".
+// softTiles returns the AMX kernel on tiles in memory, for tests on a machine that has its
+// other instructions. Workspaces are those of "amx".
 func softTiles(f kernels.Format) (LinearKernel, bool) {
 	k, ok := native.LinearFor(native.AMXSoft, int(f))
 	return LinearKernel{c: k, variant: "amx", format: f}, ok
 }
 
-// LinearArgs are the operands of one Linear. Shared and Work have at least the bytes
-// of LinearWorkspace.
+// LinearArgs is the operands of one Linear. Shared and Work have at least the bytes of
+// LinearWorkspace.
 type LinearArgs = native.LinearArgs
 
-// Prepare does part of parts of what must be finished before the first Run.
+// Prepare does part of parts of the preparation. All parts must finish before the first Run.
 func (k LinearKernel) Prepare(a *LinearArgs, part, parts int) {
 	if a.Rows > 0 {
 		k.check(a, part, parts)
@@ -155,7 +154,7 @@ func (k LinearKernel) Row(w []byte, in, out, r int, dst []float32) {
 	k.c.Row(w, k.Code(), in, out, r, dst)
 }
 
-// check panics where the slices are too short for the shapes.
+// check panics if the slices are too short for the shapes.
 func (k LinearKernel) check(a *LinearArgs, part, parts int) {
 	packed, _, ok := k.matrix(a.Out, a.In).Layout()
 	shared, work := LinearWorkspace(k.variant, k.format, a.Rows, a.In, a.Out, parts)

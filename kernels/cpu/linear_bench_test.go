@@ -30,8 +30,8 @@ func huge(tb testing.TB, n int64) []byte {
 	return all[skip : skip+int(n) : skip+int(n)]
 }
 
-// pair runs n rounds of f(round, part, parts) on a thread for each part; no part
-// waits for another.
+// pair runs n rounds of f(round, part, parts) on a thread for each part; parts do not wait for
+// each other.
 func pair(parts, n int, f func(round, part, parts int)) {
 	var wg sync.WaitGroup
 	for part := range parts {
@@ -47,9 +47,9 @@ func pair(parts, n int, f func(round, part, parts int)) {
 	wg.Wait()
 }
 
-// BenchmarkLinear multiplies with weights larger than the caches, one after the
-// other as the layers of a model are, on two threads. Between the sweeps over them it
-// measures what the threads read and multiply at most, and reports its shares of that.
+// BenchmarkLinear multiplies with weights larger than the caches, one after the other like the
+// layers of a model, on two threads. Between the sweeps it measures what the threads read and
+// multiply at most, and reports its shares of that.
 func BenchmarkLinear(b *testing.B) {
 	shapes := [][2]int{{2048, 8192}, {576, 1536}}
 	for _, variant := range testedVariants()[1:] {
@@ -67,8 +67,8 @@ func BenchmarkLinear(b *testing.B) {
 	}
 }
 
-// likely fills weights with panels of numbers as models have them: neither zeros nor
-// what is too small for its format, which cost another time.
+// likely fills weights with panels of realistic numbers: zeros and subnormals take a different
+// time.
 func likely(m Matrix, weights []byte) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	one := m
@@ -115,7 +115,7 @@ func benchLinear(b *testing.B, m Matrix, rows int) {
 			Shared: sharedRoom, Work: workRoom[int64(part)*work : int64(part+1)*work]}, part, parts)
 	}
 	pair(parts, 1, func(r, p, n int) { each(r, p, n, k.Prepare) })
-	// Products of a sweep, about 2^31 of them or all weights once.
+	// The products of a sweep: about 2^31, or all weights once.
 	sweep := max(1, min(copies, 1<<31/(rows*m.Rows*m.Cols)))
 	rate, perRound := multiplying(m)
 	rounds := int64(sweep) * int64(rows) * int64(m.Rows) * int64(m.Cols) * 2 / perRound / parts
@@ -129,26 +129,26 @@ func benchLinear(b *testing.B, m Matrix, rows int) {
 	sweeps := (b.N + sweep - 1) / sweep
 	each1 := took.Seconds() / float64(sweeps*sweep)
 	read := float64(len(weights)) * float64(sweeps) / reading.Seconds()
-	b.ReportMetric(0, "ns/op") // of limits, too
+	b.ReportMetric(0, "ns/op") // without the measurements of limits
 	b.ReportMetric(float64(packed)/each1/1e9, "GB/s")
 	b.ReportMetric(100*float64(packed)/each1/read, "%read")
 	b.ReportMetric(2*float64(rows)*float64(m.Cols)*float64(m.Rows)/each1/1e9, "GFLOP/s")
 	b.ReportMetric(100*multiply.Seconds()/took.Seconds(), "%rate")
 }
 
-// timed is pair with the time that it took.
+// timed runs pair and returns the time that it took.
 func timed(parts, n int, f func(round, part, parts int)) time.Duration {
 	start := time.Now()
 	pair(parts, n, f)
 	return time.Since(start)
 }
 
-// limitVariant is the variant of m whose ops measure limits.
+// limitVariant returns the variant of m whose ops measure limits.
 func limitVariant(m Matrix) string {
 	return strings.TrimSuffix(m.Variant, int8Suffix)
 }
 
-// multiplying is the op that measures how fast m's numbers are multiplied, and the
+// multiplying returns the op that measures how fast m's numbers are multiplied, and the
 // operations of a round.
 func multiplying(m Matrix) (op Op, perRound int64) {
 	op = OpFMA
@@ -166,8 +166,8 @@ func multiplying(m Matrix) (op Op, perRound int64) {
 	return op, LimitFLOP(op, limitVariant(m))
 }
 
-// runLimit is part of parts of an op that measures a limit: of reading buffer once, or of
-// so many rounds. It panics where this build or variant has no such op.
+// runLimit runs part of parts of an op that measures a limit: it reads buffer once, or does
+// `rounds` rounds. It panics if this build or variant has no such op.
 func runLimit(op Op, variant string, buffer []byte, rounds int64, part, parts int) {
 	f, ok := Kernel(op, variant)
 	if !ok || part >= parts {

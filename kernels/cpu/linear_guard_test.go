@@ -9,8 +9,7 @@ import (
 	"unsafe"
 )
 
-// guarded returns n bytes between two pages that nobody may touch, ending right
-// before the second.
+// guarded returns n bytes between two inaccessible pages, ending right before the second.
 func guarded(tb testing.TB, n int) []byte {
 	tb.Helper()
 	page := os.Getpagesize()
@@ -28,7 +27,7 @@ func guarded(tb testing.TB, n int) []byte {
 	return all[page+body-n : page+body : page+body]
 }
 
-// guardedFloats is guarded memory for n floats.
+// guardedFloats returns guarded memory for n floats.
 func guardedFloats(tb testing.TB, n int) []float32 {
 	if n == 0 {
 		return nil

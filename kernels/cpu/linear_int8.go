@@ -7,18 +7,19 @@ import (
 	"vapp.dev/kernels"
 )
 
-// int8Suffix is what the variants have in their names whose x is int8.
+// int8Suffix ends the names of variants whose x is int8.
 const int8Suffix = "+int8"
 
-// The constants of linear_int8.h; linear.go keeps them equal.
+// The constants of native/linear/int8/int8.h; linear.go checks that they are equal.
 const (
 	int8Group = 32  // inputs of x that share a scale
 	int8Tile  = 6   // rows of x in a tile
-	int8Words = 12  // dwords that a group of a row takes; int15Words in two planes
+	int8Words = 12  // dwords of a row for each group; int15Words with two planes
 	int8Block = 512 // inputs that are unpacked at once
 
-	// int8AMXRoom is a block's codes, the sums of four tiles and the results of two row tiles.
-	int8AMXRoom = int8Block*panelRows + 16*amxRows*panelRows
+	// int8AMXWorkBytes has a block's codes, the sums of four tiles and the results of two row
+	// tiles.
+	int8AMXWorkBytes = int8Block*panelRows + 16*amxRows*panelRows
 
 	int15Tile  = 3
 	int15Words = 20
@@ -30,16 +31,16 @@ var (
 		kernels.Q5_0, kernels.Q5_1, kernels.Q5_K}
 )
 
-// Int8 names the variant of Linear that rounds x to int8, 32 inputs to a scale, and
-// multiplies weights stored as f in integers; false where f is multiplied as floats.
-// All such variants give the same bits.
+// Int8 returns the name of the variant of Linear that rounds x to int8, 32 inputs to a scale,
+// and multiplies weights stored as f in integers; false if f is multiplied as floats. All such
+// variants give the same bits.
 func Int8(variant string, f kernels.Format) (string, bool) {
 	ok := slices.Contains(int8Variants, variant) && slices.Contains(int8Formats, f)
 	return variant + int8Suffix, ok
 }
 
-// integers is how many planes of int8 a variant rounds x to for weights of f; 0: it
-// multiplies them as floats.
+// integers returns the number of int8 planes to which a variant rounds x for weights of f; 0:
+// it multiplies floats.
 func integers(variant string, f kernels.Format) int {
 	switch {
 	case strings.HasSuffix(variant, int8Suffix):
@@ -50,7 +51,7 @@ func integers(variant string, f kernels.Format) int {
 	return 0
 }
 
-// integerTile is how many rows of x are multiplied at once, and the bytes of one.
+// integerTile returns how many rows of x are multiplied at once, and the bytes of one.
 func integerTile(planes, in int) (tile, row int64) {
 	groups := int64(in) / int8Group
 	if planes == 2 {
@@ -59,11 +60,11 @@ func integerTile(planes, in int) (tile, row int64) {
 	return int8Tile, groups * int8Words * 4
 }
 
-// integerRooms are what LinearWorkspace says where x is in so many planes.
-func integerRooms(variant string, planes, maxRows, in int) (shared, perThread int64) {
+// integerWorkspace is LinearWorkspace for x in `planes` planes.
+func integerWorkspace(variant string, planes, maxRows, in int) (shared, perThread int64) {
 	tile, row := integerTile(planes, in)
 	if variant == "amx"+int8Suffix {
-		return roundUp(roundUp(int64(maxRows), amxRows)*row, 64), roundUp(max(row, int8AMXRoom), 64)
+		return roundUp(roundUp(int64(maxRows), amxRows)*row, 64), roundUp(max(row, int8AMXWorkBytes), 64)
 	}
 	return roundUp(roundUp(int64(maxRows), tile)*row, 64), roundUp(max(row, int8Block*panelRows), 64)
 }

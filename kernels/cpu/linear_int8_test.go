@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// intRounded is x as activations mean it that are integers up to full, so many sharing a scale.
+// intRounded returns x rounded to integers up to full, with a scale for each group.
 func intRounded(x []float32, full float32, group int) []float32 {
 	out := make([]float32, len(x))
 	for k := 0; k < len(x); k += group {
@@ -26,7 +26,7 @@ func intRounded(x []float32, full float32, group int) []float32 {
 	return out
 }
 
-// TestInt8SameBits says that every instruction set gives the bits of portable C.
+// TestInt8SameBits checks that every instruction set gives the bits of portable C.
 func TestInt8SameBits(t *testing.T) {
 	for _, f := range int8Formats {
 		plain, _ := LinearFor("generic"+int8Suffix, f)
@@ -42,7 +42,7 @@ func TestInt8SameBits(t *testing.T) {
 				if !ok || !present(v) {
 					continue
 				}
-				k = withRooms(k)
+				k = withWorkspace(k)
 				p := newProblem(t, k, s, 3)
 				p.compute(k, 3)
 				sameBits(t, p, alone, fmt.Sprintf("%s %v %v", v, f, s))
@@ -51,8 +51,8 @@ func TestInt8SameBits(t *testing.T) {
 	}
 }
 
-// TestInt8Edges: what is not finite reaches all outputs of its row and no other row; a row
-// of zeros, or of what is almost zero, gives the bias.
+// TestInt8Edges checks that a NaN or infinity reaches all outputs of its row and no other row,
+// and that a row of zeros or of almost zeros gives the bias.
 func TestInt8Edges(t *testing.T) {
 	for _, v := range append(withInt8(), "avx512bf16") {
 		for _, f := range int8Formats {
@@ -65,8 +65,8 @@ func TestInt8Edges(t *testing.T) {
 	}
 }
 
-// edges multiplies rows that hold a NaN and an infinity at input at, and rows of zeros, of
-// what is almost zero and of ones.
+// edges multiplies rows with a NaN and an infinity at input `at`, and rows of zeros, of almost
+// zeros and of ones.
 func edges(t *testing.T, name string, k LinearKernel, s shape, at int) {
 	t.Helper()
 	p := newProblem(t, k, s, 1)

@@ -7,27 +7,27 @@ import (
 	"vapp.dev/kernels"
 )
 
-// The constants of linear_panel.h; linear.go keeps them equal.
+// The constants of native/linear/panel.h; linear.go checks that they are equal.
 const (
-	panelRows = 32  // rows of a weight in a panel
-	kBlock    = 128 // inputs unpacked at once
-	amxRows   = 16  // rows of x in a tile of AMX
-	amxK      = 32  // inputs in a tile of AMX
-	amxBlock  = 256 // inputs in a block of AMX
-	fewRows   = 4   // rows of x that AVX512-BF16 multiplies without preparing them
-	pairRun   = 512 // inputs that AVX512-BF16 unpacks at once
+	panelRows  = 32  // rows of a weight in a panel
+	kBlock     = 128 // inputs unpacked at once
+	amxRows    = 16  // rows of x in a tile of AMX
+	amxK       = 32  // inputs in a tile of AMX
+	amxBlock   = 256 // inputs in a block of AMX
+	decodeRows = 4   // the most rows of x that AVX512-BF16 multiplies without preparing them
+	pairRun    = 512 // inputs that AVX512-BF16 unpacks at once
 
-	// pairRoom is tables, pairs, scales and minima of as many groups.
-	pairRoom = 384 + pairRun*panelRows*2 + 2*pairRun/16*panelRows*4
-	scaleK   = 128 // inputs that share a scale of an 8-bit float
-	mxK      = 32  // inputs that share an exponent of MXFP4, or a scale of Q8_0 and Q4_0
+	// pairWorkBytes has tables, pairs, and scales and minima of each group.
+	pairWorkBytes = 384 + pairRun*panelRows*2 + 2*pairRun/16*panelRows*4
+	scaleK        = 128 // inputs that share a scale of an 8-bit float
+	mxK           = 32  // inputs that share an exponent of MXFP4, or a scale of Q8_0 and Q4_0
 )
 
-// The names of the variants that Linear has, the plainest first.
+// The variants of Linear, the simplest first.
 var linearVariants = []string{"generic", "avx2", "avx512", "avx512bf16", "amx"}
 
-// SupportedFormats lists the stored formats that a variant's Linear reads; none
-// for a variant it does not have.
+// SupportedFormats lists the stored formats that a variant's Linear reads; none for an unknown
+// variant.
 func SupportedFormats(variant string) []kernels.Format {
 	if base, ok := strings.CutSuffix(variant, int8Suffix); ok && slices.Contains(int8Variants, base) {
 		return slices.Clone(int8Formats)
@@ -43,7 +43,7 @@ func SupportedFormats(variant string) []kernels.Format {
 		kernels.Q2_K, kernels.Q3_K, kernels.Q5_K, kernels.IQ4_NL, kernels.I8}
 }
 
-// Scales says which elements of a packed 8-bit float or I8 share a scale, an F32.
+// Scales lists which elements of a packed 8-bit float or I8 share a scale, an F32.
 type Scales int32
 
 // The kinds of Scales.
@@ -55,14 +55,14 @@ const (
 	GroupScales          // one for each row and 32 inputs, of I8
 )
 
-// PanelRows is how many rows share PanelScales, ScaleInputs how many inputs.
+// PanelRows is the number of rows that share PanelScales, ScaleInputs the number of inputs.
 const (
 	PanelRows   = panelRows
 	ScaleInputs = scaleK
 )
 
-// Matrix is a weight [Rows,Cols] as a variant keeps it: stored as Format, an 8-bit
-// float or I8 with Scales; of W8A8 with ChannelScales, of other I8 with Cols in whole groups of 32.
+// Matrix is a weight [Rows,Cols] packed for a variant and stored as Format; 8-bit floats and I8
+// have Scales. For W8A8 these are ChannelScales. Other I8 has Cols in whole groups of 32.
 type Matrix struct {
 	Variant    string
 	Format     kernels.Format
@@ -70,7 +70,7 @@ type Matrix struct {
 	Rows, Cols int
 }
 
-// Layout is LinearLayout, with the room of the scales.
+// Layout is LinearLayout, including the scales.
 func (m Matrix) Layout() (packed int64, kernel string, ok bool) {
 	elems, _ := m.Format.Block()
 	if m.Rows <= 0 || m.Cols <= 0 || m.Cols%elems != 0 || !slices.Contains(SupportedFormats(m.Variant), m.Format) {
@@ -87,7 +87,7 @@ func (m Matrix) Layout() (packed int64, kernel string, ok bool) {
 
 var scaleNames = [...]string{"", "+channel", "+block", "+panel", "+group"}
 
-// scalable says that the format can have the scales, or none.
+// scalable reports whether the format can have the scales, or NoScales.
 func (m Matrix) scalable() bool {
 	switch {
 	case m.Scales < 0 || int(m.Scales) >= len(scaleNames):
@@ -104,10 +104,10 @@ func (m Matrix) scalable() bool {
 
 func float8(f kernels.Format) bool { return f == kernels.F8E4M3 || f == kernels.F8E5M2 }
 
-// panelBytes is the storage of one panel: its elements, then its scales.
+// panelBytes returns the bytes of one panel: its elements, then its scales.
 func (m Matrix) panelBytes() int64 { return m.elements() + roundUp(m.scaleBytes(), 64) }
 
-// elements is the storage of a panel's elements; pairs pad odd Cols.
+// elements returns the bytes of a panel's elements; pairs pad odd Cols.
 func (m Matrix) elements() int64 {
 	cols := int64(m.Cols)
 	if m.w8a8() {
@@ -143,7 +143,7 @@ func (m Matrix) scaleBytes() int64 {
 	return 0
 }
 
-// Across is how many scales a row has.
+// Across returns the number of scales of a row.
 func (m Matrix) Across() int {
 	switch m.Scales {
 	case ChannelScales:
@@ -154,32 +154,32 @@ func (m Matrix) Across() int {
 	return (m.Cols + scaleK - 1) / scaleK
 }
 
-// LinearLayout says how a weight [rows,cols] stored as f is packed for a variant:
-// its bytes, a multiple of 64, and the name of the kernel that reads it. ok is
-// false where the variant has no kernel for f or cols is not a whole number of
-// f's blocks. The layout is described in linear_panel.h.
+// LinearLayout returns how a weight [rows,cols] stored as f is packed for a variant: its bytes,
+// a multiple of 64, and the name of the kernel that reads it. ok is false if the variant has no
+// kernel for f or cols is not a whole number of f's blocks. native/linear/panel.h describes the
+// layout.
 func LinearLayout(variant string, f kernels.Format, rows, cols int) (packed int64, kernel string, ok bool) {
 	return Matrix{Variant: variant, Format: f, Rows: rows, Cols: cols}.Layout()
 }
 
-// LinearWorkspace is the room that a Linear of at most maxRows rows needs on
-// threads threads, in bytes: one room shared by all of them and one for each.
-// Both are multiples of 64. LinearLayout has accepted variant and f.
+// LinearWorkspace returns the bytes that a Linear of at most maxRows rows needs: a workspace
+// shared by all threads, and one for each. Both are multiples of 64. LinearLayout must have
+// accepted variant and f.
 func LinearWorkspace(variant string, f kernels.Format, maxRows, in, out, threads int) (shared, perThread int64) {
 	if planes := integers(variant, f); planes > 0 {
-		return integerRooms(variant, planes, maxRows, in)
+		return integerWorkspace(variant, planes, maxRows, in)
 	}
 	perThread = kBlock * panelRows * 4
 	switch {
 	case strings.HasSuffix(variant, w8a8Suffix):
-		shared, perThread = w8Rooms(variant, maxRows, in)
+		shared, perThread = w8Workspace(variant, maxRows, in)
 	case variant == "amx" && f != kernels.F32 && f != kernels.F16:
 		tiles := (int64(maxRows) + amxRows - 1) / amxRows
 		shared = tiles * amxRows * roundUp(int64(in), amxK) * 2
 		perThread += amxBlock*panelRows*2 + tiles*amxRows*panelRows*4
 	case asPairs(variant, f):
 		shared = roundUp(roundUp(int64(maxRows), tileRows(variant))*pairBytes(in), 64)
-		perThread = pairRoom + fewRows*pairBytes(in)
+		perThread = pairWorkBytes + decodeRows*pairBytes(in)
 	case variant != "generic" && maxRows > 1:
 		tile := tileRows(variant)
 		shared = roundUp(roundUp(int64(maxRows), tile)*int64(in)*4, 64)
@@ -187,15 +187,15 @@ func LinearWorkspace(variant string, f kernels.Format, maxRows, in, out, threads
 	return shared, perThread
 }
 
-// asPairs says that a variant multiplies weights of f as pairs of bf16.
+// asPairs reports whether a variant multiplies weights of f as pairs of bf16.
 func asPairs(variant string, f kernels.Format) bool {
 	return variant == "avx512bf16" && f != kernels.F32 && f != kernels.F16 && integers(variant, f) == 0
 }
 
-// pairBytes is the room of a row of x as pairs of bf16, and of sums of 16 of it.
+// pairBytes returns the bytes of a row of x as pairs of bf16, with its sums of 16.
 func pairBytes(in int) int64 { return roundUp(int64(in), 32) / 16 * (32 + 4) }
 
-// tileRows is the rows of x that a variant with vectors multiplies at once.
+// tileRows returns the rows of x that a variant with vectors multiplies at once.
 func tileRows(variant string) int64 {
 	if variant == "avx2" {
 		return 6

@@ -10,8 +10,8 @@ import (
 	"vapp.dev/kernels"
 )
 
-// TestLinearTaken runs parts at once that take panels from one counter: whoever takes
-// which, the bits are those of one part alone, and every panel is taken once.
+// TestLinearTaken runs parts that take panels from one counter. The bits are those of one part
+// alone, however the panels are distributed, and every panel is taken once.
 func TestLinearTaken(t *testing.T) {
 	const parts = 3
 	for _, m := range []Matrix{{Variant: "generic", Format: kernels.BF16}, {Variant: "avx2", Format: kernels.F32}, {Variant: "avx512", Format: kernels.Q8_0},

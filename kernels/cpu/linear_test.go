@@ -28,8 +28,8 @@ func present(variant string) bool {
 // softAMX is the AMX kernel on tiles in memory.
 const softAMX = SoftAMX
 
-// eachKernel runs f for every variant and format; what this machine or build
-// lacks is skipped by name.
+// eachKernel runs f for every variant and format. It skips, by name, what this machine or build
+// does not have.
 func eachKernel(t *testing.T, f func(t *testing.T, k LinearKernel)) {
 	for _, variant := range testedVariants() {
 		for _, m := range linearMatrices() {
@@ -54,7 +54,7 @@ func eachKernel(t *testing.T, f func(t *testing.T, k LinearKernel)) {
 	}
 }
 
-// testedVariants are those of floats, AMX on tiles in memory, and those of int8.
+// testedVariants returns the float variants, AMX on tiles in memory, and the int8 variants.
 func testedVariants() []string {
 	all := append([]string{softAMX}, linearVariants...)
 	for _, v := range int8Variants {
@@ -66,7 +66,7 @@ func testedVariants() []string {
 	return all
 }
 
-// linearMatrices are the formats, and 8-bit floats and I8 with each kind of scales.
+// linearMatrices returns all formats, and 8-bit floats and I8 with each kind of scales.
 func linearMatrices() (all []Matrix) {
 	for _, f := range SupportedFormats("generic") {
 		all = append(all, Matrix{Format: f})
@@ -80,7 +80,7 @@ func linearMatrices() (all []Matrix) {
 	return append(all, Matrix{Format: kernels.F8E5M2, Scales: BlockScales})
 }
 
-// String is the format and its scales.
+// String returns the format and its scales.
 func (m Matrix) String() string {
 	return m.Format.String() + scaleNames[m.Scales]
 }
@@ -88,20 +88,20 @@ func (m Matrix) String() string {
 // problem is a Linear with random operands in guarded memory.
 type problem struct {
 	LinearArgs
-	weights []float32 // [Out,In], as the format means them
+	weights []float32 // [Out,In], the values of the packed weight
 	bf16    bool      // whether x is rounded to BF16
-	most    float32   // what the largest of a group of x is rounded to as an integer; 0: none
-	sharing int       // how many x are such a group
-	coarse  bool      // whether weights are too: not those that are scaled last
+	most    float32   // the largest integer that x is rounded to; 0: x is not rounded to integers
+	sharing int       // how many x share that scale
+	coarse  bool      // whether weights are rounded to BF16 too; not those that are scaled last
 }
 
-// shape of a problem; pad is what rows of X and Y are apart beyond their length.
+// shape is the shape of a problem; rows of X and Y are pad floats longer than their data.
 type shape struct {
 	rows, in, out, pad int
 	bias               bool
 }
 
-// whole is s with inputs of whole blocks of f.
+// whole returns s with inputs rounded up to whole blocks of f.
 func (s shape) whole(f kernels.Format) shape {
 	n, _ := f.Block()
 	s.in = (s.in + n - 1) / n * n
@@ -142,7 +142,7 @@ func newProblem(t testing.TB, k LinearKernel, s shape, parts int) *problem {
 		p.Bias = random(guardedFloats(t, s.out))
 	}
 	ref.Dequantize(k.format, stored, p.weights)
-	// Padding is whatever the memory held: it may not reach a result.
+	// Padding has random content: it must not reach a result.
 	for i := range p.W {
 		p.W[i] = 0xff
 	}
@@ -151,7 +151,7 @@ func newProblem(t testing.TB, k LinearKernel, s shape, parts int) *problem {
 	return p
 }
 
-// storedRandom is n elements as a checkpoint has them.
+// storedRandom returns n random elements as a checkpoint stores them.
 func storedRandom(rng *rand.Rand, f kernels.Format, n int) []byte {
 	stored := make([]byte, f.Bytes(int64(n)))
 	if f == kernels.MXFP4 {
@@ -169,20 +169,21 @@ func storedRandom(rng *rand.Rand, f kernels.Format, n int) []byte {
 	for i := range x {
 		x[i] = float32(rng.NormFloat64())
 		if f == kernels.F8E4M3 && i%3 == 0 {
-			x[i] *= 0x1p-7 // among what has no leading one
+			x[i] *= 0x1p-7 // includes subnormals
 		}
 	}
 	ref.Quantize(f, x, stored)
 	return stored
 }
 
-// headsOf is where the halves of a block lie.
+// headsOf lists the offsets of the halves of a block.
 var headsOf = map[kernels.Format][]int{
 	kernels.Q5_0: {0}, kernels.Q5_1: {0, 2}, kernels.IQ4_NL: {0}, kernels.Q2_K: {80, 82}, kernels.Q3_K: {108},
 	kernels.Q4_K: {0, 2}, kernels.Q5_K: {0, 2}, kernels.Q6_K: {208},
 }
 
-// randomBlocks fills stored with random bits, but for halves of any sign and size.
+// randomBlocks fills stored with random bits, except for its halves, which get any sign and
+// size.
 func randomBlocks(rng *rand.Rand, f kernels.Format, stored []byte) []byte {
 	for i := range stored {
 		stored[i] = byte(rng.Uint32())
@@ -196,7 +197,7 @@ func randomBlocks(rng *rand.Rand, f kernels.Format, stored []byte) []byte {
 	return stored
 }
 
-// scale gives the weights random scales, of all sizes, some below 0.
+// scale gives the weights random scales of all sizes, some negative.
 func (p *problem) scale(m Matrix, rng *rand.Rand) {
 	if m.Scales == NoScales {
 		return
@@ -215,7 +216,7 @@ func (p *problem) scale(m Matrix, rng *rand.Rand) {
 	}
 }
 
-// sharing is how many inputs share a scale.
+// sharing returns how many inputs share a scale.
 func (m Matrix) sharing() int {
 	switch m.Scales {
 	case ChannelScales:
@@ -226,7 +227,7 @@ func (m Matrix) sharing() int {
 	return scaleK
 }
 
-// compute runs all parts, the last first, over scribbled rooms and results.
+// compute runs all parts, the last first, after filling workspaces and results with garbage.
 func (p *problem) compute(k LinearKernel, parts int) {
 	for i := range p.Y {
 		p.Y[i] = float32(math.NaN())
@@ -248,7 +249,7 @@ func (p *problem) compute(k LinearKernel, parts int) {
 	}
 }
 
-// exact is output o of row r in float64 and the sum of its terms' magnitudes.
+// exact returns output o of row r in float64, and the sum of its terms' magnitudes.
 func (p *problem) exact(r, o int) (sum, size float64) {
 	row := p.X[r*p.LdX : r*p.LdX+p.In]
 	if p.most > 0 {
@@ -271,7 +272,7 @@ func (p *problem) exact(r, o int) (sum, size float64) {
 	return sum, size
 }
 
-// linearShapes are the odd ones: single, partial and several panels and tiles.
+// linearShapes returns odd shapes: single, partial and several panels and tiles.
 func linearShapes(f kernels.Format) []shape {
 	shapes := []shape{
 		{1, 32, 1, 0, true}, {1, 64, 33, 3, false}, {1, 672, 64, 0, true}, {2, 32, 31, 0, false}, {3, 160, 64, 1, true}, {11, 96, 40, 5, false},
@@ -293,11 +294,10 @@ func linearShapes(f kernels.Format) []shape {
 		shape{4, 129, 34, 0, true}, shape{1, 385, 40, 0, true}, shape{14, 255, 66, 3, false}, shape{30, 257, 16, 1, true})
 }
 
-// TestLinear compares with float64. The rounding errors of a chain of n fused
-// sums grow like a random walk: (8 + √n)·2⁻²⁴ of the terms' sizes bounds them,
-// in every format: 8-bit floats and MXFP4, whose sums are scaled group by group, add
-// no error to that of what they mean. AMX rounds x to bf16 before, and weights to bf16
-// but those of 8-bit floats with one scale for an output.
+// TestLinear compares with float64. The rounding errors of a chain of n fused sums grow like a
+// random walk, so (8 + √n)·2⁻²⁴ of the sum of the terms' magnitudes bounds them in every
+// format. The scaled sums of 8-bit floats and MXFP4 add no error. AMX also rounds x to bf16,
+// and weights except 8-bit floats with one scale for each output.
 func TestLinear(t *testing.T) {
 	eachKernel(t, func(t *testing.T, k LinearKernel) {
 		for _, s := range linearShapes(k.format) {
@@ -308,8 +308,8 @@ func TestLinear(t *testing.T) {
 	})
 }
 
-// compare checks each result to a relative bound, and that what lies between the
-// rows of Y is untouched.
+// compare checks each result against a relative bound, and that the gaps between the rows of Y
+// are unchanged.
 func (p *problem) compare(t *testing.T, s shape, bound float64) {
 	t.Helper()
 	for i, got := range p.Y {
@@ -327,8 +327,8 @@ func (p *problem) compare(t *testing.T, s shape, bound float64) {
 	}
 }
 
-// TestLinearBatch says that the bits of a row depend neither on the rows beside
-// it nor on the number of parts.
+// TestLinearBatch checks that the bits of a row depend neither on other rows nor on the number
+// of parts.
 func TestLinearBatch(t *testing.T) {
 	eachKernel(t, func(t *testing.T, k LinearKernel) {
 		for _, s := range []shape{{40, 288, 97, 3, true}, {55, 64, 97, 0, false}} {
@@ -367,7 +367,7 @@ func sameBits(t *testing.T, p *problem, want []float32, what string) {
 	}
 }
 
-// TestLinearRow says that a packed row is what the format means, bit for bit.
+// TestLinearRow checks that a packed row unpacks to the format's values, bit for bit.
 func TestLinearRow(t *testing.T) {
 	eachKernel(t, func(t *testing.T, k LinearKernel) {
 		for _, s := range linearShapes(k.format) {

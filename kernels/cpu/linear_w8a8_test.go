@@ -19,7 +19,7 @@ func w8a8For(t *testing.T, variant string) (LinearKernel, bool) {
 	return k, ok && present(variant)
 }
 
-// TestW8A8SameBits says that every instruction set gives the bits of portable C, of any
+// TestW8A8SameBits checks that every instruction set gives the bits of portable C, for any
 // number of inputs.
 func TestW8A8SameBits(t *testing.T) {
 	plain, _ := w8a8For(t, "generic")
@@ -33,7 +33,7 @@ func TestW8A8SameBits(t *testing.T) {
 		}
 		for _, v := range append([]string{SoftAMX}, linearVariants[1:]...) {
 			if k, ok := w8a8For(t, v); ok {
-				k = withRooms(k)
+				k = withWorkspace(k)
 				p := newProblem(t, k, s, 3)
 				p.compute(k, 3)
 				sameBits(t, p, alone, fmt.Sprintf("%s %v", v, s))
@@ -42,8 +42,8 @@ func TestW8A8SameBits(t *testing.T) {
 	}
 }
 
-// TestW8A8Extremes: codes and inputs at the ends of their ranges, as many as there may be,
-// sum exactly; no sum of 16 bits on the way overflows.
+// TestW8A8Extremes checks that the largest number of codes and inputs at the ends of their
+// ranges sum exactly; no intermediate 16-bit sum overflows.
 func TestW8A8Extremes(t *testing.T) {
 	const in = w8Most
 	for _, v := range linearVariants {
@@ -77,12 +77,12 @@ func TestW8A8Extremes(t *testing.T) {
 		}
 	}
 	if _, _, ok := (Matrix{Variant: W8A8("generic"), Format: kernels.I8, Scales: ChannelScales, Rows: 1, Cols: w8Most + 1}).Layout(); ok {
-		t.Error("there is a layout of more inputs than sums have room for")
+		t.Error("there is a layout for more inputs than fit in 32-bit sums")
 	}
 }
 
-// TestW8A8Edges: what is not finite reaches all outputs of its row and no other row; a row of
-// zeros, or of what is almost zero, gives the bias.
+// TestW8A8Edges checks that a NaN or infinity reaches all outputs of its row and no other row,
+// and that a row of zeros or of almost zeros gives the bias.
 func TestW8A8Edges(t *testing.T) {
 	for _, v := range linearVariants {
 		k, ok := w8a8For(t, v)
@@ -93,14 +93,14 @@ func TestW8A8Edges(t *testing.T) {
 	}
 }
 
-// withRooms gives the kernels on tiles in memory the workspace of amx.
-func withRooms(k LinearKernel) LinearKernel {
+// withWorkspace gives the kernels on tiles in memory the workspace of amx.
+func withWorkspace(k LinearKernel) LinearKernel {
 	k.variant = strings.Replace(k.variant, SoftAMX, "amx", 1)
 	return k
 }
 
-// TestTileLoads: of a large product on tiles hardly more tiles are loaded than multiplied, two
-// by two outputs at a time.
+// TestTileLoads checks that a large product with two row tiles and two halves of a panel at a
+// time loads hardly more tiles than it multiplies.
 func TestTileLoads(t *testing.T) {
 	k, ok := w8a8For(t, SoftAMX)
 	if !ok {
@@ -108,7 +108,7 @@ func TestTileLoads(t *testing.T) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	k = withRooms(k)
+	k = withWorkspace(k)
 	p := newProblem(t, k, shape{64, 4096, 64, 0, true}, 1)
 	native.W8A8SoftCounts()
 	p.compute(k, 1)

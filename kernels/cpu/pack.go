@@ -8,16 +8,16 @@ import (
 	"vapp.dev/kernels"
 )
 
-// PackRows is Matrix.PackRows of a weight without scales.
+// PackRows is Matrix.PackRows for a weight without scales.
 func PackRows(variant string, f kernels.Format, dst []byte, rows, cols, row0 int, src []byte) {
 	Matrix{Variant: variant, Format: f, Rows: rows, Cols: cols}.PackRows(dst, row0, src)
 }
 
-// PackRows stores rows [row0, row0+n) of a weight in dst, the whole packed weight of Layout
-// bytes. src holds the n rows in its format as a checkpoint lays them out: row after
-// row, GGUF's blocks, MXFP4's of 17 bytes. Rows may come in any
-// order and any number at a time; different rows may be packed from several
-// goroutines at once. A length that does not fit is a programming error and panics.
+// PackRows stores rows of a weight, from row0 on, in dst, the whole packed weight of Layout
+// bytes. src holds the rows in their format as a checkpoint stores them: row after row, in
+// GGUF's blocks, or in MXFP4's blocks of 17 bytes. Rows may come in any order and any number at
+// a time; different rows may be packed from several goroutines at once. It panics on a length
+// that does not fit.
 func (m Matrix) PackRows(dst []byte, row0 int, src []byte) {
 	packed, _, ok := m.Layout()
 	rowBytes := int(m.Format.Bytes(int64(m.Cols)))
@@ -33,7 +33,8 @@ func (m Matrix) PackRows(dst []byte, row0 int, src []byte) {
 }
 
 // PackScales stores the scales of one row: one for ChannelScales, one for each 32 inputs for
-// GroupScales, else one for each 128. Of the rows that share PanelScales the first one's are kept.
+// GroupScales, else one for each 128. Of the rows that share PanelScales, the first one's are
+// stored.
 func (m Matrix) PackScales(dst []byte, row int, scales []float32) {
 	packed, _, ok := m.Layout()
 	if !ok || m.Scales == NoScales || int64(len(dst)) < packed || row < 0 || row >= m.Rows || len(scales) != m.Across() {
@@ -50,7 +51,7 @@ func (m Matrix) PackScales(dst []byte, row int, scales []float32) {
 	}
 }
 
-// packRow stores one row as lane of a panel.
+// packRow stores one row as a lane of a panel.
 func (m Matrix) packRow(panel []byte, lane int, src []byte) {
 	switch m.Format {
 	case kernels.F32:
@@ -88,14 +89,14 @@ func (m Matrix) packRow(panel []byte, lane int, src []byte) {
 	}
 }
 
-// spread puts each run of size bytes one panel row apart.
+// spread stores each `size` bytes of src one panel row apart.
 func spread(dst, src []byte, size int) {
 	for k := 0; k < len(src); k += size {
 		copy(dst[k*panelRows:k*panelRows+size], src[k:k+size])
 	}
 }
 
-// packPairs keeps two neighbours together; the odd end gets a zero.
+// packPairs stores pairs of neighbours; an odd end is padded with zero.
 func packPairs(dst, src []byte) {
 	le := binary.LittleEndian
 	whole := len(src) &^ 3
@@ -107,7 +108,7 @@ func packPairs(dst, src []byte) {
 	}
 }
 
-// packPairsOf8 keeps two neighbours together; the odd end gets a zero.
+// packPairsOf8 stores pairs of neighbours; an odd end is padded with zero.
 func packPairsOf8(dst, src []byte) {
 	le := binary.LittleEndian
 	whole := len(src) &^ 1
@@ -119,7 +120,7 @@ func packPairsOf8(dst, src []byte) {
 	}
 }
 
-// packMXFP4 turns {q [16]byte, e}, where byte i holds elements 2i and 2i+1, into four
+// packMXFP4 splits blocks {q [16]byte, e}, where byte i holds elements 2i and 2i+1, into four
 // dwords of eight neighbours, the even ones in the low half, and an exponent.
 func packMXFP4(quants, exponents, src []byte) {
 	le := binary.LittleEndian
@@ -132,7 +133,7 @@ func packMXFP4(quants, exponents, src []byte) {
 	}
 }
 
-// packBytes turns {d, q [32]int8} into scales and one byte for each k.
+// packBytes splits blocks {d, q [32]int8} into scales and one byte for each k.
 func packBytes(panel []byte, lane int, src []byte) {
 	for ; len(src) > 0; src, panel = src[34:], panel[34*panelRows:] {
 		copy(panel[lane*2:][:2], src[:2])
@@ -142,7 +143,8 @@ func packBytes(panel []byte, lane int, src []byte) {
 	}
 }
 
-// packFours turns {d, q [32]int8} into scales and dwords of four neighbours, 128 more each.
+// packFours splits blocks {d, q [32]int8} into scales and dwords of four neighbours, each byte
+// plus 128.
 func packFours(panel []byte, lane int, src []byte) {
 	le := binary.LittleEndian
 	for ; len(src) > 0; src, panel = src[34:], panel[34*panelRows:] {
@@ -153,7 +155,7 @@ func packFours(panel []byte, lane int, src []byte) {
 	}
 }
 
-// packQ4 turns {d, q [16]byte} into scales and four dwords of eight neighbours.
+// packQ4 splits blocks {d, q [16]byte} into scales and four dwords of eight neighbours.
 func packQ4(panel []byte, lane int, src []byte) {
 	for ; len(src) > 0; src, panel = src[18:], panel[18*panelRows:] {
 		copy(panel[lane*2:][:2], src[:2])
@@ -161,7 +163,7 @@ func packQ4(panel []byte, lane int, src []byte) {
 	}
 }
 
-// packQ4WithMin turns {d, m, q [16]byte} into heads and dwords as packQ4.
+// packQ4WithMin splits blocks {d, m, q [16]byte} into heads and dwords, like packQ4.
 func packQ4WithMin(panel []byte, lane int, src []byte) {
 	for ; len(src) > 0; src, panel = src[20:], panel[20*panelRows:] {
 		copy(panel[lane*2:][:2], src[:2])
@@ -170,8 +172,8 @@ func packQ4WithMin(panel []byte, lane int, src []byte) {
 	}
 }
 
-// packNibbles turns 16 bytes, where byte i holds elements i and i+16, into four dwords
-// of eight neighbours: the even ones in the low half.
+// packNibbles packs 16 bytes, where byte i holds elements i and i+16, as four dwords of eight
+// neighbours, the even ones in the low half.
 func packNibbles(quants, src []byte) {
 	le := binary.LittleEndian
 	first, second := le.Uint64(src), le.Uint64(src[8:])
@@ -180,14 +182,14 @@ func packNibbles(quants, src []byte) {
 	}
 }
 
-// everySecond gathers the low nibbles of bytes 0, 2, 4 and 6.
+// everySecond returns the low nibbles of bytes 0, 2, 4 and 6.
 func everySecond(x uint64) uint32 {
 	x &= 0x000f000f000f000f
 	x = (x | x>>12) & 0x000000ff000000ff
 	return uint32(x|x>>24) & 0xffff
 }
 
-// lowNibbles gathers the low half of each of four bytes.
+// lowNibbles returns the low halves of four bytes.
 func lowNibbles(x uint32) uint32 {
 	x &= 0x0f0f0f0f
 	x = (x | x>>4) & 0x00ff00ff

@@ -6,15 +6,14 @@ import (
 	"vapp.dev/kernels"
 )
 
-// blocks is blocks of linear_blocks.h; read takes a block of a file apart.
+// blocks is the struct blocks of native/linear/blocks.h; read decodes a block of a file.
 type blocks struct {
 	low, high, subs int
 	least           bool
 	read            func(src []byte, to *block)
 }
 
-// block is 32 or 256 codes, and for each sub-block of 16 or 32 of them a scale and a
-// minimum.
+// block is 32 or 256 codes, with a scale and a minimum for each sub-block of 16 or 32.
 type block struct {
 	d, least     uint16 // halves
 	codes        [256]byte
@@ -32,7 +31,7 @@ var blocksOf = map[kernels.Format]blocks{
 	kernels.Q6_K:   {4, 2, 2, false, readQ6_K},
 }
 
-// kinds is how many numbers a head, or a sub-block, has.
+// kinds returns how many numbers a head, or a sub-block, has.
 func (b blocks) kinds() int {
 	if b.least {
 		return 2
@@ -43,7 +42,7 @@ func (b blocks) kinds() int {
 func (b blocks) heads() int { return 2 * panelRows * b.kinds() }
 func (b blocks) each() int  { return panelRows * (b.subs*b.kinds() + 4*(b.low+b.high)) }
 
-// span is the k's that share heads, and the bytes of a panel that they take.
+// span returns the k's that share heads, and their bytes in a panel.
 func (b blocks) span() (k, bytes int) {
 	if b.subs == 0 {
 		return 32, b.heads() + b.each()
@@ -51,13 +50,13 @@ func (b blocks) span() (k, bytes int) {
 	return 128, b.heads() + 4*b.each()
 }
 
-// bytes of cols k's of a panel.
+// bytes returns the bytes of cols k's of a panel.
 func (b blocks) bytes(cols int64) int64 {
 	k, n := b.span()
 	return cols / int64(k) * int64(n)
 }
 
-// packBlocks stores a row of f's blocks as lane of a panel; high stores the high bits.
+// packBlocks stores a row of f's blocks as a lane of a panel; high stores the high bits.
 func packBlocks(f kernels.Format, panel []byte, lane int, src []byte, high func(dst, codes []byte, bits, from int)) {
 	b := blocksOf[f]
 	elems, size := f.Block()
@@ -72,7 +71,7 @@ func packBlocks(f kernels.Format, panel []byte, lane int, src []byte, high func(
 	}
 }
 
-// pack stores the codes from k on, n of them.
+// pack stores n codes from k on.
 func (b blocks) pack(x *block, k, n int, dst []byte, lane int, high func(dst, codes []byte, bits, from int)) {
 	le := binary.LittleEndian
 	le.PutUint16(dst[2*lane:], x.d)
@@ -98,7 +97,7 @@ func (b blocks) pack(x *block, k, n int, dst []byte, lane int, high func(dst, co
 	}
 }
 
-// fields puts bits of 32 codes, from a bit on, into dwords a panel's row apart.
+// fields stores bits of 32 codes, from bit `from` on, in dwords one panel row apart.
 func fields(dst, codes []byte, bits, from int) {
 	per := 32 / bits
 	for w := range bits {
@@ -110,8 +109,8 @@ func fields(dst, codes []byte, bits, from int) {
 	}
 }
 
-// byteFields is fields in the order of linear_int8.h: a byte has bits of one code of each of
-// several vectors of four.
+// byteFields is fields in the order of native/linear/int8/int8.h: a byte has bits of one code
+// of each of several vectors of four.
 func byteFields(dst, codes []byte, bits, from int) {
 	per := 8 / bits
 	for k, c := range codes {
@@ -124,7 +123,7 @@ func byteFields(dst, codes []byte, bits, from int) {
 	}
 }
 
-// nibbles takes the low halves of 16 bytes, then the high ones.
+// nibbles unpacks the low halves of 16 bytes, then the high halves.
 func nibbles(src []byte, codes []byte) {
 	for i, q := range src[:16] {
 		codes[i], codes[i+16] = q&15, q>>4
@@ -162,7 +161,7 @@ func readQ2_K(src []byte, x *block) {
 	pairs(src[16:80], x.codes[:])
 }
 
-// pairs takes the codes of two bits of Q2_K and Q3_K.
+// pairs unpacks the 2-bit codes of Q2_K and Q3_K.
 func pairs(src, codes []byte) {
 	for i := range codes {
 		codes[i] = src[i/128*32+i%32] >> (i % 128 / 32 * 2) & 3

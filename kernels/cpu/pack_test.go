@@ -18,9 +18,8 @@ func randomBytes(n int64) []byte {
 	return b
 }
 
-// TestPackRowsInAnyOrder says that a weight packs the same whatever the runs of
-// rows it comes in, and that no byte but the padding is left alone; nibbles are apart
-// from their neighbours then.
+// TestPackRowsInAnyOrder checks that a weight packs to the same bytes for any runs of rows. The
+// packed bytes must be those of the source and zeros, except where nibbles are rearranged.
 func TestPackRowsInAnyOrder(t *testing.T) {
 	for _, f := range SupportedFormats("generic") {
 		const rows = 100
@@ -49,7 +48,7 @@ func TestPackRowsInAnyOrder(t *testing.T) {
 	}
 }
 
-// histogram counts all byte values but zero.
+// histogram counts all byte values except zero.
 func histogram(b []byte) (h [256]int) {
 	for _, v := range b {
 		h[v]++
@@ -78,7 +77,7 @@ func TestPackRowsPanics(t *testing.T) {
 	}
 }
 
-// TestLinearLayout keeps packed sizes at the format's own plus the padding.
+// TestLinearLayout checks that packed sizes are the format's own plus the padding.
 func TestLinearLayout(t *testing.T) {
 	for _, c := range []struct {
 		f          kernels.Format

@@ -2,9 +2,9 @@ package cpu
 
 import "vapp.dev/kernels"
 
-// PanelVersion changes when PackRows or PackScales store a format in another way: files
-// of weights that were packed before are stale then. A test holds the packed bytes, and
-// says when to raise a number.
+// PanelVersion returns the version of the bytes that PackRows and PackScales store for a
+// format. Cached files of packed weights are stale when it changes. TestPanelVersions checks
+// the packed bytes and fails when a number must be raised.
 func PanelVersion(f kernels.Format) int {
 	switch f {
 	case kernels.Q8_0:

@@ -14,8 +14,8 @@ import (
 
 var updatePanels = flag.Bool("update-panels", false, "write testdata/panels.txt")
 
-// TestPanelVersions holds what every format of every variant is packed to. Files of
-// packed weights outlive a binary: who changes the bytes raises PanelVersion.
+// TestPanelVersions checks the packed bytes of every format and variant. Cache files of packed
+// weights outlive a binary: a change of the bytes needs a new PanelVersion.
 func TestPanelVersions(t *testing.T) {
 	const file = "testdata/panels.txt"
 	var got []string
@@ -53,7 +53,8 @@ func withInt8() []string {
 	return out
 }
 
-// packedSum is of a matrix with a panel that is not full, and scales where f has them.
+// packedSum returns the checksum of a packed matrix with a partial panel, and with scales if f
+// has them.
 func packedSum(t *testing.T, variant string, f kernels.Format) uint32 {
 	const rows, cols = panelRows + 8, 512
 	m := Matrix{Variant: variant, Format: f, Rows: rows, Cols: cols}

@@ -8,9 +8,9 @@ import (
 	"vapp.dev/kernels/cpu/native"
 )
 
-// QuantizeE4M3 stores a row x as F8E4M3 in dst [len(x)] and returns its scale,
-// max|x|/448, or 1 for zeros: what x was divided by, in float32, before it was rounded
-// to the nearest, ties to even. ok is false where x has a NaN or an infinity.
+// QuantizeE4M3 stores a row x as F8E4M3 in dst [len(x)] and returns its scale: max|x|/448, or 1
+// for zeros. x is divided by the scale in float32, then rounded to nearest, ties to even. ok is
+// false if x has a NaN or an infinity.
 func QuantizeE4M3(x []float32, dst []byte) (scale float32, ok bool) {
 	if len(dst) != len(x) {
 		panic("cpu: QuantizeE4M3: lengths differ")

@@ -12,7 +12,7 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// TestQuantizeE4M3 compares with the oracle, ties and numbers without a leading one included.
+// TestQuantizeE4M3 compares with the oracle, including ties and subnormals.
 func TestQuantizeE4M3(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	x := []float32{448, -448, 0, float32(math.Copysign(0, -1)), 0x1p-9, 0x1p-10, 3 * 0x1p-10, 17, 19, 0x1.fp-7, 0x1.fffp-7, 447, 432, 433}
@@ -47,7 +47,7 @@ func TestQuantizeE4M3(t *testing.T) {
 	}
 }
 
-// TestExpertMirrors compares the Go structs with C's.
+// TestExpertMirrors compares the sizes of the Go structs with those of C.
 func TestExpertMirrors(t *testing.T) {
 	_, stack, experts := native.StructSizes()
 	if stack != unsafe.Sizeof(Stack{}) || experts != unsafe.Sizeof(Experts{}) {

@@ -9,8 +9,8 @@ import (
 	"vapp.dev/kernels/cpu/isatest"
 )
 
-// TestTilesAsked: this binary runs kernels of AMX only after it has asked the system for the
-// tile registers, whichever way it gets at them.
+// TestTilesAsked checks that this binary runs kernels of AMX only after it has asked the system
+// for the tile registers, on every path to a kernel.
 func TestTilesAsked(t *testing.T) {
 	linear := func(variant string, f kernels.Format) func() bool {
 		return func() bool { _, ok := LinearFor(variant, f); return ok }

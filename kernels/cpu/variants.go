@@ -6,7 +6,7 @@ import (
 	"vapp.dev/kernels/cpu/isa"
 )
 
-// The variants; package isa says which instructions each has.
+// The variants; package isa lists the instructions of each.
 const (
 	Generic    = isa.Generic
 	AVX2       = isa.AVX2
@@ -15,12 +15,12 @@ const (
 	AMX        = isa.AMX
 )
 
-// Variants returns the variants that this process may run, the best first. It asks the system
-// for the tile registers of AMX where the processor has them.
+// Variants returns the variants that this process may run, the best first. On a processor with
+// AMX it asks the system for the tile registers.
 func Variants() []string { return isa.Variants() }
 
-// AMXRefused returns why this process may not run AMX on a processor that has it; nil on others,
-// and where it may.
+// AMXRefused returns why this process may not run AMX on a processor that has it. It returns
+// nil if the process may, or the processor has no AMX.
 func AMXRefused() error {
 	err := isa.Tiles()
 	if errors.Is(err, isa.ErrNoAMX) {

@@ -50,8 +50,8 @@ type AnglesArgs struct {
 	Joined, _                                             int32
 }
 
-// RopeArgs: rope_ and the format of K and V. A block for each row, a warp for each head
-// in turn.
+// RopeArgs: rope_ with the format of K and V. A block for each row, a warp for each head in
+// turn.
 type RopeArgs struct {
 	QKV, Angles, Q, K, V, Gate, WQ, WK Ptr
 	Heads, KVHeads, HeadDim, Rotary    int32
@@ -77,7 +77,7 @@ type ElementsArgs struct {
 	Act     int32
 }
 
-// Pages is where one layer's keys and values lie (kernels/ref: Pages).
+// Pages locates one layer's keys and values (kernels/ref: Pages).
 type Pages struct {
 	Arena, Tables        Ptr
 	PageBytes, SlabBytes int64
@@ -88,8 +88,8 @@ type Pages struct {
 	PerSlab, _           int32
 }
 
-// StoreArgs: store_kv_8, store_kv_16, store_kv_32 (by the bits of a number), a block for
-// 16 rows of a head; store_tokens, a thread for each row.
+// StoreArgs: store_kv_8, store_kv_16, store_kv_32 (by the bits of a number), a block for 16
+// rows of a head; store_tokens, a thread for each row.
 type StoreArgs struct {
 	Pages                                  Pages
 	K, V, Positions, Seq, First, Kept, IDs Ptr
@@ -97,14 +97,14 @@ type StoreArgs struct {
 	Rows, By                               int32
 }
 
-// PackArgs: linear_pack_ and the numbers that X is rounded to. See Rounding for the grid.
+// PackArgs: linear_pack_ with the format that X is rounded to. See Rounding for the grid.
 type PackArgs struct {
 	X, Y, Sums, Order      Ptr
 	Rows, In, Group, Words int32 // Words 1: for linear_wide; 2: [_, In] row by row
-	Most, _                int32 // not 0: Sums are [groups, rows], of rows up to a multiple of LibraryUnit or Most
+	Most, _                int32 // if not 0, Sums are [groups, rows], with rows padded to a multiple of LibraryUnit or to Most
 }
 
-// NormPackArgs: norm_pack_ and the numbers that X is rounded to.
+// NormPackArgs: norm_pack_ with the format that X is rounded to.
 type NormPackArgs struct {
 	Pack               PackArgs
 	Residual, W, Plain Ptr
@@ -112,8 +112,8 @@ type NormPackArgs struct {
 	_                  int32
 }
 
-// GLUPackArgs: glu_pack_ and the numbers that X is rounded to; Pack.In is the columns of
-// what is packed, X has twice as many.
+// GLUPackArgs: glu_pack_ with the format that X is rounded to. Pack.In is the number of packed
+// columns; X has twice as many.
 type GLUPackArgs struct {
 	Pack                PackArgs
 	Act, Paired         int32
@@ -121,28 +121,29 @@ type GLUPackArgs struct {
 	_                   int32
 }
 
-// LibraryArgs are a product by cuBLASLt: Y [Rows, Out] in float32 = X [Rows, In] · Wᵀ + Bias, W [Out,
-// In] and X of one format, all row by row. Most is the most rows that a launch has: X and Y have room
-// for as many. 8-bit floats have scales in float32: Scales are [Out] and Sums [Most], or, where Blocks is 1,
-// Scales [Out/128, BlocksAcross(In)] and Sums [In/128, rows that are computed]; Bias is linear_bias's.
+// LibraryArgs is a product by cuBLASLt: Y [Rows, Out] in float32 = X [Rows, In] · Wᵀ + Bias,
+// with W [Out, In] and X of one format, all row by row. Most is the largest number of rows of a
+// launch, for which X and Y have memory. 8-bit floats have float32 scales: Scales are [Out] and
+// Sums [Most]; or, with Blocks 1, Scales are [Out/128, BlocksAcross(In)] and Sums [In/128,
+// computed rows]. Bias is added by linear_bias.
 type LibraryArgs struct {
 	W, X, Scales, Sums, Bias, Y, Workspace Ptr
 	In, Out, Most, Rows                    int32
 	Blocks, _                              int32
 }
 
-// LinearBiasArgs: linear_bias. A thread for each four numbers of Y, of which there are N times 4, in rows
-// of Out times 4.
+// LinearBiasArgs: linear_bias. A thread for each four elements of Y: N fours, in rows of Out
+// fours.
 type LinearBiasArgs struct {
 	Y, Bias Ptr
 	N       int64
 	Out, _  int32
 }
 
-// LinearArgs: linear_ and the format, then _x8 where X is rounded to it, then _8, _16, _64, by
-// the rows of a block, or _tile or _wide, of 128, or, of matrices that lie row by row, _plain_8 or
-// _plain_16: see Linear for the launch; linear_f32, blocks
-// of four rows by 8 features.
+// LinearArgs: linear_ and the format of W; then _x8 if X is rounded to that format; then the
+// rows of a block: _8, _16, _64, or _tile and _wide with 128. Matrices stored row by row have
+// _plain_8 or _plain_16. See Linear for the launch. linear_f32 has blocks of four rows by 8
+// features.
 type LinearArgs struct {
 	W, X, Sums, Scales, Bias, Y              Ptr
 	Experts, Partial, Arrived                Ptr
@@ -153,7 +154,7 @@ type LinearArgs struct {
 	XSteps, _                                int32
 }
 
-// EmbedPackedArgs: embed_packed_ and the format. A block for each row.
+// EmbedPackedArgs: embed_packed_ with the format. A block for each row.
 type EmbedPackedArgs struct {
 	IDs   Ptr
 	Table LinearArgs
@@ -162,9 +163,9 @@ type EmbedPackedArgs struct {
 	Row0  int32
 }
 
-// AttentionArgs: attention_ and the format, head dimensions and _few or _many, see
-// ChooseAttention; with Rebuild, half of Pages.HeadDim and of Pages.KeyDim are multiples of
-// 8; attention_join, a block for each token (Blocks' x) and head (y).
+// AttentionArgs: attention_ with the format, head dimension and _few or _many, see
+// ChooseAttention. With Rebuild, half of Pages.HeadDim and half of Pages.KeyDim are multiples
+// of 8. attention_join: a block for each token (Blocks' x) and head (y).
 type AttentionArgs struct {
 	Pages                              Pages
 	Q, K, V, Y, Sinks                  Ptr
@@ -175,8 +176,8 @@ type AttentionArgs struct {
 	Splits, _                          int32
 }
 
-// AheadArgs: ahead. A warp for each sequence; First and At are what AttentionArgs have for
-// First and Positions.
+// AheadArgs: ahead. A warp for each sequence. First and At become First and Positions of
+// AttentionArgs.
 type AheadArgs struct {
 	Kept, Positions, Tables, First, At Ptr
 	Seqs, Width, Block, By             int32
@@ -194,8 +195,9 @@ type OrderArgs struct {
 	Picks, Top, Experts, Block, Blocks, _ int32
 }
 
-// ExpertsArgs: experts_f32_4 and experts_f32_64, blocks of so many rows: see ChooseExperts for the
-// launch. Y has a row for each of all blocks, Order says which of them there are.
+// ExpertsArgs: experts_f32_4 and experts_f32_64, with that many rows in a block: see
+// ChooseExperts for the launch. Y has a row for every row of all blocks; Order marks the rows
+// that exist.
 type ExpertsArgs struct {
 	X, Order, Owner, W, Bias, Y Ptr
 	In, Out, Placed, _          int32
@@ -207,10 +209,10 @@ type CombineArgs struct {
 	Cols, Top            int32
 }
 
-// SampleArgs: sample_edit, sample_weigh, sample_draw and sample_report, one after the other:
-// blocks of whole warps, of sample_draw at most SampleDrawThreads, for Slices slices (Blocks'
-// x) of a row (y); shared memory of SampleShared bytes for sample_edit and of
-// SampleDrawShared for sample_draw. Raw is read of rows that want logprobs of logits that are
+// SampleArgs: sample_edit, sample_weigh, sample_draw and sample_report, one after the other.
+// They have blocks of whole warps for Slices slices (Blocks' x) of a row (y); sample_draw has
+// at most SampleDrawThreads. sample_edit needs SampleShared bytes of shared memory, sample_draw
+// SampleDrawShared. Raw holds the raw logits of rows that want logprobs and whose logits are
 // edited.
 type SampleArgs struct {
 	Logits, Rows, Grammar, Allowed, Bias, Raw Ptr
@@ -219,30 +221,30 @@ type SampleArgs struct {
 	Pages                                     Pages
 	Plane                                     int64
 	Vocab, Words, BiasWidth, TopWidth         int32
-	Room                                      Ptr // SampleRoom for each row; what it holds before does not count
+	Room                                      Ptr // SampleRoom bytes for each row; previous content does not matter
 	Slices, _                                 int32
 }
 
-// SampleShared is the counters of tokens that a history is counted by: with what the
-// kernels hold besides, less than the 48 KiB that a block has without being asked.
+// SampleShared is the size of the counters of history tokens: with the kernels' other shared
+// memory, it stays below the 48 KiB that every block may have.
 const SampleShared = 4 * 11264
 
-// SampleDrawThreads is the most of a block of sample_draw.
+// SampleDrawThreads is the largest block of sample_draw.
 const SampleDrawThreads = 512
 
-// SampleDrawShared is a row's candidates at the edges.
+// SampleDrawShared is the size of a row's candidates at the edges.
 const SampleDrawShared = 2048 * 16
 
-// SampleSlices is into how many slices rows of vocab numbers are split on a device of so many
-// multiprocessors.
+// SampleSlices returns the number of slices of a row of vocab logits, on a device with that
+// many multiprocessors.
 func SampleSlices(rows, vocab, processors int) int {
 	return max(1, min(64, processors/max(1, rows), vocab/2048))
 }
 
-// SampleRoom is the bytes of a row that slices share.
+// SampleRoom is the bytes of workspace that the slices of a row share.
 const SampleRoom = 32 << 10
 
-// SampleRow is how a row becomes a token: engine/backend's, byte for byte.
+// SampleRow holds the sampling parameters of a row: engine/backend's SampleRow, byte for byte.
 type SampleRow struct {
 	Seed                            uint64
 	Position, Seq                   int32
@@ -254,7 +256,7 @@ type SampleRow struct {
 	_                               [3]int32
 }
 
-// Flags of a SampleRow, engine/backend's.
+// Flags of a SampleRow, as in engine/backend.
 const (
 	UseGrammar = 1 << iota
 	UseAllowed
@@ -262,13 +264,13 @@ const (
 	UseTarget
 )
 
-// BiasEntry is added to the logit of a token, engine/backend's.
+// BiasEntry is added to the logit of a token, as in engine/backend.
 type BiasEntry struct {
 	Token int32
 	Value float32
 }
 
-// States is where the recurrent states of a class lie, and the checkpoints of them.
+// States locates the recurrent states of a class and their snapshots (Marks).
 type States struct {
 	Pages                        Pages
 	Marks                        Ptr
@@ -279,34 +281,34 @@ type States struct {
 	MatrixBytes, InputBytes      int64
 }
 
-// ConvArgs: conv_f32, conv_bf16, conv_f16, by the format of the inputs kept. A thread for
-// each column (Blocks' x) of a sequence (y) in runs of ConvRun tokens (z: any number of
-// blocks); kernels of at most 8.
+// ConvArgs: conv_f32, conv_bf16, conv_f16, by the format of the stored inputs. A thread for
+// each column (Blocks' x) of a sequence (y), which takes runs of ConvRun tokens (z: any number
+// of blocks). Kernels have at most 8 taps.
 type ConvArgs struct {
 	States                    States
 	X, W, Y, First, Positions Ptr
 	Kernel, _                 int32
 }
 
-// ConvRun is the tokens that a thread of conv walks.
+// ConvRun is the tokens of a thread of conv.
 const ConvRun = 32
 
-// DeltaArgs: delta, for sequences of fewer than Least tokens (0: all), 128 threads for 32
-// columns (Blocks' x) of a value head (y) of a sequence (z); for the others delta_chunks,
-// 128 threads for a chunk (x: DeltaChunks) of a value head (y), and then delta_prompt, blocks
-// as for delta. Keys of at most 128.
+// DeltaArgs. delta is for sequences of fewer than Least tokens (0: all): 128 threads for 32
+// columns (Blocks' x) of a value head (y) of a sequence (z). For other sequences delta_chunks
+// has 128 threads for a chunk (x: DeltaChunks) of a value head (y); delta_prompt follows, with
+// the blocks of delta. Keys have at most 128 dimensions.
 type DeltaArgs struct {
 	States                    States
 	QKV, BA, ALog, Bias, Y    Ptr
 	First, Positions, Samples Ptr
-	Work                      Ptr // DeltaWork bytes, of the chunked kernels
+	Work                      Ptr // DeltaWork bytes, for the chunked kernels
 	KeyHeads, ValueHeads      int32
 	KeyDim, ValueDim          int32
 	SampleCount, Least        int32
 	Seqs, _                   int32
 }
 
-// DeltaLeast is from how many tokens of a sequence on chunks are faster.
+// DeltaLeast is the number of tokens of a sequence from which on chunks are faster.
 const DeltaLeast = 16
 
 // Bytes of shared memory of delta_chunks and delta_prompt.
@@ -315,11 +317,11 @@ const (
 	DeltaPromptShared = 4 * (64*132 + 128*36 + 64*68 + 2*64*36)
 )
 
-// DeltaChunks is the most chunks, which begin at multiples of 64, that tokens of seqs
-// sequences have.
+// DeltaChunks returns the largest number of chunks for tokens of seqs sequences; chunks begin
+// at multiples of 64.
 func DeltaChunks(tokens, seqs int) int { return min(tokens, tokens/64+2*seqs) }
 
-// DeltaWork is the bytes that delta_chunks leaves for delta_prompt.
+// DeltaWork returns the bytes that delta_chunks passes to delta_prompt.
 func DeltaWork(tokens, valueHeads int) int64 { return int64(tokens) * int64(valueHeads) * 2 * 64 * 4 }
 
 // DraftArgs: drafted, verify. One block.

@@ -1,70 +1,70 @@
-// Attention over paged keys and values and the step's own, on the matrix units: blocks of
-// query rows meet tiles of keys, the softmax runs along (Dao et al., FlashAttention-2).
+// Attention over paged keys and values and those of this step, on the matrix units: blocks of
+// query rows, tiles of keys, and an online softmax (Dao et al., FlashAttention-2).
 //
-// A query row is a token and one of the heads that share a KV head, so that a decoding
-// sequence fills the 16 rows of a multiplication as far as its heads do. Tiles lie at
-// absolute positions; those of pages come first, then the step's own. A tile that both
-// have is taken twice, each time without the other's keys.
+// A query row is a token and one of the heads that share a KV head, so that the heads of a
+// decoding sequence share the 16 rows of a multiplication. Tiles are at absolute positions;
+// tiles from pages come first, then those of this step. A tile with keys of both kinds is
+// computed twice, each time with one kind of keys.
 #include "pages.cuh"
 #include "weights.cuh"
 
 struct AttentionArgs {
   Pages pages;
   const float *q;        // [T, heads·head_dim]
-  const void *k, *v;     // [T, kv_heads·head_dim], stored as the pages are
+  const void *k, *v;     // [T, kv_heads·head_dim], in the format of the pages
   float *y;              // [T, heads·head_dim]
   const float *sinks;    // [heads] or null
   const int *first;      // [seqs+1]
   const int *positions;  // [T]
-  const float *rebuild;  // [head_dim] or null: keys' numbers that pages do not store are those of values times it
-  float *partial;        // with splits > 1: [T, heads, splits, head_dim+2]: Σ, largest score, Σ of weights
-  const int *items;      // [T] or null: the position behind the item that a token stands for a part of; it sees so far
+  const float *rebuild;  // [head_dim] or null: factor from a value to a key's dimension that pages do not store
+  float *partial;        // with splits > 1: [T, heads, splits, head_dim+2]: weighted values, largest score, sum of weights
+  const int *items;      // [T] or null: the position after the item that a token belongs to; the token sees up to it
   float scale, softcap;
   int seqs, heads;
   int window;              // positions that a token sees, its own included; 0: all
-  int both;                // 1: tokens see those behind them, and there are no pages
-  int splits;              // blocks that share what a block of rows sees
+  int bidirectional;       // 1: tokens see the tokens after them, and there are no pages
+  int splits;              // blocks that share the keys of a block of rows
 };
 
 constexpr float kLog2e = 1.4426950408889634f;
 
-// Shape of a block. D: dimensions of a head, rounded up; V: of them, those of the output
-// that a block computes; Keys: of a tile. A block for few rows has 16 and its warps share
-// the keys of a tile; one for many has 64, 16 a warp.
-template <int D_, int V_, int Keys_, int Stages_, int Store_, bool Few_>
+// The shape of a block. D: head dimension, rounded up. V: output dimensions of a block. Keys:
+// keys of a tile. A decode block has 16 rows, and its warps share the keys of a tile. Other
+// blocks have 64 rows, 16 for each warp.
+template <int D_, int V_, int Keys_, int Stages_, int Store_, bool Decode_>
 struct Shape {
   static constexpr int D = D_, V = V_, Keys = Keys_, Stages = Stages_, Store = Store_;
-  static constexpr bool Few = Few_;
-  static constexpr int kWarps = Few ? Keys / 16 : 4, kThreads = 32 * kWarps, kRows = Few ? 16 : 64;
+  static constexpr bool Decode = Decode_;
+  static constexpr int kWarps = Decode ? Keys / 16 : 4, kThreads = 32 * kWarps, kRows = Decode ? 16 : 64;
   static constexpr int kQ = D + 8, kK = Keys + 8, kOwn = D + 8, kV = V + 8;  // strides in shared memory
-  static constexpr int kKeyRoom = D * kK > Keys * kOwn ? D * kK : Keys * kOwn, kStage = kKeyRoom + Keys * kV;
-  static constexpr int kTiles = (Few ? 16 : Keys) / 8;  // tiles of 8 keys of a warp
+  static constexpr int kKeyElements = D * kK > Keys * kOwn ? D * kK : Keys * kOwn, kStage = kKeyElements + Keys * kV;
+  static constexpr int kTiles = (Decode ? 16 : Keys) / 8;  // tiles of 8 keys for each warp
   static constexpr int kShared = 2 * (kRows * kQ + Stages * kStage);
 };
 
-// sequence_of finds which sequence, and which of its blocks of rows, a block is; false:
-// there are no more. Every warp looks for itself.
+// sequence_of finds the sequence of a block, and which of its blocks of rows this is; false:
+// there is none. Every warp does the search.
 DEVICE bool sequence_of(const AttentionArgs &a, int rows, int group, int *seq, int *block) {
   return part_of(a.seqs, blockIdx.x, seq, block, [&](int s) { return ceil_div((a.first[s + 1] - a.first[s]) * group, rows); });
 }
 
-// Where a tile's keys are.
+// Source locates the keys of a tile.
 struct Source {
   int history;  // positions before it are in pages
-  int skip;     // the block that the table begins with
+  int skip;     // the block that the page table begins with
   int seq, first, count, kv;
 };
 
-// numberless says whether one of four 8-bit floats is NaN or infinite.
+// nonfinite reports whether one of four 8-bit floats is a NaN or infinite.
 template <int Store>
-DEVICE uint32_t numberless(uint32_t word) {
+DEVICE uint32_t nonfinite(uint32_t word) {
   return ((word & 0x7f7f7f7fu) + (Store == kE4M3 ? 0x01010101u : 0x04040404u)) & 0x80808080u;
 }
 
-// widen8 makes bf16 of 8 numbers of 8 bits.
+// widen8 converts eight 8-bit floats to bf16.
 template <int Store>
 DEVICE void widen8(uint16_t *to, uint2 v) {
-  if (numberless<Store>(v.x) | numberless<Store>(v.y)) {  // NaN and infinities are no numbers by their bits
+  if (nonfinite<Store>(v.x) | nonfinite<Store>(v.y)) {  // the bit trick below does not hold for NaNs and infinities
 #pragma unroll 1
     for (int i = 0; i < 4; i++) {
       uint32_t two = (i < 2 ? v.x : v.y) >> 16 * (i % 2);
@@ -78,19 +78,19 @@ DEVICE void widen8(uint16_t *to, uint2 v) {
                             eight_bits(v.y, 1, shift, power));
 }
 
-// Chunk is 8 numbers on their way to shared memory: no from, zeros; no to, nothing.
+// Chunk is a copy of 8 numbers to shared memory; from null: zeros; to null: no copy.
 template <class T>
 struct Chunk {
   const T *from;
   uint16_t *to;
 };
 
-// bring moves N chunks of a thread as the matrix units take them; of gives the i-th. Those of
-// 16 bits are copied without waiting; of 8 bits several are under way before the first is
-// widened. any is an address that nothing is read of. Few are written out, for registers;
-// whole says that all are.
+// fetch_chunks copies N chunks of a thread in the format of the matrix units; of(i) returns the
+// i-th. 16-bit numbers are copied asynchronously. Of 8-bit numbers several are loaded before
+// the first is widened. any is a valid address, from which nothing is read. whole unrolls all
+// N; otherwise long loops are unrolled in part, to save registers.
 template <int Store, int N, bool whole, class Of>
-DEVICE void bring(const void *any, Of of) {
+DEVICE void fetch_chunks(const void *any, Of of) {
   [[maybe_unused]] constexpr int kUnrolled = whole || N <= 8 ? N : 4;
   if constexpr (Store == kBF16 || Store == kF16) {
 #pragma unroll kUnrolled
@@ -117,31 +117,32 @@ DEVICE void bring(const void *any, Of of) {
   }
 }
 
-// stored_key is which of a key's stored numbers is its d-th; −1: none is.
+// stored_key returns the index of dimension d among a key's stored dimensions; −1: it is not
+// stored.
 DEVICE int stored_key(const Pages &p, int d) {
   if (p.key_dim == p.head_dim) return d;
   int half = p.head_dim / 2, kept = p.key_dim / 2, upper = d >= half, i = d - upper * half;
   return i < kept ? upper * kept + i : -1;
 }
 
-// rebuilt8 makes 8 numbers of keys of values: get gives a value's, times what it is
-// multiplied by.
+// rebuild8 computes 8 key elements from values; get returns a value times its factor.
 template <int Store, class Get>
-DEVICE void rebuilt8(uint16_t *to, Get get) {
+DEVICE void rebuild8(uint16_t *to, Get get) {
   uint32_t w[4];
 #pragma unroll
   for (int i = 0; i < 4; i++) w[i] = Store == kF16 ? to_f16x2(get(2 * i), get(2 * i + 1)) : to_bf16x2(get(2 * i), get(2 * i + 1));
   *(uint4 *)to = make_uint4(w[0], w[1], w[2], w[3]);
 }
 
-// fetch_paged brings the keys of positions from base on, by dimension, and their values.
-// Threads look pages up once for all their keys' numbers, and for values once for each 16
-// positions, which a page has whole.
+// fetch_paged fetches the keys from position base on, by dimension, and their values. A thread
+// looks up one page for all its dimensions of keys, and one page for each 16 positions of
+// values, which are always in one page.
 template <class S>
 DEVICE void fetch_paged(const AttentionArgs &a, const Source &o, int base, uint16_t *keys, uint16_t *values) {
   using T = typename Stored<S::Store>::type;
   const Pages &p = a.pages;
-  // at is what the page of a position has from offset on; null where the history has none.
+  // at returns the address at `offset` in the page of a position; null: the position is
+  // not in the history.
   auto at = [&](int position, long long offset) -> const T * {
     int block = position / p.block;
     if (position >= o.history || block < o.skip) return nullptr;
@@ -151,7 +152,7 @@ DEVICE void fetch_paged(const AttentionArgs &a, const Source &o, int base, uint1
   int position = base + int(threadIdx.x) % across * 8, d0 = threadIdx.x / across;
   const T *page = at(position, p.k);
   if (page != nullptr) page += size_t(o.kv) * p.key_dim * p.block + position % p.block;
-  bring<S::Store, S::D / rows, false>(a.q, [&](int i) {
+  fetch_chunks<S::Store, S::D / rows, false>(a.q, [&](int i) {
     int d = d0 + i * rows, row = d < p.head_dim ? stored_key(p, d) : 0;
     bool there = d < p.head_dim && page != nullptr;
     return Chunk<T>{there ? page + size_t(row) * p.block : nullptr, there && row < 0 ? nullptr : keys + d * S::kK + position - base};
@@ -160,7 +161,7 @@ DEVICE void fetch_paged(const AttentionArgs &a, const Source &o, int base, uint1
     const T *v = at(position, p.v) + (size_t(o.kv) * p.block + position % p.block) * p.head_dim;
     for (int d = d0; d < p.head_dim; d += rows)
       if (stored_key(p, d) < 0)
-        rebuilt8<S::Store>(keys + d * S::kK + position - base,
+        rebuild8<S::Store>(keys + d * S::kK + position - base,
                            [&](int i) { return position + i < o.history ? Stored<S::Store>::read(v[i * p.head_dim + d]) * a.rebuild[d] : 0.0f; });
   }
   constexpr int wide = S::V / 8, tall = S::kThreads / wide, runs = S::Keys / 16, each = 16 / tall;
@@ -171,14 +172,14 @@ DEVICE void fetch_paged(const AttentionArgs &a, const Source &o, int base, uint1
     pages[r] = part < p.head_dim ? at(base + 16 * r, p.v) : nullptr;
     if (pages[r] != nullptr) pages[r] += (size_t(o.kv) * p.block + (base + 16 * r) % p.block) * p.head_dim + part;
   }
-  bring<S::Store, runs * each, true>(a.q, [&](int i) {
+  fetch_chunks<S::Store, runs * each, true>(a.q, [&](int i) {
     int inside = key0 + i % each * tall, key = i / each * 16 + inside;
     bool there = pages[i / each] != nullptr && base + key < o.history;
     return Chunk<T>{there ? pages[i / each] + size_t(inside) * p.head_dim : nullptr, values + key * S::kV + d};
   });
 }
 
-// fetch_own brings those of the step's tokens, both by key.
+// fetch_own fetches the keys and values of this step's tokens, both by key.
 template <class S>
 DEVICE void fetch_own(const AttentionArgs &a, const Source &o, int base, uint16_t *keys, uint16_t *values) {
   using T = typename Stored<S::Store>::type;
@@ -188,10 +189,10 @@ DEVICE void fetch_own(const AttentionArgs &a, const Source &o, int base, uint16_
     return token < 0 || token >= o.count ? nullptr : (const T *)x + (size_t(o.first + token) * p.kv_heads + o.kv) * p.head_dim;
   };
   constexpr int across = S::D / 8, wide = S::V / 8;
-  bring<S::Store, S::Keys * across / S::kThreads, false>(a.q, [&](int i) {
+  fetch_chunks<S::Store, S::Keys * across / S::kThreads, false>(a.q, [&](int i) {
     int c = threadIdx.x + i * S::kThreads, key = c / across, d = c % across * 8;
     const T *from = d < p.head_dim ? row(a.k, key) : nullptr;
-    bool made = from != nullptr && stored_key(p, d) < 0;  // all 8 or none: halves and what is stored of them are multiples of 8
+    bool made = from != nullptr && stored_key(p, d) < 0;  // all 8 or none: the stored part of each half is a multiple of 8
     return Chunk<T>{from == nullptr ? from : from + d, made ? nullptr : keys + key * S::kOwn + d};
   });
   if (a.rebuild != nullptr)
@@ -199,10 +200,10 @@ DEVICE void fetch_own(const AttentionArgs &a, const Source &o, int base, uint16_
       int key = c / across, d = c % across * 8;
       const T *v = d < p.head_dim ? row(a.v, key) : nullptr;
       if (v == nullptr || stored_key(p, d) >= 0) continue;
-      rebuilt8<S::Store>(keys + key * S::kOwn + d, [&](int i) { return Stored<S::Store>::read(v[d + i]) * a.rebuild[d + i]; });
+      rebuild8<S::Store>(keys + key * S::kOwn + d, [&](int i) { return Stored<S::Store>::read(v[d + i]) * a.rebuild[d + i]; });
     }
   int part = blockIdx.y / p.kv_heads * S::V;
-  bring<S::Store, S::Keys * wide / S::kThreads, false>(a.q, [&](int i) {
+  fetch_chunks<S::Store, S::Keys * wide / S::kThreads, false>(a.q, [&](int i) {
     int c = threadIdx.x + i * S::kThreads, key = c / wide, d = c % wide * 8;
     const T *from = part + d < p.head_dim ? row(a.v, key) : nullptr;
     return Chunk<T>{from == nullptr ? from : from + part + d, values + key * S::kV + d};
@@ -222,25 +223,26 @@ DEVICE uint32_t pair(float lo, float hi) {
   return S::Store == kF16 ? to_f16x2(lo, hi) : to_bf16x2(lo, hi);
 }
 
-// Rows is what a lane knows of its two query rows, g and g+8, and their softmax so far.
+// Rows is a lane's two query rows, g and g+8: the keys that they see, and their softmax so far.
 struct Rows {
-  int from[2], until[2];  // positions that they see; none: until is 0
+  int from[2], until[2];  // positions that they see: [from, until); until is 0 if there are none
   float most[2], sum[2];
 };
 
-// seen_from is the first position that the token at a position sees, seen_until the one
-// behind the last: its own, or of the sequence, or of the item that it stands for.
+// seen_from returns the first position that the token at a position sees. seen_until returns
+// the position after the last one: that of the token, of the sequence, or of the token's item.
 DEVICE int seen_from(const AttentionArgs &a, int at) { return a.window > 0 ? max(0, at - a.window + 1) : 0; }
 DEVICE int seen_until(const AttentionArgs &a, const Source &o, int token) {
   int at = o.history + token, end = o.history + o.count;
-  if (a.both) return end;
+  if (a.bidirectional) return end;
   if (a.items == nullptr) return at + 1;
   int until = min(max(at + 1, __ldg(a.items + o.first + token)), end);
   return a.window > 0 ? min(until, at + a.window) : until;
 }
 
-// split_range leaves of the positions that a block's rows see its split's: an equal number
-// of runs of kSplitKeys, which tiles do not straddle, for each split; the last may have none.
+// split_range reduces the positions that a block's rows see to those of its split. Each split
+// gets an equal number of runs of kSplitKeys, which no tile straddles; the last split may be
+// empty.
 constexpr int kSplitKeys = 64;
 DEVICE void split_range(const AttentionArgs &a, int *from, int *to) {
   if (a.splits == 1) return;
@@ -249,11 +251,11 @@ DEVICE void split_range(const AttentionArgs &a, int *from, int *to) {
   *to = min(*to, (first + int(blockIdx.z + 1) * runs) * kSplitKeys);
 }
 
-// scores is s = q·k of a warp's 16 rows and its keys.
+// scores computes s = q·k for a warp's 16 rows and its keys.
 template <class S>
 DEVICE void scores(float (&s)[S::kTiles][4], const uint16_t *q, const uint16_t *keys, bool own) {
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, m = lane >> 3, r = lane & 7;
-  int row0 = S::Few ? 0 : 16 * warp, key0 = S::Few ? 16 * warp : 0;
+  int row0 = S::Decode ? 0 : 16 * warp, key0 = S::Decode ? 16 * warp : 0;
 #pragma unroll 4
   for (int d = 0; d < S::D; d += 16) {
     uint32_t qa[4];
@@ -265,19 +267,19 @@ DEVICE void scores(float (&s)[S::kTiles][4], const uint16_t *q, const uint16_t *
       if (own)
         load_matrix(b, keys + (key + r) * S::kOwn + dim);
       else
-        load_matrix_turned(b, keys + (dim + r) * S::kK + key);
+        load_matrix_transposed(b, keys + (dim + r) * S::kK + key);
       product<S>(s[j], qa, b[0], b[1]);
       product<S>(s[j + 1], qa, b[2], b[3]);
     }
   }
 }
 
-// weigh turns scores at positions from base on into weights, moves the softmax on and
-// scales what was summed before.
+// softmax_tile turns the scores at positions from base on into weights, updates the running
+// softmax and rescales the earlier sums.
 template <class S>
-DEVICE void weigh(const AttentionArgs &a, const Source &o, Rows &rows, float (&s)[S::kTiles][4], float (&out)[S::V / 8][4], int base, bool own) {
+DEVICE void softmax_tile(const AttentionArgs &a, const Source &o, Rows &rows, float (&s)[S::kTiles][4], float (&out)[S::V / 8][4], int base, bool own) {
   int lane = threadIdx.x & 31, q = lane & 3;
-  int key0 = base + (S::Few ? 16 * int(threadIdx.x >> 5) : 0);
+  int key0 = base + (S::Decode ? 16 * int(threadIdx.x >> 5) : 0);
   float most[2] = {-INFINITY_F, -INFINITY_F};
 #pragma unroll
   for (int j = 0; j < S::kTiles; j++)
@@ -305,7 +307,7 @@ DEVICE void weigh(const AttentionArgs &a, const Source &o, Rows &rows, float (&s
 #pragma unroll
     for (int c = 0; c < 4; c++) {
       s[j][c] = s[j][c] == -INFINITY_F ? 0.0f : exp2f(s[j][c] - most[c / 2]);
-      rows.sum[c / 2] += s[j][c];  // of this lane's columns; lanes are added at the end
+      rows.sum[c / 2] += s[j][c];  // for this lane's columns; lanes are added at the end
     }
 #pragma unroll
   for (int d = 0; d < S::V / 8; d++)
@@ -317,29 +319,29 @@ DEVICE void weigh(const AttentionArgs &a, const Source &o, Rows &rows, float (&s
 template <class S>
 DEVICE void sum_values(float (&out)[S::V / 8][4], const float (&s)[S::kTiles][4], const uint16_t *values) {
   int lane = threadIdx.x & 31, m = lane >> 3, r = lane & 7;
-  int key0 = S::Few ? 16 * int(threadIdx.x >> 5) : 0;
+  int key0 = S::Decode ? 16 * int(threadIdx.x >> 5) : 0;
 #pragma unroll
   for (int j = 0; j < S::kTiles; j += 2) {
     uint32_t w[4] = {pair<S>(s[j][0], s[j][1]), pair<S>(s[j][2], s[j][3]), pair<S>(s[j + 1][0], s[j + 1][1]), pair<S>(s[j + 1][2], s[j + 1][3])};
 #pragma unroll
     for (int d = 0; d < S::V / 8; d += 2) {
       uint32_t b[4];
-      load_matrix_turned(b, values + (key0 + 8 * j + (m & 1) * 8 + r) * S::kV + 8 * d + (m >> 1) * 8);
+      load_matrix_transposed(b, values + (key0 + 8 * j + (m & 1) * 8 + r) * S::kV + 8 * d + (m >> 1) * 8);
       product<S>(out[d], w, b[0], b[1]);
       product<S>(out[d + 1], w, b[2], b[3]);
     }
   }
 }
 
-// join_warps brings together what the warps of a block for few rows have of their keys;
-// warp 0 has the result. room is 16·(V+2) floats a warp.
+// join_warps combines the results of the warps of a decode block; warp 0 has the result.
+// scratch holds 16·(V+2) floats for each warp.
 template <class S>
-DEVICE void join_warps(Rows &rows, float (&out)[S::V / 8][4], float *room) {
-  constexpr int kRoom = 16 * (S::V + 2);
+DEVICE void join_warps(Rows &rows, float (&out)[S::V / 8][4], float *scratch) {
+  constexpr int kWarpFloats = 16 * (S::V + 2);
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, q = lane & 3;
-  __syncthreads();  // the keys that lay there are done with
+  __syncthreads();  // all warps are done with the keys in scratch
   if (warp > 0) {
-    float *mine = room + warp * kRoom;
+    float *mine = scratch + warp * kWarpFloats;
 #pragma unroll
     for (int c = 0; c < 4; c++) {
       float *row = mine + (g + c / 2 * 8) * (S::V + 2);
@@ -356,7 +358,7 @@ DEVICE void join_warps(Rows &rows, float (&out)[S::V / 8][4], float *room) {
   for (int w = 1; w < S::kWarps; w++)
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      const float *row = room + w * kRoom + (g + 8 * i) * (S::V + 2);
+      const float *row = scratch + w * kWarpFloats + (g + 8 * i) * (S::V + 2);
       float most = fmaxf(rows.most[i], row[S::V]);
       float mine = rows.most[i] == -INFINITY_F ? 0.0f : exp2f(rows.most[i] - most);
       float theirs = row[S::V] == -INFINITY_F ? 0.0f : exp2f(row[S::V] - most);
@@ -369,8 +371,8 @@ DEVICE void join_warps(Rows &rows, float (&out)[S::V / 8][4], float *room) {
     }
 }
 
-// sink_of is what a head's sink adds to a softmax whose largest score is *most, which it
-// may move; scores are in powers of two.
+// with_sink adds a head's sink to the sum of a softmax whose largest score is *most, and
+// updates *most; scores are in powers of two.
 DEVICE float with_sink(const float *sinks, int head, float *most, float sum) {
   if (sinks == nullptr) return sum;
   float sink = sinks[head] * kLog2e, m = fmaxf(*most, sink);
@@ -379,8 +381,8 @@ DEVICE float with_sink(const float *sinks, int head, float *most, float sum) {
   return sum;
 }
 
-// attention: grid.x is blocks of rows, at most Σ over sequences of their rows / kRows
-// rounded up; grid.y the KV heads, once for each part of V dimensions; grid.z the splits.
+// attention: grid.x is blocks of rows, at most Σ over sequences of their rows / kRows, rounded
+// up; grid.y is the KV heads, once for each part of V dimensions; grid.z is the splits.
 template <class S>
 DEVICE void attention(const AttentionArgs &a) {
   DYNAMIC_SHARED(memory);
@@ -392,8 +394,8 @@ DEVICE void attention(const AttentionArgs &a) {
   if (!sequence_of(a, S::kRows, group, &o.seq, &block)) return;
   o.first = a.first[o.seq];
   o.count = a.first[o.seq + 1] - o.first;
-  o.history = a.both ? 0 : a.positions[o.first];
-  o.skip = first_kept(p, o.history);
+  o.history = a.bidirectional ? 0 : a.positions[o.first];
+  o.skip = first_block(p, o.history);
   int row0 = block * S::kRows, row1 = min(row0 + S::kRows, o.count * group);  // of the sequence
   uint16_t *queries = (uint16_t *)memory, *ring = queries + S::kRows * S::kQ;
   for (int i = threadIdx.x; i < S::kRows * (S::D / 2); i += S::kThreads) {
@@ -405,13 +407,13 @@ DEVICE void attention(const AttentionArgs &a) {
   Rows rows;
 #pragma unroll
   for (int i = 0; i < 2; i++) {
-    int row = row0 + (S::Few ? 0 : 16 * warp) + g + 8 * i;
+    int row = row0 + (S::Decode ? 0 : 16 * warp) + g + 8 * i;
     rows.from[i] = seen_from(a, o.history + row / group);
     rows.until[i] = row < row1 ? seen_until(a, o, row / group) : 0;
     rows.most[i] = -INFINITY_F;
     rows.sum[i] = 0.0f;
   }
-  // Positions that a row of the block sees, and of them the split's.
+  // Positions that any row of the block sees, limited to the split.
   int from = seen_from(a, o.history + row0 / group), to = 0;
   for (int t = row0 / group + lane; t <= (row1 - 1) / group; t += 32) to = max(to, seen_until(a, o, t));
 #pragma unroll
@@ -421,14 +423,14 @@ DEVICE void attention(const AttentionArgs &a) {
   int own0 = max(from, o.history) / S::Keys, tiles = paged + max(0, to > o.history ? ceil_div(to, S::Keys) - own0 : 0);
   auto base_of = [&](int t) { return (t < paged ? paged0 + t : own0 + t - paged) * S::Keys; };
   auto fetch = [&](int t) {
-    uint16_t *keys = ring + t % S::Stages * S::kStage, *values = keys + S::kKeyRoom;
+    uint16_t *keys = ring + t % S::Stages * S::kStage, *values = keys + S::kKeyElements;
     if (t < paged)
       fetch_paged<S>(a, o, base_of(t), keys, values);
     else
       fetch_own<S>(a, o, base_of(t), keys, values);
   };
   float out[S::V / 8][4] = {};
-  constexpr int kAhead = S::Stages - 1;  // tiles that are under way while one is computed
+  constexpr int kAhead = S::Stages - 1;  // tiles that are loading while one is computed
   for (int t = -kAhead; t < tiles; t++) {
     if (S::Stages == 1) __syncthreads();
     if (t + kAhead < tiles) fetch(t + kAhead);
@@ -439,8 +441,8 @@ DEVICE void attention(const AttentionArgs &a) {
     const uint16_t *keys = ring + t % S::Stages * S::kStage;
     float s[S::kTiles][4] = {};
     scores<S>(s, queries, keys, t >= paged);
-    weigh<S>(a, o, rows, s, out, base_of(t), t >= paged);
-    sum_values<S>(out, s, keys + S::kKeyRoom);
+    softmax_tile<S>(a, o, rows, s, out, base_of(t), t >= paged);
+    sum_values<S>(out, s, keys + S::kKeyElements);
     if (S::Stages > 1) __syncthreads();
   }
   copy_wait<0>();
@@ -449,13 +451,13 @@ DEVICE void attention(const AttentionArgs &a) {
     rows.sum[i] += __shfl_xor_sync(kAllLanes, rows.sum[i], 1);
     rows.sum[i] += __shfl_xor_sync(kAllLanes, rows.sum[i], 2);
   }
-  if (S::Few) {
+  if (S::Decode) {
     join_warps<S>(rows, out, (float *)ring);
     if (warp > 0) return;
   }
 #pragma unroll
   for (int i = 0; i < 2; i++) {
-    int row = row0 + (S::Few ? 0 : 16 * warp) + g + 8 * i;
+    int row = row0 + (S::Decode ? 0 : 16 * warp) + g + 8 * i;
     if (row >= row1) continue;
     int head = o.kv * group + row % group;
     size_t at = size_t(o.first + row / group) * a.heads + head;
@@ -480,7 +482,8 @@ DEVICE void attention(const AttentionArgs &a) {
   }
 }
 
-// attention_join makes y of the splits' parts: grid.x is the tokens, grid.y the heads.
+// attention_join computes y from the results of the splits: grid.x is the tokens, grid.y the
+// heads.
 KERNEL(attention_join, AttentionArgs, 256) {
   int head = blockIdx.y, d = a.pages.head_dim;
   size_t at = size_t(blockIdx.x) * a.heads + head;
@@ -506,7 +509,7 @@ KERNEL(attention_join, AttentionArgs, 256) {
 #define ATTENTION(name, Store, D, V, Keys, Stages)                                                                        \
   KERNEL(attention_##name##_##D##_few, AttentionArgs, 2 * Keys) { attention<Shape<D, V, Keys, Stages, Store, true>>(a); } \
   KERNEL(attention_##name##_##D##_many, AttentionArgs, 128) { attention<Shape<D, V, Keys, Stages, Store, false>>(a); }
-// Tiles of 16 keys fit into the 99 KiB that blocks of sm_89 and sm_120 may have.
+// Tiles of 16 keys fit in 99 KiB, the limit of a block on sm_89 and sm_120.
 #define ATTENTION_NARROW(name, Store, D, V, Stages) \
   KERNEL(attention_##name##_##D##_narrow, AttentionArgs, 128) { attention<Shape<D, V, 16, Stages, Store, false>>(a); }
 #define ATTENTIONS(name, Store)           \
@@ -522,15 +525,15 @@ ATTENTIONS(f16, kF16)
 ATTENTIONS(e4m3, kE4M3)
 ATTENTIONS(e5m2, kE5M2)
 
-// attention_f32 is attention of keys and values that are float32, all in float32: a warp
-// for each of a block's 8 query rows, tiles of 16 keys. Heads have any number of
-// dimensions up to 512. grid as above, of one part.
+// attention_f32 is attention for float32 keys and values, computed in float32: a warp for each
+// of a block's 8 query rows, tiles of 16 keys, heads of up to 512 dimensions. The grid is as
+// above, with one part.
 constexpr int kWideRows = 8, kWideKeys = 16, kWideDims = 512;
 
 KERNEL(attention_f32, AttentionArgs, 32 * kWideRows) {
   DYNAMIC_SHARED(memory);
   const Pages &p = a.pages;
-  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, d = p.head_dim, stride = d | 1;  // odd: keys lie in different banks
+  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, d = p.head_dim, stride = d | 1;  // an odd stride puts keys in different banks
   float *queries = (float *)memory, *keys = queries + kWideRows * d, *values = keys + kWideKeys * stride;
   int group = a.heads / p.kv_heads, block;
   Source o;
@@ -538,8 +541,8 @@ KERNEL(attention_f32, AttentionArgs, 32 * kWideRows) {
   if (!sequence_of(a, kWideRows, group, &o.seq, &block)) return;
   o.first = a.first[o.seq];
   o.count = a.first[o.seq + 1] - o.first;
-  o.history = a.both ? 0 : a.positions[o.first];
-  o.skip = first_kept(p, o.history);
+  o.history = a.bidirectional ? 0 : a.positions[o.first];
+  o.skip = first_block(p, o.history);
   int row0 = block * kWideRows, row1 = min(row0 + kWideRows, o.count * group), row = row0 + warp;
   int head = o.kv * group + row % group;
   size_t at = size_t(o.first + row / group) * a.heads + head;
@@ -550,7 +553,7 @@ KERNEL(attention_f32, AttentionArgs, 32 * kWideRows) {
   split_range(a, &from, &to);
   float out[kWideDims / 32] = {}, most = -INFINITY_F, sum = 0.0f;
   for (int base = from / kWideKeys * kWideKeys; base < to; base += kWideKeys) {
-    __syncthreads();  // the tile before is done with
+    __syncthreads();  // all warps are done with the previous tile
     for (int i = threadIdx.x; i < kWideKeys * d; i += blockDim.x) {
       int key = i / d, j = i % d, position = base + key, token = position - o.history;
       float k = 0.0f, v = 0.0f;
@@ -569,7 +572,7 @@ KERNEL(attention_f32, AttentionArgs, 32 * kWideRows) {
     }
     __syncthreads();
     int key = lane % kWideKeys, position = base + key;
-    float s = 0.0f;  // two lanes share a key: they take turns in its numbers
+    float s = 0.0f;  // two lanes share a key: each takes every other dimension
     for (int j = lane / kWideKeys; j < d; j += 2) s = fmaf(queries[warp * d + j], keys[key * stride + j], s);
     s = (s + __shfl_xor_sync(kAllLanes, s, kWideKeys)) * a.scale;
     if (a.softcap > 0.0f) s = a.softcap * tanhf(s / a.softcap);
@@ -583,7 +586,7 @@ KERNEL(attention_f32, AttentionArgs, 32 * kWideRows) {
     for (int i = 0; i < kWideDims / 32; i++) out[i] *= keep;
     for (int k = 0; k < kWideKeys; k++) {
       float w = __shfl_sync(kAllLanes, weight, k);
-      if (w == 0.0f) continue;  // all lanes alike
+      if (w == 0.0f) continue;  // the same for all lanes
 #pragma unroll
       for (int i = 0; i < kWideDims / 32; i++)
         if (32 * i + lane < d) out[i] = fmaf(w, values[k * stride + 32 * i + lane], out[i]);
@@ -606,22 +609,22 @@ KERNEL(attention_f32, AttentionArgs, 32 * kWideRows) {
     if (32 * i + lane < d) y[32 * i + lane] = out[i] * inverse;
 }
 
-// Rows that are sequences (engine/backend: Ahead): where each is, as attention is told of
-// a step's tokens.
+// For rows that are sequences (engine/backend: DraftPosition): the row and position of each, in
+// the form that attention takes.
 struct AheadArgs {
-  const int *kept;       // [seqs] token rows, −1: none
+  const int *accepted_row;  // [seqs] accepted token rows, −1: none
   const int *positions;  // [_] of token rows
   const int *tables;     // [seqs, width]
   int *first, *at;       // [seqs+1], [seqs]: a row for each sequence, and its position
   int seqs, width, block, by;
 };
 
-// ahead: a warp for each sequence. A position behind the table's first missing page is
-// where that begins; a sequence without a row is at 0, where it sees itself.
+// ahead: a warp for each sequence. A position after the table's first missing page becomes
+// the start of that page. A sequence without a row is at position 0, where it sees itself.
 KERNEL(ahead, AheadArgs, 256) {
   int s = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5), lane = threadIdx.x & 31;
   if (s >= a.seqs) return;
-  int token = a.kept[s], position = token < 0 ? 0 : a.positions[token] + a.by, blocks = ceil_div(position, a.block), missing = blocks;
+  int token = a.accepted_row[s], position = token < 0 ? 0 : a.positions[token] + a.by, blocks = ceil_div(position, a.block), missing = blocks;
   for (int b = lane; b < blocks; b += 32)
     if (b >= a.width || a.tables[size_t(s) * a.width + b] < 0) {
       missing = b;

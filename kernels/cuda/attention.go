@@ -6,21 +6,22 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Attention is one kernel of attention and its launch.
+// Attention is a kernel of attention and its launch.
 type Attention struct {
 	Kernel  string
 	Rows    int // query rows of a block: a token and one of the heads that share a KV head
-	Parts   int // blocks that share the dimensions of an output
+	Parts   int // blocks among which the dimensions of an output are divided
 	Threads int
 	Shared  int // bytes
 }
 
-// AttentionKeys is the least positions that a split has, of a sequence that has more.
+// AttentionKeys is the smallest number of positions of a split, in a sequence that has more.
 const AttentionKeys = 64
 
-// ChooseAttention is the kernel for keys and values stored as f, heads of dim up to 512, a
-// multiple of 8 but for F32, on a device whose blocks may have shared bytes; many: for
-// prompts. ok is false where there is none; every device that CUDA 13 knows has one.
+// ChooseAttention returns the kernel for keys and values stored as f and heads of dim
+// dimensions: up to 512, and a multiple of 8 except for F32. A block of the device may have
+// `shared` bytes of shared memory; many selects the kernel for prompts. ok is false if there is
+// none; every device that CUDA 13 supports has one.
 func ChooseAttention(f kernels.Format, dim int, many bool, shared int) (a Attention, ok bool) {
 	n, ok := Store(f)
 	if !ok || dim <= 0 || dim > 512 {
@@ -43,26 +44,26 @@ func ChooseAttention(f kernels.Format, dim int, many bool, shared int) (a Attent
 		d, v, keys, stages = 256, 256, 32, 2
 	}
 	a = Attention{Rows: 16, Parts: d / v, Threads: 2 * keys}
-	room := func() int { return 2 * (a.Rows*(d+8) + stages*(max(d*(keys+8), keys*(d+8))+keys*(v+8))) }
+	sharedBytes := func() int { return 2 * (a.Rows*(d+8) + stages*(max(d*(keys+8), keys*(d+8))+keys*(v+8))) }
 	name := "few"
 	if many {
 		a.Rows, a.Threads, name = 64, 128, "many"
-		if room() > shared && d > 128 {
+		if sharedBytes() > shared && d > 128 {
 			keys, name = 16, "narrow"
 		}
 	}
-	a.Shared = room()
+	a.Shared = sharedBytes()
 	a.Kernel = fmt.Sprintf("attention_%s_%d_%s", StoredName(f), d, name)
 	return a, a.Shared <= shared
 }
 
-// Blocks is the most blocks of rows that tokens of seqs sequences have, group query heads
-// to a KV head.
+// Blocks returns the largest number of blocks of rows for tokens of seqs sequences, with group
+// query heads to a KV head.
 func (a Attention) Blocks(tokens, seqs, group int) int {
 	return min(tokens, seqs) + tokens*group/a.Rows
 }
 
-// StoredName is a format in the names of kernels of keys and values.
+// StoredName returns a format's name in kernels of keys and values.
 func StoredName(f kernels.Format) string {
 	switch f {
 	case kernels.F8E4M3:

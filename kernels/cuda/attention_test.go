@@ -12,8 +12,8 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// attentionCase is a batch: of each sequence the positions in pages and the tokens of
-// the step.
+// attentionCase is a batch: for each sequence, the positions in pages and the tokens of the
+// step.
 type attentionCase struct {
 	f              kernels.Format
 	dim, heads, kv int
@@ -22,14 +22,14 @@ type attentionCase struct {
 	sinks          bool
 	softcap        float32
 	both, many     bool
-	key            int // numbers of a key that are stored; 0: all
+	key            int // stored dimensions of a key; 0: all
 	splits         int
-	items          [][3]int // sequence, and the positions of an item: from, behind; the step may end before it
-	shared         int      // that a block may have; 0: maxShared
-	nan            bool     // a key and a value that are no numbers
+	items          [][3]int // sequence, and the positions [from, to) of an item; the step may end before `to`
+	shared         int      // shared memory that a block may have; 0: maxShared
+	nan            bool     // a key and a value are NaN
 }
 
-// maxShared is a block's most shared memory on Hopper.
+// maxShared is the largest shared memory of a block on Hopper.
 const maxShared = 227 << 10
 
 func TestAttention(t *testing.T) {
@@ -86,7 +86,7 @@ func TestAttention(t *testing.T) {
 	}
 }
 
-// TestAttentionKernels has every kernel once, on a short batch.
+// TestAttentionKernels runs every kernel once, on a short batch.
 func TestAttentionKernels(t *testing.T) {
 	r := newRig(t)
 	for _, f := range []kernels.Format{kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.F8E5M2} {
@@ -98,7 +98,7 @@ func TestAttentionKernels(t *testing.T) {
 	}
 }
 
-// batch is what both sides are told of a case.
+// batch is the input of a case, for the kernel and for ref.
 type batch struct {
 	cache            *cache
 	q, y             []float32
@@ -124,7 +124,7 @@ func newBatch(r *rig, c attentionCase) batch {
 		b.cache.ref.KeyDim, b.rebuild = c.key, r.floats(c.dim, 1)
 	}
 	for i := range b.cache.arena {
-		b.cache.arena[i] = 0x7b // what nobody stored is large
+		b.cache.arena[i] = 0x7b // memory that is not stored to is large
 	}
 	_, b.q = stored(rowFormat(c.f), r.floats(tokens*c.heads*c.dim, 1))
 	b.k, _ = stored(c.f, r.floats(tokens*c.kv*c.dim, 1))
@@ -138,7 +138,7 @@ func newBatch(r *rig, c attentionCase) batch {
 			b.items[int(b.first[i[0]])+p-c.history[i[0]]] = int32(i[2])
 		}
 	}
-	if c.nan { // of the last sequence, the last token's: NaN, and what lies next to it in E5M2
+	if c.nan { // in the last sequence, the last token's: NaN, and its neighbour in E5M2
 		b.k[(tokens-1)*c.kv*c.dim], b.v[(tokens-1)*c.kv*c.dim+c.dim-1] = 0x7f, 0xff
 		b.k[0], b.v[1] = 0x7b, 0x7c
 	}
@@ -159,7 +159,7 @@ func newBatch(r *rig, c attentionCase) batch {
 	return b
 }
 
-// rowFormat is what queries are rounded to.
+// rowFormat returns the format that queries are rounded to.
 func rowFormat(f kernels.Format) kernels.Format {
 	if f == kernels.F16 || f == kernels.F32 {
 		return f
@@ -195,8 +195,8 @@ func testAttention(r *rig, c attentionCase, schedules bool) {
 		Threads: [3]int{kernel.Threads, 1, 1}, Shared: kernel.Shared,
 	}
 	run := func() []float32 {
-		args.Y = room[float32](r, len(b.y))
-		args.Partial = room[float32](r, n*c.heads*max(1, c.splits)*(c.dim+2))
+		args.Y = alloc[float32](r, len(b.y))
+		args.Partial = alloc[float32](r, n*c.heads*max(1, c.splits)*(c.dim+2))
 		launch(r, kernel.Kernel, grid, &args)
 		if c.splits > 1 {
 			launch(r, "attention_join", cudatest.Grid{Blocks: [3]int{n, c.heads, 1}, Threads: [3]int{64, 1, 1}}, &args)
@@ -209,7 +209,7 @@ func testAttention(r *rig, c attentionCase, schedules bool) {
 	} else {
 		got = run()
 	}
-	bound := 4e-3 // weights are rounded to bf16
+	bound := 4e-3 // because weights are rounded to bf16
 	switch c.f {
 	case kernels.F16:
 		bound = 5e-4
@@ -219,23 +219,23 @@ func testAttention(r *rig, c attentionCase, schedules bool) {
 	r.near(fmt.Sprintf("%+v", c), got, b.y, bound)
 }
 
-// TestAhead holds rows that are sequences against engine/backend's words: a position whose
-// pages are missing counts as the one before them.
+// TestAhead checks rows that are sequences, as engine/backend defines them: a position whose
+// pages are missing becomes the start of the first missing page.
 func TestAhead(t *testing.T) {
 	r := newRig(t)
 	const width, block = 40, 4
 	kept, positions := []int32{2, -1, 0, 1, 3}, []int32{5, 30, 120, 159}
 	tables := make([]int32, len(kept)*width)
-	tables[2*width+1], tables[3*width+7] = -1, -1 // before position 5+2, and behind 30+2 of another
+	tables[2*width+1], tables[3*width+7] = -1, -1 // before position 5+2, and after 30+2 of another sequence
 	tables[0*width+33] = -1
 	tables[3*width+9] = -1
 	a := cuda.AheadArgs{
-		Kept: up(r, kept), Positions: up(r, positions), Tables: up(r, tables), First: room[int32](r, len(kept)+1), At: room[int32](r, len(kept)),
+		Kept: up(r, kept), Positions: up(r, positions), Tables: up(r, tables), First: alloc[int32](r, len(kept)+1), At: alloc[int32](r, len(kept)),
 		Seqs: int32(len(kept)), Width: width, Block: block, By: 2,
 	}
 	launch(r, "ahead", cudatest.Line(2, 96), &a)
 	got := fmt.Sprint(down[int32](r, a.First, len(kept)+1), down[int32](r, a.At, len(kept)))
-	// 122 and 161 lie in blocks 30 and 40: the table has 40. 32 needs blocks 0 to 7.
+	// 122 and 161 are in blocks 30 and 40, and the table has 40 blocks. 32 needs blocks 0 to 7.
 	if want := "[0 1 2 3 4 5] [122 0 4 28 160]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

@@ -9,13 +9,13 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Architecture is one that the fatbin has machine code for.
+// Architecture is a GPU architecture for which the fatbin has machine code.
 type Architecture struct {
 	Name   string
-	Shared int // bytes of shared memory that a block may ask for
+	Shared int // bytes of shared memory that a block may request
 }
 
-// Architectures are those of scripts/kernels.sh. Later ones run its PTX.
+// Architectures are those of scripts/kernels.sh. Later ones run the PTX.
 func Architectures() []Architecture {
 	const k = 1 << 10
 	return []Architecture{{"sm_80", 163 * k}, {"sm_89", 99 * k}, {"sm_90a", 227 * k}, {"sm_100", 227 * k}, {"sm_120", 99 * k}}
@@ -24,18 +24,19 @@ func Architectures() []Architecture {
 // Kernel is one kernel of the fatbin.
 type Kernel struct {
 	Name    string
-	Op      string // as backend.OpName has it, or a part of it
-	Format  string // of weights, of keys and values, of tables; "" where it has none
+	Op      string // as in backend.OpName, or a part of it
+	Format  string // of weights, of keys and values, of tables; "" for others
 	Stem    string // of the .cu file
 	Args    int    // bytes of its struct
-	Threads int    // of a block, at most
-	Shared  int    // bytes of dynamic shared memory at most
-	// Bytes and Flops are what a launch moves and computes, in the words of Args.
+	Threads int    // largest number of threads of a block
+	Shared  int    // largest number of bytes of dynamic shared memory
+	// Bytes and Flops describe what a launch moves and computes, with the names of Args.
 	Bytes, Flops string
-	Test         string // that holds it against kernels/ref
+	Test         string // the test that compares it with kernels/ref
 }
 
-// On says whether an architecture has room for the kernel's blocks, and the units or the scales that it is for.
+// On reports whether an architecture has the shared memory for the kernel's blocks, and the
+// units or scales that the kernel is for.
 func (k Kernel) On(a Architecture) bool {
 	hopper := k.Stem == "linear_wide" || k.Name == ChoosePlain(kernels.F8E4M3, FewRows+1).Kernel
 	return k.Shared <= a.Shared && (!hopper || a.Name == "sm_90a")
@@ -46,7 +47,7 @@ func sizeOf[T any]() int {
 	return int(unsafe.Sizeof(v))
 }
 
-// Stems are the files of the kernels, each of which is compiled by itself, without extensions.
+// Stems are the files of the kernels, without extension; each is compiled separately.
 func Stems() []string {
 	var out []string
 	for _, k := range Catalogue() {
@@ -56,7 +57,7 @@ func Stems() []string {
 	return slices.Compact(out)
 }
 
-// Catalogue is every kernel, by op.
+// Catalogue returns all kernels, by op.
 func Catalogue() []Kernel {
 	return slices.Concat(rowKernels(), panelKernels(), linearKernels(), attentionKernels(), expertKernels(), stateKernels(), tokenKernels(), visionKernels())
 }
@@ -97,7 +98,7 @@ func panelKernels() []Kernel {
 	return out
 }
 
-// PackedFormats are those of matrices in panels.
+// PackedFormats returns the formats of matrices in panels.
 func PackedFormats() []kernels.Format {
 	return []kernels.Format{
 		kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.F8E5M2, kernels.I8, kernels.MXFP4,

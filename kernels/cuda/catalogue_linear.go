@@ -72,10 +72,10 @@ func linearKernels() []Kernel {
 	return out
 }
 
-// plainFormats are those of matrices that may lie row by row.
+// plainFormats are the formats of matrices that may be stored row by row.
 var plainFormats = []kernels.Format{kernels.BF16, kernels.F16, kernels.F8E4M3}
 
-// plainBytes is what a product with such a matrix reads and writes.
+// plainBytes describes the bytes that a product with such a matrix reads and writes.
 func plainBytes(f kernels.Format) string {
 	if f == kernels.F8E4M3 {
 		return "W + (in + 4·out)·rows"
@@ -83,11 +83,11 @@ func plainBytes(f kernels.Format) string {
 	return "W + (2·in + 4·out)·rows"
 }
 
-// LinearBias is the kernel that adds a bias to rows of a product.
+// LinearBias is the kernel that adds a bias to the rows of a product.
 const LinearBias = "linear_bias"
 
-// LibraryProducts are what cuBLASLt computes where a profile asks for it: they are in no fatbin, and
-// have no Stem.
+// LibraryProducts are the products that cuBLASLt computes if a profile asks for it. They are in
+// no fatbin and have no Stem.
 func LibraryProducts() []Kernel {
 	var out []Kernel
 	for _, f := range plainFormats {
@@ -96,7 +96,7 @@ func LibraryProducts() []Kernel {
 	return out
 }
 
-// stem is the .cu file of the products of a format.
+// stem returns the .cu file of the products of a format.
 func stem(f kernels.Format) string {
 	if elems, _ := f.Block(); elems == 256 {
 		return "linear_k"
@@ -104,9 +104,9 @@ func stem(f kernels.Format) string {
 	return "linear"
 }
 
-// Share is what part of its limit a product is expected to reach on a device, "" where nothing
-// is said. It is reasoned from the machine code (loads under way, instructions for a byte of
-// W), not measured.
+// Share returns the part of its limit that a product is expected to reach on a device; "" means
+// no expectation. It is estimated from the machine code (outstanding loads, instructions for
+// each byte of W), not measured.
 func (k Kernel) Share() string {
 	suffix := k.Name[strings.LastIndexByte(k.Name, '_')+1:]
 	f, _ := kernels.Parse(strings.TrimSuffix(k.Format, ", row by row"))

@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write docs/kernels.md")
 
-// TestCatalogue: the kernels that are listed are those that there are, with arguments of
-// the size that Go has; their files and their tests exist.
+// TestCatalogue checks that the listed kernels are exactly those of the device, that their
+// arguments have the size of the Go structs, and that their files and tests exist.
 func TestCatalogue(t *testing.T) {
 	r := newRig(t)
 	there, err := r.Kernels()
@@ -59,7 +59,7 @@ func TestCatalogue(t *testing.T) {
 			}
 		}
 		if k.Threads <= 0 || k.Threads > 1024 || k.Bytes == "" || k.Flops == "" || k.Op == "" {
-			t.Errorf("%+v", k)
+			t.Errorf("%s: threads, bytes, flops or op are not valid: %+v", k.Name, k)
 		}
 	}
 	for name := range there {
@@ -69,7 +69,7 @@ func TestCatalogue(t *testing.T) {
 	}
 }
 
-// table is docs/kernels.md.
+// table returns docs/kernels.md.
 func table() string {
 	var b strings.Builder
 	b.WriteString(`# CUDA kernels
@@ -114,7 +114,7 @@ code and not measured. sm_100 and sm_120 multiply by mma.sync: their own units (
 	return b.String()
 }
 
-// TestKernelsPage: docs/kernels.md is what the catalogue says.
+// TestKernelsPage checks that docs/kernels.md agrees with the catalogue.
 func TestKernelsPage(t *testing.T) {
 	const path = "../../docs/kernels.md"
 	if *update {
@@ -131,7 +131,8 @@ func TestKernelsPage(t *testing.T) {
 	}
 }
 
-// TestChoices: every shape has a kernel of the catalogue that fits, on every architecture.
+// TestChoices checks that every shape has a kernel of the catalogue that fits, on every
+// architecture.
 func TestChoices(t *testing.T) {
 	listed := map[string]cuda.Kernel{}
 	for _, k := range cuda.Catalogue() {
@@ -164,7 +165,8 @@ func TestChoices(t *testing.T) {
 	if _, ok := cuda.ChooseAttention(kernels.BF16, 520, false, maxShared); ok {
 		t.Error("heads of 520 have a kernel")
 	}
-	if l, _ := cuda.ChooseLinear(kernels.BF16, 1); l.Splits(1024, 8192, 1, 132) != 8 || l.Splits(65536, 8192, 1, 132) != 1 || l.Splits(1024, 256, 1, 132) != 1 {
-		t.Error("splits")
+	l, _ := cuda.ChooseLinear(kernels.BF16, 1)
+	if got, want := [3]int{l.Splits(1024, 8192, 1, 132), l.Splits(65536, 8192, 1, 132), l.Splits(1024, 256, 1, 132)}, [3]int{8, 1, 1}; got != want {
+		t.Errorf("splits of 1024×8192, 65536×8192 and 1024×256: %v, want %v", got, want)
 	}
 }

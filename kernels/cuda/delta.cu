@@ -1,15 +1,15 @@
-// Gated delta nets: the causal convolution before them and the recurrence, with states in
-// pages and checkpoints (engine/backend: Conv, DeltaNet, checkpoints).
+// Gated delta nets: the causal convolution before them and the recurrence, with states and
+// state snapshots in pages (engine/backend: Conv, DeltaNet).
 #include "pages.cuh"
 
-constexpr int kStores = 2;  // checkpoints that a sequence leaves in a step
+constexpr int kStores = 2;  // snapshots that a step stores for a sequence
 
 struct States {
-  Pages pages;              // of the class: arena, tables, widths; k is where the layer's state begins in a page
-  const int *marks;         // [seqs, 1+2·kStores] the checkpoints' table, or null
-  long long mark_page_bytes, mark_slab_bytes, mark_k;  // where checkpoints lie
+  Pages pages;              // of the class: arena, tables, widths; k is the offset of the layer's state in a page
+  const int *marks;         // [seqs, 1+2·kStores] the table of snapshots, or null
+  long long mark_page_bytes, mark_slab_bytes, mark_k;  // addresses of snapshots
   int mark_per_slab;
-  int rows, cols;           // of the convolution's inputs that a state keeps
+  int rows, cols;           // the inputs of the convolution in a state
   int store;                // their format
   int copies;               // of the matrices
   long long matrix_bytes;   // one copy
@@ -23,12 +23,12 @@ DEVICE unsigned char *mark_at(const States &s, int page) {
   if (page < 0) return nullptr;
   return s.pages.arena + (long long)(page / s.mark_per_slab) * s.mark_slab_bytes + (long long)(page % s.mark_per_slab) * s.mark_page_bytes + s.mark_k;
 }
-// begin_of is the checkpoint that a sequence begins from, or null.
-DEVICE unsigned char *begin_of(const States &s, int seq) {
+// start_snapshot returns the snapshot that a sequence begins from, or null.
+DEVICE unsigned char *start_snapshot(const States &s, int seq) {
   return s.marks ? mark_at(s, s.marks[seq * (1 + 2 * kStores)]) : nullptr;
 }
-// stored_after is the checkpoint that the state of the first n tokens goes to, or null.
-DEVICE unsigned char *stored_after(const States &s, int seq, int n) {
+// snapshot_after returns the snapshot for the state of the first n tokens, or null.
+DEVICE unsigned char *snapshot_after(const States &s, int seq, int n) {
   if (s.marks == nullptr) return nullptr;
   const int *m = s.marks + seq * (1 + 2 * kStores);
   for (int k = 0; k < kStores; k++)
@@ -56,16 +56,17 @@ DEVICE void put_input(unsigned char *inputs, int row, int cols, int c, float v) 
   ((typename Stored<S>::type *)inputs)[(size_t)row * cols + c] = Stored<S>::write(v);
 }
 
-// Which row of a state has the input of a position, in a state that ends before end.
+// input_row returns the row of a state for the input of a position, in a state that ends before
+// end.
 DEVICE int input_row(const States &s, int keep, int position, int end) {
   return s.rows > keep ? position % s.rows : position - (end - s.rows);
 }
 
-constexpr int kConvRun = 32;  // tokens that a thread walks, more than a kernel has
+constexpr int kConvRun = 32;  // tokens of a thread, more than a kernel has
 
-// conv: grid.x shares out the columns, grid.y is the sequences, grid.z shares out runs of
-// kConvRun tokens; a thread walks a column. The blocks of a sequence's first run alone read
-// its state and move it on: the inputs that it will keep are among those of the step.
+// conv: grid.x divides the columns, grid.y is the sequences, grid.z divides runs of kConvRun
+// tokens; a thread walks along a column. Only the blocks of a sequence's first run read and
+// update its state: the inputs that it will hold are among those of the step.
 template <int S>
 DEVICE void conv(const ConvArgs &a) {
   const States &s = a.states;
@@ -82,13 +83,13 @@ DEVICE void conv(const ConvArgs &a) {
     past[k] = 0.0f;
   }
   if (blockIdx.z == 0) {
-    unsigned char *own = state_of(s, seq), *begin = begin_of(s, seq);
+    unsigned char *own = state_of(s, seq), *begin = start_snapshot(s, seq);
 #pragma unroll
     for (int k = 0; k < kMostKernel; k++) {
       int p = start - keep + k;
       if (k < keep && p >= 0) past[k] = input_at<S>(begin ? begin : own, input_row(s, keep, p, start), s.cols, c);
     }
-    // write keeps the inputs from position p on, up to the end of a state.
+    // write stores the inputs from position p up to the end of a state.
     auto write = [&](unsigned char *to, int p, int end) {
       for (; p < end; p++) {
         if (p < 0 && s.rows > keep) continue;
@@ -131,19 +132,19 @@ struct DeltaArgs {
   const float *a_log, *bias;  // [value_heads]
   float *y;              // [T, value_heads·value_dim]
   const int *first, *positions;
-  const int *samples;    // [sample_count] token rows whose states are kept too, of several copies
-  float *work;           // [T, value_heads, 2·kChunk], of the chunked kernels alone
+  const int *samples;    // [sample_count] token rows whose states are stored too, with several copies
+  float *work;           // [T, value_heads, 2·kChunk], for the chunked kernels
   int key_heads, value_heads, key_dim, value_dim;
   int sample_count;
-  int least;  // sequences of so many tokens in the step are taken by chunks, others one by one; 0: all one by one
+  int least;  // sequences with at least so many tokens in the step are computed in chunks, others token by token; 0: all token by token
   int seqs, pad;
 };
 
-constexpr int kKeyDim = 128;     // numbers of a key at most
+constexpr int kKeyDim = 128;     // the largest key dimension
 constexpr int kColumnLanes = 4;  // lanes that share a column of the state: key_dim/4 registers each
 
-// inverse_length is what brings 4-strided numbers of a vector to length one; all lanes of
-// the warp have it.
+// inverse_length returns the factor that gives a vector, strided by 4, length one; all lanes of
+// the warp get it.
 DEVICE float inverse_length(const float *x, int n) {
   float sum = 0.0f;
   for (int i = threadIdx.x & 31; i < n; i += 32) sum = fmaf(x[i], x[i], sum);
@@ -152,34 +153,34 @@ DEVICE float inverse_length(const float *x, int n) {
 
 DEVICE bool by_chunks(const DeltaArgs &a, int tokens) { return a.least > 0 && tokens >= a.least; }
 
-// decay_of is the logarithm of what a state keeps at a token.
+// decay_of returns the logarithm of a state's decay at a token.
 DEVICE float decay_of(const DeltaArgs &a, int token, int h) {
   float g = a.ba[(size_t)token * 2 * a.value_heads + a.value_heads + h] + a.bias[h];
   return -expf(a.a_log[h]) * (g > 20.0f ? g : log1pf(expf(g)));
 }
 DEVICE float beta_of(const DeltaArgs &a, int token, int h) { return 1.0f / (1.0f + expf(-a.ba[(size_t)token * 2 * a.value_heads + h])); }
 
-// state_after is where a head's state behind a position is kept, state_before what a step
-// begins with; null: zeros.
+// state_after returns the address of a head's state after a position, state_before that of the
+// state that a step begins with; null: zeros.
 DEVICE float *state_after(const DeltaArgs &a, int seq, int position, size_t offset) {
   const States &s = a.states;
   return (float *)(state_of(s, seq) + s.input_bytes + position % s.copies * s.matrix_bytes) + offset;
 }
 DEVICE const float *state_before(const DeltaArgs &a, int seq, int start, size_t offset) {
-  unsigned char *begin = begin_of(a.states, seq);
+  unsigned char *begin = start_snapshot(a.states, seq);
   if (begin) return (const float *)(begin + a.states.input_bytes) + offset;
   return start > 0 ? state_after(a, seq, start - 1, offset) : nullptr;
 }
-// sampled says whether a token's state is kept for its own sake.
-DEVICE bool sampled(const DeltaArgs &a, int token) {
+// is_sampled reports whether a token's state is stored because the token is sampled.
+DEVICE bool is_sampled(const DeltaArgs &a, int token) {
   for (int i = 0; a.states.copies > 1 && i < a.sample_count; i++)
     if (a.samples[i] == token) return true;
   return false;
 }
 
-// delta: grid.x is blocks of 32 columns of values, grid.y the value heads, grid.z the
-// sequences; 128 threads: four lanes hold a column of the state in registers and walk the
-// tokens. A column depends on no other.
+// delta: grid.x is blocks of 32 value columns, grid.y the value heads, grid.z the sequences;
+// 128 threads. Four lanes hold a column of the state in registers and walk along the tokens.
+// Columns are independent.
 KERNEL(delta, DeltaArgs, 128) {
   const States &s = a.states;
   __shared__ float q[kKeyDim], k[kKeyDim];
@@ -207,7 +208,7 @@ KERNEL(delta, DeltaArgs, 128) {
   for (int t = first; t < last; t++) {
     const float *x = a.qkv + t * in, *xq = x + key_head * n, *xk = x + keys + key_head * n;
     float iq = inverse_length(xq, n) / sqrtf(float(n)), ik = inverse_length(xk, n);
-    __syncthreads();  // the token before is done with
+    __syncthreads();  // all threads are done with the previous token
     for (int i = threadIdx.x; i < kKeyDim; i += blockDim.x) {
       q[i] = i < n ? xq[i] * iq : 0.0f;
       k[i] = i < n ? xk[i] * ik : 0.0f;
@@ -232,20 +233,20 @@ KERNEL(delta, DeltaArgs, 128) {
     y += __shfl_xor_sync(kAllLanes, y, 2);
     if (there && lane == 0) a.y[((size_t)t * a.value_heads + h) * d + column] = y;
     int position = start + t - first;
-    if (t == last - 1 || sampled(a, t)) keep(state_after(a, seq, position, offset));
-    if (unsigned char *mark = stored_after(s, seq, position + 1)) keep((float *)(mark + s.input_bytes) + offset);
+    if (t == last - 1 || is_sampled(a, t)) keep(state_after(a, seq, position, offset));
+    if (unsigned char *mark = snapshot_after(s, seq, position + 1)) keep((float *)(mark + s.input_bytes) + offset);
   }
 }
 
-// Prompts go by chunks (Yang et al., Parallelizing Linear Transformers with the Delta Rule):
-// within one, with G the sums of the decays' logarithms, A[i][j] = β_i·e^(G_i−G_j)·k_i·k_j
-// below the diagonal and S the state before it, what the tokens write is
-// Δ = (I+A)⁻¹·diag(β)·(V − diag(e^G)·K·S), their outputs are diag(e^G)·Q·S + P·Δ with
-// P[i][j] = e^(G_i−G_j)·q_i·k_j up to the diagonal, and the state behind token n is
-// e^G_n·S + Σ_j≤n e^(G_n−G_j)·k_j·Δ_jᵀ. delta_chunks makes T = (I+A)⁻¹·diag(β) and P of all
-// chunks at once, delta_prompt walks the chunks. All of it is float32.
+// Prompts are computed in chunks (Yang et al., Parallelizing Linear Transformers with the Delta
+// Rule). In a chunk, G are the sums of the decays' logarithms, A[i][j] =
+// β_i·e^(G_i−G_j)·k_i·k_j below the diagonal, and S the state before it. What the tokens write
+// is Δ = (I+A)⁻¹·diag(β)·(V − diag(e^G)·K·S). Their outputs are diag(e^G)·Q·S + P·Δ with
+// P[i][j] = e^(G_i−G_j)·q_i·k_j up to the diagonal. The state after token n is e^G_n·S + Σ_j≤n
+// e^(G_n−G_j)·k_j·Δ_jᵀ. delta_chunks computes T = (I+A)⁻¹·diag(β) and P of all chunks at once;
+// delta_prompt walks along the chunks. All of it is float32.
 
-constexpr int kChunk = 64;              // tokens of a chunk: they begin at multiples of it
+constexpr int kChunk = 64;              // tokens of a chunk; chunks begin at multiples of it
 constexpr int kRow = kKeyDim + 4;       // strides in shared memory
 constexpr int kInverse = kChunk + 16, kLower = kChunk + 4, kColumns = 36;
 
@@ -264,7 +265,7 @@ DEVICE int chunks_of(const DeltaArgs &a, int seq) {
   return (start + n - 1) / kChunk - start / kChunk + 1;
 }
 
-// load_rows brings a chunk's queries or keys, of length scale, and zeros behind them.
+// load_rows loads a chunk's queries or keys, scaled to length `scale`, and zeros after them.
 DEVICE void load_rows(const DeltaArgs &a, Chunk c, int column, float scale, float *to) {
   int lane = threadIdx.x & 31, n = a.key_dim;
   size_t in = size_t(2) * a.key_heads * n + size_t(a.value_heads) * a.value_dim;
@@ -275,7 +276,7 @@ DEVICE void load_rows(const DeltaArgs &a, Chunk c, int column, float scale, floa
   }
 }
 
-// load_decays brings the sums of a chunk's decays; the block has to meet before they are read.
+// load_decays loads the sums of a chunk's decays; a barrier must come before they are read.
 DEVICE void load_decays(const DeltaArgs &a, Chunk c, int h, float *single, float *sums) {
   for (int r = threadIdx.x; r < kChunk; r += blockDim.x) single[r] = r < c.count ? decay_of(a, c.first + r, h) : 0.0f;
   __syncthreads();
@@ -328,7 +329,7 @@ KERNEL(delta_chunks, DeltaArgs, 128) {
       lower[row * kLower + col] = col < row ? beta[row] * decayed * kk[y][x] : 0.0f;
       if (row < c.count) work(row)[kChunk + col] = decayed * qk[y][x];
     }
-  __syncthreads();  // the queries are done with: the inverse takes their room
+  __syncthreads();  // all threads are done with the queries: the inverse replaces them
   int col = threadIdx.x / 2, half = threadIdx.x % 2;  // two lanes share a column
   for (int r = 0; r < kChunk; r++) {
     float sum = 0.0f;
@@ -365,12 +366,12 @@ DEVICE void times(float (&sum)[4][4], const float *left, int stride, const float
   }
 }
 
-// delta_prompt: grid.x is blocks of 32 columns of values, grid.y the value heads, grid.z the
+// delta_prompt: grid.x is blocks of 32 value columns, grid.y the value heads, grid.z the
 // sequences; 128 threads.
 KERNEL(delta_prompt, DeltaArgs, 128) {
   DYNAMIC_SHARED(memory);
   __shared__ float single[kChunk], sums[kChunk];
-  __shared__ int wanted[kChunk];  // 1: the state is kept, 2: a checkpoint is left
+  __shared__ int wanted[kChunk];  // 1: the state is stored, 2: in a snapshot
   const States &s = a.states;
   float *rows = (float *)memory, *state = rows + kChunk * kRow, *lower = state + kKeyDim * kColumns;
   float *values = lower + kChunk * kLower, *writes = values + kChunk * kColumns;
@@ -393,12 +394,12 @@ KERNEL(delta_prompt, DeltaArgs, 128) {
   for (int i = 0; i < chunks; i++) {
     Chunk c = chunk_of(a, seq, i);
     int position0 = start + c.first - first;
-    __syncthreads();  // the chunk before is done with
+    __syncthreads();  // all threads are done with the previous chunk
     load_rows(a, c, key_head * n, 1.0f / sqrtf(float(n)), rows);
     load_work(c, 0);
     load_decays(a, c, h, single, sums);
     for (int r = threadIdx.x; r < c.count; r += blockDim.x)
-      wanted[r] = (c.first + r == last - 1 || sampled(a, c.first + r)) + 2 * (stored_after(s, seq, position0 + r + 1) != nullptr);
+      wanted[r] = (c.first + r == last - 1 || is_sampled(a, c.first + r)) + 2 * (snapshot_after(s, seq, position0 + r + 1) != nullptr);
     __syncthreads();
     float y[4][4] = {}, sum[4][4] = {}, written[4][4] = {};
     times(y, rows, kRow, state, min(kKeyDim, (n + 3) / 4 * 4));
@@ -433,7 +434,8 @@ KERNEL(delta_prompt, DeltaArgs, 128) {
         int row = ty + 16 * r, col = column0 + column + x;
         if (row < c.count && col < d) a.y[(size_t(c.first + row) * a.value_heads + h) * d + col] = y[r][x];
       }
-    // States behind tokens: those that are wanted, then the chunk's last.
+    // The states after tokens: those that are wanted, then that of the chunk's
+    // last.
     for (int t = 0; t < c.count; t++) {
       if (wanted[t] == 0 && t < c.count - 1) continue;
       float behind[8][4];
@@ -461,7 +463,7 @@ KERNEL(delta_prompt, DeltaArgs, 128) {
             if (ty + 16 * r < n && column0 + column + x < d) to[size_t(ty + 16 * r) * d + column0 + column + x] = behind[r][x];
       };
       if (wanted[t] & 1) keep(state_after(a, seq, position0 + t, offset));
-      if (wanted[t] & 2) keep((float *)(stored_after(s, seq, position0 + t + 1) + s.input_bytes) + offset);
+      if (wanted[t] & 2) keep((float *)(snapshot_after(s, seq, position0 + t + 1) + s.input_bytes) + offset);
       if (t == c.count - 1) {
 #pragma unroll
         for (int r = 0; r < 8; r++)

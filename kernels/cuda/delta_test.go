@@ -10,7 +10,7 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// recurrent is a class of states, each in a page of its own, and of checkpoints.
+// recurrent is a class of states, each in its own page, and of snapshots.
 type recurrent struct {
 	arena          []byte
 	rows, cols     int
@@ -21,7 +21,7 @@ type recurrent struct {
 	marks          []int32
 }
 
-// newRecurrent has the pages of sequences, then those of checkpoints.
+// newRecurrent allocates the pages of sequences, then those of snapshots.
 func newRecurrent(f kernels.Format, rows, cols, copies, matrix, seqs int) *recurrent {
 	c := &recurrent{rows: rows, cols: cols, copies: copies, inputs: int(f.Bytes(int64(rows * cols))), matrix: matrix, seqs: seqs}
 	c.page = int(ceil64(int64(c.inputs+copies*matrix)) + 64)
@@ -44,7 +44,7 @@ func (c *recurrent) args(r *rig, arena cuda.Ptr) cuda.States {
 	}
 }
 
-// step is sequences of tokens at positions.
+// step is tokens of several sequences, at their positions.
 type step struct{ first, positions []int32 }
 
 func newStep(start, count []int) step {
@@ -58,8 +58,8 @@ func newStep(start, count []int) step {
 	return s
 }
 
-// TestConv walks sequences in chunks, with states in order and by position, and begins one
-// from a checkpoint that another left.
+// TestConv runs sequences in chunks, with states stored in order and by position. One sequence
+// begins from a snapshot of another.
 func TestConv(t *testing.T) {
 	for _, f := range []kernels.Format{kernels.F32, kernels.BF16, kernels.F16} {
 		t.Run(f.String(), func(t *testing.T) { testConv(newRig(t), f) })
@@ -79,12 +79,12 @@ func testConv(r *rig, f kernels.Format) {
 		c := newRecurrent(f, rows, cols, 1, 64, 3)
 		arena := up(r, c.arena)
 		run := func(s step, x []float32) []float32 {
-			a := cuda.ConvArgs{States: c.args(r, arena), X: up(r, x), W: up(r, w), Y: room[float32](r, len(x)), First: up(r, s.first), Positions: up(r, s.positions), Kernel: kernel}
+			a := cuda.ConvArgs{States: c.args(r, arena), X: up(r, x), W: up(r, w), Y: alloc[float32](r, len(x)), First: up(r, s.first), Positions: up(r, s.positions), Kernel: kernel}
 			launch(r, "conv_"+f.String(), cudatest.Grid{Blocks: [3]int{2, 3, blocks}, Threads: [3]int{64, 1, 1}}, &a)
 			return down[float32](r, a.Y, len(x))
 		}
-		// Sequence 0 has all tokens in two steps and leaves a checkpoint behind 60 of them;
-		// sequence 2 begins from that.
+		// Sequence 0 has all its tokens in two steps and stores a snapshot after 60 of them;
+		// sequence 2 begins from it.
 		c.marks[1], c.marks[2] = 4, 60
 		got := run(newStep([]int{0, 0, 0}, []int{70, 0, 0}), x[:70*cols])
 		c.marks[1], c.marks[10] = -1, 4
@@ -97,7 +97,7 @@ func testConv(r *rig, f kernels.Format) {
 	}
 }
 
-// TestDelta is the same of the delta rule, with one copy of the state and with several.
+// TestDelta does the same for the delta rule, with one copy of the state and with several.
 func TestDelta(t *testing.T) {
 	for _, dims := range [][2]int{{16, 40}, {128, 32}} {
 		for _, copies := range []int{1, 3} {
@@ -135,7 +135,7 @@ func testDelta(r *rig, n, d, copies int) {
 		rows := (to - from) * valueHeads * d
 		a := cuda.DeltaArgs{
 			States: c.args(r, arena), QKV: up(r, x[from*in:to*in]), BA: up(r, ba[from*2*valueHeads:to*2*valueHeads]), ALog: up(r, aLog), Bias: up(r, bias),
-			Y: room[float32](r, rows), First: up(r, s.first), Positions: up(r, s.positions), Samples: up(r, samples),
+			Y: alloc[float32](r, rows), First: up(r, s.first), Positions: up(r, s.positions), Samples: up(r, samples),
 			KeyHeads: keyHeads, ValueHeads: valueHeads, KeyDim: int32(n), ValueDim: int32(d), SampleCount: int32(len(samples)),
 		}
 		launch(r, "delta", cudatest.Grid{Blocks: [3]int{ceil(d, 32), valueHeads, 2}, Threads: [3]int{128, 1, 1}}, &a)
@@ -147,16 +147,16 @@ func testDelta(r *rig, n, d, copies int) {
 	c.marks[3] = -1
 	r.near("prompt", got, want[:6*row], 2e-5)
 	r.near("chunk", run(newStep([]int{6, 0}, []int{3, 0}), 6, 9), want[6*row:], 2e-5)
-	c.marks[5] = 2 // sequence 1 begins from the checkpoint behind four tokens
+	c.marks[5] = 2 // sequence 1 begins from the snapshot after four tokens
 	r.near("checkpoint", run(newStep([]int{0, 4}, []int{0, 2}), 4, 6), want[4*row:6*row], 2e-5)
 	c.marks[5] = -1
-	if copies > 1 { // two of three tokens were not kept: the state is that behind the first
+	if copies > 1 { // two of three tokens were not accepted: the state is that after the first
 		r.near("rolled back", run(newStep([]int{7, 0}, []int{2, 0}), 7, 9), want[7*row:], 2e-5)
 	}
 }
 
-// TestDeltaChunks walks a prompt by chunks, from the middle of one on, beside a sequence
-// that decodes, and goes on one by one from every state that they leave.
+// TestDeltaChunks computes a prompt in chunks, from the middle of one on, while another
+// sequence decodes. It continues token by token from every stored state.
 func TestDeltaChunks(t *testing.T) {
 	for _, dims := range [][2]int{{16, 40}, {128, 33}, {38, 8}} {
 		for _, copies := range []int{1, 3} {
@@ -184,13 +184,13 @@ func testDeltaChunks(r *rig, n, d, copies int) {
 		}
 	}
 	least := int32(cuda.DeltaLeast)
-	if n == 16 { // all by chunks, a single token too
+	if n == 16 { // all in chunks, even a single token
 		least = 1
 	}
 	c := newRecurrent(kernels.F32, 3, 8, copies, 4*valueHeads*n*d, 2)
 	arena := up(r, c.arena)
 	runs := 0
-	run := func(samples []int32, parts ...[2]int) []float32 { // of each sequence the tokens from, to
+	run := func(samples []int32, parts ...[2]int) []float32 { // the tokens [from, to) of each sequence
 		r.Schedule(cudatest.Schedules[(runs+n)%len(cudatest.Schedules)])
 		runs++
 		var qkv, bas []float32
@@ -202,8 +202,8 @@ func testDeltaChunks(r *rig, n, d, copies int) {
 		s := newStep(start, count)
 		rows := len(s.positions)
 		a := cuda.DeltaArgs{
-			States: c.args(r, arena), QKV: up(r, qkv), BA: up(r, bas), ALog: up(r, aLog), Bias: up(r, bias), Y: room[float32](r, rows*row),
-			First: up(r, s.first), Positions: up(r, s.positions), Samples: up(r, append(samples, 0)), Work: room[byte](r, int(cuda.DeltaWork(rows, valueHeads))),
+			States: c.args(r, arena), QKV: up(r, qkv), BA: up(r, bas), ALog: up(r, aLog), Bias: up(r, bias), Y: alloc[float32](r, rows*row),
+			First: up(r, s.first), Positions: up(r, s.positions), Samples: up(r, append(samples, 0)), Work: alloc[byte](r, int(cuda.DeltaWork(rows, valueHeads))),
 			KeyHeads: keyHeads, ValueHeads: valueHeads, KeyDim: int32(n), ValueDim: int32(d), SampleCount: int32(len(samples)), Least: least, Seqs: int32(len(parts)),
 		}
 		g := cudatest.Grid{Blocks: [3]int{cuda.DeltaChunks(rows, len(parts)), valueHeads, 1}, Threads: [3]int{128, 1, 1}, Shared: cuda.DeltaChunksShared}
@@ -217,12 +217,12 @@ func testDeltaChunks(r *rig, n, d, copies int) {
 	part := func(from, to int) []float32 { return want[from*row : to*row] }
 	c.marks[1], c.marks[2], c.marks[3], c.marks[4] = 2, 70, 3, 64
 	r.near("prompt", run(nil, [2]int{0, 100}, [2]int{0, 0}), part(0, 100), bound)
-	c.marks[1], c.marks[3], c.marks[5] = -1, -1, 2 // sequence 1 begins behind 70 tokens
+	c.marks[1], c.marks[3], c.marks[5] = -1, -1, 2 // sequence 1 begins after 70 tokens
 	r.near("chunk", run([]int32{34}, [2]int{100, 136}, [2]int{70, 73}), append(append([]float32{}, part(100, 136)...), part(70, 73)...), bound)
-	c.marks[5] = 3 // and then by chunks behind 64
+	c.marks[5] = 3 // and then in chunks after 64
 	r.near("decode", run(nil, [2]int{136, 137}, [2]int{64, 90}), append(append([]float32{}, part(136, 137)...), part(64, 90)...), bound)
 	c.marks[5] = -1
-	if copies > 1 { // the last token was not kept, and that before it was sampled
+	if copies > 1 { // the last token was not accepted, and the one before it was sampled
 		r.near("rolled back", run(nil, [2]int{135, 137}, [2]int{90, 91}), append(append([]float32{}, part(135, 137)...), part(90, 91)...), bound)
 	}
 }

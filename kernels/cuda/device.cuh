@@ -1,17 +1,17 @@
-// The words that every kernel of this folder is written in. nvcc reads them as CUDA;
-// a host compiler reads emulation/emulate.h in its place, so that the same source runs
-// in tests on machines without a GPU.
+// The macros and functions that every kernel of this folder uses. nvcc compiles them as CUDA. A
+// host compiler includes emulation/emulate.h instead, so that tests run the same source without
+// a GPU.
 #pragma once
 #include <stdint.h>
 
 #if defined(__CUDACC__)
 #define DEVICE __device__ __forceinline__
 #define METHOD static __device__ __forceinline__
-#define DEVICE_METHOD __device__ __forceinline__  // of an object
-// KERNEL begins a kernel: it takes one struct, a, that lies in constant memory. Its symbol
-// has a prefix: some of the names are functions of CUDA.
+#define DEVICE_METHOD __device__ __forceinline__  // of a class
+// KERNEL begins a kernel. It takes one struct, a, in constant memory. Its symbol has a prefix,
+// because some of the names are functions of CUDA.
 #define KERNEL(name, Args, threads) KERNEL_OF(name, Args, threads, 1)
-// KERNEL_OF is one of which a multiprocessor is to run so many blocks at once.
+// KERNEL_OF also asks that a multiprocessor can run `blocks` blocks at once.
 #define KERNEL_OF(name, Args, threads, blocks) \
   extern "C" __global__ void __launch_bounds__(threads, blocks) vapp_##name(const __grid_constant__ Args a)
 #define DYNAMIC_SHARED(name) unsigned char *name = dynamic_shared
@@ -49,21 +49,22 @@ DEVICE float warp_max(float v) {
   return v;
 }
 
-// block_sum is Σ v over the block's threads, at most 1024 and whole warps, in an order
-// that the block's size alone decides. room holds 32 floats; all threads get the sum and
-// have read room when they do.
-DEVICE float block_sum(float v, float *room) {
+// block_sum returns Σ v over the block's threads: at most 1024, in whole warps. The order
+// depends only on the block's size. scratch holds 32 floats. All threads get the sum, and may
+// reuse scratch.
+DEVICE float block_sum(float v, float *scratch) {
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
   v = warp_sum(v);
-  if (lane == 0) room[warp] = v;
+  if (lane == 0) scratch[warp] = v;
   __syncthreads();
-  v = warp_sum(lane < warps ? room[lane] : 0.0f);
+  v = warp_sum(lane < warps ? scratch[lane] : 0.0f);
   __syncthreads();
   return v;
 }
 
-// part_of finds which of n lists the element target of all is in, and which of that; count
-// is the length of one. false: there are fewer elements. All lanes of a warp call it.
+// part_of finds element `target` of n concatenated lists: its list, and its index in that list.
+// count gives the length of a list. It returns false if there are fewer elements. All lanes of
+// a warp call it.
 template <class Count>
 DEVICE bool part_of(int n, int target, int *list, int *element, Count count) {
   int lane = threadIdx.x & 31, before = 0;

@@ -1,18 +1,18 @@
-// What a step sampled against what was proposed for it, and the next proposals.
+// Compares a step's samples with the proposals, and makes the next proposals.
 #include "numbers.cuh"
 
 struct DraftArgs {
   const int *ids;      // [T]
   const int *first;    // [seqs+1]
-  const int *rows;     // [samples] which token row each sampled row is
+  const int *rows;     // [samples] the token row of each sampled row
   const int *sampled;  // [samples], −1: nothing
-  int *index;          // [T] room: the first of rows that names a token row, −1: none
-  int *out;            // drafted: [T]; verify: kept [seqs]
+  int *index;          // [T] workspace: the first sampled row of a token row, −1: none
+  int *out;            // drafted: [T]; verify: the accepted row [seqs]
   int *accepted;       // verify: [seqs]
   int tokens, seqs, samples, pad;
 };
 
-// index_rows fills index for the block's threads: one block.
+// index_rows fills index; the kernel has one block.
 DEVICE void index_rows(const DraftArgs &a) {
   for (int t = threadIdx.x; t < a.tokens; t += blockDim.x) a.index[t] = 0x7fffffff;
   __syncthreads();
@@ -20,8 +20,8 @@ DEVICE void index_rows(const DraftArgs &a) {
   __syncthreads();
 }
 
-// drafted: one block. A token row's successor is what was sampled for it, else the next
-// row of its sequence, else 0.
+// drafted: one block. A token row's successor is what was sampled for it, else the next row of
+// its sequence, else 0.
 KERNEL(drafted, DraftArgs, 1024) {
   index_rows(a);
   for (int s = threadIdx.x >> 5; s < a.seqs; s += blockDim.x >> 5)
@@ -31,20 +31,21 @@ KERNEL(drafted, DraftArgs, 1024) {
     }
 }
 
-// verify: one block, a warp for each sequence in turn. A row is kept if it is not sampled,
-// or the first that is, or if it has what was sampled for the row before it and that one is kept.
+// verify: one block, a warp for each sequence in turn. A row is kept if it is not sampled or is
+// the first sampled row. It is also kept if the row before it is, and it has the token sampled
+// for that row.
 KERNEL(verify, DraftArgs, 1024) {
   index_rows(a);
   int lane = threadIdx.x & 31;
   for (int s = threadIdx.x >> 5; s < a.seqs; s += blockDim.x >> 5) {
     int from = a.first[s], to = a.first[s + 1], kept = -1, count = 0;
-    bool before = true, sampled = false;  // the row before is kept; one of those before is sampled
-    int drawn = -1;                       // what was sampled for the row before, −2: it is not sampled
+    bool before = true, sampled = false;  // before: the previous row is kept; sampled: an earlier row is sampled
+    int drawn = -1;                       // the token sampled for the previous row, −2: that row is not sampled
     for (int t0 = from; t0 < to; t0 += 32) {
       int t = t0 + lane, r = t < to ? a.index[t] : a.samples, many = min(32, to - t0);
       int id = t < to ? a.ids[t] : 0, mine = r < a.samples ? a.sampled[r] : -2;
       bool my_keep = false;
-      for (int l = 0; l < many; l++) {  // all lanes walk the rows alike
+      for (int l = 0; l < many; l++) {  // all lanes do the same
         int token = __shfl_sync(kAllLanes, id, l), what = __shfl_sync(kAllLanes, mine, l);
         bool is = what != -2, keep = !is || !sampled || (before && drawn != -2 && token == drawn);
         sampled = sampled || is;
@@ -74,8 +75,8 @@ struct ProposeArgs {
   int vocab, n, of, pad;
 };
 
-// propose: a block of whole warps for each sequence; the largest logit, the lowest id of
-// equals, NaN less than any.
+// propose: a block of whole warps for each sequence. It picks the largest logit, and the lowest
+// id among equals; a NaN is less than any number.
 KERNEL(propose, ProposeArgs, 1024) {
   __shared__ float values[32];
   __shared__ int indexes[32];

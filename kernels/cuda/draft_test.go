@@ -10,8 +10,8 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// TestDraft holds drafted and verify against ref on random steps: sequences without rows,
-// prompts, rows sampled twice, proposals that are kept and that are not.
+// TestDraft compares drafted and verify with ref on random steps: sequences without rows,
+// prompts, rows sampled twice, proposals that are accepted and rejected.
 func TestDraft(t *testing.T) {
 	r := newRig(t)
 	for range 40 {
@@ -36,14 +36,14 @@ func TestDraft(t *testing.T) {
 		ref.Verify(d, kept, accepted)
 		a := cuda.DraftArgs{
 			IDs: up(r, append(d.Ids, 0)), First: up(r, d.First), Rows: up(r, append(d.Rows, 0)), Sampled: up(r, append(d.Sampled, 0)),
-			Index: room[int32](r, tokens), Out: room[int32](r, tokens), Accepted: room[int32](r, seqs),
+			Index: alloc[int32](r, tokens), Out: alloc[int32](r, tokens), Accepted: alloc[int32](r, seqs),
 			Tokens: int32(tokens), Seqs: int32(seqs), Samples: int32(len(d.Rows)),
 		}
 		launch(r, "drafted", cudatest.Line(1, 64), &a)
 		if got := down[int32](r, a.Out, tokens); fmt.Sprint(got) != fmt.Sprint(out) {
 			t.Errorf("%+v: successors %v, want %v", d, got, out)
 		}
-		a.Out = room[int32](r, seqs)
+		a.Out = alloc[int32](r, seqs)
 		launch(r, "verify", cudatest.Line(1, 64), &a)
 		if k, n := down[int32](r, a.Out, seqs), down[int32](r, a.Accepted, seqs); fmt.Sprint(k, n) != fmt.Sprint(kept, accepted) {
 			t.Errorf("%+v: kept %v accepted %v, want %v %v", d, k, n, kept, accepted)
@@ -60,7 +60,7 @@ func TestPropose(t *testing.T) {
 	for i := range vocab {
 		z[vocab+i], z[2*vocab+i] = nan, inf
 	}
-	a := cuda.ProposeArgs{Logits: up(r, z), IDs: room[int32](r, seqs), Drafts: up(r, make([]int32, 2*seqs)), Vocab: vocab, N: 1, Of: 2}
+	a := cuda.ProposeArgs{Logits: up(r, z), IDs: alloc[int32](r, seqs), Drafts: up(r, make([]int32, 2*seqs)), Vocab: vocab, N: 1, Of: 2}
 	launch(r, "propose", cudatest.Line(seqs, 96), &a)
 	ids, drafts := down[int32](r, a.IDs, seqs), down[int32](r, a.Drafts, 2*seqs)
 	for s := range seqs {

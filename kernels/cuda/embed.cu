@@ -7,7 +7,7 @@ struct EmbedArgs {
   float *y;           // [rows, cols]
   float scale;
   int rows, cols;
-  int row0, table_rows;  // ids outside of row0 to row0+table_rows−1 give zeros
+  int row0, table_rows;  // ids outside [row0, row0+table_rows) give zeros
   int pad;
 };
 
@@ -30,7 +30,7 @@ struct GatherArgs {
   float *y;         // [rows, cols]
   const int *rows;  // [_] which row of x; negative: zeros
   int cols;
-  int last;  // 1: rows are sequences' first rows [n+1] and the last row of each is picked
+  int last;  // 1: rows is the first row of each sequence [n+1], and the last row of each sequence is picked
 };
 
 // gather: a block for each row of y.
@@ -49,7 +49,7 @@ KERNEL(gather, GatherArgs, 256) {
 
 struct TokensArgs {
   const int *tokens;   // [rows] an id, or −1−r for row r of sampled
-  const int *sampled;  // what the step before drew; −1 reads as 0
+  const int *sampled;  // samples of the previous step; −1 reads as 0
   int *out;            // [rows]
   int rows, pad;
 };

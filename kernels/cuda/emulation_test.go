@@ -8,10 +8,11 @@ import (
 	"vapp.dev/kernels/cuda/cudatest"
 )
 
-// faultArgs are those of emulation/faults.cc.
+// faultArgs is the argument struct of emulation/faults.cc.
 type faultArgs struct{ X uint64 }
 
-// TestEmulationSees launches kernels with one fault each.
+// TestEmulationSees checks that the emulation reports faults: it launches kernels with one
+// fault each.
 func TestEmulationSees(t *testing.T) {
 	for _, c := range []struct{ kernel, want string }{
 		{"fault_divergent_barrier", "different barriers"},
@@ -37,8 +38,8 @@ func TestEmulationSees(t *testing.T) {
 	}
 }
 
-// TestEmulationSchedules: a race gives other numbers by another schedule, code without
-// one the same.
+// TestEmulationSchedules checks that a race gives different numbers with another schedule, and
+// that correct code does not.
 func TestEmulationSchedules(t *testing.T) {
 	r := newRig(t)
 	results := func(kernel string) map[string]bool {
@@ -66,10 +67,10 @@ func TestEmulationSchedules(t *testing.T) {
 	}
 }
 
-// TestArguments: a struct of another size is refused before anything runs.
+// TestArguments checks that a struct of the wrong size is refused before anything runs.
 func TestArguments(t *testing.T) {
 	r := newRig(t)
 	if err := r.Launch("norm", cudatest.Line(1, 32), make([]byte, 8)); err == nil || !strings.Contains(err.Error(), "arguments of 8 bytes") {
-		t.Error(err)
+		t.Errorf("error %v, want one about arguments of 8 bytes", err)
 	}
 }

@@ -1,6 +1,5 @@
-// Mixtures of experts: which experts a row goes to, rows sorted by expert so that the
-// kernels of linear.cu, or those here in float32, multiply each with its own matrix, and the
-// weighted sum.
+// Mixtures of experts: the experts of each row (route), rows sorted by expert, products with
+// each expert's matrix (here in float32; other formats use linear.cu), and the weighted sum.
 #include "numbers.cuh"
 
 struct RouteArgs {
@@ -8,11 +7,11 @@ struct RouteArgs {
   const float *scale;   // [experts] or null: ones
   int *ids;             // [rows, top]
   float *weights;       // [rows, top]
-  int rows, experts, top, pad;  // at most 1024 experts: a lane marks what it picked in 32 bits
+  int rows, experts, top, pad;  // at most 1024 experts: a lane marks its picks in 32 bits
 };
 
-// route: a warp for each row. NaN counts as −∞, so that all lanes agree and every pick is an
-// expert: rows that pad a graph may hold anything.
+// route: a warp for each row. A NaN counts as −∞, so that all lanes agree and every pick is an
+// expert: padding rows of a graph may hold anything.
 KERNEL(route, RouteArgs, 256) {
   int lane = threadIdx.x & 31, row = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
   if (row >= a.rows) return;
@@ -57,14 +56,14 @@ KERNEL(route, RouteArgs, 256) {
 
 struct OrderArgs {
   const int *ids;  // [rows, top]
-  int *order;      // [blocks·block] which row of X lies there, −1: none
-  int *place;      // [rows, top] where a pick lies
-  int *owner;      // [blocks] whose rows a block is, −1: nobody's
+  int *order;      // [blocks·block] the row of X in this place, −1: none
+  int *place;      // [rows, top] the place of a pick
+  int *owner;      // [blocks] the expert of a block, −1: none
   int picks, top, experts, block, blocks, pad;
 };
 
-// experts_order: one block; shared memory for 2·experts + 32 ints. Rows of an expert begin at a
-// multiple of block; where a row lies among them does not change what is computed of it.
+// experts_order: one block; shared memory for 2·experts + 32 ints. The rows of an expert begin
+// at a multiple of block; their order does not change results.
 KERNEL(experts_order, OrderArgs, 1024) {
   DYNAMIC_SHARED(memory);
   int *count = (int *)memory, *start = count + a.experts;
@@ -100,23 +99,23 @@ KERNEL(experts_order, OrderArgs, 1024) {
 
 struct ExpertsArgs {
   const float *x;      // [_, in]
-  const int *order;    // [rows of all blocks] which row of x lies there, −1: none
-  const int *owner;    // [blocks] which expert's rows a block is, −1: nobody's
-  const float *w;      // [experts, out, in] as they lie
+  const int *order;    // [rows of all blocks] the row of x in this place, −1: none
+  const int *owner;    // [blocks] the expert of a block, −1: none
+  const float *w;      // [experts, out, in], row by row
   const float *bias;   // [experts, out] or null
-  float *y;            // [rows of all blocks, out]; where none lies nothing is written
+  float *y;            // [rows of all blocks, out]; empty places are not written
   int in, out;
-  int placed, pad;     // placed: rows of x lie as those of y do, order says only where there are some
+  int placed, pad;     // placed: rows of x are in the order of y, and order only marks the empty ones
 };
 
-// experts_row is the row of x for one of y, null where there is none.
+// experts_row returns the row of x for a row of y, null if there is none.
 DEVICE const float *experts_row(const ExpertsArgs &a, size_t row) {
   int from = __ldg(a.order + row);
   return from < 0 ? nullptr : a.x + (a.placed ? row : size_t(from)) * a.in;
 }
 
-// experts_f32_4 is for few rows: a warp computes two features of up to four rows, which are the
-// first of a block. grid: blocks of rows, features/16.
+// experts_f32_4: a warp computes two features of up to four rows, the first of a block. grid:
+// blocks of rows, features/16.
 KERNEL_OF(experts_f32_4, ExpertsArgs, 256, 2) {
   constexpr int kRows = 4, kFeatures = 2;
   int expert = a.owner[blockIdx.x], lane = threadIdx.x & 31;
@@ -162,7 +161,7 @@ KERNEL_OF(experts_f32_4, ExpertsArgs, 256, 2) {
     }
 }
 
-// four is numbers k to k+3 of a row of n, zeros where there are none; a null row has none.
+// four returns elements k to k+3 of a row of n, with zeros past the end; a null row is zeros.
 DEVICE float4 four(const float *row, int k, int n) {
   if (row == nullptr) return make_float4(0.0f, 0.0f, 0.0f, 0.0f);
   if (n % 4 == 0) return k < n ? __ldg((const float4 *)(row + k)) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -172,13 +171,13 @@ DEVICE float4 four(const float *row, int k, int n) {
   return make_float4(v[0], v[1], v[2], v[3]);
 }
 
-// experts_f32_64 is for many: a block computes 128 features of 64 rows, a thread eight by eight, of
-// which four lie together. 16 inputs at a time lie in shared memory, turned, while the next are on
-// their way: an input's 64 rows of X, then its 128 features, in fours whose place is changed by the
-// input so that no bank is written or read twice at once. grid: blocks of rows, features/128.
+// experts_f32_64: a block computes 128 features of 64 rows; a thread computes eight by eight,
+// in contiguous fours. Shared memory holds 16 inputs, transposed, while the next 16 are loaded:
+// for each input its 64 rows of X, then its 128 features. The position of the fours depends on
+// the input, so that no bank is accessed twice at once. grid: blocks of rows, features/128.
 KERNEL(experts_f32_64, ExpertsArgs, 128) {
   constexpr int kRows = 64, kFeatures = 128, kStep = 16, kAcross = kRows + kFeatures, kLoads = kAcross * kStep / 4 / 128;
-  __shared__ float4 room[2][kStep][kAcross / 4];
+  __shared__ float4 scratch[2][kStep][kAcross / 4];
   int expert = a.owner[blockIdx.x];
   if (expert < 0) return;
   size_t row0 = size_t(blockIdx.x) * kRows;
@@ -196,7 +195,7 @@ KERNEL(experts_f32_64, ExpertsArgs, 128) {
 #pragma unroll
   for (int i = 0; i < kLoads; i++) next[i] = four(from[i], 4 * in4, a.in);
   for (int k0 = 0, stage = 0; k0 < a.in; k0 += kStep, stage ^= 1) {
-    float *to = (float *)room[stage][4 * in4];
+    float *to = (float *)scratch[stage][4 * in4];
 #pragma unroll
     for (int i = 0; i < kLoads; i++) {
       int at = (column + 32 * i) ^ (8 * in4);
@@ -205,14 +204,14 @@ KERNEL(experts_f32_64, ExpertsArgs, 128) {
       to[2 * kAcross + at] = next[i].z;
       to[3 * kAcross + at] = next[i].w;
     }
-    __syncthreads();  // what is written next is the other stage: all are done with it
+    __syncthreads();  // what is written next is the other stage, which no warp reads any more
     if (k0 + kStep < a.in) {
 #pragma unroll
       for (int i = 0; i < kLoads; i++) next[i] = four(from[i], k0 + kStep + 4 * in4, a.in);
     }
 #pragma unroll
     for (int k = 0; k < kStep; k++) {
-      const float4 *line = room[stage][k];
+      const float4 *line = scratch[stage][k];
       int turn = 2 * (k / 4);
       float x[8], w[8];
 #pragma unroll
@@ -241,7 +240,7 @@ KERNEL(experts_f32_64, ExpertsArgs, 128) {
 }
 
 struct CombineArgs {
-  const float *x;        // [_, cols] what the experts gave, by place
+  const float *x;        // [_, cols] outputs of the experts, by place
   const int *place;      // [rows, top]
   const float *weights;  // [rows, top]
   float *y;              // [rows, cols]

@@ -31,7 +31,7 @@ func TestRoute(t *testing.T) {
 			ref.Route(logits[i*c.experts:(i+1)*c.experts], scale, ids[i*c.top:(i+1)*c.top], weights[i*c.top:(i+1)*c.top])
 		}
 		a := cuda.RouteArgs{
-			Logits: up(r, logits), Scale: up(r, scale), IDs: room[int32](r, len(ids)), Weights: room[float32](r, len(ids)),
+			Logits: up(r, logits), Scale: up(r, scale), IDs: alloc[int32](r, len(ids)), Weights: alloc[float32](r, len(ids)),
 			Rows: int32(c.rows), Experts: int32(c.experts), Top: int32(c.top),
 		}
 		launch(r, "route", cudatest.Line(ceil(c.rows, 2), 64), &a)
@@ -42,8 +42,8 @@ func TestRoute(t *testing.T) {
 	}
 }
 
-// TestRouteNaN: a row that is NaN throughout, as what pads a graph may be, picks experts that
-// there are, each once.
+// TestRouteNaN checks that a row of NaNs, such as a padding row of a graph, picks valid
+// experts, each once.
 func TestRouteNaN(t *testing.T) {
 	r := newRig(t)
 	const experts, top = 40, 20
@@ -52,7 +52,7 @@ func TestRouteNaN(t *testing.T) {
 		logits[i] = float32(math.NaN())
 	}
 	a := cuda.RouteArgs{
-		Logits: up(r, logits), IDs: room[int32](r, top), Weights: room[float32](r, top), Rows: 1, Experts: experts, Top: top,
+		Logits: up(r, logits), IDs: alloc[int32](r, top), Weights: alloc[float32](r, top), Rows: 1, Experts: experts, Top: top,
 	}
 	launch(r, "route", cudatest.Line(1, 64), &a)
 	ids := down[int32](r, a.IDs, top)
@@ -63,8 +63,8 @@ func TestRouteNaN(t *testing.T) {
 	}
 }
 
-// TestExperts: rows to experts and back, for few rows, for tiles and for warpgroups, whose blocks
-// are of 128 rows: of one expert some are not full, of another there is none.
+// TestExperts sends rows to experts and back: for few rows, for tiles and for warpgroups, whose
+// blocks have 128 rows. Some experts have partial blocks, one has no rows.
 func TestExperts(t *testing.T) {
 	for _, f := range []kernels.Format{kernels.BF16, kernels.MXFP4} {
 		for _, rows := range []int{1, 6, 90} {
@@ -81,7 +81,7 @@ func TestExperts(t *testing.T) {
 
 const expertCount, expertTop = 5, 2
 
-// stack is the experts' matrices, one after the other.
+// stack returns the experts' matrices, one after the other.
 func (r *rig) stack(f kernels.Format, experts, out, in int) (first matrix, values [][]float32) {
 	size := cuda.PackedBytes(f, out, in)
 	all := make([]byte, 0, int64(experts)*size)
@@ -102,7 +102,7 @@ func testExperts(r *rig, f kernels.Format, l cuda.Linear, rows int) {
 	x, bias := r.floats(rows*cols, 1), r.floats(experts*cols, 1)
 	ids, weights := make([]int32, rows*top), r.floats(rows*top, 1)
 	for i := range rows {
-		ids[top*i] = int32(r.rnd.IntN(experts - 1)) // nobody picks the last one
+		ids[top*i] = int32(r.rnd.IntN(experts - 1)) // no row picks the last expert
 		ids[top*i+1] = (ids[top*i] + 1) % (experts - 1)
 	}
 	want := make([]float32, rows*cols)
@@ -123,7 +123,7 @@ func testExperts(r *rig, f kernels.Format, l cuda.Linear, rows int) {
 	blocks := cuda.ExpertBlocks(picks, experts, l.Rows)
 	packed := blocks * l.Rows
 	o := cuda.OrderArgs{
-		IDs: up(r, ids), Order: room[int32](r, packed), Place: room[int32](r, picks), Owner: room[int32](r, blocks),
+		IDs: up(r, ids), Order: alloc[int32](r, packed), Place: alloc[int32](r, picks), Owner: alloc[int32](r, blocks),
 		Picks: int32(picks), Top: top, Experts: experts, Block: int32(l.Rows), Blocks: int32(blocks),
 	}
 	g := cudatest.Line(1, 64)
@@ -134,22 +134,23 @@ func testExperts(r *rig, f kernels.Format, l cuda.Linear, rows int) {
 		a := m.args(nil)
 		a.X, a.Sums = r.packX(l, f, x, packed, m.in, order)
 		a.Rows, a.Experts, a.ExpertBytes, a.Bias, a.ExpertBias = int32(packed), o.Owner, m.bytes, bias, int64(m.out)
-		a.Y = room[float32](r, packed*m.out)
+		a.Y = alloc[float32](r, packed*m.out)
 		grid := cudatest.Grid{Blocks: l.Blocks(m.out, blocks*l.Rows, 1), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}
 		launch(r, l.Kernel, grid, &a)
 		return down[float32](r, a.Y, packed*m.out)
 	}
 	h := multiply(gateUp, x, order, 0)
-	act := room[float32](r, packed*width)
+	act := alloc[float32](r, packed*width)
 	launch(r, "glu4", cudatest.Line(ceil(packed*width/4, 256), 256), &cuda.GLUArgs{X: up(r, h), Y: act, Rows: int32(packed), Cols: width, Alpha: 1})
 	out := multiply(downs, down[float32](r, act, packed*width), nil, up(r, bias))
-	y := room[float32](r, rows*cols)
+	y := alloc[float32](r, rows*cols)
 	launch(r, "experts_combine", cudatest.Line(rows, 64), &cuda.CombineArgs{X: up(r, out), Place: o.Place, Weights: up(r, weights), Y: y, Cols: cols, Top: top})
-	r.near("experts", down[float32](r, y, rows*cols), want, 2e-3) // the product of gate and up is rounded at another number
+	r.near("experts", down[float32](r, y, rows*cols), want, 2e-3) // the product of gate and up is rounded at a different place
 }
 
-// TestExpertsF32: rows of experts in float32, few and many of each: one row, sizes that are no whole
-// tiles, experts without rows and with several blocks of them. Rows of X lie as they came, or by place.
+// TestExpertsF32 multiplies rows of experts in float32, few and many for each: a single row,
+// partial tiles, experts without rows and with several blocks. Rows of X are in their own
+// order, or in that of places.
 func TestExpertsF32(t *testing.T) {
 	for _, c := range []struct {
 		rows, experts, top, in, out int
@@ -161,7 +162,7 @@ func TestExpertsF32(t *testing.T) {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			r := newRig(t)
 			ids := make([]int32, c.rows*c.top)
-			for i := range c.rows { // nobody picks the last one, most pick the first
+			for i := range c.rows { // no row picks the last expert, most pick the first
 				first := max(0, r.rnd.IntN(c.experts+2)-3)
 				for k := range c.top {
 					ids[i*c.top+k] = int32((first + k) % (c.experts - 1))
@@ -170,7 +171,7 @@ func TestExpertsF32(t *testing.T) {
 			l := cuda.ChooseExperts(len(ids) / c.experts)
 			blocks := cuda.ExpertBlocks(len(ids), c.experts, l.Rows)
 			o := cuda.OrderArgs{
-				IDs: up(r, ids), Order: room[int32](r, blocks*l.Rows), Place: room[int32](r, len(ids)), Owner: room[int32](r, blocks),
+				IDs: up(r, ids), Order: alloc[int32](r, blocks*l.Rows), Place: alloc[int32](r, len(ids)), Owner: alloc[int32](r, blocks),
 				Picks: int32(len(ids)), Top: int32(c.top), Experts: int32(c.experts), Block: int32(l.Rows), Blocks: int32(blocks),
 			}
 			g := cudatest.Line(1, 64)
@@ -184,18 +185,18 @@ func TestExpertsF32(t *testing.T) {
 	}
 }
 
-// expertsF32 is one product of picked rows, held against ref's row by row; what is nobody's row
-// stays as it was.
+// expertsF32 compares one product of picked rows with ref's, row by row; places without a row
+// must stay unchanged.
 func (r *rig) expertsF32(l cuda.Linear, o cuda.OrderArgs, ids, place []int32, in, out int, biased, placed bool) {
 	r.Helper()
 	const untouched = 12345
 	all, experts := int(o.Block*o.Blocks), int(o.Experts)
 	a := cuda.ExpertsArgs{Order: o.Order, Owner: o.Owner, In: int32(in), Out: int32(out)}
-	lie := len(ids) / int(o.Top) // rows of X
+	xRows := len(ids) / int(o.Top) // rows of X
 	if placed {
-		lie, a.Placed = all, 1
+		xRows, a.Placed = all, 1
 	}
-	w, x, bias := r.floats(experts*out*in, 1), r.floats(lie*in, 1), []float32(nil)
+	w, x, bias := r.floats(experts*out*in, 1), r.floats(xRows*in, 1), []float32(nil)
 	if biased {
 		bias = r.floats(experts*out, 1)
 	}
@@ -226,7 +227,7 @@ func (r *rig) expertsF32(l cuda.Linear, o cuda.OrderArgs, ids, place []int32, in
 			r.Fatalf("%s, placed %v: row %d of the blocks, feature %d: %v, want %v", l.Kernel, placed, i/out, i%out, got[i], v)
 		}
 		if v == untouched {
-			got[i], want[i] = 0, 0 // no measure of the others
+			got[i], want[i] = 0, 0 // do not count toward the scale of the comparison
 		}
 	}
 	r.near(fmt.Sprintf("%s, placed %v", l.Kernel, placed), got, want, 1e-6)

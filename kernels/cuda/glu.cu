@@ -1,4 +1,4 @@
-// Gated activations and functions of one number.
+// Gated activations and elementwise functions.
 #include "glu.cuh"
 
 // glu: a thread for each element of y.
@@ -7,10 +7,10 @@ KERNEL(glu, GLUArgs, 256) {
   if (i >= (long long)a.rows * a.cols) return;
   long long r = i / a.cols, c = i % a.cols;
   const float *x = a.x + 2 * r * a.cols;
-  a.y[i] = a.paired ? gated(a, x[2 * c], x[2 * c + 1]) : gated(a, x[c], x[a.cols + c]);
+  a.y[i] = a.paired ? gated_activation(a, x[2 * c], x[2 * c + 1]) : gated_activation(a, x[c], x[a.cols + c]);
 }
 
-// glu4 is glu, four columns a thread: cols is a multiple of 4 and nothing is paired.
+// glu4 is glu with four columns for each thread: cols is a multiple of 4 and not paired.
 KERNEL(glu4, GLUArgs, 256) {
   long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
   int across = a.cols / 4;
@@ -18,20 +18,20 @@ KERNEL(glu4, GLUArgs, 256) {
   long long r = i / across, c = i % across;
   const float4 *x = (const float4 *)(a.x + 2 * r * a.cols);
   float4 g = __ldg(x + c), u = __ldg(x + across + c);
-  ((float4 *)a.y)[i] = make_float4(gated(a, g.x, u.x), gated(a, g.y, u.y), gated(a, g.z, u.z), gated(a, g.w, u.w));
+  ((float4 *)a.y)[i] = make_float4(gated_activation(a, g.x, u.x), gated_activation(a, g.y, u.y), gated_activation(a, g.z, u.z), gated_activation(a, g.w, u.w));
 }
 
 struct ElementsArgs {
   float *x;           // [n], in place
-  const float *gate;  // [n], of gate alone
+  const float *gate;  // [n], for gate
   long long n;
-  float cap;  // of softcap alone
-  int act;    // of activate alone
+  float cap;  // for softcap
+  int act;    // for activate
 };
 
 KERNEL(activate, ElementsArgs, 256) {
   long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < a.n) a.x[i] = activated(a.act, a.x[i]);
+  if (i < a.n) a.x[i] = activation(a.act, a.x[i]);
 }
 
 KERNEL(gate, ElementsArgs, 256) {

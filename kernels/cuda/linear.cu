@@ -14,11 +14,11 @@ LINEAR(iq4_nl, WeightsIQ4_NL, 4, 2)
 LINEAR(q5_0, WeightsQ5_0, 4, 1)
 LINEAR(q5_1, WeightsQ5_1, 4, 1)
 
-// X in the 8-bit numbers of W.
+// X in the same 8-bit format as W.
 LINEAR_OF(f8_e4m3_x8, WeightsE4M3, NarrowE4M3, 2, 2)
 LINEAR_OF(i8_x8, WeightsI8, NarrowI8, 2, 2)
 
-// linear_f32: W [out, in] and X [rows, in] as they lie, both F32: a warp computes one
+// linear_f32: W [out, in] and X [rows, in], both F32 and row by row. A warp computes one
 // feature of four rows. grid: rows/4, features/8.
 KERNEL(linear_f32, LinearArgs, 256) {
   int lane = threadIdx.x & 31, feature = blockIdx.y * kWarps + (threadIdx.x >> 5), row0 = blockIdx.x * 4;

@@ -1,7 +1,7 @@
-// Y = X·Wᵀ + bias for every format of W, on the matrix units. X is rounded to bf16 (fp16
-// for fp16 weights) and packed as fragments first (pack.cu); quants go through the units as
-// they are, exactly, and their scales multiply the sums of 32 (some K quants: 16) in float32.
-// Warpgroups take MXFP4 with its powers of two in it, which is as exact (linear_wide.cu).
+// Y = X·Wᵀ + bias for every format of W, on the matrix units. pack.cu first rounds X to bf16
+// (to fp16 for fp16 weights) and packs it as fragments. Quants are multiplied exactly, and the
+// sums of 32 of them (for some K quants 16) are scaled in float32. linear_wide.cu multiplies
+// the power-of-two scales of MXFP4 into the weights instead, which is as exact.
 #pragma once
 #include "weights.cuh"
 
@@ -9,23 +9,23 @@ constexpr int kParts = 4;
 
 struct LinearArgs {
   const unsigned char *w;  // packed, see weights.cuh
-  const void *x;           // pack.cu's
-  const float *sums;       // pack.cu's: for formats with minima, or the scales of 8-bit x
+  const void *x;           // packed by pack.cu
+  const float *sums;       // from pack.cu: for formats with minima, or the scales of 8-bit x
   const float *scales;     // of 8-bit floats: [_, scale_across]; null: ones
   const float *bias;       // [out] or null
   float *y;                // [rows, out]
-  const int *experts;      // which of several matrices a block of rows is for, −1: none; null: one matrix
-  float *partial;          // with splits > 1: [splits, blocks, what a block gives]
+  const int *experts;      // the matrix of each block of rows, −1: none; null: there is one matrix
+  float *partial;          // with splits > 1: [splits, blocks, results of a block]
   unsigned *arrived;       // with splits > 1: [blocks], zero before and after
   long long expert_bytes;  // from one matrix to the next
   long long expert_scales, expert_bias;
   int rows, in, out, splits;
-  int scale_rows, scale_cols, scale_across, parts;  // a scale is of this many rows and columns of a part
+  int scale_rows, scale_cols, scale_across, parts;  // rows and columns of a part that share a scale
   int part_row[kParts], part_scale[kParts];         // where parts begin: output feature, row of scales
-  int x_steps, pad;                                 // of 8-bit x: how many steps share a scale
+  int x_steps, pad;                                 // for 8-bit x: steps that share a scale
 };
 
-// steps_of is how many steps a matrix of this many input features has.
+// steps_of returns the number of steps of a matrix with `in` input features.
 DEVICE int steps_of(int in) { return ceil_div(in, 32); }
 
 // A lane's part of W at one step of a panel.
@@ -73,8 +73,8 @@ DEVICE Factors factors_at(const LinearArgs &a, const Panel<W> &p, int step) {
   return W::factors(p.base + size_t(step / W::kUnit) * W::kUnitBytes, step % W::kUnit, (threadIdx.x & 31) >> 2);
 }
 
-// What a lane has of a tile of 8 rows of X at one step. Eight-bit numbers lie in the order
-// of W's, so that both are multiplied as they were loaded.
+// A lane's part of a tile of 8 rows of X at one step. 8-bit numbers have the order of those of
+// W, so that both are multiplied as they were loaded.
 struct Wide {  // 16-bit numbers
   static constexpr int kBytes = 512;
   static constexpr bool kScaled = false;
@@ -107,8 +107,8 @@ DEVICE void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_
     multiply_bf16(d, a, b0, b1);
 }
 
-// Extra is what a product needs besides X, by half of a step, for the lane's two rows of X:
-// sums where W has minima, scales where X has some.
+// Extra is what a product needs besides X, for each half of a step and the lane's two rows of
+// X: sums if W has minima, scales if X has them.
 struct Extra {
   float2 of[2];
 };
@@ -132,7 +132,7 @@ DEVICE Extra extra_at(const LinearArgs &a, int tile, int step, int steps, const 
   return e;
 }
 
-// Fragments are a lane's part of W at one step, as the units take it.
+// Fragments is a lane's part of W at one step, as the matrix units take it.
 template <class W, class X>
 struct Fragments {
   uint32_t w[X::kScaled ? 1 : 2][4];
@@ -151,7 +151,7 @@ DEVICE Fragments<W, X> fragments(const typename W::Raw &raw) {
   return f;
 }
 
-// accumulate adds a step of 16 features and 8 rows to d.
+// accumulate adds the products of a step, 16 features by 8 rows, to d.
 template <class W, class X>
 DEVICE void accumulate(float (&d)[4], const Fragments<W, X> &w, const typename X::Raw &x, const Factors &f, const Extra &e) {
   if constexpr (X::kScaled) {
@@ -184,8 +184,8 @@ DEVICE void accumulate(float (&d)[4], const Fragments<W, X> &w, const typename X
   }
 }
 
-// last_split says that a block is the last of its splits to arrive: what all of them wrote to
-// partial is there. It leaves the counter at zero.
+// last_split reports whether a block is the last of its splits to finish: then all their
+// results are in partial. It resets the counter to zero.
 DEVICE bool last_split(const LinearArgs &a, size_t block) {
   __shared__ unsigned count;
   __threadfence();
@@ -200,12 +200,12 @@ DEVICE bool last_split(const LinearArgs &a, size_t block) {
 
 constexpr int kWarps = 8;
 
-// linear_rows is for few rows: a block computes P panels of features for 8·N rows, its
-// eight warps (and the grid's splits) sharing the steps by their number, so that the sum
-// of a row does not depend on how many there are. Weights go from memory to registers.
-// Grid (of all products): row blocks, feature blocks, splits. Blocks of the same features run at
-// one time, so that W is read from memory once, and X from the second cache. Here features/(16·P),
-// rows/(8·N). Shared: 8 · P · N · 512 bytes.
+// linear_rows, for few rows: a block computes P panels of features for 8·N rows. Its eight
+// warps and the grid's splits share the steps by step number, so that the sum of a row does not
+// depend on the number of rows. Weights go from memory to registers. Grid (for all products):
+// row blocks, feature blocks, splits. Blocks of the same features run at the same time, so that
+// W is read from memory once and X from the second cache. Here the grid is features/(16·P),
+// rows/(8·N). Shared memory: 8 · P · N · 512 bytes.
 template <class W, class X, int P, int N>
 DEVICE void linear_rows(const LinearArgs &a) {
   DYNAMIC_SHARED(memory);
@@ -218,7 +218,7 @@ DEVICE void linear_rows(const LinearArgs &a) {
 #pragma unroll
   for (int i = 0; i < P; i++) p[i] = panel_at<W>(a, min(panel0 + i, panels - 1), expert);
   float d[P][N][4] = {};
-  constexpr int kAhead = W::kUnit == 1 ? 4 : 2;  // units whose loads are under way together
+  constexpr int kAhead = W::kUnit == 1 ? 4 : 2;  // units that are loading at the same time
   int stride = kWarps * a.splits;
   for (int unit0 = blockIdx.z * kWarps + warp; unit0 < units; unit0 += kAhead * stride) {
 #pragma unroll W::kUnit == 1 ? 1 : 2
@@ -237,7 +237,7 @@ DEVICE void linear_rows(const LinearArgs &a) {
           f[j][i] = factors_at<W>(a, p[i], step);
         }
 #pragma unroll
-        for (int n = 0; n < N; n++) {  // rows and units that there are not are zeros without a load
+        for (int n = 0; n < N; n++) {  // rows and units past the end are zeros and are not loaded
           size_t at = (size_t(tile0 + n) * steps + step) * 32 + lane;
           x[j][n] = there && row0 + 8 * n < a.rows ? __ldg((const typename X::Raw *)a.x + at) : X::none();
           e[j][n] = extra_at<W, X>(a, min(tile0 + n, tiles - 1), step, steps, x[j][n]);
@@ -255,22 +255,23 @@ DEVICE void linear_rows(const LinearArgs &a) {
       }
     }
   }
-  // The warps' sums, in their order; then the splits', by whoever comes last.
+  // The sums of the warps in order; then those of the splits, by the block that finishes
+  // last.
   constexpr int kPieces = P * N * 32;
-  float4 *room = (float4 *)memory;
+  float4 *scratch = (float4 *)memory;
 #pragma unroll
   for (int i = 0; i < P; i++)
 #pragma unroll
     for (int n = 0; n < N; n++)
-      room[warp * kPieces + (i * N + n) * 32 + lane] = make_float4(d[i][n][0], d[i][n][1], d[i][n][2], d[i][n][3]);
+      scratch[warp * kPieces + (i * N + n) * 32 + lane] = make_float4(d[i][n][0], d[i][n][1], d[i][n][2], d[i][n][3]);
   __syncthreads();
   size_t block = size_t(blockIdx.y) * gridDim.x + blockIdx.x, blocks = size_t(gridDim.x) * gridDim.y;
   float4 *partial = (float4 *)a.partial;
   if (a.splits > 1) {
     for (int j = threadIdx.x; j < kPieces; j += blockDim.x) {
-      float4 v = room[j];
+      float4 v = scratch[j];
       for (int k = 1; k < kWarps; k++) {
-        float4 u = room[k * kPieces + j];
+        float4 u = scratch[k * kPieces + j];
         v = make_float4(v.x + u.x, v.y + u.y, v.z + u.z, v.w + u.w);
       }
       partial[(blockIdx.z * blocks + block) * kPieces + j] = v;
@@ -282,7 +283,7 @@ DEVICE void linear_rows(const LinearArgs &a) {
   for (int j = threadIdx.x; j < kPieces; j += blockDim.x) {
     float v[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     for (int k = 0; k < many; k++) {
-      float4 u = a.splits > 1 ? partial[(k * blocks + block) * kPieces + j] : room[k * kPieces + j];
+      float4 u = a.splits > 1 ? partial[(k * blocks + block) * kPieces + j] : scratch[k * kPieces + j];
       v[0] += u.x;
       v[1] += u.y;
       v[2] += u.z;

@@ -6,7 +6,7 @@ import (
 	"vapp.dev/kernels"
 )
 
-// Linear is one kernel of a product and its launch.
+// Linear is a kernel of a product and its launch.
 type Linear struct {
 	Kernel  string
 	Rows    int // of X in a block
@@ -14,24 +14,24 @@ type Linear struct {
 	Threads int
 	Shared  int  // bytes
 	Words   bool // how X is packed (PackArgs)
-	Plain   bool // W and X lie row by row
+	Plain   bool // W and X are stored row by row
 	Library bool // no kernel: cuBLASLt is called, with LibraryArgs
 	shares  shares
 }
 
-// shares is how a product may be split over its input features.
+// shares describes how a product may be split over its input features.
 type shares struct {
-	panels   int // of W that blocks are counted by
-	steps    int // of a split at least
+	panels   int // panels of W of a block, for counting blocks
+	steps    int // smallest number of steps of a split
 	resident int // blocks that a multiprocessor runs at once
 }
 
-// FewRows is the most rows that a kernel without tiles takes in a block: beyond, X would be
-// read out of the second cache as often as W is out of memory.
+// FewRows is the largest number of rows of a block without tiles. With more rows, X would be
+// read from the second cache as often as W from memory.
 const FewRows = 16
 
-// ChooseLinear is the kernel for a format and a number of rows; ok is false where no
-// kernel packs the format. The choice of a program is made once, by its bucket.
+// ChooseLinear returns the kernel for a format and a number of rows; ok is false if the format
+// is not packed in panels. A program chooses once for each bucket.
 func ChooseLinear(f kernels.Format, rows int) (l Linear, ok bool) {
 	if !Packs(f) {
 		return Linear{}, false
@@ -39,8 +39,8 @@ func ChooseLinear(f kernels.Format, rows int) (l Linear, ok bool) {
 	return choose("linear_"+f.String(), f, rows, 512), true
 }
 
-// ChooseRounded is ChooseLinear where X is rounded to the numbers of W, with scales of its
-// own (RowsPack): F8E4M3 and I8.
+// ChooseRounded is ChooseLinear for X that is rounded to the format of W with scales of its own
+// (RowsPack): F8E4M3 and I8.
 func ChooseRounded(f kernels.Format, rows int) (l Linear, ok bool) {
 	if f != kernels.F8E4M3 && f != kernels.I8 {
 		return Linear{}, false
@@ -48,13 +48,14 @@ func ChooseRounded(f kernels.Format, rows int) (l Linear, ok bool) {
 	return choose("linear_"+f.String()+"_x8", f, rows, 256), true
 }
 
-// TileRows is up to how many rows a product takes as long as reading its weights, whatever
-// units multiply (H100: 295 operations a byte): tiles, which are of fewer features, share them
-// out better.
+// TileRows is the number of rows up to which a product is bound by reading its weights,
+// whatever units multiply (H100: 295 operations a byte). Up to it tiles are better: their
+// blocks have fewer features and balance better.
 const TileRows = 128
 
-// Wide is l where the architecture has a kernel that is faster for so many rows: on sm_90a its
-// warpgroups multiply 16-bit numbers, 8-bit floats, and blocks of 32 with a scale and no minimum.
+// Wide returns the faster kernel for that many rows if the architecture has one, else l. On
+// sm_90a the warpgroups multiply 16-bit numbers, 8-bit floats, and blocks of 32 with a scale
+// and no minimum.
 func (l Linear) Wide(f kernels.Format, rows int, architecture string) Linear {
 	name, tile := strings.CutSuffix(l.Kernel, "_tile")
 	if !tile || rows <= TileRows || architecture != "sm_90a" {
@@ -72,16 +73,16 @@ func (l Linear) Wide(f kernels.Format, rows int, architecture string) Linear {
 		x = 256
 	}
 	const stages, steps, tiles = 4, 2, 16
-	w := PanelRows * int(f.Bytes(StepCols)) // of a step of a panel, scales of blocks among them
+	w := PanelRows * int(f.Bytes(StepCols)) // of a step of a panel, including block scales
 	return Linear{
 		Kernel: name + "_wide", Rows: 8 * tiles, Panels: panels, Threads: 256, Shared: stages * steps * (panels*w + tiles*x), Words: true,
 		shares: shares{panels, tileSteps, 1},
 	}
 }
 
-// PlainRows says whether a matrix [out, in] of a format may lie row by row, as cuBLASLt takes it: of
-// 16-bit numbers or of F8E4M3, in whole steps, with rows of the product that begin at multiples of 16
-// bytes, and, of 8-bit numbers, features in multiples of 16.
+// PlainRows reports whether a matrix [out, in] of a format may be stored row by row, as
+// cuBLASLt takes it: 16-bit numbers or F8E4M3 in whole steps. Rows of the product must begin at
+// multiples of 16 bytes; for 8-bit numbers, features must be a multiple of 16.
 func PlainRows(f kernels.Format, out, in int) bool {
 	switch f {
 	case kernels.BF16, kernels.F16:
@@ -92,12 +93,12 @@ func PlainRows(f kernels.Format, out, in int) bool {
 	return false
 }
 
-// BlocksAcross is how far apart the scales of two rows of blocks of 128 by 128 lie where cuBLASLt reads them: a
-// multiple of 4.
+// BlocksAcross returns the distance between the scales of two rows of 128×128 blocks, as
+// cuBLASLt reads them: a multiple of 4.
 func BlocksAcross(in int) int { return (in + 511) / 512 * 4 }
 
-// ChoosePlain is the kernel for a matrix that lies row by row, or the library's product: few rows
-// read it as kernels of panels do, more are cuBLASLt's. X is what RoundsTo says, for F8E4M3 that.
+// ChoosePlain returns the kernel for a matrix stored row by row: an own kernel for few rows,
+// else cuBLASLt's product. X has the format of RoundsTo; for F8E4M3 that is F8E4M3.
 func ChoosePlain(f kernels.Format, rows int) Linear {
 	const warps, least = 8, 4 // units of a warp
 	name, unit := "linear_"+f.String(), 1
@@ -115,14 +116,14 @@ func ChoosePlain(f kernels.Format, rows int) Linear {
 	return l
 }
 
-// LibraryUnit is what the rows of a product by cuBLASLt are rounded up to, so that there are few shapes,
-// each of which has its algorithm from the start.
+// LibraryUnit is the multiple to which the rows of a product by cuBLASLt are rounded up. So
+// there are few shapes, and the algorithm of each is chosen at the start.
 const LibraryUnit = 64
 
-// tileSteps is how many steps a split of tiles has at least: some rings of stages.
+// tileSteps is the smallest number of steps of a split of tiles: several rings of stages.
 const tileSteps = 16
 
-// choose is the kernel among those of a name; tile is the bytes of 8 rows of X at a step.
+// choose returns one of the kernels of a name; tile is the bytes of 8 rows of X at a step.
 func choose(name string, f kernels.Format, rows, tile int) Linear {
 	p, _ := packings(f)
 	resident := 1
@@ -130,15 +131,15 @@ func choose(name string, f kernels.Format, rows, tile int) Linear {
 		resident = 2
 	}
 	if rows > FewRows {
-		const panels, mid, many, room = 8, 8, 16, 96 << 10
-		ring := func(tiles, room int) int { // linear_tile
+		const panels, mid, many, ringBytes = 8, 8, 16, 96 << 10
+		ring := func(tiles, bytes int) int { // linear_tile
 			stage := panels*quants(f) + tiles*tile
-			return min(8, room/stage) * stage
+			return min(8, bytes/stage) * stage
 		}
 		if rows <= 8*mid {
-			return Linear{Kernel: name + "_64", Rows: 8 * mid, Panels: panels, Threads: 256, Shared: ring(mid, room/2), shares: shares{panels, tileSteps, resident}}
+			return Linear{Kernel: name + "_64", Rows: 8 * mid, Panels: panels, Threads: 256, Shared: ring(mid, ringBytes/2), shares: shares{panels, tileSteps, resident}}
 		}
-		return Linear{Kernel: name + "_tile", Rows: 8 * many, Panels: panels, Threads: 256, Shared: ring(many, room), shares: shares{panels, tileSteps, 1}}
+		return Linear{Kernel: name + "_tile", Rows: 8 * many, Panels: panels, Threads: 256, Shared: ring(many, ringBytes), shares: shares{panels, tileSteps, 1}}
 	}
 	const warps, least = 8, 4 // steps of a warp
 	l := Linear{Kernel: name + "_16", Rows: 16, Panels: 2, Threads: 32 * warps, shares: shares{2, warps * max(least, p.unit), resident}}
@@ -147,14 +148,14 @@ func choose(name string, f kernels.Format, rows, tile int) Linear {
 	}
 	if rows <= 8 {
 		l.Kernel, l.Rows = name+"_8", 8
-		l.Panels = l.shares.panels // X is read as often as four panels of 4 bits
+		l.Panels = l.shares.panels // with 4 bits, X is read as often as W
 	}
 	l.Shared = warps * l.Panels * (l.Rows / 8) * 512
 	return l
 }
 
-// pairs says that a multiprocessor runs two blocks of the kernels for up to 64 rows: what the
-// .cu files ask of the compiler.
+// pairs reports whether a multiprocessor runs two blocks of the kernels for up to 64 rows: the
+// .cu files request that from the compiler.
 func pairs(f kernels.Format) bool {
 	switch f {
 	case kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.F8E5M2, kernels.I8, kernels.MXFP4, kernels.Q8_0, kernels.Q4_0, kernels.IQ4_NL:
@@ -165,7 +166,7 @@ func pairs(f kernels.Format) bool {
 
 func narrow(f kernels.Format) bool { return quants(f) < 384 }
 
-// quants is the bytes of a step of a panel without its scales.
+// quants returns the bytes of a step of a panel, without its scales.
 func quants(f kernels.Format) int {
 	switch f {
 	case kernels.BF16, kernels.F16:
@@ -184,10 +185,11 @@ func quants(f kernels.Format) int {
 	return 256
 }
 
-// Splits is over how many blocks the input features of a matrix are shared, besides the
-// warps of one: so that a matrix of few features has work for every multiprocessor. Of kernels
-// for few rows it depends on the format, the matrix and the device alone, so that a row's sum
-// does not depend on how many rows there are; of tiles also on rows, the most that a launch has.
+// Splits returns the number of blocks among which the input features are divided, besides the
+// warps of a block, so that a matrix of few features has work for every multiprocessor. For
+// kernels for few rows it depends only on the format, the matrix and the device, so that a
+// row's sum does not depend on the number of rows. For tiles it also depends on rows, the
+// largest number of a launch.
 func (l Linear) Splits(out, in, rows, multiprocessors int) int {
 	const most = 8
 	blocks := (out + PanelRows*l.shares.panels - 1) / (PanelRows * l.shares.panels)
@@ -197,12 +199,13 @@ func (l Linear) Splits(out, in, rows, multiprocessors int) int {
 	return max(1, min(most, Steps(in)/l.shares.steps, l.shares.resident*multiprocessors/blocks))
 }
 
-// Blocks is the grid: row blocks, feature blocks, splits.
+// Blocks returns the grid: row blocks, feature blocks, splits.
 func (l Linear) Blocks(out, rows, splits int) [3]int {
 	return [3]int{(rows + l.Rows - 1) / l.Rows, (out + PanelRows*l.Panels - 1) / (PanelRows * l.Panels), splits}
 }
 
-// PartialBytes is the room that splits need for a number of rows, and how many counters.
+// PartialBytes returns the bytes and the number of counters that splits need for a number of
+// rows.
 func (l Linear) PartialBytes(out, rows, splits int) (bytes int64, counters int) {
 	if splits <= 1 {
 		return 0, 0

@@ -1,12 +1,13 @@
-// Products of few rows with weights that lie row by row, as cuBLASLt takes them: [out, in] of
-// 16-bit numbers or of E4M3, in a multiple of 32, and X [rows, in] of the same (pack.cu: words 2).
+// Products of few rows with weights stored row by row, as cuBLASLt takes them: [out, in] of
+// 16-bit numbers or E4M3, in a multiple of 32, and X [rows, in] of the same type (pack.cu:
+// words 2).
 #include "linear_tile.cuh"
 
-// What W and X are: a unit is 64 bytes of a row, 16 for each of the four lanes that share it, and two
-// multiplications. first and second are W's fragments, x is X's.
+// The types of W and X. A unit is 64 bytes of a row, 16 for each of the four lanes that share
+// it, and two multiplications. first and second are fragments of W, x is one of X.
 template <bool Half>
 struct Rows16 {
-  static constexpr int kColumns = 8;  // in 16 bytes
+  static constexpr int kColumns = 8;  // columns in 16 bytes
   static constexpr bool kScaled = false;
   METHOD void multiply(float (&d)[4], const uint32_t (&first)[4], const uint32_t (&second)[4], const uint4 &x) {
     if (Half) {
@@ -27,12 +28,13 @@ struct RowsE4M3 {
   }
 };
 
-// linear_plain computes P panels of features for 8·N rows a block, its eight warps and the grid's
-// splits sharing the units as those of linear_rows share steps. Which input feature stands where in a
-// multiplication is free as long as W and X agree: with g = lane/4 and q = lane%4, a lane takes
-// bytes 16·q to 16·q+15 of a unit of feature g, of g+8 and of row g. Half a unit may be the last, of
-// 8-bit numbers: what is not there is zeros of X. The sums of a unit of 8-bit numbers are scaled in
-// float32 by both scales, which are of so many whole units. Grid and shared memory are linear_rows'.
+// linear_plain computes P panels of features for 8·N rows in a block. Its eight warps and the
+// grid's splits share the units as those of linear_rows share steps. The order of input
+// features in a multiplication is free as long as W and X agree: with g = lane/4 and q =
+// lane%4, a lane takes bytes 16·q to 16·q+15 of a unit of feature g, of feature g+8 and of row
+// g. With 8-bit numbers the last unit may be half a unit; X is zero in the other half. The sums
+// of a unit of 8-bit numbers are scaled in float32 by both scales, each of which covers whole
+// units. Grid and shared memory are those of linear_rows.
 template <class Numbers, int P, int N>
 DEVICE void linear_plain(const LinearArgs &a) {
   DYNAMIC_SHARED(memory);
@@ -50,7 +52,7 @@ DEVICE void linear_plain(const LinearArgs &a) {
 #pragma unroll
   for (int n = 0; n < N; n++) x[n] = (const uint4 *)a.x + size_t(8 * (tile.tile0 + n) + g) * row_words;
   float d[P][N][4] = {};
-  constexpr int kAhead = (N == 1 ? 4 : 3) - Numbers::kScaled;  // units whose loads are under way together
+  constexpr int kAhead = (N == 1 ? 4 : 3) - Numbers::kScaled;  // units that are loading at the same time
   int stride = kWarps * a.splits, groups = Numbers::kScaled ? ceil_div(steps_of(a.in), a.x_steps) : 0;
   for (int unit0 = blockIdx.z * kWarps + warp; unit0 < units; unit0 += kAhead * stride) {
     uint4 raw[kAhead][P][2], rows[kAhead][N];
@@ -62,7 +64,7 @@ DEVICE void linear_plain(const LinearArgs &a) {
 #pragma unroll
       for (int i = 0; i < 2 * P; i++) raw[j][i / 2][i % 2] = stream16(w[i / 2][i % 2] + at);
 #pragma unroll
-      for (int n = 0; n < N; n++)  // rows and units that there are not are zeros without a load
+      for (int n = 0; n < N; n++)  // rows and units past the end are zeros and are not loaded
         rows[j][n] = word < row_words && 8 * (tile.tile0 + n) + g < a.rows ? __ldg(x[n] + at) : make_uint4(0, 0, 0, 0);
       if (!Numbers::kScaled) continue;
       int step = 2 * min(unit0 + j * stride, units - 1);
@@ -92,24 +94,25 @@ DEVICE void linear_plain(const LinearArgs &a) {
       }
     }
   }
-  // The warps' sums, in their order, a piece by each of the first warps; then the splits'.
+  // The sums of the warps in order, one piece for each of the first warps; then those of
+  // the splits.
   constexpr int kPieces = P * N;
-  float4 *room = (float4 *)memory;
+  float4 *scratch = (float4 *)memory;
 #pragma unroll
   for (int i = 0; i < kPieces; i++) {
     const float *s = d[i / N][i % N];
-    room[(warp * kPieces + i) * 32 + lane] = make_float4(s[0], s[1], s[2], s[3]);
+    scratch[(warp * kPieces + i) * 32 + lane] = make_float4(s[0], s[1], s[2], s[3]);
   }
   __syncthreads();
   float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
   for (int k = 0; warp < kPieces && k < kWarps; k++) {
-    float4 v = room[(k * kPieces + warp) * 32 + lane];
+    float4 v = scratch[(k * kPieces + warp) * 32 + lane];
     sum[0] += v.x;
     sum[1] += v.y;
     sum[2] += v.z;
     sum[3] += v.w;
   }
-  // A warp without a piece has one behind the last row.
+  // A warp without a piece gets one after the last row.
   tile.template finish<1>(a, [&](int) { return warp < kPieces ? int2{warp / N, warp % N} : int2{0, tile.tiles}; }, [&](int) { return sum; });
 }
 
@@ -120,8 +123,8 @@ LINEAR_PLAIN(bf16, Rows16<false>, 2)
 LINEAR_PLAIN(f16, Rows16<true>, 2)
 LINEAR_PLAIN(f8_e4m3_x8, RowsE4M3, LINEAR_BLOCKS(2))
 
-// linear_bias: y [rows, out] += bias [out], what cuBLASLt's products of 8-bit numbers leave to do. A
-// thread for each four numbers of y.
+// linear_bias: y [rows, out] += bias [out], for cuBLASLt's products of 8-bit numbers. A thread
+// for each four elements of y.
 struct LinearBiasArgs {
   float4 *y;
   const float4 *bias;

@@ -12,13 +12,13 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// unit is how many columns a matrix of a format has a multiple of.
+// unit returns the number that the columns of a matrix of a format must be a multiple of.
 func unit(f kernels.Format) int {
 	elems, _ := f.Block()
 	return elems
 }
 
-// halves are where a block that ref does not quantize has binary16 numbers.
+// halves lists the offsets of binary16 numbers in blocks that ref does not quantize.
 func halves(f kernels.Format) []int {
 	switch f {
 	case kernels.Q2_K:
@@ -35,8 +35,8 @@ func halves(f kernels.Format) []int {
 	return nil
 }
 
-// blocks are rows·cols weights stored as f: quantized where ref quantizes, else any bits
-// with scales around scale.
+// blocks returns rows·cols weights stored as f: quantized where ref can quantize, else random
+// bits with scales around scale.
 func (r *rig) blocks(f kernels.Format, rows, cols int) []byte {
 	at := halves(f)
 	if at == nil && f != kernels.MXFP4 && f != kernels.I8 {
@@ -76,7 +76,7 @@ func (r *rig) matrix(f kernels.Format, out, in int, scales *ref.Scales) matrix {
 	return r.packed(f, out, in, r.blocks(f, out, in), scales)
 }
 
-// packed is src in panels on the device.
+// packed uploads src in panels.
 func (r *rig) packed(f kernels.Format, out, in int, src []byte, scales *ref.Scales) matrix {
 	r.Helper()
 	m := matrix{f: f, out: out, in: in, values: make([]float32, out*in), bytes: cuda.PackedBytes(f, out, in)}
@@ -95,7 +95,7 @@ func (r *rig) packed(f kernels.Format, out, in int, src []byte, scales *ref.Scal
 	return m
 }
 
-// args are what all kernels of a product are told of a matrix.
+// args returns the arguments for a matrix that all kernels of a product share.
 func (m matrix) args(scales *ref.Scales) cuda.LinearArgs {
 	a := cuda.LinearArgs{W: m.packed, Scales: m.scales, In: int32(m.in), Out: int32(m.out), Splits: 1, Parts: 1, ScaleRows: 1, ScaleCols: 1, ScaleAcross: 1}
 	if scales != nil {
@@ -104,11 +104,11 @@ func (m matrix) args(scales *ref.Scales) cuda.LinearArgs {
 	return a
 }
 
-// packX brings x to the device as fragments, as l's kernel takes them.
+// packX uploads x as fragments, for l's kernel.
 func (r *rig) packX(l cuda.Linear, f kernels.Format, x []float32, rows, in int, order []int32) (y, sums cuda.Ptr) {
 	to := cuda.RoundsTo(f)
 	bytes, more := to.Bytes(rows, in)
-	a := cuda.PackArgs{X: up(r, x), Y: room[byte](r, int(bytes)), Sums: room[byte](r, int(more)), Order: up(r, order), Rows: int32(rows), In: int32(in)}
+	a := cuda.PackArgs{X: up(r, x), Y: alloc[byte](r, int(bytes)), Sums: alloc[byte](r, int(more)), Order: up(r, order), Rows: int32(rows), In: int32(in)}
 	if l.Words {
 		a.Words = 1
 	}
@@ -121,7 +121,7 @@ func grid(to cuda.Rounding, s cuda.Source, rows, in int) cudatest.Grid {
 	return cudatest.Grid{Blocks: blocks, Threads: [3]int{threads, 1, 1}}
 }
 
-// rounded is x as linear_pack rounds it.
+// rounded returns x as linear_pack rounds it.
 func rounded(f kernels.Format, x []float32) []float32 {
 	if f != kernels.F16 {
 		f = kernels.BF16
@@ -130,7 +130,7 @@ func rounded(f kernels.Format, x []float32) []float32 {
 	return back
 }
 
-// backed is what x reads as when it was rounded.
+// backed returns rounded x as floats.
 func (r *rig) backed(to cuda.Rounding, x []float32, rows, in int) []float32 {
 	codes, by := roundedTo(to, x, rows, in)
 	group := in
@@ -145,12 +145,12 @@ func (r *rig) backed(to cuda.Rounding, x []float32, rows, in int) []float32 {
 	return codes
 }
 
-// rounded is the product of x as linear_pack rounds it.
+// rounded returns the product of x as linear_pack rounds it.
 func (m matrix) rounded(x, bias []float32, rows int) []float32 {
 	return m.product(rounded(m.f, x), bias, rows)
 }
 
-// product is ref's.
+// product returns ref's product.
 func (m matrix) product(x, bias []float32, rows int) []float32 {
 	y := make([]float32, rows*m.out)
 	ref.Linear(ref.LinearArgs{
@@ -160,8 +160,8 @@ func (m matrix) product(x, bias []float32, rows int) []float32 {
 	return y
 }
 
-// TestLinear holds every format and kernel against ref: one row, row and feature counts
-// that are no whole tiles, shared sums, scales of every kind.
+// TestLinear compares every format and kernel with ref: a single row, rows and features that
+// are no whole tiles, splits, scales of every kind.
 func TestLinear(t *testing.T) {
 	for _, f := range cuda.PackedFormats() {
 		t.Run(f.String(), func(t *testing.T) {
@@ -175,7 +175,7 @@ func TestLinear(t *testing.T) {
 					in, out = max(unit(f), 160), 150
 				}
 				if unit(f) == 1 && rows != 32 {
-					in += 5 // the last step is not whole
+					in += 5 // the last step is partial
 				}
 				testLinear(r, f, rows, in, out)
 			}
@@ -204,13 +204,13 @@ func testLinear(r *rig, f kernels.Format, rows, in, out int) {
 		a := m.args(scales)
 		a.X, a.Sums, a.Bias, a.Rows, a.Splits = xs, sums, up(r, bias), int32(rows), int32(n)
 		bytes, counters := l.PartialBytes(out, rows, n)
-		a.Partial, a.Arrived = room[byte](r, int(bytes)), up(r, make([]uint32, counters))
+		a.Partial, a.Arrived = alloc[byte](r, int(bytes)), up(r, make([]uint32, counters))
 		g := cudatest.Grid{
 			Blocks:  l.Blocks(out, rows, n),
 			Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared,
 		}
 		run := func() []float32 {
-			a.Y = room[float32](r, rows*out)
+			a.Y = alloc[float32](r, rows*out)
 			launch(r, l.Kernel, g, &a)
 			for _, n := range down[uint32](r, a.Arrived, counters) {
 				if n != 0 {
@@ -229,8 +229,9 @@ func testLinear(r *rig, f kernels.Format, rows, in, out int) {
 	}
 }
 
-// TestLinearPlain: weights and X row by row; a row's bits do not depend on how many there are. Of 8-bit
-// numbers by their scales, each of a row or of 128 columns, W's also of parts.
+// TestLinearPlain multiplies W and X stored row by row; a row's bits must not depend on the
+// number of rows. 8-bit numbers have scales for a row or for 128 columns, and W's scales may be
+// of parts.
 func TestLinearPlain(t *testing.T) {
 	for _, to := range []cuda.Rounding{cuda.RoundsTo(kernels.BF16), cuda.RoundsTo(kernels.F16), {Format: kernels.F8E4M3}, {Format: kernels.F8E4M3, Group: 128}} {
 		t.Run(fmt.Sprint(to.Format, to.Group), func(t *testing.T) {
@@ -243,7 +244,7 @@ func TestLinearPlain(t *testing.T) {
 				testLinearPlain(r, to, rows, in, 76)
 			}
 			testLinearPlain(r, to, 5, 32, 16)
-			testLinearPlain(r, to, 3, 160, 272) // a unit of 8-bit numbers is half
+			testLinearPlain(r, to, 3, 160, 272) // the last unit of 8-bit numbers is half a unit
 		})
 	}
 }
@@ -282,10 +283,10 @@ func testLinearPlain(r *rig, to cuda.Rounding, rows, in, out int) {
 			bytes, counters := l.PartialBytes(out, rows, splits)
 			a := m.args(scales)
 			a.X, a.Sums, a.XSteps, a.Bias, a.Rows, a.Splits = p.Y, p.Sums, int32(to.ScaleSteps(in)), up(r, bias), int32(rows), int32(splits)
-			a.Partial, a.Arrived = room[byte](r, int(bytes)), up(r, make([]uint32, counters))
+			a.Partial, a.Arrived = alloc[byte](r, int(bytes)), up(r, make([]uint32, counters))
 			g := cudatest.Grid{Blocks: l.Blocks(out, rows, splits), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}
 			got := r.eachSchedule(func() []float32 {
-				a.Y = room[float32](r, rows*out)
+				a.Y = alloc[float32](r, rows*out)
 				launch(r, l.Kernel, g, &a)
 				return down[float32](r, a.Y, rows*out)
 			})
@@ -305,7 +306,7 @@ func testLinearPlain(r *rig, to cuda.Rounding, rows, in, out int) {
 	}
 }
 
-// TestLinearBias: rows get a bias, and what lies behind them nothing.
+// TestLinearBias checks that rows get a bias, and that memory after them does not.
 func TestLinearBias(t *testing.T) {
 	r := newRig(t)
 	const rows, behind, out = 5, 2, 76
@@ -318,8 +319,8 @@ func TestLinearBias(t *testing.T) {
 	r.near("linear_bias", down[float32](r, a.Y, len(y)), y, 0)
 }
 
-// TestLinearRounded: X rounded to the numbers of W, by row, by 128 columns and by a scale
-// that is given.
+// TestLinearRounded multiplies X rounded to the format of W: by row, by 128 columns, and with a
+// given scale.
 func TestLinearRounded(t *testing.T) {
 	for _, to := range roundings[2:] {
 		t.Run(fmt.Sprint(to.Format, to.Group), func(t *testing.T) {
@@ -350,12 +351,12 @@ func testLinearRounded(r *rig, to cuda.Rounding, rows, in, out int) {
 	a := m.args(scales)
 	a.X, a.Sums, a.XSteps, a.Bias, a.Rows = p.Y, p.Sums, int32(to.ScaleSteps(in)), up(r, bias), int32(rows)
 	g := cudatest.Grid{Blocks: l.Blocks(out, rows, 1), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}
-	a.Y = room[float32](r, rows*out)
+	a.Y = alloc[float32](r, rows*out)
 	launch(r, l.Kernel, g, &a)
 	r.near(fmt.Sprintf("%s, %d rows", l.Kernel, rows), down[float32](r, a.Y, rows*out), want, 3e-6)
 }
 
-// wideRounds are formats of warpgroups' products, and what X is rounded to.
+// wideRounds lists formats of warpgroups' products, and the format that X is rounded to.
 var wideRounds = []struct {
 	w kernels.Format
 	x cuda.Rounding
@@ -367,8 +368,8 @@ var wideRounds = []struct {
 	{kernels.IQ4_NL, cuda.RoundsTo(kernels.IQ4_NL)}, {kernels.Q5_0, cuda.RoundsTo(kernels.Q5_0)},
 }
 
-// TestLinearWide: the products of warpgroups, where the last step is alone and the ring of
-// stages goes around, and of one row with one step.
+// TestLinearWide tests the products of warpgroups: the last step may be single, the ring of
+// stages wraps around, and there is one row with one step.
 func TestLinearWide(t *testing.T) {
 	for _, to := range wideRounds {
 		t.Run(fmt.Sprint(to.w, to.x.Format, to.x.Group), func(t *testing.T) {
@@ -383,7 +384,7 @@ func TestLinearWide(t *testing.T) {
 	}
 }
 
-// wide is the kernel of warpgroups for W in a format and X as it is rounded.
+// wide returns the kernel of warpgroups for W in a format and the rounding of X.
 func wide(w kernels.Format, x cuda.Rounding) cuda.Linear {
 	l, _ := cuda.ChooseLinear(w, cuda.TileRows+1)
 	if x.Format == kernels.F8E4M3 {
@@ -404,16 +405,16 @@ func testLinearWide(r *rig, w kernels.Format, to cuda.Rounding, rows, in, out in
 	p.Words = 1
 	run := func() []float32 {
 		launch(r, to.Kernel(cuda.FromRows), grid(to, cuda.FromRows, rows, in), &p)
-		a.X, a.Sums, a.Y = p.Y, p.Sums, room[float32](r, rows*out)
+		a.X, a.Sums, a.Y = p.Y, p.Sums, alloc[float32](r, rows*out)
 		g := cudatest.Grid{Blocks: l.Blocks(out, rows, int(a.Splits)), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}
 		launch(r, l.Kernel, g, &a)
 		return down[float32](r, a.Y, rows*out)
 	}
 	what := fmt.Sprintf("%s, %d rows", l.Kernel, rows)
 	want := m.product(r.backed(to, x, rows, in), bias, rows)
-	a.Splits = 6 // of one pair of steps each, rounded up to two: some have none
+	a.Splits = 6 // one pair of steps each, rounded up to two: some splits are empty
 	bytes, counters := l.PartialBytes(out, rows, int(a.Splits))
-	a.Partial, a.Arrived = room[byte](r, int(bytes)), up(r, make([]uint32, counters))
+	a.Partial, a.Arrived = alloc[byte](r, int(bytes)), up(r, make([]uint32, counters))
 	r.near(what+" in splits", run(), want, 3e-6)
 	a.Splits = 1
 	var got []float32
@@ -425,22 +426,22 @@ func testLinearWide(r *rig, w kernels.Format, to cuda.Rounding, rows, in, out in
 	r.near(what, got, want, 3e-6)
 }
 
-// TestWidePowers: the ends of MXFP4's exponents are multiplied into the fragments as ref has them,
-// subnormal numbers and what is infinite included.
+// TestWidePowers checks that extreme exponents of MXFP4 are multiplied into the fragments as in
+// ref, including subnormals and infinities.
 func TestWidePowers(t *testing.T) {
 	const rows, in, out = 3, 64, 16
 	for power, exponents := range map[int][]byte{100: {0, 1, 2, 126, 127}, -100: {127, 128, 129, 251, 252, 253, 254}} {
 		t.Run(fmt.Sprint(power), func(t *testing.T) {
 			r := newRig(t)
 			src := r.blocks(kernels.MXFP4, out, in)
-			for i := range len(src) / 17 { // by features: near holds numbers against the largest
+			for i := range len(src) / 17 { // by features: near compares relative to the largest number
 				src[17*i+16] = exponents[i/2%len(exponents)]
 			}
 			m := r.packed(kernels.MXFP4, out, in, src, nil)
 			x := r.floats(rows*in, math.Ldexp(1, power))
 			l, a := wide(m.f, cuda.RoundsTo(m.f)), m.args(nil)
 			a.X, a.Sums = r.packX(l, m.f, x, rows, in, nil)
-			a.Rows, a.Y = rows, room[float32](r, rows*out)
+			a.Rows, a.Y = rows, alloc[float32](r, rows*out)
 			launch(r, l.Kernel, cudatest.Grid{Blocks: l.Blocks(out, rows, 1), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}, &a)
 			got, want := down[float32](r, a.Y, rows*out), m.rounded(x, nil, rows)
 			for f := range out {
@@ -454,7 +455,7 @@ func TestWidePowers(t *testing.T) {
 	}
 }
 
-// TestLinearParts: a fused weight whose parts begin new blocks of scales.
+// TestLinearParts tests a fused weight whose parts begin new blocks of scales.
 func TestLinearParts(t *testing.T) {
 	r := newRig(t)
 	const in, rows = 256, 2
@@ -481,7 +482,7 @@ func TestLinearParts(t *testing.T) {
 	a.PartRow, a.PartScale = [4]int32{0, 40, 64}, [4]int32{0, 1, 2}
 	l, _ := cuda.ChooseLinear(m.f, rows)
 	a.X, a.Sums = r.packX(l, m.f, x, rows, in, nil)
-	a.Y = room[float32](r, rows*out)
+	a.Y = alloc[float32](r, rows*out)
 	g := cudatest.Grid{Blocks: l.Blocks(out, rows, 1), Threads: [3]int{l.Threads, 1, 1}, Shared: l.Shared}
 	launch(r, l.Kernel, g, &a)
 	r.near("parts", down[float32](r, a.Y, rows*out), m.rounded(x, nil, rows), 3e-6)
@@ -494,7 +495,7 @@ func TestLinearF32(t *testing.T) {
 		rows, in := c[0], c[1]
 		w, x, bias, want := r.floats(in*out, 1), r.floats(rows*in, 1), r.floats(out, 1), make([]float32, rows*out)
 		ref.Linear(ref.LinearArgs{Rows: rows, In: in, Out: out, X: x, W: cudatest.Bytes(w), Format: kernels.F32, Bias: bias, Y: want, To: out, Row: make([]float32, in)})
-		y := room[float32](r, rows*out)
+		y := alloc[float32](r, rows*out)
 		a := cuda.LinearArgs{W: up(r, w), X: up(r, x), Bias: up(r, bias), Y: y, Rows: int32(rows), In: int32(in), Out: out}
 		launch(r, "linear_f32", cudatest.Grid{Blocks: [3]int{ceil(rows, 4), ceil(out, 8), 1}, Threads: [3]int{256, 1, 1}}, &a)
 		r.near("f32", down[float32](r, y, rows*out), want, 1e-6)
@@ -519,14 +520,14 @@ func TestEmbedPacked(t *testing.T) {
 					}
 				}
 			}
-			y := room[float32](r, len(want))
+			y := alloc[float32](r, len(want))
 			launch(r, "embed_packed_"+f.String(), cudatest.Line(len(ids), 64), &cuda.EmbedPackedArgs{IDs: up(r, ids), Table: m.args(nil), Y: y, Scale: 2, Row0: 3})
 			r.near(f.String(), down[float32](r, y, len(want)), want, 1e-7)
 		})
 	}
 }
 
-// TestPackRefuses: what no kernel reads is an error, not a wrong product.
+// TestPackRefuses checks that input that no kernel reads is an error, not a wrong product.
 func TestPackRefuses(t *testing.T) {
 	for _, c := range []struct {
 		f          kernels.Format

@@ -1,9 +1,9 @@
-// Products of many rows, tile by tile, and the kernels of a format.
+// Products of many rows in tiles, and the list of kernels of a format.
 #pragma once
 #include "linear.cuh"
 
-// Tile is where a block of many rows is in the product: 16·Panels features, 8·Tiles rows, and
-// of the input features those of its split: units [from, to) of kUnit steps.
+// Tile is the place of a block of many rows in the product: 16·Panels features, 8·Tiles rows,
+// and the input features of its split: units [from, to) of kUnit steps.
 template <int Panels, int Tiles>
 struct Tile {
   int panel0, tile0, tiles, from, to;
@@ -23,7 +23,8 @@ struct Tile {
     bias = a.bias ? a.bias + expert * a.expert_bias : nullptr;
   }
 
-  // store writes what a thread has of a piece, 16 features (panel) by 8 rows (tile) of the block.
+  // store writes a thread's part of a piece: 16 features (panel) by 8 rows (tile) of the
+  // block.
   DEVICE_METHOD void store(const LinearArgs &a, int panel, int tile, const float *d) const {
     int lane = threadIdx.x & 31;
 #pragma unroll
@@ -33,8 +34,9 @@ struct Tile {
     }
   }
 
-  // finish stores N pieces, those of all splits added up in their order by the last block of
-  // them: place(i) is piece i's panel and tile within the block, sums(i) what the thread has of it.
+  // finish stores N pieces; with splits, the last block adds up those of all splits in
+  // order. place(i) is piece i's panel and tile within the block, sums(i) is the thread's
+  // part of it.
   template <int N, class Place, class Sums>
   DEVICE_METHOD void finish(const LinearArgs &a, Place place, Sums sums) const {
     float4 *partial = (float4 *)a.partial;
@@ -67,18 +69,19 @@ struct Tile {
   }
 };
 
-// Copies are a thread's of what a stage has of Count panels or tiles at one step, Bytes each, one after
-// the other: 16 bytes of every kThreads · 16. Addresses are found once; a step moves all of them by the
-// same. There are zeros for what there is not.
+// Copies are a thread's copies for one stage: Count panels or tiles at one step, Bytes each,
+// one after the other; the thread copies 16 bytes of every kThreads · 16. Addresses are
+// computed once, and each step advances all of them alike. Panels or tiles past the end become
+// zeros.
 template <int Bytes, int Count>
 struct Copies {
   static constexpr int kThreads = 32 * kWarps, kEach = Bytes / 16, kPieces = Count * kEach, kMany = (kPieces + kThreads - 1) / kThreads;
   static_assert(kMany == 1 || kThreads % kEach == 0, "a thread copies the same part of all");
   const unsigned char *from;
-  uint32_t further[kMany];  // from the first to the others: 128 bytes a column at most
+  uint32_t further[kMany];  // offsets from the first to the others: at most 128 bytes for each column
   bool there[kMany];
 
-  // The first of many lies at base, and others each stride bytes.
+  // The first of `many` is at base, the others follow `stride` bytes apart.
   DEVICE_METHOD Copies(const unsigned char *base, size_t stride, int first, int many) {
     int which = first + threadIdx.x / kEach;
     from = base + min(which, many - 1) * stride + threadIdx.x % kEach * 16;
@@ -89,7 +92,7 @@ struct Copies {
     }
   }
 
-  DEVICE_METHOD void bring(unsigned char *to) const {
+  DEVICE_METHOD void copy_step(unsigned char *to) const {
 #pragma unroll
     for (int i = 0; i < kMany; i++)
       if (unsigned piece = threadIdx.x + kThreads * i; kPieces % kThreads == 0 || piece < kPieces)
@@ -97,17 +100,17 @@ struct Copies {
   }
 };
 
-// linear_tile is for many rows: a block computes 128 features for 8·Tiles rows, its warps 64 ×
-// 2·Tiles each; quants and X come through a ring of stages of one step in shared memory, as many
-// as lie in Room bytes: what is under way hides the memory's latency. Addresses move with the
-// steps; scales that several steps share are read when they change.
+// linear_tile, for many rows: a block computes 128 features for 8·Tiles rows, each warp 64
+// features for 2·Tiles rows. Quants and X pass through a ring of one-step stages in shared
+// memory, as many as fit in RingBytes, which hides the memory's latency. Addresses advance with
+// the steps; scales that several steps share are read when they change.
 constexpr int kTilePanels = 8;
 
-template <class W, class X, int Tiles, int Room>
+template <class W, class X, int Tiles, int RingBytes>
 DEVICE void linear_tile(const LinearArgs &a) {
   DYNAMIC_SHARED(memory);
   constexpr int kW = kTilePanels * W::kQuants, kX = Tiles * X::kBytes, kStage = kW + kX, T = Tiles / 4;
-  constexpr int kStages = Room / kStage < 8 ? Room / kStage : 8;
+  constexpr int kStages = RingBytes / kStage < 8 ? RingBytes / kStage : 8;
   constexpr bool kSums = W::kMinimum && W::kScales == 1;
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   int expert = a.experts ? a.experts[blockIdx.x] : 0;
@@ -122,8 +125,8 @@ DEVICE void linear_tile(const LinearArgs &a) {
   unsigned next = from, put = 0, take = 0;
   auto fetch = [&]() {
     if (next < to) {
-      w.bring(memory + put);
-      xs.bring(memory + put + kW);
+      w.copy_step(memory + put);
+      xs.copy_step(memory + put + kW);
       next++;
       w.from += next % W::kUnit == 0 ? W::kUnitBytes - (W::kUnit - 1) * W::kQuants : W::kQuants;
       xs.from += X::kBytes;
@@ -150,8 +153,8 @@ DEVICE void linear_tile(const LinearArgs &a) {
   float d[4 * T][4] = {};
 #pragma unroll 1
   for (int s = 0; s < kStages - 1; s++) fetch();
-  unsigned scaled = 0, scaled_x = 0;  // up to which column f is, up to which step e
-  uint32_t unit = 0;                  // where the step's unit lies behind a panel's first
+  unsigned scaled = 0, scaled_x = 0;  // the first column for which f is outdated, the first step for which e is
+  uint32_t unit = 0;                  // offset of the step's unit from the panel's first
   for (unsigned step = from; step < to; step++) {
     copy_wait<kStages - 2>();
     __syncthreads();
@@ -189,33 +192,34 @@ DEVICE void linear_tile(const LinearArgs &a) {
   t.template finish<4 * T>(a, [&](int i) { return int2{panel1 + i / T, tile1 + i % T}; }, [&](int i) { return d[i]; });
 }
 
-// Room for a ring where a multiprocessor of 100 KiB runs two blocks, and where it runs one.
-constexpr int kHalfRoom = 48 << 10, kWholeRoom = 96 << 10;
+// Bytes of a ring if a multiprocessor of 100 KiB runs two blocks, and if it runs one.
+constexpr int kHalfShared = 48 << 10, kWholeShared = 96 << 10;
 
-// Two blocks on a multiprocessor are asked for up to sm_90; later ones' code would spill.
+// Two blocks on a multiprocessor are requested up to sm_90; for later architectures the code
+// would spill.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 1000
 #define LINEAR_BLOCKS(B) B
 #else
 #define LINEAR_BLOCKS(B) 1
 #endif
 
-// The products of a format: P panels in a block of up to 8 rows, B blocks on a multiprocessor (2
-// where 128 registers are enough: more loads are under way).
+// The products of a format: P panels in a block of up to 8 rows, B blocks on a multiprocessor
+// (2 if 128 registers are enough: then more loads are outstanding).
 #define LINEAR_OF(name, W, X, P, B)                                                                        \
   KERNEL_OF(linear_##name##_8, LinearArgs, 256, LINEAR_BLOCKS(B)) { linear_rows<W, X, P, 1>(a); }          \
   KERNEL_OF(linear_##name##_16, LinearArgs, 256, LINEAR_BLOCKS(B)) { linear_rows<W, X, 2, 2>(a); }         \
-  KERNEL_OF(linear_##name##_64, LinearArgs, 256, LINEAR_BLOCKS(B)) { linear_tile<W, X, 8, kHalfRoom>(a); } \
-  KERNEL(linear_##name##_tile, LinearArgs, 256) { linear_tile<W, X, 16, kWholeRoom>(a); }
-// A format's products and its rows as embeddings.
+  KERNEL_OF(linear_##name##_64, LinearArgs, 256, LINEAR_BLOCKS(B)) { linear_tile<W, X, 8, kHalfShared>(a); } \
+  KERNEL(linear_##name##_tile, LinearArgs, 256) { linear_tile<W, X, 16, kWholeShared>(a); }
+// The products of a format, and its rows as embeddings.
 #define LINEAR(name, W, P, B)    \
   LINEAR_OF(name, W, Wide, P, B) \
   KERNEL(embed_packed_##name, EmbedPackedArgs, 256) { embed_packed<W>(a); }
 
-// embed from packed tables: tied embeddings have one copy. A block for each row, a warp
+// embed from packed tables, so that tied embeddings have one copy. A block for each row, a warp
 // for each step in turn; the four lanes that hold the row write it.
 struct EmbedPackedArgs {
   const int *ids;
-  LinearArgs table;  // w, scales and the shape alone are read
+  LinearArgs table;  // only w, scales and the shape are read
   float *y;          // [rows, in]
   float scale;
   int row0;
@@ -233,7 +237,7 @@ DEVICE void embed_packed(const EmbedPackedArgs &a) {
     typename W::Raw raw = W::template load<kGlobal>(quants_at<W>(p, step), lane);
     Factors f = factors_at<W>(a.table, p, step);
 #pragma unroll
-    for (int i = 0; i < 4; i++) {  // the registers of this half: t = i/2, columns 8·(i%2) on
+    for (int i = 0; i < 4; i++) {  // the registers of this half: t = i/2, from column 8·(i%2) on
       uint32_t v = W::fragment(raw, i / 2, 2 * (i % 2) + upper);
       float s = W::kScales == 0 ? 1.0f : f.scale[upper][W::kScales == 2 ? i / 2 : 0], m = W::kMinimum ? f.minimum[upper][W::kScales == 2 ? i / 2 : 0] : 0.0f;
       float lo = W::kHalf ? from_f16(uint16_t(v)) : from_bf16(uint16_t(v)), hi = W::kHalf ? from_f16(uint16_t(v >> 16)) : from_bf16(uint16_t(v >> 16));

@@ -1,12 +1,11 @@
-// Products of many rows by the warpgroups of sm_90a: W goes from shared memory through
-// registers, where it becomes what the units take, X is read from shared memory by them.
-// Other architectures have linear_tile alone (sm_100 and sm_120 as well: their own units are
-// not used).
+// Products of many rows by the warpgroups of sm_90a. W goes from shared memory through
+// registers, where it is converted; the units read X from shared memory. Other architectures
+// use linear_tile, also sm_100 and sm_120, whose own units are not used.
 #include "linear_tile.cuh"
 
 #if !defined(__CUDACC__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// How a format is multiplied: in fp16, in bf16, or X as E4M3 too.
+// How a format is multiplied: in fp16, in bf16, or with X as E4M3 too.
 template <class W, class X>
 DEVICE void wgmma(float (&d)[64], const uint32_t (&a)[4], uint64_t b, int add) {
   if constexpr (X::kScaled)
@@ -17,8 +16,8 @@ DEVICE void wgmma(float (&d)[64], const uint32_t (&a)[4], uint64_t b, int add) {
     wgmma_bf16(d, a, b, add);
 }
 
-// How scales meet what is multiplied: a power of two is multiplied into the fragments, which stay
-// exact, and what shares another scale, so many columns, is summed apart; 0: nothing is.
+// The number of columns that share a scale and are summed separately; 0: all are summed
+// together. A power-of-two scale is multiplied into the fragments, which stay exact.
 template <class W>
 constexpr bool kPowers = false;
 template <>
@@ -26,7 +25,7 @@ constexpr bool kPowers<WeightsMXFP4> = true;
 template <class W>
 constexpr int kApart = W::kScales == 0 || kPowers<W> ? 0 : W::kExternal ? 128 : 32;
 
-// wide_fragments are those of a step of a panel in shared memory.
+// wide_fragments returns the fragments of a step of a panel in shared memory.
 template <class W, class X>
 DEVICE Fragments<W, X> wide_fragments(const unsigned char *unit, int lane) {
   Fragments<W, X> f = fragments<W, X>(W::template load<kShared>(unit, lane));
@@ -38,10 +37,10 @@ DEVICE Fragments<W, X> wide_fragments(const unsigned char *unit, int lane) {
   return f;
 }
 
-// bring copies two steps of Count panels or tiles, Bytes each, beginning with the first of many: a
-// warp takes every eighth, which lies in one run. There are zeros for what there is not.
+// copy_steps copies two steps of Count panels or tiles, Bytes each, from `first` of `many` on.
+// A warp copies every eighth of them, which is contiguous. Those past the end become zeros.
 template <int Bytes, int Count>
-DEVICE void bring(unsigned char *to, const unsigned char *from, int first, int many, int pair, int steps) {
+DEVICE void copy_steps(unsigned char *to, const unsigned char *from, int first, int many, int pair, int steps) {
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, bytes = min(2, steps - 2 * pair) * Bytes;
 #pragma unroll
   for (int i = 0; i < Count; i += kWarps) {
@@ -53,12 +52,12 @@ DEVICE void bring(unsigned char *to, const unsigned char *from, int first, int m
   }
 }
 
-// linear_wide: a block computes 128·M features for 128 rows, each of its two warpgroups 64·M;
-// M is 2 where nothing is summed apart. X lies in order of words (PackArgs.words). Four stages of
-// two steps, scales of blocks among them; products of a step run while the next one's weights are
-// made ready. What 128 columns give is waited for and scaled; of a pair of steps whose scales are
-// of blocks, what the first gives is scaled while the second's products run. Shared:
-// 4 · 2 · (8·M·kUnitBytes + 16·kBytes of X).
+// linear_wide: a block computes 128·M features for 128 rows, each of its two warpgroups 64·M; M
+// is 2 if all columns are summed together. X is in word order (PackArgs.words). There are four
+// stages of two steps, including block scales. The products of a step run while the weights of
+// the next are converted. The sums of 128 columns are waited for and scaled. With block scales,
+// the sums of the first step of a pair are scaled while the products of the second run. Shared
+// memory: 4 · 2 · (8·M·kUnitBytes + 16·kBytes of X).
 template <class W, class X>
 DEVICE void linear_wide(const LinearArgs &a) {
   static_assert(W::kUnit == 1 && W::kUnitBytes % 16 == 0 && !W::kMinimum && W::kScales < 2, "steps of a panel follow each other, with a scale each");
@@ -75,10 +74,10 @@ DEVICE void linear_wide(const LinearArgs &a) {
   const unsigned char *w0 = a.w + expert * a.expert_bytes, *x0 = (const unsigned char *)a.x;
   auto fetch = [&](int pair) {
     unsigned char *stage = memory + pair % kStages * kStage;
-    bring<W::kUnitBytes, kPanels>(stage, w0, panel0, panels, pair, steps);
-    bring<X::kBytes, kTiles>(stage + kW, x0, tile0, tiles, pair, steps);
+    copy_steps<W::kUnitBytes, kPanels>(stage, w0, panel0, panels, pair, steps);
+    copy_steps<X::kBytes, kTiles>(stage + kW, x0, tile0, tiles, pair, steps);
   };
-  int mine = warp / 4 * 4 * M + warp % 4;  // this warp's first panel of the block; the others follow by fours
+  int mine = warp / 4 * 4 * M + warp % 4;  // this warp's first panel of the block; the others are 4 panels apart
   Panel<W> p[M];
 #pragma unroll
   for (int m = 0; m < M; m++) p[m] = panel_at<W>(a, min(panel0 + mine + 4 * m, panels - 1), expert);
@@ -102,13 +101,13 @@ DEVICE void linear_wide(const LinearArgs &a) {
   for (int pair = block.from; pair < pairs; pair++) {
     copy_wait<1>();
     shared_for_wgmma();
-    __syncthreads();  // this stage has come, and everyone is done with the one before the last
+    __syncthreads();  // this stage has arrived, and all warps are done with the one before the previous one
     if (pair + 2 < pairs) fetch(pair + 2);
     copy_commit();
     const unsigned char *stage = memory + pair % kStages * kStage;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-      if constexpr (!kBlocks) wgmma_wait<1>();  // set[h] is done with
+      if constexpr (!kBlocks) wgmma_wait<1>();  // the products of set[h] are done
 #pragma unroll
       for (int m = 0; m < M; m++) set[h][m] = wide_fragments<W, X>(stage + (2 * (mine + 4 * m) + h) * W::kUnitBytes, lane);
       if constexpr (kBlocks) factors[h] = W::template factors<kShared>(stage + (2 * mine + h) * W::kUnitBytes, 0, lane >> 2);

@@ -1,7 +1,6 @@
-// The units of the device that C++ has no words for: asynchronous copies into shared
-// memory, loads of matrix fragments, and the matrix units. nvcc gets PTX; the host
-// computes the same, the copies only when they are waited for, so that a wait that is
-// missing shows.
+// Instructions that have no C++ form: asynchronous copies to shared memory, loads of matrix
+// fragments, and the matrix units. nvcc gets PTX. The host computes the same values, but
+// completes copies only when they are waited for, so that a missing wait shows.
 #pragma once
 #include "numbers.cuh"
 
@@ -9,38 +8,38 @@
 
 DEVICE uint32_t shared_address(const void *p) { return uint32_t(__cvta_generic_to_shared(p)); }
 
-// copy_async brings 16 bytes to shared memory, of which valid are read and the others
-// are 0. Both addresses are multiples of 16.
+// copy_async copies 16 bytes to shared memory. It reads `valid` bytes; the others become 0.
+// Both addresses are multiples of 16.
 DEVICE void copy_async(void *to, const void *from, int valid) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared_address(to)), "l"(from), "r"(valid) : "memory");
 }
 DEVICE void copy_commit() { asm volatile("cp.async.commit_group;\n" ::: "memory"); }
-// copy_wait returns when all but the last N groups of this thread have arrived.
+// copy_wait waits for all but the last N groups of this thread.
 template <int N>
 DEVICE void copy_wait() {
   asm volatile("cp.async.wait_group %0;\n" ::"n"(N) : "memory");
 }
 
-// load_matrix brings four 8×8 matrices of 16-bit numbers: lane 8·i+r gives the address of
-// row r of matrix i, and lane l gets elements 2·(l%4) and the next of row l/4 of each.
+// load_matrix loads four 8×8 matrices of 16-bit numbers. Lane 8·i+r gives the address of row r
+// of matrix i; lane l gets elements 2·(l%4) and 2·(l%4)+1 of row l/4 of each.
 DEVICE void load_matrix(uint32_t (&r)[4], const void *row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(shared_address(row))
                : "memory");
 }
-// load_matrix_turned is load_matrix of the transposed matrices.
-DEVICE void load_matrix_turned(uint32_t (&r)[4], const void *row) {
+// load_matrix_transposed loads the transposed matrices.
+DEVICE void load_matrix_transposed(uint32_t (&r)[4], const void *row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\n"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                : "r"(shared_address(row))
                : "memory");
 }
 
-// multiply is d += a·b, 16×16 by 16×8, sums in float32. With g = lane/4 and q = lane%4:
-// a[0] and a[1] are rows g and g+8 at columns 2q, 2q+1, a[2] and a[3] the same at columns
-// 2q+8, 2q+9; b0 is rows 2q, 2q+1 of column g, b1 rows 2q+8, 2q+9; d[0], d[1] are row g at
-// columns 2q, 2q+1, d[2], d[3] row g+8.
+// multiply_bf16 and multiply_f16 do d += a·b, 16×16 by 16×8, with sums in float32. With g =
+// lane/4 and q = lane%4: a[0] and a[1] are rows g and g+8 at columns 2q and 2q+1, a[2] and a[3]
+// the same at columns 2q+8 and 2q+9; b0 is rows 2q and 2q+1 of column g, b1 rows 2q+8 and 2q+9;
+// d[0] and d[1] are row g at columns 2q and 2q+1, d[2] and d[3] row g+8.
 DEVICE void multiply_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
@@ -52,15 +51,15 @@ DEVICE void multiply_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uin
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// multiply_e4m3 and multiply_s8 are d += a·b, 16×32 by 32×8, of 8-bit numbers: a[0] and a[1]
-// are rows g and g+8 at columns 4q to 4q+3, a[2] and a[3] the same at columns 16 further; b0
-// is rows 4q to 4q+3 of column g, b1 rows 16 further; d as above.
+// multiply_e4m3 and multiply_s8 do d += a·b, 16×32 by 32×8, for 8-bit numbers: a[0] and a[1]
+// are rows g and g+8 at columns 4q to 4q+3, a[2] and a[3] the same 16 columns further; b0 is
+// rows 4q to 4q+3 of column g, b1 the same 16 rows further; d as above.
 DEVICE void multiply_e4m3(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
 #if __CUDA_ARCH__ >= 890
   asm("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
                : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-#else  // every E4M3 is an fp16; which column is which does not matter as long as a and b agree
+#else  // every E4M3 is exact in fp16; the order of columns is free as long as a and b agree
   uint32_t low[4] = {e4m3_as_f16x2(a[0]), e4m3_as_f16x2(a[1]), e4m3_as_f16x2(a[0] >> 16), e4m3_as_f16x2(a[1] >> 16)};
   uint32_t high[4] = {e4m3_as_f16x2(a[2]), e4m3_as_f16x2(a[3]), e4m3_as_f16x2(a[2] >> 16), e4m3_as_f16x2(a[3] >> 16)};
   multiply_f16(d, low, e4m3_as_f16x2(b0), e4m3_as_f16x2(b0 >> 16));
@@ -73,26 +72,27 @@ DEVICE void multiply_s8(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// The products of a warpgroup, four warps, which run beside it: only sm_90a has them.
+// The asynchronous products of a warpgroup (four warps): only sm_90a has them.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-// wgmma_fence comes between the last writing of registers and the product that reads them.
+// wgmma_fence must come between the last write of a register and the product that reads it.
 DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory"); }
 DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory"); }
-// wgmma_wait returns when all but the last N groups of products are done.
+// wgmma_wait waits for all but the last N groups of products.
 template <int N>
 DEVICE void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(N) : "memory");
 }
-// wgmma_sums says that d is read next: no reading of it moves before.
+// wgmma_sums keeps the compiler from reading d earlier.
 DEVICE void wgmma_sums(float (&d)[64]) {
 #pragma unroll
   for (int i = 0; i < 64; i++) asm volatile("" : "+f"(d[i])::"memory");
 }
-// shared_for_wgmma lets products read what this thread has written to shared memory.
+// shared_for_wgmma makes this thread's writes to shared memory visible to products.
 DEVICE void shared_for_wgmma() { asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory"); }
-// wgmma_matrix describes the right side, 128 columns: blocks of 8 columns by 16 bytes of rows,
-// each 128 bytes of shared memory, the next rows along after 128 bytes and the next columns
-// after stride (PTX ISA, matrix descriptor: no swizzle, K-major; both offsets in units of 16).
+// wgmma_matrix returns the descriptor of the right operand, 128 columns. It is in blocks of 8
+// columns by 16 bytes of rows, 128 bytes each; the next rows follow after 128 bytes and the
+// next columns after `stride` bytes (PTX ISA, matrix descriptor: no swizzle, K-major; both
+// offsets in units of 16).
 DEVICE uint64_t wgmma_matrix(const void *shared, int stride) {
   return uint64_t((shared_address(shared) & 0x3ffff) >> 4) | uint64_t(128 >> 4) << 16 | uint64_t(stride >> 4) << 32;
 }
@@ -105,8 +105,9 @@ DEVICE uint64_t wgmma_matrix(const void *shared, int stride) {
   "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), \
   "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), \
   "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
-// d += a·b, or d = a·b without add: 64×16 by 16×128, and 64×32 by 32×128 of 8-bit numbers. a
-// is as multiply's, 16 rows a warp; d[4·n + i] is what multiply has as d[i] for columns 8·n on.
+// d += a·b, or d = a·b if add is 0: 64×16 by 16×128, or 64×32 by 32×128 for 8-bit numbers. a is
+// as for multiply_bf16, with 16 rows for each warp; d[4·n + i] is its d[i] for the columns from
+// 8·n on.
 DEVICE void wgmma_bf16(float (&d)[64], const uint32_t (&a)[4], uint64_t b, int add) {
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"

@@ -12,8 +12,8 @@ import (
 // mutant is a kernel broken in one place.
 type mutant struct{ file, old, new, test string }
 
-// few are the cases of attention that see most.
-const few = "TestAttention/^(decode|prompt|windows|splits|items|items_seen|nan_e4m3|nan_e5m2|f32|f32_many|both|rebuild|many_sink|sinks|512)$"
+// attentionCases selects the cases of attention that find most faults.
+const attentionCases = "TestAttention/^(decode|prompt|windows|splits|items|items_seen|nan_e4m3|nan_e5m2|f32|f32_many|both|rebuild|many_sink|sinks|512)$"
 
 var mutants = []mutant{
 	{"linear_tile.cuh", "copy_wait<kStages - 2>();", "", "TestLinear"},
@@ -66,43 +66,43 @@ var mutants = []mutant{
 	{"pack.cu", "uint16_t(w[i / 2] >> 16 * (i % 2))", "uint16_t(w[i % 2] >> 16 * (i / 2))", "TestLinearPlain"},
 	{"pack.cu", "ceil_div(a.rows, kUnit) * kUnit", "a.rows", "TestPackRows"},
 	{"pack.cu", "there = row < next;", "", "TestPackRows"},
-	{"pack.cu", "max(most, room[w])", "max(most, room[0])", "TestPackX"},
+	{"pack.cu", "max(most, scratch[w])", "max(most, scratch[0])", "TestPackX"},
 	{"pack.cu", "over(4 * group, largest(0, e))", "over(4, largest(0, e))", "TestPackX"},
-	{"pack.cu", "room[threadIdx.x >> 5] = most;\n  __syncthreads();", "room[threadIdx.x >> 5] = most;", "TestPackX"},
+	{"pack.cu", "scratch[threadIdx.x >> 5] = most;\n  __syncthreads();", "scratch[threadIdx.x >> 5] = most;", "TestPackX"},
 	{"pack.cu", "if (in % 2 == 0 && col < in)", "if (col < in)", "TestPackX"},
 	{"panels.cu", "for (int i = there + lane; i < n; i += 32)", "for (int i = n + lane; i < n; i += 32)", "TestPanels"},
 	{"panels.cu", "int skew = Skewed ?", "int skew = !Skewed ?", "TestPanels"},
 	{"panels.cu", "(into[i] & a.mask) >= a.least", "(into[i] & a.mask) > a.least", "TestPanelsNumberless"},
 	{"panels.cu", "(a.row0 + row) * (a.row_bytes / 17) + block", "(a.row0 + row) + block", "TestMadePanels"},
 	{"panels.cu", "if (scale == 0.0f) scale = 1.0f;", "", "TestQuantizePanels"},
-	{"panels.cu", "__syncthreads();  // the chunk is done with", "", "TestQuantizePanels"},
-	{"attention.cu", "copy_wait<kAhead>();", "", few},
-	{"attention.cu", "if (S::Stages > 1) __syncthreads();", "", few},
-	{"attention.cu", "__syncthreads();  // the keys that lay there are done with", "", few},
-	{"attention.cu", "max(0, at - a.window + 1)", "max(0, at - a.window)", few},
-	{"attention.cu", "return at + 1;", "return at;", few},
-	{"attention.cu", "own == (p >= o.history)", "(!own || p >= o.history)", few},
-	{"attention.cu", "a.window > 0 ? min(until, at + a.window) : until", "until", few},
-	{"attention.cu", "min(max(at + 1, __ldg(a.items + o.first + token)), end)", "max(at + 1, __ldg(a.items + o.first + token))", few},
-	{"attention.cu", "to = max(to, seen_until(a, o, t));\n#pragma", "to = o.history + t + 1;\n#pragma", few},
-	{"attention.cu", "if (numberless<Store>(v.x) | numberless<Store>(v.y))", "if (false)", few},
-	{"attention.cu", "0x01010101u : 0x04040404u", "0x01010101u : 0x01010101u", few},
-	{"attention.cu", "__syncthreads();  // the tile before is done with", "", few},
-	{"attention.cu", "s = (s + __shfl_xor_sync(kAllLanes, s, kWideKeys)) * a.scale", "s = s * a.scale", few},
+	{"panels.cu", "__syncthreads();  // all warps are done with the chunk", "", "TestQuantizePanels"},
+	{"attention.cu", "copy_wait<kAhead>();", "", attentionCases},
+	{"attention.cu", "if (S::Stages > 1) __syncthreads();", "", attentionCases},
+	{"attention.cu", "__syncthreads();  // all warps are done with the keys in scratch", "", attentionCases},
+	{"attention.cu", "max(0, at - a.window + 1)", "max(0, at - a.window)", attentionCases},
+	{"attention.cu", "return at + 1;", "return at;", attentionCases},
+	{"attention.cu", "own == (p >= o.history)", "(!own || p >= o.history)", attentionCases},
+	{"attention.cu", "a.window > 0 ? min(until, at + a.window) : until", "until", attentionCases},
+	{"attention.cu", "min(max(at + 1, __ldg(a.items + o.first + token)), end)", "max(at + 1, __ldg(a.items + o.first + token))", attentionCases},
+	{"attention.cu", "to = max(to, seen_until(a, o, t));\n#pragma", "to = o.history + t + 1;\n#pragma", attentionCases},
+	{"attention.cu", "if (nonfinite<Store>(v.x) | nonfinite<Store>(v.y))", "if (false)", attentionCases},
+	{"attention.cu", "0x01010101u : 0x04040404u", "0x01010101u : 0x01010101u", attentionCases},
+	{"attention.cu", "__syncthreads();  // all warps are done with the previous tile", "", attentionCases},
+	{"attention.cu", "s = (s + __shfl_xor_sync(kAllLanes, s, kWideKeys)) * a.scale", "s = s * a.scale", attentionCases},
 	{"attention.cu", "missing < blocks ? missing * a.block : position", "position", "TestAhead"},
-	{"attention.cu", "rows.sum[i] *= keep[i];", "", few},
-	{"attention.cu", "runs = ceil_div(ceil_div(*to, kSplitKeys) - first, a.splits)", "runs = (ceil_div(*to, kSplitKeys) - first) / a.splits", few},
-	{"attention.cu", "a.softcap * tanhf(v / a.softcap)", "v", few},
-	{"attention.cu", "made ? nullptr : keys", "made ? keys : keys", few},
+	{"attention.cu", "rows.sum[i] *= keep[i];", "", attentionCases},
+	{"attention.cu", "runs = ceil_div(ceil_div(*to, kSplitKeys) - first, a.splits)", "runs = (ceil_div(*to, kSplitKeys) - first) / a.splits", attentionCases},
+	{"attention.cu", "a.softcap * tanhf(v / a.softcap)", "v", attentionCases},
+	{"attention.cu", "made ? nullptr : keys", "made ? keys : keys", attentionCases},
 	{"pages.cu", "__syncthreads();", "", "TestStoreKV"},
-	{"pages.cu", "turning(p, j)", "j", "TestStoreKV"},
+	{"pages.cu", "rotary_dim(p, j)", "j", "TestStoreKV"},
 	{"norm.cu", "a.offset + a.w[i]", "a.w[i]", "TestNorm"},
 	{"rope.cu", "for (int i = a.rotary +", "for (int i = a.head_dim +", "TestRope"},
 	{"experts.cu", "v == best && other < id", "v == best && other > id", "TestRoute"},
 	{"experts.cu", "ceil_div(count[e], a.block)", "count[e] / a.block", "TestExperts"},
 	{"experts.cu", "rows += row != nullptr;", "rows++;", "TestExpertsF32"},
 	{"experts.cu", "a.placed ? row : size_t(from)", "size_t(from)", "TestExpertsF32"},
-	{"experts.cu", "__syncthreads();  // what is written next", "//", "TestExpertsF32"},
+	{"experts.cu", "__syncthreads();  // what is written next is the other", "//", "TestExpertsF32"},
 	{"sample.cuh", "w < r.min_p || v < least", "v < least", "TestSample"},
 	{"sample.cuh", "v == edge && i <= edge_index", "v == edge", "TestSample"},
 	{"sample.cuh", "if (i >= r.prompt) atomicAdd", "atomicAdd", "TestSample"},
@@ -114,18 +114,18 @@ var mutants = []mutant{
 	{"sample.cu", "if (in < ties)", "if (false)", "TestSample"},
 	{"sample.cu", "unsigned better = e.k_ahead", "unsigned better = 0", "TestSample"},
 	{"sample.cu", "Sum more = e.lo_above", "Sum more = 0", "TestSample"},
-	{"sample.cu", "target - before, room", "target, room", "TestSample"},
+	{"sample.cu", "target - before, scratch", "target, scratch", "TestSample"},
 	{"sample.cu", "if (b.token >= w.from && b.token < w.to)", "", "TestSample"},
 	{"sample.cu", "w.edits || w.allowed != nullptr", "w.edits", "TestSample"},
 	{"sample.cu", "candidates <= kCandidates", "candidates <= 1 << 20", "TestSample"},
 	{"sample.cu", "b.value == last.value && b.index > last.index", "false", "TestSample"},
-	{"delta.cu", "__syncthreads();  // the token before is done with", "", "TestDelta"},
+	{"delta.cu", "__syncthreads();  // all threads are done with the previous token", "", "TestDelta"},
 	{"delta.cu", "position % s.copies", "position * 0", "TestDelta"},
 	{"delta.cu", "begin ? begin : own", "begin ? own : own", "TestConv"},
 	{"delta.cu", "max(end - s.rows, start - keep), end", "start, end", "TestConv"},
 	{"delta.cu", "write(mark_at(s, m[0]), m[1] - keep, m[1])", "write(mark_at(s, m[0]), end - keep, end)", "TestConv"},
-	{"delta.cu", "__syncthreads();  // the queries are done with: the inverse takes their room", "", "TestDeltaChunks"},
-	{"delta.cu", "__syncthreads();  // the chunk before is done with", "", "TestDeltaChunks"},
+	{"delta.cu", "__syncthreads();  // all threads are done with the queries: the inverse replaces them", "", "TestDeltaChunks"},
+	{"delta.cu", "__syncthreads();  // all threads are done with the previous chunk", "", "TestDeltaChunks"},
 	{"delta.cu", "(start / kChunk + i) * kChunk - start", "i * kChunk", "TestDeltaChunks"},
 	{"delta.cu", "beta[row] * decayed * kk[y][x]", "decayed * kk[y][x]", "TestDeltaChunks"},
 	{"delta.cu", "v - e * sum[r][x]", "v - sum[r][x]", "TestDeltaChunks"},
@@ -138,7 +138,7 @@ var mutants = []mutant{
 	{"draft.cu", "before && drawn != -2 && token == drawn", "drawn != -2 && token == drawn", "TestDraft"},
 }
 
-// broken is the source of m's file with m in it.
+// broken returns the source of m's file with the change of m.
 func (m mutant) broken(t *testing.T) string {
 	t.Helper()
 	b, err := os.ReadFile(m.file)
@@ -151,14 +151,15 @@ func (m mutant) broken(t *testing.T) string {
 	return strings.Replace(string(b), m.old, m.new, 1)
 }
 
-// TestMutantsApply: what mutants break is there. Whether tests see them takes longer: TestMutants.
+// TestMutantsApply checks that the sources contain the text that mutants replace. TestMutants,
+// which takes longer, checks that tests find the faults.
 func TestMutantsApply(t *testing.T) {
 	for _, m := range mutants {
 		m.broken(t)
 	}
 }
 
-// killed are how many of a file's mutants a test was seen to fail on, by TestMutants.
+// killed counts a file's mutants that made a test fail in TestMutants.
 var killed = map[string]int{
 	"attention.cu":    18,
 	"delta.cu":        12,
@@ -179,7 +180,7 @@ var killed = map[string]int{
 	"weights.cuh":     7,
 }
 
-// mutantTable is what docs/kernels.md says of mutants.
+// mutantTable returns the section of docs/kernels.md about mutants.
 func mutantTable() string {
 	count := map[string]int{}
 	for _, m := range mutants {

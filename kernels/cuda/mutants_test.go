@@ -12,7 +12,7 @@ import (
 	"vapp.dev/kernels/cuda/cudatest"
 )
 
-// TestMutants breaks the kernels one place at a time: a test has to fail each time.
+// TestMutants breaks the kernels in one place at a time: each time a test must fail.
 func TestMutants(t *testing.T) {
 	for _, m := range mutants {
 		t.Run(strings.TrimSuffix(strings.TrimSuffix(m.file, "h"), ".cu"), func(t *testing.T) { m.run(t) })

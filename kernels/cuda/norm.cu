@@ -1,12 +1,12 @@
-// RMSNorm with an optional residual, offset weights, a gate and segments; LayerNorm;
-// sums of rows.
+// RMSNorm with an optional residual, offset weights, a gate and segments; LayerNorm; sums and
+// concatenation of rows.
 #include "numbers.cuh"
 
 struct NormArgs {
   const float *x;     // [rows, cols]
-  float *residual;    // [rows, cols] or null: x is added to it, and that is normalised
+  float *residual;    // [rows, cols] or null: x is added to it, and the sum is normalized
   const float *w;     // [segment] or null: ones
-  const float *bias;  // [segment] or null; with plain alone
+  const float *bias;  // [segment] or null; only with plain
   const float *gate;  // [rows, cols] or null: the result is multiplied by silu(gate)
   float *y;           // [rows, cols], may be x
   int cols, segment;  // segment divides cols
@@ -14,10 +14,10 @@ struct NormArgs {
   int plain;  // 1: LayerNorm
 };
 
-// norm: a block for each segment of a row, whole warps. The row is read again for the
-// second pass: it is in the cache.
+// norm: a block of whole warps for each segment of a row. The second pass reads the row again,
+// from the cache.
 KERNEL(norm, NormArgs, 1024) {
-  __shared__ float room[32];
+  __shared__ float scratch[32];
   size_t at = size_t(blockIdx.x) * a.segment;
   const float *x = a.x + at;
   float *r = a.residual ? a.residual + at : nullptr;
@@ -33,12 +33,12 @@ KERNEL(norm, NormArgs, 1024) {
   }
   const float *in = r ? r : x;
   float mean = 0.0f;
-  if (a.plain) {  // the moments in two passes: squares around a large mean lose it
-    mean = block_sum(total, room) / float(a.segment);
+  if (a.plain) {  // the moments in two passes: one pass loses precision around a large mean
+    mean = block_sum(total, scratch) / float(a.segment);
     sum = 0.0f;
     for (int i = threadIdx.x; i < a.segment; i += blockDim.x) sum = fmaf(in[i] - mean, in[i] - mean, sum);
   }
-  float inverse = 1.0f / sqrtf(block_sum(sum, room) / float(a.segment) + a.eps);
+  float inverse = 1.0f / sqrtf(block_sum(sum, scratch) / float(a.segment) + a.eps);
   for (int i = threadIdx.x; i < a.segment; i += blockDim.x) {
     float v = (in[i] - mean) * inverse;
     if (a.w) v *= a.offset + a.w[i];

@@ -1,5 +1,5 @@
-// Number types as bits: bf16, fp16 and the 8-bit floats to and from float32. Every
-// rounding is to the nearest, ties to even, as kernels/ref has it.
+// Conversions between float32 and the bits of bf16, fp16 and 8-bit floats. Every rounding is to
+// nearest, ties to even, as in kernels/ref.
 #pragma once
 #include "device.cuh"
 #if defined(__CUDACC__)
@@ -13,7 +13,7 @@ DEVICE float from_bf16(uint16_t v) { return __uint_as_float(uint32_t(v) << 16); 
 #if defined(__CUDACC__)
 
 DEVICE uint16_t to_bf16(float v) { return __bfloat16_as_ushort(__float2bfloat16_rn(v)); }
-// to_bf16x2 has lo in the lower half.
+// to_bf16x2 stores lo in the lower half.
 DEVICE uint32_t to_bf16x2(float lo, float hi) {
   uint32_t d;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(hi), "f"(lo));
@@ -28,22 +28,22 @@ DEVICE uint32_t to_f16x2(float lo, float hi) {
 }
 DEVICE float from_e4m3(uint8_t v) { return from_f16(__nv_cvt_fp8_to_halfraw(v, __NV_E4M3).x); }
 DEVICE float from_e5m2(uint8_t v) { return from_f16(uint16_t(v) << 8); }
-// to_e4m3 and to_e5m2 saturate: what lies beyond the largest number becomes it.
+// to_e4m3 and to_e5m2 saturate at the largest number.
 DEVICE uint8_t to_e4m3(float v) { return __nv_cvt_float_to_fp8(v, __NV_SATFINITE, __NV_E4M3); }
 DEVICE uint8_t to_e5m2(float v) { return __nv_cvt_float_to_fp8(v, __NV_SATFINITE, __NV_E5M2); }
-// e4m3_as_f16x2 is the two lower bytes of v as fp16. NaN is 480.
+// e4m3_as_f16x2 converts the two lower bytes of v to fp16. A NaN becomes 480.
 DEVICE uint32_t e4m3_as_f16x2(uint32_t v) {
   uint32_t bytes = __byte_perm(v, 0, 0x1404), d;
   asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"((bytes & 0x80008000u) | (bytes & 0x7f007f00u) >> 1), "r"(0x5c005c00u));
   return d;
 }
-// fma_bf16x2 is a·b + c of both halves, subnormal numbers included.
+// fma_bf16x2 returns a·b + c for both halves, including subnormals.
 DEVICE uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c) {
   uint32_t d;
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
   return d;
 }
-// pick_bytes makes a word of four of the eight bytes of lo and hi (PTX: prmt).
+// pick_bytes builds a word of four of the eight bytes of lo and hi (PTX: prmt).
 DEVICE uint32_t pick_bytes(uint32_t lo, uint32_t hi, uint32_t which) { return __byte_perm(lo, hi, which); }
 
 #else
@@ -59,12 +59,12 @@ static inline float from_f16(uint16_t h) {
   if (v >= 31u << 23) return __uint_as_float(sign | v | 0x7f800000);
   return __uint_as_float(sign | __float_as_uint(__uint_as_float(v) * 0x1p112f));
 }
-// nearest rounds m ≥ 0 to this many bits of fraction, the smallest normal number being
-// 2^smallest; what it gives are the exponent and the fraction, one after the other.
+// nearest rounds m ≥ 0 to `bits` fraction bits; 2^smallest is the smallest normal number. It
+// returns exponent and fraction, concatenated.
 static inline uint32_t nearest(float m, int bits, int smallest) {
   uint32_t u = __float_as_uint(m), shift = 23 - uint32_t(bits), normal = uint32_t(smallest + 127);
   if (u < normal << 23) {
-    float ulp = __uint_as_float((normal + shift) << 23);  // whose last place is the format's
+    float ulp = __uint_as_float((normal + shift) << 23);  // its last place is that of the format
     return __float_as_uint(m + ulp) - __float_as_uint(ulp);
   }
   u += (1u << (shift - 1)) - 1 + (u >> shift & 1);
@@ -105,8 +105,7 @@ static inline uint32_t pick_bytes(uint32_t lo, uint32_t hi, uint32_t which) {
 
 #endif
 
-// Formats of K, V and table rows as kernels are told them; the order is kernels.go's
-// of this folder (Store).
+// Storage formats of K, V and table rows; the order is that of Store in doc.go.
 enum Store { kF32, kF16, kBF16, kE4M3, kE5M2 };
 
 template <int S>

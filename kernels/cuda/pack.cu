@@ -1,28 +1,28 @@
-// Activations as fragments of the matrix units, as they are, normalised or gated first: the
-// step before a product, which rounds them, is the one that reads them.
+// Activations as fragments of the matrix units: plain, normalized or gated. The op before a
+// product also rounds its input.
 #include "glu.cuh"
 
 struct PackArgs {
   const float *x;    // [_, in]; of glu_pack [_, 2·in]
-  void *y;           // [tiles, steps, 32] 16 bytes a lane, or 8 of 8-bit numbers
-  float *sums;       // [tiles, steps, 8] of the rounded numbers of a step; null: not wanted.
+  void *y;           // [tiles, steps, 32], 16 bytes for each lane, 8 for 8-bit numbers
+  float *sums;       // [tiles, steps, 8]: sums of the rounded numbers of a step; null: not needed.
                      // 8-bit: [tiles, groups, 8] scales, x = scale · code
-  const int *order;  // [rows] which row of x, −1: zeros; null: as they lie
-  int rows, in;      // rows behind the last are zeros up to a whole tile of 8, columns up to a step
-  int group;         // 8-bit: how many steps share a scale, a power of 2 up to 8; 0: all
-  int words;         // 1: a step's first words of all lanes, then their second ones: for linear_wide;
-                     // 2: rows as they lie, [8·tiles, in], in a multiple of 32
-  int most, pad;     // 8-bit in groups: 0, or scales are [groups, rows] of rows up to a multiple of kUnit, or
-                     // up to most where that is less, as cuBLASLt takes them
+  const int *order;  // [rows] the row of x for each row, −1: zeros; null: the same row
+  int rows, in;      // rows are padded with zeros to whole tiles of 8, columns to whole steps
+  int group;         // 8-bit: steps that share a scale, a power of 2 up to 8; 0: all
+  int words;         // 1: a step's first words of all lanes, then the second words, for linear_wide;
+                     // 2: row by row, [8·tiles, in], in a multiple of 32
+  int most, pad;     // 8-bit in groups: 0; or scales are [groups, rows], with rows padded to a multiple of kUnit,
+                     // or to most if that is less, as cuBLASLt takes them
 };
 
-constexpr int kUnit = 64;  // rows of the library's products: LibraryUnit
+constexpr int kUnit = 64;  // rows of cuBLASLt's products: LibraryUnit
 
 struct NormPackArgs {
   PackArgs pack;
-  float *residual;  // [rows, in] or null: x is added to it, and that is normalised
+  float *residual;  // [rows, in] or null: x is added to it, and the sum is normalized
   const float *w;   // [in] or null: ones
-  float *plain;     // [rows, in] or null: what is packed, not rounded
+  float *plain;     // [rows, in] or null: gets what is packed, not rounded
   float eps, offset, scale;
   int pad;
 };
@@ -30,17 +30,18 @@ struct NormPackArgs {
 struct GLUPackArgs {
   PackArgs pack;
   int act, paired;
-  float limit, alpha, shift;  // as GLUArgs has them
+  float limit, alpha, shift;  // as in GLUArgs
   int pad;
 };
 
-// Two numbers at an even column of a row that may begin anywhere; none beyond in.
+// two returns the numbers at col, which is even, and col+1; 0 past the end. The row has no
+// alignment.
 DEVICE float2 two(const float *row, int col, int in) {
   if (in % 2 == 0 && col < in) return __ldg((const float2 *)(row + col));
   return make_float2(col < in ? __ldg(row + col) : 0.0f, col + 1 < in ? __ldg(row + col + 1) : 0.0f);
 }
 
-// What is packed: row is of Y, and begin is told of it once.
+// Sources of the numbers to pack. begin is called once with a row of Y.
 struct PlainSource {
   const PackArgs &a;
   const float *x;
@@ -73,13 +74,13 @@ struct GLUSource {
     } else {
       up = two(x + a.in, col, a.in);
     }
-    return make_float2(gated(g, gate.x, up.x), col + 1 < a.in ? gated(g, gate.y, up.y) : 0.0f);
+    return make_float2(gated_activation(g, gate.x, up.x), col + 1 < a.in ? gated_activation(g, gate.y, up.y) : 0.0f);
   }
 };
 
 struct NormSource {
   const NormPackArgs &n;
-  const float *x;  // the row that is normalised; null: there is none
+  const float *x;  // the row to normalize; null: none
   size_t row;
   float inverse;
   DEVICE_METHOD NormSource(const NormPackArgs &a) : n(a), x(nullptr), row(0), inverse(0.0f) {}
@@ -88,7 +89,8 @@ struct NormSource {
     row = size_t(r) * n.pack.in;
     x = (n.residual ? n.residual : n.pack.x) + row;
   }
-  // sum adds x into the residual and returns it: a thread reads only what it wrote itself.
+  // sum adds x to the residual and returns the sum; a thread reads only what it wrote
+  // itself.
   DEVICE_METHOD float2 sum(int col) {
     int in = n.pack.in;
     if (x == nullptr) return make_float2(0, 0);
@@ -118,7 +120,7 @@ struct NormSource {
   }
 };
 
-// A lane's eight numbers of a step: columns 2q + 8i and the next.
+// A lane's eight numbers of a step: columns 2q + 8i and 2q + 8i + 1.
 struct Eight {
   float2 v[4];
 };
@@ -131,13 +133,14 @@ DEVICE Eight eight(const Source &from, int step) {
   return e;
 }
 
-// Place is where a step of a row goes: row g of a tile. Four neighbouring lanes, q, share it.
+// Place is the destination of a step of a row: row g of a tile, shared by four neighbouring
+// lanes, q.
 struct Place {
   int tile, g;
 };
 
-// put writes a lane's words of a step. In order of words, 8 rows by 16 bytes lie together; as rows
-// lie, what a lane has of 8 columns, two numbers, is 8 numbers apart.
+// put writes a lane's words of a step. In word order, 8 rows by 16 bytes are contiguous. Row by
+// row, the two numbers of a lane in each 8 columns are 8 numbers apart.
 template <int N>
 DEVICE void put(const PackArgs &a, Place p, int step, const uint32_t (&w)[N]) {
   int lane = 4 * p.g + (threadIdx.x & 3);
@@ -174,7 +177,7 @@ DEVICE void pack16(const PackArgs &a, Place p, const Eight &e, int step) {
 #pragma unroll
   for (int i = 0; i < 4; i++) {
     float2 v = e.v[i];
-    if (Half) {  // beyond the largest number of fp16 there is only infinity
+    if (Half) {  // above the largest fp16 there is only infinity
       v.x = fminf(fmaxf(v.x, -65504.0f), 65504.0f);
       v.y = fminf(fmaxf(v.y, -65504.0f), 65504.0f);
       w[i] = to_f16x2(v.x, v.y);
@@ -190,8 +193,8 @@ DEVICE void pack16(const PackArgs &a, Place p, const Eight &e, int step) {
   if ((threadIdx.x & 3) == 0 && step < steps) a.sums[(size_t(p.tile) * steps + step) * 8 + p.g] = sum;
 }
 
-// by_step: a warp for each tile of 8 rows and step of 32 columns: grid.x shares out the
-// steps, grid.y is the tiles.
+// by_step: a warp for each tile of 8 rows and step of 32 columns. grid.x divides the steps,
+// grid.y is the tiles.
 template <bool Half, class Source>
 DEVICE void by_step(const PackArgs &a, Source from) {
   int step = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
@@ -201,20 +204,20 @@ DEVICE void by_step(const PackArgs &a, Source from) {
   pack16<Half>(a, p, eight(from, step), step);
 }
 
-// The kernels of whole rows: a block for each row (grid.x is g, grid.y the tiles), four threads
-// for a step. A row's sums and scales do not depend on how many rows there are.
+// The kernels for whole rows: a block for each row (grid.x is g, grid.y the tiles), four
+// threads for a step. A row's sums and scales do not depend on the number of rows.
 constexpr int kPackThreads = 512;
 
 DEVICE Place row_of_block() { return {int(blockIdx.y), int(blockIdx.x)}; }
 
-// each_step calls f with the steps of this thread; all lanes of a warp do, also for steps behind
-// the last, which are zeros.
+// each_step calls f with the steps of this thread. All lanes of a warp take part, also for
+// steps past the last, which are zeros.
 template <class F>
 DEVICE void each_step(int steps, F f) {
   for (int s = threadIdx.x >> 5 << 3; s < steps; s += blockDim.x >> 2) f(s + (int(threadIdx.x & 31) >> 2));
 }
 
-// The 8-bit numbers that X is rounded to.
+// The 8-bit formats that X is rounded to.
 struct CodesE4M3 {
   METHOD float most() { return 448.0f; }
   METHOD uint32_t code(float v) { return to_e4m3(v); }
@@ -224,7 +227,7 @@ struct CodesI8 {
   METHOD uint32_t code(float v) { return uint32_t(int(rintf(fminf(fmaxf(v, -128.0f), 127.0f)))) & 255u; }
 };
 
-// The largest of |v|, as bits: NaN is above infinity, and that above all else.
+// largest returns the largest |v| as bits: infinity is above all numbers, a NaN above infinity.
 DEVICE uint32_t largest(uint32_t most, const Eight &e) {
 #pragma unroll
   for (int i = 0; i < 4; i++)
@@ -232,14 +235,14 @@ DEVICE uint32_t largest(uint32_t most, const Eight &e) {
   return most;
 }
 
-// over is the largest over n neighbouring lanes, a power of 2.
+// over returns the maximum over n neighbouring lanes; n is a power of 2.
 DEVICE uint32_t over(int n, uint32_t most) {
   for (int o = 1; o < n; o <<= 1) most = max(most, __shfl_xor_sync(kAllLanes, most, o));
   return most;
 }
 
-// Rounding is what a group's numbers are multiplied by, and what gives them back (kernels/ref:
-// RoundRow).
+// Rounding is the factor for a group's numbers, and the scale that gives them back
+// (kernels/ref: RoundRow).
 template <class Codes>
 struct Rounding {
   float by, scale;
@@ -265,10 +268,10 @@ DEVICE void pack8(const PackArgs &a, Place p, const Eight &e, int step, float by
   if (step < ceil_div(a.in, 32)) put(a, p, step, w);
 }
 
-// row8 rounds a row, a group of it or all with one scale.
+// row8 rounds a row with one scale, or one for each group.
 template <class Codes, class Source>
 DEVICE void row8(const PackArgs &a, Place p, const Source &from) {
-  __shared__ uint32_t room[kPackThreads / 32];
+  __shared__ uint32_t scratch[kPackThreads / 32];
   int steps = ceil_div(a.in, 32), group = a.group ? a.group : steps, groups = ceil_div(steps, group);
   float *scales = a.sums + size_t(p.tile) * groups * 8 + p.g;
   if (a.group) {
@@ -291,17 +294,17 @@ DEVICE void row8(const PackArgs &a, Place p, const Source &from) {
   uint32_t most = 0;
   each_step(steps, [&](int s) { most = largest(most, eight(from, s)); });
   most = over(32, most);
-  if ((threadIdx.x & 31) == 0) room[threadIdx.x >> 5] = most;
+  if ((threadIdx.x & 31) == 0) scratch[threadIdx.x >> 5] = most;
   __syncthreads();
-  for (int w = 0; w < int(blockDim.x >> 5); w++) most = max(most, room[w]);
+  for (int w = 0; w < int(blockDim.x >> 5); w++) most = max(most, scratch[w]);
   Rounding<Codes> r(most);
   if (threadIdx.x == 0) *scales = r.scale;
   each_step(steps, [&](int s) { pack8<Codes>(a, p, eight(from, s), s, r.by); });
 }
 
-// normalised is the source of norm_pack.
-DEVICE NormSource normalised(const NormPackArgs &a, Place p) {
-  __shared__ float room[32];
+// norm_source returns the source of norm_pack.
+DEVICE NormSource norm_source(const NormPackArgs &a, Place p) {
+  __shared__ float scratch[32];
   NormSource from(a);
   from.begin(8 * p.tile + p.g);
   float sum = 0.0f;
@@ -312,21 +315,21 @@ DEVICE NormSource normalised(const NormPackArgs &a, Place p) {
       sum = fmaf(v.y, v.y, fmaf(v.x, v.x, sum));
     }
   });
-  from.inverse = 1.0f / sqrtf(block_sum(sum, room) / float(a.pack.in) + a.eps);
+  from.inverse = 1.0f / sqrtf(block_sum(sum, scratch) / float(a.pack.in) + a.eps);
   return from;
 }
 
 template <bool Half>
 DEVICE void norm_pack16(const NormPackArgs &a) {
   Place p = row_of_block();
-  NormSource from = normalised(a, p);
+  NormSource from = norm_source(a, p);
   each_step(ceil_div(a.pack.in, 32), [&](int s) { pack16<Half>(a.pack, p, eight(from, s), s); });
 }
 
 template <class Codes>
 DEVICE void norm_pack8(const NormPackArgs &a) {
   Place p = row_of_block();
-  row8<Codes>(a.pack, p, normalised(a, p));
+  row8<Codes>(a.pack, p, norm_source(a, p));
 }
 
 template <class Codes, class Source>

@@ -6,25 +6,26 @@ import (
 	"vapp.dev/kernels"
 )
 
-// A packed matrix is panels of PanelRows output features, and of those steps of StepCols
-// input features: see weights.cuh for the order within a step.
+// A packed matrix is cut into panels of PanelRows output features, and these into steps of
+// StepCols input features. weights.cuh describes the order within a step.
 const (
 	PanelRows = 16
 	StepCols  = 32
 )
 
-// packing is how a format's panels are made of its blocks.
+// packing describes how a format's panels are made from its blocks.
 type packing struct {
-	unit       int                                                          // steps whose scales lie together
+	unit       int                                                          // steps whose scales are together
 	pack       func(dst []byte, block func(row, unit int) []byte, unit int) // one unit of a panel
 	numberless Numberless
 }
 
-// Numberless are the codes of a format that are no finite numbers, which fragments cannot hold:
-// byte At of each Every, where what of it is in Mask is Least or more. Every 0: there are none.
+// Numberless describes the codes of a format that are not finite numbers, which fragments
+// cannot hold: of each Every bytes, byte At is such a code if its bits in Mask are Least or
+// more. Every 0: there are none.
 type Numberless struct{ Every, At, Mask, Least int32 }
 
-// in reports one.
+// in reports whether b holds such a code.
 func (n Numberless) in(b []byte) bool {
 	for i := int(n.At); n.Every > 0 && i < len(b); i += int(n.Every) {
 		if int32(b[i])&n.Mask >= n.Least {
@@ -76,17 +77,16 @@ func Packs(f kernels.Format) bool {
 	return ok
 }
 
-// PackedBytes is what a matrix takes in panels, for the plan as for Pack: rows round up to
-// whole panels, and columns to whole steps.
+// PackedBytes returns the bytes of a matrix in panels, with rows padded to whole panels and
+// columns to whole steps. The plan and Pack use it.
 func PackedBytes(f kernels.Format, rows, cols int) int64 {
 	up := func(n, unit int) int64 { return (int64(n) + int64(unit) - 1) / int64(unit) * int64(unit) }
 	return up(rows, PanelRows) * f.Bytes(up(cols, StepCols))
 }
 
-// Pack writes src, [rows, cols] stored as f row by row, to dst, which has PackedBytes
-// bytes. Rows behind the last are zeros, and so are the columns up to a whole step. It
-// fails where cols are no whole blocks, where the format is not one that kernels read in
-// panels, and on a weight that is NaN or infinite in an 8-bit float.
+// Pack writes src, [rows, cols] stored as f row by row, to dst, which has PackedBytes bytes.
+// Rows and columns are padded with zeros. It fails if cols is not whole blocks, if kernels do
+// not read the format in panels, or if a weight in an 8-bit float is NaN or infinite.
 func Pack(f kernels.Format, rows, cols int, src, dst []byte) error {
 	p, ok := packings(f)
 	if !ok {
@@ -98,10 +98,10 @@ func Pack(f kernels.Format, rows, cols int, src, dst []byte) error {
 	}
 	row, unit := f.Bytes(int64(cols)), f.Bytes(int64(p.unit*StepCols))
 	if int64(len(src)) != int64(rows)*row || int64(len(dst)) != PackedBytes(f, rows, cols) {
-		return fmt.Errorf("cuda: %d bytes to %d are no %v matrix of %d×%d", len(src), len(dst), f, rows, cols)
+		return fmt.Errorf("cuda: %d source bytes and %d packed bytes do not fit a %v matrix of %d×%d", len(src), len(dst), f, rows, cols)
 	}
 	if p.numberless.in(src) {
-		return fmt.Errorf("cuda: a weight of a %v matrix is no finite number", f)
+		return fmt.Errorf("cuda: a weight of a %v matrix is NaN or infinite", f)
 	}
 	none, last := make([]byte, unit), make([]byte, PanelRows*unit)
 	for row0 := 0; row0 < rows; row0 += PanelRows {

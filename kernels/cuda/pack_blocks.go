@@ -2,14 +2,15 @@ package cuda
 
 // How the blocks of the formats become the steps of a panel: see weights.cuh.
 
-// place is the lane, and the number of its sixteen, that holds an element of a step.
+// place returns the lane that holds an element of a step, and the element's index among the
+// lane's sixteen.
 func place(row, col int) (lane, number int) {
 	t, k := col/16, col%16
 	r, h, q := row/8+k/8*2, k%2, k%8/2
 	return row%8*4 + q, t*8 + 2*r + h
 }
 
-// pack16: two halves, by t, of 16 bytes a lane.
+// pack16: two halves, by t, of 16 bytes for each lane.
 func pack16(dst []byte, block func(int, int) []byte, unit int) {
 	for row := range PanelRows {
 		b := block(row, unit)
@@ -21,7 +22,7 @@ func pack16(dst []byte, block func(int, int) []byte, unit int) {
 	}
 }
 
-// pack8: 16 bytes a lane, then what a block begins with, by row.
+// pack8: 16 bytes for each lane, then the heads of the blocks, by row.
 func pack8(head int) func([]byte, func(int, int) []byte, int) {
 	return func(dst []byte, block func(int, int) []byte, unit int) {
 		for row := range PanelRows {
@@ -35,17 +36,17 @@ func pack8(head int) func([]byte, func(int, int) []byte, int) {
 	}
 }
 
-// put4 sets the 4-bit code of an element of a step of 8 bytes a lane.
+// put4 sets the 4-bit code of an element of a step with 8 bytes for each lane.
 func put4(dst []byte, row, col int, code byte) {
 	lane, n := place(row, col)
-	nibble := n%8/2 + n%2*4 // of the lane's word n/8
+	nibble := n%8/2 + n%2*4 // in the lane's word n/8
 	dst[lane*8+n/8*4+nibble/2] |= code << (nibble % 2 * 4)
 }
 
-// code4 is element col of 16 bytes whose low halves are the first 16.
+// code4 returns element col of 16 bytes whose low halves are the first 16 elements.
 func code4(b []byte, col int) byte { return b[col%16] >> (col / 16 * 4) & 15 }
 
-// pack4: 8 bytes a lane, then what a block begins with, by row.
+// pack4: 8 bytes for each lane, then the heads of the blocks, by row.
 func pack4(head int) func([]byte, func(int, int) []byte, int) {
 	return func(dst []byte, block func(int, int) []byte, unit int) {
 		clear(dst[:256])
@@ -59,8 +60,8 @@ func pack4(head int) func([]byte, func(int, int) []byte, int) {
 	}
 }
 
-// put1 and put2 set an element's bit, or two bits, of a step of 2 or 4 bytes a lane: those
-// of h = 0 lie in the lower half.
+// put1 and put2 set an element's bit, or two bits, of a step with 2 or 4 bytes for each lane;
+// those of h = 0 are in the lower half.
 func put1(dst []byte, row, col int, bit byte) {
 	lane, n := place(row, col)
 	dst[lane*2+n%2] |= bit << (n / 2)
@@ -72,7 +73,7 @@ func put2(dst []byte, row, col int, bits byte) {
 	dst[lane*4+at/8] |= bits << (at % 8)
 }
 
-// pack5: as pack4, with 2 bytes a lane of upper bits between.
+// pack5: like pack4, with 2 bytes of upper bits for each lane between.
 func pack5(head int) func([]byte, func(int, int) []byte, int) {
 	return func(dst []byte, block func(int, int) []byte, unit int) {
 		clear(dst[:320])
@@ -87,7 +88,7 @@ func pack5(head int) func([]byte, func(int, int) []byte, int) {
 	}
 }
 
-// packMXFP4: its codes take turns in a byte, its exponent is the last byte.
+// packMXFP4: two neighbouring codes share a byte; the exponent is the last byte.
 func packMXFP4(dst []byte, block func(int, int) []byte, unit int) {
 	clear(dst[:256])
 	for row := range PanelRows {
@@ -114,8 +115,8 @@ func packQ2_K(dst []byte, block func(int, int) []byte, unit int) {
 	}
 }
 
-// packQ3_K: eight steps of 2-bit codes and, 2 bytes a lane, their upper bits; then 12 bytes
-// of scales by row, then d by row.
+// packQ3_K: eight steps of 2-bit codes, each followed by 2 bytes of upper bits for each lane;
+// then 12 bytes of scales by row, then d by row.
 func packQ3_K(dst []byte, block func(int, int) []byte, unit int) {
 	clear(dst[:1536])
 	for row := range PanelRows {
@@ -132,8 +133,8 @@ func packQ3_K(dst []byte, block func(int, int) []byte, unit int) {
 	}
 }
 
-// packQ5_K: eight steps of 4-bit codes and, 2 bytes a lane, their upper bits; then 16 bytes
-// of scales by row.
+// packQ5_K: eight steps of 4-bit codes, each followed by 2 bytes of upper bits for each lane;
+// then 16 bytes of scales by row.
 func packQ5_K(dst []byte, block func(int, int) []byte, unit int) {
 	clear(dst[:2560])
 	for row := range PanelRows {
@@ -163,8 +164,8 @@ func packQ4_K(dst []byte, block func(int, int) []byte, unit int) {
 	}
 }
 
-// packQ6_K: eight steps of 4-bit codes and, 4 bytes a lane, their upper two bits; then 16
-// scales by row, then d by row.
+// packQ6_K: eight steps of 4-bit codes, each followed by 4 bytes of upper bits for each lane;
+// then 16 scales by row, then d by row.
 func packQ6_K(dst []byte, block func(int, int) []byte, unit int) {
 	clear(dst[:3072])
 	for row := range PanelRows {

@@ -12,7 +12,7 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// unpack reads what a kernel packed: [rows, in] numbers, or codes of 8 bits.
+// unpack reads what a kernel packed: [rows, in] numbers, or 8-bit codes.
 func (r *rig) unpack(to cuda.Rounding, y cuda.Ptr, rows, in int) []float32 {
 	bytes, _ := to.Bytes(rows, in)
 	b, out := down[byte](r, y, int(bytes)), make([]float32, rows*in)
@@ -32,7 +32,8 @@ var roundings = []cuda.Rounding{
 	{Format: kernels.BF16}, {Format: kernels.F16}, {Format: kernels.F8E4M3}, {Format: kernels.F8E4M3, Group: 128}, {Format: kernels.I8},
 }
 
-// roundedTo is x as a kernel packs it; of 8-bit numbers codes and, by row and group, scales.
+// roundedTo returns x as a kernel packs it; for 8-bit numbers codes and, by row and group,
+// scales.
 func roundedTo(to cuda.Rounding, x []float32, rows, in int) (codes, scales []float32) {
 	codes = make([]float32, rows*in)
 	group := to.Group
@@ -55,7 +56,7 @@ func roundedTo(to cuda.Rounding, x []float32, rows, in int) (codes, scales []flo
 	return codes, scales
 }
 
-// checkPacked holds what was packed against x.
+// checkPacked compares what was packed with x.
 func (r *rig) checkPacked(what string, to cuda.Rounding, a cuda.PackArgs, x []float32) {
 	r.Helper()
 	rows, in := int(a.Rows), int(a.In)
@@ -74,7 +75,8 @@ func (r *rig) checkPacked(what string, to cuda.Rounding, a cuda.PackArgs, x []fl
 	r.near(what+": scales", got, scales, 0)
 }
 
-// TestPackX: rows, gated and normalised rows as fragments, of widths that are no steps.
+// TestPackX packs rows, gated rows and normalized rows as fragments, with widths that are no
+// whole steps.
 func TestPackX(t *testing.T) {
 	for _, to := range roundings {
 		for _, c := range []struct{ rows, in int }{{1, 320}, {11, 333}, {8, 20}} {
@@ -88,8 +90,9 @@ func TestPackX(t *testing.T) {
 	}
 }
 
-// TestPackRows: rows of 8-bit numbers as they lie, with scales of 128 columns as cuBLASLt reads them: those of a group
-// for rows up to a whole unit, or the most that there are. What lies behind a group's rows stays.
+// TestPackRows packs rows of 8-bit numbers row by row, with scales of 128 columns as cuBLASLt
+// reads them: a group's scales are for rows up to a whole unit, or up to the largest number of
+// rows. Memory after a group's rows must not change.
 func TestPackRows(t *testing.T) {
 	r, to := newRig(t), cuda.Rounding{Format: kernels.F8E4M3, Group: 128}
 	for _, c := range []struct{ rows, most, across int }{{1, 256, 64}, {64, 256, 64}, {65, 256, 128}, {11, 20, 20}, {18, 20, 20}} {
@@ -109,7 +112,7 @@ func TestPackRows(t *testing.T) {
 		for i, s := range scales {
 			want[i%groups*c.across+i/groups] = s
 		}
-		for i := range want { // of whole tiles of 8 rows zeros are written
+		for i := range want { // padding rows of a tile of 8 are written as zeros
 			if row := i % c.across; row >= c.rows && row < ceil(c.rows, 8)*8 {
 				want[i] = 0
 			}
@@ -120,7 +123,7 @@ func TestPackRows(t *testing.T) {
 
 func (r *rig) packArgs(to cuda.Rounding, x []float32, rows, in int) cuda.PackArgs {
 	bytes, sums := to.Bytes(rows, in)
-	return cuda.PackArgs{X: up(r, x), Y: room[byte](r, int(bytes)), Sums: room[byte](r, int(sums)), Rows: int32(rows), In: int32(in), Group: int32(to.GroupSteps())}
+	return cuda.PackArgs{X: up(r, x), Y: alloc[byte](r, int(bytes)), Sums: alloc[byte](r, int(sums)), Rows: int32(rows), In: int32(in), Group: int32(to.GroupSteps())}
 }
 
 func testPackRows(r *rig, to cuda.Rounding, rows, in int) {
@@ -133,7 +136,7 @@ func testPackRows(r *rig, to cuda.Rounding, rows, in int) {
 		copy(want[i*in:(i+1)*in], x[(3*i+1)*in:])
 	}
 	if to.Group == 0 && (to.Format == kernels.F8E4M3 || to.Format == kernels.I8) && rows > 8 {
-		for _, row := range []int{4, 5} { // what has no scale
+		for _, row := range []int{4, 5} { // rows without a scale
 			x[(3*row+1)*in+7] = float32(math.Inf(5 - 2*row))
 			want[row*in+7] = x[(3*row+1)*in+7]
 		}
@@ -149,7 +152,7 @@ func testPackGLU(r *rig, to cuda.Rounding, rows, in int) {
 	x := r.floats(rows*2*in, 2)
 	for _, paired := range []int32{0, 1} {
 		a := cuda.GLUPackArgs{Pack: r.packArgs(to, x, rows, in), Paired: paired, Alpha: 1}
-		plain := room[float32](r, rows*in)
+		plain := alloc[float32](r, rows*in)
 		launch(r, "glu", cudatest.Line(ceil(rows*in, 64), 64), &cuda.GLUArgs{X: a.Pack.X, Y: plain, Rows: a.Pack.Rows, Cols: a.Pack.In, Paired: paired, Alpha: 1})
 		launch(r, to.Kernel(cuda.FromGLU), grid(to, cuda.FromGLU, rows, in), &a)
 		r.checkPacked(fmt.Sprint("glu, paired ", paired), to, a.Pack, down[float32](r, plain, rows*in))
@@ -167,7 +170,7 @@ func testPackNorm(r *rig, to cuda.Rounding, rows, in int) {
 			ref.NormOffset(sum[row*in:(row+1)*in], nil, w, 1, 1e-6, want[row*in:(row+1)*in])
 		}
 		run := func() []float32 {
-			a := cuda.NormPackArgs{Pack: r.packArgs(to, x, rows, in), Residual: up(r, residual), W: up(r, w), Plain: room[float32](r, rows*in), Eps: 1e-6, Offset: 1, Scale: 1}
+			a := cuda.NormPackArgs{Pack: r.packArgs(to, x, rows, in), Residual: up(r, residual), W: up(r, w), Plain: alloc[float32](r, rows*in), Eps: 1e-6, Offset: 1, Scale: 1}
 			launch(r, to.Kernel(cuda.FromNorm), grid(to, cuda.FromNorm, rows, in), &a)
 			plain := down[float32](r, a.Plain, rows*in)
 			r.near("norm", plain, want, 1e-6)

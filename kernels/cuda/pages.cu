@@ -1,27 +1,27 @@
-// Keys, values and token ids into their pages, and pages from one place to another.
+// Stores keys, values and token ids into pages.
 #include "pages.cuh"
 
 struct StoreArgs {
   Pages pages;
-  const void *k, *v;      // [rows, kv_heads·head_dim], stored as the pages are
+  const void *k, *v;      // [rows, kv_heads·head_dim], in the format of the pages
   const int *positions;   // [_]
-  const int *seq;         // [_] which sequence a token row is of
+  const int *seq;         // [_] the sequence of a token row
   const int *first;       // [seqs+1]
-  const int *kept;        // [rows] or null: row s is at positions[kept[s]] + by of sequence s
-  const int *ids;         // [rows], of store_tokens alone
-  long long plane;        // where the token plane begins in a page, of store_tokens alone
+  const int *accepted_row;  // [rows] or null: row s is of sequence s, at positions[accepted_row[s]] + by
+  const int *ids;         // [rows], for store_tokens
+  long long plane;        // offset of the token plane in a page, for store_tokens
   int rows, by;
 };
 
-// slot_of is the page and slot that a row is stored to; page −1: nowhere.
+// slot_of returns the page of a row and sets its slot; −1: the row is not stored.
 DEVICE int slot_of(const StoreArgs &a, int row, int *slot) {
   const Pages &p = a.pages;
-  int token = a.kept ? a.kept[row] : row;
+  int token = a.accepted_row ? a.accepted_row[row] : row;
   if (token < 0) return -1;
-  int s = a.kept ? row : a.seq[token];
-  if (s < 0) return -1;  // what pads a graph is of no sequence
-  int position = a.positions[token] + (a.kept ? a.by : 0);
-  int to = a.kept ? position + 1 : a.positions[a.first[s + 1] - 1] + 1;
+  int s = a.accepted_row ? row : a.seq[token];
+  if (s < 0) return -1;  // padding rows of a graph have no sequence
+  int position = a.positions[token] + (a.accepted_row ? a.by : 0);
+  int to = a.accepted_row ? position + 1 : a.positions[a.first[s + 1] - 1] + 1;
   int e = store_entry(p, position / p.block, to);
   *slot = position % p.block;
   return e < 0 ? -1 : p.tables[(long long)s * p.width + e];
@@ -29,9 +29,9 @@ DEVICE int slot_of(const StoreArgs &a, int row, int *slot) {
 
 constexpr int kStoreRows = 16;  // tokens of a tile
 
-// store_kv: a block for 16 rows of one head, 128 threads. Keys are turned in shared
-// memory: a page has them by dimension, so that the 16 tokens of a prompt's block are
-// written side by side.
+// store_kv: a block for 16 rows of one head, 128 threads. Keys are transposed in shared memory,
+// because a page stores them by dimension: so the 16 tokens of a block are written
+// contiguously.
 template <class T>
 DEVICE void store_kv(const StoreArgs &a) {
   DYNAMIC_SHARED(memory);
@@ -52,7 +52,7 @@ DEVICE void store_kv(const StoreArgs &a) {
     int r = i % kStoreRows, j = i / kStoreRows;
     if (page[r] < 0) continue;
     T *k = (T *)(page_at(p, page[r]) + p.k);
-    k[(size_t(h) * p.key_dim + j) * p.block + slot[r]] = tile[r * stride + turning(p, j)];
+    k[(size_t(h) * p.key_dim + j) * p.block + slot[r]] = tile[r * stride + rotary_dim(p, j)];
   }
   for (int i = threadIdx.x; i < rows * d; i += blockDim.x) {
     int r = i / d;

@@ -1,16 +1,16 @@
-// Where keys and values lie in the paged cache (kernels/ref: Pages).
+// Addresses of keys and values in the paged cache (kernels/ref: Pages).
 #pragma once
 #include "numbers.cuh"
 
 struct Pages {
   unsigned char *arena;
-  const int *tables;  // [seqs, width] page numbers, −1: none
+  const int *tables;  // [seqs, width] page numbers, −1: no page
   long long page_bytes, slab_bytes;
-  long long k, v;  // where the layer's K and V begin in a page
+  long long k, v;  // offsets of the layer's K and V in a page
   int width;
-  int block;  // tokens a page holds
+  int block;  // tokens of a page
   int kv_heads, head_dim;
-  int key_dim;  // numbers of a head's key that are stored
+  int key_dim;  // stored dimensions of a head's key
   int window;   // tokens that the class keeps; 0: all
   int per_slab;
   int pad;
@@ -20,23 +20,23 @@ DEVICE unsigned char *page_at(const Pages &p, int page) {
   return p.arena + (long long)(page / p.per_slab) * p.slab_bytes + (long long)(page % p.per_slab) * p.page_bytes;
 }
 
-// first_kept is the block that a table begins with, of a sequence whose step begins at
+// first_block returns the first block of a sequence's page table, for a step that begins at
 // position.
-DEVICE int first_kept(const Pages &p, int position) {
+DEVICE int first_block(const Pages &p, int position) {
   return p.window == 0 || position < p.window ? 0 : (position - p.window + 1) / p.block;
 }
 
-// store_entry is where a table names the page that a block is stored to, to being the
-// position behind the step's last; −1: it has left the window by then.
+// store_entry returns the table entry of the page that a block is stored to; `to` is the
+// position after the step's last. It returns −1 if the block leaves the window by then.
 DEVICE int store_entry(const Pages &p, int block, int to) {
   if (p.window == 0) return block < p.width ? block : -1;
-  int b = block - first_kept(p, to);
+  int b = block - first_block(p, to);
   return b < 0 || p.width / 2 + b >= p.width ? -1 : p.width / 2 + b;
 }
 
-// turning is which of a key's numbers is the i-th that is stored: of each half of the
-// head the first ones.
-DEVICE int turning(const Pages &p, int i) {
+// rotary_dim returns the dimension of a key that is stored as the i-th: pages store the first
+// dimensions of each half of the head.
+DEVICE int rotary_dim(const Pages &p, int i) {
   int half = p.key_dim / 2;
   return i >= half ? p.head_dim / 2 + i - half : i;
 }

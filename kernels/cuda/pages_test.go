@@ -10,7 +10,7 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// cache is a paged cache of a few sequences: as ref has it, and what kernels are told.
+// cache is a paged cache of a few sequences, for ref and for the kernels.
 type cache struct {
 	ref    ref.Pages
 	arena  []byte
@@ -19,8 +19,8 @@ type cache struct {
 	width  int
 }
 
-// newCache has pages enough for seqs sequences of up to length tokens, in an order of
-// its own, two pages a slab and room behind each.
+// newCache has enough pages for seqs sequences of up to length tokens, in random order, with
+// two pages in a slab and unused bytes after each.
 func newCache(r *rig, f kernels.Format, block, heads, dim, window, seqs, length int) *cache {
 	width := ceil(length, block) + 1
 	if window > 0 {
@@ -44,7 +44,7 @@ func newCache(r *rig, f kernels.Format, block, heads, dim, window, seqs, length 
 
 func ceil64(n int64) int64 { return (n + 63) / 64 * 64 }
 
-// args are the kernels' own, the arena as it is now.
+// args returns the kernels' form, with the arena's current content.
 func (c *cache) args(r *rig) cuda.Pages {
 	p := c.ref
 	key := p.KeyDim
@@ -58,7 +58,7 @@ func (c *cache) args(r *rig) cuda.Pages {
 	}
 }
 
-// entry is store_entry of pages.cuh, by engine/backend's words.
+// entry is store_entry of pages.cuh, as engine/backend defines it.
 func (c *cache) entry(block, to int) int {
 	w := c.ref.Window
 	if w == 0 {
@@ -89,7 +89,7 @@ func testStoreKV(r *rig, f kernels.Format, window int) {
 	const block, heads, dim = 16, 2, 24
 	c := newCache(r, f, block, heads, dim, window, 3, 64)
 	if window == 0 {
-		c.ref.KeyDim = 8 // the others can be had from the value
+		c.ref.KeyDim = 8 // the others can be computed from the value
 	}
 	first, start := []int32{0, 21, 21, 22}, []int{13, 0, 40}
 	var positions, seq []int32
@@ -106,7 +106,7 @@ func testStoreKV(r *rig, f kernels.Format, window int) {
 	for i := range ids {
 		ids[i] = int32(1000 + i)
 	}
-	const plane = 0 // in the room before the layer
+	const plane = 0 // before the layer
 	a := cuda.StoreArgs{
 		Pages: c.args(r), K: up(r, k), V: up(r, v), Positions: up(r, positions), Seq: up(r, seq), First: up(r, first),
 		IDs: up(r, ids), Plane: plane, Rows: int32(rows),

@@ -2,8 +2,8 @@ package cuda
 
 import "vapp.dev/kernels"
 
-// MadeArgs are numbers that kernels make up: kernels.Dummy, its levels on the device. Levels 0: rows
-// are read.
+// MadeArgs describes numbers that kernels generate: kernels.Dummy, with its levels on the
+// device. Levels 0: rows are read instead.
 type MadeArgs struct {
 	Levels Ptr
 	Key    uint64
@@ -11,7 +11,7 @@ type MadeArgs struct {
 	_      int32
 }
 
-// PanelArgs: panels. A block for each panel and PanelChunk bytes of its rows.
+// PanelArgs: panels. A block for each panel and panelChunk bytes of its rows.
 type PanelArgs struct {
 	Rows, Order, Panels, Bad         Ptr
 	Made, Exponents                  MadeArgs
@@ -20,7 +20,7 @@ type PanelArgs struct {
 	Numberless                       Numberless
 }
 
-// QuantizeArgs: panels_quantize_ and the format of rows. A block for each panel.
+// QuantizeArgs: panels_quantize_ with the format of rows. A block for each panel.
 type QuantizeArgs struct {
 	PanelArgs
 	Scales Ptr
@@ -28,25 +28,26 @@ type QuantizeArgs struct {
 
 const (
 	PanelThreads = 512  // of a block: a warp for each row of a panel
-	panelChunk   = 1024 // bytes of a row that a block takes at most
+	panelChunk   = 1024 // most bytes of a row for a block
 )
 
-// PanelGrid is how many panels and how many chunks of units rows of a matrix have.
+// PanelGrid returns the grid for rows of a matrix: panels, and chunks of units.
 func (o PanelOrder) PanelGrid(count, rowBytes int) [3]int {
 	units, each := (rowBytes+o.UnitBytes-1)/o.UnitBytes, panelChunk/o.UnitBytes
 	return [3]int{(count + PanelRows - 1) / PanelRows, (units + each - 1) / each, 1}
 }
 
-// PanelOrder is what Pack does to a unit of a panel, for a kernel to do: groups of Bits bits
-// come from where From says, row << 12 | which group of the row's UnitBytes bytes.
+// PanelOrder describes how Pack rearranges a unit of a panel, for a kernel that does the same.
+// The unit is groups of Bits bits; From gives the source of each: row << 12 | index of the
+// group in the row's UnitBytes bytes.
 type PanelOrder struct {
 	Bits, UnitBytes int
 	From            []uint16
 	Numberless      Numberless
 }
 
-// OrderOf finds the order of a format by having Pack's numbered bits packed: of bit n of a
-// unit, image i holds bit i of n.
+// OrderOf finds the order of a format by packing numbered bits: for bit n of a unit, image i
+// holds bit i of n.
 func OrderOf(f kernels.Format) (PanelOrder, bool) {
 	p, ok := packings(f)
 	if !ok {
@@ -72,7 +73,7 @@ func OrderOf(f kernels.Format) (PanelOrder, bool) {
 	return o, true
 }
 
-// together is how many bits, up to a byte, always stay together.
+// together returns how many bits, at most a byte, always stay together.
 func together(from []int) int {
 	for bits := 8; bits > 1; bits /= 2 {
 		whole := true
@@ -86,8 +87,8 @@ func together(from []int) int {
 	return 1
 }
 
-// QuantizeKernel is the kernel that rounds rows of f to f8_e4m3 with a scale each while it
-// packs them; "" where there is none.
+// QuantizeKernel returns the kernel that rounds rows of f to f8_e4m3, with a scale for each
+// row, while it packs them; "" if there is none.
 func QuantizeKernel(f kernels.Format) string {
 	switch f {
 	case kernels.F32, kernels.F16, kernels.BF16:

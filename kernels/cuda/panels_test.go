@@ -12,7 +12,7 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// panelArgs are those of a matrix of f.
+// panelArgs returns the arguments for a matrix of f.
 func (r *rig) panelArgs(f kernels.Format, rows, cols int) (cuda.PanelArgs, cudatest.Grid) {
 	r.Helper()
 	o, ok := cuda.OrderOf(f)
@@ -21,13 +21,13 @@ func (r *rig) panelArgs(f kernels.Format, rows, cols int) (cuda.PanelArgs, cudat
 	}
 	size := int(f.Bytes(int64(cols)))
 	a := cuda.PanelArgs{
-		Order: up(r, o.From), Panels: room[byte](r, int(cuda.PackedBytes(f, rows, cols))), Bad: up(r, []uint32{0}),
+		Order: up(r, o.From), Panels: alloc[byte](r, int(cuda.PackedBytes(f, rows, cols))), Bad: up(r, []uint32{0}),
 		Count: int32(rows), RowBytes: int32(size), UnitBytes: int32(o.UnitBytes), Bits: int32(o.Bits), Numberless: o.Numberless,
 	}
 	return a, cudatest.Grid{Blocks: o.PanelGrid(rows, size), Threads: [3]int{cuda.PanelThreads, 1, 1}}
 }
 
-// samePanels holds what a kernel packed against Pack.
+// samePanels compares what a kernel packed with Pack.
 func (r *rig) samePanels(f kernels.Format, rows, cols int, raw []byte, at cuda.Ptr) {
 	r.Helper()
 	want := make([]byte, cuda.PackedBytes(f, rows, cols))
@@ -43,8 +43,8 @@ func (r *rig) samePanels(f kernels.Format, rows, cols int, raw []byte, at cuda.P
 	}
 }
 
-// TestPanels: rows of every format become what Pack makes of them, rows that begin within a
-// word, panels that are not full and units that rows do not fill too.
+// TestPanels checks that rows of every format become what Pack makes of them: rows that begin
+// inside a word, partial panels, and partial units.
 func TestPanels(t *testing.T) {
 	for _, f := range cuda.PackedFormats() {
 		t.Run(fmt.Sprint(f), func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestPanels(t *testing.T) {
 			for _, c := range []struct{ rows, cols int }{{17, 7 * block}, {1, 50 * block}, {32, 3 * max(block, 512)}} {
 				raw := make([]byte, int64(c.rows)*f.Bytes(int64(c.cols)))
 				for i := range raw {
-					raw[i] = byte(r.rnd.Uint32()) &^ 0x44 // no exponent of NaN
+					raw[i] = byte(r.rnd.Uint32()) &^ 0x44 // no exponent of a NaN
 				}
 				a, g := r.panelArgs(f, c.rows, c.cols)
 				a.Rows = up(r, append(raw[:len(raw):len(raw)], 0, 0, 0))
@@ -63,14 +63,14 @@ func TestPanels(t *testing.T) {
 					r.samePanels(f, c.rows, c.cols, raw, a.Panels)
 				}
 				if bad := down[uint32](r, a.Bad, 1)[0]; bad != 0 {
-					t.Errorf("%d×%d: a number is said to be none", c.rows, c.cols)
+					t.Errorf("%d×%d: a finite number is reported as not finite", c.rows, c.cols)
 				}
 			}
 		})
 	}
 }
 
-// TestPanelsNumberless: one code that is no number is seen, wherever it is.
+// TestPanelsNumberless checks that a single code that is not a number is found, wherever it is.
 func TestPanelsNumberless(t *testing.T) {
 	for f, code := range map[kernels.Format]byte{kernels.F8E4M3: 0xff, kernels.F8E5M2: 0x7d, kernels.MXFP4: 0xff} {
 		t.Run(fmt.Sprint(f), func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestPanelsNumberless(t *testing.T) {
 	}
 }
 
-// levels are 256 elements of random bytes that are numbers in every format.
+// levels returns 256 elements of random bytes that are finite in every format.
 func (r *rig) levels(size int) []byte {
 	b := make([]byte, 256*size)
 	for i := range b {
@@ -109,8 +109,8 @@ func (r *rig) made(m kernels.Dummy) cuda.MadeArgs {
 	return cuda.MadeArgs{Levels: up(r, m.Levels), Key: m.Key, Size: int32(m.Size)}
 }
 
-// TestMadePanels: what kernels make up is what kernels.Dummy says, from any row on; blocks of
-// MXFP4 are of two tensors.
+// TestMadePanels checks that generated numbers are those of kernels.Dummy, from any row on;
+// blocks of MXFP4 come from two tensors.
 func TestMadePanels(t *testing.T) {
 	r := newRig(t)
 	const rows, cols, row0 = 19, 1056, 1 << 33
@@ -142,8 +142,9 @@ func TestMadePanels(t *testing.T) {
 	r.samePanels(kernels.MXFP4, rows, cols, raw, a.Panels)
 }
 
-// TestQuantizePanels: rows of floats become f8_e4m3 with the scale that has the largest of a
-// row 448, read and made up; a row of zeros has a scale of 1, what is no number is told.
+// TestQuantizePanels checks that rows of floats, read and generated, become f8_e4m3 with the
+// scale that maps the largest of a row to 448. A row of zeros has scale 1, and a NaN is
+// reported.
 func TestQuantizePanels(t *testing.T) {
 	for _, f := range []kernels.Format{kernels.F32, kernels.F16, kernels.BF16} {
 		t.Run(fmt.Sprint(f), func(t *testing.T) {
@@ -174,7 +175,7 @@ func TestQuantizePanels(t *testing.T) {
 
 func (r *rig) quantize(f kernels.Format, rows, cols int, raw []byte, m *kernels.Dummy) cuda.QuantizeArgs {
 	p, _ := r.panelArgs(kernels.F8E4M3, rows, cols)
-	a := cuda.QuantizeArgs{PanelArgs: p, Scales: room[float32](r, rows)}
+	a := cuda.QuantizeArgs{PanelArgs: p, Scales: alloc[float32](r, rows)}
 	if m != nil {
 		a.Made, a.Row0 = r.made(*m), 3
 	} else {
@@ -184,7 +185,7 @@ func (r *rig) quantize(f kernels.Format, rows, cols int, raw []byte, m *kernels.
 	return a
 }
 
-// quantized holds rows that a kernel rounds against x, rounded here.
+// quantized compares rows that a kernel rounded with x, rounded here.
 func (r *rig) quantized(f kernels.Format, rows, cols int, raw []byte, x []float32, m *kernels.Dummy) {
 	r.Helper()
 	a := r.quantize(f, rows, cols, raw, m)
@@ -208,6 +209,6 @@ func (r *rig) quantized(f kernels.Format, rows, cols int, raw []byte, x []float3
 	}
 	r.samePanels(kernels.F8E4M3, rows, cols, codes, a.Panels)
 	if down[uint32](r, a.Bad, 1)[0] != 0 {
-		r.Error("a number is said to be none")
+		r.Error("a finite number is reported as not finite")
 	}
 }

@@ -13,11 +13,12 @@ import (
 	"vapp.dev/kernels/cuda"
 )
 
-// compiledTable is what `make kernels` leaves: of which sources, and a row for each kernel and
-// architecture with registers, bytes of static shared memory, of the stack, of spills.
+// compiledTable is written by `make kernels`: a digest of the sources, and a row for each
+// kernel and architecture with registers, bytes of static shared memory, of the stack, of
+// spills.
 const compiledTable = "../../.cache/cuda/kernels.txt"
 
-// sources is the digest that scripts/kernels.sh puts above its table.
+// sources returns the digest that scripts/kernels.sh writes above its table.
 func sources(t *testing.T) string {
 	t.Helper()
 	var names []string
@@ -40,9 +41,10 @@ func sources(t *testing.T) string {
 	return fmt.Sprintf("%x", h.Sum(nil))[:20]
 }
 
-// TestRegistersPage: docs/kernel-registers.md is what the compiler said of these sources, where
-// `make kernels` has compiled them on this machine for all architectures; -update writes those
-// that it has. A kernel that is not compiled for one has no room there, or is not meant for it.
+// TestRegistersPage checks that docs/kernel-registers.md has what the compiler reported for
+// these sources. It needs the output of `make kernels` on this machine, for all architectures;
+// -update writes the page. A kernel that is not compiled for an architecture does not fit
+// there, or is not meant for it.
 func TestRegistersPage(t *testing.T) {
 	b, err := os.ReadFile(compiledTable)
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
@@ -82,7 +84,8 @@ func TestRegistersPage(t *testing.T) {
 	}
 }
 
-// registersPage is a row for each kernel of the catalogue, with a column for each architecture.
+// registersPage returns a row for each kernel of the catalogue, with a column for each
+// architecture.
 func registersPage(t *testing.T, on []cuda.Architecture, compiled map[string]map[string][]int) string {
 	var b strings.Builder
 	b.WriteString("# Registers and shared memory of the CUDA kernels\n\nWhat nvcc made of [the kernels](kernels.md), written after `make kernels` by `go test ./kernels/cuda -run TestRegistersPage -update`.\n" +

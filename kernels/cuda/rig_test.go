@@ -15,7 +15,7 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// rig is a device with what a test brings to it.
+// rig is a device with helpers for tests.
 type rig struct {
 	*testing.T
 	*cudatest.Device
@@ -25,14 +25,14 @@ type rig struct {
 func newRig(t *testing.T) *rig {
 	t.Parallel()
 	d := cudatest.Open(t)
-	d.Tell(func(kernel string) { launches.Store(kernel, true) })
+	d.OnLaunch(func(kernel string) { launches.Store(kernel, true) })
 	return &rig{t, d, rand.New(rand.NewPCG(1, 2))}
 }
 
-// launches are the kernels that tests launched.
+// launches holds the kernels that tests launched.
 var launches sync.Map
 
-// TestMain sees, where all tests ran, that they launched every kernel.
+// TestMain checks, after a run of all tests, that they launched every kernel.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if run := flag.Lookup("test.run").Value.String(); code == 0 && run == "" && flag.Lookup("test.skip").Value.String() == "" && flag.Lookup("test.list").Value.String() == "" {
@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// floats are n numbers around zero.
+// floats returns n numbers around zero.
 func (r *rig) floats(n int, scale float64) []float32 {
 	out := make([]float32, n)
 	for i := range out {
@@ -55,7 +55,7 @@ func (r *rig) floats(n int, scale float64) []float32 {
 	return out
 }
 
-// up brings s to the device; a nil s is no address.
+// up uploads s; nil becomes a null address.
 func up[T any](r *rig, s []T) cuda.Ptr {
 	r.Helper()
 	if s == nil {
@@ -69,8 +69,8 @@ func up[T any](r *rig, s []T) cuda.Ptr {
 	return p
 }
 
-// room is memory for n of T on the device, not written yet.
-func room[T any](r *rig, n int) cuda.Ptr {
+// alloc allocates n of T on the device.
+func alloc[T any](r *rig, n int) cuda.Ptr {
 	r.Helper()
 	p, err := r.Alloc(len(cudatest.Bytes(make([]T, n))))
 	if err != nil {
@@ -79,7 +79,7 @@ func room[T any](r *rig, n int) cuda.Ptr {
 	return p
 }
 
-// down reads n of T.
+// down downloads n of T.
 func down[T any](r *rig, p cuda.Ptr, n int) []T {
 	r.Helper()
 	out := make([]T, n)
@@ -89,7 +89,7 @@ func down[T any](r *rig, p cuda.Ptr, n int) []T {
 	return out
 }
 
-// launch runs a kernel by one schedule.
+// launch runs a kernel with one schedule.
 func launch[T any](r *rig, kernel string, g cudatest.Grid, args *T) {
 	r.Helper()
 	if err := r.Launch(kernel, g, cudatest.Struct(args)); err != nil {
@@ -97,8 +97,8 @@ func launch[T any](r *rig, kernel string, g cudatest.Grid, args *T) {
 	}
 }
 
-// eachSchedule runs f by every schedule; f returns what the kernels computed, which has
-// to be the same bits each time.
+// eachSchedule runs f with every schedule; f returns the kernels' results, whose bits must be
+// the same each time.
 func (r *rig) eachSchedule(f func() []float32) []float32 {
 	r.Helper()
 	var first []float32
@@ -119,7 +119,7 @@ func (r *rig) eachSchedule(f func() []float32) []float32 {
 	return first
 }
 
-// near holds got against want: errors relative to the largest number of want.
+// near compares got with want: errors are relative to the largest number of want.
 func (r *rig) near(what string, got, want []float32, bound float64) {
 	r.Helper()
 	if len(got) != len(want) {
@@ -142,7 +142,7 @@ func (r *rig) near(what string, got, want []float32, bound float64) {
 	}
 }
 
-// stored quantizes x as f stores it; back is what that reads as.
+// stored quantizes x to f; back is its value as floats.
 func stored(f kernels.Format, x []float32) (b []byte, back []float32) {
 	b, back = make([]byte, f.Bytes(int64(len(x)))), make([]float32, len(x))
 	ref.Quantize(f, x, b)
@@ -152,7 +152,7 @@ func stored(f kernels.Format, x []float32) (b []byte, back []float32) {
 
 func ceil(n, d int) int { return (n + d - 1) / d }
 
-// short is the name of a format in kernels' names.
+// short returns the name of a format in kernels' names.
 func short(f kernels.Format) string {
 	switch f {
 	case kernels.F8E4M3:

@@ -1,23 +1,23 @@
-// Angles of positions, and the split, normalisation and rotation of fused projections.
+// Angles of positions, and the split, normalization and rotation of fused projections.
 #include "numbers.cuh"
 
 struct AnglesArgs {
   const int *positions;        // [_]
-  const int *kept;             // [rows] or null: row s is at positions[kept[s]] + by
+  const int *accepted_row;     // [rows] or null: row s is at positions[accepted_row[s]] + by
   const int *places;           // [rows, 3] or null: a token's positions by axis
   const int *across, *down;    // [rows] or null: two positions of a row
   const float *frequencies;    // [half]
   float *y;                    // [rows, 2·half], with across and down [rows, 4·half]
   int half, by;
-  int sections[3];             // with places: frequency i is of axis i%3 where i < 3·sections[axis]
+  int sections[3];             // with places: frequency i belongs to axis i%3 if i < 3·sections[axis]
   float scale;
-  int joined;  // with across: both cosines before both sines
+  int joined;  // with across: both cosines come before both sines
   int pad;
 };
 
 DEVICE int angle_position(const AnglesArgs &a, int row, int i, int part) {
   if (a.across) return part ? a.down[row] : a.across[row];
-  int ahead = a.kept ? a.by : 0, token = a.kept ? max(a.kept[row], 0) : row;
+  int ahead = a.accepted_row ? a.by : 0, token = a.accepted_row ? max(a.accepted_row[row], 0) : row;
   if (a.places) {
     int axis = i % 3;
     if (i >= 3 * a.sections[axis]) axis = 0;
@@ -26,8 +26,8 @@ DEVICE int angle_position(const AnglesArgs &a, int row, int i, int part) {
   return max(0, a.positions[token] + ahead);
 }
 
-// angles: a block for each row. The product of position and frequency is rounded to
-// float32 before its cosine and sine.
+// angles: a block for each row. The product of position and frequency is rounded to float32
+// before its cosine and sine are taken.
 KERNEL(angles, AnglesArgs, 256) {
   int row = blockIdx.x, parts = a.across ? 2 : 1, n = parts * a.half;
   float *y = a.y + size_t(row) * 2 * n;
@@ -47,26 +47,26 @@ struct RopeArgs {
   float *q;             // [rows, heads·head_dim]
   void *k, *v;          // [rows, kv_heads·head_dim]
   float *gate;          // [rows, heads·head_dim] or null: each query is followed by its gate
-  const float *wq, *wk; // [head_dim] or null: heads are not normalised
+  const float *wq, *wk; // [head_dim] or null: heads are not normalized
   int heads, kv_heads, head_dim, rotary;
-  int shared;  // 1: v is k before it is normalised and turned
-  int norm_v;  // 1: v is normalised too
-  int parts;   // 1, or 2: halves of the rotary dimensions turn on their own
+  int shared;  // 1: v is k before its norm and rotation
+  int norm_v;  // 1: v is normalized too
+  int parts;   // 1, or 2: the two halves of the rotary dimensions are rotated separately
   float eps, offset;
   int pad;
 };
 
-// head_inverse is what a head is multiplied by to have a mean square of one.
+// head_inverse returns the factor that gives a head a mean square of one.
 DEVICE float head_inverse(const float *x, int d, float eps) {
   float sum = 0.0f;
   for (int i = threadIdx.x & 31; i < d; i += 32) sum = fmaf(x[i], x[i], sum);
   return 1.0f / sqrtf(warp_sum(sum) / float(d) + eps);
 }
 
-// turn_head normalises a head by w, where it is given, and rotates it; a warp does. Out
+// rotate_head normalizes a head by w, unless it is null, and rotates it. A warp calls it; out
 // is called with every element.
 template <class Out>
-DEVICE void turn_head(const RopeArgs &a, const float *x, const float *w, const float *angles, Out out) {
+DEVICE void rotate_head(const RopeArgs &a, const float *x, const float *w, const float *angles, Out out) {
   float inverse = w ? head_inverse(x, a.head_dim, a.eps) : 1.0f;
   auto at = [&](int i) { return w ? x[i] * inverse * (a.offset + w[i]) : x[i]; };
   int wide = a.rotary / a.parts, half = wide / 2;
@@ -92,7 +92,7 @@ DEVICE void rope(const RopeArgs &a) {
     if (h < a.heads) {
       const float *head = x + size_t(step) * h * d;
       float *q = a.q + (row * a.heads + h) * d;
-      turn_head(a, head, a.wq, angles, [&](int i, float v) { q[i] = v; });
+      rotate_head(a, head, a.wq, angles, [&](int i, float v) { q[i] = v; });
       if (a.gate)
         for (int i = lane; i < d; i += 32) a.gate[(row * a.heads + h) * d + i] = head[d + i];
       continue;
@@ -101,7 +101,7 @@ DEVICE void rope(const RopeArgs &a) {
     size_t at = (row * a.kv_heads + kv) * d;
     if (h < a.heads + a.kv_heads) {
       T *k = (T *)a.k + at;
-      turn_head(a, keys + size_t(kv) * d, a.wk, angles, [&](int i, float v) { k[i] = Stored<S>::write(v); });
+      rotate_head(a, keys + size_t(kv) * d, a.wk, angles, [&](int i, float v) { k[i] = Stored<S>::write(v); });
       continue;
     }
     const float *value = keys + size_t(a.shared ? kv : a.kv_heads + kv) * d;

@@ -25,7 +25,7 @@ func TestAngles(t *testing.T) {
 		return y
 	}
 	run := func(what string, rows int, a cuda.AnglesArgs, want []float32) {
-		a.Frequencies, a.Y, a.Half, a.Scale = up(r, freq), room[float32](r, len(want)), half, 1.25
+		a.Frequencies, a.Y, a.Half, a.Scale = up(r, freq), alloc[float32](r, len(want)), half, 1.25
 		launch(r, "angles", cudatest.Line(rows, 32), &a)
 		r.near(what, down[float32](r, a.Y, len(want)), want, 1e-6)
 	}
@@ -34,7 +34,8 @@ func TestAngles(t *testing.T) {
 		want = append(want, angles(p)...)
 	}
 	run("rows", 4, cuda.AnglesArgs{Positions: up(r, positions)}, want)
-	// Sequences: the token row kept, two ahead; one has none and is at any position.
+	// Rows that are sequences, two positions after the accepted row; one has no accepted row
+	// and any position.
 	run("ahead", 2, cuda.AnglesArgs{Positions: up(r, positions), Kept: up(r, []int32{3, 1}), By: 2}, append(angles(5), angles(9)...))
 	a, b := angles(2), angles(9)
 	both := cuda.AnglesArgs{Across: up(r, []int32{2}), Down: up(r, []int32{9})}
@@ -98,9 +99,9 @@ func testRope(r *rig, c ropeCase, f kernels.Format) {
 	}
 	a.Shared, a.NormV = yes(c.shared), yes(c.normV)
 	nq, nkv := rows*c.heads*c.dim, rows*c.kv*c.dim
-	a.Q, a.K, a.V = room[float32](r, nq), room[byte](r, int(f.Bytes(int64(nkv)))), room[byte](r, int(f.Bytes(int64(nkv))))
+	a.Q, a.K, a.V = alloc[float32](r, nq), alloc[byte](r, int(f.Bytes(int64(nkv)))), alloc[byte](r, int(f.Bytes(int64(nkv))))
 	if c.gated {
-		a.Gate = room[float32](r, nq)
+		a.Gate = alloc[float32](r, nq)
 	}
 	launch(r, "rope_"+short(f), cudatest.Line(rows, 96), &a)
 	var q, k, v, gate []float32
@@ -152,8 +153,8 @@ func testRope(r *rig, c ropeCase, f kernels.Format) {
 	}
 }
 
-// TestStoredNumbers: values are stored as ref stores them, bit for bit: beyond the largest
-// of an 8-bit format it, NaN as NaN.
+// TestStoredNumbers checks that values are stored as in ref, bit for bit: 8-bit formats
+// saturate at their largest number, and a NaN stays a NaN.
 func TestStoredNumbers(t *testing.T) {
 	r := newRig(t)
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
@@ -164,7 +165,7 @@ func TestStoredNumbers(t *testing.T) {
 	for _, f := range []kernels.Format{kernels.BF16, kernels.F16, kernels.F8E4M3, kernels.F8E5M2} {
 		n := int(f.Bytes(int64(dim)))
 		a := cuda.RopeArgs{
-			QKV: up(r, qkv), Angles: up(r, make([]float32, 2)), Q: room[float32](r, dim), K: room[byte](r, n), V: room[byte](r, n),
+			QKV: up(r, qkv), Angles: up(r, make([]float32, 2)), Q: alloc[float32](r, dim), K: alloc[byte](r, n), V: alloc[byte](r, n),
 			Heads: 1, KVHeads: 1, HeadDim: int32(dim), Rotary: 2, Parts: 1,
 		}
 		launch(r, "rope_"+short(f), cudatest.Line(1, 32), &a)

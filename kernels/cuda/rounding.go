@@ -2,13 +2,13 @@ package cuda
 
 import "vapp.dev/kernels"
 
-// Rounding is what X becomes before a product, and how the kernel that does it is launched.
+// Rounding is the format of X in a product, and the launch of the kernel that converts X.
 type Rounding struct {
 	Format kernels.Format // BF16, F16, F8E4M3, I8
-	Group  int            // columns that share a scale, of 8-bit numbers: 32 times a power of 2 up to 8; 0: a row has one
+	Group  int            // columns that share a scale, for 8-bit numbers: 32 times a power of 2 up to 8; 0: one scale for a row
 }
 
-// RoundsTo is the rounding of X for W of a format that is multiplied as it is.
+// RoundsTo returns the rounding of X for a W of format f, without quantized activations.
 func RoundsTo(f kernels.Format) Rounding {
 	if f == kernels.F16 {
 		return Rounding{Format: kernels.F16}
@@ -16,27 +16,26 @@ func RoundsTo(f kernels.Format) Rounding {
 	return Rounding{Format: kernels.BF16}
 }
 
-// Source is where X comes from: what the kernel that packs it computes first.
+// Source is what the packing kernel computes first.
 type Source string
 
-// The sources: the rows of X, those of the products of gate and up, those that an RMSNorm
-// normalises.
+// The sources: the rows of X, rows of gated activations, rows that an RMSNorm normalizes.
 const (
 	FromRows Source = "linear"
 	FromGLU  Source = "glu"
 	FromNorm Source = "norm"
 )
 
-// Kernel is the one that packs X of a source.
+// Kernel returns the kernel that packs X of a source.
 func (r Rounding) Kernel(s Source) string { return string(s) + "_pack_" + r.Format.String() }
 
-// byRow: a block is a row, because something depends on all of it.
+// byRow reports whether a block takes a whole row, because a result depends on all of it.
 func (r Rounding) byRow(s Source) bool { return r.narrow() || s == FromNorm }
 
 func (r Rounding) narrow() bool { return r.Format == kernels.F8E4M3 || r.Format == kernels.I8 }
 
-// Grid is the launch of Kernel: blocks, the second dimension being tiles of 8 rows, and
-// threads of one.
+// Grid returns the launch of Kernel: blocks (the second dimension is tiles of 8 rows) and
+// threads.
 func (r Rounding) Grid(s Source, rows, in int) (blocks [3]int, threads int) {
 	tiles, steps := (rows+7)/8, Steps(in)
 	if r.byRow(s) {
@@ -45,13 +44,13 @@ func (r Rounding) Grid(s Source, rows, in int) (blocks [3]int, threads int) {
 	return [3]int{(steps + 3) / 4, tiles, 1}, 128
 }
 
-// Steps is how many steps a row of X or W has.
+// Steps returns the number of steps of a row of X or W.
 func Steps(in int) int { return (in + StepCols - 1) / StepCols }
 
-// GroupSteps is PackArgs.Group.
+// GroupSteps returns PackArgs.Group.
 func (r Rounding) GroupSteps() int { return r.Group / StepCols }
 
-// ScaleSteps is LinearArgs.XSteps: how many steps share a scale.
+// ScaleSteps returns LinearArgs.XSteps: the steps that share a scale.
 func (r Rounding) ScaleSteps(in int) int {
 	if r.Group == 0 {
 		return Steps(in)
@@ -59,7 +58,7 @@ func (r Rounding) ScaleSteps(in int) int {
 	return r.Group / StepCols
 }
 
-// Bytes is what packed X takes, and what its sums or scales do.
+// Bytes returns the bytes of packed X, and of its sums or scales.
 func (r Rounding) Bytes(rows, in int) (x, sums int64) {
 	tiles, steps := int64(rows+7)/8, int64(Steps(in))
 	if !r.narrow() {

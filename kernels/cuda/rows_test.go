@@ -16,14 +16,14 @@ func TestEmbed(t *testing.T) {
 	for _, f := range []kernels.Format{kernels.F32, kernels.F16, kernels.BF16} {
 		const rows, cols, row0 = 9, 35, 3
 		table, back := stored(f, r.floats(rows*cols, 1))
-		ids := []int32{3, 11, 5, 2, 12, 0} // the last three are another rank's
+		ids := []int32{3, 11, 5, 2, 12, 0} // the last three belong to another rank
 		want := make([]float32, len(ids)*cols)
 		for i, id := range ids {
 			if id >= row0 && id < row0+rows {
 				ref.Embed(kernels.F32, cudatest.Bytes(back), id-row0, 1.5, want[i*cols:(i+1)*cols])
 			}
 		}
-		y := room[float32](r, len(want))
+		y := alloc[float32](r, len(want))
 		a := cuda.EmbedArgs{IDs: up(r, ids), Table: up(r, table), Y: y, Scale: 1.5, Rows: int32(len(ids)), Cols: cols, Row0: row0, TableRows: rows}
 		launch(r, "embed_"+short(f), cudatest.Line(len(ids), 32), &a)
 		r.near(f.String(), down[float32](r, y, len(want)), want, 0)
@@ -39,7 +39,7 @@ func TestGather(t *testing.T) {
 			last int32
 			want []int
 		}{{[]int32{2, 0, -1, 2}, 0, []int{2, 0, -1, 2}}, {[]int32{0, 1, 1, 4}, 1, []int{0, -1, 3}}} {
-			y := room[float32](r, len(c.want)*cols)
+			y := alloc[float32](r, len(c.want)*cols)
 			a := cuda.GatherArgs{X: up(r, x), Y: y, Rows: up(r, c.rows), Cols: int32(cols), Last: c.last}
 			launch(r, "gather", cudatest.Line(len(c.want), 32), &a)
 			want := make([]float32, len(c.want)*cols)
@@ -51,11 +51,11 @@ func TestGather(t *testing.T) {
 			r.near(fmt.Sprint(c), down[float32](r, y, len(want)), want, 0)
 		}
 	}
-	out := room[int32](r, 5)
+	out := alloc[int32](r, 5)
 	a := cuda.TokensArgs{Tokens: up(r, []int32{7, -1, -3, 0, -2}), Sampled: up(r, []int32{40, -1, 42}), Out: out, Rows: 5}
 	launch(r, "tokens", cudatest.Line(1, 32), &a)
 	if got := fmt.Sprint(down[int32](r, out, 5)); got != "[7 40 42 0 0]" {
-		t.Error(got)
+		t.Errorf("tokens %s, want [7 40 42 0 0]", got)
 	}
 }
 
@@ -109,7 +109,7 @@ func TestNorm(t *testing.T) {
 			}
 		}
 		got := r.eachSchedule(func() []float32 {
-			y, res := room[float32](r, len(x)), up(r, residual)
+			y, res := alloc[float32](r, len(x)), up(r, residual)
 			a := cuda.NormArgs{
 				X: up(r, x), Residual: res, W: up(r, w), Bias: up(r, bias), Gate: up(r, gate), Y: y,
 				Cols: int32(c.cols), Segment: int32(c.segment), Eps: 1e-5, Offset: c.offset, Scale: c.scale,
@@ -127,7 +127,7 @@ func TestNorm(t *testing.T) {
 	}
 }
 
-// gelu is the exact form.
+// gelu returns the exact form.
 func gelu(v float32) float32 {
 	return float32(0.5 * float64(v) * (1 + math.Erf(float64(v)/math.Sqrt2)))
 }
@@ -161,7 +161,7 @@ func TestElements(t *testing.T) {
 	p := up(r, x)
 	launch(r, "add", cudatest.Line(ceil(n, 64), 64), &cuda.AddArgs{X: up(r, g), Into: p, Scale: up(r, []float32{0.75}), N: n})
 	r.near("add", down[float32](r, p, n), want(func(i int) float32 { return (x[i] + g[i]) * 0.75 }), 1e-7)
-	y := room[float32](r, 2*12)
+	y := alloc[float32](r, 2*12)
 	launch(r, "concat", cudatest.Line(2, 32), &cuda.ConcatArgs{A: up(r, x[:14]), B: up(r, g[:10]), Y: y, NA: 7, NB: 5})
 	joined := append(append(append(append([]float32{}, x[:7]...), g[:5]...), x[7:14]...), g[5:10]...)
 	r.near("concat", down[float32](r, y, 24), joined, 0)
@@ -206,7 +206,7 @@ func TestGLU(t *testing.T) {
 				ref.SwiGLU(gate, upper, out)
 			}
 		}
-		y := room[float32](r, rows*cols)
+		y := alloc[float32](r, rows*cols)
 		a := cuda.GLUArgs{X: up(r, x), Y: y, Rows: rows, Cols: cols, Act: c.act, Paired: c.paired, Limit: c.limit, Alpha: c.alpha, Shift: c.shift}
 		launch(r, c.kernel, cudatest.Line(2, 32), &a)
 		r.near(fmt.Sprint(c), down[float32](r, y, rows*cols), want, 1e-6)

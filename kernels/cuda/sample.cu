@@ -1,26 +1,26 @@
-// Logits to tokens, several blocks for each row: a vocabulary is more than one multiprocessor
-// reads in good time where rows are few. Four launches, each with a slice of a row for a
-// block (grid.x the slices, grid.y the rows): sample_edit, sample_weigh, sample_draw,
-// sample_report. Sums are integers, so that slices do not change a result.
+// Logits to tokens, with several blocks for each row: if there are few rows, one multiprocessor
+// for each is too slow for a vocabulary. There are four launches, sample_edit, sample_weigh,
+// sample_draw and sample_report, with a block for each slice of a row (grid.x the slices,
+// grid.y the rows). Sums are integers, so that the slices do not change a result.
 //
-// Weights fall into 1,024 bins by how far a logit lies below the largest: 32 for each
-// factor e. The k-th logit and the nucleus' edge lie in bins that the sums of all bins
-// name; what is in those is gathered and ranked, which is little. Where it is not, one
-// block chooses (choose).
+// Weights fall into 1,024 bins by the distance of a logit from the largest: 32 bins for each
+// factor e. The sums of the bins show which bins hold the k-th logit and the edge of the
+// nucleus. The candidates in these bins are few, and are gathered and ranked. If there are too
+// many, one block searches (choose).
 #include "sample.cuh"
 
 // sample_edit: shared memory for kCounters ints.
 KERNEL(sample_edit, SampleArgs, 1024) {
   DYNAMIC_SHARED(memory);
-  __shared__ Sum room[2 * 32];
+  __shared__ Sum scratch[2 * 32];
   Slice w = slice_of(a);
   for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < kBins; i += gridDim.x * blockDim.x) {
-    w.room->weights[i] = 0;
-    w.room->counts[i] = 0;
+    w.work->weights[i] = 0;
+    w.work->counts[i] = 0;
   }
   if (blockIdx.x == 0 && threadIdx.x == 0) {
-    w.room->exponentials = 0;
-    w.room->arrived[0] = w.room->arrived[1] = w.room->rank = w.room->candidates = 0;
+    w.work->exponentials = 0;
+    w.work->arrived[0] = w.work->arrived[1] = w.work->rank = w.work->candidates = 0;
   }
   auto judge = [&](auto get, Best *best, int *bad, int *there) {
     Sum v[2] = {};
@@ -31,8 +31,8 @@ KERNEL(sample_edit, SampleArgs, 1024) {
       if (x > -INFINITY_F) v[1]++;
       if (better(x, i, *best)) *best = {x, i};
     }
-    block_totals<2>(v, room);
-    *best = block_best(*best, room);
+    block_totals<2>(v, scratch);
+    *best = block_best(*best, scratch);
     *bad = int(v[0]);
     *there = int(v[1]);
   };
@@ -43,7 +43,7 @@ KERNEL(sample_edit, SampleArgs, 1024) {
     if (w.raw != w.z)
       for (int i = w.from + threadIdx.x; i < w.to; i += blockDim.x) ((float *)w.raw)[i] = w.z[i];
     __syncthreads();
-    if (threadIdx.x == 0)  // entries may name a token twice: one after the other
+    if (threadIdx.x == 0)  // one after the other: entries may name a token twice
       for (int i = 0; i < w.r->num_bias; i++) {
         BiasEntry b = a.bias[size_t(w.row) * a.bias_width + i];
         if (b.token >= w.from && b.token < w.to) w.z[b.token] += b.value;
@@ -63,20 +63,20 @@ KERNEL(sample_edit, SampleArgs, 1024) {
     p.raw_index = raw.index;
     p.best = best.value;
     p.index = best.index;
-    w.room->parts[blockIdx.x] = p;
+    w.work->parts[blockIdx.x] = p;
   }
 }
 
 KERNEL(sample_weigh, SampleArgs, 1024) {
-  __shared__ Sum weights[kBins], room[32];
+  __shared__ Sum weights[kBins], scratch[32];
   __shared__ unsigned counts[kBins];
   Slice w = slice_of(a);
   Whole all = whole_of(a, w);
   if (w.wants && all.usable) {
     Sum sums[1] = {};
     for (int i = w.from + threadIdx.x; i < w.to; i += blockDim.x) sums[0] += fixed(expf(given(w, i) - all.raw.value));
-    block_totals<1>(sums, room);
-    if (threadIdx.x == 0) atomicAdd(&w.room->exponentials, sums[0]);
+    block_totals<1>(sums, scratch);
+    if (threadIdx.x == 0) atomicAdd(&w.work->exponentials, sums[0]);
   }
   if (!all.draws) return;
   for (int i = threadIdx.x; i < kBins; i += blockDim.x) {
@@ -95,19 +95,19 @@ KERNEL(sample_weigh, SampleArgs, 1024) {
   }
   __syncthreads();
   for (int i = threadIdx.x; i < kBins; i += blockDim.x) {
-    if (counts[i] > 0) atomicAdd(w.room->counts + i, counts[i]);
-    if (weights[i] > 0) atomicAdd(w.room->weights + i, weights[i]);
+    if (counts[i] > 0) atomicAdd(w.work->counts + i, counts[i]);
+    if (weights[i] > 0) atomicAdd(w.work->weights + i, weights[i]);
   }
 }
 
-// Edges are the bins in which a row's edges lie; those of a nucleus are some where it is not
-// known yet what the k-th logit's bin counts for.
+// Edges are the bins of a row's edges. The edge of a nucleus has several possible bins while
+// the count of the k-th logit's bin is unknown.
 struct Edges {
-  int k;             // the bin of the k-th logit, kBins−1: there is none
-  int lo, hi;        // those in which the nucleus may end, kBins: there is none
+  int k;             // the bin of the k-th logit, kBins−1: none
+  int lo, hi;        // the bins in which the nucleus may end, kBins: none
   unsigned k_ahead;  // logits before bin k
   Sum k_above;       // weights before bin k
-  Sum lo_above;      // and before bin lo
+  Sum lo_above;      // weights before bin lo
 };
 
 DEVICE Sum nucleus(const SampleRow &r, Sum total) {
@@ -115,7 +115,7 @@ DEVICE Sum nucleus(const SampleRow &r, Sum total) {
   return enough < 1.0 ? 1 : Sum(enough);
 }
 
-// edges_of walks the bins: warp 0 does, others wait for it.
+// edges_of finds the edges; warp 0 does the work, the others wait.
 DEVICE Edges edges_of(const SampleArgs &a, const Slice &w, Edges *out) {
   const SampleRow &r = *w.r;
   int lane = threadIdx.x & 31;
@@ -124,42 +124,43 @@ DEVICE Edges edges_of(const SampleArgs &a, const Slice &w, Edges *out) {
     unsigned count = 0;
     Sum weight = 0;
     for (int i = 0; i < each; i++) {
-      count += w.room->counts[lane * each + i];
-      weight += w.room->weights[lane * each + i];
+      count += w.work->counts[lane * each + i];
+      weight += w.work->weights[lane * each + i];
     }
     unsigned counted = count;
-    Sum weighed = weight;  // of the bins up to this lane's last
+    Sum cumulative = weight;  // of the bins up to this lane's last
 #pragma unroll
     for (int o = 1; o < 32; o <<= 1) {
       unsigned c = __shfl_up_sync(kAllLanes, counted, o);
-      Sum v = __shfl_up_sync(kAllLanes, weighed, o);
+      Sum v = __shfl_up_sync(kAllLanes, cumulative, o);
       if (lane >= o) {
         counted += c;
-        weighed += v;
+        cumulative += v;
       }
     }
-    // find is the first bin up to which the sums reach what is asked for; by one lane.
+    // find returns the first bin at which the sums satisfy `reached`; one lane
+    // finds it.
     auto find = [&](auto reached, int none) {
-      unsigned lanes = __ballot_sync(kAllLanes, reached(counted, weighed));
+      unsigned lanes = __ballot_sync(kAllLanes, reached(counted, cumulative));
       int bin = none;
       if (lanes != 0 && lane == __ffs(int(lanes)) - 1) {
         unsigned c = counted - count;
-        Sum v = weighed - weight;
+        Sum v = cumulative - weight;
         for (int i = 0; i < each && bin == none; i++) {
-          c += w.room->counts[lane * each + i];
-          v += w.room->weights[lane * each + i];
+          c += w.work->counts[lane * each + i];
+          v += w.work->weights[lane * each + i];
           if (reached(c, v)) bin = lane * each + i;
         }
       }
       return lanes == 0 ? none : __shfl_sync(kAllLanes, bin, __ffs(int(lanes)) - 1);
     };
-    // before sums what lies before a bin.
+    // before sums the bins before `bin`.
     auto before = [&](int bin, unsigned *c, Sum *v) {
       *c = 0;
       *v = 0;
       for (int i = lane; i < bin; i += 32) {
-        *c += w.room->counts[i];
-        *v += w.room->weights[i];
+        *c += w.work->counts[i];
+        *v += w.work->weights[i];
       }
       *v = warp_total(*v);
 #pragma unroll
@@ -169,7 +170,7 @@ DEVICE Edges edges_of(const SampleArgs &a, const Slice &w, Edges *out) {
     if (r.top_k > 0 && r.top_k < a.vocab) e.k = find([&](unsigned c, Sum) { return c >= unsigned(r.top_k); }, kBins - 1);
     before(e.k, &e.k_ahead, &e.k_above);
     if (r.top_p < 1.0f) {
-      Sum least = nucleus(r, e.k_above), most = nucleus(r, e.k_above + (e.k < kBins - 1 ? w.room->weights[e.k] : 0));
+      Sum least = nucleus(r, e.k_above), most = nucleus(r, e.k_above + (e.k < kBins - 1 ? w.work->weights[e.k] : 0));
       e.lo = find([&](unsigned, Sum v) { return v >= least; }, kBins - 2);
       e.hi = find([&](unsigned, Sum v) { return v >= most; }, kBins - 2);
       unsigned c;
@@ -181,8 +182,8 @@ DEVICE Edges edges_of(const SampleArgs &a, const Slice &w, Edges *out) {
   return *out;
 }
 
-// arrived_last says to all threads whether a block is the last of its row.
-DEVICE bool arrived_last(int *arrived, int *found) {
+// is_last_block reports to all threads whether a block is the last of its row to finish.
+DEVICE bool is_last_block(int *arrived, int *found) {
   __threadfence();
   __syncthreads();
   if (threadIdx.x == 0) *found = atomicAdd(arrived, 1) + 1 == int(gridDim.x);
@@ -193,23 +194,23 @@ DEVICE bool arrived_last(int *arrived, int *found) {
   return last;
 }
 
-// draw is the token of a row whose candidates are gathered; by one block.
-DEVICE int draw(const SampleArgs &a, const Slice &w, const Edges &e, const Weigher &with, unsigned char *memory, Sum *room, int *found) {
+// draw returns the token of a row whose candidates are gathered; one block calls it.
+DEVICE int draw(const SampleArgs &a, const Slice &w, const Edges &e, const Weigher &with, unsigned char *memory, Sum *scratch, int *found) {
   __shared__ float least, edge;
   __shared__ int edge_index;
   __shared__ unsigned ties;
   __shared__ Sum above, slices[kSlices];
   const SampleRow &r = *w.r;
-  int n = w.room->candidates;
+  int n = w.work->candidates;
   Sum *weights = (Sum *)memory;
   float *values = (float *)(weights + kCandidates);
   int *indexes = (int *)(values + kCandidates);
   for (int i = threadIdx.x; i < n; i += blockDim.x) {
-    values[i] = w.room->listed[i].value;
-    indexes[i] = w.room->listed[i].index;
+    values[i] = w.work->listed[i].value;
+    indexes[i] = w.work->listed[i].index;
     weights[i] = weight_of(with, values[i]);
   }
-  for (int i = threadIdx.x; i < a.slices; i += blockDim.x) slices[i] = w.room->slices[i];
+  for (int i = threadIdx.x; i < a.slices; i += blockDim.x) slices[i] = w.work->slices[i];
   if (threadIdx.x == 0) {
     least = edge = -INFINITY_F;
     edge_index = a.vocab;
@@ -236,7 +237,7 @@ DEVICE int draw(const SampleArgs &a, const Slice &w, const Edges &e, const Weigh
     Sum sums[1] = {};
     for (int i = threadIdx.x; i < n; i += blockDim.x)
       if (bin_of(with, values[i]) == e.k) sums[0] += weights[i];
-    block_totals<1>(sums, room);
+    block_totals<1>(sums, scratch);
     Sum target = nucleus(r, e.k_above + sums[0]);
     auto inside = [&](int i) { return bin_of(with, values[i]) >= e.lo && bin_of(with, values[i]) <= e.hi; };
     for (int i = threadIdx.x; i < n; i += blockDim.x) {
@@ -251,7 +252,7 @@ DEVICE int draw(const SampleArgs &a, const Slice &w, const Edges &e, const Weigh
           equal++;
         }
       }
-      if (more < target && more + same >= target) {  // all that are equal to the edge
+      if (more < target && more + same >= target) {  // all values equal to the edge
         edge = values[i];
         above = more;
         ties = equal;
@@ -281,25 +282,25 @@ DEVICE int draw(const SampleArgs &a, const Slice &w, const Edges &e, const Weigh
     if (slices[slice] > 0) last = slice;
     before += slices[slice];
   }
-  if (slice == a.slices) {  // rounding put the target behind the sum: the last token that has a weight
+  if (slice == a.slices) {  // rounding put the target after the sum: take the last token with a weight
     slice = last;
     before = 0;
     target = ~Sum(0) >> 1;
   }
   int from = slice * each, to = min(a.vocab, from + each);
-  int i = nth(to - from, target - before, room, found, [&](int i) {
+  int i = nth(to - from, target - before, scratch, found, [&](int i) {
     float v = edited(w, from + i);
     return in(v, from + i) ? weight_of(with, v) : Sum(0);
   });
   return i < 0 ? i : from + i;
 }
 
-constexpr int kDrawThreads = 512;  // it needs more registers than 1,024 have
+constexpr int kDrawThreads = 512;  // it needs more registers than 1,024 threads have
 
 // sample_draw: shared memory for kCandidates of 16 bytes.
 KERNEL(sample_draw, SampleArgs, kDrawThreads) {
   DYNAMIC_SHARED(memory);
-  __shared__ Sum room[7 * 32 + 1];
+  __shared__ Sum scratch[7 * 32 + 1];
   __shared__ int found;
   __shared__ Edges edges;
   Slice w = slice_of(a);
@@ -308,7 +309,7 @@ KERNEL(sample_draw, SampleArgs, kDrawThreads) {
   Edges e = {};
   if (all.draws) {
     e = edges_of(a, w, &edges);
-    int certain = min(e.k, e.lo);  // bins before it are in, whatever the edges are
+    int certain = min(e.k, e.lo);  // bins before it are selected, whatever the edges are
     Sum sums[1] = {};
     for (int i = w.from + threadIdx.x; i < w.to; i += blockDim.x) {
       float v = edited(w, i);
@@ -316,21 +317,21 @@ KERNEL(sample_draw, SampleArgs, kDrawThreads) {
       if (n < certain) {
         sums[0] += weight_of(with, v);
       } else if (n < kBins - 1 && (n == e.k || (n >= e.lo && n <= e.hi))) {
-        int at = atomicAdd(&w.room->candidates, 1);
-        if (at < kCandidates) w.room->listed[at] = {v, i};
+        int at = atomicAdd(&w.work->candidates, 1);
+        if (at < kCandidates) w.work->listed[at] = {v, i};
       }
     }
-    block_totals<1>(sums, room);
-    if (threadIdx.x == 0) w.room->slices[blockIdx.x] = sums[0];
+    block_totals<1>(sums, scratch);
+    if (threadIdx.x == 0) w.work->slices[blockIdx.x] = sums[0];
   }
-  if (!arrived_last(w.room->arrived, &found)) return;
+  if (!is_last_block(w.work->arrived, &found)) return;
   int token = -1;
   if (all.usable) token = w.r->flags & kUseTarget ? w.r->target : all.best.index;
   if (all.draws) {
-    if (w.room->candidates <= kCandidates)
-      token = draw(a, w, e, with, memory, room, &found);
+    if (w.work->candidates <= kCandidates)
+      token = draw(a, w, e, with, memory, scratch, &found);
     else
-      token = choose(a, *w.r, all.best.value, [&](int i) { return edited(w, i); }, room, &found);
+      token = choose(a, *w.r, all.best.value, [&](int i) { return edited(w, i); }, scratch, &found);
   }
   if (threadIdx.x == 0) {
     a.sampled[w.row] = token;
@@ -343,7 +344,7 @@ KERNEL(sample_draw, SampleArgs, kDrawThreads) {
 }
 
 KERNEL(sample_report, SampleArgs, 1024) {
-  __shared__ Sum room[2 * 32];
+  __shared__ Sum scratch[2 * 32];
   __shared__ int found;
   Slice w = slice_of(a);
   int token = a.sampled[w.row], top = min(w.r->num_top, a.vocab), width = a.top_width;
@@ -351,11 +352,11 @@ KERNEL(sample_report, SampleArgs, 1024) {
   float mine = given(w, token);
   Sum sums[1] = {};
   for (int i = w.from + threadIdx.x; i < w.to; i += blockDim.x) sums[0] += given(w, i) >= mine;
-  block_totals<1>(sums, room);
-  if (threadIdx.x == 0) atomicAdd(&w.room->rank, int(sums[0]));
-  // ranked calls put with the best of n, then with the next, and so on; at gives the i-th
-  // and its index, negative: none.
-  auto ranked = [&](int n, auto at, auto put) {
+  block_totals<1>(sums, scratch);
+  if (threadIdx.x == 0) atomicAdd(&w.work->rank, int(sums[0]));
+  // each_ranked calls put with the best of n, then with the second best, and so on. at
+  // returns the i-th and its index; a negative index means none.
+  auto each_ranked = [&](int n, auto at, auto put) {
     Best last = {INFINITY_F, -1};
     for (int k = 0; k < top; k++) {
       Best best = {-INFINITY_F, -1};
@@ -363,26 +364,26 @@ KERNEL(sample_report, SampleArgs, 1024) {
         Best b = at(i);
         if (b.index >= 0 && (b.value < last.value || (b.value == last.value && b.index > last.index)) && better(b.value, b.index, best)) best = b;
       }
-      last = block_best(best, room);
+      last = block_best(best, scratch);
       if (threadIdx.x == 0) put(k, last);
       if (last.index < 0) last = {-INFINITY_F, 0x7fffffff};  // there are no more
     }
   };
   if (top <= kTops)
-    ranked(w.to - w.from, [&](int i) { return Best{given(w, w.from + i), w.from + i}; }, [&](int k, Best b) { w.room->listed[blockIdx.x * kTops + k] = b; });
-  if (!arrived_last(w.room->arrived + 1, &found)) return;
+    each_ranked(w.to - w.from, [&](int i) { return Best{given(w, w.from + i), w.from + i}; }, [&](int k, Best b) { w.work->listed[blockIdx.x * kTops + k] = b; });
+  if (!is_last_block(w.work->arrived + 1, &found)) return;
   Whole all = whole_of(a, w);
-  double lse = double(all.raw.value) + log(double(w.room->exponentials) / double(kOne));
+  double lse = double(all.raw.value) + log(double(w.work->exponentials) / double(kOne));
   if (threadIdx.x == 0) {
     a.logprob[w.row] = float(double(mine) - lse);
-    a.rank[w.row] = w.room->rank;
+    a.rank[w.row] = w.work->rank;
   }
   auto put = [&](int k, Best b) {
     a.top_ids[size_t(w.row) * width + k] = b.index;
     a.top_probs[size_t(w.row) * width + k] = float(double(b.value) - lse);
   };
   if (top <= kTops)
-    ranked(a.slices * top, [&](int i) { return w.room->listed[i / top * kTops + i % top]; }, put);
+    each_ranked(a.slices * top, [&](int i) { return w.work->listed[i / top * kTops + i % top]; }, put);
   else
-    ranked(a.vocab, [&](int i) { return Best{given(w, i), i}; }, put);
+    each_ranked(a.vocab, [&](int i) { return Best{given(w, i), i}; }, put);
 }

@@ -1,11 +1,11 @@
-// Logits to tokens in the order that kernels/ref's Sample names: masks, raw logprobs,
-// edits, penalties, temperature, min-p, top-k, top-p, the draw; by several blocks for each
-// row (sample.cu), whose slices of it do not change the result.
+// Logits to tokens in the order of kernels/ref's Sample: masks, raw logprobs, edits, penalties,
+// temperature, min-p, top-k, top-p, the draw. Several blocks work on each row (sample.cu);
+// their slices do not change the result.
 //
-// Nothing is sorted, see sample.cu. Where that names too many candidates one block finds the
-// k-th largest logit, and the one at which the nucleus ends, three bits of their ordered form
-// at a time by passes that sum over those above seven pivots (choose). Weights are summed as
-// integers of 2^−45, so that no sum depends on the order of threads or on slices.
+// Nothing is sorted, see sample.cu. If there are too many candidates, one block finds the k-th
+// largest logit and the edge of the nucleus, three bits of their ordered form at a time, with
+// passes that sum what is above seven pivots (choose). Weights are summed as integers of 2^−45,
+// so that no sum depends on the order of threads or on slices.
 #pragma once
 #include "pages.cuh"
 
@@ -32,7 +32,7 @@ struct SampleArgs {
   const unsigned *grammar;   // [rows, words]
   const unsigned *allowed;   // [rows, words]
   const BiasEntry *bias;     // [rows, bias_width]
-  float *raw;                // [rows, vocab]: room for rows that want logprobs of logits that are edited
+  float *raw;                // [rows, vocab]: raw logits of rows that want logprobs and whose logits are edited
   int *sampled, *status, *rank;  // [rows]
   float *logprob;                // [rows]
   int *top_ids;                  // [rows, top_width]
@@ -40,7 +40,7 @@ struct SampleArgs {
   Pages pages;     // the class with the token plane
   long long plane;  // where it begins in a page
   int vocab, words, bias_width, top_width;
-  unsigned char *room;  // [rows, kRowRoom]; what it holds before does not count
+  unsigned char *work;  // [rows, kRowWork]; previous content does not matter
   int slices, pad;      // of a row, at most kSlices
 };
 
@@ -50,7 +50,7 @@ constexpr int kCounters = 11264;           // tokens whose history is counted at
 
 DEVICE Sum fixed(float w) { return Sum(double(w) * double(kOne)); }
 
-// ordered has the order of the floats, NaN aside.
+// ordered maps floats to integers of the same order, except NaNs.
 DEVICE unsigned ordered(float v) {
   unsigned u = __float_as_uint(v);
   return u & 0x80000000u ? ~u : u | 0x80000000u;
@@ -63,22 +63,22 @@ DEVICE Sum warp_total(Sum v) {
   return v;
 }
 
-// block_totals sums N numbers over the block; room holds 32·N.
+// block_totals sums N numbers over the block; scratch holds 32·N.
 template <int N>
-DEVICE void block_totals(Sum (&v)[N], Sum *room) {
+DEVICE void block_totals(Sum (&v)[N], Sum *scratch) {
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
 #pragma unroll
   for (int i = 0; i < N; i++) {
     v[i] = warp_total(v[i]);
-    if (lane == 0) room[i * 32 + warp] = v[i];
+    if (lane == 0) scratch[i * 32 + warp] = v[i];
   }
   __syncthreads();
 #pragma unroll
-  for (int i = 0; i < N; i++) v[i] = warp_total(lane < warps ? room[i * 32 + lane] : 0);
+  for (int i = 0; i < N; i++) v[i] = warp_total(lane < warps ? scratch[i * 32 + lane] : 0);
   __syncthreads();
 }
 
-// Best is a number and its index; the lowest index of equals is better.
+// Best is a number and its index; among equal numbers the lowest index is better.
 struct Best {
   float value;
   int index;
@@ -95,10 +95,10 @@ DEVICE Best warp_best(Best b) {
   return b;
 }
 
-DEVICE Best block_best(Best b, Sum *room) {
+DEVICE Best block_best(Best b, Sum *scratch) {
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
-  float *values = (float *)room;
-  int *indexes = (int *)(room + 32);
+  float *values = (float *)scratch;
+  int *indexes = (int *)(scratch + 32);
   b = warp_best(b);
   if (lane == 0) {
     values[warp] = b.value;
@@ -110,11 +110,11 @@ DEVICE Best block_best(Best b, Sum *room) {
   return b;
 }
 
-// select is the largest bound for which the weights of numbers with ordered forms of at
-// least bound sum to target or more; 0 where all of them do not. each calls its argument
-// with every number's ordered form and weight.
+// select returns the largest bound for which the weights of numbers with ordered forms of at
+// least bound sum to target or more; 0 if all weights do not. each calls its argument with
+// every number's ordered form and weight.
 template <class Each>
-DEVICE unsigned select(Sum target, Sum *room, Each each) {
+DEVICE unsigned select(Sum target, Sum *scratch, Each each) {
   unsigned bound = 0;
   for (int shift = 30; shift >= 0; shift -= 3) {
     Sum sums[7] = {};
@@ -124,7 +124,7 @@ DEVICE unsigned select(Sum target, Sum *room, Each each) {
       for (int j = 0; j < 7; j++)
         if (j < pivots && key >= bound + (unsigned(j + 1) << shift)) sums[j] += weight;
     });
-    block_totals<7>(sums, room);
+    block_totals<7>(sums, scratch);
     int most = 0;
 #pragma unroll
     for (int j = 0; j < 7; j++)
@@ -134,11 +134,11 @@ DEVICE unsigned select(Sum target, Sum *room, Each each) {
   return bound;
 }
 
-// nth is the index, in the order of indexes, at which the weights before and at it first
-// sum to more than target; the last one with a weight where none does. Each warp takes a
-// run of indexes. room holds 33 numbers, found is shared.
+// nth returns the first index at which the weights up to it sum to more than target; if none
+// does, the last index with a weight. Each warp takes a range of indexes. scratch holds 33
+// numbers, found is shared.
 template <class Weight>
-DEVICE int nth(int n, Sum target, Sum *room, int *found, Weight weight) {
+DEVICE int nth(int n, Sum target, Sum *scratch, int *found, Weight weight) {
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
   int run = ceil_div(ceil_div(n, warps), 32) * 32, from = min(n, warp * run), to = min(n, from + run), last = -1;
   Sum mine = 0;
@@ -151,13 +151,13 @@ DEVICE int nth(int n, Sum target, Sum *room, int *found, Weight weight) {
 #pragma unroll
   for (int o = 16; o > 0; o >>= 1) last = max(last, __shfl_xor_sync(kAllLanes, last, o));
   if (threadIdx.x == 0) *found = -1;
-  if (lane == 0) room[warp] = mine;
+  if (lane == 0) scratch[warp] = mine;
   __syncthreads();
   if (lane == 0) atomicMax(found, last);
   Sum before = 0;
-  for (int w = 0; w < warp; w++) before += room[w];
+  for (int w = 0; w < warp; w++) before += scratch[w];
   __syncthreads();
-  if (before <= target && before + mine > target) {  // one warp's run, all its lanes
+  if (before <= target && before + mine > target) {  // one warp's range: all its lanes
     for (int i0 = from; i0 < to; i0 += 32) {
       int i = i0 + lane;
       Sum w = i < to ? weight(i) : 0, sum = w;
@@ -180,7 +180,7 @@ DEVICE int nth(int n, Sum target, Sum *room, int *found, Weight weight) {
   return out;
 }
 
-// uniform is the number in [0,1) that a position of a request draws (backend.Random).
+// uniform returns the number in [0,1) for a position of a request (backend.Random).
 DEVICE double uniform(unsigned long long seed, int position) {
   unsigned long long z = seed + 0x9e3779b97f4a7c15ull * ((unsigned long long)(unsigned(position)) + 1);
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
@@ -190,9 +190,9 @@ DEVICE double uniform(unsigned long long seed, int position) {
 
 DEVICE bool bit(const unsigned *bits, int i) { return bits == nullptr || (bits[i / 32] >> (i % 32) & 1); }
 
-// penalize divides or multiplies the logits of tokens of the history, and takes off what
-// frequency and presence ask for, counting tokens in runs that shared memory holds.
-// Tokens from to to−1 are penalized.
+// penalize applies the repetition penalty to tokens of the history and subtracts the frequency
+// and presence penalties. It counts tokens in ranges that fit in shared memory, and changes
+// tokens [from, to).
 DEVICE void penalize(const SampleArgs &a, const SampleRow &r, float *z, unsigned *counters, int from, int to) {
   const Pages &p = a.pages;
   const int *table = p.tables + size_t(r.seq) * p.width;
@@ -222,36 +222,36 @@ DEVICE void penalize(const SampleArgs &a, const SampleRow &r, float *z, unsigned
   }
 }
 
-// choose draws the token of edited logits, the largest of which is top; get masks them.
+// choose draws a token from edited logits, whose largest is top; get returns a masked logit.
 template <class Get>
-DEVICE int choose(const SampleArgs &a, const SampleRow &r, float top, Get get, Sum *room, int *found) {
+DEVICE int choose(const SampleArgs &a, const SampleRow &r, float top, Get get, Sum *scratch, int *found) {
   float t = fmaxf(r.temperature, 0.01f), least = -INFINITY_F;
   auto all = [&](auto with) {
     for (int i = threadIdx.x; i < a.vocab; i += blockDim.x) with(i, get(i));
   };
   if (r.top_k > 0 && r.top_k < a.vocab)
-    least = unordered(select(Sum(r.top_k), room, [&](auto with) { all([&](int, float v) { with(ordered(v), Sum(1)); }); }));
+    least = unordered(select(Sum(r.top_k), scratch, [&](auto with) { all([&](int, float v) { with(ordered(v), Sum(1)); }); }));
   auto weight = [&](float v) {
     float w = expf((v - top) / t);
     return w < r.min_p || v < least ? Sum(0) : fixed(w);
   };
-  float edge = -INFINITY_F;  // the nucleus ends with logits of edge, of which those to this index are in it
+  float edge = -INFINITY_F;  // the nucleus ends with logits equal to edge, up to this index
   int edge_index = a.vocab;
   if (r.top_p < 1.0f) {
     Sum sums[1] = {};
     all([&](int, float v) { sums[0] += weight(v); });
-    block_totals<1>(sums, room);
+    block_totals<1>(sums, scratch);
     double enough = ceil(double(r.top_p) * double(sums[0]));
     Sum target = enough < 1.0 ? 1 : Sum(enough);
-    edge = unordered(select(target, room, [&](auto with) { all([&](int, float v) { with(ordered(v), weight(v)); }); }));
-    Sum ends[2] = {};  // what lies above the edge, and how many at it
+    edge = unordered(select(target, scratch, [&](auto with) { all([&](int, float v) { with(ordered(v), weight(v)); }); }));
+    Sum ends[2] = {};  // the weights above the edge, and at it
     all([&](int, float v) {
       if (v > edge) ends[0] += weight(v);
       if (v == edge) ends[1]++;
     });
-    block_totals<2>(ends, room);
+    block_totals<2>(ends, scratch);
     Sum w = weight(edge), in = w > 0 && target > ends[0] ? (target - ends[0] + w - 1) / w : 1;
-    if (in < ends[1]) edge_index = nth(a.vocab, in - 1, room, found, [&](int i) { return Sum(get(i) == edge); });
+    if (in < ends[1]) edge_index = nth(a.vocab, in - 1, scratch, found, [&](int i) { return Sum(get(i) == edge); });
   }
   auto left = [&](int i) {
     float v = get(i);
@@ -259,40 +259,40 @@ DEVICE int choose(const SampleArgs &a, const SampleRow &r, float top, Get get, S
   };
   Sum sums[1] = {};
   for (int i = threadIdx.x; i < a.vocab; i += blockDim.x) sums[0] += left(i);
-  block_totals<1>(sums, room);
-  return nth(a.vocab, Sum(uniform(r.seed, r.position) * double(sums[0])), room, found, left);
+  block_totals<1>(sums, scratch);
+  return nth(a.vocab, Sum(uniform(r.seed, r.position) * double(sums[0])), scratch, found, left);
 }
 
-// kSlices: of a row at most; kCandidates: at the edges, before one block chooses.
+// kSlices: slices of a row; kCandidates: candidates at the edges before one block searches.
 constexpr int kSlices = 64, kBins = 1024, kCandidates = 2048;
-constexpr int kTops = 32;  // best logits of a slice; of more, one block looks at the whole row
-constexpr float kBinsOfE = 32.0f;  // the last bin has what is so small that its weight is 0
+constexpr int kTops = 32;  // best logits of a slice; for more, one block reads the whole row
+constexpr float kBinsOfE = 32.0f;  // the last bin holds weights that are 0
 
-// Part is what a slice has: the best of the raw logits and of the edited ones; how many are
-// no numbers, and how many are not masked.
+// Part is the result of a slice: the best of the raw and of the edited logits, and the counts
+// of NaNs and of unmasked logits.
 struct Part {
   float raw, best;
   int raw_index, index;
   int raw_bad, raw_there, bad, there;
 };
 
-struct RowRoom {
+struct RowWork {
   Sum weights[kBins], slices[kSlices], exponentials;
   Part parts[kSlices];
   unsigned counts[kBins];
   int arrived[2], rank, candidates;
-  Best listed[kCandidates];  // those at the edges, then the best of each slice
+  Best listed[kCandidates];  // candidates at the edges, then the best of each slice
 };
-constexpr int kRowRoom = 32 << 10;  // SampleRoom of args.go
-static_assert(sizeof(RowRoom) <= kRowRoom && kSlices * kTops <= kCandidates, "");
+constexpr int kRowWork = 32 << 10;  // SampleRoom of args.go
+static_assert(sizeof(RowWork) <= kRowWork && kSlices * kTops <= kCandidates, "");
 
-// Slice is what a block works on.
+// Slice is the part of a row that a block works on.
 struct Slice {
   const SampleRow *r;
   float *z;          // edited logits
   const float *raw;  // logits before edits
   const unsigned *grammar, *allowed;
-  RowRoom *room;
+  RowWork *work;
   int row, from, to;
   bool wants, penalties, edits;
 };
@@ -310,14 +310,14 @@ DEVICE Slice slice_of(const SampleArgs &a) {
   w.penalties = w.r->history > 0 && (w.r->repetition != 1.0f || w.r->frequency != 0.0f || w.r->presence != 0.0f);
   w.edits = !(w.r->flags & kUseTarget) && (w.penalties || w.r->num_bias > 0);
   w.raw = w.wants && w.edits ? a.raw + size_t(w.row) * a.vocab : w.z;
-  w.room = (RowRoom *)(a.room + size_t(w.row) * kRowRoom);
+  w.work = (RowWork *)(a.work + size_t(w.row) * kRowWork);
   int each = ceil_div(a.vocab, a.slices);
   w.from = min(a.vocab, int(blockIdx.x) * each);
   w.to = min(a.vocab, w.from + each);
   return w;
 }
 
-// Whole is what the slices have together.
+// Whole combines the slices.
 struct Whole {
   Best raw, best;
   bool usable;  // there is a token: drawn, the best, or the target
@@ -331,7 +331,7 @@ DEVICE Whole whole_of(const SampleArgs &a, const Slice &w) {
   for (int i0 = 0; i0 < a.slices; i0 += 32) {
     Part p = {};
     if (i0 + lane < a.slices) {
-      p = w.room->parts[i0 + lane];
+      p = w.work->parts[i0 + lane];
       if (p.raw_index >= 0 && better(p.raw, p.raw_index, all.raw)) all.raw = {p.raw, p.raw_index};
       if (p.index >= 0 && better(p.best, p.index, all.best)) all.best = {p.best, p.index};
     }
@@ -348,7 +348,7 @@ DEVICE Whole whole_of(const SampleArgs &a, const Slice &w) {
   return all;
 }
 
-// Weigher is what weights and bins are made with.
+// Weigher computes weights and bins.
 struct Weigher {
   float top, t, min_p, scale;
 };

@@ -20,7 +20,7 @@ func random(seed uint64, position int32) float64 {
 	return float64((z^z>>31)>>11) / (1 << 53)
 }
 
-// sampleCase is a row, its logits and what edits them.
+// sampleCase is a row, its logits and its edits.
 type sampleCase struct {
 	row              cuda.SampleRow
 	z                []float32
@@ -30,12 +30,12 @@ type sampleCase struct {
 }
 
 const (
-	vocab     = 12500 // more than are counted at a time
+	vocab     = 12500 // more than can be counted at a time
 	biasWidth = 3
 	topWidth  = 5
 )
 
-// want is what ref makes of it.
+// want returns ref's result.
 func (c sampleCase) want() (ref.Sampled, []int32, []float32) {
 	a := ref.SampleArgs{
 		Logits: append([]float32{}, c.z...), History: c.history, Prompt: int(c.row.Prompt),
@@ -111,8 +111,8 @@ func (r *rig) sampleCases() []sampleCase {
 		c.row.Position += int32(i)
 		out = append(out, c)
 	}
-	// Rows that give nothing: NaN, +Inf, all forbidden; one whose draw is over ties; one that is
-	// certain; and what a row at random does not see.
+	// Rows without a token: NaN, +Inf, all forbidden. Then a draw among ties, a certain token,
+	// and cases that random rows do not reach.
 	for _, f := range []func(c *sampleCase){
 		func(c *sampleCase) { c.z[5000] = float32(math.NaN()) },
 		func(c *sampleCase) { c.z[0] = float32(math.Inf(1)) },
@@ -123,27 +123,27 @@ func (r *rig) sampleCases() []sampleCase {
 				c.z[1+j] = float32(math.Inf(-1))
 			}
 		},
-		func(c *sampleCase) { // the best is not allowed, and nothing else is edited
+		func(c *sampleCase) { // the best is not allowed, and there is no other edit
 			c.row.Flags, c.row.Temperature = cuda.UseAllowed, 0
 			for j := range c.allowed {
 				c.allowed[j] = 0x55555555
 			}
 			c.z[4001] = 20
 		},
-		func(c *sampleCase) { // what the prompt has is not counted, and of two runs of counted tokens the second is
+		func(c *sampleCase) { // prompt tokens are not counted, and the second of two ranges of counted tokens is used
 			c.row.Temperature, c.row.Frequency, c.row.Presence = 0, 0.5, 1
 			c.row.Prompt, c.row.History = 20, 50
 			c.history = append(slices.Repeat([]int32{1700}, 20), slices.Repeat([]int32{vocab - 1}, 30)...)
 			c.z[vocab-1], c.z[1700] = 22, 18
 		},
-		func(c *sampleCase) { // too many candidates, and others that only min-p drops
+		func(c *sampleCase) { // too many candidates, and others that only min-p removes
 			c.row.MinP, c.row.TopP = 0.5, 0.9
 			clear(c.z)
 			for j := range vocab / 2 {
 				c.z[j] = -1
 			}
 		},
-		func(c *sampleCase) { // the nucleus is the best, to the bit: weights of 1 and 64 of 63/64
+		func(c *sampleCase) { // the nucleus is exactly the best: weights of 1 and of 64 times 63/64
 			c.row.TopP = 1.0 / 64
 			for j := range c.z {
 				c.z[j] = float32(math.Inf(-1))
@@ -179,22 +179,22 @@ func TestSample(t *testing.T) {
 	}
 	a := cuda.SampleArgs{
 		Rows: up(r, rows), Grammar: up(r, grammar), Allowed: up(r, allowed), Bias: up(r, bias),
-		Raw: room[float32](r, len(z)), Pages: c.args(r), Vocab: vocab, Words: int32(ceil(vocab, 32)), BiasWidth: biasWidth, TopWidth: topWidth,
+		Raw: alloc[float32](r, len(z)), Pages: c.args(r), Vocab: vocab, Words: int32(ceil(vocab, 32)), BiasWidth: biasWidth, TopWidth: topWidth,
 	}
 	for i, slices := range []int{1, 3, 64, 7} {
 		r.Schedule(cudatest.Schedules[i])
 		a.Logits = up(r, z)
-		a.Sampled, a.Status, a.Rank, a.Logprob = room[int32](r, n), room[int32](r, n), room[int32](r, n), room[float32](r, n)
-		a.TopIDs, a.TopProbs = room[int32](r, n*topWidth), room[float32](r, n*topWidth)
+		a.Sampled, a.Status, a.Rank, a.Logprob = alloc[int32](r, n), alloc[int32](r, n), alloc[int32](r, n), alloc[float32](r, n)
+		a.TopIDs, a.TopProbs = alloc[int32](r, n*topWidth), alloc[float32](r, n*topWidth)
 		r.sample(a, n, slices, 96)
 		r.wantSampled(a, cases, slices)
 	}
 }
 
-// sample launches the kernels of rows in slices.
+// sample launches the kernels for rows in slices.
 func (r *rig) sample(a cuda.SampleArgs, rows, slices, threads int) {
 	r.Helper()
-	a.Room, a.Slices = room[byte](r, rows*cuda.SampleRoom), int32(slices)
+	a.Room, a.Slices = alloc[byte](r, rows*cuda.SampleRoom), int32(slices)
 	g := cudatest.Line(rows, threads)
 	g.Blocks = [3]int{slices, rows, 1}
 	for _, k := range []struct {
@@ -206,7 +206,7 @@ func (r *rig) sample(a cuda.SampleArgs, rows, slices, threads int) {
 	}
 }
 
-// wantSampled holds what was sampled against ref.
+// wantSampled compares what was sampled with ref.
 func (r *rig) wantSampled(a cuda.SampleArgs, cases []sampleCase, slices int) {
 	r.Helper()
 	t, n := r.T, len(cases)
@@ -228,7 +228,7 @@ func (r *rig) wantSampled(a cuda.SampleArgs, cases []sampleCase, slices int) {
 	}
 }
 
-// TestSampleDraws: over many positions the draws are ref's, one by one.
+// TestSampleDraws checks over many positions that each draw is ref's.
 func TestSampleDraws(t *testing.T) {
 	r := newRig(t)
 	const rows = 60
@@ -241,8 +241,8 @@ func TestSampleDraws(t *testing.T) {
 	}
 	for _, slices := range []int{1, 5} {
 		a := cuda.SampleArgs{
-			Logits: up(r, z), Rows: up(r, all), Sampled: room[int32](r, rows), Status: room[int32](r, rows), Rank: room[int32](r, rows),
-			Logprob: room[float32](r, rows), Vocab: vocab, Words: int32(ceil(vocab, 32)),
+			Logits: up(r, z), Rows: up(r, all), Sampled: alloc[int32](r, rows), Status: alloc[int32](r, rows), Rank: alloc[int32](r, rows),
+			Logprob: alloc[float32](r, rows), Vocab: vocab, Words: int32(ceil(vocab, 32)),
 		}
 		r.sample(a, rows, slices, 64)
 		seen := map[int32]bool{}
@@ -259,7 +259,8 @@ func TestSampleDraws(t *testing.T) {
 	}
 }
 
-// TestSampleSmall: vocabularies smaller than the number of slices, one token among them.
+// TestSampleSmall tests vocabularies smaller than the number of slices, and a vocabulary of one
+// token.
 func TestSampleSmall(t *testing.T) {
 	r := newRig(t)
 	const width = 36
@@ -274,8 +275,8 @@ func TestSampleSmall(t *testing.T) {
 		for _, slices := range []int{1, 64} {
 			n := len(rows)
 			a := cuda.SampleArgs{
-				Logits: up(r, z), Rows: up(r, rows), Raw: room[float32](r, len(z)), Sampled: room[int32](r, n), Status: room[int32](r, n), Rank: room[int32](r, n),
-				Logprob: room[float32](r, n), TopIDs: room[int32](r, width*n), TopProbs: room[float32](r, width*n), Vocab: int32(small), Words: 2, TopWidth: width,
+				Logits: up(r, z), Rows: up(r, rows), Raw: alloc[float32](r, len(z)), Sampled: alloc[int32](r, n), Status: alloc[int32](r, n), Rank: alloc[int32](r, n),
+				Logprob: alloc[float32](r, n), TopIDs: alloc[int32](r, width*n), TopProbs: alloc[float32](r, width*n), Vocab: int32(small), Words: 2, TopWidth: width,
 			}
 			r.sample(a, n, slices, 32)
 			tokens, ranks, ids := down[int32](r, a.Sampled, n), down[int32](r, a.Rank, n), down[int32](r, a.TopIDs, width*n)

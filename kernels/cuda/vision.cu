@@ -1,5 +1,5 @@
-// What towers that see need besides the ops of text: an image cut into patches, learned
-// positions stretched over it, means of squares, and encoded rows in the place of tokens.
+// Ops of vision towers: an image cut into patches, learned positions resampled to its size,
+// pooling of squares, and encoded rows that replace tokens.
 #include "numbers.cuh"
 
 struct PatchesArgs {
@@ -7,7 +7,7 @@ struct PatchesArgs {
   float *pixels;               // [T, 3·max(1, patch_frames)·patch²]
   int *across, *down;          // [T]
   int frames, height, width, patch;
-  int patch_frames;  // 0: colours pixel by pixel; else plane by plane: channel, frame, row, column
+  int patch_frames;  // 0: interleaved colours; else planes: channel, frame, row, column
   int square;        // patches come in squares of so many columns and rows; 0: row by row
   float scale, shift;
 };
@@ -38,13 +38,14 @@ KERNEL(patches, PatchesArgs, 256) {
   }
 }
 
-// most_place is the largest number of places [n], to all threads of the block, whole warps.
-DEVICE int most_place(const int *places, int n, float *room) {
+// most_place returns the largest of places [n] to all threads of the block, which has whole
+// warps.
+DEVICE int most_place(const int *places, int n, float *scratch) {
   int most = 0;
   for (int i = threadIdx.x; i < n; i += blockDim.x) most = max(most, places[i]);
 #pragma unroll
   for (int o = 16; o > 0; o >>= 1) most = max(most, __shfl_xor_sync(kAllLanes, most, o));
-  int *all = (int *)room, warps = blockDim.x >> 5;
+  int *all = (int *)scratch, warps = blockDim.x >> 5;
   __syncthreads();
   if ((threadIdx.x & 31) == 0) all[threadIdx.x >> 5] = most;
   __syncthreads();
@@ -65,8 +66,8 @@ constexpr int kSquare = 64;
 // pool: a block for each row of y, whole warps.
 KERNEL(pool, PoolArgs, 256) {
   __shared__ int at[kSquare];
-  __shared__ float room[32];
-  int wide = (most_place(a.across, a.tokens, room) + 1) / a.size, n = a.size * a.size;
+  __shared__ float scratch[32];
+  int wide = (most_place(a.across, a.tokens, scratch) + 1) / a.size, n = a.size * a.size;
   int across = blockIdx.x % wide, down = blockIdx.x / wide;
   for (int i = threadIdx.x; i < n; i += blockDim.x) at[i] = -1;
   __syncthreads();
@@ -94,13 +95,13 @@ KERNEL(standardize, StandardizeArgs, 256) {
 }
 
 struct ResampleArgs {
-  float *x;                  // [T, cols], added to
+  float *x;                  // [T, cols], updated
   const void *table;         // [side·side, cols]
   const int *across, *down;  // [T]
   int tokens, cols, side, pad;
 };
 
-// Between is where a place lies in a side of a table: two rows and the share of the second.
+// Between is a position between two rows of a table: the rows and the weight of the second.
 struct Between {
   int lo, hi;
   float share;
@@ -114,8 +115,8 @@ DEVICE Between between(int at, int most, int side) {
 // resample: a block for each token, whole warps.
 template <int S>
 DEVICE void resample(const ResampleArgs &a) {
-  __shared__ float room[32];
-  int wide = most_place(a.across, a.tokens, room), high = most_place(a.down, a.tokens, room), t = blockIdx.x;
+  __shared__ float scratch[32];
+  int wide = most_place(a.across, a.tokens, scratch), high = most_place(a.down, a.tokens, scratch), t = blockIdx.x;
   Between x = between(a.across[t], wide, a.side), y = between(a.down[t], high, a.side);
   auto at = [&](int row, int col, int i) {
     return Stored<S>::read(__ldg((const typename Stored<S>::type *)a.table + (size_t(row) * a.side + col) * a.cols + i));
@@ -134,7 +135,7 @@ KERNEL(resample_bf16, ResampleArgs, 256) { resample<kBF16>(a); }
 struct MergeArgs {
   float *x;              // [T, cols]
   const float *encoded;  // [_, cols]
-  const int *rows;       // [T] which row of encoded stands there, −1: none
+  const int *rows;       // [T] the row of encoded that replaces this row, −1: none
   int cols, pad;
 };
 

@@ -10,7 +10,7 @@ import (
 	"vapp.dev/kernels/ref"
 )
 
-// places are those of n patches of an image.
+// places returns the positions of n patches of an image.
 func places(m ref.Image, n int) (across, below []int32) {
 	for t := range n {
 		a, d := m.Place(t)
@@ -38,7 +38,7 @@ func TestPatches(t *testing.T) {
 		}
 		across, below := places(m, n)
 		a := cuda.PatchesArgs{
-			Image: up(r, m.Pixels), Pixels: room[float32](r, n*cols), Across: room[int32](r, n), Down: room[int32](r, n), Frames: int32(m.Frames),
+			Image: up(r, m.Pixels), Pixels: alloc[float32](r, n*cols), Across: alloc[int32](r, n), Down: alloc[int32](r, n), Frames: int32(m.Frames),
 			Height: int32(m.Height), Width: int32(m.Width), Patch: int32(m.Patch), PatchFrames: int32(m.PatchFrames), Square: int32(m.Square), Scale: 2, Shift: -1,
 		}
 		launch(r, "patches", cudatest.Line(n, 32), &a)
@@ -62,7 +62,7 @@ func TestPool(t *testing.T) {
 			ref.AvgPool(x, across, below, cols, c.size, i, 1.5, want)
 		}
 		got := r.eachSchedule(func() []float32 {
-			a := cuda.PoolArgs{X: up(r, x), Across: up(r, across), Down: up(r, below), Y: room[float32](r, rows*cols), Tokens: int32(n), Cols: cols, Size: int32(c.size), Scale: 1.5}
+			a := cuda.PoolArgs{X: up(r, x), Across: up(r, across), Down: up(r, below), Y: alloc[float32](r, rows*cols), Tokens: int32(n), Cols: cols, Size: int32(c.size), Scale: 1.5}
 			launch(r, "pool", cudatest.Line(rows, 64), &a)
 			return down[float32](r, a.Y, rows*cols)
 		})

@@ -1,18 +1,17 @@
 // How packed weights become fragments of the matrix units.
 //
-// A matrix [out, in] lies in panels of 16 output features. A panel is steps of 32 input
-// features, one after the other; the quants of a step lie in the order in which lanes
-// hold them for two multiplications of 16 input features: with g = lane/4 and q = lane%4,
-// number 8·t + 2·r + h of a lane is output feature g + 8·(r%2) at input feature 16·t + 2·q
-// + 8·(r/2) + h. So a warp reads a step as one run of memory. 16-bit numbers lie in two
-// halves, by t; codes of fewer than 8 bits have h = 0 in the lower half of a word and h = 1
-// in the upper one. Scales follow the quants of each step, or of each 8 where a block has 256
-// weights. Columns behind the last are zeros up to a whole step. pack.go packs, in as many
-// bytes as the blocks had.
+// A matrix [out, in] is cut into panels of 16 output features, and a panel into steps of 32
+// input features. The quants of a step are in the order in which lanes hold them for two
+// multiplications of 16 input features: with g = lane/4 and q = lane%4, number 8·t + 2·r + h of
+// a lane is output feature g + 8·(r%2) at input feature 16·t + 2·q + 8·(r/2) + h. So a warp
+// reads a step contiguously. 16-bit numbers are in two halves, by t. Codes of fewer than 8 bits
+// have h = 0 in the lower half of a word and h = 1 in the upper half. Scales follow the quants
+// of each step, or of each 8 steps for blocks of 256 weights. Columns are padded with zeros to
+// whole steps. pack.go packs weights; they need as many bytes as the original blocks.
 #pragma once
 #include "mma.cuh"
 
-// A load that is not kept in the first cache: weights are read once.
+// A load that bypasses the first cache: weights are read once.
 DEVICE uint4 stream16(const void *p) {
 #if defined(__CUDACC__)
   uint4 v;
@@ -32,7 +31,8 @@ DEVICE uint2 stream8(const void *p) {
 #endif
 }
 
-// and_or is (v & mask) | more, one instruction: of two constants the compiler makes two.
+// and_or returns (v & mask) | more in one instruction; for two constants the compiler would use
+// two.
 DEVICE uint32_t and_or(uint32_t v, uint32_t mask, uint32_t more) {
 #if defined(__CUDACC__)
   uint32_t d;
@@ -43,10 +43,10 @@ DEVICE uint32_t and_or(uint32_t v, uint32_t mask, uint32_t more) {
 #endif
 }
 
-// moved is v whose bits are up places further.
-DEVICE uint32_t moved(uint32_t v, int up) { return up < 0 ? v >> -up : v << up; }
+// shift_up returns v shifted up by `up` bits.
+DEVICE uint32_t shift_up(uint32_t v, int up) { return up < 0 ? v >> -up : v << up; }
 
-// Where quants are read from.
+// The memory that quants are read from.
 enum Place { kGlobal, kShared };
 template <int P>
 DEVICE uint4 load16(const void *p) {
@@ -61,31 +61,32 @@ DEVICE float half_at(const unsigned char *p) {
   return from_f16(P == kGlobal ? __ldg((const uint16_t *)p) : *(const uint16_t *)p);
 }
 
-// Factors are what a lane's two output features, g and g+8, are scaled by: x = scale·q +
-// minimum. Formats with scales for each 16 input features use both of [·][t].
+// Factors scale a lane's two output features, g and g+8: x = scale·q + minimum. Formats with
+// scales for 16 input features use both of [·][t].
 struct Factors {
   float scale[2][2], minimum[2][2];
 };
 
-// kBytesOf is from the scales of a feature to the next one's, where a format has them in one piece:
-// factors(unit + kBytesOf·g, step, 0) are those of (unit, step, g), at an address that is found once.
+// kBytesOf is the distance from the scales of a feature to the next one's, for formats that
+// have them in one piece: factors(unit + kBytesOf·g, step, 0) equals those of (unit, step, g),
+// and the address is computed once.
 template <class W>
 constexpr int kBytesOf = 0;
 
 constexpr uint32_t kMinusZero = 0x80008000u;
 
-// eight_bits makes two bf16 of bytes i and i+1 of word, whose bits below the sign move
-// down by shift and are multiplied by power.
+// eight_bits converts bytes i and i+1 of word to two bf16: the bits below the sign are shifted
+// down by `shift`, and the result is multiplied by power.
 DEVICE uint32_t eight_bits(uint32_t word, int i, int shift, uint32_t power) {
   uint32_t v = pick_bytes(word, 0, i == 0 ? 0x1404 : 0x3424);
   return fma_bf16x2((v & 0x80008000u) | (v & 0x7f007f00u) >> shift, power, kMinusZero);
 }
 
-// signed_words makes two bf16 of the int8 in the lower bytes of v's halves: 128 + (q mod 128), less 128
-// or 256.
+// signed_words converts the int8 in the lower bytes of v's halves to two bf16: 128 + (q mod
+// 128), minus 128 or 256.
 DEVICE uint32_t signed_words(uint32_t v) { return fma_bf16x2(and_or(v, 0x007f007fu, 0x43004300u), 0x3f803f80u, and_or(v, 0x00800080u, 0xc300c300u)); }
 
-// signed_bytes makes them of the int8 i and i+1 of word.
+// signed_bytes does it for the int8 i and i+1 of word.
 DEVICE uint32_t signed_bytes(uint32_t word, int i) { return signed_words(pick_bytes(word, 0, i == 0 ? 0x4140 : 0x4342)); }
 
 template <int Words>
@@ -123,8 +124,8 @@ struct Plain8 {
     return {{a.x, a.y, a.z, a.w}};
   }
 };
-// The 8-bit floats: their scales are F32 beside the matrix. A bf16 with the same bits
-// shifted is the number times a power of two, subnormal numbers included.
+// The 8-bit floats; their scales are separate, as F32. A bf16 with the same bits, shifted, is
+// the number times a power of two, also for subnormals.
 struct WeightsE4M3 : Plain8 {
   static constexpr int kQuants = 512, kUnit = 1, kUnitBytes = 512, kScales = 1;
   static constexpr bool kMinimum = false, kExternal = true;
@@ -166,15 +167,15 @@ struct Plain4 {
     uint2 a = load8<P>(quants + 8 * lane);
     return {{a.x, a.y}};
   }
-  // A code in the last bits of the bf16 128 is 128 + q.
+  // A bf16 of 128 with a code in its last bits is 128 + q.
   METHOD uint32_t less(const Raw &raw, int t, int r, uint32_t what) { return fma_bf16x2(and_or(raw.w[t] >> (4 * r), 0x000f000fu, 0x43004300u), 0x3f803f80u, what); }
 };
 struct WeightsMXFP4 : Plain4 {
   static constexpr int kUnit = 1, kUnitBytes = 272;
   static constexpr bool kMinimum = false;
   METHOD uint32_t fragment(const Raw &raw, int t, int r) {
-    uint32_t sign = moved(raw.w[t], 12 - 4 * r) & 0x80008000u;
-    return fma_bf16x2(and_or(moved(raw.w[t], 6 - 4 * r), 0x01c001c0u, sign), 0x7e807e80u, kMinusZero);
+    uint32_t sign = shift_up(raw.w[t], 12 - 4 * r) & 0x80008000u;
+    return fma_bf16x2(and_or(shift_up(raw.w[t], 6 - 4 * r), 0x01c001c0u, sign), 0x7e807e80u, kMinusZero);
   }
   METHOD float power(uint32_t e) {  // 2^(e−127); 255 is NaN
     return __uint_as_float(e == 0 ? 0x00400000u : e == 255 ? 0x7fffffffu : e << 23);
@@ -183,9 +184,9 @@ struct WeightsMXFP4 : Plain4 {
     const unsigned char *a = unit + 256 + g;
     return {{{power(__ldg(a))}, {power(__ldg(a + 8))}}, {}};
   }
-  // 2^(e−127) twice as bf16. A number of a fragment times it is what the product is in float32, as
-  // ref has it: exact from 2^−128, a subnormal number, to 1.5·2^127, and infinite beyond, which
-  // exponents of 253 and 254 alone reach.
+  // 2^(e−127) twice as bf16. Its product with a fragment's number equals that in float32,
+  // as in ref: exact from 2^−128 (a subnormal) to 1.5·2^127, and infinite beyond, which
+  // only the exponents 253 and 254 reach.
   METHOD uint32_t power_bf16x2(uint32_t e) { return (e == 0 ? 0x40u : e == 255 ? 0x7fffu : e << 7) * 0x10001u; }
 };
 template <>
@@ -213,11 +214,11 @@ struct WeightsQ4_1 : Plain4 {
 };
 template <>
 constexpr int kBytesOf<WeightsQ4_1> = 4;
-// IQ4_NL's codes are places in a table of int8.
+// The codes of IQ4_NL are indices into a table of int8.
 struct WeightsIQ4_NL : Plain4 {
   static constexpr int kUnit = 1, kUnitBytes = 288;
   static constexpr bool kMinimum = false;
-  // four bytes of the table by the codes in the lower half of v
+  // Four bytes of the table, for the codes in the lower half of v.
   METHOD uint32_t values(uint32_t v) {
     uint32_t low = pick_bytes(0xbfad9881u, 0xf6eaddcfu, v & 0x7777u), high = pick_bytes(0x26190d01u, 0x71594535u, v & 0x7777u);
     return pick_bytes(low, high, 0x3210u | (v & 0x8888u) >> 1);
@@ -234,7 +235,7 @@ struct WeightsIQ4_NL : Plain4 {
 template <>
 constexpr int kBytesOf<WeightsIQ4_NL> = 2;
 
-// Five-bit codes: as those of four bits, then two bytes a lane of their upper bits, by h.
+// Five-bit codes: as for four bits, then two bytes for each lane with the upper bits, by h.
 struct Plain5 {
   static constexpr bool kHalf = false, kExternal = false;
   static constexpr int kQuants = 320, kScales = 1;
@@ -247,7 +248,7 @@ struct Plain5 {
   }
   METHOD uint32_t less(const Raw &raw, int t, int r, uint32_t what) {
     uint32_t low = and_or(raw.w[t] >> (4 * r), 0x000f000fu, 0x43004300u);
-    return fma_bf16x2(and_or(moved(raw.w[2], 4 - (4 * t + r)), 0x00100010u, low), 0x3f803f80u, what);
+    return fma_bf16x2(and_or(shift_up(raw.w[2], 4 - (4 * t + r)), 0x00100010u, low), 0x3f803f80u, what);
   }
 };
 struct WeightsQ5_0 : Plain5 {
@@ -274,8 +275,9 @@ struct WeightsQ5_1 : Plain5 {
 template <>
 constexpr int kBytesOf<WeightsQ5_1> = 4;
 
-// A row's d, dmin and the 12 bytes of eight six-bit scales and minima (ref: ScaleMinQ4_K). Both come
-// out in the halves of a word, as bf16 that are 128 more. What depends on j alone is for all rows.
+// scales_k reads a row's d, dmin and 12 bytes of eight six-bit scales and minima (ref:
+// ScaleMinQ4_K). The two are in the halves of a word, as bf16 that are 128 too large. What
+// depends only on j is shared by all rows.
 DEVICE void scales_k(const unsigned char *p, unsigned j, float *scale, float *minimum) {
   uint4 v = __ldg((const uint4 *)p);
   bool late = j >= 4;
@@ -311,7 +313,7 @@ struct WeightsQ6_K {
   }
   METHOD uint32_t fragment(const Raw &raw, int t, int r) {
     uint32_t low = and_or(raw.w[t] >> (4 * r), 0x000f000fu, 0x43004300u);
-    return fma_bf16x2(and_or(moved(raw.w[2], 4 - 2 * (4 * t + r)), 0x00300030u, low), 0x3f803f80u, 0xc320c320u);  // −160
+    return fma_bf16x2(and_or(shift_up(raw.w[2], 4 - 2 * (4 * t + r)), 0x00300030u, low), 0x3f803f80u, 0xc320c320u);  // −160
   }
   METHOD Factors factors(const unsigned char *unit, unsigned step, int g) {
     Factors f{};
@@ -342,7 +344,7 @@ struct WeightsQ5_K : Plain5 {
 template <>
 constexpr int kBytesOf<WeightsQ5_K> = 16;
 
-// Two-bit codes in 4 bytes a lane; scales are of 16.
+// Two-bit codes in 4 bytes for each lane; 16 share a scale.
 struct WeightsQ2_K {
   static constexpr bool kHalf = false, kExternal = false, kMinimum = true;
   static constexpr int kQuants = 128, kUnit = 8, kUnitBytes = 1344, kScales = 2;
@@ -369,7 +371,7 @@ struct WeightsQ2_K {
     return f;
   }
 };
-// Three-bit codes: as those of two bits, then two bytes a lane of their upper bits, by h.
+// Three-bit codes: as for two bits, then two bytes for each lane with the upper bits, by h.
 struct WeightsQ3_K {
   static constexpr bool kHalf = false, kExternal = false, kMinimum = false;
   static constexpr int kQuants = 192, kUnit = 8, kUnitBytes = 1760, kScales = 2;
@@ -381,7 +383,7 @@ struct WeightsQ3_K {
   }
   METHOD uint32_t fragment(const Raw &raw, int t, int r) {
     uint32_t low = and_or(raw.w[0] >> (2 * (4 * t + r)), 0x00030003u, 0x43004300u);
-    return fma_bf16x2(and_or(moved(raw.w[1], 2 - (4 * t + r)), 0x00040004u, low), 0x3f803f80u, 0xc304c304u);  // −132
+    return fma_bf16x2(and_or(shift_up(raw.w[1], 2 - (4 * t + r)), 0x00040004u, low), 0x3f803f80u, 0xc304c304u);  // −132
   }
   METHOD Factors factors(const unsigned char *unit, unsigned step, int g) {
     Factors f{};

@@ -25,7 +25,7 @@ func (c *compiler) experts(o backend.Experts) error {
 	if !ok {
 		return backend.Unsupported(name, "op experts", "this binary has no "+c.d.layout.variant+" kernel of its activation")
 	}
-	r, x := shape.Room(), c.info(o.X)
+	r, x := shape.Workspace(), c.info(o.X)
 	up.X, up.Y, down.X, down.Y = c.workspace(r.Picked), c.workspace(r.Up), c.workspace(r.Act), c.workspace(r.Picked)
 	for row := 0; row < shape.Rows; row += kcpu.ExpertRows {
 		a := kcpu.Experts{

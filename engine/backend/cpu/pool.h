@@ -7,7 +7,7 @@
 #define VAPP_POOL_H
 #include <stdint.h>
 
-/* vapp_call and vapp_fn are those of kernels/cpu/native/kernels.h. */
+/* vapp_call and vapp_fn are those of kernels/cpu/native/shared/kernels.h. */
 typedef struct {
 	int32_t part, parts;
 	const int32_t *rows; /* by symbol */

@@ -69,7 +69,7 @@ func (l layout) expertWorkspace(p *backend.Program, o backend.Experts) (workspac
 	if err != nil {
 		return workspaceSize{}, err
 	}
-	r := s.Room()
+	r := s.Workspace()
 	return workspaceSize{shared: r.Bytes, each: r.Each}, nil
 }
 

@@ -1,7 +1,9 @@
-// Package isa says which variants of the kernels this process may run: those whose
-// instructions the processor has and, of AMX, those whose registers the system has granted.
-// It is the one place that asks the system for them; package native returns no kernel
-// of AMX before.
+// Package isa lists the variants of the kernels that this process may run: the processor must
+// have their instructions, and for AMX the system must have granted the tile registers. It is
+// the only place that asks the system for them.
+//
+// It must not import the kernels: package native asks it before it returns a kernel of AMX.
+// Start reading at Variants and Tiles.
 package isa
 
 import (
@@ -23,11 +25,11 @@ const (
 	AMX        = "amx"        // AVX512 and AVX-512 BF16, AMX-TILE, AMX-BF16, AMX-INT8
 )
 
-// ErrNoAMX is returned by Tiles on a processor without AMX.
+// ErrNoAMX is the error of Tiles on a processor without AMX.
 var ErrNoAMX = errors.New("this processor has no AMX")
 
-// RefusedError is returned by Tiles where the processor has AMX and the system does not let
-// this process use it.
+// RefusedError is the error of Tiles if the processor has AMX but the system does not let this
+// process use it.
 type RefusedError struct{ Err error }
 
 func (e *RefusedError) Error() string {
@@ -36,9 +38,9 @@ func (e *RefusedError) Error() string {
 
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// Processor is what a process runs on.
+// Processor is the processor that a process runs on.
 type Processor struct {
-	// Variants are those whose instructions it has, the best first.
+	// Variants lists those whose instructions it has, the best first.
 	Variants []string
 	// Ask asks the system to let all threads of this process use the tile registers.
 	Ask func() error
@@ -51,10 +53,10 @@ type Processor struct {
 // machine is the processor of this machine.
 var machine = sync.OnceValue(func() *Processor { return &Processor{Variants: detect(), Ask: requestTiles} })
 
-// replaced is the processor that a test runs on; nil: machine.
+// replaced is the processor that a test uses instead of machine; or nil.
 var replaced atomic.Pointer[Processor]
 
-// Replace has this process run on p, of a test, until restore is called.
+// Replace makes this process use p, for a test, until restore is called.
 func Replace(p *Processor) (restore func()) {
 	old := replaced.Swap(p)
 	return func() { replaced.Store(old) }
@@ -80,11 +82,11 @@ func Variants() []string {
 // Has reports whether this process may run a variant.
 func Has(variant string) bool { return slices.Contains(Variants(), variant) }
 
-// Tiles returns nil where this process may use the tile registers of AMX, else ErrNoAMX or a
-// *RefusedError. Its first call asks the system.
+// Tiles returns nil if this process may use the tile registers of AMX, else ErrNoAMX or a
+// *RefusedError. The first call asks the system.
 func Tiles() error { return current().Tiles() }
 
-// Tiles is Tiles of a process that runs on p.
+// Tiles is the function Tiles for a process on p.
 func (p *Processor) Tiles() error {
 	if !slices.Contains(p.Variants, AMX) {
 		return ErrNoAMX

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestRequestTiles asks the system of this machine: it does not grant what the processor
-// does not have, and what it has granted stays granted.
+// TestRequestTiles asks the system of this machine: it does not grant tile registers to a
+// processor without them, and it grants them again after it has granted them once.
 func TestRequestTiles(t *testing.T) {
 	first, again := requestTiles(), requestTiles()
 	if (first == nil) != (again == nil) {
@@ -19,7 +19,7 @@ func TestRequestTiles(t *testing.T) {
 	}
 }
 
-// TestRefused: the error says what refuses and what helps, and has the system's error.
+// TestRefused checks that the error gives the system's error and what helps.
 func TestRefused(t *testing.T) {
 	why := errors.New("operation not supported")
 	p := &Processor{Variants: []string{AMX, Generic}, Ask: func() error { return why }}

@@ -7,15 +7,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Of arch_prctl(2): the feature of tile data, and the calls for what a process may use.
+// From arch_prctl(2): the feature number of tile data, and the calls for permissions of a
+// process.
 const (
 	archGetXCompPerm = 0x1022
 	archReqXCompPerm = 0x1023
 	xTileData        = 18
 )
 
-// requestTiles asks the system for the tile registers. The permission is the process's: threads
-// that run already have it too.
+// requestTiles asks the system for the tile registers. The permission is for the process:
+// running threads get it too.
 func requestTiles() error {
 	if _, _, errno := unix.RawSyscall(unix.SYS_ARCH_PRCTL, archReqXCompPerm, xTileData, 0); errno != 0 {
 		return errno
@@ -25,7 +26,7 @@ func requestTiles() error {
 		return errno
 	}
 	if granted&(1<<xTileData) == 0 {
-		return errors.New("not among the permissions of this process")
+		return errors.New("the system did not report the permission that it granted")
 	}
 	return nil
 }

@@ -4,5 +4,5 @@ package isa
 
 import "errors"
 
-// requestTiles is refused: only Linux is asked.
+// requestTiles returns an error: only Linux on x86-64 is asked.
 func requestTiles() error { return errors.ErrUnsupported }

@@ -1,5 +1,7 @@
 // Package isatest checks that a test binary asks the system for the tile registers of AMX
-// before it can reach kernels that use them, on any machine.
+// before it can reach kernels that use them. The check needs no AMX.
+//
+// It must not run a kernel. Start reading at Asks.
 package isatest
 
 import (
@@ -10,9 +12,9 @@ import (
 )
 
 // Asks checks found, which reports whether the caller's tests would run kernels of AMX. On a
-// processor with AMX it must have asked the system exactly once before it reports them, and
-// report none where the system refuses; elsewhere it must not ask. No test may run beside it,
-// and found runs no kernel: this machine may have no AMX.
+// processor with AMX, found must ask the system exactly once first, and report false if the
+// system refuses. On other processors it must not ask. No other test may run at the same time,
+// and found must not run a kernel: this machine may have no AMX.
 func Asks(t *testing.T, found func() bool) {
 	t.Helper()
 	all := []string{isa.AMX, isa.AVX512BF16, isa.AVX512, isa.AVX2, isa.Generic}
@@ -29,7 +31,7 @@ func Asks(t *testing.T, found func() bool) {
 		{"no AMX", all[1:], nil, false, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Setenv("VAPP_ISATEST", "1") // fails in a test that runs beside others
+			t.Setenv("VAPP_ISATEST", "1") // panics in a parallel test
 			p := &isa.Processor{Variants: c.variants, Ask: func() error { return c.answer }}
 			defer isa.Replace(p)()
 			for range 2 {

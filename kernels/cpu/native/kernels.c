@@ -1,6 +1,6 @@
 #include <stddef.h>
 
-#include "kernels.h"
+#include "shared/kernels.h"
 
 void vapp_op_tokens(const void *, const vapp_call *);
 void vapp_op_store_tokens(const void *, const vapp_call *);
@@ -11,9 +11,9 @@ void vapp_op_gather(const void *, const vapp_call *);
 void vapp_op_gather_last(const void *, const vapp_call *);
 void vapp_op_concat(const void *, const vapp_call *);
 void vapp_op_route(const void *, const vapp_call *);
-void vapp_op_drafted(const void *, const vapp_call *);
+void vapp_op_draft_input(const void *, const vapp_call *);
 void vapp_op_verify(const void *, const vapp_call *);
-void vapp_op_gather_kept(const void *, const vapp_call *);
+void vapp_op_gather_accepted(const void *, const vapp_call *);
 void vapp_op_linear_prepare(const void *, const vapp_call *);
 void vapp_op_linear(const void *, const vapp_call *);
 void vapp_dot_bf16(const void *, const vapp_call *);
@@ -54,19 +54,19 @@ static vapp_fn plain(int op)
 		return vapp_op_concat;
 	case VAPP_OP_ROUTE:
 		return vapp_op_route;
-	case VAPP_OP_DRAFTED:
-		return vapp_op_drafted;
+	case VAPP_OP_DRAFT_INPUT:
+		return vapp_op_draft_input;
 	case VAPP_OP_VERIFY:
 		return vapp_op_verify;
-	case VAPP_OP_GATHER_KEPT:
-		return vapp_op_gather_kept;
+	case VAPP_OP_GATHER_ACCEPTED:
+		return vapp_op_gather_accepted;
 	}
 	return NULL;
 }
 
 #if defined(__x86_64__)
-/* What multiplies bf16 has of its own besides Linear. */
-static vapp_fn narrow(int op, int variant)
+/* bf16_attention returns the kernels of attention that multiply bf16, or NULL. */
+static vapp_fn bf16_attention(int op, int variant)
 {
 	const vapp_fn attention[][2] = {
 		{vapp_attention_avx512bf16, vapp_attention_join_avx512bf16},
@@ -80,8 +80,8 @@ static vapp_fn narrow(int op, int variant)
 }
 #endif
 
-/* The rows of this table are variants; AVX-512 BF16 and AMX serve Linear and attention, and
- * take the rest from AVX-512. */
+/* AVX-512 BF16 and AMX have their own kernels for Linear and attention, and use those of
+ * AVX-512 for the other ops. */
 vapp_fn vapp_kernel(int op, int variant)
 {
 	vapp_fn f = plain(op);
@@ -133,8 +133,8 @@ vapp_fn vapp_kernel(int op, int variant)
 		return __builtin_cpu_supports("avx512vnni") ? vapp_dot_int8 : NULL;
 	if (op == VAPP_OP_TILES_BF16 && variant == VAPP_AMX)
 		return vapp_tiles_bf16;
-	if (narrow(op, variant))
-		return narrow(op, variant);
+	if (bf16_attention(op, variant))
+		return bf16_attention(op, variant);
 	if (variant == VAPP_AVX2) {
 		VAPP_CASE(avx2)
 	}

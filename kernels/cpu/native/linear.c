@@ -1,7 +1,7 @@
 /* linear.c: the table of Linear kernels. */
-#include "linear_int8.h"
-#include "linear_int8_amx.h"
-#include "linear_w8a8.h"
+#include "linear/int8/int8.h"
+#include "linear/int8/amx.h"
+#include "linear/w8a8/w8a8.h"
 
 static int known(int format) {
 	switch (format % VAPP_SCALES) {

@@ -4,11 +4,15 @@ package native
 
 /*
 #cgo LDFLAGS: -lm
-#include "experts.h"
-#include "kernels.h"
-#include "linear_int8_amx.h"
-#include "linear_w8a8_amx.h"
-#include "quantize.h"
+#include "linear/int8/amx.h"
+#include "linear/int8/int8.h"
+#include "linear/panel.h"
+#include "linear/w8a8/amx.h"
+#include "linear/w8a8/w8a8.h"
+#include "shared/experts.h"
+#include "shared/kernels.h"
+#include "shared/linear.h"
+#include "shared/quantize.h"
 #include "sizes.h"
 
 static void vapp_limit_call(uintptr_t f, const void *buffer, int64_t bytes, int64_t rounds, int part, int parts, float *sink)
@@ -37,9 +41,24 @@ import (
 	"unsafe"
 
 	"vapp.dev/kernels/cpu/isa"
+
+	// The C of the families.
+	_ "vapp.dev/kernels/cpu/native/activation"
+	_ "vapp.dev/kernels/cpu/native/attention"
+	_ "vapp.dev/kernels/cpu/native/experts"
+	_ "vapp.dev/kernels/cpu/native/formats"
+	_ "vapp.dev/kernels/cpu/native/limits"
+	_ "vapp.dev/kernels/cpu/native/linear"
+	_ "vapp.dev/kernels/cpu/native/linear/int8"
+	_ "vapp.dev/kernels/cpu/native/linear/w8a8"
+	_ "vapp.dev/kernels/cpu/native/norm"
+	_ "vapp.dev/kernels/cpu/native/portable"
+	_ "vapp.dev/kernels/cpu/native/sample"
+	_ "vapp.dev/kernels/cpu/native/shared"
+	_ "vapp.dev/kernels/cpu/native/state"
 )
 
-// Variants of the kernels, by the numbers of C; Int8 and W8A8 are added to one.
+// Variants of the kernels, with the numbers of C. Int8 or W8A8 is added to another one.
 const (
 	Generic    = C.VAPP_GENERIC
 	AVX2       = C.VAPP_AVX2
@@ -51,7 +70,7 @@ const (
 	W8A8       = C.VAPP_W8A8
 )
 
-// Numbers of formats and scales: Go's are held to them.
+// Numbers of formats and scales; package cpu checks that its own are equal.
 const (
 	F32    = C.VAPP_F32
 	F16    = C.VAPP_F16
@@ -79,25 +98,25 @@ const (
 	Scales        = C.VAPP_SCALES // a code is a format and this many times its scales
 )
 
-// Sizes of layouts: Go's are held to them.
+// Sizes of layouts; package cpu checks that its own are equal.
 const (
-	ScaleK      = C.SCALE_K
-	MXK         = C.MX_K
-	Panel       = C.PANEL
-	KBlock      = C.KBLOCK
-	TileRows    = C.TILE_ROWS
-	TileK       = C.TILE_K
-	TilesK      = C.KTILES
-	Few         = C.FEW
-	PairRoom    = C.PAIR_ROOM
-	Group       = C.GROUP
-	Int8Tile    = C.INT8_TILE
-	XDwords     = C.X_DWORDS
-	Int8Block   = C.INT8_BLOCK
-	W8K         = C.W8_K
-	W8Tail      = C.W8_TAIL
-	W8Most      = C.W8_MOST
-	Int8AMXRoom = C.INT8_AMX_ROOM
+	ScaleK           = C.SCALE_K
+	MXK              = C.MX_K
+	Panel            = C.PANEL
+	KBlock           = C.KBLOCK
+	TileRows         = C.TILE_ROWS
+	TileK            = C.TILE_K
+	TilesK           = C.KTILES
+	DecodeRows       = C.DECODE_ROWS
+	PairWorkBytes    = C.PAIR_WORK_BYTES
+	Group            = C.GROUP
+	Int8Tile         = C.INT8_TILE
+	XDwords          = C.X_DWORDS
+	Int8Block        = C.INT8_BLOCK
+	W8K              = C.W8_K
+	W8Tail           = C.W8_TAIL
+	W8Most           = C.W8_MOST
+	Int8AMXWorkBytes = C.INT8_AMX_WORK_BYTES
 
 	ExpertsPhases = C.VAPP_EXPERTS_PHASES
 
@@ -110,7 +129,7 @@ const (
 	DeltaKeys     = C.VAPP_DELTA_KEYS
 )
 
-// StructSizes are the bytes of the operands' structs, in the order of sizes.h, of
+// StructSizes returns the bytes of the operands' structs, in the order of sizes.h, and those of
 // vapp_stack and vapp_experts.
 func StructSizes() (structs [24]int, stack, experts uintptr) {
 	for i := range structs {
@@ -119,13 +138,13 @@ func StructSizes() (structs [24]int, stack, experts uintptr) {
 	return structs, C.sizeof_vapp_stack, C.sizeof_vapp_experts
 }
 
-// permitted reports whether this process may run a variant's kernels as far as the system
-// decides it: it has granted the tile registers to AMX.
+// permitted reports whether the system lets this process run a variant's kernels: AMX needs its
+// tile registers granted.
 func permitted(variant int) bool {
 	return variant != AMX && variant != Int8+AMX && variant != W8A8+AMX || isa.Tiles() == nil
 }
 
-// Kernel is the address of an op's function, a vapp_fn; 0 where there is none that this
+// Kernel returns the address of an op's function, a vapp_fn; 0 if there is none that this
 // process may run.
 func Kernel(op, variant int) uintptr {
 	if !permitted(variant) {
@@ -134,13 +153,13 @@ func Kernel(op, variant int) uintptr {
 	return uintptr(unsafe.Pointer(C.vapp_kernel(C.int(op), C.int(variant))))
 }
 
-// ExpertsPhase is the address of a phase's function, a vapp_fn.
+// ExpertsPhase returns the address of a phase's function, a vapp_fn.
 func ExpertsPhase(phase int) uintptr {
 	return uintptr(unsafe.Pointer(C.vapp_experts_phase(C.int(phase))))
 }
 
-// Limit runs part of parts of an op that measures a limit: of reading buffer once, or
-// of so many rounds. sink has 16 floats for each part.
+// Limit runs part of parts of an op that measures a limit: it reads buffer once, or does
+// `rounds` rounds. sink has 16 floats for each part.
 func Limit(kernel uintptr, buffer []byte, rounds int64, part, parts int, sink []float32) {
 	C.vapp_limit_call(C.uintptr_t(kernel), unsafe.Pointer(unsafe.SliceData(buffer)), C.int64_t(len(buffer)), C.int64_t(rounds),
 		C.int(part), C.int(parts), floats(sink))
@@ -166,18 +185,18 @@ func QuantizeE4M3(x []float32, dst []byte) float32 {
 	return float32(C.vapp_quantize_e4m3(floats(x), C.int64_t(len(x)), (*C.uint8_t)(&dst[0])))
 }
 
-// W8A8SoftCounts is what the unit of tiles in memory did on this thread, for W8A8,
-// since it was last asked.
+// W8A8SoftCounts returns how many tiles the W8A8 kernel with tiles in memory loaded and
+// multiplied on this thread since the last call.
 func W8A8SoftCounts() (loads, products int64) {
 	var l, p C.int64_t
 	C.vapp_w8a8_soft_counts(&l, &p)
 	return int64(l), int64(p)
 }
 
-// Linear is Linear's kernel of one variant for one format; the zero Linear is none.
+// Linear is a kernel of Linear for one variant and one format. The zero Linear has none.
 type Linear struct{ c *C.vapp_linear_kernel }
 
-// LinearFor is the kernel of a variant for a format; false where there is none that this
+// LinearFor returns the kernel of a variant for a format; false if there is none that this
 // process may run.
 func LinearFor(variant, format int) (Linear, bool) {
 	if !permitted(variant) {
@@ -187,11 +206,11 @@ func LinearFor(variant, format int) (Linear, bool) {
 	return Linear{k}, k != nil
 }
 
-// Address is the kernel's, RowAddress that of its row function.
+// Address returns the kernel's address, RowAddress that of its row function.
 func (k Linear) Address() uintptr    { return uintptr(unsafe.Pointer(k.c)) }
 func (k Linear) RowAddress() uintptr { return uintptr(unsafe.Pointer(k.c.row)) }
 
-// PrepareRows is the number of rows from which on it is to be prepared; 0: never.
+// PrepareRows returns the number of rows from which on Prepare is needed; 0: never.
 func (k Linear) PrepareRows() int {
 	if k.c.prepare == nil {
 		return 0
@@ -204,11 +223,11 @@ func (k Linear) Row(w []byte, code int32, in, out, r int, dst []float32) {
 	C.vapp_linear_row_call(k.c, unsafe.Pointer(&w[0]), C.int(code), C.int(in), C.int(out), C.int(r), floats(dst))
 }
 
-// LinearArgs is Y [Rows,Out] = X [Rows,In] · Wᵀ + Bias. W is a packed weight.
-// Rows of X and Y are LdX and LdY floats apart. Shared and Work are workspaces; they
-// and W are aligned to 64 bytes. Parts that run at once have Work of their own. Bias
-// may be empty. Parts that share Taken, 0 before the first, take panels from it until
-// none is left; without it each has its own.
+// LinearArgs is Y [Rows,Out] = X [Rows,In] · Wᵀ + Bias. W is a packed weight. Rows of X and Y
+// are LdX and LdY floats apart. Shared and Work are workspaces; they and W are aligned to 64
+// bytes. Parts that run at the same time need a Work each. Bias may be empty. With Taken, a
+// counter that is 0 before the first part, parts take panels from it until none is left;
+// without it each has a fixed share.
 type LinearArgs struct {
 	Rows, In, Out int
 	W             []byte
@@ -218,7 +237,7 @@ type LinearArgs struct {
 	Taken         *int64
 }
 
-// Prepare does part of parts of what must be finished before the first Run.
+// Prepare does part of parts of the preparation. All parts must finish before the first Run.
 func (k Linear) Prepare(a *LinearArgs, code int32, part, parts int) { k.call(a, code, 1, part, parts) }
 
 // Run computes part of parts of Y.
@@ -233,7 +252,7 @@ func (k Linear) call(a *LinearArgs, code int32, prepare, part, parts int) {
 		floats(a.X), floats(a.Y), unsafe.Pointer(unsafe.SliceData(a.Shared)), unsafe.Pointer(unsafe.SliceData(a.Work)), (*C.int64_t)(unsafe.Pointer(a.Taken)))
 }
 
-// floats is NULL for an empty slice.
+// floats returns the address of s, or NULL if s is empty.
 func floats(s []float32) *C.float {
 	if len(s) == 0 {
 		return nil

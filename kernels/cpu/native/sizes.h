@@ -1,5 +1,7 @@
-/* sizes.h: what the Go mirrors of kernels.h must agree with. */
-#include "kernels.h"
+/* sizes.h: sizes of the structs of kernels.h, to compare with their Go mirrors. */
+#ifndef VAPP_CPU_SIZES_H
+#define VAPP_CPU_SIZES_H
+#include "shared/kernels.h"
 
 static inline int vapp_size(int i)
 {
@@ -8,7 +10,9 @@ static inline int vapp_size(int i)
 		sizeof(vapp_angles), sizeof(vapp_rope), sizeof(vapp_attention), sizeof(vapp_store_kv), sizeof(vapp_glu),
 		sizeof(vapp_gather), sizeof(vapp_sample), sizeof(vapp_linear_op), sizeof(vapp_limit),
 		sizeof(vapp_elements), sizeof(vapp_concat), sizeof(vapp_gather_last), sizeof(vapp_route), sizeof(vapp_conv), sizeof(vapp_delta),
-		sizeof(vapp_drafted), sizeof(vapp_verify), sizeof(vapp_gather_kept), sizeof(vapp_propose),
+		sizeof(vapp_draft_input), sizeof(vapp_verify), sizeof(vapp_gather_accepted), sizeof(vapp_propose),
 	};
 	return sizes[i];
 }
+
+#endif

@@ -10,22 +10,22 @@ import (
 	"time"
 )
 
-// apart is the environment variable that names the subtest which a process of Apart runs.
+// apart is the environment variable that names the subtest for a process started by Apart.
 const apart = "VAPP_CUDA_APART"
 
-// Apart runs subtests of a test of a file. On this machine's GPU, which VAPP_GPU says is there, each
-// has a process of its own, and most of them run at once: an error of the device ends all that a
-// process has of it, and what waits for a kernel that hangs waits with it. Neither is to hide what
-// the other subtests would have found. What does not end has the time that the test has, less what
-// it takes to say so.
+// Apart runs the subtests of a test in a file. On this machine's GPU (if VAPP_GPU says that
+// there is one) each subtest has its own process, and most of them run at once. A device error
+// ends everything that a process has on the device, and a kernel that hangs blocks its process;
+// other subtests must not suffer from either. A process that hangs has the time of the test,
+// less the time for reporting it.
 func Apart(t *testing.T, most int, names []string, run func(t *testing.T, name string)) {
 	t.Helper()
-	own, told := os.LookupEnv(apart)
+	own, set := os.LookupEnv(apart)
 	slots := make(chan bool, most)
 	for _, name := range names {
 		switch {
-		case told && name != own:
-		case told, os.Getenv("VAPP_GPU") == "":
+		case set && name != own:
+		case set, os.Getenv("VAPP_GPU") == "":
 			t.Run(name, func(t *testing.T) { run(t, name) })
 		default:
 			test := t.Name()
@@ -39,7 +39,7 @@ func Apart(t *testing.T, most int, names []string, run func(t *testing.T, name s
 	}
 }
 
-// alone runs a subtest in a process of this program, and says what that says.
+// alone runs a subtest in a process of this program and reports what the process prints.
 func alone(t *testing.T, test, name string) {
 	t.Helper()
 	exe, err := os.Executable()

@@ -7,17 +7,17 @@ import (
 	"testing"
 )
 
-// fixture has TestApartFixture run.
+// fixture is the environment variable that enables TestApartFixture.
 const fixture = "VAPP_CUDA_APART_FIXTURE"
 
-// TestApartFixture is what TestApart looks at.
+// TestApartFixture is the test that TestApart runs.
 func TestApartFixture(t *testing.T) {
 	if os.Getenv(fixture) == "" {
 		t.Skip("not run: TestApart runs it")
 	}
-	Apart(t, 2, []string{"goes astray", "first", "ends", "last"}, func(t *testing.T, name string) {
+	Apart(t, 2, []string{"panics", "first", "ends", "last"}, func(t *testing.T, name string) {
 		switch name {
-		case "goes astray":
+		case "panics":
 			panic("what a kernel did")
 		case "ends":
 			os.Exit(3)
@@ -28,19 +28,19 @@ func TestApartFixture(t *testing.T) {
 	})
 }
 
-// TestApart: on a GPU subtests that end their process hide nothing of the others, and what a
-// pattern picks of a subtest is what its process runs.
+// TestApart checks that, on a GPU, subtests that end their process hide nothing of other
+// subtests, and that the process of a subtest runs what the pattern selects.
 func TestApart(t *testing.T) {
-	for pattern, want := range map[string]map[string]bool{ // lines, and whether they are there
+	for pattern, want := range map[string]map[string]bool{ // expected lines, and whether they must appear
 		"TestApartFixture": {
-			"--- FAIL: TestApartFixture/goes_astray": true, "what a kernel did": true,
+			"--- FAIL: TestApartFixture/panics": true, "what a kernel did": true,
 			"--- FAIL: TestApartFixture/ends": true, "exit status 3": true,
 			"--- PASS: TestApartFixture/first": true, "--- PASS: TestApartFixture/first/part": true,
 			"--- PASS: TestApartFixture/last": true, "--- PASS: TestApartFixture/last/other": true,
 		},
 		"TestApartFixture/last/other": {
 			"--- PASS: TestApartFixture/last": true, "--- PASS: TestApartFixture/last/other": true,
-			"TestApartFixture/last/part": false, "TestApartFixture/first": false, "astray": false,
+			"TestApartFixture/last/part": false, "TestApartFixture/first": false, "panics": false,
 		},
 	} {
 		c := exec.Command(os.Args[0], "-test.v", "-test.run="+pattern)

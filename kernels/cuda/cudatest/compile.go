@@ -16,16 +16,15 @@ import (
 	"testing"
 )
 
-// Sanitize is the environment variable that has the kernels compiled with
-// AddressSanitizer.
+// Sanitize is the environment variable that enables AddressSanitizer for the kernels.
 const Sanitize = "VAPP_CUDA_SANITIZE"
 
-// Source is the environment variable that names another folder of kernels: mutants.
+// Source is the environment variable that names another folder of kernels, for mutants.
 const Source = "VAPP_CUDA_SOURCE"
 
 var compiler = []string{"-std=c++17", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-Wno-unused-function", "-pthread"}
 
-// target is what files of source become.
+// target describes a binary that is compiled from source.
 type target struct {
 	name              string
 	from, flags, link []string
@@ -37,7 +36,7 @@ var (
 	blas    = target{"libcublasLt", []string{"emulation/cublaslt/*.cc"}, []string{"-O2", "-fPIC", "-fvisibility=hidden"}, []string{"-shared", "-ldl"}}
 )
 
-// build compiles a target, once for each state of source, and returns its path.
+// build compiles a target once for each state of its source, and returns its path.
 func (g target) build(source string) (string, error) {
 	flags := append(slices.Clone(compiler), g.flags...)
 	if os.Getenv(Sanitize) != "" && g.name == process.name {
@@ -85,7 +84,7 @@ func (g target) build(source string) (string, error) {
 	})
 }
 
-// units are the files to compile.
+// units returns the files to compile.
 func (g target) units(source string) (units []string, err error) {
 	for _, pattern := range g.from {
 		files, err := filepath.Glob(filepath.Join(source, pattern))
@@ -99,7 +98,7 @@ func (g target) units(source string) (units []string, err error) {
 
 var included = regexp.MustCompile(`(?m)^#include "(.+)"$`)
 
-// write gives h a file and, once each, those of these folders that it includes.
+// write writes a file to h and, once each, the files of these folders that it includes.
 func write(h io.Writer, path string, seen map[string]bool) error {
 	if path = filepath.Clean(path); seen[path] {
 		return nil
@@ -118,7 +117,7 @@ func write(h io.Writer, path string, seen map[string]bool) error {
 	return nil
 }
 
-// tree is the root of the module that the test runs in.
+// tree returns the root of the module that the test runs in.
 func tree() (string, error) {
 	dir, err := os.Getwd()
 	for err == nil {
@@ -134,8 +133,8 @@ func tree() (string, error) {
 	return "", err
 }
 
-// object compiles one unit. One that only a mutant has is run little: nothing is optimized, and
-// what the mutation leaves unused is no error.
+// object compiles one unit. A mutant's unit runs only a few times, so it is not optimized;
+// unused code of a mutant is not an error.
 func object(cache, cxx string, flags []string, unit string) (string, error) {
 	name := func(flags []string) (string, error) {
 		h := sha256.New()
@@ -158,7 +157,8 @@ func object(cache, cxx string, flags []string, unit string) (string, error) {
 	})
 }
 
-// made is path, which cmd makes where it is not there yet; several processes may.
+// made returns path, after cmd has made the file if it did not exist. Several processes may
+// call it.
 func made(path string, cmd func(out string) *exec.Cmd) (string, error) {
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
@@ -173,8 +173,8 @@ func made(path string, cmd func(out string) *exec.Cmd) (string, error) {
 
 var compiled = sync.OnceValues(func() (string, error) { return process.build(cmp.Or(os.Getenv(Source), ".")) })
 
-// BuildDriver compiles the emulated driver (kernels/cuda/emulation/driver) where it is not
-// built yet, and returns the path of the library. The same one is .cache/emulation/libcuda.so.
+// BuildDriver compiles the emulated driver (kernels/cuda/emulation/driver) if necessary, and
+// returns the path of the library. It is also linked as .cache/emulation/libcuda.so.
 var BuildDriver = sync.OnceValues(func() (string, error) {
 	root, err := tree()
 	if err != nil {
@@ -191,8 +191,8 @@ var BuildDriver = sync.OnceValues(func() (string, error) {
 	return path, os.Rename(next, filepath.Join(filepath.Dir(path), "libcuda.so"))
 })
 
-// BLAS is the path of an emulated cuBLASLt (kernels/cuda/emulation/cublaslt), over the emulated
-// driver: what VAPP_LIBCUBLASLT takes.
+// BLAS returns the path of an emulated cuBLASLt (kernels/cuda/emulation/cublaslt) on the
+// emulated driver, for VAPP_LIBCUBLASLT.
 func BLAS(t testing.TB) string {
 	t.Helper()
 	root, err := tree()
@@ -206,8 +206,8 @@ func BLAS(t testing.TB) string {
 	return path
 }
 
-// Driver is the path of the emulated driver: what VAPP_LIBCUDA takes, before the process
-// first asks for a device.
+// Driver returns the path of the emulated driver, for VAPP_LIBCUDA. Set it before the process
+// first opens a device.
 func Driver(t testing.TB) string {
 	t.Helper()
 	path, err := BuildDriver()
@@ -217,8 +217,8 @@ func Driver(t testing.TB) string {
 	return path
 }
 
-// Use has the process take the emulated driver for the machine's, before it first asks for a
-// device; VAPP_GPU says that the machine has a device to test on.
+// Use makes the process use the emulated driver, unless VAPP_GPU says that the machine has a
+// device to test on. Call it before the process first opens a device.
 func Use(t testing.TB) {
 	t.Helper()
 	if os.Getenv("VAPP_GPU") == "" {
@@ -226,8 +226,8 @@ func Use(t testing.TB) {
 	}
 }
 
-// Open is a device of its own for a test of the folder of the kernels, closed when the
-// test ends.
+// Open returns a device for a test of the folder of the kernels; it is closed when the test
+// ends.
 func Open(t testing.TB) *Device {
 	t.Helper()
 	path, err := compiled()

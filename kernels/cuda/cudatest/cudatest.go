@@ -1,6 +1,9 @@
-// Package cudatest is the device on which the kernels of kernels/cuda are tested: a
-// process that runs their source as the host's compiler compiles it. See
+// Package cudatest provides the device on which tests run the kernels of kernels/cuda: a
+// process with the kernels' source, compiled by the host's compiler. See
 // kernels/cuda/emulation.
+//
+// It must not know what a kernel computes. Start reading at Open in compile.go and
+// Device.Launch.
 package cudatest
 
 import (
@@ -15,7 +18,7 @@ import (
 	"vapp.dev/kernels/cuda"
 )
 
-// Device is one process. It is for one goroutine.
+// Device is one such process. Only one goroutine may use it.
 type Device struct {
 	cmd      *exec.Cmd
 	in       *bufio.Writer
@@ -23,25 +26,25 @@ type Device struct {
 	out      *bufio.Reader
 	stderr   strings.Builder
 	schedule uint64
-	launched func(kernel string) // told of every launch that ended well; nil: nobody is
+	launched func(kernel string) // called after every successful launch; or nil
 }
 
-// Grid is the shape of a launch: blocks, threads of one, bytes of shared memory.
+// Grid is the shape of a launch: blocks, threads of a block, bytes of shared memory.
 type Grid struct {
 	Blocks, Threads [3]int
 	Shared          int
 }
 
-// Line is blocks of threads in one dimension.
+// Line returns blocks of threads in one dimension.
 func Line(blocks, threads int) Grid {
 	return Grid{Blocks: [3]int{blocks, 1, 1}, Threads: [3]int{threads, 1, 1}}
 }
 
-// Schedules are the orders in which threads run: forward, backward, the lowest and the
-// highest warp as far as it can, shuffled. What a kernel computes depends on none.
+// Schedules are the orders in which threads run: forward, backward, the lowest and the highest
+// warp as far as it can, shuffled. A kernel's result must not depend on the order.
 var Schedules = [...]uint64{0, 1, 2, 3, 77}
 
-// open starts the process of the binary at path.
+// open starts the binary at path.
 func open(path string) (*Device, error) {
 	d := &Device{cmd: exec.Command(path)}
 	in, err := d.cmd.StdinPipe()
@@ -66,7 +69,7 @@ func (d *Device) Close() error {
 	return d.cmd.Wait()
 }
 
-// Schedule chooses one of Schedules for the launches that follow.
+// Schedule selects one of Schedules for the next launches.
 func (d *Device) Schedule(s uint64) { d.schedule = s }
 
 func (d *Device) put(values ...uint64) {
@@ -75,7 +78,7 @@ func (d *Device) put(values ...uint64) {
 	}
 }
 
-// answer reads len(p) bytes. The error says what the process wrote before it ended.
+// answer reads len(p) bytes. The error contains what the process printed before it ended.
 func (d *Device) answer(p []byte) error {
 	err := d.in.Flush()
 	if err == nil {
@@ -91,7 +94,7 @@ func (d *Device) answer(p []byte) error {
 	return err
 }
 
-// Alloc takes n bytes, which are 0xff.
+// Alloc allocates n bytes, filled with 0xff.
 func (d *Device) Alloc(n int) (cuda.Ptr, error) {
 	var p [8]byte
 	d.in.WriteByte('a')
@@ -100,7 +103,7 @@ func (d *Device) Alloc(n int) (cuda.Ptr, error) {
 	return cuda.Ptr(binary.LittleEndian.Uint64(p[:])), err
 }
 
-// Free gives back what Alloc took.
+// Free frees memory of Alloc.
 func (d *Device) Free(p cuda.Ptr) {
 	d.in.WriteByte('f')
 	d.put(uint64(p))
@@ -120,8 +123,8 @@ func (d *Device) Read(p cuda.Ptr, data []byte) error {
 	return d.answer(data)
 }
 
-// Launch runs a kernel and waits for it. The error is what ended the process: a wrong
-// access, threads at different barriers.
+// Launch runs a kernel and waits for it. The error is what ended the process, such as an
+// invalid access or threads at different barriers.
 func (d *Device) Launch(kernel string, g Grid, args []byte) error {
 	d.in.WriteByte('l')
 	d.name(cuda.Prefix + kernel)
@@ -137,15 +140,15 @@ func (d *Device) Launch(kernel string, g Grid, args []byte) error {
 	return err
 }
 
-// Tell has f told of every launch that ends well.
-func (d *Device) Tell(f func(kernel string)) { d.launched = f }
+// OnLaunch sets a function that is called after every successful launch.
+func (d *Device) OnLaunch(f func(kernel string)) { d.launched = f }
 
 func (d *Device) name(s string) {
 	d.put(uint64(len(s)))
 	d.in.WriteString(s)
 }
 
-// Kernels lists what the process can launch, with the bytes of their arguments.
+// Kernels returns the kernels of the process, with the bytes of their arguments.
 func (d *Device) Kernels() (map[string]int, error) {
 	d.in.WriteByte('k')
 	var p [8]byte
@@ -171,11 +174,11 @@ func (d *Device) Kernels() (map[string]int, error) {
 	return out, err
 }
 
-// Bytes is how the elements of s lie in memory.
+// Bytes returns the memory of the elements of s.
 func Bytes[T any](s []T) []byte {
 	var z T
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(z)))
 }
 
-// Struct is how *v lies in memory.
+// Struct returns the memory of *v.
 func Struct[T any](v *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v)) }

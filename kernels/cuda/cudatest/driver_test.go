@@ -2,5 +2,5 @@ package cudatest
 
 import "testing"
 
-// TestDriver builds the emulated driver, for `make emulated-driver` too.
+// TestDriver builds the emulated driver; `make emulated-driver` uses it too.
 func TestDriver(t *testing.T) { t.Log(Driver(t)) }

@@ -1,8 +1,9 @@
-// One block of CUDA threads on the host: fibers, each of which runs until it waits at a
-// barrier or at a collective of its warp. A thread of the host runs one block after the
-// other. What a device would leave undefined (threads of a block at different barriers, a
-// thread that left before one, lanes of a warp at different collectives) ends the process
-// with a line that says where, or the block where somebody asked for that.
+// One block of CUDA threads on the host. The threads are fibers, each of which runs until it
+// waits at a barrier or at a collective of its warp. A host thread runs one block after the
+// other. Where a device's behaviour is undefined, the process ends with a line that gives the
+// place; or only the block ends, if the caller asked for that. Such cases are threads of a
+// block at different barriers, a thread that exits before a barrier, and lanes of a warp at
+// different collectives.
 #pragma once
 #include "fiber.h"
 #include "ready.h"
@@ -18,10 +19,10 @@
 
 namespace emulation {
 
-constexpr size_t kShared = 228 << 10;  // what an SM of Hopper has; a launch names its own part
+constexpr size_t kShared = 228 << 10;  // of a multiprocessor of Hopper; a launch gives its own size
 
-// Meeting is one collective of lanes: each brings the address of what it has and of what it
-// wants, and the last to come answers them all.
+// Meeting is one collective of lanes: each brings the addresses of its input and its output,
+// and the last lane to arrive computes all outputs.
 struct Meeting {
   uint32_t mask = 0, arrived = 0;
   int op = 0;
@@ -33,7 +34,7 @@ struct Meeting {
   }
 };
 
-// Products are a wgmma that has not been waited for: see mma.cuh.
+// Products are a wgmma that was not waited for: see mma.cuh.
 struct Products {
   const uint32_t *a[32];
   float *sums[32];
@@ -44,37 +45,38 @@ struct Products {
 };
 
 struct Warp {
-  uint32_t live = 0, open = 0;  // lanes that have not left; meetings under way
+  uint32_t live = 0, open = 0;  // lanes that have not exited; meetings in progress
   Meeting at[4];
   unsigned committed = 0;          // groups of products
   std::vector<Products> products;  // in order
 };
 
-// slots are where the fibers of the process lie: from, to; those of a thread that ended are 0.
-constexpr int kRooms = 256;
-inline std::atomic<uintptr_t> rooms[kRooms][2];
+// slots lists the addresses [from, to) of the fibers of the process; 0 for those of a thread
+// that ended.
+constexpr int kSlotRanges = 256;
+inline std::atomic<uintptr_t> slot_ranges[kSlotRanges][2];
 
 inline bool on_fiber(uintptr_t address) {
-  for (auto &r : rooms)
+  for (auto &r : slot_ranges)
     if (address >= r[0] && address < r[1]) return true;
   return false;
 }
 
-// Room is what a thread of the host keeps from block to block.
-struct Room {
+// FiberPool is what a host thread keeps from block to block.
+struct FiberPool {
   char *map = nullptr, *slots = nullptr;
   size_t mapped = 0;
-  int fibers = 0, listed = -1;  // among rooms
+  int fibers = 0, listed = -1;  // its index among slot_ranges
   unsigned char *shared = nullptr;
   Warp warps[kThreads / 32];
   Ready ready;
 
-  ~Room() {
+  ~FiberPool() {
     clear();
     if (shared) munmap(shared, kShared);
   }
   void clear() {
-    if (listed >= 0) rooms[listed][1] = rooms[listed][0] = 0;
+    if (listed >= 0) slot_ranges[listed][1] = slot_ranges[listed][0] = 0;
     for (int i = 0; i < fibers; i++) fiber(i)->~Fiber();
     if (map) munmap(map, mapped);
     map = nullptr;
@@ -85,7 +87,7 @@ struct Room {
   bool grow(int threads);
 };
 
-// Block is the one that a thread of the host runs.
+// Block is the block that a host thread runs.
 struct Block {
   uint3 index{};
   dim3 size, grid;
@@ -94,13 +96,13 @@ struct Block {
   int threads = 0, left = 0, arrived = 0;
   int barrier_line = 0;
   const char *barrier_file = "";
-  Room *room = nullptr;
+  FiberPool *pool = nullptr;
   const char *kernel = "";
   void (*body)(const void *args) = nullptr;
   const void *args = nullptr;
-  char *fault = nullptr;  // where die says why instead of ending the process
-  size_t fault_room = 0;
-  bool illegal = false;  // why is an access to no memory
+  char *fault = nullptr;  // receives the reason from die, instead of ending the process
+  size_t fault_size = 0;
+  bool illegal = false;  // the reason is an invalid memory access
   uint64_t schedule = 0;
 #if defined(__x86_64__)
   void *caller = nullptr;
@@ -113,9 +115,10 @@ struct Block {
 #endif
 };
 
-inline thread_local Block block;  // fibers have its address
+inline thread_local Block block;  // fibers store its address
 
-// resume runs t, or the caller of the block where t is null, in place of me; null: of the caller.
+// resume runs t in place of `me`, or the caller of the block if t is null; `me` is null for the
+// caller.
 inline void resume(Block &b, Fiber *me, Fiber *t) {
 #if defined(__SANITIZE_ADDRESS__)
   void *fake = nullptr;
@@ -134,11 +137,11 @@ inline void resume(Block &b, Fiber *me, Fiber *t) {
 
 // next picks a fiber that can run, by the schedule; null: none can.
 inline Fiber *next(Block &b) {
-  int i = b.room->ready.pop();
-  return i < 0 ? nullptr : b.room->fiber(i);
+  int i = b.pool->ready.pop();
+  return i < 0 ? nullptr : b.pool->fiber(i);
 }
 
-// report says why a block ends: to whoever asked for it, or to the world.
+// report gives the reason for the end of a block to the caller, or prints it.
 inline void report(Block &b, const Fiber *f, const char *what) {
   char text[512];
   size_t n = 0;
@@ -149,13 +152,13 @@ inline void report(Block &b, const Fiber *f, const char *what) {
   if (f) more(", thread %u,%u,%u", f->thread.x, f->thread.y, f->thread.z);
   more("%s", ")");
   for (int i = 0; i < b.threads; i++) {
-    const Fiber *w = b.room->fiber(i);
+    const Fiber *w = b.pool->fiber(i);
     if (w->done || !w->waits) continue;
     more("; thread %d waits at %s, line %d", i, w->where, w->line);
     break;
   }
   if (b.fault != nullptr) {
-    snprintf(b.fault, b.fault_room, "%s", text);
+    snprintf(b.fault, b.fault_size, "%s", text);
     return;
   }
   fprintf(stderr, "%s\n", text);
@@ -172,12 +175,12 @@ inline void report(Block &b, const Fiber *f, const char *what) {
   __builtin_trap();
 }
 
-// wait gives the processor away until someone wakes this fiber.
+// wait suspends this fiber until another one wakes it.
 inline void wait(Fiber *f, const char *where, int line) {
   f->waits = true;
   f->where = where;
   f->line = line;
-  resume(*f->block, f, next(*f->block));  // null: back to the caller, which reports that nobody can run
+  resume(*f->block, f, next(*f->block));  // null: back to the caller, which reports that no fiber can run
   f->waits = false;
 }
 
@@ -197,10 +200,10 @@ inline void barrier(const char *file, int line) {
   }
   b.arrived = 0;
   for (int i = 0; i < b.threads; i++)
-    if (i != f->index) b.room->ready.push(i);
+    if (i != f->index) b.pool->ready.push(i);
 }
 
-// meeting is the one that the lanes of mask are at, or a new one.
+// meeting returns the one that the lanes of mask are at, or a new one.
 inline Meeting *meeting(Warp &w, uint32_t mask, int op) {
   if (w.open == 1 && w.at[0].mask == mask && w.at[0].op == op) return &w.at[0];
   int free = -1;
@@ -221,8 +224,8 @@ inline Meeting *meeting(Warp &w, uint32_t mask, int op) {
   return &w.at[free];
 }
 
-// meet brings mine to the collective op of the lanes of mask and returns when answer, which
-// the last of them calls, has seen what all brought.
+// meet takes part in the collective op of the lanes of mask. It returns after the last lane has
+// called `answer` with the input of all.
 inline void meet(uint32_t mask, int op, void *mine, void (*answer)(Meeting &), const char *what, int line) {
   Fiber *f = current();
   Warp &w = *f->warp;
@@ -237,11 +240,11 @@ inline void meet(uint32_t mask, int op, void *mine, void (*answer)(Meeting &), c
   }
   w.open &= ~(1u << (m - w.at));
   if (answer != nullptr) answer(*m);
-  Ready &ready = f->block->room->ready;
+  Ready &ready = f->block->pool->ready;
   for (uint32_t others = mask & ~(1u << f->lane); others != 0; others &= others - 1) ready.push((f->index & ~31) + __builtin_ctz(others));
 }
 
-// enter is where a fiber begins.
+// enter is the first function of a fiber.
 #if defined(__SANITIZE_ADDRESS__)
 __attribute__((no_sanitize_address))
 #endif
@@ -271,7 +274,7 @@ inline void enter() {
   __builtin_trap();
 }
 
-inline bool Room::grow(int threads) {
+inline bool FiberPool::grow(int threads) {
   if (shared == nullptr) {
     void *m = mmap(nullptr, kShared, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (m == MAP_FAILED) return false;
@@ -288,10 +291,10 @@ inline bool Room::grow(int threads) {
     if (mprotect(slots + size_t(fibers) * kSlot, kGuardPage, PROT_NONE) != 0) return false;
     new (fiber(fibers)) Fiber;
   }
-  for (listed = 0; listed < kRooms; listed++) {
+  for (listed = 0; listed < kSlotRanges; listed++) {
     uintptr_t none = 0;
-    if (!rooms[listed][0].compare_exchange_strong(none, uintptr_t(slots))) continue;
-    rooms[listed][1] = uintptr_t(slots) + size_t(fibers) * kSlot;
+    if (!slot_ranges[listed][0].compare_exchange_strong(none, uintptr_t(slots))) continue;
+    slot_ranges[listed][1] = uintptr_t(slots) + size_t(fibers) * kSlot;
     return true;
   }
   listed = -1;
@@ -300,10 +303,10 @@ inline bool Room::grow(int threads) {
 
 // begin makes a fiber thread i of the block.
 inline void begin(Block &b, int i) {
-  Fiber *f = b.room->fiber(i);
+  Fiber *f = b.pool->fiber(i);
   unsigned n = unsigned(i);
   f->block = &b;
-  f->warp = &b.room->warps[i / 32];
+  f->warp = &b.pool->warps[i / 32];
   f->thread = {n % b.size.x, n / b.size.x % b.size.y, n / (b.size.x * b.size.y)};
   f->index = i;
   f->lane = i % 32;
@@ -312,40 +315,40 @@ inline void begin(Block &b, int i) {
   f->copies.clear();
   f->warp->live |= 1u << f->lane;
 #if defined(__SANITIZE_ADDRESS__)
-  ASAN_UNPOISON_MEMORY_REGION((char *)f - 4096, 4096);  // where the last one ended
+  ASAN_UNPOISON_MEMORY_REGION((char *)f - 4096, 4096);  // of the fiber that ended here
 #endif
   prepare(f, enter);
 }
 
 // run_block runs body as every thread of one block.
 inline void run_block() {
-  static thread_local std::unique_ptr<Room> room;
+  static thread_local std::unique_ptr<FiberPool> pool;
   Block &b = block;
   b.threads = b.left = b.arrived = 0;
   b.illegal = false;
-  if (room == nullptr) room.reset(new Room);
-  b.room = room.get();
-  if (!room->grow(int(b.size.x * b.size.y * b.size.z))) {
+  if (pool == nullptr) pool.reset(new FiberPool);
+  b.pool = pool.get();
+  if (!pool->grow(int(b.size.x * b.size.y * b.size.z))) {
     report(b, nullptr, "no memory for the threads of a block");
     return;
   }
   b.threads = int(b.size.x * b.size.y * b.size.z);
-  b.shared = room->shared;
+  b.shared = pool->shared;
 #if defined(__SANITIZE_ADDRESS__)
   ASAN_UNPOISON_MEMORY_REGION(b.shared, kShared);
   b.caller_stack = nullptr;
 #endif
-  memset(b.shared, 0xff, b.shared_bytes);  // NaN: nobody has written yet
+  memset(b.shared, 0xff, b.shared_bytes);  // NaN: nothing is written yet
 #if defined(__SANITIZE_ADDRESS__)
   ASAN_POISON_MEMORY_REGION(b.shared + b.shared_bytes, kShared - b.shared_bytes);
 #endif
   for (int w = 0; w < (b.threads + 31) / 32; w++) {
-    room->warps[w].live = room->warps[w].open = room->warps[w].committed = 0;
-    room->warps[w].products.clear();
+    pool->warps[w].live = pool->warps[w].open = pool->warps[w].committed = 0;
+    pool->warps[w].products.clear();
   }
-  room->ready.clear(b.schedule, b.schedule * 0x9e3779b97f4a7c15ull + b.index.x * 7919 + b.index.y * 104729 + b.index.z);
+  pool->ready.clear(b.schedule, b.schedule * 0x9e3779b97f4a7c15ull + b.index.x * 7919 + b.index.y * 104729 + b.index.z);
   for (int i = 0; i < b.threads; i++) begin(b, i);
-  for (int i = 0; i < b.threads; i++) room->ready.push(b.schedule == kBackward ? b.threads - 1 - i : i);
+  for (int i = 0; i < b.threads; i++) pool->ready.push(b.schedule == kBackward ? b.threads - 1 - i : i);
   resume(b, nullptr, next(b));
   if (b.fault != nullptr && b.fault[0] != 0) return;
   if (b.left != b.threads) report(b, nullptr, "no thread can go on: some wait for others that never come");

@@ -1,6 +1,5 @@
-// What a .cu file of this folder needs of CUDA, for a host compiler: the words of the
-// language, the built-in variables, shuffles and atomics. Kernels register themselves
-// by name; main.cc launches them.
+// What a .cu file of this folder needs from CUDA, for a host compiler: keywords, built-in
+// variables, shuffles and atomics. Kernels register themselves by name; main.cc launches them.
 #pragma once
 #include "block.h"
 
@@ -41,11 +40,11 @@ static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) {
 
 namespace emulation {
 
-// Kernel is one that a launch can name.
+// Kernel is a kernel that a launch can name.
 struct Kernel {
   const char *name;
   size_t args;
-  int threads;  // of a block, at most
+  int threads;  // largest number of threads of a block
   void (*run)(const void *args);
 };
 
@@ -131,8 +130,7 @@ static inline uint32_t __ballot_sync(uint32_t mask, int yes, int line = __builti
 static inline int __any_sync(uint32_t mask, int yes, int line = __builtin_LINE()) { return emulation::ballot(mask, yes != 0, line) != 0; }
 static inline int __all_sync(uint32_t mask, int yes, int line = __builtin_LINE()) { return emulation::ballot(mask, yes == 0, line) == 0; }
 
-// Threads of a block change places at collectives alone; blocks may be on several threads
-// of the host.
+// Threads of a block switch only at collectives; blocks may run on several host threads.
 template <class T, class F>
 static inline T atomic_change(T *p, F f) {
   T old, next;

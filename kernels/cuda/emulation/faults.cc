@@ -1,5 +1,5 @@
-// Kernels with one fault each: what the emulation has to see. They are part of the
-// tests' device alone.
+// Kernels with one fault each, which the emulation must report. Only the tests' device has
+// them.
 #include "../mma.cuh"
 
 struct FaultArgs {
@@ -55,7 +55,7 @@ KERNEL(fault_copy_not_waited_for, FaultArgs, 64) {
   a.x[threadIdx.x] = ((float *)memory)[threadIdx.x];
 }
 
-// Gives 1 everywhere with a wait before the barrier, NaN with one that leaves a group.
+// Gives 1 everywhere with a wait before the barrier, NaN if the wait leaves out a group.
 KERNEL(fault_wait_leaves_one, FaultArgs, 64) {
   DYNAMIC_SHARED(memory);
   if (threadIdx.x < 16) {
@@ -69,7 +69,7 @@ KERNEL(fault_wait_leaves_one, FaultArgs, 64) {
   a.x[threadIdx.x] = v;
 }
 
-// No barrier between the write and the read of another warp.
+// There is no barrier between the write and another warp's read.
 KERNEL(fault_race, FaultArgs, 64) {
   DYNAMIC_SHARED(memory);
   float *v = (float *)memory;

@@ -1,7 +1,6 @@
-// A CUDA thread on the host: a fiber, which has a stack of its own and runs until it gives
-// the processor away. Stacks lie in slots; what the emulation knows of a fiber lies above its
-// stack, so that a fiber finds it by the address of its own frame. Below a stack is a page
-// that nobody may touch.
+// A CUDA thread on the host: a fiber with its own stack, which runs until it yields. Stacks are
+// in slots. The data of a fiber is above its stack, so that a fiber finds it from the address
+// of its own frame. Below a stack is an inaccessible page.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +25,7 @@ namespace emulation {
 struct Block;
 struct Warp;
 
-// Copy is a cp.async that has not been waited for.
+// Copy is a cp.async that was not waited for.
 struct Copy {
   void *to;
   const void *from;
@@ -52,8 +51,8 @@ struct Fiber {
   std::vector<Copy> copies;  // in order
 };
 
-// A slot is the room of a fiber, on a multiple of its size. Stacks begin at other distances
-// from their slots' ends, or all of them would lie in the same few sets of the caches.
+// A slot is the memory of a fiber, aligned to its size. Stacks begin at different distances
+// from the ends of their slots; otherwise all would be in the same few cache sets.
 constexpr size_t kSlot = 128 << 10, kGuardPage = 4096;
 constexpr size_t kColours = 32, kColour = 17 * 64;
 constexpr size_t kHeader = (sizeof(Fiber) + 63) / 64 * 64;
@@ -63,7 +62,7 @@ inline Fiber *fiber_at(uintptr_t address) {
   return (Fiber *)((slot + 1) * kSlot - slot % kColours * kColour - kHeader);
 }
 
-// current is the fiber that calls it.
+// current returns the fiber that calls it.
 inline Fiber *current() { return fiber_at(uintptr_t(__builtin_frame_address(0))); }
 
 inline char *bottom(const Fiber *f) { return (char *)(uintptr_t(f) / kSlot * kSlot + kGuardPage); }
@@ -71,7 +70,7 @@ inline char *bottom(const Fiber *f) { return (char *)(uintptr_t(f) / kSlot * kSl
 #if defined(__x86_64__)
 extern "C" void emulation_switch(void **save, void *to);
 #if defined(EMULATION_MAIN)
-// Saves what a call keeps, changes stacks, and returns on the other one.
+// Saves the callee-saved registers, switches stacks, and returns on the other stack.
 asm(R"(
 .text
 .p2align 4
@@ -99,7 +98,7 @@ emulation_switch:
 #endif
 #endif
 
-// prepare has f begin with enter when it is resumed.
+// prepare makes f begin with enter when it is resumed.
 inline void prepare(Fiber *f, void (*enter)()) {
 #if defined(__x86_64__)
   void **sp = (void **)f;

@@ -1,5 +1,5 @@
-// The device of the tests: a process that holds memory and launches kernels, as told
-// on standard input. Every command is a letter and its operands, little endian:
+// The device of the tests: a process that holds memory and launches kernels, controlled by
+// standard input. Every command is a letter and its operands, little endian:
 //
 //   a size             allocates; answers the address
 //   f address          frees
@@ -8,9 +8,9 @@
 //   l name grid[3] block[3] shared schedule n args   launches; answers one byte
 //   k                  answers the number of kernels, then name and size of args of each
 //
-// A name is its length and its bytes. Numbers are 64 bits. Memory is 0xff when it is
-// allocated, and 256 bytes on both sides of it are watched: by AddressSanitizer where
-// the build has it, else after every launch.
+// A name is its length and its bytes. Numbers have 64 bits. Allocated memory is filled with
+// 0xff. 256 bytes before and after an allocation are checked: by AddressSanitizer if the build
+// has it, else after every launch.
 #define EMULATION_MAIN
 #include "emulate.h"
 #include "wild.h"
@@ -77,7 +77,7 @@ void release() {
 #endif
 }
 
-// inside fails unless n bytes at an address lie in one allocation.
+// inside fails unless n bytes at an address are in one allocation.
 void inside(uint64_t at, size_t n) {
   auto a = allocated.upper_bound(at);
   if (a == allocated.begin()) fail("an address that was not allocated");

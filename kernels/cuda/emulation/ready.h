@@ -1,4 +1,4 @@
-// In which order the threads of a block run that could run.
+// The order in which threads of a block run, among those that can run.
 #pragma once
 #include <cstdint>
 #include <cstring>
@@ -6,10 +6,10 @@
 
 namespace emulation {
 
-constexpr int kThreads = 1024;  // of a block, at most
+constexpr int kThreads = 1024;  // largest number of threads of a block
 
-// Schedules: in which order threads that could run do. A kernel whose result depends
-// on it has a race.
+// Schedules: the order in which threads run, among those that can. A kernel whose result
+// depends on it has a race.
 enum Schedule { kForward = 0, kBackward = 1, kLowest = 2, kHighest = 3 };  // others: shuffled by this seed
 
 // Ready holds the fibers that can run, each at most once.
@@ -27,9 +27,9 @@ class Ready {
     else
       ring[tail++ % kThreads] = uint16_t(i);
   }
-  // pop picks by the schedule; −1: none can run.
+  // pop picks a fiber by the schedule; −1: none can run.
   int pop() {
-    if (by == kLowest || by == kHighest) return extreme();  // one warp goes as far as it can before another
+    if (by == kLowest || by == kHighest) return extreme();  // one warp runs as far as it can before another
     if (head == tail) return -1;
     if (by > kHighest) {
       random = random * 6364136223846793005ull + 1442695040888963407ull;

@@ -1,7 +1,6 @@
-// The units of the device that mma.cuh names, on the host. Copies and the products of
-// warpgroups are computed when they are waited for, from what registers and shared memory hold
-// then: both must stay as they are until that, and a wait that is missing shows. Sums are in
-// the order of the columns that are summed over.
+// The instructions of mma.cuh on the host. Copies and the products of warpgroups are computed
+// when they are waited for, from the content that registers and shared memory have then. Both
+// must not change until that, and a missing wait shows. Sums are in the order of the columns.
 #pragma once
 #include "emulate.h"
 
@@ -9,9 +8,9 @@ namespace emulation {
 
 constexpr uint32_t kLanes = 0xffffffffu;  // of a whole warp
 
-// Collectives of a warp besides those of emulate.h; kMultiply and kWarpgroup stand for as many
-// as there are kinds of numbers.
-enum Unit { kLoadMatrix = kUnits, kLoadTurned, kCommit, kWait, kMultiply, kWarpgroup = kMultiply + 8 };
+// Collectives of a warp besides those of emulate.h; kMultiply and kWarpgroup stand for one for
+// each number type.
+enum Unit { kLoadMatrix = kUnits, kLoadTransposed, kCommit, kWait, kMultiply, kWarpgroup = kMultiply + 8 };
 
 inline unsigned char *shared(const void *p, size_t bytes, const char *what) {
   unsigned char *s = (unsigned char *)p;
@@ -25,28 +24,28 @@ struct MatrixRow {
   uint32_t *r;  // the lane's four registers
 };
 
-template <bool turned>
+template <bool transposed>
 void answer_matrix(Meeting &m) {
   for (int l = 0; l < 32; l++)
     for (int k = 0; k < 4; k++) {
       auto element = [&](int i, int j) { return uint32_t(m.lane<MatrixRow>(8 * k + i).row[j]); };
       int i = l / 4, j = l % 4 * 2;
-      m.lane<MatrixRow>(l).r[k] = turned ? element(j, i) | element(j + 1, i) << 16 : element(i, j) | element(i, j + 1) << 16;
+      m.lane<MatrixRow>(l).r[k] = transposed ? element(j, i) | element(j + 1, i) << 16 : element(i, j) | element(i, j + 1) << 16;
     }
 }
 
-template <bool turned>
+template <bool transposed>
 void load_matrix(uint32_t (&r)[4], const void *row, int line) {
   if (uintptr_t(row) % 16 != 0) die("ldmatrix: an address is no multiple of 16");
   shared(row, 16, "ldmatrix: a row outside of shared memory");
   MatrixRow mine{(const uint16_t *)row, r};
-  meet(kLanes, turned ? kLoadTurned : kLoadMatrix, &mine, answer_matrix<turned>, "ldmatrix", line);
+  meet(kLanes, transposed ? kLoadTransposed : kLoadMatrix, &mine, answer_matrix<transposed>, "ldmatrix", line);
 }
 
 // Words are the registers of a lane.
 typedef uint32_t Words __attribute__((vector_size(16)));
 
-// The numbers that the units multiply, and what they are summed in: number h of each word.
+// The number types of the units, and the types of their sums: number h of each word.
 typedef float Floats __attribute__((vector_size(16)));
 typedef int Ints __attribute__((vector_size(16)));
 
@@ -77,9 +76,9 @@ struct NumberS8 {
   static Ints of(Words w, int h) { return (Ints)(w << (24 - 8 * h)) >> 24; }
 };
 
-// Tile is the left side of a product, 16 rows, and a right side of 8 columns. With g = lane/4
-// and q = lane%4, register 2·u + i of a lane has row g + 8·i at columns Number::kPer · (4·u + q)
-// on, and that of the right side the same rows of column g.
+// Tile is the left operand of a product, 16 rows, and a right operand of 8 columns. With g =
+// lane/4 and q = lane%4, register 2·u + i of a lane has row g + 8·i at the columns from
+// Number::kPer · (4·u + q) on; the right operand has the same rows of column g.
 template <class Number>
 struct Tile {
   using Sum = typename Number::Sum;
@@ -90,7 +89,7 @@ struct Tile {
     Sum of[2];
   };
 
-  Four a[32][kPer];  // by lanes, as they have them
+  Four a[32][kPer];  // by lane, as they hold them
   Sum b[kDepth][8], d[16][8];
 
   void left(int lane, const uint32_t *r) {
@@ -223,7 +222,7 @@ inline void wgmma_wait(unsigned leave, int line) {
   current()->fenced = false;
 }
 
-// copy_wait lets all but the last groups of this thread's copies arrive.
+// copy_wait completes all but the last groups of this thread's copies.
 inline void copy_wait(unsigned leave) {
   Fiber *f = current();
   size_t done = 0;
@@ -250,7 +249,7 @@ static inline void copy_wait() {
   emulation::copy_wait(N);
 }
 static inline void load_matrix(uint32_t (&r)[4], const void *row, int line = __builtin_LINE()) { emulation::load_matrix<false>(r, row, line); }
-static inline void load_matrix_turned(uint32_t (&r)[4], const void *row, int line = __builtin_LINE()) { emulation::load_matrix<true>(r, row, line); }
+static inline void load_matrix_transposed(uint32_t (&r)[4], const void *row, int line = __builtin_LINE()) { emulation::load_matrix<true>(r, row, line); }
 static inline void multiply_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, int line = __builtin_LINE()) {
   emulation::multiply<emulation::NumberBF16>(d, a, b0, b1, line);
 }

@@ -1,6 +1,6 @@
-// A fiber that touches memory that is not there, or divides by zero, ends its block as die does.
-// The handler acts only for code that runs on the stack of a fiber, which is a kernel's alone;
-// every other signal goes to whoever had it before. Linux on x86-64; elsewhere the process ends.
+// A fiber that accesses invalid memory, or divides by zero, ends its block like die does. The
+// handler acts only for code on the stack of a fiber, which is a kernel's; it passes every
+// other signal to the previous handler. Linux on x86-64 only; elsewhere the process ends.
 #pragma once
 #include "block.h"
 
@@ -14,7 +14,7 @@ namespace emulation {
 constexpr int kSignals[] = {SIGSEGV, SIGBUS, SIGFPE};
 inline struct sigaction before[65];
 
-// wild is where a fiber goes on after the signal, on a stack that nobody reads any more.
+// wild is where a fiber continues after the signal, on a stack that is not used any more.
 [[noreturn]] inline void wild(int signal, void *address) {
   current()->block->illegal = signal != SIGFPE;
   char why[96];
@@ -29,7 +29,7 @@ inline void handle(int signal, siginfo_t *info, void *context) {
     r[REG_RSI] = greg_t(info->si_addr);
     r[REG_RSP] = greg_t(fiber_at(uintptr_t(r[REG_RSP]))) - 8;  // as if wild had been called
     r[REG_RIP] = greg_t(wild);
-    r[REG_EFL] &= ~greg_t(0x400);  // strings go upwards, as every function expects
+    r[REG_EFL] &= ~greg_t(0x400);  // string instructions go upwards, as every function expects
     return;
   }
   const struct sigaction &old = before[signal];
@@ -53,12 +53,12 @@ inline void watch_signals() {
   });
 }
 
-// watch_thread gives a thread of the emulation a stack for the handler, and the signals that a
-// kernel may cause: where they are blocked, the system ends the process.
+// watch_thread gives a thread of the emulation a stack for the handler, and unblocks the
+// signals that a kernel may cause: if they are blocked, the system ends the process.
 inline void watch_thread() {
-  static thread_local std::unique_ptr<char[]> room(new char[64 << 10]);
+  static thread_local std::unique_ptr<char[]> memory(new char[64 << 10]);
   stack_t stack = {};
-  stack.ss_sp = room.get();
+  stack.ss_sp = memory.get();
   stack.ss_size = 64 << 10;
   sigaltstack(&stack, nullptr);
   sigset_t those;

@@ -2,5 +2,5 @@
 
 package image
 
-// Fatbin is nil: this binary is built without CUDA.
+// Fatbin returns nil: this binary is built without CUDA.
 func Fatbin(string) ([]byte, error) { return nil, nil }

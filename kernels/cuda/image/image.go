@@ -1,7 +1,9 @@
 //go:build cuda
 
-// Package image is the kernels as they were compiled for devices, in binaries with the tag
-// cuda; `make kernels` compiles them.
+// Package image holds the kernels as compiled for devices by `make kernels`, in binaries with
+// the tag cuda.
+//
+// It must not know the kernels or the driver: it only returns files. Start reading at Fatbin.
 package image
 
 import (
@@ -12,15 +14,15 @@ import (
 	"path/filepath"
 )
 
-// Directory is the environment variable that names a directory of compiled kernels, which are
-// taken in place of the binary's: several binaries may share it.
+// Directory is the environment variable that names a directory of compiled kernels to use
+// instead of those in the binary: several binaries may share it.
 const Directory = "VAPP_CUDA_KERNELS"
 
 //go:embed built
 var built embed.FS
 
-// Fatbin is what the driver loads of a file of kernels, named without its extension; nil in a
-// binary that was built without kernels.
+// Fatbin returns a file of kernels, which is named without its extension, for the driver to
+// load. It returns nil in a binary that was built without kernels.
 func Fatbin(stem string) ([]byte, error) {
 	if dir := os.Getenv(Directory); dir != "" {
 		return os.ReadFile(filepath.Join(dir, stem+".fatbin"))

@@ -1,12 +1,12 @@
-// A cuBLASLt without a device: the part of the library that vapp calls, over the emulated driver.
-// It computes what it is asked on the host, when it is its turn on the stream, and refuses what
-// would be wrong on a device: descriptors that do not fit, pointers that are aligned less than its
-// algorithm was chosen for, an algorithm of another shape, a workspace that is too small, the first
-// product of a shape while the stream is captured. E4M3 is multiplied with a scale for each row of both
-// (outer vectors), or for 128x128 of A and 128 of a row of B, as versions from 12.9 on do for compute capability
-// 9.0 alone.
-// VAPP_EMULATED_CUBLASLT is settings between commas, read when a handle is made: version=110400,
-// create=1 and matmul=13 (a status that the call ends with), algorithms=none.
+// An emulation of cuBLASLt: the part of the library that vapp calls, on the emulated driver. It
+// computes products on the host, in their turn on the stream. It refuses what would be wrong on
+// a device: descriptors that do not fit, pointers with less alignment than the algorithm was
+// chosen for, an algorithm of another shape, a workspace that is too small, and the first
+// product of a shape during a capture. E4M3 is multiplied with a scale for each row of both
+// operands (outer vectors), or for 128x128 of A and 128 of a row of B; versions from 12.9 on
+// support that only for compute capability 9.0. VAPP_EMULATED_CUBLASLT has settings, separated
+// by commas and read when a handle is made: version=110400, create=1 and matmul=13 (a status
+// that the call returns), algorithms=none.
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -66,7 +66,7 @@ struct Product {
   uint64_t a, b, d, scale_a, scale_b;
   bool blocks;
   uint64_t bias, workspace, workspace_bytes;
-  // What there is of scales, in numbers.
+  // The number of scales.
   uint64_t scales_a() const { return blocks ? (k + 511) / 512 * 4 * ((m + 127) / 128) : m; }
   uint64_t scales_b() const { return blocks ? (k + 127) / 128 * n : n; }
   bool operator==(const Product &o) const {
@@ -76,7 +76,7 @@ struct Product {
 };
 
 std::mutex everything;
-std::deque<Product> products;  // those of graphs are launched again: they stay
+std::deque<Product> products;  // not freed: graphs launch them again
 std::set<uint64_t> loaded;     // shapes whose kernels are on the device
 bool no_algorithms = false;
 int created = 0, multiplied = 0;
@@ -85,7 +85,7 @@ int (*inside)(uint64_t, size_t) = nullptr;
 int (*capturing)(void *) = nullptr;
 int (*attribute_of)(int *, int, int) = nullptr;  // of a device
 
-// setting is a number that VAPP_EMULATED_CUBLASLT gives, or what it is without.
+// setting returns a number of VAPP_EMULATED_CUBLASLT, or its default.
 long setting(const char *name, long without) {
   const char *text = getenv("VAPP_EMULATED_CUBLASLT");
   std::string all = std::string(",") + (text ? text : ""), key = std::string(",") + name + "=";
@@ -93,7 +93,7 @@ long setting(const char *name, long without) {
   return at == std::string::npos ? without : atol(all.c_str() + at + key.size());
 }
 
-// size is the bytes of a number.
+// size returns the bytes of a number.
 uint64_t size(int type) { return type == kE4M3 ? 1 : type == kF32 ? 4 : 2; }
 
 float wide_e4m3(uint8_t v) {
@@ -125,7 +125,7 @@ const char *multiply(void *data) {
       (p.bias && !inside(p.bias, 4 * p.m)) || (p.scale_a && (!inside(p.scale_a, 4 * p.scales_a()) || !inside(p.scale_b, 4 * p.scales_b()))) ||
       !inside(p.workspace, p.workspace_bytes))
     return "cublasLtMatmul: an operand is outside of the device's memory";
-  memset((void *)p.workspace, 0xff, p.workspace_bytes);  // it is nobody else's meanwhile
+  memset((void *)p.workspace, 0xff, p.workspace_bytes);  // no other product may use it now
   auto at = [&](uint64_t from, uint64_t i) { return p.type == kE4M3 ? wide_e4m3(((const uint8_t *)from)[i]) : wide(p.type, ((const uint16_t *)from)[i]); };
   float *d = (float *)p.d, *row = new float[p.k];
   for (uint64_t n = 0; n < p.n; n++) {
@@ -146,9 +146,9 @@ const char *multiply(void *data) {
   return nullptr;
 }
 
-// scales_fit says that scales are those of numbers of a type: none of 16 bits, of E4M3 a vector of each side or
-// blocks of 128, on a device that has them. Matrices of E4M3 are multiplied in whole 16 bytes, and a bias would
-// have to be bf16.
+// scales_fit reports whether scales fit the number types. 16-bit numbers have none; E4M3 has a
+// vector for each operand or blocks of 128, on a device that supports them. Matrices of E4M3
+// have whole 16 bytes, and a bias would have to be bf16.
 bool scales_fit(const Desc *o, const Layout *a, const Layout *d) {
   if (a->type != kE4M3) return o->scales[0] == 0 && o->scales[1] == 0 && o->scaled[0] == kScalar && o->scaled[1] == kScalar;
   int major = 0, minor = 0;
@@ -159,7 +159,7 @@ bool scales_fit(const Desc *o, const Layout *a, const Layout *d) {
          minor == 0;
 }
 
-// fits says that these are descriptors of a product that there are algorithms for.
+// fits reports whether there are algorithms for the product of these descriptors.
 bool fits(const Desc *o, const Layout *a, const Layout *b, const Layout *c, const Layout *d) {
   auto rows16 = [](const Layout *l) { return l->ld >= int64_t(l->rows) && size(l->type) * l->ld % 16 == 0; };
   return o && a && b && c && d && o->compute == kCompute32F && o->scale == kF32 && o->transposed[0] == 1 && o->transposed[1] == 0 &&
@@ -239,7 +239,7 @@ API int cublasLtMatmulDescSetAttribute(void *desc, int attribute, const void *fr
     case 32: to = &o->scaled[1]; break;
   }
   if (to == nullptr || n != size) return kInvalidValue;
-  if (attribute >= 31 && setting("version", 130000) < 120900) return kInvalidValue;  // they came in 12.8, vectors later
+  if (attribute >= 31 && setting("version", 130000) < 120900) return kInvalidValue;  // scales came in 12.8, vectors later
   memcpy(to, from, n);
   return kSuccess;
 }
@@ -276,10 +276,10 @@ API int cublasLtMatmulAlgoGetHeuristic(void *, void *desc, void *a, void *b, voi
   if (wanted < 1 || p == nullptr) return kInvalidValue;
   if (no_algorithms || !fits((Desc *)desc, (Layout *)a, (Layout *)b, (Layout *)c, (Layout *)d)) return kNotSupported;
   Layout *out = (Layout *)d;
-  uint64_t room = 4 * out->rows * out->cols;  // as if the input features were split in two
+  uint64_t bytes = 4 * out->rows * out->cols;  // as if the input features were split in two
   *results = Heuristic();
   results->algorithm.shape = shape_of((Desc *)desc, (Layout *)a, (Layout *)b, out);
-  results->algorithm.workspace = results->workspace = room <= p->workspace ? room : 0;
+  results->algorithm.workspace = results->workspace = bytes <= p->workspace ? bytes : 0;
   for (int i = 0; i < 4; i++) results->algorithm.aligned[i] = p->aligned[i];
   *found = 1;
   return kSuccess;

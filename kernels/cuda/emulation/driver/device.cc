@@ -11,8 +11,8 @@ namespace driver {
 Settings settings;
 Context context;
 std::recursive_mutex everything;
-// Which opening of the context is current on this thread; 0: none. A thread that somebody left
-// with an earlier one has none.
+// The opening of the context that is current on this thread; 0: none. A thread with an earlier
+// opening has no context.
 thread_local long current_here = 0;
 long opening = 0;
 
@@ -35,17 +35,16 @@ const struct {
     {"mode", &Settings::mode},       {"ecc", &Settings::ecc},         {"threads", &Settings::threads}, {"schedule", &Settings::schedule},
 };
 
-// number reads all of a text.
+// number parses all of a text as a number.
 bool number(const std::string &text, long *to) {
   char *end = nullptr;
   *to = strtol(text.c_str(), &end, 10);
   return end != text.c_str() && *end == 0;
 }
 
-// set_one takes name=value; fault is call:which:code, the which-th such call from now on
-// failing with code. A kernel that runs is the call "kernel", and one of its own name; with code
-// 600 it never ends.
-// hang is call:which, a call that never comes back.
+// set_one takes name=value. fault is call:which:code: from the which-th call on, that call
+// fails with code. The call of a kernel that runs is "kernel", or the kernel's name; with code
+// 600 it never ends. hang is call:which: that call never returns.
 bool set_one(const std::string &name, const std::string &value) {
   if (name == "capability") {
     char more;
@@ -155,16 +154,17 @@ Result usable() {
 
 }  // namespace driver
 
-// vapp_emulated says by its being there that no device is; it takes settings.
+// vapp_emulated exists only in the emulated driver; it takes settings.
 API int vapp_emulated(const char *text) {
   std::lock_guard<std::recursive_mutex> lock(everything);
   std::string wrong;
   return set(text, &wrong) ? 0 : 1;
 }
 
-// vapp_emulated_count is how often a call came, "kernel" and a kernel's name how many ran; and of the device's
-// memory "bytes" that allocations asked for and are not freed, "taken" that they take with
-// contexts and graphs, and "pinned" bytes of the host's.
+// vapp_emulated_count returns how often a call was made; "kernel" and kernels' names count
+// kernels that ran. For device memory, "bytes" is the requested bytes of allocations that are
+// not freed, "taken" is what they take including contexts and graphs; "pinned" is bytes of host
+// memory.
 API long vapp_emulated_count(const char *name) {
   std::lock_guard<std::recursive_mutex> lock(everything);
   std::string s = name;

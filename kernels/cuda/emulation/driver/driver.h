@@ -1,7 +1,7 @@
-// A CUDA driver without a device: the part of libcuda that vapp calls, over the emulation
-// of the kernels. It refuses what a device would refuse (limits of launches, calls that a
-// capture does not allow, memory that is not there or was freed) and runs a stream's work
-// at once, or as late as it may (order=lazy): then a wait that is missing always shows.
+// An emulation of the CUDA driver: the part of libcuda that vapp calls, on the emulation of the
+// kernels. It refuses what a device would refuse: limits of launches, calls that a capture does
+// not allow, memory that does not exist or was freed. A stream's work runs at once, or as late
+// as possible (order=lazy): then a missing wait always shows.
 #pragma once
 #include "../emulate.h"
 
@@ -15,7 +15,7 @@
 
 namespace driver {
 
-// Results of the driver's calls, as cuda.h numbers them.
+// Results of the driver's calls, with the numbers of cuda.h.
 enum Result {
   kSuccess = 0,
   kInvalidValue = 1,
@@ -43,9 +43,9 @@ enum Result {
   kWrongThread = 908,
 };
 
-// Settings are what VAPP_EMULATED says, name=value between commas.
+// Settings are the values of VAPP_EMULATED: name=value, separated by commas.
 struct Settings {
-  long old = 0;  // so many devices come first that are of compute capability 7.5
+  long old = 0;  // so many devices of compute capability 7.5 come first
   long devices = 1, version = 13000, major = 9, minor = 0, sms = 132;
   long memory = 8l << 30;   // bytes of the device
   long held = 0;            // bytes that other processes hold
@@ -56,16 +56,17 @@ struct Settings {
   long ecc = 1;
   long threads = 2;   // of the host, that run blocks
   long schedule = 0;  // in which order a block's threads run: block.h
-  long lazy = 0;      // streams' work waits until somebody waits for it
-  long idle = 0;      // launches do nothing at all: what a list costs
+  long lazy = 0;      // streams' work runs when something waits for it
+  long idle = 0;      // launches do nothing: to measure the cost of a list
 };
 extern Settings settings;
 
-// set takes settings and faults; false: there is no such setting as wrong, or it has no such value.
+// set takes settings and faults; false: there is no setting `wrong`, or it cannot have its
+// value.
 bool set(const char *text, std::string *wrong);
 
-// called counts a call and returns the fault that was asked for, or kSuccess; a call that is to
-// hang it never leaves.
+// called counts a call and returns the fault that was requested, or kSuccess; a call that must
+// hang does not return.
 Result called(const char *name);
 
 extern std::recursive_mutex everything;
@@ -75,12 +76,12 @@ extern std::recursive_mutex everything;
   if (driver::Result fault = driver::called(name)) return fault
 
 struct Allocation {
-  size_t bytes, taken;  // asked for; taken of the device, in its granules
-  char *map;            // with a page that nobody may touch on both sides
+  size_t bytes, taken;  // requested; taken from the device, in its granules
+  char *map;            // between two inaccessible pages
   size_t mapped;
 };
 
-// Context is the primary one; there is one for all devices, since all have one memory here.
+// Context is the primary context; all devices share it, since all have one memory here.
 struct Context {
   int users = 0;
   Result sticky = kSuccess;  // the error that ended it
@@ -91,16 +92,17 @@ struct Context {
 };
 extern Context context;
 
-// usable is kSuccess where the calling thread has a context that still works.
+// usable returns kSuccess if the calling thread has a context that works.
 Result usable();
-// unsafe is usable, and ends a capture of this thread that does not allow such a call.
+// unsafe does what usable does, and ends a capture of this thread that does not allow such a
+// call.
 Result unsafe();
-// inside says whether n bytes at an address are the device's, or pinned.
+// inside reports whether n bytes at an address are device memory or pinned memory.
 bool inside(uint64_t at, size_t n);
 bool is_pinned(const void *p, size_t n);
-// forever ends the process where a call would wait for a device that has hung.
+// forever ends the process if a call would wait for a device that hangs.
 void forever(const char *call);
-// guards is false when somebody wrote beyond an allocation.
+// guards returns false if there was a write beyond an allocation.
 bool guards();
 void release_all();
 
@@ -117,7 +119,7 @@ struct Launch {
   std::shared_ptr<std::vector<uint64_t>> args;
 };
 
-// Ended is how a launch ended, and why where it went wrong.
+// Ended is the result of a launch, with the reason of a failure.
 struct Ended {
   Result code = kSuccess;
   std::string why;
@@ -129,7 +131,7 @@ Ended run(const Launch &l);
 struct Stream;
 struct Event;
 
-// Work is one thing that a stream does.
+// Work is one item of a stream.
 struct Work {
   enum Kind { kKernel, kCopy, kFill, kRecord, kAwait, kHost } kind = kKernel;
   Launch launch;
@@ -139,8 +141,8 @@ struct Work {
   unsigned char byte = 0;
   std::shared_ptr<std::vector<char>> staged;  // of memory that is not pinned
   Event *event = nullptr;
-  uint64_t turn = 0;  // of the event: which recording
-  const char *(*host)(void *) = nullptr;  // a library's: it returns why it failed, or null
+  uint64_t turn = 0;  // of the event: the number of the recording
+  const char *(*host)(void *) = nullptr;  // a library's function: it returns the reason of a failure, or null
   void *data = nullptr;
 };
 
@@ -156,8 +158,8 @@ struct Stream {
   Graph *capture = nullptr;
   Stream *origin = nullptr;
   bool broken = false;
-  std::set<Stream *> joined;  // origin's: streams whose work it does not wait for yet
-  bool told = false;          // Query has said that it is not ready
+  std::set<Stream *> joined;  // of the origin: streams whose work it does not wait for yet
+  bool reported = false;          // Query has reported that it is not ready
 };
 extern std::set<Stream *> streams;
 
@@ -168,9 +170,10 @@ struct Event {
   double at = 0;  // milliseconds
 };
 
-// give has the stream do work: at once, later, or in the graph that it captures.
+// give adds work to the stream: it runs at once, later, or in the graph that the stream
+// captures.
 Result give(void *stream, Work w);
-// finish does all that the stream still has to do, and what that waits for.
+// finish runs all work of the stream, and what that waits for.
 Result finish(Stream *s);
 void finish_all();
 Stream *stream_of(void *handle);

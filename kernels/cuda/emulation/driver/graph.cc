@@ -46,7 +46,7 @@ API int cuStreamEndCapture(void *handle, void **graph) {
   for (Stream *other : streams)
     if (other->capture == g) other->capture = nullptr;
   capturing = nullptr;
-  Result r = called("cuStreamEndCapture");  // an error of it ends the capture too
+  Result r = called("cuStreamEndCapture");  // its error also ends the capture
   if (r == kSuccess) r = s->broken ? kCaptureInvalidated : !s->joined.empty() ? kCaptureUnjoined : context.sticky;
   if (r != kSuccess) {
     delete g;

@@ -12,7 +12,7 @@ constexpr unsigned char kMark = 0xa5;
 
 size_t up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
-// tail is the bytes between the end of an allocation and the page that nobody may touch.
+// tail returns the bytes between the end of an allocation and the inaccessible page.
 size_t tail(uint64_t at, const Allocation &a) { return size_t(a.map + a.mapped - kPage - (char *)at) - a.bytes; }
 
 }  // namespace
@@ -78,7 +78,7 @@ API int cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
   *free_bytes = size_t(std::max(0l, settings.memory - settings.held - context.taken));
   return kSuccess;
 }
-// Memory is 0xff when it comes, NaN in every format; of much memory the beginning.
+// New memory is 0xff, NaN in every format; in large allocations only the beginning.
 API int cuMemAlloc_v2(uint64_t *p, size_t n) {
   CALL("cuMemAlloc");
   if (Result r = unsafe()) return r;
@@ -132,7 +132,7 @@ API int cuMemFreeHost(void *p) {
 
 namespace {
 
-// copy checks what is the device's. A copy of host memory that is not pinned is read now.
+// copy checks device addresses. Host memory that is not pinned is read immediately.
 int copy(void *stream, uint64_t to, uint64_t from, size_t n, bool to_device, bool from_device) {
   if (Result r = usable()) return r;
   if (to_device && !inside(to, n)) return kInvalidValue;
@@ -178,7 +178,7 @@ API int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t n, void *stre
   CALL("cuMemcpyHtoDAsync");
   return copy(stream, to, uint64_t(from), n, true, false);
 }
-// A copy of rows (CUDA_MEMCPY2D): from the host's pinned memory to the device alone.
+// A copy of rows (CUDA_MEMCPY2D), only from pinned host memory to the device.
 API int cuMemcpy2DAsync_v2(const Rows *c, void *stream) {
   CALL("cuMemcpy2DAsync");
   if (c->from_kind != 1 || c->to_kind != 2 || c->width > c->from_pitch || c->width > c->to_pitch) return kInvalidValue;
@@ -207,7 +207,7 @@ API int cuMemsetD8Async(uint64_t to, unsigned char byte, size_t n, void *stream)
   return n == 0 ? kSuccess : give(stream, w);
 }
 
-// What of NVIDIA's management library vapp calls.
+// The calls of NVIDIA's management library that vapp uses.
 API int nvmlInit_v2() {
   std::lock_guard<std::recursive_mutex> lock(everything);
   return called("nvmlInit") == kSuccess ? 0 : 1;

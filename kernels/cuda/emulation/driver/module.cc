@@ -16,7 +16,7 @@ char module;
 
 }  // namespace
 
-// cuModuleLoadData takes any image: the kernels are in this library, for devices from 8.0 on.
+// cuModuleLoadData accepts any image: the kernels are in this library, for devices from 8.0 on.
 API int cuModuleLoadData(void **m, const void *image) {
   CALL("cuModuleLoadData");
   if (Result r = unsafe()) return r;

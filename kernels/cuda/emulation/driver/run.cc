@@ -1,4 +1,4 @@
-// The blocks of a launch, on several threads of the host.
+// Runs the blocks of a launch on several host threads.
 #define EMULATION_MAIN
 #include "../wild.h"
 #include "driver.h"
@@ -22,7 +22,7 @@ struct Blocks {
   Ended ended;
 };
 
-// some runs blocks until there are none.
+// some runs blocks until none is left.
 void some(Blocks &w) {
   const Launch &l = *w.launch;
   emulation::Block &b = emulation::block;
@@ -35,7 +35,7 @@ void some(Blocks &w) {
   b.body = l.function->kernel->run;
   b.args = l.args->data();
   b.fault = why;
-  b.fault_room = sizeof why;
+  b.fault_size = sizeof why;
   for (uint64_t i; !w.failed && (i = w.next++) < w.all;) {
     b.index = {unsigned(i % l.grid.x), unsigned(i / l.grid.x % l.grid.y), unsigned(i / l.grid.x / l.grid.y)};
     emulation::run_block();
@@ -57,7 +57,8 @@ struct Workers {
   int busy = 0, count = 0;
 
   void start(int n) {
-    // Signals are for the threads of the process that asked for them, but what a kernel causes.
+    // Signals are for other threads of the process, except those that a kernel
+    // causes.
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -98,7 +99,7 @@ struct Workers {
 
 Ended run(const Launch &l) {
   emulation::watch_signals();
-  static Workers *workers = new Workers;  // its threads outlive main
+  static Workers *workers = new Workers;  // its threads run longer than main
   Blocks w;
   w.launch = &l;
   w.all = uint64_t(l.grid.x) * l.grid.y * l.grid.z;

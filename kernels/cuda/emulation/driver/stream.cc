@@ -1,4 +1,4 @@
-// Streams and events: who does what when.
+// Streams and events, and the order of their work.
 #include "driver.h"
 
 #include <chrono>
@@ -34,7 +34,7 @@ void do_kernel(const Work &w) {
 
 bool step(Stream *s);
 
-// reach has happen what a stream waits for, and no more.
+// reach runs what a stream waits for, and no more.
 void reach(Event *e, uint64_t turn) {
   while (e->happened < turn && step(e->on)) {
   }
@@ -70,7 +70,7 @@ void perform(const Work &w) {
   if (!there) fail(kIllegalAddress, "a copy of memory that was freed");
 }
 
-// step does one thing; false: there is none.
+// step runs one item; false: there is none.
 bool step(Stream *s) {
   if (context.hung) return false;
   if (s->head == s->queue.size()) {
@@ -108,17 +108,17 @@ Result give(void *handle, Work w) {
     return kSuccess;
   }
   if (s->queue.size() - s->head >= 1024) forever("a launch behind a thousand others");
-  s->told = false;
+  s->reported = false;
   s->queue.push_back(std::move(w));
-  // Stream 0 is not used by vapp: it waits for nobody here.
+  // vapp does not use stream 0; nothing waits for it here.
   if (!settings.lazy) finish(s);
   return kSuccess;
 }
 
 }  // namespace driver
 
-// vapp_emulated_host has a stream do what an emulated library launches: f is called when it is its
-// turn, and by graphs whenever they are launched.
+// vapp_emulated_host adds work of an emulated library to a stream: f is called in its turn, and
+// again whenever a graph with it is launched.
 API int vapp_emulated_host(void *stream, const char *(*f)(void *), void *data) {
   CALL("vapp_emulated_host");
   if (Result r = usable()) return r;
@@ -128,12 +128,12 @@ API int vapp_emulated_host(void *stream, const char *(*f)(void *), void *data) {
   w.data = data;
   return give(stream, w);
 }
-// vapp_emulated_capturing says whether a stream is captured.
+// vapp_emulated_capturing reports whether a stream is being captured.
 API int vapp_emulated_capturing(void *stream) {
   std::lock_guard<std::recursive_mutex> lock(everything);
   return stream_of(stream)->capture != nullptr;
 }
-// vapp_emulated_inside says whether n bytes are the device's.
+// vapp_emulated_inside reports whether n bytes are device memory.
 API int vapp_emulated_inside(uint64_t at, size_t n) {
   std::lock_guard<std::recursive_mutex> lock(everything);
   return inside(at, n);
@@ -167,7 +167,7 @@ API int cuStreamSynchronize(void *handle) {
   forever("cuStreamSynchronize");
   return finish(s);
 }
-// The first question after new work says that it is not ready, where work waits.
+// After new work of a lazy stream, the first query reports that it is not ready.
 API int cuStreamQuery(void *handle) {
   CALL("cuStreamQuery");
   if (Result r = usable()) return r;
@@ -176,8 +176,8 @@ API int cuStreamQuery(void *handle) {
     s->origin->broken = true;
     return kCaptureUnsupported;
   }
-  if (s->head < s->queue.size() && (!s->told || context.hung)) {
-    s->told = true;
+  if (s->head < s->queue.size() && (!s->reported || context.hung)) {
+    s->reported = true;
     return kNotReady;
   }
   Result r = finish(s);
@@ -251,8 +251,8 @@ API int cuEventQuery(void *event) {
   Event *e = (Event *)event;
   if (e->captured) return kCapturedEvent;
   if (e->happened == e->recorded) return kSuccess;
-  if (!e->on->told) {
-    e->on->told = true;
+  if (!e->on->reported) {
+    e->on->reported = true;
     return kNotReady;
   }
   reach(e, e->recorded);

@@ -1,0 +1,251 @@
+/* bf16_common.h: what the bf16 kernels of attention share (bf16.h and amx.h). q and the softmax
+ * weights are rounded to bf16, to nearest even; sums are float. Keys are stored as pairs of
+ * dimensions, [dim/2][BLOCK][2], values as pairs of keys. The rows of q and, once they are
+ * weights, of the scores hold bf16 from their first byte on. */
+#ifndef VAPP_CPU_ATTENTION_BF16_COMMON_H
+#define VAPP_CPU_ATTENTION_BF16_COMMON_H
+#include <immintrin.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "../shared/kernels.h"
+#include "../shared/vec.h"
+#include "load.h"
+#include "pairs.h"
+#include "tile.h"
+#if defined(VAPP_PAIRS)
+#include "fp8.h"
+#endif
+
+/* round_queries rounds the rows of q to bf16 in place. */
+static void round_queries(const tile *t)
+{
+	for (int32_t r = 0; r < t->rows; r++) {
+		float *q = t->q + r * t->wide;
+		for (int64_t d = 0; d < t->dim; d += 16)
+			_mm256_storeu_si256((__m256i *)((uint16_t *)q + d), (__m256i)_mm512_cvtneps_pbh(vf_load(q + d)));
+	}
+}
+
+/* stored_pairs packs a block of keys from a page, own_pairs a block whose n keys are all of
+ * this step (rows step bytes apart), own_key one key of this step. */
+static void stored_pairs(const tile *t, const uint8_t *k, uint16_t *to)
+{
+	int64_t step = t->a->pages.block * 2;
+	for (int64_t d = 0; d < t->dim; d += 2, k += 2 * step, to += 32)
+		_mm512_storeu_si512(to, pairs(k, k + step));
+}
+
+static void own_pairs(const tile *t, const uint8_t *k, int64_t step, int32_t n, uint16_t *to)
+{
+	for (int64_t d = 0; d < t->dim; d += 32, to += 32 * BLOCK) {
+		vf r[BLOCK];
+		for (int32_t i = 0; i < BLOCK; i++)
+			r[i] = i < n ? vf_load((const float *)(k + i * step + d * 2)) : vf_set(0);
+		transpose(r, (float *)to);
+	}
+}
+
+static void own_key(const tile *t, const uint8_t *key, int32_t j, uint16_t *to)
+{
+	const uint16_t *k = (const uint16_t *)key;
+	for (int64_t d = 0; d < t->dim; d++)
+		to[d / 2 * 32 + 2 * j + d % 2] = k[d];
+}
+
+/* rebuilt_pairs packs keys of which pages store only a part. */
+static void rebuilt_pairs(const tile *t, int32_t at, int32_t end, uint16_t *to)
+{
+	float buffer[VAPP_ATTENTION_DIM * BLOCK] __attribute__((aligned(64)));
+	tile whole = *t;
+	whole.k = buffer;
+	load_keys(&whole, at, end);
+	for (int64_t d = 0; d < t->dim; d += 2, to += 32) {
+		__m512i two = (__m512i)_mm512_cvtne2ps_pbh(vf_load(buffer + (d + 1) * BLOCK), vf_load(buffer + d * BLOCK));
+		_mm512_storeu_si512(to, two);
+		_mm512_storeu_si512(to, pairs((const uint8_t *)to, (const uint8_t *)(to + 16)));
+	}
+}
+
+#if defined(VAPP_PAIRS)
+/* fp8_pairs packs keys that are stored in 8 bits. */
+static void fp8_pairs(const tile *t, int32_t at, int32_t end, int64_t step, uint16_t *to)
+{
+	uint8_t buffer[BLOCK * VAPP_ATTENTION_DIM * 2];
+	int32_t fresh = within(t->history, at, end);
+	if (fresh < end)
+		fp8_rows(t, (const codes *)t->codes, own(t, t->a->k, fresh), step, end - fresh, buffer);
+	if (at == fresh) {
+		own_pairs(t, buffer, t->dim * 2, end - at, to);
+		return;
+	}
+	fp8_stored_pairs(t, (const codes *)t->codes, t->now.k[(at - t->now.at) / BLOCK], (uint8_t *)to);
+	for (int32_t pos = fresh; pos < end; pos++)
+		own_key(t, buffer + (pos - fresh) * t->dim * 2, pos - at, to);
+}
+#endif
+
+/* block_pairs packs the keys of the block at positions [at, end). */
+static void block_pairs(const tile *t, int32_t at, int32_t end, uint16_t *to)
+{
+	const int64_t step = t->a->pages.kv_heads * t->dim * vapp_element(t->a->pages.format);
+	if (t->a->rebuild) {
+		rebuilt_pairs(t, at, end, to);
+		return;
+	}
+#if defined(VAPP_PAIRS)
+	if (t->a->pages.format != VAPP_BF16) {
+		fp8_pairs(t, at, end, step, to);
+		return;
+	}
+#endif
+	if (at >= t->history) {
+		own_pairs(t, own(t, t->a->k, at), step, end - at, to);
+		return;
+	}
+	stored_pairs(t, t->now.k[(at - t->now.at) / BLOCK], to);
+	for (int32_t pos = t->history; pos < end; pos++)
+		own_key(t, own(t, t->a->k, pos), pos - at, to);
+}
+
+/* vf_exp2 returns 2^x for x ≤ 0: a polynomial of degree 4 around whole numbers, exact at them.
+ * The relative error is below 4·10⁻⁶. Below −126 it returns 2⁻¹²⁶; a NaN stays a NaN. */
+static inline vf vf_exp2(vf x)
+{
+	const vf magic = vf_set(12582912.0f); /* 1.5 · 2^23: the whole number is in the low bits */
+	vf y = vf_max(vf_set(-126), x), n = y + magic, r = y - (n - magic);
+	vf p = vf_set(9.782912553e-3f);
+	p = vf_fma(p, r, vf_set(5.597688363e-2f));
+	p = vf_fma(p, r, vf_set(2.402071108e-1f));
+	p = vf_fma(p, r, vf_set(6.931136044e-1f));
+	p = vf_fma(p, r, vf_set(1));
+	return (vf)_mm512_add_epi32((__m512i)p, _mm512_slli_epi32((__m512i)n, 23));
+}
+
+/* edge returns the mask of those of 16 keys from i on that are in [from, to). */
+static inline __mmask16 edge(int32_t i, int32_t from, int32_t to)
+{
+	int32_t a = within(from - i, 0, 16), b = within(to - i, 0, 16);
+	return (__mmask16)((1u << b) - (1u << a));
+}
+
+static void cap_row(const tile *t, float *s, int32_t from, int32_t to)
+{
+	float cap = t->a->softcap;
+	for (int32_t i = from / 16 * 16; i < to; i += 16)
+		vf_store(s + i, vf_set(cap) * vf_tanh(vf_load(s + i) * vf_set(t->a->scale) / vf_set(cap)));
+}
+
+/* row_top returns the largest of the scores [from, to). */
+static inline float row_top(const float *s, int32_t from, int32_t to)
+{
+	const vf least = vf_set(-INFINITY);
+	const int32_t last = to / 16 * 16;
+	int32_t i = from / 16 * 16;
+	vf a = _mm512_mask_mov_ps(least, edge(i, from, to), vf_load(s + i));
+	vf b = to % 16 ? _mm512_mask_mov_ps(least, edge(last, from, to), vf_load(s + last)) : least;
+	vf top = vf_max(a, vf_max(b, least)); /* this order ignores NaNs */
+	for (i += 16; i < last; i += 16)
+		top = vf_max(vf_load(s + i), top);
+	return vf_top(top);
+}
+
+/* weights_at writes 16 softmax weights as bf16 to out and returns them as floats. */
+static inline vf weights_at(vf s, vf by, vf less, __mmask16 k, uint16_t *out)
+{
+	vf p = _mm512_maskz_mov_ps(k, vf_exp2(_mm512_fmsub_ps(s, by, less)));
+	_mm256_storeu_si256((__m256i *)out, (__m256i)_mm512_cvtneps_pbh(p));
+	return p;
+}
+
+/* row_weights turns the scores [from, to) of a row into n bf16 weights in place, with zeros
+ * outside. by is the factor of the exponent. It returns the sum of the weights as floats. */
+static inline float row_weights(float *s, float by, float m, int32_t from, int32_t to, int32_t n)
+{
+	const vf each = vf_set(by), less = vf_set(m * by);
+	const __m256i none = _mm256_setzero_si256();
+	const int32_t begin = from / 16 * 16, last = to / 16 * 16;
+	uint16_t *out = (uint16_t *)s;
+	int32_t i = 0;
+	for (; i < begin; i += 16)
+		_mm256_storeu_si256((__m256i *)(out + i), none);
+	vf acc = weights_at(vf_load(s + i), each, less, edge(i, from, to), out + i);
+	for (i += 16; i < last; i += 16)
+		acc = acc + weights_at(vf_load(s + i), each, less, 0xffff, out + i);
+	if (i < to) {
+		acc = acc + weights_at(vf_load(s + i), each, less, edge(i, from, to), out + i);
+		i += 16;
+	}
+	for (; i < n; i += 16)
+		_mm256_storeu_si256((__m256i *)(out + i), none);
+	return vf_sum(acc);
+}
+
+#define SOFTMAX_ROWS 4 /* rows whose reductions hide each other's latency */
+
+/* softmax_rows turns the scores of all rows into weights, for n keys from position base on. It
+ * sets top to each row's largest score and sum to the sum of its weights. */
+static void softmax_rows(const tile *t, int32_t base, int32_t n, float *top, float *sum)
+{
+	const float scale = t->a->softcap > 0 ? 1 : t->a->scale;
+	for (int32_t r = 0; r < t->rows; r += SOFTMAX_ROWS) {
+		const int32_t rows = t->rows - r < SOFTMAX_ROWS ? t->rows - r : SOFTMAX_ROWS;
+		int32_t from[SOFTMAX_ROWS], to[SOFTMAX_ROWS];
+		float m[SOFTMAX_ROWS] = {0};
+		for (int32_t i = 0; i < rows; i++) {
+			float *s = t->score + (r + i) * ROW;
+			if (!seen(t, r + i, base, n, &from[i], &to[i]))
+				continue;
+			if (t->a->softcap > 0)
+				cap_row(t, s, from[i], to[i]);
+			m[i] = row_top(s, from[i], to[i]);
+		}
+		for (int32_t i = 0; i < rows; i++) {
+			float *s = t->score + (r + i) * ROW;
+			sum[r + i] = 0, top[r + i] = -INFINITY;
+			if (from[i] >= to[i]) {
+				memset(s, 0, (size_t)n * 2);
+				continue;
+			}
+			sum[r + i] = row_weights(s, scale * 1.44269504f, m[i], from[i], to[i], n);
+			top[r + i] = m[i] * scale;
+		}
+	}
+}
+
+/* values points to the value of each key of a span, or to zeros for keys outside [from, to). */
+typedef struct {
+	const uint8_t *at[SPAN];
+} values;
+
+static void find_values(const tile *t, int32_t base, int32_t from, int32_t to, int32_t n, values *v)
+{
+	static const uint8_t none[2 * VAPP_ATTENTION_DIM];
+	int64_t row = t->dim * vapp_element(t->a->pages.format);
+	for (int32_t i = 0; i < n; i++) {
+		int32_t pos = base + i, j = pos - t->now.at;
+		v->at[i] = pos < from || pos >= to ? none : pos < t->history ? t->now.v[j / BLOCK] + j % BLOCK * row : own(t, t->a->v, pos);
+	}
+}
+
+#if defined(VAPP_PAIRS)
+/* pack_values packs n values as pairs of keys; it returns nonzero if one was infinite or a NaN. */
+static int pack_values(const tile *t, const uint8_t *const *at, int32_t n, uint8_t *to)
+{
+	int bad = 0;
+	if (t->a->pages.format != VAPP_BF16)
+		return fp8_values(t, (const codes *)t->codes, at, n, to);
+	for (int32_t i = 0; i < n; i += 2)
+		for (int64_t d = 0; d < t->dim; d += 32, to += 128) {
+			__m512bh two[2];
+			values_pair(2, at[i] + d * 2, at[i + 1] + d * 2, two);
+			bad |= has_nonfinite((__m512i)two[0]) | has_nonfinite((__m512i)two[1]);
+			_mm512_storeu_si512(to, (__m512i)two[0]);
+			_mm512_storeu_si512(to + 64, (__m512i)two[1]);
+		}
+	return bad;
+}
+#endif
+
+#endif

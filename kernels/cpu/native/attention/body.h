@@ -1,0 +1,312 @@
+/* body.h: attention over pages and this step's own K and V. It is causal, with a window or
+ * without, or bidirectional: then all tokens of a sequence see each other.
+ *
+ * Keys are taken in blocks of 16 at absolute positions and in spans of SPAN keys. Each span has
+ * its own softmax (largest score, sum of the exponentials, weighted values), and spans are
+ * joined in the order of positions. A score is four sums, each over every fourth dimension,
+ * joined as (0+1)+(2+3). So the bits of a row depend only on the keys that the row sees. Keys
+ * before the window of all queries are not read; a key that a row does not see contributes
+ * nothing, even if it is a NaN. Queries are taken in tiles of up to TILE rows (a row is a token
+ * and a head), which share the loads of K and V.
+ *
+ * If there are too few tiles for the threads, the spans of a tile are split among the parts.
+ * Their results are stored, and attention_join joins them in the order in which one thread
+ * would. */
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "../shared/kernels.h"
+#include "../shared/vec.h"
+#include "dot.h"
+#include "tile.h"
+#if defined(VAPP_TILES)
+#include "amx.h"
+#else
+#define tiles_begin() (void)0
+#define tiles_end() (void)0
+#if defined(VAPP_PAIRS)
+#include "bf16.h"
+#else
+#define uses_bf16(t) 0
+#define round_queries(t) (void)0
+#define bf16_span(t, begin, end, top, sum) (void)0
+#endif
+#endif
+
+static void cap_scores(float *s, int32_t begin, int32_t end, float cap)
+{
+	for (int32_t i = begin; i < end; i += VW)
+		vf_store(s + i, vf_set(cap) * vf_tanh(vf_load(s + i) / vf_set(cap)));
+}
+
+/* softmax_span turns the scores [from, to) of a row into weights, returns the largest score and
+ * sets *sum. The other scores of the same blocks of 16 become 0. */
+static float softmax_span(float *s, int32_t from, int32_t to, float cap, float *sum)
+{
+	int32_t begin = from / BLOCK * BLOCK, end = (to + BLOCK - 1) / BLOCK * BLOCK;
+	if (cap > 0)
+		cap_scores(s, begin, end, cap);
+	for (int32_t i = begin; i < from; i++)
+		s[i] = -INFINITY;
+	for (int32_t i = to; i < end; i++)
+		s[i] = -INFINITY;
+	vf top = vf_set(-INFINITY), acc = vf_set(0);
+	for (int32_t i = begin; i < end; i += VW)
+		top = vf_max(vf_load(s + i), top);
+	float m = vf_top(top);
+	for (int32_t i = begin; i < end; i += VW) {
+		vf p = vf_exp(vf_load(s + i) - vf_set(m));
+		acc = acc + p;
+		vf_store(s + i, p);
+	}
+	*sum = vf_sum(acc);
+	return m;
+}
+
+static float exp_of(float x)
+{
+	float e[VW];
+	vf_store(e, vf_exp(vf_set(x)));
+	return e[0];
+}
+
+/* join adds the result of the span at `at` to a row's result; the row's first span replaces it. */
+static void join(const tile *t, int32_t r, int32_t at, float top, float sum)
+{
+	float *out = t->out + r * t->wide, *part = t->part + r * t->wide;
+	int32_t from, to;
+	if (!seen(t, r, at, SPAN, &from, &to))
+		return;
+	if (t->low[r] >= at) {
+		memcpy(out, part, (size_t)t->wide * sizeof(float));
+		t->top[r] = top, t->sum[r] = sum;
+		return;
+	}
+	float m = top > t->top[r] || top != top ? top : t->top[r];
+	float old = exp_of(t->top[r] - m), new = exp_of(top - m);
+	vf a = vf_set(old), b = vf_set(new);
+	for (int32_t i = 0; i < t->wide; i += VW)
+		vf_store(out + i, vf_fma(vf_load(part + i), b, vf_load(out + i) * a));
+	float x = t->sum[r] * old, y = sum * new;
+	t->sum[r] = x + y;
+	t->top[r] = m;
+}
+
+/* set_ranges sets the range of positions that each row sees. */
+static void set_ranges(tile *t)
+{
+	for (int32_t r = 0; r < t->rows; r++)
+		t->low[r] = low(t, r), t->high[r] = high(t, r);
+}
+
+static void start(tile *t)
+{
+	const vapp_attention *a = t->a;
+	set_ranges(t);
+	memset(t->q, 0, (size_t)t->rows * t->wide * sizeof(float));
+	memset(t->k, 0, (size_t)t->wide * BLOCK * sizeof(float));
+	memset(t->v, 0, (size_t)BLOCK * t->wide * sizeof(float));
+	for (int32_t r = 0; r < t->rows; r++) {
+		int64_t row = (int64_t)(t->token + r / t->group) * a->heads + t->head * t->group + r % t->group;
+		memcpy(t->q + r * t->wide, a->q + row * t->dim, (size_t)t->dim * sizeof(float));
+	}
+	if (uses_bf16(t))
+		round_queries(t);
+}
+
+static void finish(const tile *t)
+{
+	const vapp_attention *a = t->a;
+	for (int32_t r = 0; r < t->rows; r++) {
+		int64_t row = (int64_t)(t->token + r / t->group) * a->heads + t->head * t->group + r % t->group;
+		float *y = a->y + row * t->dim, sum = t->sum[r], scale = 1;
+		const float *out = t->out + r * t->wide;
+		if (a->sinks) {
+			float sink = a->sinks[row % a->heads], m = sink > t->top[r] ? sink : t->top[r];
+			scale = exp_of(t->top[r] - m);
+			sum = sum * scale + exp_of(sink - m);
+		}
+		for (int32_t i = 0; i < t->dim; i++)
+			y[i] = out[i] * scale / sum;
+	}
+}
+
+/* span computes part, top and sum of every row for the span at `at`. */
+static void span(tile *t, int32_t at, float *top, float *sum)
+{
+	int32_t begin = within(t->from, at, at + SPAN), end = within(t->to, at, at + SPAN);
+	enter_span(t, begin, end);
+	if (uses_bf16(t)) {
+		bf16_span(t, begin, end, top, sum);
+		return;
+	}
+	score_span(t, begin, end);
+	for (int32_t r = 0; r < t->rows; r++) {
+		int32_t from, to;
+		sum[r] = 0, top[r] = -INFINITY;
+		if (seen(t, r, begin, end - begin, &from, &to))
+			top[r] = softmax_span(t->score + r * ROW, from, to, t->a->softcap, &sum[r]);
+	}
+	accumulate_pv_span(t, begin, end);
+}
+
+static void run(tile *t)
+{
+	start(t);
+	for (int32_t at = t->from / SPAN * SPAN; at < t->to; at += SPAN) {
+		float top[TILE], sum[TILE];
+		span(t, at, top, sum);
+		for (int32_t r = 0; r < t->rows; r++)
+			join(t, r, at, top[r], sum[r]);
+	}
+	finish(t);
+}
+
+static tile tile_of_part(const vapp_attention *a, int part)
+{
+	tile t;
+	t.a = a, t.seq = -1, t.head = 0, t.token = t.tokens = t.end = t.history = t.first_block = 0, t.now.seq = t.ahead.seq = -1;
+	t.codes_ready = 0, t.dim = a->pages.head_dim, t.group = a->heads / a->pages.kv_heads;
+	float *f = (float *)(a->work + a->work_bytes * part);
+	t.wide = (t.dim + 15) / 16 * 16;
+	t.q = f, f += TILE * t.wide;
+	t.k = f, f += t.wide * BLOCK;
+	t.v = f, f += t.wide * BLOCK;
+	t.score = f, f += TILE * ROW;
+	t.part = f, f += TILE * t.wide;
+	t.out = f, f += TILE * t.wide;
+	t.top = f, f += TILE;
+	t.sum = f;
+	return t;
+}
+
+/* reachable_positions returns how many positions of a sequence are in pages before the draft
+ * row. The pages up to the step's last position always exist. */
+static int32_t reachable_positions(const vapp_attention *a, int32_t seq)
+{
+	const vapp_pages *p = &a->pages;
+	int32_t pos = vapp_at(a->positions, a->accepted_row, a->by, seq), b = a->positions[a->first[seq + 1] - 1] / p->block + 1;
+	for (; b * p->block < pos; b++)
+		if (b >= p->width || p->table[(int64_t)seq * p->width + b] < 0)
+			return b * p->block;
+	return pos;
+}
+
+/* enter_sequence moves t to the rows of a sequence. */
+static void enter_sequence(tile *t, int32_t seq)
+{
+	const vapp_attention *a = t->a;
+	t->seq = seq;
+	t->begin = a->accepted_row ? seq : a->first[seq];
+	t->end = !a->accepted_row ? a->first[seq + 1] : a->accepted_row[seq] < 0 ? seq : seq + 1;
+	if (t->begin == t->end || a->bidirectional)
+		return;
+	t->history = a->accepted_row ? reachable_positions(a, seq) : a->positions[t->begin];
+	t->first_block = vapp_first_block(&a->pages, t->history);
+}
+
+/* next moves t to the next tile, or to the first one if t->seq is -1. It returns 0 at the end. */
+static int next(tile *t, int32_t seqs)
+{
+	const vapp_attention *a = t->a;
+	int32_t step = TILE / t->group, token = t->token + t->tokens;
+	while (t->seq < 0 || token >= t->end) {
+		if (t->seq + 1 >= seqs)
+			return 0;
+		enter_sequence(t, t->seq + 1);
+		token = t->begin;
+	}
+	int32_t left = t->end - token;
+	t->token = token;
+	t->tokens = left < step ? left : step;
+	t->rows = t->tokens * t->group;
+	t->from = low(t, 0) / BLOCK * BLOCK, t->to = high(t, t->rows - 1);
+	t->decode = t->tokens == 1 && t->to == t->history + 1 && t->rows <= 16 && t->dim % BLOCK == 0 && !a->rebuild && !a->bidirectional;
+	return 1;
+}
+
+/* cost estimates the work of a tile, for sharing among parts. Its unit has no other meaning. */
+static int64_t cost(const tile *t) { return (int64_t)(t->tokens + 1) * (t->to - t->from + 64); }
+
+static int32_t spans_of(const tile *t) { return (t->to + SPAN - 1) / SPAN - t->from / SPAN; }
+
+/* slot_floats returns the size of one span's result: part, top and sum of every row. */
+static int64_t slot_floats(const tile *t) { return ((int64_t)t->rows * (t->wide + 2) + 15) / 16 * 16; }
+
+/* splits_spans reports whether the tiles are too few for the threads and the results of all
+ * spans fit in a->shared. */
+static int splits_spans(const vapp_attention *a, const vapp_call *c)
+{
+	int32_t heads = a->pages.kv_heads, spans = 0;
+	int64_t tiles = 0, floats = 0;
+	tile t = tile_of_part(a, 0);
+	if (a->threads < 2)
+		return 0;
+	while (next(&t, c->rows[VAPP_SEQS])) {
+		tiles += heads;
+		floats += heads * spans_of(&t) * slot_floats(&t);
+		spans = spans_of(&t) > spans ? spans_of(&t) : spans;
+		if (tiles >= 4 * a->threads || floats * 4 > a->shared_bytes)
+			return 0;
+	}
+	return spans > 1;
+}
+
+/* A part does the pieces of work whose middle falls into its share of the total cost. A piece
+ * is a (sequence, tile of tokens, KV head) and, if spans are split, a span. */
+void VAPP_NAME(attention)(const void *args, const vapp_call *c)
+{
+	const vapp_attention *a = args;
+	tile t = tile_of_part(a, c->part);
+	int32_t heads = a->pages.kv_heads, seqs = c->rows[VAPP_SEQS];
+	int64_t total = 0, done = 0;
+	int split = splits_spans(a, c);
+	float *slot = (float *)a->shared;
+	tiles_begin();
+	while (next(&t, seqs))
+		total += cost(&t) * heads;
+	for (t.seq = -1, t.tokens = 0; next(&t, seqs);) {
+		int32_t begin = t.from / SPAN * SPAN;
+		int64_t w = cost(&t), size = slot_floats(&t), n = spans_of(&t);
+		for (t.head = 0; t.head < heads; t.head++) {
+			for (int32_t i = 0, started = 0; split && i < n; i++, slot += size) {
+				int64_t from = w * i / n, to = w * (i + 1) / n;
+				if ((done + (from + to) / 2) * c->parts / total != c->part)
+					continue;
+				if (!started++)
+					start(&t);
+				t.part = slot;
+				span(&t, begin + i * SPAN, slot + t.rows * t.wide, slot + t.rows * (t.wide + 1));
+			}
+			if (!split && (done + w / 2) * c->parts / total == c->part)
+				run(&t);
+			done += w;
+		}
+	}
+	tiles_end();
+}
+
+/* attention_join joins the results of split spans; if no span was split it does nothing. */
+void VAPP_NAME(attention_join)(const void *args, const vapp_call *c)
+{
+	const vapp_attention *a = args;
+	tile t = tile_of_part(a, c->part);
+	if (!splits_spans(a, c))
+		return;
+	float *slot = (float *)a->shared;
+	while (next(&t, c->rows[VAPP_SEQS])) {
+		int64_t size = slot_floats(&t), n = spans_of(&t), out = (int64_t)t.rows * t.wide;
+		int32_t begin = t.from / SPAN * SPAN;
+		set_ranges(&t);
+		for (t.head = 0; t.head < a->pages.kv_heads; t.head++, slot += size * n) {
+			t.out = slot, t.top = slot + out, t.sum = slot + out + t.rows;
+			for (int64_t i = 1; i < n; i++) {
+				t.part = slot + i * size;
+				for (int32_t r = 0; r < t.rows; r++)
+					join(&t, r, begin + (int32_t)i * SPAN, t.part[out + r], t.part[out + t.rows + r]);
+			}
+			finish(&t);
+		}
+	}
+}

@@ -1,9 +1,0 @@
-/* attention_bf16_amd64.c: attention with AVX-512 BF16, on pages of bf16. */
-#define VAPP_VECTOR 512
-#define VAPP_PAIRS
-#include "target_pairs.h"
-#include "vec.h"
-#undef VAPP_NAME
-#define VAPP_NAME(f) VAPP_JOIN(vapp_, VAPP_JOIN(f, _avx512bf16))
-#include "attention_body.h"
-#include "target_end.h"

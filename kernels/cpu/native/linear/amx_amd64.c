@@ -1,0 +1,7 @@
+/* amx_amd64.c: Linear with AMX, for all formats except F32 and F16; these use the exact kernel
+ * of AVX-512. */
+#include "amx_body.h"
+
+const vapp_linear_kernel *vapp_linear_amx(int format) {
+	return format == VAPP_F32 || format == VAPP_F16 ? vapp_linear_avx512(format) : &kernel;
+}

@@ -1,0 +1,239 @@
+/* panel.h: the memory layout of packed weights, for the kernels of Linear.
+ *
+ * A weight is cut into panels of 32 rows (outputs); the last one is padded. A panel is
+ * contiguous, with its elements in the order of k (inputs); lane = row − 32·panel:
+ *
+ *   F32    [k][32] float
+ *   F16    [k][32] half
+ *   BF16   [k/2][32][2]: pairs of neighbours in k, an odd end padded with zero
+ *   Q8_0   per 32 k: [32] half d, [32 k][32] int8
+ *   Q4_0   per 32 k: [32] half d, [4][32] dword; the low half of dword g has k 8·g+{0,2,4,6}
+ *          as its nibbles from the lowest on, the high half 8·g+{1,3,5,7}
+ *   Q4_1   per 32 k: [32] half d, [32] half m, dwords as Q4_0
+ *
+ *   other formats of GGUF: blocks.h
+ *
+ *   F8     [k/2][32][2] bytes, an odd end padded with zero
+ *   MXFP4  per 32 k: dwords as Q4_0
+ *   I8     [k][32] int8
+ *
+ * The scales of 8-bit floats and I8 follow the elements of a panel, as floats: [32] for
+ * VAPP_CHANNEL_SCALES, [k/128][32] for VAPP_BLOCK_SCALES, [k/128] for VAPP_PANEL_SCALES,
+ * [k/32][32] for VAPP_GROUP_SCALES. The exponents of MXFP4 follow as [k/32][32] bytes. All are
+ * padded to 64 bytes.
+ *
+ * So a panel needs little more memory than its elements, and one vector holds one k of 16 rows. */
+#ifndef VAPP_CPU_LINEAR_PANEL_H
+#define VAPP_CPU_LINEAR_PANEL_H
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "../shared/inline.h"
+#include "../shared/linear.h"
+#include "blocks.h"
+
+enum {
+	PANEL = 32,  /* rows of a weight in a panel */
+	KBLOCK = 128, /* k unpacked at once: a block of floats and its x stay in L1 */
+	TILE_ROWS = 16, /* AMX: rows of x, and lanes, in a tile of sums */
+	TILE_K = 32,    /* AMX: k's in a tile of operands */
+	KTILES = 8,     /* AMX: tiles of k unpacked at once */
+	DECODE_ROWS = 4,        /* AVX512-BF16: at most so many rows read packed weights directly */
+	XGROUP = 16,    /* AVX512-BF16: the smallest number of k's in a group */
+	PAIR_RUN = 512, /* AVX512-BF16: k's unpacked at once, with tables, scales and minima */
+	PAIR_WORK_BYTES = 384 + PAIR_RUN * PANEL * 2 + 2 * PAIR_RUN / XGROUP * PANEL * 4,
+	SCALE_K = 128, /* k's that share a scale of an 8-bit float, or of I8 except with VAPP_GROUP_SCALES */
+	MX_K = 32      /* k's that share an exponent of MXFP4, or a scale of Q8_0 and Q4_0 */
+};
+
+/* panel_k returns the bytes of n k's (whole blocks or pairs) of a panel. */
+INLINE int64_t panel_k(int32_t format, int64_t n) {
+	switch (format % VAPP_SCALES) {
+	case VAPP_F32: return n * 128;
+	case VAPP_F16: return n * 64;
+	case VAPP_BF16: return (n + 1) / 2 * 128;
+	case VAPP_Q8_0: return n / 32 * 1088;
+	case VAPP_I8: return n * 32;
+	case VAPP_F8_E4M3:
+	case VAPP_F8_E5M2: return (n + 1) / 2 * 64;
+	case VAPP_Q4_0: return n / 32 * 576;
+	case VAPP_MXFP4: return n / 32 * 512;
+	case VAPP_Q4_1: return n / 32 * 640;
+	default: return blocks_bytes(blocks_of(format), n);
+	}
+}
+
+/* group_k returns how many k's are summed before the sum is scaled; 0: the weights are scaled
+ * when they are unpacked. */
+INLINE int64_t group_k(int32_t format) {
+	switch (format % VAPP_SCALES) {
+	case VAPP_I8: return format / VAPP_SCALES == VAPP_GROUP_SCALES ? MX_K : SCALE_K;
+	case VAPP_F8_E4M3:
+	case VAPP_F8_E5M2: return SCALE_K;
+	case VAPP_Q8_0:
+	case VAPP_Q4_0:
+	case VAPP_MXFP4: return MX_K;
+	default: return 0;
+	}
+}
+
+/* scales_first reports whether a group's scales precede its elements: one stream of memory
+ * reads faster than two. */
+INLINE int scales_first(int32_t format) { return format == VAPP_Q8_0 || format == VAPP_Q4_0; }
+
+/* group_step returns the bytes from one group's scales to the next group's. */
+INLINE int64_t group_step(int32_t format) {
+	if (format == VAPP_MXFP4) return PANEL;
+	if (scales_first(format)) return panel_k(format, MX_K);
+	switch (format / VAPP_SCALES) {
+	case VAPP_GROUP_SCALES:
+	case VAPP_BLOCK_SCALES: return PANEL * 4;
+	case VAPP_PANEL_SCALES: return 4;
+	default: return 0;
+	}
+}
+
+/* panel_bytes returns the bytes of a panel of `in` k's and its scales. */
+INLINE int64_t panel_bytes(int32_t format, int64_t in) {
+	int64_t group = group_k(format), scales = 0;
+	if (format / VAPP_SCALES == VAPP_CHANNEL_SCALES)
+		scales = PANEL * 4;
+	else if (group && !scales_first(format))
+		scales = (in + group - 1) / group * group_step(format);
+	return panel_k(format, in) + (scales + 63) / 64 * 64;
+}
+
+INLINE const uint8_t *panel_at(const vapp_linear *a, int64_t panel) {
+	return (const uint8_t *)a->w + panel * panel_bytes(a->format, a->in);
+}
+
+/* scales_at returns the scales of the group that begins at k0. */
+INLINE const uint8_t *scales_at(const vapp_linear *a, int64_t panel, int64_t k0) {
+	int64_t group = group_k(a->format);
+	if (scales_first(a->format)) return panel_at(a, panel) + panel_k(a->format, k0);
+	return group ? panel_at(a, panel) + panel_k(a->format, a->in) + k0 / group * group_step(a->format) : NULL;
+}
+
+INLINE int64_t panels_of(const vapp_linear *a) { return (a->out + PANEL - 1) / PANEL; }
+
+/* A grid cuts a product into units: panels × chunks of row tiles. A part computes the units of
+ * [next, last), panel by panel. Rows are cut only if there are too few panels to keep the parts
+ * busy. */
+typedef struct {
+	int64_t chunks, tiles, units, next, last;
+	int parts;
+} linear_grid;
+
+INLINE linear_grid grid_of(const vapp_linear *a, int tile, int part, int parts) {
+	linear_grid g = {.chunks = 1, .tiles = ((int64_t)a->rows + tile - 1) / tile, .parts = parts};
+	int64_t panels = panels_of(a);
+	if (panels < 4 * (int64_t)parts && panels > 0) {
+		g.chunks = (4 * (int64_t)parts + panels - 1) / panels;
+		if (g.chunks > g.tiles) g.chunks = g.tiles;
+	}
+	g.units = panels * g.chunks;
+	if (a->taken) return g;
+	g.next = g.units * part / parts;
+	g.last = g.units * (part + 1) / parts;
+	return g;
+}
+
+/* linear_take gives a part its next units: half of its equal share of those that are left. So
+ * streams of memory are long, and the parts end together even if one of them is slow. */
+INLINE int linear_take(const vapp_linear *a, linear_grid *g) {
+	if (!a->taken) return 0;
+	int64_t from = __atomic_load_n(a->taken, __ATOMIC_RELAXED), n;
+	do {
+		if (from >= g->units) return 0;
+		n = (g->units - from + 2 * g->parts - 1) / (2 * g->parts);
+		if (n % 2 && from + n < g->units) n++; /* pairs of panels */
+	} while (!__atomic_compare_exchange_n(a->taken, &from, from + n, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	g->next = from;
+	g->last = from + n;
+	return 1;
+}
+
+/* linear_unit returns a part's next unit, or -1. */
+INLINE int64_t linear_unit(const vapp_linear *a, linear_grid *g) {
+	return g->next < g->last || linear_take(a, g) ? g->next++ : -1;
+}
+
+/* half_float converts IEEE binary16 exactly. */
+INLINE float half_float(uint16_t h) {
+	uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = h & 0x7fff, bits;
+	float f;
+	if (rest >= 0x7c00) {
+		bits = sign | 0x7f800000 | (rest & 0x3ff) << 13;
+	} else if (rest >= 0x0400) {
+		bits = sign | ((rest << 13) + 0x38000000);
+	} else { /* subnormal: rest · 2⁻²⁴ */
+		f = (float)rest * 0x1p-24f;
+		memcpy(&bits, &f, 4);
+		bits |= sign;
+	}
+	memcpy(&f, &bits, 4);
+	return f;
+}
+
+INLINE float bf16_float(uint16_t h) {
+	uint32_t bits = (uint32_t)h << 16;
+	float f;
+	memcpy(&f, &bits, 4);
+	return f;
+}
+
+INLINE uint16_t load16(const uint8_t *p) {
+	uint16_t v;
+	memcpy(&v, p, 2);
+	return v;
+}
+
+/* nibble_at returns the bit where the nibble of the j-th of a dword's eight k's begins. */
+INLINE int nibble_at(int j) { return j % 2 * 16 + j / 2 * 4; }
+
+INLINE float load_float(const uint8_t *p) {
+	float f;
+	memcpy(&f, p, 4);
+	return f;
+}
+
+/* float8_half returns the half whose bits hold an 8-bit float; for E4M3 its value is 2⁻⁸ of the
+ * number. NaNs of E4M3 are refused when weights are packed. */
+INLINE uint16_t float8_half(int32_t format, uint8_t b) {
+	if (format % VAPP_SCALES == VAPP_F8_E5M2) return (uint16_t)(b << 8);
+	return (uint16_t)((b & 0x80) << 8 | (b & 0x7f) << 7);
+}
+
+INLINE float float8_unit(int32_t format) { return format % VAPP_SCALES == VAPP_F8_E4M3 ? 0x1p8f : 1; }
+
+/* exponent_float returns 2^(e−127), e below 255. */
+INLINE float exponent_float(uint8_t e) {
+	uint32_t bits = e ? (uint32_t)e << 23 : 0x400000;
+	float f;
+	memcpy(&f, &bits, 4);
+	return f;
+}
+
+/* group_scale returns the factor for the sum of a group's raw products. */
+INLINE float group_scale(int32_t format, const uint8_t *scales, int lane) {
+	if (format == VAPP_MXFP4) return exponent_float(scales[lane]);
+	if (scales_first(format)) return half_float(load16(scales + lane * 2));
+	switch (format / VAPP_SCALES) {
+	case VAPP_NO_SCALES: return float8_unit(format);
+	case VAPP_PANEL_SCALES: return load_float(scales) * float8_unit(format);
+	default: return load_float(scales + lane * 4) * float8_unit(format);
+	}
+}
+
+/* vapp_linear_row unpacks one row; all variants use it. */
+void vapp_linear_row(const void *w, int32_t format, int32_t in, int32_t out, int32_t r, float *dst);
+
+const vapp_linear_kernel *vapp_linear_generic(int format);
+const vapp_linear_kernel *vapp_linear_avx2(int format);
+const vapp_linear_kernel *vapp_linear_avx512(int format);
+const vapp_linear_kernel *vapp_linear_bf16(int format);
+const vapp_linear_kernel *vapp_linear_amx(int format);
+const vapp_linear_kernel *vapp_linear_amx_soft(int format);
+
+#endif

@@ -1,8 +1,0 @@
-/* linear_amx_soft_amd64.c: the AMX kernel on tiles in memory, for tests on machines
- * without tile registers. It needs the other instructions of VAPP_AMX. */
-#define VAPP_SOFT_TILES
-#include "linear_amx_body.h"
-
-const vapp_linear_kernel *vapp_linear_amx_soft(int format) {
-	return format == VAPP_F32 || format == VAPP_F16 ? vapp_linear_avx512(format) : &kernel;
-}

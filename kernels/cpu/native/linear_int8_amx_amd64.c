@@ -1,8 +1,0 @@
-/* linear_int8_amx_amd64.c: Linear on int8 activations with AMX-INT8; a CPU that has not VNNI too
- * takes vectors, which give the same bits. */
-#include "linear_int8_amx_body.h"
-
-const vapp_linear_kernel *vapp_linear_int8_amx(int format) {
-	if (!int8_format(format)) return NULL;
-	return __builtin_cpu_supports("avx512vnni") ? &kernel : vapp_linear_int8_avx512(format);
-}

@@ -1,4 +1,0 @@
-/* linear_w8a8_amx_amd64.c: linear_w8a8.h with AMX-INT8. */
-#include "linear_w8a8_amx_body.h"
-
-const vapp_linear_kernel *vapp_linear_w8a8_amx(void) { return &kernel; }

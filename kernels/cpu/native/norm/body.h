@@ -1,0 +1,160 @@
+/* body.h: norms and rotary embedding. */
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "../shared/act.h"
+#include "../shared/kernels.h"
+#include "../shared/vec.h"
+
+/* inverse_rms returns 1 / sqrt(mean(r²) + eps); the squares are summed in double. */
+static inline float inverse_rms(const float *r, int64_t n, float eps)
+{
+	double sums[VW] = {0}, sum = 0;
+	for (int64_t i = 0; i < n; i += VW) {
+		vf v = vf_head(r + i, n - i);
+		vf_add_doubles(sums, v * v);
+	}
+	for (int i = 0; i < VW; i++)
+		sum += sums[i];
+	return (float)(1 / sqrt(sum / (double)n + (double)eps));
+}
+
+/* rms writes r · inv · (offset + w), or r · inv if w is NULL. */
+static inline void rms(const float *r, const float *w, int64_t n, float offset, float inv, float *y)
+{
+	for (int64_t i = 0; i < n; i += VW) {
+		vf v = vf_head(r + i, n - i) * vf_set(inv);
+		if (w)
+			v = (vf_set(offset) + vf_head(w + i, n - i)) * v;
+		vf_put(y + i, v, n - i);
+	}
+}
+
+/* layer_norm subtracts the mean first and adds the bias last. */
+static void layer_norm(const vapp_norm *a, const float *r, int64_t n, float *y)
+{
+	double sums[VW] = {0}, sum = 0;
+	for (int64_t i = 0; i < n; i += VW)
+		vf_add_doubles(sums, vf_head(r + i, n - i));
+	for (int i = 0; i < VW; i++)
+		sum += sums[i];
+	float mean = (float)(sum / (double)n);
+	sum = 0;
+	memset(sums, 0, sizeof sums);
+	for (int64_t i = 0; i < n; i += VW) {
+		vf d = vf_head(r + i, n - i) - vf_set(mean);
+		if (n - i < VW) { /* columns past the end do not count */
+			float f[VW] = {0};
+			vf_put(f, d, n - i);
+			d = vf_load(f);
+		}
+		vf_add_doubles(sums, d * d);
+	}
+	for (int i = 0; i < VW; i++)
+		sum += sums[i];
+	vf inv = vf_set((float)(1 / sqrt(sum / (double)n + (double)a->eps)));
+	for (int64_t i = 0; i < n; i += VW) {
+		vf v = (vf_head(r + i, n - i) - vf_set(mean)) * inv;
+		vf w = vf_set(1), b = vf_set(0);
+		if (a->w)
+			w = vf_head(a->w + i, n - i);
+		if (a->bias)
+			b = vf_head(a->bias + i, n - i);
+		vf_put(y + i, vf_fma(v, w, b), n - i);
+	}
+}
+
+void VAPP_NAME(norm)(const void *args, const vapp_call *c)
+{
+	const vapp_norm *a = args;
+	int64_t from, to, n = a->cols;
+	vapp_share((int64_t)c->rows[a->symbol] * a->segments, c, &from, &to);
+	for (int64_t t = from; t < to; t++) {
+		const float *x = a->x + t * n, *r = x;
+		float *y = a->y + t * n;
+		if (a->residual) {
+			float *s = a->residual + t * n;
+			for (int64_t i = 0; i < n; i += VW)
+				vf_put(s + i, vf_head(s + i, n - i) + vf_head(x + i, n - i), n - i);
+			r = s;
+		}
+		if (a->plain)
+			layer_norm(a, r, n, y);
+		else
+			rms(r, a->w, n, a->offset, inverse_rms(r, n, a->eps), y);
+		if (a->scale != 0)
+			for (int64_t i = 0; i < n; i += VW)
+				vf_put(y + i, vf_head(y + i, n - i) * vf_set(a->scale), n - i);
+		if (a->gate)
+			for (int64_t i = 0; i < n; i += VW)
+				vf_put(y + i, vf_head(y + i, n - i) * vf_silu(vf_head(a->gate + t * n + i, n - i)), n - i);
+	}
+}
+
+/* rotate rotates a vector of pairs (a, b). Every product is rounded, as in the oracle. */
+static inline vf rotate(vf a, vf b, vf cos, vf sin, float sign)
+{
+	vf p = a * cos, q = b * sin * vf_set(sign);
+	vf_apart(p);
+	vf_apart(q);
+	return p + q;
+}
+
+/* rotate_head rotates one head x into y, which is F32 or (format) narrower. */
+static void rotate_head(const float *x, const float *angles, int32_t rotary, int32_t dim, int32_t format, uint8_t *y)
+{
+	int64_t e = vapp_element(format);
+	int32_t h = rotary / 2;
+	for (int32_t i = 0; i < h; i += VW) {
+		int n = h - i < VW ? h - i : VW;
+		vf a = vf_head(x + i, n), b = vf_head(x + h + i, n);
+		vf cos = vf_head(angles + i, n), sin = vf_head(angles + h + i, n);
+		vf_narrow(format, y + i * e, rotate(a, b, cos, sin, -1), n);
+		vf_narrow(format, y + (h + i) * e, rotate(b, a, cos, sin, 1), n);
+	}
+	for (int32_t i = 2 * h; i < dim; i += VW) {
+		int n = dim - i < VW ? dim - i : VW;
+		vf_narrow(format, y + i * e, vf_head(x + i, n), n);
+	}
+}
+
+/* normalize_head returns the head normalized in buffer, or x itself without a norm. */
+static inline const float *normalize_head(const vapp_rope *a, const float *x, const float *w, int ones, float *buffer)
+{
+	if (!w && !ones)
+		return x;
+	rms(x, w, a->head_dim, a->offset, inverse_rms(x, a->head_dim, a->eps), buffer);
+	return buffer;
+}
+
+/* A unit is a head of Q, with its gate, or one of K and V. */
+void VAPP_NAME(rope)(const void *args, const vapp_call *c)
+{
+	const vapp_rope *a = args;
+	int64_t from, to, d = a->head_dim, e = vapp_element(a->format), heads = a->heads, kv = a->kv_heads;
+	int64_t step = a->gate ? 2 : 1, width = (heads * step + kv * (a->shared ? 1 : 2)) * d;
+	float buffer[VAPP_ATTENTION_DIM];
+	vapp_share(c->rows[a->symbol] * (heads + kv), c, &from, &to);
+	for (int64_t u = from; u < to; u++) {
+		int64_t t = u / (heads + kv), h = u % (heads + kv);
+		const float *x = a->qkv + t * width, *angles = a->angles + t * a->rotary;
+		if (h < heads) {
+			x += h * step * d;
+			if (a->gate)
+				memcpy(a->gate + (t * heads + h) * d, x + d, (size_t)d * 4);
+			x = normalize_head(a, x, a->wq, 0, buffer);
+			rotate_head(x, angles, a->rotary, a->head_dim, VAPP_F32, (uint8_t *)(a->q + (t * heads + h) * d));
+			continue;
+		}
+		h -= heads;
+		const float *k = x + (heads * step + h) * d, *v = a->shared ? k : k + kv * d;
+		uint8_t *ky = (uint8_t *)a->k + (t * kv + h) * d * e, *vy = (uint8_t *)a->v + (t * kv + h) * d * e;
+		rotate_head(normalize_head(a, k, a->wk, 0, buffer), angles, a->rotary, a->head_dim, a->format, ky);
+		v = normalize_head(a, v, NULL, a->norm_v, buffer);
+		for (int64_t i = 0; i < d; i += VW) {
+			int n = d - i < VW ? (int)(d - i) : VW;
+			vf_narrow(a->format, vy + i * e, vf_head(v + i, n), n);
+		}
+	}
+}

@@ -1,0 +1,257 @@
+#include <math.h>
+#include <string.h>
+
+#include "../shared/kernels.h"
+
+/* The ops that need no instruction set of their own. */
+
+void vapp_op_tokens(const void *args, const vapp_call *c)
+{
+	const vapp_tokens *a = args;
+	int64_t from, to;
+	vapp_share(c->rows[VAPP_PER_TOKEN], c, &from, &to);
+	for (int64_t t = from; t < to; t++) {
+		int32_t id = a->ids[t];
+		if (id < 0)
+			id = -1 - id < a->samples ? a->sampled[-1 - id] : 0;
+		/* A row that failed has no token; its sequence ends with this step. */
+		a->out[t] = id < 0 || id >= a->vocab ? 0 : id;
+	}
+}
+
+/* slot returns the page where a position of a sequence is stored (backend.KVClass.StoreEntry),
+ * and sets *at to its slot. It returns NULL if the position has no page, or if its block leaves
+ * the window by the end of the step. */
+static uint8_t *slot(const vapp_pages *p, const int32_t *positions, const int32_t *first, int32_t seq, int32_t pos, int32_t *at)
+{
+	int32_t b = pos / p->block;
+	if (p->window) {
+		b -= vapp_first_block(p, positions[first[seq + 1] - 1] + 1);
+		if (b < 0)
+			return NULL;
+		b += p->width / 2;
+	}
+	int32_t page = b < p->width ? p->table[(int64_t)seq * p->width + b] : -1;
+	*at = pos % p->block;
+	return page < 0 ? NULL : vapp_page(p, page);
+}
+
+void vapp_op_store_tokens(const void *args, const vapp_call *c)
+{
+	const vapp_store_tokens *a = args;
+	int64_t from, to;
+	vapp_share(c->rows[VAPP_PER_TOKEN], c, &from, &to);
+	for (int64_t t = from; t < to; t++) {
+		int32_t at;
+		uint8_t *page = slot(&a->pages, a->positions, a->first, a->seq[t], a->positions[t], &at);
+		if (page)
+			memcpy(page + a->pages.k + (int64_t)at * 4, &a->ids[t], 4);
+	}
+}
+
+static int64_t row_bytes(int32_t format, int64_t n)
+{
+	switch (format) {
+	case VAPP_F32:
+		return n * 4;
+	case VAPP_Q8_0:
+		return n / 32 * 34;
+	case VAPP_Q4_0:
+		return n / 32 * 18;
+	case VAPP_Q4_1:
+		return n / 32 * 20;
+	case VAPP_Q4_K:
+		return n / 256 * 144;
+	case VAPP_Q5_0:
+		return n / 32 * 22;
+	case VAPP_Q5_1:
+		return n / 32 * 24;
+	case VAPP_Q2_K:
+		return n / 256 * 84;
+	case VAPP_Q3_K:
+		return n / 256 * 110;
+	case VAPP_Q5_K:
+		return n / 256 * 176;
+	case VAPP_IQ4_NL:
+		return n / 32 * 18;
+	case VAPP_Q6_K:
+		return n / 256 * 210;
+	}
+	return n * 2;
+}
+
+void vapp_op_embed(const void *args, const vapp_call *c)
+{
+	const vapp_embed *a = args;
+	int64_t from, to, bytes = row_bytes(a->format, a->cols);
+	vapp_share(c->rows[a->symbol], c, &from, &to);
+	for (int64_t t = from; t < to; t++) {
+		float *y = a->y + t * a->cols;
+		int32_t id = a->ids[t] - a->row0;
+		if (id < 0 || id >= a->rows) {
+			memset(y, 0, (size_t)a->cols * 4);
+			continue;
+		}
+		if (a->row)
+			a->row(a->table, a->format, a->cols, a->rows, id, y);
+		else
+			vapp_dequantize(a->format, (const uint8_t *)a->table + id * bytes, a->cols, y);
+		if (a->scale != 1)
+			for (int32_t i = 0; i < a->cols; i++)
+				y[i] *= a->scale;
+	}
+}
+
+void vapp_op_angles(const void *args, const vapp_call *c)
+{
+	const vapp_angles *a = args;
+	int64_t from, to;
+	vapp_share(c->rows[a->accepted_row ? VAPP_SEQS : VAPP_PER_TOKEN], c, &from, &to);
+	for (int64_t t = from; t < to; t++) {
+		int32_t at = vapp_at(a->positions, a->accepted_row, a->by, t);
+		float *y = a->y + t * 2 * a->half, pos = at < 0 ? 0 : (float)at;
+		for (int32_t i = 0; i < a->half; i++) {
+			float x = pos * a->freq[i]; /* rounded to float, as in transformers */
+			y[i] = (float)cos((double)x) * a->scale;
+			y[a->half + i] = (float)sin((double)x) * a->scale;
+		}
+	}
+}
+
+/* store_part stores the rotated dimensions of a key. */
+static void store_part(uint8_t *dst, const uint8_t *src, const vapp_pages *p)
+{
+	int64_t e = vapp_element(p->format), half = p->key_dim / 2;
+	for (int32_t h = 0; h < p->kv_heads; h++, src += p->head_dim * e)
+		for (int32_t i = 0; i < p->key_dim; i++, dst += p->block * e)
+			memcpy(dst, src + (i < half ? i : p->head_dim / 2 + i - half) * e, (size_t)e);
+}
+
+static void store_key(uint8_t *dst, const uint8_t *src, const vapp_pages *p)
+{
+	int64_t n = (int64_t)p->kv_heads * p->head_dim;
+	if (p->key_dim < p->head_dim) {
+		store_part(dst, src, p);
+		return;
+	}
+	switch (vapp_element(p->format)) {
+	case 4:
+		for (int64_t i = 0; i < n; i++)
+			memcpy(dst + i * p->block * 4, src + i * 4, 4);
+		return;
+	case 2:
+		for (int64_t i = 0; i < n; i++)
+			memcpy(dst + i * p->block * 2, src + i * 2, 2);
+		return;
+	default:
+		for (int64_t i = 0; i < n; i++)
+			dst[i * p->block] = src[i];
+	}
+}
+
+void vapp_op_store_kv(const void *args, const vapp_call *c)
+{
+	const vapp_store_kv *a = args;
+	const vapp_pages *p = &a->pages;
+	int64_t from, to, e = vapp_element(p->format), d = e * p->head_dim, n = d * p->kv_heads;
+	vapp_share(c->rows[a->accepted_row ? VAPP_SEQS : VAPP_PER_TOKEN], c, &from, &to);
+	for (int64_t t = from; t < to; t++) {
+		int32_t at, pos = vapp_at(a->positions, a->accepted_row, a->by, t), seq = a->accepted_row ? (int32_t)t : a->seq[t];
+		uint8_t *page = pos < 0 ? NULL : slot(p, a->positions, a->first, seq, pos, &at);
+		if (!page)
+			continue;
+		store_key(page + p->k + at * e, (const uint8_t *)a->k + t * n, p);
+		for (int32_t h = 0; h < p->kv_heads; h++)
+			memcpy(page + p->v + ((int64_t)h * p->block + at) * d, (const uint8_t *)a->v + t * n + h * d, (size_t)d);
+	}
+}
+
+void vapp_op_gather(const void *args, const vapp_call *c)
+{
+	const vapp_gather *a = args;
+	int64_t from, to;
+	vapp_share(c->rows[VAPP_PER_SAMPLE], c, &from, &to);
+	for (int64_t i = from; i < to; i++)
+		memcpy(a->y + i * a->bytes, a->x + a->rows[i] * a->bytes, (size_t)a->bytes);
+}
+
+/* A sequence without tokens keeps its row of y. */
+void vapp_op_gather_last(const void *args, const vapp_call *c)
+{
+	const vapp_gather_last *a = args;
+	int64_t from, to;
+	vapp_share(c->rows[VAPP_SEQS], c, &from, &to);
+	for (int64_t s = from; s < to; s++)
+		if (a->first[s + 1] > a->first[s])
+			memcpy(a->y + s * a->bytes, a->x + (a->first[s + 1] - 1) * a->bytes, (size_t)a->bytes);
+}
+
+void vapp_op_concat(const void *args, const vapp_call *c)
+{
+	const vapp_concat *a = args;
+	int64_t from, to, n = a->a_cols, m = a->b_cols;
+	vapp_share(c->rows[a->symbol], c, &from, &to);
+	for (int64_t t = from; t < to; t++) {
+		memcpy(a->y + t * (n + m), a->a + t * n, (size_t)n * 4);
+		memcpy(a->y + t * (n + m) + n, a->b + t * m, (size_t)m * 4);
+	}
+}
+
+/* pick inserts expert e into the k best so far; among equals the earlier expert stays first. */
+static void pick(const float *x, int32_t e, int32_t *ids, int32_t k, int32_t top)
+{
+	int32_t at = k;
+	while (at > 0 && x[e] > x[ids[at - 1]])
+		at--;
+	if (at == top)
+		return;
+	for (int32_t i = k < top ? k : top - 1; i > at; i--)
+		ids[i] = ids[i - 1];
+	ids[at] = e;
+}
+
+/* The softmax runs in double, as in the oracle: a row is short. */
+void vapp_op_route(const void *args, const vapp_call *c)
+{
+	const vapp_route *a = args;
+	int64_t from, to;
+	vapp_share(c->rows[a->symbol], c, &from, &to);
+	for (int64_t t = from; t < to; t++) {
+		const float *x = a->logits + t * a->experts;
+		int32_t *ids = a->ids + t * a->top;
+		float *w = a->weights + t * a->top;
+		double sum = 0;
+		for (int32_t e = 0; e < a->experts; e++)
+			pick(x, e, ids, e < a->top ? e : a->top, a->top);
+		for (int32_t k = 0; k < a->top; k++)
+			sum += exp((double)x[ids[k]] - (double)x[ids[0]]);
+		for (int32_t k = 0; k < a->top; k++) {
+			w[k] = (float)(exp((double)x[ids[k]] - (double)x[ids[0]]) / sum);
+			if (a->scale)
+				w[k] *= a->scale[ids[k]];
+		}
+	}
+}
+
+void vapp_op_linear_prepare(const void *args, const vapp_call *c)
+{
+	const vapp_linear_op *o = args;
+	vapp_linear a = o->a;
+	a.rows = c->rows[o->symbol];
+	if (a.rows < o->kernel->prepare_rows || a.rows == 0)
+		return;
+	a.work = (uint8_t *)o->a.work + o->work_stride * c->part;
+	o->kernel->prepare(&a, c->part, c->parts);
+}
+
+void vapp_op_linear(const void *args, const vapp_call *c)
+{
+	const vapp_linear_op *o = args;
+	vapp_linear a = o->a;
+	a.rows = c->rows[o->symbol];
+	if (a.rows == 0)
+		return;
+	a.work = (uint8_t *)o->a.work + o->work_stride * c->part;
+	a.taken = c->taken;
+	o->kernel->run(&a, c->part, c->parts);
+}

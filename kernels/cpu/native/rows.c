@@ -1,2 +1,0 @@
-#define VAPP_VECTOR 0
-#include "rows_body.h"

@@ -1,0 +1,2 @@
+#define VAPP_VECTOR 0
+#include "body.h"

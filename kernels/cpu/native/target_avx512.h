@@ -1,9 +1,0 @@
-/* target_avx512.h: what follows is compiled for VAPP_AVX512. */
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c"))), apply_to = function)
-#else
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")
-#pragma GCC optimize("O3")
-#endif
-#include <immintrin.h>
