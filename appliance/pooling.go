@@ -9,12 +9,12 @@ import (
 var poolings = map[string]engine.Pool{"LAST": engine.PoolLast, "MEAN": engine.PoolMean, "CLS": engine.PoolFirst, "ALL": engine.PoolAll}
 
 // pooling is what the model gives in place of text; nil: it generates.
-func (p *Prepared) pooling() *chat.Pooling {
+func (p *Prepared) pooling() *chat.PoolingConfig {
 	q := p.Model.Pooling
 	if q == nil {
 		return nil
 	}
-	return &chat.Pooling{
+	return &chat.PoolingConfig{
 		Task: q.Task, How: poolings[q.Type], Width: p.Plan.Account.Reservation.Step.Emit, Normalize: q.Normalize, Activation: q.Activation, Labels: q.Labels,
 		Chosen: len(q.Tokens) > 0, Matryoshka: q.Matryoshka, Dimensions: q.Dimensions, AtOnce: p.Plan.Options.MaxNumSeqs,
 	}

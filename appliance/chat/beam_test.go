@@ -96,8 +96,8 @@ func beams(o *oracle) *chat.Service {
 	return chat.New(cfg)
 }
 
-// said are the replies to an Ask.
-func said(t *testing.T, s *chat.Service, a chat.Ask) []chat.Reply {
+// said are the replies to an RequestParams.
+func said(t *testing.T, s *chat.Service, a chat.RequestParams) []chat.Reply {
 	t.Helper()
 	run, err := start(t, s, a, chattest.Settings())
 	if err != nil {
@@ -110,8 +110,8 @@ func said(t *testing.T, s *chat.Service, a chat.Ask) []chat.Reply {
 	return out
 }
 
-func beamAsk(n, most int, penalty float64) chat.Ask {
-	return chat.Ask{
+func beamAsk(n, most int, penalty float64) chat.RequestParams {
+	return chat.RequestParams{
 		Prompts: []chat.Prompt{{Tokens: []int32{65, 66}}}, N: n, Beam: true, LengthPenalty: penalty,
 		Sampling: chat.Sampling{MaxTokens: &most}, SkipSpecialTokens: true,
 	}

@@ -25,7 +25,7 @@ func TestDeveloperTools(t *testing.T) {
 	}
 	const want = "<|start|>developer<|message|># Instructions\n\nBe brief.\n\n# Tools\n\n## functions\n\nnamespace functions {\n\n"
 	for _, own := range [][]json.RawMessage{nil, {tool("f")}} {
-		a := chat.Ask{Chat: &chat.Conversation{
+		a := chat.RequestParams{Chat: &chat.Conversation{
 			Messages: []chat.Message{
 				{Role: "developer", Text: "Be brief.", HasContent: true, Tools: []json.RawMessage{tool("g")}}, {Role: "user", Text: "hi", HasContent: true},
 			},

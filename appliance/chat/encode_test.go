@@ -96,7 +96,7 @@ func TestTextWorkers(t *testing.T) {
 	errs := make(chan error, requests)
 	for range requests {
 		go func() {
-			_, err := svc.Tokenize(ctx, chat.TokenizeAsk{Text: "x"}, &set)
+			_, err := svc.Tokenize(ctx, chat.TokenizeParams{Text: "x"}, &set)
 			errs <- err
 		}()
 	}
@@ -127,7 +127,7 @@ func TestTextWorkers(t *testing.T) {
 		for range g.started {
 		}
 	}()
-	out, err := svc.Tokenize(context.Background(), chat.TokenizeAsk{Text: "x"}, &set)
+	out, err := svc.Tokenize(context.Background(), chat.TokenizeParams{Text: "x"}, &set)
 	if err != nil || out.Count != 3*windows {
 		t.Errorf("%v %v", out, err)
 	}
@@ -142,7 +142,7 @@ func TestTextWorkersShare(t *testing.T) {
 	var over atomic.Int32
 	ask := func(text string) {
 		all.Go(func() {
-			if _, err := svc.Tokenize(context.Background(), chat.TokenizeAsk{Text: text}, &set); err != nil {
+			if _, err := svc.Tokenize(context.Background(), chat.TokenizeParams{Text: text}, &set); err != nil {
 				t.Error(err)
 			}
 			over.Add(1)
@@ -178,7 +178,7 @@ func TestTextRefused(t *testing.T) {
 	long := strings.Repeat("7", 64*longest+1)
 	conversation := &chat.Conversation{Messages: []chat.Message{{Role: "user", Text: strings.Repeat(long, 4), HasContent: true}}, AddGenerationPrompt: true}
 	ctx, minus := context.Background(), -1
-	start := func(a chat.Ask) error {
+	start := func(a chat.RequestParams) error {
 		a.N = 1
 		r, err := chat.NewRequest(a, &set)
 		if err == nil {
@@ -190,24 +190,26 @@ func TestTextRefused(t *testing.T) {
 		do   func() error
 		kind chat.Kind
 	}{
-		"a prompt":            {func() error { return start(chat.Ask{Prompts: text(long)}) }, chat.TooLong},
-		"a second prompt":     {func() error { return start(chat.Ask{Prompts: append(text("ab"), text(long)...)}) }, chat.TooLong},
-		"echo of many tokens": {func() error { return start(chat.Ask{Prompts: []chat.Prompt{{Tokens: make([]int32, 65)}}, Echo: true}) }, chat.TooLong},
-		"a truncated prompt":  {func() error { return start(chat.Ask{Prompts: text(long), Truncate: &minus}) }, chat.TooLong},
-		"a chat":              {func() error { return start(chat.Ask{Chat: conversation}) }, chat.TooLong},
-		"a truncated chat":    {func() error { return start(chat.Ask{Chat: conversation, Truncate: &minus}) }, chat.TooLong},
+		"a prompt":        {func() error { return start(chat.RequestParams{Prompts: text(long)}) }, chat.TooLong},
+		"a second prompt": {func() error { return start(chat.RequestParams{Prompts: append(text("ab"), text(long)...)}) }, chat.TooLong},
+		"echo of many tokens": {func() error {
+			return start(chat.RequestParams{Prompts: []chat.Prompt{{Tokens: make([]int32, 65)}}, Echo: true})
+		}, chat.TooLong},
+		"a truncated prompt": {func() error { return start(chat.RequestParams{Prompts: text(long), Truncate: &minus}) }, chat.TooLong},
+		"a chat":             {func() error { return start(chat.RequestParams{Chat: conversation}) }, chat.TooLong},
+		"a truncated chat":   {func() error { return start(chat.RequestParams{Chat: conversation, Truncate: &minus}) }, chat.TooLong},
 		"bad words": {func() error {
-			return start(chat.Ask{Prompts: text("a"), BadWords: []string{strings.Repeat("7", 1<<17)}})
+			return start(chat.RequestParams{Prompts: text("a"), BadWords: []string{strings.Repeat("7", 1<<17)}})
 		}, chat.Invalid},
-		"tokenize":        {func() error { _, err := svc.Tokenize(ctx, chat.TokenizeAsk{Text: long}, &set); return err }, chat.TooLong},
-		"tokenize a chat": {func() error { _, err := svc.Tokenize(ctx, chat.TokenizeAsk{Chat: conversation}, &set); return err }, chat.TooLong},
+		"tokenize":        {func() error { _, err := svc.Tokenize(ctx, chat.TokenizeParams{Text: long}, &set); return err }, chat.TooLong},
+		"tokenize a chat": {func() error { _, err := svc.Tokenize(ctx, chat.TokenizeParams{Chat: conversation}, &set); return err }, chat.TooLong},
 		"count": {func() error {
-			_, err := svc.Tokenize(ctx, chat.TokenizeAsk{Text: long, CountOnly: true}, &set)
+			_, err := svc.Tokenize(ctx, chat.TokenizeParams{Text: long, CountOnly: true}, &set)
 			return err
 		}, chat.TooLong},
 		"render":               {func() error { _, err := svc.Render(ctx, conversation, &set); return err }, chat.TooLong},
 		"detokenize":           {func() error { _, err := svc.Detokenize("", make([]int32, 4*64+1), &set); return err }, chat.TooLong},
-		"truncation is absurd": {func() error { n := 1000; return start(chat.Ask{Prompts: text("a"), Truncate: &n}) }, chat.Invalid},
+		"truncation is absurd": {func() error { n := 1000; return start(chat.RequestParams{Prompts: text("a"), Truncate: &n}) }, chat.Invalid},
 	} {
 		g.texts = nil
 		err := c.do()
@@ -231,12 +233,12 @@ func TestTextRefused(t *testing.T) {
 func TestTextTokens(t *testing.T) {
 	g := &gated{windows: 100}
 	svc, set := gatedService(g, 1, 64), chattest.Settings()
-	out, err := svc.Tokenize(context.Background(), chat.TokenizeAsk{Text: "x", CountOnly: true}, &set)
+	out, err := svc.Tokenize(context.Background(), chat.TokenizeParams{Text: "x", CountOnly: true}, &set)
 	if err != nil || out.Count != 300 || out.Tokens != nil || g.held > 64 {
 		t.Errorf("counted %d tokens, %d held at once, %v", out.Count, g.held, err)
 	}
 	g.ended, g.held = 0, 0
-	if _, err = svc.Tokenize(context.Background(), chat.TokenizeAsk{Text: "x"}, &set); kindOf(err) != chat.TooLong {
+	if _, err = svc.Tokenize(context.Background(), chat.TokenizeParams{Text: "x"}, &set); kindOf(err) != chat.TooLong {
 		t.Errorf("300 tokens, where 4 times 64 are the most: %v", err)
 	}
 	if g.ended != 86 { // 3 tokens each
@@ -244,7 +246,7 @@ func TestTextTokens(t *testing.T) {
 	}
 	g.held = 0
 	keep := 5
-	r, err := chat.NewRequest(chat.Ask{Prompts: text("x"), N: 1, Truncate: &keep}, &set)
+	r, err := chat.NewRequest(chat.RequestParams{Prompts: text("x"), N: 1, Truncate: &keep}, &set)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +262,7 @@ func TestTruncatedTokens(t *testing.T) {
 	svc, set := gatedService(&gated{}, 1, 64), chattest.Settings()
 	keep, ids := 5, make([]int32, 100_000)
 	ids[len(ids)-1] = 3
-	r, err := chat.NewRequest(chat.Ask{Prompts: []chat.Prompt{{Tokens: ids}}, N: 1, Truncate: &keep}, &set)
+	r, err := chat.NewRequest(chat.RequestParams{Prompts: []chat.Prompt{{Tokens: ids}}, N: 1, Truncate: &keep}, &set)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"vapp.dev/appliance/chat/dialect"
+	"vapp.dev/appliance/chat/structured"
 	"vapp.dev/engine/grammar"
 	"vapp.dev/engine/tokenizer"
 )
@@ -78,30 +79,30 @@ const validCall, otherCall = `{"city": "Rome", "n": 3}`, `{"city": "Rome"}`
 var harmonyChoices = []struct {
 	name, choice string
 	tools        bool
-	structure    *Structure
+	structure    *structured.Constraint
 	ends         []string // kinds of the last message
 	good, bad    string   // bodies of a final message; bad "": there is none
 }{
 	{name: "json_schema", structure: schemaOf(`{"type":"object","properties":{"a":{"type":"integer","maximum":9}},"required":["a"],"additionalProperties":false}`), ends: []string{"final"}, good: `{"a": 7}`, bad: `{"a": "7"}`},
-	{name: "json_object", structure: &Structure{Kind: AsObject}, ends: []string{"final"}, good: `{"b": [1]}`, bad: `[1]`},
-	{name: "regex", structure: &Structure{Kind: AsRegex, Source: "[0-9]{2}/x"}, ends: []string{"final"}, good: "42/x", bad: "4x"},
-	{name: "choice", structure: &Structure{Kind: AsChoice, Source: `["yes","\"no\""]`}, ends: []string{"final"}, good: `"no"`, bad: "maybe"},
-	{name: "grammar", structure: &Structure{Kind: AsGrammar, Source: "start: \"a\" b\nb: /[x}]+/"}, ends: []string{"final"}, good: "ax}", bad: "b"},
-	{name: "structural_tag", structure: &Structure{Kind: AsTag, Source: `{"structures":[{"begin":"<a>","schema":{"type":"integer"},"end":"</a>"}],"triggers":["<a"]}`}, ends: []string{"final"}, good: "so <a>7</a>.", bad: "<a>x"},
-	{name: "none", choice: dialect.None, tools: true, structure: &Structure{Kind: AsObject}, ends: []string{"final"}, good: "{}", bad: "hi"},
-	{name: "auto and a schema", choice: dialect.Auto, tools: true, structure: &Structure{Kind: AsObject}, ends: []string{"final", "weather", "clock"}, good: "{}", bad: "hi"},
+	{name: "json_object", structure: &structured.Constraint{Kind: structured.JSONObject}, ends: []string{"final"}, good: `{"b": [1]}`, bad: `[1]`},
+	{name: "regex", structure: &structured.Constraint{Kind: structured.Regex, Source: "[0-9]{2}/x"}, ends: []string{"final"}, good: "42/x", bad: "4x"},
+	{name: "choice", structure: &structured.Constraint{Kind: structured.Choice, Source: `["yes","\"no\""]`}, ends: []string{"final"}, good: `"no"`, bad: "maybe"},
+	{name: "grammar", structure: &structured.Constraint{Kind: structured.Lark, Source: "start: \"a\" b\nb: /[x}]+/"}, ends: []string{"final"}, good: "ax}", bad: "b"},
+	{name: "structural_tag", structure: &structured.Constraint{Kind: structured.StructuralTag, Source: `{"structures":[{"begin":"<a>","schema":{"type":"integer"},"end":"</a>"}],"triggers":["<a"]}`}, ends: []string{"final"}, good: "so <a>7</a>.", bad: "<a>x"},
+	{name: "none", choice: dialect.None, tools: true, structure: &structured.Constraint{Kind: structured.JSONObject}, ends: []string{"final"}, good: "{}", bad: "hi"},
+	{name: "auto and a schema", choice: dialect.Auto, tools: true, structure: &structured.Constraint{Kind: structured.JSONObject}, ends: []string{"final", "weather", "clock"}, good: "{}", bad: "hi"},
 	{name: "auto", choice: dialect.Auto, tools: true, ends: []string{"final", "preamble", "weather", "clock"}, good: "Anything."},
 	{name: "required", choice: dialect.Required, tools: true, ends: []string{"weather", "clock"}},
-	{name: "required and a schema", choice: dialect.Required, tools: true, structure: &Structure{Kind: AsObject}, ends: []string{"weather", "clock"}},
+	{name: "required and a schema", choice: dialect.Required, tools: true, structure: &structured.Constraint{Kind: structured.JSONObject}, ends: []string{"weather", "clock"}},
 	{name: "named", choice: dialect.Named, tools: true, ends: []string{"weather"}},
 }
 
-func schemaOf(schema string) *Structure {
-	source, err := SchemaSource(json.RawMessage(schema), SchemaOptions{})
+func schemaOf(schema string) *structured.Constraint {
+	source, err := structured.SchemaSource(json.RawMessage(schema), structured.SchemaOptions{})
 	if err != nil {
 		panic(err)
 	}
-	return &Structure{Kind: AsSchema, Source: source}
+	return &structured.Constraint{Kind: structured.JSONSchema, Source: source}
 }
 
 // TestHarmonyTable: of every spelling of every header a constrained reply takes those that
@@ -112,8 +113,8 @@ func TestHarmonyTable(t *testing.T) {
 	const prompt, next = "<|start|>assistant", "<|end|><|start|>assistant"
 	for _, c := range harmonyChoices {
 		r := toolRequest("openai_gptoss", "openai", c.choice)
-		if r.ask.Structure = c.structure; !c.tools {
-			r.ask.Chat.Tools = nil
+		if r.params.Structure = c.structure; !c.tools {
+			r.params.Chat.Tools = nil
 		}
 		x := &harmonyTable{t, s, tok, ends, r, c.name, prompt}
 		for kind, headers := range harmonyHeaders {
@@ -240,11 +241,11 @@ func (x *harmonyTable) gives(text, content string, calls ...dialect.Call) {
 // readTokens reads a reply by the parser of its request.
 func readTokens(t *testing.T, s *Service, r *Request, prompt string, ids []int32) (m dialect.Message) {
 	t.Helper()
-	g, _, err := s.structure(context.Background(), r, &Run{Role: "assistant", Prompts: []Prompted{{text: prompt}}})
+	g, _, err := s.compileGrammar(context.Background(), r, &Run{Role: "assistant", Prompts: []EncodedPrompt{{text: prompt}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := s.speech(r, &Run{Role: "assistant", grammar: g}, &Prompted{text: prompt})
+	p, err := s.newReplyParser(r, &Run{Role: "assistant", grammar: g}, &EncodedPrompt{text: prompt})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +265,7 @@ func readTokens(t *testing.T, s *Service, r *Request, prompt string, ids []int32
 func TestHarmonyPrompts(t *testing.T) {
 	s, tok, ends := stopping(t)
 	object := toolRequest("openai_gptoss", "openai", dialect.None)
-	object.ask.Structure = &Structure{Kind: AsObject}
+	object.params.Structure = &structured.Constraint{Kind: structured.JSONObject}
 	required := toolRequest("openai_gptoss", "openai", dialect.Required)
 	for _, c := range []struct {
 		r         *Request
@@ -291,7 +292,7 @@ func TestHarmonyPrompts(t *testing.T) {
 		}
 	}
 	for _, prompt := range []string{"<|start|>user", "<|start|>assistant to=functions.clock<|channel|>commentary<|message|>{", "<|start|>assistant<|channel|>commentary"} {
-		_, _, err := s.structure(context.Background(), object, &Run{Role: "assistant", Prompts: []Prompted{{text: prompt}}})
+		_, _, err := s.compileGrammar(context.Background(), object, &Run{Role: "assistant", Prompts: []EncodedPrompt{{text: prompt}}})
 		if e := AsError(err); err == nil || e.Kind != Invalid || !strings.Contains(e.Message, "ends within a message") {
 			t.Errorf("%s: %v", prompt, err)
 		}
@@ -302,7 +303,7 @@ func TestHarmonyPrompts(t *testing.T) {
 func TestHarmonyReplies(t *testing.T) {
 	s, tok, ends := stopping(t)
 	r := toolRequest("openai_gptoss", "openai", dialect.None)
-	r.ask.Structure = schemaOf(`{"type":"object","properties":{"a":{"type":"string","maxLength":4}},"required":["a"],"additionalProperties":false}`)
+	r.params.Structure = schemaOf(`{"type":"object","properties":{"a":{"type":"string","maxLength":4}},"required":["a"],"additionalProperties":false}`)
 	for seed := range uint64(30) {
 		random := rand.New(rand.NewPCG(seed, 3))
 		st := started(t, s, r, "<|start|>assistant")

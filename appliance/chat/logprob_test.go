@@ -51,7 +51,7 @@ func TestLogprobBytes(t *testing.T) {
 		part := strings.Repeat("🙂", 1)
 		ids, _ := tok.Encode(part, false)
 		c := &choice{text: files{tok}, vocabulary: tok, begun: true}
-		l := c.spelled(tokenLogprob(engine.Logprob{Token: ids[0], Top: []engine.TopLogprob{{Token: ids[0]}}}, c.text))
+		l := c.withBytes(tokenLogprob(engine.Logprob{Token: ids[0], Top: []engine.TopLogprob{{Token: ids[0]}}}, c.text))
 		if len(ids) > 1 && (strings.Contains(string(l.Bytes), "\ufffd") || string(l.Top[0].Bytes) != string(l.Bytes)) {
 			t.Errorf("%s: part of a character has bytes %q, as an alternative %q", name, l.Bytes, l.Top[0].Bytes)
 		}
@@ -65,7 +65,7 @@ func holdBytes(t *testing.T, name string, tok *tokenizer.Tokenizer, reply []int3
 	var got []byte
 	for _, id := range reply {
 		want += dec.Push(id)
-		l := c.spelled(tokenLogprob(engine.Logprob{Token: id}, c.text))
+		l := c.withBytes(tokenLogprob(engine.Logprob{Token: id}, c.text))
 		if id == special {
 			if string(l.Bytes) != tok.TokenText(id) {
 				t.Errorf("%s: a special token has bytes %q", name, l.Bytes)

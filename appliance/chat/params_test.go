@@ -19,7 +19,7 @@ func TestSamplingInForce(t *testing.T) {
 			topK = 0
 		}
 		set := chattest.Settings()
-		r, err := chat.NewRequest(chat.Ask{
+		r, err := chat.NewRequest(chat.RequestParams{
 			Prompts: text("p"), N: 1, Sampling: chat.Sampling{Temperature: &c.asked, TopP: ptr(0.5), MinP: ptr(0.25), TopK: ptr(7)},
 		}, &set)
 		if err != nil {
@@ -42,7 +42,7 @@ func TestSamplingInForce(t *testing.T) {
 	}
 	// What is out of range is refused, also where it would be switched off.
 	set := chattest.Settings()
-	r, err := chat.NewRequest(chat.Ask{Prompts: text("p"), N: 1, Sampling: chat.Sampling{Temperature: ptr(0.0), TopP: ptr(0.0)}}, &set)
+	r, err := chat.NewRequest(chat.RequestParams{Prompts: text("p"), N: 1, Sampling: chat.Sampling{Temperature: ptr(0.0), TopP: ptr(0.0)}}, &set)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestSamplingInForce(t *testing.T) {
 func TestStopAfterMinTokens(t *testing.T) {
 	for least, want := range []string{"a", "a", "abca", "abca", "abca", "abcabc"} {
 		m := &chattest.Model{Say: func(engine.Request, int) chattest.Script { return chattest.Script{Text: "abcabc"} }}
-		run, err := start(t, chattest.Service(m), chat.Ask{Prompts: text("p"), Stop: []string{"b"}, MinTokens: least}, chattest.Settings())
+		run, err := start(t, chattest.Service(m), chat.RequestParams{Prompts: text("p"), Stop: []string{"b"}, MinTokens: least}, chattest.Settings())
 		if err != nil {
 			t.Fatal(err)
 		}

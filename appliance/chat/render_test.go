@@ -58,7 +58,7 @@ func TestVariables(t *testing.T) {
 		set := chattest.Settings()
 		set.TemplateKwargs = map[string]json.RawMessage{"x": json.RawMessage("1"), "w": json.RawMessage("1")}
 		set.ToolTemplate = showing{format: format, vars: &got}
-		if _, err := start(t, chattest.Service(&chattest.Model{}), chat.Ask{Chat: &c}, set); err != nil {
+		if _, err := start(t, chattest.Service(&chattest.Model{}), chat.RequestParams{Chat: &c}, set); err != nil {
 			t.Fatal(err)
 		}
 		if got != want {
@@ -84,7 +84,7 @@ func TestTemplateErrors(t *testing.T) {
 		var got string
 		set := chattest.Settings()
 		set.Template = showing{err: c.err, vars: &got}
-		ask := chat.Ask{Chat: &chat.Conversation{Messages: []chat.Message{{Role: "user"}}, AddGenerationPrompt: true}}
+		ask := chat.RequestParams{Chat: &chat.Conversation{Messages: []chat.Message{{Role: "user"}}, AddGenerationPrompt: true}}
 		_, err := start(t, chattest.Service(&chattest.Model{}), ask, set)
 		if e := chat.AsError(err); e.Kind != c.kind || e.Message != c.text {
 			t.Errorf("%v: got %v %q", c.err, e.Kind, e.Message)
@@ -106,7 +106,7 @@ func TestContinue(t *testing.T) {
 		m := &chattest.Model{}
 		set := chattest.Settings()
 		set.Template = fixed(c.rendered)
-		ask := chat.Ask{Chat: &chat.Conversation{Messages: []chat.Message{{Role: "assistant", Text: c.last, HasContent: true}}, ContinueFinal: true}}
+		ask := chat.RequestParams{Chat: &chat.Conversation{Messages: []chat.Message{{Role: "assistant", Text: c.last, HasContent: true}}, ContinueFinal: true}}
 		_, err := start(t, chattest.Service(m), ask, set)
 		if c.want == "" {
 			if chat.AsError(err).Kind != chat.Invalid {
@@ -135,7 +135,7 @@ func TestDoubledBOS(t *testing.T) {
 	m := &chattest.Model{}
 	set := chattest.Settings()
 	set.Template = fixed("<bos>x")
-	ask := chat.Ask{Chat: &chat.Conversation{Messages: []chat.Message{{Role: "user"}}}, AddSpecialTokens: true}
+	ask := chat.RequestParams{Chat: &chat.Conversation{Messages: []chat.Message{{Role: "user"}}}, AddSpecialTokens: true}
 	if _, err := start(t, chattest.Service(m), ask, set); err != nil {
 		t.Fatal(err)
 	}

@@ -1,41 +1,37 @@
 package chat
 
-import (
-	"encoding/json"
+import "vapp.dev/appliance/chat/dialect"
 
-	"vapp.dev/appliance/chat/dialect"
-)
-
-// CallDelta is what a tool call has gained. ID and Name come whole in its first one
-// alone.
+// CallDelta is the part of a tool call since its last CallDelta. Only the first one of a
+// call has ID and Name.
 type CallDelta struct {
 	Index     int
 	ID, Name  string
 	Arguments string
 }
 
-// speech is a choice's text on its way through the dialect's parser. A marker that
-// is one token is known by its id, so that the same characters in other tokens are
-// text, and skip_special_tokens changes nothing.
-type speech struct {
-	parser *dialect.Parser
-	marks  map[int32]string
+// replyParser passes the text of a choice to the dialect's parser. A marker that is one
+// token is recognized by its id: the same characters in other tokens are text, and
+// skip_special_tokens makes no difference.
+type replyParser struct {
+	parser  *dialect.Parser
+	markers map[int32]string
 
-	written  int    // bytes of the text that went into the stop scanner
-	released int    // bytes of it that came out
-	at       []spot // markers in between
-	part     string // of the marker at released, as far as it came out
+	written  int    // bytes of text that entered the stop scanner
+	released int    // bytes of it that left the scanner
+	at       []spot // markers that are still in the scanner
+	part     string // the bytes that have left of the marker at released
 }
 
-// spot is where in the text a marker that came as a token is.
+// spot is the position in the text of a marker that was a token.
 type spot struct {
 	from   int
 	marker string
 }
 
-// speech makes the parser of one reply, nil where text is all there is.
-func (s *Service) speech(r *Request, run *Run, p *Prompted) (*speech, error) {
-	a, set := &r.ask, r.settings
+// newReplyParser returns the parser of one reply; nil if all of the reply is text.
+func (s *Service) newReplyParser(r *Request, run *Run, p *EncodedPrompt) (*replyParser, error) {
+	a, set := &r.params, r.settings
 	if a.Chat == nil || set.Reasoning == "" && set.Tools == "" || run.Role != "assistant" {
 		return nil, nil
 	}
@@ -55,62 +51,62 @@ func (s *Service) speech(r *Request, run *Run, p *Prompted) (*speech, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &speech{parser: parser, marks: s.marks}, nil
+	return &replyParser{parser: parser, markers: s.marks}, nil
 }
 
-// marker is what a token marks, "" for most.
-func (s *speech) marker(id int32) string {
-	if s == nil {
+// marker returns the marker of a token, "" if it is none.
+func (p *replyParser) marker(id int32) string {
+	if p == nil {
 		return ""
 	}
-	return s.marks[id]
+	return p.markers[id]
 }
 
-// thinking says that what comes next is read as a thought.
-func (s *speech) thinking() bool { return s != nil && s.parser.Thinking() }
+// thinking reports whether the parser reads the next text as reasoning.
+func (p *replyParser) thinking() bool { return p != nil && p.parser.Thinking() }
 
-// put says that a marker goes into the stop scanner next.
-func (s *speech) put(marker string) { s.at = append(s.at, spot{s.written, marker}) }
+// put records that a marker enters the stop scanner next.
+func (p *replyParser) put(marker string) { p.at = append(p.at, spot{p.written, marker}) }
 
-// take parses text that came out of the stop scanner. Of a marker that a stop
-// string has cut nothing is shown.
-func (s *speech) take(d *Delta, text string, o *order) {
+// take parses text that left the stop scanner. A marker that a stop string cuts off is
+// dropped.
+func (p *replyParser) take(d *Delta, text string, o *segmenter) {
 	for text != "" {
-		if len(s.at) == 0 || s.at[0].from > s.released {
+		if len(p.at) == 0 || p.at[0].from > p.released {
 			n := len(text)
-			if len(s.at) > 0 {
-				n = min(n, s.at[0].from-s.released)
+			if len(p.at) > 0 {
+				n = min(n, p.at[0].from-p.released)
 			}
-			d.add(s.parser.Feed(text[:n]), o)
-			s.released, text = s.released+n, text[n:]
+			d.add(p.parser.Feed(text[:n]), o)
+			p.released, text = p.released+n, text[n:]
 			continue
 		}
-		m := s.at[0].marker
-		n := min(len(text), len(m)-len(s.part))
-		s.part, text = s.part+text[:n], text[n:]
-		if len(s.part) == len(m) {
-			d.add(s.parser.Mark(m), o)
-			s.released += len(m)
-			s.at, s.part = s.at[1:], ""
+		m := p.at[0].marker
+		n := min(len(text), len(m)-len(p.part))
+		p.part, text = p.part+text[:n], text[n:]
+		if len(p.part) == len(m) {
+			d.add(p.parser.Mark(m), o)
+			p.released += len(m)
+			p.at, p.part = p.at[1:], ""
 		}
 	}
 }
 
-// end closes what the reply left open and returns the finish_reason.
-func (s *speech) end(d *Delta, finish string, o *order) string {
-	last, finish := s.parser.Finish(finish)
+// end ends the parse and returns the finish_reason.
+func (p *replyParser) end(d *Delta, finish string, o *segmenter) string {
+	last, finish := p.parser.Finish(finish)
 	d.add(last, o)
 	return finish
 }
 
-// add joins what a parser said.
-func (d *Delta) add(said []dialect.Delta, o *order) {
-	for _, x := range said {
-		run := Said{Kind: x.Kind, Text: x.Text}
+// add adds the output of a parser to a delta.
+func (d *Delta) add(list []dialect.Delta, o *segmenter) {
+	for _, x := range list {
+		run := Segment{Kind: x.Kind, Text: x.Text}
 		if x.Kind == dialect.ToolCall {
-			run = Said{Kind: x.Kind, Call: CallDelta{Index: x.Index, ID: x.ID, Name: x.Name, Arguments: x.Text}}
+			run = Segment{Kind: x.Kind, Call: CallDelta{Index: x.Index, ID: x.ID, Name: x.Name, Arguments: x.Text}}
 		}
-		o.say(d, run)
+		o.add(d, run)
 		switch x.Kind {
 		case dialect.Reasoning:
 			d.Reasoning += x.Text
@@ -122,64 +118,11 @@ func (d *Delta) add(said []dialect.Delta, o *order) {
 	}
 }
 
-// addCall adds to the call that is told last, or begins another one.
+// addCall appends to the arguments of the last call, or begins another one.
 func addCall(list []CallDelta, c CallDelta) []CallDelta {
 	if n := len(list); n > 0 && list[n-1].Index == c.Index {
 		list[n-1].Arguments += c.Arguments
 		return list
 	}
 	return append(list, c)
-}
-
-// kwargs are the variables of a conversation beyond the messages: the server's,
-// what reasoning_effort means, and the request's, the later ones over the earlier.
-func (c *Conversation) kwargs(set *Settings) map[string]json.RawMessage {
-	out := map[string]json.RawMessage{}
-	for k, x := range set.TemplateKwargs {
-		out[k] = x
-	}
-	if c.ReasoningEffort != "" {
-		out["reasoning_effort"], _ = json.Marshal(c.ReasoningEffort)
-	}
-	if c.ReasoningEffort == "none" {
-		out["enable_thinking"] = json.RawMessage("false")
-	}
-	for k, x := range c.TemplateKwargs {
-		out[k] = x
-	}
-	return out
-}
-
-// markerIDs finds the markers of all dialects that the vocabulary has as one token.
-func markerIDs(v Vocabulary) (ids map[int32]string, markers map[string]int32) {
-	ids, markers = map[int32]string{}, map[string]int32{}
-	for _, m := range dialect.Markers() {
-		markers[m] = -1
-	}
-	for id := range int32(v.VocabSize()) {
-		text := string(v.TokenBytes(id))
-		if first, is := markers[text]; is && first < 0 {
-			ids[id], markers[text] = text, id
-		}
-	}
-	for m, id := range markers {
-		if id < 0 {
-			delete(markers, m)
-		}
-	}
-	return ids, markers
-}
-
-// specials are the markers that are special tokens: grammars name them by their ids, since
-// no text of a grammar has them.
-func specials(v Vocabulary, markers map[string]int32) map[string]int32 {
-	out := map[string]int32{}
-	if s, is := v.(interface{ IsSpecial(id int32) bool }); is {
-		for m, id := range markers {
-			if s.IsSpecial(id) {
-				out[m] = id
-			}
-		}
-	}
-	return out
 }

@@ -45,7 +45,7 @@ func say(text string) *chattest.Model {
 func TestMarkersAreTokens(t *testing.T) {
 	for _, skip := range []bool{true, false} {
 		m := say("a[TOOL_CALLS]b \xf0\x9f|f{\"x\": 1}|g{}")
-		run, err := start(t, chattest.Service(m), chat.Ask{Chat: talk(), ToolChoice: "auto", SkipSpecialTokens: skip}, mistral())
+		run, err := start(t, chattest.Service(m), chat.RequestParams{Chat: talk(), ToolChoice: "auto", SkipSpecialTokens: skip}, mistral())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +75,7 @@ func TestStopStringsBesideMarkers(t *testing.T) {
 		}
 		set := mistral()
 		set.NewCallID = func() string { return "id" }
-		a := chat.Ask{
+		a := chat.RequestParams{
 			Chat: talk(), ToolChoice: "auto", SkipSpecialTokens: true, IncludeStop: r.IntN(2) == 0,
 			Stop: [][]string{nil, {"b"}, {"CALLS"}, {"]f"}, {"a["}, {"S]"}}[r.IntN(6)],
 		}
@@ -141,7 +141,7 @@ func TestWhoMayCall(t *testing.T) {
 	} {
 		set := mistral()
 		c.set(&set)
-		_, err := start(t, chattest.Service(&chattest.Model{}), chat.Ask{Chat: talk(), ToolChoice: c.choice, ToolName: "f"}, set)
+		_, err := start(t, chattest.Service(&chattest.Model{}), chat.RequestParams{Chat: talk(), ToolChoice: c.choice, ToolName: "f"}, set)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.choice, err, c.want)
 		}

@@ -6,54 +6,54 @@ import (
 	"vapp.dev/appliance/chat/dialect"
 )
 
-// Said is a run of one kind in what a choice says. The runs of all deltas, joined
-// where their neighbours are of one kind (of calls: of one index), are the same
-// however the tokens came.
-type Said struct {
+// Segment is a part of a reply of one kind. Joined where neighbours have the same kind (for
+// calls also the same index), the segments of all deltas do not depend on how the tokens
+// were batched.
+type Segment struct {
 	Kind dialect.Kind
-	Text string    // of a thought or of the content
-	Call CallDelta // of a call: what it has gained
-	// Logprobs are those of a content's tokens when asked for, markup left out.
+	Text string    // of reasoning and content
+	Call CallDelta // of a call: the part since its last segment
+	// Logprobs of the content's tokens, without markup, if requested.
 	Logprobs []TokenLogprob
 }
 
-// order keeps what a choice says in its order, and which tokens were spent on what.
-type order struct {
-	thought int            // tokens of thoughts so far
-	owed    []int          // bytes of tokens whose text has not come out
-	probs   []TokenLogprob // theirs, when asked for
-	last    dialect.Kind   // of what came out last
+// segmenter collects the segments of a choice and assigns its tokens to them.
+type segmenter struct {
+	reasoning int            // reasoning tokens so far
+	pending   []int          // byte lengths of tokens whose text the parser has not returned yet
+	probs     []TokenLogprob // their logprobs, if requested
+	last      dialect.Kind   // of the last segment
 }
 
-// say adds a run to a delta.
-func (o *order) say(d *Delta, s Said) {
+// add appends a segment to a delta.
+func (o *segmenter) add(d *Delta, s Segment) {
 	if o != nil {
-		d.Said = append(d.Said, s)
+		d.Segments = append(d.Segments, s)
 	}
 }
 
-// before notes a token whose text is decoded next. Of a thought the parser knows
-// that it is one while it reads it; what comes in harmony's channels is known by
-// what comes out.
-func (o *order) before(thinking, markup bool, bytes int, l *TokenLogprob) {
+// beforeToken records a token before its text is decoded. thinking: the parser is inside
+// reasoning. In harmony the kind of a token is known only when its text comes out of the
+// parser, by afterToken.
+func (o *segmenter) beforeToken(thinking, markup bool, bytes int, l *TokenLogprob) {
 	switch {
 	case thinking:
-		o.thought++
+		o.reasoning++
 	case !markup:
-		o.owed = append(o.owed, bytes)
+		o.pending = append(o.pending, bytes)
 		if l != nil {
 			o.probs = append(o.probs, *l)
 		}
 	}
 }
 
-// after gives the tokens that are owed to what has come out since: the runs from
-// index from on.
-func (o *order) after(d *Delta, from int, markup bool) {
+// afterToken assigns the pending tokens to the segments that were added since, which begin
+// at index from.
+func (o *segmenter) afterToken(d *Delta, from int, markup bool) {
 	if o == nil {
 		return
 	}
-	if fresh := d.Said[from:]; len(fresh) > 0 {
+	if fresh := d.Segments[from:]; len(fresh) > 0 {
 		last := &fresh[len(fresh)-1]
 		switch last.Kind {
 		case dialect.Content:
@@ -62,34 +62,36 @@ func (o *order) after(d *Delta, from int, markup bool) {
 			}
 			last.Logprobs = append(last.Logprobs, o.probs...)
 		case dialect.Reasoning:
-			o.thought += len(o.owed)
+			o.reasoning += len(o.pending)
 		}
 		o.last = last.Kind
 		o.forget()
-		d.Said = joined(d.Said, from)
+		d.Segments = joined(d.Segments, from)
 	}
 	if markup {
 		o.forget()
 	}
 }
 
-func (o *order) forget() { o.owed, o.probs = o.owed[:0], nil }
+// forget drops the pending tokens.
+func (o *segmenter) forget() { o.pending, o.probs = o.pending[:0], nil }
 
-// shorten keeps the last tokens that make up n bytes: where a content begins, those
-// before it are markup that is no token of its own.
-func (o *order) shorten(n int) {
-	i := len(o.owed)
+// shorten keeps the last pending tokens that make up n bytes. Where content begins, the
+// tokens before them are markup that has no token of its own.
+func (o *segmenter) shorten(n int) {
+	i := len(o.pending)
 	for i > 0 && n > 0 {
 		i--
-		n -= o.owed[i]
+		n -= o.pending[i]
 	}
 	if o.probs != nil {
 		o.probs = o.probs[i:]
 	}
 }
 
-// joined joins the runs from index i on with those before them where they go on.
-func joined(list []Said, i int) []Said {
+// joined returns list with each segment from index i on joined to its predecessor if both
+// have the same kind and call index.
+func joined(list []Segment, i int) []Segment {
 	for i = max(i, 1); i < len(list); {
 		was, s := &list[i-1], &list[i]
 		if was.Kind != s.Kind || was.Call.Index != s.Call.Index {

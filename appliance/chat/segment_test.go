@@ -28,9 +28,9 @@ func (text allAtOnce) Submit(_ context.Context, r engine.Request) ([]*engine.Str
 }
 
 // heard reads a run and joins its runs as their consumers do.
-func heard(t *testing.T, run *chat.Run) ([]chat.Said, chat.Usage) {
+func heard(t *testing.T, run *chat.Run) ([]chat.Segment, chat.Usage) {
 	t.Helper()
-	var out []chat.Said
+	var out []chat.Segment
 	for {
 		ds, err := run.Next(t.Context())
 		if err != nil {
@@ -40,7 +40,7 @@ func heard(t *testing.T, run *chat.Run) ([]chat.Said, chat.Usage) {
 			return out, run.Usage()
 		}
 		for _, d := range ds {
-			for _, s := range d.Said {
+			for _, s := range d.Segments {
 				if n := len(out); n > 0 && out[n-1].Kind == s.Kind && out[n-1].Call.Index == s.Call.Index {
 					out[n-1].Text += s.Text
 					out[n-1].Call.Arguments += s.Call.Arguments
@@ -73,7 +73,7 @@ func TestSaidInOrder(t *testing.T) {
 			set := chattest.Settings()
 			set.Reasoning, set.Tools, set.AutoToolChoice = c.reasoning, c.tools, c.tools != ""
 			set.NewCallID = func() string { return "id" }
-			ask := chat.Ask{Chat: talk(), ToolChoice: "auto", InOrder: true, Logprobs: &one, SkipSpecialTokens: true, N: 1}
+			ask := chat.RequestParams{Chat: talk(), ToolChoice: "auto", Segments: true, Logprobs: &one, SkipSpecialTokens: true, N: 1}
 			if c.tools == "" {
 				ask.Chat.Tools, ask.ToolChoice = nil, "none"
 			}
@@ -120,7 +120,7 @@ func TestSaidAtRandom(t *testing.T) {
 		set.Reasoning, set.Tools, set.AutoToolChoice = "qwen3", "hermes", true
 		set.NewCallID = func() string { return "id" }
 		none := 0
-		ask := chat.Ask{Chat: talk(), ToolChoice: "auto", InOrder: true, Logprobs: &none, SkipSpecialTokens: true, N: 1, Stop: [][]string{nil, {"ag"}}[r.IntN(2)]}
+		ask := chat.RequestParams{Chat: talk(), ToolChoice: "auto", Segments: true, Logprobs: &none, SkipSpecialTokens: true, N: 1, Stop: [][]string{nil, {"ag"}}[r.IntN(2)]}
 		text := b.String()
 		model := &chattest.Model{Say: func(engine.Request, int) chattest.Script { return chattest.Script{Text: text} }}
 		cfg := chattest.Config(model)

@@ -16,8 +16,8 @@ import (
 	"vapp.dev/engine/checkpoint"
 )
 
-// start runs an Ask with usual settings.
-func start(t *testing.T, s *chat.Service, a chat.Ask, set chat.Settings) (*chat.Run, error) {
+// start runs an RequestParams with usual settings.
+func start(t *testing.T, s *chat.Service, a chat.RequestParams, set chat.Settings) (*chat.Run, error) {
 	t.Helper()
 	if a.N == 0 {
 		a.N = 1
@@ -74,7 +74,7 @@ func TestStreamIsReply(t *testing.T) {
 			}
 		}
 		m := &chattest.Model{Say: func(_ engine.Request, i int) chattest.Script { return chattest.Script{Text: said[i]} }}
-		a := chat.Ask{
+		a := chat.RequestParams{
 			ID: "x", Prompts: text("p"), N: 1 + r.IntN(4), SkipSpecialTokens: true, IncludeStop: r.IntN(2) == 0,
 			Stop: [][]string{nil, {"b"}, {"éa", "日"}, {"bab"}}[r.IntN(4)],
 		}
@@ -126,7 +126,7 @@ func TestLayers(t *testing.T) {
 	s := chat.New(cfg)
 	set := chattest.Settings()
 	set.Sampling = chat.Sampling{Temperature: ptr(0.75), MinP: ptr(0.125), MaxTokens: ptr(50)}
-	a := chat.Ask{Prompts: text("p"), AddSpecialTokens: true, Sampling: chat.Sampling{TopP: ptr(0.875)}}
+	a := chat.RequestParams{Prompts: text("p"), AddSpecialTokens: true, Sampling: chat.Sampling{TopP: ptr(0.875)}}
 	if _, err := start(t, s, a, set); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestSamplerSeesTheRequest(t *testing.T) {
 	m := &chattest.Model{}
 	set := chattest.Settings()
 	set.RequestTimeout, set.PriorityScheduling = time.Minute, true
-	a := chat.Ask{
+	a := chat.RequestParams{
 		ID: "id", Prompts: text("p"), N: 3, Priority: -2, BadWords: []string{"b"}, LogitBias: map[int32]float64{5: -1, 3: 2},
 		AllowedTokenIDs: []int32{1, 2}, StopTokenIDs: []int32{9}, MinTokens: 1, IgnoreEOS: true,
 		Logprobs: ptr(2), PromptLogprobs: ptr(0), FrequencyPenalty: 0.5, PresencePenalty: -0.5,
@@ -196,7 +196,7 @@ func TestEngineErrors(t *testing.T) {
 		{long, chat.TooLong}, {errors.New("disk on fire"), chat.Internal}, {context.Canceled, chat.Gone},
 	} {
 		m := &chattest.Model{Refuse: fmt.Errorf("submit: %w", c.err)}
-		_, err := start(t, chattest.Service(m), chat.Ask{Prompts: text("p")}, chattest.Settings())
+		_, err := start(t, chattest.Service(m), chat.RequestParams{Prompts: text("p")}, chattest.Settings())
 		var e *chat.Error
 		if !errors.As(err, &e) || e.Kind != c.kind {
 			t.Errorf("%v: got %v, want kind %v", c.err, err, c.kind)
@@ -206,7 +206,7 @@ func TestEngineErrors(t *testing.T) {
 		m = &chattest.Model{Say: func(engine.Request, int) chattest.Script {
 			return chattest.Script{Finish: engine.FinishError, Err: c.err}
 		}}
-		run, err := start(t, chattest.Service(m), chat.Ask{Prompts: text("p"), N: 2}, chattest.Settings())
+		run, err := start(t, chattest.Service(m), chat.RequestParams{Prompts: text("p"), N: 2}, chattest.Settings())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,7 +237,7 @@ func TestErrorBehindTokens(t *testing.T) {
 	c := chattest.Config(&chattest.Model{})
 	c.Engine = atOnce{}
 	for n := 1; n <= 2; n++ {
-		run, err := start(t, chat.New(c), chat.Ask{Prompts: text("p"), N: n}, chattest.Settings())
+		run, err := start(t, chat.New(c), chat.RequestParams{Prompts: text("p"), N: n}, chattest.Settings())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,7 +255,7 @@ func TestErrorBehindTokens(t *testing.T) {
 // with it; one that is read to its end cancels nothing.
 func TestCancel(t *testing.T) {
 	endless := func(engine.Request, int) chattest.Script { return chattest.Script{Text: "a", Endless: true} }
-	a := chat.Ask{Prompts: []chat.Prompt{{Text: "p"}, {Text: "q"}}, N: 2}
+	a := chat.RequestParams{Prompts: []chat.Prompt{{Text: "p"}, {Text: "q"}}, N: 2}
 	m := &chattest.Model{Say: endless}
 	run, err := start(t, chattest.Service(m), a, chattest.Settings())
 	if err != nil {
@@ -268,7 +268,7 @@ func TestCancel(t *testing.T) {
 	}
 	m = &chattest.Model{Say: endless}
 	set := chattest.Settings()
-	r, err := chat.NewRequest(chat.Ask{Prompts: text("p"), N: 2}, &set)
+	r, err := chat.NewRequest(chat.RequestParams{Prompts: text("p"), N: 2}, &set)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +297,7 @@ func TestStopCancels(t *testing.T) {
 	m := &chattest.Model{Say: func(_ engine.Request, i int) chattest.Script {
 		return chattest.Script{Text: "ab", Endless: i == 0}
 	}}
-	run, err := start(t, chattest.Service(m), chat.Ask{Prompts: text("p"), N: 2, Stop: []string{"aba"}}, chattest.Settings())
+	run, err := start(t, chattest.Service(m), chat.RequestParams{Prompts: text("p"), N: 2, Stop: []string{"aba"}}, chattest.Settings())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +316,7 @@ func TestOnlyPartOfABatchIsAdmitted(t *testing.T) {
 	m := &chattest.Model{Say: func(engine.Request, int) chattest.Script { return chattest.Script{Text: "a", Endless: true} }}
 	cfg := chattest.Config(m)
 	cfg.Engine = &full{m, 2}
-	a := chat.Ask{Prompts: []chat.Prompt{{Text: "p"}, {Text: "q"}, {Text: "r"}}}
+	a := chat.RequestParams{Prompts: []chat.Prompt{{Text: "p"}, {Text: "q"}, {Text: "r"}}}
 	_, err := start(t, chat.New(cfg), a, chattest.Settings())
 	if chat.AsError(err).Kind != chat.Overloaded || m.Cancelled() != 2 {
 		t.Errorf("got %v, %d cancelled", err, m.Cancelled())

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"vapp.dev/appliance/chat/dialect"
+	"vapp.dev/appliance/chat/structured"
 )
 
 // TestConstrainedThought: in every dialect with thoughts a constrained reply may not end
@@ -42,7 +43,7 @@ func TestConstrainedThought(t *testing.T) {
 		{"", "mistral", "", map[string]string{`{"a": "[TOOL_CALLS]"}`: ""}, []string{"[TOOL_CALLS]f[ARGS]{}"}},
 	} {
 		r := toolRequest(c.reasoning, c.tools, dialect.None)
-		r.ask.Structure = &Structure{Kind: AsObject}
+		r.params.Structure = &structured.Constraint{Kind: structured.JSONObject}
 		x := &harmonyTable{t, s, tok, ends, r, c.reasoning + "+" + c.tools, c.prompt + " "}
 		if c.prompt == "" {
 			x.prompt = "hi"
@@ -67,7 +68,7 @@ func TestNoParameters(t *testing.T) {
 	for _, parameters := range []string{"", `,"parameters":null`, `,"parameters":{}`, `,"parameters":{ }`} {
 		for _, names := range [][2]string{{"", "hermes"}, {"openai_gptoss", "openai"}} {
 			r := toolRequest(names[0], names[1], dialect.Named)
-			r.ask.Chat.Tools = []json.RawMessage{json.RawMessage(`{"type":"function","function":{"name":"weather"` + parameters + `}}`)}
+			r.params.Chat.Tools = []json.RawMessage{json.RawMessage(`{"type":"function","function":{"name":"weather"` + parameters + `}}`)}
 			x := &harmonyTable{t, s, tok, ends, r, names[1] + parameters, "<|start|>assistant"}
 			head := strings.Repeat("<|channel|>commentary to=functions.weather json<|message|>", len(names[0])/10)
 			x.gives(head+"{}", "", dialect.Call{Name: "weather", Arguments: "{}"})

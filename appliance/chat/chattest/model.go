@@ -32,7 +32,7 @@ type Model struct {
 	Refuse error                                     // what Submit answers, when not nil
 	Cached int                                       // prompt tokens of every request
 	// Pooling makes it a model that pools; nil: it generates.
-	Pooling *chat.Pooling
+	Pooling *chat.PoolingConfig
 
 	mu        sync.Mutex
 	requests  []engine.Request

@@ -9,13 +9,13 @@ import (
 const Width = 4
 
 // Embeds is a Pooling: embeddings of the last token, which may be cut to 2 numbers.
-func Embeds() *chat.Pooling {
-	return &chat.Pooling{Task: chat.TaskEmbed, How: engine.PoolLast, Width: Width, Normalize: true, Dimensions: []int{2, Width}, AtOnce: 2}
+func Embeds() *chat.PoolingConfig {
+	return &chat.PoolingConfig{Task: chat.TaskEmbed, How: engine.PoolLast, Width: Width, Normalize: true, Dimensions: []int{2, Width}, AtOnce: 2}
 }
 
 // Classifies is that of a classifier with these classes, at most Width.
-func Classifies(labels ...string) *chat.Pooling {
-	p := &chat.Pooling{Task: chat.TaskClassify, How: engine.PoolLast, Width: len(labels), Activation: "softmax", Labels: labels, AtOnce: 2}
+func Classifies(labels ...string) *chat.PoolingConfig {
+	p := &chat.PoolingConfig{Task: chat.TaskClassify, How: engine.PoolLast, Width: len(labels), Activation: "softmax", Labels: labels, AtOnce: 2}
 	if len(labels) == 1 {
 		p.Activation = "sigmoid"
 	}

@@ -1,31 +1,34 @@
-package chat
+package pooling
 
 import (
 	"context"
 	"slices"
+
+	"vapp.dev/appliance/chat"
 )
 
-// inputs are the texts of a request.
+// inputs holds the inputs of a request.
 type inputs struct {
 	n int
-	// tokens encodes one of them; they are within the model length.
+	// tokens returns the tokens of input i, truncated as the request says and not longer
+	// than the model's context.
 	tokens func(ctx context.Context, i int) ([]int32, error)
 }
 
-// inputs returns the texts of a request. What can be checked without encoding is.
-func (s *Service) inputs(ctx context.Context, a *PoolAsk, set *Settings) (*inputs, error) {
+// inputs returns the inputs of a request. It makes all checks that need no encoding.
+func (s *Service) inputs(ctx context.Context, a *Params, set *chat.Settings) (*inputs, error) {
 	list := a.Inputs
 	if a.Chat != nil {
-		if err := checkConversation(&Ask{Chat: a.Chat}, set); err != nil {
+		if err := chat.CheckConversation(a.Chat, set); err != nil {
 			return nil, err
 		}
-		text, err := s.render(ctx, a.Chat, set)
+		text, err := s.text.RenderText(ctx, a.Chat, set)
 		if err != nil {
 			return nil, err
 		}
-		list = []Prompt{{Text: text}}
+		list = []chat.Prompt{{Text: text}}
 	}
-	keep, err := s.keeps(a.Truncate)
+	keep, err := s.truncation(a.Truncate)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +38,7 @@ func (s *Service) inputs(ctx context.Context, a *PoolAsk, set *Settings) (*input
 			if err != nil {
 				return nil, err
 			}
-			p := Prompt{Text: text}
+			p := chat.Prompt{Text: text}
 			if err := s.checkInput(p, a, keep); err != nil {
 				return nil, err
 			}
@@ -50,54 +53,51 @@ func (s *Service) inputs(ctx context.Context, a *PoolAsk, set *Settings) (*input
 	return &inputs{len(list), func(ctx context.Context, i int) ([]int32, error) { return s.input(ctx, list[i], a, keep) }}, nil
 }
 
-// keeps is how many tokens of a text are kept; 0: all.
-func (s *Service) keeps(n *int) (int, error) {
-	switch most := s.cfg.ModelLen; {
+// truncation returns to how many tokens an input is truncated; 0: not at all.
+func (s *Service) truncation(n *int) (int, error) {
+	switch most := s.text.ModelLen(); {
 	case n == nil:
 		return 0, nil
 	case *n == -1:
 		return most, nil
 	case *n < 1:
-		return 0, invalid("truncate_prompt_tokens", "truncate_prompt_tokens must be -1 or at least 1, got %d.", *n)
+		return 0, chat.Errorf(chat.Invalid, "truncate_prompt_tokens", "truncate_prompt_tokens must be -1 or at least 1, got %d.", *n)
 	case *n > most:
-		return 0, invalid("truncate_prompt_tokens", "truncate_prompt_tokens value (%d) is greater than max_model_len (%d). Please request a smaller truncation size.", *n, most)
+		return 0, chat.Errorf(chat.Invalid, "truncate_prompt_tokens", "truncate_prompt_tokens value (%d) is greater than max_model_len (%d). Please request a smaller truncation size.", *n, most)
 	}
 	return *n, nil
 }
 
-// checkInput refuses a text that is empty or too long to be encoded.
-func (s *Service) checkInput(p Prompt, a *PoolAsk, keep int) error {
+// checkInput refuses an input that is empty or too long to be encoded.
+func (s *Service) checkInput(p chat.Prompt, a *Params, keep int) error {
 	if p.Tokens != nil && len(p.Tokens) == 0 || p.Tokens == nil && p.Text == "" && !a.AddSpecialTokens {
-		return Errorf(Malformed, "input", "`input` must not hold an empty text.")
+		return chat.Errorf(chat.Malformed, "input", "`input` must not hold an empty text.")
 	}
-	if err := s.inVocabulary("input", p.Tokens); err != nil {
-		return err
-	}
-	return s.preCheck(p.Text, nil, keep > 0)
+	return s.text.CheckInput(p, keep > 0)
 }
 
-// input encodes one text and cuts it where that is asked for.
-func (s *Service) input(ctx context.Context, p Prompt, a *PoolAsk, keep int) ([]int32, error) {
-	ids, n, err := s.encode(ctx, p, a.AddSpecialTokens, a.Chat != nil, kept{most: s.maxText()})
+// input encodes one input and truncates it to keep tokens, if keep is not 0.
+func (s *Service) input(ctx context.Context, p chat.Prompt, a *Params, keep int) ([]int32, error) {
+	ids, n, err := s.text.Encode(ctx, p, a.AddSpecialTokens, a.Chat != nil)
 	if err != nil {
 		return nil, err
 	}
 	if keep > 0 && n > keep {
-		return s.cutInput(ctx, p, ids, keep, a)
+		return s.truncate(ctx, p, ids, keep, a)
 	}
-	if most := s.cfg.ModelLen; n > most {
-		return nil, Errorf(TooLong, "input_tokens", "This model's maximum context length is %d tokens. However, you requested 0 output tokens and your prompt contains %d input tokens, for a total of %d tokens. Please reduce the length of the input prompt or the number of requested output tokens.",
+	if most := s.text.ModelLen(); n > most {
+		return nil, chat.Errorf(chat.TooLong, "input_tokens", "This model's maximum context length is %d tokens. However, you requested 0 output tokens and your prompt contains %d input tokens, for a total of %d tokens. Please reduce the length of the input prompt or the number of requested output tokens.",
 			most, n, n)
 	}
 	return ids, nil
 }
 
-// cutInput keeps that many tokens of ids: what the tokenizer puts around a text stays, as
-// its own truncation has it, and the text between loses its end, or its beginning.
-func (s *Service) cutInput(ctx context.Context, p Prompt, ids []int32, keep int, a *PoolAsk) ([]int32, error) {
-	before, after := 0, 0
+// truncate returns keep of the ids. As in the tokenizer's own truncation, the special tokens
+// around the text stay, and the text loses its end (truncation_side right) or its beginning.
+func (s *Service) truncate(ctx context.Context, p chat.Prompt, ids []int32, keep int, a *Params) ([]int32, error) {
+	before, after := 0, 0 // special tokens before and after the text
 	if p.Tokens == nil && a.AddSpecialTokens {
-		bare, _, err := s.encodeText(ctx, p.Text, false, kept{most: s.maxText()})
+		bare, err := s.text.EncodePlain(ctx, p.Text)
 		if err != nil {
 			return nil, err
 		}
@@ -111,11 +111,11 @@ func (s *Service) cutInput(ctx context.Context, p Prompt, ids []int32, keep int,
 			}
 		}
 	}
-	text, room := ids[before:len(ids)-after], keep-before-after
+	text, n := ids[before:len(ids)-after], keep-before-after
 	if a.TruncationSide == "left" {
-		text = text[len(text)-room:]
+		text = text[len(text)-n:]
 	} else {
-		text = text[:room]
+		text = text[:n]
 	}
 	return slices.Concat(ids[:before], text, ids[len(ids)-after:]), nil
 }

@@ -1,4 +1,4 @@
-package chat_test
+package pooling_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"vapp.dev/appliance/chat"
 	"vapp.dev/appliance/chat/chattest"
+	"vapp.dev/appliance/chat/pooling"
 	"vapp.dev/engine"
 )
 
@@ -31,17 +32,17 @@ func (a around) Encoding(text string, addSpecial bool) chat.Encoding {
 // it stays.
 func TestPoolTruncates(t *testing.T) {
 	for name, c := range map[string]struct {
-		ask  chat.PoolAsk
+		ask  pooling.Params
 		keep int
 		want []int32
 	}{
-		"the end":         {chat.PoolAsk{AddSpecialTokens: true}, 4, []int32{chattest.BOS, 'a', 'b', chattest.EOS}},
-		"the beginning":   {chat.PoolAsk{AddSpecialTokens: true, TruncationSide: "left"}, 4, []int32{chattest.BOS, 'd', 'e', chattest.EOS}},
-		"nothing":         {chat.PoolAsk{AddSpecialTokens: true}, 7, []int32{chattest.BOS, 'a', 'b', 'c', 'd', 'e', chattest.EOS}},
-		"as many as fit":  {chat.PoolAsk{AddSpecialTokens: true}, -1, []int32{chattest.BOS, 'a', 'b', 'c', 'd', 'e', chattest.EOS}},
-		"plain text":      {chat.PoolAsk{TruncationSide: "left"}, 2, []int32{'d', 'e'}},
-		"less than those": {chat.PoolAsk{AddSpecialTokens: true}, 1, []int32{chattest.BOS}},
-		"the ids":         {chat.PoolAsk{AddSpecialTokens: true, Inputs: []chat.Prompt{{Tokens: []int32{1, 2, 3}}}, TruncationSide: "left"}, 2, []int32{2, 3}},
+		"the end":         {pooling.Params{AddSpecialTokens: true}, 4, []int32{chattest.BOS, 'a', 'b', chattest.EOS}},
+		"the beginning":   {pooling.Params{AddSpecialTokens: true, TruncationSide: "left"}, 4, []int32{chattest.BOS, 'd', 'e', chattest.EOS}},
+		"nothing":         {pooling.Params{AddSpecialTokens: true}, 7, []int32{chattest.BOS, 'a', 'b', 'c', 'd', 'e', chattest.EOS}},
+		"as many as fit":  {pooling.Params{AddSpecialTokens: true}, -1, []int32{chattest.BOS, 'a', 'b', 'c', 'd', 'e', chattest.EOS}},
+		"plain text":      {pooling.Params{TruncationSide: "left"}, 2, []int32{'d', 'e'}},
+		"less than those": {pooling.Params{AddSpecialTokens: true}, 1, []int32{chattest.BOS}},
+		"the ids":         {pooling.Params{AddSpecialTokens: true, Inputs: []chat.Prompt{{Tokens: []int32{1, 2, 3}}}, TruncationSide: "left"}, 2, []int32{2, 3}},
 	} {
 		m := &chattest.Model{Pooling: chattest.Embeds()}
 		cfg := chattest.Config(m)
@@ -51,7 +52,7 @@ func TestPoolTruncates(t *testing.T) {
 		}
 		c.ask.Task = chat.TaskEmbed
 		set := chattest.Settings()
-		got, err := chat.New(cfg).Pool(context.Background(), c.ask, &set)
+		got, err := pooling.New(chat.New(cfg)).Pool(context.Background(), c.ask, &set)
 		if err != nil {
 			t.Fatal(name, err)
 		}
@@ -89,8 +90,8 @@ func TestPoolAtOnce(t *testing.T) {
 	m.Pooling.AtOnce = 3
 	cfg := chattest.Config(m)
 	cfg.Engine = s
-	svc, set, off := chat.New(cfg), chattest.Settings(), false
-	ask := chat.PoolAsk{Task: chat.TaskEmbed, Activate: &off}
+	svc, set, off := pooling.New(chat.New(cfg)), chattest.Settings(), false
+	ask := pooling.Params{Task: chat.TaskEmbed, Activate: &off}
 	for range 20 {
 		ask.Inputs = append(ask.Inputs, chat.Prompt{Text: "x"})
 	}
@@ -129,17 +130,17 @@ func TestPoolAtOnce(t *testing.T) {
 // TestPoolRefused: tasks that the model does not do, and numbers that do not fit.
 func TestPoolRefused(t *testing.T) {
 	set := chattest.Settings()
-	ask := chat.PoolAsk{Inputs: []chat.Prompt{{Text: "x"}}}
+	ask := pooling.Params{Inputs: []chat.Prompt{{Text: "x"}}}
 	for name, c := range map[string]struct {
-		p    *chat.Pooling
+		p    *chat.PoolingConfig
 		task string
 	}{
 		"generates": {nil, chat.TaskEmbed}, "embeds": {chattest.Embeds(), chat.TaskClassify}, "unknown": {chattest.Embeds(), "sing"},
-		"classifies": {chattest.Classifies("a", "b"), chat.TaskScore}, "by token": {&chat.Pooling{Task: chat.TaskEmbed, How: engine.PoolAll}, chat.TaskEmbed},
+		"classifies": {chattest.Classifies("a", "b"), chat.TaskScore}, "by token": {&chat.PoolingConfig{Task: chat.TaskEmbed, How: engine.PoolAll}, chat.TaskEmbed},
 	} {
 		a := ask
 		a.Task = c.task
-		_, err := chattest.Service(&chattest.Model{Pooling: c.p}).Pool(context.Background(), a, &set)
+		_, err := pooling.New(chattest.Service(&chattest.Model{Pooling: c.p})).Pool(context.Background(), a, &set)
 		if err == nil || chat.AsError(err).Kind != chat.Unsupported {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -1,34 +1,36 @@
-package chat
+package pooling
 
 import (
 	"context"
 	"encoding/json"
+
+	"vapp.dev/appliance/chat"
 )
 
-// ScoreAsk asks how well texts go together, before it is checked.
-type ScoreAsk struct {
-	PoolAsk // Task, Chat, Inputs and Dimensions are not read
+// ScoreParams are the parameters of a request for the similarity of texts, not checked yet.
+type ScoreParams struct {
+	Params // Task, Chat, Inputs and Dimensions are not used
 	// Queries and Documents are paired one by one; a single query goes with every document.
 	Queries, Documents []string
-	// Template came with the request and needs trust; "": the settings'.
+	// Template came with the request, which the settings must allow; "": the settings'.
 	Template       string
 	TemplateKwargs map[string]json.RawMessage
 }
 
-// Score gives a number for each pair: the cosine of two embeddings, or what a classifier of
-// one class makes of both texts. Its errors are *Error.
-func (s *Service) Score(ctx context.Context, a ScoreAsk, set *Settings) (*Pooled, error) {
+// Score returns a number per pair: the cosine similarity of two embeddings, or the result of
+// a classifier with one class for both texts. Its errors are *chat.Error.
+func (s *Service) Score(ctx context.Context, a ScoreParams, set *chat.Settings) (*Output, error) {
 	model, err := set.Name(a.Model)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.task(TaskScore); err != nil {
+	if _, err := s.task(chat.TaskScore); err != nil {
 		return nil, err
 	}
 	if err := checkPairs(&a, set); err != nil {
 		return nil, err
 	}
-	out, err := s.crossed(ctx, &a, set)
+	out, err := s.scores(ctx, &a, set)
 	if err != nil {
 		return nil, err
 	}
@@ -36,10 +38,11 @@ func (s *Service) Score(ctx context.Context, a ScoreAsk, set *Settings) (*Pooled
 	return out, nil
 }
 
-// maxPairBytes bounds the texts of all pairs: a query is repeated in each of its pairs.
+// maxPairBytes bounds the texts of all pairs; a query counts in each of its pairs.
 const maxPairBytes = 32 << 20
 
-func checkPairs(a *ScoreAsk, set *Settings) error {
+// checkPairs refuses texts that cannot be paired, or too many of them.
+func checkPairs(a *ScoreParams, set *chat.Settings) error {
 	q, d := len(a.Queries), len(a.Documents)
 	var bytes int
 	for i, document := range a.Documents {
@@ -49,47 +52,48 @@ func checkPairs(a *ScoreAsk, set *Settings) error {
 	}
 	switch {
 	case bytes > maxPairBytes:
-		return invalid("text_2", "the pairs of one request may have at most %d bytes together, each with its query, got %d.", maxPairBytes, bytes)
+		return chat.Errorf(chat.Invalid, "text_2", "the pairs of one request may have at most %d bytes together, each with its query, got %d.", maxPairBytes, bytes)
 	case q == 0:
-		return Errorf(Malformed, "text_1", "At least one text element must be given.")
+		return chat.Errorf(chat.Malformed, "text_1", "At least one text element must be given.")
 	case d == 0:
-		return Errorf(Malformed, "text_2", "At least one text_pair element must be given.")
+		return chat.Errorf(chat.Malformed, "text_2", "At least one text_pair element must be given.")
 	case q != 1 && q != d:
-		return Errorf(Malformed, "text_1", "Input lengths must be either 1:1, 1:N or N:N, got %d:%d.", q, d)
+		return chat.Errorf(chat.Malformed, "text_1", "Input lengths must be either 1:1, 1:N or N:N, got %d:%d.", q, d)
 	case d > maxInputs:
-		return invalid("text_2", "one request may have at most %d pairs, got %d.", maxInputs, d)
+		return chat.Errorf(chat.Invalid, "text_2", "one request may have at most %d pairs, got %d.", maxInputs, d)
 	case a.Template != "" && !set.TrustRequestChatTemplate:
-		return checkConversation(&Ask{Chat: &Conversation{Messages: []Message{{}}, Template: a.Template}}, set)
+		return chat.CheckConversation(&chat.Conversation{Messages: []chat.Message{{}}, Template: a.Template}, set)
 	}
 	return nil
 }
 
-func (a *ScoreAsk) query(i int) int { return min(i, len(a.Queries)-1) }
+// query returns the index of the query of pair i.
+func (a *ScoreParams) query(i int) int { return min(i, len(a.Queries)-1) }
 
-// crossed is the number of each pair.
-func (s *Service) crossed(ctx context.Context, a *ScoreAsk, set *Settings) (*Pooled, error) {
-	ask := a.PoolAsk
-	ask.Chat, ask.Inputs, ask.Dimensions = nil, nil, nil
-	if s.cfg.Pooling.Task == TaskEmbed {
-		return s.angles(ctx, a, ask, set)
+// scores returns the number of each pair.
+func (s *Service) scores(ctx context.Context, a *ScoreParams, set *chat.Settings) (*Output, error) {
+	p := a.Params
+	p.Chat, p.Inputs, p.Dimensions = nil, nil, nil
+	if s.text.Pooling().Task == chat.TaskEmbed {
+		return s.similarities(ctx, a, p, set)
 	}
-	ask.Task = TaskClassify
-	ask.pairs = len(a.Documents)
-	ask.pair = func(ctx context.Context, i int) (string, error) {
+	p.Task = chat.TaskClassify
+	p.pairs = len(a.Documents)
+	p.pair = func(ctx context.Context, i int) (string, error) {
 		return s.pair(ctx, a, a.Queries[a.query(i)], a.Documents[i], set)
 	}
-	return s.Pool(ctx, ask, set)
+	return s.Pool(ctx, p, set)
 }
 
-// angles are the cosines of embeddings, each text being computed once.
-func (s *Service) angles(ctx context.Context, a *ScoreAsk, ask PoolAsk, set *Settings) (*Pooled, error) {
-	ask.Task = TaskEmbed
+// similarities returns the cosine similarities of embeddings. Each text is computed once.
+func (s *Service) similarities(ctx context.Context, a *ScoreParams, p Params, set *chat.Settings) (*Output, error) {
+	p.Task = chat.TaskEmbed
 	for _, list := range [][]string{a.Queries, a.Documents} {
 		for _, text := range list {
-			ask.Inputs = append(ask.Inputs, Prompt{Text: text})
+			p.Inputs = append(p.Inputs, chat.Prompt{Text: text})
 		}
 	}
-	out, err := s.Pool(ctx, ask, set)
+	out, err := s.Pool(ctx, p, set)
 	if err != nil {
 		return nil, err
 	}
@@ -102,14 +106,15 @@ func (s *Service) angles(ctx context.Context, a *ScoreAsk, ask PoolAsk, set *Set
 	return out, nil
 }
 
-// pair is the text of a query and a document: a template of messages with these roles, or
-// without one both texts end to end, as vLLM does for models that rank by a token.
-func (s *Service) pair(ctx context.Context, a *ScoreAsk, query, document string, set *Settings) (string, error) {
+// pair returns the text of a query and a document: rendered by the chat template, with
+// messages of the roles query and document, or concatenated if there is none, as vLLM does
+// for models that rank by a token.
+func (s *Service) pair(ctx context.Context, a *ScoreParams, query, document string, set *chat.Settings) (string, error) {
 	if a.Template == "" && !set.ScoreTemplate {
 		return query + document, nil
 	}
-	return s.render(ctx, &Conversation{
-		Messages: []Message{{Role: "query", Text: query, HasContent: true}, {Role: "document", Text: document, HasContent: true}},
+	return s.text.RenderText(ctx, &chat.Conversation{
+		Messages: []chat.Message{{Role: "query", Text: query, HasContent: true}, {Role: "document", Text: document, HasContent: true}},
 		Template: a.Template, TemplateKwargs: a.TemplateKwargs,
 	}, set)
 }

@@ -1,4 +1,4 @@
-package chat
+package structured
 
 import (
 	"encoding/json"
@@ -9,56 +9,30 @@ import (
 	"vapp.dev/appliance/chat/dialect"
 )
 
-// harmonyReply is what a reply in harmony may be: messages to the model itself, then one
-// to the user, or calls.
-type harmonyReply struct {
-	final    *Structure // of the message to the user; nil: any text
-	silent   bool       // there is no message to the user
-	preamble bool       // commentary to the user may come before the last message
-	calls    []function
-	most     int // calls
+// HarmonyReply describes the replies in harmony that a grammar allows: messages to the
+// model itself, then either one message to the user or calls.
+type HarmonyReply struct {
+	Final    *Constraint // of the message to the user; nil: any text
+	NoFinal  bool        // the reply ends with calls, without a message to the user
+	Preamble bool        // commentary to the user may come before the last message
+	Calls    []Function
+	MaxCalls int
 }
 
-// inHarmony reports that the reply to a request is an assistant's in harmony.
-func inHarmony(r *Request, run *Run) bool {
-	a := &r.ask
-	return dialect.Harmony(r.settings.Reasoning, r.settings.Tools) && (a.Rendered || a.Chat != nil && run.Role == "assistant")
-}
-
-// harmonyStructure returns the grammar of a whole reply to p in harmony, nil where the
-// request asks for nothing.
-func (s *Service) harmonyStructure(r *Request, p *Prompted, list []function) (*Structure, error) {
-	a := &r.ask
-	h, param := &harmonyReply{most: maxCalls}, "tools"
-	if a.OneCall {
-		h.most = 1
-	}
-	switch {
-	case len(list) > 0 && a.ToolChoice == dialect.Required:
-		h.silent, h.calls = true, strictly(list)
-	case len(list) > 0 && a.ToolChoice == dialect.Named:
-		named := slices.DeleteFunc(list, func(f function) bool { return f.Name != a.ToolName })
-		h.silent, h.calls, h.most = true, strictly(named), 1
-	case a.Structure != nil:
-		h.final, param = a.Structure, a.Structure.Param
-		if a.ToolChoice == dialect.Auto {
-			h.calls = list
-		}
-	case a.ToolChoice == dialect.Auto && slices.ContainsFunc(list, func(f function) bool { return f.Strict }):
-		h.preamble, h.calls = true, list
-	default:
-		return nil, nil
-	}
-	w := &tagWriter{tokens: s.special}
-	start := h.write(w, dialect.OpenHarmony(s.textOf(p)))
+// Source returns the Lark grammar of a reply. open is the message that the prompt leaves
+// unfinished. tokens maps the markers that the vocabulary has as one special token to their
+// ids.
+func (h *HarmonyReply) Source(tokens map[string]int32, open dialect.HarmonyOpen) (string, error) {
+	w := &tagWriter{tokens: tokens}
+	start := h.write(w, open)
 	if w.err != nil {
-		return nil, invalid(param, "The grammar of `%s` cannot be used: %v.", param, w.err)
+		return "", w.err
 	}
-	return &Structure{AsGrammar, "start: " + start + "\n" + w.rules.String(), param}, nil
+	return "start: " + start + "\n" + w.rules.String(), nil
 }
 
-// strictly returns the functions with arguments that must follow their schemas.
-func strictly(list []function) []function {
+// Strictly returns the functions with Strict set: their calls must follow their schemas.
+func Strictly(list []Function) []Function {
 	out := slices.Clone(list)
 	for i := range out {
 		out[i].Strict = true
@@ -66,64 +40,64 @@ func strictly(list []function) []function {
 	return out
 }
 
-// harmonyMessage is a kind of message: the spellings of its header, and its body as a
-// rule, which includes its end where more messages must follow.
+// harmonyMessage is a kind of message: the spellings of its header, and the rule of its
+// body, which includes the end of the message where more messages must follow.
 type harmonyMessage struct {
 	headers []dialect.HarmonyHeader
 	body    string
 }
 
-// write returns the expression of a reply that continues open.
-func (h *harmonyReply) write(w *tagWriter, open dialect.HarmonyOpen) string {
+// write returns the expression of a reply that continues a prompt.
+func (h *HarmonyReply) write(w *tagWriter, open dialect.HarmonyOpen) string {
 	turn := w.literal(dialect.HarmonyAssistant)
 	ended := w.rule("r", w.upToOne(dialect.HarmonyMarkers(), dialect.HarmonyEnd)+" "+turn)
-	leads := []harmonyMessage{{[]dialect.HarmonyHeader{dialect.HarmonyHeaderOf("analysis")}, ended}}
-	if h.preamble {
-		leads = append(leads, harmonyMessage{[]dialect.HarmonyHeader{dialect.HarmonyHeaderOf("commentary")}, ended})
+	earlier := []harmonyMessage{{[]dialect.HarmonyHeader{dialect.HarmonyHeaderOf("analysis")}, ended}}
+	if h.Preamble {
+		earlier = append(earlier, harmonyMessage{[]dialect.HarmonyHeader{dialect.HarmonyHeaderOf("commentary")}, ended})
 	}
 	final := ""
 	var last, calls []harmonyMessage
-	if !h.silent {
+	if !h.NoFinal {
 		final = h.content(w)
 		last = append(last, harmonyMessage{[]dialect.HarmonyHeader{dialect.HarmonyHeaderOf("final")}, final})
 	}
-	for _, f := range h.calls {
+	for _, f := range h.Calls {
 		calls = append(calls, harmonyMessage{dialect.HarmonyCallHeaders(f.Name), w.schema(f.arguments())})
 	}
 	more := ""
-	if len(calls) > 0 && h.most > 1 {
-		more = fmt.Sprintf(" (%s %s %s){0,%d}", w.literal(dialect.HarmonyEnd), turn, w.rule("r", w.messages(calls)), h.most-1)
+	if len(calls) > 0 && h.MaxCalls > 1 {
+		more = fmt.Sprintf(" (%s %s %s){0,%d}", w.literal(dialect.HarmonyEnd), turn, w.rule("r", w.messages(calls)), h.MaxCalls-1)
 	}
-	lead, end := w.messages(leads), w.lasts(w.messages(last), w.messages(calls), more)
-	rest := w.rule("r", "("+lead+")* ("+end+")")
+	first, end := w.messages(earlier), w.endings(w.messages(last), w.messages(calls), more)
+	rest := w.rule("r", "("+first+")* ("+end+")")
 	switch {
 	case !open.InBody && open.Header == "":
 		return turn + "? " + rest
 	case !open.InBody && open.Header == dialect.HarmonyAssistant:
 		return rest
 	case !open.InBody:
-		end = w.lasts(w.remaining(last, open.Header), w.remaining(calls, open.Header), more)
-		if lead = w.remaining(leads, open.Header); lead != "" {
-			end = strings.TrimSuffix("("+lead+") "+rest+" | "+end, " | ")
+		end = w.endings(w.remaining(last, open.Header), w.remaining(calls, open.Header), more)
+		if first = w.remaining(earlier, open.Header); first != "" {
+			end = strings.TrimSuffix("("+first+") "+rest+" | "+end, " | ")
 		}
 		if end != "" {
 			return "(" + end + ")"
 		}
 	case open.Thought():
 		return ended + " " + rest
-	case open.Shown() && h.silent:
+	case open.Shown() && h.NoFinal:
 		return w.literal(dialect.HarmonyEnd) + " " + turn + " " + rest
-	case open.Shown() && h.preamble:
+	case open.Shown() && h.Preamble:
 		return "(" + final + " | " + ended + " " + rest + ")"
 	case open.Shown():
 		return final
 	}
-	out, _ := w.fail("the prompt ends within a message that is none of what the reply must be: %q", open.Header)
+	out, _ := w.fail("the prompt ends within a message that the reply must not contain: %q", open.Header)
 	return out
 }
 
-// lasts joins what ends a reply: a message to the user, or calls.
-func (w *tagWriter) lasts(final, calls, more string) string {
+// endings joins the alternatives that end a reply: a message to the user, or calls.
+func (w *tagWriter) endings(final, calls, more string) string {
 	switch {
 	case calls == "":
 		return final
@@ -134,28 +108,28 @@ func (w *tagWriter) lasts(final, calls, more string) string {
 }
 
 // content writes the body of the message to the user.
-func (h *harmonyReply) content(w *tagWriter) string {
-	want := h.final
+func (h *HarmonyReply) content(w *tagWriter) string {
+	want := h.Final
 	if want == nil {
 		return w.rule("T", w.anything(dialect.HarmonyMarkers()))
 	}
 	switch want.Kind {
-	case AsSchema:
+	case JSONSchema:
 		return w.rule("j", "%json "+want.Source)
-	case AsObject:
+	case JSONObject:
 		return w.rule("j", `%json {"type":"object"}`)
-	case AsRegex:
+	case Regex:
 		return w.regex(want.Source)
-	case AsChoice:
+	case Choice:
 		var list, ways []string
 		if err := json.Unmarshal([]byte(want.Source), &list); err != nil || len(list) == 0 {
-			w.fail("a choice is a list of at least one text")
+			w.fail("a choice must be a list of at least one string")
 		}
 		for _, c := range list {
-			ways = append(ways, text(c))
+			ways = append(ways, larkString(c))
 		}
 		return w.rule("r", strings.Join(ways, " | "))
-	case AsTag:
+	case StructuralTag:
 		source, err := TagSource(json.RawMessage(want.Source), w.tokens)
 		if err != nil {
 			w.fail("%w", err)
@@ -165,7 +139,7 @@ func (h *harmonyReply) content(w *tagWriter) string {
 	return w.nested(want.Source)
 }
 
-// messages writes alternatives.
+// messages writes the messages of list as alternatives.
 func (w *tagWriter) messages(list []harmonyMessage) string {
 	var out []string
 	for _, m := range list {
@@ -180,7 +154,7 @@ func (w *tagWriter) messages(list []harmonyMessage) string {
 	return strings.Join(out, " | ")
 }
 
-// oneOf writes a choice of texts; an empty one makes it optional.
+// oneOf writes alternative texts; an empty one makes the choice optional.
 func (w *tagWriter) oneOf(list []string) string {
 	some := slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s == "" })
 	out := w.texts(some)
@@ -193,7 +167,7 @@ func (w *tagWriter) oneOf(list []string) string {
 	return out
 }
 
-// remaining writes what remains of messages whose header begins with open.
+// remaining writes the rest of the messages whose header begins with open.
 func (w *tagWriter) remaining(list []harmonyMessage, open string) string {
 	var out []string
 	for _, m := range list {
