@@ -2,9 +2,8 @@ package schema
 
 import "strings"
 
-// nearest is the candidate that word was probably meant to be, or "": equal but
-// for case and separators, else the closest by edit distance within a third of
-// the longer one's length.
+// nearest returns the candidate with the smallest edit distance to word, ignoring case and
+// separators, if the distance is at most a third of the longer name's length; else "".
 func nearest(word string, candidates []string) string {
 	word = folded(word)
 	if len(word) > 64 {
@@ -20,17 +19,17 @@ func nearest(word string, candidates []string) string {
 	return best
 }
 
-// Nearest is the candidate that word was probably meant to be, or "". What reads
-// other names than fields, such as flags, says "did you mean" by the same rule.
+// Nearest returns the candidate that word was probably intended to be, or "". Other
+// packages use it for suggestions of other names than fields, such as flags.
 func Nearest(word string, candidates []string) string { return nearest(word, candidates) }
 
-// folded drops what people write differently: case, _, - and quotes.
+// folded returns s in lower case, without _, -, # and quotes.
 func folded(s string) string {
 	return strings.ToLower(strings.NewReplacer("_", "", "-", "", `"`, "", "#", "").Replace(s))
 }
 
-// distance is the number of letters to insert, drop, replace or swap with the
-// next one to make b of a (optimal string alignment).
+// distance returns the number of insertions, deletions, replacements and swaps of adjacent
+// letters that turn a into b (optimal string alignment distance).
 func distance(a, b string) int {
 	two, prev, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
