@@ -20,7 +20,7 @@ import (
 // oracle is an engine whose logprobs are a function of the whole text so far.
 type oracle struct {
 	seed  uint64
-	words []int32 // all that it ever says, EOS last
+	words []int32 // its vocabulary, EOS last
 	asked atomic.Int64
 	fail  int64 // the request that fails, counted from 1
 }
@@ -64,7 +64,7 @@ type found struct {
 	stop  bool
 }
 
-// all enumerates every reply of up to most tokens.
+// all returns every reply of up to most tokens.
 func (o *oracle) all(prompt, said []int32, sum float64, most int, penalty float64) []found {
 	score := func(n int) float64 { return sum / math.Pow(float64(len(prompt)+n), penalty) }
 	if len(said) == most {
@@ -96,7 +96,7 @@ func beams(o *oracle) *chat.Service {
 	return chat.New(cfg)
 }
 
-// said are the replies to an RequestParams.
+// said returns the replies to a request.
 func said(t *testing.T, s *chat.Service, a chat.RequestParams) []chat.Reply {
 	t.Helper()
 	run, err := start(t, s, a, chattest.Settings())
@@ -117,13 +117,13 @@ func beamAsk(n, most int, penalty float64) chat.RequestParams {
 	}
 }
 
-// TestBeamSearchIsExact: where no beam has to be dropped, the replies are the best of
-// all that there are, in order.
+// TestBeamSearchIsExact checks that a search that drops no beam returns the best of all
+// possible replies, in order.
 func TestBeamSearchIsExact(t *testing.T) {
 	for seed := range uint64(40) {
 		for _, penalty := range []float64{0, 1, -1, 2.5} {
 			o := &oracle{seed: seed, words: []int32{'a', 'b', chattest.EOS}}
-			const most, n = 3, 8 // 2³ replies that go on
+			const most, n = 3, 8 // 2³ unfinished replies
 			want := o.all([]int32{65, 66}, nil, 0, most, penalty)
 			slices.SortStableFunc(want, func(a, b found) int { return cmp.Compare(b.score, a.score) })
 			got := said(t, beams(o), beamAsk(n, most, penalty))
@@ -136,7 +136,7 @@ func TestBeamSearchIsExact(t *testing.T) {
 	}
 }
 
-// plain is the search said plainly: every step of it is done, whatever is found.
+// plain is a simple search that makes every step and never stops early.
 func (o *oracle) plain(prompt []int32, n, most, least int, penalty float64) (texts []string) {
 	type line struct {
 		said []int32
@@ -171,7 +171,7 @@ func (o *oracle) plain(prompt []int32, n, most, least int, penalty float64) (tex
 	return texts
 }
 
-// TestBeamSearchStopsEarly: stopping where nothing can get better changes no reply.
+// TestBeamSearchStopsEarly checks that stopping early does not change the replies.
 func TestBeamSearchStopsEarly(t *testing.T) {
 	for seed := range uint64(60) {
 		o := &oracle{seed: seed, words: []int32{'a', 'b', 'c', chattest.EOS}}
@@ -190,8 +190,8 @@ func TestBeamSearchStopsEarly(t *testing.T) {
 	}
 }
 
-// TestBeamSearchIsGreedyAlone: a search of one beam that is never worth ending is what
-// greedy decoding says.
+// TestBeamSearchIsGreedyAlone checks that a search with one beam that never ends early gives
+// the reply of greedy decoding.
 func TestBeamSearchIsGreedyAlone(t *testing.T) {
 	o := &oracle{seed: 3, words: []int32{'a', 'b', 'c', 'd'}}
 	var want []int32
@@ -204,8 +204,8 @@ func TestBeamSearchIsGreedyAlone(t *testing.T) {
 	}
 }
 
-// TestBeamSearchEnds: it stops asking once nothing can get better, heeds min_tokens and
-// ignore_eos, and tells the logprobs that were asked for.
+// TestBeamSearchEnds checks that the search stops once no reply can improve, that min_tokens
+// and ignore_eos apply, and that requested logprobs are returned.
 func TestBeamSearchEnds(t *testing.T) {
 	o := &oracle{seed: 1, words: []int32{'a', chattest.EOS}}
 	a := beamAsk(1, 150, 0)
@@ -228,7 +228,8 @@ func TestBeamSearchEnds(t *testing.T) {
 	}
 }
 
-// TestBeamSearchFails: an error in the midst is the request's error, with its kind.
+// TestBeamSearchFails checks that an error during the search becomes the request's error, with
+// its kind.
 func TestBeamSearchFails(t *testing.T) {
 	o := &oracle{seed: 1, words: []int32{'a', 'b'}, fail: 4}
 	s := beams(o)

@@ -12,8 +12,8 @@ import (
 	"vapp.dev/engine"
 )
 
-// TestDeveloperTools: the functions of a developer's message are in harmony's prompt, and
-// their calls are delivered.
+// TestDeveloperTools checks that the functions of a developer message are in harmony's
+// prompt, and that their calls are parsed.
 func TestDeveloperTools(t *testing.T) {
 	m := &chattest.Model{Say: func(engine.Request, int) chattest.Script {
 		return chattest.Script{Text: `<|channel|>commentary to=functions.g <|constrain|>json<|message|>{"x":1}<|call|>`}

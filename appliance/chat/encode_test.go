@@ -13,19 +13,19 @@ import (
 	"vapp.dev/engine/tokenizer"
 )
 
-// gated is a tokenizer whose windows end when the test says so.
+// gated is a tokenizer whose windows end when the test allows it.
 type gated struct {
 	*chattest.Model
-	started chan string   // the text of each window that begins
+	started chan string   // receives the text of each window that begins
 	finish  chan struct{} // lets one window end
-	windows int           // of each text
+	windows int           // per text
 
 	mu       sync.Mutex
 	now, top int
 	texts    []string
-	decoded  int // most ids at once
+	decoded  int // maximum ids in one Decode
 	ended    int // windows
-	held     int // most ids that a window was added to
+	held     int // maximum ids before a window
 }
 
 func (g *gated) Decode(ids []int32, skipSpecial bool) (string, error) {
@@ -86,8 +86,8 @@ func gatedService(g *gated, workers, modelLen int) *chat.Service {
 	return chat.New(cfg)
 }
 
-// TestTextWorkers: however many requests there are, no more windows than workers are
-// encoded at once, and a request that was given up has no further one.
+// TestTextWorkers checks that at most as many windows as workers are encoded at the same time,
+// and that a cancelled request encodes no further window.
 func TestTextWorkers(t *testing.T) {
 	const requests, windows = 9, 3
 	g := &gated{started: make(chan string), finish: make(chan struct{}), windows: windows}
@@ -100,7 +100,7 @@ func TestTextWorkers(t *testing.T) {
 			errs <- err
 		}()
 	}
-	// every request is being encoded or waits
+	// wait until every request is being encoded or waits for a worker
 	chat.AwaitWaiting(svc, func(waiting int) bool { return waiting+g.running() == requests })
 	if n := g.running(); n != 2 {
 		t.Fatalf("%d windows are encoded at once, want 2", n)
@@ -108,13 +108,13 @@ func TestTextWorkers(t *testing.T) {
 	<-g.started
 	<-g.started
 	leave()
-	for range requests - 2 { // all that wait end at once
+	for range requests - 2 { // the waiting ones end at once
 		if err := <-errs; kindOf(err) != chat.Gone {
 			t.Fatal(err)
 		}
 	}
 	close(g.finish)
-	for range 2 { // and these with their window
+	for range 2 { // the others end with their window
 		if err := <-errs; kindOf(err) != chat.Gone {
 			t.Fatal(err)
 		}
@@ -134,7 +134,7 @@ func TestTextWorkers(t *testing.T) {
 	close(g.started)
 }
 
-// TestTextWorkersShare: a short text waits for one window of a long one, not for all.
+// TestTextWorkersShare checks that a short text waits for only one window of a long text.
 func TestTextWorkersShare(t *testing.T) {
 	g := &gated{started: make(chan string), finish: make(chan struct{}), windows: 4}
 	svc, set := gatedService(g, 1, 1<<20), chattest.Settings()
@@ -165,8 +165,8 @@ func TestTextWorkersShare(t *testing.T) {
 	}
 }
 
-// TestTextRefused: what is too long is refused before it is encoded, wherever it comes
-// from.
+// TestTextRefused checks that a text that is too long is refused before it is encoded, in
+// every kind of request.
 func TestTextRefused(t *testing.T) {
 	g := &gated{windows: 1}
 	svc, set := gatedService(g, 1, 64), chattest.Settings()
@@ -227,9 +227,9 @@ func TestTextRefused(t *testing.T) {
 	}
 }
 
-// TestTextTokens: of a text with more tokens than are kept the first or the last are, and
-// all are counted; no more than twice as many are held at once. A text that is refused is not
-// encoded to its end.
+// TestTextTokens checks that of a text with more tokens than the limit the first or the last
+// ones are returned, that all are counted, and that at most twice the limit is in memory. A
+// text that is refused is not encoded to its end.
 func TestTextTokens(t *testing.T) {
 	g := &gated{windows: 100}
 	svc, set := gatedService(g, 1, 64), chattest.Settings()
@@ -256,8 +256,8 @@ func TestTextTokens(t *testing.T) {
 	}
 }
 
-// TestTruncatedTokens: what truncation keeps of a prompt of tokens does not keep the rest
-// in memory.
+// TestTruncatedTokens checks that a truncated prompt of tokens does not keep the removed
+// tokens in memory.
 func TestTruncatedTokens(t *testing.T) {
 	svc, set := gatedService(&gated{}, 1, 64), chattest.Settings()
 	keep, ids := 5, make([]int32, 100_000)

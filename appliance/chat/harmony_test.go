@@ -16,8 +16,8 @@ import (
 	"vapp.dev/engine/tokenizer"
 )
 
-// stopping is marked with special tokens, where harmony's stop tokens end a reply as those
-// of gpt-oss do.
+// stopping returns the service of marked with special tokens, in which harmony's stop tokens
+// end a reply as in gpt-oss.
 func stopping(t testing.TB) (*Service, *tokenizer.Tokenizer, []int32) {
 	t.Helper()
 	s, tok, eos := marked(t, true)
@@ -29,7 +29,7 @@ func stopping(t testing.TB) (*Service, *tokenizer.Tokenizer, []int32) {
 	return s, tok, ends
 }
 
-// harmonyHeaders are spellings of headers behind <|start|>assistant, by what they begin.
+// harmonyHeaders holds spellings of headers after <|start|>assistant, by the kind of message.
 var harmonyHeaders = map[string][]string{
 	"thought": {
 		"<|channel|>analysis<|message|>", "<|channel|>analysis json<|message|>",
@@ -75,7 +75,7 @@ var harmonyHeaders = map[string][]string{
 
 const validCall, otherCall = `{"city": "Rome", "n": 3}`, `{"city": "Rome"}`
 
-// harmonyChoices are what a request may ask for, and what its replies may then end with.
+// harmonyChoices holds requests and the kinds of messages with which their replies may end.
 var harmonyChoices = []struct {
 	name, choice string
 	tools        bool
@@ -105,9 +105,9 @@ func schemaOf(schema string) *structured.Constraint {
 	return &structured.Constraint{Kind: structured.JSONSchema, Source: source}
 }
 
-// TestHarmonyTable: of every spelling of every header a constrained reply takes those that
-// the choice allows, and the parser delivers what they begin; it refuses all others, what
-// the constraint refuses, and an end before the last message.
+// TestHarmonyTable tries every spelling of every header. A constrained reply accepts those
+// that the request allows, and the parser returns the message. It refuses all others, bodies
+// that violate the constraint, and an end before the last message.
 func TestHarmonyTable(t *testing.T) {
 	s, tok, ends := stopping(t)
 	const prompt, next = "<|start|>assistant", "<|end|><|start|>assistant"
@@ -140,7 +140,7 @@ type harmonyTable struct {
 	prompt string
 }
 
-// row tries a message behind lead.
+// row tries a message after lead.
 func (x *harmonyTable) row(lead, header, kind string, allowed bool, good, bad string) {
 	x.t.Helper()
 	switch {
@@ -171,7 +171,7 @@ func (x *harmonyTable) row(lead, header, kind string, allowed bool, good, bad st
 	}
 }
 
-// state walks a text as far as the grammar takes it, and says how many tokens are left.
+// state takes a text as far as the grammar accepts it, and returns how many tokens are left.
 func (x *harmonyTable) state(text string) (ids []int32, left int, mask []uint32) {
 	x.t.Helper()
 	ids, err := x.tok.Encode(text, false)
@@ -202,7 +202,7 @@ func (x *harmonyTable) mayEnd(mask []uint32) bool {
 	return slices.ContainsFunc(x.ends, func(id int32) bool { return mask[id/32]>>(id%32)&1 == 1 })
 }
 
-// passes: the text may come.
+// passes checks that the grammar accepts the text.
 func (x *harmonyTable) passes(text string) {
 	x.t.Helper()
 	if _, left, _ := x.state(text); left > 0 {
@@ -210,7 +210,7 @@ func (x *harmonyTable) passes(text string) {
 	}
 }
 
-// stops: the text may not come whole, or may not end there.
+// stops checks that the grammar refuses the text, or an end after it.
 func (x *harmonyTable) stops(text string) {
 	x.t.Helper()
 	if _, left, mask := x.state(text); left == 0 && x.mayEnd(mask) {
@@ -218,10 +218,11 @@ func (x *harmonyTable) stops(text string) {
 	}
 }
 
-// refuses: the reply may not end behind the text.
+// refuses checks that the reply cannot end after the text.
 func (x *harmonyTable) refuses(text string) { x.t.Helper(); x.stops(text) }
 
-// gives: the text may come and end there, and the parser delivers this of it.
+// gives checks that the grammar accepts the text and an end after it, and that the parser
+// returns this message.
 func (x *harmonyTable) gives(text, content string, calls ...dialect.Call) {
 	x.t.Helper()
 	ids, left, mask := x.state(text)
@@ -238,7 +239,7 @@ func (x *harmonyTable) gives(text, content string, calls ...dialect.Call) {
 	}
 }
 
-// readTokens reads a reply by the parser of its request.
+// readTokens parses a reply with the parser of its request.
 func readTokens(t *testing.T, s *Service, r *Request, prompt string, ids []int32) (m dialect.Message) {
 	t.Helper()
 	g, _, err := s.compileGrammar(context.Background(), r, &Run{Role: "assistant", Prompts: []EncodedPrompt{{text: prompt}}})
@@ -261,7 +262,7 @@ func readTokens(t *testing.T, s *Service, r *Request, prompt string, ids []int32
 	return m
 }
 
-// TestHarmonyPrompts: a reply goes on where its prompt ends.
+// TestHarmonyPrompts checks that a reply continues the message at the end of its prompt.
 func TestHarmonyPrompts(t *testing.T) {
 	s, tok, ends := stopping(t)
 	object := toolRequest("openai_gptoss", "openai", dialect.None)
@@ -299,7 +300,7 @@ func TestHarmonyPrompts(t *testing.T) {
 	}
 }
 
-// TestHarmonyReplies: whatever is drawn, a constrained reply reads as one object.
+// TestHarmonyReplies checks that constrained replies drawn at random parse as one object.
 func TestHarmonyReplies(t *testing.T) {
 	s, tok, ends := stopping(t)
 	r := toolRequest("openai_gptoss", "openai", dialect.None)

@@ -20,8 +20,9 @@ func (f files) Encoding(s string, addSpecial bool) Encoding {
 
 func (f files) NewDecoder(skipSpecial bool) Decoder { return f.NewStream(skipSpecial) }
 
-// The bytes of a reply's tokens, joined, are its text: where a character has several
-// tokens, where a decoder takes a space from the start, and beside special tokens.
+// The test checks that the bytes of a reply's tokens, joined, are its text: also for a
+// character of several tokens, for a decoder that strips a space from the start, and for
+// special tokens.
 func TestLogprobBytes(t *testing.T) {
 	for _, name := range []string{"bytelevel", "fallback"} {
 		b, err := os.ReadFile("../../engine/tokenizer/testdata/" + name + ".tokenizer.json")

@@ -8,7 +8,8 @@ import (
 	"vapp.dev/engine"
 )
 
-// What a render reports, and a response echoes, is what the sampler does.
+// The test checks that the sampling parameters that a render reports, and a response echoes,
+// are those that the sampler applies.
 func TestSamplingInForce(t *testing.T) {
 	s := chattest.Service(&chattest.Model{})
 	for _, c := range []struct{ asked, temperature, topP, minP float64 }{
@@ -40,7 +41,7 @@ func TestSamplingInForce(t *testing.T) {
 			}
 		}
 	}
-	// What is out of range is refused, also where it would be switched off.
+	// A value out of range is refused, even if another parameter turns it off.
 	set := chattest.Settings()
 	r, err := chat.NewRequest(chat.RequestParams{Prompts: text("p"), N: 1, Sampling: chat.Sampling{Temperature: ptr(0.0), TopP: ptr(0.0)}}, &set)
 	if err != nil {
@@ -51,7 +52,7 @@ func TestSamplingInForce(t *testing.T) {
 	}
 }
 
-// A stop string counts from the token behind min_tokens on.
+// The test checks that stop strings are ignored until min_tokens tokens are generated.
 func TestStopAfterMinTokens(t *testing.T) {
 	for least, want := range []string{"a", "a", "abca", "abca", "abca", "abcabc"} {
 		m := &chattest.Model{Say: func(engine.Request, int) chattest.Script { return chattest.Script{Text: "abcabc"} }}

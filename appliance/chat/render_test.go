@@ -92,8 +92,8 @@ func TestTemplateErrors(t *testing.T) {
 	}
 }
 
-// TestContinue: the prompt ends right after the last message's text, white space
-// included where the template kept it.
+// TestContinue checks that the prompt ends right after the text of the last message, with its
+// trailing white space if the template kept that.
 func TestContinue(t *testing.T) {
 	for _, c := range []struct{ rendered, last, want string }{
 		{"[u]x[a]so far<end>", "so far", "[u]x[a]so far"},
@@ -123,14 +123,14 @@ func TestContinue(t *testing.T) {
 	}
 }
 
-// fixed is a template that always renders the same.
+// fixed is a template that always renders the same text.
 type fixed string
 
 func (fixed) ContentFormat() string { return tokenizer.ContentString }
 
 func (f fixed) Render(context.Context, []byte) (string, error) { return string(f), nil }
 
-// TestDoubledBOS: a template's own BOS is not doubled by encoding.
+// TestDoubledBOS checks that encoding does not double a template's own BOS.
 func TestDoubledBOS(t *testing.T) {
 	m := &chattest.Model{}
 	set := chattest.Settings()

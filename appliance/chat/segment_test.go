@@ -13,7 +13,7 @@ import (
 	"vapp.dev/engine"
 )
 
-// allAtOnce is an engine that has all tokens of a text before anybody asks.
+// allAtOnce is an engine that has all tokens of a text before the first read.
 type allAtOnce string
 
 func (text allAtOnce) Submit(_ context.Context, r engine.Request) ([]*engine.Stream, error) {
@@ -27,7 +27,7 @@ func (text allAtOnce) Submit(_ context.Context, r engine.Request) ([]*engine.Str
 	return []*engine.Stream{st}, nil
 }
 
-// heard reads a run and joins its runs as their consumers do.
+// heard reads a run and joins its segments as their consumers do.
 func heard(t *testing.T, run *chat.Run) ([]chat.Segment, chat.Usage) {
 	t.Helper()
 	var out []chat.Segment
@@ -53,14 +53,14 @@ func heard(t *testing.T, run *chat.Run) ([]chat.Segment, chat.Usage) {
 	}
 }
 
-// TestSaidInOrder: what a choice says comes in its order, and the same however many
-// tokens come at once; of content every token has its logprob, of thoughts and
-// markup none.
-func TestSaidInOrder(t *testing.T) {
+// TestSegments checks that segments are in order and do not depend on how the tokens are
+// batched, that every content token has its logprob, and that reasoning and markup have
+// none.
+func TestSegments(t *testing.T) {
 	one := 0
 	for _, c := range []struct {
 		name, reasoning, tools, text string
-		want                         []string // kind and text of each run
+		want                         []string // kind and text of each segment
 		thought                      int
 		logprobs                     string // of content, their tokens joined
 	}{
@@ -107,8 +107,8 @@ func TestSaidInOrder(t *testing.T) {
 	}
 }
 
-// TestSaidAtRandom holds the law for any text.
-func TestSaidAtRandom(t *testing.T) {
+// TestSegmentsAtRandom makes the same checks with random texts.
+func TestSegmentsAtRandom(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	pieces := []string{"a", " ", "\n", "é", "<think>", "</think>", "<tool_call>", "</tool_call>", `{"name": "f", "arguments": {"x": 1}}`, `{"name": "g", `, "<tool"}
 	for range 200 {

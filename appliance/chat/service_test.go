@@ -16,7 +16,7 @@ import (
 	"vapp.dev/engine/checkpoint"
 )
 
-// start runs an RequestParams with usual settings.
+// start starts a request with usual settings.
 func start(t *testing.T, s *chat.Service, a chat.RequestParams, set chat.Settings) (*chat.Run, error) {
 	t.Helper()
 	if a.N == 0 {
@@ -61,9 +61,8 @@ func collect(t *testing.T, run *chat.Run) map[int]*chat.Delta {
 	}
 }
 
-// TestStreamIsReply: whatever the choices say and wherever they stop, the
-// deltas joined are the whole reply, and both are what the text and its stop
-// strings define.
+// TestStreamIsReply checks with random texts and stop strings that the deltas of a stream add
+// up to the whole reply, and that both are what the stop strings define.
 func TestStreamIsReply(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for round := range 150 {
@@ -102,7 +101,7 @@ func TestStreamIsReply(t *testing.T) {
 	}
 }
 
-// cut is a text up to its first stop string.
+// cut returns the text up to its first stop string.
 func cut(text string, stops []string, include bool) (string, any) {
 	for end := 1; end <= len(text); end++ {
 		for _, s := range stops {
@@ -117,8 +116,8 @@ func cut(text string, stops []string, include bool) (string, any) {
 	return text, nil
 }
 
-// TestLayers: request over profile over generation config over the API, each
-// parameter for itself.
+// TestLayers checks the precedence of each sampling parameter: request, profile, generation
+// config, API defaults.
 func TestLayers(t *testing.T) {
 	m := &chattest.Model{}
 	cfg := chattest.Config(m)
@@ -216,7 +215,7 @@ func TestEngineErrors(t *testing.T) {
 	}
 }
 
-// atOnce is an engine that has said two tokens and failed before anybody reads.
+// atOnce is an engine that generates two tokens and fails before the first read.
 type atOnce struct{}
 
 func (atOnce) Submit(_ context.Context, r engine.Request) ([]*engine.Stream, error) {
@@ -231,8 +230,8 @@ func (atOnce) Submit(_ context.Context, r engine.Request) ([]*engine.Stream, err
 	return out, nil
 }
 
-// TestErrorBehindTokens: what came before an error is told before it, however late
-// the reader is.
+// TestErrorBehindTokens checks that tokens before an error are returned before it, even to a
+// late reader.
 func TestErrorBehindTokens(t *testing.T) {
 	c := chattest.Config(&chattest.Model{})
 	c.Engine = atOnce{}
@@ -251,8 +250,8 @@ func TestErrorBehindTokens(t *testing.T) {
 	}
 }
 
-// TestCancel: a run that is closed, or whose context ends, takes all its choices
-// with it; one that is read to its end cancels nothing.
+// TestCancel checks that closing a run or ending its context cancels all its choices, and that
+// a run that is read to its end cancels nothing.
 func TestCancel(t *testing.T) {
 	endless := func(engine.Request, int) chattest.Script { return chattest.Script{Text: "a", Endless: true} }
 	a := chat.RequestParams{Prompts: []chat.Prompt{{Text: "p"}, {Text: "q"}}, N: 2}
@@ -292,7 +291,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestStopCancels: a stop string ends its choice in the engine, and only that.
+// TestStopCancels checks that a stop string cancels its own choice in the engine and no other.
 func TestStopCancels(t *testing.T) {
 	m := &chattest.Model{Say: func(_ engine.Request, i int) chattest.Script {
 		return chattest.Script{Text: "ab", Endless: i == 0}
@@ -310,8 +309,8 @@ func TestStopCancels(t *testing.T) {
 	}
 }
 
-// TestOnlyPartOfABatchIsAdmitted: what was submitted before a refusal does not
-// run on.
+// TestOnlyPartOfABatchIsAdmitted checks that prompts submitted before a refused one are
+// cancelled.
 func TestOnlyPartOfABatchIsAdmitted(t *testing.T) {
 	m := &chattest.Model{Say: func(engine.Request, int) chattest.Script { return chattest.Script{Text: "a", Endless: true} }}
 	cfg := chattest.Config(m)
@@ -323,7 +322,7 @@ func TestOnlyPartOfABatchIsAdmitted(t *testing.T) {
 	}
 }
 
-// full is an engine with room for a few requests.
+// full is an engine that accepts only a few requests.
 type full struct {
 	*chattest.Model
 	room int

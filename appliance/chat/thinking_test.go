@@ -8,7 +8,7 @@ import (
 	"vapp.dev/appliance/chat/chattest"
 )
 
-// TestThinkingBudget: what the engine is told of a thought, by dialect and prompt.
+// TestThinkingBudget checks the engine's bound on the reasoning, by dialect and prompt.
 func TestThinkingBudget(t *testing.T) {
 	conversation := func(kwargs string) *chat.Conversation {
 		c := &chat.Conversation{Messages: []chat.Message{{Role: "user", Text: "hi"}}, AddGenerationPrompt: true}
@@ -62,8 +62,8 @@ func TestThinkingBudget(t *testing.T) {
 	}
 }
 
-// TestThinkingMustEnd: what would forbid the token that ends a thought is refused, and a
-// dialect whose thoughts nobody can end too.
+// TestThinkingMustEnd checks that parameters that forbid the end token of reasoning are
+// refused, and that a budget is refused in dialects whose reasoning cannot be ended.
 func TestThinkingMustEnd(t *testing.T) {
 	for _, x := range []struct {
 		reasoning, tools string

@@ -11,14 +11,14 @@ import (
 	"vapp.dev/appliance/chat/structured"
 )
 
-// TestConstrainedThought: in every dialect with thoughts a constrained reply may not end
-// within one, and what the client gets behind it is what the constraint says, whatever
-// markers the thought holds.
+// TestConstrainedThought checks in every dialect with reasoning that a constrained reply
+// cannot end inside the reasoning, and that the content after it meets the constraint,
+// whatever markers the reasoning contains.
 func TestConstrainedThought(t *testing.T) {
 	s, tok, ends := stopping(t)
 	for _, c := range []struct {
 		reasoning, tools, prompt string
-		good                     map[string]string // replies, and their content
+		good                     map[string]string // replies and their content
 		bad                      []string
 	}{
 		{
@@ -50,7 +50,7 @@ func TestConstrainedThought(t *testing.T) {
 		}
 		for text, content := range c.good {
 			if content == "" {
-				x.stops(text) // the marker's token may not come in a text
+				x.stops(text) // a text cannot contain the marker's token
 				continue
 			}
 			x.gives(text, content)
@@ -61,8 +61,8 @@ func TestConstrainedThought(t *testing.T) {
 	}
 }
 
-// TestNoParameters: a function whose parameters are {} takes no arguments, as one without
-// parameters.
+// TestNoParameters checks that a function whose parameters are {} takes no arguments, like one
+// without parameters.
 func TestNoParameters(t *testing.T) {
 	s, tok, ends := stopping(t)
 	for _, parameters := range []string{"", `,"parameters":null`, `,"parameters":{}`, `,"parameters":{ }`} {

@@ -5,15 +5,16 @@ import (
 	"vapp.dev/engine"
 )
 
-// Width of the vectors of a model that embeds.
+// Width is the length of the vectors of Embeds.
 const Width = 4
 
-// Embeds is a Pooling: embeddings of the last token, which may be cut to 2 numbers.
+// Embeds returns the configuration of a model with embeddings of the last token, which may be
+// truncated to 2 numbers.
 func Embeds() *chat.PoolingConfig {
 	return &chat.PoolingConfig{Task: chat.TaskEmbed, How: engine.PoolLast, Width: Width, Normalize: true, Dimensions: []int{2, Width}, AtOnce: 2}
 }
 
-// Classifies is that of a classifier with these classes, at most Width.
+// Classifies returns the configuration of a classifier with these classes, at most Width.
 func Classifies(labels ...string) *chat.PoolingConfig {
 	p := &chat.PoolingConfig{Task: chat.TaskClassify, How: engine.PoolLast, Width: len(labels), Activation: "softmax", Labels: labels, AtOnce: 2}
 	if len(labels) == 1 {
@@ -22,8 +23,8 @@ func Classifies(labels ...string) *chat.PoolingConfig {
 	return p
 }
 
-// pool answers a request for hidden states at once: the vector behind a token with n ids
-// up to it is {id/64, n, 1, −1}, ids of special tokens counting as 0.
+// pool answers a pooling request at once: the vector of token n (from 1) is
+// {id/64, n, 1, −1}, where special tokens have id 0.
 func (m *Model) pool(r engine.Request) *engine.Stream {
 	st, push := engine.NewStream(r.ID, func() {})
 	width := m.Pooling.Width
