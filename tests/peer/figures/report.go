@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// Place says where and with what it was measured; each line is shown as it is.
+// Place describes the machine and the software; each line is shown unchanged.
 type Place struct {
 	Lines []string
-	AMX   bool // it multiplies tiles
+	AMX   bool // the machine has AMX
 }
 
-// Markers around what people write: the report keeps what stands between them.
+// Markers around the notes that are written by hand, which the report keeps.
 const (
 	NotesBegin = "<!-- written by hand: begin -->"
 	NotesEnd   = "<!-- written by hand: end -->"
 )
 
-// Notes are what stands between the markers of an older report.
+// Notes returns the text between the markers of an older report.
 func Notes(old string) string {
 	_, rest, found := strings.Cut(old, NotesBegin)
 	notes, _, ended := strings.Cut(rest, NotesEnd)
@@ -28,7 +28,7 @@ func Notes(old string) string {
 	return strings.Trim(notes, "\n")
 }
 
-// Report is docs/performance.md.
+// Report returns the text of docs/performance.md.
 func Report(parts Parts, m Place, notes string) string {
 	var b strings.Builder
 	b.WriteString(head)
@@ -101,7 +101,7 @@ This machine has no AMX. The targets that name AMX's rate are held against the r
 counted as missed all the same.
 `
 
-// row is a line of the table: a work and a side of vapp.
+// row is a row of the table: a work and a side of vapp.
 type row struct {
 	work, side                    string
 	vapp, llama, best, torch, top string
@@ -123,7 +123,7 @@ func table(parts Parts) []row {
 				continue
 			}
 			best := p.best(key, Llama, LlamaBest)
-			if key == Peak || key == TTFT { // the less, the better; the tuned llama.cpp is not asked
+			if key == Peak || key == TTFT { // less is better; the tuned llama.cpp is not compared
 				best = p.Stat(Llama, key)
 			}
 			r := row{
@@ -132,7 +132,7 @@ func table(parts Parts) []row {
 				part: p, key: key, limitKey: limit,
 			}
 			if key == Decode {
-				r.top = faster(0, "", p.besideBest(side, Llama, LlamaBest), mine).ratioCell()
+				r.top = faster(0, "", p.ratioToBest(side, Llama, LlamaBest), mine).ratioCell()
 			}
 			if limit != "" && key != TTFT {
 				r.limit = percent(p.share(side, key, limit), p.Stat(side, limit))
@@ -213,5 +213,5 @@ func writeMissed(b *strings.Builder, rows []row) {
 	fmt.Fprintf(b, "\n%d of %d targets are met.\n", asked-n, asked)
 }
 
-// day is how the report writes a date.
+// day formats a date for the report.
 func day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
