@@ -15,7 +15,7 @@ func (p *Prepared) pooling() *chat.PoolingConfig {
 		return nil
 	}
 	return &chat.PoolingConfig{
-		Task: q.Task, How: poolings[q.Type], Width: p.Plan.Account.Reservation.Step.Emit, Normalize: q.Normalize, Activation: q.Activation, Labels: q.Labels,
+		Task: q.Task, Mode: poolings[q.Type], Width: p.Plan.Account.Reservation.Step.Emit, Normalize: q.Normalize, Activation: q.Activation, Labels: q.Labels,
 		Chosen: len(q.Tokens) > 0, Matryoshka: q.Matryoshka, Dimensions: q.Dimensions, AtOnce: p.Plan.Options.MaxNumSeqs,
 	}
 }

@@ -16,7 +16,7 @@ type language struct {
 	size    cue.Value   // #Size
 	tokens  cue.Value   // #Tokens
 	key     cue.Value   // #Key
-	defs    definitions // the syntax behind each definition
+	defs    definitions // the syntax of each definition
 	root    *field      // the tree below #Profile
 }
 

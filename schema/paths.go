@@ -37,7 +37,7 @@ func (o *origin) path(text string) string {
 }
 
 // Policies returns the absolute paths of the policies that apply to the profile, and, in a
-// module, also of those that would apply if they existed.
+// module, also the paths where a policy would apply if it existed.
 func (p *Profile) Policies() []string { return slices.Clone(p.origin.policies) }
 
 // Files returns the files of a Reading.

@@ -16,7 +16,8 @@ type Reading struct {
 	Access  *Access  // nil if serve.apiKeys and serve.tls cannot be evaluated
 
 	// Files lists the absolute paths of all files that determine the result: the profile,
-	// its policies (in a module also those that do not exist yet) and the imported packages.
+	// its policies (in a module also the paths of policies that do not exist yet) and the
+	// imported packages.
 	Files []string
 	// Folders lists the absolute paths of folders in which a new *.cue file would become part
 	// of the profile.

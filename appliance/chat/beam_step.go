@@ -104,7 +104,7 @@ func (b *search) best(list []*beam) []*beam {
 	return list[:min(len(list), b.width)]
 }
 
-// settled reports whether no live beam can still get into the best of those that ended: a
+// settled reports whether no live beam can still displace one of the best ended beams: a
 // sum only falls, and its divisor is largest at either the current or the maximum length.
 func (b *search) settled(live, done []*beam) bool {
 	if len(done) < b.width {

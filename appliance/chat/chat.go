@@ -76,8 +76,7 @@ func (c *Conversation) replyRole() string {
 }
 
 // kwargs returns the template variables of a conversation other than its messages. The
-// request's own take precedence over those that reasoning_effort sets, and these over the
-// server's.
+// request's own override the variables set by reasoning_effort, which override the server's.
 func (c *Conversation) kwargs(set *Settings) map[string]json.RawMessage {
 	out := map[string]json.RawMessage{}
 	for k, x := range set.TemplateKwargs {

@@ -68,7 +68,7 @@ func textError(err error) error {
 func (s *Service) maxText() int { return s.cfg.ModelLen * s.maxRunes }
 
 // checkLength refuses a text that is longer than maxText, before encoding, which would take
-// time. It also applies to texts without a token limit: those that are truncated or only
+// time. It also applies to texts without a token limit, which are truncated or only
 // counted.
 func (s *Service) checkLength(text string) error {
 	most := s.maxText()

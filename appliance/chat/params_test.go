@@ -8,8 +8,8 @@ import (
 	"vapp.dev/engine"
 )
 
-// The test checks that the sampling parameters that a render reports, and a response echoes,
-// are those that the sampler applies.
+// The test checks that a render reports, and a response echoes, the sampling parameters that
+// the sampler applies.
 func TestSamplingInForce(t *testing.T) {
 	s := chattest.Service(&chattest.Model{})
 	for _, c := range []struct{ asked, temperature, topP, minP float64 }{

@@ -19,7 +19,7 @@ const (
 // text. Package pooling serves such models.
 type PoolingConfig struct {
 	Task       string // TaskEmbed or TaskClassify
-	How        engine.Pool
+	Mode       engine.Pool
 	Width      int      // numbers per vector of the engine
 	Normalize  bool     // embeddings have length 1 unless a request overrides it
 	Activation string   // of classes: softmax, sigmoid, identity
@@ -41,9 +41,9 @@ func (s *Service) Tasks() []string {
 	switch {
 	case p == nil:
 		return nil
-	case p.How == engine.PoolAll && p.Task == TaskEmbed:
+	case p.Mode == engine.PoolAll && p.Task == TaskEmbed:
 		return []string{TaskTokenEmbed}
-	case p.How == engine.PoolAll:
+	case p.Mode == engine.PoolAll:
 		return []string{TaskTokenClassify}
 	case p.Task == TaskEmbed:
 		return []string{TaskEmbed, TaskTokenEmbed, TaskScore}

@@ -53,8 +53,8 @@ func (b bench) measure(ctx context.Context, name string) (figures.Part, error) {
 	return p, errors.Join(failed...)
 }
 
-// sides returns the sides of a part, and adds a note for those that this binary or machine
-// does not support.
+// sides returns the sides of a part, and adds a note for sides that this binary or
+// machine does not support.
 func (b bench) sides(ctx context.Context, p *figures.Part) ([]side, error) {
 	plain, err := b.profile(p.Name, "")
 	if err != nil {

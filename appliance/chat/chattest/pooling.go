@@ -11,12 +11,12 @@ const Width = 4
 // Embeds returns the configuration of a model with embeddings of the last token, which may be
 // truncated to 2 numbers.
 func Embeds() *chat.PoolingConfig {
-	return &chat.PoolingConfig{Task: chat.TaskEmbed, How: engine.PoolLast, Width: Width, Normalize: true, Dimensions: []int{2, Width}, AtOnce: 2}
+	return &chat.PoolingConfig{Task: chat.TaskEmbed, Mode: engine.PoolLast, Width: Width, Normalize: true, Dimensions: []int{2, Width}, AtOnce: 2}
 }
 
 // Classifies returns the configuration of a classifier with these classes, at most Width.
 func Classifies(labels ...string) *chat.PoolingConfig {
-	p := &chat.PoolingConfig{Task: chat.TaskClassify, How: engine.PoolLast, Width: len(labels), Activation: "softmax", Labels: labels, AtOnce: 2}
+	p := &chat.PoolingConfig{Task: chat.TaskClassify, Mode: engine.PoolLast, Width: len(labels), Activation: "softmax", Labels: labels, AtOnce: 2}
 	if len(labels) == 1 {
 		p.Activation = "sigmoid"
 	}

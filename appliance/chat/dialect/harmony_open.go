@@ -57,9 +57,9 @@ func HarmonyCallHeaders(function string) []HarmonyHeader {
 	}
 }
 
-// Behind returns the rest of each spelling of an assistant's message that begins with the
+// Rest returns the rest of each spelling of an assistant's message that begins with the
 // unfinished header open.
-func (h HarmonyHeader) Behind(open string) []string {
+func (h HarmonyHeader) Rest(open string) []string {
 	out := []string{HarmonyAssistant}
 	for _, texts := range h {
 		var longer []string

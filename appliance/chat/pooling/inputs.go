@@ -10,7 +10,7 @@ import (
 // inputs holds the inputs of a request.
 type inputs struct {
 	n int
-	// tokens returns the tokens of input i, truncated as the request says and not longer
+	// tokens returns the tokens of input i, truncated as requested and not longer
 	// than the model's context.
 	tokens func(ctx context.Context, i int) ([]int32, error)
 }

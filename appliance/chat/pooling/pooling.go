@@ -147,12 +147,12 @@ func (s *Service) check(a *Params, set *chat.Settings) error {
 	return nil
 }
 
-// tokensOf returns the tokens whose hidden states a task uses.
-func (s *Service) tokensOf(task string) engine.Pool {
-	if task == chat.TaskTokenEmbed || task == chat.TaskTokenClassify || s.text.Pooling().How == engine.PoolAll {
+// mode returns the tokens whose hidden states a task uses.
+func (s *Service) mode(task string) engine.Pool {
+	if task == chat.TaskTokenEmbed || task == chat.TaskTokenClassify || s.text.Pooling().Mode == engine.PoolAll {
 		return engine.PoolAll
 	}
-	return s.text.Pooling().How
+	return s.text.Pooling().Mode
 }
 
 // vectors lets the engine compute the inputs, at most AtOnce at a time. Each input is
@@ -160,7 +160,7 @@ func (s *Service) tokensOf(task string) engine.Pool {
 func (s *Service) vectors(ctx context.Context, a *Params, set *chat.Settings, inputs *inputs) (out []Vectors, u chat.Usage, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	how, atOnce := s.tokensOf(a.Task), max(1, s.text.Pooling().AtOnce)
+	mode, atOnce := s.mode(a.Task), max(1, s.text.Pooling().AtOnce)
 	var streams []*engine.Stream
 	var lengths []int
 	defer func() {
@@ -175,7 +175,7 @@ func (s *Service) vectors(ctx context.Context, a *Params, set *chat.Settings, in
 				return nil, u, err
 			}
 			r := s.text.EngineRequest(a.ID, a.Priority, a.CacheSalt, set)
-			r.Prompt, r.Pool = ids, how
+			r.Prompt, r.Pool = ids, mode
 			st, err := s.text.Submit(ctx, r)
 			if err != nil {
 				return nil, u, err
@@ -186,7 +186,7 @@ func (s *Service) vectors(ctx context.Context, a *Params, set *chat.Settings, in
 		if err != nil {
 			return nil, u, err
 		}
-		if how == engine.PoolAll {
+		if mode == engine.PoolAll {
 			v.Rows = lengths[i]
 		}
 		u.Prompt, u.Cached = u.Prompt+lengths[i], u.Cached+cached

@@ -135,7 +135,7 @@ func TestPoolRefused(t *testing.T) {
 		task string
 	}{
 		"generates": {nil, chat.TaskEmbed}, "embeds": {chattest.Embeds(), chat.TaskClassify}, "unknown": {chattest.Embeds(), "sing"},
-		"classifies": {chattest.Classifies("a", "b"), chat.TaskScore}, "by token": {&chat.PoolingConfig{Task: chat.TaskEmbed, How: engine.PoolAll}, chat.TaskEmbed},
+		"classifies": {chattest.Classifies("a", "b"), chat.TaskScore}, "by token": {&chat.PoolingConfig{Task: chat.TaskEmbed, Mode: engine.PoolAll}, chat.TaskEmbed},
 	} {
 		a := params
 		a.Task = c.task

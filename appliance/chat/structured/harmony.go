@@ -172,7 +172,7 @@ func (w *tagWriter) remaining(list []harmonyMessage, open string) string {
 	var out []string
 	for _, m := range list {
 		for _, header := range m.headers {
-			for _, rest := range header.Behind(open) {
+			for _, rest := range header.Rest(open) {
 				out = append(out, w.literal(rest)+" "+m.body)
 			}
 		}
