@@ -66,13 +66,13 @@ func collect(t *testing.T, run *chat.Run) map[int]*chat.Delta {
 func TestStreamIsReply(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for round := range 150 {
-		said := make([]string, 4)
-		for i := range said {
+		texts := make([]string, 4)
+		for i := range texts {
 			for range r.IntN(12) {
-				said[i] += []string{"a", "b", "é", "日", "ab"}[r.IntN(5)]
+				texts[i] += []string{"a", "b", "é", "日", "ab"}[r.IntN(5)]
 			}
 		}
-		m := &chattest.Model{Say: func(_ engine.Request, i int) chattest.Script { return chattest.Script{Text: said[i]} }}
+		m := &chattest.Model{Say: func(_ engine.Request, i int) chattest.Script { return chattest.Script{Text: texts[i]} }}
 		a := chat.RequestParams{
 			ID: "x", Prompts: text("p"), N: 1 + r.IntN(4), SkipSpecialTokens: true, IncludeStop: r.IntN(2) == 0,
 			Stop: [][]string{nil, {"b"}, {"éa", "日"}, {"bab"}}[r.IntN(4)],
@@ -91,11 +91,11 @@ func TestStreamIsReply(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, reply := range replies {
-			want, stop := cut(said[i], a.Stop, a.IncludeStop)
+			want, stop := cut(texts[i], a.Stop, a.IncludeStop)
 			d := deltas[i]
 			if reply.Text != want || d.Text != want || d.Stop != stop || reply.Stop != stop || !slices.Equal(d.Tokens, reply.Tokens) {
 				t.Fatalf("round %d, choice %d of %q, stop %q: stream %q (%v), reply %q (%v), want %q (%v)",
-					round, i, said[i], a.Stop, d.Text, d.Stop, reply.Text, reply.Stop, want, stop)
+					round, i, texts[i], a.Stop, d.Text, d.Stop, reply.Text, reply.Stop, want, stop)
 			}
 		}
 	}

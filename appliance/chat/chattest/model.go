@@ -91,7 +91,7 @@ type speaker struct {
 	push   func(engine.Event)
 
 	mu    sync.Mutex
-	said  int
+	sent  int
 	ended bool
 }
 
@@ -129,13 +129,13 @@ func (sp *speaker) next() {
 	}
 	ev := sp.event()
 	sp.ended = ev.Finish != engine.NotFinished
-	sp.said++
+	sp.sent++
 	sp.push(ev)
 }
 
 func (sp *speaker) event() engine.Event {
 	s, ev := sp.script, engine.Event{Token: -1, StopToken: -1}
-	if sp.said == 0 {
+	if sp.sent == 0 {
 		ev.Cached, ev.Prompt = sp.m.Cached, sp.promptLogprobs()
 	}
 	tokens := s.Tokens
@@ -145,8 +145,8 @@ func (sp *speaker) event() engine.Event {
 		}
 	}
 	switch n := len(tokens); {
-	case n > 0 && (s.Endless || sp.said < n):
-		ev.Token = tokens[sp.said%n]
+	case n > 0 && (s.Endless || sp.sent < n):
+		ev.Token = tokens[sp.sent%n]
 	case s.Finish == engine.FinishError:
 		ev.Finish, ev.Err = s.Finish, s.Err
 		return ev
@@ -162,7 +162,7 @@ func (sp *speaker) event() engine.Event {
 		l := Logprob(ev.Token, k)
 		ev.Logprob = &l
 	}
-	if ev.Finish == engine.NotFinished && sp.said+1 >= sp.r.Params.MaxTokens {
+	if ev.Finish == engine.NotFinished && sp.sent+1 >= sp.r.Params.MaxTokens {
 		ev.Finish = engine.FinishLength
 	}
 	return ev

@@ -6,14 +6,14 @@ import "strings"
 // header names the recipient, [role][ to=recipient]<|channel|>channel
 // [<|constrain|>type]<|message|>body<|end|>.
 type harmony struct {
-	out  *sink
-	in   bool   // inside a body; otherwise in a header
-	head string // the header so far, including markers
-	to   harmonyKind
-	said map[harmonyKind]bool // kinds of messages that have had text
-	next bool                 // the current message has had no text
-	bare bool                 // the current message is a call without a name, which is shown unchanged
-	from int                  // bytes of head that are in the prompt
+	out     *sink
+	in      bool   // inside a body; otherwise in a header
+	head    string // the header so far, including markers
+	to      harmonyKind
+	hasText map[harmonyKind]bool // kinds of messages that have had text
+	next    bool                 // the current message has had no text
+	bare    bool                 // the current message is a call without a name, which is shown unchanged
+	from    int                  // bytes of head that are in the prompt
 }
 
 // harmonyKind is the part of the reply to which a message belongs.
@@ -41,7 +41,7 @@ var harmonyMarkers = []string{harmonyStart, harmonyEnd, harmonyMessage, harmonyC
 // newHarmony returns the machine in the state in which the prompt ends: in a header, or in
 // the body of a message that the reply continues.
 func newHarmony(p *Parser) machine {
-	h := &harmony{out: &p.out, said: map[harmonyKind]bool{}}
+	h := &harmony{out: &p.out, hasText: map[harmonyKind]bool{}}
 	if p.opts.Tools == "" {
 		p.opts.Choice = None
 	}
@@ -67,7 +67,7 @@ func (h *harmony) text(s string) {
 // say adds text to the current message. Messages of the same kind are joined by line ends.
 func (h *harmony) say(s string) {
 	lead := ""
-	if h.next && h.said[h.to] {
+	if h.next && h.hasText[h.to] {
 		lead = "\n"
 	}
 	switch h.to {
@@ -78,7 +78,7 @@ func (h *harmony) say(s string) {
 	case toCall:
 		h.out.arguments(s)
 	}
-	h.next, h.said[h.to] = false, true
+	h.next, h.hasText[h.to] = false, true
 }
 
 func (h *harmony) mark(m string) {

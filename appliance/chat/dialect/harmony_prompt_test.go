@@ -32,12 +32,12 @@ func TestHarmonyPrompt(t *testing.T) {
 // TestHarmonyHistory checks that a message rendered as history parses to the same message.
 func TestHarmonyHistory(t *testing.T) {
 	m := Message{Reasoning: "hm", Content: "I will look.", Calls: []Call{{ID: "1", Name: "f", Arguments: `{"x": 1}`}, {ID: "2", Name: "g", Arguments: "{}"}}}
-	said, err := Render(gptOSS, openAI, m)
+	texts, err := Render(gptOSS, openAI, m)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := HarmonyPrompt{Turns: []Turn{{Role: "assistant", Reasoning: m.Reasoning, Content: m.Content, Calls: m.Calls}}}
-	if got := p.Render(); !strings.HasSuffix(got, harmonyStart+"assistant"+said) {
-		t.Errorf("history %q does not end as was said: %q", got, said)
+	if got := p.Render(); !strings.HasSuffix(got, harmonyStart+"assistant"+texts) {
+		t.Errorf("history %q does not end with the message: %q", got, texts)
 	}
 }
