@@ -29,7 +29,7 @@ type Run struct {
 	idle         []int // unreported choices that need no engine
 	batches      chan batch
 	stop         context.CancelFunc
-	unwatch      func() bool // stops cancelling the choices when ctx ends
+	unwatch      func() bool // detaches the run from ctx, whose end cancels the choices
 }
 
 // Delta is the part of a choice since its last Delta.

@@ -83,7 +83,7 @@ func (p Part) steps(side, kind string, fits func(Work) bool) []Step {
 
 // writeOps writes the times of the ops in vapp's steps.
 func writeOps(b *strings.Builder, parts Parts) {
-	b.WriteString("## Where a step's time goes\n\nFrom `vapp bench engine --profile`, runs of their own beside those above.\n")
+	b.WriteString("## Where a step's time goes\n\nFrom `vapp bench engine --profile`, in separate runs from those above.\n")
 	for _, name := range Names() {
 		for _, r := range parts[name].Runs {
 			if len(r.Steps) == 0 {
